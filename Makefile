@@ -1,0 +1,105 @@
+# Everything here needs Go and GNU make; the test of the API from Python also needs python3 with pip.
+# What is fetched comes from the Go module proxy and PyPI, at the versions that go.mod and
+# requirements.txt name. What is built stays in bin/ and out/.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+MODULE := github.com/phoebe-sched/phoebe
+PYTHON_SOURCE := frontend/client/testdata/python
+# Where the Go test that runs the Python client looks for that client's packages.
+export PHOEBE_PYTHON_PATH := $(CURDIR)/out/python
+
+# How long `make fuzz` gives each fuzz function.
+FUZZTIME ?= 30s
+# What `make run` runs: three policies, one after the other, 13 s each.
+RUN_FLAGS ?= --frontends 2 --workers 10 --slots 4 --tasks-per-job 10 --task-duration mix:90%5ms,10%200ms \
+	--load 0.8 --policy phoebe,late-binding,per-task --warmup 3s --for 10s --seed 1
+# How often `make bench` repeats each measurement: the README prints medians of 5.
+BENCH_RUNS ?= 5
+
+.PHONY: help
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: run
+run: ## start a cluster in one process, drive a workload through it and print its latency (under a minute)
+	go run ./cmd/phoebe bench $(RUN_FLAGS)
+
+.PHONY: build
+build: ## build bin/phoebe; the go command stamps the version from git into it
+	go build -trimpath -o bin/phoebe ./cmd/phoebe
+
+.PHONY: test
+test: check-format vet staticcheck check-generate python ## all checks, then all tests with the race detector: what CI runs
+	go test -race -timeout 10m ./...
+
+.PHONY: check-format
+check-format: ## fail if gofmt would change a file
+	@files=$$(find . \( -path ./idl/gen -o -path ./out \) -prune -o -name '*.go' -print | xargs gofmt -l); \
+	if [ -n "$$files" ]; then echo "not formatted (run gofmt -w on them):"; echo "$$files"; exit 1; fi
+
+.PHONY: vet
+vet: ## go vet
+	go vet ./...
+
+.PHONY: staticcheck
+staticcheck: ## staticcheck on all that is written by hand
+	go tool staticcheck $$(go list ./... | grep -v '^$(MODULE)/idl/gen/')
+
+.PHONY: generate
+generate: out/generated ## write idl/gen from idl/phoebe.thrift
+	rm -rf idl/gen
+	cp -R out/generated/idl/gen idl/gen
+
+.PHONY: check-generate
+check-generate: out/generated ## fail if idl/gen is not what idl/phoebe.thrift gives
+	@diff -r out/generated/idl/gen idl/gen || \
+		{ echo "idl/gen is stale: run 'make generate' and commit what it changes"; exit 1; }
+
+# A module of its own, made from nothing each time: kitex writes beside its -gen-path whatever else it
+# thinks of, and a file that the schema no longer asks for must not survive.
+.PHONY: out/generated
+out/generated:
+	@rm -rf $@
+	@mkdir -p $@/idl
+	@cp go.mod $@/
+	@cp idl/phoebe.thrift $@/idl/
+	@go build -o out/kitex github.com/cloudwego/kitex/tool/cmd/kitex
+	@cd $@ && ../kitex -module $(MODULE) -gen-path idl/gen -streamx idl/phoebe.thrift
+
+.PHONY: python
+python: out/python/.installed ## install the packages of the Python client that the tests run
+
+out/python/.installed: $(PYTHON_SOURCE)/requirements.txt
+	rm -rf $(@D)
+	PIP_ROOT_USER_ACTION=ignore python3 -m pip install --quiet --no-input --disable-pip-version-check \
+		--target $(@D) --requirement $<
+	touch $@
+
+.PHONY: fuzz
+fuzz: ## every fuzz function of the module for FUZZTIME (30s)
+	@list=$$(go test -list '^Fuzz' ./... | awk '/^Fuzz/ {name[++n] = $$1} /^ok/ {while (n) print $$2, name[n--]}'); \
+	if [ -z "$$list" ]; then echo "no fuzz functions found"; exit 1; fi; \
+	while read -r package name; do \
+		echo "== $$package $$name"; \
+		go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "$$package" </dev/null; \
+	done <<<"$$list"
+
+.PHONY: soak
+soak: python ## the process-level fault tests at full length: kill and freeze every process in turn
+	PHOEBE_SOAK=1 go test -v -count=1 -run Soak -timeout 30m ./cmd/phoebe/
+
+.PHONY: bench
+bench: build ## the README's measurements, BENCH_RUNS (5) times each, as JSON in out/bench
+	@mkdir -p out/bench
+	@for i in $$(seq $(BENCH_RUNS)); do \
+		bin/phoebe bench noop --json out/bench/noop-$$i.json; \
+		for duration in fixed:10ms fixed:100ms mix:90%5ms,10%200ms; do \
+			bin/phoebe bench --frontends 2 --workers 10 --slots 4 --tasks-per-job 10 --task-duration "$$duration" \
+				--load 0.8 --policy phoebe,late-binding,batch,per-task,random --warmup 5s --for 30s --seed $$i \
+				--json "out/bench/$${duration//[:,%]/-}-$$i.json"; \
+		done; \
+	done

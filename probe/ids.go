@@ -1,0 +1,138 @@
+package probe
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Version of the probe protocol. Both ends must speak the same one.
+const Version = 1
+
+// FrontendID names one run of a frontend process; it is drawn at random when the process starts.
+type FrontendID uint64
+
+func (f FrontendID) String() string { return fmt.Sprintf("%016x", uint64(f)) }
+
+// Epoch numbers the connections of one link. A frame of another epoch than its connection's is stale.
+type Epoch uint64
+
+// JobID is a ULID chosen by the client.
+type JobID [16]byte
+
+const crockford = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+
+// String is the ULID's canonical form: 26 characters of Crockford's base 32.
+func (j JobID) String() string {
+	hi, lo := binary.BigEndian.Uint64(j[:8]), binary.BigEndian.Uint64(j[8:])
+	var b [26]byte
+	for i := len(b) - 1; i >= 0; i-- {
+		b[i] = crockford[lo&31]
+		lo = lo>>5 | hi<<59
+		hi >>= 5
+	}
+	return string(b[:])
+}
+
+// ParseJobID reads a ULID in its canonical form; lower case is accepted.
+func ParseJobID(s string) (JobID, error) {
+	var j JobID
+	if len(s) != 26 {
+		return j, fmt.Errorf("job id %q: a ULID has 26 characters, not %d", s, len(s))
+	}
+	var hi, lo uint64
+	for i := range len(s) {
+		c := s[i]
+		if 'a' <= c && c <= 'z' {
+			c -= 'a' - 'A'
+		}
+		v := strings.IndexByte(crockford, c)
+		if v < 0 || i == 0 && v > 7 {
+			return j, fmt.Errorf("job id %q: character %d is not of a ULID (Crockford's base 32, first 0 to 7)", s, i+1)
+		}
+		hi = hi<<5 | lo>>59
+		lo = lo<<5 | uint64(v)
+	}
+	binary.BigEndian.PutUint64(j[:8], hi)
+	binary.BigEndian.PutUint64(j[8:], lo)
+	return j, nil
+}
+
+// NewJobID makes a ULID of a Unix time in milliseconds and 80 random bits, of which the caller brings 128.
+func NewJobID(unixMilli int64, hi, lo uint64) JobID {
+	var j JobID
+	binary.BigEndian.PutUint64(j[:8], uint64(unixMilli)<<16|hi&0xffff)
+	binary.BigEndian.PutUint64(j[8:], lo)
+	return j
+}
+
+// TaskIndex is a task's position in its job, from 0.
+type TaskIndex uint32
+
+// ResID names a reservation, or the place of a task bound early, on one link: a counter kept by the
+// frontend, from 1, across the epochs of the link. It is dense, so that the worker can remember which
+// ids it has seen in a small window.
+type ResID uint64
+
+// Turn counts how often a reservation's turn came, from 0: a place that is kept comes round again.
+type Turn uint32
+
+// AttemptID names one try at a task, across all links and for all time.
+type AttemptID struct {
+	Frontend FrontendID
+	Seq      uint64 // counted by the frontend, from 1
+}
+
+// String is the form that clients see, FRONTEND-SEQ in hexadecimal.
+func (a AttemptID) String() string { return fmt.Sprintf("%s-%x", a.Frontend, a.Seq) }
+
+// ParseAttemptID reads what String wrote.
+func ParseAttemptID(s string) (AttemptID, error) {
+	front, seq, ok := strings.Cut(s, "-")
+	raw, err := hex.DecodeString(front)
+	n, err2 := strconv.ParseUint(seq, 16, 64)
+	if !ok || err != nil || err2 != nil || len(raw) != 8 {
+		return AttemptID{}, fmt.Errorf("attempt id %q: want FRONTEND-SEQ in hexadecimal", s)
+	}
+	return AttemptID{FrontendID(binary.BigEndian.Uint64(raw)), n}, nil
+}
+
+// Millicores is CPU: 1000 is one core. MiB is memory.
+type (
+	Millicores int32
+	MiB        int32
+)
+
+// Demand is what a task occupies on a worker while it runs, or what a worker has.
+type Demand struct {
+	CPU Millicores
+	Mem MiB
+}
+
+// Slot is the demand of a task that states none: one slot.
+var Slot = Demand{CPU: 1000, Mem: 256}
+
+// Fits reports whether d fits into room.
+func (d Demand) Fits(room Demand) bool { return d.CPU <= room.CPU && d.Mem <= room.Mem }
+
+// Add returns d + e.
+func (d Demand) Add(e Demand) Demand { return Demand{d.CPU + e.CPU, d.Mem + e.Mem} }
+
+// Sub returns d - e.
+func (d Demand) Sub(e Demand) Demand { return Demand{d.CPU - e.CPU, d.Mem - e.Mem} }
+
+// Times returns how many tasks of demand d fit into room at once.
+func (d Demand) Times(room Demand) int {
+	n := int(^uint(0) >> 1)
+	if d.CPU > 0 {
+		n = int(room.CPU / d.CPU)
+	}
+	if d.Mem > 0 {
+		n = min(n, int(room.Mem/d.Mem))
+	}
+	return max(n, 0)
+}
+
+func (d Demand) String() string { return fmt.Sprintf("%dm CPU, %d MiB", d.CPU, d.Mem) }

@@ -1,0 +1,326 @@
+package probe
+
+import "time"
+
+// Msg is a message of the probe protocol: one of the structs of this file, by value. Slices and
+// strings in it belong to the message; nobody writes to them afterwards. Durations are never negative.
+type Msg interface{ kind() kind }
+
+// kind is the first byte of an encoded message. Numbers are never reused.
+type kind byte
+
+// Frontend to worker.
+const (
+	kindHello kind = iota + 1
+	kindReserve
+	kindBind
+	kindDecline
+	kindEnqueue
+	kindCancel
+	kindKill
+	kindClaim
+	kindAck
+	kindSync
+	kindPing
+	kindProbe
+)
+
+// Worker to frontend.
+const (
+	kindWelcome kind = iota + 64
+	kindRejected
+	kindQueued
+	kindStarted
+	kindReady
+	kindFinished
+	kindRefused
+	kindEvicted
+	kindGone
+	kindLoad
+	kindDrain
+	kindPong
+	kindClaimed
+)
+
+// Hello is the first message on a connection.
+type Hello struct {
+	Version  uint32
+	Secret   string // "" if none
+	Frontend FrontendID
+	Name     string // for logs
+	Epoch    Epoch
+	Lease    time.Duration // silence after which either side takes the connection for broken
+}
+
+// Launch is a task handed to a worker: one attempt.
+type Launch struct {
+	Attempt  AttemptID
+	Task     TaskIndex
+	Function string
+	Payload  []byte
+	Estimate time.Duration // expected run time; 0: unknown
+	Timeout  time.Duration // longest run time; 0: none
+}
+
+// Reserve asks for Count places with the ids First, First+1, ... Each of the ride-along Launches (at
+// most Count of them) is started at once if the worker has room for it and nothing waits ahead of it:
+// it then uses up the place with the same position. The others leave only their places behind.
+type Reserve struct {
+	First    ResID
+	Count    uint32
+	Job      JobID
+	Tenant   string
+	Priority int32
+	Demand   Demand // of each place
+	Estimate time.Duration
+	Early    bool // the worker may ask one round trip before it expects a slot to fall free
+	Launches []Launch
+}
+
+// Bind gives a task to a place whose turn has come. With Keep, the place goes back into the queue where
+// it was, for further tasks of its job.
+type Bind struct {
+	Res    ResID
+	Turn   Turn
+	Keep   bool
+	Launch Launch
+}
+
+// Decline answers a Ready with nothing: the place is gone.
+type Decline struct {
+	Res  ResID
+	Turn Turn
+}
+
+// Enqueue queues a task bound early, at the place Res.
+type Enqueue struct {
+	Res      ResID
+	Job      JobID
+	Tenant   string
+	Priority int32
+	Demand   Demand
+	Launch   Launch
+}
+
+// Cancel takes back Count places from First on. A place the worker has not heard of yet is dropped when
+// it comes. Tasks that run are not affected, tasks bound early that wait are.
+type Cancel struct {
+	First ResID
+	Count uint32
+}
+
+// Kill stops an attempt, wherever it is; its place too, if its Bind is still on the way to Res and Turn.
+type Kill struct {
+	Attempt AttemptID
+	Res     ResID
+	Turn    Turn
+}
+
+// Claim adopts an attempt that another connection launched: its own after a reconnect, or one of another
+// frontend, which the job's client left. With a zero Attempt it adopts every attempt of Job, and takes
+// that job's places from whoever holds them; Claimed then ends the answer.
+type Claim struct {
+	Job     JobID
+	Attempt AttemptID
+}
+
+// Ack says that the results of these attempts arrived; the worker forgets them.
+type Ack struct{ Attempts []AttemptID }
+
+// Range is Count ids from First on.
+type Range struct {
+	First ResID
+	Count uint32
+}
+
+// Sync tells the worker all that the frontend believes of the link: Live are the places below Next that
+// it believes queued, Attempts all whose end it awaits. The worker drops places below Next and attempts
+// of some age that are not named, and answers with Gone for what is named and it does not have.
+type Sync struct {
+	Next     ResID
+	Live     []Range
+	Attempts []AttemptID
+}
+
+// Ping asks for a Pong with the same Seq.
+type Ping struct{ Seq uint64 }
+
+// Probe asks for a Load with the same Seq (early-binding baselines).
+type Probe struct{ Seq uint64 }
+
+// Welcome answers a good Hello.
+type Welcome struct {
+	Version     uint32
+	Epoch       Epoch // of the Hello it answers
+	Worker      string
+	Incarnation uint64 // drawn at random when the worker process starts
+	Host        string
+	Capacity    Demand
+	Labels      []string // "key=value"
+	Functions   []string
+	MaxPayload  uint32 // bytes
+	MaxResult   uint32 // bytes
+	Draining    bool
+}
+
+// Rejected answers a bad Hello; the worker then closes the connection.
+type Rejected struct{ Reason string }
+
+// Load is a worker's state at the moment of the message that carries it.
+type Load struct {
+	Seq     uint64 // of the Probe it answers; 0 otherwise
+	Free    Demand // not occupied by running tasks or places whose turn is on
+	Queued  uint32 // places in the queue, of all frontends
+	Running uint32 // attempts
+}
+
+// Queued answers a Reserve whose ride-along launches did not all start: the places from First on, Count of
+// them, are in the queue behind Ahead others, and their launches were forgotten. It answers every Enqueue
+// that waits.
+type Queued struct {
+	First ResID
+	Count uint32
+	Ahead uint32
+	Load  Load
+}
+
+// Started tells that an attempt runs which was bound early or claimed. Launches of Reserve and Bind start
+// without a message.
+type Started struct {
+	Attempt AttemptID
+	Res     ResID
+	Job     JobID
+	Task    TaskIndex
+	Ran     time.Duration // how long it has been running
+	Load    Load
+}
+
+// Claimed ends the answer to a Claim of a whole job: Count attempts were adopted, each of which was
+// told by Started or Finished before.
+type Claimed struct {
+	Job   JobID
+	Count uint32
+}
+
+// Ready says that a place's turn has come: a slot is held for it until Expiry has passed since the
+// message was sent. Early is how long before that a slot is expected to fall free, when the worker asks
+// one round trip ahead.
+type Ready struct {
+	Res    ResID
+	Turn   Turn
+	Waited time.Duration // since the place was queued
+	Expiry time.Duration
+	Early  time.Duration
+	Load   Load
+}
+
+// Status says how an attempt ended.
+type Status uint8
+
+const (
+	Succeeded Status = iota + 1
+	Failed           // the function said so, or the process had a non-zero exit code
+	Panicked         // or the process died from a signal
+	Killed           // by Kill, by drain or because its owner was gone for too long
+	TimedOut
+	TooLarge // the result was over the worker's limit
+)
+
+// Finished carries an attempt's end and result. The worker keeps it until it is acknowledged.
+type Finished struct {
+	Attempt AttemptID
+	Job     JobID
+	Task    TaskIndex
+	Status  Status
+	Result  []byte
+	Error   string
+	Waited  time.Duration // in the queue, until Ready or the start
+	Held    time.Duration // from Ready to the arrival of Bind; 0 where there was no Ready
+	Launch  time.Duration // from the arrival of the task to its start
+	Run     time.Duration // measured by the executor
+	Kept    time.Duration // from its end to this message
+	Load    Load
+}
+
+// Reason says why a worker refused, evicted or knows nothing of something.
+type Reason uint8
+
+const (
+	QueueFull  Reason = iota + 1
+	Leaving           // the worker drains
+	TooBig            // it never fits this worker
+	NoFunction        // the worker has no such function
+	Expired           // the turn's expiry passed without an answer
+	Unknown           // never heard of it, or forgotten
+	Oversized         // a payload over the worker's limit
+	Moved             // another frontend claimed it: the client has gone there with the whole job
+	Late              // bound ahead of a slot that did not fall free when expected; bind it elsewhere
+)
+
+var reasonNames = [...]string{"none", "queue_full", "leaving", "too_big", "no_function", "expired", "unknown", "oversized", "moved", "late"}
+
+func (r Reason) String() string {
+	if int(r) < len(reasonNames) {
+		return reasonNames[r]
+	}
+	return "unknown_reason"
+}
+
+// Refused answers a Reserve, a Bind, an Enqueue or a Claim that was not accepted: the places from First
+// on (none if Count is 0) and the Attempt, if any, are not and will not be at this worker.
+type Refused struct {
+	First      ResID
+	Count      uint32
+	Attempt    AttemptID
+	Reason     Reason
+	RetryAfter time.Duration // 0: not this worker again for this job
+	Load       Load
+}
+
+// Evicted tells that places were dropped from the queue after they had been accepted.
+type Evicted struct {
+	First  ResID
+	Count  uint32
+	Reason Reason
+}
+
+// Gone answers a Sync: what the frontend named and the worker does not have, nor ever will.
+type Gone struct {
+	Places   []Range
+	Attempts []AttemptID
+}
+
+// Drain tells that the worker leaves: it takes nothing new and finishes what runs.
+type Drain struct{}
+
+// Pong answers a Ping.
+type Pong struct {
+	Seq  uint64
+	Load Load
+}
+
+func (Hello) kind() kind    { return kindHello }
+func (Reserve) kind() kind  { return kindReserve }
+func (Bind) kind() kind     { return kindBind }
+func (Decline) kind() kind  { return kindDecline }
+func (Enqueue) kind() kind  { return kindEnqueue }
+func (Cancel) kind() kind   { return kindCancel }
+func (Kill) kind() kind     { return kindKill }
+func (Claim) kind() kind    { return kindClaim }
+func (Ack) kind() kind      { return kindAck }
+func (Sync) kind() kind     { return kindSync }
+func (Ping) kind() kind     { return kindPing }
+func (Probe) kind() kind    { return kindProbe }
+func (Welcome) kind() kind  { return kindWelcome }
+func (Rejected) kind() kind { return kindRejected }
+func (Queued) kind() kind   { return kindQueued }
+func (Started) kind() kind  { return kindStarted }
+func (Ready) kind() kind    { return kindReady }
+func (Finished) kind() kind { return kindFinished }
+func (Refused) kind() kind  { return kindRefused }
+func (Evicted) kind() kind  { return kindEvicted }
+func (Gone) kind() kind     { return kindGone }
+func (Load) kind() kind     { return kindLoad }
+func (Drain) kind() kind    { return kindDrain }
+func (Pong) kind() kind     { return kindPong }
+func (Claimed) kind() kind  { return kindClaimed }

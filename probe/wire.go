@@ -1,0 +1,333 @@
+package probe
+
+import (
+	"encoding/binary"
+	"math"
+	"strconv"
+	"time"
+	"unicode/utf8"
+)
+
+// DecodeError is a frame that does not follow the protocol; its connection is to be closed.
+type DecodeError struct {
+	Message string // "Bind"; "" if it is about the frame itself
+	Field   string // "launch.function"
+	Offset  int    // of the field in the frame's body
+	Problem string // "cut short"
+}
+
+func (e *DecodeError) Error() string {
+	where := "frame"
+	if e.Message != "" {
+		where = e.Message
+	}
+	return "probe: " + where + ", " + e.Field + " at byte " + strconv.Itoa(e.Offset) + ": " + e.Problem
+}
+
+const (
+	cutShort   = "cut short"
+	outOfRange = "out of range"
+	overLimit  = "over the limit"
+	notKnown   = "unknown value"
+)
+
+// reader takes fields off the front of a body. The first problem sticks: all that is read after it is zero.
+type reader struct {
+	buf   []byte
+	pos   int
+	kind  kind // of the message being read; 0 before the first
+	err   *DecodeError
+	names *names
+}
+
+func (r *reader) fail(field string, at int, problem string) {
+	if r.err == nil {
+		r.err = &DecodeError{Message: r.kind.String(), Field: field, Offset: at, Problem: problem}
+	}
+	r.pos = len(r.buf) // whatever is read from here on is cut short, which ends all loops
+}
+
+func (r *reader) byte(field string) byte {
+	if r.pos >= len(r.buf) {
+		r.fail(field, r.pos, cutShort)
+		return 0
+	}
+	c := r.buf[r.pos]
+	r.pos++
+	return c
+}
+
+func (r *reader) bool(field string) bool { return r.enum(field, 0, 1) == 1 }
+
+// enum is a byte from low to high.
+func (r *reader) enum(field string, low, high byte) byte {
+	at, c := r.pos, r.byte(field)
+	if r.err == nil && (c < low || c > high) {
+		r.fail(field, at, notKnown)
+		return 0
+	}
+	return c
+}
+
+// uint is small enough to be inlined: most numbers take one byte.
+func (r *reader) uint(field string) uint64 {
+	if r.pos < len(r.buf) && r.buf[r.pos] < 0x80 {
+		r.pos++
+		return uint64(r.buf[r.pos-1])
+	}
+	return r.longUint(field)
+}
+
+func (r *reader) longUint(field string) uint64 {
+	v, n := binary.Uvarint(r.buf[r.pos:])
+	switch {
+	case n == 0:
+		r.fail(field, r.pos, cutShort)
+		return 0
+	case n < 0:
+		r.fail(field, r.pos, outOfRange)
+		return 0
+	}
+	r.pos += n
+	return v
+}
+
+// upTo is a uint of at most max.
+func (r *reader) upTo(field string, max uint64, problem string) uint64 {
+	at, v := r.pos, r.uint(field)
+	if v > max {
+		r.fail(field, at, problem)
+		return 0
+	}
+	return v
+}
+
+func (r *reader) uint32(field string) uint32 {
+	return uint32(r.upTo(field, math.MaxUint32, outOfRange))
+}
+
+func (r *reader) int32(field string) int32 {
+	v := r.uint32(field)
+	return int32(v>>1) ^ -int32(v&1)
+}
+
+func (r *reader) uint64(field string) uint64 {
+	if len(r.buf)-r.pos < 8 {
+		r.fail(field, r.pos, cutShort)
+		return 0
+	}
+	r.pos += 8
+	return binary.LittleEndian.Uint64(r.buf[r.pos-8:])
+}
+
+func (r *reader) duration(field string) time.Duration {
+	return time.Duration(r.upTo(field, math.MaxInt64, outOfRange))
+}
+
+// bytes aliases the body; nil if empty.
+func (r *reader) bytes(field string, max int) []byte {
+	at := r.pos
+	n := r.upTo(field, uint64(max), overLimit)
+	if n == 0 {
+		return nil
+	}
+	if n > uint64(len(r.buf)-r.pos) {
+		r.fail(field, at, cutShort)
+		return nil
+	}
+	r.pos += int(n)
+	return r.buf[r.pos-int(n) : r.pos : r.pos]
+}
+
+func (r *reader) text(field string, max int) string { return string(r.bytes(field, max)) }
+
+// name is a string of which few different ones are expected.
+func (r *reader) name(field string) string { return r.names.get(r.bytes(field, MaxString)) }
+
+// count is the number of elements that follow, each of at least size bytes: what does not fit the rest of
+// the body is refused before anything is allocated for it.
+func (r *reader) count(field string, max, size int) int {
+	at := r.pos
+	n := r.upTo(field, uint64(max), overLimit)
+	if n > uint64((len(r.buf)-r.pos)/size) {
+		r.fail(field, at, cutShort)
+		return 0
+	}
+	return int(n)
+}
+
+func (r *reader) texts(field string) []string {
+	n := r.count(field, MaxList, 1)
+	if n == 0 {
+		return nil
+	}
+	list := make([]string, n)
+	for i := range list {
+		list[i] = r.text(field, MaxString)
+	}
+	return list
+}
+
+func (r *reader) job(field string) (j JobID) {
+	if len(r.buf)-r.pos < len(j) {
+		r.fail(field, r.pos, cutShort)
+		return j
+	}
+	r.pos += copy(j[:], r.buf[r.pos:])
+	return j
+}
+
+func (r *reader) attempt(field string) AttemptID {
+	return AttemptID{Frontend: FrontendID(r.uint64(field)), Seq: r.uint(field)}
+}
+
+func (r *reader) attempts(field string) []AttemptID {
+	n := r.count(field, MaxFrame, attemptSize)
+	if n == 0 {
+		return nil
+	}
+	list := make([]AttemptID, n)
+	for i := range list {
+		list[i] = r.attempt(field)
+	}
+	return list
+}
+
+// res is the id of one place.
+func (r *reader) res(field string) ResID {
+	at, id := r.pos, ResID(r.uint(field))
+	if r.err == nil && (id == 0 || id == math.MaxUint64) {
+		r.fail(field, at, outOfRange)
+		return 0
+	}
+	return id
+}
+
+// places reads First and Count. At least min places are meant, and First+Count does not overflow.
+func (r *reader) places(min uint32) (first ResID, count uint32) {
+	at := r.pos
+	first = ResID(r.uint("first"))
+	count = uint32(r.upTo("count", MaxPlaces, overLimit))
+	if r.err == nil && (count < min || count > 0 && first == 0 || first+ResID(count) < first) {
+		r.fail("first, count", at, outOfRange)
+		return 0, 0
+	}
+	return first, count
+}
+
+func (r *reader) ranges(field string) []Range {
+	n := r.count(field, MaxFrame, rangeSize)
+	if n == 0 {
+		return nil
+	}
+	list := make([]Range, n)
+	for i := range list {
+		list[i].First, list[i].Count = r.places(1)
+	}
+	return list
+}
+
+func (r *reader) demand(field string) Demand {
+	return Demand{
+		CPU: Millicores(r.upTo(field, math.MaxInt32, outOfRange)),
+		Mem: MiB(r.upTo(field, math.MaxInt32, outOfRange)),
+	}
+}
+
+// names keeps strings that come again and again from being allocated each time. It forgets all of them
+// when there are too many, so a peer that invents names costs at most maxNames*maxName bytes.
+type names struct{ known map[string]string }
+
+const (
+	maxNames = 256
+	maxName  = 128 // bytes; longer strings are copied each time
+)
+
+func (n *names) get(b []byte) string {
+	if s, ok := n.known[string(b)]; ok { // does not allocate
+		return s
+	}
+	s := string(b)
+	if len(b) == 0 || len(b) > maxName {
+		return s
+	}
+	if n.known == nil {
+		n.known = make(map[string]string)
+	}
+	if len(n.known) >= maxNames {
+		clear(n.known)
+	}
+	n.known[s] = s
+	return s
+}
+
+func appendUint(b []byte, v uint64) []byte {
+	if v < 0x80 {
+		return append(b, byte(v))
+	}
+	return binary.AppendUvarint(b, v)
+}
+
+func appendInt32(b []byte, v int32) []byte { return appendUint(b, uint64(uint32(v<<1)^uint32(v>>31))) }
+
+func appendBool(b []byte, v bool) []byte {
+	if v {
+		return append(b, 1)
+	}
+	return append(b, 0)
+}
+
+func appendDuration(b []byte, d time.Duration) []byte { return appendUint(b, uint64(max(d, 0))) }
+
+func appendString(b []byte, s string) []byte { return append(appendUint(b, uint64(len(s))), s...) }
+
+func appendBytes(b, s []byte) []byte { return append(appendUint(b, uint64(len(s))), s...) }
+
+// appendText cuts what is too long: it is for people only.
+func appendText(b []byte, s string) []byte {
+	if len(s) > MaxText {
+		n := MaxText
+		for n > MaxText-utf8.UTFMax && !utf8.RuneStart(s[n]) {
+			n--
+		}
+		s = s[:n]
+	}
+	return appendString(b, s)
+}
+
+func appendStrings(b []byte, list []string) []byte {
+	b = appendUint(b, uint64(len(list)))
+	for _, s := range list {
+		b = appendString(b, s)
+	}
+	return b
+}
+
+func appendAttempt(b []byte, a AttemptID) []byte {
+	return appendUint(binary.LittleEndian.AppendUint64(b, uint64(a.Frontend)), a.Seq)
+}
+
+func appendAttempts(b []byte, list []AttemptID) []byte {
+	b = appendUint(b, uint64(len(list)))
+	for _, a := range list {
+		b = appendAttempt(b, a)
+	}
+	return b
+}
+
+func appendPlaces(b []byte, first ResID, count uint32) []byte {
+	return appendUint(appendUint(b, uint64(first)), uint64(count))
+}
+
+func appendRanges(b []byte, list []Range) []byte {
+	b = appendUint(b, uint64(len(list)))
+	for _, p := range list {
+		b = appendPlaces(b, p.First, p.Count)
+	}
+	return b
+}
+
+// appendDemand writes negative amounts as 0.
+func appendDemand(b []byte, d Demand) []byte {
+	return appendUint(appendUint(b, uint64(max(d.CPU, 0))), uint64(max(d.Mem, 0)))
+}

@@ -1,0 +1,303 @@
+package worker
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+// start runs an attempt whose room was taken already.
+func (c *Core) start(a *attempt, now time.Time, acts []Action) []Action {
+	a.state, a.startedAt, a.from = running, now, nil
+	c.attempts[a.launch.Attempt] = a
+	c.running++
+	c.Stats.Started++
+	if a.launch.Estimate > 0 {
+		a.askAt = now.Add(a.launch.Estimate - a.owner.lead)
+		c.willEnd.Push(a)
+	}
+	return append(acts, Start{Job: a.job, Demand: a.demand, Launch: a.launch})
+}
+
+func (c *Core) unstage(a *attempt) {
+	c.staged.remove(a)
+	c.promised = c.promised.Sub(a.demand)
+}
+
+// exited frees the attempt's room first, so that the next Ready leaves before the result: the result is
+// larger, and the next task's start waits for the Ready only.
+func (c *Core) exited(ev Exited, now time.Time, acts []Action) []Action {
+	a := c.attempts[ev.Attempt]
+	if a == nil || a.state != running {
+		return acts
+	}
+	c.free = c.free.Add(a.demand)
+	c.running--
+	c.Stats.Finished++
+	c.willEnd.Remove(a)
+	if a.due {
+		a.due = false
+		c.due = slices.Delete(c.due, slices.Index(c.due, a), slices.Index(c.due, a)+1)
+		c.dueRoom = c.dueRoom.Sub(a.demand)
+	}
+	acts = c.fill(now, acts)
+	c.orphans.remove(a)
+	if a.unwanted {
+		delete(c.attempts, a.launch.Attempt)
+		return acts
+	}
+	a.state, a.endedAt, a.end = ended, now, ev
+	a.launch.Payload = nil
+	c.retained.push(a)
+	c.kept += len(ev.Result)
+	if a.owner == nil {
+		return acts
+	}
+	return append(acts, Send{a.owner.id, c.finished(a, now)})
+}
+
+func (c *Core) finished(a *attempt, now time.Time) probe.Finished {
+	return probe.Finished{
+		Attempt: a.launch.Attempt, Job: a.job, Task: a.launch.Task,
+		Status: a.end.Status, Result: a.end.Result, Error: a.end.Error,
+		Waited: a.waited, Held: a.held, Launch: a.startedAt.Sub(a.arrivedAt), Run: a.end.Run, Kept: now.Sub(a.endedAt),
+		Load: c.Load(),
+	}
+}
+
+// forget drops an attempt that has ended.
+func (c *Core) forget(a *attempt) {
+	c.retained.remove(a)
+	c.kept -= len(a.end.Result)
+	delete(c.attempts, a.launch.Attempt)
+}
+
+// abandon gets rid of an attempt whose end interests nobody.
+func (c *Core) abandon(a *attempt, acts []Action) []Action {
+	switch a.state {
+	case staged:
+		c.unstage(a)
+		delete(c.attempts, a.launch.Attempt)
+	case running:
+		if !a.unwanted {
+			a.unwanted = true
+			return append(acts, Stop{a.launch.Attempt})
+		}
+	case ended:
+		c.forget(a)
+	}
+	return acts
+}
+
+// kill stops an attempt, or sees to it that it never starts if it is still on its way.
+func (c *Core) kill(l *link, m *probe.Kill, acts []Action) []Action {
+	if a := c.attempts[m.Attempt]; a != nil {
+		if a.owner == l {
+			acts = c.abandon(a, acts)
+		}
+		return acts
+	}
+	if m.Res == 0 {
+		return acts
+	}
+	l.seen.Mark(m.Res)
+	p := l.places[m.Res]
+	if p == nil {
+		return acts
+	}
+	if p.launch != nil && p.launch.Attempt == m.Attempt || c.askedPlace(l, m.Res, m.Turn) == p {
+		c.dropPlace(p)
+	}
+	return acts
+}
+
+// claim gives an attempt, or all of a job, to the link that asks.
+func (c *Core) claim(l *link, m *probe.Claim, now time.Time, acts []Action) []Action {
+	if m.Attempt != (probe.AttemptID{}) {
+		a := c.attempts[m.Attempt]
+		if a == nil || a.unwanted {
+			return c.refuse(l, 0, 0, m.Attempt, probe.Unknown, 0, acts)
+		}
+		return c.adopt(l, a, now, acts)
+	}
+
+	for _, other := range c.linksInOrder() {
+		if other == l {
+			continue
+		}
+		for _, p := range other.inOrder() {
+			if p.job == m.Job {
+				c.dropPlace(p)
+				acts = append(acts, Send{other.id, probe.Evicted{First: p.res, Count: 1, Reason: probe.Moved}})
+			}
+		}
+	}
+	n := uint32(0)
+	for _, a := range c.attemptsInOrder() {
+		if a.job == m.Job && !a.unwanted && a.state != staged {
+			acts = c.adopt(l, a, now, acts)
+			n++
+		}
+	}
+	return append(acts, Send{l.id, probe.Claimed{Job: m.Job, Count: n}})
+}
+
+// adopt makes l the owner of a, and tells it how a stands. The earlier owner, if it is still there, learns
+// that the job has moved.
+func (c *Core) adopt(l *link, a *attempt, now time.Time, acts []Action) []Action {
+	if a.owner != nil && a.owner != l {
+		acts = c.refuse(a.owner, 0, 0, a.launch.Attempt, probe.Moved, 0, acts)
+	}
+	if a.state == running && a.owner == nil {
+		c.orphans.remove(a)
+	}
+	a.owner = l
+	c.Stats.Claimed++
+	if a.state == ended {
+		return append(acts, Send{l.id, c.finished(a, now)})
+	}
+	return append(acts, Send{l.id, probe.Started{
+		Attempt: a.launch.Attempt, Job: a.job, Task: a.launch.Task, Ran: now.Sub(a.startedAt), Load: c.Load(),
+	}})
+}
+
+// sync drops what the frontend no longer knows of, sends results again that it waits for, and tells it
+// what it waits for in vain. Young things are left alone: their messages may have crossed.
+func (c *Core) sync(l *link, m *probe.Sync, now time.Time, acts []Action) []Action {
+	var gone probe.Gone
+	live := make(map[probe.ResID]bool)
+	for _, r := range m.Live {
+		first := len(gone.Places)
+		for i := range r.Count {
+			id := r.First + probe.ResID(i)
+			live[id] = true
+			if l.places[id] != nil {
+				continue
+			}
+			l.seen.Mark(id) // should it come after all, it is not wanted
+			if n := len(gone.Places); n > first && gone.Places[n-1].First+probe.ResID(gone.Places[n-1].Count) == id {
+				gone.Places[n-1].Count++
+			} else {
+				gone.Places = append(gone.Places, probe.Range{First: id, Count: 1})
+			}
+		}
+	}
+	for _, p := range l.inOrder() {
+		if p.res < m.Next && !live[p.res] && (p.state == queued || p.state == parked) && now.Sub(p.queuedAt) >= syncAge {
+			c.dropPlace(p)
+		}
+	}
+
+	wanted := make(map[probe.AttemptID]bool, len(m.Attempts))
+	for _, id := range m.Attempts {
+		wanted[id] = true
+		switch a := c.attempts[id]; {
+		case a == nil && !l.waits(id):
+			gone.Attempts = append(gone.Attempts, id)
+		case a != nil && a.owner == l && a.state == ended && now.Sub(a.endedAt) >= syncAge:
+			acts = append(acts, Send{l.id, c.finished(a, now)})
+		}
+	}
+	for _, a := range c.attemptsInOrder() {
+		if a.owner == l && !wanted[a.launch.Attempt] && now.Sub(a.arrivedAt) >= syncAge {
+			acts = c.abandon(a, acts)
+		}
+	}
+	if len(gone.Places)+len(gone.Attempts) > 0 {
+		acts = append(acts, Send{l.id, gone})
+	}
+	return acts
+}
+
+// waits reports whether the attempt is that of a task bound early which is still in the queue.
+func (l *link) waits(id probe.AttemptID) bool {
+	for _, p := range l.places {
+		if p.launch != nil && p.launch.Attempt == id {
+			return true
+		}
+	}
+	return false
+}
+
+// leave evicts all that has not started and tells every frontend.
+func (c *Core) leave(acts []Action) []Action {
+	if c.leaving {
+		return acts
+	}
+	c.leaving = true
+	for _, l := range c.linksInOrder() {
+		acts = append(acts, Send{l.id, probe.Drain{}})
+		for _, p := range l.inOrder() {
+			if p.state == queued || p.state == parked {
+				c.dropPlace(p)
+				acts = append(acts, Send{l.id, probe.Evicted{First: p.res, Count: 1, Reason: probe.Leaving}})
+			}
+		}
+	}
+	return acts
+}
+
+func (c *Core) linkUp(ev LinkUp, now time.Time, acts []Action) []Action {
+	if old := c.byOwner[ev.Frontend]; old != nil {
+		acts = append(acts, Drop{old.id})
+		c.linkDown(old, now)
+	}
+	l := &link{id: ev.Link, frontend: ev.Frontend, places: map[probe.ResID]*place{}, lead: firstLead}
+	c.links[l.id] = l
+	c.byOwner[l.frontend] = l
+	if c.leaving {
+		acts = append(acts, Send{l.id, probe.Drain{}})
+	}
+	return acts
+}
+
+// linkDown withdraws the link's places; what runs goes on for the grace period, and what has ended is
+// kept as long as any result.
+func (c *Core) linkDown(l *link, now time.Time) {
+	for _, p := range l.inOrder() {
+		c.dropPlace(p)
+	}
+	for _, a := range c.attemptsInOrder() {
+		if a.owner != l {
+			continue
+		}
+		switch a.state {
+		case staged:
+			c.unstage(a)
+			delete(c.attempts, a.launch.Attempt)
+		case running:
+			if !a.unwanted {
+				c.Stats.Orphaned++
+				a.since = now
+				c.orphans.push(a)
+			}
+		}
+		a.owner = nil
+	}
+	delete(c.links, l.id)
+	delete(c.byOwner, l.frontend)
+}
+
+func (c *Core) linksInOrder() []*link {
+	ls := make([]*link, 0, len(c.links))
+	for _, l := range c.links {
+		ls = append(ls, l)
+	}
+	slices.SortFunc(ls, func(a, b *link) int { return cmp.Compare(a.id, b.id) })
+	return ls
+}
+
+func (c *Core) attemptsInOrder() []*attempt {
+	as := make([]*attempt, 0, len(c.attempts))
+	for _, a := range c.attempts {
+		as = append(as, a)
+	}
+	slices.SortFunc(as, func(a, b *attempt) int {
+		x, y := a.launch.Attempt, b.launch.Attempt
+		return cmp.Or(cmp.Compare(x.Frontend, y.Frontend), cmp.Compare(x.Seq, y.Seq), bytes.Compare(a.job[:], b.job[:]))
+	})
+	return as
+}

@@ -1,0 +1,352 @@
+package worker
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/pq"
+)
+
+// Config is what a Core is told once. Zero fields take the defaults that Defaults documents.
+type Config struct {
+	Capacity  probe.Demand
+	Functions []string
+
+	Order           Order
+	StarvationBound time.Duration      // Shortest: a place that waited this long goes ahead
+	Weights         map[string]float64 // Fair: by tenant, 1 where absent
+
+	MaxQueue    int           // places in the queue, over all links
+	MaxPayload  int           // bytes
+	MaxRetained int           // bytes of results kept for acknowledgement; the oldest go beyond it
+	ReadyExpiry time.Duration // how long a slot is held for a frontend that does not answer
+	Grace       time.Duration // how long attempts of a broken link run on, waiting to be claimed
+	Retain      time.Duration // how long a result is kept for acknowledgement
+}
+
+// Defaults fills the zero fields of c: one slot, fifo, 1 s starvation bound, 16384 places, payloads of 1
+// MiB, 256 MiB of retained results for 30 s, 500 ms ready expiry, 10 s grace.
+func (c Config) Defaults() Config {
+	def := func(p *time.Duration, d time.Duration) {
+		if *p == 0 {
+			*p = d
+		}
+	}
+	defInt := func(p *int, n int) {
+		if *p == 0 {
+			*p = n
+		}
+	}
+	if c.Capacity == (probe.Demand{}) {
+		c.Capacity = probe.Slot
+	}
+	def(&c.StarvationBound, time.Second)
+	def(&c.ReadyExpiry, 500*time.Millisecond)
+	def(&c.Grace, 10*time.Second)
+	def(&c.Retain, 30*time.Second)
+	defInt(&c.MaxQueue, 1<<14)
+	defInt(&c.MaxPayload, 1<<20)
+	defInt(&c.MaxRetained, 256<<20)
+	return c
+}
+
+// LinkID names a connection at this worker; the shell never uses one twice.
+type LinkID uint64
+
+// Event is what a Core is told: one of LinkUp, LinkDown, Received, Exited, Leave and Wake.
+type Event interface{ event() }
+
+// LinkUp: a frontend said a good Hello on a new connection. An older connection of the same frontend
+// is dropped.
+type LinkUp struct {
+	Link     LinkID
+	Frontend probe.FrontendID
+}
+
+// LinkDown: the connection is gone, or silent for its lease.
+type LinkDown struct{ Link LinkID }
+
+// Received: a message came on a link. The core keeps what it needs of it.
+type Received struct {
+	Link LinkID
+	Msg  probe.Msg
+}
+
+// Exited: an attempt that Start started has ended. Every Start is followed by exactly one Exited.
+type Exited struct {
+	Attempt probe.AttemptID
+	Status  probe.Status
+	Result  []byte
+	Error   string
+	Run     time.Duration // measured by the executor
+}
+
+// Leave: take nothing new, finish what runs.
+type Leave struct{}
+
+// Wake: the time that NextWake named has come.
+type Wake struct{}
+
+// Action is what the shell must do: one of Send, Start, Stop and Drop.
+type Action interface{ action() }
+
+// Send a message on a link; it may be lost if the link breaks.
+type Send struct {
+	Link LinkID
+	Msg  probe.Msg
+}
+
+// Start an attempt.
+type Start struct {
+	Job    probe.JobID
+	Demand probe.Demand
+	Launch probe.Launch
+}
+
+// Stop an attempt that runs; Exited still follows.
+type Stop struct{ Attempt probe.AttemptID }
+
+// Drop a connection; no LinkDown is needed for it.
+type Drop struct{ Link LinkID }
+
+func (LinkUp) event()   {}
+func (LinkDown) event() {}
+func (Received) event() {}
+func (Exited) event()   {}
+func (Leave) event()    {}
+func (Wake) event()     {}
+
+func (Send) action()  {}
+func (Start) action() {}
+func (Stop) action()  {}
+func (Drop) action()  {}
+
+// Stats counts what a core has done since it was made.
+type Stats struct {
+	Reserved, Bound, Declined, Expired, RidesStarted, EarlyAsks, Late, Started, Finished uint64
+	Refused, Cancelled, Orphaned, Claimed, Abandoned, Forgotten                          uint64
+}
+
+// Core is a worker's state. It is not safe for concurrent use; one history of events has one outcome.
+type Core struct {
+	cfg       Config
+	functions map[string]bool
+	leaving   bool
+
+	links    map[LinkID]*link
+	byOwner  map[probe.FrontendID]*link
+	attempts map[probe.AttemptID]*attempt
+
+	free     probe.Demand
+	running  int
+	queue    queue
+	parked   int
+	seq      uint64
+	asked    list[*place]   // Ready is out; by askedAt
+	early    []*place       // of those, the ones that hold no slot
+	staged   list[*attempt] // bound to an early place, waiting for the slot; by when they came
+	promised probe.Demand   // of early and staged together
+	willEnd  pq.Heap[*attempt]
+	due      []*attempt   // running, and expected to end within one round trip
+	dueRoom  probe.Demand // of those
+	retained list[*attempt]
+	kept     int            // bytes of retained results
+	orphans  list[*attempt] // running without a link; by when they lost it
+
+	// Stats may be read between steps.
+	Stats Stats
+}
+
+// link is one connection of a frontend.
+type link struct {
+	id       LinkID
+	frontend probe.FrontendID
+	seen     probe.Window
+	places   map[probe.ResID]*place
+	silent   bool // its last turn expired and nothing was heard since
+	parked   []*place
+	lead     time.Duration // how long it takes to answer a Ready, smoothed
+}
+
+// attempt is one try at a task, from its arrival to its acknowledgement.
+type attempt struct {
+	launch   probe.Launch
+	job      probe.JobID
+	demand   probe.Demand
+	owner    *link // nil: orphan
+	state    attemptState
+	unwanted bool   // its end interests nobody
+	from     *place // staged only: the place it was bound to, to be queued again if it is handed back
+
+	waited, held time.Duration
+	arrivedAt    time.Time
+	startedAt    time.Time
+	since        time.Time // staged, or an orphan
+	endedAt      time.Time
+	askAt        time.Time // when a successor may be asked for
+	due          bool
+	end          Exited
+
+	pos  int
+	node node[*attempt]
+}
+
+type attemptState uint8
+
+const (
+	staged attemptState = iota
+	running
+	ended
+)
+
+func (a *attempt) Before(b *attempt) bool {
+	if !a.askAt.Equal(b.askAt) {
+		return a.askAt.Before(b.askAt)
+	}
+	return a.startedAt.Before(b.startedAt)
+}
+
+func (a *attempt) Pos() *int { return &a.pos }
+
+const (
+	firstLead = 200 * time.Microsecond
+	maxLead   = 10 * time.Millisecond
+	// lateAfter is how many leads a staged attempt waits for its slot before it is handed back.
+	lateAfter = 3
+	// syncAge is how old a place or attempt must be before a Sync that does not name it removes it.
+	syncAge = time.Second
+	// fullRetry is the retry-after of a full queue.
+	fullRetry = 50 * time.Millisecond
+)
+
+// New makes a core of an idle worker.
+func New(cfg Config) *Core {
+	cfg = cfg.Defaults()
+	c := &Core{
+		cfg:       cfg,
+		functions: map[string]bool{},
+		links:     map[LinkID]*link{},
+		byOwner:   map[probe.FrontendID]*link{},
+		attempts:  map[probe.AttemptID]*attempt{},
+		free:      cfg.Capacity,
+		queue:     queue{order: cfg.Order, bound: cfg.StarvationBound, weights: cfg.Weights, finish: map[string]*tenantTurn{}},
+	}
+	for _, f := range cfg.Functions {
+		c.functions[f] = true
+	}
+	return c
+}
+
+// Step applies ev at now and appends what the shell must do, in order, to acts. It never blocks and reads
+// no clock. now must not go back.
+func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
+	switch ev := ev.(type) {
+	case Received:
+		if l := c.links[ev.Link]; l != nil { // else of a connection that was dropped
+			c.unpark(l)
+			acts = c.receive(l, ev.Msg, now, acts)
+		}
+	case Exited:
+		acts = c.exited(ev, now, acts)
+	case Wake:
+	case LinkUp:
+		acts = c.linkUp(ev, now, acts)
+	case LinkDown:
+		if l := c.links[ev.Link]; l != nil {
+			c.linkDown(l, now)
+		}
+	case Leave:
+		acts = c.leave(acts)
+	default:
+		panic(fmt.Sprintf("worker: unknown event %T", ev))
+	}
+	acts = c.expire(now, acts)
+	return c.fill(now, acts)
+}
+
+func (c *Core) receive(l *link, msg probe.Msg, now time.Time, acts []Action) []Action {
+	switch m := msg.(type) {
+	case probe.Reserve:
+		return c.reserve(l, &m, now, acts)
+	case probe.Bind:
+		return c.bind(l, &m, now, acts)
+	case probe.Decline:
+		if p := c.askedPlace(l, m.Res, m.Turn); p != nil {
+			c.Stats.Declined++
+			l.learn(now.Sub(p.askedAt))
+			c.dropPlace(p)
+		}
+	case probe.Enqueue:
+		return c.enqueue(l, &m, now, acts)
+	case probe.Cancel:
+		for i := range m.Count {
+			id := m.First + probe.ResID(i)
+			l.seen.Mark(id)
+			if p := l.places[id]; p != nil {
+				c.dropPlace(p)
+				c.Stats.Cancelled++
+			}
+		}
+	case probe.Kill:
+		return c.kill(l, &m, acts)
+	case probe.Claim:
+		return c.claim(l, &m, now, acts)
+	case probe.Ack:
+		for _, id := range m.Attempts {
+			if a := c.attempts[id]; a != nil && a.owner == l && a.state == ended {
+				c.forget(a)
+			}
+		}
+	case probe.Sync:
+		return c.sync(l, &m, now, acts)
+	case probe.Ping:
+		return append(acts, Send{l.id, probe.Pong{Seq: m.Seq, Load: c.Load()}})
+	case probe.Probe:
+		load := c.Load()
+		load.Seq = m.Seq
+		return append(acts, Send{l.id, load})
+	case probe.Hello:
+		// The shell has seen to it; a second one changes nothing.
+	default:
+		// A message only a worker sends: the peer is confused, and its lease is all we owe it.
+	}
+	return acts
+}
+
+// Load is what the core tells of itself with most messages.
+func (c *Core) Load() probe.Load {
+	return probe.Load{Free: c.free, Queued: uint32(c.queue.len() + c.parked), Running: uint32(c.running)}
+}
+
+// NextWake is when Wake is due, or zero if nothing waits for the time to pass.
+func (c *Core) NextWake() time.Time {
+	var at time.Time
+	soonest := func(t time.Time) {
+		if at.IsZero() || t.Before(at) {
+			at = t
+		}
+	}
+	if p := c.asked.first(); p != nil {
+		soonest(p.askedAt.Add(c.cfg.ReadyExpiry))
+	}
+	if a := c.staged.first(); a != nil {
+		soonest(a.since.Add(c.patience(a)))
+	}
+	if a := c.retained.first(); a != nil {
+		soonest(a.endedAt.Add(c.cfg.Retain))
+	}
+	if a := c.orphans.first(); a != nil {
+		soonest(a.since.Add(c.cfg.Grace))
+	}
+	if c.willEnd.Len() > 0 && c.queue.len() > 0 {
+		soonest(c.willEnd.Min().askAt)
+	}
+	return at
+}
+
+// Idle reports whether nothing runs and no result waits to be acknowledged: a worker that leaves may go.
+func (c *Core) Idle() bool { return len(c.attempts) == 0 }
+
+// Unowned reports whether no link is up.
+func (c *Core) Unowned() bool { return len(c.links) == 0 }

@@ -1,0 +1,18 @@
+// Package worker is the deciding core of a worker: a queue of places, the room they wait for, and the
+// attempts that run. It does no I/O; package worker/serve is the shell around it, bench/sim drives it in
+// virtual time, and both do nothing but call [Core.Step] and carry out the actions it returns.
+//
+// A place is queued by Reserve (late binding: it has no task yet) or by Enqueue (bound early). When
+// there is room for the place at the head of the queue, a task bound early starts; a reservation's turn
+// comes: its slot is held and the frontend is told Ready, until it answers with Bind or Decline or the
+// expiry passes (Sparrow, section 3.3). Three things go beyond that:
+//
+//   - a Reserve may bring tasks along, started if there is room right now and nothing waits;
+//   - a Bind may put its place back into the queue for more tasks of the job (a sticky place);
+//   - a running task with an estimate lets the next place ask one round trip before it ends.
+//
+// Everything a frontend can do is undone when its link breaks, except that its attempts run on for a
+// grace period, in which they can be claimed.
+//
+// To understand the rest, read testdata/*.txt, then Step.
+package worker

@@ -1,0 +1,383 @@
+package worker
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+// reserve queues the places that were not heard of before, and starts the tasks that ride along while
+// there is room for them and nothing waits ahead.
+func (c *Core) reserve(l *link, m *probe.Reserve, now time.Time, acts []Action) []Action {
+	reason, after := c.unacceptable(m.Demand), time.Duration(0)
+	for i := range m.Launches {
+		if reason == 0 {
+			reason = c.unfit(&m.Launches[i])
+		}
+	}
+	if reason != 0 {
+		for i := range m.Count {
+			l.seen.Mark(m.First + probe.ResID(i))
+		}
+		return c.refuse(l, m.First, m.Count, probe.AttemptID{}, reason, after, acts)
+	}
+
+	rides, ahead := len(m.Launches), uint32(c.queue.len())
+	for i := range m.Count {
+		id := m.First + probe.ResID(i)
+		if !l.seen.Mark(id) {
+			continue
+		}
+		if int(i) < rides && c.queue.len() == 0 && c.staged.n == 0 && len(c.early) == 0 && m.Demand.Fits(c.free) {
+			c.free = c.free.Sub(m.Demand)
+			c.Stats.RidesStarted++
+			acts = c.start(&attempt{launch: m.Launches[i], job: m.Job, demand: m.Demand, owner: l, arrivedAt: now}, now, acts)
+			continue
+		}
+		if c.queue.len()+c.parked >= c.cfg.MaxQueue {
+			rest := m.Count - i
+			for k := range rest {
+				l.seen.Mark(id + probe.ResID(k))
+			}
+			acts = c.refuse(l, id, rest, probe.AttemptID{}, probe.QueueFull, fullRetry, acts)
+			rides = min(rides, int(i))
+			break
+		}
+		c.Stats.Reserved++
+		c.queuePlace(&place{
+			link: l, res: id, job: m.Job, tenant: m.Tenant, priority: m.Priority, demand: m.Demand,
+			estimate: m.Estimate, mayAskEarly: m.Early,
+		}, now)
+		if int(i) < rides {
+			rides = int(i)
+		}
+	}
+	if rides < len(m.Launches) {
+		acts = append(acts, Send{l.id, probe.Queued{
+			First: m.First + probe.ResID(rides), Count: m.Count - uint32(rides), Ahead: ahead, Load: c.Load(),
+		}})
+	}
+	return acts
+}
+
+// enqueue queues a task bound early.
+func (c *Core) enqueue(l *link, m *probe.Enqueue, now time.Time, acts []Action) []Action {
+	if !l.seen.Mark(m.Res) {
+		return acts
+	}
+	reason, after := c.unacceptable(m.Demand), time.Duration(0)
+	if reason == 0 {
+		reason = c.unfit(&m.Launch)
+	}
+	if reason == 0 && c.queue.len()+c.parked >= c.cfg.MaxQueue {
+		reason, after = probe.QueueFull, fullRetry
+	}
+	if reason != 0 {
+		return c.refuse(l, m.Res, 1, m.Launch.Attempt, reason, after, acts)
+	}
+	ahead := uint32(c.queue.len())
+	c.Stats.Reserved++
+	c.queuePlace(&place{
+		link: l, res: m.Res, job: m.Job, tenant: m.Tenant, priority: m.Priority, demand: m.Demand,
+		estimate: m.Launch.Estimate, launch: &m.Launch,
+	}, now)
+	if acts = c.fill(now, acts); l.places[m.Res] != nil {
+		acts = append(acts, Send{l.id, probe.Queued{First: m.Res, Count: 1, Ahead: ahead, Load: c.Load()}})
+	}
+	return acts
+}
+
+// unacceptable says why no place of this demand is taken, or 0.
+func (c *Core) unacceptable(d probe.Demand) probe.Reason {
+	switch {
+	case c.leaving:
+		return probe.Leaving
+	case !d.Fits(c.cfg.Capacity):
+		return probe.TooBig
+	}
+	return 0
+}
+
+// unfit says why this worker cannot run a launch, or 0.
+func (c *Core) unfit(m *probe.Launch) probe.Reason {
+	switch {
+	case !c.functions[m.Function]:
+		return probe.NoFunction
+	case len(m.Payload) > c.cfg.MaxPayload:
+		return probe.Oversized
+	}
+	return 0
+}
+
+func (c *Core) refuse(l *link, first probe.ResID, count uint32, a probe.AttemptID, reason probe.Reason, after time.Duration, acts []Action) []Action {
+	c.Stats.Refused++
+	return append(acts, Send{l.id, probe.Refused{
+		First: first, Count: count, Attempt: a, Reason: reason, RetryAfter: after, Load: c.Load(),
+	}})
+}
+
+func (c *Core) queuePlace(p *place, now time.Time) {
+	c.seq++
+	p.seq, p.queuedAt = c.seq, now
+	p.link.places[p.res] = p
+	if p.link.silent {
+		c.park(p)
+		return
+	}
+	c.queue.push(p)
+}
+
+// fill hands free room to whoever is next: tasks already bound to it, places already asked about, then the
+// queue. At last it asks ahead for room that is expected within one round trip.
+func (c *Core) fill(now time.Time, acts []Action) []Action {
+	for {
+		if a := c.staged.first(); a != nil {
+			if !a.demand.Fits(c.free) {
+				break
+			}
+			c.unstage(a)
+			c.free = c.free.Sub(a.demand)
+			acts = c.start(a, now, acts)
+			continue
+		}
+		if len(c.early) > 0 {
+			p := c.early[0]
+			if !p.demand.Fits(c.free) {
+				break
+			}
+			c.dropEarly(p)
+			p.state = held
+			c.free = c.free.Sub(p.demand)
+			continue
+		}
+		if c.queue.len() == 0 {
+			return acts
+		}
+		p := c.queue.head(now)
+		if !p.demand.Fits(c.free) {
+			break
+		}
+		c.queue.take(p)
+		c.free = c.free.Sub(p.demand)
+		if p.launch == nil {
+			acts = c.ask(p, held, now, acts)
+			continue
+		}
+		delete(p.link.places, p.res)
+		a := &attempt{launch: *p.launch, job: p.job, demand: p.demand, owner: p.link, arrivedAt: p.queuedAt, waited: now.Sub(p.queuedAt)}
+		acts = c.start(a, now, acts)
+		acts = append(acts, Send{p.link.id, probe.Started{Attempt: a.launch.Attempt, Res: p.res, Job: p.job, Task: a.launch.Task, Load: c.Load()}})
+	}
+	return c.askAhead(now, acts)
+}
+
+// askAhead lets places ask for the room of attempts that should end within one round trip.
+func (c *Core) askAhead(now time.Time, acts []Action) []Action {
+	for c.willEnd.Len() > 0 && !now.Before(c.willEnd.Min().askAt) {
+		a := c.willEnd.Pop()
+		a.due = true
+		c.due = append(c.due, a)
+		c.dueRoom = c.dueRoom.Add(a.demand)
+	}
+	for c.queue.len() > 0 && len(c.due) > 0 {
+		p := c.queue.head(now)
+		if !p.mayAskEarly || !c.promised.Add(p.demand).Fits(c.free.Add(c.dueRoom)) {
+			break
+		}
+		c.queue.take(p)
+		c.early = append(c.early, p)
+		c.promised = c.promised.Add(p.demand)
+		c.Stats.EarlyAsks++
+		acts = c.ask(p, early, now, acts)
+	}
+	return acts
+}
+
+// ask tells the frontend that the place's turn has come.
+func (c *Core) ask(p *place, state placeState, now time.Time, acts []Action) []Action {
+	p.state, p.askedAt = state, now
+	c.asked.push(p)
+	m := probe.Ready{Res: p.res, Turn: p.turn, Waited: now.Sub(p.queuedAt), Expiry: c.cfg.ReadyExpiry, Load: c.Load()}
+	if state == early {
+		m.Early = p.link.lead
+	}
+	return append(acts, Send{p.link.id, m})
+}
+
+// askedPlace is the place whose given turn is on, or nil.
+func (c *Core) askedPlace(l *link, res probe.ResID, turn probe.Turn) *place {
+	if p := l.places[res]; p != nil && p.turn == turn && (p.state == held || p.state == early) {
+		return p
+	}
+	return nil
+}
+
+// bind gives a task to a place whose turn is on.
+func (c *Core) bind(l *link, m *probe.Bind, now time.Time, acts []Action) []Action {
+	if c.attempts[m.Launch.Attempt] != nil {
+		return acts // repeated
+	}
+	p := c.askedPlace(l, m.Res, m.Turn)
+	if p == nil {
+		return c.refuse(l, 0, 0, m.Launch.Attempt, probe.Expired, 0, acts)
+	}
+	l.learn(now.Sub(p.askedAt))
+	if reason := c.unfit(&m.Launch); reason != 0 {
+		c.dropPlace(p)
+		return c.refuse(l, m.Res, 1, m.Launch.Attempt, reason, 0, acts)
+	}
+	c.Stats.Bound++
+	a := &attempt{
+		launch: m.Launch, job: p.job, demand: p.demand, owner: l, arrivedAt: now,
+		waited: p.askedAt.Sub(p.queuedAt), held: now.Sub(p.askedAt),
+	}
+	wasHeld := p.state == held
+	c.unask(p)
+	switch {
+	case m.Keep && c.leaving:
+		delete(l.places, p.res)
+		acts = append(acts, Send{l.id, probe.Evicted{First: p.res, Count: 1, Reason: probe.Leaving}})
+	case m.Keep:
+		c.requeue(p)
+	default:
+		delete(l.places, p.res)
+		a.from = p
+	}
+	if wasHeld {
+		return c.start(a, now, acts)
+	}
+	a.since = now
+	c.attempts[a.launch.Attempt] = a
+	c.staged.push(a)
+	c.promised = c.promised.Add(a.demand)
+	return acts
+}
+
+// requeue puts a place back where it was in the queue, for another turn.
+func (c *Core) requeue(p *place) {
+	p.turn++
+	p.state = queued
+	c.queue.push(p)
+}
+
+// unask takes a place out of those that were asked about, without freeing what it holds.
+func (c *Core) unask(p *place) {
+	c.asked.remove(p)
+	if p.state == early {
+		c.dropEarly(p)
+	}
+}
+
+func (c *Core) dropEarly(p *place) {
+	c.early = slices.Delete(c.early, slices.Index(c.early, p), slices.Index(c.early, p)+1)
+	c.promised = c.promised.Sub(p.demand)
+}
+
+// dropPlace forgets a place, whatever its state, and frees what it holds.
+func (c *Core) dropPlace(p *place) {
+	switch p.state {
+	case queued:
+		c.queue.remove(p)
+	case parked:
+		p.link.parked = slices.Delete(p.link.parked, slices.Index(p.link.parked, p), slices.Index(p.link.parked, p)+1)
+		c.parked--
+	case held:
+		c.unask(p)
+		c.free = c.free.Add(p.demand)
+	case early:
+		c.unask(p)
+	}
+	delete(p.link.places, p.res)
+}
+
+// park takes the queued places of a silent link out of the queue's way.
+func (c *Core) park(p *place) {
+	c.queue.remove(p)
+	p.state = parked
+	p.link.parked = append(p.link.parked, p)
+	c.parked++
+}
+
+// unpark lets a link that was silent take part again.
+func (c *Core) unpark(l *link) {
+	if !l.silent {
+		return
+	}
+	l.silent = false
+	for _, p := range l.parked {
+		p.state = queued
+		c.queue.push(p)
+	}
+	c.parked -= len(l.parked)
+	l.parked = nil
+}
+
+// learn smooths the time that the link needs to answer a Ready.
+func (l *link) learn(d time.Duration) {
+	l.lead = min((7*l.lead+d)/8, maxLead)
+}
+
+// inOrder is the places of a link by id, so that map order decides nothing.
+func (l *link) inOrder() []*place {
+	ps := make([]*place, 0, len(l.places))
+	for _, p := range l.places {
+		ps = append(ps, p)
+	}
+	slices.SortFunc(ps, func(a, b *place) int { return cmp.Compare(a.res, b.res) })
+	return ps
+}
+
+// expire acts on silence: turns that were not answered, staged attempts whose slot did not fall free,
+// results that nobody acknowledged, orphans that nobody claimed.
+func (c *Core) expire(now time.Time, acts []Action) []Action {
+	for p := c.asked.first(); p != nil && now.Sub(p.askedAt) >= c.cfg.ReadyExpiry; p = c.asked.first() {
+		c.Stats.Expired++
+		c.dropPlace(p)
+		acts = append(acts, Send{p.link.id, probe.Evicted{First: p.res, Count: 1, Reason: probe.Expired}})
+		if !p.link.silent {
+			p.link.silent = true
+			for _, q := range p.link.inOrder() {
+				if q.state == queued {
+					c.park(q)
+				}
+			}
+		}
+	}
+	for a := c.staged.first(); a != nil && now.Sub(a.since) >= c.patience(a); a = c.staged.first() {
+		acts = c.handBack(a, acts)
+	}
+	for a := c.retained.first(); a != nil && (now.Sub(a.endedAt) >= c.cfg.Retain || c.kept > c.cfg.MaxRetained); a = c.retained.first() {
+		c.Stats.Forgotten++
+		c.forget(a)
+	}
+	for a := c.orphans.first(); a != nil && now.Sub(a.since) >= c.cfg.Grace; a = c.orphans.first() {
+		c.orphans.remove(a)
+		c.Stats.Abandoned++
+		acts = c.abandon(a, acts)
+	}
+	return acts
+}
+
+// patience is how long a staged attempt waits for the slot it was promised.
+func (c *Core) patience(a *attempt) time.Duration {
+	return lateAfter * max(a.owner.lead, firstLead)
+}
+
+// handBack returns a staged attempt whose slot did not fall free in time: another worker may have room.
+// The attempts that were expected to end are no longer, until they do.
+func (c *Core) handBack(a *attempt, acts []Action) []Action {
+	c.Stats.Late++
+	c.unstage(a)
+	delete(c.attempts, a.launch.Attempt)
+	for _, d := range c.due {
+		d.due = false
+	}
+	c.due, c.dueRoom = c.due[:0], probe.Demand{}
+	if p := a.from; p != nil && !c.leaving {
+		p.link.places[p.res] = p
+		c.requeue(p)
+	}
+	return c.refuse(a.owner, 0, 0, a.launch.Attempt, probe.Late, c.cfg.ReadyExpiry, acts)
+}
