@@ -52,7 +52,7 @@ func (c *Core) exited(ev Exited, now time.Time, acts []Action) []Action {
 	a.state, a.endedAt, a.end = ended, now, ev
 	a.launch.Payload = nil
 	c.retained.push(a)
-	c.kept += len(ev.Result)
+	c.kept += a.weight()
 	if a.owner == nil {
 		return acts
 	}
@@ -68,10 +68,13 @@ func (c *Core) finished(a *attempt, now time.Time) probe.Finished {
 	}
 }
 
+// weight is what an attempt that has ended costs to keep, in bytes.
+func (a *attempt) weight() int { return retainedCost + len(a.end.Result) + len(a.end.Error) }
+
 // forget drops an attempt that has ended.
 func (c *Core) forget(a *attempt) {
 	c.retained.remove(a)
-	c.kept -= len(a.end.Result)
+	c.kept -= a.weight()
 	delete(c.attempts, a.launch.Attempt)
 }
 
@@ -118,10 +121,12 @@ func (c *Core) kill(l *link, m *probe.Kill, acts []Action) []Action {
 func (c *Core) claim(l *link, m *probe.Claim, now time.Time, acts []Action) []Action {
 	if m.Attempt != (probe.AttemptID{}) {
 		a := c.attempts[m.Attempt]
-		if a == nil || a.unwanted {
-			return c.refuse(l, 0, 0, m.Attempt, probe.Unknown, 0, acts)
+		if a != nil && a.state == staged {
+			acts = c.withdraw(l, a, acts)
+		} else if a != nil && !a.unwanted {
+			return c.adopt(l, a, now, acts)
 		}
-		return c.adopt(l, a, now, acts)
+		return c.refuse(l, 0, 0, m.Attempt, probe.Unknown, 0, acts)
 	}
 
 	for _, other := range c.linksInOrder() {
@@ -137,12 +142,26 @@ func (c *Core) claim(l *link, m *probe.Claim, now time.Time, acts []Action) []Ac
 	}
 	n := uint32(0)
 	for _, a := range c.attemptsInOrder() {
-		if a.job == m.Job && !a.unwanted && a.state != staged {
+		switch {
+		case a.job != m.Job || a.unwanted:
+		case a.state != staged:
 			acts = c.adopt(l, a, now, acts)
 			n++
+		case a.owner != l:
+			acts = c.withdraw(l, a, acts)
 		}
 	}
 	return append(acts, Send{l.id, probe.Claimed{Job: m.Job, Count: n}})
+}
+
+// withdraw takes a staged attempt away from its owner, on behalf of l: it will not run.
+func (c *Core) withdraw(l *link, a *attempt, acts []Action) []Action {
+	c.unstage(a)
+	delete(c.attempts, a.launch.Attempt)
+	if a.owner == l {
+		return acts
+	}
+	return c.refuse(a.owner, 0, 0, a.launch.Attempt, probe.Moved, 0, acts)
 }
 
 // adopt makes l the owner of a, and tells it how a stands. The earlier owner, if it is still there, learns

@@ -19,7 +19,7 @@ type Config struct {
 
 	MaxQueue    int           // places in the queue, over all links
 	MaxPayload  int           // bytes
-	MaxRetained int           // bytes of results kept for acknowledgement; the oldest go beyond it
+	MaxRetained int           // bytes of results kept for acknowledgement, 512 more for each; the oldest go beyond it
 	ReadyExpiry time.Duration // how long a slot is held for a frontend that does not answer
 	Grace       time.Duration // how long attempts of a broken link run on, waiting to be claimed
 	Retain      time.Duration // how long a result is kept for acknowledgement
@@ -151,7 +151,7 @@ type Core struct {
 	due      []*attempt   // running, and expected to end within one round trip
 	dueRoom  probe.Demand // of those
 	retained list[*attempt]
-	kept     int            // bytes of retained results
+	kept     int            // bytes that they cost
 	orphans  list[*attempt] // running without a link; by when they lost it
 
 	// Stats may be read between steps.
@@ -216,6 +216,8 @@ const (
 	lateAfter = 3
 	// syncAge is how old a place or attempt must be before a Sync that does not name it removes it.
 	syncAge = time.Second
+	// retainedCost is what keeping a result takes besides its bytes.
+	retainedCost = 512
 	// fullRetry is the retry-after of a full queue.
 	fullRetry = 50 * time.Millisecond
 )
@@ -230,7 +232,7 @@ func New(cfg Config) *Core {
 		byOwner:   map[probe.FrontendID]*link{},
 		attempts:  map[probe.AttemptID]*attempt{},
 		free:      cfg.Capacity,
-		queue:     queue{order: cfg.Order, bound: cfg.StarvationBound, weights: cfg.Weights, finish: map[string]*tenantTurn{}},
+		queue:     queue{order: cfg.Order, bound: cfg.StarvationBound, weights: cfg.Weights, known: map[string]*tenant{}},
 	}
 	for _, f := range cfg.Functions {
 		c.functions[f] = true

@@ -11,20 +11,21 @@ import (
 // reserve queues the places that were not heard of before, and starts the tasks that ride along while
 // there is room for them and nothing waits ahead.
 func (c *Core) reserve(l *link, m *probe.Reserve, now time.Time, acts []Action) []Action {
-	reason, after := c.unacceptable(m.Demand), time.Duration(0)
+	reason := c.unacceptable(m.Demand)
 	for i := range m.Launches {
 		if reason == 0 {
 			reason = c.unfit(&m.Launches[i])
 		}
 	}
 	if reason != 0 {
-		for i := range m.Count {
-			l.seen.Mark(m.First + probe.ResID(i))
+		if !l.mark(m.First, m.Count) {
+			return acts // repeated: it may have been accepted
 		}
-		return c.refuse(l, m.First, m.Count, probe.AttemptID{}, reason, after, acts)
+		return c.refuse(l, m.First, m.Count, probe.AttemptID{}, reason, 0, acts)
 	}
 
-	rides, ahead := len(m.Launches), uint32(c.queue.len())
+	// Of the places, those below count were taken, and of these, those from rides on are not used up.
+	count, rides, ahead := m.Count, len(m.Launches), uint32(c.queue.len())
 	for i := range m.Count {
 		id := m.First + probe.ResID(i)
 		if !l.seen.Mark(id) {
@@ -37,12 +38,9 @@ func (c *Core) reserve(l *link, m *probe.Reserve, now time.Time, acts []Action) 
 			continue
 		}
 		if c.queue.len()+c.parked >= c.cfg.MaxQueue {
-			rest := m.Count - i
-			for k := range rest {
-				l.seen.Mark(id + probe.ResID(k))
-			}
-			acts = c.refuse(l, id, rest, probe.AttemptID{}, probe.QueueFull, fullRetry, acts)
-			rides = min(rides, int(i))
+			count = i
+			l.mark(id, m.Count-i)
+			acts = c.refuse(l, id, m.Count-i, probe.AttemptID{}, probe.QueueFull, fullRetry, acts)
 			break
 		}
 		c.Stats.Reserved++
@@ -54,9 +52,9 @@ func (c *Core) reserve(l *link, m *probe.Reserve, now time.Time, acts []Action) 
 			rides = int(i)
 		}
 	}
-	if rides < len(m.Launches) {
+	if rides < min(len(m.Launches), int(count)) {
 		acts = append(acts, Send{l.id, probe.Queued{
-			First: m.First + probe.ResID(rides), Count: m.Count - uint32(rides), Ahead: ahead, Load: c.Load(),
+			First: m.First + probe.ResID(rides), Count: count - uint32(rides), Ahead: ahead, Load: c.Load(),
 		}})
 	}
 	return acts
@@ -121,12 +119,29 @@ func (c *Core) refuse(l *link, first probe.ResID, count uint32, a probe.AttemptI
 func (c *Core) queuePlace(p *place, now time.Time) {
 	c.seq++
 	p.seq, p.queuedAt = c.seq, now
+	c.line(p)
+}
+
+// line puts a place into the queue, or beside it if its link is silent.
+func (c *Core) line(p *place) {
 	p.link.places[p.res] = p
 	if p.link.silent {
-		c.park(p)
+		p.state = parked
+		p.link.parked = append(p.link.parked, p)
+		c.parked++
 		return
 	}
+	p.state = queued
 	c.queue.push(p)
+}
+
+// mark notes that the link's ids were seen, and reports whether one of them was new.
+func (l *link) mark(first probe.ResID, count uint32) bool {
+	fresh := false
+	for i := range count {
+		fresh = l.seen.Mark(first+probe.ResID(i)) || fresh
+	}
+	return fresh
 }
 
 // fill hands free room to whoever is next: tasks already bound to it, places already asked about, then the
@@ -258,8 +273,7 @@ func (c *Core) bind(l *link, m *probe.Bind, now time.Time, acts []Action) []Acti
 // requeue puts a place back where it was in the queue, for another turn.
 func (c *Core) requeue(p *place) {
 	p.turn++
-	p.state = queued
-	c.queue.push(p)
+	c.line(p)
 }
 
 // unask takes a place out of those that were asked about, without freeing what it holds.
@@ -293,11 +307,14 @@ func (c *Core) dropPlace(p *place) {
 }
 
 // park takes the queued places of a silent link out of the queue's way.
-func (c *Core) park(p *place) {
-	c.queue.remove(p)
-	p.state = parked
-	p.link.parked = append(p.link.parked, p)
-	c.parked++
+func (c *Core) park(l *link) {
+	l.silent = true
+	for _, p := range l.inOrder() {
+		if p.state == queued {
+			c.queue.remove(p)
+			c.line(p)
+		}
+	}
 }
 
 // unpark lets a link that was silent take part again.
@@ -305,13 +322,12 @@ func (c *Core) unpark(l *link) {
 	if !l.silent {
 		return
 	}
-	l.silent = false
-	for _, p := range l.parked {
-		p.state = queued
-		c.queue.push(p)
+	places := l.parked
+	l.silent, l.parked = false, nil
+	c.parked -= len(places)
+	for _, p := range places {
+		c.line(p)
 	}
-	c.parked -= len(l.parked)
-	l.parked = nil
 }
 
 // learn smooths the time that the link needs to answer a Ready.
@@ -337,12 +353,7 @@ func (c *Core) expire(now time.Time, acts []Action) []Action {
 		c.dropPlace(p)
 		acts = append(acts, Send{p.link.id, probe.Evicted{First: p.res, Count: 1, Reason: probe.Expired}})
 		if !p.link.silent {
-			p.link.silent = true
-			for _, q := range p.link.inOrder() {
-				if q.state == queued {
-					c.park(q)
-				}
-			}
+			c.park(p.link)
 		}
 	}
 	for a := c.staged.first(); a != nil && now.Sub(a.since) >= c.patience(a); a = c.staged.first() {
@@ -376,7 +387,6 @@ func (c *Core) handBack(a *attempt, acts []Action) []Action {
 	}
 	c.due, c.dueRoom = c.due[:0], probe.Demand{}
 	if p := a.from; p != nil && !c.leaving {
-		p.link.places[p.res] = p
 		c.requeue(p)
 	}
 	return c.refuse(a.owner, 0, 0, a.launch.Attempt, probe.Late, c.cfg.ReadyExpiry, acts)

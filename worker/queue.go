@@ -2,6 +2,8 @@ package worker
 
 import (
 	"fmt"
+	"iter"
+	"maps"
 	"time"
 
 	"github.com/phoebe-sched/phoebe/probe"
@@ -14,7 +16,7 @@ type Order uint8
 const (
 	FIFO     Order = iota // by arrival
 	Priority              // higher priority first, then by arrival
-	Fair                  // tenants share by weight (start-time fair queueing), then by arrival
+	Fair                  // tenants take turns by weight (start-time fair queueing), each its own by arrival
 	Shortest              // smallest estimate first, but whoever waited for StarvationBound goes ahead
 )
 
@@ -38,17 +40,33 @@ type queue struct {
 	bound   time.Duration      // Shortest only
 	weights map[string]float64 // Fair only; a tenant that is not named weighs 1
 
-	heap    pq.Heap[*place]
-	oldest  pq.Heap[arrival]       // Shortest only: the same places by arrival
-	virtual float64                // Fair only: key of the place whose turn came last
-	finish  map[string]*tenantTurn // Fair only
+	n       int
+	heap    pq.Heap[*place]    // all but Fair
+	oldest  pq.Heap[arrival]   // Shortest only: the same places by arrival
+	tenants pq.Heap[*tenant]   // Fair only: those with places in the queue
+	known   map[string]*tenant // Fair only: those, and some that were: what one of them owes is a turn at most
+	virtual float64            // Fair only: when the last turn began, in virtual time
 }
 
-// tenantTurn is where a tenant with places in the queue stands in virtual time.
-type tenantTurn struct {
-	last   float64 // virtual finish of its last place
-	places int
+// tenant is one tenant's part of the queue, in order of arrival. A turn costs its expected CPU time over
+// the tenant's weight, and the tenant's next one begins no earlier than that later in virtual time. The
+// turn is what costs: a place that was cancelled cost nothing, one that comes round again pays again.
+type tenant struct {
+	name   string
+	weight float64
+	places pq.Heap[*place]
+	start  float64 // of the next turn, in virtual time
+	pos    int
 }
+
+func (t *tenant) Before(u *tenant) bool {
+	if t.start != u.start {
+		return t.start < u.start
+	}
+	return t.places.Min().seq < u.places.Min().seq
+}
+
+func (t *tenant) Pos() *int { return &t.pos }
 
 // arrival orders places by when they came.
 type arrival struct{ *place }
@@ -56,57 +74,49 @@ type arrival struct{ *place }
 func (a arrival) Before(b arrival) bool { return a.seq < b.seq }
 func (a arrival) Pos() *int             { return &a.arrivalPos }
 
-func (q *queue) len() int { return q.heap.Len() }
+func (q *queue) len() int { return q.n }
 
-// push adds p. A place that was in the queue before keeps its key, and so its position.
+// push adds p. A place that was in the queue before keeps its position among those of its key, and under
+// Fair among those of its tenant.
 func (q *queue) push(p *place) {
-	if !p.keyed {
-		p.keyed = true
-		switch q.order {
-		case Priority:
-			p.key = -float64(p.priority)
-		case Shortest:
-			p.key = float64(p.estimate)
-			if p.estimate == 0 {
-				p.key = float64(q.bound) // unknown: behind what is known to be short
-			}
-		case Fair:
-			p.key = q.fairKey(p)
+	q.n++
+	switch q.order {
+	case Fair:
+		t := q.tenant(p.tenant)
+		if t.places.Len() > 0 {
+			t.places.Push(p)
+			q.tenants.Fix(t) // p may be its oldest
+			return
 		}
-	}
-	if q.order == Fair {
-		q.tenant(p.tenant).places++
-	}
-	q.heap.Push(p)
-	if q.order == Shortest {
+		t.start = max(t.start, q.virtual)
+		t.places.Push(p)
+		q.tenants.Push(t)
+		return
+	case Priority:
+		p.key = -float64(p.priority)
+	case Shortest:
+		p.key = float64(p.estimate)
+		if p.estimate == 0 {
+			p.key = float64(q.bound) // unknown: behind what is known to be short
+		}
 		q.oldest.Push(arrival{p})
 	}
+	q.heap.Push(p)
 }
 
-func (q *queue) tenant(name string) *tenantTurn {
-	t := q.finish[name]
-	if t == nil {
-		t = &tenantTurn{last: q.virtual}
-		q.finish[name] = t
+func (q *queue) tenant(name string) *tenant {
+	if t := q.known[name]; t != nil {
+		return t
 	}
+	if len(q.known) > 2*q.tenants.Len()+1000 {
+		maps.DeleteFunc(q.known, func(_ string, t *tenant) bool { return t.places.Len() == 0 })
+	}
+	t := &tenant{name: name, weight: q.weights[name]}
+	if t.weight <= 0 {
+		t.weight = 1
+	}
+	q.known[name] = t
 	return t
-}
-
-// fairKey is the place's start tag: no earlier than now in virtual time, no earlier than the end of the
-// tenant's places before it. A place costs its expected CPU time over the tenant's weight.
-func (q *queue) fairKey(p *place) float64 {
-	weight := q.weights[p.tenant]
-	if weight <= 0 {
-		weight = 1
-	}
-	estimate := p.estimate
-	if estimate == 0 {
-		estimate = unknownCost
-	}
-	t := q.tenant(p.tenant)
-	key := max(q.virtual, t.last)
-	t.last = key + estimate.Seconds()*float64(max(p.demand.CPU, 1))/weight
-	return key
 }
 
 // unknownCost is what a task without an estimate is taken to need, where one must be compared with others.
@@ -114,7 +124,10 @@ const unknownCost = 10 * time.Millisecond
 
 // head is the place whose turn is next; the queue must not be empty.
 func (q *queue) head(now time.Time) *place {
-	if q.order == Shortest {
+	switch q.order {
+	case Fair:
+		return q.tenants.Min().places.Min()
+	case Shortest:
 		if first := q.oldest.Min(); now.Sub(first.queuedAt) >= q.bound {
 			return first.place
 		}
@@ -127,23 +140,52 @@ func (q *queue) remove(p *place) {
 	if p.pos == 0 {
 		return
 	}
-	q.heap.Remove(p)
+	q.n--
 	switch q.order {
+	case Fair:
+		t := q.known[p.tenant]
+		t.places.Remove(p)
+		if t.places.Len() > 0 {
+			q.tenants.Fix(t)
+			return
+		}
+		q.tenants.Remove(t)
+		return
 	case Shortest:
 		q.oldest.Remove(arrival{p})
-	case Fair:
-		if t := q.finish[p.tenant]; t.places > 1 {
-			t.places--
-		} else {
-			delete(q.finish, p.tenant)
-		}
 	}
+	q.heap.Remove(p)
 }
 
-// take is remove for a place whose turn has come: virtual time advances.
+// take is remove for a place whose turn has come: under Fair its tenant pays for it.
 func (q *queue) take(p *place) {
-	q.virtual = max(q.virtual, p.key)
+	if q.order == Fair {
+		t, estimate := q.known[p.tenant], p.estimate
+		if estimate == 0 {
+			estimate = unknownCost
+		}
+		q.virtual = max(q.virtual, t.start)
+		t.start += estimate.Seconds() * float64(max(p.demand.CPU, 1)) / t.weight
+	}
 	q.remove(p)
+}
+
+// all yields the places in no particular order.
+func (q *queue) all() iter.Seq[*place] {
+	return func(yield func(*place) bool) {
+		for _, p := range q.heap.All() {
+			if !yield(p) {
+				return
+			}
+		}
+		for _, t := range q.tenants.All() {
+			for _, p := range t.places.All() {
+				if !yield(p) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // place is one ResID on one link: queued, or asked about, or gone.
@@ -166,7 +208,6 @@ type place struct {
 
 	seq             uint64 // order of arrival
 	key             float64
-	keyed           bool
 	pos, arrivalPos int
 	node            node[*place] // in the list of those asked
 }

@@ -1,0 +1,596 @@
+package frontend
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/pq"
+)
+
+// Config is what a Core is told once. Zero fields take the defaults that Defaults documents.
+type Config struct {
+	ID         probe.FrontendID
+	ProbeRatio float64 // reservations per task where the job names none, at least 1
+
+	MaxTasksPerJob int
+	MaxPayload     int           // bytes of one task
+	MaxPending     int           // tasks without an outcome, over all jobs
+	MaxWait        time.Duration // a job that would wait longer behind the others is refused; negative: no limit
+
+	PoisonAfter  int           // workers that died with a task before it is taken for the cause
+	AdriftFor    time.Duration // how long a broken link's attempts wait for it to come back
+	ClaimFor     time.Duration // how long workers may take to answer a claim
+	StrandedFor  time.Duration // how long a task waits for a worker that could run it to appear
+	SyncEvery    time.Duration
+	ProbeTimeout time.Duration // early binding: how long a queue length is waited for
+}
+
+// Defaults fills the zero fields of c: probe ratio 2, 100,000 tasks in a job, payloads of 1 MiB, 200,000
+// pending tasks, 1 s of wait, poison after 3 workers, 1 s adrift, 3 s to claim, 10 s stranded, sync every 2 s,
+// 100 ms for a queue length.
+func (c Config) Defaults() Config {
+	def := func(p *time.Duration, d time.Duration) {
+		if *p == 0 {
+			*p = d
+		}
+	}
+	defInt := func(p *int, n int) {
+		if *p == 0 {
+			*p = n
+		}
+	}
+	if c.ProbeRatio == 0 {
+		c.ProbeRatio = 2
+	}
+	defInt(&c.MaxTasksPerJob, 100_000)
+	defInt(&c.MaxPayload, 1<<20)
+	defInt(&c.MaxPending, 200_000)
+	defInt(&c.PoisonAfter, 3)
+	def(&c.MaxWait, time.Second)
+	def(&c.AdriftFor, time.Second)
+	def(&c.ClaimFor, 3*time.Second)
+	def(&c.StrandedFor, 10*time.Second)
+	def(&c.SyncEvery, 2*time.Second)
+	def(&c.ProbeTimeout, 100*time.Millisecond)
+	return c
+}
+
+const (
+	// maxProbeRatio bounds what a job may ask for.
+	maxProbeRatio = 10
+	// maxHitches is how often a task's launch may come to nothing before it fails.
+	maxHitches = 100
+	// maxRide is the largest payload that rides along: one that does not start was sent for nothing.
+	maxRide = 32 << 10
+	// ackBatch and ackDelay bound how long a result is kept at its worker after it arrived.
+	ackBatch = 64
+	ackDelay = 50 * time.Millisecond
+	// firstLag is how long a job waits for a turn before it samples again, at first.
+	firstLag = 50 * time.Millisecond
+	// startRetry is the retry-after while no worker is linked yet.
+	startRetry = 100 * time.Millisecond
+)
+
+// Worker names a worker's link at this frontend. The shell numbers them densely from 0 and may use a
+// number again for another worker after WorkerGone.
+type Worker uint32
+
+// Event is what a Core is told: one of WorkerUp, LinkLost, WorkerGone, Received, Submit, Cancel, Leave, Wake.
+type Event interface{ event() }
+
+// WorkerUp: a link was made, for the first time or again.
+type WorkerUp struct {
+	Worker  Worker
+	Welcome probe.Welcome
+}
+
+// LinkLost: a link broke, and is being made again.
+type LinkLost struct{ Worker Worker }
+
+// WorkerGone: the worker refuses connections, is silent for its lease, or was taken off the list.
+type WorkerGone struct{ Worker Worker }
+
+// Received: a message came from a worker.
+type Received struct {
+	Worker Worker
+	Msg    probe.Msg
+}
+
+// Submit a job, whose id is not under way. The core owns it from here on.
+type Submit struct{ Job *Job }
+
+// Cancel a job.
+type Cancel struct {
+	Job    probe.JobID
+	Reason string
+}
+
+// Leave: accept nothing new.
+type Leave struct{}
+
+// Wake: the time that NextWake named has come.
+type Wake struct{}
+
+func (WorkerUp) event()   {}
+func (LinkLost) event()   {}
+func (WorkerGone) event() {}
+func (Received) event()   {}
+func (Submit) event()     {}
+func (Cancel) event()     {}
+func (Leave) event()      {}
+func (Wake) event()       {}
+
+// Action is what the shell must do: one of Send, Accepted, Refused, Done, Ended and Moved.
+type Action interface{ action() }
+
+// Send a message to a worker; it may be lost if the link breaks.
+type Send struct {
+	Worker Worker
+	Msg    probe.Msg
+}
+
+// Accepted answers a Submit. Outcomes of the job may follow in the same step.
+type Accepted struct{ Job probe.JobID }
+
+// Refused answers a Submit.
+type Refused struct {
+	Job probe.JobID
+	Err *RefusedError
+}
+
+// Done reports a task's outcome; there is one for each task of an accepted job that does not move.
+type Done struct {
+	Job     probe.JobID
+	Outcome Outcome
+}
+
+// Ended: every task of the job has its outcome, and the core has forgotten it.
+type Ended struct{ Job probe.JobID }
+
+// Moved: the job's client has gone to another frontend, which has claimed it. The core has forgotten it.
+type Moved struct{ Job probe.JobID }
+
+func (Send) action()     {}
+func (Accepted) action() {}
+func (Refused) action()  {}
+func (Done) action()     {}
+func (Ended) action()    {}
+func (Moved) action()    {}
+
+// Stats counts what a core has done since it was made.
+type Stats struct {
+	Jobs, Tasks, Refusals                                              uint64
+	Places, Rides, RidesStarted, Binds, Kept, Declines, Cancels        uint64
+	Offers, Resamples, Retries, Losses, Claims, Adopted, Lost, Poisons uint64
+	Outcomes                                                           [DeadlineExceeded + 1]uint64
+}
+
+// Core is a frontend's state. It is not safe for concurrent use; one history of events and one seed have
+// one outcome.
+type Core struct {
+	cfg     Config
+	rand    *rand.Rand
+	leaving bool
+
+	workers []*worker // by Worker; nil where there never was one
+	slots   int       // of all workers that are up
+	idle    []*worker // those believed to have room and an empty queue, in no order
+	sets    map[string]*eligible
+	picked  []*worker // scratch: those with something planned
+
+	jobs     map[probe.JobID]*job
+	byWake   pq.Heap[*job]
+	byTimer  pq.Heap[*worker]
+	hungry   jobList // jobs with waiting tasks, in order of submission
+	rounds   rounds
+	pending  int     // tasks without an outcome
+	running  int     // of those, at a worker
+	rate     float64 // outcomes per second, smoothed
+	rateAt   time.Time
+	attempts uint64
+
+	// Stats may be read between steps.
+	Stats Stats
+}
+
+// New makes a core that knows no worker. It owns rng.
+func New(cfg Config, rng *rand.Rand) *Core {
+	return &Core{
+		cfg:    cfg.Defaults(),
+		rand:   rng,
+		sets:   map[string]*eligible{},
+		jobs:   map[probe.JobID]*job{},
+		rounds: rounds{bySeq: map[uint64]*round{}},
+	}
+}
+
+// Step applies ev at now and appends what the shell must do, in order, to acts. It never blocks and reads
+// no clock. now must not go back.
+func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
+	switch ev := ev.(type) {
+	case Received:
+		if w := c.worker(ev.Worker); w != nil && (w.state == up || w.state == draining) {
+			acts = c.receive(w, ev.Msg, now, acts)
+		}
+	case Submit:
+		acts = c.submit(ev.Job, now, acts)
+	case Cancel:
+		if j := c.jobs[ev.Job]; j != nil {
+			acts = c.endAll(j, Cancelled, ev.Reason, now, acts)
+		}
+	case WorkerUp:
+		acts = c.workerUp(ev, now, acts)
+	case LinkLost:
+		if w := c.worker(ev.Worker); w != nil {
+			acts = c.linkLost(w, now, acts)
+		}
+	case WorkerGone:
+		if w := c.worker(ev.Worker); w != nil {
+			acts = c.workerGone(w, now, acts)
+		}
+	case Leave:
+		c.leaving = true
+	case Wake:
+		acts = c.wake(now, acts)
+	default:
+		panic(fmt.Sprintf("frontend: unknown event %T", ev))
+	}
+	return acts
+}
+
+func (c *Core) receive(w *worker, msg probe.Msg, now time.Time, acts []Action) []Action {
+	switch m := msg.(type) {
+	case probe.Ready:
+		c.heard(w, m.Load)
+		acts = c.ready(w, &m, now, acts)
+	case probe.Finished:
+		c.heard(w, m.Load)
+		acts = c.finished(w, &m, now, acts)
+	case probe.Queued:
+		c.heard(w, m.Load)
+		acts = c.queued(w, &m, now, acts)
+	case probe.Started:
+		c.heard(w, m.Load)
+		acts = c.started(w, &m, acts)
+	case probe.Refused:
+		c.heard(w, m.Load)
+		acts = c.refused(w, &m, now, acts)
+	case probe.Evicted:
+		acts = c.evicted(w, &m, now, acts)
+	case probe.Gone:
+		acts = c.gone(w, &m, now, acts)
+	case probe.Claimed:
+		if j := c.jobs[m.Job]; j != nil {
+			acts = c.answered(j, w, now, acts)
+		}
+	case probe.Load:
+		c.heard(w, m)
+		acts = c.measured(w, m, now, acts)
+	case probe.Pong:
+		c.heard(w, m.Load)
+	case probe.Drain:
+		c.drain(w)
+	default:
+		// Welcome and Rejected are the shell's; anything else a worker does not say.
+	}
+	return c.offer(w, now, acts)
+}
+
+// NextWake is when Wake is due, or zero if nothing waits for the time to pass.
+func (c *Core) NextWake() time.Time {
+	var at time.Time
+	soonest := func(t time.Time) {
+		if !t.IsZero() && (at.IsZero() || t.Before(at)) {
+			at = t
+		}
+	}
+	if c.byWake.Len() > 0 {
+		soonest(c.byWake.Min().wakeAt)
+	}
+	if c.byTimer.Len() > 0 {
+		soonest(c.byTimer.Min().wakeAt)
+	}
+	soonest(c.rounds.deadline())
+	return at
+}
+
+func (c *Core) wake(now time.Time, acts []Action) []Action {
+	for c.byWake.Len() > 0 && !now.Before(c.byWake.Min().wakeAt) {
+		acts = c.wakeJob(c.byWake.Min(), now, acts)
+	}
+	for c.byTimer.Len() > 0 && !now.Before(c.byTimer.Min().wakeAt) {
+		acts = c.wakeWorker(c.byTimer.Min(), now, acts)
+	}
+	return c.expireRounds(now, acts)
+}
+
+// submit admits a job and places its tasks.
+func (c *Core) submit(spec *Job, now time.Time, acts []Action) []Action {
+	j, err := c.admit(spec, now)
+	if err != nil {
+		c.Stats.Refusals++
+		return append(acts, Refused{spec.ID, err})
+	}
+	c.jobs[j.ID] = j
+	c.pending += j.left
+	c.Stats.Jobs++
+	c.Stats.Tasks += uint64(j.left)
+	acts = append(acts, Accepted{j.ID})
+	if j.Resubmitted {
+		acts = c.claim(j, now, acts)
+	} else {
+		for _, g := range j.groups {
+			j.waiting += len(g.queue)
+			acts = c.place(g, now, acts)
+		}
+	}
+	c.settle(j, now)
+	return acts
+}
+
+// admit checks a job and makes its state, or says why it is refused.
+func (c *Core) admit(spec *Job, now time.Time) (*job, *RefusedError) {
+	n := len(spec.Tasks)
+	switch {
+	case c.leaving:
+		return nil, &RefusedError{Reason: Leaving, Message: "this frontend is leaving: submit to another one", RetryAfter: startRetry}
+	case n == 0:
+		return nil, &RefusedError{Reason: Invalid, Message: "the job has no tasks: give it at least one"}
+	case n > c.cfg.MaxTasksPerJob:
+		return nil, &RefusedError{Reason: TooBigJob, Message: fmt.Sprintf("the job has %d tasks, the limit is %d: split it", n, c.cfg.MaxTasksPerJob)}
+	case spec.ProbeRatio != 0 && !(spec.ProbeRatio >= 1 && spec.ProbeRatio <= maxProbeRatio):
+		return nil, &RefusedError{Reason: Invalid, Message: fmt.Sprintf("probe ratio %g: give 1 to %d, or 0 for this frontend's %g", spec.ProbeRatio, maxProbeRatio, c.cfg.ProbeRatio)}
+	case spec.Deadline < 0:
+		return nil, &RefusedError{Reason: Invalid, Message: fmt.Sprintf("deadline %v is negative: give the time from now, or 0 for none", spec.Deadline)}
+	}
+	if spec.ProbeRatio == 0 {
+		spec.ProbeRatio = c.cfg.ProbeRatio
+	}
+	j := &job{Job: *spec, submitted: now, tasks: make([]task, n), left: n, lag: firstLag}
+	if j.Deadline > 0 {
+		j.deadline = now.Add(j.Deadline)
+	}
+	if err := c.group(j); err != nil {
+		return nil, err
+	}
+	if err := c.overloaded(n, now); err != nil {
+		return nil, err
+	}
+	return j, nil
+}
+
+// group checks the tasks and sorts them by what they demand of a worker.
+func (c *Core) group(j *job) *RefusedError {
+	invalid := func(i int, format string, args ...any) *RefusedError {
+		return &RefusedError{Reason: Invalid, Message: fmt.Sprintf("task %d: ", j.Tasks[i].Index) + fmt.Sprintf(format, args...)}
+	}
+	if err := j.Constraint.Validate(); err != nil {
+		return &RefusedError{Reason: Invalid, Message: "job constraint: " + err.Error()}
+	}
+	var last *group
+	var lastSpec *Task
+	groups := map[string]*group{}
+	var seen map[probe.TaskIndex]bool // nil while every task's index is its position
+	for i := range j.Tasks {
+		t := &j.Tasks[i]
+		if t.Demand.CPU == 0 {
+			t.Demand.CPU = probe.Slot.CPU
+		}
+		if t.Demand.Mem == 0 {
+			t.Demand.Mem = probe.Slot.Mem
+		}
+		if seen == nil && t.Index != probe.TaskIndex(i) {
+			seen = make(map[probe.TaskIndex]bool, len(j.Tasks))
+			for k := range i {
+				seen[j.Tasks[k].Index] = true
+			}
+		}
+		switch repeated := seen[t.Index]; {
+		case repeated:
+			return invalid(i, "two tasks have this index: give each its own")
+		case t.Function == "":
+			return invalid(i, "no function is named")
+		case len(t.Payload) > c.cfg.MaxPayload:
+			return &RefusedError{Reason: TooBigJob, Message: fmt.Sprintf("task %d: payload of %d bytes, the limit is %d: pass a reference to the data instead", t.Index, len(t.Payload), c.cfg.MaxPayload)}
+		case t.Demand.CPU < 0 || t.Demand.Mem < 0:
+			return invalid(i, "demand of %v: give positive numbers", t.Demand)
+		case t.Estimate < 0 || t.Timeout < 0:
+			return invalid(i, "estimate %v, timeout %v: neither may be negative", t.Estimate, t.Timeout)
+		case t.Retries < 0:
+			return invalid(i, "%d retries: give 0 or more", t.Retries)
+		}
+		same := last != nil && t.Function == lastSpec.Function && t.Demand == lastSpec.Demand &&
+			len(t.Constraint.Labels)+len(t.Constraint.Hosts)+len(lastSpec.Constraint.Labels)+len(lastSpec.Constraint.Hosts) == 0
+		if seen != nil {
+			seen[t.Index] = true
+		}
+		if !same {
+			if err := t.Constraint.Validate(); err != nil {
+				return invalid(i, "%v", err)
+			}
+			key := eligibleKey(t, &j.Constraint)
+			last = groups[key]
+			if last == nil {
+				set := c.eligibleFor(key, t, j.Constraint)
+				if len(set.workers) == 0 {
+					return c.noWorker(t, j.Constraint)
+				}
+				last = &group{job: j, demand: t.Demand, eligible: set}
+				groups[key] = last
+				j.groups = append(j.groups, last)
+			}
+			lastSpec = t
+		}
+		last.queue = append(last.queue, &j.tasks[i])
+		last.estimate += t.Estimate
+		j.tasks[i] = task{spec: t, group: last}
+	}
+	for _, g := range j.groups {
+		g.estimate /= time.Duration(len(g.queue))
+	}
+	return nil
+}
+
+// overloaded says whether n more tasks are too many now. A backlog of two tasks a slot is never too long.
+func (c *Core) overloaded(n int, now time.Time) *RefusedError {
+	c.decay(now)
+	if c.pending+n > c.cfg.MaxPending {
+		return &RefusedError{
+			Reason:     Overloaded,
+			Message:    fmt.Sprintf("%d tasks are pending and the job has %d: the limit is %d; come back later", c.pending, n, c.cfg.MaxPending),
+			RetryAfter: c.backlogTime(c.pending + n - c.cfg.MaxPending),
+		}
+	}
+	if c.cfg.MaxWait < 0 || c.pending <= 2*c.slots || c.rate == 0 {
+		return nil
+	}
+	if wait := c.backlogTime(c.pending); wait > c.cfg.MaxWait {
+		return &RefusedError{
+			Reason:     Overloaded,
+			Message:    fmt.Sprintf("%d tasks are ahead, %v of work: the limit is %v; come back later", c.pending, wait.Round(time.Millisecond), c.cfg.MaxWait),
+			RetryAfter: max(wait-c.cfg.MaxWait/2, time.Millisecond),
+		}
+	}
+	return nil
+}
+
+// backlogTime is how long n tasks take at the present rate, between 10 ms and a minute.
+func (c *Core) backlogTime(n int) time.Duration {
+	if c.rate <= 0 {
+		return time.Second
+	}
+	seconds := min(float64(n)/c.rate, 60)
+	return max(time.Duration(seconds*float64(time.Second)), 10*time.Millisecond)
+}
+
+// rateMemory is the time constant of the rate of outcomes.
+const rateMemory = time.Second
+
+func (c *Core) decay(now time.Time) {
+	if !c.rateAt.IsZero() {
+		c.rate *= math.Exp(-now.Sub(c.rateAt).Seconds() / rateMemory.Seconds())
+	}
+	c.rateAt = now
+}
+
+// noWorker says what the fleet lacks for a task.
+func (c *Core) noWorker(t *Task, of Constraint) *RefusedError {
+	linked, able, fitting := 0, 0, 0
+	var most probe.Demand
+	functions := map[string]bool{}
+	for _, w := range c.workers {
+		if w == nil || w.state != up {
+			continue
+		}
+		linked++
+		for _, f := range w.welcome.Functions {
+			functions[f] = true
+		}
+		most = probe.Demand{CPU: max(most.CPU, w.welcome.Capacity.CPU), Mem: max(most.Mem, w.welcome.Capacity.Mem)}
+		if w.functions[t.Function] {
+			able++
+			if t.Demand.Fits(w.welcome.Capacity) {
+				fitting++
+			}
+		}
+	}
+	e := &RefusedError{Reason: NoSuchWorker}
+	switch {
+	case linked == 0:
+		e.Message, e.RetryAfter = "no worker is linked to this frontend: start one, or check its list of workers", startRetry
+	case able == 0:
+		e.Message = fmt.Sprintf("task %d: no worker has a function %q; they have %q", t.Index, t.Function, sorted(functions))
+	case fitting == 0:
+		e.Message = fmt.Sprintf("task %d: demand of %v is more than any worker has that knows %q (largest: %v): demand less", t.Index, t.Demand, t.Function, most)
+	default:
+		e.Message = fmt.Sprintf("task %d: none of the %d workers that could run %q satisfies %s: change the constraint or label a worker", t.Index, fitting, t.Function, join(of, t.Constraint))
+	}
+	return e
+}
+
+// wakeJob acts on what a job waited for.
+func (c *Core) wakeJob(j *job, now time.Time, acts []Action) []Action {
+	if !j.deadline.IsZero() && !now.Before(j.deadline) {
+		return c.endAll(j, DeadlineExceeded, fmt.Sprintf("not finished within %v", j.Deadline), now, acts)
+	}
+	if len(j.asked) > 0 && now.Sub(j.submitted) >= c.cfg.ClaimFor {
+		clear(j.asked)
+		acts = c.unclaimed(j, now, acts)
+	}
+	if !j.stranded.IsZero() && now.Sub(j.stranded) >= c.cfg.StrandedFor {
+		j.stranded = time.Time{}
+		for _, g := range j.groups {
+			for len(g.queue) > 0 && len(g.eligible.workers) == 0 {
+				acts = c.end(g.queue[0], Outcome{Kind: Failed, Failure: NoWorker, Message: fmt.Sprintf("every worker that could run it has been away for %v", c.cfg.StrandedFor)}, now, acts)
+			}
+		}
+	}
+	if !j.ended && !j.lagAt.IsZero() && !now.Before(j.lagAt) {
+		acts = c.resample(j, now, acts)
+	}
+	c.settle(j, now)
+	return acts
+}
+
+// settle makes the job's timer fit its state: called at the end of every step that changed it.
+func (c *Core) settle(j *job, now time.Time) {
+	var at time.Time
+	soonest := func(t time.Time) {
+		if at.IsZero() || t.Before(at) {
+			at = t
+		}
+	}
+	c.hungry.update(j)
+	if !j.ended {
+		if !j.deadline.IsZero() {
+			soonest(j.deadline)
+		}
+		if len(j.asked) > 0 {
+			soonest(j.submitted.Add(c.cfg.ClaimFor))
+		}
+		if j.waiting == 0 {
+			j.lagAt = time.Time{}
+		} else if j.lagAt.IsZero() && j.Policy.Resample {
+			j.lagAt = now.Add(j.lag)
+		}
+		if !j.lagAt.IsZero() {
+			soonest(j.lagAt)
+		}
+		if !c.strandedJob(j) {
+			j.stranded = time.Time{}
+		} else if j.stranded.IsZero() {
+			j.stranded = now
+		}
+		if !j.stranded.IsZero() {
+			soonest(j.stranded.Add(c.cfg.StrandedFor))
+		}
+	}
+	switch {
+	case at.IsZero():
+		c.byWake.Remove(j)
+	case j.pos == 0:
+		j.wakeAt = at
+		c.byWake.Push(j)
+	case !at.Equal(j.wakeAt):
+		j.wakeAt = at
+		c.byWake.Fix(j)
+	}
+}
+
+func (c *Core) strandedJob(j *job) bool {
+	for _, g := range j.groups {
+		if len(g.queue) > 0 && len(g.eligible.workers) == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Pending is how many tasks have no outcome yet, and Jobs how many jobs.
+func (c *Core) Pending() int { return c.pending }
+
+// Jobs is how many jobs are under way.
+func (c *Core) Jobs() int { return len(c.jobs) }

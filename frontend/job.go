@@ -1,0 +1,259 @@
+package frontend
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+// Job is what a client submits. The core keeps the payloads until their tasks end.
+type Job struct {
+	ID         probe.JobID
+	Tenant     string
+	Priority   int32
+	Deadline   time.Duration // from now; 0: none
+	Policy     Policy
+	ProbeRatio float64 // reservations per task; 0: the frontend's default
+	Constraint Constraint
+	Tasks      []Task
+	// Resubmitted: an earlier owner was lost. Its attempts are claimed first, and a task that may start only
+	// once is not started again.
+	Resubmitted bool
+}
+
+// Task is one unit of a job.
+type Task struct {
+	Index      probe.TaskIndex
+	Function   string
+	Payload    []byte
+	Demand     probe.Demand // a zero field takes that of probe.Slot
+	Estimate   time.Duration
+	Constraint Constraint
+	Retryable  bool
+	Timeout    time.Duration
+	Retries    int // of the task's own failures
+}
+
+// Constraint says where a task may run: every selector must hold, and, if there are hosts, the worker's host
+// or name must be among them.
+type Constraint struct {
+	Labels []string // "key=value", "key!=value", "key", "!key"
+	Hosts  []string
+}
+
+// Validate names a selector that cannot be read.
+func (c Constraint) Validate() error {
+	for _, s := range c.Labels {
+		key, _, _ := strings.Cut(strings.TrimPrefix(s, "!"), "=")
+		if strings.TrimSuffix(key, "!") == "" || strings.HasPrefix(s, "!") && strings.Contains(s, "=") {
+			return fmt.Errorf("label selector %q: write key=value, key!=value, key or !key", s)
+		}
+	}
+	return nil
+}
+
+// Matches reports whether a worker of these labels, host and name satisfies c.
+func (c Constraint) Matches(labels []string, host, name string) bool {
+	if len(c.Hosts) > 0 && !slices.Contains(c.Hosts, host) && !slices.Contains(c.Hosts, name) {
+		return false
+	}
+	for _, s := range c.Labels {
+		if !selects(s, labels) {
+			return false
+		}
+	}
+	return true
+}
+
+func selects(selector string, labels []string) bool {
+	has := func(key string) bool {
+		return slices.ContainsFunc(labels, func(l string) bool { return l == key || strings.HasPrefix(l, key+"=") })
+	}
+	if key, ok := strings.CutPrefix(selector, "!"); ok {
+		return !has(key)
+	}
+	if key, value, ok := strings.Cut(selector, "!="); ok {
+		return !slices.Contains(labels, key+"="+value)
+	}
+	if strings.Contains(selector, "=") {
+		return slices.Contains(labels, selector)
+	}
+	return has(selector)
+}
+
+func (c Constraint) String() string {
+	var parts []string
+	if len(c.Labels) > 0 {
+		parts = append(parts, fmt.Sprintf("labels %q", c.Labels))
+	}
+	if len(c.Hosts) > 0 {
+		parts = append(parts, fmt.Sprintf("hosts %q", c.Hosts))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// OutcomeKind is how a task ended.
+type OutcomeKind uint8
+
+const (
+	Result OutcomeKind = iota + 1
+	Failed
+	Cancelled
+	DeadlineExceeded
+)
+
+// Failure says why a task failed.
+type Failure uint8
+
+const (
+	TaskError Failure = iota + 1
+	Timeout
+	Lost     // may start only once, and was lost: it may or may not have run
+	Poison   // several workers died while they ran it
+	NoWorker // every worker that could run it went away, and none came back in time
+	TooLarge // the result is over the worker's limit
+	Panic
+	Infrastructure // it could not be launched, however often it was tried
+)
+
+// Outcome is the one end of a task.
+type Outcome struct {
+	Task     probe.TaskIndex
+	Kind     OutcomeKind
+	Result   []byte
+	Failure  Failure
+	Message  string
+	Worker   string // of the attempt that counted
+	Attempts int
+	Run      time.Duration // of that attempt, measured by its executor
+	Phases   Phases
+}
+
+// Phases are the moments of the attempt that counted, since the job was submitted. Moments at the worker
+// are reckoned from the durations it reports, as if both directions of the link were equally slow. Those
+// that were skipped (a task that rode along was never ready) repeat the one before.
+type Phases struct {
+	Sampled, Queued, Ready, Bound, Started, Finished time.Duration
+}
+
+// RefusedReason says why a job was not accepted.
+type RefusedReason uint8
+
+const (
+	Invalid RefusedReason = iota + 1
+	TooBigJob
+	NoSuchWorker
+	Overloaded
+	Leaving
+)
+
+// RefusedError is a job's refusal; clients act on Reason and RetryAfter, never on text.
+type RefusedError struct {
+	Reason     RefusedReason
+	Message    string
+	RetryAfter time.Duration // 0: do not try again unchanged
+}
+
+func (e *RefusedError) Error() string { return e.Message }
+
+// taskState is where a task stands between its submission and its outcome.
+type taskState uint8
+
+const (
+	waiting  taskState = iota // for a place's turn
+	probing                   // for the queue lengths it was sampled by (early binding)
+	riding                    // with a reservation, to be started if there is room
+	enqueued                  // at a worker, bound early
+	bound                     // at a worker, running as far as we know
+	adrift                    // riding, enqueued or bound where the link is broken
+	claiming                  // the job was resubmitted; an attempt may still run somewhere
+	done
+)
+
+// moves is every legal change of a task. A pair missing here is our bug, not bad input.
+var moves = [...][]taskState{
+	waiting:  {probing, riding, enqueued, bound, done},
+	probing:  {waiting, enqueued, done},
+	riding:   {waiting, bound, adrift, done},
+	enqueued: {waiting, probing, bound, adrift, done},
+	bound:    {waiting, adrift, done},
+	adrift:   {waiting, bound, done},
+	claiming: {waiting, bound, done},
+	done:     {},
+}
+
+// job is a Job under way.
+type job struct {
+	Job
+	submitted time.Time
+	deadline  time.Time // zero: none
+	tasks     []task
+	groups    []*group
+	left      int // tasks without an outcome
+	waiting   int // tasks in state waiting
+	ended     bool
+
+	asked    map[*worker]bool // those that have not yet answered a claim of the whole job
+	lag      time.Duration    // Resample: how long it waits for a turn before it samples again
+	lagAt    time.Time        // when it looks for more places
+	stranded time.Time // since when no worker could run a waiting task
+	wakeAt   time.Time
+	pos      int
+
+	next, prev *job // among the jobs with waiting tasks
+	listed     bool
+}
+
+func (j *job) Before(k *job) bool { return j.wakeAt.Before(k.wakeAt) }
+func (j *job) Pos() *int          { return &j.pos }
+
+// task is a Task under way.
+type task struct {
+	spec     *Task
+	group    *group
+	state    taskState
+	attempt  *attempt
+	attempts int
+	failures int // its own
+	losses   int // workers that went away while it ran
+	hitches  int // attempts that could not be launched
+
+	sampledAt, readyAt, boundAt time.Time
+}
+
+// group is the tasks of a job that demand the same of a worker.
+type group struct {
+	job      *job
+	demand   probe.Demand
+	estimate time.Duration // mean of its tasks
+	eligible *eligible
+	queue    []*task // those that wait, first to be bound at the front
+	places   []*reservation
+	live     int // places believed to be in queues
+}
+
+// reservation is one Reserve: count places at a worker, of which some live.
+type reservation struct {
+	w     *worker
+	group *group
+	first probe.ResID
+	count uint32
+	live  uint32
+	rides []*attempt // by place; nil once it is known what became of it
+	sent  time.Time
+}
+
+// attempt is one try at a task, at a worker.
+type attempt struct {
+	id   probe.AttemptID
+	job  *job
+	task *task
+	w    *worker
+	res  probe.ResID
+	turn probe.Turn
+	sent time.Time
+	ran  bool // known to have started, or bound to a slot
+}

@@ -1,0 +1,438 @@
+package frontend
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+// place finds workers for the waiting tasks of a group that has no places yet.
+func (c *Core) place(g *group, now time.Time, acts []Action) []Action {
+	if len(g.queue) == 0 || len(g.eligible.workers) == 0 {
+		return acts
+	}
+	p := &g.job.Policy
+	if p.Binding != Late {
+		return c.placeEarly(g, now, acts)
+	}
+	m := len(g.queue)
+	rides := 0
+	if p.RideAlong {
+		rides = c.planRides(g)
+	}
+	if rides < m {
+		c.planPlaces(g, probes(g, m)-rides)
+	}
+	return c.reserve(g, now, acts)
+}
+
+// probes is how many places n tasks of the group are worth.
+func probes(g *group, n int) int { return int(math.Ceil(g.job.ProbeRatio * float64(n))) }
+
+// cover gives a group that lost places, or got tasks back, as many places as its waiting tasks are worth.
+func (c *Core) cover(g *group, now time.Time, acts []Action) []Action {
+	switch {
+	case len(g.queue) == 0 || len(g.eligible.workers) == 0:
+		return acts
+	case g.live == 0:
+		return c.place(g, now, acts)
+	}
+	if missing := probes(g, len(g.queue)) - g.live; missing > 0 {
+		c.planPlaces(g, missing)
+		return c.reserve(g, now, acts)
+	}
+	return acts
+}
+
+func (c *Core) coverAll(j *job, now time.Time, acts []Action) []Action {
+	if j.ended {
+		return acts
+	}
+	for _, g := range j.groups {
+		acts = c.cover(g, now, acts)
+	}
+	c.settle(j, now)
+	return acts
+}
+
+func (c *Core) coverHungry(now time.Time, acts []Action) []Action {
+	for j := c.hungry.head; j != nil; {
+		next := j.next
+		acts = c.coverAll(j, now, acts)
+		j = next
+	}
+	return acts
+}
+
+// resample adds places for a job whose turns do not come: those it has may be at slow workers, or stuck
+// behind long tasks. Each time it waits twice as long.
+func (c *Core) resample(j *job, now time.Time, acts []Action) []Action {
+	j.lag *= 2
+	j.lagAt = time.Time{}
+	for _, g := range j.groups {
+		if n := len(g.queue); n > 0 && j.Policy.Resample && g.live >= probes(g, n) && g.live < 4*probes(g, n) {
+			c.Stats.Resamples++
+			c.planPlaces(g, n)
+			acts = c.reserve(g, now, acts)
+		}
+	}
+	return c.coverAll(j, now, acts)
+}
+
+// offer brings waiting tasks to a worker that is believed to have room.
+func (c *Core) offer(w *worker, now time.Time, acts []Action) []Action {
+	const most = 16 // jobs looked at
+	looked := 0
+	for j := c.hungry.head; j != nil && w.idleAt > 0 && looked < most; looked++ {
+		next := j.next
+		if j.Policy.Informed && j.Policy.Binding == Late {
+			for _, g := range j.groups {
+				n := min(g.demand.Times(w.load.Free), g.ridable())
+				if n == 0 || w.idleAt == 0 || !g.eligible.has(w) {
+					continue
+				}
+				if j.Policy.RideAlong {
+					c.plan(w, n, 0)
+				} else {
+					c.plan(w, 0, n)
+				}
+				c.Stats.Offers++
+				acts = c.reserve(g, now, acts)
+			}
+			c.settle(j, now)
+		}
+		j = next
+	}
+	return acts
+}
+
+// ridable is how many waiting tasks, from the front, are small enough to ride along.
+func (g *group) ridable() int {
+	for i, t := range g.queue {
+		if len(t.spec.Payload) > maxRide {
+			return i
+		}
+	}
+	return len(g.queue)
+}
+
+// plan notes what is to be reserved at w.
+func (c *Core) plan(w *worker, rides, extra int) {
+	if w.rides+w.extra == 0 {
+		c.picked = append(c.picked, w)
+	}
+	w.rides += rides
+	w.extra += extra
+}
+
+// planRides sends tasks along to workers believed to have room, one each, then one more each while room is
+// left; where the view is not to be used, to a random sample. It returns how many tasks ride.
+func (c *Core) planRides(g *group) int {
+	want := g.ridable()
+	rides := 0
+	if !g.job.Policy.Informed {
+		for rides < want && rides < len(g.eligible.workers) {
+			c.plan(c.draw(g.eligible.workers, rides), 1, 0)
+			rides++
+		}
+		return rides
+	}
+	take := func(w *worker) {
+		if g.demand.Fits(w.load.Free) {
+			c.plan(w, 1, 0)
+			rides++
+		}
+	}
+	if len(g.eligible.workers) < len(c.idle) {
+		for i := 0; i < len(g.eligible.workers) && rides < want; i++ {
+			if w := c.draw(g.eligible.workers, i); w.idleAt > 0 {
+				take(w)
+			}
+		}
+	} else {
+		for i := 0; i < len(c.idle) && rides < want; i++ {
+			w := c.draw(c.idle, i)
+			c.idle[i].idleAt = i + 1
+			c.idle[w.idleAt-1].idleAt = w.idleAt
+			if g.eligible.has(w) {
+				take(w)
+			}
+		}
+	}
+	for more := true; more && rides < want; {
+		more = false
+		for _, w := range c.picked {
+			if rides < want && w.rides < g.demand.Times(w.load.Free) {
+				w.rides++
+				rides++
+				more = true
+			}
+		}
+	}
+	return rides
+}
+
+// draw moves a random one of ws[i:] to position i and returns it: a step of a Fisher-Yates shuffle, so that
+// k calls sample k distinct workers whatever the size of the fleet.
+func (c *Core) draw(ws []*worker, i int) *worker {
+	k := i + c.rand.IntN(len(ws)-i)
+	ws[i], ws[k] = ws[k], ws[i]
+	return ws[i]
+}
+
+// planPlaces spreads n places over a random sample, first over workers where the group has none and none is
+// planned, then anywhere. A sticky place serves a worker's slots in turn, so more than one for each slot
+// would be wasted.
+func (c *Core) planPlaces(g *group, n int) {
+	ws := g.eligible.workers
+	var holds map[*worker]int
+	for _, r := range g.places {
+		if r.live > 0 {
+			if holds == nil {
+				holds = map[*worker]int{}
+			}
+			holds[r.w] += int(r.live)
+		}
+	}
+	for i := 0; i < len(ws) && n > 0; i++ {
+		if w := c.draw(ws, i); holds[w] == 0 && w.rides+w.extra == 0 {
+			c.plan(w, 0, 1)
+			n--
+		}
+	}
+	for more := true; more && n > 0; {
+		more = false
+		for _, w := range ws {
+			if n == 0 {
+				break
+			}
+			if most := probe.MaxPlaces - 1; g.job.Policy.Sticky && holds[w]+w.rides+w.extra >= w.slots || w.rides+w.extra >= most {
+				continue
+			}
+			c.plan(w, 0, 1)
+			n--
+			more = true
+		}
+	}
+}
+
+// reserve carries out what was planned for a group.
+func (c *Core) reserve(g *group, now time.Time, acts []Action) []Action {
+	j := g.job
+	for _, w := range c.picked {
+		r := &reservation{w: w, group: g, first: w.nextRes, count: uint32(w.rides + w.extra), live: uint32(w.extra), sent: now}
+		m := probe.Reserve{
+			First: r.first, Count: r.count, Job: j.ID, Tenant: j.Tenant, Priority: j.Priority,
+			Demand: g.demand, Estimate: g.estimate, Early: j.Policy.Overlap,
+		}
+		w.nextRes += probe.ResID(r.count)
+		for i := range w.rides {
+			t := c.take(g)
+			a := c.launch(t, w, r.first+probe.ResID(i), riding, now)
+			t.readyAt, t.boundAt = now, now
+			r.rides = append(r.rides, a)
+			m.Launches = append(m.Launches, t.launch(a.id))
+		}
+		for i := range r.count {
+			w.places[r.first+probe.ResID(i)] = r
+		}
+		g.places = append(g.places, r)
+		g.live += w.extra
+		c.Stats.Places += uint64(r.count)
+		c.Stats.Rides += uint64(w.rides)
+		c.occupy(w, g.demand, w.rides)
+		w.rides, w.extra = 0, 0
+		acts = append(acts, Send{w.key, m})
+	}
+	for _, t := range g.queue {
+		t.sampledAt = now
+	}
+	c.picked = c.picked[:0]
+	return acts
+}
+
+// take removes the first waiting task of a group.
+func (c *Core) take(g *group) *task {
+	t := g.queue[0]
+	g.queue = g.queue[1:]
+	g.job.waiting--
+	return t
+}
+
+// launch makes an attempt of t at w, in the given state.
+func (c *Core) launch(t *task, w *worker, res probe.ResID, state taskState, now time.Time) *attempt {
+	c.attempts++
+	a := &attempt{
+		id: probe.AttemptID{Frontend: c.cfg.ID, Seq: c.attempts}, job: t.group.job, task: t, w: w, res: res,
+		sent: now, ran: state != enqueued,
+	}
+	c.move(t, state)
+	t.attempt = a
+	t.attempts++
+	if t.sampledAt.IsZero() {
+		t.sampledAt = now
+	}
+	w.attempts[a.id] = a
+	c.running++
+	return a
+}
+
+func (t *task) launch(id probe.AttemptID) probe.Launch {
+	s := t.spec
+	return probe.Launch{Attempt: id, Task: s.Index, Function: s.Function, Payload: s.Payload, Estimate: s.Estimate, Timeout: s.Timeout}
+}
+
+// ride is the attempt that was sent along with place id and of which nothing is known yet, or nil.
+func (r *reservation) ride(id probe.ResID) *attempt {
+	if i := int(id - r.first); i < len(r.rides) {
+		return r.rides[i]
+	}
+	return nil
+}
+
+// dropPlace forgets a place that no longer exists at w.
+func (c *Core) dropPlace(w *worker, id probe.ResID, r *reservation) {
+	if r.ride(id) != nil {
+		r.rides[id-r.first] = nil
+	} else {
+		r.live--
+		r.group.live--
+	}
+	delete(w.places, id)
+}
+
+// ready gives a place whose turn has come a waiting task of its job, or declines.
+func (c *Core) ready(w *worker, m *probe.Ready, now time.Time, acts []Action) []Action {
+	r := w.places[m.Res]
+	if r == nil {
+		c.Stats.Declines++
+		return append(acts, Send{w.key, probe.Decline{Res: m.Res, Turn: m.Turn}})
+	}
+	if a := r.ride(m.Res); a != nil {
+		c.unride(a, r) // its Queued was overtaken
+	}
+	g := c.choose(r.group, w)
+	if g == nil {
+		c.dropPlace(w, m.Res, r)
+		c.Stats.Declines++
+		return append(acts, Send{w.key, probe.Decline{Res: m.Res, Turn: m.Turn}})
+	}
+	j := g.job
+	t := c.take(g)
+	a := c.launch(t, w, m.Res, bound, now)
+	a.turn = m.Turn
+	t.readyAt, t.boundAt = now, now
+	keep := j.Policy.Sticky && c.choose(r.group, w) != nil
+	if keep {
+		c.Stats.Kept++
+	} else {
+		c.dropPlace(w, m.Res, r)
+	}
+	c.Stats.Binds++
+	acts = append(acts, Send{w.key, probe.Bind{Res: m.Res, Turn: m.Turn, Keep: keep, Launch: t.launch(a.id)}})
+	if j.waiting == 0 && j.Policy.Cancel {
+		acts = c.cancelPlaces(j, acts)
+	}
+	c.settle(j, now)
+	return acts
+}
+
+// choose is the group whose first waiting task a place of group g at w gets: its own, or any other of the
+// job that w satisfies and the place has room for (Sparrow, section 4.1). Nil if none waits.
+func (c *Core) choose(g *group, w *worker) *group {
+	if len(g.queue) > 0 {
+		return g
+	}
+	if g.job.waiting == 0 {
+		return nil
+	}
+	for _, other := range g.job.groups {
+		if len(other.queue) > 0 && other.eligible.has(w) && other.demand.Fits(g.demand) {
+			return other
+		}
+	}
+	return nil
+}
+
+// unride takes back a task that rode along and was not started; its place is in the queue.
+func (c *Core) unride(a *attempt, r *reservation) {
+	r.rides[a.res-r.first] = nil
+	r.live++
+	r.group.live++
+	c.takeBack(a)
+}
+
+// takeBack puts the task of an attempt that never started at the front of those that wait.
+func (c *Core) takeBack(a *attempt) {
+	c.dropAttempt(a)
+	a.task.attempts--
+	c.wait(a.task)
+}
+
+// wait puts a task at the front of those that wait.
+func (c *Core) wait(t *task) {
+	c.move(t, waiting)
+	t.group.queue = slices.Insert(t.group.queue, 0, t)
+	t.group.job.waiting++
+}
+
+func (c *Core) dropAttempt(a *attempt) {
+	delete(a.w.attempts, a.id)
+	a.task.attempt = nil
+	c.running--
+}
+
+// queued takes back the rides that did not start.
+func (c *Core) queued(w *worker, m *probe.Queued, now time.Time, acts []Action) []Action {
+	var g *group
+	for i := range m.Count {
+		id := m.First + probe.ResID(i)
+		if r := w.places[id]; r != nil {
+			if a := r.ride(id); a != nil {
+				c.unride(a, r)
+				g = r.group
+			}
+		}
+	}
+	if g == nil {
+		return acts
+	}
+	return c.coverAll(g.job, now, acts)
+}
+
+// cancelPlaces withdraws all places of a job but those whose rides may have started.
+func (c *Core) cancelPlaces(j *job, acts []Action) []Action {
+	for _, g := range j.groups {
+		kept := g.places[:0]
+		for _, r := range g.places {
+			var gap probe.Cancel
+			for i := range r.count {
+				id := r.first + probe.ResID(i)
+				if r.w.places[id] != r || r.ride(id) != nil {
+					continue
+				}
+				c.dropPlace(r.w, id, r)
+				if gap.Count > 0 && gap.First+probe.ResID(gap.Count) != id {
+					acts = append(acts, Send{r.w.key, gap})
+					gap = probe.Cancel{}
+				}
+				if gap.Count == 0 {
+					gap.First = id
+				}
+				gap.Count++
+			}
+			if gap.Count > 0 {
+				c.Stats.Cancels++
+				acts = append(acts, Send{r.w.key, gap})
+			}
+			if slices.ContainsFunc(r.rides, func(a *attempt) bool { return a != nil }) {
+				kept = append(kept, r)
+			}
+		}
+		clear(g.places[len(kept):])
+		g.places = kept
+	}
+	return acts
+}

@@ -1,0 +1,463 @@
+package frontend
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+// move changes a task's state, which must be legal.
+func (c *Core) move(t *task, to taskState) {
+	if !slices.Contains(moves[t.state], to) {
+		panic(fmt.Sprintf("frontend: task %d of job %v cannot go from state %d to %d", t.spec.Index, t.group.job.ID, t.state, to))
+	}
+	t.state = to
+}
+
+// finished takes an attempt's result.
+func (c *Core) finished(w *worker, m *probe.Finished, now time.Time, acts []Action) []Action {
+	acts = c.ack(w, m.Attempt, now, acts)
+	a := w.attempts[m.Attempt]
+	if a == nil {
+		if t := c.claimable(m.Job, m.Task); t != nil {
+			t.attempts++
+			return c.conclude(t, w, m, now, acts)
+		}
+		return acts // of a task that has its outcome already
+	}
+	t := a.task
+	if t.state == riding {
+		c.Stats.RidesStarted++
+		if r := w.places[a.res]; r != nil {
+			c.dropPlace(w, a.res, r)
+		}
+	}
+	c.dropAttempt(a)
+	if m.Status == probe.Killed {
+		// The worker drains, or gave us up: no fault of the task's.
+		if !t.spec.Retryable {
+			return c.end(t, Outcome{Kind: Failed, Failure: Lost, Message: "it was killed by worker " + w.welcome.Worker + ", and may start only once", Worker: w.welcome.Worker}, now, acts)
+		}
+		return c.again(t, now, acts)
+	}
+	return c.conclude(t, w, m, now, acts)
+}
+
+// conclude ends a task with what an attempt reported, or tries again.
+func (c *Core) conclude(t *task, w *worker, m *probe.Finished, now time.Time, acts []Action) []Action {
+	o := Outcome{
+		Kind: Failed, Message: m.Error, Worker: w.welcome.Worker, Run: m.Run,
+		Phases: t.phases(m, now),
+	}
+	switch m.Status {
+	case probe.Succeeded:
+		o.Kind, o.Result = Result, m.Result
+		return c.end(t, o, now, acts)
+	case probe.TooLarge:
+		o.Failure = TooLarge
+		return c.end(t, o, now, acts)
+	case probe.Panicked:
+		o.Failure = Panic
+	case probe.TimedOut:
+		o.Failure = Timeout
+		if o.Message == "" {
+			o.Message = fmt.Sprintf("ran longer than its timeout of %v", t.spec.Timeout)
+		}
+	default:
+		o.Failure = TaskError
+	}
+	if t.failures < t.spec.Retries && t.spec.Retryable {
+		t.failures++
+		return c.again(t, now, acts)
+	}
+	return c.end(t, o, now, acts)
+}
+
+// again lets a task wait for another attempt.
+func (c *Core) again(t *task, now time.Time, acts []Action) []Action {
+	c.Stats.Retries++
+	c.wait(t)
+	return c.coverAll(t.group.job, now, acts)
+}
+
+// phases reckons the moments of an attempt that has just been heard to be finished. What is left of the
+// time since the attempt's task was sent, after what the worker accounts for, is two ways over the link.
+func (t *task) phases(m *probe.Finished, now time.Time) Phases {
+	since := t.group.job.submitted
+	at := func(x time.Time) time.Duration {
+		if x.IsZero() {
+			return 0
+		}
+		return x.Sub(since)
+	}
+	end := now.Sub(since) - m.Kept
+	p := Phases{Sampled: at(t.sampledAt), Ready: at(t.readyAt), Bound: at(t.boundAt)}
+	way := max(0, end-p.Bound-m.Launch-m.Run) / 2
+	p.Finished = end - way
+	p.Started = p.Finished - m.Run
+	p.Queued = p.Sampled + way
+	if m.Held > 0 {
+		p.Queued = p.Ready - way - m.Waited
+	} else {
+		p.Ready = max(p.Queued, p.Started-m.Launch)
+		p.Bound = p.Ready
+	}
+	p.Queued = max(p.Queued, p.Sampled)
+	return p
+}
+
+// lose counts an attempt as lost: it may have run, may still run, or never did.
+func (c *Core) lose(a *attempt, died bool, why string, now time.Time, acts []Action) []Action {
+	t := a.task
+	if r := a.w.places[a.res]; r != nil && r.ride(a.res) == a {
+		c.dropPlace(a.w, a.res, r)
+	}
+	c.dropAttempt(a)
+	c.Stats.Losses++
+	if !t.spec.Retryable {
+		c.Stats.Lost++
+		return c.end(t, Outcome{Kind: Failed, Failure: Lost, Message: why + "; the task may start only once, and may or may not have run", Worker: a.w.welcome.Worker}, now, acts)
+	}
+	if died && a.ran {
+		if t.losses++; t.losses >= c.cfg.PoisonAfter {
+			c.Stats.Poisons++
+			return c.end(t, Outcome{Kind: Failed, Failure: Poison, Message: fmt.Sprintf("%d workers went away while they ran it, the last was %s: it is taken for the cause", t.losses, a.w.welcome.Worker), Worker: a.w.welcome.Worker}, now, acts)
+		}
+	}
+	c.Stats.Retries++
+	c.wait(t)
+	return acts
+}
+
+// started notes that an attempt runs.
+func (c *Core) started(w *worker, m *probe.Started, acts []Action) []Action {
+	if a := w.attempts[m.Attempt]; a != nil {
+		a.ran = true
+		if a.task.state != bound {
+			c.settleRide(a)
+			c.move(a.task, bound)
+		}
+		return acts
+	}
+	if t := c.claimable(m.Job, m.Task); t != nil {
+		c.Stats.Adopted++
+		c.move(t, bound)
+		t.attempt = &attempt{id: m.Attempt, job: t.group.job, task: t, w: w, ran: true}
+		t.attempts++
+		w.attempts[m.Attempt] = t.attempt
+		c.running++
+		return acts
+	}
+	return append(acts, Send{w.key, probe.Kill{Attempt: m.Attempt}}) // its task has its outcome
+}
+
+// settleRide notes that a ride has started: its place is used up.
+func (c *Core) settleRide(a *attempt) {
+	if r := a.w.places[a.res]; r != nil && r.ride(a.res) == a {
+		c.dropPlace(a.w, a.res, r)
+	}
+}
+
+// claimable is the task of a resubmitted job of which an attempt was just heard, if it has no other.
+func (c *Core) claimable(id probe.JobID, index probe.TaskIndex) *task {
+	j := c.jobs[id]
+	if j == nil || !j.Resubmitted {
+		return nil
+	}
+	for i := range j.tasks {
+		if t := &j.tasks[i]; t.spec.Index == index && t.state == claiming {
+			return t
+		}
+	}
+	return nil
+}
+
+// refused takes back what a worker did not accept.
+func (c *Core) refused(w *worker, m *probe.Refused, now time.Time, acts []Action) []Action {
+	touched := map[*job]bool{}
+	for i := range m.Count {
+		c.placeGone(w, m.First+probe.ResID(i), touched)
+	}
+	if a := w.attempts[m.Attempt]; a != nil {
+		touched[a.job] = true
+		switch m.Reason {
+		case probe.Moved:
+			return c.moved(a.job, acts)
+		case probe.Unknown:
+			acts = c.lose(a, false, "worker "+w.welcome.Worker+" no longer knows of it", now, acts)
+		case probe.NoFunction, probe.Oversized, probe.TooBig:
+			acts = c.hitch(a, m.Reason, now, acts)
+		default:
+			c.takeBack(a)
+		}
+	}
+	for _, j := range jobsInOrder(touched) {
+		if m.RetryAfter > 0 && m.Reason == probe.QueueFull && !j.ended {
+			j.lagAt = now.Add(m.RetryAfter)
+			c.settle(j, now)
+			continue
+		}
+		acts = c.coverAll(j, now, acts)
+	}
+	return acts
+}
+
+// hitch takes back a task that a worker cannot run although it said it could.
+func (c *Core) hitch(a *attempt, why probe.Reason, now time.Time, acts []Action) []Action {
+	t := a.task
+	if t.hitches++; t.hitches < maxHitches {
+		c.takeBack(a)
+		return acts
+	}
+	c.dropAttempt(a)
+	return c.end(t, Outcome{Kind: Failed, Failure: Infrastructure, Message: fmt.Sprintf("launched %d times and always refused, at last by %s: %v", t.hitches, a.w.welcome.Worker, why)}, now, acts)
+}
+
+// placeGone forgets a place that the worker dropped or never took, and takes its task back if one rode along
+// or was bound to it early.
+func (c *Core) placeGone(w *worker, id probe.ResID, touched map[*job]bool) {
+	if r := w.places[id]; r != nil {
+		touched[r.group.job] = true
+		a := r.ride(id)
+		c.dropPlace(w, id, r)
+		if a != nil {
+			c.takeBack(a)
+		}
+		return
+	}
+	for _, a := range w.attempts {
+		if a.res == id && a.task.state == enqueued {
+			touched[a.job] = true
+			c.takeBack(a)
+			break
+		}
+	}
+}
+
+// evicted takes back places that a worker had accepted.
+func (c *Core) evicted(w *worker, m *probe.Evicted, now time.Time, acts []Action) []Action {
+	touched := map[*job]bool{}
+	for i := range m.Count {
+		c.placeGone(w, m.First+probe.ResID(i), touched)
+	}
+	for _, j := range jobsInOrder(touched) {
+		if m.Reason == probe.Moved {
+			acts = c.moved(j, acts)
+			continue
+		}
+		acts = c.coverAll(j, now, acts)
+	}
+	return acts
+}
+
+// syncAge is how long something must have been believed before a Gone is believed instead: its message may
+// still have been on the way when the Sync was answered.
+const syncAge = time.Second
+
+// gone corrects what a Sync found to be believed in vain.
+func (c *Core) gone(w *worker, m *probe.Gone, now time.Time, acts []Action) []Action {
+	touched := map[*job]bool{}
+	for _, p := range m.Places {
+		for i := range p.Count {
+			if r := w.places[p.First+probe.ResID(i)]; r != nil {
+				touched[r.group.job] = true
+				c.dropPlace(w, p.First+probe.ResID(i), r)
+			}
+		}
+	}
+	for _, id := range m.Attempts {
+		if a := w.attempts[id]; a != nil && now.Sub(a.sent) >= syncAge {
+			touched[a.job] = true
+			acts = c.lose(a, false, "worker "+w.welcome.Worker+" knows nothing of it", now, acts)
+		}
+	}
+	for _, j := range jobsInOrder(touched) {
+		acts = c.coverAll(j, now, acts)
+	}
+	return acts
+}
+
+// claim asks every worker for the attempts of a resubmitted job. Where its client last saw each task would
+// not do instead: what the client knows lags behind what its lost frontend did.
+func (c *Core) claim(j *job, now time.Time, acts []Action) []Action {
+	for _, g := range j.groups {
+		for _, t := range g.queue {
+			t.state = claiming
+		}
+		g.queue = nil
+	}
+	j.asked = map[*worker]bool{}
+	for _, w := range c.workers {
+		if w == nil || w.state == down {
+			continue
+		}
+		j.asked[w] = true
+		c.Stats.Claims++
+		if w.state != lost { // else it is asked when the link comes back
+			acts = append(acts, Send{w.key, probe.Claim{Job: j.ID}})
+		}
+	}
+	return acts
+}
+
+// answered notes that w will tell of no more attempts of a resubmitted job.
+func (c *Core) answered(j *job, w *worker, now time.Time, acts []Action) []Action {
+	if !j.asked[w] {
+		return acts
+	}
+	if delete(j.asked, w); len(j.asked) == 0 {
+		acts = c.unclaimed(j, now, acts)
+	}
+	return acts
+}
+
+func (c *Core) jobsAsking(w *worker) []*job {
+	set := map[*job]bool{}
+	for _, j := range c.jobs {
+		if j.asked[w] {
+			set[j] = true
+		}
+	}
+	return jobsInOrder(set)
+}
+
+// unclaimed places the tasks of a resubmitted job of which no worker has an attempt.
+func (c *Core) unclaimed(j *job, now time.Time, acts []Action) []Action {
+	for i := range j.tasks {
+		t := &j.tasks[i]
+		if t.state != claiming {
+			continue
+		}
+		if t.spec.Retryable {
+			c.move(t, waiting)
+			t.group.queue = append(t.group.queue, t)
+			j.waiting++
+			continue
+		}
+		c.Stats.Lost++
+		acts = c.end(t, Outcome{Kind: Failed, Failure: Lost, Message: "its frontend was lost and no worker has an attempt of it; the task may start only once, and may or may not have run"}, now, acts)
+	}
+	return c.coverAll(j, now, acts)
+}
+
+// moved forgets a job whose client has gone to another frontend.
+func (c *Core) moved(j *job, acts []Action) []Action {
+	if j.ended {
+		return acts
+	}
+	for i := range j.tasks {
+		t := &j.tasks[i]
+		if t.attempt != nil {
+			c.settleRide(t.attempt)
+			c.dropAttempt(t.attempt)
+		}
+		t.state = done
+	}
+	c.pending -= j.left
+	acts = c.forget(j, acts)
+	return append(acts, Moved{j.ID})
+}
+
+// forget drops a job that has no task left to care for.
+func (c *Core) forget(j *job, acts []Action) []Action {
+	j.ended, j.waiting = true, 0
+	for _, g := range j.groups {
+		g.queue = nil
+	}
+	acts = c.cancelPlaces(j, acts)
+	delete(c.jobs, j.ID)
+	c.hungry.update(j)
+	c.byWake.Remove(j)
+	return acts
+}
+
+// end gives a task its outcome; the last one ends the job.
+func (c *Core) end(t *task, o Outcome, now time.Time, acts []Action) []Action {
+	j := t.group.job
+	if t.state == waiting {
+		if i := slices.Index(t.group.queue, t); i >= 0 {
+			t.group.queue = slices.Delete(t.group.queue, i, i+1)
+			j.waiting--
+		}
+	}
+	c.move(t, done)
+	o.Task, o.Attempts = t.spec.Index, t.attempts
+	t.spec.Payload = nil
+	j.left--
+	c.pending--
+	c.Stats.Outcomes[o.Kind]++
+	c.decay(now)
+	if o.Kind == Result || o.Kind == Failed {
+		c.rate += 1 / rateMemory.Seconds()
+	}
+	acts = append(acts, Done{j.ID, o})
+	if j.left == 0 {
+		acts = c.forget(j, acts)
+		acts = append(acts, Ended{j.ID})
+	} else if j.waiting == 0 && j.Policy.Cancel {
+		acts = c.cancelPlaces(j, acts)
+	}
+	return acts
+}
+
+// endAll ends every task of a job that has no outcome yet, wherever it is.
+func (c *Core) endAll(j *job, kind OutcomeKind, message string, now time.Time, acts []Action) []Action {
+	for _, g := range j.groups {
+		g.queue = nil
+	}
+	j.waiting = 0
+	for i := range j.tasks {
+		t := &j.tasks[i]
+		if t.state == done {
+			continue
+		}
+		if a := t.attempt; a != nil {
+			acts = append(acts, Send{a.w.key, probe.Kill{Attempt: a.id, Res: a.res, Turn: a.turn}})
+			c.settleRide(a)
+			c.dropAttempt(a)
+		}
+		acts = c.end(t, Outcome{Kind: kind, Message: message}, now, acts)
+	}
+	return acts
+}
+
+// jobList is the jobs with waiting tasks, by when they were submitted.
+type jobList struct{ head, tail *job }
+
+// update puts j in or takes it out, as it has waiting tasks or not.
+func (l *jobList) update(j *job) {
+	want := j.waiting > 0 && !j.ended
+	switch {
+	case want && !j.listed:
+		after := l.tail
+		for after != nil && compareJobs(after, j) > 0 {
+			after = after.prev
+		}
+		j.prev = after
+		if after == nil {
+			j.next, l.head = l.head, j
+		} else {
+			j.next, after.next = after.next, j
+		}
+		if j.next == nil {
+			l.tail = j
+		} else {
+			j.next.prev = j
+		}
+		j.listed = true
+	case !want && j.listed:
+		if j.prev == nil {
+			l.head = j.next
+		} else {
+			j.prev.next = j.next
+		}
+		if j.next == nil {
+			l.tail = j.prev
+		} else {
+			j.next.prev = j.prev
+		}
+		j.next, j.prev, j.listed = nil, nil, false
+	}
+}

@@ -1,0 +1,417 @@
+package frontend
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+// workerState is how a worker's link stands.
+type workerState uint8
+
+const (
+	down workerState = iota
+	up
+	lost     // the link broke; it may come back in time
+	draining // the worker leaves
+)
+
+// worker is what the frontend believes of a worker: a hint, except for what it itself sent there.
+type worker struct {
+	key       Worker
+	state     workerState
+	welcome   probe.Welcome
+	functions map[string]bool
+	load      probe.Load // as last heard, less what was sent there since
+	slots     int
+	idleAt    int // position in Core.idle plus one
+
+	nextRes  probe.ResID
+	places   map[probe.ResID]*reservation
+	attempts map[probe.AttemptID]*attempt
+	acks     []probe.AttemptID
+
+	lostAt time.Time
+	ackAt  time.Time
+	syncAt time.Time
+	wakeAt time.Time
+	pos    int
+
+	rides, extra int // scratch of place: what is planned for it
+}
+
+func (w *worker) Before(v *worker) bool {
+	if !w.wakeAt.Equal(v.wakeAt) {
+		return w.wakeAt.Before(v.wakeAt)
+	}
+	return w.key < v.key
+}
+func (w *worker) Pos() *int { return &w.pos }
+
+// eligible is the workers that are up and may run a kind of task.
+type eligible struct {
+	matches func(*worker) bool
+	workers []*worker // in no order: sampling shuffles it
+	member  []bool    // by Worker
+}
+
+func (e *eligible) has(w *worker) bool { return int(w.key) < len(e.member) && e.member[w.key] }
+
+func (e *eligible) add(w *worker) {
+	if e.has(w) || !e.matches(w) {
+		return
+	}
+	for int(w.key) >= len(e.member) {
+		e.member = append(e.member, false)
+	}
+	e.member[w.key] = true
+	e.workers = append(e.workers, w)
+}
+
+func (e *eligible) remove(w *worker) {
+	if e.has(w) {
+		e.member[w.key] = false
+		i := slices.Index(e.workers, w)
+		e.workers[i] = e.workers[len(e.workers)-1]
+		e.workers = e.workers[:len(e.workers)-1]
+	}
+}
+
+// maxSets bounds the eligible sets that are kept for later jobs.
+const maxSets = 256
+
+func eligibleKey(t *Task, of *Constraint) string {
+	if len(of.Labels)+len(of.Hosts)+len(t.Constraint.Labels)+len(t.Constraint.Hosts) == 0 && t.Demand == probe.Slot {
+		return t.Function
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\x00%d\x00%d", t.Function, t.Demand.CPU, t.Demand.Mem)
+	for _, part := range [][]string{of.Labels, of.Hosts, t.Constraint.Labels, t.Constraint.Hosts} {
+		b.WriteByte(0)
+		for _, s := range part {
+			b.WriteByte(1)
+			b.WriteString(s)
+		}
+	}
+	return b.String()
+}
+
+// eligibleFor finds or makes the set of workers that may run t.
+func (c *Core) eligibleFor(key string, t *Task, of Constraint) *eligible {
+	if e := c.sets[key]; e != nil {
+		return e
+	}
+	if len(c.sets) >= maxSets {
+		used := map[*eligible]bool{}
+		for _, j := range c.jobs {
+			for _, g := range j.groups {
+				used[g.eligible] = true
+			}
+		}
+		maps.DeleteFunc(c.sets, func(_ string, e *eligible) bool { return !used[e] })
+	}
+	function, demand, own := t.Function, t.Demand, t.Constraint
+	e := &eligible{matches: func(w *worker) bool {
+		m := &w.welcome
+		return w.functions[function] && demand.Fits(m.Capacity) &&
+			of.Matches(m.Labels, m.Host, m.Worker) && own.Matches(m.Labels, m.Host, m.Worker)
+	}}
+	for _, w := range c.workers {
+		if w != nil && w.state == up {
+			e.add(w)
+		}
+	}
+	c.sets[key] = e
+	return e
+}
+
+func (c *Core) worker(key Worker) *worker {
+	if int(key) < len(c.workers) {
+		return c.workers[key]
+	}
+	return nil
+}
+
+// heard takes what a worker said of its load into the view.
+func (c *Core) heard(w *worker, load probe.Load) {
+	w.load = load
+	c.believe(w)
+}
+
+// believe keeps the list of idle workers in step with what is believed of w.
+func (c *Core) believe(w *worker) {
+	idle := w.state == up && w.load.Queued == 0 && probe.Slot.Fits(w.load.Free)
+	switch {
+	case idle && w.idleAt == 0:
+		c.idle = append(c.idle, w)
+		w.idleAt = len(c.idle)
+	case !idle && w.idleAt > 0:
+		last := c.idle[len(c.idle)-1]
+		c.idle[w.idleAt-1] = last
+		last.idleAt = w.idleAt
+		c.idle = c.idle[:len(c.idle)-1]
+		w.idleAt = 0
+	}
+}
+
+// occupy notes that room at w was given away, until w is heard of again.
+func (c *Core) occupy(w *worker, d probe.Demand, n int) {
+	w.load.Free = probe.Demand{CPU: w.load.Free.CPU - d.CPU*probe.Millicores(n), Mem: w.load.Free.Mem - d.Mem*probe.MiB(n)}
+	c.believe(w)
+}
+
+func (c *Core) workerUp(ev WorkerUp, now time.Time, acts []Action) []Action {
+	for int(ev.Worker) >= len(c.workers) {
+		c.workers = append(c.workers, nil)
+	}
+	w := c.workers[ev.Worker]
+	if w == nil {
+		w = &worker{key: ev.Worker, nextRes: 1, places: map[probe.ResID]*reservation{}, attempts: map[probe.AttemptID]*attempt{}}
+		c.workers[ev.Worker] = w
+	}
+	switch w.state {
+	case up, draining:
+		acts = c.linkLost(w, now, acts) // the shell made a new link before it saw the old one break
+	}
+	if w.state == lost && w.welcome.Incarnation != ev.Welcome.Incarnation {
+		acts = c.workerGone(w, now, acts)
+	}
+
+	w.welcome = ev.Welcome
+	w.state = up
+	if ev.Welcome.Draining {
+		w.state = draining
+	}
+	w.functions = make(map[string]bool, len(ev.Welcome.Functions))
+	for _, f := range ev.Welcome.Functions {
+		w.functions[f] = true
+	}
+	w.load = probe.Load{Free: ev.Welcome.Capacity}
+	w.slots = probe.Slot.Times(ev.Welcome.Capacity)
+	w.syncAt = now.Add(time.Duration(c.rand.Int64N(int64(c.cfg.SyncEvery)))) // spread over the fleet
+	for _, a := range w.attemptsInOrder() {
+		c.Stats.Claims++
+		acts = append(acts, Send{w.key, probe.Claim{Job: a.job.ID, Attempt: a.id}})
+	}
+	for _, j := range c.jobsAsking(w) {
+		acts = append(acts, Send{w.key, probe.Claim{Job: j.ID}})
+	}
+	if w.state == up {
+		c.slots += w.slots
+		for _, e := range c.sets {
+			e.add(w)
+		}
+		c.believe(w)
+		acts = c.coverHungry(now, acts)
+	}
+	c.setTimer(w)
+	return acts
+}
+
+// drain stops sending anything new to w.
+func (c *Core) drain(w *worker) {
+	if w.state == up {
+		c.withdraw(w)
+		w.state = draining
+	}
+}
+
+// withdraw takes a worker that was up out of everything that is sampled.
+func (c *Core) withdraw(w *worker) {
+	if w.state == up {
+		c.slots -= w.slots
+	}
+	for _, e := range c.sets {
+		e.remove(w)
+	}
+	w.load = probe.Load{}
+	c.believe(w)
+}
+
+// linkLost forgets the places at w, which it has dropped or will, and leaves its attempts adrift.
+func (c *Core) linkLost(w *worker, now time.Time, acts []Action) []Action {
+	if w.state != up && w.state != draining {
+		return acts
+	}
+	c.withdraw(w)
+	w.state, w.lostAt = lost, now
+	w.acks = w.acks[:0]
+	jobs := c.dropPlaces(w)
+	for _, a := range w.attemptsInOrder() {
+		if a.task.state != adrift { // else it was being claimed when the link broke again
+			c.move(a.task, adrift)
+		}
+	}
+	acts = c.forgetRounds(w, now, acts)
+	for _, j := range jobsInOrder(jobs) {
+		acts = c.coverAll(j, now, acts)
+	}
+	c.setTimer(w)
+	return acts
+}
+
+// workerGone counts every attempt at w as lost.
+func (c *Core) workerGone(w *worker, now time.Time, acts []Action) []Action {
+	acts = c.linkLost(w, now, acts)
+	w.state = down
+	touched := map[*job]bool{}
+	for _, a := range w.attemptsInOrder() {
+		touched[a.job] = true
+		acts = c.lose(a, true, fmt.Sprintf("worker %s went away", w.welcome.Worker), now, acts)
+	}
+	for _, j := range jobsInOrder(touched) {
+		acts = c.coverAll(j, now, acts)
+	}
+	for _, j := range c.jobsAsking(w) {
+		acts = c.answered(j, w, now, acts)
+	}
+	c.setTimer(w)
+	return acts
+}
+
+// dropPlaces forgets the places at w and returns the jobs that had some.
+func (c *Core) dropPlaces(w *worker) map[*job]bool {
+	jobs := map[*job]bool{}
+	for id, r := range w.places {
+		jobs[r.group.job] = true
+		c.dropPlace(w, id, r)
+	}
+	return jobs
+}
+
+// wakeWorker acts on what w's timer was set for.
+func (c *Core) wakeWorker(w *worker, now time.Time, acts []Action) []Action {
+	if w.state == lost && now.Sub(w.lostAt) >= c.cfg.AdriftFor {
+		return c.workerGone(w, now, acts)
+	}
+	if w.state == up || w.state == draining {
+		if len(w.acks) > 0 && !now.Before(w.ackAt) {
+			acts = c.flushAcks(w, acts)
+		}
+		if !now.Before(w.syncAt) {
+			w.syncAt = now.Add(c.cfg.SyncEvery)
+			acts = append(acts, Send{w.key, w.sync()})
+		}
+	}
+	c.setTimer(w)
+	return acts
+}
+
+func (c *Core) setTimer(w *worker) {
+	c.byTimer.Remove(w)
+	switch w.state {
+	case down:
+		return
+	case lost:
+		w.wakeAt = w.lostAt.Add(c.cfg.AdriftFor)
+	default:
+		w.wakeAt = w.syncAt
+		if len(w.acks) > 0 && w.ackAt.Before(w.syncAt) {
+			w.wakeAt = w.ackAt
+		}
+	}
+	c.byTimer.Push(w)
+}
+
+// ack tells w, soon, that a result arrived.
+func (c *Core) ack(w *worker, id probe.AttemptID, now time.Time, acts []Action) []Action {
+	w.acks = append(w.acks, id)
+	switch len(w.acks) {
+	case ackBatch:
+		acts = c.flushAcks(w, acts)
+	case 1:
+		w.ackAt = now.Add(ackDelay)
+		c.setTimer(w)
+	}
+	return acts
+}
+
+func (c *Core) flushAcks(w *worker, acts []Action) []Action {
+	acts = append(acts, Send{w.key, probe.Ack{Attempts: slices.Clone(w.acks)}})
+	w.acks = w.acks[:0]
+	return acts
+}
+
+// sync is all that the frontend believes of the link.
+func (w *worker) sync() probe.Sync {
+	m := probe.Sync{Next: w.nextRes}
+	ids := make([]probe.ResID, 0, len(w.places))
+	for id, r := range w.places {
+		if r.ride(id) == nil { // of a place whose task rides along we know only that it was sent
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	for _, id := range ids {
+		if n := len(m.Live); n > 0 && m.Live[n-1].First+probe.ResID(m.Live[n-1].Count) == id && m.Live[n-1].Count < probe.MaxPlaces {
+			m.Live[n-1].Count++
+		} else {
+			m.Live = append(m.Live, probe.Range{First: id, Count: 1})
+		}
+	}
+	for _, a := range w.attemptsInOrder() {
+		m.Attempts = append(m.Attempts, a.id)
+	}
+	return m
+}
+
+func (w *worker) attemptsInOrder() []*attempt {
+	as := make([]*attempt, 0, len(w.attempts))
+	for _, a := range w.attempts {
+		as = append(as, a)
+	}
+	slices.SortFunc(as, func(a, b *attempt) int {
+		return cmp.Or(cmp.Compare(a.id.Frontend, b.id.Frontend), cmp.Compare(a.id.Seq, b.id.Seq))
+	})
+	return as
+}
+
+func jobsInOrder(set map[*job]bool) []*job {
+	js := make([]*job, 0, len(set))
+	for j := range set {
+		js = append(js, j)
+	}
+	slices.SortFunc(js, compareJobs)
+	return js
+}
+
+func compareJobs(a, b *job) int {
+	return cmp.Or(a.submitted.Compare(b.submitted), slices.Compare(a.ID[:], b.ID[:]))
+}
+
+func sorted(set map[string]bool) []string { return slices.Sorted(maps.Keys(set)) }
+
+func join(a, b Constraint) string {
+	switch {
+	case a.String() == "":
+		return b.String()
+	case b.String() == "":
+		return a.String()
+	}
+	return a.String() + " and " + b.String()
+}
+
+// WorkerStatus is what a frontend believes of a worker, for people.
+type WorkerStatus struct {
+	State        string // up, adrift, draining or down
+	Welcome      probe.Welcome
+	Load         probe.Load
+	Reservations int
+	Attempts     int
+}
+
+var stateNames = [...]string{down: "down", up: "up", lost: "adrift", draining: "draining"}
+
+// Status is what is believed of a worker.
+func (c *Core) Status(key Worker) (WorkerStatus, bool) {
+	w := c.worker(key)
+	if w == nil {
+		return WorkerStatus{}, false
+	}
+	return WorkerStatus{stateNames[w.state], w.welcome, w.load, len(w.places), len(w.attempts)}, true
+}

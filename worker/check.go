@@ -1,0 +1,227 @@
+package worker
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+// Check returns what is wrong with the core's own state between two steps, or nil. It takes time in
+// proportion to the state, and is for tests and the simulator.
+func (c *Core) Check() error {
+	for _, check := range []func() error{c.checkLinks, c.checkPlaces, c.checkAttempts, c.checkRoom} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A link is found by its id and by its frontend.
+func (c *Core) checkLinks() error {
+	if len(c.links) != len(c.byOwner) {
+		return fmt.Errorf("%d links of %d frontends", len(c.links), len(c.byOwner))
+	}
+	for id, l := range c.links {
+		if l.id != id || c.byOwner[l.frontend] != l {
+			return fmt.Errorf("link %d is filed under %d, or not that of its frontend", l.id, id)
+		}
+		if !l.silent && len(l.parked) > 0 {
+			return fmt.Errorf("link %d is not silent and has %d parked places", id, len(l.parked))
+		}
+	}
+	return nil
+}
+
+// A place belongs to a link that is up, and is where its state says, and nowhere else.
+func (c *Core) checkPlaces() error {
+	in := map[*place]int{} // how often each place is found in a container
+	count := map[placeState]int{}
+	at := func(p *place, state placeState) error {
+		if p.state != state || p.link.places[p.res] != p {
+			return fmt.Errorf("place %d of link %d is among those of state %d: state %d", p.res, p.link.id, state, p.state)
+		}
+		in[p]++
+		count[state]++
+		return nil
+	}
+	for p := range c.queue.all() {
+		if err := at(p, queued); err != nil {
+			return err
+		}
+		if p.link.silent {
+			return fmt.Errorf("place %d waits for the silent link %d", p.res, p.link.id)
+		}
+	}
+	for _, l := range c.links {
+		for _, p := range l.parked {
+			if err := at(p, parked); err != nil {
+				return err
+			}
+		}
+	}
+	for _, p := range c.early {
+		if err := at(p, early); err != nil {
+			return err
+		}
+	}
+	asked := 0
+	var before *place
+	for p := c.asked.first(); p != nil; p = p.node.next {
+		switch {
+		case p.state == early: // counted above
+		case p.state != held || p.link.places[p.res] != p:
+			return fmt.Errorf("place %d of link %d is among those asked: state %d", p.res, p.link.id, p.state)
+		default:
+			in[p]++
+			count[held]++
+		}
+		if p.launch != nil {
+			return fmt.Errorf("place %d of link %d was asked, and has a task", p.res, p.link.id)
+		}
+		if before != nil && p.askedAt.Before(before.askedAt) {
+			return fmt.Errorf("place %d of link %d was asked before the one ahead of it", p.res, p.link.id)
+		}
+		before = p
+		asked++
+	}
+	if asked != c.asked.n || asked != count[held]+count[early] {
+		return fmt.Errorf("%d places asked, %d held, %d early, %d counted", asked, count[held], count[early], c.asked.n)
+	}
+	if count[queued] != c.queue.len() || count[parked] != c.parked {
+		return fmt.Errorf("%d places queued and %d parked, %d and %d counted", count[queued], count[parked], c.queue.len(), c.parked)
+	}
+	if c.leaving && count[queued]+count[parked] > 0 {
+		return fmt.Errorf("%d places queued, %d parked while leaving", count[queued], count[parked])
+	}
+	places := 0
+	for _, l := range c.links {
+		for id, p := range l.places {
+			if p.link != l || p.res != id || in[p] != 1 || !l.seen.Seen(id) {
+				return fmt.Errorf("place %d of link %d is filed %d times, under %d of link %d", p.res, p.link.id, in[p], id, l.id)
+			}
+			places++
+		}
+	}
+	if places != len(in) {
+		return fmt.Errorf("%d places, %d of them on links", len(in), places)
+	}
+	return nil
+}
+
+// An attempt is in the list of its state; its owner is up.
+func (c *Core) checkAttempts() error {
+	in := map[*attempt]int{}
+	within := func(name string, l *list[*attempt], state attemptState) error {
+		n := 0
+		for a := l.first(); a != nil; a = a.node.next {
+			if a.state != state {
+				return fmt.Errorf("attempt %s is %s: state %d", a.launch.Attempt, name, a.state)
+			}
+			in[a]++
+			n++
+		}
+		if n != l.n {
+			return fmt.Errorf("%d attempts %s, %d counted", n, name, l.n)
+		}
+		return nil
+	}
+	for _, err := range []error{
+		within("staged", &c.staged, staged), within("an orphan", &c.orphans, running), within("retained", &c.retained, ended),
+	} {
+		if err != nil {
+			return err
+		}
+	}
+	started, kept := 0, 0
+	for id, a := range c.attempts {
+		if a.launch.Attempt != id {
+			return fmt.Errorf("attempt %s is filed under %s", a.launch.Attempt, id)
+		}
+		if a.owner != nil && c.links[a.owner.id] != a.owner {
+			return fmt.Errorf("attempt %s belongs to link %d, which is gone", id, a.owner.id)
+		}
+		listed := 1
+		switch a.state {
+		case staged:
+			if a.owner == nil || a.from != nil && (a.from.link != a.owner || a.owner.places[a.from.res] != nil) {
+				return fmt.Errorf("staged attempt %s has no owner, or not that of its place", id)
+			}
+		case running:
+			started++
+			if a.owner != nil || a.unwanted {
+				listed = 0
+			}
+		case ended:
+			kept += a.weight()
+			if a.unwanted {
+				return fmt.Errorf("attempt %s is unwanted, and retained", id)
+			}
+		}
+		if in[a] != listed {
+			return fmt.Errorf("attempt %s in state %d is in %d lists, not %d", id, a.state, in[a], listed)
+		}
+		delete(in, a)
+	}
+	if len(in) > 0 {
+		return fmt.Errorf("%d attempts are listed, but forgotten", len(in))
+	}
+	if started != c.running || kept != c.kept {
+		return fmt.Errorf("%d attempts run and %d bytes are kept, %d and %d counted", started, kept, c.running, c.kept)
+	}
+	for _, a := range c.willEnd.All() {
+		if a.state != running || a.due || c.attempts[a.launch.Attempt] != a {
+			return fmt.Errorf("attempt %s will end: state %d, due %t", a.launch.Attempt, a.state, a.due)
+		}
+	}
+	return nil
+}
+
+// All capacity is free, held for a place, or used by an attempt. What is promised ahead is as much as
+// those hold that it was promised to. No room is free for the place at the head of the queue.
+func (c *Core) checkRoom() error {
+	sum, promised, due := c.free, probe.Demand{}, probe.Demand{}
+	for _, l := range c.links {
+		for _, p := range l.places {
+			switch p.state {
+			case held:
+				sum = sum.Add(p.demand)
+			case early:
+				promised = promised.Add(p.demand)
+			}
+		}
+	}
+	for _, a := range c.attempts {
+		switch a.state {
+		case running:
+			sum = sum.Add(a.demand)
+		case staged:
+			promised = promised.Add(a.demand)
+		}
+	}
+	for _, a := range c.due {
+		if a.state != running || !a.due || c.attempts[a.launch.Attempt] != a {
+			return fmt.Errorf("attempt %s is due: state %d", a.launch.Attempt, a.state)
+		}
+		due = due.Add(a.demand)
+	}
+	switch {
+	case c.free.CPU < 0 || c.free.Mem < 0 || sum != c.cfg.Capacity:
+		return fmt.Errorf("free %v, with what is held and used %v of %v", c.free, sum, c.cfg.Capacity)
+	case promised != c.promised:
+		return fmt.Errorf("promised %v, counted %v", promised, c.promised)
+	case due != c.dueRoom:
+		return fmt.Errorf("due %v, counted %v", due, c.dueRoom)
+	}
+	switch a := c.staged.first(); {
+	case a != nil && a.demand.Fits(c.free):
+		return fmt.Errorf("attempt %s is staged, though %v is free", a.launch.Attempt, c.free)
+	case a != nil || c.queue.len() == 0:
+	case len(c.early) > 0 && c.early[0].demand.Fits(c.free):
+		return fmt.Errorf("place %d was asked early, though %v is free", c.early[0].res, c.free)
+	case len(c.early) == 0 && c.queue.order != Shortest && c.queue.head(time.Time{}).demand.Fits(c.free):
+		return fmt.Errorf("a place waits, though %v is free", c.free)
+	}
+	return nil
+}
