@@ -589,8 +589,8 @@ func (c *Core) strandedJob(j *job) bool {
 	return false
 }
 
-// Pending is how many tasks have no outcome yet, and Jobs how many jobs.
-func (c *Core) Pending() int { return c.pending }
+// Pending is how many tasks have no outcome yet, and how many of those are at a worker.
+func (c *Core) Pending() (pending, running int) { return c.pending, c.running }
 
 // Jobs is how many jobs are under way.
 func (c *Core) Jobs() int { return len(c.jobs) }

@@ -199,7 +199,7 @@ type job struct {
 	asked    map[*worker]bool // those that have not yet answered a claim of the whole job
 	lag      time.Duration    // Resample: how long it waits for a turn before it samples again
 	lagAt    time.Time        // when it looks for more places
-	stranded time.Time // since when no worker could run a waiting task
+	stranded time.Time        // since when no worker could run a waiting task
 	wakeAt   time.Time
 	pos      int
 

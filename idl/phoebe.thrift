@@ -46,6 +46,7 @@ exception Refused {
 struct Caller {
   1: optional string secret,
   2: optional string name,
+  3: bool forwarded = false,        // by another frontend: not to be forwarded again
 }
 
 struct Demand {
@@ -72,17 +73,10 @@ struct Task {
   9: i32 index = -1,                // in a resubmission: its index in the original job
 }
 
-// Where an earlier owner had last seen a task.
-struct Seen {
-  1: required i32 task,
-  2: required string worker,
-  3: required string attempt,
-}
-
-// A resubmission goes to another frontend after the owner was lost: same job id, unfinished tasks only.
+// A resubmission goes to another frontend after the owner was lost: same job id, unfinished tasks only,
+// each with its index in the original job. Attempts that still run are claimed, not run again.
 struct Resubmission {
   1: required string previous_owner,
-  2: list<Seen> seen,
 }
 
 struct Job {
@@ -120,6 +114,7 @@ enum FailureReason {
   NO_WORKER = 5,        // every worker that could run it went away and none came back in time
   RESULT_TOO_LARGE = 6, // the result exceeds the worker's or the job's limit
   PANIC = 7,            // the function panicked, or the process was killed by a signal
+  INFRASTRUCTURE = 8,   // it could not be launched, however often it was tried
 }
 
 struct Failure {
@@ -169,17 +164,9 @@ struct SubmitResponse {
   1: required Handle handle,
 }
 
-// An attempt was launched. What a client should name in Resubmission.seen.
-struct Launched {
-  1: required i32 task,
-  2: required string worker,
-  3: required string attempt,
-}
-
-// Exactly one field is set.
+// Exactly one field is set; a client skips what it does not know.
 struct Event {
-  1: optional Launched launched,
-  2: optional Outcome outcome,
+  1: optional Outcome outcome,
 }
 
 struct EventsRequest {

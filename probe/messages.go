@@ -226,6 +226,15 @@ const (
 	TooLarge // the result was over the worker's limit
 )
 
+var statusNames = [...]string{"none", "succeeded", "failed", "panicked", "killed", "timed_out", "too_large"}
+
+func (s Status) String() string {
+	if int(s) < len(statusNames) {
+		return statusNames[s]
+	}
+	return "unknown_status"
+}
+
 // Finished carries an attempt's end and result. The worker keeps it until it is acknowledged.
 type Finished struct {
 	Attempt AttemptID

@@ -13,6 +13,8 @@ const windowSize = 1 << 13
 // Seen reports whether id was marked, or is too old to tell.
 func (w *Window) Seen(id ResID) bool {
 	switch {
+	case id == 0:
+		return true
 	case id > w.top:
 		return false
 	case w.top-id >= windowSize:
@@ -23,7 +25,7 @@ func (w *Window) Seen(id ResID) bool {
 
 // Mark notes id as seen and reports whether it was new.
 func (w *Window) Mark(id ResID) bool {
-	if id == 0 || w.Seen(id) {
+	if w.Seen(id) {
 		return false
 	}
 	if id > w.top {

@@ -69,16 +69,11 @@ func (r *reader) enum(field string, low, high byte) byte {
 	return c
 }
 
-// uint is small enough to be inlined: most numbers take one byte.
 func (r *reader) uint(field string) uint64 {
-	if r.pos < len(r.buf) && r.buf[r.pos] < 0x80 {
+	if r.pos < len(r.buf) && r.buf[r.pos] < 0x80 { // most numbers take one byte
 		r.pos++
 		return uint64(r.buf[r.pos-1])
 	}
-	return r.longUint(field)
-}
-
-func (r *reader) longUint(field string) uint64 {
 	v, n := binary.Uvarint(r.buf[r.pos:])
 	switch {
 	case n == 0:

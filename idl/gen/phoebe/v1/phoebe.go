@@ -252,6 +252,7 @@ const (
 	FailureReason_NO_WORKER        FailureReason = 5
 	FailureReason_RESULT_TOO_LARGE FailureReason = 6
 	FailureReason_PANIC            FailureReason = 7
+	FailureReason_INFRASTRUCTURE   FailureReason = 8
 )
 
 func (p FailureReason) String() string {
@@ -270,6 +271,8 @@ func (p FailureReason) String() string {
 		return "RESULT_TOO_LARGE"
 	case FailureReason_PANIC:
 		return "PANIC"
+	case FailureReason_INFRASTRUCTURE:
+		return "INFRASTRUCTURE"
 	}
 	return "<UNSET>"
 }
@@ -290,6 +293,8 @@ func FailureReasonFromString(s string) (FailureReason, error) {
 		return FailureReason_RESULT_TOO_LARGE, nil
 	case "PANIC":
 		return FailureReason_PANIC, nil
+	case "INFRASTRUCTURE":
+		return FailureReason_INFRASTRUCTURE, nil
 	}
 	return FailureReason(0), fmt.Errorf("not a valid FailureReason string")
 }
@@ -310,15 +315,19 @@ func (p *FailureReason) Value() (driver.Value, error) {
 }
 
 type Caller struct {
-	Secret *string `thrift:"secret,1,optional" frugal:"1,optional,string" json:"secret,omitempty"`
-	Name   *string `thrift:"name,2,optional" frugal:"2,optional,string" json:"name,omitempty"`
+	Secret    *string `thrift:"secret,1,optional" frugal:"1,optional,string" json:"secret,omitempty"`
+	Name      *string `thrift:"name,2,optional" frugal:"2,optional,string" json:"name,omitempty"`
+	Forwarded bool    `thrift:"forwarded,3" frugal:"3,default,bool" json:"forwarded"`
 }
 
 func NewCaller() *Caller {
-	return &Caller{}
+	return &Caller{
+		Forwarded: false,
+	}
 }
 
 func (p *Caller) InitDefault() {
+	p.Forwarded = false
 }
 
 var Caller_Secret_DEFAULT string
@@ -338,11 +347,18 @@ func (p *Caller) GetName() (v string) {
 	}
 	return *p.Name
 }
+
+func (p *Caller) GetForwarded() (v bool) {
+	return p.Forwarded
+}
 func (p *Caller) SetSecret(val *string) {
 	p.Secret = val
 }
 func (p *Caller) SetName(val *string) {
 	p.Name = val
+}
+func (p *Caller) SetForwarded(val bool) {
+	p.Forwarded = val
 }
 
 func (p *Caller) IsSetSecret() bool {
@@ -363,6 +379,7 @@ func (p *Caller) String() string {
 var fieldIDToName_Caller = map[int16]string{
 	1: "secret",
 	2: "name",
+	3: "forwarded",
 }
 
 type Demand struct {
@@ -576,56 +593,8 @@ var fieldIDToName_Task = map[int16]string{
 	9: "index",
 }
 
-type Seen struct {
-	Task    int32  `thrift:"task,1,required" frugal:"1,required,i32" json:"task"`
-	Worker  string `thrift:"worker,2,required" frugal:"2,required,string" json:"worker"`
-	Attempt string `thrift:"attempt,3,required" frugal:"3,required,string" json:"attempt"`
-}
-
-func NewSeen() *Seen {
-	return &Seen{}
-}
-
-func (p *Seen) InitDefault() {
-}
-
-func (p *Seen) GetTask() (v int32) {
-	return p.Task
-}
-
-func (p *Seen) GetWorker() (v string) {
-	return p.Worker
-}
-
-func (p *Seen) GetAttempt() (v string) {
-	return p.Attempt
-}
-func (p *Seen) SetTask(val int32) {
-	p.Task = val
-}
-func (p *Seen) SetWorker(val string) {
-	p.Worker = val
-}
-func (p *Seen) SetAttempt(val string) {
-	p.Attempt = val
-}
-
-func (p *Seen) String() string {
-	if p == nil {
-		return "<nil>"
-	}
-	return fmt.Sprintf("Seen(%+v)", *p)
-}
-
-var fieldIDToName_Seen = map[int16]string{
-	1: "task",
-	2: "worker",
-	3: "attempt",
-}
-
 type Resubmission struct {
-	PreviousOwner string  `thrift:"previous_owner,1,required" frugal:"1,required,string" json:"previous_owner"`
-	Seen          []*Seen `thrift:"seen,2" frugal:"2,default,list<Seen>" json:"seen"`
+	PreviousOwner string `thrift:"previous_owner,1,required" frugal:"1,required,string" json:"previous_owner"`
 }
 
 func NewResubmission() *Resubmission {
@@ -638,15 +607,8 @@ func (p *Resubmission) InitDefault() {
 func (p *Resubmission) GetPreviousOwner() (v string) {
 	return p.PreviousOwner
 }
-
-func (p *Resubmission) GetSeen() (v []*Seen) {
-	return p.Seen
-}
 func (p *Resubmission) SetPreviousOwner(val string) {
 	p.PreviousOwner = val
-}
-func (p *Resubmission) SetSeen(val []*Seen) {
-	p.Seen = val
 }
 
 func (p *Resubmission) String() string {
@@ -658,7 +620,6 @@ func (p *Resubmission) String() string {
 
 var fieldIDToName_Resubmission = map[int16]string{
 	1: "previous_owner",
-	2: "seen",
 }
 
 type Job struct {
@@ -1295,56 +1256,8 @@ var fieldIDToName_SubmitResponse = map[int16]string{
 	1: "handle",
 }
 
-type Launched struct {
-	Task    int32  `thrift:"task,1,required" frugal:"1,required,i32" json:"task"`
-	Worker  string `thrift:"worker,2,required" frugal:"2,required,string" json:"worker"`
-	Attempt string `thrift:"attempt,3,required" frugal:"3,required,string" json:"attempt"`
-}
-
-func NewLaunched() *Launched {
-	return &Launched{}
-}
-
-func (p *Launched) InitDefault() {
-}
-
-func (p *Launched) GetTask() (v int32) {
-	return p.Task
-}
-
-func (p *Launched) GetWorker() (v string) {
-	return p.Worker
-}
-
-func (p *Launched) GetAttempt() (v string) {
-	return p.Attempt
-}
-func (p *Launched) SetTask(val int32) {
-	p.Task = val
-}
-func (p *Launched) SetWorker(val string) {
-	p.Worker = val
-}
-func (p *Launched) SetAttempt(val string) {
-	p.Attempt = val
-}
-
-func (p *Launched) String() string {
-	if p == nil {
-		return "<nil>"
-	}
-	return fmt.Sprintf("Launched(%+v)", *p)
-}
-
-var fieldIDToName_Launched = map[int16]string{
-	1: "task",
-	2: "worker",
-	3: "attempt",
-}
-
 type Event struct {
-	Launched *Launched `thrift:"launched,1,optional" frugal:"1,optional,Launched" json:"launched,omitempty"`
-	Outcome  *Outcome  `thrift:"outcome,2,optional" frugal:"2,optional,Outcome" json:"outcome,omitempty"`
+	Outcome *Outcome `thrift:"outcome,1,optional" frugal:"1,optional,Outcome" json:"outcome,omitempty"`
 }
 
 func NewEvent() *Event {
@@ -1352,15 +1265,6 @@ func NewEvent() *Event {
 }
 
 func (p *Event) InitDefault() {
-}
-
-var Event_Launched_DEFAULT *Launched
-
-func (p *Event) GetLaunched() (v *Launched) {
-	if !p.IsSetLaunched() {
-		return Event_Launched_DEFAULT
-	}
-	return p.Launched
 }
 
 var Event_Outcome_DEFAULT *Outcome
@@ -1371,15 +1275,8 @@ func (p *Event) GetOutcome() (v *Outcome) {
 	}
 	return p.Outcome
 }
-func (p *Event) SetLaunched(val *Launched) {
-	p.Launched = val
-}
 func (p *Event) SetOutcome(val *Outcome) {
 	p.Outcome = val
-}
-
-func (p *Event) IsSetLaunched() bool {
-	return p.Launched != nil
 }
 
 func (p *Event) IsSetOutcome() bool {
@@ -1394,8 +1291,7 @@ func (p *Event) String() string {
 }
 
 var fieldIDToName_Event = map[int16]string{
-	1: "launched",
-	2: "outcome",
+	1: "outcome",
 }
 
 type EventsRequest struct {

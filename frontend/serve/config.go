@@ -1,0 +1,135 @@
+package serve
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/VictoriaMetrics/metrics"
+
+	"github.com/phoebe-sched/phoebe/frontend"
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+// Config is what a Server is told once. Zero fields take the defaults that their comments name.
+type Config struct {
+	// Listen is the host:port that clients connect to; port 0 takes a free one. Without a Secret it must be a
+	// loopback address. Default 127.0.0.1:7410.
+	Listen string
+	// Advertise is the address by which clients and other frontends reach this one: the owner in the handles
+	// of its jobs. Default: the address that it listens on.
+	Advertise string
+	Name      string // in logs and on screens; default: Advertise
+
+	// Secret is what workers, clients and other frontends must know; all have the same. Empty: none, on
+	// loopback only.
+	Secret string
+
+	// Workers tells which workers there are.
+	Workers Workers
+	// Peers are the addresses of other frontends: calls for their jobs are forwarded to them.
+	Peers []string
+
+	Core    frontend.Config // its ID is drawn at random if zero
+	Policy  frontend.Policy // of jobs that name none; default the first of frontend.Policies
+	Seed    uint64          // of all sampling; 0: drawn at random
+	Version string          // for Cluster
+
+	Lease        time.Duration // silence after which a link is taken for broken; default 3 s
+	DialTimeout  time.Duration // default 2 s
+	ClientGrace  time.Duration // without Events after which a submitted job is cancelled; default 30 s
+	MaxConns     int           // of clients; those over it are closed at once; default 10,000
+	MaxRequest   int           // bytes; default 64 MiB
+	MaxRunResult int           // bytes of all results that Run answers with; default 64 MiB
+	MaxKept      int           // bytes of results kept for one submitted job; default 256 MiB
+
+	Logger  *slog.Logger // default: none
+	Metrics *metrics.Set // frontends may share one; default: a set of its own
+}
+
+func (c Config) defaults() Config {
+	set := func(p *int, v int) {
+		if *p == 0 {
+			*p = v
+		}
+	}
+	wait := func(p *time.Duration, v time.Duration) {
+		if *p == 0 {
+			*p = v
+		}
+	}
+	if c.Listen == "" {
+		c.Listen = "127.0.0.1:7410"
+	}
+	if c.Workers == nil {
+		c.Workers = Static(nil)
+	}
+	if c.Policy.Name == "" {
+		c.Policy = frontend.Policies[0]
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Metrics == nil {
+		c.Metrics = metrics.NewSet()
+	}
+	wait(&c.Lease, 3*time.Second)
+	wait(&c.DialTimeout, 2*time.Second)
+	wait(&c.ClientGrace, 30*time.Second)
+	set(&c.MaxConns, 10_000)
+	set(&c.MaxRequest, 64<<20)
+	set(&c.MaxRunResult, 64<<20)
+	set(&c.MaxKept, 256<<20)
+	c.Core = c.Core.Defaults()
+	return c
+}
+
+// Validate says all that is wrong with c, zero fields standing for their defaults.
+func (c Config) Validate() error {
+	c = c.defaults()
+	var errs []error
+	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if addr, err := net.ResolveTCPAddr("tcp", c.Listen); err != nil {
+		wrong("listen on %q: %w: want host:port, such as 127.0.0.1:7410", c.Listen, err)
+	} else if c.Secret == "" && !addr.IP.IsLoopback() {
+		wrong("listen on %q: anyone who can reach it could run tasks on the workers: set a secret, the same as theirs, or listen on 127.0.0.1", c.Listen)
+	}
+	if len(c.Secret) > probe.MaxString {
+		wrong("the secret has %d bytes: at most %d are allowed", len(c.Secret), probe.MaxString)
+	}
+	if r := c.Core.ProbeRatio; !(r >= 1 && r <= 10) {
+		wrong("the probe ratio is %v: it must be from 1 to 10; below 1 a task might never be placed", r)
+	}
+	for _, d := range []struct {
+		what string
+		is   time.Duration
+	}{{"the lease", c.Lease}, {"the dial timeout", c.DialTimeout}, {"the client grace", c.ClientGrace}} {
+		if d.is < 10*time.Millisecond {
+			wrong("%s is %v: it must be 10ms or more", d.what, d.is)
+		}
+	}
+	for _, n := range []struct {
+		what     string
+		is, most int
+	}{
+		{"the connection limit", c.MaxConns, 1 << 20}, {"the request limit", c.MaxRequest, 1 << 30},
+		{"the limit of Run's results", c.MaxRunResult, 1 << 30}, {"the limit of kept results", c.MaxKept, 1 << 40},
+		{"the payload limit", c.Core.MaxPayload, probe.MaxBlob}, {"the limit of pending tasks", c.Core.MaxPending, 1 << 30},
+		{"the limit of tasks in a job", c.Core.MaxTasksPerJob, 1 << 24},
+	} {
+		if n.is < 1 || n.is > n.most {
+			wrong("%s is %d: it must be from 1 to %d", n.what, n.is, n.most)
+		}
+	}
+	for _, p := range c.Peers {
+		if _, _, err := net.SplitHostPort(p); err != nil {
+			wrong("peer %q: %w: want host:port", p, err)
+		}
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return fmt.Errorf("frontend configuration: %w", errors.Join(errs...))
+}

@@ -1,0 +1,376 @@
+package serve
+
+import (
+	"context"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cloudwego/kitex/pkg/rpcinfo"
+
+	"github.com/phoebe-sched/phoebe/frontend"
+	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+// handler answers the calls of the API.
+type handler struct{ *Server }
+
+func refuse(reason v1.RefusedReason, format string, args ...any) *v1.Refused {
+	return &v1.Refused{Reason: reason, Message: fmt.Sprintf(format, args...)}
+}
+
+// admit checks the caller's secret.
+func (h *handler) admit(c *v1.Caller) error {
+	if h.cfg.Secret == "" {
+		return nil
+	}
+	if c == nil || subtle.ConstantTimeCompare([]byte(c.GetSecret()), []byte(h.cfg.Secret)) != 1 {
+		h.metrics.unauthorized.Inc()
+		return refuse(v1.RefusedReason_UNAUTHORIZED, "the secret is missing or wrong: give the one that this frontend was started with")
+	}
+	return nil
+}
+
+// Run implements the API.
+func (h *handler) Run(ctx context.Context, req *v1.RunRequest) (*v1.RunResponse, error) {
+	if err := h.admit(req.Caller); err != nil {
+		return nil, err
+	}
+	if owner := h.owner(ctx, req.Caller, req.Job); owner != nil {
+		return owner.Run(ctx, req)
+	}
+	r, err := h.submit(ctx, req.Job, true)
+	if err != nil {
+		return nil, err
+	}
+	<-r.end
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case r.lost || r.moved:
+		return nil, refuse(v1.RefusedReason_OWNER_LOST, "this frontend lost the job: resubmit what is unfinished under the same id to another one")
+	case !r.run:
+		return nil, refuse(v1.RefusedReason_INVALID, "job %v was submitted before: ask for its events", r.id)
+	case r.bytes > h.cfg.MaxRunResult:
+		return nil, refuse(v1.RefusedReason_TOO_LARGE, "the results have %d bytes, Run answers with at most %d: use Submit and Events", r.bytes, h.cfg.MaxRunResult)
+	}
+	if r.phases {
+		at := time.Since(r.received).Microseconds()
+		for _, o := range r.outcomes {
+			o.Phases.DeliveredUs = at
+		}
+	}
+	return &v1.RunResponse{Handle: h.handle(r.id), Outcomes: r.outcomes}, nil
+}
+
+// Submit implements the API.
+func (h *handler) Submit(ctx context.Context, req *v1.SubmitRequest) (*v1.SubmitResponse, error) {
+	if err := h.admit(req.Caller); err != nil {
+		return nil, err
+	}
+	if owner := h.owner(ctx, req.Caller, req.Job); owner != nil {
+		return owner.Submit(ctx, req)
+	}
+	r, err := h.submit(ctx, req.Job, false)
+	if err != nil {
+		return nil, err
+	}
+	return &v1.SubmitResponse{Handle: h.handle(r.id)}, nil
+}
+
+// Events implements the API.
+func (h *handler) Events(ctx context.Context, req *v1.EventsRequest) (*v1.EventsResponse, error) {
+	if err := h.admit(req.Caller); err != nil {
+		return nil, err
+	}
+	if to, err := h.ownerOf(req.Caller, req.Handle); to != nil || err != nil {
+		if err != nil {
+			return nil, err
+		}
+		return to.Events(ctx, req)
+	}
+	id, err := probe.ParseJobID(req.Handle.Job)
+	if err != nil {
+		return nil, refuse(v1.RefusedReason_INVALID, "%v", err)
+	}
+	most := int(req.MaxEvents)
+	if most <= 0 || most > 1000 {
+		most = 1000
+	}
+	until := time.NewTimer(min(max(time.Duration(req.MaxWaitUs)*time.Microsecond, 0), time.Minute))
+	defer until.Stop()
+
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for expired := false; ; {
+		r := h.jobs[id]
+		if r == nil {
+			return nil, refuse(v1.RefusedReason_UNKNOWN_JOB, "job %v is not known here: it ended long ago, or its frontend was restarted; resubmit what is unfinished under the same id", id)
+		}
+		if r.lost || r.moved {
+			return nil, refuse(v1.RefusedReason_OWNER_LOST, "this frontend lost the job: resubmit what is unfinished under the same id to another one")
+		}
+		now := time.Now()
+		r.polled = now
+		batch, next, done := r.fetch(req.Cursor, most, now)
+		if len(batch) > 0 || done || expired {
+			if done && !r.kept {
+				h.keep(r)
+			}
+			events := make([]*v1.Event, len(batch))
+			for i, o := range batch {
+				events[i] = &v1.Event{Outcome: o}
+			}
+			return &v1.EventsResponse{Events: events, Cursor: next, Done: done}, nil
+		}
+		if r.changed == nil {
+			r.changed = make(chan struct{})
+		}
+		changed := r.changed
+		r.polls++
+		h.mu.Unlock()
+		select {
+		case <-changed:
+		case <-until.C:
+			expired = true
+		}
+		h.mu.Lock()
+		r.polls--
+	}
+}
+
+// Cancel implements the API.
+func (h *handler) Cancel(ctx context.Context, req *v1.CancelRequest) (*v1.CancelResponse, error) {
+	if err := h.admit(req.Caller); err != nil {
+		return nil, err
+	}
+	if to, err := h.ownerOf(req.Caller, req.Handle); to != nil || err != nil {
+		if err != nil {
+			return nil, err
+		}
+		return to.Cancel(ctx, req)
+	}
+	id, err := probe.ParseJobID(req.Handle.Job)
+	if err != nil {
+		return nil, refuse(v1.RefusedReason_INVALID, "%v", err)
+	}
+	h.mu.Lock()
+	defer h.unlock()
+	r := h.jobs[id]
+	if r == nil {
+		return nil, refuse(v1.RefusedReason_UNKNOWN_JOB, "job %v is not known here: it has ended, or belongs to another frontend (the owner in its handle)", id)
+	}
+	left := len(r.slab)
+	reason := req.Reason
+	if reason == "" {
+		reason = "cancelled by its client"
+	}
+	h.stepLocked(frontend.Cancel{Job: id, Reason: reason})
+	return &v1.CancelResponse{Cancelled: int32(left)}, nil
+}
+
+// Cluster implements the API.
+func (h *handler) Cluster(_ context.Context, req *v1.ClusterRequest) (*v1.ClusterResponse, error) {
+	if err := h.admit(req.Caller); err != nil {
+		return nil, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	pending, running := h.core.Pending()
+	res := &v1.ClusterResponse{
+		Frontend: h.cfg.Name, Address: h.cfg.Advertise, Version: h.cfg.Version,
+		UptimeUs: time.Since(h.began).Microseconds(), Draining: h.draining, Jobs: int32(h.core.Jobs()),
+		TasksPending: int32(pending), TasksRunning: int32(running), Workers: []*v1.WorkerStatus{},
+	}
+	for _, l := range h.links {
+		if l == nil {
+			continue
+		}
+		up, problem, heard, rtt := l.status()
+		st, known := h.core.Status(l.key)
+		ws := &v1.WorkerStatus{Name: l.addr, Address: l.addr, State: "connecting", Error: problem, HeardUsAgo: heard.Microseconds(), RttUs: rtt.Microseconds()}
+		if known {
+			ws.Name, ws.Host = st.Welcome.Worker, st.Welcome.Host
+			ws.Labels, ws.Functions = st.Welcome.Labels, st.Welcome.Functions
+			ws.Capacity = demand(st.Welcome.Capacity)
+			ws.Free = demand(probe.Demand{CPU: max(st.Load.Free.CPU, 0), Mem: max(st.Load.Free.Mem, 0)})
+			ws.Queued, ws.Running = int32(st.Load.Queued), int32(st.Load.Running)
+			ws.Reservations, ws.Attempts = int32(st.Reservations), int32(st.Attempts)
+			if st.State != "down" || !up {
+				ws.State = st.State
+			}
+		}
+		res.Workers = append(res.Workers, ws)
+	}
+	slices.SortFunc(res.Workers, func(a, b *v1.WorkerStatus) int { return compareText(a.Address, b.Address) })
+	return res, nil
+}
+
+func compareText(a, b string) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+func demand(d probe.Demand) *v1.Demand {
+	return &v1.Demand{CpuMillicores: int32(d.CPU), MemoryMib: int32(d.Mem)}
+}
+
+func (h *handler) handle(id probe.JobID) *v1.Handle {
+	return &v1.Handle{Job: id.String(), Owner: h.cfg.Advertise}
+}
+
+// submit hands a job to the core, unless it has it already.
+func (h *handler) submit(ctx context.Context, in *v1.Job, run bool) (*record, error) {
+	job, err := h.parse(in)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	h.mu.Lock()
+	defer h.unlock()
+	if r := h.jobs[job.ID]; r != nil && !r.moved && !r.lost {
+		return r, nil
+	}
+	if h.ctx.Err() != nil {
+		return nil, refuse(v1.RefusedReason_DRAINING, "this frontend has closed: use another one")
+	}
+	r := newRecord(job, run, in.Phases, now)
+	if run {
+		r.client = h.listener.client(remoteAddr(ctx))
+	}
+	h.jobs[job.ID] = r
+	h.stepLocked(frontend.Submit{Job: job})
+	if e := r.refused; e != nil {
+		return nil, &v1.Refused{Reason: refusals[e.Reason], Message: e.Message, RetryAfterUs: e.RetryAfter.Microseconds()}
+	}
+	return r, nil
+}
+
+var refusals = [...]v1.RefusedReason{
+	frontend.Invalid: v1.RefusedReason_INVALID, frontend.TooBigJob: v1.RefusedReason_TOO_LARGE,
+	frontend.NoSuchWorker: v1.RefusedReason_NO_WORKER, frontend.Overloaded: v1.RefusedReason_OVERLOADED,
+	frontend.Leaving: v1.RefusedReason_DRAINING,
+}
+
+func remoteAddr(ctx context.Context) string {
+	if info := rpcinfo.GetRPCInfo(ctx); info != nil && info.From() != nil && info.From().Address() != nil {
+		return info.From().Address().String()
+	}
+	return ""
+}
+
+// parse makes the core's job of the API's.
+func (h *handler) parse(in *v1.Job) (*frontend.Job, error) {
+	id, err := probe.ParseJobID(in.Id)
+	if err != nil {
+		return nil, refuse(v1.RefusedReason_INVALID, "%v", err)
+	}
+	if len(in.Tenant) > probe.MaxString {
+		return nil, refuse(v1.RefusedReason_INVALID, "the tenant's name has %d bytes: at most %d are allowed", len(in.Tenant), probe.MaxString)
+	}
+	if in.Mode == v1.Mode_ESTIMATE {
+		return nil, refuse(v1.RefusedReason_INVALID, "mode ESTIMATE does not exist yet: use AUTO or SAMPLE")
+	}
+	policy := h.cfg.Policy
+	if in.Policy != v1.Policy_DEFAULT {
+		p, err := policyOf(in.Policy)
+		if err != nil {
+			return nil, refuse(v1.RefusedReason_INVALID, "%v", err)
+		}
+		policy = p
+	}
+	job := &frontend.Job{
+		ID: id, Tenant: in.Tenant, Priority: in.Priority, Deadline: micros(in.DeadlineUs), Policy: policy,
+		ProbeRatio: in.ProbeRatio, Constraint: constraint(in.Constraint), Resubmitted: in.Resubmission != nil,
+		Tasks: make([]frontend.Task, len(in.Tasks)),
+	}
+	for i, t := range in.Tasks {
+		if len(t.FunctionName) > probe.MaxString {
+			return nil, refuse(v1.RefusedReason_INVALID, "task %d: the function's name has %d bytes: at most %d are allowed", i, len(t.FunctionName), probe.MaxString)
+		}
+		index := probe.TaskIndex(i)
+		if t.Index >= 0 {
+			index = probe.TaskIndex(t.Index)
+		}
+		job.Tasks[i] = frontend.Task{
+			Index: index, Function: t.FunctionName, Payload: t.Payload, Estimate: micros(t.EstimateUs),
+			Constraint: constraint(t.Constraint), Retryable: t.Retryable, Timeout: micros(t.TimeoutUs), Retries: int(t.Retries),
+		}
+		if d := t.Demand; d != nil {
+			job.Tasks[i].Demand = probe.Demand{CPU: probe.Millicores(d.CpuMillicores), Mem: probe.MiB(d.MemoryMib)}
+		}
+	}
+	return job, nil
+}
+
+// micros converts a duration of the API; one that would overflow is the longest there is.
+func micros(us int64) time.Duration {
+	const most = int64(1<<63-1) / int64(time.Microsecond)
+	return time.Duration(max(-most, min(us, most))) * time.Microsecond
+}
+
+var policyNames = map[v1.Policy]string{
+	v1.Policy_PHOEBE: "phoebe", v1.Policy_LATE_BINDING: "late-binding", v1.Policy_BATCH: "batch",
+	v1.Policy_PER_TASK: "per-task", v1.Policy_RANDOM: "random",
+}
+
+func policyOf(p v1.Policy) (frontend.Policy, error) {
+	name, ok := policyNames[p]
+	if !ok {
+		return frontend.Policy{}, fmt.Errorf("policy number %d is unknown to this frontend: use one of the enumeration Policy", p)
+	}
+	return frontend.ParsePolicy(name)
+}
+
+func constraint(c *v1.Constraint) frontend.Constraint {
+	if c == nil {
+		return frontend.Constraint{}
+	}
+	return frontend.Constraint{Labels: c.Labels, Hosts: c.Hosts}
+}
+
+// owner is the frontend that a resubmitted job belongs to, if that is another one and it still has it.
+func (h *handler) owner(ctx context.Context, caller *v1.Caller, job *v1.Job) *peer {
+	if job.Resubmission == nil || caller.GetForwarded() || job.Resubmission.PreviousOwner == h.cfg.Advertise {
+		return nil
+	}
+	p := h.peers.get(job.Resubmission.PreviousOwner)
+	if p == nil || !p.owns(ctx, job.Id) {
+		return nil
+	}
+	h.metrics.forwarded.Inc()
+	return p
+}
+
+// ownerOf is the frontend that a handle names, or nil if it is this one.
+func (h *handler) ownerOf(caller *v1.Caller, handle *v1.Handle) (*peer, error) {
+	if handle.Owner == h.cfg.Advertise || caller.GetForwarded() {
+		return nil, nil
+	}
+	p := h.peers.get(handle.Owner)
+	if p == nil {
+		return nil, refuse(v1.RefusedReason_OWNER_LOST, "the job's owner %q is not among the frontends that this one knows: call the owner itself, or resubmit what is unfinished under the same id", handle.Owner)
+	}
+	h.metrics.forwarded.Inc()
+	return p, nil
+}
+
+// lostOwner turns a failure to reach a job's owner into what clients understand.
+func lostOwner(owner string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var refused *v1.Refused
+	if errors.As(err, &refused) {
+		return refused
+	}
+	return refuse(v1.RefusedReason_OWNER_LOST, "the job's owner %s does not answer (%v): resubmit what is unfinished under the same id", owner, err)
+}

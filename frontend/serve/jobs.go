@@ -1,0 +1,214 @@
+package serve
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend"
+	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+// record is what the shell keeps of a job: the outcomes that have not been fetched. Server.mu guards it.
+type record struct {
+	id       probe.JobID
+	phases   bool
+	run      bool // Run waits for the whole of it; else Events fetches it
+	received time.Time
+
+	slab     []v1.Outcome  // room for the outcomes that are to come
+	outcomes []*v1.Outcome // in the order in which they came, from cursor base on
+	base     int64
+	bytes    int           // of results in outcomes
+	changed  chan struct{} // closed when there is something new; nil while nobody waits
+
+	end     chan struct{} // closed when the job is over: refused, ended, moved or abandoned
+	refused *frontend.RefusedError
+	moved   bool
+	lost    bool // this frontend closes
+	over    bool // every outcome is in
+	endedAt time.Time
+	polled  time.Time // when Events last asked
+	polls   int       // Events calls that wait
+	kept    bool      // among the ended ones that may be forgotten
+	client  *clientConn
+}
+
+func newRecord(job *frontend.Job, run, phases bool, now time.Time) *record {
+	return &record{
+		id: job.ID, run: run, phases: phases, received: now, polled: now, end: make(chan struct{}),
+		slab: make([]v1.Outcome, len(job.Tasks)), outcomes: make([]*v1.Outcome, 0, len(job.Tasks)),
+	}
+}
+
+var kinds = [...]v1.OutcomeKind{
+	frontend.Result: v1.OutcomeKind_RESULT, frontend.Failed: v1.OutcomeKind_FAILED,
+	frontend.Cancelled: v1.OutcomeKind_CANCELLED, frontend.DeadlineExceeded: v1.OutcomeKind_DEADLINE_EXCEEDED,
+}
+
+var failures = [...]v1.FailureReason{
+	frontend.TaskError: v1.FailureReason_TASK_ERROR, frontend.Timeout: v1.FailureReason_TIMEOUT,
+	frontend.Lost: v1.FailureReason_LOST, frontend.Poison: v1.FailureReason_POISON,
+	frontend.NoWorker: v1.FailureReason_NO_WORKER, frontend.TooLarge: v1.FailureReason_RESULT_TOO_LARGE,
+	frontend.Panic: v1.FailureReason_PANIC, frontend.Infrastructure: v1.FailureReason_INFRASTRUCTURE,
+}
+
+// done adds an outcome.
+func (r *record) done(o *frontend.Outcome) {
+	out := &r.slab[0]
+	r.slab = r.slab[1:]
+	out.Task = int32(o.Task)
+	out.Kind = kinds[o.Kind]
+	out.Worker = o.Worker
+	out.Attempts = int32(o.Attempts)
+	out.RunUs = o.Run.Microseconds()
+	switch o.Kind {
+	case frontend.Result:
+		if out.Result_ = o.Result; out.Result_ == nil {
+			out.Result_ = []byte{}
+		}
+	case frontend.Failed:
+		out.Failure = &v1.Failure{Reason: failures[o.Failure], Message: o.Message}
+	default:
+		out.Failure = &v1.Failure{Reason: v1.FailureReason_TASK_ERROR, Message: o.Message}
+		if o.Message == "" {
+			out.Failure = nil
+		}
+	}
+	if r.phases {
+		p := &o.Phases
+		out.Phases = &v1.Phases{
+			SampledUs: p.Sampled.Microseconds(), QueuedUs: p.Queued.Microseconds(), ReadyUs: p.Ready.Microseconds(),
+			BoundUs: p.Bound.Microseconds(), StartedUs: p.Started.Microseconds(), FinishedUs: p.Finished.Microseconds(),
+		}
+	}
+	r.outcomes = append(r.outcomes, out)
+	r.bytes += len(o.Result)
+	r.notify()
+}
+
+func (r *record) notify() {
+	if r.changed != nil {
+		close(r.changed)
+		r.changed = nil
+	}
+}
+
+// fetch takes up to most outcomes, or maxAnswer bytes of them, from the cursor on; those before it are
+// forgotten. It reports whether there will be no more.
+func (r *record) fetch(cursor int64, most int, now time.Time) (batch []*v1.Outcome, next int64, done bool) {
+	if skip := min(cursor-r.base, int64(len(r.outcomes))); skip > 0 {
+		for i, o := range r.outcomes[:skip] {
+			r.bytes -= len(o.Result_)
+			r.outcomes[i] = nil
+		}
+		r.outcomes = r.outcomes[skip:]
+		r.base += skip
+	}
+	size := 0
+	for _, o := range r.outcomes {
+		if size += len(o.Result_) + 64; len(batch) == most || len(batch) > 0 && size > maxAnswer {
+			break
+		}
+		batch = append(batch, o)
+		if r.phases && o.Phases.DeliveredUs == 0 {
+			o.Phases.DeliveredUs = now.Sub(r.received).Microseconds()
+		}
+	}
+	next = r.base + int64(len(batch))
+	return batch, next, r.over && len(batch) == len(r.outcomes)
+}
+
+// maxAnswer is how many bytes of results one answer to Events carries, unless a single one is larger.
+const maxAnswer = 4 << 20
+
+// abandon ends the waiting of all who wait for the job here.
+func (r *record) abandon() {
+	if !r.over && !r.lost {
+		r.lost = true
+		r.notify()
+		close(r.end)
+	}
+}
+
+// endedList is the records of jobs that have ended, oldest first, kept for clients who ask again.
+type endedList struct {
+	list  []*record
+	bytes int
+}
+
+// Bounds of what is kept of jobs that have ended. A submitted job whose outcomes were all fetched, or whose Run
+// was answered, is only kept for a client that did not get the answer.
+const (
+	keepEnded      = 30 * time.Second
+	keepEndedBytes = 16 << 20
+	keepEndedMost  = 1000 // records
+)
+
+// endRecord notes that a job is over.
+func (s *Server) endRecord(id probe.JobID) {
+	r := s.jobs[id]
+	if r == nil {
+		return
+	}
+	r.over, r.endedAt = true, time.Now()
+	s.metrics.response(r.endedAt.Sub(r.received))
+	r.notify()
+	close(r.end)
+	if r.run || r.moved {
+		s.keep(r)
+	}
+	s.checkEmpty()
+}
+
+// keep puts the record of an ended job among those that may be forgotten.
+func (s *Server) keep(r *record) {
+	r.kept = true
+	s.ended.list = append(s.ended.list, r)
+	s.ended.bytes += r.bytes
+	s.forgetEnded(r.endedAt)
+}
+
+func (s *Server) forgetEnded(now time.Time) {
+	e := &s.ended
+	n := 0
+	for ; n < len(e.list); n++ {
+		r := e.list[n]
+		if len(e.list)-n <= keepEndedMost && e.bytes <= keepEndedBytes && now.Sub(r.endedAt) < keepEnded {
+			break
+		}
+		e.bytes -= r.bytes
+		if s.jobs[r.id] == r {
+			delete(s.jobs, r.id)
+		}
+		e.list[n] = nil
+	}
+	e.list = e.list[n:]
+}
+
+// sweepJobs cancels the jobs whose clients are gone, and forgets those that ended long ago.
+func (s *Server) sweepJobs() {
+	s.mu.Lock()
+	defer s.unlock()
+	now := time.Now()
+	for id, r := range s.jobs {
+		switch {
+		case r.run && !r.over:
+			if now.Sub(r.received) > time.Second && r.client != nil && r.client.hungUp() {
+				s.log.Info("client is gone, its job is cancelled", "job", id.String())
+				s.metrics.clientsLost.Inc()
+				s.stepLocked(frontend.Cancel{Job: id, Reason: "its client closed the connection"})
+			}
+		case !r.run && !r.over && r.bytes > s.cfg.MaxKept:
+			s.stepLocked(frontend.Cancel{Job: id, Reason: fmt.Sprintf("its client does not fetch its results: %d bytes wait, the limit is %d", r.bytes, s.cfg.MaxKept)})
+		case !r.run && r.polls == 0 && now.Sub(r.polled) > s.cfg.ClientGrace:
+			if !r.over {
+				s.log.Info("client has not asked for events, its job is cancelled", "job", id.String())
+				s.metrics.clientsLost.Inc()
+				s.stepLocked(frontend.Cancel{Job: id, Reason: fmt.Sprintf("its client has not asked for %v", s.cfg.ClientGrace)})
+			}
+			delete(s.jobs, id)
+		}
+	}
+	s.forgetEnded(now)
+}

@@ -1,0 +1,137 @@
+package serve
+
+import (
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// listener accepts clients, up to a limit, and knows their connections: it closes those that say nothing or
+// do not read, and can tell whether the one behind a call has hung up.
+type listener struct {
+	net.Listener
+	server *Server
+
+	mu    sync.Mutex
+	conns map[string]*clientConn // by remote address
+}
+
+// Limits of a client's connection.
+const (
+	firstByteIn  = 10 * time.Second // from the connection to its first byte
+	idleFor      = 30 * time.Minute // without a byte either way
+	writeTimeout = 10 * time.Second // of one write: a peer that does not read
+)
+
+// clientConn is a client's connection.
+type clientConn struct {
+	net.Conn
+	listener *listener
+	raw      syscall.RawConn
+	since    time.Time
+	used     atomic.Int64 // when a byte last went either way, by monotonic(); 0: never
+	once     sync.Once
+}
+
+func newListener(raw net.Listener, s *Server) *listener {
+	return &listener{Listener: raw, server: s, conns: map[string]*clientConn{}}
+}
+
+// Accept implements net.Listener.
+func (l *listener) Accept() (net.Conn, error) {
+	for {
+		raw, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		c := &clientConn{Conn: raw, listener: l, since: time.Now()}
+		if t, ok := raw.(*net.TCPConn); ok {
+			c.raw, _ = t.SyscallConn()
+		}
+		l.mu.Lock()
+		full := len(l.conns) >= l.server.cfg.MaxConns
+		if !full {
+			l.conns[raw.RemoteAddr().String()] = c
+		}
+		l.mu.Unlock()
+		if full {
+			l.server.metrics.connsRefused.Inc()
+			raw.Close()
+			continue
+		}
+		return c, nil
+	}
+}
+
+func (c *clientConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n > 0 {
+		c.used.Store(monotonic())
+	}
+	return n, err
+}
+
+func (c *clientConn) Write(b []byte) (int, error) {
+	c.used.Store(monotonic())
+	if len(b) > 64<<10 { // less than that fits the socket's buffer, or the next write finds it full
+		c.SetWriteDeadline(time.Now().Add(writeTimeout))
+		defer c.SetWriteDeadline(time.Time{})
+	}
+	return c.Conn.Write(b)
+}
+
+func (c *clientConn) Close() error {
+	c.once.Do(func() {
+		c.listener.mu.Lock()
+		delete(c.listener.conns, c.RemoteAddr().String())
+		c.listener.mu.Unlock()
+	})
+	return c.Conn.Close()
+}
+
+func (c *clientConn) hungUp() bool { return c.raw != nil && hungUp(c.raw) }
+
+// client is the connection from a remote address, or nil.
+func (l *listener) client(addr string) *clientConn {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.conns[addr]
+}
+
+func (l *listener) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.conns)
+}
+
+// sweep closes connections that never spoke, or have been idle for long.
+func (l *listener) sweep() {
+	var idle []*clientConn
+	now := monotonic()
+	l.mu.Lock()
+	for _, c := range l.conns {
+		used := c.used.Load()
+		if used == 0 && time.Since(c.since) > firstByteIn || used != 0 && time.Duration(now-used) > idleFor {
+			idle = append(idle, c)
+		}
+	}
+	l.mu.Unlock()
+	for _, c := range idle {
+		l.server.metrics.connsIdle.Inc()
+		c.Close()
+	}
+}
+
+func (l *listener) closeAll() {
+	l.mu.Lock()
+	conns := make([]*clientConn, 0, len(l.conns))
+	for _, c := range l.conns {
+		conns = append(conns, c)
+	}
+	l.mu.Unlock()
+	for _, c := range conns {
+		c.Close()
+	}
+}

@@ -1,0 +1,346 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cloudwego/kitex/pkg/remote/codec"
+	"github.com/cloudwego/kitex/pkg/remote/trans/gonet"
+	"github.com/cloudwego/kitex/server"
+
+	"github.com/phoebe-sched/phoebe/frontend"
+	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1/phoebe"
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+// Server is a frontend. Make it with New, then Start; at the end Drain and Close.
+type Server struct {
+	cfg     Config
+	log     *slog.Logger
+	metrics *serverMetrics
+	began   time.Time
+
+	listener *listener
+	api      server.Server
+	peers    *peers
+	stop     context.CancelFunc
+	ctx      context.Context
+	running  sync.WaitGroup
+	failed   chan error
+
+	mu       sync.Mutex // guards all below
+	core     *frontend.Core
+	acts     []frontend.Action
+	dirty    []*link
+	links    []*link // by frontend.Worker; nil where retired
+	jobs     map[probe.JobID]*record
+	ended    endedList
+	timer    *time.Timer
+	timerAt  time.Time
+	draining bool
+	empty    chan struct{} // closed when draining and no job is left
+}
+
+// New checks cfg and makes a server that does not serve yet.
+func New(cfg Config) (*Server, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.defaults()
+	for cfg.Core.ID == 0 {
+		cfg.Core.ID = probe.FrontendID(rand.Uint64())
+	}
+	if cfg.Seed == 0 {
+		cfg.Seed = rand.Uint64()
+	}
+	s := &Server{
+		cfg:    cfg,
+		log:    cfg.Logger,
+		began:  time.Now(),
+		core:   frontend.New(cfg.Core, rand.New(rand.NewPCG(cfg.Seed, uint64(cfg.Core.ID)))),
+		jobs:   map[probe.JobID]*record{},
+		failed: make(chan error, 1),
+		empty:  make(chan struct{}),
+	}
+	s.metrics = newMetrics(cfg.Metrics, s)
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	return s, nil
+}
+
+// Start listens, connects to the workers and serves in the background.
+func (s *Server) Start() error {
+	raw, err := net.Listen("tcp", s.cfg.Listen)
+	if err != nil {
+		return fmt.Errorf("frontend: listen on %s: %w: is another one running? choose another address", s.cfg.Listen, err)
+	}
+	s.listener = newListener(raw, s)
+	if s.cfg.Advertise == "" {
+		s.cfg.Advertise = raw.Addr().String()
+	}
+	if s.cfg.Name == "" {
+		s.cfg.Name = s.cfg.Advertise
+	}
+	s.peers = newPeers(&s.cfg)
+	s.timer = time.AfterFunc(time.Hour, s.wake)
+	s.log.Info("frontend starts", "frontend", s.cfg.Name, "address", s.Addr(), "id", s.cfg.Core.ID.String(), "seed", s.cfg.Seed, "policy", s.cfg.Policy.Name)
+	if err := s.cfg.Workers.Watch(s.ctx, s.setWorkers); err != nil {
+		s.stop()
+		raw.Close()
+		return fmt.Errorf("frontend: %w", err)
+	}
+	s.api = phoebe.NewServer(&handler{s},
+		server.WithListener(s.listener),
+		server.WithTransServerFactory(gonet.NewTransServerFactory()),
+		server.WithTransHandlerFactory(gonet.NewSvrTransHandlerFactory()),
+		server.WithCodec(codec.NewDefaultCodecWithConfig(codec.CodecConfig{MaxSize: s.cfg.MaxRequest})),
+		server.WithExitSignal(func() <-chan error { return make(chan error) }),
+		server.WithExitWaitTime(time.Millisecond),
+	)
+	s.running.Go(s.tick)
+	s.running.Go(func() {
+		if err := s.api.Run(); err != nil && s.ctx.Err() == nil {
+			s.failed <- fmt.Errorf("frontend: serve: %w", err)
+		}
+	})
+	return nil
+}
+
+// Addr is the address that it listens on.
+func (s *Server) Addr() string { return s.listener.Addr().String() }
+
+// Advertised is the address that the handles of its jobs name as owner.
+func (s *Server) Advertised() string { return s.cfg.Advertise }
+
+// Failed yields an error if the server stops serving by itself.
+func (s *Server) Failed() <-chan error { return s.failed }
+
+// Ready says why no jobs should be sent here, or nil.
+func (s *Server) Ready() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.draining {
+		return errors.New("draining")
+	}
+	for _, l := range s.links {
+		if l == nil {
+			continue
+		}
+		if up, _, _, _ := l.status(); up {
+			return nil
+		}
+	}
+	return errors.New("no worker is linked")
+}
+
+// Drain refuses new jobs and waits until those under way have ended, or ctx ends.
+func (s *Server) Drain(ctx context.Context) error {
+	s.mu.Lock()
+	if !s.draining {
+		s.draining = true
+		s.stepLocked(frontend.Leave{})
+		s.checkEmpty()
+	}
+	s.unlock()
+	select {
+	case <-s.empty:
+		return nil
+	case <-ctx.Done():
+		s.mu.Lock()
+		n := s.core.Jobs()
+		s.mu.Unlock()
+		return fmt.Errorf("frontend: %d jobs are unfinished: %w", n, ctx.Err())
+	}
+}
+
+// Close stops serving at once; jobs under way are lost to this frontend, and their clients take them elsewhere.
+func (s *Server) Close() error {
+	s.stop()
+	s.listener.Close()
+	s.listener.closeAll()
+	s.mu.Lock()
+	for _, r := range s.jobs {
+		r.abandon()
+	}
+	links := s.links
+	s.links = nil
+	s.timer.Stop()
+	s.mu.Unlock()
+	for _, l := range links {
+		if l != nil {
+			l.retire()
+		}
+	}
+	err := s.api.Stop()
+	s.peers.close()
+	s.running.Wait()
+	return err
+}
+
+// setWorkers makes links to the workers that are new and retires those that are gone.
+func (s *Server) setWorkers(addrs []string) {
+	var gone []*link
+	s.mu.Lock()
+	if s.ctx.Err() != nil {
+		s.mu.Unlock()
+		return
+	}
+	known := map[string]bool{}
+	for i, l := range s.links {
+		if l == nil {
+			continue
+		}
+		if known[l.addr] = true; !slices.Contains(addrs, l.addr) {
+			s.links[i] = nil
+			gone = append(gone, l)
+			s.stepLocked(frontend.WorkerGone{Worker: l.key})
+		}
+	}
+	for _, addr := range addrs {
+		if known[addr] {
+			continue
+		}
+		i := slices.Index(s.links, nil)
+		if i < 0 {
+			i = len(s.links)
+			s.links = append(s.links, nil)
+		}
+		s.links[i] = newLink(s, frontend.Worker(i), addr)
+	}
+	s.unlock()
+	for _, l := range gone {
+		s.log.Info("worker taken off the list", "worker", l.addr)
+		l.retire()
+	}
+}
+
+// step tells the core what happened and does what it says.
+func (s *Server) step(ev frontend.Event) {
+	s.mu.Lock()
+	s.stepLocked(ev)
+	s.unlock()
+}
+
+// received steps through the messages of one frame.
+func (s *Server) received(l *link, msgs []probe.Msg) {
+	s.mu.Lock()
+	for _, m := range msgs {
+		if pong, ok := m.(probe.Pong); ok {
+			l.ponged(pong.Seq)
+		}
+		s.stepLocked(frontend.Received{Worker: l.key, Msg: m})
+	}
+	s.unlock()
+}
+
+func (s *Server) stepLocked(ev frontend.Event) {
+	s.acts = s.core.Step(time.Now(), ev, s.acts[:0])
+	for _, a := range s.acts {
+		s.do(a)
+	}
+	clear(s.acts)
+}
+
+func (s *Server) do(a frontend.Action) {
+	switch a := a.(type) {
+	case frontend.Send:
+		if int(a.Worker) >= len(s.links) || s.links[a.Worker] == nil {
+			return // taken off the list
+		}
+		l := s.links[a.Worker]
+		l.send(a.Msg)
+		if len(s.dirty) == 0 || s.dirty[len(s.dirty)-1] != l {
+			s.dirty = append(s.dirty, l)
+		}
+	case frontend.Done:
+		s.metrics.outcome(&a.Outcome)
+		if r := s.jobs[a.Job]; r != nil {
+			r.done(&a.Outcome)
+		}
+	case frontend.Accepted:
+		s.metrics.accepted.Inc()
+	case frontend.Refused:
+		s.metrics.refused(a.Err)
+		r := s.jobs[a.Job]
+		r.refused = a.Err
+		delete(s.jobs, a.Job)
+		close(r.end)
+	case frontend.Ended:
+		s.endRecord(a.Job)
+	case frontend.Moved:
+		s.log.Info("job was claimed by another frontend", "job", a.Job.String())
+		if r := s.jobs[a.Job]; r != nil {
+			r.moved = true
+		}
+		s.endRecord(a.Job)
+	}
+}
+
+// unlock flushes what the steps since the lock want sent, sets the timer and unlocks.
+func (s *Server) unlock() {
+	for i, l := range s.dirty {
+		l.flush()
+		s.dirty[i] = nil
+	}
+	s.dirty = s.dirty[:0]
+	if at := s.core.NextWake(); !at.Equal(s.timerAt) && s.timer != nil {
+		// A timer that fires too early costs a Wake without effect; one is moved only if it is too late, so that
+		// the many jobs that end before their timers do not set it again and again.
+		if !at.IsZero() && (s.timerAt.IsZero() || at.Before(s.timerAt)) {
+			s.timerAt = at
+			s.timer.Reset(time.Until(at))
+		}
+	}
+	s.mu.Unlock()
+}
+
+func (s *Server) wake() {
+	s.mu.Lock()
+	if s.ctx.Err() != nil {
+		s.mu.Unlock()
+		return
+	}
+	s.timerAt = time.Time{}
+	s.stepLocked(frontend.Wake{})
+	s.unlock()
+}
+
+// tick looks after what is silent: links, clients' connections, jobs whose clients are gone.
+func (s *Server) tick() {
+	every := min(s.cfg.Lease/3, s.cfg.ClientGrace/3, time.Second)
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-tick.C:
+		}
+		s.mu.Lock()
+		links := slices.Clone(s.links)
+		s.mu.Unlock()
+		for _, l := range links {
+			if l != nil {
+				l.check(s.cfg.Lease)
+			}
+		}
+		s.listener.sweep()
+		s.sweepJobs()
+	}
+}
+
+func (s *Server) checkEmpty() {
+	if s.draining && s.core.Jobs() == 0 {
+		select {
+		case <-s.empty:
+		default:
+			close(s.empty)
+		}
+	}
+}

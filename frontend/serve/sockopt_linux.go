@@ -1,0 +1,30 @@
+package serve
+
+import (
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// setUserTimeout lets the kernel give up on a peer that acknowledges nothing for that long.
+func setUserTimeout(c syscall.RawConn, d time.Duration) error {
+	var err error
+	if e := c.Control(func(fd uintptr) {
+		err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(d.Milliseconds()))
+	}); e != nil {
+		return e
+	}
+	return err
+}
+
+// hungUp reports whether the peer has closed the connection, without taking anything from it.
+func hungUp(c syscall.RawConn) bool {
+	gone := false
+	c.Control(func(fd uintptr) {
+		var b [1]byte
+		n, _, err := unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		gone = n == 0 && err == nil || err != nil && err != unix.EAGAIN && err != unix.EINTR
+	})
+	return gone
+}

@@ -1,0 +1,112 @@
+package serve
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Workers tells a frontend which workers there are.
+type Workers interface {
+	// Watch calls set with the workers' addresses, first before it returns and then whenever they change,
+	// until ctx ends. Calls of set do not overlap.
+	Watch(ctx context.Context, set func(addrs []string)) error
+}
+
+// Static is a fixed list of addresses, host:port.
+type Static []string
+
+// Watch implements Workers.
+func (s Static) Watch(_ context.Context, set func([]string)) error {
+	for _, addr := range s {
+		if err := checkAddr(addr); err != nil {
+			return err
+		}
+	}
+	set(unique(s))
+	return nil
+}
+
+// File is the name of a file with one address in each line; what follows a # is comment. It is read again
+// when it changes; a version that cannot be read leaves the last good one in force and is told to Warn.
+type File struct {
+	Name string
+	Warn func(error)
+}
+
+// filePoll is how often a File is looked at.
+const filePoll = time.Second
+
+// Watch implements Workers.
+func (f File) Watch(ctx context.Context, set func([]string)) error {
+	addrs, err := readAddrs(f.Name)
+	if err != nil {
+		return err
+	}
+	set(addrs)
+	go func() {
+		tick := time.NewTicker(filePoll)
+		defer tick.Stop()
+		var failed string
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			next, err := readAddrs(f.Name)
+			switch {
+			case err != nil:
+				if err.Error() != failed && f.Warn != nil {
+					f.Warn(err)
+				}
+				failed = err.Error()
+			case !slices.Equal(next, addrs):
+				addrs, failed = next, ""
+				set(addrs)
+			}
+		}
+	}()
+	return nil
+}
+
+func readAddrs(name string) ([]string, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("list of workers: %w", err)
+	}
+	defer file.Close()
+	var addrs []string
+	lines := bufio.NewScanner(file)
+	for n := 1; lines.Scan(); n++ {
+		line, _, _ := strings.Cut(lines.Text(), "#")
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		if err := checkAddr(line); err != nil {
+			return nil, fmt.Errorf("list of workers %s, line %d: %w", name, n, err)
+		}
+		addrs = append(addrs, line)
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("list of workers %s: %w", name, err)
+	}
+	return unique(addrs), nil
+}
+
+func checkAddr(addr string) error {
+	if host, port, err := net.SplitHostPort(addr); err != nil || host == "" || port == "" {
+		return fmt.Errorf("worker address %q: want host:port, such as 10.0.0.7:7420", addr)
+	}
+	return nil
+}
+
+func unique(addrs []string) []string {
+	addrs = slices.Sorted(slices.Values(addrs))
+	return slices.Compact(addrs)
+}

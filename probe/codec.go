@@ -1,0 +1,451 @@
+package probe
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// On the wire, fastrpc puts a request id before each frame: 0 (nobody waits for an answer) both ways.
+//
+//	u32 request id | u32 length of body | body       both numbers little-endian
+//	body    = epoch, messages to the end
+//	message = kind (one byte), fields in the order of the struct
+//
+// Integers are uvarints, signed ones in zigzag; durations are uvarint nanoseconds; strings, byte slices
+// and lists have their length before them; FrontendID and Incarnation take 8 bytes, little-endian.
+const (
+	FrameHeader = 4               // length of body, which fastrpc's users write
+	PushHeader  = 4 + FrameHeader // with the request id, which fastrpc's client writes by itself
+)
+
+// Limits. A frame that breaks one is refused whole. AppendMsg does not check them, but for texts, which
+// it cuts: names and blobs are to be checked where they enter the system.
+const (
+	MaxFrame  = 16 << 20  // bytes of body
+	FullFrame = 64 << 10  // bytes of body; a sender that batches begins another frame from here on
+	MaxMsgs   = FullFrame // in a frame; who begins another one when it is full keeps this, too
+	MaxHello  = 16 << 10  // bytes of body before the Hello was accepted: any good Hello is shorter
+	MaxBlob   = 8 << 20   // bytes of a payload or a result, so that it fits into a frame that was not yet full
+	MaxPlaces = 4096      // places that one message or one Range of it is about
+	MaxString = 4096      // bytes of a name, label or secret
+	MaxText   = 64 << 10  // bytes of an error text
+	MaxList   = 1024      // labels, functions
+)
+
+// The least a list element takes, in bytes.
+const (
+	attemptSize = 8 + 1
+	rangeSize   = 2
+	launchSize  = attemptSize + 5
+)
+
+var kindNames = [256]string{
+	kindHello: "Hello", kindReserve: "Reserve", kindBind: "Bind", kindDecline: "Decline",
+	kindEnqueue: "Enqueue", kindCancel: "Cancel", kindKill: "Kill", kindClaim: "Claim", kindAck: "Ack",
+	kindSync: "Sync", kindPing: "Ping", kindProbe: "Probe",
+	kindWelcome: "Welcome", kindRejected: "Rejected", kindQueued: "Queued", kindStarted: "Started",
+	kindReady: "Ready", kindFinished: "Finished", kindRefused: "Refused", kindEvicted: "Evicted",
+	kindGone: "Gone", kindLoad: "Load", kindDrain: "Drain", kindPong: "Pong",
+	kindClaimed: "Claimed",
+}
+
+// String is "" for a kind that does not exist.
+func (k kind) String() string { return kindNames[k] }
+
+// BeginFrame starts a frame at the end of b, as a frontend hands it to fastrpc's client. Messages follow
+// with AppendMsg, then EndFrame, which wants the offset of the body that BeginFrame returns.
+func BeginFrame(b []byte, e Epoch) (frame []byte, body int) {
+	b = append(b, 0, 0, 0, 0)
+	return appendUint(b, uint64(e)), len(b)
+}
+
+// BeginPush is BeginFrame with request id 0 before it, as a worker writes it to the connection.
+func BeginPush(b []byte, e Epoch) (frame []byte, body int) {
+	return BeginFrame(append(b, 0, 0, 0, 0), e)
+}
+
+// EndFrame completes the frame whose body starts at b[body] and ends with b. It panics if that is longer
+// than MaxFrame.
+func EndFrame(b []byte, body int) []byte {
+	n := len(b) - body
+	if n > MaxFrame {
+		panic(fmt.Sprintf("probe: a frame of %d bytes", n))
+	}
+	binary.LittleEndian.PutUint32(b[body-FrameHeader:], uint32(n))
+	return b
+}
+
+// AppendFrame appends a whole frame, without request id.
+func AppendFrame(b []byte, e Epoch, msgs ...Msg) []byte {
+	b, body := BeginFrame(b, e)
+	for _, m := range msgs {
+		b = AppendMsg(b, m)
+	}
+	return EndFrame(b, body)
+}
+
+// BodySize reads a frame header: the number of bytes that follow it. More than limit (MaxFrame, or
+// MaxHello before the Hello was accepted) is an error, as is a body with no room for an epoch.
+func BodySize(header []byte, limit int) (int, error) {
+	n := binary.LittleEndian.Uint32(header)
+	if n == 0 || uint64(n) > uint64(limit) {
+		return 0, &DecodeError{Field: "length", Problem: fmt.Sprintf("%d bytes, want 1 to %d", n, limit)}
+	}
+	return int(n), nil
+}
+
+// AppendMsg appends a message, kind byte first. It keeps nothing of m, and does not allocate if b has
+// room. Negative durations and demands are written as 0, too long error texts are cut. It panics on a
+// message of another package: there are no others.
+func AppendMsg(b []byte, m Msg) []byte {
+	// No m.kind() and no m in the panic: either would move every message to the heap.
+	switch m := m.(type) {
+	case Hello:
+		b = append(b, byte(kindHello))
+		b = appendUint(b, uint64(m.Version))
+		b = appendString(b, m.Secret)
+		b = binary.LittleEndian.AppendUint64(b, uint64(m.Frontend))
+		b = appendString(b, m.Name)
+		b = appendUint(b, uint64(m.Epoch))
+		return appendDuration(b, m.Lease)
+	case Reserve:
+		b = append(b, byte(kindReserve))
+		b = appendPlaces(b, m.First, m.Count)
+		b = append(b, m.Job[:]...)
+		b = appendString(b, m.Tenant)
+		b = appendInt32(b, m.Priority)
+		b = appendDemand(b, m.Demand)
+		b = appendDuration(b, m.Estimate)
+		b = appendBool(b, m.Early)
+		b = appendUint(b, uint64(len(m.Launches)))
+		for i := range m.Launches {
+			b = appendLaunch(b, &m.Launches[i])
+		}
+		return b
+	case Bind:
+		b = append(b, byte(kindBind))
+		b = appendUint(b, uint64(m.Res))
+		b = appendUint(b, uint64(m.Turn))
+		b = appendBool(b, m.Keep)
+		return appendLaunch(b, &m.Launch)
+	case Decline:
+		b = append(b, byte(kindDecline))
+		b = appendUint(b, uint64(m.Res))
+		return appendUint(b, uint64(m.Turn))
+	case Enqueue:
+		b = append(b, byte(kindEnqueue))
+		b = appendUint(b, uint64(m.Res))
+		b = append(b, m.Job[:]...)
+		b = appendString(b, m.Tenant)
+		b = appendInt32(b, m.Priority)
+		b = appendDemand(b, m.Demand)
+		return appendLaunch(b, &m.Launch)
+	case Cancel:
+		return appendPlaces(append(b, byte(kindCancel)), m.First, m.Count)
+	case Kill:
+		b = append(b, byte(kindKill))
+		b = appendAttempt(b, m.Attempt)
+		b = appendUint(b, uint64(m.Res))
+		return appendUint(b, uint64(m.Turn))
+	case Claim:
+		b = append(b, byte(kindClaim))
+		b = append(b, m.Job[:]...)
+		return appendAttempt(b, m.Attempt)
+	case Ack:
+		return appendAttempts(append(b, byte(kindAck)), m.Attempts)
+	case Sync:
+		b = append(b, byte(kindSync))
+		b = appendUint(b, uint64(m.Next))
+		b = appendRanges(b, m.Live)
+		return appendAttempts(b, m.Attempts)
+	case Ping:
+		return appendUint(append(b, byte(kindPing)), m.Seq)
+	case Probe:
+		return appendUint(append(b, byte(kindProbe)), m.Seq)
+	case Welcome:
+		b = append(b, byte(kindWelcome))
+		b = appendUint(b, uint64(m.Version))
+		b = appendUint(b, uint64(m.Epoch))
+		b = appendString(b, m.Worker)
+		b = binary.LittleEndian.AppendUint64(b, m.Incarnation)
+		b = appendString(b, m.Host)
+		b = appendDemand(b, m.Capacity)
+		b = appendStrings(b, m.Labels)
+		b = appendStrings(b, m.Functions)
+		b = appendUint(b, uint64(m.MaxPayload))
+		b = appendUint(b, uint64(m.MaxResult))
+		return appendBool(b, m.Draining)
+	case Rejected:
+		return appendText(append(b, byte(kindRejected)), m.Reason)
+	case Queued:
+		b = append(b, byte(kindQueued))
+		b = appendPlaces(b, m.First, m.Count)
+		b = appendUint(b, uint64(m.Ahead))
+		return appendLoad(b, &m.Load)
+	case Started:
+		b = append(b, byte(kindStarted))
+		b = appendAttempt(b, m.Attempt)
+		b = appendUint(b, uint64(m.Res))
+		b = append(b, m.Job[:]...)
+		b = appendUint(b, uint64(m.Task))
+		b = appendDuration(b, m.Ran)
+		return appendLoad(b, &m.Load)
+	case Ready:
+		b = append(b, byte(kindReady))
+		b = appendUint(b, uint64(m.Res))
+		b = appendUint(b, uint64(m.Turn))
+		b = appendDuration(b, m.Waited)
+		b = appendDuration(b, m.Expiry)
+		b = appendDuration(b, m.Early)
+		return appendLoad(b, &m.Load)
+	case Finished:
+		b = append(b, byte(kindFinished))
+		b = appendAttempt(b, m.Attempt)
+		b = append(b, m.Job[:]...)
+		b = appendUint(b, uint64(m.Task))
+		b = append(b, byte(m.Status))
+		b = appendBytes(b, m.Result)
+		b = appendText(b, m.Error)
+		b = appendDuration(b, m.Waited)
+		b = appendDuration(b, m.Held)
+		b = appendDuration(b, m.Launch)
+		b = appendDuration(b, m.Run)
+		b = appendDuration(b, m.Kept)
+		return appendLoad(b, &m.Load)
+	case Refused:
+		b = append(b, byte(kindRefused))
+		b = appendPlaces(b, m.First, m.Count)
+		b = appendAttempt(b, m.Attempt)
+		b = append(b, byte(m.Reason))
+		b = appendDuration(b, m.RetryAfter)
+		return appendLoad(b, &m.Load)
+	case Evicted:
+		b = appendPlaces(append(b, byte(kindEvicted)), m.First, m.Count)
+		return append(b, byte(m.Reason))
+	case Gone:
+		b = appendRanges(append(b, byte(kindGone)), m.Places)
+		return appendAttempts(b, m.Attempts)
+	case Load:
+		return appendLoad(append(b, byte(kindLoad)), &m)
+	case Drain:
+		return append(b, byte(kindDrain))
+	case Pong:
+		b = appendUint(append(b, byte(kindPong)), m.Seq)
+		return appendLoad(b, &m.Load)
+	case Claimed:
+		b = append(b, byte(kindClaimed))
+		b = append(b, m.Job[:]...)
+		return appendUint(b, uint64(m.Count))
+	default:
+		panic("probe: AppendMsg does not know this type of message")
+	}
+}
+
+func appendLaunch(b []byte, l *Launch) []byte {
+	b = appendAttempt(b, l.Attempt)
+	b = appendUint(b, uint64(l.Task))
+	b = appendString(b, l.Function)
+	b = appendBytes(b, l.Payload)
+	b = appendDuration(b, l.Estimate)
+	return appendDuration(b, l.Timeout)
+}
+
+func appendLoad(b []byte, l *Load) []byte {
+	b = appendUint(b, l.Seq)
+	b = appendDemand(b, l.Free)
+	b = appendUint(b, uint64(l.Queued))
+	return appendUint(b, uint64(l.Running))
+}
+
+// Decoder decodes the frames of one connection. It is not for concurrent use. The zero Decoder is ready.
+type Decoder struct{ names names }
+
+// Decode appends the messages of a frame's body to msgs. They alias body, which from then on belongs to
+// them: nobody may write to it. An error is always a *DecodeError, and then no message is appended. What
+// is allocated is bounded by the length of body, whatever lengths it claims: at most 100 bytes for each byte
+// of a small frame and 10 for each of a great one.
+func (d *Decoder) Decode(body []byte, msgs []Msg) (Epoch, []Msg, error) {
+	r := reader{buf: body, names: &d.names}
+	if len(body) > MaxFrame {
+		r.fail("length", 0, overLimit)
+	}
+	epoch := Epoch(r.uint("epoch"))
+	before := len(msgs)
+	for r.pos < len(r.buf) {
+		at := r.pos
+		if len(msgs)-before == MaxMsgs {
+			r.fail("messages", at, overLimit)
+			break
+		}
+		r.kind = kind(r.byte("kind"))
+		switch r.kind {
+		case kindHello:
+			msgs = append(msgs, r.hello())
+		case kindReserve:
+			msgs = append(msgs, r.reserve())
+		case kindBind:
+			msgs = append(msgs, Bind{
+				Res: r.res("res"), Turn: Turn(r.uint32("turn")), Keep: r.bool("keep"), Launch: r.launch(),
+			})
+		case kindDecline:
+			msgs = append(msgs, Decline{Res: r.res("res"), Turn: Turn(r.uint32("turn"))})
+		case kindEnqueue:
+			msgs = append(msgs, Enqueue{
+				Res: r.res("res"), Job: r.job("job"), Tenant: r.name("tenant"),
+				Priority: r.int32("priority"), Demand: r.demand("demand"), Launch: r.launch(),
+			})
+		case kindCancel:
+			first, count := r.places(1)
+			msgs = append(msgs, Cancel{First: first, Count: count})
+		case kindKill:
+			msgs = append(msgs, Kill{
+				Attempt: r.attempt("attempt"), Res: ResID(r.uint("res")), Turn: Turn(r.uint32("turn")),
+			})
+		case kindClaim:
+			msgs = append(msgs, Claim{Job: r.job("job"), Attempt: r.attempt("attempt")})
+		case kindAck:
+			msgs = append(msgs, Ack{Attempts: r.attempts("attempts")})
+		case kindSync:
+			msgs = append(msgs, Sync{
+				Next: ResID(r.uint("next")), Live: r.ranges("live"), Attempts: r.attempts("attempts"),
+			})
+		case kindPing:
+			msgs = append(msgs, Ping{Seq: r.uint("seq")})
+		case kindProbe:
+			msgs = append(msgs, Probe{Seq: r.uint("seq")})
+		case kindWelcome:
+			msgs = append(msgs, r.welcome())
+		case kindRejected:
+			msgs = append(msgs, Rejected{Reason: r.text("reason", MaxText)})
+		case kindQueued:
+			first, count := r.places(0)
+			msgs = append(msgs, Queued{First: first, Count: count, Ahead: r.uint32("ahead"), Load: r.load()})
+		case kindStarted:
+			msgs = append(msgs, Started{
+				Attempt: r.attempt("attempt"), Res: ResID(r.uint("res")), Job: r.job("job"),
+				Task: TaskIndex(r.uint32("task")), Ran: r.duration("ran"), Load: r.load(),
+			})
+		case kindReady:
+			msgs = append(msgs, Ready{
+				Res: r.res("res"), Turn: Turn(r.uint32("turn")), Waited: r.duration("waited"),
+				Expiry: r.duration("expiry"), Early: r.duration("early"), Load: r.load(),
+			})
+		case kindFinished:
+			msgs = append(msgs, r.finished())
+		case kindRefused:
+			first, count := r.places(0)
+			msgs = append(msgs, Refused{
+				First: first, Count: count, Attempt: r.attempt("attempt"), Reason: r.reason(),
+				RetryAfter: r.duration("retry after"), Load: r.load(),
+			})
+		case kindEvicted:
+			first, count := r.places(1)
+			msgs = append(msgs, Evicted{First: first, Count: count, Reason: r.reason()})
+		case kindGone:
+			msgs = append(msgs, Gone{Places: r.ranges("places"), Attempts: r.attempts("attempts")})
+		case kindLoad:
+			msgs = append(msgs, r.load())
+		case kindDrain:
+			msgs = append(msgs, Drain{})
+		case kindPong:
+			msgs = append(msgs, Pong{Seq: r.uint("seq"), Load: r.load()})
+		case kindClaimed:
+			msgs = append(msgs, Claimed{Job: r.job("job"), Count: r.uint32("count")})
+		default:
+			r.fail("kind", at, notKnown)
+		}
+	}
+	if r.err != nil {
+		return 0, msgs[:before], r.err
+	}
+	return epoch, msgs, nil
+}
+
+func (r *reader) hello() Hello {
+	return Hello{
+		Version:  r.uint32("version"),
+		Secret:   r.text("secret", MaxString),
+		Frontend: FrontendID(r.uint64("frontend")),
+		Name:     r.text("name", MaxString),
+		Epoch:    Epoch(r.uint("epoch")),
+		Lease:    r.duration("lease"),
+	}
+}
+
+func (r *reader) reserve() Reserve {
+	first, count := r.places(1)
+	m := Reserve{
+		First:    first,
+		Count:    count,
+		Job:      r.job("job"),
+		Tenant:   r.name("tenant"),
+		Priority: r.int32("priority"),
+		Demand:   r.demand("demand"),
+		Estimate: r.duration("estimate"),
+		Early:    r.bool("early"),
+	}
+	if n := r.count("launches", int(count), launchSize); n > 0 {
+		m.Launches = make([]Launch, n)
+		for i := range m.Launches {
+			m.Launches[i] = r.launch()
+		}
+	}
+	return m
+}
+
+func (r *reader) launch() Launch {
+	return Launch{
+		Attempt:  r.attempt("launch.attempt"),
+		Task:     TaskIndex(r.uint32("launch.task")),
+		Function: r.name("launch.function"),
+		Payload:  r.bytes("launch.payload", MaxBlob),
+		Estimate: r.duration("launch.estimate"),
+		Timeout:  r.duration("launch.timeout"),
+	}
+}
+
+func (r *reader) welcome() Welcome {
+	return Welcome{
+		Version:     r.uint32("version"),
+		Epoch:       Epoch(r.uint("epoch")),
+		Worker:      r.text("worker", MaxString),
+		Incarnation: r.uint64("incarnation"),
+		Host:        r.text("host", MaxString),
+		Capacity:    r.demand("capacity"),
+		Labels:      r.texts("labels"),
+		Functions:   r.texts("functions"),
+		MaxPayload:  r.uint32("max payload"),
+		MaxResult:   r.uint32("max result"),
+		Draining:    r.bool("draining"),
+	}
+}
+
+func (r *reader) finished() Finished {
+	return Finished{
+		Attempt: r.attempt("attempt"),
+		Job:     r.job("job"),
+		Task:    TaskIndex(r.uint32("task")),
+		Status:  Status(r.enum("status", byte(Succeeded), byte(TooLarge))),
+		Result:  r.bytes("result", MaxBlob),
+		Error:   r.text("error", MaxText),
+		Waited:  r.duration("waited"),
+		Held:    r.duration("held"),
+		Launch:  r.duration("launch"),
+		Run:     r.duration("run"),
+		Kept:    r.duration("kept"),
+		Load:    r.load(),
+	}
+}
+
+func (r *reader) reason() Reason {
+	return Reason(r.enum("reason", byte(QueueFull), byte(len(reasonNames)-1)))
+}
+
+func (r *reader) load() Load {
+	return Load{
+		Seq:     r.uint("load.seq"),
+		Free:    r.demand("load.free"),
+		Queued:  r.uint32("load.queued"),
+		Running: r.uint32("load.running"),
+	}
+}

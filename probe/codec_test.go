@@ -1,0 +1,681 @@
+package probe
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"math"
+	"os"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// all has every message once; TestAllMessages holds it against the source.
+var all = []Msg{
+	Hello{}, Reserve{}, Bind{}, Decline{}, Enqueue{}, Cancel{}, Kill{}, Claim{}, Ack{}, Sync{}, Ping{}, Probe{},
+	Welcome{}, Rejected{}, Queued{}, Started{}, Ready{}, Finished{}, Refused{}, Evicted{}, Gone{}, Load{}, Drain{}, Pong{},
+	Claimed{},
+}
+
+func TestAllMessages(t *testing.T) {
+	var inSource []string
+	for _, decl := range parseMessages(t).Decls {
+		if f, ok := decl.(*ast.FuncDecl); ok && f.Recv != nil && f.Name.Name == "kind" {
+			inSource = append(inSource, f.Recv.List[0].Type.(*ast.Ident).Name)
+		}
+	}
+	var known []string
+	kinds := map[kind]string{}
+	for _, m := range all {
+		name := reflect.TypeOf(m).Name()
+		known = append(known, name)
+		if other := kinds[m.kind()]; other != "" {
+			t.Errorf("%s and %s are of the same kind", name, other)
+		}
+		kinds[m.kind()] = name
+		if got := m.kind().String(); got != name {
+			t.Errorf("the kind of %s is called %q", name, got)
+		}
+		if b := AppendMsg(nil, m); kind(b[0]) != m.kind() {
+			t.Errorf("%s is written with the kind byte of %v", name, kind(b[0]))
+		}
+	}
+	slices.Sort(inSource)
+	slices.Sort(known)
+	if !slices.Equal(inSource, known) {
+		t.Errorf("messages.go has   %v\nthe tests know    %v", inSource, known)
+	}
+	if n := countConsts(t, "Status"); n != int(TooLarge) {
+		t.Errorf("TooLarge is not the last of the %d statuses: the decoder would refuse the others", n)
+	}
+}
+
+func parseMessages(t testing.TB) *ast.File {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "messages.go", nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// countConsts counts the names in the const block of messages.go that starts with a constant of this type.
+func countConsts(t testing.TB, typ string) int {
+	for _, decl := range parseMessages(t).Decls {
+		if g, ok := decl.(*ast.GenDecl); ok && g.Tok == token.CONST {
+			if first, ok := g.Specs[0].(*ast.ValueSpec).Type.(*ast.Ident); ok && first.Name == typ {
+				return len(g.Specs)
+			}
+		}
+	}
+	return 0
+}
+
+// drawMsg fills a message of the type of m with anything legal, field by field, so that a field the codec
+// forgets comes back as zero.
+func drawMsg(t *rapid.T, m Msg) Msg {
+	v := reflect.New(reflect.TypeOf(m)).Elem()
+	fill(t, v, v.Type().Name())
+	return v.Interface().(Msg)
+}
+
+func drawJobID(t *rapid.T) (id JobID) {
+	binary.BigEndian.PutUint64(id[:8], rapid.Uint64().Draw(t, "high"))
+	binary.BigEndian.PutUint64(id[8:], rapid.Uint64().Draw(t, "low"))
+	return id
+}
+
+func fill(t *rapid.T, v reflect.Value, path string) {
+	switch v.Interface().(type) {
+	case time.Duration:
+		v.SetInt(rapid.Int64Range(0, math.MaxInt64).Draw(t, path))
+		return
+	case Millicores, MiB:
+		v.SetInt(rapid.Int64Range(0, math.MaxInt32).Draw(t, path))
+		return
+	case Status:
+		v.SetUint(rapid.Uint64Range(1, uint64(TooLarge)).Draw(t, path))
+		return
+	case Reason:
+		v.SetUint(rapid.Uint64Range(1, uint64(len(reasonNames)-1)).Draw(t, path))
+		return
+	case JobID:
+		v.Set(reflect.ValueOf(drawJobID(t)))
+		return
+	case ResID: // Bind.Res and the like; First is below
+		v.SetUint(rapid.Uint64Range(1, math.MaxUint64-1).Draw(t, path))
+		return
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			fill(t, v.Field(i), path+"."+v.Type().Field(i).Name)
+		}
+		if first := v.FieldByName("First"); first.IsValid() {
+			least := uint64(1)
+			switch v.Interface().(type) {
+			case Queued, Refused:
+				least = 0
+			}
+			n := rapid.Uint64Range(least, MaxPlaces).Draw(t, path+".Count")
+			v.FieldByName("Count").SetUint(n)
+			first.SetUint(rapid.Uint64Range(min(n, 1), math.MaxUint64-n).Draw(t, path+".First"))
+			if l := v.FieldByName("Launches"); l.IsValid() && l.Len() > int(n) {
+				l.Set(l.Slice(0, int(n)))
+			}
+		}
+	case reflect.Slice:
+		n := rapid.IntRange(0, 4).Draw(t, path)
+		if v.Type().Elem().Kind() == reflect.Uint8 {
+			n *= rapid.IntRange(1, 100).Draw(t, path)
+		}
+		if n == 0 {
+			return // empty slices are decoded as nil
+		}
+		v.Set(reflect.MakeSlice(v.Type(), n, n))
+		for i := range n {
+			fill(t, v.Index(i), path)
+		}
+	case reflect.String:
+		v.SetString(rapid.StringN(0, 200, 800).Draw(t, path))
+	case reflect.Bool:
+		v.SetBool(rapid.Bool().Draw(t, path))
+	case reflect.Uint8, reflect.Uint32, reflect.Uint64:
+		v.SetUint(rapid.Uint64().Draw(t, path) >> (64 - v.Type().Bits()))
+	case reflect.Int32:
+		v.SetInt(int64(rapid.Int32().Draw(t, path)))
+	default:
+		t.Fatalf("cannot fill %s, a %v", path, v.Type())
+	}
+}
+
+// body is the body of a frame with these messages.
+func body(e Epoch, msgs ...Msg) []byte { return AppendFrame(nil, e, msgs...)[FrameHeader:] }
+
+func TestRoundTrip(t *testing.T) {
+	drawn := map[kind]int{}
+	rapid.Check(t, func(t *rapid.T) {
+		var d Decoder
+		for range rapid.IntRange(1, 3).Draw(t, "frames") {
+			epoch := Epoch(rapid.Uint64().Draw(t, "epoch"))
+			var msgs []Msg
+			for range rapid.IntRange(0, 20).Draw(t, "messages") {
+				m := drawMsg(t, rapid.SampledFrom(all).Draw(t, "kind"))
+				drawn[m.kind()]++
+				msgs = append(msgs, m)
+			}
+			gotEpoch, got, err := d.Decode(body(epoch, msgs...), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if gotEpoch != epoch || len(got) != len(msgs) {
+				t.Fatalf("epoch %d and %d messages, want %d and %d", gotEpoch, len(got), epoch, len(msgs))
+			}
+			for i := range msgs {
+				if !reflect.DeepEqual(got[i], msgs[i]) {
+					t.Fatalf("got  %#v\nwant %#v", got[i], msgs[i])
+				}
+			}
+		}
+	})
+	for _, m := range all {
+		if drawn[m.kind()] == 0 {
+			t.Errorf("no %T was ever drawn", m)
+		}
+	}
+}
+
+func TestTruncated(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := drawMsg(t, rapid.SampledFrom(all).Draw(t, "kind"))
+		whole, before := body(1<<60, m), body(1<<60)
+		prior := []Msg{Drain{}}
+		for cut := range whole {
+			var d Decoder
+			_, got, err := d.Decode(whole[:cut:cut], prior)
+			var e *DecodeError
+			switch {
+			case cut == len(before):
+				if err != nil {
+					t.Fatalf("a frame without messages: %v", err)
+				}
+			case !errors.As(err, &e):
+				t.Fatalf("%T cut to %d of %d bytes is accepted: %#v", m, cut, len(whole), got)
+			case e.Problem != cutShort || e.Field == "" || e.Offset > cut:
+				t.Fatalf("%T cut to %d of %d bytes: %#v", m, cut, len(whole), e)
+			case cut > len(before) && e.Message != m.kind().String():
+				t.Fatalf("%T cut to %d of %d bytes: about %q", m, cut, len(whole), e.Message)
+			}
+			if len(got) != 1 {
+				t.Fatalf("%d messages in place of those from before", len(got))
+			}
+		}
+	})
+}
+
+func TestRefusals(t *testing.T) {
+	long := strings.Repeat("x", MaxString+1)
+	launch := Launch{Attempt: AttemptID{1, 1}, Function: "f"}
+	list := make([]string, MaxList+1)
+	for _, c := range []struct {
+		name string
+		body []byte
+		want string // message, field: problem
+	}{
+		{"nothing", nil, "frame, epoch: cut short"},
+		{"epoch over 64 bits", bytes.Repeat([]byte{0xff}, 11), "frame, epoch: out of range"},
+		{"kind 0", append(body(1), 0), "frame, kind: unknown value"},
+		{"kind 255", append(body(1), 255), "frame, kind: unknown value"},
+		{"garbage after a message", append(body(1, Ping{1}), 0xee), "frame, kind: unknown value"},
+		{"too long a frame", make([]byte, MaxFrame+1), "frame, length: over the limit"},
+
+		{"messages", append([]byte{1}, bytes.Repeat([]byte{byte(kindDrain)}, MaxMsgs+1)...), "Drain, messages: over the limit"},
+
+		{"place 0", body(1, Bind{Res: 0, Launch: launch}), "Bind, res: out of range"},
+		{"last place", body(1, Enqueue{Res: math.MaxUint64, Launch: launch}), "Enqueue, res: out of range"},
+		{"keep 2", []byte{1, byte(kindBind), 1, 0, 2}, "Bind, keep: unknown value"},
+		{"first 0", body(1, Reserve{First: 0, Count: 1}), "Reserve, first, count: out of range"},
+		{"count 0", body(1, Reserve{First: 1, Count: 0}), "Reserve, first, count: out of range"},
+		{"count over", body(1, Reserve{First: 1, Count: MaxPlaces + 1}), "Reserve, count: over the limit"},
+		{"ids over", body(1, Reserve{First: math.MaxUint64, Count: 1}), "Reserve, first, count: out of range"},
+		{"ids just over", body(1, Cancel{First: math.MaxUint64 - 8, Count: 9}), "Cancel, first, count: out of range"},
+		{"cancel of nothing", body(1, Cancel{First: 1}), "Cancel, first, count: out of range"},
+		{"empty range", body(1, Sync{Live: []Range{{1, 1}, {2, 0}}}), "Sync, first, count: out of range"},
+		{"launches over count", body(1, Reserve{First: 1, Count: 1, Launches: []Launch{launch, launch}}), "Reserve, launches: over the limit"},
+		{"demand over", []byte{1, byte(kindLoad), 0, 0xff, 0xff, 0xff, 0xff, 0x0f, 0, 0, 0}, "Load, load.free: out of range"},
+		{"turn over 32 bits", []byte{1, byte(kindDecline), 1, 0xff, 0xff, 0xff, 0xff, 0x7f}, "Decline, turn: out of range"},
+		{"duration over", append([]byte{1, byte(kindReady), 1, 0}, binary.AppendUvarint(nil, 1<<63)...), "Ready, waited: out of range"},
+		{"status 0", body(1, Finished{}), "Finished, status: unknown value"},
+		{"status over", body(1, Finished{Status: TooLarge + 1}), "Finished, status: unknown value"},
+		{"reason 0", body(1, Evicted{First: 1, Count: 1}), "Evicted, reason: unknown value"},
+		{"reason over", body(1, Evicted{First: 1, Count: 1, Reason: Reason(len(reasonNames))}), "Evicted, reason: unknown value"},
+
+		{"function", body(1, Bind{Res: 1, Launch: Launch{Function: long}}), "Bind, launch.function: over the limit"},
+		{"tenant", body(1, Reserve{First: 1, Count: 1, Tenant: long}), "Reserve, tenant: over the limit"},
+		{"secret", body(1, Hello{Secret: long}), "Hello, secret: over the limit"},
+		{"label", body(1, Welcome{Labels: []string{"a=b", long}}), "Welcome, labels: over the limit"},
+		{"labels", body(1, Welcome{Labels: list}), "Welcome, labels: over the limit"},
+		{"functions", body(1, Welcome{Functions: list}), "Welcome, functions: over the limit"},
+		{"payload", body(1, Bind{Res: 1, Launch: Launch{Payload: make([]byte, MaxBlob+1)}}), "Bind, launch.payload: over the limit"},
+		{"reason text", append([]byte{1, byte(kindRejected)}, binary.AppendUvarint(nil, MaxText+1)...), "Rejected, reason: over the limit"},
+	} {
+		var d Decoder
+		_, _, err := d.Decode(c.body, nil)
+		var e *DecodeError
+		got := ""
+		if errors.As(err, &e) {
+			name := e.Message
+			if name == "" {
+				name = "frame"
+			}
+			got = fmt.Sprintf("%s, %s: %s", name, e.Field, e.Problem)
+		}
+		if got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+
+	const want = "probe: Decline, turn at byte 3: cut short"
+	if _, _, err := new(Decoder).Decode([]byte{1, byte(kindDecline), 7}, nil); err == nil || err.Error() != want {
+		t.Errorf("%v, want %v", err, want)
+	}
+}
+
+// What is at its limit passes.
+func TestLimits(t *testing.T) {
+	name, list := strings.Repeat("x", MaxString), make([]string, MaxList)
+	launch := Launch{Function: name, Payload: make([]byte, MaxBlob)}
+	for _, m := range []Msg{
+		Reserve{First: math.MaxUint64 - MaxPlaces, Count: MaxPlaces, Tenant: name, Demand: Demand{math.MaxInt32, math.MaxInt32}},
+		Bind{Res: math.MaxUint64 - 1, Launch: launch},
+		Welcome{Worker: name, Labels: list, Functions: list},
+		Rejected{Reason: strings.Repeat("x", MaxText)},
+		Reserve{First: 1, Count: MaxPlaces, Launches: make([]Launch, MaxPlaces)},
+		Refused{Reason: Unknown}, // of an attempt, not of places
+	} {
+		if _, got, err := new(Decoder).Decode(body(1, m), nil); err != nil || !reflect.DeepEqual(got, []Msg{m}) {
+			t.Errorf("%T: %v", m, err)
+		}
+	}
+	if n := len(body(math.MaxUint64, Hello{math.MaxUint32, name, math.MaxUint64, name, math.MaxUint64, math.MaxInt64})); n > MaxHello {
+		t.Errorf("a Hello can have %d bytes", n)
+	}
+	if _, got, err := new(Decoder).Decode(append([]byte{1}, bytes.Repeat([]byte{byte(kindDrain)}, MaxMsgs)...), nil); err != nil || len(got) != MaxMsgs {
+		t.Errorf("%d messages: %v", len(got), err)
+	}
+	full := FullFrame + len(AppendMsg(nil, Enqueue{Tenant: name, Launch: launch}))
+	if full += 100; full > MaxFrame { // 100: numbers of the greatest length
+		t.Errorf("a frame that was not full can grow to %d bytes", full)
+	}
+}
+
+// What a sender gets wrong or cannot know is mended, not sent.
+func TestMended(t *testing.T) {
+	for _, c := range []struct{ m, want Msg }{
+		{Ready{Res: 1, Waited: -1, Expiry: math.MinInt64}, Ready{Res: 1}},
+		{Load{Free: Demand{-500, math.MinInt32}}, Load{}},
+		{Rejected{Reason: strings.Repeat("é", MaxText)}, Rejected{Reason: strings.Repeat("é", MaxText/2)}},
+		{Rejected{Reason: "x" + strings.Repeat("é", MaxText)}, Rejected{Reason: "x" + strings.Repeat("é", MaxText/2-1)}},
+		{
+			Finished{Status: Failed, Error: strings.Repeat("\x80", MaxText+1)},
+			Finished{Status: Failed, Error: strings.Repeat("\x80", MaxText-4)},
+		},
+	} {
+		if _, got, err := new(Decoder).Decode(body(1, c.m), nil); err != nil || !reflect.DeepEqual(got, []Msg{c.want}) {
+			t.Errorf("%T: %v", c.m, err)
+		}
+	}
+}
+
+type stranger struct{ Msg }
+
+func TestUnknownMessagePanics(t *testing.T) {
+	for _, m := range []Msg{nil, stranger{}, &Ping{}} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%T was encoded", m)
+				}
+			}()
+			AppendMsg(nil, m)
+		}()
+	}
+}
+
+func TestFrames(t *testing.T) {
+	// Several frames in one buffer, as an outbox builds them, on both sides of the link.
+	for _, push := range []bool{false, true} {
+		begin, header := BeginFrame, FrameHeader
+		if push {
+			begin, header = BeginPush, PushHeader
+		}
+		b := []byte("before")
+		for i := range 3 {
+			var start int
+			b, start = begin(b, Epoch(i))
+			b = AppendMsg(b, Ping{uint64(i)})
+			b = EndFrame(b, start)
+		}
+		b = b[len("before"):]
+		var d Decoder
+		for i := range 3 {
+			if push && binary.LittleEndian.Uint32(b) != 0 {
+				t.Fatalf("request id in %x", b)
+			}
+			n, err := BodySize(b[header-FrameHeader:], MaxFrame)
+			if err != nil {
+				t.Fatal(err)
+			}
+			e, msgs, err := d.Decode(b[header:header+n], nil)
+			if err != nil || e != Epoch(i) || len(msgs) != 1 || msgs[0] != (Ping{uint64(i)}) {
+				t.Fatalf("frame %d: epoch %d, %v, %v", i, e, msgs, err)
+			}
+			b = b[header+n:]
+		}
+		if len(b) != 0 {
+			t.Errorf("%d bytes left", len(b))
+		}
+	}
+
+	for size, ok := range map[uint32]bool{0: false, 1: true, MaxHello: true, MaxHello + 1: false, math.MaxUint32: false} {
+		n, err := BodySize(binary.LittleEndian.AppendUint32(nil, size), MaxHello)
+		if ok != (err == nil) || ok && n != int(size) {
+			t.Errorf("size %d: %d, %v", size, n, err)
+		}
+	}
+
+	defer func() {
+		if recover() == nil {
+			t.Error("EndFrame let an oversized frame pass")
+		}
+	}()
+	b, start := BeginFrame(make([]byte, 0, MaxFrame+64), 1)
+	EndFrame(b[:start+MaxFrame+1], start)
+}
+
+// Names that repeat are one string, however many others come by.
+func TestNames(t *testing.T) {
+	var d Decoder
+	for i := range 10 * maxNames {
+		m := Reserve{First: 1, Count: 1, Tenant: fmt.Sprint("tenant ", i)}
+		if _, got, err := d.Decode(body(1, m), nil); err != nil || !reflect.DeepEqual(got[0], m) {
+			t.Fatal(got, err)
+		}
+		if len(d.names.known) > maxNames {
+			t.Fatalf("%d names kept", len(d.names.known))
+		}
+	}
+	b := body(1, Bind{Res: 1, Launch: Launch{Function: "sleep"}})
+	msgs := make([]Msg, 0, 1)
+	if n := testing.AllocsPerRun(100, func() { _, msgs, _ = d.Decode(b, msgs[:0]) }); n > 1 {
+		t.Errorf("%v allocations for a Bind, want one: its own", n)
+	}
+}
+
+func TestPayloadAliasesBody(t *testing.T) {
+	b := body(1, Bind{Res: 1, Launch: Launch{Payload: []byte("payload")}}, Ping{1})
+	_, msgs, err := new(Decoder).Decode(b, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := msgs[0].(Bind).Launch.Payload
+	if i := bytes.Index(b, p); &b[i] != &p[0] {
+		t.Error("the payload was copied")
+	}
+	if cap(p) != len(p) {
+		t.Error("an append to the payload would overwrite what follows it")
+	}
+}
+
+// A few bytes that claim much must not cost much.
+func TestLengthBombs(t *testing.T) {
+	huge := []uint64{2, MaxList, MaxPlaces, MaxString, MaxText, MaxBlob, MaxFrame, math.MaxInt32, math.MaxUint32, math.MaxInt64, math.MaxUint64}
+	var bombs [][]byte
+	for _, m := range golden {
+		whole := body(1, m)
+		for at := range whole { // a great number in place of each byte
+			for _, n := range huge {
+				bombs = append(bombs, binary.AppendUvarint(bytes.Clone(whole[:at]), n))
+				bombs = append(bombs, append(binary.AppendUvarint(bytes.Clone(whole[:at]), n), whole[at+1:]...))
+			}
+		}
+	}
+	// The densest good frames: the most memory for each byte.
+	for _, m := range all {
+		one := AppendMsg(nil, m)
+		bombs = append(bombs, append([]byte{1}, bytes.Repeat(one, 20_000/len(one))...))
+	}
+	for _, m := range []Msg{Drain{}, Ping{}, Decline{Res: 1}, Gone{}, Load{}} {
+		one := AppendMsg(nil, m)
+		bombs = append(bombs, append([]byte{1}, bytes.Repeat(one, 4<<20/len(one))...))
+	}
+	bombs = append(bombs, body(1, Sync{Live: slices.Repeat([]Range{{1, 1}}, 1<<20)}))
+	bombs = append(bombs, body(1, Reserve{First: 1, Count: MaxPlaces, Launches: make([]Launch, MaxPlaces)}))
+
+	var before, after runtime.MemStats
+	for _, b := range bombs {
+		var d Decoder
+		runtime.ReadMemStats(&before)
+		d.Decode(b, nil)
+		runtime.ReadMemStats(&after)
+		bytes := after.TotalAlloc - before.TotalAlloc
+		most := uint64(100*len(b) + 4096)
+		if len(b) > 2<<20 {
+			most = uint64(10 * len(b))
+		}
+		if bytes > most {
+			t.Fatalf("%d bytes allocated for a body of %d: %x", bytes, len(b), b[:min(len(b), 64)])
+		}
+	}
+}
+
+var update = flag.Bool("update", false, "rewrite testdata/wire.txt")
+
+// The wire format cannot change unnoticed: a change here needs another Version.
+func TestGolden(t *testing.T) {
+	var text strings.Builder
+	for _, m := range golden {
+		fmt.Fprintf(&text, "%s %x\n", m.kind(), AppendMsg(nil, m))
+		for v, i := reflect.ValueOf(m), 0; i < v.NumField(); i++ {
+			if v.Field(i).IsZero() {
+				t.Errorf("%T.%s is zero in the golden file", m, v.Type().Field(i).Name)
+			}
+		}
+	}
+	var kinds []kind
+	for _, m := range golden {
+		kinds = append(kinds, m.kind())
+	}
+	for _, m := range all {
+		if !slices.Contains(kinds, m.kind()) {
+			t.Errorf("no %T in the golden file", m)
+		}
+	}
+	b, start := BeginPush(nil, 300)
+	b = EndFrame(AppendMsg(AppendMsg(b, Ping{7}), Drain{}), start)
+	fmt.Fprintf(&text, "frame %x\n", b)
+
+	const file = "testdata/wire.txt"
+	if *update {
+		if err := os.WriteFile(file, []byte(text.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text.String() != string(want) {
+		t.Errorf("the wire format has changed:\n%s\nwant\n%s", text.String(), want)
+	}
+}
+
+var (
+	goldenJob     = JobID{0x01, 0x56, 0x3e, 0x3a, 0xb5, 0xd3, 0xd6, 0x76, 0x4c, 0x61, 0xef, 0xb9, 0x93, 0x02, 0xbd, 0x5b}
+	goldenAttempt = AttemptID{Frontend: 0x0123456789abcdef, Seq: 42}
+	goldenLaunch  = Launch{
+		Attempt: goldenAttempt, Task: 3, Function: "sleep", Payload: []byte("10ms"),
+		Estimate: 10 * time.Millisecond, Timeout: time.Second,
+	}
+	goldenLoad = Load{Seq: 5, Free: Demand{3000, 768}, Queued: 6, Running: 7}
+
+	// golden has every message, and every field of them with a value that is not zero.
+	golden = []Msg{
+		Hello{
+			Version: 1, Secret: "secret", Frontend: 0x0123456789abcdef, Name: "front", Epoch: 9,
+			Lease: 3 * time.Second,
+		},
+		Reserve{
+			First: 100, Count: 2, Job: goldenJob, Tenant: "etl", Priority: -1, Demand: Slot,
+			Estimate: 10 * time.Millisecond, Early: true, Launches: []Launch{goldenLaunch},
+		},
+		Bind{Res: 100, Turn: 1, Keep: true, Launch: goldenLaunch},
+		Decline{Res: 101, Turn: 2},
+		Enqueue{Res: 102, Job: goldenJob, Tenant: "etl", Priority: 5, Demand: Slot, Launch: goldenLaunch},
+		Cancel{First: 100, Count: 3},
+		Kill{Attempt: goldenAttempt, Res: 100, Turn: 1},
+		Claim{Job: goldenJob, Attempt: goldenAttempt},
+		Ack{Attempts: []AttemptID{goldenAttempt, {Frontend: 1, Seq: 1}}},
+		Sync{Next: 103, Live: []Range{{1, 2}, {9, 1}}, Attempts: []AttemptID{goldenAttempt}},
+		Ping{Seq: 11},
+		Probe{Seq: 12},
+		Welcome{
+			Version: 1, Epoch: 9, Worker: "w1", Incarnation: 0xfedcba9876543210, Host: "rack1-host1",
+			Capacity: Demand{8000, 16384}, Labels: []string{"gpu=no"}, Functions: []string{"echo", "sleep"},
+			MaxPayload: 1 << 20, MaxResult: 1 << 21, Draining: true,
+		},
+		Rejected{Reason: "wrong secret"},
+		Queued{First: 100, Count: 2, Ahead: 4, Load: goldenLoad},
+		Started{Attempt: goldenAttempt, Res: 100, Job: goldenJob, Task: 3, Ran: time.Millisecond, Load: goldenLoad},
+		Ready{
+			Res: 100, Turn: 1, Waited: 20 * time.Millisecond, Expiry: time.Second, Early: time.Microsecond,
+			Load: goldenLoad,
+		},
+		Finished{
+			Attempt: goldenAttempt, Job: goldenJob, Task: 3, Status: Failed, Result: []byte("out"),
+			Error: "exit code 1", Waited: 1, Held: 2, Launch: 3, Run: 4, Kept: 5, Load: goldenLoad,
+		},
+		Refused{
+			First: 100, Count: 2, Attempt: goldenAttempt, Reason: QueueFull, RetryAfter: 50 * time.Millisecond,
+			Load: goldenLoad,
+		},
+		Evicted{First: 100, Count: 2, Reason: Leaving},
+		Gone{Places: []Range{{1, 2}}, Attempts: []AttemptID{goldenAttempt}},
+		goldenLoad,
+		Drain{},
+		Pong{Seq: 11, Load: goldenLoad},
+		Claimed{Job: goldenJob, Count: 8},
+	}
+)
+
+func FuzzDecode(f *testing.F) {
+	f.Add(body(1, golden...))
+	for _, m := range golden {
+		f.Add(body(300, m))
+		f.Add(body(300, m, m))
+	}
+	f.Add([]byte{})
+	bad, _ := hex.DecodeString("01ffffffffffffffffff7f")
+	f.Add(bad)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var d Decoder
+		epoch, msgs, err := d.Decode(data, nil)
+		if err != nil {
+			var e *DecodeError
+			if !errors.As(err, &e) || e.Field == "" || e.Problem == "" || e.Offset < 0 || e.Offset > len(data) || len(msgs) != 0 {
+				t.Fatalf("%#v with %d messages", err, len(msgs))
+			}
+			return
+		}
+		b := body(epoch, msgs...)
+		if len(b) > len(data) {
+			t.Fatalf("%d bytes became %d", len(data), len(b))
+		}
+		epoch2, again, err := d.Decode(b, nil)
+		if err != nil || epoch2 != epoch || !reflect.DeepEqual(msgs, again) {
+			t.Fatalf("epoch %d, %v\n%#v\nbecame epoch %d\n%#v", epoch, err, msgs, epoch2, again)
+		}
+	})
+}
+
+// The messages of one short task of the late-binding path, in a batch as they leave under load.
+func BenchmarkAppend(b *testing.B) { benchmark(b, benchAppend) }
+func BenchmarkDecode(b *testing.B) { benchmark(b, benchDecode) }
+
+func benchmark(b *testing.B, run func(*testing.B, []Msg)) {
+	launch := goldenLaunch
+	launch.Payload = make([]byte, 128)
+	load := Load{Free: Demand{3000, 768}, Queued: 6, Running: 7}
+	for _, m := range []Msg{
+		Reserve{
+			First: 1 << 20, Count: 1, Job: goldenJob, Tenant: "etl", Demand: Slot, Estimate: 10 * time.Millisecond,
+			Launches: []Launch{launch},
+		},
+		Ready{Res: 1 << 20, Waited: 20 * time.Millisecond, Expiry: time.Second, Load: load},
+		Bind{Res: 1 << 20, Launch: launch},
+		Finished{
+			Attempt: goldenAttempt, Job: goldenJob, Task: 3, Status: Succeeded, Result: make([]byte, 128),
+			Waited: 20_000_000, Held: 50_000, Launch: 20_000, Run: 10_000_000, Kept: 1000, Load: load,
+		},
+		Cancel{First: 1 << 20, Count: 1},
+	} {
+		b.Run(m.kind().String(), func(b *testing.B) {
+			b.ReportAllocs()
+			run(b, slices.Repeat([]Msg{m}, 32))
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/32, "ns/msg")
+		})
+	}
+}
+
+func benchAppend(b *testing.B, msgs []Msg) {
+	var buf []byte
+	for b.Loop() {
+		var start int
+		buf, start = BeginFrame(buf[:0], 1)
+		for _, m := range msgs {
+			buf = AppendMsg(buf, m)
+		}
+		buf = EndFrame(buf, start)
+	}
+}
+
+func benchDecode(b *testing.B, msgs []Msg) {
+	frame := body(1, msgs...)
+	var d Decoder
+	var out []Msg
+	for b.Loop() {
+		var err error
+		if _, out, err = d.Decode(frame, out[:0]); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// The sender's own message does not go to the heap: it is written where it is made.
+func TestAppendDoesNotAllocate(t *testing.T) {
+	buf := make([]byte, 0, 4096)
+	seq := uint64(1 << 40)
+	n := testing.AllocsPerRun(100, func() {
+		seq++
+		b, start := BeginPush(buf[:0], 1)
+		b = AppendMsg(b, Ready{Res: ResID(seq), Load: goldenLoad})
+		b = AppendMsg(b, Finished{Attempt: AttemptID{1, seq}, Job: goldenJob, Status: Succeeded})
+		b = AppendMsg(b, Bind{Res: ResID(seq), Launch: goldenLaunch})
+		EndFrame(b, start)
+	})
+	if n != 0 {
+		t.Errorf("%v allocations for three messages", n)
+	}
+}
