@@ -1,0 +1,436 @@
+package bench
+
+import (
+	"cmp"
+	"encoding/json"
+	"io"
+	"math"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// Phase is a span of a task's life, named after the stamp that ends it: PhaseSampled is from submitted to sampled.
+type Phase int
+
+// The phases in their order. PhaseReady is the wait in a worker's queue, PhaseFinished the run itself; the
+// others are what scheduling costs.
+const (
+	PhaseSampled Phase = iota
+	PhaseQueued
+	PhaseReady
+	PhaseBound
+	PhaseStarted
+	PhaseFinished
+	PhaseDelivered
+	numPhases
+)
+
+var phaseNames = [numPhases]string{"sampled", "queued", "ready", "bound", "started", "finished", "delivered"}
+
+func (p Phase) String() string { return phaseNames[p] }
+
+// PhaseTimes is how long one task spent in each phase; negative in one that it skipped.
+type PhaseTimes [numPhases]time.Duration
+
+// PhaseTimesOf turns the moments at which a task reached the end of each phase, from when its job was
+// received, into the time it spent in each. 0 is a moment that never came: who rides along with its probe is
+// never asked for. The wait in a worker's queue is PhaseReady for every task, so that it compares: one that
+// was bound early, and so never said ready, was so when it started. A moment before the one ahead of it, which
+// comes of two clocks, adds no time.
+func PhaseTimesOf(reached PhaseTimes) PhaseTimes {
+	if reached[PhaseReady] == 0 {
+		reached[PhaseReady], reached[PhaseStarted] = reached[PhaseStarted], 0
+	}
+	var times PhaseTimes
+	var last time.Duration
+	for p, at := range reached {
+		if at == 0 {
+			times[p] = -1
+			continue
+		}
+		times[p] = max(0, at-last)
+		last = max(last, at)
+	}
+	return times
+}
+
+// Document is all that a benchmark found, as --json writes it and others read it. Fields are only ever added.
+type Document struct {
+	Meta Meta  `json:"meta"`
+	Runs []Run `json:"runs"`
+	Noop *Noop `json:"noop,omitempty"`
+}
+
+// Meta says where the numbers come from.
+type Meta struct {
+	Command  string    `json:"command"`
+	Machine  Machine   `json:"machine"`
+	Go       string    `json:"go"`
+	Date     time.Time `json:"date"`
+	Seed     uint64    `json:"seed"`
+	Settings []string  `json:"settings,omitempty"` // what the harness chose, a line each
+}
+
+// Machine is what the benchmark ran on.
+type Machine struct {
+	OS         string `json:"os"`
+	Arch       string `json:"arch"`
+	CPU        string `json:"cpu"`
+	CPUs       int    `json:"cpus"`
+	GOMAXPROCS int    `json:"gomaxprocs"`
+}
+
+// NewMeta describes this machine and a command line. Values of flags that hold secrets are left out.
+func NewMeta(args []string, seed uint64, date time.Time) Meta {
+	return Meta{
+		Command: commandLine(args),
+		Machine: Machine{
+			OS: runtime.GOOS, Arch: runtime.GOARCH, CPU: cpuModel(), CPUs: runtime.NumCPU(), GOMAXPROCS: runtime.GOMAXPROCS(0),
+		},
+		Go:   runtime.Version(),
+		Date: date.UTC().Truncate(time.Second),
+		Seed: seed,
+	}
+}
+
+func commandLine(args []string) string {
+	words := make([]string, len(args))
+	hideNext := false
+	for i, arg := range args {
+		flag, _, hasValue := strings.Cut(arg, "=")
+		secret := strings.HasPrefix(flag, "-") && (strings.Contains(flag, "secret") || strings.Contains(flag, "token"))
+		switch {
+		case hideNext:
+			words[i] = "***"
+		case secret && hasValue:
+			words[i] = flag + "=***"
+		case arg == "" || strings.ContainsAny(arg, " \t\n\"'$*?;&|<>()"):
+			words[i] = "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
+		default:
+			words[i] = arg
+		}
+		hideNext = secret && !hasValue
+	}
+	return strings.Join(words, " ")
+}
+
+// cpuModel is the processor's own name, or "" where the system does not tell.
+func cpuModel() string {
+	info, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(info)) {
+		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// Run is one workload at one load under one policy. Jobs count by their intended send time: those of the
+// warm-up and those after the measured time load the cluster and are not counted.
+type Run struct {
+	Policy            string                `json:"policy"`
+	Workload          string                `json:"workload"`
+	Load              float64               `json:"load"`
+	Slots             int                   `json:"slots"`
+	Jobs              int                   `json:"jobs"`   // answered in full
+	Tasks             int                   `json:"tasks"`  // of these jobs
+	Errors            int                   `json:"errors"` // jobs that were not
+	OfferedTasksPerS  float64               `json:"offered_tasks_per_s"`
+	AchievedTasksPerS float64               `json:"achieved_tasks_per_s"` // of jobs answered during the measured time, whenever sent
+	ResponseMS        Stats                 `json:"response_ms"`          // from the intended send time to the last result
+	IdealMS           Stats                 `json:"ideal_ms"`             // the job's longest task, as the executor measured it
+	OmniscientMS      Stats                 `json:"omniscient_ms"`        // see Omniscient
+	Ratio             Stats                 `json:"ratio"`                // response_ms / ideal_ms, statistic by statistic
+	RatioOmniscient   Stats                 `json:"ratio_omniscient"`     // response_ms / omniscient_ms, likewise
+	PhasesUS          map[string]PhaseStats `json:"phases_us"`
+	Refused           map[string]int        `json:"refused"` // refusals by reason, of jobs that were retried too
+	Retries           int                   `json:"retries"`
+
+	responseCDF, omniscientCDF []cdfPoint // for the report
+}
+
+// Stats sum up a distribution. Mean and max are exact, percentiles within 0.1 % and never above max.
+type Stats struct {
+	Mean float64 `json:"mean"`
+	P50  float64 `json:"p50"`
+	P90  float64 `json:"p90"`
+	P95  float64 `json:"p95"`
+	P99  float64 `json:"p99"`
+	P999 float64 `json:"p999"`
+	Max  float64 `json:"max"`
+}
+
+// over divides statistic by statistic; what has no divisor is 0.
+func (s Stats) over(t Stats) Stats {
+	div := func(a, b float64) float64 {
+		if b == 0 {
+			return 0
+		}
+		return a / b
+	}
+	return Stats{
+		Mean: div(s.Mean, t.Mean), P50: div(s.P50, t.P50), P90: div(s.P90, t.P90), P95: div(s.P95, t.P95),
+		P99: div(s.P99, t.P99), P999: div(s.P999, t.P999), Max: div(s.Max, t.Max),
+	}
+}
+
+// Quantiles are the two that short tables keep.
+type Quantiles struct {
+	P50 float64 `json:"p50"`
+	P99 float64 `json:"p99"`
+}
+
+// PhaseStats is the time that tasks spent in one phase. Percentiles are over the tasks that went through it,
+// the mean over all (a phase that was skipped took no time), so that means add up over the phases.
+type PhaseStats struct {
+	P50  float64 `json:"p50"`
+	P99  float64 `json:"p99"`
+	Mean float64 `json:"mean"`
+}
+
+// Noop is what a job costs that does nothing.
+type Noop struct {
+	RTTUS        Quantiles `json:"rtt_us"`        // a one-task job, one after the other
+	FloorUS      Quantiles `json:"floor_us"`      // see Floor; taken in turns with the jobs
+	TasksPerS1   float64   `json:"tasks_per_s_1"` // jobs of 100, one in flight
+	TasksPerS16  float64   `json:"tasks_per_s_16"`
+	CPUUSPerTask float64   `json:"cpu_us_per_task"` // user and system time of the process, 16 in flight
+}
+
+// WriteJSON writes the document for programs to read, indented so that people can.
+func WriteJSON(w io.Writer, doc *Document) error {
+	out := json.NewEncoder(w)
+	out.SetIndent("", "  ")
+	out.SetEscapeHTML(false)
+	return out.Encode(doc)
+}
+
+// Histogram counts durations from 0 to 1 h, to 3 digits; longer ones count as 1 h in percentiles. Not for
+// concurrent use.
+type Histogram struct {
+	counts *hdrhistogram.Histogram // ns
+	sum    float64                 // ns
+	max    time.Duration
+}
+
+// NewHistogram returns an empty histogram, of about a quarter MB.
+func NewHistogram() *Histogram {
+	return &Histogram{counts: hdrhistogram.New(1, int64(maxDuration), 3)}
+}
+
+// Record counts d; a negative d, which is two clocks that disagree, counts as 0.
+func (h *Histogram) Record(d time.Duration) {
+	d = max(0, d)
+	h.sum += float64(d)
+	h.max = max(h.max, d)
+	if err := h.counts.RecordValue(int64(min(d, maxDuration))); err != nil {
+		panic("bench: histogram refuses a value inside its range: " + err.Error())
+	}
+}
+
+// quantile returns the value below or at which a share q of all lies.
+func (h *Histogram) quantile(q float64) time.Duration {
+	// The library answers with the top of a bucket, which may lie above all that was recorded.
+	return min(time.Duration(h.counts.ValueAtQuantile(100*q)), h.max)
+}
+
+func (h *Histogram) mean() float64 {
+	if n := h.counts.TotalCount(); n > 0 {
+		return h.sum / float64(n)
+	}
+	return 0
+}
+
+// Stats sums up what was recorded, in the given unit; all zero if nothing was.
+func (h *Histogram) Stats(unit time.Duration) Stats {
+	in := func(d time.Duration) float64 { return float64(d) / float64(unit) }
+	return Stats{
+		Mean: h.mean() / float64(unit),
+		P50:  in(h.quantile(0.5)), P90: in(h.quantile(0.9)), P95: in(h.quantile(0.95)),
+		P99: in(h.quantile(0.99)), P999: in(h.quantile(0.999)), Max: in(h.max),
+	}
+}
+
+// Quantiles returns the median and the 99th percentile in the given unit.
+func (h *Histogram) Quantiles(unit time.Duration) Quantiles {
+	s := h.Stats(unit)
+	return Quantiles{s.P50, s.P99}
+}
+
+// cdfPoint says that a share of the jobs was answered within ms.
+type cdfPoint struct{ ms, share float64 }
+
+// cdf samples the distribution evenly in nines (50 %, 90 %, 99 %, …): ten steps each, no finer than there
+// are jobs to tell.
+func (h *Histogram) cdf() []cdfPoint {
+	n := float64(h.counts.TotalCount())
+	if n == 0 {
+		return nil
+	}
+	const perNine = 40
+	var points []cdfPoint
+	for i := 0; ; i++ {
+		share := 1 - math.Pow(10, -float64(i)/perNine)
+		if i > 0 && 1-share < 1/n {
+			return points
+		}
+		points = append(points, cdfPoint{float64(h.quantile(share)) / 1e6, share})
+	}
+}
+
+// RunOptions name a run and the part of it that counts.
+type RunOptions struct {
+	Policy, Workload string
+	Load             float64
+	Slots            int
+	Warmup           time.Duration // jobs sent before are not counted
+	For              time.Duration // nor are those sent this long after the warm-up, or later
+}
+
+// JobOutcome is what became of one job.
+type JobOutcome struct {
+	Index    int
+	At       time.Duration // intended send time, from the start of the run
+	Tasks    int           // how many it had
+	Response time.Duration // from At to its last result
+	Failed   bool          // not answered in full: refused for good, failed tasks, cut off
+
+	// Durations is how long each task ran, by the executor's own clock, in the order of the job's tasks; of a
+	// failed job, those that ran. The recorder owns it from now on.
+	Durations []time.Duration
+}
+
+// Recorder collects one run. All methods may be called from many goroutines.
+type Recorder struct {
+	opts RunOptions
+
+	mu      sync.Mutex
+	jobs    []JobOutcome
+	tasks   int // that phases were recorded of
+	phases  [numPhases]*Histogram
+	refused map[string]int
+	retries int
+}
+
+// NewRecorder returns a recorder for one run.
+func NewRecorder(opts RunOptions) *Recorder {
+	return &Recorder{opts: opts, refused: make(map[string]int)}
+}
+
+// Job records the end of a job; every job of the workload is to be recorded once, those of the warm-up too.
+func (r *Recorder) Job(o JobOutcome) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.jobs = append(r.jobs, o)
+}
+
+// Task records the phases of a task of a job with intended send time at.
+func (r *Recorder) Task(at time.Duration, times PhaseTimes) {
+	if !r.counts(at) {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tasks++
+	for p, d := range times {
+		if d < 0 {
+			continue
+		}
+		if r.phases[p] == nil {
+			r.phases[p] = NewHistogram()
+		}
+		r.phases[p].Record(d)
+	}
+}
+
+// Refused counts one refusal of a job with intended send time at.
+func (r *Recorder) Refused(at time.Duration, reason string) {
+	if r.counts(at) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.refused[reason]++
+	}
+}
+
+// Retried counts one repetition of a job, or of a task of it, with intended send time at.
+func (r *Recorder) Retried(at time.Duration) {
+	if r.counts(at) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.retries++
+	}
+}
+
+func (r *Recorder) counts(at time.Duration) bool {
+	return at >= r.opts.Warmup && at < r.opts.Warmup+r.opts.For
+}
+
+// Run sums up what was recorded so far. The omniscient queue serves every recorded job, counted or not, with
+// the tasks that really ran: what was refused is no load to it either.
+func (r *Recorder) Run() Run {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	slices.SortFunc(r.jobs, func(a, b JobOutcome) int {
+		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Index, b.Index))
+	})
+	arrivals := make([]time.Duration, len(r.jobs))
+	durations := make([][]time.Duration, len(r.jobs))
+	for i, j := range r.jobs {
+		arrivals[i], durations[i] = j.At, j.Durations
+	}
+	best := Omniscient(arrivals, durations, r.opts.Slots)
+
+	run := Run{
+		Policy: r.opts.Policy, Workload: r.opts.Workload, Load: r.opts.Load, Slots: r.opts.Slots,
+		PhasesUS: make(map[string]PhaseStats), Refused: make(map[string]int), Retries: r.retries,
+	}
+	response, ideal, omniscient := NewHistogram(), NewHistogram(), NewHistogram()
+	offered, achieved := 0, 0
+	for i, j := range r.jobs {
+		if !j.Failed && r.counts(j.At+j.Response) {
+			achieved += j.Tasks
+		}
+		if !r.counts(j.At) {
+			continue
+		}
+		offered += j.Tasks
+		if j.Failed {
+			run.Errors++
+			continue
+		}
+		run.Jobs++
+		run.Tasks += j.Tasks
+		response.Record(j.Response)
+		ideal.Record(Ideal(j.Durations))
+		omniscient.Record(best[i])
+	}
+	if seconds := r.opts.For.Seconds(); seconds > 0 {
+		run.OfferedTasksPerS = float64(offered) / seconds
+		run.AchievedTasksPerS = float64(achieved) / seconds
+	}
+	run.ResponseMS = response.Stats(time.Millisecond)
+	run.IdealMS = ideal.Stats(time.Millisecond)
+	run.OmniscientMS = omniscient.Stats(time.Millisecond)
+	run.Ratio = run.ResponseMS.over(run.IdealMS)
+	run.RatioOmniscient = run.ResponseMS.over(run.OmniscientMS)
+	run.responseCDF, run.omniscientCDF = response.cdf(), omniscient.cdf()
+	for p, h := range r.phases {
+		if h != nil {
+			q := h.Quantiles(time.Microsecond)
+			run.PhasesUS[Phase(p).String()] = PhaseStats{P50: q.P50, P99: q.P99, Mean: h.sum / 1e3 / float64(r.tasks)}
+		}
+	}
+	for reason, n := range r.refused {
+		run.Refused[reason] = n
+	}
+	return run
+}
