@@ -2,7 +2,6 @@ package frontend
 
 import (
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"time"
 
@@ -18,7 +17,7 @@ type Config struct {
 	MaxTasksPerJob int
 	MaxPayload     int           // bytes of one task
 	MaxPending     int           // tasks without an outcome, over all jobs
-	MaxWait        time.Duration // a job that would wait longer behind the others is refused; negative: no limit
+	MaxWait        time.Duration // while a job has waited longer than this for its first task, further ones are refused; negative: no limit
 
 	PoisonAfter  int           // workers that died with a task before it is taken for the cause
 	AdriftFor    time.Duration // how long a broken link's attempts wait for it to come back
@@ -186,10 +185,8 @@ type Core struct {
 	byTimer  pq.Heap[*worker]
 	hungry   jobList // jobs with waiting tasks, in order of submission
 	rounds   rounds
-	pending  int     // tasks without an outcome
-	running  int     // of those, at a worker
-	rate     float64 // outcomes per second, smoothed
-	rateAt   time.Time
+	pending  int // tasks without an outcome
+	running  int // of those, at a worker
 	attempts uint64
 
 	// Stats may be read between steps.
@@ -356,8 +353,11 @@ func (c *Core) admit(spec *Job, now time.Time) (*job, *RefusedError) {
 	if err := c.group(j); err != nil {
 		return nil, err
 	}
-	if err := c.overloaded(n, now); err != nil {
+	if err := c.overloaded(j, now); err != nil {
 		return nil, err
+	}
+	for _, g := range j.groups {
+		g.eligible.unserved = append(g.eligible.unserved, j)
 	}
 	return j, nil
 }
@@ -434,46 +434,39 @@ func (c *Core) group(j *job) *RefusedError {
 	return nil
 }
 
-// overloaded says whether n more tasks are too many now. A backlog of two tasks a slot is never too long.
-func (c *Core) overloaded(n int, now time.Time) *RefusedError {
-	c.decay(now)
-	if c.pending+n > c.cfg.MaxPending {
+// overloaded says whether a job is too much now: too many tasks are pending, or another one that is eligible
+// for the same workers and goes first has waited for too long for its first task. How long it has waited is
+// known, how long the new one would have to is not: any estimate by rates would refuse the first jobs
+// after a pause.
+func (c *Core) overloaded(j *job, now time.Time) *RefusedError {
+	if n := len(j.tasks); c.pending+n > c.cfg.MaxPending {
 		return &RefusedError{
 			Reason:     Overloaded,
 			Message:    fmt.Sprintf("%d tasks are pending and the job has %d: the limit is %d; come back later", c.pending, n, c.cfg.MaxPending),
-			RetryAfter: c.backlogTime(c.pending + n - c.cfg.MaxPending),
+			RetryAfter: time.Second,
 		}
 	}
-	if c.cfg.MaxWait < 0 || c.pending <= 2*c.slots || c.rate == 0 {
+	limit := c.cfg.MaxWait
+	if limit < 0 {
 		return nil
 	}
-	if wait := c.backlogTime(c.pending); wait > c.cfg.MaxWait {
-		return &RefusedError{
-			Reason:     Overloaded,
-			Message:    fmt.Sprintf("%d tasks are ahead, %v of work: the limit is %v; come back later", c.pending, wait.Round(time.Millisecond), c.cfg.MaxWait),
-			RetryAfter: max(wait-c.cfg.MaxWait/2, time.Millisecond),
+	if j.Deadline > 0 {
+		limit = min(limit, j.Deadline)
+	}
+	for _, g := range j.groups {
+		first := g.eligible.firstUnserved(j.Priority)
+		if first == nil {
+			continue
+		}
+		if waited := now.Sub(first.submitted); waited > limit {
+			return &RefusedError{
+				Reason:     Overloaded,
+				Message:    fmt.Sprintf("a job submitted %v ago still waits for its first task to start, the limit is %v; come back later", waited.Round(time.Millisecond), limit),
+				RetryAfter: max(waited-limit/2, 10*time.Millisecond),
+			}
 		}
 	}
 	return nil
-}
-
-// backlogTime is how long n tasks take at the present rate, between 10 ms and a minute.
-func (c *Core) backlogTime(n int) time.Duration {
-	if c.rate <= 0 {
-		return time.Second
-	}
-	seconds := min(float64(n)/c.rate, 60)
-	return max(time.Duration(seconds*float64(time.Second)), 10*time.Millisecond)
-}
-
-// rateMemory is the time constant of the rate of outcomes.
-const rateMemory = time.Second
-
-func (c *Core) decay(now time.Time) {
-	if !c.rateAt.IsZero() {
-		c.rate *= math.Exp(-now.Sub(c.rateAt).Seconds() / rateMemory.Seconds())
-	}
-	c.rateAt = now
 }
 
 // noWorker says what the fleet lacks for a task.

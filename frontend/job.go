@@ -192,8 +192,9 @@ type job struct {
 	deadline  time.Time // zero: none
 	tasks     []task
 	groups    []*group
-	left      int // tasks without an outcome
-	waiting   int // tasks in state waiting
+	left      int  // tasks without an outcome
+	waiting   int  // tasks in state waiting
+	served    bool // a task of it has started, or all are over
 	ended     bool
 
 	asked    map[*worker]bool // those that have not yet answered a claim of the whole job

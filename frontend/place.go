@@ -154,8 +154,8 @@ func (c *Core) planRides(g *group) int {
 	} else {
 		for i := 0; i < len(c.idle) && rides < want; i++ {
 			w := c.draw(c.idle, i)
-			c.idle[i].idleAt = i + 1
-			c.idle[w.idleAt-1].idleAt = w.idleAt
+			c.idle[w.idleAt-1].idleAt = w.idleAt // where w was
+			w.idleAt = i + 1
 			if g.eligible.has(w) {
 				take(w)
 			}
@@ -321,6 +321,7 @@ func (c *Core) ready(w *worker, m *probe.Ready, now time.Time, acts []Action) []
 	}
 	j := g.job
 	t := c.take(g)
+	j.served = true
 	a := c.launch(t, w, m.Res, bound, now)
 	a.turn = m.Turn
 	t.readyAt, t.boundAt = now, now

@@ -28,6 +28,7 @@ func (c *Core) finished(w *worker, m *probe.Finished, now time.Time, acts []Acti
 		return acts // of a task that has its outcome already
 	}
 	t := a.task
+	t.group.job.served = true
 	if t.state == riding {
 		c.Stats.RidesStarted++
 		if r := w.places[a.res]; r != nil {
@@ -135,6 +136,7 @@ func (c *Core) lose(a *attempt, died bool, why string, now time.Time, acts []Act
 func (c *Core) started(w *worker, m *probe.Started, acts []Action) []Action {
 	if a := w.attempts[m.Attempt]; a != nil {
 		a.ran = true
+		a.job.served = true
 		if a.task.state != bound {
 			c.settleRide(a)
 			c.move(a.task, bound)
@@ -362,7 +364,7 @@ func (c *Core) moved(j *job, acts []Action) []Action {
 
 // forget drops a job that has no task left to care for.
 func (c *Core) forget(j *job, acts []Action) []Action {
-	j.ended, j.waiting = true, 0
+	j.ended, j.served, j.waiting = true, true, 0
 	for _, g := range j.groups {
 		g.queue = nil
 	}
@@ -388,10 +390,6 @@ func (c *Core) end(t *task, o Outcome, now time.Time, acts []Action) []Action {
 	j.left--
 	c.pending--
 	c.Stats.Outcomes[o.Kind]++
-	c.decay(now)
-	if o.Kind == Result || o.Kind == Failed {
-		c.rate += 1 / rateMemory.Seconds()
-	}
 	acts = append(acts, Done{j.ID, o})
 	if j.left == 0 {
 		acts = c.forget(j, acts)

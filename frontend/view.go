@@ -58,6 +58,25 @@ type eligible struct {
 	matches func(*worker) bool
 	workers []*worker // in no order: sampling shuffles it
 	member  []bool    // by Worker
+
+	unserved []*job // those that wait for their first task, oldest first, and some that no longer do
+}
+
+// firstUnserved is the oldest job that waits for its first task and is not of lower priority than given. It
+// looks at some only: a long row of less important ones may hide it.
+func (e *eligible) firstUnserved(priority int32) *job {
+	n := 0
+	for n < len(e.unserved) && e.unserved[n].served {
+		e.unserved[n] = nil
+		n++
+	}
+	e.unserved = e.unserved[n:]
+	for _, j := range e.unserved[:min(len(e.unserved), 64)] {
+		if !j.served && j.Priority >= priority {
+			return j
+		}
+	}
+	return nil
 }
 
 func (e *eligible) has(w *worker) bool { return int(w.key) < len(e.member) && e.member[w.key] }

@@ -188,12 +188,18 @@ func (c *Core) adopt(l *link, a *attempt, now time.Time, acts []Action) []Action
 func (c *Core) sync(l *link, m *probe.Sync, now time.Time, acts []Action) []Action {
 	var gone probe.Gone
 	live := make(map[probe.ResID]bool)
+	back := make(map[probe.ResID]bool) // places that come back if their staged task is handed back
+	for a := c.staged.first(); a != nil; a = a.node.next {
+		if a.owner == l && a.from != nil {
+			back[a.from.res] = true
+		}
+	}
 	for _, r := range m.Live {
 		first := len(gone.Places)
 		for i := range r.Count {
 			id := r.First + probe.ResID(i)
 			live[id] = true
-			if l.places[id] != nil {
+			if l.places[id] != nil || back[id] {
 				continue
 			}
 			l.seen.Mark(id) // should it come after all, it is not wanted

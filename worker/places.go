@@ -31,7 +31,7 @@ func (c *Core) reserve(l *link, m *probe.Reserve, now time.Time, acts []Action) 
 		if !l.seen.Mark(id) {
 			continue
 		}
-		if int(i) < rides && c.queue.len() == 0 && c.staged.n == 0 && len(c.early) == 0 && m.Demand.Fits(c.free) {
+		if int(i) < rides && c.idleFor(m.Demand) && c.attempts[m.Launches[i].Attempt] == nil {
 			c.free = c.free.Sub(m.Demand)
 			c.Stats.RidesStarted++
 			acts = c.start(&attempt{launch: m.Launches[i], job: m.Job, demand: m.Demand, owner: l, arrivedAt: now}, now, acts)
@@ -58,6 +58,11 @@ func (c *Core) reserve(l *link, m *probe.Reserve, now time.Time, acts []Action) 
 		}})
 	}
 	return acts
+}
+
+// idleFor reports whether there is room for a task of demand d right now, and nothing waits ahead of it.
+func (c *Core) idleFor(d probe.Demand) bool {
+	return c.queue.len() == 0 && c.staged.n == 0 && len(c.early) == 0 && d.Fits(c.free)
 }
 
 // enqueue queues a task bound early.
@@ -175,12 +180,16 @@ func (c *Core) fill(now time.Time, acts []Action) []Action {
 			break
 		}
 		c.queue.take(p)
-		c.free = c.free.Sub(p.demand)
 		if p.launch == nil {
+			c.free = c.free.Sub(p.demand)
 			acts = c.ask(p, held, now, acts)
 			continue
 		}
 		delete(p.link.places, p.res)
+		if c.attempts[p.launch.Attempt] != nil {
+			continue // its frontend uses an id twice; the first one goes
+		}
+		c.free = c.free.Sub(p.demand)
 		a := &attempt{launch: *p.launch, job: p.job, demand: p.demand, owner: p.link, arrivedAt: p.queuedAt, waited: now.Sub(p.queuedAt)}
 		acts = c.start(a, now, acts)
 		acts = append(acts, Send{p.link.id, probe.Started{Attempt: a.launch.Attempt, Res: p.res, Job: p.job, Task: a.launch.Task, Load: c.Load()}})

@@ -1,0 +1,200 @@
+package serve
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cloudwego/kitex/client"
+	"github.com/cloudwego/kitex/pkg/connpool"
+	"github.com/cloudwego/kitex/pkg/remote/trans/gonet"
+
+	"github.com/phoebe-sched/phoebe/bench"
+	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
+	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1/phoebe"
+	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/worker"
+	wserve "github.com/phoebe-sched/phoebe/worker/serve"
+)
+
+// cluster is one frontend and some workers on loopback.
+type cluster struct {
+	*Server
+	workers []*wserve.Server
+	client  phoebe.Client
+}
+
+func startCluster(tb testing.TB, workers, slots int, change ...func(*Config)) *cluster {
+	tb.Helper()
+	c := &cluster{}
+	var addrs Static
+	for i := range workers {
+		w, err := wserve.New(wserve.Config{
+			Listen: "127.0.0.1:0", Name: fmt.Sprintf("w%d", i), Labels: []string{fmt.Sprintf("n=%d", i)},
+			Core: worker.Config{Capacity: probe.Demand{CPU: probe.Millicores(1000 * slots), Mem: probe.MiB(256 * slots)}},
+		})
+		if err != nil {
+			tb.Fatal(err)
+		}
+		if err := w.Start(); err != nil {
+			tb.Fatal(err)
+		}
+		tb.Cleanup(func() { w.Close() })
+		c.workers = append(c.workers, w)
+		addrs = append(addrs, w.Addr().String())
+	}
+	cfg := Config{Listen: "127.0.0.1:0", Workers: addrs, Seed: 1}
+	for _, f := range change {
+		f(&cfg)
+	}
+	s, err := New(cfg)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := s.Start(); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { s.Close() })
+	c.Server = s
+	c.client = dial(tb, s.Addr())
+	c.await(tb, workers)
+	return c
+}
+
+func dial(tb testing.TB, addr string) phoebe.Client {
+	cl, err := phoebe.NewClient("phoebe", client.WithHostPorts(addr),
+		client.WithTransHandlerFactory(gonet.NewCliTransHandlerFactory()), client.WithDialer(gonet.NewDialer()),
+		client.WithLongConnection(connpool.IdleConfig{MaxIdlePerAddress: 64, MaxIdleGlobal: 1024, MaxIdleTimeout: time.Minute}))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return cl
+}
+
+// await returns when so many workers are up.
+func (c *cluster) await(tb testing.TB, n int) {
+	tb.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(20 * time.Second); ; <-tick.C {
+		res, err := c.client.Cluster(context.Background(), &v1.ClusterRequest{})
+		up := 0
+		if err == nil {
+			for _, w := range res.Workers {
+				if w.State == "up" {
+					up++
+				}
+			}
+		}
+		if up == n {
+			return
+		}
+		if time.Now().After(end) {
+			tb.Fatalf("%d workers are up, want %d: %v %v", up, n, res, err)
+		}
+	}
+}
+
+func newID() string {
+	return probe.NewJobID(time.Now().UnixMilli(), rand.Uint64(), rand.Uint64()).String()
+}
+
+func job(function string, payloads ...string) *v1.Job {
+	j := v1.NewJob()
+	j.Id = newID()
+	for _, p := range payloads {
+		t := v1.NewTask()
+		t.FunctionName, t.Payload = function, []byte(p)
+		j.Tasks = append(j.Tasks, t)
+	}
+	return j
+}
+
+func TestRun(t *testing.T) {
+	c := startCluster(t, 3, 2)
+	payloads := make([]string, 100)
+	for i := range payloads {
+		payloads[i] = fmt.Sprintf("payload %d", i)
+	}
+	j := job("echo", payloads...)
+	j.Phases = true
+	res, err := c.client.Run(context.Background(), &v1.RunRequest{Job: j})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(res.Outcomes) != len(payloads) {
+		t.Fatalf("%d outcomes for %d tasks", len(res.Outcomes), len(payloads))
+	}
+	seen := map[int32]bool{}
+	for _, o := range res.Outcomes {
+		if seen[o.Task] {
+			t.Fatalf("task %d has two outcomes", o.Task)
+		}
+		seen[o.Task] = true
+		if o.Kind != v1.OutcomeKind_RESULT || string(o.Result_) != payloads[o.Task] || !strings.HasPrefix(o.Worker, "w") || o.Attempts != 1 {
+			t.Fatalf("task %d: %v", o.Task, o)
+		}
+		if p := o.Phases; p.SampledUs > p.QueuedUs || p.StartedUs > p.FinishedUs || p.FinishedUs > p.DeliveredUs {
+			t.Fatalf("task %d: phases out of order: %v", o.Task, p)
+		}
+	}
+}
+
+func BenchmarkFloor(b *testing.B) {
+	f, err := bench.StartFloor()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer f.Close()
+	b.ResetTimer()
+	for range b.N {
+		if _, err := f.RoundTrip(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkRun(b *testing.B) {
+	c := startCluster(b, 1, 4)
+	ctx := context.Background()
+	b.ResetTimer()
+	for range b.N {
+		if _, err := c.client.Run(ctx, &v1.RunRequest{Job: job("echo", "x")}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkTasks runs jobs of 100 tasks that do nothing, 16 at a time.
+func BenchmarkTasks(b *testing.B) {
+	for _, policy := range []v1.Policy{v1.Policy_PHOEBE, v1.Policy_LATE_BINDING} {
+		b.Run(policy.String(), func(b *testing.B) {
+			c := startCluster(b, 10, 4)
+			payloads := make([]string, 100)
+			jobs := make(chan struct{}, 16)
+			var wait sync.WaitGroup
+			b.ResetTimer()
+			for range 16 {
+				wait.Go(func() {
+					for range jobs {
+						j := job("echo", payloads...)
+						j.Policy = policy
+						if _, err := c.client.Run(context.Background(), &v1.RunRequest{Job: j}); err != nil {
+							b.Error(err)
+						}
+					}
+				})
+			}
+			for range b.N {
+				jobs <- struct{}{}
+			}
+			close(jobs)
+			wait.Wait()
+			b.ReportMetric(100*float64(b.N)/b.Elapsed().Seconds(), "tasks/s")
+		})
+	}
+}

@@ -1,0 +1,948 @@
+package worker
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+func TestMain(m *testing.M) {
+	// The default of 30 steps is hardly enough for a link to fall silent. Flags on the command line go first.
+	for name, value := range map[string]string{"rapid.steps": "300", "rapid.checks": "500"} {
+		if err := flag.Set(name, value); err != nil {
+			panic(err)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// maxDelay is the longest time that a message of a random history is under way. What a Sync names is at
+// least as old, as probe.Sync asks for.
+const maxDelay = 500 * time.Millisecond
+
+// TestHistories runs random histories of frontends, links and an executor against a core. The links lose,
+// repeat and reorder; of the frontends, one keeps no rule. After each step, the core's state must hold, and
+// what it does must be what it promised; at the end, nothing may be left over.
+func TestHistories(t *testing.T) {
+	seen := map[string]int{}
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(t, seen)
+		actions := []struct {
+			name   string
+			weight int
+			do     func()
+		}{
+			{"reserve", 3, w.reserve}, {"enqueue", 1, w.enqueue}, {"answer", 8, w.answer}, {"cancel", 1, w.cancel},
+			{"kill", 1, w.kill}, {"claim", 1, w.claim}, {"ack", 1, w.ack}, {"sync", 1, w.sync}, {"rude", 2, w.rude},
+			{"chat", 1, w.chat}, {"deliver", 20, w.deliver}, {"repeat", 1, w.repeat}, {"lose", 1, w.lose},
+			{"hear", 14, w.hear}, {"break", 1, w.breakLink}, {"connect", 1, w.connect}, {"exit", 3, w.exit},
+			{"pass", 4, w.pass}, {"ahead", 4, w.passToWake}, {"long", 1, w.passLong}, {"leave", 1, w.leave},
+		}
+		var names []string
+		do := map[string]func(){}
+		for _, a := range actions {
+			do[a.name] = a.do
+			names = append(names, slices.Repeat([]string{a.name}, a.weight)...)
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"": func(t *rapid.T) {
+				if err := w.core.Check(); err != nil {
+					t.Fatal(err)
+				}
+			},
+			"step": func(t *rapid.T) {
+				w.t = t
+				do[pick(w, "do", names...)]()
+			},
+		})
+		w.t = t
+		if rapid.Bool().Draw(t, "polite end") {
+			w.answerAll()
+		} else {
+			w.cutAll()
+		}
+	})
+	if t.Failed() {
+		return
+	}
+	for _, kind := range []string{
+		"LinkUp", "LinkDown", "Exited", "Leave", "Wake",
+		"Reserve", "Bind", "Decline", "Enqueue", "Cancel", "Kill", "Claim", "Ack", "Sync", "Ping", "Probe", "Hello", "Load",
+		"Start", "Stop", "Drop",
+		"sent Queued", "sent Started", "sent Ready", "sent Finished", "sent Refused", "sent Evicted", "sent Gone",
+		"sent Load", "sent Drain", "sent Pong", "sent Claimed",
+		"queue_full", "leaving", "too_big", "no_function", "expired", "unknown", "oversized", "moved", "late",
+		"early", "kept", "rode", "orphaned", "claimed", "abandoned", "forgotten", "staged",
+	} {
+		if seen[kind] == 0 {
+			t.Errorf("%s never came up", kind)
+		}
+	}
+	t.Log(seen)
+}
+
+// world is all that a core sees, and what it said so far.
+type world struct {
+	t    *rapid.T
+	seen map[string]int
+	core *Core
+	now  time.Time
+
+	fronts []*front
+	wires  []*wire // that are up, on the worker's side
+	nextID LinkID
+	jobs   []probe.JobID
+
+	free    probe.Demand
+	runs    map[probe.AttemptID]*run
+	ended   map[probe.AttemptID]Exited
+	dead    map[placeKey]probe.Reason    // places that the core said are gone
+	asked   map[turnKey]bool             // turns that it announced
+	never   map[probe.AttemptID]string   // attempts that must not start, and why
+	started map[probe.AttemptID]bool     // of frontends that keep the rules
+	rides   map[placeKey]probe.AttemptID // tasks that came with their place
+	owner   map[probe.AttemptID]LinkID   // by what the core said
+}
+
+type placeKey struct {
+	link LinkID
+	res  probe.ResID
+}
+
+type turnKey struct {
+	placeKey
+	turn probe.Turn
+}
+
+// run is an attempt in the executor.
+type run struct {
+	id      probe.AttemptID
+	demand  probe.Demand
+	stopped bool
+}
+
+// front is a frontend; the rude one sends whatever comes to its mind.
+type front struct {
+	id      probe.FrontendID
+	rude    bool
+	wire    *wire // nil: not connected
+	nextRes probe.ResID
+	nextSeq uint64
+
+	places map[probe.ResID]bool // that it believes in
+	turns  []probe.Ready        // to be answered
+	awaits map[probe.AttemptID]sent
+	toAck  []probe.AttemptID
+	lost   []probe.AttemptID // sent on links that broke
+}
+
+// sent is where an attempt was sent, and when.
+type sent struct {
+	res  probe.ResID
+	turn probe.Turn
+	at   time.Time
+}
+
+// wire is one connection, with what is under way on it.
+type wire struct {
+	id       LinkID
+	front    *front
+	toWorker []flight
+	toFront  []flight
+}
+
+type flight struct {
+	msg probe.Msg
+	by  time.Time // it arrives at the latest, unless it is lost
+}
+
+func newWorld(t *rapid.T, seen map[string]int) *world {
+	cfg := Config{
+		Capacity:   size(rapid.IntRange(1, 4).Draw(t, "slots")),
+		Functions:  []string{"f"},
+		Order:      Order(rapid.IntRange(0, 3).Draw(t, "order")),
+		Weights:    map[string]float64{"t": 2},
+		MaxPayload: 100,
+		MaxQueue:   rapid.SampledFrom([]int{20, 3}).Draw(t, "queue"),
+	}
+	w := &world{
+		t: t, seen: seen, core: New(cfg), now: time.Unix(1_000_000, 0), free: cfg.Capacity,
+		runs: map[probe.AttemptID]*run{}, ended: map[probe.AttemptID]Exited{}, dead: map[placeKey]probe.Reason{},
+		asked: map[turnKey]bool{}, never: map[probe.AttemptID]string{}, started: map[probe.AttemptID]bool{},
+		rides: map[placeKey]probe.AttemptID{}, owner: map[probe.AttemptID]LinkID{},
+		jobs: []probe.JobID{job("x"), job("y"), job("z")},
+	}
+	for i := range 3 {
+		w.fronts = append(w.fronts, &front{id: probe.FrontendID(i + 1), rude: i == 2, nextRes: 1, nextSeq: 1})
+		w.connectFront(w.fronts[i])
+	}
+	return w
+}
+
+// draw is a number below n, each as likely as any other; rapid.IntRange prefers small ones.
+func (w *world) draw(label string, n int) int { return n * coins.Draw(w.t, label) >> coinFlips }
+
+func pick[T any](w *world, label string, list ...T) T { return list[w.draw(label, len(list))] }
+
+const coinFlips = 10
+
+var coins = rapid.Custom(func(t *rapid.T) int {
+	x := 0
+	for range coinFlips {
+		x <<= 1
+		if rapid.Bool().Draw(t, "") {
+			x |= 1
+		}
+	}
+	return x
+})
+
+func (w *world) step(ev Event) {
+	switch ev := ev.(type) {
+	case Received:
+		w.seen[name(ev.Msg)]++
+	default:
+		w.seen[name(ev)]++
+	}
+	for _, a := range w.core.Step(w.now, ev, nil) {
+		w.do(a)
+	}
+}
+
+func name(x any) string {
+	s := fmt.Sprintf("%T", x)
+	for i := len(s) - 1; i >= 0; i-- {
+		if s[i] == '.' {
+			return s[i+1:]
+		}
+	}
+	return s
+}
+
+func (w *world) isRude(id probe.AttemptID) bool { return id.Frontend == 3 }
+
+// do checks an action, and carries it out.
+func (w *world) do(a Action) {
+	switch a := a.(type) {
+	case Start:
+		w.seen["Start"]++
+		id := a.Launch.Attempt
+		w.free = w.free.Sub(a.Demand)
+		if w.free.CPU < 0 || w.free.Mem < 0 {
+			w.t.Fatalf("start of %s: there is no room", id)
+		}
+		if w.runs[id] != nil {
+			w.t.Fatalf("start of %s: it runs", id)
+		}
+		if !w.isRude(id) && w.started[id] {
+			w.t.Fatalf("start of %s: for the second time", id)
+		}
+		if why := w.never[id]; why != "" && !w.isRude(id) {
+			w.t.Fatalf("start of %s: it was %s", id, why)
+		}
+		if a.Launch.Function != "f" || len(a.Launch.Payload) > 100 {
+			w.t.Fatalf("start of %s: it cannot run", id)
+		}
+		w.started[id] = true
+		delete(w.owner, id)
+		w.runs[id] = &run{id: id, demand: a.Demand}
+	case Stop:
+		w.seen["Stop"]++
+		if r := w.runs[a.Attempt]; r == nil || r.stopped {
+			w.t.Fatalf("stop of %s: it does not run, or was stopped", a.Attempt)
+		}
+		w.runs[a.Attempt].stopped = true
+	case Drop:
+		w.seen["Drop"]++
+		w.cut(w.wire(a.Link))
+	case Send:
+		w.seen["sent "+name(a.Msg)]++
+		l := w.wire(a.Link)
+		if l == nil {
+			w.t.Fatalf("%T sent to link %d, which is down", a.Msg, a.Link)
+		}
+		w.check(l, a.Msg)
+		l.toFront = append(l.toFront, flight{a.Msg, w.now.Add(maxDelay)})
+	default:
+		w.t.Fatalf("unknown action %T", a)
+	}
+}
+
+// check holds what the core says against what it said before.
+func (w *world) check(l *wire, msg probe.Msg) {
+	bury := func(first probe.ResID, count uint32, reason probe.Reason) {
+		for i := range count {
+			w.dead[placeKey{l.id, first + probe.ResID(i)}] = reason
+		}
+	}
+	switch m := msg.(type) {
+	case probe.Ready:
+		key := turnKey{placeKey{l.id, m.Res}, m.Turn}
+		if reason := w.dead[key.placeKey]; reason != 0 && !l.front.rude {
+			w.t.Fatalf("ready for place %d, which is gone: %v", m.Res, reason)
+		}
+		if w.asked[key] {
+			w.t.Fatalf("ready for place %d in its turn %d, again", m.Res, m.Turn)
+		}
+		if m.Waited < 0 || m.Early < 0 {
+			w.t.Fatalf("negative times in %+v", m)
+		}
+		w.asked[key] = true
+		if m.Early > 0 {
+			w.seen["early"]++
+		}
+	case probe.Refused:
+		w.seen[m.Reason.String()]++
+		bury(m.First, m.Count, m.Reason)
+		if m.Reason != probe.Unknown && m.Reason != probe.Moved {
+			w.never[m.Attempt] = "refused"
+		}
+	case probe.Evicted:
+		bury(m.First, m.Count, m.Reason)
+	case probe.Gone:
+		for _, r := range m.Places {
+			bury(r.First, r.Count, probe.Unknown)
+		}
+		for _, id := range m.Attempts {
+			if w.runs[id] != nil {
+				w.t.Fatalf("attempt %s is gone, but runs", id)
+			}
+			if id.Frontend == l.front.id {
+				w.never[id] = "gone"
+			}
+		}
+	case probe.Started:
+		if w.runs[m.Attempt] == nil {
+			w.t.Fatalf("attempt %s was started, but does not run", m.Attempt)
+		}
+		if m.Ran < 0 || m.Ran > time.Hour {
+			w.t.Fatalf("impossible times in %+v", m)
+		}
+		w.owner[m.Attempt] = l.id
+	case probe.Finished:
+		end, ok := w.ended[m.Attempt]
+		if !ok || end.Status != m.Status || string(end.Result) != string(m.Result) || end.Error != m.Error {
+			w.t.Fatalf("finished %+v, but it ended %+v", m, end)
+		}
+		if min(m.Waited, m.Held, m.Launch, m.Run, m.Kept) < 0 {
+			w.t.Fatalf("negative times in %+v", m)
+		}
+		w.owner[m.Attempt] = l.id
+	}
+}
+
+func (w *world) wire(id LinkID) *wire {
+	for _, l := range w.wires {
+		if l.id == id {
+			return l
+		}
+	}
+	return nil
+}
+
+// cut ends a connection; what is under way on it is lost.
+func (w *world) cut(l *wire) {
+	w.wires = slices.DeleteFunc(w.wires, func(o *wire) bool { return o == l })
+	for id, link := range w.owner {
+		if link == l.id {
+			delete(w.owner, id)
+		}
+	}
+	for _, f := range w.fronts {
+		if f.wire != l {
+			continue
+		}
+		f.wire = nil
+		for _, id := range slices.SortedFunc(maps.Keys(f.awaits), compareAttempts) {
+			f.lost = append(f.lost, id)
+			if !w.started[id] {
+				w.never[id] = "lost with its connection"
+			}
+		}
+	}
+}
+
+func compareAttempts(a, b probe.AttemptID) int {
+	return cmp.Or(cmp.Compare(a.Frontend, b.Frontend), cmp.Compare(a.Seq, b.Seq))
+}
+
+// connectFront makes a connection for f, which gives up any other.
+func (w *world) connectFront(f *front) {
+	w.nextID++
+	l := &wire{id: w.nextID, front: f}
+	w.wires = append(w.wires, l)
+	w.step(LinkUp{Link: l.id, Frontend: f.id})
+	f.wire, f.places, f.turns, f.toAck, f.awaits = l, map[probe.ResID]bool{}, nil, nil, map[probe.AttemptID]sent{}
+}
+
+// aFront is a connected frontend that keeps the rules, or nil.
+func (w *world) aFront() *front {
+	var fs []*front
+	for _, f := range w.fronts {
+		if f.wire != nil && !f.rude {
+			fs = append(fs, f)
+		}
+	}
+	if len(fs) == 0 {
+		return nil
+	}
+	return fs[w.draw("frontend", len(fs))]
+}
+
+func (w *world) send(f *front, msg probe.Msg) {
+	f.wire.toWorker = append(f.wire.toWorker, flight{msg, w.now.Add(maxDelay)})
+}
+
+func (w *world) launch(f *front, at sent) probe.Launch {
+	m := probe.Launch{
+		Attempt: probe.AttemptID{Frontend: f.id, Seq: f.nextSeq}, Function: "f", Payload: []byte("p"),
+		Estimate: time.Duration(pick(w, "estimate", 0, 1, 5, 500)) * time.Millisecond,
+	}
+	switch w.draw("flaw", 30) {
+	case 28:
+		m.Function = "g"
+	case 29:
+		m.Payload = make([]byte, 101)
+	}
+	f.nextSeq++
+	at.at = w.now
+	f.awaits[m.Attempt] = at
+	return m
+}
+
+func (w *world) demand() probe.Demand {
+	return size(pick(w, "size", 1, 1, 1, 1, 1, 1, 2, 2, 3, 5))
+}
+
+func (w *world) reserve() {
+	f := w.aFront()
+	if f == nil {
+		return
+	}
+	m := probe.Reserve{
+		First: f.nextRes, Count: uint32(1 + w.draw("count", 4)), Job: w.jobs[w.draw("job", 3)],
+		Tenant: pick(w, "tenant", "t", "u"), Priority: int32(w.draw("priority", 3)),
+		Demand: w.demand(), Estimate: time.Duration(w.draw("estimate", 10)) * time.Millisecond,
+		Early: w.draw("early", 4) > 0,
+	}
+	for i := range w.draw("rides", int(m.Count)+1) {
+		at := m.First + probe.ResID(i)
+		m.Launches = append(m.Launches, w.launch(f, sent{res: at}))
+		w.rides[placeKey{f.wire.id, at}] = m.Launches[i].Attempt
+	}
+	for i := range m.Count {
+		f.places[m.First+probe.ResID(i)] = true
+	}
+	f.nextRes += probe.ResID(m.Count)
+	w.send(f, m)
+}
+
+func (w *world) enqueue() {
+	f := w.aFront()
+	if f == nil {
+		return
+	}
+	m := probe.Enqueue{Res: f.nextRes, Job: w.jobs[w.draw("job", 3)], Tenant: "t", Demand: w.demand()}
+	m.Launch = w.launch(f, sent{res: m.Res})
+	w.rides[placeKey{f.wire.id, m.Res}] = m.Launch.Attempt
+	f.places[m.Res] = true
+	f.nextRes++
+	w.send(f, m)
+}
+
+func (w *world) answer() {
+	f := w.aFront()
+	if f == nil || len(f.turns) == 0 {
+		return
+	}
+	i := w.draw("turn", len(f.turns))
+	m := f.turns[i]
+	f.turns = slices.Delete(f.turns, i, i+1)
+	switch w.draw("answer", 4) {
+	case 3:
+		delete(f.places, m.Res)
+		w.send(f, probe.Decline{Res: m.Res, Turn: m.Turn})
+	case 2:
+		w.seen["kept"]++
+		w.send(f, probe.Bind{Res: m.Res, Turn: m.Turn, Keep: true, Launch: w.launch(f, sent{res: m.Res, turn: m.Turn})})
+	default:
+		delete(f.places, m.Res)
+		w.send(f, probe.Bind{Res: m.Res, Turn: m.Turn, Launch: w.launch(f, sent{res: m.Res, turn: m.Turn})})
+	}
+}
+
+func (w *world) cancel() {
+	f := w.aFront()
+	if f == nil || f.nextRes == 1 {
+		return
+	}
+	first := probe.ResID(1 + w.draw("first", int(f.nextRes)-1))
+	count := uint32(1 + w.draw("count", min(3, int(f.nextRes-first))))
+	for i := range count {
+		delete(f.places, first+probe.ResID(i))
+	}
+	w.send(f, probe.Cancel{First: first, Count: count})
+}
+
+func (w *world) kill() {
+	f := w.aFront()
+	if f == nil || len(f.awaits) == 0 {
+		return
+	}
+	ids := slices.SortedFunc(maps.Keys(f.awaits), compareAttempts)
+	id := ids[w.draw("attempt", len(ids))]
+	at := f.awaits[id]
+	delete(f.awaits, id)
+	w.send(f, probe.Kill{Attempt: id, Res: at.res, Turn: at.turn})
+}
+
+// claim asks for an attempt that was lost with a connection, or for a job.
+func (w *world) claim() {
+	f := w.aFront()
+	if f == nil {
+		return
+	}
+	var ids []probe.AttemptID
+	for _, o := range w.fronts {
+		ids = append(ids, o.lost...)
+	}
+	if i := w.draw("claim", len(ids)+2); i < len(ids) {
+		f.awaits[ids[i]] = sent{at: w.now}
+		w.send(f, probe.Claim{Attempt: ids[i]})
+		return
+	}
+	if o := w.fronts[w.draw("from", 3)]; len(o.awaits) > 0 && w.draw("steal", 2) == 0 {
+		ids = slices.SortedFunc(maps.Keys(o.awaits), compareAttempts)
+		id := ids[w.draw("attempt", len(ids))]
+		w.send(f, probe.Claim{Attempt: id})
+		return
+	}
+	w.send(f, probe.Claim{Job: w.jobs[w.draw("job", 3)]})
+}
+
+func (w *world) ack() {
+	f := w.aFront()
+	if f == nil || len(f.toAck) == 0 {
+		return
+	}
+	w.send(f, probe.Ack{Attempts: f.toAck})
+	f.toAck = nil
+}
+
+func (w *world) sync() {
+	f := w.aFront()
+	if f == nil {
+		return
+	}
+	m := probe.Sync{Next: f.nextRes}
+	for _, id := range slices.Sorted(maps.Keys(f.places)) {
+		m.Live = append(m.Live, probe.Range{First: id, Count: 1})
+	}
+	for _, id := range slices.SortedFunc(maps.Keys(f.awaits), compareAttempts) {
+		if w.now.Sub(f.awaits[id].at) > maxDelay {
+			m.Attempts = append(m.Attempts, id)
+		}
+	}
+	w.send(f, m)
+}
+
+// chat sends what changes nothing.
+func (w *world) chat() {
+	f := w.aFront()
+	if f == nil {
+		return
+	}
+	w.send(f, pick[probe.Msg](w, "chat", probe.Ping{Seq: 1}, probe.Probe{Seq: 2}, probe.Hello{}, probe.Load{}))
+}
+
+// rude sends a message without sense from the frontend that keeps no rules.
+func (w *world) rude() {
+	f := w.fronts[2]
+	if f.wire == nil {
+		return
+	}
+	res, turn := probe.ResID(w.draw("res", 12)), probe.Turn(w.draw("turn", 3))
+	count := uint32(w.draw("count", 5))
+	attempt := probe.AttemptID{Frontend: probe.FrontendID(1 + w.draw("of", 3)), Seq: uint64(w.draw("seq", 12))}
+	own := probe.Launch{Attempt: probe.AttemptID{Frontend: f.id, Seq: attempt.Seq}, Function: "f", Estimate: time.Duration(count) * time.Millisecond}
+	j := w.jobs[w.draw("job", 3)]
+	demand := w.demand()
+	demand.CPU -= probe.Millicores(10 * w.draw("odd", 100))
+	w.send(f, pick[probe.Msg](w, "message",
+		probe.Reserve{First: res, Count: count, Job: j, Demand: demand, Early: true, Launches: slices.Repeat([]probe.Launch{own}, int(turn))},
+		probe.Bind{Res: res, Turn: turn, Launch: own},
+		probe.Bind{Res: res, Turn: turn, Keep: true, Launch: own},
+		probe.Decline{Res: res, Turn: turn},
+		probe.Enqueue{Res: res, Job: j, Demand: demand, Launch: own},
+		probe.Cancel{First: res, Count: count},
+		probe.Kill{Attempt: attempt, Res: res, Turn: turn},
+		probe.Claim{Attempt: attempt},
+		probe.Claim{Job: j},
+		probe.Ack{Attempts: []probe.AttemptID{attempt, attempt}},
+		probe.Sync{Next: res, Live: []probe.Range{{First: res, Count: count}, {First: 1, Count: count}}, Attempts: []probe.AttemptID{attempt, attempt}},
+	))
+}
+
+// aFlight picks a message that is under way, if there is one, and any of them: that is how they are reordered.
+func (w *world) aFlight(dir func(*wire) *[]flight) (*wire, int) {
+	var ls []*wire
+	for _, l := range w.wires {
+		if len(*dir(l)) > 0 {
+			ls = append(ls, l)
+		}
+	}
+	if len(ls) == 0 {
+		return nil, 0
+	}
+	l := ls[w.draw("link", len(ls))]
+	return l, w.draw("message", len(*dir(l)))
+}
+
+func toWorker(l *wire) *[]flight { return &l.toWorker }
+func toFront(l *wire) *[]flight  { return &l.toFront }
+
+func (w *world) deliver() {
+	if l, i := w.aFlight(toWorker); l != nil {
+		w.deliverAt(l, i)
+	}
+}
+
+func (w *world) deliverAt(l *wire, i int) {
+	msg := l.toWorker[i].msg
+	l.toWorker = slices.Delete(l.toWorker, i, i+1)
+	w.receive(l, msg)
+}
+
+func (w *world) repeat() {
+	if l, i := w.aFlight(toWorker); l != nil {
+		w.receive(l, l.toWorker[i].msg)
+	}
+}
+
+// receive hands a message to the core, and notes what may not start from now on.
+func (w *world) receive(l *wire, msg probe.Msg) {
+	w.step(Received{Link: l.id, Msg: msg})
+	if l.front.rude {
+		return
+	}
+	switch m := msg.(type) {
+	case probe.Cancel:
+		for i := range m.Count {
+			if id, ok := w.rides[placeKey{l.id, m.First + probe.ResID(i)}]; ok && !w.started[id] {
+				w.never[id] = "cancelled"
+			}
+		}
+	case probe.Kill:
+		if !w.started[m.Attempt] {
+			w.never[m.Attempt] = "killed"
+		}
+		if r := w.runs[m.Attempt]; r != nil && w.owner[m.Attempt] == l.id && !r.stopped {
+			w.t.Fatalf("attempt %s was killed, but runs", m.Attempt)
+		}
+	case probe.Reserve:
+		for _, launch := range m.Launches {
+			w.own(l, launch.Attempt)
+		}
+	case probe.Bind:
+		w.own(l, m.Launch.Attempt)
+	case probe.Ack:
+		for _, id := range m.Attempts {
+			if a := w.core.attempts[id]; a != nil && a.state == ended && a.owner != nil && a.owner.id == l.id {
+				w.t.Fatalf("attempt %s was acknowledged, and is kept", id)
+			}
+		}
+	}
+}
+
+// own notes that an attempt which runs was launched on l, unless it went elsewhere since.
+func (w *world) own(l *wire, id probe.AttemptID) {
+	if w.runs[id] == nil {
+		return
+	}
+	if a := w.core.attempts[id]; a != nil && a.owner != nil && a.owner.id == l.id {
+		w.owner[id] = l.id
+	}
+}
+
+func (w *world) lose() {
+	if l, i := w.aFlight(toWorker); l != nil {
+		l.toWorker = slices.Delete(l.toWorker, i, i+1)
+	}
+}
+
+func (w *world) hear() {
+	l, i := w.aFlight(toFront)
+	if l == nil {
+		return
+	}
+	msg := l.toFront[i].msg
+	if w.draw("repeat", 10) < 9 {
+		l.toFront = slices.Delete(l.toFront, i, i+1)
+	}
+	w.hearMsg(l.front, msg)
+}
+
+// hearMsg is what a frontend makes of a message. It need not be clever: the core is what is tested.
+func (w *world) hearMsg(f *front, msg probe.Msg) {
+	drop := func(first probe.ResID, count uint32) {
+		for i := range count {
+			res := first + probe.ResID(i)
+			delete(f.places, res)
+			f.turns = slices.DeleteFunc(f.turns, func(r probe.Ready) bool { return r.Res == res })
+		}
+	}
+	forget := func(first probe.ResID, count uint32) {
+		for id, at := range f.awaits {
+			if ride, ok := w.rides[placeKey{f.wire.id, at.res}]; ok && ride == id && at.res >= first && at.res < first+probe.ResID(count) {
+				delete(f.awaits, id)
+			}
+		}
+	}
+	switch m := msg.(type) {
+	case probe.Ready:
+		if !slices.ContainsFunc(f.turns, func(r probe.Ready) bool { return r.Res == m.Res && r.Turn == m.Turn }) {
+			f.turns = append(f.turns, m)
+		}
+	case probe.Queued:
+		forget(m.First, m.Count)
+	case probe.Refused:
+		drop(m.First, m.Count)
+		forget(m.First, m.Count)
+		delete(f.awaits, m.Attempt)
+	case probe.Evicted:
+		drop(m.First, m.Count)
+	case probe.Gone:
+		for _, r := range m.Places {
+			drop(r.First, r.Count)
+		}
+		for _, id := range m.Attempts {
+			delete(f.awaits, id)
+		}
+	case probe.Started:
+		f.awaits[m.Attempt] = sent{at: w.now}
+	case probe.Finished:
+		delete(f.awaits, m.Attempt)
+		f.toAck = append(f.toAck, m.Attempt)
+	}
+}
+
+func (w *world) breakLink() {
+	if len(w.wires) == 0 {
+		return
+	}
+	l := w.wires[w.draw("link", len(w.wires))]
+	w.step(LinkDown{Link: l.id})
+	w.cut(l)
+}
+
+// connect makes a new connection, for a frontend that may still have one in the worker's eyes.
+func (w *world) connect() {
+	f := w.fronts[w.draw("frontend", len(w.fronts))]
+	if f.wire == nil || w.draw("again", 5) == 4 {
+		w.connectFront(f)
+	}
+}
+
+func (w *world) exit() {
+	ids := slices.SortedFunc(maps.Keys(w.runs), compareAttempts)
+	if len(ids) > 0 {
+		w.exitOne(ids[w.draw("run", len(ids))], probe.Status(1+w.draw("status", 6)))
+	}
+}
+
+func (w *world) exitOne(id probe.AttemptID, status probe.Status) {
+	r := w.runs[id]
+	delete(w.runs, id)
+	w.free = w.free.Add(r.demand)
+	ev := Exited{Attempt: id, Status: status, Result: []byte(id.String()), Run: time.Millisecond}
+	w.ended[id] = ev
+	l := w.wire(w.owner[id])
+	if l == nil || r.stopped {
+		w.step(ev)
+		return
+	}
+	before := len(l.toFront)
+	w.step(ev)
+	if !slices.ContainsFunc(l.toFront[before:], func(f flight) bool {
+		m, ok := f.msg.(probe.Finished)
+		return ok && m.Attempt == id
+	}) {
+		w.t.Fatalf("attempt %s of link %d ended, and nobody was told", id, l.id)
+	}
+}
+
+func (w *world) pass() {
+	w.advance(time.Duration(pick(w, "us", 100, 300, 1_000, 5_000, 100_000)) * time.Microsecond)
+}
+
+// passToWake goes to the next moment at which something falls due.
+func (w *world) passToWake() {
+	if at := w.core.NextWake(); !at.IsZero() {
+		w.advance(min(at.Sub(w.now), 20*time.Millisecond))
+	}
+}
+
+func (w *world) passLong() {
+	w.advance(time.Duration(pick(w, "ms", 500, 500, 500, 1_200, 11_000, 31_000)) * time.Millisecond)
+}
+
+// advance lets time pass, with a Wake whenever one is due, and delivers what would be late.
+func (w *world) advance(d time.Duration) {
+	for end := w.now.Add(d); ; {
+		next, late := end, (*wire)(nil)
+		for _, l := range w.wires {
+			for _, f := range l.toWorker {
+				if f.by.Before(next) {
+					next, late = f.by, l
+				}
+			}
+		}
+		at := w.core.NextWake()
+		switch {
+		case !at.IsZero() && at.Before(w.now):
+			w.t.Fatalf("a wake was due %v ago", w.now.Sub(at))
+		case !at.IsZero() && !at.After(next):
+			w.now = at
+			w.step(Wake{})
+			if again := w.core.NextWake(); !again.IsZero() && !again.After(at) {
+				w.t.Fatal("the wake that was due changed nothing")
+			}
+		case late != nil:
+			w.now = next
+			i := slices.IndexFunc(late.toWorker, func(f flight) bool { return f.by.Equal(next) })
+			w.deliverAt(late, i)
+		default:
+			w.now = end
+			return
+		}
+		if err := w.core.Check(); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+func (w *world) leave() {
+	if w.draw("leave", 30) == 29 {
+		w.step(Leave{})
+	}
+}
+
+// cutAll breaks all links, whatever is under way. The grace passes, everything that runs must be stopped;
+// it ends, and nothing may be left.
+func (w *world) cutAll() {
+	for len(w.wires) > 0 {
+		l := w.wires[0]
+		w.step(LinkDown{Link: l.id})
+		w.cut(l)
+	}
+	w.settle()
+	for _, id := range slices.SortedFunc(maps.Keys(w.runs), compareAttempts) {
+		if !w.runs[id].stopped {
+			w.t.Fatalf("attempt %s still runs, though nobody waits for it", id)
+		}
+		w.exitOne(id, probe.Killed)
+	}
+	w.settle()
+	w.checkEmpty()
+}
+
+// answerAll lets the frontends answer everything and take back everything. Nothing is lost any more, so no
+// link has to break for the worker to be empty.
+func (w *world) answerAll() {
+	for round := 0; ; round++ {
+		if round == 1000 {
+			w.t.Fatal("there is no end of messages")
+		}
+		busy := false
+		for _, l := range slices.Clone(w.wires) {
+			for len(l.toWorker) > 0 {
+				w.deliverAt(l, 0)
+				busy = true
+			}
+			for len(l.toFront) > 0 {
+				msg := l.toFront[0].msg
+				l.toFront = l.toFront[1:]
+				w.hearMsg(l.front, msg)
+				busy = true
+			}
+			f := l.front
+			for _, r := range f.turns {
+				w.send(f, probe.Decline{Res: r.Res, Turn: r.Turn})
+			}
+			if len(f.toAck) > 0 {
+				w.send(f, probe.Ack{Attempts: f.toAck})
+			}
+			f.turns, f.toAck = nil, nil
+			if round == 0 {
+				w.send(f, probe.Cancel{First: 1, Count: uint32(max(f.nextRes, 40))})
+			}
+		}
+		for _, id := range slices.SortedFunc(maps.Keys(w.runs), compareAttempts) {
+			w.exitOne(id, probe.Succeeded)
+			busy = true
+		}
+		if !busy && round > 0 {
+			break
+		}
+	}
+	if w.core.Load().Queued+w.core.Load().Running > 0 {
+		w.t.Fatalf("left over: %+v", w.core.Load())
+	}
+	w.settle() // results whose Finished was lost, and those that nobody claimed
+	w.checkEmpty()
+}
+
+// settle lets the time pass until nothing falls due.
+func (w *world) settle() {
+	for range 1000 {
+		at := w.core.NextWake()
+		if at.IsZero() {
+			return
+		}
+		w.advance(at.Sub(w.now))
+	}
+	w.t.Fatal("there is no end of wakes")
+}
+
+// checkEmpty is for a worker that has nothing to do. Check cannot say so: sums stay right while slots leak.
+func (w *world) checkEmpty() {
+	c := w.core
+	if err := c.Check(); err != nil {
+		w.t.Fatal(err)
+	}
+	places := 0
+	for _, l := range c.links {
+		places += len(l.places)
+	}
+	left := map[string]int{
+		"places": places, "attempts": len(c.attempts), "queued": c.queue.len(), "parked": c.parked, "asked": c.asked.n,
+		"early": len(c.early), "staged": c.staged.n, "ending": c.willEnd.Len(), "due": len(c.due),
+		"retained": c.retained.n, "kept": c.kept, "orphans": c.orphans.n, "running": c.running, "runs": len(w.runs),
+	}
+	for _, what := range slices.Sorted(maps.Keys(left)) {
+		if left[what] != 0 {
+			w.t.Fatalf("left over: %d %s", left[what], what)
+		}
+	}
+	if c.free != c.cfg.Capacity || w.free != c.cfg.Capacity || c.promised != (probe.Demand{}) || c.dueRoom != (probe.Demand{}) {
+		w.t.Fatalf("free %v of %v, promised %v, due %v", c.free, c.cfg.Capacity, c.promised, c.dueRoom)
+	}
+	if !c.Idle() || !c.NextWake().IsZero() {
+		w.t.Fatalf("not idle, or a wake is due at %v", c.NextWake())
+	}
+	w.seen["rode"] += int(c.Stats.RidesStarted)
+	w.seen["orphaned"] += int(c.Stats.Orphaned)
+	w.seen["claimed"] += int(c.Stats.Claimed)
+	w.seen["abandoned"] += int(c.Stats.Abandoned)
+	w.seen["forgotten"] += int(c.Stats.Forgotten)
+	w.seen["staged"] += int(c.Stats.Late)
+}
