@@ -178,6 +178,7 @@ type Core struct {
 	slots   int       // of all workers that are up
 	idle    []*worker // those believed to have room and an empty queue, in no order
 	sets    map[string]*eligible
+	learnt  map[string]*history
 	picked  []*worker // scratch: those with something planned
 
 	jobs     map[probe.JobID]*job
@@ -199,6 +200,7 @@ func New(cfg Config, rng *rand.Rand) *Core {
 		cfg:    cfg.Defaults(),
 		rand:   rng,
 		sets:   map[string]*eligible{},
+		learnt: map[string]*history{},
 		jobs:   map[probe.JobID]*job{},
 		rounds: rounds{bySeq: map[uint64]*round{}},
 	}
@@ -418,7 +420,7 @@ func (c *Core) group(j *job) *RefusedError {
 				if len(set.workers) == 0 {
 					return c.noWorker(t, j.Constraint)
 				}
-				last = &group{job: j, demand: t.Demand, eligible: set}
+				last = &group{job: j, demand: t.Demand, eligible: set, history: c.historyOf(t.Function)}
 				groups[key] = last
 				j.groups = append(j.groups, last)
 			}

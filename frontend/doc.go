@@ -12,6 +12,7 @@
 //   - sticky: a place is kept while its job has waiting tasks, so jobs are served more nearly in the order
 //     in which they came (compare Eagle's sticky batch probing);
 //   - overlap: a worker may ask one round trip before it expects a slot to fall free;
+//   - bundle: tasks that are shorter than the round trip for the next one are given out several at a time;
 //   - resample: a job whose places do not come round is given more.
 //
 // What a frontend believes of a worker, its view, is only ever a hint: a wrong one costs time, never a

@@ -231,7 +231,8 @@ type group struct {
 	demand   probe.Demand
 	estimate time.Duration // mean of its tasks
 	eligible *eligible
-	queue    []*task // those that wait, first to be bound at the front
+	history  *history // of its function
+	queue    []*task  // those that wait, first to be bound at the front
 	places   []*reservation
 	live     int // places believed to be in queues
 }

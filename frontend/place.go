@@ -161,10 +161,11 @@ func (c *Core) planRides(g *group) int {
 			}
 		}
 	}
+	bundle := g.bundle(bundleBytes)
 	for more := true; more && rides < want; {
 		more = false
 		for _, w := range c.picked {
-			if rides < want && w.rides < g.demand.Times(w.load.Free) {
+			if rides < want && w.rides < bundle*g.demand.Times(w.load.Free) {
 				w.rides++
 				rides++
 				more = true
@@ -226,6 +227,9 @@ func (c *Core) reserve(g *group, now time.Time, acts []Action) []Action {
 		m := probe.Reserve{
 			First: r.first, Count: r.count, Job: j.ID, Tenant: j.Tenant, Priority: j.Priority,
 			Demand: g.demand, Estimate: g.estimate, Early: j.Policy.Overlap,
+		}
+		if w.rides > 0 {
+			m.Bundle = uint32((g.bundle(bundleBytes) - 1) * w.slots)
 		}
 		w.nextRes += probe.ResID(r.count)
 		for i := range w.rides {
@@ -320,11 +324,11 @@ func (c *Core) ready(w *worker, m *probe.Ready, now time.Time, acts []Action) []
 		return append(acts, Send{w.key, probe.Decline{Res: m.Res, Turn: m.Turn}})
 	}
 	j := g.job
-	t := c.take(g)
 	j.served = true
-	a := c.launch(t, w, m.Res, bound, now)
-	a.turn = m.Turn
-	t.readyAt, t.boundAt = now, now
+	bind := probe.Bind{Res: m.Res, Turn: m.Turn, Launch: c.bindNext(g, w, m, now)}
+	for n := g.bundle(bundleBytes - len(bind.Launch.Payload)); n > 1 && len(g.queue) > 0; n-- {
+		bind.Bundle = append(bind.Bundle, c.bindNext(g, w, m, now))
+	}
 	keep := j.Policy.Sticky && c.choose(r.group, w) != nil
 	if keep {
 		c.Stats.Kept++
@@ -332,12 +336,51 @@ func (c *Core) ready(w *worker, m *probe.Ready, now time.Time, acts []Action) []
 		c.dropPlace(w, m.Res, r)
 	}
 	c.Stats.Binds++
-	acts = append(acts, Send{w.key, probe.Bind{Res: m.Res, Turn: m.Turn, Keep: keep, Launch: t.launch(a.id)}})
+	bind.Keep = keep
+	acts = append(acts, Send{w.key, bind})
 	if j.waiting == 0 && j.Policy.Cancel {
 		acts = c.cancelPlaces(j, acts)
 	}
 	c.settle(j, now)
 	return acts
+}
+
+// bindNext launches the group's next task at the place whose turn has come.
+func (c *Core) bindNext(g *group, w *worker, m *probe.Ready, now time.Time) probe.Launch {
+	t := c.take(g)
+	a := c.launch(t, w, m.Res, bound, now)
+	a.turn = m.Turn
+	t.readyAt, t.boundAt = now, now
+	return t.launch(a.id)
+}
+
+// history is what the tasks of a function have lately taken, over all jobs.
+type history struct{ run time.Duration }
+
+// learn keeps near the longest run of late: a bundle must not be held up by one that is longer than thought.
+func (h *history) learn(run time.Duration) {
+	h.run = max(run, h.run-h.run/32, 1)
+}
+
+const (
+	// bundleTime is how long the tasks of a bundle should take together, at most: less than a round trip.
+	bundleTime  = 40 * time.Microsecond
+	maxBundle   = 32
+	bundleBytes = 64 << 10
+)
+
+// bundle is how many of the waiting tasks one turn gets, if their payloads are to fit into so many bytes.
+func (g *group) bundle(bytes int) int {
+	if !g.job.Policy.Bundle || g.history.run == 0 {
+		return 1
+	}
+	n := min(maxBundle, int(bundleTime/g.history.run))
+	for i := range min(n-1, len(g.queue)) {
+		if bytes -= len(g.queue[i].spec.Payload); bytes < 0 {
+			return i + 1
+		}
+	}
+	return max(n, 1)
 }
 
 // choose is the group whose first waiting task a place of group g at w gets: its own, or any other of the

@@ -55,6 +55,7 @@ func (c *Core) conclude(t *task, w *worker, m *probe.Finished, now time.Time, ac
 	switch m.Status {
 	case probe.Succeeded:
 		o.Kind, o.Result = Result, m.Result
+		t.group.history.learn(m.Run)
 		return c.end(t, o, now, acts)
 	case probe.TooLarge:
 		o.Failure = TooLarge

@@ -149,6 +149,21 @@ func (c *Core) eligibleFor(key string, t *Task, of Constraint) *eligible {
 	return e
 }
 
+// maxHistories bounds the functions that are remembered; only those that a worker has are ever learnt.
+const maxHistories = 4096
+
+func (c *Core) historyOf(function string) *history {
+	h := c.learnt[function]
+	if h == nil {
+		if len(c.learnt) >= maxHistories {
+			clear(c.learnt)
+		}
+		h = &history{}
+		c.learnt[function] = h
+	}
+	return h
+}
+
 func (c *Core) worker(key Worker) *worker {
 	if int(key) < len(c.workers) {
 		return c.workers[key]

@@ -117,17 +117,15 @@ func AppendMsg(b []byte, m Msg) []byte {
 		b = appendDemand(b, m.Demand)
 		b = appendDuration(b, m.Estimate)
 		b = appendBool(b, m.Early)
-		b = appendUint(b, uint64(len(m.Launches)))
-		for i := range m.Launches {
-			b = appendLaunch(b, &m.Launches[i])
-		}
-		return b
+		b = appendUint(b, uint64(m.Bundle))
+		return appendLaunches(b, m.Launches)
 	case Bind:
 		b = append(b, byte(kindBind))
 		b = appendUint(b, uint64(m.Res))
 		b = appendUint(b, uint64(m.Turn))
 		b = appendBool(b, m.Keep)
-		return appendLaunch(b, &m.Launch)
+		b = appendLaunch(b, &m.Launch)
+		return appendLaunches(b, m.Bundle)
 	case Decline:
 		b = append(b, byte(kindDecline))
 		b = appendUint(b, uint64(m.Res))
@@ -241,6 +239,14 @@ func AppendMsg(b []byte, m Msg) []byte {
 	}
 }
 
+func appendLaunches(b []byte, ls []Launch) []byte {
+	b = appendUint(b, uint64(len(ls)))
+	for i := range ls {
+		b = appendLaunch(b, &ls[i])
+	}
+	return b
+}
+
 func appendLaunch(b []byte, l *Launch) []byte {
 	b = appendAttempt(b, l.Attempt)
 	b = appendUint(b, uint64(l.Task))
@@ -286,6 +292,7 @@ func (d *Decoder) Decode(body []byte, msgs []Msg) (Epoch, []Msg, error) {
 		case kindBind:
 			msgs = append(msgs, Bind{
 				Res: r.res("res"), Turn: Turn(r.uint32("turn")), Keep: r.bool("keep"), Launch: r.launch(),
+				Bundle: r.launches("bundle", MaxPlaces),
 			})
 		case kindDecline:
 			msgs = append(msgs, Decline{Res: r.res("res"), Turn: Turn(r.uint32("turn"))})
@@ -383,14 +390,22 @@ func (r *reader) reserve() Reserve {
 		Demand:   r.demand("demand"),
 		Estimate: r.duration("estimate"),
 		Early:    r.bool("early"),
+		Bundle:   r.uint32("bundle"),
 	}
-	if n := r.count("launches", int(count), launchSize); n > 0 {
-		m.Launches = make([]Launch, n)
-		for i := range m.Launches {
-			m.Launches[i] = r.launch()
-		}
-	}
+	m.Launches = r.launches("launches", int(count))
 	return m
+}
+
+func (r *reader) launches(field string, max int) []Launch {
+	n := r.count(field, max, launchSize)
+	if n == 0 {
+		return nil
+	}
+	ls := make([]Launch, n)
+	for i := range ls {
+		ls[i] = r.launch()
+	}
+	return ls
 }
 
 func (r *reader) launch() Launch {

@@ -64,7 +64,8 @@ type Launch struct {
 
 // Reserve asks for Count places with the ids First, First+1, ... Each of the ride-along Launches (at
 // most Count of them) is started at once if the worker has room for it and nothing waits ahead of it:
-// it then uses up the place with the same position. The others leave only their places behind.
+// it then uses up the place with the same position. Up to Bundle of those for which there is no room are
+// staged behind them, as with Bind. The others leave only their places behind.
 type Reserve struct {
 	First    ResID
 	Count    uint32
@@ -73,17 +74,21 @@ type Reserve struct {
 	Priority int32
 	Demand   Demand // of each place
 	Estimate time.Duration
-	Early    bool // the worker may ask one round trip before it expects a slot to fall free
+	Early    bool   // the worker may ask one round trip before it expects a slot to fall free
+	Bundle   uint32 // how many launches may wait for the slots of those that start
 	Launches []Launch
 }
 
 // Bind gives a task to a place whose turn has come. With Keep, the place goes back into the queue where
-// it was, for further tasks of its job.
+// it was, for further tasks of its job. The tasks of Bundle, all so short that they are expected to end
+// within the round trip that asking for them would take, are staged: they start, ahead of the queue, when
+// slots fall free, and are handed back if that takes too long.
 type Bind struct {
 	Res    ResID
 	Turn   Turn
 	Keep   bool
 	Launch Launch
+	Bundle []Launch
 }
 
 // Decline answers a Ready with nothing: the place is gone.

@@ -145,7 +145,7 @@ type Core struct {
 	seq      uint64
 	asked    list[*place]   // Ready is out; by askedAt
 	early    []*place       // of those, the ones that hold no slot
-	staged   list[*attempt] // bound to an early place, waiting for the slot; by when they came
+	staged   list[*attempt] // bound ahead of a slot, waiting for it; by when they came
 	promised probe.Demand   // of early and staged together
 	willEnd  pq.Heap[*attempt]
 	due      []*attempt   // running, and expected to end within one round trip
@@ -214,6 +214,8 @@ const (
 	maxLead   = 10 * time.Millisecond
 	// lateAfter is how many leads a staged attempt waits for its slot before it is handed back.
 	lateAfter = 3
+	// maxStaged bounds the ride-along launches that wait for slots.
+	maxStaged = 256
 	// syncAge is how old a place or attempt must be before a Sync that does not name it removes it.
 	syncAge = time.Second
 	// retainedCost is what keeping a result takes besides its bytes.
@@ -318,7 +320,7 @@ func (c *Core) receive(l *link, msg probe.Msg, now time.Time, acts []Action) []A
 
 // Load is what the core tells of itself with most messages.
 func (c *Core) Load() probe.Load {
-	return probe.Load{Free: c.free, Queued: uint32(c.queue.len() + c.parked), Running: uint32(c.running)}
+	return probe.Load{Free: c.free, Queued: uint32(c.queue.len() + c.parked + c.staged.n), Running: uint32(c.running)}
 }
 
 // NextWake is when Wake is due, or zero if nothing waits for the time to pass.

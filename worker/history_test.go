@@ -81,7 +81,7 @@ func TestHistories(t *testing.T) {
 		"sent Queued", "sent Started", "sent Ready", "sent Finished", "sent Refused", "sent Evicted", "sent Gone",
 		"sent Load", "sent Drain", "sent Pong", "sent Claimed",
 		"queue_full", "leaving", "too_big", "no_function", "expired", "unknown", "oversized", "moved", "late",
-		"early", "kept", "rode", "orphaned", "claimed", "abandoned", "forgotten", "staged",
+		"early", "kept", "rode", "orphaned", "claimed", "abandoned", "forgotten",
 	} {
 		if seen[kind] == 0 {
 			t.Errorf("%s never came up", kind)
@@ -822,11 +822,34 @@ func (w *world) advance(d time.Duration) {
 			w.deliverAt(late, i)
 		default:
 			w.now = end
+			w.checkOverdue()
 			return
 		}
 		if err := w.core.Check(); err != nil {
 			w.t.Fatal(err)
 		}
+	}
+}
+
+// checkOverdue is for a core that was woken whenever it asked for it.
+func (w *world) checkOverdue() {
+	c := w.core
+	late := func(what string, since time.Time, limit time.Duration) {
+		if age := w.now.Sub(since); age >= limit {
+			w.t.Fatalf("%s is %v old", what, age)
+		}
+	}
+	if p := c.asked.first(); p != nil {
+		late("a turn", p.askedAt, c.cfg.ReadyExpiry)
+	}
+	if a := c.staged.first(); a != nil {
+		late("a staged attempt", a.since, c.patience(a))
+	}
+	if a := c.orphans.first(); a != nil {
+		late("an orphan", a.since, c.cfg.Grace)
+	}
+	if a := c.retained.first(); a != nil {
+		late("a result", a.endedAt, c.cfg.Retain)
 	}
 }
 
@@ -944,5 +967,4 @@ func (w *world) checkEmpty() {
 	w.seen["claimed"] += int(c.Stats.Claimed)
 	w.seen["abandoned"] += int(c.Stats.Abandoned)
 	w.seen["forgotten"] += int(c.Stats.Forgotten)
-	w.seen["staged"] += int(c.Stats.Late)
 }

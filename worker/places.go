@@ -25,17 +25,26 @@ func (c *Core) reserve(l *link, m *probe.Reserve, now time.Time, acts []Action) 
 	}
 
 	// Of the places, those below count were taken, and of these, those from rides on are not used up.
-	count, rides, ahead := m.Count, len(m.Launches), uint32(c.queue.len())
+	count, rides, ahead, bundle := m.Count, len(m.Launches), uint32(c.queue.len()), min(m.Bundle, maxStaged)
 	for i := range m.Count {
 		id := m.First + probe.ResID(i)
 		if !l.seen.Mark(id) {
 			continue
 		}
-		if int(i) < rides && c.idleFor(m.Demand) && c.attempts[m.Launches[i].Attempt] == nil {
-			c.free = c.free.Sub(m.Demand)
-			c.Stats.RidesStarted++
-			acts = c.start(&attempt{launch: m.Launches[i], job: m.Job, demand: m.Demand, owner: l, arrivedAt: now}, now, acts)
-			continue
+		if int(i) < rides && c.queue.len() == 0 && len(c.early) == 0 && c.attempts[m.Launches[i].Attempt] == nil {
+			a := &attempt{launch: m.Launches[i], job: m.Job, demand: m.Demand, owner: l, arrivedAt: now}
+			if c.staged.n == 0 && m.Demand.Fits(c.free) {
+				c.free = c.free.Sub(m.Demand)
+				c.Stats.RidesStarted++
+				acts = c.start(a, now, acts)
+				continue
+			}
+			if bundle > 0 && c.staged.n < maxStaged {
+				bundle--
+				c.Stats.RidesStarted++
+				c.stage(a, now)
+				continue
+			}
 		}
 		if c.queue.len()+c.parked >= c.cfg.MaxQueue {
 			count = i
@@ -58,11 +67,6 @@ func (c *Core) reserve(l *link, m *probe.Reserve, now time.Time, acts []Action) 
 		}})
 	}
 	return acts
-}
-
-// idleFor reports whether there is room for a task of demand d right now, and nothing waits ahead of it.
-func (c *Core) idleFor(d probe.Demand) bool {
-	return c.queue.len() == 0 && c.staged.n == 0 && len(c.early) == 0 && d.Fits(c.free)
 }
 
 // enqueue queues a task bound early.
@@ -245,11 +249,13 @@ func (c *Core) bind(l *link, m *probe.Bind, now time.Time, acts []Action) []Acti
 	}
 	p := c.askedPlace(l, m.Res, m.Turn)
 	if p == nil {
+		acts = c.refuseAll(l, m.Bundle, probe.Expired, acts)
 		return c.refuse(l, 0, 0, m.Launch.Attempt, probe.Expired, 0, acts)
 	}
 	l.learn(now.Sub(p.askedAt))
 	if reason := c.unfit(&m.Launch); reason != 0 {
 		c.dropPlace(p)
+		acts = c.refuseAll(l, m.Bundle, reason, acts)
 		return c.refuse(l, m.Res, 1, m.Launch.Attempt, reason, 0, acts)
 	}
 	c.Stats.Bound++
@@ -270,12 +276,37 @@ func (c *Core) bind(l *link, m *probe.Bind, now time.Time, acts []Action) []Acti
 		a.from = p
 	}
 	if wasHeld {
-		return c.start(a, now, acts)
+		acts = c.start(a, now, acts)
+	} else {
+		c.stage(a, now)
 	}
-	a.since = now
+	for i := range m.Bundle {
+		launch := &m.Bundle[i]
+		if reason := c.unfit(launch); reason != 0 {
+			acts = c.refuse(l, 0, 0, launch.Attempt, reason, 0, acts)
+			continue
+		}
+		c.Stats.Bound++
+		c.stage(&attempt{launch: *launch, job: p.job, demand: p.demand, owner: l, arrivedAt: now, waited: a.waited, held: a.held}, now)
+	}
+	return acts
+}
+
+// stage lets an attempt wait, ahead of the queue, for a slot that should fall free within a round trip.
+func (c *Core) stage(a *attempt, now time.Time) {
+	a.state, a.since = staged, now
 	c.attempts[a.launch.Attempt] = a
 	c.staged.push(a)
 	c.promised = c.promised.Add(a.demand)
+}
+
+// refuseAll refuses the launches of a bundle, but for any that came before.
+func (c *Core) refuseAll(l *link, bundle []probe.Launch, reason probe.Reason, acts []Action) []Action {
+	for i := range bundle {
+		if c.attempts[bundle[i].Attempt] == nil {
+			acts = c.refuse(l, 0, 0, bundle[i].Attempt, reason, 0, acts)
+		}
+	}
 	return acts
 }
 

@@ -1,0 +1,29 @@
+//go:build unix
+
+package client
+
+import (
+	"net"
+	"syscall"
+)
+
+// alive reports whether an idle connection has neither been closed by the peer nor sent bytes that nobody
+// asked for. It does not block.
+func alive(c net.Conn) bool {
+	sc, ok := c.(syscall.Conn)
+	if !ok {
+		return true
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return false
+	}
+	var quiet bool
+	err = raw.Read(func(fd uintptr) bool {
+		var b [1]byte
+		_, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		quiet = err == syscall.EAGAIN || err == syscall.EWOULDBLOCK
+		return true
+	})
+	return err == nil && quiet
+}

@@ -1,0 +1,295 @@
+package client
+
+import (
+	"context"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/cloudwego/gopkg/bufiox"
+	"github.com/cloudwego/kitex/pkg/remote"
+)
+
+const (
+	// maxIdle connections are kept for each frontend, each for idleFor: less than the two minutes after
+	// which the frontend would close it.
+	maxIdle = 64
+	idleFor = time.Minute
+	// trustFor is how long a connection may have been idle and be used without a look whether it still lives.
+	trustFor = time.Second
+)
+
+// call is one RPC. It is the context that Kitex is given, and never ends: Kitex runs a call whose context
+// can end in a second goroutine, which costs several microseconds and, on a connection that stays silent,
+// never returns. Instead, what ends a call closes its connection.
+type call struct {
+	ctx      context.Context // the caller's
+	deadline time.Time       // zero: none
+	parting  bool            // goes out though the client is closing
+
+	mu    sync.Mutex
+	conn  *conn // while it has one
+	sent  bool  // had one
+	ended bool  // ctx has
+	cause error // of the end of conn, if we ended it
+}
+
+type callKey struct{}
+
+func (c *call) Deadline() (time.Time, bool) { return time.Time{}, false }
+func (c *call) Done() <-chan struct{}       { return nil }
+func (c *call) Err() error                  { return nil }
+func (c *call) Value(key any) any {
+	if key == (callKey{}) {
+		return c
+	}
+	return nil
+}
+
+// end is called when the caller's context ends.
+func (c *call) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended = true
+	if c.conn != nil {
+		c.conn.kill(context.Cause(c.ctx))
+	}
+}
+
+// take binds conn to the call and reports whether the call still wants one.
+func (c *call) take(conn *conn) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended {
+		return false
+	}
+	c.conn, c.sent = conn, true
+	return true
+}
+
+// leave unbinds the connection: what ends the call from here on no longer concerns it.
+func (c *call) leave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.conn != nil {
+		c.cause = c.conn.killed()
+		c.conn = nil
+	}
+}
+
+// conn is a connection to a frontend, with the buffers that Kitex's gonet transport asks for.
+type conn struct {
+	net.Conn
+	r     *bufiox.DefaultReader
+	w     *bufiox.DefaultWriter
+	call  *call // in use by
+	since time.Time
+
+	mu    sync.Mutex
+	cause error // why we closed it, if we did
+}
+
+func (c *conn) Reader() *bufiox.DefaultReader { return c.r }
+func (c *conn) Writer() *bufiox.DefaultWriter { return c.w }
+
+// SetReadDeadline does nothing: Kitex would clear the deadline that the pool has set.
+func (c *conn) SetReadDeadline(time.Time) error { return nil }
+
+func (c *conn) kill(cause error) {
+	c.mu.Lock()
+	if c.cause == nil {
+		c.cause = cause
+	}
+	c.mu.Unlock()
+	c.Conn.Close()
+}
+
+func (c *conn) killed() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cause
+}
+
+// pool is the connections to one frontend: Kitex's connection pool, but that it knows those in use, too,
+// and can end them. Safe for concurrent use.
+type pool struct {
+	addr     string
+	dialer   net.Dialer
+	aborting context.Context // ended by abort
+	end      context.CancelFunc
+
+	mu   sync.Mutex
+	idle []*conn // longest idle first
+	all  map[*conn]struct{}
+	shut error // what Get answers
+}
+
+func newPool(addr string, connectTimeout time.Duration) *pool {
+	p := &pool{addr: addr, dialer: net.Dialer{Timeout: connectTimeout}, all: map[*conn]struct{}{}}
+	p.aborting, p.end = context.WithCancel(context.Background())
+	return p
+}
+
+// Get implements remote.ConnPool. An error means that nothing was sent.
+func (p *pool) Get(ctx context.Context, _, _ string, _ remote.ConnOption) (net.Conn, error) {
+	cl := ctx.Value(callKey{}).(*call)
+	c, err := p.get(cl)
+	if err != nil {
+		return nil, err
+	}
+	if !cl.take(c) {
+		p.drop(c)
+		return nil, context.Cause(cl.ctx)
+	}
+	c.call = cl
+	if !cl.deadline.IsZero() {
+		c.Conn.SetDeadline(cl.deadline)
+	}
+	return c, nil
+}
+
+func (p *pool) get(cl *call) (*conn, error) {
+	for {
+		p.mu.Lock()
+		if p.shut != nil && !cl.parting {
+			p.mu.Unlock()
+			return nil, p.shut
+		}
+		n := len(p.idle)
+		if n == 0 {
+			p.mu.Unlock()
+			return p.dial(cl)
+		}
+		c := p.idle[n-1]
+		p.idle[n-1] = nil
+		p.idle = p.idle[:n-1]
+		p.mu.Unlock()
+		if idle := time.Since(c.since); c.killed() == nil && (idle < trustFor || idle < idleFor && alive(c.Conn)) {
+			return c, nil
+		}
+		p.drop(c)
+	}
+}
+
+func (p *pool) dial(cl *call) (*conn, error) {
+	ctx, cancel := context.WithCancel(cl.ctx)
+	defer cancel()
+	if !cl.deadline.IsZero() {
+		ctx, cancel = context.WithDeadline(ctx, cl.deadline)
+		defer cancel()
+	}
+	if !cl.parting {
+		defer context.AfterFunc(p.aborting, cancel)()
+	}
+	raw, err := p.dialer.DialContext(ctx, "tcp", p.addr)
+	if err != nil {
+		return nil, err
+	}
+	c := &conn{Conn: raw, r: bufiox.NewDefaultReader(raw), w: bufiox.NewDefaultWriter(raw)}
+	p.mu.Lock()
+	shut := p.shut
+	if cl.parting {
+		shut = nil
+	}
+	if shut == nil {
+		p.all[c] = struct{}{}
+	}
+	p.mu.Unlock()
+	if shut != nil {
+		raw.Close()
+		return nil, shut
+	}
+	return c, nil
+}
+
+// Put implements remote.ConnPool: the call on nc is over, and was answered.
+func (p *pool) Put(nc net.Conn) error {
+	c := nc.(*conn)
+	timed := !c.call.deadline.IsZero()
+	c.call.leave()
+	c.call = nil
+	if c.killed() != nil || c.r.Buffered() > 0 { // an answer nobody asked for
+		p.drop(c)
+		return nil
+	}
+	if timed {
+		c.Conn.SetDeadline(time.Time{})
+	}
+	c.since = time.Now()
+	var old *conn
+	p.mu.Lock()
+	p.idle = append(p.idle, c)
+	if len(p.idle) > maxIdle || c.since.Sub(p.idle[0].since) > idleFor {
+		old = p.idle[0]
+		p.idle = append(p.idle[:0], p.idle[1:]...)
+	}
+	p.mu.Unlock()
+	if old != nil {
+		p.drop(old)
+	}
+	return nil
+}
+
+// Discard implements remote.ConnPool: the call on nc failed.
+func (p *pool) Discard(nc net.Conn) error {
+	c := nc.(*conn)
+	c.call.leave()
+	c.call = nil
+	p.drop(c)
+	return nil
+}
+
+// Close implements remote.ConnPool.
+func (p *pool) Close() error {
+	p.abort(ErrClosed)
+	return nil
+}
+
+func (p *pool) drop(c *conn) {
+	p.mu.Lock()
+	delete(p.all, c)
+	p.mu.Unlock()
+	c.Conn.Close()
+}
+
+// dropIdle closes the idle connections: one in use has broken, so they are probably broken, too.
+func (p *pool) dropIdle() {
+	p.mu.Lock()
+	idle := p.idle
+	p.idle = nil
+	for _, c := range idle {
+		delete(p.all, c)
+	}
+	p.mu.Unlock()
+	for _, c := range idle {
+		c.Conn.Close()
+	}
+}
+
+// kill closes every connection, which ends every call.
+func (p *pool) kill(cause error) {
+	p.dropIdle()
+	p.mu.Lock()
+	used := make([]*conn, 0, len(p.all))
+	for c := range p.all {
+		used = append(used, c)
+	}
+	p.mu.Unlock()
+	for _, c := range used {
+		c.kill(cause)
+	}
+}
+
+// abort ends every call with cause, and all later ones that are not parting.
+func (p *pool) abort(cause error) {
+	p.mu.Lock()
+	p.shut = cause
+	p.mu.Unlock()
+	p.end()
+	p.kill(cause)
+}
+
+var (
+	_ remote.ConnPool = (*pool)(nil)
+	_ context.Context = (*call)(nil)
+)

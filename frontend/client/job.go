@@ -1,0 +1,175 @@
+package client
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"time"
+
+	v1 "github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+// Policy is how a job's tasks are placed. All but PhoebePolicy exist to be compared with it.
+type Policy string
+
+const (
+	DefaultPolicy Policy = ""             // what the frontend was started with; phoebe unless told otherwise
+	PhoebePolicy  Policy = "phoebe"       // late binding with ride-along, informed sampling, sticky places, overlap
+	LateBinding   Policy = "late-binding" // plain Sparrow: batch sampling, late binding, proactive cancellation
+	Batch         Policy = "batch"        // batch sampling by probed queue length, bound at once
+	PerTask       Policy = "per-task"     // each task to the shortest of its own sampled queues
+	Random        Policy = "random"       // each task to a random worker
+)
+
+func (p Policy) wire() (v1.Policy, error) {
+	switch p {
+	case DefaultPolicy:
+		return v1.Policy_DEFAULT, nil
+	case PhoebePolicy:
+		return v1.Policy_PHOEBE, nil
+	case LateBinding:
+		return v1.Policy_LATE_BINDING, nil
+	case Batch:
+		return v1.Policy_BATCH, nil
+	case PerTask:
+		return v1.Policy_PER_TASK, nil
+	case Random:
+		return v1.Policy_RANDOM, nil
+	}
+	return 0, &RefusedError{Reason: Invalid, Message: fmt.Sprintf(
+		"job.policy %q: use phoebe, late-binding, batch, per-task, random, or leave it empty", string(p))}
+}
+
+// Job is a set of tasks that are placed together. The client reads it, and what it refers to, until the job
+// has ended: do not change it before.
+type Job struct {
+	ID         string // a ULID; empty: the client makes one
+	Tenant     string
+	Priority   int32         // higher goes first, where workers queue by priority
+	Deadline   time.Duration // from the submission; zero: none
+	Policy     Policy
+	ProbeRatio float64 // reservations per task, 1 to 10; zero: the frontend's
+	Constraint Constraint
+	Tasks      []Task
+	Phases     bool // report each outcome's phases
+}
+
+// Task is one unit of a job.
+type Task struct {
+	Function   string
+	Payload    []byte
+	Demand     Demand
+	Estimate   time.Duration // expected run time; zero: unknown
+	Constraint Constraint
+	Once       bool          // start it at most once, ever; a lost attempt is an error, not a retry
+	Timeout    time.Duration // longest run time of one attempt; zero: none
+	Retries    int           // how often the task's own failure is retried
+}
+
+// Demand is what a task occupies on a worker while it runs. Zero fields take the default, one slot.
+type Demand struct {
+	CPU    int32 // millicores: 1000 is one core; default 1000
+	Memory int32 // MiB; default 256
+}
+
+// Constraint says where tasks may run: every label selector must hold, and, if there are hosts, the worker's
+// host or name must be among them. The zero value allows every worker.
+type Constraint struct {
+	Labels []string // "key=value", "key!=value", "key" (has it), "!key" (has it not)
+	Hosts  []string
+}
+
+// Outcome is the one end of a task. Result is the function's if Err is nil; else Err is a *TaskError, or
+// the job's *UnfinishedError if the client does not know how the task ended. The receiver owns it.
+type Outcome struct {
+	Task     int // index in Job.Tasks
+	Result   []byte
+	Err      error
+	Worker   string // of the attempt that counted
+	Attempts int
+	Run      time.Duration // of that attempt, measured by its executor
+	Phases   *Phases       // if Job.Phases
+}
+
+// Phases are the moments of the attempt that counted, since the frontend received the job. The worker's are
+// reckoned as if both directions of the link were equally slow; a phase that was skipped repeats the one before.
+type Phases struct {
+	Sampled, Queued, Ready, Bound, Started, Finished, Delivered time.Duration
+}
+
+// NewJobID returns a ULID of the present time.
+func NewJobID() string {
+	return probe.NewJobID(time.Now().UnixMilli(), rand.Uint64(), rand.Uint64()).String()
+}
+
+// micros rounds up, so that a short time does not become zero, which means none.
+func micros(d time.Duration) int64 {
+	if d <= 0 {
+		return d.Microseconds()
+	}
+	return (int64(d)-1)/int64(time.Microsecond) + 1
+}
+
+func fromMicros(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
+
+func (c Constraint) wire() *v1.Constraint {
+	if len(c.Labels) == 0 && len(c.Hosts) == 0 {
+		return nil
+	}
+	return &v1.Constraint{Labels: c.Labels, Hosts: c.Hosts}
+}
+
+// fill writes t into w, sharing the payload.
+func (t *Task) fill(w *v1.Task) {
+	w.FunctionName = t.Function
+	w.Payload = t.Payload
+	if t.Demand != (Demand{}) {
+		w.Demand = &v1.Demand{CpuMillicores: t.Demand.CPU, MemoryMib: t.Demand.Memory}
+	}
+	w.EstimateUs = micros(t.Estimate)
+	w.Constraint = t.Constraint.wire()
+	w.Retryable = !t.Once
+	w.TimeoutUs = micros(t.Timeout)
+	w.Retries = int32(min(max(t.Retries, math.MinInt32), math.MaxInt32))
+	w.Index = -1
+}
+
+// fill writes w into o, sharing the result.
+func (o *Outcome) fill(w *v1.Outcome) {
+	*o = Outcome{
+		Task:     int(w.Task),
+		Worker:   w.Worker,
+		Attempts: int(w.Attempts),
+		Run:      fromMicros(w.RunUs),
+	}
+	if w.Kind == v1.OutcomeKind_RESULT {
+		o.Result = w.Result_
+	} else {
+		o.Err = taskError(w)
+	}
+	if p := w.Phases; p != nil {
+		o.Phases = &Phases{
+			Sampled: fromMicros(p.SampledUs), Queued: fromMicros(p.QueuedUs), Ready: fromMicros(p.ReadyUs),
+			Bound: fromMicros(p.BoundUs), Started: fromMicros(p.StartedUs), Finished: fromMicros(p.FinishedUs),
+			Delivered: fromMicros(p.DeliveredUs),
+		}
+	}
+}
+
+func taskError(w *v1.Outcome) *TaskError {
+	e := &TaskError{Task: int(w.Task), Worker: w.Worker, Attempts: int(w.Attempts)}
+	switch w.Kind {
+	case v1.OutcomeKind_CANCELLED:
+		e.Reason = Cancelled
+	case v1.OutcomeKind_DEADLINE_EXCEEDED:
+		e.Reason = DeadlineExceeded
+	}
+	if f := w.Failure; f != nil {
+		e.Message = f.Message
+		if e.Reason == 0 {
+			e.Reason = TaskReason(f.Reason)
+		}
+	}
+	return e
+}

@@ -1,0 +1,328 @@
+// Package local runs a whole cluster, frontends and workers, in the process that imports it: for the tests of
+// programs that use the SDK, for trying things out, and for benchmarks. The parts talk over loopback, as
+// separate processes would.
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/VictoriaMetrics/metrics"
+	"github.com/cloudwego/kitex/client"
+
+	"github.com/phoebe-sched/phoebe/frontend"
+	fserve "github.com/phoebe-sched/phoebe/frontend/serve"
+	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
+	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1/phoebe"
+	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/worker/exec"
+	wserve "github.com/phoebe-sched/phoebe/worker/serve"
+)
+
+// Config is what a Cluster is made of. Zero fields take the defaults that their comments name.
+type Config struct {
+	Frontends int // default 1
+	Workers   int // default 2
+	Slots     int // of each worker; default 4
+
+	// FrontendPort and WorkerPort are those of the first frontend and worker, on 127.0.0.1; the others have the
+	// ports that follow. 0: free ones.
+	FrontendPort, WorkerPort int
+
+	Registry *exec.Registry // what the workers run; default exec.NewRegistry()
+	Policy   string         // of jobs that name none; default the first of frontend.Policies
+	Secret   string         // default: none
+
+	Logger  *slog.Logger // default: none
+	Metrics *metrics.Set // of all parts together; default: a set for each part
+
+	// Frontend and Worker may change what the i-th one, from 0, is started with.
+	Frontend func(i int, c *fserve.Config)
+	Worker   func(i int, c *wserve.Config)
+}
+
+func (c Config) defaults() (Config, error) {
+	for _, n := range []struct {
+		what string
+		p    *int
+		def  int
+	}{{"frontends", &c.Frontends, 1}, {"workers", &c.Workers, 2}, {"slots of each worker", &c.Slots, 4}} {
+		if *n.p < 0 || *n.p > 10_000 {
+			return c, fmt.Errorf("local cluster: the number of %s is %d: it must be from 1 to 10000", n.what, *n.p)
+		}
+		if *n.p == 0 {
+			*n.p = n.def
+		}
+	}
+	for _, p := range []struct{ first, n int }{{c.FrontendPort, c.Frontends}, {c.WorkerPort, c.Workers}} {
+		if p.first < 0 || p.first > 0 && p.first+p.n-1 > 65535 {
+			return c, fmt.Errorf("local cluster: %d ports from %d on: ports go from 1 to 65535", p.n, p.first)
+		}
+	}
+	if c.Registry == nil {
+		c.Registry = exec.NewRegistry()
+	}
+	if c.Policy == "" {
+		c.Policy = frontend.Policies[0].Name
+	}
+	return c, nil
+}
+
+// Cluster is frontends and workers that run in this process. Its methods are safe for concurrent use; Close may be
+// called once.
+type Cluster struct {
+	frontends []*fserve.Server
+	workers   []*wserve.Server
+	secret    string
+}
+
+// Start starts a cluster. Its links come up by and by: Await waits for them. It must be closed.
+func Start(cfg Config) (*Cluster, error) {
+	cfg, err := cfg.defaults()
+	if err != nil {
+		return nil, err
+	}
+	policy, err := frontend.ParsePolicy(cfg.Policy)
+	if err != nil {
+		return nil, fmt.Errorf("local cluster: %w", err)
+	}
+	c := &Cluster{secret: cfg.Secret}
+	if err := c.startWorkers(cfg); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	for try := 0; ; try++ {
+		err := c.startFrontends(cfg, policy)
+		if err == nil {
+			return c, nil
+		}
+		c.closeFrontends()
+		c.frontends = nil
+		// A free port that was found may be taken by somebody else before it is used.
+		if cfg.FrontendPort > 0 || !errors.Is(err, syscall.EADDRINUSE) || try == 10 {
+			return nil, errors.Join(err, c.Close())
+		}
+	}
+}
+
+func (c *Cluster) startWorkers(cfg Config) error {
+	for i := range cfg.Workers {
+		wc := wserve.Config{
+			Listen: address(cfg.WorkerPort, i), Name: fmt.Sprintf("worker-%d", i),
+			Secret: cfg.Secret, Registry: cfg.Registry, Logger: cfg.Logger, Metrics: cfg.Metrics, EventLoops: 1,
+		}
+		wc.Core.Capacity = probe.Demand{CPU: probe.Slot.CPU * probe.Millicores(cfg.Slots), Mem: probe.Slot.Mem * probe.MiB(cfg.Slots)}
+		if cfg.Worker != nil {
+			cfg.Worker(i, &wc)
+		}
+		w, err := wserve.New(wc)
+		if err != nil {
+			return err
+		}
+		c.workers = append(c.workers, w)
+		if err := w.Start(); err != nil {
+			return fmt.Errorf("worker %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) startFrontends(cfg Config, policy frontend.Policy) error {
+	addrs, err := frontendAddresses(cfg)
+	if err != nil {
+		return err
+	}
+	for i, addr := range addrs {
+		fc := fserve.Config{
+			Listen: addr, Name: fmt.Sprintf("frontend-%d", i), Secret: cfg.Secret, Workers: fserve.Static(c.Workers()),
+			Peers: addrs, Policy: policy, Logger: cfg.Logger, Metrics: cfg.Metrics,
+		}
+		if cfg.Frontend != nil {
+			cfg.Frontend(i, &fc)
+		}
+		f, err := fserve.New(fc)
+		if err != nil {
+			return err
+		}
+		if err := f.Start(); err != nil {
+			return err
+		}
+		c.frontends = append(c.frontends, f)
+	}
+	return nil
+}
+
+// frontendAddresses finds where the frontends will listen: each must know all of them before it starts.
+func frontendAddresses(cfg Config) ([]string, error) {
+	addrs := make([]string, cfg.Frontends)
+	for i := range addrs {
+		addrs[i] = address(cfg.FrontendPort, i)
+		if cfg.FrontendPort > 0 {
+			continue
+		}
+		l, err := net.Listen("tcp", addrs[i])
+		if err != nil {
+			return nil, fmt.Errorf("local cluster: find a free port: %w", err)
+		}
+		defer l.Close() // not before all are found: they must differ
+		addrs[i] = l.Addr().String()
+	}
+	return addrs, nil
+}
+
+func address(first, i int) string {
+	if first > 0 {
+		first += i
+	}
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(first))
+}
+
+// Frontends are the addresses that clients connect to.
+func (c *Cluster) Frontends() []string {
+	addrs := make([]string, len(c.frontends))
+	for i, f := range c.frontends {
+		addrs[i] = f.Addr()
+	}
+	return addrs
+}
+
+// Workers are the addresses that frontends connect to.
+func (c *Cluster) Workers() []string {
+	addrs := make([]string, len(c.workers))
+	for i, w := range c.workers {
+		addrs[i] = w.Addr().String()
+	}
+	return addrs
+}
+
+// awaitPoll is how often Await looks.
+const awaitPoll = 2 * time.Millisecond
+
+// Await returns when every frontend is linked to every worker, or says what is missing when ctx ends.
+func (c *Cluster) Await(ctx context.Context) error {
+	for _, f := range c.frontends {
+		if err := c.await(ctx, f); err != nil {
+			return fmt.Errorf("local cluster: frontend %s: %w", f.Addr(), err)
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) await(ctx context.Context, f *fserve.Server) error {
+	api, err := phoebe.NewClient("phoebe", client.WithHostPorts(f.Addr()))
+	if err != nil {
+		return err
+	}
+	if closer, ok := api.(io.Closer); ok {
+		defer closer.Close()
+	}
+	tick := time.NewTicker(awaitPoll)
+	defer tick.Stop()
+	for {
+		err := c.linked(ctx, api)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		}
+	}
+}
+
+// linked says which worker a frontend is not linked to, if there is one.
+func (c *Cluster) linked(ctx context.Context, api phoebe.Client) error {
+	res, err := api.Cluster(ctx, &v1.ClusterRequest{Caller: &v1.Caller{Secret: &c.secret}})
+	if err != nil {
+		return err
+	}
+	for _, w := range res.Workers {
+		if w.State != "up" {
+			return fmt.Errorf("worker %s is %s (%s)", w.Address, w.State, w.Error)
+		}
+	}
+	return nil
+}
+
+// Ready says why the cluster could not run a job now, or nil.
+func (c *Cluster) Ready() error {
+	for _, f := range c.frontends {
+		if err := f.Ready(); err != nil {
+			return fmt.Errorf("frontend %s: %w", f.Addr(), err)
+		}
+	}
+	return nil
+}
+
+// Failed returns when a part of the cluster fails by itself, with its error, or with nil when ctx ends.
+func (c *Cluster) Failed(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	first := make(chan error, 1)
+	report := func(err error) {
+		select {
+		case first <- err:
+		default:
+		}
+	}
+	for _, f := range c.frontends {
+		go func() {
+			select {
+			case err := <-f.Failed():
+				report(err)
+			case <-ctx.Done():
+			}
+		}()
+	}
+	for _, w := range c.workers {
+		go func() {
+			select {
+			case <-w.Done():
+				report(w.Err())
+			case <-ctx.Done():
+			}
+		}()
+	}
+	select {
+	case err := <-first:
+		return err
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// Drain refuses new jobs and waits until those under way have ended, or ctx ends. Close must follow.
+func (c *Cluster) Drain(ctx context.Context) error {
+	errs := make([]error, len(c.frontends))
+	var all sync.WaitGroup
+	for i, f := range c.frontends {
+		all.Go(func() { errs[i] = f.Drain(ctx) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// Close ends the cluster at once, and what it runs.
+func (c *Cluster) Close() error {
+	errs := []error{c.closeFrontends()}
+	for _, w := range c.workers {
+		errs = append(errs, w.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Cluster) closeFrontends() error {
+	var errs []error
+	for _, f := range c.frontends {
+		errs = append(errs, f.Close())
+	}
+	return errors.Join(errs...)
+}

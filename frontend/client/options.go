@@ -1,0 +1,62 @@
+package client
+
+import (
+	"log/slog"
+	"time"
+)
+
+// Option changes a default of New.
+type Option func(*config)
+
+type config struct {
+	secret, name   string
+	log            *slog.Logger
+	rpcTimeout     time.Duration
+	connectTimeout time.Duration
+	retryFor       time.Duration
+	backoffMin     time.Duration
+	backoffMax     time.Duration
+	pingEvery      time.Duration // how often a silent frontend that owes answers is asked for a sign of life
+	pingTimeout    time.Duration // how long it may take for that
+	pollFor        time.Duration // how long the frontend may sit on a poll for events
+}
+
+func defaults() config {
+	return config{
+		log:            slog.New(slog.DiscardHandler),
+		rpcTimeout:     5 * time.Second,
+		connectTimeout: time.Second,
+		retryFor:       30 * time.Second,
+		backoffMin:     20 * time.Millisecond,
+		backoffMax:     2 * time.Second,
+		pingEvery:      time.Second,
+		pingTimeout:    2 * time.Second,
+		pollFor:        20 * time.Second,
+	}
+}
+
+// WithSecret is needed where the frontends were started with a secret.
+func WithSecret(secret string) Option { return func(c *config) { c.secret = secret } }
+
+// WithName says who calls, for the frontends' logs.
+func WithName(name string) Option { return func(c *config) { c.name = name } }
+
+// WithLogger is told, at level warn, which frontends do not answer; at debug, which jobs moved. By default
+// nothing is logged.
+func WithLogger(log *slog.Logger) Option { return func(c *config) { c.log = log } }
+
+// WithRPCTimeout bounds the calls that a frontend answers at once: Submit, Cancel, Cluster. Default 5 s.
+func WithRPCTimeout(d time.Duration) Option { return func(c *config) { c.rpcTimeout = d } }
+
+// WithConnectTimeout bounds the making of a connection. Default 1 s.
+func WithConnectTimeout(d time.Duration) Option { return func(c *config) { c.connectTimeout = d } }
+
+// WithRetryFor bounds how long a job looks for a frontend while none can be connected to; then it ends in
+// an UnfinishedError. A frontend that asks to come back later counts as one. Default 30 s.
+func WithRetryFor(d time.Duration) Option { return func(c *config) { c.retryFor = d } }
+
+// WithBackoff bounds how long a frontend that failed is left alone: shortest at first, doubling up to
+// longest, with jitter. Default 20 ms to 2 s.
+func WithBackoff(shortest, longest time.Duration) Option {
+	return func(c *config) { c.backoffMin, c.backoffMax = shortest, longest }
+}

@@ -1,0 +1,93 @@
+package worker
+
+import (
+	"testing"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+// cycle is the life of a task at a core with one link, from its reservation to its acknowledgement.
+type cycle struct {
+	core *Core
+	now  time.Time
+	acts []Action
+	res  probe.ResID
+	seq  uint64
+	acks [1]probe.AttemptID
+}
+
+// newCycle makes a core of four slots; with places that wait, all slots are held for others.
+func newCycle(order Order, waiting int) *cycle {
+	c := &cycle{
+		core: New(Config{Capacity: size(4), Functions: []string{"f"}, Order: order}),
+		now:  time.Unix(1_000_000, 0), res: 1, seq: 1,
+	}
+	c.step(LinkUp{Link: 1, Frontend: 1})
+	if waiting > 0 {
+		c.step(Received{1, probe.Reserve{First: c.res, Count: 4, Demand: probe.Slot}}) // 4 turns are on
+		c.step(Received{1, probe.Reserve{First: c.res + 4, Count: uint32(waiting), Demand: probe.Slot}})
+		c.res += probe.ResID(waiting) + 4
+	}
+	return c
+}
+
+func (c *cycle) step(ev Event) {
+	c.now = c.now.Add(time.Microsecond)
+	c.acts = c.core.Step(c.now, ev, c.acts[:0])
+}
+
+func (c *cycle) launch() probe.Launch {
+	c.seq++
+	return probe.Launch{Attempt: probe.AttemptID{Frontend: 1, Seq: c.seq}, Function: "f", Estimate: 10 * time.Millisecond}
+}
+
+func (c *cycle) end(id probe.AttemptID) {
+	c.step(Exited{Attempt: id, Status: probe.Succeeded})
+	c.acks[0] = id
+	c.step(Received{1, probe.Ack{Attempts: c.acks[:]}})
+}
+
+// bound: reserve, ready, bind, exit, ack.
+func (c *cycle) bound() {
+	c.step(Received{1, probe.Reserve{First: c.res, Count: 1, Demand: probe.Slot, Estimate: 10 * time.Millisecond, Early: true}})
+	c.res++
+	p := c.core.asked.first() // if others wait, it is their turn
+	launch := c.launch()
+	c.step(Received{1, probe.Bind{Res: p.res, Turn: p.turn, Launch: launch}})
+	c.end(launch.Attempt)
+}
+
+// ride: reserve with a task that starts at once, exit, ack.
+func (c *cycle) ride() {
+	launch := c.launch()
+	c.step(Received{1, probe.Reserve{First: c.res, Count: 1, Demand: probe.Slot, Launches: []probe.Launch{launch}}})
+	c.res++
+	c.end(launch.Attempt)
+}
+
+func BenchmarkTask(b *testing.B) {
+	run := func(name string, c *cycle, f func(*cycle)) {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				f(c)
+			}
+		})
+	}
+	run("ride", newCycle(FIFO, 0), (*cycle).ride)
+	run("bound", newCycle(FIFO, 0), (*cycle).bound)
+	for order := range Order(len(orderNames)) {
+		run("bound/"+order.String()+"/1000-wait", newCycle(order, 1000), (*cycle).bound)
+	}
+}
+
+// BenchmarkSync is a Sync about a thousand places.
+func BenchmarkSync(b *testing.B) {
+	c := newCycle(FIFO, 1000)
+	m := probe.Sync{Next: c.res, Live: []probe.Range{{First: 1, Count: 1004}}}
+	b.ReportAllocs()
+	for b.Loop() {
+		c.step(Received{1, m})
+	}
+}

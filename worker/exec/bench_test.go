@@ -1,0 +1,180 @@
+package exec
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func BenchmarkStartEcho(b *testing.B) {
+	p := newPool(b, NewRegistry())
+	task := Task{Function: "echo", Payload: []byte("x"), MaxResult: 1 << 20}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, res, over := p.Start(task, nil); !over || res.Status != Succeeded {
+			b.Fatal(res)
+		}
+	}
+}
+
+// BenchmarkStartFunc has 16 tasks in flight, as a worker has.
+func BenchmarkStartFunc(b *testing.B) {
+	r := NewRegistry()
+	if err := r.Register("echo-go", echo); err != nil {
+		b.Fatal(err)
+	}
+	p := newPool(b, r)
+	task := Task{Function: "echo-go", Payload: []byte("x"), MaxResult: 1 << 20}
+	slots := make(chan struct{}, 16)
+	b.ReportAllocs()
+	for b.Loop() {
+		slots <- struct{}{}
+		p.Start(task, func(Result) { <-slots })
+	}
+}
+
+func BenchmarkStartSleep(b *testing.B) {
+	p := newPool(b, NewRegistry())
+	task := Task{Function: "sleep", Payload: []byte("1h")}
+	b.ReportAllocs()
+	for b.Loop() {
+		p.Start(task, func(Result) {})
+	}
+}
+
+// BenchmarkSleepOvershoot keeps 40 sleeps going, one iteration being one sleep, and reports how far
+// beyond its payload each one ran. In the busy cases, echoes over TCP with some work on both sides
+// take most of both cores.
+func BenchmarkSleepOvershoot(b *testing.B) {
+	for _, busy := range []int{0, 2, 3} {
+		for _, d := range []time.Duration{10 * time.Millisecond, time.Millisecond} {
+			b.Run(fmt.Sprintf("echoes=%d/%v", busy, d), func(b *testing.B) {
+				p := newPool(b, NewRegistry())
+				defer echoes(b, busy)()
+				overshoot(b, p, d)
+			})
+		}
+	}
+}
+
+func overshoot(b *testing.B, p *Pool, d time.Duration) {
+	const sleepers = 40
+	var mu sync.Mutex
+	var over []time.Duration
+	var all sync.WaitGroup
+	left := b.N
+	cpu := cpuTime()
+	start := time.Now()
+	var next func(r Result)
+	task := Task{Function: "sleep", Payload: []byte(d.String())}
+	again := func() {
+		mu.Lock()
+		left--
+		more := left >= 0
+		mu.Unlock()
+		if !more {
+			all.Done()
+		} else {
+			p.Start(task, next)
+		}
+	}
+	next = func(r Result) {
+		mu.Lock()
+		over = append(over, r.Run-d)
+		mu.Unlock()
+		again()
+	}
+	all.Add(sleepers)
+	for range sleepers {
+		again()
+		time.Sleep(d / sleepers)
+	}
+	all.Wait()
+	b.ReportMetric((cpuTime()-cpu).Seconds()/time.Since(start).Seconds(), "cores")
+	slices.Sort(over)
+	us := func(q float64) float64 { return float64(over[int(q*float64(len(over)-1))]) / 1e3 }
+	b.ReportMetric(us(0.5), "p50-us")
+	b.ReportMetric(us(0.9), "p90-us")
+	b.ReportMetric(us(0.99), "p99-us")
+	b.ReportMetric(0, "ns/op")
+}
+
+func cpuTime() time.Duration {
+	var ru syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &ru); err != nil {
+		panic(err)
+	}
+	return time.Duration(ru.Utime.Nano() + ru.Stime.Nano())
+}
+
+// echoes starts n loops of echo round trips and returns what ends them.
+func echoes(b *testing.B, n int) (stop func()) {
+	work := func() {
+		for t := time.Now(); time.Since(t) < 10*time.Microsecond; {
+		}
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	var all sync.WaitGroup
+	var conns []net.Conn
+	for range n {
+		out, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			b.Fatal(err)
+		}
+		in, err := l.Accept()
+		if err != nil {
+			b.Fatal(err)
+		}
+		conns = append(conns, out, in)
+		for _, c := range []net.Conn{in, out} {
+			all.Go(func() {
+				var buf [64]byte
+				for {
+					if c == out {
+						if _, err := c.Write(buf[:]); err != nil {
+							return
+						}
+					}
+					if _, err := c.Read(buf[:]); err != nil {
+						return
+					}
+					work()
+					if c == in {
+						if _, err := c.Write(buf[:]); err != nil {
+							return
+						}
+					}
+				}
+			})
+		}
+	}
+	return func() {
+		l.Close()
+		for _, c := range conns {
+			c.Close()
+		}
+		all.Wait()
+	}
+}
+
+func newPool(tb testing.TB, r *Registry) *Pool {
+	tb.Helper()
+	p, err := NewPool(r)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := p.Close(context.Background()); err != nil {
+			tb.Error(err)
+		}
+	})
+	return p
+}

@@ -1,0 +1,87 @@
+package exec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+func echo(_ context.Context, payload []byte) ([]byte, error) { return payload, nil }
+
+func fail(_ context.Context, payload []byte) ([]byte, error) {
+	if len(payload) == 0 {
+		return nil, errors.New("failed as asked: the payload of fail would be the text of its error")
+	}
+	return nil, errors.New(string(payload))
+}
+
+func spin(ctx context.Context, payload []byte) ([]byte, error) {
+	d, err := parseDuration("spin", payload)
+	if err != nil {
+		return nil, err
+	}
+	for start := time.Now(); time.Since(start) < d; {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+	}
+	return nil, nil
+}
+
+// maxDuration of a sleep is far beyond any task and small enough to be added to any clock.
+const maxDuration = 10 * 365 * 24 * time.Hour
+
+func parseDuration(function string, payload []byte) (time.Duration, error) {
+	const shown = 64
+	d, err := time.ParseDuration(string(payload))
+	if err == nil && d >= 0 && d <= maxDuration {
+		return d, nil
+	}
+	text := string(payload)
+	if len(text) > shown {
+		text = text[:shown] + "..."
+	}
+	return 0, fmt.Errorf("%s: the payload is %q, not a Go duration from 0s to 10 years such as 10ms or 1.5s", function, text)
+}
+
+// sleeping is a task of the sleep function: an entry in the alarm, no goroutine.
+type sleeping struct {
+	pool  *Pool
+	start time.Time
+	timer *Timer // set within enter, so that Close finds it
+	done  func(Result)
+	end   Result // what the timer will report
+}
+
+func (p *Pool) startSleep(t *Task, done func(Result)) (Running, Result, bool) {
+	start := time.Now()
+	d, err := parseDuration("sleep", t.Payload)
+	if err != nil {
+		return nil, Result{Status: Failed, Err: err.Error()}, true
+	}
+	s := &sleeping{pool: p, start: start, done: done}
+	if t.Timeout > 0 && t.Timeout < d {
+		d = t.Timeout
+		s.end = Result{Status: TimedOut, Err: timedOut(d).Error()}
+	}
+	at := start.Add(d)
+	if !p.enter(s, func() { s.timer = p.alarm.At(at, s.wake) }) {
+		return nil, refusedClosed(), true
+	}
+	return s, Result{}, false
+}
+
+func (s *sleeping) wake() { s.finish(s.end) }
+
+func (s *sleeping) finish(r Result) {
+	r.Run = time.Since(s.start)
+	s.done(r)
+	s.pool.leave(s)
+}
+
+func (s *sleeping) Kill(reason string) {
+	if s.timer.Stop() {
+		go s.finish(Result{Status: Killed, Err: clip(reason)})
+	}
+}

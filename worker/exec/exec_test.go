@@ -1,0 +1,312 @@
+package exec
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// runTask runs one task to its end.
+func runTask(tb testing.TB, p *Pool, t Task) Result {
+	tb.Helper()
+	_, end := startTask(tb, p, t)
+	return <-end
+}
+
+// startTask returns a channel that gets the one result, whichever way it comes.
+func startTask(tb testing.TB, p *Pool, t Task) (Running, <-chan Result) {
+	tb.Helper()
+	end := make(chan Result, 1)
+	var calls atomic.Int32
+	r, res, over := p.Start(t, func(r Result) {
+		if calls.Add(1) > 1 {
+			tb.Errorf("%s: done was called twice", t.Function)
+		}
+		end <- r
+	})
+	if over {
+		end <- res
+	}
+	if over != (r == nil) {
+		tb.Errorf("%s: over is %v, but the Running is %v", t.Function, over, r)
+	}
+	return r, end
+}
+
+// The functions of a test, beside the built-in ones.
+func testRegistry(tb testing.TB, more map[string]Func) *Registry {
+	r := NewRegistry()
+	for name, f := range more {
+		if err := r.Register(name, f); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	return r
+}
+
+func explode(_ context.Context, b []byte) ([]byte, error) { return b[len(b)+1:], nil }
+
+func untilEnded(ctx context.Context, _ []byte) ([]byte, error) {
+	<-ctx.Done()
+	return []byte("too late"), nil
+}
+
+func TestFunctions(t *testing.T) {
+	reg := testRegistry(t, map[string]Func{
+		"reverse": func(_ context.Context, b []byte) ([]byte, error) { slices.Reverse(b); return b, nil },
+		"explode": explode,
+		"goexit":  func(context.Context, []byte) ([]byte, error) { runtime.Goexit(); return nil, nil },
+		"wait":    untilEnded,
+		"mute":    func(context.Context, []byte) ([]byte, error) { return nil, errors.New("") },
+		"nilpanic": func(context.Context, []byte) ([]byte, error) {
+			panic(nil)
+		},
+	})
+	if err := reg.Register("explode-inline", explode, Inline()); err != nil {
+		t.Fatal(err)
+	}
+	p := newPool(t, reg)
+	for _, tc := range []struct {
+		name   string
+		task   Task
+		status Status
+		output string
+		err    []string // each must occur in Err
+	}{
+		{"echo", Task{Function: "echo", Payload: []byte("hi")}, Succeeded, "hi", nil},
+		{"echo at the limit", Task{Function: "echo", Payload: []byte("four"), MaxResult: 4}, Succeeded, "four", nil},
+		{"echo over the limit", Task{Function: "echo", Payload: []byte("12345"), MaxResult: 4}, Failed, "", []string{"5 bytes", "limit of 4 bytes", "raise the limit"}},
+		{"sleep", Task{Function: "sleep", Payload: []byte("1ms")}, Succeeded, "", nil},
+		{"sleep not at all", Task{Function: "sleep", Payload: []byte("0s")}, Succeeded, "", nil},
+		{"sleep without payload", Task{Function: "sleep"}, Failed, "", []string{`""`, "10ms"}},
+		{"sleep backwards", Task{Function: "sleep", Payload: []byte("-1s")}, Failed, "", []string{`"-1s"`, "10ms"}},
+		{"sleep for ever", Task{Function: "sleep", Payload: []byte("100000h")}, Failed, "", []string{"10 years"}},
+		{"sleep on nonsense", Task{Function: "sleep", Payload: bytes.Repeat([]byte("x"), 1e6)}, Failed, "", []string{`xxx..."`}},
+		{"sleep into the timeout", Task{Function: "sleep", Payload: []byte("1h"), Timeout: time.Millisecond}, TimedOut, "", []string{"timeout of 1ms"}},
+		{"spin", Task{Function: "spin", Payload: []byte("1ms")}, Succeeded, "", nil},
+		{"spin on nonsense", Task{Function: "spin", Payload: []byte("1")}, Failed, "", []string{"spin", `"1"`}},
+		{"spin into the timeout", Task{Function: "spin", Payload: []byte("1h"), Timeout: time.Millisecond}, TimedOut, "", []string{"timeout of 1ms"}},
+		{"fail", Task{Function: "fail", Payload: []byte("no luck")}, Failed, "", []string{"no luck"}},
+		{"fail silently", Task{Function: "fail"}, Failed, "", []string{"failed as asked"}},
+		{"fail at length", Task{Function: "fail", Payload: bytes.Repeat([]byte("\xff\u00e9"), 1e5)}, Failed, "", []string{"?\u00e9?\u00e9", "..."}},
+		{"own function", Task{Function: "reverse", Payload: []byte("abc")}, Succeeded, "cba", nil},
+		{"own function over the limit", Task{Function: "reverse", Payload: []byte("abc"), MaxResult: 2}, Failed, "", []string{"3 bytes"}},
+		{"panic", Task{Function: "explode"}, Panicked, "", []string{"out of range", "exec_test.go", "exec.explode"}},
+		{"panic inline", Task{Function: "explode-inline"}, Panicked, "", []string{"out of range", "exec.explode"}},
+		{"fail with nothing to say", Task{Function: "mute"}, Failed, "", []string{"no text"}},
+		{"panic(nil)", Task{Function: "nilpanic"}, Panicked, "", []string{"panic called with nil"}},
+		{"goexit", Task{Function: "goexit"}, Panicked, "", []string{"runtime.Goexit"}},
+		{"timeout outranks a late result", Task{Function: "wait", Timeout: time.Millisecond}, TimedOut, "", []string{"timeout of 1ms"}},
+		{"unknown", Task{Function: "ecoh"}, Failed, "", []string{`"ecoh"`, "register"}},
+		{"processes are off", Task{Function: "exec", Payload: []byte(`{"argv":["true"]}`)}, Failed, "", []string{`"exec"`}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			res := runTask(t, p, tc.task)
+			if res.Status != tc.status || string(res.Output) != tc.output {
+				t.Errorf("got %v %q (%s), want %v %q", res.Status, res.Output, res.Err, tc.status, tc.output)
+			}
+			for _, want := range tc.err {
+				if !strings.Contains(res.Err, want) {
+					t.Errorf("the error does not say %q: %s", want, res.Err)
+				}
+			}
+			if (res.Err == "") != (res.Status == Succeeded) || len(res.Err) > maxErr {
+				t.Errorf("%v with an error of %d bytes", res.Status, len(res.Err))
+			}
+			if res.Status == Panicked && (strings.Contains(res.Err, "exec.call(") || strings.Contains(res.Err, "debug.Stack")) {
+				t.Errorf("the stack is not trimmed:\n%s", res.Err)
+			}
+		})
+	}
+}
+
+func TestSleepIsNeverShort(t *testing.T) {
+	p := newPool(t, NewRegistry())
+	for _, d := range []time.Duration{time.Microsecond, 50 * time.Microsecond, 3 * time.Millisecond} {
+		if res := runTask(t, p, Task{Function: "sleep", Payload: []byte(d.String())}); res.Run < d {
+			t.Errorf("a sleep of %v took %v", d, res.Run)
+		}
+	}
+}
+
+func TestKill(t *testing.T) {
+	p := newPool(t, testRegistry(t, map[string]Func{"wait": untilEnded}))
+	for _, task := range []Task{
+		{Function: "sleep", Payload: []byte("1h")},
+		{Function: "sleep", Payload: []byte("2h"), Timeout: time.Hour},
+		{Function: "spin", Payload: []byte("1h")},
+		{Function: "wait"},
+		{Function: "wait", Timeout: time.Hour},
+	} {
+		r, end := startTask(t, p, task)
+		r.Kill("the job was cancelled")
+		r.Kill("again")
+		if res := <-end; res.Status != Killed || res.Err != "the job was cancelled" {
+			t.Errorf("%s: got %v (%s)", task.Function, res.Status, res.Err)
+		}
+		r.Kill("after the end")
+	}
+}
+
+// Kill and the natural end race; startTask checks that one result comes.
+func TestKillAtTheEnd(t *testing.T) {
+	p := newPool(t, NewRegistry())
+	seen := map[Status]int{}
+	for i := range 400 {
+		r, end := startTask(t, p, Task{Function: "sleep", Payload: []byte("300us")})
+		for start := time.Now(); time.Since(start) < time.Duration(i)*2*time.Microsecond; {
+		}
+		r.Kill("enough")
+		seen[(<-end).Status]++
+	}
+	if seen[Killed] == 0 || seen[Succeeded] == 0 || len(seen) != 2 {
+		t.Errorf("got %v, want some of each", seen)
+	}
+}
+
+// done may take a lock that the callers of Start and Kill hold.
+func TestDoneIsNeverCalledWithinStartOrKill(t *testing.T) {
+	p := newPool(t, testRegistry(t, map[string]Func{"wait": untilEnded}))
+	lock := make(chan struct{}, 1)
+	for _, f := range []string{"sleep", "wait", "echo"} {
+		end := make(chan struct{})
+		lock <- struct{}{}
+		r, _, over := p.Start(Task{Function: f, Payload: []byte("1h")}, func(Result) {
+			lock <- struct{}{}
+			<-lock
+			close(end)
+		})
+		if !over {
+			r.Kill("enough")
+		}
+		<-lock
+		if !over {
+			<-end
+		}
+	}
+}
+
+func TestSleepsNeedNoGoroutine(t *testing.T) {
+	p := newPool(t, NewRegistry())
+	before := runtime.NumGoroutine()
+	const n = 5000
+	end := make(chan Result, n)
+	for i := range n {
+		p.Start(Task{Function: "sleep", Payload: fmt.Appendf(nil, "%dus", 300_000+i)}, func(r Result) { end <- r })
+	}
+	if p.Running() != n {
+		t.Errorf("%d of %d sleep", p.Running(), n)
+	}
+	if now := runtime.NumGoroutine(); now > before {
+		t.Errorf("%d goroutines became %d", before, now)
+	}
+	for range n {
+		if r := <-end; r.Status != Succeeded {
+			t.Fatal(r)
+		}
+	}
+}
+
+func TestClose(t *testing.T) {
+	release := make(chan struct{})
+	reg := testRegistry(t, map[string]Func{
+		"wait": untilEnded,
+		"deaf": func(context.Context, []byte) ([]byte, error) { <-release; return nil, nil },
+	})
+	p, err := NewPool(reg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, asleep := startTask(t, p, Task{Function: "sleep", Payload: []byte("1h")})
+	_, waiting := startTask(t, p, Task{Function: "wait"})
+	_, deaf := startTask(t, p, Task{Function: "deaf"})
+
+	patience := errors.New("no more patience")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	go func() {
+		for _, end := range []<-chan Result{asleep, waiting} {
+			if res := <-end; res.Status != Killed || res.Err != closingReason {
+				t.Errorf("got %v (%s)", res.Status, res.Err)
+			}
+		}
+		cancel(patience)
+	}()
+	if err := p.Close(ctx); !errors.Is(err, patience) {
+		t.Errorf("Close did not report the deaf function: %v", err)
+	}
+	close(release)
+	if err := p.Close(context.Background()); err != nil {
+		t.Errorf("a second Close: %v", err)
+	}
+	if res := <-deaf; res.Status != Killed {
+		t.Errorf("got %v", res.Status)
+	}
+	for _, f := range []string{"sleep", "wait"} {
+		if res := runTask(t, p, Task{Function: f, Payload: []byte("1h")}); res.Status != Killed {
+			t.Errorf("%s started after Close: %v", f, res.Status)
+		}
+	}
+}
+
+func TestRegister(t *testing.T) {
+	r := NewRegistry()
+	for name, f := range map[string]Func{"echo": echo, "": echo, "a b": echo, "nil": nil, strings.Repeat("x", 129): echo} {
+		if err := r.Register(name, f); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%q", name)) {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	if err := r.Register("query.scan/v1", echo); err != nil {
+		t.Error(err)
+	}
+	if got, want := r.Names(), []string{"echo", "fail", "query.scan/v1", "sleep", "spin"}; !slices.Equal(got, want) {
+		t.Errorf("names are %v, want %v", got, want)
+	}
+}
+
+func TestAlarmOrder(t *testing.T) {
+	a, err := OpenAlarm()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	start := time.Now()
+	order := make(chan int, 100)
+	for _, i := range []int{7, 3, 9, 1, 8, 0, 2, 6, 5, 4} {
+		a.At(start.Add(20*time.Millisecond+time.Duration(i)*time.Microsecond), func() { order <- i })
+	}
+	stopped := a.At(start.Add(20*time.Millisecond), func() { order <- -1 })
+	if !stopped.Stop() || stopped.Stop() {
+		t.Error("Stop is true the first time only")
+	}
+	past := a.At(start.Add(-time.Hour), func() { order <- -2 })
+	if i := <-order; i != -2 {
+		t.Errorf("the past came after %d", i)
+	}
+	if past.Stop() {
+		t.Error("a timer that fired was stopped")
+	}
+	for want := range 10 {
+		if got := <-order; got != want {
+			t.Errorf("%d came in place of %d", got, want)
+		}
+	}
+}
+
+func TestStatusString(t *testing.T) {
+	for s, want := range map[Status]string{Succeeded: "succeeded", TimedOut: "timed out", 77: "status 77"} {
+		if s.String() != want {
+			t.Errorf("%d is %q, want %q", s, s, want)
+		}
+	}
+}

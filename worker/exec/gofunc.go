@@ -1,0 +1,95 @@
+package exec
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"runtime/debug"
+	"time"
+)
+
+// goRun is a Go function on its own goroutine.
+type goRun struct {
+	cancel context.CancelCauseFunc
+}
+
+func (g *goRun) Kill(reason string) { g.cancel(killed(reason)) }
+
+// startFunc uses a new goroutine for each task: handing it to one that waits on a channel was measured
+// slower.
+func (p *Pool) startFunc(f Func, t *Task, done func(Result)) (Running, Result, bool) {
+	ctx, cancel := taskContext(t.Timeout)
+	g := &goRun{cancel: cancel}
+	task := *t
+	run := func() {
+		res := Result{Status: Panicked, Err: "the function called runtime.Goexit"}
+		defer func() { // deferred for that case
+			cancel(nil)
+			done(res)
+			p.leave(g)
+		}()
+		res = runGuarded(ctx, f, &task)
+	}
+	if !p.enter(g, func() { go run() }) {
+		cancel(nil)
+		return nil, refusedClosed(), true
+	}
+	return g, Result{}, false
+}
+
+// runGuarded runs f and makes a Result of whatever it does. The end of ctx before f returned outranks
+// what f returned: nobody waits for that any more.
+func runGuarded(ctx context.Context, f Func, t *Task) (res Result) {
+	start := time.Now()
+	out, panicked, err := call(ctx, f, t.Payload)
+	res.Run = time.Since(start)
+	ended, isEnded := context.Cause(ctx).(*endedError)
+	switch {
+	case panicked != "":
+		res.Status, res.Err = Panicked, clip(panicked)
+	case isEnded:
+		res.Status, res.Err = ended.status, ended.reason
+	case err != nil:
+		res.Status, res.Err = Failed, clip(cmp.Or(err.Error(), "the function returned an error with no text"))
+	case t.MaxResult > 0 && len(out) > t.MaxResult:
+		res.Status, res.Err = Failed, tooLarge(fmt.Sprintf("%d bytes", len(out)), t.MaxResult)
+	default:
+		res.Output = out
+	}
+	return res
+}
+
+// call also returns what f panicked with, and where.
+func call(ctx context.Context, f Func, payload []byte) (out []byte, panicked string, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			panicked = fmt.Sprintf("panic: %v\n%s", v, trimStack(debug.Stack()))
+		}
+	}()
+	out, err = f(ctx, payload)
+	return out, "", err
+}
+
+// maxStack keeps a panic's report small enough to read.
+const maxStack = 4 << 10
+
+// trimStack cuts what debug.Stack says in a deferred call down to the frames of the function: below
+// the call of panic, above our own call.
+func trimStack(s []byte) []byte {
+	if i := bytes.Index(s, []byte("\npanic(")); i >= 0 {
+		s = s[i+1:]
+		for range 2 { // panic(...) and its position
+			if j := bytes.IndexByte(s, '\n'); j >= 0 {
+				s = s[j+1:]
+			}
+		}
+	}
+	if i := bytes.Index(s, []byte("worker/exec.call(")); i >= 0 {
+		s = s[:bytes.LastIndexByte(s[:i], '\n')+1]
+	}
+	if len(s) > maxStack {
+		s = append(s[:maxStack:maxStack], "..."...)
+	}
+	return bytes.TrimRight(s, "\n")
+}

@@ -1,0 +1,320 @@
+package exec
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	osexec "os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+func processPool(tb testing.TB) *Pool {
+	tb.Helper()
+	r := NewRegistry()
+	if err := r.AllowProcesses(); err != nil {
+		tb.Fatal(err)
+	}
+	return newPool(tb, r)
+}
+
+func command(tb testing.TB, c Command) []byte {
+	tb.Helper()
+	b, err := c.Encode()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return b
+}
+
+func shell(script string) Command { return Command{Argv: []string{"sh", "-c", script}} }
+
+func TestProcess(t *testing.T) {
+	t.Setenv("PHOEBE_SECRET", "hush")
+	p := processPool(t)
+	dir := t.TempDir()
+	long := strings.Repeat("x", 1<<20)
+	for _, tc := range []struct {
+		name   string
+		cmd    Command
+		task   Task // without Function and Payload
+		status Status
+		output string
+		err    []string
+	}{
+		{"argv", Command{Argv: []string{"printf", "%s-%s", "a b", "$HOME"}}, Task{}, Succeeded, "a b-$HOME", nil},
+		{"stdin", Command{Argv: []string{"cat"}, Stdin: "text"}, Task{}, Succeeded, "text", nil},
+		{"stdin of bytes", Command{Argv: []string{"cat"}, StdinBase64: []byte{0, 255, 10}}, Task{}, Succeeded, "\x00\xff\n", nil},
+		{"stdin both ways at once", Command{Argv: []string{"cat"}, Stdin: long}, Task{}, Succeeded, long, nil},
+		{"stdin that nobody reads", Command{Argv: []string{"true"}, Stdin: long}, Task{}, Succeeded, "", nil},
+		{"no stdin", Command{Argv: []string{"cat"}}, Task{}, Succeeded, "", nil},
+		{"environment", Command{Argv: []string{"env"}, Env: map[string]string{"A": "1", "PATH": "/usr/bin:/bin"}}, Task{}, Succeeded, "A=1\nPATH=/usr/bin:/bin\n", nil},
+		{"default environment", Command{Argv: []string{"env"}}, Task{}, Succeeded, "PATH=" + os.Getenv("PATH") + "\n", nil},
+		{"dir", Command{Argv: []string{"pwd"}, Dir: dir}, Task{}, Succeeded, dir + "\n", nil},
+		{"no such dir", Command{Argv: []string{"pwd"}, Dir: dir + "/x"}, Task{}, Failed, "", []string{dir + "/x"}},
+		{"no such program", Command{Argv: []string{"phoebe-nonesuch"}}, Task{}, Failed, "", []string{`"phoebe-nonesuch"`, "PATH=" + os.Getenv("PATH")}},
+		{"no such file", Command{Argv: []string{"/phoebe/nonesuch"}}, Task{}, Failed, "", []string{"/phoebe/nonesuch", "no such file"}},
+		{"not executable", Command{Argv: []string{"/etc/passwd"}}, Task{}, Failed, "", []string{"/etc/passwd", "permission denied"}},
+		{"exit code", shell("echo lost; echo why >&2; exit 3"), Task{}, Failed, "", []string{"exit status 3", "stderr: why"}},
+		{"tail of stderr", shell("head -c 99999 /dev/zero | tr '\\0' x >&2; echo the end >&2; exit 1"), Task{}, Failed, "", []string{"stderr: ...xxx", "the end"}},
+		{"signal", shell("kill -SEGV $$"), Task{}, Failed, "", []string{"segmentation fault"}},
+		{"timeout", Command{Argv: []string{"sleep", "100"}}, Task{Timeout: 20 * time.Millisecond}, TimedOut, "", []string{"timeout of 20ms"}},
+		{"result at the limit", Command{Argv: []string{"printf", "four"}}, Task{MaxResult: 4}, Succeeded, "four", nil},
+		{"result over the limit", Command{Argv: []string{"printf", "fives"}}, Task{MaxResult: 4}, Failed, "", []string{"limit of 4 bytes", "raise"}},
+		{"endless result", Command{Argv: []string{"yes"}}, Task{MaxResult: 1 << 20}, Failed, "", []string{"limit of 1048576 bytes"}},
+		{"limits", shell("ulimit -c; ulimit -d; ulimit -Hd"), Task{Memory: 64}, Succeeded, "0\n65536\n65536\n", nil},
+		{"memory", shell("head -c 90000000 /dev/zero | tail -c 80000000 >/dev/null"), Task{Memory: 16}, Failed, "", []string{"exit status", "memory"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			task := tc.task
+			task.Function, task.Payload = "exec", command(t, tc.cmd)
+			res := runTask(t, p, task)
+			if res.Status != tc.status || string(res.Output) != tc.output {
+				t.Errorf("got %v %.100q (%s), want %v %.100q", res.Status, res.Output, res.Err, tc.status, tc.output)
+			}
+			for _, want := range tc.err {
+				if !strings.Contains(res.Err, want) {
+					t.Errorf("the error does not say %q: %s", want, res.Err)
+				}
+			}
+			if res.Status == Succeeded && (res.Run <= 0 || res.MaxRSS <= 0) {
+				t.Errorf("no usage: %+v", res)
+			}
+		})
+	}
+}
+
+func TestBadCommand(t *testing.T) {
+	p := processPool(t)
+	for payload, want := range map[string]string{
+		"":                                 `{"argv":`,
+		"ls":                               `{"argv":`,
+		`{"argv":["ls"]} x`:                "more after the object",
+		`{"argv":["ls"],"cwd":"/"}`:        `"cwd"`,
+		`{"argv":[]}`:                      "argv[0] is missing",
+		`{"argv":["ls","\u0000"]}`:         "argv[1]",
+		`{"argv":["ls"],"env":{"A=B":""}}`: `"A=B"`,
+		`{"argv":["ls"],"stdin":"a","stdin_base64":"YQ=="}`: "choose one",
+	} {
+		res := runTask(t, p, Task{Function: "exec", Payload: []byte(payload)})
+		if res.Status != Failed || !strings.Contains(res.Err, want) {
+			t.Errorf("%s: %v (%s), want %q", payload, res.Status, res.Err, want)
+		}
+		var c Command
+		if json.Unmarshal([]byte(payload), &c) == nil && c.validate() != nil {
+			if _, err := c.Encode(); err == nil {
+				t.Errorf("%s: Encode accepts what Start refuses", payload)
+			}
+		}
+	}
+}
+
+// presence returns a FIFO, and what reads it: first the lines of the script, then EOF, which comes when
+// no process has it open any more.
+func presence(t *testing.T) (path string, open func() *bufio.Reader) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "fifo")
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path, func() *bufio.Reader {
+		f, err := os.Open(path) // until a writer opens it
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		return bufio.NewReader(f)
+	}
+}
+
+func expectLine(t *testing.T, r *bufio.Reader, want string) {
+	t.Helper()
+	if got, err := r.ReadString('\n'); got != want+"\n" {
+		t.Fatalf("read %q (%v), want %q", got, err, want)
+	}
+}
+
+func expectEOF(t *testing.T, r *bufio.Reader) {
+	t.Helper()
+	if b, err := io.ReadAll(r); len(b) != 0 || err != nil {
+		t.Fatalf("read %q (%v), want the end", b, err)
+	}
+}
+
+func TestKillEndsTheProcessGroup(t *testing.T) {
+	p := processPool(t)
+	for _, timeout := range []time.Duration{0, time.Second} {
+		fifo, open := presence(t)
+		r, end := startTask(t, p, Task{
+			Function: "exec",
+			Timeout:  timeout,
+			Payload:  command(t, shell("exec 3>"+fifo+"; sleep 100 & echo up >&3; sleep 100")),
+		})
+		family := open()
+		expectLine(t, family, "up")
+		want := TimedOut
+		if timeout == 0 {
+			want = Killed
+			r.Kill("the job was cancelled")
+		}
+		if res := <-end; res.Status != want {
+			t.Errorf("got %v (%s), want %v", res.Status, res.Err, want)
+		}
+		expectEOF(t, family)
+	}
+}
+
+func TestStrayGrandchildDiesWithItsParent(t *testing.T) {
+	p := processPool(t)
+	fifo, open := presence(t)
+	_, end := startTask(t, p, Task{
+		Function: "exec",
+		Payload:  command(t, shell("exec 3>"+fifo+"; sleep 100 & echo up >&3; echo result")),
+	})
+	family := open()
+	expectLine(t, family, "up")
+	if res := <-end; res.Status != Succeeded || string(res.Output) != "result\n" {
+		t.Errorf("got %v %q (%s)", res.Status, res.Output, res.Err)
+	}
+	expectEOF(t, family)
+}
+
+// A stray that leaves the group lives on, but the task does not wait for the pipes it holds.
+func TestStrayOutsideTheGroupHoldsNothingUp(t *testing.T) {
+	if _, err := osexec.LookPath("setsid"); err != nil {
+		t.Skip(err)
+	}
+	p := processPool(t)
+	fifo, _ := presence(t)
+	res := runTask(t, p, Task{
+		Function: "exec",
+		Payload:  command(t, shell("setsid sh -c 'echo $$ >"+fifo+"; exec sleep 100' & read pid <"+fifo+"; echo $pid")),
+	})
+	pid, err := strconv.Atoi(strings.TrimSpace(string(res.Output)))
+	if res.Status != Succeeded || err != nil {
+		t.Fatalf("got %v %q (%s)", res.Status, res.Output, res.Err)
+	}
+	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+		t.Errorf("the stray is gone: %v", err)
+	}
+}
+
+func TestKillBeforeTheStart(t *testing.T) {
+	p := processPool(t)
+	for range 20 { // before, within or after the launch
+		r, end := startTask(t, p, Task{Function: "exec", Payload: command(t, Command{Argv: []string{"sleep", "100"}})})
+		r.Kill("at once")
+		if res := <-end; res.Status != Killed || res.Err != "at once" {
+			t.Fatalf("got %v (%s)", res.Status, res.Err)
+		}
+	}
+}
+
+func TestCloseKillsProcesses(t *testing.T) {
+	r := NewRegistry()
+	if err := r.AllowProcesses(); err != nil {
+		t.Fatal(err)
+	}
+	p, err := NewPool(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ends []<-chan Result
+	for range 5 {
+		_, end := startTask(t, p, Task{Function: "exec", Payload: command(t, Command{Argv: []string{"sleep", "100"}})})
+		ends = append(ends, end)
+	}
+	if err := p.Close(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	for _, end := range ends {
+		if res := <-end; res.Status != Killed || res.Err != closingReason {
+			t.Errorf("got %v (%s)", res.Status, res.Err)
+		}
+	}
+}
+
+// Without ptrace the limits come a moment later, but they come.
+func TestLimitsWithoutPtrace(t *testing.T) {
+	cmd := osexec.Command("cat")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := setLimits(cmd.Process.Pid, 64); err != nil {
+		t.Error(err)
+	}
+	for which, want := range map[int]uint64{unix.RLIMIT_DATA: 64 << 20, unix.RLIMIT_CORE: 0} {
+		var got unix.Rlimit
+		if err := unix.Prlimit(cmd.Process.Pid, which, nil, &got); err != nil || got.Cur != want || got.Max != want {
+			t.Errorf("limit %d is %+v (%v), want %d", which, got, err, want)
+		}
+	}
+	in.Close()
+	cmd.Wait()
+}
+
+const helperEnv = "PHOEBE_EXEC_TEST_FIFO"
+
+func init() {
+	if fifo := os.Getenv(helperEnv); fifo != "" {
+		helper(fifo)
+	}
+}
+
+// helper is a worker, in a process of its own, with one process that never ends.
+func helper(fifo string) {
+	r := NewRegistry()
+	if err := r.AllowProcesses(); err != nil {
+		panic(err)
+	}
+	p, err := NewPool(r)
+	if err != nil {
+		panic(err)
+	}
+	payload, err := shell("exec 3>" + fifo + "; echo up >&3; exec sleep 100").Encode()
+	if err != nil {
+		panic(err)
+	}
+	p.Start(Task{Function: "exec", Payload: payload, Memory: probe.MiB(256)}, func(res Result) { fmt.Println(res) })
+	select {}
+}
+
+func TestProcessesDieWithTheWorker(t *testing.T) {
+	fifo, open := presence(t)
+	worker := osexec.Command(os.Args[0])
+	worker.Env = append(os.Environ(), helperEnv+"="+fifo)
+	if err := worker.Start(); err != nil {
+		t.Fatal(err)
+	}
+	child := open()
+	expectLine(t, child, "up")
+	if err := worker.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	worker.Wait()
+	expectEOF(t, child)
+}
+
+func BenchmarkProcess(b *testing.B) {
+	p := processPool(b)
+	payload := command(b, Command{Argv: []string{"true"}})
+	for b.Loop() {
+		if res := runTask(b, p, Task{Function: "exec", Payload: payload}); res.Status != Succeeded {
+			b.Fatal(res)
+		}
+	}
+}
