@@ -235,6 +235,7 @@ type group struct {
 	queue    []*task  // those that wait, first to be bound at the front
 	places   []*reservation
 	live     int // places believed to be in queues
+	budget   int // probes that the tasks were worth and that were not needed yet
 }
 
 // reservation is one Reserve: count places at a worker, of which some live.

@@ -18,12 +18,13 @@ func (c *Core) place(g *group, now time.Time, acts []Action) []Action {
 		return c.placeEarly(g, now, acts)
 	}
 	m := len(g.queue)
+	g.budget = probes(g, m)
 	rides := 0
 	if p.RideAlong {
 		rides = c.planRides(g)
 	}
 	if rides < m {
-		c.planPlaces(g, probes(g, m)-rides)
+		c.planPlaces(g, g.budget-rides)
 	}
 	return c.reserve(g, now, acts)
 }
@@ -39,7 +40,7 @@ func (c *Core) cover(g *group, now time.Time, acts []Action) []Action {
 	case g.live == 0:
 		return c.place(g, now, acts)
 	}
-	if missing := probes(g, len(g.queue)) - g.live; missing > 0 {
+	if missing := max(probes(g, len(g.queue))-g.probed(), g.budget); missing > 0 {
 		c.planPlaces(g, missing)
 		return c.reserve(g, now, acts)
 	}
@@ -72,7 +73,7 @@ func (c *Core) resample(j *job, now time.Time, acts []Action) []Action {
 	j.lag *= 2
 	j.lagAt = time.Time{}
 	for _, g := range j.groups {
-		if n := len(g.queue); n > 0 && j.Policy.Resample && g.live >= probes(g, n) && g.live < 4*probes(g, n) {
+		if n := len(g.queue); n > 0 && j.Policy.Resample && g.probed() >= probes(g, n) && g.probed() < 4*probes(g, n) {
 			c.Stats.Resamples++
 			c.planPlaces(g, n)
 			acts = c.reserve(g, now, acts)
@@ -183,23 +184,27 @@ func (c *Core) draw(ws []*worker, i int) *worker {
 	return ws[i]
 }
 
-// planPlaces spreads n places over a random sample, first over workers where the group has none and none is
-// planned, then anywhere. A sticky place serves a worker's slots in turn, so more than one for each slot
-// would be wasted.
+// planPlaces probes n workers of a random sample: first those where the group has no place and none is
+// planned, then any. A sticky place comes round again and again, but only in one slot at a time, so there it
+// asks for one in each slot; without that, a job could not have all the slots that fall free together at a
+// worker, and later ones would overtake it.
 func (c *Core) planPlaces(g *group, n int) {
 	ws := g.eligible.workers
-	var holds map[*worker]int
+	holds := map[*worker]bool{}
 	for _, r := range g.places {
 		if r.live > 0 {
-			if holds == nil {
-				holds = map[*worker]int{}
-			}
-			holds[r.w] += int(r.live)
+			holds[r.w] = true
 		}
 	}
+	each := func(w *worker) int {
+		if g.job.Policy.Sticky {
+			return max(1, min(g.demand.Times(w.welcome.Capacity), len(g.queue), probe.MaxPlaces-w.rides))
+		}
+		return 1
+	}
 	for i := 0; i < len(ws) && n > 0; i++ {
-		if w := c.draw(ws, i); holds[w] == 0 && w.rides+w.extra == 0 {
-			c.plan(w, 0, 1)
+		if w := c.draw(ws, i); !holds[w] && w.rides+w.extra == 0 {
+			c.plan(w, 0, each(w))
 			n--
 		}
 	}
@@ -209,14 +214,33 @@ func (c *Core) planPlaces(g *group, n int) {
 			if n == 0 {
 				break
 			}
-			if most := probe.MaxPlaces - 1; g.job.Policy.Sticky && holds[w]+w.rides+w.extra >= w.slots || w.rides+w.extra >= most {
+			if g.job.Policy.Sticky && (holds[w] || w.extra > 0) || w.rides+w.extra == probe.MaxPlaces {
 				continue
 			}
-			c.plan(w, 0, 1)
+			c.plan(w, 0, each(w))
 			n--
 			more = true
 		}
 	}
+}
+
+// holders is how many workers hold places of the group.
+func (g *group) holders() int {
+	n := 0
+	for _, r := range g.places {
+		if r.live > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// probed is how many probes the live places of the group are worth.
+func (g *group) probed() int {
+	if g.job.Policy.Sticky {
+		return g.holders()
+	}
+	return g.live
 }
 
 // reserve carries out what was planned for a group.
@@ -247,12 +271,16 @@ func (c *Core) reserve(g *group, now time.Time, acts []Action) []Action {
 		c.Stats.Places += uint64(r.count)
 		c.Stats.Rides += uint64(w.rides)
 		c.occupy(w, g.demand, w.rides)
+		if g.budget--; w.rides > 1 {
+			g.budget -= w.rides - 1
+		}
 		w.rides, w.extra = 0, 0
 		acts = append(acts, Send{w.key, m})
 	}
 	for _, t := range g.queue {
 		t.sampledAt = now
 	}
+	g.budget = max(g.budget, 0)
 	c.picked = c.picked[:0]
 	return acts
 }
