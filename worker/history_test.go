@@ -81,7 +81,7 @@ func TestHistories(t *testing.T) {
 		"sent Queued", "sent Started", "sent Ready", "sent Finished", "sent Refused", "sent Evicted", "sent Gone",
 		"sent Load", "sent Drain", "sent Pong", "sent Claimed",
 		"queue_full", "leaving", "too_big", "no_function", "expired", "unknown", "oversized", "moved", "late",
-		"early", "kept", "rode", "orphaned", "claimed", "abandoned", "forgotten",
+		"early", "kept", "bundled", "rode", "orphaned", "claimed", "abandoned", "forgotten",
 	} {
 		if seen[kind] == 0 {
 			t.Errorf("%s never came up", kind)
@@ -269,6 +269,7 @@ func (w *world) do(a Action) {
 		l := w.wire(a.Link)
 		if l == nil {
 			w.t.Fatalf("%T sent to link %d, which is down", a.Msg, a.Link)
+			return
 		}
 		w.check(l, a.Msg)
 		l.toFront = append(l.toFront, flight{a.Msg, w.now.Add(maxDelay)})
@@ -432,7 +433,7 @@ func (w *world) reserve() {
 		First: f.nextRes, Count: uint32(1 + w.draw("count", 4)), Job: w.jobs[w.draw("job", 3)],
 		Tenant: pick(w, "tenant", "t", "u"), Priority: int32(w.draw("priority", 3)),
 		Demand: w.demand(), Estimate: time.Duration(w.draw("estimate", 10)) * time.Millisecond,
-		Early: w.draw("early", 4) > 0,
+		Early: w.draw("early", 4) > 0, Bundle: uint32(w.draw("bundle", 3)),
 	}
 	for i := range w.draw("rides", int(m.Count)+1) {
 		at := m.First + probe.ResID(i)
@@ -471,12 +472,19 @@ func (w *world) answer() {
 	case 3:
 		delete(f.places, m.Res)
 		w.send(f, probe.Decline{Res: m.Res, Turn: m.Turn})
-	case 2:
-		w.seen["kept"]++
-		w.send(f, probe.Bind{Res: m.Res, Turn: m.Turn, Keep: true, Launch: w.launch(f, sent{res: m.Res, turn: m.Turn})})
 	default:
-		delete(f.places, m.Res)
-		w.send(f, probe.Bind{Res: m.Res, Turn: m.Turn, Launch: w.launch(f, sent{res: m.Res, turn: m.Turn})})
+		at := sent{res: m.Res, turn: m.Turn}
+		b := probe.Bind{Res: m.Res, Turn: m.Turn, Keep: w.draw("keep", 3) == 0, Launch: w.launch(f, at)}
+		for range max(0, w.draw("bundle", 5)-2) {
+			w.seen["bundled"]++
+			b.Bundle = append(b.Bundle, w.launch(f, at))
+		}
+		if b.Keep {
+			w.seen["kept"]++
+		} else {
+			delete(f.places, m.Res)
+		}
+		w.send(f, b)
 	}
 }
 
@@ -578,9 +586,9 @@ func (w *world) rude() {
 	demand := w.demand()
 	demand.CPU -= probe.Millicores(10 * w.draw("odd", 100))
 	w.send(f, pick[probe.Msg](w, "message",
-		probe.Reserve{First: res, Count: count, Job: j, Demand: demand, Early: true, Launches: slices.Repeat([]probe.Launch{own}, int(turn))},
+		probe.Reserve{First: res, Count: count, Job: j, Demand: demand, Early: true, Bundle: count, Launches: slices.Repeat([]probe.Launch{own}, int(turn))},
 		probe.Bind{Res: res, Turn: turn, Launch: own},
-		probe.Bind{Res: res, Turn: turn, Keep: true, Launch: own},
+		probe.Bind{Res: res, Turn: turn, Keep: true, Launch: own, Bundle: slices.Repeat([]probe.Launch{own}, int(count))},
 		probe.Decline{Res: res, Turn: turn},
 		probe.Enqueue{Res: res, Job: j, Demand: demand, Launch: own},
 		probe.Cancel{First: res, Count: count},
@@ -637,7 +645,8 @@ func (w *world) receive(l *wire, msg probe.Msg) {
 	switch m := msg.(type) {
 	case probe.Cancel:
 		for i := range m.Count {
-			if id, ok := w.rides[placeKey{l.id, m.First + probe.ResID(i)}]; ok && !w.started[id] {
+			id, ok := w.rides[placeKey{l.id, m.First + probe.ResID(i)}]
+			if ok && !w.started[id] && w.core.attempts[id] == nil { // else it is staged: no place any more
 				w.never[id] = "cancelled"
 			}
 		}
@@ -654,6 +663,9 @@ func (w *world) receive(l *wire, msg probe.Msg) {
 		}
 	case probe.Bind:
 		w.own(l, m.Launch.Attempt)
+		for _, launch := range m.Bundle {
+			w.own(l, launch.Attempt)
+		}
 	case probe.Ack:
 		for _, id := range m.Attempts {
 			if a := w.core.attempts[id]; a != nil && a.state == ended && a.owner != nil && a.owner.id == l.id {

@@ -14,8 +14,15 @@ type node[T any] struct {
 
 type listed[T any] interface {
 	comparable
-	links() *node[T]
+	linked[T]
 }
+
+type linked[T any] interface{ links() *node[T] }
+
+var (
+	_ linked[*place]   = (*place)(nil)
+	_ linked[*attempt] = (*attempt)(nil)
+)
 
 func (p *place) links() *node[*place]     { return &p.node }
 func (a *attempt) links() *node[*attempt] { return &a.node }

@@ -282,6 +282,9 @@ func (c *Core) bind(l *link, m *probe.Bind, now time.Time, acts []Action) []Acti
 	}
 	for i := range m.Bundle {
 		launch := &m.Bundle[i]
+		if c.attempts[launch.Attempt] != nil {
+			continue // its frontend uses an id twice
+		}
 		if reason := c.unfit(launch); reason != 0 {
 			acts = c.refuse(l, 0, 0, launch.Attempt, reason, 0, acts)
 			continue

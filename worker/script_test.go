@@ -248,6 +248,16 @@ func (l *line) launch(id probe.AttemptID) probe.Launch {
 	return m
 }
 
+// launches are like m, but for the attempts that are named.
+func (l *line) launches(key string, m probe.Launch) []probe.Launch {
+	var ms []probe.Launch
+	for _, id := range l.attempts(l.named1(key)) {
+		m.Attempt = id
+		ms = append(ms, m)
+	}
+	return ms
+}
+
 // flag takes a word if it is there.
 func (l *line) flag(word string) bool {
 	i := slices.Index(l.words, word)
@@ -321,16 +331,16 @@ func (l *line) message(verb string) probe.Msg {
 			First: r.First, Count: r.Count, Job: job(l.named1("job")), Tenant: l.named1("tenant"),
 			Priority: int32(l.number("prio", 0)), Demand: size(l.number("size", 1)), Early: l.flag("early"),
 		}
+		m.Bundle = uint32(l.number("bundle", 0))
 		launch := l.launch(probe.AttemptID{})
 		m.Estimate = launch.Estimate
-		for _, id := range l.attempts(l.named1("with")) {
-			launch.Attempt = id
-			m.Launches = append(m.Launches, launch)
-		}
+		m.Launches = l.launches("with", launch)
 		return m
 	case "bind":
 		res, turn := l.turn(l.word())
-		return probe.Bind{Res: res, Turn: turn, Keep: l.flag("keep"), Launch: l.launch(l.attempt(l.word()))}
+		m := probe.Bind{Res: res, Turn: turn, Keep: l.flag("keep"), Launch: l.launch(l.attempt(l.word()))}
+		m.Bundle = l.launches("and", m.Launch)
+		return m
 	case "decline":
 		res, turn := l.turn(l.word())
 		return probe.Decline{Res: res, Turn: turn}

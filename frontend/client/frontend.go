@@ -128,17 +128,19 @@ func (f *frontend) do(ctx context.Context, cl *call, timeout time.Duration, rpc 
 	fail.sent = cl.sent
 	ended, cause := cl.ended, cl.cause
 	cl.mu.Unlock()
+	if cause != nil {
+		fail.err = cause
+	}
 	switch {
 	case ended:
 		fail.err = context.Cause(ctx)
 		f.gaveUp()
 		return fail
-	case errors.Is(err, ErrClosed):
+	case errors.Is(fail.err, ErrClosed):
 		fail.err = ErrClosed
 		f.gaveUp()
 		return fail
 	case cause != nil:
-		fail.err = cause
 	case isTimeout(err):
 		fail.err = fmt.Errorf("no answer within %v: %w", timeout, os.ErrDeadlineExceeded)
 	default:
@@ -197,7 +199,11 @@ func (f *frontend) failed(err error) {
 
 // backoff is how long to wait after a number of earlier failures: half of it certain, half by chance.
 func (c *config) backoff(failures int) time.Duration {
-	d := min(c.backoffMin<<min(failures, 20), c.backoffMax)
+	d := c.backoffMin
+	for i := 0; i < failures && d < c.backoffMax; i++ {
+		d *= 2
+	}
+	d = min(d, c.backoffMax)
 	return d/2 + rand.N(d/2+1)
 }
 
@@ -245,11 +251,13 @@ func (f *frontend) watch() {
 			return
 		}
 		silent := f.answers == heard
-		heard = f.answers
 		f.mu.Unlock()
 		if silent {
 			f.ping()
 		}
+		f.mu.Lock()
+		heard = f.answers
+		f.mu.Unlock()
 	}
 }
 

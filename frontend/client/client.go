@@ -1,0 +1,188 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	v1 "github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
+)
+
+// Client runs jobs on a cluster. It is safe for concurrent use; a program needs one.
+type Client struct {
+	cfg       config
+	caller    *v1.Caller // nil: anonymous
+	frontends []*frontend
+	next      atomic.Uint32 // where the choice of a frontend begins
+
+	closing    chan struct{}
+	background sync.WaitGroup // calls of the API, and what they have started
+
+	mu     sync.Mutex
+	closed bool
+}
+
+// New makes a client for the frontends at these addresses, HOST:PORT each. It connects to none of them yet.
+// List the frontends themselves: behind a load balancer, too, jobs run, but a frontend that hangs during
+// Run is not found out.
+func New(frontends []string, opts ...Option) (*Client, error) {
+	c := &Client{cfg: defaults(), closing: make(chan struct{})}
+	for _, o := range opts {
+		o(&c.cfg)
+	}
+	if err := c.cfg.validate(frontends); err != nil {
+		return nil, err
+	}
+	if c.cfg.secret != "" || c.cfg.name != "" {
+		c.caller = &v1.Caller{}
+		if c.cfg.secret != "" {
+			c.caller.Secret = &c.cfg.secret
+		}
+		if c.cfg.name != "" {
+			c.caller.Name = &c.cfg.name
+		}
+	}
+	for _, addr := range frontends {
+		f, err := newFrontend(addr, &c.cfg, &c.background, c.closing)
+		if err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
+		c.frontends = append(c.frontends, f)
+	}
+	return c, nil
+}
+
+func (c *config) validate(frontends []string) error {
+	var errs []error
+	if len(frontends) == 0 {
+		errs = append(errs, errors.New("no frontend: name at least one, as HOST:PORT"))
+	}
+	for i, addr := range frontends {
+		if _, _, err := net.SplitHostPort(addr); err != nil {
+			errs = append(errs, fmt.Errorf("frontend %q: write HOST:PORT: %w", addr, err))
+		}
+		if slices.Contains(frontends[:i], addr) {
+			errs = append(errs, fmt.Errorf("frontend %q is named twice", addr))
+		}
+	}
+	if c.log == nil {
+		errs = append(errs, errors.New("the logger is nil"))
+	}
+	if c.rpcTimeout <= 0 || c.connectTimeout <= 0 || c.retryFor <= 0 {
+		errs = append(errs, errors.New("timeouts must be positive"))
+	}
+	if c.backoffMin <= 0 || c.backoffMax < c.backoffMin {
+		errs = append(errs, fmt.Errorf("backoff from %v to %v: both must be positive, in this order", c.backoffMin, c.backoffMax))
+	}
+	return errors.Join(errs...)
+}
+
+// Close cancels the jobs that are under way, as far as their frontends can be reached within a second, waits
+// for the calls of other goroutines to return (with ErrClosed), and closes the connections.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return nil
+	}
+	c.closed = true
+	close(c.closing)
+	c.mu.Unlock()
+	for _, f := range c.frontends {
+		f.pool.abort(ErrClosed)
+	}
+	c.background.Wait()
+	var errs []error
+	for _, f := range c.frontends {
+		if rpc, ok := f.rpc.(interface{ Close() error }); ok {
+			errs = append(errs, rpc.Close())
+		}
+		f.pool.abort(ErrClosed) // the connections of the parting calls
+	}
+	return errors.Join(errs...)
+}
+
+// enter holds Close up until c.background.Done; it fails if the client is closed.
+func (c *Client) enter() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return ErrClosed
+	}
+	c.background.Add(1)
+	return nil
+}
+
+// Run runs a job and waits for it. It returns one outcome for each task, in the order of job.Tasks. The
+// error is nil only if every task has a result; if not, it is the first failed task's *TaskError, or one
+// that concerns the whole job: *RefusedError, *UnfinishedError or ErrClosed. When ctx ends, Run returns an
+// *UnfinishedError at once, and the job is cancelled at its frontend.
+//
+// A small job takes a single call. One of more than 512 tasks, of more than 1 MiB of payloads or with an
+// estimate of a second or more goes by way of Submit, because a large or late answer is better had in parts.
+func (c *Client) Run(ctx context.Context, job Job) ([]Outcome, error) {
+	if large(&job) {
+		r, err := c.Submit(ctx, job)
+		if err != nil {
+			return nil, err
+		}
+		return r.Wait()
+	}
+	if err := c.enter(); err != nil {
+		return nil, err
+	}
+	defer c.background.Done()
+	s, err := c.newSession(job)
+	if err != nil {
+		return nil, err
+	}
+	outs := make([]Outcome, len(job.Tasks))
+	err = s.run(ctx, outs)
+	return finish(outs, s, err)
+}
+
+// finish completes outs, ordered by task, with what the client does not know, and picks Run's error.
+func finish(outs []Outcome, s *session, err error) ([]Outcome, error) {
+	var unfinished *UnfinishedError
+	switch {
+	case errors.As(err, &unfinished):
+		for _, i := range unfinished.Tasks {
+			outs[i] = Outcome{Task: i, Err: err}
+		}
+		return outs, err
+	case err != nil:
+		return nil, err
+	}
+	if s.failed {
+		for i := range outs {
+			if outs[i].Err != nil {
+				return outs, outs[i].Err
+			}
+		}
+	}
+	return outs, nil
+}
+
+// Submit hands a job over and returns as soon as a frontend has accepted it. ctx is the job's: when it
+// ends, the job is cancelled.
+func (c *Client) Submit(ctx context.Context, job Job) (*Running, error) {
+	if err := c.enter(); err != nil {
+		return nil, err
+	}
+	defer c.background.Done()
+	s, err := c.newSession(job)
+	if err != nil {
+		return nil, err
+	}
+	r := newRunning(s)
+	if err := s.submit(ctx); err != nil {
+		return nil, err
+	}
+	r.publish()
+	c.background.Go(func() { r.poll(ctx) })
+	return r, nil
+}

@@ -1,0 +1,98 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	v1 "github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
+)
+
+// Cluster is what one frontend believes of the fleet.
+type Cluster struct {
+	Frontend     string // its name
+	Address      string
+	Version      string
+	Uptime       time.Duration
+	Draining     bool
+	Jobs         int
+	TasksPending int
+	TasksRunning int
+	Workers      []Worker
+}
+
+// Worker is what a frontend believes of a worker. Queued, Running and Free are as last heard.
+type Worker struct {
+	Name         string
+	Address      string
+	State        string // connecting, up, adrift, draining or down
+	Host         string
+	Labels       []string
+	Functions    []string
+	Capacity     Demand
+	Free         Demand
+	Queued       int // places in its queue, of all frontends
+	Running      int // tasks, of all frontends
+	HeardAgo     time.Duration
+	RTT          time.Duration
+	Reservations int // of this frontend
+	Attempts     int // of this frontend
+	Error        string
+}
+
+// Cluster asks a frontend, the first that answers.
+func (c *Client) Cluster(ctx context.Context) (*Cluster, error) {
+	if err := c.enter(); err != nil {
+		return nil, err
+	}
+	defer c.background.Done()
+	var errs []error
+	start := int(c.next.Add(1) % uint32(len(c.frontends)))
+	for i := range c.frontends {
+		f := c.frontends[(start+i)%len(c.frontends)]
+		var resp *v1.ClusterResponse
+		err := f.do(ctx, &call{}, c.cfg.rpcTimeout, func(ctx context.Context) (err error) {
+			resp, err = f.rpc.Cluster(ctx, &v1.ClusterRequest{Caller: c.caller})
+			return err
+		})
+		if err == nil && resp == nil {
+			err = &callError{addr: f.addr, err: errNothing}
+		}
+		if err == nil {
+			return fromCluster(resp), nil
+		}
+		var refused *RefusedError
+		if errors.As(err, &refused) {
+			return nil, err
+		}
+		errs = append(errs, err)
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, errors.Join(errs...)
+}
+
+func fromCluster(r *v1.ClusterResponse) *Cluster {
+	c := &Cluster{
+		Frontend: r.Frontend, Address: r.Address, Version: r.Version, Uptime: fromMicros(r.UptimeUs),
+		Draining: r.Draining, Jobs: int(r.Jobs), TasksPending: int(r.TasksPending), TasksRunning: int(r.TasksRunning),
+		Workers: make([]Worker, len(r.Workers)),
+	}
+	for i, w := range r.Workers {
+		c.Workers[i] = Worker{
+			Name: w.Name, Address: w.Address, State: w.State, Host: w.Host, Labels: w.Labels, Functions: w.Functions,
+			Capacity: fromDemand(w.Capacity), Free: fromDemand(w.Free), Queued: int(w.Queued), Running: int(w.Running),
+			HeardAgo: fromMicros(w.HeardUsAgo), RTT: fromMicros(w.RttUs),
+			Reservations: int(w.Reservations), Attempts: int(w.Attempts), Error: w.Error,
+		}
+	}
+	return c
+}
+
+func fromDemand(d *v1.Demand) Demand {
+	if d == nil {
+		return Demand{}
+	}
+	return Demand{CPU: d.CpuMillicores, Memory: d.MemoryMib}
+}

@@ -1,0 +1,287 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"sync"
+	"time"
+
+	v1 "github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
+)
+
+// Handle names a job and the frontend that owns it.
+type Handle struct{ Job, Owner string }
+
+// Running is a job that was submitted. The client follows it whether or not its results are read, and keeps
+// those that have not been: each outcome is handed out once, by Results or by Wait. Safe for concurrent use.
+type Running struct {
+	s *session // of the goroutine in poll, once it runs
+
+	mu        sync.Mutex
+	news      sync.Cond
+	outcomes  []Outcome // not handed out yet, in the order in which they came
+	over      bool      // no more will come
+	err       error     // if over: nil, or why some never will
+	at        *frontend
+	handle    v1.Handle
+	cancelled bool
+}
+
+func newRunning(s *session) *Running {
+	r := &Running{s: s}
+	r.news.L = &r.mu
+	return r
+}
+
+// Handle names the job, and who owns it at present.
+func (r *Running) Handle() Handle {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return Handle{r.handle.Job, r.handle.Owner}
+}
+
+// Results yields the outcomes as the tasks finish. The error beside an outcome is its Err. If the client
+// gives up, the last pair is an Outcome with Task -1 and an *UnfinishedError. A loop that ends early leaves
+// the job running: Cancel it, or come back for the rest.
+func (r *Running) Results() iter.Seq2[Outcome, error] {
+	return func(yield func(Outcome, error) bool) {
+		for {
+			o, ok, err := r.next()
+			if !ok {
+				if err != nil {
+					yield(Outcome{Task: -1, Err: err}, err)
+				}
+				return
+			}
+			if !yield(o, o.Err) {
+				return
+			}
+		}
+	}
+}
+
+// next waits for an outcome. If ok is false there are no more.
+func (r *Running) next() (o Outcome, ok bool, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for len(r.outcomes) == 0 && !r.over {
+		r.news.Wait()
+	}
+	if len(r.outcomes) == 0 {
+		return Outcome{}, false, r.err
+	}
+	o = r.outcomes[0]
+	r.outcomes[0] = Outcome{}
+	r.outcomes = r.outcomes[1:]
+	return o, true, nil
+}
+
+// Wait waits for the job to end. It returns the outcomes that Results has not handed out, in the order of
+// Job.Tasks, and an error as Run does.
+func (r *Running) Wait() ([]Outcome, error) {
+	r.mu.Lock()
+	for !r.over {
+		r.news.Wait()
+	}
+	outs, err := r.outcomes, r.err
+	r.outcomes = nil
+	r.mu.Unlock()
+	var unfinished *UnfinishedError
+	if errors.As(err, &unfinished) {
+		for _, i := range unfinished.Tasks {
+			outs = append(outs, Outcome{Task: i, Err: err})
+		}
+	}
+	slices.SortFunc(outs, func(a, b Outcome) int { return a.Task - b.Task })
+	for i := range outs {
+		if err == nil {
+			err = outs[i].Err
+		}
+	}
+	return outs, err
+}
+
+// Cancel ends the tasks that have no outcome yet; they get one, a *TaskError with Reason Cancelled. The
+// error says that no frontend could be told, in which case the job goes on.
+func (r *Running) Cancel(ctx context.Context) error {
+	c := r.s.c
+	if err := c.enter(); err != nil {
+		return err
+	}
+	defer c.background.Done()
+	r.mu.Lock()
+	at, handle, over := r.at, r.handle, r.over
+	r.mu.Unlock()
+	if over {
+		return nil
+	}
+	_, err := c.cancelSomewhere(ctx, at, handle, "cancelled by its client")
+	var refused *RefusedError
+	if errors.As(err, &refused) && (refused.Reason == UnknownJob || refused.Reason == OwnerLost) {
+		err = nil // it has ended, or it is between two frontends
+	}
+	if err == nil {
+		r.mu.Lock()
+		r.cancelled = true
+		r.mu.Unlock()
+	}
+	return err
+}
+
+// Cancel cancels a job of any client, and returns the number of its tasks that had no outcome yet. Where
+// the owner is not known, h.Owner may be empty: every frontend is asked.
+func (c *Client) Cancel(ctx context.Context, h Handle, why string) (int, error) {
+	if err := c.enter(); err != nil {
+		return 0, err
+	}
+	defer c.background.Done()
+	return c.cancelSomewhere(ctx, nil, v1.Handle{Job: h.Job, Owner: h.Owner}, why)
+}
+
+// cancelSomewhere asks first, if there is one, then the others until one knows the job: a frontend forwards
+// to the owner where the handle names it.
+func (c *Client) cancelSomewhere(ctx context.Context, first *frontend, h v1.Handle, why string) (int, error) {
+	order := slices.Clone(c.frontends)
+	if i := slices.Index(order, first); i > 0 {
+		order[0], order[i] = order[i], order[0]
+	}
+	var errs []error
+	for _, f := range order {
+		n, err := c.cancelAt(ctx, f, &h, why, false)
+		if err == nil {
+			return n, nil
+		}
+		var refused *RefusedError
+		if errors.As(err, &refused) && (refused.Reason == Unauthorized || refused.Reason == Invalid) {
+			return 0, err
+		}
+		errs = append(errs, err)
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return 0, errors.Join(errs...)
+}
+
+// publish tells Cancel and Handle who owns the job now.
+func (r *Running) publish() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.at, r.handle = r.s.at, r.s.handle
+}
+
+func (r *Running) end(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.over, r.err = true, err
+	r.news.Broadcast()
+}
+
+// poll follows the job from frontend to frontend until it has ended.
+func (r *Running) poll(ctx context.Context) {
+	s := r.s
+	var cursor int64
+	again := false // the connection broke, and the same frontend is asked once more
+	for s.left > 0 {
+		resp, err := s.events(ctx, cursor)
+		if err == nil {
+			again = false
+			cursor = resp.Cursor
+			r.deliver(resp.Events)
+			if !resp.Done || s.left == 0 {
+				continue
+			}
+			err = &callError{addr: s.at.addr, err: errShort, sent: true}
+		}
+		var fail *callError
+		if errors.As(err, &fail) && fail.alone && !again && s.over(ctx) == nil {
+			again = true
+			continue
+		}
+		again = false
+		var refused *RefusedError
+		if errors.As(err, &refused) && refused.Reason == Overloaded {
+			// Only this call is refused; the owner is still the owner.
+			s.lastErr = err
+			if !s.sleep(ctx, max(refused.RetryAfter, s.c.cfg.backoffMin)) {
+				r.end(s.giveUp(s.over(ctx)))
+				return
+			}
+			continue
+		}
+		if errors.As(err, &fail) {
+			fail.sent = true // the Submit was, whatever became of this call
+		}
+		if err := s.consider(ctx, err); err != nil {
+			r.end(err)
+			return
+		}
+		if r.cancelRest() {
+			break
+		}
+		if err := s.submit(ctx); err != nil {
+			r.end(err)
+			return
+		}
+		cursor = 0
+		r.publish()
+	}
+	r.end(nil)
+}
+
+// events asks the owner what happened after cursor.
+func (s *session) events(ctx context.Context, cursor int64) (*v1.EventsResponse, error) {
+	f := s.at
+	req := v1.EventsRequest{Caller: s.c.caller, Handle: &s.handle, Cursor: cursor, MaxWaitUs: micros(s.c.cfg.pollFor)}
+	var resp *v1.EventsResponse
+	err := f.do(ctx, &call{}, s.c.cfg.pollFor+s.c.cfg.rpcTimeout, func(ctx context.Context) (err error) {
+		resp, err = f.rpc.Events(ctx, &req)
+		return err
+	})
+	if err == nil && resp == nil {
+		err = &callError{addr: f.addr, err: errNothing, sent: true, answered: true}
+	}
+	return resp, err
+}
+
+// sleep reports whether the job is still wanted after d.
+func (s *session) sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+	case <-s.c.closing:
+	}
+	return false
+}
+
+func (r *Running) deliver(events []*v1.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range events {
+		if o := e.Outcome; o != nil && r.s.accept(o) {
+			r.outcomes = append(r.outcomes, Outcome{})
+			r.outcomes[len(r.outcomes)-1].fill(o)
+		}
+	}
+	r.news.Broadcast()
+}
+
+// cancelRest ends a cancelled job whose owner was lost: there is no reason to bring it to another one.
+func (r *Running) cancelRest() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.cancelled {
+		return false
+	}
+	for i, done := range r.s.done {
+		if !done {
+			r.outcomes = append(r.outcomes, Outcome{Task: i, Err: &TaskError{Task: i, Reason: Cancelled}})
+		}
+	}
+	return true
+}

@@ -1,0 +1,364 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	v1 "github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
+)
+
+const (
+	// A job within these limits is one Run call.
+	runTasks    = 512
+	runPayloads = 1 << 20 // bytes
+	runEstimate = time.Second
+
+	// maxRequest is the largest job, in bytes of payloads and names: a frontend takes no larger message.
+	maxRequest = 64 << 20
+	// maxBreaks is how often in a row a job may lose its frontend without a new outcome. More of them are no
+	// accident: the job itself may be what brings the frontends down.
+	maxBreaks = 8
+	// drainPause is how long a frontend that leaves is not asked again, in case it is all there is.
+	drainPause = time.Second
+	// partingTimeout bounds the cancelling of a job that nobody waits for any more.
+	partingTimeout = time.Second
+)
+
+var (
+	errShort   = errors.New("the frontend did not account for every task")
+	errNothing = errors.New("the frontend answered with nothing")
+)
+
+func large(job *Job) bool {
+	bytes := 0
+	for i := range job.Tasks {
+		t := &job.Tasks[i]
+		bytes += len(t.Payload)
+		if t.Estimate >= runEstimate {
+			return true
+		}
+	}
+	return len(job.Tasks) > runTasks || bytes > runPayloads
+}
+
+// session is one job on its way through the frontends. One goroutine owns it.
+type session struct {
+	c       *Client
+	job     v1.Job // as it goes out next
+	tasks   []v1.Task
+	began   time.Time
+	within  time.Duration // the job's deadline
+	done    []bool        // by task
+	left    int           // tasks without an outcome
+	failed  bool          // some task has no result
+	at      *frontend     // who was asked last
+	handle  v1.Handle     // of the last acceptance; before, the best guess
+	sent    bool          // some frontend may have the job
+	waits   []time.Time   // by frontend: not before; nil until one asks for it
+	since   time.Time     // none could be connected to since; zero: one could
+	breaks  int           // owners lost since the last outcome
+	lastErr error
+}
+
+// newSession checks what the frontends cannot.
+func (c *Client) newSession(job Job) (*session, error) {
+	policy, err := job.Policy.wire()
+	if err != nil {
+		return nil, err
+	}
+	if job.ID == "" {
+		job.ID = NewJobID()
+	}
+	n := len(job.Tasks)
+	s := &session{
+		c: c, began: time.Now(), within: job.Deadline,
+		tasks: make([]v1.Task, n), done: make([]bool, n), left: n,
+		job: v1.Job{
+			Id: job.ID, Tenant: job.Tenant, Priority: job.Priority, DeadlineUs: micros(job.Deadline),
+			Policy: policy, ProbeRatio: job.ProbeRatio, Constraint: job.Constraint.wire(), Phases: job.Phases,
+			Tasks: make([]*v1.Task, n),
+		},
+		handle: v1.Handle{Job: job.ID},
+	}
+	size := 0
+	for i := range job.Tasks {
+		job.Tasks[i].fill(&s.tasks[i])
+		s.job.Tasks[i] = &s.tasks[i]
+		size += len(job.Tasks[i].Payload) + len(job.Tasks[i].Function)
+	}
+	if size > maxRequest {
+		return nil, &RefusedError{Reason: TooLarge, Message: fmt.Sprintf(
+			"the job's payloads take %d MiB; at most %d MiB go into one job: split it", size>>20, maxRequest>>20)}
+	}
+	return s, nil
+}
+
+// run gets the outcomes by Run calls, into outs by task.
+func (s *session) run(ctx context.Context, outs []Outcome) error {
+	for {
+		if err := s.choose(ctx); err != nil {
+			return err
+		}
+		var resp *v1.RunResponse
+		f, req := s.at, v1.RunRequest{Caller: s.c.caller, Job: &s.job}
+		err := f.do(ctx, &call{}, 0, func(ctx context.Context) (err error) {
+			resp, err = f.rpc.Run(ctx, &req)
+			return err
+		})
+		if err == nil && resp == nil {
+			err = &callError{addr: f.addr, err: errNothing, sent: true, answered: true}
+		}
+		if err == nil {
+			f.setOwner(resp.Handle)
+			for _, o := range resp.Outcomes {
+				if s.accept(o) {
+					outs[o.Task].fill(o)
+				}
+			}
+			if s.left == 0 {
+				return nil
+			}
+			err = &callError{addr: f.addr, err: errShort, sent: true}
+		}
+		if err := s.consider(ctx, err); err != nil {
+			return err
+		}
+	}
+}
+
+// submit gets the unfinished tasks accepted by some frontend.
+func (s *session) submit(ctx context.Context) error {
+	for {
+		if err := s.choose(ctx); err != nil {
+			return err
+		}
+		var resp *v1.SubmitResponse
+		f, req := s.at, v1.SubmitRequest{Caller: s.c.caller, Job: &s.job}
+		err := f.do(ctx, &call{}, s.c.cfg.rpcTimeout, func(ctx context.Context) (err error) {
+			resp, err = f.rpc.Submit(ctx, &req)
+			return err
+		})
+		if err == nil && (resp == nil || resp.Handle == nil) {
+			err = &callError{addr: f.addr, err: errNothing, sent: true, answered: true}
+		}
+		if err == nil {
+			f.setOwner(resp.Handle)
+			s.handle, s.sent = *resp.Handle, true
+			return nil
+		}
+		if err := s.consider(ctx, err); err != nil {
+			return err
+		}
+	}
+}
+
+// accept notes a task's outcome and reports whether it is the first.
+func (s *session) accept(o *v1.Outcome) bool {
+	if o.Task < 0 || int(o.Task) >= len(s.done) || s.done[o.Task] {
+		return false
+	}
+	s.done[o.Task] = true
+	s.left--
+	s.breaks = 0
+	if o.Kind != v1.OutcomeKind_RESULT {
+		s.failed = true
+	}
+	return true
+}
+
+// choose picks the frontend to ask next: the one with the fewest calls under way, in turns, of those that
+// neither failed just now nor asked to be left alone. If there is none, it waits for the first.
+func (s *session) choose(ctx context.Context) error {
+	fs := s.c.frontends
+	start := int(s.c.next.Add(1) % uint32(len(fs)))
+	for {
+		if err := s.over(ctx); err != nil {
+			return s.giveUp(err)
+		}
+		now := time.Now()
+		var best *frontend
+		var least int
+		var soonest time.Time
+		for i := range fs {
+			i = (start + i) % len(fs)
+			calls, from := fs[i].state()
+			if s.waits != nil && s.waits[i].After(from) {
+				from = s.waits[i]
+			}
+			switch {
+			case from.After(now):
+				if soonest.IsZero() || from.Before(soonest) {
+					soonest = from
+				}
+			case best == nil || calls < least:
+				best, least = fs[i], calls
+			}
+		}
+		if best != nil {
+			s.prepare(best, now)
+			return nil
+		}
+		wait := soonest.Sub(now)
+		if !s.since.IsZero() {
+			if now.Sub(s.since) >= s.c.cfg.retryFor {
+				return s.giveUp(fmt.Errorf("none of %d frontends answered for %v: %w", len(fs), s.c.cfg.retryFor, s.lastErr))
+			}
+			wait = min(wait, s.since.Add(s.c.cfg.retryFor).Sub(now))
+		}
+		timer := time.NewTimer(wait + rand.N(wait/8+1))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+		case <-s.c.closing:
+		}
+		timer.Stop()
+	}
+}
+
+// prepare makes s.job what f should be sent.
+func (s *session) prepare(f *frontend, now time.Time) {
+	if s.sent {
+		previous := s.handle.Owner
+		if previous == "" {
+			previous = s.at.addr // only a hint, but one must be given
+		}
+		s.job.Resubmission = &v1.Resubmission{PreviousOwner: previous}
+		s.job.Tasks = s.job.Tasks[:0]
+		for i := range s.tasks {
+			if !s.done[i] {
+				s.tasks[i].Index = int32(i)
+				s.job.Tasks = append(s.job.Tasks, &s.tasks[i])
+			}
+		}
+		if s.within > 0 {
+			s.job.DeadlineUs = max(micros(s.within-now.Sub(s.began)), 1)
+		}
+		s.c.cfg.log.Debug("job moves", "job", s.job.Id, "frontend", f.addr, "tasks", s.left, "err", s.lastErr)
+	}
+	s.at = f
+	s.handle.Owner = f.owner()
+}
+
+// consider decides what follows from a call that failed: nil means to ask another frontend.
+func (s *session) consider(ctx context.Context, err error) error {
+	s.lastErr = err
+	var refused *RefusedError
+	var fail *callError
+	switch {
+	case errors.As(err, &refused):
+		s.since = time.Time{}
+		switch {
+		case refused.Reason == Draining:
+			s.pause(drainPause)
+		case refused.Reason == UnknownJob || refused.Reason == OwnerLost:
+			return s.lost() // it was forwarded to a previous owner
+		case refused.RetryAfter > 0:
+			s.pause(refused.RetryAfter)
+		case refused.Reason == Overloaded:
+			s.pause(s.c.cfg.backoffMax)
+		default:
+			return s.giveUp(refused)
+		}
+	case errors.As(err, &fail):
+		if stop := s.over(ctx); stop != nil {
+			s.sent = s.sent || fail.sent
+			return s.giveUp(stop)
+		}
+		if fail.answered {
+			s.sent = true
+			return s.giveUp(fail)
+		}
+		if fail.sent {
+			return s.lost()
+		}
+		if s.since.IsZero() {
+			s.since = time.Now()
+		}
+	}
+	return nil
+}
+
+// lost notes that a frontend which may have the job does not have it for us.
+func (s *session) lost() error {
+	s.sent = true
+	s.since = time.Time{}
+	s.breaks++
+	if s.breaks > maxBreaks {
+		return s.giveUp(fmt.Errorf("%d frontends in a row were lost with it: %w", s.breaks, s.lastErr))
+	}
+	return nil
+}
+
+// pause keeps the job from asking s.at again before d has passed.
+func (s *session) pause(d time.Duration) {
+	if s.waits == nil {
+		s.waits = make([]time.Time, len(s.c.frontends))
+	}
+	for i, f := range s.c.frontends {
+		if f == s.at {
+			s.waits[i] = time.Now().Add(d)
+		}
+	}
+}
+
+// over is why nobody waits for the job any more, or nil.
+func (s *session) over(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	select {
+	case <-s.c.closing:
+		return ErrClosed
+	default:
+		return nil
+	}
+}
+
+// giveUp returns the job's last error, and has the job cancelled if some frontend may have it.
+func (s *session) giveUp(err error) error {
+	if !s.sent {
+		var refused *RefusedError
+		if errors.As(err, &refused) {
+			return refused
+		}
+	} else {
+		f, h := s.at, s.handle
+		s.c.background.Go(func() { s.c.part(f, &h) })
+	}
+	tasks := make([]int, 0, s.left)
+	for i, done := range s.done {
+		if !done {
+			tasks = append(tasks, i)
+		}
+	}
+	return &UnfinishedError{Job: s.job.Id, Tasks: tasks, Err: err}
+}
+
+// part cancels a job that nobody waits for, if that is quickly done. If not, its frontend cancels it when
+// it has not been asked about it for a while.
+func (c *Client) part(f *frontend, h *v1.Handle) {
+	ctx, cancel := context.WithTimeout(context.Background(), partingTimeout)
+	defer cancel()
+	_, err := c.cancelAt(ctx, f, h, "the client gave up", true)
+	if err != nil {
+		c.cfg.log.Debug("job left behind", "job", h.Job, "frontend", f.addr, "err", err)
+	}
+}
+
+func (c *Client) cancelAt(ctx context.Context, f *frontend, h *v1.Handle, why string, parting bool) (int, error) {
+	var resp *v1.CancelResponse
+	err := f.do(ctx, &call{parting: parting}, c.cfg.rpcTimeout, func(ctx context.Context) (err error) {
+		resp, err = f.rpc.Cancel(ctx, &v1.CancelRequest{Caller: c.caller, Handle: h, Reason: why})
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	if resp == nil {
+		return 0, &callError{addr: f.addr, err: errNothing}
+	}
+	return int(resp.Cancelled), nil
+}

@@ -1,0 +1,170 @@
+package serve
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/VictoriaMetrics/metrics"
+
+	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/worker"
+	"github.com/phoebe-sched/phoebe/worker/exec"
+)
+
+// Config is what a Server is told once. Zero fields take the defaults that their comments name.
+type Config struct {
+	// Listen is the host:port that frontends connect to; port 0 takes a free one. Without a Secret it must
+	// be a loopback address. Default 127.0.0.1:7420.
+	Listen string
+
+	Name   string   // of this worker, in logs and on clients' screens; default: Host and the port
+	Host   string   // that constraints on hosts are compared with; default "localhost"
+	Labels []string // "key=value", for constraints
+
+	// Secret is what frontends must know; both sides have the same. Empty: none, on loopback only.
+	Secret string
+
+	// Core is the configuration of the queue and the slots. Its Functions are those of Registry.
+	Core worker.Config
+
+	Registry  *exec.Registry // functions to run; default exec.NewRegistry()
+	AllowExec bool           // also run any command as a process, with the rights of this one
+
+	EventLoops       int           // that read and write connections; default 1, from 8 CPUs on 2: the core is one
+	MaxConns         int           // connections over it are closed at once; default 10000
+	MaxFrame         int           // bytes of a frame that is accepted; default and most probe.MaxFrame
+	MaxResult        int           // bytes of a task's result; default 1 MiB, at most probe.MaxBlob
+	HandshakeTimeout time.Duration // from the connection to a good Hello; default 3 s
+	MaxLease         time.Duration // the longest lease that a Hello may ask for; default 1 min
+	OutboundLimit    int           // bytes that wait for a peer that does not read; over it, it is closed; default 64 MiB
+
+	Logger  *slog.Logger // default: none
+	Metrics *metrics.Set // where metrics go; workers may share one, it then has their sums. Default: a set of its own
+}
+
+// minLease keeps a frontend from asking for a lease that scheduling delays alone would break.
+const minLease = 10 * time.Millisecond
+
+// defaults fills the zero fields.
+func (c Config) defaults() Config {
+	set := func(p *int, v int) {
+		if *p == 0 {
+			*p = v
+		}
+	}
+	if c.Listen == "" {
+		c.Listen = "127.0.0.1:7420"
+	}
+	if c.Host == "" {
+		c.Host = "localhost"
+	}
+	if c.Registry == nil {
+		c.Registry = exec.NewRegistry()
+	}
+	if c.HandshakeTimeout == 0 {
+		c.HandshakeTimeout = 3 * time.Second
+	}
+	if c.MaxLease == 0 {
+		c.MaxLease = time.Minute
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Metrics == nil {
+		c.Metrics = metrics.NewSet()
+	}
+	set(&c.EventLoops, 1+min(1, runtime.NumCPU()/8))
+	set(&c.MaxConns, 10_000)
+	set(&c.MaxFrame, probe.MaxFrame)
+	set(&c.MaxResult, 1<<20)
+	set(&c.OutboundLimit, 64<<20)
+	c.Core = c.Core.Defaults()
+	return c
+}
+
+// Validate says all that is wrong with c, zero fields standing for their defaults.
+func (c Config) Validate() error {
+	c = c.defaults()
+	var errs []error
+	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	between := func(what string, n, low, high int) {
+		if n < low || n > high {
+			wrong("%s is %d: it must be from %d to %d", what, n, low, high)
+		}
+	}
+	if err := checkListen(c.Listen, c.Secret); err != nil {
+		errs = append(errs, err)
+	}
+	short := func(what, s string) {
+		if len(s) > probe.MaxString {
+			wrong("%s has %d bytes: at most %d are allowed", what, len(s), probe.MaxString)
+		}
+	}
+	short("the worker's name", c.Name)
+	short("the worker's host name", c.Host)
+	short("the secret", c.Secret)
+	between("the number of labels", len(c.Labels), 0, probe.MaxList)
+	for _, l := range c.Labels {
+		if key, _, ok := strings.Cut(l, "="); !ok || key == "" {
+			wrong("label %q: want key=value", l)
+		}
+		short("label "+l[:min(len(l), 32)], l)
+	}
+	between("the number of functions", len(c.Registry.Names()), 1, probe.MaxList)
+	// Sums of two capacities must not overflow.
+	between("the CPU capacity in millicores", int(c.Core.Capacity.CPU), 1, 1<<30)
+	between("the memory capacity in MiB", int(c.Core.Capacity.Mem), 1, 1<<30)
+	if c.Core.Order > worker.Shortest {
+		wrong("the queue order %d is unknown", c.Core.Order)
+	}
+	for tenant, w := range c.Core.Weights {
+		if !(w > 0) {
+			wrong("the weight of tenant %q is %v: it must be above 0", tenant, w)
+		}
+	}
+	for _, d := range []struct {
+		what string
+		is   time.Duration
+	}{
+		{"the starvation bound", c.Core.StarvationBound}, {"the ready expiry", c.Core.ReadyExpiry},
+		{"the grace period", c.Core.Grace}, {"the time that results are kept", c.Core.Retain},
+		{"the handshake timeout", c.HandshakeTimeout},
+	} {
+		if d.is < time.Millisecond {
+			wrong("%s is %v: it must be 1ms or more", d.what, d.is)
+		}
+	}
+	if c.MaxLease < minLease {
+		wrong("the longest lease is %v: it must be %v or more", c.MaxLease, minLease)
+	}
+	const huge = 1 << 40
+	between("the number of event loops", c.EventLoops, 1, 256)
+	between("the connection limit", c.MaxConns, 1, 1<<20)
+	between("the frame limit", c.MaxFrame, probe.MaxHello, probe.MaxFrame)
+	between("the payload limit", c.Core.MaxPayload, 1, probe.MaxBlob)
+	between("the result limit", c.MaxResult, 1, probe.MaxBlob)
+	between("the outbound limit", c.OutboundLimit, 1<<16, huge)
+	between("the queue limit", c.Core.MaxQueue, 1, 1<<24)
+	between("the limit of results kept", c.Core.MaxRetained, 1, huge)
+	if len(errs) == 0 {
+		return nil
+	}
+	return fmt.Errorf("worker configuration: %w", errors.Join(errs...))
+}
+
+// checkListen refuses an address that others can reach while nothing is asked of them.
+func checkListen(listen, secret string) error {
+	addr, err := net.ResolveTCPAddr("tcp", listen)
+	if err != nil {
+		return fmt.Errorf("listen on %q: %w: want host:port, such as 127.0.0.1:7420", listen, err)
+	}
+	if secret == "" && !addr.IP.IsLoopback() {
+		return fmt.Errorf("listen on %q: anyone who can reach it could run tasks here: set a secret, the same as the frontends', or listen on 127.0.0.1", listen)
+	}
+	return nil
+}

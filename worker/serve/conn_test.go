@@ -1,0 +1,161 @@
+package serve
+
+import (
+	"bytes"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/worker"
+)
+
+// memory is a transport that keeps what is written.
+type memory struct {
+	bytes.Buffer
+	closed bool
+	broken bool
+	full   bool // TryWrite takes one byte, then none until Write was called
+}
+
+func (m *memory) Write(b []byte) (int, error) {
+	if m.broken {
+		panic("broken")
+	}
+	m.full = false
+	return m.Buffer.Write(b)
+}
+func (m *memory) TryWrite(b []byte) int {
+	if m.broken || m.full {
+		return 0
+	}
+	m.full = true
+	m.Buffer.WriteByte(b[0])
+	return 1
+}
+func (m *memory) OutboundBuffered() int { return 0 }
+func (m *memory) Tune(time.Duration)    {}
+func (m *memory) Later(f func())        { f() }
+func (m *memory) Close() error          { m.closed = true; return nil }
+
+// idleServer does not listen.
+func idleServer(tb testing.TB) *Server {
+	s, err := New(Config{Core: worker.Config{Capacity: capacity(2)}})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { s.Close() })
+	return s
+}
+
+func TestPanicWhileWriting(t *testing.T) {
+	s := idleServer(t)
+	m := &memory{broken: true}
+	c := newConn(s, m, m)
+	s.withCore(m, func(time.Time) { s.say(c, probe.Drain{}) })
+	c.down()
+	if !m.closed || s.Err() != nil {
+		t.Errorf("closed %v, %v", m.closed, s.Err())
+	}
+}
+
+// What the kernel does not take of several frames at once is written at home, in order.
+func TestWriteAwayFromHome(t *testing.T) {
+	s := idleServer(t)
+	m := &memory{}
+	c := newConn(s, m, m)
+	defer c.down()
+	var want []byte
+	s.withCore(nil, func(time.Time) {
+		for i := range byte(4) {
+			f := probe.Finished{Status: probe.Succeeded, Result: bytes.Repeat([]byte{i}, writeSize)}
+			s.say(c, f)
+			want = append(want, push(0, f)...)
+		}
+	})
+	if !bytes.Equal(m.Bytes(), want) {
+		t.Errorf("%d bytes were written, %d of them as they should be", m.Len(), len(want))
+	}
+	if s.withCore(nil, func(time.Time) { s.say(c, probe.Drain{}) }); m.Len() == len(want) {
+		t.Error("nothing is written after that")
+	}
+}
+
+func TestPanicInTheCore(t *testing.T) {
+	s := idleServer(t)
+	func() {
+		defer s.guard("testing", nil)
+		s.withCore(nil, func(now time.Time) { s.step(now, nil) })
+	}()
+	<-s.Done()
+	if s.Err() == nil {
+		t.Error("no error")
+	}
+}
+
+// FuzzOnTraffic feeds a connection arbitrary bytes, whole and in pieces: the messages must be the same,
+// and nothing may panic.
+func FuzzOnTraffic(f *testing.F) {
+	talk := bytes.Join([][]byte{
+		greeting,
+		push(4, probe.Ping{Seq: 3}),
+		push(5, probe.Hello{Version: probe.Version, Frontend: 7, Epoch: 5, Lease: time.Minute}),
+		push(5, reserve(1, launch(7, 1, "echo", "abc"), launch(7, 2, "fail", "x")), place(3), place(4)),
+		push(5, probe.Bind{Res: 3, Keep: true, Launch: launch(7, 3, "echo", "z")}, probe.Decline{Res: 4}),
+		push(5, probe.Ack{Attempts: []probe.AttemptID{{Frontend: 7, Seq: 1}}}, probe.Cancel{First: 9, Count: 2}),
+		push(5, probe.Sync{Next: 9, Live: []probe.Range{{First: 1, Count: 5}}}, probe.Claim{Job: probe.JobID{1}}),
+		push(5, probe.Kill{Attempt: probe.AttemptID{Frontend: 7, Seq: 9}}, probe.Probe{Seq: 1}, probe.Ping{}),
+	}, nil)
+	f.Add(talk, []byte{1})
+	f.Add(talk, []byte{3, 9, 30})
+	f.Add(talk[:len(talk)-5], []byte{11})
+	f.Add([]byte("GET / HTTP/1.1\r\n"), []byte{4})
+	f.Add(append(bytes.Clone(greeting), 0, 0, 0, 0, 255, 255, 255, 255), []byte{2})
+	f.Add(append(bytes.Clone(greeting), push(1, reserve(1, launch(7, 1, "echo", string(make([]byte, 20<<10)))))...), []byte{200})
+	f.Fuzz(func(t *testing.T, data, cuts []byte) {
+		s := idleServer(t)
+		whole := newConn(s, &memory{}, nil)
+		wholeFault := whole.parse(data)
+
+		pieces := newConn(s, &memory{}, nil)
+		var piecesFault *fault
+		each(data, cuts, func(b []byte) bool {
+			b = bytes.Clone(b)
+			piecesFault = pieces.parse(b)
+			for i := range b {
+				b[i] = 0xff // the loop's buffer is used again
+			}
+			return piecesFault == nil
+		})
+		whole.timer.Stop()
+		pieces.timer.Stop()
+		if !reflect.DeepEqual(whole.batch, pieces.batch) {
+			t.Fatalf("whole  %+v\npieces %+v", whole.batch, pieces.batch)
+		}
+		if (wholeFault == nil) != (piecesFault == nil) || wholeFault != nil && wholeFault.reason != piecesFault.reason {
+			t.Fatalf("whole %v, pieces %v", wholeFault, piecesFault)
+		}
+
+		m := &memory{}
+		live := newConn(s, m, m)
+		each(data, cuts, func(b []byte) bool { live.receive(b); return !m.closed })
+		live.down()
+		if s.Err() != nil {
+			t.Fatal(s.Err())
+		}
+	})
+}
+
+// each calls f with the pieces of data, cut at lengths that cuts gives in turn, until f returns false.
+func each(data, cuts []byte, f func([]byte) bool) {
+	for i := 0; len(data) > 0; i++ {
+		n := len(data)
+		if len(cuts) > 0 {
+			n = min(n, 1+int(cuts[i%len(cuts)]))
+		}
+		if !f(data[:n]) {
+			return
+		}
+		data = data[n:]
+	}
+}

@@ -1,0 +1,199 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/panjf2000/gnet/v2"
+	"golang.org/x/sys/unix"
+)
+
+// spareFiles are the open files that connections leave free: gnet gives up for good when it can accept
+// none, and it accepts what waits on the listener (as a rule at most 4096) before any of it can be closed.
+const spareFiles = 4096 + 512
+
+// engine is the server's side of gnet: it calls the conns. All of gnet that can end does so when one event
+// loop fails.
+type engine struct {
+	gnet.BuiltinEventEngine
+	server  *Server
+	gnet    gnet.Engine
+	bootErr error
+	err     error         // why gnet ended, before stopped is closed
+	booted  chan struct{} // closed when gnet listens
+	stopped chan struct{} // closed when gnet has ended
+}
+
+// start listens, and serves until stop is called.
+func (e *engine) start() error {
+	cfg := &e.server.cfg
+	listen, err := net.ResolveTCPAddr("tcp", cfg.Listen)
+	if err != nil {
+		return err
+	}
+	go func() {
+		defer close(e.stopped)
+		// No keepalive here: with it gnet loses the error of a listener that fails.
+		e.err = gnet.Run(e, "tcp://"+listen.String(), gnet.WithNumEventLoop(cfg.EventLoops), gnet.WithReuseAddr(true),
+			gnet.WithLogger(gnetLog{cfg.Logger}))
+		select {
+		case <-e.booted:
+			e.server.engineStopped(e.err)
+		default:
+		}
+	}()
+	select {
+	case <-e.booted:
+		return nil
+	case <-e.stopped:
+		return errors.Join(e.err, e.bootErr)
+	}
+}
+
+// stop closes the listener and all connections.
+func (e *engine) stop() {
+	select {
+	case <-e.booted:
+		now, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = e.gnet.Stop(now) // it would poll every 500 ms for the end that is awaited here
+		<-e.stopped
+	case <-e.stopped:
+	}
+}
+
+// OnBoot is called when gnet listens.
+func (e *engine) OnBoot(g gnet.Engine) gnet.Action {
+	e.gnet = g
+	addr, err := listenAddr(g)
+	if err != nil {
+		e.bootErr = err
+		return gnet.Shutdown
+	}
+	e.server.listens(addr)
+	close(e.booted)
+	return gnet.None
+}
+
+// listenAddr finds out which port gnet listens on.
+func listenAddr(g gnet.Engine) (net.Addr, error) {
+	fd, err := g.Dup()
+	if err != nil {
+		return nil, fmt.Errorf("find the address: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "listener")
+	defer f.Close()
+	l, err := net.FileListener(f)
+	if err != nil {
+		return nil, fmt.Errorf("find the address: %w", err)
+	}
+	defer l.Close()
+	return l.Addr(), nil
+}
+
+// OnOpen is called when a connection was accepted.
+func (e *engine) OnOpen(g gnet.Conn) (_ []byte, action gnet.Action) {
+	s := e.server
+	defer s.guard("opening a connection", func() { action = gnet.Close })
+	open := s.conns.Add(1)
+	s.meters.connections.Inc()
+	switch {
+	case open > int64(s.cfg.MaxConns):
+		s.meters.protocolError("too_many_connections")
+		return nil, gnet.Close
+	case uint64(g.Fd())+min(spareFiles, s.fileLimit/4) > s.fileLimit:
+		s.meters.protocolError("too_many_files")
+		return nil, gnet.Close
+	}
+	g.SetContext(newConn(s, &wire{Conn: g, fd: g.Fd()}, g.EventLoop()))
+	return nil, gnet.None
+}
+
+// OnClose is called when a connection is closed, by whichever side.
+func (e *engine) OnClose(g gnet.Conn, _ error) gnet.Action {
+	s := e.server
+	defer s.guard("closing a connection", nil)
+	s.conns.Add(-1)
+	s.meters.connections.Dec()
+	if c, ok := g.Context().(*conn); ok {
+		c.wire.(*wire).closes()
+		c.down()
+	}
+	return gnet.None
+}
+
+// OnTraffic is called when something was received.
+func (e *engine) OnTraffic(g gnet.Conn) (action gnet.Action) {
+	defer e.server.guard("reading a connection", func() { action = gnet.Close })
+	data, _ := g.Next(-1) // all there is: nothing was left over before
+	if c, ok := g.Context().(*conn); ok {
+		c.receive(data)
+	}
+	return gnet.None
+}
+
+// wire is a connection of gnet's as a transport.
+type wire struct {
+	gnet.Conn
+	fd int
+
+	mu    sync.Mutex // held while TryWrite uses fd
+	taken bool       // fd is closed, or what gnet has buffered must be written first
+}
+
+// TryWrite writes past gnet, which would take a detour through its event loop: 10 us and more.
+func (w *wire) TryWrite(b []byte) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.taken {
+		return 0
+	}
+	n, err := unix.Write(w.fd, b)
+	if err != nil {
+		return 0 // if it is more than a full buffer, gnet's write will find out
+	}
+	return n
+}
+
+func (w *wire) Write(b []byte) (int, error) {
+	n, err := w.Conn.Write(b)
+	if err == nil {
+		w.mu.Lock()
+		w.taken = w.OutboundBuffered() > 0
+		w.mu.Unlock()
+	}
+	return n, err
+}
+
+// closes is called before gnet closes fd, the number of which may then be another file's.
+func (w *wire) closes() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.taken = true
+}
+
+func (w *wire) Tune(lease time.Duration) { tune(w.fd, lease) }
+
+func (w *wire) Later(f func()) {
+	// An error means that gnet has ended, and with it the connection.
+	_ = w.EventLoop().Execute(context.Background(), gnet.RunnableFunc(func(context.Context) error { f(); return nil }))
+}
+
+// gnetLog has what gnet says of itself logged.
+type gnetLog struct{ log *slog.Logger }
+
+func (l gnetLog) Debugf(format string, args ...any) {}
+func (l gnetLog) Infof(format string, args ...any)  {}
+func (l gnetLog) Warnf(format string, args ...any) {
+	l.log.Debug("gnet", "err", fmt.Sprintf(format, args...))
+}
+func (l gnetLog) Errorf(format string, args ...any) {
+	l.log.Error("gnet", "err", fmt.Sprintf(format, args...))
+}
+func (l gnetLog) Fatalf(format string, args ...any) { l.Errorf(format, args...) }

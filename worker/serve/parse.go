@@ -1,0 +1,87 @@
+package serve
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+// greeting is how each end begins: the sniff header, the version, no compression (fastrpc's 1), no TLS.
+var greeting = []byte(probe.SniffHeader + string([]byte{probe.ProtocolVersion, 1, 0}))
+
+var (
+	errNotPhoebe  = errors.New("the peer does not speak phoebe's protocol")
+	errProtocol   = fmt.Errorf("the peer does not speak version %d of phoebe's protocol", probe.ProtocolVersion)
+	errCompressed = errors.New("the peer compresses, which is not supported: set fastrpc's CompressNone")
+	errTLS        = errors.New("the peer wants TLS, which this port does not speak")
+)
+
+// parser cuts what one connection receives into frame bodies, however the bytes were split on the way. The
+// zero parser begins with the greeting. Of an incomplete frame it holds at most twice the memory that has
+// arrived of it.
+type parser struct {
+	greeted bool
+	head    []byte // an incomplete greeting or header
+	body    []byte // an incomplete body
+	want    int    // length of the body whose header is complete; 0: none is
+}
+
+// greet takes the greeting off data. With errNotPhoebe the peer deserves no answer, else it does once
+// greeted is set.
+func (p *parser) greet(data []byte) (rest []byte, err error) {
+	n := min(len(greeting)-len(p.head), len(data))
+	p.head, rest = append(p.head, data[:n]...), data[n:]
+	sniff := min(len(p.head), len(probe.SniffHeader))
+	if string(p.head[:sniff]) != probe.SniffHeader[:sniff] {
+		return rest, errNotPhoebe
+	}
+	if len(p.head) < len(greeting) {
+		return rest, nil
+	}
+	asked := p.head[sniff:]
+	p.head, p.greeted = nil, true
+	switch {
+	case asked[0] != probe.ProtocolVersion:
+		return rest, errProtocol
+	case asked[2] != 0:
+		return rest, errTLS
+	case asked[1] != 1:
+		return rest, errCompressed
+	}
+	return rest, nil
+}
+
+// next takes one frame off data, what came before included. A nil body means that data is used up. The body
+// is the caller's to keep. One longer than limit is an error, and so is one too short for an epoch, as soon
+// as the header is there.
+func (p *parser) next(data []byte, limit int) (body, rest []byte, err error) {
+	if p.want == 0 {
+		header := data
+		if len(p.head) > 0 || len(data) < probe.PushHeader {
+			n := min(probe.PushHeader-len(p.head), len(data))
+			p.head, data = append(p.head, data[:n]...), data[n:]
+			header = p.head
+			if len(header) < probe.PushHeader {
+				return nil, nil, nil
+			}
+		} else {
+			data = data[probe.PushHeader:]
+		}
+		// The request id before the length is not looked at: nobody waits for an answer under it.
+		if p.want, err = probe.BodySize(header[probe.PushHeader-probe.FrameHeader:], limit); err != nil {
+			return nil, nil, err
+		}
+		p.head = p.head[:0]
+	}
+	n := min(p.want-len(p.body), len(data))
+	if need := len(p.body) + n; need > cap(p.body) {
+		p.body = append(make([]byte, 0, min(p.want, max(need, 2*cap(p.body)))), p.body...)
+	}
+	p.body = append(p.body, data[:n]...)
+	if len(p.body) < p.want {
+		return nil, nil, nil
+	}
+	body, p.body, p.want = p.body, nil, 0
+	return body, data[n:], nil
+}

@@ -1,0 +1,242 @@
+package serve
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/worker"
+)
+
+func TestMain(m *testing.M) {
+	// gnet's pool of goroutines begins with the program.
+	goleak.VerifyTestMain(m, goleak.IgnoreCurrent())
+}
+
+// patience is how long a test waits for what must happen.
+const patience = 20 * time.Second
+
+// newServer starts a worker of slots slots, changed by change.
+func newServer(tb testing.TB, slots int, change func(*Config)) *Server {
+	tb.Helper()
+	cfg := Config{Listen: "127.0.0.1:0", Core: worker.Config{Capacity: capacity(slots)}}
+	if change != nil {
+		change(&cfg)
+	}
+	s, err := New(cfg)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	if err := s.Start(); err != nil {
+		tb.Fatal(err)
+	}
+	return s
+}
+
+func capacity(slots int) probe.Demand {
+	return probe.Demand{CPU: probe.Slot.CPU * probe.Millicores(slots), Mem: probe.Slot.Mem * probe.MiB(slots)}
+}
+
+// peer is the frontend's end of a connection, by hand.
+type peer struct {
+	tb      testing.TB
+	conn    net.Conn
+	in      *bufio.Reader
+	epoch   probe.Epoch
+	decoder probe.Decoder
+	msgs    []probe.Msg
+}
+
+// connect is a connection over which nothing has been said.
+func connect(tb testing.TB, s *Server) *peer {
+	tb.Helper()
+	conn, err := net.Dial("tcp", s.Addr().String())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { conn.Close() })
+	return &peer{tb: tb, conn: conn, in: bufio.NewReaderSize(conn, 1<<16), epoch: 1}
+}
+
+// dial is a connection whose greeting is done.
+func dial(tb testing.TB, s *Server) *peer {
+	tb.Helper()
+	p := connect(tb, s)
+	p.write(greeting)
+	p.greeted()
+	return p
+}
+
+// join is a link of frontend id, and its Welcome.
+func join(tb testing.TB, s *Server, id probe.FrontendID) (*peer, probe.Welcome) {
+	tb.Helper()
+	p := dial(tb, s)
+	p.send(hello(id))
+	return p, expect[probe.Welcome](p)
+}
+
+func hello(id probe.FrontendID) probe.Hello {
+	return probe.Hello{Version: probe.Version, Frontend: id, Name: fmt.Sprint("f", uint64(id)), Epoch: 1, Lease: time.Minute}
+}
+
+func (p *peer) greeted() {
+	p.tb.Helper()
+	p.conn.SetReadDeadline(time.Now().Add(patience))
+	got := make([]byte, len(greeting))
+	if _, err := io.ReadFull(p.in, got); err != nil || !bytes.Equal(got, greeting) {
+		p.tb.Fatalf("the greeting is answered with %q, %v", got, err)
+	}
+}
+
+func (p *peer) write(b []byte) {
+	p.tb.Helper()
+	if _, err := p.conn.Write(b); err != nil {
+		p.tb.Fatal(err)
+	}
+}
+
+func (p *peer) send(msgs ...probe.Msg) {
+	p.tb.Helper()
+	p.write(push(p.epoch, msgs...))
+}
+
+func push(e probe.Epoch, msgs ...probe.Msg) []byte {
+	b, body := probe.BeginPush(nil, e)
+	for _, m := range msgs {
+		b = probe.AppendMsg(b, m)
+	}
+	return probe.EndFrame(b, body)
+}
+
+// read waits for a frame.
+func (p *peer) read() error {
+	p.conn.SetReadDeadline(time.Now().Add(patience))
+	var header [probe.PushHeader]byte
+	if _, err := io.ReadFull(p.in, header[:]); err != nil {
+		return err
+	}
+	if id := binary.LittleEndian.Uint32(header[:]); id != 0 {
+		return fmt.Errorf("a frame with request id %d", id)
+	}
+	n, err := probe.BodySize(header[4:], probe.MaxFrame)
+	if err != nil {
+		return err
+	}
+	body := make([]byte, n)
+	if _, err := io.ReadFull(p.in, body); err != nil {
+		return err
+	}
+	epoch, msgs, err := p.decoder.Decode(body, p.msgs)
+	if err != nil {
+		return err
+	}
+	if epoch != p.epoch {
+		return fmt.Errorf("a frame of epoch %d in epoch %d", epoch, p.epoch)
+	}
+	p.msgs = msgs
+	return nil
+}
+
+func (p *peer) next() probe.Msg {
+	p.tb.Helper()
+	for len(p.msgs) == 0 {
+		if err := p.read(); err != nil {
+			p.tb.Fatalf("wait for a message: %v", err)
+		}
+	}
+	m := p.msgs[0]
+	p.msgs = p.msgs[1:]
+	return m
+}
+
+// expect is the next message, which must be a T.
+func expect[T probe.Msg](p *peer) T {
+	p.tb.Helper()
+	m := p.next()
+	t, ok := m.(T)
+	if !ok {
+		p.tb.Fatalf("got %T%+v, want a %T", m, m, t)
+	}
+	return t
+}
+
+// closed waits for the worker to close the connection; a Rejected before it is returned.
+func (p *peer) closed() (reason string) {
+	p.tb.Helper()
+	for {
+		err := p.read()
+		if ne, ok := err.(net.Error); ok && ne.Timeout() {
+			p.tb.Fatal("the connection is still open")
+		}
+		for _, m := range p.msgs {
+			if r, ok := m.(probe.Rejected); ok {
+				reason = r.Reason
+			}
+		}
+		p.msgs = nil
+		if err != nil {
+			return reason
+		}
+	}
+}
+
+// reserve asks for a place for each launch, with ids from first on.
+func reserve(first probe.ResID, launches ...probe.Launch) probe.Reserve {
+	return probe.Reserve{First: first, Count: uint32(len(launches)), Job: probe.JobID{1}, Demand: probe.Slot, Launches: launches}
+}
+
+// place asks for one place without a task.
+func place(id probe.ResID) probe.Reserve {
+	return probe.Reserve{First: id, Count: 1, Job: probe.JobID{1}, Demand: probe.Slot}
+}
+
+func launch(owner probe.FrontendID, seq uint64, function, payload string) probe.Launch {
+	l := probe.Launch{Attempt: probe.AttemptID{Frontend: owner, Seq: seq}, Function: function}
+	if payload != "" {
+		l.Payload = []byte(payload)
+	}
+	return l
+}
+
+// until waits for a condition that nothing announces.
+func until(tb testing.TB, what string, ok func() bool) {
+	tb.Helper()
+	for deadline := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			tb.Fatalf("waited in vain for: %s", what)
+		}
+	}
+}
+
+// metric is the value of a metric, by its full name.
+func metric(s *Server, name string) string {
+	var b strings.Builder
+	s.cfg.Metrics.WritePrometheus(&b)
+	for line := range strings.Lines(b.String()) {
+		if value, ok := strings.CutPrefix(strings.TrimSpace(line), name+" "); ok {
+			return value
+		}
+	}
+	return "none"
+}
+
+func wantMetric(tb testing.TB, s *Server, name, want string) {
+	tb.Helper()
+	until(tb, name+" "+want, func() bool { return metric(s, name) == want })
+}
+
+func faults(reason string) string { return `worker_protocol_errors_total{reason="` + reason + `"}` }

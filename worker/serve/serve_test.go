@@ -1,0 +1,604 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/worker"
+	"github.com/phoebe-sched/phoebe/worker/exec"
+)
+
+func TestWelcome(t *testing.T) {
+	s := newServer(t, 4, func(c *Config) {
+		c.Name, c.Host, c.Labels, c.Secret = "w1", "h1", []string{"zone=a"}, "xyzzy"
+		c.MaxResult, c.Core.MaxPayload = 1000, 2000
+	})
+	p := dial(t, s)
+	h := hello(7)
+	h.Secret, h.Epoch, p.epoch = "xyzzy", 5, 5
+	p.send(h)
+	w := expect[probe.Welcome](p)
+	if w.Incarnation == 0 {
+		t.Error("no incarnation")
+	}
+	w.Incarnation = 0
+	want := probe.Welcome{
+		Version: probe.Version, Epoch: 5, Worker: "w1", Host: "h1", Capacity: capacity(4), Labels: []string{"zone=a"},
+		Functions: []string{"echo", "fail", "sleep", "spin"}, MaxPayload: 2000, MaxResult: 1000,
+	}
+	if !reflect.DeepEqual(w, want) {
+		t.Errorf("got  %+v\nwant %+v", w, want)
+	}
+	wantMetric(t, s, "worker_links", "1")
+	wantMetric(t, s, "worker_connections", "1")
+	p.conn.Close()
+	wantMetric(t, s, "worker_links", "0")
+	wantMetric(t, s, "worker_connections", "0")
+}
+
+func TestConversation(t *testing.T) {
+	s := newServer(t, 1, nil)
+	p, _ := join(t, s, 7)
+
+	p.send(reserve(1, launch(7, 1, "echo", "tweet")))
+	f := expect[probe.Finished](p)
+	if f.Attempt.Seq != 1 || f.Status != probe.Succeeded || string(f.Result) != "tweet" || f.Job != (probe.JobID{1}) {
+		t.Errorf("the ride-along ends as %+v", f)
+	}
+	p.send(probe.Ack{Attempts: []probe.AttemptID{f.Attempt}})
+
+	p.send(place(2), place(3))
+	r := expect[probe.Ready](p)
+	if r.Res != 2 || r.Expiry <= 0 || r.Load.Queued != 0 {
+		t.Errorf("the first place gets %+v", r)
+	}
+	p.send(probe.Bind{Res: 2, Turn: r.Turn, Launch: launch(7, 2, "sleep", "1ms")})
+	r = expect[probe.Ready](p) // before the result
+	if r.Res != 3 {
+		t.Errorf("the second place gets %+v", r)
+	}
+	f = expect[probe.Finished](p)
+	if f.Attempt.Seq != 2 || f.Status != probe.Succeeded || f.Run < time.Millisecond {
+		t.Errorf("the bound task ends as %+v", f)
+	}
+	p.send(probe.Bind{Res: 3, Turn: r.Turn, Launch: launch(7, 3, "fail", "oh no")})
+	if f = expect[probe.Finished](p); f.Status != probe.Failed || f.Error != "oh no" {
+		t.Errorf("the failing task ends as %+v", f)
+	}
+
+	p.send(probe.Ping{Seq: 9})
+	if m := expect[probe.Pong](p); m.Seq != 9 || m.Load.Free != capacity(1) {
+		t.Errorf("the ping gets %+v", m)
+	}
+	p.send(reserve(4, launch(7, 4, "swim", "")))
+	if m := expect[probe.Refused](p); m.Reason != probe.NoFunction || m.First != 4 {
+		t.Errorf("an unknown function gets %+v", m)
+	}
+
+	p.send(reserve(5, launch(7, 5, "sleep", "1h")), place(6))
+	p.send(probe.Cancel{First: 6, Count: 1}, probe.Ping{Seq: 10})
+	if m := expect[probe.Pong](p); m.Load.Running != 1 || m.Load.Queued != 0 {
+		t.Errorf("with one task and no place, the ping gets %+v", m)
+	}
+	p.send(place(7), probe.Kill{Attempt: probe.AttemptID{Frontend: 7, Seq: 5}})
+	if m := expect[probe.Ready](p); m.Res != 7 {
+		t.Errorf("the slot of the killed task goes to %+v", m)
+	}
+
+	for name, want := range map[string]string{
+		`worker_tasks_total{status="succeeded"}`:        "2",
+		`worker_tasks_total{status="failed"}`:           "1",
+		`worker_tasks_total{status="killed"}`:           "1",
+		`worker_reservations_total{outcome="started"}`:  "2",
+		`worker_reservations_total{outcome="queued"}`:   "4",
+		`worker_reservations_total{outcome="bound"}`:    "2",
+		`worker_reservations_total{outcome="refused"}`:  "1",
+		`worker_reservation_wait_seconds_count`:         "3",
+		`worker_task_run_seconds_count`:                 "4",
+		`worker_running`:                                "0",
+		`worker_queue_places`:                           "0",
+		`worker_reservations_total{outcome="declined"}`: "0",
+	} {
+		wantMetric(t, s, name, want)
+	}
+}
+
+// Frames of another epoch do not count, nor does a second Hello.
+func TestStaleFrames(t *testing.T) {
+	s := newServer(t, 1, nil)
+	p := dial(t, s)
+	p.epoch = 2
+	h := hello(7)
+	h.Epoch = 2
+	p.write(push(1)) // empty
+	p.write(push(2, h, reserve(3, launch(7, 3, "echo", "x"))))
+	p.write(push(1, reserve(4, launch(7, 4, "echo", "x"))))
+	p.write(push(1, hello(7)))
+	p.send(h)
+	p.send(probe.Ping{Seq: 1})
+	expect[probe.Welcome](p)
+	if f := expect[probe.Finished](p); f.Attempt.Seq != 3 {
+		t.Errorf("a task of an earlier epoch ran: %+v", f)
+	}
+	expect[probe.Pong](p)
+	wantMetric(t, s, faults("stale_frame"), "2")
+	wantMetric(t, s, "worker_links", "1")
+}
+
+func TestReconnectAndClaim(t *testing.T) {
+	s := newServer(t, 1, nil)
+	p, _ := join(t, s, 7)
+	p.send(reserve(1, launch(7, 1, "sleep", "100ms")), probe.Ping{Seq: 1})
+	expect[probe.Pong](p)
+
+	q, _ := join(t, s, 7) // the old connection is dropped for it
+	p.closed()
+	q.send(probe.Claim{Attempt: probe.AttemptID{Frontend: 7, Seq: 1}})
+	expect[probe.Started](q)
+	if f := expect[probe.Finished](q); f.Status != probe.Succeeded {
+		t.Errorf("the claimed attempt ends as %+v", f)
+	}
+}
+
+func TestBadHello(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*probe.Hello)
+		want   string
+	}{
+		"version":     {func(h *probe.Hello) { h.Version++ }, "version"},
+		"no secret":   {func(h *probe.Hello) { h.Secret = "" }, "secret"},
+		"bad secret":  {func(h *probe.Hello) { h.Secret = "xyzzx" }, "secret"},
+		"no lease":    {func(h *probe.Hello) { h.Lease = 0 }, "lease"},
+		"long lease":  {func(h *probe.Hello) { h.Lease = time.Hour }, "lease"},
+		"no frontend": {func(h *probe.Hello) { h.Frontend = 0 }, "without an id"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t, 1, func(c *Config) { c.Secret = "xyzzy" })
+			p := dial(t, s)
+			h := hello(7)
+			h.Secret = "xyzzy"
+			test.change(&h)
+			p.send(h, reserve(1, launch(7, 1, "echo", "x")))
+			if reason := p.closed(); !strings.Contains(reason, test.want) {
+				t.Errorf("the reason given is %q, it should speak of %q", reason, test.want)
+			}
+			wantMetric(t, s, faults("rejected"), "1")
+			wantMetric(t, s, `worker_tasks_total{status="succeeded"}`, "0")
+		})
+	}
+}
+
+// Whatever one connection does, another one's tasks run.
+func TestMisbehaviour(t *testing.T) {
+	s := newServer(t, 1, func(c *Config) { c.MaxFrame = 1 << 20 })
+	good, _ := join(t, s, 7)
+	seq := uint64(0)
+	works := func(t *testing.T) {
+		t.Helper()
+		seq++
+		good.tb = t
+		good.send(reserve(probe.ResID(seq), launch(7, seq, "echo", "x")))
+		if f := expect[probe.Finished](good); f.Attempt.Seq != seq {
+			t.Errorf("got %+v", f)
+		}
+		good.send(probe.Ack{Attempts: []probe.AttemptID{{Frontend: 7, Seq: seq}}})
+	}
+	greet := func(version, compress, tls byte) []byte {
+		return append([]byte(probe.SniffHeader), version, compress, tls)
+	}
+	long := []byte{0, 0, 0, 0, 1, 0, 0x10, 0}      // 1 MiB + 1
+	huge := []byte{0, 0, 0, 0, 255, 255, 255, 255} // 4 GiB
+	for name, test := range map[string]struct {
+		bytes   []byte
+		answers bool
+		reason  string
+	}{
+		"http":                  {[]byte("GET / HTTP/1.1\r\n\r\n"), false, "handshake"},
+		"nearly":                {[]byte("phoebe/2"), false, "handshake"},
+		"version":               {greet(2, 1, 0), true, "handshake"},
+		"flate":                 {greet(1, 0, 0), true, "handshake"},
+		"tls":                   {greet(1, 1, 1), true, "handshake"},
+		"garbage":               {append(slices.Clone(greeting), 0, 0, 0, 0, 3, 0, 0, 0, 1, 99, 99), true, "garbage"},
+		"empty":                 {append(slices.Clone(greeting), 0, 0, 0, 0, 0, 0, 0, 0), true, "oversized"},
+		"oversized":             {append(slices.Clone(greeting), huge...), true, "oversized"},
+		"oversized after Hello": {append(append(slices.Clone(greeting), push(1, hello(8))...), long...), true, "oversized"},
+		"garbage after Hello":   {append(append(slices.Clone(greeting), push(1, hello(8))...), 0, 0, 0, 0, 2, 0, 0, 0, 1, 200), true, "garbage"},
+		"long before Hello":     {append(slices.Clone(greeting), push(1, reserve(1, launch(8, 1, "echo", strings.Repeat("x", probe.MaxHello))))...), true, "oversized"},
+		"no Hello":              {append(slices.Clone(greeting), push(1, probe.Ping{}, hello(8))...), true, "rejected"},
+		"Hello of other epoch":  {append(slices.Clone(greeting), push(2, hello(8))...), true, "rejected"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := metric(s, faults(test.reason))
+			p := connect(t, s)
+			p.write(test.bytes)
+			if test.answers {
+				p.greeted()
+			}
+			p.closed()
+			works(t)
+			until(t, "the fault to be counted", func() bool { return metric(s, faults(test.reason)) != before })
+		})
+	}
+	wantMetric(t, s, "worker_links", "1")
+}
+
+func TestPeerThatNeverReads(t *testing.T) {
+	s := newServer(t, 4, func(c *Config) { c.OutboundLimit = 1 << 20 })
+	good, _ := join(t, s, 7)
+	bad, _ := join(t, s, 8)
+	bad.conn.SetWriteDeadline(time.Now().Add(patience))
+	payload := strings.Repeat("x", 1<<20)
+	for seq := uint64(1); ; seq++ {
+		_, err := bad.conn.Write(push(1, reserve(probe.ResID(seq), launch(8, seq, "echo", payload)),
+			probe.Ack{Attempts: []probe.AttemptID{{Frontend: 8, Seq: seq - 1}}}))
+		if err != nil {
+			break
+		}
+	}
+	wantMetric(t, s, faults("slow_reader"), "1")
+	wantMetric(t, s, "worker_links", "1")
+	good.send(reserve(1, launch(7, 1, "echo", "x")))
+	expect[probe.Finished](good)
+}
+
+func TestIdleConnections(t *testing.T) {
+	s := newServer(t, 1, func(c *Config) { c.HandshakeTimeout = 50 * time.Millisecond })
+	good, _ := join(t, s, 7)
+	peers := make([]*peer, 1000)
+	for i := range peers {
+		peers[i] = connect(t, s)
+	}
+	mute := dial(t, s) // greets, and says no more
+	for _, p := range append(peers, mute) {
+		p.closed()
+	}
+	wantMetric(t, s, faults("handshake_timeout"), "1001")
+	wantMetric(t, s, "worker_connections", "1")
+	good.send(probe.Ping{})
+	expect[probe.Pong](good)
+}
+
+func TestConnectionLimit(t *testing.T) {
+	s := newServer(t, 1, func(c *Config) { c.MaxConns = 2 })
+	a, _ := join(t, s, 7)
+	join(t, s, 8)
+	connect(t, s).closed()
+	wantMetric(t, s, faults("too_many_connections"), "1")
+	a.conn.Close()
+	wantMetric(t, s, "worker_connections", "1")
+	join(t, s, 9)
+}
+
+func TestSilentPeer(t *testing.T) {
+	s := newServer(t, 1, func(c *Config) { c.Core.Grace = 20 * time.Millisecond })
+	good, _ := join(t, s, 7)
+	mute := dial(t, s)
+	h := hello(8)
+	h.Lease = 50 * time.Millisecond
+	mute.send(h, reserve(1, launch(8, 1, "sleep", "1h")))
+	expect[probe.Welcome](mute)
+	good.send(place(1))
+	mute.closed()
+	wantMetric(t, s, faults("lease"), "1")
+	if r := expect[probe.Ready](good); r.Res != 1 { // once the orphan's grace has passed
+		t.Errorf("got %+v", r)
+	}
+	wantMetric(t, s, `worker_orphans_total{outcome="abandoned"}`, "1")
+}
+
+// Whoever pings within its lease stays, for many leases.
+func TestPingsKeepTheLease(t *testing.T) {
+	s := newServer(t, 1, nil)
+	p := dial(t, s)
+	h := hello(7)
+	h.Lease = 300 * time.Millisecond
+	p.send(h)
+	expect[probe.Welcome](p)
+	tick := time.NewTicker(h.Lease / 6)
+	defer tick.Stop()
+	for seq := range uint64(12) {
+		<-tick.C
+		p.send(probe.Ping{Seq: seq})
+		expect[probe.Pong](p)
+	}
+}
+
+func TestEveryByteAlone(t *testing.T) {
+	s := newServer(t, 1, nil)
+	p := connect(t, s)
+	all := slices.Concat(greeting, push(1, hello(7)),
+		push(1, reserve(1, launch(7, 1, "echo", "one")), probe.Ping{Seq: 1}), push(1, probe.Ping{Seq: 2}))
+	for _, b := range all {
+		p.write([]byte{b})
+	}
+	p.greeted()
+	expect[probe.Welcome](p)
+	if f := expect[probe.Finished](p); string(f.Result) != "one" {
+		t.Errorf("got %+v", f)
+	}
+	expect[probe.Pong](p)
+	expect[probe.Pong](p)
+}
+
+// All that one frame leads to comes back in one frame.
+func TestOneFrame(t *testing.T) {
+	s := newServer(t, 100, nil)
+	p, _ := join(t, s, 7)
+	var ls []probe.Launch
+	for i := range 100 {
+		ls = append(ls, launch(7, uint64(i+1), "echo", "x"))
+	}
+	p.send(reserve(1, ls...), probe.Ping{})
+	if err := p.read(); err != nil {
+		t.Fatal(err)
+	}
+	if len(p.msgs) != 101 {
+		t.Errorf("the first frame has %d messages", len(p.msgs))
+	}
+}
+
+// Results that the kernel does not take at once, written by the event loop and by others.
+func TestBigResults(t *testing.T) {
+	s := newServer(t, 8, func(c *Config) {
+		c.Core.MaxPayload, c.MaxResult = probe.MaxBlob, probe.MaxBlob
+		c.Registry = exec.NewRegistry()
+		err := c.Registry.Register("echo-go", func(_ context.Context, payload []byte) ([]byte, error) { return payload, nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+	p, _ := join(t, s, 7)
+	big := strings.Repeat("x", probe.MaxBlob)
+	for i := range probe.ResID(8) {
+		p.send(reserve(i+1, launch(7, uint64(i+1), []string{"echo", "echo-go"}[i%2], big)))
+	}
+	for range 8 {
+		if f := expect[probe.Finished](p); string(f.Result) != big {
+			t.Errorf("the result has %d bytes", len(f.Result))
+		}
+	}
+}
+
+// Everybody's tasks end on goroutines of their own, and everybody's turns depend on everybody.
+func TestManyFrontends(t *testing.T) {
+	const frontends, tasks = 8, 300
+	s := newServer(t, 3, func(c *Config) {
+		c.EventLoops = 2
+		c.Registry = exec.NewRegistry()
+		err := c.Registry.Register("echo-go", func(_ context.Context, payload []byte) ([]byte, error) { return payload, nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+	done := make(chan struct{})
+	for i := range probe.FrontendID(frontends) {
+		p, _ := join(t, s, i+1)
+		go func() {
+			defer func() { done <- struct{}{} }()
+			if err := p.run(i+1, tasks); err != nil {
+				t.Error(err)
+			}
+		}()
+	}
+	for range frontends {
+		<-done
+	}
+	wantMetric(t, s, `worker_tasks_total{status="succeeded"}`, "2400")
+	wantMetric(t, s, "worker_running", "0")
+	wantMetric(t, s, "worker_queue_places", "0")
+}
+
+// run runs n tasks by way of places.
+func (p *peer) run(id probe.FrontendID, n uint64) error {
+	if _, err := p.conn.Write(push(1, probe.Reserve{First: 1, Count: uint32(n), Job: probe.JobID{byte(id)}, Demand: probe.Slot})); err != nil {
+		return err
+	}
+	bound, ended := uint64(0), uint64(0)
+	for ended < n {
+		if err := p.read(); err != nil {
+			return err
+		}
+		var out []probe.Msg
+		for _, m := range p.msgs {
+			switch m := m.(type) {
+			case probe.Ready:
+				bound++
+				function := []string{"echo", "echo-go", "sleep"}[bound%3]
+				out = append(out, probe.Bind{Res: m.Res, Turn: m.Turn, Launch: launch(id, bound, function, "10us")})
+			case probe.Finished:
+				ended++
+				out = append(out, probe.Ack{Attempts: []probe.AttemptID{m.Attempt}})
+			}
+		}
+		p.msgs = p.msgs[:0]
+		if len(out) == 0 {
+			continue
+		}
+		if _, err := p.conn.Write(push(1, out...)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A slot that one frontend's task leaves goes to the other frontend, on whichever event loop that is.
+func TestTwoFrontends(t *testing.T) {
+	for _, loops := range []int{1, 2} {
+		s := newServer(t, 1, func(c *Config) { c.EventLoops = loops })
+		a, _ := join(t, s, 7)
+		b, _ := join(t, s, 8)
+		a.send(place(1))
+		turn := expect[probe.Ready](a)
+		b.send(place(1), probe.Ping{})
+		expect[probe.Pong](b)
+		a.send(probe.Bind{Res: 1, Turn: turn.Turn, Launch: launch(7, 1, "echo", "x")})
+		expect[probe.Ready](b)
+		expect[probe.Finished](a)
+	}
+}
+
+func TestDrain(t *testing.T) {
+	s := newServer(t, 1, nil)
+	p, _ := join(t, s, 7)
+	p.send(reserve(1, launch(7, 1, "sleep", "50ms")), place(2), probe.Ping{})
+	expect[probe.Pong](p)
+	drained := make(chan error, 1)
+	go func() { drained <- s.Drain(t.Context()) }()
+	expect[probe.Drain](p)
+	if m := expect[probe.Evicted](p); m.First != 2 || m.Reason != probe.Leaving {
+		t.Errorf("the waiting place gets %+v", m)
+	}
+	p.send(place(3))
+	if m := expect[probe.Refused](p); m.Reason != probe.Leaving {
+		t.Errorf("a new place gets %+v", m)
+	}
+	if _, w := join(t, s, 8); !w.Draining {
+		t.Error("a new frontend is not told that the worker drains")
+	}
+	f := expect[probe.Finished](p)
+	select {
+	case err := <-drained:
+		t.Errorf("drained before the result was acknowledged: %v", err)
+	default:
+	}
+	p.send(probe.Ack{Attempts: []probe.AttemptID{f.Attempt}})
+	if err := <-drained; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestDrainThatTakesTooLong(t *testing.T) {
+	s := newServer(t, 1, nil)
+	p, _ := join(t, s, 7)
+	p.send(reserve(1, launch(7, 1, "sleep", "1h")), probe.Ping{})
+	expect[probe.Pong](p)
+	late := errors.New("late")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(late)
+	if err := s.Drain(ctx); !errors.Is(err, late) {
+		t.Errorf("got %v", err)
+	}
+	if s.Err() != nil {
+		t.Error(s.Err())
+	}
+	if err := s.Close(); err != nil { // with the task still running
+		t.Error(err)
+	}
+	p.closed()
+	<-s.Done()
+	if err := s.Err(); err != nil {
+		t.Errorf("after Close, Err is %v", err)
+	}
+	wantMetric(t, s, "worker_running", "0")
+}
+
+func TestStubbornTask(t *testing.T) {
+	release := make(chan struct{})
+	reg := exec.NewRegistry()
+	if err := reg.Register("stubborn", func(context.Context, []byte) ([]byte, error) { <-release; return nil, nil }); err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(Config{Listen: "127.0.0.1:0", Registry: reg})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p, _ := join(t, s, 7)
+	p.send(reserve(1, launch(7, 1, "stubborn", "")), probe.Ping{})
+	expect[probe.Pong](p)
+	if err := s.Close(); err == nil || !strings.Contains(err.Error(), "1 task") {
+		t.Errorf("Close says %v", err)
+	}
+	wantMetric(t, s, "worker_running", "0")
+	close(release)
+	if err := s.pool.Close(t.Context()); err != nil { // now it can let go of its alarm
+		t.Error(err)
+	}
+}
+
+// What an embedding program registers may panic, and block; neither hurts others.
+func TestPanickingTask(t *testing.T) {
+	reg := exec.NewRegistry()
+	if err := reg.Register("boom", func(context.Context, []byte) ([]byte, error) { panic("boom") }); err != nil {
+		t.Fatal(err)
+	}
+	s := newServer(t, 1, func(c *Config) { c.Registry = reg })
+	p, _ := join(t, s, 7)
+	p.send(reserve(1, launch(7, 1, "boom", "")))
+	if f := expect[probe.Finished](p); f.Status != probe.Panicked || !strings.Contains(f.Error, "boom") {
+		t.Errorf("got %+v", f)
+	}
+}
+
+func TestEngineThatStops(t *testing.T) {
+	s := newServer(t, 1, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_ = s.engine.gnet.Stop(ctx)
+	<-s.Done()
+	if err := s.Err(); err == nil || !strings.Contains(err.Error(), "stopped by itself") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestStartTwice(t *testing.T) {
+	s := newServer(t, 1, nil)
+	if err := s.Start(); err == nil {
+		t.Error("started twice")
+	}
+	other, err := New(Config{Listen: s.Addr().String()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Start(); err == nil || !strings.Contains(err.Error(), "in use") {
+		t.Errorf("listening where another does gives %v", err)
+	}
+	if err := other.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestValidate(t *testing.T) {
+	if err := (Config{}).Validate(); err != nil {
+		t.Errorf("the zero Config: %v", err)
+	}
+	if err := (Config{Listen: "0.0.0.0:0", Secret: "xyzzy"}).Validate(); err != nil {
+		t.Error(err)
+	}
+	for _, listen := range []string{":0", "0.0.0.0:7420", "[::]:7420", "192.0.2.1:7420"} {
+		if err := (Config{Listen: listen}).Validate(); err == nil || !strings.Contains(err.Error(), "set a secret") {
+			t.Errorf("listening on %s without a secret: %v", listen, err)
+		}
+	}
+	for _, listen := range []string{"127.0.0.2:1", "[::1]:1", "localhost:1"} {
+		if err := (Config{Listen: listen}).Validate(); err != nil {
+			t.Errorf("listening on %s without a secret: %v", listen, err)
+		}
+	}
+	err := Config{
+		Listen: "here", Labels: []string{"blue"}, MaxConns: -1, MaxFrame: 1, MaxLease: 1, OutboundLimit: 1,
+		Core: worker.Config{Capacity: probe.Demand{CPU: -5, Mem: 1}, Grace: -1},
+	}.Validate()
+	for _, want := range []string{`"here"`, `"blue"`, "connection limit is -1", "frame limit", "lease", "outbound", "millicores is -5", "grace"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v does not speak of %s", err, want)
+		}
+	}
+}
+
+func TestRaiseFileLimit(t *testing.T) {
+	if n := RaiseFileLimit(1); n < 1 {
+		t.Errorf("%d files", n)
+	}
+	if n := RaiseFileLimit(64); n < 64 {
+		t.Errorf("%d files", n)
+	}
+}

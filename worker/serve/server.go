@@ -1,0 +1,448 @@
+package serve
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/worker"
+	"github.com/phoebe-sched/phoebe/worker/exec"
+)
+
+// Server is a worker: it listens for frontends, and runs what they send. Its methods are safe for
+// concurrent use.
+type Server struct {
+	cfg         Config
+	log         *slog.Logger
+	meters      *meters
+	pool        *exec.Pool
+	alarm       *exec.Alarm
+	incarnation uint64
+	fileLimit   uint64
+	engine      engine
+	addr        net.Addr // from Start on
+	closeOnce   sync.Once
+	closeErr    error
+
+	conns atomic.Int64 // open ones, for the limit
+
+	done chan struct{} // closed when the server serves no more
+	err  error         // why, before done is closed
+
+	mu       sync.Mutex
+	core     *worker.Core
+	acts     []worker.Action
+	exits    []worker.Exited // of tasks that were over as soon as they were started
+	links    map[worker.LinkID]*conn
+	nextLink worker.LinkID
+	tasks    map[probe.AttemptID]exec.Running
+	touched  []*conn // to be written by whoever holds the mutex
+	wake     *exec.Timer
+	wakeAt   time.Time // when wake is due; zero: it is not
+	stepping bool      // a panic now leaves the core broken
+	started  bool
+	leaving  bool
+	closing  bool
+	over     bool // nothing happens any more
+
+	idle      chan struct{} // closed when the core was told to leave and is idle
+	idleKnown bool
+}
+
+// New makes a server, which does not listen before Start. It must be closed.
+func New(cfg Config) (*Server, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.defaults()
+	if cfg.AllowExec {
+		if err := cfg.Registry.AllowProcesses(); err != nil {
+			return nil, fmt.Errorf("allow processes: %w", err)
+		}
+	}
+	cfg.Core.Functions = cfg.Registry.Names()
+	pool, err := exec.NewPool(cfg.Registry)
+	if err != nil {
+		return nil, err
+	}
+	alarm, err := exec.OpenAlarm()
+	if err != nil {
+		return nil, errors.Join(err, pool.Close(context.Background()))
+	}
+	s := &Server{
+		cfg:         cfg,
+		log:         cfg.Logger,
+		meters:      newMeters(cfg.Metrics),
+		pool:        pool,
+		alarm:       alarm,
+		incarnation: rand.Uint64(),
+		fileLimit:   RaiseFileLimit(uint64(cfg.MaxConns) + spareFiles),
+		done:        make(chan struct{}),
+		core:        worker.New(cfg.Core),
+		links:       map[worker.LinkID]*conn{},
+		tasks:       map[probe.AttemptID]exec.Running{},
+		idle:        make(chan struct{}),
+	}
+	s.engine = engine{server: s, booted: make(chan struct{}), stopped: make(chan struct{})}
+	return s, nil
+}
+
+// Start listens and returns once connections are accepted. It may be called once.
+func (s *Server) Start() error {
+	s.mu.Lock()
+	if s.started || s.closing {
+		s.mu.Unlock()
+		return errors.New("worker: started or closed before")
+	}
+	s.started = true
+	s.mu.Unlock()
+	if err := s.engine.start(); err != nil {
+		return fmt.Errorf("listen on %s: %w", s.cfg.Listen, err)
+	}
+	s.log.Info("worker serves", "worker", s.cfg.Name, "address", s.addr.String(), "capacity", s.cfg.Core.Capacity.String(),
+		"functions", s.cfg.Core.Functions)
+	return nil
+}
+
+// listens is called when the address is known, before there are connections.
+func (s *Server) listens(addr net.Addr) {
+	s.addr = addr
+	if s.cfg.Name == "" {
+		_, port, _ := net.SplitHostPort(addr.String())
+		s.cfg.Name = s.cfg.Host + ":" + port
+	}
+}
+
+// Addr is where the server listens, once it was started.
+func (s *Server) Addr() net.Addr { return s.addr }
+
+// Done is closed when the server serves no more: after Close, or because of what Err then says.
+func (s *Server) Done() <-chan struct{} { return s.done }
+
+// Err is what ended the server, once Done is closed; nil if that was Close.
+func (s *Server) Err() error {
+	select {
+	case <-s.done:
+		return s.err
+	default:
+		return nil
+	}
+}
+
+// Drain takes nothing new and returns when what runs has ended and its results were acknowledged, or with
+// the cause of ctx's end, or that of the server's. Close still has to follow.
+func (s *Server) Drain(ctx context.Context) error {
+	s.withCore(nil, func(now time.Time) {
+		s.leaving = true
+		s.step(now, worker.Leave{})
+	})
+	select {
+	case <-s.idle:
+		return nil
+	case <-s.done:
+		return s.Err()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// closeWait is how long Close waits for Go functions to heed their context.
+const closeWait = 2 * time.Second
+
+// Close breaks all connections and kills what runs. The error says which tasks would not end.
+func (s *Server) Close() error {
+	s.closeOnce.Do(func() { s.closeErr = s.close() })
+	<-s.done
+	return s.closeErr
+}
+
+func (s *Server) close() error {
+	s.mu.Lock()
+	started := s.started
+	s.closing = true
+	if s.wake != nil {
+		s.wake.Stop()
+	}
+	s.mu.Unlock()
+	if started {
+		s.engine.stop()
+	}
+	ctx, cancel := context.WithTimeoutCause(context.Background(), closeWait, errors.New("they ignore their context"))
+	defer cancel()
+	err := s.pool.Close(ctx)
+	err = errors.Join(err, s.alarm.Close())
+	s.mu.Lock()
+	s.over = true
+	s.meters.follow(&s.core.Stats, probe.Load{})
+	s.mu.Unlock()
+	s.end(nil)
+	return err
+}
+
+// end closes done, the first time.
+func (s *Server) end(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-s.done:
+	default:
+		s.err = err
+		close(s.done)
+	}
+}
+
+// fail ends the server for a reason other than Close. What it holds is released by Close.
+func (s *Server) fail(err error) {
+	s.log.Error("worker fails", "worker", s.cfg.Name, "err", err)
+	s.end(err)
+}
+
+// engineStopped is called when gnet has ended after it had begun.
+func (s *Server) engineStopped(err error) {
+	s.mu.Lock()
+	closing := s.closing
+	s.mu.Unlock()
+	if !closing {
+		s.fail(fmt.Errorf("the network engine stopped by itself: %w", cmp.Or(err, errors.New("it could not accept connections"))))
+	}
+}
+
+// guard keeps a panic from ending the process, which may be another program's, and calls then. A panic
+// in the core's step leaves the core broken and ends the server. It is to be deferred, and needs the mutex.
+func (s *Server) guard(doing string, then func()) {
+	v := recover()
+	if v == nil {
+		return
+	}
+	s.meters.protocolError("panic")
+	err := fmt.Errorf("panic while %s: %v\n%s", doing, v, debug.Stack())
+	s.mu.Lock()
+	broken := s.stepping
+	s.mu.Unlock()
+	if broken {
+		s.fail(err)
+	} else {
+		s.log.Error("worker recovers", "worker", s.cfg.Name, "err", err)
+	}
+	if then != nil {
+		then()
+	}
+}
+
+// withCore has f step the core, and what it says written. home is where the caller is, if that is some
+// connection's home.
+func (s *Server) withCore(home any, f func(now time.Time)) {
+	var room [8]*conn
+	for _, c := range s.locked(room[:0], f) {
+		c.write(c.home == home)
+	}
+}
+
+func (s *Server) locked(touched []*conn, f func(now time.Time)) []*conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f(time.Now())
+	return s.settle(touched)
+}
+
+// deliver brings a batch of messages to the core.
+func (s *Server) deliver(c *conn) {
+	s.withCore(c.home, func(now time.Time) {
+		if !c.joined {
+			s.linkUp(now, c)
+		}
+		for _, m := range c.batch {
+			if c.link != 0 {
+				s.step(now, worker.Received{Link: c.link, Msg: m})
+			}
+		}
+	})
+}
+
+// linkUp welcomes a frontend.
+func (s *Server) linkUp(now time.Time, c *conn) {
+	s.nextLink++
+	c.joined, c.link, c.speaks = true, s.nextLink, c.epoch
+	s.links[c.link] = c
+	s.meters.links.Inc()
+	s.log.Info("frontend connected", "worker", s.cfg.Name, "frontend", c.name, "id", c.frontend.String())
+	s.say(c, probe.Welcome{
+		Version:     probe.Version,
+		Epoch:       c.epoch,
+		Worker:      s.cfg.Name,
+		Incarnation: s.incarnation,
+		Host:        s.cfg.Host,
+		Capacity:    s.cfg.Core.Capacity,
+		Labels:      s.cfg.Labels,
+		Functions:   s.cfg.Core.Functions,
+		MaxPayload:  uint32(s.cfg.Core.MaxPayload),
+		MaxResult:   uint32(s.cfg.MaxResult),
+		Draining:    s.leaving,
+	})
+	s.step(now, worker.LinkUp{Link: c.link, Frontend: c.frontend})
+}
+
+// hangUp is called when a connection that had a link is closed.
+func (s *Server) hangUp(c *conn) {
+	s.withCore(c.home, func(now time.Time) {
+		if id := c.link; id != 0 {
+			s.unlink(c)
+			s.step(now, worker.LinkDown{Link: id})
+		}
+	})
+}
+
+// unlink forgets the link of a connection.
+func (s *Server) unlink(c *conn) {
+	delete(s.links, c.link)
+	c.link = 0
+	s.meters.links.Dec()
+	s.log.Info("frontend disconnected", "worker", s.cfg.Name, "frontend", c.name, "id", c.frontend.String())
+}
+
+// step is one event and all that follows from it at once. The mutex is held.
+func (s *Server) step(now time.Time, ev worker.Event) {
+	if s.stepping || s.over {
+		return // stepping still: a panic broke the core
+	}
+	s.stepping = true
+	s.acts = s.core.Step(now, ev, s.acts[:0])
+	s.perform(now)
+	for i := 0; i < len(s.exits); i++ {
+		s.acts = s.core.Step(now, s.exits[i], s.acts[:0])
+		s.perform(now)
+	}
+	clear(s.exits)
+	s.exits = s.exits[:0]
+	s.stepping = false
+}
+
+// perform carries out the actions of one step. Nothing in it blocks.
+func (s *Server) perform(now time.Time) {
+	for _, a := range s.acts {
+		switch a := a.(type) {
+		case worker.Send:
+			if c := s.links[a.Link]; c != nil {
+				s.say(c, a.Msg)
+			}
+			if m, ok := a.Msg.(probe.Ready); ok {
+				s.meters.wait.Update(m.Waited.Seconds())
+			}
+		case worker.Start:
+			s.start(&a)
+		case worker.Stop:
+			if r := s.tasks[a.Attempt]; r != nil {
+				r.Kill("the frontend wants the task no more")
+			}
+		case worker.Drop:
+			if c := s.links[a.Link]; c != nil {
+				s.unlink(c)
+				c.wire.Close()
+			}
+		}
+	}
+	clear(s.acts)
+}
+
+// start begins an attempt; one that is over at once is left in s.exits.
+func (s *Server) start(a *worker.Start) {
+	id := a.Launch.Attempt
+	running, result, over := s.pool.Start(exec.Task{
+		Function:  a.Launch.Function,
+		Payload:   a.Launch.Payload,
+		Timeout:   a.Launch.Timeout,
+		MaxResult: s.cfg.MaxResult,
+		Memory:    a.Demand.Mem,
+	}, func(r exec.Result) { s.exited(id, &r) })
+	if over {
+		s.exits = append(s.exits, s.exit(id, &result))
+		return
+	}
+	s.tasks[id] = running // before exited can have the mutex
+}
+
+// exited is called by the executor.
+func (s *Server) exited(id probe.AttemptID, r *exec.Result) {
+	defer s.guard("ending a task", nil)
+	s.withCore(nil, func(now time.Time) {
+		delete(s.tasks, id)
+		s.step(now, s.exit(id, r))
+	})
+}
+
+func (s *Server) exit(id probe.AttemptID, r *exec.Result) worker.Exited {
+	status := statuses[r.Status]
+	s.meters.exited(status, r.Run)
+	return worker.Exited{Attempt: id, Status: status, Result: r.Output, Error: r.Err, Run: r.Run}
+}
+
+var statuses = [...]probe.Status{
+	exec.Succeeded: probe.Succeeded,
+	exec.Failed:    probe.Failed,
+	exec.Panicked:  probe.Panicked,
+	exec.Killed:    probe.Killed,
+	exec.TimedOut:  probe.TimedOut,
+}
+
+// say puts a message into a connection's outbox. The mutex is held. If nobody writes the connection,
+// whoever holds the mutex will.
+func (s *Server) say(c *conn, m probe.Msg) {
+	if !c.writing {
+		c.writing = true
+		s.touched = append(s.touched, c)
+	}
+	c.outbox = append(c.outbox, m)
+}
+
+// settle ends what was done under the mutex, which is still held. It appends the connections that the
+// caller has to write.
+func (s *Server) settle(touched []*conn) []*conn {
+	if s.over {
+		return nil
+	}
+	s.meters.follow(&s.core.Stats, s.core.Load())
+	s.setAlarm()
+	if s.leaving && !s.idleKnown && s.core.Idle() {
+		s.idleKnown = true
+		close(s.idle)
+	}
+	for i, c := range s.touched {
+		c.take()
+		touched = append(touched, c)
+		s.touched[i] = nil
+	}
+	s.touched = s.touched[:0]
+	return touched
+}
+
+// setAlarm sees to a Wake when the core's next one is due. One that comes early does no harm, so the alarm
+// is never put off.
+func (s *Server) setAlarm() {
+	at := s.core.NextWake()
+	if at.IsZero() || !s.wakeAt.IsZero() && !at.Before(s.wakeAt) || s.closing {
+		return
+	}
+	if s.wake != nil {
+		s.wake.Stop()
+	}
+	s.wakeAt = at
+	s.wake = s.alarm.At(at, s.wakeUp)
+}
+
+// wakeUp is called by the alarm.
+func (s *Server) wakeUp() {
+	defer s.guard("waking up", nil)
+	s.withCore(nil, func(now time.Time) {
+		s.wakeAt, s.wake = time.Time{}, nil
+		s.step(now, worker.Wake{})
+	})
+}
