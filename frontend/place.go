@@ -278,7 +278,9 @@ func (c *Core) reserve(g *group, now time.Time, acts []Action) []Action {
 		acts = append(acts, Send{w.key, m})
 	}
 	for _, t := range g.queue {
-		t.sampledAt = now
+		if t.sampledAt.IsZero() {
+			t.sampledAt = now
+		}
 	}
 	g.budget = max(g.budget, 0)
 	c.picked = c.picked[:0]

@@ -222,6 +222,8 @@ func (c *Core) sync(l *link, m *probe.Sync, now time.Time, acts []Action) []Acti
 		switch a := c.attempts[id]; {
 		case a == nil && !l.waits(id):
 			gone.Attempts = append(gone.Attempts, id)
+		case a != nil && a.owner == nil:
+			acts = c.adopt(l, a, now, acts) // its Claim was lost
 		case a != nil && a.owner == l && a.state == ended && now.Sub(a.endedAt) >= syncAge:
 			acts = append(acts, Send{l.id, c.finished(a, now)})
 		}

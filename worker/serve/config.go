@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"runtime"
 	"strings"
 	"time"
@@ -23,7 +24,7 @@ type Config struct {
 	Listen string
 
 	Name   string   // of this worker, in logs and on clients' screens; default: Host and the port
-	Host   string   // that constraints on hosts are compared with; default "localhost"
+	Host   string   // that constraints on hosts are compared with; default: that of the machine
 	Labels []string // "key=value", for constraints
 
 	// Secret is what frontends must know; both sides have the same. Empty: none, on loopback only.
@@ -33,7 +34,7 @@ type Config struct {
 	Core worker.Config
 
 	Registry  *exec.Registry // functions to run; default exec.NewRegistry()
-	AllowExec bool           // also run any command as a process, with the rights of this one
+	AllowExec bool           // have it allow processes: any command then, with the rights of this one
 
 	EventLoops       int           // that read and write connections; default 1, from 8 CPUs on 2: the core is one
 	MaxConns         int           // connections over it are closed at once; default 10000
@@ -62,6 +63,9 @@ func (c Config) defaults() Config {
 	}
 	if c.Host == "" {
 		c.Host = "localhost"
+		if name, err := os.Hostname(); err == nil {
+			c.Host = name
+		}
 	}
 	if c.Registry == nil {
 		c.Registry = exec.NewRegistry()

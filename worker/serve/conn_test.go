@@ -15,22 +15,16 @@ type memory struct {
 	bytes.Buffer
 	closed bool
 	broken bool
-	full   bool // TryWrite takes one byte, then none until Write was called
 }
 
 func (m *memory) Write(b []byte) (int, error) {
 	if m.broken {
 		panic("broken")
 	}
-	m.full = false
 	return m.Buffer.Write(b)
 }
 func (m *memory) TryWrite(b []byte) int {
-	if m.broken || m.full {
-		return 0
-	}
-	m.full = true
-	m.Buffer.WriteByte(b[0])
+	m.Buffer.WriteByte(b[0]) // a kernel that takes one byte at a time
 	return 1
 }
 func (m *memory) OutboundBuffered() int { return 0 }

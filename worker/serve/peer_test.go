@@ -18,8 +18,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// gnet's pool of goroutines begins with the program.
-	goleak.VerifyTestMain(m, goleak.IgnoreCurrent())
+	// gnet's pool of goroutines begins with the program, and fastrpc's clients never end.
+	goleak.VerifyTestMain(m, goleak.IgnoreCurrent(),
+		goleak.IgnoreAnyFunction("github.com/valyala/fastrpc.(*Client).worker"),
+		goleak.IgnoreAnyFunction("github.com/valyala/fastrpc.(*Client).init.func1"))
 }
 
 // patience is how long a test waits for what must happen.

@@ -1,13 +1,18 @@
 package serve
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"io"
+	"net"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/valyala/fastrpc"
 
 	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/worker"
@@ -106,6 +111,56 @@ func TestConversation(t *testing.T) {
 		`worker_reservations_total{outcome="declined"}`: "0",
 	} {
 		wantMetric(t, s, name, want)
+	}
+}
+
+// frame is a request or a response of fastrpc's.
+type frame struct {
+	msgs []probe.Msg
+	got  chan probe.Msg
+}
+
+func (f *frame) WriteRequest(bw *bufio.Writer) error {
+	_, err := bw.Write(probe.AppendFrame(nil, 1, f.msgs...))
+	return err
+}
+
+func (f *frame) ReadResponse(br *bufio.Reader) error {
+	header := make([]byte, probe.FrameHeader)
+	if _, err := io.ReadFull(br, header); err != nil {
+		return err
+	}
+	n, err := probe.BodySize(header, probe.MaxFrame)
+	if err != nil {
+		return err
+	}
+	body := make([]byte, n)
+	if _, err := io.ReadFull(br, body); err != nil {
+		return err
+	}
+	var d probe.Decoder
+	_, msgs, err := d.Decode(body, nil)
+	for _, m := range msgs {
+		f.got <- m
+	}
+	return err
+}
+
+// The client is the one that frontends use.
+func TestFastrpc(t *testing.T) {
+	s := newServer(t, 1, nil)
+	got := make(chan probe.Msg, 10)
+	c := fastrpc.Client{
+		Addr: s.Addr().String(), SniffHeader: probe.SniffHeader, ProtocolVersion: probe.ProtocolVersion,
+		CompressType: fastrpc.CompressNone, NewResponse: func() fastrpc.ResponseReader { return &frame{got: got} },
+		Dial: func(addr string) (net.Conn, error) { return net.Dial("tcp", addr) },
+	}
+	c.SendNowait(&frame{msgs: []probe.Msg{hello(7), reserve(1, launch(7, 1, "echo", "x"))}}, nil)
+	if m, ok := (<-got).(probe.Welcome); !ok {
+		t.Fatalf("got %+v", m)
+	}
+	if m, ok := (<-got).(probe.Finished); !ok || string(m.Result) != "x" {
+		t.Fatalf("got %+v", m)
 	}
 }
 

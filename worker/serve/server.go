@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -64,7 +65,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	cfg = cfg.defaults()
-	if cfg.AllowExec {
+	if cfg.AllowExec && !slices.Contains(cfg.Registry.Names(), "exec") { // else of another worker's
 		if err := cfg.Registry.AllowProcesses(); err != nil {
 			return nil, fmt.Errorf("allow processes: %w", err)
 		}
