@@ -47,7 +47,7 @@ func New(frontends []string, opts ...Option) (*Client, error) {
 		}
 	}
 	for _, addr := range frontends {
-		f, err := newFrontend(addr, &c.cfg, &c.background, c.closing)
+		f, err := newFrontend(addr, &c.cfg, c.caller, &c.background, c.closing)
 		if err != nil {
 			return nil, errors.Join(err, c.Close())
 		}
@@ -96,14 +96,10 @@ func (c *Client) Close() error {
 		f.pool.abort(ErrClosed)
 	}
 	c.background.Wait()
-	var errs []error
 	for _, f := range c.frontends {
-		if rpc, ok := f.rpc.(interface{ Close() error }); ok {
-			errs = append(errs, rpc.Close())
-		}
 		f.pool.abort(ErrClosed) // the connections of the parting calls
 	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // enter holds Close up until c.background.Done; it fails if the client is closed.
@@ -124,6 +120,7 @@ func (c *Client) enter() error {
 //
 // A small job takes a single call. One of more than 512 tasks, of more than 1 MiB of payloads or with an
 // estimate of a second or more goes by way of Submit, because a large or late answer is better had in parts.
+// Results of more than 64 MiB together are too many for one call: Submit such a job.
 func (c *Client) Run(ctx context.Context, job Job) ([]Outcome, error) {
 	if large(&job) {
 		r, err := c.Submit(ctx, job)

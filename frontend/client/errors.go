@@ -30,7 +30,8 @@ const (
 
 func (r RefusedReason) String() string { return words(v1.RefusedReason(r).String()) }
 
-// RefusedError is a frontend declining a call, before anything was started. Act on Reason, not on the text.
+// RefusedError is a frontend declining a call. Nothing was started, unless Run's results are TooLarge. Act
+// on Reason, not on the text.
 type RefusedError struct {
 	Reason     RefusedReason
 	Message    string
@@ -42,7 +43,7 @@ func (e *RefusedError) Error() string { return fmt.Sprintf("refused (%s): %s", e
 // TaskReason is why a task ended without a result.
 type TaskReason int
 
-// The last two are not failures of the task; Reason of a newer frontend may be none of these.
+// Cancelled and DeadlineExceeded are no failures of the task. A newer frontend may give other reasons.
 const (
 	Failed           = TaskReason(v1.FailureReason_TASK_ERROR)       // the function's own error, or a non-zero exit code
 	Timeout          = TaskReason(v1.FailureReason_TIMEOUT)          // an attempt ran longer than Task.Timeout
@@ -51,6 +52,7 @@ const (
 	WorkersGone      = TaskReason(v1.FailureReason_NO_WORKER)        // all that could run it left, and none came back
 	ResultTooLarge   = TaskReason(v1.FailureReason_RESULT_TOO_LARGE) // over the limit of the worker or the job
 	Panic            = TaskReason(v1.FailureReason_PANIC)            // or the process was killed by a signal
+	Infrastructure   = TaskReason(v1.FailureReason_INFRASTRUCTURE)   // it could not be launched, however often it was tried
 	Cancelled        = TaskReason(100)                               // by Running.Cancel or Client.Cancel
 	DeadlineExceeded = TaskReason(101)                               // Job.Deadline
 )

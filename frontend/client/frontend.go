@@ -47,16 +47,17 @@ func (e *callError) Unwrap() error { return e.err }
 
 // frontend is what the client knows of one frontend. Safe for concurrent use.
 type frontend struct {
-	addr string
-	cfg  *config
-	rpc  phoebe.Client
-	pool *pool
+	addr   string
+	cfg    *config
+	caller *v1.Caller
+	rpc    phoebe.Client
+	pool   *pool
 
 	background *sync.WaitGroup // the client's; Add only during a call
 	closing    <-chan struct{}
 
 	mu       sync.Mutex
-	name     string // by which handles call it as an owner; empty until heard
+	name     string // by which handles call it as an owner; its address until heard
 	calls    int    // without an answer yet
 	answers  uint64
 	watched  bool      // watch runs
@@ -64,9 +65,9 @@ type frontend struct {
 	aloneTil time.Time // leave it alone until then if there is another one
 }
 
-func newFrontend(addr string, cfg *config, background *sync.WaitGroup, closing <-chan struct{}) (*frontend, error) {
+func newFrontend(addr string, cfg *config, caller *v1.Caller, background *sync.WaitGroup, closing <-chan struct{}) (*frontend, error) {
 	f := &frontend{
-		addr: addr, cfg: cfg, pool: newPool(addr, cfg.connectTimeout),
+		addr: addr, name: addr, cfg: cfg, caller: caller, pool: newPool(addr, cfg.connectTimeout),
 		background: background, closing: closing,
 	}
 	rpc, err := phoebe.NewClient("phoebe",
@@ -214,18 +215,18 @@ func (f *frontend) state() (calls int, aloneTil time.Time) {
 	return f.calls, f.aloneTil
 }
 
-// owner is the name for a handle, or empty if no answer has told.
+// owner is the name for a handle: by default, the address.
 func (f *frontend) owner() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.name
 }
 
-func (f *frontend) setOwner(h *v1.Handle) {
+func (f *frontend) setName(name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if h != nil && f.name != h.Owner {
-		f.name = h.Owner
+	if f.name != name {
+		f.name = name
 	}
 }
 
@@ -268,7 +269,7 @@ func (f *frontend) ping() {
 	cl := &call{}
 	// Any answer will do; this one costs the frontend least.
 	err := f.do(context.Background(), cl, f.cfg.pingTimeout, func(ctx context.Context) error {
-		_, err := f.rpc.Events(ctx, &v1.EventsRequest{Handle: &v1.Handle{Job: noJob}})
+		_, err := f.rpc.Events(ctx, &v1.EventsRequest{Caller: f.caller, Handle: &v1.Handle{Job: noJob}})
 		return err
 	})
 	// A refused connection is no proof: a frontend that leaves closes its listener first.

@@ -14,6 +14,7 @@ type config struct {
 	rpcTimeout     time.Duration
 	connectTimeout time.Duration
 	retryFor       time.Duration
+	refusalsFinal  bool
 	backoffMin     time.Duration
 	backoffMax     time.Duration
 	pingEvery      time.Duration // how often a silent frontend that owes answers is asked for a sign of life
@@ -54,6 +55,11 @@ func WithConnectTimeout(d time.Duration) Option { return func(c *config) { c.con
 // WithRetryFor bounds how long a job looks for a frontend while none can be connected to; then it ends in
 // an UnfinishedError. A frontend that asks to come back later counts as one. Default 30 s.
 func WithRetryFor(d time.Duration) Option { return func(c *config) { c.retryFor = d } }
+
+// WithRefusalsFinal lets a job that a frontend refuses as overloaded fail with its RefusedError at once, for
+// callers that would rather shed load than wait. By default the client comes back after the time that the
+// frontend names, until the context ends.
+func WithRefusalsFinal() Option { return func(c *config) { c.refusalsFinal = true } }
 
 // WithBackoff bounds how long a frontend that failed is left alone: shortest at first, doubling up to
 // longest, with jitter. Default 20 ms to 2 s.

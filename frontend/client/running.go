@@ -113,6 +113,7 @@ func (r *Running) Cancel(ctx context.Context) error {
 	defer c.background.Done()
 	r.mu.Lock()
 	at, handle, over := r.at, r.handle, r.over
+	r.cancelled = true // from now on it does not move to another frontend
 	r.mu.Unlock()
 	if over {
 		return nil
@@ -120,11 +121,11 @@ func (r *Running) Cancel(ctx context.Context) error {
 	_, err := c.cancelSomewhere(ctx, at, handle, "cancelled by its client")
 	var refused *RefusedError
 	if errors.As(err, &refused) && (refused.Reason == UnknownJob || refused.Reason == OwnerLost) {
-		err = nil // it has ended, or it is between two frontends
+		return nil // it has ended, or it is between two frontends
 	}
-	if err == nil {
+	if err != nil {
 		r.mu.Lock()
-		r.cancelled = true
+		r.cancelled = false
 		r.mu.Unlock()
 	}
 	return err
@@ -147,20 +148,27 @@ func (c *Client) cancelSomewhere(ctx context.Context, first *frontend, h v1.Hand
 	if i := slices.Index(order, first); i > 0 {
 		order[0], order[i] = order[i], order[0]
 	}
+	var refused *RefusedError
 	var errs []error
 	for _, f := range order {
-		n, err := c.cancelAt(ctx, f, &h, why, false)
+		at := h
+		if at.Owner == "" {
+			at.Owner = f.owner()
+		}
+		n, err := c.cancelAt(ctx, f, &at, why, false)
 		if err == nil {
 			return n, nil
 		}
-		var refused *RefusedError
-		if errors.As(err, &refused) && (refused.Reason == Unauthorized || refused.Reason == Invalid) {
-			return 0, err
+		if errors.As(err, &refused) && refused.Reason != UnknownJob && refused.Reason != OwnerLost {
+			break
 		}
 		errs = append(errs, err)
 		if ctx.Err() != nil {
 			break
 		}
+	}
+	if refused != nil {
+		return 0, refused
 	}
 	return 0, errors.Join(errs...)
 }
@@ -214,6 +222,7 @@ func (r *Running) poll(ctx context.Context) {
 		if errors.As(err, &fail) {
 			fail.sent = true // the Submit was, whatever became of this call
 		}
+		s.disown()
 		if err := s.consider(ctx, err); err != nil {
 			r.end(err)
 			return

@@ -16,8 +16,8 @@ const (
 	runPayloads = 1 << 20 // bytes
 	runEstimate = time.Second
 
-	// maxRequest is the largest job, in bytes of payloads and names: a frontend takes no larger message.
-	maxRequest = 64 << 20
+	// maxRequest is the largest job, in bytes: a frontend closes the connection of a message over 64 MiB.
+	maxRequest = 64<<20 - 64<<10
 	// maxBreaks is how often in a row a job may lose its frontend without a new outcome. More of them are no
 	// accident: the job itself may be what brings the frontends down.
 	maxBreaks = 8
@@ -57,6 +57,7 @@ type session struct {
 	at      *frontend     // who was asked last
 	handle  v1.Handle     // of the last acceptance; before, the best guess
 	sent    bool          // some frontend may have the job
+	owner   string        // if sent: the latest that may have had it, by its name or address
 	waits   []time.Time   // by frontend: not before; nil until one asks for it
 	since   time.Time     // none could be connected to since; zero: one could
 	breaks  int           // owners lost since the last outcome
@@ -89,9 +90,12 @@ func (c *Client) newSession(job Job) (*session, error) {
 		s.job.Tasks[i] = &s.tasks[i]
 		size += len(job.Tasks[i].Payload) + len(job.Tasks[i].Function)
 	}
+	if size > maxRequest/2 {
+		size = s.job.BLength() // as it is encoded
+	}
 	if size > maxRequest {
 		return nil, &RefusedError{Reason: TooLarge, Message: fmt.Sprintf(
-			"the job's payloads take %d MiB; at most %d MiB go into one job: split it", size>>20, maxRequest>>20)}
+			"the job takes %d bytes; at most %d go into one: split it", size, maxRequest)}
 	}
 	return s, nil
 }
@@ -112,7 +116,7 @@ func (s *session) run(ctx context.Context, outs []Outcome) error {
 			err = &callError{addr: f.addr, err: errNothing, sent: true, answered: true}
 		}
 		if err == nil {
-			f.setOwner(resp.Handle)
+			s.learn(resp.Handle)
 			for _, o := range resp.Outcomes {
 				if s.accept(o) {
 					outs[o.Task].fill(o)
@@ -145,13 +149,21 @@ func (s *session) submit(ctx context.Context) error {
 			err = &callError{addr: f.addr, err: errNothing, sent: true, answered: true}
 		}
 		if err == nil {
-			f.setOwner(resp.Handle)
+			s.learn(resp.Handle)
 			s.handle, s.sent = *resp.Handle, true
 			return nil
 		}
 		if err := s.consider(ctx, err); err != nil {
 			return err
 		}
+	}
+}
+
+// learn keeps the name by which s.at is an owner: a later job may have to be cancelled before it has a
+// handle. The answer to a resubmission may name another frontend, to which it was forwarded.
+func (s *session) learn(h *v1.Handle) {
+	if h != nil && s.job.Resubmission == nil {
+		s.at.setName(h.Owner)
 	}
 }
 
@@ -221,11 +233,7 @@ func (s *session) choose(ctx context.Context) error {
 // prepare makes s.job what f should be sent.
 func (s *session) prepare(f *frontend, now time.Time) {
 	if s.sent {
-		previous := s.handle.Owner
-		if previous == "" {
-			previous = s.at.addr // only a hint, but one must be given
-		}
-		s.job.Resubmission = &v1.Resubmission{PreviousOwner: previous}
+		s.job.Resubmission = &v1.Resubmission{PreviousOwner: s.owner}
 		s.job.Tasks = s.job.Tasks[:0]
 		for i := range s.tasks {
 			if !s.done[i] {
@@ -251,6 +259,8 @@ func (s *session) consider(ctx context.Context, err error) error {
 	case errors.As(err, &refused):
 		s.since = time.Time{}
 		switch {
+		case refused.Reason == Overloaded && s.c.cfg.refusalsFinal && !s.sent:
+			return s.giveUp(refused)
 		case refused.Reason == Draining:
 			s.pause(drainPause)
 		case refused.Reason == UnknownJob || refused.Reason == OwnerLost:
@@ -283,13 +293,18 @@ func (s *session) consider(ctx context.Context, err error) error {
 
 // lost notes that a frontend which may have the job does not have it for us.
 func (s *session) lost() error {
-	s.sent = true
+	s.disown()
 	s.since = time.Time{}
 	s.breaks++
 	if s.breaks > maxBreaks {
 		return s.giveUp(fmt.Errorf("%d frontends in a row were lost with it: %w", s.breaks, s.lastErr))
 	}
 	return nil
+}
+
+// disown notes that s.at may have the job, but not for us.
+func (s *session) disown() {
+	s.sent, s.owner = true, s.handle.Owner
 }
 
 // pause keeps the job from asking s.at again before d has passed.

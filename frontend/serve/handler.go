@@ -339,7 +339,7 @@ func constraint(c *v1.Constraint) frontend.Constraint {
 
 // owner is the frontend that a resubmitted job belongs to, if that is another one and it still has it.
 func (h *handler) owner(ctx context.Context, caller *v1.Caller, job *v1.Job) *peer {
-	if job.Resubmission == nil || caller.GetForwarded() || job.Resubmission.PreviousOwner == h.cfg.Advertise {
+	if job.Resubmission == nil || forwarded(caller) || job.Resubmission.PreviousOwner == h.cfg.Advertise {
 		return nil
 	}
 	p := h.peers.get(job.Resubmission.PreviousOwner)
@@ -352,7 +352,7 @@ func (h *handler) owner(ctx context.Context, caller *v1.Caller, job *v1.Job) *pe
 
 // ownerOf is the frontend that a handle names, or nil if it is this one.
 func (h *handler) ownerOf(caller *v1.Caller, handle *v1.Handle) (*peer, error) {
-	if handle.Owner == h.cfg.Advertise || caller.GetForwarded() {
+	if handle.Owner == h.cfg.Advertise || forwarded(caller) {
 		return nil, nil
 	}
 	p := h.peers.get(handle.Owner)
@@ -374,3 +374,5 @@ func lostOwner(owner string, err error) error {
 	}
 	return refuse(v1.RefusedReason_OWNER_LOST, "the job's owner %s does not answer (%v): resubmit what is unfinished under the same id", owner, err)
 }
+
+func forwarded(c *v1.Caller) bool { return c != nil && c.Forwarded }

@@ -1,0 +1,1093 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cloudwego/kitex/pkg/klog"
+	"github.com/cloudwego/kitex/pkg/remote/trans/gonet"
+	"github.com/cloudwego/kitex/server"
+	"go.uber.org/goleak"
+
+	v1 "github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
+	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1/phoebe"
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+func TestMain(m *testing.M) {
+	klog.SetOutput(io.Discard) // the fake frontends' server reports every connection that a test breaks
+	goleak.VerifyTestMain(m)
+}
+
+// fake is a frontend whose answers the test writes. A handler that is nil must not be called, but for
+// events about noJob, which are pings.
+type fake struct {
+	t     testing.TB
+	addr  string
+	ln    *listener
+	stop  func()
+	pings atomic.Int32
+	// frozen, if set, is waited for by every call, pings included.
+	frozen chan struct{}
+
+	run     func(*v1.RunRequest) (*v1.RunResponse, error)
+	submit  func(*v1.SubmitRequest) (*v1.SubmitResponse, error)
+	events  func(*v1.EventsRequest) (*v1.EventsResponse, error)
+	cancel  func(*v1.CancelRequest) (*v1.CancelResponse, error)
+	cluster func(*v1.ClusterRequest) (*v1.ClusterResponse, error)
+}
+
+// listener remembers its connections, so that a crash can be staged.
+type listener struct {
+	net.Listener
+	mu    sync.Mutex
+	conns []net.Conn
+}
+
+func (l *listener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err == nil {
+		l.mu.Lock()
+		l.conns = append(l.conns, c)
+		l.mu.Unlock()
+	}
+	return c, err
+}
+
+func (l *listener) breakConns() {
+	fence()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range l.conns {
+		c.(*net.TCPConn).SetLinger(0)
+		c.Close()
+	}
+	l.conns = nil
+}
+
+// crash does what SIGKILL does to a frontend, as far as its clients can see.
+func (f *fake) crash() {
+	f.ln.Close()
+	f.ln.breakConns()
+}
+
+func newFake(t testing.TB) *fake {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fake{t: t, addr: ln.Addr().String(), ln: &listener{Listener: ln}}
+	srv := phoebe.NewServer(f,
+		server.WithListener(f.ln),
+		server.WithTransServerFactory(gonet.NewTransServerFactory()),
+		server.WithTransHandlerFactory(gonet.NewSvrTransHandlerFactory()),
+		server.WithExitSignal(func() <-chan error { return nil }),
+		server.WithExitWaitTime(time.Millisecond),
+	)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		srv.Run()
+	}()
+	f.stop = sync.OnceFunc(func() {
+		f.crash()
+		srv.Stop()
+		<-ended
+	})
+	t.Cleanup(f.stop)
+	return f
+}
+
+var fenceMu sync.Mutex
+
+// fence orders what handlers and tests do to shared variables: the race detector cannot see that one caused
+// the other through a connection.
+func fence() {
+	fenceMu.Lock()
+	defer fenceMu.Unlock()
+}
+
+func (f *fake) wait() {
+	fence()
+	if f.frozen != nil {
+		<-f.frozen
+	}
+}
+
+// freeze makes every later call hang until the test ends.
+func (f *fake) freeze() {
+	f.frozen = make(chan struct{})
+	f.t.Cleanup(func() { close(f.frozen) })
+}
+
+func (f *fake) Run(_ context.Context, r *v1.RunRequest) (*v1.RunResponse, error) {
+	f.wait()
+	defer fence()
+	return f.run(r)
+}
+
+func (f *fake) Submit(_ context.Context, r *v1.SubmitRequest) (*v1.SubmitResponse, error) {
+	f.wait()
+	defer fence()
+	return f.submit(r)
+}
+
+func (f *fake) Events(_ context.Context, r *v1.EventsRequest) (*v1.EventsResponse, error) {
+	f.wait()
+	defer fence()
+	if r.Handle.Job == noJob {
+		f.pings.Add(1)
+		return nil, &v1.Refused{Reason: v1.RefusedReason_UNKNOWN_JOB, Message: "no such job"}
+	}
+	return f.events(r)
+}
+
+func (f *fake) Cancel(_ context.Context, r *v1.CancelRequest) (*v1.CancelResponse, error) {
+	f.wait()
+	defer fence()
+	return f.cancel(r)
+}
+
+func (f *fake) Cluster(_ context.Context, r *v1.ClusterRequest) (*v1.ClusterResponse, error) {
+	f.wait()
+	defer fence()
+	return f.cluster(r)
+}
+
+func (f *fake) handle(job *v1.Job) *v1.Handle { return &v1.Handle{Job: job.Id, Owner: f.addr} }
+
+// index is the task's index in the original job.
+func index(job *v1.Job, i int) int32 {
+	if job.Resubmission != nil {
+		return job.Tasks[i].Index
+	}
+	return int32(i)
+}
+
+// echo is the outcome of the i-th task sent: its payload.
+func echo(job *v1.Job, i int) *v1.Outcome {
+	return &v1.Outcome{Task: index(job, i), Kind: v1.OutcomeKind_RESULT, Result_: job.Tasks[i].Payload, Worker: "w1", Attempts: 1}
+}
+
+// runEcho answers Run with all results, last task first.
+func (f *fake) runEcho(r *v1.RunRequest) (*v1.RunResponse, error) {
+	resp := &v1.RunResponse{Handle: f.handle(r.Job)}
+	for i := len(r.Job.Tasks) - 1; i >= 0; i-- {
+		resp.Outcomes = append(resp.Outcomes, echo(r.Job, i))
+	}
+	return resp, nil
+}
+
+// take answers Submit and keeps the job.
+func (f *fake) take(into **v1.Job) func(*v1.SubmitRequest) (*v1.SubmitResponse, error) {
+	return func(r *v1.SubmitRequest) (*v1.SubmitResponse, error) {
+		*into = r.Job
+		return &v1.SubmitResponse{Handle: f.handle(r.Job)}, nil
+	}
+}
+
+func events(cursor int64, done bool, outs ...*v1.Outcome) *v1.EventsResponse {
+	resp := &v1.EventsResponse{Cursor: cursor, Done: done, Events: []*v1.Event{}}
+	for _, o := range outs {
+		resp.Events = append(resp.Events, &v1.Event{Outcome: o})
+	}
+	return resp
+}
+
+// newClient makes a client that looks for signs of life often, so that tests are short.
+func newClient(t testing.TB, addrs []string, opts ...Option) *Client {
+	quick := func(c *config) {
+		c.pingEvery, c.backoffMin, c.backoffMax = 5*time.Millisecond, time.Millisecond, 20*time.Millisecond
+	}
+	fence()
+	c, err := New(addrs, append([]Option{quick}, opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// first makes the client's next choice among its idle frontends the first one.
+func first(c *Client) { c.next.Store(uint32(len(c.frontends)) - 1) }
+
+func echoJob(n int) Job {
+	job := Job{}
+	for i := range n {
+		job.Tasks = append(job.Tasks, Task{Function: "echo", Payload: fmt.Appendf(nil, "p%d", i)})
+	}
+	return job
+}
+
+func checkEchoes(t *testing.T, outs []Outcome, n int) {
+	t.Helper()
+	if len(outs) != n {
+		t.Fatalf("%d outcomes of %d tasks", len(outs), n)
+	}
+	for i, o := range outs {
+		if o.Task != i || o.Err != nil || string(o.Result) != fmt.Sprintf("p%d", i) {
+			t.Fatalf("outcome %d: %+v", i, o)
+		}
+	}
+}
+
+func TestRunOrdersOutcomesByTask(t *testing.T) {
+	f := newFake(t)
+	f.run = f.runEcho
+	c := newClient(t, []string{f.addr})
+	outs, err := c.Run(t.Context(), echoJob(5))
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkEchoes(t, outs, 5)
+}
+
+func TestEveryFieldArrives(t *testing.T) {
+	f := newFake(t)
+	var got *v1.RunRequest
+	f.run = func(r *v1.RunRequest) (*v1.RunResponse, error) {
+		got = r
+		resp, err := f.runEcho(r)
+		o := resp.Outcomes[0]
+		o.Attempts, o.RunUs, o.Worker = 3, 1500, "w9"
+		o.Phases = &v1.Phases{SampledUs: 1, QueuedUs: 2, ReadyUs: 3, BoundUs: 4, StartedUs: 5, FinishedUs: 6, DeliveredUs: 7}
+		return resp, err
+	}
+	c := newClient(t, []string{f.addr}, WithSecret("s3cret"), WithName("test"))
+	outs, err := c.Run(t.Context(), Job{
+		ID: "01ARZ3NDEKTSV4RRFFQ69G5FAV", Tenant: "t", Priority: -3, Deadline: time.Second, Policy: PerTask, ProbeRatio: 1.5,
+		Constraint: Constraint{Labels: []string{"a=b"}}, Phases: true,
+		Tasks: []Task{{
+			Function: "f", Payload: []byte("x"), Demand: Demand{CPU: 500, Memory: 64}, Estimate: 1,
+			Constraint: Constraint{Hosts: []string{"h"}}, Once: true, Timeout: 2500 * time.Microsecond, Retries: 4,
+		}},
+	})
+	fence()
+	if err != nil {
+		t.Fatal(err)
+	}
+	j, task := got.Job, got.Job.Tasks[0]
+	if *got.Caller.Secret != "s3cret" || *got.Caller.Name != "test" ||
+		j.Id != "01ARZ3NDEKTSV4RRFFQ69G5FAV" || j.Tenant != "t" || j.Priority != -3 || j.DeadlineUs != 1e6 ||
+		j.Policy != v1.Policy_PER_TASK || j.ProbeRatio != 1.5 || j.Constraint.Labels[0] != "a=b" || !j.Phases || j.Resubmission != nil ||
+		task.FunctionName != "f" || string(task.Payload) != "x" || *task.Demand != (v1.Demand{CpuMillicores: 500, MemoryMib: 64}) ||
+		task.EstimateUs != 1 || task.Constraint.Hosts[0] != "h" || task.Retryable || task.TimeoutUs != 2500 || task.Retries != 4 || task.Index != -1 {
+		t.Errorf("request: %+v", got)
+	}
+	us := time.Microsecond
+	o := outs[0]
+	if o.Attempts != 3 || o.Run != 1500*us || o.Worker != "w9" || *o.Phases != (Phases{us, 2 * us, 3 * us, 4 * us, 5 * us, 6 * us, 7 * us}) {
+		t.Errorf("outcome: %+v", o)
+	}
+}
+
+func TestPoliciesHaveTheirNames(t *testing.T) {
+	for _, p := range []Policy{PhoebePolicy, LateBinding, Batch, PerTask, Random} {
+		w, err := p.wire()
+		if err != nil || words(w.String()) != strings.ReplaceAll(string(p), "-", " ") {
+			t.Errorf("%s: %v, %v", p, w, err)
+		}
+	}
+	if _, err := newClient(t, []string{"127.0.0.1:1"}).Run(t.Context(), Job{Policy: "x"}); !refusedFor(err, Invalid) {
+		t.Error(err)
+	}
+}
+
+func refusedFor(err error, why RefusedReason) bool {
+	var r *RefusedError
+	return errors.As(err, &r) && r.Reason == why
+}
+
+func TestFailedTaskIsAnError(t *testing.T) {
+	f := newFake(t)
+	f.run = func(r *v1.RunRequest) (*v1.RunResponse, error) {
+		resp, err := f.runEcho(r)
+		resp.Outcomes[0] = &v1.Outcome{Task: 2, Kind: v1.OutcomeKind_DEADLINE_EXCEEDED}
+		resp.Outcomes[1] = &v1.Outcome{
+			Task: 1, Kind: v1.OutcomeKind_FAILED, Worker: "w7", Attempts: 2,
+			Failure: &v1.Failure{Reason: v1.FailureReason_POISON, Message: "boom"},
+		}
+		return resp, err
+	}
+	c := newClient(t, []string{f.addr})
+	outs, err := c.Run(t.Context(), echoJob(3))
+	var te *TaskError
+	if !errors.As(err, &te) || *te != (TaskError{Task: 1, Reason: Poison, Message: "boom", Worker: "w7", Attempts: 2}) {
+		t.Errorf("Run's error: %v", err)
+	}
+	if outs[0].Err != nil || string(outs[0].Result) != "p0" || outs[1].Err != err {
+		t.Errorf("outcomes: %+v", outs)
+	}
+	if !errors.As(outs[2].Err, &te) || te.Reason != DeadlineExceeded {
+		t.Errorf("task 2: %v", outs[2].Err)
+	}
+}
+
+func TestRefusalThatTimeDoesNotMend(t *testing.T) {
+	f := newFake(t)
+	calls := 0
+	f.run = func(r *v1.RunRequest) (*v1.RunResponse, error) {
+		calls++
+		return nil, &v1.Refused{Reason: v1.RefusedReason_NO_WORKER, Message: "no worker has function f"}
+	}
+	_, err := newClient(t, []string{f.addr}).Run(t.Context(), echoJob(1))
+	fence()
+	if !refusedFor(err, NoWorker) || calls != 1 {
+		t.Errorf("after %d calls: %v", calls, err)
+	}
+	var u *UnfinishedError
+	if errors.As(err, &u) {
+		t.Error("a job that never began is not unfinished")
+	}
+}
+
+func TestRetryAfterIsHonoured(t *testing.T) {
+	const wait = 30 * time.Millisecond
+	f := newFake(t)
+	var calls []time.Time
+	f.run = func(r *v1.RunRequest) (*v1.RunResponse, error) {
+		calls = append(calls, time.Now())
+		if r.Job.Resubmission != nil {
+			t.Error("a refused job comes as a resubmission")
+		}
+		if len(calls) < 3 {
+			return nil, &v1.Refused{Reason: v1.RefusedReason_OVERLOADED, Message: "later", RetryAfterUs: wait.Microseconds()}
+		}
+		return f.runEcho(r)
+	}
+	// Waiting is not failing: it may take longer than a client looks for a frontend.
+	outs, err := newClient(t, []string{f.addr}, WithRetryFor(time.Millisecond)).Run(t.Context(), echoJob(1))
+	fence()
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkEchoes(t, outs, 1)
+	for i := 1; i < len(calls); i++ {
+		if d := calls[i].Sub(calls[i-1]); d < wait {
+			t.Errorf("asked again after %v, not %v", d, wait)
+		}
+	}
+}
+
+func TestOverloadedFrontendIsPassedOver(t *testing.T) {
+	for _, why := range []v1.RefusedReason{v1.RefusedReason_OVERLOADED, v1.RefusedReason_DRAINING} {
+		a, b := newFake(t), newFake(t)
+		a.run = func(r *v1.RunRequest) (*v1.RunResponse, error) {
+			return nil, &v1.Refused{Reason: why, RetryAfterUs: time.Hour.Microseconds()}
+		}
+		b.run = b.runEcho
+		c := newClient(t, []string{a.addr, b.addr})
+		first(c)
+		outs, err := c.Run(t.Context(), echoJob(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkEchoes(t, outs, 1)
+	}
+}
+
+func TestRefusalsAreFinalIfToldSo(t *testing.T) {
+	f := newFake(t)
+	f.run = func(r *v1.RunRequest) (*v1.RunResponse, error) {
+		return nil, &v1.Refused{Reason: v1.RefusedReason_OVERLOADED, RetryAfterUs: 1500}
+	}
+	_, err := newClient(t, []string{f.addr}, WithRefusalsFinal()).Run(t.Context(), echoJob(1))
+	var r *RefusedError
+	if !errors.As(err, &r) || r.Reason != Overloaded || r.RetryAfter != 1500*time.Microsecond {
+		t.Error(err)
+	}
+}
+
+func TestUnreachableFrontendIsPassedOver(t *testing.T) {
+	a, b := newFake(t), newFake(t)
+	a.stop()
+	b.run = func(r *v1.RunRequest) (*v1.RunResponse, error) {
+		if r.Job.Resubmission != nil {
+			t.Error("nobody had the job, and yet it comes as a resubmission")
+		}
+		return b.runEcho(r)
+	}
+	c := newClient(t, []string{a.addr, b.addr})
+	first(c)
+	outs, err := c.Run(t.Context(), echoJob(2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkEchoes(t, outs, 2)
+}
+
+func TestRunMovesWhenItsFrontendDies(t *testing.T) {
+	a, b := newFake(t), newFake(t)
+	var id string
+	a.run = func(r *v1.RunRequest) (*v1.RunResponse, error) {
+		id = r.Job.Id
+		a.crash()
+		return nil, errors.New("unheard")
+	}
+	b.run = func(r *v1.RunRequest) (*v1.RunResponse, error) {
+		if r.Job.Id != id || r.Job.Resubmission == nil || r.Job.Resubmission.PreviousOwner != a.addr {
+			t.Errorf("resubmitted as %+v", r.Job)
+		}
+		if r.Job.DeadlineUs <= 0 || r.Job.DeadlineUs >= time.Hour.Microseconds() {
+			t.Errorf("deadline of %d us left of an hour", r.Job.DeadlineUs)
+		}
+		return b.runEcho(r)
+	}
+	c := newClient(t, []string{a.addr, b.addr})
+	first(c)
+	job := echoJob(3)
+	job.Deadline = time.Hour
+	outs, err := c.Run(t.Context(), job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkEchoes(t, outs, 3)
+	fence()
+	if _, err := probe.ParseJobID(id); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRunResubmitsWhatAnAnswerLacks(t *testing.T) {
+	f := newFake(t)
+	f.run = func(r *v1.RunRequest) (*v1.RunResponse, error) {
+		resp, err := f.runEcho(r)
+		if r.Job.Resubmission == nil {
+			resp.Outcomes = resp.Outcomes[:1] // the last task's
+		} else if len(r.Job.Tasks) != 2 || r.Job.Tasks[1].Index != 1 {
+			t.Errorf("resubmitted: %+v", r.Job)
+		}
+		return resp, err
+	}
+	outs, err := newClient(t, []string{f.addr}).Run(t.Context(), echoJob(3))
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkEchoes(t, outs, 3)
+}
+
+func TestFrozenFrontendIsFoundOut(t *testing.T) {
+	a, b := newFake(t), newFake(t)
+	a.freeze()
+	b.run = b.runEcho
+	c := newClient(t, []string{a.addr, b.addr}, func(c *config) { c.pingTimeout = 200 * time.Millisecond })
+	first(c)
+	outs, err := c.Run(t.Context(), echoJob(2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkEchoes(t, outs, 2)
+}
+
+func TestSlowFrontendIsLeftInPeace(t *testing.T) {
+	f := newFake(t)
+	enough := make(chan struct{})
+	f.run = func(r *v1.RunRequest) (*v1.RunResponse, error) {
+		<-enough
+		return f.runEcho(r)
+	}
+	c := newClient(t, []string{f.addr})
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.Run(t.Context(), echoJob(1))
+		done <- err
+	}()
+	for f.pings.Load() < 3 {
+		select {
+		case err := <-done:
+			t.Fatal("ended early:", err)
+		case <-time.After(time.Millisecond):
+		}
+	}
+	close(enough)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSubmittedJobMovesWithWhatIsUnfinished(t *testing.T) {
+	a, b := newFake(t), newFake(t)
+	var atA, atB *v1.Job
+	a.submit = a.take(&atA)
+	a.events = func(r *v1.EventsRequest) (*v1.EventsResponse, error) {
+		if r.Cursor == 0 {
+			return events(2, false, echo(atA, 3), echo(atA, 1)), nil
+		}
+		a.crash()
+		return nil, errors.New("unheard")
+	}
+	b.submit = b.take(&atB)
+	b.events = func(r *v1.EventsRequest) (*v1.EventsResponse, error) {
+		if r.Handle.Owner != b.addr || r.Cursor != 0 {
+			t.Errorf("asked for %+v", r)
+		}
+		// The outcome of task 1, which a has delivered, comes again.
+		return events(3, true, echo(atA, 1), echo(atB, 1), echo(atB, 0), echo(atB, 0)), nil
+	}
+	c := newClient(t, []string{a.addr, b.addr})
+	first(c)
+	r, err := c.Submit(t.Context(), echoJob(4))
+	fence()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var order []int
+	for o, err := range r.Results() {
+		if err != nil || string(o.Result) != fmt.Sprintf("p%d", o.Task) {
+			t.Errorf("%+v: %v", o, err)
+		}
+		order = append(order, o.Task)
+	}
+	fence()
+	if !slices.Equal(order, []int{3, 1, 2, 0}) {
+		t.Errorf("delivered %v", order)
+	}
+	if atB.Id != atA.Id || atB.Resubmission.PreviousOwner != a.addr || len(atB.Tasks) != 2 || atB.Tasks[0].Index != 0 || atB.Tasks[1].Index != 2 {
+		t.Errorf("resubmitted as %+v", atB)
+	}
+	if h := r.Handle(); h.Owner != b.addr {
+		t.Error(h)
+	}
+}
+
+func TestLoneBrokenConnectionIsNotALostOwner(t *testing.T) {
+	f := newFake(t)
+	var job *v1.Job
+	submits := 0
+	f.submit = func(r *v1.SubmitRequest) (*v1.SubmitResponse, error) {
+		submits++
+		return f.take(&job)(r)
+	}
+	polls := 0
+	f.events = func(r *v1.EventsRequest) (*v1.EventsResponse, error) {
+		polls++
+		switch polls {
+		case 1:
+			return events(1, false, echo(job, 0)), nil
+		case 2:
+			f.ln.breakConns()
+			return nil, errors.New("unheard")
+		}
+		if r.Cursor != 1 {
+			t.Errorf("asked again from %d", r.Cursor)
+		}
+		return events(2, true, echo(job, 1)), nil
+	}
+	r, err := newClient(t, []string{f.addr}).Submit(t.Context(), echoJob(2))
+	fence()
+	if err != nil {
+		t.Fatal(err)
+	}
+	outs, err := r.Wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkEchoes(t, outs, 2)
+	fence()
+	if submits != 1 {
+		t.Errorf("submitted %d times", submits)
+	}
+}
+
+func TestOwnerWithoutTheJobIsALostOwner(t *testing.T) {
+	for _, why := range []v1.RefusedReason{v1.RefusedReason_UNKNOWN_JOB, v1.RefusedReason_OWNER_LOST, v1.RefusedReason_DRAINING} {
+		a, b := newFake(t), newFake(t)
+		var atA, atB *v1.Job
+		a.submit, b.submit = a.take(&atA), b.take(&atB)
+		a.events = func(r *v1.EventsRequest) (*v1.EventsResponse, error) {
+			return nil, &v1.Refused{Reason: why}
+		}
+		b.events = func(r *v1.EventsRequest) (*v1.EventsResponse, error) {
+			return events(1, true, echo(atB, 0)), nil
+		}
+		c := newClient(t, []string{a.addr, b.addr})
+		first(c)
+		r, err := c.Submit(t.Context(), echoJob(1))
+		fence()
+		if err != nil {
+			t.Fatal(err)
+		}
+		outs, err := r.Wait()
+		if err != nil {
+			t.Fatal(why, err)
+		}
+		checkEchoes(t, outs, 1)
+		fence()
+		if atB.Resubmission.PreviousOwner != a.addr {
+			t.Errorf("%v: %+v", why, atB)
+		}
+	}
+}
+
+func TestFrozenOwnerIsFoundOut(t *testing.T) {
+	a, b := newFake(t), newFake(t)
+	var atA, atB *v1.Job
+	hang := make(chan struct{})
+	t.Cleanup(func() { close(hang) })
+	frozen := make(chan struct{})
+	a.submit = a.take(&atA)
+	a.events = func(r *v1.EventsRequest) (*v1.EventsResponse, error) {
+		close(frozen)
+		<-hang
+		return nil, errors.New("unheard")
+	}
+	b.submit = b.take(&atB)
+	b.events = func(r *v1.EventsRequest) (*v1.EventsResponse, error) { return events(1, true, echo(atB, 0)), nil }
+	// Here the long poll itself runs into its time limit.
+	c := newClient(t, []string{a.addr, b.addr}, WithRPCTimeout(200*time.Millisecond), func(c *config) { c.pollFor = 0 })
+	first(c)
+	r, err := c.Submit(t.Context(), echoJob(1))
+	fence()
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-frozen
+	outs, err := r.Wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkEchoes(t, outs, 1)
+}
+
+func TestEndOfContextCancelsRun(t *testing.T) {
+	f := newFake(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	hang := make(chan struct{})
+	var id string
+	f.run = func(r *v1.RunRequest) (*v1.RunResponse, error) {
+		id = r.Job.Id
+		cancel()
+		<-hang
+		return nil, errors.New("unheard")
+	}
+	cancelled := make(chan *v1.CancelRequest, 1)
+	f.cancel = func(r *v1.CancelRequest) (*v1.CancelResponse, error) {
+		cancelled <- r
+		close(hang)
+		return &v1.CancelResponse{Cancelled: 2}, nil
+	}
+	outs, err := newClient(t, []string{f.addr}).Run(ctx, echoJob(2))
+	var u *UnfinishedError
+	if !errors.Is(err, context.Canceled) || !errors.As(err, &u) || !slices.Equal(u.Tasks, []int{0, 1}) || len(outs) != 2 || outs[1].Err != err {
+		t.Errorf("%+v: %v", outs, err)
+	}
+	fence()
+	if r := <-cancelled; r.Handle.Job != id || u.Job != id {
+		t.Errorf("cancelled %+v, not %s", r, id)
+	}
+}
+
+func TestEndOfContextCancelsSubmittedJob(t *testing.T) {
+	f := newFake(t)
+	var job *v1.Job
+	ctx, cancel := context.WithCancelCause(t.Context())
+	why := errors.New("changed my mind")
+	hang := make(chan struct{})
+	f.submit = f.take(&job)
+	f.events = func(r *v1.EventsRequest) (*v1.EventsResponse, error) {
+		if r.Cursor == 0 {
+			return events(1, false, echo(job, 1)), nil
+		}
+		cancel(why)
+		<-hang
+		return nil, errors.New("unheard")
+	}
+	f.cancel = func(r *v1.CancelRequest) (*v1.CancelResponse, error) {
+		if r.Handle.Job != job.Id || r.Handle.Owner != f.addr {
+			t.Errorf("cancelled %+v", r)
+		}
+		close(hang)
+		return &v1.CancelResponse{Cancelled: 1}, nil
+	}
+	c := newClient(t, []string{f.addr})
+	r, err := c.Submit(ctx, echoJob(2))
+	fence()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var results int
+	var last error
+	for _, err := range r.Results() {
+		results++
+		last = err
+	}
+	var u *UnfinishedError
+	if results != 2 || !errors.Is(last, why) || !errors.As(last, &u) || !slices.Equal(u.Tasks, []int{0}) {
+		t.Errorf("%d results, then %v", results, last)
+	}
+	<-hang
+}
+
+func TestLoopThatEndsEarlyLeavesTheRest(t *testing.T) {
+	f := newFake(t)
+	var job *v1.Job
+	f.submit = f.take(&job)
+	f.events = func(r *v1.EventsRequest) (*v1.EventsResponse, error) {
+		return events(r.Cursor+1, r.Cursor == 2, echo(job, int(2-r.Cursor))), nil
+	}
+	r, err := newClient(t, []string{f.addr}).Submit(t.Context(), echoJob(3))
+	fence()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for o, err := range r.Results() {
+		if o.Task != 2 || err != nil {
+			t.Error(o, err)
+		}
+		break
+	}
+	outs, err := r.Wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkEchoes(t, outs, 2)
+	for o := range r.Results() {
+		t.Errorf("%+v is handed out twice", o)
+	}
+}
+
+func TestCancelSubmittedJob(t *testing.T) {
+	f := newFake(t)
+	var job *v1.Job
+	cancelled := make(chan struct{})
+	f.submit = f.take(&job)
+	f.events = func(r *v1.EventsRequest) (*v1.EventsResponse, error) {
+		<-cancelled
+		return events(1, true, &v1.Outcome{Task: 0, Kind: v1.OutcomeKind_CANCELLED}), nil
+	}
+	f.cancel = func(r *v1.CancelRequest) (*v1.CancelResponse, error) {
+		close(cancelled)
+		return &v1.CancelResponse{Cancelled: 1}, nil
+	}
+	r, err := newClient(t, []string{f.addr}).Submit(t.Context(), echoJob(1))
+	fence()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h := r.Handle(); h != (Handle{job.Id, f.addr}) {
+		t.Error(h)
+	}
+	if err := r.Cancel(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_, err = r.Wait()
+	var te *TaskError
+	if !errors.As(err, &te) || te.Reason != Cancelled {
+		t.Error(err)
+	}
+}
+
+func TestCancelledJobDoesNotMove(t *testing.T) {
+	a, b := newFake(t), newFake(t)
+	var job *v1.Job
+	a.submit = a.take(&job)
+	polled, cancelled := make(chan struct{}), make(chan struct{})
+	a.events = func(r *v1.EventsRequest) (*v1.EventsResponse, error) {
+		close(polled)
+		<-cancelled
+		a.crash()
+		return nil, errors.New("unheard")
+	}
+	a.cancel = func(r *v1.CancelRequest) (*v1.CancelResponse, error) { return &v1.CancelResponse{Cancelled: 2}, nil }
+	c := newClient(t, []string{a.addr, b.addr})
+	first(c)
+	r, err := c.Submit(t.Context(), echoJob(2))
+	fence()
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-polled
+	if err := r.Cancel(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	close(cancelled)
+	outs, err := r.Wait()
+	var te *TaskError
+	if len(outs) != 2 || !errors.As(err, &te) || te.Reason != Cancelled {
+		t.Errorf("%+v: %v", outs, err)
+	}
+}
+
+func TestCancelByHandle(t *testing.T) {
+	a, b := newFake(t), newFake(t)
+	a.cancel = func(r *v1.CancelRequest) (*v1.CancelResponse, error) {
+		return nil, &v1.Refused{Reason: v1.RefusedReason_UNKNOWN_JOB, Message: "no such job"}
+	}
+	b.cancel = a.cancel
+	c := newClient(t, []string{a.addr, b.addr})
+	if _, err := c.Cancel(t.Context(), Handle{Job: NewJobID()}, "test"); !refusedFor(err, UnknownJob) {
+		t.Error(err)
+	}
+	fence()
+	b.cancel = func(r *v1.CancelRequest) (*v1.CancelResponse, error) { return &v1.CancelResponse{Cancelled: 3}, nil }
+	fence()
+	if n, err := c.Cancel(t.Context(), Handle{Job: NewJobID()}, "test"); n != 3 || err != nil {
+		t.Error(n, err)
+	}
+}
+
+func TestClientGivesUp(t *testing.T) {
+	f := newFake(t)
+	f.stop()
+	c := newClient(t, []string{f.addr}, WithRetryFor(20*time.Millisecond))
+	_, err := c.Run(t.Context(), echoJob(2))
+	var u *UnfinishedError
+	if !errors.As(err, &u) || !slices.Equal(u.Tasks, []int{0, 1}) || !strings.Contains(err.Error(), f.addr) {
+		t.Error(err)
+	}
+}
+
+func TestJobThatBreaksFrontendsIsGivenUp(t *testing.T) {
+	f := newFake(t)
+	var calls atomic.Int32
+	f.run = func(r *v1.RunRequest) (*v1.RunResponse, error) {
+		calls.Add(1)
+		f.ln.breakConns()
+		return nil, errors.New("unheard")
+	}
+	f.cancel = func(r *v1.CancelRequest) (*v1.CancelResponse, error) { return &v1.CancelResponse{}, nil }
+	// Without pings: a ping's connection would be broken with the others, and be used again.
+	_, err := newClient(t, []string{f.addr}, func(c *config) { c.pingEvery = time.Hour }).Run(t.Context(), echoJob(1))
+	var u *UnfinishedError
+	if !errors.As(err, &u) || calls.Load() != maxBreaks+1 {
+		t.Errorf("after %d calls: %v", calls.Load(), err)
+	}
+}
+
+func TestErrorOfTheFrontendItself(t *testing.T) {
+	f := newFake(t)
+	calls := 0
+	f.run = func(r *v1.RunRequest) (*v1.RunResponse, error) {
+		calls++
+		return nil, errors.New("disk on fire")
+	}
+	f.cancel = func(r *v1.CancelRequest) (*v1.CancelResponse, error) { return &v1.CancelResponse{}, nil }
+	_, err := newClient(t, []string{f.addr}).Run(t.Context(), echoJob(1))
+	fence()
+	var u *UnfinishedError
+	if !errors.As(err, &u) || !strings.Contains(err.Error(), "disk on fire") || calls != 1 {
+		t.Errorf("after %d calls: %v", calls, err)
+	}
+}
+
+func TestLargeJobIsSubmitted(t *testing.T) {
+	f := newFake(t)
+	var job *v1.Job
+	f.submit = f.take(&job)
+	f.events = func(r *v1.EventsRequest) (*v1.EventsResponse, error) {
+		resp := events(r.Cursor+100, false)
+		for i := r.Cursor; i < min(r.Cursor+100, int64(len(job.Tasks))); i++ {
+			resp.Events = append(resp.Events, &v1.Event{Outcome: echo(job, int(i))})
+		}
+		resp.Done = int(r.Cursor)+100 >= len(job.Tasks)
+		return resp, nil
+	}
+	c := newClient(t, []string{f.addr})
+	outs, err := c.Run(t.Context(), echoJob(runTasks+1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkEchoes(t, outs, runTasks+1)
+
+	large := Job{Tasks: []Task{{Payload: make([]byte, 8<<20)}}}
+	if outs, err := c.Run(t.Context(), large); err != nil || len(outs[0].Result) != 8<<20 {
+		t.Error(len(outs), err)
+	}
+	large.Tasks[0].Payload = make([]byte, maxRequest+1)
+	if _, err := c.Run(t.Context(), large); !refusedFor(err, TooLarge) {
+		t.Error(err)
+	}
+}
+
+func TestCloseEndsWhatIsUnderWay(t *testing.T) {
+	f := newFake(t)
+	var job *v1.Job
+	hang := make(chan struct{})
+	t.Cleanup(func() { close(hang) })
+	started := make(chan struct{}, 2)
+	f.run = func(r *v1.RunRequest) (*v1.RunResponse, error) {
+		started <- struct{}{}
+		<-hang
+		return nil, errors.New("unheard")
+	}
+	f.submit = f.take(&job)
+	f.events = func(r *v1.EventsRequest) (*v1.EventsResponse, error) {
+		started <- struct{}{}
+		<-hang
+		return nil, errors.New("unheard")
+	}
+	var cancels atomic.Int32
+	f.cancel = func(r *v1.CancelRequest) (*v1.CancelResponse, error) {
+		cancels.Add(1)
+		return &v1.CancelResponse{}, nil
+	}
+	c := newClient(t, []string{f.addr})
+	r, err := c.Submit(t.Context(), echoJob(1))
+	fence()
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.Run(t.Context(), echoJob(1))
+		done <- err
+	}()
+	<-started
+	<-started
+	c.Close()
+	if err := <-done; !errors.Is(err, ErrClosed) {
+		t.Error("Run:", err)
+	}
+	if _, err := r.Wait(); !errors.Is(err, ErrClosed) {
+		t.Error("Wait:", err)
+	}
+	if n := cancels.Load(); n != 2 {
+		t.Errorf("%d jobs were cancelled", n)
+	}
+	if _, err := c.Run(t.Context(), echoJob(1)); err != ErrClosed {
+		t.Error("after Close:", err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCluster(t *testing.T) {
+	a, b := newFake(t), newFake(t)
+	a.stop()
+	b.cluster = func(r *v1.ClusterRequest) (*v1.ClusterResponse, error) {
+		return &v1.ClusterResponse{Frontend: "f1", Address: b.addr, Version: "v", UptimeUs: 5, Workers: []*v1.WorkerStatus{
+			{Name: "w1", State: "up", Capacity: &v1.Demand{CpuMillicores: 4000, MemoryMib: 1024}, HeardUsAgo: 7},
+		}}, nil
+	}
+	c := newClient(t, []string{a.addr, b.addr})
+	first(c)
+	got, err := c.Cluster(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Frontend != "f1" || got.Uptime != 5*time.Microsecond || got.Workers[0].Capacity != (Demand{4000, 1024}) || got.Workers[0].HeardAgo != 7*time.Microsecond {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestNewNamesEveryMistake(t *testing.T) {
+	_, err := New([]string{"nowhere", "a:1", "a:1"}, WithRPCTimeout(-1), WithBackoff(2, 1), WithLogger(nil))
+	for _, want := range []string{"nowhere", "twice", "timeouts", "backoff", "logger"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("no word of %s in: %v", want, err)
+		}
+	}
+	if _, err := New(nil); err == nil {
+		t.Error("a client without frontends")
+	}
+}
+
+func TestNewJobsGoToTheLeastBusyFrontend(t *testing.T) {
+	a, b := newFake(t), newFake(t)
+	hang := make(chan struct{})
+	entered := make(chan struct{})
+	a.run = func(r *v1.RunRequest) (*v1.RunResponse, error) {
+		close(entered)
+		<-hang
+		return a.runEcho(r)
+	}
+	b.run = b.runEcho
+	c := newClient(t, []string{a.addr, b.addr})
+	first(c)
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.Run(t.Context(), echoJob(1))
+		done <- err
+	}()
+	<-entered
+	for range 5 {
+		if _, err := c.Run(t.Context(), echoJob(1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(hang)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestIdleConnectionThatThePeerClosedIsNotUsed(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	accept := make(chan net.Conn, 2)
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				close(accept)
+				return
+			}
+			accept <- c
+		}
+	}()
+	p := newPool(ln.Addr().String(), time.Second)
+	defer p.Close()
+	get := func() *conn {
+		t.Helper()
+		cl := &call{ctx: context.Background()}
+		c, err := p.get(cl)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.call = cl
+		return c
+	}
+	c := get()
+	peer := <-accept
+	p.Put(c)
+	c.since = time.Now().Add(-2 * trustFor)
+	if again := get(); again != c {
+		t.Error("a living connection was not used again")
+	}
+	peer.Close()
+	if n, err := c.Conn.Read(make([]byte, 1)); err != io.EOF { // the FIN has arrived
+		t.Fatal(n, err)
+	}
+	p.Put(c)
+	c.since = time.Now().Add(-2 * trustFor)
+	if again := get(); again == c {
+		t.Error("a connection that the peer closed was used again")
+	}
+	(<-accept).Close()
+}
+
+func TestMicrosRoundsUp(t *testing.T) {
+	for d, want := range map[time.Duration]int64{0: 0, 1: 1, 1000: 1, 1001: 2, time.Second: 1e6, -1500: -1} {
+		if got := micros(d); got != want {
+			t.Errorf("%d ns: %d us, not %d", d, got, want)
+		}
+	}
+}
+
+func TestErrorsRead(t *testing.T) {
+	for want, err := range map[string]error{
+		"refused (too large): payload of 9 MiB":      &RefusedError{Reason: TooLarge, Message: "payload of 9 MiB"},
+		"task 3: task error: boom (attempt 2, on w)": &TaskError{Task: 3, Reason: Failed, Message: "boom", Worker: "w", Attempts: 2},
+		"task 0: cancelled":                          &TaskError{Reason: Cancelled},
+		"job J: 12 unfinished tasks [0 1 2 3 4 5 6 7 8 9 ...]: " + os.ErrDeadlineExceeded.Error(): &UnfinishedError{
+			Job: "J", Tasks: []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, Err: os.ErrDeadlineExceeded},
+	} {
+		if err.Error() != want {
+			t.Errorf("%q, not %q", err, want)
+		}
+	}
+}

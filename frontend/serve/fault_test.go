@@ -1,0 +1,523 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
+	wserve "github.com/phoebe-sched/phoebe/worker/serve"
+)
+
+// poll returns when ok does, and fails the test if that takes too long.
+func poll(tb testing.TB, what string, ok func() bool) {
+	tb.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(20 * time.Second); !ok(); <-tick.C {
+		if time.Now().After(end) {
+			tb.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+func refusal(t *testing.T, err error, reason v1.RefusedReason, says string) *v1.Refused {
+	t.Helper()
+	var r *v1.Refused
+	if !errors.As(err, &r) || r.Reason != reason || !strings.Contains(r.Message, says) {
+		t.Fatalf("got %v, want a refusal %v that says %q", err, reason, says)
+	}
+	return r
+}
+
+func TestRefusals(t *testing.T) {
+	c := startCluster(t, 2, 2)
+	ctx := context.Background()
+	for _, bad := range []struct {
+		name   string
+		change func(*v1.Job)
+		reason v1.RefusedReason
+		says   string
+	}{
+		{"id", func(j *v1.Job) { j.Id = "job-1" }, v1.RefusedReason_INVALID, "ULID"},
+		{"no tasks", func(j *v1.Job) { j.Tasks = nil }, v1.RefusedReason_INVALID, "no tasks"},
+		{"unknown function", func(j *v1.Job) { j.Tasks[0].FunctionName = "ecco" }, v1.RefusedReason_NO_WORKER, `"ecco"; they have ["echo"`},
+		{"too much CPU", func(j *v1.Job) { j.Tasks[0].Demand = &v1.Demand{CpuMillicores: 3000} }, v1.RefusedReason_NO_WORKER, "largest: 2000m CPU"},
+		{"negative demand", func(j *v1.Job) { j.Tasks[0].Demand = &v1.Demand{CpuMillicores: -1} }, v1.RefusedReason_INVALID, "positive"},
+		{"label", func(j *v1.Job) { j.Constraint = &v1.Constraint{Labels: []string{"n=7"}} }, v1.RefusedReason_NO_WORKER, `labels ["n=7"]`},
+		{"host", func(j *v1.Job) { j.Tasks[0].Constraint = &v1.Constraint{Hosts: []string{"mars"}} }, v1.RefusedReason_NO_WORKER, `hosts ["mars"]`},
+		{"selector", func(j *v1.Job) { j.Constraint = &v1.Constraint{Labels: []string{"!a=b"}} }, v1.RefusedReason_INVALID, "key!=value"},
+		{"payload", func(j *v1.Job) { j.Tasks[0].Payload = make([]byte, 1<<20+1) }, v1.RefusedReason_TOO_LARGE, "the limit is 1048576"},
+		{"probe ratio", func(j *v1.Job) { j.ProbeRatio = 0.5 }, v1.RefusedReason_INVALID, "1 to 10"},
+		{"policy", func(j *v1.Job) { j.Policy = 42 }, v1.RefusedReason_INVALID, "policy number 42"},
+		{"mode", func(j *v1.Job) { j.Mode = v1.Mode_ESTIMATE }, v1.RefusedReason_INVALID, "ESTIMATE"},
+		{"index", func(j *v1.Job) { j.Tasks[0].Index, j.Tasks[1].Index = 1, 1 }, v1.RefusedReason_INVALID, "two tasks"},
+		{"deadline", func(j *v1.Job) { j.DeadlineUs = -1 }, v1.RefusedReason_INVALID, "negative"},
+		{"retries", func(j *v1.Job) { j.Tasks[0].Retries = -1 }, v1.RefusedReason_INVALID, "retries"},
+	} {
+		t.Run(bad.name, func(t *testing.T) {
+			j := job("echo", "a", "b")
+			bad.change(j)
+			_, err := c.client.Run(ctx, &v1.RunRequest{Job: j})
+			refusal(t, err, bad.reason, bad.says)
+			_, err = c.client.Submit(ctx, &v1.SubmitRequest{Job: j})
+			refusal(t, err, bad.reason, bad.says)
+		})
+	}
+	_, err := c.client.Events(ctx, &v1.EventsRequest{Handle: &v1.Handle{Job: newID(), Owner: c.Advertised()}})
+	refusal(t, err, v1.RefusedReason_UNKNOWN_JOB, "not known here")
+	_, err = c.client.Events(ctx, &v1.EventsRequest{Handle: &v1.Handle{Job: newID(), Owner: "198.51.100.1:1"}})
+	refusal(t, err, v1.RefusedReason_OWNER_LOST, "not among the frontends")
+	if n := c.core.Jobs(); n != 0 {
+		t.Errorf("%d jobs are left", n)
+	}
+}
+
+func TestConstraintsSteer(t *testing.T) {
+	c := startCluster(t, 3, 2)
+	j := job("echo", "a", "b", "c", "d", "e", "f")
+	j.Constraint = &v1.Constraint{Labels: []string{"n!=0"}}
+	for _, task := range j.Tasks[3:] {
+		task.Constraint = &v1.Constraint{Hosts: []string{"w2"}}
+	}
+	res, err := c.client.Run(context.Background(), &v1.RunRequest{Job: j})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range res.Outcomes {
+		if o.Worker == "w0" || o.Task >= 3 && o.Worker != "w2" {
+			t.Errorf("task %d ran on %s", o.Task, o.Worker)
+		}
+	}
+}
+
+func TestSecret(t *testing.T) {
+	const secret = "sesame"
+	w, err := wserve.New(wserve.Config{Listen: "127.0.0.1:0", Secret: secret})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	c := startCluster(t, 0, 1, func(cfg *Config) { cfg.Workers = Static{w.Addr().String()}; cfg.Secret = secret; cfg.Name = "right" })
+	_ = c
+	ctx := context.Background()
+	_, err = c.client.Run(ctx, &v1.RunRequest{Job: job("echo", "x")})
+	refusal(t, err, v1.RefusedReason_UNAUTHORIZED, "secret")
+	text := secret
+	poll(t, "the worker", func() bool {
+		res, err := c.client.Run(ctx, &v1.RunRequest{Caller: &v1.Caller{Secret: &text}, Job: job("echo", "x")})
+		return err == nil && len(res.Outcomes) == 1
+	})
+
+	// A frontend with another secret is turned away by the worker, and says so.
+	other := startCluster(t, 0, 1, func(cfg *Config) { cfg.Workers = Static{w.Addr().String()} })
+	poll(t, "the rejection", func() bool {
+		res, err := other.client.Cluster(ctx, &v1.ClusterRequest{})
+		return err == nil && len(res.Workers) == 1 && strings.Contains(res.Workers[0].Error, "secret")
+	})
+
+	for _, cfg := range []Config{{Listen: "0.0.0.0:0"}, {Listen: "nonsense"}, {Core: c.cfg.Core, MaxConns: -1}} {
+		if _, err := New(cfg); err == nil {
+			t.Errorf("%+v was accepted", cfg)
+		}
+	}
+}
+
+func TestSubmitAndEvents(t *testing.T) {
+	c := startCluster(t, 2, 2)
+	ctx := context.Background()
+	j := job("echo", "a", "b", "c", "d", "e")
+	first, err := c.client.Submit(ctx, &v1.SubmitRequest{Job: j})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := c.client.Submit(ctx, &v1.SubmitRequest{Job: j})
+	if err != nil || *again.Handle != *first.Handle {
+		t.Fatalf("submitted again: %v, %v; want %v", again, err, first)
+	}
+	seen := map[int32]bool{}
+	for cursor, done := int64(0), false; !done; {
+		res, err := c.client.Events(ctx, &v1.EventsRequest{Handle: first.Handle, Cursor: cursor, MaxWaitUs: 1e6, MaxEvents: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(res.Events) > 2 {
+			t.Fatalf("%d events, asked for 2", len(res.Events))
+		}
+		for _, e := range res.Events {
+			if seen[e.Outcome.Task] {
+				t.Fatalf("task %d was delivered twice", e.Outcome.Task)
+			}
+			seen[e.Outcome.Task] = true
+		}
+		cursor, done = res.Cursor, res.Done
+	}
+	if len(seen) != 5 {
+		t.Fatalf("outcomes of %v", seen)
+	}
+}
+
+func TestCancelAndDeadline(t *testing.T) {
+	c := startCluster(t, 1, 1)
+	ctx := context.Background()
+	j := job("sleep", "1h", "1h")
+	h, err := c.client.Submit(ctx, &v1.SubmitRequest{Job: j})
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := c.client.Cancel(ctx, &v1.CancelRequest{Handle: h.Handle, Reason: "enough"})
+	if err != nil || res.Cancelled != 2 {
+		t.Fatalf("cancel: %v %v", res, err)
+	}
+	ev, err := c.client.Events(ctx, &v1.EventsRequest{Handle: h.Handle, MaxWaitUs: 1e6})
+	if err != nil || !ev.Done || len(ev.Events) != 2 || ev.Events[0].Outcome.Kind != v1.OutcomeKind_CANCELLED {
+		t.Fatalf("events: %v %v", ev, err)
+	}
+
+	j = job("sleep", "1h", "1ms")
+	j.DeadlineUs = 50_000
+	run, err := c.client.Run(ctx, &v1.RunRequest{Job: j})
+	if err != nil || len(run.Outcomes) != 2 || run.Outcomes[1].Kind != v1.OutcomeKind_DEADLINE_EXCEEDED {
+		t.Fatalf("deadline: %v %v", run, err)
+	}
+	// The slot that the killed sleep held must be free again.
+	if _, err := c.client.Run(ctx, &v1.RunRequest{Job: job("echo", "x")}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestClientGone(t *testing.T) {
+	c := startCluster(t, 1, 1, func(cfg *Config) { cfg.ClientGrace = 300 * time.Millisecond })
+	ctx := context.Background()
+	if _, err := c.client.Submit(ctx, &v1.SubmitRequest{Job: job("sleep", "1h")}); err != nil {
+		t.Fatal(err)
+	}
+	poll(t, "the job of a client that does not ask to be cancelled", func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.core.Jobs() == 0
+	})
+	// Now one that hangs up during Run: the job goes through a proxy whose end is cut.
+	cut := newProxy(t, c.Addr())
+	gone := dial(t, cut.addr)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := gone.Run(ctx, &v1.RunRequest{Job: job("sleep", "1h")})
+		ended <- err
+	}()
+	poll(t, "the job to run", func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.core.Jobs() == 1
+	})
+	cut.close()
+	if err := <-ended; err == nil {
+		t.Error("the call survived its connection")
+	}
+	poll(t, "the job of a client that hung up to be cancelled", func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.core.Jobs() == 0
+	})
+}
+
+func TestWorkerRestartsOnItsAddress(t *testing.T) {
+	c := startCluster(t, 1, 1)
+	ctx := context.Background()
+	addr := c.workers[0].Addr().String()
+	done := make(chan error, 1)
+	go func() {
+		res, err := c.client.Run(ctx, &v1.RunRequest{Job: job("sleep", "400ms")})
+		if err == nil && (res.Outcomes[0].Kind != v1.OutcomeKind_RESULT || res.Outcomes[0].Worker != "again") {
+			err = fmt.Errorf("outcome %v", res.Outcomes[0])
+		}
+		done <- err
+	}()
+	poll(t, "the task to run", func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		_, running := c.core.Pending()
+		return running == 1
+	})
+	c.workers[0].Close()
+	again, err := wserve.New(wserve.Config{Listen: addr, Name: "again"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	poll(t, "the address", func() bool { err = again.Start(); return err == nil })
+	defer again.Close()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWorkersFile(t *testing.T) {
+	var workers []*wserve.Server
+	for i := range 2 {
+		w, err := wserve.New(wserve.Config{Listen: "127.0.0.1:0", Name: fmt.Sprint("w", i)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Start(); err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		workers = append(workers, w)
+	}
+	name := filepath.Join(t.TempDir(), "workers")
+	write := func(text string) {
+		if err := os.WriteFile(name+".new", []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(name+".new", name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("# the first\n" + workers[0].Addr().String() + "\n")
+	warned := make(chan error, 10)
+	c := startCluster(t, 0, 0, func(cfg *Config) { cfg.Workers = File{Name: name, Warn: func(err error) { warned <- err }} })
+	c.await(t, 1)
+	write("nonsense\n")
+	if err := <-warned; !strings.Contains(err.Error(), "line 1") {
+		t.Error(err)
+	}
+	write(workers[1].Addr().String() + " # the second\n")
+	poll(t, "the second alone", func() bool {
+		res, err := c.client.Cluster(context.Background(), &v1.ClusterRequest{})
+		return err == nil && len(res.Workers) == 1 && res.Workers[0].Name == "w1" && res.Workers[0].State == "up"
+	})
+	if err := (File{Name: name + "-not"}).Watch(context.Background(), nil); err == nil {
+		t.Error("a file that is not there was watched")
+	}
+}
+
+func TestDrain(t *testing.T) {
+	c := startCluster(t, 1, 1)
+	ctx := context.Background()
+	h, err := c.client.Submit(ctx, &v1.SubmitRequest{Job: job("sleep", "200ms")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	drained := make(chan error, 1)
+	go func() { drained <- c.Drain(ctx) }()
+	poll(t, "a refusal", func() bool {
+		_, err := c.client.Run(ctx, &v1.RunRequest{Job: job("echo", "x")})
+		var r *v1.Refused
+		return errors.As(err, &r) && r.Reason == v1.RefusedReason_DRAINING && r.RetryAfterUs > 0
+	})
+	if c.Ready() == nil {
+		t.Error("ready while draining")
+	}
+	if err := <-drained; err != nil {
+		t.Fatal(err)
+	}
+	ev, err := c.client.Events(ctx, &v1.EventsRequest{Handle: h.Handle, MaxWaitUs: 1e6})
+	if err != nil || !ev.Done || ev.Events[0].Outcome.Kind != v1.OutcomeKind_RESULT {
+		t.Fatalf("the job under way: %v %v", ev, err)
+	}
+}
+
+func TestOverload(t *testing.T) {
+	c := startCluster(t, 1, 1, func(cfg *Config) { cfg.Core.MaxWait = 20 * time.Millisecond; cfg.Core.MaxPending = 50 })
+	ctx := context.Background()
+	if _, err := c.client.Submit(ctx, &v1.SubmitRequest{Job: job("sleep", "1h")}); err != nil {
+		t.Fatal(err)
+	}
+	var r *v1.Refused
+	poll(t, "a refusal because jobs wait", func() bool {
+		_, err := c.client.Submit(ctx, &v1.SubmitRequest{Job: job("echo", "x")})
+		return errors.As(err, &r)
+	})
+	if r.Reason != v1.RefusedReason_OVERLOADED || r.RetryAfterUs <= 0 {
+		t.Errorf("refused with %v", r)
+	}
+	many := make([]string, 60)
+	_, err := c.client.Submit(ctx, &v1.SubmitRequest{Job: job("echo", many...)})
+	if r := refusal(t, err, v1.RefusedReason_OVERLOADED, "the limit is 50"); r.RetryAfterUs <= 0 {
+		t.Errorf("refused with %v", r)
+	}
+}
+
+// TestForwarding sends every call to a frontend that does not own the job.
+func TestForwarding(t *testing.T) {
+	owner := startCluster(t, 1, 2)
+	other := startCluster(t, 0, 0, func(cfg *Config) {
+		cfg.Workers = Static{owner.workers[0].Addr().String()}
+		cfg.Peers = []string{owner.Advertised()}
+	})
+	other.await(t, 1)
+	ctx := context.Background()
+	j := job("sleep", "100ms")
+	h, err := owner.client.Submit(ctx, &v1.SubmitRequest{Job: j})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A resubmission while the owner lives and has the job is the owner's.
+	j.Resubmission = &v1.Resubmission{PreviousOwner: owner.Advertised()}
+	again, err := other.client.Submit(ctx, &v1.SubmitRequest{Job: j})
+	if err != nil || *again.Handle != *h.Handle {
+		t.Fatalf("resubmitted: %v %v, want %v", again, err, h)
+	}
+	ev, err := other.client.Events(ctx, &v1.EventsRequest{Handle: h.Handle, MaxWaitUs: 5e6})
+	if err != nil || !ev.Done || len(ev.Events) != 1 {
+		t.Fatalf("events by way of another frontend: %v %v", ev, err)
+	}
+	if other.core.Stats.Jobs != 0 {
+		t.Error("the job ran twice")
+	}
+
+	// Once the owner is gone, the other one takes over.
+	owner.Close()
+	_, err = other.client.Events(ctx, &v1.EventsRequest{Handle: h.Handle})
+	refusal(t, err, v1.RefusedReason_OWNER_LOST, "does not answer")
+	j = job("echo", "x")
+	j.Resubmission = &v1.Resubmission{PreviousOwner: owner.Advertised()}
+	res, err := other.client.Run(ctx, &v1.RunRequest{Job: j})
+	if err != nil || res.Outcomes[0].Kind != v1.OutcomeKind_RESULT || res.Handle.Owner != other.Advertised() {
+		t.Fatalf("resubmitted to the other: %v %v", res, err)
+	}
+}
+
+// TestClaim loses a frontend whose task runs: the next one adopts the attempt.
+func TestClaim(t *testing.T) {
+	owner := startCluster(t, 1, 2)
+	other := startCluster(t, 0, 0, func(cfg *Config) { cfg.Workers = Static{owner.workers[0].Addr().String()} })
+	other.await(t, 1)
+	ctx := context.Background()
+	j := job("sleep", "700ms")
+	j.Tasks[0].Retryable = false
+	if _, err := owner.client.Submit(ctx, &v1.SubmitRequest{Job: j}); err != nil {
+		t.Fatal(err)
+	}
+	poll(t, "the task to run", func() bool {
+		ws, err := other.client.Cluster(ctx, &v1.ClusterRequest{})
+		owner.mu.Lock()
+		defer owner.mu.Unlock()
+		_, running := owner.core.Pending()
+		return err == nil && len(ws.Workers) == 1 && running == 1
+	})
+	owner.Server.Close()
+	j.Resubmission = &v1.Resubmission{PreviousOwner: owner.Advertised()}
+	res, err := other.client.Run(ctx, &v1.RunRequest{Job: j})
+	if err != nil || res.Outcomes[0].Kind != v1.OutcomeKind_RESULT {
+		t.Fatalf("claimed: %v %v", res, err)
+	}
+	if st := &other.core.Stats; st.Adopted != 1 || st.Binds+st.Rides != 0 {
+		t.Errorf("%d adopted, %d bound, %d rides; want 1, 0, 0", st.Adopted, st.Binds, st.Rides)
+	}
+	// A task that may start only once, and that no worker knows of, is lost.
+	j = job("echo", "x")
+	j.Tasks[0].Retryable = false
+	j.Resubmission = &v1.Resubmission{PreviousOwner: owner.Advertised()}
+	res, err = other.client.Run(ctx, &v1.RunRequest{Job: j})
+	if err != nil || res.Outcomes[0].Kind != v1.OutcomeKind_FAILED || res.Outcomes[0].Failure.Reason != v1.FailureReason_LOST {
+		t.Fatalf("lost: %v %v", res, err)
+	}
+}
+
+// TestHostileConnections: what is not the API's protocol hurts nobody else.
+func TestHostileConnections(t *testing.T) {
+	c := startCluster(t, 1, 1, func(cfg *Config) { cfg.MaxConns = 50 })
+	for _, text := range []string{"GET / HTTP/1.1\r\n\r\n", "\x00\x00\x00\x05hello", "\xff\xff\xff\xff\xff\xff\xff\xff", "\x7f\xff\xff\xff\x80\x01\x00\x01"} {
+		conn, err := net.Dial("tcp", c.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.Write([]byte(text))
+		conn.(*net.TCPConn).CloseWrite()
+		conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+		buf := make([]byte, 1<<16)
+		for err = nil; err == nil; {
+			_, err = conn.Read(buf)
+		}
+		if ne, ok := err.(net.Error); ok && ne.Timeout() {
+			t.Errorf("%q: the connection is still open", text)
+		}
+		conn.Close()
+	}
+	idle := make([]net.Conn, 0, 100)
+	for range 100 {
+		conn, err := net.Dial("tcp", c.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		idle = append(idle, conn)
+	}
+	poll(t, "connections over the limit to be closed", func() bool { return c.metrics.connsRefused.Get() >= 50 })
+	if _, err := c.client.Run(context.Background(), &v1.RunRequest{Job: job("echo", "x")}); err != nil {
+		t.Errorf("a client that was there before: %v", err)
+	}
+	for _, conn := range idle {
+		conn.Close()
+	}
+	fresh := dial(t, c.Addr())
+	poll(t, "room for a new client", func() bool {
+		_, err := fresh.Run(context.Background(), &v1.RunRequest{Job: job("echo", "x")})
+		return err == nil
+	})
+}
+
+// proxy relays connections until it is closed.
+type proxy struct {
+	addr  string
+	close func()
+}
+
+func newProxy(tb testing.TB, to string) *proxy {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	conns := make(chan net.Conn, 100)
+	go func() {
+		for {
+			in, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			out, err := net.Dial("tcp", to)
+			if err != nil {
+				in.Close()
+				continue
+			}
+			conns <- in
+			conns <- out
+			for _, p := range [][2]net.Conn{{in, out}, {out, in}} {
+				go func() {
+					defer p[1].Close()
+					buf := make([]byte, 4096)
+					for {
+						n, err := p[0].Read(buf)
+						if err != nil {
+							return
+						}
+						p[1].Write(buf[:n])
+					}
+				}()
+			}
+		}
+	}()
+	closeAll := func() {
+		ln.Close()
+		for {
+			select {
+			case c := <-conns:
+				c.Close()
+				continue
+			default:
+			}
+			return
+		}
+	}
+	tb.Cleanup(closeAll)
+	return &proxy{ln.Addr().String(), closeAll}
+}
