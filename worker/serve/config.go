@@ -38,7 +38,7 @@ type Config struct {
 
 	EventLoops       int           // that read and write connections; default 1, from 8 CPUs on 2: the core is one
 	MaxConns         int           // connections over it are closed at once; default 10000
-	MaxFrame         int           // bytes of a frame that is accepted; default and most probe.MaxFrame
+	MaxFrame         int           // bytes of a frame that is accepted; default and most probe.MaxFrame; must hold a payload
 	MaxResult        int           // bytes of a task's result; default 1 MiB, at most probe.MaxBlob
 	HandshakeTimeout time.Duration // from the connection to a good Hello; default 3 s
 	MaxLease         time.Duration // the longest lease that a Hello may ask for; default 1 min
@@ -149,8 +149,8 @@ func (c Config) Validate() error {
 	const huge = 1 << 40
 	between("the number of event loops", c.EventLoops, 1, 256)
 	between("the connection limit", c.MaxConns, 1, 1<<20)
-	between("the frame limit", c.MaxFrame, probe.MaxHello, probe.MaxFrame)
-	between("the payload limit", c.Core.MaxPayload, 1, probe.MaxBlob)
+	between("the frame limit", c.MaxFrame, 2*probe.FullFrame, probe.MaxFrame)
+	between("the payload limit", c.Core.MaxPayload, 1, min(probe.MaxBlob, c.MaxFrame-probe.FullFrame)) // with what comes before it
 	between("the result limit", c.MaxResult, 1, probe.MaxBlob)
 	between("the outbound limit", c.OutboundLimit, 1<<16, huge)
 	between("the queue limit", c.Core.MaxQueue, 1, 1<<24)

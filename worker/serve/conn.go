@@ -172,6 +172,7 @@ func (c *conn) hello(m probe.Msg) *fault {
 	c.known, c.frontend, c.name, c.lease, c.heard = true, h.Frontend, h.Name, h.Lease, time.Now()
 	c.timer.Reset(c.lease)
 	c.wire.Tune(c.lease)
+	c.server.log.Info("frontend connected", "worker", cfg.Name, "frontend", c.name, "id", c.frontend.String())
 	return nil
 }
 
@@ -261,6 +262,7 @@ func emptied(msgs []probe.Msg) []probe.Msg {
 	return msgs[:0]
 }
 
+// put writes b at home.
 func (c *conn) put(b []byte) {
 	if c.over {
 		return
@@ -317,5 +319,6 @@ func (c *conn) down() {
 	c.timer.Stop()
 	if c.known {
 		c.server.hangUp(c)
+		c.server.log.Info("frontend disconnected", "worker", c.server.cfg.Name, "frontend", c.name, "id", c.frontend.String())
 	}
 }

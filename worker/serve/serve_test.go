@@ -231,7 +231,7 @@ func TestBadHello(t *testing.T) {
 
 // Whatever one connection does, another one's tasks run.
 func TestMisbehaviour(t *testing.T) {
-	s := newServer(t, 1, func(c *Config) { c.MaxFrame = 1 << 20 })
+	s := newServer(t, 1, func(c *Config) { c.MaxFrame, c.Core.MaxPayload = 1<<20, 1<<19 })
 	good, _ := join(t, s, 7)
 	seq := uint64(0)
 	works := func(t *testing.T) {

@@ -275,7 +275,6 @@ func (s *Server) linkUp(now time.Time, c *conn) {
 	c.joined, c.link, c.speaks = true, s.nextLink, c.epoch
 	s.links[c.link] = c
 	s.meters.links.Inc()
-	s.log.Info("frontend connected", "worker", s.cfg.Name, "frontend", c.name, "id", c.frontend.String())
 	s.say(c, probe.Welcome{
 		Version:     probe.Version,
 		Epoch:       c.epoch,
@@ -307,7 +306,6 @@ func (s *Server) unlink(c *conn) {
 	delete(s.links, c.link)
 	c.link = 0
 	s.meters.links.Dec()
-	s.log.Info("frontend disconnected", "worker", s.cfg.Name, "frontend", c.name, "id", c.frontend.String())
 }
 
 // step is one event and all that follows from it at once. The mutex is held.
