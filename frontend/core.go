@@ -63,7 +63,8 @@ const (
 	// maxHitches is how often a task's launch may come to nothing before it fails.
 	maxHitches = 100
 	// maxRide is the largest payload that rides along: one that does not start was sent for nothing.
-	maxRide = 32 << 10
+	maxRide      = 32 << 10
+	maxRideBytes = 1 << 20 // of all that ride with one message
 	// ackBatch and ackDelay bound how long a result is kept at its worker after it arrived.
 	ackBatch = 64
 	ackDelay = 50 * time.Millisecond
@@ -425,6 +426,9 @@ func (c *Core) group(j *job) *RefusedError {
 				j.groups = append(j.groups, last)
 			}
 			lastSpec = t
+		}
+		if n := len(t.Payload); n <= maxRide {
+			last.largestRide = max(last.largestRide, n)
 		}
 		last.queue = append(last.queue, &j.tasks[i])
 		last.estimate += t.Estimate

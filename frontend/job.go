@@ -230,12 +230,14 @@ type group struct {
 	job      *job
 	demand   probe.Demand
 	estimate time.Duration // mean of its tasks
-	eligible *eligible
-	history  *history // of its function
-	queue    []*task  // those that wait, first to be bound at the front
-	places   []*reservation
-	live     int // places believed to be in queues
-	budget   int // probes that the tasks were worth and that were not needed yet
+
+	largestRide int // bytes of the largest payload that may ride along
+	eligible    *eligible
+	history     *history // of its function
+	queue       []*task  // those that wait, first to be bound at the front
+	places      []*reservation
+	live        int // places believed to be in queues
+	budget      int // probes that the tasks were worth and that were not needed yet
 }
 
 // reservation is one Reserve: count places at a worker, of which some live.

@@ -90,7 +90,7 @@ func (c *Core) offer(w *worker, now time.Time, acts []Action) []Action {
 		next := j.next
 		if j.Policy.Informed && j.Policy.Binding == Late {
 			for _, g := range j.groups {
-				n := min(g.demand.Times(w.load.Free), g.ridable())
+				n := min(g.demand.Times(w.load.Free), g.ridable(), maxRideBytes/max(g.largestRide, 1))
 				if n == 0 || w.idleAt == 0 || !g.eligible.has(w) {
 					continue
 				}
@@ -162,11 +162,12 @@ func (c *Core) planRides(g *group) int {
 			}
 		}
 	}
+	most := maxRideBytes / max(g.largestRide, 1) // in one message
 	bundle := g.bundle(bundleBytes)
 	for more := true; more && rides < want; {
 		more = false
 		for _, w := range c.picked {
-			if rides < want && w.rides < bundle*g.demand.Times(w.load.Free) {
+			if rides < want && w.rides < min(most, bundle*g.demand.Times(w.load.Free)) {
 				w.rides++
 				rides++
 				more = true

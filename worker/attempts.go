@@ -194,7 +194,11 @@ func (c *Core) sync(l *link, m *probe.Sync, now time.Time, acts []Action) []Acti
 			back[a.from.res] = true
 		}
 	}
+	looked := 0
 	for _, r := range m.Live {
+		if looked += int(r.Count); looked > maxSync {
+			break // no frontend of ours believes in so many
+		}
 		first := len(gone.Places)
 		for i := range r.Count {
 			id := r.First + probe.ResID(i)

@@ -193,7 +193,7 @@ const maxOut = 64 << 20
 // dial connects, for fastrpc, which waits a second after an error.
 func (l *link) dial() (net.Conn, error) {
 	l.mu.Lock()
-	s, addr, retired := l.server, l.addr, l.retired
+	s, key, addr, retired := l.server, l.key, l.addr, l.retired
 	l.mu.Unlock()
 	if retired {
 		return nil, errors.New("link: retired")
@@ -209,11 +209,11 @@ func (l *link) dial() (net.Conn, error) {
 		l.problem = err.Error()
 		l.mu.Unlock()
 		if errors.Is(err, syscall.ECONNREFUSED) {
-			s.step(frontend.WorkerGone{Worker: l.key}) // nobody listens there any more
+			s.step(frontend.WorkerGone{Worker: key}) // nobody listens there any more
 		}
 		return nil, err
 	}
-	conn := &linkConn{Conn: raw, link: l}
+	conn := &linkConn{Conn: raw, link: l, server: s, key: key, addr: addr}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.retired || l.server != s {
@@ -232,11 +232,15 @@ func (l *link) dial() (net.Conn, error) {
 	return conn, nil
 }
 
-// linkConn tells its link when fastrpc, or anyone, closes it.
+// linkConn tells its link when fastrpc, or anyone, closes it. It remembers for whom it was made: a retired link
+// may belong to another server before fastrpc has let go of the connection.
 type linkConn struct {
 	net.Conn
-	link *link
-	once sync.Once
+	link   *link
+	server *Server
+	key    frontend.Worker
+	addr   string
+	once   sync.Once
 }
 
 func (c *linkConn) Close() error {
@@ -252,7 +256,7 @@ func (l *link) closed(c *linkConn) {
 		l.mu.Unlock()
 		return
 	}
-	wasUp, s := l.up, l.server
+	wasUp := l.up
 	l.conn, l.up = nil, false
 	l.out, l.body = l.out[:0], 0
 	if l.problem == "" {
@@ -261,9 +265,9 @@ func (l *link) closed(c *linkConn) {
 	l.schedule()
 	l.mu.Unlock()
 	if wasUp {
-		s.log.Warn("worker link lost", "worker", l.addr)
-		s.metrics.linksLost.Inc()
-		s.step(frontend.LinkLost{Worker: l.key})
+		c.server.log.Warn("worker link lost", "worker", c.addr)
+		c.server.metrics.linksLost.Inc()
+		c.server.step(frontend.LinkLost{Worker: c.key})
 	}
 }
 
@@ -324,7 +328,7 @@ func (p *pushes) ReadResponse(br *bufio.Reader) error {
 		}
 	}
 	if len(msgs) > 0 {
-		l.server.received(l, msgs)
+		p.conn.server.received(p.conn, msgs)
 	}
 	clear(msgs)
 	p.msgs = msgs[:0]
@@ -332,8 +336,8 @@ func (p *pushes) ReadResponse(br *bufio.Reader) error {
 }
 
 func (p *pushes) garbage(err error) error {
-	p.link.server.metrics.protocolErrors.Inc()
 	if p.conn != nil {
+		p.conn.server.metrics.protocolErrors.Inc()
 		p.link.fail(p.conn, err.Error())
 	}
 	return err
@@ -344,7 +348,7 @@ func (p *pushes) welcome(msgs []probe.Msg) ([]probe.Msg, error) {
 	if len(msgs) == 0 {
 		return nil, nil
 	}
-	l := p.link
+	l, s := p.link, p.conn.server
 	problem := ""
 	switch m := msgs[0].(type) {
 	case probe.Welcome:
@@ -352,8 +356,8 @@ func (p *pushes) welcome(msgs []probe.Msg) ([]probe.Msg, error) {
 			l.mu.Lock()
 			l.up, l.problem = true, ""
 			l.mu.Unlock()
-			l.server.step(frontend.WorkerUp{Worker: l.key, Welcome: m})
-			l.server.log.Info("worker linked", "worker", m.Worker, "address", l.addr, "capacity", m.Capacity.String())
+			s.step(frontend.WorkerUp{Worker: p.conn.key, Welcome: m})
+			s.log.Info("worker linked", "worker", m.Worker, "address", p.conn.addr, "capacity", m.Capacity.String())
 			return msgs[1:], nil
 		}
 		problem = fmt.Sprintf("it speaks version %d of the probe protocol, we speak %d: use the same release", m.Version, probe.Version)
@@ -362,8 +366,8 @@ func (p *pushes) welcome(msgs []probe.Msg) ([]probe.Msg, error) {
 	default:
 		problem = fmt.Sprintf("its first message is a %T, not Welcome", m)
 	}
-	l.server.log.Warn("worker does not accept the link", "worker", l.addr, "reason", problem)
-	l.server.metrics.protocolErrors.Inc()
+	s.log.Warn("worker does not accept the link", "worker", p.conn.addr, "reason", problem)
+	s.metrics.protocolErrors.Inc()
 	l.fail(p.conn, problem)
 	return nil, errors.New(problem)
 }
@@ -380,7 +384,7 @@ func (l *link) check(lease time.Duration) {
 	switch silent := time.Duration(now - l.heard.Load()); {
 	case silent > lease:
 		l.fail(conn, fmt.Sprintf("silent for %v", silent.Round(time.Millisecond)))
-		l.server.step(frontend.WorkerGone{Worker: l.key})
+		conn.server.step(frontend.WorkerGone{Worker: conn.key})
 	case waiting > maxOut:
 		l.fail(conn, fmt.Sprintf("it does not read: %d bytes wait", waiting))
 	case up:

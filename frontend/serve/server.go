@@ -228,13 +228,13 @@ func (s *Server) step(ev frontend.Event) {
 }
 
 // received steps through the messages of one frame.
-func (s *Server) received(l *link, msgs []probe.Msg) {
+func (s *Server) received(c *linkConn, msgs []probe.Msg) {
 	s.mu.Lock()
 	for _, m := range msgs {
 		if pong, ok := m.(probe.Pong); ok {
-			l.ponged(pong.Seq)
+			c.link.ponged(pong.Seq)
 		}
-		s.stepLocked(frontend.Received{Worker: l.key, Msg: m})
+		s.stepLocked(frontend.Received{Worker: c.key, Msg: m})
 	}
 	s.unlock()
 }

@@ -121,10 +121,11 @@ type Status uint8
 
 const (
 	Succeeded Status = iota
-	Failed           // the function returned an error, its result was too large, or it never began
-	Panicked         // a Go function panicked
+	Failed           // the function returned an error, the process a non-zero exit code, or it never began
+	Panicked         // a Go function panicked, or a signal ended the process
 	Killed           // Kill or Close came before it ended
 	TimedOut         // Task.Timeout passed before it ended
+	TooLarge         // its result was over Task.MaxResult
 )
 
 func (s Status) String() string {
@@ -134,7 +135,7 @@ func (s Status) String() string {
 	return fmt.Sprintf("status %d", uint8(s))
 }
 
-var statusNames = [...]string{"succeeded", "failed", "panicked", "killed", "timed out"}
+var statusNames = [...]string{"succeeded", "failed", "panicked", "killed", "timed out", "too large"}
 
 // Task is one attempt to run a function.
 type Task struct {

@@ -86,7 +86,7 @@ func TestFunctions(t *testing.T) {
 	}{
 		{"echo", Task{Function: "echo", Payload: []byte("hi")}, Succeeded, "hi", nil},
 		{"echo at the limit", Task{Function: "echo", Payload: []byte("four"), MaxResult: 4}, Succeeded, "four", nil},
-		{"echo over the limit", Task{Function: "echo", Payload: []byte("12345"), MaxResult: 4}, Failed, "", []string{"5 bytes", "limit of 4 bytes", "raise the limit"}},
+		{"echo over the limit", Task{Function: "echo", Payload: []byte("12345"), MaxResult: 4}, TooLarge, "", []string{"5 bytes", "limit of 4 bytes", "raise the limit"}},
 		{"sleep", Task{Function: "sleep", Payload: []byte("1ms")}, Succeeded, "", nil},
 		{"sleep not at all", Task{Function: "sleep", Payload: []byte("0s")}, Succeeded, "", nil},
 		{"sleep without payload", Task{Function: "sleep"}, Failed, "", []string{`""`, "10ms"}},
@@ -101,7 +101,7 @@ func TestFunctions(t *testing.T) {
 		{"fail silently", Task{Function: "fail"}, Failed, "", []string{"failed as asked"}},
 		{"fail at length", Task{Function: "fail", Payload: bytes.Repeat([]byte("\xff\u00e9"), 1e5)}, Failed, "", []string{"?\u00e9?\u00e9", "..."}},
 		{"own function", Task{Function: "reverse", Payload: []byte("abc")}, Succeeded, "cba", nil},
-		{"own function over the limit", Task{Function: "reverse", Payload: []byte("abc"), MaxResult: 2}, Failed, "", []string{"3 bytes"}},
+		{"own function over the limit", Task{Function: "reverse", Payload: []byte("abc"), MaxResult: 2}, TooLarge, "", []string{"3 bytes"}},
 		{"panic", Task{Function: "explode"}, Panicked, "", []string{"out of range", "exec_test.go", "exec.explode"}},
 		{"panic inline", Task{Function: "explode-inline"}, Panicked, "", []string{"out of range", "exec.explode"}},
 		{"fail with nothing to say", Task{Function: "mute"}, Failed, "", []string{"no text"}},

@@ -53,7 +53,7 @@ func runGuarded(ctx context.Context, f Func, t *Task) (res Result) {
 	case err != nil:
 		res.Status, res.Err = Failed, clip(cmp.Or(err.Error(), "the function returned an error with no text"))
 	case t.MaxResult > 0 && len(out) > t.MaxResult:
-		res.Status, res.Err = Failed, tooLarge(fmt.Sprintf("%d bytes", len(out)), t.MaxResult)
+		res.Status, res.Err = TooLarge, tooLarge(fmt.Sprintf("%d bytes", len(out)), t.MaxResult)
 	default:
 		res.Output = out
 	}

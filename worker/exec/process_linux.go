@@ -169,9 +169,13 @@ func (pr *process) run(ctx context.Context, l *launcher, c Command, t *Task) Res
 	case isEnded:
 		res.Status, res.Err = e.status, e.reason
 	case len(out) > limit:
-		res.Status, res.Err = Failed, tooLarge("longer", limit)
+		res.Status, res.Err = TooLarge, tooLarge("longer", limit)
 	case !state.Success():
-		res.Status, res.Err = Failed, clip(fmt.Sprintf("exec %s: %v; stderr: %s", path, state, errTail.String()))
+		res.Status = Failed
+		if state.Sys().(syscall.WaitStatus).Signaled() {
+			res.Status = Panicked
+		}
+		res.Err = clip(fmt.Sprintf("exec %s: %v; stderr: %s", path, state, errTail.String()))
 	default:
 		res.Output = out
 	}

@@ -390,6 +390,7 @@ var statuses = [...]probe.Status{
 	exec.Panicked:  probe.Panicked,
 	exec.Killed:    probe.Killed,
 	exec.TimedOut:  probe.TimedOut,
+	exec.TooLarge:  probe.TooLarge,
 }
 
 // say puts a message into a connection's outbox. The mutex is held. If nobody writes the connection,

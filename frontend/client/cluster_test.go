@@ -1,0 +1,178 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/frontend/client/local"
+	fserve "github.com/phoebe-sched/phoebe/frontend/serve"
+	"github.com/phoebe-sched/phoebe/worker/exec"
+)
+
+// These tests run against real frontends and workers.
+
+func start(t *testing.T, cfg local.Config) *local.Cluster {
+	cluster, err := local.Start(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cluster.Close() })
+	if err := cluster.Await(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return cluster
+}
+
+func connect(t *testing.T, addrs []string, opts ...client.Option) *client.Client {
+	c, err := client.New(addrs, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func TestJobsOnACluster(t *testing.T) {
+	cluster := start(t, local.Config{Frontends: 2, Workers: 3, Secret: "s3cret"})
+	c := connect(t, cluster.Frontends(), client.WithSecret("s3cret"))
+	for _, n := range []int{1, 100, 2000} { // the last is submitted
+		job := client.Job{Tenant: "t", Phases: true}
+		for i := range n {
+			job.Tasks = append(job.Tasks, client.Task{Function: "echo", Payload: fmt.Append(nil, i)})
+		}
+		outs, err := c.Run(t.Context(), job)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, o := range outs {
+			if o.Task != i || string(o.Result) != fmt.Sprint(i) || o.Attempts < 1 || o.Phases == nil {
+				t.Fatalf("%d: %+v", i, o)
+			}
+		}
+	}
+	_, err := c.Run(t.Context(), client.Job{Tasks: []client.Task{{Function: "no-such"}}})
+	if r, ok := errors.AsType[*client.RefusedError](err); !ok || r.Reason != client.NoWorker {
+		t.Error(err)
+	}
+	_, err = connect(t, cluster.Frontends()).Run(t.Context(), client.Job{Tasks: []client.Task{{Function: "echo"}}})
+	if r, ok := errors.AsType[*client.RefusedError](err); !ok || r.Reason != client.Unauthorized {
+		t.Error(err)
+	}
+}
+
+// gate is a function whose runs begin at once and end when it is opened.
+type gate struct {
+	begun chan struct{}
+	open  chan struct{}
+	ran   atomic.Int32
+	ended atomic.Int32
+}
+
+func newGate(t *testing.T, r *exec.Registry) *gate {
+	g := &gate{begun: make(chan struct{}, 100), open: make(chan struct{})}
+	err := r.Register("gate", func(ctx context.Context, payload []byte) ([]byte, error) {
+		g.ran.Add(1)
+		g.begun <- struct{}{}
+		select {
+		case <-g.open:
+			return payload, nil
+		case <-ctx.Done():
+			g.ended.Add(1)
+			return nil, ctx.Err()
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func TestAttemptsOutliveTheirFrontend(t *testing.T) {
+	for _, submit := range []bool{false, true} {
+		registry := exec.NewRegistry()
+		g := newGate(t, registry)
+		cluster := start(t, local.Config{Frontends: 1, Workers: 2, Registry: registry})
+		doomed, err := fserve.New(fserve.Config{Listen: "127.0.0.1:0", Workers: fserve.Static(cluster.Workers())})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := doomed.Start(); err != nil {
+			t.Fatal(err)
+		}
+		// The client begins with the second of two; the first must not see the job before the second is gone.
+		c := connect(t, []string{cluster.Frontends()[0], doomed.Addr()})
+		job := client.Job{Tasks: make([]client.Task, 4)}
+		for i := range job.Tasks {
+			job.Tasks[i] = client.Task{Function: "gate", Payload: fmt.Append(nil, i), Once: i%2 == 0}
+		}
+		type result struct {
+			outs []client.Outcome
+			err  error
+		}
+		results := make(chan result, 1)
+		go func() {
+			var res result
+			if submit {
+				r, err := c.Submit(t.Context(), job)
+				if err == nil {
+					res.outs, err = r.Wait()
+				}
+				res.err = err
+			} else {
+				res.outs, res.err = c.Run(t.Context(), job)
+			}
+			results <- res
+		}()
+		for range job.Tasks {
+			<-g.begun
+		}
+		doomed.Close()
+		var moved *client.Cluster
+		for moved == nil || moved.TasksRunning != len(job.Tasks) {
+			if moved, err = c.Cluster(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		close(g.open)
+		res := <-results
+		if res.err != nil {
+			t.Fatal(res.err)
+		}
+		for i, o := range res.outs {
+			if string(o.Result) != fmt.Sprint(i) {
+				t.Errorf("%d: %+v", i, o)
+			}
+		}
+		if n := g.ran.Load(); int(n) != len(job.Tasks) {
+			t.Errorf("%d tasks ran %d times", len(job.Tasks), n)
+		}
+	}
+}
+
+func TestEndOfContextEndsTheAttempts(t *testing.T) {
+	registry := exec.NewRegistry()
+	g := newGate(t, registry)
+	cluster := start(t, local.Config{Registry: registry})
+	c := connect(t, cluster.Frontends())
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.Run(ctx, client.Job{Tasks: []client.Task{{Function: "gate"}, {Function: "gate"}}})
+		done <- err
+	}()
+	<-g.begun
+	<-g.begun
+	cancel()
+	if _, ok := errors.AsType[*client.UnfinishedError](<-done); !ok {
+		t.Error(ok)
+	}
+	for g.ended.Load() != 2 {
+		if _, err := c.Cluster(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,70 @@
+package client_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+
+	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/frontend/client/local"
+)
+
+func Example() {
+	cluster, err := local.Start(local.Config{Frontends: 2, Workers: 3}) // or: phoebe dev
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer cluster.Close()
+
+	c, err := client.New(cluster.Frontends())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	outcomes, err := c.Run(context.Background(), client.Job{Tasks: []client.Task{
+		{Function: "echo", Payload: []byte("hello")},
+		{Function: "echo", Payload: []byte("again")},
+	}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, o := range outcomes {
+		fmt.Println(o.Task, string(o.Result))
+	}
+	// Output:
+	// 0 hello
+	// 1 again
+}
+
+func ExampleClient_Submit() {
+	cluster, err := local.Start(local.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer cluster.Close()
+	c, err := client.New(cluster.Frontends())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+
+	ctx, cancel := context.WithCancel(context.Background()) // cancel ends the job
+	defer cancel()
+	running, err := c.Submit(ctx, client.Job{Tasks: []client.Task{
+		{Function: "sleep", Payload: []byte("200ms")},
+		{Function: "fail", Payload: []byte("no such table")},
+	}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for o, err := range running.Results() {
+		if err != nil {
+			fmt.Println("task", o.Task, "failed")
+			continue
+		}
+		fmt.Println("task", o.Task, "is done")
+	}
+	// Output:
+	// task 1 failed
+	// task 0 is done
+}
