@@ -1,4 +1,309 @@
 package frontend
 
-// Check returns what is wrong with the core's own state between two steps, or nil.
-func (c *Core) Check() error { return nil }
+import (
+	"fmt"
+	"slices"
+
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+// Check returns what is wrong with the core's own state between two steps, or nil. It takes time in
+// proportion to the state, and is for tests and the simulator.
+func (c *Core) Check() error {
+	for _, check := range []func() error{c.checkView, c.checkSets, c.checkJobs, c.checkPlaces, c.checkAttempts, c.checkRounds} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Idle workers, and only they, are in the list, each where it says; slots are those of the workers that are up;
+// whoever is not down has a timer.
+func (c *Core) checkView() error {
+	slots, idle, timers := 0, 0, 0
+	for key, w := range c.workers {
+		if w == nil {
+			continue
+		}
+		if w.key != Worker(key) {
+			return fmt.Errorf("worker %d is filed under %d", w.key, key)
+		}
+		if w.state == up {
+			slots += w.slots
+		}
+		if w.idleAt > 0 {
+			idle++
+			if w.idleAt > len(c.idle) || c.idle[w.idleAt-1] != w {
+				return fmt.Errorf("worker %d is not at its place %d among the idle", key, w.idleAt)
+			}
+		}
+		if believed := w.state == up && w.load.Queued == 0 && probe.Slot.Fits(w.load.Free); believed != (w.idleAt > 0) {
+			return fmt.Errorf("worker %d is %s with load %+v, listed as idle: %t", key, stateNames[w.state], w.load, !believed)
+		}
+		if w.rides+w.extra > 0 {
+			return fmt.Errorf("worker %d has %d rides and %d places planned between steps", key, w.rides, w.extra)
+		}
+		if w.pos > 0 {
+			timers++
+		}
+		if (w.state != down) != (w.pos > 0) {
+			return fmt.Errorf("worker %d is %s, with a timer: %t", key, stateNames[w.state], w.pos > 0)
+		}
+		if (w.state == lost || w.state == down) && len(w.acks) > 0 {
+			return fmt.Errorf("worker %d is %s, and %d results wait to be acknowledged", key, stateNames[w.state], len(w.acks))
+		}
+	}
+	switch {
+	case slots != c.slots:
+		return fmt.Errorf("%d slots up, %d counted", slots, c.slots)
+	case idle != len(c.idle):
+		return fmt.Errorf("%d idle workers, %d listed", idle, len(c.idle))
+	case timers != c.byTimer.Len():
+		return fmt.Errorf("%d workers with timers, %d timers", timers, c.byTimer.Len())
+	case len(c.picked) > 0:
+		return fmt.Errorf("%d workers are picked between steps", len(c.picked))
+	}
+	return nil
+}
+
+// A set of eligible workers contains exactly those that are up and match, once.
+func (c *Core) checkSets() error {
+	for key, e := range c.sets {
+		members := 0
+		for _, w := range c.workers {
+			if w == nil {
+				continue
+			}
+			want := w.state == up && e.matches(w)
+			if e.has(w) != want || slices.Contains(e.workers, w) != want {
+				return fmt.Errorf("set %q: worker %d is %s, a member: %t, should be: %t", key, w.key, stateNames[w.state], e.has(w), want)
+			}
+			if want {
+				members++
+			}
+		}
+		if members != len(e.workers) {
+			return fmt.Errorf("set %q has %d workers, %d of them distinct", key, len(e.workers), members)
+		}
+	}
+	return nil
+}
+
+// Counts agree with the tasks' states, a waiting task is in the queue of its group, and something will bring
+// every job forward.
+func (c *Core) checkJobs() error {
+	pending, hungry, timers := 0, 0, 0
+	for id, j := range c.jobs {
+		if j.ID != id || j.ended {
+			return fmt.Errorf("job %v is filed under %v, ended: %t", j.ID, id, j.ended)
+		}
+		left, waits, claims := 0, 0, 0
+		for i := range j.tasks {
+			t := &j.tasks[i]
+			switch t.state {
+			case waiting:
+				waits++
+			case claiming:
+				claims++
+			}
+			if t.state != done {
+				left++
+			}
+			if (t.attempt != nil) != (t.state == riding || t.state == enqueued || t.state == bound || t.state == adrift) {
+				return fmt.Errorf("job %v, task %d: state %d, with an attempt: %t", id, t.spec.Index, t.state, t.attempt != nil)
+			}
+		}
+		if left != j.left || waits != j.waiting || left == 0 {
+			return fmt.Errorf("job %v: %d tasks left and %d waiting, %d and %d counted", id, left, waits, j.left, j.waiting)
+		}
+		if (claims > 0) != (len(j.asked) > 0) && claims > 0 {
+			return fmt.Errorf("job %v: %d tasks wait for claims, %d workers are asked", id, claims, len(j.asked))
+		}
+		queued := 0
+		for _, g := range j.groups {
+			for i, t := range g.queue {
+				if t.state != waiting || t.group != g || slices.Contains(g.queue[:i], t) {
+					return fmt.Errorf("job %v, task %d is in a queue: state %d", id, t.spec.Index, t.state)
+				}
+			}
+			queued += len(g.queue)
+			if err := c.checkProspects(g); err != nil {
+				return fmt.Errorf("job %v: %w", id, err)
+			}
+		}
+		if queued != waits {
+			return fmt.Errorf("job %v: %d tasks wait, %d are queued", id, waits, queued)
+		}
+		if j.listed != (waits > 0) {
+			return fmt.Errorf("job %v: %d tasks wait, hungry: %t", id, waits, j.listed)
+		}
+		if j.pos > 0 {
+			timers++
+		}
+		if waits > 0 {
+			hungry++
+		}
+		pending += left
+	}
+	listed := 0
+	for j := c.hungry.head; j != nil; j = j.next {
+		if c.jobs[j.ID] != j || j.next != nil && compareJobs(j, j.next) > 0 || j.next == nil && c.hungry.tail != j {
+			return fmt.Errorf("job %v is out of place among the hungry", j.ID)
+		}
+		listed++
+	}
+	switch {
+	case pending != c.pending:
+		return fmt.Errorf("%d tasks pending, %d counted", pending, c.pending)
+	case hungry != listed:
+		return fmt.Errorf("%d hungry jobs, %d listed", hungry, listed)
+	case timers != c.byWake.Len():
+		return fmt.Errorf("%d jobs with timers, %d timers", timers, c.byWake.Len())
+	}
+	return nil
+}
+
+// checkProspects: tasks that wait have a place somewhere or a timer.
+func (c *Core) checkProspects(g *group) error {
+	j := g.job
+	switch {
+	case len(g.queue) == 0, g.live > 0, !j.lagAt.IsZero(), len(j.asked) > 0:
+		return nil
+	case len(g.eligible.workers) == 0:
+		if j.stranded.IsZero() {
+			return fmt.Errorf("%d tasks wait for workers to appear, without a time limit", len(g.queue))
+		}
+		return nil
+	}
+	for _, other := range j.groups { // a place of another group may serve this one
+		if other.live > 0 {
+			return nil
+		}
+	}
+	return fmt.Errorf("%d tasks wait for nothing", len(g.queue))
+}
+
+// A place is at a worker that is linked and belongs to a job under way; counts agree; a ride that is under way
+// has its attempt.
+func (c *Core) checkPlaces() error {
+	live := map[*reservation]uint32{}
+	for _, w := range c.workers {
+		if w == nil {
+			continue
+		}
+		if w.state != up && w.state != draining && len(w.places) > 0 {
+			return fmt.Errorf("worker %d is %s and has %d places", w.key, stateNames[w.state], len(w.places))
+		}
+		for id, r := range w.places {
+			if r.w != w || id < r.first || id >= r.first+probe.ResID(r.count) || id >= w.nextRes {
+				return fmt.Errorf("place %d of worker %d is not one of %d+%d of worker %d", id, w.key, r.first, r.count, r.w.key)
+			}
+			if j := r.group.job; c.jobs[j.ID] != j || !slices.Contains(r.group.places, r) {
+				return fmt.Errorf("place %d of worker %d is unknown to its job %v, or that has ended", id, w.key, j.ID)
+			}
+			a := r.ride(id)
+			if a == nil {
+				live[r]++
+				continue
+			}
+			if a.res != id || a.w != w || w.attempts[a.id] != a || a.task.state != riding {
+				return fmt.Errorf("place %d of worker %d: its ride %v is in state %d", id, w.key, a.id, a.task.state)
+			}
+		}
+	}
+	for _, j := range c.jobs {
+		for _, g := range j.groups {
+			sum := 0
+			for _, r := range g.places {
+				if r.live != live[r] || r.group != g {
+					return fmt.Errorf("job %v at worker %d: %d live places from %d, %d counted", j.ID, r.w.key, live[r], r.first, r.live)
+				}
+				sum += int(r.live)
+				for i, a := range r.rides {
+					if a != nil && r.w.places[r.first+probe.ResID(i)] != r {
+						return fmt.Errorf("job %v at worker %d: ride %v has lost its place", j.ID, r.w.key, a.id)
+					}
+				}
+			}
+			if sum != g.live {
+				return fmt.Errorf("job %v: %d live places, %d counted", j.ID, sum, g.live)
+			}
+			if !j.Policy.Cancel || j.waiting > 0 || sum == 0 {
+				continue
+			}
+			return fmt.Errorf("job %v has %d places and no task that waits", j.ID, sum)
+		}
+	}
+	return nil
+}
+
+// Attempts and tasks know each other; an attempt at a worker whose link broke is adrift.
+func (c *Core) checkAttempts() error {
+	n := 0
+	for _, w := range c.workers {
+		if w == nil {
+			continue
+		}
+		for id, a := range w.attempts {
+			n++
+			t := a.task
+			if a.id != id || a.w != w || t.attempt != a || t.group.job != a.job || c.jobs[a.job.ID] != a.job {
+				return fmt.Errorf("attempt %v at worker %d is not that of its task, or its job has ended", id, w.key)
+			}
+			if w.state == lost && t.state != adrift || w.state == down || a.id.Seq > c.attempts && a.id.Frontend == c.cfg.ID {
+				return fmt.Errorf("attempt %v: state %d, worker %d is %s", id, t.state, w.key, stateNames[w.state])
+			}
+			if r := w.places[a.res]; t.state == riding && (r == nil || r.ride(a.res) != a) {
+				return fmt.Errorf("attempt %v rides without a place", id)
+			}
+		}
+	}
+	if n != c.running {
+		return fmt.Errorf("%d attempts, %d counted", n, c.running)
+	}
+	for _, j := range c.jobs {
+		for i := range j.tasks {
+			if a := j.tasks[i].attempt; a != nil && a.w.attempts[a.id] != a {
+				return fmt.Errorf("job %v, task %d: its attempt %v is unknown", j.ID, j.tasks[i].spec.Index, a.id)
+			}
+		}
+	}
+	return nil
+}
+
+// A task that is probed for is in exactly one round that is under way, and such a round will end.
+func (c *Core) checkRounds() error {
+	in := map[*task]int{}
+	asked := 0
+	for _, r := range c.rounds.queue {
+		if r.over {
+			continue
+		}
+		asked += len(r.asked)
+		if len(r.asked) == 0 {
+			return fmt.Errorf("a round of job %v asks nobody and goes on", r.group.job.ID)
+		}
+		for _, t := range r.tasks {
+			if t.state == probing {
+				in[t]++
+			}
+		}
+	}
+	for _, r := range c.rounds.bySeq {
+		if r.over {
+			return fmt.Errorf("a round of job %v is over and waits for answers", r.group.job.ID)
+		}
+	}
+	if asked > len(c.rounds.bySeq) {
+		return fmt.Errorf("%d workers are asked, %d answers are waited for", asked, len(c.rounds.bySeq))
+	}
+	for _, j := range c.jobs {
+		for i := range j.tasks {
+			if t := &j.tasks[i]; t.state == probing && in[t] != 1 {
+				return fmt.Errorf("job %v, task %d is in %d rounds", j.ID, t.spec.Index, in[t])
+			}
+		}
+	}
+	return nil
+}

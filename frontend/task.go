@@ -185,6 +185,7 @@ func (c *Core) refused(w *worker, m *probe.Refused, now time.Time, acts []Action
 	}
 	if a := w.attempts[m.Attempt]; a != nil {
 		touched[a.job] = true
+		c.settleRide(a)
 		switch m.Reason {
 		case probe.Moved:
 			return c.moved(a.job, acts)
