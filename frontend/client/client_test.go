@@ -687,12 +687,12 @@ func TestEndOfContextCancelsRun(t *testing.T) {
 		return &v1.CancelResponse{Cancelled: 2}, nil
 	}
 	outs, err := newClient(t, []string{f.addr}).Run(ctx, echoJob(2))
+	fence()
 	var u *UnfinishedError
 	if !errors.Is(err, context.Canceled) || !errors.As(err, &u) || !slices.Equal(u.Tasks, []int{0, 1}) || len(outs) != 2 || outs[1].Err != err {
 		t.Errorf("%+v: %v", outs, err)
 	}
-	fence()
-	if r := <-cancelled; r.Handle.Job != id || u.Job != id {
+	if r := <-cancelled; r.Handle.Job != id || r.Handle.Owner != f.addr || u.Job != id {
 		t.Errorf("cancelled %+v, not %s", r, id)
 	}
 }
@@ -1029,6 +1029,51 @@ func TestNewJobsGoToTheLeastBusyFrontend(t *testing.T) {
 	close(hang)
 	if err := <-done; err != nil {
 		t.Fatal(err)
+	}
+}
+
+func TestNameOfAnOwner(t *testing.T) {
+	f := newFake(t)
+	f.run = func(r *v1.RunRequest) (*v1.RunResponse, error) {
+		resp, err := f.runEcho(r)
+		if r.Job.Resubmission == nil {
+			resp.Handle.Owner, resp.Outcomes = "its-name", nil
+		} else {
+			resp.Handle.Owner = "to-whom-it-was-forwarded"
+		}
+		return resp, err
+	}
+	c := newClient(t, []string{f.addr})
+	if name := c.frontends[0].owner(); name != f.addr {
+		t.Error(name)
+	}
+	if _, err := c.Run(t.Context(), echoJob(1)); err != nil {
+		t.Fatal(err)
+	}
+	if name := c.frontends[0].owner(); name != "its-name" {
+		t.Error(name)
+	}
+}
+
+func TestBackoffGrowsUntilAnAnswer(t *testing.T) {
+	cfg := defaults()
+	cfg.backoffMin, cfg.backoffMax = time.Minute, 4*time.Minute
+	f := &frontend{cfg: &cfg}
+	for i, want := range []time.Duration{1, 2, 4, 4} {
+		f.aloneTil = time.Time{}
+		f.failed(io.EOF)
+		_, til := f.state()
+		f.failed(io.EOF) // nothing new
+		if _, again := f.state(); again != til {
+			t.Error("left alone for longer by a failure in the meantime")
+		}
+		if d := time.Until(til); d > want*time.Minute || d < want*time.Minute/2-time.Second {
+			t.Errorf("failure %d: left alone for %v, not %d min", i, d, want)
+		}
+	}
+	f.answered()
+	if f.failures != 0 || !f.aloneTil.IsZero() {
+		t.Error("an answer is no reason to ask again")
 	}
 }
 

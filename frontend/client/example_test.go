@@ -10,17 +10,17 @@ import (
 )
 
 func Example() {
-	cluster, err := local.Start(local.Config{Frontends: 2, Workers: 3}) // or: phoebe dev
+	cluster, err := local.Start(local.Config{}) // or name the frontends of a running one
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer cluster.Close()
-
 	c, err := client.New(cluster.Frontends())
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer c.Close()
+
 	outcomes, err := c.Run(context.Background(), client.Job{Tasks: []client.Task{
 		{Function: "echo", Payload: []byte("hello")},
 		{Function: "echo", Payload: []byte("again")},

@@ -232,7 +232,8 @@ func (f *frontend) setName(name string) {
 
 // watch looks after the calls that have no answer yet, while there are any: some, like Run, may rightly take
 // for ever. A frontend that answered nothing for pingEvery is asked for a sign of life, on another
-// connection; if there is none within pingTimeout, every call to it ends.
+// connection; if there is none within pingTimeout, every call to it ends: by default, no later than 4 s after
+// it hangs.
 func (f *frontend) watch() {
 	tick := time.NewTicker(f.cfg.pingEvery)
 	defer tick.Stop()

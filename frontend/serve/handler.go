@@ -54,8 +54,8 @@ func (h *handler) Run(ctx context.Context, req *v1.RunRequest) (*v1.RunResponse,
 		return nil, refuse(v1.RefusedReason_OWNER_LOST, "this frontend lost the job: resubmit what is unfinished under the same id to another one")
 	case !r.run:
 		return nil, refuse(v1.RefusedReason_INVALID, "job %v was submitted before: ask for its events", r.id)
-	case r.bytes > h.cfg.MaxRunResult:
-		return nil, refuse(v1.RefusedReason_TOO_LARGE, "the results have %d bytes, Run answers with at most %d: use Submit and Events", r.bytes, h.cfg.MaxRunResult)
+	case r.tooLarge > 0:
+		return nil, refuse(v1.RefusedReason_TOO_LARGE, "the results have %d bytes, Run answers with at most %d: use Submit and Events", r.tooLarge, h.cfg.MaxRunResult)
 	}
 	if r.phases {
 		at := time.Since(r.received).Microseconds()
@@ -352,7 +352,7 @@ func (h *handler) owner(ctx context.Context, caller *v1.Caller, job *v1.Job) *pe
 
 // ownerOf is the frontend that a handle names, or nil if it is this one.
 func (h *handler) ownerOf(caller *v1.Caller, handle *v1.Handle) (*peer, error) {
-	if handle.Owner == h.cfg.Advertise || forwarded(caller) {
+	if handle.Owner == h.cfg.Advertise || handle.Owner == "" || forwarded(caller) {
 		return nil, nil
 	}
 	p := h.peers.get(handle.Owner)

@@ -26,6 +26,8 @@ type record struct {
 	refused *frontend.RefusedError
 	moved   bool
 	lost    bool // this frontend closes
+
+	tooLarge int // bytes of the results that were too many for Run, and were dropped
 	over    bool // every outcome is in
 	endedAt time.Time
 	polled  time.Time // when Events last asked
@@ -155,6 +157,9 @@ func (s *Server) endRecord(id probe.JobID) {
 	s.metrics.response(r.endedAt.Sub(r.received))
 	r.notify()
 	close(r.end)
+	if r.run && r.bytes > s.cfg.MaxRunResult {
+		r.tooLarge, r.outcomes, r.bytes = r.bytes, nil, 0 // the record must stay: the tasks have run
+	}
 	if r.run || r.moved {
 		s.keep(r)
 	}

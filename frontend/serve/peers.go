@@ -84,8 +84,25 @@ func (p *peer) owns(ctx context.Context, job string) bool {
 	return err == nil
 }
 
+// Run has no time limit of its own, so it asks all along whether the peer is there.
 func (p *peer) Run(ctx context.Context, req *v1.RunRequest) (*v1.RunResponse, error) {
 	req.Caller = p.caller
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		tick := time.NewTicker(ownerTimeout)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			if !p.owns(ctx, req.Job.Id) {
+				cancel()
+			}
+		}
+	}()
 	res, err := p.client.Run(ctx, req)
 	return res, lostOwner(p.addr, err)
 }

@@ -177,10 +177,10 @@ func (s *Server) Close() error {
 			l.retire()
 		}
 	}
-	err := s.api.Stop()
+	s.api.Stop() // complains of calls that had not been answered in time: their connections are closed already
 	s.peers.close()
 	s.running.Wait()
-	return err
+	return nil
 }
 
 // setWorkers makes links to the workers that are new and retires those that are gone.
