@@ -36,6 +36,11 @@ type Config struct {
 	Registry  *exec.Registry // functions to run; default exec.NewRegistry()
 	AllowExec bool           // have it allow processes: any command then, with the rights of this one
 
+	// Goroutines has a goroutine read each connection, by Go's own poller, instead of a few event loops of gnet
+	// reading all of them. In a process that runs its frontends too it is the quicker one by far: what they say
+	// to each other then needs no other thread to wake. For thousands of connections gnet needs less memory.
+	Goroutines bool
+
 	EventLoops       int           // that read and write connections; default 1, from 8 CPUs on 2: the core is one
 	MaxConns         int           // connections over it are closed at once; default 10000
 	MaxFrame         int           // bytes of a frame that is accepted; default and most probe.MaxFrame; must hold a payload

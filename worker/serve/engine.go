@@ -18,9 +18,17 @@ import (
 // none, and it accepts what waits on the listener (as a rule at most 4096) before any of it can be closed.
 const spareFiles = 4096 + 512
 
-// engine is the server's side of gnet: it calls the conns. All of gnet that can end does so when one event
-// loop fails.
-type engine struct {
+// engine accepts connections and calls their conns.
+type engine interface {
+	// start listens, and serves until stop is called, or, after an error, not at all.
+	start() error
+	// stop closes the listener and all connections.
+	stop()
+}
+
+// gnetEngine serves all connections on a few event loops. All of gnet that can end does so when one of
+// them fails.
+type gnetEngine struct {
 	gnet.BuiltinEventEngine
 	server  *Server
 	gnet    gnet.Engine
@@ -31,7 +39,7 @@ type engine struct {
 }
 
 // start listens, and serves until stop is called.
-func (e *engine) start() error {
+func (e *gnetEngine) start() error {
 	cfg := &e.server.cfg
 	listen, err := net.ResolveTCPAddr("tcp", cfg.Listen)
 	if err != nil {
@@ -57,7 +65,7 @@ func (e *engine) start() error {
 }
 
 // stop closes the listener and all connections.
-func (e *engine) stop() {
+func (e *gnetEngine) stop() {
 	select {
 	case <-e.booted:
 		now, cancel := context.WithCancel(context.Background())
@@ -69,7 +77,7 @@ func (e *engine) stop() {
 }
 
 // OnBoot is called when gnet listens.
-func (e *engine) OnBoot(g gnet.Engine) gnet.Action {
+func (e *gnetEngine) OnBoot(g gnet.Engine) gnet.Action {
 	e.gnet = g
 	addr, err := listenAddr(g)
 	if err != nil {
@@ -98,29 +106,42 @@ func listenAddr(g gnet.Engine) (net.Addr, error) {
 }
 
 // OnOpen is called when a connection was accepted.
-func (e *engine) OnOpen(g gnet.Conn) (_ []byte, action gnet.Action) {
+func (e *gnetEngine) OnOpen(g gnet.Conn) (_ []byte, action gnet.Action) {
 	s := e.server
 	defer s.guard("opening a connection", func() { action = gnet.Close })
-	open := s.conns.Add(1)
-	s.meters.connections.Inc()
-	switch {
-	case open > int64(s.cfg.MaxConns):
-		s.meters.protocolError("too_many_connections")
-		return nil, gnet.Close
-	case uint64(g.Fd())+min(spareFiles, s.fileLimit/4) > s.fileLimit:
-		s.meters.protocolError("too_many_files")
+	if !s.admit(g.Fd()) {
 		return nil, gnet.Close
 	}
 	g.SetContext(newConn(s, &wire{Conn: g, fd: g.Fd()}, g.EventLoop()))
 	return nil, gnet.None
 }
 
-// OnClose is called when a connection is closed, by whichever side.
-func (e *engine) OnClose(g gnet.Conn, _ error) gnet.Action {
-	s := e.server
-	defer s.guard("closing a connection", nil)
+// admit counts a connection that was opened and reports whether it may stay.
+func (s *Server) admit(fd int) bool {
+	open := s.conns.Add(1)
+	s.meters.connections.Inc()
+	switch {
+	case open > int64(s.cfg.MaxConns):
+		s.meters.protocolError("too_many_connections")
+		return false
+	case uint64(fd)+min(spareFiles, s.fileLimit/4) > s.fileLimit:
+		s.meters.protocolError("too_many_files")
+		return false
+	}
+	return true
+}
+
+// left counts a connection that was closed.
+func (s *Server) left() {
 	s.conns.Add(-1)
 	s.meters.connections.Dec()
+}
+
+// OnClose is called when a connection is closed, by whichever side.
+func (e *gnetEngine) OnClose(g gnet.Conn, _ error) gnet.Action {
+	s := e.server
+	defer s.guard("closing a connection", nil)
+	s.left()
 	if c, ok := g.Context().(*conn); ok {
 		c.wire.(*wire).closes()
 		c.down()
@@ -129,7 +150,7 @@ func (e *engine) OnClose(g gnet.Conn, _ error) gnet.Action {
 }
 
 // OnTraffic is called when something was received.
-func (e *engine) OnTraffic(g gnet.Conn) (action gnet.Action) {
+func (e *gnetEngine) OnTraffic(g gnet.Conn) (action gnet.Action) {
 	defer e.server.guard("reading a connection", func() { action = gnet.Close })
 	data, _ := g.Next(-1) // all there is: nothing was left over before
 	if c, ok := g.Context().(*conn); ok {

@@ -19,9 +19,23 @@ import (
 
 func TestMain(m *testing.M) {
 	// gnet's pool of goroutines begins with the program, and fastrpc's clients never end.
-	goleak.VerifyTestMain(m, goleak.IgnoreCurrent(),
+	goleak.VerifyTestMain(bothEngines{m}, goleak.IgnoreCurrent(),
 		goleak.IgnoreAnyFunction("github.com/valyala/fastrpc.(*Client).worker"),
 		goleak.IgnoreAnyFunction("github.com/valyala/fastrpc.(*Client).init.func1"))
+}
+
+// bothEngines runs everything twice.
+type bothEngines struct{ *testing.M }
+
+var withGoroutines bool
+
+func (m bothEngines) Run() int {
+	if code := m.M.Run(); code != 0 {
+		return code
+	}
+	fmt.Println("the same with a goroutine for each connection")
+	withGoroutines = true
+	return m.M.Run()
 }
 
 // patience is how long a test waits for what must happen.
@@ -30,7 +44,7 @@ const patience = 20 * time.Second
 // newServer starts a worker of slots slots, changed by change.
 func newServer(tb testing.TB, slots int, change func(*Config)) *Server {
 	tb.Helper()
-	cfg := Config{Listen: "127.0.0.1:0", Core: worker.Config{Capacity: capacity(slots)}}
+	cfg := Config{Listen: "127.0.0.1:0", Core: worker.Config{Capacity: capacity(slots)}, Goroutines: withGoroutines}
 	if change != nil {
 		change(&cfg)
 	}

@@ -559,7 +559,7 @@ func TestStubbornTask(t *testing.T) {
 	if err := reg.Register("stubborn", func(context.Context, []byte) ([]byte, error) { <-release; return nil, nil }); err != nil {
 		t.Fatal(err)
 	}
-	s, err := New(Config{Listen: "127.0.0.1:0", Registry: reg})
+	s, err := New(Config{Listen: "127.0.0.1:0", Registry: reg, Goroutines: withGoroutines})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -597,7 +597,12 @@ func TestEngineThatStops(t *testing.T) {
 	s := newServer(t, 1, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_ = s.engine.gnet.Stop(ctx)
+	switch e := s.engine.(type) {
+	case *gnetEngine:
+		_ = e.gnet.Stop(ctx)
+	case *goEngine:
+		e.listener.Close()
+	}
 	<-s.Done()
 	if err := s.Err(); err == nil || !strings.Contains(err.Error(), "stopped by itself") {
 		t.Errorf("got %v", err)
@@ -609,7 +614,7 @@ func TestStartTwice(t *testing.T) {
 	if err := s.Start(); err == nil {
 		t.Error("started twice")
 	}
-	other, err := New(Config{Listen: s.Addr().String()})
+	other, err := New(Config{Listen: s.Addr().String(), Goroutines: withGoroutines})
 	if err != nil {
 		t.Fatal(err)
 	}

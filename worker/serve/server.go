@@ -93,7 +93,11 @@ func New(cfg Config) (*Server, error) {
 		tasks:       map[probe.AttemptID]exec.Running{},
 		idle:        make(chan struct{}),
 	}
-	s.engine = engine{server: s, booted: make(chan struct{}), stopped: make(chan struct{})}
+	if cfg.Goroutines {
+		s.engine = &goEngine{server: s, streams: map[*stream]bool{}}
+	} else {
+		s.engine = &gnetEngine{server: s, booted: make(chan struct{}), stopped: make(chan struct{})}
+	}
 	return s, nil
 }
 
@@ -207,7 +211,7 @@ func (s *Server) fail(err error) {
 	s.end(err)
 }
 
-// engineStopped is called when gnet has ended after it had begun.
+// engineStopped is called when the engine has ended after it had begun.
 func (s *Server) engineStopped(err error) {
 	s.mu.Lock()
 	closing := s.closing

@@ -116,7 +116,7 @@ func (c *Cluster) startWorkers(cfg Config) error {
 	for i := range cfg.Workers {
 		wc := wserve.Config{
 			Listen: address(cfg.WorkerPort, i), Name: fmt.Sprintf("worker-%d", i),
-			Secret: cfg.Secret, Registry: cfg.Registry, Logger: cfg.Logger, Metrics: cfg.Metrics, EventLoops: 1,
+			Secret: cfg.Secret, Registry: cfg.Registry, Logger: cfg.Logger, Metrics: cfg.Metrics, Goroutines: true,
 		}
 		wc.Core.Capacity = probe.Demand{CPU: probe.Slot.CPU * probe.Millicores(cfg.Slots), Mem: probe.Slot.Mem * probe.MiB(cfg.Slots)}
 		if cfg.Worker != nil {

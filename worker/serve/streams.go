@@ -1,0 +1,208 @@
+package serve
+
+import (
+	"errors"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// goEngine serves each connection with a goroutine of its own.
+type goEngine struct {
+	server   *Server
+	listener net.Listener
+	running  sync.WaitGroup
+
+	mu      sync.Mutex
+	stopped bool
+	streams map[*stream]bool
+}
+
+func (e *goEngine) start() error {
+	l, err := net.Listen("tcp", e.server.cfg.Listen)
+	if err != nil {
+		return err
+	}
+	e.listener = l
+	e.server.listens(l.Addr())
+	e.running.Go(e.accept)
+	return nil
+}
+
+// acceptPause is how long to wait after an error that concerns one connection, or all files of the process.
+const acceptPause = 10 * time.Millisecond
+
+func (e *goEngine) accept() {
+	for {
+		c, err := e.listener.Accept()
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			e.mu.Lock()
+			stopped := e.stopped
+			e.mu.Unlock()
+			if !stopped {
+				e.server.engineStopped(err)
+			}
+			return
+		case err != nil:
+			e.server.meters.protocolError("accept")
+			time.Sleep(acceptPause)
+		default:
+			e.open(c.(*net.TCPConn))
+		}
+	}
+}
+
+func (e *goEngine) open(c *net.TCPConn) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		c.Close()
+		return
+	}
+	s := &stream{TCPConn: c, raw: raw}
+	raw.Control(func(fd uintptr) { s.fd = int(fd) })
+	e.mu.Lock()
+	ok := !e.stopped
+	if ok {
+		e.streams[s] = true
+	}
+	e.mu.Unlock()
+	if !ok {
+		c.Close()
+		return
+	}
+	if !e.server.admit(s.fd) {
+		s.Close()
+	}
+	e.running.Go(func() { e.read(s) })
+}
+
+// read calls the conn of s with all that comes.
+func (e *goEngine) read(s *stream) {
+	srv := e.server
+	s.home.Lock()
+	c := newConn(srv, s, s)
+	s.home.Unlock()
+	buf := make([]byte, 16<<10)
+	for {
+		n, err := s.Read(buf)
+		if n > 0 {
+			s.atHome(func() {
+				defer srv.guard("reading a connection", func() { s.Close() })
+				c.receive(buf[:n])
+			})
+		}
+		if err != nil {
+			break
+		}
+	}
+	s.Close()
+	s.atHome(func() {
+		defer srv.guard("closing a connection", nil)
+		c.down()
+	})
+	e.mu.Lock()
+	delete(e.streams, s)
+	e.mu.Unlock()
+	srv.left()
+}
+
+func (e *goEngine) stop() {
+	e.mu.Lock()
+	e.stopped = true
+	for s := range e.streams {
+		s.Close()
+	}
+	e.mu.Unlock()
+	if e.listener != nil {
+		e.listener.Close()
+	}
+	e.running.Wait()
+}
+
+// stream is a connection as a transport. Its home is whoever holds the mutex of that name.
+type stream struct {
+	*net.TCPConn
+	raw  syscall.RawConn
+	fd   int // for Tune and the limit of files only: it may be closed at any time
+	home sync.Mutex
+
+	mu       sync.Mutex
+	waiting  []byte // what the kernel has not taken yet, and flush has not either
+	inflight int    // bytes that flush has taken
+	flushing bool   // flush runs
+}
+
+func (s *stream) atHome(f func()) {
+	s.home.Lock()
+	defer s.home.Unlock()
+	f()
+}
+
+func (s *stream) TryWrite(b []byte) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.flushing {
+		return 0
+	}
+	return s.try(b)
+}
+
+// try writes what the kernel takes at once.
+func (s *stream) try(b []byte) (n int) {
+	s.raw.Write(func(fd uintptr) bool {
+		n, _ = unix.Write(int(fd), b) // an error shows again when the rest is written
+		return true
+	})
+	return max(n, 0)
+}
+
+func (s *stream) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.flushing {
+		n := s.try(b)
+		if n == len(b) {
+			return n, nil
+		}
+		s.flushing = true
+		s.waiting = append(s.waiting, b[n:]...)
+		go s.flush()
+		return len(b), nil
+	}
+	s.waiting = append(s.waiting, b...)
+	return len(b), nil
+}
+
+// flush writes what waits, as the kernel takes it.
+func (s *stream) flush() {
+	for {
+		s.mu.Lock()
+		b := s.waiting
+		s.waiting, s.inflight = nil, len(b)
+		s.flushing = len(b) > 0
+		s.mu.Unlock()
+		if len(b) == 0 {
+			return
+		}
+		if _, err := s.TCPConn.Write(b); err != nil {
+			s.Close()
+			return
+		}
+	}
+}
+
+func (s *stream) OutboundBuffered() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.waiting) + s.inflight
+}
+
+func (s *stream) Tune(lease time.Duration) {
+	s.raw.Control(func(fd uintptr) { tune(int(fd), lease) })
+}
+
+func (s *stream) Later(f func()) { go s.atHome(f) }
