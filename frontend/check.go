@@ -229,10 +229,10 @@ func (c *Core) checkPlaces() error {
 			if sum != g.live {
 				return fmt.Errorf("job %v: %d live places, %d counted", j.ID, sum, g.live)
 			}
-			if !j.Policy.Cancel || j.waiting > 0 || sum == 0 {
-				continue
+			rides := slices.ContainsFunc(j.tasks, func(t task) bool { return t.state == riding }) // it may come back
+			if j.Policy.Cancel && j.waiting == 0 && sum > 0 && !rides {
+				return fmt.Errorf("job %v has %d places and no task that waits or rides", j.ID, sum)
 			}
-			return fmt.Errorf("job %v has %d places and no task that waits", j.ID, sum)
 		}
 	}
 	return nil

@@ -68,8 +68,9 @@ const (
 	// ackBatch and ackDelay bound how long a result is kept at its worker after it arrived.
 	ackBatch = 64
 	ackDelay = 50 * time.Millisecond
-	// firstLag is how long a job waits for a turn before it samples again, at first.
+	// firstLag is how long a job waits for a turn before it samples again, at first; then twice as long each time.
 	firstLag = 50 * time.Millisecond
+	maxLag   = 10 * time.Second
 	// startRetry is the retry-after while no worker is linked yet.
 	startRetry = 100 * time.Millisecond
 )
@@ -339,8 +340,8 @@ func (c *Core) admit(spec *Job, now time.Time) (*job, *RefusedError) {
 		return nil, &RefusedError{Reason: Leaving, Message: "this frontend is leaving: submit to another one", RetryAfter: startRetry}
 	case n == 0:
 		return nil, &RefusedError{Reason: Invalid, Message: "the job has no tasks: give it at least one"}
-	case n > c.cfg.MaxTasksPerJob:
-		return nil, &RefusedError{Reason: TooBigJob, Message: fmt.Sprintf("the job has %d tasks, the limit is %d: split it", n, c.cfg.MaxTasksPerJob)}
+	case n > min(c.cfg.MaxTasksPerJob, c.cfg.MaxPending):
+		return nil, &RefusedError{Reason: TooBigJob, Message: fmt.Sprintf("the job has %d tasks, the limit is %d: split it", n, min(c.cfg.MaxTasksPerJob, c.cfg.MaxPending))}
 	case spec.ProbeRatio != 0 && !(spec.ProbeRatio >= 1 && spec.ProbeRatio <= maxProbeRatio):
 		return nil, &RefusedError{Reason: Invalid, Message: fmt.Sprintf("probe ratio %g: give 1 to %d, or 0 for this frontend's %g", spec.ProbeRatio, maxProbeRatio, c.cfg.ProbeRatio)}
 	case spec.Deadline < 0:

@@ -11,7 +11,7 @@ import (
 type round struct {
 	group   *group
 	tasks   []*task
-	asked   map[*worker]bool // no answer yet
+	asked   map[*worker]uint64 // the sequence numbers of the probes without an answer
 	answers []answer
 	until   time.Time
 	over    bool
@@ -63,7 +63,7 @@ func (c *Core) placeEarly(g *group, now time.Time, acts []Action) []Action {
 
 // sample asks d workers for each task how long their queues are.
 func (c *Core) sample(g *group, tasks []*task, now time.Time, acts []Action) []Action {
-	r := &round{group: g, tasks: tasks, asked: map[*worker]bool{}, until: now.Add(c.cfg.ProbeTimeout)}
+	r := &round{group: g, tasks: tasks, asked: map[*worker]uint64{}, until: now.Add(c.cfg.ProbeTimeout)}
 	for _, t := range tasks {
 		c.move(t, probing)
 		t.sampledAt = now
@@ -73,7 +73,7 @@ func (c *Core) sample(g *group, tasks []*task, now time.Time, acts []Action) []A
 		w := c.draw(g.eligible.workers, i)
 		c.rounds.seq++
 		c.rounds.bySeq[c.rounds.seq] = r
-		r.asked[w] = true
+		r.asked[w] = c.rounds.seq
 		acts = append(acts, Send{w.key, probe.Probe{Seq: c.rounds.seq}})
 	}
 	c.rounds.queue = append(c.rounds.queue, r)
@@ -83,7 +83,7 @@ func (c *Core) sample(g *group, tasks []*task, now time.Time, acts []Action) []A
 // measured takes a queue length into the round that asked for it.
 func (c *Core) measured(w *worker, m probe.Load, now time.Time, acts []Action) []Action {
 	r := c.rounds.bySeq[m.Seq]
-	if r == nil || !r.asked[w] {
+	if r == nil || r.asked[w] != m.Seq {
 		return acts
 	}
 	delete(c.rounds.bySeq, m.Seq)
@@ -102,11 +102,10 @@ func (c *Core) expireRounds(now time.Time, acts []Action) []Action {
 			return acts
 		}
 		r := c.rounds.queue[0]
-		for seq, other := range c.rounds.bySeq {
-			if other == r {
-				delete(c.rounds.bySeq, seq)
-			}
+		for _, seq := range r.asked {
+			delete(c.rounds.bySeq, seq)
 		}
+		clear(r.asked)
 		acts = c.finishRound(r, now, acts)
 	}
 }
@@ -115,8 +114,9 @@ func (c *Core) expireRounds(now time.Time, acts []Action) []Action {
 func (c *Core) forgetRounds(w *worker, now time.Time, acts []Action) []Action {
 	for _, r := range slices.Clone(c.rounds.queue) {
 		r.answers = slices.DeleteFunc(r.answers, func(a answer) bool { return a.w == w })
-		if r.asked[w] {
-			if delete(r.asked, w); len(r.asked) == 0 && !r.over {
+		if seq, asked := r.asked[w]; asked {
+			delete(c.rounds.bySeq, seq)
+			if delete(r.asked, w); len(r.asked) == 0 {
 				acts = c.finishRound(r, now, acts)
 			}
 		}

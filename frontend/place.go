@@ -70,7 +70,7 @@ func (c *Core) coverHungry(now time.Time, acts []Action) []Action {
 // resample adds places for a job whose turns do not come: those it has may be at slow workers, or stuck
 // behind long tasks. Each time it waits twice as long.
 func (c *Core) resample(j *job, now time.Time, acts []Action) []Action {
-	j.lag *= 2
+	j.lag = min(2*j.lag, maxLag)
 	j.lagAt = time.Time{}
 	for _, g := range j.groups {
 		if n := len(g.queue); n > 0 && j.Policy.Resample && g.probed() >= probes(g, n) && g.probed() < 4*probes(g, n) {
@@ -316,7 +316,11 @@ func (c *Core) launch(t *task, w *worker, res probe.ResID, state taskState, now 
 
 func (t *task) launch(id probe.AttemptID) probe.Launch {
 	s := t.spec
-	return probe.Launch{Attempt: id, Task: s.Index, Function: s.Function, Payload: s.Payload, Estimate: s.Estimate, Timeout: s.Timeout}
+	estimate := s.Estimate
+	if estimate == 0 && t.group.job.Policy.Overlap {
+		estimate = t.group.history.steady()
+	}
+	return probe.Launch{Attempt: id, Task: s.Index, Function: s.Function, Payload: s.Payload, Estimate: estimate, Timeout: s.Timeout}
 }
 
 // ride is the attempt that was sent along with place id and of which nothing is known yet, or nil.
@@ -385,12 +389,29 @@ func (c *Core) bindNext(g *group, w *worker, m *probe.Ready, now time.Time) prob
 	return t.launch(a.id)
 }
 
-// history is what the tasks of a function have lately taken, over all jobs.
-type history struct{ run time.Duration }
+// history is how long the tasks of a function have lately run, over all jobs: near the longest and the
+// shortest of some dozens.
+type history struct {
+	runs              int
+	longest, shortest time.Duration
+}
 
-// learn keeps near the longest run of late: a bundle must not be held up by one that is longer than thought.
 func (h *history) learn(run time.Duration) {
-	h.run = max(run, h.run-h.run/32, 1)
+	run = max(run, 1)
+	if h.runs++; h.runs == 1 {
+		h.longest, h.shortest = run, run
+	}
+	h.longest = max(run, h.longest-h.longest/32)
+	h.shortest = min(run, h.shortest+h.shortest/32+1)
+}
+
+// steady is how long a task will run, if the function's tasks all take nearly the same; 0 if not. It is for tasks
+// without an estimate of their own.
+func (h *history) steady() time.Duration {
+	if h.runs < 8 || h.longest-h.shortest > h.shortest/8 {
+		return 0
+	}
+	return h.shortest
 }
 
 const (
@@ -402,10 +423,10 @@ const (
 
 // bundle is how many of the waiting tasks one turn gets, if their payloads are to fit into so many bytes.
 func (g *group) bundle(bytes int) int {
-	if !g.job.Policy.Bundle || g.history.run == 0 {
+	if !g.job.Policy.Bundle || g.history.runs == 0 {
 		return 1
 	}
-	n := min(maxBundle, int(bundleTime/g.history.run))
+	n := min(maxBundle, int(bundleTime/g.history.longest)) // none of it may be held up by one that takes longer
 	for i := range min(n-1, len(g.queue)) {
 		if bytes -= len(g.queue[i].spec.Payload); bytes < 0 {
 			return i + 1

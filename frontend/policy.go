@@ -21,7 +21,7 @@ type Policy struct {
 	RideAlong bool
 	Informed  bool
 	Sticky    bool
-	Overlap   bool
+	Overlap   bool // with an estimate, or where the function's tasks have all taken nearly the same
 	Bundle    bool // several tasks to one turn, if they are so short that asking for each would take longer
 	Resample  bool
 }

@@ -240,6 +240,9 @@ func (c *Cluster) await(ctx context.Context, f *fserve.Server) error {
 
 // linked says which worker a frontend is not linked to, if there is one.
 func (c *Cluster) linked(ctx context.Context, api phoebe.Client) error {
+	// Not by ctx's own end: its error would hide what is missing.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
 	res, err := api.Cluster(ctx, &v1.ClusterRequest{Caller: &v1.Caller{Secret: &c.secret}})
 	if err != nil {
 		return err

@@ -1,0 +1,136 @@
+package local_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/frontend/client/local"
+	wserve "github.com/phoebe-sched/phoebe/worker/serve"
+
+	"github.com/phoebe-sched/phoebe/worker/exec"
+)
+
+func begin(t *testing.T, cfg local.Config) *local.Cluster {
+	t.Helper()
+	c, err := local.Start(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := c.Await(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Ready(); err != nil {
+		t.Error(err)
+	}
+	return c
+}
+
+// A program's own function, on a cluster with a secret.
+func TestRun(t *testing.T) {
+	registry := exec.NewRegistry()
+	err := registry.Register("upper", func(_ context.Context, payload []byte) ([]byte, error) {
+		return []byte(strings.ToUpper(string(payload))), nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := begin(t, local.Config{
+		Frontends: 2, Workers: 3, Slots: 2, Registry: registry, Secret: "s", Policy: "late-binding",
+		Worker: func(i int, c *wserve.Config) { c.Labels = []string{"n=" + string(rune('0'+i))} },
+	})
+	if len(c.Frontends()) != 2 || len(c.Workers()) != 3 {
+		t.Errorf("%v %v", c.Frontends(), c.Workers())
+	}
+	cl, err := client.New(c.Frontends(), client.WithSecret("s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	for range 2 { // either frontend
+		outs, err := cl.Run(t.Context(), client.Job{
+			Tasks:      []client.Task{{Function: "upper", Payload: []byte("hello")}},
+			Constraint: client.Constraint{Labels: []string{"n=2"}},
+		})
+		if err != nil || string(outs[0].Result) != "HELLO" || outs[0].Worker != "worker-2" {
+			t.Errorf("%+v %v", outs, err)
+		}
+	}
+	said, err := cl.Cluster(t.Context())
+	if err != nil || len(said.Workers) != 3 || said.Workers[0].Capacity.CPU != 2000 {
+		t.Errorf("%+v %v", said, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := c.Drain(ctx); err != nil {
+		t.Error(err)
+	}
+	if c.Ready() == nil {
+		t.Error("ready while it drains")
+	}
+	if err := c.Failed(canceled(t)); err != nil {
+		t.Errorf("failed: %v", err)
+	}
+}
+
+func canceled(t *testing.T) context.Context {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	return ctx
+}
+
+func TestStartRefuses(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	port := taken.Addr().(*net.TCPAddr).Port
+	for _, test := range []struct {
+		cfg  local.Config
+		says string
+	}{
+		{local.Config{Workers: -1}, "number of workers is -1"},
+		{local.Config{Policy: "best"}, `"best"`},
+		{local.Config{FrontendPort: 65535, Frontends: 2}, "65535"},
+		{local.Config{Frontends: 1, FrontendPort: port}, taken.Addr().String()},
+		{local.Config{Frontends: 1, Workers: 1, WorkerPort: port}, taken.Addr().String()},
+	} {
+		c, err := local.Start(test.cfg)
+		if err == nil {
+			c.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), test.says) {
+			t.Errorf("%+v: %v, want %q", test.cfg, err, test.says)
+		}
+	}
+	if _, err := local.Start(local.Config{FrontendPort: port}); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("a taken port: %v", err)
+	}
+}
+
+// Await says what it waits for.
+func TestAwaitGivesUp(t *testing.T) {
+	c, err := local.Start(local.Config{Worker: func(_ int, c *wserve.Config) { c.Secret = "another" }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := c.Await(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "worker ") {
+		t.Errorf("%v", err)
+	}
+}
