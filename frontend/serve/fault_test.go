@@ -340,7 +340,7 @@ func TestOverload(t *testing.T) {
 	if r.Reason != v1.RefusedReason_OVERLOADED || r.RetryAfterUs <= 0 {
 		t.Errorf("refused with %v", r)
 	}
-	many := make([]string, 60)
+	many := make([]string, 50)
 	_, err := c.client.Submit(ctx, &v1.SubmitRequest{Job: job("echo", many...)})
 	if r := refusal(t, err, v1.RefusedReason_OVERLOADED, "the limit is 50"); r.RetryAfterUs <= 0 {
 		t.Errorf("refused with %v", r)

@@ -75,7 +75,7 @@ func dial(tb testing.TB, addr string) phoebe.Client {
 	return cl
 }
 
-// await returns when so many workers are up.
+// await returns when so many workers, or more, are up.
 func (c *cluster) await(tb testing.TB, n int) {
 	tb.Helper()
 	tick := time.NewTicker(time.Millisecond)
@@ -90,7 +90,7 @@ func (c *cluster) await(tb testing.TB, n int) {
 				}
 			}
 		}
-		if up == n {
+		if up >= n {
 			return
 		}
 		if time.Now().After(end) {
