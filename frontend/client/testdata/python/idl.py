@@ -9,13 +9,8 @@ from thrift.protocol.TBinaryProtocol import TBinaryProtocol
 from thrift.Thrift import TApplicationException, TMessageType, TType
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TFramedTransport
-from thriftpy2.parser import lexer, parse
+from thriftpy2.parser import parse
 from thriftpy2.thrift import TException, TType as ParsedType
-
-# thriftpy2 still refuses "function" as a field's name, which Apache Thrift allows.
-lexer.thrift_reserved_keywords = tuple(
-    k for k in lexer.thrift_reserved_keywords if k != "function"
-)
 
 
 class Module:

@@ -43,7 +43,7 @@ def echo_job(api, tasks):
     return api.Job(
         id=ulid(),
         tenant="python",
-        tasks=[api.Task(function="echo", payload=p, estimate_us=1000) for p in payloads],
+        tasks=[api.Task(function_name="echo", payload=p, estimate_us=1000) for p in payloads],
     )
 
 
@@ -94,7 +94,7 @@ def submit_and_follow(api, client, tasks):
 
 def be_refused(api, client):
     function = "no-such-function"
-    job = api.Job(id=ulid(), tasks=[api.Task(function=function, payload=b"")])
+    job = api.Job(id=ulid(), tasks=[api.Task(function_name=function, payload=b"")])
     try:
         answer = client.call("Run", api.RunRequest(job=job))
     except api.Refused as refused:

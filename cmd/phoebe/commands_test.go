@@ -1,0 +1,547 @@
+package main_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+func write(t testing.TB, text string) (name string) {
+	t.Helper()
+	name = filepath.Join(t.TempDir(), "file.yaml")
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// outcome is a line of `phoebe run --json`.
+type outcome struct {
+	Task         int
+	Outcome      string
+	Result       *string
+	ResultBase64 []byte `json:"result_base64"`
+	Reason       string
+	Error        string
+	Worker       string
+	Attempts     int
+	RunMS        float64          `json:"run_ms"`
+	Phases       map[string]int64 `json:"phases_us"`
+}
+
+// outcomes reads them, by task.
+func (s said) outcomes(t testing.TB) map[int]outcome {
+	t.Helper()
+	all := map[int]outcome{}
+	for d := json.NewDecoder(strings.NewReader(s.out)); d.More(); {
+		var o outcome
+		d.DisallowUnknownFields()
+		if err := d.Decode(&o); err != nil {
+			t.Fatalf("%v in %q", err, s.out)
+		}
+		if _, twice := all[o.Task]; twice {
+			t.Errorf("task %d has two outcomes", o.Task)
+		}
+		all[o.Task] = o
+	}
+	return all
+}
+
+func TestRun(t *testing.T) {
+	c := startDev(t, "--allow-exec")
+	run := func(stdin string, args ...string) said {
+		t.Helper()
+		return phoebeIn(t, stdin, nil, append([]string{"run", "--connect", c.connect}, args...)...)
+	}
+	t.Run("text", func(t *testing.T) {
+		s := run("", "--function", "echo", "--payload", "hello", "--tasks", "3").want(t, 0, "3 of 3 tasks have results")
+		if want := regexp.MustCompile(`^(\d\tresult\t[0-9.µms]+\tworker-\d\thello\n){3}$`); !want.MatchString(s.out) {
+			t.Errorf("printed %q", s.out)
+		}
+		if want := regexp.MustCompile(`^job [0-9A-Z]{26}@127\.0\.0\.1:\d+\n`); !want.MatchString(s.err) {
+			t.Errorf("stderr %q does not begin with the job's handle", s.err)
+		}
+		if strings.ContainsAny(s.err, "\r\x1b#") {
+			t.Errorf("a progress bar without a terminal: %q", s.err)
+		}
+	})
+	t.Run("json", func(t *testing.T) {
+		all := run("", "--json", "--phases", "--function", "echo", "--payload", "héllo", "--tasks", "2").want(t, 0).outcomes(t)
+		for i := range 2 {
+			o := all[i]
+			if o.Outcome != "result" || o.Result == nil || *o.Result != "héllo" || o.Attempts != 1 || o.Worker == "" || o.Phases["delivered"] <= 0 {
+				t.Errorf("task %d: %+v", i, o)
+			}
+		}
+	})
+	t.Run("binary", func(t *testing.T) {
+		name := write(t, "\xff\x00")
+		o := run("", "--json", "--function", "echo", "--payload-file", name).want(t, 0).outcomes(t)[0]
+		if string(o.ResultBase64) != "\xff\x00" {
+			t.Errorf("result %q", o.ResultBase64)
+		}
+		run("", "--function", "echo", "--payload-file", name).want(t, 0, `"\xff\x00"`)
+	})
+	t.Run("durations", func(t *testing.T) {
+		for i, o := range run("", "--json", "--task-duration", "fixed:10ms", "--tasks", "4").want(t, 0).outcomes(t) {
+			if o.RunMS < 10 {
+				t.Errorf("task %d ran %v ms", i, o.RunMS)
+			}
+		}
+	})
+	t.Run("command", func(t *testing.T) {
+		run("", "--", "sh", "-c", "echo $((40+2))").want(t, 0, "\t42\n")
+		run("", "--", "sh", "-c", "echo oh >&2; exit 7").want(t, 1, "exit status 7", "oh", "1 failed")
+	})
+	t.Run("file", func(t *testing.T) {
+		yaml := `
+tenant: tests
+deadline: 30s
+phases: true
+tasks:
+  - {function: echo, payload: a, count: 2}
+  - function: echo
+    payload-base64: Yg==
+  - command: {argv: [sort, -n], stdin: "2\n1\n"}
+    timeout: 20s
+`
+		json := "{\n\t\"tasks\": [\n\t\t{\"function\": \"echo\", \"payload\": \"a\", \"count\": 2},\n\t\t{\"function\": \"echo\", \"payload-base64\": \"Yg==\"},\n" +
+			"\t\t{\"command\": {\"argv\": [\"sort\", \"-n\"], \"stdin\": \"2\\n1\\n\"}}\n\t]\n}\n"
+		for name, text := range map[string]string{"yaml": yaml, "json": json} {
+			for _, s := range []said{run("", "--json", "--job", write(t, text)), run(text, "--json", "--job", "-")} {
+				all := s.want(t, 0).outcomes(t)
+				for i, want := range []string{"a", "a", "b", "1\n2\n"} {
+					if o := all[i]; o.Result == nil || *o.Result != want {
+						t.Errorf("%s, task %d: %+v, want %q", name, i, o, want)
+					}
+				}
+			}
+		}
+	})
+	t.Run("failed", func(t *testing.T) {
+		run("", "--function", "fail", "--payload", "on purpose", "--retries", "2").want(t, 1, "0\tfailed", "on purpose", "attempt 3")
+		o := run("", "--json", "--function", "fail", "--payload", "on purpose").want(t, 1).outcomes(t)[0]
+		if o.Outcome != "failed" || o.Error != "on purpose" || o.Reason != "task error" {
+			t.Errorf("%+v", o)
+		}
+	})
+	t.Run("deadline", func(t *testing.T) {
+		run("", "--function", "sleep", "--payload", "1m", "--deadline", "50ms").want(t, 4, "deadline-exceeded", "50ms")
+	})
+	t.Run("timeout", func(t *testing.T) {
+		run("", "--function", "sleep", "--payload", "1m", "--timeout", "50ms").want(t, 1, "failed", "timeout", "50ms")
+	})
+	t.Run("environment", func(t *testing.T) {
+		config := write(t, "function: echo\npayload: from the file\ntasks: 2\nconnect: [\""+c.frontends[0]+"\"]\n")
+		phoebeIn(t, "", []string{"PHOEBE_CONFIG=" + config}, "run").want(t, 0, "2 of 2", "from the file")
+		phoebeIn(t, "", []string{"PHOEBE_PAYLOAD=from the environment"}, "run", "--config", config).want(t, 0, "from the environment")
+		phoebeIn(t, "", []string{"PHOEBE_PAYLOAD=from the environment"}, "run", "--config", config, "--payload", "from the flag").want(t, 0, "from the flag")
+	})
+}
+
+func TestRunRefused(t *testing.T) {
+	c := startDev(t, "--max-payload", "64KiB")
+	big := write(t, strings.Repeat("x", 64<<10+1))
+	for _, test := range []struct {
+		name string
+		args []string
+		code int
+		says []string
+	}{
+		{"unknown function", []string{"--function", "ecko"}, 3, []string{`"ecko"`, "echo"}},
+		{"impossible demand", []string{"--function", "echo", "--cpu", "2001"}, 3, []string{"2001m", "2000m", "demand less"}},
+		{"impossible memory", []string{"--function", "echo", "--memory", "100000"}, 3, []string{"100000 MiB", "demand less"}},
+		{"label", []string{"--function", "echo", "--labels", "gpu=yes"}, 3, []string{"gpu=yes", "change the constraint"}},
+		{"host", []string{"--function", "echo", "--hosts", "nowhere"}, 3, []string{"nowhere"}},
+		{"payload", []string{"--function", "echo", "--payload-file", big}, 2, []string{"65537", "65536"}},
+		{"processes", []string{"--", "true"}, 3, []string{`"exec"`}},
+		{"policy", []string{"--function", "echo", "--policy", "best"}, 2, []string{`"best"`, "late-binding"}},
+		{"probe ratio", []string{"--function", "echo", "--probe-ratio", "11"}, 2, []string{"11", "10"}},
+		{"id", []string{"--function", "echo", "--id", "x"}, 2, []string{"ULID"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			phoebe(t, append([]string{"run", "--connect", c.connect}, test.args...)...).want(t, test.code, test.says...)
+		})
+	}
+}
+
+// What is wrong with a command line or a file is said before anything is connected to.
+func TestUsage(t *testing.T) {
+	job := func(text string) []string { return []string{"run", "--job", write(t, text)} }
+	for _, test := range []struct {
+		name string
+		args []string
+		code int
+		says []string
+	}{
+		{"unknown command", []string{"rum"}, 2, []string{"rum", "run"}},
+		{"unknown flag", []string{"run", "--functoin", "echo"}, 2, []string{"--functoin", "--function", "phoebe run --help"}},
+		{"value", []string{"dev", "--workers", "many"}, 2, []string{"--workers", "many"}},
+		{"choice", []string{"worker", "--order", "lifo"}, 2, []string{"--order", "lifo", "fifo", "shortest"}},
+		{"size", []string{"worker", "--max-result", "1XB"}, 2, []string{"--max-result", "1XB", "64KiB"}},
+		{"slots", []string{"worker", "--slots=-1"}, 2, []string{"--slots is -1"}},
+		{"no workers", []string{"frontend"}, 2, []string{"--workers", "--workers-file"}},
+		{"workers file", []string{"frontend", "--workers-file", "/nonexistent"}, 1, []string{"/nonexistent"}},
+		{"workers twice", []string{"frontend", "--workers-file", "f", "--workers", "127.0.0.1:1"}, 2, []string{"--workers"}},
+		{"worker address", []string{"frontend", "--listen", "127.0.0.1:0", "--workers", "host"}, 1, []string{`"host"`, "host:port"}},
+		{"probe ratio", []string{"frontend", "--workers", "127.0.0.1:1", "--probe-ratio", "0.5"}, 2, []string{"0.5", "from 1 to 10"}},
+		{"frontend without secret", []string{"frontend", "--listen", "0.0.0.0:0", "--workers", "127.0.0.1:1"}, 2, []string{"0.0.0.0:0", "secret"}},
+		{"worker without secret", []string{"worker", "--listen", "0.0.0.0:0"}, 2, []string{"0.0.0.0:0", "secret"}},
+		{"admin", []string{"worker", "--listen", "127.0.0.1:0", "--admin", "x"}, 2, []string{"--admin"}},
+		{"secret file", []string{"status", "--secret-file", "/nonexistent"}, 2, []string{"/nonexistent"}},
+		{"empty secret", []string{"status", "--secret-file", write(t, " \n")}, 2, []string{"empty"}},
+		{"nothing to run", []string{"run"}, 2, []string{"--function"}},
+		{"two things to run", []string{"run", "--function", "echo", "--task-duration", "fixed:1ms"}, 2, []string{"choose one"}},
+		{"law", []string{"run", "--task-duration", "sometimes:1ms"}, 2, []string{"sometimes", "fixed"}},
+		{"tasks", []string{"run", "--function", "echo", "--tasks=-3"}, 2, []string{"--tasks is -3"}},
+		{"address", []string{"run", "--function", "echo", "--connect", "nohost"}, 2, []string{"--connect", "nohost"}},
+		{"no frontend", []string{"run", "--function", "echo", "--connect", "127.0.0.1:1", "--retry-for", "200ms"}, 3, []string{"127.0.0.1:1", "refused"}},
+		{"no status", []string{"status", "--connect", "127.0.0.1:1", "--retry-for", "200ms"}, 3, []string{"127.0.0.1:1", "refused"}},
+		{"handle", []string{"cancel", "xyz"}, 2, []string{`"xyz"`, "JOB@OWNER"}},
+		{"shell", []string{"completion", "csh"}, 2, []string{"csh", "bash"}},
+
+		{"job and flags", append(job("tasks: [{function: echo}]"), "--tenant", "x"), 2, []string{"--job"}},
+		{"no job file", []string{"run", "--job", "/nonexistent"}, 2, []string{"/nonexistent"}},
+		{"job field", job("tasks:\n  - function: echo\n    paylod: x\n"), 2, []string{"[3:5]", `"paylod"`}},
+		{"job type", job("tenant: t\npriority: high\ntasks: [{function: echo}]\n"), 2, []string{"[2:11]", "high"}},
+		{"job duration", job("deadline: 5\ntasks: [{function: echo}]\n"), 2, []string{"[1:11]", "Duration"}},
+		{"job syntax", job("tasks: [\n"), 2, []string{"[1:8]"}},
+		{"job key twice", job("tenant: a\ntenant: b\n"), 2, []string{"[2:1]", `"tenant"`}},
+		{"job without tasks", job("tenant: t\n"), 2, []string{"no tasks"}},
+		{"job of many", job("tasks: [{function: echo, count: 100000000}]"), 2, []string{"tasks[0]", "100000000"}},
+		{"task without function", job("tasks: [{function: echo}, {payload: x}]"), 2, []string{"tasks[1]", "function is missing"}},
+		{"task with both", job("tasks: [{function: echo, command: {argv: [a]}}]"), 2, []string{"tasks[0]", "both function and command"}},
+		{"task without argv", job("tasks: [{command: {argv: []}}]"), 2, []string{"tasks[0]", "argv"}},
+		{"task base64", job("tasks: [{function: echo, payload-base64: '*'}]"), 2, []string{"tasks[0]", "payload-base64"}},
+
+		{"no config", []string{"dev", "--config", "/nonexistent"}, 2, []string{"/nonexistent"}},
+		{"config key", []string{"dev", "--config", write(t, "slots: 1\nworkerz: 3\n")}, 2, []string{"file.yaml:2", `"workerz"`, `"workers"`}},
+		{"config keys", []string{"dev", "--config", write(t, "slotz: 1\nworkerz: 3\n")}, 2, []string{`"slotz"`, `"workerz"`}},
+		{"config syntax", []string{"dev", "--config", write(t, "slots: [\n")}, 2, []string{"file.yaml", "[1:8]"}},
+		{"config list", []string{"dev", "--config", write(t, "- slots\n")}, 2, []string{"want one mapping"}},
+		{"config value", []string{"dev", "--config", write(t, "workers: many\n")}, 2, []string{"--workers", "many"}},
+		{"config nested", []string{"dev", "--config", write(t, "slots: [[1]]\n")}, 2, []string{"file.yaml:1", "slots"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := phoebe(t, test.args...).want(t, test.code, test.says...)
+			if s.out != "" && !strings.HasPrefix(s.out, "worker ") {
+				t.Errorf("on stdout: %q", s.out)
+			}
+		})
+	}
+}
+
+func TestStatus(t *testing.T) {
+	c := startDev(t)
+	phoebe(t, "status", "--connect", c.connect).want(t, 0, "frontend-0", c.frontends[1], "serving", "worker-2", c.workers[0], "2/2", "2000m")
+	s := phoebe(t, "status", "--json", "--connect", c.connect).want(t, 0)
+	var all []struct {
+		Frontend string
+		Workers  []struct{ Name, State string }
+	}
+	if err := json.Unmarshal([]byte(s.out), &all); err != nil {
+		t.Fatal(err)
+	}
+	if len(all) != 2 || len(all[1].Workers) != 3 || all[1].Workers[2].State != "up" {
+		t.Errorf("%s", s.out)
+	}
+	phoebe(t, "status", "--connect", c.frontends[0]+",127.0.0.1:1").want(t, 0, "unreachable", "1/1", "frontend 127.0.0.1:1: ")
+
+	// A worker that nobody started.
+	f := start(t, "frontend", "--listen", "127.0.0.1:0", "--workers", "127.0.0.1:1", "--name", "lonely")
+	addr := f.said("frontend", 1)[0]
+	eventually(t, func() error {
+		if s := phoebe(t, "status", "--connect", addr).want(t, 0, "lonely", "0/1"); !strings.Contains(s.out, "refused") {
+			return fmt.Errorf("no reason for the broken link: %s", s.out)
+		}
+		return nil
+	})
+}
+
+func TestCancel(t *testing.T) {
+	c := startDev(t)
+	for _, form := range []string{"handle", "job", "other frontend"} {
+		t.Run(form, func(t *testing.T) {
+			run := start(t, "run", "--connect", c.connect, "--function", "sleep", "--payload", "10m", "--tasks", "3")
+			var handle string
+			eventually(t, func() error {
+				if _, err := fmt.Sscanf(run.errs.String(), "job %s", &handle); err != nil {
+					return err
+				}
+				return nil
+			})
+			connect := c.connect
+			switch job, owner, _ := strings.Cut(handle, "@"); form {
+			case "job":
+				handle = job
+			case "other frontend":
+				connect = c.frontends[0]
+				if owner == connect {
+					connect = c.frontends[1]
+				}
+			}
+			phoebe(t, "cancel", handle, "--connect", connect, "--reason", "tired of it").want(t, 0, "3 tasks are cancelled")
+			if code := run.ends(); code != 4 {
+				t.Errorf("exit code %d, want 4", code)
+			}
+			for _, o := range []string{"0", "1", "2"} {
+				if got := run.said(o, 1)[0]; !strings.HasPrefix(got, "cancelled") || !strings.HasSuffix(got, "tired of it") {
+					t.Errorf("task %s: %q", o, got)
+				}
+			}
+		})
+	}
+	phoebe(t, "cancel", "01ARZ3NDEKTSV4RRFFQ69G5FAV", "--connect", c.connect).want(t, 1, "01ARZ3NDEKTSV4RRFFQ69G5FAV", "unknown job")
+}
+
+func TestInterruptCancels(t *testing.T) {
+	c := startDev(t)
+	for s, code := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143} {
+		run := start(t, "run", "--connect", c.frontends[0], "--function", "sleep", "--payload", "10m")
+		cl := dial(t, c.frontends[0])
+		running := func(want int) {
+			eventually(t, func() error {
+				said, err := cl.Cluster(t.Context())
+				if err == nil && said.Jobs != want {
+					err = fmt.Errorf("%d jobs, want %d", said.Jobs, want)
+				}
+				return err
+			})
+		}
+		running(1)
+		run.signal(s)
+		if got := run.ends(); got != code {
+			t.Errorf("%v: exit code %d, want %d", s, got, code)
+		}
+		running(0)
+	}
+}
+
+func TestSecret(t *testing.T) {
+	secret, wrong := "PHOEBE_SECRET=correct horse", "PHOEBE_SECRET=battery staple"
+	file := write(t, "correct horse\n")
+	w := startIn(t, []string{secret}, "worker", "--listen", "0.0.0.0:0", "--name", "guarded")
+	_, port, _ := strings.Cut(w.said("worker", 1)[0], "]:")
+	if port == "" {
+		_, port, _ = strings.Cut(w.said("worker", 1)[0], ":")
+	}
+	f := start(t, "frontend", "--listen", "0.0.0.0:0", "--workers", "127.0.0.1:"+port, "--secret-file", file)
+	_, fport, _ := strings.Cut(f.said("frontend", 1)[0], "]:")
+	if fport == "" {
+		_, fport, _ = strings.Cut(f.said("frontend", 1)[0], ":")
+	}
+	addr := "127.0.0.1:" + fport
+	eventually(t, func() error {
+		if s := phoebeIn(t, "", []string{secret}, "status", "--connect", addr); !strings.Contains(s.out, "1/1") {
+			return fmt.Errorf("%+v", s)
+		}
+		return nil
+	})
+	phoebe(t, "run", "--connect", addr, "--secret-file", file, "--function", "echo", "--payload", "x").want(t, 0, "1 of 1")
+	phoebe(t, "run", "--connect", addr, "--function", "echo").want(t, 3, "unauthorized", "secret")
+	phoebeIn(t, "", []string{wrong}, "run", "--connect", addr, "--function", "echo").want(t, 3, "unauthorized", "secret")
+	phoebeIn(t, "", []string{wrong}, "status", "--connect", addr).want(t, 3, "unauthorized")
+
+	spy := startIn(t, []string{wrong}, "frontend", "--listen", "127.0.0.1:0", "--workers", "127.0.0.1:"+port)
+	eventually(t, func() error {
+		if s := phoebeIn(t, "", []string{wrong}, "status", "--connect", spy.said("frontend", 1)[0]); !strings.Contains(s.out, "rejected") {
+			return fmt.Errorf("%+v", s)
+		}
+		return nil
+	})
+}
+
+func TestAdmin(t *testing.T) {
+	get := func(url string) (int, string, error) {
+		res, err := http.Get(url)
+		if err != nil {
+			return 0, "", err
+		}
+		defer res.Body.Close()
+		body, err := io.ReadAll(res.Body)
+		return res.StatusCode, string(body), err
+	}
+	admin := func(p *process) (url string) {
+		t.Helper()
+		eventually(t, func() error {
+			if _, rest, ok := strings.Cut(p.errs.String(), `msg="admin port serves" address=`); ok {
+				url = "http://" + strings.Fields(rest)[0]
+				return nil
+			}
+			return fmt.Errorf("no admin port: %s", p.errs.String())
+		})
+		if !strings.HasPrefix(url, "http://127.0.0.1:") {
+			t.Errorf("the admin port is not on loopback: %s", url)
+		}
+		return url
+	}
+	c := startDev(t, "--admin", ":0", "--log-level", "info")
+	url := admin(c.process)
+	phoebe(t, "run", "--connect", c.connect, "--function", "echo").want(t, 0)
+	for path, want := range map[string]string{
+		"/livez": "ok", "/readyz": "ok", "/debug/pprof/": "goroutine", "/debug/pprof/cmdline": "dev",
+		"/metrics": `frontend_tasks_total{outcome="result"} 1`,
+	} {
+		if code, body, err := get(url + path); err != nil || code != 200 || !strings.Contains(body, want) {
+			t.Errorf("%s: %d %v, want %q in %s", path, code, err, want, body)
+		}
+	}
+	if _, body, _ := get(url + "/metrics"); !strings.Contains(body, "worker_tasks_total") || !strings.Contains(body, "process_resident_memory_bytes") {
+		t.Errorf("metrics of the worker or the process are missing:\n%s", body)
+	}
+
+	f := start(t, "frontend", "--listen", "127.0.0.1:0", "--workers", "127.0.0.1:1", "--admin", "127.0.0.1:0", "--log-level", "info")
+	url = admin(f)
+	if code, body, err := get(url + "/readyz"); err != nil || code != 503 || !strings.Contains(body, "no worker") {
+		t.Errorf("a frontend without workers: %d %q %v", code, body, err)
+	}
+	if code, _, err := get(url + "/livez"); err != nil || code != 200 {
+		t.Errorf("livez: %d %v", code, err)
+	}
+}
+
+func TestVersionHelpAndCompletion(t *testing.T) {
+	phoebe(t, "version").want(t, 0, "phoebe ", "go1.")
+	phoebe(t).want(t, 0, "Usage: phoebe", "Exit codes")
+	for _, c := range []string{"dev", "frontend", "worker", "run", "status", "cancel", "bench", "version", "completion"} {
+		s := phoebe(t, c, "--help").want(t, 0, "Usage: phoebe "+c)
+		// Every flag says its default and its variable. The help is wrapped, so look at it unwrapped.
+		_, flags, _ := strings.Cut(s.out, "Flags:")
+		text := strings.Join(strings.Fields(flags), " ")
+		for _, flag := range regexp.MustCompile(` --[a-z].*?\(\$PHOEBE_[A-Z_]+\)`).FindAllString(text, -1) {
+			if !strings.Contains(flag, "efault") {
+				t.Errorf("phoebe %s: no default: %s", c, flag)
+			}
+		}
+	}
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		s := phoebe(t, "completion", shell).want(t, 0, "phoebe", "frontend", "probe-ratio")
+		if shell != "bash" {
+			continue
+		}
+		complete := func(words ...string) string {
+			script := s.out + "\nCOMP_WORDS=(" + strings.Join(words, " ") + "); COMP_CWORD=$((${#COMP_WORDS[@]}-1)); _phoebe; echo ${COMPREPLY[@]}"
+			out, err := exec.Command("bash", "-c", script).CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			return strings.TrimSpace(string(out))
+		}
+		for _, test := range []struct{ line, want string }{
+			{"phoebe st", "status"}, {"phoebe dev --slo", "--slots"}, {"phoebe worker --order sh", "shortest"}, {"phoebe completion z", "zsh"},
+		} {
+			if got := complete(strings.Fields(test.line)...); got != test.want {
+				t.Errorf("%q completes to %q, want %q", test.line, got, test.want)
+			}
+		}
+	}
+}
+
+func TestDev(t *testing.T) {
+	c := startDev(t)
+	// Who comes second says so.
+	phoebe(t, "frontend", "--listen", c.frontends[0], "--workers", c.workers[0]).want(t, 1, c.frontends[0], "address already in use")
+	phoebe(t, "worker", "--listen", c.workers[0]).want(t, 1, c.workers[0], "address already in use")
+	_, port, _ := strings.Cut(c.frontends[1], ":")
+	phoebe(t, "dev", "--frontends", "1", "--frontend-port", port).want(t, 1, c.frontends[1], "address already in use")
+	c.signal(syscall.SIGTERM)
+	if code := c.ends(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	if text := c.errs.String(); text != "" {
+		t.Errorf("said on stderr: %s", text)
+	}
+}
+
+func TestWorkersFile(t *testing.T) {
+	c := startDev(t)
+	name := write(t, "# the first\n"+c.workers[0]+"\n")
+	f := start(t, "frontend", "--listen", "127.0.0.1:0", "--workers-file", name)
+	addr := f.said("frontend", 1)[0]
+	linked(t, addr, 1)
+	if err := os.WriteFile(name, []byte(strings.Join(c.workers, "\n")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	linked(t, addr, 3)
+}
+
+func TestBench(t *testing.T) {
+	dir := t.TempDir()
+	jsonFile, htmlFile := filepath.Join(dir, "b.json"), filepath.Join(dir, "b.html")
+	phoebe(t, "bench", "--frontends", "1", "--workers", "2", "--slots", "2", "--load", "0.3", "--policy", "phoebe,random", "--task-duration", "fixed:5ms",
+		"--tasks-per-job", "2", "--warmup", "100ms", "--for", "500ms", "--json", jsonFile, "--html", htmlFile).
+		want(t, 0, "phoebe ", "random ", "omniscient", "ideal", "load 0.3", "4 slots")
+	read := func() (doc struct {
+		Meta struct{ Command string }
+		Runs []struct {
+			Policy string
+			Jobs   int
+		}
+		Noop *struct {
+			TasksPerS1 float64 `json:"tasks_per_s_1"`
+		}
+	}) {
+		t.Helper()
+		text, err := os.ReadFile(jsonFile)
+		if err == nil {
+			err = json.Unmarshal(text, &doc)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return doc
+	}
+	if doc := read(); len(doc.Runs) != 2 || doc.Runs[1].Policy != "random" || doc.Runs[0].Jobs == 0 || !strings.HasPrefix(doc.Meta.Command, "phoebe bench --frontends 1") {
+		t.Errorf("%+v", doc)
+	}
+	if html, err := os.ReadFile(htmlFile); err != nil || !strings.Contains(string(html), "<svg") {
+		t.Errorf("%v in %.100s", err, html)
+	}
+	c := startDev(t)
+	phoebe(t, "bench", "noop", "--connect", c.connect, "--json", jsonFile).want(t, 0, "round trip", "floor", "tasks/s")
+	if doc := read(); doc.Noop == nil || doc.Noop.TasksPerS1 <= 0 {
+		t.Errorf("%+v", doc)
+	}
+	for _, test := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"noop", "--load", "0.5"}, 2, "--load"},
+		{[]string{"nope"}, 2, "nope"},
+		{[]string{"--policy", "best"}, 2, `"best"`},
+		{[]string{"--task-duration", "fixed:0s"}, 2, "--task-duration"},
+		{[]string{"--probe-ratio", "0"}, 2, "probe ratio"},
+		{[]string{"--trace", "/nonexistent"}, 1, "/nonexistent"},
+		{[]string{"--json", "/nonexistent/b.json"}, 2, "/nonexistent/b.json"},
+		{[]string{"--workers", "0"}, 2, "--workers"},
+	} {
+		phoebe(t, append([]string{"bench"}, test.args...)...).want(t, test.code, test.says)
+	}
+}
+
+// A Thrift client in another language, which knows only the schema.
+func TestPython(t *testing.T) {
+	path := os.Getenv("PHOEBE_PYTHON_PATH")
+	if path == "" {
+		t.Skip("PHOEBE_PYTHON_PATH, the folder of the Python client's packages, is not set: make python installs them")
+	}
+	c := startDev(t)
+	script := filepath.Join("..", "..", "frontend", "client", "testdata", "python", "run_job.py")
+	for _, addr := range c.frontends {
+		cmd := exec.CommandContext(t.Context(), "python3", script, addr)
+		cmd.Env = append(os.Environ(), "PYTHONPATH="+path, "PYTHONDONTWRITEBYTECODE=1")
+		out, err := cmd.CombinedOutput()
+		if err != nil || !strings.HasPrefix(string(out), "ok") {
+			t.Errorf("%v: %s", err, out)
+		}
+	}
+}

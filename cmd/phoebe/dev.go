@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/VictoriaMetrics/metrics"
+
+	"github.com/phoebe-sched/phoebe/frontend/client/local"
+	fserve "github.com/phoebe-sched/phoebe/frontend/serve"
+	"github.com/phoebe-sched/phoebe/worker/exec"
+	wserve "github.com/phoebe-sched/phoebe/worker/serve"
+)
+
+type devCmd struct {
+	Frontends    int  `default:"2" placeholder:"N" help:"Number of frontends. Default ${default}."`
+	Workers      int  `default:"4" placeholder:"N" help:"Number of workers. Default ${default}."`
+	Slots        int  `default:"4" placeholder:"N" help:"Short tasks that each worker runs at once, each with 1000 millicores and 256 MiB. Default ${default}."`
+	FrontendPort int  `placeholder:"PORT" help:"Port of the first frontend on 127.0.0.1; the others have the ones that follow. Default: free ones."`
+	WorkerPort   int  `placeholder:"PORT" help:"The same for the workers. Default: free ones."`
+	AllowExec    bool `help:"Also run any command as a process, with the rights of this one (function exec). Default: no."`
+
+	policyFlags
+	slotFlags
+	queueFlags
+	frontendLimits
+	secretFlags
+	serviceFlags
+}
+
+// Help explains what is printed.
+func (c *devCmd) Help() string {
+	return `Prints "frontend HOST:PORT" and "worker HOST:PORT" lines and, when all of them are linked, "ready".`
+}
+
+// Run runs a cluster.
+func (c *devCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
+	secret, err := c.secret()
+	if err != nil {
+		return err
+	}
+	if c.Frontends < 1 || c.Workers < 1 {
+		return usage(errors.New("--frontends and --workers must be 1 or more"))
+	}
+	capacity, err := c.capacity(c.Slots)
+	if err != nil {
+		return err
+	}
+	if err := c.queueFlags.apply(&wserve.Config{}); err != nil {
+		return err
+	}
+	registry := exec.NewRegistry()
+	if c.AllowExec {
+		if err := registry.AllowProcesses(); err != nil {
+			return err
+		}
+	}
+	set := metrics.NewSet()
+	wserve.RaiseFileLimit(uint64(c.Frontends)*uint64(c.MaxClients+c.Workers) + spareFiles)
+	cluster, err := local.Start(local.Config{
+		Frontends: c.Frontends, Workers: c.Workers, Slots: c.Slots, FrontendPort: c.FrontendPort, WorkerPort: c.WorkerPort,
+		Registry: registry, Policy: c.Policy, Secret: secret, Logger: log, Metrics: set,
+		Frontend: func(_ int, f *fserve.Config) {
+			f.Version, f.Core.ProbeRatio = version(), c.ProbeRatio
+			c.frontendLimits.apply(f)
+		},
+		Worker: func(_ int, w *wserve.Config) {
+			w.Core.Capacity, w.Core.MaxPayload = capacity, int(c.MaxPayload)
+			_ = c.queueFlags.apply(w) // checked above
+		},
+	})
+	if err != nil {
+		return err
+	}
+	for _, a := range cluster.Frontends() {
+		fmt.Fprintf(out.out, "frontend %s\n", a)
+	}
+	for _, a := range cluster.Workers() {
+		fmt.Fprintf(out.out, "worker %s\n", a)
+	}
+	go func() {
+		if cluster.Await(ctx) == nil {
+			fmt.Fprintln(out.out, "ready")
+		}
+	}()
+	return c.serve(ctx, log, set, service{ready: cluster.Ready, failed: cluster.Failed, drain: cluster.Drain, close: cluster.Close})
+}

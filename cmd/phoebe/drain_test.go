@@ -1,0 +1,244 @@
+package main_test
+
+import (
+	"cmp"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/worker/exec"
+)
+
+// fleet is frontends and workers in processes of their own.
+type fleet struct {
+	frontends, workers         []*process
+	frontendAddrs, workerAddrs []string
+}
+
+// startFleet starts workers, then frontends, and waits until all are linked.
+func startFleet(t testing.TB, frontends, workers int, frontendFlags, workerFlags []string) *fleet {
+	t.Helper()
+	f := &fleet{}
+	for i := range workers {
+		f.workers = append(f.workers, start(t, append([]string{"worker", "--listen", "127.0.0.1:0", "--name", fmt.Sprintf("w%d", i), "--allow-exec"}, workerFlags...)...))
+	}
+	for _, p := range f.workers {
+		f.workerAddrs = append(f.workerAddrs, p.said("worker", 1)[0])
+	}
+	for range frontends {
+		f.frontends = append(f.frontends, start(t, append([]string{"frontend", "--listen", "127.0.0.1:0", "--workers", strings.Join(f.workerAddrs, ",")}, frontendFlags...)...))
+	}
+	for _, p := range f.frontends {
+		f.frontendAddrs = append(f.frontendAddrs, p.said("frontend", 1)[0])
+	}
+	for _, a := range f.frontendAddrs {
+		linked(t, a, workers)
+	}
+	return f
+}
+
+// again is how a process is started a second time, on the address that it had.
+func again(p *process, addr string) []string {
+	args := append([]string{}, p.args...)
+	for i, a := range args {
+		if a == "--listen" {
+			args[i+1] = addr
+		}
+	}
+	return args
+}
+
+// script is a task that runs a shell script, after it has appended a line to a file.
+func script(t testing.TB, starts, text string) client.Task {
+	t.Helper()
+	payload, err := exec.Command{Argv: []string{"sh", "-c", "echo started >> " + starts + "; " + text}}.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client.Task{Function: "exec", Payload: payload}
+}
+
+// started waits until every script has started once.
+func started(t testing.TB, names ...string) {
+	t.Helper()
+	eventually(t, func() error {
+		for _, n := range names {
+			if count(t, n) == 0 {
+				return fmt.Errorf("%s: not started", n)
+			}
+		}
+		return nil
+	})
+}
+
+// onlyOnce fails the test unless every script has started exactly once.
+func onlyOnce(t testing.TB, names ...string) {
+	t.Helper()
+	for _, n := range names {
+		if got := count(t, n); got != 1 {
+			t.Errorf("%s: started %d times", n, got)
+		}
+	}
+}
+
+// A worker that is told to end finishes what it runs, and takes nothing new.
+func TestDrainWorker(t *testing.T) {
+	f := startFleet(t, 1, 2, nil, []string{"--slots", "4"})
+	c := dial(t, f.frontendAddrs...)
+	starts := filepath.Join(t.TempDir(), "starts")
+	proceed := filepath.Join(t.TempDir(), "go")
+	task := script(t, starts, "while [ ! -e "+proceed+" ]; do sleep 0.01; done; echo done")
+	task.Constraint.Hosts = []string{"w0"}
+	r, err := c.Submit(t.Context(), client.Job{Tasks: []client.Task{task}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	started(t, starts)
+	f.workers[0].signal(syscall.SIGTERM)
+	eventually(t, func() error { // until the frontend knows
+		said, err := c.Cluster(t.Context())
+		if err != nil {
+			return err
+		}
+		for _, w := range said.Workers {
+			if w.Name == "w0" && w.State == "draining" {
+				return nil
+			}
+		}
+		return fmt.Errorf("w0 does not drain: %+v", said.Workers)
+	})
+	outs, err := c.Run(t.Context(), client.Job{Tasks: eightEchoes()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range outs {
+		if o.Worker != "w1" {
+			t.Errorf("task %d ran on %s, which drains", o.Task, o.Worker)
+		}
+	}
+	touch(t, proceed)
+	outs, err = r.Wait()
+	if err != nil || string(outs[0].Result) != "done\n" || outs[0].Attempts != 1 {
+		t.Errorf("%+v %v", outs, err)
+	}
+	if code := f.workers[0].ends(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	onlyOnce(t, starts)
+}
+
+func eightEchoes() []client.Task {
+	tasks := make([]client.Task, 8)
+	for i := range tasks {
+		tasks[i] = client.Task{Function: "echo"}
+	}
+	return tasks
+}
+
+// A frontend that is told to end takes no new jobs, and delivers what it has.
+func TestDrainFrontend(t *testing.T) {
+	for _, how := range []string{"Run", "Submit"} {
+		t.Run(how, func(t *testing.T) {
+			f := startFleet(t, 1, 1, nil, []string{"--slots", "16"})
+			c := dial(t, f.frontendAddrs...)
+			dir := t.TempDir()
+			starts, proceed := filepath.Join(dir, "starts"), filepath.Join(dir, "go")
+			// More than one answer to Events carries, and more than a socket holds.
+			const tasks, size = 12, 1_000_000
+			var job client.Job
+			var names []string
+			for i := range tasks {
+				names = append(names, fmt.Sprintf("%s%d", starts, i))
+				job.Tasks = append(job.Tasks, script(t, names[i], fmt.Sprintf("while [ ! -e %s ]; do sleep 0.01; done; head -c %d /dev/zero", proceed, size)))
+			}
+			ended := make(chan error, 1)
+			go func() {
+				outs, err := run(t, c, how, job)
+				for _, o := range outs {
+					if len(o.Result) != size || o.Attempts != 1 {
+						err = cmp.Or(err, fmt.Errorf("task %d: %d bytes after %d attempts: %v", o.Task, len(o.Result), o.Attempts, o.Err))
+					}
+				}
+				ended <- err
+			}()
+			started(t, names...)
+			f.frontends[0].signal(syscall.SIGTERM)
+			eventually(t, func() error {
+				said, err := c.Cluster(t.Context())
+				if err == nil && !said.Draining {
+					err = fmt.Errorf("it does not drain")
+				}
+				if err != nil {
+					return err
+				}
+				return nil
+			})
+			touch(t, proceed)
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+			if code := f.frontends[0].ends(); code != 0 {
+				t.Errorf("exit code %d", code)
+			}
+			onlyOnce(t, names...)
+		})
+	}
+}
+
+// run runs a job in one of the SDK's two ways.
+func run(t testing.TB, c *client.Client, how string, job client.Job) ([]client.Outcome, error) {
+	if how == "Run" {
+		return c.Run(t.Context(), job)
+	}
+	r, err := c.Submit(t.Context(), job)
+	if err != nil {
+		return nil, err
+	}
+	return r.Wait()
+}
+
+// What will not end is given up after --drain-timeout, or at the second signal.
+func TestDrainEnds(t *testing.T) {
+	for _, how := range []string{"timeout", "second signal"} {
+		t.Run(how, func(t *testing.T) {
+			timeout := "50ms"
+			if how != "timeout" {
+				timeout = "1h"
+			}
+			f := startFleet(t, 1, 1, nil, []string{"--drain-timeout", timeout, "--log-level", "info"})
+			c := dial(t, f.frontendAddrs...)
+			r, err := c.Submit(t.Context(), client.Job{Tasks: []client.Task{{Function: "sleep", Payload: []byte("1h")}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, func() error {
+				said, err := c.Cluster(t.Context())
+				if err == nil && said.Workers[0].Running != 1 {
+					err = fmt.Errorf("nothing runs: %+v", said.Workers)
+				}
+				return err
+			})
+			w, want := f.workers[0], 1
+			w.signal(syscall.SIGTERM)
+			if how != "timeout" {
+				eventually(t, func() error {
+					if !strings.Contains(w.errs.String(), "drains") {
+						return fmt.Errorf("does not drain")
+					}
+					return nil
+				})
+				w.signal(syscall.SIGINT)
+				want = 130
+			}
+			if code := w.ends(); code != want {
+				t.Errorf("exit code %d, want %d", code, want)
+			}
+			if err := r.Cancel(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

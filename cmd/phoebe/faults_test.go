@@ -1,0 +1,460 @@
+package main_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend/client"
+)
+
+// pace is how long the parts of the fault test take.
+type pace struct {
+	lease            string
+	down             time.Duration // from a kill to the restart
+	frozen, frozenFE time.Duration // of a worker, of a frontend: longer than the lease, and than the SDK's patience
+	after            time.Duration // of load when all is well again
+}
+
+var (
+	short = pace{lease: "500ms", down: 50 * time.Millisecond, frozen: 1200 * time.Millisecond, frozenFE: 4 * time.Second, after: 100 * time.Millisecond}
+	long  = pace{lease: "3s", down: 30 * time.Second, frozen: 30 * time.Second, frozenFE: 30 * time.Second, after: 30 * time.Second}
+)
+
+// Each process of a fleet is killed and started again, and frozen and thawed, while jobs flow. Whatever
+// happens, each task of each job ends in one result, the right one, and one that may start only once does not
+// start twice.
+func TestSoakFaults(t *testing.T) {
+	p := short
+	if os.Getenv("PHOEBE_SOAK") != "" {
+		p = long
+	}
+	f := startFleet(t, 3, 6, []string{"--lease", p.lease}, []string{"--slots", "4"})
+	load := startLoad(t, dial(t, f.frontendAddrs...))
+	if !load.goOn(t, 100*time.Millisecond) {
+		return
+	}
+	for i := range 9 {
+		var at *process
+		var addr, name string
+		freeze := p.frozen
+		if worker := i - 3; worker >= 0 {
+			at, addr, name = f.workers[worker], f.workerAddrs[worker], fmt.Sprintf("worker %d", worker)
+		} else {
+			at, addr, name, freeze = f.frontends[i], f.frontendAddrs[i], fmt.Sprintf("frontend %d", i), p.frozenFE
+		}
+		before := load.jobs.Load()
+
+		at.signal(syscall.SIGKILL)
+		at.ends()
+		pause(t, p.down)
+		now := restart(t, at, addr)
+		if i < 3 {
+			f.frontends[i] = now
+		} else {
+			f.workers[i-3] = now
+		}
+		f.allLinked(t)
+		if !load.goOn(t, p.after) {
+			t.Errorf("after %s was killed", name)
+			return
+		}
+		killed := load.jobs.Load()
+
+		now.signal(syscall.SIGSTOP)
+		pause(t, freeze)
+		now.signal(syscall.SIGCONT)
+		f.allLinked(t)
+		if !load.goOn(t, p.after) {
+			t.Errorf("after %s was frozen", name)
+			return
+		}
+		t.Logf("%s: %d jobs while it was killed, %d while it was frozen", name, killed-before, load.jobs.Load()-killed)
+	}
+	load.end(t)
+}
+
+// pause lets the load go on for d: there is nothing to wait for but time.
+func pause(t testing.TB, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-t.Context().Done():
+	}
+}
+
+// restart starts a process on the address that it had.
+func restart(t testing.TB, p *process, addr string) *process {
+	t.Helper()
+	var now *process
+	eventually(t, func() error { // the port may be in use by a connection of the dead process for a moment
+		now = start(t, again(p, addr)...)
+		now.mu.Lock()
+		defer now.mu.Unlock()
+		for len(now.lines) == 0 && !now.eof {
+			now.heard.Wait()
+		}
+		if len(now.lines) == 0 {
+			return errors.New(now.errs.String())
+		}
+		return nil
+	})
+	return now
+}
+
+func (f *fleet) allLinked(t testing.TB) {
+	t.Helper()
+	for _, a := range f.frontendAddrs {
+		linked(t, a, len(f.workerAddrs))
+	}
+}
+
+// load is jobs of which some are always under way.
+type load struct {
+	client *client.Client
+	dir    string
+	stop   context.CancelFunc
+	ctx    context.Context
+	all    sync.WaitGroup
+	jobs   atomic.Int64
+	lost   atomic.Int64 // tasks that may start only once and were lost
+	moved  atomic.Int64 // attempts beyond the first
+	failed chan error   // the first wrong thing
+}
+
+func startLoad(t testing.TB, c *client.Client) *load {
+	l := &load{client: c, dir: t.TempDir(), failed: make(chan error, 1)}
+	l.ctx, l.stop = context.WithCancel(context.Background())
+	for i := range 8 {
+		l.all.Go(func() {
+			for n := 0; l.ctx.Err() == nil; n++ {
+				if err := l.job(t, i, n); err != nil {
+					select {
+					case l.failed <- err:
+					default:
+					}
+					l.stop()
+					return
+				}
+				l.jobs.Add(1)
+			}
+		})
+	}
+	t.Cleanup(func() {
+		l.stop()
+		l.all.Wait()
+	})
+	return l
+}
+
+// job runs one job of quick and slower tasks, and some that leave traces, and checks what comes of it.
+func (l *load) job(t testing.TB, worker, n int) error {
+	var job client.Job
+	var want []string
+	add := func(task client.Task, result string) {
+		job.Tasks = append(job.Tasks, task)
+		want = append(want, result)
+	}
+	for i := range 5 {
+		text := fmt.Sprintf("task %d of job %d of %d", i, n, worker)
+		add(client.Task{Function: "echo", Payload: []byte(text)}, text)
+		add(client.Task{Function: "sleep", Payload: []byte(fmt.Sprintf("%dms", 1+(n+i)%20))}, "")
+	}
+	trace := ""
+	if n%4 == 0 {
+		trace = filepath.Join(l.dir, fmt.Sprintf("%d-%d", worker, n))
+		task := script(t, trace, "sleep 0.02; echo done")
+		task.Once = true
+		add(task, "done\n")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	job.ID = client.NewJobID()
+	seen := make([]bool, len(want))
+	check := func(o client.Outcome) error {
+		var failure *client.TaskError
+		switch {
+		case o.Task < 0 || o.Task >= len(want):
+			return fmt.Errorf("job %s: outcome of task %d: %w", job.ID, o.Task, o.Err)
+		case seen[o.Task]:
+			return fmt.Errorf("job %s: task %d has two outcomes", job.ID, o.Task)
+		}
+		seen[o.Task] = true
+		l.moved.Add(int64(max(o.Attempts-1, 0)))
+		switch {
+		case job.Tasks[o.Task].Once && errors.As(o.Err, &failure) && failure.Reason == client.Lost:
+			l.lost.Add(1)
+		case o.Err != nil || string(o.Result) != want[o.Task]:
+			return fmt.Errorf("job %s: task %d: %q, want %q: %w", job.ID, o.Task, o.Result, want[o.Task], o.Err)
+		}
+		return nil
+	}
+	if n%2 == 0 {
+		outs, err := l.client.Run(ctx, job)
+		if err != nil && outs == nil {
+			return fmt.Errorf("job %s: %w", job.ID, err)
+		}
+		for _, o := range outs {
+			if err := check(o); err != nil {
+				return err
+			}
+		}
+	} else {
+		r, err := l.client.Submit(ctx, job)
+		if err != nil {
+			return fmt.Errorf("job %s: %w", job.ID, err)
+		}
+		for o := range r.Results() {
+			if err := check(o); err != nil {
+				return err
+			}
+		}
+	}
+	for i, ok := range seen {
+		if !ok {
+			return fmt.Errorf("job %s: task %d has no outcome", job.ID, i)
+		}
+	}
+	if trace != "" {
+		if n := count(t, trace); n > 1 {
+			return fmt.Errorf("job %s: a task that may start only once started %d times", job.ID, n)
+		}
+		os.Remove(trace)
+	}
+	return nil
+}
+
+// goOn waits for d and until every goroutine has had time for a job, and reports whether all is well.
+func (l *load) goOn(t testing.TB, d time.Duration) bool {
+	t.Helper()
+	pause(t, d)
+	enough := l.jobs.Load() + 16
+	deadline := time.After(patience)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for l.jobs.Load() < enough {
+		select {
+		case err := <-l.failed:
+			t.Error(err)
+			return false
+		case <-deadline:
+			t.Errorf("jobs do not end: %d of %d", l.jobs.Load(), enough)
+			return false
+		case <-tick.C:
+		}
+	}
+	return true
+}
+
+func (l *load) end(t testing.TB) {
+	t.Helper()
+	l.stop()
+	l.all.Wait()
+	select {
+	case err := <-l.failed:
+		t.Error(err)
+	default:
+	}
+	t.Logf("%d jobs, %d further attempts, %d tasks lost that may start only once", l.jobs.Load(), l.moved.Load(), l.lost.Load())
+}
+
+// When a frontend dies, what it had started goes on, and is not run a second time.
+func TestClaim(t *testing.T) {
+	for _, how := range []string{"Run", "Submit"} {
+		t.Run(how, func(t *testing.T) {
+			f := startFleet(t, 2, 2, nil, []string{"--slots", "4"})
+			c := dial(t, f.frontendAddrs...)
+			dir := t.TempDir()
+			proceed := filepath.Join(dir, "go")
+			var job client.Job
+			var names []string
+			for i := range 6 {
+				names = append(names, filepath.Join(dir, strconv.Itoa(i)))
+				job.Tasks = append(job.Tasks, script(t, names[i], fmt.Sprintf("while [ ! -e %s ]; do sleep 0.01; done; echo %d", proceed, i)))
+			}
+			ended := make(chan error, 1)
+			go func() {
+				outs, err := run(t, c, how, job)
+				for _, o := range outs {
+					if err == nil && string(o.Result) != strconv.Itoa(o.Task)+"\n" {
+						err = fmt.Errorf("task %d: %q", o.Task, o.Result)
+					}
+				}
+				ended <- err
+			}()
+			started(t, names...)
+			owner, other := f.owner(t)
+			f.frontends[owner].signal(syscall.SIGKILL)
+			f.frontends[owner].ends()
+			// Until the other one has all of them.
+			heir := dial(t, f.frontendAddrs[other])
+			eventually(t, func() error {
+				said, err := heir.Cluster(t.Context())
+				if err != nil {
+					return err
+				}
+				attempts := 0
+				for _, w := range said.Workers {
+					attempts += w.Attempts
+				}
+				if said.Jobs != 1 || attempts != len(names) {
+					return fmt.Errorf("%d jobs and %d attempts are claimed", said.Jobs, attempts)
+				}
+				return nil
+			})
+			touch(t, proceed)
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+			onlyOnce(t, names...)
+		})
+	}
+}
+
+// owner finds the frontend that has a job, and one that has none.
+func (f *fleet) owner(t testing.TB) (owner, other int) {
+	t.Helper()
+	owner = -1
+	for i, a := range f.frontendAddrs {
+		said, err := dial(t, a).Cluster(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if said.Jobs > 0 {
+			owner = i
+		} else {
+			other = i
+		}
+	}
+	if owner < 0 {
+		t.Fatal("no frontend has the job")
+	}
+	return owner, other
+}
+
+// A thousand connections that say nothing, and some that say nonsense, are closed and counted, cost little, and
+// do not keep a job from running.
+func TestIdleConnectionsAndGarbage(t *testing.T) {
+	admin := []string{"--admin", "127.0.0.1:0", "--log-level", "info"}
+	f := startFleet(t, 1, 1, admin, admin)
+	c := dial(t, f.frontendAddrs...)
+	job := func() {
+		t.Helper()
+		if _, err := c.Run(t.Context(), client.Job{Tasks: eightEchoes()}); err != nil {
+			t.Error(err)
+		}
+	}
+	job()
+	for _, target := range []struct {
+		what, addr string
+		p          *process
+		counter    string // of connections that were closed
+	}{
+		{"frontend", f.frontendAddrs[0], f.frontends[0], "frontend_connections_closed_total"},
+		{"worker", f.workerAddrs[0], f.workers[0], "worker_protocol_errors_total"},
+	} {
+		before := resident(t, target.p)
+		const idle = 1000
+		var closed sync.WaitGroup
+		var open atomic.Int64
+		connect := func(say []byte) {
+			conn, err := net.Dial("tcp", target.addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { conn.Close() })
+			open.Add(1)
+			if _, err := conn.Write(say); err != nil {
+				t.Error(err)
+			}
+			closed.Go(func() {
+				_ = conn.SetReadDeadline(time.Now().Add(patience))
+				_, err := io.Copy(io.Discard, conn)
+				if errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Errorf("%s: a connection that said %.20q is still open", target.what, say)
+				}
+				open.Add(-1)
+			})
+		}
+		for range idle {
+			connect(nil)
+		}
+		garbage := make([]byte, 64<<10)
+		_, _ = rand.Read(garbage)
+		for _, say := range [][]byte{
+			garbage,
+			[]byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"),
+			{0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3},       // TLS
+			{0x7f, 0xff, 0xff, 0xff, 0x80, 1, 0, 1, 0, 0}, // a frame of 2 GiB
+			bytes.Repeat([]byte{0xff}, 4096),
+			bytes.Repeat([]byte{0}, 4096),
+		} {
+			connect(say)
+		}
+		if n := open.Load(); n < idle {
+			t.Errorf("%s: only %d connections are open", target.what, n)
+		}
+		job() // while they are open
+		if used := resident(t, target.p) - before; used > 64<<20 {
+			t.Errorf("%s: %d connections cost %d MiB", target.what, idle, used>>20)
+		}
+		closed.Wait()
+		if n := metric(t, target.p, target.counter); n < idle {
+			t.Errorf("%s: %v connections are counted as closed, want %d", target.what, n, idle)
+		}
+		job()
+	}
+}
+
+// resident is the memory of a process, in bytes.
+func resident(t testing.TB, p *process) int {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	if err != nil {
+		t.Skip(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "VmRSS:")
+	kb, err := strconv.Atoi(strings.Fields(rest)[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kb << 10
+}
+
+// metric is the sum of a metric over its labels, at the admin port of a process that logs at level info.
+func metric(t testing.TB, p *process, name string) (sum float64) {
+	t.Helper()
+	_, rest, _ := strings.Cut(p.errs.String(), `msg="admin port serves" address=`)
+	res, err := http.Get("http://" + strings.Fields(rest)[0] + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(body)) {
+		if key, value, ok := strings.Cut(strings.TrimSpace(line), " "); ok && (key == name || strings.HasPrefix(key, name+"{")) {
+			v, err := strconv.ParseFloat(value, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sum += v
+		}
+	}
+	return sum
+}

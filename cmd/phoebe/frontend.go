@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/VictoriaMetrics/metrics"
+
+	"github.com/phoebe-sched/phoebe/frontend"
+	"github.com/phoebe-sched/phoebe/frontend/serve"
+	wserve "github.com/phoebe-sched/phoebe/worker/serve"
+)
+
+// policyFlags choose how jobs are placed that do not say it themselves.
+type policyFlags struct {
+	Policy     string  `default:"${policy}" enum:"${policies}" help:"How tasks are placed, of jobs that name no policy: ${enum}. Default ${default}."`
+	ProbeRatio float64 `default:"2" placeholder:"N" help:"Reservations sent for each task, 1 to 10: more find idle workers sooner and cost messages. Default ${default}."`
+}
+
+// frontendLimits are the limits of a frontend.
+type frontendLimits struct {
+	Lease          time.Duration `default:"3s" placeholder:"D" help:"Silence after which the link to a worker is taken for broken. Default ${default}."`
+	ClientGrace    time.Duration `default:"30s" placeholder:"D" help:"How long a job goes on whose client does not ask for its events. Default ${default}."`
+	MaxWait        time.Duration `default:"1s" placeholder:"D" help:"A job that would wait longer than this behind others is refused as overload; negative: none is. Default ${default}."`
+	MaxPending     int           `default:"200000" placeholder:"N" help:"Tasks without an outcome, over all jobs; jobs beyond are refused. Default ${default}."`
+	MaxTasksPerJob int           `default:"100000" placeholder:"N" help:"Tasks in one job. Default ${default}."`
+	MaxPayload     size          `default:"1MiB" placeholder:"SIZE" help:"Payload of one task. Default ${default}."`
+	MaxRequest     size          `default:"64MiB" placeholder:"SIZE" help:"One request of a client. Default ${default}."`
+	MaxRunResult   size          `default:"64MiB" placeholder:"SIZE" help:"Results that one call of Run answers with. Default ${default}."`
+	MaxKept        size          `default:"256MiB" placeholder:"SIZE" help:"Results kept for a job whose client does not fetch them. Default ${default}."`
+	MaxClients     int           `default:"10000" placeholder:"N" help:"Connections of clients; those beyond are closed. Default ${default}."`
+}
+
+func (l *frontendLimits) apply(c *serve.Config) {
+	c.Lease, c.ClientGrace, c.MaxConns = l.Lease, l.ClientGrace, l.MaxClients
+	c.MaxRequest, c.MaxRunResult, c.MaxKept = int(l.MaxRequest), int(l.MaxRunResult), int(l.MaxKept)
+	c.Core.MaxWait, c.Core.MaxPending, c.Core.MaxTasksPerJob = l.MaxWait, l.MaxPending, l.MaxTasksPerJob
+	c.Core.MaxPayload = int(l.MaxPayload)
+}
+
+type frontendCmd struct {
+	Listen      string   `default:"127.0.0.1:7410" placeholder:"HOST:PORT" help:"Where clients connect; port 0 takes a free one. Beyond loopback a secret is needed. Default ${default}."`
+	Advertise   string   `placeholder:"HOST:PORT" help:"Address by which clients and other frontends reach this one. Default: where it listens."`
+	Name        string   `placeholder:"TEXT" help:"Name in logs and on screens. Default: --advertise."`
+	Workers     []string `placeholder:"HOST:PORT" xor:"workers" help:"Addresses of the workers. Default: none."`
+	WorkersFile string   `placeholder:"FILE" xor:"workers" help:"File with the workers' addresses, one in each line, read again when it changes. Default: none."`
+	Peers       []string `placeholder:"HOST:PORT" help:"Addresses of other frontends: calls for their jobs are forwarded to them. Default: none."`
+	Seed        uint64   `placeholder:"N" help:"Seed of all sampling. Default: drawn at random, and logged."`
+
+	policyFlags
+	frontendLimits
+	secretFlags
+	serviceFlags
+}
+
+// spareFiles are the open files that a process has beyond those of its connections.
+const spareFiles = 512
+
+// Run runs a frontend.
+func (c *frontendCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
+	cfg := serve.Config{
+		Listen: c.Listen, Advertise: c.Advertise, Name: c.Name, Peers: c.Peers, Seed: c.Seed, Version: version(),
+		Logger: log, Metrics: metrics.NewSet(),
+	}
+	var err error
+	if cfg.Secret, err = c.secret(); err != nil {
+		return err
+	}
+	if cfg.Policy, err = frontend.ParsePolicy(c.Policy); err != nil {
+		return usage(err)
+	}
+	switch {
+	case c.WorkersFile != "":
+		cfg.Workers = serve.File{Name: c.WorkersFile, Warn: func(err error) { log.Warn("the list of workers stays as it was", "err", err) }}
+	case len(c.Workers) > 0:
+		cfg.Workers = serve.Static(c.Workers)
+	default:
+		return usage(errors.New("this frontend would know no worker: give --workers or --workers-file"))
+	}
+	cfg.Core.ProbeRatio = c.ProbeRatio
+	c.apply(&cfg)
+	wserve.RaiseFileLimit(uint64(cfg.MaxConns) + spareFiles)
+	s, err := serve.New(cfg)
+	if err != nil {
+		return usage(err)
+	}
+	if err := s.Start(); err != nil {
+		return err
+	}
+	fmt.Fprintf(out.out, "frontend %s\n", s.Addr())
+	return c.serve(ctx, log, cfg.Metrics, service{
+		ready: s.Ready,
+		failed: func(ctx context.Context) error {
+			select {
+			case err := <-s.Failed():
+				return err
+			case <-ctx.Done():
+				return nil
+			}
+		},
+		drain: s.Drain,
+		close: s.Close,
+	})
+}

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/worker/exec"
+)
+
+// jobFile is a job as a file describes it, in YAML or JSON. The words are those of the flags of `phoebe run`.
+type jobFile struct {
+	ID         string        `yaml:"id"`
+	Tenant     string        `yaml:"tenant"`
+	Priority   int32         `yaml:"priority"`
+	Deadline   time.Duration `yaml:"deadline"`
+	Policy     string        `yaml:"policy"`
+	ProbeRatio float64       `yaml:"probe-ratio"`
+	Labels     []string      `yaml:"labels"`
+	Hosts      []string      `yaml:"hosts"`
+	Phases     bool          `yaml:"phases"`
+	Tasks      []taskFile    `yaml:"tasks"`
+}
+
+// taskFile is some equal tasks.
+type taskFile struct {
+	Count         *int          `yaml:"count"` // default 1
+	Function      string        `yaml:"function"`
+	Payload       string        `yaml:"payload"`
+	PayloadBase64 string        `yaml:"payload-base64"`
+	Command       *commandFile  `yaml:"command"` // instead of function and payload: a process
+	CPU           int32         `yaml:"cpu"`     // millicores
+	Memory        int32         `yaml:"memory"`  // MiB
+	Estimate      time.Duration `yaml:"estimate"`
+	Timeout       time.Duration `yaml:"timeout"`
+	Retries       int           `yaml:"retries"`
+	Once          bool          `yaml:"once"`
+	Labels        []string      `yaml:"labels"`
+	Hosts         []string      `yaml:"hosts"`
+}
+
+type commandFile struct {
+	Argv  []string          `yaml:"argv"`
+	Env   map[string]string `yaml:"env"`
+	Dir   string            `yaml:"dir"`
+	Stdin string            `yaml:"stdin"`
+}
+
+// maxTasks is how many tasks this command puts into one job; the frontend's own limit is lower as a rule.
+const maxTasks = 1 << 20
+
+// readJob reads a job from the named file, or from stdin if that is "-".
+func readJob(name string, stdin io.Reader) (client.Job, error) {
+	var text []byte
+	var err error
+	if name == "-" {
+		name = "standard input"
+		text, err = io.ReadAll(stdin)
+	} else {
+		text, err = os.ReadFile(name)
+	}
+	if err != nil {
+		return client.Job{}, fmt.Errorf("job file: %w", err)
+	}
+	var f jobFile
+	if err := yaml.UnmarshalWithOptions(text, &f, yaml.Strict()); err != nil {
+		return client.Job{}, fmt.Errorf("job file %s: %s", name, strings.TrimSpace(yaml.FormatError(err, false, true)))
+	}
+	job, err := f.job()
+	if err != nil {
+		return client.Job{}, fmt.Errorf("job file %s: %w", name, err)
+	}
+	return job, nil
+}
+
+func (f *jobFile) job() (client.Job, error) {
+	job := client.Job{
+		ID: f.ID, Tenant: f.Tenant, Priority: f.Priority, Deadline: f.Deadline, Policy: client.Policy(f.Policy),
+		ProbeRatio: f.ProbeRatio, Constraint: client.Constraint{Labels: f.Labels, Hosts: f.Hosts}, Phases: f.Phases,
+	}
+	if len(f.Tasks) == 0 {
+		return job, errors.New("there are no tasks: list at least one under tasks, such as {function: echo, payload: hello}")
+	}
+	for i := range f.Tasks {
+		t, err := f.Tasks[i].task()
+		if err != nil {
+			return job, fmt.Errorf("tasks[%d]: %w", i, err)
+		}
+		count := 1
+		if c := f.Tasks[i].Count; c != nil {
+			count = *c
+		}
+		if count < 1 || len(job.Tasks)+count > maxTasks {
+			return job, fmt.Errorf("tasks[%d]: count is %d: it must be 1 or more, and a job has at most %d tasks", i, count, maxTasks)
+		}
+		job.Tasks = append(job.Tasks, slices.Repeat([]client.Task{t}, count)...)
+	}
+	return job, nil
+}
+
+func (f *taskFile) task() (client.Task, error) {
+	t := client.Task{
+		Function: f.Function, Payload: []byte(f.Payload), Demand: client.Demand{CPU: f.CPU, Memory: f.Memory},
+		Estimate: f.Estimate, Timeout: f.Timeout, Retries: f.Retries, Once: f.Once,
+		Constraint: client.Constraint{Labels: f.Labels, Hosts: f.Hosts},
+	}
+	given := 0
+	for _, is := range []bool{f.Payload != "", f.PayloadBase64 != "", f.Command != nil} {
+		if is {
+			given++
+		}
+	}
+	switch {
+	case given > 1:
+		return t, errors.New("more than one of payload, payload-base64 and command: choose one")
+	case f.Command != nil && f.Function != "":
+		return t, errors.New("both function and command: a command is run by the function exec")
+	case f.Command == nil && f.Function == "":
+		return t, errors.New("function is missing: it names what the workers run, such as echo")
+	}
+	var err error
+	if f.PayloadBase64 != "" {
+		if t.Payload, err = base64.StdEncoding.DecodeString(f.PayloadBase64); err != nil {
+			return t, fmt.Errorf("payload-base64: %w", err)
+		}
+	}
+	if c := f.Command; c != nil {
+		t.Function = execFunction
+		t.Payload, err = exec.Command{Argv: c.Argv, Env: c.Env, Dir: c.Dir, Stdin: c.Stdin}.Encode()
+	}
+	return t, err
+}
+
+// execFunction runs processes, on workers that allow it.
+const execFunction = "exec"

@@ -1,0 +1,306 @@
+package main_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend/client"
+)
+
+var (
+	binary     string
+	buildFlags []string // -race if this test runs with it
+)
+
+// patience is how long a test waits for what must happen.
+const patience = 60 * time.Second
+
+func TestMain(m *testing.M) { os.Exit(testMain(m)) }
+
+func testMain(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "phoebe-test-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	binary = filepath.Join(dir, "phoebe")
+	build := exec.Command("go", append(append([]string{"build"}, buildFlags...), "-o", binary, ".")...)
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "%v: %v\n%s", build, err, out)
+		return 1
+	}
+	return m.Run()
+}
+
+// command is a command line of phoebe, in an environment without settings for it.
+func command(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, binary, args...)
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, "PHOEBE_") {
+			cmd.Env = append(cmd.Env, v)
+		}
+	}
+	cmd.WaitDelay = 5 * time.Second
+	return cmd
+}
+
+// said is what a command that ended has printed.
+type said struct {
+	out, err string
+	code     int
+}
+
+// phoebe runs a command to its end.
+func phoebe(t testing.TB, args ...string) said { return phoebeIn(t, "", nil, args...) }
+
+// phoebeIn does with standard input and more of an environment.
+func phoebeIn(t testing.TB, stdin string, env []string, args ...string) said {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := command(ctx, args...)
+	cmd.Env = append(cmd.Env, env...)
+	cmd.Stdin = strings.NewReader(stdin)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) || ctx.Err() != nil {
+		t.Fatalf("phoebe %q: %v %v\n%s", args, err, ctx.Err(), errs.String())
+	}
+	checkRaces(t, args, errs.String())
+	return said{out.String(), errs.String(), cmd.ProcessState.ExitCode()}
+}
+
+// want fails the test unless a command ended with a code and said these things on stdout and stderr together.
+func (s said) want(t testing.TB, code int, texts ...string) said {
+	t.Helper()
+	if s.code != code {
+		t.Errorf("exit code %d, want %d\nstdout: %s\nstderr: %s", s.code, code, s.out, s.err)
+	}
+	for _, text := range texts {
+		if !strings.Contains(s.out+s.err, text) {
+			t.Errorf("%q is missing\nstdout: %s\nstderr: %s", text, s.out, s.err)
+		}
+	}
+	return s
+}
+
+func checkRaces(t testing.TB, args []string, stderr string) {
+	if strings.Contains(stderr, "DATA RACE") || strings.Contains(stderr, "panic:") || strings.Contains(stderr, "fatal error:") {
+		t.Errorf("phoebe %q:\n%s", args, stderr)
+	}
+}
+
+// process is a phoebe that goes on until it is told to end.
+type process struct {
+	t    testing.TB
+	args []string
+	cmd  *exec.Cmd
+	errs lockedBuffer
+	done chan struct{} // closed when it has ended
+
+	mu    sync.Mutex
+	lines []string
+	eof   bool
+	heard *sync.Cond
+}
+
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// start starts a process, which is killed when the test ends.
+func start(t testing.TB, args ...string) *process { return startIn(t, nil, args...) }
+
+func startIn(t testing.TB, env []string, args ...string) *process {
+	t.Helper()
+	p := &process{t: t, args: args, cmd: command(context.Background(), args...), done: make(chan struct{})}
+	p.heard = sync.NewCond(&p.mu)
+	p.cmd.Env = append(p.cmd.Env, env...)
+	p.cmd.Stderr = &p.errs
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			p.mu.Lock()
+			p.lines = append(p.lines, lines.Text())
+			p.heard.Broadcast()
+			p.mu.Unlock()
+		}
+		p.mu.Lock()
+		p.eof = true
+		p.heard.Broadcast()
+		p.mu.Unlock()
+		_ = p.cmd.Wait()
+		close(p.done)
+	}()
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Kill()
+		<-p.done
+		checkRaces(t, args, p.errs.String())
+		if t.Failed() {
+			t.Logf("phoebe %q said on stderr:\n%s", args, p.errs.String())
+		}
+	})
+	return p
+}
+
+// said waits until it has printed n lines that begin with this word, and returns what follows the word.
+func (p *process) said(word string, n int) []string {
+	p.t.Helper()
+	timer := time.AfterFunc(patience, p.heard.Broadcast)
+	defer timer.Stop()
+	began := time.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for {
+		var found []string
+		for _, l := range p.lines {
+			if f := strings.Fields(l); len(f) > 0 && f[0] == word {
+				found = append(found, strings.TrimSpace(l[len(word):]))
+			}
+		}
+		if len(found) >= n {
+			return found
+		}
+		if p.eof || time.Since(began) >= patience {
+			p.t.Fatalf("phoebe %q has not printed %d lines of %q, but %q\n%s", p.args, n, word, p.lines, p.errs.String())
+		}
+		p.heard.Wait()
+	}
+}
+
+func (p *process) signal(s syscall.Signal) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		p.t.Fatalf("signal %v to phoebe %q: %v\n%s", s, p.args, err, p.errs.String())
+	}
+}
+
+// ends waits for the end of the process and returns its exit code.
+func (p *process) ends() int {
+	p.t.Helper()
+	select {
+	case <-p.done:
+	case <-time.After(patience):
+		p.t.Fatalf("phoebe %q does not end\n%s", p.args, p.errs.String())
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// cluster is one process with frontends and workers.
+type cluster struct {
+	*process
+	frontends, workers []string
+	connect            string // for the flag of that name
+}
+
+func startDev(t testing.TB, args ...string) *cluster {
+	t.Helper()
+	c := &cluster{process: start(t, append([]string{"dev", "--frontends", "2", "--workers", "3", "--slots", "2"}, args...)...)}
+	c.said("ready", 1)
+	c.frontends, c.workers = c.said("frontend", 2), c.said("worker", 3)
+	c.connect = strings.Join(c.frontends, ",")
+	return c
+}
+
+// eventually polls until ok says nil.
+func eventually(t testing.TB, ok func() error) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(patience); ; <-tick.C {
+		err := ok()
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("after %v still: %v", patience, err)
+		}
+	}
+}
+
+// dial makes a client of frontends.
+func dial(t testing.TB, frontends ...string) *client.Client {
+	t.Helper()
+	c, err := client.New(frontends, client.WithRetryFor(10*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Errorf("close the client: %v", err)
+		}
+	})
+	return c
+}
+
+// linked waits until a frontend is linked to n workers.
+func linked(t testing.TB, frontend string, n int) {
+	t.Helper()
+	c := dial(t, frontend)
+	eventually(t, func() error {
+		said, err := c.Cluster(t.Context())
+		if err != nil {
+			return err
+		}
+		up := 0
+		for _, w := range said.Workers {
+			if w.State == "up" {
+				up++
+			}
+		}
+		if up != n {
+			return fmt.Errorf("frontend %s: %d workers are up, want %d: %+v", frontend, up, n, said.Workers)
+		}
+		return nil
+	})
+}
+
+// count returns the number of lines of a file, 0 if there is none.
+func count(t testing.TB, name string) int {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return bytes.Count(text, []byte("\n"))
+}
+
+func touch(t testing.TB, name string) {
+	t.Helper()
+	if err := os.WriteFile(name, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

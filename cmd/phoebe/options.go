@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"os"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/alecthomas/kong"
+	"github.com/cloudwego/kitex/pkg/klog"
+
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+// size is a number of bytes, written as 64MiB or as a plain number.
+type size int
+
+var sizeType = reflect.TypeFor[size]()
+
+var sizeUnits = []struct {
+	name string
+	n    float64
+}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"B", 1}, {"", 1}}
+
+type sizeMapper struct{}
+
+// Decode implements kong.Mapper.
+func (sizeMapper) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
+	var text string
+	if err := ctx.Scan.PopValueInto("size", &text); err != nil {
+		return err
+	}
+	for _, u := range sizeUnits {
+		if number, ok := strings.CutSuffix(text, u.name); ok {
+			n, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+			if n *= u.n; err != nil || n < 0 || n > math.MaxInt32*1024 || n != math.Trunc(n) {
+				break
+			}
+			target.SetInt(int64(n))
+			return nil
+		}
+	}
+	return fmt.Errorf("size %q: want a number of bytes, such as 65536, 64KiB, 16MiB or 2GiB", text)
+}
+
+// secretFlags tell the shared secret. There is no flag for the secret itself: all users of a machine can read
+// command lines.
+type secretFlags struct {
+	SecretFile string `placeholder:"FILE" help:"File with the secret that frontends, workers and clients of a cluster share; needed beyond loopback. The secret itself may be in $$PHOEBE_SECRET. Default: none."`
+}
+
+const secretVariable = "PHOEBE_SECRET"
+
+func (s *secretFlags) secret() (string, error) {
+	if s.SecretFile == "" {
+		return os.Getenv(secretVariable), nil
+	}
+	text, err := os.ReadFile(s.SecretFile)
+	if err != nil {
+		return "", usage(fmt.Errorf("--secret-file: %w", err))
+	}
+	secret := strings.TrimSpace(string(text))
+	if secret == "" {
+		return "", usage(fmt.Errorf("--secret-file: %s is empty: write the secret into it", s.SecretFile))
+	}
+	return secret, nil
+}
+
+// weights are the tenants' shares of a worker that queues by fair order.
+type weights map[string]float64
+
+// slotFlags say what a worker has.
+type slotFlags struct {
+	CPU    int `placeholder:"N" help:"CPU to give to tasks, in millicores. Default: 1000 for each slot."`
+	Memory int `placeholder:"N" help:"Memory to give to tasks, in MiB. Default: 256 for each slot."`
+}
+
+func (s *slotFlags) capacity(slots int) (probe.Demand, error) {
+	if slots < 1 || slots > 100_000 {
+		return probe.Demand{}, usage(fmt.Errorf("--slots is %d: it must be from 1 to 100000", slots))
+	}
+	if s.CPU < 0 || s.CPU > 1<<30 || s.Memory < 0 || s.Memory > 1<<30 {
+		return probe.Demand{}, usage(errors.New("--cpu and --memory must be from 1 to 1073741824"))
+	}
+	d := probe.Demand{CPU: probe.Slot.CPU * probe.Millicores(slots), Mem: probe.Slot.Mem * probe.MiB(slots)}
+	if s.CPU > 0 {
+		d.CPU = probe.Millicores(s.CPU)
+	}
+	if s.Memory > 0 {
+		d.Mem = probe.MiB(s.Memory)
+	}
+	return d, nil
+}
+
+type (
+	logFormat string
+	logLevel  string
+)
+
+// newLogger makes the log, and brings into it what Kitex says that matters.
+func newLogger(format logFormat, level logLevel, w io.Writer) *slog.Logger {
+	var l slog.Level
+	_ = l.UnmarshalText([]byte(level)) // kong has checked it
+	var h slog.Handler
+	if o := (&slog.HandlerOptions{Level: l}); format == "json" {
+		h = slog.NewJSONHandler(w, o)
+	} else {
+		h = slog.NewTextHandler(w, o)
+	}
+	log := slog.New(h)
+	klog.SetLevel(klog.LevelError)
+	klog.SetOutput(kitexLog{log})
+	return log
+}
+
+// kitexLog is a writer of lines that Kitex logs. What peers do to their connections is not an error of ours.
+type kitexLog struct{ log *slog.Logger }
+
+var peersDoing = []string{
+	"use of closed network connection", "connection reset by peer", "broken pipe", "EOF", "i/o timeout",
+	"unknown protocol", "invalid", "codec", "exceed", "decode",
+}
+
+// Write implements io.Writer.
+func (k kitexLog) Write(line []byte) (int, error) {
+	text := strings.TrimSpace(string(line))
+	level := slog.LevelError
+	for _, s := range peersDoing {
+		if strings.Contains(text, s) {
+			level = slog.LevelDebug
+		}
+	}
+	k.log.Log(context.Background(), level, "kitex", "err", text)
+	return len(line), nil
+}

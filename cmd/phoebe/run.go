@@ -1,0 +1,363 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+	"unicode/utf8"
+
+	"github.com/phoebe-sched/phoebe/bench"
+	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/worker/exec"
+)
+
+// clientFlags say how to reach a cluster.
+type clientFlags struct {
+	Connect  []string      `default:"127.0.0.1:7410" placeholder:"HOST:PORT" help:"Addresses of frontends. Default ${default}."`
+	RetryFor time.Duration `default:"5s" placeholder:"D" help:"How long to look for a frontend while none answers. Default ${default}."`
+
+	secretFlags
+}
+
+func (c *clientFlags) dial(log *slog.Logger, addrs []string) (*client.Client, error) {
+	secret, err := c.secret()
+	if err != nil {
+		return nil, err
+	}
+	if c.RetryFor <= 0 {
+		return nil, usage(fmt.Errorf("--retry-for is %v: it must be above 0", c.RetryFor))
+	}
+	cl, err := client.New(addrs, client.WithSecret(secret), client.WithName("phoebe command line"), client.WithLogger(log),
+		client.WithRetryFor(c.RetryFor))
+	if err != nil {
+		return nil, usage(fmt.Errorf("--connect: %w", err))
+	}
+	return cl, nil
+}
+
+// jobFlags are a job of equal tasks.
+type jobFlags struct {
+	Function     string        `placeholder:"NAME" group:"job" help:"What the workers run: echo, sleep, spin, fail, or a function of their own. Default: none."`
+	Payload      string        `placeholder:"TEXT" group:"job" help:"Payload of each task. Default: empty."`
+	PayloadFile  string        `placeholder:"FILE" group:"job" help:"File with that payload. Default: none."`
+	Tasks        int           `placeholder:"N" group:"job" help:"Number of tasks. Default 1."`
+	TaskDuration string        `placeholder:"LAW" group:"job" help:"Tasks that sleep so long: fixed:10ms, job-exp:10ms, task-exp:10ms or mix:90%5ms,10%200ms. Default: none."`
+	Seed         uint64        `placeholder:"N" group:"job" help:"Seed of --task-duration. Default 0."`
+	ID           string        `name:"id" placeholder:"ULID" group:"job" help:"Id of the job; one that is submitted twice runs once. Default: a new one."`
+	Tenant       string        `placeholder:"NAME" group:"job" help:"Who the job is for, where workers share fairly between tenants. Default: nobody."`
+	Priority     int32         `placeholder:"N" group:"job" help:"Higher goes first, where workers queue by priority. Default 0."`
+	Deadline     time.Duration `placeholder:"D" group:"job" help:"What has not ended by then ends as deadline exceeded. Default: none."`
+	JobPolicy    string        `name:"policy" placeholder:"NAME" group:"job" help:"How its tasks are placed: ${policies}. Default: what the frontend was started with."`
+	ProbeRatio   float64       `placeholder:"N" group:"job" help:"Reservations sent for each task, 1 to 10. Default: what the frontend was started with."`
+	Labels       []string      `placeholder:"SELECTOR" group:"job" help:"Labels that workers must have: key=value, key!=value, key, !key. Default: any."`
+	Hosts        []string      `placeholder:"NAME" group:"job" help:"Hosts or workers that it may run on. Default: any."`
+	CPU          int32         `placeholder:"N" group:"job" help:"CPU that each task occupies, in millicores. Default 1000."`
+	Memory       int32         `placeholder:"N" group:"job" help:"Memory that each task occupies, in MiB. Default 256."`
+	Estimate     time.Duration `placeholder:"D" group:"job" help:"Expected run time of a task. Default: unknown."`
+	Timeout      time.Duration `placeholder:"D" group:"job" help:"Longest run time of one attempt at a task. Default: none."`
+	Retries      int           `placeholder:"N" group:"job" help:"How often a task is tried again that fails by itself. Default 0."`
+	Once         bool          `group:"job" help:"Start each task at most once: one that is lost with its worker fails. Default: no."`
+	Phases       bool          `group:"job" help:"Print when each phase of a task was reached. Default: no."`
+}
+
+type runCmd struct {
+	Job     string   `placeholder:"FILE" help:"YAML or JSON file with the job, or - for standard input, instead of the flags for it. Default: none."`
+	Command []string `arg:"" optional:"" help:"Program and arguments to run as a process in each task, after --; the workers must allow it."`
+	JSON    bool     `name:"json" help:"Print each outcome as a line of JSON. Default: tab-separated text."`
+
+	jobFlags
+	clientFlags
+}
+
+// Help says what is printed.
+func (c *runCmd) Help() string {
+	return `  phoebe run --function echo --payload hello
+  phoebe run --task-duration task-exp:20ms --tasks 1000
+  phoebe run --tasks 3 -- sh -c 'echo hello from $$'
+  phoebe run --job job.yaml, where job.yaml is:
+
+    deadline: 10s
+    tasks:
+      - function: echo
+        payload: hello
+        count: 20
+      - command: {argv: [sort, -n], stdin: "2\n1\n"}
+        timeout: 2s
+
+A job file's keys are id, tenant, priority, deadline, policy, probe-ratio, labels, hosts, phases and tasks; those
+of its tasks are count, function, payload, payload-base64, command (argv, env, dir, stdin), cpu, memory,
+estimate, timeout, retries, once, labels and hosts. They mean what the flags mean.
+
+Outcomes are printed as tasks end: task, outcome, run time, worker, result or error. The job's handle and a
+summary go to stderr. An interrupt cancels the job.
+
+Exit codes: 0 all results, 1 a task failed, 2 wrong usage or an invalid job, 3 refused (as when no worker has
+the function), overloaded or unreachable, 4 cancelled or past the deadline, 130 interrupted.`
+}
+
+// Run runs a job.
+func (c *runCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
+	job, err := c.job(os.Stdin)
+	if err != nil {
+		return usage(err)
+	}
+	cl, err := c.dial(log, c.Connect)
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	began := time.Now()
+	running, err := cl.Submit(ctx, job)
+	if err != nil {
+		return jobError(ctx, err)
+	}
+	fmt.Fprintf(out.err, "job %s\n", handleText(running.Handle()))
+	progress := bench.NewProgress(os.Stderr)
+	defer progress.Clear()
+	t := tally{of: len(job.Tasks)}
+	print := printText
+	if c.JSON {
+		print = printJSON
+	}
+	for o, err := range running.Results() {
+		if o.Task < 0 {
+			progress.Clear()
+			return jobError(ctx, err)
+		}
+		t.add(&o)
+		progress.Clear()
+		if err := print(out.out, &o); err != nil {
+			return err
+		}
+		progress.Set("%s", t.bar(time.Since(began)))
+	}
+	progress.Clear()
+	fmt.Fprintf(out.err, "%s in %v\n", t.summary(), time.Since(began).Round(10*time.Microsecond))
+	switch {
+	case ctx.Err() != nil:
+		return jobError(ctx, ctx.Err())
+	case t.cut > 0:
+		return &exitError{exitCancelled, nil}
+	case t.failed > 0:
+		return &exitError{exitFailed, nil}
+	}
+	return nil
+}
+
+// jobError gives the failure of a whole job its exit code.
+func jobError(ctx context.Context, err error) error {
+	var by *interrupted
+	if errors.As(context.Cause(ctx), &by) {
+		code := exitInterrupted
+		if s, ok := by.signal.(syscall.Signal); ok {
+			code = 128 + int(s)
+		}
+		return &exitError{code, fmt.Errorf("the job is cancelled: %w", by)}
+	}
+	var refused *client.RefusedError
+	if errors.As(err, &refused) && (refused.Reason == client.Invalid || refused.Reason == client.TooLarge) {
+		return usage(err)
+	}
+	return &exitError{exitUnavailable, err}
+}
+
+// job makes a job of the flags, or of the file that they name.
+func (c *runCmd) job(stdin io.Reader) (client.Job, error) {
+	f := &c.jobFlags
+	if c.Job != "" {
+		given := *f
+		given.Labels, given.Hosts = nil, nil
+		if fmt.Sprint(given) != fmt.Sprint(jobFlags{}) || len(f.Labels) > 0 || len(f.Hosts) > 0 || len(c.Command) > 0 {
+			return client.Job{}, errors.New("--job and flags that describe a job: write all of it into the file")
+		}
+		return readJob(c.Job, stdin)
+	}
+	n := cmp.Or(f.Tasks, 1)
+	if n < 1 || n > maxTasks {
+		return client.Job{}, fmt.Errorf("--tasks is %d: it must be from 1 to %d", n, maxTasks)
+	}
+	task := client.Task{
+		Function: f.Function, Payload: []byte(f.Payload), Demand: client.Demand{CPU: f.CPU, Memory: f.Memory},
+		Estimate: f.Estimate, Timeout: f.Timeout, Retries: f.Retries, Once: f.Once,
+	}
+	job := client.Job{
+		ID: f.ID, Tenant: f.Tenant, Priority: f.Priority, Deadline: f.Deadline, Policy: client.Policy(f.JobPolicy), ProbeRatio: f.ProbeRatio,
+		Constraint: client.Constraint{Labels: f.Labels, Hosts: f.Hosts}, Phases: f.Phases,
+	}
+	what := 0
+	for _, given := range []bool{f.Function != "", f.TaskDuration != "", len(c.Command) > 0} {
+		if given {
+			what++
+		}
+	}
+	payload := f.Payload != "" || f.PayloadFile != ""
+	switch {
+	case what == 0:
+		return job, errors.New("what shall it run? give --function, --task-duration, --job or a command after --")
+	case what > 1 || payload && f.Function == "":
+		return job, errors.New("--function with its payload, --task-duration and a command after -- exclude each other: choose one")
+	case f.Payload != "" && f.PayloadFile != "":
+		return job, errors.New("both --payload and --payload-file: choose one")
+	}
+	var err error
+	switch {
+	case f.PayloadFile != "":
+		if task.Payload, err = os.ReadFile(f.PayloadFile); err != nil {
+			return job, fmt.Errorf("--payload-file: %w", err)
+		}
+	case len(c.Command) > 0:
+		argv := c.Command
+		if argv[0] == "--" {
+			argv = argv[1:]
+		}
+		task.Function = execFunction
+		if task.Payload, err = (exec.Command{Argv: argv}).Encode(); err != nil {
+			return job, err
+		}
+	}
+	job.Tasks = slices.Repeat([]client.Task{task}, n)
+	if f.TaskDuration != "" {
+		law, err := bench.ParseDurations(f.TaskDuration)
+		if err != nil {
+			return job, fmt.Errorf("--task-duration: %w", err)
+		}
+		durations := make([]time.Duration, n)
+		law.Draw(rand.New(rand.NewPCG(f.Seed, 0)), durations)
+		for i, d := range durations {
+			job.Tasks[i].Function, job.Tasks[i].Payload = "sleep", []byte(d.String())
+		}
+	}
+	return job, nil
+}
+
+// tally counts outcomes.
+type tally struct {
+	of, results, failed int
+	cut                 int // cancelled, or the deadline exceeded
+}
+
+func (t *tally) add(o *client.Outcome) {
+	switch outcomeWord(o) {
+	case "result":
+		t.results++
+	case "failed":
+		t.failed++
+	default:
+		t.cut++
+	}
+}
+
+func (t *tally) bar(elapsed time.Duration) string {
+	const width = 30
+	done := t.results + t.failed + t.cut
+	full := width * done / t.of
+	return fmt.Sprintf("[%s%s] %d of %d tasks, %d failed, %v", strings.Repeat("#", full), strings.Repeat(".", width-full), done, t.of,
+		t.failed, elapsed.Round(100*time.Millisecond))
+}
+
+func (t *tally) summary() string {
+	s := fmt.Sprintf("%d of %d tasks have results", t.results, t.of)
+	if t.failed > 0 {
+		s += fmt.Sprintf(", %d failed", t.failed)
+	}
+	if t.cut > 0 {
+		s += fmt.Sprintf(", %d were cancelled or past the deadline", t.cut)
+	}
+	return s
+}
+
+func outcomeWord(o *client.Outcome) string {
+	var failure *client.TaskError
+	switch {
+	case o.Err == nil:
+		return "result"
+	case errors.As(o.Err, &failure) && (failure.Reason == client.Cancelled || failure.Reason == client.DeadlineExceeded):
+		return strings.ReplaceAll(failure.Reason.String(), " ", "-")
+	}
+	return "failed"
+}
+
+func printText(w io.Writer, o *client.Outcome) error {
+	what := plain(o.Result)
+	if o.Err != nil {
+		what = plain([]byte(o.Err.Error()))
+	}
+	line := fmt.Sprintf("%d\t%s\t%v\t%s\t%s\n", o.Task, outcomeWord(o), o.Run, cmp.Or(o.Worker, "-"), what)
+	if p := o.Phases; p != nil {
+		line += fmt.Sprintf("\tsampled %v, queued %v, ready %v, bound %v, started %v, finished %v, delivered %v\n",
+			p.Sampled, p.Queued, p.Ready, p.Bound, p.Started, p.Finished, p.Delivered)
+	}
+	_, err := io.WriteString(w, line)
+	return err
+}
+
+// plain is text as it is if it can stand in a line, else quoted as Go does.
+func plain(b []byte) string {
+	s := strings.TrimSuffix(string(b), "\n")
+	for _, r := range s {
+		if r == utf8.RuneError || !strconv.IsPrint(r) {
+			return strconv.Quote(s)
+		}
+	}
+	return s
+}
+
+// outcomeJSON is a line of `phoebe run --json`.
+type outcomeJSON struct {
+	Task         int         `json:"task"`
+	Outcome      string      `json:"outcome"` // result, failed, cancelled or deadline-exceeded
+	Result       *string     `json:"result,omitempty"`
+	ResultBase64 []byte      `json:"result_base64,omitempty"` // instead, if it is not UTF-8
+	Reason       string      `json:"reason,omitempty"`
+	Error        string      `json:"error,omitempty"`
+	Worker       string      `json:"worker,omitempty"`
+	Attempts     int         `json:"attempts"`
+	RunMS        float64     `json:"run_ms"`
+	Phases       *phasesJSON `json:"phases_us,omitempty"`
+}
+
+type phasesJSON struct {
+	Sampled   int64 `json:"sampled"`
+	Queued    int64 `json:"queued"`
+	Ready     int64 `json:"ready"`
+	Bound     int64 `json:"bound"`
+	Started   int64 `json:"started"`
+	Finished  int64 `json:"finished"`
+	Delivered int64 `json:"delivered"`
+}
+
+func printJSON(w io.Writer, o *client.Outcome) error {
+	line := outcomeJSON{Task: o.Task, Outcome: outcomeWord(o), Worker: o.Worker, Attempts: o.Attempts, RunMS: float64(o.Run) / 1e6}
+	var failure *client.TaskError
+	switch {
+	case errors.As(o.Err, &failure):
+		line.Reason, line.Error = failure.Reason.String(), failure.Message
+		line.Worker, line.Attempts = failure.Worker, failure.Attempts
+	case o.Err != nil:
+		line.Error = o.Err.Error()
+	case utf8.Valid(o.Result):
+		text := string(o.Result)
+		line.Result = &text
+	default:
+		line.ResultBase64 = o.Result
+	}
+	if p := o.Phases; p != nil {
+		line.Phases = &phasesJSON{
+			Sampled: p.Sampled.Microseconds(), Queued: p.Queued.Microseconds(), Ready: p.Ready.Microseconds(),
+			Bound: p.Bound.Microseconds(), Started: p.Started.Microseconds(), Finished: p.Finished.Microseconds(),
+			Delivered: p.Delivered.Microseconds(),
+		}
+	}
+	return json.NewEncoder(w).Encode(line)
+}

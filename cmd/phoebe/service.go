@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"time"
+
+	"github.com/VictoriaMetrics/metrics"
+)
+
+// serviceFlags are those of all commands that serve until they are told to end.
+type serviceFlags struct {
+	Admin        string        `placeholder:"HOST:PORT" help:"Serve /metrics (Prometheus), /livez, /readyz and /debug/pprof here; without a host on loopback only. Default: off."`
+	DrainTimeout time.Duration `default:"30s" placeholder:"D" help:"How long SIGTERM or SIGINT waits for work under way to end; a second signal ends the process at once. Default ${default}."`
+}
+
+// service is a frontend, a worker or a cluster, as the process sees it.
+type service struct {
+	ready  func() error                    // nil while it should be given work
+	failed func(ctx context.Context) error // waits until it fails by itself
+	drain  func(ctx context.Context) error // waits until work under way has ended
+	close  func() error
+}
+
+// serve runs s, which was started, until ctx ends or s fails.
+func (f *serviceFlags) serve(ctx context.Context, log *slog.Logger, set *metrics.Set, s service) (err error) {
+	defer func() { err = errors.Join(err, s.close()) }()
+	if f.Admin != "" {
+		admin, err := startAdmin(f.Admin, log, set, s.ready)
+		if err != nil {
+			return err
+		}
+		defer admin.Close()
+	}
+	failed := make(chan error, 1)
+	watch, stop := context.WithCancel(context.Background())
+	defer stop()
+	go func() { failed <- s.failed(watch) }()
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+	}
+	log.Info("drains", "reason", context.Cause(ctx).Error(), "timeout", f.DrainTimeout.String())
+	until, cancel := context.WithTimeoutCause(context.Background(), f.DrainTimeout, fmt.Errorf("not drained within --drain-timeout %v", f.DrainTimeout))
+	defer cancel()
+	return s.drain(until)
+}
+
+// startAdmin serves what operators and monitors ask for.
+func startAdmin(addr string, log *slog.Logger, set *metrics.Set, ready func() error) (*http.Server, error) {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, usage(fmt.Errorf("--admin %q: %w: want host:port, or :port for loopback", addr, err))
+	}
+	if host == "" {
+		host = "127.0.0.1"
+	}
+	l, err := net.Listen("tcp", net.JoinHostPort(host, port))
+	if err != nil {
+		return nil, fmt.Errorf("--admin %s: %w", addr, err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+		set.WritePrometheus(w)
+		metrics.WriteProcessMetrics(w)
+	})
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if err := ready(); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ok")
+	})
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	s := &http.Server{
+		Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+	go func() {
+		if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			log.Error("the admin port fails", "err", err)
+		}
+	}()
+	log.Info("admin port serves", "address", l.Addr().String())
+	return s, nil
+}

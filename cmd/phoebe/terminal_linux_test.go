@@ -1,0 +1,61 @@
+package main_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// On a terminal there is a progress bar, which is gone at the end.
+func TestProgressBar(t *testing.T) {
+	c := startDev(t)
+	ours, theirs := terminal(t)
+	cmd := command(t.Context(), "run", "--connect", c.connect, "--task-duration", "fixed:20ms", "--tasks", "12")
+	cmd.Stderr = theirs
+	shown := make(chan []byte)
+	go func() {
+		var all bytes.Buffer
+		_, _ = all.ReadFrom(ours) // ends with an error when nobody has the terminal any more
+		shown <- all.Bytes()
+	}()
+	err := cmd.Run()
+	theirs.Close()
+	text := <-shown
+	if err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	if !bytes.Contains(text, []byte("[#####")) || !bytes.Contains(text, []byte("6 of 12 tasks")) {
+		t.Errorf("no progress bar: %q", text)
+	}
+	if !bytes.Contains(text, []byte("\r\x1b[K12 of 12 tasks have results")) {
+		t.Errorf("the bar is not gone at the end: %q", text)
+	}
+}
+
+// terminal opens both sides of a pseudo-terminal.
+func terminal(t testing.TB) (ours, theirs *os.File) {
+	t.Helper()
+	ours, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() { ours.Close() })
+	if err := unix.IoctlSetPointerInt(int(ours.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	n, err := unix.IoctlGetInt(int(ours.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.IoctlSetWinsize(int(ours.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 80}); err != nil {
+		t.Fatal(err)
+	}
+	theirs, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ours, theirs
+}

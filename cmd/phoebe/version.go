@@ -1,0 +1,36 @@
+package main
+
+import (
+	"fmt"
+	"runtime/debug"
+	"strings"
+)
+
+type versionCmd struct{}
+
+// Run prints the version.
+func (versionCmd) Run(out *streams) error {
+	_, err := fmt.Fprintf(out.out, "phoebe %s\n", version())
+	return err
+}
+
+// version is what the Go command has stamped into the program.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	v := info.Main.Version
+	if v == "" || v == "(devel)" {
+		v = "devel"
+	}
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision" && len(s.Value) >= 12 && !strings.Contains(v, s.Value[:12]):
+			v += " " + s.Value[:12]
+		case s.Key == "vcs.modified" && s.Value == "true" && !strings.Contains(v, "dirty"):
+			v += " modified"
+		}
+	}
+	return v + " " + info.GoVersion
+}
