@@ -27,13 +27,13 @@ type record struct {
 	moved   bool
 	lost    bool // this frontend closes
 
-	tooLarge int // bytes of the results that were too many for Run, and were dropped
-	over    bool // every outcome is in
-	endedAt time.Time
-	polled  time.Time // when Events last asked
-	polls   int       // Events calls that wait
-	kept    bool      // among the ended ones that may be forgotten
-	client  *clientConn
+	tooLarge int  // bytes of the results that were too many for Run, and were dropped
+	over     bool // every outcome is in
+	endedAt  time.Time
+	polled   time.Time // when Events last asked
+	polls    int       // Events calls that wait
+	kept     bool      // among the ended ones that may be forgotten
+	client   *clientConn
 }
 
 func newRecord(job *frontend.Job, run, phases bool, now time.Time) *record {
@@ -163,7 +163,6 @@ func (s *Server) endRecord(id probe.JobID) {
 	if r.run || r.moved {
 		s.keep(r)
 	}
-	s.checkEmpty()
 }
 
 // keep puts the record of an ended job among those that may be forgotten.

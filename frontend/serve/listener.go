@@ -32,7 +32,9 @@ type clientConn struct {
 	raw      syscall.RawConn
 	since    time.Time
 	used     atomic.Int64 // when a byte last went either way, by monotonic(); 0: never
-	once     sync.Once
+	answers  atomic.Int64 // how often the server came back to read: all it had to say until then is written
+	reading  atomic.Bool  // it waits for the client to say something
+	closed   atomic.Bool
 }
 
 func newListener(raw net.Listener, s *Server) *listener {
@@ -66,6 +68,9 @@ func (l *listener) Accept() (net.Conn, error) {
 }
 
 func (c *clientConn) Read(b []byte) (int, error) {
+	c.answers.Add(1)
+	c.reading.Store(true)
+	defer c.reading.Store(false)
 	n, err := c.Conn.Read(b)
 	if n > 0 {
 		c.used.Store(monotonic())
@@ -83,11 +88,11 @@ func (c *clientConn) Write(b []byte) (int, error) {
 }
 
 func (c *clientConn) Close() error {
-	c.once.Do(func() {
+	if !c.closed.Swap(true) {
 		c.listener.mu.Lock()
 		delete(c.listener.conns, c.RemoteAddr().String())
 		c.listener.mu.Unlock()
-	})
+	}
 	return c.Conn.Close()
 }
 
@@ -98,6 +103,20 @@ func (l *listener) client(addr string) *clientConn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.conns[addr]
+}
+
+// answering are the connections whose clients wait for an answer, or for the rest of one, and how many each has
+// had before.
+func (l *listener) answering() map[*clientConn]int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	conns := map[*clientConn]int64{}
+	for _, c := range l.conns {
+		if answers := c.answers.Load(); !c.reading.Load() {
+			conns[c] = answers
+		}
+	}
+	return conns
 }
 
 func (l *listener) count() int {

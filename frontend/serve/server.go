@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -45,7 +46,6 @@ type Server struct {
 	timer    *time.Timer
 	timerAt  time.Time
 	draining bool
-	empty    chan struct{} // closed when draining and no job is left
 }
 
 // New checks cfg and makes a server that does not serve yet.
@@ -67,7 +67,6 @@ func New(cfg Config) (*Server, error) {
 		core:   frontend.New(cfg.Core, rand.New(rand.NewPCG(cfg.Seed, uint64(cfg.Core.ID)))),
 		jobs:   map[probe.JobID]*record{},
 		failed: make(chan error, 1),
-		empty:  make(chan struct{}),
 	}
 	s.metrics = newMetrics(cfg.Metrics, s)
 	s.ctx, s.stop = context.WithCancel(context.Background())
@@ -139,24 +138,55 @@ func (s *Server) Ready() error {
 	return errors.New("no worker is linked")
 }
 
-// Drain refuses new jobs and waits until those under way have ended, or ctx ends.
+// fetchPatience is how long Drain waits for the next poll of a job's client: one that has cancelled its job may
+// never come back.
+const fetchPatience = 10 * time.Second
+
+// drainPoll is how often Drain looks whether all is done.
+const drainPoll = 5 * time.Millisecond
+
+// Drain refuses new jobs and waits until those under way have ended and their clients have the outcomes, or ctx
+// ends.
 func (s *Server) Drain(ctx context.Context) error {
 	s.mu.Lock()
 	if !s.draining {
 		s.draining = true
 		s.stepLocked(frontend.Leave{})
-		s.checkEmpty()
 	}
 	s.unlock()
-	select {
-	case <-s.empty:
-		return nil
-	case <-ctx.Done():
-		s.mu.Lock()
-		n := s.core.Jobs()
-		s.mu.Unlock()
-		return fmt.Errorf("frontend: %d jobs are unfinished: %w", n, ctx.Err())
+	tick := time.NewTicker(drainPoll)
+	defer tick.Stop()
+	var answering map[*clientConn]int64 // connections that had not written their last answer
+	for {
+		unfinished, unfetched := s.left()
+		if unfinished == 0 && unfetched == 0 {
+			if answering == nil {
+				answering = s.listener.answering()
+			}
+			maps.DeleteFunc(answering, func(c *clientConn, answers int64) bool { return c.closed.Load() || c.answers.Load() != answers })
+			if len(answering) == 0 {
+				return nil
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("frontend: %d jobs are unfinished, the outcomes of %d were not fetched: %w", unfinished, unfetched, context.Cause(ctx))
+		}
 	}
+}
+
+// left counts the jobs that have not ended, and those that have but whose clients do not have all outcomes yet.
+func (s *Server) left() (unfinished, unfetched int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	for _, r := range s.jobs {
+		if r.over && !r.kept && (r.polls > 0 || now.Sub(r.endedAt) < fetchPatience || now.Sub(r.polled) < fetchPatience) {
+			unfetched++
+		}
+	}
+	return s.core.Jobs(), unfetched
 }
 
 // Close stops serving at once; jobs under way are lost to this frontend, and their clients take them elsewhere.
@@ -332,15 +362,5 @@ func (s *Server) tick() {
 		}
 		s.listener.sweep()
 		s.sweepJobs()
-	}
-}
-
-func (s *Server) checkEmpty() {
-	if s.draining && s.core.Jobs() == 0 {
-		select {
-		case <-s.empty:
-		default:
-			close(s.empty)
-		}
 	}
 }
