@@ -317,12 +317,12 @@ func TestDrain(t *testing.T) {
 	if c.Ready() == nil {
 		t.Error("ready while draining")
 	}
-	if err := <-drained; err != nil {
-		t.Fatal(err)
-	}
 	ev, err := c.client.Events(ctx, &v1.EventsRequest{Handle: h.Handle, MaxWaitUs: 1e6})
 	if err != nil || !ev.Done || ev.Events[0].Outcome.Kind != v1.OutcomeKind_RESULT {
 		t.Fatalf("the job under way: %v %v", ev, err)
+	}
+	if err := <-drained; err != nil {
+		t.Fatal(err)
 	}
 }
 
