@@ -188,6 +188,14 @@ func (c *Core) checkProspects(g *group) error {
 // has its attempt.
 func (c *Core) checkPlaces() error {
 	live := map[*reservation]uint32{}
+	known := map[*reservation]bool{}
+	for _, j := range c.jobs {
+		for _, g := range j.groups {
+			for _, r := range g.places {
+				known[r] = true
+			}
+		}
+	}
 	for _, w := range c.workers {
 		if w == nil {
 			continue
@@ -199,8 +207,8 @@ func (c *Core) checkPlaces() error {
 			if r.w != w || id < r.first || id >= r.first+probe.ResID(r.count) || id >= w.nextRes {
 				return fmt.Errorf("place %d of worker %d is not one of %d+%d of worker %d", id, w.key, r.first, r.count, r.w.key)
 			}
-			if j := r.group.job; c.jobs[j.ID] != j || !slices.Contains(r.group.places, r) {
-				return fmt.Errorf("place %d of worker %d is unknown to its job %v, or that has ended", id, w.key, j.ID)
+			if !known[r] {
+				return fmt.Errorf("place %d of worker %d is unknown to its job %v, or that has ended", id, w.key, r.group.job.ID)
 			}
 			a := r.ride(id)
 			if a == nil {
@@ -229,9 +237,8 @@ func (c *Core) checkPlaces() error {
 			if sum != g.live {
 				return fmt.Errorf("job %v: %d live places, %d counted", j.ID, sum, g.live)
 			}
-			rides := slices.ContainsFunc(j.tasks, func(t task) bool { return t.state == riding }) // it may come back
-			if j.Policy.Cancel && j.waiting == 0 && sum > 0 && !rides {
-				return fmt.Errorf("job %v has %d places and no task that waits or rides", j.ID, sum)
+			if j.Policy.Cancel && j.waiting == 0 && sum > 0 {
+				return fmt.Errorf("job %v has %d places and no task that waits", j.ID, sum)
 			}
 		}
 	}

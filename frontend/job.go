@@ -178,7 +178,7 @@ var moves = [...][]taskState{
 	waiting:  {probing, riding, enqueued, bound, done},
 	probing:  {waiting, enqueued, done},
 	riding:   {waiting, bound, adrift, done},
-	enqueued: {waiting, probing, bound, adrift, done},
+	enqueued: {waiting, bound, adrift, done},
 	bound:    {waiting, adrift, done},
 	adrift:   {waiting, bound, done},
 	claiming: {waiting, bound, done},
@@ -261,4 +261,6 @@ type attempt struct {
 	turn probe.Turn
 	sent time.Time
 	ran  bool // known to have started, or bound to a slot
+
+	spent bool // its place was used up for it, and comes back if the worker hands it back
 }

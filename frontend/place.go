@@ -129,7 +129,8 @@ func (c *Core) plan(w *worker, rides, extra int) {
 }
 
 // planRides sends tasks along to workers believed to have room, one each, then one more each while room is
-// left; where the view is not to be used, to a random sample. It returns how many tasks ride.
+// left; where the view is not to be used, to a random sample. Tasks worth bundling fill one worker after the
+// other instead: each message costs more than they do. It returns how many tasks ride.
 func (c *Core) planRides(g *group) int {
 	want := g.ridable()
 	rides := 0
@@ -140,10 +141,16 @@ func (c *Core) planRides(g *group) int {
 		}
 		return rides
 	}
+	bundle := g.bundle(bundleBytes)
+	most := maxRideBytes / max(g.largestRide, 1) // in one message
 	take := func(w *worker) {
-		if g.demand.Fits(w.load.Free) {
-			c.plan(w, 1, 0)
-			rides++
+		n := min(want-rides, most, bundle*g.demand.Times(w.load.Free))
+		if bundle == 1 {
+			n = min(n, 1)
+		}
+		if n > 0 {
+			c.plan(w, n, 0)
+			rides += n
 		}
 	}
 	if len(g.eligible.workers) < len(c.idle) {
@@ -162,8 +169,6 @@ func (c *Core) planRides(g *group) int {
 			}
 		}
 	}
-	most := maxRideBytes / max(g.largestRide, 1) // in one message
-	bundle := g.bundle(bundleBytes)
 	for more := true; more && rides < want; {
 		more = false
 		for _, w := range c.picked {
@@ -285,6 +290,9 @@ func (c *Core) reserve(g *group, now time.Time, acts []Action) []Action {
 	}
 	g.budget = max(g.budget, 0)
 	c.picked = c.picked[:0]
+	if j.waiting == 0 && j.Policy.Cancel && slices.ContainsFunc(j.groups, func(g *group) bool { return g.live > 0 }) {
+		acts = c.cancelPlaces(j, acts) // all ride now; one that comes back finds its place kept
+	}
 	return acts
 }
 
@@ -369,6 +377,7 @@ func (c *Core) ready(w *worker, m *probe.Ready, now time.Time, acts []Action) []
 		c.Stats.Kept++
 	} else {
 		c.dropPlace(w, m.Res, r)
+		w.attempts[bind.Launch.Attempt].spent = true
 	}
 	c.Stats.Binds++
 	bind.Keep = keep

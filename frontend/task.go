@@ -192,10 +192,18 @@ func (c *Core) refused(w *worker, m *probe.Refused, now time.Time, acts []Action
 		case probe.Unknown:
 			acts = c.lose(a, false, "worker "+w.welcome.Worker+" no longer knows of it", now, acts)
 		case probe.NoFunction, probe.Oversized, probe.TooBig:
+			c.settleRide(a)
 			acts = c.hitch(a, m.Reason, now, acts)
 		default:
+			c.settleRide(a)
 			c.takeBack(a)
+			if m.Reason == probe.Late && a.spent && w.state == up && w.places[a.res] == nil {
+				c.restore(a, now)
+			}
 		}
+	}
+	if m.Reason == probe.Leaving {
+		c.drain(w) // its Drain was overtaken
 	}
 	for _, j := range jobsInOrder(touched) {
 		if m.RetryAfter > 0 && m.Reason == probe.QueueFull && !j.ended {
@@ -206,6 +214,16 @@ func (c *Core) refused(w *worker, m *probe.Refused, now time.Time, acts []Action
 		acts = c.coverAll(j, now, acts)
 	}
 	return acts
+}
+
+// restore believes again in the place that an attempt had used up: with the task, the worker has put it back
+// to where it was in the queue.
+func (c *Core) restore(a *attempt, now time.Time) {
+	g := a.task.group
+	r := &reservation{w: a.w, group: g, first: a.res, count: 1, live: 1, sent: now}
+	a.w.places[a.res] = r
+	g.places = append(g.places, r)
+	g.live++
 }
 
 // hitch takes back a task that a worker cannot run although it said it could.
@@ -245,6 +263,9 @@ func (c *Core) evicted(w *worker, m *probe.Evicted, now time.Time, acts []Action
 	touched := map[*job]bool{}
 	for i := range m.Count {
 		c.placeGone(w, m.First+probe.ResID(i), touched)
+	}
+	if m.Reason == probe.Leaving {
+		c.drain(w)
 	}
 	for _, j := range jobsInOrder(touched) {
 		if m.Reason == probe.Moved {

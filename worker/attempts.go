@@ -276,7 +276,7 @@ func (c *Core) linkUp(ev LinkUp, now time.Time, acts []Action) []Action {
 		acts = append(acts, Drop{old.id})
 		c.linkDown(old, now)
 	}
-	l := &link{id: ev.Link, frontend: ev.Frontend, places: map[probe.ResID]*place{}, lead: firstLead}
+	l := &link{id: ev.Link, frontend: ev.Frontend, places: map[probe.ResID]*place{}, answer: firstLead, lead: firstLead}
 	c.links[l.id] = l
 	c.byOwner[l.frontend] = l
 	if c.leaving {

@@ -162,11 +162,14 @@ type Core struct {
 type link struct {
 	id       LinkID
 	frontend probe.FrontendID
-	seen     probe.Window
+	seen     probe.Window // places
+	bound    probe.Window // attempts, by Seq, whose Bind came
 	places   map[probe.ResID]*place
 	silent   bool // its last turn expired and nothing was heard since
 	parked   []*place
-	lead     time.Duration // how long it takes to answer a Ready, smoothed
+	answer   time.Duration // how long it takes to answer a Ready, smoothed
+	stray    time.Duration // its mean deviation
+	lead     time.Duration // how long ahead to ask
 }
 
 // attempt is one try at a task, from its arrival to its acknowledgement.

@@ -244,8 +244,8 @@ func (c *Core) askedPlace(l *link, res probe.ResID, turn probe.Turn) *place {
 
 // bind gives a task to a place whose turn is on.
 func (c *Core) bind(l *link, m *probe.Bind, now time.Time, acts []Action) []Action {
-	if c.attempts[m.Launch.Attempt] != nil {
-		return acts // repeated
+	if !l.bound.Mark(probe.ResID(m.Launch.Attempt.Seq)) || c.attempts[m.Launch.Attempt] != nil {
+		return acts // repeated, and not to be refused: it may have run, and be forgotten
 	}
 	p := c.askedPlace(l, m.Res, m.Turn)
 	if p == nil {
@@ -373,9 +373,13 @@ func (c *Core) unpark(l *link) {
 	}
 }
 
-// learn smooths the time that the link needs to answer a Ready.
+// learn smooths the time that the link needs to answer a Ready, and how far it strays. Who asks that long and four
+// times the deviation ahead (as TCP reckons its time-outs) rarely finds the slot free before the answer.
 func (l *link) learn(d time.Duration) {
-	l.lead = min((7*l.lead+d)/8, maxLead)
+	off := d - l.answer
+	l.answer += off / 8
+	l.stray += (off.Abs() - l.stray) / 4
+	l.lead = min(l.answer+4*l.stray, maxLead)
 }
 
 // inOrder is the places of a link by id, so that map order decides nothing.

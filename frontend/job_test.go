@@ -1,0 +1,148 @@
+package frontend
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+// Every state with every other: x is legal, anything else panics.
+func TestMoves(t *testing.T) {
+	states := []taskState{waiting, probing, riding, enqueued, bound, adrift, claiming, done}
+	table := map[taskState]string{
+		// to:     w p r e b a c d
+		waiting:  ". x x x x . . x",
+		probing:  "x . . x . . . x",
+		riding:   "x . . . x x . x",
+		enqueued: "x . . . x x . x",
+		bound:    "x . . . . x . x",
+		adrift:   "x . . . x . . x",
+		claiming: "x . . . x . . x",
+		done:     ". . . . . . . .",
+	}
+	if len(table) != len(moves) || len(states) != len(moves) {
+		t.Fatalf("%d states in the table, %d in moves", len(table), len(moves))
+	}
+	c := New(Config{}, rand.New(rand.NewPCG(1, 1)))
+	legal := func(from, to taskState) (ok bool) {
+		defer func() { ok = recover() == nil }()
+		task := &task{spec: &Task{}, group: &group{job: &job{}}, state: from}
+		c.move(task, to)
+		return task.state == to
+	}
+	for from, row := range table {
+		for i, cell := range strings.Fields(row) {
+			if got := legal(from, states[i]); got != (cell == "x") {
+				t.Errorf("from state %d to %d: legal is %t", from, states[i], got)
+			}
+		}
+	}
+}
+
+func TestConstraint(t *testing.T) {
+	labels := []string{"zone=a", "gpu", "rack=7=b"}
+	for _, test := range []struct {
+		constraint Constraint
+		valid, met bool
+	}{
+		{Constraint{}, true, true},
+		{Constraint{Labels: []string{"zone=a"}}, true, true},
+		{Constraint{Labels: []string{"zone=b"}}, true, false},
+		{Constraint{Labels: []string{"zone"}}, true, true},
+		{Constraint{Labels: []string{"gpu"}}, true, true},
+		{Constraint{Labels: []string{"gp"}}, true, false},
+		{Constraint{Labels: []string{"gpu=1"}}, true, false},
+		{Constraint{Labels: []string{"zone!=a"}}, true, false},
+		{Constraint{Labels: []string{"zone!=b"}}, true, true},
+		{Constraint{Labels: []string{"disk!=ssd"}}, true, true},
+		{Constraint{Labels: []string{"!zone"}}, true, false},
+		{Constraint{Labels: []string{"!gpu"}}, true, false},
+		{Constraint{Labels: []string{"!disk"}}, true, true},
+		{Constraint{Labels: []string{"rack=7=b"}}, true, true},
+		{Constraint{Labels: []string{"zone=a", "!gpu"}}, true, false},
+		{Constraint{Labels: []string{"zone=a", "gpu", "!disk"}}, true, true},
+		{Constraint{Hosts: []string{"h1"}}, true, true},
+		{Constraint{Hosts: []string{"h2", "w1"}}, true, true},
+		{Constraint{Hosts: []string{"h2"}}, true, false},
+		{Constraint{Labels: []string{"zone=b"}, Hosts: []string{"h1"}}, true, false},
+		{Constraint{Labels: []string{""}}, false, false},
+		{Constraint{Labels: []string{"!"}}, false, false},
+		{Constraint{Labels: []string{"=a"}}, false, false},
+		{Constraint{Labels: []string{"!=a"}}, false, false},
+		{Constraint{Labels: []string{"!zone=a"}}, false, false},
+	} {
+		if err := test.constraint.Validate(); (err == nil) != test.valid {
+			t.Errorf("%v: valid is %t: %v", test.constraint, err == nil, err)
+		}
+		if !test.valid {
+			continue
+		}
+		if met := test.constraint.Matches(labels, "h1", "w1"); met != test.met {
+			t.Errorf("%v: met is %t", test.constraint, met)
+		}
+	}
+}
+
+func TestParsePolicy(t *testing.T) {
+	for _, p := range Policies {
+		if got, err := ParsePolicy(p.Name); got != p || err != nil {
+			t.Errorf("%s: %+v, %v", p.Name, got, err)
+		}
+	}
+	if _, err := ParsePolicy("quincy"); err == nil || !strings.Contains(err.Error(), `"late-binding"`) {
+		t.Errorf("an unknown policy: %v", err)
+	}
+	if Policies[0].Name != "phoebe" {
+		t.Errorf("the default is %s", Policies[0].Name)
+	}
+}
+
+// A sample is a shuffle's beginning: distinct workers, each as likely as any other.
+func TestDraw(t *testing.T) {
+	c := New(Config{}, rand.New(rand.NewPCG(1, 1)))
+	ws := make([]*worker, 5)
+	for i := range ws {
+		ws[i] = &worker{key: Worker(i)}
+	}
+	const n = 50_000
+	hits := make([]int, len(ws))
+	for range n {
+		seen := map[Worker]bool{}
+		for i := range 2 {
+			w := c.draw(ws, i)
+			if ws[i] != w || seen[w.key] {
+				t.Fatalf("drew %d, seen %v", w.key, seen)
+			}
+			seen[w.key] = true
+			hits[w.key]++
+		}
+	}
+	for key, h := range hits {
+		if share := float64(h) / n / 2 * float64(len(ws)); share < 0.97 || share > 1.03 {
+			t.Errorf("worker %d was drawn %.3f times as often as the mean", key, share)
+		}
+	}
+}
+
+func TestStatus(t *testing.T) {
+	c := New(Config{ID: 1}, rand.New(rand.NewPCG(1, 1)))
+	if _, ok := c.Status(3); ok {
+		t.Error("status of a worker that never was")
+	}
+	now := time.Unix(1_000_000, 0)
+	c.Step(now, WorkerUp{Worker: 2, Welcome: probe.Welcome{Worker: "w", Capacity: size(4), Functions: []string{"f"}}}, nil)
+	for i, want := range []string{"up", "adrift", "down"} {
+		switch i {
+		case 1:
+			c.Step(now, LinkLost{2}, nil)
+		case 2:
+			c.Step(now, WorkerGone{2}, nil)
+		}
+		if s, ok := c.Status(2); !ok || s.State != want || s.Welcome.Worker != "w" {
+			t.Errorf("%+v, want %s", s, want)
+		}
+	}
+}
