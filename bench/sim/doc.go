@@ -1,0 +1,8 @@
+// Package sim drives the real cores of frontends and workers in virtual time. Its shells do what
+// frontend/serve and worker/serve do, over a network of its own: messages take a delay, may pass through the
+// real codec, and get lost with their connection. One seed has one outcome, whatever the machine: there are
+// no goroutines, and no map order decides anything.
+//
+// [Run] measures a policy under a workload; [Faults] lets a random schedule of crashes, hung processes,
+// broken and half-open connections loose on a cluster and checks invariants after every step.
+package sim

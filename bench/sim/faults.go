@@ -1,0 +1,843 @@
+package sim
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend"
+	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/worker"
+)
+
+// FaultError is a broken promise that a random schedule of faults brought to light.
+type FaultError struct {
+	Seed uint64
+	At   time.Duration // since the start of the run
+	Err  error
+	Log  []string // what happened last, an event or action per line
+}
+
+func (e *FaultError) Error() string {
+	return fmt.Sprintf("seed %d, after %v: %v", e.Seed, e.At, e.Err)
+}
+
+func (e *FaultError) Unwrap() error { return e.Err }
+
+// FaultStats says what a run with faults has seen.
+type FaultStats struct {
+	Jobs, Tasks, Starts, Failovers, Refusals int
+	Faults                                   map[string]int // by kind
+	Outcomes                                 [frontend.DeadlineExceeded + 1]int
+	Failures                                 [frontend.Infrastructure + 1]int
+	Events                                   uint64
+
+	Frontends frontend.Stats // of the lives that saw the end
+	Workers   worker.Stats
+}
+
+// Faults runs a small cluster under a schedule of faults drawn from seed: processes crash, hang, drain and
+// come back, connections break on one side or both, messages are repeated and overtake one another, clients
+// cancel and go elsewhere. It checks both cores' invariants after every step, and what clients are promised:
+//
+//   - every task of a job ends in one outcome, of which the cause is there; every job ends;
+//   - a task that may start only once never starts twice;
+//   - a result is that of the task;
+//   - once all is over, no core holds a slot, place, attempt or result any more, and no queue was ever
+//     longer than its bound.
+//
+// The error, if any, is a *FaultError. The same seed gives the same run.
+func Faults(seed uint64) (*FaultStats, error) {
+	r := newFaultRun(seed)
+	err := r.run()
+	if err == nil {
+		return &r.stats, nil
+	}
+	failed := &FaultError{Seed: seed, At: r.now, Err: err}
+	again := newFaultRun(seed)
+	again.log = func(format string, args ...any) {
+		if len(failed.Log) == logLines {
+			failed.Log = append(failed.Log[:0], failed.Log[logLines/2:]...)
+		}
+		failed.Log = append(failed.Log, fmt.Sprintf("%12v ", again.now)+fmt.Sprintf(format, args...))
+	}
+	again.stopAt = r.steps
+	_ = again.run()
+	return &r.stats, failed
+}
+
+// logLines bounds the log of a failed run.
+const logLines = 20_000
+
+// faultJob is a job as its client sees it.
+type faultJob struct {
+	n        int
+	id       probe.JobID
+	spec     frontend.Job // without Tasks
+	tasks    []faultTask
+	left     int // tasks without an outcome
+	tried    bool
+	owner    *frontendNode
+	life     int // of the owner when the client turned to it
+	session  int // counts the client's turns to a frontend
+	ended    bool
+	cancels  bool
+	deadline bool
+}
+
+type faultTask struct {
+	spec     frontend.Task
+	fails    int // so many runs are still to fail
+	starts   int
+	failed   int
+	outcomes int
+}
+
+// visit is a job at one frontend, as the frontend's shell knows it.
+type visit struct {
+	job      *faultJob
+	session  int // of the client that listens
+	outcomes []frontend.Outcome
+	left     bool // the client has gone
+}
+
+// faultRun is a run of Faults under way.
+type faultRun struct {
+	cluster
+	seed    uint64
+	dice    *rand.Rand
+	horizon time.Duration // no more faults from then on
+	grace   time.Duration // a frontend cancels the job of a client that is gone for so long
+	jobs    []*faultJob
+	visits  []map[probe.JobID]*visit // by frontend
+	open    int                      // jobs that have not ended
+	failed  error
+	still   int // events since time went on
+	stats   FaultStats
+	stopAt  uint64
+}
+
+func newFaultRun(seed uint64) *faultRun {
+	r := &faultRun{seed: seed, dice: rand.New(rand.NewPCG(seed, 'f'))}
+	r.stats.Faults = map[string]int{}
+	r.rng = rand.New(rand.NewPCG(seed, 'n'))
+	r.check = true
+	r.tell = r.told
+	r.onStart = r.taskStarted
+	r.onEnd = r.taskEnded
+	return r
+}
+
+// among draws one of a few values.
+func among[T any](dice *rand.Rand, values ...T) T { return values[dice.IntN(len(values))] }
+
+// between draws a duration.
+func between(dice *rand.Rand, low, high time.Duration) time.Duration {
+	return low + time.Duration(dice.Int64N(int64(high-low)+1))
+}
+
+func (r *faultRun) chance(p float64) bool { return r.dice.Float64() < p }
+
+func (r *faultRun) run() error {
+	d := r.dice
+	r.net = network{
+		delay: between(d, 10*time.Microsecond, time.Millisecond), jitter: between(d, 0, time.Millisecond),
+		codec: true, reorder: among(d, 0, 0, time.Millisecond, 5*time.Millisecond), repeat: among(d, 0, 0, 0.01, 0.1),
+		lease: 300 * time.Millisecond, ping: 100 * time.Millisecond, watch: true,
+	}
+	r.horizon = between(d, time.Second, 4*time.Second)
+	r.grace = between(d, 100*time.Millisecond, time.Second)
+	for i := range 2 + d.IntN(5) {
+		cfg := worker.Config{
+			Capacity: slotsOf(1 + d.IntN(4)), Functions: []string{function, "tiny"},
+			Order: among(d, worker.FIFO, worker.FIFO, worker.Priority, worker.Fair, worker.Shortest), StarvationBound: 200 * time.Millisecond,
+			MaxQueue:    among(d, 5, 40, 1<<14),
+			MaxRetained: among(d, 2000, 256<<20),
+			ReadyExpiry: between(d, 20*time.Millisecond, 200*time.Millisecond),
+			Grace:       between(d, 200*time.Millisecond, 2*time.Second), Retain: 5 * time.Second,
+		}
+		if i == 0 {
+			cfg.Functions = append(cfg.Functions, "rare")
+			cfg.MaxQueue = 1 << 14
+		}
+		r.addWorker(cfg, 1)
+	}
+	for i := range 1 + d.IntN(3) {
+		r.visits = append(r.visits, map[probe.JobID]*visit{})
+		r.addFrontend(frontend.Config{
+			AdriftFor: between(d, 50*time.Millisecond, 500*time.Millisecond), ClaimFor: between(d, 200*time.Millisecond, time.Second),
+			StrandedFor: 2 * time.Second, SyncEvery: between(d, 300*time.Millisecond, 2*time.Second), ProbeTimeout: 20 * time.Millisecond,
+			MaxPending: among(d, 60, 1<<20), MaxWait: among(d, 100*time.Millisecond, -1),
+		}, r.seed+uint64(i)<<32)
+	}
+	r.makeJobs(10 + d.IntN(40))
+	for at := time.Duration(0); ; {
+		if at += time.Duration(d.ExpFloat64() * float64(120*time.Millisecond)); at > r.horizon {
+			break
+		}
+		r.later(at, r.fault)
+	}
+	r.later(r.horizon, r.heal)
+
+	end := r.horizon + time.Minute
+	for r.open > 0 {
+		if err := r.next(end); err != nil {
+			return err
+		}
+		if r.now > end {
+			return r.unfinished()
+		}
+	}
+	// All is over, but for zombies: frontends with jobs whose clients went elsewhere.
+	for quiet := r.now + 15*time.Second; r.now < quiet; {
+		if err := r.next(quiet); err != nil {
+			return err
+		}
+	}
+	return r.drained()
+}
+
+// next is a step of the cluster, of those up to the given time.
+func (r *faultRun) next(end time.Duration) error {
+	if r.stopAt > 0 && r.steps >= r.stopAt {
+		return errors.New("stopped")
+	}
+	if r.heap.Len() == 0 || r.heap.Min().at > end {
+		r.now = end + 1
+		return nil
+	}
+	before := r.now
+	if err := r.step(); err != nil {
+		return err
+	}
+	if r.still++; r.now != before {
+		r.still = 0
+	}
+	if r.still > 50_000 {
+		return errors.New("time stands still: something is due again and again")
+	}
+	r.stats.Events = r.steps
+	return r.failed
+}
+
+func (r *faultRun) later(at time.Duration, fn func()) { r.at(at, event{kind: call, fn: fn}) }
+
+func (r *faultRun) fail(format string, args ...any) {
+	if r.failed == nil {
+		r.failed = fmt.Errorf(format, args...)
+	}
+}
+
+// makeJobs draws the workload and when it arrives.
+func (r *faultRun) makeJobs(n int) {
+	d := r.dice
+	for i := range n {
+		j := &faultJob{n: i, id: jobID(i + 1)}
+		j.spec = frontend.Job{ID: j.id, Tenant: among(d, "a", "b"), Priority: int32(d.IntN(3)), Policy: r.policy()}
+		if r.chance(0.3) {
+			j.spec.ProbeRatio = 1 + 3*d.Float64()
+		}
+		if r.chance(0.1) {
+			j.spec.Deadline, j.deadline = between(d, time.Millisecond, 2*time.Second), true
+		}
+		mean, calls := among(d, time.Microsecond, 100*time.Microsecond, 5*time.Millisecond, 50*time.Millisecond, 300*time.Millisecond), function
+		if mean == time.Microsecond {
+			calls = "tiny" // so short that several are given out at a time
+		}
+		estimate := among(d, 0.0, 1, 1, 3, 0.3)
+		mixed := r.chance(0.2)
+		for k := range 1 + d.IntN(among(d, 2, 10, 40)) {
+			t := faultTask{}
+			takes := time.Duration(d.ExpFloat64() * float64(mean))
+			t.spec = frontend.Task{
+				Index: probe.TaskIndex(k), Function: calls, Retryable: !r.chance(0.2),
+				Estimate: time.Duration(float64(takes) * estimate), Retries: d.IntN(3),
+			}
+			if mixed {
+				t.spec.Demand = slotsOf(1 + d.IntN(2))
+				if !r.fits(t.spec.Demand) {
+					t.spec.Demand = probe.Demand{}
+				}
+				if r.chance(0.3) {
+					t.spec.Function, t.spec.Demand = "rare", probe.Demand{}
+				} else if r.chance(0.2) {
+					t.spec.Constraint.Hosts = []string{fmt.Sprint("h", d.IntN(len(r.workers)))}
+					t.spec.Demand = probe.Demand{}
+				}
+			}
+			if r.chance(0.05) {
+				t.spec.Timeout = takes/2 + time.Millisecond
+			}
+			if r.chance(0.1) {
+				t.fails = 1 + d.IntN(3)
+			}
+			t.spec.Payload = binary.LittleEndian.AppendUint64(payloadOf(takes), uint64(i)<<32|uint64(k))
+			if r.chance(0.02) {
+				t.spec.Payload = append(t.spec.Payload, make([]byte, 40<<10)...) // too large to ride
+			}
+			j.tasks = append(j.tasks, t)
+		}
+		j.left = len(j.tasks)
+		r.jobs = append(r.jobs, j)
+		r.stats.Jobs++
+		r.stats.Tasks += j.left
+		r.open++
+		r.later(between(d, 0, r.horizon), func() { r.turnTo(j, r.frontends[r.dice.IntN(len(r.frontends))]) })
+		if r.chance(0.1) {
+			r.later(between(d, 0, r.horizon+time.Second), func() { r.cancelJob(j) })
+		}
+		if r.chance(0.15) {
+			r.later(between(d, 0, r.horizon), func() { r.wander(j) })
+		}
+	}
+}
+
+// fits: some worker is large enough.
+func (r *faultRun) fits(d probe.Demand) bool {
+	for _, w := range r.workers {
+		if d.Fits(w.cfg.Capacity) {
+			return true
+		}
+	}
+	return false
+}
+
+// policy is a known one, or late binding with any of the additions.
+func (r *faultRun) policy() frontend.Policy {
+	d := r.dice
+	p := frontend.Policies[0]
+	switch d.IntN(3) {
+	case 0:
+		return p
+	case 1:
+		return among(d, frontend.Policies...)
+	}
+	p.Name = "variant"
+	for _, field := range []*bool{&p.Cancel, &p.RideAlong, &p.Informed, &p.Sticky, &p.Overlap, &p.Bundle, &p.Resample} {
+		*field = r.chance(0.5)
+	}
+	return p
+}
+
+// clientDelay is how long a client and a frontend take to reach each other.
+const clientDelay = 200 * time.Microsecond
+
+// turnTo submits what has no outcome yet to f.
+func (r *faultRun) turnTo(j *faultJob, f *frontendNode) {
+	if j.ended || j.owner != nil {
+		return
+	}
+	j.owner, j.life = f, f.life
+	j.session++
+	session := j.session
+	r.later(r.now+clientDelay, func() { r.submitTo(j, f, session) })
+}
+
+func (r *faultRun) submitTo(j *faultJob, f *frontendNode, session int) {
+	gone := func() bool { return j.ended || j.session != session || j.owner != f }
+	switch {
+	case gone():
+		return
+	case f.down || f.life != j.life:
+		r.leave(j)
+		return
+	case f.hung != nil:
+		// It sits in the frontend's socket. The client gives up after a while; what it sent does not come back.
+		f.hung.events = append(f.hung.events, event{kind: call, fn: func() { r.receiveSubmit(j, f, session) }})
+		j.tried = true
+		r.later(r.now+r.net.lease, func() {
+			if !gone() && f.hung != nil {
+				r.leave(j)
+			}
+		})
+		return
+	}
+	r.receiveSubmit(j, f, session)
+}
+
+// receiveSubmit is a frontend's shell: it recognises a job that is under way.
+func (r *faultRun) receiveSubmit(j *faultJob, f *frontendNode, session int) {
+	if f.down {
+		return
+	}
+	if v := r.visits[f.index][j.id]; v != nil {
+		v.session, v.left = session, false
+		for _, o := range v.outcomes {
+			r.deliver(j, f, session, o)
+		}
+		return
+	}
+	spec := j.spec
+	spec.Resubmitted = j.tried
+	for i := range j.tasks {
+		if j.tasks[i].outcomes == 0 {
+			spec.Tasks = append(spec.Tasks, j.tasks[i].spec)
+		}
+	}
+	if len(spec.Tasks) == 0 {
+		return // overtaken by the last outcome
+	}
+	j.tried = true
+	r.visits[f.index][j.id] = &visit{job: j, session: session}
+	if r.log != nil {
+		r.log("client: job %d to f%d, %d tasks, resubmitted: %t, policy %+v", j.n, f.index, len(spec.Tasks), spec.Resubmitted, spec.Policy)
+	}
+	if err := r.stepFrontend(f, frontend.Submit{Job: &spec}); err != nil {
+		r.fail("%w", err)
+	}
+}
+
+// leave: the client gives its frontend up and turns to another one soon.
+func (r *faultRun) leave(j *faultJob) {
+	if j.ended || j.owner == nil {
+		return
+	}
+	f, session := j.owner, j.session
+	j.owner = nil
+	r.stats.Failovers++
+	if v := r.visits[f.index][j.id]; v != nil && v.session == session && !f.down {
+		v.left = true
+		life := f.life
+		r.later(r.now+r.grace, func() {
+			still := func() bool { return f.life == life && v.left && r.visits[f.index][j.id] == v }
+			r.tellFrontend(f, frontend.Cancel{Job: j.id, Reason: "its client is gone"}, still)
+		})
+	}
+	r.later(r.now+between(r.dice, 0, 50*time.Millisecond), func() { r.turnTo(j, r.frontends[r.dice.IntN(len(r.frontends))]) })
+}
+
+// tellFrontend steps a frontend, or has it stepped when it goes on, if it is to be told then.
+func (r *faultRun) tellFrontend(f *frontendNode, ev frontend.Event, still func() bool) {
+	switch {
+	case f.down || !still():
+	case f.hung != nil:
+		f.hung.events = append(f.hung.events, event{kind: call, fn: func() { r.tellFrontend(f, ev, still) }})
+	default:
+		if err := r.stepFrontend(f, ev); err != nil {
+			r.fail("%w", err)
+		}
+	}
+}
+
+// wander: a client loses its connection although its frontend is well.
+func (r *faultRun) wander(j *faultJob) {
+	r.stats.Faults["client wanders"]++
+	r.leave(j)
+}
+
+func (r *faultRun) cancelJob(j *faultJob) {
+	if j.ended {
+		return
+	}
+	r.stats.Faults["client cancels"]++
+	j.cancels = true
+	if f := j.owner; f != nil {
+		r.tellFrontend(f, frontend.Cancel{Job: j.id, Reason: "the client cancelled it"}, func() bool { return true })
+	}
+}
+
+// told is a frontend's shell: what its core says of jobs.
+func (r *faultRun) told(f *frontendNode, a frontend.Action) {
+	visits := r.visits[f.index]
+	switch a := a.(type) {
+	case frontend.Refused:
+		v := visits[a.Job]
+		delete(visits, a.Job)
+		r.stats.Refusals++
+		j := v.job
+		switch a.Err.Reason {
+		case frontend.Invalid, frontend.TooBigJob:
+			r.fail("job %d refused: %v", j.n, a.Err)
+		}
+		if session := v.session; j.session == session && j.owner == f {
+			j.owner = nil
+			wait := max(a.Err.RetryAfter, 10*time.Millisecond) // the client is stubborn even where there is no hope
+			r.later(r.now+wait, func() { r.turnTo(j, r.frontends[r.dice.IntN(len(r.frontends))]) })
+		}
+	case frontend.Done:
+		v := visits[a.Job]
+		if v == nil {
+			r.fail("f%d reports task %d of job %v, which is not under way", f.index, a.Outcome.Task, a.Job)
+			return
+		}
+		for _, o := range v.outcomes {
+			if o.Task == a.Outcome.Task {
+				r.fail("f%d reports task %d of job %d twice", f.index, o.Task, v.job.n)
+			}
+		}
+		v.outcomes = append(v.outcomes, a.Outcome)
+		r.plausible(v.job, &a.Outcome, v.left)
+		r.deliver(v.job, f, v.session, a.Outcome)
+	case frontend.Ended:
+		delete(visits, a.Job)
+	case frontend.Moved:
+		v := visits[a.Job]
+		delete(visits, a.Job)
+		if j := v.job; j.owner == f && j.session == v.session {
+			if j.session == 1 {
+				r.fail("job %d moved away from its first owner, f%d", j.n, f.index)
+			}
+			session, life := j.session, f.life
+			r.later(r.now+clientDelay, func() {
+				if j.owner == f && j.session == session && f.life == life {
+					r.leave(j)
+				}
+			})
+		}
+	}
+}
+
+// deliver brings an outcome to the client, unless the frontend or the client is gone by then.
+func (r *faultRun) deliver(j *faultJob, f *frontendNode, session int, o frontend.Outcome) {
+	life := f.life
+	r.later(r.now+clientDelay, func() {
+		if f.life != life || f.down || j.session != session || j.owner != f || j.ended {
+			return
+		}
+		t := &j.tasks[o.Task]
+		if t.outcomes++; t.outcomes > 1 {
+			return // the client came back to a frontend that it had left, and had the outcome from another
+		}
+		r.stats.Outcomes[o.Kind]++
+		if o.Kind == frontend.Failed {
+			r.stats.Failures[o.Failure]++
+		}
+		if j.left--; j.left == 0 {
+			j.ended = true
+			r.open--
+		}
+	})
+}
+
+// plausible checks that an outcome has its cause.
+func (r *faultRun) plausible(j *faultJob, o *frontend.Outcome, left bool) {
+	t := &j.tasks[o.Task]
+	bad := false
+	switch o.Kind {
+	case frontend.Result:
+		bad = t.starts == 0 || string(o.Result) != string(t.spec.Payload[8:16])
+	case frontend.Cancelled:
+		bad = !j.cancels && !left
+	case frontend.DeadlineExceeded:
+		bad = !j.deadline
+	case frontend.Failed:
+		switch o.Failure {
+		case frontend.TaskError:
+			bad = t.failed == 0 || t.spec.Retryable && t.failed <= t.spec.Retries
+		case frontend.Timeout:
+			bad = t.spec.Timeout == 0
+		case frontend.Lost:
+			bad = t.spec.Retryable
+		case frontend.NoWorker:
+			bad = r.stats.Faults["worker crashes"]+r.stats.Faults["worker drains"]+r.stats.Faults["worker hangs"]+r.stats.Faults["connection breaks"]+r.stats.Faults["connection goes dead"] == 0
+		case frontend.Poison:
+			bad = r.stats.Faults["worker crashes"]+r.stats.Faults["worker hangs"]+r.stats.Faults["connection breaks"]+r.stats.Faults["connection goes dead"] == 0
+		default:
+			bad = true
+		}
+	}
+	if bad {
+		r.fail("job %d, task %d (retryable %t, %d retries, %d runs, %d of them failed): outcome %d, failure %d, %q without a cause",
+			j.n, o.Task, t.spec.Retryable, t.spec.Retries, t.starts, t.failed, o.Kind, o.Failure, o.Message)
+	}
+}
+
+func (r *faultRun) taskOf(s *worker.Start) (*faultJob, *faultTask) {
+	j := r.jobs[jobOf(s.Job)-1]
+	return j, &j.tasks[s.Launch.Task]
+}
+
+func (r *faultRun) taskStarted(w *workerNode, s *worker.Start) {
+	j, t := r.taskOf(s)
+	t.starts++
+	r.stats.Starts++
+	if t.starts > 1 && !t.spec.Retryable {
+		r.fail("task %d of job %d may start only once, and starts again, at w%d", s.Launch.Task, j.n, w.index)
+	}
+	if string(s.Launch.Payload) != string(t.spec.Payload) || s.Launch.Function != t.spec.Function {
+		r.fail("task %d of job %d starts with another payload or function", s.Launch.Task, j.n)
+	}
+}
+
+func (r *faultRun) taskEnded(s *worker.Start, ev *worker.Exited) {
+	_, t := r.taskOf(s)
+	switch {
+	case ev.Status == probe.TimedOut:
+		t.failed++
+	case ev.Status == probe.Succeeded && t.fails > 0:
+		t.fails--
+		t.failed++
+		ev.Status, ev.Error = probe.Failed, "as planned"
+	case ev.Status == probe.Succeeded:
+		ev.Result = s.Launch.Payload[8:16]
+	}
+}
+
+// fault lets one thing go wrong.
+func (r *faultRun) fault() {
+	d := r.dice
+	w, f := among(d, r.workers...), among(d, r.frontends...)
+	did := func(format string, args ...any) {
+		what := fmt.Sprintf(format, args...)
+		if r.log != nil {
+			r.log("fault: w%d, f%d: %s", w.index, f.index, what)
+		}
+		r.stats.Faults[what]++
+	}
+	back := between(d, 10*time.Millisecond, time.Second)
+	switch d.IntN(12) {
+	case 0, 1:
+		if !w.down {
+			did("worker crashes")
+			r.crashWorker(w, r.chance(0.7))
+			r.later(r.now+back, func() { r.restart(w) })
+		}
+	case 2:
+		if !f.down {
+			did("frontend crashes")
+			r.killFrontend(f)
+			r.later(r.now+back, func() { r.revive(f) })
+		}
+	case 3:
+		if !w.down && w.hung == nil {
+			did("worker hangs")
+			h := &hang{}
+			w.hung = h
+			r.later(r.now+back, func() {
+				if w.hung == h {
+					r.resume(&w.hung)
+				}
+			})
+		}
+	case 4:
+		if !f.down && f.hung == nil {
+			did("frontend hangs")
+			h := &hang{}
+			f.hung = h
+			for _, j := range r.jobs { // its client notices, some time
+				if j.owner == f && !j.ended && r.chance(0.5) {
+					r.later(r.now+r.net.lease, func() {
+						if f.hung == h && j.owner == f {
+							r.leave(j)
+						}
+					})
+				}
+			}
+			r.later(r.now+back, func() {
+				if f.hung == h {
+					r.resume(&f.hung)
+				}
+			})
+		}
+	case 5, 6, 7:
+		if cn := connOf(f, w); cn != nil {
+			did("connection breaks")
+			r.breakConn(cn)
+		}
+	case 8:
+		if cn := connOf(f, w); cn != nil {
+			did("connection goes dead")
+			cn.cut = true
+		}
+	case 9:
+		if !w.down && w.hung == nil {
+			did("worker drains")
+			r.drain(w, back)
+		}
+	case 10:
+		if !w.down {
+			did("worker is slow")
+			w.speed = 0.1
+			r.later(r.now+back, func() { w.speed = 1 })
+		}
+	case 11:
+		if !f.down && len(r.frontends) > 1 {
+			did("frontend leaves")
+			r.tellFrontend(f, frontend.Leave{}, func() bool { return true })
+			r.later(r.now+back, func() {
+				if !f.down {
+					r.killFrontend(f)
+					r.later(r.now+10*time.Millisecond, func() { r.revive(f) })
+				}
+			})
+		}
+	}
+}
+
+func connOf(f *frontendNode, w *workerNode) *conn {
+	if f.down || w.down {
+		return nil
+	}
+	if cn := f.conns[w.index]; cn != nil && !cn.cut && !cn.closed {
+		return cn
+	}
+	return nil
+}
+
+// killFrontend crashes a frontend; its clients notice and go elsewhere.
+func (r *faultRun) killFrontend(f *frontendNode) {
+	r.crashFrontend(f, r.chance(0.7))
+	r.visits[f.index] = map[probe.JobID]*visit{}
+	for _, j := range r.jobs {
+		if j.owner == f && !j.ended {
+			r.leave(j)
+		}
+	}
+}
+
+func (r *faultRun) revive(f *frontendNode) {
+	if f.down {
+		r.startFrontend(f, r.seed+uint64(f.index)<<32)
+	}
+}
+
+func (r *faultRun) restart(w *workerNode) {
+	if w.down {
+		r.startWorker(w)
+		w.speed = 1
+	}
+}
+
+// drain lets a worker leave, and come back some time after it has left.
+func (r *faultRun) drain(w *workerNode, back time.Duration) {
+	if err := r.stepWorker(w, worker.Leave{}); err != nil {
+		r.fail("%w", err)
+		return
+	}
+	life := w.life
+	var look func()
+	look = func() {
+		switch {
+		case w.life != life:
+			return
+		case w.hung == nil && (w.core.Idle() || r.now > r.horizon+2*time.Second):
+			r.crashWorker(w, true)
+			r.later(r.now+back, func() { r.restart(w) })
+			return
+		}
+		r.later(r.now+20*time.Millisecond, look)
+	}
+	look()
+}
+
+// heal ends all faults: what is down comes up, what hangs goes on.
+func (r *faultRun) heal() {
+	r.net.repeat, r.net.reorder = 0, 0
+	for _, w := range r.workers {
+		r.resume(&w.hung)
+		r.restart(w)
+		w.speed = 1
+	}
+	for _, f := range r.frontends {
+		r.resume(&f.hung)
+		r.revive(f)
+	}
+}
+
+// unfinished says which jobs did not end.
+func (r *faultRun) unfinished() error {
+	for _, j := range r.jobs {
+		if j.ended {
+			continue
+		}
+		where := "nowhere"
+		if f := j.owner; f != nil {
+			where = fmt.Sprintf("at f%d (down %t, under way there: %t)", f.index, f.down, r.visits[f.index][j.id] != nil)
+		}
+		return fmt.Errorf("job %d does not end: %d of %d tasks left, %s, session %d", j.n, j.left, len(j.tasks), where, j.session)
+	}
+	return nil
+}
+
+// drained checks that nothing is left behind.
+func (r *faultRun) drained() error {
+	var problems []string
+	bad := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+	for _, f := range r.frontends {
+		if pending, running := f.core.Pending(); pending+running+f.core.Jobs() > 0 {
+			bad("f%d has %d jobs, %d tasks pending, %d running", f.index, f.core.Jobs(), pending, running)
+		}
+		for key := range r.workers {
+			if s, _ := f.core.Status(frontend.Worker(key)); s.Reservations+s.Attempts > 0 || s.State != "up" {
+				bad("f%d: worker %d is %s with %d reservations and %d attempts", f.index, key, s.State, s.Reservations, s.Attempts)
+			}
+		}
+		addStats(&r.stats.Frontends, &f.core.Stats)
+	}
+	for _, w := range r.workers {
+		load := w.core.Load()
+		if load.Free != w.cfg.Capacity || load.Queued+load.Running > 0 || !w.core.Idle() || len(w.running) > 0 {
+			bad("w%d: %+v of %v, idle: %t", w.index, load, w.cfg.Capacity, w.core.Idle())
+		}
+		if len(w.links) != len(r.frontends) {
+			bad("w%d has %d links", w.index, len(w.links))
+		}
+		addStats(&r.stats.Workers, &w.core.Stats)
+	}
+	if len(problems) > 0 {
+		return errors.New("left behind: " + strings.Join(problems, "; "))
+	}
+	return nil
+}
+
+// describe is an event or action in one line, or "" if it is of no interest.
+func describe(x any) string {
+	var m any = x
+	switch x := x.(type) {
+	case frontend.Received:
+		m = x.Msg
+	case frontend.Send:
+		m = x.Msg
+	case worker.Received:
+		m = x.Msg
+	case worker.Send:
+		m = x.Msg
+	}
+	switch m := m.(type) {
+	case probe.Ping, probe.Pong, frontend.Wake, worker.Wake:
+		return ""
+	case probe.Sync:
+		if len(m.Live)+len(m.Attempts) == 0 {
+			return ""
+		}
+	}
+	to := ""
+	switch x := x.(type) {
+	case frontend.Received:
+		to = fmt.Sprintf("from w%d: ", x.Worker)
+	case frontend.Send:
+		to = fmt.Sprintf("to w%d: ", x.Worker)
+	case worker.Received:
+		to = fmt.Sprintf("from link %d: ", x.Link)
+	case worker.Send:
+		to = fmt.Sprintf("to link %d: ", x.Link)
+	}
+	s := fmt.Sprintf("%s%T %+v", to, m, m)
+	if len(s) > 600 {
+		s = s[:600] + "…"
+	}
+	return s
+}
+
+func (s *FaultStats) add(o *FaultStats) {
+	s.Jobs += o.Jobs
+	s.Tasks += o.Tasks
+	s.Starts += o.Starts
+	s.Failovers += o.Failovers
+	s.Refusals += o.Refusals
+	s.Events += o.Events
+	for what, n := range o.Faults {
+		s.Faults[what] += n
+	}
+	for i, n := range o.Outcomes {
+		s.Outcomes[i] += n
+	}
+	for i, n := range o.Failures {
+		s.Failures[i] += n
+	}
+	addStats(&s.Frontends, &o.Frontends)
+	addStats(&s.Workers, &o.Workers)
+}

@@ -1,0 +1,92 @@
+package sim
+
+import (
+	"errors"
+	"os"
+	"reflect"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/phoebe-sched/phoebe/frontend"
+)
+
+// TestFaults lets random schedules of faults loose on both cores. PHOEBE_SEED starts at another seed, PHOEBE_SEEDS
+// says how many there are, PHOEBE_SOAK=1 means very many. PHOEBE_SEEDS=1 prints the log of a failing one.
+func TestFaults(t *testing.T) {
+	number := func(name string, or uint64) uint64 {
+		n, err := strconv.ParseUint(os.Getenv(name), 10, 64)
+		if err != nil {
+			return or
+		}
+		return n
+	}
+	n := uint64(200)
+	if os.Getenv("PHOEBE_SOAK") != "" {
+		n = 20_000
+	}
+	first, n := number("PHOEBE_SEED", 1), number("PHOEBE_SEEDS", n)
+
+	var next atomic.Uint64
+	var mu sync.Mutex
+	sum := FaultStats{Faults: map[string]int{}}
+	var wg sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		wg.Go(func() {
+			for i := next.Add(1) - 1; i < n && !t.Failed(); i = next.Add(1) - 1 {
+				stats, err := Faults(first + i)
+				mu.Lock()
+				var failed *FaultError
+				if errors.As(err, &failed) {
+					if n == 1 {
+						for _, line := range failed.Log {
+							t.Log(line)
+						}
+					}
+					t.Errorf("%v\nreplay with its log: PHOEBE_SEED=%d PHOEBE_SEEDS=1 go test ./bench/sim -run TestFaults -v", err, failed.Seed)
+				} else {
+					sum.add(stats)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	t.Logf("%d seeds: %+v", n, sum)
+	if t.Failed() || n < 100 {
+		return
+	}
+	for what, count := range sum.Faults {
+		if count == 0 {
+			t.Errorf("no %s", what)
+		}
+	}
+	if len(sum.Faults) != 11 {
+		t.Errorf("%d kinds of faults, want 11", len(sum.Faults))
+	}
+	for kind := frontend.Result; kind <= frontend.DeadlineExceeded; kind++ {
+		if sum.Outcomes[kind] == 0 {
+			t.Errorf("no outcome %d", kind)
+		}
+	}
+	for _, core := range []any{sum.Frontends, sum.Workers} {
+		for v, i := reflect.ValueOf(core), 0; i < v.NumField(); i++ {
+			if f := v.Field(i); f.Kind() == reflect.Uint64 && f.Uint() == 0 {
+				t.Errorf("%T: no %s", core, v.Type().Field(i).Name)
+			}
+		}
+	}
+}
+
+// The same seed gives the same run, to the last event.
+func TestFaultsRepeat(t *testing.T) {
+	for seed := range uint64(5) {
+		a, err := Faults(seed)
+		b, err2 := Faults(seed)
+		if err != nil || err2 != nil || !reflect.DeepEqual(a, b) {
+			t.Errorf("seed %d: %+v (%v), then %+v (%v)", seed, a, err, b, err2)
+		}
+	}
+}

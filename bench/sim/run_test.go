@@ -1,0 +1,166 @@
+package sim
+
+import (
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/bench"
+	"github.com/phoebe-sched/phoebe/frontend"
+)
+
+func policy(t testing.TB, name string) frontend.Policy {
+	t.Helper()
+	p, err := frontend.ParsePolicy(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func durations(t testing.TB, text string) bench.Spec {
+	t.Helper()
+	spec, err := bench.ParseDurations(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return spec
+}
+
+func run(t testing.TB, cfg Config) *Result {
+	t.Helper()
+	r, err := Run(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// small is a cluster on which tests are quick.
+func small(t testing.TB) Config {
+	return Config{
+		Policy: policy(t, "phoebe"), Load: 0.8, Frontends: 2, Workers: 10, Slots: 4, TasksPerJob: 10,
+		Durations: durations(t, "mix:90%5ms,10%200ms"), Jobs: 3000, WarmupJobs: 500, Seed: 1, Delay: 30 * time.Microsecond,
+	}
+}
+
+// erlangC is the mean wait of an M/M/k queue, in mean service times.
+func erlangC(k int, load float64) float64 {
+	a := load * float64(k)
+	sum, term := 0.0, 1.0
+	for i := range k {
+		sum += term
+		term *= a / float64(i+1)
+	}
+	wait := term / (1 - load)
+	return wait / (sum + wait) / (float64(k) * (1 - load))
+}
+
+// twoChoices is the mean wait at the fixed point of the power of two choices (Mitzenmacher 2001): many queues with
+// one server, each arrival joins the shorter of two.
+func twoChoices(load float64) float64 {
+	sum := 0.0
+	for i := 1.0; i < 12; i++ {
+		sum += math.Pow(load, math.Pow(2, i)-2)
+	}
+	return sum - 1
+}
+
+// Where a policy reduces to a queue that has been solved, mean waits are within 2 % of the theory.
+func TestTheory(t *testing.T) {
+	for _, test := range []struct {
+		name, policy   string
+		workers, slots int
+		load           float64
+		jobs           int
+		want           float64 // mean wait, in mean task durations
+	}{
+		{"M/M/1", "random", 1, 1, 0.5, 250_000, erlangC(1, 0.5)},
+		{"M/M/1 of many", "random", 20, 1, 0.7, 250_000, erlangC(1, 0.7)},
+		{"M/M/4, bound early", "random", 1, 4, 0.6, 400_000, erlangC(4, 0.6)},
+		{"M/M/4, bound late", "late-binding", 1, 4, 0.6, 400_000, erlangC(4, 0.6)},
+		{"M/M/4, phoebe", "phoebe", 1, 4, 0.6, 400_000, erlangC(4, 0.6)},
+		{"two choices", "per-task", 300, 1, 0.7, 250_000, twoChoices(0.7)},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			jobs := test.jobs
+			if testing.Short() {
+				jobs /= 10
+			}
+			r := run(t, Config{
+				Policy: policy(t, test.policy), Load: test.load, Frontends: 1, Workers: test.workers, Slots: test.slots, TasksPerJob: 1,
+				Durations: durations(t, "task-exp:10ms"), Jobs: jobs, WarmupJobs: jobs / 10, Seed: 1, NoEstimates: true,
+			})
+			got := r.WaitMS.Mean / 10
+			if off := got/test.want - 1; math.Abs(off) > 0.02 && !testing.Short() {
+				t.Errorf("mean wait of %.4f tasks, theory says %.4f: %+.1f %%", got, test.want, 100*off)
+			}
+			if off := r.Utilisation/test.load - 1; math.Abs(off) > 0.02 {
+				t.Errorf("utilisation %.4f at load %.2f", r.Utilisation, test.load)
+			}
+			t.Logf("wait %.4f, theory %.4f", got, test.want)
+		})
+	}
+}
+
+// One seed gives one result; the codec changes nothing; another seed gives another one.
+func TestRepeat(t *testing.T) {
+	for _, p := range frontend.Policies {
+		cfg := small(t)
+		cfg.Policy, cfg.Jobs, cfg.Jitter = p, 1000, 20*time.Microsecond
+		first := run(t, cfg)
+		if again := run(t, cfg); !reflect.DeepEqual(first, again) {
+			t.Errorf("%s: %+v, then %+v", p.Name, first, again)
+		}
+		cfg.Codec = true
+		if coded := run(t, cfg); !reflect.DeepEqual(first, coded) {
+			t.Errorf("%s: %+v, with codec %+v", p.Name, first, coded)
+		}
+		cfg.Seed++
+		if other := run(t, cfg); reflect.DeepEqual(first, other) {
+			t.Errorf("%s: two seeds, one result", p.Name)
+		}
+	}
+}
+
+// The policies' order is that of the paper (Sparrow, figure 8: random is worst, then per-task, then batch sampling, and
+// late binding is best), and phoebe is not behind late binding. Tasks of mixed lengths show it: equal ones
+// flatter whoever takes turns.
+func TestPoliciesInOrder(t *testing.T) {
+	var before *Result
+	for _, name := range []string{"phoebe", "late-binding", "batch", "per-task", "random"} {
+		cfg := small(t)
+		cfg.Policy = policy(t, name)
+		r := run(t, cfg)
+		p50, p99 := r.RatioOmniscient()
+		t.Logf("%-12s p50 %.3f, p99 %.3f times omniscient, %.1f messages per task", name, p50, p99, r.MessagesPerTask)
+		if before != nil && (r.ResponseMS.Mean < before.ResponseMS.Mean || r.ResponseMS.P99 < before.ResponseMS.P99) {
+			t.Errorf("%s responds in %.1f ms on average and %.1f at p99, %s in %.1f and %.1f", name, r.ResponseMS.Mean, r.ResponseMS.P99,
+				before.Policy, before.ResponseMS.Mean, before.ResponseMS.P99)
+		}
+		if name == "phoebe" && (p50 > 1.05 || p99 > 1.10) {
+			t.Errorf("phoebe: p50 %.3f, p99 %.3f times omniscient", p50, p99)
+		}
+		before = r
+	}
+}
+
+func TestValidate(t *testing.T) {
+	cfg := small(t)
+	if err := cfg.Validate(); err != nil {
+		t.Error(err)
+	}
+	cfg = Config{WarmupJobs: 3, Delay: -1}
+	err := cfg.Validate()
+	if _, runErr := Run(cfg); err == nil || runErr == nil {
+		t.Fatal("no error")
+	}
+	for _, word := range []string{"frontends", "workers", "slots", "tasks per job", "jobs", "warm-up", "load", "durations", "delay"} {
+		if !strings.Contains(err.Error(), word) {
+			t.Errorf("nothing of %s: %v", word, err)
+		}
+	}
+}
