@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/worker"
 )
 
@@ -74,17 +73,5 @@ func inOrder(links map[worker.LinkID]*conn) []*conn {
 		list = append(list, cn)
 	}
 	slices.SortFunc(list, func(a, b *conn) int { return cmp.Compare(a.id, b.id) })
-	return list
-}
-
-func runningInOrder(running map[probe.AttemptID]*execution) []*execution {
-	list := make([]*execution, 0, len(running))
-	for _, r := range running {
-		list = append(list, r)
-	}
-	slices.SortFunc(list, func(a, b *execution) int {
-		return cmp.Or(cmp.Compare(a.start.Launch.Attempt.Frontend, b.start.Launch.Attempt.Frontend),
-			cmp.Compare(a.start.Launch.Attempt.Seq, b.start.Launch.Attempt.Seq))
-	})
 	return list
 }

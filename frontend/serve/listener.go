@@ -119,12 +119,6 @@ func (l *listener) answering() map[*clientConn]int64 {
 	return conns
 }
 
-func (l *listener) count() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.conns)
-}
-
 // sweep closes connections that never spoke, or have been idle for long.
 func (l *listener) sweep() {
 	var idle []*clientConn
