@@ -85,12 +85,13 @@ fuzz: ## every fuzz function of the module for FUZZTIME (30s)
 	if [ -z "$$list" ]; then echo "no fuzz functions found"; exit 1; fi; \
 	while read -r package name; do \
 		echo "== $$package $$name"; \
-		go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "$$package" </dev/null; \
+		go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x "$$package" </dev/null; \
 	done <<<"$$list"
 
 .PHONY: soak
-soak: python ## the process-level fault tests at full length: kill and freeze every process in turn
-	PHOEBE_SOAK=1 go test -v -count=1 -run Soak -timeout 30m ./cmd/phoebe/
+soak: python ## faults at full length: every process killed and frozen in turn, and 20,000 simulated schedules of faults
+	PHOEBE_SOAK=1 go test -v -count=1 -run Soak -timeout 40m ./cmd/phoebe/
+	PHOEBE_SOAK=1 go test -v -count=1 -run 'TestFaults$$' -timeout 2h ./bench/sim/
 
 .PHONY: bench
 bench: build ## the README's measurements, BENCH_RUNS (5) times each, as JSON in out/bench

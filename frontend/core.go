@@ -17,7 +17,7 @@ type Config struct {
 	MaxTasksPerJob int
 	MaxPayload     int           // bytes of one task
 	MaxPending     int           // tasks without an outcome, over all jobs
-	MaxWait        time.Duration // while a job has waited longer than this for its first task, further ones are refused; negative: no limit
+	MaxWait        time.Duration // while a job has waited for its first task for longer than this, and than 20 of its tasks run, further ones are refused; negative: no limit
 
 	PoisonAfter  int           // workers that died with a task before it is taken for the cause
 	AdriftFor    time.Duration // how long a broken link's attempts wait for it to come back
@@ -68,6 +68,9 @@ const (
 	// ackBatch and ackDelay bound how long a result is kept at its worker after it arrived.
 	ackBatch = 64
 	ackDelay = 50 * time.Millisecond
+	// maxWaitRuns is how many times as long as its tasks lately ran a job may have to wait, if that is more than
+	// MaxWait: a second is much for tasks of milliseconds, and little for those of a second.
+	maxWaitRuns = 20
 	// firstLag is how long a job waits for a turn before it samples again, at first; then twice as long each time.
 	firstLag = 50 * time.Millisecond
 	maxLag   = 10 * time.Second
@@ -457,10 +460,11 @@ func (c *Core) overloaded(j *job, now time.Time) *RefusedError {
 	if limit < 0 {
 		return nil
 	}
-	if j.Deadline > 0 {
-		limit = min(limit, j.Deadline)
-	}
 	for _, g := range j.groups {
+		limit := max(limit, maxWaitRuns*g.history.longest)
+		if j.Deadline > 0 {
+			limit = min(limit, j.Deadline)
+		}
 		first := g.eligible.firstUnserved(j.Priority)
 		if first == nil {
 			continue

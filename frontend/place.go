@@ -90,7 +90,7 @@ func (c *Core) offer(w *worker, now time.Time, acts []Action) []Action {
 		next := j.next
 		if j.Policy.Informed && j.Policy.Binding == Late {
 			for _, g := range j.groups {
-				n := min(g.demand.Times(w.load.Free), g.ridable(), maxRideBytes/max(g.largestRide, 1))
+				n := min(g.demand.Times(w.load.Free), g.ridable(), g.mostRides())
 				if n == 0 || w.idleAt == 0 || !g.eligible.has(w) {
 					continue
 				}
@@ -119,6 +119,11 @@ func (g *group) ridable() int {
 	return len(g.queue)
 }
 
+// mostRides is how many may ride with one message.
+func (g *group) mostRides() int {
+	return min(maxRideBytes/max(g.largestRide, 1), probe.MaxPlaces/2)
+}
+
 // plan notes what is to be reserved at w.
 func (c *Core) plan(w *worker, rides, extra int) {
 	if w.rides+w.extra == 0 {
@@ -142,7 +147,7 @@ func (c *Core) planRides(g *group) int {
 		return rides
 	}
 	bundle := g.bundle(bundleBytes)
-	most := maxRideBytes / max(g.largestRide, 1) // in one message
+	most := g.mostRides()
 	take := func(w *worker) {
 		n := min(want-rides, most, bundle*g.demand.Times(w.load.Free))
 		if bundle == 1 {
@@ -190,6 +195,9 @@ func (c *Core) draw(ws []*worker, i int) *worker {
 	return ws[i]
 }
 
+// maxSticky bounds the places of a group at one worker: on wide workers more of them only cost messages.
+const maxSticky = 8
+
 // planPlaces probes n workers of a random sample: first those where the group has no place and none is
 // planned, then any. A sticky place comes round again and again, but only in one slot at a time, so there it
 // asks for one in each slot; without that, a job could not have all the slots that fall free together at a
@@ -204,7 +212,7 @@ func (c *Core) planPlaces(g *group, n int) {
 	}
 	each := func(w *worker) int {
 		if g.job.Policy.Sticky {
-			return max(1, min(g.demand.Times(w.welcome.Capacity), len(g.queue), probe.MaxPlaces-w.rides))
+			return max(1, min(g.demand.Times(w.welcome.Capacity), len(g.queue), maxSticky))
 		}
 		return 1
 	}

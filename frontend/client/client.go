@@ -121,7 +121,7 @@ func (c *Client) enter() error {
 // A small job takes a single call. One of more than 512 tasks, of more than 1 MiB of payloads or with an
 // estimate of a second or more goes by way of Submit, because a large or late answer is better had in parts.
 // Results of more than 64 MiB together are too many for one call: Submit such a job.
-func (c *Client) Run(ctx context.Context, job Job) ([]Outcome, error) {
+func (c *Client) Run(ctx context.Context, job Job) (outs []Outcome, err error) {
 	if large(&job) {
 		r, err := c.Submit(ctx, job)
 		if err != nil {
@@ -133,13 +133,14 @@ func (c *Client) Run(ctx context.Context, job Job) ([]Outcome, error) {
 		return nil, err
 	}
 	defer c.background.Done()
+	ctx, end := c.begin(ctx, "phoebe.Run", &job)
+	defer func() { end(err) }()
 	s, err := c.newSession(job)
 	if err != nil {
 		return nil, err
 	}
-	outs := make([]Outcome, len(job.Tasks))
-	err = s.run(ctx, outs)
-	return finish(outs, s, err)
+	outs = make([]Outcome, len(job.Tasks))
+	return finish(outs, s, s.run(ctx, outs))
 }
 
 // finish completes outs, ordered by task, with what the client does not know, and picks Run's error.
@@ -171,14 +172,17 @@ func (c *Client) Submit(ctx context.Context, job Job) (*Running, error) {
 		return nil, err
 	}
 	defer c.background.Done()
+	ctx, end := c.begin(ctx, "phoebe.Submit", &job)
 	s, err := c.newSession(job)
+	if err == nil {
+		err = s.submit(ctx)
+	}
 	if err != nil {
+		end(err)
 		return nil, err
 	}
 	r := newRunning(s)
-	if err := s.submit(ctx); err != nil {
-		return nil, err
-	}
+	r.ended = end
 	r.publish()
 	c.background.Go(func() { r.poll(ctx) })
 	return r, nil

@@ -3,6 +3,8 @@ package client
 import (
 	"log/slog"
 	"time"
+
+	"go.opentelemetry.io/otel/trace"
 )
 
 // Option changes a default of New.
@@ -11,6 +13,7 @@ type Option func(*config)
 type config struct {
 	secret, name   string
 	log            *slog.Logger
+	tracer         trace.Tracer // nil: none
 	rpcTimeout     time.Duration
 	connectTimeout time.Duration
 	retryFor       time.Duration

@@ -17,7 +17,8 @@ type Handle struct{ Job, Owner string }
 // Running is a job that was submitted. The client follows it whether or not its results are read, and keeps
 // those that have not been: each outcome is handed out once, by Results or by Wait. Safe for concurrent use.
 type Running struct {
-	s *session // of the goroutine in poll, once it runs
+	s     *session    // of the goroutine in poll, once it runs
+	ended func(error) // called when no more outcomes will come
 
 	mu        sync.Mutex
 	news      sync.Cond
@@ -184,6 +185,7 @@ func (r *Running) end(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.over, r.err = true, err
+	r.ended(err)
 	r.news.Broadcast()
 }
 

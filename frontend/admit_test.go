@@ -1,0 +1,34 @@
+package frontend
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+// A second is much for a task of milliseconds to wait, and little for one of a second.
+func TestWaitIsJudgedByHowLongTasksRun(t *testing.T) {
+	for _, test := range []struct {
+		run     time.Duration
+		refused bool
+	}{{10 * time.Millisecond, true}, {time.Second, false}} {
+		c := New(Config{ID: 1}, rand.New(rand.NewPCG(1, 2)))
+		now := time.Unix(0, 0)
+		step := func(ev Event) []Action { return c.Step(now, ev, nil) }
+		job := func(n byte) Submit {
+			return Submit{&Job{ID: probe.JobID{n}, Policy: Policies[1], Tasks: []Task{{Function: "f", Retryable: true}}}}
+		}
+		step(WorkerUp{0, probe.Welcome{Worker: "w", Functions: []string{"f"}, Capacity: probe.Slot}})
+		step(job(1))
+		step(Received{0, probe.Ready{Res: 1}})
+		step(Received{0, probe.Finished{Attempt: probe.AttemptID{Frontend: 1, Seq: 1}, Status: probe.Succeeded, Run: test.run}})
+		step(job(2)) // and it is never ready
+		now = now.Add(2 * time.Second)
+		_, refused := step(job(3))[0].(Refused)
+		if refused != test.refused {
+			t.Errorf("tasks run %v and a job has waited 2 s: refused %t, want %t", test.run, refused, test.refused)
+		}
+	}
+}
