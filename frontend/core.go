@@ -57,9 +57,10 @@ func (c Config) Defaults() Config {
 	return c
 }
 
+// MaxProbeRatio is the most reservations per task that a job or a frontend may ask for.
+const MaxProbeRatio = 10
+
 const (
-	// maxProbeRatio bounds what a job may ask for.
-	maxProbeRatio = 10
 	// maxHitches is how often a task's launch may come to nothing before it fails.
 	maxHitches = 100
 	// maxRide is the largest payload that rides along: one that does not start was sent for nothing.
@@ -345,8 +346,8 @@ func (c *Core) admit(spec *Job, now time.Time) (*job, *RefusedError) {
 		return nil, &RefusedError{Reason: Invalid, Message: "the job has no tasks: give it at least one"}
 	case n > min(c.cfg.MaxTasksPerJob, c.cfg.MaxPending):
 		return nil, &RefusedError{Reason: TooBigJob, Message: fmt.Sprintf("the job has %d tasks, the limit is %d: split it", n, min(c.cfg.MaxTasksPerJob, c.cfg.MaxPending))}
-	case spec.ProbeRatio != 0 && !(spec.ProbeRatio >= 1 && spec.ProbeRatio <= maxProbeRatio):
-		return nil, &RefusedError{Reason: Invalid, Message: fmt.Sprintf("probe ratio %g: give 1 to %d, or 0 for this frontend's %g", spec.ProbeRatio, maxProbeRatio, c.cfg.ProbeRatio)}
+	case spec.ProbeRatio != 0 && !(spec.ProbeRatio >= 1 && spec.ProbeRatio <= MaxProbeRatio):
+		return nil, &RefusedError{Reason: Invalid, Message: fmt.Sprintf("probe ratio %g: give 1 to %d, or 0 for this frontend's %g", spec.ProbeRatio, MaxProbeRatio, c.cfg.ProbeRatio)}
 	case spec.Deadline < 0:
 		return nil, &RefusedError{Reason: Invalid, Message: fmt.Sprintf("deadline %v is negative: give the time from now, or 0 for none", spec.Deadline)}
 	}

@@ -248,7 +248,6 @@ type reservation struct {
 	count uint32
 	live  uint32
 	rides []*attempt // by place; nil once it is known what became of it
-	sent  time.Time
 }
 
 // attempt is one try at a task, at a worker.

@@ -238,8 +238,11 @@ func (c *Core) planPlaces(g *group, n int) {
 	}
 }
 
-// holders is how many workers hold places of the group.
-func (g *group) holders() int {
+// probed is how many probes the live places of the group are worth: a sticky one asked for several places.
+func (g *group) probed() int {
+	if !g.job.Policy.Sticky {
+		return g.live
+	}
 	n := 0
 	for _, r := range g.places {
 		if r.live > 0 {
@@ -249,19 +252,11 @@ func (g *group) holders() int {
 	return n
 }
 
-// probed is how many probes the live places of the group are worth.
-func (g *group) probed() int {
-	if g.job.Policy.Sticky {
-		return g.holders()
-	}
-	return g.live
-}
-
 // reserve carries out what was planned for a group.
 func (c *Core) reserve(g *group, now time.Time, acts []Action) []Action {
 	j := g.job
 	for _, w := range c.picked {
-		r := &reservation{w: w, group: g, first: w.nextRes, count: uint32(w.rides + w.extra), live: uint32(w.extra), sent: now}
+		r := &reservation{w: w, group: g, first: w.nextRes, count: uint32(w.rides + w.extra), live: uint32(w.extra)}
 		m := probe.Reserve{
 			First: r.first, Count: r.count, Job: j.ID, Tenant: j.Tenant, Priority: j.Priority,
 			Demand: g.demand, Estimate: g.estimate, Early: j.Policy.Overlap,
@@ -285,9 +280,7 @@ func (c *Core) reserve(g *group, now time.Time, acts []Action) []Action {
 		c.Stats.Places += uint64(r.count)
 		c.Stats.Rides += uint64(w.rides)
 		c.occupy(w, g.demand, w.rides)
-		if g.budget--; w.rides > 1 {
-			g.budget -= w.rides - 1
-		}
+		g.budget -= max(1, w.rides)
 		w.rides, w.extra = 0, 0
 		acts = append(acts, Send{w.key, m})
 	}

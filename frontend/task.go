@@ -198,7 +198,7 @@ func (c *Core) refused(w *worker, m *probe.Refused, now time.Time, acts []Action
 			c.settleRide(a)
 			c.takeBack(a)
 			if m.Reason == probe.Late && a.spent && w.state == up && w.places[a.res] == nil {
-				c.restore(a, now)
+				c.restore(a)
 			}
 		}
 	}
@@ -218,9 +218,9 @@ func (c *Core) refused(w *worker, m *probe.Refused, now time.Time, acts []Action
 
 // restore believes again in the place that an attempt had used up: with the task, the worker has put it back
 // to where it was in the queue.
-func (c *Core) restore(a *attempt, now time.Time) {
+func (c *Core) restore(a *attempt) {
 	g := a.task.group
-	r := &reservation{w: a.w, group: g, first: a.res, count: 1, live: 1, sent: now}
+	r := &reservation{w: a.w, group: g, first: a.res, count: 1, live: 1}
 	a.w.places[a.res] = r
 	g.places = append(g.places, r)
 	g.live++

@@ -356,6 +356,3 @@ func (c *Core) NextWake() time.Time {
 
 // Idle reports whether nothing runs and no result waits to be acknowledged: a worker that leaves may go.
 func (c *Core) Idle() bool { return len(c.attempts) == 0 }
-
-// Unowned reports whether no link is up.
-func (c *Core) Unowned() bool { return len(c.links) == 0 }

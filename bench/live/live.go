@@ -49,8 +49,8 @@ func (o *Options) Validate() error {
 	if len(o.Policies) == 0 || len(o.Loads) == 0 && o.Trace == nil {
 		errs = append(errs, errors.New("name at least one policy and one load"))
 	}
-	if !(o.ProbeRatio >= 1 && o.ProbeRatio <= 10) {
-		errs = append(errs, fmt.Errorf("probe ratio %g: give 1 to 10 reservations per task", o.ProbeRatio))
+	if !(o.ProbeRatio >= 1 && o.ProbeRatio <= frontend.MaxProbeRatio) {
+		errs = append(errs, fmt.Errorf("probe ratio %g: give 1 to %d reservations per task", o.ProbeRatio, frontend.MaxProbeRatio))
 	}
 	if o.For <= 0 && o.Trace == nil || o.Warmup < 0 {
 		errs = append(errs, fmt.Errorf("a warm-up of %v and %v that count: the first may not be negative, the second must be above 0", o.Warmup, o.For))

@@ -99,8 +99,8 @@ func (c Config) Validate() error {
 	if len(c.Secret) > probe.MaxString {
 		wrong("the secret has %d bytes: at most %d are allowed", len(c.Secret), probe.MaxString)
 	}
-	if r := c.Core.ProbeRatio; !(r >= 1 && r <= 10) {
-		wrong("the probe ratio is %v: it must be from 1 to 10; below 1 a task might never be placed", r)
+	if r := c.Core.ProbeRatio; !(r >= 1 && r <= frontend.MaxProbeRatio) {
+		wrong("the probe ratio is %v: it must be from 1 to %d; below 1 a task might never be placed", r, frontend.MaxProbeRatio)
 	}
 	for _, d := range []struct {
 		what string

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"crypto/subtle"
 	"errors"
@@ -205,18 +206,8 @@ func (h *handler) Cluster(_ context.Context, req *v1.ClusterRequest) (*v1.Cluste
 		}
 		res.Workers = append(res.Workers, ws)
 	}
-	slices.SortFunc(res.Workers, func(a, b *v1.WorkerStatus) int { return compareText(a.Address, b.Address) })
+	slices.SortFunc(res.Workers, func(a, b *v1.WorkerStatus) int { return cmp.Compare(a.Address, b.Address) })
 	return res, nil
-}
-
-func compareText(a, b string) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }
 
 func demand(d probe.Demand) *v1.Demand {
