@@ -1,0 +1,55 @@
+package probe
+
+import (
+	"math"
+	"time"
+)
+
+// MatrixSide is the number of steps of CPU, and of memory, in a wait matrix.
+const MatrixSide = 8
+
+// Wait is an expected wait in steps of 100 us, up to some 119 hours.
+type Wait uint32
+
+// WaitStep is the unit of a Wait. NeverFits is the wait of what no worker of this size ever has room for.
+const (
+	WaitStep       = 100 * time.Microsecond
+	NeverFits Wait = math.MaxUint32
+)
+
+// WaitOf is d in whole steps, rounded up: a wait is promised, and not to be shorter than it will be.
+func WaitOf(d time.Duration) Wait {
+	if d <= 0 {
+		return 0
+	}
+	return Wait(min((d-1)/WaitStep+1, time.Duration(NeverFits-1)))
+}
+
+// Duration is w as a duration. It means nothing for NeverFits.
+func (w Wait) Duration() time.Duration { return time.Duration(w) * WaitStep }
+
+// WaitMatrix is a worker's expected wait for room, by CPU and memory of a hypothetical task (Apollo, section
+// 3.2). Cell [i][j] is for a task of up to i+1 eighths of the worker's CPU and j+1 eighths of its memory.
+// Invariant: no wait falls along a row or down a column. The zero value says that any task would fit at once
+// into a worker of no size, so nothing fits it.
+type WaitMatrix struct {
+	Capacity Demand // of the worker: what the grid divides
+	Cells    [MatrixSide][MatrixSide]Wait
+}
+
+// Wait is the expected wait of a task of demand d: that of the smallest cell which holds it, NeverFits if none
+// does.
+func (m *WaitMatrix) Wait(d Demand) Wait {
+	if !d.Fits(m.Capacity) {
+		return NeverFits
+	}
+	return m.Cells[step(int64(d.CPU), int64(m.Capacity.CPU))][step(int64(d.Mem), int64(m.Capacity.Mem))]
+}
+
+// step is the index of the smallest step of capacity that holds amount.
+func step(amount, capacity int64) int {
+	if amount <= 0 || capacity <= 0 {
+		return 0
+	}
+	return int((amount*MatrixSide - 1) / capacity)
+}
