@@ -196,9 +196,19 @@ func (c *Core) checkPlaces() error {
 			}
 		}
 	}
+	sparing := 0
 	for _, w := range c.workers {
 		if w == nil {
 			continue
+		}
+		for _, r := range w.spare {
+			if known[r] || !r.spare || r.w != w {
+				return fmt.Errorf("the spare places from %d of worker %d are still those of job %v, or of worker %d", r.first, w.key, r.group.job.ID, r.w.key)
+			}
+			known[r] = true
+		}
+		if len(w.spare) > 0 {
+			sparing++
 		}
 		if w.state != up && w.state != draining && len(w.places) > 0 {
 			return fmt.Errorf("worker %d is %s and has %d places", w.key, stateNames[w.state], len(w.places))
@@ -217,6 +227,16 @@ func (c *Core) checkPlaces() error {
 			}
 			if a.res != id || a.w != w || w.attempts[a.id] != a || a.task.state != riding {
 				return fmt.Errorf("place %d of worker %d: its ride %v is in state %d", id, w.key, a.id, a.task.state)
+			}
+		}
+	}
+	if sparing != len(c.sparing) || (sparing > 0) == c.spareAt.IsZero() {
+		return fmt.Errorf("%d workers have spare places, %d are listed, to be cancelled at %v", sparing, len(c.sparing), c.spareAt)
+	}
+	for _, w := range c.sparing {
+		for _, r := range w.spare {
+			if r.live != live[r] {
+				return fmt.Errorf("worker %d: %d spare places from %d, %d counted", w.key, live[r], r.first, r.live)
 			}
 		}
 	}

@@ -75,6 +75,9 @@ const (
 	// firstLag is how long a job waits for a turn before it samples again, at first; then twice as long each time.
 	firstLag = 50 * time.Millisecond
 	maxLag   = 10 * time.Second
+	// spareFor is how long a place that its job needs no more is kept for other jobs: longer than a round trip, so
+	// that a worker which asks meanwhile does not ask in vain, and so long that one message cancels several.
+	spareFor = time.Millisecond
 	// startRetry is the retry-after while no worker is linked yet.
 	startRetry = 100 * time.Millisecond
 )
@@ -133,8 +136,9 @@ type Action interface{ action() }
 
 // Send a message to a worker; it may be lost if the link breaks.
 type Send struct {
-	Worker Worker
-	Msg    probe.Msg
+	Worker  Worker
+	Msg     probe.Msg
+	MayWait bool // up to half a millisecond, for others to travel with: sending costs more than what is sent
 }
 
 // Accepted answers a Submit. Outcomes of the job may follow in the same step.
@@ -167,10 +171,10 @@ func (Moved) action()    {}
 
 // Stats counts what a core has done since it was made.
 type Stats struct {
-	Jobs, Tasks, Refusals                                              uint64
-	Places, Rides, RidesStarted, Binds, Kept, Declines, Cancels        uint64
-	Offers, Resamples, Retries, Losses, Claims, Adopted, Lost, Poisons uint64
-	Outcomes                                                           [DeadlineExceeded + 1]uint64
+	Jobs, Tasks, Refusals                                               uint64
+	Places, Rides, RidesStarted, Binds, Kept, Shared, Declines, Cancels uint64
+	Offers, Resamples, Retries, Losses, Claims, Adopted, Lost, Poisons  uint64
+	Outcomes                                                            [DeadlineExceeded + 1]uint64
 }
 
 // Core is a frontend's state. It is not safe for concurrent use; one history of events and one seed have
@@ -186,6 +190,9 @@ type Core struct {
 	sets    map[string]*eligible
 	learnt  map[string]*history
 	picked  []*worker // scratch: those with something planned
+
+	spareAt time.Time // when the spare places are cancelled; zero if there are none
+	sparing []*worker // those with spare places
 
 	jobs     map[probe.JobID]*job
 	byWake   pq.Heap[*job]
@@ -299,6 +306,7 @@ func (c *Core) NextWake() time.Time {
 		soonest(c.byTimer.Min().wakeAt)
 	}
 	soonest(c.rounds.deadline())
+	soonest(c.spareAt)
 	return at
 }
 
@@ -308,6 +316,9 @@ func (c *Core) wake(now time.Time, acts []Action) []Action {
 	}
 	for c.byTimer.Len() > 0 && !now.Before(c.byTimer.Min().wakeAt) {
 		acts = c.wakeWorker(c.byTimer.Min(), now, acts)
+	}
+	if !c.spareAt.IsZero() && !now.Before(c.spareAt) {
+		acts = c.cancelSpare(acts)
 	}
 	return c.expireRounds(now, acts)
 }

@@ -74,7 +74,7 @@ func (c *Core) sample(g *group, tasks []*task, now time.Time, acts []Action) []A
 		c.rounds.seq++
 		c.rounds.bySeq[c.rounds.seq] = r
 		r.asked[w] = c.rounds.seq
-		acts = append(acts, Send{w.key, probe.Probe{Seq: c.rounds.seq}})
+		acts = append(acts, Send{Worker: w.key, Msg: probe.Probe{Seq: c.rounds.seq}})
 	}
 	c.rounds.queue = append(c.rounds.queue, r)
 	return acts
@@ -160,7 +160,7 @@ func (c *Core) enqueue(t *task, w *worker, now time.Time, acts []Action) []Actio
 	a := c.launch(t, w, res, enqueued, now)
 	t.readyAt, t.boundAt = now, now
 	j := t.group.job
-	return append(acts, Send{w.key, probe.Enqueue{
+	return append(acts, Send{Worker: w.key, Msg: probe.Enqueue{
 		Res: res, Job: j.ID, Tenant: j.Tenant, Priority: j.Priority, Demand: t.spec.Demand, Launch: t.launch(a.id),
 	}})
 }

@@ -248,6 +248,8 @@ type reservation struct {
 	count uint32
 	live  uint32
 	rides []*attempt // by place; nil once it is known what became of it
+	// spare: its job needs it no more. It is among those of its worker, and no longer among those of its group.
+	spare bool
 }
 
 // attempt is one try at a task, at a worker.

@@ -198,6 +198,18 @@ func (c *Core) draw(ws []*worker, i int) *worker {
 // maxSticky bounds the places of a group at one worker: on wide workers more of them only cost messages.
 const maxSticky = 8
 
+// briefRun is how long tasks run that are over before a worker which asks for one in vain has had its answer
+// several times. Of a group of such tasks, one place at each worker must do.
+const briefRun = 3 * time.Millisecond
+
+func (g *group) brief() bool {
+	run := g.estimate
+	if run == 0 {
+		run = g.history.longest
+	}
+	return run > 0 && run < briefRun
+}
+
 // planPlaces probes n workers of a random sample: first those where the group has no place and none is
 // planned, then any. A sticky place comes round again and again, but only in one slot at a time, so there it
 // asks for one in each slot; without that, a job could not have all the slots that fall free together at a
@@ -211,7 +223,7 @@ func (c *Core) planPlaces(g *group, n int) {
 		}
 	}
 	each := func(w *worker) int {
-		if g.job.Policy.Sticky {
+		if g.job.Policy.Sticky && !g.brief() {
 			return max(1, min(g.demand.Times(w.welcome.Capacity), len(g.queue), maxSticky))
 		}
 		return 1
@@ -281,8 +293,9 @@ func (c *Core) reserve(g *group, now time.Time, acts []Action) []Action {
 		c.Stats.Rides += uint64(w.rides)
 		c.occupy(w, g.demand, w.rides)
 		g.budget -= max(1, w.rides)
+		// At a worker where others queue, the place's turn is far enough off.
+		acts = append(acts, Send{Worker: w.key, Msg: m, MayWait: g.brief() && w.rides == 0 && int(w.load.Queued) >= w.slots})
 		w.rides, w.extra = 0, 0
-		acts = append(acts, Send{w.key, m})
 	}
 	for _, t := range g.queue {
 		if t.sampledAt.IsZero() {
@@ -292,7 +305,7 @@ func (c *Core) reserve(g *group, now time.Time, acts []Action) []Action {
 	g.budget = max(g.budget, 0)
 	c.picked = c.picked[:0]
 	if j.waiting == 0 && j.Policy.Cancel && slices.ContainsFunc(j.groups, func(g *group) bool { return g.live > 0 }) {
-		acts = c.cancelPlaces(j, acts) // all ride now; one that comes back finds its place kept
+		acts = c.cancelPlaces(j, now, acts) // all ride now; one that comes back finds its place kept
 	}
 	return acts
 }
@@ -342,9 +355,12 @@ func (r *reservation) ride(id probe.ResID) *attempt {
 
 // dropPlace forgets a place that no longer exists at w.
 func (c *Core) dropPlace(w *worker, id probe.ResID, r *reservation) {
-	if r.ride(id) != nil {
+	switch {
+	case r.ride(id) != nil:
 		r.rides[id-r.first] = nil
-	} else {
+	case r.spare:
+		r.live--
+	default:
 		r.live--
 		r.group.live--
 	}
@@ -354,37 +370,48 @@ func (c *Core) dropPlace(w *worker, id probe.ResID, r *reservation) {
 // ready gives a place whose turn has come a waiting task of its job, or declines.
 func (c *Core) ready(w *worker, m *probe.Ready, now time.Time, acts []Action) []Action {
 	r := w.places[m.Res]
+	if r == nil && w.cancelled(m.Res) {
+		return acts // the Cancel is on its way
+	}
 	if r == nil {
 		c.Stats.Declines++
-		return append(acts, Send{w.key, probe.Decline{Res: m.Res, Turn: m.Turn}})
+		return append(acts, Send{Worker: w.key, Msg: probe.Decline{Res: m.Res, Turn: m.Turn}})
 	}
 	if a := r.ride(m.Res); a != nil {
 		c.unride(a, r) // its Queued was overtaken
 	}
 	g := c.choose(r.group, w)
+	shared := g == nil
+	if shared {
+		g = c.share(r.group, w)
+	}
 	if g == nil {
 		c.dropPlace(w, m.Res, r)
 		c.Stats.Declines++
-		return append(acts, Send{w.key, probe.Decline{Res: m.Res, Turn: m.Turn}})
+		return append(acts, Send{Worker: w.key, Msg: probe.Decline{Res: m.Res, Turn: m.Turn}})
 	}
 	j := g.job
 	j.served = true
 	bind := probe.Bind{Res: m.Res, Turn: m.Turn, Launch: c.bindNext(g, w, m, now)}
+	if shared {
+		bind.Job = j.ID
+		c.Stats.Shared++
+	}
 	for n := g.bundle(bundleBytes - len(bind.Launch.Payload)); n > 1 && len(g.queue) > 0; n-- {
 		bind.Bundle = append(bind.Bundle, c.bindNext(g, w, m, now))
 	}
-	keep := j.Policy.Sticky && c.choose(r.group, w) != nil
+	keep := !shared && j.Policy.Sticky && c.choose(r.group, w) != nil
 	if keep {
 		c.Stats.Kept++
 	} else {
 		c.dropPlace(w, m.Res, r)
-		w.attempts[bind.Launch.Attempt].spent = true
+		w.attempts[bind.Launch.Attempt].spent = !shared
 	}
 	c.Stats.Binds++
 	bind.Keep = keep
-	acts = append(acts, Send{w.key, bind})
+	acts = append(acts, Send{Worker: w.key, Msg: bind})
 	if j.waiting == 0 && j.Policy.Cancel {
-		acts = c.cancelPlaces(j, acts)
+		acts = c.cancelPlaces(j, now, acts)
 	}
 	c.settle(j, now)
 	return acts
@@ -415,10 +442,10 @@ func (h *history) learn(run time.Duration) {
 	h.shortest = min(run, h.shortest+h.shortest/32+1)
 }
 
-// steady is how long a task will run, if the function's tasks all take nearly the same; 0 if not. It is for tasks
-// without an estimate of their own.
+// steady is how long a task will run, if the function's tasks all take nearly the same, or so little time that
+// the difference does not matter; 0 if not. It is for tasks without an estimate of their own.
 func (h *history) steady() time.Duration {
-	if h.runs < 8 || h.longest-h.shortest > h.shortest/8 {
+	if h.runs < 8 || h.longest >= briefRun && h.longest-h.shortest > h.shortest/8 {
 		return 0
 	}
 	return h.shortest
@@ -457,6 +484,30 @@ func (c *Core) choose(g *group, w *worker) *group {
 	for _, other := range g.job.groups {
 		if len(other.queue) > 0 && other.eligible.has(w) && other.demand.Fits(g.demand) {
 			return other
+		}
+	}
+	return nil
+}
+
+// share is the group of another job, the oldest one first, whose next task a turn at w gets that place group g
+// does not need: one for which the worker would have put the place where it was. Nil if none waits.
+func (c *Core) share(g *group, w *worker) *group {
+	const most = 16 // jobs looked at
+	j := g.job
+	if !j.Policy.Share {
+		return nil
+	}
+	looked := 0
+	for k := c.hungry.head; k != nil && looked < most; k = k.next {
+		looked++
+		if !k.Policy.Share || k.Tenant != j.Tenant || k.Priority != j.Priority {
+			continue
+		}
+		for _, other := range k.groups {
+			if len(other.queue) > 0 && other.eligible.has(w) && other.demand.Fits(g.demand) &&
+				(g.estimate == 0 || other.estimate > 0 && other.estimate <= g.estimate) {
+				return other
+			}
 		}
 	}
 	return nil
@@ -508,37 +559,112 @@ func (c *Core) queued(w *worker, m *probe.Queued, now time.Time, acts []Action) 
 	return c.coverAll(g.job, now, acts)
 }
 
-// cancelPlaces withdraws all places of a job but those whose rides may have started.
-func (c *Core) cancelPlaces(j *job, acts []Action) []Action {
+// cancelPlaces withdraws all places of a job but those whose rides may have started. Where turns are shared and
+// another job waits, they are spare for a while first.
+func (c *Core) cancelPlaces(j *job, now time.Time, acts []Action) []Action {
+	keep := j.Policy.Share
+	if first := c.hungry.head; first == nil || first == j && j.next == nil {
+		keep = false
+		acts = c.cancelSpare(acts)
+	}
 	for _, g := range j.groups {
 		kept := g.places[:0]
 		for _, r := range g.places {
-			var gap probe.Cancel
-			for i := range r.count {
-				id := r.first + probe.ResID(i)
-				if r.w.places[id] != r || r.ride(id) != nil {
-					continue
-				}
-				c.dropPlace(r.w, id, r)
-				if gap.Count > 0 && gap.First+probe.ResID(gap.Count) != id {
-					acts = append(acts, Send{r.w.key, gap})
-					gap = probe.Cancel{}
-				}
-				if gap.Count == 0 {
-					gap.First = id
-				}
-				gap.Count++
-			}
-			if gap.Count > 0 {
-				c.Stats.Cancels++
-				acts = append(acts, Send{r.w.key, gap})
-			}
-			if slices.ContainsFunc(r.rides, func(a *attempt) bool { return a != nil }) {
+			rides := slices.ContainsFunc(r.rides, func(a *attempt) bool { return a != nil })
+			if rides {
 				kept = append(kept, r)
+			}
+			switch {
+			case r.live == 0:
+			case !keep:
+				acts = c.cancel(r, acts)
+			case rides:
+				c.keepSpare(r.split(), now)
+			default:
+				g.live -= int(r.live)
+				c.keepSpare(r, now)
 			}
 		}
 		clear(g.places[len(kept):])
 		g.places = kept
 	}
 	return acts
+}
+
+// split takes the places of r that are in the queue out of it, and returns them as a reservation of no group.
+func (r *reservation) split() *reservation {
+	queued := &reservation{w: r.w, group: r.group, first: r.first, count: r.count, live: r.live}
+	for i := range r.count {
+		if id := r.first + probe.ResID(i); r.w.places[id] == r && r.ride(id) == nil {
+			r.w.places[id] = queued
+		}
+	}
+	r.group.live -= int(r.live)
+	r.live = 0
+	return queued
+}
+
+func (c *Core) keepSpare(r *reservation, now time.Time) {
+	r.spare = true
+	if len(r.w.spare) == 0 {
+		c.sparing = append(c.sparing, r.w)
+	}
+	r.w.spare = append(r.w.spare, r)
+	if c.spareAt.IsZero() {
+		c.spareAt = now.Add(spareFor)
+	}
+}
+
+// cancelSpare withdraws all spare places.
+func (c *Core) cancelSpare(acts []Action) []Action {
+	for i, w := range c.sparing {
+		for _, r := range w.spare {
+			acts = c.cancel(r, acts)
+		}
+		clear(w.spare)
+		w.spare, c.sparing[i] = w.spare[:0], nil
+	}
+	c.sparing, c.spareAt = c.sparing[:0], time.Time{}
+	return acts
+}
+
+// cancel withdraws the places of a reservation that are believed to be in the queue.
+func (c *Core) cancel(r *reservation, acts []Action) []Action {
+	var run probe.Cancel
+	for i := range r.count {
+		id := r.first + probe.ResID(i)
+		if r.w.places[id] != r || r.ride(id) != nil {
+			continue
+		}
+		c.dropPlace(r.w, id, r)
+		if run.Count > 0 && run.First+probe.ResID(run.Count) != id {
+			acts = c.sendCancel(r.w, run, r.group.brief(), acts)
+			run = probe.Cancel{}
+		}
+		if run.Count == 0 {
+			run.First = id
+		}
+		run.Count++
+	}
+	if run.Count > 0 {
+		acts = c.sendCancel(r.w, run, r.group.brief(), acts)
+	}
+	return acts
+}
+
+func (c *Core) sendCancel(w *worker, m probe.Cancel, brief bool, acts []Action) []Action {
+	c.Stats.Cancels++
+	w.cancels[w.nextCancel%len(w.cancels)] = m
+	w.nextCancel++
+	return append(acts, Send{Worker: w.key, Msg: m, MayWait: brief})
+}
+
+// cancelled reports whether a Cancel of the place was among the last that w was sent.
+func (w *worker) cancelled(id probe.ResID) bool {
+	for _, m := range w.cancels {
+		if id >= m.First && id < m.First+probe.ResID(m.Count) {
+			return true
+		}
+	}
+	return false
 }

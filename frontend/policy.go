@@ -22,13 +22,14 @@ type Policy struct {
 	Informed  bool
 	Sticky    bool
 	Overlap   bool // with an estimate, or where the function's tasks have all taken nearly the same
+	Share     bool // a turn that its own job needs no more goes to another job that waits
 	Bundle    bool // several tasks to one turn, if they are so short that asking for each would take longer
 	Resample  bool
 }
 
 // Policies are those that a job can name. The first is the default.
 var Policies = []Policy{
-	{Name: "phoebe", Cancel: true, RideAlong: true, Informed: true, Sticky: true, Overlap: true, Bundle: true, Resample: true},
+	{Name: "phoebe", Cancel: true, RideAlong: true, Informed: true, Sticky: true, Overlap: true, Share: true, Bundle: true, Resample: true},
 	{Name: "late-binding", Cancel: true},
 	{Name: "batch", Binding: EarlyBatch},
 	{Name: "per-task", Binding: EarlyPerTask},

@@ -153,7 +153,7 @@ func (c *Core) started(w *worker, m *probe.Started, acts []Action) []Action {
 		c.running++
 		return acts
 	}
-	return append(acts, Send{w.key, probe.Kill{Attempt: m.Attempt}}) // its task has its outcome
+	return append(acts, Send{Worker: w.key, Msg: probe.Kill{Attempt: m.Attempt}}) // its task has its outcome
 }
 
 // settleRide notes that a ride has started: its place is used up.
@@ -188,7 +188,7 @@ func (c *Core) refused(w *worker, m *probe.Refused, now time.Time, acts []Action
 		c.settleRide(a)
 		switch m.Reason {
 		case probe.Moved:
-			return c.moved(a.job, acts)
+			return c.moved(a.job, now, acts)
 		case probe.Unknown:
 			acts = c.lose(a, false, "worker "+w.welcome.Worker+" no longer knows of it", now, acts)
 		case probe.NoFunction, probe.Oversized, probe.TooBig:
@@ -269,7 +269,7 @@ func (c *Core) evicted(w *worker, m *probe.Evicted, now time.Time, acts []Action
 	}
 	for _, j := range jobsInOrder(touched) {
 		if m.Reason == probe.Moved {
-			acts = c.moved(j, acts)
+			acts = c.moved(j, now, acts)
 			continue
 		}
 		acts = c.coverAll(j, now, acts)
@@ -321,7 +321,7 @@ func (c *Core) claim(j *job, now time.Time, acts []Action) []Action {
 		j.asked[w] = true
 		c.Stats.Claims++
 		if w.state != lost { // else it is asked when the link comes back
-			acts = append(acts, Send{w.key, probe.Claim{Job: j.ID}})
+			acts = append(acts, Send{Worker: w.key, Msg: probe.Claim{Job: j.ID}})
 		}
 	}
 	return acts
@@ -368,7 +368,7 @@ func (c *Core) unclaimed(j *job, now time.Time, acts []Action) []Action {
 }
 
 // moved forgets a job whose client has gone to another frontend.
-func (c *Core) moved(j *job, acts []Action) []Action {
+func (c *Core) moved(j *job, now time.Time, acts []Action) []Action {
 	if j.ended {
 		return acts
 	}
@@ -381,17 +381,17 @@ func (c *Core) moved(j *job, acts []Action) []Action {
 		t.state = done
 	}
 	c.pending -= j.left
-	acts = c.forget(j, acts)
+	acts = c.forget(j, now, acts)
 	return append(acts, Moved{j.ID})
 }
 
 // forget drops a job that has no task left to care for.
-func (c *Core) forget(j *job, acts []Action) []Action {
+func (c *Core) forget(j *job, now time.Time, acts []Action) []Action {
 	j.ended, j.served, j.waiting = true, true, 0
 	for _, g := range j.groups {
 		g.queue = nil
 	}
-	acts = c.cancelPlaces(j, acts)
+	acts = c.cancelPlaces(j, now, acts)
 	delete(c.jobs, j.ID)
 	c.hungry.update(j)
 	c.byWake.Remove(j)
@@ -415,10 +415,10 @@ func (c *Core) end(t *task, o Outcome, now time.Time, acts []Action) []Action {
 	c.Stats.Outcomes[o.Kind]++
 	acts = append(acts, Done{j.ID, o})
 	if j.left == 0 {
-		acts = c.forget(j, acts)
+		acts = c.forget(j, now, acts)
 		acts = append(acts, Ended{j.ID})
 	} else if j.waiting == 0 && j.Policy.Cancel {
-		acts = c.cancelPlaces(j, acts)
+		acts = c.cancelPlaces(j, now, acts)
 	}
 	return acts
 }
@@ -435,7 +435,7 @@ func (c *Core) endAll(j *job, kind OutcomeKind, message string, now time.Time, a
 			continue
 		}
 		if a := t.attempt; a != nil {
-			acts = append(acts, Send{a.w.key, probe.Kill{Attempt: a.id, Res: a.res, Turn: a.turn}})
+			acts = append(acts, Send{Worker: a.w.key, Msg: probe.Kill{Attempt: a.id, Res: a.res, Turn: a.turn}})
 			c.settleRide(a)
 			c.dropAttempt(a)
 		}

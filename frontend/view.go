@@ -35,6 +35,10 @@ type worker struct {
 	places   map[probe.ResID]*reservation
 	attempts map[probe.AttemptID]*attempt
 	acks     []probe.AttemptID
+	spare    []*reservation // to be cancelled soon
+
+	cancels    [8]probe.Cancel // the last ones that were sent
+	nextCancel int
 
 	lostAt time.Time
 	ackAt  time.Time
@@ -230,10 +234,10 @@ func (c *Core) workerUp(ev WorkerUp, now time.Time, acts []Action) []Action {
 	w.syncAt = now.Add(time.Duration(c.rand.Int64N(int64(c.cfg.SyncEvery)))) // spread over the fleet
 	for _, a := range w.attemptsInOrder() {
 		c.Stats.Claims++
-		acts = append(acts, Send{w.key, probe.Claim{Job: a.job.ID, Attempt: a.id}})
+		acts = append(acts, Send{Worker: w.key, Msg: probe.Claim{Job: a.job.ID, Attempt: a.id}})
 	}
 	for _, j := range c.jobsAsking(w) {
-		acts = append(acts, Send{w.key, probe.Claim{Job: j.ID}})
+		acts = append(acts, Send{Worker: w.key, Msg: probe.Claim{Job: j.ID}})
 	}
 	if w.state == up {
 		c.slots += w.slots
@@ -329,7 +333,7 @@ func (c *Core) wakeWorker(w *worker, now time.Time, acts []Action) []Action {
 		}
 		if !now.Before(w.syncAt) {
 			w.syncAt = now.Add(c.cfg.SyncEvery)
-			acts = append(acts, Send{w.key, w.sync()})
+			acts = append(acts, Send{Worker: w.key, Msg: w.sync()})
 		}
 	}
 	c.setTimer(w)
@@ -366,7 +370,7 @@ func (c *Core) ack(w *worker, id probe.AttemptID, now time.Time, acts []Action) 
 }
 
 func (c *Core) flushAcks(w *worker, acts []Action) []Action {
-	acts = append(acts, Send{w.key, probe.Ack{Attempts: slices.Clone(w.acks)}})
+	acts = append(acts, Send{Worker: w.key, Msg: probe.Ack{Attempts: slices.Clone(w.acks)}})
 	w.acks = w.acks[:0]
 	return acts
 }

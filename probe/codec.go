@@ -124,6 +124,9 @@ func AppendMsg(b []byte, m Msg) []byte {
 		b = appendUint(b, uint64(m.Res))
 		b = appendUint(b, uint64(m.Turn))
 		b = appendBool(b, m.Keep)
+		if b = appendBool(b, m.Job != JobID{}); m.Job != (JobID{}) {
+			b = append(b, m.Job[:]...)
+		}
 		b = appendLaunch(b, &m.Launch)
 		return appendLaunches(b, m.Bundle)
 	case Decline:
@@ -290,10 +293,12 @@ func (d *Decoder) Decode(body []byte, msgs []Msg) (Epoch, []Msg, error) {
 		case kindReserve:
 			msgs = append(msgs, r.reserve())
 		case kindBind:
-			msgs = append(msgs, Bind{
-				Res: r.res("res"), Turn: Turn(r.uint32("turn")), Keep: r.bool("keep"), Launch: r.launch(),
-				Bundle: r.launches("bundle", MaxPlaces),
-			})
+			m := Bind{Res: r.res("res"), Turn: Turn(r.uint32("turn")), Keep: r.bool("keep")}
+			if r.bool("of another job") {
+				m.Job = r.job("job")
+			}
+			m.Launch, m.Bundle = r.launch(), r.launches("bundle", MaxPlaces)
+			msgs = append(msgs, m)
 		case kindDecline:
 			msgs = append(msgs, Decline{Res: r.res("res"), Turn: Turn(r.uint32("turn"))})
 		case kindEnqueue:

@@ -541,7 +541,7 @@ var (
 			First: 100, Count: 2, Job: goldenJob, Tenant: "etl", Priority: -1, Demand: Slot,
 			Estimate: 10 * time.Millisecond, Early: true, Bundle: 7, Launches: []Launch{goldenLaunch},
 		},
-		Bind{Res: 100, Turn: 1, Keep: true, Launch: goldenLaunch, Bundle: []Launch{goldenLaunch}},
+		Bind{Res: 100, Turn: 1, Keep: true, Job: goldenJob, Launch: goldenLaunch, Bundle: []Launch{goldenLaunch}},
 		Decline{Res: 101, Turn: 2},
 		Enqueue{Res: 102, Job: goldenJob, Tenant: "etl", Priority: 5, Demand: Slot, Launch: goldenLaunch},
 		Cancel{First: 100, Count: 3},

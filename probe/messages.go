@@ -80,13 +80,15 @@ type Reserve struct {
 }
 
 // Bind gives a task to a place whose turn has come. With Keep, the place goes back into the queue where
-// it was, for further tasks of its job. The tasks of Bundle, all so short that they are expected to end
+// it was, for further tasks of its job. With a Job, the tasks are of that one, which waits at the same
+// frontend, as the place's own needs the turn no more. The tasks of Bundle, all so short that they are expected to end
 // within the round trip that asking for them would take, are staged: they start, ahead of the queue, when
 // slots fall free, and are handed back if that takes too long.
 type Bind struct {
 	Res    ResID
 	Turn   Turn
 	Keep   bool
+	Job    JobID // zero: the place's
 	Launch Launch
 	Bundle []Launch
 }

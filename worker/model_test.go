@@ -220,6 +220,9 @@ func testModel(t *rapid.T) {
 				break
 			}
 			b := probe.Bind{Res: res, Turn: turn, Keep: w.draw("keep", 2) == 0, Launch: launch()}
+			if w.draw("for another job", 3) == 0 {
+				b.Job = probe.JobID{15: byte(1 + w.draw("other job", 3))}
+			}
 			m.bind(p.key(), b.Launch.Attempt.Seq, b.Keep)
 			ev = Received{LinkID(p.link), b}
 		case 8: // cancel, what is there or will be

@@ -259,8 +259,12 @@ func (c *Core) bind(l *link, m *probe.Bind, now time.Time, acts []Action) []Acti
 		return c.refuse(l, m.Res, 1, m.Launch.Attempt, reason, 0, acts)
 	}
 	c.Stats.Bound++
+	job, own := p.job, m.Job == probe.JobID{} || m.Job == p.job
+	if !own {
+		job = m.Job
+	}
 	a := &attempt{
-		launch: m.Launch, job: p.job, demand: p.demand, owner: l, arrivedAt: now,
+		launch: m.Launch, job: job, demand: p.demand, owner: l, arrivedAt: now,
 		waited: p.askedAt.Sub(p.queuedAt), held: now.Sub(p.askedAt),
 	}
 	wasHeld := p.state == held
@@ -273,7 +277,9 @@ func (c *Core) bind(l *link, m *probe.Bind, now time.Time, acts []Action) []Acti
 		c.requeue(p)
 	default:
 		delete(l.places, p.res)
-		a.from = p
+		if own {
+			a.from = p
+		}
 	}
 	if wasHeld {
 		acts = c.start(a, now, acts)
@@ -290,7 +296,7 @@ func (c *Core) bind(l *link, m *probe.Bind, now time.Time, acts []Action) []Acti
 			continue
 		}
 		c.Stats.Bound++
-		c.stage(&attempt{launch: *launch, job: p.job, demand: p.demand, owner: l, arrivedAt: now, waited: a.waited, held: a.held}, now)
+		c.stage(&attempt{launch: *launch, job: job, demand: p.demand, owner: l, arrivedAt: now, waited: a.waited, held: a.held}, now)
 	}
 	return acts
 }

@@ -13,7 +13,7 @@ import (
 const (
 	// maxIdle connections are kept for each frontend, each for idleFor: less than the two minutes after
 	// which the frontend would close it.
-	maxIdle = 64
+	maxIdle = 512
 	idleFor = time.Minute
 	// trustFor is how long a connection may have been idle and be used without a look whether it still lives.
 	trustFor = time.Second

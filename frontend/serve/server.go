@@ -39,7 +39,9 @@ type Server struct {
 	mu       sync.Mutex // guards all below
 	core     *frontend.Core
 	acts     []frontend.Action
-	dirty    []*link
+	dirty    []*link // to be flushed at the end of the step
+	lingers  []*link // to be flushed at lingerAt
+	lingerAt time.Time
 	links    []*link // by frontend.Worker; nil where retired
 	jobs     map[probe.JobID]*record
 	ended    endedList
@@ -285,7 +287,10 @@ func (s *Server) do(a frontend.Action) {
 		}
 		l := s.links[a.Worker]
 		l.send(a.Msg)
-		if len(s.dirty) == 0 || s.dirty[len(s.dirty)-1] != l {
+		switch {
+		case a.MayWait:
+			s.linger(l)
+		case len(s.dirty) == 0 || s.dirty[len(s.dirty)-1] != l:
 			s.dirty = append(s.dirty, l)
 		}
 	case frontend.Done:
@@ -319,15 +324,41 @@ func (s *Server) unlock() {
 		s.dirty[i] = nil
 	}
 	s.dirty = s.dirty[:0]
-	if at := s.core.NextWake(); !at.Equal(s.timerAt) && s.timer != nil {
-		// A timer that fires too early costs a Wake without effect; one is moved only if it is too late, so that
-		// the many jobs that end before their timers do not set it again and again.
-		if !at.IsZero() && (s.timerAt.IsZero() || at.Before(s.timerAt)) {
-			s.timerAt = at
-			s.timer.Reset(time.Until(at))
-		}
+	at := s.core.NextWake()
+	if at.IsZero() || !s.lingerAt.IsZero() && s.lingerAt.Before(at) {
+		at = s.lingerAt
+	}
+	// A timer that fires too early costs a Wake without effect; one is moved only if it is too late, so that
+	// the many jobs that end before their timers do not set it again and again.
+	if s.timer != nil && !at.IsZero() && (s.timerAt.IsZero() || at.Before(s.timerAt)) {
+		s.timerAt = at
+		s.timer.Reset(time.Until(at))
 	}
 	s.mu.Unlock()
+}
+
+// lingerFor is how long a message that may wait does.
+const lingerFor = 500 * time.Microsecond
+
+// linger has a link flushed soon, if nothing else does it before.
+func (s *Server) linger(l *link) {
+	if l.lingers {
+		return
+	}
+	l.lingers = true
+	s.lingers = append(s.lingers, l)
+	if s.lingerAt.IsZero() {
+		s.lingerAt = time.Now().Add(lingerFor)
+	}
+}
+
+// endLinger flushes all that lingers.
+func (s *Server) endLinger() {
+	for i, l := range s.lingers {
+		l.lingers, s.lingers[i] = false, nil
+		s.dirty = append(s.dirty, l)
+	}
+	s.lingers, s.lingerAt = s.lingers[:0], time.Time{}
 }
 
 func (s *Server) wake() {
@@ -337,6 +368,9 @@ func (s *Server) wake() {
 		return
 	}
 	s.timerAt = time.Time{}
+	if !s.lingerAt.IsZero() && !time.Now().Before(s.lingerAt) {
+		s.endLinger()
+	}
 	s.stepLocked(frontend.Wake{})
 	s.unlock()
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -62,6 +63,8 @@ const (
 	// Spinning may take a tenth of one core; what is above costs precision instead.
 	spinShare = 10
 	maxBudget = 2_000_000 // ns
+	// idleSwitch is more than it takes to yield to nobody.
+	idleSwitch = 1_000 // ns
 )
 
 var shared struct {
@@ -228,14 +231,26 @@ func (a *Alarm) fire() {
 			break
 		}
 		a.mu.Unlock()
-		for a.now() < a.next.Load() { // At may bring it forward
-		}
+		spent := a.spin()
 		a.mu.Lock()
-		a.budget -= a.now() - now
+		a.budget -= spent
 	}
 	a.firing = false
 	a.armed = never
 	a.arm()
+}
+
+// spin waits for the next deadline, which At may bring forward, and lets other goroutines run meanwhile. It
+// returns the time in which there were none.
+func (a *Alarm) spin() (spent int64) {
+	for now := a.now(); now < a.next.Load(); {
+		runtime.Gosched()
+		before := now
+		if now = a.now(); now-before < idleSwitch {
+			spent += now - before
+		}
+	}
+	return spent
 }
 
 // timerHeap is a heap by deadline.

@@ -86,20 +86,13 @@ func (e *goEngine) read(s *stream) {
 	s.home.Lock()
 	c := newConn(srv, s, s)
 	s.home.Unlock()
-	buf := make([]byte, 16<<10)
-	for {
-		n, err := s.Read(buf)
-		if n > 0 {
-			s.atHome(func() {
-				defer srv.guard("reading a connection", func() { s.Close() })
-				c.receive(buf[:n])
-			})
-		}
-		if err != nil {
-			break
-		}
-	}
-	s.Close()
+	s.readAll(func(b []byte) {
+		s.atHome(func() {
+			defer srv.guard("reading a connection", func() { s.Close() })
+			c.receive(b)
+		})
+	})
+	s.TCPConn.Close()
 	s.atHome(func() {
 		defer srv.guard("closing a connection", nil)
 		c.down()
@@ -140,6 +133,26 @@ func (s *stream) atHome(f func()) {
 	s.home.Lock()
 	defer s.home.Unlock()
 	f()
+}
+
+// readAll calls f with all that comes, until the connection ends. One call of raw.Read is enough for all of it:
+// the function that it calls waits, by returning false, as soon as the kernel gave less than was asked for. A
+// Read of net.Conn has to find that out by asking once more.
+func (s *stream) readAll(f func([]byte)) {
+	buf := make([]byte, 16<<10)
+	s.raw.Read(func(fd uintptr) (over bool) {
+		for {
+			switch n, err := unix.Read(int(fd), buf); {
+			case n > 0:
+				if f(buf[:n]); n < len(buf) {
+					return false
+				}
+			case err == unix.EINTR:
+			default:
+				return err != unix.EAGAIN
+			}
+		}
+	})
 }
 
 func (s *stream) TryWrite(b []byte) int {
@@ -203,6 +216,13 @@ func (s *stream) OutboundBuffered() int {
 
 func (s *stream) Tune(lease time.Duration) {
 	s.raw.Control(func(fd uintptr) { tune(int(fd), lease) })
+}
+
+// Close ends the reading, upon which the reader closes the connection: TCPConn.Close would wait for the reader,
+// who may be the caller.
+func (s *stream) Close() error {
+	s.CloseRead()
+	return s.CloseWrite()
 }
 
 func (s *stream) Later(f func()) { go s.atHome(f) }

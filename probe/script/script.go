@@ -1,0 +1,135 @@
+// Package script lets a deciding core's test play the stories in its testdata, which say what the core does, event
+// by event:
+//
+//	# A comment on what the story shows.
+//	story slots=2                    a new core; words with "=" are its settings
+//	----
+//	a reserve 1 job=x -> a ready 1   an event and, behind the arrow, the actions that follow from it
+//	+5ms              -> -           time passes, with a Wake whenever one is due; nothing follows
+//	state             -> free=1      what the core counts, but zeros
+//
+// To write a story, leave the arrows out and run go test -rewrite. Long actions may stand one to a line, each
+// behind an arrow. Which words there are is up to the test; some have one form in all stories: places are numbers,
+// 3 or 3-5, and 3.1 is place 3 in its turn 1 (turns count from 0, which is left out); attempts are a1, b7, ..., by
+// their frontend's letter; sizes and room are in slots.
+package script
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+)
+
+// Story is a core, and the words for its events E and its actions A.
+type Story[E, A any] struct {
+	Core interface {
+		Step(now time.Time, ev E, acts []A) []A
+		NextWake() time.Time
+		Check() error
+	}
+	Wake  E
+	Event func(*Line) E
+	Show  func([]A) string // of one action at least; lines are shown one below the other
+	State func() string
+	Width int // of the column of events, at most; longer ones stick out
+
+	now time.Time
+}
+
+// Run plays all stories in testdata. After each event, the core's own Check must hold.
+func Run[E, A any](t *testing.T, start func(settings *Line) *Story[E, A]) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		if filepath.Ext(path) != ".txt" {
+			return
+		}
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			settings := &Line{named: map[string]string{}}
+			for _, arg := range d.CmdArgs {
+				settings.named[arg.Key] = strings.Join(arg.Vals, ",")
+			}
+			s := start(settings)
+			if err := settings.end(); err != nil {
+				d.Fatalf(t, "%v", err)
+			}
+			s.now = time.Unix(1_000_000, 0)
+			var events, answers []string
+			width := 0
+			for line := range strings.Lines(d.Expected) {
+				event, _, _ := strings.Cut(line, " -> ")
+				event = strings.TrimSpace(event)
+				if event == "" || strings.HasPrefix(event, "->") {
+					continue // one more line of actions
+				}
+				answer, err := s.play(event)
+				if err != nil {
+					d.Fatalf(t, "%s: %v", event, err)
+				}
+				events, answers, width = append(events, event), append(answers, answer), max(width, len(event))
+			}
+			if len(events) == 0 {
+				d.Fatalf(t, "a story without events")
+			}
+			var out strings.Builder
+			for i, event := range events {
+				event = fmt.Sprintf("%-*s", min(width, s.Width), event)
+				answer := strings.ReplaceAll(answers[i], "\n", "\n"+strings.Repeat(" ", len(event))+" -> ")
+				fmt.Fprintf(&out, "%s -> %s\n", event, answer)
+			}
+			return out.String()
+		})
+	})
+}
+
+// play lets one line happen and puts into words what follows from it.
+func (s *Story[E, A]) play(text string) (string, error) {
+	if text == "state" {
+		return s.State(), nil
+	}
+	var acts []A
+	var err error
+	if wait, ok := strings.CutPrefix(text, "+"); ok {
+		acts, err = s.pass(wait)
+	} else {
+		l := parse(text)
+		ev := s.Event(l)
+		if err = l.end(); err == nil {
+			acts = s.Core.Step(s.now, ev, nil)
+		}
+	}
+	if err == nil {
+		err = s.Core.Check()
+	}
+	if err != nil || len(acts) == 0 {
+		return "-", err
+	}
+	return s.Show(acts), nil
+}
+
+// pass lets time pass as a shell does.
+func (s *Story[E, A]) pass(wait string) ([]A, error) {
+	d, err := time.ParseDuration(wait)
+	if err != nil {
+		return nil, err
+	}
+	var acts []A
+	for end := s.now.Add(d); ; {
+		at := s.Core.NextWake()
+		if at.IsZero() || at.After(end) {
+			s.now = end
+			return acts, nil
+		}
+		if at.Before(s.now) {
+			return nil, fmt.Errorf("a wake was due %v ago", s.now.Sub(at))
+		}
+		s.now = at
+		acts = s.Core.Step(s.now, s.Wake, acts)
+		if next := s.Core.NextWake(); !next.IsZero() && !next.After(at) {
+			return nil, errors.New("the wake that was due changed nothing")
+		}
+	}
+}
