@@ -14,6 +14,7 @@ import (
 	"github.com/cloudwego/kitex/pkg/remote/trans/gonet"
 
 	"github.com/phoebe-sched/phoebe/bench"
+	"github.com/phoebe-sched/phoebe/frontend"
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1/phoebe"
 	"github.com/phoebe-sched/phoebe/probe"
@@ -197,4 +198,30 @@ func BenchmarkTasks(b *testing.B) {
 			b.ReportMetric(100*float64(b.N)/b.Elapsed().Seconds(), "tasks/s")
 		})
 	}
+}
+
+// A message that may wait does, but not until something else is sent.
+func TestMessageMayWait(t *testing.T) {
+	c := startCluster(t, 1, 1, func(cfg *Config) { cfg.Core.SyncEvery = time.Hour })
+	l := c.links[0]
+	waiting := func() int {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return len(l.out)
+	}
+	for range 5 {
+		pings := l.pingSeq.Load()
+		c.mu.Lock()
+		c.do(frontend.Send{Worker: 0, Msg: probe.Probe{Seq: 1}, MayWait: true})
+		c.unlock()
+		if waiting() == 0 && l.pingSeq.Load() == pings {
+			t.Log("sent before it could be seen")
+			continue
+		}
+		poll(t, "the message is sent", func() bool { return waiting() == 0 })
+		if l.pingSeq.Load() == pings {
+			return
+		}
+	}
+	t.Fatal("it never waits, or only a Ping takes it along")
 }
