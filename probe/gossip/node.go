@@ -1,0 +1,522 @@
+package gossip
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+
+	"github.com/phoebe-sched/phoebe/probe/gossip/view"
+)
+
+const (
+	dialTimeout  = 3 * time.Second
+	joinEvery    = time.Second      // how often addresses are tried while this frontend is alone
+	rejoinEvery  = 10 * time.Second // while it is not
+	rememberFor  = time.Hour        // how long a member that was lost is looked for
+	streamQueue  = 64               // messages that wait for a stream; one over that is dropped, and asked for again
+	stalledAfter = time.Second      // over the time of the next tick
+	packetCost   = 28 + 1 + 5 + 29  // bytes of IP, UDP, type, checksum and encryption around a message
+	streamCost   = 400              // about, with the packets that open and close a connection
+	silentFor    = 5                // heartbeats without any message from others, which talk twice per heartbeat
+	byeKind      = 0                // of the message that a member leaves; the others are view's
+)
+
+// Node is this frontend's place among the others. Its methods may be called by any goroutine.
+type Node struct {
+	cfg    Config
+	self   view.Member // without its gossip address, which the library finds
+	run    string      // what the library calls this member
+	log    *slog.Logger
+	list   *memberlist.Memberlist
+	addr   string
+	ready  atomic.Bool // list and addr are set
+	ctx    context.Context
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+
+	streams chan stream
+
+	mu   sync.Mutex // held for microseconds: never over a call of memberlist or of the user
+	core *view.Core
+
+	peersMu sync.Mutex       // memberlist calls the events below with its own lock held: take this one last
+	peers   map[string]*peer // the others, by run
+	former  map[string]lost  // those of them that were lost, by run
+	said    map[string]bool  // runs of members that said they leave
+	changed bool
+
+	traffic struct{ packetsIn, packetsOut, bytesIn, bytesOut, dropped, failed, complaints, stalls atomic.Uint64 }
+}
+
+// peer is another member, as it was when it joined or changed last.
+type peer struct {
+	view.Member
+	node memberlist.Node
+}
+
+// lost is where a member was that did not say it leaves, and when it was found to be gone.
+type lost struct {
+	addr  string
+	since time.Time
+}
+
+type stream struct {
+	to  *peer
+	msg []byte
+}
+
+// Start takes part in the gossip at once, and joins the seeds in the background. cfg is not changed.
+func Start(cfg Config) (*Node, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if cfg.View == (view.Config{}) {
+		cfg.View = view.DefaultConfig
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	n := &Node{cfg: cfg, log: cfg.Log, streams: make(chan stream, streamQueue), peers: map[string]*peer{}, former: map[string]lost{}, said: map[string]bool{}, changed: true}
+	n.ctx, n.cancel = context.WithCancel(context.Background())
+	now := time.Now()
+	n.self = view.Member{Name: cfg.Name, Run: view.NewIncarnation(now.UnixMilli(), rand.Uint64()), API: cfg.API, Heartbeat: cfg.Heartbeat}
+	n.core = view.New(cfg.View, n.self, now, rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())))
+
+	// A name per run: memberlist refuses a known name at a new address for some time.
+	n.run = cfg.Name + "~" + strconv.FormatUint(n.self.Run, 36)
+	conf, err := cfg.memberlist(n.run)
+	if err != nil {
+		return nil, fmt.Errorf("gossip: %w", err)
+	}
+	conf.Delegate, conf.Events = (*delegate)(n), (*events)(n)
+	conf.LogOutput, conf.Logger = nil, log.New(complaints{n}, "", 0)
+	if n.list, err = memberlist.Create(conf); err != nil {
+		n.cancel()
+		return nil, fmt.Errorf("gossip: %w", err)
+	}
+	n.addr = n.list.LocalNode().Address()
+	n.ready.Store(true)
+	n.members()
+	n.done.Go(n.tick)
+	n.done.Go(n.stream)
+	n.done.Go(n.join)
+	return n, nil
+}
+
+// Addr is the host:port at which other frontends reach this one.
+func (n *Node) Addr() string { return n.addr }
+
+// Hear takes a row that came from its worker, on whatever way. lacking means that the worker should send its whole
+// row.
+func (n *Node) Hear(r view.Row) (o view.Outcome, lacking bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.core.Hear(time.Now(), r)
+}
+
+// Heartbeat takes a worker's heartbeat, whose secret the caller has checked. The Members of the answer are not to
+// be written to.
+func (n *Node) Heartbeat(h *view.Heartbeat) view.Answer {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.core.Heartbeat(time.Now(), h)
+}
+
+// Get returns what is believed of a worker.
+func (n *Node) Get(name string) (view.Row, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.core.Get(time.Now(), name)
+}
+
+// Since returns the rows that changed after a version of the view, and the version they lead to. Since(0) is all.
+func (n *Node) Since(version uint64) (rows []view.Row, to uint64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.since(nil, version)
+}
+
+func (n *Node) since(rows []view.Row, version uint64) ([]view.Row, uint64) {
+	for _, r := range n.core.Since(time.Now(), version) {
+		rows = append(rows, r)
+	}
+	return rows, n.core.Version()
+}
+
+// Members are the frontends that there are, this one among them, by name. Not to be written to.
+func (n *Node) Members() []view.Member {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.core.Members()
+}
+
+// Health says how this frontend stands with the others.
+type Health struct {
+	Members int           // that it knows of, itself among them
+	Silence time.Duration // since anything came from another one
+	CutOff  bool          // it should hear from others and does not: its view is only what its own workers tell
+}
+
+// Health is as of now.
+func (n *Node) Health() Health {
+	n.mu.Lock()
+	h := Health{Members: len(n.core.Members()), Silence: n.core.Silence(time.Now())}
+	n.mu.Unlock()
+	if h.Members > 1 {
+		h.CutOff = h.Silence > silentFor*n.cfg.View.Heartbeat
+	} else {
+		h.CutOff = len(n.missing()) > 0
+	}
+	return h
+}
+
+// Stats count since the start.
+type Stats struct {
+	view.Stats
+	Merged                map[string]uint64 // rows, by what became of them
+	Flawed                uint64            // rows in which something absurd was replaced
+	Workers               int               // that are up
+	PacketsIn, PacketsOut uint64            // messages, those on streams among them
+	BytesIn, BytesOut     uint64            // with headers, about; without memberlist's own, which are few
+	Dropped               uint64            // messages dropped because too many waited for a stream
+	Failed                uint64            // messages that could not be sent
+	Complaints            uint64            // warnings and errors of memberlist, such as packets that cannot be decrypted
+	Stalls, ClockBack     uint64            // times that this process stood still for a second, or its clock went back
+}
+
+// Stats are as of now.
+func (n *Node) Stats() Stats {
+	t := &n.traffic
+	s := Stats{PacketsIn: t.packetsIn.Load(), PacketsOut: t.packetsOut.Load(), BytesIn: t.bytesIn.Load(), BytesOut: t.bytesOut.Load(),
+		Dropped: t.dropped.Load(), Failed: t.failed.Load(), Complaints: t.complaints.Load(), Stalls: t.stalls.Load()}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	s.Stats, s.Workers = n.core.Stats, n.core.Len()
+	s.Merged, s.Flawed, s.ClockBack = n.core.Counts()
+	return s
+}
+
+// Leave tells the others that this frontend goes, so that they do not look for it. It returns when one of them
+// knows, or after the timeout. Close must follow, and must not come before.
+func (n *Node) Leave(timeout time.Duration) error {
+	if n.ctx.Err() != nil {
+		return errors.New("gossip: leave after close")
+	}
+	n.broadcast(append([]byte{byeKind}, n.run...))
+	return n.list.Leave(timeout)
+}
+
+// Close ends everything that Start began; no callback is running when it returns. To those that were not told by
+// Leave, it is a crash.
+func (n *Node) Close() error {
+	n.cancel()
+	err := n.list.Shutdown()
+	n.done.Wait()
+	return err
+}
+
+// tick drives the core, and tells what has changed.
+func (n *Node) tick() {
+	timer := time.NewTicker(view.FlushEvery)
+	defer timer.Stop()
+	var told uint64
+	var sends []view.Send
+	var rows []view.Row
+	last := time.Now()
+	for {
+		select {
+		case <-n.ctx.Done():
+			return
+		case <-timer.C:
+		}
+		now := time.Now()
+		if now.Sub(last) > view.FlushEvery+stalledAfter {
+			n.traffic.stalls.Add(1)
+		}
+		last = now
+		n.members()
+		n.mu.Lock()
+		sends = n.core.Tick(now, sends[:0])
+		if n.cfg.OnRows != nil {
+			rows, told = n.since(rows[:0], told)
+		}
+		n.mu.Unlock()
+		n.send(sends)
+		clear(sends)
+		if len(rows) > 0 {
+			n.cfg.OnRows(rows)
+		}
+	}
+}
+
+// members takes changes of the membership to the core and to whoever wants to know. Calls do not overlap.
+func (n *Node) members() {
+	n.peersMu.Lock()
+	if !n.changed {
+		n.peersMu.Unlock()
+		return
+	}
+	n.changed = false
+	self := n.self
+	self.Gossip = n.addr
+	list := []view.Member{self}
+	for _, p := range n.peers {
+		list = append(list, p.Member)
+	}
+	n.peersMu.Unlock()
+	n.mu.Lock()
+	n.core.SetMembers(list)
+	list = n.core.Members()
+	n.mu.Unlock()
+	if n.cfg.OnMembers != nil {
+		n.cfg.OnMembers(list)
+	}
+}
+
+func (n *Node) send(sends []view.Send) {
+	for _, s := range sends {
+		if s.To == "" {
+			n.broadcast(s.Msg)
+			continue
+		}
+		n.peersMu.Lock()
+		p := n.newest(s.To)
+		n.peersMu.Unlock()
+		switch {
+		case p == nil:
+		case s.Stream:
+			select {
+			case n.streams <- stream{p, s.Msg}:
+			default:
+				n.traffic.dropped.Add(1)
+			}
+		default:
+			n.packet(p, s.Msg)
+		}
+	}
+}
+
+// newest is the newest run of the member under a name, or nil.
+func (n *Node) newest(name string) (p *peer) {
+	for _, q := range n.peers {
+		if q.Name == name && (p == nil || q.Run > p.Run) {
+			p = q
+		}
+	}
+	return p
+}
+
+func (n *Node) broadcast(msg []byte) {
+	n.peersMu.Lock()
+	to := make([]*peer, 0, len(n.peers))
+	for _, p := range n.peers {
+		to = append(to, p)
+	}
+	n.peersMu.Unlock()
+	for _, p := range to {
+		n.packet(p, msg)
+	}
+}
+
+func (n *Node) packet(p *peer, msg []byte) {
+	n.sent(n.list.SendBestEffort(&p.node, msg), len(msg)+packetCost)
+}
+
+// stream sends what is too long for a packet.
+func (n *Node) stream() {
+	for {
+		select {
+		case <-n.ctx.Done():
+			return
+		case s := <-n.streams:
+			n.sent(n.list.SendReliable(&s.to.node, s.msg), len(s.msg)+streamCost)
+		}
+	}
+}
+
+func (n *Node) sent(err error, bytes int) {
+	if err != nil {
+		n.traffic.failed.Add(1)
+		return
+	}
+	n.traffic.packetsOut.Add(1)
+	n.traffic.bytesOut.Add(uint64(bytes))
+}
+
+// join tries to reach those that should be there and are not. What memberlist took for dead it would not look for.
+func (n *Node) join() {
+	failed := ""
+	for {
+		var errs []error
+		for _, addr := range n.missing() {
+			if n.ctx.Err() != nil {
+				return
+			}
+			if _, err := n.list.Join([]string{addr}); err != nil {
+				errs = append(errs, err)
+			}
+		}
+		alone := len(n.Members()) == 1
+		switch err := errors.Join(errs...); {
+		case err == nil || !alone:
+			failed = ""
+		case err.Error() != failed:
+			failed = err.Error()
+			n.log.Warn("no other frontend can be joined", "frontend", n.self.Name, "err", err)
+		}
+		wait := rejoinEvery
+		if alone {
+			wait = joinEvery
+		}
+		select {
+		case <-n.ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+	}
+}
+
+// missing is the addresses of seeds and lost members at which there is no member.
+func (n *Node) missing() []string {
+	n.peersMu.Lock()
+	defer n.peersMu.Unlock()
+	var addrs []string
+	for run, l := range n.former {
+		if time.Since(l.since) > rememberFor {
+			delete(n.former, run)
+		} else {
+			addrs = append(addrs, l.addr)
+		}
+	}
+	there := map[string]bool{n.addr: true, n.cfg.Bind: true, n.cfg.Advertise: true}
+	for _, p := range n.peers {
+		there[p.Gossip] = true
+	}
+	for _, addr := range n.cfg.Seeds {
+		if host, _, _ := net.SplitHostPort(addr); !there[addr] && (len(n.peers) == 0 || net.ParseIP(host) != nil) {
+			addrs = append(addrs, addr)
+		}
+	}
+	slices.Sort(addrs)
+	return slices.Compact(addrs)
+}
+
+// delegate is what memberlist asks and tells.
+type delegate Node
+
+func (d *delegate) NodeMeta(int) []byte { return encodeMeta(d.self) }
+
+func (d *delegate) NotifyMsg(msg []byte) {
+	n := (*Node)(d)
+	if !n.ready.Load() {
+		return
+	}
+	n.traffic.packetsIn.Add(1)
+	cost := packetCost
+	if len(msg) > view.MaxPacket {
+		cost = streamCost
+	}
+	n.traffic.bytesIn.Add(uint64(len(msg) + cost))
+	if len(msg) > 0 && msg[0] == byeKind {
+		n.bye(string(msg[1:]))
+		return
+	}
+	n.mu.Lock()
+	out, err := n.core.Receive(time.Now(), msg, nil)
+	n.mu.Unlock()
+	if err != nil {
+		n.log.Debug("unreadable gossip", "frontend", n.self.Name, "err", err)
+	}
+	n.send(out)
+}
+
+// bye notes that a member leaves. memberlist may tell sooner that it is gone.
+func (n *Node) bye(run string) {
+	n.peersMu.Lock()
+	defer n.peersMu.Unlock()
+	if n.peers[run] != nil {
+		n.said[run] = true
+	} else if _, ok := n.former[run]; ok {
+		delete(n.former, run)
+		n.changed = true // nothing but what Health says
+	}
+}
+
+func (*delegate) GetBroadcasts(int, int) [][]byte { return nil }
+func (*delegate) LocalState(bool) []byte          { return nil }
+func (*delegate) MergeRemoteState([]byte, bool)   {}
+
+// events is what memberlist tells of members, with its lock held.
+type events Node
+
+func (e *events) NotifyJoin(node *memberlist.Node) { e.set(node) }
+
+func (e *events) NotifyUpdate(node *memberlist.Node) { e.set(node) }
+
+func (e *events) set(node *memberlist.Node) {
+	m, err := decodeMeta(node.Meta)
+	switch {
+	case err != nil:
+		e.log.Warn("a member that cannot be understood", "frontend", node.Name, "err", err)
+		return
+	case m.Run == e.self.Run:
+		return
+	}
+	m.Gossip = node.Address()
+	if m.Name == e.self.Name && m.Run > e.self.Run {
+		e.log.Error("another frontend has the name of this one", "frontend", m.Name, "addr", m.Gossip)
+	}
+	e.peersMu.Lock()
+	defer e.peersMu.Unlock()
+	maps.DeleteFunc(e.former, func(_ string, l lost) bool { return l.addr == m.Gossip })
+	if e.peers[node.Name] == nil {
+		e.log.Info("frontend joined", "frontend", m.Name, "addr", m.Gossip)
+	}
+	e.peers[node.Name] = &peer{m, *node}
+	e.changed = true
+}
+
+func (e *events) NotifyLeave(node *memberlist.Node) {
+	e.peersMu.Lock()
+	defer e.peersMu.Unlock()
+	p := e.peers[node.Name]
+	if p == nil {
+		return
+	}
+	if e.said[node.Name] {
+		e.log.Info("frontend left", "frontend", p.Name, "addr", p.Gossip)
+	} else {
+		e.log.Warn("frontend lost", "frontend", p.Name, "addr", p.Gossip)
+		e.former[node.Name] = lost{p.Gossip, time.Now()}
+	}
+	delete(e.peers, node.Name)
+	delete(e.said, node.Name)
+	e.changed = true
+}
+
+// complaints takes memberlist's log: garbage on the port must not fill ours.
+type complaints struct{ n *Node }
+
+func (c complaints) Write(line []byte) (int, error) {
+	if bytes.Contains(line, []byte("[ERR]")) || bytes.Contains(line, []byte("[WARN]")) {
+		c.n.traffic.complaints.Add(1)
+	}
+	c.n.log.Debug("memberlist", "text", string(bytes.TrimSpace(line)))
+	return len(line), nil
+}
+
+var _ io.Writer = complaints{}

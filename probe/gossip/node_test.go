@@ -1,0 +1,362 @@
+package gossip
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+	"go.uber.org/goleak"
+
+	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/gossip/view"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// watcher is woken by everything that nodes tell.
+type watcher struct {
+	t     *testing.T
+	woken chan struct{}
+}
+
+func newWatcher(t *testing.T) *watcher { return &watcher{t, make(chan struct{}, 1)} }
+
+func (w *watcher) wake() {
+	select {
+	case w.woken <- struct{}{}:
+	default:
+	}
+}
+
+// until waits for cond, which is asked again whenever a node tells something.
+func (w *watcher) until(what string, cond func() bool) {
+	w.t.Helper()
+	limit := time.After(time.Minute)
+	for !cond() {
+		select {
+		case <-w.woken:
+		case <-limit:
+			w.t.Fatalf("waited in vain until %s", what)
+		}
+	}
+}
+
+// start begins a node on loopback, which notices within a second who is gone.
+func (w *watcher) start(cfg Config) *Node {
+	w.t.Helper()
+	cfg.Bind = "127.0.0.1:0"
+	cfg.API, cfg.Heartbeat = "api-"+cfg.Name+":1", "hb-"+cfg.Name+":1"
+	cfg.OnRows = func([]view.Row) { w.wake() }
+	cfg.OnMembers = func([]view.Member) { w.wake() }
+	cfg.tune = func(c *memberlist.Config) {
+		c.ProbeInterval, c.ProbeTimeout = 200*time.Millisecond, 100*time.Millisecond
+		c.GossipInterval, c.SuspicionMult = 20*time.Millisecond, 2
+		c.PushPullInterval = time.Second
+	}
+	n, err := Start(cfg)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() {
+		if err := n.Close(); err != nil {
+			w.t.Error(err)
+		}
+	})
+	return n
+}
+
+func names(n *Node) string {
+	var list []string
+	for _, m := range n.Members() {
+		list = append(list, m.Name)
+	}
+	return strings.Join(list, " ")
+}
+
+// fullRow is a whole row of a worker.
+func fullRow(name string, incarnation, seq uint64) view.Row {
+	return view.Row{Key: view.KeyOf(name, incarnation), Incarnation: incarnation, Seq: seq, Speed: 1, ProfileRev: 1,
+		Profile: &view.Profile{Name: name, Addr: name + ":7420", Capacity: probe.Demand{CPU: 8000, Mem: 8192}}}
+}
+
+// know reports whether all nodes have this version of a worker's row.
+func know(worker string, incarnation, seq uint64, nodes ...*Node) func() bool {
+	return func() bool {
+		return !slices.ContainsFunc(nodes, func(n *Node) bool {
+			r, _ := n.Get(worker)
+			return r.Incarnation != incarnation || r.Seq != seq || r.State != view.Up
+		})
+	}
+}
+
+// Frontends find each other from any seed; one leaves, one crashes, one is the last and cut off, and all is well
+// when the others come back.
+func TestComeAndGo(t *testing.T) {
+	w := newWatcher(t)
+	start := func(name string, seeds ...string) *Node {
+		return w.start(Config{Name: name, Secret: "s3cret", Seeds: seeds})
+	}
+	a := start("a")
+	if h := a.Health(); h.CutOff || h.Members != 1 {
+		t.Errorf("the first frontend, which waits for others: %+v", h)
+	}
+	b := start("b", a.Addr())
+	c := start("c", b.Addr())
+	d := start("d", c.Addr())
+	all := []*Node{a, b, c, d}
+	w.until("all know all", func() bool {
+		return !slices.ContainsFunc(all, func(n *Node) bool { return names(n) != "a b c d" })
+	})
+	if m := d.Members()[0]; m.API != "api-a:1" || m.Heartbeat != "hb-a:1" || m.Gossip != a.Addr() {
+		t.Errorf("d knows of a: %+v", m)
+	}
+
+	for i := range 20 { // whichever home hears a worker, all know it
+		all[i%4].Hear(fullRow(fmt.Sprint("w", i), 1, 1))
+	}
+	for i := range 20 {
+		w.until("all know all workers", know(fmt.Sprint("w", i), 1, 1, all...))
+	}
+	w.until("some of that was pushed", func() bool { return b.Stats().Told > 0 })
+	a.Hear(fullRow("w0", 2, 1))
+	d.Hear(fullRow("w0", 1, 9))
+	w.until("the newer run counts", know("w0", 2, 1, all...))
+
+	if err := d.Leave(10 * time.Second); err != nil {
+		t.Error(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+	w.until("it is known that d left", func() bool { return names(a) == "a b c" && names(b) == "a b c" && names(c) == "a b c" })
+	w.until("a does not look for d", func() bool { return len(a.missing()) == 0 })
+	for _, n := range []*Node{b, c} { // crash
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	w.until("a is the last", func() bool { return names(a) == "a" })
+	if h := a.Health(); !h.CutOff {
+		t.Errorf("the others are lost: %+v", h)
+	}
+	if r, ok := a.Get("w7"); !ok || r.State != view.Up {
+		t.Errorf("cut off, it forgot a worker: %+v", r)
+	}
+
+	b = start("b", "127.0.0.1:1", a.Addr()) // back, elsewhere, with one seed that does not answer
+	w.until("b is back", func() bool { return names(a) == "a b" && names(b) == "a b" })
+	w.until("b learnt everything", know("w7", 1, 1, a, b))
+	if h := b.Health(); h.Members != 2 {
+		t.Errorf("b is back: %+v", h)
+	}
+}
+
+// A worker's heartbeats tell it all frontends, and its row to all of them.
+func TestWorkerFindsHomes(t *testing.T) {
+	w := newWatcher(t)
+	nodes := map[string]*Node{}
+	var seeds []string
+	for _, name := range []string{"a", "b", "c", "d"} {
+		n := w.start(Config{Name: name, Seeds: seeds})
+		nodes["hb-"+name+":1"] = n
+		seeds = []string{n.Addr()}
+	}
+	all := []*Node{nodes["hb-a:1"], nodes["hb-b:1"], nodes["hb-c:1"], nodes["hb-d:1"]}
+	w.until("all know all", func() bool {
+		return !slices.ContainsFunc(all, func(n *Node) bool { return names(n) != "a b c d" })
+	})
+	ann, err := view.NewAnnouncer([]string{"hb-a:1"}, *fullRow("w", 1, 1).Profile, 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := map[string]int{}
+	for range 3 {
+		for _, beat := range ann.Beats(view.Row{Speed: 1}, "") {
+			answer := nodes[beat.Addr].Heartbeat(&beat.Heartbeat)
+			ann.Answered(&beat, &answer)
+			to[beat.Addr]++
+		}
+	}
+	homes := view.Homes("w", all[0].Members())
+	if to[homes[0].Heartbeat] < 2 || to[homes[1].Heartbeat] < 2 || to["hb-a:1"] < 1 {
+		t.Errorf("heartbeats went to %v; the seed is a, the homes are %v", to, homes)
+	}
+	w.until("all know the worker", func() bool {
+		return !slices.ContainsFunc(all, func(n *Node) bool { r, ok := n.Get("w"); return !ok || r.State != view.Up })
+	})
+}
+
+// logged is a log handler that tells of messages.
+type logged struct {
+	slog.Handler
+	lines chan string
+}
+
+func (l logged) Enabled(context.Context, slog.Level) bool { return true }
+func (l logged) Handle(_ context.Context, r slog.Record) error {
+	select {
+	case l.lines <- r.Message:
+	default:
+	}
+	return nil
+}
+
+// expect waits for a message.
+func (l logged) expect(t *testing.T, text string) {
+	t.Helper()
+	limit := time.After(time.Minute)
+	for {
+		select {
+		case line := <-l.lines:
+			if line == text {
+				return
+			}
+		case <-limit:
+			t.Fatalf("%q is not logged", text)
+		}
+	}
+}
+
+func TestOtherSecretIsRefused(t *testing.T) {
+	w := newWatcher(t)
+	a := w.start(Config{Name: "a", Secret: "one"})
+	for _, secret := range []string{"two", ""} {
+		l := logged{slog.DiscardHandler, make(chan string, 1000)}
+		b := w.start(Config{Name: "b", Secret: secret, Seeds: []string{a.Addr()}, Log: slog.New(l)})
+		l.expect(t, "no other frontend can be joined")
+		if names(a) != "a" || names(b) != "b" || !b.Health().CutOff {
+			t.Errorf("with the secret %q: a knows %s, b knows %s, %+v", secret, names(a), names(b), b.Health())
+		}
+	}
+	if s := a.Stats(); s.Complaints == 0 {
+		t.Errorf("nothing was counted: %+v", s)
+	}
+}
+
+// What a worker claims against all sense is replaced, flagged and counted, everywhere.
+func TestAbsurdRow(t *testing.T) {
+	w := newWatcher(t)
+	a := w.start(Config{Name: "a"})
+	b := w.start(Config{Name: "b", Seeds: []string{a.Addr()}})
+	w.until("they know each other", func() bool { return names(a) == "a b" && names(b) == "a b" })
+	r := fullRow("liar", 1, 1)
+	r.Matrix.Cells[0][0] = 77
+	r.Profile.Labels = make([]string, 5000)
+	a.Hear(r)
+	w.until("b knows it", know("liar", 1, 1, a, b))
+	for _, n := range []*Node{a, b} {
+		r, _ := n.Get("liar")
+		if r.Flaws != view.BadMatrix || r.Profile.Flaws != view.BadLabels || len(r.Profile.Labels) > view.MaxLabels ||
+			r.Matrix.Wait(probe.Slot) != probe.NeverFits || n.Stats().Flawed == 0 {
+			t.Errorf("at %s: %v, %v, %d labels", n.cfg.Name, r.Flaws.Names(), r.Profile.Flaws.Names(), len(r.Profile.Labels))
+		}
+	}
+}
+
+// Garbage on the port is counted, and nothing else.
+func TestGarbage(t *testing.T) {
+	w := newWatcher(t)
+	l := logged{slog.DiscardHandler, make(chan string, 1000)}
+	a := w.start(Config{Name: "a", Secret: "one", Log: slog.New(l)})
+	for _, network := range []string{"udp", "tcp"} {
+		conn, err := net.Dial(network, a.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Write([]byte("GET / HTTP/1.1\r\n\r\n")); err != nil {
+			t.Fatal(err)
+		}
+		if network == "tcp" {
+			for err == nil { // until it closes the connection
+				_, err = conn.Read(make([]byte, 100))
+			}
+		}
+		conn.Close()
+	}
+	for a.traffic.complaints.Load() < 2 {
+		l.expect(t, "memberlist")
+	}
+	b := w.start(Config{Name: "b", Secret: "one", Seeds: []string{a.Addr()}})
+	w.until("b can join", func() bool { return names(a) == "a b" && names(b) == "a b" })
+}
+
+// Callbacks may call the node.
+func TestCallbacksMayCall(t *testing.T) {
+	rows := make(chan view.Row, 1)
+	var n *Node
+	started := make(chan struct{})
+	cfg := Config{Name: "a", Bind: "127.0.0.1:0", OnRows: func(changed []view.Row) {
+		<-started
+		n.Members()
+		n.Stats()
+		got, _ := n.Get(changed[0].Name())
+		rows <- got
+	}}
+	n, err := Start(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	close(started)
+	n.Hear(fullRow("w", 1, 1))
+	if r := <-rows; r.Name() != "w" {
+		t.Errorf("told of %+v", r)
+	}
+	if all, version := n.Since(0); len(all) != 1 || version != 1 {
+		t.Errorf("%d rows, version %d", len(all), version)
+	}
+}
+
+func TestValidate(t *testing.T) {
+	good := Config{Name: "a", Bind: "127.0.0.1:0"}
+	if err := good.Validate(); err != nil {
+		t.Error(err)
+	}
+	for want, spoil := range map[string]func(*Config){
+		"needs a name":   func(c *Config) { c.Name = "" },
+		"needs a secret": func(c *Config) { c.Bind = ":7430" },
+		"bind address":   func(c *Config) { c.Bind = "7430" },
+		"want host:port": func(c *Config) { c.Seeds = []string{"f1"} },
+		"too long":       func(c *Config) { c.API = strings.Repeat("x", 600) },
+		"heartbeats":     func(c *Config) { c.View = view.DefaultConfig; c.View.Heartbeat = time.Hour },
+	} {
+		c := good
+		spoil(&c)
+		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want something about %q", err, want)
+		}
+		if _, err := Start(c); err == nil {
+			t.Errorf("starts, although %v", c.Validate())
+		}
+	}
+	if c := (Config{Name: "a", Bind: ":7430", Secret: "s"}); c.Validate() != nil {
+		t.Error(c.Validate())
+	}
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	if _, err := Start(Config{Name: "a", Bind: taken.Addr().String()}); err == nil {
+		t.Error("starts on an address in use")
+	}
+}
+
+func TestMeta(t *testing.T) {
+	m := view.Member{Name: "a", Run: 5, API: "x:1", Heartbeat: "y:2"}
+	b := encodeMeta(m)
+	if got, err := decodeMeta(b); err != nil || got != m {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for n := range b {
+		if _, err := decodeMeta(b[:n]); err == nil {
+			t.Errorf("%d of %d bytes are read", n, len(b))
+		}
+	}
+}

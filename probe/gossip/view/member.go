@@ -1,0 +1,87 @@
+package view
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Member is a frontend.
+type Member struct {
+	Name      string
+	Run       uint64 // as a worker's incarnation: of two members under one name, the higher is the newer
+	Gossip    string // address, host:port, for other frontends
+	API       string // for clients, and for calls that are forwarded
+	Heartbeat string // for workers
+}
+
+// Homes are the frontends that a worker sends its heartbeats to, best first: two, or fewer if there are not so
+// many. By rendezvous hashing, a frontend that comes or goes changes only its own share of the homes. The order
+// of members does not matter; their names differ.
+func Homes(worker string, members []Member) []Member {
+	h := hashName(worker)
+	ranked := make([]Member, 0, 2)
+	for _, m := range members {
+		at := len(ranked)
+		for at > 0 && ahead(h, m.Name, ranked[at-1].Name) {
+			at--
+		}
+		if at < 2 {
+			ranked = slices.Insert(ranked, at, m)
+			ranked = ranked[:min(len(ranked), 2)]
+		}
+	}
+	return ranked
+}
+
+// ahead reports whether a is a better home than b for the worker whose name has the hash h.
+func ahead(h uint64, a, b string) bool {
+	return cmp.Or(cmp.Compare(weight(h, hashName(b)), weight(h, hashName(a))), cmp.Compare(a, b)) < 0
+}
+
+func weight(worker, member uint64) uint64 { return mix(worker ^ mix(member)) }
+
+// hashName is FNV-1a, with its bits mixed.
+func hashName(s string) uint64 {
+	h := uint64(14695981039346656037)
+	for i := range len(s) {
+		h = (h ^ uint64(s[i])) * 1099511628211
+	}
+	return mix(h)
+}
+
+// members is a set of frontends.
+type members struct {
+	list    []Member // by name
+	hashes  []uint64
+	version uint64 // stands for names and heartbeat addresses; never 0
+}
+
+// newMembers keeps the newest of those under one name.
+func newMembers(list []Member) members {
+	list = slices.Clone(list)
+	slices.SortStableFunc(list, func(a, b Member) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(b.Run, a.Run))
+	})
+	list = slices.CompactFunc(list, func(a, b Member) bool { return a.Name == b.Name })
+	ms := members{list: list}
+	for _, m := range list {
+		h := hashName(m.Name)
+		ms.hashes = append(ms.hashes, h)
+		ms.version = mix(ms.version ^ h ^ mix(hashName(m.Heartbeat)))
+	}
+	ms.version |= 1
+	return ms
+}
+
+// rank is how many members other than self are better homes for the worker, at most 2.
+func (ms *members) rank(worker, self uint64) int {
+	own, rank := weight(worker, self), 0
+	for _, h := range ms.hashes {
+		if w := weight(worker, h); w > own {
+			if rank++; rank == 2 {
+				break
+			}
+		}
+	}
+	return rank
+}

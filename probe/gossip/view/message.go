@@ -1,0 +1,99 @@
+package view
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+)
+
+// maxMembers is how many frontends an Answer names at most.
+const maxMembers = 4096
+
+// Heartbeat is what a worker sends to its homes, every second or when its state changed much. With a Profile in
+// the row it is a full one: the first to a frontend, one after a change, or when Answer.Full asks for it.
+type Heartbeat struct {
+	Secret  string // as in Hello
+	Members uint64 // version of the list of frontends that the worker has; 0: none
+	Row     Row
+}
+
+// Answer is a frontend's answer to a Heartbeat.
+type Answer struct {
+	Seq         uint64   // of the row that it answers
+	Full        bool     // the next one must be full, and may be sent at once
+	Incarnation uint64   // not 0: a newer run under the worker's name, which therefore does not count
+	Version     uint64   // of the list of frontends
+	Members     []Member // names and heartbeat addresses; nil if the worker has this version
+}
+
+// AppendHeartbeat appends h.
+func AppendHeartbeat(b []byte, h *Heartbeat) []byte {
+	b = appendString(b, h.Secret)
+	b = binary.LittleEndian.AppendUint64(b, h.Members)
+	return AppendRow(b, &h.Row)
+}
+
+// ReadHeartbeat reads all of b into h.
+func ReadHeartbeat(b []byte, h *Heartbeat) error {
+	rd := reader{buf: b}
+	h.Secret = rd.string(maxRawLabel)
+	h.Members = rd.uint64()
+	rd.row(&h.Row)
+	return rd.end("heartbeat")
+}
+
+// AppendAnswer appends a.
+func AppendAnswer(b []byte, a *Answer) []byte {
+	b = binary.AppendUvarint(b, a.Seq)
+	var full byte
+	if a.Full {
+		full = 1
+	}
+	b = append(b, full)
+	b = binary.LittleEndian.AppendUint64(b, a.Incarnation)
+	b = binary.LittleEndian.AppendUint64(b, a.Version)
+	b = binary.AppendUvarint(b, uint64(len(a.Members)))
+	for i := range a.Members {
+		b = appendString(b, a.Members[i].Name)
+		b = appendString(b, a.Members[i].Heartbeat)
+	}
+	return b
+}
+
+// ReadAnswer reads all of b into a.
+func ReadAnswer(b []byte, a *Answer) error {
+	rd := reader{buf: b}
+	*a = Answer{Seq: rd.uint(), Full: rd.byte() == 1, Incarnation: rd.uint64(), Version: rd.uint64()}
+	if n := rd.count(maxMembers, 2); n > 0 {
+		a.Members = make([]Member, n)
+		for i := range a.Members {
+			a.Members[i] = Member{Name: rd.string(MaxName), Heartbeat: rd.string(MaxName)}
+		}
+	}
+	return rd.end("answer")
+}
+
+// end is the reader's problem, or that it has not read everything.
+func (rd *reader) end(what string) error {
+	if rd.err == nil && len(rd.buf) > 0 {
+		rd.err = errRange
+	}
+	if rd.err != nil {
+		return fmt.Errorf("view: %s: %w", what, rd.err)
+	}
+	return nil
+}
+
+// Heartbeat takes a worker's heartbeat, whose secret the caller has checked. The Members of the answer are shared
+// and not to be written to.
+func (c *Core) Heartbeat(now time.Time, h *Heartbeat) Answer {
+	o, full := c.Hear(now, h.Row)
+	a := Answer{Seq: h.Row.Seq, Full: full, Version: c.members.version}
+	if o == Ended {
+		a.Incarnation = c.table.byName[h.Row.Profile.Name].row.Incarnation
+	}
+	if h.Members != a.Version {
+		a.Members = c.members.list[:min(len(c.members.list), maxMembers)]
+	}
+	return a
+}

@@ -1,0 +1,223 @@
+package view
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"slices"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+// Limits of a row. The codec refuses what is over a hard limit; what is merely absurd is replaced and flagged.
+const (
+	MaxName   = 255 // bytes of a name or an address
+	MaxLabel  = 255 // bytes of a label; longer ones are dropped
+	MaxLabels = 64  // labels; further ones are dropped
+	MaxFiles  = 64  // files that a row names: those used last
+
+	maxRawLabel  = 4096 // bytes of a label that the codec still reads, to flag it
+	maxRawLabels = 1024
+
+	maxCPU  probe.Millicores = 4096 * 1000 // of one worker
+	maxMem  probe.MiB        = 64 << 20
+	maxAge                   = 24 * time.Hour
+	maxPlan                  = 90 * 24 * time.Hour // of announced maintenance
+	maxWait                  = 7 * 24 * time.Hour / 2
+)
+
+// Key names a worker's run in short rows: a hash of name and incarnation.
+type Key uint64
+
+// KeyOf is the key of a run.
+func KeyOf(name string, incarnation uint64) Key {
+	b := make([]byte, 8, 8+MaxName)
+	binary.LittleEndian.PutUint64(b, incarnation)
+	sum := sha256.Sum256(append(b, name...))
+	return Key(binary.LittleEndian.Uint64(sum[:]))
+}
+
+// NewIncarnation makes the incarnation of a run that starts now: of two runs under one name, the higher
+// incarnation is taken to be the newer. If a clock was put back, that is wrong until the old run's row expires.
+func NewIncarnation(unixMilli int64, random uint64) uint64 {
+	return uint64(unixMilli)<<22 | random&(1<<22-1)
+}
+
+// State says whether a worker is there.
+type State uint8
+
+const (
+	Up   State = iota
+	Left       // it said that it leaves
+	Lost       // unheard of for too long. Never sent: ages tell every frontend the same
+)
+
+func (s State) String() string { return [...]string{"up", "left", "lost"}[s] }
+
+// Row is what is believed of one worker. The parts behind pointers are shared and never written to.
+type Row struct {
+	Key         Key
+	Incarnation uint64
+	Seq         uint64        // of the worker's heartbeats and answers, from 1; all but Profile and Files is of this version
+	Age         time.Duration // since the worker made this version
+	State       State
+	Draining    bool
+	Speed       float64 // how much faster than the reference it runs tasks; 0: not known
+	Finished    uint64  // attempts that ended in this run
+	Failed      uint64  // of these, attempts that did not succeed
+	Maintenance Maintenance
+	Matrix      probe.WaitMatrix
+	Flaws       Flaws // of all but the Profile
+
+	ProfileRev uint32   // of Profile, or of the one to ask for; from 1
+	FilesRev   uint32   // likewise; 0: it never had files
+	Profile    *Profile // nil in a short row
+	Files      *Files   // nil: not carried, or none
+}
+
+// Profile is the part of a row that seldom changes.
+type Profile struct {
+	Name     string
+	Addr     string // of its probe server
+	Host     string
+	Rack     string
+	Capacity probe.Demand
+	Labels   []string // "key=value"
+	Flaws    Flaws    // of the profile
+}
+
+// Maintenance is an announced outage, counted as Age is from when the row was made. Lasts 0: none.
+type Maintenance struct{ In, Lasts time.Duration }
+
+// Outage returns in how long the announced outage begins (0: it has begun), and how long it will then last.
+// ok is false if none is announced or it is over.
+func (r *Row) Outage() (in, lasts time.Duration, ok bool) {
+	in, lasts = r.Maintenance.In-r.Age, r.Maintenance.Lasts
+	if in < 0 {
+		in, lasts = 0, lasts+in
+	}
+	return in, lasts, lasts > 0
+}
+
+// Name is the worker's name; "" in a short row.
+func (r *Row) Name() string {
+	if r.Profile == nil {
+		return ""
+	}
+	return r.Profile.Name
+}
+
+// FileID is the first 8 bytes of a file's SHA-256 digest: enough to expect a file, not to trust it.
+type FileID uint64
+
+// FileIDOf is the id of a file with this digest.
+func FileIDOf(digest [sha256.Size]byte) FileID { return FileID(binary.BigEndian.Uint64(digest[:])) }
+
+// Files are the files in a worker's cache, ascending, without repetition, at most MaxFiles.
+type Files []FileID
+
+// Has reports whether the file is said to be cached. f may be nil.
+func (f *Files) Has(id FileID) bool {
+	if f == nil {
+		return false
+	}
+	_, found := slices.BinarySearch(*f, id)
+	return found
+}
+
+// Flaws are what was found wrong with a row, and replaced.
+type Flaws uint8
+
+const (
+	BadMatrix   Flaws = 1 << iota // waits fall or are absurd: nothing is taken to fit
+	BadCapacity                   // none, or absurd: nothing fits
+	BadLabels                     // too many or too long: the others are kept
+	BadSpeed                      // not a factor from 0.01 to 100: taken as not known
+	BadOutage                     // maintenance absurdly far away or long: taken as none
+	BadCounts                     // more failed than ended: taken as none of either
+)
+
+var flawNames = []string{"matrix", "capacity", "labels", "speed", "outage", "counts"}
+
+// Names lists the flaws.
+func (f Flaws) Names() []string {
+	var names []string
+	for i, name := range flawNames {
+		if f&(1<<i) != 0 {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// noRoom is the wait matrix of a worker that nothing fits.
+var noRoom = func() (cells [probe.MatrixSide][probe.MatrixSide]probe.Wait) {
+	for i := range cells {
+		for j := range cells[i] {
+			cells[i][j] = probe.NeverFits
+		}
+	}
+	return cells
+}()
+
+// clean replaces what is absurd in r, and flags it.
+func (r *Row) clean() {
+	if !believable(&r.Matrix) {
+		r.Matrix.Cells = noRoom
+		r.Flaws |= BadMatrix
+	}
+	if r.Speed != 0 && !(r.Speed >= 0.01 && r.Speed <= 100) {
+		r.Speed = 0
+		r.Flaws |= BadSpeed
+	}
+	if m := r.Maintenance; m.In < 0 || m.Lasts < 0 || m.In > maxPlan || m.Lasts > maxPlan {
+		r.Maintenance = Maintenance{}
+		r.Flaws |= BadOutage
+	}
+	if r.Failed > r.Finished {
+		r.Finished, r.Failed = 0, 0
+		r.Flaws |= BadCounts
+	}
+	if r.Profile != nil {
+		r.Profile = r.Profile.clean()
+	}
+}
+
+// believable reports whether no wait of m falls along a row or down a column, and none is absurdly long.
+func believable(m *probe.WaitMatrix) bool {
+	longest := probe.WaitOf(maxWait)
+	for i := range m.Cells {
+		for j, w := range m.Cells[i] {
+			if i > 0 && w < m.Cells[i-1][j] || j > 0 && w < m.Cells[i][j-1] || w > longest && w != probe.NeverFits {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// clean is p without what is absurd; p itself if all is well.
+func (p *Profile) clean() *Profile {
+	tooLong := func(l string) bool { return len(l) > MaxLabel }
+	c := p.Capacity
+	q := *p
+	if len(p.Labels) > MaxLabels || slices.ContainsFunc(p.Labels, tooLong) {
+		q.Labels = slices.DeleteFunc(slices.Clone(p.Labels), tooLong)
+		q.Labels = q.Labels[:min(len(q.Labels), MaxLabels)]
+		q.Flaws |= BadLabels
+	}
+	if q.Flaws&BadCapacity == 0 && (c.CPU <= 0 || c.Mem <= 0 || c.CPU > maxCPU || c.Mem > maxMem) {
+		q.Capacity = probe.Demand{}
+		q.Flaws |= BadCapacity
+	}
+	if q.Flaws == p.Flaws {
+		return p
+	}
+	return &q
+}
+
+// equal reports whether the worker said the same.
+func (p *Profile) equal(q *Profile) bool {
+	return p.Name == q.Name && p.Addr == q.Addr && p.Host == q.Host && p.Rack == q.Rack &&
+		p.Capacity == q.Capacity && slices.Equal(p.Labels, q.Labels)
+}

@@ -1,0 +1,324 @@
+package view
+
+import (
+	"fmt"
+	"iter"
+	"time"
+)
+
+// Outcome is what became of a row that was merged.
+type Outcome uint8
+
+const (
+	Old     Outcome = iota // nothing in it was new
+	Newer                  // at least one part was
+	Started                // a worker, or a run of it, that was not known or had been lost
+	Unknown                // a short row of a run that is not known: its profile must be asked for
+	Ended                  // a run that another run of its worker has superseded
+	Expired                // older than what is forgotten
+	Full                   // no room for another worker
+	Invalid                // no row that a worker could have written
+	outcomes
+)
+
+func (o Outcome) String() string {
+	return [...]string{"old", "newer", "started", "unknown", "ended", "expired", "full", "invalid"}[o]
+}
+
+// Limits bound a table. All must be positive.
+type Limits struct {
+	Rows   int           // workers, with those that ended and are not yet forgotten
+	Expire time.Duration // age at which a worker counts as lost
+	Forget time.Duration // how long it is remembered that a worker left or was lost, so that no late copy revives it
+}
+
+// DefaultLimits suit heartbeats of one per second.
+var DefaultLimits = Limits{Rows: 100_000, Expire: 30 * time.Second, Forget: 2 * time.Minute}
+
+// Validate names what is wrong with l.
+func (l Limits) Validate() error {
+	if l.Rows <= 0 || l.Expire <= 0 || l.Forget <= 0 {
+		return fmt.Errorf("limits of a view: rows %d, expiry %v and forgetting %v must be positive", l.Rows, l.Expire, l.Forget)
+	}
+	return nil
+}
+
+// Table is the rows of all workers, one per name. Its owner locks it.
+//
+// Invariant: byKey and byName hold the same entries; the list holds them all, by ascending version; sums and live
+// cover those that are Up.
+type Table struct {
+	limits  Limits
+	start   time.Time     // of the table's clock
+	now     time.Duration // the latest time that was told, since start
+	byKey   map[Key]*entry
+	byName  map[string]*entry
+	version uint64 // of the last change
+	list    entry  // ring, oldest change first
+	sums    [Buckets]uint32
+	live    int
+
+	Counts [outcomes]uint64 // rows merged, by what became of them
+	Flawed uint64           // rows merged that had a flaw
+	Back   uint64           // times that the clock went back, and was not followed
+}
+
+// entry is a row, with Age as it was at the time made+Age.
+type entry struct {
+	row        Row
+	made       time.Duration // when the worker made the row's version, on the table's clock
+	changed    time.Duration // when the entry changed last
+	version    uint64
+	next, prev *entry
+
+	nameHash uint64
+	spread   spread
+}
+
+// NewTable is an empty table; now is the start of its clock.
+func NewTable(l Limits, now time.Time) *Table {
+	t := &Table{limits: l, start: now, byKey: map[Key]*entry{}, byName: map[string]*entry{}}
+	t.list.next, t.list.prev = &t.list, &t.list
+	return t
+}
+
+// tick moves the clock on; it never goes back.
+func (t *Table) tick(now time.Time) {
+	switch d := now.Sub(t.start); {
+	case d >= t.now:
+		t.now = d
+	default:
+		t.Back++
+	}
+}
+
+// Len is the number of workers that are up.
+func (t *Table) Len() int { return t.live }
+
+// Version numbers the last change.
+func (t *Table) Version() uint64 { return t.version }
+
+// Merge takes r into the table and keeps what of it is newer. What is absurd in r is replaced and flagged.
+// The table keeps the parts that r points to; nobody writes to them afterwards.
+func (t *Table) Merge(now time.Time, r Row) Outcome {
+	t.tick(now)
+	_, o := t.merge(&r)
+	return o
+}
+
+// merge is Merge, with the entry that r is about if the table has one.
+func (t *Table) merge(r *Row) (*entry, Outcome) {
+	flawed := r.Flaws
+	r.clean()
+	e, o := t.take(r)
+	t.Counts[o]++
+	if (r.Flaws|flawed) != 0 || r.Profile != nil && r.Profile.Flaws != 0 {
+		t.Flawed++
+	}
+	return e, o
+}
+
+func (t *Table) take(r *Row) (*entry, Outcome) {
+	e := t.byKey[r.Key]
+	switch {
+	case r.Seq == 0 || r.State == Lost || r.Age < 0:
+		return e, Invalid
+	case r.Age > t.limits.Expire:
+		return e, Expired
+	case e != nil:
+		return e, t.update(e, r)
+	case r.Profile == nil:
+		return nil, Unknown
+	case r.Key != KeyOf(r.Profile.Name, r.Incarnation):
+		return nil, Invalid
+	}
+	old := t.byName[r.Profile.Name]
+	switch {
+	case old != nil && old.row.Incarnation > r.Incarnation:
+		return old, Ended
+	case old != nil:
+		t.remove(old)
+	case len(t.byName) >= t.limits.Rows:
+		return nil, Full
+	}
+	e = &entry{row: *r, made: t.now - r.Age, nameHash: hashName(r.Profile.Name)}
+	e.row.Matrix.Capacity = r.Profile.Capacity
+	if r.Files == nil {
+		e.row.FilesRev = 0 // the revision that it has, not the one that there is
+	}
+	e.spread.told = t.now
+	t.byKey[r.Key] = e
+	t.byName[r.Profile.Name] = e
+	e.next, e.prev = e, e
+	t.count(e)
+	t.touch(e)
+	return e, Started
+}
+
+// update merges r into the entry of the same run.
+func (t *Table) update(e *entry, r *Row) Outcome {
+	old := &e.row
+	profile := r.Profile != nil && r.ProfileRev > old.ProfileRev
+	files := r.Files != nil && r.FilesRev > old.FilesRev
+	load := r.Seq > old.Seq
+	if profile && r.Profile.Name != old.Profile.Name {
+		return Invalid
+	}
+	if !profile && !files && !load {
+		return Old
+	}
+	t.uncount(e)
+	ended := old.State != Up
+	if load {
+		prev := *old
+		*old = *r
+		old.Incarnation = prev.Incarnation
+		old.ProfileRev, old.Profile, old.FilesRev, old.Files = prev.ProfileRev, prev.Profile, prev.FilesRev, prev.Files
+		e.made = t.now - r.Age
+	}
+	if profile {
+		old.ProfileRev, old.Profile = r.ProfileRev, r.Profile
+	}
+	if files {
+		old.FilesRev, old.Files = r.FilesRev, r.Files
+	}
+	old.Matrix.Capacity = old.Profile.Capacity
+	t.count(e)
+	t.touch(e)
+	if ended && old.State == Up {
+		return Started
+	}
+	return Newer
+}
+
+// count and uncount keep sums and live in step with a change of e.
+func (t *Table) count(e *entry) {
+	if e.row.State == Up {
+		t.live++
+		t.sums[e.row.Key.bucket()] += e.row.sum()
+	}
+}
+
+func (t *Table) uncount(e *entry) {
+	if e.row.State == Up {
+		t.live--
+		t.sums[e.row.Key.bucket()] -= e.row.sum()
+	}
+}
+
+// touch makes e the entry that changed last.
+func (t *Table) touch(e *entry) {
+	t.version++
+	e.version, e.changed = t.version, t.now
+	e.prev.next, e.next.prev = e.next, e.prev
+	e.prev, e.next = t.list.prev, &t.list
+	e.prev.next, e.next.prev = e, e
+}
+
+// remove forgets e.
+func (t *Table) remove(e *entry) {
+	t.uncount(e)
+	e.prev.next, e.next.prev = e.next, e.prev
+	delete(t.byKey, e.row.Key)
+	delete(t.byName, e.row.Profile.Name)
+}
+
+// Expire turns workers that were not heard of for too long into lost ones, and forgets those that ended long
+// ago. It looks only at entries that did not change for an eighth of the expiry, so one whose last news was old
+// when it came may be that much late.
+func (t *Table) Expire(now time.Time) {
+	t.tick(now)
+	for e := t.list.next; e != &t.list; {
+		cur := e
+		e = e.next
+		idle := t.now - cur.changed
+		switch {
+		case idle < t.limits.Expire/8:
+			return
+		case cur.row.State == Up && t.now-cur.made > t.limits.Expire:
+			t.uncount(cur)
+			cur.row.State = Lost
+			t.touch(cur)
+		case cur.row.State != Up && idle > t.limits.Forget:
+			t.remove(cur)
+		}
+	}
+}
+
+// Get returns the row of a worker as of now, with its ended state if it is not yet forgotten.
+func (t *Table) Get(now time.Time, name string) (Row, bool) {
+	t.tick(now)
+	e := t.byName[name]
+	if e == nil {
+		return Row{}, false
+	}
+	return t.at(e), true
+}
+
+// at is e's row with its age.
+func (t *Table) at(e *entry) Row {
+	r := e.row
+	r.Age = t.now - e.made
+	return r
+}
+
+// Since yields the rows that changed after the version v, each once, in the order of their last changes, and with
+// the version of that change. So whoever remembers the last one it got can ask for what came after. Since(now, 0)
+// is all rows. What was forgotten is not among them: it had ended before. The table must not change meanwhile.
+func (t *Table) Since(now time.Time, v uint64) iter.Seq2[uint64, Row] {
+	t.tick(now)
+	return func(yield func(uint64, Row) bool) {
+		for e := t.after(v); e != &t.list; e = e.next {
+			if !yield(e.version, t.at(e)) {
+				return
+			}
+		}
+	}
+}
+
+// after is the first entry that changed after v, or the list's head.
+func (t *Table) after(v uint64) *entry {
+	e := &t.list
+	for e.prev != &t.list && e.prev.version > v {
+		e = e.prev
+	}
+	return e
+}
+
+// check panics if an invariant is broken.
+func (t *Table) check() {
+	var sums [Buckets]uint32
+	live, n, version := 0, 0, uint64(0)
+	for e := t.list.next; e != &t.list; e = e.next {
+		n++
+		if t.byKey[e.row.Key] != e || t.byName[e.row.Profile.Name] != e || e.version <= version || e.next.prev != e {
+			panic(fmt.Sprintf("view: the entry of %s is not where it belongs", e.row.Profile.Name))
+		}
+		version = e.version
+		if e.row.State == Up {
+			live++
+			sums[e.row.Key.bucket()] += e.row.sum()
+		}
+	}
+	if n != len(t.byKey) || n != len(t.byName) || live != t.live || sums != t.sums || version > t.version {
+		panic(fmt.Sprintf("view: %d entries, %d by key, %d by name, %d of %d live", n, len(t.byKey), len(t.byName), t.live, live))
+	}
+}
+
+// Buckets is into how many parts the rows are divided, by key, to find out which differ between two frontends.
+const Buckets = 256
+
+func (k Key) bucket() int { return int(k >> 56) }
+
+// sum stands for which run a row is of and which revisions of its parts it has.
+func (r *Row) sum() uint32 {
+	return uint32(mix(uint64(r.Key)^mix(uint64(r.ProfileRev)<<32|uint64(r.FilesRev))) >> 32)
+}
+
+// mix spreads all bits of x over all of the result (the finalizer of splitmix64).
+func mix(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}

@@ -1,0 +1,300 @@
+package view
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+// On the wire, integers are uvarints; keys, incarnations, runs and file ids take 8 bytes, little-endian; strings
+// and lists have their length before them; ages and durations are in milliseconds.
+//
+//	row = flags | incarnation if hasProfile, else key | seq | age | profile rev | files rev | speed in thousandths |
+//	      finished | failed | [maintenance] | [flaws] | matrix without capacity | [profile] | [files]
+
+// What a row's first byte says: which parts follow, and some booleans.
+const (
+	hasProfile = 1 << iota
+	hasFiles
+	hasMaintenance
+	hasFlaws
+	hasLeft
+	isDraining
+	notUsed
+)
+
+var (
+	errShort = errors.New("cut short")
+	errRange = errors.New("out of range")
+	errLimit = errors.New("over the limit")
+)
+
+// reader takes fields off the front of buf. The first problem sticks: all that is read after it is zero.
+type reader struct {
+	buf []byte
+	err error
+}
+
+func (r *reader) fail(err error) {
+	if r.err == nil {
+		r.err = err
+	}
+	r.buf = nil
+}
+
+func (r *reader) byte() byte {
+	if len(r.buf) == 0 {
+		r.fail(errShort)
+		return 0
+	}
+	c := r.buf[0]
+	r.buf = r.buf[1:]
+	return c
+}
+
+func (r *reader) uint() uint64 {
+	if len(r.buf) > 0 && r.buf[0] < 0x80 { // most numbers take one byte
+		c := r.buf[0]
+		r.buf = r.buf[1:]
+		return uint64(c)
+	}
+	v, n := binary.Uvarint(r.buf)
+	switch {
+	case n == 0:
+		r.fail(errShort)
+		return 0
+	case n < 0:
+		r.fail(errRange)
+		return 0
+	}
+	r.buf = r.buf[n:]
+	return v
+}
+
+func (r *reader) upTo(most uint64) uint64 {
+	v := r.uint()
+	if v > most {
+		r.fail(errRange)
+		return 0
+	}
+	return v
+}
+
+func (r *reader) uint64() uint64 {
+	if len(r.buf) < 8 {
+		r.fail(errShort)
+		return 0
+	}
+	v := binary.LittleEndian.Uint64(r.buf)
+	r.buf = r.buf[8:]
+	return v
+}
+
+func (r *reader) millis() time.Duration {
+	return time.Duration(r.upTo(uint64(math.MaxInt64/time.Millisecond))) * time.Millisecond
+}
+
+func (r *reader) string(most int) string {
+	n := r.count(most, 1)
+	s := string(r.buf[:n])
+	r.buf = r.buf[n:]
+	return s
+}
+
+// count is the number of elements that follow, each of at least size bytes: what does not fit the rest is
+// refused before anything is allocated for it.
+func (r *reader) count(most, size int) int {
+	n := r.uint()
+	switch {
+	case n > uint64(most):
+		r.fail(errLimit)
+		return 0
+	case n > uint64(len(r.buf)/size):
+		r.fail(errShort)
+		return 0
+	}
+	return int(n)
+}
+
+func appendMillis(b []byte, d time.Duration) []byte {
+	return binary.AppendUvarint(b, uint64(max(d, 0)/time.Millisecond))
+}
+
+// appendAge rounds up: nothing gets younger on its way.
+func appendAge(b []byte, d time.Duration) []byte {
+	n := uint64(max(d, 0) / time.Millisecond)
+	if d%time.Millisecond > 0 {
+		n++
+	}
+	return binary.AppendUvarint(b, n)
+}
+
+func appendString(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+// AppendRow appends r with the parts that it has. Bounds are not checked here: rows of a table keep them.
+func AppendRow(b []byte, r *Row) []byte {
+	at := len(b)
+	b = append(b, 0)
+	var flags byte
+	if r.Profile != nil {
+		flags |= hasProfile
+		b = binary.LittleEndian.AppendUint64(b, r.Incarnation)
+	} else {
+		b = binary.LittleEndian.AppendUint64(b, uint64(r.Key))
+	}
+	b = binary.AppendUvarint(b, r.Seq)
+	b = appendAge(b, r.Age)
+	b = binary.AppendUvarint(b, uint64(r.ProfileRev))
+	b = binary.AppendUvarint(b, uint64(r.FilesRev))
+	b = binary.AppendUvarint(b, thousandths(r.Speed))
+	b = binary.AppendUvarint(b, r.Finished)
+	b = binary.AppendUvarint(b, r.Failed)
+	if r.State == Left {
+		flags |= hasLeft
+	}
+	if r.Draining {
+		flags |= isDraining
+	}
+	if r.Maintenance.Lasts > 0 {
+		flags |= hasMaintenance
+		b = appendMillis(b, r.Maintenance.In)
+		b = appendMillis(b, r.Maintenance.Lasts)
+	}
+	if r.Flaws != 0 {
+		flags |= hasFlaws
+		b = append(b, byte(r.Flaws))
+	}
+	cells := probe.WaitMatrix{Cells: r.Matrix.Cells} // the capacity is in the profile
+	b = probe.AppendMatrix(b, &cells)
+	if p := r.Profile; p != nil {
+		b = appendString(b, p.Name)
+		b = appendString(b, p.Addr)
+		b = appendString(b, p.Host)
+		b = appendString(b, p.Rack)
+		b = binary.AppendUvarint(b, uint64(max(p.Capacity.CPU, 0)))
+		b = binary.AppendUvarint(b, uint64(max(p.Capacity.Mem, 0)))
+		b = append(b, byte(p.Flaws))
+		b = binary.AppendUvarint(b, uint64(len(p.Labels)))
+		for _, l := range p.Labels {
+			b = appendString(b, l)
+		}
+	}
+	if r.Files != nil {
+		flags |= hasFiles
+		b = binary.AppendUvarint(b, uint64(len(*r.Files)))
+		for _, id := range *r.Files {
+			b = binary.LittleEndian.AppendUint64(b, uint64(id))
+		}
+	}
+	b[at] = flags
+	return b
+}
+
+// thousandths is a speed factor as it is sent. One that is absurd stays absurd.
+func thousandths(speed float64) uint64 {
+	switch {
+	case speed > 0 && speed <= 100:
+		return uint64(math.Round(speed * 1000))
+	case speed == 0:
+		return 0
+	}
+	return 1e6
+}
+
+// row reads a row into r, all of it. It allocates nothing for a short row.
+func (rd *reader) row(r *Row) {
+	*r = Row{}
+	flags := rd.byte()
+	if flags >= notUsed {
+		rd.fail(errRange)
+	}
+	if flags&hasProfile != 0 {
+		r.Incarnation = rd.uint64()
+	} else {
+		r.Key = Key(rd.uint64())
+	}
+	if r.Seq = rd.uint(); r.Seq == 0 {
+		rd.fail(errRange)
+	}
+	r.Age = rd.millis()
+	r.ProfileRev = uint32(rd.upTo(math.MaxUint32))
+	r.FilesRev = uint32(rd.upTo(math.MaxUint32))
+	r.Speed = float64(rd.uint()) / 1000
+	r.Finished, r.Failed = rd.uint(), rd.uint()
+	if flags&hasLeft != 0 {
+		r.State = Left
+	}
+	r.Draining = flags&isDraining != 0
+	if flags&hasMaintenance != 0 {
+		r.Maintenance = Maintenance{In: rd.millis(), Lasts: rd.millis()}
+	}
+	if flags&hasFlaws != 0 {
+		r.Flaws = Flaws(rd.byte())
+	}
+	rd.matrix(&r.Matrix)
+	if flags&hasProfile != 0 {
+		r.Profile = rd.profile()
+		r.Key = KeyOf(r.Profile.Name, r.Incarnation)
+	}
+	if flags&hasFiles != 0 {
+		r.Files = rd.files()
+	}
+	if r.Profile != nil && r.ProfileRev == 0 || r.Files != nil && r.FilesRev == 0 {
+		rd.fail(errRange)
+	}
+}
+
+func (rd *reader) matrix(m *probe.WaitMatrix) {
+	if rd.err != nil {
+		return
+	}
+	var err error
+	if *m, rd.buf, err = probe.ReadMatrix(rd.buf); err != nil {
+		rd.fail(err)
+	}
+	m.Capacity = probe.Demand{}
+}
+
+func (rd *reader) profile() *Profile {
+	p := &Profile{Name: rd.string(MaxName), Addr: rd.string(MaxName), Host: rd.string(MaxName), Rack: rd.string(MaxName)}
+	p.Capacity.CPU = probe.Millicores(rd.upTo(math.MaxInt32))
+	p.Capacity.Mem = probe.MiB(rd.upTo(math.MaxInt32))
+	p.Flaws = Flaws(rd.byte())
+	if n := rd.count(maxRawLabels, 1); n > 0 {
+		p.Labels = make([]string, n)
+		for i := range p.Labels {
+			p.Labels[i] = rd.string(maxRawLabel)
+		}
+	}
+	if p.Name == "" {
+		rd.fail(errRange)
+	}
+	return p
+}
+
+func (rd *reader) files() *Files {
+	f := make(Files, rd.count(MaxFiles, 8))
+	for i := range f {
+		f[i] = FileID(rd.uint64())
+		if i > 0 && f[i] <= f[i-1] {
+			rd.fail(errRange)
+		}
+	}
+	return &f
+}
+
+// ReadRow reads one row off the front of b and returns the rest.
+func ReadRow(b []byte, r *Row) (rest []byte, err error) {
+	rd := reader{buf: b}
+	rd.row(r)
+	if rd.err != nil {
+		return nil, fmt.Errorf("view: row: %w", rd.err)
+	}
+	return rd.buf, nil
+}
