@@ -3,6 +3,8 @@ package probe
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
+	"time"
 )
 
 // On the wire, fastrpc puts a request id before each frame: 0 (nobody waits for an answer) both ways.
@@ -12,7 +14,9 @@ import (
 //	message = kind (one byte), fields in the order of the struct
 //
 // Integers are uvarints, signed ones in zigzag; durations are uvarint nanoseconds; strings, byte slices
-// and lists have their length before them; FrontendID and Incarnation take 8 bytes, little-endian.
+// and lists have their length before them; FrontendID and Incarnation take 8 bytes, little-endian, a digest
+// its 32. The number before what short tasks do not need (Files, Usage and Matrix) is doubled, and odd if it
+// follows.
 const (
 	FrameHeader = 4               // length of body, which fastrpc's users write
 	PushHeader  = 4 + FrameHeader // with the request id, which fastrpc's client writes by itself
@@ -30,6 +34,9 @@ const (
 	MaxString = 4096      // bytes of a name, label or secret
 	MaxText   = 64 << 10  // bytes of an error text
 	MaxList   = 1024      // labels, functions
+	MaxFiles  = 256       // that a task needs
+	// MaxMatrices is for one frame. Who begins another one when it is full keeps it.
+	MaxMatrices = FullFrame / 8
 )
 
 // The least a list element takes, in bytes.
@@ -37,6 +44,7 @@ const (
 	attemptSize = 8 + 1
 	rangeSize   = 2
 	launchSize  = attemptSize + 5
+	fileSize    = 32 + 2
 )
 
 var kindNames = [256]string{
@@ -140,6 +148,8 @@ func AppendMsg(b []byte, m Msg) []byte {
 		b = appendString(b, m.Tenant)
 		b = appendInt32(b, m.Priority)
 		b = appendDemand(b, m.Demand)
+		b = appendBool(b, m.Long)
+		b = appendBool(b, m.Matrix)
 		return appendLaunch(b, &m.Launch)
 	case Cancel:
 		return appendPlaces(append(b, byte(kindCancel)), m.First, m.Count)
@@ -160,9 +170,9 @@ func AppendMsg(b []byte, m Msg) []byte {
 		b = appendRanges(b, m.Live)
 		return appendAttempts(b, m.Attempts)
 	case Ping:
-		return appendUint(append(b, byte(kindPing)), m.Seq)
+		return appendBool(appendUint(append(b, byte(kindPing)), m.Seq), m.Matrix)
 	case Probe:
-		return appendUint(append(b, byte(kindProbe)), m.Seq)
+		return appendBool(appendUint(append(b, byte(kindProbe)), m.Seq), m.Matrix)
 	case Welcome:
 		b = append(b, byte(kindWelcome))
 		b = appendUint(b, uint64(m.Version))
@@ -170,7 +180,9 @@ func AppendMsg(b []byte, m Msg) []byte {
 		b = appendString(b, m.Worker)
 		b = binary.LittleEndian.AppendUint64(b, m.Incarnation)
 		b = appendString(b, m.Host)
+		b = appendString(b, m.Rack)
 		b = appendDemand(b, m.Capacity)
+		b = appendDemand(b, m.Open)
 		b = appendStrings(b, m.Labels)
 		b = appendStrings(b, m.Functions)
 		b = appendUint(b, uint64(m.MaxPayload))
@@ -211,7 +223,10 @@ func AppendMsg(b []byte, m Msg) []byte {
 		b = appendDuration(b, m.Held)
 		b = appendDuration(b, m.Launch)
 		b = appendDuration(b, m.Run)
-		b = appendDuration(b, m.Kept)
+		hasUsage := m.Usage != Usage{}
+		if b = appendFlagged(b, uint64(max(m.Kept, 0)), hasUsage); hasUsage {
+			b = appendUsage(b, &m.Usage)
+		}
 		return appendLoad(b, &m.Load)
 	case Refused:
 		b = append(b, byte(kindRefused))
@@ -256,14 +271,38 @@ func appendLaunch(b []byte, l *Launch) []byte {
 	b = appendString(b, l.Function)
 	b = appendBytes(b, l.Payload)
 	b = appendDuration(b, l.Estimate)
-	return appendDuration(b, l.Timeout)
+	if b = appendFlagged(b, uint64(max(l.Timeout, 0)), len(l.Files) > 0); len(l.Files) > 0 {
+		b = appendFiles(b, l.Files)
+	}
+	return b
+}
+
+func appendFiles(b []byte, files []File) []byte {
+	b = appendUint(b, uint64(len(files)))
+	for i := range files {
+		f := &files[i]
+		b = append(b, f.Digest[:]...)
+		b = appendString(b, f.URL)
+		b = appendUint(b, f.Bytes)
+	}
+	return b
+}
+
+func appendUsage(b []byte, u *Usage) []byte {
+	b = appendDuration(b, u.CPU)
+	b = appendUint(b, uint64(max(u.Memory, 0)))
+	b = appendUint(b, u.Fetched)
+	return appendDuration(b, u.Fetch)
 }
 
 func appendLoad(b []byte, l *Load) []byte {
 	b = appendUint(b, l.Seq)
 	b = appendDemand(b, l.Free)
 	b = appendUint(b, uint64(l.Queued))
-	return appendUint(b, uint64(l.Running))
+	if b = appendFlagged(b, uint64(l.Running), l.Matrix != nil); l.Matrix != nil {
+		b = AppendMatrix(b, l.Matrix)
+	}
+	return b
 }
 
 // Decoder decodes the frames of one connection. It is not for concurrent use. The zero Decoder is ready.
@@ -304,7 +343,8 @@ func (d *Decoder) Decode(body []byte, msgs []Msg) (Epoch, []Msg, error) {
 		case kindEnqueue:
 			msgs = append(msgs, Enqueue{
 				Res: r.res("res"), Job: r.job("job"), Tenant: r.name("tenant"),
-				Priority: r.int32("priority"), Demand: r.demand("demand"), Launch: r.launch(),
+				Priority: r.int32("priority"), Demand: r.demand("demand"), Long: r.bool("long"), Matrix: r.bool("matrix"),
+				Launch: r.launch(),
 			})
 		case kindCancel:
 			first, count := r.places(1)
@@ -322,9 +362,9 @@ func (d *Decoder) Decode(body []byte, msgs []Msg) (Epoch, []Msg, error) {
 				Next: ResID(r.uint("next")), Live: r.ranges("live"), Attempts: r.attempts("attempts"),
 			})
 		case kindPing:
-			msgs = append(msgs, Ping{Seq: r.uint("seq")})
+			msgs = append(msgs, Ping{Seq: r.uint("seq"), Matrix: r.bool("matrix")})
 		case kindProbe:
-			msgs = append(msgs, Probe{Seq: r.uint("seq")})
+			msgs = append(msgs, Probe{Seq: r.uint("seq"), Matrix: r.bool("matrix")})
 		case kindWelcome:
 			msgs = append(msgs, r.welcome())
 		case kindRejected:
@@ -414,14 +454,33 @@ func (r *reader) launches(field string, max int) []Launch {
 }
 
 func (r *reader) launch() Launch {
-	return Launch{
+	l := Launch{
 		Attempt:  r.attempt("launch.attempt"),
 		Task:     TaskIndex(r.uint32("launch.task")),
 		Function: r.name("launch.function"),
 		Payload:  r.bytes("launch.payload", MaxBlob),
 		Estimate: r.duration("launch.estimate"),
-		Timeout:  r.duration("launch.timeout"),
 	}
+	timeout, files := r.flagged("launch.timeout", math.MaxInt64)
+	if l.Timeout = time.Duration(timeout); files {
+		l.Files = r.files("launch.files")
+	}
+	return l
+}
+
+func (r *reader) files(field string) []File {
+	n := r.count(field, MaxFiles, fileSize)
+	if n == 0 {
+		return nil
+	}
+	list := make([]File, n)
+	for i := range list {
+		f := &list[i]
+		copy(f.Digest[:], r.fixed(field, len(f.Digest)))
+		f.URL = r.text(field, MaxString)
+		f.Bytes = r.uint(field)
+	}
+	return list
 }
 
 func (r *reader) welcome() Welcome {
@@ -431,7 +490,9 @@ func (r *reader) welcome() Welcome {
 		Worker:      r.text("worker", MaxString),
 		Incarnation: r.uint64("incarnation"),
 		Host:        r.text("host", MaxString),
+		Rack:        r.text("rack", MaxString),
 		Capacity:    r.demand("capacity"),
+		Open:        r.demand("open"),
 		Labels:      r.texts("labels"),
 		Functions:   r.texts("functions"),
 		MaxPayload:  r.uint32("max payload"),
@@ -441,20 +502,29 @@ func (r *reader) welcome() Welcome {
 }
 
 func (r *reader) finished() Finished {
-	return Finished{
+	m := Finished{
 		Attempt: r.attempt("attempt"),
 		Job:     r.job("job"),
 		Task:    TaskIndex(r.uint32("task")),
-		Status:  Status(r.enum("status", byte(Succeeded), byte(TooLarge))),
+		Status:  Status(r.enum("status", byte(Succeeded), byte(NoInput))),
 		Result:  r.bytes("result", MaxBlob),
 		Error:   r.text("error", MaxText),
 		Waited:  r.duration("waited"),
 		Held:    r.duration("held"),
 		Launch:  r.duration("launch"),
 		Run:     r.duration("run"),
-		Kept:    r.duration("kept"),
-		Load:    r.load(),
 	}
+	kept, usage := r.flagged("kept", math.MaxInt64)
+	if m.Kept = time.Duration(kept); usage {
+		m.Usage = Usage{
+			CPU:     r.duration("usage.cpu"),
+			Memory:  MiB(r.upTo("usage.memory", math.MaxInt32, outOfRange)),
+			Fetched: r.uint("usage.fetched"),
+			Fetch:   r.duration("usage.fetch"),
+		}
+	}
+	m.Load = r.load()
+	return m
 }
 
 func (r *reader) reason() Reason {
@@ -462,10 +532,19 @@ func (r *reader) reason() Reason {
 }
 
 func (r *reader) load() Load {
-	return Load{
-		Seq:     r.uint("load.seq"),
-		Free:    r.demand("load.free"),
-		Queued:  r.uint32("load.queued"),
-		Running: r.uint32("load.running"),
+	l := Load{
+		Seq:    r.uint("load.seq"),
+		Free:   r.demand("load.free"),
+		Queued: r.uint32("load.queued"),
 	}
+	running, matrix := r.flagged("load.running", math.MaxUint32)
+	if l.Running = uint32(running); matrix {
+		if r.matrices++; r.matrices > MaxMatrices {
+			r.fail("load.matrix", r.pos, overLimit)
+			return l
+		}
+		l.Matrix = new(WaitMatrix)
+		r.matrix("load.matrix", l.Matrix)
+	}
+	return l
 }

@@ -57,8 +57,8 @@ func TestAllMessages(t *testing.T) {
 	if !slices.Equal(inSource, known) {
 		t.Errorf("messages.go has   %v\nthe tests know    %v", inSource, known)
 	}
-	if n := countConsts(t, "Status"); n != int(TooLarge) {
-		t.Errorf("TooLarge is not the last of the %d statuses: the decoder would refuse the others", n)
+	if n := countConsts(t, "Status"); n != int(NoInput) {
+		t.Errorf("NoInput is not the last of the %d statuses: the decoder would refuse the others", n)
 	}
 }
 
@@ -97,6 +97,10 @@ func drawJobID(t *rapid.T) (id JobID) {
 	return id
 }
 
+func drawn[N Millicores | MiB](t *rapid.T, path string) N {
+	return N(rapid.Int32Range(0, math.MaxInt32).Draw(t, path))
+}
+
 func fill(t *rapid.T, v reflect.Value, path string) {
 	switch v.Interface().(type) {
 	case time.Duration:
@@ -106,13 +110,20 @@ func fill(t *rapid.T, v reflect.Value, path string) {
 		v.SetInt(rapid.Int64Range(0, math.MaxInt32).Draw(t, path))
 		return
 	case Status:
-		v.SetUint(rapid.Uint64Range(1, uint64(TooLarge)).Draw(t, path))
+		v.SetUint(rapid.Uint64Range(1, uint64(NoInput)).Draw(t, path))
 		return
 	case Reason:
 		v.SetUint(rapid.Uint64Range(1, uint64(len(reasonNames)-1)).Draw(t, path))
 		return
 	case JobID:
 		v.Set(reflect.ValueOf(drawJobID(t)))
+		return
+	case *WaitMatrix:
+		if rapid.Bool().Draw(t, path) {
+			m := grid(func(int, int) Wait { return Wait(rapid.Uint32().Draw(t, path)) })
+			m.Capacity = Demand{drawn[Millicores](t, path), drawn[MiB](t, path)}
+			v.Set(reflect.ValueOf(m))
+		}
 		return
 	case ResID: // Bind.Res and the like; First is below
 		v.SetUint(rapid.Uint64Range(1, math.MaxUint64-1).Draw(t, path))
@@ -135,6 +146,10 @@ func fill(t *rapid.T, v reflect.Value, path string) {
 			if l := v.FieldByName("Launches"); l.IsValid() && l.Len() > int(n) {
 				l.Set(l.Slice(0, int(n)))
 			}
+		}
+	case reflect.Array:
+		for i := range v.Len() {
+			v.Index(i).SetUint(rapid.Uint64Range(0, 255).Draw(t, path))
 		}
 	case reflect.Slice:
 		n := rapid.IntRange(0, 4).Draw(t, path)
@@ -238,7 +253,7 @@ func TestRefusals(t *testing.T) {
 		{"epoch over 64 bits", bytes.Repeat([]byte{0xff}, 11), "frame, epoch: out of range"},
 		{"kind 0", append(body(1), 0), "frame, kind: unknown value"},
 		{"kind 255", append(body(1), 255), "frame, kind: unknown value"},
-		{"garbage after a message", append(body(1, Ping{1}), 0xee), "frame, kind: unknown value"},
+		{"garbage after a message", append(body(1, Ping{Seq: 1}), 0xee), "frame, kind: unknown value"},
 		{"too long a frame", make([]byte, MaxFrame+1), "frame, length: over the limit"},
 
 		{"messages", append([]byte{1}, bytes.Repeat([]byte{byte(kindDrain)}, MaxMsgs+1)...), "Drain, messages: over the limit"},
@@ -258,7 +273,7 @@ func TestRefusals(t *testing.T) {
 		{"turn over 32 bits", []byte{1, byte(kindDecline), 1, 0xff, 0xff, 0xff, 0xff, 0x7f}, "Decline, turn: out of range"},
 		{"duration over", append([]byte{1, byte(kindReady), 1, 0}, binary.AppendUvarint(nil, 1<<63)...), "Ready, waited: out of range"},
 		{"status 0", body(1, Finished{}), "Finished, status: unknown value"},
-		{"status over", body(1, Finished{Status: TooLarge + 1}), "Finished, status: unknown value"},
+		{"status over", body(1, Finished{Status: NoInput + 1}), "Finished, status: unknown value"},
 		{"reason 0", body(1, Evicted{First: 1, Count: 1}), "Evicted, reason: unknown value"},
 		{"reason over", body(1, Evicted{First: 1, Count: 1, Reason: Reason(len(reasonNames))}), "Evicted, reason: unknown value"},
 
@@ -268,6 +283,11 @@ func TestRefusals(t *testing.T) {
 		{"label", body(1, Welcome{Labels: []string{"a=b", long}}), "Welcome, labels: over the limit"},
 		{"labels", body(1, Welcome{Labels: list}), "Welcome, labels: over the limit"},
 		{"functions", body(1, Welcome{Functions: list}), "Welcome, functions: over the limit"},
+		{"files", body(1, Bind{Res: 1, Launch: Launch{Files: make([]File, MaxFiles+1)}}), "Bind, launch.files: over the limit"},
+		{"files that are not there", body(1, Bind{Res: 1, Launch: Launch{Files: make([]File, 9)}})[:60], "Bind, launch.files: cut short"},
+		{"url", body(1, Bind{Res: 1, Launch: Launch{Files: []File{{URL: long}}}}), "Bind, launch.files: over the limit"},
+		{"running over", []byte{1, byte(kindLoad), 0, 0, 0, 0, 0x80, 0x80, 0x80, 0x80, 0x20}, "Load, load.running: out of range"},
+		{"matrices", body(1, slices.Repeat([]Msg{Load{Matrix: &WaitMatrix{}}}, MaxMatrices+1)...), "Load, load.matrix: over the limit"},
 		{"payload", body(1, Bind{Res: 1, Launch: Launch{Payload: make([]byte, MaxBlob+1)}}), "Bind, launch.payload: over the limit"},
 		{"reason text", append([]byte{1, byte(kindRejected)}, binary.AppendUvarint(nil, MaxText+1)...), "Rejected, reason: over the limit"},
 	} {
@@ -287,16 +307,26 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 
-	const want = "probe: Decline, turn at byte 3: cut short"
-	if _, _, err := new(Decoder).Decode([]byte{1, byte(kindDecline), 7}, nil); err == nil || err.Error() != want {
-		t.Errorf("%v, want %v", err, want)
+	for _, c := range []struct {
+		body []byte
+		want string
+	}{
+		{[]byte{1, byte(kindDecline), 7}, "probe: Decline, turn at byte 3: cut short"},
+		// What is read whole before it is refused is named by where it begins.
+		{[]byte{1, byte(kindDecline), 0, 1}, "probe: Decline, res at byte 2: out of range"},
+		{[]byte{1, byte(kindDecline), 7, 0xff, 0xff, 0xff, 0xff, 0x7f}, "probe: Decline, turn at byte 3: out of range"},
+		{[]byte{1, byte(kindBind), 7, 0, 2}, "probe: Bind, keep at byte 4: unknown value"},
+	} {
+		if _, _, err := new(Decoder).Decode(c.body, nil); err == nil || err.Error() != c.want {
+			t.Errorf("%v, want %v", err, c.want)
+		}
 	}
 }
 
 // What is at its limit passes.
 func TestLimits(t *testing.T) {
 	name, list := strings.Repeat("x", MaxString), make([]string, MaxList)
-	launch := Launch{Function: name, Payload: make([]byte, MaxBlob)}
+	launch := Launch{Function: name, Payload: make([]byte, MaxBlob), Files: slices.Repeat([]File{{URL: name, Bytes: 1}}, MaxFiles)}
 	for _, m := range []Msg{
 		Reserve{First: math.MaxUint64 - MaxPlaces, Count: MaxPlaces, Tenant: name, Demand: Demand{math.MaxInt32, math.MaxInt32}},
 		Bind{Res: math.MaxUint64 - 1, Launch: launch},
@@ -365,7 +395,7 @@ func TestFrames(t *testing.T) {
 		for i := range 3 {
 			var start int
 			b, start = begin(b, Epoch(i))
-			b = AppendMsg(b, Ping{uint64(i)})
+			b = AppendMsg(b, Ping{Seq: uint64(i)})
 			b = EndFrame(b, start)
 		}
 		b = b[len("before"):]
@@ -379,7 +409,7 @@ func TestFrames(t *testing.T) {
 				t.Fatal(err)
 			}
 			e, msgs, err := d.Decode(b[header:header+n], nil)
-			if err != nil || e != Epoch(i) || len(msgs) != 1 || msgs[0] != (Ping{uint64(i)}) {
+			if err != nil || e != Epoch(i) || len(msgs) != 1 || msgs[0] != (Ping{Seq: uint64(i)}) {
 				t.Fatalf("frame %d: epoch %d, %v, %v", i, e, msgs, err)
 			}
 			b = b[header+n:]
@@ -425,7 +455,7 @@ func TestNames(t *testing.T) {
 }
 
 func TestPayloadAliasesBody(t *testing.T) {
-	b := body(1, Bind{Res: 1, Launch: Launch{Payload: []byte("payload")}}, Ping{1})
+	b := body(1, Bind{Res: 1, Launch: Launch{Payload: []byte("payload")}}, Ping{Seq: 1})
 	_, msgs, err := new(Decoder).Decode(b, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -457,7 +487,7 @@ func TestLengthBombs(t *testing.T) {
 		one := AppendMsg(nil, m)
 		bombs = append(bombs, append([]byte{1}, bytes.Repeat(one, 20_000/len(one))...))
 	}
-	for _, m := range []Msg{Drain{}, Ping{}, Decline{Res: 1}, Gone{}, Load{}} {
+	for _, m := range []Msg{Drain{}, Ping{}, Decline{Res: 1}, Gone{}, Load{}, Pong{Load: Load{Matrix: &WaitMatrix{}}}} {
 		one := AppendMsg(nil, m)
 		bombs = append(bombs, append([]byte{1}, bytes.Repeat(one, 4<<20/len(one))...))
 	}
@@ -504,7 +534,7 @@ func TestGolden(t *testing.T) {
 		}
 	}
 	b, start := BeginPush(nil, 300)
-	b = EndFrame(AppendMsg(AppendMsg(b, Ping{7}), Drain{}), start)
+	b = EndFrame(AppendMsg(AppendMsg(b, Ping{Seq: 7}), Drain{}), start)
 	fmt.Fprintf(&text, "frame %x\n", b)
 
 	const file = "testdata/wire.txt"
@@ -529,12 +559,27 @@ var (
 		Attempt: goldenAttempt, Task: 3, Function: "sleep", Payload: []byte("10ms"),
 		Estimate: 10 * time.Millisecond, Timeout: time.Second,
 	}
+	goldenLong = Launch{
+		Attempt: goldenAttempt, Task: 4, Function: "sleep", Timeout: 2 * time.Hour,
+		Files: []File{{Digest: [32]byte{0xaa, 31: 0xbb}, URL: "http://store/part", Bytes: 1 << 30}, {}},
+	}
 	goldenLoad = Load{Seq: 5, Free: Demand{3000, 768}, Queued: 6, Running: 7}
+	goldenFull = Load{Seq: 6, Free: Demand{3000, 768}, Queued: 6, Running: 7, Matrix: &goldenWaits}
+	// A task of the smallest step of memory waits 100 us, any other 200 us.
+	goldenWaits = func() WaitMatrix {
+		m := WaitMatrix{Capacity: Demand{7000, 896}}
+		for i := range m.Cells {
+			for j := range m.Cells[i] {
+				m.Cells[i][j] = Wait(min(j, 1) + 1)
+			}
+		}
+		return m
+	}()
 
 	// golden has every message, and every field of them with a value that is not zero.
 	golden = []Msg{
 		Hello{
-			Version: 1, Secret: "secret", Frontend: 0x0123456789abcdef, Name: "front", Epoch: 9,
+			Version: Version, Secret: "secret", Frontend: 0x0123456789abcdef, Name: "front", Epoch: 9,
 			Lease: 3 * time.Second,
 		},
 		Reserve{
@@ -543,17 +588,17 @@ var (
 		},
 		Bind{Res: 100, Turn: 1, Keep: true, Job: goldenJob, Launch: goldenLaunch, Bundle: []Launch{goldenLaunch}},
 		Decline{Res: 101, Turn: 2},
-		Enqueue{Res: 102, Job: goldenJob, Tenant: "etl", Priority: 5, Demand: Slot, Launch: goldenLaunch},
+		Enqueue{Res: 102, Job: goldenJob, Tenant: "etl", Priority: 5, Demand: Slot, Long: true, Matrix: true, Launch: goldenLong},
 		Cancel{First: 100, Count: 3},
 		Kill{Attempt: goldenAttempt, Res: 100, Turn: 1},
 		Claim{Job: goldenJob, Attempt: goldenAttempt},
 		Ack{Attempts: []AttemptID{goldenAttempt, {Frontend: 1, Seq: 1}}},
 		Sync{Next: 103, Live: []Range{{1, 2}, {9, 1}}, Attempts: []AttemptID{goldenAttempt}},
-		Ping{Seq: 11},
-		Probe{Seq: 12},
+		Ping{Seq: 11, Matrix: true},
+		Probe{Seq: 12, Matrix: true},
 		Welcome{
-			Version: 1, Epoch: 9, Worker: "w1", Incarnation: 0xfedcba9876543210, Host: "rack1-host1",
-			Capacity: Demand{8000, 16384}, Labels: []string{"gpu=no"}, Functions: []string{"echo", "sleep"},
+			Version: Version, Epoch: 9, Worker: "w1", Incarnation: 0xfedcba9876543210, Host: "rack1-host1", Rack: "rack1",
+			Capacity: Demand{8000, 16384}, Open: Demand{7000, 14336}, Labels: []string{"gpu=no"}, Functions: []string{"echo", "sleep"},
 			MaxPayload: 1 << 20, MaxResult: 1 << 21, Draining: true,
 		},
 		Rejected{Reason: "wrong secret"},
@@ -565,7 +610,8 @@ var (
 		},
 		Finished{
 			Attempt: goldenAttempt, Job: goldenJob, Task: 3, Status: Failed, Result: []byte("out"),
-			Error: "exit code 1", Waited: 1, Held: 2, Launch: 3, Run: 4, Kept: 5, Load: goldenLoad,
+			Error: "exit code 1", Waited: 1, Held: 2, Launch: 3, Run: 4, Kept: 5,
+			Usage: Usage{CPU: 6, Memory: 300, Fetched: 8, Fetch: 9}, Load: goldenLoad,
 		},
 		Refused{
 			First: 100, Count: 2, Attempt: goldenAttempt, Reason: QueueFull, RetryAfter: 50 * time.Millisecond,
@@ -573,7 +619,7 @@ var (
 		},
 		Evicted{First: 100, Count: 2, Reason: Leaving},
 		Gone{Places: []Range{{1, 2}}, Attempts: []AttemptID{goldenAttempt}},
-		goldenLoad,
+		goldenFull,
 		Drain{},
 		Pong{Seq: 11, Load: goldenLoad},
 		Claimed{Job: goldenJob, Count: 8},

@@ -28,10 +28,13 @@ func WaitOf(d time.Duration) Wait {
 // Duration is w as a duration. It means nothing for NeverFits.
 func (w Wait) Duration() time.Duration { return time.Duration(w) * WaitStep }
 
-// WaitMatrix is a worker's expected wait for room, by CPU and memory of a hypothetical task (Apollo, section
-// 3.2). Cell [i][j] is for a task of up to i+1 eighths of the worker's CPU and j+1 eighths of its memory.
-// Invariant: no wait falls along a row or down a column. The zero value says that any task would fit at once
-// into a worker of no size, so nothing fits it.
+// steps are those of a wait matrix, in parts of 32 of the worker.
+var steps = [MatrixSide]int64{4, 8, 12, 16, 20, 24, 28, 32}
+
+// WaitMatrix is a worker's expected wait for room, by CPU and memory of a hypothetical long task (Apollo, section
+// 3.2). Cell [i][j] is for a task of up to the i-th step of the worker's CPU and the j-th of its memory, or as much of
+// these as is open to long tasks. Invariant: no wait falls along a row or down a column. The zero value says that any
+// task would fit at once into a worker of no size, so nothing fits it.
 type WaitMatrix struct {
 	Capacity Demand // of the worker: what the grid divides
 	Cells    [MatrixSide][MatrixSide]Wait
@@ -46,10 +49,16 @@ func (m *WaitMatrix) Wait(d Demand) Wait {
 	return m.Cells[step(int64(d.CPU), int64(m.Capacity.CPU))][step(int64(d.Mem), int64(m.Capacity.Mem))]
 }
 
-// step is the index of the smallest step of capacity that holds amount.
+// step is the index of the smallest step of capacity that holds amount, which is at most capacity.
 func step(amount, capacity int64) int {
-	if amount <= 0 || capacity <= 0 {
-		return 0
+	i := 0
+	for amount*steps[MatrixSide-1] > capacity*steps[i] {
+		i++
 	}
-	return int((amount*MatrixSide - 1) / capacity)
+	return i
+}
+
+// MatrixStep is the largest amount of which step i of a matrix of this capacity speaks.
+func MatrixStep[N Millicores | MiB](capacity N, i int) N {
+	return N(int64(capacity) * steps[i] / steps[MatrixSide-1])
 }

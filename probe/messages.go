@@ -60,6 +60,14 @@ type Launch struct {
 	Payload  []byte
 	Estimate time.Duration // expected run time; 0: unknown
 	Timeout  time.Duration // longest run time; 0: none
+	Files    []File        // it needs on the worker's disk; only a task bound early may need any
+}
+
+// File is one that a task needs on the worker's disk. Its content is what its digest says, wherever it is from.
+type File struct {
+	Digest [32]byte // SHA-256
+	URL    string
+	Bytes  uint64 // 0: unknown
 }
 
 // Reserve asks for Count places with the ids First, First+1, ... Each of the ride-along Launches (at
@@ -106,6 +114,8 @@ type Enqueue struct {
 	Tenant   string
 	Priority int32
 	Demand   Demand
+	Long     bool // it may not use the share of the worker that is closed to long tasks
+	Matrix   bool // the answer's Load is to tell the wait matrix
 	Launch   Launch
 }
 
@@ -150,10 +160,16 @@ type Sync struct {
 }
 
 // Ping asks for a Pong with the same Seq.
-type Ping struct{ Seq uint64 }
+type Ping struct {
+	Seq    uint64
+	Matrix bool // its Load is to tell the wait matrix
+}
 
 // Probe asks for a Load with the same Seq (early-binding baselines).
-type Probe struct{ Seq uint64 }
+type Probe struct {
+	Seq    uint64
+	Matrix bool // to be told as well
+}
 
 // Welcome answers a good Hello.
 type Welcome struct {
@@ -162,7 +178,9 @@ type Welcome struct {
 	Worker      string
 	Incarnation uint64 // drawn at random when the worker process starts
 	Host        string
+	Rack        string // "" if the worker was not told
 	Capacity    Demand
+	Open        Demand   // of it, to long tasks
 	Labels      []string // "key=value"
 	Functions   []string
 	MaxPayload  uint32 // bytes
@@ -179,6 +197,9 @@ type Load struct {
 	Free    Demand // not occupied by running tasks or places whose turn is on
 	Queued  uint32 // places in the queue, of all frontends
 	Running uint32 // attempts
+	// Matrix is the expected wait of long tasks, where an Enqueue (for its Queued and Started), a Ping or a Probe asked
+	// for it, else nil.
+	Matrix *WaitMatrix
 }
 
 // Queued answers a Reserve whose ride-along launches did not all start: the places from First on, Count of
@@ -231,15 +252,24 @@ const (
 	Killed           // by Kill, by drain or because its owner was gone for too long
 	TimedOut
 	TooLarge // the result was over the worker's limit
+	NoInput  // it never ran: a file that it needs could not be fetched, or is not what its digest says
 )
 
-var statusNames = [...]string{"none", "succeeded", "failed", "panicked", "killed", "timed_out", "too_large"}
+var statusNames = [...]string{"none", "succeeded", "failed", "panicked", "killed", "timed_out", "too_large", "no_input"}
 
 func (s Status) String() string {
 	if int(s) < len(statusNames) {
 		return statusNames[s]
 	}
 	return "unknown_status"
+}
+
+// Usage is what an attempt used, as far as the worker can tell: 0 is nothing, or not known.
+type Usage struct {
+	CPU     time.Duration // of all its cores
+	Memory  MiB           // at its peak
+	Fetched uint64        // bytes of files that were not at the worker
+	Fetch   time.Duration // that it took to have all its files there, in parallel with the wait
 }
 
 // Finished carries an attempt's end and result. The worker keeps it until it is acknowledged.
@@ -255,6 +285,7 @@ type Finished struct {
 	Launch  time.Duration // from the arrival of the task to its start
 	Run     time.Duration // measured by the executor
 	Kept    time.Duration // from its end to this message
+	Usage   Usage
 	Load    Load
 }
 
@@ -271,9 +302,10 @@ const (
 	Oversized         // a payload over the worker's limit
 	Moved             // another frontend claimed it: the client has gone there with the whole job
 	Late              // bound ahead of a slot that did not fall free when expected; bind it elsewhere
+	NeedsFiles        // a task that needs files is to be bound early, so that they are fetched while it waits
 )
 
-var reasonNames = [...]string{"none", "queue_full", "leaving", "too_big", "no_function", "expired", "unknown", "oversized", "moved", "late"}
+var reasonNames = [...]string{"none", "queue_full", "leaving", "too_big", "no_function", "expired", "unknown", "oversized", "moved", "late", "needs_files"}
 
 func (r Reason) String() string {
 	if int(r) < len(reasonNames) {

@@ -38,6 +38,8 @@ type reader struct {
 	kind  kind // of the message being read; 0 before the first
 	err   *DecodeError
 	names *names
+
+	matrices int // that were read
 }
 
 func (r *reader) fail(field string, at int, problem string) {
@@ -61,7 +63,8 @@ func (r *reader) bool(field string) bool { return r.enum(field, 0, 1) == 1 }
 
 // enum is a byte from low to high.
 func (r *reader) enum(field string, low, high byte) byte {
-	at, c := r.pos, r.byte(field)
+	at := r.pos
+	c := r.byte(field)
 	if r.err == nil && (c < low || c > high) {
 		r.fail(field, at, notKnown)
 		return 0
@@ -89,7 +92,8 @@ func (r *reader) uint(field string) uint64 {
 
 // upTo is a uint of at most max.
 func (r *reader) upTo(field string, max uint64, problem string) uint64 {
-	at, v := r.pos, r.uint(field)
+	at := r.pos
+	v := r.uint(field)
 	if v > max {
 		r.fail(field, at, problem)
 		return 0
@@ -164,12 +168,18 @@ func (r *reader) texts(field string) []string {
 }
 
 func (r *reader) job(field string) (j JobID) {
-	if len(r.buf)-r.pos < len(j) {
-		r.fail(field, r.pos, cutShort)
-		return j
-	}
-	r.pos += copy(j[:], r.buf[r.pos:])
+	copy(j[:], r.fixed(field, len(j)))
 	return j
+}
+
+// fixed is the next n bytes of the body itself; nil if there are not so many.
+func (r *reader) fixed(field string, n int) []byte {
+	if len(r.buf)-r.pos < n {
+		r.fail(field, r.pos, cutShort)
+		return nil
+	}
+	r.pos += n
+	return r.buf[r.pos-n : r.pos]
 }
 
 func (r *reader) attempt(field string) AttemptID {
@@ -190,7 +200,8 @@ func (r *reader) attempts(field string) []AttemptID {
 
 // res is the id of one place.
 func (r *reader) res(field string) ResID {
-	at, id := r.pos, ResID(r.uint(field))
+	at := r.pos
+	id := ResID(r.uint(field))
 	if r.err == nil && (id == 0 || id == math.MaxUint64) {
 		r.fail(field, at, outOfRange)
 		return 0
@@ -229,6 +240,12 @@ func (r *reader) demand(field string) Demand {
 	}
 }
 
+// flagged reads what appendFlagged wrote.
+func (r *reader) flagged(field string, max uint64) (v uint64, flag bool) {
+	v = r.upTo(field, max<<1|1, outOfRange)
+	return v >> 1, v&1 == 1
+}
+
 // names keeps strings that come again and again from being allocated each time. It forgets all of them
 // when there are too many, so a peer that invents names costs at most maxNames*maxName bytes.
 type names struct{ known map[string]string }
@@ -261,6 +278,15 @@ func appendUint(b []byte, v uint64) []byte {
 		return append(b, byte(v))
 	}
 	return binary.AppendUvarint(b, v)
+}
+
+// appendFlagged writes a number below 1<<63 and a bit: what is seldom there costs no byte where it is not.
+func appendFlagged(b []byte, v uint64, flag bool) []byte {
+	v <<= 1
+	if flag {
+		v |= 1
+	}
+	return appendUint(b, v)
 }
 
 func appendInt32(b []byte, v int32) []byte { return appendUint(b, uint64(uint32(v<<1)^uint32(v>>31))) }

@@ -1,0 +1,67 @@
+package probe
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func TestWaitOf(t *testing.T) {
+	for _, c := range []struct {
+		d    time.Duration
+		want Wait
+	}{
+		{math.MinInt64, 0}, {-1, 0}, {0, 0}, {1, 1}, {WaitStep, 1}, {WaitStep + 1, 2}, {time.Second, 10_000},
+		{100 * time.Hour, 3_600_000_000}, {120 * time.Hour, NeverFits - 1}, {math.MaxInt64, NeverFits - 1},
+	} {
+		if got := WaitOf(c.d); got != c.want {
+			t.Errorf("the wait of %v is %d, want %d", c.d, got, c.want)
+		}
+	}
+	if d := WaitOf(1500 * time.Microsecond).Duration(); d != 1500*time.Microsecond {
+		t.Errorf("1.5 ms became %v", d)
+	}
+}
+
+func TestWait(t *testing.T) {
+	m := WaitMatrix{Capacity: Demand{CPU: 16_000, Mem: 30}}
+	for i := range MatrixSide {
+		for j := range MatrixSide {
+			m.Cells[i][j] = Wait(10*i + j)
+		}
+	}
+	for _, c := range []struct {
+		d    Demand
+		want Wait
+	}{
+		{Demand{}, 0}, {Demand{1, 1}, 0}, {Demand{2000, 3}, 0}, {Demand{2001, 3}, 10}, {Demand{2000, 4}, 1},
+		{Demand{4000, 7}, 11}, {Demand{4000, 8}, 12}, {Demand{14_000, 26}, 66}, {Demand{14_001, 27}, 77}, {Demand{16_000, 30}, 77},
+		{Demand{16_001, 30}, NeverFits}, {Demand{1, 31}, NeverFits}, {Demand{-5, -5}, 0},
+	} {
+		if got := m.Wait(c.d); got != c.want {
+			t.Errorf("%v waits %d, want %d", c.d, got, c.want)
+		}
+	}
+	big := WaitMatrix{Capacity: Demand{math.MaxInt32, math.MaxInt32}}
+	big.Cells[MatrixSide-1][MatrixSide-1] = 1
+	if w := big.Wait(big.Capacity); w != 1 {
+		t.Errorf("all of the largest worker waits %d", w)
+	}
+	if w := new(WaitMatrix).Wait(Slot); w != NeverFits {
+		t.Errorf("a worker of no size has room after %d", w)
+	}
+}
+
+// A demand is looked up in the smallest cell that holds it.
+func TestWaitInSmallestCell(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		capacity := rapid.Int64Range(1, math.MaxInt32).Draw(t, "capacity")
+		amount := rapid.Int64Range(1, capacity).Draw(t, "amount")
+		got := step(amount, capacity)
+		if MatrixStep(Millicores(capacity), got) < Millicores(amount) || got > 0 && MatrixStep(Millicores(capacity), got-1) >= Millicores(amount) {
+			t.Fatalf("%d of %d is in cell %d", amount, capacity, got)
+		}
+	})
+}
