@@ -89,9 +89,18 @@ fuzz: ## every fuzz function of the module for FUZZTIME (30s)
 	done <<<"$$list"
 
 .PHONY: soak
-soak: python ## faults at full length: every process killed and frozen in turn, and 20,000 simulated schedules of faults
+soak: build python ## faults at full length: every process killed and frozen in turn, and 20,000 simulated schedules of faults
 	PHOEBE_SOAK=1 go test -v -count=1 -run Soak -timeout 40m ./cmd/phoebe/
-	PHOEBE_SOAK=1 go test -v -count=1 -run 'TestFaults$$' -timeout 2h ./bench/sim/
+	bin/phoebe sim faults --seeds 20000
+
+.PHONY: mutants
+mutants: ## break each rule in bench/sim/mutants/table_test.go, one at a time: the tests must notice (2 to 5 minutes)
+	PHOEBE_MUTANTS=1 go test -v -count=1 -run 'TestMutants$$' -timeout 1h ./bench/sim/mutants/
+
+.PHONY: sim
+sim: build ## 1,000 simulated workers, the policies side by side at three loads
+	bin/phoebe sim --workers 1000 --slots 4 --frontends 10 --tasks-per-job 100 --task-duration job-exp:100ms --delay 500us \
+		--load 0.5,0.8,0.95 --policy phoebe,late-binding,batch,omniscient --jobs 4000 --warmup-jobs 800 --seed 1
 
 .PHONY: bench
 bench: build ## the README's measurements, BENCH_RUNS (5) times each, as JSON in out/bench

@@ -2,7 +2,7 @@ package bench
 
 import (
 	"cmp"
-	_ "embed"
+	"embed"
 	"fmt"
 	"html/template"
 	"io"
@@ -11,18 +11,18 @@ import (
 	"slices"
 )
 
-//go:embed report.html.tmpl
-var reportText string
+//go:embed *.html.tmpl
+var templates embed.FS
 
-var report = template.Must(template.New("report").Funcs(template.FuncMap{
+var reports = template.Must(template.New("").Funcs(template.FuncMap{
 	"number": number,
 	"ratio":  func(a, b float64) string { return ratio(a, b) },
-}).Parse(reportText))
+}).ParseFS(templates, "*.html.tmpl"))
 
 // WriteHTML writes the document as one page that refers to nothing outside itself. Runs that were read back
 // from JSON have no curves: those exist only where the run was recorded.
 func WriteHTML(w io.Writer, doc *Document) error {
-	return report.Execute(w, page(doc))
+	return reports.ExecuteTemplate(w, "report.html.tmpl", page(doc))
 }
 
 // reportPage is what the template shows.

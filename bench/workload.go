@@ -19,7 +19,7 @@ const maxDuration = time.Hour
 type Job struct {
 	Index int             // position in the workload, from 0
 	At    time.Duration   // intended send time, from the start of the run
-	Tasks []time.Duration // how long each task runs, in whole microseconds
+	Tasks []time.Duration // how long each task runs, in whole microseconds unless a file says otherwise
 }
 
 // Work is the sum of the job's task durations.
@@ -51,11 +51,15 @@ var laws = []struct {
 	{"job-exp", "job-exp:10ms", func(arg string) (Spec, error) { d, err := parseDuration(arg); return jobExp(d), err }},
 	{"task-exp", "task-exp:10ms", func(arg string) (Spec, error) { d, err := parseDuration(arg); return taskExp(d), err }},
 	{"mix", "mix:90%5ms,10%200ms", parseMix},
+	{"pareto", "pareto:1.5,10ms", parsePareto},
+	{"lognormal", "lognormal:1,10ms", parseLogNormal},
 }
 
 // ParseDurations reads a law of task durations: fixed:D (all equal), job-exp:D (one exponential draw of mean
 // D per job, shared by its tasks), task-exp:D (one draw per task), mix:P%D,P%D,… (each task is of one kind,
-// with probability P; the shares sum to 100%).
+// with probability P; the shares sum to 100%), pareto:ALPHA,D (one draw per task of mean D, whose tail falls
+// as the power ALPHA) and lognormal:SIGMA,D (one draw per task of mean D, whose logarithm has the standard
+// deviation SIGMA).
 func ParseDurations(text string) (Spec, error) {
 	name, arg, _ := strings.Cut(text, ":")
 	forms := make([]string, 0, len(laws))
@@ -86,9 +90,12 @@ func parseDuration(text string) (time.Duration, error) {
 	return d, nil
 }
 
+// longestDraw bounds what a law with a heavy tail may draw: sums of a million of them are durations yet.
+const longestDraw = 1000 * time.Hour
+
 // micros rounds a drawn duration to what a task can ask for.
 func micros(ns float64) time.Duration {
-	return max(time.Microsecond, time.Duration(math.Round(ns/1e3))*time.Microsecond)
+	return max(time.Microsecond, time.Duration(math.Round(min(ns, float64(longestDraw))/1e3))*time.Microsecond)
 }
 
 type fixed time.Duration
@@ -185,20 +192,171 @@ func (m mix) String() string {
 	return "mix:" + strings.Join(parts, ",")
 }
 
+// pareto draws each task from a Pareto distribution: P(task > x) = (least/x)^alpha. Its variance is infinite up to
+// an alpha of 2, its mean up to 1.
+type pareto struct {
+	alpha float64
+	mean  time.Duration
+}
+
+func parsePareto(arg string) (Spec, error) {
+	alpha, mean, err := shapeAndMean(arg, "alpha")
+	if err == nil && !(alpha >= 1.01 && alpha <= 100) {
+		err = fmt.Errorf("alpha %g is outside 1.01 to 100; the smaller, the heavier the tail", alpha)
+	}
+	return pareto{alpha, mean}, err
+}
+
+func (p pareto) Draw(rng *rand.Rand, tasks []time.Duration) {
+	least := float64(p.mean) * (p.alpha - 1) / p.alpha
+	for i := range tasks {
+		tasks[i] = micros(least * math.Exp(rng.ExpFloat64()/p.alpha))
+	}
+}
+func (p pareto) Mean() time.Duration { return p.mean }
+func (p pareto) String() string      { return fmt.Sprintf("pareto:%g,%s", p.alpha, p.mean) }
+
+// logNormal draws each task as mean*exp(sigma*Z - sigma^2/2), Z standard normal.
+type logNormal struct {
+	sigma float64
+	mean  time.Duration
+}
+
+func parseLogNormal(arg string) (Spec, error) {
+	sigma, mean, err := shapeAndMean(arg, "sigma")
+	if err == nil && !(sigma > 0 && sigma <= 5) {
+		err = fmt.Errorf("sigma %g is not above 0 and up to 5; the larger, the heavier the tail", sigma)
+	}
+	return logNormal{sigma, mean}, err
+}
+
+func (l logNormal) Draw(rng *rand.Rand, tasks []time.Duration) {
+	for i := range tasks {
+		tasks[i] = micros(float64(l.mean) * math.Exp(l.sigma*rng.NormFloat64()-l.sigma*l.sigma/2))
+	}
+}
+func (l logNormal) Mean() time.Duration { return l.mean }
+func (l logNormal) String() string      { return fmt.Sprintf("lognormal:%g,%s", l.sigma, l.mean) }
+
+// shapeAndMean reads a number and a duration with a comma between them.
+func shapeAndMean(arg, shape string) (float64, time.Duration, error) {
+	number, length, ok := strings.Cut(arg, ",")
+	if !ok {
+		return 0, 0, fmt.Errorf("%q has no comma; write %s, a comma, the mean", arg, shape)
+	}
+	v, err := strconv.ParseFloat(number, 64)
+	if err != nil {
+		return 0, 0, fmt.Errorf("%s %q is no number", shape, number)
+	}
+	mean, err := parseDuration(length)
+	return v, mean, err
+}
+
+// Counts is a law of how many tasks a job has. Implementations are immutable and may be shared by goroutines.
+type Counts interface {
+	// Draw is the number of tasks of one job, at least 1.
+	Draw(rng *rand.Rand) int
+	// Mean is the expected number.
+	Mean() float64
+	// String is the specification that ParseCounts turns into this law again.
+	String() string
+}
+
+// maxCount is the most tasks of a job that a law may name.
+const maxCount = 100_000
+
+// ParseCounts reads a law of tasks per job: N (always so many), uniform:LOW-HIGH (each number alike) or
+// geometric:MEAN (1 and more, each less likely than the one before by the same factor).
+func ParseCounts(text string) (Counts, error) {
+	fail := func(format string, args ...any) (Counts, error) {
+		return nil, fmt.Errorf("tasks per job %q: %w; use a number from 1 to %d, uniform:1-20 or geometric:10", text, fmt.Errorf(format, args...), maxCount)
+	}
+	number := func(s string) (int, error) {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < 1 || n > maxCount {
+			return 0, fmt.Errorf("%q is no number of tasks", s)
+		}
+		return n, nil
+	}
+	name, arg, law := strings.Cut(text, ":")
+	switch {
+	case !law:
+		n, err := number(text)
+		if err != nil {
+			return fail("%w", err)
+		}
+		return TasksPerJob(n), nil
+	case name == "uniform":
+		low, high, _ := strings.Cut(arg, "-")
+		a, errLow := number(low)
+		b, errHigh := number(high)
+		if err := errors.Join(errLow, errHigh); err != nil {
+			return fail("%w", err)
+		}
+		if a > b {
+			return fail("%d is above %d", a, b)
+		}
+		return uniform{a, b}, nil
+	case name == "geometric":
+		mean, err := strconv.ParseFloat(arg, 64)
+		if err != nil || !(mean >= 1 && mean <= 10_000) {
+			return fail("%q is no mean from 1 to 10000", arg)
+		}
+		return geometric(mean), nil
+	}
+	return fail("unknown kind %q", name)
+}
+
+// TasksPerJob is the law by which all jobs have as many tasks, at least 1.
+type TasksPerJob int
+
+// Draw implements Counts.
+func (n TasksPerJob) Draw(*rand.Rand) int { return int(n) }
+
+// Mean implements Counts.
+func (n TasksPerJob) Mean() float64 { return float64(n) }
+
+func (n TasksPerJob) String() string { return strconv.Itoa(int(n)) }
+
+type uniform struct{ low, high int }
+
+func (u uniform) Draw(rng *rand.Rand) int { return u.low + rng.IntN(u.high-u.low+1) }
+func (u uniform) Mean() float64           { return float64(u.low+u.high) / 2 }
+func (u uniform) String() string          { return fmt.Sprintf("uniform:%d-%d", u.low, u.high) }
+
+// geometric is a law by its mean.
+type geometric float64
+
+func (g geometric) Draw(rng *rand.Rand) int {
+	if g == 1 {
+		return 1
+	}
+	// An exponential draw, rounded up, with the rate that makes P(1) = 1/mean.
+	return max(1, int(math.Ceil(rng.ExpFloat64()/-math.Log1p(-1/float64(g)))))
+}
+func (g geometric) Mean() float64  { return float64(g) }
+func (g geometric) String() string { return fmt.Sprintf("geometric:%g", float64(g)) }
+
 // Poisson returns the open-loop workload that keeps a share load of slots busy on average: jobs of
 // tasksPerJob tasks arrive at rate load*slots/(tasksPerJob*mean task) per second from 0 up to span. The
 // sequence may be ranged over again and yields the same jobs. Arrivals and durations come from separate
 // streams of seed: another load moves the arrivals and leaves the n-th job's tasks as they were.
 func Poisson(seed uint64, load float64, slots, tasksPerJob int, spec Spec, span time.Duration) (iter.Seq[Job], error) {
+	return PoissonJobs(seed, load, float64(slots), TasksPerJob(tasksPerJob), spec, span)
+}
+
+// PoissonJobs is Poisson with jobs of several sizes. Slots are those of nominal speed: a slot that is half as fast
+// is half a slot.
+func PoissonJobs(seed uint64, load, slots float64, counts Counts, spec Spec, span time.Duration) (iter.Seq[Job], error) {
 	var problems []error
 	if !(load > 0) || math.IsInf(load, 0) {
 		problems = append(problems, fmt.Errorf("load %g: use a number above 0, where 1 keeps all slots busy", load))
 	}
-	if slots < 1 {
-		problems = append(problems, fmt.Errorf("%d slots: the load needs at least one", slots))
+	if !(slots > 0) {
+		problems = append(problems, fmt.Errorf("%g slots: the load needs at least one", slots))
 	}
-	if tasksPerJob < 1 {
-		problems = append(problems, fmt.Errorf("%d tasks per job: use at least one", tasksPerJob))
+	if !(counts.Mean() >= 1) {
+		problems = append(problems, fmt.Errorf("%s tasks per job: use at least one", counts))
 	}
 	if span <= 0 {
 		problems = append(problems, fmt.Errorf("span %s: use a duration above 0", span))
@@ -206,17 +364,18 @@ func Poisson(seed uint64, load float64, slots, tasksPerJob int, spec Spec, span 
 	if len(problems) > 0 {
 		return nil, errors.Join(problems...)
 	}
-	gap := float64(tasksPerJob) * float64(spec.Mean()) / (load * float64(slots)) // mean, in ns
+	gap := counts.Mean() * float64(spec.Mean()) / (load * slots) // mean, in ns
 	return func(yield func(Job) bool) {
 		arrivals := rand.New(rand.NewPCG(seed, 'a'))
 		durations := rand.New(rand.NewPCG(seed, 'd'))
+		sizes := rand.New(rand.NewPCG(seed, 's'))
 		at := 0.0
 		for i := 0; ; i++ {
 			at += arrivals.ExpFloat64() * gap
 			if at >= float64(span) {
 				return
 			}
-			tasks := make([]time.Duration, tasksPerJob)
+			tasks := make([]time.Duration, counts.Draw(sizes))
 			spec.Draw(durations, tasks)
 			if !yield(Job{Index: i, At: time.Duration(at), Tasks: tasks}) {
 				return

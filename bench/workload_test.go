@@ -38,6 +38,8 @@ func TestParseDurations(t *testing.T) {
 		"mix:90%5ms,10%200ms":  24500 * time.Microsecond,
 		"mix:100%1h":           time.Hour,
 		"mix:33.5%1ms,66.5%2s": 1330335 * time.Microsecond,
+		"pareto:1.5,10ms":      10 * time.Millisecond,
+		"lognormal:2,1s":       time.Second,
 	} {
 		spec := mustParse(t, text)
 		if spec.Mean() != mean {
@@ -67,6 +69,13 @@ func TestParseDurationsRefuses(t *testing.T) {
 		"mix:NaN%5ms":          `share "NaN" is not a percentage`,
 		"mix:-10%5ms,110%5ms":  `share "-10" is not a percentage`,
 		"mix:50%5ms,50%6lions": `"6lions" is no duration`,
+		"pareto:10ms":          "has no comma; write alpha, a comma, the mean",
+		"pareto:1,10ms":        "alpha 1 is outside 1.01 to 100; the smaller, the heavier the tail",
+		"pareto:NaN,10ms":      "alpha NaN is outside",
+		"pareto:2,0s":          "outside 1us to 1h0m0s",
+		"lognormal:x,10ms":     `sigma "x" is no number`,
+		"lognormal:0,10ms":     "sigma 0 is not above 0 and up to 5",
+		"lognormal:1,10":       `"10" is no duration`,
 	} {
 		_, err := ParseDurations(text)
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "such as") && !strings.Contains(err.Error(), "use one of") {
@@ -77,7 +86,7 @@ func TestParseDurationsRefuses(t *testing.T) {
 
 func TestDraw(t *testing.T) {
 	const n = 200_000
-	for _, text := range []string{"fixed:10ms", "job-exp:10ms", "task-exp:10ms", "mix:90%5ms,10%200ms", "mix:20%1ms,30%2ms,50%3ms"} {
+	for _, text := range []string{"fixed:10ms", "job-exp:10ms", "task-exp:10ms", "mix:90%5ms,10%200ms", "mix:20%1ms,30%2ms,50%3ms", "pareto:3,10ms", "lognormal:0.5,10ms"} {
 		spec := mustParse(t, text)
 		rng := rand.New(rand.NewPCG(1, 2))
 		var sum float64
@@ -104,6 +113,95 @@ func TestDraw(t *testing.T) {
 	}
 }
 
+// The tails are those of the laws: the shares of tasks beyond some multiples of the mean.
+func TestTails(t *testing.T) {
+	for text, beyond := range map[string]func(x float64) float64{
+		"pareto:1.5,10ms":  func(x float64) float64 { return math.Pow(0.5/1.5/x, 1.5) },
+		"lognormal:1,10ms": func(x float64) float64 { return math.Erfc((math.Log(x)+0.5)/math.Sqrt2) / 2 },
+	} {
+		rng := rand.New(rand.NewPCG(1, 2))
+		tasks := make([]time.Duration, 1_000_000)
+		mustParse(t, text).Draw(rng, tasks)
+		for _, x := range []float64{0.5, 1, 3, 10} {
+			n := 0
+			for _, d := range tasks {
+				if float64(d) > x*10e6 {
+					n++
+				}
+			}
+			if got, want := float64(n)/float64(len(tasks)), beyond(x); math.Abs(got/want-1) > 0.05 {
+				t.Errorf("%s: a share of %.5f is beyond %g means, want %.5f", text, got, x, want)
+			}
+		}
+	}
+	for range 1000 { // the heaviest tail of all stays within what a duration holds
+		rng := rand.New(rand.NewPCG(3, 4))
+		tasks := make([]time.Duration, 100)
+		mustParse(t, "pareto:1.01,1h").Draw(rng, tasks)
+		if longest := slices.Max(tasks); longest > longestDraw || slices.Min(tasks) <= 0 {
+			t.Fatal(longest)
+		}
+	}
+}
+
+func TestCounts(t *testing.T) {
+	for text, want := range map[string]struct {
+		mean       float64
+		least, top int
+	}{
+		"1":               {1, 1, 1},
+		"100":             {100, 100, 100},
+		"uniform:1-20":    {10.5, 1, 20},
+		"uniform:7-7":     {7, 7, 7},
+		"geometric:1":     {1, 1, 1},
+		"geometric:10":    {10, 1, 1 << 30},
+		"geometric:2.5":   {2.5, 1, 1 << 30},
+		"geometric:10000": {10_000, 1, 1 << 30},
+	} {
+		counts, err := ParseCounts(text)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if again, err := ParseCounts(counts.String()); err != nil || again != counts || counts.String() != text {
+			t.Errorf("%s prints as %s", text, counts)
+		}
+		rng := rand.New(rand.NewPCG(1, 2))
+		sum, least, top, ones := 0, math.MaxInt, 0, 0
+		const n = 200_000
+		for range n {
+			k := counts.Draw(rng)
+			sum, least, top = sum+k, min(least, k), max(top, k)
+			if k == 1 {
+				ones++
+			}
+		}
+		if got := float64(sum) / n; math.Abs(got/want.mean-1) > 0.01 || counts.Mean() != want.mean || least < want.least || top > want.top {
+			t.Errorf("%s: mean %g, stated %g, from %d to %d", text, got, counts.Mean(), least, top)
+		}
+		if got := float64(ones) / n; text == "geometric:10" && math.Abs(got/0.1-1) > 0.03 {
+			t.Errorf("%s: a share of %g has one task", text, got)
+		}
+	}
+	for text, want := range map[string]string{
+		"":                "is no number of tasks; use a number from 1 to 100000, uniform:1-20 or geometric:10",
+		"0":               `"0" is no number`,
+		"-3":              `"-3" is no number`,
+		"200000":          `"200000" is no number`,
+		"2.5":             `"2.5" is no number`,
+		"uniform:5":       `"" is no number`,
+		"uniform:9-3":     "9 is above 3",
+		"geometric:0.5":   `"0.5" is no mean`,
+		"geometric:NaN":   `"NaN" is no mean`,
+		"geometric:20000": `"20000" is no mean`,
+		"poisson:3":       `unknown kind "poisson"`,
+	} {
+		if _, err := ParseCounts(text); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "; use ") {
+			t.Errorf("%q: got %v, want it to say %q", text, err, want)
+		}
+	}
+}
+
 func TestPoissonRate(t *testing.T) {
 	const slots, perJob, span = 40, 10, 500 * time.Second
 	for _, load := range []float64{0.5, 0.8, 1.5} {
@@ -122,6 +220,22 @@ func TestPoissonRate(t *testing.T) {
 		if cv := math.Sqrt(squares/n-sum/n*sum/n) / (sum / n); math.Abs(cv-1) > 0.01 {
 			t.Errorf("load %g: the gaps vary by %.3f of their mean, want 1", load, cv)
 		}
+	}
+}
+
+// Jobs of several sizes offer the load that was asked for, too.
+func TestPoissonJobs(t *testing.T) {
+	counts, err := ParseCounts("geometric:10")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const span = 2000 * time.Second
+	seq, err := PoissonJobs(1, 0.8, 40.5, counts, mustParse(t, "task-exp:10ms"), span)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := Offered(slices.Collect(seq), 1, span) / 40.5; math.Abs(got/0.8-1) > 0.01 {
+		t.Errorf("offered %.3f, want 0.8", got)
 	}
 }
 

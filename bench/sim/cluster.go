@@ -1,9 +1,11 @@
 package sim
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend"
@@ -44,12 +46,17 @@ type cluster struct {
 	rng       *rand.Rand // of the network
 	frontends []*frontendNode
 	workers   []*workerNode
-	conns     uint64
+	conns     []*conn // all that there ever were: conn n is at n-1
 	messages  uint64
 	decoder   probe.Decoder
+	frame     []byte                           // scratch of recode
+	decoded   []probe.Msg                      // scratch of recode
+	idleRuns  []*execution                     // to be used again
 	check     bool                             // the cores' state, after every step
 	log       func(format string, args ...any) // nil: nobody reads it
 
+	// newScheduler makes the core of a frontend; nil: a frontend.Core.
+	newScheduler func(cfg frontend.Config, rng *rand.Rand) scheduler
 	// tell is what a frontend says to its clients, within a step of its core: it must not step it again.
 	tell func(f *frontendNode, a frontend.Action)
 	// onStart and onEnd hear of every run of a task; nil where nobody wants to. onEnd may change how it ends.
@@ -57,35 +64,49 @@ type cluster struct {
 	onEnd   func(s *worker.Start, ev *worker.Exited)
 }
 
+// scheduler is what decides where tasks run: a [frontend.Core], or a rival that is told the same events, takes the
+// same actions and has the same workers.
+type scheduler interface {
+	Step(now time.Time, ev frontend.Event, acts []frontend.Action) []frontend.Action
+	NextWake() time.Time
+	Check() error
+}
+
 // frontendNode is a frontend process.
 type frontendNode struct {
 	index  int
 	id     probe.FrontendID
 	cfg    frontend.Config
-	core   *frontend.Core
+	core   scheduler
 	acts   []frontend.Action
 	conns  []*conn // by worker: the one that is up or being made
 	wakeAt time.Duration
-	life   int // counts its starts
+	life   int32 // counts its starts
 	down   bool
 	hung   *hang
+
+	lingers  []*conn // with messages that wait, until lingerAt at the latest
+	lingerAt time.Duration
 }
 
-// workerNode is a worker process.
+// frontend is the core of a frontend that is no rival's.
+func (f *frontendNode) frontend() *frontend.Core { return f.core.(*frontend.Core) }
+
+// workerNode is a worker process. What every event needs is in front.
 type workerNode struct {
-	index       int
-	cfg         worker.Config
-	incarnation uint64
-	speed       float64 // of running tasks; 1 is nominal
-	core        *worker.Core
-	acts        []worker.Action
-	links       map[worker.LinkID]*conn
-	running     map[probe.AttemptID]*execution
-	wakeAt      time.Duration
-	life        int
-	down        bool
-	dark        bool // down without a trace: connecting to it takes a lease, instead of being refused
-	hung        *hang
+	core    *worker.Core
+	hung    *hang
+	wakeAt  time.Duration
+	life    int32
+	down    bool
+	dark    bool // down without a trace: connecting to it takes a lease, instead of being refused
+	index   int
+	acts    []worker.Action
+	running []*execution
+	speed   float64 // of running tasks; 1 is nominal
+	links   []*conn // that the core knows, in no order
+	cfg     worker.Config
+	welcome probe.Welcome
 }
 
 // hang keeps what happens to a process that does not run, until it does.
@@ -93,33 +114,37 @@ type hang struct{ events []event }
 
 // execution is an attempt that runs.
 type execution struct {
-	w        *workerNode
 	start    worker.Start
 	began    time.Duration
 	takes    time.Duration
 	stopping bool
-	end      *event
+	life     int32 // of its exit: one that was scheduled before is void
 }
 
 // conn is one connection between a frontend and a worker. Each end believes its own part of it.
 type conn struct {
-	id     worker.LinkID
-	f      *frontendNode
 	w      *workerNode
-	fLife  int // of the process that opened it
-	wLife  int
+	f      *frontendNode
+	id     worker.LinkID
 	fOpen  bool // Welcome has arrived, and the frontend has not given it up
 	wOpen  bool // Hello has arrived, and the worker has not given it up
+	linked bool // Hello has arrived: the worker's core knows it
 	closed bool // by the frontend, before Welcome arrived
 	cut    bool // half-open: whatever is sent is lost, and no end knows
 
 	fHeard, wHeard time.Duration // when each end last heard of the other
 	fLast, wLast   time.Duration // latest arrival that is under way to each end
+	fLife, wLife   int32         // of the process that opened it, and that it reached
 	pings          uint64
+	waiting        []probe.Msg // of the frontend, for another message to travel with
 }
 
 func (c *cluster) addWorker(cfg worker.Config, speed float64) *workerNode {
 	w := &workerNode{index: len(c.workers), cfg: cfg, speed: speed}
+	w.welcome = probe.Welcome{
+		Version: probe.Version, Worker: fmt.Sprint("w", w.index), Host: fmt.Sprint("h", w.index),
+		Capacity: cfg.Defaults().Capacity, Functions: cfg.Functions, MaxPayload: 1 << 20, MaxResult: 1 << 20,
+	}
 	c.workers = append(c.workers, w)
 	c.startWorker(w)
 	return w
@@ -128,10 +153,9 @@ func (c *cluster) addWorker(cfg worker.Config, speed float64) *workerNode {
 // startWorker begins a new life of a worker process.
 func (c *cluster) startWorker(w *workerNode) {
 	w.life++
-	w.incarnation = uint64(w.index)<<32 | uint64(w.life)
+	w.welcome.Incarnation = uint64(w.index)<<32 | uint64(w.life)
 	w.core = worker.New(w.cfg)
-	w.links = map[worker.LinkID]*conn{}
-	w.running = map[probe.AttemptID]*execution{}
+	w.links, w.running = nil, nil
 	w.down, w.dark, w.hung, w.wakeAt = false, false, nil, 0
 }
 
@@ -148,9 +172,15 @@ func (c *cluster) startFrontend(f *frontendNode, seed uint64) {
 	f.id = probe.FrontendID(f.index+1)<<32 | probe.FrontendID(f.life)
 	cfg := f.cfg
 	cfg.ID = f.id
-	f.core = frontend.New(cfg, rand.New(rand.NewPCG(seed, uint64(f.id))))
+	rng := rand.New(rand.NewPCG(seed, uint64(f.id)))
+	if c.newScheduler == nil {
+		f.core = frontend.New(cfg, rng)
+	} else {
+		f.core = c.newScheduler(cfg, rng)
+	}
 	f.conns = make([]*conn, len(c.workers))
 	f.down, f.hung, f.wakeAt = false, nil, 0
+	f.lingers, f.lingerAt = nil, 0
 	for _, w := range c.workers {
 		c.at(c.now, event{kind: dial, f: f, w: w, life: f.life})
 	}
@@ -172,17 +202,27 @@ func (c *cluster) step() error {
 			return nil
 		}
 		h = e.conn.f.hung
-	case wakeWorker, exit:
-		if e.w.life != e.life {
+	case wakeWorker:
+		if e.w.life != e.life || c.now != e.w.wakeAt {
+			return nil // an earlier one was scheduled since
+		}
+		h = e.w.hung
+	case exit:
+		if e.what.(*execution).life != e.life {
 			return nil
 		}
 		h = e.w.hung
-	case wakeFrontend, dial:
+	case wakeFrontend:
+		if e.f.life != e.life || c.now != e.f.wakeAt {
+			return nil
+		}
+		h = e.f.hung
+	case dial, linger:
 		if e.f.life != e.life {
 			return nil
 		}
 		h = e.f.hung
-	case accepted, ping:
+	case accepted, silent, ping:
 		if e.conn.f.life != e.conn.fLife {
 			return nil
 		}
@@ -205,38 +245,34 @@ func (c *cluster) step() error {
 	}
 	switch e.kind {
 	case toWorker:
-		if e.msg == nil { // Hello
+		if e.what == nil { // Hello
 			return c.hello(e.conn)
 		}
 		e.conn.wHeard = c.now
-		return c.stepWorker(e.conn.w, worker.Received{Link: e.conn.id, Msg: e.msg})
+		return c.stepWorker(e.conn.w, worker.Received{Link: e.conn.id, Msg: e.what.(probe.Msg)})
 	case toFrontend:
 		e.conn.fHeard = c.now
-		return c.stepFrontend(e.conn.f, frontend.Received{Worker: frontend.Worker(e.conn.w.index), Msg: e.msg})
+		return c.stepFrontend(e.conn.f, frontend.Received{Worker: frontend.Worker(e.conn.w.index), Msg: e.what.(probe.Msg)})
 	case wakeWorker:
-		if e.wake != e.w.wakeAt {
-			return nil // an earlier one was scheduled since
-		}
-		if e.w.wakeAt = 0; !c.due(e.w.core.NextWake()) {
+		if e.w.wakeAt = 0; !c.passed(e.w.core.NextWake()) {
 			c.armWorker(e.w)
 			return nil
 		}
 		return c.stepWorker(e.w, worker.Wake{})
 	case wakeFrontend:
-		if e.wake != e.f.wakeAt {
-			return nil
-		}
-		if e.f.wakeAt = 0; !c.due(e.f.core.NextWake()) {
+		if e.f.wakeAt = 0; !c.passed(e.f.core.NextWake()) {
 			c.armFrontend(e.f)
 			return nil
 		}
 		return c.stepFrontend(e.f, frontend.Wake{})
 	case exit:
-		return c.exited(e.w, e.run)
+		return c.exited(e.w, e.what.(*execution))
+	case linger:
+		c.endLinger(e.f)
 	case dial:
 		c.dial(e.f, e.w)
-	case accepted:
-		return c.accepted(e.conn, e.msg)
+	case accepted, silent:
+		return c.accepted(e.conn, e.what)
 	case broken:
 		if e.w != nil {
 			return c.closeAtWorker(e.conn)
@@ -247,22 +283,34 @@ func (c *cluster) step() error {
 	case watch:
 		return c.watch(e.conn)
 	case call:
-		e.fn()
+		e.what.(func())()
 	}
 	return nil
 }
 
-func (c *cluster) due(at time.Time) bool { return !at.IsZero() && !at.After(c.time()) }
+// later lets fn happen at a time.
+func (c *cluster) later(at time.Duration, fn func()) { c.at(at, event{kind: call, what: fn}) }
+
+func (c *cluster) passed(at time.Time) bool { return !at.IsZero() && !at.After(c.time()) }
 
 func (c *cluster) stepFrontend(f *frontendNode, ev frontend.Event) error {
 	f.acts = f.core.Step(c.time(), ev, f.acts[:0])
 	c.note("f%d %s", f.index, ev)
 	for _, a := range f.acts {
 		c.note("   f%d -> %s", f.index, a)
-		if m, ok := a.(frontend.Send); ok {
-			c.send(f.conns[m.Worker], m.Msg)
-		} else {
+		if m, ok := a.(frontend.Send); !ok {
 			c.tell(f, a)
+		} else if m.MayWait {
+			c.linger(f.conns[m.Worker], m.Msg)
+		} else {
+			c.send(f.conns[m.Worker], m.Msg)
+		}
+	}
+	if len(f.lingers) > 0 {
+		for _, a := range f.acts { // what came to wait behind a message of this step travels with it
+			if m, ok := a.(frontend.Send); ok && !m.MayWait {
+				c.release(f.conns[m.Worker])
+			}
 		}
 	}
 	clear(f.acts)
@@ -282,19 +330,20 @@ func (c *cluster) stepWorker(w *workerNode, ev worker.Event) error {
 		c.note("   w%d -> %s", w.index, a)
 		switch a := a.(type) {
 		case worker.Send:
-			c.push(w.links[a.Link], a.Msg)
+			c.push(c.conns[a.Link-1], a.Msg)
 		case worker.Start:
 			c.execute(w, a)
 		case worker.Stop:
-			if r := w.running[a.Attempt]; r != nil && !r.stopping {
+			i := slices.IndexFunc(w.running, func(r *execution) bool { return r.start.Launch.Attempt == a.Attempt })
+			if i >= 0 && !w.running[i].stopping {
+				r := w.running[i]
 				r.stopping = true
-				c.cancel(r.end)
-				r.end = c.at(c.now+stopTakes, event{kind: exit, w: w, run: r, life: w.life})
+				c.exitAt(c.now+stopTakes, w, r)
 			}
 		case worker.Drop:
-			if cn := w.links[a.Link]; cn != nil {
+			if cn := c.conns[a.Link-1]; cn.linked {
 				cn.wOpen = false
-				delete(w.links, a.Link)
+				w.unlink(cn)
 				c.hangUp(cn, true)
 			}
 		default:
@@ -326,7 +375,7 @@ func (c *cluster) armFrontend(f *frontendNode) {
 	if at := f.core.NextWake(); !at.IsZero() {
 		if d := at.Sub(origin); f.wakeAt == 0 || d < f.wakeAt {
 			f.wakeAt = max(d, c.now)
-			c.at(d, event{kind: wakeFrontend, f: f, life: f.life, wake: f.wakeAt})
+			c.at(d, event{kind: wakeFrontend, f: f, life: f.life})
 		}
 	}
 }
@@ -335,7 +384,7 @@ func (c *cluster) armWorker(w *workerNode) {
 	if at := w.core.NextWake(); !at.IsZero() {
 		if d := at.Sub(origin); w.wakeAt == 0 || d < w.wakeAt {
 			w.wakeAt = max(d, c.now)
-			c.at(d, event{kind: wakeWorker, w: w, life: w.life, wake: w.wakeAt})
+			c.at(d, event{kind: wakeWorker, w: w, life: w.life})
 		}
 	}
 }
@@ -344,20 +393,34 @@ func (c *cluster) armWorker(w *workerNode) {
 const stopTakes = 100 * time.Microsecond
 
 func (c *cluster) execute(w *workerNode, s worker.Start) {
-	if c.onStart != nil {
-		c.onStart(w, &s)
+	r := new(execution)
+	if n := len(c.idleRuns); n > 0 {
+		r, c.idleRuns = c.idleRuns[n-1], c.idleRuns[:n-1]
 	}
-	r := &execution{w: w, start: s, began: c.now}
+	*r = execution{start: s, began: c.now, life: r.life}
+	if c.onStart != nil {
+		c.onStart(w, &r.start)
+	}
 	r.takes = time.Duration(float64(durationOf(s.Launch.Payload)) / w.speed)
 	if s.Launch.Timeout > 0 {
 		r.takes = min(r.takes, s.Launch.Timeout)
 	}
-	r.end = c.at(c.now+r.takes, event{kind: exit, w: w, run: r, life: w.life})
-	w.running[s.Launch.Attempt] = r
+	w.running = append(w.running, r)
+	c.exitAt(c.now+r.takes, w, r)
+}
+
+// exitAt schedules the end of a run, in place of any that was scheduled before.
+func (c *cluster) exitAt(at time.Duration, w *workerNode, r *execution) {
+	r.life++
+	c.at(at, event{kind: exit, w: w, what: r, life: r.life})
 }
 
 func (c *cluster) exited(w *workerNode, r *execution) error {
-	delete(w.running, r.start.Launch.Attempt)
+	i := slices.Index(w.running, r)
+	last := len(w.running) - 1
+	w.running[i] = w.running[last]
+	w.running[last] = nil
+	w.running = w.running[:last]
 	took := c.now - r.began
 	ev := worker.Exited{Attempt: r.start.Launch.Attempt, Status: probe.Succeeded, Run: took}
 	switch {
@@ -369,7 +432,15 @@ func (c *cluster) exited(w *workerNode, r *execution) error {
 	if c.onEnd != nil {
 		c.onEnd(&r.start, &ev)
 	}
+	r.life++
+	c.idleRuns = append(c.idleRuns, r)
 	return c.stepWorker(w, ev)
+}
+
+// unlink notes that the worker's core knows a connection no longer.
+func (w *workerNode) unlink(cn *conn) {
+	cn.linked = false
+	w.links = slices.DeleteFunc(w.links, func(x *conn) bool { return x == cn })
 }
 
 // arrival is when something that leaves now arrives in order.
@@ -391,18 +462,59 @@ func (c *cluster) travel(last *time.Duration) time.Duration {
 	return at
 }
 
+// lingerFor is how long a message that may wait does, if no other one leaves on its connection before.
+const lingerFor = 500 * time.Microsecond
+
+func (c *cluster) linger(cn *conn, m probe.Msg) {
+	if cn == nil || !cn.fOpen {
+		return
+	}
+	f := cn.f
+	if len(cn.waiting) == 0 {
+		f.lingers = append(f.lingers, cn)
+	}
+	cn.waiting = append(cn.waiting, m)
+	if f.lingerAt == 0 {
+		f.lingerAt = c.now + lingerFor
+		c.at(f.lingerAt, event{kind: linger, f: f, life: f.life})
+	}
+}
+
+// endLinger lets all of a frontend go that waits.
+func (c *cluster) endLinger(f *frontendNode) {
+	f.lingerAt = 0
+	for i, cn := range f.lingers {
+		f.lingers[i] = nil
+		c.release(cn)
+	}
+	f.lingers = f.lingers[:0]
+}
+
+// release lets what waits on a connection go. That stays among those that linger.
+func (c *cluster) release(cn *conn) {
+	if cn == nil || len(cn.waiting) == 0 {
+		return
+	}
+	waiting := cn.waiting
+	cn.waiting = nil
+	for _, m := range waiting {
+		c.send(cn, m)
+	}
+}
+
 func (c *cluster) send(cn *conn, m probe.Msg) {
 	if cn == nil || !cn.fOpen {
 		return
 	}
+	c.release(cn)
 	c.messages++
 	if cn.cut {
 		return
 	}
 	at := c.travel(&cn.wLast)
-	c.at(at, event{kind: toWorker, conn: cn, msg: c.recode(m)})
+	c.at(at, event{kind: toWorker, conn: cn, what: c.recode(m)})
 	if c.net.repeat > 0 && c.rng.Float64() < c.net.repeat {
-		c.at(c.travel(&cn.wLast), event{kind: toWorker, conn: cn, msg: c.recode(m)})
+		c.at(c.travel(&cn.wLast), event{kind: toWorker, conn: cn, what: c.recode(m)})
 	}
 }
 
@@ -415,9 +527,9 @@ func (c *cluster) push(cn *conn, m probe.Msg) {
 		return
 	}
 	at := c.travel(&cn.fLast)
-	c.at(at, event{kind: toFrontend, conn: cn, msg: c.recode(m)})
+	c.at(at, event{kind: toFrontend, conn: cn, what: c.recode(m)})
 	if c.net.repeat > 0 && c.rng.Float64() < c.net.repeat {
-		c.at(c.travel(&cn.fLast), event{kind: toFrontend, conn: cn, msg: c.recode(m)})
+		c.at(c.travel(&cn.fLast), event{kind: toFrontend, conn: cn, what: c.recode(m)})
 	}
 }
 
@@ -426,9 +538,9 @@ func (c *cluster) recode(m probe.Msg) probe.Msg {
 	if !c.net.codec {
 		return m
 	}
-	frame := probe.AppendFrame(nil, 1, m)
-	_, msgs, err := c.decoder.Decode(frame[probe.FrameHeader:], nil)
-	if err != nil || len(msgs) != 1 {
+	c.frame = probe.AppendFrame(c.frame[:0], 1, m)
+	_, msgs, err := c.decoder.Decode(bytes.Clone(c.frame[probe.FrameHeader:]), c.decoded[:0])
+	if c.decoded = msgs; err != nil || len(msgs) != 1 {
 		panic(fmt.Sprintf("sim: %#v came back as %d messages: %v", m, len(msgs), err))
 	}
 	return msgs[0]
@@ -438,14 +550,14 @@ func (c *cluster) recode(m probe.Msg) probe.Msg {
 const redial = 100 * time.Millisecond
 
 func (c *cluster) dial(f *frontendNode, w *workerNode) {
-	c.conns++
-	cn := &conn{id: worker.LinkID(c.conns), f: f, w: w, fLife: f.life, wLife: w.life}
+	cn := &conn{id: worker.LinkID(len(c.conns) + 1), f: f, w: w, fLife: f.life, wLife: w.life}
+	c.conns = append(c.conns, cn)
 	f.conns[w.index] = cn
 	if w.down && !w.dark {
 		c.at(c.now+2*c.net.delay, event{kind: accepted, conn: cn})
 		return
 	}
-	c.at(c.now+c.net.lease, event{kind: accepted, conn: cn}) // by then it was silent for the lease
+	c.at(c.now+c.net.lease, event{kind: silent, conn: cn})
 	if w.down {
 		return
 	}
@@ -457,13 +569,10 @@ func (c *cluster) dial(f *frontendNode, w *workerNode) {
 func (c *cluster) hello(cn *conn) error {
 	w := cn.w
 	cn.wHeard = c.now
-	w.links[cn.id] = cn
-	welcome := probe.Welcome{
-		Version: probe.Version, Worker: fmt.Sprint("w", w.index), Host: fmt.Sprint("h", w.index), Incarnation: w.incarnation,
-		Capacity: w.cfg.Defaults().Capacity, Functions: w.cfg.Functions, MaxPayload: 1 << 20, MaxResult: 1 << 20,
-	}
+	cn.linked = true
+	w.links = append(w.links, cn)
 	if !cn.cut {
-		c.at(c.arrival(&cn.fLast), event{kind: accepted, conn: cn, msg: c.recode(welcome)})
+		c.at(c.arrival(&cn.fLast), event{kind: accepted, conn: cn, what: c.recode(w.welcome)})
 	}
 	if c.net.watch {
 		c.at(c.now+c.net.ping, event{kind: watch, conn: cn})
@@ -472,7 +581,7 @@ func (c *cluster) hello(cn *conn) error {
 }
 
 // accepted is the end of dialling: with a Welcome, or without one if the worker refused or was silent.
-func (c *cluster) accepted(cn *conn, m probe.Msg) error {
+func (c *cluster) accepted(cn *conn, m any) error {
 	f, key := cn.f, frontend.Worker(cn.w.index)
 	if cn.fOpen || cn.closed || f.conns[cn.w.index] != cn {
 		return nil
@@ -532,10 +641,10 @@ func (c *cluster) closeAtWorker(cn *conn) error {
 		return nil
 	}
 	cn.wOpen = false
-	if cn.w.links[cn.id] == nil {
+	if !cn.linked {
 		return nil // its Hello never arrived
 	}
-	delete(cn.w.links, cn.id)
+	cn.w.unlink(cn)
 	return c.stepWorker(cn.w, worker.LinkDown{Link: cn.id})
 }
 

@@ -1,11 +1,17 @@
 package sim
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"runtime"
+	"runtime/debug"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend"
@@ -15,14 +21,19 @@ import (
 
 // FaultError is a broken promise that a random schedule of faults brought to light.
 type FaultError struct {
-	Seed uint64
-	At   time.Duration // since the start of the run
-	Err  error
-	Log  []string // what happened last, an event or action per line
+	Seed    uint64
+	Without Omission      // what the run left out
+	At      time.Duration // since the start of the run
+	Err     error
+	Log     []string // what happened last, an event or action per line
 }
 
 func (e *FaultError) Error() string {
-	return fmt.Sprintf("seed %d, after %v: %v", e.Seed, e.At, e.Err)
+	without := ""
+	if e.Without.Len() > 0 {
+		without = " without " + e.Without.String()
+	}
+	return fmt.Sprintf("seed %d%s, after %v: %v", e.Seed, without, e.At, e.Err)
 }
 
 func (e *FaultError) Unwrap() error { return e.Err }
@@ -49,15 +60,16 @@ type FaultStats struct {
 //   - once all is over, no core holds a slot, place, attempt or result any more, and no queue was ever
 //     longer than its bound.
 //
-// The error, if any, is a *FaultError. The same seed gives the same run.
-func Faults(seed uint64) (*FaultStats, error) {
-	r := newFaultRun(seed)
+// Parts of it may be left out; what remains is as it was. The error, if any, is a *FaultError. The same seed gives
+// the same run.
+func Faults(seed uint64, without Omission) (*FaultStats, error) {
+	r := newFaultRun(seed, without)
 	err := r.run()
 	if err == nil {
 		return &r.stats, nil
 	}
-	failed := &FaultError{Seed: seed, At: r.now, Err: err}
-	again := newFaultRun(seed)
+	failed := &FaultError{Seed: seed, Without: without, At: r.now, Err: err}
+	again := newFaultRun(seed, without)
 	again.log = func(format string, args ...any) {
 		if len(failed.Log) == logLines {
 			failed.Log = append(failed.Log[:0], failed.Log[logLines/2:]...)
@@ -69,6 +81,47 @@ func Faults(seed uint64) (*FaultStats, error) {
 	return &r.stats, failed
 }
 
+// FaultSweep runs Faults for n seeds, from the given one on, as many at a time as there are processors to use, and
+// sums up what they have seen. After a run that fails it starts no more of them, and returns the error of the least
+// seed among those that failed: a *FaultError. progress, if not nil, is told how many are done, by one goroutine at
+// a time.
+func FaultSweep(ctx context.Context, from, n uint64, progress func(done uint64)) (*FaultStats, error) {
+	var mu sync.Mutex
+	sum := &FaultStats{Faults: map[string]int{}}
+	var failed *FaultError
+	next, done := uint64(0), uint64(0)
+	var wg sync.WaitGroup
+	for range min(uint64(runtime.GOMAXPROCS(0)), n) {
+		wg.Go(func() {
+			mu.Lock()
+			defer mu.Unlock()
+			for next < n && failed == nil && ctx.Err() == nil {
+				seed := from + next
+				next++
+				mu.Unlock()
+				stats, err := Faults(seed, Omission{})
+				mu.Lock()
+				var e *FaultError
+				if errors.As(err, &e) && (failed == nil || e.Seed < failed.Seed) {
+					failed = e
+				}
+				sum.add(stats)
+				if done++; progress != nil {
+					progress(done)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	switch {
+	case failed != nil:
+		return sum, failed
+	case ctx.Err() != nil:
+		return sum, context.Cause(ctx)
+	}
+	return sum, nil
+}
+
 // logLines bounds the log of a failed run.
 const logLines = 20_000
 
@@ -76,13 +129,14 @@ const logLines = 20_000
 type faultJob struct {
 	n        int
 	id       probe.JobID
+	dice     *rand.Rand   // of what becomes of it
 	spec     frontend.Job // without Tasks
 	tasks    []faultTask
 	left     int // tasks without an outcome
 	tried    bool
 	owner    *frontendNode
-	life     int // of the owner when the client turned to it
-	session  int // counts the client's turns to a frontend
+	life     int32 // of the owner when the client turned to it
+	session  int   // counts the client's turns to a frontend
 	ended    bool
 	cancels  bool
 	deadline bool
@@ -108,10 +162,12 @@ type visit struct {
 type faultRun struct {
 	cluster
 	seed    uint64
-	dice    *rand.Rand
+	without Omission
+	dice    *rand.Rand    // of what is drawn before it all begins
 	horizon time.Duration // no more faults from then on
 	grace   time.Duration // a frontend cancels the job of a client that is gone for so long
 	jobs    []*faultJob
+	faults  int                      // drawn
 	visits  []map[probe.JobID]*visit // by frontend
 	open    int                      // jobs that have not ended
 	failed  error
@@ -120,8 +176,8 @@ type faultRun struct {
 	stopAt  uint64
 }
 
-func newFaultRun(seed uint64) *faultRun {
-	r := &faultRun{seed: seed, dice: rand.New(rand.NewPCG(seed, 'f'))}
+func newFaultRun(seed uint64, without Omission) *faultRun {
+	r := &faultRun{seed: seed, without: without, dice: rand.New(rand.NewPCG(seed, 'd'))}
 	r.stats.Faults = map[string]int{}
 	r.rng = rand.New(rand.NewPCG(seed, 'n'))
 	r.check = true
@@ -139,9 +195,15 @@ func between(dice *rand.Rand, low, high time.Duration) time.Duration {
 	return low + time.Duration(dice.Int64N(int64(high-low)+1))
 }
 
-func (r *faultRun) chance(p float64) bool { return r.dice.Float64() < p }
+func chance(dice *rand.Rand, p float64) bool { return dice.Float64() < p }
 
-func (r *faultRun) run() error {
+// run is the whole of it. A panic of a core is an error like others.
+func (r *faultRun) run() (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
+		}
+	}()
 	d := r.dice
 	r.net = network{
 		delay: between(d, 10*time.Microsecond, time.Millisecond), jitter: between(d, 0, time.Millisecond),
@@ -178,7 +240,10 @@ func (r *faultRun) run() error {
 		if at += time.Duration(d.ExpFloat64() * float64(120*time.Millisecond)); at > r.horizon {
 			break
 		}
-		r.later(at, r.fault)
+		n := r.faults
+		if r.faults++; !r.without.Faults[n] {
+			r.later(at, func() { r.fault(n) })
+		}
 	}
 	r.later(r.horizon, r.heal)
 
@@ -205,7 +270,7 @@ func (r *faultRun) next(end time.Duration) error {
 	if r.stopAt > 0 && r.steps >= r.stopAt {
 		return errors.New("stopped")
 	}
-	if r.heap.Len() == 0 || r.heap.Min().at > end {
+	if at, ok := r.due(); !ok || at > end {
 		r.now = end + 1
 		return nil
 	}
@@ -223,8 +288,6 @@ func (r *faultRun) next(end time.Duration) error {
 	return r.failed
 }
 
-func (r *faultRun) later(at time.Duration, fn func()) { r.at(at, event{kind: call, fn: fn}) }
-
 func (r *faultRun) fail(format string, args ...any) {
 	if r.failed == nil {
 		r.failed = fmt.Errorf(format, args...)
@@ -235,12 +298,12 @@ func (r *faultRun) fail(format string, args ...any) {
 func (r *faultRun) makeJobs(n int) {
 	d := r.dice
 	for i := range n {
-		j := &faultJob{n: i, id: jobID(i + 1)}
+		j := &faultJob{n: i, id: jobID(i + 1), dice: rand.New(rand.NewPCG(r.seed, 'j'<<32|uint64(i)))}
 		j.spec = frontend.Job{ID: j.id, Tenant: among(d, "a", "b"), Priority: int32(d.IntN(3)), Policy: r.policy()}
-		if r.chance(0.3) {
+		if chance(d, 0.3) {
 			j.spec.ProbeRatio = 1 + 3*d.Float64()
 		}
-		if r.chance(0.1) {
+		if chance(d, 0.1) {
 			j.spec.Deadline, j.deadline = between(d, time.Millisecond, 2*time.Second), true
 		}
 		mean, calls := among(d, time.Microsecond, 100*time.Microsecond, 5*time.Millisecond, 50*time.Millisecond, 300*time.Millisecond), function
@@ -248,12 +311,12 @@ func (r *faultRun) makeJobs(n int) {
 			calls = "tiny" // so short that several are given out at a time
 		}
 		estimate := among(d, 0.0, 1, 1, 3, 0.3)
-		mixed := r.chance(0.2)
+		mixed := chance(d, 0.2)
 		for k := range 1 + d.IntN(among(d, 2, 10, 40)) {
 			t := faultTask{}
 			takes := time.Duration(d.ExpFloat64() * float64(mean))
 			t.spec = frontend.Task{
-				Index: probe.TaskIndex(k), Function: calls, Retryable: !r.chance(0.2),
+				Index: probe.TaskIndex(k), Function: calls, Retryable: !chance(d, 0.2),
 				Estimate: time.Duration(float64(takes) * estimate), Retries: d.IntN(3),
 			}
 			if mixed {
@@ -261,36 +324,42 @@ func (r *faultRun) makeJobs(n int) {
 				if !r.fits(t.spec.Demand) {
 					t.spec.Demand = probe.Demand{}
 				}
-				if r.chance(0.3) {
+				if chance(d, 0.3) {
 					t.spec.Function, t.spec.Demand = "rare", probe.Demand{}
-				} else if r.chance(0.2) {
+				} else if chance(d, 0.2) {
 					t.spec.Constraint.Hosts = []string{fmt.Sprint("h", d.IntN(len(r.workers)))}
 					t.spec.Demand = probe.Demand{}
 				}
 			}
-			if r.chance(0.05) {
+			if chance(d, 0.05) {
 				t.spec.Timeout = takes/2 + time.Millisecond
 			}
-			if r.chance(0.1) {
+			if chance(d, 0.1) {
 				t.fails = 1 + d.IntN(3)
 			}
 			t.spec.Payload = binary.LittleEndian.AppendUint64(payloadOf(takes), uint64(i)<<32|uint64(k))
-			if r.chance(0.02) {
+			if chance(d, 0.02) {
 				t.spec.Payload = append(t.spec.Payload, make([]byte, 40<<10)...) // too large to ride
 			}
 			j.tasks = append(j.tasks, t)
 		}
 		j.left = len(j.tasks)
 		r.jobs = append(r.jobs, j)
+		comes, cancelled, wanders := between(d, 0, r.horizon), between(d, 0, r.horizon+time.Second), between(d, 0, r.horizon)
+		cancels, wandersOff := chance(d, 0.1), chance(d, 0.15)
+		if r.without.Jobs[i] {
+			j.ended = true
+			continue
+		}
 		r.stats.Jobs++
 		r.stats.Tasks += j.left
 		r.open++
-		r.later(between(d, 0, r.horizon), func() { r.turnTo(j, r.frontends[r.dice.IntN(len(r.frontends))]) })
-		if r.chance(0.1) {
-			r.later(between(d, 0, r.horizon+time.Second), func() { r.cancelJob(j) })
+		r.later(comes, func() { r.turnTo(j, among(j.dice, r.frontends...)) })
+		if cancels {
+			r.later(cancelled, func() { r.cancelJob(j) })
 		}
-		if r.chance(0.15) {
-			r.later(between(d, 0, r.horizon), func() { r.wander(j) })
+		if wandersOff {
+			r.later(wanders, func() { r.wander(j) })
 		}
 	}
 }
@@ -316,8 +385,8 @@ func (r *faultRun) policy() frontend.Policy {
 		return among(d, frontend.Policies...)
 	}
 	p.Name = "variant"
-	for _, field := range []*bool{&p.Cancel, &p.RideAlong, &p.Informed, &p.Sticky, &p.Overlap, &p.Bundle, &p.Resample} {
-		*field = r.chance(0.5)
+	for _, part := range partNames() {
+		*partOf(&p, part) = chance(d, 0.5)
 	}
 	return p
 }
@@ -346,7 +415,7 @@ func (r *faultRun) submitTo(j *faultJob, f *frontendNode, session int) {
 		return
 	case f.hung != nil:
 		// It sits in the frontend's socket. The client gives up after a while; what it sent does not come back.
-		f.hung.events = append(f.hung.events, event{kind: call, fn: func() { r.receiveSubmit(j, f, session) }})
+		f.hung.events = append(f.hung.events, event{kind: call, what: func() { r.receiveSubmit(j, f, session) }})
 		j.tried = true
 		r.later(r.now+r.net.lease, func() {
 			if !gone() && f.hung != nil {
@@ -406,7 +475,7 @@ func (r *faultRun) leave(j *faultJob) {
 			r.tellFrontend(f, frontend.Cancel{Job: j.id, Reason: "its client is gone"}, still)
 		})
 	}
-	r.later(r.now+between(r.dice, 0, 50*time.Millisecond), func() { r.turnTo(j, r.frontends[r.dice.IntN(len(r.frontends))]) })
+	r.later(r.now+between(j.dice, 0, 50*time.Millisecond), func() { r.turnTo(j, among(j.dice, r.frontends...)) })
 }
 
 // tellFrontend steps a frontend, or has it stepped when it goes on, if it is to be told then.
@@ -414,7 +483,7 @@ func (r *faultRun) tellFrontend(f *frontendNode, ev frontend.Event, still func()
 	switch {
 	case f.down || !still():
 	case f.hung != nil:
-		f.hung.events = append(f.hung.events, event{kind: call, fn: func() { r.tellFrontend(f, ev, still) }})
+		f.hung.events = append(f.hung.events, event{kind: call, what: func() { r.tellFrontend(f, ev, still) }})
 	default:
 		if err := r.stepFrontend(f, ev); err != nil {
 			r.fail("%w", err)
@@ -455,7 +524,7 @@ func (r *faultRun) told(f *frontendNode, a frontend.Action) {
 		if session := v.session; j.session == session && j.owner == f {
 			j.owner = nil
 			wait := max(a.Err.RetryAfter, 10*time.Millisecond) // the client is stubborn even where there is no hope
-			r.later(r.now+wait, func() { r.turnTo(j, r.frontends[r.dice.IntN(len(r.frontends))]) })
+			r.later(r.now+wait, func() { r.turnTo(j, among(j.dice, r.frontends...)) })
 		}
 	case frontend.Done:
 		v := visits[a.Job]
@@ -576,14 +645,14 @@ func (r *faultRun) taskEnded(s *worker.Start, ev *worker.Exited) {
 	}
 }
 
-// fault lets one thing go wrong.
-func (r *faultRun) fault() {
-	d := r.dice
+// fault lets one thing go wrong, the n-th.
+func (r *faultRun) fault(n int) {
+	d := rand.New(rand.NewPCG(r.seed, 'f'<<32|uint64(n)))
 	w, f := among(d, r.workers...), among(d, r.frontends...)
 	did := func(format string, args ...any) {
 		what := fmt.Sprintf(format, args...)
 		if r.log != nil {
-			r.log("fault: w%d, f%d: %s", w.index, f.index, what)
+			r.log("fault %d: w%d, f%d: %s", n, w.index, f.index, what)
 		}
 		r.stats.Faults[what]++
 	}
@@ -592,13 +661,13 @@ func (r *faultRun) fault() {
 	case 0, 1:
 		if !w.down {
 			did("worker crashes")
-			r.crashWorker(w, r.chance(0.7))
+			r.crashWorker(w, chance(d, 0.7))
 			r.later(r.now+back, func() { r.restart(w) })
 		}
 	case 2:
 		if !f.down {
 			did("frontend crashes")
-			r.killFrontend(f)
+			r.killFrontend(f, chance(d, 0.7))
 			r.later(r.now+back, func() { r.revive(f) })
 		}
 	case 3:
@@ -618,7 +687,7 @@ func (r *faultRun) fault() {
 			h := &hang{}
 			f.hung = h
 			for _, j := range r.jobs { // its client notices, some time
-				if j.owner == f && !j.ended && r.chance(0.5) {
+				if j.owner == f && !j.ended && chance(d, 0.5) {
 					r.later(r.now+r.net.lease, func() {
 						if f.hung == h && j.owner == f {
 							r.leave(j)
@@ -659,7 +728,7 @@ func (r *faultRun) fault() {
 			r.tellFrontend(f, frontend.Leave{}, func() bool { return true })
 			r.later(r.now+back, func() {
 				if !f.down {
-					r.killFrontend(f)
+					r.killFrontend(f, chance(d, 0.7))
 					r.later(r.now+10*time.Millisecond, func() { r.revive(f) })
 				}
 			})
@@ -678,8 +747,8 @@ func connOf(f *frontendNode, w *workerNode) *conn {
 }
 
 // killFrontend crashes a frontend; its clients notice and go elsewhere.
-func (r *faultRun) killFrontend(f *frontendNode) {
-	r.crashFrontend(f, r.chance(0.7))
+func (r *faultRun) killFrontend(f *frontendNode, trace bool) {
+	r.crashFrontend(f, trace)
 	r.visits[f.index] = map[probe.JobID]*visit{}
 	for _, j := range r.jobs {
 		if j.owner == f && !j.ended {
@@ -757,15 +826,15 @@ func (r *faultRun) drained() error {
 	var problems []string
 	bad := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	for _, f := range r.frontends {
-		if pending, running := f.core.Pending(); pending+running+f.core.Jobs() > 0 {
-			bad("f%d has %d jobs, %d tasks pending, %d running", f.index, f.core.Jobs(), pending, running)
+		if pending, running := f.frontend().Pending(); pending+running+f.frontend().Jobs() > 0 {
+			bad("f%d has %d jobs, %d tasks pending, %d running", f.index, f.frontend().Jobs(), pending, running)
 		}
 		for key := range r.workers {
-			if s, _ := f.core.Status(frontend.Worker(key)); s.Reservations+s.Attempts > 0 || s.State != "up" {
+			if s, _ := f.frontend().Status(frontend.Worker(key)); s.Reservations+s.Attempts > 0 || s.State != "up" {
 				bad("f%d: worker %d is %s with %d reservations and %d attempts", f.index, key, s.State, s.Reservations, s.Attempts)
 			}
 		}
-		addStats(&r.stats.Frontends, &f.core.Stats)
+		addStats(&r.stats.Frontends, &f.frontend().Stats)
 	}
 	for _, w := range r.workers {
 		load := w.core.Load()
@@ -820,6 +889,15 @@ func describe(x any) string {
 		s = s[:600] + "…"
 	}
 	return s
+}
+
+// String says the most important of it in a line.
+func (s *FaultStats) String() string {
+	var faults []string
+	for _, what := range slices.Sorted(maps.Keys(s.Faults)) {
+		faults = append(faults, fmt.Sprintf("%s %d", what, s.Faults[what]))
+	}
+	return fmt.Sprintf("%d jobs of %d tasks, started %d times, %d failovers, %d events; %s", s.Jobs, s.Tasks, s.Starts, s.Failovers, s.Events, strings.Join(faults, ", "))
 }
 
 func (s *FaultStats) add(o *FaultStats) {

@@ -4,10 +4,7 @@ import (
 	"errors"
 	"os"
 	"reflect"
-	"runtime"
 	"strconv"
-	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/phoebe-sched/phoebe/frontend"
@@ -32,32 +29,17 @@ func TestFaults(t *testing.T) {
 	}
 	first, n := number("PHOEBE_SEED", 1), number("PHOEBE_SEEDS", n)
 
-	var next atomic.Uint64
-	var mu sync.Mutex
-	sum := FaultStats{Faults: map[string]int{}}
-	var wg sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		wg.Go(func() {
-			for i := next.Add(1) - 1; i < n && !t.Failed(); i = next.Add(1) - 1 {
-				stats, err := Faults(first + i)
-				mu.Lock()
-				var failed *FaultError
-				if errors.As(err, &failed) {
-					if n == 1 {
-						for _, line := range failed.Log {
-							t.Log(line)
-						}
-					}
-					t.Errorf("%v\nreplay with its log: PHOEBE_SEED=%d PHOEBE_SEEDS=1 go test ./bench/sim -run TestFaults -v", err, failed.Seed)
-				} else {
-					sum.add(stats)
-				}
-				mu.Unlock()
+	sum, err := FaultSweep(t.Context(), first, n, nil)
+	var failed *FaultError
+	if errors.As(err, &failed) {
+		if n == 1 {
+			for _, line := range failed.Log {
+				t.Log(line)
 			}
-		})
+		}
+		t.Errorf("%v\nreplay: %s", err, failed.Replay())
 	}
-	wg.Wait()
-	t.Logf("%d seeds: %+v", n, sum)
+	t.Logf("%d seeds: %+v", n, *sum)
 	if t.Failed() || n < 80 {
 		return
 	}
@@ -86,8 +68,8 @@ func TestFaults(t *testing.T) {
 // The same seed gives the same run, to the last event.
 func TestFaultsRepeat(t *testing.T) {
 	for seed := range uint64(3) {
-		a, err := Faults(seed)
-		b, err2 := Faults(seed)
+		a, err := Faults(seed, Omission{})
+		b, err2 := Faults(seed, Omission{})
 		if err != nil || err2 != nil || !reflect.DeepEqual(a, b) {
 			t.Errorf("seed %d: %+v (%v), then %+v (%v)", seed, a, err, b, err2)
 		}

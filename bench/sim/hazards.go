@@ -3,19 +3,22 @@ package sim
 import (
 	"cmp"
 	"slices"
-
-	"github.com/phoebe-sched/phoebe/worker"
 )
 
 // crashWorker kills a worker's process; with trace, the machine lives on and closes its connections.
 func (c *cluster) crashWorker(w *workerNode, trace bool) {
 	for _, f := range c.frontends {
-		if cn := f.conns[w.index]; cn != nil && cn.wOpen && w.links[cn.id] == nil {
+		if cn := f.conns[w.index]; cn != nil && cn.wOpen && !cn.linked {
 			c.closeByDeath(cn, true, trace) // its Hello is on the way
 		}
 	}
-	for _, cn := range inOrder(w.links) {
+	slices.SortFunc(w.links, func(a, b *conn) int { return cmp.Compare(a.id, b.id) })
+	for _, cn := range w.links {
+		cn.linked = false
 		c.closeByDeath(cn, true, trace)
+	}
+	for _, r := range w.running {
+		r.life++ // it never exits
 	}
 	w.life++
 	w.core, w.links, w.running = nil, nil, nil
@@ -59,19 +62,13 @@ func (c *cluster) resume(h **hang) {
 		return
 	}
 	for _, e := range (*h).events {
-		p := c.at(c.now, e)
-		if e.kind == exit {
-			e.run.end = p
+		switch e.kind {
+		case wakeWorker:
+			e.w.wakeAt = c.now
+		case wakeFrontend:
+			e.f.wakeAt = c.now
 		}
+		c.at(c.now, e)
 	}
 	*h = nil
-}
-
-func inOrder(links map[worker.LinkID]*conn) []*conn {
-	list := make([]*conn, 0, len(links))
-	for _, cn := range links {
-		list = append(list, cn)
-	}
-	slices.SortFunc(list, func(a, b *conn) int { return cmp.Compare(a.id, b.id) })
-	return list
 }

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -15,85 +16,77 @@ import (
 	"github.com/phoebe-sched/phoebe/worker"
 )
 
-// Config is one simulated run. Policy, Load, Durations and the numbers down to Jobs must be given.
+// Config is one simulated run. What is not said to have a default must be given.
 type Config struct {
-	Policy     frontend.Policy
+	Policy     Policy
 	ProbeRatio float64 // reservations per task; 0: the frontends' default
-	Load       float64 // share of the slots that the work keeps busy, on average
+	Load       float64 // share of the slots, by their speed, that the work keeps busy on average; 0: a file's or trace's own
 
-	Frontends, Workers, Slots int
-	TasksPerJob               int
-	Durations                 bench.Spec
-	Jobs                      int // that arrive and are waited for
-	WarmupJobs                int // of them, the first, which are not counted
-	Seed                      uint64
+	Frontends, Workers, Slots int    // Slots of each worker
+	Speeds                    Speeds // default: all nominal
 
-	NoEstimates bool          // tasks carry no estimate; else it is exact
-	Delay       time.Duration // one way, of every message
-	Jitter      time.Duration // mean of an exponential addition to it
-	Codec       bool          // messages pass through the real codec
+	Workload   Workload
+	Jobs       int           // that arrive and are waited for; 0: all there are
+	WarmupJobs int           // of them, the first, which are not counted
+	Cutoff     time.Duration // jobs are short up to this mean duration of their tasks, else long; 0: no groups
+	Estimates  Estimates     // default: exact
+	Seed       uint64
+
+	Delay        time.Duration // one way, of every message
+	Jitter       time.Duration // mean of an exponential addition to it
+	Codec        bool          // messages pass through the real codec
+	DecisionCost time.Duration // of the policy centralized, for each task
+	Ping         time.Duration // how often a frontend pings each worker; 0: every second, or as rarely as a task comes by
 
 	Order worker.Order // of the workers' queues
+
+	// Progress, if not nil, is told now and then which share of the jobs has ended, by the run's own goroutine.
+	Progress func(share float64)
 }
 
 // Validate joins all that is wrong with c.
 func (c *Config) Validate() error {
 	var problems []error
+	bad := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
 	positive := func(name string, n int) {
 		if n < 1 {
-			problems = append(problems, fmt.Errorf("%d %s: use at least one", n, name))
+			bad("%d %s: use at least one", n, name)
 		}
+	}
+	if c.Policy.Name == "" {
+		bad("no policy: use one of %q", PolicyNames())
 	}
 	positive("frontends", c.Frontends)
 	positive("workers", c.Workers)
 	positive("slots", c.Slots)
-	positive("tasks per job", c.TasksPerJob)
-	positive("jobs", c.Jobs)
-	if c.WarmupJobs < 0 || c.WarmupJobs >= max(c.Jobs, 1) {
-		problems = append(problems, fmt.Errorf("%d warm-up jobs of %d: leave some to count", c.WarmupJobs, c.Jobs))
+	if c.ProbeRatio != 0 && !(c.ProbeRatio >= 1 && c.ProbeRatio <= frontend.MaxProbeRatio) {
+		bad("probe ratio %g: use 1 to %d", c.ProbeRatio, frontend.MaxProbeRatio)
 	}
-	if !(c.Load > 0) || math.IsInf(c.Load, 0) {
-		problems = append(problems, fmt.Errorf("load %g: use a number above 0, where 1 keeps all slots busy", c.Load))
+	if !(c.Load >= 0) || math.IsInf(c.Load, 0) {
+		bad("load %g: use a number above 0, where 1 keeps all slots busy", c.Load)
 	}
-	if c.Durations == nil {
-		problems = append(problems, errors.New("no law of task durations"))
+	if c.Jobs < 0 || c.WarmupJobs < 0 || c.Jobs > 0 && c.WarmupJobs >= c.Jobs {
+		bad("%d warm-up jobs of %d jobs: leave some to count", c.WarmupJobs, c.Jobs)
 	}
-	if c.Delay < 0 || c.Jitter < 0 {
-		problems = append(problems, fmt.Errorf("delay %v and jitter %v: neither may be negative", c.Delay, c.Jitter))
+	if c.Workload == nil {
+		bad("no workload")
+	}
+	if c.Cutoff < 0 {
+		bad("cutoff %v: use a duration above 0, or 0 for none", c.Cutoff)
+	}
+	if c.Delay < 0 || c.Jitter < 0 || c.DecisionCost < 0 || c.Ping < 0 {
+		bad("delay %v, jitter %v, decision cost %v, ping %v: none may be negative", c.Delay, c.Jitter, c.DecisionCost, c.Ping)
 	}
 	return errors.Join(problems...)
 }
 
 // Result is what a run measured, of the jobs that count.
 type Result struct {
-	Policy     string  `json:"policy"`
-	Load       float64 `json:"load"`
-	ProbeRatio float64 `json:"probe_ratio"`
-	Workers    int     `json:"workers"`
-	Slots      int     `json:"slots"` // of each worker
-	Jobs       int     `json:"jobs"`
+	bench.SimRun
 
-	ResponseMS   bench.Stats `json:"response_ms"`
-	IdealMS      bench.Stats `json:"ideal_ms"`      // the longest task of the job
-	OmniscientMS bench.Stats `json:"omniscient_ms"` // see bench.Omniscient
-	WaitMS       bench.Stats `json:"wait_ms"`       // of tasks: from the arrival of the job to their start
-
-	MessagesPerTask float64 `json:"messages_per_task"` // pings, syncs and acknowledgements included
-	Utilisation     float64 `json:"utilisation"`       // share of the slots' time that tasks took, from first arrival to last end
-	Events          uint64  `json:"events"`
-
-	Frontends frontend.Stats `json:"-"` // summed over the frontends
-	WorkerSum worker.Stats   `json:"-"` // summed over the workers
-}
-
-// Ratio is response over ideal, and RatioOmniscient response over omniscient: median, 99th percentile.
-func (r *Result) Ratio() (p50, p99 float64) {
-	return r.ResponseMS.P50 / r.IdealMS.P50, r.ResponseMS.P99 / r.IdealMS.P99
-}
-
-// RatioOmniscient is response over omniscient response.
-func (r *Result) RatioOmniscient() (p50, p99 float64) {
-	return r.ResponseMS.P50 / r.OmniscientMS.P50, r.ResponseMS.P99 / r.OmniscientMS.P99
+	Settings    []string       // what is to be said of the workload
+	FrontendSum frontend.Stats // of all frontends; zero for a rival
+	WorkerSum   worker.Stats   // of all workers
 }
 
 // jobRun is a job of a Run.
@@ -102,63 +95,99 @@ type jobRun struct {
 	tasks []time.Duration
 	left  int
 	end   time.Duration
+	long  bool // by Config.Cutoff
 }
 
 // runner is a Run under way.
 type runner struct {
 	cluster
-	cfg      Config
-	jobs     []*jobRun
-	counted  int // jobs that count and have not ended
-	waits    *bench.Histogram
-	arrivals func() (bench.Job, bool)
-	route    *rand.Rand
-	began    time.Duration // when the first job could arrive
-	busy     time.Duration
-	ended    time.Duration
-	failed   error
+	cfg       Config
+	load      float64
+	jobs      []*jobRun
+	next      func() (arrival, bool)
+	last      int // jobs from this number on are not waited for
+	counted   int // jobs that count and have not ended
+	ended     int // jobs up to last that have
+	waits     [2][]time.Duration
+	route     *rand.Rand
+	estimates *rand.Rand
+	failed    error
+
+	// The slots' use, in slots times time, up to usedAt, and the part of it from the arrival of the first job that
+	// counts to that of the last.
+	inUse            int
+	used, usedAt     time.Duration
+	usedFrom, usedTo time.Duration
+	from, to         time.Duration
 }
 
-// Run simulates cfg until all its jobs have ended. More arrive behind them as long as they last, so that the
-// last ones are not better off.
-func Run(cfg Config) (*Result, error) {
+// interval is how many events pass between looks at the context.
+const interval = 1 << 14
+
+// Run simulates cfg until all its jobs have ended. More arrive behind them as long as they last, if there are more, so
+// that the last ones are not better off.
+func Run(ctx context.Context, cfg Config) (*Result, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	slots := cfg.Workers * cfg.Slots
-	seq, err := bench.Poisson(cfg.Seed, cfg.Load, slots, cfg.TasksPerJob, cfg.Durations, math.MaxInt64/4)
+	began := time.Now()
+	speeds := cfg.Speeds.of(cfg.Workers, rand.New(rand.NewPCG(cfg.Seed, 'v')))
+	slots := 0.0 // of nominal speed
+	for _, s := range speeds {
+		slots += s * float64(cfg.Slots)
+	}
+	jobs, err := cfg.Workload.arrivals(cfg.Seed, cfg.Load, slots)
 	if err != nil {
 		return nil, err
 	}
-	r := &runner{cfg: cfg, waits: bench.NewHistogram(), counted: cfg.Jobs - cfg.WarmupJobs}
-	next, stop := iter.Pull(seq)
+	r := &runner{cfg: cfg, load: jobs.load, last: cfg.Jobs}
+	if jobs.total > 0 && (r.last == 0 || r.last > jobs.total) {
+		r.last = jobs.total
+	}
+	if r.counted = r.last - cfg.WarmupJobs; r.counted < 1 {
+		return nil, fmt.Errorf("%d warm-up jobs of %d jobs: leave some to count", cfg.WarmupJobs, r.last)
+	}
+	next, stop := iter.Pull(jobs.jobs)
 	defer stop()
-	r.arrivals = next
+	r.next = next
 	r.route = rand.New(rand.NewPCG(cfg.Seed, 'r'))
+	r.estimates = rand.New(rand.NewPCG(cfg.Seed, 'e'))
 	r.rng = rand.New(rand.NewPCG(cfg.Seed, 'n'))
-	r.net = network{delay: cfg.Delay, jitter: cfg.Jitter, codec: cfg.Codec, lease: 3 * time.Second, ping: time.Second}
+	ping := cfg.pingEvery(jobs.tasks)
+	r.net = network{delay: cfg.Delay, jitter: cfg.Jitter, codec: cfg.Codec, lease: 3*ping + 4*(cfg.Delay+20*cfg.Jitter), ping: ping}
 	r.tell = r.told
 	r.onStart = r.taskStarted
-	r.onEnd = func(_ *worker.Start, ev *worker.Exited) { r.busy += ev.Run }
-	for range cfg.Workers {
-		r.addWorker(worker.Config{Capacity: slotsOf(cfg.Slots), Functions: []string{function}, Order: cfg.Order, MaxQueue: 1 << 20}, 1)
+	r.onEnd = func(*worker.Start, *worker.Exited) { r.use(-1) }
+	frontends := cfg.Frontends
+	if rival := cfg.Policy.rival; rival != nil {
+		r.newScheduler = func(f frontend.Config, rng *rand.Rand) scheduler { return rival.make(&r.cfg, speeds, f, rng) }
+		if rival.instant {
+			r.net.delay, r.net.jitter, r.net.codec = 0, 0, false
+		}
+		if rival.central {
+			frontends = 1
+		}
 	}
-	for i := range cfg.Frontends {
+	for _, speed := range speeds {
+		r.addWorker(worker.Config{Capacity: slotsOf(cfg.Slots), Functions: []string{function}, Order: cfg.Order, MaxQueue: 1 << 20}, speed)
+	}
+	for i := range frontends {
 		// What overload does to a policy is to be seen, not refused.
-		r.addFrontend(frontend.Config{MaxPending: math.MaxInt / 2, MaxWait: -1}, cfg.Seed+uint64(i)<<32)
+		r.addFrontend(frontend.Config{MaxTasksPerJob: math.MaxInt32, MaxPending: math.MaxInt / 2, MaxWait: math.MaxInt64 / 2, SyncEvery: 2 * ping}, cfg.Seed+uint64(i)<<32)
 	}
-	for range cfg.Frontends * cfg.Workers * 4 { // dial, Hello, Welcome, and time to spare
-		if r.heap.Len() == 0 || r.heap.Min().at > 3*(cfg.Delay+cfg.Jitter*20) {
-			break
-		}
-		if err := r.step(); err != nil {
-			return nil, err
-		}
-	}
-	r.began = r.now + cfg.Delay
-	r.messages, r.steps = 0, 0
-	r.arrive()
+	r.later(time.Millisecond+3*(cfg.Delay+20*cfg.Jitter), func() { // dialled, Hello, Welcome
+		r.messages, r.steps = 0, 0
+		r.arrive(r.now)
+	})
 	for r.counted > 0 && r.failed == nil {
+		if r.steps%interval == 0 {
+			if ctx.Err() != nil {
+				return nil, context.Cause(ctx)
+			}
+			if cfg.Progress != nil {
+				cfg.Progress(float64(r.ended) / float64(r.last))
+			}
+		}
 		if err := r.step(); err != nil {
 			return nil, err
 		}
@@ -166,7 +195,21 @@ func Run(cfg Config) (*Result, error) {
 	if r.failed != nil {
 		return nil, r.failed
 	}
-	return r.result(), nil
+	result := r.result()
+	result.Settings = jobs.settings
+	result.WallS = time.Since(began).Seconds()
+	return result, nil
+}
+
+// pingEvery is how often connections are looked after. In production that is every second. Where tasks take minutes
+// it would be nearly all there is to simulate, and change nothing: so it is no more often than a task
+// comes by on a connection, of which the load that it reports is as fresh.
+func (c *Config) pingEvery(tasks float64) time.Duration {
+	if c.Ping > 0 {
+		return c.Ping
+	}
+	seconds := float64(c.Frontends) * float64(c.Workers) / tasks // +Inf if none come
+	return time.Duration(min(max(seconds, 1), time.Hour.Seconds()) * float64(time.Second))
 }
 
 // slotsOf is the capacity of n slots.
@@ -174,28 +217,44 @@ func slotsOf(n int) probe.Demand {
 	return probe.Demand{CPU: probe.Slot.CPU * probe.Millicores(n), Mem: probe.Slot.Mem * probe.MiB(n)}
 }
 
-// arrive schedules the next job.
-func (r *runner) arrive() {
-	job, ok := r.arrivals()
+// arrive schedules the next job, of those that begin to arrive at the given time.
+func (r *runner) arrive(began time.Duration) {
+	job, ok := r.next()
 	if !ok {
 		return
 	}
-	r.at(r.began+job.At, event{kind: call, fn: func() {
-		r.submit(job)
-		r.arrive()
-	}})
+	r.later(began+job.At, func() {
+		r.submit(&job)
+		r.arrive(began)
+	})
 }
 
 func jobID(n int) probe.JobID { return probe.NewJobID(0, 0, uint64(n)) }
 
-func (r *runner) submit(job bench.Job) {
-	r.jobs = append(r.jobs, &jobRun{at: r.now, tasks: job.Tasks, left: len(job.Tasks)})
-	spec := &frontend.Job{ID: jobID(job.Index), Policy: r.cfg.Policy, ProbeRatio: r.cfg.ProbeRatio, Tasks: make([]frontend.Task, len(job.Tasks))}
+// jobOf is the number of a job that jobID named.
+func jobOf(id probe.JobID) int {
+	return int(binary.BigEndian.Uint64(id[8:]))
+}
+
+func (r *runner) submit(job *arrival) {
+	r.use(0)
+	if len(r.jobs) == r.cfg.WarmupJobs {
+		r.from, r.usedFrom = r.now, r.used
+	}
+	if len(r.jobs) == r.last-1 {
+		r.to, r.usedTo = r.now, r.used
+	}
+	r.jobs = append(r.jobs, &jobRun{
+		at: r.now, tasks: job.Tasks, left: len(job.Tasks), long: r.cfg.Cutoff > 0 && job.mean > r.cfg.Cutoff,
+	})
+	spec := &frontend.Job{ID: jobID(job.Index), Policy: r.cfg.Policy.frontend, ProbeRatio: r.cfg.ProbeRatio, Tasks: make([]frontend.Task, len(job.Tasks))}
+	factor := r.cfg.Estimates.factor(r.estimates)
+	payloads := make([]byte, 0, 8*len(job.Tasks))
 	for i, d := range job.Tasks {
-		t := &spec.Tasks[i]
-		*t = frontend.Task{Index: probe.TaskIndex(i), Function: function, Payload: payloadOf(d), Estimate: d, Retryable: true}
-		if r.cfg.NoEstimates {
-			t.Estimate = 0
+		payloads = binary.LittleEndian.AppendUint64(payloads, uint64(d))
+		spec.Tasks[i] = frontend.Task{
+			Index: probe.TaskIndex(i), Function: function, Payload: payloads[8*i : 8*i+8 : 8*i+8],
+			Estimate: time.Duration(float64(d) * factor), Retryable: true,
 		}
 	}
 	f := r.frontends[r.route.IntN(len(r.frontends))]
@@ -204,18 +263,30 @@ func (r *runner) submit(job bench.Job) {
 	}
 }
 
-// jobOf is the number of a job that jobID named.
-func jobOf(id probe.JobID) int {
-	return int(binary.BigEndian.Uint64(id[8:]))
+// use notes that slots were taken or fell free.
+func (r *runner) use(slots int) {
+	r.used += time.Duration(r.inUse) * (r.now - r.usedAt)
+	r.usedAt = r.now
+	r.inUse += slots
 }
 
 func (r *runner) taskStarted(_ *workerNode, s *worker.Start) {
+	r.use(1)
 	if n := jobOf(s.Job); r.counts(n) {
-		r.waits.Record(r.now - r.jobs[n].at)
+		j := r.jobs[n]
+		r.waits[group(j)] = append(r.waits[group(j)], r.now-j.at)
 	}
 }
 
-func (r *runner) counts(job int) bool { return job >= r.cfg.WarmupJobs && job < r.cfg.Jobs }
+// group is where what concerns a job is collected: 0 for short ones, 1 for long ones.
+func group(j *jobRun) int {
+	if j.long {
+		return 1
+	}
+	return 0
+}
+
+func (r *runner) counts(job int) bool { return job >= r.cfg.WarmupJobs && job < r.last }
 
 func (r *runner) told(_ *frontendNode, a frontend.Action) {
 	switch a := a.(type) {
@@ -228,9 +299,11 @@ func (r *runner) told(_ *frontendNode, a frontend.Action) {
 		j := r.jobs[n]
 		if j.left--; j.left == 0 {
 			j.end = r.now
+			if n < r.last {
+				r.ended++
+			}
 			if r.counts(n) {
 				r.counted--
-				r.ended = r.now
 			}
 		}
 	case frontend.Refused:
@@ -239,32 +312,53 @@ func (r *runner) told(_ *frontendNode, a frontend.Action) {
 }
 
 func (r *runner) result() *Result {
-	response, ideal, best := bench.NewHistogram(), bench.NewHistogram(), bench.NewHistogram()
-	arrivals, durations := make([]time.Duration, len(r.jobs)), make([][]time.Duration, len(r.jobs))
-	for i, j := range r.jobs {
-		arrivals[i], durations[i] = j.at, j.tasks
+	res := &Result{SimRun: bench.SimRun{
+		Policy: r.cfg.Policy.Name, Load: r.load, ProbeRatio: r.cfg.ProbeRatio,
+		Workers: r.cfg.Workers, Slots: r.cfg.Slots, Frontends: len(r.frontends),
+		Events: r.steps,
+	}}
+	if res.ProbeRatio == 0 {
+		res.ProbeRatio = frontend.Config{}.Defaults().ProbeRatio
 	}
-	omniscient := bench.Omniscient(arrivals, durations, r.cfg.Workers*r.cfg.Slots)
+	arrivals, durations := make([]time.Duration, len(r.jobs)), make([][]time.Duration, len(r.jobs))
 	tasks := 0
 	for i, j := range r.jobs {
+		arrivals[i], durations[i] = j.at, j.tasks
 		tasks += len(j.tasks)
-		if r.counts(i) {
-			response.Record(j.end - j.at)
-			ideal.Record(bench.Ideal(j.tasks))
-			best.Record(omniscient[i])
+	}
+	var best []time.Duration
+	if r.cfg.Speeds.nominal() {
+		best = bench.Omniscient(arrivals, durations, r.cfg.Workers*r.cfg.Slots)
+	}
+	var groups [2]bench.SimSample
+	for i, j := range r.jobs {
+		if !r.counts(i) {
+			continue
+		}
+		g := &groups[group(j)]
+		g.Tasks += len(j.tasks)
+		g.Response = append(g.Response, j.end-j.at)
+		g.Ideal = append(g.Ideal, bench.Ideal(j.tasks))
+		if best != nil {
+			g.Omniscient = append(g.Omniscient, best[i])
 		}
 	}
-	res := &Result{
-		Policy: r.cfg.Policy.Name, Load: r.cfg.Load, ProbeRatio: r.cfg.ProbeRatio,
-		Workers: r.cfg.Workers, Slots: r.cfg.Slots, Jobs: r.cfg.Jobs - r.cfg.WarmupJobs,
-		ResponseMS: response.Stats(time.Millisecond), IdealMS: ideal.Stats(time.Millisecond),
-		OmniscientMS: best.Stats(time.Millisecond), WaitMS: r.waits.Stats(time.Millisecond),
-		MessagesPerTask: float64(r.messages) / float64(tasks),
-		Utilisation:     float64(r.busy) / float64(r.ended-r.began) / float64(r.cfg.Workers*r.cfg.Slots),
-		Events:          r.steps,
+	groups[0].Wait, groups[1].Wait = r.waits[0], r.waits[1]
+	if r.cfg.Cutoff > 0 {
+		res.Short, res.Long = groups[0].Group(), groups[1].Group()
+	}
+	groups[0].Add(&groups[1])
+	res.SimGroup = *groups[0].Group()
+	if r.to > r.from {
+		res.Utilisation = float64(r.usedTo-r.usedFrom) / float64(r.to-r.from) / float64(r.cfg.Workers*r.cfg.Slots)
+	}
+	if rival := r.cfg.Policy.rival; rival == nil || !rival.instant {
+		res.MessagesPerTask = float64(r.messages) / float64(tasks)
 	}
 	for _, f := range r.frontends {
-		addStats(&res.Frontends, &f.core.Stats)
+		if core, ok := f.core.(*frontend.Core); ok {
+			addStats(&res.FrontendSum, &core.Stats)
+		}
 	}
 	for _, w := range r.workers {
 		addStats(&res.WorkerSum, &w.core.Stats)

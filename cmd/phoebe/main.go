@@ -13,6 +13,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/phoebe-sched/phoebe/bench/sim"
 	"github.com/phoebe-sched/phoebe/frontend"
 )
 
@@ -51,6 +52,7 @@ type cli struct {
 	Status     statusCmd     `cmd:"" help:"Show frontends, their workers, queues and links."`
 	Cancel     cancelCmd     `cmd:"" help:"Cancel a job."`
 	Bench      benchCmd      `cmd:"" help:"Measure latency under load, or the cost of jobs that do nothing."`
+	Sim        simCmd        `cmd:"" help:"Simulate clusters of thousands of workers, or their faults."`
 	Version    versionCmd    `cmd:"" help:"Show the version of this program."`
 	Completion completionCmd `cmd:"" help:"Print a completion script for a shell."`
 }
@@ -72,7 +74,10 @@ func usage(err error) error {
 	return &exitError{exitUsage, err}
 }
 
-func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+func main() {
+	collectLess()
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+}
 
 // exited unwinds the stack when kong, having printed its help, wants to exit.
 type exited int
@@ -134,7 +139,7 @@ func newParser(c *cli, stdout, stderr io.Writer) (*kong.Kong, error) {
 		kong.Exit(func(code int) { panic(exited(code)) }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, NoAppDescFormat: true}),
 		kong.ExplicitGroups([]kong.Group{{Key: "load", Title: "Flags of bench load:"}, {Key: "job", Title: "Flags for the job:"}}),
-		kong.Vars{"policy": frontend.Policies[0].Name, "policies": strings.Join(policyNames(), ",")},
+		kong.Vars{"policy": frontend.Policies[0].Name, "policies": strings.Join(policyNames(), ","), "simPolicies": strings.Join(sim.PolicyNames(), ", ")},
 		kong.TypeMapper(sizeType, sizeMapper{}),
 	)
 }

@@ -1,0 +1,235 @@
+package bench
+
+import (
+	"cmp"
+	"fmt"
+	"html/template"
+	"io"
+	"math"
+	"slices"
+)
+
+// Page is a report of sections with text, a table and plots.
+type Page struct {
+	Title    string
+	Text     []string // paragraphs
+	Sections []PageSection
+}
+
+// PageSection is a part of a Page. Anything in it may be missing.
+type PageSection struct {
+	Title  string
+	Text   []string
+	Table  [][]string // the first row is the header
+	Charts []Chart
+}
+
+// Chart is a plot of lines over two axes.
+type Chart struct {
+	Title, Note string
+	X, Y        Axis
+	Lines       []Line
+}
+
+// Axis is one of a Chart.
+type Axis struct {
+	Label string
+	Scale Scale
+}
+
+// Scale is how values lie along an axis.
+type Scale uint8
+
+// The scales. Nines are for shares of all: 90 %, 99 %, 99.9 % lie equally far apart.
+const (
+	Linear Scale = iota
+	Log          // of values above 0; others are left out
+	Nines
+)
+
+// Line is one of a Chart. On a Page, lines of the same name have the same colour.
+type Line struct {
+	Name   string
+	Dashed bool // a reference that is no contender
+	Points [][2]float64
+	Marks  bool // every point gets a dot with its values
+}
+
+// WritePage writes p as one HTML file that refers to nothing outside itself.
+func WritePage(w io.Writer, p *Page) error {
+	type chart struct {
+		Title, Note string
+		Legend      []legendItem
+		SVG         template.HTML
+	}
+	type part struct {
+		PageSection
+		Charts []chart
+	}
+	out := struct {
+		*Page
+		Sections []part
+	}{Page: p}
+	colours := map[string]string{}
+	for _, s := range p.Sections {
+		part := part{PageSection: s}
+		for i := range s.Charts {
+			c := &s.Charts[i]
+			svg, legend := c.draw(s.Title, colours)
+			if len(legend) > 0 {
+				part.Charts = append(part.Charts, chart{c.Title, c.Note, legend, svg})
+			}
+		}
+		out.Sections = append(out.Sections, part)
+	}
+	return reports.ExecuteTemplate(w, "page.html.tmpl", out)
+}
+
+// draw returns the plot and its lines, of which there are none if no point can be shown.
+func (c *Chart) draw(section string, colours map[string]string) (template.HTML, []legendItem) {
+	var lines []series
+	var legend []legendItem
+	var x, y extent
+	for _, l := range c.Lines {
+		line := series{name: l.Name, class: "omni", marks: l.Marks}
+		if !l.Dashed {
+			if colours[l.Name] == "" {
+				colours[l.Name] = fmt.Sprintf("c%d", len(colours)%8)
+			}
+			line.class = colours[l.Name]
+		}
+		for _, p := range l.Points {
+			if c.X.Scale == Log && !(p[0] > 0) || c.Y.Scale == Log && !(p[1] > 0) || math.IsInf(p[0], 0) || math.IsInf(p[1], 0) {
+				continue
+			}
+			line.points = append(line.points, p)
+			x.cover(p[0])
+			y.cover(p[1])
+		}
+		if len(line.points) > 0 {
+			lines = append(lines, line)
+			legend = append(legend, legendItem{line.name, line.class})
+		}
+	}
+	if len(lines) == 0 {
+		return "", nil
+	}
+	return linePlot(c.Title+", "+section, c.X.scale(x, true), c.Y.scale(y, false), lines), legend
+}
+
+// extent is what values lie between.
+type extent struct {
+	lo, hi float64
+	any    bool
+}
+
+func (e *extent) cover(v float64) {
+	if !e.any {
+		e.lo, e.hi, e.any = v, v, true
+	}
+	e.lo, e.hi = min(e.lo, v), max(e.hi, v)
+}
+
+func (a *Axis) scale(e extent, pad bool) scale {
+	switch a.Scale {
+	case Log:
+		return logScale(a.Label, e.lo, e.hi)
+	case Nines:
+		return ninesScale(a.Label, e.hi)
+	}
+	if !pad {
+		return linearScale(a.Label, min(0, e.lo), e.hi+(e.hi-min(0, e.lo))*0.05)
+	}
+	space := (e.hi - e.lo) * 0.05
+	return linearScale(a.Label, e.lo-space, e.hi+space)
+}
+
+// WriteSimHTML writes the document as a page with tables and plots. Runs that were read back from JSON have no
+// curves.
+func WriteSimHTML(w io.Writer, doc *SimDocument) error {
+	page := &Page{Title: "phoebe sim", Text: append(slices.Clone(doc.Settings),
+		"Response: from a job's arrival at a frontend until that has the last result. Ideal: the job's longest task. "+
+			"Slowdown: response over ideal, statistic by statistic. Wait: from the arrival of a job to the start of each of its tasks.")}
+	for _, group := range groupSimRuns(doc.Runs) {
+		rows := simGrid(group)
+		header := make([]string, len(rows[0]))
+		over := ""
+		for i := range header {
+			over = cmp.Or(rows[0][i], over)
+			header[i] = over + " " + rows[1][i]
+		}
+		header[0] = rows[1][0]
+		header[len(header)-1] = rows[1][len(header)-1]
+		s := PageSection{Title: simTitle(&group[0]), Table: append([][]string{header}, rows[2:]...)}
+		cdf := Chart{
+			Title: "Response by share of jobs", Note: "up and to the left is better; every nine gets the same height",
+			X: Axis{"response, ms (log)", Log}, Y: Axis{"share of jobs answered", Nines},
+			Lines: []Line{{Name: "ideal", Dashed: true, Points: points(group[0].idealCDF)}},
+		}
+		for i := range group {
+			cdf.Lines = append(cdf.Lines, Line{Name: group[i].Policy, Points: points(group[i].responseCDF)})
+		}
+		s.Charts = []Chart{cdf}
+		page.Sections = append(page.Sections, s)
+	}
+	page.Sections = append(page.Sections, simSweep(doc.Runs, "load", "probe ratio",
+		func(r *SimRun) float64 { return r.Load }, func(r *SimRun) float64 { return r.ProbeRatio })...)
+	page.Sections = append(page.Sections, simSweep(doc.Runs, "probe ratio", "load",
+		func(r *SimRun) float64 { return r.ProbeRatio }, func(r *SimRun) float64 { return r.Load })...)
+	return WritePage(w, page)
+}
+
+func points(cdf []cdfPoint) [][2]float64 {
+	var ps [][2]float64
+	for _, p := range cdf {
+		ps = append(ps, [2]float64{max(p.ms, 1e-3), p.share})
+	}
+	return ps
+}
+
+// simSweep plots what comes of x for each value of what else differs, where x has several.
+func simSweep(runs []SimRun, what, other string, x, rest func(*SimRun) float64) []PageSection {
+	var sections []PageSection
+	var values []float64
+	for i := range runs {
+		if v := rest(&runs[i]); !slices.Contains(values, v) {
+			values = append(values, v)
+		}
+	}
+	for _, value := range values {
+		s := PageSection{Title: fmt.Sprintf("By %s, at %s %.4g", what, other, value)}
+		several := false
+		for _, pick := range []struct {
+			title string
+			of    func(*SimRun) float64
+		}{
+			{"Slowdown, mean", func(r *SimRun) float64 { return r.Ratio.Mean }},
+			{"Slowdown, median", func(r *SimRun) float64 { return r.Ratio.P50 }},
+			{"Slowdown, 99th percentile", func(r *SimRun) float64 { return r.Ratio.P99 }},
+			{"Wait of a task, mean, ms", func(r *SimRun) float64 { return r.WaitMS.Mean }},
+		} {
+			c := Chart{Title: pick.title, X: Axis{Label: what}, Y: Axis{pick.title + " (log)", Log}}
+			for i := range runs {
+				r := &runs[i]
+				if rest(r) != value {
+					continue
+				}
+				k := slices.IndexFunc(c.Lines, func(l Line) bool { return l.Name == r.Policy })
+				if k < 0 {
+					k = len(c.Lines)
+					c.Lines = append(c.Lines, Line{Name: r.Policy, Marks: true})
+				}
+				c.Lines[k].Points = append(c.Lines[k].Points, [2]float64{x(r), pick.of(r)})
+			}
+			for _, l := range c.Lines {
+				slices.SortFunc(l.Points, func(a, b [2]float64) int { return cmp.Compare(a[0], b[0]) })
+				several = several || len(l.Points) > 1
+			}
+			s.Charts = append(s.Charts, c)
+		}
+		if several {
+			sections = append(sections, s)
+		}
+	}
+	return sections
+}

@@ -1,0 +1,18 @@
+package sim
+
+import (
+	"testing"
+	"time"
+)
+
+// BenchmarkTenThousandWorkers is a million tasks by the default policy, for the profiler: run it with -benchtime 1x.
+func BenchmarkTenThousandWorkers(b *testing.B) {
+	cfg := Config{
+		Policy: policy(b, "phoebe"), ProbeRatio: 2, Load: 0.8, Frontends: 10, Workers: 10_000, Slots: 4,
+		Workload: poisson(b, "100", "job-exp:100ms"), Jobs: 10_000, WarmupJobs: 2_000, Seed: 1, Delay: 500 * time.Microsecond,
+	}
+	for b.Loop() {
+		r := run(b, cfg)
+		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(r.Events)/float64(b.N), "ns/event")
+	}
+}

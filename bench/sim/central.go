@@ -1,0 +1,152 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend"
+	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/pq"
+)
+
+// central is a scheduler with one queue for all: the task that came first goes to the fastest worker that it
+// knows to have a free slot. It knows of every slot what the workers' messages tell, and takes a time of its own
+// for each task, one after the other, so that no more than 1/cost tasks a second can start.
+type central struct {
+	id      probe.FrontendID
+	cost    time.Duration // of a decision
+	speeds  []float64     // by worker; nil: not known, and alike
+	workers []*centralWorker
+	idle    pq.Heap[*centralWorker] // those with free slots
+	waiting []centralTask           // first come, first served, from head on
+	head    int
+	until   time.Time // when the decision about the first one is made; zero: none is under way
+	seq     uint64
+}
+
+type centralTask struct {
+	job  *frontend.Job
+	task *frontend.Task
+}
+
+// centralWorker is a worker as the scheduler believes it to be.
+type centralWorker struct {
+	key     frontend.Worker
+	speed   float64
+	free    int // slots
+	nextRes probe.ResID
+	acks    []probe.AttemptID
+	runs    map[probe.AttemptID]probe.JobID
+	pos     int
+}
+
+func (w *centralWorker) Before(v *centralWorker) bool {
+	if w.speed != v.speed {
+		return w.speed > v.speed
+	}
+	return w.key < v.key
+}
+
+func (w *centralWorker) Pos() *int { return &w.pos }
+
+// newOmniscient is the ideal: a central queue that needs no time, and knows how fast workers are.
+func newOmniscient(_ *Config, speeds []float64, f frontend.Config, _ *rand.Rand) scheduler {
+	return &central{id: f.ID, speeds: speeds}
+}
+
+// newCentralized takes a stated time for each decision, and its messages take theirs.
+func newCentralized(cfg *Config, _ []float64, f frontend.Config, _ *rand.Rand) scheduler {
+	return &central{id: f.ID, cost: cfg.DecisionCost}
+}
+
+// Step implements scheduler.
+func (c *central) Step(now time.Time, ev frontend.Event, acts []frontend.Action) []frontend.Action {
+	switch ev := ev.(type) {
+	case frontend.Submit:
+		for i := range ev.Job.Tasks {
+			c.waiting = append(c.waiting, centralTask{ev.Job, &ev.Job.Tasks[i]})
+		}
+	case frontend.WorkerUp:
+		w := &centralWorker{key: ev.Worker, speed: 1, free: probe.Slot.Times(ev.Welcome.Capacity), nextRes: 1, runs: map[probe.AttemptID]probe.JobID{}}
+		if c.speeds != nil {
+			w.speed = c.speeds[ev.Worker]
+		}
+		for int(ev.Worker) >= len(c.workers) {
+			c.workers = append(c.workers, nil)
+		}
+		c.workers[ev.Worker] = w
+		c.idle.Push(w)
+	case frontend.Received:
+		if m, ok := ev.Msg.(probe.Finished); ok {
+			acts = c.finished(c.workers[ev.Worker], &m, acts)
+		}
+	}
+	return c.decide(now, acts)
+}
+
+// decide places tasks as long as one waits, a slot is free and a decision is made.
+func (c *central) decide(now time.Time, acts []frontend.Action) []frontend.Action {
+	for c.head < len(c.waiting) && c.idle.Len() > 0 {
+		if c.cost > 0 {
+			if c.until.IsZero() {
+				c.until = now.Add(c.cost)
+			}
+			if now.Before(c.until) {
+				return acts
+			}
+			c.until = time.Time{}
+		}
+		t := c.waiting[c.head]
+		c.waiting[c.head] = centralTask{}
+		if c.head++; c.head > 1000 && c.head > len(c.waiting)/2 {
+			c.waiting, c.head = c.waiting[:copy(c.waiting, c.waiting[c.head:])], 0
+		}
+		acts = c.place(t, c.idle.Min(), acts)
+	}
+	return acts
+}
+
+func (c *central) place(t centralTask, w *centralWorker, acts []frontend.Action) []frontend.Action {
+	if w.free--; w.free == 0 {
+		c.idle.Remove(w)
+	}
+	c.seq++
+	id := probe.AttemptID{Frontend: c.id, Seq: c.seq}
+	w.runs[id] = t.job.ID
+	acts = append(acts, frontend.Send{Worker: w.key, Msg: probe.Enqueue{
+		Res: w.nextRes, Job: t.job.ID, Tenant: t.job.Tenant, Priority: t.job.Priority, Demand: probe.Slot,
+		Launch: probe.Launch{Attempt: id, Task: t.task.Index, Function: t.task.Function, Payload: t.task.Payload, Estimate: t.task.Estimate},
+	}})
+	w.nextRes++
+	return acts
+}
+
+func (c *central) finished(w *centralWorker, m *probe.Finished, acts []frontend.Action) []frontend.Action {
+	if job, ok := w.runs[m.Attempt]; !ok || job != m.Job {
+		return acts // told twice
+	}
+	delete(w.runs, m.Attempt)
+	if w.free++; w.free == 1 {
+		c.idle.Push(w)
+	}
+	const batch = 16
+	if w.acks = append(w.acks, m.Attempt); len(w.acks) == batch {
+		acts = append(acts, frontend.Send{Worker: w.key, Msg: probe.Ack{Attempts: w.acks}})
+		w.acks = nil
+	}
+	return append(acts, frontend.Done{Job: m.Job, Outcome: frontend.Outcome{Task: m.Task, Kind: frontend.Result, Result: m.Result, Run: m.Run}})
+}
+
+// NextWake implements scheduler.
+func (c *central) NextWake() time.Time { return c.until }
+
+// Check implements scheduler.
+func (c *central) Check() error {
+	for _, w := range c.workers {
+		if w != nil && (w.free < 0 || (w.free > 0) != (w.pos > 0)) {
+			return fmt.Errorf("worker %d has %d free slots, idle: %t", w.key, w.free, w.pos > 0)
+		}
+	}
+	return nil
+}

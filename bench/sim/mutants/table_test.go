@@ -1,0 +1,284 @@
+package mutants
+
+// table is the mutants. Keep the old texts short and central, so that they last.
+var table = []mutant{
+	{
+		"a cancelled place goes", "worker/core.go",
+		"c.dropPlace(p)\n\t\t\t\tc.Stats.Cancelled++", "c.Stats.Cancelled++",
+	},
+	{
+		"a cancel that overtakes its reserve leaves a tombstone", "worker/core.go",
+		"l.seen.Mark(id)", "",
+	},
+	{
+		"a decline frees the slot that was held", "worker/core.go",
+		"l.learn(now.Sub(p.askedAt))\n\t\t\tc.dropPlace(p)", "l.learn(now.Sub(p.askedAt))\n\t\t\tc.unask(p)\n\t\t\tdelete(l.places, p.res)",
+	},
+	{
+		"an ack counts from the owner only", "worker/core.go",
+		"a.owner == l && a.state == ended", "a.state == ended",
+	},
+	{
+		"an ack forgets only what has ended", "worker/core.go",
+		"a.owner == l && a.state == ended", "a.owner == l",
+	},
+	{
+		"a link that was silent takes part again when it is heard", "worker/core.go",
+		"c.unpark(l)", "",
+	},
+	{
+		"an attempt that ends frees its slot", "worker/attempts.go",
+		"c.free = c.free.Add(a.demand)", "",
+	},
+	{
+		"a result is kept until it is acknowledged", "worker/attempts.go",
+		"return append(acts, Send{a.owner.id, c.finished(a, now)})",
+		"acts = append(acts, Send{a.owner.id, c.finished(a, now)})\n\tc.forget(a)\n\treturn acts",
+	},
+	{
+		"a kill that overtakes its place leaves a tombstone", "worker/attempts.go",
+		"l.seen.Mark(m.Res)", "",
+	},
+	{
+		"an attempt has one owner: the earlier one hears of a claim", "worker/attempts.go",
+		"if a.owner != nil && a.owner != l {", "if false {",
+	},
+	{
+		"a claim changes the owner", "worker/attempts.go",
+		"a.owner = l\n", "",
+	},
+	{
+		"a sync keeps live places", "worker/attempts.go",
+		"&& !live[p.res]", "",
+	},
+	{
+		"a sync spares places whose reserve it crossed", "worker/attempts.go",
+		"p.res < m.Next &&", "",
+	},
+	{
+		"a sync spares young places", "worker/attempts.go",
+		"now.Sub(p.queuedAt) >= syncAge", "true",
+	},
+	{
+		"a sync is told of attempts that are waited for in vain", "worker/attempts.go",
+		"case a == nil && !l.waits(id):", "case false:",
+	},
+	{
+		"who leaves evicts parked places too", "worker/attempts.go",
+		"if p.state == queued || p.state == parked {", "if p.state == queued {",
+	},
+	{
+		"a newer link of a frontend replaces the older one", "worker/attempts.go",
+		"c.linkDown(old, now)", "",
+	},
+	{
+		"the places of a link that breaks go", "worker/attempts.go",
+		"c.dropPlace(p)\n\t}\n\tfor _, a := range", "_ = p\n\t}\n\tfor _, a := range",
+	},
+	{
+		"an attempt whose link breaks is stopped after the grace period", "worker/attempts.go",
+		"c.orphans.push(a)", "",
+	},
+	{
+		"a place is taken once, however often its reserve comes", "worker/places.go",
+		"if !l.seen.Mark(id) {", "if false {",
+	},
+	{
+		"a task bound early is taken once", "worker/places.go",
+		"if !l.seen.Mark(m.Res) {", "if false {",
+	},
+	{
+		"the queue has a bound, and parked places count", "worker/places.go",
+		"if c.queue.len()+c.parked >= c.cfg.MaxQueue {", "if c.queue.len() >= c.cfg.MaxQueue {",
+	},
+	{
+		"who leaves takes nothing new", "worker/places.go",
+		"case c.leaving:\n", "case false:\n",
+	},
+	{
+		"a task that rides along does not overtake the queue", "worker/places.go",
+		"int(i) < rides && c.queue.len() == 0 &&", "int(i) < rides &&",
+	},
+	{
+		"a slot is held or given, not both", "worker/places.go",
+		"c.free = c.free.Sub(p.demand)\n\t\t\tacts = c.ask(p, held, now, acts)", "acts = c.ask(p, held, now, acts)",
+	},
+	{
+		"no more is asked ahead than will fall free", "worker/places.go",
+		"!c.promised.Add(p.demand).Fits(c.free.Add(c.dueRoom))", "false",
+	},
+	{
+		"an answer is for one turn of its place", "worker/places.go",
+		"p.turn == turn &&", "",
+	},
+	{
+		"a place that comes round again has another turn", "worker/places.go",
+		"p.turn++", "",
+	},
+	{
+		"a repeated bind is not refused", "worker/places.go",
+		"!l.bound.Mark(probe.ResID(m.Launch.Attempt.Seq)) ||", "",
+	},
+	{
+		"a bundle that came too late is refused whole", "worker/places.go",
+		"acts = c.refuseAll(l, m.Bundle, probe.Expired, acts)", "",
+	},
+	{
+		"a task bound ahead of its slot waits for it", "worker/places.go",
+		"if wasHeld {", "if wasHeld || true {",
+	},
+	{
+		"a turn that expires frees the slot that was held", "worker/places.go",
+		"c.Stats.Expired++\n\t\tc.dropPlace(p)", "c.Stats.Expired++\n\t\tc.unask(p)\n\t\tdelete(p.link.places, p.res)",
+	},
+	{
+		"a link whose turn expired is out of the way", "worker/places.go",
+		"if !p.link.silent {", "if false {",
+	},
+	{
+		"results beyond the bound go", "worker/places.go",
+		"|| c.kept > c.cfg.MaxRetained", "",
+	},
+	{
+		"the place of a task that is handed back is queued again", "worker/places.go",
+		"if p := a.from; p != nil && !c.leaving {", "if p := a.from; p != nil && false {",
+	},
+	{
+		"under shortest, nobody starves", "worker/queue.go",
+		"now.Sub(first.queuedAt) >= q.bound", "now.Sub(first.queuedAt) >= 1000*q.bound",
+	},
+	{
+		"under fair, a tenant that was away saves nothing up", "worker/queue.go",
+		"t.start = max(t.start, q.virtual)", "",
+	},
+
+	{
+		"who leaves accepts no job", "frontend/core.go",
+		"case c.leaving:", "case false:",
+	},
+	{
+		"the tasks that wait have a bound", "frontend/core.go",
+		"c.pending+n > c.cfg.MaxPending", "c.pending+n > 10*c.cfg.MaxPending",
+	},
+	{
+		"a turn for which no task waits is declined", "frontend/place.go",
+		"if r == nil {\n\t\tc.Stats.Declines++", "if r == nil {\n\t\treturn acts",
+	},
+	{
+		"a place that was declined is gone", "frontend/place.go",
+		"c.dropPlace(w, m.Res, r)\n\t\tc.Stats.Declines++", "c.Stats.Declines++",
+	},
+	{
+		"a place is kept only while tasks wait", "frontend/place.go",
+		"j.Policy.Sticky && c.choose(r.group, w) != nil", "j.Policy.Sticky",
+	},
+	{
+		"a task that rode along and was not started waits again", "frontend/place.go",
+		"c.unride(a, r) // its Queued was overtaken", "_ = a",
+	},
+	{
+		"a place serves only tasks that may run there", "frontend/place.go",
+		"other.eligible.has(w) && other.demand.Fits(g.demand) {", "other.demand.Fits(g.demand) {",
+	},
+	{
+		"a place serves only tasks that it has room for", "frontend/place.go",
+		"other.eligible.has(w) && other.demand.Fits(g.demand) {", "other.eligible.has(w) {",
+	},
+	{
+		"a place whose task may have started is not cancelled", "frontend/place.go",
+		"r.w.places[id] != r || r.ride(id) != nil", "r.w.places[id] != r",
+	},
+	{
+		"a result is acknowledged", "frontend/task.go",
+		"acts = c.ack(w, m.Attempt, now, acts)", "",
+	},
+	{
+		"a result counts once", "frontend/task.go",
+		"c.dropAttempt(a)\n\tif m.Status == probe.Killed {", "if m.Status == probe.Killed {",
+	},
+	{
+		"a task that may start only once is not started again when it was killed", "frontend/task.go",
+		"if !t.spec.Retryable {\n\t\t\treturn", "if false {\n\t\t\treturn",
+	},
+	{
+		"a task that may start only once is not started again when it failed", "frontend/task.go",
+		"t.failures < t.spec.Retries && t.spec.Retryable", "t.failures < t.spec.Retries",
+	},
+	{
+		"a task that may start only once is not started again when it was lost", "frontend/task.go",
+		"if !t.spec.Retryable {\n\t\tc.Stats.Lost++", "if false {\n\t\tc.Stats.Lost++",
+	},
+	{
+		"a task that may start only once is not started again when its frontend was lost", "frontend/task.go",
+		"if t.spec.Retryable {\n", "if true {\n",
+	},
+	{
+		"a task that kills workers is poison", "frontend/task.go",
+		"t.losses >= c.cfg.PoisonAfter", "t.losses > c.cfg.PoisonAfter",
+	},
+	{
+		"only a task that ran is poison", "frontend/task.go",
+		"if died && a.ran {", "if died {",
+	},
+	{
+		"an attempt whose task has its outcome is killed", "frontend/task.go",
+		"probe.Kill{Attempt: m.Attempt}", "probe.Kill{}",
+	},
+	{
+		"a stray result does not end a task that has another attempt", "frontend/task.go",
+		"t.spec.Index == index && t.state == claiming", "t.spec.Index == index && t.state != done",
+	},
+	{
+		"a job that moved is left alone", "frontend/task.go",
+		"case probe.Moved:", "case 0:",
+	},
+	{
+		"the place of a task that is handed back is believed in again", "frontend/task.go",
+		"c.restore(a)\n", "",
+	},
+	{
+		"what crossed a gone is not lost", "frontend/task.go",
+		"now.Sub(a.sent) >= syncAge", "true",
+	},
+	{
+		"a resubmitted job starts when all workers have answered", "frontend/task.go",
+		"if delete(j.asked, w); len(j.asked) == 0 {", "if delete(j.asked, w); true {",
+	},
+	{
+		"a job that ends cancels its places", "frontend/task.go",
+		"acts)\n\tdelete(c.jobs, j.ID)", "acts)[:len(acts)]\n\tdelete(c.jobs, j.ID)",
+	},
+	{
+		"a job that is cancelled stops its attempts", "frontend/task.go",
+		"probe.Kill{Attempt: a.id, Res: a.res, Turn: a.turn}", "probe.Kill{}",
+	},
+	{
+		"attempts at another life of a worker are lost", "frontend/view.go",
+		"if w.state == lost && w.welcome.Incarnation != ev.Welcome.Incarnation {", "if false {",
+	},
+	{
+		"attempts are claimed when the link is back", "frontend/view.go",
+		"probe.Claim{Job: a.job.ID, Attempt: a.id}", "probe.Pong{Seq: a.id.Seq}",
+	},
+	{
+		"who drains gets nothing new", "frontend/view.go",
+		"c.withdraw(w)\n\t\tw.state = draining", "w.state = draining",
+	},
+	{
+		"a link that breaks takes its places along", "frontend/view.go",
+		"jobs := c.dropPlaces(w)", "jobs := map[*job]bool{}",
+	},
+	{
+		"queue lengths of a link that breaks count no more", "frontend/view.go",
+		"acts = c.forgetRounds(w, now, acts)", "",
+	},
+	{
+		"the attempts at a worker that is gone are lost", "frontend/view.go",
+		"acts = c.lose(a, true, fmt.Sprintf(\"worker %s went away\", w.welcome.Worker), now, acts)",
+		"_ = fmt.Sprintf(\"%v\", a)",
+	},
+	{
+		"a sync does not name places whose tasks may have started", "frontend/view.go",
+		"if r.ride(id) == nil {", "if r != nil {",
+	},
+}

@@ -1,0 +1,149 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Omission is jobs and faults that a run of Faults leaves out, by number.
+type Omission struct{ Jobs, Faults map[int]bool }
+
+// Len is how many there are.
+func (o Omission) Len() int { return len(o.Jobs) + len(o.Faults) }
+
+// String is the form that ParseOmission reads: j0-j3,f7.
+func (o Omission) String() string {
+	var parts []string
+	for _, set := range []struct {
+		letter  string
+		members map[int]bool
+	}{{"j", o.Jobs}, {"f", o.Faults}} {
+		var numbers []int
+		for n := range set.members {
+			numbers = append(numbers, n)
+		}
+		slices.Sort(numbers)
+		for i := 0; i < len(numbers); {
+			k := i
+			for k+1 < len(numbers) && numbers[k+1] == numbers[k]+1 {
+				k++
+			}
+			part := set.letter + strconv.Itoa(numbers[i])
+			if k > i {
+				part += "-" + set.letter + strconv.Itoa(numbers[k])
+			}
+			parts = append(parts, part)
+			i = k + 1
+		}
+	}
+	return strings.Join(parts, ",")
+}
+
+// ParseOmission reads numbers and ranges of jobs (j) and faults (f), such as j0-j3,f7. "" leaves nothing out.
+func ParseOmission(text string) (Omission, error) {
+	o := Omission{map[int]bool{}, map[int]bool{}}
+	if text == "" {
+		return o, nil
+	}
+	for part := range strings.SplitSeq(text, ",") {
+		first, last, isRange := strings.Cut(part, "-")
+		if !isRange {
+			last = first
+		}
+		low, set, okLow := o.member(first)
+		high, _, okHigh := o.member(last)
+		if !okLow || !okHigh || first[0] != last[0] || low > high {
+			return o, fmt.Errorf("%q names no jobs or faults: write such as j0-j3,f7", part)
+		}
+		for n := low; n <= high; n++ {
+			set[n] = true
+		}
+	}
+	return o, nil
+}
+
+// member reads such as j3: the number, and the set that it is of.
+func (o Omission) member(text string) (n int, set map[int]bool, ok bool) {
+	if text == "" {
+		return 0, nil, false
+	}
+	n, err := strconv.Atoi(text[1:])
+	switch {
+	case err != nil || n < 0 || n >= 10_000:
+		return 0, nil, false
+	case text[0] == 'j':
+		return n, o.Jobs, true
+	case text[0] == 'f':
+		return n, o.Faults, true
+	}
+	return 0, nil, false
+}
+
+// Replay is the command that repeats the run.
+func (e *FaultError) Replay() string {
+	command := fmt.Sprintf("phoebe sim faults --seeds 1 --from %d", e.Seed)
+	if e.Without.Len() > 0 {
+		command += " --without " + e.Without.String()
+	}
+	return command
+}
+
+// Minimize leaves out as many jobs and faults of a run that fails as it can such that it still fails, perhaps
+// in another way, and returns the error of what remains. It ends early with the best so far when ctx does.
+func Minimize(ctx context.Context, failed *FaultError) *FaultError {
+	r := newFaultRun(failed.Seed, failed.Without)
+	_ = r.run() // for the numbers
+	minimize(ctx, len(r.jobs), r.faults, failed.Without, func(o Omission) bool {
+		_, err := Faults(failed.Seed, o)
+		if err != nil {
+			failed = err.(*FaultError)
+		}
+		return err != nil
+	})
+	return failed
+}
+
+// minimize tries to leave out large parts first, then ever smaller ones, in addition to those that o leaves out, and
+// keeps to what still fails.
+func minimize(ctx context.Context, jobs, faults int, o Omission, fails func(Omission) bool) {
+	type member struct {
+		fault bool
+		n     int
+	}
+	var left []member
+	for n := range faults {
+		if !o.Faults[n] {
+			left = append(left, member{true, n})
+		}
+	}
+	for n := range jobs {
+		if !o.Jobs[n] {
+			left = append(left, member{false, n})
+		}
+	}
+	for size := (len(left) + 1) / 2; size > 0; size /= 2 {
+		for from := 0; from < len(left) && ctx.Err() == nil; {
+			to := min(from+size, len(left))
+			try := Omission{map[int]bool{}, map[int]bool{}}
+			maps.Copy(try.Jobs, o.Jobs)
+			maps.Copy(try.Faults, o.Faults)
+			for _, m := range left[from:to] {
+				if m.fault {
+					try.Faults[m.n] = true
+				} else {
+					try.Jobs[m.n] = true
+				}
+			}
+			if fails(try) {
+				o = try
+				left = slices.Delete(left, from, to)
+			} else {
+				from = to
+			}
+		}
+	}
+}

@@ -1,0 +1,101 @@
+package sim
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/phoebe-sched/phoebe/frontend"
+)
+
+// Policy is who places the tasks of a run: a policy of the frontends, or a rival of them.
+type Policy struct {
+	Name     string
+	frontend frontend.Policy
+	rival    *rival // nil: none
+}
+
+// Late binding that leaves its places in the queues, to be declined when their turn comes.
+var withoutCancel = frontend.Policy{Name: "late-binding-no-cancel"}
+
+// Policies are those that ParsePolicy knows by name.
+func Policies() []Policy {
+	var all []Policy
+	for _, p := range frontend.Policies {
+		all = append(all, Policy{Name: p.Name, frontend: p})
+		if p.Name == "late-binding" {
+			all = append(all, Policy{Name: withoutCancel.Name, frontend: withoutCancel})
+		}
+	}
+	for i := range rivals {
+		all = append(all, Policy{Name: rivals[i].name, rival: &rivals[i]})
+	}
+	return all
+}
+
+// PolicyNames are the names of Policies.
+func PolicyNames() []string {
+	var names []string
+	for _, p := range Policies() {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+// ParsePolicy finds a policy by name. Behind the name of one that binds late, parts of it may be turned off and on:
+// phoebe-overlap-sticky, late-binding+ridealong.
+func ParsePolicy(text string) (Policy, error) {
+	var policy Policy
+	for _, p := range Policies() {
+		if text == p.Name {
+			return p, nil
+		}
+		if rest, ok := strings.CutPrefix(text, p.Name); ok && strings.ContainsAny(rest[:1], "+-") && len(p.Name) > len(policy.Name) {
+			policy = p
+		}
+	}
+	if policy.Name == "" || policy.rival != nil || policy.frontend.Binding != frontend.Late {
+		return Policy{}, fmt.Errorf("policy %q is unknown: use one of %q", text, PolicyNames())
+	}
+	rest := text[len(policy.Name):]
+	for rest != "" {
+		sign := rest[0]
+		end := strings.IndexAny(rest[1:], "+-") + 1
+		if end == 0 {
+			end = len(rest)
+		}
+		field := partOf(&policy.frontend, rest[1:end])
+		if field == nil {
+			return Policy{}, fmt.Errorf("policy %q: %s has no part %q: its parts are %s", text, policy.Name, rest[1:end], strings.Join(partNames(), ", "))
+		}
+		*field = sign == '+'
+		rest = rest[end:]
+	}
+	policy.Name, policy.frontend.Name = text, text
+	return policy, nil
+}
+
+// partOf is the field of a policy that turns a part of late binding on, by its name in lower case; nil if there is
+// none.
+func partOf(p *frontend.Policy, name string) *bool {
+	v := reflect.ValueOf(p).Elem()
+	for i := range v.NumField() {
+		if field, ok := v.Field(i).Addr().Interface().(*bool); ok && strings.ToLower(v.Type().Field(i).Name) == name {
+			return field
+		}
+	}
+	return nil
+}
+
+func partNames() []string {
+	var names []string
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[frontend.Policy]()) {
+		if f.Type.Kind() == reflect.Bool {
+			names = append(names, strings.ToLower(f.Name))
+		}
+	}
+	return names
+}
+
+// probes reports whether the probe ratio means anything to p.
+func (p *Policy) probes() bool { return p.rival == nil && p.frontend.Binding != frontend.EarlyRandom }

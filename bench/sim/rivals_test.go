@@ -1,0 +1,174 @@
+package sim
+
+import (
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/bench"
+)
+
+// The policy omniscient, over the real workers, is the central queue that bench.Omniscient computes.
+func TestOmniscientIsTheOmniscient(t *testing.T) {
+	for _, test := range []struct {
+		workers, slots int
+		load           float64
+		tasks, law     string
+	}{
+		{1, 1, 0.7, "1", "task-exp:10ms"},
+		{10, 4, 0.8, "10", "mix:90%5ms,10%200ms"},
+		{3, 7, 1.5, "geometric:5", "pareto:1.5,20ms"},
+		{40, 1, 0.95, "uniform:1-100", "job-exp:10ms"},
+		{5, 2, 0.9, "4", "fixed:10ms"},
+	} {
+		cfg := small(t)
+		cfg.Policy, cfg.Workers, cfg.Slots, cfg.Load = policy(t, "omniscient"), test.workers, test.slots, test.load
+		cfg.Workload, cfg.Jobs, cfg.WarmupJobs, cfg.Codec = poisson(t, test.tasks, test.law), 2000, 100, true
+		r := run(t, cfg)
+		if !reflect.DeepEqual(r.ResponseMS, *r.OmniscientMS) || r.RatioOmniscient.P99 != 1 || r.MessagesPerTask != 0 {
+			t.Errorf("%+v: responses of %+v ms, want %+v", test, r.ResponseMS, *r.OmniscientMS)
+		}
+	}
+}
+
+// With workers of two speeds it takes the faster one first.
+func TestOmniscientKnowsSpeeds(t *testing.T) {
+	cfg := small(t)
+	cfg.Policy, cfg.Load, cfg.Jobs, cfg.WarmupJobs = policy(t, "omniscient"), 0, 0, 0
+	cfg.Workers, cfg.Slots, cfg.Speeds = 4, 1, speeds(t, "mix:75%0.1,25%2")
+	cfg.Workload = jobsFile(t, "0 1 1 1\n10 2 1 1 1\n", false)
+	if r := run(t, cfg); r.ResponseMS.P50 != 500 || r.ResponseMS.Max != 10_000 {
+		t.Errorf("%+v", r.ResponseMS)
+	}
+}
+
+// A centralized scheduler is the omniscient one but for its messages and decisions, and saturates where these take as
+// long as a task's share of the cluster.
+func TestCentralizedSaturates(t *testing.T) {
+	cfg := small(t)
+	cfg.Workload = poisson(t, "10", "task-exp:10ms") // at load 0.8: 3200 tasks a second
+	cfg.Policy = policy(t, "omniscient")
+	ideal := run(t, cfg)
+
+	cfg.Policy, cfg.Delay = policy(t, "centralized"), 0
+	if free := run(t, cfg); free.ResponseMS != ideal.ResponseMS {
+		t.Errorf("without cost or delay: responses of %+v ms, want %+v", free.ResponseMS, ideal.ResponseMS)
+	}
+	cfg.DecisionCost = 10 * time.Microsecond
+	quick := run(t, cfg)
+	cfg.Delay = 500 * time.Microsecond
+	far := run(t, cfg)
+	cfg.DecisionCost = time.Second / 3000
+	slow := run(t, cfg)
+	cfg.Jobs = 2 * cfg.Jobs
+	slower := run(t, cfg)
+	if !(ideal.ResponseMS.Mean < quick.ResponseMS.Mean && quick.ResponseMS.Mean < far.ResponseMS.Mean && far.ResponseMS.Mean < 2*ideal.ResponseMS.Mean) {
+		t.Errorf("responses of %.2f ms, with a cost %.2f, with a delay %.2f", ideal.ResponseMS.Mean, quick.ResponseMS.Mean, far.ResponseMS.Mean)
+	}
+	if slow.ResponseMS.Mean < 10*far.ResponseMS.Mean || slower.ResponseMS.Mean < 1.5*slow.ResponseMS.Mean {
+		t.Errorf("3000 decisions a second for 3200 tasks: responses of %.2f ms, of twice as many jobs %.2f", slow.ResponseMS.Mean, slower.ResponseMS.Mean)
+	}
+	// One task at a time: each waits for its own decision and one message.
+	cfg = small(t)
+	cfg.Policy, cfg.Load, cfg.Jobs, cfg.WarmupJobs = policy(t, "centralized"), 0, 0, 0
+	cfg.Delay, cfg.DecisionCost = time.Millisecond, 3*time.Millisecond
+	cfg.Workload = jobsFile(t, "0 2 1 1 1\n10 1 1 1\n", false)
+	if r := run(t, cfg); r.ResponseMS.P50 != 1005 || r.ResponseMS.Max != 1008 || r.WaitMS.Max != 7 {
+		t.Errorf("%+v, waits %+v", r.ResponseMS, r.WaitMS)
+	}
+}
+
+// Without cancellation every place comes round, and costs its slot a round trip.
+func TestWithoutCancellation(t *testing.T) {
+	cfg := small(t)
+	cfg.Delay = time.Millisecond
+	cfg.Policy = policy(t, "late-binding")
+	with := run(t, cfg)
+	cfg.Policy = policy(t, "late-binding-no-cancel")
+	without := run(t, cfg)
+	if a, b := with.FrontendSum, without.FrontendSum; b.Cancels > a.Cancels/4 || b.Declines < 8*b.Tasks/10 || a.Declines > b.Declines/4 {
+		t.Errorf("%d cancels, %d declines; without cancellation %d and %d", a.Cancels, a.Declines, b.Cancels, b.Declines)
+	}
+	if with.ResponseMS.Mean >= without.ResponseMS.Mean {
+		t.Errorf("responses of %.2f ms, without cancellation %.2f", with.ResponseMS.Mean, without.ResponseMS.Mean)
+	}
+}
+
+// One task of 100 ms on an idle cluster: late binding takes three messages before it starts and one after it has ended.
+// A second job of the same size waits for nothing.
+func TestLateBindingStepByStep(t *testing.T) {
+	cfg := small(t)
+	cfg.Policy, cfg.Load, cfg.Jobs, cfg.WarmupJobs, cfg.Delay = policy(t, "late-binding"), 0, 0, 0, time.Millisecond
+	cfg.Workload = jobsFile(t, "0 1 0.1 0.1\n10 5 0.1 0.1 0.1 0.1 0.1 0.1\n", false)
+	r := run(t, cfg)
+	if r.ResponseMS.P50 != 104 || r.ResponseMS.Max != 104 || r.WaitMS.Max != 3 || r.FrontendSum.Places != 12 || r.FrontendSum.Binds != 6 {
+		t.Errorf("responses %+v, waits %+v, %+v", r.ResponseMS, r.WaitMS, r.FrontendSum)
+	}
+	cfg.Policy = policy(t, "random")
+	if r := run(t, cfg); r.ResponseMS.P50 != 102 || r.WaitMS.P50 != 1 {
+		t.Errorf("random: responses %+v, waits %+v", r.ResponseMS, r.WaitMS)
+	}
+	cfg.Policy = policy(t, "per-task")
+	if r := run(t, cfg); r.ResponseMS.P50 != 104 || r.WaitMS.P50 != 3 {
+		t.Errorf("per-task: responses %+v, waits %+v", r.ResponseMS, r.WaitMS)
+	}
+	// Slow workers take longer; jittered messages, too.
+	cfg.Speeds = speeds(t, "fixed:0.5")
+	if r := run(t, cfg); r.ResponseMS.P50 != 204 || r.IdealMS.P50 != 100 {
+		t.Errorf("half as fast: responses %+v", r.ResponseMS)
+	}
+	cfg.Jitter = time.Millisecond
+	if r := run(t, cfg); r.ResponseMS.P50 <= 204 {
+		t.Errorf("with jitter: responses %+v", r.ResponseMS)
+	}
+}
+
+// Estimates change nothing but what rests on them.
+func TestEstimates(t *testing.T) {
+	cfg := small(t)
+	cfg.Workload = poisson(t, "10", "job-exp:10ms")
+	exact := run(t, cfg)
+	cfg.Estimates = Estimates{Noise: 4}
+	noisy := run(t, cfg)
+	cfg.Estimates = Estimates{Absent: true}
+	absent := run(t, cfg)
+	if exact.WorkerSum.EarlyAsks == 0 || noisy.WorkerSum.EarlyAsks == 0 || absent.WorkerSum.EarlyAsks >= exact.WorkerSum.EarlyAsks/2 {
+		t.Errorf("early asks: exact %d, noisy %d, none %d", exact.WorkerSum.EarlyAsks, noisy.WorkerSum.EarlyAsks, absent.WorkerSum.EarlyAsks)
+	}
+	if exact.WorkerSum.Late > noisy.WorkerSum.Late {
+		t.Errorf("late: exact %d, noisy %d", exact.WorkerSum.Late, noisy.WorkerSum.Late)
+	}
+	for _, r := range []*Result{noisy, absent} {
+		if r.IdealMS != exact.IdealMS || math.Abs(r.ResponseMS.Mean/exact.ResponseMS.Mean-1) > 0.2 {
+			t.Errorf("%+v", r.SimRun)
+		}
+	}
+	cfg.Policy = policy(t, "random")
+	withNone := run(t, cfg)
+	cfg.Estimates = Estimates{}
+	if with := run(t, cfg); with.ResponseMS != withNone.ResponseMS {
+		t.Error("random placement looks at estimates")
+	}
+}
+
+// A run ends when its context does.
+func TestCancelled(t *testing.T) {
+	ctx, cancel := contextWithCause(t)
+	cfg := small(t)
+	cfg.Jobs = 1 << 40
+	cfg.Progress = func(float64) { cancel(errStop) }
+	if _, err := Run(ctx, cfg); err != errStop {
+		t.Error(err)
+	}
+	s := Sweep{Config: cfg, Policies: []Policy{cfg.Policy, cfg.Policy, cfg.Policy}, Loads: []float64{0.5}, ProbeRatios: []float64{2}}
+	ctx, cancel = contextWithCause(t)
+	if _, err := s.Run(ctx, func(float64) { cancel(errStop) }); err != errStop {
+		t.Error(err)
+	}
+	s.Workload = File{&bench.JobsFile{Jobs: []bench.Job{{Tasks: []time.Duration{1}}}, Means: []time.Duration{1}}, "f"}
+	if _, err := s.Run(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "phoebe at load 0.5: f: all jobs are submitted at the same time") {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,120 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+)
+
+// Sweep is a Config with several policies, loads and probe ratios, every combination of which is run on the same
+// jobs: those of a load arrive at the same moments, and whatever the load, the n-th job has the same tasks.
+type Sweep struct {
+	Config      // Policy, Load, ProbeRatio and Progress are not used
+	Policies    []Policy
+	Loads       []float64
+	ProbeRatios []float64
+}
+
+// Run carries out all runs, as many at a time as there are processors to use, and returns their results by load, then
+// probe ratio, then policy, in the order in which these are given. One that does not probe runs once for all
+// probe ratios. progress, if not nil, is told now and then how far all of it is, from 0 to 1, by one goroutine
+// at a time.
+func (s *Sweep) Run(ctx context.Context, progress func(share float64)) ([]*Result, error) {
+	if err := s.Validate(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+
+	var configs []Config
+	runOf := make([]int, 0, len(s.Policies)*len(s.Loads)*len(s.ProbeRatios)) // of results
+	for _, load := range s.Loads {
+		first := len(configs)
+		for i, ratio := range s.ProbeRatios {
+			for k, policy := range s.Policies {
+				if i > 0 && !policy.probes() {
+					runOf = append(runOf, first+k)
+					continue
+				}
+				cfg := s.Config
+				cfg.Policy, cfg.Load, cfg.ProbeRatio = policy, load, ratio
+				runOf = append(runOf, len(configs))
+				configs = append(configs, cfg)
+			}
+		}
+	}
+
+	var mu sync.Mutex
+	shares := make([]float64, len(configs))
+	results, errs := make([]*Result, len(configs)), make([]error, len(configs))
+	next := 0
+	var wg sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), len(configs)) {
+		wg.Go(func() {
+			for {
+				mu.Lock()
+				i := next
+				next++
+				mu.Unlock()
+				if i >= len(configs) || ctx.Err() != nil {
+					return
+				}
+				configs[i].Progress = func(share float64) {
+					if progress == nil {
+						return
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					shares[i] = share
+					sum := 0.0
+					for _, share := range shares {
+						sum += share
+					}
+					progress(sum / float64(len(shares)))
+				}
+				results[i], errs[i] = Run(ctx, configs[i])
+				if errs[i] != nil {
+					errs[i] = fmt.Errorf("%s at load %g: %w", configs[i].Policy.Name, configs[i].Load, errs[i])
+					cancel(errs[i])
+					return
+				}
+				configs[i].Progress(1)
+			}
+		})
+	}
+	wg.Wait()
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	all := make([]*Result, len(runOf))
+	for i, run := range runOf {
+		r := *results[run]
+		r.ProbeRatio = s.ProbeRatios[i/len(s.Policies)%len(s.ProbeRatios)]
+		all[i] = &r
+	}
+	return all, nil
+}
+
+// Validate joins all that is wrong with s.
+func (s *Sweep) Validate() error {
+	var problems []error
+	if len(s.Policies) == 0 || len(s.Loads) == 0 || len(s.ProbeRatios) == 0 {
+		return errors.New("name at least one policy, one load and one probe ratio")
+	}
+	seen := map[string]bool{}
+	for _, load := range s.Loads {
+		for _, ratio := range s.ProbeRatios {
+			for _, policy := range s.Policies {
+				cfg := s.Config
+				cfg.Policy, cfg.Load, cfg.ProbeRatio = policy, load, ratio
+				if err := cfg.Validate(); err != nil && !seen[err.Error()] {
+					seen[err.Error()] = true
+					problems = append(problems, err)
+				}
+			}
+		}
+	}
+	return errors.Join(problems...)
+}

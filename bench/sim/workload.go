@@ -1,0 +1,265 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/bench"
+)
+
+// Workload is where the jobs of a run come from: [Poisson], [File] or [Trace]. Every run of a sweep asks for them
+// anew, and gets the same ones.
+type Workload interface {
+	arrivals(seed uint64, load, slots float64) (*arrivals, error)
+}
+
+// arrivals is the jobs of one run.
+type arrivals struct {
+	jobs     iter.Seq[arrival]
+	total    int      // how many there are; 0: no end
+	load     float64  // what they put on the slots
+	tasks    float64  // how many come in a second
+	settings []string // what is to be said of them
+}
+
+// arrival is a job, and the mean duration of its tasks: as a file states it, or as it is.
+type arrival struct {
+	bench.Job
+	mean time.Duration
+}
+
+// Poisson is a workload of jobs that arrive as a Poisson process, as many as are asked for.
+type Poisson struct {
+	TasksPerJob bench.Counts
+	Durations   bench.Spec
+}
+
+func (p Poisson) arrivals(seed uint64, load, slots float64) (*arrivals, error) {
+	if p.TasksPerJob == nil || p.Durations == nil {
+		return nil, errors.New("no law of tasks per job, or none of task durations")
+	}
+	jobs, err := bench.PoissonJobs(seed, load, slots, p.TasksPerJob, p.Durations, math.MaxInt64/4)
+	if err != nil {
+		return nil, err
+	}
+	return &arrivals{
+		jobs: withMeans(jobs), load: load, tasks: load * slots / p.Durations.Mean().Seconds(),
+		settings: []string{fmt.Sprintf("jobs: Poisson arrivals, %s tasks per job, task durations %s", p.TasksPerJob, p.Durations)},
+	}, nil
+}
+
+func withMeans(jobs iter.Seq[bench.Job]) iter.Seq[arrival] {
+	return func(yield func(arrival) bool) {
+		for job := range jobs {
+			if !yield(arrival{job, job.Work() / time.Duration(max(len(job.Tasks), 1))}) {
+				return
+			}
+		}
+	}
+}
+
+// File is a workload that a file lists. At load 0 jobs arrive when the file says, otherwise submit times are
+// stretched or squeezed, from the first one on, to make that load.
+type File struct {
+	*bench.JobsFile
+	Name string
+}
+
+func (f File) arrivals(_ uint64, load, slots float64) (*arrivals, error) {
+	first, span := f.Jobs[0].At, f.Jobs[len(f.Jobs)-1].At-f.Jobs[0].At
+	if span == 0 && load > 0 {
+		return nil, fmt.Errorf("%s: all jobs are submitted at the same time, which no load can stretch: use load 0", f.Name)
+	}
+	if !(load >= 0) || math.IsInf(load, 0) {
+		return nil, fmt.Errorf("load %g: use a number above 0, where 1 keeps all slots busy, or 0 for the file's own", load)
+	}
+	a := &arrivals{total: len(f.Jobs)}
+	stretch := 1.0
+	if span > 0 {
+		a.load = bench.Offered(f.Jobs, 1, span) / slots
+	}
+	if load > 0 {
+		stretch, a.load = a.load/load, load
+	}
+	if seconds := span.Seconds() * stretch; seconds > 0 {
+		a.tasks = float64(countTasks(f.Jobs)) / seconds
+	}
+	a.settings = []string{fmt.Sprintf("jobs: %d of %s, submit times multiplied by %.4g", a.total, f.Name, stretch)}
+	a.jobs = func(yield func(arrival) bool) {
+		for i, job := range f.Jobs {
+			job.At = time.Duration(float64(job.At-first) * stretch)
+			if !yield(arrival{job, f.Means[i]}) {
+				return
+			}
+		}
+	}
+	return a, nil
+}
+
+// Trace is a workload of jobs that bench.LoadTrace derives from a trace. Its Slots and Load are those of the run.
+type Trace bench.TraceOptions
+
+func (t Trace) arrivals(_ uint64, load, slots float64) (*arrivals, error) {
+	o := bench.TraceOptions(t)
+	o.Load, o.Slots = load, max(1, int(math.Round(slots)))
+	trace, err := bench.LoadTrace(o)
+	if err != nil {
+		return nil, err
+	}
+	return &arrivals{
+		jobs: withMeans(slices.Values(trace.Jobs)), total: len(trace.Jobs), load: trace.Load,
+		tasks: float64(countTasks(trace.Jobs)) / trace.Span.Seconds(), settings: trace.Settings,
+	}, nil
+}
+
+func countTasks(jobs []bench.Job) int {
+	n := 0
+	for i := range jobs {
+		n += len(jobs[i].Tasks)
+	}
+	return n
+}
+
+// Estimates is what jobs say of how long their tasks will run. The zero value is exact.
+type Estimates struct {
+	Absent bool
+	Noise  float64 // those of a job are all off by a factor between 1/Noise and Noise, any logarithm of it alike; 0: exact
+}
+
+// ParseEstimates reads exact, none or noisy:FACTOR.
+func ParseEstimates(text string) (Estimates, error) {
+	name, arg, _ := strings.Cut(text, ":")
+	switch {
+	case text == "exact":
+		return Estimates{}, nil
+	case text == "none":
+		return Estimates{Absent: true}, nil
+	case name == "noisy":
+		if f, err := strconv.ParseFloat(arg, 64); err == nil && f > 1 && f <= 1000 {
+			return Estimates{Noise: f}, nil
+		}
+		return Estimates{}, fmt.Errorf("estimates %q: the factor must be above 1 and up to 1000, such as noisy:2", text)
+	}
+	return Estimates{}, fmt.Errorf("estimates %q: use exact, none or noisy:2", text)
+}
+
+func (e Estimates) String() string {
+	switch {
+	case e.Absent:
+		return "none"
+	case e.Noise > 0:
+		return fmt.Sprintf("noisy:%g", e.Noise)
+	}
+	return "exact"
+}
+
+// factor is what the estimates of one job are off by; 0 if it has none.
+func (e Estimates) factor(rng *rand.Rand) float64 {
+	switch {
+	case e.Absent:
+		return 0
+	case e.Noise > 0:
+		return math.Pow(e.Noise, 2*rng.Float64()-1)
+	}
+	return 1
+}
+
+// Speeds is how fast workers run tasks; 1 is nominal. The zero value is that of all.
+type Speeds struct {
+	text  string
+	sigma float64 // log-normal, of mean 1
+	kinds []speedKind
+}
+
+type speedKind struct{ share, speed float64 }
+
+// ParseSpeeds reads fixed:S, lognormal:SIGMA (of mean 1) or mix:P%S,P%S,… (shares of the workers; they sum to
+// 100%).
+func ParseSpeeds(text string) (Speeds, error) {
+	fail := func(format string, args ...any) (Speeds, error) {
+		return Speeds{}, fmt.Errorf("speeds %q: %w; use fixed:1, lognormal:0.3 or mix:90%%1,10%%0.5", text, fmt.Errorf(format, args...))
+	}
+	speed := func(s string) (float64, error) {
+		v, err := strconv.ParseFloat(s, 64)
+		if err != nil || !(v >= 0.001 && v <= 1000) {
+			return 0, fmt.Errorf("%q is no speed from 0.001 to 1000", s)
+		}
+		return v, nil
+	}
+	name, arg, _ := strings.Cut(text, ":")
+	s := Speeds{text: text}
+	switch name {
+	case "fixed":
+		v, err := speed(arg)
+		if err != nil {
+			return fail("%w", err)
+		}
+		s.kinds = []speedKind{{100, v}}
+	case "lognormal":
+		var err error
+		if s.sigma, err = strconv.ParseFloat(arg, 64); err != nil || !(s.sigma > 0 && s.sigma <= 3) {
+			return fail("sigma %q is not above 0 and up to 3", arg)
+		}
+	case "mix":
+		sum := 0.0
+		for part := range strings.SplitSeq(arg, ",") {
+			percent, number, ok := strings.Cut(part, "%")
+			share, err := strconv.ParseFloat(percent, 64)
+			if !ok || err != nil || !(share > 0 && share <= 100) {
+				return fail("part %q has no share in %%", part)
+			}
+			v, err := speed(number)
+			if err != nil {
+				return fail("%w", err)
+			}
+			s.kinds = append(s.kinds, speedKind{share, v})
+			sum += share
+		}
+		if math.Abs(sum-100) > 1e-6 {
+			return fail("the shares sum to %g%%", sum)
+		}
+	default:
+		return fail("unknown kind %q", name)
+	}
+	return s, nil
+}
+
+func (s Speeds) String() string {
+	if s.text == "" {
+		return "fixed:1"
+	}
+	return s.text
+}
+
+// nominal reports whether all workers have the speed 1.
+func (s Speeds) nominal() bool {
+	return s.sigma == 0 && !slices.ContainsFunc(s.kinds, func(k speedKind) bool { return k.speed != 1 })
+}
+
+// of draws the speeds of n workers.
+func (s Speeds) of(n int, rng *rand.Rand) []float64 {
+	speeds := make([]float64, n)
+	i := 0
+	share := 0.0
+	for _, k := range s.kinds { // shares are kept exactly, as far as n allows: with few workers chance would not
+		share += k.share
+		for ; i < n && float64(i)+0.5 < share/100*float64(n); i++ {
+			speeds[i] = k.speed
+		}
+	}
+	for ; i < n; i++ {
+		speeds[i] = 1
+		if s.sigma > 0 {
+			speeds[i] = max(0.001, math.Exp(s.sigma*rng.NormFloat64()-s.sigma*s.sigma/2))
+		}
+	}
+	rng.Shuffle(n, func(i, j int) { speeds[i], speeds[j] = speeds[j], speeds[i] })
+	return speeds
+}

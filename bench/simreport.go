@@ -1,0 +1,187 @@
+package bench
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// SimDocument is what a simulation found. It says nothing of the machine or the day: the same settings and seed
+// give the same document, but for the wall times.
+type SimDocument struct {
+	Seed     uint64   `json:"seed"`
+	Settings []string `json:"settings"`
+	Runs     []SimRun `json:"runs"`
+}
+
+// SimRun is one simulated run.
+type SimRun struct {
+	Policy     string  `json:"policy"`
+	Load       float64 `json:"load"`
+	ProbeRatio float64 `json:"probe_ratio"`
+	Workers    int     `json:"workers"`
+	Slots      int     `json:"slots"` // of each worker
+	Frontends  int     `json:"frontends"`
+
+	SimGroup           // of all jobs that count
+	Short    *SimGroup `json:"short,omitempty"` // of the short ones, where a cutoff divides them
+	Long     *SimGroup `json:"long,omitempty"`
+
+	MessagesPerTask float64 `json:"messages_per_task"` // pings, syncs and acknowledgements included
+	Utilisation     float64 `json:"utilisation"`       // of the slots, from the first arrival that counts to the last
+	Events          uint64  `json:"events"`
+	WallS           float64 `json:"wall_s"`
+}
+
+// SimGroup is what was measured of some jobs.
+type SimGroup struct {
+	Jobs            int    `json:"jobs"`
+	Tasks           int    `json:"tasks"`
+	ResponseMS      Stats  `json:"response_ms"` // of jobs: from arrival at a frontend until it has the last result
+	IdealMS         Stats  `json:"ideal_ms"`    // of jobs: their longest task, at nominal speed
+	WaitMS          Stats  `json:"wait_ms"`     // of tasks: from the arrival of their job to their start
+	Ratio           Stats  `json:"ratio"`       // response_ms / ideal_ms, statistic by statistic
+	OmniscientMS    *Stats `json:"omniscient_ms,omitempty"`
+	RatioOmniscient *Stats `json:"ratio_omniscient,omitempty"` // response_ms / omniscient_ms, likewise
+
+	responseCDF, idealCDF []cdfPoint
+}
+
+// SimSample is all that a simulation recorded of some jobs.
+type SimSample struct {
+	Tasks                       int
+	Response, Ideal, Omniscient []time.Duration // by job; Omniscient may be empty
+	Wait                        []time.Duration // by task
+}
+
+// Add adds what another sample recorded.
+func (s *SimSample) Add(o *SimSample) {
+	s.Tasks += o.Tasks
+	s.Response = append(s.Response, o.Response...)
+	s.Ideal = append(s.Ideal, o.Ideal...)
+	s.Omniscient = append(s.Omniscient, o.Omniscient...)
+	s.Wait = append(s.Wait, o.Wait...)
+}
+
+// Group sums the sample up. It sorts what is in it.
+func (s *SimSample) Group() *SimGroup {
+	g := &SimGroup{
+		Jobs: len(s.Response), Tasks: s.Tasks,
+		ResponseMS: sampleStats(s.Response), IdealMS: sampleStats(s.Ideal), WaitMS: sampleStats(s.Wait),
+		responseCDF: sampleCDF(s.Response), idealCDF: sampleCDF(s.Ideal),
+	}
+	g.Ratio = g.ResponseMS.over(g.IdealMS)
+	if len(s.Omniscient) > 0 {
+		best := sampleStats(s.Omniscient)
+		ratio := g.ResponseMS.over(best)
+		g.OmniscientMS, g.RatioOmniscient = &best, &ratio
+	}
+	return g
+}
+
+// sampleStats sorts a sample and sums it up exactly, in ms. Its percentiles are by nearest rank.
+func sampleStats(sample []time.Duration) Stats {
+	if len(sample) == 0 {
+		return Stats{}
+	}
+	slices.Sort(sample)
+	sum := 0.0
+	for _, d := range sample {
+		sum += float64(d)
+	}
+	at := func(q float64) float64 { return float64(quantileOf(sample, q)) / 1e6 }
+	return Stats{
+		Mean: sum / float64(len(sample)) / 1e6,
+		P50:  at(0.5), P90: at(0.9), P95: at(0.95), P99: at(0.99), P999: at(0.999), Max: at(1),
+	}
+}
+
+func quantileOf(sorted []time.Duration, q float64) time.Duration {
+	// What rounding adds to q*n must not reach the next rank.
+	return sorted[max(0, int(math.Ceil(q*float64(len(sorted))-1e-9))-1)]
+}
+
+// sampleCDF is Histogram.cdf of a sorted sample.
+func sampleCDF(sorted []time.Duration) []cdfPoint {
+	const perNine = 40
+	var points []cdfPoint
+	for i := 0; len(sorted) > 0; i++ {
+		share := 1 - math.Pow(10, -float64(i)/perNine)
+		if i > 0 && (1-share)*float64(len(sorted)) < 1 {
+			break
+		}
+		points = append(points, cdfPoint{float64(quantileOf(sorted, share)) / 1e6, share})
+	}
+	return points
+}
+
+// WriteSimJSON writes the document for programs to read, indented so that people can.
+func WriteSimJSON(w io.Writer, doc *SimDocument) error {
+	out := json.NewEncoder(w)
+	out.SetIndent("", "  ")
+	out.SetEscapeHTML(false)
+	return out.Encode(doc)
+}
+
+// WriteSimTable writes the document for a terminal: for each load and probe ratio a row for each policy.
+func WriteSimTable(w io.Writer, doc *SimDocument) error {
+	var b strings.Builder
+	for _, line := range doc.Settings {
+		fmt.Fprintln(&b, line)
+	}
+	for _, group := range groupSimRuns(doc.Runs) {
+		fmt.Fprintf(&b, "\n%s, times in ms\n", simTitle(&group[0]))
+		simGrid(group).write(&b)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func simTitle(r *SimRun) string {
+	return fmt.Sprintf("load %.4g, probe ratio %.4g, %d workers of %d slots, %d jobs of %d tasks", r.Load, r.ProbeRatio, r.Workers, r.Slots, r.Jobs, r.Tasks)
+}
+
+// groupSimRuns puts runs of the same load and probe ratio together, in the order of their first.
+func groupSimRuns(runs []SimRun) [][]SimRun {
+	var groups [][]SimRun
+	for _, run := range runs {
+		i := slices.IndexFunc(groups, func(g []SimRun) bool { return g[0].Load == run.Load && g[0].ProbeRatio == run.ProbeRatio })
+		if i < 0 {
+			groups = append(groups, []SimRun{run})
+		} else {
+			groups[i] = append(groups[i], run)
+		}
+	}
+	return groups
+}
+
+// simGrid has a row for each run of a group, and one for the ideal, which is that of the first.
+func simGrid(group []SimRun) grid {
+	cells := func(s Stats) []string { return []string{number(s.Mean), number(s.P50), number(s.P95), number(s.P99)} }
+	g := grid{
+		{"", "response", "", "", "", "slowdown", "", "", "", "wait", "", "", "", "messages", ""},
+		{"policy", "mean", "p50", "p95", "p99", "mean", "p50", "p95", "p99", "mean", "p50", "p95", "p99", "per task", "utilisation"},
+	}
+	row := func(name string, s *SimGroup) []string {
+		return slices.Concat([]string{name}, cells(s.ResponseMS), cells(s.Ratio), cells(s.WaitMS))
+	}
+	ideal := func(name string, s *SimGroup) []string { return append([]string{name}, cells(s.IdealMS)...) }
+	for i := range group {
+		r := &group[i]
+		g = append(g, append(row(r.Policy, &r.SimGroup), number(r.MessagesPerTask), strconv.FormatFloat(r.Utilisation, 'f', 3, 64)))
+		if r.Short != nil {
+			g = append(g, row("  short", r.Short), row("  long", r.Long))
+		}
+	}
+	first := &group[0]
+	g = append(g, ideal("ideal", &first.SimGroup))
+	if first.Short != nil {
+		g = append(g, ideal("  short", first.Short), ideal("  long", first.Long))
+	}
+	return g
+}

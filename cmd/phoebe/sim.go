@@ -1,0 +1,305 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/phoebe-sched/phoebe/bench"
+	"github.com/phoebe-sched/phoebe/bench/sim"
+	"github.com/phoebe-sched/phoebe/worker"
+)
+
+type simCmd struct {
+	Run    simRunCmd    `cmd:"" default:"withargs" help:"Simulate clusters under load; the default."`
+	Faults simFaultsCmd `cmd:"" help:"Simulate crashes, broken connections and the like, and check what is promised."`
+}
+
+// Help says what is simulated.
+func (c *simCmd) Help() string {
+	return `The frontends and workers of this program, in virtual time: their decisions are those of the real ones, their
+clocks and connections are not. The same flags give the same results. Jobs arrive as in phoebe bench, and all
+combinations of --policy, --load and --probe-ratio meet the same jobs.
+
+  phoebe sim --policy phoebe,late-binding,omniscient --load 0.5,0.8,0.95 --html sim.html
+  phoebe sim --policy late-binding,phoebe-overlap --probe-ratio 1,2,3     (phoebe without overlap)
+  phoebe sim --jobs-file jobs.txt --cutoff 90s --workers 10000 --slots 1
+  phoebe sim faults --seeds 1000
+
+phoebe sim run --help and phoebe sim faults --help list their flags; the word run may be left out.`
+}
+
+type simRunCmd struct {
+	Workers   int    `default:"1000" placeholder:"N" help:"Workers. Default ${default}."`
+	Slots     int    `default:"4" placeholder:"N" help:"Slots of each of them. Default ${default}."`
+	Frontends int    `default:"10" placeholder:"N" help:"Frontends, each job at a random one. Default ${default}."`
+	Speeds    string `default:"fixed:1" placeholder:"LAW" help:"How fast workers run tasks: fixed:S, lognormal:SIGMA (of mean 1) or mix:90%1,10%0.5. A load is a share of what all can do. Default ${default}."`
+	Order     string `default:"fifo" enum:"fifo,shortest" help:"Whose turn comes first at a worker: ${enum}. Default ${default}."`
+
+	Policy       []string      `default:"${policy}" placeholder:"NAME" help:"Who places tasks, a run each: ${simPolicies}. Parts of one that binds late can be turned off and on: phoebe-overlap, late-binding+ridealong. Default ${default}."`
+	ProbeRatio   []float64     `default:"2" placeholder:"N" help:"Reservations sent for each task, 1 to 10, a run each. Default ${default}."`
+	Load         []float64     `placeholder:"N" help:"Shares of the slots that the jobs keep busy, a run each; 0 is a file's or trace's own. Default 0.8, of a file or trace its own."`
+	Delay        time.Duration `default:"500us" placeholder:"D" help:"What a message takes, one way. Default ${default}."`
+	Jitter       time.Duration `default:"0s" placeholder:"D" help:"Mean of an exponential addition to it. Default ${default}."`
+	Ping         time.Duration `default:"0s" placeholder:"D" help:"How often a frontend pings each worker, and half as often syncs with it; 0 is every second, or as rarely as a task comes by on a connection. Default ${default}."`
+	DecisionCost time.Duration `default:"100us" placeholder:"D" help:"What the policy centralized takes to decide about a task. Default ${default}."`
+	Codec        bool          `default:"true" negatable:"" help:"Messages are encoded and decoded on their way. Default: yes."`
+
+	TasksPerJob  string `default:"100" placeholder:"LAW" help:"Tasks of each job: N, uniform:1-20 or geometric:10. Default ${default}."`
+	TaskDuration string `default:"job-exp:100ms" placeholder:"LAW" help:"How long tasks run: fixed:D, job-exp:D (one exponential draw for each job), task-exp:D (for each task), mix:90%5ms,10%200ms, pareto:ALPHA,D or lognormal:SIGMA,D (D is the mean). Default ${default}."`
+	Estimates    string `default:"exact" placeholder:"KIND" help:"What jobs tell of it: exact, none or noisy:FACTOR, off by up to so much either way. Default ${default}."`
+	Jobs         int    `placeholder:"N" help:"Jobs to wait for, the warm-up among them. Default 10000, or all of a file or trace."`
+	WarmupJobs   *int   `placeholder:"N" help:"The first of them, which do not count. Default a fifth, or none of a file or trace."`
+	Seed         uint64 `default:"1" placeholder:"N" help:"Seed of arrivals, durations and all else that is drawn. Default ${default}."`
+
+	JobsFile     string        `placeholder:"FILE" help:"Jobs from this file instead, plain or gzipped: lines submit_s n_tasks mean_task_s d1 ... dn, in seconds. Default: none."`
+	WholeSeconds bool          `help:"Cut the durations of a jobs file to whole seconds, as other simulators do. Default: no."`
+	Cutoff       time.Duration `placeholder:"D" help:"Report jobs also in two groups: short ones, whose tasks' mean duration (in a jobs file, the one it states) is up to this, and long ones. Default: no groups."`
+
+	Trace          string        `placeholder:"FILE" help:"Jobs derived from this trace instead: a CSV file, plain or gzipped, as for phoebe bench. Default: none."`
+	TraceName      string        `default:"fb2010-0" placeholder:"NAME" help:"Which trace of the file. Default ${default}."`
+	From           time.Duration `default:"0s" placeholder:"D" help:"Where in the trace the replay begins. Default ${default}."`
+	Span           time.Duration `default:"24h" placeholder:"D" help:"How much of it is replayed. Default ${default}."`
+	Speedup        float64       `default:"1" placeholder:"N" help:"Submit times and durations are divided by it. Default ${default}."`
+	TraceSetting   string        `default:"hadoop" enum:"hadoop,in-memory" help:"How bytes become tasks: ${enum}. Default ${default}."`
+	TraceMaxTasks  int           `default:"1000" placeholder:"N" help:"Most maps, and most reduces, of a job; the rest are left out. Default ${default}."`
+	TraceVariation float64       `placeholder:"N" help:"Spread of durations within a job: sigma of a log-normal factor, 0 to 5. Default 0."`
+
+	JSON string `name:"json" env:"PHOEBE_JSON_FILE" placeholder:"FILE" help:"Write all that was measured to this file. Default: none."`
+	HTML string `name:"html" env:"PHOEBE_HTML_FILE" placeholder:"FILE" help:"Write a report with plots to this file. Default: none."`
+}
+
+// Run simulates, and prints a table.
+func (c *simRunCmd) Run(ctx context.Context, line *kong.Context, out *streams) error {
+	sweep, err := c.sweep(line)
+	if err != nil {
+		return usage(err)
+	}
+	write, err := c.reports()
+	if err != nil {
+		return err
+	}
+	progress, began := bench.NewProgress(os.Stderr), time.Now()
+	results, err := sweep.Run(ctx, func(share float64) {
+		progress.Set("runs: %d, jobs: %.0f %%, %s", len(sweep.Policies)*len(sweep.Loads)*len(sweep.ProbeRatios), 100*share, time.Since(began).Round(time.Second))
+	})
+	progress.Clear()
+	if err != nil {
+		if ctx.Err() != nil {
+			return &exitError{exitInterrupted, context.Cause(ctx)}
+		}
+		return err
+	}
+	doc := &bench.SimDocument{Seed: c.Seed, Settings: slices.Clone(results[0].Settings)}
+	doc.Settings = append(doc.Settings, fmt.Sprintf("%d frontends, worker speeds %s, messages take %v + exp(%v), estimates %s, queues by %s, seed %d",
+		c.Frontends, sweep.Speeds, c.Delay, c.Jitter, sweep.Estimates, c.Order, c.Seed))
+	if slices.Contains(c.Policy, "centralized") {
+		doc.Settings = append(doc.Settings, fmt.Sprintf("centralized: one scheduler that takes %v for each task", c.DecisionCost))
+	}
+	for _, r := range results {
+		doc.Runs = append(doc.Runs, r.SimRun)
+	}
+	return errors.Join(bench.WriteSimTable(out.out, doc), write(doc))
+}
+
+func (c *simRunCmd) sweep(line *kong.Context) (*sim.Sweep, error) {
+	s := &sim.Sweep{Loads: c.Load, ProbeRatios: c.ProbeRatio, Config: sim.Config{
+		Frontends: c.Frontends, Workers: c.Workers, Slots: c.Slots, Jobs: c.Jobs, Cutoff: c.Cutoff, Seed: c.Seed,
+		Delay: c.Delay, Jitter: c.Jitter, Codec: c.Codec, Ping: c.Ping, DecisionCost: c.DecisionCost,
+	}}
+	var errs []error
+	flag := func(name string, err error) {
+		if err != nil {
+			errs = append(errs, fmt.Errorf("--%s: %w", name, err))
+		}
+	}
+	for _, name := range c.Policy {
+		p, err := sim.ParsePolicy(name)
+		flag("policy", err)
+		s.Policies = append(s.Policies, p)
+	}
+	var err error
+	s.Speeds, err = sim.ParseSpeeds(c.Speeds)
+	flag("speeds", err)
+	s.Estimates, err = sim.ParseEstimates(c.Estimates)
+	flag("estimates", err)
+	s.Order, err = worker.ParseOrder(c.Order)
+	flag("order", err)
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	if s.Workload, err = c.workload(line); err != nil {
+		return nil, err
+	}
+	if _, generated := s.Workload.(sim.Poisson); generated {
+		if s.Jobs == 0 {
+			s.Jobs = 10_000
+		}
+		s.WarmupJobs = s.Jobs / 5
+		if len(s.Loads) == 0 {
+			s.Loads = []float64{0.8}
+		}
+	} else if len(s.Loads) == 0 {
+		s.Loads = []float64{0}
+	}
+	if c.WarmupJobs != nil {
+		s.WarmupJobs = *c.WarmupJobs
+	}
+	return s, s.Validate()
+}
+
+// workload is where the jobs come from. Flags of another source than that are refused.
+func (c *simRunCmd) workload(line *kong.Context) (sim.Workload, error) {
+	given := func(source string, flags ...string) error {
+		for _, p := range line.Path {
+			if p.Flag != nil && !p.Resolved && slices.Contains(flags, p.Flag.Name) {
+				return fmt.Errorf("--%s means nothing to %s", p.Flag.Name, source)
+			}
+		}
+		return nil
+	}
+	ofTrace := []string{"trace-name", "from", "span", "speedup", "trace-setting", "trace-max-tasks", "trace-variation"}
+	ofFile, generated := []string{"whole-seconds"}, []string{"tasks-per-job", "task-duration"}
+	switch {
+	case c.JobsFile != "" && c.Trace != "":
+		return nil, errors.New("--jobs-file and --trace: give one of them")
+	case c.JobsFile != "":
+		if err := given("--jobs-file", slices.Concat(ofTrace, generated)...); err != nil {
+			return nil, err
+		}
+		jobs, err := bench.LoadJobs(c.JobsFile, c.WholeSeconds)
+		return sim.File{JobsFile: jobs, Name: filepath.Base(c.JobsFile)}, err
+	case c.Trace != "":
+		if err := given("--trace", slices.Concat(ofFile, generated)...); err != nil {
+			return nil, err
+		}
+		setting, err := bench.ParseTraceSetting(c.TraceSetting)
+		return sim.Trace{
+			Path: c.Trace, Name: c.TraceName, Setting: setting, From: c.From, Span: c.Span, Speedup: c.Speedup,
+			MaxTasks: c.TraceMaxTasks, Variation: c.TraceVariation,
+		}, err
+	}
+	if err := given("jobs without --jobs-file or --trace", slices.Concat(ofTrace, ofFile)...); err != nil {
+		return nil, err
+	}
+	var p sim.Poisson
+	var errs [2]error
+	if p.TasksPerJob, errs[0] = bench.ParseCounts(c.TasksPerJob); errs[0] != nil {
+		errs[0] = fmt.Errorf("--tasks-per-job: %w", errs[0])
+	}
+	if p.Durations, errs[1] = bench.ParseDurations(c.TaskDuration); errs[1] != nil {
+		errs[1] = fmt.Errorf("--task-duration: %w", errs[1])
+	}
+	return p, errors.Join(errs[:]...)
+}
+
+// reports creates the files that were asked for, before the minutes that a sweep takes, and returns what writes and
+// closes them.
+func (c *simRunCmd) reports() (write func(*bench.SimDocument) error, err error) {
+	type report struct {
+		file *os.File
+		as   func(io.Writer, *bench.SimDocument) error
+	}
+	var all []report
+	for _, r := range []struct {
+		flag, name string
+		as         func(io.Writer, *bench.SimDocument) error
+	}{{"json", c.JSON, bench.WriteSimJSON}, {"html", c.HTML, bench.WriteSimHTML}} {
+		if r.name == "" {
+			continue
+		}
+		f, err := os.Create(r.name)
+		if err != nil {
+			return nil, usage(fmt.Errorf("--%s: %w", r.flag, err))
+		}
+		all = append(all, report{f, r.as})
+	}
+	return func(doc *bench.SimDocument) error {
+		var errs []error
+		for _, r := range all {
+			errs = append(errs, r.as(r.file, doc), r.file.Close())
+		}
+		return errors.Join(errs...)
+	}, nil
+}
+
+type simFaultsCmd struct {
+	Seeds   uint64 `default:"400" placeholder:"N" help:"How many schedules of faults to run. Default ${default}."`
+	From    uint64 `default:"1" placeholder:"SEED" help:"Seed of the first; the others follow. Default ${default}."`
+	Without string `placeholder:"LIST" help:"Jobs and faults of a single seed to leave out, such as j0-j3,f7. Default: none."`
+	Log     string `placeholder:"FILE" help:"Write what happened before a failure to this file, - is stderr. Default: nowhere."`
+}
+
+// Help says what is run and checked.
+func (c *simFaultsCmd) Help() string {
+	return `Each seed is a small cluster with a few dozen jobs, and a random schedule of crashes, restarts, hung processes,
+slow workers, broken and half-open connections, lost, repeated and reordered messages, drains, cancels and
+failovers. After every step the cores check themselves; every task must end in one outcome, tasks that may start
+only once must not start again, and nothing may be left behind in the end. A seed that fails is made as small as
+it still fails, and printed with the command that repeats it.`
+}
+
+// Run runs them all, or up to the first that fails.
+func (c *simFaultsCmd) Run(ctx context.Context, out *streams) error {
+	without, err := sim.ParseOmission(c.Without)
+	switch {
+	case err != nil:
+		return usage(fmt.Errorf("--without: %w", err))
+	case c.Seeds < 1:
+		return usage(errors.New("--seeds must be 1 or more"))
+	case without.Len() > 0 && c.Seeds != 1:
+		return usage(errors.New("--without is for one seed: add --seeds 1"))
+	}
+	var log io.Writer
+	if c.Log == "-" {
+		log = out.err
+	} else if c.Log != "" {
+		f, err := os.Create(c.Log)
+		if err != nil {
+			return usage(fmt.Errorf("--log: %w", err))
+		}
+		defer f.Close()
+		log = f
+	}
+
+	progress, began := bench.NewProgress(os.Stderr), time.Now()
+	var stats *sim.FaultStats
+	if without.Len() > 0 {
+		stats, err = sim.Faults(c.From, without)
+	} else {
+		stats, err = sim.FaultSweep(ctx, c.From, c.Seeds, func(done uint64) {
+			progress.Set("%d of %d seeds, %s", done, c.Seeds, time.Since(began).Round(time.Second))
+		})
+	}
+	progress.Clear()
+	var failed *sim.FaultError
+	switch {
+	case errors.As(err, &failed):
+	case err != nil:
+		return &exitError{exitInterrupted, err}
+	default:
+		_, err := fmt.Fprintf(out.out, "%d seeds from %d: %s\nno promise was broken\n", c.Seeds, c.From, stats)
+		return err
+	}
+	fmt.Fprintf(out.out, "%v\n\nreplay: %s\n", failed, failed.Replay())
+	if without.Len() == 0 {
+		progress.Set("leaving out what the failure does not need")
+		failed = sim.Minimize(ctx, failed)
+		progress.Clear()
+		fmt.Fprintf(out.out, "\nthe least of it that still fails: %v\nreplay: %s --log -\n", failed.Err, failed.Replay())
+	}
+	if log != nil {
+		if _, err := io.WriteString(log, strings.Join(failed.Log, "\n")+"\n"); err != nil {
+			return fmt.Errorf("--log: %w", err)
+		}
+	}
+	return &exitError{code: exitFailed}
+}

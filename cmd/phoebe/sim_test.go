@@ -1,0 +1,156 @@
+package main_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// simRuns reads the JSON that phoebe sim wrote.
+func simRuns(t testing.TB, name string) []map[string]any {
+	t.Helper()
+	var doc struct{ Runs []map[string]any }
+	text, err := os.ReadFile(name)
+	if err == nil {
+		err = json.Unmarshal(text, &doc)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return doc.Runs
+}
+
+// All combinations are simulated, in the order of the flags, and the same flags say the same to the byte, whatever the
+// number of processors.
+func TestSim(t *testing.T) {
+	dir := t.TempDir()
+	args := []string{"sim", "--workers", "20", "--slots", "2", "--frontends", "3", "--tasks-per-job", "uniform:1-9", "--task-duration", "task-exp:20ms",
+		"--delay", "500us", "--jitter", "100us", "--load", "0.5,0.8", "--policy", "phoebe,late-binding,omniscient", "--probe-ratio", "1,2",
+		"--jobs", "300", "--warmup-jobs", "60", "--seed", "3", "--cutoff", "20ms", "--speeds", "mix:90%1,10%0.5", "--estimates", "noisy:2"}
+	wall := regexp.MustCompile(`"wall_s": .*`)
+	var first, firstOut string
+	for i, procs := range []string{"1", "2", "7"} {
+		jsonFile, htmlFile := filepath.Join(dir, fmt.Sprintf("%d.json", i)), filepath.Join(dir, fmt.Sprintf("%d.html", i))
+		s := phoebeIn(t, "", []string{"GOMAXPROCS=" + procs}, append(args, "--json", jsonFile, "--html", htmlFile)...).
+			want(t, 0, "phoebe ", "late-binding ", "omniscient ", "ideal", "  short", "load 0.8, probe ratio 2, 20 workers of 2 slots, 240 jobs", "uniform:1-9 tasks per job", "noisy:2")
+		text, err := os.ReadFile(jsonFile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		html, err := os.ReadFile(htmlFile)
+		if err != nil || !strings.Contains(string(html), "<svg") {
+			t.Errorf("%v in %.100s", err, html)
+		}
+		same := wall.ReplaceAllString(string(text), "") + string(html)
+		if i == 0 {
+			first, firstOut = same, s.out
+		} else if same != first || s.out != firstOut {
+			t.Errorf("GOMAXPROCS=%s gives another output", procs)
+		}
+	}
+	runs := simRuns(t, filepath.Join(dir, "0.json"))
+	i := 0
+	for _, load := range []float64{0.5, 0.8} {
+		for _, ratio := range []float64{1, 2} {
+			for _, policy := range []string{"phoebe", "late-binding", "omniscient"} {
+				r := runs[i]
+				i++
+				if r["policy"] != policy || r["load"] != load || r["probe_ratio"] != ratio || r["workers"] != 20.0 || r["slots"] != 2.0 || r["jobs"] != 240.0 {
+					t.Errorf("run %d is %v", i, r)
+				}
+				stats := func(name string) map[string]any { return r[name].(map[string]any) }
+				if got, want := stats("ratio")["p99"], stats("response_ms")["p99"].(float64)/stats("ideal_ms")["p99"].(float64); got != want {
+					t.Errorf("ratio.p99 is %v, want %v", got, want)
+				}
+			}
+		}
+	}
+	if i != len(runs) {
+		t.Errorf("%d runs", len(runs))
+	}
+}
+
+func TestSimOfFiles(t *testing.T) {
+	dir := t.TempDir()
+	jobs, jsonFile := filepath.Join(dir, "jobs.txt"), filepath.Join(dir, "s.json")
+	if err := os.WriteFile(jobs, []byte("0 2 1.5 1.25 1.75\n2.5 1 100 100.9\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	small := []string{"sim", "run", "--workers", "4", "--slots", "1", "--frontends", "1", "--delay", "0s", "--policy", "omniscient", "--json", jsonFile, "--codec=false"}
+	phoebe(t, append(small, "--jobs-file", jobs, "--cutoff", "90s")...).want(t, 0, "2 of jobs.txt", "100900", "  long")
+	if r := simRuns(t, jsonFile)[0]; r["jobs"] != 2.0 || r["load"].(float64) < 1 || r["long"].(map[string]any)["response_ms"].(map[string]any)["p50"] != 100900.0 {
+		t.Errorf("%v", r)
+	}
+	phoebe(t, append(small, "--jobs-file", jobs, "--cutoff", "90s", "--whole-seconds")...).want(t, 0)
+	if r := simRuns(t, jsonFile)[0]; r["long"].(map[string]any)["response_ms"].(map[string]any)["p50"] != 100000.0 {
+		t.Errorf("%v", r)
+	}
+	trace := filepath.Join(dir, "trace.csv")
+	if err := os.WriteFile(trace, []byte("trace,job,submit_ms,input_bytes,shuffle_bytes,output_bytes,input_path\nx,1,0,1000,0,10,\nx,2,3000,500000000,1000,10,\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	phoebe(t, append(small, "--trace", trace, "--trace-name", "x", "--load", "0,0.2")...).want(t, 0, "trace x of trace.csv: 2 jobs", "load 0.2")
+
+	if err := os.WriteFile(jobs, []byte("0 2 1.5 1.25 1.75\n2.5 1 100 1OO.9\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	phoebe(t, append(small, "--jobs-file", jobs)...).want(t, 2, "jobs.txt: line 2, field 4 (d1)", `"1OO.9"`)
+}
+
+func TestSimRefuses(t *testing.T) {
+	for _, test := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"--policy", "best"}, 2, `"late-binding-no-cancel"`},
+		{[]string{"--policy", "phoebe-magic"}, 2, `no part "magic"`},
+		{[]string{"--task-duration", "pareto:1,10ms"}, 2, "--task-duration: "},
+		{[]string{"--tasks-per-job", "0"}, 2, "--tasks-per-job: "},
+		{[]string{"--speeds", "fast"}, 2, "--speeds: "},
+		{[]string{"--estimates", "wild"}, 2, "--estimates: "},
+		{[]string{"--probe-ratio", "0.5"}, 2, "probe ratio 0.5: use 1 to 10"},
+		{[]string{"--load=-1"}, 2, "load -1"},
+		{[]string{"--load", "0"}, 1, "load 0: use a number above 0"},
+		{[]string{"--workers", "0"}, 2, "0 workers"},
+		{[]string{"--jobs", "10", "--warmup-jobs", "10"}, 2, "10 warm-up jobs of 10"},
+		{[]string{"--delay=-1ms"}, 2, "delay -1ms"},
+		{[]string{"--whole-seconds"}, 2, "--whole-seconds means nothing"},
+		{[]string{"--span", "1h"}, 2, "--span means nothing"},
+		{[]string{"--jobs-file", "/nonexistent"}, 2, "/nonexistent"},
+		{[]string{"--jobs-file", "/nonexistent", "--task-duration", "fixed:1s"}, 2, "--task-duration means nothing to --jobs-file"},
+		{[]string{"--jobs-file", "a", "--trace", "b"}, 2, "give one of them"},
+		{[]string{"--trace", "/nonexistent"}, 1, "/nonexistent"},
+		{[]string{"--json", "/nonexistent/b.json"}, 2, "/nonexistent/b.json"},
+		{[]string{"faults", "--seeds", "0"}, 2, "--seeds"},
+		{[]string{"faults", "--without", "x3", "--seeds", "1"}, 2, "--without"},
+		{[]string{"faults", "--without", "j3"}, 2, "add --seeds 1"},
+		{[]string{"faults", "--log", "/nonexistent/log"}, 2, "--log"},
+		{[]string{"faults", "--workers", "3"}, 2, "--workers"},
+	} {
+		phoebe(t, append([]string{"sim"}, test.args...)...).want(t, test.code, test.says)
+	}
+}
+
+func TestSimFaults(t *testing.T) {
+	phoebe(t, "sim", "faults", "--seeds", "12", "--from", "100").want(t, 0, "12 seeds from 100: ", "jobs of", "worker crashes", "no promise was broken")
+	phoebe(t, "sim", "faults", "--seeds", "1", "--from", "100", "--without", "j0-j200,f0-f200").want(t, 0, "1 seeds from 100: 0 jobs")
+}
+
+func TestSimHelp(t *testing.T) {
+	phoebe(t, "sim", "--help").want(t, 0, "Usage: phoebe sim", "phoebe sim run --help")
+	for _, c := range []string{"run", "faults"} {
+		s := phoebe(t, "sim", c, "--help").want(t, 0, "Usage: phoebe sim")
+		_, flags, _ := strings.Cut(s.out, "Flags:")
+		text := strings.Join(strings.Fields(flags), " ")
+		for _, flag := range regexp.MustCompile(` --[a-z].*?\(\$PHOEBE_[A-Z_]+\)`).FindAllString(text, -1) {
+			if !strings.Contains(flag, "efault") {
+				t.Errorf("phoebe sim %s: no default: %s", c, flag)
+			}
+		}
+	}
+}
