@@ -31,6 +31,7 @@ func durationOf(payload []byte) time.Duration {
 type network struct {
 	delay   time.Duration // one way
 	jitter  time.Duration // mean of an exponential addition; messages of a connection still arrive in order
+	rate    float64       // payload bytes that a process sends in a second, one after the other; 0: no limit
 	codec   bool          // messages are encoded and decoded on their way
 	reorder time.Duration // faults: up to so much more for a message, out of order
 	repeat  float64       // faults: share of messages that arrive twice
@@ -74,16 +75,17 @@ type scheduler interface {
 
 // frontendNode is a frontend process.
 type frontendNode struct {
-	index  int
-	id     probe.FrontendID
-	cfg    frontend.Config
-	core   scheduler
-	acts   []frontend.Action
-	conns  []*conn // by worker: the one that is up or being made
-	wakeAt time.Duration
-	life   int32 // counts its starts
-	down   bool
-	hung   *hang
+	sentAll time.Duration // when it has sent all that it was told to
+	index   int
+	id      probe.FrontendID
+	cfg     frontend.Config
+	core    scheduler
+	acts    []frontend.Action
+	conns   []*conn // by worker: the one that is up or being made
+	wakeAt  time.Duration
+	life    int32 // counts its starts
+	down    bool
+	hung    *hang
 
 	lingers  []*conn // with messages that wait, until lingerAt at the latest
 	lingerAt time.Duration
@@ -94,6 +96,7 @@ func (f *frontendNode) frontend() *frontend.Core { return f.core.(*frontend.Core
 
 // workerNode is a worker process. What every event needs is in front.
 type workerNode struct {
+	sentAll time.Duration // when it has sent all that it was told to
 	core    *worker.Core
 	hung    *hang
 	wakeAt  time.Duration
@@ -443,9 +446,40 @@ func (w *workerNode) unlink(cn *conn) {
 	w.links = slices.DeleteFunc(w.links, func(x *conn) bool { return x == cn })
 }
 
-// arrival is when something that leaves now arrives in order.
-func (c *cluster) arrival(last *time.Duration) time.Duration {
-	at := c.now + c.net.delay
+// sent is when a message has left a process that has sent all before it at *last, which it sets.
+func (c *cluster) sent(last *time.Duration, m probe.Msg) time.Duration {
+	if c.net.rate == 0 {
+		return c.now
+	}
+	*last = max(c.now, *last) + time.Duration(float64(payloadBytes(m))/c.net.rate*float64(time.Second))
+	return *last
+}
+
+// payloadBytes is how much of m grows with what tasks take and return.
+func payloadBytes(m probe.Msg) int {
+	n := 0
+	add := func(launches []probe.Launch) {
+		for i := range launches {
+			n += len(launches[i].Payload)
+		}
+	}
+	switch m := m.(type) {
+	case probe.Reserve:
+		add(m.Launches)
+	case probe.Bind:
+		n = len(m.Launch.Payload)
+		add(m.Bundle)
+	case probe.Enqueue:
+		n = len(m.Launch.Payload)
+	case probe.Finished:
+		n = len(m.Result)
+	}
+	return n
+}
+
+// arrival is when something arrives that leaves at a given time, in order.
+func (c *cluster) arrival(leaves time.Duration, last *time.Duration) time.Duration {
+	at := leaves + c.net.delay
 	if c.net.jitter > 0 {
 		at += time.Duration(c.rng.ExpFloat64() * float64(c.net.jitter))
 	}
@@ -454,8 +488,8 @@ func (c *cluster) arrival(last *time.Duration) time.Duration {
 }
 
 // travel is when a message that leaves now arrives, perhaps behind later ones.
-func (c *cluster) travel(last *time.Duration) time.Duration {
-	at := c.arrival(last)
+func (c *cluster) travel(leaves time.Duration, last *time.Duration) time.Duration {
+	at := c.arrival(leaves, last)
 	if c.net.reorder > 0 {
 		at += time.Duration(c.rng.Int64N(int64(c.net.reorder)))
 	}
@@ -511,10 +545,11 @@ func (c *cluster) send(cn *conn, m probe.Msg) {
 	if cn.cut {
 		return
 	}
-	at := c.travel(&cn.wLast)
+	leaves := c.sent(&cn.f.sentAll, m)
+	at := c.travel(leaves, &cn.wLast)
 	c.at(at, event{kind: toWorker, conn: cn, what: c.recode(m)})
 	if c.net.repeat > 0 && c.rng.Float64() < c.net.repeat {
-		c.at(c.travel(&cn.wLast), event{kind: toWorker, conn: cn, what: c.recode(m)})
+		c.at(c.travel(leaves, &cn.wLast), event{kind: toWorker, conn: cn, what: c.recode(m)})
 	}
 }
 
@@ -526,10 +561,11 @@ func (c *cluster) push(cn *conn, m probe.Msg) {
 	if cn.cut {
 		return
 	}
-	at := c.travel(&cn.fLast)
+	leaves := c.sent(&cn.w.sentAll, m)
+	at := c.travel(leaves, &cn.fLast)
 	c.at(at, event{kind: toFrontend, conn: cn, what: c.recode(m)})
 	if c.net.repeat > 0 && c.rng.Float64() < c.net.repeat {
-		c.at(c.travel(&cn.fLast), event{kind: toFrontend, conn: cn, what: c.recode(m)})
+		c.at(c.travel(leaves, &cn.fLast), event{kind: toFrontend, conn: cn, what: c.recode(m)})
 	}
 }
 
@@ -562,7 +598,7 @@ func (c *cluster) dial(f *frontendNode, w *workerNode) {
 		return
 	}
 	cn.wOpen = true // its kernel accepts, whether the process runs or hangs
-	c.at(c.arrival(&cn.wLast), event{kind: toWorker, conn: cn})
+	c.at(c.arrival(c.now, &cn.wLast), event{kind: toWorker, conn: cn})
 }
 
 // hello is the first message of a connection.
@@ -572,7 +608,7 @@ func (c *cluster) hello(cn *conn) error {
 	cn.linked = true
 	w.links = append(w.links, cn)
 	if !cn.cut {
-		c.at(c.arrival(&cn.fLast), event{kind: accepted, conn: cn, what: c.recode(w.welcome)})
+		c.at(c.arrival(c.now, &cn.fLast), event{kind: accepted, conn: cn, what: c.recode(w.welcome)})
 	}
 	if c.net.watch {
 		c.at(c.now+c.net.ping, event{kind: watch, conn: cn})
@@ -630,9 +666,9 @@ func (c *cluster) hangUp(cn *conn, byWorker bool) {
 	switch {
 	case cn.cut:
 	case byWorker:
-		c.at(c.arrival(&cn.fLast), event{kind: broken, conn: cn, f: cn.f})
+		c.at(c.arrival(c.now, &cn.fLast), event{kind: broken, conn: cn, f: cn.f})
 	default:
-		c.at(c.arrival(&cn.wLast), event{kind: broken, conn: cn, w: cn.w})
+		c.at(c.arrival(c.now, &cn.wLast), event{kind: broken, conn: cn, w: cn.w})
 	}
 }
 

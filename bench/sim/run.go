@@ -34,6 +34,9 @@ type Config struct {
 
 	Delay        time.Duration // one way, of every message
 	Jitter       time.Duration // mean of an exponential addition to it
+	Bandwidth    float64       // bytes of payloads and results that a process sends in a second; 0: no limit
+	Payload      int           // bytes of each task's payload; 8 at least
+	Result       int           // bytes of each task's result
 	Codec        bool          // messages pass through the real codec
 	DecisionCost time.Duration // of the policy centralized, for each task
 	Ping         time.Duration // how often a frontend pings each worker; 0: every second, or as rarely as a task comes by
@@ -76,6 +79,9 @@ func (c *Config) Validate() error {
 	}
 	if c.Delay < 0 || c.Jitter < 0 || c.DecisionCost < 0 || c.Ping < 0 {
 		bad("delay %v, jitter %v, decision cost %v, ping %v: none may be negative", c.Delay, c.Jitter, c.DecisionCost, c.Ping)
+	}
+	if !(c.Bandwidth >= 0) || c.Payload < 0 || c.Result < 0 || max(c.Payload, c.Result) > 1<<20 {
+		bad("bandwidth %g, payloads of %d and results of %d bytes: use 0 or more, and up to 1 MiB for a task", c.Bandwidth, c.Payload, c.Result)
 	}
 	return errors.Join(problems...)
 }
@@ -154,15 +160,19 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	r.estimates = rand.New(rand.NewPCG(cfg.Seed, 'e'))
 	r.rng = rand.New(rand.NewPCG(cfg.Seed, 'n'))
 	ping := cfg.pingEvery(jobs.tasks)
-	r.net = network{delay: cfg.Delay, jitter: cfg.Jitter, codec: cfg.Codec, lease: 3*ping + 4*(cfg.Delay+20*cfg.Jitter), ping: ping}
+	r.net = network{delay: cfg.Delay, jitter: cfg.Jitter, rate: cfg.Bandwidth, codec: cfg.Codec, lease: 3*ping + 4*(cfg.Delay+20*cfg.Jitter), ping: ping}
 	r.tell = r.told
 	r.onStart = r.taskStarted
-	r.onEnd = func(*worker.Start, *worker.Exited) { r.use(-1) }
+	output := make([]byte, cfg.Result)
+	r.onEnd = func(_ *worker.Start, ev *worker.Exited) {
+		r.use(-1)
+		ev.Result = output
+	}
 	frontends := cfg.Frontends
 	if rival := cfg.Policy.rival; rival != nil {
 		r.newScheduler = func(f frontend.Config, rng *rand.Rand) scheduler { return rival.make(&r.cfg, speeds, f, rng) }
 		if rival.instant {
-			r.net.delay, r.net.jitter, r.net.codec = 0, 0, false
+			r.net.delay, r.net.jitter, r.net.rate, r.net.codec = 0, 0, 0, false
 		}
 		if rival.central {
 			frontends = 1
@@ -249,11 +259,13 @@ func (r *runner) submit(job *arrival) {
 	})
 	spec := &frontend.Job{ID: jobID(job.Index), Policy: r.cfg.Policy.frontend, ProbeRatio: r.cfg.ProbeRatio, Tasks: make([]frontend.Task, len(job.Tasks))}
 	factor := r.cfg.Estimates.factor(r.estimates)
-	payloads := make([]byte, 0, 8*len(job.Tasks))
+	size := max(r.cfg.Payload, 8)
+	payloads := make([]byte, size*len(job.Tasks))
 	for i, d := range job.Tasks {
-		payloads = binary.LittleEndian.AppendUint64(payloads, uint64(d))
+		payload := payloads[size*i : size*(i+1) : size*(i+1)]
+		binary.LittleEndian.PutUint64(payload, uint64(d))
 		spec.Tasks[i] = frontend.Task{
-			Index: probe.TaskIndex(i), Function: function, Payload: payloads[8*i : 8*i+8 : 8*i+8],
+			Index: probe.TaskIndex(i), Function: function, Payload: payload,
 			Estimate: time.Duration(float64(d) * factor), Retryable: true,
 		}
 	}

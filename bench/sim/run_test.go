@@ -170,3 +170,20 @@ func TestPoliciesInOrder(t *testing.T) {
 		before = r
 	}
 }
+
+// Payloads and results take their time on the way, one after the other at each process.
+func TestBandwidth(t *testing.T) {
+	cfg := Config{
+		Policy: policy(t, "late-binding"), Load: 0.0001, Frontends: 1, Workers: 4, Slots: 1, Workload: poisson(t, "4", "fixed:1ms"),
+		Jobs: 20, Seed: 1, Delay: time.Millisecond, Codec: true, Bandwidth: 1 << 20, Payload: 1 << 16, Result: 1 << 17,
+	}
+	// Reserve and Ready, then the frontend sends four payloads of 62.5 ms; each worker runs one and sends its 125 ms.
+	want := 3 + 4*62.5 + 1 + 125 + 1
+	if got := run(t, cfg).ResponseMS.P50; math.Abs(got-want) > 0.1 {
+		t.Errorf("a job takes %v ms, want %v", got, want)
+	}
+	cfg.Bandwidth = 0
+	if got := run(t, cfg).ResponseMS.P50; math.Abs(got-5) > 0.1 {
+		t.Errorf("without a limit, a job takes %v ms, want 5", got)
+	}
+}
