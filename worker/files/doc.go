@@ -1,0 +1,15 @@
+// Package files is a worker's cache of the files that tasks need, and what fetches them: before the task's turn, from
+// another worker's cache where one has the file, else from its URL (http, https, file).
+//
+// A file is named by its SHA-256 digest and its size. It is hashed while it streams into a partial file beside the
+// entries, and renamed into place, read-only, only if digest and size are right: whatever a source sends, no entry is
+// ever wrong. Nothing is synced to the disk: that would keep the disk from the tasks for seconds at each large file, to
+// save a fetch after a power failure. In exchange what an earlier process left is believed only after it was hashed
+// again, at its first use: hashing a whole cache at start would keep a restarted worker (or a rack of them) busy for
+// minutes, and the first task that uses a file has to read it from the disk anyway. Until then such an entry is
+// announced like others, as a hint, and served to peers, who hash what they get.
+//
+// The folder belongs to one Cache at a time and to the worker's user alone. A task that runs as that user can still
+// write to it: each hit compares size and modification time, which finds accidents, not malice. What is spoilt that
+// way stays on this worker.
+package files

@@ -1,0 +1,34 @@
+//go:build unix
+
+package files
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// checkOwner refuses a folder of another user, who could change what is in it.
+func checkOwner(dir string, info fs.FileInfo) error {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) != os.Geteuid() {
+		return fmt.Errorf("%s belongs to user %d, this process runs as user %d: chown it, or name another folder", dir, st.Uid, os.Geteuid())
+	}
+	return nil
+}
+
+// lock takes the folder for this cache alone, until the file is closed or the process ends.
+func lock(dir string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("%s is in use by another worker: give each its own folder (%w)", dir, err)
+	}
+	return f, nil
+}

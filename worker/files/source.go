@@ -1,0 +1,276 @@
+package files
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+const (
+	maxPeers       = 4               // that are asked: if none of them has the file, its origin is the surer way
+	maxRedirects   = 5               // of an origin; peers do not redirect
+	connectTimeout = 3 * time.Second // to a host that may be down, while other sources are left
+	secretHeader   = "Phoebe-Secret"
+	filesPath      = "/files/" // of a peer; then the digest in hex
+)
+
+type kind uint8
+
+const (
+	fromPeer kind = iota
+	fromWeb
+	fromDisk
+)
+
+// source is one place where a file may be.
+type source struct {
+	kind kind
+	name string // without secrets
+	// open returns the content and how long it says to be, -1 if it does not.
+	open func(ctx context.Context) (_ io.ReadCloser, size int64, _ error)
+}
+
+// Check says what is wrong with f for this worker, as far as that is known before it is fetched: nil or an *Error.
+func (c *Cache) Check(f probe.File) error {
+	var err error
+	if f.URL != "" {
+		_, err = c.originOf(f.URL)
+	}
+	if err == nil {
+		err = c.checkLimit(f.Bytes)
+	}
+	if err != nil {
+		return &Error{f, reasonOf(err), err}
+	}
+	return nil
+}
+
+// sources returns where to look for f, best first.
+func (c *Cache) sources(f probe.File, peers []string) ([]source, error) {
+	var all []source
+	for _, p := range peers[:min(len(peers), maxPeers)] {
+		all = append(all, c.peer(p, f.Digest))
+	}
+	if f.URL != "" {
+		s, err := c.originOf(f.URL)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, s)
+	}
+	if len(all) == 0 {
+		return nil, fail(Missing, "", "no worker has it in its cache")
+	}
+	return all, nil
+}
+
+// originOf checks a file's URL.
+func (c *Cache) originOf(raw string) (source, error) {
+	u, err := url.Parse(raw)
+	if err != nil {
+		if inner, ok := errors.AsType[*url.Error](err); ok {
+			err = inner.Err // without the URL and its secrets
+		}
+		return source{}, fail(BadURL, "", "its URL is not valid: %w", err)
+	}
+	switch u.Scheme {
+	case "http", "https":
+		if err := c.allowed(u); err != nil {
+			return source{}, err
+		}
+		return source{fromWeb, display(u), func(ctx context.Context) (io.ReadCloser, int64, error) {
+			return get(ctx, c.origin, u, "")
+		}}, nil
+	case "file":
+		root, name, err := c.inRoot(u)
+		if err != nil {
+			return source{}, err
+		}
+		return source{fromDisk, display(u), func(context.Context) (io.ReadCloser, int64, error) {
+			return openFile(root, name)
+		}}, nil
+	}
+	return source{}, fail(BadURL, "use http, https or file", "URLs of scheme %q are not supported", u.Scheme)
+}
+
+// peer is the source at another worker's Handler. It gets our secret, so peers must come from those who know it.
+func (c *Cache) peer(raw string, digest [32]byte) source {
+	u, err := url.Parse(raw)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" ||
+		strings.Trim(u.Path, "/") != "" || u.User != nil || u.RawQuery != "" {
+		return source{fromPeer, "a peer", func(context.Context) (io.ReadCloser, int64, error) {
+			return nil, 0, fail(BadURL, "", "its address is not of the form http://host:port")
+		}}
+	}
+	u = &url.URL{Scheme: u.Scheme, Host: u.Host, Path: filesPath + hex.EncodeToString(digest[:])}
+	return source{fromPeer, "peer " + u.Host, func(ctx context.Context) (io.ReadCloser, int64, error) {
+		return get(ctx, c.peers, u, c.opts.Secret)
+	}}
+}
+
+// allowed tells whether Hosts lets an origin's URL, also of a redirect, be asked for.
+func (c *Cache) allowed(u *url.URL) error {
+	if u.Scheme != "http" && u.Scheme != "https" {
+		return fail(BadURL, "", "it leads to a URL of scheme %q: only http and https are followed", u.Scheme)
+	}
+	host := u.Hostname()
+	if host == "" {
+		return fail(BadURL, "", "its URL names no host")
+	}
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	if len(c.opts.Hosts) > 0 && !c.opts.names(host, port) {
+		return fail(Refused, "use one of them, or have the operator add it", "host %s is not among those that this worker may fetch files from", net.JoinHostPort(host, port))
+	}
+	return nil
+}
+
+// clients returns what asks peers and origins.
+func (c *Cache) clients() (peers, origin *http.Client) {
+	transport := func(control func(network, address string, _ syscall.RawConn) error) *http.Transport {
+		return &http.Transport{
+			DialContext:            (&net.Dialer{Timeout: connectTimeout, Control: control}).DialContext,
+			ForceAttemptHTTP2:      true,
+			DisableCompression:     true, // sizes and digests are those of what is sent
+			MaxResponseHeaderBytes: 64 << 10,
+			MaxIdleConns:           16,
+			IdleConnTimeout:        90 * time.Second,
+		}
+	}
+	peers = &http.Client{
+		Transport:     transport(nil),
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // it would take the secret along
+	}
+	control := refuseNear
+	if len(c.opts.Hosts) > 0 {
+		control = nil
+	}
+	origin = &http.Client{
+		Transport: transport(control),
+		CheckRedirect: func(req *http.Request, via []*http.Request) error {
+			if len(via) > maxRedirects {
+				return fail(Unreachable, "give the URL that it ends at", "it redirects more than %d times", maxRedirects)
+			}
+			return c.allowed(req.URL)
+		},
+	}
+	return peers, origin
+}
+
+// refuseNear keeps connections from addresses where things listen that trust whoever reaches them. It sees what a
+// name was resolved to, so no name server gets around it.
+func refuseNear(_, address string, _ syscall.RawConn) error {
+	ap, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return err
+	}
+	ip := ap.Addr().Unmap()
+	if ip.IsLoopback() || ip.IsUnspecified() || ip.IsLinkLocalUnicast() || ip.IsMulticast() {
+		return fail(Refused, "", "its address %s is loopback, link-local or multicast: this worker fetches from there only if the operator names the host", ip)
+	}
+	return nil
+}
+
+// get asks client for u.
+func get(ctx context.Context, client *http.Client, u *url.URL, secret string) (io.ReadCloser, int64, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return nil, 0, fail(BadURL, "", "its URL is not valid")
+	}
+	req.Header.Set("User-Agent", "phoebe-worker")
+	if secret != "" {
+		req.Header.Set(secretHeader, secret)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		if ours, ok := errors.AsType[*failure](err); ok {
+			return nil, 0, ours
+		}
+		if inner, ok := errors.AsType[*url.Error](err); ok {
+			err = inner.Err // without the URL and its secrets
+		}
+		return nil, 0, fail(Unreachable, "is the host right and up?", "%w", err)
+	}
+	if err := checkResponse(resp); err != nil {
+		resp.Body.Close()
+		return nil, 0, err
+	}
+	return resp.Body, resp.ContentLength, nil
+}
+
+func checkResponse(resp *http.Response) error {
+	status := fmt.Sprintf("%d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
+	switch resp.StatusCode {
+	case http.StatusOK:
+	case http.StatusNotFound, http.StatusGone:
+		return fail(Missing, "is the URL right?", "the server says %s", status)
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return fail(Missing, "give a URL that workers may read", "the server says %s", status)
+	default:
+		return fail(Unreachable, "", "the server says %s, not 200 OK", status)
+	}
+	return nil
+}
+
+// inRoot returns the root that a file URL is below, and its path from there.
+func (c *Cache) inRoot(u *url.URL) (root, name string, _ error) {
+	if (u.Host != "" && u.Host != "localhost") || u.Opaque != "" || u.User != nil || !strings.HasPrefix(u.Path, "/") {
+		return "", "", fail(BadURL, "", "a file URL has the form file:///path and means a file that the worker can read")
+	}
+	if strings.ContainsRune(u.Path, 0) {
+		return "", "", fail(BadURL, "", "its path has a zero byte")
+	}
+	path := filepath.Clean(filepath.FromSlash(u.Path))
+	for _, root := range c.opts.Roots {
+		if name, err := filepath.Rel(root, path); err == nil && filepath.IsLocal(name) {
+			return root, name, nil
+		}
+	}
+	if len(c.opts.Roots) == 0 {
+		return "", "", fail(Refused, "use http or https, or have the operator allow a folder", "this worker accepts no file URLs")
+	}
+	return "", "", fail(Refused, "", "%s is not below a folder that this worker may read (%s)", path, strings.Join(c.opts.Roots, ", "))
+}
+
+// openFile opens name, which must not lead out of root.
+func openFile(root, name string) (io.ReadCloser, int64, error) {
+	r, err := os.OpenRoot(root)
+	if err != nil {
+		return nil, 0, fail(Unreachable, "", "cannot open the folder: %w", err)
+	}
+	defer r.Close()
+	file, err := r.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a FIFO would hold us here
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, 0, fail(Missing, "", "there is no such file on this worker")
+	case errors.Is(err, fs.ErrPermission):
+		return nil, 0, fail(Missing, "", "this worker's user may not read it")
+	case err != nil:
+		return nil, 0, fail(Refused, "", "cannot open it: %w", err)
+	}
+	info, err := file.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fail(Missing, "", "it is not a regular file")
+	}
+	if err != nil {
+		file.Close()
+		return nil, 0, err
+	}
+	return file, info.Size(), nil
+}
