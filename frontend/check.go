@@ -4,13 +4,14 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/phoebe-sched/phoebe/frontend/estimate"
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
 // Check returns what is wrong with the core's own state between two steps, or nil. It takes time in
 // proportion to the state, and is for tests and the simulator.
 func (c *Core) Check() error {
-	for _, check := range []func() error{c.checkView, c.checkSets, c.checkJobs, c.checkPlaces, c.checkAttempts, c.checkRounds} {
+	for _, check := range []func() error{c.checkView, c.checkSets, c.checkJobs, c.checkPlaces, c.checkAttempts, c.checkRounds, c.checkLong} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -99,11 +100,17 @@ func (c *Core) checkJobs() error {
 			return fmt.Errorf("job %v is filed under %v, ended: %t", j.ID, id, j.ended)
 		}
 		left, waits, claims := 0, 0, 0
+		if err := j.checkStages(); err != nil {
+			return fmt.Errorf("job %v: %w", id, err)
+		}
+		matched := map[*group]int{}
 		for i := range j.tasks {
 			t := &j.tasks[i]
 			switch t.state {
 			case waiting:
 				waits++
+			case matching:
+				matched[t.group]++
 			case claiming:
 				claims++
 			}
@@ -122,6 +129,9 @@ func (c *Core) checkJobs() error {
 		}
 		queued := 0
 		for _, g := range j.groups {
+			if matched[g] != g.matching || g.path == estimate.Estimation && len(g.queue)+len(g.places) > 0 {
+				return fmt.Errorf("job %v: %d tasks of a group are to be matched, %d counted; %d are queued, at %d places, on the path of %s", id, matched[g], g.matching, len(g.queue), len(g.places), g.path)
+			}
 			for i, t := range g.queue {
 				if t.state != waiting || t.group != g || slices.Contains(g.queue[:i], t) {
 					return fmt.Errorf("job %v, task %d is in a queue: state %d", id, t.spec.Index, t.state)
@@ -330,6 +340,109 @@ func (c *Core) checkRounds() error {
 			if t := &j.tasks[i]; t.state == probing && in[t] != 1 {
 				return fmt.Errorf("job %v, task %d is in %d rounds", j.ID, t.spec.Index, in[t])
 			}
+		}
+	}
+	return nil
+}
+
+// A task that is to be matched is due or sleeps, and something will wake it; the fleet is the workers that are linked
+// or adrift, those that are up being candidates; attempts that a worker does not count yet are enqueued there.
+func (c *Core) checkLong() error {
+	l := &c.long
+	in := map[*task]int{}
+	for _, x := range l.due.All() {
+		if in[x.task]++; !x.at.IsZero() {
+			return fmt.Errorf("job %v, task %d is due and sleeps until %v", x.task.group.job.ID, x.task.spec.Index, x.at)
+		}
+	}
+	for _, x := range l.later.All() {
+		if in[x.task]++; x.at.IsZero() {
+			return fmt.Errorf("job %v, task %d sleeps without end", x.task.group.job.ID, x.task.spec.Index)
+		}
+	}
+	for x, n := range in {
+		if x.state != matching || n != 1 || c.jobs[x.group.job.ID] != x.group.job {
+			return fmt.Errorf("job %v, task %d is %d times among those to be matched: state %d", x.group.job.ID, x.spec.Index, n, x.state)
+		}
+	}
+	tasks := 0
+	for _, j := range c.jobs {
+		for _, g := range j.groups {
+			tasks += g.matching
+		}
+	}
+	if tasks != len(in) {
+		return fmt.Errorf("%d tasks are to be matched, %d are due or sleep", tasks, len(in))
+	}
+	if l.due.Len() > 0 && l.until.IsZero() && l.at.IsZero() {
+		return fmt.Errorf("%d tasks are due, and nothing will wake them", l.due.Len())
+	}
+	if l.until.IsZero() && len(l.asked) > 0 {
+		return fmt.Errorf("%d workers are asked for a batch that nobody waits for", len(l.asked))
+	}
+	rows, held := 0, 0
+	for _, w := range c.workers {
+		if w == nil {
+			continue
+		}
+		if !w.heldUntil.IsZero() {
+			held++
+		}
+		row := l.fleet.Get(int32(w.key))
+		switch {
+		case (row != nil) != (w.state != down):
+			return fmt.Errorf("worker %d is %s, in the fleet: %t", w.key, stateNames[w.state], row != nil)
+		case row == nil:
+		case row.Name != w.welcome.Worker || row.Draining == (w.state == up):
+			return fmt.Errorf("worker %d, %s, is %s; in the fleet it is %s and draining: %t", w.key, w.welcome.Worker, stateNames[w.state], row.Name, row.Draining)
+		default:
+			rows++
+		}
+		if w.state != up && (l.asked[w] || len(w.untold) > 0 || !w.heldUntil.IsZero()) {
+			return fmt.Errorf("worker %d is %s, asked: %t, held until %v, with %d attempts that it does not count yet", w.key, stateNames[w.state], l.asked[w], w.heldUntil, len(w.untold))
+		}
+		for _, a := range w.untold {
+			if w.attempts[a.id] != a || !a.untold || a.task.long == nil || a.task.state != enqueued {
+				return fmt.Errorf("worker %d does not count attempt %v yet, which is in state %d", w.key, a.id, a.task.state)
+			}
+		}
+	}
+	if rows != l.fleet.Len() || held != l.held {
+		return fmt.Errorf("%d workers in the fleet, want %d; %d held, %d counted", l.fleet.Len(), rows, held, l.held)
+	}
+	return l.fleet.Check()
+}
+
+// A stage is ready when those before it have ended; until then its tasks are blocked, or being claimed.
+func (j *job) checkStages() error {
+	left := make([]int, len(j.stages))
+	for i := range j.tasks {
+		t := &j.tasks[i]
+		if len(j.stages) == 0 {
+			if t.state == blocked {
+				return fmt.Errorf("task %d is blocked, and there are no stages", t.spec.Index)
+			}
+			continue
+		}
+		n := t.group.number
+		if t.state != done {
+			left[n]++
+		}
+		ready := j.stages[n].ready
+		if t.state == blocked && ready || (t.state == waiting || t.state == matching || t.state == probing) && !ready {
+			return fmt.Errorf("task %d of stage %q is in state %d, the stage is ready: %t", t.spec.Index, j.Stages[n].Name, t.state, ready)
+		}
+	}
+	for i := range j.stages {
+		s := &j.stages[i]
+		blocking := 0
+		for _, k := range s.after {
+			if !j.stages[k].ended() {
+				blocking++
+			}
+		}
+		if left[i] != s.left || blocking != s.blocking || s.ready != (blocking == 0) {
+			return fmt.Errorf("stage %q has %d tasks left and %d stages before it that have not ended; counted are %d and %d, ready: %t", j.Stages[i].Name, left[i], blocking, s.left, s.blocking, s.ready)
 		}
 	}
 	return nil

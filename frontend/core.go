@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/phoebe-sched/phoebe/frontend/estimate"
 	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/probe/pq"
 )
@@ -25,11 +26,15 @@ type Config struct {
 	StrandedFor  time.Duration // how long a task waits for a worker that could run it to appear
 	SyncEvery    time.Duration
 	ProbeTimeout time.Duration // early binding: how long a queue length is waited for
+
+	LongTask time.Duration    // from which run time on a task is long, and placed by estimation
+	Matcher  estimate.Matcher // of tasks with workers, where they are placed by estimation
+	Estimate estimate.Config
 }
 
 // Defaults fills the zero fields of c: probe ratio 2, 100,000 tasks in a job, payloads of 1 MiB, 200,000
 // pending tasks, 1 s of wait, poison after 3 workers, 1 s adrift, 3 s to claim, 10 s stranded, sync every 2 s,
-// 100 ms for a queue length.
+// 100 ms for a queue length, long from 1 s on, stable matching, and those of estimate.Config.
 func (c Config) Defaults() Config {
 	def := func(p *time.Duration, d time.Duration) {
 		if *p == 0 {
@@ -54,6 +59,8 @@ func (c Config) Defaults() Config {
 	def(&c.StrandedFor, 10*time.Second)
 	def(&c.SyncEvery, 2*time.Second)
 	def(&c.ProbeTimeout, 100*time.Millisecond)
+	def(&c.LongTask, time.Second)
+	c.Estimate = c.Estimate.Defaults()
 	return c
 }
 
@@ -86,7 +93,7 @@ const (
 // number again for another worker after WorkerGone.
 type Worker uint32
 
-// Event is what a Core is told: one of WorkerUp, LinkLost, WorkerGone, Received, Submit, Cancel, Leave, Wake.
+// Event is what a Core is told: one of WorkerUp, LinkLost, WorkerGone, Received, Heard, Submit, Cancel, Leave, Wake.
 type Event interface{ event() }
 
 // WorkerUp: a link was made, for the first time or again.
@@ -105,6 +112,22 @@ type WorkerGone struct{ Worker Worker }
 type Received struct {
 	Worker Worker
 	Msg    probe.Msg
+}
+
+// Heard: gossip tells of a worker that is linked. Of one run of a worker a newer Seq counts, of another run than
+// that of the link nothing.
+type Heard struct {
+	Worker      Worker
+	Incarnation uint64
+	Seq         uint64
+	Age         time.Duration     // since the worker said so
+	Matrix      *probe.WaitMatrix // nil: not told. The core keeps it; nobody may write to it
+	Load        *probe.Load       // nil: not told
+	Speed       float64           // how much faster than the average worker it runs tasks; 0: not known
+	Draining    bool
+	Maintenance time.Duration     // until it is away, from when it said so
+	Lasts       time.Duration     // how long; 0: it has not announced that it will be
+	Files       []estimate.FileID // in its cache, ascending, each once. The core keeps it
 }
 
 // Submit a job, whose id is not under way. The core owns it from here on.
@@ -126,6 +149,7 @@ func (WorkerUp) event()   {}
 func (LinkLost) event()   {}
 func (WorkerGone) event() {}
 func (Received) event()   {}
+func (Heard) event()      {}
 func (Submit) event()     {}
 func (Cancel) event()     {}
 func (Leave) event()      {}
@@ -175,6 +199,8 @@ type Stats struct {
 	Places, Rides, RidesStarted, Binds, Kept, Shared, Declines, Cancels uint64
 	Offers, Resamples, Retries, Losses, Claims, Adopted, Lost, Poisons  uint64
 	Outcomes                                                            [DeadlineExceeded + 1]uint64
+
+	Estimated, Batches, Enqueued, Leftovers, Asked uint64 // tasks placed by estimation
 }
 
 // Core is a frontend's state. It is not safe for concurrent use; one history of events and one seed have
@@ -199,23 +225,29 @@ type Core struct {
 	byTimer  pq.Heap[*worker]
 	hungry   jobList // jobs with waiting tasks, in order of submission
 	rounds   rounds
-	pending  int // tasks without an outcome
-	running  int // of those, at a worker
+	long     long
+	staging  []*job // jobs with stages of which one has ended or failed in this step
+	pending  int    // tasks without an outcome
+	running  int    // of those, at a worker
 	attempts uint64
 
-	// Stats may be read between steps.
-	Stats Stats
+	// Stats may be read between steps, as may how good the estimates of the tasks were that were placed by them: of
+	// the wait at the worker, and of the run.
+	Stats       Stats
+	Waits, Runs estimate.Accuracy
 }
 
 // New makes a core that knows no worker. It owns rng.
 func New(cfg Config, rng *rand.Rand) *Core {
+	cfg = cfg.Defaults()
 	return &Core{
-		cfg:    cfg.Defaults(),
+		cfg:    cfg,
 		rand:   rng,
 		sets:   map[string]*eligible{},
 		learnt: map[string]*history{},
 		jobs:   map[probe.JobID]*job{},
 		rounds: rounds{bySeq: map[uint64]*round{}},
+		long:   long{fleet: estimate.NewFleet(cfg.Estimate), asked: map[*worker]bool{}},
 	}
 }
 
@@ -231,7 +263,11 @@ func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
 		acts = c.submit(ev.Job, now, acts)
 	case Cancel:
 		if j := c.jobs[ev.Job]; j != nil {
-			acts = c.endAll(j, Cancelled, ev.Reason, now, acts)
+			acts = c.endAll(j, Outcome{Kind: Cancelled, Message: ev.Reason}, now, acts)
+		}
+	case Heard:
+		if w := c.worker(ev.Worker); w != nil {
+			c.rumour(w, &ev, now)
 		}
 	case WorkerUp:
 		acts = c.workerUp(ev, now, acts)
@@ -250,25 +286,35 @@ func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
 	default:
 		panic(fmt.Sprintf("frontend: unknown event %T", ev))
 	}
+	if len(c.staging) > 0 {
+		acts = c.advance(now, acts)
+	}
+	if c.long.due.Len() > 0 {
+		acts = c.placeLong(now, acts)
+	}
 	return acts
 }
 
 func (c *Core) receive(w *worker, msg probe.Msg, now time.Time, acts []Action) []Action {
 	switch m := msg.(type) {
 	case probe.Ready:
-		c.heard(w, m.Load)
+		c.heard(w, m.Load, now)
 		acts = c.ready(w, &m, now, acts)
 	case probe.Finished:
-		c.heard(w, m.Load)
+		c.heard(w, m.Load, now)
 		acts = c.finished(w, &m, now, acts)
 	case probe.Queued:
-		c.heard(w, m.Load)
+		w.acknowledgedPlaces(m.First, m.Count)
+		c.heard(w, m.Load, now)
 		acts = c.queued(w, &m, now, acts)
 	case probe.Started:
-		c.heard(w, m.Load)
+		if a := w.attempts[m.Attempt]; a != nil && a.untold {
+			w.acknowledged(a)
+		}
+		c.heard(w, m.Load, now)
 		acts = c.started(w, &m, acts)
 	case probe.Refused:
-		c.heard(w, m.Load)
+		c.heard(w, m.Load, now)
 		acts = c.refused(w, &m, now, acts)
 	case probe.Evicted:
 		acts = c.evicted(w, &m, now, acts)
@@ -279,10 +325,10 @@ func (c *Core) receive(w *worker, msg probe.Msg, now time.Time, acts []Action) [
 			acts = c.answered(j, w, now, acts)
 		}
 	case probe.Load:
-		c.heard(w, m)
+		c.heard(w, m, now)
 		acts = c.measured(w, m, now, acts)
 	case probe.Pong:
-		c.heard(w, m.Load)
+		c.heard(w, m.Load, now)
 	case probe.Drain:
 		c.drain(w)
 	default:
@@ -307,6 +353,9 @@ func (c *Core) NextWake() time.Time {
 	}
 	soonest(c.rounds.deadline())
 	soonest(c.spareAt)
+	batch, task := c.long.next()
+	soonest(batch)
+	soonest(task)
 	return at
 }
 
@@ -320,6 +369,7 @@ func (c *Core) wake(now time.Time, acts []Action) []Action {
 	if !c.spareAt.IsZero() && !now.Before(c.spareAt) {
 		acts = c.cancelSpare(acts)
 	}
+	c.wakeLong(now)
 	return c.expireRounds(now, acts)
 }
 
@@ -339,6 +389,16 @@ func (c *Core) submit(spec *Job, now time.Time, acts []Action) []Action {
 		acts = c.claim(j, now, acts)
 	} else {
 		for _, g := range j.groups {
+			if g.path == estimate.Estimation {
+				c.Stats.Estimated += uint64(len(g.queue))
+			}
+			if c.block(g) {
+				continue
+			}
+			if g.path == estimate.Estimation {
+				c.estimateAll(g)
+				continue
+			}
 			j.waiting += len(g.queue)
 			acts = c.place(g, now, acts)
 		}
@@ -359,6 +419,10 @@ func (c *Core) admit(spec *Job, now time.Time) (*job, *RefusedError) {
 		return nil, &RefusedError{Reason: TooBigJob, Message: fmt.Sprintf("the job has %d tasks, the limit is %d: split it", n, min(c.cfg.MaxTasksPerJob, c.cfg.MaxPending))}
 	case spec.ProbeRatio != 0 && !(spec.ProbeRatio >= 1 && spec.ProbeRatio <= MaxProbeRatio):
 		return nil, &RefusedError{Reason: Invalid, Message: fmt.Sprintf("probe ratio %g: give 1 to %d, or 0 for this frontend's %g", spec.ProbeRatio, MaxProbeRatio, c.cfg.ProbeRatio)}
+	case spec.Mode > estimate.Estimate:
+		return nil, &RefusedError{Reason: Invalid, Message: fmt.Sprintf("mode %d is unknown", spec.Mode)}
+	case spec.Mode == estimate.Estimate && spec.Policy.Binding != Late:
+		return nil, &RefusedError{Reason: Invalid, Message: fmt.Sprintf("mode estimate and policy %s exclude each other: name one of them", spec.Policy.Name)}
 	case spec.Deadline < 0:
 		return nil, &RefusedError{Reason: Invalid, Message: fmt.Sprintf("deadline %v is negative: give the time from now, or 0 for none", spec.Deadline)}
 	}
@@ -369,14 +433,27 @@ func (c *Core) admit(spec *Job, now time.Time) (*job, *RefusedError) {
 	if j.Deadline > 0 {
 		j.deadline = now.Add(j.Deadline)
 	}
+	if err := c.checkStages(j); err != nil {
+		return nil, err
+	}
 	if err := c.group(j); err != nil {
 		return nil, err
 	}
 	if err := c.overloaded(j, now); err != nil {
 		return nil, err
 	}
+	remembered := false
 	for _, g := range j.groups {
-		g.eligible.unserved = append(g.eligible.unserved, j)
+		if g.path == estimate.Estimation { // a long wait for it says nothing of how long others wait
+			continue
+		}
+		if c.cfg.MaxWait >= 0 { // else nobody would look, and take out those that were served
+			g.eligible.unserved = append(g.eligible.unserved, j)
+		}
+		if !remembered {
+			c.long.log.sample(j.ID, g.why)
+			remembered = true
+		}
 	}
 	return j, nil
 }
@@ -391,7 +468,12 @@ func (c *Core) group(j *job) *RefusedError {
 	}
 	var last *group
 	var lastSpec *Task
-	groups := map[string]*group{}
+	type kind struct {
+		set   string
+		path  estimate.Path
+		stage int32
+	}
+	groups := map[kind]*group{}
 	var seen map[probe.TaskIndex]bool // nil while every task's index is its position
 	for i := range j.Tasks {
 		t := &j.Tasks[i]
@@ -421,8 +503,13 @@ func (c *Core) group(j *job) *RefusedError {
 		case t.Retries < 0:
 			return invalid(i, "%d retries: give 0 or more", t.Retries)
 		}
-		same := last != nil && t.Function == lastSpec.Function && t.Demand == lastSpec.Demand &&
-			len(t.Constraint.Labels)+len(t.Constraint.Hosts)+len(lastSpec.Constraint.Labels)+len(lastSpec.Constraint.Hosts) == 0
+		if len(t.Inputs)+len(t.Files) > 0 {
+			if err := t.checkNeeds(); err != nil {
+				return invalid(i, "%v", err)
+			}
+		}
+		same := last != nil && t.Stage == lastSpec.Stage && t.Function == lastSpec.Function && t.Demand == lastSpec.Demand && !t.needy() && !lastSpec.needy() &&
+			c.class(t.Estimate) == c.class(lastSpec.Estimate)
 		if seen != nil {
 			seen[t.Index] = true
 		}
@@ -430,15 +517,22 @@ func (c *Core) group(j *job) *RefusedError {
 			if err := t.Constraint.Validate(); err != nil {
 				return invalid(i, "%v", err)
 			}
+			path, why := c.route(&j.Job, t)
+			if path == estimate.Sampling && len(t.Files) > 0 && j.Policy.Binding == Late {
+				return invalid(i, "it needs files, which are fetched only for tasks that are bound early: leave out mode sample and policy %s", j.Policy.Name)
+			}
 			key := eligibleKey(t, &j.Constraint)
-			last = groups[key]
+			last = groups[kind{key, path, t.Stage}]
 			if last == nil {
-				set := c.eligibleFor(key, t, j.Constraint)
+				set := c.eligibleFor(key, t, j)
 				if len(set.workers) == 0 {
 					return c.noWorker(t, j.Constraint)
 				}
-				last = &group{job: j, demand: t.Demand, eligible: set, history: c.historyOf(t.Function)}
-				groups[key] = last
+				last = &group{job: j, demand: t.Demand, eligible: set, history: c.historyOf(t.Function), path: path, number: int(t.Stage), why: why}
+				if path == estimate.Estimation {
+					last.stage = &estimate.Stats{}
+				}
+				groups[kind{key, path, t.Stage}] = last
 				j.groups = append(j.groups, last)
 			}
 			lastSpec = t
@@ -452,6 +546,9 @@ func (c *Core) group(j *job) *RefusedError {
 	}
 	for _, g := range j.groups {
 		g.estimate /= time.Duration(len(g.queue))
+	}
+	if len(j.stages) > 0 {
+		j.sortGroups()
 	}
 	return nil
 }
@@ -473,6 +570,9 @@ func (c *Core) overloaded(j *job, now time.Time) *RefusedError {
 		return nil
 	}
 	for _, g := range j.groups {
+		if g.path == estimate.Estimation {
+			continue
+		}
 		limit := max(limit, maxWaitRuns*g.history.longest)
 		if j.Deadline > 0 {
 			limit = min(limit, j.Deadline)
@@ -530,7 +630,7 @@ func (c *Core) noWorker(t *Task, of Constraint) *RefusedError {
 // wakeJob acts on what a job waited for.
 func (c *Core) wakeJob(j *job, now time.Time, acts []Action) []Action {
 	if !j.deadline.IsZero() && !now.Before(j.deadline) {
-		return c.endAll(j, DeadlineExceeded, fmt.Sprintf("not finished within %v", j.Deadline), now, acts)
+		return c.endAll(j, Outcome{Kind: DeadlineExceeded, Message: fmt.Sprintf("not finished within %v", j.Deadline)}, now, acts)
 	}
 	if len(j.asked) > 0 && now.Sub(j.submitted) >= c.cfg.ClaimFor {
 		clear(j.asked)
@@ -538,9 +638,10 @@ func (c *Core) wakeJob(j *job, now time.Time, acts []Action) []Action {
 	}
 	if !j.stranded.IsZero() && now.Sub(j.stranded) >= c.cfg.StrandedFor {
 		j.stranded = time.Time{}
-		for _, g := range j.groups {
-			for len(g.queue) > 0 && len(g.eligible.workers) == 0 {
-				acts = c.end(g.queue[0], Outcome{Kind: Failed, Failure: NoWorker, Message: fmt.Sprintf("every worker that could run it has been away for %v", c.cfg.StrandedFor)}, now, acts)
+		for i := range j.tasks {
+			t := &j.tasks[i]
+			if (t.state == waiting || t.state == matching) && len(t.group.eligible.workers) == 0 {
+				acts = c.end(t, Outcome{Kind: Failed, Failure: NoWorker, Message: fmt.Sprintf("every worker that could run it has been away for %v", c.cfg.StrandedFor)}, now, acts)
 			}
 		}
 	}
@@ -598,7 +699,7 @@ func (c *Core) settle(j *job, now time.Time) {
 
 func (c *Core) strandedJob(j *job) bool {
 	for _, g := range j.groups {
-		if len(g.queue) > 0 && len(g.eligible.workers) == 0 {
+		if len(g.queue)+g.matching > 0 && len(g.eligible.workers) == 0 {
 			return true
 		}
 	}

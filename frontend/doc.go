@@ -15,6 +15,13 @@
 //   - bundle: tasks that are shorter than the round trip for the next one are given out several at a time;
 //   - resample: a job whose places do not come round is given more.
 //
+// Tasks that are long, or that care where they run (inputs, files, constraints of their own), go another way in
+// mode auto: each is estimated to be done first somewhere (package estimate), by the wait matrices that workers
+// tell when they are asked and that gossip brings ([Heard]), and is bound early, there. A batch of them is matched
+// with workers, one to each. Sampling keeps away from workers that such tasks hold. [Core.Explain] says which way
+// a task went and why, with the candidates and their terms. A job may have stages, each of which starts when those
+// before it have ended.
+//
 // What a frontend believes of a worker, its view, is only ever a hint: a wrong one costs time, never a
 // task. The baselines random, per-task and batch bind early, as in section 5 of the paper.
 package frontend

@@ -162,5 +162,7 @@ func (c *Core) enqueue(t *task, w *worker, now time.Time, acts []Action) []Actio
 	j := t.group.job
 	return append(acts, Send{Worker: w.key, Msg: probe.Enqueue{
 		Res: res, Job: j.ID, Tenant: j.Tenant, Priority: j.Priority, Demand: t.spec.Demand, Launch: t.launch(a.id),
+		Long:   t.long != nil && t.long.run >= c.cfg.LongTask && !t.long.whole,
+		Matrix: t.long != nil,
 	}})
 }

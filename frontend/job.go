@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/phoebe-sched/phoebe/frontend/estimate"
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
@@ -16,8 +17,10 @@ type Job struct {
 	Priority   int32
 	Deadline   time.Duration // from now; 0: none
 	Policy     Policy
-	ProbeRatio float64 // reservations per task; 0: the frontend's default
+	Mode       estimate.Mode // auto lets the policy decide whether each task is routed or sampled
+	ProbeRatio float64       // reservations per task; 0: the frontend's default
 	Constraint Constraint
+	Stages     []Stage // none: all tasks are of one
 	Tasks      []Task
 	// Resubmitted: an earlier owner was lost. Its attempts are claimed first, and a task that may start only
 	// once is not started again.
@@ -27,14 +30,25 @@ type Job struct {
 // Task is one unit of a job.
 type Task struct {
 	Index      probe.TaskIndex
+	Stage      int32 // its position in the job's Stages
 	Function   string
 	Payload    []byte
 	Demand     probe.Demand // a zero field takes that of probe.Slot
 	Estimate   time.Duration
 	Constraint Constraint
+	Inputs     []Input
+	Files      []probe.File // that must be at the worker before it starts
 	Retryable  bool
 	Timeout    time.Duration
 	Retries    int // of the task's own failures
+}
+
+// Input is data that a task reads: of so many bytes, and where copies of it are, or the output of a stage before
+// its own, which is where the tasks of that one have run.
+type Input struct {
+	Bytes  int64
+	Copies []estimate.Copy
+	Stage  string
 }
 
 // Constraint says where a task may run: every selector must hold, and, if there are hosts, the worker's host
@@ -117,6 +131,8 @@ const (
 	TooLarge // the result is over the worker's limit
 	Panic
 	Infrastructure // it could not be launched, however often it was tried
+	NoInput        // a file that it needs could not be fetched, or is not what its digest says
+	StageFailed    // another task of its job, which has stages, has failed
 )
 
 // Outcome is the one end of a task.
@@ -164,6 +180,8 @@ type taskState uint8
 
 const (
 	waiting  taskState = iota // for a place's turn
+	matching                  // for a worker to be matched with (estimation)
+	blocked                   // for the stages before its own
 	probing                   // for the queue lengths it was sampled by (early binding)
 	riding                    // with a reservation, to be started if there is room
 	enqueued                  // at a worker, bound early
@@ -175,13 +193,15 @@ const (
 
 // moves is every legal change of a task. A pair missing here is our bug, not bad input.
 var moves = [...][]taskState{
-	waiting:  {probing, riding, enqueued, bound, done},
+	waiting:  {matching, blocked, probing, riding, enqueued, bound, done},
+	matching: {enqueued, done},
+	blocked:  {waiting, matching, done},
 	probing:  {waiting, enqueued, done},
 	riding:   {waiting, bound, adrift, done},
-	enqueued: {waiting, bound, adrift, done},
-	bound:    {waiting, adrift, done},
-	adrift:   {waiting, bound, done},
-	claiming: {waiting, bound, done},
+	enqueued: {waiting, matching, bound, adrift, done},
+	bound:    {waiting, matching, adrift, done},
+	adrift:   {waiting, matching, bound, done},
+	claiming: {waiting, matching, blocked, bound, done},
 	done:     {},
 }
 
@@ -196,6 +216,10 @@ type job struct {
 	waiting   int  // tasks in state waiting
 	served    bool // a task of it has started, or all are over
 	ended     bool
+	ending    bool // all its tasks are being ended
+
+	stages []stage // none: the job has none
+	cause  string  // of its failure, as a task of a stage has failed
 
 	asked    map[*worker]bool // those that have not yet answered a claim of the whole job
 	lag      time.Duration    // Resample: how long it waits for a turn before it samples again
@@ -218,19 +242,21 @@ type task struct {
 	state    taskState
 	attempt  *attempt
 	attempts int
-	failures int // its own
-	losses   int // workers that went away while it ran
-	hitches  int // attempts that could not be launched
+	failures int       // its own
+	losses   int       // workers that went away while it ran
+	hitches  int       // attempts that could not be launched
+	long     *longTask // once it was to be placed by estimation
 
 	sampledAt, readyAt, boundAt time.Time
 }
 
 // group is the tasks of a job that demand the same of a worker.
 type group struct {
-	job      *job
-	demand   probe.Demand
-	estimate time.Duration // mean of its tasks
-
+	job         *job
+	demand      probe.Demand
+	estimate    time.Duration // mean of its tasks
+	path        estimate.Path
+	number      int // of its stage
 	largestRide int // bytes of the largest payload that may ride along
 	eligible    *eligible
 	history     *history // of its function
@@ -238,6 +264,10 @@ type group struct {
 	places      []*reservation
 	live        int // places believed to be in queues
 	budget      int // probes that the tasks were worth and that were not needed yet
+
+	why      estimate.Reason // of the path of its first task
+	stage    *estimate.Stats // of its finished tasks, if they are placed by estimation
+	matching int             // tasks in state matching
 }
 
 // reservation is one Reserve: count places at a worker, of which some live.
@@ -263,5 +293,6 @@ type attempt struct {
 	sent time.Time
 	ran  bool // known to have started, or bound to a slot
 
-	spent bool // its place was used up for it, and comes back if the worker hands it back
+	spent  bool // its place was used up for it, and comes back if the worker hands it back
+	untold bool // placed by estimation, and what the worker says does not count it yet; it is among those of w
 }

@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -11,17 +12,19 @@ import (
 
 // Every state with every other: x is legal, anything else panics.
 func TestMoves(t *testing.T) {
-	states := []taskState{waiting, probing, riding, enqueued, bound, adrift, claiming, done}
+	states := []taskState{waiting, matching, blocked, probing, riding, enqueued, bound, adrift, claiming, done}
 	table := map[taskState]string{
-		// to:     w p r e b a c d
-		waiting:  ". x x x x . . x",
-		probing:  "x . . x . . . x",
-		riding:   "x . . . x x . x",
-		enqueued: "x . . . x x . x",
-		bound:    "x . . . . x . x",
-		adrift:   "x . . . x . . x",
-		claiming: "x . . . x . . x",
-		done:     ". . . . . . . .",
+		// to:     w m k p r e b a c d
+		waiting:  ". x x x x x x . . x",
+		matching: ". . . . . x . . . x",
+		blocked:  "x x . . . . . . . x",
+		probing:  "x . . . . x . . . x",
+		riding:   "x . . . . . x x . x",
+		enqueued: "x x . . . . x x . x",
+		bound:    "x x . . . . . x . x",
+		adrift:   "x x . . . . x . . x",
+		claiming: "x x x . . . x . . x",
+		done:     ". . . . . . . . . .",
 	}
 	if len(table) != len(moves) || len(states) != len(moves) {
 		t.Fatalf("%d states in the table, %d in moves", len(table), len(moves))
@@ -144,5 +147,40 @@ func TestStatus(t *testing.T) {
 		if s, ok := c.Status(2); !ok || s.State != want || s.Welcome.Worker != "w" {
 			t.Errorf("%+v, want %s", s, want)
 		}
+	}
+}
+
+// A job may name more sets of workers than are kept for later jobs: all its own are kept up to date.
+func TestManySets(t *testing.T) {
+	f := newFleet(t, maxSets+50, 1, Config{})
+	j := jobWith("x", make([]Task, maxSets+50)...)
+	j.Policy = Policies[1]
+	for i := range j.Tasks {
+		j.Tasks[i].Constraint.Hosts = []string{fmt.Sprint("h", i)}
+	}
+	f.step(Submit{j})
+	f.step(WorkerGone{0})
+	for _, g := range f.core.jobs[j.ID].groups {
+		if g.eligible.has(f.core.workers[0]) {
+			t.Fatal("a worker that is gone is still eligible for a task of the job")
+		}
+	}
+}
+
+// A task that is bound early, and that a worker refuses again and again, fails in the end.
+func TestRefusedForEver(t *testing.T) {
+	f := newFleet(t, 1, 1, Config{})
+	j := jobWith("x", Task{})
+	j.Policy, _ = ParsePolicy("random")
+	acts := f.step(Submit{j})
+	for range maxHitches {
+		_, ls := enqueues(acts)
+		if len(ls) != 1 {
+			t.Fatalf("the task is not bound again: %v", acts)
+		}
+		acts = f.step(Received{0, probe.Refused{First: probe.ResID(f.core.attempts), Count: 1, Attempt: ls[0].Attempt, Reason: probe.NoFunction}})
+	}
+	if d, ok := acts[0].(Done); !ok || d.Outcome.Failure != Infrastructure {
+		t.Errorf("after %d refusals: %v", maxHitches, acts)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/phoebe-sched/phoebe/frontend/estimate"
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
@@ -24,7 +25,7 @@ func (c *Core) place(g *group, now time.Time, acts []Action) []Action {
 		rides = c.planRides(g)
 	}
 	if rides < m {
-		c.planPlaces(g, g.budget-rides)
+		c.planPlaces(g, g.budget-rides, now)
 	}
 	return c.reserve(g, now, acts)
 }
@@ -41,7 +42,7 @@ func (c *Core) cover(g *group, now time.Time, acts []Action) []Action {
 		return c.place(g, now, acts)
 	}
 	if missing := max(probes(g, len(g.queue))-g.probed(), g.budget); missing > 0 {
-		c.planPlaces(g, missing)
+		c.planPlaces(g, missing, now)
 		return c.reserve(g, now, acts)
 	}
 	return acts
@@ -75,7 +76,7 @@ func (c *Core) resample(j *job, now time.Time, acts []Action) []Action {
 	for _, g := range j.groups {
 		if n := len(g.queue); n > 0 && j.Policy.Resample && g.probed() >= probes(g, n) && g.probed() < 4*probes(g, n) {
 			c.Stats.Resamples++
-			c.planPlaces(g, n)
+			c.planPlaces(g, n, now)
 			acts = c.reserve(g, now, acts)
 		}
 	}
@@ -213,8 +214,8 @@ func (g *group) brief() bool {
 // planPlaces probes n workers of a random sample: first those where the group has no place and none is
 // planned, then any. A sticky place comes round again and again, but only in one slot at a time, so there it
 // asks for one in each slot; without that, a job could not have all the slots that fall free together at a
-// worker, and later ones would overtake it.
-func (c *Core) planPlaces(g *group, n int) {
+// worker, and later ones would overtake it. Workers that are held by long tasks come last.
+func (c *Core) planPlaces(g *group, n int, now time.Time) {
 	ws := g.eligible.workers
 	holds := map[*worker]bool{}
 	for _, r := range g.places {
@@ -228,8 +229,17 @@ func (c *Core) planPlaces(g *group, n int) {
 		}
 		return 1
 	}
+	spared := 0 // how many held ones may be passed over
+	if c.long.held > 0 {
+		spared = 64 + 8*n
+	}
 	for i := 0; i < len(ws) && n > 0; i++ {
-		if w := c.draw(ws, i); !holds[w] && w.rides+w.extra == 0 {
+		w := c.draw(ws, i)
+		if spared > 0 && c.isHeld(w, now) {
+			spared--
+			continue
+		}
+		if !holds[w] && w.rides+w.extra == 0 {
 			c.plan(w, 0, each(w))
 			n--
 		}
@@ -338,11 +348,14 @@ func (c *Core) launch(t *task, w *worker, res probe.ResID, state taskState, now 
 
 func (t *task) launch(id probe.AttemptID) probe.Launch {
 	s := t.spec
-	estimate := s.Estimate
-	if estimate == 0 && t.group.job.Policy.Overlap {
-		estimate = t.group.history.steady()
+	expected := s.Estimate
+	switch {
+	case t.long != nil:
+		expected = t.long.run
+	case expected == 0 && t.group.job.Policy.Overlap:
+		expected = t.group.history.steady()
 	}
-	return probe.Launch{Attempt: id, Task: s.Index, Function: s.Function, Payload: s.Payload, Estimate: estimate, Timeout: s.Timeout}
+	return probe.Launch{Attempt: id, Task: s.Index, Function: s.Function, Payload: s.Payload, Estimate: expected, Timeout: s.Timeout, Files: s.Files}
 }
 
 // ride is the attempt that was sent along with place id and of which nothing is known yet, or nil.
@@ -397,7 +410,7 @@ func (c *Core) ready(w *worker, m *probe.Ready, now time.Time, acts []Action) []
 		bind.Job = j.ID
 		c.Stats.Shared++
 	}
-	for n := g.bundle(bundleBytes - len(bind.Launch.Payload)); n > 1 && len(g.queue) > 0; n-- {
+	for n := g.turn(w, bundleBytes-len(bind.Launch.Payload)); n > 1 && len(g.queue) > 0; n-- {
 		bind.Bundle = append(bind.Bundle, c.bindNext(g, w, m, now))
 	}
 	keep := !shared && j.Policy.Sticky && c.choose(r.group, w) != nil
@@ -431,6 +444,7 @@ func (c *Core) bindNext(g *group, w *worker, m *probe.Ready, now time.Time) prob
 type history struct {
 	runs              int
 	longest, shortest time.Duration
+	stats             estimate.Stats
 }
 
 func (h *history) learn(run time.Duration) {
@@ -458,12 +472,28 @@ const (
 	bundleBytes = 64 << 10
 )
 
-// bundle is how many of the waiting tasks one turn gets, if their payloads are to fit into so many bytes.
+// bundle is how many of the waiting tasks one message gets, if their payloads are to fit into so many bytes.
 func (g *group) bundle(bytes int) int {
 	if !g.job.Policy.Bundle || g.history.runs == 0 {
 		return 1
 	}
-	n := min(maxBundle, int(bundleTime/g.history.longest)) // none of it may be held up by one that takes longer
+	return g.fitting(int(bundleTime/g.history.longest), bytes) // none of it may be held up by one that takes longer
+}
+
+// turn is how many a turn at w gets. Of brief tasks it gets more where so many others queue that what waits behind
+// the slots of w until one falls free loses nothing by it.
+func (g *group) turn(w *worker, bytes int) int {
+	if g.job.Policy.Bundle && g.brief() && w.slots > 0 {
+		if n := min(w.slots, 1+int(w.load.Queued)/(2*w.slots)); n > 1 {
+			return g.fitting(n, bytes)
+		}
+	}
+	return g.bundle(bytes)
+}
+
+// fitting is n, or as many of the waiting tasks as fit into so many bytes.
+func (g *group) fitting(n, bytes int) int {
+	n = min(n, maxBundle)
 	for i := range min(n-1, len(g.queue)) {
 		if bytes -= len(g.queue[i].spec.Payload); bytes < 0 {
 			return i + 1
@@ -530,6 +560,10 @@ func (c *Core) takeBack(a *attempt) {
 
 // wait puts a task at the front of those that wait.
 func (c *Core) wait(t *task) {
+	if t.group.path == estimate.Estimation {
+		c.estimated(t)
+		return
+	}
 	c.move(t, waiting)
 	t.group.queue = slices.Insert(t.group.queue, 0, t)
 	t.group.job.waiting++
@@ -539,6 +573,9 @@ func (c *Core) dropAttempt(a *attempt) {
 	delete(a.w.attempts, a.id)
 	a.task.attempt = nil
 	c.running--
+	if a.untold {
+		a.w.acknowledged(a)
+	}
 }
 
 // queued takes back the rides that did not start.

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/phoebe-sched/phoebe/frontend/estimate"
 	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/probe/script"
 )
@@ -20,7 +21,10 @@ import (
 //	w1 lost, w1 gone               the link breaks; the worker is given up
 //	w1 ready 3.1 free=2            message from w1; loads are free=0 queued=0 unless told
 //	w1 answers queued=3            w1 answers the probe for its load
+//	w1 tells wait=5s               w1 sends its load with a matrix: all tasks would wait for so long, or "never" fit
+//	w1 row 3 age=1s wait=5s ...    gossip tells of w1: sequence number 3
 //	submit x tasks=3 policy=...    3 tasks alike; 1.hosts=h1 is for task 1 only; once: may start only once
+//	... stages=a,b<a,c<a+b         its stages, b after a and c after both; 2.stage=1 is the number of task 2's
 //
 // Attempts of this frontend are a1, a2, ..., of others b7, and are shown with their task: a1(x.0). Workers are
 // sampled at random, so a story lets a job be worth as many probes as there are workers, and what is sent to
@@ -41,7 +45,11 @@ func newStory(l *script.Line) *script.Story[Event, Action] {
 		ID: 'a', MaxTasksPerJob: l.Number("tasks", 0), MaxPayload: l.Number("payload", 0), MaxPending: l.Number("pending", 0),
 		PoisonAfter: l.Number("poison", 0), MaxWait: l.Duration("wait"), AdriftFor: l.Duration("adrift"),
 		ClaimFor: l.Duration("claim"), StrandedFor: l.Duration("stranded"), SyncEvery: cmp.Or(l.Duration("sync"), time.Hour),
+		Estimate: estimate.Config{Jitter: -1},
 	}
+	var err error
+	cfg.Matcher, err = estimate.ParseMatcher(cmp.Or(l.Text("matcher"), "stable"))
+	l.Fail(err)
 	s := &story{core: New(cfg, rand.New(rand.NewPCG(1, 2))), workers: map[string]Worker{}, welcomes: map[string]probe.Welcome{}}
 	return &script.Story[Event, Action]{Core: s.core, Wake: Wake{}, Event: s.event, Show: s.show, State: s.state, Width: 40}
 }
@@ -68,6 +76,8 @@ func jobOf(l *script.Line) *Job {
 	}
 	name, parts, _ := strings.Cut(l.Text("policy"), "+")
 	var err error
+	j.Mode, err = estimate.ParseMode(cmp.Or(l.Text("mode"), "auto"))
+	l.Fail(err)
 	j.Policy, err = ParsePolicy(cmp.Or(name, "phoebe"))
 	l.Fail(err)
 	for part := range strings.SplitSeq(parts, "+") {
@@ -82,6 +92,15 @@ func jobOf(l *script.Line) *Job {
 		default:
 			l.Fail(fmt.Errorf("unknown part %q of a policy", part))
 		}
+	}
+	for _, text := range l.List("stages") {
+		s := Stage{}
+		var after string
+		s.Name, after, _ = strings.Cut(text, "<")
+		if after != "" {
+			s.After = strings.Split(after, "+")
+		}
+		j.Stages = append(j.Stages, s)
 	}
 	all := Task{
 		Function: cmp.Or(l.Text("f"), "f"), Estimate: l.Duration("est"), Retryable: !l.Flag("once"), Retries: l.Number("retries", 0),
@@ -117,6 +136,11 @@ func jobOf(l *script.Line) *Job {
 		if n := l.Number(prefix+"index", -1); n >= 0 {
 			t.Index = probe.TaskIndex(n)
 		}
+		t.Inputs, t.Files = needs(l, prefix)
+		t.Stage = int32(l.Number(prefix+"stage", 0))
+		if d := l.Duration(prefix + "est"); d != 0 {
+			t.Estimate = d
+		}
 		j.Tasks = append(j.Tasks, t)
 	}
 	return j
@@ -124,6 +148,35 @@ func jobOf(l *script.Line) *Job {
 
 func constraint(l *script.Line, prefix string) Constraint {
 	return Constraint{Labels: l.List(prefix + "labels"), Hosts: l.List(prefix + "hosts")}
+}
+
+// needs reads in=h1:500,rack/r2:100,stage/map:200,nowhere:7 (an input each: where, MB) and file=c0ffee:10 (digest, MB).
+func needs(l *script.Line, prefix string) (ins []Input, files []probe.File) {
+	for _, text := range l.List(prefix + "in") {
+		where, mb, _ := strings.Cut(text, ":")
+		in := Input{Bytes: int64(l.Int(mb)) * 1e6}
+		if stage, ok := strings.CutPrefix(where, "stage/"); ok {
+			in.Stage = stage
+		} else if rack, ok := strings.CutPrefix(where, "rack/"); ok {
+			in.Copies = []estimate.Copy{{Rack: rack}}
+		} else if where != "nowhere" {
+			in.Copies = []estimate.Copy{{At: where}}
+		}
+		ins = append(ins, in)
+	}
+	for _, text := range l.List(prefix + "file") {
+		name, mb, _ := strings.Cut(text, ":")
+		files = append(files, probe.File{Digest: digest(name), URL: "http://origin/" + name, Bytes: uint64(l.Int(mb)) * 1e6})
+	}
+	return ins, files
+}
+
+// digest is that of a file by its name in stories; "none" has none.
+func digest(name string) (d [32]byte) {
+	if name != "none" {
+		copy(d[:], name)
+	}
+	return d
 }
 
 // taskNamed reads "x.0".
@@ -146,7 +199,7 @@ func (s *story) workerEvent(l *script.Line, who string) Event {
 			s.lives++
 			m = probe.Welcome{
 				Worker: who, Host: "h" + strings.TrimPrefix(who, "w"), Incarnation: s.lives, Capacity: size(l.Number("slots", 1)),
-				Labels: l.List("labels"), Functions: l.List("f"),
+				Labels: l.List("labels"), Functions: l.List("f"), Rack: l.Text("rack"), Open: size(l.Number("open", 0)),
 			}
 			if m.Functions == nil {
 				m.Functions = []string{"f"}
@@ -161,6 +214,22 @@ func (s *story) workerEvent(l *script.Line, who string) Event {
 		l.Fail(fmt.Errorf("who is %q?", who))
 	}
 	switch verb {
+	case "row":
+		m := Heard{
+			Worker: key, Incarnation: s.welcomes[who].Incarnation, Seq: uint64(l.Int(l.Word())), Age: l.Duration("age"),
+			Speed: l.Float("speed"), Draining: l.Flag("draining"), Maintenance: l.Duration("away"), Lasts: l.Duration("lasts"),
+			Matrix: matrix(l, s.welcomes[who].Capacity),
+		}
+		if l.Flag("other") {
+			m.Incarnation += 100
+		}
+		for _, f := range l.List("files") {
+			m.Files = append(m.Files, FileID(digest(f)))
+		}
+		if n := l.Number("free", -1); n >= 0 {
+			m.Load = &probe.Load{Free: size(n), Queued: uint32(l.Number("queued", 0))}
+		}
+		return m
 	case "lost":
 		return LinkLost{Worker: key}
 	case "gone":
@@ -175,12 +244,32 @@ func (s *story) workerEvent(l *script.Line, who string) Event {
 		}
 		return Received{Worker: key, Msg: m}
 	}
-	return Received{Worker: key, Msg: message(l, verb)}
+	return Received{Worker: key, Msg: message(l, verb, s.welcomes[who].Capacity)}
+}
+
+// matrix reads wait=5s.
+func matrix(l *script.Line, capacity probe.Demand) *probe.WaitMatrix {
+	text := l.Text("wait")
+	if text == "" {
+		return nil
+	}
+	if text == "never" {
+		m := flat(capacity, 0)
+		for i := range m.Cells {
+			for k := range m.Cells[i] {
+				m.Cells[i][k] = probe.NeverFits
+			}
+		}
+		return m
+	}
+	wait, err := time.ParseDuration(text)
+	l.Fail(err)
+	return flat(capacity, wait)
 }
 
 var statuses = map[string]probe.Status{
 	"ok": probe.Succeeded, "failed": probe.Failed, "panicked": probe.Panicked, "killed": probe.Killed,
-	"timed_out": probe.TimedOut, "too_large": probe.TooLarge,
+	"timed_out": probe.TimedOut, "too_large": probe.TooLarge, "no_input": probe.NoInput,
 }
 
 func reason(l *script.Line) probe.Reason {
@@ -198,8 +287,9 @@ func load(l *script.Line) probe.Load {
 	return probe.Load{Free: size(l.Number("free", 0)), Queued: uint32(l.Number("queued", 0)), Running: uint32(l.Number("running", 0))}
 }
 
-func message(l *script.Line, verb string) probe.Msg {
+func message(l *script.Line, verb string, capacity probe.Demand) probe.Msg {
 	load := load(l)
+	load.Matrix = matrix(l, capacity)
 	switch verb {
 	case "ready":
 		res, turn := l.Turn(l.Word())
@@ -214,7 +304,7 @@ func message(l *script.Line, verb string) probe.Msg {
 		}
 		return m
 	case "finished":
-		m := probe.Finished{Attempt: l.Attempt(l.Word()), Load: load, Run: time.Millisecond}
+		m := probe.Finished{Attempt: l.Attempt(l.Word()), Load: load, Run: cmp.Or(l.Duration("run"), time.Millisecond)}
 		m.Status = statuses[l.Word()]
 		if m.Status == probe.Succeeded {
 			m.Result = []byte("result")
@@ -252,6 +342,8 @@ func message(l *script.Line, verb string) probe.Msg {
 		return m
 	case "claimed":
 		return probe.Claimed{Job: script.Job(l.Word())}
+	case "tells":
+		return load
 	case "load":
 		load.Seq = uint64(l.Int(l.Word()))
 		return load
@@ -298,7 +390,7 @@ var refusals = map[RefusedReason]string{
 
 var failures = map[Failure]string{
 	TaskError: "task_error", Timeout: "timeout", Lost: "lost", Poison: "poison", NoWorker: "no_worker", TooLarge: "too_large",
-	Panic: "panic", Infrastructure: "infrastructure",
+	Panic: "panic", Infrastructure: "infrastructure", NoInput: "no_input", StageFailed: "stage_failed",
 }
 
 func (s *story) showAction(a Action) string {
@@ -364,7 +456,11 @@ func (s *story) showMsg(msg probe.Msg) string {
 	case probe.Decline:
 		return "decline " + script.ShowTurn(m.Res, m.Turn)
 	case probe.Enqueue:
-		return fmt.Sprintf("enqueue %d %s", m.Res, s.showLaunches([]probe.Launch{m.Launch}))
+		text := fmt.Sprintf("enqueue %d %s", m.Res, s.showLaunches([]probe.Launch{m.Launch}))
+		if m.Long {
+			text += " long"
+		}
+		return text
 	case probe.Cancel:
 		return "cancel " + script.ShowPlaces(m.First, m.Count)
 	case probe.Kill:
@@ -390,6 +486,9 @@ func (s *story) showMsg(msg probe.Msg) string {
 		}
 		return text
 	case probe.Probe:
+		if m.Matrix {
+			return "ask"
+		}
 		return "probe"
 	}
 	return fmt.Sprintf("%T", msg)
@@ -434,6 +533,7 @@ func (s *story) state() string {
 	add("jobs", len(c.jobs))
 	add("pending", c.pending)
 	add("waiting", waits)
+	add("matching", c.long.due.Len()+c.long.later.Len())
 	add("attempts", c.running)
 	places, acks := 0, 0
 	for _, w := range c.workers {
@@ -444,6 +544,7 @@ func (s *story) state() string {
 	add("rounds", len(c.rounds.bySeq))
 	add("acks", acks)
 	add("idle", len(c.idle))
+	add("held", c.long.held)
 	if len(words) == 0 {
 		return "nothing"
 	}

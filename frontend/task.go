@@ -37,6 +37,7 @@ func (c *Core) finished(w *worker, m *probe.Finished, now time.Time, acts []Acti
 	}
 	c.dropAttempt(a)
 	if m.Status == probe.Killed {
+		c.note(t, "killed")
 		// The worker drains, or gave us up: no fault of the task's.
 		if !t.spec.Retryable {
 			return c.end(t, Outcome{Kind: Failed, Failure: Lost, Message: "it was killed by worker " + w.welcome.Worker + ", and may start only once", Worker: w.welcome.Worker}, now, acts)
@@ -52,10 +53,14 @@ func (c *Core) conclude(t *task, w *worker, m *probe.Finished, now time.Time, ac
 		Kind: Failed, Message: m.Error, Worker: w.welcome.Worker, Run: m.Run,
 		Phases: t.phases(m, now),
 	}
+	c.blame(w, t.spec.Function, m.Status, now)
+	if d := c.note(t, m.Status.String()); d != nil {
+		d.Waited, d.Ran, d.Usage = m.Waited, m.Run, m.Usage
+	}
 	switch m.Status {
 	case probe.Succeeded:
 		o.Kind, o.Result = Result, m.Result
-		t.group.history.learn(m.Run)
+		c.learn(t, w, m)
 		return c.end(t, o, now, acts)
 	case probe.TooLarge:
 		o.Failure = TooLarge
@@ -67,6 +72,8 @@ func (c *Core) conclude(t *task, w *worker, m *probe.Finished, now time.Time, ac
 		if o.Message == "" {
 			o.Message = fmt.Sprintf("ran longer than its timeout of %v", t.spec.Timeout)
 		}
+	case probe.NoInput:
+		o.Failure = NoInput
 	default:
 		o.Failure = TaskError
 	}
@@ -117,6 +124,7 @@ func (c *Core) lose(a *attempt, died bool, why string, now time.Time, acts []Act
 		c.dropPlace(a.w, a.res, r)
 	}
 	c.dropAttempt(a)
+	c.note(t, "lost: "+why)
 	c.Stats.Losses++
 	if !t.spec.Retryable {
 		c.Stats.Lost++
@@ -141,6 +149,7 @@ func (c *Core) started(w *worker, m *probe.Started, acts []Action) []Action {
 		if a.task.state != bound {
 			c.settleRide(a)
 			c.move(a.task, bound)
+			c.note(a.task, "started")
 		}
 		return acts
 	}
@@ -180,30 +189,32 @@ func (c *Core) claimable(id probe.JobID, index probe.TaskIndex) *task {
 // refused takes back what a worker did not accept.
 func (c *Core) refused(w *worker, m *probe.Refused, now time.Time, acts []Action) []Action {
 	touched := map[*job]bool{}
-	for i := range m.Count {
-		c.placeGone(w, m.First+probe.ResID(i), touched)
-	}
 	if a := w.attempts[m.Attempt]; a != nil {
 		touched[a.job] = true
 		c.settleRide(a)
+		c.note(a.task, "refused: "+m.Reason.String())
 		switch m.Reason {
 		case probe.Moved:
 			return c.moved(a.job, now, acts)
 		case probe.Unknown:
 			acts = c.lose(a, false, "worker "+w.welcome.Worker+" no longer knows of it", now, acts)
-		case probe.NoFunction, probe.Oversized, probe.TooBig:
-			c.settleRide(a)
+		case probe.NoFunction, probe.Oversized, probe.TooBig, probe.NeedsFiles:
 			acts = c.hitch(a, m.Reason, now, acts)
 		default:
-			c.settleRide(a)
 			c.takeBack(a)
 			if m.Reason == probe.Late && a.spent && w.state == up && w.places[a.res] == nil {
 				c.restore(a)
 			}
 		}
 	}
-	if m.Reason == probe.Leaving {
+	for i := range m.Count {
+		c.placeGone(w, m.First+probe.ResID(i), touched)
+	}
+	switch m.Reason {
+	case probe.Leaving:
 		c.drain(w) // its Drain was overtaken
+	case probe.QueueFull:
+		c.full(w, m.RetryAfter, now)
 	}
 	for _, j := range jobsInOrder(touched) {
 		if m.RetryAfter > 0 && m.Reason == probe.QueueFull && !j.ended {
@@ -231,6 +242,9 @@ func (c *Core) hitch(a *attempt, why probe.Reason, now time.Time, acts []Action)
 	t := a.task
 	if t.hitches++; t.hitches < maxHitches {
 		c.takeBack(a)
+		if t.long != nil && why == probe.TooBig {
+			t.long.whole = true
+		}
 		return acts
 	}
 	c.dropAttempt(a)
@@ -252,6 +266,7 @@ func (c *Core) placeGone(w *worker, id probe.ResID, touched map[*job]bool) {
 	for _, a := range w.attempts {
 		if a.res == id && a.task.state == enqueued {
 			touched[a.job] = true
+			c.note(a.task, "evicted from its queue")
 			c.takeBack(a)
 			break
 		}
@@ -356,9 +371,11 @@ func (c *Core) unclaimed(j *job, now time.Time, acts []Action) []Action {
 			continue
 		}
 		if t.spec.Retryable {
-			c.move(t, waiting)
-			t.group.queue = append(t.group.queue, t)
-			j.waiting++
+			if j.blocks(t.group) {
+				c.move(t, blocked)
+			} else {
+				c.queue(t)
+			}
 			continue
 		}
 		c.Stats.Lost++
@@ -377,6 +394,9 @@ func (c *Core) moved(j *job, now time.Time, acts []Action) []Action {
 		if t.attempt != nil {
 			c.settleRide(t.attempt)
 			c.dropAttempt(t.attempt)
+		}
+		if t.state == matching {
+			c.unmatch(t)
 		}
 		t.state = done
 	}
@@ -401,6 +421,9 @@ func (c *Core) forget(j *job, now time.Time, acts []Action) []Action {
 // end gives a task its outcome; the last one ends the job.
 func (c *Core) end(t *task, o Outcome, now time.Time, acts []Action) []Action {
 	j := t.group.job
+	if t.state == matching {
+		c.unmatch(t)
+	}
 	if t.state == waiting {
 		if i := slices.Index(t.group.queue, t); i >= 0 {
 			t.group.queue = slices.Delete(t.group.queue, i, i+1)
@@ -414,6 +437,9 @@ func (c *Core) end(t *task, o Outcome, now time.Time, acts []Action) []Action {
 	c.pending--
 	c.Stats.Outcomes[o.Kind]++
 	acts = append(acts, Done{j.ID, o})
+	if len(j.stages) > 0 {
+		c.stageEnded(t, &o)
+	}
 	if j.left == 0 {
 		acts = c.forget(j, now, acts)
 		acts = append(acts, Ended{j.ID})
@@ -424,11 +450,11 @@ func (c *Core) end(t *task, o Outcome, now time.Time, acts []Action) []Action {
 }
 
 // endAll ends every task of a job that has no outcome yet, wherever it is.
-func (c *Core) endAll(j *job, kind OutcomeKind, message string, now time.Time, acts []Action) []Action {
+func (c *Core) endAll(j *job, o Outcome, now time.Time, acts []Action) []Action {
 	for _, g := range j.groups {
 		g.queue = nil
 	}
-	j.waiting = 0
+	j.waiting, j.ending = 0, true
 	for i := range j.tasks {
 		t := &j.tasks[i]
 		if t.state == done {
@@ -439,7 +465,7 @@ func (c *Core) endAll(j *job, kind OutcomeKind, message string, now time.Time, a
 			c.settleRide(a)
 			c.dropAttempt(a)
 		}
-		acts = c.end(t, Outcome{Kind: kind, Message: message}, now, acts)
+		acts = c.end(t, o, now, acts)
 	}
 	return acts
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/phoebe-sched/phoebe/frontend/estimate"
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
@@ -28,6 +29,7 @@ type worker struct {
 	welcome   probe.Welcome
 	functions map[string]bool
 	load      probe.Load // as last heard, less what was sent there since
+	heardAt   int64      // when that was, as Unix time in nanoseconds
 	slots     int
 	idleAt    int // position in Core.idle plus one
 
@@ -47,6 +49,13 @@ type worker struct {
 	pos    int
 
 	rides, extra int // scratch of place: what is planned for it
+
+	untold    []*attempt // placed by estimation, and not yet counted in what it says
+	askedAt   time.Time  // when its matrix was asked for; zero: it answered
+	heldUntil time.Time  // short tasks keep away, as long tasks hold it; zero: they need not
+	heardSeq  uint64     // of the last Heard that counted
+	leaves    bool       // it said that it will
+	failing   bool       // the last task that ended there by itself failed
 }
 
 func (w *worker) Before(v *worker) bool {
@@ -56,6 +65,14 @@ func (w *worker) Before(v *worker) bool {
 	return w.key < v.key
 }
 func (w *worker) Pos() *int { return &w.pos }
+
+// open is the part of it that long tasks may use.
+func (w *worker) open() probe.Demand {
+	if w.welcome.Open == (probe.Demand{}) {
+		return w.welcome.Capacity
+	}
+	return w.welcome.Open
+}
 
 // eligible is the workers that are up and may run a kind of task.
 type eligible struct {
@@ -83,7 +100,12 @@ func (e *eligible) firstUnserved(priority int32) *job {
 	return nil
 }
 
-func (e *eligible) has(w *worker) bool { return int(w.key) < len(e.member) && e.member[w.key] }
+func (e *eligible) has(w *worker) bool { return e.Has(int32(w.key)) }
+
+// Has, Len and At make it a pool of package estimate.
+func (e *eligible) Has(key int32) bool { return int(key) < len(e.member) && e.member[key] }
+func (e *eligible) Len() int           { return len(e.workers) }
+func (e *eligible) At(i int) int32     { return int32(e.workers[i].key) }
 
 func (e *eligible) add(w *worker) {
 	if e.has(w) || !e.matches(w) {
@@ -124,13 +146,16 @@ func eligibleKey(t *Task, of *Constraint) string {
 	return b.String()
 }
 
-// eligibleFor finds or makes the set of workers that may run t.
-func (c *Core) eligibleFor(key string, t *Task, of Constraint) *eligible {
+// eligibleFor finds or makes the set of workers that may run t, of job j, which is being admitted.
+func (c *Core) eligibleFor(key string, t *Task, j *job) *eligible {
 	if e := c.sets[key]; e != nil {
 		return e
 	}
 	if len(c.sets) >= maxSets {
 		used := map[*eligible]bool{}
+		for _, g := range j.groups {
+			used[g.eligible] = true
+		}
 		for _, j := range c.jobs {
 			for _, g := range j.groups {
 				used[g.eligible] = true
@@ -138,7 +163,7 @@ func (c *Core) eligibleFor(key string, t *Task, of Constraint) *eligible {
 		}
 		maps.DeleteFunc(c.sets, func(_ string, e *eligible) bool { return !used[e] })
 	}
-	function, demand, own := t.Function, t.Demand, t.Constraint
+	function, demand, of, own := t.Function, t.Demand, j.Constraint, t.Constraint
 	e := &eligible{matches: func(w *worker) bool {
 		m := &w.welcome
 		return w.functions[function] && demand.Fits(m.Capacity) &&
@@ -176,9 +201,24 @@ func (c *Core) worker(key Worker) *worker {
 }
 
 // heard takes what a worker said of its load into the view.
-func (c *Core) heard(w *worker, load probe.Load) {
-	w.load = load
+func (c *Core) heard(w *worker, load probe.Load, at time.Time) {
+	w.load, w.heardAt = load, at.UnixNano()
 	c.believe(w)
+	if load.Matrix != nil || !w.heldUntil.IsZero() {
+		c.heardMore(w, at)
+	}
+}
+
+// heardMore takes into the view what concerns long tasks.
+func (c *Core) heardMore(w *worker, at time.Time) {
+	m := w.load.Matrix
+	w.load.Matrix = nil
+	if probe.Slot.Fits(w.load.Free) {
+		c.release(w)
+	}
+	if m != nil {
+		c.told(w, m, at)
+	}
 }
 
 // believe keeps the list of idle workers in step with what is believed of w.
@@ -220,6 +260,9 @@ func (c *Core) workerUp(ev WorkerUp, now time.Time, acts []Action) []Action {
 		acts = c.workerGone(w, now, acts)
 	}
 
+	if w.welcome.Incarnation != ev.Welcome.Incarnation {
+		w.heardSeq = 0
+	}
 	w.welcome = ev.Welcome
 	w.state = up
 	if ev.Welcome.Draining {
@@ -229,7 +272,9 @@ func (c *Core) workerUp(ev WorkerUp, now time.Time, acts []Action) []Action {
 	for _, f := range ev.Welcome.Functions {
 		w.functions[f] = true
 	}
-	w.load = probe.Load{Free: ev.Welcome.Capacity}
+	w.leaves, w.askedAt = ev.Welcome.Draining, time.Time{}
+	w.load, w.heardAt = probe.Load{Free: ev.Welcome.Capacity}, now.UnixNano()
+	c.enlist(w)
 	w.slots = probe.Slot.Times(ev.Welcome.Capacity)
 	w.syncAt = now.Add(time.Duration(c.rand.Int64N(int64(c.cfg.SyncEvery)))) // spread over the fleet
 	for _, a := range w.attemptsInOrder() {
@@ -257,6 +302,7 @@ func (c *Core) drain(w *worker) {
 		c.withdraw(w)
 		w.state = draining
 	}
+	w.leaves = true
 }
 
 // withdraw takes a worker that was up out of everything that is sampled.
@@ -269,6 +315,7 @@ func (c *Core) withdraw(w *worker) {
 	}
 	w.load = probe.Load{}
 	c.believe(w)
+	c.strike(w)
 }
 
 // linkLost forgets the places at w, which it has dropped or will, and leaves its attempts adrift.
@@ -296,6 +343,10 @@ func (c *Core) linkLost(w *worker, now time.Time, acts []Action) []Action {
 // workerGone counts every attempt at w as lost.
 func (c *Core) workerGone(w *worker, now time.Time, acts []Action) []Action {
 	acts = c.linkLost(w, now, acts)
+	if w.state != down && !w.leaves {
+		c.long.fleet.Lost(int32(w.key), now)
+	}
+	c.long.fleet.Remove(int32(w.key))
 	w.state = down
 	touched := map[*job]bool{}
 	for _, a := range w.attemptsInOrder() {
@@ -441,6 +492,7 @@ type WorkerStatus struct {
 	Load         probe.Load
 	Reservations int
 	Attempts     int
+	View         estimate.Server // what placing by estimation goes by; zero if the worker is down
 }
 
 var stateNames = [...]string{down: "down", up: "up", lost: "adrift", draining: "draining"}
@@ -451,5 +503,9 @@ func (c *Core) Status(key Worker) (WorkerStatus, bool) {
 	if w == nil {
 		return WorkerStatus{}, false
 	}
-	return WorkerStatus{stateNames[w.state], w.welcome, w.load, len(w.places), len(w.attempts)}, true
+	s := WorkerStatus{State: stateNames[w.state], Welcome: w.welcome, Load: w.load, Reservations: len(w.places), Attempts: len(w.attempts)}
+	if row := c.long.fleet.Get(int32(key)); row != nil {
+		s.View = *row
+	}
+	return s, true
 }

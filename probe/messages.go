@@ -71,9 +71,9 @@ type File struct {
 }
 
 // Reserve asks for Count places with the ids First, First+1, ... Each of the ride-along Launches (at
-// most Count of them) is started at once if the worker has room for it and nothing waits ahead of it:
+// most Count of them) is started at once if the worker has room for it and that delays nothing that waits:
 // it then uses up the place with the same position. Up to Bundle of those for which there is no room are
-// staged behind them, as with Bind. The others leave only their places behind.
+// staged behind them, as with Bind, if nothing waits. The others leave only their places behind.
 type Reserve struct {
 	First    ResID
 	Count    uint32
@@ -176,7 +176,7 @@ type Welcome struct {
 	Version     uint32
 	Epoch       Epoch // of the Hello it answers
 	Worker      string
-	Incarnation uint64 // drawn at random when the worker process starts
+	Incarnation uint64 // of two runs of a worker, the later one has the higher
 	Host        string
 	Rack        string // "" if the worker was not told
 	Capacity    Demand

@@ -13,7 +13,9 @@ import (
 func (c *Core) start(a *attempt, now time.Time, acts []Action) []Action {
 	a.state, a.startedAt, a.from = running, now, nil
 	c.attempts[a.launch.Attempt] = a
-	c.running++
+	c.changes++
+	a.run = int32(len(c.runs))
+	c.runs = append(c.runs, a)
 	c.Stats.Started++
 	if a.launch.Estimate > 0 {
 		a.askAt = now.Add(a.launch.Estimate - a.owner.lead)
@@ -34,8 +36,13 @@ func (c *Core) exited(ev Exited, now time.Time, acts []Action) []Action {
 	if a == nil || a.state != running {
 		return acts
 	}
-	c.free = c.free.Add(a.demand)
-	c.running--
+	c.give(needs(a.demand, a.long))
+	last := len(c.runs) - 1
+	c.runs[a.run] = c.runs[last]
+	c.runs[a.run].run = a.run
+	c.runs[last] = nil
+	c.runs = c.runs[:last]
+	c.learned.ran(ev.Run)
 	c.Stats.Finished++
 	c.willEnd.Remove(a)
 	if a.due {
@@ -43,14 +50,22 @@ func (c *Core) exited(ev Exited, now time.Time, acts []Action) []Action {
 		c.due = slices.Delete(c.due, slices.Index(c.due, a), slices.Index(c.due, a)+1)
 		c.dueRoom = c.dueRoom.Sub(a.demand)
 	}
+	if a.files != nil {
+		c.release(ev.Attempt)
+	}
 	acts = c.fill(now, acts)
 	c.orphans.remove(a)
 	if a.unwanted {
 		delete(c.attempts, a.launch.Attempt)
 		return acts
 	}
+	return c.conclude(a, ev, now, acts)
+}
+
+// conclude keeps what became of an attempt, and tells its owner.
+func (c *Core) conclude(a *attempt, ev Exited, now time.Time, acts []Action) []Action {
 	a.state, a.endedAt, a.end = ended, now, ev
-	a.launch.Payload = nil
+	a.launch.Payload, a.launch.Files = nil, nil
 	c.retained.push(a)
 	c.kept += a.weight()
 	if a.owner == nil {
@@ -60,11 +75,15 @@ func (c *Core) exited(ev Exited, now time.Time, acts []Action) []Action {
 }
 
 func (c *Core) finished(a *attempt, now time.Time) probe.Finished {
+	usage := probe.Usage{CPU: a.end.CPU, Memory: a.end.Memory}
+	if a.files != nil {
+		usage.Fetched, usage.Fetch = a.files.bytes, a.files.took
+	}
 	return probe.Finished{
 		Attempt: a.launch.Attempt, Job: a.job, Task: a.launch.Task,
 		Status: a.end.Status, Result: a.end.Result, Error: a.end.Error,
 		Waited: a.waited, Held: a.held, Launch: a.startedAt.Sub(a.arrivedAt), Run: a.end.Run, Kept: now.Sub(a.endedAt),
-		Load: c.Load(),
+		Usage: usage, Load: c.Load(),
 	}
 }
 

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/phoebe-sched/phoebe/probe"
@@ -10,7 +11,7 @@ import (
 // Check returns what is wrong with the core's own state between two steps, or nil. It takes time in
 // proportion to the state, and is for tests and the simulator.
 func (c *Core) Check() error {
-	for _, check := range []func() error{c.checkLinks, c.checkPlaces, c.checkAttempts, c.checkRoom} {
+	for _, check := range []func() error{c.checkLinks, c.checkPlaces, c.checkQueue, c.checkFetches, c.checkAttempts, c.checkRoom} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -110,6 +111,52 @@ func (c *Core) checkPlaces() error {
 	return nil
 }
 
+// The queue knows what its places need, and how much work they are.
+func (c *Core) checkQueue() error {
+	q := &c.queue
+	counts := map[room]int{}
+	var sum backlog
+	for p := range q.all() {
+		counts[p.needs()]++
+		sum.add(p, 1)
+		if p.kind != q.kinds[p.needs()] {
+			return fmt.Errorf("place %d of link %d is counted among others than of its needs", p.res, p.link.id)
+		}
+	}
+	for needs, k := range q.kinds {
+		if k.n != counts[needs] || k.n == 0 && k != q.last {
+			return fmt.Errorf("%d places need %v, %d counted", counts[needs], needs, k.n)
+		}
+	}
+	for i, w := range sum {
+		if math.Abs(w.cpu-q.backlog[i].cpu) > 1+w.cpu/1e6 || math.Abs(w.mem-q.backlog[i].mem) > 1+w.mem/1e6 {
+			return fmt.Errorf("the queue has work %v, summed up %v", sum, q.backlog)
+		}
+	}
+	return nil
+}
+
+// The places whose files were asked for are those in the queue that need some.
+func (c *Core) checkFetches() error {
+	for id, p := range c.fetches {
+		if p.launch == nil || p.launch.Attempt != id || p.files == nil || p.link.places[p.res] != p {
+			return fmt.Errorf("files of attempt %s are for place %d of link %d, which is gone or needs none", id, p.res, p.link.id)
+		}
+	}
+	n := 0
+	for _, l := range c.links {
+		for _, p := range l.places {
+			if p.launch != nil && len(p.launch.Files) > 0 {
+				n++
+			}
+		}
+	}
+	if n != len(c.fetches) || len(c.released) > 0 {
+		return fmt.Errorf("%d places need files, %d fetches, %d to be released", n, len(c.fetches), len(c.released))
+	}
+	return nil
+}
+
 // An attempt is in the list of its state; its owner is up.
 func (c *Core) checkAttempts() error {
 	in := map[*attempt]int{}
@@ -150,6 +197,9 @@ func (c *Core) checkAttempts() error {
 			}
 		case running:
 			started++
+			if int(a.run) >= len(c.runs) || c.runs[a.run] != a {
+				return fmt.Errorf("attempt %s runs, and is not where it says", id)
+			}
 			if a.owner != nil || a.unwanted {
 				listed = 0
 			}
@@ -167,8 +217,8 @@ func (c *Core) checkAttempts() error {
 	if len(in) > 0 {
 		return fmt.Errorf("%d attempts are listed, but forgotten", len(in))
 	}
-	if started != c.running || kept != c.kept {
-		return fmt.Errorf("%d attempts run and %d bytes are kept, %d and %d counted", started, kept, c.running, c.kept)
+	if started != len(c.runs) || kept != c.kept {
+		return fmt.Errorf("%d attempts run and %d bytes are kept, %d and %d counted", started, kept, len(c.runs), c.kept)
 	}
 	for _, a := range c.willEnd.All() {
 		if a.state != running || a.due || c.attempts[a.launch.Attempt] != a {
@@ -186,7 +236,7 @@ func (c *Core) checkRoom() error {
 		for _, p := range l.places {
 			switch p.state {
 			case held:
-				sum = sum.Add(p.demand)
+				sum = sum.add(p.needs())
 			case early:
 				promised = promised.Add(p.demand)
 			}
@@ -195,7 +245,7 @@ func (c *Core) checkRoom() error {
 	for _, a := range c.attempts {
 		switch a.state {
 		case running:
-			sum = sum.Add(a.demand)
+			sum = sum.add(needs(a.demand, a.long))
 		case staged:
 			promised = promised.Add(a.demand)
 		}
@@ -207,21 +257,23 @@ func (c *Core) checkRoom() error {
 		due = due.Add(a.demand)
 	}
 	switch {
-	case c.free.CPU < 0 || c.free.Mem < 0 || sum != c.cfg.Capacity:
-		return fmt.Errorf("free %v, with what is held and used %v of %v", c.free, sum, c.cfg.Capacity)
+	case !(room{}).fits(c.free) || sum != c.capacity:
+		return fmt.Errorf("free %v, with what is held and used %v of %v", c.free, sum, c.capacity)
 	case promised != c.promised:
 		return fmt.Errorf("promised %v, counted %v", promised, c.promised)
 	case due != c.dueRoom:
 		return fmt.Errorf("due %v, counted %v", due, c.dueRoom)
 	}
 	switch a := c.staged.first(); {
-	case a != nil && a.demand.Fits(c.free):
+	case a != nil && needs(a.demand, a.long).fits(c.free):
 		return fmt.Errorf("attempt %s is staged, though %v is free", a.launch.Attempt, c.free)
 	case a != nil || c.queue.len() == 0:
-	case len(c.early) > 0 && c.early[0].demand.Fits(c.free):
+	case len(c.early) > 0 && c.early[0].needs().fits(c.free):
 		return fmt.Errorf("place %d was asked early, though %v is free", c.early[0].res, c.free)
-	case len(c.early) == 0 && c.queue.order != Shortest && c.queue.head(time.Time{}).demand.Fits(c.free):
-		return fmt.Errorf("a place waits, though %v is free", c.free)
+	case len(c.early) == 0 && c.queue.order != Shortest:
+		if p := c.queue.head(time.Time{}); !p.fetching() && p.needs().fits(c.free) {
+			return fmt.Errorf("a place waits, though %v is free", c.free)
+		}
 	}
 	return nil
 }

@@ -17,6 +17,10 @@ type Config struct {
 	StarvationBound time.Duration      // Shortest: a place that waited this long goes ahead
 	Weights         map[string]float64 // Fair: by tenant, 1 where absent
 
+	// ShortShare is the part of CPU and of memory that long tasks may not use, in whole slots, rounded down, so that
+	// short ones never wait for them alone. At least one slot stays open to them. Negative: none.
+	ShortShare float64
+
 	MaxQueue    int           // places in the queue, over all links
 	MaxPayload  int           // bytes
 	MaxRetained int           // bytes of results kept for acknowledgement, 512 more for each; the oldest go beyond it
@@ -26,7 +30,7 @@ type Config struct {
 }
 
 // Defaults fills the zero fields of c: one slot, fifo, 1 s starvation bound, 16384 places, payloads of 1
-// MiB, 256 MiB of retained results for 30 s, 500 ms ready expiry, 10 s grace.
+// MiB, 256 MiB of retained results for 30 s, 500 ms ready expiry, 10 s grace, an eighth closed to long tasks.
 func (c Config) Defaults() Config {
 	def := func(p *time.Duration, d time.Duration) {
 		if *p == 0 {
@@ -48,13 +52,29 @@ func (c Config) Defaults() Config {
 	defInt(&c.MaxQueue, 1<<14)
 	defInt(&c.MaxPayload, 1<<20)
 	defInt(&c.MaxRetained, 256<<20)
+	if c.ShortShare == 0 {
+		c.ShortShare = 1.0 / 8
+	}
 	return c
+}
+
+// Open is the part of the capacity that long tasks may use.
+func (c Config) Open() probe.Demand {
+	c = c.Defaults()
+	open := func(all, slot int32) int32 {
+		closed := int32(float64(all)*min(max(c.ShortShare, 0), 1)) / slot * slot
+		return min(max(all-closed, slot), all)
+	}
+	return probe.Demand{
+		CPU: probe.Millicores(open(int32(c.Capacity.CPU), int32(probe.Slot.CPU))),
+		Mem: probe.MiB(open(int32(c.Capacity.Mem), int32(probe.Slot.Mem))),
+	}
 }
 
 // LinkID names a connection at this worker; the shell never uses one twice.
 type LinkID uint64
 
-// Event is what a Core is told: one of LinkUp, LinkDown, Received, Exited, Leave and Wake.
+// Event is what a Core is told: one of LinkUp, LinkDown, Received, Exited, Fetched, Leave and Wake.
 type Event interface{ event() }
 
 // LinkUp: a frontend said a good Hello on a new connection. An older connection of the same frontend
@@ -77,9 +97,21 @@ type Received struct {
 type Exited struct {
 	Attempt probe.AttemptID
 	Status  probe.Status
+	Memory  probe.MiB // at its peak; 0: not known
 	Result  []byte
 	Error   string
 	Run     time.Duration // measured by the executor
+	CPU     time.Duration // used by all its cores; 0: not known
+}
+
+// Fetched: the files that Fetch asked for are there, or one of them will never be: Err, for people, then names it
+// and says why. Every Fetch is followed by one Fetched, unless its Release comes first; then by none, or by one that
+// changes nothing.
+type Fetched struct {
+	Attempt probe.AttemptID
+	Took    time.Duration
+	Bytes   uint64 // of files that were not there
+	Err     string
 }
 
 // Leave: take nothing new, finish what runs.
@@ -88,7 +120,8 @@ type Leave struct{}
 // Wake: the time that NextWake named has come.
 type Wake struct{}
 
-// Action is what the shell must do: one of Send, Start, Stop and Drop.
+// Action is what the shell must do: one of Send, Start, Stop, Drop, Fetch and Release. A shell whose frontends launch
+// no task with Files never sees the last two.
 type Action interface{ action() }
 
 // Send a message on a link; it may be lost if the link breaks.
@@ -110,10 +143,22 @@ type Stop struct{ Attempt probe.AttemptID }
 // Drop a connection; no LinkDown is needed for it.
 type Drop struct{ Link LinkID }
 
+// Fetch files to the worker's disk, and keep them there for the attempt until Release. Fetched tells how that went.
+// Tasks wait meanwhile, and others start. Start, if it comes to that, follows Fetched, and Release follows Exited.
+type Fetch struct {
+	Attempt probe.AttemptID
+	Files   []probe.File
+}
+
+// Release the files that were fetched, or are being fetched, for an attempt: each Fetch ends in one Release, whatever
+// becomes of the attempt.
+type Release struct{ Attempt probe.AttemptID }
+
 func (LinkUp) event()   {}
 func (LinkDown) event() {}
 func (Received) event() {}
 func (Exited) event()   {}
+func (Fetched) event()  {}
 func (Leave) event()    {}
 func (Wake) event()     {}
 
@@ -122,10 +167,14 @@ func (Start) action() {}
 func (Stop) action()  {}
 func (Drop) action()  {}
 
+func (Fetch) action()   {}
+func (Release) action() {}
+
 // Stats counts what a core has done since it was made.
 type Stats struct {
 	Reserved, Bound, Declined, Expired, RidesStarted, EarlyAsks, Late, Started, Finished uint64
 	Refused, Cancelled, Orphaned, Claimed, Abandoned, Forgotten                          uint64
+	Backfilled                                                                           uint64 // started, or asked, ahead of others
 }
 
 // Core is a worker's state. It is not safe for concurrent use; one history of events has one outcome.
@@ -138,8 +187,10 @@ type Core struct {
 	byOwner  map[probe.FrontendID]*link
 	attempts map[probe.AttemptID]*attempt
 
-	free     probe.Demand
-	running  int
+	capacity room
+	free     room
+	changes  uint64 // how often something changed that a forecast depends on, other than the queue
+	runs     []*attempt
 	queue    queue
 	parked   int
 	seq      uint64
@@ -153,6 +204,16 @@ type Core struct {
 	retained list[*attempt]
 	kept     int            // bytes that they cost
 	orphans  list[*attempt] // running without a link; by when they lost it
+
+	learned   learned
+	forecast  forecast
+	gaps      []*place  // scratch of findGaps
+	shareOnly bool      // what hasGap found is for short tasks in the share that is closed to long ones
+	settled   uint64    // the changes up to which backfill found all that may start
+	fetchWake time.Time // when what backfill found may change because files are late; zero: never
+
+	fetches  map[probe.AttemptID]*place // in the queue, whose files were asked for
+	released []probe.AttemptID          // in this step
 
 	// Stats may be read between steps.
 	Stats Stats
@@ -177,9 +238,12 @@ type attempt struct {
 	launch   probe.Launch
 	job      probe.JobID
 	demand   probe.Demand
-	owner    *link // nil: orphan
+	files    *files // nil: it needs none
+	owner    *link  // nil: orphan
 	state    attemptState
+	long     bool
 	unwanted bool   // its end interests nobody
+	run      int32  // its index in Core.runs
 	from     *place // staged only: the place it was bound to, to be queued again if it is handed back
 
 	waited, held time.Duration
@@ -238,9 +302,14 @@ func New(cfg Config) *Core {
 		links:     map[LinkID]*link{},
 		byOwner:   map[probe.FrontendID]*link{},
 		attempts:  map[probe.AttemptID]*attempt{},
-		free:      cfg.Capacity,
-		queue:     queue{order: cfg.Order, bound: cfg.StarvationBound, weights: cfg.Weights, known: map[string]*tenant{}},
+		fetches:   map[probe.AttemptID]*place{},
+		capacity:  room{cfg.Capacity, cfg.Open()},
+		learned:   learned{run: firstRun, chance: firstChance, fetch: firstFetch},
+		queue: queue{
+			order: cfg.Order, bound: cfg.StarvationBound, weights: cfg.Weights, known: map[string]*tenant{}, kinds: map[room]*kind{},
+		},
 	}
+	c.free = c.capacity
 	for _, f := range cfg.Functions {
 		c.functions[f] = true
 	}
@@ -258,6 +327,8 @@ func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
 		}
 	case Exited:
 		acts = c.exited(ev, now, acts)
+	case Fetched:
+		acts = c.fetched(&ev, now, acts)
 	case Wake:
 	case LinkUp:
 		acts = c.linkUp(ev, now, acts)
@@ -271,7 +342,16 @@ func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
 		panic(fmt.Sprintf("worker: unknown event %T", ev))
 	}
 	acts = c.expire(now, acts)
-	return c.fill(now, acts)
+	acts = c.fill(now, acts)
+	for c.lateStaged(now) != nil { // behind one with more patience, which has started
+		acts = c.expire(now, acts)
+		acts = c.fill(now, acts)
+	}
+	for _, id := range c.released {
+		acts = append(acts, Release{id})
+	}
+	c.released = c.released[:0]
+	return acts
 }
 
 func (c *Core) receive(l *link, msg probe.Msg, now time.Time, acts []Action) []Action {
@@ -283,6 +363,7 @@ func (c *Core) receive(l *link, msg probe.Msg, now time.Time, acts []Action) []A
 	case probe.Decline:
 		if p := c.askedPlace(l, m.Res, m.Turn); p != nil {
 			c.Stats.Declined++
+			c.learned.turned(false)
 			l.learn(now.Sub(p.askedAt))
 			c.dropPlace(p)
 		}
@@ -293,6 +374,9 @@ func (c *Core) receive(l *link, msg probe.Msg, now time.Time, acts []Action) []A
 			id := m.First + probe.ResID(i)
 			l.seen.Mark(id)
 			if p := l.places[id]; p != nil {
+				if p.launch == nil {
+					c.learned.turned(false)
+				}
 				c.dropPlace(p)
 				c.Stats.Cancelled++
 			}
@@ -310,9 +394,9 @@ func (c *Core) receive(l *link, msg probe.Msg, now time.Time, acts []Action) []A
 	case probe.Sync:
 		return c.sync(l, &m, now, acts)
 	case probe.Ping:
-		return append(acts, Send{l.id, probe.Pong{Seq: m.Seq, Load: c.Load()}})
+		return append(acts, Send{l.id, probe.Pong{Seq: m.Seq, Load: c.load(m.Matrix, now)}})
 	case probe.Probe:
-		load := c.Load()
+		load := c.load(m.Matrix, now)
 		load.Seq = m.Seq
 		return append(acts, Send{l.id, load})
 	case probe.Hello:
@@ -325,7 +409,28 @@ func (c *Core) receive(l *link, msg probe.Msg, now time.Time, acts []Action) []A
 
 // Load is what the core tells of itself with most messages.
 func (c *Core) Load() probe.Load {
-	return probe.Load{Free: c.free, Queued: uint32(c.queue.len() + c.parked + c.staged.n), Running: uint32(c.running)}
+	return probe.Load{Free: c.free.all, Queued: uint32(c.queue.len() + c.parked + c.staged.n), Running: uint32(len(c.runs))}
+}
+
+// load is Load, with the wait matrix if it was asked for.
+func (c *Core) load(matrix bool, now time.Time) probe.Load {
+	load := c.Load()
+	if matrix {
+		m := c.Matrix(now)
+		load.Matrix = &m
+	}
+	return load
+}
+
+// take and give change what is free.
+func (c *Core) take(needs room) {
+	c.free = c.free.sub(needs)
+	c.changes++
+}
+
+func (c *Core) give(needs room) {
+	c.free = c.free.add(needs)
+	c.changes++
 }
 
 // NextWake is when Wake is due, or zero if nothing waits for the time to pass.
@@ -350,6 +455,9 @@ func (c *Core) NextWake() time.Time {
 	}
 	if c.willEnd.Len() > 0 && c.queue.len() > 0 {
 		soonest(c.willEnd.Min().askAt)
+	}
+	if !c.fetchWake.IsZero() && c.queue.len() > 0 {
+		soonest(c.fetchWake)
 	}
 	return at
 }

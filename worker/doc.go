@@ -7,9 +7,19 @@
 // comes: its slot is held and the frontend is told Ready, until it answers with Bind or Decline or the
 // expiry passes (Sparrow, section 3.3). Three things go beyond that:
 //
-//   - a Reserve may bring tasks along, started if there is room right now and nothing waits;
+//   - a Reserve may bring tasks along, started if there is room right now and nothing that waits is delayed;
 //   - a Bind may put its place back into the queue for more tasks of the job (a sticky place);
 //   - a running task with an estimate lets the next place ask one round trip before it ends.
+//
+// Tasks need CPU and memory, and not all the same. While there is no room for the head of the queue, a later
+// place may fill a gap, if that does not delay the expected start of any place ahead of it (conservative
+// backfilling; findGaps). Where all places need the same, as short tasks do, nothing of this is ever reckoned.
+// The same forecast, of what runs and of what waits at its expected cost, gives the wait matrix that frontends
+// place long tasks by (Apollo, section 3.2; Core.Matrix). A share of the worker is closed to long tasks, so that
+// short ones find room beside any number of them.
+//
+// Files that a task bound early needs are fetched while it waits. It keeps its place, others overtake it as long as
+// they are done when its files are expected, and from then on whoever comes next.
 //
 // Everything a frontend can do is undone when its link breaks, except that its attempts run on for a
 // grace period, in which they can be claimed.

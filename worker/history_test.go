@@ -44,7 +44,7 @@ func TestHistories(t *testing.T) {
 			{"reserve", 3, w.reserve}, {"enqueue", 1, w.enqueue}, {"answer", 8, w.answer}, {"cancel", 1, w.cancel},
 			{"kill", 1, w.kill}, {"claim", 1, w.claim}, {"ack", 1, w.ack}, {"sync", 1, w.sync}, {"rude", 2, w.rude},
 			{"chat", 1, w.chat}, {"deliver", 20, w.deliver}, {"repeat", 1, w.repeat}, {"lose", 1, w.lose},
-			{"hear", 14, w.hear}, {"break", 1, w.breakLink}, {"connect", 1, w.connect}, {"exit", 3, w.exit},
+			{"hear", 14, w.hear}, {"break", 1, w.breakLink}, {"connect", 1, w.connect}, {"exit", 3, w.exit}, {"fetched", 2, w.fetched},
 			{"pass", 4, w.pass}, {"ahead", 4, w.passToWake}, {"long", 1, w.passLong}, {"leave", 1, w.leave},
 		}
 		var names []string
@@ -75,13 +75,13 @@ func TestHistories(t *testing.T) {
 		return
 	}
 	for _, kind := range []string{
-		"LinkUp", "LinkDown", "Exited", "Leave", "Wake",
+		"LinkUp", "LinkDown", "Exited", "Fetched", "Leave", "Wake",
 		"Reserve", "Bind", "Decline", "Enqueue", "Cancel", "Kill", "Claim", "Ack", "Sync", "Ping", "Probe", "Hello", "Load",
-		"Start", "Stop", "Drop",
+		"Start", "Stop", "Drop", "Fetch", "Release",
 		"sent Queued", "sent Started", "sent Ready", "sent Finished", "sent Refused", "sent Evicted", "sent Gone",
 		"sent Load", "sent Drain", "sent Pong", "sent Claimed",
-		"queue_full", "leaving", "too_big", "no_function", "expired", "unknown", "oversized", "moved", "late",
-		"early", "kept", "bundled", "rode", "orphaned", "claimed", "abandoned", "forgotten",
+		"queue_full", "leaving", "too_big", "no_function", "expired", "unknown", "oversized", "moved", "late", "needs_files", "no_input",
+		"fetch released", "fetched too late", "matrix", "backfilled", "early", "kept", "bundled", "rode", "orphaned", "claimed", "abandoned", "forgotten",
 	} {
 		if seen[kind] == 0 {
 			t.Errorf("%s never came up", kind)
@@ -102,13 +102,15 @@ type world struct {
 	nextID LinkID
 	jobs   []probe.JobID
 
-	free    probe.Demand
+	free    room
 	runs    map[probe.AttemptID]*run
+	files   map[probe.AttemptID]bool // that were asked for and not released: whether they are there
 	ended   map[probe.AttemptID]Exited
 	dead    map[placeKey]probe.Reason    // places that the core said are gone
 	asked   map[turnKey]bool             // turns that it announced
 	never   map[probe.AttemptID]string   // attempts that must not start, and why
 	started map[probe.AttemptID]bool     // of frontends that keep the rules
+	long    map[probe.AttemptID]bool     // tasks that may not use all
 	rides   map[placeKey]probe.AttemptID // tasks that came with their place
 	owner   map[probe.AttemptID]LinkID   // by what the core said
 }
@@ -126,7 +128,7 @@ type turnKey struct {
 // run is an attempt in the executor.
 type run struct {
 	id      probe.AttemptID
-	demand  probe.Demand
+	needs   room
 	stopped bool
 }
 
@@ -173,9 +175,11 @@ func newWorld(t *rapid.T, seen map[string]int) *world {
 		Weights:    map[string]float64{"t": 2},
 		MaxPayload: 100,
 		MaxQueue:   rapid.SampledFrom([]int{20, 3}).Draw(t, "queue"),
+		ShortShare: rapid.SampledFrom([]float64{-1, 0.3}).Draw(t, "share"),
 	}
 	w := &world{
-		t: t, seen: seen, core: New(cfg), now: time.Unix(1_000_000, 0), free: cfg.Capacity,
+		t: t, seen: seen, core: New(cfg), now: time.Unix(1_000_000, 0), free: room{cfg.Capacity, cfg.Open()},
+		files: map[probe.AttemptID]bool{}, long: map[probe.AttemptID]bool{},
 		runs: map[probe.AttemptID]*run{}, ended: map[probe.AttemptID]Exited{}, dead: map[placeKey]probe.Reason{},
 		asked: map[turnKey]bool{}, never: map[probe.AttemptID]string{}, started: map[probe.AttemptID]bool{},
 		rides: map[placeKey]probe.AttemptID{}, owner: map[probe.AttemptID]LinkID{},
@@ -236,9 +240,12 @@ func (w *world) do(a Action) {
 	case Start:
 		w.seen["Start"]++
 		id := a.Launch.Attempt
-		w.free = w.free.Sub(a.Demand)
-		if w.free.CPU < 0 || w.free.Mem < 0 {
+		n := needs(a.Demand, w.long[id])
+		if w.free = w.free.sub(n); !(room{}).fits(w.free) {
 			w.t.Fatalf("start of %s: there is no room", id)
+		}
+		if there, asked := w.files[id]; len(a.Launch.Files) > 0 && !there || len(a.Launch.Files) == 0 && asked && !w.isRude(id) {
+			w.t.Fatalf("start of %s with %d files: they were asked for: %t, are there: %t", id, len(a.Launch.Files), asked, there)
 		}
 		if w.runs[id] != nil {
 			w.t.Fatalf("start of %s: it runs", id)
@@ -254,7 +261,7 @@ func (w *world) do(a Action) {
 		}
 		w.started[id] = true
 		delete(w.owner, id)
-		w.runs[id] = &run{id: id, demand: a.Demand}
+		w.runs[id] = &run{id: id, needs: n}
 	case Stop:
 		w.seen["Stop"]++
 		if r := w.runs[a.Attempt]; r == nil || r.stopped {
@@ -264,12 +271,32 @@ func (w *world) do(a Action) {
 	case Drop:
 		w.seen["Drop"]++
 		w.cut(w.wire(a.Link))
+	case Fetch:
+		w.seen["Fetch"]++
+		if _, asked := w.files[a.Attempt]; asked || len(a.Files) == 0 {
+			w.t.Fatalf("fetch of %d files for %s, which were asked for: %t", len(a.Files), a.Attempt, asked)
+		}
+		w.files[a.Attempt] = false
+	case Release:
+		w.seen["Release"]++
+		there, asked := w.files[a.Attempt]
+		if !asked || w.runs[a.Attempt] != nil && !w.isRude(a.Attempt) {
+			w.t.Fatalf("release of files of %s, which were not asked for, or it runs", a.Attempt)
+		}
+		if !there {
+			w.seen["fetch released"]++
+		}
+		delete(w.files, a.Attempt)
 	case Send:
 		w.seen["sent "+name(a.Msg)]++
 		l := w.wire(a.Link)
 		if l == nil {
 			w.t.Fatalf("%T sent to link %d, which is down", a.Msg, a.Link)
 			return
+		}
+		if p, ok := a.Msg.(probe.Pong); ok && p.Load.Matrix != nil {
+			w.seen["matrix"]++
+			w.checkMatrix(p.Load.Matrix)
 		}
 		w.check(l, a.Msg)
 		l.toFront = append(l.toFront, flight{a.Msg, w.now.Add(maxDelay)})
@@ -337,7 +364,27 @@ func (w *world) check(l *wire, msg probe.Msg) {
 		if min(m.Waited, m.Held, m.Launch, m.Run, m.Kept) < 0 {
 			w.t.Fatalf("negative times in %+v", m)
 		}
+		if m.Usage.CPU != end.CPU || m.Usage.Memory != end.Memory {
+			w.t.Fatalf("finished %+v, but it used %+v", m, end)
+		}
+		if m.Status == probe.NoInput {
+			w.seen["no_input"]++
+		}
 		w.owner[m.Attempt] = l.id
+	}
+}
+
+// checkMatrix holds a matrix that was just told against the worker it is of.
+func (w *world) checkMatrix(m *probe.WaitMatrix) {
+	if m.Capacity != w.core.cfg.Capacity {
+		w.t.Fatalf("a matrix for %v", m.Capacity)
+	}
+	if wait := m.Wait(w.core.capacity.open); wait == probe.NeverFits {
+		w.t.Fatalf("all that is open to long tasks never has room: %v", m.Cells)
+	}
+	// Where nothing waits, a task waits only for those that run.
+	if c := w.core; len(c.runs)+c.asked.n+c.queue.len()+c.staged.n == 0 && m.Wait(c.capacity.open) != 0 {
+		w.t.Fatalf("an idle worker has waits: %v", m.Cells)
 	}
 }
 
@@ -409,6 +456,8 @@ func (w *world) launch(f *front, at sent) probe.Launch {
 		Estimate: time.Duration(pick(w, "estimate", 0, 1, 5, 500)) * time.Millisecond,
 	}
 	switch w.draw("flaw", 30) {
+	case 27:
+		m.Files = someFiles // that only Enqueue may bring
 	case 28:
 		m.Function = "g"
 	case 29:
@@ -454,6 +503,11 @@ func (w *world) enqueue() {
 	}
 	m := probe.Enqueue{Res: f.nextRes, Job: w.jobs[w.draw("job", 3)], Tenant: "t", Demand: w.demand()}
 	m.Launch = w.launch(f, sent{res: m.Res})
+	m.Long, m.Matrix = w.draw("long", 2) > 0, w.draw("matrix", 4) == 0
+	w.long[m.Launch.Attempt] = m.Long
+	if w.draw("files", 3) == 0 {
+		m.Launch.Files = someFiles
+	}
 	w.rides[placeKey{f.wire.id, m.Res}] = m.Launch.Attempt
 	f.places[m.Res] = true
 	f.nextRes++
@@ -569,7 +623,7 @@ func (w *world) chat() {
 	if f == nil {
 		return
 	}
-	w.send(f, pick[probe.Msg](w, "chat", probe.Ping{Seq: 1}, probe.Probe{Seq: 2}, probe.Hello{}, probe.Load{}))
+	w.send(f, pick[probe.Msg](w, "chat", probe.Ping{Seq: 1, Matrix: true}, probe.Probe{Seq: 2}, probe.Hello{}, probe.Load{}))
 }
 
 // rude sends a message without sense from the frontend that keeps no rules.
@@ -583,6 +637,10 @@ func (w *world) rude() {
 	attempt := probe.AttemptID{Frontend: probe.FrontendID(1 + w.draw("of", 3)), Seq: uint64(w.draw("seq", 12))}
 	own := probe.Launch{Attempt: probe.AttemptID{Frontend: f.id, Seq: attempt.Seq}, Function: "f", Estimate: time.Duration(count) * time.Millisecond}
 	j := w.jobs[w.draw("job", 3)]
+	w.long[own.Attempt] = false
+	if w.draw("files", 3) == 0 {
+		own.Files = someFiles
+	}
 	demand := w.demand()
 	demand.CPU -= probe.Millicores(10 * w.draw("odd", 100))
 	w.send(f, pick[probe.Msg](w, "message",
@@ -774,8 +832,8 @@ func (w *world) exit() {
 func (w *world) exitOne(id probe.AttemptID, status probe.Status) {
 	r := w.runs[id]
 	delete(w.runs, id)
-	w.free = w.free.Add(r.demand)
-	ev := Exited{Attempt: id, Status: status, Result: []byte(id.String()), Run: time.Millisecond}
+	w.free = w.free.add(r.needs)
+	ev := Exited{Attempt: id, Status: status, Result: []byte(id.String()), Run: time.Millisecond, CPU: 2 * time.Millisecond, Memory: 3}
 	w.ended[id] = ev
 	l := w.wire(w.owner[id])
 	if l == nil || r.stopped {
@@ -790,6 +848,52 @@ func (w *world) exitOne(id probe.AttemptID, status probe.Status) {
 	}) {
 		w.t.Fatalf("attempt %s of link %d ended, and nobody was told", id, l.id)
 	}
+}
+
+var someFiles = []probe.File{{Digest: [32]byte{1}, URL: "http://store/a", Bytes: 1 << 20}, {Digest: [32]byte{2}, URL: "http://store/b"}}
+
+// fetched answers a Fetch, or one whose files were released.
+func (w *world) fetched() {
+	var ids []probe.AttemptID
+	for id, there := range w.files {
+		if !there {
+			ids = append(ids, id)
+		}
+	}
+	slices.SortFunc(ids, compareAttempts)
+	if i := w.draw("fetch", len(ids)+1); i < len(ids) {
+		w.fetchedOne(ids[i], w.draw("failed", 4) == 3)
+		return
+	}
+	w.seen["fetched too late"]++
+	w.step(Fetched{Attempt: probe.AttemptID{Frontend: 1, Seq: 1 << 40}, Err: "cancelled"})
+}
+
+func (w *world) fetchedOne(id probe.AttemptID, failed bool) {
+	ev := Fetched{Attempt: id, Took: time.Second, Bytes: 1 << 20}
+	if failed {
+		ev.Err = "no such file"
+		w.ended[id] = Exited{Attempt: id, Status: probe.NoInput, Error: ev.Err}
+		if !w.isRude(id) {
+			w.never[id] = "without its files"
+		}
+	}
+	w.files[id] = !failed
+	w.step(ev)
+	if _, asked := w.files[id]; failed && asked {
+		w.t.Fatalf("the files of %s, one of which will never come, are kept", id)
+	}
+}
+
+// fetchAll answers all.
+func (w *world) fetchAll() (any bool) {
+	for _, id := range slices.SortedFunc(maps.Keys(w.files), compareAttempts) {
+		if there, asked := w.files[id]; asked && !there {
+			w.fetchedOne(id, false)
+			any = true
+		}
+	}
+	return any
 }
 
 func (w *world) pass() {
@@ -921,6 +1025,7 @@ func (w *world) answerAll() {
 				w.send(f, probe.Cancel{First: 1, Count: uint32(max(f.nextRes, 40))})
 			}
 		}
+		busy = w.fetchAll() || busy
 		for _, id := range slices.SortedFunc(maps.Keys(w.runs), compareAttempts) {
 			w.exitOne(id, probe.Succeeded)
 			busy = true
@@ -961,14 +1066,14 @@ func (w *world) checkEmpty() {
 	left := map[string]int{
 		"places": places, "attempts": len(c.attempts), "queued": c.queue.len(), "parked": c.parked, "asked": c.asked.n,
 		"early": len(c.early), "staged": c.staged.n, "ending": c.willEnd.Len(), "due": len(c.due),
-		"retained": c.retained.n, "kept": c.kept, "orphans": c.orphans.n, "running": c.running, "runs": len(w.runs),
+		"retained": c.retained.n, "kept": c.kept, "orphans": c.orphans.n, "running": len(c.runs), "fetches": len(c.fetches), "runs": len(w.runs), "files": len(w.files),
 	}
 	for _, what := range slices.Sorted(maps.Keys(left)) {
 		if left[what] != 0 {
 			w.t.Fatalf("left over: %d %s", left[what], what)
 		}
 	}
-	if c.free != c.cfg.Capacity || w.free != c.cfg.Capacity || c.promised != (probe.Demand{}) || c.dueRoom != (probe.Demand{}) {
+	if c.free != c.capacity || w.free != c.capacity || c.promised != (probe.Demand{}) || c.dueRoom != (probe.Demand{}) {
 		w.t.Fatalf("free %v of %v, promised %v, due %v", c.free, c.cfg.Capacity, c.promised, c.dueRoom)
 	}
 	if !c.Idle() || !c.NextWake().IsZero() {
@@ -979,4 +1084,5 @@ func (w *world) checkEmpty() {
 	w.seen["claimed"] += int(c.Stats.Claimed)
 	w.seen["abandoned"] += int(c.Stats.Abandoned)
 	w.seen["forgotten"] += int(c.Stats.Forgotten)
+	w.seen["backfilled"] += int(c.Stats.Backfilled)
 }

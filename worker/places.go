@@ -8,13 +8,13 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// reserve queues the places that were not heard of before, and starts the tasks that ride along while
-// there is room for them and nothing waits ahead.
+// reserve queues the places that were not heard of before, and starts the tasks that ride along as long as there is
+// room for them, and that delays nobody who waits.
 func (c *Core) reserve(l *link, m *probe.Reserve, now time.Time, acts []Action) []Action {
-	reason := c.unacceptable(m.Demand)
+	reason := c.unacceptable(m.Demand, false)
 	for i := range m.Launches {
 		if reason == 0 {
-			reason = c.unfit(&m.Launches[i])
+			reason = c.unfitLate(&m.Launches[i])
 		}
 	}
 	if reason != 0 {
@@ -26,20 +26,30 @@ func (c *Core) reserve(l *link, m *probe.Reserve, now time.Time, acts []Action) 
 
 	// Of the places, those below count were taken, and of these, those from rides on are not used up.
 	count, rides, ahead, bundle := m.Count, len(m.Launches), uint32(c.queue.len()), min(m.Bundle, maxStaged)
+	need := needs(m.Demand, false)
+	looked, gap := false, false // whether, though others wait, there may be room for those that ride along
 	for i := range m.Count {
 		id := m.First + probe.ResID(i)
 		if !l.seen.Mark(id) {
 			continue
 		}
-		if int(i) < rides && c.queue.len() == 0 && len(c.early) == 0 && c.attempts[m.Launches[i].Attempt] == nil {
+		ride := int(i) < rides && len(c.early) == 0 && c.attempts[m.Launches[i].Attempt] == nil
+		if ride && c.queue.len() > 0 {
+			if !looked {
+				looked, gap = true, c.hasGap(need, now)
+			}
+			gap = gap && c.fillGap(need, m.Launches[i].Estimate)
+			ride = gap
+		}
+		if ride {
 			a := &attempt{launch: m.Launches[i], job: m.Job, demand: m.Demand, owner: l, arrivedAt: now}
-			if c.staged.n == 0 && m.Demand.Fits(c.free) {
-				c.free = c.free.Sub(m.Demand)
+			if c.staged.n == 0 && need.fits(c.free) {
+				c.take(need)
 				c.Stats.RidesStarted++
 				acts = c.start(a, now, acts)
 				continue
 			}
-			if bundle > 0 && c.staged.n < maxStaged {
+			if bundle > 0 && c.staged.n < maxStaged && c.queue.len() == 0 {
 				bundle--
 				c.Stats.RidesStarted++
 				c.stage(a, now)
@@ -74,7 +84,10 @@ func (c *Core) enqueue(l *link, m *probe.Enqueue, now time.Time, acts []Action) 
 	if !l.seen.Mark(m.Res) {
 		return acts
 	}
-	reason, after := c.unacceptable(m.Demand), time.Duration(0)
+	if len(m.Launch.Files) > 0 && (c.fetches[m.Launch.Attempt] != nil || c.attempts[m.Launch.Attempt] != nil) {
+		return acts // its frontend uses an id twice; the first one goes
+	}
+	reason, after := c.unacceptable(m.Demand, m.Long), time.Duration(0)
 	if reason == 0 {
 		reason = c.unfit(&m.Launch)
 	}
@@ -86,22 +99,26 @@ func (c *Core) enqueue(l *link, m *probe.Enqueue, now time.Time, acts []Action) 
 	}
 	ahead := uint32(c.queue.len())
 	c.Stats.Reserved++
-	c.queuePlace(&place{
-		link: l, res: m.Res, job: m.Job, tenant: m.Tenant, priority: m.Priority, demand: m.Demand,
-		estimate: m.Launch.Estimate, launch: &m.Launch,
-	}, now)
+	p := &place{
+		link: l, res: m.Res, job: m.Job, tenant: m.Tenant, priority: m.Priority, demand: m.Demand, long: m.Long,
+		estimate: m.Launch.Estimate, launch: &m.Launch, tellMatrix: m.Matrix,
+	}
+	if len(m.Launch.Files) > 0 {
+		acts = c.fetch(p, now, acts)
+	}
+	c.queuePlace(p, now)
 	if acts = c.fill(now, acts); l.places[m.Res] != nil {
-		acts = append(acts, Send{l.id, probe.Queued{First: m.Res, Count: 1, Ahead: ahead, Load: c.Load()}})
+		acts = append(acts, Send{l.id, probe.Queued{First: m.Res, Count: 1, Ahead: ahead, Load: c.load(m.Matrix, now)}})
 	}
 	return acts
 }
 
 // unacceptable says why no place of this demand is taken, or 0.
-func (c *Core) unacceptable(d probe.Demand) probe.Reason {
+func (c *Core) unacceptable(d probe.Demand, long bool) probe.Reason {
 	switch {
 	case c.leaving:
 		return probe.Leaving
-	case !d.Fits(c.cfg.Capacity):
+	case !needs(d, long).fits(c.capacity):
 		return probe.TooBig
 	}
 	return 0
@@ -116,6 +133,14 @@ func (c *Core) unfit(m *probe.Launch) probe.Reason {
 		return probe.Oversized
 	}
 	return 0
+}
+
+// unfitLate is unfit for a launch that is not to be queued.
+func (c *Core) unfitLate(m *probe.Launch) probe.Reason {
+	if len(m.Files) > 0 {
+		return probe.NeedsFiles
+	}
+	return c.unfit(m)
 }
 
 func (c *Core) refuse(l *link, first probe.ResID, count uint32, a probe.AttemptID, reason probe.Reason, after time.Duration, acts []Action) []Action {
@@ -154,51 +179,81 @@ func (l *link) mark(first probe.ResID, count uint32) bool {
 }
 
 // fill hands free room to whoever is next: tasks already bound to it, places already asked about, then the
-// queue. At last it asks ahead for room that is expected within one round trip.
+// queue, in its order, and then where there are gaps. At last it asks ahead for room that is expected within one round
+// trip.
 func (c *Core) fill(now time.Time, acts []Action) []Action {
+	for filled := true; filled; { // whoever fills a gap may, under Fair, bring another tenant to the head
+		acts = c.fillInOrder(now, acts)
+		if c.queue.len() == 0 {
+			return acts
+		}
+		acts, filled = c.backfill(now, acts)
+	}
+	return c.askAhead(now, acts)
+}
+
+// fillInOrder goes as far as there is room for who is next.
+func (c *Core) fillInOrder(now time.Time, acts []Action) []Action {
 	for {
 		if a := c.staged.first(); a != nil {
-			if !a.demand.Fits(c.free) {
-				break
+			if !needs(a.demand, a.long).fits(c.free) {
+				return acts
 			}
 			c.unstage(a)
-			c.free = c.free.Sub(a.demand)
+			c.take(needs(a.demand, a.long))
 			acts = c.start(a, now, acts)
 			continue
 		}
 		if len(c.early) > 0 {
 			p := c.early[0]
-			if !p.demand.Fits(c.free) {
-				break
+			if !p.needs().fits(c.free) {
+				return acts
 			}
 			c.dropEarly(p)
 			p.state = held
-			c.free = c.free.Sub(p.demand)
+			c.take(p.needs())
 			continue
 		}
 		if c.queue.len() == 0 {
 			return acts
 		}
 		p := c.queue.head(now)
-		if !p.demand.Fits(c.free) {
-			break
+		if p.fetching() || !p.needs().fits(c.free) {
+			return acts
 		}
 		c.queue.take(p)
-		if p.launch == nil {
-			c.free = c.free.Sub(p.demand)
-			acts = c.ask(p, held, now, acts)
-			continue
-		}
-		delete(p.link.places, p.res)
-		if c.attempts[p.launch.Attempt] != nil {
-			continue // its frontend uses an id twice; the first one goes
-		}
-		c.free = c.free.Sub(p.demand)
-		a := &attempt{launch: *p.launch, job: p.job, demand: p.demand, owner: p.link, arrivedAt: p.queuedAt, waited: now.Sub(p.queuedAt)}
-		acts = c.start(a, now, acts)
-		acts = append(acts, Send{p.link.id, probe.Started{Attempt: a.launch.Attempt, Res: p.res, Job: p.job, Task: a.launch.Task, Load: c.Load()}})
+		acts = c.begin(p, now, acts)
 	}
-	return c.askAhead(now, acts)
+}
+
+// begin gives its room to a place that was taken out of the queue.
+func (c *Core) begin(p *place, now time.Time, acts []Action) []Action {
+	if p.launch == nil {
+		c.take(p.needs())
+		return c.ask(p, held, now, acts)
+	}
+	if c.attempts[p.launch.Attempt] != nil {
+		c.dropPlace(p) // its frontend uses an id twice; the first one goes
+		return acts
+	}
+	delete(p.link.places, p.res)
+	if p.files != nil {
+		delete(c.fetches, p.launch.Attempt)
+	}
+	a := p.attempt(now)
+	c.take(p.needs())
+	acts = c.start(a, now, acts)
+	return append(acts, Send{p.link.id, probe.Started{
+		Attempt: a.launch.Attempt, Res: p.res, Job: p.job, Task: a.launch.Task, Load: c.load(p.tellMatrix, now),
+	}})
+}
+
+// attempt is that of a task bound early, whose wait is over.
+func (p *place) attempt(now time.Time) *attempt {
+	return &attempt{
+		launch: *p.launch, job: p.job, demand: p.demand, long: p.long, files: p.files, owner: p.link,
+		arrivedAt: p.queuedAt, startedAt: now, waited: now.Sub(p.queuedAt),
+	}
 }
 
 // askAhead lets places ask for the room of attempts that should end within one round trip.
@@ -211,7 +266,7 @@ func (c *Core) askAhead(now time.Time, acts []Action) []Action {
 	}
 	for c.queue.len() > 0 && len(c.due) > 0 {
 		p := c.queue.head(now)
-		if !p.mayAskEarly || !c.promised.Add(p.demand).Fits(c.free.Add(c.dueRoom)) {
+		if !p.mayAskEarly || !c.promised.Add(p.demand).Fits(c.free.all.Add(c.dueRoom)) {
 			break
 		}
 		c.queue.take(p)
@@ -253,7 +308,8 @@ func (c *Core) bind(l *link, m *probe.Bind, now time.Time, acts []Action) []Acti
 		return c.refuse(l, 0, 0, m.Launch.Attempt, probe.Expired, 0, acts)
 	}
 	l.learn(now.Sub(p.askedAt))
-	if reason := c.unfit(&m.Launch); reason != 0 {
+	c.learned.turned(true)
+	if reason := c.unfitLate(&m.Launch); reason != 0 {
 		c.dropPlace(p)
 		acts = c.refuseAll(l, m.Bundle, reason, acts)
 		return c.refuse(l, m.Res, 1, m.Launch.Attempt, reason, 0, acts)
@@ -291,7 +347,7 @@ func (c *Core) bind(l *link, m *probe.Bind, now time.Time, acts []Action) []Acti
 		if c.attempts[launch.Attempt] != nil {
 			continue // its frontend uses an id twice
 		}
-		if reason := c.unfit(launch); reason != 0 {
+		if reason := c.unfitLate(launch); reason != 0 {
 			acts = c.refuse(l, 0, 0, launch.Attempt, reason, 0, acts)
 			continue
 		}
@@ -322,6 +378,7 @@ func (c *Core) refuseAll(l *link, bundle []probe.Launch, reason probe.Reason, ac
 // requeue puts a place back where it was in the queue, for another turn.
 func (c *Core) requeue(p *place) {
 	p.turn++
+	p.startIn = 0
 	c.line(p)
 }
 
@@ -348,11 +405,15 @@ func (c *Core) dropPlace(p *place) {
 		c.parked--
 	case held:
 		c.unask(p)
-		c.free = c.free.Add(p.demand)
+		c.give(p.needs())
 	case early:
 		c.unask(p)
 	}
 	delete(p.link.places, p.res)
+	if p.files != nil {
+		delete(c.fetches, p.launch.Attempt)
+		c.release(p.launch.Attempt)
+	}
 }
 
 // park takes the queued places of a silent link out of the queue's way.
@@ -403,13 +464,14 @@ func (l *link) inOrder() []*place {
 func (c *Core) expire(now time.Time, acts []Action) []Action {
 	for p := c.asked.first(); p != nil && now.Sub(p.askedAt) >= c.cfg.ReadyExpiry; p = c.asked.first() {
 		c.Stats.Expired++
+		c.learned.turned(false)
 		c.dropPlace(p)
 		acts = append(acts, Send{p.link.id, probe.Evicted{First: p.res, Count: 1, Reason: probe.Expired}})
 		if !p.link.silent {
 			c.park(p.link)
 		}
 	}
-	for a := c.staged.first(); a != nil && now.Sub(a.since) >= c.patience(a); a = c.staged.first() {
+	for a := c.lateStaged(now); a != nil; a = c.lateStaged(now) {
 		acts = c.handBack(a, acts)
 	}
 	for a := c.retained.first(); a != nil && (now.Sub(a.endedAt) >= c.cfg.Retain || c.kept > c.cfg.MaxRetained); a = c.retained.first() {
@@ -422,6 +484,14 @@ func (c *Core) expire(now time.Time, acts []Action) []Action {
 		acts = c.abandon(a, acts)
 	}
 	return acts
+}
+
+// lateStaged is the first of the staged attempts, if its patience is over, or nil.
+func (c *Core) lateStaged(now time.Time) *attempt {
+	if a := c.staged.first(); a != nil && now.Sub(a.since) >= c.patience(a) {
+		return a
+	}
+	return nil
 }
 
 // patience is how long a staged attempt waits for the slot it was promised.

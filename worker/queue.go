@@ -46,6 +46,22 @@ type queue struct {
 	tenants pq.Heap[*tenant]   // Fair only: those with places in the queue
 	known   map[string]*tenant // Fair only: those, and some that were: what one of them owes is a turn at most
 	virtual float64            // Fair only: when the last turn began, in virtual time
+
+	changes uint64         // how often a place came or went
+	kinds   map[room]*kind // of the places, by what they need; the last one may be of none
+	last    *kind          // that a place was pushed of
+	backlog backlog
+
+	byTurn    walk[*place] // scratch of inOrder
+	byArrival walk[arrival]
+	byTenant  walk[*tenant]
+	turns     []turns
+}
+
+// kind counts places that need the same.
+type kind struct {
+	needs room
+	n     int
 }
 
 // tenant is one tenant's part of the queue, in order of arrival. A turn costs its expected CPU time over
@@ -80,6 +96,8 @@ func (q *queue) len() int { return q.n }
 // Fair among those of its tenant.
 func (q *queue) push(p *place) {
 	q.n++
+	q.changes++
+	q.count(p)
 	switch q.order {
 	case Fair:
 		t := q.tenant(p.tenant)
@@ -141,6 +159,10 @@ func (q *queue) remove(p *place) {
 		return
 	}
 	q.n--
+	q.changes++
+	if q.discount(p); q.n == 0 {
+		q.backlog = backlog{} // of sums, small errors remain
+	}
 	switch q.order {
 	case Fair:
 		t := q.known[p.tenant]
@@ -160,14 +182,81 @@ func (q *queue) remove(p *place) {
 // take is remove for a place whose turn has come: under Fair its tenant pays for it.
 func (q *queue) take(p *place) {
 	if q.order == Fair {
-		t, estimate := q.known[p.tenant], p.estimate
-		if estimate == 0 {
-			estimate = unknownCost
-		}
+		t := q.known[p.tenant]
 		q.virtual = max(q.virtual, t.start)
-		t.start += estimate.Seconds() * float64(max(p.demand.CPU, 1)) / t.weight
+		t.start += p.toll() / t.weight
 	}
 	q.remove(p)
+}
+
+// count takes p's needs into account; mostly they are those of the place before.
+func (q *queue) count(p *place) {
+	if k := q.last; k == nil || k.needs != p.needs() {
+		if k != nil && k.n == 0 {
+			delete(q.kinds, k.needs)
+		}
+		if q.last = q.kinds[p.needs()]; q.last == nil {
+			q.last = &kind{needs: p.needs()}
+			q.kinds[p.needs()] = q.last
+		}
+	}
+	p.kind = q.last
+	p.kind.n++
+	q.backlog.add(p, 1)
+}
+
+func (q *queue) discount(p *place) {
+	if p.kind.n--; p.kind.n == 0 && p.kind != q.last {
+		delete(q.kinds, p.kind.needs)
+	}
+	q.backlog.add(p, -1)
+}
+
+// toll is what a turn of the place costs its tenant: CPU time.
+func (p *place) toll() float64 {
+	estimate := p.estimate
+	if estimate == 0 {
+		estimate = unknownCost
+	}
+	return estimate.Seconds() * float64(max(p.demand.CPU, 1))
+}
+
+// fitsAny reports whether there is a place whose needs fit.
+func (q *queue) fitsAny(free room) bool {
+	if len(q.kinds) == 1 {
+		return q.last.n > 0 && q.last.needs.fits(free)
+	}
+	for needs, k := range q.kinds {
+		if k.n > 0 && needs.fits(free) {
+			return true
+		}
+	}
+	return false
+}
+
+// backlog is the work of all places in a queue: of those with an estimate, of those without one as if each took 1 ns,
+// and both for places that have their task and for reservations.
+type backlog [4]work
+
+func (b *backlog) add(p *place, n int) {
+	i, estimate := 0, p.estimate
+	if estimate <= 0 {
+		i, estimate = 1, 1
+	}
+	if p.launch == nil {
+		i += 2
+	}
+	b[i].add(p.demand, estimate, n)
+}
+
+// expected is the work that is expected of the places, if one without an estimate takes so long, and reservations turn
+// into tasks by this chance.
+func (b *backlog) expected(unknown time.Duration, chance float64) (w work) {
+	for i, factor := range [...]float64{1, float64(unknown), chance, chance * float64(unknown)} {
+		w.cpu += b[i].cpu * factor
+		w.mem += b[i].mem * factor
+	}
+	return w
 }
 
 // all yields the places in no particular order.
@@ -190,27 +279,36 @@ func (q *queue) all() iter.Seq[*place] {
 
 // place is one ResID on one link: queued, or asked about, or gone.
 type place struct {
+	// First what the heaps compare and move, so that it is in one line of the processor's cache.
+	key             float64
+	seq             uint64 // order of arrival
+	pos, arrivalPos int
+
 	link     *link
 	res      probe.ResID
-	job      probe.JobID
-	tenant   string
-	priority int32
-	demand   probe.Demand
+	kind     *kind
 	estimate time.Duration
-	launch   *probe.Launch // of a task bound early
-
-	mayAskEarly bool
-
+	demand   probe.Demand
+	priority int32
 	turn     probe.Turn
 	state    placeState
+
+	long        bool
+	tellMatrix  bool
+	mayAskEarly bool
+
+	job    probe.JobID
+	tenant string
+	launch *probe.Launch // of a task bound early
+	files  *files        // nil: its task needs none
+
 	queuedAt time.Time
 	askedAt  time.Time
-
-	seq             uint64 // order of arrival
-	key             float64
-	pos, arrivalPos int
-	node            node[*place] // in the list of those asked
+	startIn  time.Duration // since it was queued: its start as it was planned for the first time; 0: it never was
+	node     node[*place]  // in the list of those asked
 }
+
+func (p *place) needs() room { return needs(p.demand, p.long) }
 
 type placeState uint8
 

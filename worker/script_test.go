@@ -18,6 +18,7 @@ import (
 //	a reserve 1-3 job=x with=a1,a2   message from a to the worker
 //	a bind 1.2 a1                    place 1 in its turn 2 gets a task
 //	exit a1 failed                   the executor is done with an attempt
+//	fetched a1 failed                so is the fetcher with its files
 func TestScripts(t *testing.T) { script.Run(t, newStory) }
 
 // story is a core, and the connections of the frontends that the script names.
@@ -30,7 +31,8 @@ type story struct {
 func newStory(l *script.Line) *script.Story[Event, Action] {
 	cfg := Config{
 		Capacity: size(l.Number("slots", 1)), Functions: []string{"f"}, StarvationBound: l.Duration("bound"),
-		MaxQueue: l.Number("queue", 0), MaxPayload: l.Number("payload", 0), MaxRetained: l.Number("kept", 0),
+		ShortShare: float64(l.Number("share", -1)) / 100, // %
+		MaxQueue:   l.Number("queue", 0), MaxPayload: l.Number("payload", 0), MaxRetained: l.Number("kept", 0),
 	}
 	if name := l.Text("order"); name != "" {
 		var err error
@@ -66,6 +68,16 @@ func (s *story) event(l *script.Line) Event {
 			ev.Status = probe.Killed
 		}
 		ev.Result = make([]byte, l.Number("result", 0))
+		ev.CPU, ev.Memory = l.Duration("cpu"), probe.MiB(l.Number("mem", 0))
+		if run := l.Duration("run"); run > 0 {
+			ev.Run = run
+		}
+		return ev
+	case "fetched":
+		ev := Fetched{Attempt: l.Attempt(l.Word()), Took: l.Duration("took"), Bytes: uint64(l.Number("bytes", 0))}
+		if l.Flag("failed") {
+			ev.Err = "no such file"
+		}
 		return ev
 	}
 	verb := l.Word()
@@ -112,6 +124,7 @@ func message(l *script.Line, verb string) probe.Msg {
 		return probe.Enqueue{
 			Res: probe.ResID(l.Int(l.Word())), Launch: launch(l, l.Attempt(l.Word())), Job: job(l.Text("job")),
 			Tenant: l.Text("tenant"), Priority: int32(l.Number("prio", 0)), Demand: size(l.Number("size", 1)),
+			Long: l.Flag("long"), Matrix: l.Flag("matrix"),
 		}
 	case "cancel":
 		return probe.Cancel(l.Places(l.Word()))
@@ -135,9 +148,9 @@ func message(l *script.Line, verb string) probe.Msg {
 		}
 		return m
 	case "ping":
-		return probe.Ping{Seq: uint64(l.Int(l.Word()))}
+		return probe.Ping{Seq: uint64(l.Int(l.Word())), Matrix: l.Flag("matrix")}
 	case "probe":
-		return probe.Probe{Seq: uint64(l.Int(l.Word()))}
+		return probe.Probe{Seq: uint64(l.Int(l.Word())), Matrix: l.Flag("matrix")}
 	case "hello":
 		return probe.Hello{}
 	case "drain":
@@ -161,6 +174,9 @@ func launch(l *script.Line, id probe.AttemptID) probe.Launch {
 	}
 	if f := l.Text("f"); f != "" {
 		m.Function = f
+	}
+	if mb := l.Number("file", 0); mb > 0 {
+		m.Files = []probe.File{{URL: "http://store/file", Bytes: uint64(mb) << 20}}
 	}
 	return m
 }
@@ -193,6 +209,10 @@ func (s *story) showAction(a Action) string {
 		return "stop " + script.ShowAttempt(a.Attempt)
 	case Drop:
 		return "drop " + s.names[a.Link]
+	case Fetch:
+		return "fetch " + script.ShowAttempt(a.Attempt)
+	case Release:
+		return "release " + script.ShowAttempt(a.Attempt)
 	}
 	return fmt.Sprintf("%T", a)
 }
@@ -202,17 +222,17 @@ func showMsg(msg probe.Msg) string {
 	case probe.Ready:
 		return "ready " + script.ShowTurn(m.Res, m.Turn) + script.Optional(" early", m.Early)
 	case probe.Queued:
-		return "queued " + script.ShowPlaces(m.First, m.Count) + fmt.Sprintf(" ahead=%d", m.Ahead)
+		return "queued " + script.ShowPlaces(m.First, m.Count) + fmt.Sprintf(" ahead=%d", m.Ahead) + showWaits(m.Load)
 	case probe.Started:
 		text := "started " + script.ShowAttempt(m.Attempt)
 		if m.Res != 0 {
 			text += fmt.Sprintf(" at=%d", m.Res)
 		}
-		return text + script.Optional(" ran", m.Ran)
+		return text + script.Optional(" ran", m.Ran) + showWaits(m.Load)
 	case probe.Finished:
-		status := [...]string{"nothing", "ok", "failed", "panicked", "killed", "timed_out", "too_large"}[m.Status]
+		status := [...]string{"nothing", "ok", "failed", "panicked", "killed", "timed_out", "too_large", "no_input"}[m.Status]
 		return "finished " + script.ShowAttempt(m.Attempt) + " " + status +
-			script.Optional(" waited", m.Waited) + script.Optional(" held", m.Held) + script.Optional(" launch", m.Launch) + script.Optional(" kept", m.Kept)
+			script.Optional(" waited", m.Waited) + script.Optional(" held", m.Held) + script.Optional(" launch", m.Launch) + script.Optional(" kept", m.Kept) + showUsage(m.Usage)
 	case probe.Refused:
 		text := "refused"
 		if m.Count > 0 {
@@ -246,12 +266,39 @@ func showMsg(msg probe.Msg) string {
 }
 
 func showLoad(l probe.Load) string {
-	return fmt.Sprintf(" free=%d queued=%d running=%d", l.Free.CPU/probe.Slot.CPU, l.Queued, l.Running)
+	return fmt.Sprintf(" free=%d queued=%d running=%d", l.Free.CPU/probe.Slot.CPU, l.Queued, l.Running) + showWaits(l)
+}
+
+// showWaits shows how long a long task of each whole number of slots waits, if that is told.
+func showWaits(l probe.Load) string {
+	if l.Matrix == nil {
+		return ""
+	}
+	var waits []string
+	for n := 1; size(n).Fits(l.Matrix.Capacity); n++ {
+		wait := "never"
+		if w := l.Matrix.Wait(size(n)); w != probe.NeverFits {
+			wait = w.Duration().String()
+		}
+		waits = append(waits, wait)
+	}
+	return " waits=" + strings.Join(waits, ",")
+}
+
+func showUsage(u probe.Usage) string {
+	text := script.Optional(" cpu", u.CPU)
+	if u.Memory > 0 {
+		text += fmt.Sprintf(" mem=%d", u.Memory)
+	}
+	if u.Fetched > 0 {
+		text += fmt.Sprintf(" fetched=%d", u.Fetched)
+	}
+	return text + script.Optional(" fetch", u.Fetch)
 }
 
 func (s *story) state() string {
 	c := s.core
-	text := fmt.Sprintf("free=%d", c.free.CPU/probe.Slot.CPU)
+	text := fmt.Sprintf("free=%d", c.free.all.CPU/probe.Slot.CPU)
 	for _, count := range []struct {
 		name string
 		n    int
@@ -260,7 +307,7 @@ func (s *story) state() string {
 		{"parked", c.parked},
 		{"asked", c.asked.n},
 		{"staged", c.staged.n},
-		{"running", c.running},
+		{"running", len(c.runs)},
 		{"orphans", c.orphans.n},
 		{"retained", c.retained.n},
 	} {

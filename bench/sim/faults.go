@@ -43,7 +43,7 @@ type FaultStats struct {
 	Jobs, Tasks, Starts, Failovers, Refusals int
 	Faults                                   map[string]int // by kind
 	Outcomes                                 [frontend.DeadlineExceeded + 1]int
-	Failures                                 [frontend.Infrastructure + 1]int
+	Failures                                 [frontend.StageFailed + 1]int
 	Events                                   uint64
 
 	Frontends frontend.Stats // of the lives that saw the end

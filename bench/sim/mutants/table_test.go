@@ -28,7 +28,7 @@ var table = []mutant{
 	},
 	{
 		"an attempt that ends frees its slot", "worker/attempts.go",
-		"c.free = c.free.Add(a.demand)", "",
+		"c.give(needs(a.demand, a.long))", "",
 	},
 	{
 		"a result is kept until it is acknowledged", "worker/attempts.go",
@@ -97,15 +97,19 @@ var table = []mutant{
 	},
 	{
 		"a task that rides along does not overtake the queue", "worker/places.go",
-		"int(i) < rides && c.queue.len() == 0 &&", "int(i) < rides &&",
+		"ride = gap\n", "",
+	},
+	{
+		"nor does one that delays others, though there is room", "worker/plan.go",
+		"if !c.forecast.mayStart(needs, takes) ||", "if",
 	},
 	{
 		"a slot is held or given, not both", "worker/places.go",
-		"c.free = c.free.Sub(p.demand)\n\t\t\tacts = c.ask(p, held, now, acts)", "acts = c.ask(p, held, now, acts)",
+		"c.take(p.needs())\n\t\treturn c.ask(p, held, now, acts)", "return c.ask(p, held, now, acts)",
 	},
 	{
 		"no more is asked ahead than will fall free", "worker/places.go",
-		"!c.promised.Add(p.demand).Fits(c.free.Add(c.dueRoom))", "false",
+		"!c.promised.Add(p.demand).Fits(c.free.all.Add(c.dueRoom))", "false",
 	},
 	{
 		"an answer is for one turn of its place", "worker/places.go",
@@ -129,7 +133,7 @@ var table = []mutant{
 	},
 	{
 		"a turn that expires frees the slot that was held", "worker/places.go",
-		"c.Stats.Expired++\n\t\tc.dropPlace(p)", "c.Stats.Expired++\n\t\tc.unask(p)\n\t\tdelete(p.link.places, p.res)",
+		"c.learned.turned(false)\n\t\tc.dropPlace(p)", "c.learned.turned(false)\n\t\tc.unask(p)\n\t\tdelete(p.link.places, p.res)",
 	},
 	{
 		"a link whose turn expired is out of the way", "worker/places.go",
@@ -142,6 +146,58 @@ var table = []mutant{
 	{
 		"the place of a task that is handed back is queued again", "worker/places.go",
 		"if p := a.from; p != nil && !c.leaving {", "if p := a.from; p != nil && false {",
+	},
+	{
+		"who fills a gap delays nobody ahead", "worker/plan.go",
+		"(deep || f.mayStart(p.needs(), p.longest()))", "p.needs().fits(f.spans[0].free)",
+	},
+	{
+		"nobody starts before one ahead that is late", "worker/plan.go",
+		"case waited <= p.startIn:", "case true:",
+	},
+	{
+		"long tasks that are late hold up short ones only where these may delay them", "worker/plan.go",
+		"case !p.long:\n\t\t\treturn", "case true:\n\t\t\treturn",
+	},
+	{
+		"short tasks do not take the room that a late long one waits for", "worker/plan.go",
+		"&& (!shareOnly || c.inShortShare(p.needs(), f.spans[0].free))", "",
+	},
+	{
+		"reservations count at their chance", "worker/plan.go",
+		"chance = c.learned.chance", "",
+	},
+	{
+		"a share is closed to long tasks", "worker/matrix.go",
+		"return room{d, d}", "return room{all: d}",
+	},
+	{
+		"a task waits for its files", "worker/places.go",
+		"if p.fetching() || !p.needs().fits(c.free) {", "if !p.needs().fits(c.free) {",
+	},
+	{
+		"a task without its files does not fill a gap", "worker/plan.go",
+		"case fetched > 0:\n\t\t\tbefore", "case false:\n\t\t\tbefore",
+	},
+	{
+		"behind many, short tasks overtake long ones only", "worker/plan.go",
+		"deep && held", "false",
+	},
+	{
+		"a task whose files are late holds nobody up", "worker/plan.go",
+		"continue // late", "// late",
+	},
+	{
+		"files of a place that goes are released", "worker/places.go",
+		"c.release(p.launch.Attempt)", "",
+	},
+	{
+		"files of an attempt that ends are released", "worker/attempts.go",
+		"c.release(ev.Attempt)", "",
+	},
+	{
+		"a task that needs files is bound early", "worker/places.go",
+		"return probe.NeedsFiles", "return 0",
 	},
 	{
 		"under shortest, nobody starves", "worker/queue.go",
@@ -280,5 +336,66 @@ var table = []mutant{
 	{
 		"a sync does not name places whose tasks may have started", "frontend/view.go",
 		"if r.ride(id) == nil {", "if r != nil {",
+	},
+
+	{
+		"a task that was enqueued counts at its worker until that has answered", "frontend/long.go",
+		"matrix = estimate.Occupied(matrix, a.task.spec.Demand, a.task.long.run)", "_ = a",
+	},
+	{
+		"a task that was enqueued counts in the matrix of its worker", "frontend/long.go",
+		"row.Matrix = &occupied", "_ = occupied",
+	},
+	{
+		"who is not up is no candidate", "frontend/long.go",
+		"s.Draining, s.Matrix = true, nil", "s.Matrix = nil",
+	},
+	{
+		"a worker whose queue is full gets no more until it tells its matrix", "frontend/long.go",
+		"c.disbelieve(w)\n\tw.askedAt", "w.askedAt",
+	},
+	{
+		"who does not tell its matrix is not waited for", "frontend/long.go",
+		"len(l.asked) > 0 && now.Before(l.until)", "len(l.asked) > 0",
+	},
+	{
+		"short tasks keep away from long ones", "frontend/place.go",
+		"if spared > 0 && c.isHeld(w, now) {", "if false {",
+	},
+	{
+		"gossip on another run of a worker does not count", "frontend/long.go",
+		"ev.Incarnation != w.welcome.Incarnation ||", "",
+	},
+	{
+		"old gossip does not count", "frontend/long.go",
+		"|| ev.Seq <= w.heardSeq {", "{",
+	},
+	{
+		"a task that is larger than what is open to long ones may use all", "frontend/task.go",
+		"t.long.whole = true", "",
+	},
+	{
+		"a task that is refused by name of its attempt and place is counted as such", "frontend/task.go",
+		"if t.hitches++; t.hitches < maxHitches {", "if t.hitches < maxHitches {",
+	},
+	{
+		"a worker that leaves has not failed", "frontend/view.go",
+		"if w.state != down && !w.leaves {", "if w.state != down {",
+	},
+	{
+		"a stage waits for those before it", "frontend/stages.go",
+		"s.ready = s.blocking == 0", "s.ready = true",
+	},
+	{
+		"a task that fails fails the stages after its own", "frontend/stages.go",
+		"case j.cause == \"\":", "case false:",
+	},
+	{
+		"a stage without tasks left ends when those before it have", "frontend/stages.go",
+		"again = again || s.ready && s.left == 0", "",
+	},
+	{
+		"the sets of a job that is being admitted are kept", "frontend/view.go",
+		"for _, g := range j.groups {\n\t\t\tused[g.eligible] = true", "for _, g := range j.groups {\n\t\t\tused[g.eligible] = false",
 	},
 }

@@ -1,0 +1,58 @@
+package estimate
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// Batch places tasks of similar priority together, at most one on each worker: the matrix of a worker that got
+// two would no longer hold for the second. It returns the decision on each task and the order in which to
+// dispatch those that were placed: by match quality, which is a short wait (Apollo, section 3.4). What stays
+// unplaced with candidates belongs into the next batch. Nothing is noted in the fleet.
+func (f *Fleet) Batch(tasks []Task, m Matcher, now time.Time, rng *rand.Rand) ([]Decision, []int) {
+	decisions := make([]Decision, len(tasks))
+	bids := make([][]Bid, len(tasks))
+	kept := 0
+	for i := range tasks {
+		decisions[i] = f.estimate(&tasks[i], len(tasks), now, rng)
+		kept += len(decisions[i].Candidates)
+	}
+	all := make([]Bid, 0, kept)
+	for i := range decisions {
+		first := len(all)
+		for j := range decisions[i].Candidates {
+			c := &decisions[i].Candidates[j]
+			all = append(all, Bid{c.Worker, (c.C + c.Noise).Seconds(), c.R.Seconds()})
+		}
+		bids[i] = all[first:]
+	}
+
+	order := make([]int, 0, len(tasks))
+	for i, k := range Match(m, bids) {
+		d := &decisions[i]
+		d.Chosen = max(k, -1)
+		switch {
+		case len(d.Candidates) == 0:
+			continue // estimate said why
+		case k == Postponed:
+			d.Reason = fmt.Sprintf("sooner behind another of %d tasks, at a better worker than was left for it (%s)", len(tasks), m)
+			continue
+		case k == Unmatched:
+			d.Reason = fmt.Sprintf("all %d candidates that were kept went to others of %d tasks (%s)", len(d.Candidates), len(tasks), m)
+			continue
+		case k == 0:
+			d.Reason = fmt.Sprintf("the least C of %d, among %d tasks (%s)", d.Seen, len(tasks), m)
+		default:
+			d.Reason = fmt.Sprintf("%d better of %d went to others of %d tasks (%s)", k, d.Seen, len(tasks), m)
+		}
+		order = append(order, i)
+	}
+	slices.SortFunc(order, func(i, j int) int {
+		a, b := decisions[i].Choice(), decisions[j].Choice()
+		return cmp.Or(cmp.Compare(a.W, b.W), cmp.Compare(a.C, b.C), cmp.Compare(i, j))
+	})
+	return decisions, order
+}

@@ -1,0 +1,487 @@
+package estimate
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+// Task is what is placed.
+type Task struct {
+	Demand probe.Demand
+	Work   Work
+	Inputs []Input
+	Files  []File
+	Pool   Pool // of the workers that may run it; nil: all
+	// Also are candidates besides those that are found: workers of which more is known than of others.
+	Also []int32
+}
+
+// Input is data that a task reads. Without copies it is read across racks, wherever the task runs.
+type Input struct {
+	Bytes  int64
+	Copies []Copy
+}
+
+// Copy is where an input is.
+type Copy struct {
+	At     string // host, or a worker's name
+	Rack   string // of At, if no worker is there that would tell; ""; not known
+	Memory bool   // in memory rather than on disk
+}
+
+// File is a file that must be at the worker before the task starts.
+type File struct {
+	ID    FileID
+	Bytes int64
+}
+
+// Pool is a set of workers.
+type Pool interface {
+	Has(key int32) bool
+	Len() int
+	At(i int) int32 // the i-th, in any order
+}
+
+// Tier is from where data is read.
+type Tier uint8
+
+const (
+	Memory Tier = iota
+	Disk
+	Rack
+	Across
+	tiers
+)
+
+var tierNames = [tiers]string{"memory", "disk", "rack", "across"}
+
+func (t Tier) String() string { return tierNames[t] }
+
+// Kind is why a worker is a candidate.
+type Kind uint8
+
+const (
+	HasInput Kind = iota
+	HasFile
+	SameRack // as one that has an input
+	Light
+	InPool // of the few that may run the task at all
+	Named  // by Task.Also
+)
+
+var kindNames = [...]string{"has input", "has file", "same rack", "light", "in pool", "asked"}
+
+func (k Kind) String() string { return kindNames[k] }
+
+// Candidate is a worker that a task could run on, with every term of its estimate.
+type Candidate struct {
+	Worker int32
+	Name   string
+	Kind   Kind
+	I      time.Duration // fetching what is not cached
+	W      time.Duration // waiting for room
+	R      time.Duration // running, of which Read is for reading inputs
+	Read   time.Duration
+	Psucc  float64 // the chance that the worker is there until the end
+	E      time.Duration
+	C      time.Duration
+	Noise  time.Duration // what chance added to C in the choice
+	Age    time.Duration // of the wait matrix
+	Steps  int           // eighths of the worker by which the matrix was read for a larger task
+	Bytes  [tiers]int64  // read from each tier
+	Fetch  int64         // bytes of files that are not cached
+	From   []Tier        // of each input
+}
+
+func (c *Candidate) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s (%s): C %s = E %s at Psucc %.4f; E = I %s + W %s + R %s", c.Name, c.Kind, seconds(c.C), seconds(c.E), c.Psucc, seconds(c.I), seconds(c.W), seconds(c.R))
+	if c.Read > 0 {
+		fmt.Fprintf(&b, " of which reading %s", seconds(c.Read))
+		sep := " ("
+		for tier, n := range c.Bytes {
+			if n > 0 {
+				fmt.Fprintf(&b, "%s%d bytes from %s", sep, n, Tier(tier))
+				sep = ", "
+			}
+		}
+		b.WriteByte(')')
+	}
+	fmt.Fprintf(&b, "; matrix %s old", seconds(c.Age))
+	if c.Steps > 0 {
+		fmt.Fprintf(&b, ", read %d steps up", c.Steps)
+	}
+	return b.String()
+}
+
+func seconds(d time.Duration) string { return fmt.Sprintf("%.3fs", d.Seconds()) }
+
+// Decision is where a task is placed, and why.
+type Decision struct {
+	Work       Work
+	Candidates []Candidate // at most maxKept, best first
+	Seen       int         // candidates, with those that were not kept
+	Chosen     int         // in Candidates; -1: the task stays unplaced
+	Reason     string
+}
+
+// Choice is the chosen candidate, nil if there is none.
+func (d *Decision) Choice() *Candidate {
+	if d.Chosen < 0 {
+		return nil
+	}
+	return &d.Candidates[d.Chosen]
+}
+
+func (d *Decision) String() string {
+	var b strings.Builder
+	if c := d.Choice(); c != nil {
+		fmt.Fprintf(&b, "%s: %s; ", c.Name, d.Reason)
+	} else {
+		fmt.Fprintf(&b, "unplaced: %s; ", d.Reason)
+	}
+	fmt.Fprintf(&b, "%s; %d of %d candidates:", d.Work, len(d.Candidates), d.Seen)
+	for i := range d.Candidates {
+		mark := " "
+		if i == d.Chosen {
+			mark = "*"
+		}
+		fmt.Fprintf(&b, "\n%s %s", mark, &d.Candidates[i])
+	}
+	return b.String()
+}
+
+const (
+	maxKept    = 16 // candidates of a task that a decision and a matching consider
+	maxLights  = 16
+	maxHolders = 32 // candidates because they have one input, or one file
+	maxRacks   = 8  // whose workers are candidates
+	maxNear    = 96 // candidates because they are in the rack of an input, of all such racks together
+	maxPool    = 16 // a pool that is no larger is looked at whole
+	// maxTerm bounds each term: sums of what a lying worker or client says must not overflow.
+	maxTerm = 10 * 365 * 24 * time.Hour
+	// speeds beyond these are not believed.
+	minSpeed, maxSpeed = 1.0 / 16, 16.0
+)
+
+// found is a worker that is a candidate.
+type found struct {
+	row  *server
+	kind Kind
+}
+
+// place is a Copy, looked up.
+type place struct {
+	input  int
+	key    int32  // of the worker it names; -1: none
+	host   *group // nil: no worker is there
+	rack   *group // nil: not known, or no worker is there
+	memory bool
+}
+
+// Decide places one task: on the candidate with the least C plus chance. Nothing is noted of it in the fleet:
+// Put the worker with the matrix that Occupied makes, if the next decision is to know.
+func (f *Fleet) Decide(t *Task, now time.Time, rng *rand.Rand) Decision {
+	d := f.estimate(t, 1, now, rng)
+	if len(d.Candidates) > 0 {
+		d.Chosen = 0
+		d.Reason = fmt.Sprintf("the least C of %d", d.Seen)
+	}
+	return d
+}
+
+// estimate is the decision on t with its best candidates, none of them chosen yet. batch is how many tasks are
+// placed at once, all of which need a light worker of their own.
+func (f *Fleet) estimate(t *Task, batch int, now time.Time, rng *rand.Rand) Decision {
+	f.collect(t, batch, rng)
+	d := Decision{Work: t.Work, Seen: len(f.found), Chosen: -1}
+	f.kept = f.kept[:0]
+	for _, at := range f.found {
+		c := f.terms(t, at.row, now)
+		c.Kind = at.kind
+		if f.cfg.Jitter > 0 {
+			c.Noise = time.Duration(float64(c.C) * f.cfg.Jitter * rng.Float64())
+		}
+		f.keep(&c)
+	}
+	if len(f.kept) == 0 {
+		d.Reason = fmt.Sprintf("none of %d workers may run it and has room for %s", f.count, t.Demand)
+		return d
+	}
+	d.Candidates = slices.Clone(f.kept)
+	f.sources(t, d.Candidates)
+	return d
+}
+
+// better orders candidates by C and chance, then by key, so that a seed has one outcome.
+func better(a, b *Candidate) bool {
+	if x, y := a.C+a.Noise, b.C+b.Noise; x != y {
+		return x < y
+	}
+	return a.Worker < b.Worker
+}
+
+// keep puts c into kept, if it is among the best.
+func (f *Fleet) keep(c *Candidate) {
+	if len(f.kept) == maxKept {
+		if !better(c, &f.kept[maxKept-1]) {
+			return
+		}
+		f.kept = f.kept[:maxKept-1]
+	}
+	i := len(f.kept)
+	for i > 0 && better(c, &f.kept[i-1]) {
+		i--
+	}
+	f.kept = slices.Insert(f.kept, i, *c)
+}
+
+// locate looks up where the inputs of t are.
+func (f *Fleet) locate(t *Task) {
+	f.copies = f.copies[:0]
+	for i, in := range t.Inputs {
+		for _, c := range in.Copies {
+			at := place{input: i, key: -1, rack: f.racks[c.Rack], memory: c.Memory}
+			if key, ok := f.names[c.At]; ok {
+				at.key = key
+				at.host = f.servers[key].host
+			} else {
+				at.host = f.hosts[c.At]
+			}
+			if at.host != nil {
+				at.rack = cmp.Or(f.servers[at.host.members[0]].rack, at.rack)
+			}
+			f.copies = append(f.copies, at)
+		}
+	}
+}
+
+// tier is from where a worker reads a copy. What is in memory is in that of its host, which may run several
+// workers: they share it.
+func (p *place) tier(row *server) Tier {
+	switch {
+	case p.host == row.host && p.host != nil:
+		if p.memory {
+			return Memory
+		}
+		return Disk
+	case p.rack == row.rack && p.rack != nil:
+		return Rack
+	}
+	return Across
+}
+
+// terms estimates t at a worker that has room for it. collect went before.
+func (f *Fleet) terms(t *Task, row *server, now time.Time) Candidate {
+	c := Candidate{Worker: row.Key, Name: row.Name}
+
+	for _, file := range t.Files {
+		if _, ok := slices.BinarySearch(row.Files, file.ID); !ok {
+			c.Fetch += max(file.Bytes, 0)
+			rate := f.cfg.Rates.Origin
+			if len(f.files[file.ID]) > 0 {
+				rate = f.cfg.Rates.Across
+			}
+			c.I = add(c.I, take(file.Bytes, rate))
+		}
+	}
+
+	c.Age = max(now.Sub(row.Heard), 0)
+	c.Steps = steps(c.Age, f.cfg.Fresh)
+	c.W = pessimistic(row.Matrix, t.Demand, c.Steps).Duration()
+
+	next := 0 // of f.copies, which are in the order of the inputs
+	for i, in := range t.Inputs {
+		tier := Across
+		for ; next < len(f.copies) && f.copies[next].input == i; next++ {
+			tier = min(tier, f.copies[next].tier(row))
+		}
+		c.Bytes[tier] += max(in.Bytes, 0)
+	}
+	for tier, rate := range [tiers]float64{f.cfg.Rates.Memory, f.cfg.Rates.Disk, f.cfg.Rates.Rack, f.cfg.Rates.Across} {
+		c.Read = add(c.Read, take(c.Bytes[tier], rate))
+	}
+	c.R = add(c.Read, min(time.Duration(float64(min(t.Work.Mean, maxTerm))/speed(row.Speed)), maxTerm))
+
+	c.E = add(add(c.I, c.W), c.R)
+	c.Psucc = f.survives(row, now, c.E, t.Work.Dev)
+	// That is Psucc*E + KFail*(1-Psucc)*E, in a form that is exactly E where Psucc is 1.
+	c.C = c.E + time.Duration(float64(c.E)*(1-c.Psucc)*(f.cfg.KFail-1))
+	return c
+}
+
+// add sums two terms.
+func add(a, b time.Duration) time.Duration { return min(a+b, maxTerm) }
+
+// take is how long bytes take at a rate in bytes per second.
+func take(bytes int64, rate float64) time.Duration {
+	if bytes <= 0 {
+		return 0
+	}
+	return time.Duration(min(float64(bytes)/rate, maxTerm.Seconds()) * 1e9)
+}
+
+// speed is a worker's speed as far as it is believed.
+func speed(s float64) float64 {
+	if !(s > 0) || math.IsInf(s, 0) {
+		return 1
+	}
+	return min(max(s, minSpeed), maxSpeed)
+}
+
+// sources fills in from where each candidate reads each input.
+func (f *Fleet) sources(t *Task, cs []Candidate) {
+	n := len(t.Inputs)
+	if n == 0 {
+		return
+	}
+	all := make([]Tier, n*len(cs))
+	for i := range cs {
+		from := all[i*n : (i+1)*n : (i+1)*n]
+		for j := range from {
+			from[j] = Across
+		}
+		for j := range f.copies {
+			p := &f.copies[j]
+			from[p.input] = min(from[p.input], p.tier(f.servers[cs[i].Worker]))
+		}
+		cs[i].From = from
+	}
+}
+
+// Doubtful appends to keys the workers that Batch would consider for t, one of batch tasks, if their matrices
+// were known, and that have none or one older than sure: those to be asked first.
+func (f *Fleet) Doubtful(t *Task, batch int, sure time.Duration, now time.Time, rng *rand.Rand, keys []int32) []int32 {
+	f.blind = true
+	f.collect(t, batch, rng)
+	f.blind = false
+	for _, at := range f.found {
+		if at.row.Matrix == nil || now.Sub(at.row.Heard) > sure {
+			keys = append(keys, at.row.Key)
+		}
+	}
+	return keys
+}
+
+// collect finds the candidates of t: workers that have inputs of significant size or files, workers in the
+// racks of such inputs, and lightly loaded ones (Apollo, section 3.4).
+func (f *Fleet) collect(t *Task, batch int, rng *rand.Rand) {
+	f.locate(t)
+	f.found = f.found[:0]
+	f.nearby = f.nearby[:0]
+	f.epoch++
+
+	if t.Pool != nil && t.Pool.Len() <= maxPool {
+		for i := range t.Pool.Len() {
+			f.consider(t, t.Pool.At(i), InPool)
+		}
+		return
+	}
+
+	total := 0.0
+	for _, in := range t.Inputs {
+		total += float64(max(in.Bytes, 0))
+	}
+	for _, file := range t.Files {
+		total += float64(max(file.Bytes, 0))
+	}
+	significant := func(bytes int64) bool { return bytes > 0 && float64(bytes) >= f.cfg.Significant*total }
+
+	for i := range f.copies {
+		if p := &f.copies[i]; significant(t.Inputs[p.input].Bytes) {
+			if p.key >= 0 {
+				f.consider(t, p.key, HasInput)
+			}
+			if p.host != nil {
+				f.considerSome(t, p.host.members, maxHolders, HasInput, rng)
+			}
+			if rack := p.rack; rack != nil && rack.epoch != f.epoch && len(f.nearby) < maxRacks {
+				rack.epoch = f.epoch
+				f.nearby = append(f.nearby, rack)
+			}
+		}
+	}
+	for _, file := range t.Files {
+		if significant(file.Bytes) {
+			f.considerSome(t, f.files[file.ID], maxHolders, HasFile, rng)
+		}
+	}
+	for _, rack := range f.nearby {
+		f.considerSome(t, rack.members, maxNear/len(f.nearby), SameRack, rng)
+	}
+	for _, key := range t.Also {
+		f.consider(t, key, Named)
+	}
+	f.considerLight(t, batch, rng)
+}
+
+// considerSome considers at most limit of keys, from a random one on.
+func (f *Fleet) considerSome(t *Task, keys []int32, limit int, kind Kind, rng *rand.Rand) {
+	start := 0
+	if len(keys) > limit {
+		start = rng.IntN(len(keys))
+	}
+	for i := range min(len(keys), limit) {
+		f.consider(t, keys[(start+i)%len(keys)], kind)
+	}
+}
+
+const (
+	// lightWidth is among how many of the lightest workers those for one task are drawn: many enough that
+	// frontends which draw at the same time seldom meet.
+	lightWidth = 64
+	// lightTries is how many draws may hit workers that cannot run the task.
+	lightTries = 32
+)
+
+// considerLight draws light workers until enough of them may run t; then, where few of the light ones may,
+// workers of its pool; and if t would have no candidate at all, it looks at every worker, lightest first.
+func (f *Fleet) considerLight(t *Task, batch int, rng *rand.Rand) {
+	l := &f.lights[lightSize(t.Demand)]
+	left := f.cfg.Lights
+	width := max(lightWidth, 2*f.cfg.Lights*batch)
+	for try := 0; left > 0 && try < lightTries && l.size > 0; try++ {
+		if f.consider(t, l.draw(width, rng), Light) {
+			left--
+		}
+	}
+	if t.Pool != nil {
+		for try := 0; left > 0 && try < lightTries; try++ {
+			if f.consider(t, t.Pool.At(rng.IntN(t.Pool.Len())), InPool) {
+				left--
+			}
+		}
+	}
+	if len(f.found) > 0 {
+		return
+	}
+	for _, bucket := range l.buckets {
+		for _, key := range bucket {
+			f.consider(t, key, Light)
+		}
+		if len(f.found) >= f.cfg.Lights {
+			return
+		}
+	}
+}
+
+// consider makes a worker a candidate, if it may run t and is not one already.
+func (f *Fleet) consider(t *Task, key int32, kind Kind) bool {
+	row := f.at(key)
+	if row == nil || row.epoch == f.epoch || row.Draining || row.Matrix == nil && !f.blind {
+		return false
+	}
+	row.epoch = f.epoch
+	if row.Matrix != nil && row.Matrix.Wait(t.Demand) == probe.NeverFits || t.Pool != nil && !t.Pool.Has(key) {
+		return false
+	}
+	f.found = append(f.found, found{row, kind})
+	return true
+}

@@ -1,0 +1,547 @@
+package estimate
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+var (
+	t0   = time.Unix(1_700_000_000, 0)
+	room = scaled(probe.Slot, 8)
+)
+
+const (
+	mb = 1_000_000
+	gb = 1_000_000_000
+)
+
+// flat is a matrix that says the same wait for every size.
+func flat(wait time.Duration) *probe.WaitMatrix {
+	m := &probe.WaitMatrix{Capacity: room}
+	for i := range m.Cells {
+		for j := range m.Cells[i] {
+			m.Cells[i][j] = probe.WaitOf(wait)
+		}
+	}
+	return m
+}
+
+// rising is a matrix where a task of n eighths of the worker waits n times step.
+func rising(step time.Duration) *probe.WaitMatrix {
+	m := &probe.WaitMatrix{Capacity: room}
+	for i := range m.Cells {
+		for j := range m.Cells[i] {
+			m.Cells[i][j] = probe.WaitOf(step * time.Duration(max(i, j)+1))
+		}
+	}
+	return m
+}
+
+func random(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) }
+
+func hint(d time.Duration) Work { return Work{Mean: d, Source: FromHint} }
+
+// Apollo, section 3.3 and figure 4: data is read from local disks at 160 MB/s, within the rack at 100 MB/s and
+// from another rack at 80 MB/s. The task reads 100 MB that are on A and 5 GB that are on C, and is bound by
+// I/O. A and B, of one rack, are idle; C and D are of the other rack, and one waits for 40 s and 5 s. C has the
+// data and A has room, but D is the best.
+func TestSection33(t *testing.T) {
+	f := NewFleet(Config{Jitter: -1})
+	for key, s := range []struct {
+		name, rack string
+		wait       time.Duration
+	}{{"A", "1", 0}, {"B", "1", 0}, {"C", "2", 40 * time.Second}, {"D", "2", 5 * time.Second}} {
+		f.Put(Server{Key: int32(key), Name: s.name, Rack: s.rack, Matrix: flat(s.wait), Heard: t0})
+	}
+	task := Task{Demand: probe.Slot, Inputs: []Input{
+		{Bytes: 100 * mb, Copies: []Copy{{At: "A"}}},
+		{Bytes: 5 * gb, Copies: []Copy{{At: "C"}}},
+	}}
+	d := f.Decide(&task, t0, random(1))
+	if d.Choice() == nil || d.Choice().Name != "D" {
+		t.Fatalf("want D: %s", &d)
+	}
+	want := map[string]struct {
+		c    string
+		from []Tier
+	}{
+		"A": {"63.13", []Tier{Disk, Across}},
+		"B": {"63.50", []Tier{Rack, Across}},
+		"C": {"72.50", []Tier{Across, Disk}},
+		"D": {"56.25", []Tier{Across, Rack}},
+	}
+	if len(d.Candidates) != len(want) {
+		t.Errorf("%d candidates, want %d: %s", len(d.Candidates), len(want), &d)
+	}
+	for i := range d.Candidates {
+		c := &d.Candidates[i]
+		// Half up, as the paper rounds 63.125. Failures cost next to nothing here: some 25 in a million.
+		if got := fmt.Sprintf("%.2f", math.Floor(c.E.Seconds()*100+0.5)/100); got != want[c.Name].c {
+			t.Errorf("%s: E is %s s, the paper has %s", c.Name, got, want[c.Name].c)
+		}
+		if off := (c.C - c.E).Seconds(); off < 0 || off > 0.005 {
+			t.Errorf("%s: C is %v more than E", c.Name, off)
+		}
+		if !slices.Equal(c.From, want[c.Name].from) {
+			t.Errorf("%s: reads from %v, want %v", c.Name, c.From, want[c.Name].from)
+		}
+	}
+	if s := d.String(); !strings.HasPrefix(s, "D: the least C of 4") || !strings.Contains(s, "\n* D (same rack): C 56.25") ||
+		!strings.Contains(s, "W 5.000s + R 51.250s of which reading 51.250s (5000000000 bytes from rack, 100000000 bytes from across)") {
+		t.Errorf("String:\n%s", s)
+	}
+}
+
+// Each term by itself, on one worker.
+func TestTerms(t *testing.T) {
+	small := Config{Jitter: -1, Rates: Rates{Memory: 1000 * mb, Disk: 100 * mb, Rack: 50 * mb, Across: 10 * mb, Origin: 5 * mb}}
+	base := Server{Key: 0, Name: "w", Host: "h", Rack: "r", Matrix: flat(0), Heard: t0}
+	on := func(change func(*Server)) Server { s := base; change(&s); return s }
+	read := func(bytes int64, copies ...Copy) Task {
+		return Task{Demand: probe.Slot, Inputs: []Input{{bytes, copies}}}
+	}
+	s := time.Second
+	for _, test := range []struct {
+		name    string
+		server  Server
+		task    Task
+		i, w, r time.Duration
+	}{
+		{"nothing", base, Task{Demand: probe.Slot}, 0, 0, 0},
+		{"work", base, Task{Work: hint(3 * s)}, 0, 0, 3 * s},
+		{"work on a fast worker", on(func(s *Server) { s.Speed = 2 }), Task{Work: hint(3 * s)}, 0, 0, 1500 * time.Millisecond},
+		{"a speed that nobody believes", on(func(s *Server) { s.Speed = 1e9 }), Task{Work: hint(16 * s)}, 0, 0, s},
+		{"no number for a speed", on(func(s *Server) { s.Speed = math.NaN() }), Task{Work: hint(3 * s)}, 0, 0, 3 * s},
+		{"a negative speed", on(func(s *Server) { s.Speed = -3 }), Task{Work: hint(3 * s)}, 0, 0, 3 * s},
+		{"wait", on(func(s *Server) { s.Matrix = rising(time.Second) }), Task{Demand: scaled(probe.Slot, 3)}, 0, 3 * s, 0},
+		{"wait, heard 2 s ago", on(func(s *Server) { s.Matrix, s.Heard = rising(time.Second), t0.Add(-2*time.Second) }), Task{Demand: probe.Slot}, 0, s, 0},
+		{"wait, heard 3 s ago", on(func(s *Server) { s.Matrix, s.Heard = rising(time.Second), t0.Add(-3*time.Second) }), Task{Demand: probe.Slot}, 0, 2 * s, 0},
+		{"wait, heard 1 h ago", on(func(s *Server) { s.Matrix, s.Heard = rising(time.Second), t0.Add(-time.Hour) }), Task{Demand: probe.Slot}, 0, 8 * s, 0},
+		{"wait, heard tomorrow", on(func(s *Server) { s.Matrix, s.Heard = rising(time.Second), t0.Add(24*time.Hour) }), Task{Demand: probe.Slot}, 0, s, 0},
+		{"from memory", base, read(100*mb, Copy{At: "h", Memory: true}), 0, 0, s / 10},
+		{"from disk", base, read(100*mb, Copy{At: "h"}), 0, 0, s},
+		{"by the worker's name", base, read(100*mb, Copy{At: "w"}), 0, 0, s},
+		{"from the rack", base, read(100*mb, Copy{At: "store", Rack: "r"}), 0, 0, 2 * s},
+		{"from another rack", base, read(100*mb, Copy{At: "store", Rack: "q"}), 0, 0, 10 * s},
+		{"from nobody knows where", base, read(100 * mb), 0, 0, 10 * s},
+		{"from no rack to no rack", on(func(s *Server) { s.Rack = "" }), read(100*mb, Copy{At: "store"}), 0, 0, 10 * s},
+		{"from the nearest copy", base, read(100*mb, Copy{At: "store", Rack: "q"}, Copy{At: "h"}, Copy{At: "store", Rack: "r"}), 0, 0, s},
+		{"negative bytes", base, read(-100 * mb), 0, 0, 0},
+		{"a file", base, Task{Files: []File{{7, 10 * mb}}}, 2 * s, 0, 0},
+		{"a file that is cached", on(func(s *Server) { s.Files = []FileID{3, 7} }), Task{Files: []File{{7, 10 * mb}}}, 0, 0, 0},
+		{"a file that another has", on(func(s *Server) { s.Files = []FileID{3} }), Task{Files: []File{{9, 10 * mb}}}, s, 0, 0},
+		{"absurd", on(func(s *Server) { s.Matrix = flat(math.MaxInt64) }), Task{Work: hint(math.MaxInt64), Inputs: []Input{{Bytes: math.MaxInt64}}, Files: []File{{1, math.MaxInt64}, {2, math.MaxInt64}}}, maxTerm, (probe.NeverFits - 1).Duration(), maxTerm},
+	} {
+		f := NewFleet(small)
+		f.Put(test.server)
+		if strings.Contains(test.name, "another") {
+			f.Put(Server{Key: 1, Name: "other", Rack: "q", Draining: true, Files: []FileID{9}})
+		}
+		d := f.Decide(&test.task, t0, random(1))
+		c := d.Choice()
+		if c == nil || c.I != test.i || c.W != test.w || c.R != test.r || c.E != min(c.I+c.W+c.R, maxTerm) {
+			t.Errorf("%s: want I %v, W %v, R %v: %s", test.name, test.i, test.w, test.r, &d)
+		}
+		if c != nil && (c.C < c.E || c.C > 2*c.E) {
+			t.Errorf("%s: C %v of E %v", test.name, c.C, c.E)
+		}
+	}
+}
+
+func TestFailuresCost(t *testing.T) {
+	f := NewFleet(Config{Jitter: -1, KFail: 3, Lifetime: math.MaxInt64})
+	f.Put(Server{Key: 0, Name: "safe", Matrix: flat(10 * time.Second), Heard: t0})
+	f.Put(Server{Key: 1, Name: "leaves", Matrix: flat(0), Heard: t0, Maintenance: t0.Add(10 * time.Second)})
+	d := f.Decide(&Task{Work: hint(10 * time.Second)}, t0, random(1))
+	// It leaves just when the task should be done: one chance in two. C = 10/2 + 3*10/2 is as much as E of the other.
+	leaves := d.Candidates[slices.IndexFunc(d.Candidates, func(c Candidate) bool { return c.Name == "leaves" })]
+	if math.Abs(leaves.Psucc-0.5) > 1e-9 || (leaves.C-20*time.Second).Abs() > time.Millisecond {
+		t.Errorf("Psucc %v, C %v, want a half and 20 s", leaves.Psucc, leaves.C)
+	}
+	for _, test := range []struct {
+		run  time.Duration
+		want string
+	}{{5 * time.Second, "leaves"}, {20 * time.Second, "safe"}} {
+		if d := f.Decide(&Task{Work: hint(test.run)}, t0, random(1)); d.Choice().Name != test.want {
+			t.Errorf("a task of %v: want %s: %s", test.run, test.want, &d)
+		}
+	}
+}
+
+func TestNoCandidates(t *testing.T) {
+	f := NewFleet(Config{})
+	f.Put(Server{Key: 0, Name: "draining", Matrix: flat(0), Heard: t0, Draining: true})
+	f.Put(Server{Key: 1, Name: "unheard"})
+	f.Put(Server{Key: 2, Name: "small", Matrix: &probe.WaitMatrix{Capacity: probe.Slot}, Heard: t0})
+	check(t, f)
+	d := f.Decide(&Task{Demand: scaled(probe.Slot, 2), Inputs: []Input{{mb, []Copy{{At: "draining"}, {At: "unheard"}, {At: "nowhere"}}}}}, t0, random(1))
+	if d.Choice() != nil || !strings.HasPrefix(d.String(), "unplaced: none of 3 workers may run it and has room for 2000m CPU, 512 MiB") {
+		t.Errorf("%s", &d)
+	}
+}
+
+// set is a Pool.
+type set []int32
+
+func (s set) Has(key int32) bool { return slices.Contains(s, key) }
+func (s set) Len() int           { return len(s) }
+func (s set) At(i int) int32     { return s[i] }
+
+// Who is considered: those with significant inputs, their racks, those with files, and two light ones.
+func TestCandidates(t *testing.T) {
+	f := NewFleet(Config{})
+	for key := range int32(1000) {
+		s := Server{Key: key, Name: fmt.Sprintf("w%d", key), Rack: fmt.Sprintf("r%d", key/20), Matrix: flat(time.Hour), Heard: t0}
+		if key >= 900 {
+			s.Matrix = flat(0)
+		}
+		if key == 333 {
+			s.Files = []FileID{5}
+		}
+		f.Put(s)
+	}
+	check(t, f)
+	kinds := func(task *Task) map[Kind][]int32 {
+		f.locate(task)
+		f.collect(task, 1, random(2))
+		m := map[Kind][]int32{}
+		for _, at := range f.found {
+			m[at.kind] = append(m[at.kind], at.row.Key)
+		}
+		for _, keys := range m {
+			slices.Sort(keys)
+			if len(slices.Compact(slices.Clone(keys))) != len(keys) {
+				t.Errorf("a worker twice in %v", keys)
+			}
+		}
+		return m
+	}
+	m := kinds(&Task{Demand: probe.Slot, Inputs: []Input{{90 * mb, []Copy{{At: "w100"}}}, {2 * mb, []Copy{{At: "w200"}}}}, Files: []File{{5, 20 * mb}}})
+	rack := []int32{}
+	for key := int32(101); key < 120; key++ {
+		rack = append(rack, key)
+	}
+	if !slices.Equal(m[HasInput], []int32{100}) || !slices.Equal(m[HasFile], []int32{333}) || !slices.Equal(m[SameRack], rack) || len(m[Light]) != 2 {
+		t.Errorf("candidates: %v", m)
+	}
+	for _, key := range m[Light] {
+		if key < 900 {
+			t.Errorf("worker %d is no light one", key)
+		}
+	}
+
+	few := set{1, 2, 3}
+	if m := kinds(&Task{Demand: probe.Slot, Pool: few}); !slices.Equal(m[InPool], few) || len(m) != 1 {
+		t.Errorf("of a small pool: %v", m)
+	}
+	busy := set{}
+	for key := range int32(50) {
+		busy = append(busy, key)
+	}
+	m = kinds(&Task{Demand: probe.Slot, Pool: busy})
+	if found := append(m[Light], m[InPool]...); len(found) != 2 || !busy.Has(found[0]) || !busy.Has(found[1]) {
+		t.Errorf("of a pool without light workers: %v", m)
+	}
+	if m := kinds(&Task{Demand: probe.Slot, Pool: busy, Inputs: []Input{{mb, []Copy{{At: "w45"}, {At: "w100"}}}}}); !slices.Equal(m[HasInput], []int32{45}) ||
+		!slices.Equal(m[SameRack], []int32{40, 41, 42, 43, 44, 46, 47, 48, 49}) {
+		t.Errorf("inputs partly out of the pool: %v", m)
+	}
+}
+
+// Of many candidates the best are kept, in order, and the reason counts them all.
+func TestKept(t *testing.T) {
+	for seed := range uint64(20) {
+		rng := random(seed)
+		f := NewFleet(Config{Jitter: -1})
+		var waits []time.Duration
+		for key := range int32(40) {
+			waits = append(waits, time.Duration(rng.IntN(30))*time.Second)
+			f.Put(Server{Key: key, Name: fmt.Sprint(key), Rack: "r", Matrix: flat(waits[key]), Heard: t0})
+		}
+		slices.Sort(waits)
+		d := f.Decide(&Task{Inputs: []Input{{mb, []Copy{{At: "store", Rack: "r"}}}}}, t0, rng)
+		if d.Seen != 40 || len(d.Candidates) != maxKept || d.Chosen != 0 {
+			t.Fatalf("seed %d: %s", seed, &d)
+		}
+		for i := range d.Candidates {
+			if d.Candidates[i].W != waits[i] || i > 0 && !better(&d.Candidates[i-1], &d.Candidates[i]) {
+				t.Fatalf("seed %d: candidate %d should wait %v: %s", seed, i, waits[i], &d)
+			}
+		}
+	}
+}
+
+// Frontends that see the same do not all choose the same of two equal workers, and one seed has one outcome.
+func TestJitter(t *testing.T) {
+	f := NewFleet(Config{})
+	for key := range int32(2) {
+		f.Put(Server{Key: key, Name: fmt.Sprint(key), Matrix: flat(0), Heard: t0})
+	}
+	task := Task{Work: hint(time.Second)}
+	var count [2]int
+	for seed := range uint64(100) {
+		d, again := f.Decide(&task, t0, random(seed)), f.Decide(&task, t0, random(seed))
+		if d.String() != again.String() {
+			t.Fatalf("seed %d: %s\nand then\n%s", seed, &d, &again)
+		}
+		count[d.Choice().Worker]++
+		if c := d.Choice(); c.Noise < 0 || c.Noise > c.C/50 {
+			t.Fatalf("seed %d: noise %v of %v", seed, c.Noise, c.C)
+		}
+	}
+	if min(count[0], count[1]) < 30 {
+		t.Errorf("chosen %v times", count)
+	}
+}
+
+// A batch never gives two tasks to one worker, dispatches short waits first, and with enough batches, waits
+// noted in between, every task is placed.
+func TestBatch(t *testing.T) {
+	for _, m := range []Matcher{Stable, Greedy, Optimal} {
+		f := NewFleet(Config{})
+		for key := range int32(20) {
+			f.Put(Server{Key: key, Name: fmt.Sprintf("w%d", key), Rack: fmt.Sprint(key / 5), Matrix: flat(time.Duration(key) * time.Second), Heard: t0})
+		}
+		tasks := make([]Task, 60)
+		for i := range tasks {
+			tasks[i] = Task{Demand: probe.Slot, Work: hint(time.Second * time.Duration(1+i%7)), Inputs: []Input{{gb, []Copy{{At: fmt.Sprintf("w%d", i%4)}}}}}
+		}
+		rng := random(3)
+		batches := 0
+		for len(tasks) > 0 {
+			if batches++; batches > 60 {
+				t.Fatalf("%s: %d tasks left after %d batches", m, len(tasks), batches)
+			}
+			decisions, order := f.Batch(tasks, m, t0, rng)
+			taken := map[int32]bool{}
+			wait := time.Duration(0)
+			for _, i := range order {
+				c := decisions[i].Choice()
+				if taken[c.Worker] {
+					t.Fatalf("%s: worker %d has two tasks", m, c.Worker)
+				}
+				taken[c.Worker] = true
+				if c.W < wait {
+					t.Fatalf("%s: a wait of %v is dispatched after one of %v", m, c.W, wait)
+				}
+				wait = c.W
+				s := *f.Get(c.Worker)
+				after := Occupied(*s.Matrix, tasks[i].Demand, c.R)
+				s.Matrix = &after
+				f.Put(s)
+			}
+			var left []Task
+			for i := range tasks {
+				d := &decisions[i]
+				if (d.Choice() != nil) != slices.Contains(order, i) || d.Reason == "" {
+					t.Fatalf("%s: task %d chosen %d, reason %q, order %v", m, i, d.Chosen, d.Reason, order)
+				}
+				if d.Choice() == nil {
+					left = append(left, tasks[i])
+				}
+			}
+			tasks = left
+			check(t, f)
+		}
+	}
+}
+
+func check(t *testing.T, f *Fleet) {
+	t.Helper()
+	if err := f.Check(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Those to be asked are the candidates without a matrix, or with an old one.
+func TestDoubtful(t *testing.T) {
+	f := NewFleet(Config{})
+	now := t0.Add(time.Minute)
+	for i, heard := range []time.Time{now, t0, now, t0} {
+		s := Server{Key: int32(i), Name: fmt.Sprint("w", i), Host: fmt.Sprint("h", i), Heard: heard, Matrix: flat(0)}
+		if i == 2 {
+			s.Matrix = nil
+		}
+		s.Draining = i == 3
+		f.Put(s)
+	}
+	task := Task{Work: hint(time.Second), Demand: probe.Slot, Pool: set{0, 1, 2, 3}}
+	if got := f.Doubtful(&task, 1, time.Second, now, random(1), nil); !slices.Equal(got, []int32{1, 2}) {
+		t.Errorf("to be asked: %v, want the one whose matrix is old and the one without", got)
+	}
+	if d := f.Decide(&task, now, random(1)); d.Seen != 2 {
+		t.Errorf("%d candidates, want the two with matrices", d.Seen)
+	}
+}
+
+// Those that the caller names are candidates besides the light ones.
+func TestAlso(t *testing.T) {
+	f := NewFleet(Config{})
+	for i := range int32(200) {
+		f.Put(Server{Key: i, Name: fmt.Sprint("w", i), Heard: t0, Matrix: flat(time.Duration(i) * time.Second)})
+	}
+	d := f.Decide(&Task{Work: hint(time.Second), Demand: probe.Slot, Also: []int32{198, 199}}, t0, random(1))
+	kinds := map[Kind]int{}
+	for _, c := range d.Candidates {
+		kinds[c.Kind]++
+	}
+	if kinds[Named] != 2 || kinds[Light] != 2 {
+		t.Errorf("candidates: %v", kinds)
+	}
+}
+
+// The indexes agree with the rows after any changes, and nothing is left of workers that are removed.
+func TestFleetIndexes(t *testing.T) {
+	for seed := range uint64(30) {
+		rng := rand.New(rand.NewPCG(seed, 9))
+		f := NewFleet(Config{})
+		known := map[int32]bool{}
+		for range 400 {
+			key := int32(rng.IntN(25))
+			switch rng.IntN(5) {
+			case 0:
+				f.Remove(key)
+				delete(known, key)
+			case 1:
+				f.Lost(key, t0)
+			default:
+				s := Server{Key: key, Name: fmt.Sprintf("w%d", rng.IntN(30)), Host: fmt.Sprintf("h%d", rng.IntN(10)), Draining: rng.IntN(5) == 0, Heard: t0}
+				if r := rng.IntN(4); r > 0 {
+					s.Rack = fmt.Sprint(r)
+				}
+				if rng.IntN(6) > 0 {
+					s.Matrix = flat(time.Duration(rng.IntN(5)) * time.Second)
+				}
+				for id := range FileID(5) {
+					if rng.IntN(3) == 0 {
+						s.Files = append(s.Files, id)
+					}
+				}
+				f.Put(s)
+				known[key] = true
+			}
+			check(t, f)
+			if f.Len() != len(known) {
+				t.Fatalf("seed %d: %d workers, want %d", seed, f.Len(), len(known))
+			}
+		}
+		for key := range int32(25) {
+			if (f.Get(key) != nil) != known[key] {
+				t.Fatalf("seed %d: worker %d is there: %t", seed, key, !known[key])
+			}
+			f.Remove(key)
+		}
+		check(t, f)
+		if len(f.names)+len(f.hosts)+len(f.racks)+len(f.files) > 0 {
+			t.Fatalf("seed %d: left behind: %d names, %d hosts, %d racks, %d files", seed, len(f.names), len(f.hosts), len(f.racks), len(f.files))
+		}
+	}
+}
+
+func TestConfig(t *testing.T) {
+	if err := (Config{}).Defaults().Validate(); err != nil {
+		t.Errorf("the defaults: %v", err)
+	}
+	err := Config{Rates: Rates{Memory: -1, Disk: math.NaN()}, KFail: 0.5, Fresh: -1, Jitter: 1, Lights: 17, Significant: 2, Grudge: -1}.Defaults().Validate()
+	for _, part := range []string{"rate memory", "rate disk", "kfail", "fresh", "jitter", "lights", "significant", "grudge"} {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("no complaint about %s: %v", part, err)
+		}
+	}
+}
+
+// bigFleet is 20,000 workers in racks of 40, busy but for some.
+func bigFleet() *Fleet {
+	rng := random(5)
+	f := NewFleet(Config{})
+	for key := range int32(20_000) {
+		var files []FileID
+		for id := range FileID(20) {
+			if rng.IntN(10) == 0 {
+				files = append(files, id)
+			}
+		}
+		f.Put(Server{
+			Key: key, Name: fmt.Sprintf("worker-%d", key), Host: fmt.Sprintf("host-%d", key), Rack: fmt.Sprintf("rack-%d", key/40),
+			Matrix: rising(time.Duration(rng.ExpFloat64() * 1e9)), Heard: t0.Add(-time.Duration(rng.IntN(1e9))), Files: files,
+		})
+	}
+	return f
+}
+
+func bigTasks(n int) []Task {
+	rng := random(6)
+	tasks := make([]Task, n)
+	for i := range tasks {
+		tasks[i] = Task{Demand: probe.Slot, Work: hint(5 * time.Second), Files: []File{{FileID(rng.IntN(20)), 10 * mb}}}
+		for range 2 {
+			in := Input{Bytes: 256 * mb}
+			for range 3 {
+				in.Copies = append(in.Copies, Copy{At: fmt.Sprintf("host-%d", rng.IntN(20_000))})
+			}
+			tasks[i].Inputs = append(tasks[i].Inputs, in)
+		}
+	}
+	return tasks
+}
+
+// One decision among 20,000 workers should stay within 50 us: two inputs of three copies each, in six
+// racks of 40.
+func BenchmarkDecide(b *testing.B) {
+	f, tasks, rng := bigFleet(), bigTasks(1000), random(7)
+	plain := Task{Demand: probe.Slot, Work: hint(5 * time.Second)}
+	b.Run("inputs", func(b *testing.B) {
+		b.ReportAllocs()
+		seen, n := 0, 0
+		for b.Loop() {
+			d := f.Decide(&tasks[n%len(tasks)], t0, rng)
+			seen += d.Seen
+			n++
+		}
+		b.ReportMetric(float64(seen)/float64(n), "candidates")
+	})
+	b.Run("light", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			f.Decide(&plain, t0, rng)
+		}
+	})
+	b.Run("batch/1000", func(b *testing.B) {
+		b.ReportAllocs()
+		placed := 0
+		for b.Loop() {
+			_, order := f.Batch(tasks, Stable, t0, rng)
+			placed = len(order)
+		}
+		b.ReportMetric(float64(placed), "placed")
+	})
+}
+
+// What merging a row into the fleet costs, and what the fleet's own part of the view's memory is.
+func BenchmarkPut(b *testing.B) {
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	f := bigFleet()
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	rng := random(8)
+	matrices := make([]*probe.WaitMatrix, 1000)
+	for i := range matrices {
+		matrices[i] = rising(time.Duration(rng.ExpFloat64() * 1e9))
+	}
+	for b.Loop() {
+		s := *f.Get(int32(rng.IntN(20_000)))
+		s.Matrix, s.Heard = matrices[rng.IntN(len(matrices))], t0
+		f.Put(s)
+	}
+	b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/1e6, "MB")
+}

@@ -1,0 +1,293 @@
+package estimate
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+// FileID stands for a file's digest; whoever keeps the Fleet numbers the digests.
+type FileID uint64
+
+// Server is what is known of a worker.
+type Server struct {
+	Key    int32  // numbers the workers densely from 0
+	Name   string // the worker's own, the same in each incarnation
+	Host   string // of its machine; "": Name
+	Rack   string // ""; not known
+	Matrix *probe.WaitMatrix
+	Heard  time.Time // when Matrix was computed, by the clock that Decide is told
+	Speed  float64   // of the worker's CPU; 1, or 0, is that of the fleet's average worker
+	// Draining workers are no candidates.
+	Draining bool
+	// Maintenance is when the worker is going to be gone; zero: nothing is announced.
+	Maintenance time.Time
+	Files       []FileID // in its cache, ascending, each once
+}
+
+// server is a Server in its place in the fleet.
+type server struct {
+	Server
+	rack    *group // nil: none known
+	host    *group
+	rackPos int // in rack.members
+	hostPos int
+	files   []int // position in Fleet.files[Files[i]]
+	light   [len(lightSizes)]lightPlace
+	record  *record // nil: it never failed
+	epoch   uint32  // of the last collection that met it
+}
+
+// group is the workers of a rack or host.
+type group struct {
+	name    string
+	members []int32
+	epoch   uint32 // of the last collection that met it
+}
+
+// Fleet is the workers that tasks may be placed on, indexed by where they are, what they have cached and how
+// long one waits there. It keeps what it is handed: matrices may be replaced but not changed. Not safe for
+// concurrent use.
+type Fleet struct {
+	cfg      Config
+	servers  []*server // by key
+	count    int
+	names    map[string]int32
+	hosts    map[string]*group
+	racks    map[string]*group
+	files    map[FileID][]int32
+	lights   [len(lightSizes)]light
+	failures failures
+
+	blind  bool   // candidates may be without matrices
+	epoch  uint32 // scratch of collect
+	found  []found
+	copies []place
+	kept   []Candidate
+	nearby []*group
+}
+
+// NewFleet is a fleet without workers. It panics if cfg, its zero fields filled, is not valid.
+func NewFleet(cfg Config) *Fleet {
+	cfg = cfg.Defaults()
+	if err := cfg.Validate(); err != nil {
+		panic(fmt.Sprintf("estimate: %v", err))
+	}
+	return &Fleet{
+		cfg:      cfg,
+		names:    map[string]int32{},
+		hosts:    map[string]*group{},
+		racks:    map[string]*group{},
+		files:    map[FileID][]int32{},
+		failures: newFailures(cfg),
+	}
+}
+
+// Len is the number of workers.
+func (f *Fleet) Len() int { return f.count }
+
+// Get is the worker of a key, which belongs to the fleet; nil if there is none.
+func (f *Fleet) Get(key int32) *Server {
+	if s := f.at(key); s != nil {
+		return &s.Server
+	}
+	return nil
+}
+
+func (f *Fleet) at(key int32) *server {
+	if key >= 0 && int(key) < len(f.servers) {
+		return f.servers[key]
+	}
+	return nil
+}
+
+func (f *Fleet) place(size int) func(int32) *lightPlace {
+	return func(key int32) *lightPlace { return &f.servers[key].light[size] }
+}
+
+// Put adds a worker or replaces what is known of it. It is cheap where only matrix, age and speed changed. Of
+// two workers of one name the later one is found by that name.
+func (f *Fleet) Put(s Server) {
+	if s.Host == "" {
+		s.Host = s.Name
+	}
+	if old := f.at(s.Key); old != nil && old.Name != s.Name {
+		f.Remove(s.Key) // the key is used again for another worker
+	}
+	for int(s.Key) >= len(f.servers) {
+		f.servers = append(f.servers, nil)
+	}
+	row := f.servers[s.Key]
+	if row == nil {
+		row = &server{record: f.failures.byName[s.Name]}
+		row.Key, row.Name = s.Key, s.Name
+		f.servers[s.Key] = row
+		f.count++
+		f.names[s.Name] = s.Key
+	}
+	if row.host == nil || row.Host != s.Host {
+		f.leave(f.hosts, row.host, row.hostPos, func(s *server) *int { return &s.hostPos })
+		row.host, row.hostPos = join(f.hosts, s.Host, s.Key)
+	}
+	if row.Rack != s.Rack {
+		f.leave(f.racks, row.rack, row.rackPos, func(s *server) *int { return &s.rackPos })
+		row.rack, row.rackPos = join(f.racks, s.Rack, s.Key)
+	}
+	if !slices.Equal(row.Files, s.Files) {
+		f.dropFiles(row)
+		row.files = make([]int, len(s.Files))
+		for i, id := range s.Files {
+			row.files[i] = len(f.files[id])
+			f.files[id] = append(f.files[id], s.Key)
+		}
+	}
+	row.Server = s
+	for size := range f.lights {
+		f.relight(row, size)
+	}
+}
+
+// relight keeps one light list in step with what is known of a worker.
+func (f *Fleet) relight(row *server, size int) {
+	l := &f.lights[size]
+	if row.Matrix == nil || row.Draining {
+		l.remove(&row.light[size], f.place(size))
+		return
+	}
+	room, d := row.Matrix.Capacity, lightSizes[size]
+	wait := row.Matrix.Wait(probe.Demand{CPU: min(d.CPU, room.CPU), Mem: min(d.Mem, room.Mem)})
+	l.put(row.Key, &row.light[size], wait, f.place(size))
+}
+
+// Remove forgets a worker, but not how often it failed.
+func (f *Fleet) Remove(key int32) {
+	row := f.at(key)
+	if row == nil {
+		return
+	}
+	for size := range f.lights {
+		f.lights[size].remove(&row.light[size], f.place(size))
+	}
+	f.leave(f.hosts, row.host, row.hostPos, func(s *server) *int { return &s.hostPos })
+	f.leave(f.racks, row.rack, row.rackPos, func(s *server) *int { return &s.rackPos })
+	f.dropFiles(row)
+	if f.names[row.Name] == key {
+		delete(f.names, row.Name)
+	}
+	f.servers[key] = nil
+	f.count--
+}
+
+// join adds a worker to a group; nobody joins the group without a name.
+func join(groups map[string]*group, name string, key int32) (*group, int) {
+	if name == "" {
+		return nil, 0
+	}
+	g := groups[name]
+	if g == nil {
+		g = &group{name: name}
+		groups[name] = g
+	}
+	g.members = append(g.members, key)
+	return g, len(g.members) - 1
+}
+
+// leave takes the worker at pos out of its group; posOf is where workers keep their position in it.
+func (f *Fleet) leave(groups map[string]*group, g *group, pos int, posOf func(*server) *int) {
+	if g == nil {
+		return
+	}
+	last := len(g.members) - 1
+	moved := g.members[last]
+	g.members[pos] = moved
+	*posOf(f.servers[moved]) = pos
+	g.members = g.members[:last]
+	if last == 0 {
+		delete(groups, g.name)
+	}
+}
+
+func (f *Fleet) dropFiles(row *server) {
+	for i, id := range row.Files {
+		keys := f.files[id]
+		last := len(keys) - 1
+		moved := f.servers[keys[last]]
+		at, _ := slices.BinarySearch(moved.Files, id)
+		keys[row.files[i]] = keys[last]
+		moved.files[at] = row.files[i]
+		if f.files[id] = keys[:last]; last == 0 {
+			delete(f.files, id)
+		}
+	}
+	row.Files, row.files = nil, nil
+}
+
+// Check returns how the indexes disagree with the rows, or nil. It takes time in proportion to the fleet, and is
+// for tests and the simulator.
+func (f *Fleet) Check() error {
+	count, inLight := 0, [len(lightSizes)]int{}
+	inHosts, inRacks, inFiles := 0, 0, 0
+	for key, row := range f.servers {
+		if row == nil {
+			continue
+		}
+		count++
+		if row.Key != int32(key) {
+			return fmt.Errorf("worker %d is at %d", row.Key, key)
+		}
+		if row.host == nil || row.host.name != row.Host || f.hosts[row.Host] != row.host || row.host.members[row.hostPos] != row.Key {
+			return fmt.Errorf("worker %d is not where its host says", key)
+		}
+		inHosts++
+		if (row.rack != nil) != (row.Rack != "") {
+			return fmt.Errorf("worker %d of rack %q is in none, or the reverse", key, row.Rack)
+		}
+		if row.rack != nil {
+			if f.racks[row.Rack] != row.rack || row.rack.members[row.rackPos] != row.Key {
+				return fmt.Errorf("worker %d is not where its rack says", key)
+			}
+			inRacks++
+		}
+		for i, id := range row.Files {
+			if f.files[id][row.files[i]] != row.Key {
+				return fmt.Errorf("worker %d is not where file %d says", key, id)
+			}
+			inFiles++
+		}
+		for size, at := range row.light {
+			if (at.pos > 0) != (row.Matrix != nil && !row.Draining) {
+				return fmt.Errorf("worker %d in light list %d: %t", key, size, at.pos > 0)
+			}
+			if at.pos > 0 {
+				if f.lights[size].buckets[at.bucket][at.pos-1] != row.Key {
+					return fmt.Errorf("worker %d is not where light list %d says", key, size)
+				}
+				inLight[size]++
+			}
+		}
+	}
+	for size := range f.lights {
+		n := 0
+		for _, b := range f.lights[size].buckets {
+			n += len(b)
+		}
+		if n != inLight[size] || n != f.lights[size].size {
+			return fmt.Errorf("light list %d has %d workers and says %d, want %d", size, n, f.lights[size].size, inLight[size])
+		}
+	}
+	for _, g := range f.hosts {
+		inHosts -= len(g.members)
+	}
+	for _, g := range f.racks {
+		inRacks -= len(g.members)
+	}
+	for _, keys := range f.files {
+		inFiles -= len(keys)
+	}
+	if count != f.count || inHosts != 0 || inRacks != 0 || inFiles != 0 {
+		return fmt.Errorf("%d workers, want %d; hosts off by %d, racks by %d, files by %d", f.count, count, inHosts, inRacks, inFiles)
+	}
+	return nil
+}

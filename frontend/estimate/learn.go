@@ -1,0 +1,210 @@
+package estimate
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// Source is what a run time is known from.
+type Source uint8
+
+const (
+	FromNothing Source = iota
+	FromHint
+	FromHintCorrected // by how far the hints of the stage's finished tasks were off
+	FromStage
+	FromFunction
+)
+
+var sourceNames = [...]string{"nothing", "hint", "corrected hint", "stage", "function"}
+
+func (s Source) String() string { return sourceNames[s] }
+
+// Work is how long a task is expected to run on a worker of speed 1, its inputs at hand: without waiting,
+// fetching files and reading inputs.
+type Work struct {
+	Mean    time.Duration
+	Dev     time.Duration // standard deviation; 0: not known
+	Source  Source
+	Samples int // finished tasks behind it
+}
+
+func (w Work) String() string {
+	switch w.Source {
+	case FromNothing:
+		return fmt.Sprintf("runs %s, a guess", seconds(w.Mean))
+	case FromHint:
+		return fmt.Sprintf("runs %s by its hint", seconds(w.Mean))
+	}
+	return fmt.Sprintf("runs %s, give or take %s, by %s (%d finished)", seconds(w.Mean), seconds(w.Dev), w.Source, w.Samples)
+}
+
+// Finished is a task that finished well.
+type Finished struct {
+	Run   time.Duration // as measured, with reading inputs
+	Read  time.Duration // what reading its inputs was estimated to take there
+	Bytes int64         // of its inputs
+	Speed float64       // of the worker
+	Hint  time.Duration // 0: none
+}
+
+const (
+	// window is how many samples a Stats remembers: enough for a median, and forgotten soon when a function
+	// changes.
+	window = 32
+	// fitEvery: with many samples, not each one is worth a new fit.
+	fitEvery = 8
+	// minHints is how many hints must have met the truth before they are corrected.
+	minHints = 3
+	// spread is how much larger or smaller than usual an input must be before the run time of tasks that all had
+	// inputs of one size is scaled by it.
+	spread = 1.25
+)
+
+// Stats is how long finished tasks of one kind, a stage's or a function's, took by the size of their inputs: a
+// line through the last window samples by the medians of slopes and of what they leave (Theil and Sen), which
+// a few stragglers do not bend. The zero Stats has no samples; its memory is bounded.
+type Stats struct {
+	n     int // ever
+	work  [window]float32
+	bytes [window]float32
+	off   [window]float32 // work by hint; 0: there was no hint
+
+	base, slope float32 // seconds, and seconds per byte
+	size        float32 // median bytes, if the sizes are all about the same; else 0
+	dev         float32
+	offBy       float32 // median of off; 0: too few hints
+}
+
+// N is the number of samples ever added.
+func (s *Stats) N() int { return s.n }
+
+// Add takes a finished task into account.
+func (s *Stats) Add(m Finished) {
+	work := max(m.Run-m.Read, 0).Seconds() * speed(m.Speed)
+	i := s.n % window
+	s.work[i], s.bytes[i], s.off[i] = float32(work), float32(max(m.Bytes, 0)), 0
+	if m.Hint > 0 {
+		s.off[i] = float32(work / m.Hint.Seconds())
+	}
+	if s.n++; s.n <= fitEvery || s.n%fitEvery == 0 {
+		s.fit()
+	}
+}
+
+// fit draws the line through the samples.
+func (s *Stats) fit() {
+	n := min(s.n, window)
+	work, bytes := s.work[:n], s.bytes[:n]
+	var room [window * window / 2]float32
+
+	s.slope, s.size = 0, 0
+	if lo, hi := slices.Min(bytes), slices.Max(bytes); hi > lo*spread {
+		slopes := room[:0]
+		for i := range n {
+			for j := range i {
+				if apart := bytes[i] - bytes[j]; apart != 0 {
+					slopes = append(slopes, (work[i]-work[j])/apart)
+				}
+			}
+		}
+		s.slope = max(median(slopes), 0) // more data never takes less time; noise may say so
+	} else {
+		s.size = median(append(room[:0], bytes...))
+	}
+
+	rest := room[:n]
+	for i := range n {
+		rest[i] = work[i] - s.slope*bytes[i]
+	}
+	s.base = median(rest)
+	for i := range rest {
+		rest[i] = float32(math.Abs(float64(rest[i] - s.base)))
+	}
+	s.dev = median(rest) * 1.4826 // of a normal distribution, from the median deviation
+
+	hints := room[:0]
+	for _, off := range s.off[:n] {
+		if off > 0 {
+			hints = append(hints, off)
+		}
+	}
+	s.offBy = 0
+	if len(hints) >= minHints {
+		s.offBy = median(hints)
+	}
+}
+
+// median sorts xs, of which there is at least one.
+func median(xs []float32) float32 {
+	slices.Sort(xs)
+	return (xs[(len(xs)-1)/2] + xs[len(xs)/2]) / 2
+}
+
+// expect is the run time of a task with inputs of so many bytes. There must be a sample.
+func (s *Stats) expect(bytes int64, source Source) Work {
+	b := float64(max(bytes, 0))
+	mean, dev := float64(s.base)+float64(s.slope)*b, float64(s.dev)
+	if size := float64(s.size); size > 0 && b > 0 && (b > size*spread || b < size/spread) {
+		mean, dev = mean*b/size, dev*b/size
+	}
+	return Work{Mean: duration(max(mean, 0)), Dev: duration(dev), Source: source, Samples: s.n}
+}
+
+func duration(seconds float64) time.Duration {
+	return time.Duration(min(seconds, maxTerm.Seconds()) * 1e9)
+}
+
+// Expect is the run time of a task with inputs of so many bytes: from its hint, then from the finished tasks
+// of its stage, then from the history of its function. A hint is corrected once it is known how far those of
+// the stage's finished tasks were off. stage and function may be nil.
+func Expect(hint time.Duration, bytes int64, stage, function *Stats, unknown time.Duration) Work {
+	switch {
+	case hint > 0 && stage != nil && stage.offBy > 0:
+		mean := duration(hint.Seconds() * float64(stage.offBy))
+		return Work{Mean: mean, Dev: duration(float64(stage.dev)), Source: FromHintCorrected, Samples: stage.n}
+	case hint > 0:
+		return Work{Mean: min(hint, maxTerm), Source: FromHint}
+	case stage != nil && stage.n > 0:
+		return stage.expect(bytes, FromStage)
+	case function != nil && function.n > 0:
+		return function.expect(bytes, FromFunction)
+	}
+	return Work{Mean: unknown, Source: FromNothing}
+}
+
+// Accuracy is how good estimates were. The zero Accuracy has seen none.
+type Accuracy struct {
+	Seen int
+	Good int // within 10 % or 1 s of the truth
+	Over int // above the truth, good or not
+	// Error is the sum of how far they were off, in seconds.
+	Error float64
+}
+
+// Add compares an estimate with the truth.
+func (a *Accuracy) Add(estimate, truth time.Duration) {
+	off := (estimate - truth).Abs()
+	a.Seen++
+	if off <= time.Second || off <= truth/10 {
+		a.Good++
+	}
+	if estimate > truth {
+		a.Over++
+	}
+	a.Error += off.Seconds()
+}
+
+// Share is the part of the estimates within 10 % or 1 s of the truth; 1 if there were none.
+func (a Accuracy) Share() float64 {
+	if a.Seen == 0 {
+		return 1
+	}
+	return float64(a.Good) / float64(a.Seen)
+}
+
+func (a Accuracy) String() string {
+	return fmt.Sprintf("%.1f %% of %d estimates within 10 %% or 1 s, %d too high, off by %.3fs on average", 100*a.Share(), a.Seen, a.Over, a.Error/float64(max(a.Seen, 1)))
+}

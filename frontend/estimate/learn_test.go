@@ -1,0 +1,137 @@
+package estimate
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+func stats(samples ...Finished) *Stats {
+	s := &Stats{}
+	for _, m := range samples {
+		s.Add(m)
+	}
+	return s
+}
+
+func TestExpect(t *testing.T) {
+	const s = time.Second
+	took := func(runs ...time.Duration) (ms []Finished) {
+		for _, run := range runs {
+			ms = append(ms, Finished{Run: run})
+		}
+		return ms
+	}
+	for _, test := range []struct {
+		name            string
+		hint            time.Duration
+		bytes           int64
+		stage, function *Stats
+		want            time.Duration
+		source          Source
+	}{
+		{"nothing", 0, 0, nil, nil, 7 * s, FromNothing},
+		{"nothing finished", 0, 0, &Stats{}, &Stats{}, 7 * s, FromNothing},
+		{"hint", 2 * s, 0, nil, stats(took(9 * s)...), 2 * s, FromHint},
+		{"hint before the stage", 2 * s, 0, stats(took(9 * s)...), nil, 2 * s, FromHint},
+		{"stage before function", 0, 0, stats(took(3 * s)...), stats(took(9 * s)...), 3 * s, FromStage},
+		{"function", 0, 0, &Stats{}, stats(took(9 * s)...), 9 * s, FromFunction},
+		{"median", 0, 0, stats(took(3*s, 4*s, 1000*s)...), nil, 4 * s, FromStage},
+		{"two hints off", 10 * s, 0, stats(Finished{Run: 4 * s, Hint: 2 * s}, Finished{Run: 6 * s, Hint: 3 * s}), nil, 10 * s, FromHint},
+		{"three hints off", 10 * s, 0, stats(Finished{Run: 4 * s, Hint: 2 * s}, Finished{Run: 6 * s, Hint: 3 * s}, Finished{Run: s, Hint: s}), nil, 20 * s, FromHintCorrected},
+		{"hints that were right", 10 * s, 0, stats(Finished{Run: 2 * s, Hint: 2 * s}, Finished{Run: 3 * s, Hint: 3 * s}, Finished{Run: s, Hint: s}), nil, 10 * s, FromHintCorrected},
+		{"a fast worker", 0, 0, stats(Finished{Run: 2 * s, Speed: 2}), nil, 4 * s, FromStage},
+		{"reading apart", 0, 0, stats(Finished{Run: 5 * s, Read: 2 * s}), nil, 3 * s, FromStage},
+		{"read faster than expected", 0, 0, stats(Finished{Run: s, Read: 2 * s}), nil, 0, FromStage},
+		{"the same size", 0, 110, stats(Finished{Run: 2 * s, Bytes: 100}, Finished{Run: 2 * s, Bytes: 100}), nil, 2 * s, FromStage},
+		{"five times the size", 0, 500, stats(Finished{Run: 2 * s, Bytes: 100}, Finished{Run: 2 * s, Bytes: 100}), nil, 10 * s, FromStage},
+		{"a tenth of the size", 0, 10, stats(Finished{Run: 2 * s, Bytes: 100}), nil, s / 5, FromStage},
+		{"a size where there were none", 0, 500, stats(took(2*s, 2*s)...), nil, 2 * s, FromStage},
+		{"no size where there were some", 0, 0, stats(Finished{Run: 2 * s, Bytes: 100}), nil, 2 * s, FromStage},
+		{"a line", 0, 400, stats(Finished{Run: 3 * s, Bytes: 100}, Finished{Run: 4 * s, Bytes: 200}, Finished{Run: 5 * s, Bytes: 300}), nil, 6 * s, FromStage},
+		{"less for more is noise", 0, 900, stats(Finished{Run: 3 * s, Bytes: 100}, Finished{Run: 2 * s, Bytes: 200}, Finished{Run: s, Bytes: 300}), nil, 2 * s, FromStage},
+		{"absurd", 0, 0, stats(took(math.MaxInt64)...), nil, maxTerm, FromStage},
+		{"an absurd hint", math.MaxInt64, 0, nil, nil, maxTerm, FromHint},
+	} {
+		w := Expect(test.hint, test.bytes, test.stage, test.function, 7*s)
+		if (w.Mean-test.want).Abs() > test.want/100_000+time.Microsecond || w.Source != test.source {
+			t.Errorf("%s: %v, want %v by %v", test.name, w, test.want, test.source)
+		}
+	}
+}
+
+// A line with noise and stragglers is found again, and forgotten after the function has changed.
+func TestStatsAreRobust(t *testing.T) {
+	for seed := range uint64(50) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		s := &Stats{}
+		task := func(base, perMB float64) Finished {
+			bytes := int64(1+rng.IntN(1000)) * mb
+			run := (base + perMB*float64(bytes)/mb) * (0.95 + 0.1*rng.Float64())
+			if rng.IntN(8) == 0 {
+				run *= 10
+			}
+			return Finished{Run: duration(run), Bytes: bytes, Speed: 1}
+		}
+		for range 200 {
+			s.Add(task(2, 0.1))
+		}
+		for range 40 {
+			s.Add(task(10, 0.02))
+		}
+		for _, size := range []int64{100, 500, 2000} {
+			want := 10 + 0.02*float64(size)
+			w := s.expect(size*mb, FromFunction)
+			if off := w.Mean.Seconds()/want - 1; math.Abs(off) > 0.15 {
+				t.Errorf("seed %d: %d MB take %v s, want %v", seed, size, w.Mean.Seconds(), want)
+			}
+			if w.Dev > duration(want/2) {
+				t.Errorf("seed %d: deviation %v of %v s", seed, w.Dev, want)
+			}
+		}
+		if s.N() != 240 {
+			t.Errorf("%d samples", s.N())
+		}
+	}
+}
+
+func TestAccuracy(t *testing.T) {
+	var a Accuracy
+	if a.Share() != 1 {
+		t.Errorf("of no estimates: %v", a.Share())
+	}
+	for _, test := range []struct {
+		estimate, truth time.Duration
+		good            bool
+	}{
+		{0, time.Second, true},
+		{0, time.Second + 1, false},
+		{2 * time.Second, time.Second, true},
+		{109 * time.Second, 100 * time.Second, true},
+		{91 * time.Second, 100 * time.Second, true},
+		{111 * time.Second, 100 * time.Second, false},
+		{2 * time.Hour, time.Hour, false},
+	} {
+		before := a.Good
+		a.Add(test.estimate, test.truth)
+		if good := a.Good > before; good != test.good {
+			t.Errorf("%v for %v: good is %t", test.estimate, test.truth, good)
+		}
+	}
+	if got := a.Share(); got != 4.0/7 || a.Over != 4 {
+		t.Errorf("%v good, %d over: %s", got, a.Over, a)
+	}
+	if got, want := a.String(), "57.1 % of 7 estimates within 10 % or 1 s, 4 too high, off by 518.857s on average"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func BenchmarkStatsAdd(b *testing.B) {
+	var s Stats
+	rng := random(1)
+	b.ReportAllocs()
+	for b.Loop() {
+		s.Add(Finished{Run: time.Duration(rng.IntN(1e9)), Bytes: int64(rng.IntN(1e9))})
+	}
+}

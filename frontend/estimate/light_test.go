@@ -1,0 +1,99 @@
+package estimate
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+// Those that are drawn are among the lightest, each about as often, for the size of task that is asked for.
+func TestLight(t *testing.T) {
+	f := NewFleet(Config{})
+	for key := range int32(500) {
+		m := flat(time.Duration(1+key) * time.Second)
+		if key >= 480 { // room for one slot, but not for four
+			m = flat(time.Hour)
+			m.Cells[0][0] = 0
+		}
+		f.Put(Server{Key: key, Name: fmt.Sprint(key), Matrix: m, Heard: t0})
+	}
+	rng := random(1)
+	count := map[int32]int{}
+	for range 2000 {
+		count[f.lights[lightSize(probe.Slot)].draw(20, rng)]++
+	}
+	if len(count) != 20 {
+		t.Errorf("%d workers were drawn, want 20", len(count))
+	}
+	for key, n := range count {
+		if key < 480 || n < 50 || n > 200 {
+			t.Errorf("worker %d was drawn %d times of 2000", key, n)
+		}
+	}
+	// The 20th lightest waits for 20 s, the last of its bucket for 22.9 s.
+	for range 2000 {
+		if key := f.lights[lightSize(scaled(probe.Slot, 4))].draw(20, rng); key > 22 {
+			t.Fatalf("worker %d was drawn for four slots", key)
+		}
+	}
+	for _, test := range []struct {
+		slots int32
+		want  int
+	}{{0, 0}, {1, 0}, {2, 1}, {4, 1}, {5, 2}, {64, 3}, {1000, 3}} {
+		if got := lightSize(scaled(probe.Slot, test.slots)); got != test.want {
+			t.Errorf("%d slots: size %d, want %d", test.slots, got, test.want)
+		}
+	}
+}
+
+// Buckets ascend with the wait, and none is wider than a quarter.
+func TestBuckets(t *testing.T) {
+	first := probe.Wait(0)
+	for w := probe.Wait(1); w < 1<<20; w++ {
+		switch a, b := bucketOf(w-1), bucketOf(w); {
+		case b < a:
+			t.Fatalf("wait %d in bucket %d, %d in %d", w-1, a, w, b)
+		case b > a:
+			first = w
+		case float64(w) > 1.25*float64(first):
+			t.Fatalf("waits %d and %d in one bucket", first, w)
+		}
+	}
+	if b := bucketOf(probe.NeverFits); b != 131 {
+		t.Errorf("the longest wait is in bucket %d", b)
+	}
+}
+
+// The more tasks there are at once, the more workers are drawn from; and if the lightest are too small, others.
+func TestLightWidth(t *testing.T) {
+	f := NewFleet(Config{})
+	wait := 0.01
+	for key := range int32(100) {
+		f.Put(Server{Key: key, Name: fmt.Sprint(key), Matrix: flat(duration(wait)), Heard: t0})
+		wait *= 1.25 // so that each is in a bucket of its own, or two are
+	}
+	drawn := func(batch int) int {
+		keys := map[int32]bool{}
+		rng := random(1)
+		for range 500 {
+			f.collect(&Task{Demand: probe.Slot}, batch, rng)
+			for _, at := range f.found {
+				keys[at.row.Key] = true
+			}
+		}
+		return len(keys)
+	}
+	if one, many := drawn(1), drawn(50); one > lightWidth+3 || many < 100 {
+		t.Errorf("%d workers were drawn for one task at a time, %d for 50", one, many)
+	}
+
+	big := *flat(100 * time.Hour)
+	big.Capacity = scaled(room, 2)
+	f.Put(Server{Key: 100, Name: "big", Matrix: &big, Heard: t0})
+	f.collect(&Task{Demand: big.Capacity}, 1, random(1))
+	if len(f.found) != 1 || f.found[0].row.Key != 100 {
+		t.Errorf("for a task that fits one worker only, %d were found", len(f.found))
+	}
+}

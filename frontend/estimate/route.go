@@ -1,0 +1,118 @@
+package estimate
+
+import (
+	"fmt"
+	"time"
+)
+
+// Mode is how a job's tasks are placed.
+type Mode uint8
+
+const (
+	Auto     Mode = iota // each task by whichever way suits it
+	Sample               // all by sampling and late binding
+	Estimate             // all by estimated completion time
+)
+
+var modeNames = [...]string{"auto", "sample", "estimate"}
+
+func (m Mode) String() string { return modeNames[m] }
+
+// ParseMode reads what String writes.
+func ParseMode(s string) (Mode, error) {
+	for m, name := range modeNames {
+		if name == s {
+			return Mode(m), nil
+		}
+	}
+	return Auto, fmt.Errorf("mode %q is unknown: use one of %q", s, modeNames)
+}
+
+// Path is the way a task is placed.
+type Path uint8
+
+const (
+	Sampling Path = iota
+	Estimation
+)
+
+var pathNames = [...]string{"sampling", "estimation"}
+
+func (p Path) String() string { return pathNames[p] }
+
+// Needs are what makes a task care where it runs.
+type Needs struct {
+	Inputs bool // it reads data that is somewhere
+	Files  bool // it needs files fetched
+	Place  bool // labels or hosts of its own
+}
+
+// Cause is why a task goes its path.
+type Cause uint8
+
+const (
+	ByMode Cause = iota // the job says so
+	ByPolicy
+	ByInputs
+	ByFiles
+	ByPlace
+	ByIgnorance
+	ByLength
+	ByBrevity
+)
+
+// Reason is the choice of a path, with what it was made from.
+type Reason struct {
+	Cause     Cause
+	Work      Work
+	Threshold time.Duration // from which on a task is long
+}
+
+func (r Reason) String() string {
+	switch r.Cause {
+	case ByMode:
+		return "the job's mode says so"
+	case ByPolicy:
+		return "the job's policy samples only"
+	case ByInputs:
+		return "has inputs"
+	case ByFiles:
+		return "needs files"
+	case ByPlace:
+		return "has placement needs of its own"
+	case ByIgnorance:
+		return "nothing is known of its run time"
+	case ByLength:
+		return fmt.Sprintf("long: %s, threshold %s", r.Work, seconds(r.Threshold))
+	}
+	return fmt.Sprintf("short and indifferent: %s, threshold %s", r.Work, seconds(r.Threshold))
+}
+
+// Route chooses the path of a task and says why. In mode auto, tasks that are short and indifferent to where
+// they run are sampled; so are those of which nothing is known, because late binding does not depend on
+// knowing. Tasks whose work is threshold or longer, and those with needs, are estimated.
+func Route(m Mode, n Needs, w Work, threshold time.Duration) (Path, Reason) {
+	r := Reason{Work: w, Threshold: threshold}
+	switch {
+	case m == Sample:
+		r.Cause = ByMode
+		return Sampling, r
+	case m == Estimate:
+		r.Cause = ByMode
+	case n.Inputs:
+		r.Cause = ByInputs
+	case n.Files:
+		r.Cause = ByFiles
+	case n.Place:
+		r.Cause = ByPlace
+	case w.Source == FromNothing:
+		r.Cause = ByIgnorance
+		return Sampling, r
+	case w.Mean >= threshold:
+		r.Cause = ByLength
+	default:
+		r.Cause = ByBrevity
+		return Sampling, r
+	}
+	return Estimation, r
+}

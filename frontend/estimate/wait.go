@@ -1,0 +1,51 @@
+package estimate
+
+import (
+	"math/bits"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+// steps is how many eighths of a worker larger a task is taken for because its matrix is of age: 0 up to
+// fresh, then one more each time the age doubles.
+func steps(age, fresh time.Duration) int {
+	if age <= fresh {
+		return 0
+	}
+	return min(bits.Len64(uint64((age-1)/fresh)), probe.MatrixSide-1)
+}
+
+// pessimistic is the wait of a task that demands n eighths of the worker more than d, though never more than
+// all of it.
+func pessimistic(m *probe.WaitMatrix, d probe.Demand, n int) probe.Wait {
+	if n == 0 || !d.Fits(m.Capacity) {
+		return m.Wait(d)
+	}
+	return m.Wait(probe.Demand{
+		CPU: min(d.CPU+probe.Millicores(int64(m.Capacity.CPU)*int64(n)/probe.MatrixSide), m.Capacity.CPU),
+		Mem: min(d.Mem+probe.MiB(int64(m.Capacity.Mem)*int64(n)/probe.MatrixSide), m.Capacity.Mem),
+	})
+}
+
+// Occupied is the matrix m after a task of demand d that runs for run was sent to the worker and before the
+// worker says so itself. Whoever comes next needs the room of both, or waits until that task is done; so no
+// wait is too short, if m was right.
+func Occupied(m probe.WaitMatrix, d probe.Demand, run time.Duration) probe.WaitMatrix {
+	start := m.Wait(d)
+	if start == probe.NeverFits {
+		return m
+	}
+	end := probe.WaitOf(start.Duration() + run)
+	after := m
+	for i := range probe.MatrixSide {
+		for j := range probe.MatrixSide {
+			room := probe.Demand{ // of the largest task that reads this cell
+				CPU: probe.Millicores(int64(m.Capacity.CPU) * int64(i+1) / probe.MatrixSide),
+				Mem: probe.MiB(int64(m.Capacity.Mem) * int64(j+1) / probe.MatrixSide),
+			}
+			after.Cells[i][j] = max(m.Cells[i][j], min(m.Wait(room.Add(d)), end))
+		}
+	}
+	return after
+}

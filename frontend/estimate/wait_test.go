@@ -1,0 +1,146 @@
+package estimate
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+// Apollo, section 3.4, confidence: the older the matrix, the larger the task whose wait is looked up.
+func TestSteps(t *testing.T) {
+	const s = time.Second
+	for _, test := range []struct {
+		age  time.Duration
+		want int
+	}{{0, 0}, {2 * s, 0}, {2*s + 1, 1}, {4 * s, 1}, {4*s + 1, 2}, {8 * s, 2}, {8*s + 1, 3}, {30 * s, 4}, {time.Hour, 7}, {1 << 62, 7}} {
+		if got := steps(test.age, 2*s); got != test.want {
+			t.Errorf("age %v: %d steps, want %d", test.age, got, test.want)
+		}
+	}
+}
+
+func TestPessimistic(t *testing.T) {
+	m := rising(time.Second)
+	for _, test := range []struct {
+		demand probe.Demand
+		steps  int
+		want   probe.Wait
+	}{
+		{probe.Slot, 0, probe.WaitOf(time.Second)},
+		{probe.Slot, 2, probe.WaitOf(3 * time.Second)},
+		{scaled(probe.Slot, 7), 7, probe.WaitOf(8 * time.Second)},
+		{scaled(probe.Slot, 8), 1, probe.WaitOf(8 * time.Second)},
+		{scaled(probe.Slot, 9), 0, probe.NeverFits},
+		{scaled(probe.Slot, 9), 7, probe.NeverFits},
+		{probe.Demand{CPU: 2000}, 1, probe.WaitOf(3 * time.Second)},
+	} {
+		if got := pessimistic(m, test.demand, test.steps); got != test.want {
+			t.Errorf("%s, %d steps: %v, want %v", test.demand, test.steps, got, test.want)
+		}
+	}
+}
+
+func TestOccupied(t *testing.T) {
+	idle := probe.WaitMatrix{Capacity: room}
+	after := Occupied(idle, scaled(probe.Slot, 3), 10*time.Second)
+	for n, want := range map[int32]time.Duration{1: 0, 5: 0, 6: 10 * time.Second, 8: 10 * time.Second} {
+		if got := after.Wait(scaled(probe.Slot, n)); got.Duration() != want {
+			t.Errorf("beside three of eight slots, %d slots wait %v, want %v", n, got.Duration(), want)
+		}
+	}
+	// On a worker of one slot the next one simply waits for both.
+	one := probe.WaitMatrix{Capacity: probe.Slot}
+	for i := range one.Cells {
+		for j := range one.Cells[i] {
+			one.Cells[i][j] = probe.WaitOf(5 * time.Second)
+		}
+	}
+	after = Occupied(one, probe.Slot, 10*time.Second)
+	if got := after.Wait(probe.Slot); got.Duration() != 15*time.Second {
+		t.Errorf("behind 5 s and 10 s: %v", got.Duration())
+	}
+	if after := Occupied(one, scaled(probe.Slot, 2), time.Second); after != one {
+		t.Error("a task that never fits changed the matrix")
+	}
+}
+
+// Room is freed by tasks of random sizes at random times. Whatever is sent there, the matrix that Occupied
+// comes to has no wait that falls with size, none that fell, and none that is shorter than it will be.
+func TestOccupiedIsSafe(t *testing.T) {
+	for seed := range uint64(200) {
+		rng := rand.New(rand.NewPCG(seed, 2))
+		var running []busy
+		left := 8
+		for left > 0 {
+			n := 1 + rng.IntN(left)
+			running = append(running, busy{n, time.Duration(rng.IntN(20)) * time.Second})
+			left -= n
+		}
+		m := matrixOf(running)
+		for range 3 {
+			n := 1 + rng.IntN(8)
+			d, run := scaled(probe.Slot, int32(n)), time.Duration(1+rng.IntN(20))*time.Second
+			start := m.Wait(d).Duration()
+			after := Occupied(m, d, run)
+			for i := range probe.MatrixSide {
+				for j := range probe.MatrixSide {
+					if after.Cells[i][j] < m.Cells[i][j] || i > 0 && after.Cells[i][j] < after.Cells[i-1][j] || j > 0 && after.Cells[i][j] < after.Cells[i][j-1] {
+						t.Fatalf("seed %d: cell %d,%d of\n%v\nafter\n%v", seed, i, j, after.Cells, m.Cells)
+					}
+				}
+			}
+			m = after
+			// From start on the task itself holds n slots; room before that is as it was.
+			for size := 1; size <= 8; size++ {
+				at := m.Wait(scaled(probe.Slot, int32(size))).Duration()
+				used := size
+				if at >= start && at < start+run {
+					used += n
+				}
+				for _, b := range running {
+					if b.until > at {
+						used += b.slots
+					}
+				}
+				if used > 8 {
+					t.Fatalf("seed %d: a task of %d slots is promised %v, when %d are in use; %d more from %v for %v; %v", seed, size, at, used, n, start, run, running)
+				}
+			}
+			if start == 0 {
+				running = append(running, busy{n, run})
+			} else {
+				break // our model knows no gaps
+			}
+		}
+	}
+}
+
+// busy is slots of eight that are taken for a while.
+type busy struct {
+	slots int
+	until time.Duration
+}
+
+func matrixOf(running []busy) probe.WaitMatrix {
+	m := probe.WaitMatrix{Capacity: room}
+	for size := 1; size <= 8; size++ {
+		at := time.Duration(0)
+		for ; ; at += time.Second {
+			used := size
+			for _, b := range running {
+				if b.until > at {
+					used += b.slots
+				}
+			}
+			if used <= 8 {
+				break
+			}
+		}
+		for i := range size {
+			m.Cells[size-1][i], m.Cells[i][size-1] = probe.WaitOf(at), probe.WaitOf(at)
+		}
+	}
+	return m
+}

@@ -1,0 +1,658 @@
+package frontend
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend/estimate"
+	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/pq"
+)
+
+// Tasks that are long, or care where they run, are bound early, each where it is expected to be done first
+// (package estimate). The ones that are to be placed are collected, the workers whose wait matrices are missing or
+// old are asked for them, and as soon as they have answered a batch is matched with workers and enqueued there.
+
+const (
+	// maxBatch bounds the tasks that are matched in one step: short jobs wait meanwhile. The next batch follows
+	// after breath, with the tasks that were left over; those that are again and again wait for twice as long each
+	// time, up to maxLeft times, and let others pass.
+	maxBatch = 64
+	breath   = time.Millisecond
+	maxLeft  = 5
+	// blindAgain is when a task is tried again of which no worker is known that has told its matrix, at first; then
+	// twice as long each time. After maxBlind times, it goes to a random worker.
+	blindAgain = 20 * time.Millisecond
+	maxBlind   = 5
+	// sureFor is the age up to which a matrix need not be asked for before something is placed by it: to ask costs
+	// a round trip, to find others' tasks there much more.
+	sureFor = 50 * time.Millisecond
+	// askedEach is how many are asked for each task of those believed idle, and of all, besides its candidates.
+	askedEach = 2
+	// maxAsked bounds the workers that are asked for their matrices before a batch, askFor how long their answers
+	// are waited for. Who does not answer is not asked again for askAgain.
+	maxAsked = 256
+	askFor   = 20 * time.Millisecond
+	askAgain = time.Second
+	// forgetAfter is the age from which on a matrix says nothing.
+	forgetAfter = 30 * time.Second
+	// heldWait is how long a task of one slot must be expected to wait at a worker without room before the worker
+	// counts as held by long tasks, and heldFor how long that is believed at most without another word of it: the
+	// share that is closed to long tasks may have become free.
+	heldWait = 50 * time.Millisecond
+	heldFor  = 2 * time.Second
+)
+
+// Limits of what one task may name.
+const (
+	MaxInputs = 256
+	MaxCopies = 16 // of one input
+	MaxFiles  = 64
+	maxInput  = 1 << 50 // bytes
+)
+
+// long is what concerns tasks placed by estimation.
+type long struct {
+	fleet *estimate.Fleet
+	due   pq.Heap[*longTask] // to be placed in the next batch
+	later pq.Heap[sleeper]   // to be placed later
+	at    time.Time          // before which there is no next batch; zero: at once
+
+	asked map[*worker]bool // whose matrices are waited for before the next batch
+	until time.Time        // for how long; zero: nobody was asked for it
+	also  []int32          // those that were asked for it
+
+	swept time.Time // when matrices that are too old were last looked for
+	held  int       // workers with a heldUntil
+	log   decisions
+}
+
+// longTask is a task that is placed by estimation.
+type longTask struct {
+	task  *task
+	why   estimate.Reason
+	spec  estimate.Task // Work and Also are filled in for each batch
+	bytes int64         // of its inputs
+	at    time.Time     // when it is due; zero: it does not sleep
+	pos   int           // in due or later
+	blind int           // how often in a row there was no candidate
+	left  int           // how often in a row all candidates went to others
+	whole bool          // it is larger than what workers have open to long tasks, and may use all
+
+	decision        uint64        // number of the last one
+	wait, run, read time.Duration // expected by it: of the wait at the worker, and of the run, of which read is for inputs
+}
+
+// Before orders tasks that are due: by priority, then by job; in a job by the critical path of their stages, then the
+// larger inputs first.
+func (x *longTask) Before(y *longTask) bool {
+	i, j := x.task.group.job, y.task.group.job
+	if i == j {
+		return cmp.Or(cmp.Compare(y.path(), x.path()), cmp.Compare(y.bytes, x.bytes), cmp.Compare(x.task.spec.Index, y.task.spec.Index)) < 0
+	}
+	return cmp.Or(cmp.Compare(j.Priority, i.Priority), compareJobs(i, j)) < 0
+}
+
+// path is the critical path of the task's stage; 0: its job has no stages.
+func (x *longTask) path() time.Duration {
+	j := x.task.group.job
+	if len(j.stages) == 0 {
+		return 0
+	}
+	return j.stages[x.task.group.number].path
+}
+
+// like reports whether two tasks may be matched together: neither is to be placed before the other.
+func (x *longTask) like(y *longTask) bool {
+	i, j := x.task.group.job, y.task.group.job
+	return i.Priority == j.Priority && (i != j || x.path() == y.path())
+}
+
+func (x *longTask) Pos() *int { return &x.pos }
+
+// sleeper is a longTask that waits for its time.
+type sleeper struct{ *longTask }
+
+func (x sleeper) Before(y sleeper) bool {
+	if !x.at.Equal(y.at) {
+		return x.at.Before(y.at)
+	}
+	return x.longTask.Before(y.longTask)
+}
+
+// route chooses the path of a task.
+func (c *Core) route(j *Job, t *Task) (estimate.Path, estimate.Reason) {
+	if j.Mode == estimate.Auto && !j.Policy.Route {
+		return estimate.Sampling, estimate.Reason{Cause: estimate.ByPolicy}
+	}
+	needs := estimate.Needs{
+		Inputs: len(t.Inputs) > 0, Files: len(t.Files) > 0, Place: len(t.Constraint.Labels)+len(t.Constraint.Hosts) > 0,
+	}
+	return estimate.Route(j.Mode, needs, c.expect(t), c.cfg.LongTask)
+}
+
+// expect is how long a task will run, by what is known when its job is submitted.
+func (c *Core) expect(t *Task) estimate.Work {
+	var learnt *estimate.Stats
+	if t.Estimate == 0 {
+		if h := c.learnt[t.Function]; h != nil {
+			learnt = &h.stats
+		}
+	}
+	return estimate.Expect(t.Estimate, t.inputBytes(), nil, learnt, c.cfg.Estimate.Unknown)
+}
+
+// needy reports whether a task has needs that others of its job may not have.
+func (t *Task) needy() bool {
+	return len(t.Constraint.Labels)+len(t.Constraint.Hosts)+len(t.Inputs)+len(t.Files) > 0
+}
+
+// class is the kind of a hint: tasks of one job and function without needs go one path if theirs are of one kind.
+func (c *Core) class(hint time.Duration) int {
+	switch {
+	case hint == 0:
+		return 0
+	case hint < c.cfg.LongTask:
+		return 1
+	}
+	return 2
+}
+
+func (t *Task) inputBytes() int64 {
+	var sum int64
+	for i := range t.Inputs {
+		sum += t.Inputs[i].Bytes
+	}
+	return sum
+}
+
+// checkNeeds says what is wrong with the inputs and files of a task.
+func (t *Task) checkNeeds() error {
+	if len(t.Inputs) > MaxInputs {
+		return fmt.Errorf("%d inputs, the limit is %d: name the large ones", len(t.Inputs), MaxInputs)
+	}
+	for i := range t.Inputs {
+		in := &t.Inputs[i]
+		switch {
+		case in.Bytes < 0:
+			return fmt.Errorf("input %d has %d bytes: give 0 or more", i, in.Bytes)
+		case in.Bytes > maxInput:
+			return fmt.Errorf("input %d has %d bytes, the limit is %d", i, in.Bytes, int64(maxInput))
+		case in.Stage != "" && len(in.Copies) > 0:
+			return fmt.Errorf("input %d is the output of stage %q and has copies: give one of them", i, in.Stage)
+		case len(in.Copies) == 0 && in.Stage == "":
+			return fmt.Errorf("input %d is nowhere to be found: name a host, worker or rack that has it, or the stage that makes it", i)
+		case len(in.Copies) > MaxCopies:
+			return fmt.Errorf("input %d has %d copies, the limit is %d: name some", i, len(in.Copies), MaxCopies)
+		}
+		for _, at := range in.Copies {
+			if at.At == "" && at.Rack == "" {
+				return fmt.Errorf("input %d has a copy nowhere: name its host, worker or rack", i)
+			}
+		}
+	}
+	if len(t.Files) > MaxFiles {
+		return fmt.Errorf("%d files, the limit is %d: pack them together", len(t.Files), MaxFiles)
+	}
+	for i := range t.Files {
+		f := &t.Files[i]
+		switch scheme, _, _ := strings.Cut(f.URL, "://"); {
+		case scheme != "http" && scheme != "https" && scheme != "file":
+			return fmt.Errorf("file %d: URL %q: use http, https or file", i, f.URL)
+		case f.Digest == [32]byte{}:
+			return fmt.Errorf("file %s has no digest: give its SHA-256", f.URL)
+		case f.Bytes > 1<<62:
+			return fmt.Errorf("file %s has %d bytes: give its size, or 0 if it is not known", f.URL, f.Bytes)
+		}
+		for k := range i {
+			if t.Files[k].Digest == f.Digest {
+				return fmt.Errorf("files %s and %s have one digest: name it once", t.Files[k].URL, f.URL)
+			}
+		}
+	}
+	return nil
+}
+
+// FileID is what stands for a file's digest in the view.
+func FileID(digest [32]byte) estimate.FileID {
+	return estimate.FileID(binary.BigEndian.Uint64(digest[:]))
+}
+
+// estimated lets a task that is to be placed by estimation wait for the next batch, or for a later one.
+func (c *Core) estimated(t *task) {
+	c.move(t, matching)
+	t.group.matching++
+	x := t.long
+	if x == nil {
+		s := t.spec
+		x = &longTask{task: t, bytes: s.inputBytes()}
+		_, x.why = c.route(&t.group.job.Job, s)
+		x.spec = estimate.Task{Demand: s.Demand, Inputs: t.located(), Pool: t.group.eligible}
+		for i := range s.Files {
+			x.spec.Files = append(x.spec.Files, estimate.File{ID: FileID(s.Files[i].Digest), Bytes: int64(s.Files[i].Bytes)})
+		}
+		t.long = x
+	}
+	c.long.due.Push(x)
+}
+
+// estimateAll lets all tasks of a group that has just been submitted wait for the next batch.
+func (c *Core) estimateAll(g *group) {
+	for _, t := range g.queue {
+		c.estimated(t)
+	}
+	g.queue = nil
+}
+
+// unmatch takes a task out of those to be placed.
+func (c *Core) unmatch(t *task) {
+	t.group.matching--
+	if x := t.long; x.at.IsZero() {
+		c.long.due.Remove(x)
+	} else {
+		c.long.later.Remove(sleeper{x})
+		x.at = time.Time{}
+	}
+}
+
+// delay lets a task that is or was due sleep.
+func (c *Core) delay(x *longTask, until time.Time) {
+	c.long.due.Remove(x)
+	x.at = until
+	c.long.later.Push(sleeper{x})
+}
+
+// wakeLong makes tasks due that have slept enough.
+func (c *Core) wakeLong(now time.Time) {
+	l := &c.long
+	for l.later.Len() > 0 && !now.Before(l.later.Min().at) {
+		x := l.later.Pop().longTask
+		x.at = time.Time{}
+		l.due.Push(x)
+	}
+}
+
+// next is when a batch is due, and a task that sleeps; zero: none.
+func (l *long) next() (batch, task time.Time) {
+	if l.due.Len() > 0 {
+		if batch = l.until; batch.IsZero() {
+			batch = l.at
+		}
+	}
+	if l.later.Len() > 0 {
+		task = l.later.Min().at
+	}
+	return batch, task
+}
+
+// placeLong places a batch of the tasks that are due, if it is time.
+func (c *Core) placeLong(now time.Time, acts []Action) []Action {
+	l := &c.long
+	switch {
+	case now.Before(l.at):
+		return acts
+	case !l.until.IsZero():
+		if len(l.asked) > 0 && now.Before(l.until) {
+			return acts
+		}
+	default:
+		if acts = c.ask(now, acts); len(l.asked) > 0 {
+			l.until = now.Add(askFor)
+			return acts
+		}
+	}
+	acts = c.match(now, acts)
+	clear(l.asked)
+	l.until, l.also, l.at = time.Time{}, l.also[:0], time.Time{}
+	if l.due.Len() > 0 {
+		l.at = now.Add(breath)
+	}
+	return acts
+}
+
+// ask asks workers for their matrices which the tasks that are due may be placed on, and some at random, where what
+// is known of them is missing or old.
+func (c *Core) ask(now time.Time, acts []Action) []Action {
+	l := &c.long
+	c.sweep(now)
+	due := l.due.All()
+	due = due[:min(len(due), maxBatch)]
+	var keys []int32
+	for _, x := range due {
+		workers := x.task.group.eligible.workers
+		if len(workers) == 0 {
+			continue
+		}
+		keys = l.fleet.Doubtful(&x.spec, len(due), sureFor, now, c.rand, keys[:0])
+		for i := range 2 * askedEach {
+			from := workers
+			if i%2 == 0 && len(c.idle) > 0 {
+				from = c.idle
+			}
+			w := from[c.rand.IntN(len(from))]
+			row := l.fleet.Get(int32(w.key))
+			if x.task.group.eligible.has(w) && (row.Matrix == nil || now.Sub(row.Heard) > sureFor) {
+				keys = append(keys, row.Key)
+			}
+		}
+		for _, key := range keys {
+			w := c.workers[key]
+			if len(l.asked) == maxAsked || w.state != up || !w.askedAt.IsZero() && now.Sub(w.askedAt) < askAgain {
+				continue
+			}
+			w.askedAt = now
+			l.asked[w] = true
+			l.also = append(l.also, key)
+			c.Stats.Asked++
+			acts = append(acts, Send{Worker: w.key, Msg: probe.Probe{Matrix: true}})
+		}
+	}
+	return acts
+}
+
+// sweep forgets matrices that are so old that they say nothing.
+func (c *Core) sweep(now time.Time) {
+	l := &c.long
+	if now.Sub(l.swept) < forgetAfter {
+		return
+	}
+	l.swept = now
+	for _, w := range c.workers {
+		if w == nil {
+			continue
+		}
+		if row := l.fleet.Get(int32(w.key)); row != nil && row.Matrix != nil && now.Sub(row.Heard) > forgetAfter {
+			c.disbelieve(w)
+		}
+	}
+}
+
+// match places a batch of the tasks that are due, of the same priority. What it cannot place sleeps for a while.
+func (c *Core) match(now time.Time, acts []Action) []Action {
+	l := &c.long
+	var batch []*longTask
+	var specs []estimate.Task
+	for l.due.Len() > 0 && len(batch) < maxBatch {
+		x := l.due.Min()
+		if len(batch) > 0 && !x.like(batch[len(batch)-1]) {
+			break
+		}
+		l.due.Remove(x)
+		g := x.task.group
+		lone := len(g.eligible.workers) == 0
+		if lone == g.job.stranded.IsZero() {
+			c.settle(g.job, now)
+		}
+		if lone {
+			c.delay(x, now.Add(blindAgain<<maxBlind))
+			continue
+		}
+		x.spec.Work = estimate.Expect(x.task.spec.Estimate, x.bytes, g.stage, &g.history.stats, c.cfg.Estimate.Unknown)
+		x.spec.Also = l.also
+		batch = append(batch, x)
+		specs = append(specs, x.spec)
+	}
+	if len(batch) == 0 {
+		return acts
+	}
+	c.Stats.Batches++
+	choices, order := l.fleet.Batch(specs, c.cfg.Matcher, now, c.rand)
+	for _, i := range order {
+		acts = c.enqueueLong(batch[i], &choices[i], now, acts)
+	}
+	for i, x := range batch {
+		choice := &choices[i]
+		switch {
+		case choice.Chosen >= 0:
+		case len(choice.Candidates) > 0:
+			c.Stats.Leftovers++
+			c.decided(x, choice, nil, now)
+			c.delay(x, now.Add(breath<<x.left))
+			x.left = min(x.left+1, maxLeft)
+		case x.blind == maxBlind:
+			choice.Reason = fmt.Sprintf("%s: a random worker, after %d times", choice.Reason, maxBlind)
+			acts = c.enqueueBlind(x, choice, now, acts)
+		case x.whole || c.fitsNoOpen(x):
+			x.whole = true
+			choice.Reason = "needs more than is open to long tasks anywhere: at a random worker, it may use all"
+			acts = c.enqueueBlind(x, choice, now, acts)
+		default:
+			c.decided(x, choice, nil, now)
+			c.delay(x, now.Add(blindAgain<<x.blind))
+			x.blind++
+		}
+	}
+	return acts
+}
+
+// enqueueLong sends a task where it was decided to go, and notes the room that it takes there.
+func (c *Core) enqueueLong(x *longTask, choice *estimate.Decision, now time.Time, acts []Action) []Action {
+	at := choice.Choice()
+	w := c.workers[at.Worker]
+	x.wait, x.run, x.read = max(at.I, at.W), at.R, at.Read // files are fetched while it waits
+	acts = c.enqueueAt(x, w, choice, now, acts)
+	row := *c.long.fleet.Get(at.Worker)
+	occupied := estimate.Occupied(*row.Matrix, x.spec.Demand, x.run)
+	row.Matrix = &occupied
+	c.long.fleet.Put(row)
+	return acts
+}
+
+// fitsNoOpen reports whether a task is larger than the part of each worker that long tasks may use.
+func (c *Core) fitsNoOpen(x *longTask) bool {
+	return !slices.ContainsFunc(x.task.group.eligible.workers, func(w *worker) bool { return x.spec.Demand.Fits(w.open()) })
+}
+
+// enqueueBlind sends a task to a random worker: none of those that may run it says how long it would wait.
+func (c *Core) enqueueBlind(x *longTask, choice *estimate.Decision, now time.Time, acts []Action) []Action {
+	workers := x.task.group.eligible.workers
+	w := workers[c.rand.IntN(len(workers))]
+	x.wait, x.run, x.read = 0, x.spec.Work.Mean, 0
+	return c.enqueueAt(x, w, choice, now, acts)
+}
+
+func (c *Core) enqueueAt(x *longTask, w *worker, choice *estimate.Decision, now time.Time, acts []Action) []Action {
+	x.blind, x.left = 0, 0
+	x.task.group.matching--
+	c.Stats.Enqueued++
+	acts = c.enqueue(x.task, w, now, acts)
+	x.task.attempt.untold = true
+	w.untold = append(w.untold, x.task.attempt)
+	c.decided(x, choice, w, now)
+	return acts
+}
+
+// believed is what is known of a worker beyond its welcome, as gossip or the worker told it at some time.
+func (c *Core) believed(w *worker, s estimate.Server, m *probe.WaitMatrix, at, now time.Time) {
+	if m != nil && (s.Matrix == nil || !at.Before(s.Heard)) {
+		matrix := *m
+		for _, a := range w.untold { // it did not know of these yet
+			matrix = estimate.Occupied(matrix, a.task.spec.Demand, a.task.long.run)
+		}
+		s.Matrix, s.Heard = &matrix, at
+		c.hold(w, m, at, now)
+	}
+	c.long.fleet.Put(s)
+}
+
+// told takes a matrix that w has just sent.
+func (c *Core) told(w *worker, m *probe.WaitMatrix, now time.Time) {
+	w.askedAt = time.Time{}
+	delete(c.long.asked, w)
+	if row := c.long.fleet.Get(int32(w.key)); row != nil {
+		c.believed(w, *row, m, now, now)
+	}
+}
+
+// acknowledged notes that what w says from now on counts an attempt that was enqueued there.
+func (w *worker) acknowledged(a *attempt) {
+	a.untold = false
+	w.untold = slices.DeleteFunc(w.untold, func(b *attempt) bool { return b == a })
+}
+
+// acknowledgedPlaces is for those of the Enqueues that asked for these places.
+func (w *worker) acknowledgedPlaces(first probe.ResID, count uint32) {
+	if len(w.untold) == 0 {
+		return
+	}
+	for _, a := range slices.Clone(w.untold) {
+		if a.res >= first && a.res-first < probe.ResID(count) {
+			w.acknowledged(a)
+		}
+	}
+}
+
+// disbelieve forgets the matrix of a worker.
+func (c *Core) disbelieve(w *worker) {
+	if row := c.long.fleet.Get(int32(w.key)); row != nil {
+		s := *row
+		s.Matrix = nil
+		c.long.fleet.Put(s)
+	}
+}
+
+// full places nothing at a worker by estimation whose queue is full, until it tells its matrix again, and does not
+// ask for that before its time.
+func (c *Core) full(w *worker, retry time.Duration, now time.Time) {
+	c.disbelieve(w)
+	w.askedAt = now.Add(retry - askAgain)
+}
+
+// hold notes whether short tasks had better keep away from w, by the matrix that it had at a time.
+func (c *Core) hold(w *worker, m *probe.WaitMatrix, at, now time.Time) {
+	slot := probe.Demand{CPU: min(probe.Slot.CPU, m.Capacity.CPU), Mem: min(probe.Slot.Mem, m.Capacity.Mem)}
+	wait := m.Wait(slot).Duration()
+	until := at.Add(min(wait, heldFor))
+	held := w.state == up && wait >= heldWait && now.Before(until) && !probe.Slot.Fits(w.load.Free) && now.UnixNano()-w.heardAt < int64(heldFor)
+	switch {
+	case !held:
+		c.release(w)
+	default:
+		if w.heldUntil.IsZero() {
+			c.long.held++
+		}
+		w.heldUntil = until
+	}
+}
+
+// release notes that short tasks need not keep away from w.
+func (c *Core) release(w *worker) {
+	if !w.heldUntil.IsZero() {
+		w.heldUntil = time.Time{}
+		c.long.held--
+	}
+}
+
+// isHeld reports whether short tasks had better keep away from w.
+func (c *Core) isHeld(w *worker, now time.Time) bool {
+	if !w.heldUntil.IsZero() && !now.Before(w.heldUntil) {
+		c.release(w)
+	}
+	return !w.heldUntil.IsZero()
+}
+
+// enlist makes a worker that is linked known to the fleet, without a matrix.
+func (c *Core) enlist(w *worker) {
+	m := &w.welcome
+	s := estimate.Server{Key: int32(w.key), Name: m.Worker, Host: m.Host, Rack: m.Rack, Draining: w.state != up}
+	if s.Rack == "" {
+		for _, l := range m.Labels {
+			if rack, ok := strings.CutPrefix(l, "rack="); ok {
+				s.Rack = rack
+			}
+		}
+	}
+	if old := c.long.fleet.Get(s.Key); old != nil && old.Name == s.Name {
+		s.Speed, s.Files, s.Maintenance = old.Speed, old.Files, old.Maintenance
+	}
+	c.long.fleet.Put(s)
+}
+
+// strike takes a worker that is no longer up out of the candidates.
+func (c *Core) strike(w *worker) {
+	c.release(w)
+	for _, a := range w.untold {
+		a.untold = false
+	}
+	w.untold = nil
+	delete(c.long.asked, w)
+	if row := c.long.fleet.Get(int32(w.key)); row != nil {
+		s := *row
+		s.Draining, s.Matrix = true, nil
+		c.long.fleet.Put(s)
+	}
+}
+
+// rumour takes what gossip tells of a worker into the view.
+func (c *Core) rumour(w *worker, ev *Heard, now time.Time) {
+	if w.state != up && w.state != draining || ev.Incarnation != w.welcome.Incarnation || ev.Seq <= w.heardSeq {
+		return
+	}
+	w.heardSeq = ev.Seq
+	if ev.Draining {
+		c.drain(w)
+	}
+	row := c.long.fleet.Get(int32(w.key))
+	if row == nil || w.state != up {
+		return
+	}
+	at := now.Add(-max(ev.Age, 0))
+	if ev.Load != nil && at.UnixNano() > w.heardAt {
+		load := *ev.Load
+		load.Matrix = nil
+		c.heard(w, load, at)
+	}
+	s := *row
+	s.Speed = ev.Speed
+	s.Files = ev.Files
+	s.Maintenance = time.Time{}
+	if ev.Lasts > 0 {
+		s.Maintenance = at.Add(ev.Maintenance)
+	}
+	c.believed(w, s, ev.Matrix, at, now)
+}
+
+// learn takes a run of a task into account. Of short ones a few will do.
+func (c *Core) learn(t *task, w *worker, m *probe.Finished) {
+	const some, few = 8, 16
+	h := t.group.history
+	h.learn(m.Run)
+	if t.long != nil || h.runs <= some || h.runs%few == 0 || m.Run >= c.cfg.LongTask/4 {
+		c.remember(t, w, m)
+	}
+}
+
+// remember takes a run into account for the estimates of later ones.
+func (c *Core) remember(t *task, w *worker, m *probe.Finished) {
+	run := estimate.Finished{Run: m.Run, Hint: t.spec.Estimate}
+	if row := c.long.fleet.Get(int32(w.key)); row != nil {
+		run.Speed = row.Speed
+	}
+	if x := t.long; x != nil {
+		run.Read, run.Bytes = x.read, x.bytes
+		c.Waits.Add(x.wait, m.Waited)
+		c.Runs.Add(x.run, m.Run)
+		t.group.stage.Add(run)
+	}
+	t.group.history.stats.Add(run)
+}
+
+// blame tells the failure model how an attempt ended by itself. Of successes the first after a failure will do.
+func (c *Core) blame(w *worker, function string, status probe.Status, now time.Time) {
+	switch status {
+	case probe.Succeeded:
+		if !w.failing {
+			return
+		}
+		w.failing = false
+	case probe.Failed, probe.Panicked, probe.TimedOut, probe.NoInput:
+		w.failing = true
+	default:
+		return
+	}
+	c.long.fleet.Ended(int32(w.key), function, !w.failing, now)
+}

@@ -1,0 +1,446 @@
+package frontend
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend/estimate"
+	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/script"
+)
+
+// fleet is a core with workers w0, w1, ... of some slots, for tests that are no stories.
+type fleet struct {
+	t    *testing.T
+	core *Core
+	now  time.Time
+	size probe.Demand
+}
+
+func newFleet(t *testing.T, workers, slots int, cfg Config) *fleet {
+	cfg.ID = 'a'
+	f := &fleet{t: t, core: New(cfg, rand.New(rand.NewPCG(1, 2))), now: time.Unix(1000, 0), size: script.Size(slots)}
+	for i := range workers {
+		f.step(WorkerUp{Worker(i), probe.Welcome{
+			Worker: fmt.Sprint("w", i), Host: fmt.Sprint("h", i), Incarnation: 1, Functions: []string{"f", "g", "h"}, Capacity: f.size,
+		}})
+	}
+	return f
+}
+
+func (f *fleet) step(ev Event) []Action {
+	f.t.Helper()
+	acts := f.core.Step(f.now, ev, nil)
+	if err := f.core.Check(); err != nil {
+		f.t.Fatal(err)
+	}
+	return acts
+}
+
+// pass lets time pass.
+func (f *fleet) pass(d time.Duration) {
+	f.t.Helper()
+	for end := f.now.Add(d); ; f.step(Wake{}) {
+		at := f.core.NextWake()
+		if at.IsZero() || at.After(end) {
+			f.now = end
+			return
+		}
+		f.now = at
+	}
+}
+
+// tell lets a worker say how long all tasks would wait.
+func (f *fleet) tell(w int, wait time.Duration, load probe.Load) {
+	f.t.Helper()
+	load.Matrix = flat(f.size, wait)
+	f.step(Received{Worker(w), load})
+}
+
+func flat(capacity probe.Demand, wait time.Duration) *probe.WaitMatrix {
+	m := &probe.WaitMatrix{Capacity: capacity}
+	for i := range m.Cells {
+		for k := range m.Cells[i] {
+			m.Cells[i][k] = probe.WaitOf(wait)
+		}
+	}
+	return m
+}
+
+// enqueued is to which worker each Enqueue goes.
+func enqueues(acts []Action) (workers []Worker, launches []probe.Launch) {
+	for _, a := range acts {
+		if s, ok := a.(Send); ok {
+			if m, ok := s.Msg.(probe.Enqueue); ok {
+				workers, launches = append(workers, s.Worker), append(launches, m.Launch)
+			}
+		}
+	}
+	return workers, launches
+}
+
+func jobWith(id string, tasks ...Task) *Job {
+	j := &Job{ID: script.Job(id), Policy: Policies[0], Tasks: tasks}
+	for i := range j.Tasks {
+		j.Tasks[i].Index = probe.TaskIndex(i)
+		if j.Tasks[i].Function == "" {
+			j.Tasks[i].Function = "f"
+		}
+	}
+	return j
+}
+
+// Short tasks are placed where no long ones are, as long as there are such workers; but nobody is left out for ever,
+// and which of the others get them is left to chance.
+func TestSamplingAvoidsWorkersHeldByLongTasks(t *testing.T) {
+	f := newFleet(t, 20, 4, Config{})
+	for w := range 20 {
+		wait := time.Duration(0)
+		if w < 10 {
+			wait = time.Minute
+		}
+		f.tell(w, wait, probe.Load{Queued: 1})
+	}
+	reserved := func(tasks int) map[Worker]int {
+		counts := map[Worker]int{}
+		for n := range 50 {
+			id := fmt.Sprint(tasks, "-", n)
+			for _, a := range f.step(Submit{jobWith(id, make([]Task, tasks)...)}) {
+				if s, ok := a.(Send); ok {
+					if _, ok := s.Msg.(probe.Reserve); ok {
+						counts[s.Worker]++
+					}
+				}
+			}
+			f.step(Cancel{Job: script.Job(id)})
+		}
+		return counts
+	}
+	counts := reserved(2)
+	for w := range Worker(20) {
+		if (counts[w] == 0) != (w < 10) {
+			t.Errorf("worker %d has got %d places", w, counts[w])
+		}
+	}
+	if counts = reserved(10); len(counts) != 20 {
+		t.Errorf("%d workers have got places of jobs that are worth 20", len(counts))
+	}
+	f.step(Received{3, probe.Pong{Load: probe.Load{Free: probe.Slot}}})
+	f.step(Received{3, probe.Pong{Load: probe.Load{Queued: 1}}})
+	if counts = reserved(2); counts[3] == 0 {
+		t.Error("a worker that had room is still avoided")
+	}
+	f.pass(heldFor)
+	if counts = reserved(2); counts[5] == 0 || f.core.long.held == 10 {
+		t.Errorf("after %v workers are still avoided: %v", heldFor, counts)
+	}
+}
+
+// Every decision is there with its candidates and terms, and with what became of it; those on sampled tasks, too.
+func TestExplain(t *testing.T) {
+	f := newFleet(t, 2, 1, Config{Estimate: estimate.Config{Jitter: -1}})
+	f.tell(0, 3*time.Second, probe.Load{})
+	f.tell(1, time.Second, probe.Load{})
+	f.step(Submit{jobWith("x", Task{Estimate: 10 * time.Second, Retryable: true}, Task{Estimate: time.Millisecond, Retryable: true})})
+	explain := func(want ...string) {
+		t.Helper()
+		var text strings.Builder
+		for _, d := range f.core.Explain(script.Job("x"), -1) {
+			text.WriteString(d.String() + "\n")
+		}
+		rest := text.String()
+		for _, w := range want {
+			_, after, ok := strings.Cut(rest, w)
+			if !ok {
+				t.Fatalf("explained:\n%s\nbut not, or not in this order: %q", text.String(), w)
+			}
+			rest = after
+		}
+	}
+	explain(
+		"task 0 goes by estimation: long: runs 10.000s by its hint, threshold 1.000s", "after 0s: w1: the least C of 2",
+		"* w1 (in pool): C 11.000s", "W 1.000s + R 10.000s", "w0 (in pool): C 13.0", "at w1: sent",
+		"task 1 goes by sampling: short and indifferent: runs 0.001s by its hint",
+	)
+	f.now = f.now.Add(time.Second)
+	f.step(Received{1, probe.Started{Attempt: probe.AttemptID{Frontend: 'a', Seq: 1}}})
+	f.step(WorkerGone{1})
+	f.tell(0, 3*time.Second, probe.Load{})
+	explain("lost: worker w1 went away", "after 1s: w0: the least C of 1", "at w0: sent")
+	f.step(Received{0, probe.Finished{Attempt: probe.AttemptID{Frontend: 'a', Seq: 2}, Status: probe.Succeeded, Waited: 4 * time.Second, Run: 9 * time.Second,
+		Usage: probe.Usage{CPU: 8 * time.Second, Memory: 100},
+	}})
+	f.step(Cancel{Job: script.Job("x")})
+	explain("succeeded, waited 4s, ran 9s, used 8s of CPU and 100 MiB", "sampling")
+	if ds := f.core.Explain(script.Job("x"), 0); len(ds) != 2 {
+		t.Errorf("%d decisions on one task that was placed twice", len(ds))
+	}
+	if w, r := f.core.Waits, f.core.Runs; w.Seen != 1 || w.Good != 1 || r.Seen != 1 || r.Good != 1 {
+		t.Errorf("waits: %v; runs: %v", w, r)
+	}
+
+	for n := range maxDecisions { // others push these out
+		f.tell(0, 0, probe.Load{})
+		id := fmt.Sprint("y", n)
+		f.step(Submit{jobWith(id, Task{Estimate: 10 * time.Second, Retryable: true})})
+		f.step(Cancel{Job: script.Job(id)})
+	}
+	if ds := f.core.Explain(script.Job("x"), 0); len(ds) != 1 || ds[0].Path != estimate.Sampling {
+		t.Errorf("%d decisions on a task after %d later ones", len(ds), maxDecisions)
+	}
+	if ds := f.core.Explain(script.Job(fmt.Sprint("y", maxDecisions-1)), 0); len(ds) != 1 || ds[0].Choice.Choice() == nil {
+		t.Errorf("%d decisions on the last task", len(ds))
+	}
+	for n := range maxSampled {
+		id := fmt.Sprint("z", n)
+		f.step(Submit{jobWith(id, Task{Function: "g", Retryable: true})})
+		f.step(Cancel{Job: script.Job(id)})
+	}
+	if ds := f.core.Explain(script.Job("x"), -1); len(ds) != 0 {
+		t.Errorf("%d decisions on a job after %d later ones", len(ds), maxSampled)
+	}
+	if ds := f.core.Explain(script.Job("z0"), 0); len(ds) != 1 || ds[0].Why.Cause != estimate.ByIgnorance {
+		t.Errorf("on a job with a sampled task: %v", ds)
+	}
+}
+
+// Run times are learnt: by function for later jobs, by hint for the job's later tasks; the worker is told the estimate.
+func TestLearning(t *testing.T) {
+	f := newFleet(t, 1, 8, Config{})
+	finish := func(l probe.Launch, run time.Duration) {
+		f.step(Received{0, probe.Finished{Attempt: l.Attempt, Status: probe.Succeeded, Run: run}})
+		f.tell(0, 0, probe.Load{})
+	}
+	f.tell(0, 0, probe.Load{})
+	for n := range 3 {
+		_, ls := enqueues(f.step(Submit{jobWith(fmt.Sprint("a", n), Task{Estimate: 10 * time.Second})}))
+		finish(ls[0], 30*time.Second)
+	}
+	_, ls := enqueues(f.step(Submit{jobWith("b", Task{})}))
+	if len(ls) != 1 || ls[0].Estimate != 30*time.Second {
+		t.Fatalf("a task without a hint of a function that runs for 30 s: %+v", ls)
+	}
+	tasks := make([]Task, 5)
+	for i := range tasks {
+		tasks[i].Estimate = time.Second * time.Duration(2+i)
+	}
+	f.tell(0, 0, probe.Load{})
+	acts := f.step(Submit{jobWith("c", tasks...)})
+	for i := range 4 {
+		_, ls = enqueues(acts)
+		if want := time.Duration(2+i) * time.Second; len(ls) != 1 || i < 3 && ls[0].Estimate != want {
+			t.Fatalf("task %d: %+v", i, ls)
+		}
+		if i == 3 {
+			break
+		}
+		f.step(Received{0, probe.Finished{Attempt: ls[0].Attempt, Status: probe.Succeeded, Run: 2 * ls[0].Estimate}})
+		f.now = f.core.NextWake()
+		acts = f.step(Wake{})
+	}
+	if got := ls[0].Estimate; got != 10*time.Second {
+		t.Errorf("a hint of 5 s, while the stage's tasks take twice their hints: %v", got)
+	}
+
+	short := newFleet(t, 1, 8, Config{})
+	for n := range 100 {
+		id := fmt.Sprint("s", n)
+		acts := short.step(Submit{jobWith(id, Task{})})
+		l := acts[1].(Send).Msg.(probe.Reserve).Launches[0]
+		short.step(Received{0, probe.Finished{Attempt: l.Attempt, Status: probe.Succeeded, Run: time.Millisecond, Load: probe.Load{Free: short.size}}})
+	}
+	if n := short.core.learnt["f"].stats.N(); n < 8 || n > 20 {
+		t.Errorf("%d of 100 short runs are remembered", n)
+	}
+}
+
+// The failure model hears of workers that go away, alone and together, but not of those that leave; and of tasks
+// of different functions that fail at one worker.
+func TestFailures(t *testing.T) {
+	rate := func(f *fleet, w int32) float64 { return f.core.long.fleet.FailureRate(w, f.now) }
+	again := func(f *fleet, w Worker) {
+		f.step(WorkerUp{w, probe.Welcome{Worker: fmt.Sprint("w", w), Incarnation: 2, Functions: []string{"f", "g", "h"}, Capacity: f.size}})
+	}
+	f := newFleet(t, 100, 1, Config{})
+	usual := rate(f, 0)
+	f.step(WorkerGone{1})
+	f.step(WorkerGone{1})
+	again(f, 1)
+	f.step(Received{2, probe.Drain{}})
+	f.step(WorkerGone{2})
+	again(f, 2)
+	if got := rate(f, 1) / usual; got < 100 {
+		t.Errorf("the failure rate of a worker that went away is %.0f times the usual one", got)
+	}
+	if rate(f, 2) != usual {
+		t.Error("a worker that left is taken for one that failed")
+	}
+	alone := rate(f, 1)
+	f.now = f.now.Add(time.Hour)
+	for w := range Worker(50) {
+		f.step(LinkLost{w + 50})
+	}
+	f.pass(2 * time.Second)
+	again(f, 60)
+	if got := alone / rate(f, 60); got < 10 {
+		t.Errorf("a worker that went away together with half of the fleet: its failure counts 1/%.0f of one alone", got)
+	}
+
+	f = newFleet(t, 2, 1, Config{})
+	for _, function := range []string{"f", "g", "h"} {
+		f.tell(0, 0, probe.Load{})
+		f.tell(1, time.Minute, probe.Load{})
+		_, ls := enqueues(f.step(Submit{jobWith("j"+function, Task{Function: function, Estimate: 5 * time.Second})}))
+		f.step(Received{0, probe.Finished{Attempt: ls[0].Attempt, Status: probe.Failed}})
+	}
+	if rate(f, 0) < 100*usual || rate(f, 1) != usual {
+		t.Errorf("three functions failed at a worker: its failure rate is %.0f times that of another", rate(f, 0)/rate(f, 1))
+	}
+}
+
+// Old matrices are asked for again, at last they are forgotten; who tells nothing is not asked all the time.
+func TestAsking(t *testing.T) {
+	f := newFleet(t, 40, 1, Config{})
+	asked := func(id string) int {
+		n := 0
+		for _, a := range f.step(Submit{jobWith(id, Task{Estimate: 10 * time.Second})}) {
+			if s, ok := a.(Send); ok {
+				if m, ok := s.Msg.(probe.Probe); ok && m.Matrix {
+					n++
+				}
+			}
+		}
+		return n
+	}
+	if n := asked("a"); n < 1 || n > 6 {
+		t.Errorf("%d workers are asked for one task while nothing is known of any", n)
+	}
+	for w := range 40 {
+		f.tell(w, time.Second, probe.Load{})
+	}
+	if n := asked("b"); n != 0 {
+		t.Errorf("%d workers are asked although all have just told", n)
+	}
+	f.now = f.now.Add(time.Second)
+	if n := asked("c"); n < 2 || n > 6 {
+		t.Errorf("%d workers are asked, as what is known is 1 s old", n)
+	}
+	f.pass(time.Minute)
+	asked("d")
+	known := 0
+	for w := range int32(40) {
+		if f.core.long.fleet.Get(w).Matrix != nil {
+			known++
+		}
+	}
+	if known > 0 {
+		t.Errorf("%d matrices are believed after a minute", known)
+	}
+}
+
+// Random jobs with stages: none starts before those it depends on have ended, all end, and a failure ends the job.
+func TestRandomStages(t *testing.T) {
+	for seed := range uint64(200) {
+		rng := rand.New(rand.NewPCG(seed, 5))
+		f := newFleet(t, 4, 4, Config{Estimate: estimate.Config{Jitter: -1}})
+		for w := range 4 {
+			f.tell(w, 0, probe.Load{Free: f.size})
+		}
+		n := 1 + rng.IntN(8)
+		names := rng.Perm(n) // stage i of the order comes at position names[i]
+		j := jobWith("x")
+		j.Stages = make([]Stage, n)
+		after := make([][]int, n)
+		for i, at := range names {
+			j.Stages[at].Name = fmt.Sprint("s", at)
+			for _, before := range names[:i] {
+				if rng.IntN(3) == 0 {
+					j.Stages[at].After = append(j.Stages[at].After, fmt.Sprint("s", before))
+					after[at] = append(after[at], before)
+				}
+			}
+			for range 1 + rng.IntN(3) {
+				task := Task{Index: probe.TaskIndex(len(j.Tasks)), Stage: int32(at), Function: "f", Estimate: time.Millisecond, Retryable: true}
+				if rng.IntN(2) == 0 {
+					task.Estimate = time.Minute
+				}
+				if len(after[at]) > 0 && rng.IntN(2) == 0 {
+					task.Inputs = []Input{{Bytes: 1e9, Stage: j.Stages[at].After[0]}}
+				}
+				j.Tasks = append(j.Tasks, task)
+			}
+		}
+		left, doomed := make([]int, n), rng.IntN(4) == 0
+		for i := range j.Tasks {
+			left[j.Tasks[i].Stage]++
+		}
+		type running struct {
+			w Worker
+			l probe.Launch
+		}
+		var runs []running
+		outcomes, failures := 0, 0
+		ended := false
+		take := func(acts []Action) {
+			for _, a := range acts {
+				switch a := a.(type) {
+				case Send:
+					var ls []probe.Launch
+					switch m := a.Msg.(type) {
+					case probe.Enqueue:
+						ls = []probe.Launch{m.Launch}
+					case probe.Reserve:
+						ls = m.Launches
+						if len(ls) == 0 {
+							t.Fatalf("seed %d: workers are idle, and a place is all that is sent", seed)
+						}
+					}
+					for _, l := range ls {
+						for _, before := range after[j.Tasks[l.Task].Stage] {
+							if left[before] > 0 {
+								t.Fatalf("seed %d: task %d starts before stage %d has ended", seed, l.Task, before)
+							}
+						}
+						runs = append(runs, running{a.Worker, l})
+					}
+				case Refused:
+					t.Fatalf("seed %d: %v", seed, a.Err)
+				case Done:
+					outcomes++
+					if a.Outcome.Kind != Result {
+						failures++
+					}
+				case Ended:
+					ended = true
+				}
+			}
+		}
+		take(f.step(Submit{j}))
+		for !ended {
+			if len(runs) == 0 {
+				if f.now = f.core.NextWake(); f.now.IsZero() {
+					t.Fatalf("seed %d: nothing runs and nothing is due", seed)
+				}
+				take(f.step(Wake{}))
+				continue
+			}
+			k := rng.IntN(len(runs))
+			r := runs[k]
+			runs = append(runs[:k], runs[k+1:]...)
+			status := probe.Succeeded
+			if doomed && rng.IntN(4) == 0 {
+				status = probe.Failed
+			} else {
+				left[j.Tasks[r.l.Task].Stage]--
+			}
+			load := probe.Load{Free: f.size, Matrix: flat(f.size, 0)}
+			take(f.step(Received{r.w, probe.Finished{Attempt: r.l.Attempt, Status: status, Run: time.Millisecond, Load: load}}))
+		}
+		if outcomes != len(j.Tasks) || failures > 0 && !doomed {
+			t.Fatalf("seed %d: %d of %d tasks ended, %d failed", seed, outcomes, len(j.Tasks), failures)
+		}
+	}
+}

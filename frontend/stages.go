@@ -1,0 +1,306 @@
+package frontend
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend/estimate"
+)
+
+// Stage is the tasks of a job that do the same work on different data, between two barriers: they start when all
+// tasks of the stages in After have ended well. If a task of any stage fails for good, so does the job.
+type Stage struct {
+	Name  string
+	After []string // names of other stages
+}
+
+// MaxStages bounds the stages of a job.
+const MaxStages = 1000
+
+// stage is a Stage under way.
+type stage struct {
+	after, before []int // stages that it depends on, and that depend on it
+	blocking      int   // of after, those that have not ended
+	left          int   // tasks without an outcome
+	ready         bool
+	path          time.Duration  // the longest chain of expected run times from its start to the end of the job
+	ran           map[string]int // how many of its tasks ended well, by worker
+}
+
+// checkStages makes the stages of a job, or says what is wrong with them.
+func (c *Core) checkStages(j *job) *RefusedError {
+	invalid := func(format string, args ...any) *RefusedError {
+		return &RefusedError{Reason: Invalid, Message: fmt.Sprintf(format, args...)}
+	}
+	if len(j.Stages) > MaxStages {
+		return &RefusedError{Reason: TooBigJob, Message: fmt.Sprintf("the job has %d stages, the limit is %d", len(j.Stages), MaxStages)}
+	}
+	if len(j.Stages) == 0 {
+		for i := range j.Tasks {
+			t := &j.Tasks[i]
+			if t.Stage != 0 || slices.ContainsFunc(t.Inputs, func(in Input) bool { return in.Stage != "" }) {
+				return invalid("task %d is of a stage or reads the output of one, and the job has no stages", t.Index)
+			}
+		}
+		return nil
+	}
+	j.stages = make([]stage, len(j.Stages))
+	numbers := make(map[string]int, len(j.Stages))
+	for i, s := range j.Stages {
+		switch _, repeated := numbers[s.Name]; {
+		case s.Name == "":
+			return invalid("stage %d has no name", i)
+		case repeated:
+			return invalid("two stages are called %q", s.Name)
+		}
+		numbers[s.Name] = i
+	}
+	for i, s := range j.Stages {
+		for k, name := range s.After {
+			before, known := numbers[name]
+			switch {
+			case !known:
+				return invalid("stage %q comes after %q, which is not among the job's stages", s.Name, name)
+			case slices.Contains(s.After[:k], name):
+				return invalid("stage %q comes after %q twice", s.Name, name)
+			}
+			j.stages[i].after = append(j.stages[i].after, before)
+			j.stages[before].before = append(j.stages[before].before, i)
+		}
+	}
+	order, cycle := j.order()
+	if cycle != nil {
+		return invalid("stages wait for each other: %s", strings.Join(cycle, " after "))
+	}
+	for i := range j.Tasks {
+		t := &j.Tasks[i]
+		if t.Stage < 0 || int(t.Stage) >= len(j.Stages) {
+			return invalid("task %d is of stage %d of %d: count them from 0", t.Index, t.Stage, len(j.Stages))
+		}
+		s := &j.stages[t.Stage]
+		s.left++
+		s.path = max(s.path, c.expect(t).Mean)
+		for k := range t.Inputs {
+			name := t.Inputs[k].Stage
+			if from, known := numbers[name]; name != "" && (!known || !j.depends(int(t.Stage), from)) {
+				return invalid("task %d: input %d is the output of %q, after which stage %q does not come", t.Index, k, name, j.Stages[t.Stage].Name)
+			}
+		}
+	}
+	for i := range j.stages {
+		if j.stages[i].left == 0 && !j.Resubmitted { // of one that is, what has ended is left out
+			return invalid("stage %q has no tasks", j.Stages[i].Name)
+		}
+	}
+	for _, i := range slices.Backward(order) {
+		s, longest := &j.stages[i], time.Duration(0)
+		for _, k := range s.before {
+			longest = max(longest, j.stages[k].path)
+		}
+		s.path += longest
+	}
+	for _, i := range order {
+		j.count(&j.stages[i])
+	}
+	return nil
+}
+
+// count counts the stages that a stage has to wait for.
+func (j *job) count(s *stage) {
+	s.blocking = 0
+	for _, k := range s.after {
+		if !j.stages[k].ended() {
+			s.blocking++
+		}
+	}
+	s.ready = s.blocking == 0
+}
+
+// ended reports whether all tasks have ended, and so have the stages before.
+func (s *stage) ended() bool { return s.left == 0 && s.blocking == 0 }
+
+// order is the stages such that each comes after those it depends on; or the names along a cycle.
+func (j *job) order() (order []int, cycle []string) {
+	const (
+		entered = iota + 1
+		left
+	)
+	marks := make([]uint8, len(j.stages))
+	var trail []int
+	var visit func(i int) bool
+	visit = func(i int) bool {
+		trail = append(trail, i)
+		marks[i] = entered
+		for _, k := range j.stages[i].after {
+			switch marks[k] {
+			case entered:
+				for _, n := range append(trail[slices.Index(trail, k):], k) {
+					cycle = append(cycle, j.Stages[n].Name)
+				}
+				return false
+			case 0:
+				if !visit(k) {
+					return false
+				}
+			}
+		}
+		marks[i] = left
+		trail = trail[:len(trail)-1]
+		order = append(order, i)
+		return true
+	}
+	for i := range j.stages {
+		if marks[i] == 0 && !visit(i) {
+			return nil, cycle
+		}
+	}
+	return order, nil
+}
+
+// depends reports whether stage i comes after stage k, directly or not.
+func (j *job) depends(i, k int) bool {
+	seen := make([]bool, len(j.stages))
+	next := []int{i}
+	for len(next) > 0 {
+		i, next = next[len(next)-1], next[:len(next)-1]
+		for _, before := range j.stages[i].after {
+			if before == k {
+				return true
+			}
+			if !seen[before] {
+				seen[before] = true
+				next = append(next, before)
+			}
+		}
+	}
+	return false
+}
+
+// sortGroups puts the groups of a job with stages into the order in which their tasks had better run.
+func (j *job) sortGroups() {
+	slices.SortStableFunc(j.groups, func(a, b *group) int {
+		return cmp.Compare(j.stages[b.number].path, j.stages[a.number].path)
+	})
+}
+
+// block lets the tasks of a group wait for the stages before theirs. It reports whether they have to.
+func (c *Core) block(g *group) bool {
+	if !g.job.blocks(g) {
+		return false
+	}
+	for _, t := range g.queue {
+		c.move(t, blocked)
+	}
+	g.queue = nil
+	return true
+}
+
+// blocks reports whether the tasks of a group have to wait for the stages before theirs.
+func (j *job) blocks(g *group) bool { return len(j.stages) > 0 && !j.stages[g.number].ready }
+
+// stageEnded notes the outcome of a task of a job with stages. What follows from it is left to the end of the step.
+func (c *Core) stageEnded(t *task, o *Outcome) {
+	j := t.group.job
+	s := &j.stages[t.group.number]
+	s.left--
+	switch {
+	case j.ending:
+		return
+	case o.Kind == Result:
+		if s.ran == nil {
+			s.ran = map[string]int{}
+		}
+		s.ran[o.Worker]++
+		if !s.ended() {
+			return
+		}
+	case j.cause == "":
+		j.cause = fmt.Sprintf("task %d of stage %q failed: %s", t.spec.Index, j.Stages[t.group.number].Name, o.Message)
+	}
+	if !slices.Contains(c.staging, j) {
+		c.staging = append(c.staging, j)
+	}
+}
+
+// advance fails the jobs of which a stage has failed, and starts the stages of the others for which those before
+// them have ended.
+func (c *Core) advance(now time.Time, acts []Action) []Action {
+	for len(c.staging) > 0 {
+		j := c.staging[0]
+		c.staging = slices.Delete(c.staging, 0, 1)
+		switch {
+		case j.ended:
+		case j.cause != "":
+			acts = c.endAll(j, Outcome{Kind: Failed, Failure: StageFailed, Message: j.cause}, now, acts)
+		default:
+			acts = c.startStages(j, now, acts)
+		}
+	}
+	return acts
+}
+
+// startStages starts the stages of a job that wait no more.
+func (c *Core) startStages(j *job, now time.Time, acts []Action) []Action {
+	for again := true; again; { // a stage of which nothing is left ends as soon as those before it
+		again = false
+		for i := range j.stages {
+			s := &j.stages[i]
+			if s.ready {
+				continue
+			}
+			j.count(s)
+			again = again || s.ready && s.left == 0
+		}
+	}
+	for i := range j.tasks {
+		if t := &j.tasks[i]; t.state == blocked && !j.blocks(t.group) {
+			c.queue(t)
+		}
+	}
+	return c.coverAll(j, now, acts)
+}
+
+// queue puts a task behind those that wait.
+func (c *Core) queue(t *task) {
+	if t.group.path == estimate.Estimation {
+		c.estimated(t)
+		return
+	}
+	c.move(t, waiting)
+	t.group.queue = append(t.group.queue, t)
+	t.group.job.waiting++
+}
+
+// located is the inputs of a task, with the outputs of stages where their tasks have run: as much at each worker as
+// tasks ended well there.
+func (t *task) located() []estimate.Input {
+	var ins []estimate.Input
+	j := t.group.job
+	for _, in := range t.spec.Inputs {
+		if in.Stage == "" {
+			ins = append(ins, estimate.Input{Bytes: in.Bytes, Copies: in.Copies})
+			continue
+		}
+		i := slices.IndexFunc(j.Stages, func(s Stage) bool { return s.Name == in.Stage })
+		at := j.stages[i].ran
+		all, names := 0, make([]string, 0, len(at))
+		for name, n := range at {
+			all += n
+			names = append(names, name)
+		}
+		slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(at[b], at[a]), cmp.Compare(a, b)) })
+		rest := in.Bytes
+		for _, name := range names[:min(len(names), MaxInputs)] {
+			part := int64(float64(in.Bytes) * float64(at[name]) / float64(all))
+			rest -= part
+			ins = append(ins, estimate.Input{Bytes: part, Copies: []estimate.Copy{{At: name}}})
+		}
+		if rest > 0 {
+			ins = append(ins, estimate.Input{Bytes: rest})
+		}
+	}
+	return ins
+}

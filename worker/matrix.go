@@ -1,0 +1,228 @@
+package worker
+
+import (
+	"slices"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+// planDepth is how many entries of a queue are worth planning one by one: planning takes time with the square
+// of their number, and what is behind them is well described by its sum (see forecast.rest).
+const planDepth = 256
+
+// horizon bounds what a forecast looks at: no wait is told beyond it.
+const horizon = time.Duration(probe.NeverFits-1) * probe.WaitStep
+
+// room is what is free of a worker, and of the part of it that is open to long tasks; or what a task takes of these.
+type room struct{ all, open probe.Demand }
+
+func (r room) fits(in room) bool { return r.all.Fits(in.all) && r.open.Fits(in.open) }
+func (r room) add(s room) room   { return room{r.all.Add(s.all), r.open.Add(s.open)} }
+func (r room) sub(s room) room   { return room{r.all.Sub(s.all), r.open.Sub(s.open)} }
+
+// needs is the room that a task takes.
+func needs(d probe.Demand, long bool) room {
+	if long {
+		return room{d, d}
+	}
+	return room{all: d}
+}
+
+// forecast is the simulation of a worker's queue, from now on, by conservative backfilling: each entry is planned
+// in the order of the queue, at the first moment from which there is room for as long as it takes beside all that
+// runs and all that is planned. So a later entry may fill a gap, but delays none that is ahead of it.
+//
+// To use it, call reset, then running for each thing that occupies room, then plan for each entry in the queue's
+// order, then rest for what is behind them, and then matrix. It allocates nothing once it has grown, and is not
+// safe for concurrent use.
+type forecast struct {
+	capacity room
+	spans    []span // by time, the first at 0: never empty, and all of the capacity is free from the last on
+}
+
+// span is the room that is free from one moment to that of the next span.
+type span struct {
+	at   time.Duration // from now
+	free room
+}
+
+// reset begins the forecast of a worker on which nothing runs.
+func (f *forecast) reset(capacity room) {
+	f.capacity = capacity
+	f.spans = append(f.spans[:0], span{free: capacity})
+}
+
+// running notes that so much is occupied from now on, for as long as remains.
+func (f *forecast) running(needs room, remains time.Duration) {
+	end := bounded(remains)
+	i := 1
+	for i < len(f.spans) && f.spans[i].at < end {
+		i++
+	}
+	f.occupy(0, i, end, needs)
+}
+
+// plan reserves room for the next entry in the queue's order, whose needs are within the capacity, and returns its
+// expected start, from now: not before it may start.
+func (f *forecast) plan(needs room, before, cost time.Duration) time.Duration {
+	cost = bounded(cost)
+	i := 0
+	if before > 0 {
+		i = f.split(min(before, horizon))
+	}
+	spans := f.spans
+	for {
+		for i < len(spans)-1 && !needs.fits(spans[i].free) {
+			i++
+		}
+		first, end := i, spans[i].at+cost
+		if spans[i].at >= horizon {
+			return horizon
+		}
+		for i++; i < len(spans) && spans[i].at < end && needs.fits(spans[i].free); i++ {
+		}
+		if i == len(spans) || spans[i].at >= end {
+			f.occupy(first, i, end, needs)
+			return spans[first].at
+		}
+	}
+}
+
+// split makes a span begin at a moment, and returns its index.
+func (f *forecast) split(at time.Duration) int {
+	i := 0
+	for i < len(f.spans) && f.spans[i].at < at {
+		i++
+	}
+	if i == len(f.spans) || f.spans[i].at != at {
+		f.spans = slices.Insert(f.spans, i, span{at, f.spans[i-1].free})
+	}
+	return i
+}
+
+// next is the first moment after now at which room is expected to come or go.
+func (f *forecast) next() time.Duration {
+	if len(f.spans) == 1 {
+		return 1
+	}
+	return f.spans[1].at
+}
+
+// mayStart reports whether an entry that takes so long can start now without delaying any that was planned.
+func (f *forecast) mayStart(needs room, takes time.Duration) bool {
+	takes = bounded(takes)
+	for _, s := range f.spans {
+		if s.at >= takes {
+			break
+		}
+		if !needs.fits(s.free) {
+			return false
+		}
+	}
+	return true
+}
+
+// occupy takes room out of the spans from first to before last, which begin before end; those from last on do not.
+func (f *forecast) occupy(first, last int, end time.Duration, needs room) {
+	if last == len(f.spans) || f.spans[last].at != end {
+		f.spans = slices.Insert(f.spans, last, span{end, f.spans[last-1].free})
+	}
+	for i := first; i < last; i++ {
+		f.spans[i].free = f.spans[i].free.sub(needs)
+	}
+}
+
+// bounded is d as something that takes time, but does not take for ever.
+func bounded(d time.Duration) time.Duration { return min(max(d, 1), horizon) }
+
+// work is room over time, which is what entries cost: in millicore and in MiB times nanoseconds.
+type work struct{ cpu, mem float64 }
+
+// add adds what an entry of this demand and cost takes, n times; n may be negative.
+func (w *work) add(d probe.Demand, cost time.Duration, n int) {
+	took := float64(bounded(cost)) * float64(n)
+	w.cpu += float64(d.CPU) * took
+	w.mem += float64(d.Mem) * took
+}
+
+// rest plans entries of which only the sum is known, behind all that were planned: like a fluid they fill all room
+// that is free, from now until they are used up. Nothing but matrix may follow.
+func (f *forecast) rest(w work) {
+	all := f.capacity.all
+	left := max(w.cpu/max(float64(all.CPU), 1), w.mem/max(float64(all.Mem), 1)) // ns of the whole worker
+	for i := 0; left >= 1 && f.spans[i].at < horizon; i++ {
+		s := &f.spans[i]
+		share := max(min(portion(s.free.all.CPU, all.CPU), portion(s.free.all.Mem, all.Mem)), 0)
+		takes := left / share // +Inf if nothing is free
+		if i == len(f.spans)-1 || takes < float64(f.spans[i+1].at-s.at) {
+			f.occupy(i, i+1, s.at+time.Duration(min(takes, float64(horizon))), s.free)
+			return
+		}
+		left -= share * float64(f.spans[i+1].at-s.at) // a matrix sees the end of the fluid only
+	}
+}
+
+func portion[N probe.Millicores | probe.MiB](part, whole N) float64 {
+	if whole == 0 {
+		return 1
+	}
+	return float64(part) / float64(whole)
+}
+
+// matrix writes the wait matrix of a long task that arrives last. How long the task runs is not known, so its wait ends
+// where room for it begins to remain: a gap that is planned to be used again may be too short for it. We tried the
+// first moment at which there is any room: of the waits of tasks of 1 to 40 s behind a hundred such entries, 11 %
+// were within 10 % or 1 s of the truth, against 87 %.
+//
+// Room that remains is the least CPU and the least memory that is free from some moment on. These do not depend on
+// each other, so a cell's wait is the later of the one for its CPU and the one for its memory, and one sweep from
+// the end of the forecast finds both.
+func (f *forecast) matrix(m *probe.WaitMatrix) {
+	const side = probe.MatrixSide
+	var cpu, mem [side]time.Duration
+	all, open := f.capacity.all, f.capacity.open
+	row, col := side, side // how many steps of CPU, and of memory, have room in all that was swept
+	for k := len(f.spans) - 1; k >= 0 && row+col > 0; k-- {
+		free := f.spans[k].free
+		for ; row > 0 && min(probe.MatrixStep(all.CPU, row-1), open.CPU) > min(free.all.CPU, free.open.CPU); row-- {
+			cpu[row-1] = f.spans[k+1].at
+		}
+		for ; col > 0 && min(probe.MatrixStep(all.Mem, col-1), open.Mem) > min(free.all.Mem, free.open.Mem); col-- {
+			mem[col-1] = f.spans[k+1].at
+		}
+	}
+	m.Capacity = all
+	for i := range side {
+		for j := range side {
+			m.Cells[i][j] = probe.WaitOf(max(cpu[i], mem[j]))
+			if closed(all.CPU, open.CPU, i) || closed(all.Mem, open.Mem, j) {
+				m.Cells[i][j] = probe.NeverFits
+			}
+		}
+	}
+}
+
+// closed reports whether all of which step i of a matrix speaks is more than what is open to long tasks.
+func closed[N probe.Millicores | probe.MiB](all, open N, i int) bool {
+	return open < all && i > 0 && probe.MatrixStep(all, i-1) >= open
+}
+
+// remaining is how long an attempt that ran for so long is expected to run on. One past its estimate is taken to
+// run as long again as it is over: that way, what is said of its end while it is over is never further from the
+// truth than the estimate was.
+func remaining(estimate, ran time.Duration) time.Duration {
+	if ran < estimate {
+		return estimate - ran
+	}
+	return max(ran-estimate, probe.WaitStep)
+}
+
+// expectedCost is what an entry counts for in the queue: its estimate, or unknown if it has none, times the chance
+// that it turns into a task, which is 1 for a task bound early.
+func expectedCost(estimate, unknown time.Duration, chance float64) time.Duration {
+	if estimate <= 0 {
+		estimate = unknown
+	}
+	return time.Duration(float64(estimate) * chance)
+}

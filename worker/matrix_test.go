@@ -1,0 +1,483 @@
+package worker
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+// ledger is a forecast written for obviousness: all that is taken, from when to when.
+type ledger struct {
+	capacity room
+	taken    []booking
+}
+
+type booking struct {
+	needs    room
+	from, to time.Duration
+}
+
+// moments are now and those at which something ends, which is when room can come.
+func (l *ledger) moments() []time.Duration {
+	at := []time.Duration{0}
+	for _, b := range l.taken {
+		at = append(at, b.to)
+	}
+	slices.Sort(at)
+	return at
+}
+
+// next is the first moment after now at which a booking begins or ends.
+func (l *ledger) next() time.Duration {
+	next := time.Duration(math.MaxInt64)
+	for _, b := range l.taken {
+		for _, at := range []time.Duration{b.from, b.to} {
+			if at > 0 {
+				next = min(next, at)
+			}
+		}
+	}
+	return next
+}
+
+// fits reports whether there is room for d at each moment from one to another. What is taken changes only when a
+// booking begins or ends.
+func (l *ledger) fits(needs room, from, to time.Duration) bool {
+	at := []time.Duration{from}
+	for _, b := range l.taken {
+		at = append(at, b.from, b.to)
+	}
+	for _, t := range at {
+		used := needs
+		for _, b := range l.taken {
+			if b.from <= t && t < b.to {
+				used = used.add(b.needs)
+			}
+		}
+		if from <= t && t < to && !used.fits(l.capacity) {
+			return false
+		}
+	}
+	return true
+}
+
+// wait is the first moment, not before the given one, from which there is room for so long.
+func (l *ledger) wait(needs room, before, takes time.Duration) time.Duration {
+	for _, t := range l.moments() {
+		if t = max(t, before); l.fits(needs, t, t+takes) {
+			return t
+		}
+	}
+	return -1
+}
+
+func (l *ledger) book(needs room, from, takes time.Duration) {
+	l.taken = append(l.taken, booking{needs, from, from + takes})
+}
+
+// anyScene draws a small worker whose capacity no eighth need divide, some of it used.
+func anyScene(t *rapid.T) *scene {
+	s := &scene{capacity: probe.Demand{
+		CPU: probe.Millicores(rapid.IntRange(1, 20).Draw(t, "cpus")), Mem: probe.MiB(rapid.IntRange(1, 20).Draw(t, "mem")),
+	}}
+	s.open = probe.Demand{
+		CPU: probe.Millicores(rapid.IntRange(1, int(s.capacity.CPU)).Draw(t, "open cpus")),
+		Mem: probe.MiB(rapid.IntRange(1, int(s.capacity.Mem)).Draw(t, "open mem")),
+	}
+	free := s.room()
+	for range rapid.IntRange(0, 6).Draw(t, "runs") {
+		if e := anyEntry(t, s.room()); e.needs().fits(free) {
+			free = free.sub(e.needs())
+			s.runs = append(s.runs, e)
+		}
+	}
+	for range rapid.IntRange(0, 12).Draw(t, "waits") {
+		s.waits = append(s.waits, anyEntry(t, s.room()))
+	}
+	return s
+}
+
+func anyEntry(t *rapid.T, capacity room) entry {
+	e := entry{
+		long: rapid.Bool().Draw(t, "long"),
+		cost: time.Duration(rapid.IntRange(1, 12).Draw(t, "cost")) * time.Millisecond,
+	}
+	most := capacity.all
+	if e.long {
+		most = capacity.open
+	}
+	e.demand.CPU = probe.Millicores(rapid.IntRange(0, int(most.CPU)).Draw(t, "cpu"))
+	e.demand.Mem = probe.MiB(rapid.IntRange(0, int(most.Mem)).Draw(t, "memory"))
+	return e
+}
+
+// cell is one of a matrix, with the largest demand of a long task that it stands for; never is one of none.
+type cell struct {
+	i, j   int
+	demand probe.Demand
+	never  bool
+}
+
+func (s *scene) cells() (all []cell) {
+	for i := range probe.MatrixSide {
+		for j := range probe.MatrixSide {
+			step := func(i, j int) probe.Demand {
+				return probe.Demand{CPU: probe.MatrixStep(s.capacity.CPU, i), Mem: probe.MatrixStep(s.capacity.Mem, j)}
+			}
+			c := cell{i: i, j: j, demand: step(i, j)}
+			c.demand.CPU, c.demand.Mem = min(c.demand.CPU, s.open.CPU), min(c.demand.Mem, s.open.Mem)
+			least := probe.Demand{} // that is looked up here
+			if i > 0 {
+				least.CPU = step(i-1, j).CPU + 1
+			}
+			if j > 0 {
+				least.Mem = step(i, j-1).Mem + 1
+			}
+			c.never = !least.Fits(s.open) && least.Fits(s.capacity)
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+func TestForecastAgainstLedger(t *testing.T) {
+	gaps := 0 // filled
+	rapid.Check(t, func(t *rapid.T) {
+		s := anyScene(t)
+		l := ledger{capacity: s.room()}
+		var f forecast
+		f.reset(s.room())
+		for _, r := range s.runs {
+			f.running(r.needs(), r.cost)
+			l.book(r.needs(), 0, r.cost)
+		}
+		last := time.Duration(0)
+		for i, w := range s.waits {
+			before := time.Duration(max(0, rapid.IntRange(-10, 10).Draw(t, "before"))) * time.Millisecond
+			want := l.wait(w.needs(), before, w.cost)
+			if may := f.mayStart(w.needs(), w.cost); may != (l.wait(w.needs(), 0, w.cost) == 0) {
+				t.Fatalf("entry %d may start now: %t", i, may)
+			}
+			if got := f.plan(w.needs(), before, w.cost); got != want {
+				t.Fatalf("entry %d starts at %v, want %v", i, got, want)
+			}
+			l.book(w.needs(), want, w.cost)
+			if want < last {
+				gaps++
+			}
+			last = max(last, want)
+		}
+		var m probe.WaitMatrix
+		f.matrix(&m)
+		for _, c := range s.cells() {
+			i, j, d := c.i, c.j, c.demand
+			if c.never != (m.Cells[i][j] == probe.NeverFits) {
+				t.Fatalf("cell %d, %d of %v never fits: %t\n%v", i, j, s.room(), c.never, m.Cells)
+			}
+			if c.never {
+				continue
+			}
+			if got, want := m.Cells[i][j], probe.WaitOf(l.wait(room{d, d}, 0, time.Hour)); got != want {
+				t.Fatalf("cell %d, %d for %v waits %d steps, want %d\n%v", i, j, d, got, want, m.Cells)
+			}
+			if m.Wait(d) > m.Cells[i][j] {
+				t.Fatalf("%v is looked up as %d steps, and its cell has %d", d, m.Wait(d), m.Cells[i][j])
+			}
+		}
+	})
+	if gaps == 0 {
+		t.Error("no entry ever filled a gap")
+	}
+}
+
+// With exact estimates, an entry starts when it would if none came after it: who comes later fills only gaps that
+// nobody ahead needs. And it starts no later than it was told when it came.
+func TestNoEntryDelaysThoseAhead(t *testing.T) {
+	overtook := 0
+	rapid.Check(t, func(t *rapid.T) {
+		capacity := room{probe.Demand{CPU: 8, Mem: 8}, probe.Demand{CPU: 6, Mem: 6}}
+		var arrivals []arriving
+		at := time.Duration(0)
+		for range rapid.IntRange(1, 16).Draw(t, "entries") {
+			at += time.Duration(rapid.IntRange(0, 4).Draw(t, "pause")) * time.Millisecond
+			arrivals = append(arrivals, arriving{anyEntry(t, capacity), at})
+		}
+		all, told := live(t, capacity, arrivals)
+		for i := range arrivals {
+			alone, _ := live(t, capacity, arrivals[:i+1])
+			if !slices.Equal(alone, all[:i+1]) {
+				t.Fatalf("%v\nwith all of them, the first %d start at %v,\nwithout the later ones at %v", arrivals, i+1, all[:i+1], alone)
+			}
+			if all[i] > told[i] {
+				t.Fatalf("%v\nentry %d starts at %v, and was told %v", arrivals, i, all[i], told[i])
+			}
+			if i > 0 && all[i] < all[i-1] {
+				overtook++
+			}
+		}
+	})
+	if overtook == 0 {
+		t.Error("no entry ever overtook another")
+	}
+}
+
+type arriving struct {
+	entry
+	at time.Duration
+}
+
+// live runs a worker that asks a new forecast whenever an entry comes or ends, and starts what it allows. It returns
+// when each entry started, and when it was to start as it came.
+func live(t *rapid.T, capacity room, arrivals []arriving) (started, told []time.Duration) {
+	var f forecast
+	started, told = make([]time.Duration, len(arrivals)), make([]time.Duration, len(arrivals))
+	for i := range started {
+		started[i], told[i] = -1, -1
+	}
+	for now, left := time.Duration(0), len(arrivals); left > 0; {
+		f.reset(capacity)
+		used, next := room{}, time.Duration(math.MaxInt64)
+		for i, a := range arrivals {
+			if end := started[i] + a.cost; started[i] >= 0 && end > now {
+				f.running(a.needs(), remaining(a.cost, now-started[i]))
+				used = used.add(a.needs())
+				next = min(next, end)
+			}
+		}
+		for i, a := range arrivals {
+			if a.at > now {
+				next = min(next, a.at)
+				continue
+			}
+			if started[i] >= 0 {
+				continue
+			}
+			start := now + f.plan(a.needs(), 0, a.cost)
+			if told[i] < 0 {
+				told[i] = start
+			}
+			if start == now {
+				started[i] = now
+				used = used.add(a.needs())
+				next = min(next, now+a.cost)
+				left--
+			}
+		}
+		if !used.fits(capacity) {
+			t.Fatalf("%v used of %v", used, capacity)
+		}
+		now = next
+	}
+	return started, told
+}
+
+func TestMatrixInvariants(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := anyScene(t)
+		var f forecast
+		var m, more probe.WaitMatrix
+		last := s.tell(&f)
+		f.matrix(&m)
+		if m.Capacity != s.capacity {
+			t.Fatalf("matrix of %v for a worker of %v", m.Capacity, s.capacity)
+		}
+		free := s.room()
+		for _, r := range s.runs {
+			free = free.sub(r.needs())
+		}
+		for _, c := range s.cells() {
+			i, j, d := c.i, c.j, c.demand
+			w := m.Cells[i][j]
+			if w == probe.NeverFits {
+				continue
+			}
+			switch {
+			case i > 0 && w < m.Cells[i-1][j], j > 0 && w < m.Cells[i][j-1]:
+				t.Fatalf("the wait falls at %d, %d: %v", i, j, m.Cells)
+			}
+			// Zero where it fits now and delays nobody, however long it runs.
+			long := entry{demand: d, cost: time.Hour, long: true}
+			harmless := long.needs().fits(free) && slices.Equal(starts(s, long), starts(s, entry{cost: time.Hour}))
+			if (w == 0) != harmless {
+				t.Fatalf("%v waits %d steps; fits now and delays nobody: %t", d, w, harmless)
+			}
+		}
+		if full := m.Cells[probe.MatrixSide-1][probe.MatrixSide-1]; s.open == s.capacity && len(s.waits) > 0 && s.waits[len(s.waits)-1].demand != (probe.Demand{}) && full < probe.WaitOf(last) {
+			t.Fatalf("the whole worker is free after %d steps, and an entry starts after %d", full, probe.WaitOf(last))
+		}
+		// One more entry in the queue makes no wait shorter, and nor do more of which only the sum is known.
+		e := anyEntry(t, s.room())
+		f.plan(e.needs(), 0, e.cost)
+		f.matrix(&more)
+		notShorter(t, &m, &more)
+		m = more
+		var w work
+		w.add(e.demand, e.cost, rapid.IntRange(0, 5).Draw(t, "more"))
+		f.rest(w)
+		f.matrix(&more)
+		notShorter(t, &m, &more)
+	})
+}
+
+func notShorter(t *rapid.T, m, more *probe.WaitMatrix) {
+	for i, row := range m.Cells {
+		for j, w := range row {
+			if more.Cells[i][j] < w {
+				t.Fatalf("with one more entry, the wait at %d, %d is %d steps instead of %d", i, j, more.Cells[i][j], w)
+			}
+		}
+	}
+}
+
+// starts is when each entry starts if first runs as well.
+func starts(s *scene, first entry) []time.Duration {
+	var f forecast
+	var at []time.Duration
+	f.reset(s.room())
+	f.running(first.needs(), first.cost)
+	for _, r := range s.runs {
+		f.running(r.needs(), r.cost)
+	}
+	for _, w := range s.waits {
+		at = append(at, f.plan(w.needs(), 0, w.cost))
+	}
+	return at
+}
+
+// A deep queue of which only the front is planned one by one has nearly the waits of one that is planned in full.
+func TestRest(t *testing.T) {
+	for _, load := range []string{"slots", "mixed", "wild"} {
+		s := crowd(40, 4*planDepth, draws[load])
+		var f forecast
+		var full, front probe.WaitMatrix
+		s.tell(&f)
+		f.matrix(&full)
+		cut := *s
+		cut.waits = s.waits[:planDepth]
+		for _, w := range s.waits[planDepth:] {
+			cut.rest.add(w.demand, w.cost, 1)
+		}
+		cut.tell(&f)
+		f.matrix(&front)
+		for i, row := range full.Cells {
+			for j, w := range row {
+				if off := math.Abs(float64(front.Cells[i][j])/float64(w) - 1); off > 0.25 {
+					t.Errorf("%s: at %d, %d the wait is %v, in full %v", load, i, j, front.Cells[i][j].Duration(), w.Duration())
+				}
+			}
+		}
+	}
+
+	// Six of ten cores are free for the first 100 ms, then all: 200 ms of the whole worker are used up after 240 ms.
+	var f forecast
+	var m probe.WaitMatrix
+	f.reset(needs(probe.Demand{CPU: 10, Mem: 10}, true))
+	f.running(needs(probe.Demand{CPU: 4}, true), 100*time.Millisecond)
+	var w work
+	w.add(probe.Demand{CPU: 4, Mem: 1}, 40*time.Millisecond, 15)
+	w.add(probe.Demand{CPU: 8}, 25*time.Millisecond, 1)
+	w.add(probe.Demand{CPU: 10}, 60*time.Millisecond, -1)
+	f.rest(w)
+	f.matrix(&m)
+	if got := m.Wait(probe.Demand{CPU: 1}).Duration(); got < 240*time.Millisecond || got > 241*time.Millisecond {
+		t.Errorf("the rest is done after %v", got)
+	}
+}
+
+func TestForecastOfAnyCost(t *testing.T) {
+	capacity := probe.Demand{CPU: math.MaxInt32, Mem: math.MaxInt32}
+	for _, cost := range []time.Duration{math.MinInt64, -1, 0, 1, math.MaxInt64} {
+		var f forecast
+		f.reset(needs(capacity, true))
+		f.running(needs(capacity, true), time.Second)
+		f.running(room{}, cost)
+		last := time.Second
+		for i := range 3 * planDepth {
+			start := f.plan(needs(capacity, true), cost, cost)
+			if start < last || start > horizon {
+				t.Fatalf("cost %d: entry %d starts at %d after one at %d", cost, i, start, last)
+			}
+			last = start
+		}
+		var w work
+		w.add(capacity, cost, math.MaxInt32)
+		f.rest(w)
+		var m probe.WaitMatrix
+		f.matrix(&m)
+		if w := m.Wait(capacity); w == 0 || w == probe.NeverFits {
+			t.Errorf("cost %d: the last entry waits %d steps", cost, w)
+		}
+	}
+}
+
+// A worker may have no memory to give, or less than eight of anything.
+func TestForecastOfNoRoom(t *testing.T) {
+	var f forecast
+	var m probe.WaitMatrix
+	f.reset(needs(probe.Demand{CPU: 2}, true))
+	f.running(needs(probe.Demand{CPU: 1}, false), time.Millisecond)
+	f.plan(needs(probe.Demand{CPU: 1}, true), 0, 2*time.Millisecond)
+	var w work
+	w.add(probe.Demand{CPU: 2}, time.Millisecond, 1)
+	f.rest(w)
+	f.matrix(&m)
+	for cpu, want := range []time.Duration{0, 2500 * time.Microsecond, 2500 * time.Microsecond} {
+		if got := m.Wait(probe.Demand{CPU: probe.Millicores(cpu)}).Duration(); got != want {
+			t.Errorf("a task of %d waits %v, want %v", cpu, got, want)
+		}
+	}
+}
+
+func TestRemaining(t *testing.T) {
+	for _, c := range []struct{ estimate, ran, want time.Duration }{
+		{10 * time.Second, 0, 10 * time.Second},
+		{10 * time.Second, 9 * time.Second, time.Second},
+		{10 * time.Second, 10*time.Second - 1, 1},
+		{10 * time.Second, 10 * time.Second, probe.WaitStep},
+		{10 * time.Second, 13 * time.Second, 3 * time.Second},
+	} {
+		if got := remaining(c.estimate, c.ran); got != c.want {
+			t.Errorf("after %v of %v, %v remain, want %v", c.ran, c.estimate, got, c.want)
+		}
+	}
+	// While an attempt is over, the forecast of its end is no further off than its estimate was.
+	rng := rand.New(rand.NewPCG(1, 1))
+	for range 1000 {
+		estimate, late := time.Duration(rng.Int64N(1e10)), time.Duration(rng.Int64N(1e10)+int64(probe.WaitStep))
+		over := time.Duration(rng.Int64N(int64(late)))
+		if off := (over + remaining(estimate, estimate+over) - late).Abs(); off > late {
+			t.Fatalf("%v over of %v: %v off", over, late, off)
+		}
+	}
+}
+
+func TestExpectedCost(t *testing.T) {
+	for _, c := range []struct {
+		estimate time.Duration
+		chance   float64
+		want     time.Duration
+	}{{time.Second, 1, time.Second}, {time.Second, 0.5, 500 * time.Millisecond}, {time.Second, 0, 0}, {0, 0.5, 5 * time.Millisecond}, {-1, 1, 10 * time.Millisecond}} {
+		if got := expectedCost(c.estimate, 10*time.Millisecond, c.chance); got != c.want {
+			t.Errorf("an entry of %v with chance %v costs %v, want %v", c.estimate, c.chance, got, c.want)
+		}
+	}
+}
+
+func TestForecastAllocatesNothing(t *testing.T) {
+	s := crowd(40, 100, draws["mixed"])
+	s.rest.add(probe.Slot, time.Second, 100)
+	var f forecast
+	var m probe.WaitMatrix
+	if n := testing.AllocsPerRun(10, func() {
+		s.tell(&f)
+		f.matrix(&m)
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

@@ -1,0 +1,349 @@
+package worker
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+// errand is a task bound early that runs as long as it says.
+type errand struct {
+	at       time.Duration // it comes
+	slots    int
+	long     bool
+	takes    time.Duration
+	fetch    time.Duration // after which its files are there, as expected; 0: it needs none
+	priority int32
+}
+
+// anyErrands draws errands of which no two end, or have their files, at one moment, whenever they start: the core hears
+// of one after the other, and takes the second for late meanwhile.
+func anyErrands(t *rapid.T, order Order) (es []errand) {
+	at := time.Duration(0)
+	for i := range rapid.IntRange(1, 14).Draw(t, "errands") {
+		at += time.Duration(rapid.IntRange(0, 4).Draw(t, "pause")) * time.Second
+		e := errand{
+			at: at, long: rapid.Bool().Draw(t, "long"),
+			takes: time.Duration(rapid.IntRange(1, 12).Draw(t, "takes"))*time.Second + 1<<(2*i),
+		}
+		if fetch := rapid.IntRange(-10, 10).Draw(t, "fetch"); fetch > 0 {
+			e.fetch = time.Duration(fetch)*time.Second + 2<<(2*i)
+		}
+		e.slots = rapid.IntRange(1, 8).Draw(t, "slots")
+		if e.long {
+			e.slots = min(e.slots, 6)
+		}
+		if order == Priority {
+			e.priority = int32(rapid.IntRange(0, 2).Draw(t, "priority"))
+		}
+		es = append(es, e)
+	}
+	return es
+}
+
+// send lets a core of eight slots, a quarter of them closed to long tasks, run the errands, and returns when each
+// started, and the wait that its matrix told just before it came.
+func send(t *rapid.T, order Order, es []errand) (started, told []time.Duration) {
+	began := time.Unix(1_000_000, 0)
+	c := New(Config{Capacity: size(8), Functions: []string{"f"}, Order: order, ShortShare: 0.25})
+	c.learned.fetch = 1e9 // a byte takes 1 ns
+	started, told = make([]time.Duration, len(es)), make([]time.Duration, len(es))
+	for i := range started {
+		started[i] = -1
+	}
+	now, next := time.Duration(0), 0
+	fetched, ends := map[int]time.Duration{}, map[int]time.Duration{}
+	step := func(ev Event) {
+		for _, a := range c.Step(began.Add(now), ev, nil) {
+			switch a := a.(type) {
+			case Fetch:
+				i := int(a.Attempt.Seq) - 1
+				fetched[i] = c.fetches[a.Attempt].files.by.Sub(began) // exactly when it is expected
+			case Start:
+				i := int(a.Launch.Attempt.Seq) - 1
+				if es[i].fetch > 0 && fetched[i] >= 0 {
+					t.Fatalf("errand %d started without its files", i)
+				}
+				started[i], ends[i] = now, now+es[i].takes
+			}
+		}
+		if err := c.Check(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	step(LinkUp{Link: 1, Frontend: 1})
+	for {
+		for i, e := range es {
+			if at, ok := fetched[i]; ok && at == now {
+				fetched[i] = -1
+				step(Fetched{Attempt: errandID(i), Took: e.fetch})
+			}
+		}
+		for i, e := range es {
+			if at, ok := ends[i]; ok && at == now {
+				delete(ends, i)
+				step(Exited{Attempt: errandID(i), Status: probe.Succeeded, Run: e.takes})
+			}
+		}
+		for ; next < len(es) && es[next].at == now; next++ {
+			e := es[next]
+			m := c.Matrix(began.Add(now))
+			told[next] = m.Wait(size(e.slots)).Duration()
+			launch := probe.Launch{Attempt: errandID(next), Function: "f", Estimate: e.takes}
+			if e.fetch > 0 {
+				launch.Files = []probe.File{{Bytes: uint64(e.fetch)}}
+			}
+			step(Received{1, probe.Enqueue{
+				Res: probe.ResID(next + 1), Demand: size(e.slots), Long: e.long, Priority: e.priority, Launch: launch,
+			}})
+		}
+		if at := c.NextWake(); !at.IsZero() && !at.After(began.Add(now)) {
+			step(Wake{})
+		}
+		later := horizon
+		for _, at := range ends {
+			later = min(later, at)
+		}
+		for _, at := range fetched {
+			if at > now {
+				later = min(later, at)
+			}
+		}
+		if next < len(es) {
+			later = min(later, es[next].at)
+		}
+		if at := c.NextWake(); !at.IsZero() {
+			later = min(later, at.Sub(began))
+		}
+		if later == horizon {
+			break
+		}
+		now = later
+	}
+	if slices.Contains(started, -1) {
+		t.Fatalf("%+v\nstarted at %v", es, started)
+	}
+	return started, told
+}
+
+func errandID(i int) probe.AttemptID { return probe.AttemptID{Frontend: 1, Seq: uint64(i + 1)} }
+
+// A later task fills a gap only if it does not delay the expected start of those ahead: where all estimates are right,
+// each starts when it would if no later one came. And a long one starts no later than the matrix told as it came.
+func TestBackfillDelaysNobody(t *testing.T) {
+	overtook := 0
+	rapid.Check(t, func(t *rapid.T) {
+		es := anyErrands(t, FIFO)
+		all, told := send(t, FIFO, es)
+		for i, e := range es {
+			alone, _ := send(t, FIFO, es[:i+1])
+			if !slices.Equal(alone, all[:i+1]) {
+				t.Fatalf("%+v\nwith all of them, the first %d start at %v,\nwithout the later ones at %v", es, i+1, all[:i+1], alone)
+			}
+			if e.long && e.fetch == 0 && all[i] > e.at+told[i] {
+				t.Fatalf("%+v\nerrand %d came at %v, was told to wait %v, and starts at %v", es, i, e.at, told[i], all[i])
+			}
+			if i > 0 && all[i] < all[i-1] {
+				overtook++
+			}
+		}
+	})
+	if overtook == 0 {
+		t.Error("nobody ever overtook another")
+	}
+}
+
+// Under another order, nobody is delayed by who comes last and is the least important.
+func TestBackfillByPriority(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		es := anyErrands(t, Priority)
+		last := len(es) - 1
+		es[last].priority = 0
+		all, _ := send(t, Priority, es)
+		without, _ := send(t, Priority, es[:last])
+		if !slices.Equal(all[:last], without) {
+			t.Fatalf("%+v\nstart at %v,\nwithout the last one at %v", es, all, without)
+		}
+	})
+}
+
+// Behind however many long tasks, short ones start in the share that is closed to these; but not before other short ones.
+func TestShortBehindMany(t *testing.T) {
+	now := time.Unix(1_000_000, 0)
+	c := New(Config{Capacity: size(8), Functions: []string{"f"}, ShortShare: 0.25})
+	step := func(ev Event) (ready int) {
+		for _, a := range c.Step(now, ev, nil) {
+			if s, ok := a.(Send); ok {
+				if _, ok := s.Msg.(probe.Ready); ok {
+					ready++
+				}
+			}
+		}
+		return ready
+	}
+	step(LinkUp{Link: 1, Frontend: 1})
+	res := probe.ResID(0)
+	for range 2 * gapDepth {
+		res++
+		step(Received{1, probe.Enqueue{Res: res, Demand: size(5), Long: true, Launch: probe.Launch{
+			Attempt: probe.AttemptID{Seq: uint64(res)}, Function: "f", Estimate: time.Second,
+		}}})
+	}
+	reserve := func(slots int) int {
+		res++
+		return step(Received{1, probe.Reserve{First: res, Count: 1, Demand: size(slots)}})
+	}
+	if got := reserve(1); got != 1 {
+		t.Errorf("%d turns for a short task, with three slots free", got)
+	}
+	step(Received{1, probe.Reserve{First: res + 1, Count: 1, Demand: size(1), Launches: []probe.Launch{{
+		Attempt: probe.AttemptID{Seq: 1 << 20}, Function: "f", Estimate: time.Hour,
+	}}}})
+	if c.Stats.RidesStarted != 1 {
+		t.Error("a short task that rides along was not started, with two slots free")
+	}
+	res++
+	// The third slot is open to long ones.
+	if got := reserve(1); got != 0 {
+		t.Errorf("%d turns for a short task, beside two others in two slots", got)
+	}
+	step(Received{1, probe.Cancel{First: res, Count: 1}})
+	step(Received{1, probe.Cancel{First: 2*gapDepth + 1, Count: 1}})
+	if got := reserve(2); got != 0 {
+		t.Errorf("%d turns for a short task of two slots, beside another", got)
+	}
+	if got := reserve(1); got != 0 {
+		t.Errorf("%d turns for a short task behind another one", got)
+	}
+}
+
+// The queue foresees its own order.
+func TestInOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := &world{t: t}
+		now := time.Unix(1_000_000, 0)
+		order := Order(w.draw("order", len(orderNames)))
+		c := New(Config{Order: order, Weights: map[string]float64{"t": 3, "u": 0.5}, StarvationBound: 50 * time.Millisecond})
+		l := &link{places: map[probe.ResID]*place{}}
+		for i := range 1 + w.draw("places", 40) {
+			now = now.Add(time.Duration(w.draw("pause", 4)) * time.Millisecond)
+			c.queuePlace(&place{
+				link: l, res: probe.ResID(i + 1), tenant: pick(w, "tenant", "t", "u", "v"), priority: int32(w.draw("priority", 3)),
+				demand: probe.Slot, estimate: time.Duration(w.draw("estimate", 5)) * time.Millisecond,
+			}, now)
+			if w.draw("take", 3) == 0 {
+				c.queue.take(c.queue.head(now))
+			}
+		}
+		var foreseen []probe.ResID
+		for p := range c.queue.inOrder(now) {
+			foreseen = append(foreseen, p.res)
+		}
+		for i, res := range foreseen {
+			p := c.queue.head(now)
+			if p.res != res {
+				t.Fatalf("%v: place %d is the %d. one, of %v", order, p.res, i+1, foreseen)
+			}
+			c.queue.take(p)
+		}
+		if c.queue.len() > 0 {
+			t.Fatalf("%v: %d places more than %v", order, c.queue.len(), foreseen)
+		}
+	})
+}
+
+// The chance that a reservation becomes a task is learned, and so are run times.
+func TestLearned(t *testing.T) {
+	l := learned{run: firstRun, chance: firstChance}
+	for i := range 2000 {
+		l.turned(i%4 == 0)
+		l.ran(time.Duration(i%2+1) * time.Second)
+	}
+	if l.chance < 0.2 || l.chance > 0.3 || l.run < 1400*time.Millisecond || l.run > 1600*time.Millisecond {
+		t.Errorf("learned %+v", l)
+	}
+	l.ran(0)
+	if l.run == 0 {
+		t.Error("no time was learned as a time")
+	}
+}
+
+func TestOpen(t *testing.T) {
+	for _, c := range []struct {
+		share    float64
+		capacity probe.Demand
+		want     probe.Demand
+	}{
+		{0, size(8), size(7)}, {0, probe.Slot, probe.Slot}, {0, size(2), size(2)}, {0.3, size(4), size(3)}, {-1, size(8), size(8)},
+		{0.5, size(8), size(4)}, {2, size(8), size(1)}, {0.5, probe.Demand{CPU: 500, Mem: 4096}, probe.Demand{CPU: 500, Mem: 2048}},
+	} {
+		if got := (Config{Capacity: c.capacity, ShortShare: c.share}).Open(); got != c.want {
+			t.Errorf("with %v closed, %v of %v is open, want %v", c.share, got, c.capacity, c.want)
+		}
+	}
+}
+
+// crowded is a core of 64 slots with as many tasks running as have room beside one of half the worker, which runs, and
+// entries that wait: the first one needs all of it.
+func crowded(order Order, waiting int) (*Core, time.Time) {
+	now := time.Unix(1_000_000, 0)
+	c := New(Config{Capacity: size(64), Functions: []string{"f"}, Order: order, ShortShare: -1})
+	c.Step(now, LinkUp{Link: 1, Frontend: 1}, nil)
+	rng := rand.New(rand.NewPCG(1, 2))
+	res := probe.ResID(0)
+	enqueue := func(slots int, takes time.Duration) {
+		res++
+		c.Step(now, Received{1, probe.Enqueue{
+			Res: res, Demand: size(slots), Launch: probe.Launch{Attempt: probe.AttemptID{Seq: uint64(res)}, Function: "f", Estimate: takes},
+		}}, nil)
+	}
+	enqueue(32, time.Minute)
+	for range 31 {
+		enqueue(1, time.Duration(1+rng.IntN(1000))*time.Millisecond)
+	}
+	enqueue(64, time.Minute)
+	for range waiting {
+		enqueue(1+rng.IntN(8), 2*time.Minute+time.Duration(rng.IntN(1000))*time.Millisecond)
+	}
+	return c, now
+}
+
+// BenchmarkBackfill is a reservation that finds a gap, is declined and has the gap closed again, and one that finds none.
+func BenchmarkBackfill(b *testing.B) {
+	for _, waiting := range []int{10, 100, 1000} {
+		c, now := crowded(FIFO, waiting)
+		res := probe.ResID(1 << 20)
+		for name, estimate := range map[string]time.Duration{"gap": time.Millisecond, "no-gap": time.Hour} {
+			b.Run(name+"/"+strconv.Itoa(waiting), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					now = now.Add(time.Nanosecond)
+					c.Step(now, Received{1, probe.Reserve{First: res, Count: 1, Demand: probe.Slot, Estimate: estimate}}, nil)
+					c.Step(now, Received{1, probe.Cancel{First: res, Count: 1}}, nil)
+					res++
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkTellMatrix is the matrix of a core, whose queue is in some order.
+func BenchmarkTellMatrix(b *testing.B) {
+	for order := range Order(len(orderNames)) {
+		for _, waiting := range []int{100, 1000} {
+			c, now := crowded(order, waiting)
+			b.Run(order.String()+"/"+strconv.Itoa(waiting), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					c.Matrix(now)
+				}
+			})
+		}
+	}
+}
