@@ -213,6 +213,18 @@ struct WorkerStatus {
   13: i32 reservations = 0,        // of this frontend
   14: i32 attempts = 0,            // of this frontend
   15: string error = "",
+  16: i64 row_us_ago = -1,         // age of what gossip tells of it; -1: nothing
+  17: string row_from = "",        // who that comes from: "itself", or names of frontends
+  18: list<string> row_flaws,      // what in it was absurd, and replaced
+  19: list<i64> wait_us,           // its expected wait, by eighths of its CPU, then of its memory; -1: never fits
+  20: string rack = "",
+}
+
+struct Member {                    // a frontend, as gossip tells
+  1: required string name,
+  2: string address = "",          // for clients
+  3: string gossip = "",           // for frontends
+  4: string heartbeat = "",        // for workers
 }
 
 struct ClusterResponse {
@@ -225,6 +237,8 @@ struct ClusterResponse {
   7: i32 tasks_pending = 0,
   8: i32 tasks_running = 0,
   9: list<WorkerStatus> workers,
+  10: list<Member> members,        // itself among them; empty without gossip
+  11: string warning = "",         // what is not well although it serves
 }
 
 service Phoebe {

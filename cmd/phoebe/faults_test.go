@@ -434,20 +434,10 @@ func resident(t testing.TB, p *process) int {
 	return kb << 10
 }
 
-// metric is the sum of a metric over its labels, at the admin port of a process that logs at level info.
+// metric is the sum of a metric over its labels, at the admin port.
 func metric(t testing.TB, p *process, name string) (sum float64) {
 	t.Helper()
-	_, rest, _ := strings.Cut(p.errs.String(), `msg="admin port serves" address=`)
-	res, err := http.Get("http://" + strings.Fields(rest)[0] + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(body)) {
+	for line := range strings.Lines(get(t, p, "/metrics")) {
 		if key, value, ok := strings.Cut(strings.TrimSpace(line), " "); ok && (key == name || strings.HasPrefix(key, name+"{")) {
 			v, err := strconv.ParseFloat(value, 64)
 			if err != nil {
@@ -457,4 +447,39 @@ func metric(t testing.TB, p *process, name string) (sum float64) {
 		}
 	}
 	return sum
+}
+
+// adminAddr is the address of the admin port of a process that logs at level info.
+func adminAddr(t testing.TB, p *process) string {
+	t.Helper()
+	const serves = `msg="admin port serves" address=`
+	p.logs(serves)
+	_, rest, _ := strings.Cut(p.errs.String(), serves)
+	return strings.Fields(rest)[0]
+}
+
+// get is what the admin port answers.
+func get(t testing.TB, p *process, path string) string {
+	t.Helper()
+	res, err := http.Get("http://" + adminAddr(t, p) + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
+
+// post returns the status that the admin port answers with.
+func post(t testing.TB, p *process, path string) int {
+	t.Helper()
+	res, err := http.Post("http://"+adminAddr(t, p)+path, "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	return res.StatusCode
 }

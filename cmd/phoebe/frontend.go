@@ -48,7 +48,13 @@ type frontendCmd struct {
 	Workers     []string `placeholder:"HOST:PORT" xor:"workers" help:"Addresses of the workers. Default: none."`
 	WorkersFile string   `placeholder:"FILE" xor:"workers" help:"File with the workers' addresses, one in each line, read again when it changes. Default: none."`
 	Peers       []string `placeholder:"HOST:PORT" help:"Addresses of other frontends: calls for their jobs are forwarded to them. Default: none."`
-	Seed        uint64   `placeholder:"N" help:"Seed of all sampling. Default: drawn at random, and logged."`
+
+	Gossip          string   `placeholder:"HOST:PORT" help:"Where frontends tell each other which workers and frontends there are (TCP and UDP); port 0 takes a free one. Beyond loopback a secret is needed. Default: off."`
+	GossipAdvertise string   `placeholder:"HOST[:PORT]" help:"Where other frontends reach --gossip; workers reach --heartbeat under the same host. Default: --gossip."`
+	Join            []string `placeholder:"HOST:PORT" help:"Gossip addresses of some other frontends: one that answers is enough. Default: none, it waits for others to join it."`
+	Heartbeat       string   `placeholder:"HOST:PORT" help:"Where workers announce themselves. Default: port 7412 of the host of --gossip."`
+
+	Seed uint64 `placeholder:"N" help:"Seed of all sampling. Default: drawn at random, and logged."`
 
 	policyFlags
 	frontendLimits
@@ -59,10 +65,14 @@ type frontendCmd struct {
 // spareFiles are the open files that a process has beyond those of its connections.
 const spareFiles = 512
 
+// manyWorkers are the open files for workers that come by themselves: for a link to each, and for its heartbeats.
+const manyWorkers = 1 << 17
+
 // Run runs a frontend.
 func (c *frontendCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
 	cfg := serve.Config{
 		Listen: c.Listen, Advertise: c.Advertise, Name: c.Name, Peers: c.Peers, Seed: c.Seed, Version: version(),
+		Gossip: c.Gossip, GossipAdvertise: c.GossipAdvertise, Join: c.Join, Heartbeat: c.Heartbeat,
 		Logger: log, Metrics: metrics.NewSet(),
 	}
 	var err error
@@ -77,12 +87,16 @@ func (c *frontendCmd) Run(ctx context.Context, out *streams, log *slog.Logger) e
 		cfg.Workers = serve.File{Name: c.WorkersFile, Warn: func(err error) { log.Warn("the list of workers stays as it was", "err", err) }}
 	case len(c.Workers) > 0:
 		cfg.Workers = serve.Static(c.Workers)
-	default:
-		return usage(errors.New("this frontend would know no worker: give --workers or --workers-file"))
+	case c.Gossip == "":
+		return usage(errors.New("this frontend would know no worker: give --gossip, --workers or --workers-file"))
 	}
 	cfg.Core.ProbeRatio = c.ProbeRatio
 	c.apply(&cfg)
-	wserve.RaiseFileLimit(uint64(cfg.MaxConns) + spareFiles)
+	files := uint64(cfg.MaxConns) + spareFiles
+	if c.Gossip != "" {
+		files += manyWorkers
+	}
+	wserve.RaiseFileLimit(files)
 	s, err := serve.New(cfg)
 	if err != nil {
 		return usage(err)
@@ -91,8 +105,12 @@ func (c *frontendCmd) Run(ctx context.Context, out *streams, log *slog.Logger) e
 		return err
 	}
 	fmt.Fprintf(out.out, "frontend %s\n", s.Addr())
+	if c.Gossip != "" {
+		fmt.Fprintf(out.out, "gossip %s\nheartbeat %s\n", s.GossipAddr(), s.HeartbeatAddr())
+	}
 	return c.serve(ctx, log, cfg.Metrics, service{
-		ready: s.Ready,
+		ready:   s.Ready,
+		warning: s.Warning,
 		failed: func(ctx context.Context) error {
 			select {
 			case err := <-s.Failed():

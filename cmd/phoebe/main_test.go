@@ -140,9 +140,16 @@ func start(t testing.TB, args ...string) *process { return startIn(t, nil, args.
 
 func startIn(t testing.TB, env []string, args ...string) *process {
 	t.Helper()
-	p := &process{t: t, args: args, cmd: command(context.Background(), args...), done: make(chan struct{})}
+	cmd := command(context.Background(), args...)
+	cmd.Env = append(cmd.Env, env...)
+	return startCommand(t, cmd, args)
+}
+
+// startCommand starts one that is phoebe with args in the end.
+func startCommand(t testing.TB, cmd *exec.Cmd, args []string) *process {
+	t.Helper()
+	p := &process{t: t, args: args, cmd: cmd, done: make(chan struct{})}
 	p.heard = sync.NewCond(&p.mu)
-	p.cmd.Env = append(p.cmd.Env, env...)
 	p.cmd.Stderr = &p.errs
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {

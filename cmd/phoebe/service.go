@@ -21,17 +21,19 @@ type serviceFlags struct {
 
 // service is a frontend, a worker or a cluster, as the process sees it.
 type service struct {
-	ready  func() error                    // nil while it should be given work
-	failed func(ctx context.Context) error // waits until it fails by itself
-	drain  func(ctx context.Context) error // waits until work under way has ended
-	close  func() error
+	ready   func() error                    // nil while it should be given work
+	warning func() string                   // what is not well although it is ready, or ""; nil: nothing ever
+	failed  func(ctx context.Context) error // waits until it fails by itself
+	drain   func(ctx context.Context) error // waits until work under way has ended
+	close   func() error
+	admin   map[string]http.HandlerFunc // more for the admin port, by pattern
 }
 
 // serve runs s, which was started, until ctx ends or s fails.
 func (f *serviceFlags) serve(ctx context.Context, log *slog.Logger, set *metrics.Set, s service) (err error) {
 	defer func() { err = errors.Join(err, s.close()) }()
 	if f.Admin != "" {
-		admin, err := startAdmin(f.Admin, log, set, s.ready)
+		admin, err := startAdmin(f.Admin, log, set, s)
 		if err != nil {
 			return err
 		}
@@ -53,7 +55,7 @@ func (f *serviceFlags) serve(ctx context.Context, log *slog.Logger, set *metrics
 }
 
 // startAdmin serves what operators and monitors ask for.
-func startAdmin(addr string, log *slog.Logger, set *metrics.Set, ready func() error) (*http.Server, error) {
+func startAdmin(addr string, log *slog.Logger, set *metrics.Set, of service) (*http.Server, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return nil, usage(fmt.Errorf("--admin %q: %w: want host:port, or :port for loopback", addr, err))
@@ -73,12 +75,21 @@ func startAdmin(addr string, log *slog.Logger, set *metrics.Set, ready func() er
 	})
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if err := ready(); err != nil {
+		if err := of.ready(); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
 		fmt.Fprintln(w, "ok")
+		if of.warning == nil {
+			return
+		}
+		if text := of.warning(); text != "" {
+			fmt.Fprintln(w, "warning:", text)
+		}
 	})
+	for pattern, handle := range of.admin {
+		mux.HandleFunc(pattern, handle)
+	}
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)

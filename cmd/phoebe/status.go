@@ -26,7 +26,9 @@ type statusCmd struct {
 // Help explains the columns.
 func (c *statusCmd) Help() string {
 	return `Shows every frontend in --connect and every worker that one of them knows. What a frontend says of a worker is
-what it last heard; LINKS is how many of the frontends that answered have a working link to it.
+what it last heard; LINKS is how many of the frontends that answered have a working link to it. Where frontends
+gossip, AGE is how old the youngest row of the worker is that one of them has, FROM who that one has it from, and
+WAIT what it says of the wait of the smallest and of the largest task there.
 
 Exit codes: 0 some frontend answered, 2 wrong usage, 3 none did.`
 }
@@ -44,6 +46,24 @@ type statusJSON struct {
 	TasksPending int          `json:"tasks_pending"`
 	TasksRunning int          `json:"tasks_running"`
 	Workers      []workerJSON `json:"workers"`
+	Members      []memberJSON `json:"members,omitempty"`
+	Warning      string       `json:"warning,omitempty"`
+}
+
+// memberJSON is a frontend, as gossip tells another one.
+type memberJSON struct {
+	Name      string `json:"name"`
+	Address   string `json:"address"`
+	Gossip    string `json:"gossip"`
+	Heartbeat string `json:"heartbeat"`
+}
+
+// rowJSON is what gossip tells a frontend of a worker.
+type rowJSON struct {
+	AgeMicros   int64     `json:"age_us"`
+	From        string    `json:"from"`
+	Flaws       []string  `json:"flaws,omitempty"`
+	WaitsMicros [][]int64 `json:"waits_us"` // by eighths of CPU, then of memory; -1: it never fits
 }
 
 // workerJSON is a worker as one frontend sees it.
@@ -65,6 +85,8 @@ type workerJSON struct {
 	Attempts       int      `json:"attempts"`
 	HeardMicros    int64    `json:"heard_us_ago"`
 	RTTMicros      int64    `json:"rtt_us"`
+	Rack           string   `json:"rack,omitempty"`
+	Row            *rowJSON `json:"row,omitempty"`
 }
 
 // Run asks all frontends at once.
@@ -105,29 +127,83 @@ func statusOf(addr string, c *client.Cluster) statusJSON {
 	s := statusJSON{
 		Connect: addr, Frontend: c.Frontend, Address: c.Address, Version: c.Version, UptimeMS: c.Uptime.Milliseconds(),
 		Draining: c.Draining, Jobs: c.Jobs, TasksPending: c.TasksPending, TasksRunning: c.TasksRunning, Workers: []workerJSON{},
+		Warning: c.Warning,
+	}
+	for _, m := range c.Members {
+		s.Members = append(s.Members, memberJSON(m))
 	}
 	for _, w := range c.Workers {
 		s.Workers = append(s.Workers, workerJSON{
 			Name: w.Name, Address: w.Address, State: w.State, Error: w.Error, Host: w.Host, Labels: w.Labels, Functions: w.Functions,
 			CPUMillicores: w.Capacity.CPU, MemoryMiB: w.Capacity.Memory, FreeMillicores: w.Free.CPU, FreeMemoryMiB: w.Free.Memory,
 			Queued: w.Queued, Running: w.Running, Reservations: w.Reservations, Attempts: w.Attempts,
-			HeardMicros: w.HeardAgo.Microseconds(), RTTMicros: w.RTT.Microseconds(),
+			HeardMicros: w.HeardAgo.Microseconds(), RTTMicros: w.RTT.Microseconds(), Rack: w.Rack,
+			Row: rowOf(w.Row),
 		})
 	}
 	return s
+}
+
+func rowOf(r *client.Row) *rowJSON {
+	if r == nil {
+		return nil
+	}
+	row := &rowJSON{AgeMicros: r.Age.Microseconds(), From: r.From, Flaws: r.Flaws}
+	for _, line := range r.Waits {
+		micros := make([]int64, len(line))
+		for j, w := range line {
+			micros[j] = w.Microseconds()
+			if w < 0 {
+				micros[j] = -1
+			}
+		}
+		row.WaitsMicros = append(row.WaitsMicros, micros)
+	}
+	return row
+}
+
+// columns are the worker's age, source and waits in the table.
+func (r *rowJSON) columns() string {
+	if r == nil {
+		return "-\t-\t-"
+	}
+	wait := func(us int64) string {
+		if us < 0 {
+			return "never"
+		}
+		d := time.Duration(us) * time.Microsecond
+		if d > time.Second {
+			d = d.Round(time.Second / 10)
+		}
+		return d.String()
+	}
+	waits := "-"
+	if n := len(r.WaitsMicros); n > 0 {
+		last := r.WaitsMicros[n-1]
+		waits = wait(r.WaitsMicros[0][0]) + ".." + wait(last[len(last)-1])
+	}
+	return fmt.Sprintf("%v\t%s\t%s", (time.Duration(r.AgeMicros) * time.Microsecond).Round(time.Millisecond), r.From, waits)
 }
 
 // fleetWorker is a worker as all frontends see it.
 type fleetWorker struct {
 	workerJSON // of the frontend that heard from it last
 	links      int
-	rtt        int64 // the longest, in microseconds
+	rtt        int64    // the longest, in microseconds
+	row        *rowJSON // the youngest
+}
+
+// knownMember is a frontend as all frontends see it.
+type knownMember struct {
+	memberJSON
+	by int // how many know it
 }
 
 func printStatus(w io.Writer, all []statusJSON) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "FRONTEND\tADDRESS\tSTATE\tUPTIME\tJOBS\tPENDING\tRUNNING\tVERSION")
 	fleet := map[string]*fleetWorker{}
+	members := map[string]*knownMember{}
 	answered := 0
 	var broken []string
 	for _, f := range all {
@@ -143,6 +219,15 @@ func printStatus(w io.Writer, all []statusJSON) error {
 		}
 		uptime := time.Duration(f.UptimeMS) * time.Millisecond
 		fmt.Fprintf(t, "%s\t%s\t%s\t%v\t%d\t%d\t%d\t%s\n", f.Frontend, f.Address, state, uptime.Round(time.Second), f.Jobs, f.TasksPending, f.TasksRunning, f.Version)
+		if f.Warning != "" {
+			broken = append(broken, fmt.Sprintf("frontend %s: %s", f.Frontend, f.Warning))
+		}
+		for _, m := range f.Members {
+			if members[m.Name] == nil {
+				members[m.Name] = &knownMember{memberJSON: m}
+			}
+			members[m.Name].by++
+		}
 		for _, k := range f.Workers {
 			seen := fleet[k.Address]
 			if seen == nil {
@@ -158,18 +243,39 @@ func printStatus(w io.Writer, all []statusJSON) error {
 				broken = append(broken, fmt.Sprintf("link %s to %s: %s: %s", f.Frontend, k.Address, k.State, k.Error))
 			}
 			seen.rtt = max(seen.rtt, k.RTTMicros)
+			if k.Row != nil && (seen.row == nil || k.Row.AgeMicros < seen.row.AgeMicros) {
+				seen.row = k.Row
+			}
+			if k.Row != nil && len(k.Row.Flaws) > 0 {
+				broken = append(broken, fmt.Sprintf("worker %s tells %s something absurd: %s", k.Name, f.Frontend, strings.Join(k.Row.Flaws, ", ")))
+			}
+		}
+	}
+	if len(members) > 0 {
+		fmt.Fprintln(t)
+		fmt.Fprintln(t, "MEMBER\tADDRESS\tGOSSIP\tHEARTBEATS\tKNOWN TO")
+		for _, name := range slices.Sorted(maps.Keys(members)) {
+			m := members[name]
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d/%d\n", m.Name, m.Address, m.Gossip, m.Heartbeat, m.by, answered)
 		}
 	}
 	fmt.Fprintln(t)
-	fmt.Fprintln(t, "WORKER\tADDRESS\tSTATE\tCPU\tMEMORY\tFREE CPU\tFREE MEMORY\tQUEUED\tRUNNING\tLINKS\tRTT\tLABELS")
+	gossip, columns := "", ""
+	if len(members) > 0 {
+		gossip = "\tAGE\tFROM\tWAIT"
+	}
+	fmt.Fprintf(t, "WORKER\tADDRESS\tSTATE\tCPU\tMEMORY\tFREE CPU\tFREE MEMORY\tQUEUED\tRUNNING\tLINKS\tRTT%s\tLABELS\n", gossip)
 	for _, addr := range slices.Sorted(maps.Keys(fleet)) {
 		k := fleet[addr]
 		labels := strings.Join(k.Labels, ",")
 		if labels == "" {
 			labels = "-"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%dm\t%dMiB\t%dm\t%dMiB\t%d\t%d\t%d/%d\t%v\t%s\n", k.Name, k.Address, k.State, k.CPUMillicores, k.MemoryMiB,
-			k.FreeMillicores, k.FreeMemoryMiB, k.Queued, k.Running, k.links, answered, time.Duration(k.rtt)*time.Microsecond, labels)
+		if gossip != "" {
+			columns = "\t" + k.row.columns()
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%dm\t%dMiB\t%dm\t%dMiB\t%d\t%d\t%d/%d\t%v%s\t%s\n", k.Name, k.Address, k.State, k.CPUMillicores, k.MemoryMiB,
+			k.FreeMillicores, k.FreeMemoryMiB, k.Queued, k.Running, k.links, answered, time.Duration(k.rtt)*time.Microsecond, columns, labels)
 	}
 	if err := t.Flush(); err != nil {
 		return err

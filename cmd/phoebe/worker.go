@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"runtime"
 	"sync/atomic"
@@ -44,6 +46,7 @@ func (q *queueFlags) apply(c *serve.Config) error {
 type workerCmd struct {
 	Listen     string        `default:"127.0.0.1:7420" placeholder:"HOST:PORT" help:"Where frontends connect; port 0 takes a free one. Beyond loopback a secret is needed. Default ${default}."`
 	Name       string        `placeholder:"TEXT" help:"Name in logs, on screens and for constraints on hosts. Default: the host's name and the port."`
+	Rack       string        `placeholder:"TEXT" help:"Rack that it shares with workers near it. Default: none."`
 	Labels     []string      `placeholder:"KEY=VALUE" help:"Labels, for constraints. Default: none."`
 	Slots      int           `placeholder:"N" help:"Short tasks that run at once, each with 1000 millicores and 256 MiB. Default: the number of CPUs."`
 	AllowExec  bool          `help:"Also run any command as a process, with the rights of this one (function exec). Default: no."`
@@ -51,10 +54,44 @@ type workerCmd struct {
 	MaxLinks   int           `default:"10000" placeholder:"N" help:"Connections of frontends; those beyond are closed. Default ${default}."`
 	MaxLease   time.Duration `default:"1m" placeholder:"D" help:"The longest lease that a frontend may ask for. Default ${default}."`
 
+	Join           []string      `placeholder:"HOST:PORT" help:"Heartbeat addresses of some frontends, to which it announces itself: one that answers is enough. Default: none, frontends must list it."`
+	Advertise      string        `placeholder:"HOST:PORT" help:"Address by which frontends reach it. Default: where it listens."`
+	MaintenanceIn  time.Duration `placeholder:"D" help:"Announce that it will be away in this time; POST /maintenance?in=D&for=D at --admin does while it runs. Default: it will not."`
+	MaintenanceFor time.Duration `default:"10m" placeholder:"D" help:"For how long it will be away. Default ${default}."`
+
 	slotFlags
 	queueFlags
 	secretFlags
 	serviceFlags
+}
+
+// maxMaintenance bounds how far ahead maintenance is announced, and how long it takes.
+const maxMaintenance = 90 * 24 * time.Hour
+
+// maintain announces maintenance; one that lasts 0 is called off.
+func maintain(s *serve.Server, in, lasts time.Duration) error {
+	if in < 0 || in > maxMaintenance || lasts < 0 || lasts > maxMaintenance {
+		return fmt.Errorf("maintenance in %v for %v: want times from 0 to %v", in, lasts, maxMaintenance)
+	}
+	s.Maintenance(in, lasts)
+	return nil
+}
+
+// maintenanceHandler announces what POST /maintenance?in=10m&for=1h says; for=0 calls it off.
+func maintenanceHandler(s *serve.Server) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		in, errIn := time.ParseDuration(cmp.Or(r.FormValue("in"), "0"))
+		lasts, errFor := time.ParseDuration(cmp.Or(r.FormValue("for"), "10m"))
+		err := errors.Join(errIn, errFor)
+		if err == nil {
+			err = maintain(s, in, lasts)
+		}
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		fmt.Fprintln(w, "announced")
+	}
 }
 
 // Run runs a worker.
@@ -64,7 +101,8 @@ func (c *workerCmd) Run(ctx context.Context, out *streams, log *slog.Logger) err
 		host = "localhost"
 	}
 	cfg := serve.Config{
-		Listen: c.Listen, Name: c.Name, Host: host, Labels: c.Labels, AllowExec: c.AllowExec,
+		Listen: c.Listen, Name: c.Name, Host: host, Rack: c.Rack, Labels: c.Labels, AllowExec: c.AllowExec,
+		Join: c.Join, Advertise: c.Advertise,
 		MaxConns: c.MaxLinks, MaxLease: c.MaxLease, Logger: log, Metrics: metrics.NewSet(),
 	}
 	if cfg.Secret, err = c.secret(); err != nil {
@@ -83,6 +121,11 @@ func (c *workerCmd) Run(ctx context.Context, out *streams, log *slog.Logger) err
 	s, err := serve.New(cfg)
 	if err != nil {
 		return usage(err)
+	}
+	if c.MaintenanceIn != 0 {
+		if err := maintain(s, c.MaintenanceIn, c.MaintenanceFor); err != nil {
+			return errors.Join(usage(err), s.Close())
+		}
 	}
 	if err := s.Start(); err != nil {
 		return errors.Join(err, s.Close())
@@ -109,5 +152,6 @@ func (c *workerCmd) Run(ctx context.Context, out *streams, log *slog.Logger) err
 			return s.Drain(ctx)
 		},
 		close: s.Close,
+		admin: map[string]http.HandlerFunc{"POST /maintenance": maintenanceHandler(s)},
 	})
 }

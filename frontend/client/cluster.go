@@ -19,6 +19,26 @@ type Cluster struct {
 	TasksPending int
 	TasksRunning int
 	Workers      []Worker
+	Members      []Member // the frontends that gossip tells of, itself among them; none without gossip
+	Warning      string   // what is not well although it serves
+}
+
+// Member is a frontend, as gossip tells.
+type Member struct {
+	Name      string
+	Address   string // for clients
+	Gossip    string // for frontends
+	Heartbeat string // for workers
+}
+
+// Row is what gossip tells of a worker.
+type Row struct {
+	Age   time.Duration
+	From  string   // who it comes from: "itself", or names of frontends
+	Flaws []string // what in it was absurd, and replaced
+	// Waits are the worker's expected waits for room: Waits[i][j] is for a task of up to i+1 eighths of its CPU and
+	// j+1 eighths of its memory. Negative: it never fits.
+	Waits [][]time.Duration
 }
 
 // Worker is what a frontend believes of a worker. Queued, Running and Free are as last heard.
@@ -38,6 +58,8 @@ type Worker struct {
 	Reservations int // of this frontend
 	Attempts     int // of this frontend
 	Error        string
+	Rack         string
+	Row          *Row // nil: gossip tells nothing of it
 }
 
 // Cluster asks a frontend, the first that answers.
@@ -77,17 +99,37 @@ func fromCluster(r *v1.ClusterResponse) *Cluster {
 	c := &Cluster{
 		Frontend: r.Frontend, Address: r.Address, Version: r.Version, Uptime: fromMicros(r.UptimeUs),
 		Draining: r.Draining, Jobs: int(r.Jobs), TasksPending: int(r.TasksPending), TasksRunning: int(r.TasksRunning),
-		Workers: make([]Worker, len(r.Workers)),
+		Workers: make([]Worker, len(r.Workers)), Members: make([]Member, len(r.Members)), Warning: r.Warning,
+	}
+	for i, m := range r.Members {
+		c.Members[i] = Member{Name: m.Name, Address: m.Address, Gossip: m.Gossip, Heartbeat: m.Heartbeat}
 	}
 	for i, w := range r.Workers {
 		c.Workers[i] = Worker{
 			Name: w.Name, Address: w.Address, State: w.State, Host: w.Host, Labels: w.Labels, Functions: w.Functions,
 			Capacity: fromDemand(w.Capacity), Free: fromDemand(w.Free), Queued: int(w.Queued), Running: int(w.Running),
 			HeardAgo: fromMicros(w.HeardUsAgo), RTT: fromMicros(w.RttUs),
-			Reservations: int(w.Reservations), Attempts: int(w.Attempts), Error: w.Error,
+			Reservations: int(w.Reservations), Attempts: int(w.Attempts), Error: w.Error, Rack: w.Rack,
+			Row: fromRow(w),
 		}
 	}
 	return c
+}
+
+func fromRow(w *v1.WorkerStatus) *Row {
+	if w.RowUsAgo < 0 {
+		return nil
+	}
+	const side = 8
+	r := &Row{Age: fromMicros(w.RowUsAgo), From: w.RowFrom, Flaws: w.RowFlaws}
+	for waits := w.WaitUs; len(waits) >= side && len(r.Waits) < side; waits = waits[side:] {
+		line := make([]time.Duration, side)
+		for j := range line {
+			line[j] = fromMicros(waits[j])
+		}
+		r.Waits = append(r.Waits, line)
+	}
+	return r
 }
 
 func fromDemand(d *v1.Demand) Demand {

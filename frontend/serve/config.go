@@ -27,10 +27,25 @@ type Config struct {
 	// loopback only.
 	Secret string
 
-	// Workers tells which workers there are.
+	// Workers tells which workers there are, besides those that gossip tells of.
 	Workers Workers
-	// Peers are the addresses of other frontends: calls for their jobs are forwarded to them.
+	// Peers are the addresses of other frontends: calls for their jobs are forwarded to them, and to those that
+	// gossip tells of.
 	Peers []string
+
+	// Gossip is the host:port, TCP and UDP, at which this frontend and the others tell each other which workers and
+	// frontends there are; port 0 takes a free one. Without a Secret it must be a loopback address. The others know
+	// this frontend by its Name. Empty: no gossip.
+	Gossip string
+	// GossipAdvertise is the host:port at which the others reach Gossip; a host alone is enough where the ports are
+	// the same. Default: Gossip.
+	GossipAdvertise string
+	// Join are the gossip addresses of some other frontends: one that answers is enough. Its own may be among them.
+	// Default: it waits for others to join it.
+	Join []string
+	// Heartbeat is the host:port at which workers announce themselves, if there is gossip. They are told to reach it
+	// under the host of GossipAdvertise, if that is given. Default: port 7412 of Gossip's host.
+	Heartbeat string
 
 	Core    frontend.Config // its ID is drawn at random if zero
 	Policy  frontend.Policy // of jobs that name none; default the first of frontend.Policies
@@ -62,6 +77,11 @@ func (c Config) defaults() Config {
 	}
 	if c.Listen == "" {
 		c.Listen = "127.0.0.1:7410"
+	}
+	if c.Gossip != "" && c.Heartbeat == "" {
+		if host, _, err := net.SplitHostPort(c.Gossip); err == nil {
+			c.Heartbeat = net.JoinHostPort(host, "7412")
+		}
 	}
 	if c.Workers == nil {
 		c.Workers = Static(nil)
@@ -128,8 +148,45 @@ func (c Config) Validate() error {
 			wrong("peer %q: %w: want host:port", p, err)
 		}
 	}
+	errs = append(errs, c.checkGossip()...)
 	if len(errs) == 0 {
 		return nil
 	}
 	return fmt.Errorf("frontend configuration: %w", errors.Join(errs...))
+}
+
+// checkGossip says what is wrong with the settings of gossip. What only gossip.Config can tell, Start does.
+func (c *Config) checkGossip() (errs []error) {
+	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if c.Gossip == "" {
+		if c.GossipAdvertise != "" || len(c.Join) > 0 || c.Heartbeat != "" {
+			wrong("an advertised gossip address, frontends to join or a heartbeat address without a gossip address: give that too")
+		}
+		return errs
+	}
+	for _, a := range []struct{ what, addr string }{{"gossip", c.Gossip}, {"take heartbeats", c.Heartbeat}} {
+		if addr, err := net.ResolveTCPAddr("tcp", a.addr); err != nil {
+			wrong("%s on %q: %w: want host:port", a.what, a.addr, err)
+		} else if c.Secret == "" && !addr.IP.IsLoopback() {
+			wrong("%s on %q: anyone who can reach it could name workers: set a secret, the same as the others', or use 127.0.0.1", a.what, a.addr)
+		}
+	}
+	if c.Advertise == "" && everywhere(c.Listen) {
+		wrong("listen on %q: others are told to reach this frontend there, and cannot: set the address to advertise", c.Listen)
+	}
+	if c.GossipAdvertise == "" && everywhere(c.Heartbeat) {
+		wrong("take heartbeats on %q: workers are told to reach it there, and cannot: set the gossip address to advertise, whose host they are told then", c.Heartbeat)
+	}
+	for _, j := range c.Join {
+		if host, port, err := net.SplitHostPort(j); err != nil || host == "" || port == "" {
+			wrong("join %q: want host:port, the gossip address of another frontend", j)
+		}
+	}
+	return errs
+}
+
+// everywhere reports whether addr is one that a process listens on but that nobody can connect to from elsewhere.
+func everywhere(addr string) bool {
+	a, err := net.ResolveTCPAddr("tcp", addr)
+	return err == nil && (a.IP == nil || a.IP.IsUnspecified())
 }

@@ -5,4 +5,7 @@
 // steps, carries out the actions and unlocks: nothing is handed from goroutine to goroutine on the way. What
 // is to be sent is appended to the links' outboxes, which fastrpc's writers flush, so that a loaded
 // connection batches by itself.
+//
+// Which workers and frontends there are comes from lists, or from gossip, or both: fleet is this frontend's part in
+// package gossip, takes workers' heartbeats, and is a list of workers like the others.
 package serve

@@ -393,17 +393,14 @@ func TestClaim(t *testing.T) {
 	other := startCluster(t, 0, 0, func(cfg *Config) { cfg.Workers = Static{owner.workers[0].Addr().String()} })
 	other.await(t, 1)
 	ctx := context.Background()
-	j := job("sleep", "700ms")
+	j := job("sleep", "3s") // longer than it may take until the worker tells the other frontend of it
 	j.Tasks[0].Retryable = false
 	if _, err := owner.client.Submit(ctx, &v1.SubmitRequest{Job: j}); err != nil {
 		t.Fatal(err)
 	}
 	poll(t, "the task to run", func() bool {
 		ws, err := other.client.Cluster(ctx, &v1.ClusterRequest{})
-		owner.mu.Lock()
-		defer owner.mu.Unlock()
-		_, running := owner.core.Pending()
-		return err == nil && len(ws.Workers) == 1 && running == 1
+		return err == nil && len(ws.Workers) == 1 && ws.Workers[0].Running == 1
 	})
 	owner.Server.Close()
 	j.Resubmission = &v1.Resubmission{PreviousOwner: owner.Advertised()}

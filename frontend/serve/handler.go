@@ -185,6 +185,12 @@ func (h *handler) Cluster(_ context.Context, req *v1.ClusterRequest) (*v1.Cluste
 		Frontend: h.cfg.Name, Address: h.cfg.Advertise, Version: h.cfg.Version,
 		UptimeUs: time.Since(h.began).Microseconds(), Draining: h.draining, Jobs: int32(h.core.Jobs()),
 		TasksPending: int32(pending), TasksRunning: int32(running), Workers: []*v1.WorkerStatus{},
+		Members: []*v1.Member{}, Warning: h.Warning(),
+	}
+	if h.fleet != nil {
+		for _, m := range h.fleet.node.Members() {
+			res.Members = append(res.Members, &v1.Member{Name: m.Name, Address: m.API, Gossip: m.Gossip, Heartbeat: m.Heartbeat})
+		}
 	}
 	for _, l := range h.links {
 		if l == nil {
@@ -192,7 +198,7 @@ func (h *handler) Cluster(_ context.Context, req *v1.ClusterRequest) (*v1.Cluste
 		}
 		up, problem, heard, rtt := l.status()
 		st, known := h.core.Status(l.key)
-		ws := &v1.WorkerStatus{Name: l.addr, Address: l.addr, State: "connecting", Error: problem, HeardUsAgo: heard.Microseconds(), RttUs: rtt.Microseconds()}
+		ws := &v1.WorkerStatus{RowUsAgo: -1, Name: l.addr, Address: l.addr, State: "connecting", Error: problem, HeardUsAgo: heard.Microseconds(), RttUs: rtt.Microseconds()}
 		if known {
 			ws.Name, ws.Host = st.Welcome.Worker, st.Welcome.Host
 			ws.Labels, ws.Functions = st.Welcome.Labels, st.Welcome.Functions
@@ -202,6 +208,10 @@ func (h *handler) Cluster(_ context.Context, req *v1.ClusterRequest) (*v1.Cluste
 			ws.Reservations, ws.Attempts = int32(st.Reservations), int32(st.Attempts)
 			if st.State != "down" || !up {
 				ws.State = st.State
+			}
+			ws.Rack = st.Welcome.Rack
+			if h.fleet != nil {
+				h.fleet.describe(ws)
 			}
 		}
 		res.Workers = append(res.Workers, ws)

@@ -27,8 +27,6 @@ type link struct {
 	addr   string
 	client *fastrpc.Client
 
-	lingers bool // guarded by the server's mutex
-
 	mu        sync.Mutex
 	retired   bool
 	conn      *linkConn   // nil: none, or being dialled

@@ -7,6 +7,9 @@ import (
 	"github.com/VictoriaMetrics/metrics"
 
 	"github.com/phoebe-sched/phoebe/frontend"
+	"github.com/phoebe-sched/phoebe/frontend/serve/heartbeat"
+	"github.com/phoebe-sched/phoebe/probe/gossip"
+	"github.com/phoebe-sched/phoebe/probe/gossip/view"
 )
 
 // serverMetrics are what a frontend counts, in Prometheus' conventions.
@@ -72,7 +75,66 @@ func newMetrics(set *metrics.Set, s *Server) *serverMetrics {
 	} {
 		gauge(c.name, func() float64 { return float64(c.of(&s.core.Stats)) })
 	}
+	if s.fleet != nil {
+		s.fleet.metrics(set)
+	}
 	return m
+}
+
+// metrics are those of the gossip. The node keeps the counts.
+func (f *fleet) metrics(set *metrics.Set) {
+	s := f.server
+	add := func(name string, labels string, value func(*gossip.Node) float64) {
+		set.GetOrCreateGauge(fmt.Sprintf("%s{frontend=%q%s}", name, s.cfg.Core.ID.String(), labels), func() float64 {
+			s.mu.Lock()
+			node := f.node
+			s.mu.Unlock()
+			if node == nil {
+				return 0
+			}
+			return value(node)
+		})
+	}
+	add("frontend_gossip_cut_off", "", func(n *gossip.Node) float64 {
+		if n.Health().CutOff {
+			return 1
+		}
+		return 0
+	})
+	add("frontend_gossip_members", "", func(n *gossip.Node) float64 { return float64(n.Health().Members) })
+	add("frontend_gossip_silence_seconds", "", func(n *gossip.Node) float64 { return n.Health().Silence.Seconds() })
+	for _, c := range []struct {
+		name, labels string
+		of           func(*gossip.Stats) uint64
+	}{
+		{"frontend_gossip_bytes_total", `,direction="in"`, func(t *gossip.Stats) uint64 { return t.BytesIn }},
+		{"frontend_gossip_bytes_total", `,direction="out"`, func(t *gossip.Stats) uint64 { return t.BytesOut }},
+		{"frontend_gossip_messages_total", `,direction="in"`, func(t *gossip.Stats) uint64 { return t.PacketsIn }},
+		{"frontend_gossip_messages_total", `,direction="out"`, func(t *gossip.Stats) uint64 { return t.PacketsOut }},
+		{"frontend_gossip_unsent_total", "", func(t *gossip.Stats) uint64 { return t.Dropped + t.Failed }},
+		{"frontend_gossip_garbage_total", "", func(t *gossip.Stats) uint64 { return t.Garbage }},
+		{"frontend_gossip_complaints_total", "", func(t *gossip.Stats) uint64 { return t.Complaints }},
+		{"frontend_gossip_stalls_total", "", func(t *gossip.Stats) uint64 { return t.Stalls }},
+		{"frontend_view_workers", "", func(t *gossip.Stats) uint64 { return uint64(t.Workers) }},
+		{"frontend_view_flawed_total", "", func(t *gossip.Stats) uint64 { return t.Flawed }},
+		{"frontend_view_clock_back_total", "", func(t *gossip.Stats) uint64 { return t.ClockBack }},
+	} {
+		add(c.name, c.labels, func(n *gossip.Node) float64 { t := n.Stats(); return float64(c.of(&t)) })
+	}
+	for o := view.Old; o <= view.Invalid; o++ {
+		add("frontend_view_rows_total", fmt.Sprintf(",outcome=%q", o), func(n *gossip.Node) float64 { return float64(n.Stats().Merged[o.String()]) })
+	}
+	for _, c := range []struct {
+		outcome string
+		of      func(heartbeat.Stats) uint64
+	}{
+		{"answered", func(t heartbeat.Stats) uint64 { return t.Answered }},
+		{"unauthorized", func(t heartbeat.Stats) uint64 { return t.Unauthorized }},
+		{"garbage", func(t heartbeat.Stats) uint64 { return t.Errors }},
+		{"connection_limit", func(t heartbeat.Stats) uint64 { return t.Limit }},
+	} {
+		add("frontend_heartbeats_total", fmt.Sprintf(",outcome=%q", c.outcome), func(*gossip.Node) float64 { return float64(c.of(f.heartbeats.Stats())) })
+	}
 }
 
 func (m *serverMetrics) outcome(o *frontend.Outcome) {

@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,21 +15,27 @@ import (
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1/phoebe"
 )
 
-// peers are the other frontends to which calls are forwarded. Only listed ones: a handle comes from a client,
-// and must not make this process connect to wherever it says.
+// peers are the other frontends to which calls are forwarded. Only listed ones, and those that gossip knows or
+// knew: a handle comes from a client, and must not make this process connect to wherever it says.
 type peers struct {
+	self   string // address of this frontend
 	caller *v1.Caller
 	size   int
+	listed []string
 	mu     sync.Mutex
-	byAddr map[string]*peer // nil until it is needed
+	byAddr map[string]*peer
 }
 
 // peer is another frontend.
 type peer struct {
 	addr   string
 	caller *v1.Caller
-	client phoebe.Client
+	client phoebe.Client // nil until it is needed
+	gone   time.Time     // when gossip found that it is; zero: it is not
 }
+
+// peerMemory is how long calls are still forwarded to a frontend that gossip has lost: it may only be cut off.
+const peerMemory = 10 * time.Minute
 
 // ownerTimeout is how long another frontend may take to say whether it has a job, and longer than that over
 // its wait for an answer to Events.
@@ -36,21 +43,44 @@ const ownerTimeout = time.Second
 
 func newPeers(cfg *Config) *peers {
 	secret, name := cfg.Secret, cfg.Name
-	p := &peers{caller: &v1.Caller{Secret: &secret, Name: &name, Forwarded: true}, size: cfg.MaxRequest, byAddr: map[string]*peer{}}
-	for _, addr := range cfg.Peers {
-		if addr != cfg.Advertise {
-			p.byAddr[addr] = nil
-		}
-	}
+	p := &peers{self: cfg.Advertise, caller: &v1.Caller{Secret: &secret, Name: &name, Forwarded: true}, size: cfg.MaxRequest, listed: cfg.Peers, byAddr: map[string]*peer{}}
+	p.set(nil, time.Now())
 	return p
 }
 
-// get is the peer at addr, or nil if none is listed.
+// set tells which frontends there are besides those that are listed; this one may be among them.
+func (p *peers) set(addrs []string, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	there := map[string]bool{}
+	for _, addr := range slices.Concat(p.listed, addrs) {
+		there[addr] = true
+		switch q := p.byAddr[addr]; {
+		case addr == p.self:
+		case q == nil:
+			p.byAddr[addr] = &peer{addr: addr, caller: p.caller}
+		default:
+			q.gone = time.Time{}
+		}
+	}
+	for addr, q := range p.byAddr {
+		switch {
+		case there[addr]:
+		case q.gone.IsZero():
+			q.gone = now
+		case now.Sub(q.gone) > peerMemory:
+			q.close()
+			delete(p.byAddr, addr)
+		}
+	}
+}
+
+// get is the peer at addr, or nil if none is known.
 func (p *peers) get(addr string) *peer {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	q, listed := p.byAddr[addr]
-	if !listed || q != nil {
+	q := p.byAddr[addr]
+	if q == nil || q.client != nil {
 		return q
 	}
 	c, err := phoebe.NewClient("phoebe", client.WithHostPorts(addr),
@@ -59,8 +89,7 @@ func (p *peers) get(addr string) *peer {
 	if err != nil {
 		return nil
 	}
-	q = &peer{addr: addr, caller: p.caller, client: c}
-	p.byAddr[addr] = q
+	q.client = c
 	return q
 }
 
@@ -68,12 +97,13 @@ func (p *peers) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, q := range p.byAddr {
-		if q == nil {
-			continue
-		}
-		if c, ok := q.client.(io.Closer); ok {
-			c.Close()
-		}
+		q.close()
+	}
+}
+
+func (p *peer) close() {
+	if c, ok := p.client.(io.Closer); ok {
+		c.Close()
 	}
 }
 

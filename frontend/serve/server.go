@@ -31,6 +31,7 @@ type Server struct {
 	listener *listener
 	api      server.Server
 	peers    *peers
+	fleet    *fleet // nil without gossip
 	stop     context.CancelFunc
 	ctx      context.Context
 	running  sync.WaitGroup
@@ -39,10 +40,11 @@ type Server struct {
 	mu       sync.Mutex // guards all below
 	core     *frontend.Core
 	acts     []frontend.Action
-	dirty    []*link // to be flushed at the end of the step
-	lingers  []*link // to be flushed at lingerAt
+	dirty    []*link           // to be flushed at the end of the step
+	lingers  []frontend.Worker // whose links are to be flushed at lingerAt
 	lingerAt time.Time
 	links    []*link // by frontend.Worker; nil where retired
+	byAddr   map[string]*link
 	jobs     map[probe.JobID]*record
 	ended    endedList
 	timer    *time.Timer
@@ -67,8 +69,12 @@ func New(cfg Config) (*Server, error) {
 		log:    cfg.Logger,
 		began:  time.Now(),
 		core:   frontend.New(cfg.Core, rand.New(rand.NewPCG(cfg.Seed, uint64(cfg.Core.ID)))),
+		byAddr: map[string]*link{},
 		jobs:   map[probe.JobID]*record{},
 		failed: make(chan error, 1),
+	}
+	if cfg.Gossip != "" {
+		s.fleet = newFleet(s)
 	}
 	s.metrics = newMetrics(cfg.Metrics, s)
 	s.ctx, s.stop = context.WithCancel(context.Background())
@@ -91,7 +97,8 @@ func (s *Server) Start() error {
 	s.peers = newPeers(&s.cfg)
 	s.timer = time.AfterFunc(time.Hour, s.wake)
 	s.log.Info("frontend starts", "frontend", s.cfg.Name, "address", s.Addr(), "id", s.cfg.Core.ID.String(), "seed", s.cfg.Seed, "policy", s.cfg.Policy.Name)
-	if err := s.cfg.Workers.Watch(s.ctx, s.setWorkers); err != nil {
+	if err := s.findWorkers(); err != nil {
+		s.setWorkers(nil)
 		s.stop()
 		raw.Close()
 		return fmt.Errorf("frontend: %w", err)
@@ -111,6 +118,18 @@ func (s *Server) Start() error {
 		}
 	})
 	return nil
+}
+
+// findWorkers has links made to all workers there are.
+func (s *Server) findWorkers() error {
+	workers := s.cfg.Workers
+	if s.fleet != nil {
+		workers = Union{workers, s.fleet}
+	}
+	if err := workers.Watch(s.ctx, s.setWorkers); err != nil || s.fleet == nil {
+		return err
+	}
+	return s.fleet.start()
 }
 
 // Addr is the address that it listens on.
@@ -194,6 +213,10 @@ func (s *Server) left() (unfinished, unfetched int) {
 // Close stops serving at once; jobs under way are lost to this frontend, and their clients take them elsewhere.
 func (s *Server) Close() error {
 	s.stop()
+	var err error
+	if s.fleet != nil {
+		err = s.fleet.close()
+	}
 	s.listener.Close()
 	s.listener.closeAll()
 	s.mu.Lock()
@@ -202,6 +225,7 @@ func (s *Server) Close() error {
 	}
 	links := s.links
 	s.links = nil
+	clear(s.byAddr)
 	s.timer.Stop()
 	s.mu.Unlock()
 	for _, l := range links {
@@ -212,7 +236,7 @@ func (s *Server) Close() error {
 	s.api.Stop() // complains of calls that had not been answered in time: their connections are closed already
 	s.peers.close()
 	s.running.Wait()
-	return nil
+	return err
 }
 
 // setWorkers makes links to the workers that are new and retires those that are gone.
@@ -223,33 +247,52 @@ func (s *Server) setWorkers(addrs []string) {
 		s.mu.Unlock()
 		return
 	}
-	known := map[string]bool{}
+	keep := make(map[string]bool, len(addrs))
+	for _, addr := range addrs {
+		keep[addr] = true
+	}
+	var free []int
 	for i, l := range s.links {
-		if l == nil {
-			continue
-		}
-		if known[l.addr] = true; !slices.Contains(addrs, l.addr) {
+		if l != nil && !keep[l.addr] {
 			s.links[i] = nil
+			delete(s.byAddr, l.addr)
 			gone = append(gone, l)
 			s.stepLocked(frontend.WorkerGone{Worker: l.key})
 		}
+		if s.links[i] == nil {
+			free = append(free, i)
+		}
 	}
 	for _, addr := range addrs {
-		if known[addr] {
+		if s.byAddr[addr] != nil {
 			continue
 		}
-		i := slices.Index(s.links, nil)
-		if i < 0 {
-			i = len(s.links)
+		i := len(s.links)
+		if len(free) > 0 {
+			i, free = free[0], free[1:]
+		} else {
 			s.links = append(s.links, nil)
 		}
 		s.links[i] = newLink(s, frontend.Worker(i), addr)
+		s.byAddr[addr] = s.links[i]
 	}
 	s.unlock()
 	for _, l := range gone {
 		s.log.Info("worker taken off the list", "worker", l.addr)
 		l.retire()
 	}
+}
+
+// linked reports whether there is a link to the worker at addr that is up.
+func (s *Server) linked(addr string) bool {
+	s.mu.Lock()
+	l := s.byAddr[addr]
+	s.mu.Unlock()
+	if l == nil {
+		return false
+	}
+	up, _, _, _ := l.status()
+	return up
 }
 
 // step tells the core what happened and does what it says.
@@ -289,7 +332,7 @@ func (s *Server) do(a frontend.Action) {
 		l.send(a.Msg)
 		switch {
 		case a.MayWait:
-			s.linger(l)
+			s.linger(a.Worker)
 		case len(s.dirty) == 0 || s.dirty[len(s.dirty)-1] != l:
 			s.dirty = append(s.dirty, l)
 		}
@@ -340,23 +383,22 @@ func (s *Server) unlock() {
 // lingerFor is how long a message that may wait does.
 const lingerFor = 500 * time.Microsecond
 
-// linger has a link flushed soon, if nothing else does it before.
-func (s *Server) linger(l *link) {
-	if l.lingers {
-		return
-	}
-	l.lingers = true
-	s.lingers = append(s.lingers, l)
+// linger has a worker's link flushed soon, if nothing else does it before.
+func (s *Server) linger(key frontend.Worker) {
 	if s.lingerAt.IsZero() {
 		s.lingerAt = time.Now().Add(lingerFor)
+	}
+	if n := len(s.lingers); n == 0 || s.lingers[n-1] != key {
+		s.lingers = append(s.lingers, key)
 	}
 }
 
 // endLinger flushes all that lingers.
 func (s *Server) endLinger() {
-	for i, l := range s.lingers {
-		l.lingers, s.lingers[i] = false, nil
-		s.dirty = append(s.dirty, l)
+	for _, key := range s.lingers {
+		if int(key) < len(s.links) && s.links[key] != nil { // else taken off the list meanwhile
+			s.dirty = append(s.dirty, s.links[key])
+		}
 	}
 	s.lingers, s.lingerAt = s.lingers[:0], time.Time{}
 }
@@ -396,5 +438,8 @@ func (s *Server) tick() {
 		}
 		s.listener.sweep()
 		s.sweepJobs()
+		if s.fleet != nil {
+			s.fleet.review()
+		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -37,6 +38,34 @@ func (s Static) Watch(_ context.Context, set func([]string)) error {
 type File struct {
 	Name string
 	Warn func(error)
+}
+
+// Union is all workers that any of its elements tells of.
+type Union []Workers
+
+// Watch implements Workers.
+func (u Union) Watch(ctx context.Context, set func([]string)) error {
+	var mu sync.Mutex
+	parts := make([][]string, len(u))
+	told := false // of them all
+	for i, w := range u {
+		err := w.Watch(ctx, func(addrs []string) {
+			mu.Lock()
+			defer mu.Unlock()
+			parts[i] = addrs
+			if told {
+				set(unique(slices.Concat(parts...)))
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	told = true
+	set(unique(slices.Concat(parts...)))
+	return nil
 }
 
 // filePoll is how often a File is looked at.

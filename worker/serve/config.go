@@ -25,7 +25,14 @@ type Config struct {
 
 	Name   string   // of this worker, in logs and on clients' screens; default: Host and the port
 	Host   string   // that constraints on hosts are compared with; default: that of the machine
+	Rack   string   // that it shares with workers near it; default: none
 	Labels []string // "key=value", for constraints
+
+	// Join are the heartbeat addresses of some frontends, to which this worker announces itself: one that answers is
+	// enough. Default: none, frontends must have it in their lists.
+	Join []string
+	// Advertise is the host:port by which frontends reach this worker. Default: where it listens.
+	Advertise string
 
 	// Secret is what frontends must know; both sides have the same. Empty: none, on loopback only.
 	Secret string
@@ -124,6 +131,8 @@ func (c Config) Validate() error {
 		}
 		short("label "+l[:min(len(l), 32)], l)
 	}
+	short("the worker's rack", c.Rack)
+	errs = append(errs, c.checkAnnouncement()...)
 	between("the number of functions", len(c.Registry.Names()), 1, probe.MaxList)
 	// Sums of two capacities must not overflow.
 	between("the CPU capacity in millicores", int(c.Core.Capacity.CPU), 1, 1<<30)

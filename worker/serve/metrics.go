@@ -73,6 +73,11 @@ func (m *meters) protocolError(reason string) {
 	m.set.GetOrCreateCounter(`worker_protocol_errors_total{reason="` + reason + `"}`).Inc()
 }
 
+// heartbeat counts one that was answered, refused or failed.
+func (m *meters) heartbeat(outcome string) {
+	m.set.GetOrCreateCounter(`worker_heartbeats_total{outcome="` + outcome + `"}`).Inc()
+}
+
 // exited is called once for each task.
 func (m *meters) exited(status probe.Status, run time.Duration) {
 	m.tasks[status].Inc()

@@ -34,7 +34,7 @@ func TestWelcome(t *testing.T) {
 	}
 	w.Incarnation = 0
 	want := probe.Welcome{
-		Version: probe.Version, Epoch: 5, Worker: "w1", Host: "h1", Capacity: capacity(4), Labels: []string{"zone=a"},
+		Version: probe.Version, Epoch: 5, Worker: "w1", Host: "h1", Capacity: capacity(4), Open: capacity(4), Labels: []string{"zone=a"},
 		Functions: []string{"echo", "fail", "sleep", "spin"}, MaxPayload: 2000, MaxResult: 1000,
 	}
 	if !reflect.DeepEqual(w, want) {

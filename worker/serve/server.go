@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/gossip/view"
 	"github.com/phoebe-sched/phoebe/worker"
 	"github.com/phoebe-sched/phoebe/worker/exec"
 )
@@ -55,6 +56,15 @@ type Server struct {
 	closing  bool
 	over     bool // nothing happens any more
 
+	announcer        *announcer // nil: no frontend is to be told
+	matrix           probe.WaitMatrix
+	matrixAt         time.Time
+	finished, failed uint64 // attempts that ended by themselves, and those of them without success
+	maintenance      struct {
+		at    time.Time
+		lasts time.Duration
+	}
+
 	idle      chan struct{} // closed when the core was told to leave and is idle
 	idleKnown bool
 }
@@ -85,7 +95,7 @@ func New(cfg Config) (*Server, error) {
 		meters:      newMeters(cfg.Metrics),
 		pool:        pool,
 		alarm:       alarm,
-		incarnation: rand.Uint64(),
+		incarnation: view.NewIncarnation(time.Now().UnixMilli(), rand.Uint64()),
 		fileLimit:   RaiseFileLimit(uint64(cfg.MaxConns) + spareFiles),
 		done:        make(chan struct{}),
 		core:        worker.New(cfg.Core),
@@ -115,6 +125,9 @@ func (s *Server) Start() error {
 	}
 	s.log.Info("worker serves", "worker", s.cfg.Name, "address", s.addr.String(), "capacity", s.cfg.Core.Capacity.String(),
 		"functions", s.cfg.Core.Functions)
+	if len(s.cfg.Join) > 0 {
+		return s.announce()
+	}
 	return nil
 }
 
@@ -149,6 +162,7 @@ func (s *Server) Drain(ctx context.Context) error {
 	s.withCore(nil, func(now time.Time) {
 		s.leaving = true
 		s.step(now, worker.Leave{})
+		s.tellChange()
 	})
 	select {
 	case <-s.idle:
@@ -172,12 +186,16 @@ func (s *Server) Close() error {
 
 func (s *Server) close() error {
 	s.mu.Lock()
-	started := s.started
+	started, announcer := s.started, s.announcer
 	s.closing = true
 	if s.wake != nil {
 		s.wake.Stop()
 	}
 	s.mu.Unlock()
+	if announcer != nil {
+		announcer.stop()
+		<-announcer.stopped
+	}
 	if started {
 		s.engine.stop()
 	}
@@ -285,7 +303,9 @@ func (s *Server) linkUp(now time.Time, c *conn) {
 		Worker:      s.cfg.Name,
 		Incarnation: s.incarnation,
 		Host:        s.cfg.Host,
+		Rack:        s.cfg.Rack,
 		Capacity:    s.cfg.Core.Capacity,
+		Open:        s.cfg.Core.Open(),
 		Labels:      s.cfg.Labels,
 		Functions:   s.cfg.Core.Functions,
 		MaxPayload:  uint32(s.cfg.Core.MaxPayload),
@@ -385,6 +405,12 @@ func (s *Server) exited(id probe.AttemptID, r *exec.Result) {
 func (s *Server) exit(id probe.AttemptID, r *exec.Result) worker.Exited {
 	status := statuses[r.Status]
 	s.meters.exited(status, r.Run)
+	if status != probe.Killed {
+		s.finished++
+		if status != probe.Succeeded {
+			s.failed++
+		}
+	}
 	return worker.Exited{Attempt: id, Status: status, Result: r.Output, Error: r.Err, Run: r.Run}
 }
 

@@ -1582,6 +1582,11 @@ type WorkerStatus struct {
 	Reservations int32    `thrift:"reservations,13" frugal:"13,default,i32" json:"reservations"`
 	Attempts     int32    `thrift:"attempts,14" frugal:"14,default,i32" json:"attempts"`
 	Error        string   `thrift:"error,15" frugal:"15,default,string" json:"error"`
+	RowUsAgo     int64    `thrift:"row_us_ago,16" frugal:"16,default,i64" json:"row_us_ago"`
+	RowFrom      string   `thrift:"row_from,17" frugal:"17,default,string" json:"row_from"`
+	RowFlaws     []string `thrift:"row_flaws,18" frugal:"18,default,list<string>" json:"row_flaws"`
+	WaitUs       []int64  `thrift:"wait_us,19" frugal:"19,default,list<i64>" json:"wait_us"`
+	Rack         string   `thrift:"rack,20" frugal:"20,default,string" json:"rack"`
 }
 
 func NewWorkerStatus() *WorkerStatus {
@@ -1594,6 +1599,9 @@ func NewWorkerStatus() *WorkerStatus {
 		Reservations: 0,
 		Attempts:     0,
 		Error:        "",
+		RowUsAgo:     -1,
+		RowFrom:      "",
+		Rack:         "",
 	}
 }
 
@@ -1606,6 +1614,9 @@ func (p *WorkerStatus) InitDefault() {
 	p.Reservations = 0
 	p.Attempts = 0
 	p.Error = ""
+	p.RowUsAgo = -1
+	p.RowFrom = ""
+	p.Rack = ""
 }
 
 func (p *WorkerStatus) GetName() (v string) {
@@ -1677,6 +1688,26 @@ func (p *WorkerStatus) GetAttempts() (v int32) {
 func (p *WorkerStatus) GetError() (v string) {
 	return p.Error
 }
+
+func (p *WorkerStatus) GetRowUsAgo() (v int64) {
+	return p.RowUsAgo
+}
+
+func (p *WorkerStatus) GetRowFrom() (v string) {
+	return p.RowFrom
+}
+
+func (p *WorkerStatus) GetRowFlaws() (v []string) {
+	return p.RowFlaws
+}
+
+func (p *WorkerStatus) GetWaitUs() (v []int64) {
+	return p.WaitUs
+}
+
+func (p *WorkerStatus) GetRack() (v string) {
+	return p.Rack
+}
 func (p *WorkerStatus) SetName(val string) {
 	p.Name = val
 }
@@ -1722,6 +1753,21 @@ func (p *WorkerStatus) SetAttempts(val int32) {
 func (p *WorkerStatus) SetError(val string) {
 	p.Error = val
 }
+func (p *WorkerStatus) SetRowUsAgo(val int64) {
+	p.RowUsAgo = val
+}
+func (p *WorkerStatus) SetRowFrom(val string) {
+	p.RowFrom = val
+}
+func (p *WorkerStatus) SetRowFlaws(val []string) {
+	p.RowFlaws = val
+}
+func (p *WorkerStatus) SetWaitUs(val []int64) {
+	p.WaitUs = val
+}
+func (p *WorkerStatus) SetRack(val string) {
+	p.Rack = val
+}
 
 func (p *WorkerStatus) IsSetCapacity() bool {
 	return p.Capacity != nil
@@ -1754,6 +1800,74 @@ var fieldIDToName_WorkerStatus = map[int16]string{
 	13: "reservations",
 	14: "attempts",
 	15: "error",
+	16: "row_us_ago",
+	17: "row_from",
+	18: "row_flaws",
+	19: "wait_us",
+	20: "rack",
+}
+
+type Member struct {
+	Name      string `thrift:"name,1,required" frugal:"1,required,string" json:"name"`
+	Address   string `thrift:"address,2" frugal:"2,default,string" json:"address"`
+	Gossip    string `thrift:"gossip,3" frugal:"3,default,string" json:"gossip"`
+	Heartbeat string `thrift:"heartbeat,4" frugal:"4,default,string" json:"heartbeat"`
+}
+
+func NewMember() *Member {
+	return &Member{
+		Address:   "",
+		Gossip:    "",
+		Heartbeat: "",
+	}
+}
+
+func (p *Member) InitDefault() {
+	p.Address = ""
+	p.Gossip = ""
+	p.Heartbeat = ""
+}
+
+func (p *Member) GetName() (v string) {
+	return p.Name
+}
+
+func (p *Member) GetAddress() (v string) {
+	return p.Address
+}
+
+func (p *Member) GetGossip() (v string) {
+	return p.Gossip
+}
+
+func (p *Member) GetHeartbeat() (v string) {
+	return p.Heartbeat
+}
+func (p *Member) SetName(val string) {
+	p.Name = val
+}
+func (p *Member) SetAddress(val string) {
+	p.Address = val
+}
+func (p *Member) SetGossip(val string) {
+	p.Gossip = val
+}
+func (p *Member) SetHeartbeat(val string) {
+	p.Heartbeat = val
+}
+
+func (p *Member) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("Member(%+v)", *p)
+}
+
+var fieldIDToName_Member = map[int16]string{
+	1: "name",
+	2: "address",
+	3: "gossip",
+	4: "heartbeat",
 }
 
 type ClusterResponse struct {
@@ -1766,6 +1880,8 @@ type ClusterResponse struct {
 	TasksPending int32           `thrift:"tasks_pending,7" frugal:"7,default,i32" json:"tasks_pending"`
 	TasksRunning int32           `thrift:"tasks_running,8" frugal:"8,default,i32" json:"tasks_running"`
 	Workers      []*WorkerStatus `thrift:"workers,9" frugal:"9,default,list<WorkerStatus>" json:"workers"`
+	Members      []*Member       `thrift:"members,10" frugal:"10,default,list<Member>" json:"members"`
+	Warning      string          `thrift:"warning,11" frugal:"11,default,string" json:"warning"`
 }
 
 func NewClusterResponse() *ClusterResponse {
@@ -1775,6 +1891,7 @@ func NewClusterResponse() *ClusterResponse {
 		Jobs:         0,
 		TasksPending: 0,
 		TasksRunning: 0,
+		Warning:      "",
 	}
 }
 
@@ -1784,6 +1901,7 @@ func (p *ClusterResponse) InitDefault() {
 	p.Jobs = 0
 	p.TasksPending = 0
 	p.TasksRunning = 0
+	p.Warning = ""
 }
 
 func (p *ClusterResponse) GetFrontend() (v string) {
@@ -1821,6 +1939,14 @@ func (p *ClusterResponse) GetTasksRunning() (v int32) {
 func (p *ClusterResponse) GetWorkers() (v []*WorkerStatus) {
 	return p.Workers
 }
+
+func (p *ClusterResponse) GetMembers() (v []*Member) {
+	return p.Members
+}
+
+func (p *ClusterResponse) GetWarning() (v string) {
+	return p.Warning
+}
 func (p *ClusterResponse) SetFrontend(val string) {
 	p.Frontend = val
 }
@@ -1848,6 +1974,12 @@ func (p *ClusterResponse) SetTasksRunning(val int32) {
 func (p *ClusterResponse) SetWorkers(val []*WorkerStatus) {
 	p.Workers = val
 }
+func (p *ClusterResponse) SetMembers(val []*Member) {
+	p.Members = val
+}
+func (p *ClusterResponse) SetWarning(val string) {
+	p.Warning = val
+}
 
 func (p *ClusterResponse) String() string {
 	if p == nil {
@@ -1857,15 +1989,17 @@ func (p *ClusterResponse) String() string {
 }
 
 var fieldIDToName_ClusterResponse = map[int16]string{
-	1: "frontend",
-	2: "address",
-	3: "version",
-	4: "uptime_us",
-	5: "draining",
-	6: "jobs",
-	7: "tasks_pending",
-	8: "tasks_running",
-	9: "workers",
+	1:  "frontend",
+	2:  "address",
+	3:  "version",
+	4:  "uptime_us",
+	5:  "draining",
+	6:  "jobs",
+	7:  "tasks_pending",
+	8:  "tasks_running",
+	9:  "workers",
+	10: "members",
+	11: "warning",
 }
 
 type Refused struct {

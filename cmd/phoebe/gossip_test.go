@@ -1,0 +1,326 @@
+package main_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// gossiper is a frontend that gossips.
+type gossiper struct {
+	*process
+	api, gossip, heartbeat string
+}
+
+var gossipFlags = []string{
+	"--log-level", "info", "frontend", "--listen", "127.0.0.1:0", "--gossip", "127.0.0.1:0", "--heartbeat", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--lease", "500ms",
+}
+
+// gossip starts a frontend that joins others, if any.
+func gossip(t testing.TB, join ...string) *gossiper {
+	t.Helper()
+	args := slices.Clone(gossipFlags)
+	if len(join) > 0 {
+		args = append(args, "--join", strings.Join(join, ","))
+	}
+	return meet(start(t, args...))
+}
+
+// meet waits until a frontend has said where it is.
+func meet(p *process) *gossiper {
+	p.t.Helper()
+	return &gossiper{p, p.said("frontend", 1)[0], p.said("gossip", 1)[0], p.said("heartbeat", 1)[0]}
+}
+
+// announced starts a worker that announces itself.
+func announced(t testing.TB, name string, join ...string) *process {
+	t.Helper()
+	return start(t, "--log-level", "info", "worker", "--listen", "127.0.0.1:0", "--name", name, "--allow-exec", "--slots", "4",
+		"--retain", "2s", "--join", strings.Join(join, ","))
+}
+
+// lists waits until a frontend is linked to these workers, and knows no others.
+func (g *gossiper) lists(addrs ...string) {
+	g.t.Helper()
+	addrs = slices.Sorted(slices.Values(addrs))
+	c := dial(g.t, g.api)
+	eventually(g.t, func() error {
+		said, err := c.Cluster(g.t.Context())
+		if err != nil {
+			return err
+		}
+		var up []string
+		for _, w := range said.Workers {
+			if w.State != "up" {
+				return fmt.Errorf("frontend %s: worker %s at %s is %s: %s", g.api, w.Name, w.Address, w.State, w.Error)
+			}
+			up = append(up, w.Address)
+		}
+		if !slices.Equal(up, addrs) {
+			return fmt.Errorf("frontend %s lists %v, want %v", g.api, up, addrs)
+		}
+		return nil
+	})
+}
+
+// members waits until a frontend knows so many, itself among them.
+func (g *gossiper) members(n float64) {
+	g.t.Helper()
+	eventually(g.t, func() error {
+		if got := metric(g.t, g.process, "frontend_gossip_members"); got != n {
+			return fmt.Errorf("frontend %s knows %v frontends, want %v", g.api, got, n)
+		}
+		return nil
+	})
+}
+
+func (p *process) addr() string {
+	p.t.Helper()
+	return p.said("worker", 1)[0]
+}
+
+// logs waits until a process has logged something.
+func (p *process) logs(texts ...string) {
+	p.t.Helper()
+	eventually(p.t, func() error {
+		for _, text := range texts {
+			if !strings.Contains(p.errs.String(), text) {
+				return fmt.Errorf("phoebe %q does not log %q, but\n%s", p.args, text, p.errs.String())
+			}
+		}
+		return nil
+	})
+}
+
+// Three frontends, each of which knows one other, and four workers that all know one frontend find each other.
+// While jobs flow, frontends and workers are killed, leave, join and come back elsewhere.
+func TestFindEachOther(t *testing.T) {
+	t.Parallel()
+	first := gossip(t)
+	second := gossip(t, first.gossip)
+	third := gossip(t, second.gossip)
+	var workers []*process
+	var addrs []string
+	for i := range 4 {
+		w := announced(t, fmt.Sprint("w", i), second.heartbeat)
+		workers, addrs = append(workers, w), append(addrs, w.addr())
+	}
+	for _, g := range []*gossiper{first, second, third} {
+		g.lists(addrs...)
+		g.members(3)
+	}
+	load := startLoad(t, dial(t, first.api, second.api, third.api))
+	if !load.goOn(t, 0) {
+		return
+	}
+
+	// The frontend is killed that all workers were told of; another joins.
+	second.signal(syscall.SIGKILL)
+	second.ends()
+	fourth := gossip(t, third.gossip)
+	fourth.lists(addrs...)
+	for _, g := range []*gossiper{first, third, fourth} {
+		g.members(3)
+	}
+	// The workers have found it by the others. Those that begin know only the newest.
+	last := announced(t, "w4", fourth.heartbeat)
+	addrs = append(addrs, last.addr())
+	all := []*gossiper{first, third, fourth}
+	for _, g := range all {
+		g.lists(addrs...)
+	}
+	if !load.goOn(t, 0) {
+		t.Error("after a frontend was killed")
+		return
+	}
+
+	// One worker leaves; one is killed, and comes back on another port.
+	workers[0].signal(syscall.SIGTERM)
+	if code := workers[0].ends(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	workers[1].signal(syscall.SIGKILL)
+	workers[1].ends()
+	back := announced(t, "w1", first.heartbeat)
+	addrs = append(addrs[2:], back.addr())
+	for _, g := range all {
+		g.lists(addrs...)
+	}
+	if !load.goOn(t, 0) {
+		t.Error("after workers came and went")
+		return
+	}
+	load.end(t)
+	for _, g := range all {
+		g.signal(syscall.SIGTERM)
+	}
+	for _, g := range all {
+		if code := g.ends(); code != 0 {
+			t.Errorf("exit code %d of frontend %s", code, g.api)
+		}
+	}
+}
+
+// A worker that is killed and does not come back is forgotten.
+func TestForgetsWorker(t *testing.T) {
+	t.Parallel()
+	g := gossip(t)
+	w, stays := announced(t, "goes", g.heartbeat), announced(t, "stays", g.heartbeat)
+	g.lists(w.addr(), stays.addr())
+	w.signal(syscall.SIGKILL)
+	w.ends()
+	g.lists(stays.addr())
+	g.logs("worker gone, by gossip", "state=lost")
+}
+
+// Who has another secret is kept out, and told why.
+func TestGossipSecret(t *testing.T) {
+	t.Parallel()
+	mine, other := []string{"PHOEBE_SECRET=sesame"}, []string{"PHOEBE_SECRET=simsim"}
+	g := meet(startIn(t, mine, gossipFlags...))
+	worker := []string{"worker", "--listen", "127.0.0.1:0", "--join", g.heartbeat}
+	w := startIn(t, other, worker...)
+	w.logs("no frontend takes this worker's heartbeats", g.heartbeat+": refused: the secret is not this frontend's")
+	stranger := meet(startIn(t, other, append(slices.Clone(gossipFlags), "--join", g.gossip)...))
+	stranger.logs("no other frontend can be joined")
+	good := startIn(t, mine, worker...)
+	eventually(t, func() error {
+		s := phoebeIn(t, "", mine, "status", "--connect", g.api)
+		if !strings.Contains(s.out, good.addr()) || strings.Contains(s.out, w.addr()) {
+			return fmt.Errorf("status says %s %s", s.out, s.err)
+		}
+		return nil
+	})
+	stranger.members(1)
+	if n := metric(t, g.process, "frontend_gossip_complaints_total"); n == 0 {
+		t.Error("the stranger is not counted")
+	}
+}
+
+// Seeds that nobody listens at are tried until somebody does, and said once.
+func TestUnreachableSeeds(t *testing.T) {
+	t.Parallel()
+	g := gossip(t)
+	g.signal(syscall.SIGKILL)
+	g.ends()
+	w := announced(t, "w", g.heartbeat)
+	w.logs("no frontend takes this worker's heartbeats", g.heartbeat+": dial: connect: connection refused")
+	alone := gossip(t, g.gossip)
+	alone.logs("no other frontend can be joined", "connection refused")
+	if out := get(t, alone.process, "/readyz"); !strings.Contains(out, "no worker is linked") {
+		t.Errorf("readyz: %s", out)
+	}
+
+	args := slices.Clone(g.args)
+	for flag, addr := range map[string]string{"--gossip": g.gossip, "--heartbeat": g.heartbeat} {
+		args[slices.Index(args, flag)+1] = addr
+	}
+	var back *gossiper
+	eventually(t, func() error { // the ports may be in use for a moment
+		p := start(t, args...)
+		p.mu.Lock()
+		for len(p.lines) < 3 && !p.eof {
+			p.heard.Wait()
+		}
+		n := len(p.lines)
+		p.mu.Unlock()
+		if n < 3 {
+			return fmt.Errorf("%s", p.errs.String())
+		}
+		back = meet(p)
+		return nil
+	})
+	for _, f := range []*gossiper{alone, back} {
+		f.members(2)
+		f.lists(w.addr())
+	}
+	w.logs("a frontend takes this worker's heartbeats again")
+	eventually(t, func() error {
+		if out := get(t, alone.process, "/readyz"); out != "ok\n" {
+			return fmt.Errorf("readyz: %s", out)
+		}
+		return nil
+	})
+	if n := strings.Count(w.errs.String(), "no frontend takes"); n != 1 {
+		t.Errorf("said %d times:\n%s", n, w.errs.String())
+	}
+}
+
+// Maintenance is announced at the admin port.
+func TestMaintenance(t *testing.T) {
+	t.Parallel()
+	g := gossip(t)
+	w := start(t, "--log-level", "info", "worker", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--join", g.heartbeat, "--maintenance-in", "1h")
+	g.lists(w.addr())
+	for query, code := range map[string]int{"in=10m&for=1h": 200, "for=0": 200, "in=-1m": 400, "in=soon": 400, "for=10000h": 400} {
+		if got := post(t, w, "/maintenance?"+query); got != code {
+			t.Errorf("%s: %d, want %d", query, got, code)
+		}
+	}
+	phoebe(t, "worker", "--listen", "127.0.0.1:0", "--maintenance-in=-1s").want(t, 2, "maintenance in -1s")
+}
+
+func TestGossipUsage(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"frontend"}, "--gossip"},
+		{[]string{"frontend", "--gossip", "0.0.0.0:0"}, "set a secret"},
+		{[]string{"frontend", "--gossip", "nonsense"}, "host:port"},
+		{[]string{"frontend", "--workers", "127.0.0.1:1", "--join", "127.0.0.1:1"}, "without a gossip address"},
+		{[]string{"frontend", "--gossip", "127.0.0.1:0", "--join", "here"}, `"here"`},
+		{[]string{"worker", "--join", "here"}, `"here"`},
+		{[]string{"worker", "--advertise", "w:1"}, "heartbeat addresses"},
+	} {
+		phoebe(t, test.args...).want(t, 2, test.says)
+	}
+}
+
+// What gossip tells is shown, as each frontend sees it.
+func TestStatusOfGossip(t *testing.T) {
+	t.Parallel()
+	a := gossip(t)
+	b := gossip(t, a.gossip)
+	w := start(t, "worker", "--listen", "127.0.0.1:0", "--name", "w", "--rack", "r1", "--slots", "1", "--join", b.heartbeat)
+	for _, g := range []*gossiper{a, b} {
+		g.lists(w.addr())
+		g.members(2)
+	}
+	connect := a.api + "," + b.api
+	eventually(t, func() error {
+		out := phoebe(t, "status", "--connect", connect).want(t, 0).out
+		for _, want := range []string{"MEMBER", "KNOWN TO\n", a.gossip, b.heartbeat, " 2/2\n", "AGE", "itself", "0s..0s"} {
+			if !strings.Contains(out, want) {
+				return fmt.Errorf("%q is missing in\n%s", want, out)
+			}
+		}
+		return nil
+	})
+	var all []struct {
+		Members []struct{ Name, Address, Gossip, Heartbeat string }
+		Workers []struct {
+			Rack string
+			Row  *struct {
+				Age   int64 `json:"age_us"`
+				From  string
+				Waits [][]int64 `json:"waits_us"`
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(phoebe(t, "status", "--json", "--connect", connect).want(t, 0).out), &all); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range all {
+		if len(f.Members) != 2 || len(f.Workers) != 1 || f.Workers[0].Rack != "r1" {
+			t.Fatalf("%+v", f)
+		}
+		if r := f.Workers[0].Row; r == nil || r.From != "itself" || len(r.Waits) != 8 || len(r.Waits[7]) != 8 || r.Waits[7][7] != 0 {
+			t.Errorf("%+v", r) // with two frontends, both are its homes
+		}
+	}
+}

@@ -1,0 +1,207 @@
+package main_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// network is a network namespace, which ends with the test.
+type network struct {
+	t   testing.TB
+	pid int // of the process that holds it
+}
+
+// newNetwork skips the test where it is not allowed.
+func newNetwork(t testing.TB) *network {
+	t.Helper()
+	for _, tool := range []string{"ip", "nsenter"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skip(err)
+		}
+	}
+	holder := exec.Command("cat")
+	holder.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
+	stdin, err := holder.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	runtime.LockOSThread() // the death of its parent's thread would end it
+	t.Cleanup(runtime.UnlockOSThread)
+	if err := holder.Start(); err != nil {
+		t.Skipf("a network namespace is not allowed: %v", err)
+	}
+	t.Cleanup(func() {
+		stdin.Close()
+		_ = holder.Wait()
+	})
+	n := &network{t, holder.Process.Pid}
+	n.ip("link set lo up")
+	return n
+}
+
+// ip runs the tool of that name.
+func (n *network) ip(args string) {
+	n.t.Helper()
+	cmd := exec.Command("nsenter", append([]string{n.flag(), "ip"}, strings.Fields(args)...)...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		n.t.Skipf("ip %s: %v: %s", args, err, out)
+	}
+}
+
+func (n *network) flag() string { return fmt.Sprintf("--net=/proc/%d/ns/net", n.pid) }
+
+// enter has a command of phoebe run in the network.
+func (n *network) enter(cmd *exec.Cmd) *exec.Cmd {
+	path, err := exec.LookPath("nsenter")
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	cmd.Path, cmd.Args = path, append([]string{"nsenter", n.flag()}, cmd.Args...)
+	cmd.Env = append(cmd.Env, "PHOEBE_SECRET=sesame")
+	return cmd
+}
+
+func (n *network) start(args ...string) *process {
+	n.t.Helper()
+	args = append([]string{"--log-level", "info"}, args...)
+	return startCommand(n.t, n.enter(command(context.Background(), args...)), args)
+}
+
+// phoebe runs a command to its end.
+func (n *network) phoebe(args ...string) (string, error) {
+	n.t.Helper()
+	ctx, cancel := context.WithTimeout(n.t.Context(), patience)
+	defer cancel()
+	cmd := n.enter(command(ctx, args...))
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	checkRaces(n.t, args, errs.String())
+	if err != nil {
+		err = fmt.Errorf("phoebe %q: %w: %s", args, err, errs.String())
+	}
+	return out.String(), err
+}
+
+// readyz is what a frontend in the network says at its admin port.
+func (n *network) readyz(p *process) (text string, err error) {
+	addr := adminAddr(n.t, p)
+	conns, failed := make(chan net.Conn, 1), make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // and never unlock it: the thread ends with the goroutine
+		ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", n.pid))
+		if err == nil {
+			err = unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET)
+			ns.Close()
+		}
+		var c net.Conn
+		if err == nil {
+			c, err = net.Dial("tcp", addr)
+		}
+		if err != nil {
+			failed <- err
+			return
+		}
+		conns <- c
+	}()
+	select {
+	case err := <-failed:
+		return "", err
+	case c := <-conns:
+		defer c.Close()
+		_ = c.SetDeadline(time.Now().Add(patience))
+		if _, err := io.WriteString(c, "GET /readyz HTTP/1.0\r\n\r\n"); err != nil {
+			return "", err
+		}
+		answer, err := io.ReadAll(c)
+		_, body, _ := strings.Cut(string(answer), "\r\n\r\n")
+		return body, err
+	}
+}
+
+// side is one of two networks that are joined: a frontend and a worker.
+type side struct {
+	*network
+	ip       string
+	frontend *process
+	worker   *process
+}
+
+// begin starts what is there. Both know only the frontend at seed.
+func (s *side) begin(name, seed string) {
+	s.t.Helper()
+	s.frontend = s.network.start("frontend", "--listen", s.ip+":7410", "--gossip", s.ip+":7411", "--heartbeat", s.ip+":7412", "--join", seed+":7411",
+		"--admin", "127.0.0.1:0", "--lease", "500ms")
+	s.worker = s.network.start("worker", "--listen", s.ip+":7420", "--name", name, "--join", seed+":7412")
+}
+
+// sees waits until the frontend is linked to so many workers, and what /readyz says has this in it.
+func (s *side) sees(workers int, readyz string) {
+	s.t.Helper()
+	eventually(s.t, func() error {
+		out, err := s.phoebe("status", "--connect", s.ip+":7410")
+		if err != nil {
+			return err
+		}
+		if n := strings.Count(out, " 1/1 "); n != workers {
+			return fmt.Errorf("%d workers are linked, want %d:\n%s", n, workers, out)
+		}
+		text, err := s.readyz(s.frontend)
+		if err == nil && !strings.Contains(text, readyz) || readyz == "" && text != "ok\n" {
+			err = errors.New("readyz says " + text)
+		}
+		return err
+	})
+}
+
+func (s *side) runsJob(host string) {
+	s.t.Helper()
+	if _, err := s.phoebe("run", "--connect", s.ip+":7410", "--function", "echo", "--tasks", "4", "--hosts", host); err != nil {
+		s.t.Error(err)
+	}
+}
+
+// The network between two frontends breaks: each goes on with the workers that it reaches, and says so. When it is
+// whole again, so is the view.
+func TestPartition(t *testing.T) {
+	t.Parallel()
+	a, b := &side{network: newNetwork(t), ip: "10.11.12.1"}, &side{network: newNetwork(t), ip: "10.11.12.2"}
+	a.network.ip(fmt.Sprintf("link add wire type veth peer name wire netns %d", b.pid))
+	for _, s := range []*side{a, b} {
+		s.network.ip("addr add " + s.ip + "/24 dev wire")
+		s.network.ip("link set wire up")
+	}
+	a.begin("wa", a.ip)
+	b.begin("wb", a.ip)
+	for _, s := range []*side{a, b} {
+		s.sees(2, "")
+		s.runsJob("wa")
+		s.runsJob("wb")
+	}
+
+	a.network.ip("link set wire down")
+	a.sees(1, "warning: no other frontend is reached")
+	b.sees(1, "warning: no other frontend is reached")
+	a.runsJob("wa")
+	b.runsJob("wb")
+
+	a.network.ip("link set wire up")
+	for _, s := range []*side{a, b} {
+		s.sees(2, "")
+		s.runsJob("wa")
+		s.runsJob("wb")
+	}
+}

@@ -1,0 +1,286 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend"
+	"github.com/phoebe-sched/phoebe/frontend/estimate"
+	"github.com/phoebe-sched/phoebe/frontend/serve/heartbeat"
+	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
+	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/gossip"
+	"github.com/phoebe-sched/phoebe/probe/gossip/view"
+)
+
+// fleet is this frontend's part in the gossip: it takes workers' heartbeats, and its rows are a list of workers.
+type fleet struct {
+	server     *Server
+	node       *gossip.Node
+	heartbeats *heartbeat.Server
+	beatAddr   string
+
+	mu     sync.Mutex // taken before the server's
+	set    func([]string)
+	known  map[string]told // what is up, by name
+	former map[string]bool // addresses of workers that are not up any more but may still be linked
+}
+
+// told is what gossip tells of a worker, as far as the list and the core need it again.
+type told struct {
+	addr     string
+	filesRev uint32
+	files    []estimate.FileID
+}
+
+// maxBeatConns bounds the connections of workers that send heartbeats.
+const maxBeatConns = 1 << 16
+
+// leaveWait is how long another frontend is waited for to hear that this one leaves.
+const leaveWait = time.Second
+
+func newFleet(s *Server) *fleet {
+	return &fleet{server: s, known: map[string]told{}, former: map[string]bool{}}
+}
+
+// start takes heartbeats and joins the gossip. Watch must have been called.
+func (f *fleet) start() error {
+	cfg := &f.server.cfg
+	l, err := net.Listen("tcp", cfg.Heartbeat)
+	if err != nil {
+		return fmt.Errorf("take heartbeats on %s: %w", cfg.Heartbeat, err)
+	}
+	f.beatAddr = l.Addr().String()
+	node, err := gossip.Start(gossip.Config{
+		Name: cfg.Name, Bind: cfg.Gossip, Advertise: cfg.GossipAdvertise, API: cfg.Advertise, Heartbeat: advertised(l.Addr(), cfg.GossipAdvertise),
+		Seeds: cfg.Join, Secret: cfg.Secret, OnRows: f.rows, OnMembers: f.members, Log: cfg.Logger,
+	})
+	if err != nil {
+		l.Close()
+		return err
+	}
+	f.server.mu.Lock() // for metrics: all else starts later
+	f.node = node
+	f.heartbeats = heartbeat.Serve(l, heartbeat.Config{Secret: cfg.Secret, MaxConns: maxBeatConns, Answer: node.Heartbeat})
+	f.server.mu.Unlock()
+	f.server.log.Info("frontend gossips", "frontend", cfg.Name, "address", node.Addr(), "heartbeats", f.beatAddr)
+	return nil
+}
+
+// advertised is the address of a listener, under the host that is advertised for another one, if there is any.
+func advertised(addr net.Addr, other string) string {
+	if other == "" {
+		return addr.String()
+	}
+	host, _, err := net.SplitHostPort(other)
+	if err != nil {
+		host = other // without a port
+	}
+	_, port, _ := net.SplitHostPort(addr.String())
+	return net.JoinHostPort(host, port)
+}
+
+// close leaves the gossip. No callback runs when it returns.
+func (f *fleet) close() error {
+	if f.node == nil {
+		return nil
+	}
+	if len(f.node.Members()) > 1 {
+		_ = f.node.Leave(leaveWait) // if nobody hears it, they find out
+	}
+	return errors.Join(f.heartbeats.Close(), f.node.Close())
+}
+
+// Watch implements Workers: those that the rows say are up, and those that are not but are still linked, for a link
+// that lives is the better evidence.
+func (f *fleet) Watch(_ context.Context, set func([]string)) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.set = set
+	set(nil)
+	return nil
+}
+
+// members has calls forwarded to the frontends that there are.
+func (f *fleet) members(members []view.Member) {
+	addrs := make([]string, len(members))
+	for i, m := range members {
+		addrs[i] = m.API
+	}
+	f.server.peers.set(addrs, time.Now())
+}
+
+// rows takes what has changed to the list of workers and to the core.
+func (f *fleet) rows(rows []view.Row) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	changed := false
+	for i := range rows {
+		changed = f.enlist(&rows[i]) || changed
+	}
+	if changed {
+		f.publish()
+	}
+	f.tell(rows)
+}
+
+// enlist notes what a row says of its worker, and reports whether the list is another now.
+func (f *fleet) enlist(r *view.Row) (changed bool) {
+	name, addr := r.Profile.Name, r.Profile.Addr
+	old, known := f.known[name]
+	switch {
+	case r.State != view.Up && !known:
+		return false
+	case r.State != view.Up:
+		f.server.log.Info("worker gone, by gossip", "worker", name, "address", old.addr, "state", r.State.String())
+		delete(f.known, name)
+		f.former[old.addr] = true
+		return true
+	case known && old.addr == addr:
+		if r.FilesRev != old.filesRev {
+			old.filesRev, old.files = r.FilesRev, fileIDs(r.Files)
+			f.known[name] = old
+		}
+		return false
+	}
+	if err := checkAddr(addr); err != nil {
+		f.server.log.Warn("worker cannot be reached, by gossip", "worker", name, "err", err)
+		return false
+	}
+	f.server.log.Info("worker found, by gossip", "worker", name, "address", addr)
+	if known {
+		f.former[old.addr] = true
+	}
+	f.known[name] = told{addr, r.FilesRev, fileIDs(r.Files)}
+	return true
+}
+
+func fileIDs(files *view.Files) []estimate.FileID {
+	if files == nil {
+		return nil
+	}
+	ids := make([]estimate.FileID, len(*files))
+	for i, id := range *files {
+		ids[i] = estimate.FileID(id)
+	}
+	return ids
+}
+
+// review takes workers off the list that are not up and not linked.
+func (f *fleet) review() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for addr := range f.former {
+		if !f.server.linked(addr) {
+			f.publish()
+			return
+		}
+	}
+}
+
+// publish tells the list.
+func (f *fleet) publish() {
+	addrs := make([]string, 0, len(f.known))
+	there := make(map[string]bool, len(f.known))
+	for _, k := range f.known {
+		addrs = append(addrs, k.addr)
+		there[k.addr] = true
+	}
+	for addr := range f.former {
+		if there[addr] || !f.server.linked(addr) {
+			delete(f.former, addr)
+		} else {
+			addrs = append(addrs, addr)
+		}
+	}
+	f.set(addrs)
+}
+
+// rowsPerStep is how many rows the core is told at once: others wait for the mutex meanwhile.
+const rowsPerStep = 32
+
+// tell is the one place where what gossip tells of workers enters the core.
+func (f *fleet) tell(rows []view.Row) {
+	s := f.server
+	for chunk := range slices.Chunk(rows, rowsPerStep) {
+		s.mu.Lock()
+		for i := range chunk {
+			r := &chunk[i]
+			l := s.byAddr[r.Profile.Addr]
+			if l == nil || r.State != view.Up {
+				continue
+			}
+			matrix := r.Matrix // the core keeps it
+			s.stepLocked(frontend.Heard{
+				Worker: l.key, Incarnation: r.Incarnation, Seq: r.Seq, Age: r.Age, Matrix: &matrix, Speed: r.Speed, Draining: r.Draining,
+				Maintenance: r.Maintenance.In, Lasts: r.Maintenance.Lasts, Files: f.known[r.Profile.Name].files,
+			})
+		}
+		s.unlock()
+	}
+}
+
+// describe completes ws with what gossip tells of the worker of its name.
+func (f *fleet) describe(ws *v1.WorkerStatus) {
+	r, ok := f.node.Get(ws.Name)
+	if !ok || r.State != view.Up {
+		return
+	}
+	var from []string
+	for _, m := range view.Homes(ws.Name, f.node.Members()) {
+		if m.Name == f.server.cfg.Name {
+			from = []string{"itself"}
+			break
+		}
+		from = append(from, m.Name)
+	}
+	ws.RowUsAgo, ws.RowFrom = r.Age.Microseconds(), strings.Join(from, " ")
+	ws.RowFlaws = (r.Flaws | r.Profile.Flaws).Names()
+	ws.WaitUs = make([]int64, 0, probe.MatrixSide*probe.MatrixSide)
+	for _, row := range r.Matrix.Cells {
+		for _, w := range row {
+			us := int64(-1)
+			if w != probe.NeverFits {
+				us = w.Duration().Microseconds()
+			}
+			ws.WaitUs = append(ws.WaitUs, us)
+		}
+	}
+}
+
+// GossipAddr is where other frontends reach this one, "" without gossip.
+func (s *Server) GossipAddr() string {
+	if s.fleet == nil {
+		return ""
+	}
+	return s.fleet.node.Addr()
+}
+
+// HeartbeatAddr is where workers' heartbeats are taken, "" without gossip.
+func (s *Server) HeartbeatAddr() string {
+	if s.fleet == nil {
+		return ""
+	}
+	return s.fleet.beatAddr
+}
+
+// Warning says what is not well although jobs may be sent here, or "".
+func (s *Server) Warning() string {
+	if s.fleet == nil {
+		return ""
+	}
+	h := s.fleet.node.Health()
+	switch {
+	case !h.CutOff:
+		return ""
+	case h.Members == 1:
+		return "no other frontend is reached: of workers, this one knows only what they tell it"
+	}
+	return fmt.Sprintf("nothing heard from any of %d other frontends for %v: of workers, this one knows only what they tell it", h.Members-1, h.Silence.Round(time.Second))
+}

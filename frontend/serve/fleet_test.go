@@ -1,0 +1,286 @@
+package serve
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
+	"github.com/phoebe-sched/phoebe/probe/gossip/view"
+	wserve "github.com/phoebe-sched/phoebe/worker/serve"
+)
+
+// gossips has a frontend of a test gossip.
+func gossips(join ...string) func(*Config) {
+	return func(c *Config) { c.Gossip, c.Heartbeat, c.Join = "127.0.0.1:0", "127.0.0.1:0", join }
+}
+
+// startWorker starts one that announces itself to the frontends at these addresses.
+func startWorker(tb testing.TB, name, listen string, join ...string) *wserve.Server {
+	tb.Helper()
+	w, err := wserve.New(wserve.Config{Listen: listen, Name: name, Join: join})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { w.Close() })
+	if err := w.Start(); err != nil {
+		tb.Fatal(err)
+	}
+	return w
+}
+
+// workers are the addresses of those that are on a frontend's list.
+func (c *cluster) list() (addrs []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, l := range c.links {
+		if l != nil {
+			addrs = append(addrs, l.addr)
+		}
+	}
+	slices.Sort(addrs)
+	return addrs
+}
+
+func (c *cluster) state(tb testing.TB, addr string) string {
+	tb.Helper()
+	res, err := c.client.Cluster(context.Background(), &v1.ClusterRequest{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for _, w := range res.Workers {
+		if w.Address == addr {
+			return w.State
+		}
+	}
+	return ""
+}
+
+// Frontends and workers that know one address find each other, and calls for jobs of others are forwarded.
+func TestFindEachOther(t *testing.T) {
+	a := startCluster(t, 0, 0, gossips())
+	b := startCluster(t, 1, 1, gossips(a.GossipAddr())) // one worker by its list
+	w := startWorker(t, "w", "127.0.0.1:0", a.HeartbeatAddr())
+	a.await(t, 1)
+	b.await(t, 2)
+	if l := a.list(); !slices.Equal(l, []string{w.Addr().String()}) {
+		t.Errorf("a lists %v", l)
+	}
+	ctx := context.Background()
+	j := job("echo", "x")
+	j.Constraint = &v1.Constraint{Hosts: []string{"w"}}
+	h, err := b.client.Submit(ctx, &v1.SubmitRequest{Job: j})
+	if err != nil {
+		t.Fatal(err)
+	}
+	poll(t, "they know each other", func() bool { return a.fleet.node.Health().Members == 2 })
+	poll(t, "the call is forwarded", func() bool {
+		ev, err := a.client.Events(ctx, &v1.EventsRequest{Handle: h.Handle, MaxWaitUs: 5e6})
+		return err == nil && ev.Done
+	})
+	if a.Warning() != "" || b.Warning() != "" {
+		t.Errorf("warnings: %q, %q", a.Warning(), b.Warning())
+	}
+
+	// It drains, and is told of by gossip before it says so itself to a.
+	row, ok := a.fleet.node.Get("w")
+	if !ok {
+		t.Fatal("no row of w")
+	}
+	row.Seq += 1000
+	row.Draining = true
+	a.fleet.rows([]view.Row{row})
+	if s := a.state(t, w.Addr().String()); s != "draining" {
+		t.Errorf("it is %s", s)
+	}
+
+	// A link that lives is better evidence than rows.
+	row.State = view.Lost
+	b.fleet.rows([]view.Row{row})
+	b.fleet.review()
+	if l := b.list(); len(l) != 2 {
+		t.Errorf("b lists %v", l)
+	}
+	if err := w.Close(); err != nil {
+		t.Error(err)
+	}
+	for _, c := range []*cluster{a, b} {
+		poll(t, "it is off the list", func() bool { return !slices.Contains(c.list(), w.Addr().String()) })
+	}
+	if len(b.list()) != 1 {
+		t.Errorf("b lists %v", b.list())
+	}
+
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	poll(t, "b left", func() bool { return a.fleet.node.Health().Members == 1 })
+	if a.Warning() != "" {
+		t.Errorf("b left, and a says %q", a.Warning())
+	}
+}
+
+// A worker comes back under its name on another port, crashes, and is replaced on its old one.
+func TestWorkerMoves(t *testing.T) {
+	a := startCluster(t, 0, 0, gossips())
+	first := startWorker(t, "w", "127.0.0.1:0", a.HeartbeatAddr())
+	a.await(t, 1)
+	second := startWorker(t, "w", "127.0.0.1:0", a.HeartbeatAddr())
+	both := []string{first.Addr().String(), second.Addr().String()}
+	slices.Sort(both)
+	poll(t, "both are linked while both live", func() bool { return slices.Equal(a.list(), both) })
+	if err := first.Close(); err != nil {
+		t.Error(err)
+	}
+	poll(t, "the newer is left", func() bool { return slices.Equal(a.list(), []string{second.Addr().String()}) })
+	if r, ok := a.fleet.node.Get("w"); !ok || r.State != view.Up || r.Profile.Addr != second.Addr().String() {
+		t.Errorf("the row of w: %+v", r)
+	}
+	if err := second.Close(); err != nil {
+		t.Error(err)
+	}
+	poll(t, "nobody is left", func() bool { return len(a.list()) == 0 })
+	third := startWorker(t, "w3", second.Addr().String(), a.HeartbeatAddr())
+	poll(t, "another worker is linked on the same address", func() bool { return a.state(t, third.Addr().String()) == "up" })
+}
+
+func TestBadRowAddress(t *testing.T) {
+	a := startCluster(t, 0, 0, gossips())
+	for i, addr := range []string{"", "w", ":7420", "[::1"} {
+		name := fmt.Sprint("w", i)
+		a.fleet.node.Hear(view.Row{Key: view.KeyOf(name, 1), Incarnation: 1, Seq: 1, ProfileRev: 1, Profile: &view.Profile{Name: name, Addr: addr}})
+	}
+	w := startWorker(t, "good", "127.0.0.1:0", a.HeartbeatAddr())
+	a.await(t, 1)
+	if l := a.list(); !slices.Equal(l, []string{w.Addr().String()}) {
+		t.Errorf("the list is %v", l)
+	}
+}
+
+// A frontend that reaches no other one goes on, and says so.
+func TestCutOff(t *testing.T) {
+	var log strings.Builder
+	a := startCluster(t, 1, 1, gossips("127.0.0.1:1"), func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	poll(t, "it says so", func() bool { return strings.Contains(a.Warning(), "no other frontend is reached") })
+	if err := a.Ready(); err != nil {
+		t.Errorf("it is not ready: %v", err)
+	}
+	if _, err := a.client.Run(context.Background(), &v1.RunRequest{Job: job("echo", "x")}); err != nil {
+		t.Error(err)
+	}
+	var b strings.Builder
+	a.cfg.Metrics.WritePrometheus(&b)
+	if id := a.cfg.Core.ID.String(); !strings.Contains(b.String(), `frontend_gossip_cut_off{frontend="`+id+`"} 1`) {
+		t.Errorf("metrics: %s", b.String())
+	}
+	if err := a.Close(); err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(log.String(), "no other frontend can be joined") {
+		t.Errorf("the log is %s", log.String())
+	}
+}
+
+func TestUnion(t *testing.T) {
+	var late func([]string)
+	var lists []string
+	u := Union{Static{"b:1", "a:1"}, watch(func(set func([]string)) { set(nil); late = set }), Static{"a:1"}}
+	if err := u.Watch(context.Background(), func(addrs []string) { lists = append(lists, strings.Join(addrs, " ")) }); err != nil {
+		t.Fatal(err)
+	}
+	late([]string{"c:1", "b:1"})
+	late(nil)
+	if want := []string{"a:1 b:1", "a:1 b:1 c:1", "a:1 b:1"}; !slices.Equal(lists, want) {
+		t.Errorf("%q, want %q", lists, want)
+	}
+	if err := (Union{Static{"a"}}).Watch(context.Background(), func([]string) {}); err == nil {
+		t.Error("a bad list is taken")
+	}
+}
+
+type watch func(set func([]string))
+
+func (w watch) Watch(_ context.Context, set func([]string)) error { w(set); return nil }
+
+func TestPeersComeAndGo(t *testing.T) {
+	p := newPeers(&Config{Advertise: "self:1", Peers: []string{"listed:1", "self:1"}})
+	known := func(addrs ...string) {
+		t.Helper()
+		for _, addr := range []string{"self:1", "listed:1", "a:1", "b:1"} {
+			if got := p.get(addr) != nil; got != slices.Contains(addrs, addr) {
+				t.Errorf("%s is known: %v", addr, got)
+			}
+		}
+	}
+	now := time.Now()
+	known("listed:1")
+	p.set([]string{"self:1", "a:1", "b:1"}, now)
+	known("listed:1", "a:1", "b:1")
+	p.set([]string{"b:1"}, now)
+	p.set([]string{"b:1"}, now.Add(peerMemory))
+	known("listed:1", "a:1", "b:1") // it may only be cut off
+	p.set([]string{"a:1"}, now.Add(peerMemory+1))
+	known("listed:1", "a:1", "b:1")
+	p.set(nil, now.Add(2*peerMemory))
+	p.set(nil, now.Add(3*peerMemory+1))
+	known("listed:1")
+	p.close()
+}
+
+func TestValidateGossip(t *testing.T) {
+	good := Config{Listen: "0.0.0.0:7410", Advertise: "f1:7410", Secret: "s", Gossip: ":7411", GossipAdvertise: "f1", Join: []string{"f2:7411"}}
+	if err := good.Validate(); err != nil {
+		t.Error(err)
+	}
+	if h := good.defaults().Heartbeat; h != ":7412" {
+		t.Errorf("heartbeats are taken on %s", h)
+	}
+	for _, bad := range []struct {
+		says  string
+		spoil func(*Config)
+	}{
+		{"without a gossip address", func(c *Config) { c.Gossip = "" }},
+		{"set a secret", func(c *Config) { c.Secret = "" }},
+		{`gossip on "here"`, func(c *Config) { c.Gossip = "here" }},
+		{`take heartbeats on "here"`, func(c *Config) { c.Heartbeat = "here" }},
+		{"set the address to advertise", func(c *Config) { c.Advertise = "" }},
+		{"set the gossip address to advertise", func(c *Config) { c.GossipAdvertise = "" }},
+		{`join "f2"`, func(c *Config) { c.Join = []string{"f2"} }},
+	} {
+		c := good
+		bad.spoil(&c)
+		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), bad.says) {
+			t.Errorf("%v, want something about %s", err, bad.says)
+		}
+	}
+	for _, c := range []struct{ addr, other, want string }{{"127.0.0.1:5", "", "127.0.0.1:5"}, {"0.0.0.0:5", "f1", "f1:5"}, {"0.0.0.0:5", "f1:9", "f1:5"}} {
+		addr, err := net.ResolveTCPAddr("tcp", c.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := advertised(addr, c.other); got != c.want {
+			t.Errorf("%s under %q is advertised as %s", c.addr, c.other, got)
+		}
+	}
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	for _, c := range []Config{{Gossip: taken.Addr().String(), Heartbeat: "127.0.0.1:0"}, {Gossip: "127.0.0.1:0", Heartbeat: taken.Addr().String()}} {
+		c.Listen = "127.0.0.1:0"
+		s, err := New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Start(); err == nil || !strings.Contains(err.Error(), "in use") {
+			t.Errorf("%+v: %v", c, err)
+			s.Close()
+		}
+	}
+}

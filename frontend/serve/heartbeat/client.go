@@ -1,0 +1,99 @@
+package heartbeat
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/probe/gossip/view"
+)
+
+// RefusedError is a frontend's refusal of a heartbeat.
+type RefusedError struct{ Reason string }
+
+func (e *RefusedError) Error() string { return "refused: " + e.Reason }
+
+var errNotHeartbeats = errors.New("it does not answer like the heartbeat address of a frontend: give that, not another of its addresses")
+
+// Conn is a worker's connection to a frontend. It is for one goroutine at a time, but anyone may close it. After an
+// error it must be closed.
+type Conn struct {
+	net.Conn
+	br  *bufio.Reader
+	id  uint32
+	buf []byte
+}
+
+// Dial connects to the heartbeat address of a frontend.
+func Dial(ctx context.Context, addr string) (*Conn, error) {
+	var d net.Dialer
+	raw, err := d.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	return &Conn{Conn: raw}, nil
+}
+
+// greet exchanges greetings, on the first call.
+func (c *Conn) greet() error {
+	if _, err := c.Write(greeting); err != nil {
+		return err
+	}
+	c.br = bufio.NewReaderSize(c, bufferSize)
+	theirs := make([]byte, len(greeting))
+	switch _, err := io.ReadFull(c.br, theirs); {
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, net.ErrClosed):
+		return err
+	case err != nil || string(theirs) != string(greeting):
+		return errNotHeartbeats
+	}
+	return nil
+}
+
+// Beat sends h and waits for the answer, until the deadline. The error is a *RefusedError if the frontend does not
+// want it.
+func (c *Conn) Beat(deadline time.Time, h *view.Heartbeat, a *view.Answer) error {
+	if err := c.SetDeadline(deadline); err != nil {
+		return err
+	}
+	if c.br == nil {
+		if err := c.greet(); err != nil {
+			return err
+		}
+	}
+	c.id = max(c.id+1, 1) // 0 would ask for no answer
+	c.buf = binary.LittleEndian.AppendUint32(c.buf[:0], c.id)
+	c.buf = appendBody(c.buf, func(b []byte) []byte { return view.AppendHeartbeat(b, h) })
+	if _, err := c.Write(c.buf); err != nil {
+		return err
+	}
+	var id [4]byte
+	if _, err := io.ReadFull(c.br, id[:]); err != nil {
+		return err
+	}
+	body, err := readBody(c.br, c.buf[:0], maxAnswer)
+	switch c.buf = body; {
+	case err != nil:
+		return err
+	case binary.LittleEndian.Uint32(id[:]) != c.id || len(body) == 0:
+		return errNotHeartbeats
+	}
+	switch body[0] {
+	case answered:
+		err = view.ReadAnswer(body[1:], a)
+	case refused:
+		err = &RefusedError{Reason: string(body[1:])}
+	default:
+		err = fmt.Errorf("heartbeat: answer of an unknown kind %d: use one release everywhere", body[0])
+	}
+	if cap(c.buf) > keptBuffer {
+		c.buf = nil
+	}
+	return err
+}

@@ -1,0 +1,173 @@
+package heartbeat
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/phoebe-sched/phoebe/probe/gossip/view"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.IgnoreCurrent()) } // fastrpc's clock
+
+func serve(t *testing.T, cfg Config) (*Server, string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := Serve(l, cfg)
+	t.Cleanup(func() { s.Close() })
+	return s, l.Addr().String()
+}
+
+func dial(t *testing.T, addr string) *Conn {
+	t.Helper()
+	c, err := Dial(context.Background(), addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// patience is how long a test waits for what must happen.
+const patience = 20 * time.Second
+
+func beat(c *Conn, h *view.Heartbeat) (a view.Answer, err error) {
+	err = c.Beat(time.Now().Add(patience), h, &a)
+	return a, err
+}
+
+// hello is a worker's first heartbeat.
+func hello(secret string, labels ...string) *view.Heartbeat {
+	return &view.Heartbeat{Secret: secret, Row: view.Row{Incarnation: 7, Seq: 3, ProfileRev: 1,
+		Profile: &view.Profile{Name: "w", Addr: "h:1", Labels: labels}}}
+}
+
+func TestBeats(t *testing.T) {
+	var names atomic.Int64
+	s, addr := serve(t, Config{Secret: "sesame", MaxConns: 10, Answer: func(h *view.Heartbeat) view.Answer {
+		names.Add(int64(len(h.Row.Name())))
+		return view.Answer{Seq: h.Row.Seq, Version: 5, Members: []view.Member{{Name: "f", Heartbeat: "f:1"}}}
+	}})
+	c := dial(t, addr)
+	for range 3 { // on one connection, with a body that does not fit any buffer among them
+		for _, labels := range [][]string{nil, {strings.Repeat("x", 4000), strings.Repeat("y", 4000), strings.Repeat("z", 4000)}} {
+			a, err := beat(c, hello("sesame", labels...))
+			if err != nil || a.Seq != 3 || a.Version != 5 || len(a.Members) != 1 || a.Members[0].Heartbeat != "f:1" {
+				t.Fatalf("%+v, %v", a, err)
+			}
+		}
+	}
+	var no *RefusedError
+	if _, err := beat(dial(t, addr), hello("simsim")); !errors.As(err, &no) || !strings.Contains(no.Reason, "secret") {
+		t.Errorf("with a wrong secret: %v", err)
+	}
+	if got := s.Stats(); got.Answered != 6 || got.Unauthorized != 1 || got.Errors+got.Limit != 0 || names.Load() != 6 {
+		t.Errorf("%+v, %d bytes of names", got, names.Load())
+	}
+}
+
+// closes waits until the other end closes a connection on which something was said.
+func closes(t *testing.T, addr string, say []byte) {
+	t.Helper()
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Write(say); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, c); err != nil && errors.As(err, new(net.Error)) && err.(net.Error).Timeout() {
+		t.Errorf("a connection that said %.30q is still open", say)
+	}
+}
+
+func TestGarbage(t *testing.T) {
+	s, addr := serve(t, Config{MaxConns: 2, Answer: func(*view.Heartbeat) view.Answer { return view.Answer{} }})
+	request := func(size uint32, body string) []byte {
+		b := binary.LittleEndian.AppendUint32(append([]byte(nil), greeting...), 1)
+		return append(binary.LittleEndian.AppendUint32(b, size), body...)
+	}
+	for i, say := range [][]byte{
+		[]byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"),
+		[]byte(strings.Repeat("\xff", 4096)),
+		request(maxRequest+1, ""),
+		request(4, "\xff\xff\xff\xff"),
+		request(3, "abc"),
+	} {
+		closes(t, addr, say)
+		until(t, "it is counted", func() bool { return s.Stats().Errors == uint64(i+1) })
+	}
+	first, second := dial(t, addr), dial(t, addr)
+	for _, c := range []*Conn{first, second} {
+		if _, err := beat(c, hello("")); err != nil {
+			t.Error(err)
+		}
+	}
+	closes(t, addr, nil) // too many
+	if n := s.Stats().Limit; n != 1 {
+		t.Errorf("%d connections were too many", n)
+	}
+	first.Close()
+	until(t, "there is room again", func() bool {
+		_, err := beat(dial(t, addr), hello(""))
+		return err == nil
+	})
+}
+
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(patience); !ok(); <-tick.C {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain until %s", what)
+		}
+	}
+}
+
+// A connection goes to something else, or nowhere.
+func TestNotAFrontend(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	answers := make(chan string, 3)
+	go func() {
+		for text := range answers {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.ReadFull(c, make([]byte, len(greeting)))
+			_, _ = c.Write([]byte(text))
+			c.Close()
+		}
+	}()
+	defer close(answers)
+	for _, text := range []string{"", "HTTP/1.1 400 Bad Request\r\n\r\n", "phoebe/1\x01\x01\x00"} {
+		answers <- text
+		if _, err := beat(dial(t, l.Addr().String()), hello("")); !errors.Is(err, errNotHeartbeats) {
+			t.Errorf("after %q: %v", text, err)
+		}
+	}
+	if c, err := Dial(context.Background(), "127.0.0.1:1"); err == nil {
+		c.Close()
+		t.Error("connected to nobody")
+	}
+}

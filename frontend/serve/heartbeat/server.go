@@ -1,0 +1,198 @@
+package heartbeat
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"crypto/subtle"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/valyala/fasthttp"
+	"github.com/valyala/fastrpc"
+
+	"github.com/phoebe-sched/phoebe/probe/gossip/view"
+)
+
+const (
+	silentFor    = 30 * time.Second // without a whole heartbeat, after which a connection is closed
+	writeTimeout = 10 * time.Second
+	concurrency  = 256     // heartbeats that are handled at once; fastrpc has a queue as long for each connection
+	bufferSize   = 1 << 10 // of each connection, either way: nearly all that is said is shorter
+)
+
+// Config of a Server.
+type Config struct {
+	Secret   string // that workers must tell; empty: none
+	MaxConns int    // those beyond are closed at once
+	// Answer answers a heartbeat whose secret is right. It is called concurrently, must not block, and may keep what
+	// the row points to.
+	Answer func(h *view.Heartbeat) view.Answer
+}
+
+// Server answers heartbeats.
+type Server struct {
+	cfg      Config
+	secret   [sha256.Size]byte
+	listener net.Listener
+	stopped  atomic.Bool
+	accepts  sync.WaitGroup
+	mu       sync.Mutex
+	conns    map[*conn]bool
+	count    struct{ answered, unauthorized, errors, limit atomic.Uint64 }
+}
+
+// Stats count since the start.
+type Stats struct {
+	Answered     uint64
+	Unauthorized uint64 // heartbeats with a wrong secret
+	Errors       uint64 // connections that were closed for what they said, or for silence from the beginning on
+	Limit        uint64 // connections that were too many
+}
+
+// Stats are as of now.
+func (s *Server) Stats() Stats {
+	c := &s.count
+	return Stats{Answered: c.answered.Load(), Unauthorized: c.unauthorized.Load(), Errors: c.errors.Load(), Limit: c.limit.Load()}
+}
+
+// Serve answers heartbeats on l, in the background. l is the server's from here on.
+func Serve(l net.Listener, cfg Config) *Server {
+	s := &Server{cfg: cfg, secret: sha256.Sum256([]byte(cfg.Secret)), listener: l, conns: map[*conn]bool{}}
+	rpc := &fastrpc.Server{
+		SniffHeader:     sniffHeader,
+		ProtocolVersion: protocolVersion,
+		CompressType:    fastrpc.CompressNone,
+		NewHandlerCtx:   func() fastrpc.HandlerCtx { return &call{server: s} },
+		Handler:         func(ctx fastrpc.HandlerCtx) fastrpc.HandlerCtx { ctx.(*call).handle(); return ctx },
+		Concurrency:     concurrency,
+		ReadTimeout:     silentFor,
+		WriteTimeout:    writeTimeout,
+		ReadBufferSize:  bufferSize,
+		WriteBufferSize: bufferSize,
+		Logger:          errorCount{s},
+	}
+	s.accepts.Go(func() { _ = rpc.Serve((*listener)(s)) })
+	return s
+}
+
+// Close closes the listener and all connections. A call of Answer may still be under way.
+func (s *Server) Close() error {
+	s.stopped.Store(true)
+	err := s.listener.Close()
+	s.accepts.Wait()
+	s.mu.Lock()
+	for c := range s.conns {
+		c.Conn.Close()
+	}
+	s.mu.Unlock()
+	return err
+}
+
+// listener is the server as fastrpc's listener.
+type listener Server
+
+func (l *listener) Accept() (net.Conn, error) {
+	for {
+		raw, err := l.listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		c := &conn{Conn: raw, server: (*Server)(l)}
+		l.mu.Lock()
+		full := len(l.conns) >= l.cfg.MaxConns
+		if !full {
+			l.conns[c] = true
+		}
+		l.mu.Unlock()
+		if !full {
+			return c, nil
+		}
+		l.count.limit.Add(1)
+		raw.Close()
+	}
+}
+
+func (l *listener) Close() error   { return l.listener.Close() }
+func (l *listener) Addr() net.Addr { return l.listener.Addr() }
+
+// conn is a worker's connection. fastrpc closes it when it has read or written the last of it.
+type conn struct {
+	net.Conn
+	server *Server
+}
+
+func (c *conn) Close() error {
+	c.server.mu.Lock()
+	delete(c.server.conns, c)
+	c.server.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// errorCount is the logger that fastrpc tells of connections that ended with an error: garbage must not fill logs.
+type errorCount struct{ *Server }
+
+func (e errorCount) Printf(string, ...any) {
+	if !e.stopped.Load() {
+		e.count.errors.Add(1)
+	}
+}
+
+var _ fasthttp.Logger = errorCount{}
+
+// call is a heartbeat and its answer. fastrpc uses it again.
+type call struct {
+	server *Server
+	buf    []byte
+	beat   view.Heartbeat
+}
+
+func (c *call) Init(net.Conn, fasthttp.Logger) {}
+
+// ReadRequest implements fastrpc.HandlerCtx. After an error the connection is closed.
+func (c *call) ReadRequest(br *bufio.Reader) (err error) {
+	if c.buf, err = readBody(br, c.buf[:0], maxRequest); err == nil {
+		err = view.ReadHeartbeat(c.buf, &c.beat)
+	}
+	return err
+}
+
+func (c *call) handle() {
+	s := c.server
+	if sum := sha256.Sum256([]byte(c.beat.Secret)); subtle.ConstantTimeCompare(sum[:], s.secret[:]) != 1 {
+		s.count.unauthorized.Add(1)
+		c.refuse("the secret is not this frontend's: give all frontends and workers the same one")
+		return
+	}
+	s.count.answered.Add(1)
+	a := s.cfg.Answer(&c.beat)
+	c.respond(answered, func(b []byte) []byte { return view.AppendAnswer(b, &a) })
+}
+
+// ConcurrencyLimitError implements fastrpc.HandlerCtx.
+func (c *call) ConcurrencyLimitError(int) {
+	c.refuse("too many heartbeats at once: the next may succeed")
+}
+
+func (c *call) refuse(why string) {
+	c.respond(refused, func(b []byte) []byte { return append(b, why...) })
+}
+
+func (c *call) respond(kind byte, body func([]byte) []byte) {
+	c.beat = view.Heartbeat{}
+	c.buf = appendBody(c.buf[:0], func(b []byte) []byte { return body(append(b, kind)) })
+}
+
+// WriteResponse implements fastrpc.HandlerCtx.
+func (c *call) WriteResponse(bw *bufio.Writer) error {
+	_, err := bw.Write(c.buf)
+	if cap(c.buf) > keptBuffer {
+		c.buf = nil
+	}
+	if err != nil {
+		return fmt.Errorf("heartbeat: answer: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,270 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend/serve/heartbeat"
+	"github.com/phoebe-sched/phoebe/probe/gossip/view"
+)
+
+const (
+	beatTimeout = 900 * time.Millisecond // of one heartbeat, with the connection that it may need: less than the time between two
+	leaveWait   = 500 * time.Millisecond // of those that say that this worker leaves
+)
+
+// announcer tells frontends that this worker is there, and how it does. Only its goroutine touches it, but for
+// changed and stop.
+type announcer struct {
+	server  *Server
+	log     *slog.Logger
+	beats   *view.Announcer
+	conns   map[string]*heartbeat.Conn
+	problem string // why no frontend knows this worker, as it was logged
+	newer   uint64 // the newer run under this worker's name that was logged
+
+	changed chan struct{} // something that frontends should know at once
+	ctx     context.Context
+	stop    context.CancelFunc
+	stopped chan struct{}
+}
+
+// announce starts to tell frontends. The address and the name are known.
+func (s *Server) announce() error {
+	cfg := &s.cfg
+	addr := cfg.Advertise
+	if addr == "" {
+		addr = s.addr.String()
+	}
+	beats, err := view.NewAnnouncer(cfg.Join, view.Profile{
+		Name: cfg.Name, Addr: addr, Host: cfg.Host, Rack: cfg.Rack, Capacity: cfg.Core.Capacity, Labels: cfg.Labels,
+	}, s.incarnation)
+	if err != nil {
+		return err
+	}
+	a := &announcer{server: s, log: s.log.With("worker", cfg.Name), beats: beats, conns: map[string]*heartbeat.Conn{}, changed: make(chan struct{}, 1), stopped: make(chan struct{})}
+	a.ctx, a.stop = context.WithCancel(context.Background())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closing {
+		s.announcer = a
+		go a.run()
+	}
+	return nil
+}
+
+// tellChange has frontends told at once of what has changed. The mutex is held.
+func (s *Server) tellChange() {
+	if s.announcer == nil {
+		return
+	}
+	select {
+	case s.announcer.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Maintenance announces that this worker will be away in some time, for some time; lasts 0 takes that back.
+// Frontends that place tasks by estimation heed it.
+func (s *Server) Maintenance(in, lasts time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.maintenance.at, s.maintenance.lasts = time.Now().Add(in), lasts
+	s.tellChange()
+}
+
+func (a *announcer) run() {
+	defer close(a.stopped)
+	defer a.server.guard("announcing itself", nil)
+	tick := time.NewTicker(view.DefaultConfig.Heartbeat)
+	defer tick.Stop()
+	for {
+		if a.round(beatTimeout) { // a frontend wants more of it, at once
+			a.round(beatTimeout)
+		}
+		select {
+		case <-tick.C:
+		case <-a.changed:
+		case <-a.ctx.Done():
+			a.leave()
+			return
+		}
+	}
+}
+
+// leave says that this worker leaves to those that know it.
+func (a *announcer) leave() {
+	if len(a.beats.Members()) > 0 {
+		a.round(leaveWait)
+	}
+	for _, c := range a.conns {
+		c.Close()
+	}
+}
+
+// sent is a heartbeat, and what came of it.
+type sent struct {
+	view.Beat
+	conn   *heartbeat.Conn
+	answer view.Answer
+	err    error
+}
+
+// round sends one heartbeat to each frontend whose turn it is, and takes the answers. again means that one of them
+// asks for another.
+func (a *announcer) round(timeout time.Duration) (again bool) {
+	beats := a.beats.Beats(a.server.row(a.ctx.Err() != nil), a.server.cfg.Secret)
+	results := make([]sent, len(beats))
+	deadline := time.Now().Add(timeout)
+	var all sync.WaitGroup
+	for i := range beats {
+		r := &results[i]
+		r.Beat, r.conn = beats[i], a.conns[beats[i].Addr]
+		all.Go(func() { r.send(deadline) })
+	}
+	all.Wait()
+
+	var errs []error
+	used := make(map[string]*heartbeat.Conn, len(results))
+	for i := range results {
+		r := &results[i]
+		outcome := "answered"
+		if r.err == nil {
+			used[r.Addr] = r.conn
+			again = a.beats.Answered(&r.Beat, &r.answer) || again
+		} else {
+			outcome = "failed"
+			if errors.As(r.err, new(*heartbeat.RefusedError)) {
+				outcome = "refused"
+			}
+			a.beats.Failed(&r.Beat)
+			errs = append(errs, fmt.Errorf("%s: %w", r.Addr, plain(r.err)))
+		}
+		a.server.meters.heartbeat(outcome)
+	}
+	for addr, c := range a.conns { // to those that are not its homes any more
+		if used[addr] == nil && c != nil {
+			c.Close()
+		}
+	}
+	a.conns = used
+	a.report(errs, len(results))
+	return again
+}
+
+// send is called by a goroutine of its own. After an error there is no connection.
+func (r *sent) send(deadline time.Time) {
+	old := r.conn
+	if r.err = r.try(deadline); r.err != nil && old != nil && !errors.As(r.err, new(*heartbeat.RefusedError)) && time.Now().Before(deadline) {
+		r.err = r.try(deadline) // the frontend may have closed a connection that it took for idle, or was started again
+	}
+}
+
+func (r *sent) try(deadline time.Time) (err error) {
+	if r.conn == nil {
+		ctx, cancel := context.WithDeadline(context.Background(), deadline)
+		defer cancel()
+		if r.conn, err = heartbeat.Dial(ctx, r.Addr); err != nil {
+			r.conn = nil
+			return err
+		}
+	}
+	if err = r.conn.Beat(deadline, &r.Heartbeat, &r.answer); err != nil {
+		r.conn.Close()
+		r.conn = nil
+	}
+	return err
+}
+
+// plain is err without the ports that differ from connection to connection, so that it is logged once.
+func plain(err error) error {
+	if op := (*net.OpError)(nil); errors.As(err, &op) {
+		return fmt.Errorf("%s: %w", op.Op, op.Err)
+	}
+	return err
+}
+
+// report logs what is worth it after a round: each state once.
+func (a *announcer) report(errs []error, of int) {
+	problem := ""
+	if of > 0 && len(errs) == of {
+		problem = errors.Join(errs...).Error()
+	}
+	switch {
+	case problem != "" && problem != a.problem:
+		a.log.Warn("no frontend takes this worker's heartbeats: those that do not know it yet give it no work", "err", problem)
+	case problem == "" && a.problem != "":
+		a.log.Info("a frontend takes this worker's heartbeats again")
+	}
+	a.problem = problem
+	if newer := a.beats.Superseded(); newer != a.newer {
+		if a.newer = newer; newer != 0 {
+			a.log.Error("another worker that was started later has the name of this one, which frontends therefore ignore: give each its own name")
+		}
+	}
+}
+
+// matrixEvery is the least time between two computations of the wait matrix, which hold up what else the core does:
+// less than a heartbeat, so that each has a new one.
+const matrixEvery = 900 * time.Millisecond
+
+// row is the row that frontends are told now.
+func (s *Server) row(leaves bool) view.Row {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if age := now.Sub(s.matrixAt); age >= matrixEvery && !s.stepping && !s.over {
+		s.matrix, s.matrixAt = s.core.Matrix(now), now
+	}
+	r := view.Row{Age: now.Sub(s.matrixAt), Draining: s.leaving, Finished: s.finished, Failed: s.failed, Matrix: s.matrix}
+	if leaves {
+		r.State = view.Left
+	}
+	// From when the row was made, which is its age ago. One that has begun lasts only as long as is left of it.
+	if in, lasts := s.maintenance.at.Sub(now), s.maintenance.lasts; lasts > 0 && in+lasts > 0 {
+		r.Maintenance = view.Maintenance{In: max(in, 0) + r.Age, Lasts: lasts + min(in, 0)}
+	}
+	return r
+}
+
+// checkAnnouncement says what is wrong with what the worker would tell frontends of itself.
+func (c *Config) checkAnnouncement() (errs []error) {
+	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if len(c.Join) == 0 {
+		if c.Advertise != "" {
+			wrong("an address to advertise, but no frontends to announce it to: give the heartbeat addresses of some")
+		}
+		return errs
+	}
+	for _, j := range c.Join {
+		if host, port, err := net.SplitHostPort(j); err != nil || host == "" || port == "" {
+			wrong("join %q: want host:port, the heartbeat address of a frontend", j)
+		}
+	}
+	if c.Advertise != "" {
+		if host, port, err := net.SplitHostPort(c.Advertise); err != nil || host == "" || port == "" || port == "0" {
+			wrong("advertise %q: want host:port, where frontends reach this worker", c.Advertise)
+		}
+	} else if addr, err := net.ResolveTCPAddr("tcp", c.Listen); err == nil && (addr.IP == nil || addr.IP.IsUnspecified()) {
+		wrong("listen on %q: frontends are told to reach this worker there, and cannot: set the address to advertise", c.Listen)
+	}
+	if len(c.Labels) > view.MaxLabels {
+		wrong("%d labels: a worker announces at most %d", len(c.Labels), view.MaxLabels)
+	}
+	for _, l := range c.Labels {
+		if len(l) > view.MaxLabel {
+			wrong("label %q has %d bytes: a worker announces labels of at most %d", l[:32], len(l), view.MaxLabel)
+		}
+	}
+	for _, s := range []struct{ what, text string }{{"name", c.Name}, {"host name", c.Host}, {"rack", c.Rack}, {"address", c.Advertise}} {
+		if len(s.text) > view.MaxName {
+			wrong("the worker's %s has %d bytes: a worker announces at most %d", s.what, len(s.text), view.MaxName)
+		}
+	}
+	return errs
+}

@@ -1,0 +1,261 @@
+package serve
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend/serve/heartbeat"
+	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/gossip/view"
+)
+
+// home is a frontend as far as heartbeats go.
+type home struct {
+	addr string
+
+	mu    sync.Mutex
+	beats []view.Heartbeat
+	ans   view.Answer // but for Seq
+}
+
+func newHome(t *testing.T, listen, secret string) *home {
+	t.Helper()
+	l, err := net.Listen("tcp", listen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &home{addr: l.Addr().String()}
+	h.ans.Version = 1
+	h.ans.Members = []view.Member{{Name: "f-" + h.addr, Heartbeat: h.addr}}
+	s := heartbeat.Serve(l, heartbeat.Config{Secret: secret, MaxConns: 10, Answer: func(b *view.Heartbeat) view.Answer {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.beats = append(h.beats, *b)
+		a := h.ans
+		a.Seq = b.Row.Seq
+		return a
+	}})
+	t.Cleanup(func() { s.Close() })
+	return h
+}
+
+// until waits for a heartbeat like that.
+func (h *home) until(t *testing.T, what string, ok func(b *view.Heartbeat) bool) (found view.Heartbeat) {
+	t.Helper()
+	until(t, what, func() bool {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		for i := range h.beats {
+			if ok(&h.beats[i]) {
+				found = h.beats[i]
+				return true
+			}
+		}
+		return false
+	})
+	return found
+}
+
+func full(b *view.Heartbeat) bool  { return b.Row.Profile != nil }
+func short(b *view.Heartbeat) bool { return b.Row.Profile == nil }
+
+// logLines are what a server logs.
+type logLines struct {
+	mu  sync.Mutex
+	all strings.Builder
+}
+
+func (l *logLines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.Write(b)
+}
+
+func (l *logLines) count(text string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.all.String(), text)
+}
+
+func (l *logLines) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
+
+func TestAnnounces(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, "127.0.0.1:0", "sesame")
+	s := newServer(t, 2, func(c *Config) {
+		c.Secret, c.Join, c.Name, c.Host, c.Rack, c.Labels = "sesame", []string{h.addr}, "w", "mars", "r7", []string{"disk=ssd"}
+	})
+	row := h.until(t, "it is known", full).Row
+	want := view.Profile{Name: "w", Addr: s.Addr().String(), Host: "mars", Rack: "r7", Capacity: capacity(2)}
+	if p := *row.Profile; p.Name != want.Name || p.Addr != want.Addr || p.Host != want.Host || p.Rack != want.Rack || p.Capacity != want.Capacity || len(p.Labels) != 1 {
+		t.Errorf("it announces %+v, want %+v", p, want)
+	}
+	if row.Incarnation != s.incarnation || row.State != view.Up || row.Draining {
+		t.Errorf("its row is %+v", row)
+	}
+	h.until(t, "it spares what is known", short)
+
+	p := dial(t, s)
+	greet := hello(7)
+	greet.Secret = "sesame"
+	p.send(greet)
+	if w := expect[probe.Welcome](p); w.Incarnation != row.Incarnation || w.Rack != "r7" {
+		t.Errorf("it welcomes as %+v", w)
+	}
+	p.send(reserve(1, launch(7, 1, "echo", "x")), reserve(2, launch(7, 2, "fail", "oh")))
+	for range 2 {
+		f := expect[probe.Finished](p)
+		p.send(probe.Ack{Attempts: []probe.AttemptID{f.Attempt}})
+	}
+	h.until(t, "it tells how attempts ended", func(b *view.Heartbeat) bool { return b.Row.Finished == 2 && b.Row.Failed == 1 })
+
+	p.send(reserve(3, launch(7, 3, "sleep", "1m"), launch(7, 4, "sleep", "1m")))
+	m := h.until(t, "it tells that it has no room", func(b *view.Heartbeat) bool { return b.Row.Matrix.Cells[0][0] > 0 }).Row.Matrix
+	if m.Cells[0][0] == probe.NeverFits {
+		t.Errorf("never any room: %v", m.Cells)
+	}
+
+	s.Maintenance(time.Hour, 10*time.Minute)
+	out := h.until(t, "it announces maintenance", func(b *view.Heartbeat) bool { return b.Row.Maintenance.Lasts > 0 })
+	if in, lasts, ok := out.Row.Outage(); !ok || in > time.Hour || in < 50*time.Minute || lasts != 10*time.Minute {
+		t.Errorf("in %v for %v", in, lasts)
+	}
+	s.Maintenance(-time.Minute, 10*time.Minute)
+	out = h.until(t, "it has begun", func(b *view.Heartbeat) bool { m := b.Row.Maintenance; return m.Lasts > 0 && m.Lasts < 10*time.Minute })
+	if in, lasts, ok := out.Row.Outage(); !ok || in > time.Second || lasts > 9*time.Minute || lasts < 8*time.Minute {
+		t.Errorf("in %v for %v", in, lasts)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Drain(ctx); err == nil {
+		t.Error("drained with a task that runs")
+	}
+	h.until(t, "it tells that it drains", func(b *view.Heartbeat) bool { return b.Row.Draining })
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	h.until(t, "it tells that it left", func(b *view.Heartbeat) bool { return b.Row.State == view.Left })
+
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i := range h.beats[1:] {
+		if h.beats[i].Row.Seq >= h.beats[i+1].Row.Seq {
+			t.Errorf("number %d comes before %d", h.beats[i].Row.Seq, h.beats[i+1].Row.Seq)
+		}
+	}
+}
+
+// One seed answers, and tells of homes; one of these is gone, and comes back.
+func TestGoesToHomes(t *testing.T) {
+	t.Parallel()
+	seed, a, b := newHome(t, "127.0.0.1:0", ""), newHome(t, "127.0.0.1:0", ""), newHome(t, "127.0.0.1:0", "")
+	gone, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone.Close()
+	members := []view.Member{{Name: "a", Heartbeat: a.addr}, {Name: "b", Heartbeat: b.addr}, {Name: "c", Heartbeat: gone.Addr().String()}}
+	name := ""
+	for i := 0; name == ""; i++ { // one whose homes are a and c
+		n := strings.Repeat("w", i+1)
+		if h := view.Homes(n, members); h[0].Name == "c" && h[1].Name == "a" {
+			name = n
+		}
+	}
+	for _, h := range []*home{seed, a, b} {
+		h.mu.Lock()
+		h.ans.Version, h.ans.Members = 9, members
+		h.mu.Unlock()
+	}
+	newServer(t, 1, func(c *Config) { c.Join, c.Name = []string{gone.Addr().String(), seed.addr}, name })
+	a.until(t, "its home knows it", full)
+	b.until(t, "another stands in for the home that is gone", full)
+	back := newHome(t, gone.Addr().String(), "")
+	back.mu.Lock()
+	back.ans.Version, back.ans.Members = 9, members
+	back.mu.Unlock()
+	back.until(t, "the home that came back knows it", full)
+	back.until(t, "and hears of it again", short)
+}
+
+func TestWhenNobodyTakesHeartbeats(t *testing.T) {
+	t.Parallel()
+	strict := newHome(t, "127.0.0.1:0", "sesame")
+	api, err := net.Listen("tcp", "127.0.0.1:0") // something else
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer api.Close()
+	go func() {
+		for {
+			c, err := api.Accept()
+			if err != nil {
+				return
+			}
+			c.Close()
+		}
+	}()
+	for what, c := range map[string]struct{ join, says, outcome string }{
+		"unreachable":    {"127.0.0.1:1", "connection refused", "failed"},
+		"wrong secret":   {strict.addr, "give all frontends and workers the same one", "refused"},
+		"another server": {api.Addr().String(), "heartbeat address of a frontend", "failed"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			var log logLines
+			s := newServer(t, 1, func(cfg *Config) { cfg.Join, cfg.Logger = []string{c.join}, log.logger() })
+			until(t, "it is tried again", func() bool {
+				n := metric(s, `worker_heartbeats_total{outcome="`+c.outcome+`"}`)
+				return n != "none" && n != "0" && n != "1"
+			})
+			if n := log.count("no frontend takes this worker's heartbeats"); n != 1 || log.count(c.join) != 1 || log.count(c.says) != 1 {
+				t.Errorf("logged %d times: %s", n, log.all.String())
+			}
+		})
+	}
+	if len(strict.beats) > 0 {
+		t.Error("a heartbeat with a wrong secret was taken")
+	}
+}
+
+func TestSuperseded(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, "127.0.0.1:0", "")
+	var log logLines
+	newServer(t, 1, func(c *Config) { c.Join, c.Logger = []string{h.addr}, log.logger() })
+	h.until(t, "it is known", full)
+	h.mu.Lock()
+	h.ans.Incarnation = 1 << 62
+	h.mu.Unlock()
+	until(t, "it says that it is not heeded", func() bool { return log.count("another worker that was started later has the name") == 1 })
+}
+
+func TestValidateAnnouncement(t *testing.T) {
+	good := Config{Join: []string{"f1:7412"}, Listen: "0.0.0.0:7420", Secret: "s", Advertise: "w1:7420"}
+	if err := good.Validate(); err != nil {
+		t.Error(err)
+	}
+	for says, spoil := range map[string]func(*Config){
+		`join "f1"`:           func(c *Config) { c.Join = []string{"f1"} },
+		"set the address to":  func(c *Config) { c.Advertise = "" },
+		`advertise "w1:0"`:    func(c *Config) { c.Advertise = "w1:0" },
+		"65 labels":           func(c *Config) { c.Labels = strings.Split(strings.Repeat("a=b,", 64)+"c=d", ",") },
+		"has 300 bytes":       func(c *Config) { c.Labels = []string{"a=" + strings.Repeat("x", 298)} },
+		"name has 256 bytes":  func(c *Config) { c.Name = strings.Repeat("x", 256) },
+		"nobody announces it": nil,
+	} {
+		c := good
+		if spoil == nil {
+			c.Join, says = nil, "no frontends to announce it to"
+		} else {
+			spoil(&c)
+		}
+		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v, want something about %s", err, says)
+		}
+	}
+}
