@@ -95,7 +95,7 @@ func (c *Core) offer(w *worker, now time.Time, acts []Action) []Action {
 				if n == 0 || w.idleAt == 0 || !g.eligible.has(w) {
 					continue
 				}
-				if j.Policy.RideAlong {
+				if j.Policy.RideAlong && !g.large() {
 					c.plan(w, n, 0)
 				} else {
 					c.plan(w, 0, n)
@@ -109,6 +109,13 @@ func (c *Core) offer(w *worker, now time.Time, acts []Action) []Action {
 	}
 	return acts
 }
+
+// largeJob is how many tasks make a job large: some of its rides would find their worker taken, and the whole job
+// waits for them, a round trip longer than if they had been reservations. Its tasks ride only where there is plenty
+// of room, and once. Tasks worth bundling are not worth the care.
+const largeJob = 20
+
+func (g *group) large() bool { return len(g.job.tasks) > largeJob && g.bundle(bundleBytes) == 1 }
 
 // ridable is how many waiting tasks, from the front, are small enough to ride along.
 func (g *group) ridable() int {
@@ -146,6 +153,9 @@ func (c *Core) planRides(g *group) int {
 			rides++
 		}
 		return rides
+	}
+	if g.large() && len(c.idle) < 2*want {
+		return 0
 	}
 	bundle := g.bundle(bundleBytes)
 	most := g.mostRides()

@@ -28,8 +28,10 @@ func WaitOf(d time.Duration) Wait {
 // Duration is w as a duration. It means nothing for NeverFits.
 func (w Wait) Duration() time.Duration { return time.Duration(w) * WaitStep }
 
-// steps are those of a wait matrix, in parts of 32 of the worker.
-var steps = [MatrixSide]int64{4, 8, 12, 16, 20, 24, 28, 32}
+// steps are those of a wait matrix, in parts of 32 of the worker: finer where most tasks are, and exact for tasks of one
+// slot on workers of up to 32, if their number is a power of two. With equal steps, a task of a 64th of a worker was
+// told the wait for an eighth of it: of such waits, 42 % were within 10 % or 1 s of the truth, against 72 %.
+var steps = [MatrixSide]int64{1, 2, 4, 8, 12, 16, 24, 32}
 
 // WaitMatrix is a worker's expected wait for room, by CPU and memory of a hypothetical long task (Apollo, section
 // 3.2). Cell [i][j] is for a task of up to the i-th step of the worker's CPU and the j-th of its memory, or as much of

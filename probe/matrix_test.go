@@ -36,8 +36,9 @@ func TestWait(t *testing.T) {
 		d    Demand
 		want Wait
 	}{
-		{Demand{}, 0}, {Demand{1, 1}, 0}, {Demand{2000, 3}, 0}, {Demand{2001, 3}, 10}, {Demand{2000, 4}, 1},
-		{Demand{4000, 7}, 11}, {Demand{4000, 8}, 12}, {Demand{14_000, 26}, 66}, {Demand{14_001, 27}, 77}, {Demand{16_000, 30}, 77},
+		{Demand{}, 0}, {Demand{1, 0}, 0}, {Demand{500, 0}, 0}, {Demand{501, 0}, 10}, {Demand{500, 1}, 1},
+		{Demand{1000, 1}, 11}, {Demand{2000, 3}, 22}, {Demand{4000, 7}, 33}, {Demand{6000, 11}, 44}, {Demand{8000, 15}, 55},
+		{Demand{12_000, 22}, 66}, {Demand{12_001, 23}, 77}, {Demand{16_000, 30}, 77},
 		{Demand{16_001, 30}, NeverFits}, {Demand{1, 31}, NeverFits}, {Demand{-5, -5}, 0},
 	} {
 		if got := m.Wait(c.d); got != c.want {

@@ -21,6 +21,7 @@ import (
 type simCmd struct {
 	Run    simRunCmd    `cmd:"" default:"withargs" help:"Simulate clusters under load; the default."`
 	Faults simFaultsCmd `cmd:"" help:"Simulate crashes, broken connections and the like, and check what is promised."`
+	Figure simFigureCmd `cmd:"" help:"Regenerate a figure: a claim, its runs, and whether it holds."`
 }
 
 // Help says what is simulated.
@@ -49,6 +50,9 @@ type simRunCmd struct {
 	Load         []float64     `placeholder:"N" help:"Shares of the slots that the jobs keep busy, a run each; 0 is a file's or trace's own. Default 0.8, of a file or trace its own."`
 	Delay        time.Duration `default:"500us" placeholder:"D" help:"What a message takes, one way. Default ${default}."`
 	Jitter       time.Duration `default:"0s" placeholder:"D" help:"Mean of an exponential addition to it. Default ${default}."`
+	Bandwidth    size          `default:"0" placeholder:"SIZE" help:"Bytes of payloads and results that a process sends in a second; 0 is no limit. Default ${default}."`
+	Payload      size          `default:"0" placeholder:"SIZE" help:"Payload of each task, up to 1MiB. Default ${default}."`
+	Result       size          `default:"0" placeholder:"SIZE" help:"Result of each task, up to 1MiB. Default ${default}."`
 	Ping         time.Duration `default:"0s" placeholder:"D" help:"How often a frontend pings each worker, and half as often syncs with it; 0 is every second, or as rarely as a task comes by on a connection. Default ${default}."`
 	DecisionCost time.Duration `default:"100us" placeholder:"D" help:"What the policy centralized takes to decide about a task. Default ${default}."`
 	Codec        bool          `default:"true" negatable:"" help:"Messages are encoded and decoded on their way. Default: yes."`
@@ -113,7 +117,7 @@ func (c *simRunCmd) Run(ctx context.Context, line *kong.Context, out *streams) e
 func (c *simRunCmd) sweep(line *kong.Context) (*sim.Sweep, error) {
 	s := &sim.Sweep{Loads: c.Load, ProbeRatios: c.ProbeRatio, Config: sim.Config{
 		Frontends: c.Frontends, Workers: c.Workers, Slots: c.Slots, Jobs: c.Jobs, Cutoff: c.Cutoff, Seed: c.Seed,
-		Delay: c.Delay, Jitter: c.Jitter, Codec: c.Codec, Ping: c.Ping, DecisionCost: c.DecisionCost,
+		Delay: c.Delay, Jitter: c.Jitter, Bandwidth: float64(c.Bandwidth), Payload: int(c.Payload), Result: int(c.Result), Codec: c.Codec, Ping: c.Ping, DecisionCost: c.DecisionCost,
 	}}
 	var errs []error
 	flag := func(name string, err error) {

@@ -39,10 +39,15 @@ func rising(step time.Duration) *probe.WaitMatrix {
 	m := &probe.WaitMatrix{Capacity: room}
 	for i := range m.Cells {
 		for j := range m.Cells[i] {
-			m.Cells[i][j] = probe.WaitOf(step * time.Duration(max(i, j)+1))
+			m.Cells[i][j] = probe.WaitOf(step * time.Duration(slotsOf(max(i, j))))
 		}
 	}
 	return m
+}
+
+// slotsOf is how many slots of eight, at least in part, a step of a matrix takes.
+func slotsOf(i int) int {
+	return int((probe.MatrixStep(room.CPU, i) + probe.Slot.CPU - 1) / probe.Slot.CPU)
 }
 
 func random(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) }

@@ -15,7 +15,13 @@ func TestLight(t *testing.T) {
 		m := flat(time.Duration(1+key) * time.Second)
 		if key >= 480 { // room for one slot, but not for four
 			m = flat(time.Hour)
-			m.Cells[0][0] = 0
+			for i := range m.Cells {
+				for j := range m.Cells {
+					if probe.MatrixStep(room.CPU, max(i, j)) <= probe.Slot.CPU {
+						m.Cells[i][j] = 0
+					}
+				}
+			}
 		}
 		f.Put(Server{Key: key, Name: fmt.Sprint(key), Matrix: m, Heard: t0})
 	}

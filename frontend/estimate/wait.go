@@ -41,8 +41,8 @@ func Occupied(m probe.WaitMatrix, d probe.Demand, run time.Duration) probe.WaitM
 	for i := range probe.MatrixSide {
 		for j := range probe.MatrixSide {
 			room := probe.Demand{ // of the largest task that reads this cell
-				CPU: probe.Millicores(int64(m.Capacity.CPU) * int64(i+1) / probe.MatrixSide),
-				Mem: probe.MiB(int64(m.Capacity.Mem) * int64(j+1) / probe.MatrixSide),
+				CPU: probe.MatrixStep(m.Capacity.CPU, i),
+				Mem: probe.MatrixStep(m.Capacity.Mem, j),
 			}
 			after.Cells[i][j] = max(m.Cells[i][j], min(m.Wait(room.Add(d)), end))
 		}

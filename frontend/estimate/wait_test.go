@@ -45,7 +45,7 @@ func TestPessimistic(t *testing.T) {
 func TestOccupied(t *testing.T) {
 	idle := probe.WaitMatrix{Capacity: room}
 	after := Occupied(idle, scaled(probe.Slot, 3), 10*time.Second)
-	for n, want := range map[int32]time.Duration{1: 0, 5: 0, 6: 10 * time.Second, 8: 10 * time.Second} {
+	for n, want := range map[int32]time.Duration{1: 0, 4: 0, 6: 10 * time.Second, 8: 10 * time.Second} {
 		if got := after.Wait(scaled(probe.Slot, n)); got.Duration() != want {
 			t.Errorf("beside three of eight slots, %d slots wait %v, want %v", n, got.Duration(), want)
 		}
@@ -125,10 +125,10 @@ type busy struct {
 
 func matrixOf(running []busy) probe.WaitMatrix {
 	m := probe.WaitMatrix{Capacity: room}
-	for size := 1; size <= 8; size++ {
+	for step := range probe.MatrixSide {
 		at := time.Duration(0)
 		for ; ; at += time.Second {
-			used := size
+			used := slotsOf(step)
 			for _, b := range running {
 				if b.until > at {
 					used += b.slots
@@ -138,8 +138,8 @@ func matrixOf(running []busy) probe.WaitMatrix {
 				break
 			}
 		}
-		for i := range size {
-			m.Cells[size-1][i], m.Cells[i][size-1] = probe.WaitOf(at), probe.WaitOf(at)
+		for i := range step + 1 {
+			m.Cells[step][i], m.Cells[i][step] = probe.WaitOf(at), probe.WaitOf(at)
 		}
 	}
 	return m

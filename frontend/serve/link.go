@@ -209,7 +209,7 @@ func (l *link) dial() (net.Conn, error) {
 		l.problem = err.Error()
 		l.mu.Unlock()
 		if errors.Is(err, syscall.ECONNREFUSED) {
-			s.step(frontend.WorkerGone{Worker: key}) // nobody listens there any more
+			s.lost(l, frontend.WorkerGone{Worker: key}) // nobody listens there any more
 		}
 		return nil, err
 	}
@@ -267,7 +267,7 @@ func (l *link) closed(c *linkConn) {
 	if wasUp {
 		c.server.log.Warn("worker link lost", "worker", c.addr)
 		c.server.metrics.linksLost.Inc()
-		c.server.step(frontend.LinkLost{Worker: c.key})
+		c.server.lost(l, frontend.LinkLost{Worker: c.key})
 	}
 }
 
@@ -384,7 +384,7 @@ func (l *link) check(lease time.Duration) {
 	switch silent := time.Duration(now - l.heard.Load()); {
 	case silent > lease:
 		l.fail(conn, fmt.Sprintf("silent for %v", silent.Round(time.Millisecond)))
-		conn.server.step(frontend.WorkerGone{Worker: conn.key})
+		conn.server.lost(l, frontend.WorkerGone{Worker: conn.key})
 	case waiting > maxOut:
 		l.fail(conn, fmt.Sprintf("it does not read: %d bytes wait", waiting))
 	case up:

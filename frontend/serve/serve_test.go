@@ -225,3 +225,17 @@ func TestMessageMayWait(t *testing.T) {
 	}
 	t.Fatal("it never waits, or only a Ping takes it along")
 }
+
+// What is heard late of an earlier connection does not end the one that has been made since.
+func TestLateLoss(t *testing.T) {
+	c := startCluster(t, 1, 1)
+	for _, ev := range []frontend.Event{frontend.LinkLost{Worker: 0}, frontend.WorkerGone{Worker: 0}} {
+		c.lost(c.links[0], ev)
+		c.mu.Lock()
+		status, _ := c.core.Status(0)
+		c.mu.Unlock()
+		if status.State != "up" {
+			t.Errorf("%T: the worker is %s", ev, status.State)
+		}
+	}
+}

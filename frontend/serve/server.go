@@ -302,6 +302,19 @@ func (s *Server) step(ev frontend.Event) {
 	s.unlock()
 }
 
+// lost tells the core that a link broke, unless it has been made again meanwhile: the core would take that for lost,
+// and nobody would tell it better. WorkerUp by itself tells it that an earlier connection is over.
+func (s *Server) lost(l *link, ev frontend.Event) {
+	s.mu.Lock()
+	l.mu.Lock()
+	up := l.up
+	l.mu.Unlock()
+	if !up {
+		s.stepLocked(ev)
+	}
+	s.unlock()
+}
+
 // received steps through the messages of one frame.
 func (s *Server) received(c *linkConn, msgs []probe.Msg) {
 	s.mu.Lock()

@@ -411,7 +411,7 @@ func (s *Server) exit(id probe.AttemptID, r *exec.Result) worker.Exited {
 			s.failed++
 		}
 	}
-	return worker.Exited{Attempt: id, Status: status, Result: r.Output, Error: r.Err, Run: r.Run}
+	return worker.Exited{Attempt: id, Status: status, Result: r.Output, Error: r.Err, Run: r.Run, CPU: r.CPU, Memory: probe.MiB((r.MaxRSS + 1<<20 - 1) >> 20)}
 }
 
 var statuses = [...]probe.Status{

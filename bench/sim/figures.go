@@ -1,0 +1,281 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/phoebe-sched/phoebe/bench"
+)
+
+// Figure is a claim, and the runs that show whether it holds.
+type Figure struct {
+	Name, Title, Claim string // Claim is one sentence
+
+	// What varies: the horizontal axis.
+	x bench.Axis
+	// What is plotted and printed, each over x with the figure's lines.
+	views []view
+	// seeds is how many runs there are of everything, each with jobs of its own.
+	seeds [FullScale + 1]int
+	parts func(s FigureScale) []part
+	// at is which line a run belongs to, and where it is on it.
+	at func(p *part, r *Result) (line string, x float64)
+	// check says which parts of the claim hold.
+	check func(d *figureData) []Check
+}
+
+// FigureScale is how large the clusters of a figure are, and how long its runs.
+type FigureScale uint8
+
+// The scales: under a minute, and some minutes, on one core.
+const (
+	SmallScale FigureScale = iota
+	FullScale
+)
+
+func (s FigureScale) String() string { return [...]string{"small", "full"}[s] }
+
+// part is one sweep of a figure.
+type part struct {
+	x     float64
+	sweep Sweep
+}
+
+// view is something that was measured, over the axis of a figure.
+type view struct {
+	title string
+	scale bench.Scale
+	of    metric
+	from  string // line to compare with, if not empty: of is the change from that, in %
+}
+
+// metric is one number of a run.
+type metric func(r *bench.SimRun) float64
+
+func meanResponse(r *bench.SimRun) float64 { return r.ResponseMS.Mean }
+func p99Response(r *bench.SimRun) float64  { return r.ResponseMS.P99 }
+func messages(r *bench.SimRun) float64     { return r.MessagesPerTask }
+
+// overOmniscient is the mean response, compared with the omniscient one to the same jobs.
+func overOmniscient(r *bench.SimRun) float64    { return r.RatioOmniscient.Mean }
+func p99OverOmniscient(r *bench.SimRun) float64 { return r.RatioOmniscient.P99 }
+
+// Check is a part of a claim, and the numbers that decide it.
+type Check struct {
+	Holds bool   `json:"holds"`
+	Text  string `json:"text"`
+}
+
+func check(holds bool, format string, args ...any) Check {
+	return Check{holds, fmt.Sprintf(format, args...)}
+}
+
+// FigureOptions is how to run a figure.
+type FigureOptions struct {
+	Scale FigureScale
+	Jobs  int    // of each run, a fifth of them to warm up; 0: as the figure has it
+	Seed  uint64 // of the first run of everything; the others follow
+	Seeds int    // how many; 0: as the figure has it
+
+	// Progress, if not nil, is told now and then how far it is, from 0 to 1, by one goroutine at a time.
+	Progress func(share float64)
+}
+
+// FigureResult is what came of a figure. But for the wall times, it depends on the options only.
+type FigureResult struct {
+	Name     string        `json:"name"`
+	Title    string        `json:"title"`
+	Claim    string        `json:"claim"`
+	Holds    bool          `json:"holds"`
+	Checks   []Check       `json:"checks"`
+	Scale    string        `json:"scale"`
+	Settings []string      `json:"settings"`
+	XLabel   string        `json:"x_label"`
+	Points   []FigurePoint `json:"points"` // by line, then x, then seed, in the order of the figure
+
+	figure *Figure
+	data   *figureData
+}
+
+// FigurePoint is a run of a figure.
+type FigurePoint struct {
+	Line string  `json:"line"`
+	X    float64 `json:"x"`
+	Seed uint64  `json:"seed"`
+	bench.SimRun
+}
+
+// FindFigure finds a figure by name.
+func FindFigure(name string) (*Figure, error) {
+	var names []string
+	for i := range Figures {
+		if Figures[i].Name == name {
+			return &Figures[i], nil
+		}
+		names = append(names, Figures[i].Name)
+	}
+	return nil, fmt.Errorf("figure %q is unknown: use one of %s", name, strings.Join(names, ", "))
+}
+
+// Run makes the figure's runs, as many at a time as there are processors to use, and checks its claim.
+func (f *Figure) Run(ctx context.Context, o FigureOptions) (*FigureResult, error) {
+	seeds := o.Seeds
+	if seeds == 0 {
+		seeds = f.seeds[o.Scale]
+	}
+	parts := f.parts(o.Scale)
+	d := &figureData{runs: map[place][]*bench.SimRun{}}
+	var settings []string
+	for i := range seeds {
+		for k := range parts {
+			p := &parts[k]
+			p.sweep.Seed = o.Seed + uint64(i)
+			if o.Jobs > 0 {
+				p.sweep.Jobs = o.Jobs
+			}
+			p.sweep.WarmupJobs = p.sweep.Jobs / 5
+			results, err := p.sweep.Run(ctx, func(share float64) {
+				if o.Progress != nil {
+					o.Progress((float64(i*len(parts)+k) + share) / float64(seeds*len(parts)))
+				}
+			})
+			if err != nil {
+				return nil, fmt.Errorf("%s, seed %d: %w", f.Name, p.sweep.Seed, err)
+			}
+			for _, r := range results {
+				line, x := f.at(p, r)
+				d.add(line, x, &r.SimRun)
+			}
+			settings = appendNew(settings, results[0].Settings...)
+		}
+	}
+	if len(settings) > 1 {
+		settings = []string{settings[0] + ", and so on by " + f.x.Label}
+	}
+	res := &FigureResult{
+		Name: f.Name, Title: f.Title, Claim: f.Claim, Scale: o.Scale.String(), XLabel: f.x.Label, Holds: true, figure: f, data: d,
+		Settings: append(settings, f.setting(parts, o.Seed, seeds)),
+	}
+	for _, line := range d.lines {
+		for _, x := range d.xs {
+			for i, r := range d.runs[place{line, x}] {
+				res.Points = append(res.Points, FigurePoint{line, x, o.Seed + uint64(i), *r})
+			}
+		}
+	}
+	res.Checks = f.check(d)
+	for _, c := range res.Checks {
+		res.Holds = res.Holds && c.Holds
+	}
+	return res, nil
+}
+
+func appendNew(all []string, more ...string) []string {
+	for _, s := range more {
+		if !slices.Contains(all, s) {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// setting tells what the sweeps have in common, and of what differs the values.
+func (f *Figure) setting(parts []part, seed uint64, seeds int) string {
+	values := func(of func(s *Sweep) any) string {
+		var all []string
+		for i := range parts {
+			all = appendNew(all, fmt.Sprint(of(&parts[i].sweep)))
+		}
+		return strings.Join(all, " / ")
+	}
+	text := fmt.Sprintf("%s workers of %s slots, worker speeds %s, %s frontends, messages take %s, estimates %s, %s jobs a run",
+		values(func(s *Sweep) any { return s.Workers }), values(func(s *Sweep) any { return s.Slots }), values(func(s *Sweep) any { return s.Speeds }),
+		values(func(s *Sweep) any { return s.Frontends }), values(func(s *Sweep) any { return s.Delay }),
+		values(func(s *Sweep) any { return s.Estimates }), values(func(s *Sweep) any { return s.Jobs }))
+	if slices.ContainsFunc(parts[0].sweep.Policies, func(p Policy) bool { return p.Name == "centralized" }) {
+		text += ", centralized takes " + values(func(s *Sweep) any { return s.DecisionCost }) + " for each task"
+	}
+	if seeds == 1 {
+		return fmt.Sprintf("%s, seed %d", text, seed)
+	}
+	return fmt.Sprintf("%s, means of seeds %d to %d", text, seed, seed+uint64(seeds)-1)
+}
+
+// place is where runs are in a figure.
+type place struct {
+	line string
+	x    float64
+}
+
+// figureData is the runs of a figure, by seed at each place.
+type figureData struct {
+	lines []string
+	xs    []float64
+	runs  map[place][]*bench.SimRun
+}
+
+func (d *figureData) add(line string, x float64, r *bench.SimRun) {
+	if !slices.Contains(d.lines, line) {
+		d.lines = append(d.lines, line)
+	}
+	if i, ok := slices.BinarySearch(d.xs, x); !ok {
+		d.xs = slices.Insert(d.xs, i, x)
+	}
+	at := place{line, x}
+	d.runs[at] = append(d.runs[at], r)
+}
+
+// mean is the mean of a metric over the seeds; NaN where nothing was run.
+func (d *figureData) mean(line string, x float64, of metric) float64 {
+	runs := d.runs[place{line, x}]
+	sum := 0.0
+	for _, r := range runs {
+		sum += of(r)
+	}
+	return sum / float64(len(runs))
+}
+
+// over is how many times as large as at another place a metric is, seeds taken together.
+func (d *figureData) over(line string, x float64, other string, y float64, of metric) float64 {
+	return d.mean(line, x, of) / d.mean(other, y, of)
+}
+
+// change is by how much of its value at base a metric differs on line, as the mean over the seeds, and how far off that
+// may be: half of its 95 % confidence interval, +Inf of one seed. Runs of one seed have the same jobs, so that what
+// these do to both cancels out.
+func (d *figureData) change(line, base string, x float64, of metric) (mean, within float64) {
+	a, b := d.runs[place{line, x}], d.runs[place{base, x}]
+	n := float64(len(a))
+	for i := range a {
+		mean += (of(a[i])/of(b[i]) - 1) / n
+	}
+	if len(a) < 2 {
+		return mean, math.Inf(1)
+	}
+	squares := 0.0
+	for i := range a {
+		squares += math.Pow(of(a[i])/of(b[i])-1-mean, 2)
+	}
+	return mean, student[min(len(a), len(student)+1)-2] * math.Sqrt(squares/(n-1)/n)
+}
+
+// student is the 97.5 % quantile of Student's t, of 2 samples on.
+var student = [...]float64{12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201}
+
+// value is what a view shows at a place, and whether there is something to show.
+func (d *figureData) value(v *view, line string, x float64) (float64, bool) {
+	if len(d.runs[place{line, x}]) == 0 {
+		return 0, false
+	}
+	if v.from == "" {
+		return d.mean(line, x, v.of), true
+	}
+	if line == v.from {
+		return 0, false
+	}
+	c, _ := d.change(line, v.from, x, v.of)
+	return 100 * c, true
+}

@@ -1,0 +1,370 @@
+package sim
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/bench"
+)
+
+// Figures are all there are. Where a claim names a section, it is one of Sparrow (Ousterhout et al., SOSP 2013).
+var Figures = slices.Concat([]Figure{
+	{
+		Name: "load", Title: "Response by load",
+		Claim: "Per-task sampling beats random placement, batch sampling beats that, late binding beats that in turn (sections 3.2 to 3.5), " +
+			"phoebe is no worse than late binding, and none of them saturates where a centralized scheduler does.",
+		x: bench.Axis{Label: "load"}, views: responses, seeds: [...]int{1, 1}, at: byLoad,
+		parts: func(s FigureScale) []part {
+			w := sparrow(s.pick(200, 2000), s.pick(400, 2000), "random", "per-task", "batch", "late-binding", "phoebe", "centralized", "omniscient")
+			w.Loads = []float64{0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95}
+			// It can start 85 % of the tasks that the slots can run.
+			w.DecisionCost = time.Duration(float64(100*time.Millisecond) / (0.85 * float64(w.Workers*w.Slots)))
+			return []part{{sweep: w}}
+		},
+		check: func(d *figureData) []Check {
+			var checks []Check
+			for _, c := range [][2]string{{"per-task", "random"}, {"batch", "per-task"}, {"late-binding", "batch"}} {
+				r := d.over(c[0], 0.8, c[1], 0.8, meanResponse)
+				checks = append(checks, check(r < 1, "at load 0.8 the mean response of %s is %.2f times that of %s", c[0], r, c[1]))
+			}
+			worst, at := d.worst("phoebe", "late-binding", meanResponse)
+			checks = append(checks, check(worst <= 1.01, "the mean response of phoebe is at most %.3f times that of late-binding (at load %g)", worst, at))
+			central, late := d.over("centralized", 0.95, "omniscient", 0.95, meanResponse), d.over("late-binding", 0.95, "omniscient", 0.95, meanResponse)
+			return append(checks, check(central > 2*late, "at load 0.95 the mean response of centralized is %.2f times omniscient, that of late-binding %.2f times", central, late))
+		},
+	},
+	{
+		Name: "late-binding", Title: "Late binding against batch sampling",
+		Claim: "At load 0.8 late binding needs 0.55 times as long as batch sampling and is within 5 % of an omniscient scheduler (section 3.5), " +
+			"and withdrawing the places that are left does not make it slower (section 3.6).",
+		x: bench.Axis{Label: "load"}, views: responses, seeds: [...]int{1, 1}, at: byLoad,
+		parts: func(s FigureScale) []part {
+			w := sparrow(s.pick(1000, 10_000), s.pick(600, 4000), "batch", "late-binding-no-cancel", "late-binding", "phoebe", "omniscient")
+			w.Loads = []float64{0.5, 0.8, 0.9}
+			return []part{{sweep: w}}
+		},
+		check: func(d *figureData) []Check {
+			batch, best := d.over("late-binding", 0.8, "batch", 0.8, meanResponse), d.over("late-binding", 0.8, "omniscient", 0.8, meanResponse)
+			worst, at := d.worst("late-binding", "late-binding-no-cancel", meanResponse)
+			return []Check{
+				check(batch <= 0.6, "at load 0.8 the mean response of late-binding is %.2f times that of batch (0.55 and a tenth more allowed)", batch),
+				check(best <= 1.05, "and %.3f times omniscient", best),
+				check(worst <= 1.01, "it is at most %.3f times that of late-binding-no-cancel (at load %g)", worst, at),
+			}
+		},
+	},
+	{
+		Name: "probe-ratio", Title: "Probe ratio",
+		Claim: "Two probes a task are much better than one, and a third brings little (section 7).",
+		x:     bench.Axis{Label: "probe ratio"}, views: append(slices.Clone(responses), view{title: "messages per task", of: messages}), seeds: [...]int{1, 2},
+		parts: func(s FigureScale) []part {
+			w := sparrow(s.pick(200, 1000), s.pick(500, 2000), "late-binding", "phoebe")
+			w.Loads, w.ProbeRatios = []float64{0.8, 0.9}, []float64{1, 1.1, 1.2, 1.5, 2, 2.5, 3}
+			return []part{{sweep: w}}
+		},
+		at: func(_ *part, r *Result) (string, float64) {
+			return fmt.Sprintf("%s at load %g", r.Policy, r.Load), r.ProbeRatio
+		},
+		check: func(d *figureData) []Check {
+			var checks []Check
+			for _, line := range d.lines {
+				two, three := d.over(line, 1, line, 2, meanResponse), d.over(line, 3, line, 2, meanResponse)
+				checks = append(checks, check(two >= 1.05 && three >= 0.97, "%s: mean response with 1 probe %.2f times that with 2, with 3 probes %.3f times; messages per task %.1f, %.1f, %.1f",
+					line, two, three, d.mean(line, 1, messages), d.mean(line, 2, messages), d.mean(line, 3, messages)))
+			}
+			return checks
+		},
+	},
+	{
+		Name: "frontends", Title: "Number of frontends",
+		Claim: "Frontends that know nothing of each other place as well as a single one.",
+		x:     bench.Axis{Label: "frontends", Scale: bench.Log}, views: append(slices.Clone(responses), view{title: "messages per task", of: messages}), seeds: [...]int{2, 3},
+		parts: func(s FigureScale) []part {
+			var parts []part
+			for _, n := range []int{1, 2, 5, 10, 20, 50} {
+				w := sparrow(s.pick(200, 1000), s.pick(500, 2000), "late-binding", "phoebe")
+				w.Frontends, w.Loads = n, []float64{0.8, 0.95}
+				parts = append(parts, part{float64(n), w})
+			}
+			return parts
+		},
+		at: byPartAndLoad,
+		check: func(d *figureData) []Check {
+			var checks []Check
+			for _, line := range d.lines {
+				worst, at := 0.0, 0.0
+				for _, x := range d.xs {
+					if r := d.over(line, x, line, d.xs[0], meanResponse); r > worst {
+						worst, at = r, x
+					}
+				}
+				checks = append(checks, check(worst <= 1.02, "%s: the mean response is at most %.3f times that with one frontend (with %g)", line, worst, at))
+			}
+			return checks
+		},
+	},
+	{
+		Name: "cluster-size", Title: "Size of the cluster",
+		Claim: "As many probes as in a small cluster do in a large one: compared with an omniscient scheduler, response does not grow with the number of workers (section 7).",
+		x:     bench.Axis{Label: "workers", Scale: bench.Log}, views: responses, seeds: [...]int{1, 1},
+		parts: func(s FigureScale) []part {
+			var parts []part
+			sizes := []int{100, 200, 500, 1000, 2000}
+			if s == FullScale {
+				sizes = []int{100, 300, 1000, 3000, 10_000, 20_000}
+			}
+			for _, n := range sizes {
+				w := sparrow(n, max(s.pick(1000, 4000), n*s.pick(40, 36)/100), "late-binding", "phoebe")
+				parts = append(parts, part{float64(n), w})
+			}
+			return parts
+		},
+		at: byPart,
+		check: func(d *figureData) []Check {
+			var checks []Check
+			first, last := d.xs[0], d.xs[len(d.xs)-1]
+			for _, line := range d.lines {
+				a, b := d.mean(line, first, overOmniscient), d.mean(line, last, overOmniscient)
+				c, e := d.mean(line, first, p99OverOmniscient), d.mean(line, last, p99OverOmniscient)
+				checks = append(checks, check(b <= a*1.01 && e <= c*1.02, "%s: mean response %.3f times omniscient with %g workers, %.3f with %g; p99 %.3f and %.3f", line, a, first, b, last, c, e))
+			}
+			return checks
+		},
+	},
+	{
+		Name: "speeds", Title: "Workers of different speed",
+		Claim: "Late binding, which goes to whoever is free first, stays ahead of batch sampling, which counts tasks and not their time, where workers differ in speed.",
+		x:     bench.Axis{Label: "sigma of log-normal worker speeds"}, seeds: [...]int{1, 2}, at: byPart,
+		views: []view{{title: "mean response, ms", scale: bench.Log, of: meanResponse}, {title: "p99 response, ms", scale: bench.Log, of: p99Response}},
+		parts: func(s FigureScale) []part {
+			var parts []part
+			for _, sigma := range []float64{0, 0.1, 0.2, 0.3, 0.5} {
+				w := sparrow(s.pick(200, 1000), s.pick(600, 2000), "batch", "late-binding", "phoebe", "omniscient")
+				if sigma > 0 {
+					w.Speeds = must(ParseSpeeds(fmt.Sprintf("lognormal:%g", sigma)))
+				}
+				parts = append(parts, part{sigma, w})
+			}
+			return parts
+		},
+		check: func(d *figureData) []Check {
+			var checks []Check
+			last := d.xs[len(d.xs)-1]
+			for _, line := range []string{"late-binding", "phoebe"} {
+				worst, at := d.worst(line, "batch", meanResponse)
+				checks = append(checks, check(worst < 1, "the mean response of %s is %.2f times that of batch where all are alike, at most %.2f times (at sigma %g); at sigma %g it is %.2f times omniscient, that of batch %.2f times",
+					line, d.over(line, 0, "batch", 0, meanResponse), worst, at, last, d.over(line, last, "omniscient", last, meanResponse), d.over("batch", last, "omniscient", last, meanResponse)))
+			}
+			return checks
+		},
+	},
+	{
+		Name: "delay", Title: "Network delay",
+		Claim: "Late binding leaves a slot empty for a round trip before each task (section 3.5); phoebe, which asks ahead, pays for less than half of that.",
+		x:     bench.Axis{Label: "one-way delay, ms", Scale: bench.Log}, views: responses, seeds: [...]int{1, 2}, at: byPart,
+		parts: func(s FigureScale) []part {
+			var parts []part
+			for _, delay := range []time.Duration{50, 100, 200, 500, 1000, 2000, 5000} {
+				w := sparrow(s.pick(200, 1000), s.pick(500, 2000), "batch", "late-binding", "phoebe")
+				w.Delay = delay * time.Microsecond
+				parts = append(parts, part{float64(delay) / 1000, w})
+			}
+			return parts
+		},
+		check: func(d *figureData) []Check {
+			var checks []Check
+			for _, x := range d.xs[len(d.xs)-4:] {
+				late, phoebe := d.mean("late-binding", x, overOmniscient)-1, d.mean("phoebe", x, overOmniscient)-1
+				checks = append(checks, check(phoebe < late/2, "at %g ms the mean response of late-binding is %.1f %% over omniscient, that of phoebe %.1f %%", x, 100*late, 100*phoebe))
+			}
+			return checks
+		},
+	},
+	{
+		Name: "task-duration", Title: "Task durations",
+		Claim: "With messages that take 100 us, phoebe stays within 10 % of an omniscient scheduler at load 0.8 for tasks of 10 ms and more, and does not saturate with tasks of 1 ms.",
+		x:     bench.Axis{Label: "task duration, ms", Scale: bench.Log}, views: responses, seeds: [...]int{1, 2}, at: byPart,
+		parts: func(s FigureScale) []part {
+			var parts []part
+			for _, ms := range []int{1, 2, 3, 5, 10, 20, 50, 100} {
+				w := sweep(s.pick(100, 500), s.pick(3000, 20_000), "10", fmt.Sprintf("fixed:%dms", ms), 100*time.Microsecond, "batch", "late-binding", "phoebe")
+				parts = append(parts, part{float64(ms), w})
+			}
+			return parts
+		},
+		check: func(d *figureData) []Check {
+			var checks []Check
+			worst, at := 0.0, 0.0
+			for _, x := range d.xs {
+				if r := d.mean("phoebe", x, overOmniscient); x >= 10 && r > worst {
+					worst, at = r, x
+				}
+			}
+			checks = append(checks, check(worst <= 1.1, "for tasks of 10 ms and more the mean response of phoebe is at most %.3f times omniscient (of %g ms), its p99 there %.3f times", worst, at, d.mean("phoebe", at, p99OverOmniscient)))
+			phoebe, late := d.mean("phoebe", 1, overOmniscient), d.mean("late-binding", 1, overOmniscient)
+			return append(checks, check(phoebe <= 2, "for tasks of 1 ms it is %.2f times omniscient (p99 %.2f times), that of late-binding %.2f times (p99 %.2f times)",
+				phoebe, d.mean("phoebe", 1, p99OverOmniscient), late, d.mean("late-binding", 1, p99OverOmniscient)))
+		},
+	},
+}, []Figure{
+	additions("100ms", "jobs of 100 tasks of 100 ms", [...]int{3, 5}, loads, func(s FigureScale) Sweep {
+		return sparrow(s.pick(100, 200), s.pick(150, 500))
+	}),
+	additions("10ms", "jobs of 10 tasks of 10 ms", [...]int{3, 5}, loads, func(s FigureScale) Sweep {
+		return sweep(50, s.pick(1500, 5000), "10", "task-exp:10ms", 500*time.Microsecond)
+	}),
+	additions("1ms", "jobs of 10 tasks of 1 ms", [...]int{3, 5}, loads, func(s FigureScale) Sweep {
+		w := sweep(20, s.pick(1500, 5000), "10", "task-exp:1ms", 50*time.Microsecond)
+		w.Frontends = 2
+		return w
+	}),
+	additions("uneven", "short and long tasks mixed, no estimates, a tenth of the workers at half speed", [...]int{3, 5}, loads, func(s FigureScale) Sweep {
+		w := sweep(50, s.pick(1500, 5000), "10", "mix:90%5ms,10%200ms", 500*time.Microsecond)
+		w.Speeds, w.Estimates = must(ParseSpeeds("mix:90%1,10%0.5")), Estimates{Absent: true}
+		return w
+	}),
+	additions("noop", "jobs of 100 tasks of 10 us", [...]int{3, 5}, []float64{0.02, 0.05, 0.1, 0.15, 0.2}, func(s FigureScale) Sweep {
+		w := sweep(20, s.pick(200, 500), "100", "fixed:10us", 50*time.Microsecond)
+		w.Frontends = 2
+		return w
+	}),
+})
+
+var loads = []float64{0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95}
+
+// responses compare with what an omniscient scheduler would have made of the same jobs.
+var responses = []view{
+	{title: "mean response over omniscient", scale: bench.Log, of: overOmniscient},
+	{title: "p99 response over omniscient", scale: bench.Log, of: p99OverOmniscient},
+}
+
+// additions is what each part of phoebe that Sparrow does not have brings, in one setting.
+func additions(name, setting string, seeds [FullScale + 1]int, loads []float64, setup func(s FigureScale) Sweep) Figure {
+	const all = "phoebe"
+	measures := []struct {
+		name string
+		of   metric
+		most float64 // that an addition may cost
+	}{{"mean response", meanResponse, 0.01}, {"p99 response", p99Response, 0.01}, {"messages per task", messages, math.Inf(1)}}
+	f := Figure{
+		Name: "additions-" + name, Title: "What phoebe adds, " + setting,
+		Claim: "Without any one of them response is no better: nothing that phoebe adds to late binding costs more than 1 %, in the mean or at p99, at any load.",
+		x:     bench.Axis{Label: "load"}, seeds: seeds, at: byLoad,
+		parts: func(s FigureScale) []part {
+			w := setup(s)
+			w.Policies, w.Loads = policies(all), loads
+			for _, name := range partNames() {
+				if name == "cancel" || !*partOf(&w.Policies[0].frontend, name) {
+					continue // not an addition; not on
+				}
+				w.Policies = append(w.Policies, policies(all+"-"+name)...)
+			}
+			return []part{{sweep: w}}
+		},
+	}
+	for _, m := range measures {
+		f.views = append(f.views, view{title: m.name + " without it, %", of: m.of, from: all})
+	}
+	f.check = func(d *figureData) []Check {
+		var checks []Check
+		for _, line := range d.lines[1:] {
+			var pays, costs []string
+			ok := true
+			for _, m := range measures {
+				var more, less []string
+				for _, x := range d.xs {
+					c, within := d.change(line, all, x, m.of)
+					text := fmt.Sprintf("%+.1f±%.1f at %g", 100*c, 100*within, x)
+					switch {
+					case c > max(within, 0.002):
+						more = append(more, text)
+					case c < -max(within, 0.002):
+						less = append(less, text)
+						ok = ok && c >= -m.most
+					}
+				}
+				if len(more) > 0 {
+					pays = append(pays, m.name+" "+strings.Join(more, ", "))
+				}
+				if len(less) > 0 {
+					costs = append(costs, m.name+" "+strings.Join(less, ", "))
+				}
+			}
+			text := strings.TrimPrefix(line, all+"-") + ", in % without it:"
+			if len(pays) > 0 {
+				text += " pays in " + strings.Join(pays, "; ") + "."
+			}
+			if len(costs) > 0 {
+				text += " costs in " + strings.Join(costs, "; ") + "."
+			}
+			if len(pays)+len(costs) == 0 {
+				text += " no difference."
+			}
+			checks = append(checks, Check{ok, text})
+		}
+		return checks
+	}
+	return f
+}
+
+// pick is a number for each scale.
+func (s FigureScale) pick(small, full int) int {
+	if s == FullScale {
+		return full
+	}
+	return small
+}
+
+// sparrow is the setting of section 3: jobs of 100 tasks of the same length, 100 ms on average, workers of 4 slots and
+// a round trip of 1 ms.
+func sparrow(workers, jobs int, names ...string) Sweep {
+	return sweep(workers, jobs, "100", "job-exp:100ms", 500*time.Microsecond, names...)
+}
+
+// sweep is a sweep at load 0.8 and the default probe ratio.
+func sweep(workers, jobs int, tasks, durations string, delay time.Duration, names ...string) Sweep {
+	return Sweep{
+		Config: Config{
+			Frontends: 10, Workers: workers, Slots: 4, Jobs: jobs, Delay: delay,
+			Workload: Poisson{must(bench.ParseCounts(tasks)), must(bench.ParseDurations(durations))},
+		},
+		Policies: policies(names...), Loads: []float64{0.8}, ProbeRatios: []float64{2},
+	}
+}
+
+func policies(names ...string) []Policy {
+	var all []Policy
+	for _, name := range names {
+		all = append(all, must(ParsePolicy(name)))
+	}
+	return all
+}
+
+// must is for what the table of figures spells out.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+func byLoad(_ *part, r *Result) (string, float64) { return r.Policy, r.Load }
+
+func byPart(p *part, r *Result) (string, float64) { return r.Policy, p.x }
+
+func byPartAndLoad(p *part, r *Result) (string, float64) {
+	return fmt.Sprintf("%s at load %g", r.Policy, r.Load), p.x
+}
+
+// worst is the largest ratio of a metric of one line to that of another, and where on the axis.
+func (d *figureData) worst(line, other string, of metric) (ratio, at float64) {
+	for _, x := range d.xs {
+		if r := d.over(line, x, other, x, of); r > ratio {
+			ratio, at = r, x
+		}
+	}
+	return ratio, at
+}

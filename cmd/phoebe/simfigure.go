@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/bench"
+	"github.com/phoebe-sched/phoebe/bench/sim"
+)
+
+type simFigureCmd struct {
+	Name  string `arg:"" placeholder:"NAME" help:"Which figure: all of them, or list to see their names."`
+	Scale string `default:"small" enum:"small,full" help:"small takes up to a minute on one core, full some minutes: ${enum}. Default ${default}."`
+	Jobs  int    `placeholder:"N" help:"Jobs of each run, a fifth of them to warm up. Default: as the figure has it."`
+	Seed  uint64 `default:"1" placeholder:"N" help:"Seed of the first run of everything; the others follow. Default ${default}."`
+	Seeds int    `placeholder:"N" help:"Runs of everything, each with its own jobs. Default: as the figure has it."`
+
+	JSON string `name:"json" env:"PHOEBE_JSON_FILE" placeholder:"FILE" help:"Write all that was measured to this file. Default: none."`
+	HTML string `name:"html" env:"PHOEBE_HTML_FILE" placeholder:"FILE" help:"Write the plots to this file. Default: none."`
+}
+
+// Help says what a figure is.
+func (c *simFigureCmd) Help() string {
+	return `A figure is a claim about placing tasks, the simulated runs that show whether it holds, and their numbers. Runs
+of the same seed have the same jobs, whatever else differs.
+
+  phoebe sim figure list
+  phoebe sim figure late-binding --scale full --html late-binding.html`
+}
+
+// Run prints the figures.
+func (c *simFigureCmd) Run(ctx context.Context, out *streams) error {
+	if c.Name == "list" {
+		for i := range sim.Figures {
+			if _, err := fmt.Fprintf(out.out, "%-16s %s\n", sim.Figures[i].Name, sim.Figures[i].Title); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	figures := make([]*sim.Figure, 0, len(sim.Figures))
+	if c.Name == "all" {
+		for i := range sim.Figures {
+			figures = append(figures, &sim.Figures[i])
+		}
+	} else {
+		f, err := sim.FindFigure(c.Name)
+		if err != nil {
+			return usage(err)
+		}
+		figures = append(figures, f)
+	}
+	if c.Jobs < 0 || c.Seeds < 0 {
+		return usage(errors.New("--jobs and --seeds must be 1 or more, or left out"))
+	}
+	options := sim.FigureOptions{Jobs: c.Jobs, Seed: c.Seed, Seeds: c.Seeds}
+	if c.Scale == "full" {
+		options.Scale = sim.FullScale
+	}
+	write, err := createReports([]report[[]*sim.FigureResult]{
+		{"json", c.JSON, sim.WriteFiguresJSON}, {"html", c.HTML, sim.WriteFiguresHTML},
+	})
+	if err != nil {
+		return err
+	}
+
+	progress, began := bench.NewProgress(os.Stderr), time.Now()
+	var results []*sim.FigureResult
+	for i, f := range figures {
+		options.Progress = func(share float64) {
+			progress.Set("%s (%d of %d): %.0f %%, %s", f.Name, i+1, len(figures), 100*share, time.Since(began).Round(time.Second))
+		}
+		result, err := f.Run(ctx, options)
+		progress.Clear()
+		if err != nil {
+			if ctx.Err() != nil {
+				return &exitError{exitInterrupted, context.Cause(ctx)}
+			}
+			return err
+		}
+		if i > 0 {
+			fmt.Fprintln(out.out)
+		}
+		if err := result.WriteText(out.out); err != nil {
+			return err
+		}
+		results = append(results, result)
+	}
+	return write(results)
+}
+
+// report is a file that is asked for by a flag, and how to write it.
+type report[T any] struct {
+	flag, name string
+	as         func(io.Writer, T) error
+}
+
+// createReports creates the files that were asked for, before the minutes that their content takes, and returns what
+// writes and closes them.
+func createReports[T any](reports []report[T]) (write func(T) error, err error) {
+	var writes []func(T) error
+	for _, r := range reports {
+		if r.name == "" {
+			continue
+		}
+		f, err := os.Create(r.name)
+		if err != nil {
+			return nil, usage(fmt.Errorf("--%s: %w", r.flag, err))
+		}
+		writes = append(writes, func(content T) error { return errors.Join(r.as(f, content), f.Close()) })
+	}
+	return func(content T) error {
+		var errs []error
+		for _, write := range writes {
+			errs = append(errs, write(content))
+		}
+		return errors.Join(errs...)
+	}, nil
+}
