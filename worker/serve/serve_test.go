@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -281,6 +282,23 @@ func TestMisbehaviour(t *testing.T) {
 		})
 	}
 	wantMetric(t, s, "worker_links", "1")
+}
+
+// A peer that goes on sending, whatever it is told, is not read any further.
+func TestFlood(t *testing.T) {
+	s := newServer(t, 1, nil)
+	p := connect(t, s)
+	p.conn.SetWriteDeadline(time.Now().Add(patience))
+	flood := append(slices.Clone(greeting), make([]byte, 1<<20)...) // frames without a body
+	for {
+		if _, err := p.conn.Write(flood); err != nil {
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Error("the connection stays open")
+			}
+			break
+		}
+	}
+	wantMetric(t, s, "worker_connections", "0")
 }
 
 func TestPeerThatNeverReads(t *testing.T) {

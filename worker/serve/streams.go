@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -122,6 +123,7 @@ type stream struct {
 	raw  syscall.RawConn
 	fd   int // for Tune and the limit of files only: it may be closed at any time
 	home sync.Mutex
+	over atomic.Bool // nothing more is to be read
 
 	mu       sync.Mutex
 	waiting  []byte // what the kernel has not taken yet, and flush has not either
@@ -141,7 +143,7 @@ func (s *stream) atHome(f func()) {
 func (s *stream) readAll(f func([]byte)) {
 	buf := make([]byte, 16<<10)
 	s.raw.Read(func(fd uintptr) (over bool) {
-		for {
+		for !s.over.Load() {
 			switch n, err := unix.Read(int(fd), buf); {
 			case n > 0:
 				if f(buf[:n]); n < len(buf) {
@@ -152,6 +154,7 @@ func (s *stream) readAll(f func([]byte)) {
 				return err != unix.EAGAIN
 			}
 		}
+		return true
 	})
 }
 
@@ -219,8 +222,9 @@ func (s *stream) Tune(lease time.Duration) {
 }
 
 // Close ends the reading, upon which the reader closes the connection: TCPConn.Close would wait for the reader,
-// who may be the caller.
+// who may be the caller. A peer that goes on sending would keep the reader busy, but for over.
 func (s *stream) Close() error {
+	s.over.Store(true)
 	s.CloseRead()
 	return s.CloseWrite()
 }
