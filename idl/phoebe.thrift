@@ -216,7 +216,7 @@ struct WorkerStatus {
   16: i64 row_us_ago = -1,         // age of what gossip tells of it; -1: nothing
   17: string row_from = "",        // who that comes from: "itself", or names of frontends
   18: list<string> row_flaws,      // what in it was absurd, and replaced
-  19: list<i64> wait_us,           // its expected wait, by eighths of its CPU, then of its memory; -1: never fits
+  19: list<i64> wait_us,           // its expected wait, by steps of its CPU, then of its memory (1, 2, 4, 8, 12, 16, 24, 32 of 32 parts); -1: never fits
   20: string rack = "",
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"time"
 
@@ -27,7 +26,7 @@ type benchCmd struct {
 	ProbeRatio   float64       `default:"2" placeholder:"N" help:"Reservations sent for each task, 1 to 10. Default ${default}."`
 	Load         []float64     `default:"0.8" placeholder:"N" group:"load" help:"Shares of the slots that the jobs keep busy, one run each; above 1 is overload, 0 a trace's own. Default ${default}."`
 	TasksPerJob  int           `default:"10" placeholder:"N" group:"load" help:"Tasks of each job. Default ${default}."`
-	TaskDuration string        `default:"fixed:10ms" placeholder:"LAW" group:"load" help:"How long tasks sleep: fixed:D, job-exp:D (one exponential draw for each job), task-exp:D (for each task) or mix:90%5ms,10%200ms. Default ${default}."`
+	TaskDuration string        `default:"fixed:10ms" placeholder:"LAW" group:"load" help:"How long tasks sleep: fixed:D, job-exp:D (one exponential draw for each job), task-exp:D (for each task), mix:90%5ms,10%200ms, pareto:ALPHA,D or lognormal:SIGMA,D (D is the mean). Default ${default}."`
 	Estimates    bool          `group:"load" help:"Jobs tell how long their tasks will run. Default: no."`
 	Warmup       time.Duration `default:"5s" placeholder:"D" group:"load" help:"Time at the start of each run whose jobs do not count. Default ${default}."`
 	For          time.Duration `default:"30s" placeholder:"D" group:"load" help:"Time after it whose jobs count. Default ${default}."`
@@ -69,7 +68,7 @@ func (c *benchCmd) Run(ctx context.Context, line *kong.Context, out *streams) er
 		return err
 	}
 	// Before the minutes that a run takes.
-	write, err := c.reports()
+	write, err := createReports([]report[*bench.Document]{{"json", c.JSON, bench.WriteJSON}, {"html", c.HTML, bench.WriteHTML}})
 	if err != nil {
 		return err
 	}
@@ -119,33 +118,4 @@ func (c *benchCmd) options(line *kong.Context) (live.Options, error) {
 		}
 	}
 	return o, o.Validate()
-}
-
-// reports creates the files that were asked for, and returns what writes and closes them.
-func (c *benchCmd) reports() (write func(*bench.Document) error, err error) {
-	type report struct {
-		file *os.File
-		as   func(w io.Writer, doc *bench.Document) error
-	}
-	var all []report
-	for _, r := range []struct {
-		flag, name string
-		as         func(w io.Writer, doc *bench.Document) error
-	}{{"json", c.JSON, bench.WriteJSON}, {"html", c.HTML, bench.WriteHTML}} {
-		if r.name == "" {
-			continue
-		}
-		f, err := os.Create(r.name)
-		if err != nil {
-			return nil, usage(fmt.Errorf("--%s: %w", r.flag, err))
-		}
-		all = append(all, report{f, r.as})
-	}
-	return func(doc *bench.Document) error {
-		var errs []error
-		for _, r := range all {
-			errs = append(errs, r.as(r.file, doc), r.file.Close())
-		}
-		return errors.Join(errs...)
-	}, nil
 }

@@ -35,7 +35,7 @@ combinations of --policy, --load and --probe-ratio meet the same jobs.
   phoebe sim --jobs-file jobs.txt --cutoff 90s --workers 10000 --slots 1
   phoebe sim faults --seeds 1000
 
-phoebe sim run --help and phoebe sim faults --help list their flags; the word run may be left out.`
+phoebe sim run --help, faults --help and figure --help list their flags; the word run may be left out.`
 }
 
 type simRunCmd struct {
@@ -87,7 +87,7 @@ func (c *simRunCmd) Run(ctx context.Context, line *kong.Context, out *streams) e
 	if err != nil {
 		return usage(err)
 	}
-	write, err := c.reports()
+	write, err := createReports([]report[*bench.SimDocument]{{"json", c.JSON, bench.WriteSimJSON}, {"html", c.HTML, bench.WriteSimHTML}})
 	if err != nil {
 		return err
 	}
@@ -203,36 +203,6 @@ func (c *simRunCmd) workload(line *kong.Context) (sim.Workload, error) {
 		errs[1] = fmt.Errorf("--task-duration: %w", errs[1])
 	}
 	return p, errors.Join(errs[:]...)
-}
-
-// reports creates the files that were asked for, before the minutes that a sweep takes, and returns what writes and
-// closes them.
-func (c *simRunCmd) reports() (write func(*bench.SimDocument) error, err error) {
-	type report struct {
-		file *os.File
-		as   func(io.Writer, *bench.SimDocument) error
-	}
-	var all []report
-	for _, r := range []struct {
-		flag, name string
-		as         func(io.Writer, *bench.SimDocument) error
-	}{{"json", c.JSON, bench.WriteSimJSON}, {"html", c.HTML, bench.WriteSimHTML}} {
-		if r.name == "" {
-			continue
-		}
-		f, err := os.Create(r.name)
-		if err != nil {
-			return nil, usage(fmt.Errorf("--%s: %w", r.flag, err))
-		}
-		all = append(all, report{f, r.as})
-	}
-	return func(doc *bench.SimDocument) error {
-		var errs []error
-		for _, r := range all {
-			errs = append(errs, r.as(r.file, doc), r.file.Close())
-		}
-		return errors.Join(errs...)
-	}, nil
 }
 
 type simFaultsCmd struct {

@@ -63,7 +63,7 @@ type rowJSON struct {
 	AgeMicros   int64     `json:"age_us"`
 	From        string    `json:"from"`
 	Flaws       []string  `json:"flaws,omitempty"`
-	WaitsMicros [][]int64 `json:"waits_us"` // by eighths of CPU, then of memory; -1: it never fits
+	WaitsMicros [][]int64 `json:"waits_us"` // by steps of CPU, then of memory: 1, 2, 4, 8, 12, 16, 24 and 32 of 32 parts of the worker; -1: it never fits
 }
 
 // workerJSON is a worker as one frontend sees it.

@@ -36,8 +36,8 @@ type Row struct {
 	Age   time.Duration
 	From  string   // who it comes from: "itself", or names of frontends
 	Flaws []string // what in it was absurd, and replaced
-	// Waits are the worker's expected waits for room: Waits[i][j] is for a task of up to i+1 eighths of its CPU and
-	// j+1 eighths of its memory. Negative: it never fits.
+	// Waits are the worker's expected waits for room: Waits[i][j] is for a task of up to the i-th step of its CPU
+	// and the j-th of its memory; the steps are 1, 2, 4, 8, 12, 16, 24 and 32 of 32 parts. Negative: it never fits.
 	Waits [][]time.Duration
 }
 

@@ -12,11 +12,11 @@ import (
 
 	"github.com/phoebe-sched/phoebe/frontend"
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
-	"github.com/phoebe-sched/phoebe/frontend/serve/heartbeat"
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/probe/gossip"
 	"github.com/phoebe-sched/phoebe/probe/gossip/view"
+	"github.com/phoebe-sched/phoebe/probe/heartbeat"
 )
 
 // fleet is this frontend's part in the gossip: it takes workers' heartbeats, and its rows are a list of workers.

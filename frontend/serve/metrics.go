@@ -7,9 +7,9 @@ import (
 	"github.com/VictoriaMetrics/metrics"
 
 	"github.com/phoebe-sched/phoebe/frontend"
-	"github.com/phoebe-sched/phoebe/frontend/serve/heartbeat"
 	"github.com/phoebe-sched/phoebe/probe/gossip"
 	"github.com/phoebe-sched/phoebe/probe/gossip/view"
+	"github.com/phoebe-sched/phoebe/probe/heartbeat"
 )
 
 // serverMetrics are what a frontend counts, in Prometheus' conventions.

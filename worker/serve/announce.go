@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/phoebe-sched/phoebe/frontend/serve/heartbeat"
 	"github.com/phoebe-sched/phoebe/probe/gossip/view"
+	"github.com/phoebe-sched/phoebe/probe/heartbeat"
 )
 
 const (

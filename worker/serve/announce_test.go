@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/phoebe-sched/phoebe/frontend/serve/heartbeat"
 	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/probe/gossip/view"
+	"github.com/phoebe-sched/phoebe/probe/heartbeat"
 )
 
 // home is a frontend as far as heartbeats go.
