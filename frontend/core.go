@@ -215,7 +215,8 @@ type Core struct {
 	idle    []*worker // those believed to have room and an empty queue, in no order
 	sets    map[string]*eligible
 	learnt  map[string]*history
-	picked  []*worker // scratch: those with something planned
+	trip    time.Duration // a round trip over a link, as learnt; 0: nothing yet
+	picked  []*worker     // scratch: those with something planned
 
 	spareAt time.Time // when the spare places are cancelled; zero if there are none
 	sparing []*worker // those with spare places

@@ -22,7 +22,7 @@ func (c *Core) place(g *group, now time.Time, acts []Action) []Action {
 	g.budget = probes(g, m)
 	rides := 0
 	if p.RideAlong {
-		rides = c.planRides(g)
+		rides = c.planRides(g, now)
 	}
 	if rides < m {
 		c.planPlaces(g, g.budget-rides, now)
@@ -142,9 +142,10 @@ func (c *Core) plan(w *worker, rides, extra int) {
 }
 
 // planRides sends tasks along to workers believed to have room, one each, then one more each while room is
-// left; where the view is not to be used, to a random sample. Tasks worth bundling fill one worker after the
-// other instead: each message costs more than they do. It returns how many tasks ride.
-func (c *Core) planRides(g *group) int {
+// left; where the view is not to be used, to a random sample, and what is left of short ones, too. Tasks worth
+// bundling fill one worker after the other instead: each message costs more than they do. It returns how many tasks
+// ride.
+func (c *Core) planRides(g *group, now time.Time) int {
 	want := g.ridable()
 	rides := 0
 	if !g.job.Policy.Informed {
@@ -195,6 +196,14 @@ func (c *Core) planRides(g *group) int {
 			}
 		}
 	}
+	if !g.large() && c.short(g) {
+		for i := 0; rides < want && i < len(g.eligible.workers); i++ {
+			if w := c.draw(g.eligible.workers, i); w.rides == 0 && !c.isHeld(w, now) {
+				c.plan(w, 1, 0)
+				rides++
+			}
+		}
+	}
 	return rides
 }
 
@@ -214,11 +223,27 @@ const maxSticky = 8
 const briefRun = 3 * time.Millisecond
 
 func (g *group) brief() bool {
-	run := g.estimate
-	if run == 0 {
-		run = g.history.longest
-	}
+	run := g.run()
 	return run > 0 && run < briefRun
+}
+
+// run is how long a task of the group is believed to run; 0 if nothing is known.
+func (g *group) run() time.Duration {
+	if g.estimate > 0 {
+		return g.estimate
+	}
+	return g.history.longest
+}
+
+// shortRun is how many round trips tasks run of which it is true that a place asking in vain, and a slot waiting for
+// a reservation to be answered, cost more than a message.
+const shortRun = 30
+
+// short reports whether the group's tasks run for so few round trips. As if they were brief, one place at each worker
+// must do for them; and where no idle worker is known they ride to any.
+func (c *Core) short(g *group) bool {
+	run := g.run()
+	return run > 0 && run < shortRun*c.trip
 }
 
 // planPlaces probes n workers of a random sample: first those where the group has no place and none is
@@ -234,7 +259,7 @@ func (c *Core) planPlaces(g *group, n int, now time.Time) {
 		}
 	}
 	each := func(w *worker) int {
-		if g.job.Policy.Sticky && !g.brief() {
+		if g.job.Policy.Sticky && !g.brief() && !c.short(g) {
 			return max(1, min(g.demand.Times(w.welcome.Capacity), len(g.queue), maxSticky))
 		}
 		return 1

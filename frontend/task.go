@@ -61,6 +61,7 @@ func (c *Core) conclude(t *task, w *worker, m *probe.Finished, now time.Time, ac
 	case probe.Succeeded:
 		o.Kind, o.Result = Result, m.Result
 		c.learn(t, w, m)
+		c.learnTrip(t, m, now)
 		return c.end(t, o, now, acts)
 	case probe.TooLarge:
 		o.Failure = TooLarge
@@ -115,6 +116,18 @@ func (t *task) phases(m *probe.Finished, now time.Time) Phases {
 	}
 	p.Queued = max(p.Queued, p.Sampled)
 	return p
+}
+
+// learnTrip learns the time that two messages over a link take, each with what it waits for at both ends.
+func (c *Core) learnTrip(t *task, m *probe.Finished, now time.Time) {
+	if t.boundAt.IsZero() {
+		return
+	}
+	trip := max(0, now.Sub(t.boundAt)-m.Launch-m.Run-m.Kept)
+	if c.trip == 0 {
+		c.trip = trip
+	}
+	c.trip += (trip - c.trip) / 64
 }
 
 // lose counts an attempt as lost: it may have run, may still run, or never did.
