@@ -196,7 +196,7 @@ func (c *Core) planRides(g *group, now time.Time) int {
 			}
 		}
 	}
-	if !g.large() && c.short(g) {
+	if !g.large() && !g.brief() && c.short(g) {
 		for i := 0; rides < want && i < len(g.eligible.workers); i++ {
 			if w := c.draw(g.eligible.workers, i); w.rides == 0 && !c.isHeld(w, now) {
 				c.plan(w, 1, 0)
@@ -240,7 +240,8 @@ func (g *group) run() time.Duration {
 const shortRun = 30
 
 // short reports whether the group's tasks run for so few round trips. As if they were brief, one place at each worker
-// must do for them; and where no idle worker is known they ride to any.
+// must do for them; and where no idle worker is known they ride to any, unless they are brief: those wait for CPU, of
+// which messages take more than a place asking in vain.
 func (c *Core) short(g *group) bool {
 	run := g.run()
 	return run > 0 && run < shortRun*c.trip
