@@ -154,8 +154,27 @@ type Run struct {
 	PhasesUS          map[string]PhaseStats `json:"phases_us"`
 	Refused           map[string]int        `json:"refused"` // refusals by reason, of jobs that were retried too
 	Retries           int                   `json:"retries"`
+	Simulated         *Simulated            `json:"simulated,omitempty"`
 
 	responseCDF, omniscientCDF []cdfPoint // for the report
+}
+
+// Simulated is what the simulator says of the jobs of a run.
+type Simulated struct {
+	Jobs       int     `json:"jobs"`     // that count
+	DelayUS    float64 `json:"delay_us"` // of each message one way, as the run had it
+	ResponseMS Stats   `json:"response_ms"`
+	Ratio      Stats   `json:"ratio"` // the run's response_ms / these, statistic by statistic
+}
+
+// Delay is how long a message took one way over a link on average; 0 if that was not measured.
+func (r *Run) Delay() time.Duration {
+	return time.Duration(r.PhasesUS[PhaseQueued.String()].Mean * float64(time.Microsecond))
+}
+
+// Simulate notes what the response to so many jobs was in a simulation of the run, and how long messages took in it.
+func (r *Run) Simulate(jobs int, delay time.Duration, response Stats) {
+	r.Simulated = &Simulated{Jobs: jobs, DelayUS: float64(delay) / float64(time.Microsecond), ResponseMS: response, Ratio: r.ResponseMS.over(response)}
 }
 
 // Stats sum up a distribution. Mean and max are exact, percentiles within 0.1 % and never above max.

@@ -31,6 +31,10 @@ func WriteTable(w io.Writer, doc *Document) error {
 			b.WriteString("\nphases of a task, us: p50 / p99\n")
 			grid.write(&b)
 		}
+		if grid := simulatedGrid(group); len(grid) > 1 {
+			b.WriteString("\nthe same jobs simulated, response in ms, and how many times that was measured\n")
+			grid.write(&b)
+		}
 		for _, run := range group {
 			if line := troubles(run); line != "" {
 				fmt.Fprintf(&b, "%s: %s\n", run.Policy, line)
@@ -130,6 +134,20 @@ func phaseGrid(group []Run) grid {
 			row = append(row, number(p.P50)+" / "+number(p.P99))
 		}
 		g = append(g, row)
+	}
+	return g
+}
+
+// simulatedGrid has a row per run that was simulated, too.
+func simulatedGrid(group []Run) grid {
+	g := grid{{"policy", "messages", "mean", "p50", "p90", "p99", "mean/sim", "p50/sim", "p90/sim", "p99/sim"}}
+	for _, r := range group {
+		if s := r.Simulated; s != nil {
+			g = append(g, []string{
+				r.Policy, number(s.DelayUS) + " us", number(s.ResponseMS.Mean), number(s.ResponseMS.P50), number(s.ResponseMS.P90), number(s.ResponseMS.P99),
+				number(s.Ratio.Mean), number(s.Ratio.P50), number(s.Ratio.P90), number(s.Ratio.P99),
+			})
+		}
 	}
 	return g
 }

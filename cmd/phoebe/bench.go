@@ -32,6 +32,8 @@ type benchCmd struct {
 	For          time.Duration `default:"30s" placeholder:"D" group:"load" help:"Time after it whose jobs count. Default ${default}."`
 	Seed         uint64        `default:"1" placeholder:"N" group:"load" help:"Seed of arrivals and durations: every policy meets the same jobs. Default ${default}."`
 
+	Simulate bool `group:"load" help:"Simulate the same jobs, too, with messages that take as long as they did, and print how far the simulator is off. Default: no."`
+
 	Trace          string        `placeholder:"FILE" group:"load" help:"Replay jobs of this CSV file, plain or gzipped, instead. Its columns: trace, job, submit_ms, input_bytes, shuffle_bytes, output_bytes. Default: none."`
 	TraceName      string        `default:"fb2010-0" placeholder:"NAME" group:"load" help:"Which trace of the file. Default ${default}."`
 	From           time.Duration `default:"10h" placeholder:"D" group:"load" help:"Where in the trace the replay begins. Default ${default}."`
@@ -84,6 +86,11 @@ func (c *benchCmd) Run(ctx context.Context, line *kong.Context, out *streams) er
 		}
 		return err
 	}
+	if c.Simulate {
+		if err := simulate(ctx, &o, doc.Runs); err != nil {
+			return err
+		}
+	}
 	settings := doc.Meta.Settings
 	doc.Meta = bench.NewMeta(append([]string{"phoebe"}, line.Args...), o.Seed, time.Now())
 	doc.Meta.Settings = settings
@@ -106,6 +113,9 @@ func (c *benchCmd) options(line *kong.Context) (live.Options, error) {
 	}
 	if c.Frontends < 1 || c.Workers < 1 || c.Slots < 1 {
 		return o, errors.New("--frontends, --workers and --slots must be 1 or more")
+	}
+	if c.Simulate && (c.Trace != "" || len(c.Connect) > 0) {
+		return o, errors.New("--simulate needs an embedded cluster and jobs that are drawn: leave out --connect and --trace")
 	}
 	if c.Trace != "" {
 		setting, err := bench.ParseTraceSetting(c.TraceSetting)

@@ -35,6 +35,7 @@ type outcome struct {
 	Attempts     int
 	RunMS        float64          `json:"run_ms"`
 	Phases       map[string]int64 `json:"phases_us"`
+	Usage        map[string]int64 `json:"usage"`
 }
 
 // outcomes reads them, by task.
@@ -206,8 +207,17 @@ func TestUsage(t *testing.T) {
 		{"no frontend", []string{"run", "--function", "echo", "--connect", "127.0.0.1:1", "--retry-for", "200ms"}, 3, []string{"127.0.0.1:1", "refused"}},
 		{"no status", []string{"status", "--connect", "127.0.0.1:1", "--retry-for", "200ms"}, 3, []string{"127.0.0.1:1", "refused"}},
 		{"handle", []string{"cancel", "xyz"}, 2, []string{`"xyz"`, "JOB@OWNER"}},
+		{"explain handle", []string{"explain", "xyz"}, 2, []string{`"xyz"`, "JOB@OWNER"}},
+		{"explain nothing", []string{"explain"}, 2, []string{"<job>", "phoebe explain --help"}},
+		{"explain task", []string{"explain", "01ARZ3NDEKTSV4RRFFQ69G5FAV", "first"}, 2, []string{"first"}},
+		{"file", []string{"run", "--function", "echo", "--file", "http://h/f"}, 2, []string{"--file", "http://h/f", "sha256sum"}},
+		{"matching", []string{"frontend", "--workers", "127.0.0.1:1", "--matching", "best"}, 2, []string{"--matching", "best", "greedy"}},
+		{"long task", []string{"frontend", "--workers", "127.0.0.1:1", "--long-task=-1s"}, 2, []string{"-1s", "more than 0"}},
+		{"rate", []string{"frontend", "--workers", "127.0.0.1:1", "--disk-rate", "fast"}, 2, []string{"--disk-rate", "fast", "64KiB"}},
+		{"job file's file", job("tasks:\n  - function: echo\n    files: [{url: x, sha: y}]\n"), 2, []string{"[3:", `"sha"`}},
 		{"shell", []string{"completion", "csh"}, 2, []string{"csh", "bash"}},
 
+		{"job and files", append(job("tasks: [{function: echo}]"), "--file", "http://h/f#sha256=1"), 2, []string{"--job"}},
 		{"job and flags", append(job("tasks: [{function: echo}]"), "--tenant", "x"), 2, []string{"--job"}},
 		{"no job file", []string{"run", "--job", "/nonexistent"}, 2, []string{"/nonexistent"}},
 		{"job field", job("tasks:\n  - function: echo\n    paylod: x\n"), 2, []string{"[3:5]", `"paylod"`}},
@@ -477,13 +487,18 @@ func TestBench(t *testing.T) {
 	dir := t.TempDir()
 	jsonFile, htmlFile := filepath.Join(dir, "b.json"), filepath.Join(dir, "b.html")
 	phoebe(t, "bench", "--frontends", "1", "--workers", "2", "--slots", "2", "--load", "0.3", "--policy", "phoebe,random", "--task-duration", "fixed:5ms",
-		"--tasks-per-job", "2", "--warmup", "100ms", "--for", "500ms", "--json", jsonFile, "--html", htmlFile).
-		want(t, 0, "phoebe ", "random ", "omniscient", "ideal", "load 0.3", "4 slots")
+		"--tasks-per-job", "2", "--warmup", "100ms", "--for", "500ms", "--simulate", "--json", jsonFile, "--html", htmlFile).
+		want(t, 0, "phoebe ", "random ", "omniscient", "simulated", "ideal", "load 0.3", "4 slots")
 	read := func() (doc struct {
 		Meta struct{ Command string }
 		Runs []struct {
-			Policy string
-			Jobs   int
+			Policy       string
+			Jobs, Errors int
+			Simulated    struct {
+				Jobs       int
+				DelayUS    float64               `json:"delay_us"`
+				ResponseMS struct{ P50 float64 } `json:"response_ms"`
+			}
 		}
 		Noop *struct {
 			TasksPerS1 float64 `json:"tasks_per_s_1"`
@@ -501,6 +516,11 @@ func TestBench(t *testing.T) {
 	}
 	if doc := read(); len(doc.Runs) != 2 || doc.Runs[1].Policy != "random" || doc.Runs[0].Jobs == 0 || !strings.HasPrefix(doc.Meta.Command, "phoebe bench --frontends 1") {
 		t.Errorf("%+v", doc)
+	}
+	for _, r := range read().Runs {
+		if s := r.Simulated; s.Jobs != r.Jobs+r.Errors || s.DelayUS <= 0 || s.ResponseMS.P50 < 5 {
+			t.Errorf("%s: simulated %+v of %d jobs", r.Policy, s, r.Jobs+r.Errors)
+		}
 	}
 	if html, err := os.ReadFile(htmlFile); err != nil || !strings.Contains(string(html), "<svg") {
 		t.Errorf("%v in %.100s", err, html)
@@ -523,6 +543,7 @@ func TestBench(t *testing.T) {
 		{[]string{"--trace", "/nonexistent"}, 1, "/nonexistent"},
 		{[]string{"--json", "/nonexistent/b.json"}, 2, "/nonexistent/b.json"},
 		{[]string{"--workers", "0"}, 2, "--workers"},
+		{[]string{"--simulate", "--connect", "localhost:1"}, 2, "--simulate"},
 	} {
 		phoebe(t, append([]string{"bench"}, test.args...)...).want(t, test.code, test.says)
 	}
