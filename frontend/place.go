@@ -41,7 +41,7 @@ func (c *Core) cover(g *group, now time.Time, acts []Action) []Action {
 	case g.live == 0:
 		return c.place(g, now, acts)
 	}
-	if missing := max(probes(g, len(g.queue))-g.probed(), g.budget); missing > 0 {
+	if missing := max(probes(g, len(g.queue))-c.probed(g), g.budget); missing > 0 {
 		c.planPlaces(g, missing, now)
 		return c.reserve(g, now, acts)
 	}
@@ -74,7 +74,7 @@ func (c *Core) resample(j *job, now time.Time, acts []Action) []Action {
 	j.lag = min(2*j.lag, maxLag)
 	j.lagAt = time.Time{}
 	for _, g := range j.groups {
-		if n := len(g.queue); n > 0 && j.Policy.Resample && g.probed() >= probes(g, n) && g.probed() < 4*probes(g, n) {
+		if n := len(g.queue); n > 0 && j.Policy.Resample && c.probed(g) >= probes(g, n) && c.probed(g) < 4*probes(g, n) {
 			c.Stats.Resamples++
 			c.planPlaces(g, n, now)
 			acts = c.reserve(g, now, acts)
@@ -196,7 +196,7 @@ func (c *Core) planRides(g *group, now time.Time) int {
 			}
 		}
 	}
-	if !g.large() && !g.brief() && c.short(g) {
+	if !g.large() && c.short(g) {
 		for i := 0; rides < want && i < len(g.eligible.workers); i++ {
 			if w := c.draw(g.eligible.workers, i); w.rides == 0 && !c.isHeld(w, now) {
 				c.plan(w, 1, 0)
@@ -235,17 +235,20 @@ func (g *group) run() time.Duration {
 	return g.history.longest
 }
 
-// shortRun is how many round trips tasks run of which it is true that a place asking in vain, and a slot waiting for
-// a reservation to be answered, cost more than a message.
+// shortRun is how many round trips tasks run of which it is true that a slot waiting for a place to be answered costs
+// more than the messages that it saves.
 const shortRun = 30
 
-// short reports whether the group's tasks run for so few round trips. As if they were brief, one place at each worker
-// must do for them; and where no idle worker is known they ride to any, unless they are brief: those wait for CPU, of
-// which messages take more than a place asking in vain.
+// short reports whether the group's tasks run for so few round trips, though they are not brief. They ride to any
+// workers where no idle one is known, and their places are not kept: of those many ask in vain. Brief ones do neither:
+// what they wait for is CPU, of which messages take most.
 func (c *Core) short(g *group) bool {
 	run := g.run()
-	return run > 0 && run < shortRun*c.trip
+	return run >= briefRun && run < shortRun*c.trip
 }
+
+// sticky reports whether the places of the group are kept while tasks wait.
+func (c *Core) sticky(g *group) bool { return g.job.Policy.Sticky && !c.short(g) }
 
 // planPlaces probes n workers of a random sample: first those where the group has no place and none is
 // planned, then any. A sticky place comes round again and again, but only in one slot at a time, so there it
@@ -259,8 +262,9 @@ func (c *Core) planPlaces(g *group, n int, now time.Time) {
 			holds[r.w] = true
 		}
 	}
+	sticky := c.sticky(g)
 	each := func(w *worker) int {
-		if g.job.Policy.Sticky && !g.brief() && !c.short(g) {
+		if sticky && !g.brief() {
 			return max(1, min(g.demand.Times(w.welcome.Capacity), len(g.queue), maxSticky))
 		}
 		return 1
@@ -286,7 +290,7 @@ func (c *Core) planPlaces(g *group, n int, now time.Time) {
 			if n == 0 {
 				break
 			}
-			if g.job.Policy.Sticky && (holds[w] || w.extra > 0) || w.rides+w.extra == probe.MaxPlaces {
+			if sticky && (holds[w] || w.extra > 0) || w.rides+w.extra == probe.MaxPlaces {
 				continue
 			}
 			c.plan(w, 0, each(w))
@@ -297,8 +301,8 @@ func (c *Core) planPlaces(g *group, n int, now time.Time) {
 }
 
 // probed is how many probes the live places of the group are worth: a sticky one asked for several places.
-func (g *group) probed() int {
-	if !g.job.Policy.Sticky {
+func (c *Core) probed(g *group) int {
+	if !c.sticky(g) {
 		return g.live
 	}
 	n := 0
@@ -313,6 +317,7 @@ func (g *group) probed() int {
 // reserve carries out what was planned for a group.
 func (c *Core) reserve(g *group, now time.Time, acts []Action) []Action {
 	j := g.job
+	sticky := c.sticky(g)
 	for _, w := range c.picked {
 		r := &reservation{w: w, group: g, first: w.nextRes, count: uint32(w.rides + w.extra), live: uint32(w.extra)}
 		m := probe.Reserve{
@@ -338,7 +343,11 @@ func (c *Core) reserve(g *group, now time.Time, acts []Action) []Action {
 		c.Stats.Places += uint64(r.count)
 		c.Stats.Rides += uint64(w.rides)
 		c.occupy(w, g.demand, w.rides)
-		g.budget -= max(1, w.rides)
+		if sticky {
+			g.budget -= max(1, w.rides)
+		} else {
+			g.budget -= int(r.count)
+		}
 		// At a worker where others queue, the place's turn is far enough off.
 		acts = append(acts, Send{Worker: w.key, Msg: m, MayWait: g.brief() && w.rides == 0 && int(w.load.Queued) >= w.slots})
 		w.rides, w.extra = 0, 0
@@ -449,7 +458,7 @@ func (c *Core) ready(w *worker, m *probe.Ready, now time.Time, acts []Action) []
 	for n := g.turn(w, bundleBytes-len(bind.Launch.Payload)); n > 1 && len(g.queue) > 0; n-- {
 		bind.Bundle = append(bind.Bundle, c.bindNext(g, w, m, now))
 	}
-	keep := !shared && j.Policy.Sticky && c.choose(r.group, w) != nil
+	keep := !shared && c.sticky(r.group) && c.choose(r.group, w) != nil
 	if keep {
 		c.Stats.Kept++
 	} else {
@@ -596,6 +605,10 @@ func (c *Core) takeBack(a *attempt) {
 
 // wait puts a task at the front of those that wait.
 func (c *Core) wait(t *task) {
+	if t.group.job.blocks(t.group) { // it was claimed, and of a stage before its own not all is known to have ended
+		c.move(t, blocked)
+		return
+	}
 	if t.group.path == estimate.Estimation {
 		c.estimated(t)
 		return
