@@ -32,3 +32,21 @@ func TestWaitIsJudgedByHowLongTasksRun(t *testing.T) {
 		}
 	}
 }
+
+// A set of workers outlives the jobs whose tasks it was made for, and lets go of them when they end.
+func TestEndedJobIsLetGoOf(t *testing.T) {
+	c := New(Config{ID: 1}, rand.New(rand.NewPCG(1, 2)))
+	now := time.Unix(0, 0)
+	c.Step(now, WorkerUp{0, probe.Welcome{Worker: "w", Functions: []string{"f"}, Capacity: probe.Slot}}, nil)
+	for n := range byte(3) {
+		c.Step(now, Submit{&Job{ID: probe.JobID{n}, Tasks: []Task{{Function: "f"}}}}, nil)
+	}
+	for _, n := range []byte{1, 0, 2} {
+		c.Step(now, Cancel{Job: probe.JobID{n}}, nil)
+	}
+	for key, e := range c.sets {
+		if len(e.unserved) > 0 {
+			t.Errorf("set %q keeps %d jobs that have ended", key, len(e.unserved))
+		}
+	}
+}

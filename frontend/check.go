@@ -332,7 +332,7 @@ func (c *Core) checkRounds() error {
 			return fmt.Errorf("a round of job %v is over and waits for answers", r.group.job.ID)
 		}
 	}
-	if asked > len(c.rounds.bySeq) {
+	if asked != len(c.rounds.bySeq) {
 		return fmt.Errorf("%d workers are asked, %d answers are waited for", asked, len(c.rounds.bySeq))
 	}
 	for _, j := range c.jobs {

@@ -28,13 +28,14 @@ type Config struct {
 	ProbeTimeout time.Duration // early binding: how long a queue length is waited for
 
 	LongTask time.Duration    // from which run time on a task is long, and placed by estimation
+	SureFor  time.Duration    // age up to which a wait matrix need not be asked for before something is placed by it; negative: any
 	Matcher  estimate.Matcher // of tasks with workers, where they are placed by estimation
 	Estimate estimate.Config
 }
 
 // Defaults fills the zero fields of c: probe ratio 2, 100,000 tasks in a job, payloads of 1 MiB, 200,000
 // pending tasks, 1 s of wait, poison after 3 workers, 1 s adrift, 3 s to claim, 10 s stranded, sync every 2 s,
-// 100 ms for a queue length, long from 1 s on, stable matching, and those of estimate.Config.
+// 100 ms for a queue length, long from 1 s on, sure for 50 ms, stable matching, and those of estimate.Config.
 func (c Config) Defaults() Config {
 	def := func(p *time.Duration, d time.Duration) {
 		if *p == 0 {
@@ -60,6 +61,7 @@ func (c Config) Defaults() Config {
 	def(&c.SyncEvery, 2*time.Second)
 	def(&c.ProbeTimeout, 100*time.Millisecond)
 	def(&c.LongTask, time.Second)
+	def(&c.SureFor, sureFor)
 	c.Estimate = c.Estimate.Defaults()
 	return c
 }
@@ -430,6 +432,7 @@ func (c *Core) admit(spec *Job, now time.Time) (*job, *RefusedError) {
 	if spec.ProbeRatio == 0 {
 		spec.ProbeRatio = c.cfg.ProbeRatio
 	}
+	spec.usual = average(spec.Tasks)
 	j := &job{Job: *spec, submitted: now, tasks: make([]task, n), left: n, lag: firstLag}
 	if j.Deadline > 0 {
 		j.deadline = now.Add(j.Deadline)
@@ -443,7 +446,7 @@ func (c *Core) admit(spec *Job, now time.Time) (*job, *RefusedError) {
 	if err := c.overloaded(j, now); err != nil {
 		return nil, err
 	}
-	remembered := false
+	remember := sampled{job: j.ID}
 	for _, g := range j.groups {
 		if g.path == estimate.Estimation { // a long wait for it says nothing of how long others wait
 			continue
@@ -451,10 +454,10 @@ func (c *Core) admit(spec *Job, now time.Time) (*job, *RefusedError) {
 		if c.cfg.MaxWait >= 0 { // else nobody would look, and take out those that were served
 			g.eligible.unserved = append(g.eligible.unserved, j)
 		}
-		if !remembered {
-			c.long.log.sample(j.ID, g.why)
-			remembered = true
-		}
+		remember.add(g)
+	}
+	if remember.tasks > 0 {
+		c.long.log.sample(remember)
 	}
 	return j, nil
 }
@@ -595,7 +598,7 @@ func (c *Core) overloaded(j *job, now time.Time) *RefusedError {
 
 // noWorker says what the fleet lacks for a task.
 func (c *Core) noWorker(t *Task, of Constraint) *RefusedError {
-	linked, able, fitting := 0, 0, 0
+	linked, able, fitting, caching := 0, 0, 0, 0
 	var most probe.Demand
 	functions := map[string]bool{}
 	for _, w := range c.workers {
@@ -611,6 +614,9 @@ func (c *Core) noWorker(t *Task, of Constraint) *RefusedError {
 			able++
 			if t.Demand.Fits(w.welcome.Capacity) {
 				fitting++
+				if w.welcome.Cache != "" {
+					caching++
+				}
 			}
 		}
 	}
@@ -622,6 +628,8 @@ func (c *Core) noWorker(t *Task, of Constraint) *RefusedError {
 		e.Message = fmt.Sprintf("task %d: no worker has a function %q; they have %q", t.Index, t.Function, sorted(functions))
 	case fitting == 0:
 		e.Message = fmt.Sprintf("task %d: demand of %v is more than any worker has that knows %q (largest: %v): demand less", t.Index, t.Demand, t.Function, most)
+	case len(t.Files) > 0 && caching == 0:
+		e.Message = fmt.Sprintf("task %d: it needs files, and none of the %d workers that could run %q has a cache for them: start workers with --cache-dir", t.Index, fitting, t.Function)
 	default:
 		e.Message = fmt.Sprintf("task %d: none of the %d workers that could run %q satisfies %s: change the constraint or label a worker", t.Index, fitting, t.Function, join(of, t.Constraint))
 	}

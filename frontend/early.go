@@ -160,8 +160,12 @@ func (c *Core) enqueue(t *task, w *worker, now time.Time, acts []Action) []Actio
 	a := c.launch(t, w, res, enqueued, now)
 	t.readyAt, t.boundAt = now, now
 	j := t.group.job
+	launch := t.launch(a.id)
+	if len(launch.Files) > 0 {
+		launch.Files = c.withPeers(launch.Files, w)
+	}
 	return append(acts, Send{Worker: w.key, Msg: probe.Enqueue{
-		Res: res, Job: j.ID, Tenant: j.Tenant, Priority: j.Priority, Demand: t.spec.Demand, Launch: t.launch(a.id),
+		Res: res, Job: j.ID, Tenant: j.Tenant, Priority: j.Priority, Demand: t.spec.Demand, Launch: launch,
 		Long:   t.long != nil && t.long.run >= c.cfg.LongTask && !t.long.whole,
 		Matrix: t.long != nil,
 	}})

@@ -14,14 +14,15 @@ import (
 type Decision struct {
 	Job     probe.JobID
 	Task    probe.TaskIndex
+	Alike   int // other tasks of which it tells as well
 	Path    estimate.Path
 	Why     estimate.Reason   // of the path
 	Choice  estimate.Decision // candidates and terms; zero for a sampled task
 	At      time.Duration     // of the choice, since the job was submitted
-	Tries   int               // how often it was tried since it was placed last
+	Tries   int               // how often it was tried since it was placed last; 0: not yet, or it is sampled
 	Attempt probe.AttemptID   // zero: it is at no worker
 	Worker  string            // of the attempt
-	Outcome string            // of the attempt, so far
+	Outcome string            // of the attempt, so far; or what the task waits for
 	Waited  time.Duration     // until it started there; 0 if that is not known
 	Ran     time.Duration
 	Usage   probe.Usage
@@ -29,8 +30,12 @@ type Decision struct {
 
 func (d *Decision) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "task %d goes by %s: %s", d.Task, d.Path, d.Why)
-	if d.Path == estimate.Estimation {
+	fmt.Fprintf(&b, "task %d", d.Task)
+	if d.Alike > 0 {
+		fmt.Fprintf(&b, " (and %d more)", d.Alike)
+	}
+	fmt.Fprintf(&b, " goes by %s: %s", d.Path, d.Why)
+	if d.Tries > 0 {
 		fmt.Fprintf(&b, "\nafter %v", d.At.Round(time.Microsecond))
 		if d.Tries > 1 {
 			fmt.Fprintf(&b, ", at try %d", d.Tries)
@@ -39,6 +44,8 @@ func (d *Decision) String() string {
 	}
 	if d.Worker != "" {
 		fmt.Fprintf(&b, "\nattempt %s at %s: %s", d.Attempt, d.Worker, d.Outcome)
+	} else if d.Outcome != "" {
+		fmt.Fprintf(&b, "\nit %s", d.Outcome)
 	}
 	if d.Ran > 0 {
 		fmt.Fprintf(&b, ", waited %v, ran %v", d.Waited.Round(time.Microsecond), d.Ran.Round(time.Microsecond))
@@ -64,8 +71,20 @@ type decisions struct {
 
 // sampled is a job with tasks that were sampled.
 type sampled struct {
-	job probe.JobID
-	why estimate.Reason // of its first group
+	job         probe.JobID
+	first, last probe.TaskIndex // of those tasks
+	tasks       int
+	why         estimate.Reason // of the first one
+}
+
+// add takes the sampled tasks of a group into account, whose indices ascend as a rule.
+func (s *sampled) add(g *group) {
+	first, last := g.queue[0].spec.Index, g.queue[len(g.queue)-1].spec.Index
+	if s.tasks == 0 || first < s.first {
+		s.first, s.why = first, g.why
+	}
+	s.last = max(s.last, last)
+	s.tasks += len(g.queue)
 }
 
 // get is the decision of a number, nil if it is forgotten.
@@ -77,11 +96,11 @@ func (ds *decisions) get(n uint64) *Decision {
 }
 
 // sample remembers a job with sampled tasks.
-func (ds *decisions) sample(job probe.JobID, why estimate.Reason) {
+func (ds *decisions) sample(s sampled) {
 	if len(ds.sampled) < maxSampled {
-		ds.sampled = append(ds.sampled, sampled{job, why})
+		ds.sampled = append(ds.sampled, s)
 	} else {
-		ds.sampled[ds.jobs%maxSampled] = sampled{job, why}
+		ds.sampled[ds.jobs%maxSampled] = s
 	}
 	ds.jobs++
 }
@@ -119,9 +138,9 @@ func (c *Core) note(t *task, outcome string) *Decision {
 }
 
 // Explain returns what was decided on a task, or on all tasks of a job if task is negative, in the order in which
-// it was: of estimated tasks all placings that are remembered, for a time after the end of the job, too. Of a
-// sampled task there is one Decision, which says why it was, and where its attempt is; of a job that has ended, or
-// all of whose tasks are asked for, one for all of them.
+// it was: of estimated tasks all placings that are remembered, for a time after the end of the job, too. Of a task
+// that was sampled, or not placed yet, there is one Decision, which says why, and where its attempt is or what it
+// waits for; of a job that has ended, or all of whose tasks are asked for, one for all that are alike.
 func (c *Core) Explain(job probe.JobID, task int) []Decision {
 	var found []Decision
 	ds := &c.long.log
@@ -136,9 +155,7 @@ func (c *Core) Explain(job probe.JobID, task int) []Decision {
 	}
 	if j := c.jobs[job]; j != nil {
 		for _, g := range j.groups {
-			if g.path == estimate.Sampling {
-				found = append(found, g.explain(task)...)
-			}
+			found = append(found, g.explain(ds, task)...)
 		}
 		return found
 	}
@@ -146,27 +163,42 @@ func (c *Core) Explain(job probe.JobID, task int) []Decision {
 		return found
 	}
 	for i := range ds.sampled {
-		if s := &ds.sampled[i]; s.job == job {
-			return append(found, Decision{Job: job, Task: probe.TaskIndex(max(task, 0)), Why: s.why})
+		if s := &ds.sampled[i]; s.job == job && (task < 0 || task >= int(s.first) && task <= int(s.last)) {
+			d := Decision{Job: job, Task: probe.TaskIndex(task), Why: s.why}
+			if task < 0 {
+				d.Task, d.Alike = s.first, s.tasks-1
+			}
+			return append(found, d)
 		}
 	}
 	return found
 }
 
-// explain is the Decision on a sampled task of the group, or on its first one.
-func (g *group) explain(task int) []Decision {
+// explain is the Decision on a task of the group that no other tells of, or on the first of them.
+func (g *group) explain(ds *decisions, task int) []Decision {
+	var found []Decision
 	for i := range g.job.tasks {
 		t := &g.job.tasks[i]
 		if t.group != g || task >= 0 && t.spec.Index != probe.TaskIndex(task) {
 			continue
 		}
-		d := Decision{Job: g.job.ID, Task: t.spec.Index, Why: g.why}
-		if a := t.attempt; a != nil && task >= 0 {
-			d.Attempt, d.Worker, d.Outcome = a.id, a.w.welcome.Worker, stateText[t.state]
+		if t.long != nil && ds.get(t.long.decision) != nil {
+			continue
 		}
-		return []Decision{d}
+		if len(found) > 0 {
+			found[0].Alike++
+			continue
+		}
+		d := Decision{Job: g.job.ID, Task: t.spec.Index, Path: g.path, Why: g.why, Choice: estimate.Decision{Chosen: -1}}
+		if task >= 0 || t.state == blocked {
+			d.Outcome = stateText[t.state]
+		}
+		if a := t.attempt; a != nil && task >= 0 {
+			d.Attempt, d.Worker = a.id, a.w.welcome.Worker
+		}
+		found = append(found, d)
 	}
-	return nil
+	return found
 }
 
 var stateText = [...]string{

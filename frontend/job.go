@@ -25,6 +25,20 @@ type Job struct {
 	// Resubmitted: an earlier owner was lost. Its attempts are claimed first, and a task that may start only
 	// once is not started again.
 	Resubmitted bool
+
+	usual time.Duration // mean of its tasks' estimates, of those that have one; 0: none has
+}
+
+// average is the mean of the estimates of tasks, of those that have one; 0 if none has.
+func average(tasks []Task) time.Duration {
+	sum, n := 0.0, 0
+	for i := range tasks {
+		if d := tasks[i].Estimate; d > 0 {
+			sum += float64(d)
+			n++
+		}
+	}
+	return time.Duration(sum / float64(max(n, 1)))
 }
 
 // Task is one unit of a job.
@@ -145,6 +159,7 @@ type Outcome struct {
 	Worker   string // of the attempt that counted
 	Attempts int
 	Run      time.Duration // of that attempt, measured by its executor
+	Usage    probe.Usage   // of that attempt
 	Phases   Phases
 }
 
@@ -199,8 +214,8 @@ var moves = [...][]taskState{
 	probing:  {waiting, enqueued, done},
 	riding:   {waiting, bound, adrift, done},
 	enqueued: {waiting, matching, bound, adrift, done},
-	bound:    {waiting, matching, adrift, done},
-	adrift:   {waiting, matching, bound, done},
+	bound:    {waiting, matching, blocked, adrift, done},
+	adrift:   {waiting, matching, blocked, bound, done},
 	claiming: {waiting, matching, blocked, bound, done},
 	done:     {},
 }
@@ -268,6 +283,8 @@ type group struct {
 	why      estimate.Reason // of the path of its first task
 	stage    *estimate.Stats // of its finished tasks, if they are placed by estimation
 	matching int             // tasks in state matching
+	ends     time.Time       // when the last of those is expected to end that were placed by estimation
+	longest  time.Duration   // that any of them is expected to run
 }
 
 // reservation is one Reserve: count places at a worker, of which some live.

@@ -21,8 +21,8 @@ func TestMoves(t *testing.T) {
 		probing:  "x . . . . x . . . x",
 		riding:   "x . . . . . x x . x",
 		enqueued: "x x . . . . x x . x",
-		bound:    "x x . . . . . x . x",
-		adrift:   "x x . . . . x . . x",
+		bound:    "x x x . . . . x . x",
+		adrift:   "x x x . . . x . . x",
 		claiming: "x x x . . . x . . x",
 		done:     ". . . . . . . . . .",
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -28,8 +29,7 @@ const (
 	// twice as long each time. After maxBlind times, it goes to a random worker.
 	blindAgain = 20 * time.Millisecond
 	maxBlind   = 5
-	// sureFor is the age up to which a matrix need not be asked for before something is placed by it: to ask costs
-	// a round trip, to find others' tasks there much more.
+	// sureFor is the default of Config.SureFor: to ask costs a round trip, to find others' tasks there much more.
 	sureFor = 50 * time.Millisecond
 	// askedEach is how many are asked for each task of those believed idle, and of all, besides its candidates.
 	askedEach = 2
@@ -38,6 +38,11 @@ const (
 	maxAsked = 256
 	askFor   = 20 * time.Millisecond
 	askAgain = time.Second
+	// worthSleep is how long a task whose job can wait for it must have to wait, to be placed later.
+	worthSleep = 100 * time.Millisecond
+	// maxSleep is when it looks again at the latest: where tasks run shorter than estimated, there is room much sooner
+	// than workers say.
+	maxSleep = 5 * time.Second
 	// forgetAfter is the age from which on a matrix says nothing.
 	forgetAfter = 30 * time.Second
 	// heldWait is how long a task of one slot must be expected to wait at a worker without room before the worker
@@ -73,15 +78,16 @@ type long struct {
 
 // longTask is a task that is placed by estimation.
 type longTask struct {
-	task  *task
-	why   estimate.Reason
-	spec  estimate.Task // Work and Also are filled in for each batch
-	bytes int64         // of its inputs
-	at    time.Time     // when it is due; zero: it does not sleep
-	pos   int           // in due or later
-	blind int           // how often in a row there was no candidate
-	left  int           // how often in a row all candidates went to others
-	whole bool          // it is larger than what workers have open to long tasks, and may use all
+	task   *task
+	why    estimate.Reason
+	spec   estimate.Task // Work and Also are filled in for each batch
+	bytes  int64         // of its inputs
+	at     time.Time     // when it is due; zero: it does not sleep
+	pos    int           // in due or later
+	latest time.Time     // until which it may be postponed; zero: it was not, since it was placed last
+	blind  int           // how often in a row there was no candidate
+	left   int           // how often in a row all candidates went to others
+	whole  bool          // it is larger than what workers have open to long tasks, and may use all
 
 	decision        uint64        // number of the last one
 	wait, run, read time.Duration // expected by it: of the wait at the worker, and of the run, of which read is for inputs
@@ -132,7 +138,7 @@ func (c *Core) route(j *Job, t *Task) (estimate.Path, estimate.Reason) {
 	needs := estimate.Needs{
 		Inputs: len(t.Inputs) > 0, Files: len(t.Files) > 0, Place: len(t.Constraint.Labels)+len(t.Constraint.Hosts) > 0,
 	}
-	return estimate.Route(j.Mode, needs, c.expect(t), c.cfg.LongTask)
+	return estimate.Route(j.Mode, needs, c.expect(t), j.usual, c.cfg.LongTask)
 }
 
 // expect is how long a task will run, by what is known when its job is submitted.
@@ -158,8 +164,10 @@ func (c *Core) class(hint time.Duration) int {
 		return 0
 	case hint < c.cfg.LongTask:
 		return 1
+	case hint < estimate.Stray*c.cfg.LongTask:
+		return 2
 	}
-	return 2
+	return 3
 }
 
 func (t *Task) inputBytes() int64 {
@@ -236,6 +244,8 @@ func (c *Core) estimated(t *task) {
 			x.spec.Files = append(x.spec.Files, estimate.File{ID: FileID(s.Files[i].Digest), Bytes: int64(s.Files[i].Bytes)})
 		}
 		t.long = x
+	} else {
+		t.group.ends = time.Time{} // may have been its own end
 	}
 	c.long.due.Push(x)
 }
@@ -252,7 +262,9 @@ func (c *Core) estimateAll(g *group) {
 func (c *Core) unmatch(t *task) {
 	t.group.matching--
 	if x := t.long; x.at.IsZero() {
-		c.long.due.Remove(x)
+		if c.long.due.Remove(x); c.long.due.Len() == 0 {
+			c.long.answered()
+		}
 	} else {
 		c.long.later.Remove(sleeper{x})
 		x.at = time.Time{}
@@ -306,12 +318,18 @@ func (c *Core) placeLong(now time.Time, acts []Action) []Action {
 		}
 	}
 	acts = c.match(now, acts)
-	clear(l.asked)
-	l.until, l.also, l.at = time.Time{}, l.also[:0], time.Time{}
+	l.answered()
+	l.at = time.Time{}
 	if l.due.Len() > 0 {
 		l.at = now.Add(breath)
 	}
 	return acts
+}
+
+// answered notes that no batch waits for matrices.
+func (l *long) answered() {
+	clear(l.asked)
+	l.until, l.also = time.Time{}, l.also[:0]
 }
 
 // ask asks workers for their matrices which the tasks that are due may be placed on, and some at random, where what
@@ -321,13 +339,17 @@ func (c *Core) ask(now time.Time, acts []Action) []Action {
 	c.sweep(now)
 	due := l.due.All()
 	due = due[:min(len(due), maxBatch)]
+	sure := c.cfg.SureFor
+	if sure < 0 {
+		sure = math.MaxInt64
+	}
 	var keys []int32
 	for _, x := range due {
 		workers := x.task.group.eligible.workers
 		if len(workers) == 0 {
 			continue
 		}
-		keys = l.fleet.Doubtful(&x.spec, len(due), sureFor, now, c.rand, keys[:0])
+		keys = l.fleet.Doubtful(&x.spec, len(due), sure, now, c.rand, keys[:0])
 		for i := range 2 * askedEach {
 			from := workers
 			if i%2 == 0 && len(c.idle) > 0 {
@@ -335,7 +357,7 @@ func (c *Core) ask(now time.Time, acts []Action) []Action {
 			}
 			w := from[c.rand.IntN(len(from))]
 			row := l.fleet.Get(int32(w.key))
-			if x.task.group.eligible.has(w) && (row.Matrix == nil || now.Sub(row.Heard) > sureFor) {
+			if x.task.group.eligible.has(w) && (row.Matrix == nil || now.Sub(row.Heard) > sure) {
 				keys = append(keys, row.Key)
 			}
 		}
@@ -376,6 +398,7 @@ func (c *Core) match(now time.Time, acts []Action) []Action {
 	l := &c.long
 	var batch []*longTask
 	var specs []estimate.Task
+	sets := map[*group]int{} // numbers, from 1
 	for l.due.Len() > 0 && len(batch) < maxBatch {
 		x := l.due.Min()
 		if len(batch) > 0 && !x.like(batch[len(batch)-1]) {
@@ -392,7 +415,12 @@ func (c *Core) match(now time.Time, acts []Action) []Action {
 			continue
 		}
 		x.spec.Work = estimate.Expect(x.task.spec.Estimate, x.bytes, g.stage, &g.history.stats, c.cfg.Estimate.Unknown)
+		g.longest = max(g.longest, x.spec.Work.Mean)
 		x.spec.Also = l.also
+		if sets[g] == 0 {
+			sets[g] = len(sets) + 1
+		}
+		x.spec.Set, x.spec.Until = sets[g], max(g.ends.Sub(now), 0)
 		batch = append(batch, x)
 		specs = append(specs, x.spec)
 	}
@@ -402,7 +430,9 @@ func (c *Core) match(now time.Time, acts []Action) []Action {
 	c.Stats.Batches++
 	choices, order := l.fleet.Batch(specs, c.cfg.Matcher, now, c.rand)
 	for _, i := range order {
-		acts = c.enqueueLong(batch[i], &choices[i], now, acts)
+		if !c.postpone(batch[i], &choices[i], now) {
+			acts = c.enqueueLong(batch[i], &choices[i], now, acts)
+		}
 	}
 	for i, x := range batch {
 		choice := &choices[i]
@@ -429,11 +459,32 @@ func (c *Core) match(now time.Time, acts []Action) []Action {
 	return acts
 }
 
+// postpone lets a task sleep that would have to wait for room, and whose job would not be done earlier if it did not:
+// who cannot wait goes ahead of it meanwhile, and later more is known of where there is room. It reports whether it did.
+// However long workers say that one waits, that goes on no longer than the longest task of the job runs longer than it.
+func (c *Core) postpone(x *longTask, choice *estimate.Decision, now time.Time) bool {
+	at := choice.Choice()
+	if x.latest.IsZero() {
+		x.latest = now.Add(x.task.group.longest - x.spec.Work.Mean)
+	}
+	sleep := min(at.W, choice.Due-at.C, x.latest.Sub(now), maxSleep)
+	if sleep < worthSleep {
+		return false
+	}
+	choice.Reason = fmt.Sprintf("later: its job needs it only after %.3fs, and there is room nowhere yet", choice.Due.Seconds())
+	c.decided(x, choice, nil, now)
+	c.delay(x, now.Add(sleep-max(sleep/8, worthSleep/2)))
+	return true
+}
+
 // enqueueLong sends a task where it was decided to go, and notes the room that it takes there.
 func (c *Core) enqueueLong(x *longTask, choice *estimate.Decision, now time.Time, acts []Action) []Action {
 	at := choice.Choice()
 	w := c.workers[at.Worker]
 	x.wait, x.run, x.read = max(at.I, at.W), at.R, at.Read // files are fetched while it waits
+	if end := now.Add(x.wait + x.run); end.After(x.task.group.ends) {
+		x.task.group.ends = end
+	}
 	acts = c.enqueueAt(x, w, choice, now, acts)
 	row := *c.long.fleet.Get(at.Worker)
 	occupied := estimate.Occupied(*row.Matrix, x.spec.Demand, x.run)
@@ -456,7 +507,7 @@ func (c *Core) enqueueBlind(x *longTask, choice *estimate.Decision, now time.Tim
 }
 
 func (c *Core) enqueueAt(x *longTask, w *worker, choice *estimate.Decision, now time.Time, acts []Action) []Action {
-	x.blind, x.left = 0, 0
+	x.blind, x.left, x.latest = 0, 0, time.Time{}
 	x.task.group.matching--
 	c.Stats.Enqueued++
 	acts = c.enqueue(x.task, w, now, acts)
@@ -558,7 +609,7 @@ func (c *Core) isHeld(w *worker, now time.Time) bool {
 // enlist makes a worker that is linked known to the fleet, without a matrix.
 func (c *Core) enlist(w *worker) {
 	m := &w.welcome
-	s := estimate.Server{Key: int32(w.key), Name: m.Worker, Host: m.Host, Rack: m.Rack, Draining: w.state != up}
+	s := estimate.Server{Key: int32(w.key), Name: m.Worker, Host: m.Host, Rack: m.Rack, Speed: float64(m.Speed) / 1000, Draining: w.state != up}
 	if s.Rack == "" {
 		for _, l := range m.Labels {
 			if rack, ok := strings.CutPrefix(l, "rack="); ok {
@@ -567,7 +618,7 @@ func (c *Core) enlist(w *worker) {
 		}
 	}
 	if old := c.long.fleet.Get(s.Key); old != nil && old.Name == s.Name {
-		s.Speed, s.Files, s.Maintenance = old.Speed, old.Files, old.Maintenance
+		s.Speed, s.Files, s.Maintenance = cmp.Or(s.Speed, old.Speed), old.Files, old.Maintenance
 	}
 	c.long.fleet.Put(s)
 }

@@ -188,8 +188,8 @@ func TestExplain(t *testing.T) {
 		f.step(Submit{jobWith(id, Task{Estimate: 10 * time.Second, Retryable: true})})
 		f.step(Cancel{Job: script.Job(id)})
 	}
-	if ds := f.core.Explain(script.Job("x"), 0); len(ds) != 1 || ds[0].Path != estimate.Sampling {
-		t.Errorf("%d decisions on a task after %d later ones", len(ds), maxDecisions)
+	if ds, all := f.core.Explain(script.Job("x"), 0), f.core.Explain(script.Job("x"), -1); len(ds) != 0 || len(all) != 1 || all[0].Task != 1 {
+		t.Errorf("%d decisions on a task after %d later ones, on its job: %v", len(ds), maxDecisions, all)
 	}
 	if ds := f.core.Explain(script.Job(fmt.Sprint("y", maxDecisions-1)), 0); len(ds) != 1 || ds[0].Choice.Choice() == nil {
 		t.Errorf("%d decisions on the last task", len(ds))
@@ -225,13 +225,13 @@ func TestLearning(t *testing.T) {
 	}
 	tasks := make([]Task, 5)
 	for i := range tasks {
-		tasks[i].Estimate = time.Second * time.Duration(2+i)
+		tasks[i].Estimate = time.Second * time.Duration(6-i) // the job ends soonest if the longest is placed first
 	}
 	f.tell(0, 0, probe.Load{})
 	acts := f.step(Submit{jobWith("c", tasks...)})
 	for i := range 4 {
 		_, ls = enqueues(acts)
-		if want := time.Duration(2+i) * time.Second; len(ls) != 1 || i < 3 && ls[0].Estimate != want {
+		if want := time.Duration(6-i) * time.Second; len(ls) != 1 || i < 3 && ls[0].Estimate != want {
 			t.Fatalf("task %d: %+v", i, ls)
 		}
 		if i == 3 {
@@ -241,8 +241,8 @@ func TestLearning(t *testing.T) {
 		f.now = f.core.NextWake()
 		acts = f.step(Wake{})
 	}
-	if got := ls[0].Estimate; got != 10*time.Second {
-		t.Errorf("a hint of 5 s, while the stage's tasks take twice their hints: %v", got)
+	if got := ls[0].Estimate; got != 6*time.Second {
+		t.Errorf("a hint of 3 s, while the stage's tasks take twice their hints: %v", got)
 	}
 
 	short := newFleet(t, 1, 8, Config{})
@@ -298,6 +298,40 @@ func TestFailures(t *testing.T) {
 	}
 	if rate(f, 0) < 100*usual || rate(f, 1) != usual {
 		t.Errorf("three functions failed at a worker: its failure rate is %.0f times that of another", rate(f, 0)/rate(f, 1))
+	}
+}
+
+// Of the tasks of a job, those that would have to wait and are done before the longest one anyway are placed later: when
+// there is room, but not after the longest one would have to be waited for.
+func TestPostponed(t *testing.T) {
+	f := newFleet(t, 1, 8, Config{})
+	f.tell(0, 3*time.Second, probe.Load{})
+	f.step(Submit{jobWith("a", Task{Estimate: 5 * time.Second}, Task{Estimate: 20 * time.Second})})
+	f.pass(2 * breath)
+	began := f.now
+	if f.core.Stats.Enqueued != 1 || f.core.long.later.Len() != 1 {
+		t.Fatalf("%d tasks were enqueued, %d sleep: one of 5 s was to wait for 3 s while another takes 20", f.core.Stats.Enqueued, f.core.long.later.Len())
+	}
+	for i := 0; i < 1000 && f.core.Stats.Enqueued < 2; i++ {
+		f.now = f.core.NextWake()
+		f.step(Wake{})
+		f.tell(0, 3*time.Second, probe.Load{})
+	}
+	if after := f.now.Sub(began); f.core.Stats.Enqueued != 2 || after < 14*time.Second || after > 16*time.Second {
+		t.Errorf("%d are enqueued after %v, want the one of 5 s after the 15 s by which it is shorter", f.core.Stats.Enqueued, after)
+	}
+
+	// With room at once, it starts at once; and alone, it does not sleep.
+	f = newFleet(t, 2, 8, Config{})
+	f.tell(0, 0, probe.Load{})
+	f.tell(1, 0, probe.Load{})
+	if ws, _ := enqueues(f.step(Submit{jobWith("b", Task{Estimate: 5 * time.Second}, Task{Estimate: 20 * time.Second})})); len(ws) != 2 {
+		t.Errorf("with room for both, %d tasks are placed", len(ws))
+	}
+	f = newFleet(t, 1, 8, Config{})
+	f.tell(0, 3*time.Second, probe.Load{})
+	if ws, _ := enqueues(f.step(Submit{jobWith("c", Task{Estimate: 5 * time.Second})})); len(ws) != 1 {
+		t.Error("a task that is alone is put off")
 	}
 }
 

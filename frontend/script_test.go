@@ -200,6 +200,10 @@ func (s *story) workerEvent(l *script.Line, who string) Event {
 			m = probe.Welcome{
 				Worker: who, Host: "h" + strings.TrimPrefix(who, "w"), Incarnation: s.lives, Capacity: size(l.Number("slots", 1)),
 				Labels: l.List("labels"), Functions: l.List("f"), Rack: l.Text("rack"), Open: size(l.Number("open", 0)),
+				Speed: uint32(1000 * l.Float("speed")), Cache: who + ":81",
+			}
+			if l.Flag("nocache") {
+				m.Cache = ""
 			}
 			if m.Functions == nil {
 				m.Functions = []string{"f"}
@@ -459,6 +463,11 @@ func (s *story) showMsg(msg probe.Msg) string {
 		text := fmt.Sprintf("enqueue %d %s", m.Res, s.showLaunches([]probe.Launch{m.Launch}))
 		if m.Long {
 			text += " long"
+		}
+		for _, f := range m.Launch.Files {
+			if len(f.Peers) > 0 {
+				text += " ask=" + strings.Join(f.Peers, ",")
+			}
 		}
 		return text
 	case probe.Cancel:

@@ -3,6 +3,7 @@ package frontend
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +16,8 @@ import (
 type Stage struct {
 	Name  string
 	After []string // names of other stages
+	// Ran: where tasks of it have ended well that a resubmitted job leaves out, by worker. The core keeps it.
+	Ran map[string]int
 }
 
 // MaxStages bounds the stages of a job.
@@ -28,6 +31,8 @@ type stage struct {
 	ready         bool
 	path          time.Duration  // the longest chain of expected run times from its start to the end of the job
 	ran           map[string]int // how many of its tasks ended well, by worker
+	all           int            // how many that are: what ranAt has counted
+	most          []string       // these workers, the one with most first; nil: ranAt has to sort and count them
 }
 
 // checkStages makes the stages of a job, or says what is wrong with them.
@@ -57,6 +62,7 @@ func (c *Core) checkStages(j *job) *RefusedError {
 			return invalid("two stages are called %q", s.Name)
 		}
 		numbers[s.Name] = i
+		j.stages[i].ran = s.Ran
 	}
 	for i, s := range j.Stages {
 		for k, name := range s.After {
@@ -71,6 +77,7 @@ func (c *Core) checkStages(j *job) *RefusedError {
 			j.stages[before].before = append(j.stages[before].before, i)
 		}
 	}
+	after := map[[2]int]bool{} // what depends said
 	order, cycle := j.order()
 	if cycle != nil {
 		return invalid("stages wait for each other: %s", strings.Join(cycle, " after "))
@@ -85,7 +92,15 @@ func (c *Core) checkStages(j *job) *RefusedError {
 		s.path = max(s.path, c.expect(t).Mean)
 		for k := range t.Inputs {
 			name := t.Inputs[k].Stage
-			if from, known := numbers[name]; name != "" && (!known || !j.depends(int(t.Stage), from)) {
+			if name == "" {
+				continue
+			}
+			from, known := numbers[name]
+			pair := [2]int{int(t.Stage), from}
+			if _, asked := after[pair]; known && !asked {
+				after[pair] = j.depends(pair[0], from)
+			}
+			if !known || !after[pair] {
 				return invalid("task %d: input %d is the output of %q, after which stage %q does not come", t.Index, k, name, j.Stages[t.Stage].Name)
 			}
 		}
@@ -274,6 +289,17 @@ func (c *Core) queue(t *task) {
 	t.group.job.waiting++
 }
 
+// ranAt is the workers at which tasks of a stage that has ended did so well, the one with most first.
+func (s *stage) ranAt() []string {
+	if s.most == nil {
+		s.most = slices.SortedFunc(maps.Keys(s.ran), func(a, b string) int { return cmp.Or(cmp.Compare(s.ran[b], s.ran[a]), cmp.Compare(a, b)) })
+		for _, n := range s.ran {
+			s.all += n
+		}
+	}
+	return s.most
+}
+
 // located is the inputs of a task, with the outputs of stages where their tasks have run: as much at each worker as
 // tasks ended well there.
 func (t *task) located() []estimate.Input {
@@ -285,16 +311,10 @@ func (t *task) located() []estimate.Input {
 			continue
 		}
 		i := slices.IndexFunc(j.Stages, func(s Stage) bool { return s.Name == in.Stage })
-		at := j.stages[i].ran
-		all, names := 0, make([]string, 0, len(at))
-		for name, n := range at {
-			all += n
-			names = append(names, name)
-		}
-		slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(at[b], at[a]), cmp.Compare(a, b)) })
-		rest := in.Bytes
+		s := &j.stages[i]
+		names, rest := s.ranAt(), in.Bytes
 		for _, name := range names[:min(len(names), MaxInputs)] {
-			part := int64(float64(in.Bytes) * float64(at[name]) / float64(all))
+			part := int64(float64(in.Bytes) * float64(s.ran[name]) / float64(s.all))
 			rest -= part
 			ins = append(ins, estimate.Input{Bytes: part, Copies: []estimate.Copy{{At: name}}})
 		}

@@ -50,7 +50,7 @@ func (c *Core) finished(w *worker, m *probe.Finished, now time.Time, acts []Acti
 // conclude ends a task with what an attempt reported, or tries again.
 func (c *Core) conclude(t *task, w *worker, m *probe.Finished, now time.Time, acts []Action) []Action {
 	o := Outcome{
-		Kind: Failed, Message: m.Error, Worker: w.welcome.Worker, Run: m.Run,
+		Kind: Failed, Message: m.Error, Worker: w.welcome.Worker, Run: m.Run, Usage: m.Usage,
 		Phases: t.phases(m, now),
 	}
 	c.blame(w, t.spec.Function, m.Status, now)
@@ -423,6 +423,7 @@ func (c *Core) forget(j *job, now time.Time, acts []Action) []Action {
 	j.ended, j.served, j.waiting = true, true, 0
 	for _, g := range j.groups {
 		g.queue = nil
+		g.eligible.forgetServed()
 	}
 	acts = c.cancelPlaces(j, now, acts)
 	delete(c.jobs, j.ID)

@@ -86,18 +86,23 @@ type eligible struct {
 // firstUnserved is the oldest job that waits for its first task and is not of lower priority than given. It
 // looks at some only: a long row of less important ones may hide it.
 func (e *eligible) firstUnserved(priority int32) *job {
-	n := 0
-	for n < len(e.unserved) && e.unserved[n].served {
-		e.unserved[n] = nil
-		n++
-	}
-	e.unserved = e.unserved[n:]
+	e.forgetServed()
 	for _, j := range e.unserved[:min(len(e.unserved), 64)] {
 		if !j.served && j.Priority >= priority {
 			return j
 		}
 	}
 	return nil
+}
+
+// forgetServed lets go of the oldest jobs of unserved that no longer wait.
+func (e *eligible) forgetServed() {
+	n := 0
+	for n < len(e.unserved) && e.unserved[n].served {
+		e.unserved[n] = nil
+		n++
+	}
+	e.unserved = e.unserved[n:]
 }
 
 func (e *eligible) has(w *worker) bool { return e.Has(int32(w.key)) }
@@ -131,11 +136,11 @@ func (e *eligible) remove(w *worker) {
 const maxSets = 256
 
 func eligibleKey(t *Task, of *Constraint) string {
-	if len(of.Labels)+len(of.Hosts)+len(t.Constraint.Labels)+len(t.Constraint.Hosts) == 0 && t.Demand == probe.Slot {
+	if len(of.Labels)+len(of.Hosts)+len(t.Constraint.Labels)+len(t.Constraint.Hosts)+len(t.Files) == 0 && t.Demand == probe.Slot {
 		return t.Function
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\x00%d\x00%d", t.Function, t.Demand.CPU, t.Demand.Mem)
+	fmt.Fprintf(&b, "%s\x00%d\x00%d\x00%t", t.Function, t.Demand.CPU, t.Demand.Mem, len(t.Files) > 0)
 	for _, part := range [][]string{of.Labels, of.Hosts, t.Constraint.Labels, t.Constraint.Hosts} {
 		b.WriteByte(0)
 		for _, s := range part {
@@ -163,10 +168,10 @@ func (c *Core) eligibleFor(key string, t *Task, j *job) *eligible {
 		}
 		maps.DeleteFunc(c.sets, func(_ string, e *eligible) bool { return !used[e] })
 	}
-	function, demand, of, own := t.Function, t.Demand, j.Constraint, t.Constraint
+	function, demand, of, own, files := t.Function, t.Demand, j.Constraint, t.Constraint, len(t.Files) > 0
 	e := &eligible{matches: func(w *worker) bool {
 		m := &w.welcome
-		return w.functions[function] && demand.Fits(m.Capacity) &&
+		return w.functions[function] && demand.Fits(m.Capacity) && (!files || m.Cache != "") &&
 			of.Matches(m.Labels, m.Host, m.Worker) && own.Matches(m.Labels, m.Host, m.Worker)
 	}}
 	for _, w := range c.workers {

@@ -17,11 +17,12 @@ enum Policy {
   RANDOM = 5,       // each task to a random worker
 }
 
-// Which path places the tasks. Only sampling exists so far; ESTIMATE is refused.
+// Which path places the tasks: sampling and late binding, which suits short ones, or an estimate of where each is
+// done first, which suits long ones and those that care where they run.
 enum Mode {
-  AUTO = 0,
-  SAMPLE = 1,
-  ESTIMATE = 2,
+  AUTO = 0,     // each task by the path that suits it; with another policy than PHOEBE, all by sampling
+  SAMPLE = 1,   // all by sampling; tasks with files are refused
+  ESTIMATE = 2, // all by estimates; not with the policies that bind early
 }
 
 enum RefusedReason {
@@ -61,6 +62,41 @@ struct Constraint {
   2: list<string> hosts,
 }
 
+// How fast a copy can be read at its host.
+enum Tier {
+  DISK = 0,
+  MEMORY = 1,
+}
+
+// Where an input is: one of at and rack, at least.
+struct Copy {
+  1: string at = "",        // a host, or the name of a worker
+  2: string rack = "",      // of at, if no worker is there that would tell
+  3: Tier tier = Tier.DISK,
+}
+
+// Data that a task reads: where copies of it are, or the stage whose output it is, which lies where the tasks of
+// that stage have run. phoebe places tasks near their inputs; it does not move the data.
+struct Input {
+  1: i64 bytes = 0,
+  2: list<Copy> copies,     // at most 16
+  3: string stage = "",     // instead: one that the task's own comes after
+}
+
+// A file that must be on the worker's disk before the task starts: fetched while it waits, unless it is there.
+struct File {
+  1: required string url,     // http, https or file
+  2: required string sha256,  // of its content, as 64 hexadecimal digits
+  3: i64 bytes = 0,           // 0: not known
+}
+
+// Tasks of a job that do the same work on different data. They start when all tasks of the stages in after have
+// results. If a task of any stage ends without one, so does the whole job.
+struct Stage {
+  1: required string name,
+  2: list<string> after,
+}
+
 struct Task {
   1: required string function_name,
   2: binary payload,
@@ -71,12 +107,25 @@ struct Task {
   7: i64 timeout_us = 0,            // longest run time of one attempt; 0: none
   8: i32 retries = 0,               // how often the task's own failure is retried
   9: i32 index = -1,                // in a resubmission: its index in the original job
+  10: optional string stage = "",   // its name, in a job with stages
+  11: optional list<Input> inputs,  // at most 256
+  12: optional list<File> files,    // at most 64
+}
+
+// Where tasks of a stage have ended with results.
+struct StageRun {
+  1: required string stage,
+  2: required string worker,  // as the outcomes name it
+  3: required i32 tasks,      // how many there
 }
 
 // A resubmission goes to another frontend after the owner was lost: same job id, unfinished tasks only,
-// each with its index in the original job. Attempts that still run are claimed, not run again.
+// each with its index in the original job. Attempts that still run are claimed, not run again. All stages are
+// named again, those that have ended, too. A job with stages of which a task ended without a result has failed:
+// it is not to be resubmitted.
 struct Resubmission {
   1: required string previous_owner,
+  2: optional list<StageRun> ran, // of tasks that are left out, so that it is known where the outputs of stages are
 }
 
 struct Job {
@@ -91,6 +140,7 @@ struct Job {
   9: required list<Task> tasks,
   10: optional Resubmission resubmission,
   11: bool phases = false,          // report each outcome's phases
+  12: optional list<Stage> stages,  // at most 1000; none: the tasks are all of one
 }
 
 // Names a job and the frontend that owns it. Any frontend takes a call with it and forwards to the owner.
@@ -115,6 +165,8 @@ enum FailureReason {
   RESULT_TOO_LARGE = 6, // the result exceeds the worker's or the job's limit
   PANIC = 7,            // the function panicked, or the process was killed by a signal
   INFRASTRUCTURE = 8,   // it could not be launched, however often it was tried
+  NO_INPUT = 9,         // a file that it needs could not be fetched, or is not what its digest says
+  STAGE_FAILED = 10,    // another task of its job, which has stages, failed: the message says which, and why
 }
 
 struct Failure {
@@ -134,6 +186,14 @@ struct Phases {
   7: i64 delivered_us,
 }
 
+// What an attempt used, as far as its worker can tell; 0 is nothing, or not known.
+struct Usage {
+  1: i64 cpu_us = 0,
+  2: i32 memory_mib = 0,    // at its peak
+  3: i64 fetched_bytes = 0, // of files that were not at the worker
+  4: i64 fetch_us = 0,      // until all its files were there, while it waited
+}
+
 struct Outcome {
   1: required i32 task,
   2: required OutcomeKind kind,
@@ -143,6 +203,7 @@ struct Outcome {
   6: i32 attempts = 0,
   7: i64 run_us = 0,        // of the attempt that counted, measured by its executor
   8: optional Phases phases,
+  9: optional Usage usage,  // of that attempt; absent where nothing is known
 }
 
 struct RunRequest {
@@ -193,6 +254,98 @@ struct CancelResponse {
   1: required i32 cancelled, // tasks that had no outcome yet
 }
 
+struct ExplainRequest {
+  1: optional Caller caller,
+  2: required Handle handle, // the owner may be empty, or no longer the one: then this frontend asks the others it knows
+  3: i32 task = -1,          // its index; -1: all
+}
+
+enum Path {
+  SAMPLING = 1,
+  ESTIMATION = 2,
+}
+
+// Why a task goes its path.
+enum Cause {
+  BY_MODE = 1,      // the job says so
+  BY_POLICY = 2,    // the job's policy only samples
+  BY_INPUTS = 3,    // it has inputs
+  BY_FILES = 4,     // it needs files
+  BY_PLACE = 5,     // it has labels or hosts of its own
+  BY_IGNORANCE = 6, // nothing is known of its run time: sampling does not depend on knowing
+  BY_LENGTH = 7,    // it is long
+  BY_BREVITY = 8,   // it is short, and indifferent to where it runs
+}
+
+// By what a run time is expected.
+enum Source {
+  NOTHING = 0,
+  HINT = 1,           // the task's estimate
+  CORRECTED_HINT = 2, // that, and how far the estimates of its stage's finished tasks were off
+  STAGE = 3,          // finished tasks of its stage
+  FUNCTION = 4,       // finished tasks of its function
+}
+
+// How long a task is expected to run, its inputs at hand, on a worker of average speed.
+struct Work {
+  1: i64 mean_us,
+  2: i64 deviation_us,      // 0: not known
+  3: Source source,
+  4: i32 samples,           // finished tasks behind it
+}
+
+// A worker that a task could run on, with each term of its estimate: C = success*E + K*(1 - success)*E and
+// E = I + W + R, after Apollo (Boutin et al., OSDI 2014, section 3.3).
+struct Candidate {
+  1: required string worker,
+  2: string kind,           // why it is one: has input, has file, same rack, light, in pool, asked
+  3: i64 i_us,              // fetching files that it has not
+  4: i64 w_us,              // waiting for room
+  5: i64 r_us,              // running, with reading inputs
+  6: i64 read_us,           // of it, reading inputs
+  7: double success,        // the chance that the worker is there until the end
+  8: i64 e_us,
+  9: i64 c_us,
+  10: i64 noise_us,         // what chance added to C in the choice, to keep frontends apart
+  11: i64 age_us,           // of its wait matrix
+  12: i32 steps,            // eighths of the worker by which the matrix was read for a larger task, as it was old
+  13: i64 fetch_bytes,      // of files that it has not
+  14: i64 memory_bytes,     // inputs read from the memory of its host,
+  15: i64 disk_bytes,       // from a disk of its host,
+  16: i64 rack_bytes,       // from its rack,
+  17: i64 across_bytes,     // and from elsewhere
+}
+
+// A decision on a task: which path it goes and why, and, on that of estimation, where it was placed. A task has one
+// for each time that it was placed.
+struct Decision {
+  1: required i32 task,     // of several that are alike, the first
+  2: required Path path,
+  3: required Cause cause,
+  4: required string why,   // cause, in words
+  5: i64 threshold_us,      // from which run time on a task is long
+  6: optional Work work,    // by which it was chosen; absent where none was looked at
+  7: i64 at_us,             // when it was placed or last tried, since the job was received
+  8: i32 tries,             // how often it was tried since it was placed last; 0: not tried yet, or sampled
+  9: string attempt = "",   // empty: it is at no worker
+  10: string worker = "",   // of the attempt
+  11: string outcome = "",  // of the attempt, or what the task waits for
+  12: i64 waited_us,        // there, until it started; 0: not known
+  13: i64 ran_us,
+  14: optional Usage usage, // absent where nothing is known
+  15: list<Candidate> candidates, // of estimation, best first: at most 16
+  16: i32 seen,             // candidates, with those that are left out here
+  17: i32 chosen = -1,      // position in candidates; -1: it stays unplaced, or goes to none of them
+  18: string reason = "",   // of the choice
+  19: required string text, // all of it, to be read
+  20: i32 alike,            // other tasks of which it tells as well, where all were asked for
+}
+
+struct ExplainResponse {
+  1: required list<Decision> decisions, // in the order in which they were made; at least one
+  2: required string frontend,          // the name of the one that made them
+}
+
 struct ClusterRequest {
   1: optional Caller caller,
 }
@@ -216,8 +369,12 @@ struct WorkerStatus {
   16: i64 row_us_ago = -1,         // age of what gossip tells of it; -1: nothing
   17: string row_from = "",        // who that comes from: "itself", or names of frontends
   18: list<string> row_flaws,      // what in it was absurd, and replaced
-  19: list<i64> wait_us,           // its expected wait, by steps of its CPU, then of its memory (1, 2, 4, 8, 12, 16, 24, 32 of 32 parts); -1: never fits
+  19: list<i64> wait_us,           // the wait that this frontend expects there, by steps of its CPU, then of its memory (1, 2, 4, 8, 12, 16, 24, 32 of 32 parts); -1: never fits
   20: string rack = "",
+  21: i64 wait_us_ago = -1,        // age of wait_us; -1: nothing is known, and wait_us is empty
+  22: double speed = 0,            // how much faster than the average worker it runs tasks; 0: not known
+  23: i32 files = 0,               // in its cache, as far as gossip tells
+  24: i64 maintenance_us = -1,     // until it is away, as it has announced; -1: it has not
 }
 
 struct Member {                    // a frontend, as gossip tells
@@ -249,6 +406,8 @@ service Phoebe {
   // Long-polls what happened to a job after the cursor. Not polling for the client grace time cancels the job.
   EventsResponse Events(1: EventsRequest request) throws (1: Refused refused),
   CancelResponse Cancel(1: CancelRequest request) throws (1: Refused refused),
+  // What was decided on a job's tasks, and why: while it is under way, and for a time after.
+  ExplainResponse Explain(1: ExplainRequest request) throws (1: Refused refused),
   // What this frontend believes of the fleet.
   ClusterResponse Cluster(1: ClusterRequest request) throws (1: Refused refused),
 }

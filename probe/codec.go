@@ -35,6 +35,7 @@ const (
 	MaxText   = 64 << 10  // bytes of an error text
 	MaxList   = 1024      // labels, functions
 	MaxFiles  = 256       // that a task needs
+	MaxPeers  = 2         // of one of them
 	// MaxMatrices is for one frame. Who begins another one when it is full keeps it.
 	MaxMatrices = FullFrame / 8
 )
@@ -44,7 +45,7 @@ const (
 	attemptSize = 8 + 1
 	rangeSize   = 2
 	launchSize  = attemptSize + 5
-	fileSize    = 32 + 2
+	fileSize    = 32 + 3
 )
 
 var kindNames = [256]string{
@@ -187,6 +188,8 @@ func AppendMsg(b []byte, m Msg) []byte {
 		b = appendStrings(b, m.Functions)
 		b = appendUint(b, uint64(m.MaxPayload))
 		b = appendUint(b, uint64(m.MaxResult))
+		b = appendUint(b, uint64(m.Speed))
+		b = appendString(b, m.Cache)
 		return appendBool(b, m.Draining)
 	case Rejected:
 		return appendText(append(b, byte(kindRejected)), m.Reason)
@@ -284,6 +287,7 @@ func appendFiles(b []byte, files []File) []byte {
 		b = append(b, f.Digest[:]...)
 		b = appendString(b, f.URL)
 		b = appendUint(b, f.Bytes)
+		b = appendStrings(b, f.Peers)
 	}
 	return b
 }
@@ -479,6 +483,12 @@ func (r *reader) files(field string) []File {
 		copy(f.Digest[:], r.fixed(field, len(f.Digest)))
 		f.URL = r.text(field, MaxString)
 		f.Bytes = r.uint(field)
+		if n := r.count(field, MaxPeers, 1); n > 0 {
+			f.Peers = make([]string, n)
+			for i := range f.Peers {
+				f.Peers[i] = r.text(field, MaxString)
+			}
+		}
 	}
 	return list
 }
@@ -497,6 +507,8 @@ func (r *reader) welcome() Welcome {
 		Functions:   r.texts("functions"),
 		MaxPayload:  r.uint32("max payload"),
 		MaxResult:   r.uint32("max result"),
+		Speed:       r.uint32("speed"),
+		Cache:       r.text("cache", MaxString),
 		Draining:    r.bool("draining"),
 	}
 }

@@ -153,6 +153,9 @@ func fill(t *rapid.T, v reflect.Value, path string) {
 		}
 	case reflect.Slice:
 		n := rapid.IntRange(0, 4).Draw(t, path)
+		if strings.HasSuffix(path, ".Peers") {
+			n = min(n, MaxPeers)
+		}
 		if v.Type().Elem().Kind() == reflect.Uint8 {
 			n *= rapid.IntRange(1, 100).Draw(t, path)
 		}
@@ -285,6 +288,8 @@ func TestRefusals(t *testing.T) {
 		{"functions", body(1, Welcome{Functions: list}), "Welcome, functions: over the limit"},
 		{"files", body(1, Bind{Res: 1, Launch: Launch{Files: make([]File, MaxFiles+1)}}), "Bind, launch.files: over the limit"},
 		{"files that are not there", body(1, Bind{Res: 1, Launch: Launch{Files: make([]File, 9)}})[:60], "Bind, launch.files: cut short"},
+		{"peers", body(1, Bind{Res: 1, Launch: Launch{Files: []File{{Peers: make([]string, MaxPeers+1)}}}}), "Bind, launch.files: over the limit"},
+		{"peer", body(1, Bind{Res: 1, Launch: Launch{Files: []File{{Peers: []string{long}}}}}), "Bind, launch.files: over the limit"},
 		{"url", body(1, Bind{Res: 1, Launch: Launch{Files: []File{{URL: long}}}}), "Bind, launch.files: over the limit"},
 		{"running over", []byte{1, byte(kindLoad), 0, 0, 0, 0, 0x80, 0x80, 0x80, 0x80, 0x20}, "Load, load.running: out of range"},
 		{"matrices", body(1, slices.Repeat([]Msg{Load{Matrix: &WaitMatrix{}}}, MaxMatrices+1)...), "Load, load.matrix: over the limit"},
@@ -326,11 +331,11 @@ func TestRefusals(t *testing.T) {
 // What is at its limit passes.
 func TestLimits(t *testing.T) {
 	name, list := strings.Repeat("x", MaxString), make([]string, MaxList)
-	launch := Launch{Function: name, Payload: make([]byte, MaxBlob), Files: slices.Repeat([]File{{URL: name, Bytes: 1}}, MaxFiles)}
+	launch := Launch{Function: name, Payload: make([]byte, MaxBlob), Files: slices.Repeat([]File{{URL: name, Bytes: 1, Peers: list[:MaxPeers:MaxPeers]}}, MaxFiles)}
 	for _, m := range []Msg{
 		Reserve{First: math.MaxUint64 - MaxPlaces, Count: MaxPlaces, Tenant: name, Demand: Demand{math.MaxInt32, math.MaxInt32}},
 		Bind{Res: math.MaxUint64 - 1, Launch: launch},
-		Welcome{Worker: name, Labels: list, Functions: list},
+		Welcome{Worker: name, Cache: name, Labels: list, Functions: list},
 		Rejected{Reason: strings.Repeat("x", MaxText)},
 		Reserve{First: 1, Count: MaxPlaces, Launches: make([]Launch, MaxPlaces)},
 		Refused{Reason: Unknown}, // of an attempt, not of places
@@ -561,7 +566,7 @@ var (
 	}
 	goldenLong = Launch{
 		Attempt: goldenAttempt, Task: 4, Function: "sleep", Timeout: 2 * time.Hour,
-		Files: []File{{Digest: [32]byte{0xaa, 31: 0xbb}, URL: "http://store/part", Bytes: 1 << 30}, {}},
+		Files: []File{{Digest: [32]byte{0xaa, 31: 0xbb}, URL: "http://store/part", Bytes: 1 << 30, Peers: []string{"h2:80"}}, {}},
 	}
 	goldenLoad = Load{Seq: 5, Free: Demand{3000, 768}, Queued: 6, Running: 7}
 	goldenFull = Load{Seq: 6, Free: Demand{3000, 768}, Queued: 6, Running: 7, Matrix: &goldenWaits}
@@ -599,7 +604,7 @@ var (
 		Welcome{
 			Version: Version, Epoch: 9, Worker: "w1", Incarnation: 0xfedcba9876543210, Host: "rack1-host1", Rack: "rack1",
 			Capacity: Demand{8000, 16384}, Open: Demand{7000, 14336}, Labels: []string{"gpu=no"}, Functions: []string{"echo", "sleep"},
-			MaxPayload: 1 << 20, MaxResult: 1 << 21, Draining: true,
+			MaxPayload: 1 << 20, MaxResult: 1 << 21, Speed: 1500, Cache: "h1:81", Draining: true,
 		},
 		Rejected{Reason: "wrong secret"},
 		Queued{First: 100, Count: 2, Ahead: 4, Load: goldenLoad},

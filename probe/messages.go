@@ -67,7 +67,8 @@ type Launch struct {
 type File struct {
 	Digest [32]byte // SHA-256
 	URL    string
-	Bytes  uint64 // 0: unknown
+	Bytes  uint64   // 0: unknown
+	Peers  []string // host:port of Welcome.Cache, of workers that are said to have it: at most MaxPeers
 }
 
 // Reserve asks for Count places with the ids First, First+1, ... Each of the ride-along Launches (at
@@ -185,6 +186,8 @@ type Welcome struct {
 	Functions   []string
 	MaxPayload  uint32 // bytes
 	MaxResult   uint32 // bytes
+	Speed       uint32 // how fast it runs tasks, in thousandths of the reference: 2000 is twice as fast; 0: not known
+	Cache       string // host:port where other workers find the files of its cache; "": it takes no task that needs files
 	Draining    bool
 }
 

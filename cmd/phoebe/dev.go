@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 
 	"github.com/VictoriaMetrics/metrics"
 
@@ -23,6 +24,7 @@ type devCmd struct {
 	AllowExec    bool `help:"Also run any command as a process, with the rights of this one (function exec). Default: no."`
 
 	policyFlags
+	fileFlags
 	slotFlags
 	queueFlags
 	frontendLimits
@@ -32,7 +34,8 @@ type devCmd struct {
 
 // Help explains what is printed.
 func (c *devCmd) Help() string {
-	return `Prints "frontend HOST:PORT" and "worker HOST:PORT" lines and, when all of them are linked, "ready".`
+	return `Prints "frontend HOST:PORT" and "worker HOST:PORT" lines and, when all of them are linked, "ready". Of --cache-dir,
+each worker has a folder of its own.`
 }
 
 // Run runs a cluster.
@@ -69,6 +72,10 @@ func (c *devCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error 
 		Worker: func(_ int, w *wserve.Config) {
 			w.Core.Capacity, w.Core.MaxPayload = capacity, int(c.MaxPayload)
 			_ = c.queueFlags.apply(w) // checked above
+			c.fileFlags.apply(w)
+			if c.CacheDir != "" {
+				w.CacheDir = filepath.Join(c.CacheDir, w.Name)
+			}
 		},
 	})
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/VictoriaMetrics/metrics"
 
 	"github.com/phoebe-sched/phoebe/frontend"
+	"github.com/phoebe-sched/phoebe/frontend/estimate"
 	"github.com/phoebe-sched/phoebe/frontend/serve"
 	wserve "github.com/phoebe-sched/phoebe/worker/serve"
 )
@@ -18,6 +19,25 @@ import (
 type policyFlags struct {
 	Policy     string  `default:"${policy}" enum:"${policies}" help:"How tasks are placed, of jobs that name no policy: ${enum}. Default ${default}."`
 	ProbeRatio float64 `default:"2" placeholder:"N" help:"Reservations sent for each task, 1 to 10: more find idle workers sooner and cost messages. Default ${default}."`
+}
+
+// longFlags say how long tasks are placed.
+type longFlags struct {
+	LongTask   time.Duration `default:"1s" placeholder:"D" help:"Tasks that are expected to run so long are placed where they will be done first. Default ${default}."`
+	Matching   string        `default:"stable" enum:"stable,greedy,optimal" help:"How such tasks that come together are given to workers: ${enum}. Default ${default}."`
+	MemoryRate size          `placeholder:"SIZE" help:"Bytes per second that a task reads from the memory of its host. Default 2000000000."`
+	DiskRate   size          `placeholder:"SIZE" help:"The same from a disk of its host. Default 160000000."`
+	RackRate   size          `placeholder:"SIZE" help:"The same from its rack. Default 100000000."`
+	AcrossRate size          `placeholder:"SIZE" help:"The same from another rack, and from a cache of files there. Default 80000000."`
+	OriginRate size          `placeholder:"SIZE" help:"The same of files that no worker has. Default 80000000."`
+}
+
+func (l *longFlags) apply(c *frontend.Config) {
+	c.LongTask = l.LongTask
+	c.Matcher, _ = estimate.ParseMatcher(l.Matching) // kong has checked it
+	c.Estimate.Rates = estimate.Rates{
+		Memory: float64(l.MemoryRate), Disk: float64(l.DiskRate), Rack: float64(l.RackRate), Across: float64(l.AcrossRate), Origin: float64(l.OriginRate),
+	}
 }
 
 // frontendLimits are the limits of a frontend.
@@ -32,6 +52,8 @@ type frontendLimits struct {
 	MaxRunResult   size          `default:"64MiB" placeholder:"SIZE" help:"Results that one call of Run answers with. Default ${default}."`
 	MaxKept        size          `default:"256MiB" placeholder:"SIZE" help:"Results kept for a job whose client does not fetch them. Default ${default}."`
 	MaxClients     int           `default:"10000" placeholder:"N" help:"Connections of clients; those beyond are closed. Default ${default}."`
+
+	longFlags
 }
 
 func (l *frontendLimits) apply(c *serve.Config) {
@@ -39,6 +61,7 @@ func (l *frontendLimits) apply(c *serve.Config) {
 	c.MaxRequest, c.MaxRunResult, c.MaxKept = int(l.MaxRequest), int(l.MaxRunResult), int(l.MaxKept)
 	c.Core.MaxWait, c.Core.MaxPending, c.Core.MaxTasksPerJob = l.MaxWait, l.MaxPending, l.MaxTasksPerJob
 	c.Core.MaxPayload = int(l.MaxPayload)
+	l.longFlags.apply(&c.Core)
 }
 
 type frontendCmd struct {

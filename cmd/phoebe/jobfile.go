@@ -22,17 +22,25 @@ type jobFile struct {
 	Tenant     string        `yaml:"tenant"`
 	Priority   int32         `yaml:"priority"`
 	Deadline   time.Duration `yaml:"deadline"`
+	Mode       string        `yaml:"mode"`
 	Policy     string        `yaml:"policy"`
 	ProbeRatio float64       `yaml:"probe-ratio"`
 	Labels     []string      `yaml:"labels"`
 	Hosts      []string      `yaml:"hosts"`
 	Phases     bool          `yaml:"phases"`
+	Stages     []stageFile   `yaml:"stages"`
 	Tasks      []taskFile    `yaml:"tasks"`
+}
+
+type stageFile struct {
+	Name  string   `yaml:"name"`
+	After []string `yaml:"after"`
 }
 
 // taskFile is some equal tasks.
 type taskFile struct {
 	Count         *int          `yaml:"count"` // default 1
+	Stage         string        `yaml:"stage"`
 	Function      string        `yaml:"function"`
 	Payload       string        `yaml:"payload"`
 	PayloadBase64 string        `yaml:"payload-base64"`
@@ -45,6 +53,28 @@ type taskFile struct {
 	Once          bool          `yaml:"once"`
 	Labels        []string      `yaml:"labels"`
 	Hosts         []string      `yaml:"hosts"`
+	Inputs        []inputFile   `yaml:"inputs"`
+	Files         []neededFile  `yaml:"files"`
+}
+
+// inputFile is data that a task reads.
+type inputFile struct {
+	Bytes  int64      `yaml:"bytes"`
+	Copies []copyFile `yaml:"copies"`
+	Stage  string     `yaml:"stage"`
+}
+
+type copyFile struct {
+	At     string `yaml:"at"`
+	Rack   string `yaml:"rack"`
+	Memory bool   `yaml:"memory"`
+}
+
+// neededFile is one that a task needs on the worker's disk.
+type neededFile struct {
+	URL    string `yaml:"url"`
+	SHA256 string `yaml:"sha256"`
+	Bytes  int64  `yaml:"bytes"`
 }
 
 type commandFile struct {
@@ -83,8 +113,12 @@ func readJob(name string, stdin io.Reader) (client.Job, error) {
 
 func (f *jobFile) job() (client.Job, error) {
 	job := client.Job{
-		ID: f.ID, Tenant: f.Tenant, Priority: f.Priority, Deadline: f.Deadline, Policy: client.Policy(f.Policy),
-		ProbeRatio: f.ProbeRatio, Constraint: client.Constraint{Labels: f.Labels, Hosts: f.Hosts}, Phases: f.Phases,
+		ID: f.ID, Tenant: f.Tenant, Priority: f.Priority, Deadline: f.Deadline, Mode: client.Mode(f.Mode),
+		Policy: client.Policy(f.Policy), ProbeRatio: f.ProbeRatio, Constraint: client.Constraint{Labels: f.Labels, Hosts: f.Hosts},
+		Phases: f.Phases,
+	}
+	for _, s := range f.Stages {
+		job.Stages = append(job.Stages, client.Stage(s))
 	}
 	if len(f.Tasks) == 0 {
 		return job, errors.New("there are no tasks: list at least one under tasks, such as {function: echo, payload: hello}")
@@ -110,7 +144,17 @@ func (f *taskFile) task() (client.Task, error) {
 	t := client.Task{
 		Function: f.Function, Payload: []byte(f.Payload), Demand: client.Demand{CPU: f.CPU, Memory: f.Memory},
 		Estimate: f.Estimate, Timeout: f.Timeout, Retries: f.Retries, Once: f.Once,
-		Constraint: client.Constraint{Labels: f.Labels, Hosts: f.Hosts},
+		Constraint: client.Constraint{Labels: f.Labels, Hosts: f.Hosts}, Stage: f.Stage,
+	}
+	for _, in := range f.Inputs {
+		input := client.Input{Bytes: in.Bytes, Stage: in.Stage}
+		for _, c := range in.Copies {
+			input.Copies = append(input.Copies, client.Copy(c))
+		}
+		t.Inputs = append(t.Inputs, input)
+	}
+	for _, n := range f.Files {
+		t.Files = append(t.Files, client.File(n))
 	}
 	given := 0
 	for _, is := range []bool{f.Payload != "", f.PayloadBase64 != "", f.Command != nil} {

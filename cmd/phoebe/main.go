@@ -27,7 +27,7 @@ const (
 	exitInterrupted = 128 + int(syscall.SIGINT)
 )
 
-const about = `phoebe places tasks that run for milliseconds on a fleet of workers, without a central scheduler.
+const about = `phoebe places tasks that run for milliseconds, or for minutes, on a fleet of workers, without a central scheduler.
 
 Every flag can also come from the environment, under the name that its help shows in parentheses, or from
 the YAML file that --config names, with the flags' names as keys. A flag goes before the environment, the
@@ -36,6 +36,7 @@ environment before the file.
   phoebe dev --frontend-port 7410                             a whole cluster in this process
   phoebe run --function sleep --payload 10ms --tasks 100      a job on it
   phoebe status                                               what its frontends believe of it
+  phoebe explain JOB                                          where its tasks went, and why
 
 Exit codes: 0 all went well, 1 a task failed or the command did, 2 wrong usage or an invalid job, 3 refused,
 overloaded or unreachable, 4 cancelled or past the deadline, 130 interrupted.`
@@ -51,6 +52,7 @@ type cli struct {
 	Run        runCmd        `cmd:"" help:"Run a job and print its outcomes."`
 	Status     statusCmd     `cmd:"" help:"Show frontends, their workers, queues and links."`
 	Cancel     cancelCmd     `cmd:"" help:"Cancel a job."`
+	Explain    explainCmd    `cmd:"" help:"Tell where a job's tasks were placed, and why."`
 	Bench      benchCmd      `cmd:"" help:"Measure latency under load, or the cost of jobs that do nothing."`
 	Sim        simCmd        `cmd:"" help:"Simulate clusters of thousands of workers, or their faults."`
 	Version    versionCmd    `cmd:"" help:"Show the version of this program."`

@@ -58,6 +58,8 @@ type jobFlags struct {
 	Tenant       string        `placeholder:"NAME" group:"job" help:"Who the job is for, where workers share fairly between tenants. Default: nobody."`
 	Priority     int32         `placeholder:"N" group:"job" help:"Higher goes first, where workers queue by priority. Default 0."`
 	Deadline     time.Duration `placeholder:"D" group:"job" help:"What has not ended by then ends as deadline exceeded. Default: none."`
+	Mode         string        `placeholder:"NAME" group:"job" help:"Which path places its tasks: sample, which suits short ones, estimate, which suits long ones, or auto. Default auto."`
+	Files        []string      `name:"file" sep:"none" placeholder:"URL#sha256=HEX" group:"job" help:"A file that each task needs on the worker's disk: fetched before its turn, and checked. May be repeated. Default: none."`
 	JobPolicy    string        `name:"policy" placeholder:"NAME" group:"job" help:"How its tasks are placed: ${policies}. Default: what the frontend was started with."`
 	ProbeRatio   float64       `placeholder:"N" group:"job" help:"Reservations sent for each task, 1 to 10. Default: what the frontend was started with."`
 	Labels       []string      `placeholder:"SELECTOR" group:"job" help:"Labels that workers must have: key=value, key!=value, key, !key. Default: any."`
@@ -95,9 +97,18 @@ func (c *runCmd) Help() string {
       - command: {argv: [sort, -n], stdin: "2\n1\n"}
         timeout: 2s
 
-A job file's keys are id, tenant, priority, deadline, policy, probe-ratio, labels, hosts, phases and tasks; those
-of its tasks are count, function, payload, payload-base64, command (argv, env, dir, stdin), cpu, memory,
-estimate, timeout, retries, once, labels and hosts. They mean what the flags mean.
+A job file's keys are id, tenant, priority, deadline, mode, policy, probe-ratio, labels, hosts, phases, stages and
+tasks; those of its tasks are count, stage, function, payload, payload-base64, command (argv, env, dir, stdin), cpu,
+memory, estimate, timeout, retries, once, labels, hosts, inputs and files. They mean what the flags mean. The tasks of a
+stage start when all of those that it comes after have results:
+
+    stages: [{name: map}, {name: reduce, after: [map]}]
+    tasks:
+      - {stage: map, function: sleep, payload: 2s, estimate: 2s, count: 8}
+      - {stage: reduce, function: echo, payload: done, inputs: [{stage: map, bytes: 500000000}]}
+
+An input has bytes, and the stage whose output it is or copies, each with at (a host or worker), rack and memory (true if
+it is not on disk); tasks are placed near their inputs. A file has url (http, https or file), sha256 and bytes.
 
 Outcomes are printed as tasks end: task, outcome, run time, worker, result or error. The job's handle and a
 summary go to stderr. An interrupt cancels the job.
@@ -177,8 +188,8 @@ func (c *runCmd) job(stdin io.Reader) (client.Job, error) {
 	f := &c.jobFlags
 	if c.Job != "" {
 		given := *f
-		given.Labels, given.Hosts = nil, nil
-		if fmt.Sprint(given) != fmt.Sprint(jobFlags{}) || len(f.Labels) > 0 || len(f.Hosts) > 0 || len(c.Command) > 0 {
+		given.Labels, given.Hosts, given.Files = nil, nil, nil
+		if fmt.Sprint(given) != fmt.Sprint(jobFlags{}) || len(f.Labels)+len(f.Hosts)+len(f.Files) > 0 || len(c.Command) > 0 {
 			return client.Job{}, errors.New("--job and flags that describe a job: write all of it into the file")
 		}
 		return readJob(c.Job, stdin)
@@ -192,7 +203,7 @@ func (c *runCmd) job(stdin io.Reader) (client.Job, error) {
 		Estimate: f.Estimate, Timeout: f.Timeout, Retries: f.Retries, Once: f.Once,
 	}
 	job := client.Job{
-		ID: f.ID, Tenant: f.Tenant, Priority: f.Priority, Deadline: f.Deadline, Policy: client.Policy(f.JobPolicy), ProbeRatio: f.ProbeRatio,
+		ID: f.ID, Tenant: f.Tenant, Priority: f.Priority, Deadline: f.Deadline, Mode: client.Mode(f.Mode), Policy: client.Policy(f.JobPolicy), ProbeRatio: f.ProbeRatio,
 		Constraint: client.Constraint{Labels: f.Labels, Hosts: f.Hosts}, Phases: f.Phases,
 	}
 	what := 0
@@ -211,6 +222,9 @@ func (c *runCmd) job(stdin io.Reader) (client.Job, error) {
 		return job, errors.New("both --payload and --payload-file: choose one")
 	}
 	var err error
+	if task.Files, err = parseFiles(f.Files); err != nil {
+		return job, err
+	}
 	switch {
 	case f.PayloadFile != "":
 		if task.Payload, err = os.ReadFile(f.PayloadFile); err != nil {
@@ -239,6 +253,19 @@ func (c *runCmd) job(stdin io.Reader) (client.Job, error) {
 		}
 	}
 	return job, nil
+}
+
+// parseFiles reads the values of --file.
+func parseFiles(texts []string) ([]client.File, error) {
+	var files []client.File
+	for _, text := range texts {
+		url, digest, ok := strings.Cut(text, "#sha256=")
+		if !ok || url == "" {
+			return nil, fmt.Errorf("--file %q: want URL#sha256=HEX, with what sha256sum prints for the file", text)
+		}
+		files = append(files, client.File{URL: url, SHA256: digest})
+	}
+	return files, nil
 }
 
 // tally counts outcomes.
@@ -324,7 +351,23 @@ type outcomeJSON struct {
 	Worker       string      `json:"worker,omitempty"`
 	Attempts     int         `json:"attempts"`
 	RunMS        float64     `json:"run_ms"`
+	Usage        *usageJSON  `json:"usage,omitempty"`
 	Phases       *phasesJSON `json:"phases_us,omitempty"`
+}
+
+// usageJSON is what an attempt used, as far as its worker can tell.
+type usageJSON struct {
+	CPUMicros   int64 `json:"cpu_us"`
+	MemoryMiB   int32 `json:"memory_mib"`
+	Fetched     int64 `json:"fetched_bytes"`
+	FetchMicros int64 `json:"fetch_us"`
+}
+
+func usageOf(u client.Usage) *usageJSON {
+	if u == (client.Usage{}) {
+		return nil
+	}
+	return &usageJSON{CPUMicros: u.CPU.Microseconds(), MemoryMiB: u.Memory, Fetched: u.Fetched, FetchMicros: u.Fetch.Microseconds()}
 }
 
 type phasesJSON struct {
@@ -338,7 +381,7 @@ type phasesJSON struct {
 }
 
 func printJSON(w io.Writer, o *client.Outcome) error {
-	line := outcomeJSON{Task: o.Task, Outcome: outcomeWord(o), Worker: o.Worker, Attempts: o.Attempts, RunMS: float64(o.Run) / 1e6}
+	line := outcomeJSON{Task: o.Task, Outcome: outcomeWord(o), Worker: o.Worker, Attempts: o.Attempts, RunMS: float64(o.Run) / 1e6, Usage: usageOf(o.Usage)}
 	var failure *client.TaskError
 	switch {
 	case errors.As(o.Err, &failure):

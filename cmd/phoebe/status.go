@@ -18,7 +18,8 @@ import (
 )
 
 type statusCmd struct {
-	JSON bool `name:"json" help:"Print what each frontend says as JSON. Default: tables."`
+	JSON     bool `name:"json" help:"Print what each frontend says as JSON. Default: tables."`
+	Matrices bool `help:"Print each frontend's wait matrix of each worker, too. Default: its smallest and its largest wait."`
 
 	clientFlags
 }
@@ -26,9 +27,11 @@ type statusCmd struct {
 // Help explains the columns.
 func (c *statusCmd) Help() string {
 	return `Shows every frontend in --connect and every worker that one of them knows. What a frontend says of a worker is
-what it last heard; LINKS is how many of the frontends that answered have a working link to it. Where frontends
-gossip, AGE is how old the youngest row of the worker is that one of them has, FROM who that one has it from, and
-WAIT what it says of the wait of the smallest and of the largest task there.
+what it last heard; LINKS is how many of the frontends that answered have a working link to it. WAIT is what it
+expects of the wait of the smallest and of the largest long task there, with what it has sent there itself, and AGE how
+old that is, at the frontend that knows it best. Where frontends gossip, ROW is how old the youngest row of the worker
+is that one of them has, and FROM who that one has it from. A frontend without gossip asks workers how long tasks would
+wait when it has long tasks to place, and forgets what is older than 30 s.
 
 Exit codes: 0 some frontend answered, 2 wrong usage, 3 none did.`
 }
@@ -60,11 +63,22 @@ type memberJSON struct {
 
 // rowJSON is what gossip tells a frontend of a worker.
 type rowJSON struct {
-	AgeMicros   int64     `json:"age_us"`
-	From        string    `json:"from"`
-	Flaws       []string  `json:"flaws,omitempty"`
-	WaitsMicros [][]int64 `json:"waits_us"` // by steps of CPU, then of memory: 1, 2, 4, 8, 12, 16, 24 and 32 of 32 parts of the worker; -1: it never fits
+	AgeMicros int64    `json:"age_us"`
+	From      string   `json:"from"`
+	Flaws     []string `json:"flaws,omitempty"`
 }
+
+// viewJSON is what a frontend places long tasks by at a worker.
+type viewJSON struct {
+	AgeMicros         int64     `json:"age_us"`   // of the waits; -1: none are known
+	WaitsMicros       [][]int64 `json:"waits_us"` // by steps of CPU, then of memory: 1, 2, 4, 8, 12, 16, 24 and 32 of 32 parts of the worker; -1: it never fits
+	Speed             float64   `json:"speed,omitempty"`
+	Files             int       `json:"files"`          // in its cache
+	MaintenanceMicros int64     `json:"maintenance_us"` // until it is away; -1: it has announced nothing
+}
+
+// parts are the steps of a wait matrix, of 32.
+var parts = [...]int64{1, 2, 4, 8, 12, 16, 24, 32}
 
 // workerJSON is a worker as one frontend sees it.
 type workerJSON struct {
@@ -87,6 +101,7 @@ type workerJSON struct {
 	RTTMicros      int64    `json:"rtt_us"`
 	Rack           string   `json:"rack,omitempty"`
 	Row            *rowJSON `json:"row,omitempty"`
+	View           viewJSON `json:"view"`
 }
 
 // Run asks all frontends at once.
@@ -120,7 +135,10 @@ func (c *statusCmd) Run(ctx context.Context, out *streams, log *slog.Logger) err
 		e.SetIndent("", "  ")
 		return e.Encode(all)
 	}
-	return printStatus(out.out, all)
+	if err := printStatus(out.out, all); err != nil || !c.Matrices {
+		return err
+	}
+	return printMatrices(out.out, all)
 }
 
 func statusOf(addr string, c *client.Cluster) statusJSON {
@@ -138,7 +156,7 @@ func statusOf(addr string, c *client.Cluster) statusJSON {
 			CPUMillicores: w.Capacity.CPU, MemoryMiB: w.Capacity.Memory, FreeMillicores: w.Free.CPU, FreeMemoryMiB: w.Free.Memory,
 			Queued: w.Queued, Running: w.Running, Reservations: w.Reservations, Attempts: w.Attempts,
 			HeardMicros: w.HeardAgo.Microseconds(), RTTMicros: w.RTT.Microseconds(), Rack: w.Rack,
-			Row: rowOf(w.Row),
+			Row: rowOf(w.Row), View: viewOf(&w.View),
 		})
 	}
 	return s
@@ -148,8 +166,18 @@ func rowOf(r *client.Row) *rowJSON {
 	if r == nil {
 		return nil
 	}
-	row := &rowJSON{AgeMicros: r.Age.Microseconds(), From: r.From, Flaws: r.Flaws}
-	for _, line := range r.Waits {
+	return &rowJSON{AgeMicros: r.Age.Microseconds(), From: r.From, Flaws: r.Flaws}
+}
+
+func viewOf(v *client.View) viewJSON {
+	view := viewJSON{AgeMicros: -1, WaitsMicros: [][]int64{}, Speed: v.Speed, Files: v.Files, MaintenanceMicros: -1}
+	if v.Age >= 0 {
+		view.AgeMicros = v.Age.Microseconds()
+	}
+	if v.Maintenance >= 0 {
+		view.MaintenanceMicros = v.Maintenance.Microseconds()
+	}
+	for _, line := range v.Waits {
 		micros := make([]int64, len(line))
 		for j, w := range line {
 			micros[j] = w.Microseconds()
@@ -157,32 +185,89 @@ func rowOf(r *client.Row) *rowJSON {
 				micros[j] = -1
 			}
 		}
-		row.WaitsMicros = append(row.WaitsMicros, micros)
+		view.WaitsMicros = append(view.WaitsMicros, micros)
 	}
-	return row
+	return view
 }
 
-// columns are the worker's age, source and waits in the table.
+// columns are the age and the source of the worker's row in the table.
 func (r *rowJSON) columns() string {
 	if r == nil {
-		return "-\t-\t-"
+		return "-\t-"
 	}
-	wait := func(us int64) string {
-		if us < 0 {
-			return "never"
+	return fmt.Sprintf("%v\t%s", age(r.AgeMicros), r.From)
+}
+
+// columns are the worker's waits and their age in the table.
+func (v *viewJSON) columns() string {
+	n := len(v.WaitsMicros)
+	if n == 0 {
+		return "-\t-"
+	}
+	last := v.WaitsMicros[n-1]
+	return fmt.Sprintf("%s..%s\t%v", waitText(v.WaitsMicros[0][0]), waitText(last[len(last)-1]), age(v.AgeMicros))
+}
+
+func age(us int64) time.Duration {
+	return (time.Duration(us) * time.Microsecond).Round(time.Millisecond)
+}
+
+func waitText(us int64) string {
+	if us < 0 {
+		return "never"
+	}
+	d := time.Duration(us) * time.Microsecond
+	if d > time.Second {
+		d = d.Round(time.Second / 10)
+	}
+	return d.String()
+}
+
+// better reports whether v is known, and younger than w.
+func (v *viewJSON) better(w *viewJSON) bool {
+	return v.AgeMicros >= 0 && (w.AgeMicros < 0 || v.AgeMicros < w.AgeMicros)
+}
+
+// printMatrices prints what each frontend expects of the waits at each worker.
+func printMatrices(w io.Writer, all []statusJSON) error {
+	for _, f := range all {
+		for i := range f.Workers {
+			k := &f.Workers[i]
+			v := &k.View
+			fmt.Fprintf(w, "\nworker %s, as %s sees it: ", k.Name, f.Frontend)
+			if len(v.WaitsMicros) == 0 {
+				fmt.Fprintln(w, "no wait matrix is known")
+				continue
+			}
+			fmt.Fprintf(w, "%v old", age(v.AgeMicros))
+			if v.Speed > 0 {
+				fmt.Fprintf(w, ", speed %.2f", v.Speed)
+			}
+			if v.Files > 0 {
+				fmt.Fprintf(w, ", %d files cached", v.Files)
+			}
+			if v.MaintenanceMicros >= 0 {
+				fmt.Fprintf(w, ", away in %v", age(v.MaintenanceMicros).Round(time.Second))
+			}
+			fmt.Fprintln(w, "; wait by CPU (down) and memory")
+			t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+			for _, part := range parts {
+				fmt.Fprintf(t, "\t%dMiB", int64(k.MemoryMiB)*part/32)
+			}
+			fmt.Fprintln(t, "\t")
+			for step, line := range v.WaitsMicros {
+				fmt.Fprintf(t, "%dm", int64(k.CPUMillicores)*parts[min(step, len(parts)-1)]/32)
+				for _, us := range line {
+					fmt.Fprintf(t, "\t%s", waitText(us))
+				}
+				fmt.Fprintln(t, "\t")
+			}
+			if err := t.Flush(); err != nil {
+				return err
+			}
 		}
-		d := time.Duration(us) * time.Microsecond
-		if d > time.Second {
-			d = d.Round(time.Second / 10)
-		}
-		return d.String()
 	}
-	waits := "-"
-	if n := len(r.WaitsMicros); n > 0 {
-		last := r.WaitsMicros[n-1]
-		waits = wait(r.WaitsMicros[0][0]) + ".." + wait(last[len(last)-1])
-	}
-	return fmt.Sprintf("%v\t%s\t%s", (time.Duration(r.AgeMicros) * time.Microsecond).Round(time.Millisecond), r.From, waits)
+	return nil
 }
 
 // fleetWorker is a worker as all frontends see it.
@@ -191,6 +276,7 @@ type fleetWorker struct {
 	links      int
 	rtt        int64    // the longest, in microseconds
 	row        *rowJSON // the youngest
+	view       viewJSON // with the youngest waits
 }
 
 // knownMember is a frontend as all frontends see it.
@@ -231,7 +317,7 @@ func printStatus(w io.Writer, all []statusJSON) error {
 		for _, k := range f.Workers {
 			seen := fleet[k.Address]
 			if seen == nil {
-				seen = &fleetWorker{workerJSON: k}
+				seen = &fleetWorker{workerJSON: k, view: k.View}
 				fleet[k.Address] = seen
 			}
 			if k.HeardMicros < seen.HeardMicros && k.State == "up" {
@@ -243,6 +329,9 @@ func printStatus(w io.Writer, all []statusJSON) error {
 				broken = append(broken, fmt.Sprintf("link %s to %s: %s: %s", f.Frontend, k.Address, k.State, k.Error))
 			}
 			seen.rtt = max(seen.rtt, k.RTTMicros)
+			if k.View.better(&seen.view) {
+				seen.view = k.View
+			}
 			if k.Row != nil && (seen.row == nil || k.Row.AgeMicros < seen.row.AgeMicros) {
 				seen.row = k.Row
 			}
@@ -262,9 +351,9 @@ func printStatus(w io.Writer, all []statusJSON) error {
 	fmt.Fprintln(t)
 	gossip, columns := "", ""
 	if len(members) > 0 {
-		gossip = "\tAGE\tFROM\tWAIT"
+		gossip = "\tROW\tFROM"
 	}
-	fmt.Fprintf(t, "WORKER\tADDRESS\tSTATE\tCPU\tMEMORY\tFREE CPU\tFREE MEMORY\tQUEUED\tRUNNING\tLINKS\tRTT%s\tLABELS\n", gossip)
+	fmt.Fprintf(t, "WORKER\tADDRESS\tSTATE\tCPU\tMEMORY\tFREE CPU\tFREE MEMORY\tQUEUED\tRUNNING\tLINKS\tRTT\tWAIT\tAGE%s\tLABELS\n", gossip)
 	for _, addr := range slices.Sorted(maps.Keys(fleet)) {
 		k := fleet[addr]
 		labels := strings.Join(k.Labels, ",")
@@ -274,8 +363,8 @@ func printStatus(w io.Writer, all []statusJSON) error {
 		if gossip != "" {
 			columns = "\t" + k.row.columns()
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%dm\t%dMiB\t%dm\t%dMiB\t%d\t%d\t%d/%d\t%v%s\t%s\n", k.Name, k.Address, k.State, k.CPUMillicores, k.MemoryMiB,
-			k.FreeMillicores, k.FreeMemoryMiB, k.Queued, k.Running, k.links, answered, time.Duration(k.rtt)*time.Microsecond, columns, labels)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%dm\t%dMiB\t%dm\t%dMiB\t%d\t%d\t%d/%d\t%v\t%s%s\t%s\n", k.Name, k.Address, k.State, k.CPUMillicores, k.MemoryMiB,
+			k.FreeMillicores, k.FreeMemoryMiB, k.Queued, k.Running, k.links, answered, time.Duration(k.rtt)*time.Microsecond, k.view.columns(), columns, labels)
 	}
 	if err := t.Flush(); err != nil {
 		return err

@@ -43,22 +43,38 @@ func (q *queueFlags) apply(c *serve.Config) error {
 	return nil
 }
 
+// fileFlags are what a worker may do about files that tasks need.
+type fileFlags struct {
+	CacheDir  string   `placeholder:"DIR" help:"Folder for files that tasks need: fetched before their turn, kept for later tasks and for other workers. Of this user alone. Default: none, the worker gets no task that needs files."`
+	CacheSize size     `default:"10GiB" placeholder:"SIZE" help:"Size of that cache; the files used longest ago go beyond it. Default ${default}."`
+	FileRoots []string `placeholder:"DIR,..." help:"Folders below which file:// URLs of tasks may name files. Default: none."`
+	FileHosts []string `placeholder:"HOST[:PORT],..." help:"Hosts that http:// and https:// URLs of tasks may name. Default: all, but for loopback, link-local and multicast addresses."`
+}
+
+func (f *fileFlags) apply(c *serve.Config) {
+	c.CacheDir, c.CacheSize, c.FileRoots, c.FileHosts = f.CacheDir, int64(f.CacheSize), f.FileRoots, f.FileHosts
+}
+
 type workerCmd struct {
 	Listen     string        `default:"127.0.0.1:7420" placeholder:"HOST:PORT" help:"Where frontends connect; port 0 takes a free one. Beyond loopback a secret is needed. Default ${default}."`
 	Name       string        `placeholder:"TEXT" help:"Name in logs, on screens and for constraints on hosts. Default: the host's name and the port."`
 	Rack       string        `placeholder:"TEXT" help:"Rack that it shares with workers near it. Default: none."`
 	Labels     []string      `placeholder:"KEY=VALUE" help:"Labels, for constraints. Default: none."`
 	Slots      int           `placeholder:"N" help:"Short tasks that run at once, each with 1000 millicores and 256 MiB. Default: the number of CPUs."`
+	Speed      float64       `default:"1" placeholder:"X" help:"How fast it runs tasks: at 2, in half the time that estimates tell, which are for 1. From 0.01 to 100. Default ${default}."`
 	AllowExec  bool          `help:"Also run any command as a process, with the rights of this one (function exec). Default: no."`
 	MaxPayload size          `default:"1MiB" placeholder:"SIZE" help:"Payload of one task. Default ${default}."`
 	MaxLinks   int           `default:"10000" placeholder:"N" help:"Connections of frontends; those beyond are closed. Default ${default}."`
 	MaxLease   time.Duration `default:"1m" placeholder:"D" help:"The longest lease that a frontend may ask for. Default ${default}."`
 
 	Join           []string      `placeholder:"HOST:PORT" help:"Heartbeat addresses of some frontends, to which it announces itself: one that answers is enough. Default: none, frontends must list it."`
-	Advertise      string        `placeholder:"HOST:PORT" help:"Address by which frontends reach it. Default: where it listens."`
+	Advertise      string        `placeholder:"HOST:PORT" help:"Address by which frontends reach it; its host is that by which other workers do. Default: where it listens."`
 	MaintenanceIn  time.Duration `placeholder:"D" help:"Announce that it will be away in this time; POST /maintenance?in=D&for=D at --admin does while it runs. Default: it will not."`
 	MaintenanceFor time.Duration `default:"10m" placeholder:"D" help:"For how long it will be away. Default ${default}."`
 
+	FilesListen string `placeholder:"HOST:PORT" help:"Where other workers get the files of its cache. Beyond loopback a secret is needed. Default: the host of --listen, a free port."`
+
+	fileFlags
 	slotFlags
 	queueFlags
 	secretFlags
@@ -102,7 +118,7 @@ func (c *workerCmd) Run(ctx context.Context, out *streams, log *slog.Logger) err
 	}
 	cfg := serve.Config{
 		Listen: c.Listen, Name: c.Name, Host: host, Rack: c.Rack, Labels: c.Labels, AllowExec: c.AllowExec,
-		Join: c.Join, Advertise: c.Advertise,
+		Join: c.Join, Advertise: c.Advertise, Speed: c.Speed, FilesListen: c.FilesListen,
 		MaxConns: c.MaxLinks, MaxLease: c.MaxLease, Logger: log, Metrics: metrics.NewSet(),
 	}
 	if cfg.Secret, err = c.secret(); err != nil {
@@ -115,7 +131,8 @@ func (c *workerCmd) Run(ctx context.Context, out *streams, log *slog.Logger) err
 		return err
 	}
 	cfg.Core.MaxPayload = int(c.MaxPayload)
-	if err := c.apply(&cfg); err != nil {
+	c.fileFlags.apply(&cfg)
+	if err := c.queueFlags.apply(&cfg); err != nil {
 		return err
 	}
 	s, err := serve.New(cfg)

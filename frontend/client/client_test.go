@@ -55,6 +55,7 @@ type fake struct {
 	events  func(*v1.EventsRequest) (*v1.EventsResponse, error)
 	cancel  func(*v1.CancelRequest) (*v1.CancelResponse, error)
 	cluster func(*v1.ClusterRequest) (*v1.ClusterResponse, error)
+	explain func(*v1.ExplainRequest) (*v1.ExplainResponse, error)
 }
 
 // listener remembers its connections, so that a crash can be staged.
@@ -172,6 +173,12 @@ func (f *fake) Cluster(_ context.Context, r *v1.ClusterRequest) (*v1.ClusterResp
 	f.wait()
 	defer fence()
 	return f.cluster(r)
+}
+
+func (f *fake) Explain(_ context.Context, r *v1.ExplainRequest) (*v1.ExplainResponse, error) {
+	f.wait()
+	defer fence()
+	return f.explain(r)
 }
 
 func (f *fake) handle(job *v1.Job) *v1.Handle { return &v1.Handle{Job: job.Id, Owner: f.addr} }

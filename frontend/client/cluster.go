@@ -36,9 +36,6 @@ type Row struct {
 	Age   time.Duration
 	From  string   // who it comes from: "itself", or names of frontends
 	Flaws []string // what in it was absurd, and replaced
-	// Waits are the worker's expected waits for room: Waits[i][j] is for a task of up to the i-th step of its CPU
-	// and the j-th of its memory; the steps are 1, 2, 4, 8, 12, 16, 24 and 32 of 32 parts. Negative: it never fits.
-	Waits [][]time.Duration
 }
 
 // Worker is what a frontend believes of a worker. Queued, Running and Free are as last heard.
@@ -60,6 +57,18 @@ type Worker struct {
 	Error        string
 	Rack         string
 	Row          *Row // nil: gossip tells nothing of it
+	View         View
+}
+
+// View is what a frontend places long tasks by at a worker, from whomever it has that.
+type View struct {
+	Age time.Duration // of Waits; negative: nothing is known
+	// Waits are the worker's expected waits for room: Waits[i][j] is for a task of up to the i-th step of its CPU
+	// and the j-th of its memory; the steps are 1, 2, 4, 8, 12, 16, 24 and 32 of 32 parts. Negative: it never fits.
+	Waits       [][]time.Duration
+	Speed       float64       // how much faster than the average worker it runs tasks; zero: not known
+	Files       int           // in its cache
+	Maintenance time.Duration // until it is away, as it has announced; negative: it has not
 }
 
 // Cluster asks a frontend, the first that answers.
@@ -110,7 +119,7 @@ func fromCluster(r *v1.ClusterResponse) *Cluster {
 			Capacity: fromDemand(w.Capacity), Free: fromDemand(w.Free), Queued: int(w.Queued), Running: int(w.Running),
 			HeardAgo: fromMicros(w.HeardUsAgo), RTT: fromMicros(w.RttUs),
 			Reservations: int(w.Reservations), Attempts: int(w.Attempts), Error: w.Error, Rack: w.Rack,
-			Row: fromRow(w),
+			Row: fromRow(w), View: fromView(w),
 		}
 	}
 	return c
@@ -120,16 +129,20 @@ func fromRow(w *v1.WorkerStatus) *Row {
 	if w.RowUsAgo < 0 {
 		return nil
 	}
+	return &Row{Age: fromMicros(w.RowUsAgo), From: w.RowFrom, Flaws: w.RowFlaws}
+}
+
+func fromView(w *v1.WorkerStatus) View {
 	const side = 8
-	r := &Row{Age: fromMicros(w.RowUsAgo), From: w.RowFrom, Flaws: w.RowFlaws}
-	for waits := w.WaitUs; len(waits) >= side && len(r.Waits) < side; waits = waits[side:] {
+	v := View{Age: fromMicros(w.WaitUsAgo), Speed: w.Speed, Files: int(w.Files), Maintenance: fromMicros(w.MaintenanceUs)}
+	for waits := w.WaitUs; len(waits) >= side && len(v.Waits) < side; waits = waits[side:] {
 		line := make([]time.Duration, side)
 		for j := range line {
 			line[j] = fromMicros(waits[j])
 		}
-		r.Waits = append(r.Waits, line)
+		v.Waits = append(v.Waits, line)
 	}
-	return r
+	return v
 }
 
 func fromDemand(d *v1.Demand) Demand {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/client"
 	"github.com/phoebe-sched/phoebe/frontend/client/local"
@@ -174,5 +175,81 @@ func TestEndOfContextEndsTheAttempts(t *testing.T) {
 		if _, err := c.Cluster(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// The stages of a job run one after the other also when their frontend is lost in between, and what was decided is
+// told by whoever decided it.
+func TestStagesOutliveTheirFrontend(t *testing.T) {
+	registry := exec.NewRegistry()
+	started, finish := make(chan struct{}, 1), make(chan struct{})
+	var mapped, early atomic.Bool
+	register := func(name string, f exec.Func) {
+		if err := registry.Register(name, f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	register("slow", func(ctx context.Context, _ []byte) ([]byte, error) {
+		started <- struct{}{}
+		select {
+		case <-finish:
+		case <-ctx.Done():
+		}
+		mapped.Store(true)
+		return nil, ctx.Err()
+	})
+	register("reduce", func(context.Context, []byte) ([]byte, error) {
+		if !mapped.Load() {
+			early.Store(true)
+		}
+		return []byte("reduced"), nil
+	})
+	cluster := start(t, local.Config{Frontends: 1, Workers: 2, Registry: registry})
+	doomed, err := fserve.New(fserve.Config{Listen: "127.0.0.1:0", Workers: fserve.Static(cluster.Workers())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := doomed.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for tick := time.NewTicker(time.Millisecond); doomed.Ready() != nil; <-tick.C {
+		if t.Context().Err() != nil {
+			t.Fatal(doomed.Ready())
+		}
+	}
+	c := connect(t, []string{cluster.Frontends()[0], doomed.Addr()}) // it begins with the second of two
+	job := client.Job{
+		Stages: []client.Stage{{Name: "map"}, {Name: "reduce", After: []string{"map"}}},
+		Tasks: []client.Task{
+			{Stage: "map", Function: "echo"}, {Stage: "map", Function: "echo"}, {Stage: "map", Function: "slow"},
+			{Stage: "reduce", Function: "reduce", Inputs: []client.Input{{Stage: "map", Bytes: 1e6}}},
+		},
+	}
+	running, err := c.Submit(t.Context(), job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-started
+	owner := running.Handle().Owner
+	if owner != doomed.Addr() {
+		t.Fatalf("the job is at %s, not at %s", owner, doomed.Addr())
+	}
+	if err := doomed.Close(); err != nil {
+		t.Fatal(err)
+	}
+	close(finish)
+	outs, err := running.Wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(outs) != 4 || string(outs[3].Result) != "reduced" || early.Load() {
+		t.Errorf("early: %t, %+v", early.Load(), outs)
+	}
+	x, err := c.Explain(t.Context(), client.Handle{Job: running.Handle().Job, Owner: owner}, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := x.Decisions[0]; d.Cause != "inputs" || d.Worker != outs[3].Worker || len(d.Candidates) != 2 {
+		t.Errorf("%+v", x)
 	}
 }

@@ -9,6 +9,9 @@
 // [Client.Run] is for jobs whose results are wanted together, [Client.Submit] for those whose results are
 // wanted as they come. Ending the context cancels the job.
 //
+// A job may have stages, whose tasks wait for those of others, and tasks may name inputs and files: phoebe then places
+// them where they are expected to be done first. [Client.Explain] tells what was decided, and why.
+//
 // Errors are of these types, for errors.As: [*RefusedError] (nothing was started), [*TaskError] (a task
 // ended without a result), [*UnfinishedError] (the client gave up: what became of the named tasks is not
 // known). [ErrClosed] is for errors.Is.

@@ -53,6 +53,8 @@ const (
 	ResultTooLarge   = TaskReason(v1.FailureReason_RESULT_TOO_LARGE) // over the limit of the worker or the job
 	Panic            = TaskReason(v1.FailureReason_PANIC)            // or the process was killed by a signal
 	Infrastructure   = TaskReason(v1.FailureReason_INFRASTRUCTURE)   // it could not be launched, however often it was tried
+	NoInput          = TaskReason(v1.FailureReason_NO_INPUT)         // a file could not be fetched, or is not what its digest says
+	StageFailed      = TaskReason(v1.FailureReason_STAGE_FAILED)     // another task of its job, which has stages, failed: Message says which
 	Cancelled        = TaskReason(100)                               // by Running.Cancel or Client.Cancel
 	DeadlineExceeded = TaskReason(101)                               // Job.Deadline
 )

@@ -68,3 +68,46 @@ func ExampleClient_Submit() {
 	// task 1 failed
 	// task 0 is done
 }
+
+// The tasks of a stage start when all of those that it comes after have results, near where these are.
+func ExampleStage() {
+	cluster, err := local.Start(local.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer cluster.Close()
+	c, err := client.New(cluster.Frontends())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+
+	ctx := context.Background()
+	running, err := c.Submit(ctx, client.Job{
+		Stages: []client.Stage{{Name: "scan"}, {Name: "join", After: []string{"scan"}}},
+		Tasks: []client.Task{
+			{Stage: "scan", Function: "echo", Payload: []byte("left")},
+			{Stage: "scan", Function: "sleep", Payload: []byte("20ms")},
+			{Stage: "join", Function: "echo", Payload: []byte("joined"), Inputs: []client.Input{{Stage: "scan", Bytes: 64 << 20}}},
+		},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for o, err := range running.Results() {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Printf("task %d: %q\n", o.Task, o.Result)
+	}
+	x, err := c.Explain(ctx, running.Handle(), 2)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("task 2 went by %s: it %s\n", x.Decisions[0].Path, x.Decisions[0].Why)
+	// Output:
+	// task 0: "left"
+	// task 1: ""
+	// task 2: "joined"
+	// task 2 went by estimation: it has inputs
+}

@@ -41,6 +41,27 @@ func (p Policy) wire() (v1.Policy, error) {
 		"job.policy %q: use phoebe, late-binding, batch, per-task, random, or leave it empty", string(p))}
 }
 
+// Mode is which path places a job's tasks.
+type Mode string
+
+const (
+	AutoMode     Mode = ""         // each task by the path that suits it
+	SampleMode   Mode = "sample"   // all by sampling and late binding, which suits short tasks
+	EstimateMode Mode = "estimate" // all where they are expected to be done first, which suits long ones
+)
+
+func (m Mode) wire() (v1.Mode, error) {
+	switch m {
+	case AutoMode, "auto":
+		return v1.Mode_AUTO, nil
+	case SampleMode:
+		return v1.Mode_SAMPLE, nil
+	case EstimateMode:
+		return v1.Mode_ESTIMATE, nil
+	}
+	return 0, &RefusedError{Reason: Invalid, Message: fmt.Sprintf("job.mode %q: use auto, sample, estimate, or leave it empty", string(m))}
+}
+
 // Job is a set of tasks that are placed together. The client reads it, and what it refers to, until the job
 // has ended: do not change it before.
 type Job struct {
@@ -48,23 +69,67 @@ type Job struct {
 	Tenant     string
 	Priority   int32         // higher goes first, where workers queue by priority
 	Deadline   time.Duration // from the submission; zero: none
+	Mode       Mode
 	Policy     Policy
 	ProbeRatio float64 // reservations per task, 1 to 10; zero: the frontend's
 	Constraint Constraint
+	Stages     []Stage // none: the tasks are all of one
 	Tasks      []Task
 	Phases     bool // report each outcome's phases
 }
 
+// Stage is tasks of a job that do the same work on different data. They start when all tasks of the stages in After
+// have results. If a task of any stage ends without one, so does the whole job: tasks that had not ended yet are
+// [StageFailed].
+type Stage struct {
+	Name  string
+	After []string
+}
+
 // Task is one unit of a job.
 type Task struct {
+	Stage      string // the name of its stage, in a job with stages
 	Function   string
 	Payload    []byte
 	Demand     Demand
 	Estimate   time.Duration // expected run time; zero: unknown
 	Constraint Constraint
+	Inputs     []Input
+	Files      []File
 	Once       bool          // start it at most once, ever; a lost attempt is an error, not a retry
 	Timeout    time.Duration // longest run time of one attempt; zero: none
 	Retries    int           // how often the task's own failure is retried
+}
+
+// Input is data that a task reads: where copies of it are, or the output of a stage, which lies where the tasks of
+// that one have run. Tasks are placed near their inputs; the data itself is not moved.
+type Input struct {
+	Bytes  int64
+	Copies []Copy
+	Stage  string // instead of Copies: one that the task's own comes after
+}
+
+// Copy is where an input is: At or Rack, at least.
+type Copy struct {
+	At     string // a host, or the name of a worker
+	Rack   string // of At, if no worker is there that would tell
+	Memory bool   // in memory, not on disk
+}
+
+// File is one that must be on the worker's disk before a task starts. It is fetched while the task waits, unless the
+// worker has it.
+type File struct {
+	URL    string // http, https or file
+	SHA256 string // of its content, as 64 hexadecimal digits
+	Bytes  int64  // zero: not known
+}
+
+// Usage is what an attempt used, as far as its worker can tell: zero is nothing, or not known.
+type Usage struct {
+	CPU     time.Duration // of all its cores
+	Memory  int32         // MiB, at its peak
+	Fetched int64         // bytes of files that were not at the worker
+	Fetch   time.Duration // until all its files were there, while it waited
 }
 
 // Demand is what a task occupies on a worker while it runs. Zero fields take the default, one slot.
@@ -89,6 +154,7 @@ type Outcome struct {
 	Worker   string // of the attempt that counted
 	Attempts int
 	Run      time.Duration // of that attempt, measured by its executor
+	Usage    Usage         // of that attempt
 	Phases   *Phases       // if Job.Phases
 }
 
@@ -133,6 +199,20 @@ func (t *Task) fill(w *v1.Task) {
 	w.TimeoutUs = micros(t.Timeout)
 	w.Retries = int32(min(max(t.Retries, math.MinInt32), math.MaxInt32))
 	w.Index = -1
+	w.Stage = t.Stage
+	for _, in := range t.Inputs {
+		input := &v1.Input{Bytes: in.Bytes, Stage: in.Stage, Copies: make([]*v1.Copy, len(in.Copies))}
+		for i, c := range in.Copies {
+			input.Copies[i] = &v1.Copy{At: c.At, Rack: c.Rack}
+			if c.Memory {
+				input.Copies[i].Tier = v1.Tier_MEMORY
+			}
+		}
+		w.Inputs = append(w.Inputs, input)
+	}
+	for _, f := range t.Files {
+		w.Files = append(w.Files, &v1.File{Url: f.URL, Sha256: f.SHA256, Bytes: f.Bytes})
+	}
 }
 
 // fill writes w into o, sharing the result.
@@ -142,6 +222,7 @@ func (o *Outcome) fill(w *v1.Outcome) {
 		Worker:   w.Worker,
 		Attempts: int(w.Attempts),
 		Run:      fromMicros(w.RunUs),
+		Usage:    fromUsage(w.Usage),
 	}
 	if w.Kind == v1.OutcomeKind_RESULT {
 		o.Result = w.Result_
@@ -155,6 +236,13 @@ func (o *Outcome) fill(w *v1.Outcome) {
 			Delivered: fromMicros(p.DeliveredUs),
 		}
 	}
+}
+
+func fromUsage(u *v1.Usage) Usage {
+	if u == nil {
+		return Usage{}
+	}
+	return Usage{CPU: fromMicros(u.CpuUs), Memory: u.MemoryMib, Fetched: u.FetchedBytes, Fetch: fromMicros(u.FetchUs)}
 }
 
 func taskError(w *v1.Outcome) *TaskError {

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"slices"
 	"sync"
@@ -229,7 +230,7 @@ func (r *Running) poll(ctx context.Context) {
 			r.end(err)
 			return
 		}
-		if r.cancelRest() {
+		if r.cancelRest() || r.failRest() {
 			break
 		}
 		if err := s.submit(ctx); err != nil {
@@ -292,6 +293,30 @@ func (r *Running) cancelRest() bool {
 	for i, done := range r.s.done {
 		if !done {
 			r.outcomes = append(r.outcomes, Outcome{Task: i, Err: &TaskError{Task: i, Reason: Cancelled}})
+		}
+	}
+	return true
+}
+
+// failRest ends a job with stages of which a task ended without a result, and whose owner was lost before it had told
+// what became of the others: to another frontend it would look as if all that is left out had ended well. What still
+// runs is stopped by its workers, as nobody claims it.
+func (r *Running) failRest() bool {
+	cause := r.s.cause
+	if cause == nil {
+		return false
+	}
+	e := TaskError{Reason: cause.Reason, Message: cause.Message}
+	if e.Reason != Cancelled && e.Reason != DeadlineExceeded {
+		e = TaskError{Reason: StageFailed, Message: fmt.Sprintf("task %d of stage %q failed: %s", cause.Task, r.s.tasks[cause.Task].Stage, cause.Message)}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i, done := range r.s.done {
+		if !done {
+			of := e
+			of.Task = i
+			r.outcomes = append(r.outcomes, Outcome{Task: i, Err: &of})
 		}
 	}
 	return true

@@ -33,6 +33,9 @@ var (
 )
 
 func large(job *Job) bool {
+	if len(job.Stages) > 0 || job.Mode == EstimateMode {
+		return true // whose results are worth keeping while its frontend is lost
+	}
 	bytes := 0
 	for i := range job.Tasks {
 		t := &job.Tasks[i]
@@ -54,6 +57,8 @@ type session struct {
 	done    []bool        // by task
 	left    int           // tasks without an outcome
 	failed  bool          // some task has no result
+	cause   *TaskError    // of a job with stages: why the first one that was heard of has none
+	ran     map[place]int // of a job with stages: tasks with results
 	at      *frontend     // who was asked last
 	handle  v1.Handle     // of the last acceptance; before, the best guess
 	sent    bool          // some frontend may have the job
@@ -64,9 +69,16 @@ type session struct {
 	lastErr error
 }
 
+// place is where tasks of a stage have run.
+type place struct{ stage, worker string }
+
 // newSession checks what the frontends cannot.
 func (c *Client) newSession(job Job) (*session, error) {
 	policy, err := job.Policy.wire()
+	if err != nil {
+		return nil, err
+	}
+	mode, err := job.Mode.wire()
 	if err != nil {
 		return nil, err
 	}
@@ -79,18 +91,22 @@ func (c *Client) newSession(job Job) (*session, error) {
 		tasks: make([]v1.Task, n), done: make([]bool, n), left: n,
 		job: v1.Job{
 			Id: job.ID, Tenant: job.Tenant, Priority: job.Priority, DeadlineUs: micros(job.Deadline),
-			Policy: policy, ProbeRatio: job.ProbeRatio, Constraint: job.Constraint.wire(), Phases: job.Phases,
+			Mode: mode, Policy: policy, ProbeRatio: job.ProbeRatio, Constraint: job.Constraint.wire(), Phases: job.Phases,
 			Tasks: make([]*v1.Task, n),
 		},
 		handle: v1.Handle{Job: job.ID},
 	}
-	size := 0
+	for _, st := range job.Stages {
+		s.job.Stages = append(s.job.Stages, &v1.Stage{Name: st.Name, After: st.After})
+	}
+	size, needy := 0, len(job.Stages) > 0
 	for i := range job.Tasks {
 		job.Tasks[i].fill(&s.tasks[i])
 		s.job.Tasks[i] = &s.tasks[i]
 		size += len(job.Tasks[i].Payload) + len(job.Tasks[i].Function)
+		needy = needy || len(job.Tasks[i].Inputs)+len(job.Tasks[i].Files) > 0
 	}
-	if size > maxRequest/2 {
+	if needy || size > maxRequest/2 {
 		size = s.job.BLength() // as it is encoded
 	}
 	if size > maxRequest {
@@ -178,7 +194,23 @@ func (s *session) accept(o *v1.Outcome) bool {
 	if o.Kind != v1.OutcomeKind_RESULT {
 		s.failed = true
 	}
+	if len(s.job.Stages) > 0 {
+		s.staged(o)
+	}
 	return true
+}
+
+// staged notes what another frontend would have to know of an outcome in a job with stages.
+func (s *session) staged(o *v1.Outcome) {
+	switch {
+	case o.Kind == v1.OutcomeKind_RESULT:
+		if s.ran == nil {
+			s.ran = map[place]int{}
+		}
+		s.ran[place{s.tasks[o.Task].Stage, o.Worker}]++
+	case s.cause == nil:
+		s.cause = taskError(o)
+	}
 }
 
 // choose picks the frontend to ask next: the one with the fewest calls under way, in turns, of those that
@@ -234,6 +266,9 @@ func (s *session) choose(ctx context.Context) error {
 func (s *session) prepare(f *frontend, now time.Time) {
 	if s.sent {
 		s.job.Resubmission = &v1.Resubmission{PreviousOwner: s.owner}
+		for at, n := range s.ran {
+			s.job.Resubmission.Ran = append(s.job.Resubmission.Ran, &v1.StageRun{Stage: at.stage, Worker: at.worker, Tasks: int32(n)})
+		}
 		s.job.Tasks = s.job.Tasks[:0]
 		for i := range s.tasks {
 			if !s.done[i] {

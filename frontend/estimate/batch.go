@@ -20,6 +20,13 @@ func (f *Fleet) Batch(tasks []Task, m Matcher, now time.Time, rng *rand.Rand) ([
 		decisions[i] = f.estimate(&tasks[i], len(tasks), now, rng)
 		kept += len(decisions[i].Candidates)
 	}
+	ends := map[int]time.Duration{} // of sets, if each of their tasks gets its best worker
+	for i := range tasks {
+		if t := &tasks[i]; t.Set != 0 && len(decisions[i].Candidates) > 0 {
+			ends[t.Set] = max(ends[t.Set], t.Until, decisions[i].Candidates[0].C)
+		}
+	}
+	due := make([]float64, len(tasks))
 	all := make([]Bid, 0, kept)
 	for i := range decisions {
 		first := len(all)
@@ -28,11 +35,15 @@ func (f *Fleet) Batch(tasks []Task, m Matcher, now time.Time, rng *rand.Rand) ([
 			all = append(all, Bid{c.Worker, (c.C + c.Noise).Seconds(), c.R.Seconds()})
 		}
 		bids[i] = all[first:]
+		if t := &tasks[i]; t.Set != 0 {
+			due[i] = ends[t.Set].Seconds()
+		}
 	}
 
 	order := make([]int, 0, len(tasks))
-	for i, k := range Match(m, bids) {
+	for i, k := range Match(m, bids, due) {
 		d := &decisions[i]
+		d.Due = time.Duration(due[i] * 1e9)
 		d.Chosen = max(k, -1)
 		switch {
 		case len(d.Candidates) == 0:

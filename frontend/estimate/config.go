@@ -26,8 +26,9 @@ type Config struct {
 	// larger by one eighth of the worker is looked up, beyond twice that age two eighths, beyond four times
 	// three, and so on up to the whole worker (Apollo, section 3.4, confidence).
 	Fresh time.Duration
-	// Jitter is the random term that keeps frontends apart, as a share of C, below 1 (Apollo, section 3.4,
-	// randomization). Negative: none.
+	// Jitter is the random term that keeps frontends apart, as a share of C, below 1. It is no more than the age of the
+	// matrix: of a worker that was asked just now, no other frontend knows more (Apollo, section 3.4, randomization, has
+	// a term in proportion to the communication interval). Negative: none.
 	Jitter float64
 	// Lights is how many lightly loaded workers are candidates of each task.
 	Lights int

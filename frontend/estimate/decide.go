@@ -19,6 +19,11 @@ type Task struct {
 	Inputs []Input
 	Files  []File
 	Pool   Pool // of the workers that may run it; nil: all
+	// Set, if not 0, says which tasks are of use only when the last of them is done, as those of a stage are; Until is
+	// when that will be at the earliest, from now, because of others that were placed before. Between tasks that want
+	// the same worker, what counts is what the set loses.
+	Set   int
+	Until time.Duration
 	// Also are candidates besides those that are found: workers of which more is known than of others.
 	Also []int32
 }
@@ -126,9 +131,10 @@ func seconds(d time.Duration) string { return fmt.Sprintf("%.3fs", d.Seconds()) 
 // Decision is where a task is placed, and why.
 type Decision struct {
 	Work       Work
-	Candidates []Candidate // at most maxKept, best first
-	Seen       int         // candidates, with those that were not kept
-	Chosen     int         // in Candidates; -1: the task stays unplaced
+	Candidates []Candidate   // at most maxKept, best first
+	Seen       int           // candidates, with those that were not kept
+	Chosen     int           // in Candidates; -1: the task stays unplaced
+	Due        time.Duration // its set loses nothing if it is done only then, from now; 0: it is in none
 	Reason     string
 }
 
@@ -207,7 +213,8 @@ func (f *Fleet) estimate(t *Task, batch int, now time.Time, rng *rand.Rand) Deci
 		c := f.terms(t, at.row, now)
 		c.Kind = at.kind
 		if f.cfg.Jitter > 0 {
-			c.Noise = time.Duration(float64(c.C) * f.cfg.Jitter * rng.Float64())
+			c.Noise = min(time.Duration(float64(c.C)*f.cfg.Jitter), c.Age)
+			c.Noise = time.Duration(float64(c.Noise) * rng.Float64())
 		}
 		f.keep(&c)
 	}

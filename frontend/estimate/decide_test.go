@@ -288,7 +288,7 @@ func TestKept(t *testing.T) {
 func TestJitter(t *testing.T) {
 	f := NewFleet(Config{})
 	for key := range int32(2) {
-		f.Put(Server{Key: key, Name: fmt.Sprint(key), Matrix: flat(0), Heard: t0})
+		f.Put(Server{Key: key, Name: fmt.Sprint(key), Matrix: flat(0), Heard: t0.Add(-time.Second)})
 	}
 	task := Task{Work: hint(time.Second)}
 	var count [2]int
@@ -304,6 +304,24 @@ func TestJitter(t *testing.T) {
 	}
 	if min(count[0], count[1]) < 30 {
 		t.Errorf("chosen %v times", count)
+	}
+}
+
+// What was heard just now needs no chance, and what chance adds is no more than the age of what is known.
+func TestJitterIsNoMoreThanAge(t *testing.T) {
+	f := NewFleet(Config{})
+	for key, age := range []time.Duration{0, time.Millisecond, time.Hour} {
+		f.Put(Server{Key: int32(key), Name: fmt.Sprint(key), Matrix: flat(0), Heard: t0.Add(-age)})
+	}
+	most := map[int32]time.Duration{}
+	for seed := range uint64(50) {
+		d := f.Decide(&Task{Work: hint(100 * time.Second)}, t0, random(seed))
+		for _, c := range d.Candidates {
+			most[c.Worker] = max(most[c.Worker], c.Noise)
+		}
+	}
+	if most[0] != 0 || most[1] == 0 || most[1] > time.Millisecond || most[2] < time.Second || most[2] > 2*time.Second {
+		t.Errorf("chance added up to %v", most)
 	}
 }
 

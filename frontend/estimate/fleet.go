@@ -209,6 +209,9 @@ func (f *Fleet) leave(groups map[string]*group, g *group, pos int, posOf func(*s
 	}
 }
 
+// Holders are the keys of the workers that have a file, in no order. The slice is the fleet's, until the next Put.
+func (f *Fleet) Holders(id FileID) []int32 { return f.files[id] }
+
 func (f *Fleet) dropFiles(row *server) {
 	for i, id := range row.Files {
 		keys := f.files[id]

@@ -46,15 +46,19 @@ const (
 const maxRounds = 64
 
 // Match returns, for each task, the position of its worker in bids[task], or Unmatched, or Postponed. The bids
-// of a task must be in ascending order of cost, each worker once. Some task is matched if there is a bid.
-func Match(m Matcher, bids [][]Bid) []int {
+// of a task must be in ascending order of cost, each worker once. Some task is matched if there is a bid. Nothing is
+// lost if a task is done at due[task], in seconds, rather than earlier; Stable minds that. Nil: each is due at once.
+func Match(m Matcher, bids [][]Bid, due []float64) []int {
 	switch m {
 	case Greedy:
 		return greedy(bids)
 	case Optimal:
 		return optimal(bids)
 	}
-	chosen := stable(bids, maxRounds)
+	if due == nil {
+		due = make([]float64, len(bids))
+	}
+	chosen := stable(bids, due, maxRounds)
 	postpone(bids, chosen)
 	return chosen
 }
@@ -92,13 +96,13 @@ func greedy(bids [][]Bid) []int {
 	return chosen
 }
 
-// loss is what a task loses if it does not get its k-th bid: what its next one costs more. It has nowhere to
-// go after its last one.
-func loss(of []Bid, k int) float64 {
+// loss is what is lost if a task does not get its k-th bid: by how much later than due it is done with the next one.
+// It has nowhere to go after its last one.
+func loss(of []Bid, due float64, k int) float64 {
 	if k+1 == len(of) {
 		return math.Inf(1)
 	}
-	return of[k+1].Cost - of[k].Cost
+	return max(of[k+1].Cost, due) - max(of[k].Cost, due)
 }
 
 // postpone takes back matches of low quality, which the paper does by dispatching them last: those of tasks
@@ -131,10 +135,14 @@ func postpone(bids [][]Bid, chosen []int) {
 }
 
 // rather reports whether a worker would rather have task t, for which it is bid k, than task u: the one that
-// would lose more, then the one that is done sooner, then the earlier one (Apollo, section 3.4).
-func rather(bids [][]Bid, t, k, u, l int) bool {
-	if a, b := loss(bids[t], k), loss(bids[u], l); a != b {
+// would lose more, then the one that has less time until it is due, then the one that is done sooner, then the earlier
+// one (Apollo, section 3.4, but for what is due).
+func rather(bids [][]Bid, due []float64, t, k, u, l int) bool {
+	if a, b := loss(bids[t], due[t], k), loss(bids[u], due[u], l); a != b {
 		return a > b
+	}
+	if a, b := max(due[t]-bids[t][k].Cost, 0), max(due[u]-bids[u][l].Cost, 0); a != b {
+		return a < b
 	}
 	if a, b := bids[t][k].Cost, bids[u][l].Cost; a != b {
 		return a < b
@@ -146,7 +154,7 @@ func rather(bids [][]Bid, t, k, u, l int) bool {
 // not turned it down, and a worker keeps the best proposal it ever had. What a task would lose elsewhere does
 // not depend on the round, so with enough rounds no task and worker would both rather have each other. The
 // paper's variant makes each round's pairs final; to let a later, needier task in costs nothing.
-func stable(bids [][]Bid, rounds int) []int {
+func stable(bids [][]Bid, due []float64, rounds int) []int {
 	holder := filled(workersOf(bids), -1)
 	chosen := filled(len(bids), Unmatched) // the bid that stands; of a task that is free, the last that it was turned down for
 	free := make([]int, 0, len(bids))
@@ -168,7 +176,7 @@ func stable(bids [][]Bid, rounds int) []int {
 			switch u := holder[w]; {
 			case u < 0:
 				holder[w] = t
-			case rather(bids, t, chosen[t], u, chosen[u]):
+			case rather(bids, due, t, chosen[t], u, chosen[u]):
 				holder[w] = t
 				again = append(again, u)
 			default:

@@ -25,11 +25,11 @@ func TestFigure5(t *testing.T) {
 		{Greedy, []int32{a, b, c}},
 		{Stable, []int32{a, c, b}},
 	} {
-		if got := workers(bids, Match(test.matcher, bids)); !slices.Equal(got, test.want) {
+		if got := workers(bids, Match(test.matcher, bids, nil)); !slices.Equal(got, test.want) {
 			t.Errorf("%s: T1, T2, T3 on %v, want %v", test.matcher, got, test.want)
 		}
 	}
-	if got := total(bids, Match(Optimal, bids)); got != 33 {
+	if got := total(bids, Match(Optimal, bids, nil)); got != 33 {
 		t.Errorf("optimal: sum %v, want 33", got)
 	}
 }
@@ -83,9 +83,27 @@ func TestMatchStories(t *testing.T) {
 			map[Matcher][]int32{Stable: {0, Postponed}, Greedy: {0, 1}, Optimal: {0, 1}}},
 	} {
 		for m, want := range test.want {
-			if got := workers(test.bids, Match(m, test.bids)); !slices.Equal(got, want) {
+			if got := workers(test.bids, Match(m, test.bids, nil)); !slices.Equal(got, want) {
 				t.Errorf("%s: %s: %v, want %v", test.name, m, got, want)
 			}
+		}
+	}
+}
+
+// What a task would lose elsewhere counts from when it is due: what ends before the last of its set loses nothing, and
+// of two that lose nothing, the one that is due sooner goes first.
+func TestMatchDue(t *testing.T) {
+	bids := [][]Bid{{{0, 1, 1}, {1, 4, 1}}, {{0, 9, 9}, {1, 12, 9}}, {{0, 3, 3}, {1, 6, 3}}}
+	for _, test := range []struct {
+		due  []float64
+		want []int32
+	}{
+		{[]float64{0, 0, 0}, []int32{0, -1, 1}},
+		{[]float64{9, 9, 9}, []int32{-1, 0, 1}},
+		{[]float64{9, 0, 2}, []int32{-1, 1, 0}},
+	} {
+		if got := workers(bids, stable(bids, test.due, maxRounds)); !slices.Equal(got, test.want) {
+			t.Errorf("due at %v: %v, want %v", test.due, got, test.want)
 		}
 	}
 }
@@ -114,7 +132,7 @@ func TestMatchersAreMatchings(t *testing.T) {
 		bids := randomBids(rng, rng.IntN(12), 1+rng.IntN(12))
 		most := matched(optimal(bids))
 		for _, m := range []Matcher{Stable, Greedy, Optimal} {
-			chosen := Match(m, bids)
+			chosen := Match(m, bids, nil)
 			if len(chosen) != len(bids) {
 				t.Fatalf("seed %d, %s: %d tasks, want %d", seed, m, len(chosen), len(bids))
 			}
@@ -156,7 +174,7 @@ func TestStableIsStable(t *testing.T) {
 	for seed := range uint64(3000) {
 		rng := rand.New(rand.NewPCG(seed, 4))
 		bids := randomBids(rng, rng.IntN(15), 1+rng.IntN(15))
-		chosen := stable(bids, math.MaxInt)
+		chosen := stable(bids, make([]float64, len(bids)), math.MaxInt)
 		holder := map[int32]int{}
 		for task, w := range workers(bids, chosen) {
 			if w >= 0 {
@@ -170,7 +188,7 @@ func TestStableIsStable(t *testing.T) {
 			}
 			for k, b := range bids[task][:better] {
 				other, ok := holder[b.Worker]
-				if !ok || rather(bids, task, k, other, chosen[other]) {
+				if !ok || rather(bids, make([]float64, len(bids)), task, k, other, chosen[other]) {
 					t.Fatalf("seed %d: task %d and worker %d would rather have each other than %d and %d; bids %v", seed, task, b.Worker, chosen[task], other, bids)
 				}
 				contested++
@@ -187,7 +205,7 @@ func TestPostponedIsSooner(t *testing.T) {
 	for seed := range uint64(2000) {
 		rng := rand.New(rand.NewPCG(seed, 5))
 		bids := randomBids(rng, 1+rng.IntN(12), 1+rng.IntN(8))
-		full := stable(bids, maxRounds)
+		full := stable(bids, make([]float64, len(bids)), maxRounds)
 		chosen := slices.Clone(full)
 		postpone(bids, chosen)
 		for task, k := range chosen {
@@ -224,7 +242,7 @@ func TestBoundedRounds(t *testing.T) {
 		}
 	}
 	for rounds := range n + 1 {
-		if got := matched(stable(bids, rounds)); got != rounds {
+		if got := matched(stable(bids, make([]float64, len(bids)), rounds)); got != rounds {
 			t.Errorf("%d rounds match %d tasks", rounds, got)
 		}
 	}
@@ -326,7 +344,7 @@ func BenchmarkMatch(b *testing.B) {
 			bids := batchBids(1000)
 			b.ReportAllocs()
 			for b.Loop() {
-				Match(m, bids)
+				Match(m, bids, nil)
 			}
 		})
 	}

@@ -71,7 +71,7 @@ func (c *contest) play(m Matcher, size int) Completion {
 			sorted(bids[i])
 		}
 		var again []int
-		for i, k := range Match(m, bids) {
+		for i, k := range Match(m, bids, nil) {
 			if k < 0 {
 				again = append(again, batch[i])
 				continue
@@ -101,7 +101,7 @@ func (c *contest) leastMean() float64 {
 			sorted(bids[t])
 		}
 		sum, deep := 0.0, false
-		for t, k := range Match(Optimal, bids) {
+		for t, k := range Match(Optimal, bids, nil) {
 			b := bids[t][k]
 			sum += b.Cost
 			deep = deep || int(b.Worker)%depth == depth-1

@@ -47,6 +47,11 @@ type Needs struct {
 	Place  bool // labels or hosts of its own
 }
 
+// Stray is how many times the threshold a task may run and still not be long, if the tasks of its job are short on
+// average: the job waits for it as for the others, and those that wait behind it do so for no longer than behind
+// several of these.
+const Stray = 4
+
 // Cause is why a task goes its path.
 type Cause uint8
 
@@ -66,6 +71,7 @@ type Reason struct {
 	Cause     Cause
 	Work      Work
 	Threshold time.Duration // from which on a task is long
+	Usual     time.Duration // mean of what the hints of its job's tasks say; 0: there are none
 }
 
 func (r Reason) String() string {
@@ -85,14 +91,17 @@ func (r Reason) String() string {
 	case ByLength:
 		return fmt.Sprintf("long: %s, threshold %s", r.Work, seconds(r.Threshold))
 	}
+	if r.Work.Mean >= r.Threshold {
+		return fmt.Sprintf("short on the whole: %s, the tasks of its job %s on average, threshold %s", r.Work, seconds(r.Usual), seconds(r.Threshold))
+	}
 	return fmt.Sprintf("short and indifferent: %s, threshold %s", r.Work, seconds(r.Threshold))
 }
 
 // Route chooses the path of a task and says why. In mode auto, tasks that are short and indifferent to where
 // they run are sampled; so are those of which nothing is known, because late binding does not depend on
-// knowing. Tasks whose work is threshold or longer, and those with needs, are estimated.
-func Route(m Mode, n Needs, w Work, threshold time.Duration) (Path, Reason) {
-	r := Reason{Work: w, Threshold: threshold}
+// knowing. Tasks whose work is threshold or longer, and those with needs, are estimated; but see Stray.
+func Route(m Mode, n Needs, w Work, usual, threshold time.Duration) (Path, Reason) {
+	r := Reason{Work: w, Threshold: threshold, Usual: usual}
 	switch {
 	case m == Sample:
 		r.Cause = ByMode
@@ -108,7 +117,7 @@ func Route(m Mode, n Needs, w Work, threshold time.Duration) (Path, Reason) {
 	case w.Source == FromNothing:
 		r.Cause = ByIgnorance
 		return Sampling, r
-	case w.Mean >= threshold:
+	case w.Mean >= threshold && (usual == 0 || usual >= threshold || w.Mean >= Stray*threshold):
 		r.Cause = ByLength
 	default:
 		r.Cause = ByBrevity

@@ -27,10 +27,35 @@ func TestRoute(t *testing.T) {
 		{Sample, Needs{true, true, true}, by(9*s, FromHint), Sampling, "the job's mode says so"},
 		{Estimate, Needs{}, by(s/10, FromHint), Estimation, "the job's mode says so"},
 	} {
-		path, reason := Route(test.mode, test.needs, test.work, s)
+		path, reason := Route(test.mode, test.needs, test.work, 0, s)
 		if path != test.want || !strings.Contains(reason.String(), test.reason) {
 			t.Errorf("%s, %+v, %s: %s, %q; want %s, %q", test.mode, test.needs, test.work, path, reason, test.want, test.reason)
 		}
+	}
+}
+
+// A task that is longer than the threshold, but not by much, is not long if the tasks of its job are short on average.
+func TestRouteStrays(t *testing.T) {
+	const s = time.Second
+	for _, test := range []struct {
+		run, usual time.Duration
+		want       Path
+		reason     string
+	}{
+		{2 * s, s / 5, Sampling, "short on the whole: runs 2.000s by its hint, the tasks of its job 0.200s on average"},
+		{Stray*s - 1, s - 1, Sampling, "short on the whole"},
+		{Stray * s, s / 5, Estimation, "long: "},
+		{2 * s, s, Estimation, "long: "},
+		{2 * s, 0, Estimation, "long: "},
+		{s / 2, s / 5, Sampling, "short and indifferent"},
+	} {
+		path, reason := Route(Auto, Needs{}, Work{Mean: test.run, Source: FromHint}, test.usual, s)
+		if path != test.want || !strings.Contains(reason.String(), test.reason) {
+			t.Errorf("%v among %v: %s, %q; want %s, %q", test.run, test.usual, path, reason, test.want, test.reason)
+		}
+	}
+	if path, _ := Route(Auto, Needs{Inputs: true}, Work{Mean: 2 * s, Source: FromHint}, s/5, s); path != Estimation {
+		t.Error("one with inputs is sampled")
 	}
 }
 

@@ -122,6 +122,12 @@ func (c Config) Validate() error {
 	if r := c.Core.ProbeRatio; !(r >= 1 && r <= frontend.MaxProbeRatio) {
 		wrong("the probe ratio is %v: it must be from 1 to %d; below 1 a task might never be placed", r, frontend.MaxProbeRatio)
 	}
+	if c.Core.LongTask < 0 {
+		wrong("long tasks are those of %v and more: it must be more than 0", c.Core.LongTask)
+	}
+	if err := c.Core.Estimate.Validate(); err != nil {
+		wrong("estimates: %w", err)
+	}
 	for _, d := range []struct {
 		what string
 		is   time.Duration

@@ -56,7 +56,6 @@ func TestRefusals(t *testing.T) {
 		{"payload", func(j *v1.Job) { j.Tasks[0].Payload = make([]byte, 1<<20+1) }, v1.RefusedReason_TOO_LARGE, "the limit is 1048576"},
 		{"probe ratio", func(j *v1.Job) { j.ProbeRatio = 0.5 }, v1.RefusedReason_INVALID, "1 to 10"},
 		{"policy", func(j *v1.Job) { j.Policy = 42 }, v1.RefusedReason_INVALID, "policy number 42"},
-		{"mode", func(j *v1.Job) { j.Mode = v1.Mode_ESTIMATE }, v1.RefusedReason_INVALID, "ESTIMATE"},
 		{"index", func(j *v1.Job) { j.Tasks[0].Index, j.Tasks[1].Index = 1, 1 }, v1.RefusedReason_INVALID, "two tasks"},
 		{"deadline", func(j *v1.Job) { j.DeadlineUs = -1 }, v1.RefusedReason_INVALID, "negative"},
 		{"retries", func(j *v1.Job) { j.Tasks[0].Retries = -1 }, v1.RefusedReason_INVALID, "retries"},
@@ -228,6 +227,58 @@ func TestClientGone(t *testing.T) {
 		defer c.mu.Unlock()
 		return c.core.Jobs() == 0
 	})
+}
+
+// A client that comes back for its job after it has lost the connection did not cancel it: neither before the frontend
+// notices that the connection is closed, nor after.
+func TestClientComesBack(t *testing.T) {
+	c := startCluster(t, 1, 1, func(cfg *Config) { cfg.ClientGrace = 300 * time.Millisecond })
+	ctx := context.Background()
+	heard := func(id string) *clientConn { // who waits for the job's results
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for _, r := range c.jobs {
+			if r.id.String() == id {
+				return r.client
+			}
+		}
+		return nil
+	}
+	for _, before := range []bool{true, false} {
+		cut := newProxy(t, c.Addr())
+		j := job("sleep", "1h")
+		if before {
+			j = job("sleep", "1500ms") // longer than it takes to notice
+		}
+		first, second := make(chan error, 1), make(chan error, 1)
+		go func() {
+			_, err := dial(t, cut.addr).Run(ctx, &v1.RunRequest{Job: j})
+			first <- err
+		}()
+		poll(t, "the job to be there", func() bool { return heard(j.Id) != nil })
+		if !before {
+			cut.close()
+			<-first
+			poll(t, "it to be cancelled", func() bool { return heard(j.Id) == nil })
+			j.Tasks[0].Payload = []byte("1ms")
+		}
+		by := heard(j.Id)
+		go func() {
+			resp, err := c.client.Run(ctx, &v1.RunRequest{Job: j})
+			if err == nil && (len(resp.Outcomes) != 1 || resp.Outcomes[0].Kind != v1.OutcomeKind_RESULT) {
+				err = fmt.Errorf("%v", resp.Outcomes)
+			}
+			second <- err
+		}()
+		if before {
+			poll(t, "the client to come back", func() bool { return heard(j.Id) != by })
+			cut.close()
+			<-first
+		}
+		if err := <-second; err != nil {
+			t.Errorf("back before the frontend notices: %t: %v", before, err)
+		}
+	}
 }
 
 func TestWorkerRestartsOnItsAddress(t *testing.T) {

@@ -13,7 +13,6 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend"
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
-	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/probe/gossip"
 	"github.com/phoebe-sched/phoebe/probe/gossip/view"
 	"github.com/phoebe-sched/phoebe/probe/heartbeat"
@@ -34,9 +33,10 @@ type fleet struct {
 
 // told is what gossip tells of a worker, as far as the list and the core need it again.
 type told struct {
-	addr     string
-	filesRev uint32
-	files    []estimate.FileID
+	addr        string
+	incarnation uint64
+	filesRev    uint32 // of that run
+	files       []estimate.FileID
 }
 
 // maxBeatConns bounds the connections of workers that send heartbeats.
@@ -143,9 +143,8 @@ func (f *fleet) enlist(r *view.Row) (changed bool) {
 		f.former[old.addr] = true
 		return true
 	case known && old.addr == addr:
-		if r.FilesRev != old.filesRev {
-			old.filesRev, old.files = r.FilesRev, fileIDs(r.Files)
-			f.known[name] = old
+		if r.FilesRev != old.filesRev || r.Incarnation != old.incarnation {
+			f.known[name] = told{addr, r.Incarnation, r.FilesRev, fileIDs(r.Files)}
 		}
 		return false
 	}
@@ -157,7 +156,7 @@ func (f *fleet) enlist(r *view.Row) (changed bool) {
 	if known {
 		f.former[old.addr] = true
 	}
-	f.known[name] = told{addr, r.FilesRev, fileIDs(r.Files)}
+	f.known[name] = told{addr, r.Incarnation, r.FilesRev, fileIDs(r.Files)}
 	return true
 }
 
@@ -242,15 +241,8 @@ func (f *fleet) describe(ws *v1.WorkerStatus) {
 	}
 	ws.RowUsAgo, ws.RowFrom = r.Age.Microseconds(), strings.Join(from, " ")
 	ws.RowFlaws = (r.Flaws | r.Profile.Flaws).Names()
-	ws.WaitUs = make([]int64, 0, probe.MatrixSide*probe.MatrixSide)
-	for _, row := range r.Matrix.Cells {
-		for _, w := range row {
-			us := int64(-1)
-			if w != probe.NeverFits {
-				us = w.Duration().Microseconds()
-			}
-			ws.WaitUs = append(ws.WaitUs, us)
-		}
+	if len(ws.WaitUs) == 0 {
+		ws.WaitUs, ws.WaitUsAgo = waits(&r.Matrix), ws.RowUsAgo
 	}
 }
 

@@ -178,12 +178,13 @@ func (h *handler) Cluster(_ context.Context, req *v1.ClusterRequest) (*v1.Cluste
 	if err := h.admit(req.Caller); err != nil {
 		return nil, err
 	}
+	now := time.Now()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	pending, running := h.core.Pending()
 	res := &v1.ClusterResponse{
 		Frontend: h.cfg.Name, Address: h.cfg.Advertise, Version: h.cfg.Version,
-		UptimeUs: time.Since(h.began).Microseconds(), Draining: h.draining, Jobs: int32(h.core.Jobs()),
+		UptimeUs: now.Sub(h.began).Microseconds(), Draining: h.draining, Jobs: int32(h.core.Jobs()),
 		TasksPending: int32(pending), TasksRunning: int32(running), Workers: []*v1.WorkerStatus{},
 		Members: []*v1.Member{}, Warning: h.Warning(),
 	}
@@ -198,7 +199,7 @@ func (h *handler) Cluster(_ context.Context, req *v1.ClusterRequest) (*v1.Cluste
 		}
 		up, problem, heard, rtt := l.status()
 		st, known := h.core.Status(l.key)
-		ws := &v1.WorkerStatus{RowUsAgo: -1, Name: l.addr, Address: l.addr, State: "connecting", Error: problem, HeardUsAgo: heard.Microseconds(), RttUs: rtt.Microseconds()}
+		ws := &v1.WorkerStatus{RowUsAgo: -1, WaitUsAgo: -1, MaintenanceUs: -1, Name: l.addr, Address: l.addr, State: "connecting", Error: problem, HeardUsAgo: heard.Microseconds(), RttUs: rtt.Microseconds()}
 		if known {
 			ws.Name, ws.Host = st.Welcome.Worker, st.Welcome.Host
 			ws.Labels, ws.Functions = st.Welcome.Labels, st.Welcome.Functions
@@ -210,6 +211,7 @@ func (h *handler) Cluster(_ context.Context, req *v1.ClusterRequest) (*v1.Cluste
 				ws.State = st.State
 			}
 			ws.Rack = st.Welcome.Rack
+			describeView(ws, &st.View, now)
 			if h.fleet != nil {
 				h.fleet.describe(ws)
 			}
@@ -238,6 +240,9 @@ func (h *handler) submit(ctx context.Context, in *v1.Job, run bool) (*record, er
 	h.mu.Lock()
 	defer h.unlock()
 	if r := h.jobs[job.ID]; r != nil && !r.moved && !r.lost {
+		if run && r.run {
+			r.client = h.listener.client(remoteAddr(ctx)) // it asks again, and may have closed the connection on which it did before
+		}
 		return r, nil
 	}
 	if h.ctx.Err() != nil {
@@ -266,76 +271,6 @@ func remoteAddr(ctx context.Context) string {
 		return info.From().Address().String()
 	}
 	return ""
-}
-
-// parse makes the core's job of the API's.
-func (h *handler) parse(in *v1.Job) (*frontend.Job, error) {
-	id, err := probe.ParseJobID(in.Id)
-	if err != nil {
-		return nil, refuse(v1.RefusedReason_INVALID, "%v", err)
-	}
-	if len(in.Tenant) > probe.MaxString {
-		return nil, refuse(v1.RefusedReason_INVALID, "the tenant's name has %d bytes: at most %d are allowed", len(in.Tenant), probe.MaxString)
-	}
-	if in.Mode == v1.Mode_ESTIMATE {
-		return nil, refuse(v1.RefusedReason_INVALID, "mode ESTIMATE does not exist yet: use AUTO or SAMPLE")
-	}
-	policy := h.cfg.Policy
-	if in.Policy != v1.Policy_DEFAULT {
-		p, err := policyOf(in.Policy)
-		if err != nil {
-			return nil, refuse(v1.RefusedReason_INVALID, "%v", err)
-		}
-		policy = p
-	}
-	job := &frontend.Job{
-		ID: id, Tenant: in.Tenant, Priority: in.Priority, Deadline: micros(in.DeadlineUs), Policy: policy,
-		ProbeRatio: in.ProbeRatio, Constraint: constraint(in.Constraint), Resubmitted: in.Resubmission != nil,
-		Tasks: make([]frontend.Task, len(in.Tasks)),
-	}
-	for i, t := range in.Tasks {
-		if len(t.FunctionName) > probe.MaxString {
-			return nil, refuse(v1.RefusedReason_INVALID, "task %d: the function's name has %d bytes: at most %d are allowed", i, len(t.FunctionName), probe.MaxString)
-		}
-		index := probe.TaskIndex(i)
-		if t.Index >= 0 {
-			index = probe.TaskIndex(t.Index)
-		}
-		job.Tasks[i] = frontend.Task{
-			Index: index, Function: t.FunctionName, Payload: t.Payload, Estimate: micros(t.EstimateUs),
-			Constraint: constraint(t.Constraint), Retryable: t.Retryable, Timeout: micros(t.TimeoutUs), Retries: int(t.Retries),
-		}
-		if d := t.Demand; d != nil {
-			job.Tasks[i].Demand = probe.Demand{CPU: probe.Millicores(d.CpuMillicores), Mem: probe.MiB(d.MemoryMib)}
-		}
-	}
-	return job, nil
-}
-
-// micros converts a duration of the API; one that would overflow is the longest there is.
-func micros(us int64) time.Duration {
-	const most = int64(1<<63-1) / int64(time.Microsecond)
-	return time.Duration(max(-most, min(us, most))) * time.Microsecond
-}
-
-var policyNames = map[v1.Policy]string{
-	v1.Policy_PHOEBE: "phoebe", v1.Policy_LATE_BINDING: "late-binding", v1.Policy_BATCH: "batch",
-	v1.Policy_PER_TASK: "per-task", v1.Policy_RANDOM: "random",
-}
-
-func policyOf(p v1.Policy) (frontend.Policy, error) {
-	name, ok := policyNames[p]
-	if !ok {
-		return frontend.Policy{}, fmt.Errorf("policy number %d is unknown to this frontend: use one of the enumeration Policy", p)
-	}
-	return frontend.ParsePolicy(name)
-}
-
-func constraint(c *v1.Constraint) frontend.Constraint {
-	if c == nil {
-		return frontend.Constraint{}
-	}
-	return frontend.Constraint{Labels: c.Labels, Hosts: c.Hosts}
 }
 
 // owner is the frontend that a resubmitted job belongs to, if that is another one and it still has it.

@@ -53,6 +53,7 @@ var failures = [...]v1.FailureReason{
 	frontend.Lost: v1.FailureReason_LOST, frontend.Poison: v1.FailureReason_POISON,
 	frontend.NoWorker: v1.FailureReason_NO_WORKER, frontend.TooLarge: v1.FailureReason_RESULT_TOO_LARGE,
 	frontend.Panic: v1.FailureReason_PANIC, frontend.Infrastructure: v1.FailureReason_INFRASTRUCTURE,
+	frontend.NoInput: v1.FailureReason_NO_INPUT, frontend.StageFailed: v1.FailureReason_STAGE_FAILED,
 }
 
 // done adds an outcome.
@@ -64,6 +65,7 @@ func (r *record) done(o *frontend.Outcome) {
 	out.Worker = o.Worker
 	out.Attempts = int32(o.Attempts)
 	out.RunUs = o.Run.Microseconds()
+	out.Usage = usage(&o.Usage)
 	switch o.Kind {
 	case frontend.Result:
 		if out.Result_ = o.Result; out.Result_ == nil {
@@ -202,6 +204,7 @@ func (s *Server) sweepJobs() {
 				s.log.Info("client is gone, its job is cancelled", "job", id.String())
 				s.metrics.clientsLost.Inc()
 				s.stepLocked(frontend.Cancel{Job: id, Reason: "its client closed the connection"})
+				delete(s.jobs, id) // should the client come back, it did not cancel anything
 			}
 		case !r.run && !r.over && r.bytes > s.cfg.MaxKept:
 			s.stepLocked(frontend.Cancel{Job: id, Reason: fmt.Sprintf("its client does not fetch its results: %d bytes wait, the limit is %d", r.bytes, s.cfg.MaxKept)})

@@ -372,19 +372,19 @@ func (p *pushes) welcome(msgs []probe.Msg) ([]probe.Msg, error) {
 	return nil, errors.New(problem)
 }
 
-// check closes a connection that is silent or does not read, and pings one that is up.
-func (l *link) check(lease time.Duration) {
+// check closes a connection that is silent or does not read, and pings one that is up. It returns one that is silent.
+func (l *link) check(lease time.Duration) *linkConn {
 	l.mu.Lock()
 	conn, up, waiting := l.conn, l.up, len(l.out)
 	l.mu.Unlock()
 	if conn == nil {
-		return
+		return nil
 	}
 	now := monotonic()
 	switch silent := time.Duration(now - l.heard.Load()); {
 	case silent > lease:
 		l.fail(conn, fmt.Sprintf("silent for %v", silent.Round(time.Millisecond)))
-		conn.server.lost(l, frontend.WorkerGone{Worker: conn.key})
+		return conn
 	case waiting > maxOut:
 		l.fail(conn, fmt.Sprintf("it does not read: %d bytes wait", waiting))
 	case up:
@@ -392,6 +392,12 @@ func (l *link) check(lease time.Duration) {
 		l.send(probe.Ping{Seq: l.pingSeq.Add(1)})
 		l.flush()
 	}
+	return nil
+}
+
+// excuse takes a time in which this process did not run out of the worker's silence.
+func (l *link) excuse(absence time.Duration) {
+	l.heard.Store(min(l.heard.Load()+int64(absence), monotonic()))
 }
 
 // ponged measures the round trip.

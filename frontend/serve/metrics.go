@@ -7,6 +7,7 @@ import (
 	"github.com/VictoriaMetrics/metrics"
 
 	"github.com/phoebe-sched/phoebe/frontend"
+	"github.com/phoebe-sched/phoebe/frontend/estimate"
 	"github.com/phoebe-sched/phoebe/probe/gossip"
 	"github.com/phoebe-sched/phoebe/probe/gossip/view"
 	"github.com/phoebe-sched/phoebe/probe/heartbeat"
@@ -72,8 +73,15 @@ func newMetrics(set *metrics.Set, s *Server) *serverMetrics {
 		{"frontend_retries_total", func(t *frontend.Stats) uint64 { return t.Retries }},
 		{"frontend_attempts_lost_total", func(t *frontend.Stats) uint64 { return t.Losses }},
 		{"frontend_attempts_adopted_total", func(t *frontend.Stats) uint64 { return t.Adopted }},
+		{"frontend_tasks_estimated_total", func(t *frontend.Stats) uint64 { return t.Estimated }},
+		{"frontend_matches_left_over_total", func(t *frontend.Stats) uint64 { return t.Leftovers }},
+		{"frontend_matrices_asked_total", func(t *frontend.Stats) uint64 { return t.Asked }},
 	} {
 		gauge(c.name, func() float64 { return float64(c.of(&s.core.Stats)) })
+	}
+	for what, of := range map[string]*estimate.Accuracy{"wait": &s.core.Waits, "run": &s.core.Runs} { // of tasks placed by estimation
+		gauge("frontend_"+what+"_estimates_total", func() float64 { return float64(of.Seen) })
+		gauge("frontend_"+what+"_estimates_good_total", func() float64 { return float64(of.Good) }) // within 10 % or 1 s of the truth
 	}
 	if s.fleet != nil {
 		s.fleet.metrics(set)

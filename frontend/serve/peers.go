@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"errors"
 	"io"
 	"slices"
 	"sync"
@@ -93,6 +94,25 @@ func (p *peers) get(addr string) *peer {
 	return q
 }
 
+// all is the peers that have not gone.
+func (p *peers) all() []*peer {
+	p.mu.Lock()
+	var addrs []string
+	for addr, q := range p.byAddr {
+		if q.gone.IsZero() {
+			addrs = append(addrs, addr)
+		}
+	}
+	p.mu.Unlock()
+	var list []*peer
+	for _, addr := range addrs {
+		if q := p.get(addr); q != nil {
+			list = append(list, q)
+		}
+	}
+	return list
+}
+
 func (p *peers) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -153,4 +173,16 @@ func (p *peer) Cancel(ctx context.Context, req *v1.CancelRequest) (*v1.CancelRes
 	req.Caller = p.caller
 	res, err := p.client.Cancel(ctx, req, callopt.WithRPCTimeout(3*ownerTimeout))
 	return res, lostOwner(p.addr, err)
+}
+
+// Explain returns the answer, a refusal, or neither if there is no answer.
+func (p *peer) Explain(ctx context.Context, req *v1.ExplainRequest) (*v1.ExplainResponse, *v1.Refused) {
+	req = &v1.ExplainRequest{Caller: p.caller, Handle: req.Handle, Task: req.Task}
+	res, err := p.client.Explain(ctx, req, callopt.WithRPCTimeout(3*ownerTimeout))
+	var refused *v1.Refused
+	if err != nil {
+		errors.As(err, &refused)
+		return nil, refused
+	}
+	return res, nil
 }

@@ -430,25 +430,45 @@ func (s *Server) wake() {
 	s.unlock()
 }
 
+// watch gives up the workers that are silent, all of them before any of their tasks goes elsewhere: it would go to
+// another of them, and so on, until it is taken for what they die of. Where this process itself was absent, as it was
+// stopped or its machine was, it has not listened, and they may not have been silent.
+func (s *Server) watch(links []*link, absence time.Duration) {
+	var silent []*linkConn
+	for _, l := range links {
+		if l == nil {
+			continue
+		}
+		if absence > s.cfg.Lease/3 {
+			l.excuse(absence)
+		}
+		if conn := l.check(s.cfg.Lease); conn != nil {
+			silent = append(silent, conn)
+		}
+	}
+	for _, conn := range silent {
+		conn.server.lost(conn.link, frontend.WorkerGone{Worker: conn.key})
+	}
+}
+
 // tick looks after what is silent: links, clients' connections, jobs whose clients are gone.
 func (s *Server) tick() {
 	every := min(s.cfg.Lease/3, s.cfg.ClientGrace/3, time.Second)
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	for {
+	for last := monotonic(); ; {
 		select {
 		case <-s.ctx.Done():
 			return
 		case <-tick.C:
 		}
+		now := monotonic()
+		absence := time.Duration(now-last) - every
+		last = now
 		s.mu.Lock()
 		links := slices.Clone(s.links)
 		s.mu.Unlock()
-		for _, l := range links {
-			if l != nil {
-				l.check(s.cfg.Lease)
-			}
-		}
+		s.watch(links, absence)
 		s.listener.sweep()
 		s.sweepJobs()
 		if s.fleet != nil {

@@ -22,7 +22,8 @@ import (
 )
 
 // Func is a task's function. ctx ends when the task is killed, runs into its timeout or the worker
-// shuts down; context.Cause tells which. payload belongs to the function, the result to the caller.
+// shuts down; context.Cause tells which. payload belongs to the function, the result to the caller. Files has the
+// paths of the files that the task needs.
 //
 // A Go function cannot be killed: one that ignores ctx keeps its slot until it returns. A panic is
 // caught and reported; a fatal error of the runtime (concurrent map writes, out of memory) and
@@ -144,6 +145,7 @@ type Task struct {
 	Timeout   time.Duration // zero: none
 	MaxResult int           // bytes of output; zero: no limit
 	Memory    probe.MiB     // limit on the private memory of a process; zero: none. Go functions share the worker's
+	Files     []string      // paths of the files that the task needs; the pool's from Start on
 }
 
 // Result is how a task ended. Output and Err belong to the receiver.
@@ -219,7 +221,7 @@ func (p *Pool) Start(t Task, done func(Result)) (r Running, res Result, over boo
 	case !ok:
 		return nil, Result{Status: Failed, Err: clip(fmt.Sprintf("this worker has no function %q: register it, or ask for a worker that has it", t.Function))}, true
 	case fn.inline:
-		res := runGuarded(context.Background(), fn.run, &t)
+		res := runGuarded(withFiles(context.Background(), t.Files), fn.run, &t)
 		return nil, res, true
 	case fn.sleep:
 		return p.startSleep(&t, done)
@@ -322,11 +324,28 @@ func timedOut(after time.Duration) error {
 }
 
 // taskContext is the context of a task that starts now. Its cancel must be called in the end.
-func taskContext(timeout time.Duration) (context.Context, context.CancelCauseFunc) {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	if timeout <= 0 {
+func taskContext(t *Task) (context.Context, context.CancelCauseFunc) {
+	ctx, cancel := context.WithCancelCause(withFiles(context.Background(), t.Files))
+	if t.Timeout <= 0 {
 		return ctx, cancel
 	}
-	ctx, stop := context.WithTimeoutCause(ctx, timeout, timedOut(timeout))
+	ctx, stop := context.WithTimeoutCause(ctx, t.Timeout, timedOut(t.Timeout))
 	return ctx, func(cause error) { cancel(cause); stop() }
+}
+
+type filesKey struct{}
+
+func withFiles(ctx context.Context, paths []string) context.Context {
+	if len(paths) == 0 {
+		return ctx
+	}
+	return context.WithValue(ctx, filesKey{}, paths)
+}
+
+// Files returns the absolute paths of the files that a task needs, in the order in which the task names them, from the
+// context that its function got. They are for reading only, and there until the function returns; the slice is not to
+// be changed.
+func Files(ctx context.Context) []string {
+	paths, _ := ctx.Value(filesKey{}).([]string)
+	return paths
 }

@@ -76,6 +76,10 @@ func TestFunctions(t *testing.T) {
 	if err := reg.Register("explode-inline", explode, Inline()); err != nil {
 		t.Fatal(err)
 	}
+	files := func(ctx context.Context, _ []byte) ([]byte, error) { return fmt.Append(nil, Files(ctx)), nil }
+	if err := errors.Join(reg.Register("files", files), reg.Register("files-inline", files, Inline())); err != nil {
+		t.Fatal(err)
+	}
 	p := newPool(t, reg)
 	for _, tc := range []struct {
 		name   string
@@ -85,6 +89,9 @@ func TestFunctions(t *testing.T) {
 		err    []string // each must occur in Err
 	}{
 		{"echo", Task{Function: "echo", Payload: []byte("hi")}, Succeeded, "hi", nil},
+		{"no files", Task{Function: "files"}, Succeeded, "[]", nil},
+		{"files", Task{Function: "files", Files: []string{"/c/a", "/c/b"}, Timeout: time.Minute}, Succeeded, "[/c/a /c/b]", nil},
+		{"files of an inline function", Task{Function: "files-inline", Files: []string{"/c/a"}}, Succeeded, "[/c/a]", nil},
 		{"echo at the limit", Task{Function: "echo", Payload: []byte("four"), MaxResult: 4}, Succeeded, "four", nil},
 		{"echo over the limit", Task{Function: "echo", Payload: []byte("12345"), MaxResult: 4}, TooLarge, "", []string{"5 bytes", "limit of 4 bytes", "raise the limit"}},
 		{"sleep", Task{Function: "sleep", Payload: []byte("1ms")}, Succeeded, "", nil},

@@ -19,7 +19,7 @@ func (g *goRun) Kill(reason string) { g.cancel(killed(reason)) }
 // startFunc uses a new goroutine for each task: handing it to one that waits on a channel was measured
 // slower.
 func (p *Pool) startFunc(f Func, t *Task, done func(Result)) (Running, Result, bool) {
-	ctx, cancel := taskContext(t.Timeout)
+	ctx, cancel := taskContext(t)
 	g := &goRun{cancel: cancel}
 	task := *t
 	run := func() {

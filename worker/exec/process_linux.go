@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -25,6 +26,7 @@ const processesSupported = true
 
 const (
 	maxFiles   = 4096                   // open files of a process
+	fileEnv    = "PHOEBE_FILE_"         // variables with the paths of the files that a task needs; a number follows
 	stderrTail = 4 << 10                // bytes of standard error that a failure quotes
 	pipeGrace  = 100 * time.Millisecond // for output of strays that hold the pipes after the process ended
 )
@@ -56,7 +58,7 @@ func (p *Pool) startProcess(t *Task, done func(Result)) (Running, Result, bool) 
 	if err != nil {
 		return nil, Result{Status: Failed, Err: clip(err.Error())}, true
 	}
-	ctx, cancel := taskContext(t.Timeout)
+	ctx, cancel := taskContext(t)
 	pr := &process{cancel: cancel}
 	task := *t
 	run := func() {
@@ -79,6 +81,9 @@ func failed(format string, args ...any) Result {
 func (pr *process) run(ctx context.Context, l *launcher, c Command, t *Task) Result {
 	env := map[string]string{"PATH": os.Getenv("PATH")}
 	maps.Copy(env, c.Env)
+	for i, path := range t.Files {
+		env[fileEnv+strconv.Itoa(i)] = path
+	}
 	path, err := lookPath(c.Argv[0], env["PATH"])
 	if err != nil {
 		return failed("%v", err)

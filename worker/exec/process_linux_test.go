@@ -60,6 +60,8 @@ func TestProcess(t *testing.T) {
 		{"no stdin", Command{Argv: []string{"cat"}}, Task{}, Succeeded, "", nil},
 		{"environment", Command{Argv: []string{"env"}, Env: map[string]string{"A": "1", "PATH": "/usr/bin:/bin"}}, Task{}, Succeeded, "A=1\nPATH=/usr/bin:/bin\n", nil},
 		{"default environment", Command{Argv: []string{"env"}}, Task{}, Succeeded, "PATH=" + os.Getenv("PATH") + "\n", nil},
+		{"files", Command{Argv: []string{"env"}, Env: map[string]string{"PATH": "/bin:/usr/bin", "PHOEBE_FILE_1": "no"}}, Task{Files: []string{"/c/a", "/c/b\nb"}},
+			Succeeded, "PATH=/bin:/usr/bin\nPHOEBE_FILE_0=/c/a\nPHOEBE_FILE_1=/c/b\nb\n", nil},
 		{"dir", Command{Argv: []string{"pwd"}, Dir: dir}, Task{}, Succeeded, dir + "\n", nil},
 		{"no such dir", Command{Argv: []string{"pwd"}, Dir: dir + "/x"}, Task{}, Failed, "", []string{dir + "/x"}},
 		{"no such program", Command{Argv: []string{"phoebe-nonesuch"}}, Task{}, Failed, "", []string{`"phoebe-nonesuch"`, "PATH=" + os.Getenv("PATH")}},

@@ -616,18 +616,22 @@ func (c *Cache) tell() {
 	}
 }
 
-// Digests returns what is in the cache: first what is held, in no particular order, then the rest, what was used last
-// first. The slice is the caller's.
-func (c *Cache) Digests() [][32]byte {
+// Digests returns what is in the cache, most files of it at most: first what is held, in no particular order, then the
+// rest, what was used last first. The slice is the caller's.
+func (c *Cache) Digests(most int) [][32]byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	digests := make([][32]byte, 0, len(c.entries))
+	held := min(len(c.entries)-c.coming-c.idle.Len(), most)
+	digests := make([][32]byte, 0, min(len(c.entries), most))
 	for d, e := range c.entries {
+		if len(digests) == held {
+			break
+		}
 		if e.state != coming && e.place == nil {
 			digests = append(digests, d)
 		}
 	}
-	for p := c.idle.Front(); p != nil; p = p.Next() {
+	for p := c.idle.Front(); p != nil && len(digests) < most; p = p.Next() {
 		digests = append(digests, p.Value.(*entry).digest)
 	}
 	return digests

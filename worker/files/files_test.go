@@ -180,7 +180,7 @@ func TestFetchAndHit(t *testing.T) {
 			if again.Fetched != 0 || again.Path != h.Path || asked.Load() != 1 {
 				t.Errorf("the second time: %d bytes fetched, asked %d times, %s", again.Fetched, asked.Load(), again.Path)
 			}
-			if got := c.Digests(); !slices.Equal(got, [][32]byte{sha256.Sum256(b)}) {
+			if got := c.Digests(math.MaxInt); !slices.Equal(got, [][32]byte{sha256.Sum256(b)}) {
 				t.Errorf("digests are %x", got)
 			}
 			info, err := os.Stat(h.Path)
@@ -768,7 +768,7 @@ func TestEvictionUnderPins(t *testing.T) {
 		for _, i := range want {
 			wanted = append(wanted, files[i].Digest)
 		}
-		if got := c.Digests(); !slices.Equal(got, wanted) {
+		if got := c.Digests(math.MaxInt); !slices.Equal(got, wanted) {
 			t.Fatalf("the cache has %x, want %v", got, want)
 		}
 	}
@@ -776,6 +776,24 @@ func TestEvictionUnderPins(t *testing.T) {
 	mustFetch(t, c, files[2]).Release()
 	mustFetch(t, c, files[3]).Release()
 	mustFetch(t, c, files[1]).Release() // used again
+	has(1, 3, 2)
+	held := mustFetch(t, c, files[2])
+	also := mustFetch(t, c, files[3])
+	for most := range 5 {
+		got := c.Digests(most)
+		isHeld := func(d [32]byte) bool { return d == files[2].Digest || d == files[3].Digest }
+		for i, d := range got {
+			if isHeld(d) != (i < 2) {
+				t.Fatalf("of %d files asked for, number %d is held: %t", most, i, isHeld(d))
+			}
+		}
+		if len(got) != min(most, 3) {
+			t.Fatalf("%d files, %d were asked for", len(got), most)
+		}
+	}
+	held.Release()
+	also.Release()
+	mustFetch(t, c, files[1]).Release()
 	has(1, 3, 2)
 	mustFetch(t, c, files[4]).Release() // evicts 2
 	has(4, 1, 3)
@@ -979,7 +997,7 @@ func TestRestart(t *testing.T) {
 		defer mu.Unlock()
 		removed = append(removed, r...)
 	}})
-	if got := c.Digests(); len(got) != 4 || got[0] != files[3].Digest || got[3] != files[0].Digest {
+	if got := c.Digests(math.MaxInt); len(got) != 4 || got[0] != files[3].Digest || got[3] != files[0].Digest {
 		t.Errorf("found %x", got)
 	}
 	c.verify(t) // the partial files are gone
@@ -1003,7 +1021,7 @@ func TestRestart(t *testing.T) {
 		}
 	}
 	c = openCache(t, dir, 4*block, Options{})
-	if got := c.Digests(); len(got) != 2 || got[0] != files[3].Digest || got[1] != files[2].Digest {
+	if got := c.Digests(math.MaxInt); len(got) != 2 || got[0] != files[3].Digest || got[1] != files[2].Digest {
 		t.Errorf("kept %x", got)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -155,14 +156,14 @@ func TestModel(t *testing.T) {
 				}
 				c = open()
 				// The order is that of the fetches, then; take it from the cache.
-				order := c.Digests()
+				order := c.Digests(math.MaxInt)
 				slices.SortFunc(m.used, func(a, b probe.File) int {
 					return slices.Index(order, a.Digest) - slices.Index(order, b.Digest)
 				})
 			},
 			"": func(rt *rapid.T) {
 				c.verify(t)
-				digests := c.Digests()
+				digests := c.Digests(math.MaxInt)
 				if len(digests) != len(m.used) {
 					rt.Fatalf("%d entries, want %d", len(digests), len(m.used))
 				}

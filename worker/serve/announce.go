@@ -25,8 +25,9 @@ type announcer struct {
 	log     *slog.Logger
 	beats   *view.Announcer
 	conns   map[string]*heartbeat.Conn
-	problem string // why no frontend knows this worker, as it was logged
-	newer   uint64 // the newer run under this worker's name that was logged
+	problem string    // why no frontend knows this worker, as it was logged
+	newer   uint64    // the newer run under this worker's name that was logged
+	filesAt time.Time // when frontends were last to be told of other files
 
 	changed chan struct{} // something that frontends should know at once
 	ctx     context.Context
@@ -107,6 +108,18 @@ func (a *announcer) leave() {
 	}
 }
 
+// filesEvery is the least time between two changes of what frontends are told to be in the cache.
+const filesEvery = 10 * time.Second
+
+// tellFiles sees to it that the heartbeats tell what is in the cache.
+func (a *announcer) tellFiles() {
+	if now := time.Now(); a.server.store.cache != nil && now.Sub(a.filesAt) >= filesEvery {
+		if ids, news := a.server.used(); news && a.beats.SetFiles(ids) {
+			a.filesAt = now
+		}
+	}
+}
+
 // sent is a heartbeat, and what came of it.
 type sent struct {
 	view.Beat
@@ -118,6 +131,7 @@ type sent struct {
 // round sends one heartbeat to each frontend whose turn it is, and takes the answers. again means that one of them
 // asks for another.
 func (a *announcer) round(timeout time.Duration) (again bool) {
+	a.tellFiles()
 	beats := a.beats.Beats(a.server.row(a.ctx.Err() != nil), a.server.cfg.Secret)
 	results := make([]sent, len(beats))
 	deadline := time.Now().Add(timeout)
@@ -221,7 +235,7 @@ func (s *Server) row(leaves bool) view.Row {
 	if age := now.Sub(s.matrixAt); age >= matrixEvery && !s.stepping && !s.over {
 		s.matrix, s.matrixAt = s.core.Matrix(now), now
 	}
-	r := view.Row{Age: now.Sub(s.matrixAt), Draining: s.leaving, Finished: s.finished, Failed: s.failed, Matrix: s.matrix}
+	r := view.Row{Age: now.Sub(s.matrixAt), Draining: s.leaving, Finished: s.finished, Failed: s.failed, Speed: s.cfg.Speed, Matrix: s.matrix}
 	if leaves {
 		r.State = view.Left
 	}
@@ -235,8 +249,13 @@ func (s *Server) row(leaves bool) view.Row {
 // checkAnnouncement says what is wrong with what the worker would tell frontends of itself.
 func (c *Config) checkAnnouncement() (errs []error) {
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if c.Advertise != "" {
+		if host, port, err := net.SplitHostPort(c.Advertise); err != nil || host == "" || port == "" || port == "0" {
+			wrong("advertise %q: want host:port, where frontends reach this worker", c.Advertise)
+		}
+	}
 	if len(c.Join) == 0 {
-		if c.Advertise != "" {
+		if c.Advertise != "" && c.CacheDir == "" {
 			wrong("an address to advertise, but no frontends to announce it to: give the heartbeat addresses of some")
 		}
 		return errs
@@ -246,11 +265,7 @@ func (c *Config) checkAnnouncement() (errs []error) {
 			wrong("join %q: want host:port, the heartbeat address of a frontend", j)
 		}
 	}
-	if c.Advertise != "" {
-		if host, port, err := net.SplitHostPort(c.Advertise); err != nil || host == "" || port == "" || port == "0" {
-			wrong("advertise %q: want host:port, where frontends reach this worker", c.Advertise)
-		}
-	} else if addr, err := net.ResolveTCPAddr("tcp", c.Listen); err == nil && (addr.IP == nil || addr.IP.IsUnspecified()) {
+	if addr, err := net.ResolveTCPAddr("tcp", c.Listen); c.Advertise == "" && err == nil && (addr.IP == nil || addr.IP.IsUnspecified()) {
 		wrong("listen on %q: frontends are told to reach this worker there, and cannot: set the address to advertise", c.Listen)
 	}
 	if len(c.Labels) > view.MaxLabels {

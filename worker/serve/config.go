@@ -31,11 +31,33 @@ type Config struct {
 	// Join are the heartbeat addresses of some frontends, to which this worker announces itself: one that answers is
 	// enough. Default: none, frontends must have it in their lists.
 	Join []string
-	// Advertise is the host:port by which frontends reach this worker. Default: where it listens.
+	// Advertise is the host:port by which frontends reach this worker, and other workers its host. Default: where it
+	// listens.
 	Advertise string
 
 	// Secret is what frontends must know; both sides have the same. Empty: none, on loopback only.
 	Secret string
+
+	// Speed is how fast this worker runs tasks: one of speed 2 needs half the time that hints of runtimes tell, and that
+	// workers of speed 1, the reference, need. Frontends that place tasks by estimation heed it. From 0.01 to 100;
+	// default 1.
+	Speed float64
+
+	// CacheDir is the folder of the cache of files that tasks need, of this worker alone. Default: none, the worker
+	// gets no tasks that need files.
+	CacheDir string
+	// CacheSize is how large the files in it are at most, in bytes. Default 10 GiB.
+	CacheSize int64
+	// FilesListen is the host:port where other workers read what is in the cache; port 0 takes a free one. Without a
+	// Secret it must be a loopback address. They are told this host, or that of Advertise if it is set. Default: the
+	// host of Listen, and a free port.
+	FilesListen string
+	// FileRoots are the folders, as absolute paths, below which file URLs may name files. Default: none, so that no
+	// file URL is accepted.
+	FileRoots []string
+	// FileHosts are those that http and https URLs may name, as host or host:port. Default: all but those whose
+	// addresses are loopback, link-local or multicast.
+	FileHosts []string
 
 	// Core is the configuration of the queue and the slots. Its Functions are those of Registry.
 	Core worker.Config
@@ -81,6 +103,12 @@ func (c Config) defaults() Config {
 	}
 	if c.Registry == nil {
 		c.Registry = exec.NewRegistry()
+	}
+	if c.Speed == 0 {
+		c.Speed = 1
+	}
+	if c.CacheSize == 0 {
+		c.CacheSize = defaultCache
 	}
 	if c.HandshakeTimeout == 0 {
 		c.HandshakeTimeout = 3 * time.Second
@@ -133,6 +161,10 @@ func (c Config) Validate() error {
 	}
 	short("the worker's rack", c.Rack)
 	errs = append(errs, c.checkAnnouncement()...)
+	errs = append(errs, c.checkFiles()...)
+	if !(c.Speed >= 0.01 && c.Speed <= 100) {
+		wrong("the speed is %v: it must be from 0.01 to 100, with 1 for the reference", c.Speed)
+	}
 	between("the number of functions", len(c.Registry.Names()), 1, probe.MaxList)
 	// Sums of two capacities must not overflow.
 	between("the CPU capacity in millicores", int(c.Core.Capacity.CPU), 1, 1<<30)

@@ -8,6 +8,11 @@
 // waits in its outbox for that writer's next round. What a socket does not take at once is left to the
 // event loop.
 //
+// Files that tasks need are fetched by goroutines of their own, a bounded number at a time, from when the core says Fetch;
+// the tasks hold them in the cache until it says Release. Another listener serves the cache to other workers. A worker
+// without a cache says so in its Welcome, and frontends send it no task that needs files.
+//
 // In the files: server.go owns the core, parse.go cuts a connection's bytes into frames, conn.go is the
-// state of a connection on any transport, engine.go is gnet as a transport.
+// state of a connection on any transport, engine.go is gnet as a transport, files.go is
+// what the shell does about files.
 package serve

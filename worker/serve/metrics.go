@@ -7,6 +7,7 @@ import (
 
 	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/worker"
+	"github.com/phoebe-sched/phoebe/worker/files"
 )
 
 // gauges of one server; the sum of several where they share a set.
@@ -15,16 +16,25 @@ type meters struct {
 	wait, run                           *metrics.Histogram
 	tasks                               [probe.TooLarge + 1]*metrics.Counter
 	outcomes                            []outcome
+	files                               []fileOutcome
+	cached                              *metrics.Gauge
 	set                                 *metrics.Set
 
-	seen worker.Stats // what the counters have of the core's
-	load probe.Load   // what the gauges have of it
+	seenFiles files.Stats  // what the counters have of the cache's
+	seen      worker.Stats // what the counters have of the core's
+	load      probe.Load   // what the gauges have of it
 }
 
 // outcome is one counter that follows a field of worker.Stats.
 type outcome struct {
 	counter *metrics.Counter
 	of      func(*worker.Stats) uint64
+}
+
+// fileOutcome is one counter that follows a field of files.Stats.
+type fileOutcome struct {
+	counter *metrics.Counter
+	of      func(*files.Stats) uint64
 }
 
 func newMeters(set *metrics.Set) *meters {
@@ -65,6 +75,22 @@ func newMeters(set *metrics.Set) *meters {
 	orphans("claimed", func(s *worker.Stats) uint64 { return s.Claimed })
 	orphans("abandoned", func(s *worker.Stats) uint64 { return s.Abandoned })
 	orphans("forgotten", func(s *worker.Stats) uint64 { return s.Forgotten })
+	m.cached = set.GetOrCreateGauge("worker_cache_bytes", nil)
+	cache := func(metric string, of func(*files.Stats) uint64) {
+		m.files = append(m.files, fileOutcome{set.GetOrCreateCounter(metric), of})
+	}
+	cache(`worker_files_total{outcome="hit"}`, func(s *files.Stats) uint64 { return s.Hits })
+	cache(`worker_files_total{outcome="miss"}`, func(s *files.Stats) uint64 { return s.Misses })
+	cache(`worker_files_total{outcome="shared"}`, func(s *files.Stats) uint64 { return s.Shared })
+	cache(`worker_files_total{outcome="failed"}`, func(s *files.Stats) uint64 { return s.Failures })
+	cache(`worker_files_total{outcome="evicted"}`, func(s *files.Stats) uint64 { return s.Evictions })
+	cache(`worker_files_total{outcome="spoilt"}`, func(s *files.Stats) uint64 { return s.Spoilt })
+	cache(`worker_files_total{outcome="served"}`, func(s *files.Stats) uint64 { return s.Served })
+	cache(`worker_file_bytes_total{from="peer"}`, func(s *files.Stats) uint64 { return s.FromPeers })
+	cache(`worker_file_bytes_total{from="http"}`, func(s *files.Stats) uint64 { return s.FromHTTP })
+	cache(`worker_file_bytes_total{from="file"}`, func(s *files.Stats) uint64 { return s.FromFiles })
+	cache("worker_file_peer_failures_total", func(s *files.Stats) uint64 { return s.PeerFailures })
+	cache("worker_file_served_bytes_total", func(s *files.Stats) uint64 { return s.ServedBytes })
 	return m
 }
 
@@ -82,6 +108,16 @@ func (m *meters) heartbeat(outcome string) {
 func (m *meters) exited(status probe.Status, run time.Duration) {
 	m.tasks[status].Inc()
 	m.run.Update(run.Seconds())
+}
+
+// followFiles brings the metrics of files up to the cache. It is called by one goroutine at a time.
+func (m *meters) followFiles(stats *files.Stats) {
+	for i := range m.files {
+		o := &m.files[i]
+		o.counter.AddInt64(int64(o.of(stats) - o.of(&m.seenFiles)))
+	}
+	m.cached.Add(float64(stats.Bytes) - float64(m.seenFiles.Bytes))
+	m.seenFiles = *stats
 }
 
 // follow brings counters and gauges up to the core. It is called once for each batch of events.

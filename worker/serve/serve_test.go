@@ -23,7 +23,7 @@ import (
 func TestWelcome(t *testing.T) {
 	s := newServer(t, 4, func(c *Config) {
 		c.Name, c.Host, c.Labels, c.Secret = "w1", "h1", []string{"zone=a"}, "xyzzy"
-		c.MaxResult, c.Core.MaxPayload = 1000, 2000
+		c.MaxResult, c.Core.MaxPayload, c.Speed = 1000, 2000, 1.5
 	})
 	p := dial(t, s)
 	h := hello(7)
@@ -36,7 +36,7 @@ func TestWelcome(t *testing.T) {
 	w.Incarnation = 0
 	want := probe.Welcome{
 		Version: probe.Version, Epoch: 5, Worker: "w1", Host: "h1", Capacity: capacity(4), Open: capacity(4), Labels: []string{"zone=a"},
-		Functions: []string{"echo", "fail", "sleep", "spin"}, MaxPayload: 2000, MaxResult: 1000,
+		Functions: []string{"echo", "fail", "sleep", "spin"}, MaxPayload: 2000, MaxResult: 1000, Speed: 1500,
 	}
 	if !reflect.DeepEqual(w, want) {
 		t.Errorf("got  %+v\nwant %+v", w, want)

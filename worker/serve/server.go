@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"net"
 	"runtime/debug"
@@ -56,6 +57,8 @@ type Server struct {
 	closing  bool
 	over     bool // nothing happens any more
 
+	store store
+
 	announcer        *announcer // nil: no frontend is to be told
 	matrix           probe.WaitMatrix
 	matrixAt         time.Time
@@ -101,6 +104,7 @@ func New(cfg Config) (*Server, error) {
 		core:        worker.New(cfg.Core),
 		links:       map[worker.LinkID]*conn{},
 		tasks:       map[probe.AttemptID]exec.Running{},
+		store:       store{fetches: map[probe.AttemptID]*fetch{}},
 		idle:        make(chan struct{}),
 	}
 	if cfg.Goroutines {
@@ -118,8 +122,12 @@ func (s *Server) Start() error {
 		s.mu.Unlock()
 		return errors.New("worker: started or closed before")
 	}
-	s.started = true
+	err := s.openStore()
+	s.started = err == nil
 	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
 	if err := s.engine.start(); err != nil {
 		return fmt.Errorf("listen on %s: %w", s.cfg.Listen, err)
 	}
@@ -202,7 +210,7 @@ func (s *Server) close() error {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), closeWait, errors.New("they ignore their context"))
 	defer cancel()
 	err := s.pool.Close(ctx)
-	err = errors.Join(err, s.alarm.Close())
+	err = errors.Join(err, s.alarm.Close(), s.closeStore())
 	s.mu.Lock()
 	s.over = true
 	s.meters.follow(&s.core.Stats, probe.Load{})
@@ -310,6 +318,8 @@ func (s *Server) linkUp(now time.Time, c *conn) {
 		Functions:   s.cfg.Core.Functions,
 		MaxPayload:  uint32(s.cfg.Core.MaxPayload),
 		MaxResult:   uint32(s.cfg.MaxResult),
+		Speed:       uint32(math.Round(s.cfg.Speed * 1000)),
+		Cache:       s.store.addr,
 		Draining:    s.leaving,
 	})
 	s.step(now, worker.LinkUp{Link: c.link, Frontend: c.frontend})
@@ -371,6 +381,10 @@ func (s *Server) perform(now time.Time) {
 				s.unlink(c)
 				c.wire.Close()
 			}
+		case worker.Fetch:
+			s.fetch(&a, now)
+		case worker.Release:
+			s.release(a.Attempt)
 		}
 	}
 	clear(s.acts)
@@ -379,13 +393,17 @@ func (s *Server) perform(now time.Time) {
 // start begins an attempt; one that is over at once is left in s.exits.
 func (s *Server) start(a *worker.Start) {
 	id := a.Launch.Attempt
-	running, result, over := s.pool.Start(exec.Task{
+	task := exec.Task{
 		Function:  a.Launch.Function,
 		Payload:   a.Launch.Payload,
 		Timeout:   a.Launch.Timeout,
 		MaxResult: s.cfg.MaxResult,
 		Memory:    a.Demand.Mem,
-	}, func(r exec.Result) { s.exited(id, &r) })
+	}
+	if len(a.Launch.Files) > 0 {
+		task.Files = s.paths(id)
+	}
+	running, result, over := s.pool.Start(task, func(r exec.Result) { s.exited(id, &r) })
 	if over {
 		s.exits = append(s.exits, s.exit(id, &result))
 		return

@@ -59,17 +59,18 @@ func (a *Announcer) SetProfile(p Profile) {
 	}
 }
 
-// SetFiles names the files in the cache, those used last first: only MaxFiles of them are told. To be called
-// every some seconds at most, since a change is sent to every frontend.
-func (a *Announcer) SetFiles(ids []FileID) {
+// SetFiles names the files in the cache, those used last first: only MaxFiles of them are told. It reports whether they
+// are others than before. That may be so every some seconds at most, since a change is sent to every frontend.
+func (a *Announcer) SetFiles(ids []FileID) (changed bool) {
 	f := Files(slices.Clone(ids[:min(len(ids), MaxFiles)]))
 	slices.Sort(f)
 	f = slices.Compact(f)
 	if a.files == nil && len(f) == 0 || a.files != nil && slices.Equal(*a.files, f) {
-		return
+		return false
 	}
 	a.files = &f
 	a.revs.files++
+	return true
 }
 
 // NextSeq numbers the next row that goes to any frontend on any way.

@@ -104,6 +104,29 @@ def be_refused(api, client):
         raise Wrong(f"function {function} was not refused: {answer}")
 
 
+def run_stages_and_explain(api, client):
+    job = api.Job(
+        id=ulid(),
+        stages=[api.Stage(name="scan", after=[]), api.Stage(name="join", after=["scan"])],
+        tasks=[
+            api.Task(function_name="echo", payload=b"joined", stage="join", inputs=[api.Input(bytes=1 << 30, stage="scan")]),
+            api.Task(function_name="echo", payload=b"left", stage="scan"),
+            api.Task(function_name="echo", payload=b"right", stage="scan"),
+        ],
+    )
+    answer = client.call("Run", api.RunRequest(job=job))
+    check_outcomes(api, job, answer.outcomes)
+    expect(answer.outcomes[-1].task == 0, f"job {job.id}: the stage join did not end last: {answer.outcomes}")
+    told = client.call("Explain", api.ExplainRequest(handle=api.Handle(job=job.id, owner=""), task=0))
+    (decision,) = told.decisions
+    expect(
+        decision.path == api.Path.ESTIMATION and decision.cause == api.Cause.BY_INPUTS,
+        f"job {job.id} task 0: {decision}",
+    )
+    chosen = decision.candidates[decision.chosen]
+    expect(chosen.worker == decision.worker == answer.outcomes[-1].worker, f"job {job.id} task 0: {decision}")
+
+
 def main():
     parser = argparse.ArgumentParser(description="Runs jobs against a phoebe frontend.")
     parser.add_argument("address", metavar="HOST:PORT", help="the frontend's API address")
@@ -120,6 +143,7 @@ def main():
         client = Client(api, host.strip("[]"), int(port), CALL_SECONDS)
         run(api, client, args.tasks)
         submit_and_follow(api, client, args.tasks)
+        run_stages_and_explain(api, client)
         be_refused(api, client)  # and the connection lives on:
         fleet = client.call("Cluster", api.ClusterRequest())
         expect(fleet.workers, f"frontend {fleet.frontend} knows of no worker")
@@ -128,7 +152,7 @@ def main():
         sys.exit(f"run_job: {args.address}: {type(problem).__name__}: {str(problem) or repr(problem)}")
     print(
         f"ok: frontend {fleet.frontend} with {len(fleet.workers)} workers ran 2 jobs of {args.tasks} tasks"
-        " and refused 1"
+        " and one with stages, and refused 1"
     )
 
 

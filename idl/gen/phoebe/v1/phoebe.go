@@ -190,6 +190,48 @@ func (p *RefusedReason) Value() (driver.Value, error) {
 	return int64(*p), nil
 }
 
+type Tier int64
+
+const (
+	Tier_DISK   Tier = 0
+	Tier_MEMORY Tier = 1
+)
+
+func (p Tier) String() string {
+	switch p {
+	case Tier_DISK:
+		return "DISK"
+	case Tier_MEMORY:
+		return "MEMORY"
+	}
+	return "<UNSET>"
+}
+
+func TierFromString(s string) (Tier, error) {
+	switch s {
+	case "DISK":
+		return Tier_DISK, nil
+	case "MEMORY":
+		return Tier_MEMORY, nil
+	}
+	return Tier(0), fmt.Errorf("not a valid Tier string")
+}
+
+func TierPtr(v Tier) *Tier { return &v }
+func (p *Tier) Scan(value interface{}) (err error) {
+	var result sql.NullInt64
+	err = result.Scan(value)
+	*p = Tier(result.Int64)
+	return
+}
+
+func (p *Tier) Value() (driver.Value, error) {
+	if p == nil {
+		return nil, nil
+	}
+	return int64(*p), nil
+}
+
 type OutcomeKind int64
 
 const (
@@ -253,6 +295,8 @@ const (
 	FailureReason_RESULT_TOO_LARGE FailureReason = 6
 	FailureReason_PANIC            FailureReason = 7
 	FailureReason_INFRASTRUCTURE   FailureReason = 8
+	FailureReason_NO_INPUT         FailureReason = 9
+	FailureReason_STAGE_FAILED     FailureReason = 10
 )
 
 func (p FailureReason) String() string {
@@ -273,6 +317,10 @@ func (p FailureReason) String() string {
 		return "PANIC"
 	case FailureReason_INFRASTRUCTURE:
 		return "INFRASTRUCTURE"
+	case FailureReason_NO_INPUT:
+		return "NO_INPUT"
+	case FailureReason_STAGE_FAILED:
+		return "STAGE_FAILED"
 	}
 	return "<UNSET>"
 }
@@ -295,6 +343,10 @@ func FailureReasonFromString(s string) (FailureReason, error) {
 		return FailureReason_PANIC, nil
 	case "INFRASTRUCTURE":
 		return FailureReason_INFRASTRUCTURE, nil
+	case "NO_INPUT":
+		return FailureReason_NO_INPUT, nil
+	case "STAGE_FAILED":
+		return FailureReason_STAGE_FAILED, nil
 	}
 	return FailureReason(0), fmt.Errorf("not a valid FailureReason string")
 }
@@ -308,6 +360,177 @@ func (p *FailureReason) Scan(value interface{}) (err error) {
 }
 
 func (p *FailureReason) Value() (driver.Value, error) {
+	if p == nil {
+		return nil, nil
+	}
+	return int64(*p), nil
+}
+
+type Path int64
+
+const (
+	Path_SAMPLING   Path = 1
+	Path_ESTIMATION Path = 2
+)
+
+func (p Path) String() string {
+	switch p {
+	case Path_SAMPLING:
+		return "SAMPLING"
+	case Path_ESTIMATION:
+		return "ESTIMATION"
+	}
+	return "<UNSET>"
+}
+
+func PathFromString(s string) (Path, error) {
+	switch s {
+	case "SAMPLING":
+		return Path_SAMPLING, nil
+	case "ESTIMATION":
+		return Path_ESTIMATION, nil
+	}
+	return Path(0), fmt.Errorf("not a valid Path string")
+}
+
+func PathPtr(v Path) *Path { return &v }
+func (p *Path) Scan(value interface{}) (err error) {
+	var result sql.NullInt64
+	err = result.Scan(value)
+	*p = Path(result.Int64)
+	return
+}
+
+func (p *Path) Value() (driver.Value, error) {
+	if p == nil {
+		return nil, nil
+	}
+	return int64(*p), nil
+}
+
+type Cause int64
+
+const (
+	Cause_BY_MODE      Cause = 1
+	Cause_BY_POLICY    Cause = 2
+	Cause_BY_INPUTS    Cause = 3
+	Cause_BY_FILES     Cause = 4
+	Cause_BY_PLACE     Cause = 5
+	Cause_BY_IGNORANCE Cause = 6
+	Cause_BY_LENGTH    Cause = 7
+	Cause_BY_BREVITY   Cause = 8
+)
+
+func (p Cause) String() string {
+	switch p {
+	case Cause_BY_MODE:
+		return "BY_MODE"
+	case Cause_BY_POLICY:
+		return "BY_POLICY"
+	case Cause_BY_INPUTS:
+		return "BY_INPUTS"
+	case Cause_BY_FILES:
+		return "BY_FILES"
+	case Cause_BY_PLACE:
+		return "BY_PLACE"
+	case Cause_BY_IGNORANCE:
+		return "BY_IGNORANCE"
+	case Cause_BY_LENGTH:
+		return "BY_LENGTH"
+	case Cause_BY_BREVITY:
+		return "BY_BREVITY"
+	}
+	return "<UNSET>"
+}
+
+func CauseFromString(s string) (Cause, error) {
+	switch s {
+	case "BY_MODE":
+		return Cause_BY_MODE, nil
+	case "BY_POLICY":
+		return Cause_BY_POLICY, nil
+	case "BY_INPUTS":
+		return Cause_BY_INPUTS, nil
+	case "BY_FILES":
+		return Cause_BY_FILES, nil
+	case "BY_PLACE":
+		return Cause_BY_PLACE, nil
+	case "BY_IGNORANCE":
+		return Cause_BY_IGNORANCE, nil
+	case "BY_LENGTH":
+		return Cause_BY_LENGTH, nil
+	case "BY_BREVITY":
+		return Cause_BY_BREVITY, nil
+	}
+	return Cause(0), fmt.Errorf("not a valid Cause string")
+}
+
+func CausePtr(v Cause) *Cause { return &v }
+func (p *Cause) Scan(value interface{}) (err error) {
+	var result sql.NullInt64
+	err = result.Scan(value)
+	*p = Cause(result.Int64)
+	return
+}
+
+func (p *Cause) Value() (driver.Value, error) {
+	if p == nil {
+		return nil, nil
+	}
+	return int64(*p), nil
+}
+
+type Source int64
+
+const (
+	Source_NOTHING        Source = 0
+	Source_HINT           Source = 1
+	Source_CORRECTED_HINT Source = 2
+	Source_STAGE          Source = 3
+	Source_FUNCTION       Source = 4
+)
+
+func (p Source) String() string {
+	switch p {
+	case Source_NOTHING:
+		return "NOTHING"
+	case Source_HINT:
+		return "HINT"
+	case Source_CORRECTED_HINT:
+		return "CORRECTED_HINT"
+	case Source_STAGE:
+		return "STAGE"
+	case Source_FUNCTION:
+		return "FUNCTION"
+	}
+	return "<UNSET>"
+}
+
+func SourceFromString(s string) (Source, error) {
+	switch s {
+	case "NOTHING":
+		return Source_NOTHING, nil
+	case "HINT":
+		return Source_HINT, nil
+	case "CORRECTED_HINT":
+		return Source_CORRECTED_HINT, nil
+	case "STAGE":
+		return Source_STAGE, nil
+	case "FUNCTION":
+		return Source_FUNCTION, nil
+	}
+	return Source(0), fmt.Errorf("not a valid Source string")
+}
+
+func SourcePtr(v Source) *Source { return &v }
+func (p *Source) Scan(value interface{}) (err error) {
+	var result sql.NullInt64
+	err = result.Scan(value)
+	*p = Source(result.Int64)
+	return
+}
+
+func (p *Source) Value() (driver.Value, error) {
 	if p == nil {
 		return nil, nil
 	}
@@ -463,6 +686,200 @@ var fieldIDToName_Constraint = map[int16]string{
 	2: "hosts",
 }
 
+type Copy struct {
+	At   string `thrift:"at,1" frugal:"1,default,string" json:"at"`
+	Rack string `thrift:"rack,2" frugal:"2,default,string" json:"rack"`
+	Tier Tier   `thrift:"tier,3" frugal:"3,default,Tier" json:"tier"`
+}
+
+func NewCopy() *Copy {
+	return &Copy{
+		At:   "",
+		Rack: "",
+		Tier: Tier_DISK,
+	}
+}
+
+func (p *Copy) InitDefault() {
+	p.At = ""
+	p.Rack = ""
+	p.Tier = Tier_DISK
+}
+
+func (p *Copy) GetAt() (v string) {
+	return p.At
+}
+
+func (p *Copy) GetRack() (v string) {
+	return p.Rack
+}
+
+func (p *Copy) GetTier() (v Tier) {
+	return p.Tier
+}
+func (p *Copy) SetAt(val string) {
+	p.At = val
+}
+func (p *Copy) SetRack(val string) {
+	p.Rack = val
+}
+func (p *Copy) SetTier(val Tier) {
+	p.Tier = val
+}
+
+func (p *Copy) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("Copy(%+v)", *p)
+}
+
+var fieldIDToName_Copy = map[int16]string{
+	1: "at",
+	2: "rack",
+	3: "tier",
+}
+
+type Input struct {
+	Bytes  int64   `thrift:"bytes,1" frugal:"1,default,i64" json:"bytes"`
+	Copies []*Copy `thrift:"copies,2" frugal:"2,default,list<Copy>" json:"copies"`
+	Stage  string  `thrift:"stage,3" frugal:"3,default,string" json:"stage"`
+}
+
+func NewInput() *Input {
+	return &Input{
+		Bytes: 0,
+		Stage: "",
+	}
+}
+
+func (p *Input) InitDefault() {
+	p.Bytes = 0
+	p.Stage = ""
+}
+
+func (p *Input) GetBytes() (v int64) {
+	return p.Bytes
+}
+
+func (p *Input) GetCopies() (v []*Copy) {
+	return p.Copies
+}
+
+func (p *Input) GetStage() (v string) {
+	return p.Stage
+}
+func (p *Input) SetBytes(val int64) {
+	p.Bytes = val
+}
+func (p *Input) SetCopies(val []*Copy) {
+	p.Copies = val
+}
+func (p *Input) SetStage(val string) {
+	p.Stage = val
+}
+
+func (p *Input) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("Input(%+v)", *p)
+}
+
+var fieldIDToName_Input = map[int16]string{
+	1: "bytes",
+	2: "copies",
+	3: "stage",
+}
+
+type File struct {
+	Url    string `thrift:"url,1,required" frugal:"1,required,string" json:"url"`
+	Sha256 string `thrift:"sha256,2,required" frugal:"2,required,string" json:"sha256"`
+	Bytes  int64  `thrift:"bytes,3" frugal:"3,default,i64" json:"bytes"`
+}
+
+func NewFile() *File {
+	return &File{
+		Bytes: 0,
+	}
+}
+
+func (p *File) InitDefault() {
+	p.Bytes = 0
+}
+
+func (p *File) GetUrl() (v string) {
+	return p.Url
+}
+
+func (p *File) GetSha256() (v string) {
+	return p.Sha256
+}
+
+func (p *File) GetBytes() (v int64) {
+	return p.Bytes
+}
+func (p *File) SetUrl(val string) {
+	p.Url = val
+}
+func (p *File) SetSha256(val string) {
+	p.Sha256 = val
+}
+func (p *File) SetBytes(val int64) {
+	p.Bytes = val
+}
+
+func (p *File) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("File(%+v)", *p)
+}
+
+var fieldIDToName_File = map[int16]string{
+	1: "url",
+	2: "sha256",
+	3: "bytes",
+}
+
+type Stage struct {
+	Name  string   `thrift:"name,1,required" frugal:"1,required,string" json:"name"`
+	After []string `thrift:"after,2" frugal:"2,default,list<string>" json:"after"`
+}
+
+func NewStage() *Stage {
+	return &Stage{}
+}
+
+func (p *Stage) InitDefault() {
+}
+
+func (p *Stage) GetName() (v string) {
+	return p.Name
+}
+
+func (p *Stage) GetAfter() (v []string) {
+	return p.After
+}
+func (p *Stage) SetName(val string) {
+	p.Name = val
+}
+func (p *Stage) SetAfter(val []string) {
+	p.After = val
+}
+
+func (p *Stage) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("Stage(%+v)", *p)
+}
+
+var fieldIDToName_Stage = map[int16]string{
+	1: "name",
+	2: "after",
+}
+
 type Task struct {
 	FunctionName string      `thrift:"function_name,1,required" frugal:"1,required,string" json:"function_name"`
 	Payload      []byte      `thrift:"payload,2" frugal:"2,default,binary" json:"payload"`
@@ -473,6 +890,9 @@ type Task struct {
 	TimeoutUs    int64       `thrift:"timeout_us,7" frugal:"7,default,i64" json:"timeout_us"`
 	Retries      int32       `thrift:"retries,8" frugal:"8,default,i32" json:"retries"`
 	Index        int32       `thrift:"index,9" frugal:"9,default,i32" json:"index"`
+	Stage        string      `thrift:"stage,10,optional" frugal:"10,optional,string" json:"stage,omitempty"`
+	Inputs       []*Input    `thrift:"inputs,11,optional" frugal:"11,optional,list<Input>" json:"inputs,omitempty"`
+	Files        []*File     `thrift:"files,12,optional" frugal:"12,optional,list<File>" json:"files,omitempty"`
 }
 
 func NewTask() *Task {
@@ -482,6 +902,7 @@ func NewTask() *Task {
 		TimeoutUs:  0,
 		Retries:    0,
 		Index:      -1,
+		Stage:      "",
 	}
 }
 
@@ -491,6 +912,7 @@ func (p *Task) InitDefault() {
 	p.TimeoutUs = 0
 	p.Retries = 0
 	p.Index = -1
+	p.Stage = ""
 }
 
 func (p *Task) GetFunctionName() (v string) {
@@ -538,6 +960,33 @@ func (p *Task) GetRetries() (v int32) {
 func (p *Task) GetIndex() (v int32) {
 	return p.Index
 }
+
+var Task_Stage_DEFAULT string = ""
+
+func (p *Task) GetStage() (v string) {
+	if !p.IsSetStage() {
+		return Task_Stage_DEFAULT
+	}
+	return p.Stage
+}
+
+var Task_Inputs_DEFAULT []*Input
+
+func (p *Task) GetInputs() (v []*Input) {
+	if !p.IsSetInputs() {
+		return Task_Inputs_DEFAULT
+	}
+	return p.Inputs
+}
+
+var Task_Files_DEFAULT []*File
+
+func (p *Task) GetFiles() (v []*File) {
+	if !p.IsSetFiles() {
+		return Task_Files_DEFAULT
+	}
+	return p.Files
+}
 func (p *Task) SetFunctionName(val string) {
 	p.FunctionName = val
 }
@@ -565,6 +1014,15 @@ func (p *Task) SetRetries(val int32) {
 func (p *Task) SetIndex(val int32) {
 	p.Index = val
 }
+func (p *Task) SetStage(val string) {
+	p.Stage = val
+}
+func (p *Task) SetInputs(val []*Input) {
+	p.Inputs = val
+}
+func (p *Task) SetFiles(val []*File) {
+	p.Files = val
+}
 
 func (p *Task) IsSetDemand() bool {
 	return p.Demand != nil
@@ -572,6 +1030,18 @@ func (p *Task) IsSetDemand() bool {
 
 func (p *Task) IsSetConstraint() bool {
 	return p.Constraint != nil
+}
+
+func (p *Task) IsSetStage() bool {
+	return p.Stage != Task_Stage_DEFAULT
+}
+
+func (p *Task) IsSetInputs() bool {
+	return p.Inputs != nil
+}
+
+func (p *Task) IsSetFiles() bool {
+	return p.Files != nil
 }
 
 func (p *Task) String() string {
@@ -582,19 +1052,70 @@ func (p *Task) String() string {
 }
 
 var fieldIDToName_Task = map[int16]string{
-	1: "function_name",
-	2: "payload",
-	3: "demand",
-	4: "estimate_us",
-	5: "constraint",
-	6: "retryable",
-	7: "timeout_us",
-	8: "retries",
-	9: "index",
+	1:  "function_name",
+	2:  "payload",
+	3:  "demand",
+	4:  "estimate_us",
+	5:  "constraint",
+	6:  "retryable",
+	7:  "timeout_us",
+	8:  "retries",
+	9:  "index",
+	10: "stage",
+	11: "inputs",
+	12: "files",
+}
+
+type StageRun struct {
+	Stage  string `thrift:"stage,1,required" frugal:"1,required,string" json:"stage"`
+	Worker string `thrift:"worker,2,required" frugal:"2,required,string" json:"worker"`
+	Tasks  int32  `thrift:"tasks,3,required" frugal:"3,required,i32" json:"tasks"`
+}
+
+func NewStageRun() *StageRun {
+	return &StageRun{}
+}
+
+func (p *StageRun) InitDefault() {
+}
+
+func (p *StageRun) GetStage() (v string) {
+	return p.Stage
+}
+
+func (p *StageRun) GetWorker() (v string) {
+	return p.Worker
+}
+
+func (p *StageRun) GetTasks() (v int32) {
+	return p.Tasks
+}
+func (p *StageRun) SetStage(val string) {
+	p.Stage = val
+}
+func (p *StageRun) SetWorker(val string) {
+	p.Worker = val
+}
+func (p *StageRun) SetTasks(val int32) {
+	p.Tasks = val
+}
+
+func (p *StageRun) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("StageRun(%+v)", *p)
+}
+
+var fieldIDToName_StageRun = map[int16]string{
+	1: "stage",
+	2: "worker",
+	3: "tasks",
 }
 
 type Resubmission struct {
-	PreviousOwner string `thrift:"previous_owner,1,required" frugal:"1,required,string" json:"previous_owner"`
+	PreviousOwner string      `thrift:"previous_owner,1,required" frugal:"1,required,string" json:"previous_owner"`
+	Ran           []*StageRun `thrift:"ran,2,optional" frugal:"2,optional,list<StageRun>" json:"ran,omitempty"`
 }
 
 func NewResubmission() *Resubmission {
@@ -607,8 +1128,24 @@ func (p *Resubmission) InitDefault() {
 func (p *Resubmission) GetPreviousOwner() (v string) {
 	return p.PreviousOwner
 }
+
+var Resubmission_Ran_DEFAULT []*StageRun
+
+func (p *Resubmission) GetRan() (v []*StageRun) {
+	if !p.IsSetRan() {
+		return Resubmission_Ran_DEFAULT
+	}
+	return p.Ran
+}
 func (p *Resubmission) SetPreviousOwner(val string) {
 	p.PreviousOwner = val
+}
+func (p *Resubmission) SetRan(val []*StageRun) {
+	p.Ran = val
+}
+
+func (p *Resubmission) IsSetRan() bool {
+	return p.Ran != nil
 }
 
 func (p *Resubmission) String() string {
@@ -620,6 +1157,7 @@ func (p *Resubmission) String() string {
 
 var fieldIDToName_Resubmission = map[int16]string{
 	1: "previous_owner",
+	2: "ran",
 }
 
 type Job struct {
@@ -634,6 +1172,7 @@ type Job struct {
 	Tasks        []*Task       `thrift:"tasks,9,required" frugal:"9,required,list<Task>" json:"tasks"`
 	Resubmission *Resubmission `thrift:"resubmission,10,optional" frugal:"10,optional,Resubmission" json:"resubmission,omitempty"`
 	Phases       bool          `thrift:"phases,11" frugal:"11,default,bool" json:"phases"`
+	Stages       []*Stage      `thrift:"stages,12,optional" frugal:"12,optional,list<Stage>" json:"stages,omitempty"`
 }
 
 func NewJob() *Job {
@@ -711,6 +1250,15 @@ func (p *Job) GetResubmission() (v *Resubmission) {
 func (p *Job) GetPhases() (v bool) {
 	return p.Phases
 }
+
+var Job_Stages_DEFAULT []*Stage
+
+func (p *Job) GetStages() (v []*Stage) {
+	if !p.IsSetStages() {
+		return Job_Stages_DEFAULT
+	}
+	return p.Stages
+}
 func (p *Job) SetId(val string) {
 	p.Id = val
 }
@@ -744,6 +1292,9 @@ func (p *Job) SetResubmission(val *Resubmission) {
 func (p *Job) SetPhases(val bool) {
 	p.Phases = val
 }
+func (p *Job) SetStages(val []*Stage) {
+	p.Stages = val
+}
 
 func (p *Job) IsSetConstraint() bool {
 	return p.Constraint != nil
@@ -751,6 +1302,10 @@ func (p *Job) IsSetConstraint() bool {
 
 func (p *Job) IsSetResubmission() bool {
 	return p.Resubmission != nil
+}
+
+func (p *Job) IsSetStages() bool {
+	return p.Stages != nil
 }
 
 func (p *Job) String() string {
@@ -772,6 +1327,7 @@ var fieldIDToName_Job = map[int16]string{
 	9:  "tasks",
 	10: "resubmission",
 	11: "phases",
+	12: "stages",
 }
 
 type Handle struct {
@@ -933,6 +1489,71 @@ var fieldIDToName_Phases = map[int16]string{
 	7: "delivered_us",
 }
 
+type Usage struct {
+	CpuUs        int64 `thrift:"cpu_us,1" frugal:"1,default,i64" json:"cpu_us"`
+	MemoryMib    int32 `thrift:"memory_mib,2" frugal:"2,default,i32" json:"memory_mib"`
+	FetchedBytes int64 `thrift:"fetched_bytes,3" frugal:"3,default,i64" json:"fetched_bytes"`
+	FetchUs      int64 `thrift:"fetch_us,4" frugal:"4,default,i64" json:"fetch_us"`
+}
+
+func NewUsage() *Usage {
+	return &Usage{
+		CpuUs:        0,
+		MemoryMib:    0,
+		FetchedBytes: 0,
+		FetchUs:      0,
+	}
+}
+
+func (p *Usage) InitDefault() {
+	p.CpuUs = 0
+	p.MemoryMib = 0
+	p.FetchedBytes = 0
+	p.FetchUs = 0
+}
+
+func (p *Usage) GetCpuUs() (v int64) {
+	return p.CpuUs
+}
+
+func (p *Usage) GetMemoryMib() (v int32) {
+	return p.MemoryMib
+}
+
+func (p *Usage) GetFetchedBytes() (v int64) {
+	return p.FetchedBytes
+}
+
+func (p *Usage) GetFetchUs() (v int64) {
+	return p.FetchUs
+}
+func (p *Usage) SetCpuUs(val int64) {
+	p.CpuUs = val
+}
+func (p *Usage) SetMemoryMib(val int32) {
+	p.MemoryMib = val
+}
+func (p *Usage) SetFetchedBytes(val int64) {
+	p.FetchedBytes = val
+}
+func (p *Usage) SetFetchUs(val int64) {
+	p.FetchUs = val
+}
+
+func (p *Usage) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("Usage(%+v)", *p)
+}
+
+var fieldIDToName_Usage = map[int16]string{
+	1: "cpu_us",
+	2: "memory_mib",
+	3: "fetched_bytes",
+	4: "fetch_us",
+}
+
 type Outcome struct {
 	Task     int32       `thrift:"task,1,required" frugal:"1,required,i32" json:"task"`
 	Kind     OutcomeKind `thrift:"kind,2,required" frugal:"2,required,OutcomeKind" json:"kind"`
@@ -942,6 +1563,7 @@ type Outcome struct {
 	Attempts int32       `thrift:"attempts,6" frugal:"6,default,i32" json:"attempts"`
 	RunUs    int64       `thrift:"run_us,7" frugal:"7,default,i64" json:"run_us"`
 	Phases   *Phases     `thrift:"phases,8,optional" frugal:"8,optional,Phases" json:"phases,omitempty"`
+	Usage    *Usage      `thrift:"usage,9,optional" frugal:"9,optional,Usage" json:"usage,omitempty"`
 }
 
 func NewOutcome() *Outcome {
@@ -1004,6 +1626,15 @@ func (p *Outcome) GetPhases() (v *Phases) {
 	}
 	return p.Phases
 }
+
+var Outcome_Usage_DEFAULT *Usage
+
+func (p *Outcome) GetUsage() (v *Usage) {
+	if !p.IsSetUsage() {
+		return Outcome_Usage_DEFAULT
+	}
+	return p.Usage
+}
 func (p *Outcome) SetTask(val int32) {
 	p.Task = val
 }
@@ -1028,6 +1659,9 @@ func (p *Outcome) SetRunUs(val int64) {
 func (p *Outcome) SetPhases(val *Phases) {
 	p.Phases = val
 }
+func (p *Outcome) SetUsage(val *Usage) {
+	p.Usage = val
+}
 
 func (p *Outcome) IsSetResult_() bool {
 	return p.Result_ != nil
@@ -1039,6 +1673,10 @@ func (p *Outcome) IsSetFailure() bool {
 
 func (p *Outcome) IsSetPhases() bool {
 	return p.Phases != nil
+}
+
+func (p *Outcome) IsSetUsage() bool {
+	return p.Usage != nil
 }
 
 func (p *Outcome) String() string {
@@ -1057,6 +1695,7 @@ var fieldIDToName_Outcome = map[int16]string{
 	6: "attempts",
 	7: "run_us",
 	8: "phases",
+	9: "usage",
 }
 
 type RunRequest struct {
@@ -1528,6 +2167,570 @@ var fieldIDToName_CancelResponse = map[int16]string{
 	1: "cancelled",
 }
 
+type ExplainRequest struct {
+	Caller *Caller `thrift:"caller,1,optional" frugal:"1,optional,Caller" json:"caller,omitempty"`
+	Handle *Handle `thrift:"handle,2,required" frugal:"2,required,Handle" json:"handle"`
+	Task   int32   `thrift:"task,3" frugal:"3,default,i32" json:"task"`
+}
+
+func NewExplainRequest() *ExplainRequest {
+	return &ExplainRequest{
+		Task: -1,
+	}
+}
+
+func (p *ExplainRequest) InitDefault() {
+	p.Task = -1
+}
+
+var ExplainRequest_Caller_DEFAULT *Caller
+
+func (p *ExplainRequest) GetCaller() (v *Caller) {
+	if !p.IsSetCaller() {
+		return ExplainRequest_Caller_DEFAULT
+	}
+	return p.Caller
+}
+
+var ExplainRequest_Handle_DEFAULT *Handle
+
+func (p *ExplainRequest) GetHandle() (v *Handle) {
+	if !p.IsSetHandle() {
+		return ExplainRequest_Handle_DEFAULT
+	}
+	return p.Handle
+}
+
+func (p *ExplainRequest) GetTask() (v int32) {
+	return p.Task
+}
+func (p *ExplainRequest) SetCaller(val *Caller) {
+	p.Caller = val
+}
+func (p *ExplainRequest) SetHandle(val *Handle) {
+	p.Handle = val
+}
+func (p *ExplainRequest) SetTask(val int32) {
+	p.Task = val
+}
+
+func (p *ExplainRequest) IsSetCaller() bool {
+	return p.Caller != nil
+}
+
+func (p *ExplainRequest) IsSetHandle() bool {
+	return p.Handle != nil
+}
+
+func (p *ExplainRequest) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("ExplainRequest(%+v)", *p)
+}
+
+var fieldIDToName_ExplainRequest = map[int16]string{
+	1: "caller",
+	2: "handle",
+	3: "task",
+}
+
+type Work struct {
+	MeanUs      int64  `thrift:"mean_us,1" frugal:"1,default,i64" json:"mean_us"`
+	DeviationUs int64  `thrift:"deviation_us,2" frugal:"2,default,i64" json:"deviation_us"`
+	Source      Source `thrift:"source,3" frugal:"3,default,Source" json:"source"`
+	Samples     int32  `thrift:"samples,4" frugal:"4,default,i32" json:"samples"`
+}
+
+func NewWork() *Work {
+	return &Work{}
+}
+
+func (p *Work) InitDefault() {
+}
+
+func (p *Work) GetMeanUs() (v int64) {
+	return p.MeanUs
+}
+
+func (p *Work) GetDeviationUs() (v int64) {
+	return p.DeviationUs
+}
+
+func (p *Work) GetSource() (v Source) {
+	return p.Source
+}
+
+func (p *Work) GetSamples() (v int32) {
+	return p.Samples
+}
+func (p *Work) SetMeanUs(val int64) {
+	p.MeanUs = val
+}
+func (p *Work) SetDeviationUs(val int64) {
+	p.DeviationUs = val
+}
+func (p *Work) SetSource(val Source) {
+	p.Source = val
+}
+func (p *Work) SetSamples(val int32) {
+	p.Samples = val
+}
+
+func (p *Work) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("Work(%+v)", *p)
+}
+
+var fieldIDToName_Work = map[int16]string{
+	1: "mean_us",
+	2: "deviation_us",
+	3: "source",
+	4: "samples",
+}
+
+type Candidate struct {
+	Worker      string  `thrift:"worker,1,required" frugal:"1,required,string" json:"worker"`
+	Kind        string  `thrift:"kind,2" frugal:"2,default,string" json:"kind"`
+	IUs         int64   `thrift:"i_us,3" frugal:"3,default,i64" json:"i_us"`
+	WUs         int64   `thrift:"w_us,4" frugal:"4,default,i64" json:"w_us"`
+	RUs         int64   `thrift:"r_us,5" frugal:"5,default,i64" json:"r_us"`
+	ReadUs      int64   `thrift:"read_us,6" frugal:"6,default,i64" json:"read_us"`
+	Success     float64 `thrift:"success,7" frugal:"7,default,double" json:"success"`
+	EUs         int64   `thrift:"e_us,8" frugal:"8,default,i64" json:"e_us"`
+	CUs         int64   `thrift:"c_us,9" frugal:"9,default,i64" json:"c_us"`
+	NoiseUs     int64   `thrift:"noise_us,10" frugal:"10,default,i64" json:"noise_us"`
+	AgeUs       int64   `thrift:"age_us,11" frugal:"11,default,i64" json:"age_us"`
+	Steps       int32   `thrift:"steps,12" frugal:"12,default,i32" json:"steps"`
+	FetchBytes  int64   `thrift:"fetch_bytes,13" frugal:"13,default,i64" json:"fetch_bytes"`
+	MemoryBytes int64   `thrift:"memory_bytes,14" frugal:"14,default,i64" json:"memory_bytes"`
+	DiskBytes   int64   `thrift:"disk_bytes,15" frugal:"15,default,i64" json:"disk_bytes"`
+	RackBytes   int64   `thrift:"rack_bytes,16" frugal:"16,default,i64" json:"rack_bytes"`
+	AcrossBytes int64   `thrift:"across_bytes,17" frugal:"17,default,i64" json:"across_bytes"`
+}
+
+func NewCandidate() *Candidate {
+	return &Candidate{}
+}
+
+func (p *Candidate) InitDefault() {
+}
+
+func (p *Candidate) GetWorker() (v string) {
+	return p.Worker
+}
+
+func (p *Candidate) GetKind() (v string) {
+	return p.Kind
+}
+
+func (p *Candidate) GetIUs() (v int64) {
+	return p.IUs
+}
+
+func (p *Candidate) GetWUs() (v int64) {
+	return p.WUs
+}
+
+func (p *Candidate) GetRUs() (v int64) {
+	return p.RUs
+}
+
+func (p *Candidate) GetReadUs() (v int64) {
+	return p.ReadUs
+}
+
+func (p *Candidate) GetSuccess() (v float64) {
+	return p.Success
+}
+
+func (p *Candidate) GetEUs() (v int64) {
+	return p.EUs
+}
+
+func (p *Candidate) GetCUs() (v int64) {
+	return p.CUs
+}
+
+func (p *Candidate) GetNoiseUs() (v int64) {
+	return p.NoiseUs
+}
+
+func (p *Candidate) GetAgeUs() (v int64) {
+	return p.AgeUs
+}
+
+func (p *Candidate) GetSteps() (v int32) {
+	return p.Steps
+}
+
+func (p *Candidate) GetFetchBytes() (v int64) {
+	return p.FetchBytes
+}
+
+func (p *Candidate) GetMemoryBytes() (v int64) {
+	return p.MemoryBytes
+}
+
+func (p *Candidate) GetDiskBytes() (v int64) {
+	return p.DiskBytes
+}
+
+func (p *Candidate) GetRackBytes() (v int64) {
+	return p.RackBytes
+}
+
+func (p *Candidate) GetAcrossBytes() (v int64) {
+	return p.AcrossBytes
+}
+func (p *Candidate) SetWorker(val string) {
+	p.Worker = val
+}
+func (p *Candidate) SetKind(val string) {
+	p.Kind = val
+}
+func (p *Candidate) SetIUs(val int64) {
+	p.IUs = val
+}
+func (p *Candidate) SetWUs(val int64) {
+	p.WUs = val
+}
+func (p *Candidate) SetRUs(val int64) {
+	p.RUs = val
+}
+func (p *Candidate) SetReadUs(val int64) {
+	p.ReadUs = val
+}
+func (p *Candidate) SetSuccess(val float64) {
+	p.Success = val
+}
+func (p *Candidate) SetEUs(val int64) {
+	p.EUs = val
+}
+func (p *Candidate) SetCUs(val int64) {
+	p.CUs = val
+}
+func (p *Candidate) SetNoiseUs(val int64) {
+	p.NoiseUs = val
+}
+func (p *Candidate) SetAgeUs(val int64) {
+	p.AgeUs = val
+}
+func (p *Candidate) SetSteps(val int32) {
+	p.Steps = val
+}
+func (p *Candidate) SetFetchBytes(val int64) {
+	p.FetchBytes = val
+}
+func (p *Candidate) SetMemoryBytes(val int64) {
+	p.MemoryBytes = val
+}
+func (p *Candidate) SetDiskBytes(val int64) {
+	p.DiskBytes = val
+}
+func (p *Candidate) SetRackBytes(val int64) {
+	p.RackBytes = val
+}
+func (p *Candidate) SetAcrossBytes(val int64) {
+	p.AcrossBytes = val
+}
+
+func (p *Candidate) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("Candidate(%+v)", *p)
+}
+
+var fieldIDToName_Candidate = map[int16]string{
+	1:  "worker",
+	2:  "kind",
+	3:  "i_us",
+	4:  "w_us",
+	5:  "r_us",
+	6:  "read_us",
+	7:  "success",
+	8:  "e_us",
+	9:  "c_us",
+	10: "noise_us",
+	11: "age_us",
+	12: "steps",
+	13: "fetch_bytes",
+	14: "memory_bytes",
+	15: "disk_bytes",
+	16: "rack_bytes",
+	17: "across_bytes",
+}
+
+type Decision struct {
+	Task        int32        `thrift:"task,1,required" frugal:"1,required,i32" json:"task"`
+	Path        Path         `thrift:"path,2,required" frugal:"2,required,Path" json:"path"`
+	Cause       Cause        `thrift:"cause,3,required" frugal:"3,required,Cause" json:"cause"`
+	Why         string       `thrift:"why,4,required" frugal:"4,required,string" json:"why"`
+	ThresholdUs int64        `thrift:"threshold_us,5" frugal:"5,default,i64" json:"threshold_us"`
+	Work        *Work        `thrift:"work,6,optional" frugal:"6,optional,Work" json:"work,omitempty"`
+	AtUs        int64        `thrift:"at_us,7" frugal:"7,default,i64" json:"at_us"`
+	Tries       int32        `thrift:"tries,8" frugal:"8,default,i32" json:"tries"`
+	Attempt     string       `thrift:"attempt,9" frugal:"9,default,string" json:"attempt"`
+	Worker      string       `thrift:"worker,10" frugal:"10,default,string" json:"worker"`
+	Outcome     string       `thrift:"outcome,11" frugal:"11,default,string" json:"outcome"`
+	WaitedUs    int64        `thrift:"waited_us,12" frugal:"12,default,i64" json:"waited_us"`
+	RanUs       int64        `thrift:"ran_us,13" frugal:"13,default,i64" json:"ran_us"`
+	Usage       *Usage       `thrift:"usage,14,optional" frugal:"14,optional,Usage" json:"usage,omitempty"`
+	Candidates  []*Candidate `thrift:"candidates,15" frugal:"15,default,list<Candidate>" json:"candidates"`
+	Seen        int32        `thrift:"seen,16" frugal:"16,default,i32" json:"seen"`
+	Chosen      int32        `thrift:"chosen,17" frugal:"17,default,i32" json:"chosen"`
+	Reason      string       `thrift:"reason,18" frugal:"18,default,string" json:"reason"`
+	Text        string       `thrift:"text,19,required" frugal:"19,required,string" json:"text"`
+	Alike       int32        `thrift:"alike,20" frugal:"20,default,i32" json:"alike"`
+}
+
+func NewDecision() *Decision {
+	return &Decision{
+		Attempt: "",
+		Worker:  "",
+		Outcome: "",
+		Chosen:  -1,
+		Reason:  "",
+	}
+}
+
+func (p *Decision) InitDefault() {
+	p.Attempt = ""
+	p.Worker = ""
+	p.Outcome = ""
+	p.Chosen = -1
+	p.Reason = ""
+}
+
+func (p *Decision) GetTask() (v int32) {
+	return p.Task
+}
+
+func (p *Decision) GetPath() (v Path) {
+	return p.Path
+}
+
+func (p *Decision) GetCause() (v Cause) {
+	return p.Cause
+}
+
+func (p *Decision) GetWhy() (v string) {
+	return p.Why
+}
+
+func (p *Decision) GetThresholdUs() (v int64) {
+	return p.ThresholdUs
+}
+
+var Decision_Work_DEFAULT *Work
+
+func (p *Decision) GetWork() (v *Work) {
+	if !p.IsSetWork() {
+		return Decision_Work_DEFAULT
+	}
+	return p.Work
+}
+
+func (p *Decision) GetAtUs() (v int64) {
+	return p.AtUs
+}
+
+func (p *Decision) GetTries() (v int32) {
+	return p.Tries
+}
+
+func (p *Decision) GetAttempt() (v string) {
+	return p.Attempt
+}
+
+func (p *Decision) GetWorker() (v string) {
+	return p.Worker
+}
+
+func (p *Decision) GetOutcome() (v string) {
+	return p.Outcome
+}
+
+func (p *Decision) GetWaitedUs() (v int64) {
+	return p.WaitedUs
+}
+
+func (p *Decision) GetRanUs() (v int64) {
+	return p.RanUs
+}
+
+var Decision_Usage_DEFAULT *Usage
+
+func (p *Decision) GetUsage() (v *Usage) {
+	if !p.IsSetUsage() {
+		return Decision_Usage_DEFAULT
+	}
+	return p.Usage
+}
+
+func (p *Decision) GetCandidates() (v []*Candidate) {
+	return p.Candidates
+}
+
+func (p *Decision) GetSeen() (v int32) {
+	return p.Seen
+}
+
+func (p *Decision) GetChosen() (v int32) {
+	return p.Chosen
+}
+
+func (p *Decision) GetReason() (v string) {
+	return p.Reason
+}
+
+func (p *Decision) GetText() (v string) {
+	return p.Text
+}
+
+func (p *Decision) GetAlike() (v int32) {
+	return p.Alike
+}
+func (p *Decision) SetTask(val int32) {
+	p.Task = val
+}
+func (p *Decision) SetPath(val Path) {
+	p.Path = val
+}
+func (p *Decision) SetCause(val Cause) {
+	p.Cause = val
+}
+func (p *Decision) SetWhy(val string) {
+	p.Why = val
+}
+func (p *Decision) SetThresholdUs(val int64) {
+	p.ThresholdUs = val
+}
+func (p *Decision) SetWork(val *Work) {
+	p.Work = val
+}
+func (p *Decision) SetAtUs(val int64) {
+	p.AtUs = val
+}
+func (p *Decision) SetTries(val int32) {
+	p.Tries = val
+}
+func (p *Decision) SetAttempt(val string) {
+	p.Attempt = val
+}
+func (p *Decision) SetWorker(val string) {
+	p.Worker = val
+}
+func (p *Decision) SetOutcome(val string) {
+	p.Outcome = val
+}
+func (p *Decision) SetWaitedUs(val int64) {
+	p.WaitedUs = val
+}
+func (p *Decision) SetRanUs(val int64) {
+	p.RanUs = val
+}
+func (p *Decision) SetUsage(val *Usage) {
+	p.Usage = val
+}
+func (p *Decision) SetCandidates(val []*Candidate) {
+	p.Candidates = val
+}
+func (p *Decision) SetSeen(val int32) {
+	p.Seen = val
+}
+func (p *Decision) SetChosen(val int32) {
+	p.Chosen = val
+}
+func (p *Decision) SetReason(val string) {
+	p.Reason = val
+}
+func (p *Decision) SetText(val string) {
+	p.Text = val
+}
+func (p *Decision) SetAlike(val int32) {
+	p.Alike = val
+}
+
+func (p *Decision) IsSetWork() bool {
+	return p.Work != nil
+}
+
+func (p *Decision) IsSetUsage() bool {
+	return p.Usage != nil
+}
+
+func (p *Decision) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("Decision(%+v)", *p)
+}
+
+var fieldIDToName_Decision = map[int16]string{
+	1:  "task",
+	2:  "path",
+	3:  "cause",
+	4:  "why",
+	5:  "threshold_us",
+	6:  "work",
+	7:  "at_us",
+	8:  "tries",
+	9:  "attempt",
+	10: "worker",
+	11: "outcome",
+	12: "waited_us",
+	13: "ran_us",
+	14: "usage",
+	15: "candidates",
+	16: "seen",
+	17: "chosen",
+	18: "reason",
+	19: "text",
+	20: "alike",
+}
+
+type ExplainResponse struct {
+	Decisions []*Decision `thrift:"decisions,1,required" frugal:"1,required,list<Decision>" json:"decisions"`
+	Frontend  string      `thrift:"frontend,2,required" frugal:"2,required,string" json:"frontend"`
+}
+
+func NewExplainResponse() *ExplainResponse {
+	return &ExplainResponse{}
+}
+
+func (p *ExplainResponse) InitDefault() {
+}
+
+func (p *ExplainResponse) GetDecisions() (v []*Decision) {
+	return p.Decisions
+}
+
+func (p *ExplainResponse) GetFrontend() (v string) {
+	return p.Frontend
+}
+func (p *ExplainResponse) SetDecisions(val []*Decision) {
+	p.Decisions = val
+}
+func (p *ExplainResponse) SetFrontend(val string) {
+	p.Frontend = val
+}
+
+func (p *ExplainResponse) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("ExplainResponse(%+v)", *p)
+}
+
+var fieldIDToName_ExplainResponse = map[int16]string{
+	1: "decisions",
+	2: "frontend",
+}
+
 type ClusterRequest struct {
 	Caller *Caller `thrift:"caller,1,optional" frugal:"1,optional,Caller" json:"caller,omitempty"`
 }
@@ -1567,41 +2770,49 @@ var fieldIDToName_ClusterRequest = map[int16]string{
 }
 
 type WorkerStatus struct {
-	Name         string   `thrift:"name,1,required" frugal:"1,required,string" json:"name"`
-	Address      string   `thrift:"address,2,required" frugal:"2,required,string" json:"address"`
-	State        string   `thrift:"state,3,required" frugal:"3,required,string" json:"state"`
-	Host         string   `thrift:"host,4" frugal:"4,default,string" json:"host"`
-	Labels       []string `thrift:"labels,5" frugal:"5,default,list<string>" json:"labels"`
-	Functions    []string `thrift:"functions,6" frugal:"6,default,list<string>" json:"functions"`
-	Capacity     *Demand  `thrift:"capacity,7" frugal:"7,default,Demand" json:"capacity"`
-	Free         *Demand  `thrift:"free,8" frugal:"8,default,Demand" json:"free"`
-	Queued       int32    `thrift:"queued,9" frugal:"9,default,i32" json:"queued"`
-	Running      int32    `thrift:"running,10" frugal:"10,default,i32" json:"running"`
-	HeardUsAgo   int64    `thrift:"heard_us_ago,11" frugal:"11,default,i64" json:"heard_us_ago"`
-	RttUs        int64    `thrift:"rtt_us,12" frugal:"12,default,i64" json:"rtt_us"`
-	Reservations int32    `thrift:"reservations,13" frugal:"13,default,i32" json:"reservations"`
-	Attempts     int32    `thrift:"attempts,14" frugal:"14,default,i32" json:"attempts"`
-	Error        string   `thrift:"error,15" frugal:"15,default,string" json:"error"`
-	RowUsAgo     int64    `thrift:"row_us_ago,16" frugal:"16,default,i64" json:"row_us_ago"`
-	RowFrom      string   `thrift:"row_from,17" frugal:"17,default,string" json:"row_from"`
-	RowFlaws     []string `thrift:"row_flaws,18" frugal:"18,default,list<string>" json:"row_flaws"`
-	WaitUs       []int64  `thrift:"wait_us,19" frugal:"19,default,list<i64>" json:"wait_us"`
-	Rack         string   `thrift:"rack,20" frugal:"20,default,string" json:"rack"`
+	Name          string   `thrift:"name,1,required" frugal:"1,required,string" json:"name"`
+	Address       string   `thrift:"address,2,required" frugal:"2,required,string" json:"address"`
+	State         string   `thrift:"state,3,required" frugal:"3,required,string" json:"state"`
+	Host          string   `thrift:"host,4" frugal:"4,default,string" json:"host"`
+	Labels        []string `thrift:"labels,5" frugal:"5,default,list<string>" json:"labels"`
+	Functions     []string `thrift:"functions,6" frugal:"6,default,list<string>" json:"functions"`
+	Capacity      *Demand  `thrift:"capacity,7" frugal:"7,default,Demand" json:"capacity"`
+	Free          *Demand  `thrift:"free,8" frugal:"8,default,Demand" json:"free"`
+	Queued        int32    `thrift:"queued,9" frugal:"9,default,i32" json:"queued"`
+	Running       int32    `thrift:"running,10" frugal:"10,default,i32" json:"running"`
+	HeardUsAgo    int64    `thrift:"heard_us_ago,11" frugal:"11,default,i64" json:"heard_us_ago"`
+	RttUs         int64    `thrift:"rtt_us,12" frugal:"12,default,i64" json:"rtt_us"`
+	Reservations  int32    `thrift:"reservations,13" frugal:"13,default,i32" json:"reservations"`
+	Attempts      int32    `thrift:"attempts,14" frugal:"14,default,i32" json:"attempts"`
+	Error         string   `thrift:"error,15" frugal:"15,default,string" json:"error"`
+	RowUsAgo      int64    `thrift:"row_us_ago,16" frugal:"16,default,i64" json:"row_us_ago"`
+	RowFrom       string   `thrift:"row_from,17" frugal:"17,default,string" json:"row_from"`
+	RowFlaws      []string `thrift:"row_flaws,18" frugal:"18,default,list<string>" json:"row_flaws"`
+	WaitUs        []int64  `thrift:"wait_us,19" frugal:"19,default,list<i64>" json:"wait_us"`
+	Rack          string   `thrift:"rack,20" frugal:"20,default,string" json:"rack"`
+	WaitUsAgo     int64    `thrift:"wait_us_ago,21" frugal:"21,default,i64" json:"wait_us_ago"`
+	Speed         float64  `thrift:"speed,22" frugal:"22,default,double" json:"speed"`
+	Files         int32    `thrift:"files,23" frugal:"23,default,i32" json:"files"`
+	MaintenanceUs int64    `thrift:"maintenance_us,24" frugal:"24,default,i64" json:"maintenance_us"`
 }
 
 func NewWorkerStatus() *WorkerStatus {
 	return &WorkerStatus{
-		Host:         "",
-		Queued:       0,
-		Running:      0,
-		HeardUsAgo:   0,
-		RttUs:        0,
-		Reservations: 0,
-		Attempts:     0,
-		Error:        "",
-		RowUsAgo:     -1,
-		RowFrom:      "",
-		Rack:         "",
+		Host:          "",
+		Queued:        0,
+		Running:       0,
+		HeardUsAgo:    0,
+		RttUs:         0,
+		Reservations:  0,
+		Attempts:      0,
+		Error:         "",
+		RowUsAgo:      -1,
+		RowFrom:       "",
+		Rack:          "",
+		WaitUsAgo:     -1,
+		Speed:         0.0,
+		Files:         0,
+		MaintenanceUs: -1,
 	}
 }
 
@@ -1617,6 +2828,10 @@ func (p *WorkerStatus) InitDefault() {
 	p.RowUsAgo = -1
 	p.RowFrom = ""
 	p.Rack = ""
+	p.WaitUsAgo = -1
+	p.Speed = 0.0
+	p.Files = 0
+	p.MaintenanceUs = -1
 }
 
 func (p *WorkerStatus) GetName() (v string) {
@@ -1708,6 +2923,22 @@ func (p *WorkerStatus) GetWaitUs() (v []int64) {
 func (p *WorkerStatus) GetRack() (v string) {
 	return p.Rack
 }
+
+func (p *WorkerStatus) GetWaitUsAgo() (v int64) {
+	return p.WaitUsAgo
+}
+
+func (p *WorkerStatus) GetSpeed() (v float64) {
+	return p.Speed
+}
+
+func (p *WorkerStatus) GetFiles() (v int32) {
+	return p.Files
+}
+
+func (p *WorkerStatus) GetMaintenanceUs() (v int64) {
+	return p.MaintenanceUs
+}
 func (p *WorkerStatus) SetName(val string) {
 	p.Name = val
 }
@@ -1768,6 +2999,18 @@ func (p *WorkerStatus) SetWaitUs(val []int64) {
 func (p *WorkerStatus) SetRack(val string) {
 	p.Rack = val
 }
+func (p *WorkerStatus) SetWaitUsAgo(val int64) {
+	p.WaitUsAgo = val
+}
+func (p *WorkerStatus) SetSpeed(val float64) {
+	p.Speed = val
+}
+func (p *WorkerStatus) SetFiles(val int32) {
+	p.Files = val
+}
+func (p *WorkerStatus) SetMaintenanceUs(val int64) {
+	p.MaintenanceUs = val
+}
 
 func (p *WorkerStatus) IsSetCapacity() bool {
 	return p.Capacity != nil
@@ -1805,6 +3048,10 @@ var fieldIDToName_WorkerStatus = map[int16]string{
 	18: "row_flaws",
 	19: "wait_us",
 	20: "rack",
+	21: "wait_us_ago",
+	22: "speed",
+	23: "files",
+	24: "maintenance_us",
 }
 
 type Member struct {
@@ -2063,6 +3310,8 @@ type Phoebe interface {
 	Events(ctx context.Context, request *EventsRequest) (r *EventsResponse, err error)
 
 	Cancel(ctx context.Context, request *CancelRequest) (r *CancelResponse, err error)
+
+	Explain(ctx context.Context, request *ExplainRequest) (r *ExplainResponse, err error)
 
 	Cluster(ctx context.Context, request *ClusterRequest) (r *ClusterResponse, err error)
 }
@@ -2439,6 +3688,100 @@ func (p *PhoebeCancelResult) String() string {
 }
 
 var fieldIDToName_PhoebeCancelResult = map[int16]string{
+	0: "success",
+	1: "refused",
+}
+
+type PhoebeExplainArgs struct {
+	Request *ExplainRequest `thrift:"request,1" frugal:"1,default,ExplainRequest" json:"request"`
+}
+
+func NewPhoebeExplainArgs() *PhoebeExplainArgs {
+	return &PhoebeExplainArgs{}
+}
+
+func (p *PhoebeExplainArgs) InitDefault() {
+}
+
+var PhoebeExplainArgs_Request_DEFAULT *ExplainRequest
+
+func (p *PhoebeExplainArgs) GetRequest() (v *ExplainRequest) {
+	if !p.IsSetRequest() {
+		return PhoebeExplainArgs_Request_DEFAULT
+	}
+	return p.Request
+}
+func (p *PhoebeExplainArgs) SetRequest(val *ExplainRequest) {
+	p.Request = val
+}
+
+func (p *PhoebeExplainArgs) IsSetRequest() bool {
+	return p.Request != nil
+}
+
+func (p *PhoebeExplainArgs) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("PhoebeExplainArgs(%+v)", *p)
+}
+
+var fieldIDToName_PhoebeExplainArgs = map[int16]string{
+	1: "request",
+}
+
+type PhoebeExplainResult struct {
+	Success *ExplainResponse `thrift:"success,0,optional" frugal:"0,optional,ExplainResponse" json:"success,omitempty"`
+	Refused *Refused         `thrift:"refused,1,optional" frugal:"1,optional,Refused" json:"refused,omitempty"`
+}
+
+func NewPhoebeExplainResult() *PhoebeExplainResult {
+	return &PhoebeExplainResult{}
+}
+
+func (p *PhoebeExplainResult) InitDefault() {
+}
+
+var PhoebeExplainResult_Success_DEFAULT *ExplainResponse
+
+func (p *PhoebeExplainResult) GetSuccess() (v *ExplainResponse) {
+	if !p.IsSetSuccess() {
+		return PhoebeExplainResult_Success_DEFAULT
+	}
+	return p.Success
+}
+
+var PhoebeExplainResult_Refused_DEFAULT *Refused
+
+func (p *PhoebeExplainResult) GetRefused() (v *Refused) {
+	if !p.IsSetRefused() {
+		return PhoebeExplainResult_Refused_DEFAULT
+	}
+	return p.Refused
+}
+func (p *PhoebeExplainResult) SetSuccess(x interface{}) {
+	p.Success = x.(*ExplainResponse)
+}
+func (p *PhoebeExplainResult) SetRefused(val *Refused) {
+	p.Refused = val
+}
+
+func (p *PhoebeExplainResult) IsSetSuccess() bool {
+	return p.Success != nil
+}
+
+func (p *PhoebeExplainResult) IsSetRefused() bool {
+	return p.Refused != nil
+}
+
+func (p *PhoebeExplainResult) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("PhoebeExplainResult(%+v)", *p)
+}
+
+var fieldIDToName_PhoebeExplainResult = map[int16]string{
 	0: "success",
 	1: "refused",
 }

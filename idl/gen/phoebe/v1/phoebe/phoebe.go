@@ -41,6 +41,13 @@ var serviceMethods = map[string]kitex.MethodInfo{
 		false,
 		kitex.WithStreamingMode(kitex.StreamingNone),
 	),
+	"Explain": kitex.NewMethodInfo(
+		explainHandler,
+		newPhoebeExplainArgs,
+		newPhoebeExplainResult,
+		false,
+		kitex.WithStreamingMode(kitex.StreamingNone),
+	),
 	"Cluster": kitex.NewMethodInfo(
 		clusterHandler,
 		newPhoebeClusterArgs,
@@ -181,6 +188,31 @@ func newPhoebeCancelResult() interface{} {
 	return v1.NewPhoebeCancelResult()
 }
 
+func explainHandler(ctx context.Context, handler interface{}, arg, result interface{}) error {
+	realArg := arg.(*v1.PhoebeExplainArgs)
+	realResult := result.(*v1.PhoebeExplainResult)
+	success, err := handler.(v1.Phoebe).Explain(ctx, realArg.Request)
+	if err != nil {
+		switch v := err.(type) {
+		case *v1.Refused:
+			realResult.Refused = v
+		default:
+			return err
+		}
+	} else {
+		realResult.Success = success
+	}
+	return nil
+}
+
+func newPhoebeExplainArgs() interface{} {
+	return v1.NewPhoebeExplainArgs()
+}
+
+func newPhoebeExplainResult() interface{} {
+	return v1.NewPhoebeExplainResult()
+}
+
 func clusterHandler(ctx context.Context, handler interface{}, arg, result interface{}) error {
 	realArg := arg.(*v1.PhoebeClusterArgs)
 	realResult := result.(*v1.PhoebeClusterResult)
@@ -265,6 +297,20 @@ func (p *kClient) Cancel(ctx context.Context, request *v1.CancelRequest) (r *v1.
 	_args.Request = request
 	var _result v1.PhoebeCancelResult
 	if err = p.c.Call(ctx, "Cancel", &_args, &_result); err != nil {
+		return
+	}
+	switch {
+	case _result.Refused != nil:
+		return r, _result.Refused
+	}
+	return _result.GetSuccess(), nil
+}
+
+func (p *kClient) Explain(ctx context.Context, request *v1.ExplainRequest) (r *v1.ExplainResponse, err error) {
+	var _args v1.PhoebeExplainArgs
+	_args.Request = request
+	var _result v1.PhoebeExplainResult
+	if err = p.c.Call(ctx, "Explain", &_args, &_result); err != nil {
 		return
 	}
 	switch {

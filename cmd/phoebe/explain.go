@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+
+	"github.com/phoebe-sched/phoebe/frontend/client"
+)
+
+type explainCmd struct {
+	Handle string `arg:"" name:"job" help:"The job: JOB@OWNER, as phoebe run prints it, or JOB alone, which asks every frontend in --connect, and these ask others."`
+	Task   *int   `arg:"" optional:"" help:"Number of one of its tasks. Default: all."`
+	JSON   bool   `name:"json" help:"Print the decisions as JSON. Default: text."`
+
+	clientFlags
+}
+
+// Help explains the terms.
+func (c *explainCmd) Help() string {
+	return `Tells which path each task of a job went, and why; of a task that was placed by estimation also which workers were
+candidates, what was expected of each, where it went and what became of it there. A frontend remembers that for a time
+after the job has ended. Of a candidate, C is when the task would be done, Psucc the chance that the worker is there until
+then, and E = I + W + R: fetching files, waiting for room and running. The chosen one is marked with *.
+
+Exit codes: 0 explained, 1 the job is not known, or no longer, 2 wrong usage, 3 refused or unreachable.`
+}
+
+// Run explains a job.
+func (c *explainCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
+	h, err := parseHandle(c.Handle)
+	if err != nil {
+		return usage(err)
+	}
+	task := -1
+	if c.Task != nil {
+		if task = *c.Task; task < 0 || task >= maxTasks {
+			return usage(fmt.Errorf("task %d: tasks are numbered from 0", task))
+		}
+	}
+	addrs := c.Connect
+	if h.Owner != "" && !slices.Contains(addrs, h.Owner) {
+		addrs = append([]string{h.Owner}, addrs...)
+	}
+	cl, err := c.dial(log, addrs)
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	x, err := cl.Explain(ctx, h, task)
+	var refused *client.RefusedError
+	switch {
+	case errors.As(err, &refused) && refused.Reason == client.UnknownJob:
+		return fmt.Errorf("explain job %s: %w", c.Handle, err)
+	case err != nil:
+		return jobError(ctx, fmt.Errorf("explain job %s: %w", c.Handle, err))
+	}
+	if c.JSON {
+		e := json.NewEncoder(out.out)
+		e.SetIndent("", "  ")
+		return e.Encode(explanationOf(h.Job, x))
+	}
+	fmt.Fprintf(out.out, "job %s, placed by %s\n", h.Job, x.Frontend)
+	for i := range x.Decisions {
+		if _, err := fmt.Fprintf(out.out, "\n%s\n", x.Decisions[i].Text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// explanationJSON is what `phoebe explain --json` prints.
+type explanationJSON struct {
+	Job       string         `json:"job"`
+	Frontend  string         `json:"frontend"`
+	Decisions []decisionJSON `json:"decisions"`
+}
+
+type decisionJSON struct {
+	Task            int             `json:"task"`
+	Alike           int             `json:"alike"` // other tasks of which it tells as well
+	Path            string          `json:"path"`
+	Cause           string          `json:"cause"`
+	Why             string          `json:"why"`
+	ThresholdMicros int64           `json:"threshold_us"`
+	Work            workJSON        `json:"work"`
+	AtMicros        int64           `json:"at_us"`
+	Tries           int             `json:"tries"`
+	Attempt         string          `json:"attempt,omitempty"`
+	Worker          string          `json:"worker,omitempty"`
+	Outcome         string          `json:"outcome,omitempty"`
+	WaitedMicros    int64           `json:"waited_us"`
+	RanMicros       int64           `json:"ran_us"`
+	Usage           *usageJSON      `json:"usage,omitempty"`
+	Candidates      []candidateJSON `json:"candidates"`
+	Seen            int             `json:"seen"`
+	Chosen          int             `json:"chosen"`
+	Reason          string          `json:"reason,omitempty"`
+}
+
+type workJSON struct {
+	MeanMicros int64  `json:"mean_us"`
+	DevMicros  int64  `json:"deviation_us"`
+	Source     string `json:"source,omitempty"`
+	Samples    int    `json:"samples"`
+}
+
+type candidateJSON struct {
+	Worker      string  `json:"worker"`
+	Kind        string  `json:"kind"`
+	IMicros     int64   `json:"i_us"`
+	WMicros     int64   `json:"w_us"`
+	RMicros     int64   `json:"r_us"`
+	ReadMicros  int64   `json:"read_us"`
+	Success     float64 `json:"success"`
+	EMicros     int64   `json:"e_us"`
+	CMicros     int64   `json:"c_us"`
+	NoiseMicros int64   `json:"noise_us"`
+	AgeMicros   int64   `json:"age_us"`
+	Steps       int     `json:"steps"`
+	FetchBytes  int64   `json:"fetch_bytes"`
+	Memory      int64   `json:"memory_bytes"`
+	Disk        int64   `json:"disk_bytes"`
+	Rack        int64   `json:"rack_bytes"`
+	Across      int64   `json:"across_bytes"`
+}
+
+func explanationOf(job string, x *client.Explanation) explanationJSON {
+	j := explanationJSON{Job: job, Frontend: x.Frontend, Decisions: make([]decisionJSON, len(x.Decisions))}
+	for i := range x.Decisions {
+		d := &x.Decisions[i]
+		to := &j.Decisions[i]
+		*to = decisionJSON{
+			Task: d.Task, Alike: d.Alike, Path: d.Path, Cause: d.Cause, Why: d.Why, ThresholdMicros: d.Threshold.Microseconds(),
+			Work:     workJSON{d.Work.Mean.Microseconds(), d.Work.Dev.Microseconds(), d.Work.Source, d.Work.Samples},
+			AtMicros: d.At.Microseconds(), Tries: d.Tries, Attempt: d.Attempt, Worker: d.Worker, Outcome: d.Outcome,
+			WaitedMicros: d.Waited.Microseconds(), RanMicros: d.Ran.Microseconds(), Usage: usageOf(d.Usage),
+			Candidates: make([]candidateJSON, len(d.Candidates)), Seen: d.Seen, Chosen: d.Chosen, Reason: d.Reason,
+		}
+		for k := range d.Candidates {
+			c := &d.Candidates[k]
+			to.Candidates[k] = candidateJSON{
+				Worker: c.Worker, Kind: c.Kind, IMicros: c.I.Microseconds(), WMicros: c.W.Microseconds(), RMicros: c.R.Microseconds(),
+				ReadMicros: c.Read.Microseconds(), Success: c.Success, EMicros: c.E.Microseconds(), CMicros: c.C.Microseconds(),
+				NoiseMicros: c.Noise.Microseconds(), AgeMicros: c.Age.Microseconds(), Steps: c.Steps, FetchBytes: c.FetchBytes,
+				Memory: c.Memory, Disk: c.Disk, Rack: c.Rack, Across: c.Across,
+			}
+		}
+	}
+	return j
+}

@@ -1,0 +1,131 @@
+package main_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// decisions are what `phoebe explain --json` prints.
+type decisions struct {
+	Job, Frontend string
+	Decisions     []struct {
+		Task                                 int
+		Path, Cause, Worker, Outcome, Reason string
+		Work                                 struct {
+			Mean   int64 `json:"mean_us"`
+			Source string
+		}
+		Candidates []struct {
+			Worker  string
+			I       int64 `json:"i_us"`
+			W       int64 `json:"w_us"`
+			R       int64 `json:"r_us"`
+			Read    int64 `json:"read_us"`
+			E       int64 `json:"e_us"`
+			C       int64 `json:"c_us"`
+			Success float64
+		}
+		Chosen int
+	}
+}
+
+func explain(t *testing.T, args ...string) (d decisions) {
+	t.Helper()
+	s := phoebe(t, append([]string{"explain", "--json"}, args...)...).want(t, 0)
+	if err := json.Unmarshal([]byte(s.out), &d); err != nil {
+		t.Fatalf("%v in %q", err, s.out)
+	}
+	return d
+}
+
+// Two workers and two frontends, each a process: the stages of a job run in order, and why each task went where is told
+// by any frontend.
+func TestStagesAndExplain(t *testing.T) {
+	var workers []string
+	for i := range 2 {
+		w := start(t, "worker", "--listen", "127.0.0.1:0", "--slots", "2", "--name", fmt.Sprint("w", i))
+		workers = append(workers, w.said("worker", 1)[0])
+	}
+	list := strings.Join(workers, ",")
+	a := start(t, "frontend", "--listen", "127.0.0.1:0", "--workers", list, "--name", "a", "--matching", "greedy", "--disk-rate", "100000000").said("frontend", 1)[0]
+	b := start(t, "frontend", "--listen", "127.0.0.1:0", "--workers", list, "--name", "b", "--peers", a).said("frontend", 1)[0]
+	linked(t, a, 2)
+	linked(t, b, 2)
+
+	job := write(t, `
+phases: true
+stages:
+  - name: map
+  - {name: reduce, after: [map]}
+tasks:
+  - {stage: reduce, function: echo, payload: reduced, inputs: [{stage: map, bytes: 300000000}]}
+  - {stage: map, function: sleep, payload: 100ms, estimate: 2s, count: 2}
+  - {stage: map, function: sleep, payload: 1ms}
+`)
+	s := phoebe(t, "run", "--json", "--job", job, "--connect", a).want(t, 0, "4 of 4 tasks have results")
+	all := s.outcomes(t)
+	for i := 1; i < 4; i++ {
+		if ended, began := all[i].Phases["finished"], all[0].Phases["started"]; all[i].Outcome != "result" || began < ended {
+			t.Errorf("task 0 began after %d us, task %d, which it comes after, ended after %d us", began, i, ended)
+		}
+	}
+	handle := regexp.MustCompile(`[0-9A-Z]{26}@\S+`).FindString(s.err)
+	id, _, _ := strings.Cut(handle, "@")
+
+	phoebe(t, "explain", id, "--connect", b).want(t, 0, "job "+id+", placed by a", "task 1 goes by estimation: long: runs 2.000s by its hint",
+		"task 3 goes by sampling: nothing is known", "(greedy)", "* w", "Psucc", "of which reading", "succeeded, waited")
+	d := explain(t, handle, "2", "--connect", b)
+	if len(d.Decisions) != 1 || d.Frontend != "a" || d.Job != id {
+		t.Fatalf("%+v", d)
+	}
+	at := d.Decisions[0]
+	if at.Task != 2 || at.Path != "estimation" || at.Cause != "length" || at.Work.Mean != 2e6 || at.Work.Source != "hint" || at.Worker != all[2].Worker ||
+		at.Outcome != "succeeded" || len(at.Candidates) != 2 || at.Candidates[at.Chosen].Worker != at.Worker {
+		t.Errorf("%+v", at)
+	}
+	for _, c := range at.Candidates {
+		if c.R != 2e6 || c.E != c.I+c.W+c.R || c.C < c.E || c.Success <= 0.9 {
+			t.Errorf("%+v", c)
+		}
+	}
+	// Two or all of the map's three tasks ran at one worker: there the reduce reads from the disk, at 100 MB/s. From the
+	// other worker, which is of the same host, the disk is as near.
+	if d = explain(t, id, "0", "--connect", a); d.Decisions[0].Cause != "inputs" || d.Decisions[0].Candidates[0].Read != 3e6 {
+		t.Errorf("%+v", d)
+	}
+
+	phoebe(t, "explain", id, "9", "--connect", b).want(t, 2, "task 9")
+	phoebe(t, "explain", "01ARZ3NDEKTSV4RRFFQ69G5FAV", "--connect", b).want(t, 1, "01ARZ3NDEKTSV4RRFFQ69G5FAV", "unknown job", "known neither here nor at 1 other")
+	phoebe(t, "status", "--matrices", "--connect", a).want(t, 0, "WAIT", "AGE", "worker w1, as a sees it", "2000m", "512MiB")
+
+	for _, test := range []struct{ name, job, says string }{
+		{"cycle", "stages: [{name: x, after: [y]}, {name: y, after: [x]}]\ntasks: [{stage: x, function: echo}, {stage: y, function: echo}]", "wait for each other: x after y after x"},
+		{"unknown stage", "stages: [{name: x}]\ntasks: [{stage: z, function: echo}]", `task 0 is of stage "z"`},
+		{"after an unknown stage", "stages: [{name: x, after: [z]}]\ntasks: [{stage: x, function: echo}]", `stage "x" comes after "z"`},
+		{"duplicate", "stages: [{name: x}, {name: x}]\ntasks: [{stage: x, function: echo}]", `two stages are called "x"`},
+		{"input nowhere", "tasks: [{function: echo, inputs: [{bytes: 5}]}]", "input 0 is nowhere to be found"},
+		{"digest", "tasks: [{function: echo, files: [{url: 'http://h/f', sha256: abc}]}]", `files[0]: sha256 "abc" of http://h/f`},
+		{"mode", "mode: best\ntasks: [{function: echo}]", `job.mode "best"`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			phoebe(t, "run", "--job", write(t, test.job), "--connect", a).want(t, 2, test.says)
+		})
+	}
+	phoebe(t, "run", "--function", "echo", "--file", "http://h/f#sha256=12", "--connect", a).want(t, 2, "64 hexadecimal")
+	phoebe(t, "run", "--function", "fail", "--payload", "boom", "--mode", "estimate", "--connect", a).want(t, 1, "boom")
+}
+
+// From when on a task is long is for the frontend to say.
+func TestLongTask(t *testing.T) {
+	c := startDev(t, "--long-task", "10ms")
+	for estimate, path := range map[string]string{"5ms": "sampling", "20ms": "estimation"} {
+		s := phoebe(t, "run", "--function", "echo", "--estimate", estimate, "--connect", c.connect).want(t, 0)
+		handle := regexp.MustCompile(`[0-9A-Z]{26}@\S+`).FindString(s.err)
+		if d := explain(t, handle, "--connect", c.connect); d.Decisions[0].Path != path {
+			t.Errorf("%s: %+v", estimate, d)
+		}
+	}
+}

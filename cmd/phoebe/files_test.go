@@ -1,0 +1,181 @@
+package main_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/worker/exec"
+)
+
+// fileStore serves one file and counts how often it is asked for.
+type fileStore struct {
+	*httptest.Server
+	content string
+	asked   atomic.Int32
+}
+
+func newFileStore(t *testing.T) *fileStore {
+	s := &fileStore{content: strings.Repeat("All that is fetched is checked.\n", 1<<15)}
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/part" {
+			http.NotFound(w, r)
+			return
+		}
+		s.asked.Add(1)
+		fmt.Fprint(w, s.content)
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *fileStore) file(name, content string) client.File {
+	sum := sha256.Sum256([]byte(content))
+	return client.File{URL: s.URL + "/" + name, SHA256: hex.EncodeToString(sum[:]), Bytes: int64(len(content))}
+}
+
+// onFile is a job of one task, a process that hashes its file, at the worker of a host.
+func onFile(t *testing.T, file client.File, host string) client.Job {
+	t.Helper()
+	payload, err := exec.Command{Argv: []string{"sh", "-c", `sha256sum < "$PHOEBE_FILE_0"`}}.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	job := client.Job{Tasks: []client.Task{{Function: "exec", Payload: payload, Files: []client.File{file}}}}
+	if host != "" {
+		job.Constraint.Hosts = []string{host}
+	}
+	return job
+}
+
+func cachingWorker(t *testing.T, name string, flags ...string) *process {
+	t.Helper()
+	return start(t, append([]string{"--log-level", "info", "worker", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--name", name, "--allow-exec",
+		"--cache-dir", filepath.Join(t.TempDir(), name), "--file-hosts", "127.0.0.1"}, flags...)...)
+}
+
+// The second worker that needs a file has it from the first: the frontend knows who has what. What cannot be had is a
+// failure that names the file.
+func TestFiles(t *testing.T) {
+	t.Parallel()
+	store, g := newFileStore(t), gossip(t)
+	first := cachingWorker(t, "first", "--join", g.heartbeat, "--speed", "2")
+	second := cachingWorker(t, "second", "--join", g.heartbeat)
+	bare := announced(t, "bare", g.heartbeat)
+	g.lists(first.addr(), second.addr(), bare.addr())
+	c := dial(t, g.api)
+	part := store.file("part", store.content)
+	run := func(job client.Job) (client.Outcome, error) {
+		t.Helper()
+		outcomes, err := c.Run(t.Context(), job)
+		if err != nil {
+			return client.Outcome{}, err
+		}
+		return outcomes[0], outcomes[0].Err
+	}
+	fetched := func(host string, want int64) {
+		t.Helper()
+		o, err := run(onFile(t, part, host))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, _, _ := strings.Cut(string(o.Result), " "); got != part.SHA256 || o.Usage.Fetched != want {
+			t.Errorf("at %s the file has the digest %s, %d bytes were fetched; want %s, %d", host, got, o.Usage.Fetched, part.SHA256, want)
+		}
+	}
+	fetched("first", part.Bytes)
+	known := func(files map[string]int) {
+		t.Helper()
+		eventually(t, func() error {
+			said, err := c.Cluster(t.Context())
+			if err != nil {
+				return err
+			}
+			for _, w := range said.Workers {
+				if w.View.Files != files[w.Name] {
+					return fmt.Errorf("of worker %s %d files are known, want %d", w.Name, w.View.Files, files[w.Name])
+				}
+				if want := map[bool]float64{true: 2, false: 1}[w.Name == "first"]; w.View.Speed != want {
+					return fmt.Errorf("worker %s has the speed %v", w.Name, w.View.Speed)
+				}
+			}
+			return nil
+		})
+	}
+	known(map[string]int{"first": 1})
+	fetched("second", part.Bytes)
+	fetched("second", 0)
+	if n := store.asked.Load(); n != 1 {
+		t.Errorf("the store was asked %d times", n)
+	}
+	if n := metric(t, first, `worker_file_served_bytes_total`); n != float64(part.Bytes) {
+		t.Errorf("the first worker has sent %v bytes to the second", n)
+	}
+	known(map[string]int{"first": 1, "second": 1})
+
+	wrong, none := store.file("part", "something else"), store.file("nothing", "x")
+	wrong.Bytes = 0
+	for _, bad := range []struct {
+		file client.File
+		says []string
+	}{{wrong, []string{"/part", "sha256", wrong.SHA256[:12]}}, {none, []string{"/nothing", "404"}}} {
+		_, err := run(onFile(t, bad.file, ""))
+		failed, ok := errors.AsType[*client.TaskError](err)
+		if !ok || failed.Reason != client.NoInput {
+			t.Fatalf("%s: %v", bad.file.URL, err)
+		}
+		for _, want := range bad.says {
+			if !strings.Contains(failed.Message, want) {
+				t.Errorf("%s: %q does not tell %q", bad.file.URL, failed.Message, want)
+			}
+		}
+	}
+	if _, err := run(onFile(t, part, "bare")); !errors.As(err, new(*client.RefusedError)) {
+		t.Errorf("a worker without a cache is to run a task that needs a file: %v", err)
+	}
+}
+
+// A worker in a list that never changes takes files like others, but for what it would have to be told.
+func TestFilesWithoutGossip(t *testing.T) {
+	t.Parallel()
+	store := newFileStore(t)
+	w := cachingWorker(t, "w")
+	f := start(t, "frontend", "--listen", "127.0.0.1:0", "--workers", w.addr())
+	c := dial(t, f.said("frontend", 1)[0])
+	part := store.file("part", store.content)
+	for i, want := range []int64{part.Bytes, 0} {
+		outcomes, err := c.Run(t.Context(), onFile(t, part, ""))
+		if err != nil || outcomes[0].Err != nil || outcomes[0].Usage.Fetched != want {
+			t.Fatalf("run %d: %v %+v", i, err, outcomes)
+		}
+	}
+	if n := store.asked.Load(); n != 1 {
+		t.Errorf("the store was asked %d times", n)
+	}
+}
+
+func TestFileUsage(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "cache")
+	for _, test := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"--cache-dir", dir, "--files-listen", "0.0.0.0:0"}, "set a secret"},
+		{[]string{"--cache-dir", dir, "--files-listen", "here"}, "host:port"},
+		{[]string{"--cache-dir", dir, "--file-roots", "here"}, "absolute"},
+		{[]string{"--cache-dir", dir, "--cache-size", "lots"}, "2GiB"},
+		{[]string{"--file-hosts", "h"}, "no cache"},
+		{[]string{"--speed", "0.001"}, "0.01 to 100"},
+	} {
+		phoebe(t, append([]string{"worker", "--listen", "127.0.0.1:0"}, test.args...)...).want(t, 2, test.says)
+	}
+}

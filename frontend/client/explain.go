@@ -1,0 +1,139 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
+)
+
+// Explanation is what a frontend has decided on the tasks of a job.
+type Explanation struct {
+	Frontend  string     // its name
+	Decisions []Decision // in the order in which they were made; at least one
+}
+
+// Decision is one on a task: which path it goes and why, and, on that of estimation, where it was placed. A task has
+// one for each time that it was placed.
+type Decision struct {
+	Task      int           // of several that are alike, the first
+	Alike     int           // other tasks of which it tells as well, where all were asked for
+	Path      string        // sampling or estimation
+	Cause     string        // of that, as a word: mode, policy, inputs, files, place, ignorance, length or brevity
+	Why       string        // the same as a sentence
+	Threshold time.Duration // from which run time on a task is long
+	Work      Work          // by which it was chosen
+	At        time.Duration // when it was placed or last tried, since the job was received
+	Tries     int           // how often it was tried since it was placed last; zero: not tried yet, or sampled
+	Attempt   string        // empty: it is at no worker
+	Worker    string        // of the attempt
+	Outcome   string        // of the attempt, or what the task waits for
+	Waited    time.Duration // there, until it started; zero: not known
+	Ran       time.Duration
+	Usage     Usage
+
+	Candidates []Candidate // of estimation, best first: at most 16
+	Seen       int         // candidates, with those that are left out here
+	Chosen     int         // position in Candidates; -1: it stays unplaced, or goes to none of them
+	Reason     string      // of the choice
+	Text       string      // all of it, to be read
+}
+
+// Work is how long a task is expected to run, its inputs at hand, on a worker of average speed.
+type Work struct {
+	Mean    time.Duration
+	Dev     time.Duration // standard deviation; zero: not known
+	Source  string        // nothing, hint, corrected hint, stage or function
+	Samples int           // finished tasks behind it
+}
+
+// Candidate is a worker that a task could run on, with each term of its estimate: C = Success*E + K*(1 - Success)*E
+// and E = I + W + R (Apollo, section 3.3).
+type Candidate struct {
+	Worker     string
+	Kind       string        // why it is one
+	I          time.Duration // fetching files that it has not
+	W          time.Duration // waiting for room
+	R          time.Duration // running, with reading inputs
+	Read       time.Duration // of R, reading inputs
+	Success    float64       // the chance that the worker is there until the end
+	E          time.Duration
+	C          time.Duration
+	Noise      time.Duration // what chance added to C in the choice, to keep frontends apart
+	Age        time.Duration // of its wait matrix
+	Steps      int           // eighths of the worker by which the matrix was read for a larger task, as it was old
+	FetchBytes int64         // of files that it has not
+	Memory     int64         // bytes of inputs read from the memory of its host,
+	Disk       int64         // from a disk of its host,
+	Rack       int64         // from its rack,
+	Across     int64         // and from elsewhere
+}
+
+// Explain tells what was decided on a task of a job, or on all for task -1, while the job is under way and for a time
+// after. h.Owner may be empty: every frontend is asked, and asks others. A *RefusedError with Reason UnknownJob says
+// that none of them knows.
+func (c *Client) Explain(ctx context.Context, h Handle, task int) (*Explanation, error) {
+	if err := c.enter(); err != nil {
+		return nil, err
+	}
+	defer c.background.Done()
+	order := slices.Clone(c.frontends)
+	if i := slices.IndexFunc(order, func(f *frontend) bool { return h.Owner != "" && (f.addr == h.Owner || f.owner() == h.Owner) }); i > 0 {
+		order[0], order[i] = order[i], order[0]
+	}
+	var refused *RefusedError
+	var errs []error
+	for _, f := range order {
+		var resp *v1.ExplainResponse
+		err := f.do(ctx, &call{}, c.cfg.rpcTimeout, func(ctx context.Context) (err error) {
+			resp, err = f.rpc.Explain(ctx, &v1.ExplainRequest{Caller: c.caller, Handle: &v1.Handle{Job: h.Job, Owner: h.Owner}, Task: int32(task)})
+			return err
+		})
+		switch {
+		case err == nil && resp == nil:
+			err = &callError{addr: f.addr, err: errNothing}
+		case err == nil:
+			return fromExplanation(resp), nil
+		case errors.As(err, &refused) && refused.Reason != UnknownJob:
+			return nil, refused
+		}
+		errs = append(errs, err)
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	if refused != nil {
+		return nil, refused
+	}
+	return nil, errors.Join(errs...)
+}
+
+func fromExplanation(r *v1.ExplainResponse) *Explanation {
+	x := &Explanation{Frontend: r.Frontend, Decisions: make([]Decision, len(r.Decisions))}
+	for i, d := range r.Decisions {
+		x.Decisions[i] = Decision{
+			Task: int(d.Task), Alike: int(d.Alike), Path: words(d.Path.String()), Cause: strings.TrimPrefix(words(d.Cause.String()), "by "), Why: d.Why,
+			Threshold: fromMicros(d.ThresholdUs), Work: fromWork(d.Work), At: fromMicros(d.AtUs), Tries: int(d.Tries), Attempt: d.Attempt,
+			Worker: d.Worker, Outcome: d.Outcome, Waited: fromMicros(d.WaitedUs), Ran: fromMicros(d.RanUs), Usage: fromUsage(d.Usage),
+			Candidates: make([]Candidate, len(d.Candidates)), Seen: int(d.Seen), Chosen: int(d.Chosen), Reason: d.Reason, Text: d.Text,
+		}
+		for k, c := range d.Candidates {
+			x.Decisions[i].Candidates[k] = Candidate{
+				Worker: c.Worker, Kind: c.Kind, I: fromMicros(c.IUs), W: fromMicros(c.WUs), R: fromMicros(c.RUs), Read: fromMicros(c.ReadUs),
+				Success: c.Success, E: fromMicros(c.EUs), C: fromMicros(c.CUs), Noise: fromMicros(c.NoiseUs), Age: fromMicros(c.AgeUs),
+				Steps: int(c.Steps), FetchBytes: c.FetchBytes, Memory: c.MemoryBytes, Disk: c.DiskBytes, Rack: c.RackBytes, Across: c.AcrossBytes,
+			}
+		}
+	}
+	return x
+}
+
+func fromWork(w *v1.Work) Work {
+	if w == nil {
+		return Work{}
+	}
+	return Work{Mean: fromMicros(w.MeanUs), Dev: fromMicros(w.DeviationUs), Source: words(w.Source.String()), Samples: int(w.Samples)}
+}

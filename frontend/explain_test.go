@@ -1,0 +1,70 @@
+package frontend
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend/estimate"
+	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/script"
+)
+
+// Tasks of which there is nothing to tell yet are explained, too, and those that are alike at once.
+func TestExplainWhatWaits(t *testing.T) {
+	f := newFleet(t, 1, 4, Config{})
+	f.tell(0, 0, probe.Load{})
+	j := jobWith("x", Task{Estimate: time.Minute}, Task{Stage: 1, Estimate: time.Minute}, Task{Stage: 1, Estimate: time.Minute},
+		Task{Estimate: time.Millisecond}, Task{Estimate: time.Millisecond}, Task{Estimate: time.Millisecond})
+	j.Stages = []Stage{{Name: "a"}, {Name: "b", After: []string{"a"}}}
+	f.step(Submit{j})
+	explain := func(task int, want ...string) {
+		t.Helper()
+		ds := f.core.Explain(script.Job("x"), task)
+		if len(ds) != len(want) {
+			t.Fatalf("task %d: %d decisions, want %d: %v", task, len(ds), len(want), ds)
+		}
+		for i := range ds {
+			if text := ds[i].String(); !strings.Contains(text, want[i]) {
+				t.Errorf("task %d, decision %d: %q lacks %q", task, i, text, want[i])
+			}
+		}
+	}
+	explain(2, "task 2 goes by estimation: long: runs 60.000s by its hint, threshold 1.000s\nit waits for other stages")
+	explain(4, "task 4 goes by sampling")
+	explain(9)
+	explain(-1, "w0: the least C of 1", "task 3 (and 2 more) goes by sampling", "task 1 (and 1 more) goes by estimation")
+	f.step(Cancel{Job: script.Job("x")})
+	explain(-1, "w0: the least C of 1", "task 3 (and 2 more) goes by sampling")
+	explain(0, "w0: the least C of 1")
+	explain(5, "task 5 goes by sampling")
+	explain(6)
+}
+
+// The output of a stage lies where its tasks ran, those as well that a resubmitted job leaves out.
+func TestOutputsOfResubmittedStages(t *testing.T) {
+	f := newFleet(t, 3, 4, Config{Estimate: estimate.Config{Jitter: -1}})
+	j := jobWith("x", Task{Stage: 1, Estimate: time.Second, Inputs: []Input{{Bytes: 4e9, Stage: "a"}}, Retryable: true})
+	j.Resubmitted, j.Stages = true, []Stage{{Name: "a", Ran: map[string]int{"w1": 1, "w2": 3}}, {Name: "b", After: []string{"a"}}}
+	f.step(Submit{j})
+	var ls []probe.Launch
+	for w := range 3 {
+		f.tell(w, 0, probe.Load{})
+		_, some := enqueues(f.step(Received{Worker(w), probe.Claimed{Job: script.Job("x")}}))
+		ls = append(ls, some...)
+	}
+	ds := f.core.Explain(script.Job("x"), 0)
+	if len(ls) != 1 || len(ds) != 1 || ds[0].Worker != "w2" {
+		t.Fatalf("%d launches, decided: %v", len(ls), ds)
+	}
+	for _, c := range ds[0].Choice.Candidates {
+		if want := map[string]int64{"w0": 0, "w1": 1e9, "w2": 3e9}[c.Name]; c.Bytes[estimate.Disk] != want {
+			t.Errorf("%s reads %d bytes from its disk, want %d", c.Name, c.Bytes[estimate.Disk], want)
+		}
+	}
+	acts := f.step(Received{2, probe.Finished{Attempt: ls[0].Attempt, Status: probe.Succeeded, Usage: probe.Usage{CPU: time.Second, Memory: 7}}})
+	if !slices.ContainsFunc(acts, func(a Action) bool { d, ok := a.(Done); return ok && d.Outcome.Usage.Memory == 7 }) {
+		t.Errorf("the outcome does not tell the usage: %v", acts)
+	}
+}

@@ -1,0 +1,193 @@
+package serve
+
+import (
+	"context"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend"
+	"github.com/phoebe-sched/phoebe/frontend/estimate"
+	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+// Explain implements the API. Unlike the calls that change a job, it may be asked of any frontend: whoever placed the
+// job knows why, also after its client has gone to another one with it.
+func (h *handler) Explain(ctx context.Context, req *v1.ExplainRequest) (*v1.ExplainResponse, error) {
+	if err := h.admit(req.Caller); err != nil {
+		return nil, err
+	}
+	id, err := probe.ParseJobID(req.Handle.Job)
+	if err != nil {
+		return nil, refuse(v1.RefusedReason_INVALID, "%v", err)
+	}
+	if req.Task < -1 {
+		return nil, refuse(v1.RefusedReason_INVALID, "task %d: give its index, from 0 on, or -1 for all", req.Task)
+	}
+	res, refused := h.explainHere(id, req.Task)
+	if res != nil || refused.Reason != v1.RefusedReason_UNKNOWN_JOB || forwarded(req.Caller) {
+		return res, orNil(refused)
+	}
+	asked := h.peers.all()
+	if len(asked) == 0 {
+		return nil, refused
+	}
+	h.metrics.forwarded.Inc()
+	if res, better := explainAny(ctx, asked, req); res != nil || better != nil {
+		return res, orNil(better)
+	}
+	return nil, refuse(v1.RefusedReason_UNKNOWN_JOB,
+		"what was decided on job %v is known neither here nor at %d other frontends: it ended too long ago, its frontend was restarted, or only that one (the owner in the job's handle) can tell", id, len(asked))
+}
+
+// orNil keeps a nil *v1.Refused from becoming an error that is not nil.
+func orNil(r *v1.Refused) error {
+	if r == nil {
+		return nil
+	}
+	return r
+}
+
+// explainHere answers from what this frontend itself has decided.
+func (h *handler) explainHere(id probe.JobID, task int32) (*v1.ExplainResponse, *v1.Refused) {
+	h.mu.Lock()
+	decisions := h.core.Explain(id, int(task))
+	other := len(decisions) == 0 && task >= 0 && len(h.core.Explain(id, -1)) > 0
+	h.mu.Unlock()
+	switch {
+	case other:
+		return nil, refuse(v1.RefusedReason_INVALID, "of task %d of job %v nothing is known here, but of others of the job: ask for all of them", task, id)
+	case len(decisions) == 0:
+		return nil, refuse(v1.RefusedReason_UNKNOWN_JOB,
+			"what was decided on job %v is not known here: it ended too long ago, or another frontend placed it; name the owner in the job's handle, or ask that one", id)
+	}
+	res := &v1.ExplainResponse{Decisions: make([]*v1.Decision, len(decisions)), Frontend: h.cfg.Name}
+	for i := range decisions {
+		res.Decisions[i] = decision(&decisions[i])
+	}
+	return res, nil
+}
+
+// explainAny asks all these frontends at once. The first answer counts; if there is none, a refusal that says more
+// than that the job is unknown; nil if there is neither.
+func explainAny(ctx context.Context, peers []*peer, req *v1.ExplainRequest) (*v1.ExplainResponse, *v1.Refused) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var mu sync.Mutex
+	var found *v1.ExplainResponse
+	var better *v1.Refused
+	var all sync.WaitGroup
+	for _, p := range peers {
+		all.Go(func() {
+			res, refused := p.Explain(ctx, req)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case res != nil && found == nil:
+				found = res
+				cancel()
+			case refused != nil && refused.Reason != v1.RefusedReason_UNKNOWN_JOB:
+				better = refused
+			}
+		})
+	}
+	all.Wait()
+	if found != nil {
+		return found, nil
+	}
+	return nil, better
+}
+
+var paths = [...]v1.Path{estimate.Sampling: v1.Path_SAMPLING, estimate.Estimation: v1.Path_ESTIMATION}
+
+var causes = [...]v1.Cause{
+	estimate.ByMode: v1.Cause_BY_MODE, estimate.ByPolicy: v1.Cause_BY_POLICY, estimate.ByInputs: v1.Cause_BY_INPUTS,
+	estimate.ByFiles: v1.Cause_BY_FILES, estimate.ByPlace: v1.Cause_BY_PLACE, estimate.ByIgnorance: v1.Cause_BY_IGNORANCE,
+	estimate.ByLength: v1.Cause_BY_LENGTH, estimate.ByBrevity: v1.Cause_BY_BREVITY,
+}
+
+var sources = [...]v1.Source{
+	estimate.FromNothing: v1.Source_NOTHING, estimate.FromHint: v1.Source_HINT, estimate.FromHintCorrected: v1.Source_CORRECTED_HINT,
+	estimate.FromStage: v1.Source_STAGE, estimate.FromFunction: v1.Source_FUNCTION,
+}
+
+func decision(d *frontend.Decision) *v1.Decision {
+	out := v1.NewDecision()
+	out.Alike = int32(d.Alike)
+	out.Task, out.Path, out.Cause, out.Why = int32(d.Task), paths[d.Path], causes[d.Why.Cause], d.Why.String()
+	out.ThresholdUs = d.Why.Threshold.Microseconds()
+	out.Work = work(d.Why.Work)
+	if d.Tries > 0 { // by then more may be known than when the path was chosen
+		out.Work = work(d.Choice.Work)
+	}
+	out.AtUs, out.Tries = d.At.Microseconds(), int32(d.Tries)
+	if d.Attempt != (probe.AttemptID{}) {
+		out.Attempt = d.Attempt.String()
+	}
+	out.Worker, out.Outcome = d.Worker, d.Outcome
+	out.WaitedUs, out.RanUs, out.Usage = d.Waited.Microseconds(), d.Ran.Microseconds(), usage(&d.Usage)
+	out.Candidates = make([]*v1.Candidate, len(d.Choice.Candidates))
+	for i := range d.Choice.Candidates {
+		out.Candidates[i] = candidate(&d.Choice.Candidates[i])
+	}
+	out.Seen, out.Reason, out.Text = int32(d.Choice.Seen), d.Choice.Reason, d.String()
+	if len(out.Candidates) > 0 {
+		out.Chosen = int32(d.Choice.Chosen)
+	}
+	return out
+}
+
+func work(w estimate.Work) *v1.Work {
+	if w == (estimate.Work{}) {
+		return nil
+	}
+	return &v1.Work{MeanUs: w.Mean.Microseconds(), DeviationUs: w.Dev.Microseconds(), Source: sources[w.Source], Samples: int32(w.Samples)}
+}
+
+func candidate(c *estimate.Candidate) *v1.Candidate {
+	return &v1.Candidate{
+		Worker: c.Name, Kind: c.Kind.String(), IUs: c.I.Microseconds(), WUs: c.W.Microseconds(), RUs: c.R.Microseconds(),
+		ReadUs: c.Read.Microseconds(), Success: c.Psucc, EUs: c.E.Microseconds(), CUs: c.C.Microseconds(), NoiseUs: c.Noise.Microseconds(),
+		AgeUs: c.Age.Microseconds(), Steps: int32(c.Steps), FetchBytes: c.Fetch, MemoryBytes: c.Bytes[estimate.Memory],
+		DiskBytes: c.Bytes[estimate.Disk], RackBytes: c.Bytes[estimate.Rack], AcrossBytes: c.Bytes[estimate.Across],
+	}
+}
+
+// usage is nil where nothing is known.
+func usage(u *probe.Usage) *v1.Usage {
+	if *u == (probe.Usage{}) {
+		return nil
+	}
+	return &v1.Usage{
+		CpuUs: u.CPU.Microseconds(), MemoryMib: int32(min(u.Memory, math.MaxInt32)),
+		FetchedBytes: int64(min(u.Fetched, math.MaxInt64)), FetchUs: u.Fetch.Microseconds(),
+	}
+}
+
+// describeView completes ws with what this frontend places long tasks by at a worker.
+func describeView(ws *v1.WorkerStatus, view *estimate.Server, now time.Time) {
+	ws.WaitUsAgo, ws.MaintenanceUs = -1, -1
+	if view.Matrix != nil {
+		ws.WaitUs, ws.WaitUsAgo = waits(view.Matrix), max(now.Sub(view.Heard), 0).Microseconds()
+	}
+	ws.Speed, ws.Files = view.Speed, int32(len(view.Files))
+	if !view.Maintenance.IsZero() {
+		ws.MaintenanceUs = max(view.Maintenance.Sub(now), 0).Microseconds()
+	}
+}
+
+// waits is a matrix as the API has it.
+func waits(m *probe.WaitMatrix) []int64 {
+	list := make([]int64, 0, probe.MatrixSide*probe.MatrixSide)
+	for _, row := range m.Cells {
+		for _, w := range row {
+			us := int64(-1)
+			if w != probe.NeverFits {
+				us = w.Duration().Microseconds()
+			}
+			list = append(list, us)
+		}
+	}
+	return list
+}

@@ -1,0 +1,181 @@
+package serve
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
+)
+
+// longJob is a job whose tasks say that they run for two seconds, and do nothing.
+func longJob(tasks int) *v1.Job {
+	j := job("echo", make([]string, tasks)...)
+	for _, t := range j.Tasks {
+		t.EstimateUs = 2e6
+	}
+	return j
+}
+
+// Of a task that is placed by estimation, candidates and terms are told, and what became of it, after its end as well.
+func TestExplain(t *testing.T) {
+	c := startCluster(t, 3, 2)
+	ctx := context.Background()
+	res, err := c.client.Run(ctx, &v1.RunRequest{Job: longJob(1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := c.client.Explain(ctx, &v1.ExplainRequest{Handle: res.Handle, Task: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(x.Decisions) != 1 || x.Frontend != c.cfg.Name {
+		t.Fatalf("%v", x)
+	}
+	d := x.Decisions[0]
+	if d.Path != v1.Path_ESTIMATION || d.Cause != v1.Cause_BY_LENGTH || d.ThresholdUs != 1e6 || d.Work == nil || d.Work.MeanUs != 2e6 ||
+		d.Work.Source != v1.Source_HINT || d.Tries < 1 || d.Attempt == "" || d.Worker != res.Outcomes[0].Worker || d.Outcome != "succeeded" ||
+		len(d.Candidates) != 3 || d.Seen != 3 || d.Reason == "" {
+		t.Fatalf("%v", d)
+	}
+	for _, k := range d.Candidates {
+		if k.RUs != 2e6 || k.EUs != k.IUs+k.WUs+k.RUs || k.CUs < k.EUs || !(k.Success > 0.99 && k.Success <= 1) || k.AgeUs < 0 || k.Kind == "" {
+			t.Errorf("%v", k)
+		}
+	}
+	if at := d.Candidates[d.Chosen]; at.Worker != d.Worker {
+		t.Errorf("chose %s, ran at %s", at.Worker, d.Worker)
+	}
+	for _, says := range []string{"task 0 goes by estimation", "w0", "w1", "w2", "Psucc", "succeeded"} {
+		if !strings.Contains(d.Text, says) {
+			t.Errorf("%q lacks %q", d.Text, says)
+		}
+	}
+	if st, err := c.client.Cluster(ctx, &v1.ClusterRequest{}); err != nil || len(st.Workers[0].WaitUs) != 64 || st.Workers[0].WaitUsAgo < 0 {
+		t.Errorf("no matrix of a worker that was asked for it: %v %v", st, err)
+	}
+
+	_, err = c.client.Explain(ctx, &v1.ExplainRequest{Handle: res.Handle, Task: 7})
+	refusal(t, err, v1.RefusedReason_INVALID, "task 7")
+	_, err = c.client.Explain(ctx, &v1.ExplainRequest{Handle: res.Handle, Task: -2})
+	refusal(t, err, v1.RefusedReason_INVALID, "-1 for all")
+	_, err = c.client.Explain(ctx, &v1.ExplainRequest{Handle: &v1.Handle{Job: "x"}})
+	refusal(t, err, v1.RefusedReason_INVALID, "ULID")
+	_, err = c.client.Explain(ctx, &v1.ExplainRequest{Handle: &v1.Handle{Job: newID()}})
+	refusal(t, err, v1.RefusedReason_UNKNOWN_JOB, "name the owner")
+}
+
+// Where inputs are is what their reading is reckoned by.
+func TestExplainInputs(t *testing.T) {
+	c := startCluster(t, 1, 2)
+	ctx := context.Background()
+	j := job("echo", "")
+	j.Tasks[0].Inputs = []*v1.Input{
+		{Bytes: 3e6, Copies: []*v1.Copy{{At: "w0", Tier: v1.Tier_MEMORY}}}, {Bytes: 5e6, Copies: []*v1.Copy{{At: "w0"}}}, {Bytes: 7e6, Copies: []*v1.Copy{{Rack: "far"}}},
+	}
+	res, err := c.client.Run(ctx, &v1.RunRequest{Job: j})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := c.client.Explain(ctx, &v1.ExplainRequest{Handle: res.Handle})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if k := x.Decisions[0].Candidates[0]; k.MemoryBytes != 3e6 || k.DiskBytes != 5e6 || k.RackBytes != 0 || k.AcrossBytes != 7e6 || k.ReadUs <= 0 {
+		t.Errorf("%v", k)
+	}
+	var b bytes.Buffer
+	c.cfg.Metrics.WritePrometheus(&b)
+	for _, line := range []string{"frontend_tasks_estimated_total{", "frontend_wait_estimates_total{"} {
+		_, value, _ := strings.Cut(b.String(), line)
+		value, _, _ = strings.Cut(value, "\n")
+		if !strings.HasSuffix(value, "} 1") {
+			t.Errorf("%s%s", line, value)
+		}
+	}
+}
+
+// While tasks wait for other stages, that is what is told of them.
+func TestExplainUnderWay(t *testing.T) {
+	c := startCluster(t, 1, 2)
+	ctx := context.Background()
+	j := staged()
+	j.Tasks[0].FunctionName, j.Tasks[0].Payload = "sleep", []byte("10m")
+	res, err := c.client.Submit(ctx, &v1.SubmitRequest{Job: j})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := c.client.Explain(ctx, &v1.ExplainRequest{Handle: res.Handle, Task: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := x.Decisions[0]; len(x.Decisions) != 1 || d.Path != v1.Path_ESTIMATION || d.Tries != 0 || d.Chosen != -1 || d.Outcome != "waits for other stages" {
+		t.Errorf("%v", x)
+	}
+	if _, err := c.client.Cancel(ctx, &v1.CancelRequest{Handle: res.Handle}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Any frontend can be asked, whoever owns the job, and whatever its handle says.
+func TestExplainElsewhere(t *testing.T) {
+	owner := startCluster(t, 2, 2)
+	var dead string
+	{
+		s := startCluster(t, 0, 1)
+		dead = s.Advertised()
+		s.Close()
+	}
+	other := startCluster(t, 0, 1, func(cfg *Config) { cfg.Peers = []string{owner.Advertised(), dead} })
+	ctx := context.Background()
+	res, err := owner.client.Run(ctx, &v1.RunRequest{Job: longJob(2)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, named := range []string{"", owner.Advertised(), other.Advertised(), dead, "198.51.100.1:1"} {
+		x, err := other.client.Explain(ctx, &v1.ExplainRequest{Handle: &v1.Handle{Job: res.Handle.Job, Owner: named}, Task: 1})
+		if err != nil {
+			t.Fatalf("owner %q: %v", named, err)
+		}
+		if len(x.Decisions) != 1 || x.Decisions[0].Task != 1 || x.Frontend != owner.cfg.Name {
+			t.Errorf("owner %q: %v", named, x)
+		}
+	}
+	_, err = other.client.Explain(ctx, &v1.ExplainRequest{Handle: res.Handle, Task: 7})
+	refusal(t, err, v1.RefusedReason_INVALID, "task 7")
+	_, err = other.client.Explain(ctx, &v1.ExplainRequest{Handle: &v1.Handle{Job: newID()}, Task: -1})
+	refusal(t, err, v1.RefusedReason_UNKNOWN_JOB, "2 other frontends")
+}
+
+// A frontend that hangs does not keep another one's answer back.
+func TestExplainWithAHungPeer(t *testing.T) {
+	owner := startCluster(t, 1, 2)
+	hung := startHung(t)
+	other := startCluster(t, 0, 1, func(cfg *Config) { cfg.Peers = []string{owner.Advertised(), hung} })
+	ctx := context.Background()
+	res, err := owner.client.Run(ctx, &v1.RunRequest{Job: longJob(1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	if _, err := other.client.Explain(ctx, &v1.ExplainRequest{Handle: &v1.Handle{Job: res.Handle.Job}, Task: -1}); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took >= 3*ownerTimeout {
+		t.Errorf("it took %v", took)
+	}
+}
+
+// startHung listens where nobody answers.
+func startHung(t *testing.T) (addr string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l.Addr().String()
+}

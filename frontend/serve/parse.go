@@ -1,0 +1,211 @@
+package serve
+
+import (
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend"
+	"github.com/phoebe-sched/phoebe/frontend/estimate"
+	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+// parse makes the core's job of the API's. It refuses what cannot be said to the core; the core refuses the rest.
+func (h *handler) parse(in *v1.Job) (*frontend.Job, error) {
+	job, err := h.parseJob(in)
+	if err != nil {
+		return nil, refuse(v1.RefusedReason_INVALID, "%v", err)
+	}
+	return job, nil
+}
+
+func (h *handler) parseJob(in *v1.Job) (*frontend.Job, error) {
+	id, err := probe.ParseJobID(in.Id)
+	if err != nil {
+		return nil, err
+	}
+	if len(in.Tenant) > probe.MaxString {
+		return nil, fmt.Errorf("the tenant's name has %d bytes: at most %d are allowed", len(in.Tenant), probe.MaxString)
+	}
+	job := &frontend.Job{
+		ID: id, Tenant: in.Tenant, Priority: in.Priority, Deadline: micros(in.DeadlineUs), Policy: h.cfg.Policy,
+		ProbeRatio: in.ProbeRatio, Constraint: constraint(in.Constraint), Resubmitted: in.Resubmission != nil,
+		Tasks: make([]frontend.Task, len(in.Tasks)),
+	}
+	if in.Policy != v1.Policy_DEFAULT {
+		if job.Policy, err = policyOf(in.Policy); err != nil {
+			return nil, err
+		}
+	}
+	if job.Mode, err = modeOf(in.Mode); err != nil {
+		return nil, err
+	}
+	stages, err := parseStages(in, job, h.cfg.Core.MaxTasksPerJob)
+	if err != nil {
+		return nil, err
+	}
+	for i, t := range in.Tasks {
+		if job.Tasks[i], err = parseTask(t, i, stages); err != nil {
+			return nil, err
+		}
+	}
+	return job, nil
+}
+
+// parseStages gives a job its stages, and returns their positions. most is the limit of tasks. What else is wrong with
+// stages the core says.
+func parseStages(in *v1.Job, job *frontend.Job, most int) (map[string]int32, error) {
+	stages := make(map[string]int32, len(in.Stages))
+	for i, s := range in.Stages {
+		switch _, repeated := stages[s.Name]; { // the core says so too, but tasks are to be counted to one of them first
+		case s.Name == "":
+			return nil, fmt.Errorf("stage %d has no name", i)
+		case repeated:
+			return nil, fmt.Errorf("two stages are called %q: give each its own name", s.Name)
+		case len(s.Name) > probe.MaxString:
+			return nil, fmt.Errorf("stage %d: its name has %d bytes: at most %d are allowed", i, len(s.Name), probe.MaxString)
+		}
+		stages[s.Name] = int32(i)
+		job.Stages = append(job.Stages, frontend.Stage{Name: s.Name, After: s.After})
+	}
+	if in.Resubmission == nil {
+		return stages, nil
+	}
+	if n := len(in.Resubmission.Ran); n > most {
+		return nil, fmt.Errorf("resubmission: ran has %d entries: at most %d are allowed, one for each stage and worker", n, most)
+	}
+	for i, r := range in.Resubmission.Ran {
+		at, known := stages[r.Stage]
+		switch {
+		case !known:
+			return nil, fmt.Errorf("resubmission: ran[%d] is of stage %q, which is not among the job's stages: name all of them again", i, r.Stage)
+		case r.Tasks < 1 || r.Worker == "":
+			return nil, fmt.Errorf("resubmission: ran[%d] is %d tasks at worker %q: name the worker of each outcome, and count 1 or more", i, r.Tasks, r.Worker)
+		}
+		if job.Stages[at].Ran == nil {
+			job.Stages[at].Ran = map[string]int{}
+		}
+		job.Stages[at].Ran[r.Worker] += int(r.Tasks)
+	}
+	return stages, nil
+}
+
+// parseTask makes the core's task of the i-th one of a job.
+func parseTask(in *v1.Task, i int, stages map[string]int32) (frontend.Task, error) {
+	index := probe.TaskIndex(i)
+	if in.Index >= 0 {
+		index = probe.TaskIndex(in.Index)
+	}
+	t := frontend.Task{
+		Index: index, Function: in.FunctionName, Payload: in.Payload, Estimate: micros(in.EstimateUs),
+		Constraint: constraint(in.Constraint), Retryable: in.Retryable, Timeout: micros(in.TimeoutUs), Retries: int(in.Retries),
+	}
+	if len(in.FunctionName) > probe.MaxString {
+		return t, fmt.Errorf("task %d: the function's name has %d bytes: at most %d are allowed", index, len(in.FunctionName), probe.MaxString)
+	}
+	if d := in.Demand; d != nil {
+		t.Demand = probe.Demand{CPU: probe.Millicores(d.CpuMillicores), Mem: probe.MiB(d.MemoryMib)}
+	}
+	if in.Stage != "" || len(stages) > 0 {
+		at, known := stages[in.Stage]
+		switch {
+		case !known && len(stages) == 0:
+			return t, fmt.Errorf("task %d is of stage %q, and the job has no stages: list it among them", index, in.Stage)
+		case !known && in.Stage == "":
+			return t, fmt.Errorf("task %d names no stage, and the job has stages: name its own", index)
+		case !known:
+			return t, fmt.Errorf("task %d is of stage %q, which is not among the job's stages: name one of them, or list it", index, in.Stage)
+		}
+		t.Stage = at
+	}
+	for k, in := range in.Inputs {
+		input, err := parseInput(in)
+		if err != nil {
+			return t, fmt.Errorf("task %d: inputs[%d]: %w", index, k, err)
+		}
+		t.Inputs = append(t.Inputs, input)
+	}
+	for k, in := range in.Files {
+		file, err := parseFile(in)
+		if err != nil {
+			return t, fmt.Errorf("task %d: files[%d]: %w", index, k, err)
+		}
+		t.Files = append(t.Files, file)
+	}
+	return t, nil
+}
+
+func parseInput(in *v1.Input) (frontend.Input, error) {
+	input := frontend.Input{Bytes: in.Bytes, Stage: in.Stage}
+	for k, c := range in.Copies {
+		if c.Tier != v1.Tier_DISK && c.Tier != v1.Tier_MEMORY {
+			return input, fmt.Errorf("copies[%d]: tier number %d is unknown to this frontend: use one of the enumeration Tier", k, c.Tier)
+		}
+		input.Copies = append(input.Copies, estimate.Copy{At: c.At, Rack: c.Rack, Memory: c.Tier == v1.Tier_MEMORY})
+	}
+	return input, nil
+}
+
+func parseFile(in *v1.File) (probe.File, error) {
+	f := probe.File{URL: in.Url, Bytes: uint64(max(in.Bytes, 0))}
+	digest, err := hex.DecodeString(in.Sha256)
+	switch {
+	case err != nil || len(digest) != len(f.Digest):
+		return f, fmt.Errorf("sha256 %q of %s: give 64 hexadecimal digits, as sha256sum prints them", clip(in.Sha256), clip(in.Url))
+	case len(in.Url) > probe.MaxString:
+		return f, fmt.Errorf("the URL has %d bytes: at most %d are allowed", len(in.Url), probe.MaxString)
+	case in.Bytes < 0:
+		return f, fmt.Errorf("%s has %d bytes: give its size, or 0 if it is not known", in.Url, in.Bytes)
+	}
+	copy(f.Digest[:], digest)
+	return f, nil
+}
+
+// clip is s, or its beginning if it is too long for a message.
+func clip(s string) string {
+	const most = 200
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "..."
+}
+
+// micros converts a duration of the API; one that would overflow is the longest there is.
+func micros(us int64) time.Duration {
+	const most = int64(1<<63-1) / int64(time.Microsecond)
+	return time.Duration(max(-most, min(us, most))) * time.Microsecond
+}
+
+func modeOf(m v1.Mode) (estimate.Mode, error) {
+	switch m {
+	case v1.Mode_AUTO:
+		return estimate.Auto, nil
+	case v1.Mode_SAMPLE:
+		return estimate.Sample, nil
+	case v1.Mode_ESTIMATE:
+		return estimate.Estimate, nil
+	}
+	return 0, fmt.Errorf("mode number %d is unknown to this frontend: use one of the enumeration Mode", m)
+}
+
+var policyNames = map[v1.Policy]string{
+	v1.Policy_PHOEBE: "phoebe", v1.Policy_LATE_BINDING: "late-binding", v1.Policy_BATCH: "batch",
+	v1.Policy_PER_TASK: "per-task", v1.Policy_RANDOM: "random",
+}
+
+func policyOf(p v1.Policy) (frontend.Policy, error) {
+	name, ok := policyNames[p]
+	if !ok {
+		return frontend.Policy{}, fmt.Errorf("policy number %d is unknown to this frontend: use one of the enumeration Policy", p)
+	}
+	return frontend.ParsePolicy(name)
+}
+
+func constraint(c *v1.Constraint) frontend.Constraint {
+	if c == nil {
+		return frontend.Constraint{}
+	}
+	return frontend.Constraint{Labels: c.Labels, Hosts: c.Hosts}
+}

@@ -1,0 +1,292 @@
+package serve
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/gossip/view"
+	"github.com/phoebe-sched/phoebe/worker"
+	"github.com/phoebe-sched/phoebe/worker/files"
+)
+
+const (
+	defaultCache = 10 << 30 // bytes
+
+	// maxFetches is how many attempts have their files fetched at a time; the others wait for that in the order in
+	// which they came. How many files that are: files.Options.Parallel.
+	maxFetches = 64
+
+	maxPeerConns = 256 // of other workers that fetch files here; those beyond are closed at once
+)
+
+// store is what a server has of files. The server's mutex guards the second part.
+type store struct {
+	cache *files.Cache // nil: this worker takes no task that needs files
+	addr  string       // host:port, for other workers
+	http  *http.Server
+	ended sync.WaitGroup // goroutines
+
+	fetches map[probe.AttemptID]*fetch
+	waiting []*fetch // to be begun, oldest first, and some that were released
+	running int
+	news    bool // of which files were used last
+	closed  bool
+
+	counting sync.Mutex // of the cache's counters into the metrics
+}
+
+// fetch is the files of one attempt, from the core's Fetch to its Release.
+type fetch struct {
+	attempt probe.AttemptID
+	files   []probe.File
+	asked   time.Time
+	ctx     context.Context
+	cancel  context.CancelFunc
+
+	// Guarded by the server's mutex.
+	over  bool // it was released
+	held  []*files.Held
+	paths []string
+}
+
+// openStore opens the cache, and lets other workers read it.
+func (s *Server) openStore() error {
+	cfg := &s.cfg
+	if cfg.CacheDir == "" {
+		return nil
+	}
+	options := cfg.fileOptions()
+	options.Logger = s.log
+	cache, err := files.Open(cfg.CacheDir, cfg.CacheSize, options)
+	if err != nil {
+		return err
+	}
+	l, err := net.Listen("tcp", cfg.filesListen())
+	if err != nil {
+		return errors.Join(fmt.Errorf("serve files: %w", err), cache.Close())
+	}
+	host, port, _ := net.SplitHostPort(l.Addr().String())
+	if cfg.Advertise != "" {
+		host, _, _ = net.SplitHostPort(cfg.Advertise)
+	}
+	handler, conns := cache.Handler(), atomic.Int64{}
+	s.store.cache, s.store.addr, s.store.news = cache, net.JoinHostPort(host, port), true
+	s.store.http = &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			defer s.followFiles() // the handler may end by a panic
+			handler.ServeHTTP(w, r)
+		}),
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       5 * time.Second,
+		IdleTimeout:       time.Minute,
+		MaxHeaderBytes:    probe.MaxHello,
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // what peers do to their connections
+		ConnState: func(c net.Conn, state http.ConnState) {
+			switch state {
+			case http.StateNew:
+				if conns.Add(1) > maxPeerConns {
+					s.meters.protocolError("too_many_peers")
+					c.Close()
+				}
+			case http.StateClosed:
+				conns.Add(-1)
+			}
+		},
+	}
+	s.store.ended.Go(func() {
+		if err := s.store.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			s.fail(fmt.Errorf("serve files: %w", err))
+		}
+	})
+	return nil
+}
+
+// closeStore comes when nothing steps the core any more.
+func (s *Server) closeStore() error {
+	s.mu.Lock()
+	for _, f := range s.store.fetches { // of a core that broke: else the end of its links has released them
+		f.cancel()
+	}
+	s.store.waiting, s.store.closed = nil, true
+	s.mu.Unlock()
+	if s.store.cache == nil {
+		s.store.ended.Wait()
+		return nil
+	}
+	err := s.store.http.Close()
+	s.store.ended.Wait()
+	s.followFiles()
+	return errors.Join(err, s.store.cache.Close())
+}
+
+// FilesAddr is where other workers find the files in this one's cache, once it was started; "" without a cache.
+func (s *Server) FilesAddr() string { return s.store.addr }
+
+// fetch has the files of an attempt fetched. The mutex is held.
+func (s *Server) fetch(a *worker.Fetch, now time.Time) {
+	f := &fetch{attempt: a.Attempt, files: a.Files, asked: now}
+	f.ctx, f.cancel = context.WithCancel(context.Background())
+	s.store.fetches[f.attempt] = f
+	s.store.waiting = append(s.store.waiting, f)
+	s.nextFetch()
+}
+
+// nextFetch begins fetches, as many as may run. The mutex is held.
+func (s *Server) nextFetch() {
+	st := &s.store
+	for len(st.waiting) > 0 && st.running < maxFetches {
+		f := st.waiting[0]
+		st.waiting[0] = nil
+		st.waiting = st.waiting[1:]
+		if f.over {
+			continue
+		}
+		st.running++
+		st.ended.Go(func() { s.runFetch(f) })
+	}
+}
+
+var errNoCache = errors.New("this worker has no cache for the files that the task needs: start it with --cache-dir")
+
+func (s *Server) runFetch(f *fetch) {
+	if s.store.cache == nil {
+		s.fetched(f, nil, errNoCache)
+		return
+	}
+	held, err := s.store.cache.FetchAll(f.ctx, f.files, peersOf)
+	s.fetched(f, held, err)
+	s.followFiles()
+}
+
+// peersOf are the URLs of the workers that a frontend says have a file.
+func peersOf(f probe.File) []string {
+	urls := make([]string, len(f.Peers))
+	for i, addr := range f.Peers {
+		urls[i] = "http://" + addr
+	}
+	return urls
+}
+
+// fetched tells the core how a fetch ended, unless it was called off meanwhile.
+func (s *Server) fetched(f *fetch, held []*files.Held, err error) {
+	defer s.guard("ending a fetch", nil)
+	over := false
+	s.withCore(nil, func(now time.Time) {
+		s.store.running--
+		s.store.news = true
+		if over = f.over; !over {
+			f.held = held
+			ev := worker.Fetched{Attempt: f.attempt, Took: now.Sub(f.asked)}
+			for _, h := range held {
+				ev.Bytes += h.Fetched
+				f.paths = append(f.paths, h.Path)
+			}
+			if err != nil {
+				ev.Err = err.Error()
+				s.log.Warn("a task's files cannot be had", "worker", s.cfg.Name, "attempt", f.attempt.String(), "err", err)
+			}
+			s.step(now, ev)
+		}
+		s.nextFetch()
+	})
+	if over {
+		release(held)
+	}
+}
+
+// release lets go of the files of an attempt, or calls off that they are fetched. The mutex is held.
+func (s *Server) release(id probe.AttemptID) {
+	f := s.store.fetches[id]
+	if f == nil {
+		return
+	}
+	delete(s.store.fetches, id)
+	f.over = true
+	f.cancel()
+	if held := f.held; held != nil && !s.store.closed {
+		s.store.ended.Go(func() { release(held) }) // the cache may be busy with its disk
+	}
+}
+
+func release(held []*files.Held) {
+	for _, h := range held {
+		h.Release()
+	}
+}
+
+// paths are where the files of an attempt are. The mutex is held.
+func (s *Server) paths(id probe.AttemptID) []string {
+	if f := s.store.fetches[id]; f != nil {
+		return f.paths
+	}
+	return nil
+}
+
+// followFiles brings the metrics up to the cache.
+func (s *Server) followFiles() {
+	s.store.counting.Lock()
+	defer s.store.counting.Unlock()
+	stats := s.store.cache.Stats()
+	s.meters.followFiles(&stats)
+}
+
+// used are the files in the cache that were used last, if that may have changed since it was asked for before.
+func (s *Server) used() (ids []view.FileID, news bool) {
+	s.mu.Lock()
+	news, s.store.news = s.store.news, false
+	s.mu.Unlock()
+	if !news {
+		return nil, false
+	}
+	for _, digest := range s.store.cache.Digests(view.MaxFiles) {
+		ids = append(ids, view.FileIDOf(digest))
+	}
+	return ids, true
+}
+
+func (c *Config) fileOptions() files.Options {
+	return files.Options{Roots: c.FileRoots, Hosts: c.FileHosts, Secret: c.Secret}
+}
+
+// filesListen is where the cache is served.
+func (c *Config) filesListen() string {
+	host, _, _ := net.SplitHostPort(c.Listen)
+	return cmp.Or(c.FilesListen, net.JoinHostPort(host, "0"))
+}
+
+// checkFiles says what is wrong with the cache and its listener.
+func (c *Config) checkFiles() (errs []error) {
+	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if c.CacheDir == "" {
+		if c.FilesListen != "" || len(c.FileRoots)+len(c.FileHosts) > 0 {
+			wrong("settings for files, but no cache: name a folder for it")
+		}
+		return errs
+	}
+	if c.CacheSize < 1<<20 {
+		wrong("a cache of %d bytes: it must have at least 1 MiB", c.CacheSize)
+	}
+	if err := c.fileOptions().Validate(); err != nil {
+		errs = append(errs, err)
+	}
+	listen := c.filesListen()
+	addr, err := net.ResolveTCPAddr("tcp", listen)
+	switch {
+	case err != nil:
+		wrong("serve files on %q: %w: want host:port, such as 127.0.0.1:7421", listen, err)
+	case c.Secret == "" && !addr.IP.IsLoopback():
+		wrong("serve files on %q: anyone who can reach it could read them: set a secret, the same as the other workers', or listen on 127.0.0.1", listen)
+	case c.Advertise == "" && (addr.IP == nil || addr.IP.IsUnspecified()):
+		wrong("serve files on %q: other workers are told to reach this one there, and cannot: set the address to advertise", listen)
+	}
+	return errs
+}

@@ -1,0 +1,392 @@
+package serve
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/gossip/view"
+	"github.com/phoebe-sched/phoebe/worker/exec"
+)
+
+// origin serves files over HTTP, by their names.
+type origin struct {
+	*httptest.Server
+	tb   testing.TB
+	hold chan struct{} // unless nil, answers wait until it is closed, or until nobody wants them any more
+
+	mu    sync.Mutex
+	files map[string][]byte
+	asked map[string]int
+	left  int // by who asked, before they had their answer
+}
+
+func newOrigin(tb testing.TB) *origin {
+	o := &origin{tb: tb, files: map[string][]byte{}, asked: map[string]int{}}
+	o.Server = httptest.NewServer(http.HandlerFunc(o.serve))
+	tb.Cleanup(o.Close)
+	return o
+}
+
+func (o *origin) serve(w http.ResponseWriter, r *http.Request) {
+	o.mu.Lock()
+	o.asked[r.URL.Path]++
+	content, ok := o.files[r.URL.Path]
+	o.mu.Unlock()
+	if o.hold != nil {
+		select {
+		case <-o.hold:
+		case <-r.Context().Done():
+			o.mu.Lock()
+			o.left++
+			o.mu.Unlock()
+			return
+		}
+	}
+	if !ok {
+		http.NotFound(w, r)
+		return
+	}
+	w.Write(content)
+}
+
+// add is a file that the origin has from now on.
+func (o *origin) add(name, content string) probe.File {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.files["/"+name] = []byte(content)
+	return probe.File{Digest: sha256.Sum256([]byte(content)), URL: o.URL + "/" + name, Bytes: uint64(len(content))}
+}
+
+func (o *origin) requests(name string) int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.asked["/"+name]
+}
+
+// caching has a worker cache files, and run cat: the contents of a task's files.
+func caching(tb testing.TB, change func(*Config)) func(*Config) {
+	reg := exec.NewRegistry()
+	if err := reg.Register("cat", func(ctx context.Context, _ []byte) ([]byte, error) {
+		var all []byte
+		for _, path := range exec.Files(ctx) {
+			content, err := os.ReadFile(path)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, content...)
+		}
+		return all, nil
+	}); err != nil {
+		tb.Fatal(err)
+	}
+	return func(c *Config) {
+		c.CacheDir, c.FileHosts, c.Registry = filepath.Join(tb.TempDir(), "cache"), []string{"127.0.0.1"}, reg
+		if change != nil {
+			change(c)
+		}
+	}
+}
+
+// enqueue is a task bound early that needs files.
+func enqueue(id probe.ResID, function, payload string, files ...probe.File) probe.Enqueue {
+	m := probe.Enqueue{Res: id, Job: probe.JobID{1}, Demand: probe.Slot, Launch: launch(7, uint64(id), function, payload)}
+	m.Launch.Files = files
+	return m
+}
+
+// finished waits for the end of a task, whatever is said before.
+func (p *peer) finished() probe.Finished {
+	p.tb.Helper()
+	for {
+		if f, ok := p.next().(probe.Finished); ok {
+			return f
+		}
+	}
+}
+
+func TestFiles(t *testing.T) {
+	o := newOrigin(t)
+	s := newServer(t, 1, caching(t, nil))
+	p, w := join(t, s, 7)
+	if w.Cache == "" || w.Cache != s.FilesAddr() {
+		t.Errorf("it says that its files are at %q, and they are at %q", w.Cache, s.FilesAddr())
+	}
+	a, b := o.add("a", "first "), o.add("b", "second")
+	p.send(enqueue(1, "cat", "", a, b))
+	if f := p.finished(); f.Status != probe.Succeeded || string(f.Result) != "first second" || f.Usage.Fetched != 12 || f.Usage.Fetch <= 0 {
+		t.Errorf("it ends as %+v", f)
+	}
+	b.Bytes = 0 // not known
+	p.send(enqueue(2, "cat", "", b))
+	if f := p.finished(); string(f.Result) != "second" || f.Usage.Fetched != 0 {
+		t.Errorf("with a file from the cache it ends as %+v", f)
+	}
+	p.send(reserve(3, launch(7, 3, "cat", "")))
+	if f := p.finished(); f.Status != probe.Succeeded || len(f.Result) > 0 {
+		t.Errorf("a task without files ends as %+v", f)
+	}
+	if n := o.requests("a") + o.requests("b"); n != 2 {
+		t.Errorf("%d requests for two files", n)
+	}
+	for name, want := range map[string]string{
+		`worker_files_total{outcome="miss"}`: "2", `worker_files_total{outcome="hit"}`: "1", `worker_file_bytes_total{from="http"}`: "12",
+		"worker_cache_bytes": "8192",
+	} {
+		wantMetric(t, s, name, want)
+	}
+	until(t, "nobody holds the files", func() bool { return s.store.cache.Stats().Held == 0 })
+}
+
+// A worker asks those who are said to have a file before it asks the origin. They must have one secret.
+func TestFilesFromPeers(t *testing.T) {
+	o := newOrigin(t)
+	secret := func(text string) func(*Config) {
+		return caching(t, func(c *Config) { c.Secret = text })
+	}
+	meet := func(s *Server, secret string) *peer {
+		p := dial(t, s)
+		h := hello(7)
+		h.Secret = secret
+		p.send(h)
+		expect[probe.Welcome](p)
+		return p
+	}
+	first, second, stranger := newServer(t, 1, secret("sesame")), newServer(t, 1, secret("sesame")), newServer(t, 1, secret("simsim"))
+	big := o.add("big", strings.Repeat("0123456789", 100_000))
+	p := meet(first, "sesame")
+	p.send(enqueue(1, "cat", "", big))
+	if f := p.finished(); f.Status != probe.Succeeded {
+		t.Fatalf("it ends as %+v", f)
+	}
+	big.Peers = []string{"127.0.0.1:1", first.FilesAddr()}
+	p = meet(second, "sesame")
+	p.send(enqueue(1, "cat", "", big))
+	if f := p.finished(); f.Status != probe.Succeeded || f.Usage.Fetched != big.Bytes || !bytes.Equal(f.Result, o.files["/big"]) {
+		t.Errorf("with a file of a peer it ends as %v %s, %d bytes, %+v", f.Status, f.Error, len(f.Result), f.Usage)
+	}
+	if n := o.requests("big"); n != 1 {
+		t.Errorf("the origin was asked %d times", n)
+	}
+	wantMetric(t, first, `worker_files_total{outcome="served"}`, "1")
+	wantMetric(t, second, `worker_file_bytes_total{from="peer"}`, fmt.Sprint(big.Bytes))
+	wantMetric(t, second, "worker_file_peer_failures_total", "1")
+
+	p = meet(stranger, "simsim")
+	p.send(enqueue(1, "cat", "", big))
+	if f := p.finished(); f.Status != probe.Succeeded {
+		t.Errorf("without a peer of its secret it ends as %v: %s", f.Status, f.Error)
+	}
+	if n := o.requests("big"); n != 2 {
+		t.Errorf("the origin was asked %d times", n)
+	}
+}
+
+func TestFilesThatCannotBeHad(t *testing.T) {
+	o := newOrigin(t)
+	root := t.TempDir()
+	s := newServer(t, 1, caching(t, func(c *Config) { c.CacheSize, c.FileRoots = 1<<20, []string{root} }))
+	p, _ := join(t, s, 7)
+	good := o.add("good", "good")
+	wrong := o.add("wrong", "wrong")
+	wrong.Digest[3] ^= 1
+	long := o.add("long", "long")
+	long.Bytes--
+	for i, c := range []struct {
+		file probe.File
+		want []string
+	}{
+		{wrong, []string{"/wrong", "sha256"}},
+		{long, []string{"/long", "3"}},
+		{probe.File{Digest: [32]byte{1}, URL: o.URL + "/none"}, []string{"/none", "404"}},
+		{probe.File{Digest: [32]byte{1}, URL: o.URL + "/huge", Bytes: 2 << 20}, []string{"/huge", "2097152 bytes", "1048576"}},
+		{probe.File{Digest: [32]byte{1}, URL: "file://" + root + "/none"}, []string{root + "/none", "no such file"}},
+		{probe.File{Digest: [32]byte{1}, URL: "file:///etc/passwd"}, []string{"/etc/passwd", "not below"}},
+	} {
+		p.send(enqueue(probe.ResID(i+1), "cat", "", good, c.file))
+		f := p.finished()
+		if f.Status != probe.NoInput || len(f.Result) > 0 || f.Run != 0 {
+			t.Errorf("%s: it ends as %+v", c.file.URL, f)
+		}
+		for _, want := range c.want {
+			if !strings.Contains(f.Error, want) {
+				t.Errorf("%s: the error %q does not tell %q", c.file.URL, f.Error, want)
+			}
+		}
+	}
+	until(t, "nobody holds files", func() bool { return s.store.cache.Stats().Held == 0 })
+
+	bare := newServer(t, 1, nil)
+	p, w := join(t, bare, 7)
+	if w.Cache != "" || bare.FilesAddr() != "" {
+		t.Errorf("a worker without a cache says that it is at %q", w.Cache)
+	}
+	p.send(enqueue(1, "echo", "", good))
+	if f := p.finished(); f.Status != probe.NoInput || !strings.Contains(f.Error, "--cache-dir") {
+		t.Errorf("without a cache it ends as %+v", f)
+	}
+}
+
+// Files are fetched while other tasks run, and tasks without files pass those that wait for theirs. What is cancelled
+// is fetched no more.
+func TestFilesAreFetchedBeforeTheTurn(t *testing.T) {
+	o := newOrigin(t)
+	o.hold = make(chan struct{})
+	s := newServer(t, 1, caching(t, nil))
+	p, _ := join(t, s, 7)
+	p.send(enqueue(1, "sleep", "1h"))
+	for _, ok := p.next().(probe.Started); !ok; _, ok = p.next().(probe.Started) {
+	}
+	p.send(enqueue(2, "cat", "", o.add("a", "a")), enqueue(3, "cat", "", o.add("b", "b")))
+	until(t, "both files are asked for", func() bool { return o.requests("a")+o.requests("b") == 2 })
+	p.send(probe.Cancel{First: 2, Count: 1})
+	until(t, "one of them is not wanted any more", func() bool { o.mu.Lock(); defer o.mu.Unlock(); return o.left == 1 })
+	close(o.hold)
+	until(t, "the other one is there", func() bool { return s.store.cache.Stats().Entries == 1 })
+
+	p.send(probe.Kill{Attempt: probe.AttemptID{Frontend: 7, Seq: 1}})
+	if f := p.finished(); f.Attempt.Seq != 3 || string(f.Result) != "b" || f.Usage.Fetched != 1 {
+		t.Errorf("the task that waited ends as %+v", f)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := len(s.store.fetches); n != 0 || s.store.running != 0 || len(s.store.waiting) != 0 {
+		t.Errorf("%d fetches are left, %d run, %d wait", n, s.store.running, len(s.store.waiting))
+	}
+}
+
+// However many tasks need files, only some are fetched for at a time; and a worker that is closed waits for none.
+func TestFetchesAreBounded(t *testing.T) {
+	o := newOrigin(t)
+	o.hold = make(chan struct{})
+	s := newServer(t, 1, caching(t, nil))
+	p, _ := join(t, s, 7)
+	const tasks = maxFetches + 20
+	send := func(from int) {
+		for i := from; i < from+tasks; i++ {
+			text := fmt.Sprint(i)
+			p.send(enqueue(probe.ResID(i), "cat", "", o.add(text, text)))
+		}
+	}
+	running := func() (n, waiting int) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.store.running, len(s.store.waiting)
+	}
+	send(1)
+	until(t, "all are known", func() bool { n, waiting := running(); return n+waiting == tasks })
+	if n, _ := running(); n != maxFetches {
+		t.Errorf("%d attempts have their files fetched at a time, want %d", n, maxFetches)
+	}
+	close(o.hold)
+	for range tasks {
+		if f := p.finished(); f.Status != probe.Succeeded || string(f.Result) != fmt.Sprint(f.Attempt.Seq) {
+			t.Fatalf("it ends as %+v", f)
+		}
+	}
+	o.hold = make(chan struct{})
+	defer close(o.hold)
+	send(1 + tasks)
+	until(t, "all are known again", func() bool { n, waiting := running(); return n+waiting == tasks })
+	began := time.Now()
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took > closeWait {
+		t.Errorf("the worker took %v to close", took)
+	}
+}
+
+func TestAnnouncesFiles(t *testing.T) {
+	t.Parallel()
+	h, o := newHome(t, "127.0.0.1:0", ""), newOrigin(t)
+	a := o.add("a", "a")
+	change := caching(t, func(c *Config) { c.Name, c.Join, c.Speed = "w", []string{h.addr}, 0.5 })
+	s := newServer(t, 1, change)
+	row := h.until(t, "it is known", full).Row
+	if row.Speed != 0.5 || row.Files != nil {
+		t.Errorf("an idle worker's row is %+v", row)
+	}
+	p, _ := join(t, s, 7)
+	p.send(enqueue(1, "cat", "", a))
+	p.finished()
+	has := func(b *view.Heartbeat) bool { return b.Row.Files.Has(view.FileIDOf(a.Digest)) }
+	if row = h.until(t, "it tells of the file", has).Row; len(*row.Files) != 1 {
+		t.Errorf("it tells of %d files", len(*row.Files))
+	}
+	// Changes do not follow each other at once.
+	p.send(enqueue(2, "cat", "", o.add("b", "b")))
+	p.finished()
+	rounds := row.Seq
+	h.until(t, "two more heartbeats", func(b *view.Heartbeat) bool { return b.Row.Seq >= rounds+2 })
+	h.mu.Lock()
+	if last := h.beats[len(h.beats)-1].Row; last.FilesRev != 1 {
+		t.Errorf("a second later it tells of other files: %+v", last)
+	}
+	h.mu.Unlock()
+}
+
+func TestFileSettings(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*Config)
+		want   []string // none: it is fine
+	}{
+		{"nothing but a cache", func(c *Config) { c.CacheDir = "x" }, nil},
+		{"no cache", func(c *Config) { c.FileHosts = []string{"h"} }, []string{"no cache"}},
+		{"small", func(c *Config) { c.CacheDir, c.CacheSize = "x", 7 }, []string{"7 bytes"}},
+		{"root", func(c *Config) { c.CacheDir, c.FileRoots = "x", []string{"y"} }, []string{`"y"`, "absolute"}},
+		{"host", func(c *Config) { c.CacheDir, c.FileHosts = "x", []string{"http://y"} }, []string{`"http://y"`}},
+		{"address", func(c *Config) { c.CacheDir, c.FilesListen = "x", "y" }, []string{`"y"`, "host:port"}},
+		{"open to others", func(c *Config) { c.CacheDir, c.FilesListen = "x", "10.1.2.3:0" }, []string{"10.1.2.3", "secret"}},
+		{"with a secret", func(c *Config) { c.CacheDir, c.FilesListen, c.Secret = "x", "10.1.2.3:0", "s" }, nil},
+		{"where none reaches it", func(c *Config) { c.CacheDir, c.Listen, c.Secret = "x", ":0", "s" }, []string{"advertise"}},
+		{"advertised", func(c *Config) { c.CacheDir, c.Listen, c.Secret, c.Advertise = "x", ":0", "s", "h:7" }, nil},
+		{"advertised in vain", func(c *Config) { c.Advertise = "h:7" }, []string{"no frontends"}},
+		{"slow", func(c *Config) { c.Speed = 0.001 }, []string{"speed is 0.001"}},
+	} {
+		cfg := Config{Listen: "127.0.0.1:0"}
+		c.change(&cfg)
+		err := cfg.Validate()
+		if (err == nil) != (c.want == nil) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		for _, want := range c.want {
+			if err != nil && !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v does not tell %q", c.name, err, want)
+			}
+		}
+	}
+
+	// Two workers cannot share a folder.
+	dir := filepath.Join(t.TempDir(), "cache")
+	first := newServer(t, 1, func(c *Config) { c.CacheDir = dir })
+	second, err := New(Config{Listen: "127.0.0.1:0", CacheDir: dir, Goroutines: withGoroutines})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := second.Start(); err == nil || !strings.Contains(err.Error(), dir) {
+		t.Errorf("a second worker of one folder starts with %v", err)
+	}
+	if err := second.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := first.Close(); err != nil {
+		t.Error(err)
+	}
+	left, err := os.ReadDir(dir)
+	if err != nil || slices.ContainsFunc(left, func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), "partial") }) {
+		t.Errorf("in its folder a worker leaves %v, %v", left, err)
+	}
+}
