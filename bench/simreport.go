@@ -29,13 +29,42 @@ type SimRun struct {
 	Frontends  int     `json:"frontends"`
 
 	SimGroup           // of all jobs that count
-	Short    *SimGroup `json:"short,omitempty"` // of the short ones, where a cutoff divides them
+	Short    *SimGroup `json:"short,omitempty"` // of the short ones, where a cutoff or the workload divides them
 	Long     *SimGroup `json:"long,omitempty"`
+
+	WorkerWaitMS Stats         `json:"worker_wait_ms"`       // of workers: the mean of wait_ms over the tasks that count and started there
+	WorkerSpread float64       `json:"worker_spread_ms"`     // their standard deviation
+	Estimates    *SimEstimates `json:"estimates,omitempty"`  // where tasks were placed by estimation
+	Read         *SimRead      `json:"read,omitempty"`       // where tasks have inputs
+	Completion   *SimMatching  `json:"completion,omitempty"` // of a figure that matches tasks with workers once
 
 	MessagesPerTask float64 `json:"messages_per_task"` // pings, syncs and acknowledgements included
 	Utilisation     float64 `json:"utilisation"`       // of the slots, from the first arrival that counts to the last
 	Events          uint64  `json:"events"`
 	WallS           float64 `json:"wall_s"`
+}
+
+// SimEstimates is how good the estimates were by which tasks were placed, at all frontends.
+type SimEstimates struct {
+	Tasks      int     `json:"tasks"`       // that were placed by estimation
+	WaitWithin float64 `json:"wait_within"` // share of the waits at the worker that were within 10 % or 1 s of what was estimated
+	WaitOffS   float64 `json:"wait_off_s"`  // by how much they were off on average
+	RunWithin  float64 `json:"run_within"`  // likewise of run times
+	RunOffS    float64 `json:"run_off_s"`
+	Asked      float64 `json:"asked"` // workers that were asked for their wait matrix, for each of the tasks
+}
+
+// SimRead is the mean bytes that a task read of its inputs, by where they were.
+type SimRead struct {
+	Host   float64 `json:"host"` // in memory or on the disk of its own
+	Rack   float64 `json:"rack"`
+	Across float64 `json:"across"`
+}
+
+// SimMatching is when a set of tasks is done, in units of their mean run time.
+type SimMatching struct {
+	Mean float64 `json:"mean"`
+	Last float64 `json:"last"`
 }
 
 // SimGroup is what was measured of some jobs.
@@ -101,6 +130,15 @@ func sampleStats(sample []time.Duration) Stats {
 	}
 }
 
+// SimSpread sums up the means of a quantity at each worker, and returns their standard deviation, in ms. It sorts them.
+func SimSpread(means []time.Duration) (s Stats, deviation float64) {
+	s = sampleStats(means)
+	for _, d := range means {
+		deviation += math.Pow(float64(d)/1e6-s.Mean, 2)
+	}
+	return s, math.Sqrt(deviation / float64(max(len(means), 1)))
+}
+
 func quantileOf(sorted []time.Duration, q float64) time.Duration {
 	// What rounding adds to q*n must not reach the next rank.
 	return sorted[max(0, int(math.Ceil(q*float64(len(sorted))-1e-9))-1)]
@@ -137,6 +175,15 @@ func WriteSimTable(w io.Writer, doc *SimDocument) error {
 	for _, group := range groupSimRuns(doc.Runs) {
 		fmt.Fprintf(&b, "\n%s, times in ms\n", simTitle(&group[0]))
 		simGrid(group).write(&b)
+		for i := range group {
+			if e := group[i].Estimates; e != nil {
+				fmt.Fprintf(&b, "%s: %d tasks placed by estimation; of their waits %.1f %% within 10 %% or 1 s of the estimate (off by %.3f s on average), of their run times %.1f %% (%.3f s); %.1f workers asked for each\n",
+					group[i].Policy, e.Tasks, 100*e.WaitWithin, e.WaitOffS, 100*e.RunWithin, e.RunOffS, e.Asked)
+			}
+			if read := group[i].Read; read != nil {
+				fmt.Fprintf(&b, "%s: a task reads %.4g MB on its host, %.4g MB within its rack, %.4g MB across racks\n", group[i].Policy, read.Host/1e6, read.Rack/1e6, read.Across/1e6)
+			}
+		}
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -162,10 +209,12 @@ func groupSimRuns(runs []SimRun) [][]SimRun {
 
 // simGrid has a row for each run of a group, and one for the ideal, which is that of the first.
 func simGrid(group []SimRun) grid {
-	cells := func(s Stats) []string { return []string{number(s.Mean), number(s.P50), number(s.P95), number(s.P99)} }
+	cells := func(s Stats) []string {
+		return []string{number(s.Mean), number(s.P50), number(s.P90), number(s.P95), number(s.P99)}
+	}
 	g := grid{
-		{"", "response", "", "", "", "slowdown", "", "", "", "wait", "", "", "", "messages", ""},
-		{"policy", "mean", "p50", "p95", "p99", "mean", "p50", "p95", "p99", "mean", "p50", "p95", "p99", "per task", "utilisation"},
+		{"", "response", "", "", "", "", "slowdown", "", "", "", "", "wait", "", "", "", "", "messages", ""},
+		{"policy", "mean", "p50", "p90", "p95", "p99", "mean", "p50", "p90", "p95", "p99", "mean", "p50", "p90", "p95", "p99", "per task", "utilisation"},
 	}
 	row := func(name string, s *SimGroup) []string {
 		return slices.Concat([]string{name}, cells(s.ResponseMS), cells(s.Ratio), cells(s.WaitMS))

@@ -289,12 +289,13 @@ type group struct {
 
 // reservation is one Reserve: count places at a worker, of which some live.
 type reservation struct {
-	w     *worker
-	group *group
-	first probe.ResID
-	count uint32
-	live  uint32
-	rides []*attempt // by place; nil once it is known what became of it
+	w      *worker
+	group  *group
+	first  probe.ResID
+	count  uint32
+	live   uint32
+	rides  []*attempt // by place; nil once it is known what became of it
+	sticky bool       // its places are kept while tasks of the group wait
 	// spare: its job needs it no more. It is among those of its worker, and no longer among those of its group.
 	spare bool
 }

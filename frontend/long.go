@@ -244,8 +244,6 @@ func (c *Core) estimated(t *task) {
 			x.spec.Files = append(x.spec.Files, estimate.File{ID: FileID(s.Files[i].Digest), Bytes: int64(s.Files[i].Bytes)})
 		}
 		t.long = x
-	} else {
-		t.group.ends = time.Time{} // may have been its own end
 	}
 	c.long.due.Push(x)
 }

@@ -41,7 +41,7 @@ func (c *Core) cover(g *group, now time.Time, acts []Action) []Action {
 	case g.live == 0:
 		return c.place(g, now, acts)
 	}
-	if missing := max(probes(g, len(g.queue))-c.probed(g), g.budget); missing > 0 {
+	if missing := max(probes(g, len(g.queue))-g.probed(), g.budget); missing > 0 {
 		c.planPlaces(g, missing, now)
 		return c.reserve(g, now, acts)
 	}
@@ -74,7 +74,7 @@ func (c *Core) resample(j *job, now time.Time, acts []Action) []Action {
 	j.lag = min(2*j.lag, maxLag)
 	j.lagAt = time.Time{}
 	for _, g := range j.groups {
-		if n := len(g.queue); n > 0 && j.Policy.Resample && c.probed(g) >= probes(g, n) && c.probed(g) < 4*probes(g, n) {
+		if n := len(g.queue); n > 0 && j.Policy.Resample && g.probed() >= probes(g, n) && g.probed() < 4*probes(g, n) {
 			c.Stats.Resamples++
 			c.planPlaces(g, n, now)
 			acts = c.reserve(g, now, acts)
@@ -247,7 +247,7 @@ func (c *Core) short(g *group) bool {
 	return run >= briefRun && run < shortRun*c.trip
 }
 
-// sticky reports whether the places of the group are kept while tasks wait.
+// sticky reports whether places that are reserved for the group now are kept while tasks wait.
 func (c *Core) sticky(g *group) bool { return g.job.Policy.Sticky && !c.short(g) }
 
 // planPlaces probes n workers of a random sample: first those where the group has no place and none is
@@ -301,14 +301,13 @@ func (c *Core) planPlaces(g *group, n int, now time.Time) {
 }
 
 // probed is how many probes the live places of the group are worth: a sticky one asked for several places.
-func (c *Core) probed(g *group) int {
-	if !c.sticky(g) {
-		return g.live
-	}
+func (g *group) probed() int {
 	n := 0
 	for _, r := range g.places {
-		if r.live > 0 {
+		if r.live > 0 && r.sticky {
 			n++
+		} else {
+			n += int(r.live)
 		}
 	}
 	return n
@@ -319,7 +318,7 @@ func (c *Core) reserve(g *group, now time.Time, acts []Action) []Action {
 	j := g.job
 	sticky := c.sticky(g)
 	for _, w := range c.picked {
-		r := &reservation{w: w, group: g, first: w.nextRes, count: uint32(w.rides + w.extra), live: uint32(w.extra)}
+		r := &reservation{w: w, group: g, first: w.nextRes, count: uint32(w.rides + w.extra), live: uint32(w.extra), sticky: sticky}
 		m := probe.Reserve{
 			First: r.first, Count: r.count, Job: j.ID, Tenant: j.Tenant, Priority: j.Priority,
 			Demand: g.demand, Estimate: g.estimate, Early: j.Policy.Overlap,
@@ -458,7 +457,7 @@ func (c *Core) ready(w *worker, m *probe.Ready, now time.Time, acts []Action) []
 	for n := g.turn(w, bundleBytes-len(bind.Launch.Payload)); n > 1 && len(g.queue) > 0; n-- {
 		bind.Bundle = append(bind.Bundle, c.bindNext(g, w, m, now))
 	}
-	keep := !shared && c.sticky(r.group) && c.choose(r.group, w) != nil
+	keep := !shared && r.sticky && c.choose(r.group, w) != nil
 	if keep {
 		c.Stats.Kept++
 	} else {
@@ -679,7 +678,7 @@ func (c *Core) cancelPlaces(j *job, now time.Time, acts []Action) []Action {
 
 // split takes the places of r that are in the queue out of it, and returns them as a reservation of no group.
 func (r *reservation) split() *reservation {
-	queued := &reservation{w: r.w, group: r.group, first: r.first, count: r.count, live: r.live}
+	queued := &reservation{w: r.w, group: r.group, first: r.first, count: r.count, live: r.live, sticky: r.sticky}
 	for i := range r.count {
 		if id := r.first + probe.ResID(i); r.w.places[id] == r && r.ride(id) == nil {
 			r.w.places[id] = queued

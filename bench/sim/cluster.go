@@ -63,6 +63,12 @@ type cluster struct {
 	// onStart and onEnd hear of every run of a task; nil where nobody wants to. onEnd may change how it ends.
 	onStart func(w *workerNode, s *worker.Start)
 	onEnd   func(s *worker.Start, ev *worker.Exited)
+	// onFetch and onRelease are the fetcher of a worker's files; needed only where tasks name files.
+	onFetch   func(w *workerNode, a worker.Fetch)
+	onRelease func(w *workerNode, a worker.Release)
+	// reads is how long a task reads its inputs at a worker, on top of its run; nil: tasks have none.
+	reads  func(w *workerNode, s *worker.Start) time.Duration
+	failed error // what an event of kind call found, at the end of the step: of a Run, and of gossip
 }
 
 // scheduler is what decides where tasks run: a [frontend.Core], or a rival that is told the same events, takes the
@@ -113,7 +119,10 @@ type workerNode struct {
 }
 
 // hang keeps what happens to a process that does not run, until it does.
-type hang struct{ events []event }
+type hang struct {
+	since  time.Duration
+	events []event
+}
 
 // execution is an attempt that runs.
 type execution struct {
@@ -343,6 +352,10 @@ func (c *cluster) stepWorker(w *workerNode, ev worker.Event) error {
 				r.stopping = true
 				c.exitAt(c.now+stopTakes, w, r)
 			}
+		case worker.Fetch:
+			c.onFetch(w, a)
+		case worker.Release:
+			c.onRelease(w, a)
 		case worker.Drop:
 			if cn := c.conns[a.Link-1]; cn.linked {
 				cn.wOpen = false
@@ -405,6 +418,9 @@ func (c *cluster) execute(w *workerNode, s worker.Start) {
 		c.onStart(w, &r.start)
 	}
 	r.takes = time.Duration(float64(durationOf(s.Launch.Payload)) / w.speed)
+	if c.reads != nil {
+		r.takes += c.reads(w, &r.start)
+	}
 	if s.Launch.Timeout > 0 {
 		r.takes = min(r.takes, s.Launch.Timeout)
 	}
@@ -639,15 +655,32 @@ func (c *cluster) ping(cn *conn) error {
 	case !cn.fOpen:
 		return nil
 	case c.now-cn.fHeard > c.net.lease:
-		if err := c.closeAtFrontend(cn); err != nil {
-			return err
-		}
-		c.hangUp(cn, false)
-		return c.stepFrontend(cn.f, frontend.WorkerGone{Worker: frontend.Worker(cn.w.index)})
+		return c.silence(cn.f)
 	}
 	cn.pings++
 	c.send(cn, probe.Ping{Seq: cn.pings})
 	c.at(c.now+c.net.ping, event{kind: ping, conn: cn})
+	return nil
+}
+
+// silence gives up the workers that are silent, all of them before any of their tasks goes elsewhere.
+func (c *cluster) silence(f *frontendNode) error {
+	var silent []*conn
+	for _, cn := range f.conns {
+		if cn == nil || !cn.fOpen || c.now-cn.fHeard <= c.net.lease {
+			continue
+		}
+		silent = append(silent, cn)
+		if err := c.closeAtFrontend(cn); err != nil {
+			return err
+		}
+		c.hangUp(cn, false)
+	}
+	for _, cn := range silent {
+		if err := c.stepFrontend(f, frontend.WorkerGone{Worker: frontend.Worker(cn.w.index)}); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"reflect"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend"
+	"github.com/phoebe-sched/phoebe/frontend/estimate"
 	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/worker"
 )
@@ -44,6 +46,7 @@ type FaultStats struct {
 	Faults                                   map[string]int // by kind
 	Outcomes                                 [frontend.DeadlineExceeded + 1]int
 	Failures                                 [frontend.StageFailed + 1]int
+	Seen                                     map[string]int // what else was drawn or happened, by kind
 	Events                                   uint64
 
 	Frontends frontend.Stats // of the lives that saw the end
@@ -52,13 +55,16 @@ type FaultStats struct {
 
 // Faults runs a small cluster under a schedule of faults drawn from seed: processes crash, hang, drain and
 // come back, connections break on one side or both, messages are repeated and overtake one another, clients
-// cancel and go elsewhere. It checks both cores' invariants after every step, and what clients are promised:
+// cancel and go elsewhere, files come late or never, gossip is stale or lies. It checks both cores' invariants after
+// every step, and what clients are promised:
 //
 //   - every task of a job ends in one outcome, of which the cause is there; every job ends;
 //   - a task that may start only once never starts twice;
+//   - a task starts where its constraints hold and its demand fits, with its files there, and not before all tasks of
+//     the stages before its own have ended well;
 //   - a result is that of the task;
-//   - once all is over, no core holds a slot, place, attempt or result any more, and no queue was ever
-//     longer than its bound.
+//   - files that are fetched for an attempt are released, once, and not while it runs;
+//   - once all is over, no core holds anything of any job any more, and no queue was ever longer than its bound.
 //
 // Parts of it may be left out; what remains is as it was. The error, if any, is a *FaultError. The same seed gives
 // the same run.
@@ -87,7 +93,7 @@ func Faults(seed uint64, without Omission) (*FaultStats, error) {
 // a time.
 func FaultSweep(ctx context.Context, from, n uint64, progress func(done uint64)) (*FaultStats, error) {
 	var mu sync.Mutex
-	sum := &FaultStats{Faults: map[string]int{}}
+	sum := &FaultStats{Faults: map[string]int{}, Seen: map[string]int{}}
 	var failed *FaultError
 	next, done := uint64(0), uint64(0)
 	var wg sync.WaitGroup
@@ -143,11 +149,13 @@ type faultJob struct {
 }
 
 type faultTask struct {
-	spec     frontend.Task
-	fails    int // so many runs are still to fail
-	starts   int
-	failed   int
-	outcomes int
+	spec      frontend.Task
+	fails     int // so many runs are still to fail
+	starts    int
+	failed    int // runs
+	succeeded int // runs
+	unfetched int // attempts without their files
+	outcomes  int
 }
 
 // visit is a job at one frontend, as the frontend's shell knows it.
@@ -169,21 +177,30 @@ type faultRun struct {
 	jobs    []*faultJob
 	faults  int                      // drawn
 	visits  []map[probe.JobID]*visit // by frontend
-	open    int                      // jobs that have not ended
-	failed  error
-	still   int // events since time went on
-	stats   FaultStats
-	stopAt  uint64
+	chances *rand.Rand               // of fetchers and gossip
+
+	fetchers []fetcher // by worker, of its present life
+	rumours  []uint64  // by worker, how often it told of itself
+	leaving  []int32   // by worker, the life in which it drains
+	outages  []outage  // by worker
+
+	open   int // jobs that have not ended
+	failed error
+	still  int // events since time went on
+	stats  FaultStats
+	stopAt uint64
 }
 
 func newFaultRun(seed uint64, without Omission) *faultRun {
 	r := &faultRun{seed: seed, without: without, dice: rand.New(rand.NewPCG(seed, 'd'))}
-	r.stats.Faults = map[string]int{}
+	r.stats.Faults, r.stats.Seen = map[string]int{}, map[string]int{}
+	r.chances = rand.New(rand.NewPCG(seed, 'c'))
 	r.rng = rand.New(rand.NewPCG(seed, 'n'))
 	r.check = true
 	r.tell = r.told
 	r.onStart = r.taskStarted
 	r.onEnd = r.taskEnded
+	r.onFetch, r.onRelease = r.fetch, r.release
 	return r
 }
 
@@ -225,7 +242,15 @@ func (r *faultRun) run() (err error) {
 			cfg.Functions = append(cfg.Functions, "rare")
 			cfg.MaxQueue = 1 << 14
 		}
-		r.addWorker(cfg, 1)
+		r.furnish(r.addWorker(cfg, 1), d)
+	}
+	r.fetchers, r.rumours = make([]fetcher, len(r.workers)), make([]uint64, len(r.workers))
+	r.leaving, r.outages = make([]int32, len(r.workers)), make([]outage, len(r.workers))
+	gossips := chance(d, 0.7)
+	for _, w := range r.workers {
+		if liar := chance(d, 0.1); gossips {
+			r.gossip(w, liar)
+		}
 	}
 	for i := range 1 + d.IntN(3) {
 		r.visits = append(r.visits, map[probe.JobID]*visit{})
@@ -233,6 +258,8 @@ func (r *faultRun) run() (err error) {
 			AdriftFor: between(d, 50*time.Millisecond, 500*time.Millisecond), ClaimFor: between(d, 200*time.Millisecond, time.Second),
 			StrandedFor: 2 * time.Second, SyncEvery: between(d, 300*time.Millisecond, 2*time.Second), ProbeTimeout: 20 * time.Millisecond,
 			MaxPending: among(d, 60, 1<<20), MaxWait: among(d, 100*time.Millisecond, -1),
+			LongTask: among(d, 20*time.Millisecond, 200*time.Millisecond, 0),
+			Matcher: among(d, estimate.Stable, estimate.Greedy, estimate.Optimal), PoisonAfter: among(d, 2, 3),
 		}, r.seed+uint64(i)<<32)
 	}
 	r.makeJobs(10 + d.IntN(40))
@@ -310,14 +337,27 @@ func (r *faultRun) makeJobs(n int) {
 		if mean == time.Microsecond {
 			calls = "tiny" // so short that several are given out at a time
 		}
-		estimate := among(d, 0.0, 1, 1, 3, 0.3)
-		mixed := chance(d, 0.2)
-		for k := range 1 + d.IntN(among(d, 2, 10, 40)) {
+		hint := among(d, 0.0, 1, 1, 3, 0.3)
+		mixed, fails, once := chance(d, 0.2), 0.1, 0.2
+		if p := &j.spec.Policy; p.Binding == frontend.Late {
+			j.spec.Mode = among(d, estimate.Auto, estimate.Auto, estimate.Sample, estimate.Estimate)
+		}
+		early := j.spec.Policy.Binding != frontend.Late || j.spec.Mode == estimate.Estimate || j.spec.Mode == estimate.Auto && j.spec.Policy.Route
+		needy, constrained := chance(d, 0.25), chance(d, 0.15)
+		if chance(d, 0.25) {
+			j.spec.Stages, fails, once = r.stages(d), 0.02, 0.02 // most are to come to their end
+			r.stats.Seen["jobs with stages"]++
+		}
+		if constrained && chance(d, 0.3) {
+			r.constrain(&j.spec.Constraint, d)
+			mixed = false // who satisfies it may have no room for more
+		}
+		for k := range len(j.spec.Stages) + 1 + d.IntN(among(d, 2, 10, 40)) {
 			t := faultTask{}
 			takes := time.Duration(d.ExpFloat64() * float64(mean))
 			t.spec = frontend.Task{
-				Index: probe.TaskIndex(k), Function: calls, Retryable: !chance(d, 0.2),
-				Estimate: time.Duration(float64(takes) * estimate), Retries: d.IntN(3),
+				Index: probe.TaskIndex(k), Function: calls, Retryable: !chance(d, once),
+				Estimate: time.Duration(float64(takes) * hint), Retries: d.IntN(3),
 			}
 			if mixed {
 				t.spec.Demand = slotsOf(1 + d.IntN(2))
@@ -326,15 +366,34 @@ func (r *faultRun) makeJobs(n int) {
 				}
 				if chance(d, 0.3) {
 					t.spec.Function, t.spec.Demand = "rare", probe.Demand{}
-				} else if chance(d, 0.2) {
-					t.spec.Constraint.Hosts = []string{fmt.Sprint("h", d.IntN(len(r.workers)))}
-					t.spec.Demand = probe.Demand{}
+				}
+			}
+			if n := len(j.spec.Stages); n > 0 {
+				if t.spec.Stage = int32(k); k >= n {
+					t.spec.Stage = int32(d.IntN(n))
+				}
+			}
+			if constrained && len(j.spec.Constraint.Labels)+len(j.spec.Constraint.Hosts) == 0 && t.spec.Function != "rare" && chance(d, 0.5) {
+				r.constrain(&t.spec.Constraint, d)
+				t.spec.Demand = probe.Demand{}
+			}
+			if needy {
+				r.need(&t.spec, i, j.spec.Stages, early && len(j.spec.Constraint.Hosts) == 0, d)
+				if len(t.spec.Files) > 0 {
+					t.spec.Demand = probe.Demand{} // who has the room may have no cache
+				}
+			}
+			for what, has := range map[string]bool{
+				"constraints": len(t.spec.Constraint.Labels)+len(t.spec.Constraint.Hosts) > 0, "inputs": len(t.spec.Inputs) > 0, "files": len(t.spec.Files) > 0,
+			} {
+				if has {
+					r.stats.Seen["tasks with "+what]++
 				}
 			}
 			if chance(d, 0.05) {
 				t.spec.Timeout = takes/2 + time.Millisecond
 			}
-			if chance(d, 0.1) {
+			if chance(d, fails) {
 				t.fails = 1 + d.IntN(3)
 			}
 			t.spec.Payload = binary.LittleEndian.AppendUint64(payloadOf(takes), uint64(i)<<32|uint64(k))
@@ -452,7 +511,7 @@ func (r *faultRun) receiveSubmit(j *faultJob, f *frontendNode, session int) {
 	j.tried = true
 	r.visits[f.index][j.id] = &visit{job: j, session: session}
 	if r.log != nil {
-		r.log("client: job %d to f%d, %d tasks, resubmitted: %t, policy %+v", j.n, f.index, len(spec.Tasks), spec.Resubmitted, spec.Policy)
+		r.log("client: job %d to f%d, %d tasks, resubmitted: %t, mode %v, policy %+v, %s, stages %+v", j.n, f.index, len(spec.Tasks), spec.Resubmitted, spec.Mode, spec.Policy, spec.Constraint, spec.Stages)
 	}
 	if err := r.stepFrontend(f, frontend.Submit{Job: &spec}); err != nil {
 		r.fail("%w", err)
@@ -538,7 +597,7 @@ func (r *faultRun) told(f *frontendNode, a frontend.Action) {
 			}
 		}
 		v.outcomes = append(v.outcomes, a.Outcome)
-		r.plausible(v.job, &a.Outcome, v.left)
+		r.plausible(v, &a.Outcome)
 		r.deliver(v.job, f, v.session, a.Outcome)
 	case frontend.Ended:
 		delete(visits, a.Job)
@@ -582,28 +641,36 @@ func (r *faultRun) deliver(j *faultJob, f *frontendNode, session int, o frontend
 }
 
 // plausible checks that an outcome has its cause.
-func (r *faultRun) plausible(j *faultJob, o *frontend.Outcome, left bool) {
+func (r *faultRun) plausible(v *visit, o *frontend.Outcome) {
+	j := v.job
 	t := &j.tasks[o.Task]
 	bad := false
 	switch o.Kind {
 	case frontend.Result:
 		bad = t.starts == 0 || string(o.Result) != string(t.spec.Payload[8:16])
 	case frontend.Cancelled:
-		bad = !j.cancels && !left
+		bad = !j.cancels && !v.left
 	case frontend.DeadlineExceeded:
 		bad = !j.deadline
 	case frontend.Failed:
+		retried := t.spec.Retryable && t.failed+t.unfetched <= t.spec.Retries
 		switch o.Failure {
 		case frontend.TaskError:
-			bad = t.failed == 0 || t.spec.Retryable && t.failed <= t.spec.Retries
+			bad = t.failed == 0 || retried
+		case frontend.NoInput:
+			bad = t.unfetched == 0 || retried
+		case frontend.StageFailed:
+			bad = !slices.ContainsFunc(v.outcomes, func(o frontend.Outcome) bool {
+				return o.Kind == frontend.Failed && o.Failure != frontend.StageFailed
+			})
 		case frontend.Timeout:
 			bad = t.spec.Timeout == 0
 		case frontend.Lost:
 			bad = t.spec.Retryable
 		case frontend.NoWorker:
-			bad = r.stats.Faults["worker crashes"]+r.stats.Faults["worker drains"]+r.stats.Faults["worker hangs"]+r.stats.Faults["connection breaks"]+r.stats.Faults["connection goes dead"] == 0
+			bad = !r.saw("worker drains", "worker is maintained") && !r.saw(losses...)
 		case frontend.Poison:
-			bad = r.stats.Faults["worker crashes"]+r.stats.Faults["worker hangs"]+r.stats.Faults["connection breaks"]+r.stats.Faults["connection goes dead"] == 0
+			bad = !r.saw(losses...)
 		default:
 			bad = true
 		}
@@ -612,6 +679,14 @@ func (r *faultRun) plausible(j *faultJob, o *frontend.Outcome, left bool) {
 		r.fail("job %d, task %d (retryable %t, %d retries, %d runs, %d of them failed): outcome %d, failure %d, %q without a cause",
 			j.n, o.Task, t.spec.Retryable, t.spec.Retries, t.starts, t.failed, o.Kind, o.Failure, o.Message)
 	}
+}
+
+// losses are the faults that take workers from frontends.
+var losses = []string{"worker crashes", "rack crashes", "worker hangs", "connection breaks", "connection goes dead"}
+
+// saw reports whether there was one of these faults.
+func (r *faultRun) saw(faults ...string) bool {
+	return slices.ContainsFunc(faults, func(what string) bool { return r.stats.Faults[what] > 0 })
 }
 
 func (r *faultRun) taskOf(s *worker.Start) (*faultJob, *faultTask) {
@@ -629,6 +704,9 @@ func (r *faultRun) taskStarted(w *workerNode, s *worker.Start) {
 	if string(s.Launch.Payload) != string(t.spec.Payload) || s.Launch.Function != t.spec.Function {
 		r.fail("task %d of job %d starts with another payload or function", s.Launch.Task, j.n)
 	}
+	if err := r.placed(j, t, w, s); err != nil {
+		r.fail("task %d of job %d starts and %w", s.Launch.Task, j.n, err)
+	}
 }
 
 func (r *faultRun) taskEnded(s *worker.Start, ev *worker.Exited) {
@@ -641,6 +719,7 @@ func (r *faultRun) taskEnded(s *worker.Start, ev *worker.Exited) {
 		t.failed++
 		ev.Status, ev.Error = probe.Failed, "as planned"
 	case ev.Status == probe.Succeeded:
+		t.succeeded++
 		ev.Result = s.Launch.Payload[8:16]
 	}
 }
@@ -657,12 +736,11 @@ func (r *faultRun) fault(n int) {
 		r.stats.Faults[what]++
 	}
 	back := between(d, 10*time.Millisecond, time.Second)
-	switch d.IntN(12) {
+	switch d.IntN(14) {
 	case 0, 1:
 		if !w.down {
 			did("worker crashes")
-			r.crashWorker(w, chance(d, 0.7))
-			r.later(r.now+back, func() { r.restart(w) })
+			r.crash(w, d, back)
 		}
 	case 2:
 		if !f.down {
@@ -673,7 +751,7 @@ func (r *faultRun) fault(n int) {
 	case 3:
 		if !w.down && w.hung == nil {
 			did("worker hangs")
-			h := &hang{}
+			h := &hang{since: r.now}
 			w.hung = h
 			r.later(r.now+back, func() {
 				if w.hung == h {
@@ -684,7 +762,7 @@ func (r *faultRun) fault(n int) {
 	case 4:
 		if !f.down && f.hung == nil {
 			did("frontend hangs")
-			h := &hang{}
+			h := &hang{since: r.now}
 			f.hung = h
 			for _, j := range r.jobs { // its client notices, some time
 				if j.owner == f && !j.ended && chance(d, 0.5) {
@@ -697,7 +775,7 @@ func (r *faultRun) fault(n int) {
 			}
 			r.later(r.now+back, func() {
 				if f.hung == h {
-					r.resume(&f.hung)
+					r.resumeFrontend(f)
 				}
 			})
 		}
@@ -723,6 +801,20 @@ func (r *faultRun) fault(n int) {
 			r.later(r.now+back, func() { w.speed = 1 })
 		}
 	case 11:
+		if n := slices.IndexFunc(r.workers, func(v *workerNode) bool { return v != w && v.welcome.Rack == w.welcome.Rack && !v.down }); n >= 0 && !w.down {
+			did("rack crashes")
+			for _, v := range r.workers {
+				if v.welcome.Rack == w.welcome.Rack && !v.down {
+					r.crash(v, d, back)
+				}
+			}
+		}
+	case 12:
+		if !w.down && w.hung == nil {
+			did("worker is maintained")
+			r.maintain(w, between(d, 0, time.Second), back)
+		}
+	case 13:
 		if !f.down && len(r.frontends) > 1 {
 			did("frontend leaves")
 			r.tellFrontend(f, frontend.Leave{}, func() bool { return true })
@@ -763,11 +855,31 @@ func (r *faultRun) revive(f *frontendNode) {
 	}
 }
 
+// crash kills a worker, which is back some time later.
+func (r *faultRun) crash(w *workerNode, d *rand.Rand, back time.Duration) {
+	r.crashWorker(w, chance(d, 0.7))
+	r.later(r.now+back, func() { r.restart(w) })
+}
+
+// restart begins another life of a worker, which may have other labels.
 func (r *faultRun) restart(w *workerNode) {
 	if w.down {
+		r.furnish(w, rand.New(rand.NewPCG(r.seed, 'w'<<32|uint64(w.index)<<16|uint64(w.life))))
 		r.startWorker(w)
 		w.speed = 1
+		r.outages[w.index] = outage{}
 	}
+}
+
+// maintain lets a worker announce that it will be away, and drain then.
+func (r *faultRun) maintain(w *workerNode, in, lasts time.Duration) {
+	r.outages[w.index] = outage{at: r.now + in, lasts: lasts}
+	life := w.life
+	r.later(r.now+in, func() {
+		if w.life == life && w.hung == nil && r.now < r.horizon {
+			r.drain(w, lasts)
+		}
+	})
 }
 
 // drain lets a worker leave, and come back some time after it has left.
@@ -776,6 +888,7 @@ func (r *faultRun) drain(w *workerNode, back time.Duration) {
 		r.fail("%w", err)
 		return
 	}
+	r.leaving[w.index] = w.life
 	life := w.life
 	var look func()
 	look = func() {
@@ -801,7 +914,7 @@ func (r *faultRun) heal() {
 		w.speed = 1
 	}
 	for _, f := range r.frontends {
-		r.resume(&f.hung)
+		r.resumeFrontend(f)
 		r.revive(f)
 	}
 }
@@ -834,6 +947,9 @@ func (r *faultRun) drained() error {
 				bad("f%d: worker %d is %s with %d reservations and %d attempts", f.index, key, s.State, s.Reservations, s.Attempts)
 			}
 		}
+		for _, what := range leftovers(f.core, keptByFrontend...) {
+			bad("f%d keeps %s", f.index, what)
+		}
 		addStats(&r.stats.Frontends, &f.frontend().Stats)
 	}
 	for _, w := range r.workers {
@@ -843,6 +959,12 @@ func (r *faultRun) drained() error {
 		}
 		if len(w.links) != len(r.frontends) {
 			bad("w%d has %d links", w.index, len(w.links))
+		}
+		if n := len(r.fetcherOf(w).under); n > 0 {
+			bad("w%d holds the files of %d attempts", w.index, n)
+		}
+		for _, what := range leftovers(w.core, keptByWorker...) {
+			bad("w%d keeps %s", w.index, what)
 		}
 		addStats(&r.stats.Workers, &w.core.Stats)
 	}
@@ -866,7 +988,7 @@ func describe(x any) string {
 		m = x.Msg
 	}
 	switch m := m.(type) {
-	case probe.Ping, probe.Pong, frontend.Wake, worker.Wake:
+	case probe.Ping, probe.Pong, frontend.Wake, worker.Wake, frontend.Submit: // of the last, the client tells
 		return ""
 	case probe.Sync:
 		if len(m.Live)+len(m.Attempts) == 0 {
@@ -884,11 +1006,29 @@ func describe(x any) string {
 	case worker.Send:
 		to = fmt.Sprintf("to link %d: ", x.Link)
 	}
-	s := fmt.Sprintf("%s%T %+v", to, m, m)
+	m, waits := withoutMatrix(m)
+	s := fmt.Sprintf("%s%T %+v%s", to, m, m, waits)
 	if len(s) > 600 {
 		s = s[:600] + "…"
 	}
 	return s
+}
+
+// withoutMatrix is a message or event without its wait matrix, and what that says of one slot and of the whole worker.
+func withoutMatrix(m any) (any, string) {
+	v := reflect.New(reflect.TypeOf(m)).Elem()
+	v.Set(reflect.ValueOf(m))
+	at := v
+	if load := v.FieldByName("Load"); load.IsValid() && load.Kind() == reflect.Struct {
+		at = load
+	}
+	f := at.FieldByName("Matrix")
+	if !f.IsValid() || f.Kind() != reflect.Pointer || f.IsNil() {
+		return m, ""
+	}
+	matrix := f.Interface().(*probe.WaitMatrix)
+	f.SetZero()
+	return v.Interface(), fmt.Sprintf(" waits %v to %v", matrix.Cells[0][0].Duration(), matrix.Cells[probe.MatrixSide-1][probe.MatrixSide-1].Duration())
 }
 
 // String says the most important of it in a line.
@@ -909,6 +1049,9 @@ func (s *FaultStats) add(o *FaultStats) {
 	s.Events += o.Events
 	for what, n := range o.Faults {
 		s.Faults[what] += n
+	}
+	for what, n := range o.Seen {
+		s.Seen[what] += n
 	}
 	for i, n := range o.Outcomes {
 		s.Outcomes[i] += n

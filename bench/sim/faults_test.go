@@ -43,13 +43,25 @@ func TestFaults(t *testing.T) {
 	if t.Failed() || n < 80 {
 		return
 	}
-	for what, count := range sum.Faults {
-		if count == 0 {
+	if len(sum.Faults) != 13 {
+		t.Errorf("%d kinds of faults, want 13", len(sum.Faults))
+	}
+	for _, what := range []string{
+		"jobs with stages", "tasks with constraints", "tasks with inputs", "tasks with files", "fetches", "fetches that fail",
+		"fetches that end after their release", "rumours", "lies",
+	} {
+		if sum.Seen[what] == 0 {
 			t.Errorf("no %s", what)
 		}
 	}
-	if len(sum.Faults) != 11 {
-		t.Errorf("%d kinds of faults, want 11", len(sum.Faults))
+	for why := frontend.TaskError; why <= frontend.StageFailed; why++ {
+		switch why {
+		case frontend.TooLarge, frontend.Panic, frontend.Infrastructure: // none is drawn
+		default:
+			if sum.Failures[why] == 0 {
+				t.Errorf("no failure %d", why)
+			}
+		}
 	}
 	for kind := frontend.Result; kind <= frontend.DeadlineExceeded; kind++ {
 		if sum.Outcomes[kind] == 0 {

@@ -21,6 +21,9 @@ type Figure struct {
 	// seeds is how many runs there are of everything, each with jobs of its own.
 	seeds [FullScale + 1]int
 	parts func(s FigureScale) []part
+	// play, in place of parts and at, makes the runs of one seed otherwise, and setup says how.
+	play  func(s FigureScale, seed uint64, add func(line string, x float64, r *bench.SimRun))
+	setup string
 	// at is which line a run belongs to, and where it is on it.
 	at func(p *part, r *Result) (line string, x float64)
 	// check says which parts of the claim hold.
@@ -126,8 +129,52 @@ func (f *Figure) Run(ctx context.Context, o FigureOptions) (*FigureResult, error
 	if seeds == 0 {
 		seeds = f.seeds[o.Scale]
 	}
-	parts := f.parts(o.Scale)
 	d := &figureData{runs: map[place][]*bench.SimRun{}}
+	var settings []string
+	var err error
+	if f.play != nil {
+		settings, err = f.playAll(ctx, d, o, seeds)
+	} else {
+		settings, err = f.sweepAll(ctx, d, o, seeds)
+	}
+	if err != nil {
+		return nil, err
+	}
+	res := &FigureResult{
+		Name: f.Name, Title: f.Title, Claim: f.Claim, Scale: o.Scale.String(), XLabel: f.x.Label, Holds: true, figure: f, data: d,
+		Settings: settings,
+	}
+	for _, line := range d.lines {
+		for _, x := range d.xs {
+			for i, r := range d.runs[place{line, x}] {
+				res.Points = append(res.Points, FigurePoint{line, x, o.Seed + uint64(i), *r})
+			}
+		}
+	}
+	res.Checks = f.check(d)
+	for _, c := range res.Checks {
+		res.Holds = res.Holds && c.Holds
+	}
+	return res, nil
+}
+
+// playAll makes the runs of a figure that plays, and returns what is to be said of them.
+func (f *Figure) playAll(ctx context.Context, d *figureData, o FigureOptions, seeds int) ([]string, error) {
+	for i := range seeds {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		f.play(o.Scale, o.Seed+uint64(i), d.add)
+		if o.Progress != nil {
+			o.Progress(float64(i+1) / float64(seeds))
+		}
+	}
+	return []string{f.setup + ", " + ofSeeds(o.Seed, seeds)}, nil
+}
+
+// sweepAll is playAll for a figure of sweeps.
+func (f *Figure) sweepAll(ctx context.Context, d *figureData, o FigureOptions, seeds int) ([]string, error) {
+	parts := f.parts(o.Scale)
 	var settings []string
 	for i := range seeds {
 		for k := range parts {
@@ -155,22 +202,15 @@ func (f *Figure) Run(ctx context.Context, o FigureOptions) (*FigureResult, error
 	if len(settings) > 1 {
 		settings = []string{settings[0] + ", and so on by " + f.x.Label}
 	}
-	res := &FigureResult{
-		Name: f.Name, Title: f.Title, Claim: f.Claim, Scale: o.Scale.String(), XLabel: f.x.Label, Holds: true, figure: f, data: d,
-		Settings: append(settings, f.setting(parts, o.Seed, seeds)),
+	return append(settings, f.setting(parts, o.Seed, seeds)), nil
+}
+
+// ofSeeds names the seeds of runs.
+func ofSeeds(seed uint64, seeds int) string {
+	if seeds == 1 {
+		return fmt.Sprintf("seed %d", seed)
 	}
-	for _, line := range d.lines {
-		for _, x := range d.xs {
-			for i, r := range d.runs[place{line, x}] {
-				res.Points = append(res.Points, FigurePoint{line, x, o.Seed + uint64(i), *r})
-			}
-		}
-	}
-	res.Checks = f.check(d)
-	for _, c := range res.Checks {
-		res.Holds = res.Holds && c.Holds
-	}
-	return res, nil
+	return fmt.Sprintf("means of seeds %d to %d", seed, seed+uint64(seeds)-1)
 }
 
 func appendNew(all []string, more ...string) []string {
@@ -198,10 +238,13 @@ func (f *Figure) setting(parts []part, seed uint64, seeds int) string {
 	if slices.ContainsFunc(parts[0].sweep.Policies, func(p Policy) bool { return p.Name == "centralized" }) {
 		text += ", centralized takes " + values(func(s *Sweep) any { return s.DecisionCost }) + " for each task"
 	}
-	if seeds == 1 {
-		return fmt.Sprintf("%s, seed %d", text, seed)
+	if slices.ContainsFunc(parts, func(p part) bool { return p.sweep.Gossip.Period != 0 }) {
+		text += ", heartbeats every " + values(func(s *Sweep) any { return s.Gossip.Period })
 	}
-	return fmt.Sprintf("%s, means of seeds %d to %d", text, seed, seed+uint64(seeds)-1)
+	if slices.ContainsFunc(parts, func(p part) bool { return p.sweep.Input != 0 }) {
+		text += fmt.Sprintf(", %s racks, inputs with %s copies", values(func(s *Sweep) any { return s.Racks }), values(func(s *Sweep) any { return s.Copies }))
+	}
+	return text + ", " + ofSeeds(seed, seeds)
 }
 
 // place is where runs are in a figure.

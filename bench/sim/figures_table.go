@@ -231,7 +231,7 @@ var Figures = slices.Concat([]Figure{
 		w.Frontends = 2
 		return w
 	}),
-})
+}, longFigures)
 
 var loads = []float64{0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95}
 

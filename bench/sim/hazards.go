@@ -56,6 +56,18 @@ func (c *cluster) breakConn(cn *conn) {
 	cn.cut = true
 }
 
+// resumeFrontend lets a frontend that hung go on. It does not take its own absence for the workers' silence.
+func (c *cluster) resumeFrontend(f *frontendNode) {
+	if h := f.hung; h != nil {
+		for _, cn := range f.conns {
+			if cn != nil {
+				cn.fHeard = min(cn.fHeard+c.now-h.since, c.now)
+			}
+		}
+	}
+	c.resume(&f.hung)
+}
+
 // resume lets a process that hung go on, with all that came in the meantime.
 func (c *cluster) resume(h **hang) {
 	if *h == nil {

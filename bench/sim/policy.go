@@ -6,19 +6,23 @@ import (
 	"strings"
 
 	"github.com/phoebe-sched/phoebe/frontend"
+	"github.com/phoebe-sched/phoebe/frontend/estimate"
 )
 
 // Policy is who places the tasks of a run: a policy of the frontends, or a rival of them.
 type Policy struct {
 	Name     string
 	frontend frontend.Policy
+	mode     estimate.Mode
+	strict   bool   // tasks with inputs run only where one of them is
 	rival    *rival // nil: none
 }
 
 // Late binding that leaves its places in the queues, to be declined when their turn comes.
 var withoutCancel = frontend.Policy{Name: "late-binding-no-cancel"}
 
-// Policies are those that ParsePolicy knows by name.
+// Policies are those that ParsePolicy knows by name. Estimation places all tasks by estimation, strict-locality, too,
+// but only where one of their inputs is.
 func Policies() []Policy {
 	var all []Policy
 	for _, p := range frontend.Policies {
@@ -26,6 +30,11 @@ func Policies() []Policy {
 		if p.Name == "late-binding" {
 			all = append(all, Policy{Name: withoutCancel.Name, frontend: withoutCancel})
 		}
+	}
+	for _, name := range []string{"estimation", "strict-locality"} {
+		p := Policy{Name: name, frontend: frontend.Policies[0], mode: estimate.Estimate, strict: name == "strict-locality"}
+		p.frontend.Name = name
+		all = append(all, p)
 	}
 	for i := range rivals {
 		all = append(all, Policy{Name: rivals[i].name, rival: &rivals[i]})
@@ -95,6 +104,11 @@ func partNames() []string {
 		}
 	}
 	return names
+}
+
+// routes reports whether any task may be placed by estimation.
+func (p *Policy) routes() bool {
+	return p.rival == nil && (p.mode == estimate.Estimate || p.frontend.Route)
 }
 
 // probes reports whether the probe ratio means anything to p.

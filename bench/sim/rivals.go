@@ -19,4 +19,5 @@ type rival struct {
 var rivals = []rival{
 	{name: "omniscient", central: true, instant: true, make: newOmniscient},
 	{name: "centralized", central: true, make: newCentralized},
+	{name: "eagle", central: true, instant: true, make: newEagle},
 }

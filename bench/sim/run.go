@@ -12,6 +12,7 @@ import (
 
 	"github.com/phoebe-sched/phoebe/bench"
 	"github.com/phoebe-sched/phoebe/frontend"
+	"github.com/phoebe-sched/phoebe/frontend/estimate"
 	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/worker"
 )
@@ -41,7 +42,20 @@ type Config struct {
 	DecisionCost time.Duration // of the policy centralized, for each task
 	Ping         time.Duration // how often a frontend pings each worker; 0: every second, or as rarely as a task comes by
 
-	Order worker.Order // of the workers' queues
+	Order      worker.Order // of the workers' queues
+	ShortShare float64      // of each worker that is closed to long tasks, as in worker.Config
+
+	Gossip  Gossip        // of the frontends, where their policy places tasks by estimation; default: none
+	SureFor time.Duration // age up to which a matrix need not be asked for before a task is placed by it; 0: the frontends' default, negative: any
+
+	// The tasks of long jobs, or of all if there are no groups: of so many stages one after the other (default 1), each
+	// with an input of so many bytes. That is on Copies disks, the first anywhere, the second in another rack, the others
+	// in the rack of the second; or, for the stages after the first, it is the output of the stage before.
+	Stages, Copies int
+	Input          int64
+	Racks          int // that the workers are in, in turn; 0: none that is known
+
+	check bool // tests: the schedulers' and workers' state, after every step
 
 	// Progress, if not nil, is told now and then which share of the jobs has ended, by the run's own goroutine.
 	Progress func(share float64)
@@ -74,6 +88,16 @@ func (c *Config) Validate() error {
 	if c.Workload == nil {
 		bad("no workload")
 	}
+	if c.Gossip.Period < 0 && c.Gossip.Period != AsPing || c.Gossip.Period > time.Hour || c.Gossip.Delay < 0 || !(c.Gossip.Loss >= 0 && c.Gossip.Loss < 1) {
+		bad("gossip every %v, delay %v, loss %g: use durations of 0 or more, up to an hour between heartbeats, and a share below 1", c.Gossip.Period, c.Gossip.Delay, c.Gossip.Loss)
+	}
+	if c.Stages < 0 || c.Stages > frontend.MaxStages || c.Copies < 0 || c.Copies > frontend.MaxCopies || c.Input < 0 || c.Racks < 0 {
+		bad("%d stages, inputs of %d bytes with %d copies, %d racks: none may be negative, stages are at most %d, copies at most %d",
+			c.Stages, c.Input, c.Copies, c.Racks, frontend.MaxStages, frontend.MaxCopies)
+	}
+	if c.Policy.rival != nil && (c.Stages > 1 || c.Input > 0) {
+		bad("policy %s knows nothing of stages and inputs: leave them out, or it", c.Policy.Name)
+	}
 	if c.Cutoff < 0 {
 		bad("cutoff %v: use a duration above 0, or 0 for none", c.Cutoff)
 	}
@@ -101,7 +125,8 @@ type jobRun struct {
 	tasks []time.Duration
 	left  int
 	end   time.Duration
-	long  bool // by Config.Cutoff
+	long  bool // by Config.Cutoff, or by the workload
+	needs *needs
 }
 
 // runner is a Run under way.
@@ -117,7 +142,12 @@ type runner struct {
 	waits     [2][]time.Duration
 	route     *rand.Rand
 	estimates *rand.Rand
-	failed    error
+	inputs    *rand.Rand
+	grouped   bool
+
+	readSum  [3]float64 // bytes, by where they were
+	reading  int        // tasks that read them
+	atWorker []waitSum  // by worker
 
 	// The slots' use, in slots times time, up to usedAt, and the part of it from the arrival of the first job that
 	// counts to that of the last.
@@ -146,7 +176,7 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &runner{cfg: cfg, load: jobs.load, last: cfg.Jobs}
+	r := &runner{cfg: cfg, load: jobs.load, last: cfg.Jobs, grouped: jobs.grouped || cfg.Cutoff > 0, atWorker: make([]waitSum, cfg.Workers)}
 	if jobs.total > 0 && (r.last == 0 || r.last > jobs.total) {
 		r.last = jobs.total
 	}
@@ -158,10 +188,11 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	r.next = next
 	r.route = rand.New(rand.NewPCG(cfg.Seed, 'r'))
 	r.estimates = rand.New(rand.NewPCG(cfg.Seed, 'e'))
+	r.inputs = rand.New(rand.NewPCG(cfg.Seed, 'i'))
 	r.rng = rand.New(rand.NewPCG(cfg.Seed, 'n'))
 	ping := cfg.pingEvery(jobs.tasks)
 	r.net = network{delay: cfg.Delay, jitter: cfg.Jitter, rate: cfg.Bandwidth, codec: cfg.Codec, lease: 3*ping + 4*(cfg.Delay+20*cfg.Jitter), ping: ping}
-	r.tell = r.told
+	r.tell, r.cluster.check = r.told, cfg.check
 	r.onStart = r.taskStarted
 	output := make([]byte, cfg.Result)
 	r.onEnd = func(_ *worker.Start, ev *worker.Exited) {
@@ -178,12 +209,26 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 			frontends = 1
 		}
 	}
-	for _, speed := range speeds {
-		r.addWorker(worker.Config{Capacity: slotsOf(cfg.Slots), Functions: []string{function}, Order: cfg.Order, MaxQueue: 1 << 20}, speed)
+	for i, speed := range speeds {
+		w := r.addWorker(worker.Config{Capacity: slotsOf(cfg.Slots), Functions: []string{function}, Order: cfg.Order, ShortShare: cfg.ShortShare, MaxQueue: 1 << 20}, speed)
+		if cfg.Racks > 0 {
+			w.welcome.Rack = rackName(i % cfg.Racks)
+		}
+	}
+	if cfg.Stages > 1 || cfg.Input > 0 {
+		r.reads = r.readInputs
 	}
 	for i := range frontends {
 		// What overload does to a policy is to be seen, not refused.
-		r.addFrontend(frontend.Config{MaxTasksPerJob: math.MaxInt32, MaxPending: math.MaxInt / 2, MaxWait: math.MaxInt64 / 2, SyncEvery: 2 * ping}, cfg.Seed+uint64(i)<<32)
+		r.addFrontend(frontend.Config{MaxTasksPerJob: math.MaxInt32, MaxPending: math.MaxInt / 2, MaxWait: math.MaxInt64 / 2, SyncEvery: 2 * ping, SureFor: cfg.SureFor}, cfg.Seed+uint64(i)<<32)
+	}
+	if cfg.Gossip.Period != 0 && cfg.Policy.routes() {
+		if cfg.Gossip.Period == AsPing {
+			cfg.Gossip.Period = ping
+		}
+		if err := r.startGossip(cfg.Gossip, rand.New(rand.NewPCG(cfg.Seed, 'g'))); err != nil {
+			return nil, err
+		}
 	}
 	r.later(time.Millisecond+3*(cfg.Delay+20*cfg.Jitter), func() { // dialled, Hello, Welcome
 		r.messages, r.steps = 0, 0
@@ -254,20 +299,30 @@ func (r *runner) submit(job *arrival) {
 	if len(r.jobs) == r.last-1 {
 		r.to, r.usedTo = r.now, r.used
 	}
-	r.jobs = append(r.jobs, &jobRun{
-		at: r.now, tasks: job.Tasks, left: len(job.Tasks), long: r.cfg.Cutoff > 0 && job.mean > r.cfg.Cutoff,
-	})
-	spec := &frontend.Job{ID: jobID(job.Index), Policy: r.cfg.Policy.frontend, ProbeRatio: r.cfg.ProbeRatio, Tasks: make([]frontend.Task, len(job.Tasks))}
+	j := &jobRun{
+		at: r.now, tasks: job.Tasks, left: len(job.Tasks), long: job.long || r.cfg.Cutoff > 0 && job.mean > r.cfg.Cutoff,
+	}
+	r.jobs = append(r.jobs, j)
+	spec := &frontend.Job{
+		ID: jobID(job.Index), Policy: r.cfg.Policy.frontend, Mode: r.cfg.Policy.mode, ProbeRatio: r.cfg.ProbeRatio, Tasks: make([]frontend.Task, len(job.Tasks)),
+	}
 	factor := r.cfg.Estimates.factor(r.estimates)
 	size := max(r.cfg.Payload, 8)
 	payloads := make([]byte, size*len(job.Tasks))
 	for i, d := range job.Tasks {
+		estimate := float64(d) * factor
+		if r.cfg.Estimates.Mean {
+			estimate = float64(job.mean)
+		}
 		payload := payloads[size*i : size*(i+1) : size*(i+1)]
 		binary.LittleEndian.PutUint64(payload, uint64(d))
 		spec.Tasks[i] = frontend.Task{
 			Index: probe.TaskIndex(i), Function: function, Payload: payload,
-			Estimate: time.Duration(float64(d) * factor), Retryable: true,
+			Estimate: time.Duration(estimate), Retryable: true,
 		}
+	}
+	if r.reads != nil && (j.long || !r.grouped) {
+		r.addNeeds(j, spec)
 	}
 	f := r.frontends[r.route.IntN(len(r.frontends))]
 	if err := r.stepFrontend(f, frontend.Submit{Job: spec}); err != nil {
@@ -282,12 +337,25 @@ func (r *runner) use(slots int) {
 	r.inUse += slots
 }
 
-func (r *runner) taskStarted(_ *workerNode, s *worker.Start) {
+func (r *runner) taskStarted(w *workerNode, s *worker.Start) {
 	r.use(1)
 	if n := jobOf(s.Job); r.counts(n) {
 		j := r.jobs[n]
-		r.waits[group(j)] = append(r.waits[group(j)], r.now-j.at)
+		wait := r.now - j.at
+		r.waits[group(j)] = append(r.waits[group(j)], wait)
+		r.atWorker[w.index].add(wait)
 	}
+}
+
+// waitSum sums up the waits at a worker.
+type waitSum struct {
+	n   int
+	sum time.Duration
+}
+
+func (s *waitSum) add(wait time.Duration) {
+	s.n++
+	s.sum += wait
 }
 
 // group is where what concerns a job is collected: 0 for short ones, 1 for long ones.
@@ -309,6 +377,9 @@ func (r *runner) told(_ *frontendNode, a frontend.Action) {
 			return
 		}
 		j := r.jobs[n]
+		if j.needs != nil {
+			j.needs.ranAt(int(a.Outcome.Task), numberOf(a.Outcome.Worker))
+		}
 		if j.left--; j.left == 0 {
 			j.end = r.now
 			if n < r.last {
@@ -339,7 +410,7 @@ func (r *runner) result() *Result {
 		tasks += len(j.tasks)
 	}
 	var best []time.Duration
-	if r.cfg.Speeds.nominal() {
+	if r.cfg.Speeds.nominal() && r.reads == nil {
 		best = bench.Omniscient(arrivals, durations, r.cfg.Workers*r.cfg.Slots)
 	}
 	var groups [2]bench.SimSample
@@ -356,7 +427,7 @@ func (r *runner) result() *Result {
 		}
 	}
 	groups[0].Wait, groups[1].Wait = r.waits[0], r.waits[1]
-	if r.cfg.Cutoff > 0 {
+	if r.grouped {
 		res.Short, res.Long = groups[0].Group(), groups[1].Group()
 	}
 	groups[0].Add(&groups[1])
@@ -367,11 +438,34 @@ func (r *runner) result() *Result {
 	if rival := r.cfg.Policy.rival; rival == nil || !rival.instant {
 		res.MessagesPerTask = float64(r.messages) / float64(tasks)
 	}
+	var waits, runs estimate.Accuracy
+	add := func(sum *estimate.Accuracy, a estimate.Accuracy) {
+		sum.Seen, sum.Good, sum.Over, sum.Error = sum.Seen+a.Seen, sum.Good+a.Good, sum.Over+a.Over, sum.Error+a.Error
+	}
 	for _, f := range r.frontends {
 		if core, ok := f.core.(*frontend.Core); ok {
 			addStats(&res.FrontendSum, &core.Stats)
+			add(&waits, core.Waits)
+			add(&runs, core.Runs)
 		}
 	}
+	if waits.Seen > 0 {
+		res.Estimates = &bench.SimEstimates{
+			Tasks: waits.Seen, WaitWithin: waits.Share(), WaitOffS: waits.Error / float64(waits.Seen),
+			RunWithin: runs.Share(), RunOffS: runs.Error / float64(runs.Seen), Asked: float64(res.FrontendSum.Asked) / float64(waits.Seen),
+		}
+	}
+	if r.reading > 0 {
+		n := float64(r.reading)
+		res.Read = &bench.SimRead{Host: r.readSum[0] / n, Rack: r.readSum[1] / n, Across: r.readSum[2] / n}
+	}
+	var means []time.Duration
+	for _, w := range r.atWorker {
+		if w.n > 0 {
+			means = append(means, w.sum/time.Duration(w.n))
+		}
+	}
+	res.WorkerWaitMS, res.WorkerSpread = bench.SimSpread(means)
 	for _, w := range r.workers {
 		addStats(&res.WorkerSum, &w.core.Stats)
 	}

@@ -23,6 +23,7 @@ type Workload interface {
 // arrivals is the jobs of one run.
 type arrivals struct {
 	jobs     iter.Seq[arrival]
+	grouped  bool     // each arrival says whether it is long
 	total    int      // how many there are; 0: no end
 	load     float64  // what they put on the slots
 	tasks    float64  // how many come in a second
@@ -33,6 +34,7 @@ type arrivals struct {
 type arrival struct {
 	bench.Job
 	mean time.Duration
+	long bool
 }
 
 // Poisson is a workload of jobs that arrive as a Poisson process, as many as are asked for.
@@ -58,11 +60,63 @@ func (p Poisson) arrivals(seed uint64, load, slots float64) (*arrivals, error) {
 func withMeans(jobs iter.Seq[bench.Job]) iter.Seq[arrival] {
 	return func(yield func(arrival) bool) {
 		for job := range jobs {
-			if !yield(arrival{job, job.Work() / time.Duration(max(len(job.Tasks), 1))}) {
+			if !yield(arrival{Job: job, mean: job.Work() / time.Duration(max(len(job.Tasks), 1))}) {
 				return
 			}
 		}
 	}
+}
+
+// Mixed is a workload of short and long jobs, which arrive as two Poisson processes. Its results are reported by kind.
+type Mixed struct {
+	Short, Long Poisson
+	LongJobs    float64 // share of the jobs that are long, above 0 and below 1
+}
+
+func (m Mixed) arrivals(seed uint64, load, slots float64) (*arrivals, error) {
+	if !(m.LongJobs > 0 && m.LongJobs < 1) {
+		return nil, fmt.Errorf("%g of the jobs are long: use a share above 0 and below 1", m.LongJobs)
+	}
+	var kinds [2]*arrivals
+	var work [2]float64 // of the mean job of each kind, by how many there are
+	for i, p := range []Poisson{m.Short, m.Long} {
+		if p.TasksPerJob == nil || p.Durations == nil {
+			return nil, errors.New("no law of tasks per job, or none of task durations")
+		}
+		work[i] = []float64{1 - m.LongJobs, m.LongJobs}[i] * p.TasksPerJob.Mean() * p.Durations.Mean().Seconds()
+	}
+	a := &arrivals{grouped: true, load: load}
+	for i, p := range []Poisson{m.Short, m.Long} {
+		var err error
+		if kinds[i], err = p.arrivals(seed^uint64(i)<<40, load*work[i]/(work[0]+work[1]), slots); err != nil {
+			return nil, err
+		}
+		a.tasks += kinds[i].tasks
+	}
+	a.jobs = func(yield func(arrival) bool) {
+		nextLong, stop := iter.Pull(kinds[1].jobs)
+		defer stop()
+		long, _ := nextLong()
+		n := 0
+		pass := func(job arrival, long bool) bool {
+			job.Index, job.long = n, long
+			n++
+			return yield(job)
+		}
+		for short := range kinds[0].jobs {
+			for ; long.At < short.At; long, _ = nextLong() {
+				if !pass(long, true) {
+					return
+				}
+			}
+			if !pass(short, false) {
+				return
+			}
+		}
+	}
+	a.settings = []string{fmt.Sprintf("jobs: Poisson arrivals; %.4g %% short, %s tasks per job, task durations %s; %.4g %% long, %s tasks per job, task durations %s: %.1f %% of the work",
+		100*(1-m.LongJobs), m.Short.TasksPerJob, m.Short.Durations, 100*m.LongJobs, m.Long.TasksPerJob, m.Long.Durations, 100*work[1]/(work[0]+work[1]))}
+	return a, nil
 }
 
 // File is a workload that a file lists. At load 0 jobs arrive when the file says, otherwise submit times are
@@ -95,7 +149,7 @@ func (f File) arrivals(_ uint64, load, slots float64) (*arrivals, error) {
 	a.jobs = func(yield func(arrival) bool) {
 		for i, job := range f.Jobs {
 			job.At = time.Duration(float64(job.At-first) * stretch)
-			if !yield(arrival{job, f.Means[i]}) {
+			if !yield(arrival{Job: job, mean: f.Means[i]}) {
 				return
 			}
 		}
@@ -130,10 +184,11 @@ func countTasks(jobs []bench.Job) int {
 // Estimates is what jobs say of how long their tasks will run. The zero value is exact.
 type Estimates struct {
 	Absent bool
+	Mean   bool    // of all tasks of a job, as a file states it or as it is
 	Noise  float64 // those of a job are all off by a factor between 1/Noise and Noise, any logarithm of it alike; 0: exact
 }
 
-// ParseEstimates reads exact, none or noisy:FACTOR.
+// ParseEstimates reads exact, none, mean or noisy:FACTOR.
 func ParseEstimates(text string) (Estimates, error) {
 	name, arg, _ := strings.Cut(text, ":")
 	switch {
@@ -141,19 +196,23 @@ func ParseEstimates(text string) (Estimates, error) {
 		return Estimates{}, nil
 	case text == "none":
 		return Estimates{Absent: true}, nil
+	case text == "mean":
+		return Estimates{Mean: true}, nil
 	case name == "noisy":
 		if f, err := strconv.ParseFloat(arg, 64); err == nil && f > 1 && f <= 1000 {
 			return Estimates{Noise: f}, nil
 		}
 		return Estimates{}, fmt.Errorf("estimates %q: the factor must be above 1 and up to 1000, such as noisy:2", text)
 	}
-	return Estimates{}, fmt.Errorf("estimates %q: use exact, none or noisy:2", text)
+	return Estimates{}, fmt.Errorf("estimates %q: use exact, none, mean or noisy:2", text)
 }
 
 func (e Estimates) String() string {
 	switch {
 	case e.Absent:
 		return "none"
+	case e.Mean:
+		return "mean"
 	case e.Noise > 0:
 		return fmt.Sprintf("noisy:%g", e.Noise)
 	}

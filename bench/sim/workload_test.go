@@ -101,7 +101,7 @@ func TestParsePolicy(t *testing.T) {
 
 func TestParseEstimates(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	for text, want := range map[string]Estimates{"exact": {}, "none": {Absent: true}, "noisy:3": {Noise: 3}} {
+	for text, want := range map[string]Estimates{"exact": {}, "none": {Absent: true}, "mean": {Mean: true}, "noisy:3": {Noise: 3}} {
 		e, err := ParseEstimates(text)
 		if err != nil || e != want || e.String() != text {
 			t.Errorf("%s: %v, %v", text, e, err)

@@ -25,14 +25,15 @@ import (
 // pace is how long the parts of the fault test take.
 type pace struct {
 	lease            string
+	grace            string        // of clients
 	down             time.Duration // from a kill to the restart
 	frozen, frozenFE time.Duration // of a worker, of a frontend: longer than the lease, and than the SDK's patience
 	after            time.Duration // of load when all is well again
 }
 
 var (
-	short = pace{lease: "500ms", down: 50 * time.Millisecond, frozen: 1200 * time.Millisecond, frozenFE: 4 * time.Second, after: 100 * time.Millisecond}
-	long  = pace{lease: "3s", down: 30 * time.Second, frozen: 30 * time.Second, frozenFE: 30 * time.Second, after: 30 * time.Second}
+	short = pace{lease: "500ms", grace: "2s", down: 50 * time.Millisecond, frozen: 1200 * time.Millisecond, frozenFE: 4 * time.Second, after: 100 * time.Millisecond}
+	long  = pace{lease: "3s", grace: "30s", down: 30 * time.Second, frozen: 30 * time.Second, frozenFE: 30 * time.Second, after: 30 * time.Second}
 )
 
 // Each process of a fleet is killed and started again, and frozen and thawed, while jobs flow. Whatever
@@ -99,9 +100,15 @@ func pause(t testing.TB, d time.Duration) {
 // restart starts a process on the address that it had.
 func restart(t testing.TB, p *process, addr string) *process {
 	t.Helper()
+	return revive(t, func() *process { return start(t, again(p, addr)...) })
+}
+
+// revive starts a process until it says something.
+func revive(t testing.TB, start func() *process) *process {
+	t.Helper()
 	var now *process
 	eventually(t, func() error { // the port may be in use by a connection of the dead process for a moment
-		now = start(t, again(p, addr)...)
+		now = start()
 		now.mu.Lock()
 		defer now.mu.Unlock()
 		for len(now.lines) == 0 && !now.eof {
@@ -125,6 +132,7 @@ func (f *fleet) allLinked(t testing.TB) {
 // load is jobs of which some are always under way.
 type load struct {
 	client *client.Client
+	mixed  bool // with long tasks
 	dir    string
 	stop   context.CancelFunc
 	ctx    context.Context
@@ -136,7 +144,17 @@ type load struct {
 }
 
 func startLoad(t testing.TB, c *client.Client) *load {
-	l := &load{client: c, dir: t.TempDir(), failed: make(chan error, 1)}
+	return begin(t, &load{client: c})
+}
+
+// startMixedLoad is startLoad with jobs in between whose tasks are long, as far as their estimates tell: they are placed
+// by estimation.
+func startMixedLoad(t testing.TB, c *client.Client) *load {
+	return begin(t, &load{client: c, mixed: true})
+}
+
+func begin(t testing.TB, l *load) *load {
+	l.dir, l.failed = t.TempDir(), make(chan error, 1)
 	l.ctx, l.stop = context.WithCancel(context.Background())
 	for i := range 8 {
 		l.all.Go(func() {
@@ -173,11 +191,20 @@ func (l *load) job(t testing.TB, worker, n int) error {
 		add(client.Task{Function: "echo", Payload: []byte(text)}, text)
 		add(client.Task{Function: "sleep", Payload: []byte(fmt.Sprintf("%dms", 1+(n+i)%20))}, "")
 	}
+	var estimate time.Duration
+	if l.mixed && n%3 == 0 {
+		estimate = 1500 * time.Millisecond
+		for i := range 3 {
+			text := fmt.Sprintf("long task %d of job %d of %d", i, n, worker)
+			add(client.Task{Function: "echo", Payload: []byte(text), Estimate: estimate}, text)
+			add(client.Task{Function: "sleep", Payload: []byte("50ms"), Estimate: estimate}, "")
+		}
+	}
 	trace := ""
 	if n%4 == 0 {
 		trace = filepath.Join(l.dir, fmt.Sprintf("%d-%d", worker, n))
 		task := script(t, trace, "sleep 0.02; echo done")
-		task.Once = true
+		task.Once, task.Estimate = true, estimate
 		add(task, "done\n")
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -322,6 +349,39 @@ func TestClaim(t *testing.T) {
 			onlyOnce(t, names...)
 		})
 	}
+}
+
+// A frontend that did not run for longer than its lease has not heard its workers meanwhile, and does not take that for
+// their end: what ran there goes on, and is not lost.
+func TestFrozenFrontend(t *testing.T) {
+	f := startFleet(t, 1, 4, []string{"--lease", "300ms"}, []string{"--slots", "2"})
+	c := dial(t, f.frontendAddrs...)
+	dir := t.TempDir()
+	proceed := filepath.Join(dir, "go")
+	var job client.Job
+	var names []string
+	for i := range 8 {
+		names = append(names, filepath.Join(dir, strconv.Itoa(i)))
+		task := script(t, names[i], fmt.Sprintf("while [ ! -e %s ]; do sleep 0.01; done; echo %d", proceed, i))
+		task.Once = i%2 == 0
+		job.Tasks = append(job.Tasks, task)
+	}
+	r, err := c.Submit(t.Context(), job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	started(t, names...)
+	f.frontends[0].signal(syscall.SIGSTOP)
+	pause(t, 1200*time.Millisecond) // less than the client's patience
+	f.frontends[0].signal(syscall.SIGCONT)
+	f.allLinked(t)
+	touch(t, proceed)
+	for o := range r.Results() {
+		if o.Err != nil || string(o.Result) != strconv.Itoa(o.Task)+"\n" || o.Attempts != 1 {
+			t.Errorf("task %d: %q after %d attempts: %v", o.Task, o.Result, o.Attempts, o.Err)
+		}
+	}
+	onlyOnce(t, names...)
 }
 
 // owner finds the frontend that has a job, and one that has none.

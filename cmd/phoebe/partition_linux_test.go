@@ -71,6 +71,7 @@ func (n *network) enter(cmd *exec.Cmd) *exec.Cmd {
 	}
 	cmd.Path, cmd.Args = path, append([]string{"nsenter", n.flag()}, cmd.Args...)
 	cmd.Env = append(cmd.Env, "PHOEBE_SECRET=sesame")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // newNetwork has locked the thread
 	return cmd
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,6 +34,7 @@ combinations of --policy, --load and --probe-ratio meet the same jobs.
   phoebe sim --policy phoebe,late-binding,omniscient --load 0.5,0.8,0.95 --html sim.html
   phoebe sim --policy late-binding,phoebe-overlap --probe-ratio 1,2,3     (phoebe without overlap)
   phoebe sim --jobs-file jobs.txt --cutoff 90s --workers 10000 --slots 1
+  phoebe sim --long-jobs 0.1 --tasks-per-job 10 --task-duration task-exp:200ms --policy phoebe,late-binding,estimation,eagle
   phoebe sim faults --seeds 1000
 
 phoebe sim run --help, faults --help and figure --help list their flags; the word run may be left out.`
@@ -45,24 +47,38 @@ type simRunCmd struct {
 	Speeds    string `default:"fixed:1" placeholder:"LAW" help:"How fast workers run tasks: fixed:S, lognormal:SIGMA (of mean 1) or mix:90%1,10%0.5. A load is a share of what all can do. Default ${default}."`
 	Order     string `default:"fifo" enum:"fifo,shortest" help:"Whose turn comes first at a worker: ${enum}. Default ${default}."`
 
-	Policy       []string      `default:"${policy}" placeholder:"NAME" help:"Who places tasks, a run each: ${simPolicies}. Parts of one that binds late can be turned off and on: phoebe-overlap, late-binding+ridealong. Default ${default}."`
-	ProbeRatio   []float64     `default:"2" placeholder:"N" help:"Reservations sent for each task, 1 to 10, a run each. Default ${default}."`
-	Load         []float64     `placeholder:"N" help:"Shares of the slots that the jobs keep busy, a run each; 0 is a file's or trace's own. Default 0.8, of a file or trace its own."`
-	Delay        time.Duration `default:"500us" placeholder:"D" help:"What a message takes, one way. Default ${default}."`
-	Jitter       time.Duration `default:"0s" placeholder:"D" help:"Mean of an exponential addition to it. Default ${default}."`
-	Bandwidth    size          `default:"0" placeholder:"SIZE" help:"Bytes of payloads and results that a process sends in a second; 0 is no limit. Default ${default}."`
-	Payload      size          `default:"0" placeholder:"SIZE" help:"Payload of each task, up to 1MiB. Default ${default}."`
-	Result       size          `default:"0" placeholder:"SIZE" help:"Result of each task, up to 1MiB. Default ${default}."`
-	Ping         time.Duration `default:"0s" placeholder:"D" help:"How often a frontend pings each worker, and half as often syncs with it; 0 is every second, or as rarely as a task comes by on a connection. Default ${default}."`
-	DecisionCost time.Duration `default:"100us" placeholder:"D" help:"What the policy centralized takes to decide about a task. Default ${default}."`
-	Codec        bool          `default:"true" negatable:"" help:"Messages are encoded and decoded on their way. Default: yes."`
+	ShortShare float64 `default:"0.125" placeholder:"N" help:"Share of each worker, in whole slots, that is closed to long tasks placed by estimation; 0 is none. Default ${default}."`
+
+	Policy       []string       `default:"${policy}" placeholder:"NAME" help:"Who places tasks, a run each: ${simPolicies}. Parts of one that binds late can be turned off and on: phoebe-overlap, late-binding+ridealong. Default ${default}."`
+	ProbeRatio   []float64      `default:"2" placeholder:"N" help:"Reservations sent for each task, 1 to 10, a run each. Default ${default}."`
+	Load         []float64      `placeholder:"N" help:"Shares of the slots that the jobs keep busy, a run each; 0 is a file's or trace's own. Default 0.8, of a file or trace its own."`
+	Delay        time.Duration  `default:"500us" placeholder:"D" help:"What a message takes, one way. Default ${default}."`
+	Jitter       time.Duration  `default:"0s" placeholder:"D" help:"Mean of an exponential addition to it. Default ${default}."`
+	Bandwidth    size           `default:"0" placeholder:"SIZE" help:"Bytes of payloads and results that a process sends in a second; 0 is no limit. Default ${default}."`
+	Payload      size           `default:"0" placeholder:"SIZE" help:"Payload of each task, up to 1MiB. Default ${default}."`
+	Result       size           `default:"0" placeholder:"SIZE" help:"Result of each task, up to 1MiB. Default ${default}."`
+	Ping         time.Duration  `default:"0s" placeholder:"D" help:"How often a frontend pings each worker, and half as often syncs with it; 0 is every second, or as rarely as a task comes by on a connection. Default ${default}."`
+	GossipPeriod *time.Duration `placeholder:"D" help:"How often each worker tells its wait matrix to two frontends, which tell the others, where tasks may be placed by estimation; 0 is never. Default: as often as --ping."`
+	GossipDelay  time.Duration  `default:"500us" placeholder:"D" help:"What a message of the gossip takes, one way. Default ${default}."`
+	GossipLoss   float64        `default:"0" placeholder:"N" help:"Share of the gossip between frontends that gets lost, below 1. Default ${default}."`
+	DecisionCost time.Duration  `default:"100us" placeholder:"D" help:"What the policy centralized takes to decide about a task. Default ${default}."`
+	Codec        bool           `default:"true" negatable:"" help:"Messages are encoded and decoded on their way. Default: yes."`
 
 	TasksPerJob  string `default:"100" placeholder:"LAW" help:"Tasks of each job: N, uniform:1-20 or geometric:10. Default ${default}."`
 	TaskDuration string `default:"job-exp:100ms" placeholder:"LAW" help:"How long tasks run: fixed:D, job-exp:D (one exponential draw for each job), task-exp:D (for each task), mix:90%5ms,10%200ms, pareto:ALPHA,D or lognormal:SIGMA,D (D is the mean). Default ${default}."`
-	Estimates    string `default:"exact" placeholder:"KIND" help:"What jobs tell of it: exact, none or noisy:FACTOR, off by up to so much either way. Default ${default}."`
+	Estimates    string `default:"exact" placeholder:"KIND" help:"What jobs tell of it: exact, none, mean (of the job's tasks) or noisy:FACTOR, off by up to so much either way. Default ${default}."`
 	Jobs         int    `placeholder:"N" help:"Jobs to wait for, the warm-up among them. Default 10000, or all of a file or trace."`
 	WarmupJobs   *int   `placeholder:"N" help:"The first of them, which do not count. Default a fifth, or none of a file or trace."`
 	Seed         uint64 `default:"1" placeholder:"N" help:"Seed of arrivals, durations and all else that is drawn. Default ${default}."`
+
+	LongJobs         float64 `default:"0" placeholder:"N" help:"Share of the jobs that are long ones, below 1: their tasks are those of the next two flags. Reported in two groups. Default: none."`
+	LongTasksPerJob  string  `default:"20" placeholder:"LAW" help:"Tasks of each long job, as --tasks-per-job. Default ${default}."`
+	LongTaskDuration string  `default:"task-exp:10s" placeholder:"LAW" help:"How long tasks of long jobs run, as --task-duration. Default ${default}."`
+
+	Racks  int  `default:"0" placeholder:"N" help:"Racks that the workers are in; 0 is none. Default ${default}."`
+	Stages int  `default:"1" placeholder:"N" help:"Stages of a long job, or of each job if there are no groups, one after the other. Default ${default}."`
+	Input  size `default:"0" placeholder:"SIZE" help:"What each of their tasks reads: in the first stage from disks of workers, later what the stage before has written. Default ${default}."`
+	Copies int  `default:"3" placeholder:"N" help:"Disks on which an input is: of a worker, and of others in one other rack. Default ${default}."`
 
 	JobsFile     string        `placeholder:"FILE" help:"Jobs from this file instead, plain or gzipped: lines submit_s n_tasks mean_task_s d1 ... dn, in seconds. Default: none."`
 	WholeSeconds bool          `help:"Cut the durations of a jobs file to whole seconds, as other simulators do. Default: no."`
@@ -117,8 +133,13 @@ func (c *simRunCmd) Run(ctx context.Context, line *kong.Context, out *streams) e
 func (c *simRunCmd) sweep(line *kong.Context) (*sim.Sweep, error) {
 	s := &sim.Sweep{Loads: c.Load, ProbeRatios: c.ProbeRatio, Config: sim.Config{
 		Frontends: c.Frontends, Workers: c.Workers, Slots: c.Slots, Jobs: c.Jobs, Cutoff: c.Cutoff, Seed: c.Seed,
-		Delay: c.Delay, Jitter: c.Jitter, Bandwidth: float64(c.Bandwidth), Payload: int(c.Payload), Result: int(c.Result), Codec: c.Codec, Ping: c.Ping, DecisionCost: c.DecisionCost,
+		ShortShare: cmp.Or(c.ShortShare, -1), Racks: c.Racks, Stages: c.Stages, Input: int64(c.Input), Copies: c.Copies,
+		Gossip: sim.Gossip{Period: sim.AsPing, Delay: c.GossipDelay, Loss: c.GossipLoss},
+		Delay:  c.Delay, Jitter: c.Jitter, Bandwidth: float64(c.Bandwidth), Payload: int(c.Payload), Result: int(c.Result), Codec: c.Codec, Ping: c.Ping, DecisionCost: c.DecisionCost,
 	}}
+	if c.GossipPeriod != nil {
+		s.Gossip.Period = *c.GossipPeriod
+	}
 	var errs []error
 	flag := func(name string, err error) {
 		if err != nil {
@@ -143,7 +164,7 @@ func (c *simRunCmd) sweep(line *kong.Context) (*sim.Sweep, error) {
 	if s.Workload, err = c.workload(line); err != nil {
 		return nil, err
 	}
-	if _, generated := s.Workload.(sim.Poisson); generated {
+	if c.JobsFile == "" && c.Trace == "" {
 		if s.Jobs == 0 {
 			s.Jobs = 10_000
 		}
@@ -171,7 +192,7 @@ func (c *simRunCmd) workload(line *kong.Context) (sim.Workload, error) {
 		return nil
 	}
 	ofTrace := []string{"trace-name", "from", "span", "speedup", "trace-setting", "trace-max-tasks", "trace-variation"}
-	ofFile, generated := []string{"whole-seconds"}, []string{"tasks-per-job", "task-duration"}
+	ofFile, generated := []string{"whole-seconds"}, []string{"tasks-per-job", "task-duration", "long-jobs", "long-tasks-per-job", "long-task-duration"}
 	switch {
 	case c.JobsFile != "" && c.Trace != "":
 		return nil, errors.New("--jobs-file and --trace: give one of them")
@@ -194,13 +215,22 @@ func (c *simRunCmd) workload(line *kong.Context) (sim.Workload, error) {
 	if err := given("jobs without --jobs-file or --trace", slices.Concat(ofTrace, ofFile)...); err != nil {
 		return nil, err
 	}
-	var p sim.Poisson
-	var errs [2]error
-	if p.TasksPerJob, errs[0] = bench.ParseCounts(c.TasksPerJob); errs[0] != nil {
-		errs[0] = fmt.Errorf("--tasks-per-job: %w", errs[0])
+	jobs, err := poisson("", c.TasksPerJob, c.TaskDuration)
+	if c.LongJobs == 0 {
+		return jobs, errors.Join(err, given("jobs without --long-jobs", "long-tasks-per-job", "long-task-duration"))
 	}
-	if p.Durations, errs[1] = bench.ParseDurations(c.TaskDuration); errs[1] != nil {
-		errs[1] = fmt.Errorf("--task-duration: %w", errs[1])
+	long, longErr := poisson("long-", c.LongTasksPerJob, c.LongTaskDuration)
+	return sim.Mixed{Short: jobs, Long: long, LongJobs: c.LongJobs}, errors.Join(err, longErr)
+}
+
+// poisson reads the laws of one kind of jobs, whose flags have a prefix.
+func poisson(prefix, counts, durations string) (p sim.Poisson, err error) {
+	var errs [2]error
+	if p.TasksPerJob, errs[0] = bench.ParseCounts(counts); errs[0] != nil {
+		errs[0] = fmt.Errorf("--%stasks-per-job: %w", prefix, errs[0])
+	}
+	if p.Durations, errs[1] = bench.ParseDurations(durations); errs[1] != nil {
+		errs[1] = fmt.Errorf("--%stask-duration: %w", prefix, errs[1])
 	}
 	return p, errors.Join(errs[:]...)
 }

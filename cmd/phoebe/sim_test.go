@@ -101,6 +101,28 @@ func TestSimOfFiles(t *testing.T) {
 	phoebe(t, append(small, "--jobs-file", jobs)...).want(t, 2, "jobs.txt: line 2, field 4 (d1)", `"1OO.9"`)
 }
 
+// Short and long jobs are told apart, and how good the estimates were.
+func TestSimMixed(t *testing.T) {
+	jsonFile := filepath.Join(t.TempDir(), "s.json")
+	phoebe(t, "sim", "--workers", "10", "--slots", "8", "--frontends", "2", "--jobs", "200", "--tasks-per-job", "5", "--task-duration", "task-exp:100ms",
+		"--long-jobs", "0.2", "--long-tasks-per-job", "4", "--long-task-duration", "task-exp:5s", "--racks", "2", "--stages", "2", "--input", "16MiB",
+		"--gossip-period", "500ms", "--gossip-loss", "0.1", "--policy", "phoebe,estimation", "--json", jsonFile).
+		want(t, 0, "80 % short", "4 tasks per job, task durations task-exp:5s", "  short", "  long", "p90", "placed by estimation; of their waits", "a task reads")
+	for _, r := range simRuns(t, jsonFile) {
+		for _, kind := range []string{"short", "long"} {
+			response := r[kind].(map[string]any)["response_ms"].(map[string]any)
+			for _, q := range []string{"p50", "p90", "p99"} {
+				if response[q].(float64) <= 0 {
+					t.Errorf("%s: %v", kind, response)
+				}
+			}
+		}
+		if e := r["estimates"].(map[string]any); e["tasks"].(float64) < 100 || e["wait_within"].(float64) <= 0.5 || e["run_within"].(float64) < 0.9 {
+			t.Errorf("%v", e)
+		}
+	}
+}
+
 func TestSimRefuses(t *testing.T) {
 	for _, test := range []struct {
 		args []string
@@ -119,6 +141,11 @@ func TestSimRefuses(t *testing.T) {
 		{[]string{"--workers", "0"}, 2, "0 workers"},
 		{[]string{"--jobs", "10", "--warmup-jobs", "10"}, 2, "10 warm-up jobs of 10"},
 		{[]string{"--delay=-1ms"}, 2, "delay -1ms"},
+		{[]string{"--gossip-loss", "1"}, 2, "gossip every"},
+		{[]string{"--long-jobs", "1"}, 1, "1 of the jobs are long"},
+		{[]string{"--long-jobs", "0.1", "--long-task-duration", "ever"}, 2, "--long-task-duration: "},
+		{[]string{"--long-tasks-per-job", "3"}, 2, "--long-tasks-per-job means nothing to jobs without --long-jobs"},
+		{[]string{"--stages", "2", "--policy", "eagle"}, 2, "eagle knows nothing of stages"},
 		{[]string{"--whole-seconds"}, 2, "--whole-seconds means nothing"},
 		{[]string{"--span", "1h"}, 2, "--span means nothing"},
 		{[]string{"--jobs-file", "/nonexistent"}, 2, "/nonexistent"},

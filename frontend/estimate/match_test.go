@@ -94,6 +94,12 @@ func TestMatchStories(t *testing.T) {
 // of two that lose nothing, the one that is due sooner goes first.
 func TestMatchDue(t *testing.T) {
 	bids := [][]Bid{{{0, 1, 1}, {1, 4, 1}}, {{0, 9, 9}, {1, 12, 9}}, {{0, 3, 3}, {1, 6, 3}}}
+	both := [][]Bid{{{0, 1, 1}, {1, 10, 1}}, {{0, 5, 5}, {1, 8, 5}}}
+	for i, want := range [][]int32{{0, 1}, {1, 0}} { // the first one loses 9, or 1 if it is due at 9; the other 3
+		if got := workers(both, stable(both, []float64{float64(9 * i), 0}, maxRounds)); !slices.Equal(got, want) {
+			t.Errorf("due at %d: %v, want %v", 9*i, got, want)
+		}
+	}
 	for _, test := range []struct {
 		due  []float64
 		want []int32

@@ -144,7 +144,7 @@ func (pr *process) run(ctx context.Context, l *launcher, c Command, t *Task) Res
 		pipes.ours[0].Close()
 	})
 	io3.Go(func() {
-		out, _ = io.ReadAll(io.LimitReader(pipes.ours[1], int64(limit)+1)) // the one error is pipeGrace's
+		out = readOutput(pipes.ours[1], limit+1)
 		if len(out) > limit {
 			pr.killGroup()
 		}
@@ -185,6 +185,38 @@ func (pr *process) run(ctx context.Context, l *launcher, c Command, t *Task) Res
 		res.Output = out
 	}
 	return res
+}
+
+// maxPipe is more than a pipe holds.
+const maxPipe = 1 << 20
+
+// readOutput is at most so many bytes that come by a pipe, up to its end or deadline. What was written before the
+// deadline is never left out, however late this process comes to read it: it may have been stopped.
+func readOutput(pipe *os.File, most int) []byte {
+	out, err := io.ReadAll(io.LimitReader(pipe, int64(most)))
+	if !errors.Is(err, os.ErrDeadlineExceeded) || pipe.SetReadDeadline(time.Time{}) != nil {
+		return out
+	}
+	raw, err := pipe.SyscallConn()
+	if err != nil {
+		return out
+	}
+	buf := make([]byte, 32<<10)
+	most = min(most, len(out)+maxPipe) // a stray may go on writing
+	_ = raw.Read(func(fd uintptr) bool {
+		for len(out) < most {
+			n, err := unix.Read(int(fd), buf[:min(len(buf), most-len(out))])
+			if err == unix.EINTR {
+				continue
+			}
+			if n <= 0 {
+				break
+			}
+			out = append(out, buf[:n]...)
+		}
+		return true
+	})
+	return out
 }
 
 // pipes are the three standard files: our ends, and theirs for the process.

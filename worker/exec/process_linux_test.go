@@ -320,3 +320,33 @@ func BenchmarkProcess(b *testing.B) {
 		}
 	}
 }
+
+// A worker that was stopped, or starved, when a process ended reads its output late, and has all of it.
+func TestOutputIsReadLate(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close() // a stray holds it meanwhile
+	if _, err := w.WriteString("done"); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.SetDeadline(time.Now().Add(-time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if got := string(readOutput(r, 100)); got != "done" {
+		t.Errorf("%q, want what was written before the deadline", got)
+	}
+	for _, most := range []int{3, 4} {
+		if _, err := w.WriteString("more"); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.SetDeadline(time.Now().Add(-time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if got := readOutput(r, most); len(got) != most {
+			t.Errorf("%q, want %d bytes at most", got, most)
+		}
+	}
+}

@@ -200,6 +200,14 @@ var table = []mutant{
 		"return probe.NeedsFiles", "return 0",
 	},
 	{
+		"a task whose files cannot be had does not start", "worker/fetch.go",
+		`if ev.Err == "" {`, "if true {",
+	},
+	{
+		"the queue has a bound for tasks bound early, too", "worker/places.go",
+		"if reason == 0 && c.queue.len()+c.parked >= c.cfg.MaxQueue {", "if false {",
+	},
+	{
 		"under shortest, nobody starves", "worker/queue.go",
 		"now.Sub(first.queuedAt) >= q.bound", "now.Sub(first.queuedAt) >= 1000*q.bound",
 	},
@@ -226,7 +234,7 @@ var table = []mutant{
 	},
 	{
 		"a place is kept only while tasks wait", "frontend/place.go",
-		"j.Policy.Sticky && c.choose(r.group, w) != nil", "j.Policy.Sticky",
+		"r.sticky && c.choose(r.group, w) != nil", "r.sticky",
 	},
 	{
 		"a task that rode along and was not started waits again", "frontend/place.go",
@@ -385,6 +393,46 @@ var table = []mutant{
 	{
 		"a stage waits for those before it", "frontend/stages.go",
 		"s.ready = s.blocking == 0", "s.ready = true",
+	},
+	{
+		"a stage has not ended before those before it have", "frontend/stages.go",
+		"return s.left == 0 && s.blocking == 0", "return s.left == 0",
+	},
+	{
+		"of a job that is submitted again, stages wait, too", "frontend/task.go",
+		"if j.blocks(t.group) {\n\t\t\t\tc.move(t, blocked)", "if false {\n\t\t\t\tc.move(t, blocked)",
+	},
+	{
+		"a task that was claimed before its turn, and failed, waits for the stages before its own", "frontend/place.go",
+		"if t.group.job.blocks(t.group) {", "if false {",
+	},
+	{
+		"the constraint of a job holds for its tasks", "frontend/view.go",
+		"of.Matches(m.Labels, m.Host, m.Worker) &&", "(true || of.Matches(m.Labels, m.Host, m.Worker)) &&",
+	},
+	{
+		"the constraint of a task holds", "frontend/view.go",
+		"&& own.Matches(m.Labels, m.Host, m.Worker)", "&& (true || own.Matches(m.Labels, m.Host, m.Worker))",
+	},
+	{
+		"tasks that need files go where there is a cache", "frontend/view.go",
+		`(!files || m.Cache != "")`, "(!files || true)",
+	},
+	{
+		"a set of workers lets go of jobs that have ended", "frontend/task.go",
+		"g.eligible.forgetServed()", "",
+	},
+	{
+		"nobody waits for matrices when the tasks are gone for which they were asked", "frontend/long.go",
+		"c.long.due.Remove(x); c.long.due.Len() == 0", "c.long.due.Remove(x); false",
+	},
+	{
+		"the answer to a probe is waited for once", "frontend/early.go",
+		"delete(c.rounds.bySeq, m.Seq)", "",
+	},
+	{
+		"a job that moves is no longer matched with workers", "frontend/task.go",
+		"c.unmatch(t)\n\t\t}\n\t\tt.state = done", "_ = t\n\t\t}\n\t\tt.state = done",
 	},
 	{
 		"a task that fails fails the stages after its own", "frontend/stages.go",

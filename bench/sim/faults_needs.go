@@ -1,0 +1,363 @@
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend"
+	"github.com/phoebe-sched/phoebe/frontend/estimate"
+	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/worker"
+)
+
+// What the jobs of a run with faults need besides workers: stages, labels and hosts, inputs and files; and what gossip
+// tells of workers.
+
+const (
+	faultRacks = 2
+	faultFiles = 6 // that tasks may need
+)
+
+// furnish draws where a worker is, what it is called and whether it fetches files. Worker 0 satisfies every selector that asks for a label, and
+// worker 1 every one that asks for none, in all their lives: who demands one of these waits in vain for no worker.
+func (r *faultRun) furnish(w *workerNode, d *rand.Rand) {
+	w.welcome.Rack = fmt.Sprint("r", w.index%faultRacks)
+	if w.welcome.Cache = fmt.Sprintf("h%d:7430", w.index); w.index > 1 && chance(d, 0.2) {
+		w.welcome.Cache = ""
+	}
+	switch w.index {
+	case 0:
+		w.welcome.Labels = []string{"gpu", "zone=a"}
+	case 1:
+		w.welcome.Labels = nil
+	default:
+		w.welcome.Labels = among(d, nil, []string{"gpu"}, []string{"zone=a"}, []string{"zone=b", "gpu=new"})
+	}
+}
+
+// stages draws those of a job, in any order: each comes after some of those drawn before it.
+func (r *faultRun) stages(d *rand.Rand) []frontend.Stage {
+	stages := make([]frontend.Stage, 2+d.IntN(4))
+	order := d.Perm(len(stages))
+	for i, n := range order {
+		stages[n].Name = fmt.Sprint("s", n)
+		for _, before := range order[:i] {
+			if chance(d, 0.5) {
+				stages[n].After = append(stages[n].After, stages[before].Name)
+			}
+		}
+	}
+	return stages
+}
+
+// constrain draws where a task may run.
+func (r *faultRun) constrain(c *frontend.Constraint, d *rand.Rand) {
+	if chance(d, 0.3) {
+		c.Hosts = []string{fmt.Sprint(among(d, "h", "w"), d.IntN(len(r.workers)))}
+		return
+	}
+	c.Labels = among(d, []string{"gpu"}, []string{"zone=a", "gpu"}, []string{"!gpu"}, []string{"zone!=a", "!gpu"}, []string{"zone!=b"})
+}
+
+// need draws what a task of a job reads and which files it needs.
+func (r *faultRun) need(t *frontend.Task, job int, stages []frontend.Stage, files bool, d *rand.Rand) {
+	bytes := func() int64 { return among[int64](d, 0, 1e3, 1e7, 1e9) }
+	for range d.IntN(3) {
+		in := frontend.Input{Bytes: bytes()}
+		for range 1 + d.IntN(2) {
+			in.Copies = append(in.Copies, among(d,
+				estimate.Copy{At: fmt.Sprint("h", d.IntN(len(r.workers))), Memory: chance(d, 0.3)},
+				estimate.Copy{At: fmt.Sprint("w", d.IntN(len(r.workers)))},
+				estimate.Copy{Rack: fmt.Sprint("r", d.IntN(faultRacks))},
+				estimate.Copy{At: "elsewhere", Rack: "unknown"},
+			))
+		}
+		t.Inputs = append(t.Inputs, in)
+	}
+	if len(stages) > 0 {
+		for _, name := range stages[t.Stage].After {
+			if chance(d, 0.5) {
+				t.Inputs = append(t.Inputs, frontend.Input{Bytes: bytes(), Stage: name})
+			}
+		}
+	}
+	if files && len(t.Constraint.Hosts) == 0 { // not every host has a cache
+		for _, n := range d.Perm(faultFiles)[:d.IntN(3)] {
+			t.Files = append(t.Files, probe.File{
+				Digest: [32]byte{1, byte(n)}, URL: fmt.Sprintf("http://origin/%d?%d.%d", n, job, t.Index), Bytes: among[uint64](d, 0, 1<<10, 100<<20),
+			})
+		}
+	}
+}
+
+// placed checks that a task starts where and when it may.
+func (r *faultRun) placed(j *faultJob, t *faultTask, w *workerNode, s *worker.Start) error {
+	m := &w.welcome
+	for _, c := range []frontend.Constraint{j.spec.Constraint, t.spec.Constraint} {
+		if !c.Matches(m.Labels, m.Host, m.Worker) {
+			return fmt.Errorf("needs %s, and w%d has labels %q", c, w.index, m.Labels)
+		}
+	}
+	used := s.Demand
+	for _, x := range w.running {
+		used = used.Add(x.start.Demand)
+	}
+	want := t.spec.Demand
+	want.CPU, want.Mem = cmp.Or(want.CPU, probe.Slot.CPU), cmp.Or(want.Mem, probe.Slot.Mem)
+	switch {
+	case !slices.Contains(w.cfg.Functions, t.spec.Function):
+		return fmt.Errorf("calls %q, which w%d does not have", t.spec.Function, w.index)
+	case !want.Fits(s.Demand):
+		return fmt.Errorf("demands %v, and has %v at w%d", want, s.Demand, w.index)
+	case !used.Fits(w.cfg.Capacity):
+		return fmt.Errorf("runs at w%d, where %v are in use then, of %v", w.index, used, w.cfg.Capacity)
+	}
+	if f := r.fetcherOf(w).under[s.Launch.Attempt]; len(t.spec.Files) > 0 && (f == nil || !f.there) {
+		return fmt.Errorf("needs files that are not at w%d", w.index)
+	}
+	if len(j.spec.Stages) > 0 {
+		for _, name := range j.spec.Stages[t.spec.Stage].After {
+			for k := range j.tasks {
+				if b := &j.tasks[k]; j.spec.Stages[b.spec.Stage].Name == name && b.succeeded == 0 {
+					return fmt.Errorf("comes after stage %s, of which task %d has not ended well", name, k)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// fetcher is what brings a worker its files, in one of its lives.
+type fetcher struct {
+	life  int32
+	under map[probe.AttemptID]*fetch // not released
+	cache map[[32]byte]bool
+}
+
+type fetch struct{ there bool }
+
+// fetcherOf is that of the worker's present life.
+func (r *faultRun) fetcherOf(w *workerNode) *fetcher {
+	f := &r.fetchers[w.index]
+	if f.life != w.life {
+		*f = fetcher{life: w.life, under: map[probe.AttemptID]*fetch{}, cache: map[[32]byte]bool{}}
+	}
+	return f
+}
+
+// fetch lets files come after a while, some late, some never, which is known when the faults are over.
+func (r *faultRun) fetch(w *workerNode, a worker.Fetch) {
+	fetcher, d := r.fetcherOf(w), r.chances
+	switch {
+	case fetcher.under[a.Attempt] != nil:
+		r.fail("w%d fetches files for attempt %s twice", w.index, a.Attempt)
+	case w.welcome.Cache == "":
+		r.fail("w%d, which has no cache, is to fetch %v", w.index, a.Files)
+	}
+	f := &fetch{}
+	fetcher.under[a.Attempt] = f
+	var n, job, task int
+	_, _ = fmt.Sscanf(a.Files[0].URL, "http://origin/%d?%d.%d", &n, &job, &task)
+	t := &r.jobs[job].tasks[task]
+	if !slices.EqualFunc(a.Files, t.spec.Files, func(a, b probe.File) bool { return a.Digest == b.Digest && a.URL == b.URL }) {
+		r.fail("w%d fetches %v for task %d of job %d", w.index, a.Files, task, job)
+	}
+	r.stats.Seen["fetches"]++
+	ev := worker.Fetched{Attempt: a.Attempt}
+	for i := range a.Files {
+		if !fetcher.cache[a.Files[i].Digest] {
+			ev.Bytes += max(a.Files[i].Bytes, 1)
+		}
+	}
+	at := r.now
+	if ev.Bytes > 0 {
+		at += between(d, 0, among(d, time.Millisecond, 50*time.Millisecond, time.Second))
+		switch {
+		case chance(d, 0.1):
+			ev.Err = "no such file"
+		case chance(d, 0.05):
+			at, ev.Err = max(at, r.horizon), "the server does not answer"
+		}
+	}
+	began, life, tells := r.now, w.life, chance(d, 0.5)
+	r.later(at, func() {
+		r.tellWorker(w, life, func() worker.Event {
+			if fetcher.life != life {
+				return nil
+			}
+			released := fetcher.under[a.Attempt] != f
+			switch {
+			case released && !tells:
+				return nil
+			case released:
+				r.stats.Seen["fetches that end after their release"]++
+			case ev.Err != "":
+				r.stats.Seen["fetches that fail"]++
+				t.unfetched++
+			default:
+				f.there = true
+				for i := range a.Files {
+					fetcher.cache[a.Files[i].Digest] = true
+				}
+			}
+			ev.Took = r.now - began
+			return ev
+		})
+	})
+}
+
+// release lets go of files.
+func (r *faultRun) release(w *workerNode, a worker.Release) {
+	f := r.fetcherOf(w)
+	if f.under[a.Attempt] == nil {
+		r.fail("w%d releases files of attempt %s, which has none", w.index, a.Attempt)
+	}
+	if slices.ContainsFunc(w.running, func(x *execution) bool { return x.start.Launch.Attempt == a.Attempt }) {
+		r.fail("w%d releases the files of attempt %s, which runs", w.index, a.Attempt)
+	}
+	delete(f.under, a.Attempt)
+}
+
+// tellWorker steps a worker in a life of it, or has it stepped when it goes on; not at all if there is no event then.
+func (r *faultRun) tellWorker(w *workerNode, life int32, ev func() worker.Event) {
+	switch {
+	case w.life != life || w.down:
+	case w.hung != nil:
+		again := func() { r.tellWorker(w, life, ev) }
+		w.hung.events = append(w.hung.events, event{kind: call, what: again})
+	default:
+		if ev := ev(); ev != nil {
+			if err := r.stepWorker(w, ev); err != nil {
+				r.fail("%w", err)
+			}
+		}
+	}
+}
+
+// outage is a maintenance that a worker has announced.
+type outage struct {
+	at    time.Duration
+	lasts time.Duration
+}
+
+// gossip lets a worker tell of itself now and then, as long as jobs are under way. What it says comes late, out of
+// order, more than once or not at all; a liar's matrices make no sense.
+func (r *faultRun) gossip(w *workerNode, lies bool) {
+	d := r.chances
+	if w.hung == nil && !w.down {
+		r.rumours[w.index]++
+		m := w.core.Matrix(r.time())
+		row := frontend.Heard{
+			Worker: frontend.Worker(w.index), Incarnation: w.welcome.Incarnation, Seq: r.rumours[w.index], Matrix: &m,
+			Speed: w.speed, Draining: r.leaving[w.index] == w.life,
+		}
+		for n := range faultFiles {
+			if digest := [32]byte{1, byte(n)}; r.fetcherOf(w).cache[digest] {
+				row.Files = append(row.Files, frontend.FileID(digest))
+			}
+		}
+		slices.Sort(row.Files)
+		if o := r.outages[w.index]; o.lasts > 0 {
+			row.Maintenance, row.Lasts = max(o.at-r.now, 0), o.lasts
+		}
+		if lies && chance(d, 0.5) {
+			r.lie(&row)
+		}
+		for _, f := range r.frontends {
+			for chance(d, 0.7) {
+				after := between(d, 0, among(d, time.Millisecond, 50*time.Millisecond, 3*time.Second))
+				told := row
+				told.Age += after
+				r.stats.Seen["rumours"]++
+				r.later(r.now+after, func() { r.tellFrontend(f, told, func() bool { return true }) })
+				if chance(d, 0.8) {
+					break
+				}
+			}
+		}
+	}
+	r.later(r.now+between(d, 20*time.Millisecond, 500*time.Millisecond), func() {
+		if r.open > 0 {
+			r.gossip(w, lies)
+		}
+	})
+}
+
+// lie makes a row absurd, within what gossip's own checks let pass but for the matrix, which comes over links, too.
+func (r *faultRun) lie(row *frontend.Heard) {
+	d := r.chances
+	r.stats.Seen["lies"]++
+	m := *row.Matrix
+	row.Matrix = &m
+	kind := d.IntN(4)
+	for i := range m.Cells {
+		for k := range m.Cells[i] {
+			switch kind {
+			case 0:
+				m.Cells[i][k] = probe.NeverFits
+			case 1:
+				m.Cells[i][k] = 0
+			case 2:
+				m.Cells[i][k] = probe.NeverFits - 1
+			default:
+				m.Cells[i][k] = probe.Wait(d.Uint32())
+			}
+		}
+	}
+	m.Capacity = among(d, m.Capacity, probe.Demand{}, slotsOf(1), slotsOf(1000))
+	row.Speed = among(d, 0, 0.01, 1, 100)
+	row.Age = among(d, 0, -time.Hour, time.Second, 1000*time.Hour)
+	row.Maintenance, row.Lasts = among(d, 0, time.Second, 1000*time.Hour), among(d, 0, time.Second, 1000*time.Hour)
+}
+
+// leftovers names what is not empty of what a core keeps in lists and maps: the fields of the structure itself and of
+// those that are part of it. Fields of the given names may keep what they have; of those with a star, what they point
+// to is looked at, too.
+func leftovers(core any, kept ...string) []string {
+	var found []string
+	var look func(path string, v reflect.Value)
+	list := func(path string, v reflect.Value) {
+		switch {
+		case slices.Contains(kept, path+"*"):
+			for _, x := range v.Seq2() {
+				if !x.IsNil() {
+					look(path, x.Elem())
+				}
+			}
+		case v.Len() > 0:
+			found = append(found, fmt.Sprintf("%s (%d)", path, v.Len()))
+		}
+	}
+	look = func(path string, v reflect.Value) {
+		for i := range v.NumField() {
+			in := strings.TrimPrefix(path+"."+v.Type().Field(i).Name, ".")
+			switch f := v.Field(i); {
+			case slices.Contains(kept, in):
+			case f.Kind() == reflect.Struct:
+				look(in, f)
+			case f.Kind() == reflect.Map || f.Kind() == reflect.Slice:
+				list(in, f)
+			}
+		}
+	}
+	look("", reflect.ValueOf(core).Elem())
+	slices.Sort(found) // map order decides nothing
+	return slices.Compact(found)
+}
+
+// What cores may keep when no job is under way: what they know of workers, links and functions, and room to work in.
+var (
+	keptByFrontend = []string{
+		"workers*", "workers.welcome", "workers.functions", "sets*", "sets.workers", "sets.member",
+		"idle", "learnt", "byTimer.items", "long.fleet", "long.log",
+	}
+	keptByWorker = []string{
+		"cfg", "functions", "links*", "links.seen", "links.bound", "byOwner", "queue.known", "queue.kinds",
+		"forecast", "gaps", "queue.byTurn", "queue.byArrival", "queue.byTenant", "queue.turns",
+	}
+)

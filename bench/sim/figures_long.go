@@ -1,0 +1,277 @@
+package sim
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/bench"
+	"github.com/phoebe-sched/phoebe/frontend/estimate"
+)
+
+// longFigures are about tasks that are placed by estimation. Where a claim names a section, it is one of Apollo
+// (Boutin et al., OSDI 2014).
+var longFigures = []Figure{
+	{
+		Name: "matching", Title: "Matching tasks with workers",
+		Claim: "Stable matching is no further from the optimum than placing the tasks one by one (2 % is no difference), and nearer from 100 tasks on in when they are done on average, from 300 on in when the last of them is, too (section 5.5).",
+		x:     bench.Axis{Label: "tasks", Scale: bench.Log}, seeds: [...]int{10, 30},
+		views: []view{{title: "mean completion, mean run times", of: meanDone}, {title: "last completion, mean run times", of: lastDone}},
+		play: func(s FigureScale, seed uint64, add func(line string, x float64, r *bench.SimRun)) {
+			const servers = 100
+			speedups := []float64{4}
+			if s == FullScale {
+				speedups = []float64{2, 4, 10}
+			}
+			for _, speedup := range speedups {
+				for _, tasks := range []int{10, 30, 100, 300, 1000} {
+					q := estimate.MatchQuality(rand.New(rand.NewPCG(seed, uint64(tasks))), servers, tasks, speedup)
+					for _, m := range []struct {
+						name string
+						q    estimate.Completion
+					}{{"greedy", q.Greedy}, {"stable", q.Stable}, {"optimal", q.Optimal}} {
+						add(fmt.Sprintf("%s, %gx faster where preferred", m.name, speedup), float64(tasks), &bench.SimRun{
+							Policy: m.name, Workers: servers, Slots: 1, Completion: &bench.SimMatching{Mean: m.q.Mean, Last: m.q.Last},
+						})
+					}
+				}
+			}
+		},
+		setup: "100 servers of one slot with exponential waits of mean 1, tasks with exponential run times of mean 1, each with a preferred server; of the last completion, the optimum is a bound",
+		check: func(d *figureData) []Check {
+			var checks []Check
+			for _, x := range d.xs {
+				const speedup = ", 4x faster where preferred"
+				over := func(line string, of metric) float64 { return d.over(line+speedup, x, "optimal"+speedup, x, of) }
+				greedy, stable := over("greedy", meanDone), over("stable", meanDone)
+				greedyLast, stableLast := over("greedy", lastDone), over("stable", lastDone)
+				ok := stable <= greedy*1.01 && stableLast <= greedyLast*1.02
+				if x >= 100 {
+					ok = stable < greedy && stableLast < greedyLast*1.02
+				}
+				if x >= 300 {
+					ok = stable < greedy && stableLast < greedyLast
+				}
+				checks = append(checks, check(ok, "%g tasks, 4 times faster: mean %.2f times the optimum (greedy %.2f), last %.2f times the bound (greedy %.2f)", x, stable, greedy, stableLast, greedyLast))
+			}
+			return checks
+		},
+	},
+	{
+		Name: "estimation", Title: "With estimation and without",
+		Claim: "Where tasks go by estimated completion time, waits differ less than half as much from worker to worker as where they go by the queue lengths of two, and less than a quarter as much as where they go anywhere (section 5.3).",
+		x:     bench.Axis{Label: "load"}, seeds: [...]int{2, 3}, at: byLoad,
+		views: []view{
+			{title: "deviation of mean waits over workers, ms", scale: bench.Log, of: workerSpread},
+			{title: "p99 wait, ms", scale: bench.Log, of: func(r *bench.SimRun) float64 { return r.WaitMS.P99 }},
+			{title: "mean response, ms", scale: bench.Log, of: meanResponse},
+		},
+		parts: func(s FigureScale) []part {
+			w := longSweep(s.pick(50, 200), s.pick(8000, 60_000), "phoebe", "per-task", "random")
+			w.Workload = Poisson{must(bench.ParseCounts("1")), must(bench.ParseDurations("lognormal:0.5,10s"))} // in a larger job some tasks had better wait
+			w.Loads = []float64{0.7, 0.8, 0.9}
+			return []part{{sweep: w}}
+		},
+		check: func(d *figureData) []Check {
+			var checks []Check
+			for _, x := range d.xs {
+				sampled, anywhere := d.over("phoebe", x, "per-task", x, workerSpread), d.over("phoebe", x, "random", x, workerSpread)
+				checks = append(checks, check(sampled < 0.5 && anywhere < 0.25, "at load %g the spread is %.2f times that by queue lengths, %.3f times that of random placement", x, sampled, anywhere))
+			}
+			return checks
+		},
+	},
+	{
+		Name: "staleness", Title: "Old wait matrices",
+		Claim: "Who goes by gossip alone waits the longer the older it is; asking the few workers that matter keeps the mean response within 2 % of that with news ten times a second, however rare the gossip.",
+		x:     bench.Axis{Label: "heartbeat period, s", Scale: bench.Log}, seeds: [...]int{2, 3},
+		views: []view{
+			{title: "mean response, ms", of: meanResponse},
+			{title: "mean wait, ms", scale: bench.Log, of: func(r *bench.SimRun) float64 { return max(r.WaitMS.Mean, 1) }},
+			{title: "wait estimates within 10 % or 1 s, %", of: waitsWithin},
+		},
+		parts: func(s FigureScale) []part {
+			var parts []part
+			for _, sure := range []time.Duration{0, -1} {
+				for _, period := range []time.Duration{100, 300, 1000, 3000, 10_000, 30_000} {
+					w := longSweep(s.pick(40, 150), s.pick(500, 3000), "phoebe")
+					w.Gossip = Gossip{Period: period * time.Millisecond, Delay: w.Delay}
+					w.SureFor = sure
+					parts = append(parts, part{w.Gossip.Period.Seconds(), w})
+				}
+			}
+			return parts
+		},
+		at: func(p *part, _ *Result) (string, float64) {
+			if p.sweep.SureFor < 0 {
+				return "gossip alone", p.x
+			}
+			return "phoebe, which asks", p.x
+		},
+		check: func(d *figureData) []Check {
+			first, last := d.xs[0], d.xs[len(d.xs)-1]
+			worst := 0.0
+			for _, x := range d.xs {
+				worst = max(worst, d.over("phoebe, which asks", x, "phoebe, which asks", first, meanResponse))
+			}
+			wait := func(r *bench.SimRun) float64 { return r.WaitMS.Mean }
+			grows := d.mean("gossip alone", last, wait) > d.mean("gossip alone", first, wait)
+			return []Check{
+				check(grows, "by gossip alone a task waits %.0f ms on average with heartbeats every %g s and %.0f ms with one every %g s; %.1f and %.1f %% of the wait estimates are within 10 %% or 1 s",
+					d.mean("gossip alone", first, wait), first, d.mean("gossip alone", last, wait), last, d.mean("gossip alone", first, waitsWithin), d.mean("gossip alone", last, waitsWithin)),
+				check(worst <= 1.02, "with asking the mean response is at most %.3f times that of the shortest period; a task waits %.0f and %.0f ms", worst,
+					d.mean("phoebe, which asks", first, wait), d.mean("phoebe, which asks", last, wait)),
+			}
+		},
+	},
+	{
+		Name: "locality", Title: "Data and where it is",
+		Claim: "Weighing what reading takes against what waiting takes is faster than going anywhere and faster than waiting for a worker that has the data, at every size, and reads less than a third of what random placement reads across racks.",
+		x:     bench.Axis{Label: "input of each task, MB", Scale: bench.Log}, seeds: [...]int{2, 3}, at: byPart,
+		views: []view{
+			{title: "mean response, ms", of: meanResponse}, {title: "p99 response, ms", of: p99Response},
+			{title: "MB read across racks by a task", of: func(r *bench.SimRun) float64 { return r.Read.Across / 1e6 }},
+			{title: "MB read from another host by a task", of: func(r *bench.SimRun) float64 { return (r.Read.Across + r.Read.Rack) / 1e6 }},
+		},
+		parts: func(s FigureScale) []part {
+			var parts []part
+			for _, mb := range []int64{64, 256, 1024} {
+				w := longSweep(s.pick(40, 200), s.pick(400, 3000), "phoebe", "random", "strict-locality")
+				w.Racks, w.Copies, w.Input = s.pick(5, 10), 3, mb*1e6
+				// Reading takes slots, too: the load of 0.75 is that of the runs and of reading from disk.
+				w.Loads = []float64{0.75 * 10 / (10 + float64(mb)/160)}
+				parts = append(parts, part{float64(mb), w})
+			}
+			return parts
+		},
+		check: func(d *figureData) []Check {
+			var checks []Check
+			for _, x := range d.xs {
+				anywhere, strict := d.over("phoebe", x, "random", x, meanResponse), d.over("phoebe", x, "strict-locality", x, meanResponse)
+				across := func(line string) float64 {
+					return d.mean(line, x, func(r *bench.SimRun) float64 { return r.Read.Across / 1e6 })
+				}
+				checks = append(checks, check(anywhere < 1 && strict < 1 && across("phoebe") < across("random")/3,
+					"with %g MB the mean response is %.2f times that of random placement and %.3f times that of strict locality; a task reads %.1f MB across racks, %.1f and %.1f",
+					x, anywhere, strict, across("phoebe"), across("random"), across("strict-locality")))
+			}
+			return checks
+		},
+	},
+	mixedFigure("mixed", Estimates{}, "with estimates of each task's run time that are right"),
+	mixedFigure("mixed-noisy", Estimates{Noise: 2}, "with estimates that are up to twice too long or too short, by job"),
+	mixedFigure("mixed-mean", Estimates{Mean: true}, "where of each task only the mean run time of its job is known"),
+}
+
+// longSweep is jobs of 20 tasks that run for 10 s on average, on workers of 4 slots, and gossip every second.
+func longSweep(workers, jobs int, names ...string) Sweep {
+	w := sweep(workers, jobs, "20", "lognormal:0.5,10s", 500*time.Microsecond, names...)
+	w.Frontends = 4
+	w.Gossip = Gossip{Period: time.Second, Delay: w.Delay}
+	return w
+}
+
+var nan = math.NaN()
+
+func meanDone(r *bench.SimRun) float64     { return r.Completion.Mean }
+func lastDone(r *bench.SimRun) float64     { return r.Completion.Last }
+func workerSpread(r *bench.SimRun) float64 { return max(r.WorkerSpread, 1e-3) }
+
+// waitsWithin and runsWithin are shares of estimates, in %; NaN where none were made.
+func waitsWithin(r *bench.SimRun) float64 {
+	if r.Estimates == nil {
+		return nan
+	}
+	return 100 * r.Estimates.WaitWithin
+}
+
+func runsWithin(r *bench.SimRun) float64 {
+	if r.Estimates == nil {
+		return nan
+	}
+	return 100 * r.Estimates.RunWithin
+}
+
+// mixedFigure is the figure that matters most: short and long tasks together.
+func mixedFigure(name string, e Estimates, setting string) Figure {
+	type measure struct {
+		name string
+		of   metric
+	}
+	var measures []measure
+	for _, q := range []struct {
+		name string
+		of   func(s *bench.Stats) float64
+	}{
+		{"p50", func(s *bench.Stats) float64 { return s.P50 }},
+		{"p90", func(s *bench.Stats) float64 { return s.P90 }},
+		{"p99", func(s *bench.Stats) float64 { return s.P99 }},
+	} {
+		measures = append(measures,
+			measure{"short " + q.name, func(r *bench.SimRun) float64 { return q.of(&r.Short.ResponseMS) }},
+			measure{"long " + q.name, func(r *bench.SimRun) float64 { return q.of(&r.Long.ResponseMS) }})
+	}
+	slices.SortStableFunc(measures, func(a, b measure) int { return strings.Compare(b.name[:1], a.name[:1]) })
+	f := Figure{
+		Name: name, Title: "Short and long tasks together, " + setting,
+		Claim: "phoebe is ahead of late binding for all and of estimation for all, and not behind a rival of the kind of Hawk and Eagle, in p50, p90 and p99 of short and of long jobs (0.2 % is no difference). " +
+			"Of its wait estimates, 95 % are within 10 % or 1 s of the truth.",
+		x: bench.Axis{Label: "load"}, seeds: [...]int{3, 5}, at: byLoad,
+		parts: func(s FigureScale) []part {
+			w := sweep(s.pick(50, 200), s.pick(2500, 10_000), "1", "fixed:1ms", 500*time.Microsecond, "phoebe", "late-binding", "estimation", "eagle")
+			w.Frontends, w.Slots, w.Estimates = s.pick(4, 10), 8, e
+			w.Gossip = Gossip{Period: time.Second, Delay: w.Delay}
+			w.Workload = Mixed{
+				Short:    Poisson{must(bench.ParseCounts("geometric:10")), must(bench.ParseDurations("task-exp:200ms"))},
+				Long:     Poisson{must(bench.ParseCounts("20")), must(bench.ParseDurations("task-exp:10s"))},
+				LongJobs: 0.1,
+			}
+			w.Loads = []float64{0.7, 0.8, 0.9, 0.95}
+			return []part{{sweep: w}}
+		},
+	}
+	for _, m := range measures {
+		f.views = append(f.views, view{title: m.name + " response, ms", of: m.of})
+	}
+	f.check = func(d *figureData) []Check {
+		var checks []Check
+		for _, other := range []string{"late-binding", "estimation", "eagle"} {
+			var less []string
+			ok := true
+			for _, x := range d.xs {
+				for _, m := range measures {
+					if r := d.over("phoebe", x, other, x, m.of); r > 1.002 {
+						ok = false
+						less = append(less, fmt.Sprintf("%s %+.1f %% at load %g", m.name, 100*(r-1), x))
+					}
+				}
+			}
+			text := "behind in " + strings.Join(less, ", ")
+			if ok {
+				text = "behind nowhere"
+			}
+			last := d.xs[len(d.xs)-1]
+			var at []string
+			for _, m := range measures {
+				if d.mean(other, last, m.of) > 0 { // else there were no such jobs
+					at = append(at, fmt.Sprintf("%s %+.1f", m.name, 100*(d.over("phoebe", last, other, last, m.of)-1)))
+				}
+			}
+			checks = append(checks, check(ok, "against %s: %s; at load %g, in %%: %s", other, text, last, strings.Join(at, ", ")))
+		}
+		least, at := 100.0, 0.0
+		for _, x := range d.xs {
+			if share := d.mean("phoebe", x, waitsWithin); share < least {
+				least, at = share, x
+			}
+		}
+		if at == 0 {
+			return append(checks, check(true, "nothing was placed by estimation, or all as was expected"))
+		}
+		return append(checks, check(least >= 95, "of the wait estimates %.1f %% are within 10 %% or 1 s, at the worst load (%g); of those of run times %.1f %%", least, at, d.mean("phoebe", at, runsWithin)))
+	}
+	return f
+}

@@ -1,0 +1,159 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend"
+	gossipview "github.com/phoebe-sched/phoebe/probe/gossip/view"
+)
+
+// Gossip is how frontends learn of workers' wait matrices without asking. The zero value is that they do not.
+type Gossip struct {
+	Period time.Duration // how often each worker tells its two home frontends, or AsPing
+	Delay  time.Duration // of each message, one way
+	Loss   float64       // share of the datagrams between frontends that get lost
+}
+
+// AsPing is a Gossip.Period: as often as frontends ping workers.
+const AsPing time.Duration = -1
+
+// gossip is what probe/gossip, worker/serve and frontend/serve do around the cores of package view.
+type gossip struct {
+	*cluster
+	Gossip
+	rng   *rand.Rand
+	flush time.Duration
+	frame []byte
+	views []*frontendView
+}
+
+// frontendView is what a frontend makes of it.
+type frontendView struct {
+	f    *frontendNode
+	core *gossipview.Core
+	told uint64 // version of the view up to which the frontend's core has heard
+	out  []gossipview.Send
+}
+
+// startGossip lets the frontends and workers that there are take part, which must not go down.
+func (c *cluster) startGossip(cfg Gossip, rng *rand.Rand) error {
+	limits := gossipview.DefaultConfig
+	if cfg.Period > limits.Heartbeat { // all of it in proportion, so that no worker is taken for lost
+		limits.Expire = time.Duration(float64(limits.Expire) * cfg.Period.Seconds() / limits.Heartbeat.Seconds())
+		limits.Forget = time.Duration(float64(limits.Forget) * cfg.Period.Seconds() / limits.Heartbeat.Seconds())
+	}
+	limits.Heartbeat = cfg.Period
+	if err := limits.Validate(); err != nil {
+		return err
+	}
+	g := &gossip{cluster: c, Gossip: cfg, rng: rng, flush: max(gossipview.FlushEvery, cfg.Period/20)}
+	members := make([]gossipview.Member, len(c.frontends))
+	for i := range c.frontends {
+		name := fmt.Sprint("f", i)
+		members[i] = gossipview.Member{Name: name, Run: 1, Gossip: name, API: name, Heartbeat: name}
+	}
+	for i, f := range c.frontends {
+		v := &frontendView{f: f, core: gossipview.New(limits, members[i], c.time(), rand.New(rand.NewPCG(rng.Uint64(), 'g')))}
+		v.core.SetMembers(members)
+		g.views = append(g.views, v)
+		g.after(time.Duration(rng.Int64N(int64(g.flush))), func() error { return g.tick(v) })
+	}
+	seeds := make([]string, len(members))
+	for i := range members {
+		seeds[i] = members[i].Heartbeat
+	}
+	for _, w := range c.workers {
+		m := &w.welcome
+		rng.Shuffle(len(seeds), func(i, j int) { seeds[i], seeds[j] = seeds[j], seeds[i] })
+		a, err := gossipview.NewAnnouncer(append([]string(nil), seeds...), gossipview.Profile{Name: m.Worker, Addr: m.Worker, Host: m.Host, Rack: m.Rack, Capacity: m.Capacity, Labels: m.Labels}, m.Incarnation)
+		if err != nil {
+			return err
+		}
+		var beat func() error
+		beat = func() error {
+			g.beat(w, a)
+			g.after(cfg.Period, beat)
+			return nil
+		}
+		g.after(time.Duration(rng.Int64N(int64(cfg.Period))), beat)
+	}
+	return nil
+}
+
+// after lets fn happen in some time.
+func (g *gossip) after(d time.Duration, fn func() error) {
+	g.later(g.now+d, func() {
+		if err := fn(); err != nil && g.failed == nil {
+			g.failed = err
+		}
+	})
+}
+
+// beat sends a worker's heartbeat to its homes.
+func (g *gossip) beat(w *workerNode, a *gossipview.Announcer) {
+	for _, b := range a.Beats(gossipview.Row{Matrix: w.core.Matrix(g.time())}, "") {
+		v, h := g.views[numberOf(b.Addr)], b.Heartbeat
+		if g.net.codec {
+			g.frame = gossipview.AppendHeartbeat(g.frame[:0], &b.Heartbeat)
+			h = gossipview.Heartbeat{}
+			if err := gossipview.ReadHeartbeat(append([]byte(nil), g.frame...), &h); err != nil {
+				panic(fmt.Sprintf("sim: %+v came back as %v", b.Heartbeat, err))
+			}
+		}
+		g.after(g.Delay, func() error {
+			answer := v.core.Heartbeat(g.time(), &h)
+			g.after(g.Delay, func() error {
+				if a.Answered(&b, &answer) {
+					g.beat(w, a)
+				}
+				return nil
+			})
+			return nil
+		})
+	}
+}
+
+// tick is the frontend's regular look at its gossipview.
+func (g *gossip) tick(v *frontendView) error {
+	v.out = v.core.Tick(g.time(), v.out[:0])
+	g.send(v, v.out)
+	g.after(g.flush, func() error { return g.tick(v) })
+	return g.tell(v)
+}
+
+// tell tells the frontend's core what is new in the gossipview.
+func (g *gossip) tell(v *frontendView) error {
+	rows := v.core.Since(g.time(), v.told)
+	v.told = v.core.Version()
+	for _, r := range rows {
+		if r.State != gossipview.Up {
+			continue
+		}
+		matrix := r.Matrix // the core keeps it
+		err := g.stepFrontend(v.f, frontend.Heard{
+			Worker: frontend.Worker(numberOf(r.Name())), Incarnation: r.Incarnation, Seq: r.Seq, Age: r.Age, Matrix: &matrix, Speed: r.Speed,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// send lets messages travel to other frontends.
+func (g *gossip) send(from *frontendView, out []gossipview.Send) {
+	for _, m := range out {
+		for i, to := range g.views {
+			if to == from || m.To != "" && m.To != fmt.Sprint("f", i) || !m.Stream && g.Loss > 0 && g.rng.Float64() < g.Loss {
+				continue
+			}
+			g.after(g.Delay, func() error {
+				answers, err := to.core.Receive(g.time(), m.Msg, nil)
+				g.send(to, answers)
+				return err
+			})
+		}
+	}
+}

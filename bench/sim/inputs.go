@@ -1,0 +1,135 @@
+package sim
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend"
+	"github.com/phoebe-sched/phoebe/frontend/estimate"
+	"github.com/phoebe-sched/phoebe/worker"
+)
+
+// needs is what the tasks of a job read, and in which order they run.
+type needs struct {
+	stage []int             // of each task
+	from  [][]estimate.Copy // the copies of each task's input; nil: it is the output of the stage before
+	ran   [][]int32         // by stage and worker: how many tasks have ended there
+	ended []int             // by stage
+}
+
+// numberOf is the index in the name of a worker, host, rack or frontend.
+func numberOf(name string) int {
+	n, err := strconv.Atoi(name[1:])
+	if err != nil {
+		panic(fmt.Sprintf("sim: %q: %v", name, err))
+	}
+	return n
+}
+
+func rackName(i int) string { return fmt.Sprint("r", i) }
+
+// addNeeds gives a job stages, and its tasks inputs.
+func (r *runner) addNeeds(j *jobRun, spec *frontend.Job) {
+	stages := min(max(r.cfg.Stages, 1), len(j.tasks))
+	n := &needs{stage: make([]int, len(j.tasks)), from: make([][]estimate.Copy, len(j.tasks)), ran: make([][]int32, stages), ended: make([]int, stages)}
+	for i := range stages {
+		n.ran[i] = make([]int32, r.cfg.Workers)
+		if stages > 1 {
+			s := frontend.Stage{Name: fmt.Sprint("s", i)}
+			if i > 0 {
+				s.After = []string{spec.Stages[i-1].Name}
+			}
+			spec.Stages = append(spec.Stages, s)
+		}
+	}
+	for i := range spec.Tasks {
+		t := &spec.Tasks[i]
+		n.stage[i] = i * stages / len(j.tasks)
+		if t.Stage = int32(n.stage[i]); r.cfg.Input == 0 {
+			continue
+		}
+		in := frontend.Input{Bytes: r.cfg.Input}
+		if n.stage[i] == 0 {
+			n.from[i] = r.copies()
+			in.Copies = n.from[i]
+			if r.cfg.Policy.strict {
+				for _, c := range in.Copies {
+					t.Constraint.Hosts = append(t.Constraint.Hosts, c.At)
+				}
+			}
+		} else {
+			in.Stage = spec.Stages[n.stage[i]-1].Name
+		}
+		t.Inputs = []frontend.Input{in}
+	}
+	j.needs = n
+}
+
+// copies draws where an input is: on one host, on another in another rack, and on others in that one.
+func (r *runner) copies() []estimate.Copy {
+	rack := func(w int) int { return w % max(r.cfg.Racks, 1) }
+	var at []int
+	for range max(r.cfg.Copies, 1) {
+		w := 0
+		for range 100 { // a cluster may be too small for it
+			w = r.inputs.IntN(r.cfg.Workers)
+			if len(at) == 0 || w != at[0] && (r.cfg.Racks < 2 || rack(w) != rack(at[0]) && (len(at) == 1 || rack(w) == rack(at[1]) && w != at[1])) {
+				break
+			}
+		}
+		at = append(at, w)
+	}
+	all := make([]estimate.Copy, len(at))
+	for i, w := range at {
+		all[i] = estimate.Copy{At: r.workers[w].welcome.Host}
+	}
+	return all
+}
+
+// readInputs is how long a task that starts at a worker reads there: what is on its disk, in its rack or in another
+// one, at the rates that frontends reckon with.
+func (r *runner) readInputs(w *workerNode, s *worker.Start) time.Duration {
+	n := jobOf(s.Job)
+	j := r.jobs[n]
+	if j.needs == nil || r.cfg.Input == 0 {
+		return 0
+	}
+	rates := estimate.Config{}.Defaults().Rates
+	var bytes [3]float64
+	where := func(at *workerNode) int {
+		switch {
+		case at == w:
+			return 0
+		case r.cfg.Racks > 0 && at.welcome.Rack == w.welcome.Rack:
+			return 1
+		}
+		return 2
+	}
+	if task := int(s.Launch.Task); j.needs.from[task] != nil {
+		nearest := 2
+		for _, c := range j.needs.from[task] {
+			nearest = min(nearest, where(r.workers[numberOf(c.At)]))
+		}
+		bytes[nearest] = float64(r.cfg.Input)
+	} else {
+		before := j.needs.stage[task] - 1
+		for i, tasks := range j.needs.ran[before] {
+			bytes[where(r.workers[i])] += float64(r.cfg.Input) * float64(tasks) / float64(j.needs.ended[before])
+		}
+	}
+	if r.counts(n) {
+		r.reading++
+		for i, b := range bytes {
+			r.readSum[i] += b
+		}
+	}
+	return time.Duration((bytes[0]/rates.Disk + bytes[1]/rates.Rack + bytes[2]/rates.Across) * 1e9)
+}
+
+// ranAt notes where the output of a task is.
+func (n *needs) ranAt(task int, worker int) {
+	stage := n.stage[task]
+	n.ran[stage][worker]++
+	n.ended[stage]++
+}

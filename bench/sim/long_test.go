@@ -1,0 +1,279 @@
+package sim
+
+import (
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/bench"
+	"github.com/phoebe-sched/phoebe/frontend"
+	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/worker"
+)
+
+// mixed is a small cluster under short and long tasks.
+func mixed(t testing.TB, name string) Config {
+	return Config{
+		Policy: policy(t, name), Load: 0.9, Frontends: 3, Workers: 12, Slots: 8, Jobs: 200, WarmupJobs: 20, Seed: 2,
+		Workload: Mixed{Short: poisson(t, "geometric:10", "task-exp:200ms"), Long: poisson(t, "20", "task-exp:10s"), LongJobs: 0.1},
+		Delay:    500 * time.Microsecond, Gossip: Gossip{Period: time.Second, Delay: time.Millisecond}, Codec: true,
+	}
+}
+
+func TestMixedWorkload(t *testing.T) {
+	m := Mixed{Short: poisson(t, "10", "fixed:100ms"), Long: poisson(t, "20", "fixed:5s"), LongJobs: 0.1}
+	a, err := m.arrivals(3, 0.8, 400)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const n = 20_000
+	var long, work, longWork float64
+	var last time.Duration
+	for job := range a.jobs {
+		if job.At < last || job.long != (len(job.Tasks) == 20) || job.mean != job.Tasks[0] {
+			t.Fatalf("%+v after %v", job, last)
+		}
+		last = job.At
+		work += job.Work().Seconds()
+		if job.long {
+			long++
+			longWork += job.Work().Seconds()
+		}
+		if job.Index == n-1 {
+			break
+		}
+	}
+	if share, load := long/n, work/last.Seconds()/400; math.Abs(share-0.1) > 0.01 || math.Abs(load-0.8) > 0.04 || math.Abs(longWork/work-10.0/10.9) > 0.01 {
+		t.Errorf("%.3f of the jobs are long, the load is %.3f, %.3f of it of long jobs", share, load, longWork/work)
+	}
+	for _, share := range []float64{0, 1, math.NaN()} {
+		m.LongJobs = share
+		if _, err := m.arrivals(3, 0.8, 400); err == nil || !strings.Contains(err.Error(), "long") {
+			t.Errorf("%g: %v", share, err)
+		}
+	}
+}
+
+// A run with gossip is the same every time and with and without the codec; what gets lost makes it another one.
+func TestMixedRun(t *testing.T) {
+	cfg := mixed(t, "phoebe")
+	cfg.check = true
+	first := run(t, cfg)
+	cfg.check = false
+	if again := run(t, cfg); !reflect.DeepEqual(again, first) {
+		t.Error("the same settings give another result")
+	}
+	cfg.Codec = false
+	if plain := run(t, cfg); !reflect.DeepEqual(plain, first) {
+		t.Error("another result without the codec")
+	}
+	cfg.Gossip.Loss, cfg.SureFor = 0.5, -1
+	lossy := run(t, cfg)
+	cfg.Gossip.Loss = 0
+	if full := run(t, cfg); reflect.DeepEqual(full, lossy) {
+		t.Error("the same result though half of the gossip gets lost")
+	}
+	if first.Short == nil || first.Long == nil || first.Short.Jobs+first.Long.Jobs != 180 || first.Short.Jobs < 5*first.Long.Jobs {
+		t.Fatalf("groups %+v and %+v", first.Short, first.Long)
+	}
+	e := first.Estimates
+	if e == nil || e.Tasks < first.Long.Tasks || e.WaitWithin < 0.9 || e.RunWithin != 1 || e.Asked == 0 || lossy.Estimates.Asked >= e.Asked/4 {
+		t.Errorf("estimates %+v; by gossip alone %+v", e, lossy.Estimates)
+	}
+	if first.WorkerWaitMS.Max <= 0 || first.WorkerSpread <= 0 {
+		t.Errorf("waits by worker %+v, spread %g", first.WorkerWaitMS, first.WorkerSpread)
+	}
+	// What is placed by nobody's estimate hears nothing.
+	cfg = mixed(t, "late-binding")
+	late := run(t, cfg)
+	cfg.Gossip = Gossip{}
+	if none := run(t, cfg); !reflect.DeepEqual(none, late) || late.Estimates != nil {
+		t.Error("gossip changes late binding")
+	}
+}
+
+// Frontends hear of every worker within two periods and some, of its homes' alike; if half of what they tell each
+// other gets lost, somewhat later.
+func TestGossip(t *testing.T) {
+	for _, test := range []struct {
+		loss   float64
+		oldest time.Duration
+	}{{0, 1200 * time.Millisecond}, {0.5, 5 * time.Second}} {
+		c := &cluster{net: network{delay: time.Millisecond, lease: 3 * time.Second, ping: time.Second, codec: true}, tell: func(*frontendNode, frontend.Action) {}, check: true}
+		c.rng = rand.New(rand.NewPCG(1, 1))
+		for range 20 {
+			c.addWorker(worker.Config{Functions: []string{function}, Capacity: slotsOf(8)}, 1)
+		}
+		for i := range 5 {
+			c.addFrontend(frontend.Config{}, uint64(i))
+		}
+		if err := c.startGossip(Gossip{Period: time.Second, Delay: time.Millisecond, Loss: test.loss}, rand.New(rand.NewPCG(1, 2))); err != nil {
+			t.Fatal(err)
+		}
+		for at, _ := c.due(); at < 20*time.Second; at, _ = c.due() {
+			if err := c.step(); err != nil || c.failed != nil {
+				t.Fatal(err, c.failed)
+			}
+		}
+		oldest := time.Duration(0)
+		for _, f := range c.frontends {
+			for _, w := range c.workers {
+				s, ok := f.frontend().Status(frontend.Worker(w.index))
+				if !ok || s.View.Matrix == nil {
+					t.Fatalf("loss %g: frontend %d does not know how long one waits at worker %d", test.loss, f.index, w.index)
+				}
+				oldest = max(oldest, c.time().Sub(s.View.Heard))
+			}
+		}
+		if oldest > test.oldest {
+			t.Errorf("loss %g: a frontend's matrix is %v old, want at most %v", test.loss, oldest, test.oldest)
+		}
+	}
+}
+
+// Among workers of one slot the rival places long tasks like a central queue: where all run equally long, each has
+// the least wait that is possible.
+func TestEagleIsCentralForLongTasks(t *testing.T) {
+	cfg := small(t)
+	cfg.Policy, cfg.Workers, cfg.Slots, cfg.Delay, cfg.check = policy(t, "eagle"), 4, 1, 0, true // a tenth of 4 workers is none
+	cfg.Workload, cfg.Jobs, cfg.WarmupJobs = poisson(t, "1", "fixed:2s"), 1000, 50
+	r := run(t, cfg)
+	if !reflect.DeepEqual(r.ResponseMS, *r.OmniscientMS) {
+		t.Errorf("responses of %+v ms, want %+v", r.ResponseMS, *r.OmniscientMS)
+	}
+}
+
+// One short task takes a message to its worker, two for the answer, and one back; a long one takes one to the central
+// scheduler, one to the worker and one back.
+func TestEagleStepByStep(t *testing.T) {
+	cfg := small(t)
+	cfg.Policy, cfg.Load, cfg.Jobs, cfg.WarmupJobs, cfg.Delay, cfg.check = policy(t, "eagle"), 0, 0, 0, time.Millisecond, true
+	cfg.Workload = jobsFile(t, "0 1 0.1 0.1\n10 1 5 5\n", false)
+	if r := run(t, cfg); r.ResponseMS.P50 != 104 || r.ResponseMS.Max != 5003 {
+		t.Errorf("%+v", r.ResponseMS)
+	}
+	// Ten workers with a slot each, of which one is reserved. Of ten long tasks, one has to wait for another.
+	cfg.Slots = 1
+	cfg.Workload = jobsFile(t, "0 10 5 5 5 5 5 5 5 5 5 5 5\n", false)
+	if r := run(t, cfg); r.ResponseMS.Max != 10_003 {
+		t.Errorf("%+v", r.ResponseMS)
+	}
+	// A short job that comes then is turned away until it comes to the reserved worker.
+	cfg.Workload = jobsFile(t, "0 9 5 5 5 5 5 5 5 5 5 5\n1 2 0.1 0.1 0.1\n", false)
+	if r := run(t, cfg); r.ResponseMS.P50 > 220 {
+		t.Errorf("%+v", r.ResponseMS)
+	}
+}
+
+// Short tasks fare much better with the rival than where they are bound late among long ones, which do not suffer.
+func TestEagleInTheMix(t *testing.T) {
+	cfg := mixed(t, "eagle")
+	cfg.Jobs, cfg.WarmupJobs, cfg.Codec = 1000, 100, false
+	bound := cfg
+	bound.Policy, cfg.check = policy(t, "late-binding"), true
+	late, eagle := run(t, bound), run(t, cfg)
+	if eagle.Short.WaitMS.P90 > 0.8*late.Short.WaitMS.P90 || eagle.Long.ResponseMS.Mean > 1.1*late.Long.ResponseMS.Mean {
+		t.Errorf("short p90 wait %.0f ms, long mean %.0f; bound late %.0f and %.0f",
+			eagle.Short.WaitMS.P90, eagle.Long.ResponseMS.Mean, late.Short.WaitMS.P90, late.Long.ResponseMS.Mean)
+	}
+	if again := run(t, cfg); !reflect.DeepEqual(again, eagle) {
+		t.Error("the same settings give another result")
+	}
+}
+
+// The rival's queues: the job with the least left goes first, but nobody is overtaken more than five times.
+func TestEagleQueue(t *testing.T) {
+	job := func(left time.Duration) *eagleJob { return &eagleJob{Job: &frontend.Job{}, left: left} }
+	n := &eagleNode{queue: []*eagleEntry{{job: job(50)}, {job: job(7)}}}
+	for i := range 10 {
+		n.queue = append(n.queue, &eagleEntry{job: job(time.Duration(10 + i))})
+	}
+	var got []time.Duration
+	for len(n.queue) > 0 {
+		got = append(got, n.take().job.left)
+	}
+	if want := []time.Duration{7, 10, 11, 12, 13, 50, 14, 15, 16, 17, 18, 19}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+// A worker that has nothing to do takes the short tasks that wait behind long ones elsewhere.
+func TestEagleSteals(t *testing.T) {
+	cfg := small(t)
+	cfg.Delay = time.Millisecond
+	e := newEagle(&cfg, nil, frontend.Config{}, rand.New(rand.NewPCG(1, 2))).(*eagle)
+	now := time.Unix(0, 0)
+	step := func(ev frontend.Event) []frontend.Action {
+		acts := e.Step(now, ev, nil)
+		if err := e.Check(); err != nil {
+			t.Fatal(err)
+		}
+		return acts
+	}
+	for w := range 3 {
+		step(frontend.WorkerUp{Worker: frontend.Worker(w), Welcome: probe.Welcome{Capacity: slotsOf(1)}})
+	}
+	e.general = 1
+	job := func(n uint64, d time.Duration) *eagleJob {
+		return &eagleJob{Job: &frontend.Job{ID: probe.NewJobID(0, 0, n), Tasks: []frontend.Task{{Estimate: d}}}, left: d, long: d >= time.Second}
+	}
+	e.now = now
+	long, short := job(1, time.Minute), job(2, time.Second/10)
+	e.jobs[short.ID] = short
+	busy, idle := e.nodes[1], e.nodes[2]
+	busy.queue, busy.long = []*eagleEntry{{job: long, task: &long.Tasks[0]}}, 1
+	e.run(busy)
+	busy.queue = []*eagleEntry{{job: short}}
+	e.run(idle)
+	for range 3 { // the way of the probe, its question and the answer
+		now = e.NextWake()
+		if acts := step(frontend.Wake{}); len(acts) > 0 {
+			if m, ok := acts[0].(frontend.Send); !ok || m.Worker != idle.key {
+				t.Errorf("%+v", acts)
+			}
+			return
+		}
+	}
+	t.Errorf("nothing was started; %d wait where the long task is", len(busy.queue))
+}
+
+// Reading an input takes as long as it is far away; the stages of a job follow each other, and read what the one
+// before has written.
+func TestInputsAndStages(t *testing.T) {
+	cfg := small(t)
+	cfg.Policy, cfg.Load, cfg.Jobs, cfg.WarmupJobs, cfg.Delay = policy(t, "strict-locality"), 0, 0, 0, 0
+	cfg.Workload = jobsFile(t, "0 4 1 1 1 1 1\n", false)
+	cfg.Racks, cfg.Copies, cfg.Input, cfg.check = 2, 3, 160e6, true
+	if r := run(t, cfg); math.Round(r.ResponseMS.Max) != 2000 || *r.Read != (bench.SimRead{Host: 160e6}) {
+		t.Errorf("where the input is: %+v, %+v", r.ResponseMS, r.Read)
+	}
+	cfg.Policy = policy(t, "phoebe")
+	if r := run(t, cfg); math.Round(r.ResponseMS.Max) != 2000 || r.Read.Host != 160e6 || r.Estimates.RunWithin != 1 {
+		t.Errorf("by estimation: %+v, %+v, %+v", r.ResponseMS, r.Read, r.Estimates)
+	}
+	cfg.Policy, cfg.Copies, cfg.Racks, cfg.Workers = policy(t, "random"), 1, 0, 200
+	if r := run(t, cfg); math.Round(r.ResponseMS.Max) != 3000 || r.Read.Across < 100e6 {
+		t.Errorf("anywhere: %+v, %+v", r.ResponseMS, r.Read)
+	}
+	cfg.Policy, cfg.Workers, cfg.Stages = policy(t, "phoebe"), 1, 2
+	if r := run(t, cfg); math.Abs(r.ResponseMS.Max-4000) > 5 || r.Read.Host != 160e6 {
+		t.Errorf("two stages at one worker: %+v, %+v", r.ResponseMS, r.Read)
+	}
+	cfg.Input = 0
+	if r := run(t, cfg); math.Abs(r.ResponseMS.Max-2000) > 5 || r.Read != nil {
+		t.Errorf("two stages without inputs: %+v, %+v", r.ResponseMS, r.Read)
+	}
+	cfg.Policy = policy(t, "eagle")
+	if _, err := Run(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "eagle knows nothing of stages") {
+		t.Error(err)
+	}
+	cfg = small(t)
+	cfg.Gossip, cfg.Stages, cfg.Copies = Gossip{Period: -2, Loss: 1}, -1, 99
+	if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), "gossip every") || !strings.Contains(err.Error(), "-1 stages") {
+		t.Error(err)
+	}
+}
