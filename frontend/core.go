@@ -550,6 +550,7 @@ func (c *Core) group(j *job) *RefusedError {
 	}
 	for _, g := range j.groups {
 		g.estimate /= time.Duration(len(g.queue))
+		g.sticky = j.Policy.Sticky && !c.short(g)
 	}
 	if len(j.stages) > 0 {
 		j.sortGroups()

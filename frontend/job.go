@@ -275,6 +275,7 @@ type group struct {
 	largestRide int // bytes of the largest payload that may ride along
 	eligible    *eligible
 	history     *history // of its function
+	sticky      bool     // its places are kept while tasks wait
 	queue       []*task  // those that wait, first to be bound at the front
 	places      []*reservation
 	live        int // places believed to be in queues
@@ -289,13 +290,12 @@ type group struct {
 
 // reservation is one Reserve: count places at a worker, of which some live.
 type reservation struct {
-	w      *worker
-	group  *group
-	first  probe.ResID
-	count  uint32
-	live   uint32
-	rides  []*attempt // by place; nil once it is known what became of it
-	sticky bool       // its places are kept while tasks of the group wait
+	w     *worker
+	group *group
+	first probe.ResID
+	count uint32
+	live  uint32
+	rides []*attempt // by place; nil once it is known what became of it
 	// spare: its job needs it no more. It is among those of its worker, and no longer among those of its group.
 	spare bool
 }

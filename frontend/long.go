@@ -677,7 +677,7 @@ func (c *Core) learn(t *task, w *worker, m *probe.Finished) {
 
 // remember takes a run into account for the estimates of later ones.
 func (c *Core) remember(t *task, w *worker, m *probe.Finished) {
-	run := estimate.Finished{Run: m.Run, Hint: t.spec.Estimate}
+	run := estimate.Finished{Run: m.Run, Worker: int32(w.key), Hint: t.spec.Estimate}
 	if row := c.long.fleet.Get(int32(w.key)); row != nil {
 		run.Speed = row.Speed
 	}

@@ -240,15 +240,12 @@ func (g *group) run() time.Duration {
 const shortRun = 30
 
 // short reports whether the group's tasks run for so few round trips, though they are not brief. They ride to any
-// workers where no idle one is known, and their places are not kept: of those many ask in vain. Brief ones do neither:
-// what they wait for is CPU, of which messages take most.
+// workers where no idle one is known, their places are not kept, for of those many ask in vain, and their turns are not
+// shared. For brief ones it is the other way round: what they wait for is CPU, of which messages take most.
 func (c *Core) short(g *group) bool {
 	run := g.run()
 	return run >= briefRun && run < shortRun*c.trip
 }
-
-// sticky reports whether places that are reserved for the group now are kept while tasks wait.
-func (c *Core) sticky(g *group) bool { return g.job.Policy.Sticky && !c.short(g) }
 
 // planPlaces probes n workers of a random sample: first those where the group has no place and none is
 // planned, then any. A sticky place comes round again and again, but only in one slot at a time, so there it
@@ -262,9 +259,8 @@ func (c *Core) planPlaces(g *group, n int, now time.Time) {
 			holds[r.w] = true
 		}
 	}
-	sticky := c.sticky(g)
 	each := func(w *worker) int {
-		if sticky && !g.brief() {
+		if g.sticky && !g.brief() {
 			return max(1, min(g.demand.Times(w.welcome.Capacity), len(g.queue), maxSticky))
 		}
 		return 1
@@ -290,7 +286,7 @@ func (c *Core) planPlaces(g *group, n int, now time.Time) {
 			if n == 0 {
 				break
 			}
-			if sticky && (holds[w] || w.extra > 0) || w.rides+w.extra == probe.MaxPlaces {
+			if g.sticky && (holds[w] || w.extra > 0) || w.rides+w.extra == probe.MaxPlaces {
 				continue
 			}
 			c.plan(w, 0, each(w))
@@ -302,12 +298,13 @@ func (c *Core) planPlaces(g *group, n int, now time.Time) {
 
 // probed is how many probes the live places of the group are worth: a sticky one asked for several places.
 func (g *group) probed() int {
+	if !g.sticky {
+		return g.live
+	}
 	n := 0
 	for _, r := range g.places {
-		if r.live > 0 && r.sticky {
+		if r.live > 0 {
 			n++
-		} else {
-			n += int(r.live)
 		}
 	}
 	return n
@@ -316,9 +313,8 @@ func (g *group) probed() int {
 // reserve carries out what was planned for a group.
 func (c *Core) reserve(g *group, now time.Time, acts []Action) []Action {
 	j := g.job
-	sticky := c.sticky(g)
 	for _, w := range c.picked {
-		r := &reservation{w: w, group: g, first: w.nextRes, count: uint32(w.rides + w.extra), live: uint32(w.extra), sticky: sticky}
+		r := &reservation{w: w, group: g, first: w.nextRes, count: uint32(w.rides + w.extra), live: uint32(w.extra)}
 		m := probe.Reserve{
 			First: r.first, Count: r.count, Job: j.ID, Tenant: j.Tenant, Priority: j.Priority,
 			Demand: g.demand, Estimate: g.estimate, Early: j.Policy.Overlap,
@@ -342,7 +338,7 @@ func (c *Core) reserve(g *group, now time.Time, acts []Action) []Action {
 		c.Stats.Places += uint64(r.count)
 		c.Stats.Rides += uint64(w.rides)
 		c.occupy(w, g.demand, w.rides)
-		if sticky {
+		if g.sticky {
 			g.budget -= max(1, w.rides)
 		} else {
 			g.budget -= int(r.count)
@@ -457,7 +453,7 @@ func (c *Core) ready(w *worker, m *probe.Ready, now time.Time, acts []Action) []
 	for n := g.turn(w, bundleBytes-len(bind.Launch.Payload)); n > 1 && len(g.queue) > 0; n-- {
 		bind.Bundle = append(bind.Bundle, c.bindNext(g, w, m, now))
 	}
-	keep := !shared && r.sticky && c.choose(r.group, w) != nil
+	keep := !shared && r.group.sticky && c.choose(r.group, w) != nil
 	if keep {
 		c.Stats.Kept++
 	} else {
@@ -568,7 +564,7 @@ func (c *Core) choose(g *group, w *worker) *group {
 func (c *Core) share(g *group, w *worker) *group {
 	const most = 16 // jobs looked at
 	j := g.job
-	if !j.Policy.Share {
+	if !j.Policy.Share || c.short(g) {
 		return nil
 	}
 	looked := 0
@@ -647,7 +643,7 @@ func (c *Core) queued(w *worker, m *probe.Queued, now time.Time, acts []Action) 
 // cancelPlaces withdraws all places of a job but those whose rides may have started. Where turns are shared and
 // another job waits, they are spare for a while first.
 func (c *Core) cancelPlaces(j *job, now time.Time, acts []Action) []Action {
-	keep := j.Policy.Share
+	keep := j.Policy.Share && !slices.ContainsFunc(j.groups, c.short)
 	if first := c.hungry.head; first == nil || first == j && j.next == nil {
 		keep = false
 		acts = c.cancelSpare(acts)
@@ -678,7 +674,7 @@ func (c *Core) cancelPlaces(j *job, now time.Time, acts []Action) []Action {
 
 // split takes the places of r that are in the queue out of it, and returns them as a reservation of no group.
 func (r *reservation) split() *reservation {
-	queued := &reservation{w: r.w, group: r.group, first: r.first, count: r.count, live: r.live, sticky: r.sticky}
+	queued := &reservation{w: r.w, group: r.group, first: r.first, count: r.count, live: r.live}
 	for i := range r.count {
 		if id := r.first + probe.ResID(i); r.w.places[id] == r && r.ride(id) == nil {
 			r.w.places[id] = queued

@@ -244,7 +244,7 @@ func (c *Core) refused(w *worker, m *probe.Refused, now time.Time, acts []Action
 // to where it was in the queue.
 func (c *Core) restore(a *attempt) {
 	g := a.task.group
-	r := &reservation{w: a.w, group: g, first: a.res, count: 1, live: 1, sticky: c.sticky(g)}
+	r := &reservation{w: a.w, group: g, first: a.res, count: 1, live: 1}
 	a.w.places[a.res] = r
 	g.places = append(g.places, r)
 	g.live++

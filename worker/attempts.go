@@ -272,12 +272,13 @@ func (l *link) waits(id probe.AttemptID) bool {
 	return false
 }
 
-// leave evicts all that has not started and tells every frontend.
-func (c *Core) leave(acts []Action) []Action {
+// leave evicts all that has not started and tells every frontend. Turns that are on stay so, and a frontend that has
+// not heard of it yet has as long as for a turn.
+func (c *Core) leave(now time.Time, acts []Action) []Action {
 	if c.leaving {
 		return acts
 	}
-	c.leaving = true
+	c.leaving, c.stays = true, now.Add(c.cfg.ReadyExpiry)
 	for _, l := range c.linksInOrder() {
 		acts = append(acts, Send{l.id, probe.Drain{}})
 		for _, p := range l.inOrder() {

@@ -100,6 +100,9 @@ func (c *Core) checkPlaces() error {
 	if c.leaving && count[queued]+count[parked] > 0 {
 		return fmt.Errorf("%d places queued, %d parked while leaving", count[queued], count[parked])
 	}
+	if c.leaving && c.Idle() && asked > 0 {
+		return fmt.Errorf("%d places asked, and the worker may go", asked)
+	}
 	places := 0
 	for _, l := range c.links {
 		for id, p := range l.places {

@@ -114,7 +114,7 @@ type Fetched struct {
 	Err     string
 }
 
-// Leave: take nothing new, finish what runs.
+// Leave: take nothing new, finish what runs, and go when Idle says so.
 type Leave struct{}
 
 // Wake: the time that NextWake named has come.
@@ -182,6 +182,7 @@ type Core struct {
 	cfg       Config
 	functions map[string]bool
 	leaving   bool
+	stays     time.Time // it leaves, but until then answers those who may not have heard of it; zero: for none
 
 	links    map[LinkID]*link
 	byOwner  map[probe.FrontendID]*link
@@ -337,7 +338,7 @@ func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
 			c.linkDown(l, now)
 		}
 	case Leave:
-		acts = c.leave(acts)
+		acts = c.leave(now, acts)
 	default:
 		panic(fmt.Sprintf("worker: unknown event %T", ev))
 	}
@@ -453,6 +454,9 @@ func (c *Core) NextWake() time.Time {
 	if a := c.orphans.first(); a != nil {
 		soonest(a.since.Add(c.cfg.Grace))
 	}
+	if !c.stays.IsZero() {
+		soonest(c.stays)
+	}
 	if c.willEnd.Len() > 0 && c.queue.len() > 0 {
 		soonest(c.willEnd.Min().askAt)
 	}
@@ -462,5 +466,9 @@ func (c *Core) NextWake() time.Time {
 	return at
 }
 
-// Idle reports whether nothing runs and no result waits to be acknowledged: a worker that leaves may go.
-func (c *Core) Idle() bool { return len(c.attempts) == 0 }
+// Idle reports whether nothing runs and no result waits to be acknowledged, and a worker that leaves has answered what
+// was on its way to it when it said so: it may go. What a frontend sent and got no answer to would count as lost, not
+// as refused, and a task that may start only once would fail.
+func (c *Core) Idle() bool {
+	return len(c.attempts) == 0 && (c.stays.IsZero() || len(c.links) == 0)
+}

@@ -20,6 +20,9 @@ func (w *walk[T]) begin(h *pq.Heap[T]) {
 	w.add(0)
 }
 
+// end lets go of the heap.
+func (w *walk[T]) end() { w.items = nil }
+
 // peek is the next item; ok is false at the end.
 func (w *walk[T]) peek() (x T, ok bool) {
 	if len(w.next) == 0 {
@@ -63,7 +66,9 @@ func (q *queue) inOrder(now time.Time) iter.Seq[*place] {
 		return q.inFairOrder
 	}
 	return func(yield func(*place) bool) {
+		defer q.byTurn.end()
 		if q.order == Shortest {
+			defer q.byArrival.end()
 			for q.byArrival.begin(&q.oldest); ; q.byArrival.skip() {
 				a, ok := q.byArrival.peek()
 				if !ok || now.Sub(a.queuedAt) < q.bound {
@@ -91,7 +96,7 @@ func (q *queue) inOrder(now time.Time) iter.Seq[*place] {
 
 // inFairOrder is inOrder under Fair: it lets the tenants take their turns as take would.
 func (q *queue) inFairOrder(yield func(*place) bool) {
-	q.turns = q.turns[:0]
+	defer q.endFair()
 	for q.byTenant.begin(&q.tenants); len(q.turns) < planDepth; q.byTenant.skip() { // others come after all that is planned
 		t, ok := q.byTenant.peek()
 		if !ok {
@@ -118,4 +123,14 @@ func (q *queue) inFairOrder(yield func(*place) bool) {
 		first.start += place.toll() / first.tenant.weight
 		first.places.skip()
 	}
+}
+
+func (q *queue) endFair() {
+	q.byTenant.end()
+	for i := range q.turns {
+		u := &q.turns[i]
+		u.tenant = nil
+		u.places.end()
+	}
+	q.turns = q.turns[:0]
 }

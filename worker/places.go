@@ -462,6 +462,9 @@ func (l *link) inOrder() []*place {
 // expire acts on silence: turns that were not answered, staged attempts whose slot did not fall free,
 // results that nobody acknowledged, orphans that nobody claimed.
 func (c *Core) expire(now time.Time, acts []Action) []Action {
+	if !now.Before(c.stays) {
+		c.stays = time.Time{}
+	}
 	for p := c.asked.first(); p != nil && now.Sub(p.askedAt) >= c.cfg.ReadyExpiry; p = c.asked.first() {
 		c.Stats.Expired++
 		c.learned.turned(false)
@@ -508,6 +511,7 @@ func (c *Core) handBack(a *attempt, acts []Action) []Action {
 	for _, d := range c.due {
 		d.due = false
 	}
+	clear(c.due)
 	c.due, c.dueRoom = c.due[:0], probe.Demand{}
 	if p := a.from; p != nil && !c.leaving {
 		c.requeue(p)

@@ -198,7 +198,9 @@ func (c *Core) hasGap(needs room, now time.Time) bool {
 	c.changes++ // the next backfill is to start from what then waits
 	found, shareOnly := c.findGaps(now, &needs)
 	c.shareOnly = shareOnly
-	return found && len(c.gaps) == 0
+	found = found && len(c.gaps) == 0
+	clear(c.gaps)
+	return found
 }
 
 // fillGap reports whether a task can start now without delaying any that waits, and counts on that it does.

@@ -2,8 +2,10 @@ package worker
 
 import (
 	"fmt"
+	"runtime"
 	"testing"
 	"time"
+	"weak"
 
 	"github.com/phoebe-sched/phoebe/probe"
 )
@@ -32,5 +34,51 @@ func TestFairForgetsTenants(t *testing.T) {
 	}
 	if n := len(c.queue.known); c.queue.len() != 4 || n > 2000 {
 		t.Errorf("%d tenants are known, of which %d wait", n, c.queue.len())
+	}
+}
+
+// What plans leave behind keeps no place that is gone, nor its payload, from being freed.
+func TestPlansKeepNothing(t *testing.T) {
+	for order := range Order(len(orderNames)) {
+		now := time.Unix(1_000_000, 0)
+		c := New(Config{Order: order, Capacity: size(4), Functions: []string{"f"}, StarvationBound: time.Minute})
+		res, gone := probe.ResID(0), []weak.Pointer[place]{}
+		queue := func(tenant string) {
+			res++
+			c.Step(now, Received{1, probe.Enqueue{Res: res, Tenant: tenant, Demand: size(2), Launch: probe.Launch{
+				Attempt: probe.AttemptID{Frontend: 1, Seq: uint64(res)}, Function: "f", Estimate: time.Second,
+			}}}, nil)
+			gone = append(gone, weak.Make(c.byOwner[1].places[res]))
+		}
+		c.Step(now, LinkUp{Link: 1, Frontend: 1}, nil)
+		c.free = room{} // nothing starts
+		for i := range 100 {
+			now = now.Add(time.Second) // Shortest: plans begin with those that starve
+			queue("t")
+			queue(fmt.Sprint(i))
+			switch i {
+			case 10: // gaps are looked for on behalf of a task that rides along
+				c.free = c.capacity
+				c.hasGap(needs(size(1), false), now)
+				c.free = room{}
+			case 60: // and the heaps grow after the last plan
+				c.Matrix(now)
+			}
+		}
+		c.Step(now, Received{1, probe.Cancel{First: 1, Count: uint32(res)}}, nil)
+		if len(gone) != 200 || c.queue.len() > 0 {
+			t.Fatalf("%v: %d places, %d left", order, len(gone), c.queue.len())
+		}
+		runtime.GC()
+		kept := 0
+		for _, p := range gone {
+			if p.Value() != nil {
+				kept++
+			}
+		}
+		if kept > 0 {
+			t.Errorf("%v: %d of %d places that are gone are kept", order, kept, len(gone))
+		}
+		runtime.KeepAlive(c)
 	}
 }

@@ -315,5 +315,11 @@ func (s *story) state() string {
 			text += fmt.Sprintf(" %s=%d", count.name, count.n)
 		}
 	}
+	switch {
+	case c.leaving && c.Idle():
+		text += " may_go"
+	case c.leaving:
+		text += " leaving"
+	}
 	return text
 }

@@ -259,7 +259,7 @@ func (r *faultRun) run() (err error) {
 			StrandedFor: 2 * time.Second, SyncEvery: between(d, 300*time.Millisecond, 2*time.Second), ProbeTimeout: 20 * time.Millisecond,
 			MaxPending: among(d, 60, 1<<20), MaxWait: among(d, 100*time.Millisecond, -1),
 			LongTask: among(d, 20*time.Millisecond, 200*time.Millisecond, 0),
-			Matcher: among(d, estimate.Stable, estimate.Greedy, estimate.Optimal), PoisonAfter: among(d, 2, 3),
+			Matcher:  among(d, estimate.Stable, estimate.Greedy, estimate.Optimal), PoisonAfter: among(d, 2, 3),
 		}, r.seed+uint64(i)<<32)
 	}
 	r.makeJobs(10 + d.IntN(40))

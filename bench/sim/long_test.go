@@ -273,7 +273,7 @@ func TestInputsAndStages(t *testing.T) {
 	}
 	cfg = small(t)
 	cfg.Gossip, cfg.Stages, cfg.Copies = Gossip{Period: -2, Loss: 1}, -1, 99
-	if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), "gossip every") || !strings.Contains(err.Error(), "-1 stages") {
+	if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), "gossip with") || !strings.Contains(err.Error(), "-1 stages") {
 		t.Error(err)
 	}
 }

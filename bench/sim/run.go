@@ -89,7 +89,7 @@ func (c *Config) Validate() error {
 		bad("no workload")
 	}
 	if c.Gossip.Period < 0 && c.Gossip.Period != AsPing || c.Gossip.Period > time.Hour || c.Gossip.Delay < 0 || !(c.Gossip.Loss >= 0 && c.Gossip.Loss < 1) {
-		bad("gossip every %v, delay %v, loss %g: use durations of 0 or more, up to an hour between heartbeats, and a share below 1", c.Gossip.Period, c.Gossip.Delay, c.Gossip.Loss)
+		bad("gossip with a delay of %v and a loss of %g, or heartbeats that are not 0 to 1h apart: use durations of 0 or more, and a share below 1", c.Gossip.Delay, c.Gossip.Loss)
 	}
 	if c.Stages < 0 || c.Stages > frontend.MaxStages || c.Copies < 0 || c.Copies > frontend.MaxCopies || c.Input < 0 || c.Racks < 0 {
 		bad("%d stages, inputs of %d bytes with %d copies, %d racks: none may be negative, stages are at most %d, copies at most %d",

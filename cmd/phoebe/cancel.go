@@ -34,7 +34,9 @@ func (c *cancelCmd) Run(ctx context.Context, out *streams, log *slog.Logger) err
 		return err
 	}
 	defer cl.Close()
-	n, err := cl.Cancel(ctx, h, c.Reason)
+	asking, done := context.WithTimeout(ctx, c.RetryFor)
+	defer done()
+	n, err := cl.Cancel(asking, h, c.Reason)
 	var refused *client.RefusedError
 	switch {
 	case errors.As(err, &refused) && refused.Reason == client.UnknownJob:

@@ -174,6 +174,18 @@ func TestRunRefused(t *testing.T) {
 	}
 }
 
+// A job that no worker can take is not waited for without a word.
+func TestRunWithoutWorkers(t *testing.T) {
+	t.Parallel()
+	f := start(t, "frontend", "--listen", "127.0.0.1:0", "--workers", "127.0.0.1:1")
+	run := []string{"run", "--function", "echo", "--connect", f.said("frontend", 1)[0]}
+	phoebe(t, append(run, "--retry-for", "200ms")...).want(t, 3, "no worker is linked")
+	phoebe(t, append(run, "--deadline", "200ms")...).want(t, 4, "no frontend took the job in 200ms", "no worker is linked")
+
+	c := startDev(t)
+	phoebe(t, "run", "--connect", c.connect, "--", "true").want(t, 3, "--allow-exec")
+}
+
 // What is wrong with a command line or a file is said before anything is connected to.
 func TestUsage(t *testing.T) {
 	job := func(text string) []string { return []string{"run", "--job", write(t, text)} }
@@ -203,6 +215,7 @@ func TestUsage(t *testing.T) {
 		{"two things to run", []string{"run", "--function", "echo", "--task-duration", "fixed:1ms"}, 2, []string{"choose one"}},
 		{"law", []string{"run", "--task-duration", "sometimes:1ms"}, 2, []string{"sometimes", "fixed"}},
 		{"tasks", []string{"run", "--function", "echo", "--tasks=-3"}, 2, []string{"--tasks is -3"}},
+		{"no tasks", []string{"run", "--function", "echo", "--tasks", "0"}, 2, []string{"--tasks is 0"}},
 		{"address", []string{"run", "--function", "echo", "--connect", "nohost"}, 2, []string{"--connect", "nohost"}},
 		{"no frontend", []string{"run", "--function", "echo", "--connect", "127.0.0.1:1", "--retry-for", "200ms"}, 3, []string{"127.0.0.1:1", "refused"}},
 		{"no status", []string{"status", "--connect", "127.0.0.1:1", "--retry-for", "200ms"}, 3, []string{"127.0.0.1:1", "refused"}},
@@ -222,7 +235,8 @@ func TestUsage(t *testing.T) {
 		{"no job file", []string{"run", "--job", "/nonexistent"}, 2, []string{"/nonexistent"}},
 		{"job field", job("tasks:\n  - function: echo\n    paylod: x\n"), 2, []string{"[3:5]", `"paylod"`}},
 		{"job type", job("tenant: t\npriority: high\ntasks: [{function: echo}]\n"), 2, []string{"[2:11]", "high"}},
-		{"job duration", job("deadline: 5\ntasks: [{function: echo}]\n"), 2, []string{"[1:11]", "Duration"}},
+		{"job duration", job("deadline: 5\ntasks: [{function: echo}]\n"), 2, []string{"[1:11]", "300ms"}},
+		{"job number", job("tasks: [{function: echo, memory: x}]\n"), 2, []string{"[1:34]", "want a whole number"}},
 		{"job syntax", job("tasks: [\n"), 2, []string{"[1:8]"}},
 		{"job key twice", job("tenant: a\ntenant: b\n"), 2, []string{"[2:1]", `"tenant"`}},
 		{"job without tasks", job("tenant: t\n"), 2, []string{"no tasks"}},

@@ -50,7 +50,9 @@ func (c *explainCmd) Run(ctx context.Context, out *streams, log *slog.Logger) er
 		return err
 	}
 	defer cl.Close()
-	x, err := cl.Explain(ctx, h, task)
+	asking, done := context.WithTimeout(ctx, c.RetryFor)
+	defer done()
+	x, err := cl.Explain(asking, h, task)
 	var refused *client.RefusedError
 	switch {
 	case errors.As(err, &refused) && refused.Reason == client.UnknownJob:

@@ -255,12 +255,17 @@ func TestMaintenance(t *testing.T) {
 	g := gossip(t)
 	w := start(t, "--log-level", "info", "worker", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--join", g.heartbeat, "--maintenance-in", "1h")
 	g.lists(w.addr())
-	for query, code := range map[string]int{"in=10m&for=1h": 200, "for=0": 200, "in=-1m": 400, "in=soon": 400, "for=10000h": 400} {
+	for query, code := range map[string]int{"in=10m&for=1h": 200, "for=0": 200, "in=-1m": 400, "in=soon": 400, "in=1m&for=10000h": 400, "": 400, "inn=10m": 400} {
 		if got := post(t, w, "/maintenance?"+query); got != code {
 			t.Errorf("%s: %d, want %d", query, got, code)
 		}
 	}
 	phoebe(t, "worker", "--listen", "127.0.0.1:0", "--maintenance-in=-1s").want(t, 2, "maintenance in -1s")
+	phoebe(t, "worker", "--listen", "127.0.0.1:0", "--maintenance-in", "1h").want(t, 2, "--join")
+	alone := start(t, "--log-level", "info", "worker", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0")
+	if got := post(t, alone, "/maintenance?in=1h"); got != 400 {
+		t.Errorf("announced to nobody: %d", got)
+	}
 }
 
 func TestGossipUsage(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -87,6 +88,9 @@ type commandFile struct {
 // maxTasks is how many tasks this command puts into one job; the frontend's own limit is lower as a rule.
 const maxTasks = 1 << 20
 
+// wrongType is what the YAML decoder says, in terms of Go, of a value that is no duration or whole number.
+var wrongType = regexp.MustCompile(`cannot unmarshal \S+ into Go struct field \S+ of type (time\.Duration|int\d*)\b`)
+
 // readJob reads a job from the named file, or from stdin if that is "-".
 func readJob(name string, stdin io.Reader) (client.Job, error) {
 	var text []byte
@@ -102,7 +106,13 @@ func readJob(name string, stdin io.Reader) (client.Job, error) {
 	}
 	var f jobFile
 	if err := yaml.UnmarshalWithOptions(text, &f, yaml.Strict()); err != nil {
-		return client.Job{}, fmt.Errorf("job file %s: %s", name, strings.TrimSpace(yaml.FormatError(err, false, true)))
+		said := wrongType.ReplaceAllStringFunc(yaml.FormatError(err, false, true), func(s string) string {
+			if strings.HasSuffix(s, "time.Duration") {
+				return "want a duration with its unit, such as 300ms or 2s"
+			}
+			return "want a whole number"
+		})
+		return client.Job{}, fmt.Errorf("job file %s: %s", name, strings.TrimSpace(said))
 	}
 	job, err := f.job()
 	if err != nil {

@@ -25,7 +25,7 @@ import (
 // clientFlags say how to reach a cluster.
 type clientFlags struct {
 	Connect  []string      `default:"127.0.0.1:7410" placeholder:"HOST:PORT" help:"Addresses of frontends. Default ${default}."`
-	RetryFor time.Duration `default:"5s" placeholder:"D" help:"How long to look for a frontend while none answers. Default ${default}."`
+	RetryFor time.Duration `default:"5s" placeholder:"D" help:"How long to look for a frontend while none answers, or none has a worker; and to wait for an answer that takes no running of tasks. Default ${default}."`
 
 	secretFlags
 }
@@ -51,7 +51,7 @@ type jobFlags struct {
 	Function     string        `placeholder:"NAME" group:"job" help:"What the workers run: echo, sleep, spin, fail, or a function of their own. Default: none."`
 	Payload      string        `placeholder:"TEXT" group:"job" help:"Payload of each task. Default: empty."`
 	PayloadFile  string        `placeholder:"FILE" group:"job" help:"File with that payload. Default: none."`
-	Tasks        int           `placeholder:"N" group:"job" help:"Number of tasks. Default 1."`
+	Tasks        *int          `placeholder:"N" group:"job" help:"Number of tasks. Default 1."`
 	TaskDuration string        `placeholder:"LAW" group:"job" help:"Tasks that sleep so long: fixed:10ms, job-exp:10ms, task-exp:10ms or mix:90%5ms,10%200ms. Default: none."`
 	Seed         uint64        `placeholder:"N" group:"job" help:"Seed of --task-duration. Default 0."`
 	ID           string        `name:"id" placeholder:"ULID" group:"job" help:"Id of the job; one that is submitted twice runs once. Default: a new one."`
@@ -114,7 +114,8 @@ Outcomes are printed as tasks end: task, outcome, run time, worker, result or er
 summary go to stderr. An interrupt cancels the job.
 
 Exit codes: 0 all results, 1 a task failed, 2 wrong usage or an invalid job, 3 refused (as when no worker has
-the function), overloaded or unreachable, 4 cancelled or past the deadline, 130 interrupted.`
+the function) or unreachable, 4 cancelled or past the deadline, 130 interrupted. A job that is refused as overload is
+submitted again until its deadline; without one, until it is taken.`
 }
 
 // Run runs a job.
@@ -131,6 +132,7 @@ func (c *runCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error 
 	began := time.Now()
 	running, err := cl.Submit(ctx, job)
 	if err != nil {
+		err = allowExec(err)
 		return jobError(ctx, err)
 	}
 	fmt.Fprintf(out.err, "job %s\n", handleText(running.Handle()))
@@ -166,6 +168,15 @@ func (c *runCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error 
 	return nil
 }
 
+// allowExec says, with a refusal for want of the function that runs processes, how workers come to have it.
+func allowExec(err error) error {
+	var refused *client.RefusedError
+	if errors.As(err, &refused) && refused.Reason == client.NoWorker && strings.Contains(refused.Message, fmt.Sprintf("function %q", execFunction)) {
+		return fmt.Errorf("%w: commands run on workers that were started with --allow-exec", err)
+	}
+	return err
+}
+
 // jobError gives the failure of a whole job its exit code.
 func jobError(ctx context.Context, err error) error {
 	var by *interrupted
@@ -175,6 +186,9 @@ func jobError(ctx context.Context, err error) error {
 			code = 128 + int(s)
 		}
 		return &exitError{code, fmt.Errorf("the job is cancelled: %w", by)}
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return &exitError{exitCancelled, err}
 	}
 	var refused *client.RefusedError
 	if errors.As(err, &refused) && (refused.Reason == client.Invalid || refused.Reason == client.TooLarge) {
@@ -194,7 +208,10 @@ func (c *runCmd) job(stdin io.Reader) (client.Job, error) {
 		}
 		return readJob(c.Job, stdin)
 	}
-	n := cmp.Or(f.Tasks, 1)
+	n := 1
+	if f.Tasks != nil {
+		n = *f.Tasks
+	}
 	if n < 1 || n > maxTasks {
 		return client.Job{}, fmt.Errorf("--tasks is %d: it must be from 1 to %d", n, maxTasks)
 	}

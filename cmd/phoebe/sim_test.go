@@ -141,7 +141,7 @@ func TestSimRefuses(t *testing.T) {
 		{[]string{"--workers", "0"}, 2, "0 workers"},
 		{[]string{"--jobs", "10", "--warmup-jobs", "10"}, 2, "10 warm-up jobs of 10"},
 		{[]string{"--delay=-1ms"}, 2, "delay -1ms"},
-		{[]string{"--gossip-loss", "1"}, 2, "gossip every"},
+		{[]string{"--gossip-loss", "1"}, 2, "gossip with"},
 		{[]string{"--long-jobs", "1"}, 1, "1 of the jobs are long"},
 		{[]string{"--long-jobs", "0.1", "--long-task-duration", "ever"}, 2, "--long-task-duration: "},
 		{[]string{"--long-tasks-per-job", "3"}, 2, "--long-tasks-per-job means nothing to jobs without --long-jobs"},

@@ -295,7 +295,8 @@ func printStatus(w io.Writer, all []statusJSON) error {
 	for _, f := range all {
 		if f.Error != "" {
 			fmt.Fprintf(t, "-\t%s\tunreachable\t-\t-\t-\t-\t-\n", f.Connect)
-			broken = append(broken, fmt.Sprintf("frontend %s: %s", f.Connect, f.Error))
+			who := "frontend " + f.Connect + ": "
+			broken = append(broken, who+strings.TrimPrefix(f.Error, who))
 			continue
 		}
 		answered++

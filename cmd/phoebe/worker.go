@@ -93,12 +93,21 @@ func maintain(s *serve.Server, in, lasts time.Duration) error {
 	return nil
 }
 
+// errUnheard: the announcement travels with the heartbeats of a worker that joins, and in no other way.
+var errUnheard = errors.New("no frontend would hear of the maintenance: start the worker with --join")
+
 // maintenanceHandler announces what POST /maintenance?in=10m&for=1h says; for=0 calls it off.
-func maintenanceHandler(s *serve.Server) http.HandlerFunc {
+func maintenanceHandler(s *serve.Server, joined bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		in, errIn := time.ParseDuration(cmp.Or(r.FormValue("in"), "0"))
 		lasts, errFor := time.ParseDuration(cmp.Or(r.FormValue("for"), "10m"))
 		err := errors.Join(errIn, errFor)
+		if err == nil && lasts != 0 && r.FormValue("in") == "" {
+			err = errors.New("say when: in=10m, or in=0 for now; for=0 calls it off")
+		}
+		if err == nil && !joined {
+			err = errUnheard
+		}
 		if err == nil {
 			err = maintain(s, in, lasts)
 		}
@@ -106,7 +115,11 @@ func maintenanceHandler(s *serve.Server) http.HandlerFunc {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		fmt.Fprintln(w, "announced")
+		if lasts == 0 {
+			fmt.Fprintln(w, "called off")
+			return
+		}
+		fmt.Fprintf(w, "announced: away in %v, for %v\n", in, lasts)
 	}
 }
 
@@ -140,7 +153,11 @@ func (c *workerCmd) Run(ctx context.Context, out *streams, log *slog.Logger) err
 		return usage(err)
 	}
 	if c.MaintenanceIn != 0 {
-		if err := maintain(s, c.MaintenanceIn, c.MaintenanceFor); err != nil {
+		err := maintain(s, c.MaintenanceIn, c.MaintenanceFor)
+		if err == nil && len(c.Join) == 0 {
+			err = fmt.Errorf("--maintenance-in: %w", errUnheard)
+		}
+		if err != nil {
 			return errors.Join(usage(err), s.Close())
 		}
 	}
@@ -169,6 +186,6 @@ func (c *workerCmd) Run(ctx context.Context, out *streams, log *slog.Logger) err
 			return s.Drain(ctx)
 		},
 		close: s.Close,
-		admin: map[string]http.HandlerFunc{"POST /maintenance": maintenanceHandler(s)},
+		admin: map[string]http.HandlerFunc{"POST /maintenance": maintenanceHandler(s, len(c.Join) > 0)},
 	})
 }

@@ -368,6 +368,61 @@ func TestRefusalThatTimeDoesNotMend(t *testing.T) {
 	}
 }
 
+// A frontend without any worker may get one, but not for ever.
+func TestFrontendWithoutWorkers(t *testing.T) {
+	f := newFake(t)
+	calls := 0
+	f.run = func(r *v1.RunRequest) (*v1.RunResponse, error) {
+		calls++
+		return nil, &v1.Refused{Reason: v1.RefusedReason_NO_WORKER, Message: "no worker is linked", RetryAfterUs: 1000}
+	}
+	c := newClient(t, []string{f.addr}, WithRetryFor(20*time.Millisecond))
+	_, err := c.Run(t.Context(), echoJob(1))
+	fence()
+	if !refusedFor(err, NoWorker) || calls < 2 {
+		t.Errorf("after %d calls: %v", calls, err)
+	}
+	f.run = func(r *v1.RunRequest) (*v1.RunResponse, error) {
+		if calls++; calls < 3 {
+			return nil, &v1.Refused{Reason: v1.RefusedReason_NO_WORKER, Message: "no worker is linked", RetryAfterUs: 1000}
+		}
+		return f.runEcho(r)
+	}
+	calls = 0
+	outs, err := newClient(t, []string{f.addr}).Run(t.Context(), echoJob(1))
+	fence()
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkEchoes(t, outs, 1)
+}
+
+// A deadline holds for a job that no frontend takes, and what is left of it goes with each try.
+func TestDeadlineOfRefusedJob(t *testing.T) {
+	const deadline = 50 * time.Millisecond
+	f := newFake(t)
+	var deadlines []int64
+	f.run = func(r *v1.RunRequest) (*v1.RunResponse, error) {
+		deadlines = append(deadlines, r.Job.DeadlineUs)
+		return nil, &v1.Refused{Reason: v1.RefusedReason_OVERLOADED, Message: "later", RetryAfterUs: 10_000}
+	}
+	job := echoJob(1)
+	job.Deadline = deadline
+	_, err := newClient(t, []string{f.addr}).Run(t.Context(), job)
+	fence()
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "later") {
+		t.Errorf("got %v", err)
+	}
+	if deadlines[0] != deadline.Microseconds() {
+		t.Errorf("at first within %d us", deadlines[0])
+	}
+	for i := 1; i < len(deadlines); i++ {
+		if d := deadlines[i]; d >= deadlines[i-1] || d <= 0 {
+			t.Errorf("at try %d within %d us, before %d", i, d, deadlines[i-1])
+		}
+	}
+}
+
 func TestRetryAfterIsHonoured(t *testing.T) {
 	const wait = 30 * time.Millisecond
 	f := newFake(t)

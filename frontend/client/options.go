@@ -55,8 +55,9 @@ func WithRPCTimeout(d time.Duration) Option { return func(c *config) { c.rpcTime
 // WithConnectTimeout bounds the making of a connection. Default 1 s.
 func WithConnectTimeout(d time.Duration) Option { return func(c *config) { c.connectTimeout = d } }
 
-// WithRetryFor bounds how long a job looks for a frontend while none can be connected to; then it ends in
-// an UnfinishedError. A frontend that asks to come back later counts as one. Default 30 s.
+// WithRetryFor bounds how long a job looks for a frontend while none can be connected to, or those that can have
+// no worker at all; then it ends in an UnfinishedError or in that RefusedError. A frontend that asks for any other
+// reason to come back later counts as found. Default 30 s.
 func WithRetryFor(d time.Duration) Option { return func(c *config) { c.retryFor = d } }
 
 // WithRefusalsFinal lets a job that a frontend refuses as overloaded fail with its RefusedError at once, for

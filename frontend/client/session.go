@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,6 +31,7 @@ const (
 var (
 	errShort   = errors.New("the frontend did not account for every task")
 	errNothing = errors.New("the frontend answered with nothing")
+	errAway    = errors.New("none answers")
 )
 
 func large(job *Job) bool {
@@ -64,7 +66,7 @@ type session struct {
 	sent    bool          // some frontend may have the job
 	owner   string        // if sent: the latest that may have had it, by its name or address
 	waits   []time.Time   // by frontend: not before; nil until one asks for it
-	since   time.Time     // none could be connected to since; zero: one could
+	since   time.Time     // none could be connected to, or had a worker, since; zero: one could
 	breaks  int           // owners lost since the last outcome
 	lastErr error
 }
@@ -252,6 +254,14 @@ func (s *session) choose(ctx context.Context) error {
 			}
 			wait = min(wait, s.since.Add(s.c.cfg.retryFor).Sub(now))
 		}
+		if !s.sent && s.within > 0 {
+			left := s.began.Add(s.within).Sub(now)
+			if left <= 0 {
+				why := cmp.Or(s.lastErr, errAway)
+				return s.giveUp(fmt.Errorf("%w: no frontend took the job in %v: %v", context.DeadlineExceeded, s.within, why))
+			}
+			wait = min(wait, left)
+		}
 		timer := time.NewTimer(wait + rand.N(wait/8+1))
 		select {
 		case <-timer.C:
@@ -276,10 +286,10 @@ func (s *session) prepare(f *frontend, now time.Time) {
 				s.job.Tasks = append(s.job.Tasks, &s.tasks[i])
 			}
 		}
-		if s.within > 0 {
-			s.job.DeadlineUs = max(micros(s.within-now.Sub(s.began)), 1)
-		}
 		s.c.cfg.log.Debug("job moves", "job", s.job.Id, "frontend", f.addr, "tasks", s.left, "err", s.lastErr)
+	}
+	if s.within > 0 && s.lastErr != nil {
+		s.job.DeadlineUs = max(micros(s.within-now.Sub(s.began)), 1)
 	}
 	s.at = f
 	s.handle.Owner = f.owner()
@@ -292,7 +302,11 @@ func (s *session) consider(ctx context.Context, err error) error {
 	var fail *callError
 	switch {
 	case errors.As(err, &refused):
-		s.since = time.Time{}
+		if refused.Reason != NoWorker {
+			s.since = time.Time{}
+		} else if s.since.IsZero() {
+			s.since = time.Now()
+		}
 		switch {
 		case refused.Reason == Overloaded && s.c.cfg.refusalsFinal && !s.sent:
 			return s.giveUp(refused)

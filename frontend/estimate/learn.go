@@ -43,17 +43,21 @@ func (w Work) String() string {
 
 // Finished is a task that finished well.
 type Finished struct {
-	Run   time.Duration // as measured, with reading inputs
-	Read  time.Duration // what reading its inputs was estimated to take there
-	Bytes int64         // of its inputs
-	Speed float64       // of the worker
-	Hint  time.Duration // 0: none
+	Run    time.Duration // as measured, with reading inputs
+	Read   time.Duration // what reading its inputs was estimated to take there
+	Bytes  int64         // of its inputs
+	Worker int32         // where it ran, by the key of its Server
+	Speed  float64       // of the worker, as it says
+	Hint   time.Duration // 0: none
 }
 
 const (
 	// window is how many samples a Stats remembers: enough for a median, and forgotten soon when a function
 	// changes.
 	window = 32
+	// share is how many of them may be of one worker: it may lie about its speed, and those that claim to be fast get
+	// most tasks. A median of slopes is right as long as fewer than 29 % of the samples are wrong.
+	share = window / 4
 	// fitEvery: with many samples, not each one is worth a new fit.
 	fitEvery = 8
 	// minHints is how many hints must have met the truth before they are corrected.
@@ -64,10 +68,13 @@ const (
 )
 
 // Stats is how long finished tasks of one kind, a stage's or a function's, took by the size of their inputs: a
-// line through the last window samples by the medians of slopes and of what they leave (Theil and Sen), which
-// a few stragglers do not bend. The zero Stats has no samples; its memory is bounded.
+// line through the last window samples, no more than share of them of one worker, by the medians of slopes and of
+// what they leave (Theil and Sen), which a few stragglers do not bend. The zero Stats has no samples; its memory is bounded.
 type Stats struct {
 	n     int // ever
+	kept  int
+	nth   [window]int // of all samples
+	from  [window]int32
 	work  [window]float32
 	bytes [window]float32
 	off   [window]float32 // work by hint; 0: there was no hint
@@ -84,7 +91,8 @@ func (s *Stats) N() int { return s.n }
 // Add takes a finished task into account.
 func (s *Stats) Add(m Finished) {
 	work := max(m.Run-m.Read, 0).Seconds() * speed(m.Speed)
-	i := s.n % window
+	i := s.slot(m.Worker)
+	s.nth[i], s.from[i] = s.n, m.Worker
 	s.work[i], s.bytes[i], s.off[i] = float32(work), float32(max(m.Bytes, 0)), 0
 	if m.Hint > 0 {
 		s.off[i] = float32(work / m.Hint.Seconds())
@@ -94,9 +102,33 @@ func (s *Stats) Add(m Finished) {
 	}
 }
 
+// slot is where the next sample of a worker goes: to a free place, or to that of the oldest sample, or of the worker's
+// own oldest one if it has its share.
+func (s *Stats) slot(worker int32) int {
+	oldest, ownOldest, own := 0, 0, 0
+	for i := range s.kept {
+		if s.nth[i] < s.nth[oldest] {
+			oldest = i
+		}
+		if s.from[i] == worker {
+			if own++; own == 1 || s.nth[i] < s.nth[ownOldest] {
+				ownOldest = i
+			}
+		}
+	}
+	switch {
+	case own >= share:
+		return ownOldest
+	case s.kept < window:
+		s.kept++
+		return s.kept - 1
+	}
+	return oldest
+}
+
 // fit draws the line through the samples.
 func (s *Stats) fit() {
-	n := min(s.n, window)
+	n := s.kept
 	work, bytes := s.work[:n], s.bytes[:n]
 	var room [window * window / 2]float32
 

@@ -15,6 +15,29 @@ func stats(samples ...Finished) *Stats {
 	return s
 }
 
+// A worker that lies about its speed teaches wrong run times, also if most tasks run there, as they do if it claims to
+// be fast. As long as others run some, it does not change what is expected, and of inputs of any size.
+func TestStatsOutvoteLiars(t *testing.T) {
+	for _, lie := range []float64{1e9, 100, 16, 4, 0.01} {
+		rng := random(1)
+		s := &Stats{}
+		for i := range 400 {
+			bytes := int64(1+rng.IntN(1000)) * mb
+			m := Finished{Run: duration(2 + 0.1*float64(bytes)/mb), Bytes: bytes, Worker: 7, Speed: lie}
+			if i%5 == 0 { // at one of six that do not lie
+				m.Worker, m.Speed = int32(i/5%6), 1
+			}
+			s.Add(m)
+		}
+		for _, size := range []int64{100, 500, 1000} {
+			want := 2 + 0.1*float64(size)
+			if got := s.expect(size*mb, FromFunction).Mean.Seconds(); math.Abs(got/want-1) > 0.1 {
+				t.Errorf("one of seven claims a speed of %v, and runs most: %d MB take %v s, want %v", lie, size, got, want)
+			}
+		}
+	}
+}
+
 func TestExpect(t *testing.T) {
 	const s = time.Second
 	took := func(runs ...time.Duration) (ms []Finished) {
@@ -64,6 +87,7 @@ func TestExpect(t *testing.T) {
 // A line with noise and stragglers is found again, and forgotten after the function has changed.
 func TestStatsAreRobust(t *testing.T) {
 	for seed := range uint64(50) {
+		worker := int32(0)
 		rng := rand.New(rand.NewPCG(seed, 1))
 		s := &Stats{}
 		task := func(base, perMB float64) Finished {
@@ -72,7 +96,8 @@ func TestStatsAreRobust(t *testing.T) {
 			if rng.IntN(8) == 0 {
 				run *= 10
 			}
-			return Finished{Run: duration(run), Bytes: bytes, Speed: 1}
+			worker++
+			return Finished{Run: duration(run), Bytes: bytes, Worker: worker % 8, Speed: 1}
 		}
 		for range 200 {
 			s.Add(task(2, 0.1))
@@ -132,6 +157,6 @@ func BenchmarkStatsAdd(b *testing.B) {
 	rng := random(1)
 	b.ReportAllocs()
 	for b.Loop() {
-		s.Add(Finished{Run: time.Duration(rng.IntN(1e9)), Bytes: int64(rng.IntN(1e9))})
+		s.Add(Finished{Run: time.Duration(rng.IntN(1e9)), Bytes: int64(rng.IntN(1e9)), Worker: int32(rng.IntN(100))})
 	}
 }

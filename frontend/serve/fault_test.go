@@ -131,6 +131,25 @@ func TestSecret(t *testing.T) {
 	}
 }
 
+// A worker that turns a frontend away is left alone for a second each time.
+func TestTurnedAway(t *testing.T) {
+	w, err := wserve.New(wserve.Config{Listen: "127.0.0.1:0", Secret: "sesame"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	c := startCluster(t, 0, 1, func(cfg *Config) { cfg.Workers = Static{w.Addr().String()} })
+	poll(t, "the first rejection", func() bool { return c.metrics.protocolErrors.Get() > 0 })
+	began := time.Now()
+	poll(t, "the second one", func() bool { return c.metrics.protocolErrors.Get() > 1 })
+	if d := time.Since(began); d < 900*time.Millisecond {
+		t.Errorf("asked again after %v", d)
+	}
+}
+
 func TestSubmitAndEvents(t *testing.T) {
 	c := startCluster(t, 2, 2)
 	ctx := context.Background()

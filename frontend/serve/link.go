@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -37,6 +38,8 @@ type link struct {
 	spare     []byte
 	scheduled bool // fastrpc holds a flush
 	problem   string
+	pause     bool   // the last connection was closed before Welcome: the next dial fails, and fastrpc waits
+	warned    string // why no Welcome came, as the log has it already
 
 	heard   atomic.Int64 // when a frame last came, by monotonic()
 	pinged  atomic.Int64
@@ -79,6 +82,7 @@ func newLink(s *Server, key frontend.Worker, addr string) *link {
 	}
 	l.mu.Lock()
 	l.server, l.key, l.addr, l.retired, l.problem = s, key, addr, false, "connecting"
+	l.pause, l.warned = false, ""
 	l.rtt.Store(0)
 	l.schedule()
 	l.mu.Unlock()
@@ -193,10 +197,14 @@ const maxOut = 64 << 20
 // dial connects, for fastrpc, which waits a second after an error.
 func (l *link) dial() (net.Conn, error) {
 	l.mu.Lock()
-	s, key, addr, retired := l.server, l.key, l.addr, l.retired
+	s, key, addr, retired, pause := l.server, l.key, l.addr, l.retired, l.pause
+	l.pause = false
 	l.mu.Unlock()
-	if retired {
+	switch {
+	case retired:
 		return nil, errors.New("link: retired")
+	case pause:
+		return nil, errors.New("link: turned away just now")
 	}
 	dialer := net.Dialer{
 		Timeout:         s.cfg.DialTimeout,
@@ -221,7 +229,7 @@ func (l *link) dial() (net.Conn, error) {
 		return nil, errors.New("link: retired")
 	}
 	l.epoch++
-	l.conn, l.up, l.problem = conn, false, "greeting"
+	l.conn, l.up, l.problem = conn, false, greeting
 	l.heard.Store(monotonic())
 	l.out, l.body = l.out[:0], 0
 	l.append(probe.Hello{
@@ -231,6 +239,9 @@ func (l *link) dial() (net.Conn, error) {
 	l.schedule()
 	return conn, nil
 }
+
+// greeting is a link's problem while it has a connection and no Welcome.
+const greeting = "greeting"
 
 // linkConn tells its link when fastrpc, or anyone, closes it. It remembers for whom it was made: a retired link
 // may belong to another server before fastrpc has let go of the connection.
@@ -259,9 +270,13 @@ func (l *link) closed(c *linkConn) {
 	wasUp := l.up
 	l.conn, l.up = nil, false
 	l.out, l.body = l.out[:0], 0
-	if l.problem == "" {
+	switch l.problem {
+	case "":
 		l.problem = "connection lost"
+	case greeting:
+		l.problem = "it closes connections without a word: is it a worker?"
 	}
+	l.pause = !wasUp
 	l.schedule()
 	l.mu.Unlock()
 	if wasUp {
@@ -354,7 +369,7 @@ func (p *pushes) welcome(msgs []probe.Msg) ([]probe.Msg, error) {
 	case probe.Welcome:
 		if m.Version == probe.Version && m.Epoch == p.epoch {
 			l.mu.Lock()
-			l.up, l.problem = true, ""
+			l.up, l.problem, l.warned = true, "", ""
 			l.mu.Unlock()
 			s.step(frontend.WorkerUp{Worker: p.conn.key, Welcome: m})
 			s.log.Info("worker linked", "worker", m.Worker, "address", p.conn.addr, "capacity", m.Capacity.String())
@@ -366,7 +381,14 @@ func (p *pushes) welcome(msgs []probe.Msg) ([]probe.Msg, error) {
 	default:
 		problem = fmt.Sprintf("its first message is a %T, not Welcome", m)
 	}
-	s.log.Warn("worker does not accept the link", "worker", p.conn.addr, "reason", problem)
+	l.mu.Lock()
+	level := slog.LevelWarn
+	if l.warned == problem {
+		level = slog.LevelDebug
+	}
+	l.warned = problem
+	l.mu.Unlock()
+	s.log.Log(context.Background(), level, "worker does not accept the link", "worker", p.conn.addr, "reason", problem)
 	s.metrics.protocolErrors.Inc()
 	l.fail(p.conn, problem)
 	return nil, errors.New(problem)

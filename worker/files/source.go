@@ -136,7 +136,7 @@ func (c *Cache) allowed(u *url.URL) error {
 		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
 	}
 	if len(c.opts.Hosts) > 0 && !c.opts.names(host, port) {
-		return fail(Refused, "use one of them, or have the operator add it", "host %s is not among those that this worker may fetch files from", net.JoinHostPort(host, port))
+		return fail(Refused, "use one of them, or have the operator add it (--file-hosts)", "host %s is not among those that this worker may fetch files from", net.JoinHostPort(host, port))
 	}
 	return nil
 }
@@ -182,7 +182,7 @@ func refuseNear(_, address string, _ syscall.RawConn) error {
 	}
 	ip := ap.Addr().Unmap()
 	if ip.IsLoopback() || ip.IsUnspecified() || ip.IsLinkLocalUnicast() || ip.IsMulticast() {
-		return fail(Refused, "", "its address %s is loopback, link-local or multicast: this worker fetches from there only if the operator names the host", ip)
+		return fail(Refused, "", "its address %s is loopback, link-local or multicast: this worker fetches from there only if the operator names the host (--file-hosts)", ip)
 	}
 	return nil
 }
@@ -243,7 +243,7 @@ func (c *Cache) inRoot(u *url.URL) (root, name string, _ error) {
 		}
 	}
 	if len(c.opts.Roots) == 0 {
-		return "", "", fail(Refused, "use http or https, or have the operator allow a folder", "this worker accepts no file URLs")
+		return "", "", fail(Refused, "use http or https, or have the operator allow a folder (--file-roots)", "this worker accepts no file URLs")
 	}
 	return "", "", fail(Refused, "", "%s is not below a folder that this worker may read (%s)", path, strings.Join(c.opts.Roots, ", "))
 }

@@ -546,6 +546,36 @@ func TestDrain(t *testing.T) {
 	}
 }
 
+// A frontend may send a task when it has not heard yet that the worker leaves: it gets an answer.
+func TestDrainAnswersWhatWasOnItsWay(t *testing.T) {
+	s := newServer(t, 1, func(c *Config) { c.Core.ReadyExpiry = time.Minute })
+	p, _ := join(t, s, 7)
+	q, _ := join(t, s, 8)
+	p.send(place(1))
+	turn := expect[probe.Ready](p)
+	gone := make(chan error, 1)
+	go func() { gone <- errors.Join(s.Drain(t.Context()), s.Close()) }()
+	expect[probe.Drain](p)
+	expect[probe.Drain](q)
+	q.send(reserve(1, launch(8, 1, "echo", "x")))
+	if m := expect[probe.Refused](q); m.First != 1 || m.Reason != probe.Leaving {
+		t.Errorf("a task gets %+v", m)
+	}
+	p.send(probe.Bind{Res: 1, Turn: turn.Turn, Launch: launch(7, 1, "echo", "x")})
+	p.send(probe.Ack{Attempts: []probe.AttemptID{expect[probe.Finished](p).Attempt}}, probe.Ping{})
+	expect[probe.Pong](p)
+	select {
+	case err := <-gone:
+		t.Errorf("gone before the minute is over: %v", err)
+	default:
+	}
+	p.conn.Close()
+	q.conn.Close() // who is gone needs no answer
+	if err := <-gone; err != nil {
+		t.Error(err)
+	}
+}
+
 func TestDrainThatTakesTooLong(t *testing.T) {
 	s := newServer(t, 1, nil)
 	p, _ := join(t, s, 7)

@@ -234,7 +234,7 @@ var table = []mutant{
 	},
 	{
 		"a place is kept only while tasks wait", "frontend/place.go",
-		"r.sticky && c.choose(r.group, w) != nil", "r.sticky",
+		"r.group.sticky && c.choose(r.group, w) != nil", "r.group.sticky",
 	},
 	{
 		"a task that rode along and was not started waits again", "frontend/place.go",
