@@ -128,7 +128,7 @@ func (a *Alarm) stop() error {
 	a.mu.Lock()
 	a.fd = -1
 	a.timers = nil
-	a.next.Store(never)
+	a.next.Store(math.MinInt64) // whoever waits for it in spin goes on
 	a.mu.Unlock()
 	err := a.file.Close()
 	<-a.done
@@ -140,9 +140,12 @@ func (a *Alarm) now() int64 { return int64(time.Since(a.epoch)) }
 // At calls f once, on the alarm's goroutine, when t comes, or soon if it has passed. t needs its
 // monotonic reading (as from time.Now). f must not block: the timers behind it wait.
 func (a *Alarm) At(t time.Time, f func()) *Timer {
-	tm := &Timer{alarm: a, at: int64(t.Sub(a.epoch)), f: f}
+	tm := &Timer{alarm: a, at: int64(t.Sub(a.epoch)), f: f, index: -1}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.fd < 0 {
+		return tm
+	}
 	heap.Push(&a.timers, tm)
 	if tm.index == 0 {
 		a.next.Store(tm.at)

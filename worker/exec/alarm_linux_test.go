@@ -1,0 +1,38 @@
+package exec
+
+import (
+	"runtime"
+	"testing"
+	"time"
+)
+
+// One that is closed while it spins for a deadline spins no more.
+func TestAlarmStopsWhileItSpins(t *testing.T) {
+	a, err := newAlarm()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.mu.Lock()
+	a.lead, a.budget = int64(time.Hour), int64(time.Hour)
+	a.mu.Unlock()
+	fired := false
+	a.At(time.Now().Add(time.Minute), func() { fired = true })
+	for spins := false; !spins; runtime.Gosched() {
+		a.mu.Lock()
+		spins = a.firing
+		a.mu.Unlock()
+	}
+	stopped := make(chan error, 1)
+	go func() { stopped <- a.stop() }()
+	select {
+	case err := <-stopped:
+		if err != nil || fired {
+			t.Errorf("%v, fired: %t", err, fired)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("it does not end")
+	}
+	if a.At(time.Now(), func() {}).Stop() {
+		t.Error("a closed alarm took a timer")
+	}
+}
