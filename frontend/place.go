@@ -141,23 +141,32 @@ func (c *Core) plan(w *worker, rides, extra int) {
 	w.extra += extra
 }
 
-// planRides sends tasks along to workers believed to have room, one each, then one more each while room is
-// left; where the view is not to be used, to a random sample, and what is left of short ones, too. Tasks worth
-// bundling fill one worker after the other instead: each message costs more than they do. It returns how many tasks
-// ride.
+// planRides sends tasks along to workers believed to have room, and what is left of short ones to a random sample; where
+// the view is not to be used, all of them. It returns how many tasks ride.
 func (c *Core) planRides(g *group, now time.Time) int {
 	want := g.ridable()
 	rides := 0
-	if !g.job.Policy.Informed {
-		for rides < want && rides < len(g.eligible.workers) {
-			c.plan(c.draw(g.eligible.workers, rides), 1, 0)
+	if g.job.Policy.Informed {
+		if g.large() && len(c.idle) < 2*want {
+			return 0
+		}
+		rides = c.rideToIdle(g, want)
+		if g.large() || !c.short(g) {
+			return rides
+		}
+	}
+	for i := 0; rides < want && i < len(g.eligible.workers); i++ {
+		if w := c.draw(g.eligible.workers, i); w.rides == 0 && !c.isHeld(w, now) {
+			c.plan(w, 1, 0)
 			rides++
 		}
-		return rides
 	}
-	if g.large() && len(c.idle) < 2*want {
-		return 0
-	}
+	return rides
+}
+
+// rideToIdle sends up to so many tasks along to workers believed to have room, one each, then one more each while room
+// is left. Tasks worth bundling fill one worker after the other instead: each message costs more than they do.
+func (c *Core) rideToIdle(g *group, want int) (rides int) {
 	bundle := g.bundle(bundleBytes)
 	most := g.mostRides()
 	take := func(w *worker) {
@@ -193,14 +202,6 @@ func (c *Core) planRides(g *group, now time.Time) int {
 				w.rides++
 				rides++
 				more = true
-			}
-		}
-	}
-	if !g.large() && c.short(g) {
-		for i := 0; rides < want && i < len(g.eligible.workers); i++ {
-			if w := c.draw(g.eligible.workers, i); w.rides == 0 && !c.isHeld(w, now) {
-				c.plan(w, 1, 0)
-				rides++
 			}
 		}
 	}

@@ -92,8 +92,7 @@ func (c *Core) again(t *task, now time.Time, acts []Action) []Action {
 	return c.coverAll(t.group.job, now, acts)
 }
 
-// phases reckons the moments of an attempt that has just been heard to be finished. What is left of the
-// time since the attempt's task was sent, after what the worker accounts for, is two ways over the link.
+// phases reckons the moments of an attempt that has just been heard to be finished.
 func (t *task) phases(m *probe.Finished, now time.Time) Phases {
 	since := t.group.job.submitted
 	at := func(x time.Time) time.Duration {
@@ -104,7 +103,7 @@ func (t *task) phases(m *probe.Finished, now time.Time) Phases {
 	}
 	end := now.Sub(since) - m.Kept
 	p := Phases{Sampled: at(t.sampledAt), Ready: at(t.readyAt), Bound: at(t.boundAt)}
-	way := max(0, end-p.Bound-m.Launch-m.Run) / 2
+	way := t.trip(m, now) / 2
 	p.Finished = end - way
 	p.Started = p.Finished - m.Run
 	p.Queued = p.Sampled + way
@@ -118,12 +117,22 @@ func (t *task) phases(m *probe.Finished, now time.Time) Phases {
 	return p
 }
 
+// trip is two ways over the link: what is left of the time since the attempt's task was sent, after what the worker
+// accounts for.
+func (t *task) trip(m *probe.Finished, now time.Time) time.Duration {
+	sent := t.boundAt
+	if sent.IsZero() {
+		sent = t.group.job.submitted
+	}
+	return max(0, now.Sub(sent)-m.Kept-m.Launch-m.Run)
+}
+
 // learnTrip learns the time that two messages over a link take, each with what it waits for at both ends.
 func (c *Core) learnTrip(t *task, m *probe.Finished, now time.Time) {
 	if t.boundAt.IsZero() {
 		return
 	}
-	trip := max(0, now.Sub(t.boundAt)-m.Launch-m.Run-m.Kept)
+	trip := t.trip(m, now)
 	if c.trip == 0 {
 		c.trip = trip
 	}

@@ -21,31 +21,42 @@ type cancelCmd struct {
 
 // Run cancels a job.
 func (c *cancelCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
-	h, err := parseHandle(c.Handle)
-	if err != nil {
-		return usage(err)
-	}
-	addrs := c.Connect
-	if h.Owner != "" && !slices.Contains(addrs, h.Owner) {
-		addrs = append([]string{h.Owner}, addrs...)
-	}
-	cl, err := c.dial(log, addrs)
+	h, n, err := ask(ctx, &c.clientFlags, log, "cancel", c.Handle, func(ctx context.Context, cl *client.Client, h client.Handle) (int, error) {
+		return cl.Cancel(ctx, h, c.Reason)
+	})
 	if err != nil {
 		return err
 	}
-	defer cl.Close()
-	asking, done := context.WithTimeout(ctx, c.RetryFor)
-	defer done()
-	n, err := cl.Cancel(asking, h, c.Reason)
-	var refused *client.RefusedError
-	switch {
-	case errors.As(err, &refused) && refused.Reason == client.UnknownJob:
-		return fmt.Errorf("cancel job %s: %w", c.Handle, err)
-	case err != nil:
-		return jobError(ctx, fmt.Errorf("cancel job %s: %w", c.Handle, err))
-	}
 	_, err = fmt.Fprintf(out.out, "job %s: %d tasks are cancelled\n", h.Job, n)
 	return err
+}
+
+// ask asks about a job, by its owner where the handle names one. An error says that the question was the verb.
+func ask[T any](ctx context.Context, flags *clientFlags, log *slog.Logger, verb, handle string,
+	question func(context.Context, *client.Client, client.Handle) (T, error)) (h client.Handle, answer T, err error) {
+	if h, err = parseHandle(handle); err != nil {
+		return h, answer, usage(err)
+	}
+	addrs := flags.Connect
+	if h.Owner != "" && !slices.Contains(addrs, h.Owner) {
+		addrs = append([]string{h.Owner}, addrs...)
+	}
+	cl, err := flags.dial(log, addrs)
+	if err != nil {
+		return h, answer, err
+	}
+	defer cl.Close()
+	asking, done := context.WithTimeout(ctx, flags.RetryFor)
+	defer done()
+	if answer, err = question(asking, cl, h); err == nil {
+		return h, answer, nil
+	}
+	err = fmt.Errorf("%s job %s: %w", verb, handle, err)
+	var refused *client.RefusedError
+	if errors.As(err, &refused) && refused.Reason == client.UnknownJob {
+		return h, answer, err
+	}
+	return h, answer, jobError(ctx, err)
 }
 
 func handleText(h client.Handle) string { return h.Job + "@" + h.Owner }

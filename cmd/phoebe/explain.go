@@ -3,10 +3,8 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 
 	"github.com/phoebe-sched/phoebe/frontend/client"
 )
@@ -31,34 +29,17 @@ Exit codes: 0 explained, 1 the job is not known, or no longer, 2 wrong usage, 3 
 
 // Run explains a job.
 func (c *explainCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
-	h, err := parseHandle(c.Handle)
-	if err != nil {
-		return usage(err)
-	}
 	task := -1
 	if c.Task != nil {
 		if task = *c.Task; task < 0 || task >= maxTasks {
 			return usage(fmt.Errorf("task %d: tasks are numbered from 0", task))
 		}
 	}
-	addrs := c.Connect
-	if h.Owner != "" && !slices.Contains(addrs, h.Owner) {
-		addrs = append([]string{h.Owner}, addrs...)
-	}
-	cl, err := c.dial(log, addrs)
+	h, x, err := ask(ctx, &c.clientFlags, log, "explain", c.Handle, func(ctx context.Context, cl *client.Client, h client.Handle) (*client.Explanation, error) {
+		return cl.Explain(ctx, h, task)
+	})
 	if err != nil {
 		return err
-	}
-	defer cl.Close()
-	asking, done := context.WithTimeout(ctx, c.RetryFor)
-	defer done()
-	x, err := cl.Explain(asking, h, task)
-	var refused *client.RefusedError
-	switch {
-	case errors.As(err, &refused) && refused.Reason == client.UnknownJob:
-		return fmt.Errorf("explain job %s: %w", c.Handle, err)
-	case err != nil:
-		return jobError(ctx, fmt.Errorf("explain job %s: %w", c.Handle, err))
 	}
 	if c.JSON {
 		e := json.NewEncoder(out.out)
