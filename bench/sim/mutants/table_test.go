@@ -217,11 +217,11 @@ var table = []mutant{
 	},
 
 	{
-		"who leaves accepts no job", "frontend/core.go",
+		"who leaves accepts no job", "frontend/admit.go",
 		"case c.leaving:", "case false:",
 	},
 	{
-		"the tasks that wait have a bound", "frontend/core.go",
+		"the tasks that wait have a bound", "frontend/admit.go",
 		"c.pending+n > c.cfg.MaxPending", "c.pending+n > 10*c.cfg.MaxPending",
 	},
 	{

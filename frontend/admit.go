@@ -1,0 +1,140 @@
+package frontend
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend/estimate"
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+// admit checks a job and makes its state, or says why it is refused.
+func (c *Core) admit(spec *Job, now time.Time) (*job, *RefusedError) {
+	n := len(spec.Tasks)
+	switch {
+	case c.leaving:
+		return nil, &RefusedError{Reason: Leaving, Message: "this frontend is leaving: submit to another one", RetryAfter: startRetry}
+	case n == 0:
+		return nil, &RefusedError{Reason: Invalid, Message: "the job has no tasks: give it at least one"}
+	case n > min(c.cfg.MaxTasksPerJob, c.cfg.MaxPending):
+		return nil, &RefusedError{Reason: TooBigJob, Message: fmt.Sprintf("the job has %d tasks, the limit is %d: split it", n, min(c.cfg.MaxTasksPerJob, c.cfg.MaxPending))}
+	case spec.ProbeRatio != 0 && !(spec.ProbeRatio >= 1 && spec.ProbeRatio <= MaxProbeRatio):
+		return nil, &RefusedError{Reason: Invalid, Message: fmt.Sprintf("probe ratio %g: give 1 to %d, or 0 for this frontend's %g", spec.ProbeRatio, MaxProbeRatio, c.cfg.ProbeRatio)}
+	case spec.Mode > estimate.Estimate:
+		return nil, &RefusedError{Reason: Invalid, Message: fmt.Sprintf("mode %d is unknown", spec.Mode)}
+	case spec.Mode == estimate.Estimate && spec.Policy.Binding != Late:
+		return nil, &RefusedError{Reason: Invalid, Message: fmt.Sprintf("mode estimate and policy %s exclude each other: name one of them", spec.Policy.Name)}
+	case spec.Deadline < 0:
+		return nil, &RefusedError{Reason: Invalid, Message: fmt.Sprintf("deadline %v is negative: give the time from now, or 0 for none", spec.Deadline)}
+	}
+	if spec.ProbeRatio == 0 {
+		spec.ProbeRatio = c.cfg.ProbeRatio
+	}
+	spec.usual = average(spec.Tasks)
+	j := &job{Job: *spec, submitted: now, tasks: make([]task, n), left: n, lag: firstLag}
+	if j.Deadline > 0 {
+		j.deadline = now.Add(j.Deadline)
+	}
+	if err := c.checkStages(j); err != nil {
+		return nil, err
+	}
+	if err := c.group(j); err != nil {
+		return nil, err
+	}
+	if err := c.overloaded(j, now); err != nil {
+		return nil, err
+	}
+	remember := sampled{job: j.ID}
+	for _, g := range j.groups {
+		if g.path == estimate.Estimation { // a long wait for it says nothing of how long others wait
+			continue
+		}
+		if c.cfg.MaxWait >= 0 { // else nobody would look, and take out those that were served
+			g.eligible.unserved = append(g.eligible.unserved, j)
+		}
+		remember.add(g)
+	}
+	if remember.tasks > 0 {
+		c.long.log.sample(remember)
+	}
+	return j, nil
+}
+
+// overloaded says whether a job is too much now: too many tasks are pending, or another one that is eligible
+// for the same workers and goes first has waited for too long for its first task. How long it has waited is
+// known, how long the new one would have to is not: any estimate by rates would refuse the first jobs
+// after a pause.
+func (c *Core) overloaded(j *job, now time.Time) *RefusedError {
+	if n := len(j.tasks); c.pending+n > c.cfg.MaxPending {
+		return &RefusedError{
+			Reason:     Overloaded,
+			Message:    fmt.Sprintf("%d tasks are pending and the job has %d: the limit is %d; come back later", c.pending, n, c.cfg.MaxPending),
+			RetryAfter: time.Second,
+		}
+	}
+	limit := c.cfg.MaxWait
+	if limit < 0 {
+		return nil
+	}
+	for _, g := range j.groups {
+		if g.path == estimate.Estimation {
+			continue
+		}
+		limit := max(limit, maxWaitRuns*g.history.longest)
+		if j.Deadline > 0 {
+			limit = min(limit, j.Deadline)
+		}
+		first := g.eligible.firstUnserved(j.Priority)
+		if first == nil {
+			continue
+		}
+		if waited := now.Sub(first.submitted); waited > limit {
+			return &RefusedError{
+				Reason:     Overloaded,
+				Message:    fmt.Sprintf("a job submitted %v ago still waits for its first task to start, the limit is %v; come back later", waited.Round(time.Millisecond), limit),
+				RetryAfter: max(waited-limit/2, 10*time.Millisecond),
+			}
+		}
+	}
+	return nil
+}
+
+// noWorker says what the fleet lacks for a task.
+func (c *Core) noWorker(t *Task, of Constraint) *RefusedError {
+	linked, able, fitting, caching := 0, 0, 0, 0
+	var most probe.Demand
+	functions := map[string]bool{}
+	for _, w := range c.workers {
+		if w == nil || w.state != up {
+			continue
+		}
+		linked++
+		for _, f := range w.welcome.Functions {
+			functions[f] = true
+		}
+		most = probe.Demand{CPU: max(most.CPU, w.welcome.Capacity.CPU), Mem: max(most.Mem, w.welcome.Capacity.Mem)}
+		if w.functions[t.Function] {
+			able++
+			if t.Demand.Fits(w.welcome.Capacity) {
+				fitting++
+				if w.welcome.Cache != "" {
+					caching++
+				}
+			}
+		}
+	}
+	e := &RefusedError{Reason: NoSuchWorker}
+	switch {
+	case linked == 0:
+		e.Message, e.RetryAfter = "no worker is linked to this frontend: start one, or check its list of workers", startRetry
+	case able == 0:
+		e.Message = fmt.Sprintf("task %d: no worker has a function %q; they have %q", t.Index, t.Function, sorted(functions))
+	case fitting == 0:
+		e.Message = fmt.Sprintf("task %d: demand of %v is more than any worker has that knows %q (largest: %v): demand less", t.Index, t.Demand, t.Function, most)
+	case len(t.Files) > 0 && caching == 0:
+		e.Message = fmt.Sprintf("task %d: it needs files, and none of the %d workers that could run %q has a cache for them: start workers with --cache-dir", t.Index, fitting, t.Function)
+	default:
+		e.Message = fmt.Sprintf("task %d: none of the %d workers that could run %q satisfies %s: change the constraint or label a worker", t.Index, fitting, t.Function, join(of, t.Constraint))
+	}
+	return e
+}
