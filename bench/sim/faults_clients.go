@@ -1,0 +1,205 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend"
+)
+
+// visit is a job at one frontend, as the frontend's shell knows it.
+type visit struct {
+	job      *faultJob
+	session  int // of the client that listens
+	outcomes []frontend.Outcome
+	left     bool // the client has gone
+}
+
+// clientDelay is how long a client and a frontend take to reach each other.
+const clientDelay = 200 * time.Microsecond
+
+// turnTo submits what has no outcome yet to f.
+func (r *faultRun) turnTo(j *faultJob, f *frontendNode) {
+	if j.ended || j.owner != nil {
+		return
+	}
+	j.owner, j.life = f, f.life
+	j.session++
+	session := j.session
+	r.later(r.now+clientDelay, func() { r.submitTo(j, f, session) })
+}
+
+func (r *faultRun) submitTo(j *faultJob, f *frontendNode, session int) {
+	gone := func() bool { return j.ended || j.session != session || j.owner != f }
+	switch {
+	case gone():
+		return
+	case f.down || f.life != j.life:
+		r.leave(j)
+		return
+	case f.hung != nil:
+		// It sits in the frontend's socket. The client gives up after a while; what it sent does not come back.
+		f.hung.events = append(f.hung.events, event{kind: call, what: func() { r.receiveSubmit(j, f, session) }})
+		j.tried = true
+		r.later(r.now+r.net.lease, func() {
+			if !gone() && f.hung != nil {
+				r.leave(j)
+			}
+		})
+		return
+	}
+	r.receiveSubmit(j, f, session)
+}
+
+// receiveSubmit is a frontend's shell: it recognises a job that is under way.
+func (r *faultRun) receiveSubmit(j *faultJob, f *frontendNode, session int) {
+	if f.down {
+		return
+	}
+	if v := r.visits[f.index][j.id]; v != nil {
+		v.session, v.left = session, false
+		for _, o := range v.outcomes {
+			r.deliver(j, f, session, o)
+		}
+		return
+	}
+	spec := j.spec
+	spec.Resubmitted = j.tried
+	for i := range j.tasks {
+		if j.tasks[i].outcomes == 0 {
+			spec.Tasks = append(spec.Tasks, j.tasks[i].spec)
+		}
+	}
+	if len(spec.Tasks) == 0 {
+		return // overtaken by the last outcome
+	}
+	j.tried = true
+	r.visits[f.index][j.id] = &visit{job: j, session: session}
+	if r.log != nil {
+		r.log("client: job %d to f%d, %d tasks, resubmitted: %t, mode %v, policy %+v, %s, stages %+v", j.n, f.index, len(spec.Tasks), spec.Resubmitted, spec.Mode, spec.Policy, spec.Constraint, spec.Stages)
+	}
+	if err := r.stepFrontend(f, frontend.Submit{Job: &spec}); err != nil {
+		r.fail("%w", err)
+	}
+}
+
+// leave: the client gives its frontend up and turns to another one soon.
+func (r *faultRun) leave(j *faultJob) {
+	if j.ended || j.owner == nil {
+		return
+	}
+	f, session := j.owner, j.session
+	j.owner = nil
+	r.stats.Failovers++
+	if v := r.visits[f.index][j.id]; v != nil && v.session == session && !f.down {
+		v.left = true
+		life := f.life
+		r.later(r.now+r.grace, func() {
+			still := func() bool { return f.life == life && v.left && r.visits[f.index][j.id] == v }
+			r.tellFrontend(f, frontend.Cancel{Job: j.id, Reason: "its client is gone"}, still)
+		})
+	}
+	r.later(r.now+between(j.dice, 0, 50*time.Millisecond), func() { r.turnTo(j, among(j.dice, r.frontends...)) })
+}
+
+// tellFrontend steps a frontend, or has it stepped when it goes on, if it is to be told then.
+func (r *faultRun) tellFrontend(f *frontendNode, ev frontend.Event, still func() bool) {
+	switch {
+	case f.down || !still():
+	case f.hung != nil:
+		f.hung.events = append(f.hung.events, event{kind: call, what: func() { r.tellFrontend(f, ev, still) }})
+	default:
+		if err := r.stepFrontend(f, ev); err != nil {
+			r.fail("%w", err)
+		}
+	}
+}
+
+// wander: a client loses its connection although its frontend is well.
+func (r *faultRun) wander(j *faultJob) {
+	r.stats.Faults["client wanders"]++
+	r.leave(j)
+}
+
+func (r *faultRun) cancelJob(j *faultJob) {
+	if j.ended {
+		return
+	}
+	r.stats.Faults["client cancels"]++
+	j.cancels = true
+	if f := j.owner; f != nil {
+		r.tellFrontend(f, frontend.Cancel{Job: j.id, Reason: "the client cancelled it"}, func() bool { return true })
+	}
+}
+
+// told is a frontend's shell: what its core says of jobs.
+func (r *faultRun) told(f *frontendNode, a frontend.Action) {
+	visits := r.visits[f.index]
+	switch a := a.(type) {
+	case frontend.Refused:
+		v := visits[a.Job]
+		delete(visits, a.Job)
+		r.stats.Refusals++
+		j := v.job
+		switch a.Err.Reason {
+		case frontend.Invalid, frontend.TooBigJob:
+			r.fail("job %d refused: %v", j.n, a.Err)
+		}
+		if session := v.session; j.session == session && j.owner == f {
+			j.owner = nil
+			wait := max(a.Err.RetryAfter, 10*time.Millisecond) // the client is stubborn even where there is no hope
+			r.later(r.now+wait, func() { r.turnTo(j, among(j.dice, r.frontends...)) })
+		}
+	case frontend.Done:
+		v := visits[a.Job]
+		if v == nil {
+			r.fail("f%d reports task %d of job %v, which is not under way", f.index, a.Outcome.Task, a.Job)
+			return
+		}
+		for _, o := range v.outcomes {
+			if o.Task == a.Outcome.Task {
+				r.fail("f%d reports task %d of job %d twice", f.index, o.Task, v.job.n)
+			}
+		}
+		v.outcomes = append(v.outcomes, a.Outcome)
+		r.plausible(v, &a.Outcome)
+		r.deliver(v.job, f, v.session, a.Outcome)
+	case frontend.Ended:
+		delete(visits, a.Job)
+	case frontend.Moved:
+		v := visits[a.Job]
+		delete(visits, a.Job)
+		if j := v.job; j.owner == f && j.session == v.session {
+			if j.session == 1 {
+				r.fail("job %d moved away from its first owner, f%d", j.n, f.index)
+			}
+			session, life := j.session, f.life
+			r.later(r.now+clientDelay, func() {
+				if j.owner == f && j.session == session && f.life == life {
+					r.leave(j)
+				}
+			})
+		}
+	}
+}
+
+// deliver brings an outcome to the client, unless the frontend or the client is gone by then.
+func (r *faultRun) deliver(j *faultJob, f *frontendNode, session int, o frontend.Outcome) {
+	life := f.life
+	r.later(r.now+clientDelay, func() {
+		if f.life != life || f.down || j.session != session || j.owner != f || j.ended {
+			return
+		}
+		t := &j.tasks[o.Task]
+		if t.outcomes++; t.outcomes > 1 {
+			return // the client came back to a frontend that it had left, and had the outcome from another
+		}
+		r.stats.Outcomes[o.Kind]++
+		if o.Kind == frontend.Failed {
+			r.stats.Failures[o.Failure]++
+		}
+		if j.left--; j.left == 0 {
+			j.ended = true
+			r.open--
+		}
+	})
+}

@@ -1,0 +1,207 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend"
+	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/worker"
+)
+
+// fault lets one thing go wrong, the n-th.
+func (r *faultRun) fault(n int) {
+	d := rand.New(rand.NewPCG(r.seed, 'f'<<32|uint64(n)))
+	w, f := among(d, r.workers...), among(d, r.frontends...)
+	did := func(format string, args ...any) {
+		what := fmt.Sprintf(format, args...)
+		if r.log != nil {
+			r.log("fault %d: w%d, f%d: %s", n, w.index, f.index, what)
+		}
+		r.stats.Faults[what]++
+	}
+	back := between(d, 10*time.Millisecond, time.Second)
+	switch d.IntN(14) {
+	case 0, 1:
+		if !w.down {
+			did("worker crashes")
+			r.crash(w, d, back)
+		}
+	case 2:
+		if !f.down {
+			did("frontend crashes")
+			r.killFrontend(f, chance(d, 0.7))
+			r.later(r.now+back, func() { r.revive(f) })
+		}
+	case 3:
+		if !w.down && w.hung == nil {
+			did("worker hangs")
+			h := &hang{since: r.now}
+			w.hung = h
+			r.later(r.now+back, func() {
+				if w.hung == h {
+					r.resume(&w.hung)
+				}
+			})
+		}
+	case 4:
+		if !f.down && f.hung == nil {
+			did("frontend hangs")
+			h := &hang{since: r.now}
+			f.hung = h
+			for _, j := range r.jobs { // its client notices, some time
+				if j.owner == f && !j.ended && chance(d, 0.5) {
+					r.later(r.now+r.net.lease, func() {
+						if f.hung == h && j.owner == f {
+							r.leave(j)
+						}
+					})
+				}
+			}
+			r.later(r.now+back, func() {
+				if f.hung == h {
+					r.resumeFrontend(f)
+				}
+			})
+		}
+	case 5, 6, 7:
+		if cn := connOf(f, w); cn != nil {
+			did("connection breaks")
+			r.breakConn(cn)
+		}
+	case 8:
+		if cn := connOf(f, w); cn != nil {
+			did("connection goes dead")
+			cn.cut = true
+		}
+	case 9:
+		if !w.down && w.hung == nil {
+			did("worker drains")
+			r.drain(w, back)
+		}
+	case 10:
+		if !w.down {
+			did("worker is slow")
+			w.speed = 0.1
+			r.later(r.now+back, func() { w.speed = 1 })
+		}
+	case 11:
+		if n := slices.IndexFunc(r.workers, func(v *workerNode) bool { return v != w && v.welcome.Rack == w.welcome.Rack && !v.down }); n >= 0 && !w.down {
+			did("rack crashes")
+			for _, v := range r.workers {
+				if v.welcome.Rack == w.welcome.Rack && !v.down {
+					r.crash(v, d, back)
+				}
+			}
+		}
+	case 12:
+		if !w.down && w.hung == nil {
+			did("worker is maintained")
+			r.maintain(w, between(d, 0, time.Second), back)
+		}
+	case 13:
+		if !f.down && len(r.frontends) > 1 {
+			did("frontend leaves")
+			r.tellFrontend(f, frontend.Leave{}, func() bool { return true })
+			r.later(r.now+back, func() {
+				if !f.down {
+					r.killFrontend(f, chance(d, 0.7))
+					r.later(r.now+10*time.Millisecond, func() { r.revive(f) })
+				}
+			})
+		}
+	}
+}
+
+func connOf(f *frontendNode, w *workerNode) *conn {
+	if f.down || w.down {
+		return nil
+	}
+	if cn := f.conns[w.index]; cn != nil && !cn.cut && !cn.closed {
+		return cn
+	}
+	return nil
+}
+
+// killFrontend crashes a frontend; its clients notice and go elsewhere.
+func (r *faultRun) killFrontend(f *frontendNode, trace bool) {
+	r.crashFrontend(f, trace)
+	r.visits[f.index] = map[probe.JobID]*visit{}
+	for _, j := range r.jobs {
+		if j.owner == f && !j.ended {
+			r.leave(j)
+		}
+	}
+}
+
+func (r *faultRun) revive(f *frontendNode) {
+	if f.down {
+		r.startFrontend(f, r.seed+uint64(f.index)<<32)
+	}
+}
+
+// crash kills a worker, which is back some time later.
+func (r *faultRun) crash(w *workerNode, d *rand.Rand, back time.Duration) {
+	r.crashWorker(w, chance(d, 0.7))
+	r.later(r.now+back, func() { r.restart(w) })
+}
+
+// restart begins another life of a worker, which may have other labels.
+func (r *faultRun) restart(w *workerNode) {
+	if w.down {
+		r.furnish(w, rand.New(rand.NewPCG(r.seed, 'w'<<32|uint64(w.index)<<16|uint64(w.life))))
+		r.startWorker(w)
+		w.speed = 1
+		r.outages[w.index] = outage{}
+	}
+}
+
+// maintain lets a worker announce that it will be away, and drain then.
+func (r *faultRun) maintain(w *workerNode, in, lasts time.Duration) {
+	r.outages[w.index] = outage{at: r.now + in, lasts: lasts}
+	life := w.life
+	r.later(r.now+in, func() {
+		if w.life == life && w.hung == nil && r.now < r.horizon {
+			r.drain(w, lasts)
+		}
+	})
+}
+
+// drain lets a worker leave, and come back some time after it has left.
+func (r *faultRun) drain(w *workerNode, back time.Duration) {
+	if err := r.stepWorker(w, worker.Leave{}); err != nil {
+		r.fail("%w", err)
+		return
+	}
+	r.leaving[w.index] = w.life
+	life := w.life
+	var look func()
+	look = func() {
+		switch {
+		case w.life != life:
+			return
+		case w.hung == nil && (w.core.Idle() || r.now > r.horizon+2*time.Second):
+			r.crashWorker(w, true)
+			r.later(r.now+back, func() { r.restart(w) })
+			return
+		}
+		r.later(r.now+20*time.Millisecond, look)
+	}
+	look()
+}
+
+// heal ends all faults: what is down comes up, what hangs goes on.
+func (r *faultRun) heal() {
+	r.net.repeat, r.net.reorder = 0, 0
+	for _, w := range r.workers {
+		r.resume(&w.hung)
+		r.restart(w)
+		w.speed = 1
+	}
+	for _, f := range r.frontends {
+		r.resumeFrontend(f)
+		r.revive(f)
+	}
+}

@@ -1,0 +1,167 @@
+package sim
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend"
+	"github.com/phoebe-sched/phoebe/frontend/estimate"
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+// faultJob is a job as its client sees it.
+type faultJob struct {
+	n        int
+	id       probe.JobID
+	dice     *rand.Rand   // of what becomes of it
+	spec     frontend.Job // without Tasks
+	tasks    []faultTask
+	left     int // tasks without an outcome
+	tried    bool
+	owner    *frontendNode
+	life     int32 // of the owner when the client turned to it
+	session  int   // counts the client's turns to a frontend
+	ended    bool
+	cancels  bool
+	deadline bool
+}
+
+type faultTask struct {
+	spec      frontend.Task
+	fails     int // so many runs are still to fail
+	starts    int
+	failed    int // runs
+	succeeded int // runs
+	unfetched int // attempts without their files
+	outcomes  int
+}
+
+// makeJobs draws the workload and when it arrives.
+func (r *faultRun) makeJobs(n int) {
+	d := r.dice
+	for i := range n {
+		j := &faultJob{n: i, id: jobID(i + 1), dice: rand.New(rand.NewPCG(r.seed, 'j'<<32|uint64(i)))}
+		j.spec = frontend.Job{ID: j.id, Tenant: among(d, "a", "b"), Priority: int32(d.IntN(3)), Policy: r.policy()}
+		if chance(d, 0.3) {
+			j.spec.ProbeRatio = 1 + 3*d.Float64()
+		}
+		if chance(d, 0.1) {
+			j.spec.Deadline, j.deadline = between(d, time.Millisecond, 2*time.Second), true
+		}
+		mean, calls := among(d, time.Microsecond, 100*time.Microsecond, 5*time.Millisecond, 50*time.Millisecond, 300*time.Millisecond), function
+		if mean == time.Microsecond {
+			calls = "tiny" // so short that several are given out at a time
+		}
+		hint := among(d, 0.0, 1, 1, 3, 0.3)
+		mixed, fails, once := chance(d, 0.2), 0.1, 0.2
+		if p := &j.spec.Policy; p.Binding == frontend.Late {
+			j.spec.Mode = among(d, estimate.Auto, estimate.Auto, estimate.Sample, estimate.Estimate)
+		}
+		early := j.spec.Policy.Binding != frontend.Late || j.spec.Mode == estimate.Estimate || j.spec.Mode == estimate.Auto && j.spec.Policy.Route
+		needy, constrained := chance(d, 0.25), chance(d, 0.15)
+		if chance(d, 0.25) {
+			j.spec.Stages, fails, once = r.stages(d), 0.02, 0.02 // most are to come to their end
+			r.stats.Seen["jobs with stages"]++
+		}
+		if constrained && chance(d, 0.3) {
+			r.constrain(&j.spec.Constraint, d)
+			mixed = false // who satisfies it may have no room for more
+		}
+		for k := range len(j.spec.Stages) + 1 + d.IntN(among(d, 2, 10, 40)) {
+			t := faultTask{}
+			takes := time.Duration(d.ExpFloat64() * float64(mean))
+			t.spec = frontend.Task{
+				Index: probe.TaskIndex(k), Function: calls, Retryable: !chance(d, once),
+				Estimate: time.Duration(float64(takes) * hint), Retries: d.IntN(3),
+			}
+			if mixed {
+				t.spec.Demand = slotsOf(1 + d.IntN(2))
+				if !r.fits(t.spec.Demand) {
+					t.spec.Demand = probe.Demand{}
+				}
+				if chance(d, 0.3) {
+					t.spec.Function, t.spec.Demand = "rare", probe.Demand{}
+				}
+			}
+			if n := len(j.spec.Stages); n > 0 {
+				if t.spec.Stage = int32(k); k >= n {
+					t.spec.Stage = int32(d.IntN(n))
+				}
+			}
+			if constrained && len(j.spec.Constraint.Labels)+len(j.spec.Constraint.Hosts) == 0 && t.spec.Function != "rare" && chance(d, 0.5) {
+				r.constrain(&t.spec.Constraint, d)
+				t.spec.Demand = probe.Demand{}
+			}
+			if needy {
+				r.need(&t.spec, i, j.spec.Stages, early && len(j.spec.Constraint.Hosts) == 0, d)
+				if len(t.spec.Files) > 0 {
+					t.spec.Demand = probe.Demand{} // who has the room may have no cache
+				}
+			}
+			for what, has := range map[string]bool{
+				"constraints": len(t.spec.Constraint.Labels)+len(t.spec.Constraint.Hosts) > 0, "inputs": len(t.spec.Inputs) > 0, "files": len(t.spec.Files) > 0,
+			} {
+				if has {
+					r.stats.Seen["tasks with "+what]++
+				}
+			}
+			if chance(d, 0.05) {
+				t.spec.Timeout = takes/2 + time.Millisecond
+			}
+			if chance(d, fails) {
+				t.fails = 1 + d.IntN(3)
+			}
+			t.spec.Payload = binary.LittleEndian.AppendUint64(payloadOf(takes), uint64(i)<<32|uint64(k))
+			if chance(d, 0.02) {
+				t.spec.Payload = append(t.spec.Payload, make([]byte, 40<<10)...) // too large to ride
+			}
+			j.tasks = append(j.tasks, t)
+		}
+		j.left = len(j.tasks)
+		r.jobs = append(r.jobs, j)
+		comes, cancelled, wanders := between(d, 0, r.horizon), between(d, 0, r.horizon+time.Second), between(d, 0, r.horizon)
+		cancels, wandersOff := chance(d, 0.1), chance(d, 0.15)
+		if r.without.Jobs[i] {
+			j.ended = true
+			continue
+		}
+		r.stats.Jobs++
+		r.stats.Tasks += j.left
+		r.open++
+		r.later(comes, func() { r.turnTo(j, among(j.dice, r.frontends...)) })
+		if cancels {
+			r.later(cancelled, func() { r.cancelJob(j) })
+		}
+		if wandersOff {
+			r.later(wanders, func() { r.wander(j) })
+		}
+	}
+}
+
+// fits: some worker is large enough.
+func (r *faultRun) fits(d probe.Demand) bool {
+	for _, w := range r.workers {
+		if d.Fits(w.cfg.Capacity) {
+			return true
+		}
+	}
+	return false
+}
+
+// policy is a known one, or late binding with any of the additions.
+func (r *faultRun) policy() frontend.Policy {
+	d := r.dice
+	p := frontend.Policies[0]
+	switch d.IntN(3) {
+	case 0:
+		return p
+	case 1:
+		return among(d, frontend.Policies...)
+	}
+	p.Name = "variant"
+	for _, part := range partNames() {
+		*partOf(&p, part) = chance(d, 0.5)
+	}
+	return p
+}

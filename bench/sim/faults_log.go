@@ -1,0 +1,67 @@
+package sim
+
+import (
+	"fmt"
+	"reflect"
+
+	"github.com/phoebe-sched/phoebe/frontend"
+	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/worker"
+)
+
+// describe is an event or action in one line, or "" if it is of no interest.
+func describe(x any) string {
+	var m any = x
+	switch x := x.(type) {
+	case frontend.Received:
+		m = x.Msg
+	case frontend.Send:
+		m = x.Msg
+	case worker.Received:
+		m = x.Msg
+	case worker.Send:
+		m = x.Msg
+	}
+	switch m := m.(type) {
+	case probe.Ping, probe.Pong, frontend.Wake, worker.Wake, frontend.Submit: // of the last, the client tells
+		return ""
+	case probe.Sync:
+		if len(m.Live)+len(m.Attempts) == 0 {
+			return ""
+		}
+	}
+	to := ""
+	switch x := x.(type) {
+	case frontend.Received:
+		to = fmt.Sprintf("from w%d: ", x.Worker)
+	case frontend.Send:
+		to = fmt.Sprintf("to w%d: ", x.Worker)
+	case worker.Received:
+		to = fmt.Sprintf("from link %d: ", x.Link)
+	case worker.Send:
+		to = fmt.Sprintf("to link %d: ", x.Link)
+	}
+	m, waits := withoutMatrix(m)
+	s := fmt.Sprintf("%s%T %+v%s", to, m, m, waits)
+	if len(s) > 600 {
+		s = s[:600] + "…"
+	}
+	return s
+}
+
+// withoutMatrix is a message or event without its wait matrix, and what that says of one slot and of the whole worker.
+func withoutMatrix(m any) (any, string) {
+	v := reflect.New(reflect.TypeOf(m)).Elem()
+	v.Set(reflect.ValueOf(m))
+	at := v
+	if load := v.FieldByName("Load"); load.IsValid() && load.Kind() == reflect.Struct {
+		at = load
+	}
+	f := at.FieldByName("Matrix")
+	if !f.IsValid() || f.Kind() != reflect.Pointer || f.IsNil() {
+		return m, ""
+	}
+	matrix := f.Interface().(*probe.WaitMatrix)
+	f.SetZero()
+	return v.Interface(), fmt.Sprintf(" waits %v to %v", matrix.Cells[0][0].Duration(), matrix.Cells[probe.MatrixSide-1][probe.MatrixSide-1].Duration())
+}

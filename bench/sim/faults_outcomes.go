@@ -1,0 +1,151 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/phoebe-sched/phoebe/frontend"
+	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/worker"
+)
+
+// plausible checks that an outcome has its cause.
+func (r *faultRun) plausible(v *visit, o *frontend.Outcome) {
+	j := v.job
+	t := &j.tasks[o.Task]
+	bad := false
+	switch o.Kind {
+	case frontend.Result:
+		bad = t.starts == 0 || string(o.Result) != string(t.spec.Payload[8:16])
+	case frontend.Cancelled:
+		bad = !j.cancels && !v.left
+	case frontend.DeadlineExceeded:
+		bad = !j.deadline
+	case frontend.Failed:
+		retried := t.spec.Retryable && t.failed+t.unfetched <= t.spec.Retries
+		switch o.Failure {
+		case frontend.TaskError:
+			bad = t.failed == 0 || retried
+		case frontend.NoInput:
+			bad = t.unfetched == 0 || retried
+		case frontend.StageFailed:
+			bad = !slices.ContainsFunc(v.outcomes, func(o frontend.Outcome) bool {
+				return o.Kind == frontend.Failed && o.Failure != frontend.StageFailed
+			})
+		case frontend.Timeout:
+			bad = t.spec.Timeout == 0
+		case frontend.Lost:
+			bad = t.spec.Retryable
+		case frontend.NoWorker:
+			bad = !r.saw("worker drains", "worker is maintained") && !r.saw(losses...)
+		case frontend.Poison:
+			bad = !r.saw(losses...)
+		default:
+			bad = true
+		}
+	}
+	if bad {
+		r.fail("job %d, task %d (retryable %t, %d retries, %d runs, %d of them failed): outcome %d, failure %d, %q without a cause",
+			j.n, o.Task, t.spec.Retryable, t.spec.Retries, t.starts, t.failed, o.Kind, o.Failure, o.Message)
+	}
+}
+
+// losses are the faults that take workers from frontends.
+var losses = []string{"worker crashes", "rack crashes", "worker hangs", "connection breaks", "connection goes dead"}
+
+// saw reports whether there was one of these faults.
+func (r *faultRun) saw(faults ...string) bool {
+	return slices.ContainsFunc(faults, func(what string) bool { return r.stats.Faults[what] > 0 })
+}
+
+func (r *faultRun) taskOf(s *worker.Start) (*faultJob, *faultTask) {
+	j := r.jobs[jobOf(s.Job)-1]
+	return j, &j.tasks[s.Launch.Task]
+}
+
+func (r *faultRun) taskStarted(w *workerNode, s *worker.Start) {
+	j, t := r.taskOf(s)
+	t.starts++
+	r.stats.Starts++
+	if t.starts > 1 && !t.spec.Retryable {
+		r.fail("task %d of job %d may start only once, and starts again, at w%d", s.Launch.Task, j.n, w.index)
+	}
+	if string(s.Launch.Payload) != string(t.spec.Payload) || s.Launch.Function != t.spec.Function {
+		r.fail("task %d of job %d starts with another payload or function", s.Launch.Task, j.n)
+	}
+	if err := r.placed(j, t, w, s); err != nil {
+		r.fail("task %d of job %d starts and %w", s.Launch.Task, j.n, err)
+	}
+}
+
+func (r *faultRun) taskEnded(s *worker.Start, ev *worker.Exited) {
+	_, t := r.taskOf(s)
+	switch {
+	case ev.Status == probe.TimedOut:
+		t.failed++
+	case ev.Status == probe.Succeeded && t.fails > 0:
+		t.fails--
+		t.failed++
+		ev.Status, ev.Error = probe.Failed, "as planned"
+	case ev.Status == probe.Succeeded:
+		t.succeeded++
+		ev.Result = s.Launch.Payload[8:16]
+	}
+}
+
+// unfinished says which jobs did not end.
+func (r *faultRun) unfinished() error {
+	for _, j := range r.jobs {
+		if j.ended {
+			continue
+		}
+		where := "nowhere"
+		if f := j.owner; f != nil {
+			where = fmt.Sprintf("at f%d (down %t, under way there: %t)", f.index, f.down, r.visits[f.index][j.id] != nil)
+		}
+		return fmt.Errorf("job %d does not end: %d of %d tasks left, %s, session %d", j.n, j.left, len(j.tasks), where, j.session)
+	}
+	return nil
+}
+
+// drained checks that nothing is left behind.
+func (r *faultRun) drained() error {
+	var problems []string
+	bad := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+	for _, f := range r.frontends {
+		if pending, running := f.frontend().Pending(); pending+running+f.frontend().Jobs() > 0 {
+			bad("f%d has %d jobs, %d tasks pending, %d running", f.index, f.frontend().Jobs(), pending, running)
+		}
+		for key := range r.workers {
+			if s, _ := f.frontend().Status(frontend.Worker(key)); s.Reservations+s.Attempts > 0 || s.State != "up" {
+				bad("f%d: worker %d is %s with %d reservations and %d attempts", f.index, key, s.State, s.Reservations, s.Attempts)
+			}
+		}
+		for _, what := range leftovers(f.core, keptByFrontend...) {
+			bad("f%d keeps %s", f.index, what)
+		}
+		addStats(&r.stats.Frontends, &f.frontend().Stats)
+	}
+	for _, w := range r.workers {
+		load := w.core.Load()
+		if load.Free != w.cfg.Capacity || load.Queued+load.Running > 0 || !w.core.Idle() || len(w.running) > 0 {
+			bad("w%d: %+v of %v, idle: %t", w.index, load, w.cfg.Capacity, w.core.Idle())
+		}
+		if len(w.links) != len(r.frontends) {
+			bad("w%d has %d links", w.index, len(w.links))
+		}
+		if n := len(r.fetcherOf(w).under); n > 0 {
+			bad("w%d holds the files of %d attempts", w.index, n)
+		}
+		for _, what := range leftovers(w.core, keptByWorker...) {
+			bad("w%d keeps %s", w.index, what)
+		}
+		addStats(&r.stats.Workers, &w.core.Stats)
+	}
+	if len(problems) > 0 {
+		return errors.New("left behind: " + strings.Join(problems, "; "))
+	}
+	return nil
+}
