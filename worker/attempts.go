@@ -233,17 +233,24 @@ func (c *Core) sync(l *link, m *probe.Sync, now time.Time, acts []Action) []Acti
 			}
 		}
 	}
-	for _, p := range l.inOrder() {
-		if p.res < m.Next && !live[p.res] && (p.state == queued || p.state == parked) && now.Sub(p.queuedAt) >= syncAge {
-			c.dropPlace(p)
-		}
-	}
-
 	wanted := make(map[probe.AttemptID]bool, len(m.Attempts))
 	for _, id := range m.Attempts {
 		wanted[id] = true
+	}
+	waits := make(map[probe.AttemptID]bool) // tasks bound early that are still in the queue
+	for _, p := range l.inOrder() {
+		named := live[p.res]
+		if p.launch != nil {
+			named = wanted[p.launch.Attempt] // its frontend holds no place for it, but awaits its end
+			waits[p.launch.Attempt] = true
+		}
+		if p.res < m.Next && !named && (p.state == queued || p.state == parked) && now.Sub(p.queuedAt) >= syncAge {
+			c.dropPlace(p)
+		}
+	}
+	for _, id := range m.Attempts {
 		switch a := c.attempts[id]; {
-		case a == nil && !l.waits(id):
+		case a == nil && !waits[id]:
 			gone.Attempts = append(gone.Attempts, id)
 		case a != nil && a.owner == nil:
 			acts = c.adopt(l, a, now, acts) // its Claim was lost
@@ -260,16 +267,6 @@ func (c *Core) sync(l *link, m *probe.Sync, now time.Time, acts []Action) []Acti
 		acts = append(acts, Send{l.id, gone})
 	}
 	return acts
-}
-
-// waits reports whether the attempt is that of a task bound early which is still in the queue.
-func (l *link) waits(id probe.AttemptID) bool {
-	for _, p := range l.places {
-		if p.launch != nil && p.launch.Attempt == id {
-			return true
-		}
-	}
-	return false
 }
 
 // leave evicts all that has not started and tells every frontend. Turns that are on stay so, and a frontend that has

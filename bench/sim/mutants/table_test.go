@@ -49,7 +49,11 @@ var table = []mutant{
 	},
 	{
 		"a sync keeps live places", "worker/attempts.go",
-		"&& !live[p.res]", "",
+		"named := live[p.res]", "named := false",
+	},
+	{
+		"a sync keeps tasks bound early whose end is awaited", "worker/attempts.go",
+		"named = wanted[p.launch.Attempt]", "",
 	},
 	{
 		"a sync spares places whose reserve it crossed", "worker/attempts.go",
@@ -61,7 +65,7 @@ var table = []mutant{
 	},
 	{
 		"a sync is told of attempts that are waited for in vain", "worker/attempts.go",
-		"case a == nil && !l.waits(id):", "case false:",
+		"case a == nil && !waits[id]:", "case false:",
 	},
 	{
 		"who leaves evicts parked places too", "worker/attempts.go",
