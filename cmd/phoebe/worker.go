@@ -49,10 +49,13 @@ type fileFlags struct {
 	CacheSize size     `default:"10GiB" placeholder:"SIZE" help:"Size of that cache; the files used longest ago go beyond it. Default ${default}."`
 	FileRoots []string `placeholder:"DIR,..." help:"Folders below which file:// URLs of tasks may name files. Default: none."`
 	FileHosts []string `placeholder:"HOST[:PORT],..." help:"Hosts that http:// and https:// URLs of tasks may name. Default: all, but for loopback, link-local and multicast addresses."`
+
+	FileTimeout time.Duration `default:"30s" placeholder:"DURATION" help:"How long the source of a file may send nothing before it is tried again, three times in all. Whatever brings 256 KiB in ten times as long is waited for. Default ${default}."`
 }
 
 func (f *fileFlags) apply(c *serve.Config) {
 	c.CacheDir, c.CacheSize, c.FileRoots, c.FileHosts = f.CacheDir, int64(f.CacheSize), f.FileRoots, f.FileHosts
+	c.FileTimeout = f.FileTimeout
 }
 
 type workerCmd struct {

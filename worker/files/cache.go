@@ -33,7 +33,6 @@ type Cache struct {
 	max     uint64 // bytes
 	opts    Options
 	lock    *os.File
-	slots   chan struct{} // one element for each fetch that runs
 	cramped chan struct{} // one element while somebody waits for room, at the head of all who do
 	peers   *http.Client
 	origin  *http.Client
@@ -52,10 +51,17 @@ type Cache struct {
 	trash   []string            // paths to delete once the lock is free: that may take long
 	serial  uint64              // of names of partial files
 	serving int                 // files that are being sent to peers
+	queues  map[string]*queue   // of fetches, by the host that they ask; "" of what needs this machine only
 	freed   chan struct{}       // closed when room is given back; nil if nobody listens
 	changes map[[32]byte]bool   // not told yet: true if it came, false if it left
 	changed chan struct{}       // holds an element while there are changes
 	stats   Stats
+}
+
+// queue lets only some of its users go on at a time.
+type queue struct {
+	users int           // guarded by the cache's lock
+	slots chan struct{} // one element for each that goes on
 }
 
 type state uint8
@@ -112,8 +118,8 @@ func Open(dir string, maxBytes int64, opts Options) (*Cache, error) {
 		dir: dir, max: uint64(maxBytes), opts: opts.defaults(),
 		entries: map[[32]byte]*entry{}, dying: map[*fetch]struct{}{},
 		changes: map[[32]byte]bool{}, changed: make(chan struct{}, 1),
+		queues: map[string]*queue{}, cramped: make(chan struct{}, 1),
 	}
-	c.slots, c.cramped = make(chan struct{}, c.opts.Parallel), make(chan struct{}, 1)
 	c.peers, c.origin = c.clients()
 	if err := c.open(); err != nil {
 		return nil, fmt.Errorf("file cache: %w", err)

@@ -9,6 +9,10 @@
 // minutes, and the first task that uses a file has to read it from the disk anyway. Until then such an entry is
 // announced like others, as a hint, and served to peers, who hash what they get.
 //
+// Each fetch ends: a source that says nothing for Options.Timeout, or that crawls, is given up, an origin is tried again a
+// few times where that may help, and then the error names the URL, what happened and what to do. There is no bound on
+// the whole, so that a large file arrives over a slow link. A host that hangs keeps nobody from files of others.
+//
 // The folder belongs to one Cache at a time and to the worker's user alone. A task that runs as that user can still
 // write to it: each hit compares size and modification time, which finds accidents, not malice. What is spoilt that
 // way stays on this worker.

@@ -70,6 +70,7 @@ type failure struct {
 	reason Reason
 	err    error
 	hint   string // what the user can do, if it is about the origin
+	passes bool   // perhaps, by itself
 }
 
 func (f *failure) Error() string {
@@ -82,7 +83,14 @@ func (f *failure) Error() string {
 func (f *failure) Unwrap() error { return f.err }
 
 func fail(reason Reason, hint, format string, args ...any) error {
-	return &failure{reason, fmt.Errorf(format, args...), hint}
+	return &failure{reason: reason, err: fmt.Errorf(format, args...), hint: hint}
+}
+
+const isUp = "is it up, and the network between us?"
+
+// falter is a source that is Unreachable now, and perhaps not for long.
+func falter(hint, format string, args ...any) error {
+	return &failure{Unreachable, fmt.Errorf(format, args...), hint, true}
 }
 
 // bare is err without its hint.
@@ -91,6 +99,11 @@ func bare(err error) error {
 		return f.err
 	}
 	return err
+}
+
+func mayPass(err error) bool {
+	f, ok := errors.AsType[*failure](err)
+	return ok && f.passes
 }
 
 func reasonOf(err error) Reason {

@@ -8,14 +8,21 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"math/rand/v2"
 	"os"
 	"strings"
 	"syscall"
 	"time"
 )
 
-// chunk is what a source has Options.Timeout for.
-const chunk = 256 << 10
+const (
+	chunk   = 256 << 10 // what a source has slowest times Options.Timeout for
+	slowest = 10
+
+	// firstPause is the part of Options.Timeout after which an origin is asked again. Later pauses are twice the one
+	// before.
+	firstPause = 30
+)
 
 // run brings or checks e.
 func (c *Cache) run(e *entry, w *fetch) {
@@ -27,14 +34,8 @@ func (c *Cache) run(e *entry, w *fetch) {
 }
 
 func (c *Cache) work(e *entry, w *fetch) (time.Time, error) {
-	select {
-	case c.slots <- struct{}{}:
-		defer func() { <-c.slots }()
-	case <-w.ctx.Done():
-		return time.Time{}, w.ctx.Err()
-	}
 	if e.state == found { // only this goroutine changes that now
-		written, err := c.check(w.ctx, e)
+		written, err := c.inTurn(w.ctx, "", func() (time.Time, error) { return c.check(w.ctx, e) })
 		if err == nil || w.ctx.Err() != nil {
 			return written, err
 		}
@@ -49,6 +50,32 @@ func (c *Cache) work(e *entry, w *fetch) (time.Time, error) {
 		c.unlock()
 	}
 	return c.bring(e, w)
+}
+
+// inTurn does what only some may do at a time with a host, so that one that hangs keeps nobody from the others.
+func (c *Cache) inTurn(ctx context.Context, host string, do func() (time.Time, error)) (time.Time, error) {
+	c.mu.Lock()
+	q := c.queues[host]
+	if q == nil {
+		q = &queue{slots: make(chan struct{}, c.opts.Parallel)}
+		c.queues[host] = q
+	}
+	q.users++
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if q.users--; q.users == 0 {
+			delete(c.queues, host)
+		}
+	}()
+	select {
+	case q.slots <- struct{}{}:
+		defer func() { <-q.slots }()
+		return do()
+	case <-ctx.Done():
+		return time.Time{}, ctx.Err()
+	}
 }
 
 // check hashes what an earlier process left and returns its modification time.
@@ -78,7 +105,7 @@ func (c *Cache) bring(e *entry, w *fetch) (time.Time, error) {
 	var tried []string // and failed, but for the last one
 	for i, s := range sources {
 		var written time.Time
-		if written, err = c.take(e, w, s); err == nil {
+		if written, err = c.insist(e, w, s); err == nil {
 			return written, nil
 		}
 		if w.ctx.Err() != nil {
@@ -105,16 +132,39 @@ func (c *Cache) bring(e *entry, w *fetch) (time.Time, error) {
 	return time.Time{}, &Error{w.file, reasonOf(err), err}
 }
 
+// insist takes e's file from s, after pauses again and again if s is an origin that fails in a way that may pass.
+func (c *Cache) insist(e *entry, w *fetch, s source) (time.Time, error) {
+	pause := max(c.opts.Timeout/firstPause, 1)
+	for try := 1; ; try++ {
+		written, err := c.inTurn(w.ctx, s.host, func() (time.Time, error) { return c.take(e, w, s) })
+		if err == nil || w.ctx.Err() != nil || s.kind != fromWeb || !mayPass(err) {
+			return written, err
+		}
+		if try == c.opts.Tries {
+			f, _ := errors.AsType[*failure](err)
+			return time.Time{}, fail(f.reason, f.hint, "%w (tried %d times)", f.err, try)
+		}
+		select {
+		case <-time.After(pause/2 + rand.N(pause)): // workers that were turned away at once do not come back at once
+		case <-w.ctx.Done():
+			return time.Time{}, w.ctx.Err()
+		}
+		pause *= 2
+	}
+}
+
 // take copies e's file from s into its place in the cache, if it is what was announced.
 func (c *Cache) take(e *entry, w *fetch, s source) (_ time.Time, err error) {
-	slow := fail(Unreachable, "is it up, and the network between us?", "it sent less than %d KiB within %v", chunk>>10, c.opts.Timeout)
 	ctx, cancel := context.WithCancelCause(w.ctx)
 	defer cancel(nil)
-	watchdog := time.AfterFunc(c.opts.Timeout, func() { cancel(slow) })
-	defer watchdog.Stop()
+	silence, crawl := c.opts.Timeout, slowest*c.opts.Timeout
+	silent := time.AfterFunc(silence, func() { cancel(falter(isUp, "it sent nothing for %v", silence)) })
+	defer silent.Stop()
+	crawling := time.AfterFunc(crawl, func() { cancel(falter(isUp, "it sent less than %d KiB within %v", chunk>>10, crawl)) })
+	defer crawling.Stop()
 	defer func() {
-		if err != nil && context.Cause(ctx) == slow {
-			err = slow
+		if err != nil && mayPass(context.Cause(ctx)) {
+			err = context.Cause(ctx)
 		}
 	}()
 
@@ -133,7 +183,7 @@ func (c *Cache) take(e *entry, w *fetch, s source) (_ time.Time, err error) {
 	case size >= 0 && uint64(size) != e.bytes:
 		return time.Time{}, fail(WrongSize, "announce its true size", "it has %d bytes, announced were %d", size, e.bytes)
 	}
-	counted := &counter{r: body}
+	counted := &counter{r: body, heard: func() { silent.Reset(silence) }}
 	defer func() { c.count(w, s.kind, counted.n) }()
 
 	c.mu.Lock()
@@ -150,7 +200,7 @@ func (c *Cache) take(e *entry, w *fetch, s source) (_ time.Time, err error) {
 		}
 	}()
 	sum := sha256.New()
-	if err := pour(ctx, io.MultiWriter(sum, disk{c, file}), counted, e.bytes, func() { watchdog.Reset(c.opts.Timeout) }); err != nil {
+	if err := pour(ctx, io.MultiWriter(sum, disk{c, file}), counted, e.bytes, func() { crawling.Reset(crawl) }); err != nil {
 		return time.Time{}, err
 	}
 	if err := checkSum(sum, w.file.Digest); err != nil {
@@ -199,11 +249,11 @@ func pour(ctx context.Context, w io.Writer, r io.Reader, bytes uint64, progress 
 		case err == nil:
 		case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
 			if left > 0 {
-				return fail(WrongSize, "announce its true size, if the transfer was not cut off", "it ended after %d of the %d bytes that were announced", bytes-left, bytes)
+				return fail(WrongSize, "announce its true size", "it ended after %d of the %d bytes that were announced", bytes-left, bytes)
 			}
 			return nil
 		default:
-			return fail(Unreachable, "", "it broke off after %d of %d bytes: %w", bytes-left, bytes, err)
+			return falter(isUp, "it broke off after %d of %d bytes: %w", bytes-left, bytes, err)
 		}
 	}
 }
@@ -237,13 +287,22 @@ func (c *Cache) diskFailure(err error) error {
 }
 
 type counter struct {
-	r io.Reader
-	n uint64
+	r     io.Reader
+	n     uint64
+	heard func() // when something came
 }
+
+var errCut = errors.New("the connection was cut")
 
 func (c *counter) Read(p []byte) (int, error) {
 	n, err := c.r.Read(p)
-	c.n += uint64(n)
+	if n > 0 {
+		c.n += uint64(n)
+		c.heard()
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) { // io.ReadFull says that of a source's regular end
+		err = errCut
+	}
 	return n, err
 }
 

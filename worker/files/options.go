@@ -24,9 +24,17 @@ type Options struct {
 	// Secret is what workers ask of each other; all have the same. Empty: none, for loopback only.
 	Secret string
 
-	Parallel int           // fetches and checks at a time; default 4
-	Serve    int           // files sent to peers at a time, over it they go to the origin; default 8
-	Timeout  time.Duration // for the next 256 KiB from a source or to a peer, connecting included; default 30 s
+	Parallel int // fetches at a time from one host, also checks; default 4
+	Serve    int // files sent to peers at a time, over it they go to the origin; default 8
+
+	// Timeout is how long a source may send nothing, connecting included, and a peer may take to read 256 KiB. 256 KiB
+	// from a source may take ten times as long: whatever makes that much progress arrives, however large it is.
+	// Default 30 s.
+	Timeout time.Duration
+	// Tries is how often an origin is asked that does not answer, breaks off, or says that it cannot now (503 and the
+	// like), with a pause of about a thirtieth of Timeout before the second time, of twice as long before each that follows. What else it
+	// says counts at once, and peers are asked once. Default 3.
+	Tries int
 
 	// OnChange tells which digests came into the cache and left it since the last call, the net effect of what
 	// happened in between. Calls come one at a time, without a lock held; Close waits for one under way. What Open
@@ -42,6 +50,9 @@ func (o Options) defaults() Options {
 	}
 	if o.Serve == 0 {
 		o.Serve = 8
+	}
+	if o.Tries == 0 {
+		o.Tries = 3
 	}
 	if o.Timeout == 0 {
 		o.Timeout = 30 * time.Second
@@ -71,6 +82,9 @@ func (o Options) Validate() error {
 	}
 	if o.Serve < 0 {
 		wrong("%d files served at a time: it must be at least 1", o.Serve)
+	}
+	if o.Tries < 0 {
+		wrong("%d tries of an origin: it must be at least 1", o.Tries)
 	}
 	if o.Timeout < 0 {
 		wrong("a time-out of %v for files: it must be above 0", o.Timeout)

@@ -39,6 +39,7 @@ const (
 // source is one place where a file may be.
 type source struct {
 	kind kind
+	host string // that is asked, with its port; "" for this machine's disk
 	name string // without secrets
 	// open returns the content and how long it says to be, -1 if it does not.
 	open func(ctx context.Context) (_ io.ReadCloser, size int64, _ error)
@@ -92,7 +93,7 @@ func (c *Cache) originOf(raw string) (source, error) {
 		if err := c.allowed(u); err != nil {
 			return source{}, err
 		}
-		return source{fromWeb, display(u), func(ctx context.Context) (io.ReadCloser, int64, error) {
+		return source{fromWeb, u.Host, display(u), func(ctx context.Context) (io.ReadCloser, int64, error) {
 			return get(ctx, c.origin, u, "")
 		}}, nil
 	case "file":
@@ -100,7 +101,7 @@ func (c *Cache) originOf(raw string) (source, error) {
 		if err != nil {
 			return source{}, err
 		}
-		return source{fromDisk, display(u), func(context.Context) (io.ReadCloser, int64, error) {
+		return source{fromDisk, "", display(u), func(context.Context) (io.ReadCloser, int64, error) {
 			return openFile(root, name)
 		}}, nil
 	}
@@ -112,12 +113,12 @@ func (c *Cache) peer(raw string, digest [32]byte) source {
 	u, err := url.Parse(raw)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" ||
 		strings.Trim(u.Path, "/") != "" || u.User != nil || u.RawQuery != "" {
-		return source{fromPeer, "a peer", func(context.Context) (io.ReadCloser, int64, error) {
+		return source{fromPeer, "", "a peer", func(context.Context) (io.ReadCloser, int64, error) {
 			return nil, 0, fail(BadURL, "", "its address is not of the form http://host:port")
 		}}
 	}
 	u = &url.URL{Scheme: u.Scheme, Host: u.Host, Path: filesPath + hex.EncodeToString(digest[:])}
-	return source{fromPeer, "peer " + u.Host, func(ctx context.Context) (io.ReadCloser, int64, error) {
+	return source{fromPeer, u.Host, "peer " + u.Host, func(ctx context.Context) (io.ReadCloser, int64, error) {
 		return get(ctx, c.peers, u, c.opts.Secret)
 	}}
 }
@@ -151,6 +152,7 @@ func (c *Cache) clients() (peers, origin *http.Client) {
 			MaxResponseHeaderBytes: 64 << 10,
 			MaxIdleConns:           16,
 			IdleConnTimeout:        90 * time.Second,
+			TLSHandshakeTimeout:    c.opts.Timeout, // it outlives the request
 		}
 	}
 	peers = &http.Client{
@@ -205,7 +207,7 @@ func get(ctx context.Context, client *http.Client, u *url.URL, secret string) (i
 		if inner, ok := errors.AsType[*url.Error](err); ok {
 			err = inner.Err // without the URL and its secrets
 		}
-		return nil, 0, fail(Unreachable, "is the host right and up?", "%w", err)
+		return nil, 0, falter("is the host right and up?", "%w", err)
 	}
 	if err := checkResponse(resp); err != nil {
 		resp.Body.Close()
@@ -222,8 +224,11 @@ func checkResponse(resp *http.Response) error {
 		return fail(Missing, "is the URL right?", "the server says %s", status)
 	case http.StatusUnauthorized, http.StatusForbidden:
 		return fail(Missing, "give a URL that workers may read", "the server says %s", status)
+	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway,
+		http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return falter("is it overloaded?", "the server says %s", status)
 	default:
-		return fail(Unreachable, "", "the server says %s, not 200 OK", status)
+		return fail(Unreachable, "give the URL of a server that sends the file", "the server says %s, not 200 OK", status)
 	}
 	return nil
 }

@@ -58,6 +58,9 @@ type Config struct {
 	// FileHosts are those that http and https URLs may name, as host or host:port. Default: all but those whose
 	// addresses are loopback, link-local or multicast.
 	FileHosts []string
+	// FileTimeout is how long the source of a file may send nothing, and a tenth of how long it may take for 256 KiB.
+	// Each URL is tried three times. Default 30 s.
+	FileTimeout time.Duration
 
 	// Core is the configuration of the queue and the slots. Its Functions are those of Registry.
 	Core worker.Config

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -176,31 +177,57 @@ func peersOf(f probe.File) []string {
 	return urls
 }
 
-// fetched tells the core how a fetch ended, unless it was called off meanwhile.
+// fetched ends a fetch.
 func (s *Server) fetched(f *fetch, held []*files.Held, err error) {
 	defer s.guard("ending a fetch", nil)
 	over := false
 	s.withCore(nil, func(now time.Time) {
 		s.store.running--
 		s.store.news = true
-		if over = f.over; !over {
-			f.held = held
-			ev := worker.Fetched{Attempt: f.attempt, Took: now.Sub(f.asked)}
-			for _, h := range held {
-				ev.Bytes += h.Fetched
-				f.paths = append(f.paths, h.Path)
+		over = f.over
+		s.tell(f, held, err, now)
+		if e, ok := errors.AsType[*files.Error](err); ok && e.Reason == files.Unreachable {
+			// Who asked for the same before that was known does not wait as long again.
+			waiting := s.store.waiting
+			s.store.waiting = nil
+			for _, f := range waiting {
+				if f.needs(e.File) {
+					s.tell(f, nil, err, now)
+				} else {
+					s.store.waiting = append(s.store.waiting, f)
+				}
 			}
-			if err != nil {
-				ev.Err = err.Error()
-				s.log.Warn("a task's files cannot be had", "worker", s.cfg.Name, "attempt", f.attempt.String(), "err", err)
-			}
-			s.step(now, ev)
 		}
 		s.nextFetch()
 	})
 	if over {
 		release(held)
 	}
+}
+
+// needs tells whether f has file, and it would be looked for at the same places.
+func (f *fetch) needs(file probe.File) bool {
+	return slices.ContainsFunc(f.files, func(g probe.File) bool {
+		return g.Digest == file.Digest && g.URL == file.URL && slices.Equal(g.Peers, file.Peers)
+	})
+}
+
+// tell tells the core how a fetch ended, unless it was called off meanwhile. The mutex is held.
+func (s *Server) tell(f *fetch, held []*files.Held, err error, now time.Time) {
+	if f.over {
+		return
+	}
+	f.held = held
+	ev := worker.Fetched{Attempt: f.attempt, Took: now.Sub(f.asked)}
+	for _, h := range held {
+		ev.Bytes += h.Fetched
+		f.paths = append(f.paths, h.Path)
+	}
+	if err != nil {
+		ev.Err = err.Error()
+		s.log.Warn("a task's files cannot be had", "worker", s.cfg.Name, "attempt", f.attempt.String(), "err", err)
+	}
+	s.step(now, ev)
 }
 
 // release lets go of the files of an attempt, or calls off that they are fetched. The mutex is held.
@@ -254,7 +281,7 @@ func (s *Server) used() (ids []view.FileID, news bool) {
 }
 
 func (c *Config) fileOptions() files.Options {
-	return files.Options{Roots: c.FileRoots, Hosts: c.FileHosts, Secret: c.Secret}
+	return files.Options{Roots: c.FileRoots, Hosts: c.FileHosts, Secret: c.Secret, Timeout: c.FileTimeout}
 }
 
 // filesListen is where the cache is served.

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -305,6 +306,69 @@ func TestFetchesAreBounded(t *testing.T) {
 	}
 	if took := time.Since(began); took > closeWait {
 		t.Errorf("the worker took %v to close", took)
+	}
+}
+
+// An origin that does not answer, or not now, ends each task that needs its file with a reason, after a few tries in
+// all: tasks that wait to be fetched for do not begin anew.
+func TestOriginThatFails(t *testing.T) {
+	const tasks = maxFetches + 20
+	for _, c := range []struct {
+		name string
+		mute bool // it says nothing, else 503
+		says string
+	}{{"mute", true, "sent nothing for"}, {"overloaded", false, "503"}} {
+		t.Run(c.name, func(t *testing.T) {
+			var asked atomic.Int32
+			hold := make(chan struct{})
+			o := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				asked.Add(1)
+				if c.mute {
+					<-r.Context().Done()
+					return
+				}
+				<-hold
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}))
+			defer o.Close()
+			s := newServer(t, 1, caching(t, func(cfg *Config) {
+				cfg.FileTimeout = 10 * time.Second
+				if c.mute {
+					cfg.FileTimeout = 50 * time.Millisecond
+				}
+			}))
+			p, _ := join(t, s, 7)
+			file := probe.File{Digest: [32]byte{1}, URL: o.URL + "/file", Bytes: 5}
+			n := tasks
+			if c.mute {
+				n = 1
+			}
+			for i := range n {
+				p.send(enqueue(probe.ResID(i+1), "cat", "", file))
+			}
+			if !c.mute {
+				until(t, "all are known", func() bool {
+					s.mu.Lock()
+					defer s.mu.Unlock()
+					return s.store.running+len(s.store.waiting) == n
+				})
+				close(hold)
+			}
+			for range n {
+				f := p.finished()
+				if f.Status != probe.NoInput {
+					t.Fatalf("it ends as %+v", f)
+				}
+				for _, want := range []string{file.URL, c.says, "tried 3 times", "?"} {
+					if !strings.Contains(f.Error, want) {
+						t.Errorf("the error %q does not tell %q", f.Error, want)
+					}
+				}
+			}
+			if n := asked.Load(); n != 3 {
+				t.Errorf("the origin was asked %d times, want 3", n)
+			}
+		})
 	}
 }
 
