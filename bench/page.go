@@ -150,6 +150,9 @@ func WriteSimHTML(w io.Writer, doc *SimDocument) error {
 	page := &Page{Title: "phoebe sim", Text: append(slices.Clone(doc.Settings),
 		"Response: from a job's arrival at a frontend until that has the last result. Ideal: the job's longest task. "+
 			"Slowdown: response over ideal, statistic by statistic. Wait: from the arrival of a job to the start of each of its tasks.")}
+	if doc.CutShort != "" {
+		page.Text = slices.Insert(page.Text, 0, "Cut short: "+doc.CutShort)
+	}
 	for _, group := range groupSimRuns(doc.Runs) {
 		rows := simGrid(group)
 		header := make([]string, len(rows[0]))
@@ -167,6 +170,9 @@ func WriteSimHTML(w io.Writer, doc *SimDocument) error {
 			Lines: []Line{{Name: "ideal", Dashed: true, Points: points(group[0].idealCDF)}},
 		}
 		for i := range group {
+			if line := group[i].cutShort(); line != "" {
+				s.Text = append(s.Text, line)
+			}
 			cdf.Lines = append(cdf.Lines, Line{Name: group[i].Policy, Points: points(group[i].responseCDF)})
 		}
 		s.Charts = []Chart{cdf}

@@ -62,9 +62,10 @@ func PhaseTimesOf(reached PhaseTimes) PhaseTimes {
 
 // Document is all that a benchmark found, as --json writes it and others read it. Fields are only ever added.
 type Document struct {
-	Meta Meta  `json:"meta"`
-	Runs []Run `json:"runs"`
-	Noop *Noop `json:"noop,omitempty"`
+	Meta     Meta   `json:"meta"`
+	CutShort string `json:"cut_short,omitempty"` // why there is less than was asked for
+	Runs     []Run  `json:"runs"`
+	Noop     *Noop  `json:"noop,omitempty"`
 }
 
 // Meta says where the numbers come from.
@@ -155,6 +156,7 @@ type Run struct {
 	Refused           map[string]int        `json:"refused"` // refusals by reason, of jobs that were retried too
 	Retries           int                   `json:"retries"`
 	Simulated         *Simulated            `json:"simulated,omitempty"`
+	CutShortS         float64               `json:"cut_short_s,omitempty"` // of a run that was cut short: the seconds that counted
 
 	responseCDF, omniscientCDF []cdfPoint // for the report
 }
@@ -338,6 +340,7 @@ type Recorder struct {
 	phases  [numPhases]*Histogram
 	refused map[string]int
 	retries int
+	cut     time.Duration // see Cut; 0: it was not
 }
 
 // NewRecorder returns a recorder for one run.
@@ -389,6 +392,13 @@ func (r *Recorder) Retried(at time.Duration) {
 	}
 }
 
+// Cut says that the run was cut short so long after its start. Jobs under way then are to be left out.
+func (r *Recorder) Cut(after time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cut = max(after, 1)
+}
+
 func (r *Recorder) counts(at time.Duration) bool {
 	return at >= r.opts.Warmup && at < r.opts.Warmup+r.opts.For
 }
@@ -432,7 +442,12 @@ func (r *Recorder) Run() Run {
 		ideal.Record(Ideal(j.Durations))
 		omniscient.Record(best[i])
 	}
-	if seconds := r.opts.For.Seconds(); seconds > 0 {
+	counted := r.opts.For
+	if r.cut > 0 {
+		counted = min(counted, max(0, r.cut-r.opts.Warmup))
+		run.CutShortS = counted.Seconds()
+	}
+	if seconds := counted.Seconds(); seconds > 0 {
 		run.OfferedTasksPerS = float64(offered) / seconds
 		run.AchievedTasksPerS = float64(achieved) / seconds
 	}

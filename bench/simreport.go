@@ -16,6 +16,7 @@ import (
 type SimDocument struct {
 	Seed     uint64   `json:"seed"`
 	Settings []string `json:"settings"`
+	CutShort string   `json:"cut_short,omitempty"` // why there is less than was asked for
 	Runs     []SimRun `json:"runs"`
 }
 
@@ -38,8 +39,9 @@ type SimRun struct {
 	Read         *SimRead      `json:"read,omitempty"`       // where tasks have inputs
 	Completion   *SimMatching  `json:"completion,omitempty"` // of a figure that matches tasks with workers once
 
-	MessagesPerTask float64 `json:"messages_per_task"` // pings, syncs and acknowledgements included
-	Utilisation     float64 `json:"utilisation"`       // of the slots, from the first arrival that counts to the last
+	MessagesPerTask float64 `json:"messages_per_task"`      // pings, syncs and acknowledgements included
+	Utilisation     float64 `json:"utilisation"`            // of the slots, from the first arrival that counts to the last
+	CutShortOf      int     `json:"cut_short_of,omitempty"` // jobs that were to count, of a run that was cut short
 	Events          uint64  `json:"events"`
 	WallS           float64 `json:"wall_s"`
 }
@@ -176,6 +178,9 @@ func WriteSimTable(w io.Writer, doc *SimDocument) error {
 		fmt.Fprintf(&b, "\n%s, times in ms\n", simTitle(&group[0]))
 		simGrid(group).write(&b)
 		for i := range group {
+			if line := group[i].cutShort(); line != "" {
+				fmt.Fprintln(&b, line)
+			}
 			if e := group[i].Estimates; e != nil {
 				fmt.Fprintf(&b, "%s: %d tasks placed by estimation; of their waits %.1f %% within 10 %% or 1 s of the estimate (off by %.3f s on average), of their run times %.1f %% (%.3f s); %.1f workers asked for each\n",
 					group[i].Policy, e.Tasks, 100*e.WaitWithin, e.WaitOffS, 100*e.RunWithin, e.RunOffS, e.Asked)
@@ -185,8 +190,17 @@ func WriteSimTable(w io.Writer, doc *SimDocument) error {
 			}
 		}
 	}
+	writeCut(&b, doc.CutShort)
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// cutShort says of a run that was cut short how much of it there is, "" of others.
+func (r *SimRun) cutShort() string {
+	if r.CutShortOf == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s: cut short after %d of %d jobs", r.Policy, r.Jobs, r.CutShortOf)
 }
 
 func simTitle(r *SimRun) string {

@@ -47,8 +47,16 @@ func WriteTable(w io.Writer, doc *Document) error {
 		}
 		noopGrid(doc.Noop).write(&b)
 	}
+	writeCut(&b, doc.CutShort)
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// writeCut ends a table that lacks something.
+func writeCut(b *strings.Builder, why string) {
+	if why != "" {
+		fmt.Fprintf(b, "\ncut short: %s\n", why)
+	}
 }
 
 // groupRuns puts runs of the same workload, load and slots together, in the order of their first.
@@ -168,6 +176,9 @@ func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys
 // troubles says what else happened in a run, "" if nothing did.
 func troubles(r Run) string {
 	var parts []string
+	if r.CutShortS > 0 {
+		parts = append(parts, fmt.Sprintf("cut short after %s s that count, without the jobs that were under way", number(r.CutShortS)))
+	}
 	for _, reason := range sortedKeys(r.Refused) {
 		parts = append(parts, fmt.Sprintf("%d refused (%s)", r.Refused[reason], reason))
 	}

@@ -108,7 +108,8 @@ func (o *Options) open(ctx context.Context) (*target, error) {
 
 func (t *target) close() error { return errors.Join(t.client.Close(), t.closeFunc()) }
 
-// Run runs every policy at every load, one after the other, and returns what was measured.
+// Run runs every policy at every load, one after the other, and returns what was measured. If ctx ends before, that
+// is what was measured until then.
 func Run(ctx context.Context, o Options, progress *bench.Progress) (*bench.Document, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -135,10 +136,12 @@ func Run(ctx context.Context, o Options, progress *bench.Progress) (*bench.Docum
 		for _, policy := range o.Policies {
 			opts := bench.RunOptions{Policy: policy, Workload: workload, Load: load, Slots: t.slots, Warmup: o.Warmup, For: span - o.Warmup}
 			run, err := t.drive(ctx, &o, opts, jobs, progress)
+			if run.Jobs+run.Errors > 0 || err == nil {
+				doc.Runs = append(doc.Runs, run)
+			}
 			if err != nil {
 				return doc, err
 			}
-			doc.Runs = append(doc.Runs, run)
 		}
 	}
 	return doc, nil
@@ -166,8 +169,9 @@ func (o *Options) workload(load float64, slots int) (name string, jobs []bench.J
 // straggle is how long after the last arrival jobs may still end.
 const straggle = time.Minute
 
-// drive sends the jobs at their times, whatever becomes of those before.
-func (t *target) drive(ctx context.Context, o *Options, opts bench.RunOptions, jobs []bench.Job, progress *bench.Progress) (bench.Run, error) {
+// drive sends the jobs at their times, whatever becomes of those before. If interrupted ends, it returns what was
+// recorded until then.
+func (t *target) drive(interrupted context.Context, o *Options, opts bench.RunOptions, jobs []bench.Job, progress *bench.Progress) (bench.Run, error) {
 	alarm, err := exec.OpenAlarm()
 	if err != nil {
 		return bench.Run{}, err
@@ -175,24 +179,39 @@ func (t *target) drive(ctx context.Context, o *Options, opts bench.RunOptions, j
 	defer alarm.Close()
 	runtime.GC()
 
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(interrupted)
 	defer cancel()
 	rec := bench.NewRecorder(opts)
 	var running sync.WaitGroup
 	var sent, done atomic.Int64
 	begin := time.Now().Add(20 * time.Millisecond)
 	allSent := make(chan struct{})
+	endSending := sync.OnceFunc(func() { close(allSent) })
+	var sending sync.Mutex // when it is free and ctx has ended, no more jobs are sent
+	context.AfterFunc(ctx, func() {
+		sending.Lock()
+		defer sending.Unlock()
+		endSending()
+	})
 	var arm func(i int)
 	arm = func(i int) {
-		if i == len(jobs) || ctx.Err() != nil {
-			close(allSent)
+		if i == len(jobs) {
+			endSending()
 			return
 		}
 		alarm.At(begin.Add(jobs[i].At), func() {
+			sending.Lock()
+			defer sending.Unlock()
+			if ctx.Err() != nil {
+				return
+			}
 			sent.Add(1)
 			running.Go(func() {
 				defer done.Add(1)
-				t.one(ctx, o, opts.Policy, begin, &jobs[i], rec)
+				ended := t.one(ctx, o, opts.Policy, begin, &jobs[i], rec)
+				if !ended.Failed || interrupted.Err() == nil {
+					rec.Job(ended)
+				}
 			})
 			arm(i + 1)
 		})
@@ -209,11 +228,18 @@ func (t *target) drive(ctx context.Context, o *Options, opts bench.RunOptions, j
 	defer tick.Stop()
 	deadline := time.NewTimer(opts.Warmup + opts.For + straggle)
 	defer deadline.Stop()
+	cut := interrupted.Done()
 	for {
 		select {
+		case <-cut:
+			cut = nil
+			rec.Cut(time.Since(begin))
 		case <-finished:
 			progress.Clear()
-			return rec.Run(), ctx.Err()
+			if cut != nil && interrupted.Err() != nil {
+				rec.Cut(time.Since(begin))
+			}
+			return rec.Run(), interrupted.Err()
 		case <-tick.C:
 			progress.Set("%s, %s, load %.2f: %v of %v, %d jobs sent, %d under way", opts.Policy, opts.Workload, opts.Load,
 				time.Since(begin).Round(time.Second), opts.Warmup+opts.For, sent.Load(), sent.Load()-done.Load())
@@ -223,8 +249,8 @@ func (t *target) drive(ctx context.Context, o *Options, opts bench.RunOptions, j
 	}
 }
 
-// one runs one job and records it.
-func (t *target) one(ctx context.Context, o *Options, policy string, begin time.Time, j *bench.Job, rec *bench.Recorder) {
+// one runs one job, records its tasks and returns what became of it.
+func (t *target) one(ctx context.Context, o *Options, policy string, begin time.Time, j *bench.Job, rec *bench.Recorder) bench.JobOutcome {
 	tasks := make([]client.Task, len(j.Tasks))
 	for i, d := range j.Tasks {
 		tasks[i] = client.Task{Function: "sleep", Payload: []byte(d.String())}
@@ -252,5 +278,5 @@ func (t *target) one(ctx context.Context, o *Options, policy string, begin time.
 			rec.Task(j.At, bench.PhaseTimesOf(bench.PhaseTimes{p.Sampled, p.Queued, p.Ready, p.Bound, p.Started, p.Finished, p.Delivered}))
 		}
 	}
-	rec.Job(ended)
+	return ended
 }

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/phoebe-sched/phoebe/bench"
@@ -161,7 +162,8 @@ type runner struct {
 const interval = 1 << 14
 
 // Run simulates cfg until all its jobs have ended. More arrive behind them as long as they last, if there are more, so
-// that the last ones are not better off.
+// that the last ones are not better off. If ctx ends before, the result is of the jobs up to the first that has not
+// ended, and comes with the error; nil if none of them counts.
 func Run(ctx context.Context, cfg Config) (*Result, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -237,7 +239,7 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	for r.counted > 0 && r.failed == nil {
 		if r.steps%interval == 0 {
 			if ctx.Err() != nil {
-				return nil, context.Cause(ctx)
+				return r.cutShort(jobs.settings, began), context.Cause(ctx)
 			}
 			if cfg.Progress != nil {
 				cfg.Progress(float64(r.ended) / float64(r.last))
@@ -250,10 +252,30 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	if r.failed != nil {
 		return nil, r.failed
 	}
+	return r.finish(jobs.settings, began), nil
+}
+
+func (r *runner) finish(settings []string, began time.Time) *Result {
 	result := r.result()
-	result.Settings = jobs.settings
+	result.Settings = settings
 	result.WallS = time.Since(began).Seconds()
-	return result, nil
+	return result
+}
+
+// cutShort is the result of a run that stops here.
+func (r *runner) cutShort(settings []string, began time.Time) *Result {
+	asked := r.last
+	if r.last = slices.IndexFunc(r.jobs, func(j *jobRun) bool { return j.left > 0 }); r.last < 0 {
+		r.last = len(r.jobs)
+	}
+	if r.last <= r.cfg.WarmupJobs {
+		return nil
+	}
+	r.use(0)
+	r.to, r.usedTo = r.now, r.used
+	result := r.finish(settings, began)
+	result.CutShortOf = asked - r.cfg.WarmupJobs
+	return result
 }
 
 // pingEvery is how often connections are looked after. In production that is every second. Where tasks take minutes

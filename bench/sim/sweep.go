@@ -20,11 +20,12 @@ type Sweep struct {
 // Run carries out all runs, as many at a time as there are processors to use, and returns their results by load, then
 // probe ratio, then policy, in the order in which these are given. One that does not probe runs once for all
 // probe ratios. progress, if not nil, is told now and then how far all of it is, from 0 to 1, by one goroutine
-// at a time.
+// at a time. If ctx ends before, the results are those of the runs that had begun, and come with the error.
 func (s *Sweep) Run(ctx context.Context, progress func(share float64)) ([]*Result, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
 	}
+	interrupted := ctx
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 
@@ -85,16 +86,20 @@ func (s *Sweep) Run(ctx context.Context, progress func(share float64)) ([]*Resul
 		})
 	}
 	wg.Wait()
-	if err := context.Cause(ctx); err != nil {
+	err := context.Cause(ctx)
+	if err != nil && interrupted.Err() == nil {
 		return nil, err
 	}
-	all := make([]*Result, len(runOf))
+	var all []*Result
 	for i, run := range runOf {
+		if results[run] == nil {
+			continue
+		}
 		r := *results[run]
 		r.ProbeRatio = s.ProbeRatios[i/len(s.Policies)%len(s.ProbeRatios)]
-		all[i] = &r
+		all = append(all, &r)
 	}
-	return all, nil
+	return all, err
 }
 
 // Validate joins all that is wrong with s.

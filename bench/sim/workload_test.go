@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"context"
+	"errors"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -333,5 +335,39 @@ func TestSweep(t *testing.T) {
 	}
 	if _, err := (&Sweep{Config: small(t)}).Run(t.Context(), nil); err == nil {
 		t.Error("no policy, no error")
+	}
+}
+
+// What is interrupted has the results of the runs that had ended, and of part of the one that had not.
+func TestSweepCutShort(t *testing.T) {
+	cfg := small(t)
+	cfg.Workload, cfg.Jobs, cfg.WarmupJobs = poisson(t, "10", "fixed:5ms"), 1_000, 100
+	s := Sweep{Config: cfg, Policies: []Policy{policy(t, "random"), policy(t, "omniscient")}, Loads: []float64{0.5, 0.8, 0.9}, ProbeRatios: []float64{2}}
+	for _, share := range []float64{0.05, 0.6} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		why := errors.New("tired")
+		all, err := s.Run(ctx, func(done float64) {
+			if done >= share {
+				cancel(why)
+			}
+		})
+		if !errors.Is(err, why) || len(all) == 0 || len(all) == 6 {
+			t.Fatalf("%d results, %v", len(all), err)
+		}
+		whole := 0
+		for _, r := range all {
+			switch {
+			case r.Jobs == 900 && r.CutShortOf == 0:
+				whole++
+			case r.Jobs <= 0 || r.Jobs >= 900 || r.CutShortOf != 900 || r.Tasks != 10*r.Jobs || r.ResponseMS.P50 < 5 || r.Utilisation <= 0 || r.Utilisation > 1:
+				t.Errorf("%+v", r.SimRun)
+			}
+		}
+		if share > 0.5 && whole == 0 || whole == len(all) {
+			t.Errorf("%d of %d are whole", whole, len(all))
+		}
+		if _, err := s.Run(ctx, nil); !errors.Is(err, why) {
+			t.Errorf("%v", err)
+		}
 	}
 }

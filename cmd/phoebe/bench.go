@@ -80,21 +80,23 @@ func (c *benchCmd) Run(ctx context.Context, line *kong.Context, out *streams) er
 		measure = live.Noop
 	}
 	doc, err := measure(ctx, o, bench.NewProgress(os.Stderr))
-	if err != nil {
-		if ctx.Err() != nil {
-			return &exitError{exitInterrupted, context.Cause(ctx)}
-		}
-		return err
+	if err == nil && c.Simulate {
+		err = simulate(ctx, &o, doc.Runs)
 	}
-	if c.Simulate {
-		if err := simulate(ctx, &o, doc.Runs); err != nil {
+	if err != nil {
+		exit := interruption(ctx)
+		if exit == nil {
 			return err
 		}
+		if doc == nil || len(doc.Runs) == 0 && doc.Noop == nil {
+			return exit
+		}
+		doc.CutShort, err = exit.Error(), exit
 	}
 	settings := doc.Meta.Settings
 	doc.Meta = bench.NewMeta(append([]string{"phoebe"}, line.Args...), o.Seed, time.Now())
 	doc.Meta.Settings = settings
-	return errors.Join(bench.WriteTable(out.out, doc), write(doc))
+	return errors.Join(bench.WriteTable(out.out, doc), write(doc), err)
 }
 
 func (c *benchCmd) options(line *kong.Context) (live.Options, error) {

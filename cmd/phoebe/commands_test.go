@@ -393,15 +393,9 @@ func TestAdmin(t *testing.T) {
 		body, err := io.ReadAll(res.Body)
 		return res.StatusCode, string(body), err
 	}
-	admin := func(p *process) (url string) {
+	admin := func(p *process) string {
 		t.Helper()
-		eventually(t, func() error {
-			if _, rest, ok := strings.Cut(p.errs.String(), `msg="admin port serves" address=`); ok {
-				url = "http://" + strings.Fields(rest)[0]
-				return nil
-			}
-			return fmt.Errorf("no admin port: %s", p.errs.String())
-		})
+		url := adminURL(t, p)
 		if !strings.HasPrefix(url, "http://127.0.0.1:") {
 			t.Errorf("the admin port is not on loopback: %s", url)
 		}

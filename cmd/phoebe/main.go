@@ -39,7 +39,7 @@ environment before the file.
   phoebe explain JOB                                          where its tasks went, and why
 
 Exit codes: 0 all went well, 1 a task failed or the command did, 2 wrong usage or an invalid job, 3 refused,
-overloaded or unreachable, 4 cancelled or past the deadline, 130 interrupted.`
+overloaded or unreachable, 4 cancelled or past the deadline, 130 interrupted (143 by SIGTERM).`
 
 type cli struct {
 	Config    string    `placeholder:"FILE" help:"YAML file with settings: flag names and their values. Default: none."`
@@ -187,3 +187,16 @@ func interruptible() (context.Context, func()) {
 type interrupted struct{ signal os.Signal }
 
 func (i *interrupted) Error() string { return "interrupted: " + i.signal.String() }
+
+// interruption is the exit of a command whose context a signal has ended; nil if none has.
+func interruption(ctx context.Context) *exitError {
+	var by *interrupted
+	if !errors.As(context.Cause(ctx), &by) {
+		return nil
+	}
+	code := exitInterrupted
+	if s, ok := by.signal.(syscall.Signal); ok {
+		code = 128 + int(s)
+	}
+	return &exitError{code, by}
+}

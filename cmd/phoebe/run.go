@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 	"unicode/utf8"
 
@@ -179,13 +178,8 @@ func allowExec(err error) error {
 
 // jobError gives the failure of a whole job its exit code.
 func jobError(ctx context.Context, err error) error {
-	var by *interrupted
-	if errors.As(context.Cause(ctx), &by) {
-		code := exitInterrupted
-		if s, ok := by.signal.(syscall.Signal); ok {
-			code = 128 + int(s)
-		}
-		return &exitError{code, fmt.Errorf("the job is cancelled: %w", by)}
+	if exit := interruption(ctx); exit != nil {
+		return &exitError{exit.code, fmt.Errorf("the job is cancelled: %w", exit.err)}
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return &exitError{exitCancelled, err}

@@ -112,13 +112,18 @@ func (c *simRunCmd) Run(ctx context.Context, line *kong.Context, out *streams) e
 		progress.Set("runs: %d, jobs: %.0f %%, %s", len(sweep.Policies)*len(sweep.Loads)*len(sweep.ProbeRatios), 100*share, time.Since(began).Round(time.Second))
 	})
 	progress.Clear()
+	doc := &bench.SimDocument{Seed: c.Seed}
 	if err != nil {
-		if ctx.Err() != nil {
-			return &exitError{exitInterrupted, context.Cause(ctx)}
+		exit := interruption(ctx)
+		if exit == nil {
+			return err
 		}
-		return err
+		if len(results) == 0 {
+			return exit
+		}
+		doc.CutShort, err = exit.Error(), exit
 	}
-	doc := &bench.SimDocument{Seed: c.Seed, Settings: slices.Clone(results[0].Settings)}
+	doc.Settings = slices.Clone(results[0].Settings)
 	doc.Settings = append(doc.Settings, fmt.Sprintf("%d frontends, worker speeds %s, messages take %v + exp(%v), estimates %s, queues by %s, seed %d",
 		c.Frontends, sweep.Speeds, c.Delay, c.Jitter, sweep.Estimates, c.Order, c.Seed))
 	if slices.Contains(c.Policy, "centralized") {
@@ -127,7 +132,7 @@ func (c *simRunCmd) Run(ctx context.Context, line *kong.Context, out *streams) e
 	for _, r := range results {
 		doc.Runs = append(doc.Runs, r.SimRun)
 	}
-	return errors.Join(bench.WriteSimTable(out.out, doc), write(doc))
+	return errors.Join(bench.WriteSimTable(out.out, doc), write(doc), err)
 }
 
 func (c *simRunCmd) sweep(line *kong.Context) (*sim.Sweep, error) {
@@ -276,22 +281,27 @@ func (c *simFaultsCmd) Run(ctx context.Context, out *streams) error {
 
 	progress, began := bench.NewProgress(os.Stderr), time.Now()
 	var stats *sim.FaultStats
+	done := c.Seeds
 	if without.Len() > 0 {
 		stats, err = sim.Faults(c.From, without)
 	} else {
-		stats, err = sim.FaultSweep(ctx, c.From, c.Seeds, func(done uint64) {
-			progress.Set("%d of %d seeds, %s", done, c.Seeds, time.Since(began).Round(time.Second))
+		stats, err = sim.FaultSweep(ctx, c.From, c.Seeds, func(n uint64) {
+			done = n
+			progress.Set("%d of %d seeds, %s", n, c.Seeds, time.Since(began).Round(time.Second))
 		})
 	}
 	progress.Clear()
 	var failed *sim.FaultError
 	switch {
 	case errors.As(err, &failed):
-	case err != nil:
-		return &exitError{exitInterrupted, err}
-	default:
-		_, err := fmt.Fprintf(out.out, "%d seeds from %d: %s\nno promise was broken\n", c.Seeds, c.From, stats)
+	case err != nil && interruption(ctx) == nil:
 		return err
+	default:
+		if err != nil {
+			err = interruption(ctx)
+		}
+		_, printing := fmt.Fprintf(out.out, "%d seeds from %d: %s\nno promise was broken\n", done, c.From, stats)
+		return errors.Join(printing, err)
 	}
 	fmt.Fprintf(out.out, "%v\n\nreplay: %s\n", failed, failed.Replay())
 	if without.Len() == 0 {

@@ -76,10 +76,14 @@ func (c *simFigureCmd) Run(ctx context.Context, out *streams) error {
 		result, err := f.Run(ctx, options)
 		progress.Clear()
 		if err != nil {
-			if ctx.Err() != nil {
-				return &exitError{exitInterrupted, context.Cause(ctx)}
+			exit := interruption(ctx)
+			if exit == nil {
+				return err
 			}
-			return err
+			if len(results) == 0 {
+				return exit
+			}
+			return errors.Join(write(results), exit)
 		}
 		if i > 0 {
 			fmt.Fprintln(out.out)
