@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -381,6 +382,58 @@ func TestSecret(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// What a page of another site has a browser ask the admin port for is refused; curl and monitors see no difference.
+func TestAdminIsNotForPages(t *testing.T) {
+	t.Parallel()
+	for name, p := range map[string]*process{
+		"worker":   start(t, "--log-level", "info", "worker", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"),
+		"frontend": start(t, "--log-level", "info", "frontend", "--listen", "127.0.0.1:0", "--workers", "127.0.0.1:1", "--admin", "localhost:0"),
+	} {
+		at := adminAddr(t, p)
+		_, port, _ := net.SplitHostPort(at)
+		maintenance := map[string]int{"worker": http.StatusBadRequest, "frontend": http.StatusNotFound}[name] // it is heard, and wrong
+		for _, c := range []struct {
+			method, path, host string
+			header             []string
+			want               int
+		}{
+			{"POST", "/maintenance?in=1h", at, nil, maintenance},
+			{"POST", "/maintenance?in=1h", "localhost:" + port, nil, maintenance},
+			{"POST", "/maintenance?in=1h", at, []string{"Origin", "http://" + at}, maintenance},
+			{"POST", "/maintenance?in=1h", at, []string{"Origin", "http://evil.example"}, 403},
+			{"POST", "/maintenance?in=1h", at, []string{"Sec-Fetch-Site", "cross-site"}, 403},
+			{"POST", "/maintenance?in=1h", at, []string{"Origin", "null"}, 403},
+			{"POST", "/maintenance?in=1h", "evil.example:" + port, nil, 421},
+			{"POST", "/maintenance?in=1h", "127.0.0.1.evil.example", []string{"Sec-Fetch-Site", "same-origin"}, 421},
+			{"GET", "/debug/pprof/cmdline", at, nil, 200},
+			{"GET", "/debug/pprof/cmdline", at, []string{"Sec-Fetch-Site", "none"}, 200},
+			{"GET", "/debug/pprof/cmdline", at, []string{"Sec-Fetch-Site", "cross-site"}, 403},
+			{"GET", "/debug/pprof/cmdline", "evil.example", nil, 421},
+			{"GET", "/metrics", "[::1]:" + port, nil, 200},
+			{"GET", "/metrics", at, []string{"Sec-Fetch-Site", "cross-site"}, 200},
+			{"GET", "/metrics", "evil.example", nil, 421},
+		} {
+			req, err := http.NewRequest(c.method, "http://"+at+c.path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Host = c.host
+			if len(c.header) > 0 {
+				req.Header.Set(c.header[0], c.header[1])
+			}
+			res, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, _ := io.ReadAll(res.Body)
+			res.Body.Close()
+			if res.StatusCode != c.want {
+				t.Errorf("%s: %s %s at %s with %v: %d, want %d: %s", name, c.method, c.path, c.host, c.header, res.StatusCode, c.want, text)
+			}
+		}
+	}
 }
 
 func TestAdmin(t *testing.T) {

@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/VictoriaMetrics/metrics"
@@ -15,7 +17,7 @@ import (
 
 // serviceFlags are those of all commands that serve until they are told to end.
 type serviceFlags struct {
-	Admin        string        `placeholder:"HOST:PORT" help:"Serve /metrics (Prometheus), /livez, /readyz and /debug/pprof here; without a host on loopback only. Default: off."`
+	Admin        string        `placeholder:"HOST:PORT" help:"Serve /metrics (Prometheus), /livez, /readyz and /debug/pprof here; without a host on loopback only. Web pages of other sites are refused. Default: off."`
 	DrainTimeout time.Duration `default:"30s" placeholder:"D" help:"How long SIGTERM or SIGINT waits for work under way to end; a second signal ends the process at once. Default ${default}."`
 }
 
@@ -96,7 +98,7 @@ func startAdmin(addr string, log *slog.Logger, set *metrics.Set, of service) (*h
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	s := &http.Server{
-		Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
+		Handler: refuseForeign(mux, l.Addr(), host), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	go func() {
@@ -106,4 +108,34 @@ func startAdmin(addr string, log *slog.Logger, set *metrics.Set, of service) (*h
 	}()
 	log.Info("admin port serves", "address", l.Addr().String())
 	return s, nil
+}
+
+// refuseForeign keeps out what a page of another site has a browser ask for. On loopback it takes requests only by
+// address, as localhost or by the name of --admin: a name of somebody else's that leads here makes his page ours.
+func refuseForeign(h http.Handler, listens net.Addr, name string) http.Handler {
+	var origins http.CrossOriginProtection
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if listens.(*net.TCPAddr).IP.IsLoopback() && !isOurs(r.Host, name) {
+			http.Error(w, fmt.Sprintf("this is not %s: ask for localhost, for an IP address or for the host of --admin", r.Host), http.StatusMisdirectedRequest)
+			return
+		}
+		asks := *r
+		if strings.HasPrefix(r.URL.Path, "/debug/") {
+			asks.Method = http.MethodPost // a profile costs more than a look
+		}
+		if err := origins.Check(&asks); err != nil {
+			http.Error(w, err.Error()+": pages of other sites may not ask for this, open it from its own address", http.StatusForbidden)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// isOurs tells whether host, of a request, is none that somebody else may have a name server lead here.
+func isOurs(host, name string) bool {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return err == nil || host == "" || strings.EqualFold(host, "localhost") || strings.EqualFold(host, name)
 }
