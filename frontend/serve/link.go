@@ -13,44 +13,31 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/valyala/fastrpc"
-
 	"github.com/phoebe-sched/phoebe/frontend"
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// link is the connection to one worker, made again whenever it breaks. fastrpc dials when something is to
-// be sent; what that is, a flush, is asked for only when it writes, so that one flush takes all that has
-// gathered in the outbox, and nothing survives its connection.
+// link is the connection to one worker, made again whenever it breaks, until the worker is taken off the list. A
+// link is never used again for another worker: what is heard late of one that was retired concerns nobody.
 type link struct {
 	server *Server
 	key    frontend.Worker
 	addr   string
-	client *fastrpc.Client
+	pipe   *pipe
+	ctx    context.Context // ends when the link is retired
+	cancel context.CancelFunc
 
-	mu        sync.Mutex
-	retired   bool
-	conn      *linkConn   // nil: none, or being dialled
-	epoch     probe.Epoch // of conn, or of the last one
-	up        bool        // Welcome came on conn
-	out       []byte      // frames to be written on conn, each with its request id
-	body      int         // where the body of the last frame in out starts; 0: no frame is open
-	spare     []byte
-	scheduled bool // fastrpc holds a flush
-	problem   string
-	pause     bool   // the last connection was closed before Welcome: the next dial fails, and fastrpc waits
-	warned    string // why no Welcome came, as the log has it already
+	mu         sync.Mutex
+	conn       *linkConn // nil: none, or being dialled
+	epoch      probe.Epoch
+	problem    string
+	turnedAway bool   // the last connection was closed before Welcome: the next one waits
+	warned     string // why no Welcome came, as the log has it already
 
 	heard   atomic.Int64 // when a frame last came, by monotonic()
 	pinged  atomic.Int64
 	pingSeq atomic.Uint64
 	rtt     atomic.Int64
-}
-
-// spareLinks are retired links: fastrpc's clients cannot be closed, so they are used again.
-var spareLinks struct {
-	sync.Mutex
-	list []*link
 }
 
 var started = time.Now()
@@ -59,133 +46,42 @@ func monotonic() int64 { return int64(time.Since(started)) }
 
 // newLink makes a link and starts to connect it.
 func newLink(s *Server, key frontend.Worker, addr string) *link {
-	spareLinks.Lock()
-	var l *link
-	if n := len(spareLinks.list); n > 0 {
-		l = spareLinks.list[n-1]
-		spareLinks.list = spareLinks.list[:n-1]
-	}
-	spareLinks.Unlock()
-	if l == nil {
-		l = &link{}
-		l.client = &fastrpc.Client{
-			SniffHeader:        probe.SniffHeader,
-			ProtocolVersion:    probe.ProtocolVersion,
-			CompressType:       fastrpc.CompressNone,
-			NewResponse:        func() fastrpc.ResponseReader { return l.pushes() },
-			Dial:               func(string) (net.Conn, error) { return l.dial() },
-			MaxPendingRequests: 64,
-			WriteTimeout:       10 * time.Second,
-			ReadBufferSize:     8 << 10,
-			WriteBufferSize:    8 << 10,
-		}
-	}
-	l.mu.Lock()
-	l.server, l.key, l.addr, l.retired, l.problem = s, key, addr, false, "connecting"
-	l.pause, l.warned = false, ""
-	l.rtt.Store(0)
-	l.schedule()
-	l.mu.Unlock()
+	l := &link{server: s, key: key, addr: addr, problem: "connecting"}
+	l.ctx, l.cancel = context.WithCancel(s.ctx)
+	l.pipe = takePipe()
+	l.pipe.next <- l
 	return l
 }
 
 // retire closes the link for good.
 func (l *link) retire() {
+	l.cancel()
 	l.mu.Lock()
 	conn := l.conn
-	l.retired, l.conn, l.up = true, nil, false
-	l.out, l.body = nil, 0
+	l.conn = nil
 	l.mu.Unlock()
 	if conn != nil {
 		conn.Close()
 	}
-	spareLinks.Lock()
-	spareLinks.list = append(spareLinks.list, l)
-	spareLinks.Unlock()
-}
-
-// schedule asks fastrpc for a flush, which makes it dial if there is no connection. l.mu is held.
-func (l *link) schedule() {
-	if !l.scheduled && !l.retired {
-		l.scheduled = l.client.SendNowait(&flush{link: l}, released)
-	}
-}
-
-// flush is what is handed to fastrpc: an order to write what is in the outbox by then.
-type flush struct {
-	link    *link
-	written bool
-}
-
-// released is called by fastrpc when it is done with a flush. One that it gave up without writing, after ten
-// seconds without a connection, is followed by another.
-func released(req fastrpc.RequestWriter) {
-	f := req.(*flush)
-	f.link.mu.Lock()
-	if !f.written {
-		f.link.scheduled = false
-	}
-	if len(f.link.out) > 0 || f.link.conn == nil {
-		f.link.schedule()
-	}
-	f.link.mu.Unlock()
 }
 
 // send appends a message to the outbox; flush must follow. Without a connection it is dropped.
 func (l *link) send(m probe.Msg) {
 	l.mu.Lock()
-	if l.up {
-		l.append(m)
+	if c := l.conn; c != nil && c.up {
+		c.append(m)
 	}
 	l.mu.Unlock()
-}
-
-func (l *link) append(m probe.Msg) {
-	if l.body > 0 && len(l.out)-l.body >= probe.FullFrame {
-		l.out = probe.EndFrame(l.out, l.body)
-		l.body = 0
-	}
-	if l.body == 0 {
-		l.out, l.body = probe.BeginPush(l.out, l.epoch)
-	}
-	l.out = probe.AppendMsg(l.out, m)
 }
 
 // flush lets fastrpc write what has gathered.
 func (l *link) flush() {
 	l.mu.Lock()
-	if len(l.out) > 0 {
-		l.schedule()
-	}
+	waits := l.conn != nil && len(l.conn.out) > 0
 	l.mu.Unlock()
-}
-
-// WriteRequest implements fastrpc.RequestWriter: fastrpc has just written the first frame's request id.
-func (f *flush) WriteRequest(bw *bufio.Writer) error {
-	l := f.link
-	f.written = true
-	l.mu.Lock()
-	l.scheduled = false // what comes from here on needs another flush
-	if l.body == 0 && len(l.out) == 0 {
-		l.out, l.body = probe.BeginPush(l.out, l.epoch) // an id must be followed by a frame
+	if waits {
+		l.pipe.schedule()
 	}
-	if l.body > 0 {
-		l.out = probe.EndFrame(l.out, l.body)
-		l.body = 0
-	}
-	out := l.out
-	l.out = l.spare[:0]
-	l.spare = nil
-	l.mu.Unlock()
-
-	_, err := bw.Write(out[probe.PushHeader-probe.FrameHeader:])
-
-	if cap(out) <= maxSpare {
-		l.mu.Lock()
-		l.spare = out[:0]
-		l.mu.Unlock()
-	}
-	return err
 }
 
 // maxSpare is the largest outbox, in bytes, that is kept for reuse.
@@ -194,64 +90,123 @@ const maxSpare = 1 << 20
 // maxOut is how many bytes may wait for a worker that does not read.
 const maxOut = 64 << 20
 
-// dial connects, for fastrpc, which waits a second after an error.
-func (l *link) dial() (net.Conn, error) {
+// redial is how long to wait after a connection that was not made, or was closed before Welcome.
+const redial = time.Second
+
+// connect makes a connection, however long that takes. It returns nil once the link is retired.
+func (l *link) connect() *linkConn {
 	l.mu.Lock()
-	s, key, addr, retired, pause := l.server, l.key, l.addr, l.retired, l.pause
-	l.pause = false
+	wait := l.turnedAway
+	l.turnedAway = false
 	l.mu.Unlock()
-	switch {
-	case retired:
-		return nil, errors.New("link: retired")
-	case pause:
-		return nil, errors.New("link: turned away just now")
-	}
-	dialer := net.Dialer{
-		Timeout:         s.cfg.DialTimeout,
-		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: time.Second, Interval: time.Second, Count: 3},
-		Control:         func(_, _ string, c syscall.RawConn) error { return setUserTimeout(c, s.cfg.Lease) },
-	}
-	raw, err := dialer.DialContext(context.Background(), "tcp", addr)
-	if err != nil {
-		l.mu.Lock()
-		l.problem = err.Error()
-		l.mu.Unlock()
-		if errors.Is(err, syscall.ECONNREFUSED) {
-			s.lost(l, frontend.WorkerGone{Worker: key}) // nobody listens there any more
+	for ; ; wait = true {
+		if wait {
+			select {
+			case <-l.ctx.Done():
+			case <-time.After(redial):
+			}
 		}
-		return nil, err
+		if l.ctx.Err() != nil {
+			return nil
+		}
+		if raw, err := l.server.dial(l.ctx, l.addr); err != nil {
+			l.unreachable(err)
+		} else if c := l.greet(raw); c != nil {
+			return c
+		}
 	}
-	conn := &linkConn{Conn: raw, link: l, server: s, key: key, addr: addr}
+}
+
+// unreachable notes that no connection can be made.
+func (l *link) unreachable(err error) {
+	l.mu.Lock()
+	l.problem = err.Error()
+	l.mu.Unlock()
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		l.server.lost(l, frontend.WorkerGone{Worker: l.key}) // nobody listens there any more
+	}
+}
+
+// greet makes a new connection the link's, with Hello in its outbox; nil if the link has been retired.
+func (l *link) greet(raw net.Conn) *linkConn {
+	cfg := &l.server.cfg
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.retired || l.server != s {
+	if l.ctx.Err() != nil {
 		raw.Close()
-		return nil, errors.New("link: retired")
+		return nil
 	}
 	l.epoch++
-	l.conn, l.up, l.problem = conn, false, greeting
+	c := &linkConn{Conn: raw, link: l, epoch: l.epoch}
+	l.conn, l.problem = c, greeting
 	l.heard.Store(monotonic())
-	l.out, l.body = l.out[:0], 0
-	l.append(probe.Hello{
-		Version: probe.Version, Secret: s.cfg.Secret, Frontend: s.cfg.Core.ID, Name: s.cfg.Name,
-		Epoch: l.epoch, Lease: s.cfg.Lease,
+	c.append(probe.Hello{
+		Version: probe.Version, Secret: cfg.Secret, Frontend: cfg.Core.ID, Name: cfg.Name,
+		Epoch: c.epoch, Lease: cfg.Lease,
 	})
-	l.schedule()
-	return conn, nil
+	return c
 }
 
 // greeting is a link's problem while it has a connection and no Welcome.
 const greeting = "greeting"
 
-// linkConn tells its link when fastrpc, or anyone, closes it. It remembers for whom it was made: a retired link
-// may belong to another server before fastrpc has let go of the connection.
+// linkConn is one connection of a link, with all that is to be said on it. It tells the link when fastrpc, or anyone,
+// closes it.
 type linkConn struct {
 	net.Conn
-	link   *link
-	server *Server
-	key    frontend.Worker
-	addr   string
-	once   sync.Once
+	link  *link
+	epoch probe.Epoch
+	once  sync.Once
+
+	// Guarded by the link's mutex.
+	up     bool   // Welcome came
+	closed bool   // what is in the outbox goes nowhere
+	out    []byte // frames to be written, each with its request id
+	body   int    // where the body of the last frame in out starts; 0: no frame is open
+	spare  []byte
+}
+
+func (c *linkConn) append(m probe.Msg) {
+	if c.body > 0 && len(c.out)-c.body >= probe.FullFrame {
+		c.out = probe.EndFrame(c.out, c.body)
+		c.body = 0
+	}
+	if c.body == 0 {
+		c.out, c.body = probe.BeginPush(c.out, c.epoch)
+	}
+	c.out = probe.AppendMsg(c.out, m)
+}
+
+// write writes the outbox to bw, which has the first frame's request id already.
+func (c *linkConn) write(bw *bufio.Writer) error {
+	l := c.link
+	l.mu.Lock()
+	if c.body == 0 && len(c.out) == 0 {
+		c.out, c.body = probe.BeginPush(c.out, c.epoch) // an id must be followed by a frame
+	}
+	if c.body > 0 {
+		c.out = probe.EndFrame(c.out, c.body)
+		c.body = 0
+	}
+	out := c.out
+	c.out, c.spare = c.spare[:0], nil
+	l.mu.Unlock()
+
+	_, err := bw.Write(out[probe.PushHeader-probe.FrameHeader:])
+
+	if cap(out) <= maxSpare {
+		l.mu.Lock()
+		c.spare = out[:0]
+		l.mu.Unlock()
+	}
+	return err
+}
+
+// wantsFlush reports whether fastrpc must be given a flush: to write what waits, or to make another connection.
+func (c *linkConn) wantsFlush() bool {
+	c.link.mu.Lock()
+	defer c.link.mu.Unlock()
+	return c.closed || len(c.out) > 0
 }
 
 func (c *linkConn) Close() error {
@@ -260,29 +215,27 @@ func (c *linkConn) Close() error {
 	return err
 }
 
-// closed withdraws the connection and starts to make a new one.
+// closed withdraws the connection and starts to make a new one, unless the link is retired.
 func (l *link) closed(c *linkConn) {
 	l.mu.Lock()
-	if l.conn != c {
-		l.mu.Unlock()
-		return
+	c.closed, c.out, c.body = true, nil, 0
+	wasUp := l.conn == c && c.up
+	if l.conn == c {
+		l.conn, l.turnedAway = nil, !c.up
+		switch l.problem {
+		case "":
+			l.problem = "connection lost"
+		case greeting:
+			l.problem = "it closes connections without a word: is it a worker?"
+		}
 	}
-	wasUp := l.up
-	l.conn, l.up = nil, false
-	l.out, l.body = l.out[:0], 0
-	switch l.problem {
-	case "":
-		l.problem = "connection lost"
-	case greeting:
-		l.problem = "it closes connections without a word: is it a worker?"
-	}
-	l.pause = !wasUp
-	l.schedule()
 	l.mu.Unlock()
+	l.pipe.schedule()
 	if wasUp {
-		c.server.log.Warn("worker link lost", "worker", c.addr)
-		c.server.metrics.linksLost.Inc()
-		c.server.lost(l, frontend.LinkLost{Worker: c.key})
+		s := l.server
+		s.log.Warn("worker link lost", "worker", l.addr)
+		s.metrics.linksLost.Inc()
+		s.lost(l, frontend.LinkLost{Worker: l.key})
 	}
 }
 
@@ -298,18 +251,10 @@ func (l *link) fail(c *linkConn, problem string) {
 
 // pushes reads what the worker says on one connection.
 type pushes struct {
-	link    *link
 	conn    *linkConn
-	epoch   probe.Epoch
 	decoder probe.Decoder
 	msgs    []probe.Msg
 	header  [probe.FrameHeader]byte
-}
-
-func (l *link) pushes() *pushes {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return &pushes{link: l, conn: l.conn, epoch: l.epoch}
 }
 
 // ReadResponse implements fastrpc.ResponseReader: it reads one frame. An error closes the connection.
@@ -319,7 +264,7 @@ func (p *pushes) ReadResponse(br *bufio.Reader) error {
 	}
 	n, err := probe.BodySize(p.header[:], probe.MaxFrame)
 	if err != nil {
-		return p.garbage(err)
+		return p.conn.garbage(err)
 	}
 	body := make([]byte, n) // the messages keep it
 	if _, err := io.ReadFull(br, body); err != nil {
@@ -327,52 +272,49 @@ func (p *pushes) ReadResponse(br *bufio.Reader) error {
 	}
 	epoch, msgs, err := p.decoder.Decode(body, p.msgs[:0])
 	if err != nil {
-		return p.garbage(err)
+		return p.conn.garbage(err)
 	}
-	l := p.link
+	c, l := p.conn, p.conn.link
 	l.heard.Store(monotonic())
 	l.mu.Lock()
-	current, up := l.conn == p.conn && epoch == p.epoch, l.up
+	current, up := l.conn == c && epoch == c.epoch, c.up
 	l.mu.Unlock()
 	if !current {
 		return nil
 	}
 	if !up {
-		if msgs, err = p.welcome(msgs); err != nil {
+		if msgs, err = c.welcome(msgs); err != nil {
 			return err
 		}
 	}
 	if len(msgs) > 0 {
-		p.conn.server.received(p.conn, msgs)
+		l.server.received(l, msgs)
 	}
 	clear(msgs)
 	p.msgs = msgs[:0]
 	return nil
 }
 
-func (p *pushes) garbage(err error) error {
-	if p.conn != nil {
-		p.conn.server.metrics.protocolErrors.Inc()
-		p.link.fail(p.conn, err.Error())
-	}
+func (c *linkConn) garbage(err error) error {
+	c.link.server.metrics.protocolErrors.Inc()
+	c.link.fail(c, err.Error())
 	return err
 }
 
 // welcome takes the worker's first message, and returns those after it.
-func (p *pushes) welcome(msgs []probe.Msg) ([]probe.Msg, error) {
+func (c *linkConn) welcome(msgs []probe.Msg) ([]probe.Msg, error) {
 	if len(msgs) == 0 {
 		return nil, nil
 	}
-	l, s := p.link, p.conn.server
+	l, s := c.link, c.link.server
 	problem := ""
 	switch m := msgs[0].(type) {
 	case probe.Welcome:
-		if m.Version == probe.Version && m.Epoch == p.epoch {
-			l.mu.Lock()
-			l.up, l.problem, l.warned = true, "", ""
-			l.mu.Unlock()
-			s.step(frontend.WorkerUp{Worker: p.conn.key, Welcome: m})
-			s.log.Info("worker linked", "worker", m.Worker, "address", p.conn.addr, "capacity", m.Capacity.String())
+		if m.Version == probe.Version && m.Epoch == c.epoch {
+			if !s.welcomed(c, m) {
+				return nil, net.ErrClosed
+			}
+			s.log.Info("worker linked", "worker", m.Worker, "address", l.addr, "capacity", m.Capacity.String())
 			return msgs[1:], nil
 		}
 		problem = fmt.Sprintf("it speaks version %d of the probe protocol, we speak %d: use the same release", m.Version, probe.Version)
@@ -388,25 +330,40 @@ func (p *pushes) welcome(msgs []probe.Msg) ([]probe.Msg, error) {
 	}
 	l.warned = problem
 	l.mu.Unlock()
-	s.log.Log(context.Background(), level, "worker does not accept the link", "worker", p.conn.addr, "reason", problem)
+	s.log.Log(context.Background(), level, "worker does not accept the link", "worker", l.addr, "reason", problem)
 	s.metrics.protocolErrors.Inc()
-	l.fail(p.conn, problem)
+	l.fail(c, problem)
 	return nil, errors.New(problem)
 }
 
-// check closes a connection that is silent or does not read, and pings one that is up. It returns one that is silent.
-func (l *link) check(lease time.Duration) *linkConn {
+// rise makes the connection one that messages go by, unless it has been closed meanwhile.
+func (c *linkConn) rise() bool {
+	l := c.link
 	l.mu.Lock()
-	conn, up, waiting := l.conn, l.up, len(l.out)
-	l.mu.Unlock()
-	if conn == nil {
-		return nil
+	defer l.mu.Unlock()
+	if l.conn != c {
+		return false
 	}
+	c.up, l.problem, l.warned = true, "", ""
+	return true
+}
+
+// check closes a connection that is silent or does not read, and pings one that is up. It reports whether it was
+// silent.
+func (l *link) check(lease time.Duration) bool {
+	l.mu.Lock()
+	conn := l.conn
+	if conn == nil {
+		l.mu.Unlock()
+		return false
+	}
+	up, waiting := conn.up, len(conn.out)
+	l.mu.Unlock()
 	now := monotonic()
 	switch silent := time.Duration(now - l.heard.Load()); {
 	case silent > lease:
 		l.fail(conn, fmt.Sprintf("silent for %v", silent.Round(time.Millisecond)))
-		return conn
+		return true
 	case waiting > maxOut:
 		l.fail(conn, fmt.Sprintf("it does not read: %d bytes wait", waiting))
 	case up:
@@ -414,7 +371,7 @@ func (l *link) check(lease time.Duration) *linkConn {
 		l.send(probe.Ping{Seq: l.pingSeq.Add(1)})
 		l.flush()
 	}
-	return nil
+	return false
 }
 
 // excuse takes a time in which this process did not run out of the worker's silence.
@@ -429,6 +386,9 @@ func (l *link) ponged(seq uint64) {
 	}
 }
 
+// isUp reports whether messages go by the link. Its mutex is held.
+func (l *link) isUp() bool { return l.conn != nil && l.conn.up }
+
 // status is how the link stands, for people.
 func (l *link) status() (connected bool, problem string, heardAgo, rtt time.Duration) {
 	l.mu.Lock()
@@ -436,5 +396,5 @@ func (l *link) status() (connected bool, problem string, heardAgo, rtt time.Dura
 	if h := l.heard.Load(); h > 0 {
 		heardAgo = time.Duration(monotonic() - h)
 	}
-	return l.up, l.problem, heardAgo, time.Duration(l.rtt.Load())
+	return l.isUp(), l.problem, heardAgo, time.Duration(l.rtt.Load())
 }

@@ -207,7 +207,7 @@ func TestMessageMayWait(t *testing.T) {
 	waiting := func() int {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		return len(l.out)
+		return len(l.conn.out)
 	}
 	for range 5 {
 		pings := l.pingSeq.Load()

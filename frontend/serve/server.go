@@ -10,6 +10,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/cloudwego/kitex/pkg/remote/codec"
@@ -36,6 +37,7 @@ type Server struct {
 	ctx      context.Context
 	running  sync.WaitGroup
 	failed   chan error
+	dial     func(ctx context.Context, addr string) (net.Conn, error) // to a worker
 
 	mu       sync.Mutex // guards all below
 	core     *frontend.Core
@@ -73,6 +75,7 @@ func New(cfg Config) (*Server, error) {
 		jobs:   map[probe.JobID]*record{},
 		failed: make(chan error, 1),
 	}
+	s.dial = s.dialWorker
 	if cfg.Gossip != "" {
 		s.fleet = newFleet(s)
 	}
@@ -295,11 +298,27 @@ func (s *Server) linked(addr string) bool {
 	return up
 }
 
-// step tells the core what happened and does what it says.
-func (s *Server) step(ev frontend.Event) {
+func (s *Server) dialWorker(ctx context.Context, addr string) (net.Conn, error) {
+	d := net.Dialer{
+		Timeout:         s.cfg.DialTimeout,
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: time.Second, Interval: time.Second, Count: 3},
+		Control:         func(_, _ string, c syscall.RawConn) error { return setUserTimeout(c, s.cfg.Lease) },
+	}
+	return d.DialContext(ctx, "tcp", addr)
+}
+
+// serves reports whether l is a link of this server still: its key may be another one's by now. The mutex is held.
+func (s *Server) serves(l *link) bool { return int(l.key) < len(s.links) && s.links[l.key] == l }
+
+// welcomed tells the core that a connection is up, and reports whether it still is.
+func (s *Server) welcomed(c *linkConn, m probe.Welcome) bool {
 	s.mu.Lock()
-	s.stepLocked(ev)
-	s.unlock()
+	defer s.unlock()
+	if !s.serves(c.link) || !c.rise() {
+		return false
+	}
+	s.stepLocked(frontend.WorkerUp{Worker: c.link.key, Welcome: m})
+	return true
 }
 
 // lost tells the core that a link broke, unless it has been made again meanwhile: the core would take that for lost,
@@ -307,22 +326,24 @@ func (s *Server) step(ev frontend.Event) {
 func (s *Server) lost(l *link, ev frontend.Event) {
 	s.mu.Lock()
 	l.mu.Lock()
-	up := l.up
+	up := l.isUp()
 	l.mu.Unlock()
-	if !up {
+	if !up && s.serves(l) {
 		s.stepLocked(ev)
 	}
 	s.unlock()
 }
 
 // received steps through the messages of one frame.
-func (s *Server) received(c *linkConn, msgs []probe.Msg) {
+func (s *Server) received(l *link, msgs []probe.Msg) {
 	s.mu.Lock()
-	for _, m := range msgs {
-		if pong, ok := m.(probe.Pong); ok {
-			c.link.ponged(pong.Seq)
+	if s.serves(l) {
+		for _, m := range msgs {
+			if pong, ok := m.(probe.Pong); ok {
+				l.ponged(pong.Seq)
+			}
+			s.stepLocked(frontend.Received{Worker: l.key, Msg: m})
 		}
-		s.stepLocked(frontend.Received{Worker: c.key, Msg: m})
 	}
 	s.unlock()
 }
@@ -434,7 +455,7 @@ func (s *Server) wake() {
 // another of them, and so on, until it is taken for what they die of. Where this process itself was absent, as it was
 // stopped or its machine was, it has not listened, and they may not have been silent.
 func (s *Server) watch(links []*link, absence time.Duration) {
-	var silent []*linkConn
+	var silent []*link
 	for _, l := range links {
 		if l == nil {
 			continue
@@ -442,12 +463,12 @@ func (s *Server) watch(links []*link, absence time.Duration) {
 		if absence > s.cfg.Lease/3 {
 			l.excuse(absence)
 		}
-		if conn := l.check(s.cfg.Lease); conn != nil {
-			silent = append(silent, conn)
+		if l.check(s.cfg.Lease) {
+			silent = append(silent, l)
 		}
 	}
-	for _, conn := range silent {
-		conn.server.lost(conn.link, frontend.WorkerGone{Worker: conn.key})
+	for _, l := range silent {
+		s.lost(l, frontend.WorkerGone{Worker: l.key})
 	}
 }
 

@@ -1,0 +1,266 @@
+package serve
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
+	"github.com/phoebe-sched/phoebe/worker/exec"
+	wserve "github.com/phoebe-sched/phoebe/worker/serve"
+)
+
+// switchboard connects a frontend with workers: it decides who is found at an address, and how long that takes.
+type switchboard struct {
+	tb testing.TB
+
+	mu      sync.Mutex
+	at      map[string]*wserve.Server // by address; nil: nobody listens there
+	conns   map[string][]net.Conn     // made to an address
+	held    map[string]chan struct{}  // dials of an address take until it is closed
+	dialled map[string]int            // how many dials of an address have begun
+}
+
+func newSwitchboard(tb testing.TB) *switchboard {
+	b := &switchboard{tb: tb, at: map[string]*wserve.Server{}, conns: map[string][]net.Conn{}, held: map[string]chan struct{}{}, dialled: map[string]int{}}
+	tb.Cleanup(func() {
+		for _, w := range b.at {
+			if w != nil {
+				w.Close()
+			}
+		}
+	})
+	return b
+}
+
+// dial connects to who listens at an address, though it may be wanted no more when it can.
+func (b *switchboard) dial(_ context.Context, addr string) (net.Conn, error) {
+	b.mu.Lock()
+	held := b.held[addr]
+	b.dialled[addr]++
+	b.mu.Unlock()
+	if held != nil {
+		<-held
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.at[addr] == nil {
+		return nil, syscall.ECONNREFUSED
+	}
+	conn, err := net.Dial("tcp", b.at[addr].Addr().String())
+	if err == nil {
+		b.conns[addr] = append(b.conns[addr], conn)
+	}
+	return conn, err
+}
+
+// cut breaks the connections that were made to an address.
+func (b *switchboard) cut(addr string) {
+	for _, c := range b.conns[addr] {
+		c.Close()
+	}
+	delete(b.conns, addr)
+}
+
+// put starts a worker that is found at an address. Its function "who" tells its name.
+func (b *switchboard) put(addr, name string) *wserve.Server {
+	b.tb.Helper()
+	r := exec.NewRegistry()
+	if err := r.Register("who", func(context.Context, []byte) ([]byte, error) { return []byte(name), nil }); err != nil {
+		b.tb.Fatal(err)
+	}
+	w, err := wserve.New(wserve.Config{Listen: "127.0.0.1:0", Name: name, Registry: r, Goroutines: true})
+	if err != nil {
+		b.tb.Fatal(err)
+	}
+	if err := w.Start(); err != nil {
+		b.tb.Fatal(err)
+	}
+	b.at[addr] = w
+	return w
+}
+
+// hold has dials of an address take until release is called.
+func (b *switchboard) hold(addr string) (release func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	held := make(chan struct{})
+	b.held[addr] = held
+	return sync.OnceFunc(func() {
+		b.mu.Lock()
+		if b.held[addr] == held {
+			delete(b.held, addr)
+		}
+		b.mu.Unlock()
+		close(held)
+	})
+}
+
+// startOn starts a frontend that finds its workers by way of b, and none at first.
+func startOn(tb testing.TB, b *switchboard) *cluster {
+	tb.Helper()
+	s, err := New(Config{Listen: "127.0.0.1:0", Seed: 1})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	s.dial = b.dial
+	if err := s.Start(); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { s.Close() })
+	return &cluster{Server: s, client: dial(tb, s.Addr())}
+}
+
+// finds waits until the links of a frontend are up, each to the worker that is said to be at its address.
+func (c *cluster) finds(tb testing.TB, names map[string]string) {
+	tb.Helper()
+	var found map[string]string
+	poll(tb, fmt.Sprintf("links to %v", names), func() bool {
+		found = map[string]string{}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for addr, l := range c.byAddr {
+			if status, ok := c.core.Status(l.key); ok && status.State == "up" {
+				found[addr] = status.Welcome.Worker
+			}
+		}
+		return fmt.Sprint(found) == fmt.Sprint(names)
+	})
+}
+
+// reaches runs a task at each of these workers, and asks it who it is.
+func (c *cluster) reaches(tb testing.TB, names map[string]string) {
+	tb.Helper()
+	j := job("who")
+	j.DeadlineUs = 20e6
+	for _, name := range names {
+		t := v1.NewTask()
+		t.FunctionName, t.Index = "who", int32(len(j.Tasks))
+		t.Constraint = &v1.Constraint{Hosts: []string{name}}
+		j.Tasks = append(j.Tasks, t)
+	}
+	res, err := c.client.Run(context.Background(), &v1.RunRequest{Job: j})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for _, o := range res.Outcomes {
+		want := j.Tasks[o.Task].Constraint.Hosts[0]
+		if o.Kind != v1.OutcomeKind_RESULT || string(o.Result_) != want || o.Worker != want {
+			tb.Fatalf("the task for %s: %v at %s, of %q", want, o, o.Worker, o.Result_)
+		}
+	}
+}
+
+// A dial that is under way when its worker is taken off the list makes no link to it for another one.
+func TestDialOutlivesLink(t *testing.T) {
+	b := newSwitchboard(t)
+	b.put("x:1", "x")
+	b.put("b:1", "b")
+	c := startOn(t, b)
+	release := b.hold("x:1")
+	c.setWorkers([]string{"x:1"})
+	poll(t, "the dial", func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.dialled["x:1"] > 0 })
+	c.setWorkers(nil)
+	c.setWorkers([]string{"b:1"})
+	release()
+	names := map[string]string{"b:1": "b"}
+	c.finds(t, names)
+	c.reaches(t, names)
+}
+
+// Two workers go while they are dialled and come back in the other order.
+func TestComeBackInTheOtherOrder(t *testing.T) {
+	b := newSwitchboard(t)
+	b.put("a:1", "a")
+	b.put("b:1", "b")
+	c := startOn(t, b)
+	releaseA, releaseB := b.hold("a:1"), b.hold("b:1")
+	c.setWorkers([]string{"a:1", "b:1"})
+	poll(t, "the dials", func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.dialled["a:1"] > 0 && b.dialled["b:1"] > 0 })
+	c.setWorkers(nil)
+	c.setWorkers([]string{"b:1"})
+	c.setWorkers([]string{"b:1", "a:1"})
+	releaseA()
+	releaseB()
+	names := map[string]string{"a:1": "a", "b:1": "b"}
+	c.finds(t, names)
+	c.reaches(t, names)
+}
+
+// Workers go and come back in any order, at their own and at each other's addresses, while dials are under way and
+// connections break: each link is to whom it says, and all of them are reached.
+func TestComeAndGo(t *testing.T) { comeAndGo(t, 40) }
+
+func TestSoakComeAndGo(t *testing.T) {
+	if os.Getenv("PHOEBE_SOAK") == "" {
+		t.Skip("PHOEBE_SOAK is not set")
+	}
+	comeAndGo(t, 1000)
+}
+
+func comeAndGo(t *testing.T, rounds int) {
+	const workers = 6
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	chance := rand.New(rand.NewPCG(seed, 0))
+	b := newSwitchboard(t)
+	names := map[string]string{}
+	var addrs []string
+	for i := range workers {
+		addr, name := fmt.Sprintf("%d:1", i), fmt.Sprintf("w%d", i)
+		b.put(addr, name)
+		addrs, names[addr] = append(addrs, addr), name
+	}
+	c := startOn(t, b)
+	for range rounds {
+		some := func() []string {
+			chance.Shuffle(workers, func(i, k int) { addrs[i], addrs[k] = addrs[k], addrs[i] })
+			return addrs[:chance.IntN(workers+1)]
+		}
+		var releases []func()
+		for _, addr := range some() {
+			if chance.IntN(2) == 0 {
+				releases = append(releases, b.hold(addr))
+			}
+		}
+		for range chance.IntN(4) {
+			c.setWorkers(some())
+		}
+		switch x, y := addrs[0], addrs[1]; chance.IntN(4) {
+		case 0: // they exchange their addresses
+			b.mu.Lock()
+			b.at[x], b.at[y] = b.at[y], b.at[x]
+			names[x], names[y] = names[y], names[x]
+			b.cut(x)
+			b.cut(y)
+			b.mu.Unlock()
+		case 1: // each ends and starts again as the other
+			b.mu.Lock()
+			b.at[x].Close()
+			b.at[y].Close()
+			names[x], names[y] = names[y], names[x]
+			b.put(x, names[x])
+			b.put(y, names[y])
+			b.mu.Unlock()
+		case 2:
+			b.mu.Lock()
+			b.cut(x)
+			b.mu.Unlock()
+		}
+		for range chance.IntN(3) {
+			c.setWorkers(some())
+		}
+		some()
+		c.setWorkers(addrs)
+		for _, release := range releases {
+			release()
+		}
+		c.finds(t, names)
+		c.reaches(t, names)
+	}
+}
