@@ -467,6 +467,9 @@ func (c *Core) ready(w *worker, m *probe.Ready, now time.Time, acts []Action) []
 	if j.waiting == 0 && j.Policy.Cancel {
 		acts = c.cancelPlaces(j, now, acts)
 	}
+	if own := r.group; own.live == 0 && own.job.waiting > 0 { // used up: a Reserve asks for MaxPlaces at most
+		acts = c.coverAll(own.job, now, acts)
+	}
 	c.settle(j, now)
 	return acts
 }

@@ -237,6 +237,10 @@ var table = []mutant{
 		"c.dropPlace(w, m.Res, r)\n\t\tc.Stats.Declines++", "c.Stats.Declines++",
 	},
 	{
+		"a job whose places are used up gets others", "frontend/place.go",
+		"own.live == 0 && own.job.waiting > 0", "false",
+	},
+	{
 		"a place is kept only while tasks wait", "frontend/place.go",
 		"r.group.sticky && c.choose(r.group, w) != nil", "r.group.sticky",
 	},

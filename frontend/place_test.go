@@ -1,0 +1,53 @@
+package frontend
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+// A Reserve asks for so many places at most. A job that is worth more of them gets others when these are used up, and
+// every task runs.
+func TestMoreTasksThanAReserveHasPlaces(t *testing.T) {
+	const tasks = probe.MaxPlaces + 100
+	c := New(Config{ID: 'a'}, rand.New(rand.NewPCG(1, 2)))
+	now := time.Unix(1_000_000, 0)
+	policy, err := ParsePolicy("late-binding")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Step(now, WorkerUp{Worker: 0, Welcome: probe.Welcome{Worker: "w1", Capacity: probe.Slot, Functions: []string{"f"}}}, nil)
+	spec := &Job{Policy: policy, Tasks: make([]Task, tasks)}
+	for i := range spec.Tasks {
+		spec.Tasks[i] = Task{Index: probe.TaskIndex(i), Function: "f"}
+	}
+	done := 0
+	for acts := c.Step(now, Submit{spec}, nil); len(acts) > 0; {
+		var next []Action
+		say := func(m probe.Msg) { next = c.Step(now, Received{0, m}, next) }
+		for _, a := range acts {
+			switch a := a.(type) {
+			case Done:
+				done++
+			case Send:
+				switch m := a.Msg.(type) {
+				case probe.Reserve:
+					for i := range m.Count {
+						say(probe.Ready{Res: m.First + probe.ResID(i)})
+					}
+				case probe.Bind:
+					say(probe.Finished{Attempt: m.Launch.Attempt, Status: probe.Succeeded})
+				}
+			}
+		}
+		if err := c.Check(); err != nil {
+			t.Fatal(err)
+		}
+		acts = next
+	}
+	if done != tasks {
+		t.Errorf("%d of %d tasks have ended", done, tasks)
+	}
+}
