@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend"
+	"github.com/phoebe-sched/phoebe/probe"
 )
 
 // visit is a job at one frontend, as the frontend's shell knows it.
@@ -11,7 +12,9 @@ type visit struct {
 	job      *faultJob
 	session  int // of the client that listens
 	outcomes []frontend.Outcome
+	told     map[probe.TaskIndex]bool
 	left     bool // the client has gone
+	refused  bool
 }
 
 // clientDelay is how long a client and a frontend take to reach each other.
@@ -72,13 +75,16 @@ func (r *faultRun) receiveSubmit(j *faultJob, f *frontendNode, session int) {
 	if len(spec.Tasks) == 0 {
 		return // overtaken by the last outcome
 	}
-	j.tried = true
-	r.visits[f.index][j.id] = &visit{job: j, session: session}
+	v := &visit{job: j, session: session, told: map[probe.TaskIndex]bool{}}
+	r.visits[f.index][j.id] = v
 	if r.log != nil {
 		r.log("client: job %d to f%d, %d tasks, resubmitted: %t, mode %v, policy %+v, %s, stages %+v", j.n, f.index, len(spec.Tasks), spec.Resubmitted, spec.Mode, spec.Policy, spec.Constraint, spec.Stages)
 	}
 	if err := r.stepFrontend(f, frontend.Submit{Job: &spec}); err != nil {
 		r.fail("%w", err)
+	}
+	if !v.refused {
+		j.tried = true // it was taken
 	}
 }
 
@@ -137,6 +143,7 @@ func (r *faultRun) told(f *frontendNode, a frontend.Action) {
 	switch a := a.(type) {
 	case frontend.Refused:
 		v := visits[a.Job]
+		v.refused = true
 		delete(visits, a.Job)
 		r.stats.Refusals++
 		j := v.job
@@ -155,11 +162,10 @@ func (r *faultRun) told(f *frontendNode, a frontend.Action) {
 			r.fail("f%d reports task %d of job %v, which is not under way", f.index, a.Outcome.Task, a.Job)
 			return
 		}
-		for _, o := range v.outcomes {
-			if o.Task == a.Outcome.Task {
-				r.fail("f%d reports task %d of job %d twice", f.index, o.Task, v.job.n)
-			}
+		if v.told[a.Outcome.Task] {
+			r.fail("f%d reports task %d of job %d twice", f.index, a.Outcome.Task, v.job.n)
 		}
+		v.told[a.Outcome.Task] = true
 		v.outcomes = append(v.outcomes, a.Outcome)
 		r.plausible(v, &a.Outcome)
 		r.deliver(v.job, f, v.session, a.Outcome)
