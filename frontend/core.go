@@ -588,5 +588,13 @@ func (c *Core) strandedJob(j *job) bool {
 // Pending is how many tasks have no outcome yet, and how many of those are at a worker.
 func (c *Core) Pending() (pending, running int) { return c.pending, c.running }
 
+// Waiting is how many tasks of a job wait for a place's turn.
+func (c *Core) Waiting(id probe.JobID) int {
+	if j := c.jobs[id]; j != nil {
+		return j.waiting
+	}
+	return 0
+}
+
 // Jobs is how many jobs are under way.
 func (c *Core) Jobs() int { return len(c.jobs) }

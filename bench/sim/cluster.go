@@ -53,13 +53,16 @@ type cluster struct {
 	frame     []byte                           // scratch of recode
 	decoded   []probe.Msg                      // scratch of recode
 	idleRuns  []*execution                     // to be used again
-	check     bool                             // the cores' state, after every step
+	check     uint64                           // the cores' state is looked at in one of so many events; 0: never
 	log       func(format string, args ...any) // nil: nobody reads it
 
 	// newScheduler makes the core of a frontend; nil: a frontend.Core.
 	newScheduler func(cfg frontend.Config, rng *rand.Rand) scheduler
 	// tell is what a frontend says to its clients, within a step of its core: it must not step it again.
 	tell func(f *frontendNode, a frontend.Action)
+	// afterFrontend and afterWorker look at a step and what is to be done; nil where nobody wants to.
+	afterFrontend func(f *frontendNode, ev frontend.Event)
+	afterWorker   func(w *workerNode, ev worker.Event)
 	// onStart and onEnd hear of every run of a task; nil where nobody wants to. onEnd may change how it ends.
 	onStart func(w *workerNode, s *worker.Start)
 	onEnd   func(s *worker.Start, ev *worker.Exited)
@@ -308,6 +311,9 @@ func (c *cluster) passed(at time.Time) bool { return !at.IsZero() && !at.After(c
 func (c *cluster) stepFrontend(f *frontendNode, ev frontend.Event) error {
 	f.acts = f.core.Step(c.time(), ev, f.acts[:0])
 	c.note("f%d %s", f.index, ev)
+	if c.afterFrontend != nil {
+		c.afterFrontend(f, ev)
+	}
 	for _, a := range f.acts {
 		c.note("   f%d -> %s", f.index, a)
 		if m, ok := a.(frontend.Send); !ok {
@@ -327,7 +333,7 @@ func (c *cluster) stepFrontend(f *frontendNode, ev frontend.Event) error {
 	}
 	clear(f.acts)
 	c.armFrontend(f)
-	if c.check {
+	if c.check > 0 && c.steps%c.check == 0 {
 		if err := f.core.Check(); err != nil {
 			return fmt.Errorf("frontend %d after %T: %w", f.index, ev, err)
 		}
@@ -338,6 +344,9 @@ func (c *cluster) stepFrontend(f *frontendNode, ev frontend.Event) error {
 func (c *cluster) stepWorker(w *workerNode, ev worker.Event) error {
 	w.acts = w.core.Step(c.time(), ev, w.acts[:0])
 	c.note("w%d %s", w.index, ev)
+	if c.afterWorker != nil {
+		c.afterWorker(w, ev)
+	}
 	for _, a := range w.acts {
 		c.note("   w%d -> %s", w.index, a)
 		switch a := a.(type) {
@@ -368,7 +377,7 @@ func (c *cluster) stepWorker(w *workerNode, ev worker.Event) error {
 	}
 	clear(w.acts)
 	c.armWorker(w)
-	if c.check {
+	if c.check > 0 && c.steps%c.check == 0 {
 		if err := w.core.Check(); err != nil {
 			return fmt.Errorf("worker %d after %T: %w", w.index, ev, err)
 		}

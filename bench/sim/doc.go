@@ -5,7 +5,8 @@
 //
 // [Run] measures a policy under a workload, [Sweep] many of them on the same jobs; rivals of the frontends are
 // schedulers over the same workers (rivals.go says how to add one). [Faults] lets a random schedule of crashes,
-// hung processes, broken and half-open connections loose on a cluster and checks invariants after every step.
+// hung processes, broken and half-open connections loose on a cluster and checks invariants after every step; in every
+// fourth run nothing goes wrong, and nothing may be lost or tried again.
 //
 // What is left out: the time that processes need to decide, encode, send and receive (put it into the delay),
 // bandwidth, and how exactly executors sleep.

@@ -64,6 +64,9 @@ type FaultStats struct {
 //   - files that are fetched for an attempt are released, once, and not while it runs;
 //   - once all is over, no core holds anything of any job any more, and no queue was ever longer than its bound.
 //
+// One seed of every four is calm: nothing goes wrong, both cores have production's limits and timers, and tasks take
+// up to a minute. Then each task starts once and has its result at the first attempt, and nothing is withdrawn.
+//
 // Parts of it may be left out; what remains is as it was. The error, if any, is a *FaultError. The same seed gives
 // the same run.
 func Faults(seed uint64, without Omission) (*FaultStats, error) {
@@ -135,7 +138,9 @@ type faultRun struct {
 	seed    uint64
 	without Omission
 	dice    *rand.Rand    // of what is drawn before it all begins
+	calm    bool          // nothing goes wrong
 	horizon time.Duration // no more faults from then on
+	end     time.Duration // all jobs must have ended by then
 	grace   time.Duration // a frontend cancels the job of a client that is gone for so long
 	jobs    []*faultJob
 	faults  int                      // drawn
@@ -147,19 +152,24 @@ type faultRun struct {
 	leaving  []int32   // by worker, the life in which it drains
 	outages  []outage  // by worker
 
+	queued  []uint32               // calm: by worker, after its last step
+	placeOf map[placeKey]*faultJob // calm
+
 	open   int // jobs that have not ended
 	failed error
 	still  int // events since time went on
+	busy   int // so many are too many
 	stats  FaultStats
 	stopAt uint64
 }
 
 func newFaultRun(seed uint64, without Omission) *faultRun {
-	r := &faultRun{seed: seed, without: without, dice: rand.New(rand.NewPCG(seed, 'd'))}
+	r := &faultRun{seed: seed, without: without, dice: rand.New(rand.NewPCG(seed, 'd')), calm: seed%calmEvery == 0}
+	r.placeOf = map[placeKey]*faultJob{}
 	r.stats.Faults, r.stats.Seen = map[string]int{}, map[string]int{}
 	r.chances = rand.New(rand.NewPCG(seed, 'c'))
 	r.rng = rand.New(rand.NewPCG(seed, 'n'))
-	r.check = true
+	r.check = 1
 	r.tell = r.told
 	r.onStart = r.taskStarted
 	r.onEnd = r.taskEnded
@@ -184,6 +194,30 @@ func (r *faultRun) run() (err error) {
 			err = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
 		}
 	}()
+	if r.calm {
+		r.drawCalm()
+	} else {
+		r.draw()
+	}
+	for r.open > 0 {
+		if err := r.next(r.end); err != nil {
+			return err
+		}
+		if r.now > r.end {
+			return r.unfinished()
+		}
+	}
+	// All is over, but for zombies: frontends with jobs whose clients went elsewhere.
+	for quiet := r.now + 15*time.Second; r.now < quiet; {
+		if err := r.next(quiet); err != nil {
+			return err
+		}
+	}
+	return r.drained()
+}
+
+// draw makes the cluster, what it has to do and what goes wrong.
+func (r *faultRun) draw() {
 	d := r.dice
 	r.net = network{
 		delay: between(d, 10*time.Microsecond, time.Millisecond), jitter: between(d, 0, time.Millisecond),
@@ -236,23 +270,7 @@ func (r *faultRun) run() (err error) {
 		}
 	}
 	r.later(r.horizon, r.heal)
-
-	end := r.horizon + time.Minute
-	for r.open > 0 {
-		if err := r.next(end); err != nil {
-			return err
-		}
-		if r.now > end {
-			return r.unfinished()
-		}
-	}
-	// All is over, but for zombies: frontends with jobs whose clients went elsewhere.
-	for quiet := r.now + 15*time.Second; r.now < quiet; {
-		if err := r.next(quiet); err != nil {
-			return err
-		}
-	}
-	return r.drained()
+	r.end, r.busy = r.horizon+time.Minute, 50_000
 }
 
 // next is a step of the cluster, of those up to the given time.
@@ -271,7 +289,7 @@ func (r *faultRun) next(end time.Duration) error {
 	if r.still++; r.now != before {
 		r.still = 0
 	}
-	if r.still > 50_000 {
+	if r.still > r.busy {
 		return errors.New("time stands still: something is due again and again")
 	}
 	r.stats.Events = r.steps

@@ -99,13 +99,7 @@ func (r *faultRun) makeJobs(n int) {
 					t.spec.Demand = probe.Demand{} // who has the room may have no cache
 				}
 			}
-			for what, has := range map[string]bool{
-				"constraints": len(t.spec.Constraint.Labels)+len(t.spec.Constraint.Hosts) > 0, "inputs": len(t.spec.Inputs) > 0, "files": len(t.spec.Files) > 0,
-			} {
-				if has {
-					r.stats.Seen["tasks with "+what]++
-				}
-			}
+			r.countNeeds(&t.spec)
 			if chance(d, 0.05) {
 				t.spec.Timeout = takes/2 + time.Millisecond
 			}
@@ -118,23 +112,42 @@ func (r *faultRun) makeJobs(n int) {
 			}
 			j.tasks = append(j.tasks, t)
 		}
-		j.left = len(j.tasks)
-		r.jobs = append(r.jobs, j)
 		comes, cancelled, wanders := between(d, 0, r.horizon), between(d, 0, r.horizon+time.Second), between(d, 0, r.horizon)
 		cancels, wandersOff := chance(d, 0.1), chance(d, 0.15)
-		if r.without.Jobs[i] {
-			j.ended = true
+		if !r.enter(j, comes) {
 			continue
 		}
-		r.stats.Jobs++
-		r.stats.Tasks += j.left
-		r.open++
-		r.later(comes, func() { r.turnTo(j, among(j.dice, r.frontends...)) })
 		if cancels {
 			r.later(cancelled, func() { r.cancelJob(j) })
 		}
 		if wandersOff {
 			r.later(wanders, func() { r.wander(j) })
+		}
+	}
+}
+
+// enter lets a job come at a time, unless it is left out.
+func (r *faultRun) enter(j *faultJob, comes time.Duration) bool {
+	j.left = len(j.tasks)
+	r.jobs = append(r.jobs, j)
+	if r.without.Jobs[j.n] {
+		j.ended = true
+		return false
+	}
+	r.stats.Jobs++
+	r.stats.Tasks += j.left
+	r.open++
+	r.later(comes, func() { r.turnTo(j, among(j.dice, r.frontends...)) })
+	return true
+}
+
+// countNeeds notes what a task needs besides a slot.
+func (r *faultRun) countNeeds(t *frontend.Task) {
+	for what, has := range map[string]bool{
+		"constraints": len(t.Constraint.Labels)+len(t.Constraint.Hosts) > 0, "inputs": len(t.Inputs) > 0, "files": len(t.Files) > 0,
+	} {
+		if has {
+			r.stats.Seen["tasks with "+what]++
 		}
 	}
 }

@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"reflect"
+	"slices"
 
 	"github.com/phoebe-sched/phoebe/frontend"
 	"github.com/phoebe-sched/phoebe/probe"
@@ -41,12 +42,38 @@ func describe(x any) string {
 	case worker.Send:
 		to = fmt.Sprintf("to link %d: ", x.Link)
 	}
-	m, waits := withoutMatrix(m)
+	m, waits := withoutMatrix(short(m))
 	s := fmt.Sprintf("%s%T %+v%s", to, m, m, waits)
 	if len(s) > 600 {
 		s = s[:600] + "…"
 	}
 	return s
+}
+
+// short is a message with the beginning of its payloads only.
+func short(m any) any {
+	cut := func(launches ...probe.Launch) []probe.Launch {
+		launches = slices.Clone(launches)
+		for i := range launches {
+			launches[i].Payload = launches[i].Payload[:min(len(launches[i].Payload), 16)]
+		}
+		return launches
+	}
+	switch m := m.(type) {
+	case probe.Reserve:
+		m.Launches = cut(m.Launches...)
+		return m
+	case probe.Bind:
+		m.Launch, m.Bundle = cut(m.Launch)[0], cut(m.Bundle...)
+		return m
+	case probe.Enqueue:
+		m.Launch = cut(m.Launch)[0]
+		return m
+	case worker.Start:
+		m.Launch = cut(m.Launch)[0]
+		return m
+	}
+	return m
 }
 
 // withoutMatrix is a message or event without its wait matrix, and what that says of one slot and of the whole worker.

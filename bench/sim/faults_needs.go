@@ -175,7 +175,9 @@ func (r *faultRun) fetch(w *workerNode, a worker.Fetch) {
 		}
 	}
 	at := r.now
-	if ev.Bytes > 0 {
+	if ev.Bytes > 0 && r.calm {
+		at += between(d, 0, among(d, time.Millisecond, time.Second, 10*time.Second, 30*time.Second))
+	} else if ev.Bytes > 0 {
 		at += between(d, 0, among(d, time.Millisecond, 50*time.Millisecond, time.Second))
 		switch {
 		case chance(d, 0.1):
@@ -281,7 +283,11 @@ func (r *faultRun) gossip(w *workerNode, lies bool) {
 			}
 		}
 	}
-	r.later(r.now+between(d, 20*time.Millisecond, 500*time.Millisecond), func() {
+	again := between(d, 20*time.Millisecond, 500*time.Millisecond)
+	if r.calm {
+		again = time.Second
+	}
+	r.later(r.now+again, func() {
 		if r.open > 0 {
 			r.gossip(w, lies)
 		}

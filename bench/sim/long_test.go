@@ -103,7 +103,7 @@ func TestGossip(t *testing.T) {
 		loss   float64
 		oldest time.Duration
 	}{{0, 1200 * time.Millisecond}, {0.5, 5 * time.Second}} {
-		c := &cluster{net: network{delay: time.Millisecond, lease: 3 * time.Second, ping: time.Second, codec: true}, tell: func(*frontendNode, frontend.Action) {}, check: true}
+		c := &cluster{net: network{delay: time.Millisecond, lease: 3 * time.Second, ping: time.Second, codec: true}, tell: func(*frontendNode, frontend.Action) {}, check: 1}
 		c.rng = rand.New(rand.NewPCG(1, 1))
 		for range 20 {
 			c.addWorker(worker.Config{Functions: []string{function}, Capacity: slotsOf(8)}, 1)

@@ -194,7 +194,10 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	r.rng = rand.New(rand.NewPCG(cfg.Seed, 'n'))
 	ping := cfg.pingEvery(jobs.tasks)
 	r.net = network{delay: cfg.Delay, jitter: cfg.Jitter, rate: cfg.Bandwidth, codec: cfg.Codec, lease: 3*ping + 4*(cfg.Delay+20*cfg.Jitter), ping: ping}
-	r.tell, r.cluster.check = r.told, cfg.check
+	r.tell = r.told
+	if cfg.check {
+		r.cluster.check = 1
+	}
 	r.onStart = r.taskStarted
 	output := make([]byte, cfg.Result)
 	r.onEnd = func(_ *worker.Start, ev *worker.Exited) {

@@ -1,0 +1,255 @@
+package sim
+
+import (
+	"encoding/binary"
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend"
+	"github.com/phoebe-sched/phoebe/frontend/estimate"
+	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/worker"
+)
+
+// A calm run is one of Faults without any: both cores have the limits and timers of production, and jobs take from
+// microseconds to minutes. Whatever is lost, dropped, tried again or declined although it was wanted is a defect then.
+
+// calmEvery: of so many seeds, one is calm; hugeEvery: of so many of these, one has a job of very many tasks.
+const (
+	calmEvery = 4
+	hugeEvery = 50
+)
+
+// Tasks of calm runs take this long.
+const (
+	shortestCalm = 10 * time.Microsecond
+	longestCalm  = time.Minute
+)
+
+// drawCalm makes a cluster of processes that are all well, and what it has to do.
+func (r *faultRun) drawCalm() {
+	d := r.dice
+	r.stats.Seen["calm runs"]++
+	r.net = network{
+		delay: between(d, 10*time.Microsecond, time.Millisecond), jitter: among(d, 0, 100*time.Microsecond, time.Millisecond),
+		codec: true, lease: 3 * time.Second, ping: time.Second, watch: true,
+	}
+	slots := 0
+	for range 2 + d.IntN(4) {
+		n := among(d, 1, 1, 2, 4, 8)
+		slots += n
+		r.furnish(r.addWorker(worker.Config{
+			Capacity: slotsOf(n), Functions: []string{function, "tiny", "rare"},
+			Order:      among(d, worker.FIFO, worker.FIFO, worker.Priority, worker.Fair, worker.Shortest),
+			MaxQueue:   among(d, 0, 0, 0, 1<<20),
+			ShortShare: among(d, 0, -1, 0.5),
+		}, 1), d)
+	}
+	r.fetchers, r.rumours = make([]fetcher, len(r.workers)), make([]uint64, len(r.workers))
+	r.leaving, r.outages = make([]int32, len(r.workers)), make([]outage, len(r.workers))
+	r.queued = make([]uint32, len(r.workers))
+	r.afterFrontend, r.afterWorker = r.calmFrontend, r.calmWorker
+	if chance(d, 0.5) {
+		for _, w := range r.workers {
+			r.gossip(w, false)
+		}
+	}
+	for i := range 1 + d.IntN(3) {
+		r.visits = append(r.visits, map[probe.JobID]*visit{})
+		r.addFrontend(frontend.Config{
+			MaxWait: among[time.Duration](d, 0, -1), Matcher: among(d, estimate.Stable, estimate.Greedy, estimate.Optimal),
+		}, r.seed+uint64(i)<<32)
+	}
+	work := time.Duration(slots) * between(d, 10*time.Second, 150*time.Second)
+	for n := range 1 + d.IntN(12) {
+		if work <= 0 {
+			break
+		}
+		work -= r.calmJob(n, work)
+	}
+	if r.seed/calmEvery%hugeEvery == 1 {
+		r.hugeJob(len(r.jobs))
+	}
+	r.check = 1 + uint64(r.stats.Tasks/20) // it takes time in proportion to them
+	r.busy = 50_000 + 20*r.stats.Tasks
+	r.end = time.Hour
+}
+
+// calmJob draws a job of that much work at most, and returns how much it is.
+func (r *faultRun) calmJob(n int, most time.Duration) time.Duration {
+	d := r.dice
+	j := &faultJob{n: n, id: jobID(n + 1), dice: rand.New(rand.NewPCG(r.seed, 'j'<<32|uint64(n)))}
+	j.spec = frontend.Job{ID: j.id, Tenant: among(d, "a", "b"), Priority: int32(d.IntN(3)), Policy: r.policy()}
+	if chance(d, 0.3) {
+		j.spec.ProbeRatio = among[float64](d, 1, 3, frontend.MaxProbeRatio)
+	}
+	if j.spec.Policy.Binding == frontend.Late {
+		j.spec.Mode = among(d, estimate.Auto, estimate.Auto, estimate.Sample, estimate.Estimate)
+	}
+	early := j.spec.Policy.Binding != frontend.Late || j.spec.Mode == estimate.Estimate || j.spec.Mode == estimate.Auto && j.spec.Policy.Route
+	needy, constrained, mixed := chance(d, 0.2), chance(d, 0.1), chance(d, 0.2)
+	if chance(d, 0.15) {
+		j.spec.Stages = r.stages(d)
+		r.stats.Seen["jobs with stages"]++
+	}
+	takes, hint, once := calmLaw(d), among(d, 0.0, 1, 1, 3, 0.3), among(d, 0, 0.5, 1.0)
+	function := function
+	if chance(d, 0.3) {
+		function = "tiny"
+	}
+	sum := time.Duration(0)
+	for k := range len(j.spec.Stages) + 1 + d.IntN(among(d, 3, 30, 300)) {
+		run := takes()
+		if sum += run; sum > most && k > len(j.spec.Stages) {
+			break
+		}
+		t := faultTask{}
+		t.spec = frontend.Task{
+			Index: probe.TaskIndex(k), Function: function, Retryable: !chance(d, once), Estimate: time.Duration(float64(run) * hint), Retries: d.IntN(3),
+		}
+		if n := len(j.spec.Stages); n > 0 {
+			if t.spec.Stage = int32(k); k >= n {
+				t.spec.Stage = int32(d.IntN(n))
+			}
+		}
+		switch {
+		case constrained && chance(d, 0.5):
+			r.constrain(&t.spec.Constraint, d)
+		case mixed:
+			if t.spec.Demand = slotsOf(1 + d.IntN(3)); !r.fits(t.spec.Demand) {
+				t.spec.Demand = probe.Demand{}
+			}
+		case needy:
+			r.need(&t.spec, n, j.spec.Stages, early, d)
+		}
+		r.countNeeds(&t.spec)
+		t.spec.Payload = binary.LittleEndian.AppendUint64(payloadOf(run), uint64(n)<<32|uint64(k))
+		if chance(d, 0.005) {
+			t.spec.Payload = append(t.spec.Payload, make([]byte, 1<<20-len(t.spec.Payload))...) // as much as there may be
+		}
+		j.tasks = append(j.tasks, t)
+	}
+	r.enter(j, among(d, 10*time.Millisecond, between(d, 0, 10*time.Second)))
+	return sum
+}
+
+// calmLaw draws how long the tasks of a job take.
+func calmLaw(d *rand.Rand) func() time.Duration {
+	mean := math.Exp(math.Log(float64(shortestCalm)) + d.Float64()*math.Log(float64(longestCalm)/float64(shortestCalm)))
+	law := among(d,
+		func() float64 { return mean },
+		func() float64 { return mean * d.ExpFloat64() },
+		func() float64 { return mean * among(d, 0.1, 0.1, 0.1, 3) },
+	)
+	return func() time.Duration { return min(max(time.Duration(law()), shortestCalm), longestCalm) }
+}
+
+// hugeJob is one of very short tasks, as many as a job may have at times.
+func (r *faultRun) hugeJob(n int) {
+	d := r.dice
+	j := &faultJob{n: n, id: jobID(n + 1), dice: rand.New(rand.NewPCG(r.seed, 'j'<<32|uint64(n)))}
+	j.spec = frontend.Job{ID: j.id, Tenant: "a", Policy: among(d, frontend.Policies...)}
+	mean, once, hint := between(d, shortestCalm, time.Millisecond), chance(d, 0.5), among(d, 0.0, 1)
+	for k := range among(d, 5_000, 10_000) {
+		run := mean/2 + time.Duration(d.Int64N(int64(mean)))
+		j.tasks = append(j.tasks, faultTask{spec: frontend.Task{
+			Index: probe.TaskIndex(k), Function: "tiny", Retryable: !once, Estimate: time.Duration(float64(run) * hint),
+			Payload: binary.LittleEndian.AppendUint64(payloadOf(run), uint64(n)<<32|uint64(k)),
+		}})
+	}
+	r.stats.Seen["huge jobs"]++
+	r.enter(j, between(d, 10*time.Millisecond, 10*time.Second))
+}
+
+// plain: any of the job's tasks may have any of its places.
+func (j *faultJob) plain() bool {
+	for i := range j.tasks {
+		t := &j.tasks[i].spec
+		if len(t.Constraint.Labels)+len(t.Constraint.Hosts)+len(t.Inputs)+len(t.Files) > 0 || t.Demand != j.tasks[0].spec.Demand || t.Stage > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// calmFrontend looks at a step of a frontend where all is well.
+func (r *faultRun) calmFrontend(f *frontendNode, ev frontend.Event) {
+	for _, a := range f.acts {
+		switch a := a.(type) {
+		case frontend.Done:
+			if o := &a.Outcome; o.Kind != frontend.Result || o.Attempts != 1 {
+				r.fail("nothing is wrong, and task %d of job %d ends at f%d with outcome %d, failure %d, after %d attempts: %s",
+					o.Task, r.jobs[jobOf(a.Job)-1].n, f.index, o.Kind, o.Failure, o.Attempts, o.Message)
+			}
+		case frontend.Refused:
+			if a.Err.Reason != frontend.Overloaded && r.now > time.Second {
+				r.fail("nothing is wrong, and f%d refuses job %v: %v", f.index, a.Job, a.Err)
+			}
+		case frontend.Moved:
+			r.fail("nothing is wrong, and job %v moves from f%d", a.Job, f.index)
+		case frontend.Send:
+			switch m := a.Msg.(type) {
+			case probe.Reserve:
+				for i := range m.Count {
+					r.placeOf[placeKey{f.index, int(a.Worker), m.First + probe.ResID(i)}] = r.jobs[jobOf(m.Job)-1]
+				}
+			case probe.Decline:
+				if j := r.placeOf[placeKey{f.index, int(a.Worker), m.Res}]; j != nil && !j.ended {
+					if n := f.frontend().Waiting(j.id); n > 0 && j.plain() {
+						r.fail("nothing is wrong, and f%d declines place %d of job %d at w%d, of which %d tasks wait", f.index, m.Res, j.n, a.Worker, n)
+					}
+				}
+			case probe.Kill, probe.Claim:
+				r.fail("nothing is wrong, and f%d sends w%d %T %+v", f.index, a.Worker, m, m)
+			}
+		}
+	}
+	if s := f.frontend().Stats; s.Retries+s.Losses+s.Lost+s.Poisons > 0 {
+		r.fail("nothing is wrong, and f%d counts %d retries, %d losses, %d lost, %d poisons after %s", f.index, s.Retries, s.Losses, s.Lost, s.Poisons, describe(ev))
+	}
+}
+
+// placeKey is a place: a frontend, a worker and the place's id.
+type placeKey struct {
+	frontend, worker int
+	id               probe.ResID
+}
+
+// calmWorker looks at a step of a worker where all is well.
+func (r *faultRun) calmWorker(w *workerNode, ev worker.Event) {
+	queued := w.core.Load().Queued
+	left := 0 // the queue, as they must
+	for _, a := range w.acts {
+		switch a := a.(type) {
+		case worker.Start:
+			left++
+		case worker.Stop, worker.Drop:
+			r.fail("nothing is wrong, and w%d does %T %+v after %s", w.index, a, a, describe(ev))
+		case worker.Send:
+			switch m := a.Msg.(type) {
+			case probe.Ready:
+				left++
+			case probe.Evicted, probe.Gone:
+				r.fail("nothing is wrong, and w%d says %T %+v after %s", w.index, m, m, describe(ev))
+			case probe.Refused:
+				if m.Reason != probe.QueueFull && m.Reason != probe.Late {
+					r.fail("nothing is wrong, and w%d refuses: %s, after %s", w.index, m.Reason, describe(ev))
+				}
+			case probe.Finished:
+				if m.Status != probe.Succeeded {
+					r.fail("nothing is wrong, and attempt %s at w%d ends as %s: %s", m.Attempt, w.index, m.Status, m.Error)
+				}
+			}
+		}
+	}
+	if ev, ok := ev.(worker.Received); ok {
+		if m, ok := ev.Msg.(probe.Sync); ok && int(r.queued[w.index]) > int(queued)+left {
+			r.fail("nothing is wrong, and of %d places at w%d a Sync of f%d leaves %d: %s", r.queued[w.index], w.index, r.conns[ev.Link-1].f.index, queued, describe(m))
+		}
+	}
+	r.queued[w.index] = queued
+	if s := w.core.Stats; s.Expired+s.Orphaned+s.Abandoned+s.Forgotten > 0 {
+		r.fail("nothing is wrong, and w%d counts %d turns that expired, %d orphans, %d given up, %d results forgotten, after %s", w.index, s.Expired, s.Orphaned, s.Abandoned, s.Forgotten, describe(ev))
+	}
+}
