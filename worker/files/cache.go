@@ -75,15 +75,15 @@ const (
 // entry is a file in the cache, or about to be. It is in idle exactly if it is in place, has no fetch and no pins.
 // All but digest, bytes and charge is under the lock of the cache.
 type entry struct {
-	digest  [32]byte
-	bytes   uint64
-	charge  uint64
-	state   state
-	pins    int           // calls that wait for it and tasks that hold it
-	fetch   *fetch        // that is to bring or check it; nil if none
-	place   *list.Element // in idle; nil if not there
-	written time.Time     // modification time; once verified
-	lost    bool          // no longer the entry of its digest
+	digest [32]byte
+	bytes  uint64
+	charge uint64
+	state  state
+	pins   int           // calls that wait for it and tasks that hold it
+	fetch  *fetch        // that is to bring or check it; nil if none
+	place  *list.Element // in idle; nil if not there
+	stamp  stamp         // of the file whose content was right
+	lost   bool          // no longer the entry of its digest
 }
 
 // fetch is the work on one entry, shared by all who wait for it.
@@ -183,10 +183,10 @@ func (c *Cache) scan() error {
 			continue
 		}
 		e := newEntry(digest, uint64(info.Size()))
-		e.state, e.written = found, info.ModTime()
+		e.state, e.stamp.written = found, info.ModTime()
 		left = append(left, e)
 	}
-	slices.SortFunc(left, func(a, b *entry) int { return a.written.Compare(b.written) })
+	slices.SortFunc(left, func(a, b *entry) int { return a.stamp.written.Compare(b.stamp.written) })
 	c.mu.Lock()
 	defer c.unlock()
 	for _, e := range left {
@@ -268,7 +268,10 @@ func (c *Cache) Fetch(ctx context.Context, f probe.File, peers []string) (*Held,
 			}
 			continue
 		case w == nil: // it is there
-			if err := c.intact(e); err != nil {
+			if err := c.intact(ctx, e); ctx.Err() != nil {
+				c.unpin(e)
+				continue
+			} else if err != nil {
 				c.lose(e, err)
 				continue
 			}
@@ -420,7 +423,7 @@ var emptyDigest = sha256.Sum256(nil)
 func fits(e *entry, f probe.File) bool { return e.bytes == f.Bytes || !sizeKnown(f) }
 
 // end records how w, the fetch of e, ended.
-func (c *Cache) end(e *entry, w *fetch, written time.Time, err error) {
+func (c *Cache) end(e *entry, w *fetch, s stamp, err error) {
 	c.mu.Lock()
 	e.fetch = nil
 	delete(c.dying, w)
@@ -433,7 +436,7 @@ func (c *Cache) end(e *entry, w *fetch, written time.Time, err error) {
 		} else {
 			c.stats.Hits++
 		}
-		e.state, e.written = verified, written
+		e.state, e.stamp = verified, s
 		c.rest(e)
 	case e.state == found: // the check was called off
 		e.pins = 0
@@ -544,16 +547,41 @@ func (c *Cache) unlock() {
 	}
 }
 
-// intact tells whether the file of a verified entry is still what was put there, as far as its size and time tell.
-func (c *Cache) intact(e *entry) error {
-	info, err := os.Lstat(c.path(e.digest))
-	switch {
-	case err != nil:
+// intact tells whether the file of a verified entry is still what was put there: it hashes it again unless its stamp
+// says that nobody has changed it.
+func (c *Cache) intact(ctx context.Context, e *entry) error {
+	c.mu.Lock()
+	was := e.stamp
+	c.mu.Unlock()
+	if now, err := stampOf(c.path(e.digest)); err != nil || was.shows(now) {
 		return err
-	case !info.Mode().IsRegular() || uint64(info.Size()) != e.bytes || !info.ModTime().Equal(e.written):
-		return errors.New("it was changed")
 	}
-	return nil
+	now, err := c.inTurn(ctx, "", func() (stamp, error) { return c.check(ctx, e) })
+	if err == nil {
+		c.mu.Lock()
+		e.stamp = now
+		c.mu.Unlock()
+	}
+	return err
+}
+
+// stamp is what tells that somebody has changed a file. Who may write to it can also set the time back when it was
+// written, but not the time of the last change to anything about it.
+type stamp struct {
+	bytes, inode     uint64
+	written, changed time.Time // the second is zero where the system does not tell
+	taken            time.Time // before the others
+}
+
+var errNotRegular = errors.New("it is no regular file")
+
+// tick is how far apart two changes may be and yet have the same time, in kernels and on disks that people use.
+const tick = 20 * time.Millisecond
+
+// shows tells whether now, of the same path, is of the same file without a change since.
+func (s stamp) shows(now stamp) bool {
+	return s.bytes == now.bytes && s.inode == now.inode && s.written.Equal(now.written) && s.changed.Equal(now.changed) &&
+		s.taken.Sub(s.changed) > tick // else a change right after that would have the same time
 }
 
 // lose drops e, whose file somebody changed or removed, and the caller's pin. Others who hold it find it again at the

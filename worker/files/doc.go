@@ -14,6 +14,9 @@
 // the whole, so that a large file arrives over a slow link. A host that hangs keeps nobody from files of others.
 //
 // The folder belongs to one Cache at a time and to the worker's user alone. A task that runs as that user can still
-// write to it: each hit compares size and modification time, which finds accidents, not malice. What is spoilt that
-// way stays on this worker.
+// write to it. So each time that a file is handed out its inode, size and times are compared, with that of the last
+// change among them, which no user can set back, and where they differ the file is hashed again: who is handed a file
+// is handed what its digest says, even if an earlier task has changed it and hidden that. Not found is who writes to a
+// file while another task reads it, through a mapping, or before it was handed out for the first time, and root. Small files that have only
+// just come are hashed again at their second use, because the times on disks are coarse.
 package files

@@ -26,18 +26,18 @@ const (
 
 // run brings or checks e.
 func (c *Cache) run(e *entry, w *fetch) {
-	written, err := c.work(e, w)
+	s, err := c.work(e, w)
 	if w.ctx.Err() != nil && err != nil {
 		err = context.Cause(w.ctx)
 	}
-	c.end(e, w, written, err)
+	c.end(e, w, s, err)
 }
 
-func (c *Cache) work(e *entry, w *fetch) (time.Time, error) {
+func (c *Cache) work(e *entry, w *fetch) (stamp, error) {
 	if e.state == found { // only this goroutine changes that now
-		written, err := c.inTurn(w.ctx, "", func() (time.Time, error) { return c.check(w.ctx, e) })
+		s, err := c.inTurn(w.ctx, "", func() (stamp, error) { return c.check(w.ctx, e) })
 		if err == nil || w.ctx.Err() != nil {
-			return written, err
+			return s, err
 		}
 		c.opts.Logger.Warn("a cached file from before the start is not what it was", "file", hex.EncodeToString(e.digest[:]), "err", err)
 		c.mu.Lock()
@@ -53,7 +53,7 @@ func (c *Cache) work(e *entry, w *fetch) (time.Time, error) {
 }
 
 // inTurn does what only some may do at a time with a host, so that one that hangs keeps nobody from the others.
-func (c *Cache) inTurn(ctx context.Context, host string, do func() (time.Time, error)) (time.Time, error) {
+func (c *Cache) inTurn(ctx context.Context, host string, do func() (stamp, error)) (stamp, error) {
 	c.mu.Lock()
 	q := c.queues[host]
 	if q == nil {
@@ -74,45 +74,42 @@ func (c *Cache) inTurn(ctx context.Context, host string, do func() (time.Time, e
 		defer func() { <-q.slots }()
 		return do()
 	case <-ctx.Done():
-		return time.Time{}, ctx.Err()
+		return stamp{}, ctx.Err()
 	}
 }
 
-// check hashes what an earlier process left and returns its modification time.
-func (c *Cache) check(ctx context.Context, e *entry) (time.Time, error) {
+// check hashes the file of an entry that is in place.
+func (c *Cache) check(ctx context.Context, e *entry) (stamp, error) {
+	s, err := stampOf(c.path(e.digest))
+	if err != nil {
+		return stamp{}, err
+	}
 	file, err := os.OpenFile(c.path(e.digest), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return time.Time{}, err
+		return stamp{}, err
 	}
 	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return time.Time{}, err
-	}
-	if !info.Mode().IsRegular() {
-		return time.Time{}, errors.New("it is no regular file")
-	}
 	sum := sha256.New()
 	if err := pour(ctx, sum, file, e.bytes, func() {}); err != nil {
-		return time.Time{}, err
+		return stamp{}, err
 	}
-	return info.ModTime(), checkSum(sum, e.digest)
+	return s, checkSum(sum, e.digest)
 }
 
 // bring tries the sources of w in turn. Its errors are *Error unless w was called off.
-func (c *Cache) bring(e *entry, w *fetch) (time.Time, error) {
+func (c *Cache) bring(e *entry, w *fetch) (stamp, error) {
 	sources, err := c.sources(w.file, w.peers)
 	var tried []string // and failed, but for the last one
 	for i, s := range sources {
-		var written time.Time
-		if written, err = c.insist(e, w, s); err == nil {
-			return written, nil
+		var put stamp
+		if put, err = c.insist(e, w, s); err == nil {
+			return put, nil
 		}
 		if w.ctx.Err() != nil {
-			return time.Time{}, err
+			return stamp{}, err
 		}
 		if r := reasonOf(err); r == Disk || r == NoSpace {
-			return time.Time{}, &Error{w.file, r, err} // another source does not help
+			return stamp{}, &Error{w.file, r, err} // another source does not help
 		}
 		if s.kind == fromPeer {
 			c.mu.Lock()
@@ -129,32 +126,32 @@ func (c *Cache) bring(e *entry, w *fetch) (time.Time, error) {
 	if len(tried) > 0 {
 		err = fmt.Errorf("%w (before that, %s)", err, strings.Join(tried, "; "))
 	}
-	return time.Time{}, &Error{w.file, reasonOf(err), err}
+	return stamp{}, &Error{w.file, reasonOf(err), err}
 }
 
 // insist takes e's file from s, after pauses again and again if s is an origin that fails in a way that may pass.
-func (c *Cache) insist(e *entry, w *fetch, s source) (time.Time, error) {
+func (c *Cache) insist(e *entry, w *fetch, s source) (stamp, error) {
 	pause := max(c.opts.Timeout/firstPause, 1)
 	for try := 1; ; try++ {
-		written, err := c.inTurn(w.ctx, s.host, func() (time.Time, error) { return c.take(e, w, s) })
+		put, err := c.inTurn(w.ctx, s.host, func() (stamp, error) { return c.take(e, w, s) })
 		if err == nil || w.ctx.Err() != nil || s.kind != fromWeb || !mayPass(err) {
-			return written, err
+			return put, err
 		}
 		if try == c.opts.Tries {
 			f, _ := errors.AsType[*failure](err)
-			return time.Time{}, fail(f.reason, f.hint, "%w (tried %d times)", f.err, try)
+			return stamp{}, fail(f.reason, f.hint, "%w (tried %d times)", f.err, try)
 		}
 		select {
 		case <-time.After(pause/2 + rand.N(pause)): // workers that were turned away at once do not come back at once
 		case <-w.ctx.Done():
-			return time.Time{}, w.ctx.Err()
+			return stamp{}, w.ctx.Err()
 		}
 		pause *= 2
 	}
 }
 
 // take copies e's file from s into its place in the cache, if it is what was announced.
-func (c *Cache) take(e *entry, w *fetch, s source) (_ time.Time, err error) {
+func (c *Cache) take(e *entry, w *fetch, s source) (_ stamp, err error) {
 	ctx, cancel := context.WithCancelCause(w.ctx)
 	defer cancel(nil)
 	silence, crawl := c.opts.Timeout, slowest*c.opts.Timeout
@@ -170,18 +167,18 @@ func (c *Cache) take(e *entry, w *fetch, s source) (_ time.Time, err error) {
 
 	body, size, err := s.open(ctx)
 	if err != nil {
-		return time.Time{}, err
+		return stamp{}, err
 	}
 	defer body.Close()
 	switch {
 	case size < 0 && !sizeKnown(w.file):
-		return time.Time{}, fail(WrongSize, "announce it", "its size was not announced, and the server does not tell it")
+		return stamp{}, fail(WrongSize, "announce it", "its size was not announced, and the server does not tell it")
 	case !sizeKnown(w.file):
 		if err := c.setBytes(e, w, uint64(size)); err != nil {
-			return time.Time{}, err
+			return stamp{}, err
 		}
 	case size >= 0 && uint64(size) != e.bytes:
-		return time.Time{}, fail(WrongSize, "announce its true size", "it has %d bytes, announced were %d", size, e.bytes)
+		return stamp{}, fail(WrongSize, "announce its true size", "it has %d bytes, announced were %d", size, e.bytes)
 	}
 	counted := &counter{r: body, heard: func() { silent.Reset(silence) }}
 	defer func() { c.count(w, s.kind, counted.n) }()
@@ -191,7 +188,7 @@ func (c *Cache) take(e *entry, w *fetch, s source) (_ time.Time, err error) {
 	c.mu.Unlock()
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return time.Time{}, c.diskFailure(err)
+		return stamp{}, c.diskFailure(err)
 	}
 	defer func() {
 		file.Close()
@@ -201,31 +198,38 @@ func (c *Cache) take(e *entry, w *fetch, s source) (_ time.Time, err error) {
 	}()
 	sum := sha256.New()
 	if err := pour(ctx, io.MultiWriter(sum, disk{c, file}), counted, e.bytes, func() { crawling.Reset(crawl) }); err != nil {
-		return time.Time{}, err
+		return stamp{}, err
 	}
 	if err := checkSum(sum, w.file.Digest); err != nil {
-		return time.Time{}, err
+		return stamp{}, err
 	}
-	written, err := settle(file, path, c.path(w.file.Digest))
+	put, err := settle(file, path, c.path(w.file.Digest))
 	if err != nil {
-		return time.Time{}, c.diskFailure(err)
+		return stamp{}, c.diskFailure(err)
 	}
-	return written, nil
+	return put, nil
 }
 
+// large is how many bytes take longer to hash than a tick.
+const large = 32 << 20
+
 // settle makes the file at path an entry. It is readable, and can be executed: it may be a program.
-func settle(file *os.File, path, entry string) (time.Time, error) {
+func settle(file *os.File, path, entry string) (stamp, error) {
 	if err := file.Chmod(0o500); err != nil {
-		return time.Time{}, err
-	}
-	info, err := file.Stat()
-	if err != nil {
-		return time.Time{}, err
+		return stamp{}, err
 	}
 	if err := file.Close(); err != nil {
-		return time.Time{}, err
+		return stamp{}, err
 	}
-	return info.ModTime(), os.Rename(path, entry)
+	if err := os.Rename(path, entry); err != nil {
+		return stamp{}, err
+	}
+	s, err := stampOf(entry)
+	if s.bytes >= large { // otherwise it is hashed again at its next use
+		time.Sleep(tick)
+		s.taken = time.Now()
+	}
+	return s, err
 }
 
 // pour copies exactly bytes from r to w and calls progress after each chunk. It reads one byte more at most.

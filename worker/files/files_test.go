@@ -1059,6 +1059,52 @@ func TestCheckCalledOff(t *testing.T) {
 	}
 }
 
+// alter changes a byte of the file at path, and lets it look as before.
+func alter(path string) error {
+	was, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	b[len(b)/2]++
+	return errors.Join(os.Chmod(path, 0o700), os.WriteFile(path, b, 0), os.Chmod(path, was.Mode()), os.Chtimes(path, was.ModTime(), was.ModTime()))
+}
+
+// A file that is as it was is not fetched again, whoever has linked or touched it, and hashed again only then.
+func TestTouchedEntries(t *testing.T) {
+	b := content(1, 1000)
+	url, asked := serveContent(t, b)
+	c := newCache(t, 1<<20, Options{})
+	e := func() *entry { return c.entries[sha256.Sum256(b)] }
+	h := mustFetch(t, c, fileOf(url, b))
+	h.Release()
+	time.Sleep(2 * tick) // the clock of the disk
+	hashed := func() bool {
+		before := e().stamp.taken
+		mustFetch(t, c, fileOf(url, b)).Release()
+		return e().stamp.taken != before
+	}
+	if !hashed() {
+		t.Error("a file that came just before was not hashed again: a change since could have the same time")
+	}
+	if hashed() {
+		t.Error("it was hashed again although nothing has changed")
+	}
+	if err := os.Link(h.Path, filepath.Join(t.TempDir(), "link")); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(2 * tick)
+	if !hashed() || hashed() {
+		t.Error("it is hashed again once somebody has touched it, and then no more")
+	}
+	if s := c.Stats(); asked.Load() != 1 || s.Spoilt != 0 {
+		t.Errorf("fetched %d times, %+v", asked.Load(), s)
+	}
+}
+
 // What somebody else does to the folder is found at the next hit.
 func TestSpoiltEntries(t *testing.T) {
 	b := content(1, 1000)
@@ -1070,11 +1116,17 @@ func TestSpoiltEntries(t *testing.T) {
 			os.Remove(path)
 			return os.Symlink("/dev/zero", path)
 		},
+		"altered": alter,
+		"altered when nobody would hash it again": func(path string) error {
+			time.Sleep(2 * tick) // the clock of the disk
+			return alter(path)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			url, asked := serveContent(t, b)
 			c := newCache(t, 1<<20, Options{})
 			h := mustFetch(t, c, fileOf(url, b))
+			mustFetch(t, c, fileOf(url, b)).Release()
 			if err := spoil(h.Path); err != nil {
 				t.Fatal(err)
 			}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,6 +19,21 @@ func checkOwner(dir string, info fs.FileInfo) error {
 		return fmt.Errorf("%s belongs to user %d, this process runs as user %d: chown it, or name another folder", dir, st.Uid, os.Geteuid())
 	}
 	return nil
+}
+
+// stampOf is the stamp of the regular file at path.
+func stampOf(path string) (stamp, error) {
+	s := stamp{taken: time.Now()}
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); err != nil {
+		return s, &fs.PathError{Op: "lstat", Path: path, Err: err}
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return s, errNotRegular
+	}
+	s.bytes, s.inode = uint64(st.Size), uint64(st.Ino)
+	s.written, s.changed = time.Unix(st.Mtim.Unix()), time.Unix(st.Ctim.Unix())
+	return s, nil
 }
 
 // lock takes the folder for this cache alone, until the file is closed or the process ends.
