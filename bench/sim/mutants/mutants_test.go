@@ -56,6 +56,7 @@ func suites(core string) []suite {
 	return []suite{
 		{"scripts", []string{"./" + core, "-run", "^TestScripts$"}},
 		{"other tests", others},
+		{"stories", []string{"./bench/sim", "-run", "^TestStories$"}},
 		{"faults", []string{"./bench/sim", "-run", "^TestFaults$"}},
 	}
 }

@@ -1,0 +1,537 @@
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend"
+	"github.com/phoebe-sched/phoebe/frontend/estimate"
+	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/script"
+	"github.com/phoebe-sched/phoebe/worker"
+)
+
+// TestStories plays the stories in testdata, in which frontends and workers meet: whatever one says, the other one hears,
+// through the codec, after a while, and all limits and timers are those of production. What happens is told with when it
+// did, since the story began; messages are told when they leave. In these words besides those that [script] gives to all:
+//
+//	story workers=2 slots=8 ...      a cluster whose links are up; the settings are in newPage
+//	submit x tasks=24 takes=3s ...   3 s each; est, once, policy, file=7s (to fetch it) and so on as in submit; at=f2
+//	x moves to=f2                    its client gives its frontend up and turns to another one with what is unfinished
+//	x cancelled                      by its client
+//	f1-w1 breaks, f1-w1 dead         their connection is reset, and made again; it is half-open until that is noticed
+//	f1 crashes, w1 crashes           without a trace: silent; "f1 starts" again
+//	w1 hangs, w1 goes-on
+//	w1 drains, f1 leaves
+//	messages, no-messages            from here on messages are told, or not; show=messages: from the beginning
+//	state                            what the cores hold
+//
+// With show=sums, tasks are counted, and times are rounded, as which task comes when is left to chance.
+// Attempts are shown by their tasks, x.0, and from the second one on as x.0#2.
+func TestStories(t *testing.T) { script.Run(t, newPage) }
+
+// page is a cluster whose doings are written down.
+type page struct {
+	cluster
+	base     time.Time     // the script's, at the start of the run
+	begin    time.Duration // of the story
+	lines    []pageLine
+	messages bool // are told
+	sums     bool // of tasks are told, at about what times
+	jobs     []*pageJob
+	attempts map[probe.AttemptID]string
+	places   map[placeKey]probe.JobID // that were reserved
+	last     error
+}
+
+// pageLine is what happened, at a time: what is the same but for the tasks is one line.
+type pageLine struct {
+	at    time.Duration
+	text  string
+	job   *pageJob
+	tasks []int
+}
+
+// pageJob is a job as its client sees it.
+type pageJob struct {
+	name   string
+	spec   frontend.Job
+	owner  *frontendNode
+	starts []int
+	tries  []int // attempts
+	done   []bool
+}
+
+func newPage(l *script.Line) *script.Story[func(), pageLine] {
+	p := &page{base: time.Unix(1_000_000, 0), attempts: map[probe.AttemptID]string{}, places: map[placeKey]probe.JobID{}}
+	p.rng = rand.New(rand.NewPCG(1, 'n'))
+	p.net = network{delay: cmp.Or(l.Duration("delay"), time.Millisecond), codec: true, lease: 3 * time.Second, ping: time.Second, watch: true}
+	p.check = 1
+	p.tell, p.onStart, p.afterFrontend, p.afterWorker = p.told, p.started, p.frontendStep, p.workerStep
+	p.onFetch, p.onRelease = p.fetch, func(*workerNode, worker.Release) {}
+	order, err := worker.ParseOrder(cmp.Or(l.Text("order"), "fifo"))
+	l.Fail(err)
+	cfg := worker.Config{Functions: []string{function}, Order: order, MaxQueue: l.Number("queue", 0), ShortShare: l.Float("share")}
+	slots := l.List("slots")
+	for i := range l.Number("workers", 1) {
+		cfg.Capacity = probe.Slot
+		if len(slots) > 0 {
+			cfg.Capacity = slotsOf(l.Int(slots[i%len(slots)]))
+		}
+		w := p.addWorker(cfg, 1)
+		w.welcome.Worker, w.welcome.Host, w.welcome.Cache = fmt.Sprint("w", i+1), fmt.Sprint("h", i+1), fmt.Sprintf("h%d:81", i+1)
+	}
+	for i := range l.Number("frontends", 1) {
+		p.addFrontend(frontend.Config{}, uint64(i))
+	}
+	for at, _ := p.due(); at <= 10*p.net.delay; at, _ = p.due() {
+		l.Fail(p.step())
+	}
+	p.begin = 10 * p.net.delay
+	p.now = p.begin
+	p.base = p.base.Add(-p.begin)
+	show := l.Text("show")
+	p.messages, p.sums = show == "messages", show == "sums"
+	p.lines = nil
+	return &script.Story[func(), pageLine]{Core: p, Wake: func() {}, Event: p.event, Show: p.show, State: p.state, Width: 50}
+}
+
+// Step implements the core of a story: it lets ev happen, and all that is due then.
+func (p *page) Step(now time.Time, ev func(), told []pageLine) []pageLine {
+	p.now = now.Sub(p.base)
+	ev()
+	for at, ok := p.due(); ok && at <= p.now && p.last == nil; at, ok = p.due() {
+		p.last = cmp.Or(p.last, p.step())
+	}
+	for _, l := range p.lines {
+		told = p.merge(told, l)
+	}
+	p.lines = p.lines[:0]
+	return told
+}
+
+// merge appends what happened, to another line if that tells the same of other tasks.
+func (p *page) merge(told []pageLine, line pageLine) []pageLine {
+	for i := len(told) - 1; i >= 0 && line.job != nil && told[i].job != nil && told[i].at == line.at; i-- {
+		if l := &told[i]; l.text == line.text && l.job == line.job {
+			l.tasks = append(l.tasks, line.tasks...)
+			return told
+		}
+	}
+	return append(told, line)
+}
+
+// NextWake implements the core of a story.
+func (p *page) NextWake() time.Time {
+	at, ok := p.due()
+	if !ok {
+		return time.Time{}
+	}
+	return p.base.Add(at)
+}
+
+// Check implements the core of a story.
+func (p *page) Check() error { return p.last }
+
+// write notes what happened to a task of a job, or without a job to none.
+func (p *page) write(j *pageJob, task int, format string, args ...any) {
+	at := p.now - p.begin
+	if p.sums {
+		at = at.Round(50 * time.Millisecond)
+	}
+	line := pageLine{at: at, text: fmt.Sprintf(format, args...), job: j}
+	if j != nil {
+		line.tasks = []int{task}
+	}
+	p.lines = append(p.lines, line)
+}
+
+func (p *page) show(told []pageLine) string {
+	lines := make([]string, len(told))
+	for i, l := range told {
+		text := l.text
+		switch {
+		case l.job != nil && p.sums:
+			text = fmt.Sprintf(text, fmt.Sprintf("%d of %s", len(l.tasks), l.job.name))
+		case l.job != nil:
+			text = fmt.Sprintf(text, l.job.name+"."+ranges(l.tasks))
+		}
+		lines[i] = fmt.Sprintf("%v %s", l.at.Round(10*time.Microsecond), text)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// ranges is 0-3,5.
+func ranges(ns []int) string {
+	slices.Sort(ns)
+	var parts []string
+	for i := 0; i < len(ns); {
+		k := i
+		for k+1 < len(ns) && ns[k+1] == ns[k]+1 {
+			k++
+		}
+		part := strconv.Itoa(ns[i])
+		if k > i {
+			part += "-" + strconv.Itoa(ns[k])
+		}
+		parts = append(parts, part)
+		i = k + 1
+	}
+	return strings.Join(parts, ",")
+}
+
+func nodeNamed[N any](l *script.Line, name, letter string, nodes []N) (n N) {
+	if i, err := strconv.Atoi(strings.TrimPrefix(name, letter)); err == nil && i >= 1 && i <= len(nodes) {
+		return nodes[i-1]
+	}
+	l.Fail(fmt.Errorf("who is %q?", name))
+	return n
+}
+
+func (p *page) job(name string) *pageJob {
+	for _, j := range p.jobs {
+		if j.name == name {
+			return j
+		}
+	}
+	return nil
+}
+
+func (p *page) event(l *script.Line) func() {
+	who := l.Word()
+	switch who {
+	case "messages", "no-messages":
+		return func() { p.messages = who == "messages" }
+	case "submit":
+		return p.submit(l)
+	}
+	what := l.Word()
+	if j := p.job(who); j != nil {
+		switch what {
+		case "moves":
+			f := nodeNamed(l, l.Text("to"), "f", p.frontends)
+			return func() { p.turn(j, f) }
+		case "cancelled":
+			return func() { p.stepTo(j.owner, frontend.Cancel{Job: j.spec.ID, Reason: "not wanted"}) }
+		}
+	}
+	if a, b, ok := strings.Cut(who, "-"); ok {
+		f, w := nodeNamed(l, a, "f", p.frontends), nodeNamed(l, b, "w", p.workers)
+		switch what {
+		case "breaks":
+			return func() { p.breakConn(f.conns[w.index]) }
+		case "dead":
+			return func() { f.conns[w.index].cut = true }
+		}
+	}
+	if strings.HasPrefix(who, "f") {
+		f := nodeNamed(l, who, "f", p.frontends)
+		switch what {
+		case "crashes":
+			return func() { p.crashFrontend(f, true) }
+		case "starts":
+			return func() { p.startFrontend(f, 7) }
+		case "leaves":
+			return func() { p.stepTo(f, frontend.Leave{}) }
+		}
+	}
+	if strings.HasPrefix(who, "w") {
+		w := nodeNamed(l, who, "w", p.workers)
+		switch what {
+		case "crashes":
+			return func() { p.crashWorker(w, true) }
+		case "starts":
+			return func() { p.startWorker(w) }
+		case "hangs":
+			return func() { w.hung = &hang{since: p.now} }
+		case "goes-on":
+			return func() { p.resume(&w.hung) }
+		case "drains":
+			return func() { p.last = cmp.Or(p.last, p.stepWorker(w, worker.Leave{})) }
+		}
+	}
+	l.Fail(fmt.Errorf("what is %q?", what))
+	return nil
+}
+
+// submit reads a job.
+func (p *page) submit(l *script.Line) func() {
+	j := &pageJob{name: l.Word()}
+	j.spec = frontend.Job{
+		ID: script.Job(j.name), Tenant: l.Text("tenant"), Priority: int32(l.Number("prio", 0)), ProbeRatio: l.Float("ratio"), Deadline: l.Duration("deadline"),
+	}
+	policy, err := ParsePolicy(cmp.Or(l.Text("policy"), "phoebe"))
+	l.Fail(err)
+	j.spec.Policy = policy.frontend
+	j.spec.Mode, err = estimate.ParseMode(cmp.Or(l.Text("mode"), "auto"))
+	l.Fail(err)
+	for _, text := range l.List("stages") {
+		name, after, _ := strings.Cut(text, "<")
+		s := frontend.Stage{Name: name}
+		if after != "" {
+			s.After = strings.Split(after, "+")
+		}
+		j.spec.Stages = append(j.spec.Stages, s)
+	}
+	all := frontend.Task{Function: function, Estimate: l.Duration("est"), Retryable: !l.Flag("once"), Retries: l.Number("retries", 0)}
+	if n := l.Number("size", 0); n > 0 {
+		all.Demand = slotsOf(n)
+	}
+	all.Constraint.Hosts = l.List("hosts")
+	takes, file := l.Duration("takes"), l.Text("file")
+	for i := range l.Number("tasks", 1) {
+		t := all
+		t.Index = probe.TaskIndex(i)
+		t.Payload = payloadOf(cmp.Or(l.Duration(fmt.Sprint(i, ".takes")), takes))
+		t.Stage = int32(l.Number(fmt.Sprint(i, ".stage"), 0))
+		if file != "" {
+			t.Files = []probe.File{{Digest: [32]byte{byte(i + 1)}, URL: "http://origin/" + file, Bytes: 1 << 20}}
+		}
+		j.spec.Tasks = append(j.spec.Tasks, t)
+	}
+	n := len(j.spec.Tasks)
+	j.starts, j.tries, j.done = make([]int, n), make([]int, n), make([]bool, n)
+	p.jobs = append(p.jobs, j)
+	f := nodeNamed(l, cmp.Or(l.Text("at"), "f1"), "f", p.frontends)
+	return func() { p.turn(j, f) }
+}
+
+// turn hands what is unfinished of a job to a frontend.
+func (p *page) turn(j *pageJob, f *frontendNode) {
+	spec := j.spec
+	spec.Resubmitted = j.owner != nil
+	spec.Tasks = nil
+	for i, t := range j.spec.Tasks {
+		if !j.done[i] {
+			spec.Tasks = append(spec.Tasks, t)
+		}
+	}
+	j.owner = f
+	p.stepTo(f, frontend.Submit{Job: &spec})
+}
+
+func (p *page) stepTo(f *frontendNode, ev frontend.Event) {
+	p.last = cmp.Or(p.last, p.stepFrontend(f, ev))
+}
+
+// told is a frontend's client.
+func (p *page) told(f *frontendNode, a frontend.Action) {
+	name := p.name(f)
+	switch a := a.(type) {
+	case frontend.Refused:
+		p.write(nil, 0, "%s refuses %s: %s", name, script.ShowJob(a.Job), a.Err.Message)
+	case frontend.Done:
+		j, o := p.job(script.ShowJob(a.Job)), &a.Outcome
+		if j.owner == f {
+			j.done[o.Task] = true
+		}
+		kind := [...]string{frontend.Result: "ok", frontend.Failed: "failed", frontend.Cancelled: "cancelled", frontend.DeadlineExceeded: "late"}[o.Kind]
+		if o.Kind == frontend.Failed {
+			kind = [...]string{
+				frontend.TaskError: "error", frontend.Timeout: "timeout", frontend.Lost: "lost", frontend.Poison: "poison", frontend.NoWorker: "no-worker",
+				frontend.TooLarge: "too-large", frontend.Panic: "panic", frontend.Infrastructure: "infrastructure", frontend.NoInput: "no-input", frontend.StageFailed: "stage-failed",
+			}[o.Failure]
+		}
+		if o.Attempts > 1 {
+			kind += fmt.Sprintf(" after %d attempts", o.Attempts)
+		}
+		if o.Message != "" {
+			kind += ": " + strings.ReplaceAll(o.Message, "%", "%%")
+		}
+		p.write(j, int(o.Task), "%s: %%s %s", name, kind)
+	case frontend.Moved:
+		p.write(nil, 0, "%s: %s has moved", name, script.ShowJob(a.Job))
+	}
+}
+
+func (p *page) name(f *frontendNode) string    { return fmt.Sprint("f", f.index+1) }
+func (p *page) nameOf(w *workerNode) string    { return fmt.Sprint("w", w.index+1) }
+func (p *page) task(id probe.AttemptID) string { return cmp.Or(p.attempts[id], "an unknown task") }
+
+func (p *page) started(w *workerNode, s *worker.Start) {
+	j := p.job(script.ShowJob(s.Job))
+	n := s.Launch.Task
+	j.starts[n]++
+	again := ""
+	if j.starts[n] > 1 {
+		again = " again"
+		if !j.spec.Tasks[n].Retryable {
+			p.last = cmp.Or(p.last, fmt.Errorf("%s.%d may start only once, and starts again at %s", j.name, n, p.nameOf(w)))
+		}
+	}
+	p.write(j, int(n), "%s starts %%s%s", p.nameOf(w), again)
+}
+
+// fetch takes as long as the file's URL says.
+func (p *page) fetch(w *workerNode, a worker.Fetch) {
+	takes, err := time.ParseDuration(strings.TrimPrefix(a.Files[0].URL, "http://origin/"))
+	p.last = cmp.Or(p.last, err)
+	life := w.life
+	p.later(p.now+takes, func() {
+		if w.life == life && !w.down {
+			p.last = cmp.Or(p.last, p.stepWorker(w, worker.Fetched{Attempt: a.Attempt, Took: takes, Bytes: 1 << 20}))
+		}
+	})
+}
+
+// frontendStep and workerStep write down what is said.
+func (p *page) frontendStep(f *frontendNode, _ frontend.Event) {
+	for _, a := range f.acts {
+		if s, ok := a.(frontend.Send); ok {
+			text := p.said(s.Msg, f, int(s.Worker))
+			if p.messages && text != "" {
+				p.write(nil, 0, "%s to w%d: %s", p.name(f), s.Worker+1, text)
+			}
+		}
+	}
+}
+
+func (p *page) workerStep(w *workerNode, _ worker.Event) {
+	for _, a := range w.acts {
+		switch a := a.(type) {
+		case worker.Send:
+			if text := p.answered(a.Msg); p.messages && text != "" {
+				p.write(nil, 0, "%s to %s: %s", p.nameOf(w), p.name(p.conns[a.Link-1].f), text)
+			}
+		case worker.Stop:
+			p.write(nil, 0, "%s stops %s", p.nameOf(w), p.task(a.Attempt))
+		}
+	}
+}
+
+// launches names the attempts of a job, and its tasks.
+func (p *page) launches(id probe.JobID, list ...probe.Launch) string {
+	j := p.job(script.ShowJob(id))
+	var names []string
+	for i := range list {
+		n := list[i].Task
+		if p.attempts[list[i].Attempt] == "" {
+			name := fmt.Sprintf("%s.%d", j.name, n)
+			if j.tries[n]++; j.tries[n] > 1 {
+				name += fmt.Sprint("#", j.tries[n])
+			}
+			p.attempts[list[i].Attempt] = name
+		}
+		names = append(names, p.task(list[i].Attempt))
+	}
+	return strings.Join(names, ",")
+}
+
+// said is what a frontend says, or "" where that is nothing new.
+func (p *page) said(m probe.Msg, f *frontendNode, w int) string {
+	switch m := m.(type) {
+	case probe.Reserve:
+		for i := range m.Count {
+			p.places[placeKey{f.index, w, m.First + probe.ResID(i)}] = m.Job
+		}
+		text := fmt.Sprintf("reserve %s for %s", script.ShowPlaces(m.First, m.Count), script.ShowJob(m.Job))
+		if len(m.Launches) > 0 {
+			text += " with " + p.launches(m.Job, m.Launches...)
+		}
+		return text
+	case probe.Bind:
+		of := m.Job
+		if of == (probe.JobID{}) {
+			of = p.places[placeKey{f.index, w, m.Res}]
+		}
+		text := fmt.Sprintf("bind %s to %s", p.launches(of, append([]probe.Launch{m.Launch}, m.Bundle...)...), script.ShowTurn(m.Res, m.Turn))
+		if m.Keep {
+			text += ", keep"
+		}
+		return text
+	case probe.Decline:
+		return "decline " + script.ShowTurn(m.Res, m.Turn)
+	case probe.Enqueue:
+		return fmt.Sprintf("enqueue %s at %d", p.launches(m.Job, m.Launch), m.Res)
+	case probe.Cancel:
+		return "cancel " + script.ShowPlaces(m.First, m.Count)
+	case probe.Kill:
+		return "kill " + p.task(m.Attempt)
+	case probe.Claim:
+		if m.Attempt != (probe.AttemptID{}) {
+			return "claim " + p.task(m.Attempt)
+		}
+		return "claim " + script.ShowJob(m.Job)
+	case probe.Sync:
+		return p.synced("sync", m.Live, m.Attempts)
+	}
+	return ""
+}
+
+// synced is "" if there is nothing.
+func (p *page) synced(text string, places []probe.Range, attempts []probe.AttemptID) string {
+	if len(places)+len(attempts) == 0 {
+		return ""
+	}
+	for _, r := range places {
+		text += " " + script.ShowPlaces(r.First, r.Count)
+	}
+	for _, id := range attempts {
+		text += " " + p.task(id)
+	}
+	return text
+}
+
+// answered is what a worker says, or "" where that is nothing new.
+func (p *page) answered(m probe.Msg) string {
+	switch m := m.(type) {
+	case probe.Ready:
+		text := "ready " + script.ShowTurn(m.Res, m.Turn)
+		if m.Early > 0 {
+			text += " early"
+		}
+		return text
+	case probe.Queued:
+		return "queued " + script.ShowPlaces(m.First, m.Count)
+	case probe.Started:
+		return "started " + p.task(m.Attempt)
+	case probe.Finished:
+		return "finished " + p.task(m.Attempt) + ": " + m.Status.String()
+	case probe.Refused:
+		text := "refused"
+		if m.Count > 0 {
+			text += " " + script.ShowPlaces(m.First, m.Count)
+		}
+		if m.Attempt != (probe.AttemptID{}) {
+			text += " " + p.task(m.Attempt)
+		}
+		return text + ": " + m.Reason.String()
+	case probe.Evicted:
+		return "evicted " + script.ShowPlaces(m.First, m.Count) + ": " + m.Reason.String()
+	case probe.Gone:
+		return p.synced("gone", m.Places, m.Attempts)
+	case probe.Drain:
+		return "drain"
+	case probe.Claimed:
+		return fmt.Sprintf("claimed %s: %d", script.ShowJob(m.Job), m.Count)
+	}
+	return ""
+}
+
+// state is what the cores hold.
+func (p *page) state() string {
+	var words []string
+	for _, f := range p.frontends {
+		if f.down {
+			continue
+		}
+		if pending, running := f.frontend().Pending(); pending > 0 {
+			words = append(words, fmt.Sprintf("%s: pending=%d running=%d", p.name(f), pending, running))
+		}
+	}
+	for _, w := range p.workers {
+		if w.down {
+			continue
+		}
+		if load := w.core.Load(); load.Queued+load.Running > 0 {
+			words = append(words, fmt.Sprintf("%s: queued=%d running=%d", p.nameOf(w), load.Queued, load.Running))
+		}
+	}
+	return cmp.Or(strings.Join(words, ", "), "nothing")
+}
