@@ -110,13 +110,12 @@ sim: build ## 1,000 simulated workers, the policies side by side at three loads
 		--load 0.5,0.8,0.95 --policy phoebe,late-binding,batch,omniscient --jobs 4000 --warmup-jobs 800 --seed 1
 
 .PHONY: bench
-bench: build ## the README's measurements, BENCH_RUNS (5) times each, as JSON in out/bench
+bench: build ## the README's measurements, BENCH_RUNS (5) times each, as JSON and HTML in out/bench
 	@mkdir -p out/bench
-	@for i in $$(seq $(BENCH_RUNS)); do \
-		bin/phoebe bench noop --json out/bench/noop-$$i.json; \
-		for duration in fixed:10ms fixed:100ms mix:90%5ms,10%200ms; do \
-			bin/phoebe bench --frontends 2 --workers 10 --slots 4 --tasks-per-job 10 --task-duration "$$duration" \
-				--load 0.8 --policy phoebe,late-binding,batch,per-task,random --warmup 5s --for 30s --seed $$i \
-				--json "out/bench/$${duration//[:,%]/-}-$$i.json"; \
-		done; \
+	bin/phoebe bench noop --repeat $(BENCH_RUNS) --json out/bench/noop.json --html out/bench/noop.html
+	@for duration in fixed:10ms fixed:100ms mix:90%5ms,10%200ms; do \
+		name=out/bench/$${duration//[:,%]/-}; \
+		bin/phoebe bench --frontends 2 --workers 10 --slots 4 --tasks-per-job 10 --task-duration "$$duration" \
+			--load 0.8 --policy phoebe,late-binding,batch,per-task,random --warmup 5s --for 30s --seed 1 \
+			--repeat $(BENCH_RUNS) --json $$name.json --html $$name.html; \
 	done

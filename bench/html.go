@@ -9,14 +9,14 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 )
 
 //go:embed *.html.tmpl
 var templates embed.FS
 
 var reports = template.Must(template.New("").Funcs(template.FuncMap{
-	"number": number,
-	"ratio":  func(a, b float64) string { return ratio(a, b) },
+	"detail": func(row []string) bool { return strings.HasPrefix(row[0], "  ") }, // of the row above
 }).ParseFS(templates, "*.html.tmpl"))
 
 // WriteHTML writes the document as one page that refers to nothing outside itself. Runs that were read back
@@ -28,10 +28,12 @@ func WriteHTML(w io.Writer, doc *Document) error {
 // reportPage is what the template shows.
 type reportPage struct {
 	Doc      *Document
+	Facts    []fact
 	Legend   []legendItem
 	Phases   []legendItem
 	Sections []section
 	Loads    []loadSection
+	NoopNote string
 	Noop     grid
 }
 
@@ -39,9 +41,10 @@ type legendItem struct{ Name, Class string }
 
 // section is one workload at one load: all policies side by side.
 type section struct {
-	Title       string
+	Title, Note string
 	Responses   grid
 	CDF         template.HTML
+	OverTime    []namedPlot
 	PhasePlots  []namedPlot
 	PhaseTable  grid
 	Troubles    []string
@@ -60,38 +63,37 @@ type namedPlot struct {
 }
 
 func page(doc *Document) reportPage {
-	p := reportPage{Doc: doc}
+	p := reportPage{Doc: doc, Facts: doc.facts()}
+	groups := groupRuns(doc.Runs)
+	all := slices.Concat(groups...)
 	classes := make(map[string]string) // of policies, the same in every plot
-	for _, r := range doc.Runs {
-		if classes[r.Policy] == "" {
+	for _, s := range all {
+		if classes[s.name] == "" {
 			class := fmt.Sprintf("c%d", len(classes)%8)
-			classes[r.Policy] = class
-			p.Legend = append(p.Legend, legendItem{r.Policy, class})
+			classes[s.name] = class
+			p.Legend = append(p.Legend, legendItem{s.name, class})
 		}
 	}
-	if len(doc.Runs) > 0 {
+	if len(all) > 0 {
 		p.Legend = append(p.Legend, legendItem{"omniscient", "omni"})
 	}
 	for i, name := range phaseNames {
-		if Phase(i) != PhaseFinished && slices.Contains(phasesOf(doc.Runs), name) {
+		if Phase(i) != PhaseFinished && slices.Contains(phasesOf(all), name) {
 			p.Phases = append(p.Phases, legendItem{name, fmt.Sprintf("p%d", i)})
 		}
 	}
-	for _, group := range groupRuns(doc.Runs) {
+	for _, group := range groups {
 		p.Sections = append(p.Sections, newSection(group, classes))
 	}
-	p.Loads = loadSections(doc.Runs, classes)
-	if doc.Noop != nil {
-		p.Noop = noopGrid(doc.Noop)
+	p.Loads = loadSections(all, classes)
+	if noop := summarizeNoop(doc.NoopRuns); len(noop) > 0 {
+		p.Noop, p.NoopNote = noopGrid(noop), noop[0].note()
 	}
 	return p
 }
 
-func newSection(group []Run, classes map[string]string) section {
-	s := section{
-		Title:     fmt.Sprintf("%s, load %s, %d slots", group[0].Workload, number(group[0].Load), group[0].Slots),
-		Responses: responseGrid(group),
-	}
+func newSection(group []Summary, classes map[string]string) section {
+	s := section{Title: group[0].title(), Note: group[0].note(), Responses: responseGrid(group)}
 	var lines []series
 	lo, hi, most := math.Inf(1), 0.0, 0.0
 	add := func(name, class string, cdf []cdfPoint) {
@@ -103,18 +105,19 @@ func newSection(group []Run, classes map[string]string) section {
 		}
 		lines = append(lines, line)
 	}
-	add("omniscient", "omni", group[0].omniscientCDF)
-	for _, r := range group {
-		add(r.Policy, classes[r.Policy], r.responseCDF)
+	add("omniscient", "omni", medianCDF(group[0].runs, func(r *Run) []cdfPoint { return r.omniscientCDF }))
+	for _, of := range group {
+		add(of.name, classes[of.name], medianCDF(of.runs, func(r *Run) []cdfPoint { return r.responseCDF }))
 	}
 	if hi > 0 {
 		s.CDF = linePlot("Response by share of jobs, "+s.Title,
 			logScale("response, ms (log)", lo, hi), ninesScale("share of jobs answered", most), lines)
 	}
 
-	for _, r := range group {
-		if note := troubles(r); note != "" {
-			s.Troubles = append(s.Troubles, r.Policy+": "+note)
+	s.OverTime = overTimePlots(group, s.Title, classes)
+	for _, of := range group {
+		if note := of.troubles(); note != "" {
+			s.Troubles = append(s.Troubles, of.name+": "+note)
 		}
 	}
 	if table := phaseGrid(group); len(table) > 1 {
@@ -123,19 +126,72 @@ func newSection(group []Run, classes map[string]string) section {
 			{"Where a task's time goes outside its run", phasePlot(group, s.Title, PhaseFinished)},
 			{"The same without the wait in a worker's queue", phasePlot(group, s.Title, PhaseFinished, PhaseReady)},
 		}
-		s.RunTimeMean = number(group[0].PhasesUS[PhaseFinished.String()].Mean)
+		s.RunTimeMean = number(group[0].Median.PhasesUS[PhaseFinished.String()].Mean)
 	}
 	return s
 }
 
+// medianCDF is, share by share, the median of the repeats that have so many jobs as it takes to tell.
+func medianCDF(runs []Run, of func(*Run) []cdfPoint) []cdfPoint {
+	var points []cdfPoint
+	for i := 0; ; i++ {
+		var ms []float64
+		var share float64
+		for k := range runs {
+			if cdf := of(&runs[k]); i < len(cdf) {
+				ms, share = append(ms, cdf[i].ms), cdf[i].share
+			}
+		}
+		if len(ms) <= len(runs)/2 {
+			return points
+		}
+		points = append(points, cdfPoint{spreadOf(ms).Median, share})
+	}
+}
+
+// overTimePlots show percentiles by when jobs were sent, since the first run began: the runs of a group one after the
+// other, each with the omniscient response to the same jobs.
+func overTimePlots(group []Summary, title string, classes map[string]string) []namedPlot {
+	var plots []namedPlot
+	for _, pick := range []struct {
+		title string
+		of    func(Moment) (response, omniscient float64)
+	}{
+		{"Median over time", func(m Moment) (float64, float64) { return m.P50MS, m.OmniscientP50MS }},
+		{"99th percentile over time", func(m Moment) (float64, float64) { return m.P99MS, m.OmniscientP99MS }},
+	} {
+		var lines []series
+		var x, y extent
+		for _, s := range group {
+			for _, r := range s.runs {
+				response, omniscient := series{name: s.name, class: classes[s.name]}, series{name: "omniscient", class: "omni"}
+				for _, m := range r.OverTime {
+					at := r.StartedS + m.AtS
+					got, best := pick.of(m)
+					response.points, omniscient.points = append(response.points, [2]float64{at, got}), append(omniscient.points, [2]float64{at, best})
+					x.cover(at)
+					y.cover(max(got, 1e-3))
+					y.cover(max(best, 1e-3))
+				}
+				lines = append(lines, omniscient, response)
+			}
+		}
+		if x.any {
+			plots = append(plots, namedPlot{pick.title, linePlot(pick.title+", "+title,
+				linearScale("sent, s after the first run began", x.lo, x.hi), logScale("response, ms (log)", y.lo, y.hi), lines)})
+		}
+	}
+	return plots
+}
+
 // phasePlot stacks the mean times of all phases but some, a bar for each run.
-func phasePlot(group []Run, title string, without ...Phase) template.HTML {
+func phasePlot(group []Summary, title string, without ...Phase) template.HTML {
 	var bars []bar
-	for _, r := range group {
-		b := bar{name: r.Policy}
+	for _, s := range group {
+		b := bar{name: s.name}
 		for i, name := range phaseNames {
 			if !slices.Contains(without, Phase(i)) {
-				b.segments = append(b.segments, segment{name, fmt.Sprintf("p%d", i), r.PhasesUS[name].Mean})
+				b.segments = append(b.segments, segment{name, fmt.Sprintf("p%d", i), s.Median.PhasesUS[name].Mean})
 			}
 		}
 		bars = append(bars, b)
@@ -144,14 +200,14 @@ func phasePlot(group []Run, title string, without ...Phase) template.HTML {
 }
 
 // loadSections plots percentiles over the load, for workloads that ran at more than one.
-func loadSections(runs []Run, classes map[string]string) []loadSection {
+func loadSections(all []Summary, classes map[string]string) []loadSection {
 	type key struct {
 		workload string
 		slots    int
 	}
 	var keys []key
-	byKey := make(map[key][]Run)
-	for _, r := range runs {
+	byKey := make(map[key][]Summary)
+	for _, r := range all {
 		k := key{r.Workload, r.Slots}
 		if byKey[k] == nil {
 			keys = append(keys, k)
@@ -160,9 +216,9 @@ func loadSections(runs []Run, classes map[string]string) []loadSection {
 	}
 	var sections []loadSection
 	for _, k := range keys {
-		runs := slices.Clone(byKey[k])
-		slices.SortStableFunc(runs, func(a, b Run) int { return cmp.Compare(a.Load, b.Load) })
-		if runs[0].Load == runs[len(runs)-1].Load {
+		group := slices.Clone(byKey[k])
+		slices.SortStableFunc(group, func(a, b Summary) int { return cmp.Compare(a.Load, b.Load) })
+		if group[0].Load == group[len(group)-1].Load {
 			continue
 		}
 		s := loadSection{Title: fmt.Sprintf("%s, %d slots", k.workload, k.slots)}
@@ -174,14 +230,14 @@ func loadSections(runs []Run, classes map[string]string) []loadSection {
 			{"99th percentile", func(s Stats) float64 { return s.P99 }},
 			{"99.9th percentile", func(s Stats) float64 { return s.P999 }},
 		} {
-			s.Plots = append(s.Plots, namedPlot{pick.title, loadPlot(pick.title+" by load, "+s.Title, runs, pick.of, classes)})
+			s.Plots = append(s.Plots, namedPlot{pick.title, loadPlot(pick.title+" by load, "+s.Title, group, pick.of, classes)})
 		}
 		sections = append(sections, s)
 	}
 	return sections
 }
 
-func loadPlot(title string, runs []Run, of func(Stats) float64, classes map[string]string) template.HTML {
+func loadPlot(title string, group []Summary, of func(Stats) float64, classes map[string]string) template.HTML {
 	lines := map[string]*series{"": {name: "omniscient", class: "omni", marks: true}}
 	lo, hi := math.Inf(1), 0.0
 	add := func(policy string, load, v float64) {
@@ -197,12 +253,12 @@ func loadPlot(title string, runs []Run, of func(Stats) float64, classes map[stri
 		lo, hi = min(lo, v), max(hi, v)
 	}
 	seen := make(map[float64]bool)
-	for _, r := range runs {
-		if !seen[r.Load] { // the policies' omniscient responses differ by their measured durations only
-			seen[r.Load] = true
-			add("", r.Load, of(r.OmniscientMS))
+	for _, s := range group {
+		if !seen[s.Load] { // the policies' omniscient responses differ by their measured durations only
+			seen[s.Load] = true
+			add("", s.Load, of(s.Median.OmniscientMS))
 		}
-		add(r.Policy, r.Load, of(r.ResponseMS))
+		add(s.name, s.Load, of(s.Median.ResponseMS))
 	}
 	if hi == 0 {
 		return ""
@@ -211,7 +267,7 @@ func loadPlot(title string, runs []Run, of func(Stats) float64, classes map[stri
 	for _, policy := range slices.Sorted(maps.Keys(lines)) {
 		ordered = append(ordered, *lines[policy])
 	}
-	first, last := runs[0].Load, runs[len(runs)-1].Load
+	first, last := group[0].Load, group[len(group)-1].Load
 	pad := (last - first) * 0.05
 	return linePlot(title, linearScale("load (1 = all slots busy)", first-pad, last+pad),
 		logScale("response, ms (log)", lo, hi), ordered)

@@ -7,6 +7,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // scale maps a value onto [0, 1] along an axis.
@@ -152,7 +153,11 @@ type segment struct {
 
 // stackPlot draws horizontal bars, each with its sum behind it.
 func stackPlot(title, label string, bars []bar) template.HTML {
-	const row, left, right, foot = 34.0, 120.0, 70.0, 46.0
+	const row, right, foot = 34.0, 70.0, 46.0
+	left := 0.0
+	for _, bar := range bars {
+		left = max(left, 20+7.2*float64(utf8.RuneCountInString(bar.name))) // the names are before the bars
+	}
 	height := float64(len(bars))*row + marginTop + foot
 	most := 0.0
 	sums := make([]float64, len(bars))

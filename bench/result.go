@@ -2,10 +2,11 @@ package bench
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"math"
-	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -60,43 +61,47 @@ func PhaseTimesOf(reached PhaseTimes) PhaseTimes {
 	return times
 }
 
-// Document is all that a benchmark found, as --json writes it and others read it. Fields are only ever added.
+// Document is all that a benchmark found. The package's documentation has its JSON form, in which fields are only ever
+// added.
 type Document struct {
-	Meta     Meta   `json:"meta"`
-	CutShort string `json:"cut_short,omitempty"` // why there is less than was asked for
-	Runs     []Run  `json:"runs"`
-	Noop     *Noop  `json:"noop,omitempty"`
+	Meta     Meta      `json:"meta"`
+	CutShort string    `json:"cut_short,omitempty"` // why there is less than was asked for
+	Runs     []Run     `json:"runs"`
+	NoopRuns []NoopRun `json:"noop_runs,omitempty"`
 }
 
 // Meta says where the numbers come from.
 type Meta struct {
 	Command  string    `json:"command"`
+	Version  string    `json:"version"` // of this program
+	Commit   string    `json:"commit"`  // that it was built from
 	Machine  Machine   `json:"machine"`
 	Go       string    `json:"go"`
 	Date     time.Time `json:"date"`
-	Seed     uint64    `json:"seed"`
+	Seed     uint64    `json:"seed"`               // of the first repeat
 	Settings []string  `json:"settings,omitempty"` // what the harness chose, a line each
-}
 
-// Machine is what the benchmark ran on.
-type Machine struct {
-	OS         string `json:"os"`
-	Arch       string `json:"arch"`
-	CPU        string `json:"cpu"`
-	CPUs       int    `json:"cpus"`
-	GOMAXPROCS int    `json:"gomaxprocs"`
+	LoadBefore float64 `json:"load_average_before"` // see LoadAverage
+	LoadAfter  float64 `json:"load_average_after"`
+	CPUBefore  CPUUse  `json:"cpu_before"` // shortly before the first run
 }
 
 // NewMeta describes this machine and a command line. Values of flags that hold secrets are left out.
 func NewMeta(args []string, seed uint64, date time.Time) Meta {
+	version, commit := build()
 	return Meta{
-		Command: commandLine(args),
-		Machine: Machine{
-			OS: runtime.GOOS, Arch: runtime.GOARCH, CPU: cpuModel(), CPUs: runtime.NumCPU(), GOMAXPROCS: runtime.GOMAXPROCS(0),
-		},
-		Go:   runtime.Version(),
-		Date: date.UTC().Truncate(time.Second),
-		Seed: seed,
+		Command: commandLine(args), Version: version, Commit: commit, Machine: thisMachine(), Go: runtime.Version(),
+		Date: date.UTC().Truncate(time.Second), Seed: seed, LoadBefore: LoadAverage(),
+	}
+}
+
+// Watch sees for half a second what others do to this machine, unless ctx ends before.
+func (m *Meta) Watch(ctx context.Context) {
+	meter := NewCPUMeter()
+	select {
+	case <-time.After(500 * time.Millisecond):
+		m.CPUBefore = meter.Use()
+	case <-ctx.Done():
 	}
 }
 
@@ -121,30 +126,38 @@ func commandLine(args []string) string {
 	return strings.Join(words, " ")
 }
 
-// cpuModel is the processor's own name, or "" where the system does not tell.
-func cpuModel() string {
-	info, err := os.ReadFile("/proc/cpuinfo")
-	if err != nil {
-		return ""
-	}
-	for line := range strings.Lines(string(info)) {
-		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == "model name" {
-			return strings.TrimSpace(value)
-		}
-	}
-	return ""
-}
+// The clusters that a benchmark drives: within its own process, of processes that it starts, or of somebody else.
+const (
+	Embedded  = "embedded"
+	Processes = "processes"
+	Running   = "running"
+)
 
-// Run is one workload at one load under one policy. Jobs count by their intended send time: those of the
+// Run is one workload at one load under one policy, once. Jobs count by their intended send time: those of the
 // warm-up and those after the measured time load the cluster and are not counted.
 type Run struct {
-	Policy            string                `json:"policy"`
-	Workload          string                `json:"workload"`
-	Load              float64               `json:"load"`
-	Slots             int                   `json:"slots"`
-	Jobs              int                   `json:"jobs"`   // answered in full
-	Tasks             int                   `json:"tasks"`  // of these jobs
-	Errors            int                   `json:"errors"` // jobs that were not
+	Cluster  string  `json:"cluster"` // Embedded, Processes or Running
+	Policy   string  `json:"policy"`
+	Workload string  `json:"workload"`
+	Load     float64 `json:"load"` // share of the slots that is asked for
+	Slots    int     `json:"slots"`
+	Repeat   int     `json:"repeat"`    // from 1
+	Seed     uint64  `json:"seed"`      // of arrivals and durations
+	StartedS float64 `json:"started_s"` // from when the first run began
+	Jobs     int     `json:"jobs"`      // answered in full
+	Tasks    int     `json:"tasks"`     // of these jobs
+	Errors   int     `json:"errors"`    // jobs that were not
+	Figures
+	Refused   map[string]int `json:"refused"` // refusals by reason, of jobs that were retried too
+	Retries   int            `json:"retries"`
+	OverTime  []Moment       `json:"over_time"`
+	CutShortS float64        `json:"cut_short_s,omitempty"` // of a run that was cut short: the seconds that counted
+
+	responseCDF, omniscientCDF []cdfPoint // for the report
+}
+
+// Figures are what is measured in a run.
+type Figures struct {
 	OfferedTasksPerS  float64               `json:"offered_tasks_per_s"`
 	AchievedTasksPerS float64               `json:"achieved_tasks_per_s"` // of jobs answered during the measured time, whenever sent
 	ResponseMS        Stats                 `json:"response_ms"`          // from the intended send time to the last result
@@ -153,12 +166,124 @@ type Run struct {
 	Ratio             Stats                 `json:"ratio"`                // response_ms / ideal_ms, statistic by statistic
 	RatioOmniscient   Stats                 `json:"ratio_omniscient"`     // response_ms / omniscient_ms, likewise
 	PhasesUS          map[string]PhaseStats `json:"phases_us"`
-	Refused           map[string]int        `json:"refused"` // refusals by reason, of jobs that were retried too
-	Retries           int                   `json:"retries"`
+	CPU               CPUUse                `json:"cpu"` // warm-up included
 	Simulated         *Simulated            `json:"simulated,omitempty"`
-	CutShortS         float64               `json:"cut_short_s,omitempty"` // of a run that was cut short: the seconds that counted
+}
 
-	responseCDF, omniscientCDF []cdfPoint // for the report
+// Moment is the jobs that were sent within a part of a run's measured time.
+type Moment struct {
+	AtS             float64 `json:"at_s"` // its middle, from the start of the run
+	Jobs            int     `json:"jobs"` // answered in full
+	P50MS           float64 `json:"p50_ms"`
+	P99MS           float64 `json:"p99_ms"`
+	OmniscientP50MS float64 `json:"omniscient_p50_ms"`
+	OmniscientP99MS float64 `json:"omniscient_p99_ms"`
+}
+
+// Summary is what the repeats of a run give together. Counts are those of all of them.
+type Summary struct {
+	Cluster  string   `json:"cluster"`
+	Policy   string   `json:"policy"`
+	Workload string   `json:"workload"`
+	Load     float64  `json:"load"`
+	Slots    int      `json:"slots"`
+	Seeds    []uint64 `json:"seeds"`
+	Jobs     int      `json:"jobs"`
+	Tasks    int      `json:"tasks"`
+	Errors   int      `json:"errors"`
+	Spread[Figures]
+	Refused map[string]int `json:"refused"`
+	Retries int            `json:"retries"`
+
+	name string // policy, and which cluster if there are several
+	runs []Run
+}
+
+// summarize puts the repeats of each run together, in the order of their first, without one that was cut short after
+// others.
+func summarize(runs []Run) []Summary {
+	var all []Summary
+	for _, r := range runs {
+		i := slices.IndexFunc(all, func(s Summary) bool {
+			return s.Cluster == r.Cluster && s.Policy == r.Policy && s.Workload == r.Workload && s.Load == r.Load && s.Slots == r.Slots
+		})
+		if i < 0 {
+			i = len(all)
+			all = append(all, Summary{
+				Cluster: r.Cluster, Policy: r.Policy, Workload: r.Workload, Load: r.Load, Slots: r.Slots, Refused: map[string]int{}, name: r.Policy,
+			})
+			if slices.ContainsFunc(runs, func(o Run) bool { return o.Cluster != r.Cluster }) {
+				all[i].name += ", " + r.Cluster
+			}
+		}
+		s := &all[i]
+		if r.CutShortS > 0 && len(s.runs) > 0 {
+			continue
+		}
+		s.runs = append(s.runs, r)
+		s.Seeds = append(s.Seeds, r.Seed)
+		s.Jobs, s.Tasks, s.Errors, s.Retries = s.Jobs+r.Jobs, s.Tasks+r.Tasks, s.Errors+r.Errors, s.Retries+r.Retries
+		for reason, n := range r.Refused {
+			s.Refused[reason] += n
+		}
+	}
+	for i := range all {
+		var figures []Figures
+		for _, r := range all[i].runs {
+			figures = append(figures, r.Figures)
+		}
+		all[i].Spread = spreadOf(figures)
+	}
+	return all
+}
+
+// CPU is who used the machine's CPUs during the runs.
+func (d *Document) CPU() CPUUse {
+	var sum CPUUse
+	for _, r := range d.Runs {
+		sum.add(r.CPU)
+	}
+	for _, r := range d.NoopRuns {
+		sum.add(r.CPU)
+	}
+	return sum
+}
+
+// Warnings say what may have spoilt the figures. What a cluster that was there before uses on this machine cannot be
+// told from what others do.
+func (d *Document) Warnings() []string {
+	running := false
+	busy, of := 0, 0
+	var worst CPUUse
+	look := func(cluster string, use CPUUse) {
+		of++
+		running = running || cluster == Running
+		if use.Busy(d.Meta.Machine.CPUs) == "" {
+			return
+		}
+		busy++
+		if use.Others+use.Stolen > worst.Others+worst.Stolen {
+			worst = use
+		}
+	}
+	for _, r := range d.Runs {
+		look(r.Cluster, r.CPU)
+	}
+	for _, r := range d.NoopRuns {
+		look(r.Cluster, r.CPU)
+	}
+	if running {
+		return nil
+	}
+	var warnings []string
+	if w := d.Meta.CPUBefore.Busy(d.Meta.Machine.CPUs); w != "" {
+		warnings = append(warnings, "before the first run "+w+".")
+	}
+	if busy > 0 {
+		warnings = append(warnings, fmt.Sprintf("the machine was busy with others during %d of %d runs: in the worst, %s. Times are longer for it, and scatter.",
+			busy, of, worst.Busy(d.Meta.Machine.CPUs)))
+	}
+	return warnings
 }
 
 // Simulated is what the simulator says of the jobs of a run.
@@ -220,19 +345,60 @@ type PhaseStats struct {
 
 // Noop is what a job costs that does nothing.
 type Noop struct {
-	RTTUS        Quantiles `json:"rtt_us"`        // a one-task job, one after the other
-	FloorUS      Quantiles `json:"floor_us"`      // see Floor; taken in turns with the jobs
-	TasksPerS1   float64   `json:"tasks_per_s_1"` // jobs of 100, one in flight
-	TasksPerS16  float64   `json:"tasks_per_s_16"`
-	CPUUSPerTask float64   `json:"cpu_us_per_task"` // user and system time of the process, 16 in flight
+	RTTUS        Quantiles `json:"rtt_us"`          // a one-task job, one after the other
+	FloorUS      Quantiles `json:"floor_us"`        // see Floor; taken in turns with the jobs
+	OverFloor    Quantiles `json:"over_floor"`      // rtt_us / floor_us
+	TasksPerS1   float64   `json:"tasks_per_s_1"`   // jobs of 100, one in flight
+	TasksPerS16  float64   `json:"tasks_per_s_16"`  // the same, 16 in flight
+	CPUUSPerTask float64   `json:"cpu_us_per_task"` // user and system time of the load generator and of the cluster it started, 16 in flight
+}
+
+// NoopRun is Noop, measured once.
+type NoopRun struct {
+	Cluster string `json:"cluster"`
+	Repeat  int    `json:"repeat"` // from 1
+	Noop
+	CPU CPUUse `json:"cpu"` // of round trips and throughput
+}
+
+// NoopSummary is what the repeats of a NoopRun give together.
+type NoopSummary struct {
+	Cluster string `json:"cluster"`
+	Spread[Noop]
+}
+
+func summarizeNoop(runs []NoopRun) []NoopSummary {
+	var all []NoopSummary
+	repeats := map[string][]Noop{}
+	for _, r := range runs {
+		if repeats[r.Cluster] == nil {
+			all = append(all, NoopSummary{Cluster: r.Cluster})
+		}
+		repeats[r.Cluster] = append(repeats[r.Cluster], r.Noop)
+	}
+	for i := range all {
+		all[i].Spread = spreadOf(repeats[all[i].Cluster])
+	}
+	return all
 }
 
 // WriteJSON writes the document for programs to read, indented so that people can.
 func WriteJSON(w io.Writer, doc *Document) error {
+	full := struct {
+		*Document
+		CPU           CPUUse        `json:"cpu"`
+		Warnings      []string      `json:"warnings"`
+		Summaries     []Summary     `json:"summaries,omitempty"`
+		Noop          *Noop         `json:"noop,omitempty"`
+		NoopSummaries []NoopSummary `json:"noop_summaries,omitempty"`
+	}{Document: doc, CPU: doc.CPU(), Warnings: doc.Warnings(), Summaries: summarize(doc.Runs), NoopSummaries: summarizeNoop(doc.NoopRuns)}
+	if len(full.NoopSummaries) > 0 {
+		full.Noop = &full.NoopSummaries[0].Median
+	}
 	out := json.NewEncoder(w)
 	out.SetIndent("", "  ")
 	out.SetEscapeHTML(false)
-	return out.Encode(doc)
+	return out.Encode(full)
 }
 
 // Histogram counts durations from 0 to 1 h, to 3 digits; longer ones count as 1 h in percentiles. Not for
@@ -310,11 +476,13 @@ func (h *Histogram) cdf() []cdfPoint {
 
 // RunOptions name a run and the part of it that counts.
 type RunOptions struct {
-	Policy, Workload string
-	Load             float64
-	Slots            int
-	Warmup           time.Duration // jobs sent before are not counted
-	For              time.Duration // nor are those sent this long after the warm-up, or later
+	Cluster, Policy, Workload string
+	Load                      float64
+	Slots, Repeat             int
+	Seed                      uint64
+	Started                   time.Duration // from when the first run began
+	Warmup                    time.Duration // jobs sent before are not counted
+	For                       time.Duration // nor are those sent this long after the warm-up, or later
 }
 
 // JobOutcome is what became of one job.
@@ -419,8 +587,9 @@ func (r *Recorder) Run() Run {
 	best := Omniscient(arrivals, durations, r.opts.Slots)
 
 	run := Run{
-		Policy: r.opts.Policy, Workload: r.opts.Workload, Load: r.opts.Load, Slots: r.opts.Slots,
-		PhasesUS: make(map[string]PhaseStats), Refused: make(map[string]int), Retries: r.retries,
+		Cluster: r.opts.Cluster, Policy: r.opts.Policy, Workload: r.opts.Workload, Load: r.opts.Load, Slots: r.opts.Slots,
+		Repeat: r.opts.Repeat, Seed: r.opts.Seed, StartedS: r.opts.Started.Seconds(),
+		Figures: Figures{PhasesUS: make(map[string]PhaseStats)}, Refused: make(map[string]int), Retries: r.retries,
 	}
 	response, ideal, omniscient := NewHistogram(), NewHistogram(), NewHistogram()
 	offered, achieved := 0, 0
@@ -456,6 +625,7 @@ func (r *Recorder) Run() Run {
 	run.OmniscientMS = omniscient.Stats(time.Millisecond)
 	run.Ratio = run.ResponseMS.over(run.IdealMS)
 	run.RatioOmniscient = run.ResponseMS.over(run.OmniscientMS)
+	run.OverTime = r.overTime(run.Jobs, best)
 	run.responseCDF, run.omniscientCDF = response.cdf(), omniscient.cdf()
 	for p, h := range r.phases {
 		if h != nil {
@@ -467,4 +637,27 @@ func (r *Recorder) Run() Run {
 		run.Refused[reason] = n
 	}
 	return run
+}
+
+// overTime divides the measured time into parts of about 100 jobs, so that each has a p99 to speak of, but into 2 at
+// least and 40 at most. The recorder's jobs are sorted; best[i] is the omniscient response to the i-th.
+func (r *Recorder) overTime(jobs int, best []time.Duration) []Moment {
+	parts := min(max(jobs/100, 2), 40)
+	response, omniscient := make([][]time.Duration, parts), make([][]time.Duration, parts)
+	for i, j := range r.jobs {
+		if !j.Failed && r.counts(j.At) {
+			part := int(int64(parts) * int64(j.At-r.opts.Warmup) / int64(r.opts.For))
+			response[part], omniscient[part] = append(response[part], j.Response), append(omniscient[part], best[i])
+		}
+	}
+	var moments []Moment
+	for i := range parts {
+		if len(response[i]) == 0 {
+			continue
+		}
+		at := r.opts.Warmup.Seconds() + (float64(i)+0.5)*r.opts.For.Seconds()/float64(parts)
+		got, ideal := sampleStats(response[i]), sampleStats(omniscient[i])
+		moments = append(moments, Moment{at, len(response[i]), got.P50, got.P99, ideal.P50, ideal.P99})
+	}
+	return moments
 }

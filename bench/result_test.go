@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"math"
 	"math/rand/v2"
+	"os"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -98,10 +100,12 @@ func TestRecorder(t *testing.T) {
 	want := Run{
 		Policy: "phoebe", Workload: "fixed:10ms", Load: 0.5, Slots: 1,
 		Jobs: 4, Tasks: 5, Errors: 2,
-		OfferedTasksPerS:  7,
-		AchievedTasksPerS: 5, // the warm-up's was answered in time, job 6 was not
-		Refused:           map[string]int{"queue full": 2, "leaving": 1},
-		Retries:           1,
+		Figures: Figures{
+			OfferedTasksPerS:  7,
+			AchievedTasksPerS: 5, // the warm-up's was answered in time, job 6 was not
+		},
+		Refused: map[string]int{"queue full": 2, "leaving": 1},
+		Retries: 1,
 	}
 	if got.Jobs != want.Jobs || got.Tasks != want.Tasks || got.Errors != want.Errors ||
 		got.OfferedTasksPerS != want.OfferedTasksPerS || got.AchievedTasksPerS != want.AchievedTasksPerS ||
@@ -169,7 +173,13 @@ func TestRecorderFromManyGoroutines(t *testing.T) {
 func sampleDocument(t rapid.TB) *Document {
 	doc := &Document{Meta: NewMeta([]string{"phoebe", "bench", "--load", "0.5,0.8,0.9", "--secret", "hunter2"}, 1, time.Unix(1.8e9, 0))}
 	doc.Meta.Machine.CPU = "sample CPU"
-	doc.Noop = &Noop{RTTUS: Quantiles{61.2, 140}, FloorUS: Quantiles{38.4, 71}, TasksPerS1: 48211, TasksPerS16: 163400, CPUUSPerTask: 9.8}
+	doc.Meta.Machine.CPUs = 2
+	for repeat := range 2 {
+		doc.NoopRuns = append(doc.NoopRuns, NoopRun{
+			Cluster: Embedded, Repeat: repeat + 1, CPU: CPUUse{Seconds: 3, Own: 1.6, Others: 0.3 * float64(repeat), Pressure: 0.1},
+			Noop: Noop{Quantiles{61.2, 140}, Quantiles{38.4, 71}, Quantiles{1.59, 1.97}, 48211 + 1000*float64(repeat), 163400, 9.8},
+		})
+	}
 	const slots, span = 40, 8 * time.Second
 	for _, durations := range []string{"fixed:10ms", "mix:90%5ms,10%200ms"} {
 		for _, load := range []float64{0.5, 0.8, 0.9} {
@@ -203,8 +213,9 @@ func sampleDocument(t rapid.TB) *Document {
 }
 
 func TestJSONFields(t *testing.T) {
+	sample := sampleDocument(t)
 	var b bytes.Buffer
-	if err := WriteJSON(&b, sampleDocument(t)); err != nil {
+	if err := WriteJSON(&b, sample); err != nil {
 		t.Fatal(err)
 	}
 	if strings.Contains(b.String(), "hunter2") {
@@ -226,19 +237,95 @@ func TestJSONFields(t *testing.T) {
 		}
 		return m
 	}
-	fields("document", doc, "meta", "noop", "runs")
-	fields("meta", doc["meta"], "command", "machine", "go", "date", "seed")
-	noop := fields("noop", doc["noop"], "rtt_us", "floor_us", "tasks_per_s_1", "tasks_per_s_16", "cpu_us_per_task")
+	// Programs read these: none may go.
+	fields("document", doc, "meta", "runs", "summaries", "noop", "noop_runs", "noop_summaries", "cpu", "warnings")
+	meta := fields("meta", doc["meta"], "command", "version", "commit", "machine", "go", "date", "seed", "load_average_before", "load_average_after", "cpu_before")
+	fields("machine", meta["machine"], "os", "kernel", "arch", "cpu", "cpus", "gomaxprocs")
+	fields("cpu", doc["cpu"], "seconds", "own_cpus", "others_cpus", "stolen_cpus", "pressure_share")
+	noop := fields("noop", doc["noop"], "rtt_us", "floor_us", "over_floor", "tasks_per_s_1", "tasks_per_s_16", "cpu_us_per_task")
 	fields("rtt_us", noop["rtt_us"], "p50", "p99")
 	fields("floor_us", noop["floor_us"], "p50", "p99")
-	run := fields("run", doc["runs"].([]any)[0], "policy", "workload", "load", "slots", "jobs", "tasks", "errors",
-		"offered_tasks_per_s", "achieved_tasks_per_s", "response_ms", "ideal_ms", "omniscient_ms", "ratio",
-		"ratio_omniscient", "phases_us", "refused", "retries")
+	fields("noop run", doc["noop_runs"].([]any)[0], "cluster", "repeat", "rtt_us", "floor_us", "over_floor", "tasks_per_s_1", "tasks_per_s_16", "cpu_us_per_task", "cpu")
+	fields("noop summary", doc["noop_summaries"].([]any)[0], "cluster", "repeats", "confidence", "median", "low", "high")
+	figures := []string{"offered_tasks_per_s", "achieved_tasks_per_s", "response_ms", "ideal_ms", "omniscient_ms", "ratio", "ratio_omniscient", "phases_us", "cpu"}
+	run := fields("run", doc["runs"].([]any)[0], append(figures, "cluster", "policy", "workload", "load", "slots", "repeat", "seed", "started_s",
+		"jobs", "tasks", "errors", "refused", "retries", "over_time")...)
 	for _, name := range []string{"response_ms", "ideal_ms", "omniscient_ms", "ratio", "ratio_omniscient"} {
 		fields(name, run[name], "mean", "p50", "p90", "p95", "p99", "p999", "max")
 	}
 	phases := fields("phases_us", run["phases_us"], "sampled", "queued", "ready", "bound", "started", "finished", "delivered")
 	fields("phase", phases["queued"], "p50", "p99", "mean")
+	fields("moment", run["over_time"].([]any)[0], "at_s", "jobs", "p50_ms", "p99_ms", "omniscient_p50_ms", "omniscient_p99_ms")
+	summary := fields("summary", doc["summaries"].([]any)[0], "cluster", "policy", "workload", "load", "slots", "seeds", "jobs", "tasks", "errors",
+		"refused", "retries", "repeats", "confidence", "median", "low", "high")
+	fields("median", summary["median"], figures...)
+
+	// Whoever reads it finds each of its names in the package's documentation.
+	documented, err := os.ReadFile("doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	words := make(map[string]bool)
+	for _, word := range regexp.MustCompile(`\w+`).FindAllString(string(documented), -1) {
+		words[word] = true
+	}
+	sample.Meta.Settings, sample.CutShort, sample.Runs[0].CutShortS = []string{"a"}, "interrupted", 1
+	sample.Runs[0].Simulate(1, ms, Stats{})
+	b.Reset()
+	if err := WriteJSON(&b, sample); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile(`"([a-z0-9_]+)":`).FindAllSubmatch(b.Bytes(), -1) {
+		if name := string(m[1]); !words[name] {
+			t.Errorf("doc.go does not tell what %s is", name)
+			words[name] = true // once is enough
+		}
+	}
+}
+
+func TestSummarize(t *testing.T) {
+	run := func(policy string, seed uint64, p50, cut float64) Run {
+		return Run{Cluster: Embedded, Policy: policy, Seed: seed, Jobs: 10, Errors: 1, Retries: 2, Refused: map[string]int{"leaving": 3},
+			Figures: Figures{ResponseMS: Stats{P50: p50}}, CutShortS: cut}
+	}
+	all := summarize([]Run{run("a", 1, 10, 0), run("b", 1, 20, 0), run("b", 2, 30, 0), run("a", 2, 15, 0), run("b", 3, 1000, 0.1), run("c", 3, 5, 0.1)})
+	if len(all) != 3 {
+		t.Fatalf("%+v", all)
+	}
+	for i, want := range []Summary{
+		{Policy: "a", Seeds: []uint64{1, 2}, Jobs: 20, Errors: 2, Retries: 4, Refused: map[string]int{"leaving": 6}, Spread: Spread[Figures]{Median: Figures{ResponseMS: Stats{P50: 12.5}}}},
+		{Policy: "b", Seeds: []uint64{1, 2}, Jobs: 20, Errors: 2, Retries: 4, Refused: map[string]int{"leaving": 6}, Spread: Spread[Figures]{Median: Figures{ResponseMS: Stats{P50: 25}}}},
+		{Policy: "c", Seeds: []uint64{3}, Jobs: 10, Errors: 1, Retries: 2, Refused: map[string]int{"leaving": 3}, Spread: Spread[Figures]{Median: Figures{ResponseMS: Stats{P50: 5}}}},
+	} {
+		got := all[i]
+		if got.Policy != want.Policy || !slices.Equal(got.Seeds, want.Seeds) || got.Jobs != want.Jobs || got.Errors != want.Errors || got.Retries != want.Retries ||
+			!reflect.DeepEqual(got.Refused, want.Refused) || got.Median.ResponseMS != want.Median.ResponseMS {
+			t.Errorf("got  %+v\nwant %+v", got, want)
+		}
+	}
+}
+
+func TestOverTime(t *testing.T) {
+	r := NewRecorder(RunOptions{Slots: 100, Warmup: time.Second, For: 4 * time.Second})
+	for i := range 500 { // the responses grow from 0 to 500 ms
+		at := time.Duration(i) * 10 * ms
+		r.Job(JobOutcome{Index: i, At: at, Tasks: 1, Response: time.Duration(i) * ms, Durations: []time.Duration{5 * ms}, Failed: i == 300})
+	}
+	got := r.Run().OverTime
+	if len(got) != 3 { // of 399 jobs that count
+		t.Fatalf("%+v", got)
+	}
+	total := 0
+	for i, m := range got {
+		total += m.Jobs
+		middle := 1 + (float64(i)+0.5)*4/3
+		if math.Abs(m.AtS-middle) > 1e-9 || math.Abs(m.P50MS-100*middle) > 2 || m.P99MS < 100*middle+60 || m.OmniscientP50MS != 5 || m.OmniscientP99MS != 5 {
+			t.Errorf("part %d: %+v, want one around %g s", i, m, middle)
+		}
+	}
+	if total != 399 {
+		t.Errorf("%d jobs, want 399", total)
+	}
 }
 
 func TestCommandLine(t *testing.T) {

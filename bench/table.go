@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -14,18 +15,19 @@ import (
 	"golang.org/x/term"
 )
 
-// WriteTable writes the document for a terminal: per workload and load a row for each policy, beside them the
-// omniscient and the ideal response of the group's first run, then the phases, then the no-op figures.
+// WriteTable writes the document for a terminal: where its numbers come from, then per workload and load a row for each
+// policy, beside them the omniscient and the ideal response of the group's first, then the phases, then the no-op
+// figures.
 func WriteTable(w io.Writer, doc *Document) error {
 	var b strings.Builder
-	for _, line := range doc.Meta.Settings {
-		fmt.Fprintln(&b, line)
+	for _, f := range doc.facts() {
+		fmt.Fprintf(&b, "%-9s %s\n", f.Name, f.Text)
 	}
-	for i, group := range groupRuns(doc.Runs) {
-		if i > 0 || len(doc.Meta.Settings) > 0 {
-			b.WriteByte('\n')
+	for _, group := range groupRuns(doc.Runs) {
+		fmt.Fprintf(&b, "\n%s, response in ms\n", group[0].title())
+		if note := group[0].note(); note != "" {
+			fmt.Fprintln(&b, note)
 		}
-		fmt.Fprintf(&b, "%s, load %s, %d slots, response in ms\n", group[0].Workload, number(group[0].Load), group[0].Slots)
 		responseGrid(group).write(&b)
 		if grid := phaseGrid(group); len(grid) > 1 {
 			b.WriteString("\nphases of a task, us: p50 / p99\n")
@@ -35,17 +37,24 @@ func WriteTable(w io.Writer, doc *Document) error {
 			b.WriteString("\nthe same jobs simulated, response in ms, and how many times that was measured\n")
 			grid.write(&b)
 		}
-		for _, run := range group {
-			if line := troubles(run); line != "" {
-				fmt.Fprintf(&b, "%s: %s\n", run.Policy, line)
+		for _, s := range group {
+			if line := s.troubles(); line != "" {
+				fmt.Fprintf(&b, "%s: %s\n", s.name, line)
 			}
 		}
 	}
-	if doc.Noop != nil {
-		if len(doc.Runs) > 0 {
+	if noop := summarizeNoop(doc.NoopRuns); len(noop) > 0 {
+		b.WriteByte('\n')
+		if note := noop[0].note(); note != "" {
+			fmt.Fprintln(&b, note)
+		}
+		noopGrid(noop).write(&b)
+	}
+	for i, warning := range doc.Warnings() {
+		if i == 0 {
 			b.WriteByte('\n')
 		}
-		noopGrid(doc.Noop).write(&b)
+		fmt.Fprintln(&b, "warning:", warning)
 	}
 	writeCut(&b, doc.CutShort)
 	_, err := io.WriteString(w, b.String())
@@ -59,17 +68,61 @@ func writeCut(b *strings.Builder, why string) {
 	}
 }
 
-// groupRuns puts runs of the same workload, load and slots together, in the order of their first.
-func groupRuns(runs []Run) [][]Run {
-	var groups [][]Run
-	for _, run := range runs {
-		i := slices.IndexFunc(groups, func(g []Run) bool {
-			return g[0].Workload == run.Workload && g[0].Load == run.Load && g[0].Slots == run.Slots
+// fact is one thing about where the numbers come from.
+type fact struct{ Name, Text string }
+
+func (d *Document) facts() []fact {
+	var facts []fact
+	add := func(name, format string, args ...any) {
+		facts = append(facts, fact{name, fmt.Sprintf(format, args...)})
+	}
+	m := &d.Meta
+	if m.Version != "" || m.Commit != "" {
+		add("phoebe", "%s", strings.Join(slices.DeleteFunc([]string{m.Version, m.Commit, m.Go}, func(s string) bool { return s == "" }), ", "))
+	}
+	if m.Machine.CPUs > 0 {
+		add("machine", "%d x %s, %s/%s, kernel %s, GOMAXPROCS %d", m.Machine.CPUs, cmp.Or(m.Machine.CPU, "unknown CPU"),
+			m.Machine.OS, m.Machine.Arch, cmp.Or(m.Machine.Kernel, "unknown"), m.Machine.GOMAXPROCS)
+	}
+	if use := d.CPU(); use.Seconds > 0 {
+		add("CPUs", "of %d, this benchmark used %.2f, others %.2f (%.2f before it), the host %.2f", m.Machine.CPUs, use.Own, use.Others, m.CPUBefore.Others, use.Stolen)
+		add("", "pressure: %.1f %% of the time something waited for a CPU; load average %.2f before, %.2f after", 100*use.Pressure, m.LoadBefore, m.LoadAfter)
+	}
+	if seeds := d.seeds(); seeds != "" {
+		add("seeds", "%s", seeds)
+	}
+	for i, line := range m.Settings {
+		add([]string{"settings", ""}[min(i, 1)], "%s", line)
+	}
+	return facts
+}
+
+// seeds lists those of the repeats.
+func (d *Document) seeds() string {
+	var seeds []string
+	for _, r := range d.Runs {
+		if seed := strconv.FormatUint(r.Seed, 10); !slices.Contains(seeds, seed) {
+			seeds = append(seeds, seed)
+		}
+	}
+	return strings.Join(seeds, ", ")
+}
+
+func (s *Summary) title() string {
+	return fmt.Sprintf("%s, load %s, %d slots", s.Workload, number(s.Load), s.Slots)
+}
+
+// groupRuns puts the summaries of runs of the same workload, load and slots together, in the order of their first.
+func groupRuns(runs []Run) [][]Summary {
+	var groups [][]Summary
+	for _, s := range summarize(runs) {
+		i := slices.IndexFunc(groups, func(g []Summary) bool {
+			return g[0].Workload == s.Workload && g[0].Load == s.Load && g[0].Slots == s.Slots
 		})
 		if i < 0 {
-			groups = append(groups, []Run{run})
+			groups = append(groups, []Summary{s})
 		} else {
-			groups[i] = append(groups[i], run)
+			groups[i] = append(groups[i], s)
 		}
 	}
 	return groups
@@ -102,39 +155,47 @@ func (g grid) write(b *strings.Builder) {
 	}
 }
 
-// responseGrid has a row per run of a group and two for reference.
-func responseGrid(group []Run) grid {
+// responseGrid has a row for each of a group, with two more for the bounds of what was repeated, and two for reference.
+func responseGrid(group []Summary) grid {
 	g := grid{{"policy", "jobs", "errors", "tasks/s", "mean", "p50", "p90", "p95", "p99", "p99.9", "max",
 		"p50/ideal", "p99/ideal", "p50/omni", "p99/omni"}}
-	times := func(s Stats) []string {
-		cells := make([]string, 0, 7)
-		for _, v := range []float64{s.Mean, s.P50, s.P90, s.P95, s.P99, s.P999, s.Max} {
+	row := func(name, jobs, errors string, rate float64, times Stats, ratios ...float64) {
+		cells := []string{name, jobs, errors, number(rate)}
+		for _, v := range append([]float64{times.Mean, times.P50, times.P90, times.P95, times.P99, times.P999, times.Max}, ratios...) {
 			cells = append(cells, number(v))
 		}
-		return cells
+		g = append(g, cells)
 	}
-	for _, r := range group {
-		row := append([]string{r.Policy, strconv.Itoa(r.Jobs), strconv.Itoa(r.Errors), number(r.AchievedTasksPerS)}, times(r.ResponseMS)...)
-		g = append(g, append(row, number(r.Ratio.P50), number(r.Ratio.P99), number(r.RatioOmniscient.P50), number(r.RatioOmniscient.P99)))
+	figures := func(name, jobs, errors string, f *Figures) {
+		row(name, jobs, errors, f.AchievedTasksPerS, f.ResponseMS, f.Ratio.P50, f.Ratio.P99, f.RatioOmniscient.P50, f.RatioOmniscient.P99)
 	}
-	first := group[0]
+	for i := range group {
+		s := &group[i]
+		figures(s.name, strconv.Itoa(s.Jobs), strconv.Itoa(s.Errors), &s.Median)
+		if s.Repeats > 1 {
+			figures("  from", "", "", &s.Low)
+			figures("  to", "", "", &s.High)
+		}
+	}
+	first := &group[0].Median
 	versusIdeal := first.OmniscientMS.over(first.IdealMS)
-	row := append([]string{"omniscient", "", "", number(first.OfferedTasksPerS)}, times(first.OmniscientMS)...)
-	g = append(g, append(row, number(versusIdeal.P50), number(versusIdeal.P99)))
-	return append(g, append([]string{"ideal", "", "", ""}, times(first.IdealMS)...))
+	row("omniscient", "", "", first.OfferedTasksPerS, first.OmniscientMS, versusIdeal.P50, versusIdeal.P99)
+	row("ideal", "", "", 0, first.IdealMS)
+	g[len(g)-1][3] = ""
+	return g
 }
 
-// phaseGrid has a row per run and a column per phase.
-func phaseGrid(group []Run) grid {
+// phaseGrid has a row for each of a group and a column per phase.
+func phaseGrid(group []Summary) grid {
 	names := phasesOf(group)
 	g := grid{append([]string{"policy"}, names...)}
-	for _, r := range group {
-		if len(r.PhasesUS) == 0 {
+	for _, s := range group {
+		if len(s.Median.PhasesUS) == 0 {
 			continue
 		}
-		row := []string{r.Policy}
+		row := []string{s.name}
 		for _, name := range names {
-			p, ok := r.PhasesUS[name]
+			p, ok := s.Median.PhasesUS[name]
 			if !ok {
 				row = append(row, "-")
 				continue
@@ -146,25 +207,34 @@ func phaseGrid(group []Run) grid {
 	return g
 }
 
-// simulatedGrid has a row per run that was simulated, too.
-func simulatedGrid(group []Run) grid {
+// simulatedGrid has a row for each that was simulated, too.
+func simulatedGrid(group []Summary) grid {
 	g := grid{{"policy", "messages", "mean", "p50", "p90", "p99", "mean/sim", "p50/sim", "p90/sim", "p99/sim"}}
-	for _, r := range group {
-		if s := r.Simulated; s != nil {
-			g = append(g, []string{
-				r.Policy, number(s.DelayUS) + " us", number(s.ResponseMS.Mean), number(s.ResponseMS.P50), number(s.ResponseMS.P90), number(s.ResponseMS.P99),
-				number(s.Ratio.Mean), number(s.Ratio.P50), number(s.Ratio.P90), number(s.Ratio.P99),
-			})
+	row := func(name string, s *Simulated) {
+		g = append(g, []string{
+			name, number(s.DelayUS) + " us", number(s.ResponseMS.Mean), number(s.ResponseMS.P50), number(s.ResponseMS.P90), number(s.ResponseMS.P99),
+			number(s.Ratio.Mean), number(s.Ratio.P50), number(s.Ratio.P90), number(s.Ratio.P99),
+		})
+	}
+	for i := range group {
+		s := &group[i]
+		if s.Median.Simulated == nil {
+			continue
+		}
+		row(s.name, s.Median.Simulated)
+		if s.Repeats > 1 {
+			row("  from", s.Low.Simulated)
+			row("  to", s.High.Simulated)
 		}
 	}
 	return g
 }
 
-// phasesOf lists the phases that any of the runs has, in their order.
-func phasesOf(runs []Run) []string {
+// phasesOf lists the phases that any of a group has, in their order.
+func phasesOf(group []Summary) []string {
 	var names []string
 	for _, name := range phaseNames {
-		if slices.ContainsFunc(runs, func(r Run) bool { _, ok := r.PhasesUS[name]; return ok }) {
+		if slices.ContainsFunc(group, func(s Summary) bool { _, ok := s.Median.PhasesUS[name]; return ok }) {
 			names = append(names, name)
 		}
 	}
@@ -173,38 +243,57 @@ func phasesOf(runs []Run) []string {
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// troubles says what else happened in a run, "" if nothing did.
-func troubles(r Run) string {
+// troubles says what else happened in the runs, "" if nothing did.
+func (s *Summary) troubles() string {
 	var parts []string
-	if r.CutShortS > 0 {
-		parts = append(parts, fmt.Sprintf("cut short after %s s that count, without the jobs that were under way", number(r.CutShortS)))
+	for _, r := range s.runs {
+		if r.CutShortS > 0 {
+			parts = append(parts, fmt.Sprintf("cut short after %s s that count, without the jobs that were under way", number(r.CutShortS)))
+		}
 	}
-	for _, reason := range sortedKeys(r.Refused) {
-		parts = append(parts, fmt.Sprintf("%d refused (%s)", r.Refused[reason], reason))
+	for _, reason := range sortedKeys(s.Refused) {
+		parts = append(parts, fmt.Sprintf("%d refused (%s)", s.Refused[reason], reason))
 	}
-	if r.Retries > 0 {
-		parts = append(parts, fmt.Sprintf("%d retries", r.Retries))
+	if s.Retries > 0 {
+		parts = append(parts, fmt.Sprintf("%d retries", s.Retries))
 	}
 	return strings.Join(parts, ", ")
 }
 
-func noopGrid(n *Noop) grid {
-	return grid{
-		{"no-op", "p50", "p99"},
-		{"round trip of a one-task job, us", number(n.RTTUS.P50), number(n.RTTUS.P99)},
-		{"floor: relayed echo, us", number(n.FloorUS.P50), number(n.FloorUS.P99)},
-		{"times the floor", ratio(n.RTTUS.P50, n.FloorUS.P50), ratio(n.RTTUS.P99, n.FloorUS.P99)},
-		{"tasks/s, 1 job in flight", number(n.TasksPerS1)},
-		{"tasks/s, 16 jobs in flight", number(n.TasksPerS16)},
-		{"CPU per task, us", number(n.CPUUSPerTask)},
+// noopGrid has a column for each cluster, with two more for the bounds of what was repeated.
+func noopGrid(clusters []NoopSummary) grid {
+	g := grid{
+		{"no-op"},
+		{"round trip, one task, us: p50"},
+		{"  p99"},
+		{"floor, a relayed echo, us: p50"},
+		{"  p99"},
+		{"times the floor: p50"},
+		{"  p99"},
+		{"tasks/s, 1 job in flight"},
+		{"tasks/s, 16 jobs in flight"},
+		{"CPU per task, us"},
 	}
-}
-
-func ratio(a, b float64) string {
-	if b == 0 {
-		return "-"
+	column := func(name string, n *Noop) {
+		cells := []string{name}
+		for _, v := range []float64{
+			n.RTTUS.P50, n.RTTUS.P99, n.FloorUS.P50, n.FloorUS.P99, n.OverFloor.P50, n.OverFloor.P99, n.TasksPerS1, n.TasksPerS16, n.CPUUSPerTask,
+		} {
+			cells = append(cells, number(v))
+		}
+		for i := range g {
+			g[i] = append(g[i], cells[i])
+		}
 	}
-	return number(a / b)
+	for i := range clusters {
+		s := &clusters[i]
+		column(s.Cluster, &s.Median)
+		if s.Repeats > 1 {
+			column("from", &s.Low)
+			column("to", &s.High)
+		}
+	}
+	return g
 }
 
 // number writes v with three significant digits, and all digits before the point.

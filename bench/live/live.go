@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,7 +22,8 @@ import (
 
 // Options choose what is run where. Every policy meets the same jobs at each load.
 type Options struct {
-	// Connect are the frontends of a running cluster. If there are none, one is embedded, of so many parts.
+	// Connect are the frontends of a running cluster. If there are none, clusters of so many parts are started: each
+	// measurement has one of its own.
 	Connect                   []string
 	Secret                    string
 	Frontends, Workers, Slots int // Slots are those of each worker
@@ -35,7 +37,8 @@ type Options struct {
 	Trace       *bench.TraceOptions // instead of TasksPerJob and Durations; its Slots are filled in
 
 	Warmup, For time.Duration
-	Seed        uint64
+	Repeat      int    // how often everything is measured
+	Seed        uint64 // of the first repeat; the others have the ones that follow
 }
 
 // Validate says all that is wrong with o.
@@ -45,6 +48,9 @@ func (o *Options) Validate() error {
 		if _, err := frontend.ParsePolicy(p); err != nil {
 			errs = append(errs, err)
 		}
+	}
+	if o.Repeat < 1 {
+		errs = append(errs, fmt.Errorf("%d repeats: give 1 or more", o.Repeat))
 	}
 	if len(o.Policies) == 0 || len(o.Loads) == 0 && o.Trace == nil {
 		errs = append(errs, errors.New("name at least one policy and one load"))
@@ -58,19 +64,27 @@ func (o *Options) Validate() error {
 	return errors.Join(errs...)
 }
 
+// clusters are those that are measured.
+func (o *Options) clusters() []string {
+	if len(o.Connect) > 0 {
+		return []string{bench.Running}
+	}
+	return []string{bench.Embedded}
+}
+
 // target is the cluster that is driven.
 type target struct {
 	client    *client.Client
 	slots     int
-	settings  []string
 	closeFunc func() error
 }
 
-// open starts or connects to the cluster and waits until it is ready.
-func (o *Options) open(ctx context.Context) (*target, error) {
-	t := &target{closeFunc: func() error { return nil }}
+// open starts or connects to a cluster and waits until it is ready.
+func (o *Options) open(ctx context.Context, cluster string) (*target, error) {
+	t := &target{slots: o.Workers * o.Slots, closeFunc: func() error { return nil }}
 	addrs := o.Connect
-	if len(addrs) == 0 {
+	switch cluster {
+	case bench.Embedded:
 		c, err := local.Start(local.Config{Frontends: o.Frontends, Workers: o.Workers, Slots: o.Slots, Secret: o.Secret})
 		if err != nil {
 			return nil, err
@@ -80,19 +94,18 @@ func (o *Options) open(ctx context.Context) (*target, error) {
 			return nil, errors.Join(err, c.Close())
 		}
 		addrs = c.Frontends()
-		t.slots = o.Workers * o.Slots
-		t.settings = append(t.settings, fmt.Sprintf("embedded cluster: %d frontends, %d workers of %d slots, one process with the load generator, GOMAXPROCS %d", o.Frontends, o.Workers, o.Slots, runtime.GOMAXPROCS(0)))
 	}
 	var err error
 	t.client, err = client.New(addrs, client.WithSecret(o.Secret), client.WithName("bench"), client.WithRefusalsFinal())
 	if err != nil {
 		return nil, errors.Join(err, t.closeFunc())
 	}
-	if t.slots == 0 {
+	if cluster == bench.Running {
 		st, err := t.client.Cluster(ctx)
 		if err != nil {
 			return nil, errors.Join(err, t.close())
 		}
+		t.slots = 0
 		for _, w := range st.Workers {
 			if w.State == "up" {
 				t.slots += int(w.Capacity.CPU) / 1000
@@ -101,54 +114,96 @@ func (o *Options) open(ctx context.Context) (*target, error) {
 		if t.slots == 0 {
 			return nil, errors.Join(fmt.Errorf("no worker is linked to %s: start one, or check that frontend's list of workers", st.Address), t.close())
 		}
-		t.settings = append(t.settings, fmt.Sprintf("running cluster at %v: %d slots", addrs, t.slots))
 	}
 	return t, nil
 }
 
 func (t *target) close() error { return errors.Join(t.client.Close(), t.closeFunc()) }
 
-// Run runs every policy at every load, one after the other, and returns what was measured. If ctx ends before, that
-// is what was measured until then.
+// settings describe the clusters.
+func (o *Options) settings() []string {
+	var lines []string
+	for _, cluster := range o.clusters() {
+		parts := fmt.Sprintf("%d frontends, %d workers of %d slots", o.Frontends, o.Workers, o.Slots)
+		switch cluster {
+		case bench.Embedded:
+			lines = append(lines, "embedded: "+parts+", in one process with the load generator")
+		default:
+			lines = append(lines, fmt.Sprintf("running cluster at %s, whose CPU time counts as used by others if it is on this machine", strings.Join(o.Connect, ", ")))
+		}
+	}
+	return lines
+}
+
+// rotated starts with another one in each repeat, so that none is always the first.
+func rotated[T any](all []T, repeat int) []T {
+	k := repeat % len(all)
+	return slices.Concat(all[k:], all[:k])
+}
+
+// Run runs, in each repeat, every policy at every load on every cluster, one after the other, and returns what was
+// measured until then if there is an error.
 func Run(ctx context.Context, o Options, progress *bench.Progress) (*bench.Document, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	t, err := o.open(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer t.close()
 	doc := &bench.Document{}
-	doc.Meta.Settings = append(t.settings, fmt.Sprintf("probe ratio %g; estimates %s; warm-up %v", o.ProbeRatio, map[bool]string{true: "exact", false: "none"}[o.Estimates], o.Warmup))
+	doc.Meta.Settings = append(o.settings(), fmt.Sprintf("probe ratio %g; estimates %s; warm-up %v", o.ProbeRatio, map[bool]string{true: "exact", false: "none"}[o.Estimates], o.Warmup))
 	if o.Trace != nil && len(o.Loads) == 0 {
 		o.Loads = []float64{0} // as the trace has it
 	}
-	for _, load := range o.Loads {
-		workload, jobs, span, settings, err := o.workload(load, t.slots)
-		if err != nil {
-			return nil, err
-		}
-		doc.Meta.Settings = append(doc.Meta.Settings, settings...)
-		if load == 0 {
-			load = bench.Offered(jobs, t.slots, span)
-		}
-		for _, policy := range o.Policies {
-			opts := bench.RunOptions{Policy: policy, Workload: workload, Load: load, Slots: t.slots, Warmup: o.Warmup, For: span - o.Warmup}
-			run, err := t.drive(ctx, &o, opts, jobs, progress)
-			if run.Jobs+run.Errors > 0 || err == nil {
-				doc.Runs = append(doc.Runs, run)
-			}
-			if err != nil {
-				return doc, err
+	defer progress.Clear()
+	begin := time.Now()
+	for repeat := range o.Repeat {
+		for _, load := range o.Loads {
+			for _, policy := range rotated(o.Policies, repeat) {
+				for _, cluster := range o.clusters() {
+					opts := bench.RunOptions{
+						Cluster: cluster, Policy: policy, Load: load, Repeat: repeat + 1, Seed: o.Seed + uint64(repeat), Started: time.Since(begin),
+					}
+					run, settings, err := o.once(ctx, opts, progress)
+					if run.Jobs+run.Errors > 0 || err == nil {
+						doc.Runs = append(doc.Runs, run)
+					}
+					if err != nil {
+						return doc, err
+					}
+					for _, line := range settings {
+						if !slices.Contains(doc.Meta.Settings, line) {
+							doc.Meta.Settings = append(doc.Meta.Settings, line)
+						}
+					}
+				}
 			}
 		}
 	}
 	return doc, nil
 }
 
+// once makes one run on a cluster of its own.
+func (o *Options) once(ctx context.Context, opts bench.RunOptions, progress *bench.Progress) (run bench.Run, settings []string, err error) {
+	t, err := o.open(ctx, opts.Cluster)
+	if err != nil {
+		return run, nil, err
+	}
+	defer func() { err = errors.Join(err, t.close()) }()
+	var jobs []bench.Job
+	var span time.Duration
+	if opts.Workload, jobs, span, settings, err = o.workload(opts.Load, opts.Seed, t.slots); err != nil {
+		return run, nil, err
+	}
+	if opts.Load == 0 {
+		opts.Load = bench.Offered(jobs, t.slots, span)
+	}
+	opts.Slots, opts.Warmup, opts.For = t.slots, o.Warmup, span-o.Warmup
+	meter := bench.NewCPUMeter()
+	run, err = t.drive(ctx, o, opts, jobs, progress)
+	run.CPU = meter.Use()
+	return run, settings, err
+}
+
 // workload makes the jobs of one load.
-func (o *Options) workload(load float64, slots int) (name string, jobs []bench.Job, span time.Duration, settings []string, err error) {
+func (o *Options) workload(load float64, seed uint64, slots int) (name string, jobs []bench.Job, span time.Duration, settings []string, err error) {
 	if o.Trace != nil {
 		trace := *o.Trace
 		trace.Slots, trace.Load = slots, load
@@ -159,7 +214,7 @@ func (o *Options) workload(load float64, slots int) (name string, jobs []bench.J
 		return trace.Name, tr.Jobs, tr.Span, tr.Settings, nil
 	}
 	span = o.Warmup + o.For
-	seq, err := bench.Poisson(o.Seed, load, slots, o.TasksPerJob, o.Durations, span)
+	seq, err := bench.Poisson(seed, load, slots, o.TasksPerJob, o.Durations, span)
 	if err != nil {
 		return "", nil, 0, nil, err
 	}
@@ -241,7 +296,7 @@ func (t *target) drive(interrupted context.Context, o *Options, opts bench.RunOp
 			}
 			return rec.Run(), interrupted.Err()
 		case <-tick.C:
-			progress.Set("%s, %s, load %.2f: %v of %v, %d jobs sent, %d under way", opts.Policy, opts.Workload, opts.Load,
+			progress.Set("%d of %d: %s, %s, %s, load %.2f: %v of %v, %d jobs sent, %d under way", opts.Repeat, o.Repeat, opts.Cluster, opts.Policy, opts.Workload, opts.Load,
 				time.Since(begin).Round(time.Second), opts.Warmup+opts.For, sent.Load(), sent.Load()-done.Load())
 		case <-deadline.C:
 			cancel() // what is left counts as an error

@@ -2,7 +2,9 @@ package live
 
 import (
 	"context"
+	"fmt"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -15,7 +17,7 @@ func options(t testing.TB, policies []string, durations string, load float64) Op
 		t.Fatal(err)
 	}
 	return Options{
-		Frontends: 2, Workers: 3, Slots: 2, Policies: policies, Loads: []float64{load}, ProbeRatio: 2, TasksPerJob: 4,
+		Repeat: 1, Frontends: 2, Workers: 3, Slots: 2, Policies: policies, Loads: []float64{load}, ProbeRatio: 2, TasksPerJob: 4,
 		Durations: spec, Warmup: 100 * time.Millisecond, For: 500 * time.Millisecond, Seed: 1,
 	}
 }
@@ -43,21 +45,51 @@ func TestRunAccountsForEveryJob(t *testing.T) {
 	}
 }
 
-func TestNoop(t *testing.T) {
-	doc, err := Noop(context.Background(), options(t, []string{"phoebe"}, "fixed:5ms", 0.4), bench.NewProgress(os.Stderr))
+// Each repeat has a seed of its own, and another policy that comes first.
+func TestRepeats(t *testing.T) {
+	o := options(t, []string{"phoebe", "random"}, "task-exp:5ms", 0.4)
+	o.Repeat, o.Seed, o.For = 3, 7, 200*time.Millisecond
+	doc, err := Run(context.Background(), o, bench.NewProgress(os.Stderr))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := doc.Noop; n.FloorUS.P50 <= 0 || n.RTTUS.P50 <= n.FloorUS.P50 || n.TasksPerS1 <= 0 || n.TasksPerS16 <= 0 || n.CPUUSPerTask <= 0 {
-		t.Errorf("%+v", *n)
+	var got []string
+	for i, r := range doc.Runs {
+		got = append(got, fmt.Sprintf("%d %s %d", r.Repeat, r.Policy, r.Seed))
+		if same := doc.Runs[i^1]; r.Jobs+r.Errors != same.Jobs+same.Errors || r.Cluster != bench.Embedded || r.CPU.Own <= 0 || len(r.OverTime) == 0 {
+			t.Errorf("run %d: %+v", i, r)
+		}
+		if i > 0 && r.StartedS <= doc.Runs[i-1].StartedS {
+			t.Errorf("run %d began %g s after the first, the one before %g s", i, r.StartedS, doc.Runs[i-1].StartedS)
+		}
+	}
+	if want := []string{"1 phoebe 7", "1 random 7", "2 random 8", "2 phoebe 8", "3 phoebe 9", "3 random 9"}; !slices.Equal(got, want) {
+		t.Errorf("ran %q, want %q", got, want)
+	}
+}
+
+func TestNoop(t *testing.T) {
+	o := options(t, []string{"phoebe"}, "fixed:5ms", 0.4)
+	o.Repeat, o.Warmup, o.For = 2, 10*time.Millisecond, 100*time.Millisecond
+	doc, err := Noop(context.Background(), o, bench.NewProgress(os.Stderr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(doc.NoopRuns) != 2 {
+		t.Fatalf("%d runs", len(doc.NoopRuns))
+	}
+	for i, n := range doc.NoopRuns {
+		if n.Repeat != i+1 || n.FloorUS.P50 <= 0 || n.RTTUS.P50 <= n.FloorUS.P50 || n.OverFloor.P50 <= 1 || n.TasksPerS1 <= 0 || n.TasksPerS16 <= 0 || n.CPUUSPerTask <= 0 {
+			t.Errorf("%+v", n)
+		}
 	}
 }
 
 func TestOptionsAreChecked(t *testing.T) {
 	o := options(t, []string{"sparrow"}, "fixed:5ms", 0.4)
 	o.ProbeRatio = 0.5
-	o.For = 0
-	if err := o.Validate(); err == nil || len(err.(interface{ Unwrap() []error }).Unwrap()) != 3 {
-		t.Errorf("want three problems: %v", err)
+	o.For, o.Repeat = 0, 0
+	if err := o.Validate(); err == nil || len(err.(interface{ Unwrap() []error }).Unwrap()) != 4 {
+		t.Errorf("want four problems: %v", err)
 	}
 }

@@ -2,9 +2,10 @@ package live
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
-	"syscall"
+	"sync/atomic"
 	"time"
 
 	"github.com/phoebe-sched/phoebe/bench"
@@ -14,30 +15,56 @@ import (
 const (
 	noopRounds  = 5000 // round trips that count
 	noopWarmup  = 500
-	noopTasks   = 20_000
 	noopPerJob  = 100
 	noopFlights = 16
 )
 
-// Noop measures what a job costs that does nothing: the round trip of a one-task job in turns with the floor, and
-// how many tasks a second go through in jobs of 100, one and 16 in flight.
+// Noop measures what a job costs that does nothing, in each repeat on each cluster: the round trip of a one-task job in
+// turns with the floor, and how many tasks a second go through in jobs of 100, one and 16 in flight, for the time o.For
+// each, after o.Warmup. It returns what was measured until then if there is an error.
 func Noop(ctx context.Context, o Options, progress *bench.Progress) (*bench.Document, error) {
-	t, err := o.open(ctx)
-	if err != nil {
+	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	defer t.close()
+	doc := &bench.Document{}
+	doc.Meta.Settings = append(o.settings(), fmt.Sprintf("%d round trips of one echo task, in turns with the floor; echo tasks in jobs of %d for %v, after %v that do not count",
+		noopRounds, noopPerJob, o.For, o.Warmup))
+	if len(o.Connect) > 0 {
+		doc.Meta.Settings = append(doc.Meta.Settings, "CPU per task is that of the load generator alone")
+	}
+	defer progress.Clear()
+	for repeat := range o.Repeat {
+		for _, cluster := range rotated(o.clusters(), repeat) {
+			run, err := o.noop(ctx, cluster, func(format string, args ...any) {
+				progress.Set("%d of %d: %s, %s", repeat+1, o.Repeat, cluster, fmt.Sprintf(format, args...))
+			})
+			if err != nil {
+				return doc, err
+			}
+			run.Repeat = repeat + 1
+			doc.NoopRuns = append(doc.NoopRuns, run)
+		}
+	}
+	return doc, nil
+}
+
+// noop measures once, on a cluster of its own.
+func (o *Options) noop(ctx context.Context, cluster string, progress func(format string, args ...any)) (run bench.NoopRun, err error) {
+	t, err := o.open(ctx, cluster)
+	if err != nil {
+		return run, err
+	}
+	defer func() { err = errors.Join(err, t.close()) }()
 	floor, err := bench.StartFloor()
 	if err != nil {
-		return nil, err
+		return run, err
 	}
 	defer floor.Close()
-
 	policy := client.Policy("")
 	if len(o.Policies) > 0 {
 		policy = client.Policy(o.Policies[0])
 	}
-	run := func(tasks int) error {
+	job := func(tasks int) error {
 		job := client.Job{Policy: policy, ProbeRatio: o.ProbeRatio, Tasks: make([]client.Task, tasks)}
 		for i := range job.Tasks {
 			job.Tasks[i].Function = "echo"
@@ -46,87 +73,67 @@ func Noop(ctx context.Context, o Options, progress *bench.Progress) (*bench.Docu
 		return err
 	}
 
+	meter := bench.NewCPUMeter()
 	rtts, floors := bench.NewHistogram(), bench.NewHistogram()
 	for i := range noopWarmup + noopRounds {
 		atFloor, err := floor.RoundTrip()
 		if err != nil {
-			return nil, fmt.Errorf("floor: %w", err)
+			return run, err
 		}
 		begin := time.Now()
-		if err := run(1); err != nil {
-			return nil, fmt.Errorf("no-op job: %w", err)
+		if err := job(1); err != nil {
+			return run, fmt.Errorf("no-op job: %w", err)
 		}
 		if i >= noopWarmup {
 			rtts.Record(time.Since(begin))
 			floors.Record(atFloor)
 		}
 		if i%500 == 0 {
-			progress.Set("round trips: %d of %d", i, noopWarmup+noopRounds)
+			progress("round trips: %d of %d", i, noopWarmup+noopRounds)
 		}
 	}
+	run = bench.NoopRun{Cluster: cluster, Noop: bench.Noop{RTTUS: rtts.Quantiles(time.Microsecond), FloorUS: floors.Quantiles(time.Microsecond)}}
+	run.OverFloor = bench.Quantiles{P50: run.RTTUS.P50 / run.FloorUS.P50, P99: run.RTTUS.P99 / run.FloorUS.P99}
 
-	noop := &bench.Noop{RTTUS: rtts.Quantiles(time.Microsecond), FloorUS: floors.Quantiles(time.Microsecond)}
 	for _, flights := range []int{1, noopFlights} {
-		progress.Set("throughput: %d jobs in flight", flights)
-		if _, _, err := throughput(flights, run); err != nil { // once to warm up
-			return nil, err
+		progress("throughput: %d jobs in flight", flights)
+		if _, err := throughput(flights, o.Warmup, job); err != nil {
+			return run, err
 		}
-		rate, cpu, err := throughput(flights, run)
+		own := bench.NewCPUMeter()
+		rate, err := throughput(flights, o.For, job)
 		if err != nil {
-			return nil, err
+			return run, err
 		}
 		if flights == 1 {
-			noop.TasksPerS1 = rate
+			run.TasksPerS1 = rate
 		} else {
-			noop.TasksPerS16 = rate
-			noop.CPUUSPerTask = float64(cpu) / float64(time.Microsecond) / noopTasks
+			run.TasksPerS16 = rate
+			run.CPUUSPerTask = own.Use().Own / rate * 1e6
 		}
 	}
-	progress.Clear()
-	doc := &bench.Document{Noop: noop}
-	doc.Meta.Settings = append(t.settings, fmt.Sprintf("%d round trips of one echo task, in turns with the floor; %d echo tasks in jobs of %d", noopRounds, noopTasks, noopPerJob))
-	if len(o.Connect) > 0 {
-		doc.Meta.Settings = append(doc.Meta.Settings, "CPU per task is that of the load generator alone")
-	}
-	return doc, nil
+	run.CPU = meter.Use()
+	return run, nil
 }
 
-// throughput runs all tasks with so many jobs in flight: tasks per second, and the CPU time of this process.
-func throughput(flights int, run func(tasks int) error) (rate float64, cpu time.Duration, err error) {
-	jobs := make(chan struct{}, noopTasks/noopPerJob)
-	for range cap(jobs) {
-		jobs <- struct{}{}
-	}
-	close(jobs)
+// throughput keeps so many jobs in flight for a time and returns the tasks per second.
+func throughput(flights int, lasts time.Duration, job func(tasks int) error) (rate float64, err error) {
 	var wait sync.WaitGroup
-	errs := make(chan error, flights)
-	before, begin := cpuTime(), time.Now()
-	for range flights {
+	var jobs atomic.Int64
+	errs := make([]error, flights)
+	begin := time.Now()
+	for i := range flights {
 		wait.Go(func() {
-			for range jobs {
-				if err := run(noopPerJob); err != nil {
-					errs <- fmt.Errorf("no-op jobs, %d in flight: %w", flights, err)
-					return
-				}
+			for time.Since(begin) < lasts && errs[i] == nil {
+				errs[i] = job(noopPerJob)
+				jobs.Add(1)
 			}
 		})
 	}
 	wait.Wait()
 	took := time.Since(begin)
-	cpu = cpuTime() - before
-	select {
-	case err := <-errs:
-		return 0, 0, err
-	default:
-		return noopTasks / took.Seconds(), cpu, nil
+	if err := errors.Join(errs...); err != nil {
+		return 0, fmt.Errorf("no-op jobs, %d in flight: %w", flights, err)
 	}
-}
-
-// cpuTime is what this process has used, user and system.
-func cpuTime() time.Duration {
-	var u syscall.Rusage
-	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	return float64(noopPerJob*jobs.Load()) / took.Seconds(), nil
 }

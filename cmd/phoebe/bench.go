@@ -17,20 +17,22 @@ import (
 type benchCmd struct {
 	What string `arg:"" optional:"" enum:"load,noop" default:"load" help:"load: latency of sleeping tasks under an open loop of jobs. noop: round trip and throughput of jobs that do nothing. Default ${default}."`
 
-	Connect   []string `placeholder:"HOST:PORT" help:"Frontends of a running cluster. Default: none, a cluster is embedded."`
-	Frontends int      `default:"2" placeholder:"N" help:"Frontends of the embedded cluster. Default ${default}."`
+	Connect   []string `placeholder:"HOST:PORT" help:"Frontends of a running cluster to measure. Default: none, a cluster is started for each run."`
+	Frontends int      `default:"2" placeholder:"N" help:"Frontends of a cluster that is started. Default ${default}."`
 	Workers   int      `default:"10" placeholder:"N" help:"Its workers. Default ${default}."`
 	Slots     int      `default:"4" placeholder:"N" help:"Slots of each of them. Default ${default}."`
 
-	Policy       []string      `default:"${policy}" placeholder:"NAME" help:"Policies to compare, one run each: ${policies}. Default ${default}."`
-	ProbeRatio   float64       `default:"2" placeholder:"N" help:"Reservations sent for each task, 1 to 10. Default ${default}."`
-	Load         []float64     `default:"0.8" placeholder:"N" group:"load" help:"Shares of the slots that the jobs keep busy, one run each; above 1 is overload, 0 a trace's own. Default ${default}."`
-	TasksPerJob  int           `default:"10" placeholder:"N" group:"load" help:"Tasks of each job. Default ${default}."`
-	TaskDuration string        `default:"fixed:10ms" placeholder:"LAW" group:"load" help:"How long tasks sleep: fixed:D, job-exp:D (one exponential draw for each job), task-exp:D (for each task), mix:90%5ms,10%200ms, pareto:ALPHA,D or lognormal:SIGMA,D (D is the mean). Default ${default}."`
-	Estimates    bool          `group:"load" help:"Jobs tell how long their tasks will run. Default: no."`
-	Warmup       time.Duration `default:"5s" placeholder:"D" group:"load" help:"Time at the start of each run whose jobs do not count. Default ${default}."`
-	For          time.Duration `default:"30s" placeholder:"D" group:"load" help:"Time after it whose jobs count. Default ${default}."`
-	Seed         uint64        `default:"1" placeholder:"N" group:"load" help:"Seed of arrivals and durations: every policy meets the same jobs. Default ${default}."`
+	Repeat *int           `placeholder:"N" help:"Measure everything so often, in turns, with another seed each time, and print medians and what bounds them. Default: 1, noop 5."`
+	Warmup *time.Duration `placeholder:"D" help:"Time at the start of each run, and of each throughput figure of noop, that does not count. Default: 5s, noop 500ms."`
+	For    *time.Duration `placeholder:"D" help:"Time after it that counts. Default: 30s, noop 3s."`
+
+	Policy       []string  `default:"${policy}" placeholder:"NAME" help:"Policies to compare, one run each: ${policies}. Default ${default}."`
+	ProbeRatio   float64   `default:"2" placeholder:"N" help:"Reservations sent for each task, 1 to 10. Default ${default}."`
+	Load         []float64 `default:"0.8" placeholder:"N" group:"load" help:"Shares of the slots that the jobs keep busy, one run each; above 1 is overload, 0 a trace's own. Default ${default}."`
+	TasksPerJob  int       `default:"10" placeholder:"N" group:"load" help:"Tasks of each job. Default ${default}."`
+	TaskDuration string    `default:"fixed:10ms" placeholder:"LAW" group:"load" help:"How long tasks sleep: fixed:D, job-exp:D (one exponential draw for each job), task-exp:D (for each task), mix:90%5ms,10%200ms, pareto:ALPHA,D or lognormal:SIGMA,D (D is the mean). Default ${default}."`
+	Estimates    bool      `group:"load" help:"Jobs tell how long their tasks will run. Default: no."`
+	Seed         uint64    `default:"1" placeholder:"N" group:"load" help:"Seed of arrivals and durations in the first repeat, the others have the ones that follow: every policy meets the same jobs. Default ${default}."`
 
 	Simulate bool `group:"load" help:"Simulate the same jobs, too, with messages that take as long as they did, and print how far the simulator is off. Default: no."`
 
@@ -55,9 +57,16 @@ func (c *benchCmd) Help() string {
 the intended send time. Beside them stand the ideal, a job's longest task on an empty cluster, and the
 omniscient response, that of one queue with exact knowledge and no delay for the very same jobs.
 
+Of repeats, the median of each figure is printed, and between from and to its confidence interval from order
+statistics, which guesses at no distribution. A warning tells where others used the machine meanwhile.
+
   phoebe bench --load 0.5,0.8 --policy phoebe,late-binding --task-duration mix:90%5ms,10%200ms
   phoebe bench --trace jobs.csv.gz --speedup 60 --load 0.8
-  phoebe bench noop`
+  phoebe bench --repeat 9 --for 10s --html report.html
+  phoebe bench noop
+
+The names of what --json writes tell units: _ms, _us, _s, _per_s; _cpus are CPUs, _share is from 0 to 1. All of them:
+go doc github.com/phoebe-sched/phoebe/bench`
 }
 
 // Run measures, and prints a table.
@@ -75,6 +84,11 @@ func (c *benchCmd) Run(ctx context.Context, line *kong.Context, out *streams) er
 		return err
 	}
 	wserve.RaiseFileLimit(65_536)
+	meta := bench.NewMeta(append([]string{"phoebe"}, line.Args...), o.Seed, time.Now())
+	meta.Watch(ctx)
+	if text := meta.CPUBefore.Busy(meta.Machine.CPUs); text != "" && len(c.Connect) == 0 {
+		fmt.Fprintf(out.err, "phoebe: warning: just now %s: figures will suffer\n", text)
+	}
 	measure := live.Run
 	if c.What == "noop" {
 		measure = live.Noop
@@ -84,25 +98,36 @@ func (c *benchCmd) Run(ctx context.Context, line *kong.Context, out *streams) er
 		err = simulate(ctx, &o, doc.Runs)
 	}
 	if err != nil {
-		exit := interruption(ctx)
-		if exit == nil {
+		if exit := interruption(ctx); exit != nil {
+			err = exit
+		}
+		if doc == nil || len(doc.Runs)+len(doc.NoopRuns) == 0 {
 			return err
 		}
-		if doc == nil || len(doc.Runs) == 0 && doc.Noop == nil {
-			return exit
-		}
-		doc.CutShort, err = exit.Error(), exit
+		doc.CutShort = err.Error()
 	}
-	settings := doc.Meta.Settings
-	doc.Meta = bench.NewMeta(append([]string{"phoebe"}, line.Args...), o.Seed, time.Now())
-	doc.Meta.Settings = settings
+	meta.Settings, meta.LoadAfter = doc.Meta.Settings, bench.LoadAverage()
+	doc.Meta = meta
 	return errors.Join(bench.WriteTable(out.out, doc), write(doc), err)
 }
 
 func (c *benchCmd) options(line *kong.Context) (live.Options, error) {
 	o := live.Options{
 		Connect: c.Connect, Frontends: c.Frontends, Workers: c.Workers, Slots: c.Slots, Policies: c.Policy, Loads: c.Load,
-		ProbeRatio: c.ProbeRatio, TasksPerJob: c.TasksPerJob, Estimates: c.Estimates, Warmup: c.Warmup, For: c.For, Seed: c.Seed,
+		ProbeRatio: c.ProbeRatio, TasksPerJob: c.TasksPerJob, Estimates: c.Estimates, Warmup: 5 * time.Second, For: 30 * time.Second,
+		Repeat: 1, Seed: c.Seed,
+	}
+	if c.What == "noop" {
+		o.Warmup, o.For, o.Repeat = 500*time.Millisecond, 3*time.Second, 5
+	}
+	if c.Warmup != nil {
+		o.Warmup = *c.Warmup
+	}
+	if c.For != nil {
+		o.For = *c.For
+	}
+	if c.Repeat != nil {
+		o.Repeat = *c.Repeat
 	}
 	var err error
 	if o.Durations, err = bench.ParseDurations(c.TaskDuration); err != nil {
@@ -117,7 +142,7 @@ func (c *benchCmd) options(line *kong.Context) (live.Options, error) {
 		return o, errors.New("--frontends, --workers and --slots must be 1 or more")
 	}
 	if c.Simulate && (c.Trace != "" || len(c.Connect) > 0) {
-		return o, errors.New("--simulate needs an embedded cluster and jobs that are drawn: leave out --connect and --trace")
+		return o, errors.New("--simulate needs a cluster of known parts and jobs that are drawn: leave out --connect and --trace")
 	}
 	if c.Trace != "" {
 		setting, err := bench.ParseTraceSetting(c.TraceSetting)

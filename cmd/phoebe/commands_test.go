@@ -587,7 +587,8 @@ func TestBench(t *testing.T) {
 		t.Errorf("%v in %.100s", err, html)
 	}
 	c := startDev(t)
-	phoebe(t, "bench", "noop", "--connect", c.connect, "--json", jsonFile).want(t, 0, "round trip", "floor", "tasks/s")
+	phoebe(t, "bench", "noop", "--connect", c.connect, "--repeat", "2", "--warmup", "10ms", "--for", "100ms", "--json", jsonFile).
+		want(t, 0, "round trip", "floor", "tasks/s", "running", "medians of 2 repeats")
 	if doc := read(); doc.Noop == nil || doc.Noop.TasksPerS1 <= 0 {
 		t.Errorf("%+v", doc)
 	}
@@ -604,6 +605,7 @@ func TestBench(t *testing.T) {
 		{[]string{"--trace", "/nonexistent"}, 1, "/nonexistent"},
 		{[]string{"--json", "/nonexistent/b.json"}, 2, "/nonexistent/b.json"},
 		{[]string{"--workers", "0"}, 2, "--workers"},
+		{[]string{"--repeat", "0"}, 2, "0 repeats"},
 		{[]string{"--simulate", "--connect", "localhost:1"}, 2, "--simulate"},
 	} {
 		phoebe(t, append([]string{"bench"}, test.args...)...).want(t, test.code, test.says)

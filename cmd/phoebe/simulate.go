@@ -17,7 +17,7 @@ func simulate(ctx context.Context, o *live.Options, runs []bench.Run) error {
 		if err != nil {
 			return err
 		}
-		jobs, err := bench.Poisson(o.Seed, r.Load, r.Slots, o.TasksPerJob, o.Durations, o.Warmup+o.For)
+		jobs, err := bench.Poisson(r.Seed, r.Load, r.Slots, o.TasksPerJob, o.Durations, o.Warmup+o.For)
 		if err != nil {
 			return err
 		}
@@ -32,7 +32,7 @@ func simulate(ctx context.Context, o *live.Options, runs []bench.Run) error {
 		result, err := sim.Run(ctx, sim.Config{
 			Policy: policy, ProbeRatio: o.ProbeRatio, Load: r.Load, Frontends: o.Frontends, Workers: o.Workers, Slots: o.Slots,
 			Workload: sim.Poisson{TasksPerJob: bench.TasksPerJob(o.TasksPerJob), Durations: o.Durations},
-			Jobs:     all, WarmupJobs: warmup, Estimates: sim.Estimates{Absent: !o.Estimates}, Seed: o.Seed, Delay: delay,
+			Jobs:     all, WarmupJobs: warmup, Estimates: sim.Estimates{Absent: !o.Estimates}, Seed: r.Seed, Delay: delay,
 		})
 		if err != nil {
 			return err

@@ -1,0 +1,114 @@
+package bench
+
+import (
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+)
+
+// Spread is what repeats of one measurement say of each of its figures. Low and High bound the median that endless
+// repeats would have, without a guess at how they are distributed: they are order statistics of the repeats, the
+// closest to each other that hold that median with 95 % confidence. Fewer than 6 repeats cannot say so much; then they
+// are the lowest and the highest.
+type Spread[T any] struct {
+	Repeats    int     `json:"repeats"`
+	Confidence float64 `json:"confidence"` // with which each figure's median lies from Low to High, 0 to 1
+	Median     T       `json:"median"`
+	Low        T       `json:"low"`
+	High       T       `json:"high"`
+}
+
+// spreadOf sums up the repeats, at least one, figure by figure.
+func spreadOf[T any](repeats []T) Spread[T] {
+	n := len(repeats)
+	rank, confidence := medianInterval(n)
+	s := Spread[T]{Repeats: n, Confidence: confidence}
+	for _, c := range []struct {
+		to   *T
+		pick func(sorted []float64) float64
+	}{
+		{&s.Median, func(v []float64) float64 { return (v[(n-1)/2] + v[n/2]) / 2 }},
+		{&s.Low, func(v []float64) float64 { return v[rank-1] }},
+		{&s.High, func(v []float64) float64 { return v[n-rank] }},
+	} {
+		all := make([]reflect.Value, n)
+		for i := range repeats {
+			all[i] = reflect.ValueOf(&repeats[i]).Elem()
+		}
+		pickEach(reflect.ValueOf(c.to).Elem(), all, c.pick)
+	}
+	return s
+}
+
+// pickEach sets every number within to by those at the same place in all, sorted. What is not a number stays zero, and
+// so does what one of them lacks.
+func pickEach(to reflect.Value, all []reflect.Value, pick func(sorted []float64) float64) {
+	each := func(in func(reflect.Value) reflect.Value) []reflect.Value {
+		inner := make([]reflect.Value, len(all))
+		for i, v := range all {
+			inner[i] = in(v)
+		}
+		return inner
+	}
+	switch to.Kind() {
+	case reflect.Float64, reflect.Int:
+		values := make([]float64, len(all))
+		for i, v := range all {
+			values[i] = v.Convert(reflect.TypeFor[float64]()).Float()
+		}
+		slices.Sort(values)
+		to.Set(reflect.ValueOf(pick(values)).Convert(to.Type()))
+	case reflect.Struct:
+		for i := range to.NumField() {
+			if to.Type().Field(i).IsExported() {
+				pickEach(to.Field(i), each(func(v reflect.Value) reflect.Value { return v.Field(i) }), pick)
+			}
+		}
+	case reflect.Pointer:
+		if !slices.ContainsFunc(all, reflect.Value.IsNil) {
+			to.Set(reflect.New(to.Type().Elem()))
+			pickEach(to.Elem(), each(reflect.Value.Elem), pick)
+		}
+	case reflect.Map:
+		to.Set(reflect.MakeMap(to.Type()))
+		for _, key := range all[0].MapKeys() {
+			values := each(func(v reflect.Value) reflect.Value { return v.MapIndex(key) })
+			if slices.ContainsFunc(values, func(v reflect.Value) bool { return !v.IsValid() }) {
+				continue
+			}
+			value := reflect.New(to.Type().Elem()).Elem()
+			pickEach(value, values, pick)
+			to.SetMapIndex(key, value)
+		}
+	}
+}
+
+// medianInterval says which of n sorted repeats, counted from either end, bound the median, and with what confidence.
+// The median lies below the k-th lowest if fewer than k of n draws, each below it with chance 1/2, are below it.
+func medianInterval(n int) (rank int, confidence float64) {
+	outside := 2 * math.Pow(0.5, float64(n)) // of the chance, by the lowest and the highest
+	rank, confidence = 1, max(0, 1-outside)
+	for k, term := 2, outside; 2*k <= n; k++ {
+		term *= float64(n-k+2) / float64(k-1)
+		outside += term
+		if 1-outside < 0.95 {
+			break
+		}
+		rank, confidence = k, 1-outside
+	}
+	return rank, confidence
+}
+
+// note says how to read the rows of the table that are from Low and High; "" if there are none.
+func (s *Spread[T]) note() string {
+	if s.Repeats < 2 {
+		return ""
+	}
+	rank, _ := medianInterval(s.Repeats)
+	bounds := "the lowest and the highest"
+	if rank > 1 {
+		bounds = fmt.Sprintf("no. %d and no. %d of them by size", rank, s.Repeats+1-rank)
+	}
+	return fmt.Sprintf("medians of %d repeats; from/to: %s, with %.3g %% confidence around the true median", s.Repeats, bounds, 100*s.Confidence)
+}
