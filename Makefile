@@ -112,7 +112,7 @@ sim: build ## 1,000 simulated workers, the policies side by side at three loads
 .PHONY: bench
 bench: build ## the README's measurements, BENCH_RUNS (5) times each, as JSON and HTML in out/bench
 	@mkdir -p out/bench
-	bin/phoebe bench noop --repeat $(BENCH_RUNS) --json out/bench/noop.json --html out/bench/noop.html
+	bin/phoebe bench noop --processes --repeat $(BENCH_RUNS) --json out/bench/noop.json --html out/bench/noop.html
 	@for duration in fixed:10ms fixed:100ms mix:90%5ms,10%200ms; do \
 		name=out/bench/$${duration//[:,%]/-}; \
 		bin/phoebe bench --frontends 2 --workers 10 --slots 4 --tasks-per-job 10 --task-duration "$$duration" \

@@ -14,7 +14,7 @@ const floorPayload = 128
 
 // Floor is the least a relayed request can cost on this machine at this moment: 128 bytes over loopback TCP
 // from a client to a relay, on to an echo server, and back the same way, by goroutines on blocking
-// connections. A benchmark alternates it with the figure that it bounds, because an idle machine's wake-up
+// connections. The three are in one process, or each in its own, as what they are compared with is. A benchmark alternates it with the figure that it bounds, because an idle machine's wake-up
 // times drift. RoundTrip and Close belong to one goroutine.
 type Floor struct {
 	client    net.Conn
@@ -49,6 +49,40 @@ func (f *Floor) start() error {
 	f.running.Go(func() { forward(relay, toEcho) })
 	f.running.Go(func() { forward(toEcho, relay) })
 	return nil
+}
+
+// DialFloor has its relay elsewhere: one that ServeFloor runs.
+func DialFloor(relay string) (*Floor, error) {
+	conn, err := net.Dial("tcp", relay)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the echo floor: %w", err)
+	}
+	return &Floor{client: conn, conns: []net.Conn{conn}}, nil
+}
+
+// ServeFloor is the echo server of a floor or, told that one's address, its relay, on a port of the system's choice that
+// it tells. It returns when it cannot go on.
+func ServeFloor(echo string, listening func(addr string)) error {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	defer ln.Close()
+	listening(ln.Addr().String())
+	for {
+		from, err := ln.Accept()
+		if err != nil {
+			return err
+		}
+		to := from
+		if echo != "" {
+			if to, err = net.Dial("tcp", echo); err != nil {
+				return err
+			}
+			go forward(to, from)
+		}
+		go forward(from, to)
+	}
 }
 
 // connect makes the two ends of one loopback TCP connection; Close closes them.

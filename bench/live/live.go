@@ -28,6 +28,9 @@ type Options struct {
 	Secret                    string
 	Frontends, Workers, Slots int // Slots are those of each worker
 
+	Embedded  bool   // measure a cluster within this process
+	Processes string // the program phoebe, to measure frontends and workers that are processes of it, too; "": do not
+
 	Policies    []string
 	Loads       []float64
 	ProbeRatio  float64
@@ -49,6 +52,9 @@ func (o *Options) Validate() error {
 			errs = append(errs, err)
 		}
 	}
+	if len(o.Connect) == 0 && !o.Embedded && o.Processes == "" {
+		errs = append(errs, errors.New("nothing to measure: neither an embedded cluster nor processes"))
+	}
 	if o.Repeat < 1 {
 		errs = append(errs, fmt.Errorf("%d repeats: give 1 or more", o.Repeat))
 	}
@@ -69,12 +75,20 @@ func (o *Options) clusters() []string {
 	if len(o.Connect) > 0 {
 		return []string{bench.Running}
 	}
-	return []string{bench.Embedded}
+	var names []string
+	if o.Embedded {
+		names = append(names, bench.Embedded)
+	}
+	if o.Processes != "" {
+		names = append(names, bench.Processes)
+	}
+	return names
 }
 
 // target is the cluster that is driven.
 type target struct {
 	client    *client.Client
+	parts     *processes // nil: none that this process has started
 	slots     int
 	closeFunc func() error
 }
@@ -94,6 +108,12 @@ func (o *Options) open(ctx context.Context, cluster string) (*target, error) {
 			return nil, errors.Join(err, c.Close())
 		}
 		addrs = c.Frontends()
+	case bench.Processes:
+		p, err := startProcesses(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		addrs, t.parts, t.closeFunc = p.frontends, p, p.close
 	}
 	var err error
 	t.client, err = client.New(addrs, client.WithSecret(o.Secret), client.WithName("bench"), client.WithRefusalsFinal())
@@ -128,6 +148,8 @@ func (o *Options) settings() []string {
 		switch cluster {
 		case bench.Embedded:
 			lines = append(lines, "embedded: "+parts+", in one process with the load generator")
+		case bench.Processes:
+			lines = append(lines, "processes: "+parts+", each a process, beside the load generator's")
 		default:
 			lines = append(lines, fmt.Sprintf("running cluster at %s, whose CPU time counts as used by others if it is on this machine", strings.Join(o.Connect, ", ")))
 		}
@@ -196,7 +218,7 @@ func (o *Options) once(ctx context.Context, opts bench.RunOptions, progress *ben
 		opts.Load = bench.Offered(jobs, t.slots, span)
 	}
 	opts.Slots, opts.Warmup, opts.For = t.slots, o.Warmup, span-o.Warmup
-	meter := bench.NewCPUMeter()
+	meter := bench.NewCPUMeter(t.parts.pids()...)
 	run, err = t.drive(ctx, o, opts, jobs, progress)
 	run.CPU = meter.Use()
 	return run, settings, err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,7 +18,7 @@ func options(t testing.TB, policies []string, durations string, load float64) Op
 		t.Fatal(err)
 	}
 	return Options{
-		Repeat: 1, Frontends: 2, Workers: 3, Slots: 2, Policies: policies, Loads: []float64{load}, ProbeRatio: 2, TasksPerJob: 4,
+		Embedded: true, Repeat: 1, Frontends: 2, Workers: 3, Slots: 2, Policies: policies, Loads: []float64{load}, ProbeRatio: 2, TasksPerJob: 4,
 		Durations: spec, Warmup: 100 * time.Millisecond, For: 500 * time.Millisecond, Seed: 1,
 	}
 }
@@ -85,11 +86,22 @@ func TestNoop(t *testing.T) {
 	}
 }
 
+// What is no phoebe is no cluster, and says why.
+func TestProcessesThatCannotStart(t *testing.T) {
+	for program, says := range map[string]string{"/nonexistent/phoebe": "/nonexistent/phoebe", "/bin/false": "did not tell its address: exit status 1"} {
+		o := options(t, []string{"phoebe"}, "fixed:5ms", 0.4)
+		o.Processes, o.Embedded = program, false
+		if _, err := Run(context.Background(), o, bench.NewProgress(os.Stderr)); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v, want an error that says %q", program, err, says)
+		}
+	}
+}
+
 func TestOptionsAreChecked(t *testing.T) {
 	o := options(t, []string{"sparrow"}, "fixed:5ms", 0.4)
 	o.ProbeRatio = 0.5
-	o.For, o.Repeat = 0, 0
-	if err := o.Validate(); err == nil || len(err.(interface{ Unwrap() []error }).Unwrap()) != 4 {
-		t.Errorf("want four problems: %v", err)
+	o.For, o.Repeat, o.Embedded = 0, 0, false
+	if err := o.Validate(); err == nil || len(err.(interface{ Unwrap() []error }).Unwrap()) != 5 {
+		t.Errorf("want five problems: %v", err)
 	}
 }

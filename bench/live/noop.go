@@ -55,7 +55,7 @@ func (o *Options) noop(ctx context.Context, cluster string, progress func(format
 		return run, err
 	}
 	defer func() { err = errors.Join(err, t.close()) }()
-	floor, err := bench.StartFloor()
+	floor, err := t.floor(ctx)
 	if err != nil {
 		return run, err
 	}
@@ -73,7 +73,7 @@ func (o *Options) noop(ctx context.Context, cluster string, progress func(format
 		return err
 	}
 
-	meter := bench.NewCPUMeter()
+	meter := bench.NewCPUMeter(t.parts.pids()...)
 	rtts, floors := bench.NewHistogram(), bench.NewHistogram()
 	for i := range noopWarmup + noopRounds {
 		atFloor, err := floor.RoundTrip()
@@ -100,7 +100,7 @@ func (o *Options) noop(ctx context.Context, cluster string, progress func(format
 		if _, err := throughput(flights, o.Warmup, job); err != nil {
 			return run, err
 		}
-		own := bench.NewCPUMeter()
+		own := bench.NewCPUMeter(t.parts.pids()...)
 		rate, err := throughput(flights, o.For, job)
 		if err != nil {
 			return run, err
@@ -114,6 +114,22 @@ func (o *Options) noop(ctx context.Context, cluster string, progress func(format
 	}
 	run.CPU = meter.Use()
 	return run, nil
+}
+
+// floor is the floor that a cluster's round trips are compared with.
+func (t *target) floor(ctx context.Context) (*bench.Floor, error) {
+	if t.parts == nil {
+		return bench.StartFloor()
+	}
+	echo, err := t.parts.start(ctx, "floor", "floor")
+	if err != nil {
+		return nil, err
+	}
+	relay, err := t.parts.start(ctx, "floor", "floor", "--to", echo)
+	if err != nil {
+		return nil, err
+	}
+	return bench.DialFloor(relay)
 }
 
 // throughput keeps so many jobs in flight for a time and returns the tasks per second.

@@ -18,6 +18,8 @@ type benchCmd struct {
 	What string `arg:"" optional:"" enum:"load,noop" default:"load" help:"load: latency of sleeping tasks under an open loop of jobs. noop: round trip and throughput of jobs that do nothing. Default ${default}."`
 
 	Connect   []string `placeholder:"HOST:PORT" help:"Frontends of a running cluster to measure. Default: none, a cluster is started for each run."`
+	Embedded  bool     `default:"true" negatable:"" help:"Measure a cluster within this process. Default: yes."`
+	Processes bool     `help:"Measure a cluster whose frontends and workers are processes, too, in turns with the embedded one; --no-embedded leaves that out. Default: no."`
 	Frontends int      `default:"2" placeholder:"N" help:"Frontends of a cluster that is started. Default ${default}."`
 	Workers   int      `default:"10" placeholder:"N" help:"Its workers. Default ${default}."`
 	Slots     int      `default:"4" placeholder:"N" help:"Slots of each of them. Default ${default}."`
@@ -63,7 +65,7 @@ statistics, which guesses at no distribution. A warning tells where others used 
   phoebe bench --load 0.5,0.8 --policy phoebe,late-binding --task-duration mix:90%5ms,10%200ms
   phoebe bench --trace jobs.csv.gz --speedup 60 --load 0.8
   phoebe bench --repeat 9 --for 10s --html report.html
-  phoebe bench noop
+  phoebe bench noop --processes
 
 The names of what --json writes tell units: _ms, _us, _s, _per_s; _cpus are CPUs, _share is from 0 to 1. All of them:
 go doc github.com/phoebe-sched/phoebe/bench`
@@ -115,7 +117,7 @@ func (c *benchCmd) options(line *kong.Context) (live.Options, error) {
 	o := live.Options{
 		Connect: c.Connect, Frontends: c.Frontends, Workers: c.Workers, Slots: c.Slots, Policies: c.Policy, Loads: c.Load,
 		ProbeRatio: c.ProbeRatio, TasksPerJob: c.TasksPerJob, Estimates: c.Estimates, Warmup: 5 * time.Second, For: 30 * time.Second,
-		Repeat: 1, Seed: c.Seed,
+		Embedded: c.Embedded, Repeat: 1, Seed: c.Seed,
 	}
 	if c.What == "noop" {
 		o.Warmup, o.For, o.Repeat = 500*time.Millisecond, 3*time.Second, 5
@@ -130,6 +132,11 @@ func (c *benchCmd) options(line *kong.Context) (live.Options, error) {
 		o.Repeat = *c.Repeat
 	}
 	var err error
+	if c.Processes {
+		if o.Processes, err = os.Executable(); err != nil {
+			return o, err
+		}
+	}
 	if o.Durations, err = bench.ParseDurations(c.TaskDuration); err != nil {
 		return o, fmt.Errorf("--task-duration: %w", err)
 	}
@@ -140,6 +147,9 @@ func (c *benchCmd) options(line *kong.Context) (live.Options, error) {
 	}
 	if c.Frontends < 1 || c.Workers < 1 || c.Slots < 1 {
 		return o, errors.New("--frontends, --workers and --slots must be 1 or more")
+	}
+	if len(c.Connect) > 0 && c.Processes {
+		return o, errors.New("--connect measures a running cluster, --processes one that it starts: leave one of them out")
 	}
 	if c.Simulate && (c.Trace != "" || len(c.Connect) > 0) {
 		return o, errors.New("--simulate needs a cluster of known parts and jobs that are drawn: leave out --connect and --trace")

@@ -606,6 +606,8 @@ func TestBench(t *testing.T) {
 		{[]string{"--json", "/nonexistent/b.json"}, 2, "/nonexistent/b.json"},
 		{[]string{"--workers", "0"}, 2, "--workers"},
 		{[]string{"--repeat", "0"}, 2, "0 repeats"},
+		{[]string{"--no-embedded"}, 2, "nothing to measure"},
+		{[]string{"--processes", "--connect", "localhost:1"}, 2, "--processes"},
 		{[]string{"--simulate", "--connect", "localhost:1"}, 2, "--simulate"},
 	} {
 		phoebe(t, append([]string{"bench"}, test.args...)...).want(t, test.code, test.says)

@@ -54,6 +54,7 @@ type cli struct {
 	Cancel     cancelCmd     `cmd:"" help:"Cancel a job."`
 	Explain    explainCmd    `cmd:"" help:"Tell where a job's tasks were placed, and why."`
 	Bench      benchCmd      `cmd:"" help:"Measure latency under load, or the cost of jobs that do nothing."`
+	Floor      floorCmd      `cmd:"" hidden:"" help:"Serve a part of the floor of bench noop --processes."`
 	Sim        simCmd        `cmd:"" help:"Simulate clusters of thousands of workers, or their faults."`
 	Version    versionCmd    `cmd:"" help:"Show the version of this program."`
 	Completion completionCmd `cmd:"" help:"Print a completion script for a shell."`

@@ -1,0 +1,202 @@
+package live
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend/client"
+)
+
+// processes are parts of a cluster that run as processes of phoebe. They are killed when they are no longer needed:
+// there is nothing that they would have to bring to an end. If this process dies first, so do they (on Linux).
+type processes struct {
+	program   string
+	env       []string
+	frontends []string // addresses
+
+	thread  chan func() // runs all starts: see start
+	started []*process
+}
+
+type process struct {
+	cmd    *exec.Cmd
+	errors lastWords
+	ended  chan error // gets how it ended
+}
+
+// startTime bounds how long a cluster of processes may take until all of it is linked.
+const startTime = time.Minute
+
+// startProcesses starts workers and frontends, and waits until each frontend is linked to each worker.
+func startProcesses(ctx context.Context, o *Options) (*processes, error) {
+	p := newProcesses(o)
+	ctx, cancel := context.WithTimeoutCause(ctx, startTime, fmt.Errorf("not linked within %v", startTime))
+	defer cancel()
+	var workers []string
+	for range o.Workers {
+		addr, err := p.start(ctx, "worker", "worker", "--listen", "127.0.0.1:0", "--slots", strconv.Itoa(o.Slots))
+		if err != nil {
+			return nil, errors.Join(err, p.close())
+		}
+		workers = append(workers, addr)
+	}
+	for range o.Frontends {
+		addr, err := p.start(ctx, "frontend", "frontend", "--listen", "127.0.0.1:0", "--workers", strings.Join(workers, ","))
+		if err != nil {
+			return nil, errors.Join(err, p.close())
+		}
+		p.frontends = append(p.frontends, addr)
+	}
+	for _, addr := range p.frontends {
+		if err := awaitLinks(ctx, addr, o); err != nil {
+			return nil, errors.Join(fmt.Errorf("frontend process at %s: %w", addr, err), p.close())
+		}
+	}
+	return p, nil
+}
+
+func newProcesses(o *Options) *processes {
+	p := &processes{program: o.Processes, thread: make(chan func())}
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, "PHOEBE_") { // which are for this process
+			p.env = append(p.env, v)
+		}
+	}
+	if o.Secret != "" {
+		p.env = append(p.env, "PHOEBE_SECRET="+o.Secret)
+	}
+	go func() {
+		runtime.LockOSThread()
+		for do := range p.thread {
+			do()
+		}
+	}()
+	return p
+}
+
+// start starts the program and returns the address that its first line names, after a word. It starts it from a thread
+// that stays: the kernel takes the end of the thread that did for the death of the parent.
+func (p *processes) start(ctx context.Context, word string, args ...string) (addr string, err error) {
+	proc := &process{cmd: exec.Command(p.program, args...), ended: make(chan error, 1)}
+	proc.cmd.Env, proc.cmd.Stderr, proc.cmd.SysProcAttr = p.env, &proc.errors, attributes()
+	out, err := proc.cmd.StdoutPipe()
+	if err != nil {
+		return "", err
+	}
+	done := make(chan struct{})
+	p.thread <- func() { err = proc.cmd.Start(); close(done) }
+	<-done
+	if err != nil {
+		return "", fmt.Errorf("start a process for the cluster: %w", err)
+	}
+	stop := context.AfterFunc(ctx, func() { _ = proc.cmd.Process.Kill() })
+	defer stop()
+	lines := bufio.NewReader(out)
+	line, _ := lines.ReadString('\n')
+	addr, ok := strings.CutPrefix(strings.TrimSpace(line), word+" ")
+	if !ok {
+		_ = proc.cmd.Process.Kill()
+		err := proc.cmd.Wait()
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return "", fmt.Errorf("%s did not tell its address: %w: %s", proc.cmd, err, proc.errors.String())
+	}
+	p.started = append(p.started, proc)
+	go func() {
+		_, _ = io.Copy(io.Discard, lines)
+		proc.ended <- proc.cmd.Wait()
+	}()
+	return addr, nil
+}
+
+// awaitLinks returns when a frontend is linked to as many workers as there are.
+func awaitLinks(ctx context.Context, addr string, o *Options) error {
+	c, err := client.New([]string{addr}, client.WithSecret(o.Secret), client.WithName("bench"))
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		up := 0
+		st, err := c.Cluster(ctx)
+		if err == nil {
+			for _, w := range st.Workers {
+				if w.State == "up" {
+					up++
+				}
+			}
+			if up == o.Workers {
+				return nil
+			}
+			err = fmt.Errorf("linked to %d of %d workers", up, o.Workers)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		}
+	}
+}
+
+// pids are the ids of the processes; p may be nil.
+func (p *processes) pids() []int {
+	if p == nil {
+		return nil
+	}
+	pids := make([]int, len(p.started))
+	for i, proc := range p.started {
+		pids[i] = proc.cmd.Process.Pid
+	}
+	return pids
+}
+
+// close kills the processes, and says which had ended by themselves.
+func (p *processes) close() error {
+	var errs []error
+	for _, proc := range p.started {
+		select {
+		case err := <-proc.ended:
+			errs = append(errs, fmt.Errorf("%s ended by itself: %v: %s", proc.cmd, err, proc.errors.String()))
+			continue
+		default:
+		}
+		_ = proc.cmd.Process.Kill()
+		<-proc.ended
+	}
+	close(p.thread)
+	return errors.Join(errs...)
+}
+
+// lastWords keep the end of what a process says on its standard error.
+type lastWords struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (l *lastWords) Write(text []byte) (int, error) {
+	const most = 2000
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text = append(l.text, text...)
+	l.text = l.text[max(0, len(l.text)-most):]
+	return len(text), nil
+}
+
+func (l *lastWords) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.TrimSpace(string(l.text))
+}

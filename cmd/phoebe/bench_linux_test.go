@@ -1,0 +1,71 @@
+package main_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// children are the processes that a process has started and that live.
+func children(pid int) []int {
+	var pids []int
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, name := range stats {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			continue // it has ended
+		}
+		// The name of the program is in parentheses, and may have any in itself.
+		id, _, _ := strings.Cut(string(text), " ")
+		fields := strings.Fields(string(text)[strings.LastIndexByte(string(text), ')')+1:])
+		if child, _ := strconv.Atoi(id); fields[0] != "Z" && fields[1] == strconv.Itoa(pid) {
+			pids = append(pids, child)
+		}
+	}
+	return pids
+}
+
+// lives says whether a process runs; one that nobody has waited for does not.
+func lives(pid int) bool {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err == nil && !strings.Contains(string(text), ") Z ")
+}
+
+// A cluster of processes beside the embedded one; none of them stays.
+func TestBenchProcesses(t *testing.T) {
+	part := []string{"--processes", "--frontends", "1", "--workers", "2", "--slots", "2", "--warmup", "20ms", "--for", "200ms"}
+	phoebe(t, append([]string{"bench", "noop", "--repeat", "1"}, part...)...).want(t, 0, "embedded", "processes", "times the floor")
+	env := []string{"PHOEBE_SECRET=sesame", "PHOEBE_SLOTS=2"}
+	phoebeIn(t, "", env, append([]string{"bench", "--no-embedded", "--load", "0.3", "--task-duration", "fixed:5ms", "--tasks-per-job", "2"}, part...)...).
+		want(t, 0, "processes: 1 frontends, 2 workers of 2 slots", "load 0.3, 4 slots")
+}
+
+// However a benchmark ends, its processes end with it.
+func TestBenchTakesItsProcessesAlong(t *testing.T) {
+	for name, end := range map[string]os.Signal{"interrupted": os.Interrupt, "killed": os.Kill} {
+		t.Run(name, func(t *testing.T) {
+			bench := start(t, "bench", "--processes", "--no-embedded", "--frontends", "1", "--workers", "2", "--slots", "2", "--warmup", "0s", "--for", "10m")
+			var parts []int
+			eventually(t, func() error {
+				if parts = children(bench.cmd.Process.Pid); len(parts) != 3 {
+					return fmt.Errorf("%d processes, want 3", len(parts))
+				}
+				return nil
+			})
+			if err := bench.cmd.Process.Signal(end); err != nil {
+				t.Fatal(err)
+			}
+			<-bench.done
+			eventually(t, func() error {
+				if i := slices.IndexFunc(parts, lives); i >= 0 {
+					return fmt.Errorf("process %d has outlived the benchmark", parts[i])
+				}
+				return nil
+			})
+		})
+	}
+}
