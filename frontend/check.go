@@ -51,8 +51,8 @@ func (c *Core) checkView() error {
 		if (w.state != down) != (w.pos > 0) {
 			return fmt.Errorf("worker %d is %s, with a timer: %t", key, stateNames[w.state], w.pos > 0)
 		}
-		if (w.state == lost || w.state == down) && len(w.acks) > 0 {
-			return fmt.Errorf("worker %d is %s, and %d results wait to be acknowledged", key, stateNames[w.state], len(w.acks))
+		if (w.state == lost || w.state == down || c.leaving) && len(w.acks) > 0 {
+			return fmt.Errorf("worker %d is %s, leaving is %t, and %d results wait to be acknowledged", key, stateNames[w.state], c.leaving, len(w.acks))
 		}
 	}
 	switch {

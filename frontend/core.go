@@ -283,7 +283,7 @@ func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
 			acts = c.workerGone(w, now, acts)
 		}
 	case Leave:
-		c.leaving = true
+		acts = c.leave(acts)
 	case Wake:
 		acts = c.wake(now, acts)
 	default:

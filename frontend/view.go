@@ -412,15 +412,27 @@ func (c *Core) setTimer(w *worker) {
 	c.byTimer.Push(w)
 }
 
-// ack tells w, soon, that a result arrived.
+// ack tells w that a result arrived: soon, or at once if this frontend leaves.
 func (c *Core) ack(w *worker, id probe.AttemptID, now time.Time, acts []Action) []Action {
 	w.acks = append(w.acks, id)
-	switch len(w.acks) {
-	case ackBatch:
+	switch {
+	case len(w.acks) == ackBatch || c.leaving:
 		acts = c.flushAcks(w, acts)
-	case 1:
+	case len(w.acks) == 1:
 		w.ackAt = now.Add(ackDelay)
 		c.setTimer(w)
+	}
+	return acts
+}
+
+// leave takes no new jobs from here on, and lets no result wait to be acknowledged: whoever was to do it later would be
+// gone, and the worker keep it until it is sure of that.
+func (c *Core) leave(acts []Action) []Action {
+	c.leaving = true
+	for _, w := range c.workers {
+		if w != nil && len(w.acks) > 0 {
+			acts = c.flushAcks(w, acts)
+		}
 	}
 	return acts
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
+	"github.com/phoebe-sched/phoebe/worker"
 	wserve "github.com/phoebe-sched/phoebe/worker/serve"
 )
 
@@ -147,6 +148,36 @@ func TestTurnedAway(t *testing.T) {
 	poll(t, "the second one", func() bool { return c.metrics.protocolErrors.Get() > 1 })
 	if d := time.Since(began); d < 900*time.Millisecond {
 		t.Errorf("asked again after %v", d)
+	}
+}
+
+// A frontend that has drained leaves no result at its workers, which would wait for its acknowledgement.
+func TestDrainAcknowledges(t *testing.T) {
+	w, err := wserve.New(wserve.Config{Listen: "127.0.0.1:0", Core: worker.Config{Retain: time.Hour}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	c := startCluster(t, 0, 1, func(cfg *Config) { cfg.Workers = Static{w.Addr().String()} })
+	c.await(t, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for range 20 {
+		if _, err := c.client.Run(ctx, &v1.RunRequest{Job: job("echo", "a", "b")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.Drain(ctx); err != nil {
+		t.Error(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := w.Drain(ctx); err != nil {
+		t.Errorf("the worker still waits: %v", err)
 	}
 }
 

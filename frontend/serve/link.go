@@ -37,6 +37,7 @@ type link struct {
 	heard   atomic.Int64 // when a frame last came, by monotonic()
 	pinged  atomic.Int64
 	pingSeq atomic.Uint64
+	pongSeq atomic.Uint64
 	rtt     atomic.Int64
 }
 
@@ -367,9 +368,7 @@ func (l *link) check(lease time.Duration) bool {
 	case waiting > maxOut:
 		l.fail(conn, fmt.Sprintf("it does not read: %d bytes wait", waiting))
 	case up:
-		l.pinged.Store(now)
-		l.send(probe.Ping{Seq: l.pingSeq.Add(1)})
-		l.flush()
+		l.ping()
 	}
 	return false
 }
@@ -379,8 +378,25 @@ func (l *link) excuse(absence time.Duration) {
 	l.heard.Store(min(l.heard.Load()+int64(absence), monotonic()))
 }
 
+// ping asks the worker for a Pong, and returns its number.
+func (l *link) ping() uint64 {
+	l.pinged.Store(monotonic())
+	seq := l.pingSeq.Add(1)
+	l.send(probe.Ping{Seq: seq})
+	l.flush()
+	return seq
+}
+
+// tookIn reports whether the worker has answered a Ping, and so has all that was sent before, or has no link.
+func (l *link) tookIn(seq uint64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.pongSeq.Load() >= seq || !l.isUp()
+}
+
 // ponged measures the round trip.
 func (l *link) ponged(seq uint64) {
+	l.pongSeq.Store(seq)
 	if seq == l.pingSeq.Load() {
 		l.rtt.Store(monotonic() - l.pinged.Load())
 	}

@@ -169,8 +169,8 @@ const fetchPatience = 10 * time.Second
 // drainPoll is how often Drain looks whether all is done.
 const drainPoll = 5 * time.Millisecond
 
-// Drain refuses new jobs and waits until those under way have ended and their clients have the outcomes, or ctx
-// ends.
+// Drain refuses new jobs and waits until those under way have ended, their clients have the outcomes, and the workers
+// have what they were sent, or ctx ends.
 func (s *Server) Drain(ctx context.Context) error {
 	s.mu.Lock()
 	if !s.draining {
@@ -181,6 +181,7 @@ func (s *Server) Drain(ctx context.Context) error {
 	tick := time.NewTicker(drainPoll)
 	defer tick.Stop()
 	var answering map[*clientConn]int64 // connections that had not written their last answer
+	var telling map[*link]uint64        // links whose workers have not answered their last Ping
 	for {
 		unfinished, unfetched := s.left()
 		if unfinished == 0 && unfetched == 0 {
@@ -188,16 +189,33 @@ func (s *Server) Drain(ctx context.Context) error {
 				answering = s.listener.answering()
 			}
 			maps.DeleteFunc(answering, func(c *clientConn, answers int64) bool { return c.closed.Load() || c.answers.Load() != answers })
-			if len(answering) == 0 {
+			if telling == nil {
+				telling = s.pingAll()
+			}
+			maps.DeleteFunc(telling, (*link).tookIn)
+			if len(answering)+len(telling) == 0 {
 				return nil
 			}
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("frontend: %d jobs are unfinished, the outcomes of %d were not fetched: %w", unfinished, unfetched, context.Cause(ctx))
+			return fmt.Errorf("frontend: %d jobs are unfinished, the outcomes of %d were not fetched, %d workers have not heard all: %w", unfinished, unfetched, len(telling), context.Cause(ctx))
 		}
 	}
+}
+
+// pingAll sends a Ping on every link.
+func (s *Server) pingAll() map[*link]uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	pings := map[*link]uint64{}
+	for _, l := range s.links {
+		if l != nil {
+			pings[l] = l.ping()
+		}
+	}
+	return pings
 }
 
 // left counts the jobs that have not ended, and those that have but whose clients do not have all outcomes yet.

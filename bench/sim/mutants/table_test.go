@@ -265,6 +265,14 @@ var table = []mutant{
 		"acts = c.ack(w, m.Attempt, now, acts)", "",
 	},
 	{
+		"who leaves acknowledges what it has", "frontend/view.go",
+		"if w != nil && len(w.acks) > 0 {", "if false {",
+	},
+	{
+		"who leaves acknowledges at once what still comes", "frontend/view.go",
+		"len(w.acks) == ackBatch || c.leaving", "len(w.acks) == ackBatch",
+	},
+	{
 		"a result counts once", "frontend/task.go",
 		"c.dropAttempt(a)\n\tif m.Status == probe.Killed {", "if m.Status == probe.Killed {",
 	},
