@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -39,38 +40,43 @@ func (r *rounds) deadline() time.Time {
 	return r.queue[0].until
 }
 
-// placeEarly binds all waiting tasks of a group at once, or after one round of probes.
+// placeEarly binds all waiting tasks of a group at once, or after one round of probes. Its tasks draw different workers
+// while there are any.
 func (c *Core) placeEarly(g *group, now time.Time, acts []Action) []Action {
+	ws := g.eligible.workers
 	switch g.job.Policy.Binding {
 	case EarlyRandom:
-		for len(g.queue) > 0 {
+		for i := 0; len(g.queue) > 0; i++ {
 			t := c.take(g)
-			acts = c.enqueue(t, c.draw(g.eligible.workers, 0), now, acts)
+			acts = c.enqueue(t, c.draw(ws, i%len(ws)), now, acts)
 		}
 	case EarlyPerTask:
-		for len(g.queue) > 0 {
-			acts = c.sample(g, []*task{c.take(g)}, now, acts)
+		each := min(probes(g, 1), len(ws))
+		for first := 0; len(g.queue) > 0; first += each {
+			if first+each > len(ws) {
+				first = 0
+			}
+			acts = c.sample(g, []*task{c.take(g)}, first, each, now, acts)
 		}
 	case EarlyBatch:
 		tasks := slices.Clone(g.queue)
 		for range tasks {
 			c.take(g)
 		}
-		acts = c.sample(g, tasks, now, acts)
+		acts = c.sample(g, tasks, 0, min(probes(g, len(tasks)), len(ws)), now, acts)
 	}
 	return acts
 }
 
-// sample asks d workers for each task how long their queues are.
-func (c *Core) sample(g *group, tasks []*task, now time.Time, acts []Action) []Action {
+// sample asks n workers for some tasks how long their queues are: none of the first ones, which were drawn before.
+func (c *Core) sample(g *group, tasks []*task, first, n int, now time.Time, acts []Action) []Action {
 	r := &round{group: g, tasks: tasks, asked: map[*worker]uint64{}, until: now.Add(c.cfg.ProbeTimeout)}
 	for _, t := range tasks {
 		c.move(t, probing)
 		t.sampledAt = now
 	}
-	n := min(probes(g, len(tasks)), len(g.eligible.workers))
 	for i := range n {
-		w := c.draw(g.eligible.workers, i)
+		w := c.draw(g.eligible.workers, first+i)
 		c.rounds.seq++
 		c.rounds.bySeq[c.rounds.seq] = r
 		r.asked[w] = c.rounds.seq
@@ -124,9 +130,10 @@ func (c *Core) forgetRounds(w *worker, now time.Time, acts []Action) []Action {
 	return acts
 }
 
-// finishRound binds each task to the shortest queue, counting those it has just bound.
+// finishRound binds m tasks to the m shortest queues. If there are fewer, each takes one, and they are compared again.
 func (c *Core) finishRound(r *round, now time.Time, acts []Action) []Action {
 	r.over = true
+	bound := 0
 	for _, t := range r.tasks {
 		if t.state != probing {
 			continue // cancelled in the meantime
@@ -135,14 +142,14 @@ func (c *Core) finishRound(r *round, now time.Time, acts []Action) []Action {
 			c.wait(t)
 			continue
 		}
-		best := &r.answers[0]
-		for i := range r.answers {
-			if a := &r.answers[i]; a.ahead < best.ahead {
-				best = a
-			}
+		i := bound % len(r.answers)
+		if i == 0 {
+			slices.SortStableFunc(r.answers, func(a, b answer) int { return cmp.Compare(a.ahead, b.ahead) })
 		}
-		best.ahead += 1 / float64(max(best.w.slots, 1))
-		acts = c.enqueue(t, best.w, now, acts)
+		a := &r.answers[i]
+		a.ahead += 1 / float64(max(a.w.slots, 1))
+		acts = c.enqueue(t, a.w, now, acts)
+		bound++
 	}
 	if j := r.group.job; !j.ended {
 		if j.waiting > 0 {

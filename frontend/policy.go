@@ -7,9 +7,9 @@ type Binding uint8
 
 const (
 	Late         Binding = iota // when a reserved place's turn has come
-	EarlyRandom                 // at once, to a random worker
+	EarlyRandom                 // at once, each to another random worker
 	EarlyPerTask                // to the shortest of each task's own d sampled queues
-	EarlyBatch                  // to the shortest of the job's d*m sampled queues
+	EarlyBatch                  // to the m shortest of the job's d*m sampled queues
 )
 
 // Policy is how a job's tasks are placed. The fields after Binding concern late binding only.
