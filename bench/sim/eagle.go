@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -12,68 +13,85 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/pq"
 )
 
-// eagle is a hybrid scheduler of the kind of Hawk (Delgado et al., USENIX ATC 2015) and Eagle (Delgado et al., SoCC
-// 2016), with all that they add to each other:
+// eagle is a hybrid scheduler: Eagle (Delgado et al., SoCC 2016), which came after Hawk (USENIX ATC 2015), by the rules of
+// the simulator that its authors published.
 //
 //   - One central scheduler places the tasks of long jobs, each at the worker where it has to wait least for other long
 //     ones. Some workers are reserved for short jobs; it never uses these.
-//   - Short jobs are sampled, two probes a task, and bound late. A worker whose slots long tasks take up turns
-//     a probe away and says which workers are like it, as it knows (succinct state sharing); the frontend probes
-//     one that is not, and if it is turned away again, a reserved one.
-//   - A probe stays at its worker while its job has waiting tasks (sticky batch probing).
-//   - Queues are in the order of the jobs' remaining work, but nobody is overtaken more often than five times.
-//   - A worker with nothing to do looks at ten others for short tasks behind long ones, and takes the first group of
-//     them (stealing).
+//   - Short jobs are sampled, two probes a task but no fewer than 20, and bound late. A worker whose slots long tasks take
+//     up turns a probe away and says which workers were like it when its last long task was placed (succinct state
+//     sharing); the frontend probes one that was not, by the latest such news, and if it is turned away again, a reserved
+//     one.
+//   - A probe keeps its place at its worker while its job has waiting tasks (sticky batch probing).
+//   - Of a queue the job with the least work left to start goes first, if the queue is not to be first come, first
+//     served. What was overtaken adds up the estimates of the tasks that overtook it, and lets none pass with which that
+//     would be more than five times its own. A long task at the head is not overtaken.
 //
-// Where the papers' workers have one slot, ours have several and one queue for them, and long tasks take up a worker
-// if there are as many of them as slots: that can only help. Estimates are those of the tasks, not the mean of the
-// job. What the rival knows of others' state it knows at once, and a worker that looks for something to steal asks
-// all at the same time.
+// Where theirs have one slot, our workers have several and one queue for them, and long tasks take up a worker if there
+// are as many of them as slots: that can only help. A long task is placed by its own estimate, not by the mean of its
+// job. Nobody asks for a job that has no more tasks: that is known at once. Hawk's stealing is left out, as theirs runs without: it finds nothing where probes of short jobs avoid long tasks.
 type eagle struct {
-	id      probe.FrontendID
-	delay   time.Duration
-	long    time.Duration // from which mean estimate of its tasks on a job is long
-	rng     *rand.Rand
-	nodes   []*eagleNode
-	general int // nodes from here on are not reserved
-	jobs    map[probe.JobID]*eagleJob
-	timers  pq.Heap[*eagleTimer]
-	seq     uint64
-	now     time.Time
-	acts    []frontend.Action
+	id       probe.FrontendID
+	delay    time.Duration
+	long     time.Duration // above which mean estimate of its tasks a job is long
+	shortest bool          // queues are in the order of what is left to start
+	rng      *rand.Rand
+	nodes    []*eagleNode
+	general  int // nodes from here on are not reserved
+	timers   pq.Heap[*eagleTimer]
+	seq      uint64
+	now      time.Time
+	acts     []frontend.Action
 }
 
 const (
-	eagleReserved = 0.1 // share of the workers for short jobs only: as in Hawk about that of their work, in the figures
 	eagleProbes   = 2
-	eagleBypass   = 5
-	eagleVictims  = 10
+	eagleLeast    = 20 // probes of a job
+	eaglePatience = 5
 )
 
 type eagleJob struct {
 	*frontend.Job
 	next int           // of its tasks; those before were started or placed
-	left time.Duration // estimates of the tasks that have not ended
+	mean time.Duration // estimate of a task
+	left time.Duration // estimates of the tasks that nobody has begun
 	long bool
+	news eagleNews // the latest that a worker gave with a refusal
+}
+
+// eagleNews is which workers were not taken up by long tasks when those of some job had been placed.
+type eagleNews struct {
+	seq  uint64
+	room []*eagleNode
 }
 
 // eagleNode is a worker.
 type eagleNode struct {
 	key     frontend.Worker
 	slots   int
-	free    int // slots: neither running nor held for an answer
-	queue   []*eagleEntry
+	free    int           // slots: neither running nor held for an answer
+	queue   []*eagleEntry // as they came
 	runs    map[probe.AttemptID]eagleRun
-	long    int // long tasks that run, or wait
+	long    int       // long tasks that run, or wait
+	news    eagleNews // that came with the last of them
 	nextRes probe.ResID
 	acks    []probe.AttemptID
 }
 
 // eagleEntry is a probe of a short job, or a task of a long one.
 type eagleEntry struct {
-	job      *eagleJob
-	task     *frontend.Task // nil: a probe
-	overtake int            // how often it was overtaken
+	job       *eagleJob
+	task      *frontend.Task // nil: a probe
+	seq       uint64         // by arrival
+	overtaken time.Duration  // estimates of what has overtaken it
+}
+
+// estimate is that of the task that the entry brings, as far as it is known.
+func (q *eagleEntry) estimate() time.Duration {
+	if q.task != nil {
+		return q.task.Estimate
+	}
+	return q.job.mean
 }
 
 type eagleRun struct {
@@ -101,11 +119,18 @@ func (t *eagleTimer) Pos() *int { return &t.pos }
 
 // newEagle gets its messages at once, and lets each of its own take the time that the network's do.
 func newEagle(cfg *Config, _ []float64, f frontend.Config, rng *rand.Rand) scheduler {
-	e := &eagle{id: f.ID, delay: cfg.Delay, long: cfg.Cutoff, rng: rng, jobs: map[probe.JobID]*eagleJob{}}
+	e := &eagle{id: f.ID, delay: cfg.Delay, long: cfg.Cutoff, shortest: true, rng: rng}
 	if e.long == 0 {
 		e.long = f.Defaults().LongTask
 	}
-	e.general = min(int(math.Round(eagleReserved*float64(cfg.Workers))), cfg.Workers-1)
+	e.general = min(int(math.Round(cfg.Reserved*float64(cfg.Workers))), cfg.Workers-1)
+	return e
+}
+
+// newEagleFIFO leaves queues as they came.
+func newEagleFIFO(cfg *Config, speeds []float64, f frontend.Config, rng *rand.Rand) scheduler {
+	e := newEagle(cfg, speeds, f, rng).(*eagle)
+	e.shortest = false
 	return e
 }
 
@@ -143,16 +168,16 @@ func (e *eagle) submit(spec *frontend.Job) {
 	for i := range spec.Tasks {
 		j.left += spec.Tasks[i].Estimate
 	}
-	j.long = j.left/time.Duration(len(spec.Tasks)) >= e.long
-	e.jobs[spec.ID] = j
-	if j.long {
+	j.mean = j.left / time.Duration(len(spec.Tasks))
+	if j.long = j.mean > e.long; j.long {
 		e.after(1, func() { e.place(j) })
 		return
 	}
-	nodes := e.sample(min(eagleProbes*len(spec.Tasks), len(e.nodes)), e.nodes)
-	for i := range eagleProbes * len(spec.Tasks) {
-		n := nodes[i%len(nodes)]
-		e.after(1, func() { e.probe(n, j, 0) })
+	n := max(eagleProbes*len(spec.Tasks), eagleLeast)
+	nodes := e.sample(min(n, len(e.nodes)), e.nodes)
+	for i := range n {
+		to := nodes[i%len(nodes)]
+		e.after(1, func() { e.probe(to, j, 0) })
 	}
 }
 
@@ -172,6 +197,7 @@ func (e *eagle) place(j *eagleJob) {
 	for i := e.general; i < len(e.nodes); i++ {
 		waits[i] = e.nodes[i].wait(e.now)
 	}
+	var to []*eagleNode
 	for i := range j.Tasks {
 		best := e.general
 		for k := e.general; k < len(e.nodes); k++ {
@@ -181,11 +207,25 @@ func (e *eagle) place(j *eagleJob) {
 		}
 		n := e.nodes[best]
 		n.long++ // on its way, and counted
-		n.queue = append(n.queue, &eagleEntry{job: j, task: &j.Tasks[i]})
+		e.enqueue(n, &eagleEntry{job: j, task: &j.Tasks[i]})
 		waits[best] = n.wait(e.now)
+		to = append(to, n)
 		e.after(1, func() { e.run(n) })
 	}
 	j.next = len(j.Tasks)
+	e.seq++
+	news := eagleNews{e.seq, slices.DeleteFunc(slices.Clone(e.nodes), (*eagleNode).full)}
+	e.after(1, func() {
+		for _, n := range to {
+			n.news = news
+		}
+	})
+}
+
+func (e *eagle) enqueue(n *eagleNode, q *eagleEntry) {
+	e.seq++
+	q.seq = e.seq
+	n.queue = append(n.queue, q)
 }
 
 // wait is how long another long task would wait for those that are there.
@@ -193,7 +233,7 @@ func (n *eagleNode) wait(now time.Time) time.Duration {
 	ends := make([]time.Duration, 0, n.slots)
 	for _, r := range n.runs {
 		if r.job.long {
-			ends = append(ends, max(r.ends.Sub(now), 0))
+			ends = append(ends, max(r.ends.Sub(now), 1)) // one that is late is still there
 		}
 	}
 	for len(ends) < n.slots {
@@ -211,33 +251,39 @@ func (n *eagleNode) wait(now time.Time) time.Duration {
 // full reports whether long tasks take up all of a worker.
 func (n *eagleNode) full() bool { return n.long >= n.slots }
 
-// probe is the arrival of a probe at a worker. Refusals is how often the job was turned away with it before.
+// probe is the arrival of a probe at a worker. Refusals is how often it was turned away before.
 func (e *eagle) probe(n *eagleNode, j *eagleJob, refusals int) {
-	switch {
-	case j.next == len(j.Tasks):
-		return // it would be told so
-	case !n.full() || refusals == 2:
-		n.queue = append(n.queue, &eagleEntry{job: j})
+	if !n.full() || refusals == 2 {
+		e.enqueue(n, &eagleEntry{job: j})
 		e.run(n)
 		return
 	}
-	others := e.nodes[:max(e.general, 1)] // the reserved ones
-	if refusals == 0 {
-		others = slices.DeleteFunc(slices.Clone(e.nodes), (*eagleNode).full)
+	if n.news.seq > j.news.seq {
+		j.news = n.news
 	}
-	if len(others) == 0 {
-		others = e.nodes
-	}
-	to := others[e.rng.IntN(len(others))]
-	e.after(2, func() { e.probe(to, j, refusals+1) })
+	e.after(1, func() { // at the frontend, which has heard from all of them
+		others := e.nodes[:e.general]
+		if refusals == 0 {
+			others = j.news.room
+		}
+		if len(others) == 0 {
+			others = e.nodes
+		}
+		to := others[e.rng.IntN(len(others))]
+		e.after(1, func() { e.probe(to, j, refusals+1) })
+	})
 }
 
 // run fills the free slots of a worker from its queue.
 func (e *eagle) run(n *eagleNode) {
-	for n.free > 0 && len(n.queue) > 0 {
-		q := n.take()
+	for n.free > 0 {
+		q := e.take(n)
+		if q == nil {
+			return
+		}
 		n.free--
 		if q.task != nil {
+			q.job.left -= q.task.Estimate
 			e.start(n, q.job, q.task)
 			continue
 		}
@@ -252,60 +298,43 @@ func (e *eagle) run(n *eagleNode) {
 			}
 			t := &j.Tasks[j.next]
 			j.next++
-			if j.next < len(j.Tasks) {
-				n.queue = append(n.queue, &eagleEntry{job: j, overtake: q.overtake})
-			}
+			j.left -= t.Estimate
 			e.after(1, func() {
+				i, _ := slices.BinarySearchFunc(n.queue, q.seq, func(o *eagleEntry, seq uint64) int { return cmp.Compare(o.seq, seq) })
+				n.queue = slices.Insert(n.queue, i, q)
 				e.start(n, j, t)
 				e.run(n)
 			})
 		})
 	}
-	if n.free > 0 && len(n.queue) == 0 {
-		e.steal(n)
-	}
 }
 
-// take is the entry whose turn it is: of the least remaining work, unless another was overtaken too often.
-func (n *eagleNode) take() *eagleEntry {
+// take is the entry whose turn it is; nil if there is none.
+func (e *eagle) take(n *eagleNode) *eagleEntry {
+	n.queue = slices.DeleteFunc(n.queue, func(q *eagleEntry) bool { return q.task == nil && q.job.next == len(q.job.Tasks) })
+	if len(n.queue) == 0 {
+		return nil
+	}
 	best := 0
-	for i, q := range n.queue {
-		switch b := n.queue[best]; {
-		case b.overtake >= eagleBypass: // the first such one
-		case q.overtake >= eagleBypass || q.job.left < b.job.left:
-			best = i
+	if e.shortest && n.queue[0].task == nil {
+		patience := time.Duration(math.MaxInt64) // of the least patient so far
+		for i, q := range n.queue {
+			if i > 0 && q.job.left < n.queue[best].job.left && q.estimate() <= patience {
+				best = i
+			}
+			if q.task == nil {
+				patience = min(patience, eaglePatience*q.job.mean-q.overtaken)
+			}
 		}
 	}
 	q := n.queue[best]
-	for _, earlier := range n.queue[:best] {
-		earlier.overtake++
+	if q.task == nil {
+		for _, earlier := range n.queue[:best] {
+			earlier.overtaken += q.job.mean
+		}
 	}
 	n.queue = slices.Delete(n.queue, best, best+1)
 	return q
-}
-
-// steal brings short tasks that wait behind long ones to a worker with nothing to do.
-func (e *eagle) steal(n *eagleNode) {
-	for _, victim := range e.sample(min(eagleVictims, len(e.nodes)-e.general), e.nodes[e.general:]) {
-		if victim == n || victim.free > 0 || victim.long == 0 {
-			continue
-		}
-		first := slices.IndexFunc(victim.queue, func(q *eagleEntry) bool { return q.task == nil })
-		if first < 0 {
-			continue
-		}
-		last := first
-		for last < len(victim.queue) && victim.queue[last].task == nil {
-			last++
-		}
-		group := slices.Clone(victim.queue[first:last])
-		victim.queue = slices.Delete(victim.queue, first, last)
-		e.after(2, func() {
-			n.queue = append(n.queue, group...)
-			e.run(n)
-		})
-		return
-	}
 }
 
 func (e *eagle) start(n *eagleNode, j *eagleJob, t *frontend.Task) {
@@ -326,7 +355,6 @@ func (e *eagle) finished(n *eagleNode, m *probe.Finished) {
 	}
 	delete(n.runs, m.Attempt)
 	n.free++
-	r.job.left -= r.task.Estimate
 	if r.job.long {
 		n.long--
 	}

@@ -61,6 +61,7 @@ type metric func(r *bench.SimRun) float64
 func meanResponse(r *bench.SimRun) float64 { return r.ResponseMS.Mean }
 func p99Response(r *bench.SimRun) float64  { return r.ResponseMS.P99 }
 func messages(r *bench.SimRun) float64     { return r.MessagesPerTask }
+func utilisation(r *bench.SimRun) float64  { return r.Utilisation }
 
 // overOmniscient is the mean response, compared with the omniscient one to the same jobs.
 func overOmniscient(r *bench.SimRun) float64    { return r.RatioOmniscient.Mean }
@@ -237,6 +238,9 @@ func (f *Figure) setting(parts []part, seed uint64, seeds int) string {
 		values(func(s *Sweep) any { return s.Estimates }), values(func(s *Sweep) any { return s.Jobs }))
 	if slices.ContainsFunc(parts[0].sweep.Policies, func(p Policy) bool { return p.Name == "centralized" }) {
 		text += ", centralized takes " + values(func(s *Sweep) any { return s.DecisionCost }) + " for each task"
+	}
+	if slices.ContainsFunc(parts[0].sweep.Policies, func(p Policy) bool { return p.Name == "eagle" }) {
+		text += ", eagle keeps " + values(func(s *Sweep) any { return s.Reserved }) + " of the workers for short jobs"
 	}
 	if slices.ContainsFunc(parts, func(p part) bool { return p.sweep.Gossip.Period != 0 }) {
 		text += ", heartbeats every " + values(func(s *Sweep) any { return s.Gossip.Period })

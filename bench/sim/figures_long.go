@@ -223,7 +223,7 @@ func mixedFigure(name string, e Estimates, setting string) Figure {
 		parts: func(s FigureScale) []part {
 			w := sweep(s.pick(50, 200), s.pick(2500, 10_000), "1", "fixed:1ms", 500*time.Microsecond, "phoebe", "late-binding", "estimation", "eagle")
 			w.Frontends, w.Slots, w.Estimates = s.pick(4, 10), 8, e
-			w.Gossip = Gossip{Period: time.Second, Delay: w.Delay}
+			w.Gossip, w.Reserved = Gossip{Period: time.Second, Delay: w.Delay}, 0.1
 			w.Workload = Mixed{
 				Short:    Poisson{must(bench.ParseCounts("geometric:10")), must(bench.ParseDurations("task-exp:200ms"))},
 				Long:     Poisson{must(bench.ParseCounts("20")), must(bench.ParseDurations("task-exp:10s"))},

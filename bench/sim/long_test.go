@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"reflect"
@@ -11,7 +12,6 @@ import (
 
 	"github.com/phoebe-sched/phoebe/bench"
 	"github.com/phoebe-sched/phoebe/frontend"
-	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/worker"
 )
 
@@ -139,7 +139,7 @@ func TestGossip(t *testing.T) {
 // the least wait that is possible.
 func TestEagleIsCentralForLongTasks(t *testing.T) {
 	cfg := small(t)
-	cfg.Policy, cfg.Workers, cfg.Slots, cfg.Delay, cfg.check = policy(t, "eagle"), 4, 1, 0, true // a tenth of 4 workers is none
+	cfg.Policy, cfg.Workers, cfg.Slots, cfg.Delay, cfg.check = policy(t, "eagle"), 4, 1, 0, true
 	cfg.Workload, cfg.Jobs, cfg.WarmupJobs = poisson(t, "1", "fixed:2s"), 1000, 50
 	r := run(t, cfg)
 	if !reflect.DeepEqual(r.ResponseMS, *r.OmniscientMS) {
@@ -157,7 +157,7 @@ func TestEagleStepByStep(t *testing.T) {
 		t.Errorf("%+v", r.ResponseMS)
 	}
 	// Ten workers with a slot each, of which one is reserved. Of ten long tasks, one has to wait for another.
-	cfg.Slots = 1
+	cfg.Slots, cfg.Reserved = 1, 0.1
 	cfg.Workload = jobsFile(t, "0 10 5 5 5 5 5 5 5 5 5 5 5\n", false)
 	if r := run(t, cfg); r.ResponseMS.Max != 10_003 {
 		t.Errorf("%+v", r.ResponseMS)
@@ -172,7 +172,7 @@ func TestEagleStepByStep(t *testing.T) {
 // Short tasks fare much better with the rival than where they are bound late among long ones, which do not suffer.
 func TestEagleInTheMix(t *testing.T) {
 	cfg := mixed(t, "eagle")
-	cfg.Jobs, cfg.WarmupJobs, cfg.Codec = 1000, 100, false
+	cfg.Jobs, cfg.WarmupJobs, cfg.Codec, cfg.Reserved = 1000, 100, false, 0.1
 	bound := cfg
 	bound.Policy, cfg.check = policy(t, "late-binding"), true
 	late, eagle := run(t, bound), run(t, cfg)
@@ -185,60 +185,96 @@ func TestEagleInTheMix(t *testing.T) {
 	}
 }
 
-// The rival's queues: the job with the least left goes first, but nobody is overtaken more than five times.
+// The rival's queues: the job with the least left to start goes first, where none of those it overtakes would have been
+// overtaken by more than five times its own task then. A long task at the head is not overtaken.
 func TestEagleQueue(t *testing.T) {
-	job := func(left time.Duration) *eagleJob { return &eagleJob{Job: &frontend.Job{}, left: left} }
-	n := &eagleNode{queue: []*eagleEntry{{job: job(50)}, {job: job(7)}}}
-	for i := range 10 {
-		n.queue = append(n.queue, &eagleEntry{job: job(time.Duration(10 + i))})
+	type entry struct {
+		left, mean time.Duration
+		long       bool
 	}
-	var got []time.Duration
-	for len(n.queue) > 0 {
-		got = append(got, n.take().job.left)
-	}
-	if want := []time.Duration{7, 10, 11, 12, 13, 50, 14, 15, 16, 17, 18, 19}; !slices.Equal(got, want) {
-		t.Errorf("%v, want %v", got, want)
+	for _, test := range []struct {
+		name     string
+		shortest bool
+		queue    []entry
+		want     []time.Duration // by what was left
+	}{
+		{"as they came", false, []entry{{left: 50, mean: 10}, {left: 7, mean: 1}, {left: 9, mean: 9}}, []time.Duration{50, 7, 9}},
+		{"the least first", true, []entry{{left: 50, mean: 10}, {left: 7, mean: 7}, {left: 9, mean: 3}}, []time.Duration{7, 9, 50}},
+		{"24, 24 and 2 are what may pass one of 10", true,
+			[]entry{{left: 100, mean: 10}, {left: 50, mean: 24}, {left: 49, mean: 24}, {left: 60, mean: 3}, {left: 70, mean: 2}, {left: 80, mean: 1}},
+			[]time.Duration{49, 50, 70, 100, 60, 80}},
+		{"many that are brief may pass", true,
+			[]entry{{left: 100, mean: 10}, {left: 1, mean: 1}, {left: 2, mean: 1}, {left: 3, mean: 1}, {left: 4, mean: 1}, {left: 5, mean: 1}, {left: 6, mean: 1}},
+			[]time.Duration{1, 2, 3, 4, 5, 6, 100}},
+		{"who may not pass one may not pass those before it", true,
+			[]entry{{left: 100, mean: 10}, {left: 90, mean: 1}, {left: 80, mean: 6}, {left: 70, mean: 5}},
+			[]time.Duration{70, 90, 80, 100}},
+		{"a long task at the head", true, []entry{{left: 100, mean: 100, long: true}, {left: 7, mean: 7}, {left: 5, mean: 5}}, []time.Duration{100, 5, 7}},
+		{"a long task behind others", true, []entry{{left: 9, mean: 9}, {left: 200, mean: 100, long: true}, {left: 10, mean: 1}}, []time.Duration{9, 200, 10}},
+	} {
+		e, n := &eagle{shortest: test.shortest}, &eagleNode{}
+		for _, q := range test.queue {
+			job := &eagleJob{Job: &frontend.Job{Tasks: make([]frontend.Task, 1)}, left: q.left, mean: q.mean, long: q.long}
+			entry := &eagleEntry{job: job}
+			if q.long {
+				entry.task = &frontend.Task{Estimate: q.mean}
+			}
+			e.enqueue(n, entry)
+		}
+		var got []time.Duration
+		for q := e.take(n); q != nil; q = e.take(n) {
+			got = append(got, q.job.left)
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%s: %v, want %v", test.name, got, test.want)
+		}
 	}
 }
 
-// A worker that has nothing to do takes the short tasks that wait behind long ones elsewhere.
-func TestEagleSteals(t *testing.T) {
+// yahooLike is jobs much like a part of the Yahoo trace that Hawk and Eagle were tried with, of a tenth of the size: nine in
+// ten short, about 23 tasks of 21 s, the others of as many tasks of 1,300 s, which are 98 % of the work.
+func yahooLike(n int, slots, load float64) string {
+	var file strings.Builder
+	rng := rand.New(rand.NewPCG(1, 2))
+	at := 0.0
+	for range n {
+		mean := 21.0
+		if rng.Float64() < 0.1 {
+			mean = 1300
+		}
+		mean *= math.Exp(rng.NormFloat64() - 0.5)
+		tasks := 1 + rng.IntN(45)
+		at += rng.ExpFloat64() * 23 * (0.9*21 + 0.1*1300) / slots / load
+		fmt.Fprintf(&file, "%.3f %d %.0f", at, tasks, mean)
+		for range tasks {
+			fmt.Fprintf(&file, " %.0f", max(mean*(1+0.1*rng.NormFloat64()), 1))
+		}
+		file.WriteString("\n")
+	}
+	return file.String()
+}
+
+// The rival does as the simulator of Eagle's authors (github.com/epfl-labos/eagle) that was given these very jobs: with
+// their parameters for the Yahoo trace, but for a tenth of the workers reserved, without SRPT and with it.
+func TestEagleIsEagle(t *testing.T) {
 	cfg := small(t)
-	cfg.Delay = time.Millisecond
-	e := newEagle(&cfg, nil, frontend.Config{}, rand.New(rand.NewPCG(1, 2))).(*eagle)
-	now := time.Unix(0, 0)
-	step := func(ev frontend.Event) []frontend.Action {
-		acts := e.Step(now, ev, nil)
-		if err := e.Check(); err != nil {
-			t.Fatal(err)
-		}
-		return acts
-	}
-	for w := range 3 {
-		step(frontend.WorkerUp{Worker: frontend.Worker(w), Welcome: probe.Welcome{Capacity: slotsOf(1)}})
-	}
-	e.general = 1
-	job := func(n uint64, d time.Duration) *eagleJob {
-		return &eagleJob{Job: &frontend.Job{ID: probe.NewJobID(0, 0, n), Tasks: []frontend.Task{{Estimate: d}}}, left: d, long: d >= time.Second}
-	}
-	e.now = now
-	long, short := job(1, time.Minute), job(2, time.Second/10)
-	e.jobs[short.ID] = short
-	busy, idle := e.nodes[1], e.nodes[2]
-	busy.queue, busy.long = []*eagleEntry{{job: long, task: &long.Tasks[0]}}, 1
-	e.run(busy)
-	busy.queue = []*eagleEntry{{job: short}}
-	e.run(idle)
-	for range 3 { // the way of the probe, its question and the answer
-		now = e.NextWake()
-		if acts := step(frontend.Wake{}); len(acts) > 0 {
-			if m, ok := acts[0].(frontend.Send); !ok || m.Worker != idle.key {
-				t.Errorf("%+v", acts)
+	cfg.Workers, cfg.Slots, cfg.Load, cfg.Jobs, cfg.WarmupJobs, cfg.Delay, cfg.Reserved = 400, 1, 0, 0, 0, 500*time.Microsecond, 0.1
+	cfg.Workload, cfg.Cutoff, cfg.Estimates = jobsFile(t, yahooLike(1500, 400, 0.85), true), 90*time.Second, Estimates{Mean: true}
+	for _, test := range []struct {
+		policy               string
+		mean, p90, p99, long float64 // seconds; long: the mean of long jobs
+	}{{"eagle-fifo", 37.0, 94.8, 170.4, 1220.6}, {"eagle", 31.6, 67.2, 202.3, 1218.2}} {
+		cfg.Policy = policy(t, test.policy)
+		r := run(t, cfg)
+		for _, v := range []struct{ got, want, within float64 }{
+			{r.Short.ResponseMS.Mean, test.mean, 0.03}, {r.Short.ResponseMS.P90, test.p90, 0.05}, {r.Short.ResponseMS.P99, test.p99, 0.06},
+			{r.Long.ResponseMS.Mean, test.long, 0.02},
+		} {
+			if v.got /= 1000; math.Abs(v.got/v.want-1) > v.within {
+				t.Errorf("%s: short jobs take %+v ms, long ones %+v: %.1f s should be %.1f", test.policy, r.Short.ResponseMS, r.Long.ResponseMS, v.got, v.want)
 			}
-			return
 		}
 	}
-	t.Errorf("nothing was started; %d wait where the long task is", len(busy.queue))
 }
 
 // Reading an input takes as long as it is far away; the stages of a job follow each other, and read what the one

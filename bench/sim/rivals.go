@@ -20,4 +20,5 @@ var rivals = []rival{
 	{name: "omniscient", central: true, instant: true, make: newOmniscient},
 	{name: "centralized", central: true, make: newCentralized},
 	{name: "eagle", central: true, instant: true, make: newEagle},
+	{name: "eagle-fifo", central: true, instant: true, make: newEagleFIFO},
 }

@@ -41,6 +41,7 @@ type Config struct {
 	Result       int           // bytes of each task's result
 	Codec        bool          // messages pass through the real codec
 	DecisionCost time.Duration // of the policy centralized, for each task
+	Reserved     float64       // share of the workers that the policies eagle and eagle-fifo close to long jobs
 	Ping         time.Duration // how often a frontend pings each worker; 0: every second, or as rarely as a task comes by
 
 	Order      worker.Order // of the workers' queues
@@ -104,6 +105,9 @@ func (c *Config) Validate() error {
 	}
 	if c.Delay < 0 || c.Jitter < 0 || c.DecisionCost < 0 || c.Ping < 0 {
 		bad("delay %v, jitter %v, decision cost %v, ping %v: none may be negative", c.Delay, c.Jitter, c.DecisionCost, c.Ping)
+	}
+	if !(c.Reserved >= 0 && c.Reserved < 1) {
+		bad("%g of the workers reserved for short jobs: use a share from 0 to below 1", c.Reserved)
 	}
 	if !(c.Bandwidth >= 0) || c.Payload < 0 || c.Result < 0 || max(c.Payload, c.Result) > 1<<20 {
 		bad("bandwidth %g, payloads of %d and results of %d bytes: use 0 or more, and up to 1 MiB for a task", c.Bandwidth, c.Payload, c.Result)

@@ -61,6 +61,7 @@ type simRunCmd struct {
 	GossipPeriod *time.Duration `placeholder:"D" help:"How often each worker tells its wait matrix to two frontends, which tell the others, where tasks may be placed by estimation; 0 is never. Default: as often as --ping."`
 	GossipDelay  time.Duration  `default:"500us" placeholder:"D" help:"What a message of the gossip takes, one way. Default ${default}."`
 	GossipLoss   float64        `default:"0" placeholder:"N" help:"Share of the gossip between frontends that gets lost, below 1. Default ${default}."`
+	Reserved     float64        `default:"0.1" placeholder:"N" help:"Share of the workers that the policies eagle and eagle-fifo close to long jobs, below 1. Default ${default}."`
 	DecisionCost time.Duration  `default:"100us" placeholder:"D" help:"What the policy centralized takes to decide about a task. Default ${default}."`
 	Codec        bool           `default:"true" negatable:"" help:"Messages are encoded and decoded on their way. Default: yes."`
 
@@ -129,6 +130,9 @@ func (c *simRunCmd) Run(ctx context.Context, line *kong.Context, out *streams) e
 	if slices.Contains(c.Policy, "centralized") {
 		doc.Settings = append(doc.Settings, fmt.Sprintf("centralized: one scheduler that takes %v for each task", c.DecisionCost))
 	}
+	if slices.Contains(c.Policy, "eagle") || slices.Contains(c.Policy, "eagle-fifo") {
+		doc.Settings = append(doc.Settings, fmt.Sprintf("eagle: %g of the workers are closed to long jobs", c.Reserved))
+	}
 	for _, r := range results {
 		doc.Runs = append(doc.Runs, r.SimRun)
 	}
@@ -140,7 +144,7 @@ func (c *simRunCmd) sweep(line *kong.Context) (*sim.Sweep, error) {
 		Frontends: c.Frontends, Workers: c.Workers, Slots: c.Slots, Jobs: c.Jobs, Cutoff: c.Cutoff, Seed: c.Seed,
 		ShortShare: cmp.Or(c.ShortShare, -1), Racks: c.Racks, Stages: c.Stages, Input: int64(c.Input), Copies: c.Copies,
 		Gossip: sim.Gossip{Period: sim.AsPing, Delay: c.GossipDelay, Loss: c.GossipLoss},
-		Delay:  c.Delay, Jitter: c.Jitter, Bandwidth: float64(c.Bandwidth), Payload: int(c.Payload), Result: int(c.Result), Codec: c.Codec, Ping: c.Ping, DecisionCost: c.DecisionCost,
+		Delay:  c.Delay, Jitter: c.Jitter, Bandwidth: float64(c.Bandwidth), Payload: int(c.Payload), Result: int(c.Result), Codec: c.Codec, Ping: c.Ping, DecisionCost: c.DecisionCost, Reserved: c.Reserved,
 	}}
 	if c.GossipPeriod != nil {
 		s.Gossip.Period = *c.GossipPeriod
