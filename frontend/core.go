@@ -509,7 +509,11 @@ func (c *Core) group(j *job) *RefusedError {
 // wakeJob acts on what a job waited for.
 func (c *Core) wakeJob(j *job, now time.Time, acts []Action) []Action {
 	if !j.deadline.IsZero() && !now.Before(j.deadline) {
-		return c.endAll(j, Outcome{Kind: DeadlineExceeded, Message: fmt.Sprintf("not finished within %v", j.Deadline)}, now, acts)
+		why := fmt.Sprintf("not finished within %v", j.Deadline)
+		if !j.stranded.IsZero() {
+			why += fmt.Sprintf(", as every worker that could run it has been away for %v", now.Sub(j.stranded).Round(time.Millisecond))
+		}
+		return c.endAll(j, Outcome{Kind: DeadlineExceeded, Message: why}, now, acts)
 	}
 	if len(j.asked) > 0 && now.Sub(j.submitted) >= c.cfg.ClaimFor {
 		clear(j.asked)

@@ -423,6 +423,38 @@ func TestDeadlineOfRefusedJob(t *testing.T) {
 	}
 }
 
+// Who was told why nobody takes the job is told that when the deadline has passed, and not that another frontend could
+// not do it within the microsecond that was left; whether nobody took it, or who had it is gone.
+func TestPassedDeadline(t *testing.T) {
+	const deadline = 20 * time.Millisecond
+	for _, gone := range []bool{false, true} {
+		a, b := newFake(t), newFake(t)
+		a.run = func(r *v1.RunRequest) (*v1.RunResponse, error) {
+			time.Sleep(2 * deadline)
+			if gone {
+				a.crash()
+				return nil, errors.New("unheard")
+			}
+			return nil, &v1.Refused{Reason: v1.RefusedReason_NO_WORKER, Message: "no worker is linked", RetryAfterUs: 10_000}
+		}
+		b.run = func(r *v1.RunRequest) (*v1.RunResponse, error) {
+			t.Errorf("asked with %d us left", r.Job.DeadlineUs)
+			return b.runEcho(r)
+		}
+		b.cancel = func(*v1.CancelRequest) (*v1.CancelResponse, error) { return &v1.CancelResponse{}, nil }
+		c := newClient(t, []string{a.addr, b.addr})
+		first(c)
+		job := echoJob(1)
+		job.Deadline = deadline
+		_, err := c.Run(t.Context(), job)
+		fence()
+		if why := map[bool]string{false: "no worker is linked", true: "was lost"}[gone]; !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), why) ||
+			!strings.Contains(err.Error(), deadline.String()) {
+			t.Errorf("got %v, want %q", err, why)
+		}
+	}
+}
+
 func TestRetryAfterIsHonoured(t *testing.T) {
 	const wait = 30 * time.Millisecond
 	f := newFake(t)

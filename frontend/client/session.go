@@ -225,6 +225,9 @@ func (s *session) choose(ctx context.Context) error {
 			return s.giveUp(err)
 		}
 		now := time.Now()
+		if s.within > 0 && s.lastErr != nil && now.Sub(s.began) >= s.within {
+			return s.giveUp(s.pastDeadline())
+		}
 		var best *frontend
 		var least int
 		var soonest time.Time
@@ -257,8 +260,7 @@ func (s *session) choose(ctx context.Context) error {
 		if !s.sent && s.within > 0 {
 			left := s.began.Add(s.within).Sub(now)
 			if left <= 0 {
-				why := cmp.Or(s.lastErr, errAway)
-				return s.giveUp(fmt.Errorf("%w: no frontend took the job in %v: %v", context.DeadlineExceeded, s.within, why))
+				return s.giveUp(s.pastDeadline())
 			}
 			wait = min(wait, left)
 		}
@@ -270,6 +272,14 @@ func (s *session) choose(ctx context.Context) error {
 		}
 		timer.Stop()
 	}
+}
+
+// pastDeadline says why no other frontend is asked any more.
+func (s *session) pastDeadline() error {
+	if s.sent {
+		return fmt.Errorf("%w: not finished within %v, and the frontend that had the job was lost: %v", context.DeadlineExceeded, s.within, s.lastErr)
+	}
+	return fmt.Errorf("%w: no frontend took the job in %v: %v", context.DeadlineExceeded, s.within, cmp.Or(s.lastErr, errAway))
 }
 
 // prepare makes s.job what f should be sent.
