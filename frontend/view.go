@@ -509,7 +509,9 @@ type WorkerStatus struct {
 	Load         probe.Load
 	Reservations int
 	Attempts     int
-	View         estimate.Server // what placing by estimation goes by; zero if the worker is down
+	// View is what placing by estimation goes by, but that nobody is said to wait at a worker which was idle when it was
+	// last heard of; zero if the worker is down.
+	View estimate.Server
 }
 
 var stateNames = [...]string{down: "down", up: "up", lost: "adrift", draining: "draining"}
@@ -523,6 +525,9 @@ func (c *Core) Status(key Worker) (WorkerStatus, bool) {
 	s := WorkerStatus{State: stateNames[w.state], Welcome: w.welcome, Load: w.load, Reservations: len(w.places), Attempts: len(w.attempts)}
 	if row := c.long.fleet.Get(int32(key)); row != nil {
 		s.View = *row
+		if at := time.Unix(0, w.heardAt); row.Matrix != nil && row.Heard.Before(at) && s.Reservations+s.Attempts == 0 && w.load.Queued+w.load.Running == 0 {
+			s.View.Matrix, s.View.Heard = row.Matrix.Idle(), at
+		}
 	}
 	return s, true
 }

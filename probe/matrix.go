@@ -51,6 +51,19 @@ func (m *WaitMatrix) Wait(d Demand) Wait {
 	return m.Cells[step(int64(d.CPU), int64(m.Capacity.CPU))][step(int64(d.Mem), int64(m.Capacity.Mem))]
 }
 
+// Idle is the matrix of the same worker when it has nothing to do.
+func (m *WaitMatrix) Idle() *WaitMatrix {
+	idle := *m
+	for i := range idle.Cells {
+		for j := range idle.Cells[i] {
+			if idle.Cells[i][j] != NeverFits {
+				idle.Cells[i][j] = 0
+			}
+		}
+	}
+	return &idle
+}
+
 // step is the index of the smallest step of capacity that holds amount, which is at most capacity.
 func step(amount, capacity int64) int {
 	i := 0

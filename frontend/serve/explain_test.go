@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -66,6 +67,31 @@ func TestExplain(t *testing.T) {
 	refusal(t, err, v1.RefusedReason_INVALID, "ULID")
 	_, err = c.client.Explain(ctx, &v1.ExplainRequest{Handle: &v1.Handle{Job: newID()}})
 	refusal(t, err, v1.RefusedReason_UNKNOWN_JOB, "name the owner")
+}
+
+// A wait that was expected for long tasks is not told of workers that have been idle since.
+func TestNoWaitAtIdleWorkers(t *testing.T) {
+	c := startCluster(t, 2, 1)
+	ctx := context.Background()
+	j := longJob(6)
+	for _, task := range j.Tasks {
+		task.EstimateUs = (90 * time.Minute).Microseconds() // far from what they take
+	}
+	if _, err := c.client.Run(ctx, &v1.RunRequest{Job: j}); err != nil {
+		t.Fatal(err)
+	}
+	st, err := c.client.Cluster(ctx, &v1.ClusterRequest{})
+	for end := time.Now().Add(time.Minute); err == nil && time.Now().Before(end); st, err = c.client.Cluster(ctx, &v1.ClusterRequest{}) {
+		waits := int64(0)
+		for _, w := range st.Workers {
+			waits += slices.Max(append(w.WaitUs, 0))
+		}
+		if waits == 0 {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Errorf("%v %v", st.Workers, err)
 }
 
 // Where inputs are is what their reading is reckoned by.
