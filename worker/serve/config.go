@@ -62,7 +62,8 @@ type Config struct {
 	// Each URL is tried three times. Default 30 s.
 	FileTimeout time.Duration
 
-	// Core is the configuration of the queue and the slots. Its Functions are those of Registry.
+	// Core is the configuration of the queue and the slots. Its Functions are those of Registry, its default Capacity is a
+	// slot for each CPU.
 	Core worker.Config
 
 	Registry  *exec.Registry // functions to run; default exec.NewRegistry()
@@ -130,6 +131,9 @@ func (c Config) defaults() Config {
 	set(&c.MaxFrame, probe.MaxFrame)
 	set(&c.MaxResult, 1<<20)
 	set(&c.OutboundLimit, 64<<20)
+	if n := runtime.NumCPU(); c.Core.Capacity == (probe.Demand{}) {
+		c.Core.Capacity = probe.Demand{CPU: probe.Slot.CPU * probe.Millicores(n), Mem: probe.Slot.Mem * probe.MiB(n)}
+	}
 	c.Core = c.Core.Defaults()
 	return c
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -675,6 +676,9 @@ func TestStartTwice(t *testing.T) {
 }
 
 func TestValidate(t *testing.T) {
+	if n := probe.Slot.Times((Config{}).defaults().Core.Capacity); int(n) != runtime.NumCPU() {
+		t.Errorf("%d slots by default, on %d CPUs", n, runtime.NumCPU())
+	}
 	if err := (Config{}).Validate(); err != nil {
 		t.Errorf("the zero Config: %v", err)
 	}
