@@ -30,6 +30,7 @@ type Server struct {
 	began   time.Time
 
 	listener *listener
+	quiet    *quiet
 	api      server.Server
 	peers    *peers
 	fleet    *fleet // nil without gossip
@@ -106,8 +107,9 @@ func (s *Server) Start() error {
 		raw.Close()
 		return fmt.Errorf("frontend: %w", err)
 	}
+	s.quiet = newQuiet(s.listener, s.ctx)
 	s.api = phoebe.NewServer(&handler{s},
-		server.WithListener(s.listener),
+		server.WithListener(s.quiet),
 		server.WithTransServerFactory(gonet.NewTransServerFactory()),
 		server.WithTransHandlerFactory(gonet.NewSvrTransHandlerFactory()),
 		server.WithCodec(codec.NewDefaultCodecWithConfig(codec.CodecConfig{MaxSize: s.cfg.MaxRequest})),
@@ -116,6 +118,7 @@ func (s *Server) Start() error {
 	)
 	s.running.Go(s.tick)
 	s.running.Go(func() {
+		defer s.quiet.accept() // in case it never came to that
 		if err := s.api.Run(); err != nil && s.ctx.Err() == nil {
 			s.failed <- fmt.Errorf("frontend: serve: %w", err)
 		}
@@ -254,7 +257,8 @@ func (s *Server) Close() error {
 			l.retire()
 		}
 	}
-	s.api.Stop() // complains of calls that had not been answered in time: their connections are closed already
+	<-s.quiet.accepts // before that, there is nothing yet that it would stop
+	s.api.Stop()      // complains of calls that had not been answered in time: their connections are closed already
 	s.peers.close()
 	s.running.Wait()
 	return err
