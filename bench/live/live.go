@@ -104,9 +104,6 @@ func (o *Options) open(ctx context.Context, cluster string) (*target, error) {
 			return nil, err
 		}
 		t.closeFunc = c.Close
-		if err := c.Await(ctx); err != nil {
-			return nil, errors.Join(err, c.Close())
-		}
 		addrs = c.Frontends()
 	case bench.Processes:
 		p, err := startProcesses(ctx, o)

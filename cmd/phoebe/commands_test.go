@@ -532,6 +532,45 @@ func TestDev(t *testing.T) {
 	}
 }
 
+// Where other commands look for a frontend by themselves, there dev has one, unless the place is taken; and the job that
+// it tells to try can be tried.
+func TestDevDefaultPort(t *testing.T) {
+	const first = "127.0.0.1:7410"
+	free := func() bool {
+		for _, addr := range []string{first, "127.0.0.1:7411"} {
+			l, err := net.Listen("tcp", addr)
+			if err != nil {
+				return false
+			}
+			l.Close()
+		}
+		return true
+	}
+	try := func() *process {
+		p := start(t, "dev", "--workers", "1")
+		p.said("ready", 1)
+		line := strings.Fields(p.said(binary, 1)[0])
+		if at := p.said("frontend", 2)[0]; line[2] != at {
+			t.Errorf("%q is to be tried, but the frontend is at %s", line, at)
+		}
+		phoebe(t, line...).want(t, 0, "hello")
+		return p
+	}
+	wasFree := free()
+	p := try()
+	at := p.said("frontend", 2)[0]
+	if wasFree && at != first {
+		t.Logf("somebody took %s meanwhile", first)
+	}
+	if at == first {
+		if phoebe(t, "run", "--function", "echo", "--payload", "without --connect").want(t, 0, "without"); try().said("frontend", 2)[0] == first {
+			t.Errorf("two on %s", first)
+		}
+	} else if free() && try().said("frontend", 2)[0] != first {
+		t.Errorf("%s is free, and not taken", first)
+	}
+}
+
 func TestWorkersFile(t *testing.T) {
 	c := startDev(t)
 	name := write(t, "# the first\n"+c.workers[0]+"\n")

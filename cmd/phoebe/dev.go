@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/VictoriaMetrics/metrics"
 
@@ -15,11 +17,14 @@ import (
 	wserve "github.com/phoebe-sched/phoebe/worker/serve"
 )
 
+// devPort is where other commands look for a frontend unless they are told.
+const devPort = 7410
+
 type devCmd struct {
 	Frontends    int  `default:"2" placeholder:"N" help:"Number of frontends. Default ${default}."`
 	Workers      int  `default:"4" placeholder:"N" help:"Number of workers. Default ${default}."`
 	Slots        int  `default:"4" placeholder:"N" help:"Short tasks that each worker runs at once, each with 1000 millicores and 256 MiB. Default ${default}."`
-	FrontendPort int  `placeholder:"PORT" help:"Port of the first frontend on 127.0.0.1; the others have the ones that follow. Default: free ones."`
+	FrontendPort *int `placeholder:"PORT" help:"Port of the first frontend on 127.0.0.1; the others have the ones that follow. 0: free ones. Default: 7410, or free ones where that is taken."`
 	WorkerPort   int  `placeholder:"PORT" help:"The same for the workers. Default: free ones."`
 	AllowExec    bool `help:"Also run any command as a process, with the rights of this one (function exec). Default: no."`
 
@@ -34,7 +39,7 @@ type devCmd struct {
 
 // Help explains what is printed.
 func (c *devCmd) Help() string {
-	return `Prints "frontend HOST:PORT" and "worker HOST:PORT" lines and, when all of them are linked, "ready". Of --cache-dir,
+	return `Prints "frontend HOST:PORT" and "worker HOST:PORT" lines, "ready" and a job to try. SIGINT ends it all. Of --cache-dir,
 each worker has a folder of its own.`
 }
 
@@ -62,8 +67,12 @@ func (c *devCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error 
 	}
 	set := metrics.NewSet()
 	wserve.RaiseFileLimit(uint64(c.Frontends)*uint64(c.MaxClients+c.Workers) + spareFiles)
+	port := devPort
+	if c.FrontendPort != nil {
+		port = *c.FrontendPort
+	}
 	cluster, err := local.Start(local.Config{
-		Frontends: c.Frontends, Workers: c.Workers, Slots: c.Slots, FrontendPort: c.FrontendPort, WorkerPort: c.WorkerPort,
+		Frontends: c.Frontends, Workers: c.Workers, Slots: c.Slots, FrontendPort: port, OrFree: c.FrontendPort == nil, WorkerPort: c.WorkerPort,
 		Registry: registry, Policy: c.Policy, Secret: secret, Logger: log, Metrics: set,
 		Frontend: func(_ int, f *fserve.Config) {
 			f.Version, f.Core.ProbeRatio = version(), c.ProbeRatio
@@ -78,6 +87,10 @@ func (c *devCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error 
 			}
 		},
 	})
+	var wrong *local.ConfigError
+	if errors.As(err, &wrong) {
+		return usage(wrong.Err)
+	}
 	if err != nil {
 		return err
 	}
@@ -87,10 +100,10 @@ func (c *devCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error 
 	for _, a := range cluster.Workers() {
 		fmt.Fprintf(out.out, "worker %s\n", a)
 	}
-	go func() {
-		if cluster.Await(ctx) == nil {
-			fmt.Fprintln(out.out, "ready")
-		}
-	}()
+	try := []string{os.Args[0], "run", "--connect", cluster.Frontends()[0]}
+	if c.SecretFile != "" {
+		try = append(try, "--secret-file", c.SecretFile)
+	}
+	fmt.Fprintf(out.out, "ready\n%s --function echo --payload hello\n", strings.Join(try, " "))
 	return c.serve(ctx, log, set, service{ready: cluster.Ready, failed: cluster.Failed, drain: cluster.Drain, close: cluster.Close})
 }

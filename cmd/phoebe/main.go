@@ -33,7 +33,7 @@ Every flag can also come from the environment, under the name that its help show
 the YAML file that --config names, with the flags' names as keys. A flag goes before the environment, the
 environment before the file.
 
-  phoebe dev --frontend-port 7410                             a whole cluster in this process
+  phoebe dev                                                  a whole cluster in this process
   phoebe run --function sleep --payload 10ms --tasks 100      a job on it
   phoebe status                                               what its frontends believe of it
   phoebe explain JOB                                          where its tasks went, and why

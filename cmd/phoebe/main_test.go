@@ -242,7 +242,7 @@ type cluster struct {
 
 func startDev(t testing.TB, args ...string) *cluster {
 	t.Helper()
-	c := &cluster{process: start(t, append([]string{"dev", "--frontends", "2", "--workers", "3", "--slots", "2"}, args...)...)}
+	c := &cluster{process: start(t, append([]string{"dev", "--frontends", "2", "--workers", "3", "--slots", "2", "--frontend-port", "0"}, args...)...)}
 	c.said("ready", 1)
 	c.frontends, c.workers = c.said("frontend", 2), c.said("worker", 3)
 	c.connect = strings.Join(c.frontends, ",")

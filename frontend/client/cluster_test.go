@@ -22,9 +22,6 @@ func start(t *testing.T, cfg local.Config) *local.Cluster {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { cluster.Close() })
-	if err := cluster.Await(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	return cluster
 }
 

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -36,6 +37,7 @@ type Config struct {
 	// FrontendPort and WorkerPort are those of the first frontend and worker, on 127.0.0.1; the others have the
 	// ports that follow. 0: free ones.
 	FrontendPort, WorkerPort int
+	OrFree                   bool // if one of the frontends' ports is taken, all of them have free ones
 
 	Registry *exec.Registry // what the workers run; default exec.NewRegistry()
 	Policy   string         // of jobs that name none; default the first of frontend.Policies
@@ -49,6 +51,12 @@ type Config struct {
 	Worker   func(i int, c *wserve.Config)
 }
 
+// ConfigError says what is wrong with a Config.
+type ConfigError struct{ Err error }
+
+func (e *ConfigError) Error() string { return "local cluster: " + e.Err.Error() }
+func (e *ConfigError) Unwrap() error { return e.Err }
+
 func (c Config) defaults() (Config, error) {
 	for _, n := range []struct {
 		what string
@@ -56,7 +64,7 @@ func (c Config) defaults() (Config, error) {
 		def  int
 	}{{"frontends", &c.Frontends, 1}, {"workers", &c.Workers, 2}, {"slots of each worker", &c.Slots, 4}} {
 		if *n.p < 0 || *n.p > 10_000 {
-			return c, fmt.Errorf("local cluster: the number of %s is %d: it must be from 1 to 10000", n.what, *n.p)
+			return c, &ConfigError{fmt.Errorf("the number of %s is %d: it must be from 1 to 10000", n.what, *n.p)}
 		}
 		if *n.p == 0 {
 			*n.p = n.def
@@ -64,7 +72,7 @@ func (c Config) defaults() (Config, error) {
 	}
 	for _, p := range []struct{ first, n int }{{c.FrontendPort, c.Frontends}, {c.WorkerPort, c.Workers}} {
 		if p.first < 0 || p.first > 0 && p.first+p.n-1 > 65535 {
-			return c, fmt.Errorf("local cluster: %d ports from %d on: ports go from 1 to 65535", p.n, p.first)
+			return c, &ConfigError{fmt.Errorf("%d ports from %d on: ports go from 1 to 65535", p.n, p.first)}
 		}
 	}
 	if c.Registry == nil {
@@ -84,15 +92,31 @@ type Cluster struct {
 	secret    string
 }
 
-// Start starts a cluster. Its links come up by and by: Await waits for them. It must be closed.
+// linkTimeout is how long Start waits for links, which take milliseconds.
+const linkTimeout = 30 * time.Second
+
+// Start starts a cluster and returns when every frontend is linked to every worker. The cluster must be closed.
 func Start(cfg Config) (*Cluster, error) {
+	c, err := start(cfg)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), linkTimeout)
+	defer cancel()
+	if err := c.awaitLinks(ctx); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+func start(cfg Config) (*Cluster, error) {
 	cfg, err := cfg.defaults()
 	if err != nil {
 		return nil, err
 	}
 	policy, err := frontend.ParsePolicy(cfg.Policy)
 	if err != nil {
-		return nil, fmt.Errorf("local cluster: %w", err)
+		return nil, &ConfigError{err}
 	}
 	c := &Cluster{secret: cfg.Secret}
 	if err := c.startWorkers(cfg); err != nil {
@@ -105,6 +129,10 @@ func Start(cfg Config) (*Cluster, error) {
 		}
 		c.closeFrontends()
 		c.frontends = nil
+		if cfg.OrFree && cfg.FrontendPort > 0 && errors.Is(err, syscall.EADDRINUSE) {
+			cfg.FrontendPort = 0
+			continue
+		}
 		// A free port that was found may be taken by somebody else before it is used.
 		if cfg.FrontendPort > 0 || !errors.Is(err, syscall.EADDRINUSE) || try == 10 {
 			return nil, errors.Join(err, c.Close())
@@ -124,7 +152,7 @@ func (c *Cluster) startWorkers(cfg Config) error {
 		}
 		w, err := wserve.New(wc)
 		if err != nil {
-			return err
+			return &ConfigError{err}
 		}
 		c.workers = append(c.workers, w)
 		if err := w.Start(); err != nil {
@@ -149,7 +177,7 @@ func (c *Cluster) startFrontends(cfg Config, policy frontend.Policy) error {
 		}
 		f, err := fserve.New(fc)
 		if err != nil {
-			return err
+			return &ConfigError{err}
 		}
 		if err := f.Start(); err != nil {
 			return err
@@ -202,11 +230,15 @@ func (c *Cluster) Workers() []string {
 	return addrs
 }
 
-// awaitPoll is how often Await looks.
+// awaitPoll is how often awaitLinks looks.
 const awaitPoll = 2 * time.Millisecond
 
-// Await returns when every frontend is linked to every worker, or says what is missing when ctx ends.
-func (c *Cluster) Await(ctx context.Context) error {
+// errRejected says that a worker will never be linked, whoever waits for it.
+var errRejected = errors.New("a worker will not be linked to")
+
+// awaitLinks returns when every frontend is linked to every worker, or says what is missing when ctx ends, or when that
+// will never be.
+func (c *Cluster) awaitLinks(ctx context.Context) error {
 	for _, f := range c.frontends {
 		if err := c.await(ctx, f); err != nil {
 			return fmt.Errorf("local cluster: frontend %s: %w", f.Addr(), err)
@@ -227,8 +259,8 @@ func (c *Cluster) await(ctx context.Context, f *fserve.Server) error {
 	defer tick.Stop()
 	for {
 		err := c.linked(ctx, api)
-		if err == nil {
-			return nil
+		if err == nil || errors.Is(err, errRejected) {
+			return err
 		}
 		select {
 		case <-tick.C:
@@ -248,6 +280,9 @@ func (c *Cluster) linked(ctx context.Context, api phoebe.Client) error {
 		return err
 	}
 	for _, w := range res.Workers {
+		if strings.HasPrefix(w.Error, "rejected") {
+			return fmt.Errorf("%w frontend %s: %s", errRejected, res.Frontend, w.Error)
+		}
 		if w.State != "up" {
 			return fmt.Errorf("worker %s is %s (%s)", w.Address, w.State, w.Error)
 		}

@@ -3,6 +3,7 @@ package local_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"syscall"
@@ -27,13 +28,24 @@ func begin(t *testing.T, cfg local.Config) *local.Cluster {
 			t.Error(err)
 		}
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	if err := c.Await(ctx); err != nil {
-		t.Fatal(err)
-	}
 	if err := c.Ready(); err != nil {
 		t.Error(err)
+	}
+	cl, err := client.New(c.Frontends(), client.WithSecret(cfg.Secret))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	for range c.Frontends() {
+		said, err := cl.Cluster(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range said.Workers {
+			if w.State != "up" {
+				t.Errorf("%s is %s at %s when the cluster has started", w.Address, w.State, said.Frontend)
+			}
+		}
 	}
 	return c
 }
@@ -105,6 +117,7 @@ func TestStartRefuses(t *testing.T) {
 		{local.Config{Workers: -1}, "number of workers is -1"},
 		{local.Config{Policy: "best"}, `"best"`},
 		{local.Config{FrontendPort: 65535, Frontends: 2}, "65535"},
+		{local.Config{Worker: func(_ int, c *wserve.Config) { c.Secret = "another" }}, "rejected"},
 		{local.Config{Frontends: 1, FrontendPort: port}, taken.Addr().String()},
 		{local.Config{Frontends: 1, Workers: 1, WorkerPort: port}, taken.Addr().String()},
 	} {
@@ -119,18 +132,9 @@ func TestStartRefuses(t *testing.T) {
 	if _, err := local.Start(local.Config{FrontendPort: port}); !errors.Is(err, syscall.EADDRINUSE) {
 		t.Errorf("a taken port: %v", err)
 	}
-}
-
-// Await says what it waits for.
-func TestAwaitGivesUp(t *testing.T) {
-	c, err := local.Start(local.Config{Worker: func(_ int, c *wserve.Config) { c.Secret = "another" }})
-	if err != nil {
-		t.Fatal(err)
+	c, err := local.Start(local.Config{FrontendPort: port, OrFree: true})
+	if err != nil || strings.HasSuffix(c.Frontends()[0], fmt.Sprint(":", port)) {
+		t.Fatalf("another port was to be taken: %v", err)
 	}
 	defer c.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	if err := c.Await(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "worker ") {
-		t.Errorf("%v", err)
-	}
 }
