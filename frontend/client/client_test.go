@@ -500,6 +500,29 @@ func TestOverloadedFrontendIsPassedOver(t *testing.T) {
 	}
 }
 
+// The calls that reach a frontend when it goes have no answer, and may have been carried out for all that is known.
+func TestFrontendThatLeavesIsLeftAlone(t *testing.T) {
+	a, b := newFake(t), newFake(t)
+	asked := 0
+	a.run = func(*v1.RunRequest) (*v1.RunResponse, error) {
+		asked++
+		return nil, &v1.Refused{Reason: v1.RefusedReason_DRAINING}
+	}
+	b.run = b.runEcho
+	c := newClient(t, []string{a.addr, b.addr})
+	first(c)
+	began := time.Now()
+	for range 10 {
+		if _, err := c.Run(t.Context(), echoJob(1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fence()
+	if most := 1 + int(time.Since(began)/drainPause); asked > most {
+		t.Errorf("it was asked %d times, want at most %d", asked, most)
+	}
+}
+
 func TestRefusalsAreFinalIfToldSo(t *testing.T) {
 	f := newFake(t)
 	f.run = func(r *v1.RunRequest) (*v1.RunResponse, error) {

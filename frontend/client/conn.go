@@ -15,8 +15,9 @@ const (
 	// which the frontend would close it.
 	maxIdle = 512
 	idleFor = time.Minute
-	// trustFor is how long a connection may have been idle and be used without a look whether it still lives.
-	trustFor = time.Second
+	// trustFor is how long a connection may have been idle and be used without a look whether it still lives. Where it
+	// does not, the frontend may have had the call, for all that is known: a task that may start only once is lost then.
+	trustFor = time.Millisecond
 )
 
 // call is one RPC. It is the context that Kitex is given, and never ends: Kitex runs a call whose context

@@ -63,6 +63,7 @@ type frontend struct {
 	watched  bool      // watch runs
 	failures int       // since the last answer, at most one in each time that it is left alone
 	aloneTil time.Time // leave it alone until then if there is another one
+	awayTil  time.Time // the same, since it said that it leaves
 }
 
 func newFrontend(addr string, cfg *config, caller *v1.Caller, background *sync.WaitGroup, closing <-chan struct{}) (*frontend, error) {
@@ -208,10 +209,20 @@ func (c *config) backoff(failures int) time.Duration {
 	return d/2 + rand.N(d/2+1)
 }
 
+// leaves has all jobs leave f alone for d: a call that comes when it goes could be taken for one that it got.
+func (f *frontend) leaves(d time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.awayTil = time.Now().Add(d)
+}
+
 // state is what the choice between frontends goes by.
 func (f *frontend) state() (calls int, aloneTil time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.awayTil.After(f.aloneTil) {
+		return f.calls, f.awayTil
+	}
 	return f.calls, f.aloneTil
 }
 

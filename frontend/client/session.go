@@ -321,7 +321,7 @@ func (s *session) consider(ctx context.Context, err error) error {
 		case refused.Reason == Overloaded && s.c.cfg.refusalsFinal && !s.sent:
 			return s.giveUp(refused)
 		case refused.Reason == Draining:
-			s.pause(drainPause)
+			s.at.leaves(drainPause)
 		case refused.Reason == UnknownJob || refused.Reason == OwnerLost:
 			return s.lost() // it was forwarded to a previous owner
 		case refused.RetryAfter > 0:
