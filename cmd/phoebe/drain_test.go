@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/client"
 	"github.com/phoebe-sched/phoebe/worker/exec"
@@ -240,5 +241,41 @@ func TestDrainEnds(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// All processes are drained and started again, one after the other, while jobs flow: nothing is lost, not even what may
+// start only once, and no worker waits for the acknowledgement of a result that its frontend has. It would keep one for
+// an hour.
+func TestRollingDrains(t *testing.T) {
+	f := startFleet(t, 2, 2, nil, []string{"--slots", "4", "--retain", "1h"})
+	load := startLoad(t, dial(t, f.frontendAddrs...))
+	drain := func(name string, at *process, addr string) *process {
+		began := time.Now()
+		at.signal(syscall.SIGTERM)
+		if code := at.ends(); code != 0 {
+			t.Errorf("%s: exit code %d", name, code)
+		}
+		t.Logf("%s drained in %v", name, time.Since(began).Round(time.Millisecond))
+		now := restart(t, at, addr)
+		f.allLinked(t)
+		return now
+	}
+	for i, addr := range f.frontendAddrs {
+		if !load.goOn(t, 0) {
+			return
+		}
+		f.frontends[i] = drain(fmt.Sprint("frontend ", i), f.frontends[i], addr)
+	}
+	for i, addr := range f.workerAddrs {
+		if !load.goOn(t, 0) {
+			return
+		}
+		f.workers[i] = drain(fmt.Sprint("worker ", i), f.workers[i], addr)
+	}
+	load.goOn(t, 0)
+	load.end(t)
+	if n := load.lost.Load(); n > 0 {
+		t.Errorf("%d tasks that may start only once were lost", n)
 	}
 }
