@@ -14,12 +14,12 @@ import (
 	kitex "github.com/cloudwego/kitex/client"
 	"github.com/cloudwego/kitex/pkg/discovery"
 	"github.com/cloudwego/kitex/pkg/proxy"
-	"github.com/cloudwego/kitex/pkg/remote/codec"
 	"github.com/cloudwego/kitex/pkg/remote/trans/gonet"
 	"github.com/cloudwego/kitex/pkg/rpcinfo"
 	"github.com/cloudwego/kitex/pkg/rpcinfo/remoteinfo"
 	"github.com/cloudwego/kitex/transport"
 
+	"github.com/phoebe-sched/phoebe/frontend/frame"
 	v1 "github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1/phoebe"
 )
@@ -77,7 +77,7 @@ func newFrontend(addr string, cfg *config, caller *v1.Caller, background *sync.W
 		kitex.WithTransHandlerFactory(gonet.NewCliTransHandlerFactory()),
 		kitex.WithTransportProtocol(transport.Framed),
 		kitex.WithConnPool(f.pool),
-		kitex.WithCodec(codec.NewDefaultCodecWithConfig(codec.CodecConfig{MaxSize: maxAnswer})),
+		kitex.WithCodec(frame.Codec(maxAnswer)),
 		kitex.WithProxy(&address{discovery.NewInstance("tcp", addr, discovery.DefaultWeight, nil)}),
 	)
 	if err != nil {

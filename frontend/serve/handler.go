@@ -3,7 +3,6 @@ package serve
 import (
 	"cmp"
 	"context"
-	"crypto/subtle"
 	"errors"
 	"fmt"
 	"slices"
@@ -16,30 +15,15 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// handler answers the calls of the API.
+// handler answers the calls of the API: the gate has admitted them.
 type handler struct{ *Server }
 
 func refuse(reason v1.RefusedReason, format string, args ...any) *v1.Refused {
 	return &v1.Refused{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// admit checks the caller's secret.
-func (h *handler) admit(c *v1.Caller) error {
-	if h.cfg.Secret == "" {
-		return nil
-	}
-	if c == nil || subtle.ConstantTimeCompare([]byte(c.GetSecret()), []byte(h.cfg.Secret)) != 1 {
-		h.metrics.unauthorized.Inc()
-		return refuse(v1.RefusedReason_UNAUTHORIZED, "the secret is missing or wrong: give the one that this frontend was started with")
-	}
-	return nil
-}
-
 // Run implements the API.
 func (h *handler) Run(ctx context.Context, req *v1.RunRequest) (*v1.RunResponse, error) {
-	if err := h.admit(req.Caller); err != nil {
-		return nil, err
-	}
 	if owner := h.owner(ctx, req.Caller, req.Job); owner != nil {
 		return owner.Run(ctx, req)
 	}
@@ -69,9 +53,6 @@ func (h *handler) Run(ctx context.Context, req *v1.RunRequest) (*v1.RunResponse,
 
 // Submit implements the API.
 func (h *handler) Submit(ctx context.Context, req *v1.SubmitRequest) (*v1.SubmitResponse, error) {
-	if err := h.admit(req.Caller); err != nil {
-		return nil, err
-	}
 	if owner := h.owner(ctx, req.Caller, req.Job); owner != nil {
 		return owner.Submit(ctx, req)
 	}
@@ -84,9 +65,6 @@ func (h *handler) Submit(ctx context.Context, req *v1.SubmitRequest) (*v1.Submit
 
 // Events implements the API.
 func (h *handler) Events(ctx context.Context, req *v1.EventsRequest) (*v1.EventsResponse, error) {
-	if err := h.admit(req.Caller); err != nil {
-		return nil, err
-	}
 	if to, err := h.ownerOf(req.Caller, req.Handle); to != nil || err != nil {
 		if err != nil {
 			return nil, err
@@ -145,9 +123,6 @@ func (h *handler) Events(ctx context.Context, req *v1.EventsRequest) (*v1.Events
 
 // Cancel implements the API.
 func (h *handler) Cancel(ctx context.Context, req *v1.CancelRequest) (*v1.CancelResponse, error) {
-	if err := h.admit(req.Caller); err != nil {
-		return nil, err
-	}
 	if to, err := h.ownerOf(req.Caller, req.Handle); to != nil || err != nil {
 		if err != nil {
 			return nil, err
@@ -175,9 +150,6 @@ func (h *handler) Cancel(ctx context.Context, req *v1.CancelRequest) (*v1.Cancel
 
 // Cluster implements the API.
 func (h *handler) Cluster(_ context.Context, req *v1.ClusterRequest) (*v1.ClusterResponse, error) {
-	if err := h.admit(req.Caller); err != nil {
-		return nil, err
-	}
 	now := time.Now()
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -232,10 +204,12 @@ func (h *handler) handle(id probe.JobID) *v1.Handle {
 
 // submit hands a job to the core, unless it has it already.
 func (h *handler) submit(ctx context.Context, in *v1.Job, run bool) (*record, error) {
+	defer taken(ctx)
 	job, err := h.parse(in)
 	if err != nil {
 		return nil, err
 	}
+	in.Tasks = nil // Kitex keeps in until a Run has ended
 	now := time.Now()
 	h.mu.Lock()
 	defer h.unlock()
@@ -283,6 +257,7 @@ func (h *handler) owner(ctx context.Context, caller *v1.Caller, job *v1.Job) *pe
 		return nil
 	}
 	h.metrics.forwarded.Inc()
+	taken(ctx)
 	return p
 }
 

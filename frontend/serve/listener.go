@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"container/list"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -14,13 +15,15 @@ type listener struct {
 	net.Listener
 	server *Server
 
-	mu    sync.Mutex
-	conns map[string]*clientConn // by remote address
+	mu        sync.Mutex
+	conns     map[string]*clientConn // by remote address
+	strangers list.List              // of *clientConn, oldest first: those that are not known
 }
 
 // Limits of a client's connection.
 const (
-	firstByteIn  = 10 * time.Second // from the connection to its first byte
+	strangeFor   = 10 * time.Second // from the connection to its first call with the right secret
+	maxStrangers = 1000             // connections without such a call
 	idleFor      = 30 * time.Minute // without a byte either way
 	writeTimeout = 10 * time.Second // of one write: a peer that does not read
 )
@@ -35,6 +38,8 @@ type clientConn struct {
 	answers  atomic.Int64 // how often the server came back to read: all it had to say until then is written
 	reading  atomic.Bool  // it waits for the client to say something
 	closed   atomic.Bool
+	stranger *list.Element // nil: it is known, or closed. listener.mu guards it
+	trusted  bool          // known has been called: it is in no need of the lock
 }
 
 func newListener(raw net.Listener, s *Server) *listener {
@@ -52,18 +57,56 @@ func (l *listener) Accept() (net.Conn, error) {
 		if t, ok := raw.(*net.TCPConn); ok {
 			c.raw, _ = t.SyscallConn()
 		}
-		l.mu.Lock()
-		full := len(l.conns) >= l.server.cfg.MaxConns
-		if !full {
-			l.conns[raw.RemoteAddr().String()] = c
-		}
-		l.mu.Unlock()
-		if full {
+		if over := l.add(c); over != nil {
 			l.server.metrics.connsRefused.Inc()
-			raw.Close()
-			continue
+			if over.Close(); over == c {
+				continue
+			}
 		}
 		return c, nil
+	}
+}
+
+// add takes a new connection in, and returns the one that there is no room for: the oldest stranger, so that strangers
+// cannot keep others out, or c itself.
+func (l *listener) add(c *clientConn) (over *clientConn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.conns) >= l.server.cfg.MaxConns || l.strangers.Len() >= maxStrangers {
+		oldest := l.strangers.Front()
+		if oldest == nil {
+			return c
+		}
+		over = oldest.Value.(*clientConn)
+		l.remove(over)
+	}
+	l.conns[c.RemoteAddr().String()] = c
+	c.stranger = l.strangers.PushBack(c)
+	return over
+}
+
+// remove forgets a connection. The caller holds mu.
+func (l *listener) remove(c *clientConn) {
+	if addr := c.RemoteAddr().String(); l.conns[addr] == c {
+		delete(l.conns, addr)
+	}
+	if c.stranger != nil {
+		l.strangers.Remove(c.stranger)
+		c.stranger = nil
+	}
+}
+
+// known notes that the client has shown that it may call. Only the gate calls it.
+func (c *clientConn) known() {
+	if c.trusted {
+		return
+	}
+	c.trusted = true
+	c.listener.mu.Lock()
+	defer c.listener.mu.Unlock()
+	if c.stranger != nil {
+		c.listener.strangers.Remove(c.stranger)
+		c.stranger = nil
 	}
 }
 
@@ -90,7 +133,7 @@ func (c *clientConn) Write(b []byte) (int, error) {
 func (c *clientConn) Close() error {
 	if !c.closed.Swap(true) {
 		c.listener.mu.Lock()
-		delete(c.listener.conns, c.RemoteAddr().String())
+		c.listener.remove(c)
 		c.listener.mu.Unlock()
 	}
 	return c.Conn.Close()
@@ -119,14 +162,14 @@ func (l *listener) answering() map[*clientConn]int64 {
 	return conns
 }
 
-// sweep closes connections that never spoke, or have been idle for long.
+// sweep closes connections that did not make themselves known, or have been idle for long.
 func (l *listener) sweep() {
 	var idle []*clientConn
 	now := monotonic()
 	l.mu.Lock()
 	for _, c := range l.conns {
 		used := c.used.Load()
-		if used == 0 && time.Since(c.since) > firstByteIn || used != 0 && time.Duration(now-used) > idleFor {
+		if c.stranger != nil && time.Since(c.since) > strangeFor || used != 0 && time.Duration(now-used) > idleFor {
 			idle = append(idle, c)
 		}
 	}

@@ -17,7 +17,8 @@ import (
 type serverMetrics struct {
 	set                                              *metrics.Set
 	accepted, linksLost, protocolErrors, clientsLost *metrics.Counter
-	unauthorized, forwarded, connsRefused, connsIdle *metrics.Counter
+	unauthorized, forwarded                          *metrics.Counter
+	connsRefused, connsIdle, connsGarbage            *metrics.Counter
 	outcomes                                         [frontend.DeadlineExceeded + 1]*metrics.Counter
 	refusals                                         [frontend.Leaving + 1]*metrics.Counter
 	responseTime, runTime, queueTime, launchTime     *metrics.Histogram
@@ -34,6 +35,7 @@ func newMetrics(set *metrics.Set, s *Server) *serverMetrics {
 		forwarded:      set.GetOrCreateCounter("frontend_calls_forwarded_total"),
 		connsRefused:   set.GetOrCreateCounter(`frontend_connections_closed_total{reason="limit"}`),
 		connsIdle:      set.GetOrCreateCounter(`frontend_connections_closed_total{reason="idle"}`),
+		connsGarbage:   set.GetOrCreateCounter(`frontend_connections_closed_total{reason="garbage"}`),
 		responseTime:   set.GetOrCreateHistogram("frontend_job_response_seconds"),
 		runTime:        set.GetOrCreateHistogram("frontend_task_run_seconds"),
 		queueTime:      set.GetOrCreateHistogram("frontend_task_queue_seconds"),

@@ -10,8 +10,9 @@ import (
 
 	"github.com/cloudwego/kitex/client"
 	"github.com/cloudwego/kitex/client/callopt"
-	"github.com/cloudwego/kitex/pkg/remote/codec"
+	"github.com/cloudwego/kitex/transport"
 
+	"github.com/phoebe-sched/phoebe/frontend/frame"
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1/phoebe"
 )
@@ -86,7 +87,7 @@ func (p *peers) get(addr string) *peer {
 	}
 	c, err := phoebe.NewClient("phoebe", client.WithHostPorts(addr),
 		client.WithConnectTimeout(ownerTimeout),
-		client.WithCodec(codec.NewDefaultCodecWithConfig(codec.CodecConfig{MaxSize: p.size})))
+		client.WithTransportProtocol(transport.Framed), client.WithCodec(frame.Codec(p.size)))
 	if err != nil {
 		return nil
 	}

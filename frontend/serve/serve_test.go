@@ -12,6 +12,7 @@ import (
 	"github.com/cloudwego/kitex/client"
 	"github.com/cloudwego/kitex/pkg/connpool"
 	"github.com/cloudwego/kitex/pkg/remote/trans/gonet"
+	"github.com/cloudwego/kitex/transport"
 
 	"github.com/phoebe-sched/phoebe/bench"
 	"github.com/phoebe-sched/phoebe/frontend"
@@ -67,7 +68,7 @@ func startCluster(tb testing.TB, workers, slots int, change ...func(*Config)) *c
 }
 
 func dial(tb testing.TB, addr string) phoebe.Client {
-	cl, err := phoebe.NewClient("phoebe", client.WithHostPorts(addr),
+	cl, err := phoebe.NewClient("phoebe", client.WithHostPorts(addr), client.WithTransportProtocol(transport.Framed),
 		client.WithTransHandlerFactory(gonet.NewCliTransHandlerFactory()), client.WithDialer(gonet.NewDialer()),
 		client.WithLongConnection(connpool.IdleConfig{MaxIdlePerAddress: 64, MaxIdleGlobal: 1024, MaxIdleTimeout: time.Minute}))
 	if err != nil {

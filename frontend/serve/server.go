@@ -13,7 +13,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/cloudwego/kitex/pkg/remote/codec"
 	"github.com/cloudwego/kitex/pkg/remote/trans/gonet"
 	"github.com/cloudwego/kitex/server"
 
@@ -31,6 +30,7 @@ type Server struct {
 
 	listener *listener
 	quiet    *quiet
+	gate     *gate
 	api      server.Server
 	peers    *peers
 	fleet    *fleet // nil without gossip
@@ -98,6 +98,7 @@ func (s *Server) Start() error {
 	if s.cfg.Name == "" {
 		s.cfg.Name = s.cfg.Advertise
 	}
+	s.gate = newGate(s)
 	s.peers = newPeers(&s.cfg)
 	s.timer = time.AfterFunc(time.Hour, s.wake)
 	s.log.Info("frontend starts", "frontend", s.cfg.Name, "address", s.Addr(), "id", s.cfg.Core.ID.String(), "seed", s.cfg.Seed, "policy", s.cfg.Policy.Name)
@@ -111,8 +112,7 @@ func (s *Server) Start() error {
 	s.api = phoebe.NewServer(&handler{s},
 		server.WithListener(s.quiet),
 		server.WithTransServerFactory(gonet.NewTransServerFactory()),
-		server.WithTransHandlerFactory(gonet.NewSvrTransHandlerFactory()),
-		server.WithCodec(codec.NewDefaultCodecWithConfig(codec.CodecConfig{MaxSize: s.cfg.MaxRequest})),
+		server.WithTransHandlerFactory(s.gate),
 		server.WithExitSignal(func() <-chan error { return make(chan error) }),
 		server.WithExitWaitTime(time.Millisecond),
 	)

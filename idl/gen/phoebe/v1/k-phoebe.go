@@ -429,9 +429,6 @@ func (p *Constraint) FastReadField1(buf []byte) (int, error) {
 	if err != nil {
 		return offset, err
 	}
-	if size > len(buf)-offset { // each element takes a byte, at least
-		return offset, thrift.NewProtocolException(thrift.SIZE_LIMIT, "a list is longer than its message")
-	}
 	_field := make([]string, 0, size)
 	for i := 0; i < size; i++ {
 		var _elem string
@@ -455,9 +452,6 @@ func (p *Constraint) FastReadField2(buf []byte) (int, error) {
 	offset += l
 	if err != nil {
 		return offset, err
-	}
-	if size > len(buf)-offset { // each element takes a byte, at least
-		return offset, thrift.NewProtocolException(thrift.SIZE_LIMIT, "a list is longer than its message")
 	}
 	_field := make([]string, 0, size)
 	for i := 0; i < size; i++ {
@@ -835,9 +829,6 @@ func (p *Input) FastReadField2(buf []byte) (int, error) {
 	offset += l
 	if err != nil {
 		return offset, err
-	}
-	if size > len(buf)-offset { // each element takes a byte, at least
-		return offset, thrift.NewProtocolException(thrift.SIZE_LIMIT, "a list is longer than its message")
 	}
 	_field := make([]*Copy, 0, size)
 	values := make([]Copy, size)
@@ -1243,9 +1234,6 @@ func (p *Stage) FastReadField2(buf []byte) (int, error) {
 	offset += l
 	if err != nil {
 		return offset, err
-	}
-	if size > len(buf)-offset { // each element takes a byte, at least
-		return offset, thrift.NewProtocolException(thrift.SIZE_LIMIT, "a list is longer than its message")
 	}
 	_field := make([]string, 0, size)
 	for i := 0; i < size; i++ {
@@ -1682,9 +1670,6 @@ func (p *Task) FastReadField11(buf []byte) (int, error) {
 	if err != nil {
 		return offset, err
 	}
-	if size > len(buf)-offset { // each element takes a byte, at least
-		return offset, thrift.NewProtocolException(thrift.SIZE_LIMIT, "a list is longer than its message")
-	}
 	_field := make([]*Input, 0, size)
 	values := make([]Input, size)
 	for i := 0; i < size; i++ {
@@ -1709,9 +1694,6 @@ func (p *Task) FastReadField12(buf []byte) (int, error) {
 	offset += l
 	if err != nil {
 		return offset, err
-	}
-	if size > len(buf)-offset { // each element takes a byte, at least
-		return offset, thrift.NewProtocolException(thrift.SIZE_LIMIT, "a list is longer than its message")
 	}
 	_field := make([]*File, 0, size)
 	values := make([]File, size)
@@ -2286,9 +2268,6 @@ func (p *Resubmission) FastReadField2(buf []byte) (int, error) {
 	if err != nil {
 		return offset, err
 	}
-	if size > len(buf)-offset { // each element takes a byte, at least
-		return offset, thrift.NewProtocolException(thrift.SIZE_LIMIT, "a list is longer than its message")
-	}
 	_field := make([]*StageRun, 0, size)
 	values := make([]StageRun, size)
 	for i := 0; i < size; i++ {
@@ -2711,9 +2690,6 @@ func (p *Job) FastReadField9(buf []byte) (int, error) {
 	if err != nil {
 		return offset, err
 	}
-	if size > len(buf)-offset { // each element takes a byte, at least
-		return offset, thrift.NewProtocolException(thrift.SIZE_LIMIT, "a list is longer than its message")
-	}
 	_field := make([]*Task, 0, size)
 	values := make([]Task, size)
 	for i := 0; i < size; i++ {
@@ -2764,9 +2740,6 @@ func (p *Job) FastReadField12(buf []byte) (int, error) {
 	offset += l
 	if err != nil {
 		return offset, err
-	}
-	if size > len(buf)-offset { // each element takes a byte, at least
-		return offset, thrift.NewProtocolException(thrift.SIZE_LIMIT, "a list is longer than its message")
 	}
 	_field := make([]*Stage, 0, size)
 	values := make([]Stage, size)
@@ -4669,9 +4642,6 @@ func (p *RunResponse) FastReadField2(buf []byte) (int, error) {
 	if err != nil {
 		return offset, err
 	}
-	if size > len(buf)-offset { // each element takes a byte, at least
-		return offset, thrift.NewProtocolException(thrift.SIZE_LIMIT, "a list is longer than its message")
-	}
 	_field := make([]*Outcome, 0, size)
 	values := make([]Outcome, size)
 	for i := 0; i < size; i++ {
@@ -5498,9 +5468,6 @@ func (p *EventsResponse) FastReadField1(buf []byte) (int, error) {
 	offset += l
 	if err != nil {
 		return offset, err
-	}
-	if size > len(buf)-offset { // each element takes a byte, at least
-		return offset, thrift.NewProtocolException(thrift.SIZE_LIMIT, "a list is longer than its message")
 	}
 	_field := make([]*Event, 0, size)
 	values := make([]Event, size)
@@ -7719,9 +7686,6 @@ func (p *Decision) FastReadField15(buf []byte) (int, error) {
 	if err != nil {
 		return offset, err
 	}
-	if size > len(buf)-offset { // each element takes a byte, at least
-		return offset, thrift.NewProtocolException(thrift.SIZE_LIMIT, "a list is longer than its message")
-	}
 	_field := make([]*Candidate, 0, size)
 	values := make([]Candidate, size)
 	for i := 0; i < size; i++ {
@@ -8253,9 +8217,6 @@ func (p *ExplainResponse) FastReadField1(buf []byte) (int, error) {
 	offset += l
 	if err != nil {
 		return offset, err
-	}
-	if size > len(buf)-offset { // each element takes a byte, at least
-		return offset, thrift.NewProtocolException(thrift.SIZE_LIMIT, "a list is longer than its message")
 	}
 	_field := make([]*Decision, 0, size)
 	values := make([]Decision, size)
@@ -8909,9 +8870,6 @@ func (p *WorkerStatus) FastReadField5(buf []byte) (int, error) {
 	if err != nil {
 		return offset, err
 	}
-	if size > len(buf)-offset { // each element takes a byte, at least
-		return offset, thrift.NewProtocolException(thrift.SIZE_LIMIT, "a list is longer than its message")
-	}
 	_field := make([]string, 0, size)
 	for i := 0; i < size; i++ {
 		var _elem string
@@ -8935,9 +8893,6 @@ func (p *WorkerStatus) FastReadField6(buf []byte) (int, error) {
 	offset += l
 	if err != nil {
 		return offset, err
-	}
-	if size > len(buf)-offset { // each element takes a byte, at least
-		return offset, thrift.NewProtocolException(thrift.SIZE_LIMIT, "a list is longer than its message")
 	}
 	_field := make([]string, 0, size)
 	for i := 0; i < size; i++ {
@@ -9113,9 +9068,6 @@ func (p *WorkerStatus) FastReadField18(buf []byte) (int, error) {
 	if err != nil {
 		return offset, err
 	}
-	if size > len(buf)-offset { // each element takes a byte, at least
-		return offset, thrift.NewProtocolException(thrift.SIZE_LIMIT, "a list is longer than its message")
-	}
 	_field := make([]string, 0, size)
 	for i := 0; i < size; i++ {
 		var _elem string
@@ -9139,9 +9091,6 @@ func (p *WorkerStatus) FastReadField19(buf []byte) (int, error) {
 	offset += l
 	if err != nil {
 		return offset, err
-	}
-	if size > len(buf)-offset { // each element takes a byte, at least
-		return offset, thrift.NewProtocolException(thrift.SIZE_LIMIT, "a list is longer than its message")
 	}
 	_field := make([]int64, 0, size)
 	for i := 0; i < size; i++ {
@@ -10245,9 +10194,6 @@ func (p *ClusterResponse) FastReadField9(buf []byte) (int, error) {
 	if err != nil {
 		return offset, err
 	}
-	if size > len(buf)-offset { // each element takes a byte, at least
-		return offset, thrift.NewProtocolException(thrift.SIZE_LIMIT, "a list is longer than its message")
-	}
 	_field := make([]*WorkerStatus, 0, size)
 	values := make([]WorkerStatus, size)
 	for i := 0; i < size; i++ {
@@ -10272,9 +10218,6 @@ func (p *ClusterResponse) FastReadField10(buf []byte) (int, error) {
 	offset += l
 	if err != nil {
 		return offset, err
-	}
-	if size > len(buf)-offset { // each element takes a byte, at least
-		return offset, thrift.NewProtocolException(thrift.SIZE_LIMIT, "a list is longer than its message")
 	}
 	_field := make([]*Member, 0, size)
 	values := make([]Member, size)

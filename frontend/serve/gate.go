@@ -1,0 +1,283 @@
+package serve
+
+import (
+	"bytes"
+	"context"
+	"crypto/subtle"
+	"errors"
+	"io"
+	"net"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/cloudwego/gopkg/bufiox"
+	"github.com/cloudwego/gopkg/protocol/thrift"
+	"github.com/cloudwego/kitex/pkg/remote"
+	"github.com/cloudwego/kitex/pkg/remote/trans/gonet"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/phoebe-sched/phoebe/frontend/frame"
+	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
+)
+
+// gate stands between the connections and Kitex, which would read and decode all of a call, whoever sent it and
+// however much that takes. What passes is a whole call of the API with the right secret, and there is memory for it.
+type gate struct {
+	kitexHandler
+	server  *Server
+	reading *semaphore.Weighted // bytes of large requests
+	decoded *semaphore.Weighted // bytes that those take which have been read, until the core has their jobs
+	garbage atomic.Int64        // bytes that were decoded since the last collection, at most
+	// patience is how long a large request waits for room.
+	patience time.Duration
+}
+
+// kitexHandler is what Kitex's handler of connections implements.
+type kitexHandler interface {
+	remote.ServerTransHandler
+	remote.InvokeHandleFuncSetter
+	remote.GracefulShutdown
+}
+
+const (
+	// small is the size of a request that needs no room: that of the buffer which each connection has anyway.
+	small = 8 << 10
+	// strange is the size of a request without the right secret after which its connection may go on.
+	strange = 4 << 10
+	// A request has to come within grace, and a second for each so many bytes.
+	grace   = 10 * time.Second
+	slowest = 256 << 10
+	// crowd is how many bytes the large requests that have been read take together. One that takes more than a quarter
+	// of it is alone, and may take more.
+	crowd = 64 << 20
+	// lingerClosing is how long what a client still sends is thrown away before its connection is closed: to close
+	// one with unread bytes takes back the answer that is on its way.
+	lingerClosing = time.Second
+)
+
+// room is how much memory a request of so many bytes may take once it is decoded: for what it carries, for as many
+// tasks as a job may have, and for what else is said of them.
+func (s *Server) room(size int) int { return 1<<20 + 512*s.cfg.Core.MaxTasksPerJob + size }
+
+func newGate(s *Server) *gate {
+	return &gate{
+		server:   s,
+		reading:  semaphore.NewWeighted(2 * int64(s.cfg.MaxRequest)),
+		decoded:  semaphore.NewWeighted(crowd),
+		patience: 2 * time.Second,
+	}
+}
+
+// NewTransHandler implements remote.ServerTransHandlerFactory.
+func (g *gate) NewTransHandler(opt *remote.ServerOption) (remote.ServerTransHandler, error) {
+	h, err := gonet.NewSvrTransHandlerFactory().NewTransHandler(opt)
+	if err != nil {
+		return nil, err
+	}
+	g.kitexHandler = h.(kitexHandler)
+	return g, nil
+}
+
+type visitorKey struct{}
+
+// OnActive implements remote.ServerTransHandler.
+func (g *gate) OnActive(ctx context.Context, conn net.Conn) (context.Context, error) {
+	client := g.server.listener.client(conn.RemoteAddr().String())
+	if client == nil {
+		return ctx, net.ErrClosed // since it was accepted
+	}
+	v := &visitor{buffered: conn.(buffered), client: client}
+	return g.kitexHandler.OnActive(context.WithValue(ctx, visitorKey{}, v), conn)
+}
+
+// OnRead implements remote.ServerTransHandler: it reads a call and answers it. An error closes the connection.
+func (g *gate) OnRead(ctx context.Context, conn net.Conn) error {
+	v := ctx.Value(visitorKey{}).(*visitor)
+	head, err := frame.ReadHead(v)
+	if errors.Is(err, frame.ErrMalformed) || err == nil && head.Type != thrift.CALL {
+		g.server.metrics.connsGarbage.Inc()
+		return io.EOF
+	} else if err != nil {
+		return io.EOF // it hung up, or is too slow
+	}
+	v.head, v.unread = head, head.Size
+	if secret := g.server.cfg.Secret; secret != "" && subtle.ConstantTimeCompare(head.Secret, []byte(secret)) != 1 {
+		g.server.metrics.unauthorized.Inc()
+		return v.refuse(head.Size <= strange, refuse(v1.RefusedReason_UNAUTHORIZED, "the secret is missing or wrong: give the one that this frontend was started with, in the caller, which comes first in the request"))
+	}
+	v.client.known()
+	if head.Size > small {
+		return g.large(ctx, v)
+	}
+	b, err := v.Peek(head.Size)
+	if err != nil {
+		return io.EOF
+	}
+	if _, err := head.Weigh(b, g.server.room(head.Size)); err != nil {
+		return v.unreadable(err)
+	}
+	return g.kitexHandler.OnRead(ctx, conn)
+}
+
+// large lets a large request pass once there is room for it.
+func (g *gate) large(ctx context.Context, v *visitor) error {
+	size, most := v.head.Size, g.server.cfg.MaxRequest
+	if size > most {
+		return v.refuse(false, refuse(v1.RefusedReason_TOO_LARGE, "the request has %d bytes, the limit is %d: split the job", size, most))
+	}
+	if method := string(v.head.Method); method != "Run" && method != "Submit" {
+		return v.refuse(false, refuse(v1.RefusedReason_TOO_LARGE, "the request has %d bytes: only Run and Submit may have more than %d", size, small))
+	}
+	full := refuse(v1.RefusedReason_OVERLOADED, "the memory for requests is taken by others; come back later")
+	full.RetryAfterUs = g.patience.Microseconds()
+	h := &hold{patience: g.patience}
+	defer h.end()
+	if !h.take(ctx, g.reading, size) {
+		return v.refuse(true, full)
+	}
+	v.hurry()
+	r := bufiox.NewDefaultReader(v.rest())
+	defer func() {
+		r.Skip(r.Buffered())
+		r.Release(nil)
+	}()
+	b, err := r.Peek(size)
+	if err != nil {
+		return io.EOF
+	}
+	if v.head, err = frame.ReadHead(r); err != nil { // now that it has moved
+		return io.EOF
+	}
+	v.Reader().Release(nil)
+	weight, err := v.head.Weigh(b, g.server.room(size))
+	share := weight
+	switch {
+	case errors.Is(err, frame.ErrHeavy):
+		return v.refuse(true, refuse(v1.RefusedReason_TOO_LARGE, "the job would take more than %d bytes of memory: split it", g.server.room(size)))
+	case err != nil:
+		return v.unreadable(err)
+	case weight > crowd/4:
+		share = crowd
+	}
+	if !h.take(ctx, g.decoded, share) {
+		return v.refuse(true, full)
+	}
+	if g.garbage.Add(int64(weight)) > crowd/4 {
+		g.garbage.Store(0)
+		runtime.GC() // what those before have left would count, too
+	}
+	return g.kitexHandler.OnRead(context.WithValue(ctx, holdKey{}, h), &whole{v.buffered, r})
+}
+
+// hold is the room that a large request takes.
+type hold struct {
+	patience time.Duration
+	of       []*semaphore.Weighted
+	bytes    []int
+}
+
+type holdKey struct{}
+
+// take waits for a time, and reports whether there is room.
+func (h *hold) take(ctx context.Context, of *semaphore.Weighted, bytes int) bool {
+	if !of.TryAcquire(int64(bytes)) {
+		ctx, cancel := context.WithTimeout(ctx, h.patience)
+		defer cancel()
+		if of.Acquire(ctx, int64(bytes)) != nil {
+			return false
+		}
+	}
+	h.of, h.bytes = append(h.of, of), append(h.bytes, bytes)
+	return true
+}
+
+func (h *hold) end() {
+	for i, of := range h.of {
+		of.Release(int64(h.bytes[i]))
+	}
+	h.of = nil
+}
+
+// taken ends what the request of a call holds: what it asks for has been handed on.
+func taken(ctx context.Context) {
+	if h, ok := ctx.Value(holdKey{}).(*hold); ok {
+		h.end()
+	}
+}
+
+// visitor is a connection at the gate. Its calls come one after the other.
+type visitor struct {
+	buffered
+	client *clientConn
+	head   frame.Head // of the call that is being read
+	unread int        // bytes of it that are to be taken from the connection
+}
+
+// buffered is a connection as Kitex has it.
+type buffered interface {
+	net.Conn
+	Reader() *bufiox.DefaultReader
+	Writer() *bufiox.DefaultWriter
+}
+
+// whole is a connection whose next call has been read. The connection's own reader would keep a buffer as large as
+// its largest call.
+type whole struct {
+	buffered
+	r *bufiox.DefaultReader
+}
+
+func (w *whole) Reader() *bufiox.DefaultReader { return w.r }
+
+// Peek implements frame.Peeker.
+func (v *visitor) Peek(n int) ([]byte, error) {
+	if v.Reader().Buffered() < n {
+		v.hurry()
+	}
+	return v.Reader().Peek(n)
+}
+
+// hurry sets the time for what has not come yet. Kitex sets another when it waits for the next call.
+func (v *visitor) hurry() {
+	v.SetReadDeadline(time.Now().Add(grace + time.Duration(v.unread)*time.Second/slowest))
+}
+
+// rest is what is unread of the call. The connection's reader must not be used until all of it was taken.
+func (v *visitor) rest() io.Reader {
+	begun, _ := v.Reader().Next(min(v.Reader().Buffered(), v.unread))
+	all := io.LimitReader(io.MultiReader(bytes.NewReader(begun), v.client), int64(v.unread))
+	v.unread = 0
+	return all
+}
+
+// unreadable refuses a call that is not one of the API.
+func (v *visitor) unreadable(err error) error {
+	return v.refuse(false, refuse(v1.RefusedReason_INVALID, "%s cannot be read: %v", v.head.Method, err))
+}
+
+// refuse answers the call without having read it. If the connection is to be kept, it is thrown away first; if not,
+// the connection closes, and what comes in the meantime is thrown away.
+func (v *visitor) refuse(keep bool, r *v1.Refused) error {
+	answer := v.head.Refusal(r)
+	v.hurry()
+	rest := v.rest()
+	if keep {
+		if _, err := io.Copy(io.Discard, rest); err != nil {
+			return io.EOF
+		}
+		v.Reader().Release(nil)
+	}
+	if _, err := v.client.Write(answer); err != nil {
+		return io.EOF
+	}
+	if keep {
+		return nil
+	}
+	if tcp, ok := v.client.Conn.(*net.TCPConn); ok {
+		tcp.CloseWrite()
+	}
+	v.SetReadDeadline(time.Now().Add(lingerClosing))
+	io.Copy(io.Discard, rest)
+	return io.EOF
+}
