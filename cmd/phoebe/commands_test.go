@@ -659,7 +659,12 @@ func TestPython(t *testing.T) {
 	if path == "" {
 		t.Skip("PHOEBE_PYTHON_PATH, the folder of the Python client's packages, is not set: make python installs them")
 	}
-	c := startDev(t)
+	t.Setenv("PHOEBE_SECRET", "sesame") // of the client; that of the cluster is in a file
+	file := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(file, []byte("sesame\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := startDev(t, "--secret-file", file)
 	script := filepath.Join("..", "..", "frontend", "client", "testdata", "python", "run_job.py")
 	for _, addr := range c.frontends {
 		cmd := exec.CommandContext(t.Context(), "python3", script, addr)

@@ -2,6 +2,7 @@
 
     python3 run_job.py [--tasks N] HOST:PORT
 
+The secret of the cluster, if it has one, is taken from $PHOEBE_SECRET; every request tells it.
 It needs the packages of requirements.txt and a fleet with the built-in function echo. It prints one line
 that begins with "ok", or says on stderr what went wrong and exits with 1.
 """
@@ -20,6 +21,18 @@ from idl import Client, Module
 IDL = pathlib.Path(__file__).resolve().parents[4] / "idl" / "phoebe.thrift"
 CALL_SECONDS = 30  # longest wait for one answer
 JOB_SECONDS = 60  # longest wait for the end of a submitted job
+
+
+class Api(Module):
+    """The API, as somebody calls it."""
+
+    def __init__(self, path, secret):
+        super().__init__(path)
+        self._secret = secret
+
+    def request(self, method, **fields):
+        """A request whose first field tells who calls."""
+        return getattr(self, method + "Request")(caller=self.Caller(secret=self._secret), **fields)
 
 
 class Wrong(Exception):
@@ -66,15 +79,15 @@ def check_outcomes(api, job, outcomes):
 
 def run(api, client, tasks):
     job = echo_job(api, tasks)
-    answer = client.call("Run", api.RunRequest(job=job))
+    answer = client.call("Run", api.request("Run", job=job))
     expect(answer.handle.job == job.id, f"ran job {job.id}, the handle says {answer.handle}")
     check_outcomes(api, job, answer.outcomes)
 
 
 def submit_and_follow(api, client, tasks):
     job = echo_job(api, tasks)
-    handle = client.call("Submit", api.SubmitRequest(job=job)).handle
-    again = client.call("Submit", api.SubmitRequest(job=job)).handle
+    handle = client.call("Submit", api.request("Submit", job=job)).handle
+    again = client.call("Submit", api.request("Submit", job=job)).handle
     expect(again == handle, f"job {job.id} submitted twice: {handle}, then {again}")
 
     outcomes, cursor, done = [], 0, False
@@ -84,7 +97,7 @@ def submit_and_follow(api, client, tasks):
             time.monotonic() < give_up,
             f"job {job.id}: {len(outcomes)} of {tasks} outcomes after {JOB_SECONDS} s",
         )
-        request = api.EventsRequest(handle=handle, cursor=cursor, max_wait_us=1_000_000, max_events=7)
+        request = api.request("Events", handle=handle, cursor=cursor, max_wait_us=1_000_000, max_events=7)
         answer = client.call("Events", request)
         expect(len(answer.events) <= 7, f"asked for 7 events, got {len(answer.events)}")
         outcomes += [e.outcome for e in answer.events if e.outcome is not None]
@@ -96,7 +109,7 @@ def be_refused(api, client):
     function = "no-such-function"
     job = api.Job(id=ulid(), tasks=[api.Task(function_name=function, payload=b"")])
     try:
-        answer = client.call("Run", api.RunRequest(job=job))
+        answer = client.call("Run", api.request("Run", job=job))
     except api.Refused as refused:
         expect(refused.reason == api.RefusedReason.NO_WORKER, f"refused for another reason: {refused}")
         expect(function in refused.message, f"the refusal does not name {function}: {refused}")
@@ -114,10 +127,10 @@ def run_stages_and_explain(api, client):
             api.Task(function_name="echo", payload=b"right", stage="scan"),
         ],
     )
-    answer = client.call("Run", api.RunRequest(job=job))
+    answer = client.call("Run", api.request("Run", job=job))
     check_outcomes(api, job, answer.outcomes)
     expect(answer.outcomes[-1].task == 0, f"job {job.id}: the stage join did not end last: {answer.outcomes}")
-    told = client.call("Explain", api.ExplainRequest(handle=api.Handle(job=job.id, owner=""), task=0))
+    told = client.call("Explain", api.request("Explain", handle=api.Handle(job=job.id, owner=""), task=0))
     (decision,) = told.decisions
     expect(
         decision.path == api.Path.ESTIMATION and decision.cause == api.Cause.BY_INPUTS,
@@ -138,14 +151,14 @@ def main():
     if args.tasks < 1:
         parser.error(f"--tasks {args.tasks}: want at least 1")
 
-    api = Module(os.fspath(IDL))
+    api = Api(os.fspath(IDL), os.environ.get("PHOEBE_SECRET"))
     try:
         client = Client(api, host.strip("[]"), int(port), CALL_SECONDS)
         run(api, client, args.tasks)
         submit_and_follow(api, client, args.tasks)
         run_stages_and_explain(api, client)
         be_refused(api, client)  # and the connection lives on:
-        fleet = client.call("Cluster", api.ClusterRequest())
+        fleet = client.call("Cluster", api.request("Cluster"))
         expect(fleet.workers, f"frontend {fleet.frontend} knows of no worker")
         client.close()
     except (Wrong, api.Refused, TException, OSError, EOFError) as problem:
