@@ -155,7 +155,9 @@ type Result struct {
 	Err    string        // empty if it succeeded; at most 8 KiB
 	Run    time.Duration // wall time of the function itself, without waiting for a goroutine or a thread
 	CPU    time.Duration // user and system time of a process and the children it waited for; zero for Go functions
-	MaxRSS int64         // bytes, of a process, but at least the worker's own (Linux counts from the fork); zero for Go functions
+	// MaxRSS is the most memory that a process had, in bytes: to the byte if that is more than the worker itself has had,
+	// else as it was last looked at; 0 if it ended before it was, and of Go functions.
+	MaxRSS int64
 }
 
 // Running is a task between its start and its end.

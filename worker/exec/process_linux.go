@@ -132,6 +132,12 @@ func (pr *process) run(ctx context.Context, l *launcher, c Command, t *Task) Res
 	stopWatching := context.AfterFunc(ctx, pr.killGroup)
 	defer stopWatching()
 
+	// What the kernel tells of a process that is over begins with what this one had when it forked.
+	var worker unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &worker); err != nil {
+		worker.Maxrss = math.MaxInt64
+	}
+
 	limit := t.MaxResult
 	if limit <= 0 {
 		limit = math.MaxInt - 1
@@ -150,12 +156,16 @@ func (pr *process) run(ctx context.Context, l *launcher, c Command, t *Task) Res
 		}
 	})
 	io3.Go(func() { io.Copy(&errTail, pipes.ours[2]) })
+	over := make(chan struct{})
+	var seen int64
+	io3.Go(func() { seen = watchMemory(proc.Pid, over) })
 
 	// Wait, but do not reap: as long as the process is a zombie, nobody else can get its group's id.
 	err = retryEINTR(func() error {
 		return unix.Waitid(unix.P_PID, proc.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
 	})
 	res := Result{Run: time.Since(start)}
+	close(over)
 	e, isEnded := ended()
 	pr.killGroup()
 	pr.mu.Lock()
@@ -169,7 +179,10 @@ func (pr *process) run(ctx context.Context, l *launcher, c Command, t *Task) Res
 	}
 
 	res.CPU = state.UserTime() + state.SystemTime()
-	res.MaxRSS = state.SysUsage().(*syscall.Rusage).Maxrss << 10
+	res.MaxRSS = seen
+	if most := state.SysUsage().(*syscall.Rusage).Maxrss; most > worker.Maxrss {
+		res.MaxRSS = most << 10
+	}
 	switch {
 	case isEnded:
 		res.Status, res.Err = e.status, e.reason
@@ -185,6 +198,28 @@ func (pr *process) run(ctx context.Context, l *launcher, c Command, t *Task) Res
 		res.Output = out
 	}
 	return res
+}
+
+// watchMemory looks, ever more rarely, at the most memory that a process has had, in bytes, until it is over.
+func watchMemory(pid int, over <-chan struct{}) (most int64) {
+	name := fmt.Sprintf("/proc/%d/status", pid)
+	for pause := time.Millisecond; ; pause = min(2*pause, time.Second) {
+		select {
+		case <-over:
+			return most
+		case <-time.After(pause):
+		}
+		status, err := os.ReadFile(name)
+		if err != nil {
+			continue
+		}
+		if _, rest, ok := strings.Cut(string(status), "\nVmHWM:"); ok { // not of a zombie
+			var kib int64
+			if _, err := fmt.Sscan(rest, &kib); err == nil {
+				most = max(most, kib<<10)
+			}
+		}
+	}
 }
 
 // maxPipe is more than a pipe holds.

@@ -89,7 +89,7 @@ func TestProcess(t *testing.T) {
 					t.Errorf("the error does not say %q: %s", want, res.Err)
 				}
 			}
-			if res.Status == Succeeded && (res.Run <= 0 || res.MaxRSS <= 0) {
+			if res.Status == Succeeded && res.Run <= 0 {
 				t.Errorf("no usage: %+v", res)
 			}
 		})
@@ -348,5 +348,37 @@ func TestOutputIsReadLate(t *testing.T) {
 		if got := readOutput(r, most); len(got) != most {
 			t.Errorf("%q, want %d bytes at most", got, most)
 		}
+	}
+}
+
+// A process is not said to have had the memory that its worker has.
+func TestMaxRSS(t *testing.T) {
+	const mib = 1 << 20
+	ballast, err := unix.Mmap(-1, 0, 64*mib, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_POPULATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(ballast)
+	p := processPool(t)
+	run := func(script string) int64 {
+		t.Helper()
+		res := runTask(t, p, Task{Function: "exec", Payload: command(t, shell(script))})
+		if res.Status != Succeeded {
+			t.Fatalf("%+v", res)
+		}
+		return res.MaxRSS
+	}
+	if most := run("true"); most > 32*mib {
+		t.Errorf("a short process had %d MiB", most/mib)
+	}
+	var most int64
+	for i := 0; i < 100 && most == 0; i++ { // until it has lasted long enough to be looked at
+		most = run(fmt.Sprintf("sleep 0.%02d", i))
+	}
+	if most == 0 || most > 32*mib {
+		t.Errorf("a small process had %d KiB", most>>10)
+	}
+	if most := run("head -c 300000000 /dev/zero | tail -c 280000000 | wc -c"); most < 260*mib {
+		t.Errorf("a large process had %d MiB", most/mib)
 	}
 }
