@@ -396,7 +396,11 @@ func (t *task) launch(id probe.AttemptID) probe.Launch {
 	case expected == 0 && t.group.job.Policy.Overlap:
 		expected = t.group.history.steady()
 	}
-	return probe.Launch{Attempt: id, Task: s.Index, Function: s.Function, Payload: s.Payload, Estimate: expected, Timeout: s.Timeout, Files: s.Files}
+	l := probe.Launch{Attempt: id, Task: s.Index, Function: s.Function, Payload: s.Payload, Estimate: expected, Timeout: s.Timeout, Files: s.Files}
+	if deadline := t.group.job.deadline; !deadline.IsZero() {
+		l.Deadline = max(deadline.Sub(t.attempt.sent), 1)
+	}
+	return l
 }
 
 // ride is the attempt that was sent along with place id and of which nothing is known yet, or nil.

@@ -514,6 +514,9 @@ func (s *story) showLaunches(list []probe.Launch) string {
 			}
 		}
 		words[i] = fmt.Sprintf("%s(%s)", script.ShowAttempt(m.Attempt), name)
+		if m.Deadline > 0 {
+			words[i] += fmt.Sprintf("/%v", m.Deadline)
+		}
 	}
 	return strings.Join(words, ",")
 }

@@ -69,6 +69,10 @@ func (c *Core) conclude(t *task, w *worker, m *probe.Finished, now time.Time, ac
 	case probe.Panicked:
 		o.Failure = Panic
 	case probe.TimedOut:
+		if j := t.group.job; !j.deadline.IsZero() && !now.Before(j.deadline) {
+			// It knew of the deadline, too.
+			return c.end(t, Outcome{Kind: DeadlineExceeded, Message: fmt.Sprintf("not finished within %v", j.Deadline)}, now, acts)
+		}
 		o.Failure = Timeout
 		if o.Message == "" {
 			o.Message = fmt.Sprintf("ran longer than its timeout of %v", t.spec.Timeout)

@@ -273,7 +273,9 @@ func appendLaunch(b []byte, l *Launch) []byte {
 	b = appendUint(b, uint64(l.Task))
 	b = appendString(b, l.Function)
 	b = appendBytes(b, l.Payload)
-	b = appendDuration(b, l.Estimate)
+	if b = appendFlagged(b, uint64(max(l.Estimate, 0)), l.Deadline > 0); l.Deadline > 0 {
+		b = appendDuration(b, l.Deadline)
+	}
 	if b = appendFlagged(b, uint64(max(l.Timeout, 0)), len(l.Files) > 0); len(l.Files) > 0 {
 		b = appendFiles(b, l.Files)
 	}
@@ -463,7 +465,10 @@ func (r *reader) launch() Launch {
 		Task:     TaskIndex(r.uint32("launch.task")),
 		Function: r.name("launch.function"),
 		Payload:  r.bytes("launch.payload", MaxBlob),
-		Estimate: r.duration("launch.estimate"),
+	}
+	estimate, deadline := r.flagged("launch.estimate", math.MaxInt64)
+	if l.Estimate = time.Duration(estimate); deadline {
+		l.Deadline = r.duration("launch.deadline")
 	}
 	timeout, files := r.flagged("launch.timeout", math.MaxInt64)
 	if l.Timeout = time.Duration(timeout); files {

@@ -562,7 +562,7 @@ var (
 	goldenAttempt = AttemptID{Frontend: 0x0123456789abcdef, Seq: 42}
 	goldenLaunch  = Launch{
 		Attempt: goldenAttempt, Task: 3, Function: "sleep", Payload: []byte("10ms"),
-		Estimate: 10 * time.Millisecond, Timeout: time.Second,
+		Estimate: 10 * time.Millisecond, Timeout: time.Second, Deadline: time.Minute,
 	}
 	goldenLong = Launch{
 		Attempt: goldenAttempt, Task: 4, Function: "sleep", Timeout: 2 * time.Hour,

@@ -60,6 +60,7 @@ type Launch struct {
 	Payload  []byte
 	Estimate time.Duration // expected run time; 0: unknown
 	Timeout  time.Duration // longest run time; 0: none
+	Deadline time.Duration // from when this is sent until the job must be done; 0: none
 	Files    []File        // it needs on the worker's disk; only a task bound early may need any
 }
 

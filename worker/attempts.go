@@ -21,7 +21,11 @@ func (c *Core) start(a *attempt, now time.Time, acts []Action) []Action {
 		a.askAt = now.Add(a.launch.Estimate - a.owner.lead)
 		c.willEnd.Push(a)
 	}
-	return append(acts, Start{Job: a.job, Demand: a.demand, Launch: a.launch})
+	launch := a.launch
+	if launch.Deadline > 0 {
+		launch.Deadline = max(launch.Deadline-now.Sub(a.arrivedAt), 1)
+	}
+	return append(acts, Start{Job: a.job, Demand: a.demand, Launch: launch})
 }
 
 func (c *Core) unstage(a *attempt) {

@@ -130,7 +130,7 @@ type Send struct {
 	Msg  probe.Msg
 }
 
-// Start an attempt.
+// Start an attempt. The Deadline of its Launch is from now on.
 type Start struct {
 	Job    probe.JobID
 	Demand probe.Demand

@@ -170,7 +170,7 @@ func attempts(l *script.Line, words []string) []probe.AttemptID {
 
 func launch(l *script.Line, id probe.AttemptID) probe.Launch {
 	m := probe.Launch{
-		Attempt: id, Function: "f", Estimate: l.Duration("est"), Payload: make([]byte, l.Number("payload", 0)),
+		Attempt: id, Function: "f", Estimate: l.Duration("est"), Deadline: l.Duration("deadline"), Payload: make([]byte, l.Number("payload", 0)),
 	}
 	if f := l.Text("f"); f != "" {
 		m.Function = f
@@ -204,7 +204,7 @@ func (s *story) showAction(a Action) string {
 	case Send:
 		return s.names[a.Link] + " " + showMsg(a.Msg)
 	case Start:
-		return "start " + script.ShowAttempt(a.Launch.Attempt)
+		return "start " + script.ShowAttempt(a.Launch.Attempt) + script.Optional(" deadline", a.Launch.Deadline)
 	case Stop:
 		return "stop " + script.ShowAttempt(a.Attempt)
 	case Drop:

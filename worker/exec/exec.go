@@ -125,7 +125,7 @@ const (
 	Failed           // the function returned an error, the process a non-zero exit code, or it never began
 	Panicked         // a Go function panicked, or a signal ended the process
 	Killed           // Kill or Close came before it ended
-	TimedOut         // Task.Timeout passed before it ended
+	TimedOut         // Task.Timeout or Task.Deadline passed before it ended
 	TooLarge         // its result was over Task.MaxResult
 )
 
@@ -143,6 +143,7 @@ type Task struct {
 	Function  string
 	Payload   []byte        // the pool's from Start on
 	Timeout   time.Duration // zero: none
+	Deadline  time.Duration // from Start on, after which nobody waits for the result; zero: none
 	MaxResult int           // bytes of output; zero: no limit
 	Memory    probe.MiB     // limit on the private memory of a process; zero: none. Go functions share the worker's
 	Files     []string      // paths of the files that the task needs; the pool's from Start on
@@ -328,10 +329,14 @@ func timedOut(after time.Duration) error {
 // taskContext is the context of a task that starts now. Its cancel must be called in the end.
 func taskContext(t *Task) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(withFiles(context.Background(), t.Files))
-	if t.Timeout <= 0 {
+	lasts, cause := t.Timeout, timedOut(t.Timeout)
+	if t.Deadline > 0 && (lasts <= 0 || t.Deadline < lasts) {
+		lasts, cause = t.Deadline, &endedError{TimedOut, "the job's deadline has passed"}
+	}
+	if lasts <= 0 {
 		return ctx, cancel
 	}
-	ctx, stop := context.WithTimeoutCause(ctx, t.Timeout, timedOut(t.Timeout))
+	ctx, stop := context.WithTimeoutCause(ctx, lasts, cause)
 	return ctx, func(cause error) { cancel(cause); stop() }
 }
 

@@ -114,6 +114,8 @@ func TestFunctions(t *testing.T) {
 		{"fail with nothing to say", Task{Function: "mute"}, Failed, "", []string{"no text"}},
 		{"panic(nil)", Task{Function: "nilpanic"}, Panicked, "", []string{"panic called with nil"}},
 		{"goexit", Task{Function: "goexit"}, Panicked, "", []string{"runtime.Goexit"}},
+		{"wait for the deadline", Task{Function: "wait", Timeout: time.Hour, Deadline: time.Millisecond}, TimedOut, "", []string{"deadline has passed"}},
+		{"timeout before the deadline", Task{Function: "wait", Timeout: time.Millisecond, Deadline: time.Hour}, TimedOut, "", []string{"timeout of 1ms"}},
 		{"timeout outranks a late result", Task{Function: "wait", Timeout: time.Millisecond}, TimedOut, "", []string{"timeout of 1ms"}},
 		{"unknown", Task{Function: "ecoh"}, Failed, "", []string{`"ecoh"`, "register"}},
 		{"processes are off", Task{Function: "exec", Payload: []byte(`{"argv":["true"]}`)}, Failed, "", []string{`"exec"`}},

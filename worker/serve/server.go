@@ -397,6 +397,7 @@ func (s *Server) start(a *worker.Start) {
 		Function:  a.Launch.Function,
 		Payload:   a.Launch.Payload,
 		Timeout:   a.Launch.Timeout,
+		Deadline:  a.Launch.Deadline,
 		MaxResult: s.cfg.MaxResult,
 		Memory:    a.Demand.Mem,
 	}

@@ -462,4 +462,16 @@ var table = []mutant{
 		"the sets of a job that is being admitted are kept", "frontend/view.go",
 		"for _, g := range j.groups {\n\t\t\tused[g.eligible] = true", "for _, g := range j.groups {\n\t\t\tused[g.eligible] = false",
 	},
+	{
+		"a launch tells how much of the job's deadline is left", "frontend/place.go",
+		"max(deadline.Sub(t.attempt.sent), 1)", "0",
+	},
+	{
+		"a deadline is counted from when it was told, not from the start", "worker/attempts.go",
+		"max(launch.Deadline-now.Sub(a.arrivedAt), 1)", "launch.Deadline",
+	},
+	{
+		"a deadline says that workers were away", "frontend/core.go",
+		"if !j.stranded.IsZero() {\n\t\t\twhy +=", "if false {\n\t\t\twhy +=",
+	},
 }

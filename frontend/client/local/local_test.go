@@ -97,6 +97,39 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// A function knows when its job must be done.
+func TestDeadline(t *testing.T) {
+	registry := exec.NewRegistry()
+	err := registry.Register("until", func(ctx context.Context, _ []byte) ([]byte, error) {
+		at, ok := ctx.Deadline()
+		if !ok {
+			return nil, errors.New("there is no deadline")
+		}
+		return []byte(time.Until(at).String()), nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := begin(t, local.Config{Registry: registry})
+	cl, err := client.New(c.Frontends())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	for _, estimate := range []time.Duration{0, time.Minute} { // late and early binding
+		outs, err := cl.Run(t.Context(), client.Job{Deadline: time.Hour, Tasks: []client.Task{{Function: "until", Estimate: estimate}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if left, err := time.ParseDuration(string(outs[0].Result)); err != nil || left > time.Hour || left < 50*time.Minute {
+			t.Errorf("%v left of an hour: %v", left, err)
+		}
+	}
+	if _, err := cl.Run(t.Context(), client.Job{Tasks: []client.Task{{Function: "until"}}}); err == nil {
+		t.Error("a deadline where there is none")
+	}
+}
+
 func canceled(t *testing.T) context.Context {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
