@@ -13,30 +13,28 @@ import (
 )
 
 const (
-	noopRounds  = 5000 // round trips that count
-	noopWarmup  = 500
 	noopPerJob  = 100
 	noopFlights = 16
 )
 
 // Noop measures what a job costs that does nothing, in each repeat on each cluster: the round trip of a one-task job in
-// turns with the floor, and how many tasks a second go through in jobs of 100, one and 16 in flight, for the time o.For
-// each, after o.Warmup. It returns what was measured until then if there is an error.
+// turns with the floor, and how many tasks a second go through in jobs of 100, one and 16 in flight. Each is measured
+// for the time o.For, after o.Warmup. It returns what was measured until then if there is an error.
 func Noop(ctx context.Context, o Options, progress *bench.Progress) (*bench.Document, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
 	doc := &bench.Document{}
-	doc.Meta.Settings = append(o.settings(), fmt.Sprintf("%d round trips of one echo task, in turns with the floor; echo tasks in jobs of %d for %v, after %v that do not count",
-		noopRounds, noopPerJob, o.For, o.Warmup))
+	doc.Meta.Settings = append(o.settings(), fmt.Sprintf("round trips of one echo task in turns with the floor, echo tasks in jobs of %d: %v each, after %v that do not count",
+		noopPerJob, o.For, o.Warmup))
 	if len(o.Connect) > 0 {
 		doc.Meta.Settings = append(doc.Meta.Settings, "CPU per task is that of the load generator alone")
 	}
 	defer progress.Clear()
 	for repeat := range o.Repeat {
 		for _, cluster := range rotated(o.clusters(), repeat) {
-			run, err := o.noop(ctx, cluster, func(format string, args ...any) {
-				progress.Set("%d of %d: %s, %s", repeat+1, o.Repeat, cluster, fmt.Sprintf(format, args...))
+			run, err := o.noop(ctx, cluster, func(what string) {
+				progress.Set("%d of %d: %s, %s", repeat+1, o.Repeat, cluster, what)
 			})
 			if err != nil {
 				return doc, err
@@ -49,7 +47,7 @@ func Noop(ctx context.Context, o Options, progress *bench.Progress) (*bench.Docu
 }
 
 // noop measures once, on a cluster of its own.
-func (o *Options) noop(ctx context.Context, cluster string, progress func(format string, args ...any)) (run bench.NoopRun, err error) {
+func (o *Options) noop(ctx context.Context, cluster string, progress func(what string)) (run bench.NoopRun, err error) {
 	t, err := o.open(ctx, cluster)
 	if err != nil {
 		return run, err
@@ -75,7 +73,9 @@ func (o *Options) noop(ctx context.Context, cluster string, progress func(format
 
 	meter := bench.NewCPUMeter(t.parts.pids()...)
 	rtts, floors := bench.NewHistogram(), bench.NewHistogram()
-	for i := range noopWarmup + noopRounds {
+	progress("round trips")
+	start, counted := time.Now(), 0
+	for since := time.Duration(0); since < o.Warmup+o.For || counted == 0; since = time.Since(start) {
 		atFloor, err := floor.RoundTrip()
 		if err != nil {
 			return run, err
@@ -84,19 +84,17 @@ func (o *Options) noop(ctx context.Context, cluster string, progress func(format
 		if err := job(1); err != nil {
 			return run, fmt.Errorf("no-op job: %w", err)
 		}
-		if i >= noopWarmup {
+		if since >= o.Warmup {
 			rtts.Record(time.Since(begin))
 			floors.Record(atFloor)
-		}
-		if i%500 == 0 {
-			progress("round trips: %d of %d", i, noopWarmup+noopRounds)
+			counted++
 		}
 	}
 	run = bench.NoopRun{Cluster: cluster, Noop: bench.Noop{RTTUS: rtts.Quantiles(time.Microsecond), FloorUS: floors.Quantiles(time.Microsecond)}}
 	run.OverFloor = bench.Quantiles{P50: run.RTTUS.P50 / run.FloorUS.P50, P99: run.RTTUS.P99 / run.FloorUS.P99}
 
 	for _, flights := range []int{1, noopFlights} {
-		progress("throughput: %d jobs in flight", flights)
+		progress(fmt.Sprintf("throughput, %d jobs in flight", flights))
 		if _, err := throughput(flights, o.Warmup, job); err != nil {
 			return run, err
 		}

@@ -25,7 +25,7 @@ type benchCmd struct {
 	Slots     int      `default:"4" placeholder:"N" help:"Slots of each of them. Default ${default}."`
 
 	Repeat *int           `placeholder:"N" help:"Measure everything so often, in turns, with another seed each time, and print medians and what bounds them. Default: 1, noop 5."`
-	Warmup *time.Duration `placeholder:"D" help:"Time at the start of each run, and of each throughput figure of noop, that does not count. Default: 5s, noop 500ms."`
+	Warmup *time.Duration `placeholder:"D" help:"Time at the start of each run, and of each figure of noop, that does not count. Default: 5s, noop 500ms."`
 	For    *time.Duration `placeholder:"D" help:"Time after it that counts. Default: 30s, noop 3s."`
 
 	Policy       []string  `default:"${policy}" placeholder:"NAME" help:"Policies to compare, one run each: ${policies}. Default ${default}."`

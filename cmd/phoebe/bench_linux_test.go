@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -55,6 +56,11 @@ func TestBenchTakesItsProcessesAlong(t *testing.T) {
 					return fmt.Errorf("%d processes, want 3", len(parts))
 				}
 				return nil
+			})
+			t.Cleanup(func() {
+				for _, pid := range slices.DeleteFunc(parts, func(pid int) bool { return !lives(pid) }) {
+					_ = syscall.Kill(pid, syscall.SIGKILL)
+				}
 			})
 			if err := bench.cmd.Process.Signal(end); err != nil {
 				t.Fatal(err)
