@@ -27,11 +27,14 @@ type link struct {
 	ctx    context.Context // ends when the link is retired
 	cancel context.CancelFunc
 
+	run run // found at the address last; guarded by the server's mutex
+
 	mu         sync.Mutex
 	conn       *linkConn // nil: none, or being dialled
 	epoch      probe.Epoch
 	problem    string
 	turnedAway bool   // the last connection was closed before Welcome: the next one waits
+	lostAt     int64  // when the last one that was up was closed, by monotonic()
 	warned     string // why no Welcome came, as the log has it already
 
 	heard   atomic.Int64 // when a frame last came, by monotonic()
@@ -39,6 +42,12 @@ type link struct {
 	pingSeq atomic.Uint64
 	pongSeq atomic.Uint64
 	rtt     atomic.Int64
+}
+
+// run is one run of a worker.
+type run struct {
+	worker      string
+	incarnation uint64
 }
 
 var started = time.Now()
@@ -109,6 +118,9 @@ func (l *link) connect() *linkConn {
 		}
 		if l.ctx.Err() != nil {
 			return nil
+		}
+		if l.server.linkedElsewhere(l) {
+			continue
 		}
 		if raw, err := l.server.dial(l.ctx, l.addr); err != nil {
 			l.unreachable(err)
@@ -223,6 +235,9 @@ func (l *link) closed(c *linkConn) {
 	wasUp := l.conn == c && c.up
 	if l.conn == c {
 		l.conn, l.turnedAway = nil, !c.up
+		if c.up {
+			l.lostAt = monotonic()
+		}
 		switch l.problem {
 		case "":
 			l.problem = "connection lost"
@@ -312,11 +327,16 @@ func (c *linkConn) welcome(msgs []probe.Msg) ([]probe.Msg, error) {
 	switch m := msgs[0].(type) {
 	case probe.Welcome:
 		if m.Version == probe.Version && m.Epoch == c.epoch {
-			if !s.welcomed(c, m) {
+			other, ok := s.welcomed(c, m)
+			if ok {
+				s.log.Info("worker linked", "worker", m.Worker, "address", l.addr, "capacity", m.Capacity.String())
+				return msgs[1:], nil
+			}
+			if other == nil {
 				return nil, net.ErrClosed
 			}
-			s.log.Info("worker linked", "worker", m.Worker, "address", l.addr, "capacity", m.Capacity.String())
-			return msgs[1:], nil
+			problem = fmt.Sprintf("it is worker %s, which is linked as %s: list it under one address", m.Worker, other.addr)
+			break
 		}
 		problem = fmt.Sprintf("it speaks version %d of the probe protocol, we speak %d: use the same release", m.Version, probe.Version)
 	case probe.Rejected:
@@ -331,7 +351,7 @@ func (c *linkConn) welcome(msgs []probe.Msg) ([]probe.Msg, error) {
 	}
 	l.warned = problem
 	l.mu.Unlock()
-	s.log.Log(context.Background(), level, "worker does not accept the link", "worker", l.addr, "reason", problem)
+	s.log.Log(context.Background(), level, "worker is not linked", "worker", l.addr, "reason", problem)
 	s.metrics.protocolErrors.Inc()
 	l.fail(c, problem)
 	return nil, errors.New(problem)
@@ -400,6 +420,13 @@ func (l *link) ponged(seq uint64) {
 	if seq == l.pingSeq.Load() {
 		l.rtt.Store(monotonic() - l.pinged.Load())
 	}
+}
+
+// holds reports whether the link is up, or has been within the lease and may soon be again. Its server's mutex is held.
+func (l *link) holds(lease time.Duration) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.isUp() || l.lostAt > 0 && time.Duration(monotonic()-l.lostAt) < lease
 }
 
 // isUp reports whether messages go by the link. Its mutex is held.

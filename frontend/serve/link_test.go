@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -194,6 +195,42 @@ func TestComeBackInTheOtherOrder(t *testing.T) {
 	releaseA()
 	releaseB()
 	names := map[string]string{"a:1": "a", "b:1": "b"}
+	c.finds(t, names)
+	c.reaches(t, names)
+}
+
+// A worker that is listed under two addresses has one link: it would drop the connection of one for that of the other,
+// and so on. When that address is taken off the list, the other one serves.
+func TestWorkerWithTwoAddresses(t *testing.T) {
+	b := newSwitchboard(t)
+	w := b.put("a:1", "w")
+	b.at["b:1"] = w
+	c := startOn(t, b)
+	c.setWorkers([]string{"a:1"})
+	names := map[string]string{"a:1": "w"}
+	c.finds(t, names)
+	c.setWorkers([]string{"a:1", "b:1"})
+	poll(t, "the second link says why it is none", func() bool {
+		c.mu.Lock()
+		l := c.byAddr["b:1"]
+		c.mu.Unlock()
+		_, problem, _, _ := l.status()
+		return strings.Contains(problem, "it is worker w, which is linked as a:1")
+	})
+	c.finds(t, names)
+	c.reaches(t, names)
+	b.mu.Lock()
+	dials := b.dialled["a:1"]
+	b.mu.Unlock()
+	if dials > 2 {
+		t.Errorf("the first link was made %d times", dials)
+	}
+	b.mu.Lock()
+	b.at["a:1"] = nil
+	b.cut("a:1")
+	b.mu.Unlock()
+	c.setWorkers([]string{"b:1"})
+	names = map[string]string{"b:1": "w"}
 	c.finds(t, names)
 	c.reaches(t, names)
 }

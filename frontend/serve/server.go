@@ -48,6 +48,7 @@ type Server struct {
 	lingerAt time.Time
 	links    []*link // by frontend.Worker; nil where retired
 	byAddr   map[string]*link
+	runs     map[run]*link // that is, or was last, linked to a run of a worker
 	jobs     map[probe.JobID]*record
 	ended    endedList
 	timer    *time.Timer
@@ -73,6 +74,7 @@ func New(cfg Config) (*Server, error) {
 		began:  time.Now(),
 		core:   frontend.New(cfg.Core, rand.New(rand.NewPCG(cfg.Seed, uint64(cfg.Core.ID)))),
 		byAddr: map[string]*link{},
+		runs:   map[run]*link{},
 		jobs:   map[probe.JobID]*record{},
 		failed: make(chan error, 1),
 	}
@@ -281,6 +283,7 @@ func (s *Server) setWorkers(addrs []string) {
 		if l != nil && !keep[l.addr] {
 			s.links[i] = nil
 			delete(s.byAddr, l.addr)
+			s.release(l)
 			gone = append(gone, l)
 			s.stepLocked(frontend.WorkerGone{Worker: l.key})
 		}
@@ -332,15 +335,49 @@ func (s *Server) dialWorker(ctx context.Context, addr string) (net.Conn, error) 
 // serves reports whether l is a link of this server still: its key may be another one's by now. The mutex is held.
 func (s *Server) serves(l *link) bool { return int(l.key) < len(s.links) && s.links[l.key] == l }
 
-// welcomed tells the core that a connection is up, and reports whether it still is.
-func (s *Server) welcomed(c *linkConn, m probe.Welcome) bool {
+// welcomed tells the core that a connection is up, and reports whether it is. If not, the connection is closed already,
+// or leads to where another link does.
+func (s *Server) welcomed(c *linkConn, m probe.Welcome) (other *link, ok bool) {
 	s.mu.Lock()
 	defer s.unlock()
-	if !s.serves(c.link) || !c.rise() {
-		return false
+	l := c.link
+	if !s.serves(l) {
+		return nil, false
 	}
-	s.stepLocked(frontend.WorkerUp{Worker: c.link.key, Welcome: m})
-	return true
+	s.release(l)
+	l.run = run{m.Worker, m.Incarnation}
+	if other := s.twin(l); other != nil {
+		return other, false
+	}
+	if !c.rise() {
+		return nil, false
+	}
+	s.runs[l.run] = l
+	s.stepLocked(frontend.WorkerUp{Worker: l.key, Welcome: m})
+	return nil, true
+}
+
+// twin is another link to the worker that was found at l's address, or nil. A worker keeps only the latest of a
+// frontend's connections: two links would take it from each other without end. The mutex is held.
+func (s *Server) twin(l *link) *link {
+	if other := s.runs[l.run]; other != nil && other != l && other.holds(s.cfg.Lease) {
+		return other
+	}
+	return nil
+}
+
+// linkedElsewhere reports whether l has a twin, as long as which it had better not connect.
+func (s *Server) linkedElsewhere(l *link) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.twin(l) != nil
+}
+
+// release forgets that l has, or had, the worker that was found at its address. The mutex is held.
+func (s *Server) release(l *link) {
+	if s.runs[l.run] == l {
+		delete(s.runs, l.run)
+	}
 }
 
 // lost tells the core that a link broke, unless it has been made again meanwhile: the core would take that for lost,
