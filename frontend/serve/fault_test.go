@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -180,6 +182,40 @@ func TestDrainAcknowledges(t *testing.T) {
 	if err := w.Drain(ctx); err != nil {
 		t.Errorf("the worker still waits: %v", err)
 	}
+}
+
+// failing is a listener that has no room for the first connection.
+type failing struct {
+	net.Listener
+	failed atomic.Bool
+}
+
+func (l *failing) Accept() (net.Conn, error) {
+	if !l.failed.Swap(true) {
+		return nil, &net.OpError{Op: "accept", Net: "tcp", Err: syscall.ENOMEM}
+	}
+	return l.Listener.Accept()
+}
+
+// A machine that has no memory for a connection may have some for the next one.
+func TestAcceptFails(t *testing.T) {
+	c := startCluster(t, 0, 0)
+	raw, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := newListener(&failing{Listener: raw}, c.Server)
+	defer l.Close()
+	peer, err := net.Dial("tcp", raw.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer peer.Close()
+	conn, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
 }
 
 func TestSubmitAndEvents(t *testing.T) {

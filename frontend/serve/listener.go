@@ -2,6 +2,7 @@ package serve
 
 import (
 	"container/list"
+	"errors"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -46,12 +47,22 @@ func newListener(raw net.Listener, s *Server) *listener {
 	return &listener{Listener: raw, server: s, conns: map[string]*clientConn{}}
 }
 
-// Accept implements net.Listener.
+// acceptPause is how long to wait after an error that is not the listener's end: there may be no memory for another
+// connection, or no number for its file.
+const acceptPause = 10 * time.Millisecond
+
+// Accept implements net.Listener. It goes on after errors, with which Kitex would end.
 func (l *listener) Accept() (net.Conn, error) {
 	for {
 		raw, err := l.Listener.Accept()
-		if err != nil {
+		switch {
+		case err == nil:
+		case errors.Is(err, net.ErrClosed):
 			return nil, err
+		default:
+			l.server.metrics.connsRefused.Inc()
+			time.Sleep(acceptPause)
+			continue
 		}
 		c := &clientConn{Conn: raw, listener: l, since: time.Now()}
 		if t, ok := raw.(*net.TCPConn); ok {

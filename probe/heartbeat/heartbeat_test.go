@@ -8,6 +8,7 @@ import (
 	"net"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -74,6 +75,32 @@ func TestBeats(t *testing.T) {
 	}
 	if got := s.Stats(); got.Answered != 6 || got.Unauthorized != 1 || got.Errors+got.Limit != 0 || names.Load() != 6 {
 		t.Errorf("%+v, %d bytes of names", got, names.Load())
+	}
+}
+
+// failing is a listener that has no room for the first connection.
+type failing struct {
+	net.Listener
+	failed atomic.Bool
+}
+
+func (l *failing) Accept() (net.Conn, error) {
+	if !l.failed.Swap(true) {
+		return nil, &net.OpError{Op: "accept", Net: "tcp", Err: syscall.ENOMEM}
+	}
+	return l.Listener.Accept()
+}
+
+// A machine that has no memory for a connection may have some for the next one.
+func TestAcceptFails(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := Serve(&failing{Listener: l}, Config{MaxConns: 1, Answer: func(*view.Heartbeat) view.Answer { return view.Answer{} }})
+	defer s.Close()
+	if _, err := beat(dial(t, l.Addr().String()), hello("")); err != nil {
+		t.Error(err)
 	}
 }
 

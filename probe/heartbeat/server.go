@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"crypto/sha256"
 	"crypto/subtle"
+	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -48,7 +49,7 @@ type Server struct {
 type Stats struct {
 	Answered     uint64
 	Unauthorized uint64 // heartbeats with a wrong secret
-	Errors       uint64 // connections that were closed for what they said, or for silence from the beginning on
+	Errors       uint64 // connections that were closed for what they said, or for silence from the beginning on, or not accepted
 	Limit        uint64 // connections that were too many
 }
 
@@ -94,11 +95,22 @@ func (s *Server) Close() error {
 // listener is the server as fastrpc's listener.
 type listener Server
 
+// acceptPause is how long to wait after an error that is not the listener's end: there may be no memory for another
+// connection, or no number for its file.
+const acceptPause = 10 * time.Millisecond
+
+// Accept goes on after errors: fastrpc would accept nothing any more, and nobody would notice.
 func (l *listener) Accept() (net.Conn, error) {
 	for {
 		raw, err := l.listener.Accept()
-		if err != nil {
+		switch {
+		case err == nil:
+		case l.stopped.Load() || errors.Is(err, net.ErrClosed):
 			return nil, err
+		default:
+			l.count.errors.Add(1)
+			time.Sleep(acceptPause)
+			continue
 		}
 		c := &conn{Conn: raw, server: (*Server)(l)}
 		l.mu.Lock()
