@@ -90,7 +90,7 @@ fuzz: ## every fuzz function of the module for FUZZTIME (30s)
 
 .PHONY: soak
 soak: build python ## faults at full length: every process killed and frozen in turn, and 20,000 simulated schedules of faults
-	PHOEBE_SOAK=1 go test -v -count=1 -run Soak -timeout 40m ./cmd/phoebe/
+	PHOEBE_SOAK=1 go test -v -count=1 -run Soak -timeout 40m ./cmd/phoebe/ ./frontend/serve/
 	bin/phoebe sim faults --seeds 20000
 
 .PHONY: mutants
