@@ -44,13 +44,14 @@ func (c *Core) admit(spec *Job, now time.Time) (*job, *RefusedError) {
 	if err := c.overloaded(j, now); err != nil {
 		return nil, err
 	}
+	c.enter(j)
 	remember := sampled{job: j.ID}
 	for _, g := range j.groups {
 		if g.path == estimate.Estimation { // a long wait for it says nothing of how long others wait
 			continue
 		}
 		if c.cfg.MaxWait >= 0 { // else nobody would look, and take out those that were served
-			g.eligible.unserved = append(g.eligible.unserved, j)
+			g.eligible.unserved[j.tenant] = append(g.eligible.unserved[j.tenant], j)
 		}
 		remember.add(g)
 	}
@@ -60,15 +61,27 @@ func (c *Core) admit(spec *Job, now time.Time) (*job, *RefusedError) {
 	return j, nil
 }
 
-// overloaded says whether a job is too much now: too many tasks are pending, or another one that is eligible
-// for the same workers and goes first has waited for too long for its first task. How long it has waited is
+// overloaded says whether a job is too much now: too many tasks are pending, or another one of its tenant that is
+// eligible for the same workers and goes first has waited for too long for its first task. How long it has waited is
 // known, how long the new one would have to is not: any estimate by rates would refuse the first jobs
-// after a pause.
+// after a pause. That others wait is no reason: whose turn comes first is for the workers to say.
 func (c *Core) overloaded(j *job, now time.Time) *RefusedError {
-	if n := len(j.tasks); c.pending+n > c.cfg.MaxPending {
+	n, held := len(j.tasks), 0
+	t := c.tenants[j.Tenant]
+	if t != nil {
+		held = t.pending
+	}
+	switch free := c.cfg.MaxPending - c.pending - n; {
+	case free < 0:
 		return &RefusedError{
 			Reason:     Overloaded,
 			Message:    fmt.Sprintf("%d tasks are pending and the job has %d: the limit is %d; come back later", c.pending, n, c.cfg.MaxPending),
+			RetryAfter: time.Second,
+		}
+	case held > 0 && (held+n)/maxHold > free:
+		return &RefusedError{
+			Reason:     Overloaded,
+			Message:    fmt.Sprintf("%d tasks of the tenant are pending and the job has %d: of the limit of %d, too little would be left to other tenants; come back later", held, n, c.cfg.MaxPending),
 			RetryAfter: time.Second,
 		}
 	}
@@ -84,19 +97,50 @@ func (c *Core) overloaded(j *job, now time.Time) *RefusedError {
 		if j.Deadline > 0 {
 			limit = min(limit, j.Deadline)
 		}
-		first := g.eligible.firstUnserved(j.Priority)
+		first := g.eligible.firstUnserved(t, j.Priority)
 		if first == nil {
 			continue
 		}
 		if waited := now.Sub(first.submitted); waited > limit {
 			return &RefusedError{
 				Reason:     Overloaded,
-				Message:    fmt.Sprintf("a job submitted %v ago still waits for its first task to start, the limit is %v; come back later", waited.Round(time.Millisecond), limit),
+				Message:    fmt.Sprintf("a job of the tenant, submitted %v ago, still waits for its first task to start, the limit is %v; come back later", waited.Round(time.Millisecond), limit),
 				RetryAfter: max(waited-limit/2, 10*time.Millisecond),
 			}
 		}
 	}
 	return nil
+}
+
+// maxHold is how many times more pending tasks a tenant may hold than it leaves room for: whoever comes later, however
+// greedy the others are, finds some. A tenant that holds none may come with any job for which there is room.
+const maxHold = 3
+
+// firstUnserved is the tenant's oldest job that waits for its first task and is not of lower priority than given. It
+// looks at some only: a long row of less important ones may hide it.
+func (e *eligible) firstUnserved(t *tenant, priority int32) *job {
+	e.forgetServed(t)
+	jobs := e.unserved[t]
+	for _, j := range jobs[:min(len(jobs), 64)] {
+		if !j.served && j.Priority >= priority {
+			return j
+		}
+	}
+	return nil
+}
+
+// forgetServed lets go of the tenant's oldest jobs of unserved that no longer wait.
+func (e *eligible) forgetServed(t *tenant) {
+	jobs := e.unserved[t]
+	for len(jobs) > 0 && jobs[0].served {
+		jobs[0] = nil
+		jobs = jobs[1:]
+	}
+	if len(jobs) > 0 {
+		e.unserved[t] = jobs
+	} else {
+		delete(e.unserved, t)
+	}
 }
 
 // noWorker says what the fleet lacks for a task.

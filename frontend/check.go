@@ -95,6 +95,7 @@ func (c *Core) checkSets() error {
 // every job forward.
 func (c *Core) checkJobs() error {
 	pending, hungry, timers := 0, 0, 0
+	jobsOf, pendingOf := map[*tenant]int{}, map[*tenant]int{}
 	for id, j := range c.jobs {
 		if j.ID != id || j.ended {
 			return fmt.Errorf("job %v is filed under %v, ended: %t", j.ID, id, j.ended)
@@ -155,13 +156,25 @@ func (c *Core) checkJobs() error {
 			hungry++
 		}
 		pending += left
+		jobsOf[j.tenant]++
+		pendingOf[j.tenant] += left
 	}
 	listed := 0
-	for j := c.hungry.head; j != nil; j = j.next {
-		if c.jobs[j.ID] != j || j.next != nil && compareJobs(j, j.next) > 0 || j.next == nil && c.hungry.tail != j {
-			return fmt.Errorf("job %v is out of place among the hungry", j.ID)
+	for t := c.hungry.head; t != nil; t = t.next {
+		if c.tenants[t.name] != t || t.hungry.head == nil || t.next != nil && t.next.prev != t || t.next == nil && c.hungry.tail != t {
+			return fmt.Errorf("tenant %q is out of place among the hungry", t.name)
 		}
-		listed++
+		for j := t.hungry.head; j != nil; j = j.next {
+			if c.jobs[j.ID] != j || j.tenant != t || j.next != nil && compareJobs(j, j.next) > 0 || j.next == nil && t.hungry.tail != j {
+				return fmt.Errorf("job %v is out of place among the hungry", j.ID)
+			}
+			listed++
+		}
+	}
+	for name, t := range c.tenants {
+		if t.name != name || t.jobs != jobsOf[t] || t.pending != pendingOf[t] || t.jobs == 0 {
+			return fmt.Errorf("tenant %q has %d jobs and %d tasks pending, %d and %d are counted", name, jobsOf[t], pendingOf[t], t.jobs, t.pending)
+		}
 	}
 	switch {
 	case pending != c.pending:

@@ -17,8 +17,8 @@ type Config struct {
 
 	MaxTasksPerJob int
 	MaxPayload     int           // bytes of one task
-	MaxPending     int           // tasks without an outcome, over all jobs
-	MaxWait        time.Duration // while a job has waited for its first task for longer than this, and than 20 of its tasks run, further ones are refused; negative: no limit
+	MaxPending     int           // tasks without an outcome, over all jobs; of a tenant at most three times what is left
+	MaxWait        time.Duration // while a job has waited for its first task for longer than this, and than 20 of its tasks run, further ones of its tenant are refused; negative: no limit
 
 	PoisonAfter  int           // workers that died with a task before it is taken for the cause
 	AdriftFor    time.Duration // how long a broken link's attempts wait for it to come back
@@ -226,7 +226,8 @@ type Core struct {
 	jobs     map[probe.JobID]*job
 	byWake   pq.Heap[*job]
 	byTimer  pq.Heap[*worker]
-	hungry   jobList // jobs with waiting tasks, in order of submission
+	tenants  map[string]*tenant
+	hungry   hungry
 	rounds   rounds
 	long     long
 	staging  []*job // jobs with stages of which one has ended or failed in this step
@@ -244,13 +245,14 @@ type Core struct {
 func New(cfg Config, rng *rand.Rand) *Core {
 	cfg = cfg.Defaults()
 	return &Core{
-		cfg:    cfg,
-		rand:   rng,
-		sets:   map[string]*eligible{},
-		learnt: map[string]*history{},
-		jobs:   map[probe.JobID]*job{},
-		rounds: rounds{bySeq: map[uint64]*round{}},
-		long:   long{fleet: estimate.NewFleet(cfg.Estimate), asked: map[*worker]bool{}},
+		cfg:     cfg,
+		rand:    rng,
+		sets:    map[string]*eligible{},
+		learnt:  map[string]*history{},
+		tenants: map[string]*tenant{},
+		jobs:    map[probe.JobID]*job{},
+		rounds:  rounds{bySeq: map[uint64]*round{}},
+		long:    long{fleet: estimate.NewFleet(cfg.Estimate), asked: map[*worker]bool{}},
 	}
 }
 
@@ -384,7 +386,6 @@ func (c *Core) submit(spec *Job, now time.Time, acts []Action) []Action {
 		return append(acts, Refused{spec.ID, err})
 	}
 	c.jobs[j.ID] = j
-	c.pending += j.left
 	c.Stats.Jobs++
 	c.Stats.Tasks += uint64(j.left)
 	acts = append(acts, Accepted{j.ID})

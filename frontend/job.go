@@ -243,7 +243,8 @@ type job struct {
 	wakeAt   time.Time
 	pos      int
 
-	next, prev *job // among the jobs with waiting tasks
+	tenant     *tenant
+	next, prev *job // among those of the tenant with waiting tasks
 	listed     bool
 }
 

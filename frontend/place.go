@@ -60,10 +60,14 @@ func (c *Core) coverAll(j *job, now time.Time, acts []Action) []Action {
 }
 
 func (c *Core) coverHungry(now time.Time, acts []Action) []Action {
-	for j := c.hungry.head; j != nil; {
-		next := j.next
-		acts = c.coverAll(j, now, acts)
-		j = next
+	for t := c.hungry.head; t != nil; {
+		after := t.next
+		for j := t.hungry.head; j != nil; {
+			next := j.next
+			acts = c.coverAll(j, now, acts)
+			j = next
+		}
+		t = after
 	}
 	return acts
 }
@@ -85,10 +89,11 @@ func (c *Core) resample(j *job, now time.Time, acts []Action) []Action {
 
 // offer brings waiting tasks to a worker that is believed to have room.
 func (c *Core) offer(w *worker, now time.Time, acts []Action) []Action {
-	const most = 16 // jobs looked at
-	looked := 0
-	for j := c.hungry.head; j != nil && w.idleAt > 0 && looked < most; looked++ {
-		next := j.next
+	if w.idleAt == 0 {
+		return acts
+	}
+	var room [mostLooked]*job
+	for _, j := range c.hungry.first(&room) {
 		if j.Policy.Informed && j.Policy.Binding == Late {
 			for _, g := range j.groups {
 				n := min(g.demand.Times(w.load.Free), g.ridable(), g.mostRides())
@@ -102,10 +107,10 @@ func (c *Core) offer(w *worker, now time.Time, acts []Action) []Action {
 				}
 				c.Stats.Offers++
 				acts = c.reserve(g, now, acts)
+				c.hungry.served(j.tenant)
 			}
 			c.settle(j, now)
 		}
-		j = next
 	}
 	return acts
 }
@@ -567,18 +572,18 @@ func (c *Core) choose(g *group, w *worker) *group {
 	return nil
 }
 
-// share is the group of another job, the oldest one first, whose next task a turn at w gets that place group g
+// share is the group of another job of the tenant, the oldest one first, whose next task a turn at w gets that place group g
 // does not need: one for which the worker would have put the place where it was. Nil if none waits.
 func (c *Core) share(g *group, w *worker) *group {
-	const most = 16 // jobs looked at
 	j := g.job
-	if !j.Policy.Share || c.short(g) {
+	t := c.tenants[j.Tenant] // j.tenant, unless j has ended
+	if !j.Policy.Share || c.short(g) || t == nil {
 		return nil
 	}
 	looked := 0
-	for k := c.hungry.head; k != nil && looked < most; k = k.next {
+	for k := t.hungry.head; k != nil && looked < mostLooked; k = k.next {
 		looked++
-		if !k.Policy.Share || k.Tenant != j.Tenant || k.Priority != j.Priority {
+		if !k.Policy.Share || k.Priority != j.Priority {
 			continue
 		}
 		for _, other := range k.groups {
@@ -649,12 +654,14 @@ func (c *Core) queued(w *worker, m *probe.Queued, now time.Time, acts []Action) 
 }
 
 // cancelPlaces withdraws all places of a job but those whose rides may have started. Where turns are shared and
-// another job waits, they are spare for a while first.
+// another job of the tenant waits, they are spare for a while first.
 func (c *Core) cancelPlaces(j *job, now time.Time, acts []Action) []Action {
 	keep := j.Policy.Share && !slices.ContainsFunc(j.groups, c.short)
-	if first := c.hungry.head; first == nil || first == j && j.next == nil {
+	if first := j.tenant.hungry.head; first == nil || first == j && j.next == nil {
 		keep = false
-		acts = c.cancelSpare(acts)
+		if first := c.hungry.head; first == nil || first == j.tenant && first.next == nil {
+			acts = c.cancelSpare(acts)
+		}
 	}
 	for _, g := range j.groups {
 		kept := g.places[:0]

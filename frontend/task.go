@@ -426,7 +426,7 @@ func (c *Core) moved(j *job, now time.Time, acts []Action) []Action {
 		}
 		t.state = done
 	}
-	c.pending -= j.left
+	c.settled(j, j.left)
 	acts = c.forget(j, now, acts)
 	return append(acts, Moved{j.ID})
 }
@@ -436,11 +436,11 @@ func (c *Core) forget(j *job, now time.Time, acts []Action) []Action {
 	j.ended, j.served, j.waiting = true, true, 0
 	for _, g := range j.groups {
 		g.queue = nil
-		g.eligible.forgetServed()
+		g.eligible.forgetServed(j.tenant)
 	}
 	acts = c.cancelPlaces(j, now, acts)
 	delete(c.jobs, j.ID)
-	c.hungry.update(j)
+	c.depart(j)
 	c.byWake.Remove(j)
 	return acts
 }
@@ -461,7 +461,7 @@ func (c *Core) end(t *task, o Outcome, now time.Time, acts []Action) []Action {
 	o.Task, o.Attempts = t.spec.Index, t.attempts
 	t.spec.Payload = nil
 	j.left--
-	c.pending--
+	c.settled(j, 1)
 	c.Stats.Outcomes[o.Kind]++
 	acts = append(acts, Done{j.ID, o})
 	if len(j.stages) > 0 {
@@ -495,43 +495,4 @@ func (c *Core) endAll(j *job, o Outcome, now time.Time, acts []Action) []Action 
 		acts = c.end(t, o, now, acts)
 	}
 	return acts
-}
-
-// jobList is the jobs with waiting tasks, by when they were submitted.
-type jobList struct{ head, tail *job }
-
-// update puts j in or takes it out, as it has waiting tasks or not.
-func (l *jobList) update(j *job) {
-	want := j.waiting > 0 && !j.ended
-	switch {
-	case want && !j.listed:
-		after := l.tail
-		for after != nil && compareJobs(after, j) > 0 {
-			after = after.prev
-		}
-		j.prev = after
-		if after == nil {
-			j.next, l.head = l.head, j
-		} else {
-			j.next, after.next = after.next, j
-		}
-		if j.next == nil {
-			l.tail = j
-		} else {
-			j.next.prev = j
-		}
-		j.listed = true
-	case !want && j.listed:
-		if j.prev == nil {
-			l.head = j.next
-		} else {
-			j.prev.next = j.next
-		}
-		if j.next == nil {
-			l.tail = j.prev
-		} else {
-			j.next.prev = j.prev
-		}
-		j.next, j.prev, j.listed = nil, nil, false
-	}
 }

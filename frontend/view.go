@@ -80,29 +80,7 @@ type eligible struct {
 	workers []*worker // in no order: sampling shuffles it
 	member  []bool    // by Worker
 
-	unserved []*job // those that wait for their first task, oldest first, and some that no longer do
-}
-
-// firstUnserved is the oldest job that waits for its first task and is not of lower priority than given. It
-// looks at some only: a long row of less important ones may hide it.
-func (e *eligible) firstUnserved(priority int32) *job {
-	e.forgetServed()
-	for _, j := range e.unserved[:min(len(e.unserved), 64)] {
-		if !j.served && j.Priority >= priority {
-			return j
-		}
-	}
-	return nil
-}
-
-// forgetServed lets go of the oldest jobs of unserved that no longer wait.
-func (e *eligible) forgetServed() {
-	n := 0
-	for n < len(e.unserved) && e.unserved[n].served {
-		e.unserved[n] = nil
-		n++
-	}
-	e.unserved = e.unserved[n:]
+	unserved map[*tenant][]*job // those that wait for their first task, oldest first, and some that no longer do
 }
 
 func (e *eligible) has(w *worker) bool { return e.Has(int32(w.key)) }
@@ -169,7 +147,7 @@ func (c *Core) eligibleFor(key string, t *Task, j *job) *eligible {
 		maps.DeleteFunc(c.sets, func(_ string, e *eligible) bool { return !used[e] })
 	}
 	function, demand, of, own, files := t.Function, t.Demand, j.Constraint, t.Constraint, len(t.Files) > 0
-	e := &eligible{matches: func(w *worker) bool {
+	e := &eligible{unserved: map[*tenant][]*job{}, matches: func(w *worker) bool {
 		m := &w.welcome
 		return w.functions[function] && demand.Fits(m.Capacity) && (!files || m.Cache != "") &&
 			of.Matches(m.Labels, m.Host, m.Worker) && own.Matches(m.Labels, m.Host, m.Worker)

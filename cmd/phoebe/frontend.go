@@ -44,8 +44,8 @@ func (l *longFlags) apply(c *frontend.Config) {
 type frontendLimits struct {
 	Lease          time.Duration `default:"3s" placeholder:"D" help:"Silence after which the link to a worker is taken for broken. Default ${default}."`
 	ClientGrace    time.Duration `default:"30s" placeholder:"D" help:"How long a job goes on whose client does not ask for its events. Default ${default}."`
-	MaxWait        time.Duration `default:"1s" placeholder:"D" help:"A job that would wait longer than this behind others is refused as overload; negative: none is. Default ${default}."`
-	MaxPending     int           `default:"200000" placeholder:"N" help:"Tasks without an outcome, over all jobs; jobs beyond are refused. Default ${default}."`
+	MaxWait        time.Duration `default:"1s" placeholder:"D" help:"A job is refused as overload while another one of its tenant has waited longer than this; negative: none is. Default ${default}."`
+	MaxPending     int           `default:"200000" placeholder:"N" help:"Tasks without an outcome, over all jobs; jobs beyond are refused, and those that make a tenant hold three times as many as are left. Default ${default}."`
 	MaxTasksPerJob int           `default:"100000" placeholder:"N" help:"Tasks in one job. Default ${default}."`
 	MaxPayload     size          `default:"1MiB" placeholder:"SIZE" help:"Payload of one task. Default ${default}."`
 	MaxRequest     size          `default:"64MiB" placeholder:"SIZE" help:"One request of a client. Default ${default}."`

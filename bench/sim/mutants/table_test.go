@@ -226,7 +226,23 @@ var table = []mutant{
 	},
 	{
 		"the tasks that wait have a bound", "frontend/admit.go",
-		"c.pending+n > c.cfg.MaxPending", "c.pending+n > 10*c.cfg.MaxPending",
+		"case free < 0:", "case free < -9*c.cfg.MaxPending:",
+	},
+	{
+		"a tenant leaves room for pending tasks of others", "frontend/admit.go",
+		"case held > 0 && (held+n)/maxHold > free:", "case false:",
+	},
+	{
+		"a tenant is not refused because another one waits", "frontend/admit.go",
+		"first := g.eligible.firstUnserved(t, j.Priority)", "first := (*job)(nil)\n\t\tfor u := range g.eligible.unserved {\n\t\t\tfirst = g.eligible.firstUnserved(u, j.Priority)\n\t\t}",
+	},
+	{
+		"room is offered to tenants by turns", "frontend/tenant.go",
+		"if t.hungry.head != nil && h.tail != t {", "if false {",
+	},
+	{
+		"the jobs looked at are not those of one tenant", "frontend/tenant.go",
+		"jobs = append(jobs, t.hungry.head)\n\t}", "for j := t.hungry.head; j != nil && len(jobs) < mostLooked; j = j.next {\n\t\t\tjobs = append(jobs, j)\n\t\t}\n\t}",
 	},
 	{
 		"a turn for which no task waits is declined", "frontend/place.go",
@@ -436,7 +452,7 @@ var table = []mutant{
 	},
 	{
 		"a set of workers lets go of jobs that have ended", "frontend/task.go",
-		"g.eligible.forgetServed()", "",
+		"g.eligible.forgetServed(j.tenant)", "",
 	},
 	{
 		"nobody waits for matrices when the tasks are gone for which they were asked", "frontend/long.go",
