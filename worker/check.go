@@ -122,9 +122,14 @@ func (c *Core) checkPlaces() error {
 func (c *Core) checkQueue() error {
 	q := &c.queue
 	counts := map[room]int{}
+	held := map[*tenant]int{}
 	var sum backlog
 	for p := range q.all() {
 		counts[p.needs()]++
+		held[p.of]++
+		if p.of != q.known[p.tenant] {
+			return fmt.Errorf("place %d of link %d is counted among others than of its tenant", p.res, p.link.id)
+		}
 		sum.add(p, 1)
 		if p.kind != q.kinds[p.needs()] {
 			return fmt.Errorf("place %d of link %d is counted among others than of its needs", p.res, p.link.id)
@@ -134,6 +139,14 @@ func (c *Core) checkQueue() error {
 		if k.n != counts[needs] || k.n == 0 && k != q.last {
 			return fmt.Errorf("%d places need %v, %d counted", counts[needs], needs, k.n)
 		}
+	}
+	for name, t := range q.known {
+		if t.name != name || t.n != held[t] {
+			return fmt.Errorf("tenant %q has %d places, %d counted", name, held[t], t.n)
+		}
+	}
+	if q.holders != len(held) || q.recent != nil && q.recent != q.known[q.recent.name] {
+		return fmt.Errorf("%d tenants with places, %d counted", len(held), q.holders)
 	}
 	for i, w := range sum {
 		off := 1.0 // rounding leaves more where an estimate of days came and went: up to 1 us of a slot's work

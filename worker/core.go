@@ -21,7 +21,7 @@ type Config struct {
 	// short ones never wait for them alone. At least one slot stays open to them. Negative: none.
 	ShortShare float64
 
-	MaxQueue    int           // places in the queue, over all links
+	MaxQueue    int           // places in the queue, over all links; of a tenant at most three times what is left
 	MaxPayload  int           // bytes
 	MaxRetained int           // bytes of results kept for acknowledgement, 512 more for each; the oldest go beyond it
 	ReadyExpiry time.Duration // how long a slot is held for a frontend that does not answer

@@ -56,7 +56,7 @@ func (c *Core) reserve(l *link, m *probe.Reserve, now time.Time, acts []Action) 
 				continue
 			}
 		}
-		if c.queue.len()+c.parked >= c.cfg.MaxQueue {
+		if !c.queue.takes(m.Tenant, c.room()) {
 			count = i
 			l.mark(id, m.Count-i)
 			acts = c.refuse(l, id, m.Count-i, probe.AttemptID{}, probe.QueueFull, fullRetry, acts)
@@ -91,7 +91,7 @@ func (c *Core) enqueue(l *link, m *probe.Enqueue, now time.Time, acts []Action) 
 	if reason == 0 {
 		reason = c.unfit(&m.Launch)
 	}
-	if reason == 0 && c.queue.len()+c.parked >= c.cfg.MaxQueue {
+	if reason == 0 && !c.queue.takes(m.Tenant, c.room()) {
 		reason, after = probe.QueueFull, fullRetry
 	}
 	if reason != 0 {
@@ -112,6 +112,9 @@ func (c *Core) enqueue(l *link, m *probe.Enqueue, now time.Time, acts []Action) 
 	}
 	return acts
 }
+
+// room is how many more places the queue takes.
+func (c *Core) room() int { return c.cfg.MaxQueue - c.queue.len() - c.parked }
 
 // unacceptable says why no place of this demand is taken, or 0.
 func (c *Core) unacceptable(d probe.Demand, long bool) probe.Reason {

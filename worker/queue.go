@@ -44,8 +44,10 @@ type queue struct {
 	heap    pq.Heap[*place]    // all but Fair
 	oldest  pq.Heap[arrival]   // Shortest only: the same places by arrival
 	tenants pq.Heap[*tenant]   // Fair only: those with places in the queue
-	known   map[string]*tenant // Fair only: those, and some that were: what one of them owes is a turn at most
 	virtual float64            // Fair only: when the last turn began, in virtual time
+	holders int                // tenants with places in the queue
+	known   map[string]*tenant // those, and some that were: what one of them owes is a turn at most
+	recent  *tenant            // that a place was pushed of
 
 	changes uint64         // how often a place came or went
 	kinds   map[room]*kind // of the places, by what they need; the last one may be of none
@@ -64,14 +66,15 @@ type kind struct {
 	n     int
 }
 
-// tenant is one tenant's part of the queue, in order of arrival. A turn costs its expected CPU time over
+// tenant is one tenant's part of the queue, under Fair in order of arrival. A turn costs its expected CPU time over
 // the tenant's weight, and the tenant's next one begins no earlier than that later in virtual time. The
 // turn is what costs: a place that was cancelled cost nothing, one that comes round again pays again.
 type tenant struct {
 	name   string
+	n      int // places in the queue
 	weight float64
-	places pq.Heap[*place]
-	start  float64 // of the next turn, in virtual time
+	places pq.Heap[*place] // Fair only: those
+	start  float64         // of the next turn, in virtual time
 	pos    int
 }
 
@@ -98,9 +101,13 @@ func (q *queue) push(p *place) {
 	q.n++
 	q.changes++
 	q.count(p)
+	t := q.tenant(p.tenant)
+	if p.of = t; t.n == 0 {
+		q.holders++
+	}
+	t.n++
 	switch q.order {
 	case Fair:
-		t := q.tenant(p.tenant)
 		if t.places.Len() > 0 {
 			t.places.Push(p)
 			q.tenants.Fix(t) // p may be its oldest
@@ -123,18 +130,31 @@ func (q *queue) push(p *place) {
 }
 
 func (q *queue) tenant(name string) *tenant {
+	if q.recent != nil && q.recent.name == name {
+		return q.recent
+	}
 	if t := q.known[name]; t != nil {
+		q.recent = t
 		return t
 	}
-	if len(q.known) > 2*q.tenants.Len()+1000 {
-		maps.DeleteFunc(q.known, func(_ string, t *tenant) bool { return t.places.Len() == 0 })
+	if len(q.known) > 2*q.holders+1000 {
+		maps.DeleteFunc(q.known, func(_ string, t *tenant) bool { return t.n == 0 })
 	}
 	t := &tenant{name: name, weight: q.weights[name]}
 	if t.weight <= 0 {
 		t.weight = 1
 	}
-	q.known[name] = t
+	q.known[name], q.recent = t, t
 	return t
+}
+
+// maxHold is how many times more places a tenant may hold than it leaves room for: whoever comes later, however greedy
+// the others are, finds some.
+const maxHold = 3
+
+// takes reports whether a queue with room for so many more takes a place of a tenant.
+func (q *queue) takes(name string, free int) bool {
+	return free > 0 && q.tenant(name).n <= maxHold*free
 }
 
 // unknownCost is what a task without an estimate is taken to need, where one must be compared with others.
@@ -163,9 +183,12 @@ func (q *queue) remove(p *place) {
 	if q.discount(p); q.n == 0 {
 		q.backlog = backlog{} // of sums, small errors remain
 	}
+	t := p.of
+	if t.n--; t.n == 0 {
+		q.holders--
+	}
 	switch q.order {
 	case Fair:
-		t := q.known[p.tenant]
 		t.places.Remove(p)
 		if t.places.Len() > 0 {
 			q.tenants.Fix(t)
@@ -182,7 +205,7 @@ func (q *queue) remove(p *place) {
 // take is remove for a place whose turn has come: under Fair its tenant pays for it.
 func (q *queue) take(p *place) {
 	if q.order == Fair {
-		t := q.known[p.tenant]
+		t := p.of
 		q.virtual = max(q.virtual, t.start)
 		t.start += p.toll() / t.weight
 	}
@@ -299,6 +322,7 @@ type place struct {
 
 	job    probe.JobID
 	tenant string
+	of     *tenant       // while it is in the queue
 	launch *probe.Launch // of a task bound early
 	files  *files        // nil: its task needs none
 

@@ -20,14 +20,14 @@ import (
 
 // queueFlags are the queue of a worker, and its limits.
 type queueFlags struct {
-	Order           string        `default:"fifo" enum:"fifo,priority,fair,shortest" help:"Whose turn comes first: ${enum}. Fair is between tenants, shortest by estimate. Default ${default}."`
+	Order           string        `default:"fifo" enum:"fifo,priority,fair,shortest" help:"Whose turn comes first: ${enum}. Fair is between tenants, and the only one where a greedy one does not make others wait; shortest is by estimate. Default ${default}."`
 	Weights         weights       `placeholder:"TENANT=W;..." help:"Shares of tenants for --order fair; default 1 each."`
 	StarvationBound time.Duration `default:"1s" placeholder:"D" help:"For --order shortest: whoever waited this long goes ahead. Default ${default}."`
 	ReadyExpiry     time.Duration `default:"500ms" placeholder:"D" help:"How long a slot is held for a frontend that does not answer. Default ${default}."`
 	Grace           time.Duration `default:"10s" placeholder:"D" help:"How long tasks of a lost frontend run on, for another to claim them. Default ${default}."`
 	Retain          time.Duration `default:"30s" placeholder:"D" help:"How long results are kept that no frontend has acknowledged. Default ${default}."`
 	MaxRetained     size          `default:"256MiB" placeholder:"SIZE" help:"Size of those results; the oldest go beyond it. Default ${default}."`
-	MaxQueue        int           `default:"16384" placeholder:"N" help:"Places in the queue; reservations beyond are refused. Default ${default}."`
+	MaxQueue        int           `default:"16384" placeholder:"N" help:"Places in the queue; reservations beyond are refused, and those of a tenant that holds three times as many as are free. Default ${default}."`
 	MaxResult       size          `default:"1MiB" placeholder:"SIZE" help:"Result of one task. Default ${default}."`
 }
 

@@ -93,7 +93,7 @@ var table = []mutant{
 	},
 	{
 		"the queue has a bound, and parked places count", "worker/places.go",
-		"if c.queue.len()+c.parked >= c.cfg.MaxQueue {", "if c.queue.len() >= c.cfg.MaxQueue {",
+		"return c.cfg.MaxQueue - c.queue.len() - c.parked", "return c.cfg.MaxQueue - c.queue.len()",
 	},
 	{
 		"who leaves takes nothing new", "worker/places.go",
@@ -209,7 +209,11 @@ var table = []mutant{
 	},
 	{
 		"the queue has a bound for tasks bound early, too", "worker/places.go",
-		"if reason == 0 && c.queue.len()+c.parked >= c.cfg.MaxQueue {", "if false {",
+		"if reason == 0 && !c.queue.takes(m.Tenant, c.room()) {", "if false {",
+	},
+	{
+		"a tenant leaves room in the queue for others", "worker/queue.go",
+		"q.tenant(name).n <= maxHold*free", "true",
 	},
 	{
 		"under shortest, nobody starves", "worker/queue.go",

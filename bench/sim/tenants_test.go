@@ -1,0 +1,137 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend"
+	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/worker"
+)
+
+// tenant submits jobs as a Poisson process, and those that are refused again when they are told to.
+type tenant struct {
+	name  string
+	load  float64 // share of all slots
+	tasks int     // of a job
+	run   time.Duration
+
+	response []time.Duration // of jobs that ended, from when they first came
+	refused  int
+}
+
+func (t *tenant) p(q float64) time.Duration {
+	if len(t.response) == 0 {
+		return 0
+	}
+	slices.Sort(t.response)
+	return t.response[int(q*float64(len(t.response)-1))]
+}
+
+// shareFleet has tenants submit jobs to frontends with production's limits for a while.
+func shareFleet(t *testing.T, cfg frontend.Config, wcfg worker.Config, lasts time.Duration, tenants ...*tenant) {
+	const frontends, workers, slots = 2, 10, 4
+	c := &cluster{rng: rand.New(rand.NewPCG(1, 'n')), net: network{delay: 250 * time.Microsecond, lease: 3 * time.Second, ping: time.Second}}
+	wcfg.Capacity, wcfg.Functions = slotsOf(slots), []string{function}
+	for range workers {
+		c.addWorker(wcfg, 1)
+	}
+	for i := range frontends {
+		c.addFrontend(cfg, uint64(i+1))
+	}
+	type submitted struct {
+		of   *tenant
+		at   time.Duration
+		left int
+		spec *frontend.Job
+		to   *frontendNode
+	}
+	jobs := map[probe.JobID]*submitted{}
+	last := uint64(0)
+	submit := func(s *submitted) {
+		if err := c.stepFrontend(s.to, frontend.Submit{Job: s.spec}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.tell = func(_ *frontendNode, a frontend.Action) {
+		switch a := a.(type) {
+		case frontend.Done:
+			s := jobs[a.Job]
+			if a.Outcome.Kind != frontend.Result {
+				t.Fatalf("of tenant %s: %+v", s.of.name, a.Outcome)
+			}
+			if s.left--; s.left == 0 {
+				s.of.response = append(s.of.response, c.now-s.at)
+				delete(jobs, a.Job)
+			}
+		case frontend.Refused:
+			s := jobs[a.Job]
+			s.of.refused++
+			c.later(c.now+a.Err.RetryAfter, func() { submit(s) })
+		}
+	}
+	for i, of := range tenants {
+		rng := rand.New(rand.NewPCG(7, uint64(i)))
+		apart := float64(of.tasks) * of.run.Seconds() / (of.load * workers * slots)
+		var next func()
+		next = func() {
+			last++
+			s := &submitted{of: of, at: c.now, left: of.tasks, to: c.frontends[rng.IntN(frontends)]}
+			s.spec = &frontend.Job{ID: jobID(int(last)), Tenant: of.name, Policy: frontend.Policies[0]}
+			for k := range of.tasks {
+				d := time.Duration(rng.ExpFloat64() * float64(of.run))
+				s.spec.Tasks = append(s.spec.Tasks, frontend.Task{Index: probe.TaskIndex(k), Function: function, Payload: payloadOf(d), Retryable: true})
+			}
+			jobs[s.spec.ID] = s
+			submit(s)
+			c.later(c.now+time.Duration(rng.ExpFloat64()*apart*1e9), next)
+		}
+		c.later(10*time.Millisecond, next)
+	}
+	for c.now < lasts {
+		if err := c.step(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A greedy tenant that wants three times what there is leaves polite ones, of a tenth each, what they had alone, where
+// workers serve tenants in fair order: none of their jobs is refused, and their p99 is at most twice that alone.
+func TestGreedyTenant(t *testing.T) {
+	const lasts, run = 3 * time.Second, 20 * time.Millisecond
+	polite := func() []*tenant {
+		return []*tenant{{name: "a", load: 0.1, tasks: 4, run: run}, {name: "b", load: 0.1, tasks: 4, run: run}}
+	}
+	both := func(of []*tenant) (p50, p99 time.Duration, refused int) {
+		all := &tenant{response: slices.Concat(of[0].response, of[1].response)}
+		return all.p(0.5), all.p(0.99), of[0].refused + of[1].refused
+	}
+	alone := polite()
+	shareFleet(t, frontend.Config{}, worker.Config{Order: worker.Fair}, lasts, alone...)
+	p50Alone, p99Alone, _ := both(alone)
+	for _, c := range []struct {
+		name  string
+		tasks int // of the greedy tenant's jobs
+		f     frontend.Config
+		w     worker.Config
+	}{
+		{"small jobs", 4, frontend.Config{}, worker.Config{}},
+		{"large jobs, few tasks may be pending", 100, frontend.Config{MaxPending: 1000}, worker.Config{}},
+		{"small jobs, few places may be queued", 4, frontend.Config{}, worker.Config{MaxQueue: 200}},
+	} {
+		beside, greedy := polite(), &tenant{name: "greedy", load: 3, tasks: c.tasks, run: run}
+		c.w.Order = worker.Fair
+		shareFleet(t, c.f, c.w, lasts, append(beside, greedy)...)
+		p50, p99, refused := both(beside)
+		t.Logf("%s: p50 %v, alone %v; p99 %v, alone %v; of the greedy tenant %d jobs ended, %d were refused",
+			c.name, p50, p50Alone, p99, p99Alone, len(greedy.response), greedy.refused)
+		if refused > 0 || p99 > 2*p99Alone {
+			t.Errorf("%s: beside a greedy tenant polite ones have a p99 of %v, %v alone, and %d jobs refused", c.name, p99, p99Alone, refused)
+		}
+		if greedy.refused == 0 || len(greedy.response) == 0 {
+			t.Errorf("%s: of the greedy tenant %d jobs ended, %d were refused", c.name, len(greedy.response), greedy.refused)
+		}
+	}
+}
