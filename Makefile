@@ -10,7 +10,7 @@ SHELL := bash
 MODULE := github.com/phoebe-sched/phoebe
 PYTHON_SOURCE := frontend/client/testdata/python
 # Where the Go test that runs the Python client looks for that client's packages.
-export PHOEBE_PYTHON_PATH := $(CURDIR)/out/python
+test soak: export PHOEBE_PYTHON_PATH := $(CURDIR)/out/python
 
 # How long `make fuzz` gives each fuzz function.
 FUZZTIME ?= 30s

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/phoebe-sched/phoebe/bench"
 	"github.com/phoebe-sched/phoebe/bench/live"
+	"github.com/phoebe-sched/phoebe/frontend/client/local"
 	wserve "github.com/phoebe-sched/phoebe/worker/serve"
 )
 
@@ -47,8 +49,8 @@ type benchCmd struct {
 	TraceMaxTasks  int           `default:"100" placeholder:"N" group:"load" help:"Most maps, and most reduces, of a job; the rest are left out. Default ${default}."`
 	TraceVariation float64       `placeholder:"N" group:"load" help:"Spread of durations within a job: sigma of a log-normal factor, 0 to 5. Default 0."`
 
-	JSON string `name:"json" env:"PHOEBE_JSON_FILE" placeholder:"FILE" help:"Write all that was measured to this file. Default: none."`
-	HTML string `name:"html" env:"PHOEBE_HTML_FILE" placeholder:"FILE" help:"Write a report with plots to this file. Default: none."`
+	JSON string `name:"json" placeholder:"FILE" help:"Write all that was measured to this file. Default: none."`
+	HTML string `name:"html" placeholder:"FILE" help:"Write a report with plots to this file. Default: none."`
 
 	secretFlags
 }
@@ -100,6 +102,9 @@ func (c *benchCmd) Run(ctx context.Context, line *kong.Context, out *streams) er
 		err = simulate(ctx, &o, doc.Runs)
 	}
 	if err != nil {
+		if wrong := (*local.ConfigError)(nil); errors.As(err, &wrong) {
+			return usage(wrong.Err)
+		}
 		if exit := interruption(ctx); exit != nil {
 			err = exit
 		}
@@ -164,5 +169,26 @@ func (c *benchCmd) options(line *kong.Context) (live.Options, error) {
 			MaxTasks: c.TraceMaxTasks, Variation: c.TraceVariation,
 		}
 	}
-	return o, o.Validate()
+	return o, errors.Join(o.Validate(), c.check(&o))
+}
+
+// check says what a run could not begin with, before anything is started.
+func (c *benchCmd) check(o *live.Options) error {
+	var errs []error
+	for _, addr := range c.Connect {
+		if _, _, err := net.SplitHostPort(addr); err != nil {
+			errs = append(errs, fmt.Errorf("--connect %q: want host:port", addr))
+		}
+	}
+	if o.Trace != nil {
+		trace := *o.Trace
+		trace.Slots = 1
+		_, err := bench.LoadTrace(trace)
+		return errors.Join(append(errs, err)...)
+	}
+	for _, load := range o.Loads {
+		_, err := bench.Poisson(o.Seed, load, 1, o.TasksPerJob, o.Durations, o.Warmup+o.For)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }

@@ -144,8 +144,8 @@ tasks:
 	t.Run("environment", func(t *testing.T) {
 		config := write(t, "function: echo\npayload: from the file\ntasks: 2\nconnect: [\""+c.frontends[0]+"\"]\n")
 		phoebeIn(t, "", []string{"PHOEBE_CONFIG=" + config}, "run").want(t, 0, "2 of 2", "from the file")
-		phoebeIn(t, "", []string{"PHOEBE_PAYLOAD=from the environment"}, "run", "--config", config).want(t, 0, "from the environment")
-		phoebeIn(t, "", []string{"PHOEBE_PAYLOAD=from the environment"}, "run", "--config", config, "--payload", "from the flag").want(t, 0, "from the flag")
+		phoebeIn(t, "", []string{"PHOEBE_RUN_PAYLOAD=from the environment"}, "run", "--config", config).want(t, 0, "from the environment")
+		phoebeIn(t, "", []string{"PHOEBE_RUN_PAYLOAD=from the environment"}, "run", "--config", config, "--payload", "from the flag").want(t, 0, "from the flag")
 	})
 }
 
@@ -203,9 +203,17 @@ func TestUsage(t *testing.T) {
 		{"size", []string{"worker", "--max-result", "1XB"}, 2, []string{"--max-result", "1XB", "64KiB"}},
 		{"slots", []string{"worker", "--slots=-1"}, 2, []string{"--slots is -1"}},
 		{"no workers", []string{"frontend"}, 2, []string{"--workers", "--workers-file"}},
-		{"workers file", []string{"frontend", "--workers-file", "/nonexistent"}, 1, []string{"/nonexistent"}},
+		{"workers file", []string{"frontend", "--workers-file", "/nonexistent"}, 2, []string{"/nonexistent"}},
 		{"workers twice", []string{"frontend", "--workers-file", "f", "--workers", "127.0.0.1:1"}, 2, []string{"--workers"}},
-		{"worker address", []string{"frontend", "--listen", "127.0.0.1:0", "--workers", "host"}, 1, []string{`"host"`, "host:port"}},
+		{"worker address", []string{"frontend", "--listen", "127.0.0.1:0", "--workers", "host"}, 2, []string{`"host"`, "host:port"}},
+		{"advertised address", []string{"frontend", "--listen", "127.0.0.1:0", "--workers", "127.0.0.1:1", "--advertise", "x"}, 2, []string{"--advertise", "host:port"}},
+		{"dev", []string{"dev", "--lease=-1s"}, 2, []string{"lease", "-1s"}},
+		{"dev of many", []string{"dev", "--workers", "20000"}, 2, []string{"20000"}},
+		{"negative", []string{"run", "--function", "echo", "--deadline=-1s", "--retries=-2"}, 2, []string{"--deadline is -1s", "--retries is -2"}},
+		{"id", []string{"run", "--function", "echo", "--id", "x"}, 2, []string{"--id", "ULID"}},
+		{"no simulated trace", []string{"sim", "--trace", "/nonexistent"}, 2, []string{"--trace", "/nonexistent"}},
+		{"long jobs", []string{"sim", "--long-jobs", "2"}, 2, []string{"--long-jobs is 2"}},
+		{"help", []string{"help", "rum"}, 2, []string{"rum"}},
 		{"probe ratio", []string{"frontend", "--workers", "127.0.0.1:1", "--probe-ratio", "0.5"}, 2, []string{"0.5", "from 1 to 10"}},
 		{"frontend without secret", []string{"frontend", "--listen", "0.0.0.0:0", "--workers", "127.0.0.1:1"}, 2, []string{"0.0.0.0:0", "secret"}},
 		{"worker without secret", []string{"worker", "--listen", "0.0.0.0:0"}, 2, []string{"0.0.0.0:0", "secret"}},
@@ -481,7 +489,13 @@ func TestAdmin(t *testing.T) {
 
 func TestVersionHelpAndCompletion(t *testing.T) {
 	phoebe(t, "version").want(t, 0, "phoebe ", "go1.")
+	if a, b := phoebe(t, "version"), phoebe(t, "--version").want(t, 0); a.out != b.out {
+		t.Errorf("%q and %q", a.out, b.out)
+	}
 	phoebe(t).want(t, 0, "Usage: phoebe", "Exit codes")
+	phoebe(t, "help").want(t, 0, "Usage: phoebe", "Exit codes")
+	phoebe(t, "help", "sim", "faults").want(t, 0, "Usage: phoebe sim faults")
+	phoebe(t, "run", "--help").want(t, 0, "pareto:ALPHA,D", "lognormal:SIGMA,D")
 	for _, c := range []string{"dev", "frontend", "worker", "run", "status", "cancel", "bench", "version", "completion"} {
 		s := phoebe(t, c, "--help").want(t, 0, "Usage: phoebe "+c)
 		// Every flag says its default and its variable. The help is wrapped, so look at it unwrapped.
@@ -641,7 +655,11 @@ func TestBench(t *testing.T) {
 		{[]string{"--policy", "best"}, 2, `"best"`},
 		{[]string{"--task-duration", "fixed:0s"}, 2, "--task-duration"},
 		{[]string{"--probe-ratio", "0"}, 2, "probe ratio"},
-		{[]string{"--trace", "/nonexistent"}, 1, "/nonexistent"},
+		{[]string{"--trace", "/nonexistent"}, 2, "/nonexistent"},
+		{[]string{"--load", "0"}, 2, "load 0"},
+		{[]string{"--tasks-per-job", "0"}, 2, "tasks per job"},
+		{[]string{"--slots", "20000"}, 2, "20000"},
+		{[]string{"--connect", "x"}, 2, "--connect"},
 		{[]string{"--json", "/nonexistent/b.json"}, 2, "/nonexistent/b.json"},
 		{[]string{"--workers", "0"}, 2, "--workers"},
 		{[]string{"--repeat", "0"}, 2, "0 repeats"},

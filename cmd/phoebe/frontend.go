@@ -1,10 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"os"
 	"time"
 
 	"github.com/VictoriaMetrics/metrics"
@@ -112,6 +115,18 @@ func (c *frontendCmd) Run(ctx context.Context, out *streams, log *slog.Logger) e
 		cfg.Workers = serve.Static(c.Workers)
 	case c.Gossip == "":
 		return usage(errors.New("this frontend would know no worker: give --gossip, --workers or --workers-file"))
+	}
+	for flag, addrs := range map[string][]string{"workers": c.Workers, "advertise": {cmp.Or(c.Advertise, c.Listen)}} {
+		for _, addr := range addrs {
+			if _, _, err := net.SplitHostPort(addr); err != nil {
+				return usage(fmt.Errorf("--%s %q: want host:port, such as 10.0.0.7:7420", flag, addr))
+			}
+		}
+	}
+	if c.WorkersFile != "" {
+		if _, err := os.Stat(c.WorkersFile); err != nil {
+			return usage(fmt.Errorf("--workers-file: %w", err))
+		}
 	}
 	cfg.Core.ProbeRatio = c.ProbeRatio
 	c.apply(&cfg)

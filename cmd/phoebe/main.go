@@ -42,9 +42,10 @@ Exit codes: 0 all went well, 1 a task failed or the command did, 2 wrong usage o
 overloaded or unreachable, 4 cancelled or past the deadline, 130 interrupted (143 by SIGTERM).`
 
 type cli struct {
-	Config    string    `placeholder:"FILE" help:"YAML file with settings: flag names and their values. Default: none."`
-	LogFormat logFormat `default:"text" enum:"text,json" help:"Format of the log on stderr: ${enum}. Default ${default}."`
-	LogLevel  logLevel  `default:"warn" enum:"debug,info,warn,error" help:"Least level that is logged: ${enum}. Default ${default}."`
+	Config    string      `placeholder:"FILE" help:"YAML file with settings: flag names and their values. Default: none."`
+	LogFormat logFormat   `default:"text" enum:"text,json" help:"Format of the log on stderr: ${enum}. Default ${default}."`
+	Show      showVersion `name:"version" help:"Show the version of this program."`
+	LogLevel  logLevel    `default:"warn" enum:"debug,info,warn,error" help:"Least level that is logged: ${enum}. Default ${default}."`
 
 	Dev        devCmd        `cmd:"" help:"Run a whole cluster in this process."`
 	Frontend   frontendCmd   `cmd:"" help:"Run a frontend, which takes jobs and places their tasks on workers."`
@@ -102,7 +103,10 @@ func run(args []string, stdout, stderr io.Writer) (code int) {
 		panic(err) // the grammar above is wrong
 	}
 	if len(args) == 0 {
-		args = []string{"--help"}
+		args = []string{"help"}
+	}
+	if args[0] == "help" {
+		args = append(args[1:len(args):len(args)], "--help")
 	}
 	command, err := parser.Parse(args)
 	if err != nil {
@@ -113,6 +117,10 @@ func run(args []string, stdout, stderr io.Writer) (code int) {
 		} else {
 			fmt.Fprintln(stderr, "See phoebe --help.")
 		}
+		return exitUsage
+	}
+	if err := checkEnvironment(parser.Model.Node, command.Selected(), os.Environ()); err != nil {
+		fmt.Fprintf(stderr, "phoebe: %v\n", err)
 		return exitUsage
 	}
 	log := newLogger(c.LogFormat, c.LogLevel, stderr)
@@ -137,7 +145,7 @@ func newParser(c *cli, stdout, stderr io.Writer) (*kong.Kong, error) {
 	return kong.New(c,
 		kong.Name("phoebe"),
 		kong.Description(about),
-		kong.DefaultEnvars("PHOEBE"),
+		kong.PostBuild(nameVariables),
 		kong.Writers(stdout, stderr),
 		kong.Exit(func(code int) { panic(exited(code)) }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, NoAppDescFormat: true}),

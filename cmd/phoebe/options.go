@@ -52,7 +52,7 @@ func (sizeMapper) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
 // secretFlags tell the shared secret. There is no flag for the secret itself: all users of a machine can read
 // command lines.
 type secretFlags struct {
-	SecretFile string `placeholder:"FILE" help:"File with the secret that frontends, workers and clients of a cluster share; needed beyond loopback. The secret itself may be in $$PHOEBE_SECRET. Default: none."`
+	SecretFile string `env:"PHOEBE_SECRET_FILE" placeholder:"FILE" help:"File with the secret that frontends, workers and clients of a cluster share; needed beyond loopback. The secret itself may be in $$PHOEBE_SECRET. Default: none."`
 }
 
 const secretVariable = "PHOEBE_SECRET"

@@ -18,13 +18,14 @@ import (
 
 	"github.com/phoebe-sched/phoebe/bench"
 	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/worker/exec"
 )
 
 // clientFlags say how to reach a cluster.
 type clientFlags struct {
-	Connect  []string      `default:"127.0.0.1:7410" placeholder:"HOST:PORT" help:"Addresses of frontends. Default ${default}."`
-	RetryFor time.Duration `default:"5s" placeholder:"D" help:"How long to look for a frontend while none answers, or none has a worker; and to wait for an answer that takes no running of tasks. Default ${default}."`
+	Connect  []string      `env:"PHOEBE_CONNECT" default:"127.0.0.1:7410" placeholder:"HOST:PORT" help:"Addresses of frontends. Default ${default}."`
+	RetryFor time.Duration `env:"PHOEBE_RETRY_FOR" default:"5s" placeholder:"D" help:"How long to look for a frontend while none answers, or none has a worker; and to wait for an answer that takes no running of tasks. Default ${default}."`
 
 	secretFlags
 }
@@ -51,7 +52,7 @@ type jobFlags struct {
 	Payload      string        `placeholder:"TEXT" group:"job" help:"Payload of each task. Default: empty."`
 	PayloadFile  string        `placeholder:"FILE" group:"job" help:"File with that payload. Default: none."`
 	Tasks        *int          `placeholder:"N" group:"job" help:"Number of tasks. Default 1."`
-	TaskDuration string        `placeholder:"LAW" group:"job" help:"Tasks that sleep so long: fixed:10ms, job-exp:10ms, task-exp:10ms or mix:90%5ms,10%200ms. Default: none."`
+	TaskDuration string        `placeholder:"LAW" group:"job" help:"Tasks that sleep so long: fixed:D, job-exp:D (one exponential draw for all), task-exp:D (for each task), mix:90%5ms,10%200ms, pareto:ALPHA,D or lognormal:SIGMA,D (D is the mean). Default: none."`
 	Seed         uint64        `placeholder:"N" group:"job" help:"Seed of --task-duration. Default 0."`
 	ID           string        `name:"id" placeholder:"ULID" group:"job" help:"Id of the job; one that is submitted twice runs once. Default: a new one."`
 	Tenant       string        `placeholder:"NAME" group:"job" help:"Who the job is for, where workers share fairly between tenants. Default: nobody."`
@@ -145,6 +146,7 @@ func (c *runCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error 
 	for o, err := range running.Results() {
 		if o.Task < 0 {
 			progress.Clear()
+			fmt.Fprintf(out.err, "%s in %v\n", t.summary(), time.Since(began).Round(10*time.Microsecond))
 			return jobError(ctx, err)
 		}
 		t.add(&o)
@@ -232,6 +234,9 @@ func (c *runCmd) job(stdin io.Reader) (client.Job, error) {
 	case f.Payload != "" && f.PayloadFile != "":
 		return job, errors.New("both --payload and --payload-file: choose one")
 	}
+	if err := f.check(); err != nil {
+		return job, err
+	}
 	var err error
 	if task.Files, err = parseFiles(f.Files); err != nil {
 		return job, err
@@ -264,6 +269,29 @@ func (c *runCmd) job(stdin io.Reader) (client.Job, error) {
 		}
 	}
 	return job, nil
+}
+
+// check says what no frontend would take, before one is looked for.
+func (f *jobFlags) check() error {
+	var errs []error
+	for _, n := range []struct {
+		flag string
+		is   int64
+		text string
+	}{
+		{"deadline", int64(f.Deadline), f.Deadline.String()}, {"estimate", int64(f.Estimate), f.Estimate.String()}, {"timeout", int64(f.Timeout), f.Timeout.String()},
+		{"retries", int64(f.Retries), strconv.Itoa(f.Retries)}, {"cpu", int64(f.CPU), strconv.Itoa(int(f.CPU))}, {"memory", int64(f.Memory), strconv.Itoa(int(f.Memory))},
+	} {
+		if n.is < 0 {
+			errs = append(errs, fmt.Errorf("--%s is %s: it must not be negative", n.flag, n.text))
+		}
+	}
+	if f.ID != "" {
+		if _, err := probe.ParseJobID(f.ID); err != nil {
+			errs = append(errs, fmt.Errorf("--id: %w", err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // parseFiles reads the values of --file.

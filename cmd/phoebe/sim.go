@@ -94,8 +94,8 @@ type simRunCmd struct {
 	TraceMaxTasks  int           `default:"1000" placeholder:"N" help:"Most maps, and most reduces, of a job; the rest are left out. Default ${default}."`
 	TraceVariation float64       `placeholder:"N" help:"Spread of durations within a job: sigma of a log-normal factor, 0 to 5. Default 0."`
 
-	JSON string `name:"json" env:"PHOEBE_JSON_FILE" placeholder:"FILE" help:"Write all that was measured to this file. Default: none."`
-	HTML string `name:"html" env:"PHOEBE_HTML_FILE" placeholder:"FILE" help:"Write a report with plots to this file. Default: none."`
+	JSON string `name:"json" placeholder:"FILE" help:"Write all that was measured to this file. Default: none."`
+	HTML string `name:"html" placeholder:"FILE" help:"Write a report with plots to this file. Default: none."`
 }
 
 // Run simulates, and prints a table.
@@ -212,6 +212,9 @@ func (c *simRunCmd) workload(line *kong.Context) (sim.Workload, error) {
 		jobs, err := bench.LoadJobs(c.JobsFile, c.WholeSeconds)
 		return sim.File{JobsFile: jobs, Name: filepath.Base(c.JobsFile)}, err
 	case c.Trace != "":
+		if _, err := os.Stat(c.Trace); err != nil {
+			return nil, fmt.Errorf("--trace: %w", err)
+		}
 		if err := given("--trace", slices.Concat(ofFile, generated)...); err != nil {
 			return nil, err
 		}
@@ -223,6 +226,9 @@ func (c *simRunCmd) workload(line *kong.Context) (sim.Workload, error) {
 	}
 	if err := given("jobs without --jobs-file or --trace", slices.Concat(ofTrace, ofFile)...); err != nil {
 		return nil, err
+	}
+	if !(c.LongJobs >= 0 && c.LongJobs < 1) {
+		return nil, fmt.Errorf("--long-jobs is %g: it must be a share from 0 to below 1", c.LongJobs)
 	}
 	jobs, err := poisson("", c.TasksPerJob, c.TaskDuration)
 	if c.LongJobs == 0 {

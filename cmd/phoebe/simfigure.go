@@ -18,8 +18,8 @@ type simFigureCmd struct {
 	Seed  uint64 `default:"1" placeholder:"N" help:"Seed of the first run of everything; the others follow. Default ${default}."`
 	Seeds int    `placeholder:"N" help:"Runs of everything, each with its own jobs. Default: as the figure has it."`
 
-	JSON string `name:"json" env:"PHOEBE_JSON_FILE" placeholder:"FILE" help:"Write all that was measured to this file. Default: none."`
-	HTML string `name:"html" env:"PHOEBE_HTML_FILE" placeholder:"FILE" help:"Write the plots to this file. Default: none."`
+	JSON string `name:"json" placeholder:"FILE" help:"Write all that was measured to this file. Default: none."`
+	HTML string `name:"html" placeholder:"FILE" help:"Write the plots to this file. Default: none."`
 }
 
 // Help says what a figure is.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"runtime/debug"
 	"strings"
+
+	"github.com/alecthomas/kong"
 )
 
 type versionCmd struct{}
@@ -33,4 +35,14 @@ func version() string {
 		}
 	}
 	return v + " " + info.GoVersion
+}
+
+// showVersion is a flag that does as the command does.
+type showVersion bool
+
+// BeforeReset implements kong's hook: it comes before anything else is asked for.
+func (showVersion) BeforeReset(app *kong.Kong) error {
+	_ = versionCmd{}.Run(&streams{out: app.Stdout})
+	app.Exit(exitOK)
+	return nil
 }

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/alecthomas/kong"
+)
+
+// A variable is that of one flag, unless all commands that have the flag mean the same by it.
+func TestVariables(t *testing.T) {
+	var c cli
+	parser, err := newParser(&c, io.Discard, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shared := map[string]bool{
+		"PHOEBE_CONFIG": true, "PHOEBE_LOG_FORMAT": true, "PHOEBE_LOG_LEVEL": true, "PHOEBE_SECRET_FILE": true, "PHOEBE_CONNECT": true, "PHOEBE_RETRY_FOR": true,
+	}
+	of := map[string]string{}
+	var walk func(n *kong.Node)
+	walk = func(n *kong.Node) {
+		for _, f := range n.Flags {
+			if f.Name == "help" || f.Name == "version" {
+				continue
+			}
+			if len(f.Envs) != 1 {
+				t.Fatalf("%s --%s has the variables %q", n.FullPath(), f.Name, f.Envs)
+			}
+			if other := of[f.Envs[0]]; other != "" && !shared[f.Envs[0]] {
+				t.Errorf("$%s is of %s and of %s", f.Envs[0], other, n.FullPath())
+			}
+			of[f.Envs[0]] = n.FullPath()
+		}
+		for _, child := range n.Children {
+			walk(child)
+		}
+	}
+	walk(parser.Model.Node)
+	if of["PHOEBE_WORKER_LISTEN"] != "phoebe worker" || of["PHOEBE_SIM_RUN_JOBS"] != "phoebe sim run" {
+		t.Errorf("%q", of)
+	}
+}
+
+func TestUnknownVariables(t *testing.T) {
+	const anything = "PHOEBE_"
+	for _, test := range []struct{ variable, nearest string }{
+		{"PHOEBE_SLOTS=3", "PHOEBE_WORKER_SLOTS"},
+		{"PHOEBE_WORKER_SLOT=3", "PHOEBE_WORKER_SLOTS"},
+		{"PHOEBE_LISTEN=x", "PHOEBE_WORKER_LISTEN"},
+		{"PHOEBE_SECRETS=x", "PHOEBE_SECRET"},
+		{"PHOEBE_FILE_X=y", anything},
+		{"PHOEBE_WORKER_SLOTS=3", ""},
+		{"PHOEBE_RUN_PAYLOAD=of another command", ""},
+		{"PHOEBE_SECRET=x", ""},
+		{"OTHER_SLOTS=x", ""},
+		{"PHOEBE_FILE_0=/of/a/task", ""},
+		{"PHOEBE_SERVICE_HOST=10.0.0.1", ""},
+		{"PHOEBE_FRONTEND_SERVICE_PORT_API=7410", ""},
+		{"PHOEBE_PORT=tcp://10.0.0.1:7410", ""},
+		{"PHOEBE_FRONTEND_PORT_7410_TCP_ADDR=10.0.0.1", ""},
+	} {
+		var c cli
+		parser, err := newParser(&c, io.Discard, io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		line, err := parser.Parse([]string{"worker"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = checkEnvironment(parser.Model.Node, line.Selected(), []string{"PATH=/bin", test.variable})
+		if test.nearest == "" {
+			if err != nil {
+				t.Errorf("%s: %v", test.variable, err)
+			}
+			continue
+		}
+		name, _, _ := strings.Cut(test.variable, "=")
+		if err == nil || !strings.Contains(err.Error(), name+": the nearest is "+test.nearest) {
+			t.Errorf("%s: %v, want %s", test.variable, err, test.nearest)
+		}
+	}
+}
