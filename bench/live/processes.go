@@ -31,7 +31,8 @@ type processes struct {
 type process struct {
 	cmd    *exec.Cmd
 	errors lastWords
-	ended  chan error // gets how it ended
+	ended  chan struct{} // closed when err tells how it ended
+	err    error
 }
 
 // startTime bounds how long a cluster of processes may take until all of it is linked.
@@ -58,7 +59,7 @@ func startProcesses(ctx context.Context, o *Options) (*processes, error) {
 		p.frontends = append(p.frontends, addr)
 	}
 	for _, addr := range p.frontends {
-		if err := awaitLinks(ctx, addr, o); err != nil {
+		if err := p.awaitLinks(ctx, addr, o); err != nil {
 			return nil, errors.Join(fmt.Errorf("frontend process at %s: %w", addr, err), p.close())
 		}
 	}
@@ -87,7 +88,7 @@ func newProcesses(o *Options) *processes {
 // start starts the program and returns the address that its first line names, after a word. It starts it from a thread
 // that stays: the kernel takes the end of the thread that did for the death of the parent.
 func (p *processes) start(ctx context.Context, word string, args ...string) (addr string, err error) {
-	proc := &process{cmd: exec.Command(p.program, args...), ended: make(chan error, 1)}
+	proc := &process{cmd: exec.Command(p.program, args...), ended: make(chan struct{})}
 	proc.cmd.Env, proc.cmd.Stderr, proc.cmd.SysProcAttr = p.env, &proc.errors, attributes()
 	out, err := proc.cmd.StdoutPipe()
 	if err != nil {
@@ -115,13 +116,14 @@ func (p *processes) start(ctx context.Context, word string, args ...string) (add
 	p.started = append(p.started, proc)
 	go func() {
 		_, _ = io.Copy(io.Discard, lines)
-		proc.ended <- proc.cmd.Wait()
+		proc.err = proc.cmd.Wait()
+		close(proc.ended)
 	}()
 	return addr, nil
 }
 
 // awaitLinks returns when a frontend is linked to as many workers as there are.
-func awaitLinks(ctx context.Context, addr string, o *Options) error {
+func (p *processes) awaitLinks(ctx context.Context, addr string, o *Options) error {
 	c, err := client.New([]string{addr}, client.WithSecret(o.Secret), client.WithName("bench"))
 	if err != nil {
 		return err
@@ -143,6 +145,9 @@ func awaitLinks(ctx context.Context, addr string, o *Options) error {
 			}
 			err = fmt.Errorf("linked to %d of %d workers", up, o.Workers)
 		}
+		if p.lost() != nil {
+			return err // close says which
+		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -163,21 +168,28 @@ func (p *processes) pids() []int {
 	return pids
 }
 
-// close kills the processes, and says which had ended by themselves.
-func (p *processes) close() error {
+// lost says which processes have ended by themselves.
+func (p *processes) lost() error {
 	var errs []error
 	for _, proc := range p.started {
 		select {
-		case err := <-proc.ended:
-			errs = append(errs, fmt.Errorf("%s ended by itself: %v: %s", proc.cmd, err, proc.errors.String()))
-			continue
+		case <-proc.ended:
+			errs = append(errs, fmt.Errorf("%s ended by itself: %v: %s", proc.cmd, proc.err, proc.errors.String()))
 		default:
 		}
+	}
+	return errors.Join(errs...)
+}
+
+// close kills the processes, and says which were lost before.
+func (p *processes) close() error {
+	err := p.lost()
+	for _, proc := range p.started {
 		_ = proc.cmd.Process.Kill()
 		<-proc.ended
 	}
 	close(p.thread)
-	return errors.Join(errs...)
+	return err
 }
 
 // lastWords keep the end of what a process says on its standard error.

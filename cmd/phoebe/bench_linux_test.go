@@ -75,3 +75,19 @@ func TestBenchTakesItsProcessesAlong(t *testing.T) {
 		})
 	}
 }
+
+// Figures of a cluster that has lost a part are not passed off as those of a whole one.
+func TestBenchTellsWhatItLost(t *testing.T) {
+	bench := start(t, "bench", "--processes", "--no-embedded", "--frontends", "1", "--workers", "2", "--slots", "2", "--warmup", "0s", "--for", "1s", "--load", "0.1")
+	eventually(t, func() error {
+		parts := children(bench.cmd.Process.Pid)
+		if len(parts) != 3 {
+			return fmt.Errorf("%d processes, want 3", len(parts))
+		}
+		return syscall.Kill(parts[0], syscall.SIGKILL)
+	})
+	<-bench.done
+	if code, said := bench.cmd.ProcessState.ExitCode(), bench.errs.String(); code != 1 || !strings.Contains(said, "ended by itself: signal: killed") {
+		t.Errorf("exit code %d: %s", code, said)
+	}
+}
