@@ -279,6 +279,7 @@ type group struct {
 	sticky      bool     // its places are kept while tasks wait
 	queue       []*task  // those that wait, first to be bound at the front
 	places      []*reservation
+	tidyAt      int // how many places there are when those of which nothing is left are let go of
 	live        int // places believed to be in queues
 	budget      int // probes that the tasks were worth and that were not needed yet
 

@@ -339,7 +339,7 @@ func (c *Core) reserve(g *group, now time.Time, acts []Action) []Action {
 		for i := range r.count {
 			w.places[r.first+probe.ResID(i)] = r
 		}
-		g.places = append(g.places, r)
+		g.add(r)
 		g.live += w.extra
 		c.Stats.Places += uint64(r.count)
 		c.Stats.Rides += uint64(w.rides)
@@ -364,6 +364,21 @@ func (c *Core) reserve(g *group, now time.Time, acts []Action) []Action {
 		acts = c.cancelPlaces(j, now, acts) // all ride now; one that comes back finds its place kept
 	}
 	return acts
+}
+
+// add notes a reservation. When there are twice as many as were left the last time, it lets go of those of which
+// nothing is left: a job that waits for long has many, one after the other.
+func (g *group) add(r *reservation) {
+	if len(g.places) >= g.tidyAt {
+		g.places = slices.DeleteFunc(g.places, func(r *reservation) bool { return r.live == 0 && !r.riding() })
+		g.tidyAt = max(2*len(g.places), 16)
+	}
+	g.places = append(g.places, r)
+}
+
+// riding reports whether a ride with r may have started, or not been answered.
+func (r *reservation) riding() bool {
+	return slices.ContainsFunc(r.rides, func(a *attempt) bool { return a != nil })
 }
 
 // take removes the first waiting task of a group.
@@ -666,7 +681,7 @@ func (c *Core) cancelPlaces(j *job, now time.Time, acts []Action) []Action {
 	for _, g := range j.groups {
 		kept := g.places[:0]
 		for _, r := range g.places {
-			rides := slices.ContainsFunc(r.rides, func(a *attempt) bool { return a != nil })
+			rides := r.riding()
 			if rides {
 				kept = append(kept, r)
 			}

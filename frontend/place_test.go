@@ -51,3 +51,36 @@ func TestMoreTasksThanAReserveHasPlaces(t *testing.T) {
 		t.Errorf("%d of %d tasks have ended", done, tasks)
 	}
 }
+
+// A job that waits for long makes many reservations, one after the other, and keeps only those of which something is
+// left.
+func TestUsedReservationsAreLetGoOf(t *testing.T) {
+	f := newFleet(t, 1, 1, Config{})
+	acts := f.step(Submit{jobWith("one", Task{Function: "f", Estimate: 10 * time.Millisecond})})
+	made := 0
+	for range 1000 {
+		var reserved []probe.Reserve
+		for _, a := range acts {
+			if s, ok := a.(Send); ok {
+				if m, ok := s.Msg.(probe.Reserve); ok {
+					reserved = append(reserved, m)
+				}
+			}
+		}
+		if acts = nil; len(reserved) == 0 {
+			break
+		}
+		for _, m := range reserved {
+			made++
+			acts = append(acts, f.step(Received{0, probe.Evicted{First: m.First, Count: m.Count}})...)
+		}
+	}
+	if made < 1000 {
+		t.Fatalf("%d reservations were made", made)
+	}
+	for _, j := range f.core.jobs {
+		if n := len(j.groups[0].places); n > 16 {
+			t.Errorf("%d reservations are kept of %d", n, made)
+		}
+	}
+}

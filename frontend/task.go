@@ -259,7 +259,7 @@ func (c *Core) restore(a *attempt) {
 	g := a.task.group
 	r := &reservation{w: a.w, group: g, first: a.res, count: 1, live: 1}
 	a.w.places[a.res] = r
-	g.places = append(g.places, r)
+	g.add(r)
 	g.live++
 }
 

@@ -261,6 +261,10 @@ var table = []mutant{
 		"own.live == 0 && own.job.waiting > 0", "false",
 	},
 	{
+		"a job lets go of reservations that are used up", "frontend/place.go",
+		"len(g.places) >= g.tidyAt", "false",
+	},
+	{
 		"a place is kept only while tasks wait", "frontend/place.go",
 		"r.group.sticky && c.choose(r.group, w) != nil", "r.group.sticky",
 	},
