@@ -125,8 +125,8 @@ func (c *Core) checkJobs() error {
 		if left != j.left || waits != j.waiting || left == 0 {
 			return fmt.Errorf("job %v: %d tasks left and %d waiting, %d and %d counted", id, left, waits, j.left, j.waiting)
 		}
-		if (claims > 0) != (len(j.asked) > 0) && claims > 0 {
-			return fmt.Errorf("job %v: %d tasks wait for claims, %d workers are asked", id, claims, len(j.asked))
+		if claims > 0 && j.claimUntil.IsZero() {
+			return fmt.Errorf("job %v: %d tasks wait for claims without a time limit", id, claims)
 		}
 		queued := 0
 		for _, g := range j.groups {
@@ -191,7 +191,7 @@ func (c *Core) checkJobs() error {
 func (c *Core) checkProspects(g *group) error {
 	j := g.job
 	switch {
-	case len(g.queue) == 0, g.live > 0, !j.lagAt.IsZero(), len(j.asked) > 0:
+	case len(g.queue) == 0, g.live > 0, !j.lagAt.IsZero(), !j.claimUntil.IsZero():
 		return nil
 	case len(g.eligible.workers) == 0:
 		if j.stranded.IsZero() {

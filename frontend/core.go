@@ -95,7 +95,8 @@ const (
 // number again for another worker after WorkerGone.
 type Worker uint32
 
-// Event is what a Core is told: one of WorkerUp, LinkLost, WorkerGone, Received, Heard, Submit, Cancel, Leave, Wake.
+// Event is what a Core is told: one of Listed, WorkerUp, LinkLost, WorkerGone, Received, Heard, Submit, Cancel,
+// Delivered, Dropped, Leave, Wake.
 type Event interface{ event() }
 
 // WorkerUp: a link was made, for the first time or again.
@@ -107,8 +108,17 @@ type WorkerUp struct {
 // LinkLost: a link broke, and is being made again.
 type LinkLost struct{ Worker Worker }
 
+// Listed: there is a worker at this address, to which a link is to be made.
+type Listed struct {
+	Worker  Worker
+	Address string
+}
+
 // WorkerGone: the worker refuses connections, is silent for its lease, or was taken off the list.
-type WorkerGone struct{ Worker Worker }
+type WorkerGone struct {
+	Worker Worker
+	Off    bool // the list
+}
 
 // Received: a message came from a worker.
 type Received struct {
@@ -141,6 +151,14 @@ type Cancel struct {
 	Reason string
 }
 
+// Delivered: clients have the outcomes that these receipts came with, or do without; the workers may forget the results.
+// Until then they keep them for whoever claims the job, should this frontend be lost.
+type Delivered struct{ Receipts []Receipt }
+
+// Dropped: it is not known whether clients have the outcomes that these receipts came with, and nothing is kept of them
+// here any more.
+type Dropped struct{ Receipts []Receipt }
+
 // Leave: accept nothing new.
 type Leave struct{}
 
@@ -150,6 +168,9 @@ type Wake struct{}
 func (WorkerUp) event()   {}
 func (LinkLost) event()   {}
 func (WorkerGone) event() {}
+func (Listed) event()     {}
+func (Delivered) event()  {}
+func (Dropped) event()    {}
 func (Received) event()   {}
 func (Heard) event()      {}
 func (Submit) event()     {}
@@ -157,7 +178,7 @@ func (Cancel) event()     {}
 func (Leave) event()      {}
 func (Wake) event()       {}
 
-// Action is what the shell must do: one of Send, Accepted, Refused, Done, Ended and Moved.
+// Action is what the shell must do: one of Send, Accepted, Refused, Done, Ended, Moved and Collect.
 type Action interface{ action() }
 
 // Send a message to a worker; it may be lost if the link breaks.
@@ -188,18 +209,24 @@ type Ended struct{ Job probe.JobID }
 // Moved: the job's client has gone to another frontend, which has claimed it. The core has forgotten it.
 type Moved struct{ Job probe.JobID }
 
+// Collect: the worker leaves, and waits for all of its results to be acknowledged. The receipts that there are of it
+// are to be told as Delivered.
+type Collect struct{ Worker Worker }
+
 func (Send) action()     {}
 func (Accepted) action() {}
 func (Refused) action()  {}
 func (Done) action()     {}
 func (Ended) action()    {}
 func (Moved) action()    {}
+func (Collect) action()  {}
 
 // Stats counts what a core has done since it was made.
 type Stats struct {
 	Jobs, Tasks, Refusals                                               uint64
 	Places, Rides, RidesStarted, Binds, Kept, Shared, Declines, Cancels uint64
 	Offers, Resamples, Retries, Losses, Claims, Adopted, Lost, Poisons  uint64
+	NeverStarted                                                        uint64 // tasks that may start only once, of a job that was claimed
 	Outcomes                                                            [DeadlineExceeded + 1]uint64
 
 	Estimated, Batches, Enqueued, Leftovers, Asked uint64 // tasks placed by estimation
@@ -223,6 +250,7 @@ type Core struct {
 	spareAt time.Time // when the spare places are cancelled; zero if there are none
 	sparing []*worker // those with spare places
 
+	left     departure // the last one that there was
 	jobs     map[probe.JobID]*job
 	byWake   pq.Heap[*job]
 	byTimer  pq.Heap[*worker]
@@ -280,10 +308,19 @@ func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
 		if w := c.worker(ev.Worker); w != nil {
 			acts = c.linkLost(w, now, acts)
 		}
+	case Listed:
+		c.list(ev)
 	case WorkerGone:
 		if w := c.worker(ev.Worker); w != nil {
 			acts = c.workerGone(w, now, acts)
+			if ev.Off {
+				c.unlist(w, now)
+			}
 		}
+	case Delivered:
+		acts = c.delivered(ev.Receipts, now, acts)
+	case Dropped:
+		acts = c.dropped(ev.Receipts, acts)
 	case Leave:
 		acts = c.leave(acts)
 	case Wake:
@@ -326,9 +363,7 @@ func (c *Core) receive(w *worker, msg probe.Msg, now time.Time, acts []Action) [
 	case probe.Gone:
 		acts = c.gone(w, &m, now, acts)
 	case probe.Claimed:
-		if j := c.jobs[m.Job]; j != nil {
-			acts = c.answered(j, w, now, acts)
-		}
+		acts = c.claimed(w, &m, now, acts)
 	case probe.Load:
 		c.heard(w, m, now)
 		acts = c.measured(w, m, now, acts)
@@ -336,6 +371,7 @@ func (c *Core) receive(w *worker, msg probe.Msg, now time.Time, acts []Action) [
 		c.heard(w, m.Load, now)
 	case probe.Drain:
 		c.drain(w)
+		acts = append(acts, Collect{w.key})
 	default:
 		// Welcome and Rejected are the shell's; anything else a worker does not say.
 	}
@@ -389,7 +425,7 @@ func (c *Core) submit(spec *Job, now time.Time, acts []Action) []Action {
 	c.Stats.Jobs++
 	c.Stats.Tasks += uint64(j.left)
 	acts = append(acts, Accepted{j.ID})
-	if j.Resubmitted {
+	if j.Generation > 0 {
 		acts = c.claim(j, now, acts)
 	} else {
 		for _, g := range j.groups {
@@ -427,7 +463,6 @@ func (c *Core) group(j *job) *RefusedError {
 		stage int32
 	}
 	groups := map[kind]*group{}
-	var seen map[probe.TaskIndex]bool // nil while every task's index is its position
 	for i := range j.Tasks {
 		t := &j.Tasks[i]
 		if t.Demand.CPU == 0 {
@@ -436,14 +471,14 @@ func (c *Core) group(j *job) *RefusedError {
 		if t.Demand.Mem == 0 {
 			t.Demand.Mem = probe.Slot.Mem
 		}
-		if seen == nil && t.Index != probe.TaskIndex(i) {
-			seen = make(map[probe.TaskIndex]bool, len(j.Tasks))
+		if j.byIndex == nil && t.Index != probe.TaskIndex(i) {
+			j.byIndex = make(map[probe.TaskIndex]*task, len(j.Tasks))
 			for k := range i {
-				seen[j.Tasks[k].Index] = true
+				j.byIndex[j.Tasks[k].Index] = &j.tasks[k]
 			}
 		}
-		switch repeated := seen[t.Index]; {
-		case repeated:
+		switch {
+		case j.byIndex[t.Index] != nil:
 			return invalid(i, "two tasks have this index: give each its own")
 		case t.Function == "":
 			return invalid(i, "no function is named")
@@ -463,8 +498,8 @@ func (c *Core) group(j *job) *RefusedError {
 		}
 		same := last != nil && t.Stage == lastSpec.Stage && t.Function == lastSpec.Function && t.Demand == lastSpec.Demand && !t.needy() && !lastSpec.needy() &&
 			c.class(t.Estimate) == c.class(lastSpec.Estimate)
-		if seen != nil {
-			seen[t.Index] = true
+		if j.byIndex != nil {
+			j.byIndex[t.Index] = &j.tasks[i]
 		}
 		if !same {
 			if err := t.Constraint.Validate(); err != nil {
@@ -516,8 +551,7 @@ func (c *Core) wakeJob(j *job, now time.Time, acts []Action) []Action {
 		}
 		return c.endAll(j, Outcome{Kind: DeadlineExceeded, Message: why}, now, acts)
 	}
-	if len(j.asked) > 0 && now.Sub(j.submitted) >= c.cfg.ClaimFor {
-		clear(j.asked)
+	if !j.claimUntil.IsZero() && !now.Before(j.claimUntil) {
 		acts = c.unclaimed(j, now, acts)
 	}
 	if !j.stranded.IsZero() && now.Sub(j.stranded) >= c.cfg.StrandedFor {
@@ -549,8 +583,8 @@ func (c *Core) settle(j *job, now time.Time) {
 		if !j.deadline.IsZero() {
 			soonest(j.deadline)
 		}
-		if len(j.asked) > 0 {
-			soonest(j.submitted.Add(c.cfg.ClaimFor))
+		if !j.claimUntil.IsZero() {
+			soonest(j.claimUntil)
 		}
 		if j.waiting == 0 {
 			j.lagAt = time.Time{}

@@ -172,7 +172,8 @@ func (c *Core) enqueue(t *task, w *worker, now time.Time, acts []Action) []Actio
 		launch.Files = c.withPeers(launch.Files, w)
 	}
 	return append(acts, Send{Worker: w.key, Msg: probe.Enqueue{
-		Res: res, Job: j.ID, Tenant: j.Tenant, Priority: j.Priority, Demand: t.spec.Demand, Launch: launch,
+		Generation: t.group.job.Generation,
+		Res:        res, Job: j.ID, Tenant: j.Tenant, Priority: j.Priority, Demand: t.spec.Demand, Launch: launch,
 		Long:   t.long != nil && t.long.run >= c.cfg.LongTask && !t.long.whole,
 		Matrix: t.long != nil,
 	}})

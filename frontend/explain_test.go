@@ -46,12 +46,12 @@ func TestExplainWhatWaits(t *testing.T) {
 func TestOutputsOfResubmittedStages(t *testing.T) {
 	f := newFleet(t, 3, 4, Config{Estimate: estimate.Config{Jitter: -1}})
 	j := jobWith("x", Task{Stage: 1, Estimate: time.Second, Inputs: []Input{{Bytes: 4e9, Stage: "a"}}, Retryable: true})
-	j.Resubmitted, j.Stages = true, []Stage{{Name: "a", Ran: map[string]int{"w1": 1, "w2": 3}}, {Name: "b", After: []string{"a"}}}
+	j.Generation, j.Stages = 1, []Stage{{Name: "a", Ran: map[string]int{"w1": 1, "w2": 3}}, {Name: "b", After: []string{"a"}}}
 	f.step(Submit{j})
 	var ls []probe.Launch
 	for w := range 3 {
 		f.tell(w, 0, probe.Load{})
-		_, some := enqueues(f.step(Received{Worker(w), probe.Claimed{Job: script.Job("x")}}))
+		_, some := enqueues(f.step(Received{Worker(w), probe.Claimed{Job: script.Job("x"), Generation: 1}}))
 		ls = append(ls, some...)
 	}
 	ds := f.core.Explain(script.Job("x"), 0)

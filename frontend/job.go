@@ -22,9 +22,11 @@ type Job struct {
 	Constraint Constraint
 	Stages     []Stage // none: all tasks are of one
 	Tasks      []Task
-	// Resubmitted: an earlier owner was lost. Its attempts are claimed first, and a task that may start only
-	// once is not started again.
-	Resubmitted bool
+	// Generation counts the frontends to which the client has turned with the job before. If there were any, the attempts
+	// of the earlier owner are claimed first, and a task that may start only once is started only if it is certain
+	// that it never was.
+	Generation probe.Generation
+	Age        time.Duration // since its first submission, if this is not it; 0: not known
 
 	usual time.Duration // mean of its tasks' estimates, of those that have one; 0: none has
 }
@@ -161,6 +163,13 @@ type Outcome struct {
 	Run      time.Duration // of that attempt, measured by its executor
 	Usage    probe.Usage   // of that attempt
 	Phases   Phases
+	Receipt  Receipt // of the worker's result; zero: there is none
+}
+
+// Receipt is for a result that its worker keeps until the client has it: see [Delivered].
+type Receipt struct {
+	Worker  Worker
+	Attempt probe.AttemptID
 }
 
 // Phases are the moments of the attempt that counted, since the job was submitted. Moments at the worker
@@ -236,10 +245,14 @@ type job struct {
 	stages []stage // none: the job has none
 	cause  string  // of its failure, as a task of a stage has failed
 
-	asked    map[*worker]bool // those that have not yet answered a claim of the whole job
-	lag      time.Duration    // Resample: how long it waits for a turn before it samples again
-	lagAt    time.Time        // when it looks for more places
-	stranded time.Time        // since when no worker could run a waiting task
+	byIndex    map[probe.TaskIndex]*task // nil: each task is at its index
+	claimUntil time.Time                 // tasks of it are claiming until then; zero: none is
+	asked      map[*worker]bool          // those that have not yet answered a claim of the whole job
+	unsure     []string                  // those that answered, and may have forgotten attempts that started
+
+	lag      time.Duration // Resample: how long it waits for a turn before it samples again
+	lagAt    time.Time     // when it looks for more places
+	stranded time.Time     // since when no worker could run a waiting task
 	wakeAt   time.Time
 	pos      int
 
@@ -257,6 +270,7 @@ type task struct {
 	group    *group
 	state    taskState
 	attempt  *attempt
+	last     probe.AttemptID // the one that gave it its outcome
 	attempts int
 	failures int       // its own
 	losses   int       // workers that went away while it ran

@@ -142,7 +142,7 @@ func TestStatus(t *testing.T) {
 		case 1:
 			c.Step(now, LinkLost{2}, nil)
 		case 2:
-			c.Step(now, WorkerGone{2}, nil)
+			c.Step(now, WorkerGone{Worker: 2}, nil)
 		}
 		if s, ok := c.Status(2); !ok || s.State != want || s.Welcome.Worker != "w" {
 			t.Errorf("%+v, want %s", s, want)
@@ -159,7 +159,7 @@ func TestManySets(t *testing.T) {
 		j.Tasks[i].Constraint.Hosts = []string{fmt.Sprint("h", i)}
 	}
 	f.step(Submit{j})
-	f.step(WorkerGone{0})
+	f.step(WorkerGone{Worker: 0})
 	for _, g := range f.core.jobs[j.ID].groups {
 		if g.eligible.has(f.core.workers[0]) {
 			t.Fatal("a worker that is gone is still eligible for a task of the job")

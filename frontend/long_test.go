@@ -167,7 +167,7 @@ func TestExplain(t *testing.T) {
 	)
 	f.now = f.now.Add(time.Second)
 	f.step(Received{1, probe.Started{Attempt: probe.AttemptID{Frontend: 'a', Seq: 1}}})
-	f.step(WorkerGone{1})
+	f.step(WorkerGone{Worker: 1})
 	f.tell(0, 3*time.Second, probe.Load{})
 	explain("lost: worker w1 went away", "after 1s: w0: the least C of 1", "at w0: sent")
 	f.step(Received{0, probe.Finished{Attempt: probe.AttemptID{Frontend: 'a', Seq: 2}, Status: probe.Succeeded, Waited: 4 * time.Second, Run: 9 * time.Second,
@@ -266,11 +266,11 @@ func TestFailures(t *testing.T) {
 	}
 	f := newFleet(t, 100, 1, Config{})
 	usual := rate(f, 0)
-	f.step(WorkerGone{1})
-	f.step(WorkerGone{1})
+	f.step(WorkerGone{Worker: 1})
+	f.step(WorkerGone{Worker: 1})
 	again(f, 1)
 	f.step(Received{2, probe.Drain{}})
-	f.step(WorkerGone{2})
+	f.step(WorkerGone{Worker: 2})
 	again(f, 2)
 	if got := rate(f, 1) / usual; got < 100 {
 		t.Errorf("the failure rate of a worker that went away is %.0f times the usual one", got)

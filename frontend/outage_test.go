@@ -34,7 +34,7 @@ func TestRackRestartIsOneFailure(t *testing.T) {
 		now = now.Add(100 * time.Millisecond)
 		if w%2 == 0 {
 			c.Step(now, LinkLost{rack + w}, nil)
-			c.Step(now, WorkerGone{rack + w}, nil)
+			c.Step(now, WorkerGone{Worker: rack + w}, nil)
 		}
 		start(rack+w, 2)
 	}

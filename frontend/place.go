@@ -323,7 +323,7 @@ func (c *Core) reserve(g *group, now time.Time, acts []Action) []Action {
 		r := &reservation{w: w, group: g, first: w.nextRes, count: uint32(w.rides + w.extra), live: uint32(w.extra)}
 		m := probe.Reserve{
 			First: r.first, Count: r.count, Job: j.ID, Tenant: j.Tenant, Priority: j.Priority,
-			Demand: g.demand, Estimate: g.estimate, Early: j.Policy.Overlap,
+			Demand: g.demand, Estimate: g.estimate, Early: j.Policy.Overlap, Generation: j.Generation,
 		}
 		if w.rides > 0 {
 			m.Bundle = uint32((g.bundle(bundleBytes) - 1) * w.slots)
@@ -472,7 +472,7 @@ func (c *Core) ready(w *worker, m *probe.Ready, now time.Time, acts []Action) []
 	j.served = true
 	bind := probe.Bind{Res: m.Res, Turn: m.Turn, Launch: c.bindNext(g, w, m, now)}
 	if shared {
-		bind.Job = j.ID
+		bind.Job, bind.Generation = j.ID, j.Generation
 		c.Stats.Shared++
 	}
 	for n := g.turn(w, bundleBytes-len(bind.Launch.Payload)); n > 1 && len(g.queue) > 0; n-- {

@@ -18,12 +18,15 @@ import (
 //
 //	story adrift=1s ...            a new frontend; the settings are in newStory
 //	w1 up slots=2 labels=zone=a    a link to worker w1 is made, or made again; "new": another process there
+//	w1 listed, w1 gone off         it is on the list, and taken off
 //	w1 lost, w1 gone               the link breaks; the worker is given up
 //	w1 ready 3.1 free=2            message from w1; loads are free=0 queued=0 unless told
 //	w1 answers queued=3            w1 answers the probe for its load
 //	w1 tells wait=5s               w1 sends its load with a matrix: all tasks would wait for so long, or "never" fit
 //	w1 row 3 age=1s wait=5s ...    gossip tells of w1: sequence number 3
 //	submit x tasks=3 policy=...    3 tasks alike; 1.hosts=h1 is for task 1 only; once: may start only once
+//	... gen=2 age=5s               its client has turned to two frontends before, first 5 s ago; resubmitted: gen=1 age=1s
+//	delivered a1, dropped a1       the outcome of a1 is at its client; nobody knows whether it is
 //	... stages=a,b<a,c<a+b         its stages, b after a and c after both; 2.stage=1 is the number of task 2's
 //
 // Attempts of this frontend are a1, a2, ..., of others b7, and are shown with their task: a1(x.0). Workers are
@@ -38,6 +41,7 @@ type story struct {
 	names    []string
 	welcomes map[string]probe.Welcome
 	lives    uint64
+	receipts map[probe.AttemptID]Receipt // that came with outcomes
 }
 
 func newStory(l *script.Line) *script.Story[Event, Action] {
@@ -50,7 +54,7 @@ func newStory(l *script.Line) *script.Story[Event, Action] {
 	var err error
 	cfg.Matcher, err = estimate.ParseMatcher(cmp.Or(l.Text("matcher"), "stable"))
 	l.Fail(err)
-	s := &story{core: New(cfg, rand.New(rand.NewPCG(1, 2))), workers: map[string]Worker{}, welcomes: map[string]probe.Welcome{}}
+	s := &story{core: New(cfg, rand.New(rand.NewPCG(1, 2))), workers: map[string]Worker{}, welcomes: map[string]probe.Welcome{}, receipts: map[probe.AttemptID]Receipt{}}
 	return &script.Story[Event, Action]{Core: s.core, Wake: Wake{}, Event: s.event, Show: s.show, State: s.state, Width: 40}
 }
 
@@ -64,15 +68,35 @@ func (s *story) event(l *script.Line) Event {
 		return Cancel{Job: script.Job(l.Word()), Reason: "not wanted"}
 	case "submit":
 		return Submit{Job: jobOf(l)}
+	case "delivered":
+		return Delivered{Receipts: s.receiptsOf(l)}
+	case "dropped":
+		return Dropped{Receipts: s.receiptsOf(l)}
 	default:
 		return s.workerEvent(l, who)
 	}
 }
 
+// receiptsOf reads attempts of which outcomes came with receipts.
+func (s *story) receiptsOf(l *script.Line) (list []Receipt) {
+	for l.Left() > 0 {
+		id := l.Attempt(l.Word())
+		r, ok := s.receipts[id]
+		if !ok {
+			l.Fail(fmt.Errorf("no outcome has come from %v with a receipt", id))
+		}
+		list = append(list, r)
+	}
+	return list
+}
+
 func jobOf(l *script.Line) *Job {
 	j := &Job{
 		ID: script.Job(l.Word()), Tenant: l.Text("tenant"), Priority: int32(l.Number("prio", 0)), Deadline: l.Duration("deadline"),
-		ProbeRatio: l.Float("ratio"), Constraint: constraint(l, ""), Resubmitted: l.Flag("resubmitted"),
+		ProbeRatio: l.Float("ratio"), Constraint: constraint(l, ""), Generation: probe.Generation(l.Number("gen", 0)), Age: l.Duration("age"),
+	}
+	if l.Flag("resubmitted") {
+		j.Generation, j.Age = 1, time.Second
 	}
 	name, parts, _ := strings.Cut(l.Text("policy"), "+")
 	var err error
@@ -213,6 +237,12 @@ func (s *story) workerEvent(l *script.Line, who string) Event {
 		s.welcomes[who] = m
 		return WorkerUp{Worker: key, Welcome: m}
 	}
+	if verb == "listed" {
+		key := Worker(len(s.names))
+		s.workers[who] = key
+		s.names = append(s.names, who)
+		return Listed{Worker: key, Address: who + ":80"}
+	}
 	key, known := s.workers[who]
 	if !known {
 		l.Fail(fmt.Errorf("who is %q?", who))
@@ -237,7 +267,7 @@ func (s *story) workerEvent(l *script.Line, who string) Event {
 	case "lost":
 		return LinkLost{Worker: key}
 	case "gone":
-		return WorkerGone{Worker: key}
+		return WorkerGone{Worker: key, Off: l.Flag("off")}
 	case "answers": // the probe for its queue's length
 		m := load(l)
 		for _, r := range s.core.rounds.queue {
@@ -345,7 +375,11 @@ func message(l *script.Line, verb string, capacity probe.Demand) probe.Msg {
 		}
 		return m
 	case "claimed":
-		return probe.Claimed{Job: script.Job(l.Word())}
+		m := probe.Claimed{Job: script.Job(l.Word()), Generation: probe.Generation(l.Number("gen", 1)), Knows: cmp.Or(l.Duration("knows"), time.Hour), Moved: l.Flag("moved")}
+		if l.Flag("forgot") {
+			m.Knows = 0
+		}
+		return m
 	case "tells":
 		return load
 	case "load":
@@ -407,6 +441,9 @@ func (s *story) showAction(a Action) string {
 		return fmt.Sprintf("refused %s %s%s: %s", script.ShowJob(a.Job), refusals[a.Err.Reason], script.Optional(" retry", a.Err.RetryAfter), a.Err.Message)
 	case Done:
 		o := &a.Outcome
+		if o.Receipt != (Receipt{}) {
+			s.receipts[o.Receipt.Attempt] = o.Receipt
+		}
 		text := fmt.Sprintf("done %s.%d ", script.ShowJob(a.Job), o.Task)
 		switch o.Kind {
 		case Result:
@@ -429,6 +466,8 @@ func (s *story) showAction(a Action) string {
 		return "ended " + script.ShowJob(a.Job)
 	case Moved:
 		return "moved " + script.ShowJob(a.Job)
+	case Collect:
+		return "collect " + s.names[a.Worker]
 	}
 	return fmt.Sprintf("%T", a)
 }
@@ -479,11 +518,18 @@ func (s *story) showMsg(msg probe.Msg) string {
 		}
 		return text
 	case probe.Claim:
-		if m.Attempt == (probe.AttemptID{}) {
-			return "claim " + script.ShowJob(m.Job)
+		text := "claim " + script.ShowJob(m.Job)
+		if m.Attempt != (probe.AttemptID{}) {
+			text = "claim " + script.ShowAttempt(m.Attempt)
 		}
-		return "claim " + script.ShowAttempt(m.Attempt)
+		if m.Generation > 1 {
+			text += fmt.Sprint(" gen=", m.Generation)
+		}
+		return text
 	case probe.Ack:
+		if m.Disowned {
+			return "disown " + showAttempts(m.Attempts)
+		}
 		return "ack " + showAttempts(m.Attempts)
 	case probe.Sync:
 		text := fmt.Sprintf("sync next=%d", m.Next)

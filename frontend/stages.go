@@ -106,7 +106,7 @@ func (c *Core) checkStages(j *job) *RefusedError {
 		}
 	}
 	for i := range j.stages {
-		if j.stages[i].left == 0 && !j.Resubmitted { // of one that is, what has ended is left out
+		if j.stages[i].left == 0 && j.Generation == 0 { // of one that is, what has ended is left out
 			return invalid("stage %q has no tasks", j.Stages[i].Name)
 		}
 	}

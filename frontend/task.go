@@ -18,14 +18,9 @@ func (c *Core) move(t *task, to taskState) {
 
 // finished takes an attempt's result.
 func (c *Core) finished(w *worker, m *probe.Finished, now time.Time, acts []Action) []Action {
-	acts = c.ack(w, m.Attempt, now, acts)
 	a := w.attempts[m.Attempt]
 	if a == nil {
-		if t := c.claimable(m.Job, m.Task); t != nil {
-			t.attempts++
-			return c.conclude(t, w, m, now, acts)
-		}
-		return acts // of a task that has its outcome already
+		return c.finishedElsewhere(w, m, now, acts)
 	}
 	t := a.task
 	t.group.job.served = true
@@ -40,9 +35,11 @@ func (c *Core) finished(w *worker, m *probe.Finished, now time.Time, acts []Acti
 		c.note(t, "killed")
 		// The worker drains, or gave us up: no fault of the task's.
 		if !t.spec.Retryable {
-			return c.end(t, Outcome{Kind: Failed, Failure: Lost, Message: "it was killed by worker " + w.welcome.Worker + ", and may start only once", Worker: w.welcome.Worker}, now, acts)
+			o := Outcome{Kind: Failed, Failure: Lost, Message: "it was killed by worker " + w.welcome.Worker + ", and may start only once", Worker: w.welcome.Worker}
+			o.Receipt, acts = c.receipt(t, w, m.Attempt, now, acts)
+			return c.end(t, o, now, acts)
 		}
-		return c.again(t, now, acts)
+		return c.again(t, w, m.Attempt, now, acts)
 	}
 	return c.conclude(t, w, m, now, acts)
 }
@@ -62,10 +59,8 @@ func (c *Core) conclude(t *task, w *worker, m *probe.Finished, now time.Time, ac
 		o.Kind, o.Result = Result, m.Result
 		c.learn(t, w, m)
 		c.learnTrip(t, m, now)
-		return c.end(t, o, now, acts)
 	case probe.TooLarge:
 		o.Failure = TooLarge
-		return c.end(t, o, now, acts)
 	case probe.Panicked:
 		o.Failure = Panic
 	case probe.TimedOut:
@@ -82,15 +77,17 @@ func (c *Core) conclude(t *task, w *worker, m *probe.Finished, now time.Time, ac
 	default:
 		o.Failure = TaskError
 	}
-	if t.failures < t.spec.Retries && t.spec.Retryable {
+	if o.Kind == Failed && o.Failure != TooLarge && t.failures < t.spec.Retries && t.spec.Retryable {
 		t.failures++
-		return c.again(t, now, acts)
+		return c.again(t, w, m.Attempt, now, acts)
 	}
+	o.Receipt, acts = c.receipt(t, w, m.Attempt, now, acts)
 	return c.end(t, o, now, acts)
 }
 
-// again lets a task wait for another attempt.
-func (c *Core) again(t *task, now time.Time, acts []Action) []Action {
+// again lets a task wait for another attempt than the one that has ended at w.
+func (c *Core) again(t *task, w *worker, id probe.AttemptID, now time.Time, acts []Action) []Action {
+	acts = c.ack(w, id, now, acts)
 	c.Stats.Retries++
 	c.wait(t)
 	return c.coverAll(t.group.job, now, acts)
@@ -179,7 +176,7 @@ func (c *Core) started(w *worker, m *probe.Started, acts []Action) []Action {
 		}
 		return acts
 	}
-	if t := c.claimable(m.Job, m.Task); t != nil {
+	if t := c.task(m.Job, m.Task); t != nil && t.state == claiming {
 		c.Stats.Adopted++
 		c.move(t, bound)
 		t.attempt = &attempt{id: m.Attempt, job: t.group.job, task: t, w: w, ran: true}
@@ -198,20 +195,6 @@ func (c *Core) settleRide(a *attempt) {
 	}
 }
 
-// claimable is the task of a resubmitted job of which an attempt was just heard, if it has no other.
-func (c *Core) claimable(id probe.JobID, index probe.TaskIndex) *task {
-	j := c.jobs[id]
-	if j == nil || !j.Resubmitted {
-		return nil
-	}
-	for i := range j.tasks {
-		if t := &j.tasks[i]; t.spec.Index == index && t.state == claiming {
-			return t
-		}
-	}
-	return nil
-}
-
 // refused takes back what a worker did not accept.
 func (c *Core) refused(w *worker, m *probe.Refused, now time.Time, acts []Action) []Action {
 	touched := map[*job]bool{}
@@ -220,8 +203,7 @@ func (c *Core) refused(w *worker, m *probe.Refused, now time.Time, acts []Action
 		c.settleRide(a)
 		c.note(a.task, "refused: "+m.Reason.String())
 		switch m.Reason {
-		case probe.Moved:
-			return c.moved(a.job, now, acts)
+		case probe.Moved: // the whole job has
 		case probe.Unknown:
 			acts = c.lose(a, false, "worker "+w.welcome.Worker+" no longer knows of it", now, acts)
 		case probe.NoFunction, probe.Oversized, probe.TooBig, probe.NeedsFiles:
@@ -243,6 +225,10 @@ func (c *Core) refused(w *worker, m *probe.Refused, now time.Time, acts []Action
 		c.full(w, m.RetryAfter, now)
 	}
 	for _, j := range jobsInOrder(touched) {
+		if m.Reason == probe.Moved {
+			acts = c.moved(j, now, acts)
+			continue
+		}
 		if m.RetryAfter > 0 && m.Reason == probe.QueueFull && !j.ended {
 			j.lagAt = now.Add(m.RetryAfter)
 			c.settle(j, now)
@@ -343,71 +329,6 @@ func (c *Core) gone(w *worker, m *probe.Gone, now time.Time, acts []Action) []Ac
 		acts = c.coverAll(j, now, acts)
 	}
 	return acts
-}
-
-// claim asks every worker for the attempts of a resubmitted job. Where its client last saw each task would
-// not do instead: what the client knows lags behind what its lost frontend did.
-func (c *Core) claim(j *job, now time.Time, acts []Action) []Action {
-	for _, g := range j.groups {
-		for _, t := range g.queue {
-			t.state = claiming
-		}
-		g.queue = nil
-	}
-	j.asked = map[*worker]bool{}
-	for _, w := range c.workers {
-		if w == nil || w.state == down {
-			continue
-		}
-		j.asked[w] = true
-		c.Stats.Claims++
-		if w.state != lost { // else it is asked when the link comes back
-			acts = append(acts, Send{Worker: w.key, Msg: probe.Claim{Job: j.ID}})
-		}
-	}
-	return acts
-}
-
-// answered notes that w will tell of no more attempts of a resubmitted job.
-func (c *Core) answered(j *job, w *worker, now time.Time, acts []Action) []Action {
-	if !j.asked[w] {
-		return acts
-	}
-	if delete(j.asked, w); len(j.asked) == 0 {
-		acts = c.unclaimed(j, now, acts)
-	}
-	return acts
-}
-
-func (c *Core) jobsAsking(w *worker) []*job {
-	set := map[*job]bool{}
-	for _, j := range c.jobs {
-		if j.asked[w] {
-			set[j] = true
-		}
-	}
-	return jobsInOrder(set)
-}
-
-// unclaimed places the tasks of a resubmitted job of which no worker has an attempt.
-func (c *Core) unclaimed(j *job, now time.Time, acts []Action) []Action {
-	for i := range j.tasks {
-		t := &j.tasks[i]
-		if t.state != claiming {
-			continue
-		}
-		if t.spec.Retryable {
-			if j.blocks(t.group) {
-				c.move(t, blocked)
-			} else {
-				c.queue(t)
-			}
-			continue
-		}
-		c.Stats.Lost++
-		acts = c.end(t, Outcome{Kind: Failed, Failure: Lost, Message: "its frontend was lost and no worker has an attempt of it; the task may start only once, and may or may not have run"}, now, acts)
-	}
-	return c.coverAll(j, now, acts)
 }
 
 // moved forgets a job whose client has gone to another frontend.

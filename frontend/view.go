@@ -26,6 +26,9 @@ const (
 type worker struct {
 	key       Worker
 	state     workerState
+	listed    bool   // a link to it is up, or is to be made
+	awaited   bool   // it is listed, and nothing has come of the link to it yet
+	address   string // as the list has it
 	welcome   probe.Welcome
 	functions map[string]bool
 	load      probe.Load // as last heard, less what was sent there since
@@ -227,14 +230,7 @@ func (c *Core) occupy(w *worker, d probe.Demand, n int) {
 }
 
 func (c *Core) workerUp(ev WorkerUp, now time.Time, acts []Action) []Action {
-	for int(ev.Worker) >= len(c.workers) {
-		c.workers = append(c.workers, nil)
-	}
-	w := c.workers[ev.Worker]
-	if w == nil {
-		w = &worker{key: ev.Worker, nextRes: 1, places: map[probe.ResID]*reservation{}, attempts: map[probe.AttemptID]*attempt{}}
-		c.workers[ev.Worker] = w
-	}
+	w := c.known(ev.Worker)
 	switch w.state {
 	case up, draining:
 		acts = c.linkLost(w, now, acts) // the shell made a new link before it saw the old one break
@@ -243,10 +239,11 @@ func (c *Core) workerUp(ev WorkerUp, now time.Time, acts []Action) []Action {
 		acts = c.workerGone(w, now, acts)
 	}
 
-	if w.welcome.Incarnation != ev.Welcome.Incarnation {
+	fresh := w.welcome.Incarnation != ev.Welcome.Incarnation
+	if fresh {
 		w.heardSeq = 0
 	}
-	w.welcome = ev.Welcome
+	w.welcome, w.listed, w.awaited = ev.Welcome, true, false
 	w.state = up
 	if ev.Welcome.Draining {
 		w.state = draining
@@ -262,10 +259,10 @@ func (c *Core) workerUp(ev WorkerUp, now time.Time, acts []Action) []Action {
 	w.syncAt = now.Add(time.Duration(c.rand.Int64N(int64(c.cfg.SyncEvery)))) // spread over the fleet
 	for _, a := range w.attemptsInOrder() {
 		c.Stats.Claims++
-		acts = append(acts, Send{Worker: w.key, Msg: probe.Claim{Job: a.job.ID, Attempt: a.id}})
+		acts = append(acts, Send{Worker: w.key, Msg: probe.Claim{Job: a.job.ID, Attempt: a.id, Generation: a.job.Generation}})
 	}
-	for _, j := range c.jobsAsking(w) {
-		acts = append(acts, Send{Worker: w.key, Msg: probe.Claim{Job: j.ID}})
+	for _, j := range c.jobsWhere(func(j *job) bool { return j.asked[w] || fresh && j.Generation > 0 }) {
+		acts = c.askFor(j, w, acts)
 	}
 	if w.state == up {
 		c.slots += w.slots
@@ -330,7 +327,7 @@ func (c *Core) workerGone(w *worker, now time.Time, acts []Action) []Action {
 		c.long.fleet.Lost(int32(w.key), now)
 	}
 	c.long.fleet.Remove(int32(w.key))
-	w.state = down
+	w.state, w.awaited = down, false
 	touched := map[*job]bool{}
 	for _, a := range w.attemptsInOrder() {
 		touched[a.job] = true
@@ -339,7 +336,7 @@ func (c *Core) workerGone(w *worker, now time.Time, acts []Action) []Action {
 	for _, j := range jobsInOrder(touched) {
 		acts = c.coverAll(j, now, acts)
 	}
-	for _, j := range c.jobsAsking(w) {
+	for _, j := range c.jobsWhere(func(j *job) bool { return j.asked[w] }) {
 		acts = c.answered(j, w, now, acts)
 	}
 	c.setTimer(w)
@@ -497,7 +494,7 @@ var stateNames = [...]string{down: "down", up: "up", lost: "adrift", draining: "
 // Status is what is believed of a worker.
 func (c *Core) Status(key Worker) (WorkerStatus, bool) {
 	w := c.worker(key)
-	if w == nil {
+	if w == nil || w.welcome.Worker == "" { // it is only listed
 		return WorkerStatus{}, false
 	}
 	s := WorkerStatus{State: stateNames[w.state], Welcome: w.welcome, Load: w.load, Reservations: len(w.places), Attempts: len(w.attempts)}

@@ -128,6 +128,8 @@ struct StageRun {
 struct Resubmission {
   1: required string previous_owner,
   2: optional list<StageRun> ran, // of tasks that are left out, so that it is known where the outputs of stages are
+  3: i32 count = 1,               // 1 for the first resubmission of the job, then one more for each: of two owners the later one counts
+  4: i64 age_us = 0,              // since the first submission; if it is given, tasks that certainly never started are started although they may start only once
 }
 
 struct Job {

@@ -127,7 +127,8 @@ func AppendMsg(b []byte, m Msg) []byte {
 		b = appendDuration(b, m.Estimate)
 		b = appendBool(b, m.Early)
 		b = appendUint(b, uint64(m.Bundle))
-		return appendLaunches(b, m.Launches)
+		b = appendLaunches(b, m.Launches)
+		return appendUint(b, uint64(m.Generation))
 	case Bind:
 		b = append(b, byte(kindBind))
 		b = appendUint(b, uint64(m.Res))
@@ -135,6 +136,7 @@ func AppendMsg(b []byte, m Msg) []byte {
 		b = appendBool(b, m.Keep)
 		if b = appendBool(b, m.Job != JobID{}); m.Job != (JobID{}) {
 			b = append(b, m.Job[:]...)
+			b = appendUint(b, uint64(m.Generation))
 		}
 		b = appendLaunch(b, &m.Launch)
 		return appendLaunches(b, m.Bundle)
@@ -151,7 +153,8 @@ func AppendMsg(b []byte, m Msg) []byte {
 		b = appendDemand(b, m.Demand)
 		b = appendBool(b, m.Long)
 		b = appendBool(b, m.Matrix)
-		return appendLaunch(b, &m.Launch)
+		b = appendLaunch(b, &m.Launch)
+		return appendUint(b, uint64(m.Generation))
 	case Cancel:
 		return appendPlaces(append(b, byte(kindCancel)), m.First, m.Count)
 	case Kill:
@@ -162,9 +165,10 @@ func AppendMsg(b []byte, m Msg) []byte {
 	case Claim:
 		b = append(b, byte(kindClaim))
 		b = append(b, m.Job[:]...)
-		return appendAttempt(b, m.Attempt)
+		b = appendAttempt(b, m.Attempt)
+		return appendUint(b, uint64(m.Generation))
 	case Ack:
-		return appendAttempts(append(b, byte(kindAck)), m.Attempts)
+		return appendBool(appendAttempts(append(b, byte(kindAck)), m.Attempts), m.Disowned)
 	case Sync:
 		b = append(b, byte(kindSync))
 		b = appendUint(b, uint64(m.Next))
@@ -254,7 +258,10 @@ func AppendMsg(b []byte, m Msg) []byte {
 	case Claimed:
 		b = append(b, byte(kindClaimed))
 		b = append(b, m.Job[:]...)
-		return appendUint(b, uint64(m.Count))
+		b = appendUint(b, uint64(m.Generation))
+		b = appendUint(b, uint64(m.Count))
+		b = appendDuration(b, m.Knows)
+		return appendBool(b, m.Moved)
 	default:
 		panic("probe: AppendMsg does not know this type of message")
 	}
@@ -340,7 +347,7 @@ func (d *Decoder) Decode(body []byte, msgs []Msg) (Epoch, []Msg, error) {
 		case kindBind:
 			m := Bind{Res: r.res("res"), Turn: Turn(r.uint32("turn")), Keep: r.bool("keep")}
 			if r.bool("of another job") {
-				m.Job = r.job("job")
+				m.Job, m.Generation = r.job("job"), r.generation()
 			}
 			m.Launch, m.Bundle = r.launch(), r.launches("bundle", MaxPlaces)
 			msgs = append(msgs, m)
@@ -350,7 +357,7 @@ func (d *Decoder) Decode(body []byte, msgs []Msg) (Epoch, []Msg, error) {
 			msgs = append(msgs, Enqueue{
 				Res: r.res("res"), Job: r.job("job"), Tenant: r.name("tenant"),
 				Priority: r.int32("priority"), Demand: r.demand("demand"), Long: r.bool("long"), Matrix: r.bool("matrix"),
-				Launch: r.launch(),
+				Launch: r.launch(), Generation: r.generation(),
 			})
 		case kindCancel:
 			first, count := r.places(1)
@@ -360,9 +367,9 @@ func (d *Decoder) Decode(body []byte, msgs []Msg) (Epoch, []Msg, error) {
 				Attempt: r.attempt("attempt"), Res: ResID(r.uint("res")), Turn: Turn(r.uint32("turn")),
 			})
 		case kindClaim:
-			msgs = append(msgs, Claim{Job: r.job("job"), Attempt: r.attempt("attempt")})
+			msgs = append(msgs, Claim{Job: r.job("job"), Attempt: r.attempt("attempt"), Generation: r.generation()})
 		case kindAck:
-			msgs = append(msgs, Ack{Attempts: r.attempts("attempts")})
+			msgs = append(msgs, Ack{Attempts: r.attempts("attempts"), Disowned: r.bool("disowned")})
 		case kindSync:
 			msgs = append(msgs, Sync{
 				Next: ResID(r.uint("next")), Live: r.ranges("live"), Attempts: r.attempts("attempts"),
@@ -408,7 +415,7 @@ func (d *Decoder) Decode(body []byte, msgs []Msg) (Epoch, []Msg, error) {
 		case kindPong:
 			msgs = append(msgs, Pong{Seq: r.uint("seq"), Load: r.load()})
 		case kindClaimed:
-			msgs = append(msgs, Claimed{Job: r.job("job"), Count: r.uint32("count")})
+			msgs = append(msgs, Claimed{Job: r.job("job"), Generation: r.generation(), Count: r.uint32("count"), Knows: r.duration("knows"), Moved: r.bool("moved")})
 		default:
 			r.fail("kind", at, notKnown)
 		}
@@ -443,9 +450,11 @@ func (r *reader) reserve() Reserve {
 		Early:    r.bool("early"),
 		Bundle:   r.uint32("bundle"),
 	}
-	m.Launches = r.launches("launches", int(count))
+	m.Launches, m.Generation = r.launches("launches", int(count)), r.generation()
 	return m
 }
+
+func (r *reader) generation() Generation { return Generation(r.uint32("generation")) }
 
 func (r *reader) launches(field string, max int) []Launch {
 	n := r.count(field, max, launchSize)

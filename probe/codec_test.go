@@ -134,6 +134,9 @@ func fill(t *rapid.T, v reflect.Value, path string) {
 		for i := range v.NumField() {
 			fill(t, v.Field(i), path+"."+v.Type().Field(i).Name)
 		}
+		if m, ok := v.Interface().(Bind); ok && m.Job == (JobID{}) {
+			v.FieldByName("Generation").SetUint(0) // it is that of Job
+		}
 		if first := v.FieldByName("First"); first.IsValid() {
 			least := uint64(1)
 			switch v.Interface().(type) {
@@ -589,15 +592,15 @@ var (
 		},
 		Reserve{
 			First: 100, Count: 2, Job: goldenJob, Tenant: "etl", Priority: -1, Demand: Slot,
-			Estimate: 10 * time.Millisecond, Early: true, Bundle: 7, Launches: []Launch{goldenLaunch},
+			Estimate: 10 * time.Millisecond, Early: true, Bundle: 7, Launches: []Launch{goldenLaunch}, Generation: 5,
 		},
-		Bind{Res: 100, Turn: 1, Keep: true, Job: goldenJob, Launch: goldenLaunch, Bundle: []Launch{goldenLaunch}},
+		Bind{Res: 100, Turn: 1, Keep: true, Job: goldenJob, Generation: 6, Launch: goldenLaunch, Bundle: []Launch{goldenLaunch}},
 		Decline{Res: 101, Turn: 2},
-		Enqueue{Res: 102, Job: goldenJob, Tenant: "etl", Priority: 5, Demand: Slot, Long: true, Matrix: true, Launch: goldenLong},
+		Enqueue{Res: 102, Job: goldenJob, Tenant: "etl", Priority: 5, Demand: Slot, Long: true, Matrix: true, Launch: goldenLong, Generation: 7},
 		Cancel{First: 100, Count: 3},
 		Kill{Attempt: goldenAttempt, Res: 100, Turn: 1},
-		Claim{Job: goldenJob, Attempt: goldenAttempt},
-		Ack{Attempts: []AttemptID{goldenAttempt, {Frontend: 1, Seq: 1}}},
+		Claim{Job: goldenJob, Attempt: goldenAttempt, Generation: 8},
+		Ack{Attempts: []AttemptID{goldenAttempt, {Frontend: 1, Seq: 1}}, Disowned: true},
 		Sync{Next: 103, Live: []Range{{1, 2}, {9, 1}}, Attempts: []AttemptID{goldenAttempt}},
 		Ping{Seq: 11, Matrix: true},
 		Probe{Seq: 12, Matrix: true},
@@ -627,7 +630,7 @@ var (
 		goldenFull,
 		Drain{},
 		Pong{Seq: 11, Load: goldenLoad},
-		Claimed{Job: goldenJob, Count: 8},
+		Claimed{Job: goldenJob, Generation: 8, Count: 8, Knows: time.Second, Moved: true},
 	}
 )
 

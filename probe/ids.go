@@ -68,6 +68,11 @@ func NewJobID(unixMilli int64, hi, lo uint64) JobID {
 	return j
 }
 
+// Generation counts a job's submissions: 0 is the first one, and each time that its client turns to a frontend again
+// it is one higher. Of two frontends that have the job, the one with the higher generation is the one to which its
+// client turned last.
+type Generation uint32
+
 // TaskIndex is a task's position in its job, from 0.
 type TaskIndex uint32
 

@@ -77,16 +77,17 @@ type File struct {
 // it then uses up the place with the same position. Up to Bundle of those for which there is no room are
 // staged behind them, as with Bind, if nothing waits. The others leave only their places behind.
 type Reserve struct {
-	First    ResID
-	Count    uint32
-	Job      JobID
-	Tenant   string
-	Priority int32
-	Demand   Demand // of each place
-	Estimate time.Duration
-	Early    bool   // the worker may ask one round trip before it expects a slot to fall free
-	Bundle   uint32 // how many launches may wait for the slots of those that start
-	Launches []Launch
+	First      ResID
+	Count      uint32
+	Job        JobID
+	Generation Generation
+	Tenant     string
+	Priority   int32
+	Demand     Demand // of each place
+	Estimate   time.Duration
+	Early      bool   // the worker may ask one round trip before it expects a slot to fall free
+	Bundle     uint32 // how many launches may wait for the slots of those that start
+	Launches   []Launch
 }
 
 // Bind gives a task to a place whose turn has come. With Keep, the place goes back into the queue where
@@ -95,12 +96,13 @@ type Reserve struct {
 // within the round trip that asking for them would take, are staged: they start, ahead of the queue, when
 // slots fall free, and are handed back if that takes too long.
 type Bind struct {
-	Res    ResID
-	Turn   Turn
-	Keep   bool
-	Job    JobID // zero: the place's
-	Launch Launch
-	Bundle []Launch
+	Res        ResID
+	Turn       Turn
+	Keep       bool
+	Job        JobID      // zero: the place's
+	Generation Generation // of Job, if that is not the place's
+	Launch     Launch
+	Bundle     []Launch
 }
 
 // Decline answers a Ready with nothing: the place is gone.
@@ -111,14 +113,15 @@ type Decline struct {
 
 // Enqueue queues a task bound early, at the place Res.
 type Enqueue struct {
-	Res      ResID
-	Job      JobID
-	Tenant   string
-	Priority int32
-	Demand   Demand
-	Long     bool // it may not use the share of the worker that is closed to long tasks
-	Matrix   bool // the answer's Load is to tell the wait matrix
-	Launch   Launch
+	Res        ResID
+	Job        JobID
+	Generation Generation
+	Tenant     string
+	Priority   int32
+	Demand     Demand
+	Long       bool // it may not use the share of the worker that is closed to long tasks
+	Matrix     bool // the answer's Load is to tell the wait matrix
+	Launch     Launch
 }
 
 // Cancel takes back Count places from First on. A place the worker has not heard of yet is dropped when
@@ -137,14 +140,21 @@ type Kill struct {
 
 // Claim adopts an attempt that another connection launched: its own after a reconnect, or one of another
 // frontend, which the job's client left. With a zero Attempt it adopts every attempt of Job, and takes
-// that job's places from whoever holds them; Claimed then ends the answer.
+// that job's places from whoever holds them; Claimed then ends the answer. From then on the worker refuses, as Moved,
+// what comes of the job from an earlier generation, or of the same one from another frontend.
 type Claim struct {
-	Job     JobID
-	Attempt AttemptID
+	Job        JobID
+	Attempt    AttemptID
+	Generation Generation
 }
 
-// Ack says that the results of these attempts arrived; the worker forgets them.
-type Ack struct{ Attempts []AttemptID }
+// Ack says that the worker may forget the results of these attempts: clients have them, or their tasks are tried again.
+// If they are Disowned, no client is known to have them, and the frontend keeps nothing of them either: the worker keeps
+// them for some time, for whoever claims them.
+type Ack struct {
+	Attempts []AttemptID
+	Disowned bool
+}
 
 // Range is Count ids from First on.
 type Range struct {
@@ -228,10 +238,14 @@ type Started struct {
 }
 
 // Claimed ends the answer to a Claim of a whole job: Count attempts were adopted, each of which was
-// told by Started or Finished before.
+// told by Started or Finished before. Of what the job started here within the last Knows it knows all that was not
+// acknowledged. Moved: the claim came too late, as a later generation has claimed the job; nothing was adopted.
 type Claimed struct {
-	Job   JobID
-	Count uint32
+	Job        JobID
+	Generation Generation // of the Claim
+	Count      uint32
+	Knows      time.Duration
+	Moved      bool
 }
 
 // Ready says that a place's turn has come: a slot is held for it until Expiry has passed since the
@@ -276,7 +290,8 @@ type Usage struct {
 	Fetch   time.Duration // that it took to have all its files there, in parallel with the wait
 }
 
-// Finished carries an attempt's end and result. The worker keeps it until it is acknowledged.
+// Finished carries an attempt's end and result. The worker keeps it until it is acknowledged, for the one who claims
+// the job if this frontend is lost before the client has it.
 type Finished struct {
 	Attempt AttemptID
 	Job     JobID
@@ -304,7 +319,7 @@ const (
 	Expired           // the turn's expiry passed without an answer
 	Unknown           // never heard of it, or forgotten
 	Oversized         // a payload over the worker's limit
-	Moved             // another frontend claimed it: the client has gone there with the whole job
+	Moved             // it is of a job that was claimed since: the client has gone elsewhere with the whole of it
 	Late              // bound ahead of a slot that did not fall free when expected; bind it elsewhere
 	NeedsFiles        // a task that needs files is to be bound early, so that they are fetched while it waits
 )

@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"bytes"
 	"cmp"
 	"slices"
 	"time"
@@ -70,7 +69,7 @@ func (c *Core) exited(ev Exited, now time.Time, acts []Action) []Action {
 func (c *Core) conclude(a *attempt, ev Exited, now time.Time, acts []Action) []Action {
 	a.state, a.endedAt, a.end = ended, now, ev
 	a.launch.Payload, a.launch.Files = nil, nil
-	c.retained.push(a)
+	c.retain(a, now)
 	c.kept += a.weight()
 	if a.owner == nil {
 		return acts
@@ -94,15 +93,8 @@ func (c *Core) finished(a *attempt, now time.Time) probe.Finished {
 // weight is what an attempt that has ended costs to keep, in bytes.
 func (a *attempt) weight() int { return retainedCost + len(a.end.Result) + len(a.end.Error) }
 
-// forget drops an attempt that has ended.
-func (c *Core) forget(a *attempt) {
-	c.retained.remove(a)
-	c.kept -= a.weight()
-	delete(c.attempts, a.launch.Attempt)
-}
-
 // abandon gets rid of an attempt whose end interests nobody.
-func (c *Core) abandon(a *attempt, acts []Action) []Action {
+func (c *Core) abandon(a *attempt, now time.Time, acts []Action) []Action {
 	switch a.state {
 	case staged:
 		c.unstage(a)
@@ -110,19 +102,21 @@ func (c *Core) abandon(a *attempt, acts []Action) []Action {
 	case running:
 		if !a.unwanted {
 			a.unwanted = true
+			c.loseTrack(a, now)
 			return append(acts, Stop{a.launch.Attempt})
 		}
 	case ended:
+		c.loseTrack(a, now)
 		c.forget(a)
 	}
 	return acts
 }
 
 // kill stops an attempt, or sees to it that it never starts if it is still on its way.
-func (c *Core) kill(l *link, m *probe.Kill, acts []Action) []Action {
+func (c *Core) kill(l *link, m *probe.Kill, now time.Time, acts []Action) []Action {
 	if a := c.attempts[m.Attempt]; a != nil {
 		if a.owner == l {
-			acts = c.abandon(a, acts)
+			acts = c.abandon(a, now, acts)
 		}
 		return acts
 	}
@@ -138,72 +132,6 @@ func (c *Core) kill(l *link, m *probe.Kill, acts []Action) []Action {
 		c.dropPlace(p)
 	}
 	return acts
-}
-
-// claim gives an attempt, or all of a job, to the link that asks.
-func (c *Core) claim(l *link, m *probe.Claim, now time.Time, acts []Action) []Action {
-	if m.Attempt != (probe.AttemptID{}) {
-		a := c.attempts[m.Attempt]
-		if a != nil && a.state == staged {
-			acts = c.withdraw(l, a, acts)
-		} else if a != nil && !a.unwanted {
-			return c.adopt(l, a, now, acts)
-		}
-		return c.refuse(l, 0, 0, m.Attempt, probe.Unknown, 0, acts)
-	}
-
-	for _, other := range c.linksInOrder() {
-		if other == l {
-			continue
-		}
-		for _, p := range other.inOrder() {
-			if p.job == m.Job {
-				c.dropPlace(p)
-				acts = append(acts, Send{other.id, probe.Evicted{First: p.res, Count: 1, Reason: probe.Moved}})
-			}
-		}
-	}
-	n := uint32(0)
-	for _, a := range c.attemptsInOrder() {
-		switch {
-		case a.job != m.Job || a.unwanted:
-		case a.state != staged:
-			acts = c.adopt(l, a, now, acts)
-			n++
-		case a.owner != l:
-			acts = c.withdraw(l, a, acts)
-		}
-	}
-	return append(acts, Send{l.id, probe.Claimed{Job: m.Job, Count: n}})
-}
-
-// withdraw takes a staged attempt away from its owner, on behalf of l: it will not run.
-func (c *Core) withdraw(l *link, a *attempt, acts []Action) []Action {
-	c.unstage(a)
-	delete(c.attempts, a.launch.Attempt)
-	if a.owner == l {
-		return acts
-	}
-	return c.refuse(a.owner, 0, 0, a.launch.Attempt, probe.Moved, 0, acts)
-}
-
-// adopt makes l the owner of a, and tells it how a stands. The earlier owner, if it is still there, learns
-// that the job has moved.
-func (c *Core) adopt(l *link, a *attempt, now time.Time, acts []Action) []Action {
-	if a.owner != nil && a.owner != l {
-		acts = c.refuse(a.owner, 0, 0, a.launch.Attempt, probe.Moved, 0, acts)
-	}
-	if a.state == running && a.owner == nil {
-		c.orphans.remove(a)
-	}
-	a.owner = l
-	c.Stats.Claimed++
-	if a.state == ended {
-		return append(acts, Send{l.id, c.finished(a, now)})
-	}
-	return append(acts, Send{l.id, probe.Started{
-		Attempt: a.launch.Attempt, Job: a.job, Task: a.launch.Task, Ran: now.Sub(a.startedAt), Load: c.Load(),
-	}})
 }
 
 // sync drops what the frontend no longer knows of, sends results again that it waits for, and tells it
@@ -242,7 +170,7 @@ func (c *Core) sync(l *link, m *probe.Sync, now time.Time, acts []Action) []Acti
 		wanted[id] = true
 	}
 	waits := make(map[probe.AttemptID]bool) // tasks bound early that are still in the queue
-	for _, p := range l.inOrder() {
+	for _, p := range l.inOrder(all) {
 		named := live[p.res]
 		if p.launch != nil {
 			named = wanted[p.launch.Attempt] // its frontend holds no place for it, but awaits its end
@@ -256,16 +184,18 @@ func (c *Core) sync(l *link, m *probe.Sync, now time.Time, acts []Action) []Acti
 		switch a := c.attempts[id]; {
 		case a == nil && !waits[id]:
 			gone.Attempts = append(gone.Attempts, id)
+		case a != nil && a.owner == nil && c.moved(l, a.job, a.generation):
+			acts = c.refuse(l, 0, 0, id, probe.Moved, 0, acts)
 		case a != nil && a.owner == nil:
 			acts = c.adopt(l, a, now, acts) // its Claim was lost
 		case a != nil && a.owner == l && a.state == ended && now.Sub(a.endedAt) >= syncAge:
 			acts = append(acts, Send{l.id, c.finished(a, now)})
 		}
 	}
-	for _, a := range c.attemptsInOrder() {
-		if a.owner == l && !wanted[a.launch.Attempt] && now.Sub(a.arrivedAt) >= syncAge {
-			acts = c.abandon(a, acts)
-		}
+	for _, a := range c.attemptsInOrder(func(a *attempt) bool {
+		return a.owner == l && a.state != ended && !wanted[a.launch.Attempt] && now.Sub(a.arrivedAt) >= syncAge
+	}) {
+		acts = c.abandon(a, now, acts)
 	}
 	if len(gone.Places)+len(gone.Attempts) > 0 {
 		acts = append(acts, Send{l.id, gone})
@@ -282,11 +212,9 @@ func (c *Core) leave(now time.Time, acts []Action) []Action {
 	c.leaving, c.stays = true, now.Add(c.cfg.ReadyExpiry)
 	for _, l := range c.linksInOrder() {
 		acts = append(acts, Send{l.id, probe.Drain{}})
-		for _, p := range l.inOrder() {
-			if p.state == queued || p.state == parked {
-				c.dropPlace(p)
-				acts = append(acts, Send{l.id, probe.Evicted{First: p.res, Count: 1, Reason: probe.Leaving}})
-			}
+		for _, p := range l.inOrder(func(p *place) bool { return p.state == queued || p.state == parked }) {
+			c.dropPlace(p)
+			acts = append(acts, Send{l.id, probe.Evicted{First: p.res, Count: 1, Reason: probe.Leaving}})
 		}
 	}
 	return acts
@@ -307,15 +235,12 @@ func (c *Core) linkUp(ev LinkUp, now time.Time, acts []Action) []Action {
 }
 
 // linkDown withdraws the link's places; what runs goes on for the grace period, and what has ended is
-// kept as long as any result.
+// kept for a claim.
 func (c *Core) linkDown(l *link, now time.Time) {
-	for _, p := range l.inOrder() {
+	for _, p := range l.inOrder(all) {
 		c.dropPlace(p)
 	}
-	for _, a := range c.attemptsInOrder() {
-		if a.owner != l {
-			continue
-		}
+	for _, a := range c.attemptsInOrder(func(a *attempt) bool { return a.owner == l }) {
 		switch a.state {
 		case staged:
 			c.unstage(a)
@@ -326,6 +251,8 @@ func (c *Core) linkDown(l *link, now time.Time) {
 				a.since = now
 				c.orphans.push(a)
 			}
+		case ended:
+			c.disown(a, now)
 		}
 		a.owner = nil
 	}
@@ -340,16 +267,4 @@ func (c *Core) linksInOrder() []*link {
 	}
 	slices.SortFunc(ls, func(a, b *link) int { return cmp.Compare(a.id, b.id) })
 	return ls
-}
-
-func (c *Core) attemptsInOrder() []*attempt {
-	as := make([]*attempt, 0, len(c.attempts))
-	for _, a := range c.attempts {
-		as = append(as, a)
-	}
-	slices.SortFunc(as, func(a, b *attempt) int {
-		x, y := a.launch.Attempt, b.launch.Attempt
-		return cmp.Or(cmp.Compare(x.Frontend, y.Frontend), cmp.Compare(x.Seq, y.Seq), bytes.Compare(a.job[:], b.job[:]))
-	})
-	return as
 }

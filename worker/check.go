@@ -199,7 +199,7 @@ func (c *Core) checkAttempts() error {
 		return nil
 	}
 	for _, err := range []error{
-		within("staged", &c.staged, staged), within("an orphan", &c.orphans, running), within("retained", &c.retained, ended),
+		within("staged", &c.staged, staged), within("an orphan", &c.orphans, running), within("retained", &c.retained, ended), within("unclaimed", &c.unclaimed, ended),
 	} {
 		if err != nil {
 			return err
@@ -237,6 +237,11 @@ func (c *Core) checkAttempts() error {
 			return fmt.Errorf("attempt %s in state %d is in %d lists, not %d", id, a.state, in[a], listed)
 		}
 		delete(in, a)
+	}
+	for a := c.retained.first(); a != nil; a = a.node.next {
+		if a.owner == nil {
+			return fmt.Errorf("attempt %s is retained for nobody", a.launch.Attempt)
+		}
 	}
 	if len(in) > 0 {
 		return fmt.Errorf("%d attempts are listed, but forgotten", len(in))

@@ -23,14 +23,14 @@ type Config struct {
 
 	MaxQueue    int           // places in the queue, over all links; of a tenant at most three times what is left
 	MaxPayload  int           // bytes
-	MaxRetained int           // bytes of results kept for acknowledgement, 512 more for each; the oldest go beyond it
+	MaxRetained int           // bytes of results kept for acknowledgement, 512 more for each; the oldest go beyond it, those nobody claims first
 	ReadyExpiry time.Duration // how long a slot is held for a frontend that does not answer
 	Grace       time.Duration // how long attempts of a broken link run on, waiting to be claimed
-	Retain      time.Duration // how long a result is kept for acknowledgement
+	Retain      time.Duration // how long a result waits to be claimed when its frontend is lost; until then it is kept
 }
 
 // Defaults fills the zero fields of c: one slot, fifo, 1 s starvation bound, 16384 places, payloads of 1
-// MiB, 256 MiB of retained results for 30 s, 500 ms ready expiry, 10 s grace, an eighth closed to long tasks.
+// MiB, 256 MiB of retained results, 30 s for them to be claimed, 500 ms ready expiry, 10 s grace, an eighth closed to long tasks.
 func (c Config) Defaults() Config {
 	def := func(p *time.Duration, d time.Duration) {
 		if *p == 0 {
@@ -188,23 +188,28 @@ type Core struct {
 	byOwner  map[probe.FrontendID]*link
 	attempts map[probe.AttemptID]*attempt
 
-	capacity room
-	free     room
-	changes  uint64 // how often something changed that a forecast depends on, other than the queue
-	runs     []*attempt
-	queue    queue
-	parked   int
-	seq      uint64
-	asked    list[*place]   // Ready is out; by askedAt
-	early    []*place       // of those, the ones that hold no slot
-	staged   list[*attempt] // bound ahead of a slot, waiting for it; by when they came
-	promised probe.Demand   // of early and staged together
-	willEnd  pq.Heap[*attempt]
-	due      []*attempt   // running, and expected to end within one round trip
-	dueRoom  probe.Demand // of those
-	retained list[*attempt]
-	kept     int            // bytes that they cost
-	orphans  list[*attempt] // running without a link; by when they lost it
+	capacity  room
+	free      room
+	changes   uint64 // how often something changed that a forecast depends on, other than the queue
+	runs      []*attempt
+	queue     queue
+	parked    int
+	seq       uint64
+	asked     list[*place]   // Ready is out; by askedAt
+	early     []*place       // of those, the ones that hold no slot
+	staged    list[*attempt] // bound ahead of a slot, waiting for it; by when they came
+	promised  probe.Demand   // of early and staged together
+	willEnd   pq.Heap[*attempt]
+	due       []*attempt     // running, and expected to end within one round trip
+	dueRoom   probe.Demand   // of those
+	retained  list[*attempt] // ended, to be acknowledged
+	unclaimed list[*attempt] // ended, without a link; by when they lost it, or ended
+	kept      int            // bytes that both cost
+	orphans   list[*attempt] // running without a link; by when they lost it
+
+	memories   map[probe.JobID]*memory
+	remembered list[*memory] // those, by when they were last added to
+	since      time.Time     // what started from then on is known, acknowledged, or remembered as forgotten
 
 	learned   learned
 	forecast  forecast
@@ -236,21 +241,22 @@ type link struct {
 
 // attempt is one try at a task, from its arrival to its acknowledgement.
 type attempt struct {
-	launch   probe.Launch
-	job      probe.JobID
-	demand   probe.Demand
-	files    *files // nil: it needs none
-	owner    *link  // nil: orphan
-	state    attemptState
-	long     bool
-	unwanted bool   // its end interests nobody
-	run      int32  // its index in Core.runs
-	from     *place // staged only: the place it was bound to, to be queued again if it is handed back
+	launch     probe.Launch
+	job        probe.JobID
+	generation probe.Generation // of the job when it was launched, or claimed
+	state      attemptState
+	long       bool
+	unwanted   bool // its end interests nobody
+	demand     probe.Demand
+	files      *files // nil: it needs none
+	owner      *link  // nil: orphan
+	run        int32  // its index in Core.runs
+	from       *place // staged only: the place it was bound to, to be queued again if it is handed back
 
 	waited, held time.Duration
 	arrivedAt    time.Time
 	startedAt    time.Time
-	since        time.Time // staged, or an orphan
+	since        time.Time // staged, or without an owner
 	endedAt      time.Time
 	askAt        time.Time // when a successor may be asked for
 	due          bool
@@ -303,6 +309,7 @@ func New(cfg Config) *Core {
 		links:     map[LinkID]*link{},
 		byOwner:   map[probe.FrontendID]*link{},
 		attempts:  map[probe.AttemptID]*attempt{},
+		memories:  map[probe.JobID]*memory{},
 		fetches:   map[probe.AttemptID]*place{},
 		capacity:  room{cfg.Capacity, cfg.Open()},
 		learned:   learned{run: firstRun, chance: firstChance, fetch: firstFetch},
@@ -320,6 +327,9 @@ func New(cfg Config) *Core {
 // Step applies ev at now and appends what the shell must do, in order, to acts. It never blocks and reads
 // no clock. now must not go back.
 func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
+	if c.since.IsZero() {
+		c.since = now
+	}
 	switch ev := ev.(type) {
 	case Received:
 		if l := c.links[ev.Link]; l != nil { // else of a connection that was dropped
@@ -383,14 +393,12 @@ func (c *Core) receive(l *link, msg probe.Msg, now time.Time, acts []Action) []A
 			}
 		}
 	case probe.Kill:
-		return c.kill(l, &m, acts)
+		return c.kill(l, &m, now, acts)
 	case probe.Claim:
 		return c.claim(l, &m, now, acts)
 	case probe.Ack:
 		for _, id := range m.Attempts {
-			if a := c.attempts[id]; a != nil && a.owner == l && a.state == ended {
-				c.forget(a)
-			}
+			c.acknowledged(l, id, m.Disowned, now)
 		}
 	case probe.Sync:
 		return c.sync(l, &m, now, acts)
@@ -448,8 +456,8 @@ func (c *Core) NextWake() time.Time {
 	if a := c.staged.first(); a != nil {
 		soonest(a.since.Add(c.patience(a)))
 	}
-	if a := c.retained.first(); a != nil {
-		soonest(a.endedAt.Add(c.cfg.Retain))
+	if a := c.unclaimed.first(); a != nil {
+		soonest(a.since.Add(c.cfg.Retain))
 	}
 	if a := c.orphans.first(); a != nil {
 		soonest(a.since.Add(c.cfg.Grace))

@@ -81,7 +81,7 @@ func TestHistories(t *testing.T) {
 		"sent Queued", "sent Started", "sent Ready", "sent Finished", "sent Refused", "sent Evicted", "sent Gone",
 		"sent Load", "sent Drain", "sent Pong", "sent Claimed",
 		"queue_full", "leaving", "too_big", "no_function", "expired", "unknown", "oversized", "moved", "late", "needs_files", "no_input",
-		"fetch released", "fetched too late", "matrix", "backfilled", "early", "kept", "bundled", "rode", "orphaned", "claimed", "abandoned", "forgotten",
+		"fetch released", "fetched too late", "matrix", "backfilled", "early", "kept", "bundled", "rode", "orphaned", "claimed", "claimed too late", "abandoned", "forgotten",
 	} {
 		if seen[kind] == 0 {
 			t.Errorf("%s never came up", kind)
@@ -113,6 +113,17 @@ type world struct {
 	long    map[probe.AttemptID]bool     // tasks that may not use all
 	rides   map[placeKey]probe.AttemptID // tasks that came with their place
 	owner   map[probe.AttemptID]LinkID   // by what the core said
+
+	claims   map[probe.JobID]jobClaim // the last ones that were answered
+	claiming probe.Generation         // of the Claim that is being received
+	launched map[probe.AttemptID]probe.Generation
+	reserved map[placeKey]probe.Generation
+}
+
+type jobClaim struct {
+	by         probe.FrontendID
+	generation probe.Generation
+	at         time.Time
 }
 
 type placeKey struct {
@@ -145,6 +156,8 @@ type front struct {
 	awaits map[probe.AttemptID]sent
 	toAck  []probe.AttemptID
 	lost   []probe.AttemptID // sent on links that broke
+
+	generations map[probe.JobID]probe.Generation
 }
 
 // sent is where an attempt was sent, and when.
@@ -183,10 +196,11 @@ func newWorld(t *rapid.T, seen map[string]int) *world {
 		runs: map[probe.AttemptID]*run{}, ended: map[probe.AttemptID]Exited{}, dead: map[placeKey]probe.Reason{},
 		asked: map[turnKey]bool{}, never: map[probe.AttemptID]string{}, started: map[probe.AttemptID]bool{},
 		rides: map[placeKey]probe.AttemptID{}, owner: map[probe.AttemptID]LinkID{},
+		claims: map[probe.JobID]jobClaim{}, launched: map[probe.AttemptID]probe.Generation{}, reserved: map[placeKey]probe.Generation{},
 		jobs: []probe.JobID{job("x"), job("y"), job("z")},
 	}
 	for i := range 3 {
-		w.fronts = append(w.fronts, &front{id: probe.FrontendID(i + 1), rude: i == 2, nextRes: 1, nextSeq: 1})
+		w.fronts = append(w.fronts, &front{id: probe.FrontendID(i + 1), rude: i == 2, nextRes: 1, nextSeq: 1, generations: map[probe.JobID]probe.Generation{}})
 		w.connectFront(w.fronts[i])
 	}
 	return w
@@ -255,6 +269,10 @@ func (w *world) do(a Action) {
 		}
 		if why := w.never[id]; why != "" && !w.isRude(id) {
 			w.t.Fatalf("start of %s: it was %s", id, why)
+		}
+		g, known := w.launched[id]
+		if last, claimed := w.claims[a.Job]; known && claimed && w.now.Sub(last.at) < rememberFor && (g < last.generation || g == last.generation && last.by != id.Frontend) {
+			w.t.Fatalf("start of %s, of generation %d: its job was claimed since: %+v", id, g, last)
 		}
 		if a.Launch.Function != "f" || len(a.Launch.Payload) > 100 {
 			w.t.Fatalf("start of %s: it cannot run", id)
@@ -371,6 +389,15 @@ func (w *world) check(l *wire, msg probe.Msg) {
 			w.seen["no_input"]++
 		}
 		w.owner[m.Attempt] = l.id
+	case probe.Claimed:
+		if m.Moved {
+			w.seen["claimed too late"]++
+			break
+		}
+		w.claims[m.Job] = jobClaim{l.front.id, w.claiming, w.now}
+		if m.Knows < 0 || m.Knows > w.now.Sub(time.Unix(1_000_000, 0)) {
+			w.t.Fatalf("impossible times in %+v", m)
+		}
 	}
 }
 
@@ -484,13 +511,16 @@ func (w *world) reserve() {
 		Demand: w.demand(), Estimate: time.Duration(w.draw("estimate", 10)) * time.Millisecond,
 		Early: w.draw("early", 4) > 0, Bundle: uint32(w.draw("bundle", 3)),
 	}
+	m.Generation = f.generations[m.Job]
 	for i := range w.draw("rides", int(m.Count)+1) {
 		at := m.First + probe.ResID(i)
 		m.Launches = append(m.Launches, w.launch(f, sent{res: at}))
 		w.rides[placeKey{f.wire.id, at}] = m.Launches[i].Attempt
+		w.launched[m.Launches[i].Attempt] = m.Generation
 	}
 	for i := range m.Count {
 		f.places[m.First+probe.ResID(i)] = true
+		w.reserved[placeKey{f.wire.id, m.First + probe.ResID(i)}] = m.Generation
 	}
 	f.nextRes += probe.ResID(m.Count)
 	w.send(f, m)
@@ -503,6 +533,8 @@ func (w *world) enqueue() {
 	}
 	m := probe.Enqueue{Res: f.nextRes, Job: w.jobs[w.draw("job", 3)], Tenant: "t", Demand: w.demand()}
 	m.Launch = w.launch(f, sent{res: m.Res})
+	m.Generation = f.generations[m.Job]
+	w.launched[m.Launch.Attempt] = m.Generation
 	m.Long, m.Matrix = w.draw("long", 2) > 0, w.draw("matrix", 4) == 0
 	w.long[m.Launch.Attempt] = m.Long
 	if w.draw("files", 3) == 0 {
@@ -532,6 +564,9 @@ func (w *world) answer() {
 		for range max(0, w.draw("bundle", 5)-2) {
 			w.seen["bundled"]++
 			b.Bundle = append(b.Bundle, w.launch(f, at))
+		}
+		for _, m := range append([]probe.Launch{b.Launch}, b.Bundle...) {
+			w.launched[m.Attempt] = w.reserved[placeKey{f.wire.id, b.Res}]
 		}
 		if b.Keep {
 			w.seen["kept"]++
@@ -588,7 +623,15 @@ func (w *world) claim() {
 		w.send(f, probe.Claim{Attempt: id})
 		return
 	}
-	w.send(f, probe.Claim{Job: w.jobs[w.draw("job", 3)]})
+	m := probe.Claim{Job: w.jobs[w.draw("job", 3)]}
+	if w.draw("generation", 3) > 0 { // its client has come to it again, or for the first time
+		for _, o := range w.fronts {
+			f.generations[m.Job] = max(f.generations[m.Job], o.generations[m.Job])
+		}
+		f.generations[m.Job]++
+	}
+	m.Generation = f.generations[m.Job]
+	w.send(f, m)
 }
 
 func (w *world) ack() {
@@ -652,7 +695,7 @@ func (w *world) rude() {
 		probe.Cancel{First: res, Count: count},
 		probe.Kill{Attempt: attempt, Res: res, Turn: turn},
 		probe.Claim{Attempt: attempt},
-		probe.Claim{Job: j},
+		probe.Claim{Job: j, Generation: probe.Generation(turn)},
 		probe.Ack{Attempts: []probe.AttemptID{attempt, attempt}},
 		probe.Sync{Next: res, Live: []probe.Range{{First: res, Count: count}, {First: 1, Count: count}}, Attempts: []probe.AttemptID{attempt, attempt}},
 	))
@@ -696,6 +739,9 @@ func (w *world) repeat() {
 
 // receive hands a message to the core, and notes what may not start from now on.
 func (w *world) receive(l *wire, msg probe.Msg) {
+	if m, ok := msg.(probe.Claim); ok {
+		w.claiming = m.Generation
+	}
 	w.step(Received{Link: l.id, Msg: msg})
 	if l.front.rude {
 		return
@@ -964,8 +1010,8 @@ func (w *world) checkOverdue() {
 	if a := c.orphans.first(); a != nil {
 		late("an orphan", a.since, c.cfg.Grace)
 	}
-	if a := c.retained.first(); a != nil {
-		late("a result", a.endedAt, c.cfg.Retain)
+	if a := c.unclaimed.first(); a != nil {
+		late("a result", a.since, c.cfg.Retain)
 	}
 }
 
@@ -1037,7 +1083,12 @@ func (w *world) answerAll() {
 	if w.core.Load().Queued+w.core.Load().Running > 0 {
 		w.t.Fatalf("left over: %+v", w.core.Load())
 	}
-	w.settle() // results whose Finished was lost, and those that nobody claimed
+	for len(w.wires) > 0 { // results whose Finished was lost
+		l := w.wires[0]
+		w.step(LinkDown{Link: l.id})
+		w.cut(l)
+	}
+	w.settle() // and those that nobody claims
 	w.checkEmpty()
 }
 
@@ -1066,7 +1117,7 @@ func (w *world) checkEmpty() {
 	left := map[string]int{
 		"places": places, "attempts": len(c.attempts), "queued": c.queue.len(), "parked": c.parked, "asked": c.asked.n,
 		"early": len(c.early), "staged": c.staged.n, "ending": c.willEnd.Len(), "due": len(c.due),
-		"retained": c.retained.n, "kept": c.kept, "orphans": c.orphans.n, "running": len(c.runs), "fetches": len(c.fetches), "runs": len(w.runs), "files": len(w.files),
+		"retained": c.retained.n, "unclaimed": c.unclaimed.n, "kept": c.kept, "orphans": c.orphans.n, "running": len(c.runs), "fetches": len(c.fetches), "runs": len(w.runs), "files": len(w.files),
 	}
 	for _, what := range slices.Sorted(maps.Keys(left)) {
 		if left[what] != 0 {

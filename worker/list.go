@@ -22,10 +22,12 @@ type linked[T any] interface{ links() *node[T] }
 var (
 	_ linked[*place]   = (*place)(nil)
 	_ linked[*attempt] = (*attempt)(nil)
+	_ linked[*memory]  = (*memory)(nil)
 )
 
 func (p *place) links() *node[*place]     { return &p.node }
 func (a *attempt) links() *node[*attempt] { return &a.node }
+func (m *memory) links() *node[*memory]   { return &m.node }
 
 // first is the oldest item, or nil.
 func (l *list[T]) first() T { return l.head }

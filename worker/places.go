@@ -12,6 +12,9 @@ import (
 // room for them, and that delays nobody who waits.
 func (c *Core) reserve(l *link, m *probe.Reserve, now time.Time, acts []Action) []Action {
 	reason := c.unacceptable(m.Demand, false)
+	if c.moved(l, m.Job, m.Generation) {
+		reason = probe.Moved
+	}
 	for i := range m.Launches {
 		if reason == 0 {
 			reason = c.unfitLate(&m.Launches[i])
@@ -42,7 +45,7 @@ func (c *Core) reserve(l *link, m *probe.Reserve, now time.Time, acts []Action) 
 			ride = gap
 		}
 		if ride {
-			a := &attempt{launch: m.Launches[i], job: m.Job, demand: m.Demand, owner: l, arrivedAt: now}
+			a := &attempt{launch: m.Launches[i], job: m.Job, generation: m.Generation, demand: m.Demand, owner: l, arrivedAt: now}
 			if c.staged.n == 0 && need.fits(c.free) {
 				c.take(need)
 				c.Stats.RidesStarted++
@@ -64,7 +67,7 @@ func (c *Core) reserve(l *link, m *probe.Reserve, now time.Time, acts []Action) 
 		}
 		c.Stats.Reserved++
 		c.queuePlace(&place{
-			link: l, res: id, job: m.Job, tenant: m.Tenant, priority: m.Priority, demand: m.Demand,
+			link: l, res: id, job: m.Job, generation: m.Generation, tenant: m.Tenant, priority: m.Priority, demand: m.Demand,
 			estimate: m.Estimate, mayAskEarly: m.Early,
 		}, now)
 		if int(i) < rides {
@@ -88,6 +91,9 @@ func (c *Core) enqueue(l *link, m *probe.Enqueue, now time.Time, acts []Action) 
 		return acts // its frontend uses an id twice; the first one goes
 	}
 	reason, after := c.unacceptable(m.Demand, m.Long), time.Duration(0)
+	if c.moved(l, m.Job, m.Generation) {
+		reason = probe.Moved
+	}
 	if reason == 0 {
 		reason = c.unfit(&m.Launch)
 	}
@@ -100,7 +106,7 @@ func (c *Core) enqueue(l *link, m *probe.Enqueue, now time.Time, acts []Action) 
 	ahead := uint32(c.queue.len())
 	c.Stats.Reserved++
 	p := &place{
-		link: l, res: m.Res, job: m.Job, tenant: m.Tenant, priority: m.Priority, demand: m.Demand, long: m.Long,
+		link: l, res: m.Res, job: m.Job, generation: m.Generation, tenant: m.Tenant, priority: m.Priority, demand: m.Demand, long: m.Long,
 		estimate: m.Launch.Estimate, launch: &m.Launch, tellMatrix: m.Matrix,
 	}
 	if len(m.Launch.Files) > 0 {
@@ -254,7 +260,7 @@ func (c *Core) begin(p *place, now time.Time, acts []Action) []Action {
 // attempt is that of a task bound early, whose wait is over.
 func (p *place) attempt(now time.Time) *attempt {
 	return &attempt{
-		launch: *p.launch, job: p.job, demand: p.demand, long: p.long, files: p.files, owner: p.link,
+		launch: *p.launch, job: p.job, generation: p.generation, demand: p.demand, long: p.long, files: p.files, owner: p.link,
 		arrivedAt: p.queuedAt, startedAt: now, waited: now.Sub(p.queuedAt),
 	}
 }
@@ -312,18 +318,23 @@ func (c *Core) bind(l *link, m *probe.Bind, now time.Time, acts []Action) []Acti
 	}
 	l.learn(now.Sub(p.askedAt))
 	c.learned.turned(true)
-	if reason := c.unfitLate(&m.Launch); reason != 0 {
+	job, generation := p.job, p.generation
+	own := m.Job == probe.JobID{} || m.Job == p.job
+	if !own {
+		job, generation = m.Job, m.Generation
+	}
+	reason := c.unfitLate(&m.Launch)
+	if !own && c.moved(l, job, generation) {
+		reason = probe.Moved
+	}
+	if reason != 0 {
 		c.dropPlace(p)
 		acts = c.refuseAll(l, m.Bundle, reason, acts)
 		return c.refuse(l, m.Res, 1, m.Launch.Attempt, reason, 0, acts)
 	}
 	c.Stats.Bound++
-	job, own := p.job, m.Job == probe.JobID{} || m.Job == p.job
-	if !own {
-		job = m.Job
-	}
 	a := &attempt{
-		launch: m.Launch, job: job, demand: p.demand, owner: l, arrivedAt: now,
+		launch: m.Launch, job: job, generation: generation, demand: p.demand, owner: l, arrivedAt: now,
 		waited: p.askedAt.Sub(p.queuedAt), held: now.Sub(p.askedAt),
 	}
 	wasHeld := p.state == held
@@ -355,7 +366,7 @@ func (c *Core) bind(l *link, m *probe.Bind, now time.Time, acts []Action) []Acti
 			continue
 		}
 		c.Stats.Bound++
-		c.stage(&attempt{launch: *launch, job: job, demand: p.demand, owner: l, arrivedAt: now, waited: a.waited, held: a.held}, now)
+		c.stage(&attempt{launch: *launch, job: job, generation: generation, demand: p.demand, owner: l, arrivedAt: now, waited: a.waited, held: a.held}, now)
 	}
 	return acts
 }
@@ -422,11 +433,9 @@ func (c *Core) dropPlace(p *place) {
 // park takes the queued places of a silent link out of the queue's way.
 func (c *Core) park(l *link) {
 	l.silent = true
-	for _, p := range l.inOrder() {
-		if p.state == queued {
-			c.queue.remove(p)
-			c.line(p)
-		}
+	for _, p := range l.inOrder(func(p *place) bool { return p.state == queued }) {
+		c.queue.remove(p)
+		c.line(p)
 	}
 }
 
@@ -452,18 +461,22 @@ func (l *link) learn(d time.Duration) {
 	l.lead = min(l.answer+4*l.stray, maxLead)
 }
 
-// inOrder is the places of a link by id, so that map order decides nothing.
-func (l *link) inOrder() []*place {
-	ps := make([]*place, 0, len(l.places))
+func all(*place) bool { return true }
+
+// inOrder is those places of a link that are meant, by id, so that map order decides nothing.
+func (l *link) inOrder(meant func(*place) bool) []*place {
+	var ps []*place
 	for _, p := range l.places {
-		ps = append(ps, p)
+		if meant(p) {
+			ps = append(ps, p)
+		}
 	}
 	slices.SortFunc(ps, func(a, b *place) int { return cmp.Compare(a.res, b.res) })
 	return ps
 }
 
 // expire acts on silence: turns that were not answered, staged attempts whose slot did not fall free,
-// results that nobody acknowledged, orphans that nobody claimed.
+// results and orphans that nobody claimed.
 func (c *Core) expire(now time.Time, acts []Action) []Action {
 	if !now.Before(c.stays) {
 		c.stays = time.Time{}
@@ -480,14 +493,12 @@ func (c *Core) expire(now time.Time, acts []Action) []Action {
 	for a := c.lateStaged(now); a != nil; a = c.lateStaged(now) {
 		acts = c.handBack(a, acts)
 	}
-	for a := c.retained.first(); a != nil && (now.Sub(a.endedAt) >= c.cfg.Retain || c.kept > c.cfg.MaxRetained); a = c.retained.first() {
-		c.Stats.Forgotten++
-		c.forget(a)
-	}
+	c.expireResults(now)
+	c.unremember(now)
 	for a := c.orphans.first(); a != nil && now.Sub(a.since) >= c.cfg.Grace; a = c.orphans.first() {
 		c.orphans.remove(a)
 		c.Stats.Abandoned++
-		acts = c.abandon(a, acts)
+		acts = c.abandon(a, now, acts)
 	}
 	return acts
 }

@@ -320,11 +320,12 @@ type place struct {
 	tellMatrix  bool
 	mayAskEarly bool
 
-	job    probe.JobID
-	tenant string
-	of     *tenant       // while it is in the queue
-	launch *probe.Launch // of a task bound early
-	files  *files        // nil: its task needs none
+	job        probe.JobID
+	generation probe.Generation // of the job
+	tenant     string
+	of         *tenant       // while it is in the queue
+	launch     *probe.Launch // of a task bound early
+	files      *files        // nil: its task needs none
 
 	queuedAt time.Time
 	askedAt  time.Time

@@ -101,7 +101,7 @@ func message(l *script.Line, verb string) probe.Msg {
 	case "reserve":
 		r := l.Places(l.Word())
 		m := probe.Reserve{
-			First: r.First, Count: r.Count, Job: job(l.Text("job")), Tenant: l.Text("tenant"),
+			First: r.First, Count: r.Count, Job: job(l.Text("job")), Generation: generation(l), Tenant: l.Text("tenant"),
 			Priority: int32(l.Number("prio", 0)), Demand: size(l.Number("size", 1)), Early: l.Flag("early"),
 		}
 		m.Bundle = uint32(l.Number("bundle", 0))
@@ -114,7 +114,7 @@ func message(l *script.Line, verb string) probe.Msg {
 		m := probe.Bind{Res: res, Turn: turn, Keep: l.Flag("keep"), Launch: launch(l, l.Attempt(l.Word()))}
 		m.Bundle = launches(l, "and", m.Launch)
 		if other := l.Text("for"); other != "" {
-			m.Job = job(other)
+			m.Job, m.Generation = job(other), generation(l)
 		}
 		return m
 	case "decline":
@@ -122,7 +122,7 @@ func message(l *script.Line, verb string) probe.Msg {
 		return probe.Decline{Res: res, Turn: turn}
 	case "enqueue":
 		return probe.Enqueue{
-			Res: probe.ResID(l.Int(l.Word())), Launch: launch(l, l.Attempt(l.Word())), Job: job(l.Text("job")),
+			Res: probe.ResID(l.Int(l.Word())), Launch: launch(l, l.Attempt(l.Word())), Job: job(l.Text("job")), Generation: generation(l),
 			Tenant: l.Text("tenant"), Priority: int32(l.Number("prio", 0)), Demand: size(l.Number("size", 1)),
 			Long: l.Flag("long"), Matrix: l.Flag("matrix"),
 		}
@@ -135,12 +135,16 @@ func message(l *script.Line, verb string) probe.Msg {
 		}
 		return m
 	case "claim":
+		m := probe.Claim{Generation: generation(l)}
 		if name := l.Text("job"); name != "" {
-			return probe.Claim{Job: job(name)}
+			m.Job = job(name)
 		}
-		return probe.Claim{Attempt: l.Attempt(l.Word())}
+		if l.Left() > 0 {
+			m.Attempt = l.Attempt(l.Word())
+		}
+		return m
 	case "ack":
-		return probe.Ack{Attempts: attempts(l, strings.Split(l.Word(), ","))}
+		return probe.Ack{Disowned: l.Flag("disowned"), Attempts: attempts(l, strings.Split(l.Word(), ","))}
 	case "sync":
 		m := probe.Sync{Next: probe.ResID(l.Number("next", 0)), Attempts: attempts(l, l.List("awaits"))}
 		for _, r := range l.List("live") {
@@ -159,6 +163,9 @@ func message(l *script.Line, verb string) probe.Msg {
 	l.Fail(fmt.Errorf("unknown message %q", verb))
 	return nil
 }
+
+// generation reads gen=1.
+func generation(l *script.Line) probe.Generation { return probe.Generation(l.Number("gen", 0)) }
 
 func attempts(l *script.Line, words []string) []probe.AttemptID {
 	var ids []probe.AttemptID
@@ -260,7 +267,10 @@ func showMsg(msg probe.Msg) string {
 	case probe.Load:
 		return fmt.Sprintf("load %d", m.Seq) + showLoad(m)
 	case probe.Claimed:
-		return fmt.Sprintf("claimed %s n=%d", script.ShowJob(m.Job), m.Count)
+		if m.Moved {
+			return "claimed " + script.ShowJob(m.Job) + " moved"
+		}
+		return fmt.Sprintf("claimed %s n=%d", script.ShowJob(m.Job), m.Count) + script.Optional(" knows", m.Knows)
 	}
 	return fmt.Sprintf("%T", msg)
 }
@@ -310,6 +320,7 @@ func (s *story) state() string {
 		{"running", len(c.runs)},
 		{"orphans", c.orphans.n},
 		{"retained", c.retained.n},
+		{"unclaimed", c.unclaimed.n},
 	} {
 		if count.n > 0 {
 			text += fmt.Sprintf(" %s=%d", count.name, count.n)

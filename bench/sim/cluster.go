@@ -96,6 +96,8 @@ type frontendNode struct {
 	down    bool
 	hung    *hang
 
+	receipts []frontend.Receipt // of outcomes, to be told when clients have them
+
 	lingers  []*conn // with messages that wait, until lingerAt at the latest
 	lingerAt time.Duration
 }
@@ -195,8 +197,11 @@ func (c *cluster) startFrontend(f *frontendNode, seed uint64) {
 	}
 	f.conns = make([]*conn, len(c.workers))
 	f.down, f.hung, f.wakeAt = false, nil, 0
-	f.lingers, f.lingerAt = nil, 0
+	f.lingers, f.lingerAt, f.receipts = nil, 0, nil
 	for _, w := range c.workers {
+		if core, ok := f.core.(*frontend.Core); ok {
+			core.Step(c.time(), frontend.Listed{Worker: frontend.Worker(w.index), Address: w.welcome.Worker}, nil)
+		}
 		c.at(c.now, event{kind: dial, f: f, w: w, life: f.life})
 	}
 }

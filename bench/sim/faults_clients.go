@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend"
@@ -31,8 +32,24 @@ func (r *faultRun) turnTo(j *faultJob, f *frontendNode) {
 	r.later(r.now+clientDelay, func() { r.submitTo(j, f, session) })
 }
 
+// gone: the client is not, or no longer, in its turn to f.
+func (j *faultJob) gone(f *frontendNode, session int) bool {
+	return j.ended || j.session != session || j.owner != f
+}
+
 func (r *faultRun) submitTo(j *faultJob, f *frontendNode, session int) {
-	gone := func() bool { return j.ended || j.session != session || j.owner != f }
+	gone := func() bool { return j.gone(f, session) }
+	spec := j.spec
+	if j.tried {
+		spec.Generation, spec.Age = probe.Generation(session-1), r.now-j.first
+	} else {
+		j.first = r.now
+	}
+	for i := range j.tasks {
+		if j.tasks[i].outcomes == 0 {
+			spec.Tasks = append(spec.Tasks, j.tasks[i].spec)
+		}
+	}
 	switch {
 	case gone():
 		return
@@ -41,7 +58,7 @@ func (r *faultRun) submitTo(j *faultJob, f *frontendNode, session int) {
 		return
 	case f.hung != nil:
 		// It sits in the frontend's socket. The client gives up after a while; what it sent does not come back.
-		f.hung.events = append(f.hung.events, event{kind: call, what: func() { r.receiveSubmit(j, f, session) }})
+		f.hung.events = append(f.hung.events, event{kind: call, what: func() { r.receiveSubmit(j, f, session, spec) }})
 		j.tried = true
 		r.later(r.now+r.net.lease, func() {
 			if !gone() && f.hung != nil {
@@ -50,12 +67,12 @@ func (r *faultRun) submitTo(j *faultJob, f *frontendNode, session int) {
 		})
 		return
 	}
-	r.receiveSubmit(j, f, session)
+	r.receiveSubmit(j, f, session, spec)
 }
 
 // receiveSubmit is a frontend's shell: it recognises a job that is under way.
-func (r *faultRun) receiveSubmit(j *faultJob, f *frontendNode, session int) {
-	if f.down {
+func (r *faultRun) receiveSubmit(j *faultJob, f *frontendNode, session int, spec frontend.Job) {
+	if f.down || spec.Generation > 0 && j.gone(f, session) { // it is not listened to if it has hung up
 		return
 	}
 	if v := r.visits[f.index][j.id]; v != nil {
@@ -65,20 +82,10 @@ func (r *faultRun) receiveSubmit(j *faultJob, f *frontendNode, session int) {
 		}
 		return
 	}
-	spec := j.spec
-	spec.Resubmitted = j.tried
-	for i := range j.tasks {
-		if j.tasks[i].outcomes == 0 {
-			spec.Tasks = append(spec.Tasks, j.tasks[i].spec)
-		}
-	}
-	if len(spec.Tasks) == 0 {
-		return // overtaken by the last outcome
-	}
 	v := &visit{job: j, session: session, told: map[probe.TaskIndex]bool{}}
 	r.visits[f.index][j.id] = v
 	if r.log != nil {
-		r.log("client: job %d to f%d, %d tasks, resubmitted: %t, mode %v, policy %+v, %s, stages %+v", j.n, f.index, len(spec.Tasks), spec.Resubmitted, spec.Mode, spec.Policy, spec.Constraint, spec.Stages)
+		r.log("client: job %d to f%d, %d tasks, generation %d, mode %v, policy %+v, %s, stages %+v", j.n, f.index, len(spec.Tasks), spec.Generation, spec.Mode, spec.Policy, spec.Constraint, spec.Stages)
 	}
 	if err := r.stepFrontend(f, frontend.Submit{Job: &spec}); err != nil {
 		r.fail("%w", err)
@@ -167,10 +174,20 @@ func (r *faultRun) told(f *frontendNode, a frontend.Action) {
 		}
 		v.told[a.Outcome.Task] = true
 		v.outcomes = append(v.outcomes, a.Outcome)
+		if o := &a.Outcome; o.Receipt != (frontend.Receipt{}) {
+			f.receipts = append(f.receipts, o.Receipt)
+		}
 		r.plausible(v, &a.Outcome)
 		r.deliver(v.job, f, v.session, a.Outcome)
 	case frontend.Ended:
 		delete(visits, a.Job)
+	case frontend.Collect:
+		life := f.life
+		for _, o := range f.receipts {
+			if o.Worker == a.Worker {
+				r.later(r.now, func() { r.receipts(f, o, true, func() bool { return f.life == life }) })
+			}
+		}
 	case frontend.Moved:
 		v := visits[a.Job]
 		delete(visits, a.Job)
@@ -191,10 +208,16 @@ func (r *faultRun) told(f *frontendNode, a frontend.Action) {
 // deliver brings an outcome to the client, unless the frontend or the client is gone by then.
 func (r *faultRun) deliver(j *faultJob, f *frontendNode, session int, o frontend.Outcome) {
 	life := f.life
+	here := func() bool { return f.life == life }
 	r.later(r.now+clientDelay, func() {
-		if f.life != life || f.down || j.session != session || j.owner != f || j.ended {
+		if f.life != life || f.down {
 			return
 		}
+		if j.gone(f, session) {
+			r.later(r.now+r.grace, func() { r.receipts(f, o.Receipt, false, here) })
+			return
+		}
+		r.later(r.now+clientDelay, func() { r.receipts(f, o.Receipt, true, here) })
 		t := &j.tasks[o.Task]
 		if t.outcomes++; t.outcomes > 1 {
 			return // the client came back to a frontend that it had left, and had the outcome from another
@@ -208,4 +231,18 @@ func (r *faultRun) deliver(j *faultJob, f *frontendNode, session int, o frontend
 			r.open--
 		}
 	})
+}
+
+// receipts tells a frontend that an outcome has arrived, or that it does not keep it any more.
+func (r *faultRun) receipts(f *frontendNode, receipt frontend.Receipt, arrived bool, here func() bool) {
+	list := []frontend.Receipt{receipt}
+	n := len(f.receipts)
+	f.receipts = slices.DeleteFunc(f.receipts, func(o frontend.Receipt) bool { return o == receipt })
+	switch {
+	case len(f.receipts) == n: // there was none, or it was told before
+	case arrived:
+		r.tellFrontend(f, frontend.Delivered{Receipts: list}, here)
+	default:
+		r.tellFrontend(f, frontend.Dropped{Receipts: list}, here)
+	}
 }

@@ -364,6 +364,6 @@ var (
 	}
 	keptByWorker = []string{
 		"cfg", "functions", "links*", "links.seen", "links.bound", "byOwner", "queue.known", "queue.kinds",
-		"forecast", "gaps", "queue.byTurn", "queue.byArrival", "queue.byTenant", "queue.turns",
+		"memories", "forecast", "gaps", "queue.byTurn", "queue.byArrival", "queue.byTenant", "queue.turns",
 	}
 )

@@ -397,9 +397,10 @@ func group(j *jobRun) int {
 
 func (r *runner) counts(job int) bool { return job >= r.cfg.WarmupJobs && job < r.last }
 
-func (r *runner) told(_ *frontendNode, a frontend.Action) {
+func (r *runner) told(f *frontendNode, a frontend.Action) {
 	switch a := a.(type) {
 	case frontend.Done:
+		r.receive(f, a.Outcome.Receipt)
 		n := jobOf(a.Job)
 		if a.Outcome.Kind != frontend.Result {
 			r.failed = fmt.Errorf("job %d, task %d: outcome %d, %s", n, a.Outcome.Task, a.Outcome.Kind, a.Outcome.Message)
@@ -421,6 +422,23 @@ func (r *runner) told(_ *frontendNode, a frontend.Action) {
 	case frontend.Refused:
 		r.failed = fmt.Errorf("job %d: %w", jobOf(a.Job), a.Err)
 	}
+}
+
+// receive is the client's: it has an outcome, and its frontend learns of many at a time.
+func (r *runner) receive(f *frontendNode, receipt frontend.Receipt) {
+	if receipt == (frontend.Receipt{}) {
+		return
+	}
+	if f.receipts = append(f.receipts, receipt); len(f.receipts) < 64 {
+		return
+	}
+	list := f.receipts
+	f.receipts = nil
+	r.later(r.now, func() {
+		if err := r.stepFrontend(f, frontend.Delivered{Receipts: list}); err != nil {
+			r.failed = err
+		}
+	})
 }
 
 func (r *runner) result() *Result {

@@ -22,12 +22,13 @@ import (
 // did, since the story began; messages are told when they leave. In these words besides those that [script] gives to all:
 //
 //	story workers=2 slots=8 ...      a cluster whose links are up; the settings are in newPage
-//	submit x tasks=24 takes=3s ...   3 s each; est, once, policy, file=7s (to fetch it) and so on as in submit; at=f2
+//	submit x tasks=24 takes=3s ...   3 s each; est, once, policy, file=7s (to fetch it) and so on as in submit; at=f2;
+//	                                 run: its client gets all outcomes at the end, else each as it comes
 //	x moves to=f2                    its client gives its frontend up and turns to another one with what is unfinished
 //	x cancelled                      by its client
 //	f1-w1 breaks, f1-w1 dead         their connection is reset, and made again; it is half-open until that is noticed
 //	f1 crashes, w1 crashes           without a trace: silent; "f1 starts" again
-//	w1 hangs, w1 goes-on
+//	w1 hangs, w1 goes-on             so for f1
 //	w1 drains, f1 leaves
 //	messages, no-messages            from here on messages are told, or not; show=messages: from the beginning
 //	state                            what the cores hold
@@ -63,9 +64,19 @@ type pageJob struct {
 	name   string
 	spec   frontend.Job
 	owner  *frontendNode
+	run    bool
+	first  time.Duration // when it was submitted
+	turns  int           // to frontends
+	had    []outcome     // of its present turn, where it gets all at the end
 	starts []int
 	tries  []int // attempts
 	done   []bool
+}
+
+// outcome is a task's, on its way to the client.
+type outcome struct {
+	task    probe.TaskIndex
+	receipt frontend.Receipt
 }
 
 func newPage(l *script.Line) *script.Story[func(), pageLine] {
@@ -239,6 +250,10 @@ func (p *page) event(l *script.Line) func() {
 			return func() { p.startFrontend(f, 7) }
 		case "leaves":
 			return func() { p.stepTo(f, frontend.Leave{}) }
+		case "hangs":
+			return func() { f.hung = &hang{since: p.now} }
+		case "goes-on":
+			return func() { p.resumeFrontend(f) }
 		}
 	}
 	if strings.HasPrefix(who, "w") {
@@ -262,7 +277,7 @@ func (p *page) event(l *script.Line) func() {
 
 // submit reads a job.
 func (p *page) submit(l *script.Line) func() {
-	j := &pageJob{name: l.Word()}
+	j := &pageJob{name: l.Word(), run: l.Flag("run")}
 	j.spec = frontend.Job{
 		ID: script.Job(j.name), Tenant: l.Text("tenant"), Priority: int32(l.Number("prio", 0)), ProbeRatio: l.Float("ratio"), Deadline: l.Duration("deadline"),
 	}
@@ -305,8 +320,13 @@ func (p *page) submit(l *script.Line) func() {
 // turn hands what is unfinished of a job to a frontend.
 func (p *page) turn(j *pageJob, f *frontendNode) {
 	spec := j.spec
-	spec.Resubmitted = j.owner != nil
-	spec.Tasks = nil
+	spec.Tasks, j.had = nil, nil
+	if j.turns > 0 {
+		spec.Generation, spec.Age = probe.Generation(j.turns), p.now-j.first
+	} else {
+		j.first = p.now
+	}
+	j.turns++
 	for i, t := range j.spec.Tasks {
 		if !j.done[i] {
 			spec.Tasks = append(spec.Tasks, t)
@@ -329,7 +349,10 @@ func (p *page) told(f *frontendNode, a frontend.Action) {
 	case frontend.Done:
 		j, o := p.job(script.ShowJob(a.Job)), &a.Outcome
 		if j.owner == f {
-			j.done[o.Task] = true
+			j.had = append(j.had, outcome{o.Task, o.Receipt})
+		}
+		if !j.run {
+			p.arrive(j, f)
 		}
 		kind := [...]string{frontend.Result: "ok", frontend.Failed: "failed", frontend.Cancelled: "cancelled", frontend.DeadlineExceeded: "late"}[o.Kind]
 		if o.Kind == frontend.Failed {
@@ -345,9 +368,27 @@ func (p *page) told(f *frontendNode, a frontend.Action) {
 			kind += ": " + strings.ReplaceAll(o.Message, "%", "%%")
 		}
 		p.write(j, int(o.Task), "%s: %%s %s", name, kind)
+	case frontend.Ended:
+		p.arrive(p.job(script.ShowJob(a.Job)), f)
 	case frontend.Moved:
 		p.write(nil, 0, "%s: %s has moved", name, script.ShowJob(a.Job))
 	}
+}
+
+// arrive lets a client have the outcomes that there are, and its frontend know a while later.
+func (p *page) arrive(j *pageJob, f *frontendNode) {
+	var receipts []frontend.Receipt
+	for _, o := range j.had {
+		j.done[o.task] = true
+		receipts = append(receipts, o.receipt)
+	}
+	j.had = nil
+	life := f.life
+	p.later(p.now+2*p.net.delay, func() {
+		if f.life == life && !f.down && f.hung == nil {
+			p.stepTo(f, frontend.Delivered{Receipts: receipts})
+		}
+	})
 }
 
 func (p *page) name(f *frontendNode) string    { return fmt.Sprint("f", f.index+1) }

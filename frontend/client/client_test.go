@@ -286,7 +286,7 @@ func TestEveryFieldArrives(t *testing.T) {
 		Constraint: Constraint{Labels: []string{"a=b"}}, Phases: true,
 		Tasks: []Task{{
 			Function: "f", Payload: []byte("x"), Demand: Demand{CPU: 500, Memory: 64}, Estimate: 1,
-			Constraint: Constraint{Hosts: []string{"h"}}, Once: true, Timeout: 2500 * time.Microsecond, Retries: 4,
+			Constraint: Constraint{Hosts: []string{"h"}}, Timeout: 2500 * time.Microsecond, Retries: 4,
 		}},
 	})
 	fence()
@@ -298,7 +298,7 @@ func TestEveryFieldArrives(t *testing.T) {
 		j.Id != "01ARZ3NDEKTSV4RRFFQ69G5FAV" || j.Tenant != "t" || j.Priority != -3 || j.DeadlineUs != 1e6 ||
 		j.Policy != v1.Policy_PER_TASK || j.ProbeRatio != 1.5 || j.Constraint.Labels[0] != "a=b" || !j.Phases || j.Resubmission != nil ||
 		task.FunctionName != "f" || string(task.Payload) != "x" || *task.Demand != (v1.Demand{CpuMillicores: 500, MemoryMib: 64}) ||
-		task.EstimateUs != 1 || task.Constraint.Hosts[0] != "h" || task.Retryable || task.TimeoutUs != 2500 || task.Retries != 4 || task.Index != -1 {
+		task.EstimateUs != 1 || task.Constraint.Hosts[0] != "h" || !task.Retryable || task.TimeoutUs != 2500 || task.Retries != 4 || task.Index != -1 {
 		t.Errorf("request: %+v", got)
 	}
 	us := time.Microsecond
@@ -306,6 +306,63 @@ func TestEveryFieldArrives(t *testing.T) {
 	if o.Attempts != 3 || o.Run != 1500*us || o.Worker != "w9" || *o.Phases != (Phases{us, 2 * us, 3 * us, 4 * us, 5 * us, 6 * us, 7 * us}) {
 		t.Errorf("outcome: %+v", o)
 	}
+}
+
+// A job with a task that may start only once goes by Submit, and its owner hears that all outcomes have arrived, even
+// if the client closes: until then the workers keep the results.
+func TestOnceIsConfirmed(t *testing.T) {
+	f := newFake(t)
+	var job *v1.Job
+	f.submit = f.take(&job)
+	var mu sync.Mutex
+	var cursors []int64
+	f.events = func(r *v1.EventsRequest) (*v1.EventsResponse, error) {
+		mu.Lock()
+		cursors = append(cursors, r.Cursor)
+		mu.Unlock()
+		return events(2, true, echo(job, 0), echo(job, 1)), nil
+	}
+	c := newClient(t, []string{f.addr})
+	spec := echoJob(2)
+	spec.Tasks[1].Once = true
+	outs, err := c.Run(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	checkEchoes(t, outs, 2)
+	if !job.Tasks[0].Retryable || job.Tasks[1].Retryable {
+		t.Errorf("tasks %+v", job.Tasks)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if cursors[0] != 0 || cursors[len(cursors)-1] != 2 {
+		t.Errorf("cursors %v", cursors)
+	}
+}
+
+// Each time that a job goes out again it says so, and how old it is: of two owners the later one counts.
+func TestResubmissionsAreCounted(t *testing.T) {
+	f := newFake(t)
+	var counts []int32
+	f.run = func(r *v1.RunRequest) (*v1.RunResponse, error) {
+		if m := r.Job.Resubmission; m != nil {
+			counts = append(counts, m.Count)
+			if m.AgeUs <= 0 {
+				t.Errorf("resubmitted after %d us", m.AgeUs)
+			}
+		}
+		if len(counts) < 3 {
+			return nil, &v1.Refused{Reason: v1.RefusedReason_OWNER_LOST, Message: "moved"}
+		}
+		return f.runEcho(r)
+	}
+	outs, err := newClient(t, []string{f.addr}).Run(t.Context(), echoJob(1))
+	fence()
+	if err != nil || !slices.Equal(counts, []int32{1, 2, 3}) {
+		t.Errorf("%v, %v", counts, err)
+	}
+	checkEchoes(t, outs, 1)
 }
 
 func TestPoliciesHaveTheirNames(t *testing.T) {

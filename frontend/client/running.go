@@ -240,7 +240,28 @@ func (r *Running) poll(ctx context.Context) {
 		cursor = 0
 		r.publish()
 	}
+	if cursor > 0 && slices.ContainsFunc(s.tasks, func(t v1.Task) bool { return !t.Retryable }) {
+		s.c.background.Go(func() { s.c.confirm(s.at, &s.handle, cursor) })
+	}
 	r.end(nil)
+}
+
+// confirm tells the owner of a job that has ended that all outcomes have arrived: where tasks may start only once, their
+// workers keep the results until then.
+func (c *Client) confirm(f *frontend, h *v1.Handle, cursor int64) {
+	ask := func() error {
+		return f.do(context.Background(), &call{parting: true}, partingTimeout, func(ctx context.Context) error {
+			_, err := f.rpc.Events(ctx, &v1.EventsRequest{Caller: c.caller, Handle: h, Cursor: cursor})
+			return err
+		})
+	}
+	err := ask()
+	if errors.Is(err, ErrClosed) { // it broke the connection
+		err = ask()
+	}
+	if err != nil {
+		c.cfg.log.Debug("outcomes not confirmed", "job", h.Job, "frontend", f.addr, "err", err)
+	}
 }
 
 // events asks the owner what happened after cursor.

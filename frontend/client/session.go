@@ -42,7 +42,7 @@ func large(job *Job) bool {
 	for i := range job.Tasks {
 		t := &job.Tasks[i]
 		bytes += len(t.Payload)
-		if t.Estimate >= runEstimate {
+		if t.Estimate >= runEstimate || t.Once { // the frontend is to know what has arrived: the next cursor says so
 			return true
 		}
 	}
@@ -51,24 +51,25 @@ func large(job *Job) bool {
 
 // session is one job on its way through the frontends. One goroutine owns it.
 type session struct {
-	c       *Client
-	job     v1.Job // as it goes out next
-	tasks   []v1.Task
-	began   time.Time
-	within  time.Duration // the job's deadline
-	done    []bool        // by task
-	left    int           // tasks without an outcome
-	failed  bool          // some task has no result
-	cause   *TaskError    // of a job with stages: why the first one that was heard of has none
-	ran     map[place]int // of a job with stages: tasks with results
-	at      *frontend     // who was asked last
-	handle  v1.Handle     // of the last acceptance; before, the best guess
-	sent    bool          // some frontend may have the job
-	owner   string        // if sent: the latest that may have had it, by its name or address
-	waits   []time.Time   // by frontend: not before; nil until one asks for it
-	since   time.Time     // none could be connected to, or had a worker, since; zero: one could
-	breaks  int           // owners lost since the last outcome
-	lastErr error
+	c           *Client
+	job         v1.Job // as it goes out next
+	tasks       []v1.Task
+	began       time.Time
+	within      time.Duration // the job's deadline
+	done        []bool        // by task
+	left        int           // tasks without an outcome
+	failed      bool          // some task has no result
+	cause       *TaskError    // of a job with stages: why the first one that was heard of has none
+	ran         map[place]int // of a job with stages: tasks with results
+	at          *frontend     // who was asked last
+	handle      v1.Handle     // of the last acceptance; before, the best guess
+	sent        bool          // some frontend may have the job
+	owner       string        // if sent: the latest that may have had it, by its name or address
+	resubmitted int32         // how often it went out again
+	waits       []time.Time   // by frontend: not before; nil until one asks for it
+	since       time.Time     // none could be connected to, or had a worker, since; zero: one could
+	breaks      int           // owners lost since the last outcome
+	lastErr     error
 }
 
 // place is where tasks of a stage have run.
@@ -285,7 +286,8 @@ func (s *session) pastDeadline() error {
 // prepare makes s.job what f should be sent.
 func (s *session) prepare(f *frontend, now time.Time) {
 	if s.sent {
-		s.job.Resubmission = &v1.Resubmission{PreviousOwner: s.owner}
+		s.resubmitted++
+		s.job.Resubmission = &v1.Resubmission{PreviousOwner: s.owner, Count: s.resubmitted, AgeUs: micros(now.Sub(s.began))}
 		for at, n := range s.ran {
 			s.job.Resubmission.Ran = append(s.job.Resubmission.Ran, &v1.StageRun{Stage: at.stage, Worker: at.worker, Tasks: int32(n)})
 		}

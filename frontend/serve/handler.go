@@ -34,20 +34,23 @@ func (h *handler) Run(ctx context.Context, req *v1.RunRequest) (*v1.RunResponse,
 	<-r.end
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	now := time.Now()
 	switch {
 	case r.lost || r.moved:
 		return nil, refuse(v1.RefusedReason_OWNER_LOST, "this frontend lost the job: resubmit what is unfinished under the same id to another one")
 	case !r.run:
 		return nil, refuse(v1.RefusedReason_INVALID, "job %v was submitted before: ask for its events", r.id)
 	case r.tooLarge > 0:
+		h.answer(r, now)
 		return nil, refuse(v1.RefusedReason_TOO_LARGE, "the results have %d bytes, Run answers with at most %d: use Submit and Events", r.tooLarge, h.cfg.MaxRunResult)
 	}
 	if r.phases {
-		at := time.Since(r.received).Microseconds()
+		at := now.Sub(r.received).Microseconds()
 		for _, o := range r.outcomes {
 			o.Phases.DeliveredUs = at
 		}
 	}
+	h.answer(r, now)
 	return &v1.RunResponse{Handle: h.handle(r.id), Outcomes: r.outcomes}, nil
 }
 
@@ -83,7 +86,8 @@ func (h *handler) Events(ctx context.Context, req *v1.EventsRequest) (*v1.Events
 	defer until.Stop()
 
 	h.mu.Lock()
-	defer h.mu.Unlock()
+	defer h.unlock()
+	client := h.listener.client(remoteAddr(ctx))
 	for expired := false; ; {
 		r := h.jobs[id]
 		if r == nil {
@@ -93,11 +97,17 @@ func (h *handler) Events(ctx context.Context, req *v1.EventsRequest) (*v1.Events
 			return nil, refuse(v1.RefusedReason_OWNER_LOST, "this frontend lost the job: resubmit what is unfinished under the same id to another one")
 		}
 		now := time.Now()
-		r.polled = now
-		batch, next, done := r.fetch(req.Cursor, most, now)
+		if r.client = client; client == nil || !expired || !client.hungUp() {
+			r.polled = now
+		}
+		batch, next, had, done := r.fetch(req.Cursor, most, now)
+		if len(had) > 0 {
+			h.stepLocked(frontend.Delivered{Receipts: had})
+		}
 		if len(batch) > 0 || done || expired {
 			if done && !r.kept {
 				h.keep(r)
+				h.answer(r, now)
 			}
 			events := make([]*v1.Event, len(batch))
 			for i, o := range batch {
@@ -110,7 +120,7 @@ func (h *handler) Events(ctx context.Context, req *v1.EventsRequest) (*v1.Events
 		}
 		changed := r.changed
 		r.polls++
-		h.mu.Unlock()
+		h.unlock()
 		select {
 		case <-changed:
 		case <-until.C:
@@ -223,8 +233,8 @@ func (h *handler) submit(ctx context.Context, in *v1.Job, run bool) (*record, er
 		return nil, refuse(v1.RefusedReason_DRAINING, "this frontend has closed: use another one")
 	}
 	r := newRecord(job, run, in.Phases, now)
-	if run {
-		r.client = h.listener.client(remoteAddr(ctx))
+	if r.client = h.listener.client(remoteAddr(ctx)); job.Generation > 0 && r.client != nil && r.client.hungUp() {
+		return nil, refuse(v1.RefusedReason_OWNER_LOST, "the connection is closed: the job is taken to have gone elsewhere")
 	}
 	h.jobs[job.ID] = r
 	h.stepLocked(frontend.Submit{Job: job})

@@ -2,6 +2,8 @@ package serve
 
 import (
 	"fmt"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend"
@@ -13,11 +15,13 @@ import (
 type record struct {
 	id       probe.JobID
 	phases   bool
+	once     bool // some task of it may start only once
 	run      bool // Run waits for the whole of it; else Events fetches it
 	received time.Time
 
-	slab     []v1.Outcome  // room for the outcomes that are to come
-	outcomes []*v1.Outcome // in the order in which they came, from cursor base on
+	slab     []v1.Outcome       // room for the outcomes that are to come
+	outcomes []*v1.Outcome      // in the order in which they came, from cursor base on
+	receipts []frontend.Receipt // of these, until their workers may forget the results
 	base     int64
 	bytes    int           // of results in outcomes
 	changed  chan struct{} // closed when there is something new; nil while nobody waits
@@ -30,16 +34,18 @@ type record struct {
 	tooLarge int  // bytes of the results that were too many for Run, and were dropped
 	over     bool // every outcome is in
 	endedAt  time.Time
-	polled   time.Time // when Events last asked
-	polls    int       // Events calls that wait
-	kept     bool      // among the ended ones that may be forgotten
-	client   *clientConn
+	polled   time.Time   // when Events last asked
+	polls    int         // Events calls that wait
+	kept     bool        // among the ended ones that may be forgotten
+	client   *clientConn // from which Run, or Events lately, was called
 }
 
 func newRecord(job *frontend.Job, run, phases bool, now time.Time) *record {
 	return &record{
 		id: job.ID, run: run, phases: phases, received: now, polled: now, end: make(chan struct{}),
+		once: slices.ContainsFunc(job.Tasks, func(t frontend.Task) bool { return !t.Retryable }),
 		slab: make([]v1.Outcome, len(job.Tasks)), outcomes: make([]*v1.Outcome, 0, len(job.Tasks)),
+		receipts: make([]frontend.Receipt, 0, len(job.Tasks)),
 	}
 }
 
@@ -87,6 +93,7 @@ func (r *record) done(o *frontend.Outcome) {
 		}
 	}
 	r.outcomes = append(r.outcomes, out)
+	r.receipts = append(r.receipts, o.Receipt)
 	r.bytes += len(o.Result)
 	r.notify()
 }
@@ -99,9 +106,11 @@ func (r *record) notify() {
 }
 
 // fetch takes up to most outcomes, or maxAnswer bytes of them, from the cursor on; those before it are
-// forgotten. It reports whether there will be no more.
-func (r *record) fetch(cursor int64, most int, now time.Time) (batch []*v1.Outcome, next int64, done bool) {
+// forgotten, as the client has them. It reports whether there will be no more.
+func (r *record) fetch(cursor int64, most int, now time.Time) (batch []*v1.Outcome, next int64, had []frontend.Receipt, done bool) {
 	if skip := min(cursor-r.base, int64(len(r.outcomes))); skip > 0 {
+		n := min(int(skip), len(r.receipts))
+		had, r.receipts = r.receipts[:n], r.receipts[n:]
 		for i, o := range r.outcomes[:skip] {
 			r.bytes -= len(o.Result_)
 			r.outcomes[i] = nil
@@ -120,7 +129,7 @@ func (r *record) fetch(cursor int64, most int, now time.Time) (batch []*v1.Outco
 		}
 	}
 	next = r.base + int64(len(batch))
-	return batch, next, r.over && len(batch) == len(r.outcomes)
+	return batch, next, had, r.over && len(batch) == len(r.outcomes)
 }
 
 // maxAnswer is how many bytes of results one answer to Events carries, unless a single one is larger.
@@ -162,8 +171,87 @@ func (s *Server) endRecord(id probe.JobID) {
 	if r.run && r.bytes > s.cfg.MaxRunResult {
 		r.tooLarge, r.outcomes, r.bytes = r.bytes, nil, 0 // the record must stay: the tasks have run
 	}
+	if r.moved { // whoever has the job claims them
+		s.drop(r)
+	}
 	if r.run || r.moved {
 		s.keep(r)
+	}
+}
+
+// forget lets go of a job's record.
+func (s *Server) forget(r *record) {
+	if s.jobs[r.id] == r {
+		delete(s.jobs, r.id)
+	}
+	s.drop(r)
+}
+
+// drop leaves the results that are not known to have arrived to their workers, and to whoever claims them.
+func (s *Server) drop(r *record) {
+	if len(r.receipts) > 0 {
+		s.later = append(s.later, frontend.Dropped{Receipts: r.receipts})
+		r.receipts = nil
+	}
+}
+
+// arriveFor is how long an answer takes to its client at most, as a rule. If it took longer, and was lost with its
+// frontend, the tasks run again. Those that may start only once must not: for them there has to be an answer by the
+// client, which is its next cursor.
+const arriveFor = 100 * time.Millisecond
+
+// answered is a record of which all outcomes were put into an answer.
+type answered struct {
+	record *record
+	at     time.Time
+}
+
+// answer notes that all outcomes of an ended job were put into an answer.
+func (s *Server) answer(r *record, now time.Time) {
+	if !r.once && len(r.receipts) > 0 {
+		s.answered = append(s.answered, answered{r, now})
+	}
+}
+
+// arrived takes the answers that have arrived by now, up to so many: each step does a few.
+func (s *Server) arrived(now time.Time, most int) {
+	for ; most > 0 && len(s.answered) > 0 && now.Sub(s.answered[0].at) >= arriveFor; most-- {
+		r := s.answered[0].record
+		s.answered[0] = answered{}
+		s.answered = s.answered[1:]
+		if receipts := r.receipts; len(receipts) > 0 {
+			r.receipts = nil
+			s.stepLocked(frontend.Delivered{Receipts: receipts})
+		}
+	}
+}
+
+// collect acknowledges all results of a worker that leaves: it waits for that.
+func (s *Server) collect(key frontend.Worker) {
+	var list []frontend.Receipt
+	of := func(r *record) {
+		for i, receipt := range r.receipts {
+			if receipt.Worker == key {
+				list = append(list, receipt)
+				r.receipts[i] = frontend.Receipt{}
+			}
+		}
+	}
+	for _, r := range s.jobs {
+		of(r)
+	}
+	s.later = append(s.later, frontend.Delivered{Receipts: list})
+}
+
+// settle lets go of all results that clients have, or will have when their answers have arrived. It is for the end.
+func (s *Server) settle() {
+	for _, r := range s.jobs {
+		if r.once {
+			s.drop(r)
+		} else {
+			s.later = append(s.later, frontend.Delivered{Receipts: r.receipts})
+			r.receipts = nil
+		}
 	}
 }
 
@@ -184,9 +272,7 @@ func (s *Server) forgetEnded(now time.Time) {
 			break
 		}
 		e.bytes -= r.bytes
-		if s.jobs[r.id] == r {
-			delete(s.jobs, r.id)
-		}
+		s.forget(r)
 		e.list[n] = nil
 	}
 	e.list = e.list[n:]
@@ -196,7 +282,12 @@ func (s *Server) forgetEnded(now time.Time) {
 func (s *Server) sweepJobs() {
 	s.mu.Lock()
 	defer s.unlock()
-	now := time.Now()
+	s.sweepLocked(time.Now())
+}
+
+func (s *Server) sweepLocked(now time.Time) {
+	s.swept = now
+	s.arrived(now, math.MaxInt)
 	for id, r := range s.jobs {
 		switch {
 		case r.run && !r.over:
@@ -204,17 +295,17 @@ func (s *Server) sweepJobs() {
 				s.log.Info("client is gone, its job is cancelled", "job", id.String())
 				s.metrics.clientsLost.Inc()
 				s.stepLocked(frontend.Cancel{Job: id, Reason: "its client closed the connection"})
-				delete(s.jobs, id) // should the client come back, it did not cancel anything
+				s.forget(r) // should the client come back, it did not cancel anything
 			}
 		case !r.run && !r.over && r.bytes > s.cfg.MaxKept:
 			s.stepLocked(frontend.Cancel{Job: id, Reason: fmt.Sprintf("its client does not fetch its results: %d bytes wait, the limit is %d", r.bytes, s.cfg.MaxKept)})
-		case !r.run && r.polls == 0 && now.Sub(r.polled) > s.cfg.ClientGrace:
+		case !r.run && now.Sub(r.polled) > s.cfg.ClientGrace && (r.polls == 0 || r.client != nil && r.client.hungUp()):
 			if !r.over {
 				s.log.Info("client has not asked for events, its job is cancelled", "job", id.String())
 				s.metrics.clientsLost.Inc()
 				s.stepLocked(frontend.Cancel{Job: id, Reason: fmt.Sprintf("its client has not asked for %v", s.cfg.ClientGrace)})
 			}
-			delete(s.jobs, id)
+			s.forget(r)
 		}
 	}
 	s.forgetEnded(now)

@@ -31,8 +31,11 @@ func (h *handler) parseJob(in *v1.Job) (*frontend.Job, error) {
 	}
 	job := &frontend.Job{
 		ID: id, Tenant: in.Tenant, Priority: in.Priority, Deadline: micros(in.DeadlineUs), Policy: h.cfg.Policy,
-		ProbeRatio: in.ProbeRatio, Constraint: constraint(in.Constraint), Resubmitted: in.Resubmission != nil,
+		ProbeRatio: in.ProbeRatio, Constraint: constraint(in.Constraint),
 		Tasks: make([]frontend.Task, len(in.Tasks)),
+	}
+	if r := in.Resubmission; r != nil {
+		job.Generation, job.Age = probe.Generation(max(r.Count, 1)), micros(max(r.AgeUs, 0))
 	}
 	if in.Policy != v1.Policy_DEFAULT {
 		if job.Policy, err = policyOf(in.Policy); err != nil {

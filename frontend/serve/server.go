@@ -51,6 +51,10 @@ type Server struct {
 	runs     map[run]*link // that is, or was last, linked to a run of a worker
 	jobs     map[probe.JobID]*record
 	ended    endedList
+	answered []answered       // of which it is to be told that they have arrived, oldest first
+	later    []frontend.Event // found while actions were carried out
+	swept    time.Time        // when clients that are gone were last looked for
+	stepped  time.Time        // the last step
 	timer    *time.Timer
 	timerAt  time.Time
 	draining bool
@@ -171,6 +175,9 @@ func (s *Server) Ready() error {
 // never come back.
 const fetchPatience = 10 * time.Second
 
+// confirmPatience is how long Drain waits for a client that has all outcomes of tasks that may start only once to say so.
+const confirmPatience = 500 * time.Millisecond
+
 // drainPoll is how often Drain looks whether all is done.
 const drainPoll = 5 * time.Millisecond
 
@@ -194,8 +201,8 @@ func (s *Server) Drain(ctx context.Context) error {
 				answering = s.listener.answering()
 			}
 			maps.DeleteFunc(answering, func(c *clientConn, answers int64) bool { return c.closed.Load() || c.answers.Load() != answers })
-			if telling == nil {
-				telling = s.pingAll()
+			if len(answering) == 0 && telling == nil {
+				telling = s.lastWords()
 			}
 			maps.DeleteFunc(telling, (*link).tookIn)
 			if len(answering)+len(telling) == 0 {
@@ -210,8 +217,11 @@ func (s *Server) Drain(ctx context.Context) error {
 	}
 }
 
-// pingAll sends a Ping on every link.
-func (s *Server) pingAll() map[*link]uint64 {
+// lastWords tells the workers that clients have all results, and sends a Ping behind that on every link.
+func (s *Server) lastWords() map[*link]uint64 {
+	s.mu.Lock()
+	s.settle()
+	s.unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	pings := map[*link]uint64{}
@@ -230,6 +240,9 @@ func (s *Server) left() (unfinished, unfetched int) {
 	now := time.Now()
 	for _, r := range s.jobs {
 		if r.over && !r.kept && (r.polls > 0 || now.Sub(r.endedAt) < fetchPatience || now.Sub(r.polled) < fetchPatience) {
+			unfetched++
+		}
+		if r.kept && r.once && !r.run && len(r.receipts) > 0 && now.Sub(r.polled) < confirmPatience {
 			unfetched++
 		}
 	}
@@ -285,7 +298,7 @@ func (s *Server) setWorkers(addrs []string) {
 			delete(s.byAddr, l.addr)
 			s.release(l)
 			gone = append(gone, l)
-			s.stepLocked(frontend.WorkerGone{Worker: l.key})
+			s.stepLocked(frontend.WorkerGone{Worker: l.key, Off: true})
 		}
 		if s.links[i] == nil {
 			free = append(free, i)
@@ -301,6 +314,7 @@ func (s *Server) setWorkers(addrs []string) {
 		} else {
 			s.links = append(s.links, nil)
 		}
+		s.stepLocked(frontend.Listed{Worker: frontend.Worker(i), Address: addr})
 		s.links[i] = newLink(s, frontend.Worker(i), addr)
 		s.byAddr[addr] = s.links[i]
 	}
@@ -408,7 +422,12 @@ func (s *Server) received(l *link, msgs []probe.Msg) {
 }
 
 func (s *Server) stepLocked(ev frontend.Event) {
-	s.acts = s.core.Step(time.Now(), ev, s.acts[:0])
+	now := time.Now()
+	if now.Sub(s.swept) > s.cfg.ClientGrace { // this process was absent: jobs whose clients went away meanwhile are not its own
+		s.sweepLocked(now)
+	}
+	s.stepped = now
+	s.acts = s.core.Step(now, ev, s.acts[:0])
 	for _, a := range s.acts {
 		s.do(a)
 	}
@@ -444,6 +463,8 @@ func (s *Server) do(a frontend.Action) {
 		close(r.end)
 	case frontend.Ended:
 		s.endRecord(a.Job)
+	case frontend.Collect:
+		s.collect(a.Worker)
 	case frontend.Moved:
 		s.log.Info("job was claimed by another frontend", "job", a.Job.String())
 		if r := s.jobs[a.Job]; r != nil {
@@ -455,6 +476,14 @@ func (s *Server) do(a frontend.Action) {
 
 // unlock flushes what the steps since the lock want sent, sets the timer and unlocks.
 func (s *Server) unlock() {
+	s.arrived(s.stepped, 4)
+	for len(s.later) > 0 {
+		later := s.later
+		s.later = nil
+		for _, ev := range later {
+			s.stepLocked(ev)
+		}
+	}
 	for i, l := range s.dirty {
 		l.flush()
 		s.dirty[i] = nil

@@ -15,12 +15,12 @@ var table = []mutant{
 		"l.learn(now.Sub(p.askedAt))\n\t\t\tc.dropPlace(p)", "l.learn(now.Sub(p.askedAt))\n\t\t\tc.unask(p)\n\t\t\tdelete(l.places, p.res)",
 	},
 	{
-		"an ack counts from the owner only", "worker/core.go",
-		"a.owner == l && a.state == ended", "a.state == ended",
+		"an ack counts from the owner only", "worker/claims.go",
+		"a == nil || a.owner != l && a.owner != nil || a.state != ended", "a == nil || a.state != ended",
 	},
 	{
-		"an ack forgets only what has ended", "worker/core.go",
-		"a.owner == l && a.state == ended", "a.owner == l",
+		"an ack forgets only what has ended", "worker/claims.go",
+		"a == nil || a.owner != l && a.owner != nil || a.state != ended", "a == nil || a.owner != l && a.owner != nil",
 	},
 	{
 		"a link that was silent takes part again when it is heard", "worker/core.go",
@@ -40,12 +40,72 @@ var table = []mutant{
 		"l.seen.Mark(m.Res)", "",
 	},
 	{
-		"an attempt has one owner: the earlier one hears of a claim", "worker/attempts.go",
+		"an attempt has one owner: the earlier one hears of a claim", "worker/claims.go",
 		"if a.owner != nil && a.owner != l {", "if false {",
 	},
 	{
-		"a claim changes the owner", "worker/attempts.go",
+		"a claim changes the owner", "worker/claims.go",
 		"a.owner = l\n", "",
+	},
+	{
+		"a claim leaves a tombstone", "worker/claims.go",
+		"known.owner, known.generation = l.frontend, m.Generation", "",
+	},
+	{
+		"what comes of a job that was claimed since is refused", "worker/claims.go",
+		"return m != nil && m.owner != 0 && (g < m.generation", "return m != nil && m.owner != 0 && (false",
+	},
+	{
+		"of two frontends of one generation the one that claimed last has the job", "worker/claims.go",
+		"g == m.generation && m.owner != l.frontend)", "false)",
+	},
+	{
+		"a claim of an earlier generation comes too late", "worker/claims.go",
+		"m.Generation < known.generation {", "false {",
+	},
+	{
+		"a frontend that comes back forgets the places that it had before", "worker/claims.go",
+		"(other != l || p.generation < m.Generation)", "other != l",
+	},
+	{
+		"an attempt is not claimed by who lost its job", "worker/claims.go",
+		"if c.moved(l, m.Job, m.Generation) {\n\t\treturn c.refuse(", "if false {\n\t\treturn c.refuse(",
+	},
+	{
+		"a sync does not take an attempt of a job that has moved", "worker/attempts.go",
+		"a.owner == nil && c.moved(l, a.job, a.generation):", "false:",
+	},
+	{
+		"a task bound early of a job that has moved is refused", "worker/places.go",
+		"time.Duration(0)\n\tif c.moved(l, m.Job, m.Generation) {", "time.Duration(0)\n\tif false {",
+	},
+	{
+		"a turn is not given to a task of a job that has moved", "worker/places.go",
+		"!own && c.moved(l, job, generation)", "false",
+	},
+	{
+		"what is remembered of jobs is not kept for ever", "worker/claims.go",
+		"now.Sub(m.at) >= rememberFor", "false",
+	},
+	{
+		"of a job of which something was forgotten no worker says that it knows all", "worker/claims.go",
+		"if !known.forgot && !c.leaving {", "if true {",
+	},
+	{
+		"an attempt that was stopped counts as forgotten", "worker/attempts.go",
+		"a.unwanted = true\n\t\t\tc.loseTrack(a, now)", "a.unwanted = true",
+	},
+	{
+		"a result that nobody claimed counts as forgotten", "worker/claims.go",
+		"c.Stats.Forgotten++\n\t\tc.loseTrack(a, now)", "c.Stats.Forgotten++",
+	},
+	{
+		"what is no longer remembered is not known", "worker/claims.go",
+		"c.since = m.at", "",
+	},
+	{
+		"a result that is disowned waits to be claimed", "worker/claims.go",
+		"if disowned {", "if false {",
 	},
 	{
 		"a sync keeps live places", "worker/attempts.go",
@@ -69,7 +129,7 @@ var table = []mutant{
 	},
 	{
 		"who leaves evicts parked places too", "worker/attempts.go",
-		"if p.state == queued || p.state == parked {", "if p.state == queued {",
+		"return p.state == queued || p.state == parked }", "return p.state == queued }",
 	},
 	{
 		"a newer link of a frontend replaces the older one", "worker/attempts.go",
@@ -144,8 +204,8 @@ var table = []mutant{
 		"if !p.link.silent {", "if false {",
 	},
 	{
-		"results beyond the bound go", "worker/places.go",
-		"|| c.kept > c.cfg.MaxRetained", "",
+		"results beyond the bound go", "worker/claims.go",
+		"case c.kept <= c.cfg.MaxRetained:", "case true:",
 	},
 	{
 		"the place of a task that is handed back is queued again", "worker/places.go",
@@ -285,8 +345,60 @@ var table = []mutant{
 		"r.w.places[id] != r || r.ride(id) != nil", "r.w.places[id] != r",
 	},
 	{
-		"a result is acknowledged", "frontend/task.go",
-		"acts = c.ack(w, m.Attempt, now, acts)", "",
+		"a result is acknowledged when the client has it", "frontend/claims.go",
+		"acts = c.ack(w, r.Attempt, now, acts)", "",
+	},
+	{
+		"a result is not acknowledged before the client has it", "frontend/claims.go",
+		"if w.state == draining {\n\t\treturn Receipt{}", "if true {\n\t\treturn Receipt{}",
+	},
+	{
+		"a worker that leaves does not wait for clients", "frontend/claims.go",
+		"if w.state == draining {\n\t\treturn Receipt{}", "if false {\n\t\treturn Receipt{}",
+	},
+	{
+		"a failure that is tried again is acknowledged", "frontend/task.go",
+		"acts = c.ack(w, id, now, acts)", "",
+	},
+	{
+		"a result of a job that is not here is left to who has it", "frontend/claims.go",
+		"case t == nil: // whoever", "case false: // whoever",
+	},
+	{
+		"an answer to an earlier claim is none to this one", "frontend/claims.go",
+		"j == nil || j.Generation != m.Generation", "j == nil",
+	},
+	{
+		"a claim that comes too late ends the job here", "frontend/claims.go",
+		"case m.Moved:", "case false:",
+	},
+	{
+		"places that are refused as moved end the job here", "frontend/task.go",
+		"if m.Reason == probe.Moved {\n\t\t\tacts = c.moved(j, now, acts)\n\t\t\tcontinue\n\t\t}\n\t\tif m.RetryAfter", "if m.RetryAfter",
+	},
+	{
+		"a task that may start only once waits for the end of the claim", "frontend/claims.go",
+		"case !t.spec.Retryable && !over:", "case false:",
+	},
+	{
+		"who started since cannot say that a task never did", "frontend/claims.go",
+		"j.Age == 0 || m.Knows < j.age(now)+c.sureFor()", "false",
+	},
+	{
+		"who cannot be reached may have started a task", "frontend/claims.go",
+		"case w.listed && w.state == down:", "case false:",
+	},
+	{
+		"who has left may have started a task", "frontend/claims.go",
+		"if c.left.name != \"\" &&", "if false &&",
+	},
+	{
+		"a frontend that has just started waits for its first links", "frontend/claims.go",
+		"(w.state != down || w.awaited)", "w.state != down",
+	},
+	{
+		"a worker that comes later is told whose a job is", "frontend/view.go",
+		"j.asked[w] || fresh && j.Generation > 0", "j.asked[w]",
 	},
 	{
 		"who leaves acknowledges what it has", "frontend/view.go",
@@ -302,7 +414,7 @@ var table = []mutant{
 	},
 	{
 		"a task that may start only once is not started again when it was killed", "frontend/task.go",
-		"if !t.spec.Retryable {\n\t\t\treturn", "if false {\n\t\t\treturn",
+		"if !t.spec.Retryable {\n\t\t\to := Outcome", "if false {\n\t\t\to := Outcome",
 	},
 	{
 		"a task that may start only once is not started again when it failed", "frontend/task.go",
@@ -313,8 +425,8 @@ var table = []mutant{
 		"if !t.spec.Retryable {\n\t\tc.Stats.Lost++", "if false {\n\t\tc.Stats.Lost++",
 	},
 	{
-		"a task that may start only once is not started again when its frontend was lost", "frontend/task.go",
-		"if t.spec.Retryable {\n", "if true {\n",
+		"a task that may start only once is not started again when its frontend was lost", "frontend/claims.go",
+		"case !t.spec.Retryable && doubt != \"\":", "case false:",
 	},
 	{
 		"a task that kills workers is poison", "frontend/task.go",
@@ -329,8 +441,8 @@ var table = []mutant{
 		"probe.Kill{Attempt: m.Attempt}", "probe.Kill{}",
 	},
 	{
-		"a stray result does not end a task that has another attempt", "frontend/task.go",
-		"t.spec.Index == index && t.state == claiming", "t.spec.Index == index && t.state != done",
+		"a stray result does not end a task that has another attempt", "frontend/claims.go",
+		"case t.state == claiming:\n\t\tt.attempts++", "case t.state != done:\n\t\tt.attempts++",
 	},
 	{
 		"a job that moved is left alone", "frontend/task.go",
@@ -345,7 +457,7 @@ var table = []mutant{
 		"now.Sub(a.sent) >= syncAge", "true",
 	},
 	{
-		"a resubmitted job starts when all workers have answered", "frontend/task.go",
+		"a resubmitted job starts when all workers have answered", "frontend/claims.go",
 		"if delete(j.asked, w); len(j.asked) == 0 {", "if delete(j.asked, w); true {",
 	},
 	{
@@ -362,7 +474,7 @@ var table = []mutant{
 	},
 	{
 		"attempts are claimed when the link is back", "frontend/view.go",
-		"probe.Claim{Job: a.job.ID, Attempt: a.id}", "probe.Pong{Seq: a.id.Seq}",
+		"probe.Claim{Job: a.job.ID, Attempt: a.id, Generation: a.job.Generation}", "probe.Pong{Seq: a.id.Seq}",
 	},
 	{
 		"who drains gets nothing new", "frontend/view.go",
@@ -439,7 +551,7 @@ var table = []mutant{
 		"return s.left == 0 && s.blocking == 0", "return s.left == 0",
 	},
 	{
-		"of a job that is submitted again, stages wait, too", "frontend/task.go",
+		"of a job that is submitted again, stages wait, too", "frontend/claims.go",
 		"if j.blocks(t.group) {\n\t\t\t\tc.move(t, blocked)", "if false {\n\t\t\t\tc.move(t, blocked)",
 	},
 	{

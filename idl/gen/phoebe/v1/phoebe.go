@@ -1116,13 +1116,20 @@ var fieldIDToName_StageRun = map[int16]string{
 type Resubmission struct {
 	PreviousOwner string      `thrift:"previous_owner,1,required" frugal:"1,required,string" json:"previous_owner"`
 	Ran           []*StageRun `thrift:"ran,2,optional" frugal:"2,optional,list<StageRun>" json:"ran,omitempty"`
+	Count         int32       `thrift:"count,3" frugal:"3,default,i32" json:"count"`
+	AgeUs         int64       `thrift:"age_us,4" frugal:"4,default,i64" json:"age_us"`
 }
 
 func NewResubmission() *Resubmission {
-	return &Resubmission{}
+	return &Resubmission{
+		Count: 1,
+		AgeUs: 0,
+	}
 }
 
 func (p *Resubmission) InitDefault() {
+	p.Count = 1
+	p.AgeUs = 0
 }
 
 func (p *Resubmission) GetPreviousOwner() (v string) {
@@ -1137,11 +1144,25 @@ func (p *Resubmission) GetRan() (v []*StageRun) {
 	}
 	return p.Ran
 }
+
+func (p *Resubmission) GetCount() (v int32) {
+	return p.Count
+}
+
+func (p *Resubmission) GetAgeUs() (v int64) {
+	return p.AgeUs
+}
 func (p *Resubmission) SetPreviousOwner(val string) {
 	p.PreviousOwner = val
 }
 func (p *Resubmission) SetRan(val []*StageRun) {
 	p.Ran = val
+}
+func (p *Resubmission) SetCount(val int32) {
+	p.Count = val
+}
+func (p *Resubmission) SetAgeUs(val int64) {
+	p.AgeUs = val
 }
 
 func (p *Resubmission) IsSetRan() bool {
@@ -1158,6 +1179,8 @@ func (p *Resubmission) String() string {
 var fieldIDToName_Resubmission = map[int16]string{
 	1: "previous_owner",
 	2: "ran",
+	3: "count",
+	4: "age_us",
 }
 
 type Job struct {

@@ -1,0 +1,249 @@
+package frontend
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+// task is the task of a job under way that has this index, or nil.
+func (c *Core) task(id probe.JobID, index probe.TaskIndex) *task {
+	j := c.jobs[id]
+	switch {
+	case j == nil:
+		return nil
+	case j.byIndex != nil:
+		return j.byIndex[index]
+	case int(index) < len(j.tasks):
+		return &j.tasks[index]
+	}
+	return nil
+}
+
+// claim asks every worker for the attempts of a resubmitted job. Where its client last saw each task would
+// not do instead: what the client knows lags behind what its lost frontend did.
+func (c *Core) claim(j *job, now time.Time, acts []Action) []Action {
+	for _, g := range j.groups {
+		for _, t := range g.queue {
+			t.state = claiming
+		}
+		g.queue = nil
+	}
+	j.claimUntil = now.Add(c.cfg.ClaimFor)
+	j.asked = map[*worker]bool{}
+	for _, w := range c.workers {
+		if w != nil && (w.state != down || w.awaited) {
+			acts = c.askFor(j, w, acts)
+		}
+	}
+	if len(j.asked) == 0 {
+		acts = c.unclaimed(j, now, acts)
+	}
+	return acts
+}
+
+// askFor asks a worker for the attempts of a resubmitted job. If there is no claim to be decided any more, the worker is
+// only told whose the job is.
+func (c *Core) askFor(j *job, w *worker, acts []Action) []Action {
+	if !j.claimUntil.IsZero() {
+		j.asked[w] = true
+	}
+	c.Stats.Claims++
+	if w.state == lost || w.state == down { // it is asked when there is a link
+		return acts
+	}
+	return append(acts, Send{Worker: w.key, Msg: probe.Claim{Job: j.ID, Generation: j.Generation}})
+}
+
+// claimed is a worker's answer to a claim.
+func (c *Core) claimed(w *worker, m *probe.Claimed, now time.Time, acts []Action) []Action {
+	j := c.jobs[m.Job]
+	switch {
+	case j == nil || j.Generation != m.Generation: // of an earlier stay of the job here
+		return acts
+	case m.Moved:
+		return c.moved(j, now, acts)
+	case j.asked[w] && (j.Age == 0 || m.Knows < j.age(now)+c.sureFor()):
+		j.unsure = append(j.unsure, fmt.Sprintf("%s has started since, or forgot what had", w.name()))
+	}
+	return c.answered(j, w, now, acts)
+}
+
+// age is how long ago the job was submitted for the first time; less by the time that the submission was under way.
+func (j *job) age(now time.Time) time.Duration { return j.Age + now.Sub(j.submitted) }
+
+// sureFor is longer than a submission can be under way: a client waits for no longer, and one that has hung up is not
+// listened to.
+func (c *Core) sureFor() time.Duration { return 3 * c.cfg.ClaimFor }
+
+// answered notes that w will tell of no more attempts of a resubmitted job.
+func (c *Core) answered(j *job, w *worker, now time.Time, acts []Action) []Action {
+	if !j.asked[w] {
+		return acts
+	}
+	if delete(j.asked, w); len(j.asked) == 0 {
+		acts = c.unclaimed(j, now, acts)
+	}
+	return acts
+}
+
+// unclaimed places the tasks of a resubmitted job of which no worker has an attempt. Those that may start only once
+// wait until the time for claims is over, as a worker may turn up meanwhile. Then it is certain that they never started
+// if every worker that there is has answered and has forgotten nothing: what their earlier owner may still send, each
+// of them refuses. If not, they are lost.
+func (c *Core) unclaimed(j *job, now time.Time, acts []Action) []Action {
+	over := !now.Before(j.claimUntil)
+	doubt := ""
+	if over {
+		doubt = c.doubt(j)
+		j.claimUntil = time.Time{}
+		clear(j.asked)
+	}
+	left := false
+	for i := range j.tasks {
+		t := &j.tasks[i]
+		switch {
+		case t.state != claiming:
+		case !t.spec.Retryable && !over:
+			left = true
+		case !t.spec.Retryable && doubt != "":
+			c.Stats.Lost++
+			acts = c.end(t, Outcome{Kind: Failed, Failure: Lost, Message: "its frontend was lost, and " + doubt + "; the task may start only once, and may or may not have run"}, now, acts)
+		default:
+			if !t.spec.Retryable {
+				c.Stats.NeverStarted++
+			}
+			if j.blocks(t.group) {
+				c.move(t, blocked)
+			} else {
+				c.queue(t)
+			}
+		}
+	}
+	if !left {
+		j.claimUntil = time.Time{}
+	}
+	return c.coverAll(j, now, acts)
+}
+
+// doubt is why an attempt of the job may have started of which no worker tells; "" if none can have.
+func (c *Core) doubt(j *job) string {
+	doubts := slices.Clone(j.unsure)
+	for _, w := range c.workers {
+		switch {
+		case w == nil:
+		case w.listed && w.state == down:
+			doubts = append(doubts, w.name()+" cannot be reached")
+		case j.asked[w]:
+			doubts = append(doubts, w.name()+" did not answer")
+		}
+	}
+	if c.left.name != "" && (j.Age == 0 || j.submitted.Sub(c.left.at) < j.Age+c.sureFor()) {
+		doubts = append(doubts, c.left.name+" has left")
+	}
+	if n := len(doubts); n > 3 {
+		doubts = append(doubts[:2], fmt.Sprintf("and so it is with %d more", n-2))
+	}
+	return strings.Join(doubts, ", ")
+}
+
+// departure is a worker that was taken off the list.
+type departure struct {
+	name string
+	at   time.Time
+}
+
+// known is the worker of a key, which it now has if it did not.
+func (c *Core) known(key Worker) *worker {
+	for int(key) >= len(c.workers) {
+		c.workers = append(c.workers, nil)
+	}
+	if c.workers[key] == nil {
+		c.workers[key] = &worker{key: key, nextRes: 1, places: map[probe.ResID]*reservation{}, attempts: map[probe.AttemptID]*attempt{}}
+	}
+	return c.workers[key]
+}
+
+func (c *Core) list(ev Listed) {
+	w := c.known(ev.Worker)
+	w.listed, w.address, w.awaited = true, ev.Address, w.state == down
+}
+
+func (c *Core) unlist(w *worker, now time.Time) {
+	c.left = departure{w.name(), now}
+	w.listed, w.address, w.welcome = false, "", probe.Welcome{}
+}
+
+// name is what people call the worker.
+func (w *worker) name() string {
+	if w.welcome.Worker == "" {
+		return "the worker at " + w.address
+	}
+	return "worker " + w.welcome.Worker
+}
+
+// jobsWhere is those that are meant, in order.
+func (c *Core) jobsWhere(meant func(*job) bool) []*job {
+	set := map[*job]bool{}
+	for _, j := range c.jobs {
+		if meant(j) {
+			set[j] = true
+		}
+	}
+	return jobsInOrder(set)
+}
+
+// finishedElsewhere takes the result of an attempt that is not under way here: another frontend launched it, or the one
+// that is gone.
+func (c *Core) finishedElsewhere(w *worker, m *probe.Finished, now time.Time, acts []Action) []Action {
+	t := c.task(m.Job, m.Task)
+	switch {
+	case t == nil: // whoever has the job now will claim it
+		return append(acts, Send{Worker: w.key, Msg: probe.Ack{Attempts: []probe.AttemptID{m.Attempt}, Disowned: true}})
+	case t.last == m.Attempt: // it is told again
+		return acts
+	case t.state == claiming:
+		t.attempts++
+		return c.conclude(t, w, m, now, acts)
+	}
+	return append(acts, Send{Worker: w.key, Msg: probe.Kill{Attempt: m.Attempt}}) // another attempt has given, or will give, the outcome
+}
+
+// receipt is for the result of a task's last attempt. A worker that leaves is not kept waiting for the client.
+func (c *Core) receipt(t *task, w *worker, id probe.AttemptID, now time.Time, acts []Action) (Receipt, []Action) {
+	t.last = id
+	if w.state == draining {
+		return Receipt{}, c.ack(w, id, now, acts)
+	}
+	return Receipt{w.key, id}, acts
+}
+
+func (c *Core) delivered(list []Receipt, now time.Time, acts []Action) []Action {
+	for _, r := range list {
+		if w := c.worker(r.Worker); r != (Receipt{}) && w != nil && (w.state == up || w.state == draining) { // else it keeps the result for a time
+			acts = c.ack(w, r.Attempt, now, acts)
+		}
+	}
+	return acts
+}
+
+func (c *Core) dropped(list []Receipt, acts []Action) []Action {
+	list = slices.DeleteFunc(slices.Clone(list), func(r Receipt) bool { return r == Receipt{} })
+	slices.SortStableFunc(list, func(a, b Receipt) int { return cmp.Compare(a.Worker, b.Worker) })
+	for len(list) > 0 {
+		m := probe.Ack{Disowned: true}
+		at := list[0].Worker
+		for len(list) > 0 && list[0].Worker == at && len(m.Attempts) < ackBatch {
+			m.Attempts = append(m.Attempts, list[0].Attempt)
+			list = list[1:]
+		}
+		if w := c.worker(at); w != nil && (w.state == up || w.state == draining) {
+			acts = append(acts, Send{Worker: at, Msg: m})
+		}
+	}
+	return acts
+}
