@@ -412,6 +412,7 @@ func (c *Core) endAll(j *job, o Outcome, now time.Time, acts []Action) []Action 
 			acts = append(acts, Send{Worker: a.w.key, Msg: probe.Kill{Attempt: a.id, Res: a.res, Turn: a.turn}})
 			c.settleRide(a)
 			c.dropAttempt(a)
+			c.note(t, "stopped: "+o.Message)
 		}
 		acts = c.end(t, o, now, acts)
 	}

@@ -205,3 +205,32 @@ func startHung(t *testing.T) (addr string) {
 	t.Cleanup(func() { l.Close() })
 	return l.Addr().String()
 }
+
+// Of a task that was cancelled where it ran, that is told.
+func TestExplainCancelled(t *testing.T) {
+	c := startCluster(t, 1, 1)
+	ctx := context.Background()
+	j := longJob(1)
+	j.Tasks[0].FunctionName, j.Tasks[0].Payload = "sleep", []byte("10m")
+	res, err := c.client.Submit(ctx, &v1.SubmitRequest{Job: j})
+	if err != nil {
+		t.Fatal(err)
+	}
+	explain := func() *v1.Decision {
+		t.Helper()
+		x, err := c.client.Explain(ctx, &v1.ExplainRequest{Handle: res.Handle})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return x.Decisions[0]
+	}
+	for end := time.Now().Add(time.Minute); explain().Worker == "" && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+	if _, err := c.client.Cancel(ctx, &v1.CancelRequest{Handle: res.Handle, Reason: "tired of it"}); err != nil {
+		t.Fatal(err)
+	}
+	if d := explain(); d.Worker != "w0" || d.Outcome != "stopped: tired of it" || !strings.Contains(d.Text, "at w0: stopped: tired of it") {
+		t.Errorf("%v", d)
+	}
+}
