@@ -224,11 +224,11 @@ func groupSimRuns(runs []SimRun) [][]SimRun {
 // simGrid has a row for each run of a group, and one for the ideal, which is that of the first.
 func simGrid(group []SimRun) grid {
 	cells := func(s Stats) []string {
-		return []string{number(s.Mean), number(s.P50), number(s.P90), number(s.P95), number(s.P99)}
+		return []string{number(s.Mean), number(s.P50), number(s.P90), number(s.P99)}
 	}
 	g := grid{
-		{"", "response", "", "", "", "", "slowdown", "", "", "", "", "wait", "", "", "", "", "messages", ""},
-		{"policy", "mean", "p50", "p90", "p95", "p99", "mean", "p50", "p90", "p95", "p99", "mean", "p50", "p90", "p95", "p99", "per task", "utilisation"},
+		{"", "response", "", "", "", "slowdown", "", "", "", "wait", "", "", "", "msgs", ""},
+		{"policy", "mean", "p50", "p90", "p99", "mean", "p50", "p90", "p99", "mean", "p50", "p90", "p99", "/task", "used"},
 	}
 	row := func(name string, s *SimGroup) []string {
 		return slices.Concat([]string{name}, cells(s.ResponseMS), cells(s.Ratio), cells(s.WaitMS))
