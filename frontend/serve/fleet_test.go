@@ -149,6 +149,28 @@ func TestWorkerMoves(t *testing.T) {
 	poll(t, "another worker is linked on the same address", func() bool { return a.state(t, third.Addr().String()) == "up" })
 }
 
+// Two workers are started again, each where the other one was: gossip and links agree on who is where.
+func TestWorkersExchangeAddresses(t *testing.T) {
+	a := startCluster(t, 0, 0, gossips())
+	x, y := startWorker(t, "x", "127.0.0.1:0", a.HeartbeatAddr()), startWorker(t, "y", "127.0.0.1:0", a.HeartbeatAddr())
+	names := map[string]string{x.Addr().String(): "x", y.Addr().String(): "y"}
+	a.finds(t, names)
+	for _, w := range []*wserve.Server{x, y} {
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	names[x.Addr().String()], names[y.Addr().String()] = "y", "x"
+	startWorker(t, "y", x.Addr().String(), a.HeartbeatAddr())
+	startWorker(t, "x", y.Addr().String(), a.HeartbeatAddr())
+	a.finds(t, names)
+	for addr, name := range names {
+		if r, ok := a.fleet.node.Get(name); !ok || r.State != view.Up || r.Profile.Addr != addr {
+			t.Errorf("the row of %s: %+v", name, r)
+		}
+	}
+}
+
 func TestBadRowAddress(t *testing.T) {
 	a := startCluster(t, 0, 0, gossips())
 	for i, addr := range []string{"", "w", ":7420", "[::1"} {
