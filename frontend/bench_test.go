@@ -115,11 +115,11 @@ func benchmarkBatch(b *testing.B, workers, inputs int) {
 	b.ReportAllocs()
 	b.ResetTimer()
 	for n := range b.N {
-		j := &Job{ID: probe.JobID{0: byte(n), 1: byte(n >> 8), 2: byte(n >> 16)}, Policy: Policies[0], Tasks: make([]Task, maxBatch)}
+		j := &Job{ID: probe.JobID{0: byte(n), 1: byte(n >> 8), 2: byte(n >> 16)}, Policy: Policies[0], Tasks: make([]Task, estimate.MaxBatch)}
 		for i := range j.Tasks {
 			j.Tasks[i] = Task{Index: probe.TaskIndex(i), Function: "f", Estimate: 10 * time.Second}
 			for k := range inputs {
-				at := fmt.Sprint("w", (n*maxBatch+i*7+k*1001)%workers)
+				at := fmt.Sprint("w", (n*estimate.MaxBatch+i*7+k*1001)%workers)
 				j.Tasks[i].Inputs = append(j.Tasks[i].Inputs, Input{Bytes: 1e9, Copies: []estimate.Copy{{At: at}}})
 			}
 		}

@@ -19,12 +19,10 @@ import (
 // old are asked for them, and as soon as they have answered a batch is matched with workers and enqueued there.
 
 const (
-	// maxBatch bounds the tasks that are matched in one step: short jobs wait meanwhile. The next batch follows
-	// after breath, with the tasks that were left over; those that are again and again wait for twice as long each
-	// time, up to maxLeft times, and let others pass.
-	maxBatch = 64
-	breath   = time.Millisecond
-	maxLeft  = 5
+	// The next batch follows after breath, with the tasks that were left over; those that are again and again wait for
+	// twice as long each time, up to maxLeft times, and let others pass.
+	breath  = time.Millisecond
+	maxLeft = 5
 	// blindAgain is when a task is tried again of which no worker is known that has told its matrix, at first; then
 	// twice as long each time. After maxBlind times, it goes to a random worker.
 	blindAgain = 20 * time.Millisecond
@@ -336,7 +334,7 @@ func (c *Core) ask(now time.Time, acts []Action) []Action {
 	l := &c.long
 	c.sweep(now)
 	due := l.due.All()
-	due = due[:min(len(due), maxBatch)]
+	due = due[:min(len(due), estimate.MaxBatch)]
 	sure := c.cfg.SureFor
 	if sure < 0 {
 		sure = math.MaxInt64
@@ -397,7 +395,7 @@ func (c *Core) match(now time.Time, acts []Action) []Action {
 	var batch []*longTask
 	var specs []estimate.Task
 	sets := map[*group]int{} // numbers, from 1
-	for l.due.Len() > 0 && len(batch) < maxBatch {
+	for l.due.Len() > 0 && len(batch) < estimate.MaxBatch {
 		x := l.due.Min()
 		if len(batch) > 0 && !x.like(batch[len(batch)-1]) {
 			break

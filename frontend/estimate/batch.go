@@ -8,6 +8,10 @@ import (
 	"time"
 )
 
+// MaxBatch is how many tasks a batch should have at most: short jobs wait for it, 10 to 40 us a task. With half as many,
+// 300 tasks and more on 100 workers were done 4 % later.
+const MaxBatch = 128
+
 // Batch places tasks of similar priority together, at most one on each worker: the matrix of a worker that got
 // two would no longer hold for the second. It returns the decision on each task and the order in which to
 // dispatch those that were placed: by match quality, which is a short wait (Apollo, section 3.4). What stays

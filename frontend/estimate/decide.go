@@ -131,7 +131,7 @@ func seconds(d time.Duration) string { return fmt.Sprintf("%.3fs", d.Seconds()) 
 // Decision is where a task is placed, and why.
 type Decision struct {
 	Work       Work
-	Candidates []Candidate   // at most maxKept, best first
+	Candidates []Candidate   // at most MaxKept, best first
 	Seen       int           // candidates, with those that were not kept
 	Chosen     int           // in Candidates; -1: the task stays unplaced
 	Due        time.Duration // its set loses nothing if it is done only then, from now; 0: it is in none
@@ -165,7 +165,7 @@ func (d *Decision) String() string {
 }
 
 const (
-	maxKept    = 16 // candidates of a task that a decision and a matching consider
+	MaxKept    = 16 // candidates of a task that a decision and a matching consider
 	maxLights  = 16
 	maxHolders = 32 // candidates because they have one input, or one file
 	maxRacks   = 8  // whose workers are candidates
@@ -237,11 +237,11 @@ func better(a, b *Candidate) bool {
 
 // keep puts c into kept, if it is among the best.
 func (f *Fleet) keep(c *Candidate) {
-	if len(f.kept) == maxKept {
-		if !better(c, &f.kept[maxKept-1]) {
+	if len(f.kept) == MaxKept {
+		if !better(c, &f.kept[MaxKept-1]) {
 			return
 		}
-		f.kept = f.kept[:maxKept-1]
+		f.kept = f.kept[:MaxKept-1]
 	}
 	i := len(f.kept)
 	for i > 0 && better(c, &f.kept[i-1]) {

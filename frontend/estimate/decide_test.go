@@ -273,7 +273,7 @@ func TestKept(t *testing.T) {
 		}
 		slices.Sort(waits)
 		d := f.Decide(&Task{Inputs: []Input{{mb, []Copy{{At: "store", Rack: "r"}}}}}, t0, rng)
-		if d.Seen != 40 || len(d.Candidates) != maxKept || d.Chosen != 0 {
+		if d.Seen != 40 || len(d.Candidates) != MaxKept || d.Chosen != 0 {
 			t.Fatalf("seed %d: %s", seed, &d)
 		}
 		for i := range d.Candidates {

@@ -328,7 +328,7 @@ func batchBids(tasks int) [][]Bid {
 	bids := make([][]Bid, tasks)
 	for t := range bids {
 		seen := map[int32]bool{}
-		for len(bids[t]) < maxKept {
+		for len(bids[t]) < MaxKept {
 			w := int32(rng.IntN(2 * tasks))
 			if len(bids[t])%2 == 0 {
 				w = int32(rng.IntN(tasks / 5))

@@ -8,7 +8,7 @@ import (
 )
 
 // Quality is what each matcher comes to, in units of the mean run time.
-type Quality struct{ Greedy, Stable, Optimal Completion }
+type Quality struct{ Greedy, Stable, Limited, Optimal Completion }
 
 // Completion is when a set of tasks is done: on average, and the last of them.
 type Completion struct{ Mean, Last float64 }
@@ -16,7 +16,8 @@ type Completion struct{ Mean, Last float64 }
 // MatchQuality is the simulation of Apollo's section 5.5: servers of one slot with exponential waits of mean 1,
 // tasks with exponential run times of mean 1, each of which prefers one server, where it runs speedup times
 // faster. Greedy places the tasks one by one where each completes first; Stable matches all that are left, one
-// to a server, and again behind those until none is left. Optimal has the least possible mean, and a bound that
+// to a server, and again behind those until none is left; Limited does that with MaxBatch tasks at a time, and with as
+// many servers for each as are kept of a decision. Optimal has the least possible mean, and a bound that
 // no last task can beat, which may be less than what can be had.
 func MatchQuality(rng *rand.Rand, servers, tasks int, speedup float64) Quality {
 	c := contest{waits: make([]float64, servers), runs: make([]float64, tasks), likes: make([]int, tasks), speedup: speedup}
@@ -27,8 +28,9 @@ func MatchQuality(rng *rand.Rand, servers, tasks int, speedup float64) Quality {
 		c.runs[t], c.likes[t] = rng.ExpFloat64(), rng.IntN(servers)
 	}
 	return Quality{
-		Greedy:  c.play(Greedy, 1),
-		Stable:  c.play(Stable, tasks),
+		Greedy:  c.play(Greedy, 1, servers),
+		Stable:  c.play(Stable, tasks, servers),
+		Limited: c.play(Stable, MaxBatch, MaxKept),
 		Optimal: Completion{Mean: c.leastMean(), Last: c.leastLast()},
 	}
 }
@@ -53,8 +55,8 @@ func sorted(bids []Bid) {
 	slices.SortFunc(bids, func(a, b Bid) int { return cmp.Compare(a.Cost, b.Cost) })
 }
 
-// play matches the tasks in batches of up to size.
-func (c *contest) play(m Matcher, size int) Completion {
+// play matches the tasks in batches of up to size, each with one of its best servers, of which kept are looked at.
+func (c *contest) play(m Matcher, size, kept int) Completion {
 	waits := slices.Clone(c.waits)
 	left := make([]int, len(c.runs))
 	for t := range left {
@@ -69,6 +71,7 @@ func (c *contest) play(m Matcher, size int) Completion {
 				bids[i] = append(bids[i], Bid{int32(s), wait + c.run(t, s), c.run(t, s)})
 			}
 			sorted(bids[i])
+			bids[i] = bids[i][:min(kept, len(bids[i]))]
 		}
 		var again []int
 		for i, k := range Match(m, bids, nil) {

@@ -23,19 +23,22 @@ func TestMatchQuality(t *testing.T) {
 			var sum Quality
 			for seed := range uint64(seeds) {
 				q := MatchQuality(rand.New(rand.NewPCG(seed, 1)), 100, tasks, speedup)
-				for _, c := range []Completion{q.Greedy, q.Stable} {
+				for _, c := range []Completion{q.Greedy, q.Stable, q.Limited} {
 					if c.Mean < q.Optimal.Mean-1e-9 || c.Last < q.Optimal.Last-1e-5 {
 						t.Errorf("%d tasks, speedup %v, seed %d: %+v is better than optimal %+v", tasks, speedup, seed, c, q.Optimal)
 					}
 				}
-				for _, p := range []struct{ to, q *Completion }{{&sum.Greedy, &q.Greedy}, {&sum.Stable, &q.Stable}, {&sum.Optimal, &q.Optimal}} {
+				for _, p := range []struct{ to, q *Completion }{{&sum.Greedy, &q.Greedy}, {&sum.Stable, &q.Stable}, {&sum.Limited, &q.Limited}, {&sum.Optimal, &q.Optimal}} {
 					p.to.Mean += p.q.Mean / seeds
 					p.to.Last += p.q.Last / seeds
 				}
 			}
-			g, s, o := sum.Greedy, sum.Stable, sum.Optimal
-			t.Logf("%4d tasks, speedup %2v: mean %.3f, greedy %.2f and stable %.2f times that; last %.3f, greedy %.2f and stable %.2f times that",
-				tasks, speedup, o.Mean, g.Mean/o.Mean, s.Mean/o.Mean, o.Last, g.Last/o.Last, s.Last/o.Last)
+			g, s, l, o := sum.Greedy, sum.Stable, sum.Limited, sum.Optimal
+			t.Logf("%4d tasks, speedup %2v: mean %.3f, greedy %.2f, stable %.2f and limited %.2f times that; last %.3f, greedy %.2f, stable %.2f and limited %.2f times that",
+				tasks, speedup, o.Mean, g.Mean/o.Mean, s.Mean/o.Mean, l.Mean/o.Mean, o.Last, g.Last/o.Last, s.Last/o.Last, l.Last/o.Last)
+			if l.Mean > 1.02*s.Mean {
+				t.Errorf("%d tasks, speedup %v: mean of stable %v, within the limits of a batch %v", tasks, speedup, s.Mean, l.Mean)
+			}
 			if tasks >= 30 && s.Mean >= g.Mean {
 				t.Errorf("%d tasks, speedup %v: mean of stable %v, of greedy %v", tasks, speedup, s.Mean, g.Mean)
 			}
