@@ -1,0 +1,92 @@
+package local_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/frontend/client/local"
+	fserve "github.com/phoebe-sched/phoebe/frontend/serve"
+	"github.com/phoebe-sched/phoebe/worker/exec"
+	wserve "github.com/phoebe-sched/phoebe/worker/serve"
+)
+
+// A file that takes many times as long to come as a frontend and a worker take to compare what they know is fetched
+// once, and the task runs. One that never comes ends the task, after a few tries in all.
+func TestSlowFiles(t *testing.T) {
+	t.Parallel()
+	content := strings.Repeat("drop by drop ", 100)
+	var slow, mute atomic.Int32
+	o := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/mute" {
+			mute.Add(1)
+			<-r.Context().Done()
+			return
+		}
+		slow.Add(1)
+		const pieces = 15
+		for i := range pieces {
+			w.Write([]byte(content[len(content)*i/pieces : len(content)*(i+1)/pieces]))
+			w.(http.Flusher).Flush()
+			select {
+			case <-time.After(100 * time.Millisecond): // the link's
+			case <-r.Context().Done():
+				return
+			}
+		}
+	}))
+	t.Cleanup(o.Close)
+	registry := exec.NewRegistry()
+	if err := registry.Register("cat", func(ctx context.Context, _ []byte) ([]byte, error) {
+		return os.ReadFile(exec.Files(ctx)[0])
+	}); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	c := begin(t, local.Config{
+		Workers: 1, Registry: registry,
+		Frontend: func(_ int, f *fserve.Config) { f.Core.SyncEvery = 50 * time.Millisecond },
+		Worker: func(_ int, w *wserve.Config) {
+			w.CacheDir, w.FileHosts, w.FileTimeout = filepath.Join(dir, "cache"), []string{"127.0.0.1"}, time.Second
+		},
+	})
+	cl, err := client.New(c.Frontends())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	on := func(path string) client.Job {
+		sum := sha256.Sum256([]byte(content))
+		return client.Job{Deadline: time.Minute, Tasks: []client.Task{{
+			Function: "cat", Files: []client.File{{URL: o.URL + path, SHA256: hex.EncodeToString(sum[:]), Bytes: int64(len(content))}},
+		}}}
+	}
+	_, err = cl.Run(t.Context(), on("/mute"))
+	failed, ok := errors.AsType[*client.TaskError](err)
+	if !ok || failed.Reason != client.NoInput || !strings.Contains(failed.Message, o.URL+"/mute") || !strings.Contains(failed.Message, "tried 3 times") {
+		t.Errorf("with a file that never comes the job ends with %v", err)
+	}
+	if n := mute.Load(); n != 3 {
+		t.Errorf("it was asked for %d times, want 3", n)
+	}
+	outcomes, err := cl.Run(t.Context(), on("/slow"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o := outcomes[0]; o.Err != nil || string(o.Result) != content {
+		t.Errorf("with a file that is slow to come the task ends with %q, %v", o.Result, o.Err)
+	}
+	if n := slow.Load(); n != 1 {
+		t.Errorf("it was asked for %d times, want once", n)
+	}
+}
