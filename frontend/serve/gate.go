@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"runtime"
-	"sync/atomic"
 	"time"
 
 	"github.com/cloudwego/gopkg/bufiox"
@@ -27,8 +26,7 @@ type gate struct {
 	kitexHandler
 	server  *Server
 	reading *semaphore.Weighted // bytes of large requests
-	decoded *semaphore.Weighted // bytes that those take which have been read, until the core has their jobs
-	garbage atomic.Int64        // bytes that were decoded since the last collection, at most
+	decoded *semaphore.Weighted // bytes that requests take which have been read, until the core has their jobs
 	// patience is how long a large request waits for room.
 	patience time.Duration
 }
@@ -48,9 +46,12 @@ const (
 	// A request has to come within grace, and a second for each so many bytes.
 	grace   = 10 * time.Second
 	slowest = 256 << 10
-	// crowd is how many bytes the large requests that have been read take together. One that takes more than a quarter
-	// of it is alone, and may take more.
-	crowd = 64 << 20
+	// light is how many bytes a request with a job may decode to without room. Others are small, and may wait for long.
+	light = 4 << 10
+	// crowd is how many bytes the requests that have been read take together, and copies is how often each has what it
+	// decodes to until its job is the core's, or refused. One that takes all of it may take more, alone.
+	crowd  = 64 << 20
+	copies = 4
 	// lingerClosing is how long what a client still sends is thrown away before its connection is closed: to close
 	// one with unread bytes takes back the answer that is on its way.
 	lingerClosing = time.Second
@@ -114,10 +115,26 @@ func (g *gate) OnRead(ctx context.Context, conn net.Conn) error {
 	if err != nil {
 		return io.EOF
 	}
-	if _, err := head.Weigh(b, g.server.room(head.Size)); err != nil {
+	weight, err := head.Weigh(b, g.server.room(head.Size))
+	switch {
+	case err != nil:
 		return v.unreadable(err)
+	case weight <= light || !v.job():
+		return g.kitexHandler.OnRead(ctx, conn)
 	}
-	return g.kitexHandler.OnRead(ctx, conn)
+	h := &hold{patience: g.patience}
+	defer h.end()
+	if !h.take(ctx, g.decoded, min(copies*weight, crowd)) {
+		return v.refuse(true, g.full())
+	}
+	return g.kitexHandler.OnRead(context.WithValue(ctx, holdKey{}, h), conn)
+}
+
+// full refuses a request for lack of room.
+func (g *gate) full() *v1.Refused {
+	r := refuse(v1.RefusedReason_OVERLOADED, "the memory for requests is taken by others; come back later")
+	r.RetryAfterUs = g.patience.Microseconds()
+	return r
 }
 
 // large lets a large request pass once there is room for it.
@@ -126,16 +143,15 @@ func (g *gate) large(ctx context.Context, v *visitor) error {
 	if size > most {
 		return v.refuse(false, refuse(v1.RefusedReason_TOO_LARGE, "the request has %d bytes, the limit is %d: split the job", size, most))
 	}
-	if method := string(v.head.Method); method != "Run" && method != "Submit" {
+	if !v.job() {
 		return v.refuse(false, refuse(v1.RefusedReason_TOO_LARGE, "the request has %d bytes: only Run and Submit may have more than %d", size, small))
 	}
-	full := refuse(v1.RefusedReason_OVERLOADED, "the memory for requests is taken by others; come back later")
-	full.RetryAfterUs = g.patience.Microseconds()
 	h := &hold{patience: g.patience}
 	defer h.end()
 	if !h.take(ctx, g.reading, size) {
-		return v.refuse(true, full)
+		return v.refuse(true, g.full())
 	}
+	collect(size)
 	v.hurry()
 	r := bufiox.NewDefaultReader(v.rest())
 	defer func() {
@@ -151,23 +167,24 @@ func (g *gate) large(ctx context.Context, v *visitor) error {
 	}
 	v.Reader().Release(nil)
 	weight, err := v.head.Weigh(b, g.server.room(size))
-	share := weight
 	switch {
 	case errors.Is(err, frame.ErrHeavy):
 		return v.refuse(true, refuse(v1.RefusedReason_TOO_LARGE, "the job would take more than %d bytes of memory: split it", g.server.room(size)))
 	case err != nil:
 		return v.unreadable(err)
-	case weight > crowd/4:
-		share = crowd
+	case !h.take(ctx, g.decoded, min(copies*weight, crowd)):
+		return v.refuse(true, g.full())
 	}
-	if !h.take(ctx, g.decoded, share) {
-		return v.refuse(true, full)
-	}
-	if g.garbage.Add(int64(weight)) > crowd/4 {
-		g.garbage.Store(0)
-		runtime.GC() // what those before have left would count, too
-	}
+	collect(weight)
 	return g.kitexHandler.OnRead(context.WithValue(ctx, holdKey{}, h), &whole{v.buffered, r})
+}
+
+// collect is called before a request takes so many bytes. Where that is much, what such ones have left behind would count,
+// too, and a collection is little beside the rest of the work.
+func collect(bytes int) {
+	if bytes > crowd/copies {
+		runtime.GC()
+	}
 }
 
 // hold is the room that a large request takes.
@@ -229,6 +246,11 @@ type whole struct {
 }
 
 func (w *whole) Reader() *bufiox.DefaultReader { return w.r }
+
+// job reports whether the call brings a job.
+func (v *visitor) job() bool {
+	return string(v.head.Method) == "Run" || string(v.head.Method) == "Submit"
+}
 
 // Peek implements frame.Peeker.
 func (v *visitor) Peek(n int) ([]byte, error) {

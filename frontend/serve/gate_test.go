@@ -169,6 +169,10 @@ func TestRoom(t *testing.T) {
 		if res := r.hears(); res.Success == nil {
 			t.Fatalf("no room %s: a small request was refused, too: %v", name, res.Refused)
 		}
+		if room.of == c.gate.decoded {
+			r.says(runFrame("", job("echo", make([]string, 50)...)))
+			r.refused(v1.RefusedReason_OVERLOADED, "come back later")
+		}
 		room.of.Release(room.taken)
 		r.says(runFrame("", padded(1<<20)))
 		if res := r.hears(); res.Success == nil {
