@@ -228,7 +228,7 @@ func simGrid(group []SimRun) grid {
 	}
 	g := grid{
 		{"", "response", "", "", "", "slowdown", "", "", "", "wait", "", "", "", "msgs", ""},
-		{"policy", "mean", "p50", "p90", "p99", "mean", "p50", "p90", "p99", "mean", "p50", "p90", "p99", "/task", "used"},
+		{"policy", "mean", "p50", "p90", "p99", "mean", "p50", "p90", "p99", "mean", "p50", "p90", "p99", "each", "used"},
 	}
 	row := func(name string, s *SimGroup) []string {
 		return slices.Concat([]string{name}, cells(s.ResponseMS), cells(s.Ratio), cells(s.WaitMS))
