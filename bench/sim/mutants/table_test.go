@@ -579,6 +579,18 @@ var table = []mutant{
 		"c.long.due.Remove(x); c.long.due.Len() == 0", "c.long.due.Remove(x); false",
 	},
 	{
+		"tasks of a job that go anywhere go to different workers", "frontend/early.go",
+		"c.draw(ws, i%len(ws))", "c.draw(ws, 0)",
+	},
+	{
+		"tasks of a job that go by queue lengths ask different workers", "frontend/early.go",
+		"if first+each > len(ws) {", "if true {",
+	},
+	{
+		"a batch puts no two tasks on a worker while there are others", "frontend/early.go",
+		"i := bound % len(r.answers)", "i := 0",
+	},
+	{
 		"the answer to a probe is waited for once", "frontend/early.go",
 		"delete(c.rounds.bySeq, m.Seq)", "",
 	},
