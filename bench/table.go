@@ -78,7 +78,7 @@ func (d *Document) facts() []fact {
 	}
 	m := &d.Meta
 	if m.Version != "" || m.Commit != "" {
-		add("phoebe", "%s", strings.Join(slices.DeleteFunc([]string{m.Version, m.Commit, m.Go}, func(s string) bool { return s == "" }), ", "))
+		add("phoebe", "%s", strings.Join(slices.DeleteFunc([]string{m.Version, cmp.Or(m.Commit, "commit not stamped"), m.Go}, func(s string) bool { return s == "" }), ", "))
 	}
 	if m.Machine.CPUs > 0 {
 		add("machine", "%d x %s, %s/%s, kernel %s, GOMAXPROCS %d", m.Machine.CPUs, cmp.Or(m.Machine.CPU, "unknown CPU"),
