@@ -270,7 +270,7 @@ type task struct {
 	group    *group
 	state    taskState
 	attempt  *attempt
-	last     probe.AttemptID // the one that gave it its outcome
+	last     probe.AttemptID // the last one of which it has the end
 	attempts int
 	failures int       // its own
 	losses   int       // workers that went away while it ran

@@ -89,6 +89,10 @@ func (c *Core) conclude(t *task, w *worker, m *probe.Finished, now time.Time, ac
 func (c *Core) again(t *task, w *worker, id probe.AttemptID, now time.Time, acts []Action) []Action {
 	acts = c.ack(w, id, now, acts)
 	c.Stats.Retries++
+	if t.state == claiming { // there may be one already, of which it has not been told yet
+		t.last = id
+		return acts
+	}
 	c.wait(t)
 	return c.coverAll(t.group.job, now, acts)
 }

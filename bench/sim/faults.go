@@ -67,6 +67,9 @@ type FaultStats struct {
 // One seed of every four is calm: nothing goes wrong, both cores have production's limits and timers, and tasks take
 // up to a minute. Then each task starts once and has its result at the first attempt, and nothing is withdrawn.
 //
+// In another one of every four only frontends fail, and clients wander. Then no task runs at two places at once, or again
+// when it has ended well, and none is lost with its frontend but where a worker cannot know that it never started.
+//
 // Parts of it may be left out; what remains is as it was. The error, if any, is a *FaultError. The same seed gives
 // the same run.
 func Faults(seed uint64, without Omission) (*FaultStats, error) {
@@ -139,6 +142,7 @@ type faultRun struct {
 	without Omission
 	dice    *rand.Rand    // of what is drawn before it all begins
 	calm    bool          // nothing goes wrong
+	steady  bool          // only frontends and clients do
 	horizon time.Duration // no more faults from then on
 	end     time.Duration // all jobs must have ended by then
 	grace   time.Duration // a frontend cancels the job of a client that is gone for so long
@@ -164,7 +168,7 @@ type faultRun struct {
 }
 
 func newFaultRun(seed uint64, without Omission) *faultRun {
-	r := &faultRun{seed: seed, without: without, dice: rand.New(rand.NewPCG(seed, 'd')), calm: seed%calmEvery == 0}
+	r := &faultRun{seed: seed, without: without, dice: rand.New(rand.NewPCG(seed, 'd')), calm: seed%calmEvery == 0, steady: seed%calmEvery == 1}
 	r.placeOf = map[placeKey]*faultJob{}
 	r.stats.Faults, r.stats.Seen = map[string]int{}, map[string]int{}
 	r.chances = rand.New(rand.NewPCG(seed, 'c'))
@@ -226,6 +230,11 @@ func (r *faultRun) draw() {
 	}
 	r.horizon = between(d, time.Second, 4*time.Second)
 	r.grace = between(d, 100*time.Millisecond, time.Second)
+	if r.steady {
+		r.stats.Seen["steady runs"]++
+		r.net.reorder = 0 // what is claimed is told before the claim is answered
+		r.horizon += 5 * time.Second // the workers are old enough to know all of the last jobs
+	}
 	for i := range 2 + d.IntN(5) {
 		cfg := worker.Config{
 			Capacity: slotsOf(1 + d.IntN(4)), Functions: []string{function, "tiny"},
@@ -239,6 +248,9 @@ func (r *faultRun) draw() {
 			cfg.Functions = append(cfg.Functions, "rare")
 			cfg.MaxQueue = 1 << 14
 		}
+		if r.steady { // patience for frontends that hang
+			cfg.MaxRetained, cfg.Grace = 256<<20, 5*time.Second
+		}
 		r.furnish(r.addWorker(cfg, 1), d)
 	}
 	r.fetchers, r.rumours = make([]fetcher, len(r.workers)), make([]uint64, len(r.workers))
@@ -251,13 +263,17 @@ func (r *faultRun) draw() {
 	}
 	for i := range 1 + d.IntN(3) {
 		r.visits = append(r.visits, map[probe.JobID]*visit{})
-		r.addFrontend(frontend.Config{
+		cfg := frontend.Config{
 			AdriftFor: between(d, 50*time.Millisecond, 500*time.Millisecond), ClaimFor: between(d, 200*time.Millisecond, time.Second),
 			StrandedFor: 2 * time.Second, SyncEvery: between(d, 300*time.Millisecond, 2*time.Second), ProbeTimeout: 20 * time.Millisecond,
 			MaxPending: among(d, 60, 1<<20), MaxWait: among(d, 100*time.Millisecond, -1),
 			LongTask: among(d, 20*time.Millisecond, 200*time.Millisecond, 0),
 			Matcher:  among(d, estimate.Stable, estimate.Greedy, estimate.Optimal), PoisonAfter: among(d, 2, 3),
-		}, r.seed+uint64(i)<<32)
+		}
+		if r.steady {
+			cfg.AdriftFor, cfg.ClaimFor, cfg.MaxPending, cfg.MaxWait = 5*time.Second, 1200*time.Millisecond, 1<<20, -1
+		}
+		r.addFrontend(cfg, r.seed+uint64(i)<<32)
 	}
 	r.makeJobs(10 + d.IntN(40))
 	for at := time.Duration(0); ; {

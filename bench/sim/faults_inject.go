@@ -23,7 +23,11 @@ func (r *faultRun) fault(n int) {
 		r.stats.Faults[what]++
 	}
 	back := between(d, 10*time.Millisecond, time.Second)
-	switch d.IntN(14) {
+	kind := d.IntN(14)
+	if r.steady {
+		kind = among(d, 2, 4, 4, 13)
+	}
+	switch kind {
 	case 0, 1:
 		if !w.down {
 			did("worker crashes")

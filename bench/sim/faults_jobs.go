@@ -32,6 +32,7 @@ type faultTask struct {
 	spec      frontend.Task
 	fails     int // so many runs are still to fail
 	starts    int
+	running   int
 	failed    int // runs
 	succeeded int // runs
 	unfetched int // attempts without their files

@@ -37,7 +37,7 @@ func (r *faultRun) plausible(v *visit, o *frontend.Outcome) {
 		case frontend.Timeout:
 			bad = t.spec.Timeout == 0
 		case frontend.Lost:
-			bad = t.spec.Retryable
+			bad = t.spec.Retryable || r.steady && strings.HasPrefix(o.Message, "its frontend was lost") && !strings.Contains(o.Message, "has started since, or forgot")
 		case frontend.NoWorker:
 			bad = !r.saw("worker drains", "worker is maintained") && !r.saw(losses...)
 		case frontend.Poison:
@@ -72,6 +72,9 @@ func (r *faultRun) taskStarted(w *workerNode, s *worker.Start) {
 	if t.starts > 1 && !t.spec.Retryable {
 		r.fail("task %d of job %d may start only once, and starts again, at w%d", s.Launch.Task, j.n, w.index)
 	}
+	if t.running++; r.steady && (t.running > 1 || t.succeeded > 0) {
+		r.fail("task %d of job %d starts at w%d, and runs at %d other places, and has ended well %d times, though only frontends fail", s.Launch.Task, j.n, w.index, t.running-1, t.succeeded)
+	}
 	if string(s.Launch.Payload) != string(t.spec.Payload) || s.Launch.Function != t.spec.Function {
 		r.fail("task %d of job %d starts with another payload or function", s.Launch.Task, j.n)
 	}
@@ -82,6 +85,7 @@ func (r *faultRun) taskStarted(w *workerNode, s *worker.Start) {
 
 func (r *faultRun) taskEnded(s *worker.Start, ev *worker.Exited) {
 	_, t := r.taskOf(s)
+	t.running--
 	switch {
 	case ev.Status == probe.TimedOut:
 		t.failed++

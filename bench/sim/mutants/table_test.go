@@ -361,6 +361,10 @@ var table = []mutant{
 		"acts = c.ack(w, id, now, acts)", "",
 	},
 	{
+		"an attempt that is claimed and failed may have been followed by another", "frontend/task.go",
+		"if t.state == claiming { // there may", "if false { // there may",
+	},
+	{
 		"a result of a job that is not here is left to who has it", "frontend/claims.go",
 		"case t == nil: // whoever", "case false: // whoever",
 	},
