@@ -351,6 +351,119 @@ func TestClaim(t *testing.T) {
 	}
 }
 
+// What had ended, and waited at a frontend for the rest of its job when that was killed, is found at its workers and
+// does not run again.
+func TestResultsOutliveTheirFrontend(t *testing.T) {
+	f := startFleet(t, 2, 2, nil, []string{"--slots", "4"})
+	c := dial(t, f.frontendAddrs...)
+	dir := t.TempDir()
+	proceed := filepath.Join(dir, "go")
+	var job client.Job
+	var names []string
+	for i := range 7 {
+		names = append(names, filepath.Join(dir, strconv.Itoa(i)))
+		text := fmt.Sprintf("echo %d", i)
+		if i == 0 {
+			text = fmt.Sprintf("while [ ! -e %s ]; do sleep 0.01; done; echo 0", proceed)
+		}
+		job.Tasks = append(job.Tasks, script(t, names[i], text))
+	}
+	ended := make(chan error, 1)
+	go func() {
+		outs, err := c.Run(t.Context(), job)
+		for _, o := range outs {
+			if err == nil && string(o.Result) != strconv.Itoa(o.Task)+"\n" {
+				err = fmt.Errorf("task %d: %q", o.Task, o.Result)
+			}
+		}
+		ended <- err
+	}()
+	started(t, names...)
+	owner, other := f.owner(t)
+	f.attempts(t, owner, 1)
+	pause(t, 200*time.Millisecond) // enough for acknowledgements, if there were any
+	f.frontends[owner].signal(syscall.SIGKILL)
+	f.frontends[owner].ends()
+	f.attempts(t, other, 1)
+	touch(t, proceed)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	onlyOnce(t, names...)
+}
+
+// attempts waits until a frontend has one job, and so many attempts at workers.
+func (f *fleet) attempts(t testing.TB, at, want int) {
+	t.Helper()
+	c := dial(t, f.frontendAddrs[at])
+	eventually(t, func() error {
+		said, err := c.Cluster(t.Context())
+		if err != nil {
+			return err
+		}
+		attempts := 0
+		for _, w := range said.Workers {
+			attempts += w.Attempts
+		}
+		if said.Jobs != 1 || attempts != want {
+			return fmt.Errorf("%d jobs and %d attempts, want 1 and %d", said.Jobs, attempts, want)
+		}
+		return nil
+	})
+}
+
+// A frontend that was frozen wakes when its client has gone to another one: nothing of the job starts twice, and it lets
+// go of it.
+func TestFrozenFrontendWakes(t *testing.T) {
+	f := startFleet(t, 2, 2, []string{"--lease", "500ms"}, []string{"--slots", "1"})
+	c := dial(t, f.frontendAddrs...)
+	dir := t.TempDir()
+	proceed := filepath.Join(dir, "go")
+	var job client.Job
+	var names []string
+	for i := range 6 {
+		names = append(names, filepath.Join(dir, strconv.Itoa(i)))
+		job.Tasks = append(job.Tasks, script(t, names[i], fmt.Sprintf("while [ ! -e %s ]; do sleep 0.01; done; sleep 0.1; echo %d", proceed, i)))
+	}
+	r, err := c.Submit(t.Context(), job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() error {
+		n := 0
+		for _, name := range names {
+			n += count(t, name)
+		}
+		if n != 2 {
+			return fmt.Errorf("%d tasks have started", n)
+		}
+		return nil
+	})
+	owner, other := f.owner(t)
+	f.frontends[owner].signal(syscall.SIGSTOP)
+	f.attempts(t, other, 2)
+	f.frontends[owner].signal(syscall.SIGCONT)
+	touch(t, proceed)
+	outs, err := r.Wait()
+	if err != nil {
+		t.Error(err)
+	}
+	for _, o := range outs {
+		if string(o.Result) != strconv.Itoa(o.Task)+"\n" || o.Attempts != 1 {
+			t.Errorf("task %d: %q after %d attempts", o.Task, o.Result, o.Attempts)
+		}
+	}
+	c = dial(t, f.frontendAddrs[owner])
+	eventually(t, func() error {
+		said, err := c.Cluster(t.Context())
+		if err == nil && said.Jobs > 0 {
+			err = fmt.Errorf("%d jobs are left at the one that was frozen", said.Jobs)
+		}
+		return err
+	})
+	onlyOnce(t, names...)
+}
+
 // A frontend that did not run for longer than its lease has not heard its workers meanwhile, and does not take that for
 // their end: what ran there goes on, and is not lost.
 func TestFrozenFrontend(t *testing.T) {
