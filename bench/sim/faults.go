@@ -232,7 +232,7 @@ func (r *faultRun) draw() {
 	r.grace = between(d, 100*time.Millisecond, time.Second)
 	if r.steady {
 		r.stats.Seen["steady runs"]++
-		r.net.reorder = 0 // what is claimed is told before the claim is answered
+		r.net.reorder = 0            // what is claimed is told before the claim is answered
 		r.horizon += 5 * time.Second // the workers are old enough to know all of the last jobs
 	}
 	for i := range 2 + d.IntN(5) {

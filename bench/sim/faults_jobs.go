@@ -19,6 +19,7 @@ type faultJob struct {
 	tasks    []faultTask
 	left     int // tasks without an outcome
 	tried    bool
+	stopped  bool          // a frontend ended its tasks, wherever they were
 	first    time.Duration // when it was sent for the first time
 	owner    *frontendNode
 	life     int32 // of the owner when the client turned to it

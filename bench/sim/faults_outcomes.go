@@ -14,6 +14,7 @@ import (
 // plausible checks that an outcome has its cause.
 func (r *faultRun) plausible(v *visit, o *frontend.Outcome) {
 	j := v.job
+	j.stopped = j.stopped || o.Kind == frontend.Cancelled || o.Kind == frontend.DeadlineExceeded || o.Kind == frontend.Failed && o.Failure == frontend.StageFailed
 	t := &j.tasks[o.Task]
 	bad := false
 	switch o.Kind {
@@ -72,7 +73,7 @@ func (r *faultRun) taskStarted(w *workerNode, s *worker.Start) {
 	if t.starts > 1 && !t.spec.Retryable {
 		r.fail("task %d of job %d may start only once, and starts again, at w%d", s.Launch.Task, j.n, w.index)
 	}
-	if t.running++; r.steady && (t.running > 1 || t.succeeded > 0) {
+	if t.running++; r.steady && !j.stopped && (t.running > 1 || t.succeeded > 0) {
 		r.fail("task %d of job %d starts at w%d, and runs at %d other places, and has ended well %d times, though only frontends fail", s.Launch.Task, j.n, w.index, t.running-1, t.succeeded)
 	}
 	if string(s.Launch.Payload) != string(t.spec.Payload) || s.Launch.Function != t.spec.Function {
