@@ -28,7 +28,7 @@ func (c *Core) start(a *attempt, now time.Time, acts []Action) []Action {
 }
 
 func (c *Core) unstage(a *attempt) {
-	c.staged.remove(a)
+	c.staged.Remove(a)
 	c.promised = c.promised.Sub(a.demand)
 }
 
@@ -57,7 +57,7 @@ func (c *Core) exited(ev Exited, now time.Time, acts []Action) []Action {
 		c.release(ev.Attempt)
 	}
 	acts = c.fill(now, acts)
-	c.orphans.remove(a)
+	c.orphans.Remove(a)
 	if a.unwanted {
 		delete(c.attempts, a.launch.Attempt)
 		return acts
@@ -140,7 +140,7 @@ func (c *Core) sync(l *link, m *probe.Sync, now time.Time, acts []Action) []Acti
 	var gone probe.Gone
 	live := make(map[probe.ResID]bool)
 	back := make(map[probe.ResID]bool) // places that come back if their staged task is handed back
-	for a := c.staged.first(); a != nil; a = a.node.next {
+	for a := range c.staged.All() {
 		if a.owner == l && a.from != nil {
 			back[a.from.res] = true
 		}
@@ -249,7 +249,7 @@ func (c *Core) linkDown(l *link, now time.Time) {
 			if !a.unwanted {
 				c.Stats.Orphaned++
 				a.since = now
-				c.orphans.push(a)
+				c.orphans.Push(a)
 			}
 		case ended:
 			c.disown(a, now)

@@ -52,7 +52,7 @@ func (c *cycle) end(id probe.AttemptID) {
 func (c *cycle) bound() {
 	c.step(Received{1, probe.Reserve{First: c.res, Count: 1, Demand: probe.Slot, Estimate: 10 * time.Millisecond, Early: true}})
 	c.res++
-	p := c.core.asked.first() // if others wait, it is their turn
+	p := c.core.asked.First() // if others wait, it is their turn
 	launch := c.launch()
 	c.step(Received{1, probe.Bind{Res: p.res, Turn: p.turn, Launch: launch}})
 	c.end(launch.Attempt)

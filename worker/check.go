@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/list"
 )
 
 // Check returns what is wrong with the core's own state between two steps, or nil. It takes time in
@@ -69,7 +70,7 @@ func (c *Core) checkPlaces() error {
 	}
 	asked := 0
 	var before *place
-	for p := c.asked.first(); p != nil; p = p.node.next {
+	for p := range c.asked.All() {
 		switch {
 		case p.state == early: // counted above
 		case p.state != held || p.link.places[p.res] != p:
@@ -87,8 +88,8 @@ func (c *Core) checkPlaces() error {
 		before = p
 		asked++
 	}
-	if asked != c.asked.n || asked != count[held]+count[early] {
-		return fmt.Errorf("%d places asked, %d held, %d early, %d counted", asked, count[held], count[early], c.asked.n)
+	if asked != c.asked.Len() || asked != count[held]+count[early] {
+		return fmt.Errorf("%d places asked, %d held, %d early, %d counted", asked, count[held], count[early], c.asked.Len())
 	}
 	if count[queued] != c.queue.len() || count[parked] != c.parked {
 		return fmt.Errorf("%d places queued and %d parked, %d and %d counted", count[queued], count[parked], c.queue.len(), c.parked)
@@ -184,17 +185,17 @@ func (c *Core) checkFetches() error {
 // An attempt is in the list of its state; its owner is up.
 func (c *Core) checkAttempts() error {
 	in := map[*attempt]int{}
-	within := func(name string, l *list[*attempt], state attemptState) error {
+	within := func(name string, l *list.List[*attempt], state attemptState) error {
 		n := 0
-		for a := l.first(); a != nil; a = a.node.next {
+		for a := range l.All() {
 			if a.state != state {
 				return fmt.Errorf("attempt %s is %s: state %d", a.launch.Attempt, name, a.state)
 			}
 			in[a]++
 			n++
 		}
-		if n != l.n {
-			return fmt.Errorf("%d attempts %s, %d counted", n, name, l.n)
+		if n != l.Len() {
+			return fmt.Errorf("%d attempts %s, %d counted", n, name, l.Len())
 		}
 		return nil
 	}
@@ -238,7 +239,7 @@ func (c *Core) checkAttempts() error {
 		}
 		delete(in, a)
 	}
-	for a := c.retained.first(); a != nil; a = a.node.next {
+	for a := range c.retained.All() {
 		if a.owner == nil {
 			return fmt.Errorf("attempt %s is retained for nobody", a.launch.Attempt)
 		}
@@ -293,7 +294,7 @@ func (c *Core) checkRoom() error {
 	case due != c.dueRoom:
 		return fmt.Errorf("due %v, counted %v", due, c.dueRoom)
 	}
-	switch a := c.staged.first(); {
+	switch a := c.staged.First(); {
 	case a != nil && needs(a.demand, a.long).fits(c.free):
 		return fmt.Errorf("attempt %s is staged, though %v is free", a.launch.Attempt, c.free)
 	case a != nil || c.queue.len() == 0:

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/list"
 )
 
 // memory is what is remembered of a job besides its attempts: who claimed it last, so that the earlier owner cannot start
@@ -17,7 +18,7 @@ type memory struct {
 	generation probe.Generation // of that claim
 	forgot     bool
 	at         time.Time // of what is remembered
-	node       node[*memory]
+	node       list.Node[*memory]
 }
 
 const (
@@ -38,18 +39,18 @@ func (c *Core) remember(job probe.JobID, now time.Time) *memory {
 		m = &memory{job: job}
 		c.memories[job] = m
 	} else {
-		c.remembered.remove(m)
+		c.remembered.Remove(m)
 	}
 	m.at = now
-	c.remembered.push(m)
+	c.remembered.Push(m)
 	return m
 }
 
 // unremember lets go of what is old or too much. Of all jobs that are as old it is unknown from then on whether
 // attempts of them have started, if that was unknown of the job.
 func (c *Core) unremember(now time.Time) {
-	for m := c.remembered.first(); m != nil && (now.Sub(m.at) >= rememberFor || c.remembered.n > maxMemories); m = c.remembered.first() {
-		c.remembered.remove(m)
+	for m := c.remembered.First(); m != nil && (now.Sub(m.at) >= rememberFor || c.remembered.Len() > maxMemories); m = c.remembered.First() {
+		c.remembered.Remove(m)
 		delete(c.memories, m.job)
 		if m.forgot {
 			c.since = m.at
@@ -137,9 +138,9 @@ func (c *Core) adopt(l *link, a *attempt, now time.Time, acts []Action) []Action
 		acts = c.refuse(a.owner, 0, 0, a.launch.Attempt, probe.Moved, 0, acts)
 	}
 	if a.owner == nil {
-		c.disowned(a).remove(a)
+		c.disowned(a).Remove(a)
 		if a.state == ended {
-			c.retained.push(a)
+			c.retained.Push(a)
 		}
 	}
 	a.owner = l
@@ -153,7 +154,7 @@ func (c *Core) adopt(l *link, a *attempt, now time.Time, acts []Action) []Action
 }
 
 // disowned is where an attempt without a link is found.
-func (c *Core) disowned(a *attempt) *list[*attempt] {
+func (c *Core) disowned(a *attempt) *list.List[*attempt] {
 	if a.state == ended {
 		return &c.unclaimed
 	}
@@ -163,28 +164,28 @@ func (c *Core) disowned(a *attempt) *list[*attempt] {
 // disown leaves a result to whoever claims it.
 func (c *Core) disown(a *attempt, now time.Time) {
 	if a.owner != nil {
-		c.retained.remove(a)
+		c.retained.Remove(a)
 		a.owner, a.since = nil, now
-		c.unclaimed.push(a)
+		c.unclaimed.Push(a)
 	}
 }
 
 // retain keeps a result until it is acknowledged, or for some time once its frontend is lost.
 func (c *Core) retain(a *attempt, now time.Time) {
 	if a.owner != nil {
-		c.retained.push(a)
+		c.retained.Push(a)
 		return
 	}
 	a.since = now
-	c.unclaimed.push(a)
+	c.unclaimed.Push(a)
 }
 
 // forget drops an attempt that has ended.
 func (c *Core) forget(a *attempt) {
 	if a.owner != nil {
-		c.retained.remove(a)
+		c.retained.Remove(a)
 	} else {
-		c.unclaimed.remove(a)
+		c.unclaimed.Remove(a)
 	}
 	c.kept -= a.weight()
 	delete(c.attempts, a.launch.Attempt)
@@ -210,13 +211,13 @@ func (c *Core) acknowledged(l *link, id probe.AttemptID, disowned bool, now time
 // expireResults forgets those that nobody claims, and the oldest ones of too many.
 func (c *Core) expireResults(now time.Time) {
 	for {
-		a := c.unclaimed.first()
+		a := c.unclaimed.First()
 		switch {
 		case a != nil && now.Sub(a.since) >= c.cfg.Retain:
 		case c.kept <= c.cfg.MaxRetained:
 			return
 		case a == nil:
-			a = c.retained.first()
+			a = c.retained.First()
 		}
 		c.Stats.Forgotten++
 		c.loseTrack(a, now)
@@ -238,3 +239,6 @@ func (c *Core) attemptsInOrder(meant func(*attempt) bool) []*attempt {
 	})
 	return as
 }
+
+// Links makes it an item of lists.
+func (m *memory) Links() *list.Node[*memory] { return &m.node }

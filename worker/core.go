@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/list"
 	"github.com/phoebe-sched/phoebe/probe/pq"
 )
 
@@ -195,21 +196,21 @@ type Core struct {
 	queue     queue
 	parked    int
 	seq       uint64
-	asked     list[*place]   // Ready is out; by askedAt
-	early     []*place       // of those, the ones that hold no slot
-	staged    list[*attempt] // bound ahead of a slot, waiting for it; by when they came
-	promised  probe.Demand   // of early and staged together
+	asked     list.List[*place]   // Ready is out; by askedAt
+	early     []*place            // of those, the ones that hold no slot
+	staged    list.List[*attempt] // bound ahead of a slot, waiting for it; by when they came
+	promised  probe.Demand        // of early and staged together
 	willEnd   pq.Heap[*attempt]
-	due       []*attempt     // running, and expected to end within one round trip
-	dueRoom   probe.Demand   // of those
-	retained  list[*attempt] // ended, to be acknowledged
-	unclaimed list[*attempt] // ended, without a link; by when they lost it, or ended
-	kept      int            // bytes that both cost
-	orphans   list[*attempt] // running without a link; by when they lost it
+	due       []*attempt          // running, and expected to end within one round trip
+	dueRoom   probe.Demand        // of those
+	retained  list.List[*attempt] // ended, to be acknowledged
+	unclaimed list.List[*attempt] // ended, without a link; by when they lost it, or ended
+	kept      int                 // bytes that both cost
+	orphans   list.List[*attempt] // running without a link; by when they lost it
 
 	memories   map[probe.JobID]*memory
-	remembered list[*memory] // those, by when they were last added to
-	since      time.Time     // what started from then on is known, acknowledged, or remembered as forgotten
+	remembered list.List[*memory] // those, by when they were last added to
+	since      time.Time          // what started from then on is known, acknowledged, or remembered as forgotten
 
 	learned   learned
 	forecast  forecast
@@ -263,7 +264,7 @@ type attempt struct {
 	end          Exited
 
 	pos  int
-	node node[*attempt]
+	node list.Node[*attempt]
 }
 
 type attemptState uint8
@@ -282,6 +283,9 @@ func (a *attempt) Before(b *attempt) bool {
 }
 
 func (a *attempt) Pos() *int { return &a.pos }
+
+// Links makes it an item of lists.
+func (a *attempt) Links() *list.Node[*attempt] { return &a.node }
 
 const (
 	firstLead = 200 * time.Microsecond
@@ -418,7 +422,7 @@ func (c *Core) receive(l *link, msg probe.Msg, now time.Time, acts []Action) []A
 
 // Load is what the core tells of itself with most messages.
 func (c *Core) Load() probe.Load {
-	return probe.Load{Free: c.free.all, Queued: uint32(c.queue.len() + c.parked + c.staged.n), Running: uint32(len(c.runs))}
+	return probe.Load{Free: c.free.all, Queued: uint32(c.queue.len() + c.parked + c.staged.Len()), Running: uint32(len(c.runs))}
 }
 
 // load is Load, with the wait matrix if it was asked for.
@@ -450,16 +454,16 @@ func (c *Core) NextWake() time.Time {
 			at = t
 		}
 	}
-	if p := c.asked.first(); p != nil {
+	if p := c.asked.First(); p != nil {
 		soonest(p.askedAt.Add(c.cfg.ReadyExpiry))
 	}
-	if a := c.staged.first(); a != nil {
+	if a := c.staged.First(); a != nil {
 		soonest(a.since.Add(c.patience(a)))
 	}
-	if a := c.unclaimed.first(); a != nil {
+	if a := c.unclaimed.First(); a != nil {
 		soonest(a.since.Add(c.cfg.Retain))
 	}
-	if a := c.orphans.first(); a != nil {
+	if a := c.orphans.First(); a != nil {
 		soonest(a.since.Add(c.cfg.Grace))
 	}
 	if !c.stays.IsZero() {

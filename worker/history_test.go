@@ -410,7 +410,7 @@ func (w *world) checkMatrix(m *probe.WaitMatrix) {
 		w.t.Fatalf("all that is open to long tasks never has room: %v", m.Cells)
 	}
 	// Where nothing waits, a task waits only for those that run.
-	if c := w.core; len(c.runs)+c.asked.n+c.queue.len()+c.staged.n == 0 && m.Wait(c.capacity.open) != 0 {
+	if c := w.core; len(c.runs)+c.asked.Len()+c.queue.len()+c.staged.Len() == 0 && m.Wait(c.capacity.open) != 0 {
 		w.t.Fatalf("an idle worker has waits: %v", m.Cells)
 	}
 }
@@ -1001,16 +1001,16 @@ func (w *world) checkOverdue() {
 			w.t.Fatalf("%s is %v old", what, age)
 		}
 	}
-	if p := c.asked.first(); p != nil {
+	if p := c.asked.First(); p != nil {
 		late("a turn", p.askedAt, c.cfg.ReadyExpiry)
 	}
-	if a := c.staged.first(); a != nil {
+	if a := c.staged.First(); a != nil {
 		late("a staged attempt", a.since, c.patience(a))
 	}
-	if a := c.orphans.first(); a != nil {
+	if a := c.orphans.First(); a != nil {
 		late("an orphan", a.since, c.cfg.Grace)
 	}
-	if a := c.unclaimed.first(); a != nil {
+	if a := c.unclaimed.First(); a != nil {
 		late("a result", a.since, c.cfg.Retain)
 	}
 }
@@ -1115,9 +1115,9 @@ func (w *world) checkEmpty() {
 		places += len(l.places)
 	}
 	left := map[string]int{
-		"places": places, "attempts": len(c.attempts), "queued": c.queue.len(), "parked": c.parked, "asked": c.asked.n,
-		"early": len(c.early), "staged": c.staged.n, "ending": c.willEnd.Len(), "due": len(c.due),
-		"retained": c.retained.n, "unclaimed": c.unclaimed.n, "kept": c.kept, "orphans": c.orphans.n, "running": len(c.runs), "fetches": len(c.fetches), "runs": len(w.runs), "files": len(w.files),
+		"places": places, "attempts": len(c.attempts), "queued": c.queue.len(), "parked": c.parked, "asked": c.asked.Len(),
+		"early": len(c.early), "staged": c.staged.Len(), "ending": c.willEnd.Len(), "due": len(c.due),
+		"retained": c.retained.Len(), "unclaimed": c.unclaimed.Len(), "kept": c.kept, "orphans": c.orphans.Len(), "running": len(c.runs), "fetches": len(c.fetches), "runs": len(w.runs), "files": len(w.files),
 	}
 	for _, what := range slices.Sorted(maps.Keys(left)) {
 		if left[what] != 0 {

@@ -46,13 +46,13 @@ func (c *Core) reserve(l *link, m *probe.Reserve, now time.Time, acts []Action) 
 		}
 		if ride {
 			a := &attempt{launch: m.Launches[i], job: m.Job, generation: m.Generation, demand: m.Demand, owner: l, arrivedAt: now}
-			if c.staged.n == 0 && need.fits(c.free) {
+			if c.staged.Len() == 0 && need.fits(c.free) {
 				c.take(need)
 				c.Stats.RidesStarted++
 				acts = c.start(a, now, acts)
 				continue
 			}
-			if bundle > 0 && c.staged.n < maxStaged && c.queue.len() == 0 {
+			if bundle > 0 && c.staged.Len() < maxStaged && c.queue.len() == 0 {
 				bundle--
 				c.Stats.RidesStarted++
 				c.stage(a, now)
@@ -204,7 +204,7 @@ func (c *Core) fill(now time.Time, acts []Action) []Action {
 // fillInOrder goes as far as there is room for who is next.
 func (c *Core) fillInOrder(now time.Time, acts []Action) []Action {
 	for {
-		if a := c.staged.first(); a != nil {
+		if a := c.staged.First(); a != nil {
 			if !needs(a.demand, a.long).fits(c.free) {
 				return acts
 			}
@@ -290,7 +290,7 @@ func (c *Core) askAhead(now time.Time, acts []Action) []Action {
 // ask tells the frontend that the place's turn has come.
 func (c *Core) ask(p *place, state placeState, now time.Time, acts []Action) []Action {
 	p.state, p.askedAt = state, now
-	c.asked.push(p)
+	c.asked.Push(p)
 	m := probe.Ready{Res: p.res, Turn: p.turn, Waited: now.Sub(p.queuedAt), Expiry: c.cfg.ReadyExpiry, Load: c.Load()}
 	if state == early {
 		m.Early = p.link.lead
@@ -375,7 +375,7 @@ func (c *Core) bind(l *link, m *probe.Bind, now time.Time, acts []Action) []Acti
 func (c *Core) stage(a *attempt, now time.Time) {
 	a.state, a.since = staged, now
 	c.attempts[a.launch.Attempt] = a
-	c.staged.push(a)
+	c.staged.Push(a)
 	c.promised = c.promised.Add(a.demand)
 }
 
@@ -398,7 +398,7 @@ func (c *Core) requeue(p *place) {
 
 // unask takes a place out of those that were asked about, without freeing what it holds.
 func (c *Core) unask(p *place) {
-	c.asked.remove(p)
+	c.asked.Remove(p)
 	if p.state == early {
 		c.dropEarly(p)
 	}
@@ -481,7 +481,7 @@ func (c *Core) expire(now time.Time, acts []Action) []Action {
 	if !now.Before(c.stays) {
 		c.stays = time.Time{}
 	}
-	for p := c.asked.first(); p != nil && now.Sub(p.askedAt) >= c.cfg.ReadyExpiry; p = c.asked.first() {
+	for p := c.asked.First(); p != nil && now.Sub(p.askedAt) >= c.cfg.ReadyExpiry; p = c.asked.First() {
 		c.Stats.Expired++
 		c.learned.turned(false)
 		c.dropPlace(p)
@@ -495,8 +495,8 @@ func (c *Core) expire(now time.Time, acts []Action) []Action {
 	}
 	c.expireResults(now)
 	c.unremember(now)
-	for a := c.orphans.first(); a != nil && now.Sub(a.since) >= c.cfg.Grace; a = c.orphans.first() {
-		c.orphans.remove(a)
+	for a := c.orphans.First(); a != nil && now.Sub(a.since) >= c.cfg.Grace; a = c.orphans.First() {
+		c.orphans.Remove(a)
 		c.Stats.Abandoned++
 		acts = c.abandon(a, now, acts)
 	}
@@ -505,7 +505,7 @@ func (c *Core) expire(now time.Time, acts []Action) []Action {
 
 // lateStaged is the first of the staged attempts, if its patience is over, or nil.
 func (c *Core) lateStaged(now time.Time) *attempt {
-	if a := c.staged.first(); a != nil && now.Sub(a.since) >= c.patience(a) {
+	if a := c.staged.First(); a != nil && now.Sub(a.since) >= c.patience(a) {
 		return a
 	}
 	return nil

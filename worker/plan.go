@@ -66,12 +66,12 @@ func (c *Core) occupied(now time.Time) *forecast {
 	for _, a := range c.runs {
 		f.running(needs(a.demand, a.long), remaining(expectedCost(a.launch.Estimate, c.learned.run, 1), now.Sub(a.startedAt)))
 	}
-	for p := c.asked.first(); p != nil; p = p.node.next {
+	for p := range c.asked.All() {
 		if p.state == held {
 			f.running(p.needs(), remaining(p.link.answer+c.cost(p), now.Sub(p.askedAt)))
 		}
 	}
-	for a := c.staged.first(); a != nil; a = a.node.next {
+	for a := range c.staged.All() {
 		f.plan(needs(a.demand, a.long), 0, expectedCost(a.launch.Estimate, c.learned.run, 1))
 	}
 	for _, p := range c.early {
@@ -108,7 +108,7 @@ func (c *Core) backfill(now time.Time, acts []Action) ([]Action, bool) {
 		c.fetchWake = time.Time{}
 		c.changes++
 	}
-	if c.staged.n > 0 || len(c.early) > 0 || c.settled == c.changes+c.queue.changes || !c.queue.fitsAny(c.free) {
+	if c.staged.Len() > 0 || len(c.early) > 0 || c.settled == c.changes+c.queue.changes || !c.queue.fitsAny(c.free) {
 		return acts, false
 	}
 	c.findGaps(now, nil)
@@ -192,7 +192,7 @@ func (c *Core) inShortShare(needs, free room) bool {
 // hasGap reports whether tasks that need so much, and ride along, may find a gap behind all that wait. Then fillGap
 // tells of each of them, until the step ends.
 func (c *Core) hasGap(needs room, now time.Time) bool {
-	if c.staged.n > 0 || len(c.early) > 0 || !needs.fits(c.free) {
+	if c.staged.Len() > 0 || len(c.early) > 0 || !needs.fits(c.free) {
 		return false
 	}
 	c.changes++ // the next backfill is to start from what then waits

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/list"
 	"github.com/phoebe-sched/phoebe/probe/pq"
 )
 
@@ -329,8 +330,8 @@ type place struct {
 
 	queuedAt time.Time
 	askedAt  time.Time
-	startIn  time.Duration // since it was queued: its start as it was planned for the first time; 0: it never was
-	node     node[*place]  // in the list of those asked
+	startIn  time.Duration     // since it was queued: its start as it was planned for the first time; 0: it never was
+	node     list.Node[*place] // in the list of those asked
 }
 
 func (p *place) needs() room { return needs(p.demand, p.long) }
@@ -352,3 +353,6 @@ func (p *place) Before(q *place) bool {
 }
 
 func (p *place) Pos() *int { return &p.pos }
+
+// Links makes it an item of lists.
+func (p *place) Links() *list.Node[*place] { return &p.node }

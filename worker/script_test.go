@@ -315,12 +315,12 @@ func (s *story) state() string {
 	}{
 		{"queued", c.queue.len()},
 		{"parked", c.parked},
-		{"asked", c.asked.n},
-		{"staged", c.staged.n},
+		{"asked", c.asked.Len()},
+		{"staged", c.staged.Len()},
 		{"running", len(c.runs)},
-		{"orphans", c.orphans.n},
-		{"retained", c.retained.n},
-		{"unclaimed", c.unclaimed.n},
+		{"orphans", c.orphans.Len()},
+		{"retained", c.retained.Len()},
+		{"unclaimed", c.unclaimed.Len()},
 	} {
 		if count.n > 0 {
 			text += fmt.Sprintf(" %s=%d", count.name, count.n)

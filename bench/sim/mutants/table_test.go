@@ -141,7 +141,7 @@ var table = []mutant{
 	},
 	{
 		"an attempt whose link breaks is stopped after the grace period", "worker/attempts.go",
-		"c.orphans.push(a)", "",
+		"c.orphans.Push(a)", "",
 	},
 	{
 		"a place is taken once, however often its reserve comes", "worker/places.go",
