@@ -6,6 +6,7 @@ import (
 
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
 	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/list"
 )
 
 // Check returns what is wrong with the core's own state between two steps, or nil. It takes time in
@@ -130,15 +131,15 @@ func (c *Core) checkJobs() error {
 		}
 		queued := 0
 		for _, g := range j.groups {
-			if matched[g] != g.matching || g.path == estimate.Estimation && len(g.queue)+len(g.places) > 0 {
-				return fmt.Errorf("job %v: %d tasks of a group are to be matched, %d counted; %d are queued, at %d places, on the path of %s", id, matched[g], g.matching, len(g.queue), len(g.places), g.path)
+			if matched[g] != g.matching || g.path == estimate.Estimation && g.queue.Len()+g.places.Len() > 0 {
+				return fmt.Errorf("job %v: %d tasks of a group are to be matched, %d counted; %d are queued, at %d places, on the path of %s", id, matched[g], g.matching, g.queue.Len(), g.places.Len(), g.path)
 			}
-			for i, t := range g.queue {
-				if t.state != waiting || t.group != g || slices.Contains(g.queue[:i], t) {
+			for t := range g.queue.All() {
+				if t.state != waiting || t.group != g {
 					return fmt.Errorf("job %v, task %d is in a queue: state %d", id, t.spec.Index, t.state)
 				}
 			}
-			queued += len(g.queue)
+			queued += g.queue.Len()
 			if err := c.checkProspects(g); err != nil {
 				return fmt.Errorf("job %v: %w", id, err)
 			}
@@ -146,8 +147,8 @@ func (c *Core) checkJobs() error {
 		if queued != waits {
 			return fmt.Errorf("job %v: %d tasks wait, %d are queued", id, waits, queued)
 		}
-		if j.listed != (waits > 0) {
-			return fmt.Errorf("job %v: %d tasks wait, hungry: %t", id, waits, j.listed)
+		if list.Has(j) != (waits > 0) {
+			return fmt.Errorf("job %v: %d tasks wait, hungry: %t", id, waits, list.Has(j))
 		}
 		if j.pos > 0 {
 			timers++
@@ -160,12 +161,12 @@ func (c *Core) checkJobs() error {
 		pendingOf[j.tenant] += left
 	}
 	listed := 0
-	for t := c.hungry.head; t != nil; t = t.next {
-		if c.tenants[t.name] != t || t.hungry.head == nil || t.next != nil && t.next.prev != t || t.next == nil && c.hungry.tail != t {
+	for t := range c.hungry.all.All() {
+		if c.tenants[t.name] != t || t.hungry.Len() == 0 {
 			return fmt.Errorf("tenant %q is out of place among the hungry", t.name)
 		}
-		for j := t.hungry.head; j != nil; j = j.next {
-			if c.jobs[j.ID] != j || j.tenant != t || j.next != nil && compareJobs(j, j.next) > 0 || j.next == nil && t.hungry.tail != j {
+		for j := range t.hungry.All() {
+			if next := t.hungry.Next(j); c.jobs[j.ID] != j || j.tenant != t || next != nil && compareJobs(j, next) > 0 {
 				return fmt.Errorf("job %v is out of place among the hungry", j.ID)
 			}
 			listed++
@@ -191,11 +192,11 @@ func (c *Core) checkJobs() error {
 func (c *Core) checkProspects(g *group) error {
 	j := g.job
 	switch {
-	case len(g.queue) == 0, g.live > 0, !j.lagAt.IsZero(), !j.claimUntil.IsZero():
+	case g.queue.Len() == 0, g.live > 0, !j.lagAt.IsZero(), !j.claimUntil.IsZero():
 		return nil
 	case len(g.eligible.workers) == 0:
 		if j.stranded.IsZero() {
-			return fmt.Errorf("%d tasks wait for workers to appear, without a time limit", len(g.queue))
+			return fmt.Errorf("%d tasks wait for workers to appear, without a time limit", g.queue.Len())
 		}
 		return nil
 	}
@@ -204,17 +205,17 @@ func (c *Core) checkProspects(g *group) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%d tasks wait for nothing", len(g.queue))
+	return fmt.Errorf("%d tasks wait for nothing", g.queue.Len())
 }
 
 // A place is at a worker that is linked and belongs to a job under way; counts agree; a ride that is under way
 // has its attempt.
 func (c *Core) checkPlaces() error {
-	live := map[*reservation]uint32{}
+	live := map[*reservation]int{}
 	known := map[*reservation]bool{}
 	for _, j := range c.jobs {
 		for _, g := range j.groups {
-			for _, r := range g.places {
+			for r := range g.places.All() {
 				known[r] = true
 			}
 		}
@@ -265,20 +266,30 @@ func (c *Core) checkPlaces() error {
 	}
 	for _, j := range c.jobs {
 		for _, g := range j.groups {
-			sum := 0
-			for _, r := range g.places {
+			sum, probing := 0, 0
+			for r := range g.places.All() {
 				if r.live != live[r] || r.group != g {
 					return fmt.Errorf("job %v at worker %d: %d live places from %d, %d counted", j.ID, r.w.key, live[r], r.first, r.live)
 				}
-				sum += int(r.live)
+				sum += r.live
+				if r.live > 0 {
+					probing++
+				}
+				riding := 0
 				for i, a := range r.rides {
+					if a != nil {
+						riding++
+					}
 					if a != nil && r.w.places[r.first+probe.ResID(i)] != r {
 						return fmt.Errorf("job %v at worker %d: ride %v has lost its place", j.ID, r.w.key, a.id)
 					}
 				}
+				if riding != r.riding || r.live+riding == 0 {
+					return fmt.Errorf("job %v at worker %d: %d rides and %d live places from %d, %d rides counted", j.ID, r.w.key, riding, r.live, r.first, r.riding)
+				}
 			}
-			if sum != g.live {
-				return fmt.Errorf("job %v: %d live places, %d counted", j.ID, sum, g.live)
+			if sum != g.live || probing != g.probing {
+				return fmt.Errorf("job %v: %d live places of %d reservations, %d and %d counted", j.ID, sum, probing, g.live, g.probing)
 			}
 			if j.Policy.Cancel && j.waiting == 0 && sum > 0 {
 				return fmt.Errorf("job %v has %d places and no task that waits", j.ID, sum)
@@ -294,6 +305,18 @@ func (c *Core) checkAttempts() error {
 	for _, w := range c.workers {
 		if w == nil {
 			continue
+		}
+		var taken probe.Demand
+		for _, a := range w.attempts {
+			taken = taken.Add(a.task.spec.Demand)
+		}
+		if taken != w.taken {
+			return fmt.Errorf("worker %d: its attempts take %v, %v is counted", w.key, taken, w.taken)
+		}
+		for res, a := range w.enqueued {
+			if w.attempts[a.id] != a || a.res != res {
+				return fmt.Errorf("worker %d: attempt %v was bound early to place %d, and is forgotten", w.key, a.id, res)
+			}
 		}
 		for id, a := range w.attempts {
 			n++

@@ -28,10 +28,9 @@ func (c *Core) task(id probe.JobID, index probe.TaskIndex) *task {
 // not do instead: what the client knows lags behind what its lost frontend did.
 func (c *Core) claim(j *job, now time.Time, acts []Action) []Action {
 	for _, g := range j.groups {
-		for _, t := range g.queue {
-			t.state = claiming
+		for g.queue.Len() > 0 {
+			g.queue.Pop().state = claiming
 		}
-		g.queue = nil
 	}
 	j.claimUntil = now.Add(c.cfg.ClaimFor)
 	j.asked = map[*worker]bool{}
@@ -163,7 +162,7 @@ func (c *Core) known(key Worker) *worker {
 		c.workers = append(c.workers, nil)
 	}
 	if c.workers[key] == nil {
-		c.workers[key] = &worker{key: key, nextRes: 1, places: map[probe.ResID]*reservation{}, attempts: map[probe.AttemptID]*attempt{}}
+		c.workers[key] = &worker{key: key, nextRes: 1, places: map[probe.ResID]*reservation{}, attempts: map[probe.AttemptID]*attempt{}, enqueued: map[probe.ResID]*attempt{}}
 	}
 	return c.workers[key]
 }

@@ -430,7 +430,7 @@ func (c *Core) submit(spec *Job, now time.Time, acts []Action) []Action {
 	} else {
 		for _, g := range j.groups {
 			if g.path == estimate.Estimation {
-				c.Stats.Estimated += uint64(len(g.queue))
+				c.Stats.Estimated += uint64(g.queue.Len())
 			}
 			if c.block(g) {
 				continue
@@ -439,7 +439,7 @@ func (c *Core) submit(spec *Job, now time.Time, acts []Action) []Action {
 				c.estimateAll(g)
 				continue
 			}
-			j.waiting += len(g.queue)
+			j.waiting += g.queue.Len()
 			acts = c.place(g, now, acts)
 		}
 	}
@@ -528,12 +528,12 @@ func (c *Core) group(j *job) *RefusedError {
 		if n := len(t.Payload); n <= maxRide {
 			last.largestRide = max(last.largestRide, n)
 		}
-		last.queue = append(last.queue, &j.tasks[i])
 		last.estimate += t.Estimate
 		j.tasks[i] = task{spec: t, group: last}
+		last.queue.Push(&j.tasks[i])
 	}
 	for _, g := range j.groups {
-		g.estimate /= time.Duration(len(g.queue))
+		g.estimate /= time.Duration(g.queue.Len())
 		g.sticky = j.Policy.Sticky && !c.short(g)
 	}
 	if len(j.stages) > 0 {
@@ -617,7 +617,7 @@ func (c *Core) settle(j *job, now time.Time) {
 
 func (c *Core) strandedJob(j *job) bool {
 	for _, g := range j.groups {
-		if len(g.queue)+g.matching > 0 && len(g.eligible.workers) == 0 {
+		if g.queue.Len()+g.matching > 0 && len(g.eligible.workers) == 0 {
 			return true
 		}
 	}

@@ -46,22 +46,22 @@ func (c *Core) placeEarly(g *group, now time.Time, acts []Action) []Action {
 	ws := g.eligible.workers
 	switch g.job.Policy.Binding {
 	case EarlyRandom:
-		for i := 0; len(g.queue) > 0; i++ {
+		for i := 0; g.queue.Len() > 0; i++ {
 			t := c.take(g)
 			acts = c.enqueue(t, c.draw(ws, i%len(ws)), now, acts)
 		}
 	case EarlyPerTask:
 		each := min(probes(g, 1), len(ws))
-		for first := 0; len(g.queue) > 0; first += each {
+		for first := 0; g.queue.Len() > 0; first += each {
 			if first+each > len(ws) {
 				first = 0
 			}
 			acts = c.sample(g, []*task{c.take(g)}, first, each, now, acts)
 		}
 	case EarlyBatch:
-		tasks := slices.Clone(g.queue)
-		for range tasks {
-			c.take(g)
+		tasks := make([]*task, g.queue.Len())
+		for i := range tasks {
+			tasks[i] = c.take(g)
 		}
 		acts = c.sample(g, tasks, 0, min(probes(g, len(tasks)), len(ws)), now, acts)
 	}
@@ -165,6 +165,7 @@ func (c *Core) enqueue(t *task, w *worker, now time.Time, acts []Action) []Actio
 	res := w.nextRes
 	w.nextRes++
 	a := c.launch(t, w, res, enqueued, now)
+	w.enqueued[res] = a
 	t.readyAt, t.boundAt = now, now
 	j := t.group.job
 	launch := t.launch(a.id)

@@ -79,12 +79,12 @@ type sampled struct {
 
 // add takes the sampled tasks of a group into account, whose indices ascend as a rule.
 func (s *sampled) add(g *group) {
-	first, last := g.queue[0].spec.Index, g.queue[len(g.queue)-1].spec.Index
+	first, last := g.queue.First().spec.Index, g.queue.Last().spec.Index
 	if s.tasks == 0 || first < s.first {
 		s.first, s.why = first, g.why
 	}
 	s.last = max(s.last, last)
-	s.tasks += len(g.queue)
+	s.tasks += g.queue.Len()
 }
 
 // get is the decision of a number, nil if it is forgotten.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
 	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/list"
 )
 
 // Job is what a client submits. The core keeps the payloads until their tasks end.
@@ -256,13 +257,15 @@ type job struct {
 	wakeAt   time.Time
 	pos      int
 
-	tenant     *tenant
-	next, prev *job // among those of the tenant with waiting tasks
-	listed     bool
+	tenant *tenant
+	node   list.Node[*job] // among those of the tenant with waiting tasks
 }
 
 func (j *job) Before(k *job) bool { return j.wakeAt.Before(k.wakeAt) }
 func (j *job) Pos() *int          { return &j.pos }
+
+// Links makes it an item of lists.
+func (j *job) Links() *list.Node[*job] { return &j.node }
 
 // task is a Task under way.
 type task struct {
@@ -276,9 +279,13 @@ type task struct {
 	losses   int       // workers that went away while it ran
 	hitches  int       // attempts that could not be launched
 	long     *longTask // once it was to be placed by estimation
+	node     list.Node[*task]
 
 	sampledAt, readyAt, boundAt time.Time
 }
+
+// Links makes it an item of lists.
+func (t *task) Links() *list.Node[*task] { return &t.node }
 
 // group is the tasks of a job that demand the same of a worker.
 type group struct {
@@ -289,13 +296,14 @@ type group struct {
 	number      int // of its stage
 	largestRide int // bytes of the largest payload that may ride along
 	eligible    *eligible
-	history     *history // of its function
-	sticky      bool     // its places are kept while tasks wait
-	queue       []*task  // those that wait, first to be bound at the front
-	places      []*reservation
-	tidyAt      int // how many places there are when those of which nothing is left are let go of
-	live        int // places believed to be in queues
-	budget      int // probes that the tasks were worth and that were not needed yet
+	history     *history         // of its function
+	sticky      bool             // its places are kept while tasks wait
+	queue       list.List[*task] // those that wait, first to be bound at the front
+	places      list.List[*reservation]
+	live        int       // places believed to be in queues
+	probing     int       // reservations that have some of those
+	sampledAt   time.Time // when its first places were reserved; zero: not yet
+	budget      int       // probes that the tasks were worth and that were not needed yet
 
 	why      estimate.Reason // of the path of its first task
 	stage    *estimate.Stats // of its finished tasks, if they are placed by estimation
@@ -306,15 +314,20 @@ type group struct {
 
 // reservation is one Reserve: count places at a worker, of which some live.
 type reservation struct {
-	w     *worker
-	group *group
-	first probe.ResID
-	count uint32
-	live  uint32
-	rides []*attempt // by place; nil once it is known what became of it
+	w      *worker
+	group  *group
+	first  probe.ResID
+	count  uint32
+	live   int
+	rides  []*attempt // by place; nil once it is known what became of it
+	riding int        // of those, how many are not known
 	// spare: its job needs it no more. It is among those of its worker, and no longer among those of its group.
 	spare bool
+	node  list.Node[*reservation]
 }
+
+// Links makes it an item of lists.
+func (r *reservation) Links() *list.Node[*reservation] { return &r.node }
 
 // attempt is one try at a task, at a worker.
 type attempt struct {

@@ -248,10 +248,9 @@ func (c *Core) estimated(t *task) {
 
 // estimateAll lets all tasks of a group that has just been submitted wait for the next batch.
 func (c *Core) estimateAll(g *group) {
-	for _, t := range g.queue {
-		c.estimated(t)
+	for g.queue.Len() > 0 {
+		c.estimated(g.queue.Pop())
 	}
-	g.queue = nil
 }
 
 // unmatch takes a task out of those to be placed.

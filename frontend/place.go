@@ -11,14 +11,14 @@ import (
 
 // place finds workers for the waiting tasks of a group that has no places yet.
 func (c *Core) place(g *group, now time.Time, acts []Action) []Action {
-	if len(g.queue) == 0 || len(g.eligible.workers) == 0 {
+	if g.queue.Len() == 0 || len(g.eligible.workers) == 0 {
 		return acts
 	}
 	p := &g.job.Policy
 	if p.Binding != Late {
 		return c.placeEarly(g, now, acts)
 	}
-	m := len(g.queue)
+	m := g.queue.Len()
 	g.budget = probes(g, m)
 	rides := 0
 	if p.RideAlong {
@@ -36,12 +36,12 @@ func probes(g *group, n int) int { return int(math.Ceil(g.job.ProbeRatio * float
 // cover gives a group that lost places, or got tasks back, as many places as its waiting tasks are worth.
 func (c *Core) cover(g *group, now time.Time, acts []Action) []Action {
 	switch {
-	case len(g.queue) == 0 || len(g.eligible.workers) == 0:
+	case g.queue.Len() == 0 || len(g.eligible.workers) == 0:
 		return acts
 	case g.live == 0:
 		return c.place(g, now, acts)
 	}
-	if missing := max(probes(g, len(g.queue))-g.probed(), g.budget); missing > 0 {
+	if missing := max(probes(g, g.queue.Len())-g.probed(), g.budget); missing > 0 {
 		c.planPlaces(g, missing, now)
 		return c.reserve(g, now, acts)
 	}
@@ -60,14 +60,10 @@ func (c *Core) coverAll(j *job, now time.Time, acts []Action) []Action {
 }
 
 func (c *Core) coverHungry(now time.Time, acts []Action) []Action {
-	for t := c.hungry.head; t != nil; {
-		after := t.next
-		for j := t.hungry.head; j != nil; {
-			next := j.next
+	for t := range c.hungry.all.All() {
+		for j := range t.hungry.All() {
 			acts = c.coverAll(j, now, acts)
-			j = next
 		}
-		t = after
 	}
 	return acts
 }
@@ -78,7 +74,7 @@ func (c *Core) resample(j *job, now time.Time, acts []Action) []Action {
 	j.lag = min(2*j.lag, maxLag)
 	j.lagAt = time.Time{}
 	for _, g := range j.groups {
-		if n := len(g.queue); n > 0 && j.Policy.Resample && g.probed() >= probes(g, n) && g.probed() < 4*probes(g, n) {
+		if n := g.queue.Len(); n > 0 && j.Policy.Resample && g.probed() >= probes(g, n) && g.probed() < 4*probes(g, n) {
 			c.Stats.Resamples++
 			c.planPlaces(g, n, now)
 			acts = c.reserve(g, now, acts)
@@ -96,8 +92,11 @@ func (c *Core) offer(w *worker, now time.Time, acts []Action) []Action {
 	for _, j := range c.hungry.first(&room) {
 		if j.Policy.Informed && j.Policy.Binding == Late {
 			for _, g := range j.groups {
-				n := min(g.demand.Times(w.load.Free), g.ridable(), g.mostRides())
-				if n == 0 || w.idleAt == 0 || !g.eligible.has(w) {
+				if w.idleAt == 0 || !g.eligible.has(w) {
+					continue
+				}
+				n := g.riders().upTo(min(g.startable(w, 1), g.mostRides()))
+				if n == 0 {
 					continue
 				}
 				if j.Policy.RideAlong && !g.large() {
@@ -122,14 +121,23 @@ const largeJob = 20
 
 func (g *group) large() bool { return len(g.job.tasks) > largeJob && g.bundle(bundleBytes) == 1 }
 
-// ridable is how many waiting tasks, from the front, are small enough to ride along.
-func (g *group) ridable() int {
-	for i, t := range g.queue {
-		if len(t.spec.Payload) > maxRide {
-			return i
-		}
+// riders counts waiting tasks, from the front, that are small enough to ride along. It looks only as far as it is asked
+// to: a job may have 100,000.
+type riders struct {
+	of   *group
+	next *task
+	n    int
+}
+
+func (g *group) riders() *riders { return &riders{of: g, next: g.queue.First()} }
+
+// upTo is how many there are, but no more than most.
+func (r *riders) upTo(most int) int {
+	for r.n < most && r.next != nil && len(r.next.spec.Payload) <= maxRide {
+		r.next = r.of.queue.Next(r.next)
+		r.n++
 	}
-	return len(g.queue)
+	return min(r.n, most)
 }
 
 // mostRides is how many may ride with one message.
@@ -146,21 +154,27 @@ func (c *Core) plan(w *worker, rides, extra int) {
 	w.extra += extra
 }
 
+// startable is how many tasks of the group w could start at once, each slot so many one after the other: by what it said
+// last, and by what is known to be there, though it may not have heard of that when it said so.
+func (g *group) startable(w *worker, bundle int) int {
+	return bundle * min(g.demand.Times(w.load.Free), g.demand.Times(w.welcome.Capacity.Sub(w.taken)))
+}
+
 // planRides sends tasks along to workers believed to have room, and what is left of short ones to a random sample; where
 // the view is not to be used, all of them. It returns how many tasks ride.
 func (c *Core) planRides(g *group, now time.Time) int {
-	want := g.ridable()
+	all := g.riders()
 	rides := 0
 	if g.job.Policy.Informed {
-		if g.large() && len(c.idle) < 2*want {
+		if plenty := len(c.idle) / 2; g.large() && all.upTo(plenty+1) > plenty {
 			return 0
 		}
-		rides = c.rideToIdle(g, want)
+		rides = c.rideToIdle(g, all)
 		if g.large() || !c.short(g) {
 			return rides
 		}
 	}
-	for i := 0; rides < want && i < len(g.eligible.workers); i++ {
+	for i := 0; i < len(g.eligible.workers) && all.upTo(rides+1) > rides; i++ {
 		if w := c.draw(g.eligible.workers, i); w.rides == 0 && !c.isHeld(w, now) {
 			c.plan(w, 1, 0)
 			rides++
@@ -169,29 +183,30 @@ func (c *Core) planRides(g *group, now time.Time) int {
 	return rides
 }
 
-// rideToIdle sends up to so many tasks along to workers believed to have room, one each, then one more each while room
+// rideToIdle sends tasks along to workers believed to have room, one each, then one more each while room
 // is left. Tasks worth bundling fill one worker after the other instead: each message costs more than they do.
-func (c *Core) rideToIdle(g *group, want int) (rides int) {
+func (c *Core) rideToIdle(g *group, all *riders) (rides int) {
 	bundle := g.bundle(bundleBytes)
 	most := g.mostRides()
+	more := func() bool { return all.upTo(rides+1) > rides }
 	take := func(w *worker) {
-		n := min(want-rides, most, bundle*g.demand.Times(w.load.Free))
+		n := min(most, g.startable(w, bundle))
 		if bundle == 1 {
 			n = min(n, 1)
 		}
-		if n > 0 {
+		if n = all.upTo(rides+n) - rides; n > 0 {
 			c.plan(w, n, 0)
 			rides += n
 		}
 	}
 	if len(g.eligible.workers) < len(c.idle) {
-		for i := 0; i < len(g.eligible.workers) && rides < want; i++ {
+		for i := 0; i < len(g.eligible.workers) && more(); i++ {
 			if w := c.draw(g.eligible.workers, i); w.idleAt > 0 {
 				take(w)
 			}
 		}
 	} else {
-		for i := 0; i < len(c.idle) && rides < want; i++ {
+		for i := 0; i < len(c.idle) && more(); i++ {
 			w := c.draw(c.idle, i)
 			c.idle[w.idleAt-1].idleAt = w.idleAt // where w was
 			w.idleAt = i + 1
@@ -200,13 +215,12 @@ func (c *Core) rideToIdle(g *group, want int) (rides int) {
 			}
 		}
 	}
-	for more := true; more && rides < want; {
-		more = false
+	for before := -1; before < rides; {
+		before = rides
 		for _, w := range c.picked {
-			if rides < want && w.rides < min(most, bundle*g.demand.Times(w.load.Free)) {
+			if more() && w.rides < min(most, g.startable(w, bundle)) {
 				w.rides++
 				rides++
-				more = true
 			}
 		}
 	}
@@ -260,14 +274,14 @@ func (c *Core) short(g *group) bool {
 func (c *Core) planPlaces(g *group, n int, now time.Time) {
 	ws := g.eligible.workers
 	holds := map[*worker]bool{}
-	for _, r := range g.places {
+	for r := range g.places.All() {
 		if r.live > 0 {
 			holds[r.w] = true
 		}
 	}
 	each := func(w *worker) int {
 		if g.sticky && !g.brief() {
-			return max(1, min(g.demand.Times(w.welcome.Capacity), len(g.queue), maxSticky))
+			return max(1, min(g.demand.Times(w.welcome.Capacity), g.queue.Len(), maxSticky))
 		}
 		return 1
 	}
@@ -307,20 +321,14 @@ func (g *group) probed() int {
 	if !g.sticky {
 		return g.live
 	}
-	n := 0
-	for _, r := range g.places {
-		if r.live > 0 {
-			n++
-		}
-	}
-	return n
+	return g.probing
 }
 
 // reserve carries out what was planned for a group.
 func (c *Core) reserve(g *group, now time.Time, acts []Action) []Action {
 	j := g.job
 	for _, w := range c.picked {
-		r := &reservation{w: w, group: g, first: w.nextRes, count: uint32(w.rides + w.extra), live: uint32(w.extra)}
+		r := &reservation{w: w, group: g, first: w.nextRes, count: uint32(w.rides + w.extra), riding: w.rides}
 		m := probe.Reserve{
 			First: r.first, Count: r.count, Job: j.ID, Tenant: j.Tenant, Priority: j.Priority,
 			Demand: g.demand, Estimate: g.estimate, Early: j.Policy.Overlap, Generation: j.Generation,
@@ -339,8 +347,8 @@ func (c *Core) reserve(g *group, now time.Time, acts []Action) []Action {
 		for i := range r.count {
 			w.places[r.first+probe.ResID(i)] = r
 		}
-		g.add(r)
-		g.live += w.extra
+		g.places.Push(r)
+		r.queue(w.extra)
 		c.Stats.Places += uint64(r.count)
 		c.Stats.Rides += uint64(w.rides)
 		c.occupy(w, g.demand, w.rides)
@@ -353,10 +361,8 @@ func (c *Core) reserve(g *group, now time.Time, acts []Action) []Action {
 		acts = append(acts, Send{Worker: w.key, Msg: m, MayWait: g.brief() && w.rides == 0 && int(w.load.Queued) >= w.slots})
 		w.rides, w.extra = 0, 0
 	}
-	for _, t := range g.queue {
-		if t.sampledAt.IsZero() {
-			t.sampledAt = now
-		}
+	if g.sampledAt.IsZero() {
+		g.sampledAt = now
 	}
 	g.budget = max(g.budget, 0)
 	c.picked = c.picked[:0]
@@ -366,27 +372,10 @@ func (c *Core) reserve(g *group, now time.Time, acts []Action) []Action {
 	return acts
 }
 
-// add notes a reservation. When there are twice as many as were left the last time, it lets go of those of which
-// nothing is left: a job that waits for long has many, one after the other.
-func (g *group) add(r *reservation) {
-	if len(g.places) >= g.tidyAt {
-		g.places = slices.DeleteFunc(g.places, func(r *reservation) bool { return r.live == 0 && !r.riding() })
-		g.tidyAt = max(2*len(g.places), 16)
-	}
-	g.places = append(g.places, r)
-}
-
-// riding reports whether a ride with r may have started, or not been answered.
-func (r *reservation) riding() bool {
-	return slices.ContainsFunc(r.rides, func(a *attempt) bool { return a != nil })
-}
-
 // take removes the first waiting task of a group.
 func (c *Core) take(g *group) *task {
-	t := g.queue[0]
-	g.queue = g.queue[1:]
 	g.job.waiting--
-	return t
+	return g.queue.Pop()
 }
 
 // launch makes an attempt of t at w, in the given state.
@@ -400,10 +389,12 @@ func (c *Core) launch(t *task, w *worker, res probe.ResID, state taskState, now 
 	t.attempt = a
 	t.attempts++
 	if t.sampledAt.IsZero() {
+		t.sampledAt = t.group.sampledAt
+	}
+	if t.sampledAt.IsZero() {
 		t.sampledAt = now
 	}
-	w.attempts[a.id] = a
-	c.running++
+	c.put(a)
 	return a
 }
 
@@ -436,13 +427,36 @@ func (c *Core) dropPlace(w *worker, id probe.ResID, r *reservation) {
 	switch {
 	case r.ride(id) != nil:
 		r.rides[id-r.first] = nil
-	case r.spare:
-		r.live--
+		r.riding--
 	default:
-		r.live--
-		r.group.live--
+		r.queue(-1)
 	}
+	r.release()
 	delete(w.places, id)
+}
+
+// queue notes that n more of the places are in the queue, or so many fewer.
+func (r *reservation) queue(n int) {
+	before := r.live > 0
+	r.live += n
+	if r.spare {
+		return
+	}
+	g := r.group
+	g.live += n
+	switch after := r.live > 0; {
+	case after && !before:
+		g.probing++
+	case before && !after:
+		g.probing--
+	}
+}
+
+// release lets go of a reservation of which nothing is left.
+func (r *reservation) release() {
+	if r.live == 0 && r.riding == 0 {
+		r.group.places.Remove(r)
+	}
 }
 
 // ready gives a place whose turn has come a waiting task of its job, or declines.
@@ -475,7 +489,7 @@ func (c *Core) ready(w *worker, m *probe.Ready, now time.Time, acts []Action) []
 		bind.Job, bind.Generation = j.ID, j.Generation
 		c.Stats.Shared++
 	}
-	for n := g.turn(w, bundleBytes-len(bind.Launch.Payload)); n > 1 && len(g.queue) > 0; n-- {
+	for n := g.turn(w, bundleBytes-len(bind.Launch.Payload)); n > 1 && g.queue.Len() > 0; n-- {
 		bind.Bundle = append(bind.Bundle, c.bindNext(g, w, m, now))
 	}
 	keep := !shared && r.group.sticky && c.choose(r.group, w) != nil
@@ -561,26 +575,31 @@ func (g *group) turn(w *worker, bytes int) int {
 
 // fitting is n, or as many of the waiting tasks as fit into so many bytes.
 func (g *group) fitting(n, bytes int) int {
-	n = min(n, maxBundle)
-	for i := range min(n-1, len(g.queue)) {
-		if bytes -= len(g.queue[i].spec.Payload); bytes < 0 {
-			return i + 1
+	n = max(min(n, maxBundle), 1)
+	fit := 1
+	for t := range g.queue.All() {
+		if fit == n {
+			break
 		}
+		if bytes -= len(t.spec.Payload); bytes < 0 {
+			return fit
+		}
+		fit++
 	}
-	return max(n, 1)
+	return n
 }
 
 // choose is the group whose first waiting task a place of group g at w gets: its own, or any other of the
 // job that w satisfies and the place has room for (Sparrow, section 4.1). Nil if none waits.
 func (c *Core) choose(g *group, w *worker) *group {
-	if len(g.queue) > 0 {
+	if g.queue.Len() > 0 {
 		return g
 	}
 	if g.job.waiting == 0 {
 		return nil
 	}
 	for _, other := range g.job.groups {
-		if len(other.queue) > 0 && other.eligible.has(w) && other.demand.Fits(g.demand) {
+		if other.queue.Len() > 0 && other.eligible.has(w) && other.demand.Fits(g.demand) {
 			return other
 		}
 	}
@@ -596,13 +615,15 @@ func (c *Core) share(g *group, w *worker) *group {
 		return nil
 	}
 	looked := 0
-	for k := t.hungry.head; k != nil && looked < mostLooked; k = k.next {
-		looked++
+	for k := range t.hungry.All() {
+		if looked++; looked > mostLooked {
+			break
+		}
 		if !k.Policy.Share || k.Priority != j.Priority {
 			continue
 		}
 		for _, other := range k.groups {
-			if len(other.queue) > 0 && other.eligible.has(w) && other.demand.Fits(g.demand) &&
+			if other.queue.Len() > 0 && other.eligible.has(w) && other.demand.Fits(g.demand) &&
 				(g.estimate == 0 || other.estimate > 0 && other.estimate <= g.estimate) {
 				return other
 			}
@@ -614,8 +635,8 @@ func (c *Core) share(g *group, w *worker) *group {
 // unride takes back a task that rode along and was not started; its place is in the queue.
 func (c *Core) unride(a *attempt, r *reservation) {
 	r.rides[a.res-r.first] = nil
-	r.live++
-	r.group.live++
+	r.riding--
+	r.queue(1)
 	c.takeBack(a)
 }
 
@@ -637,12 +658,23 @@ func (c *Core) wait(t *task) {
 		return
 	}
 	c.move(t, waiting)
-	t.group.queue = slices.Insert(t.group.queue, 0, t)
+	t.group.queue.PushFront(t)
 	t.group.job.waiting++
+}
+
+// put notes that an attempt is at its worker.
+func (c *Core) put(a *attempt) {
+	a.w.attempts[a.id] = a
+	a.w.taken = a.w.taken.Add(a.task.spec.Demand)
+	c.running++
 }
 
 func (c *Core) dropAttempt(a *attempt) {
 	delete(a.w.attempts, a.id)
+	a.w.taken = a.w.taken.Sub(a.task.spec.Demand)
+	if a.w.enqueued[a.res] == a {
+		delete(a.w.enqueued, a.res)
+	}
 	a.task.attempt = nil
 	c.running--
 	if a.untold {
@@ -653,8 +685,8 @@ func (c *Core) dropAttempt(a *attempt) {
 // queued takes back the rides that did not start.
 func (c *Core) queued(w *worker, m *probe.Queued, now time.Time, acts []Action) []Action {
 	var g *group
-	for i := range m.Count {
-		id := m.First + probe.ResID(i)
+	for i := m.Count; i > 0; i-- { // the first one goes to the front last
+		id := m.First + probe.ResID(i-1)
 		if r := w.places[id]; r != nil {
 			if a := r.ride(id); a != nil {
 				c.unride(a, r)
@@ -672,32 +704,28 @@ func (c *Core) queued(w *worker, m *probe.Queued, now time.Time, acts []Action) 
 // another job of the tenant waits, they are spare for a while first.
 func (c *Core) cancelPlaces(j *job, now time.Time, acts []Action) []Action {
 	keep := j.Policy.Share && !slices.ContainsFunc(j.groups, c.short)
-	if first := j.tenant.hungry.head; first == nil || first == j && j.next == nil {
+	if first := j.tenant.hungry.First(); first == nil || first == j && j.tenant.hungry.Len() == 1 {
 		keep = false
-		if first := c.hungry.head; first == nil || first == j.tenant && first.next == nil {
+		if first := c.hungry.all.First(); first == nil || first == j.tenant && c.hungry.all.Len() == 1 {
 			acts = c.cancelSpare(acts)
 		}
 	}
 	for _, g := range j.groups {
-		kept := g.places[:0]
-		for _, r := range g.places {
-			rides := r.riding()
-			if rides {
-				kept = append(kept, r)
-			}
+		for r := range g.places.All() {
 			switch {
 			case r.live == 0:
 			case !keep:
 				acts = c.cancel(r, acts)
-			case rides:
+			case r.riding > 0:
 				c.keepSpare(r.split(), now)
 			default:
-				g.live -= int(r.live)
+				live := r.live
+				r.queue(-live)
+				r.release()
+				r.live = live
 				c.keepSpare(r, now)
 			}
 		}
-		clear(g.places[len(kept):])
-		g.places = kept
 	}
 	return acts
 }
@@ -710,8 +738,7 @@ func (r *reservation) split() *reservation {
 			r.w.places[id] = queued
 		}
 	}
-	r.group.live -= int(r.live)
-	r.live = 0
+	r.queue(-r.live)
 	return queued
 }
 

@@ -79,7 +79,7 @@ func TestUsedReservationsAreLetGoOf(t *testing.T) {
 		t.Fatalf("%d reservations were made", made)
 	}
 	for _, j := range f.core.jobs {
-		if n := len(j.groups[0].places); n > 16 {
+		if n := j.groups[0].places.Len(); n > 16 {
 			t.Errorf("%d reservations are kept of %d", n, made)
 		}
 	}

@@ -206,10 +206,9 @@ func (c *Core) block(g *group) bool {
 	if !g.job.blocks(g) {
 		return false
 	}
-	for _, t := range g.queue {
-		c.move(t, blocked)
+	for g.queue.Len() > 0 {
+		c.move(g.queue.Pop(), blocked)
 	}
-	g.queue = nil
 	return true
 }
 
@@ -285,7 +284,7 @@ func (c *Core) queue(t *task) {
 		return
 	}
 	c.move(t, waiting)
-	t.group.queue = append(t.group.queue, t)
+	t.group.queue.Push(t)
 	t.group.job.waiting++
 }
 

@@ -185,8 +185,7 @@ func (c *Core) started(w *worker, m *probe.Started, acts []Action) []Action {
 		c.move(t, bound)
 		t.attempt = &attempt{id: m.Attempt, job: t.group.job, task: t, w: w, ran: true}
 		t.attempts++
-		w.attempts[m.Attempt] = t.attempt
-		c.running++
+		c.put(t.attempt)
 		return acts
 	}
 	return append(acts, Send{Worker: w.key, Msg: probe.Kill{Attempt: m.Attempt}}) // its task has its outcome
@@ -219,8 +218,8 @@ func (c *Core) refused(w *worker, m *probe.Refused, now time.Time, acts []Action
 			}
 		}
 	}
-	for i := range m.Count {
-		c.placeGone(w, m.First+probe.ResID(i), touched)
+	for i := m.Count; i > 0; i-- { // the task of the first one goes to the front last
+		c.placeGone(w, m.First+probe.ResID(i-1), touched)
 	}
 	switch m.Reason {
 	case probe.Leaving:
@@ -247,10 +246,10 @@ func (c *Core) refused(w *worker, m *probe.Refused, now time.Time, acts []Action
 // to where it was in the queue.
 func (c *Core) restore(a *attempt) {
 	g := a.task.group
-	r := &reservation{w: a.w, group: g, first: a.res, count: 1, live: 1}
+	r := &reservation{w: a.w, group: g, first: a.res, count: 1}
 	a.w.places[a.res] = r
-	g.add(r)
-	g.live++
+	g.places.Push(r)
+	r.queue(1)
 }
 
 // hitch takes back a task that a worker cannot run although it said it could.
@@ -279,21 +278,18 @@ func (c *Core) placeGone(w *worker, id probe.ResID, touched map[*job]bool) {
 		}
 		return
 	}
-	for _, a := range w.attempts {
-		if a.res == id && a.task.state == enqueued {
-			touched[a.job] = true
-			c.note(a.task, "evicted from its queue")
-			c.takeBack(a)
-			break
-		}
+	if a := w.enqueued[id]; a != nil && a.task.state == enqueued {
+		touched[a.job] = true
+		c.note(a.task, "evicted from its queue")
+		c.takeBack(a)
 	}
 }
 
 // evicted takes back places that a worker had accepted.
 func (c *Core) evicted(w *worker, m *probe.Evicted, now time.Time, acts []Action) []Action {
 	touched := map[*job]bool{}
-	for i := range m.Count {
-		c.placeGone(w, m.First+probe.ResID(i), touched)
+	for i := m.Count; i > 0; i-- { // the task of the first one goes to the front last
+		c.placeGone(w, m.First+probe.ResID(i-1), touched)
 	}
 	if m.Reason == probe.Leaving {
 		c.drain(w)
@@ -346,8 +342,11 @@ func (c *Core) moved(j *job, now time.Time, acts []Action) []Action {
 			c.settleRide(t.attempt)
 			c.dropAttempt(t.attempt)
 		}
-		if t.state == matching {
+		switch t.state {
+		case matching:
 			c.unmatch(t)
+		case waiting:
+			t.group.queue.Remove(t)
 		}
 		t.state = done
 	}
@@ -360,7 +359,6 @@ func (c *Core) moved(j *job, now time.Time, acts []Action) []Action {
 func (c *Core) forget(j *job, now time.Time, acts []Action) []Action {
 	j.ended, j.served, j.waiting = true, true, 0
 	for _, g := range j.groups {
-		g.queue = nil
 		g.eligible.forgetServed(j.tenant)
 	}
 	acts = c.cancelPlaces(j, now, acts)
@@ -377,10 +375,8 @@ func (c *Core) end(t *task, o Outcome, now time.Time, acts []Action) []Action {
 		c.unmatch(t)
 	}
 	if t.state == waiting {
-		if i := slices.Index(t.group.queue, t); i >= 0 {
-			t.group.queue = slices.Delete(t.group.queue, i, i+1)
-			j.waiting--
-		}
+		t.group.queue.Remove(t)
+		j.waiting--
 	}
 	c.move(t, done)
 	o.Task, o.Attempts = t.spec.Index, t.attempts
@@ -395,7 +391,7 @@ func (c *Core) end(t *task, o Outcome, now time.Time, acts []Action) []Action {
 	if j.left == 0 {
 		acts = c.forget(j, now, acts)
 		acts = append(acts, Ended{j.ID})
-	} else if j.waiting == 0 && j.Policy.Cancel {
+	} else if j.waiting == 0 && j.Policy.Cancel && !j.ending {
 		acts = c.cancelPlaces(j, now, acts)
 	}
 	return acts
@@ -403,10 +399,7 @@ func (c *Core) end(t *task, o Outcome, now time.Time, acts []Action) []Action {
 
 // endAll ends every task of a job that has no outcome yet, wherever it is.
 func (c *Core) endAll(j *job, o Outcome, now time.Time, acts []Action) []Action {
-	for _, g := range j.groups {
-		g.queue = nil
-	}
-	j.waiting, j.ending = 0, true
+	j.ending = true
 	for i := range j.tasks {
 		t := &j.tasks[i]
 		if t.state == done {

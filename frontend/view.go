@@ -39,6 +39,8 @@ type worker struct {
 	nextRes  probe.ResID
 	places   map[probe.ResID]*reservation
 	attempts map[probe.AttemptID]*attempt
+	enqueued map[probe.ResID]*attempt // those that were bound early
+	taken    probe.Demand             // by all attempts
 	acks     []probe.AttemptID
 	spare    []*reservation // to be cancelled soon
 
@@ -329,7 +331,7 @@ func (c *Core) workerGone(w *worker, now time.Time, acts []Action) []Action {
 	c.long.fleet.Remove(int32(w.key))
 	w.state, w.awaited = down, false
 	touched := map[*job]bool{}
-	for _, a := range w.attemptsInOrder() {
+	for _, a := range slices.Backward(w.attemptsInOrder()) { // the task of the first one goes to the front last
 		touched[a.job] = true
 		acts = c.lose(a, true, fmt.Sprintf("worker %s went away", w.welcome.Worker), now, acts)
 	}

@@ -302,11 +302,11 @@ var table = []mutant{
 	},
 	{
 		"room is offered to tenants by turns", "frontend/tenant.go",
-		"if t.hungry.head != nil && h.tail != t {", "if false {",
+		"if list.Has(t) && h.all.Last() != t {", "if false {",
 	},
 	{
 		"the jobs looked at are not those of one tenant", "frontend/tenant.go",
-		"jobs = append(jobs, t.hungry.head)\n\t}", "for j := t.hungry.head; j != nil && len(jobs) < mostLooked; j = j.next {\n\t\t\tjobs = append(jobs, j)\n\t\t}\n\t}",
+		"jobs = append(jobs, t.hungry.First())\n\t}", "for j := range t.hungry.All() {\n\t\t\tif len(jobs) < mostLooked {\n\t\t\t\tjobs = append(jobs, j)\n\t\t\t}\n\t\t}\n\t}",
 	},
 	{
 		"a turn for which no task waits is declined", "frontend/place.go",
@@ -321,8 +321,21 @@ var table = []mutant{
 		"own.live == 0 && own.job.waiting > 0", "false",
 	},
 	{
+		"rides that come back are bound in their order", "frontend/place.go",
+		"for i := m.Count; i > 0; i-- { // the first one goes to the front last\n\t\tid := m.First + probe.ResID(i-1)",
+		"for i := range m.Count {\n\t\tid := m.First + probe.ResID(i)",
+	},
+	{
+		"tasks of a worker that went away are bound in their order", "frontend/view.go",
+		"slices.Backward(w.attemptsInOrder())", "slices.All(w.attemptsInOrder())",
+	},
+	{
+		"a worker has no more tasks on their way than it has room for", "frontend/place.go",
+		"bundle * min(g.demand.Times(w.load.Free), g.demand.Times(w.welcome.Capacity.Sub(w.taken)))", "bundle * g.demand.Times(w.load.Free)",
+	},
+	{
 		"a job lets go of reservations that are used up", "frontend/place.go",
-		"len(g.places) >= g.tidyAt", "false",
+		"r.group.places.Remove(r)", "",
 	},
 	{
 		"a place is kept only while tasks wait", "frontend/place.go",
@@ -600,7 +613,7 @@ var table = []mutant{
 	},
 	{
 		"a job that moves is no longer matched with workers", "frontend/task.go",
-		"c.unmatch(t)\n\t\t}\n\t\tt.state = done", "_ = t\n\t\t}\n\t\tt.state = done",
+		"c.unmatch(t)\n\t\tcase waiting:", "case waiting:",
 	},
 	{
 		"a task that fails fails the stages after its own", "frontend/stages.go",
