@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend"
@@ -230,9 +231,16 @@ func (r *faultRun) calmWorker(w *workerNode, ev worker.Event) {
 			switch m := a.Msg.(type) {
 			case probe.Ready:
 				left++
-			case probe.Evicted, probe.Gone:
+			case probe.Gone:
+				if len(m.Places) > 0 || slices.ContainsFunc(m.Attempts, func(id probe.AttemptID) bool { return !r.handedBack[id] }) {
+					r.fail("nothing is wrong, and w%d says %T %+v after %s", w.index, m, m, describe(ev))
+				}
+			case probe.Evicted:
 				r.fail("nothing is wrong, and w%d says %T %+v after %s", w.index, m, m, describe(ev))
 			case probe.Refused:
+				if m.Reason == probe.Late {
+					r.handedBack[m.Attempt] = true // a Sync that names it may be on its way
+				}
 				if m.Reason != probe.QueueFull && m.Reason != probe.Late {
 					r.fail("nothing is wrong, and w%d refuses: %s, after %s", w.index, m.Reason, describe(ev))
 				}

@@ -156,8 +156,9 @@ type faultRun struct {
 	leaving  []int32   // by worker, the life in which it drains
 	outages  []outage  // by worker
 
-	queued  []uint32               // calm: by worker, after its last step
-	placeOf map[placeKey]*faultJob // calm
+	queued     []uint32                 // calm: by worker, after its last step
+	placeOf    map[placeKey]*faultJob   // calm
+	handedBack map[probe.AttemptID]bool // calm: as late
 
 	open   int // jobs that have not ended
 	failed error
@@ -169,7 +170,7 @@ type faultRun struct {
 
 func newFaultRun(seed uint64, without Omission) *faultRun {
 	r := &faultRun{seed: seed, without: without, dice: rand.New(rand.NewPCG(seed, 'd')), calm: seed%calmEvery == 0, steady: seed%calmEvery == 1}
-	r.placeOf = map[placeKey]*faultJob{}
+	r.placeOf, r.handedBack = map[placeKey]*faultJob{}, map[probe.AttemptID]bool{}
 	r.stats.Faults, r.stats.Seen = map[string]int{}, map[string]int{}
 	r.chances = rand.New(rand.NewPCG(seed, 'c'))
 	r.rng = rand.New(rand.NewPCG(seed, 'n'))
