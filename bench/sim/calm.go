@@ -232,7 +232,7 @@ func (r *faultRun) calmWorker(w *workerNode, ev worker.Event) {
 			case probe.Ready:
 				left++
 			case probe.Gone:
-				if len(m.Places) > 0 || slices.ContainsFunc(m.Attempts, func(id probe.AttemptID) bool { return !r.handedBack[id] }) {
+				if len(m.Places) > 0 && w.core.Stats.Refused == 0 || slices.ContainsFunc(m.Attempts, func(id probe.AttemptID) bool { return !r.handedBack[id] }) {
 					r.fail("nothing is wrong, and w%d says %T %+v after %s", w.index, m, m, describe(ev))
 				}
 			case probe.Evicted:

@@ -56,7 +56,9 @@ type FaultStats struct {
 // cancel and go elsewhere, files come late or never, gossip is stale or lies. It checks both cores' invariants after
 // every step, and what clients are promised:
 //
-//   - every task of a job ends in one outcome, of which the cause is there; every job ends;
+//   - every task of a job ends in one outcome, and every job ends;
+//   - what is lost, stopped, given up for poison or for want of a worker, or runs again, was hit by a fault, and which one
+//     is known;
 //   - a task that may start only once never starts twice;
 //   - a task starts where its constraints hold and its demand fits, with its files there, and not before all tasks of
 //     the stages before its own have ended well;
@@ -157,8 +159,11 @@ type faultRun struct {
 	outages  []outage  // by worker
 
 	queued     []uint32                 // calm: by worker, after its last step
-	placeOf    map[placeKey]*faultJob   // calm
 	handedBack map[probe.AttemptID]bool // calm: as late
+	placeOf    map[placeKey]*faultJob
+	harmed     []*harm
+	reorders   bool // messages overtake one another
+	tries      map[probe.AttemptID]*try
 
 	open   int // jobs that have not ended
 	failed error
@@ -170,7 +175,7 @@ type faultRun struct {
 
 func newFaultRun(seed uint64, without Omission) *faultRun {
 	r := &faultRun{seed: seed, without: without, dice: rand.New(rand.NewPCG(seed, 'd')), calm: seed%calmEvery == 0, steady: seed%calmEvery == 1}
-	r.placeOf, r.handedBack = map[placeKey]*faultJob{}, map[probe.AttemptID]bool{}
+	r.placeOf, r.handedBack, r.tries = map[placeKey]*faultJob{}, map[probe.AttemptID]bool{}, map[probe.AttemptID]*try{}
 	r.stats.Faults, r.stats.Seen = map[string]int{}, map[string]int{}
 	r.chances = rand.New(rand.NewPCG(seed, 'c'))
 	r.rng = rand.New(rand.NewPCG(seed, 'n'))
@@ -223,12 +228,14 @@ func (r *faultRun) run() (err error) {
 
 // draw makes the cluster, what it has to do and what goes wrong.
 func (r *faultRun) draw() {
+	r.afterFrontend, r.afterWorker = r.attempted, r.stopped
 	d := r.dice
 	r.net = network{
 		delay: between(d, 10*time.Microsecond, time.Millisecond), jitter: between(d, 0, time.Millisecond),
 		codec: true, reorder: among(d, 0, 0, time.Millisecond, 5*time.Millisecond), repeat: among(d, 0, 0, 0.01, 0.1),
 		lease: 300 * time.Millisecond, ping: 100 * time.Millisecond, watch: true,
 	}
+	r.reorders = r.net.reorder > 0
 	r.horizon = between(d, time.Second, 4*time.Second)
 	r.grace = between(d, 100*time.Millisecond, time.Second)
 	if r.steady {

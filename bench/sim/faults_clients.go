@@ -16,6 +16,7 @@ type visit struct {
 	told     map[probe.TaskIndex]bool
 	left     bool // the client has gone
 	refused  bool
+	again    bool // it had been submitted before, as far as the client knows
 }
 
 // clientDelay is how long a client and a frontend take to reach each other.
@@ -26,7 +27,7 @@ func (r *faultRun) turnTo(j *faultJob, f *frontendNode) {
 	if j.ended || j.owner != nil {
 		return
 	}
-	j.owner, j.life = f, f.life
+	j.owner, j.life, j.since = f, f.life, r.now
 	j.session++
 	session := j.session
 	r.later(r.now+clientDelay, func() { r.submitTo(j, f, session) })
@@ -82,7 +83,7 @@ func (r *faultRun) receiveSubmit(j *faultJob, f *frontendNode, session int, spec
 		}
 		return
 	}
-	v := &visit{job: j, session: session, told: map[probe.TaskIndex]bool{}}
+	v := &visit{job: j, session: session, again: spec.Generation > 0, told: map[probe.TaskIndex]bool{}}
 	r.visits[f.index][j.id] = v
 	if r.log != nil {
 		r.log("client: job %d to f%d, %d tasks, generation %d, mode %v, policy %+v, %s, stages %+v", j.n, f.index, len(spec.Tasks), spec.Generation, spec.Mode, spec.Policy, spec.Constraint, spec.Stages)
@@ -177,7 +178,7 @@ func (r *faultRun) told(f *frontendNode, a frontend.Action) {
 		if o := &a.Outcome; o.Receipt != (frontend.Receipt{}) {
 			f.receipts = append(f.receipts, o.Receipt)
 		}
-		r.plausible(v, &a.Outcome)
+		r.plausible(f, v, &a.Outcome)
 		r.deliver(v.job, f, v.session, a.Outcome)
 	case frontend.Ended:
 		delete(visits, a.Job)

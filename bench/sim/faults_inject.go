@@ -42,6 +42,7 @@ func (r *faultRun) fault(n int) {
 	case 3:
 		if !w.down && w.hung == nil {
 			did("worker hangs")
+			r.harms("worker hangs", nil, w, back)
 			h := &hang{since: r.now}
 			w.hung = h
 			r.later(r.now+back, func() {
@@ -53,6 +54,7 @@ func (r *faultRun) fault(n int) {
 	case 4:
 		if !f.down && f.hung == nil {
 			did("frontend hangs")
+			r.harms("frontend hangs", f, nil, back)
 			h := &hang{since: r.now}
 			f.hung = h
 			for _, j := range r.jobs { // its client notices, some time
@@ -73,11 +75,13 @@ func (r *faultRun) fault(n int) {
 	case 5, 6, 7:
 		if cn := connOf(f, w); cn != nil {
 			did("connection breaks")
+			r.harms("connection breaks", f, w, 0)
 			r.breakConn(cn)
 		}
 	case 8:
 		if cn := connOf(f, w); cn != nil {
 			did("connection goes dead")
+			r.harms("connection goes dead", f, w, 0)
 			cn.cut = true
 		}
 	case 9:
@@ -131,6 +135,7 @@ func connOf(f *frontendNode, w *workerNode) *conn {
 
 // killFrontend crashes a frontend; its clients notice and go elsewhere.
 func (r *faultRun) killFrontend(f *frontendNode, trace bool) {
+	r.harms("frontend crashes", f, nil, 0)
 	r.crashFrontend(f, trace)
 	r.visits[f.index] = map[probe.JobID]*visit{}
 	for _, j := range r.jobs {
@@ -148,6 +153,7 @@ func (r *faultRun) revive(f *frontendNode) {
 
 // crash kills a worker, which is back some time later.
 func (r *faultRun) crash(w *workerNode, d *rand.Rand, back time.Duration) {
+	r.harms("worker crashes", nil, w, unending)
 	r.crashWorker(w, chance(d, 0.7))
 	r.later(r.now+back, func() { r.restart(w) })
 }
@@ -157,6 +163,7 @@ func (r *faultRun) restart(w *workerNode) {
 	if w.down {
 		r.furnish(w, rand.New(rand.NewPCG(r.seed, 'w'<<32|uint64(w.index)<<16|uint64(w.life))))
 		r.startWorker(w)
+		r.mended(w)
 		w.speed = 1
 		r.outages[w.index] = outage{}
 	}
@@ -179,6 +186,7 @@ func (r *faultRun) drain(w *workerNode, back time.Duration) {
 		r.fail("%w", err)
 		return
 	}
+	r.harms("worker drains", nil, w, unending)
 	r.leaving[w.index] = w.life
 	life := w.life
 	var look func()

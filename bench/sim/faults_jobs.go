@@ -22,8 +22,9 @@ type faultJob struct {
 	stopped  bool          // a frontend ended its tasks, wherever they were
 	first    time.Duration // when it was sent for the first time
 	owner    *frontendNode
-	life     int32 // of the owner when the client turned to it
-	session  int   // counts the client's turns to a frontend
+	life     int32         // of the owner when the client turned to it
+	since    time.Duration // when it did
+	session  int           // counts the client's turns to a frontend
 	ended    bool
 	cancels  bool
 	deadline bool
@@ -38,6 +39,8 @@ type faultTask struct {
 	succeeded int // runs
 	unfetched int // attempts without their files
 	outcomes  int
+	reported  int // outcomes, by frontends
+	tries     []*try
 }
 
 // makeJobs draws the workload and when it arrives.

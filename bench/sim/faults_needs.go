@@ -95,23 +95,42 @@ func (r *faultRun) need(t *frontend.Task, job int, stages []frontend.Stage, file
 	}
 }
 
-// placed checks that a task starts where and when it may.
-func (r *faultRun) placed(j *faultJob, t *faultTask, w *workerNode, s *worker.Start) error {
+// may says why a worker must not run a task, or nil.
+func (r *faultRun) may(j *faultJob, t *faultTask, w *workerNode) error {
 	m := &w.welcome
 	for _, c := range []frontend.Constraint{j.spec.Constraint, t.spec.Constraint} {
 		if !c.Matches(m.Labels, m.Host, m.Worker) {
 			return fmt.Errorf("needs %s, and w%d has labels %q", c, w.index, m.Labels)
 		}
 	}
+	switch {
+	case !slices.Contains(w.cfg.Functions, t.spec.Function):
+		return fmt.Errorf("calls %q, which w%d does not have", t.spec.Function, w.index)
+	case !t.demand().Fits(w.cfg.Capacity):
+		return fmt.Errorf("demands %v, and w%d has %v", t.demand(), w.index, w.cfg.Capacity)
+	case len(t.spec.Files) > 0 && m.Cache == "":
+		return fmt.Errorf("needs files, and w%d has no cache", w.index)
+	}
+	return nil
+}
+
+// demand is what a task gets that demands what it does.
+func (t *faultTask) demand() probe.Demand {
+	d := t.spec.Demand
+	d.CPU, d.Mem = cmp.Or(d.CPU, probe.Slot.CPU), cmp.Or(d.Mem, probe.Slot.Mem)
+	return d
+}
+
+// placed checks that a task starts where and when it may.
+func (r *faultRun) placed(j *faultJob, t *faultTask, w *workerNode, s *worker.Start) error {
+	if err := r.may(j, t, w); err != nil {
+		return err
+	}
 	used := s.Demand
 	for _, x := range w.running {
 		used = used.Add(x.start.Demand)
 	}
-	want := t.spec.Demand
-	want.CPU, want.Mem = cmp.Or(want.CPU, probe.Slot.CPU), cmp.Or(want.Mem, probe.Slot.Mem)
-	switch {
-	case !slices.Contains(w.cfg.Functions, t.spec.Function):
-		return fmt.Errorf("calls %q, which w%d does not have", t.spec.Function, w.index)
+	switch want := t.demand(); {
 	case !want.Fits(s.Demand):
 		return fmt.Errorf("demands %v, and has %v at w%d", want, s.Demand, w.index)
 	case !used.Fits(w.cfg.Capacity):

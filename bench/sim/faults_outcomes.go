@@ -12,10 +12,11 @@ import (
 )
 
 // plausible checks that an outcome has its cause.
-func (r *faultRun) plausible(v *visit, o *frontend.Outcome) {
+func (r *faultRun) plausible(f *frontendNode, v *visit, o *frontend.Outcome) {
 	j := v.job
 	j.stopped = j.stopped || o.Kind == frontend.Cancelled || o.Kind == frontend.DeadlineExceeded || o.Kind == frontend.Failed && o.Failure == frontend.StageFailed
 	t := &j.tasks[o.Task]
+	t.reported++
 	bad := false
 	switch o.Kind {
 	case frontend.Result:
@@ -39,10 +40,12 @@ func (r *faultRun) plausible(v *visit, o *frontend.Outcome) {
 			bad = t.spec.Timeout == 0
 		case frontend.Lost:
 			bad = t.spec.Retryable || r.steady && strings.HasPrefix(o.Message, "its frontend was lost") && !strings.Contains(o.Message, "has started since, or forgot")
+			untold := v.again // its frontend may not be able to tell that a task was never tried
+			bad = bad || !r.anyHarmed(j, t) && (len(t.tries) > 0 || !untold)
 		case frontend.NoWorker:
-			bad = !r.saw("worker drains", "worker is maintained") && !r.saw(losses...)
+			bad = !r.stranded(j, t, f, r.now-f.cfg.StrandedFor)
 		case frontend.Poison:
-			bad = !r.saw(losses...)
+			bad = r.deaths(t) < f.cfg.PoisonAfter
 		default:
 			bad = true
 		}
@@ -51,14 +54,6 @@ func (r *faultRun) plausible(v *visit, o *frontend.Outcome) {
 		r.fail("job %d, task %d (retryable %t, %d retries, %d runs, %d of them failed): outcome %d, failure %d, %q without a cause",
 			j.n, o.Task, t.spec.Retryable, t.spec.Retries, t.starts, t.failed, o.Kind, o.Failure, o.Message)
 	}
-}
-
-// losses are the faults that take workers from frontends.
-var losses = []string{"worker crashes", "rack crashes", "worker hangs", "connection breaks", "connection goes dead"}
-
-// saw reports whether there was one of these faults.
-func (r *faultRun) saw(faults ...string) bool {
-	return slices.ContainsFunc(faults, func(what string) bool { return r.stats.Faults[what] > 0 })
 }
 
 func (r *faultRun) taskOf(s *worker.Start) (*faultJob, *faultTask) {
@@ -76,6 +71,9 @@ func (r *faultRun) taskStarted(w *workerNode, s *worker.Start) {
 	if t.running++; r.steady && !j.stopped && (t.running > 1 || t.succeeded > 0) {
 		r.fail("task %d of job %d starts at w%d, and runs at %d other places, and has ended well %d times, though only frontends fail", s.Launch.Task, j.n, w.index, t.running-1, t.succeeded)
 	}
+	if !r.calm {
+		r.startsAgain(j, t, s)
+	}
 	if string(s.Launch.Payload) != string(t.spec.Payload) || s.Launch.Function != t.spec.Function {
 		r.fail("task %d of job %d starts with another payload or function", s.Launch.Task, j.n)
 	}
@@ -87,6 +85,11 @@ func (r *faultRun) taskStarted(w *workerNode, s *worker.Start) {
 func (r *faultRun) taskEnded(s *worker.Start, ev *worker.Exited) {
 	_, t := r.taskOf(s)
 	t.running--
+	defer func() {
+		if x := r.tries[s.Launch.Attempt]; x != nil {
+			x.failed = ev.Status == probe.Failed || ev.Status == probe.TimedOut
+		}
+	}()
 	switch {
 	case ev.Status == probe.TimedOut:
 		t.failed++

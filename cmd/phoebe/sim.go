@@ -262,7 +262,8 @@ func (c *simFaultsCmd) Help() string {
 	return `Each seed is a small cluster with a few dozen jobs, and a random schedule of crashes, restarts, hung processes,
 slow workers, broken and half-open connections, lost, repeated and reordered messages, drains, cancels and
 failovers. After every step the cores check themselves; every task must end in one outcome, tasks that may start
-only once must not start again, and nothing may be left behind in the end. Every fourth seed is calm: nothing goes
+only once must not start again, whatever is lost, stopped or runs again must have been hit by one of the faults, and
+nothing may be left behind in the end. Every fourth seed is calm: nothing goes
 wrong, tasks take up to a minute, and none may be lost, dropped from a queue or tried again. A seed that fails is
 made as small as it still fails, and printed with the command that repeats it.`
 }
