@@ -203,7 +203,7 @@ func (c *Core) finishedElsewhere(w *worker, m *probe.Finished, now time.Time, ac
 	switch {
 	case t == nil: // whoever has the job now will claim it
 		return append(acts, Send{Worker: w.key, Msg: probe.Ack{Attempts: []probe.AttemptID{m.Attempt}, Disowned: true}})
-	case t.last == m.Attempt: // it is told again
+	case t.last == m.Attempt || t.group.job.failed[m.Attempt]: // it is told again
 		return acts
 	case t.state == claiming:
 		t.attempts++

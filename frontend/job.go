@@ -248,6 +248,7 @@ type job struct {
 
 	byIndex    map[probe.TaskIndex]*task // nil: each task is at its index
 	claimUntil time.Time                 // tasks of it are claiming until then; zero: none is
+	failed     map[probe.AttemptID]bool  // that were claimed, and had failed
 	asked      map[*worker]bool          // those that have not yet answered a claim of the whole job
 	unsure     []string                  // those that answered, and may have forgotten attempts that started
 

@@ -90,7 +90,11 @@ func (c *Core) again(t *task, w *worker, id probe.AttemptID, now time.Time, acts
 	acts = c.ack(w, id, now, acts)
 	c.Stats.Retries++
 	if t.state == claiming { // there may be one already, of which it has not been told yet
-		t.last = id
+		j := t.group.job
+		if j.failed == nil {
+			j.failed = map[probe.AttemptID]bool{}
+		}
+		j.failed[id] = true
 		return acts
 	}
 	c.wait(t)

@@ -317,6 +317,10 @@ var table = []mutant{
 		"c.dropPlace(w, m.Res, r)\n\t\tc.Stats.Declines++", "c.Stats.Declines++",
 	},
 	{
+		"a claimed attempt that failed counts once", "frontend/claims.go",
+		" || t.group.job.failed[m.Attempt]", "",
+	},
+	{
 		"a job whose places are used up gets others", "frontend/place.go",
 		"own.live == 0 && own.job.waiting > 0", "false",
 	},
