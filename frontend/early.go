@@ -130,9 +130,12 @@ func (c *Core) forgetRounds(w *worker, now time.Time, acts []Action) []Action {
 	return acts
 }
 
-// finishRound binds m tasks to the m shortest queues. If there are fewer, each takes one, and they are compared again.
+// finishRound binds m tasks to the m shortest queues. If fewer workers than the tasks are worth probes could be asked,
+// which the paper does not speak of, a task goes to the shortest queue, with those that were bound to it just now.
 func (c *Core) finishRound(r *round, now time.Time, acts []Action) []Action {
 	r.over = true
+	slices.SortStableFunc(r.answers, func(a, b answer) int { return cmp.Compare(a.ahead, b.ahead) })
+	apart := len(r.answers) >= probes(r.group, len(r.tasks))
 	bound := 0
 	for _, t := range r.tasks {
 		if t.state != probing {
@@ -142,11 +145,16 @@ func (c *Core) finishRound(r *round, now time.Time, acts []Action) []Action {
 			c.wait(t)
 			continue
 		}
-		i := bound % len(r.answers)
-		if i == 0 {
-			slices.SortStableFunc(r.answers, func(a, b answer) int { return cmp.Compare(a.ahead, b.ahead) })
+		a := &r.answers[0]
+		if apart {
+			a = &r.answers[bound]
+		} else {
+			for i := range r.answers {
+				if b := &r.answers[i]; b.ahead < a.ahead {
+					a = b
+				}
+			}
 		}
-		a := &r.answers[i]
 		a.ahead += 1 / float64(max(a.w.slots, 1))
 		acts = c.enqueue(t, a.w, now, acts)
 		bound++

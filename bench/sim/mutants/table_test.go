@@ -609,7 +609,7 @@ var table = []mutant{
 	},
 	{
 		"a batch puts no two tasks on a worker while there are others", "frontend/early.go",
-		"i := bound % len(r.answers)", "i := 0",
+		"apart := len(r.answers) >= probes(r.group, len(r.tasks))", "apart := false",
 	},
 	{
 		"the answer to a probe is waited for once", "frontend/early.go",
