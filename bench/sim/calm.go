@@ -152,7 +152,7 @@ func (r *faultRun) hugeJob(n int) {
 	j := &faultJob{n: n, id: jobID(n + 1), dice: rand.New(rand.NewPCG(r.seed, 'j'<<32|uint64(n)))}
 	j.spec = frontend.Job{ID: j.id, Tenant: "a", Policy: among(d, frontend.Policies...)}
 	mean, once, hint := between(d, shortestCalm, time.Millisecond), chance(d, 0.5), among(d, 0.0, 1)
-	for k := range among(d, 5_000, 10_000) {
+	for k := range among(d, 10_000, 30_000, frontend.Config{}.Defaults().MaxTasksPerJob) {
 		run := mean/2 + time.Duration(d.Int64N(int64(mean)))
 		j.tasks = append(j.tasks, faultTask{spec: frontend.Task{
 			Index: probe.TaskIndex(k), Function: "tiny", Retryable: !once, Estimate: time.Duration(float64(run) * hint),
