@@ -184,3 +184,34 @@ func TestRefusedForEver(t *testing.T) {
 		t.Errorf("after %d refusals: %v", maxHitches, acts)
 	}
 }
+
+// A worker that stops a task at the deadline of its job may be heard before the frontend's own alarm: the deadline has
+// passed for all tasks of the job, those of later stages too.
+func TestDeadlineThatAWorkerTells(t *testing.T) {
+	c := New(Config{ID: 'a'}, rand.New(rand.NewPCG(1, 2)))
+	now := time.Unix(1_000_000, 0)
+	c.Step(now, WorkerUp{Worker: 0, Welcome: probe.Welcome{Worker: "w1", Capacity: probe.Slot, Functions: []string{"f"}}}, nil)
+	acts := c.Step(now, Submit{&Job{
+		Policy: Policies[0], Deadline: time.Second, Stages: []Stage{{Name: "a"}, {Name: "b", After: []string{"a"}}},
+		Tasks: []Task{{Function: "f"}, {Index: 1, Stage: 1, Function: "f"}},
+	}}, nil)
+	var id probe.AttemptID
+	for _, a := range acts {
+		if s, ok := a.(Send); ok {
+			if m, ok := s.Msg.(probe.Reserve); ok {
+				id = m.Launches[0].Attempt
+			}
+		}
+	}
+	ended := 0
+	for _, a := range c.Step(now.Add(time.Second), Received{0, probe.Finished{Attempt: id, Status: probe.TimedOut}}, nil) {
+		if d, ok := a.(Done); ok {
+			if ended++; d.Outcome.Kind != DeadlineExceeded {
+				t.Errorf("task %d: %+v", d.Outcome.Task, d.Outcome)
+			}
+		}
+	}
+	if ended != 2 {
+		t.Errorf("%d of 2 tasks have ended", ended)
+	}
+}

@@ -65,8 +65,8 @@ func (c *Core) conclude(t *task, w *worker, m *probe.Finished, now time.Time, ac
 		o.Failure = Panic
 	case probe.TimedOut:
 		if j := t.group.job; !j.deadline.IsZero() && !now.Before(j.deadline) {
-			// It knew of the deadline, too.
-			return c.end(t, Outcome{Kind: DeadlineExceeded, Message: fmt.Sprintf("not finished within %v", j.Deadline)}, now, acts)
+			acts = c.ack(w, m.Attempt, now, acts)
+			return c.wakeJob(j, now, acts) // it knew of the deadline, too
 		}
 		o.Failure = Timeout
 		if o.Message == "" {
