@@ -317,6 +317,10 @@ var table = []mutant{
 		"c.dropPlace(w, m.Res, r)\n\t\tc.Stats.Declines++", "c.Stats.Declines++",
 	},
 	{
+		"a deadline that a worker tells of is that of the job", "frontend/task.go",
+		"return c.wakeJob(j, now, acts) // it knew", "return c.end(t, Outcome{Kind: DeadlineExceeded}, now, acts) // it knew",
+	},
+	{
 		"a claimed attempt that failed counts once", "frontend/claims.go",
 		" || t.group.job.failed[m.Attempt]", "",
 	},
