@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend"
@@ -232,15 +231,12 @@ func (r *faultRun) calmWorker(w *workerNode, ev worker.Event) {
 			case probe.Ready:
 				left++
 			case probe.Gone:
-				if len(m.Places) > 0 && w.core.Stats.Refused == 0 || slices.ContainsFunc(m.Attempts, func(id probe.AttemptID) bool { return !r.handedBack[id] }) {
+				if w.core.Stats.Refused == 0 { // else it may have crossed a refusal; a loss is counted at the frontend
 					r.fail("nothing is wrong, and w%d says %T %+v after %s", w.index, m, m, describe(ev))
 				}
 			case probe.Evicted:
 				r.fail("nothing is wrong, and w%d says %T %+v after %s", w.index, m, m, describe(ev))
 			case probe.Refused:
-				if m.Reason == probe.Late {
-					r.handedBack[m.Attempt] = true // a Sync that names it may be on its way
-				}
 				if m.Reason != probe.QueueFull && m.Reason != probe.Late {
 					r.fail("nothing is wrong, and w%d refuses: %s, after %s", w.index, m.Reason, describe(ev))
 				}

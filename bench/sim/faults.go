@@ -158,12 +158,11 @@ type faultRun struct {
 	leaving  []int32   // by worker, the life in which it drains
 	outages  []outage  // by worker
 
-	queued     []uint32                 // calm: by worker, after its last step
-	handedBack map[probe.AttemptID]bool // calm: as late
-	placeOf    map[placeKey]*faultJob
-	harmed     []*harm
-	reorders   bool // messages overtake one another
-	tries      map[probe.AttemptID]*try
+	queued   []uint32 // calm: by worker, after its last step
+	placeOf  map[placeKey]*faultJob
+	harmed   []*harm
+	reorders bool // messages overtake one another
+	tries    map[probe.AttemptID]*try
 
 	open   int // jobs that have not ended
 	failed error
@@ -175,7 +174,7 @@ type faultRun struct {
 
 func newFaultRun(seed uint64, without Omission) *faultRun {
 	r := &faultRun{seed: seed, without: without, dice: rand.New(rand.NewPCG(seed, 'd')), calm: seed%calmEvery == 0, steady: seed%calmEvery == 1}
-	r.placeOf, r.handedBack, r.tries = map[placeKey]*faultJob{}, map[probe.AttemptID]bool{}, map[probe.AttemptID]*try{}
+	r.placeOf, r.tries = map[placeKey]*faultJob{}, map[probe.AttemptID]*try{}
 	r.stats.Faults, r.stats.Seen = map[string]int{}, map[string]int{}
 	r.chances = rand.New(rand.NewPCG(seed, 'c'))
 	r.rng = rand.New(rand.NewPCG(seed, 'n'))
