@@ -30,7 +30,7 @@ func (c *Core) admit(spec *Job, now time.Time) (*job, *RefusedError) {
 	if spec.ProbeRatio == 0 {
 		spec.ProbeRatio = c.cfg.ProbeRatio
 	}
-	spec.usual = average(spec.Tasks)
+	spec.usual = c.average(spec.Tasks)
 	j := &job{Job: *spec, submitted: now, tasks: make([]task, n), left: n, lag: firstLag}
 	if j.Deadline > 0 {
 		j.deadline = now.Add(j.Deadline)

@@ -497,7 +497,7 @@ func (c *Core) group(j *job) *RefusedError {
 			}
 		}
 		same := last != nil && t.Stage == lastSpec.Stage && t.Function == lastSpec.Function && t.Demand == lastSpec.Demand && !t.needy() && !lastSpec.needy() &&
-			c.class(t.Estimate) == c.class(lastSpec.Estimate)
+			c.class(last.history.stats.Correct(t.Estimate)) == c.class(last.history.stats.Correct(lastSpec.Estimate))
 		if j.byIndex != nil {
 			j.byIndex[t.Index] = &j.tasks[i]
 		}
@@ -528,12 +528,12 @@ func (c *Core) group(j *job) *RefusedError {
 		if n := len(t.Payload); n <= maxRide {
 			last.largestRide = max(last.largestRide, n)
 		}
-		last.estimate += t.Estimate
+		last.hint(t.Estimate)
 		j.tasks[i] = task{spec: t, group: last}
 		last.queue.Push(&j.tasks[i])
 	}
 	for _, g := range j.groups {
-		g.estimate /= time.Duration(g.queue.Len())
+		g.estimate /= time.Duration(max(g.hinted, 1))
 		g.sticky = j.Policy.Sticky && !c.short(g)
 	}
 	if len(j.stages) > 0 {

@@ -32,11 +32,19 @@ type Job struct {
 	usual time.Duration // mean of its tasks' estimates, of those that have one; 0: none has
 }
 
-// average is the mean of the estimates of tasks, of those that have one; 0 if none has.
-func average(tasks []Task) time.Duration {
+// average is the mean of the estimates of tasks, of those that have one, as far as their functions' histories let them
+// stand; 0 if none has.
+func (c *Core) average(tasks []Task) time.Duration {
 	sum, n := 0.0, 0
+	var known *history
 	for i := range tasks {
+		if i == 0 || tasks[i].Function != tasks[i-1].Function {
+			known = c.learnt[tasks[i].Function]
+		}
 		if d := tasks[i].Estimate; d > 0 {
+			if known != nil {
+				d = known.stats.Correct(d)
+			}
 			sum += float64(d)
 			n++
 		}
@@ -292,7 +300,10 @@ func (t *task) Links() *list.Node[*task] { return &t.node }
 type group struct {
 	job         *job
 	demand      probe.Demand
-	estimate    time.Duration // mean of its tasks
+	estimate    time.Duration // mean of its tasks that have one; 0: none has
+	hinted      int           // tasks that have one
+	unhinted    bool          // some have none
+	atMost      time.Duration // the largest estimate of a task
 	path        estimate.Path
 	number      int // of its stage
 	largestRide int // bytes of the largest payload that may ride along

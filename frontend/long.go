@@ -142,10 +142,8 @@ func (c *Core) route(j *Job, t *Task) (estimate.Path, estimate.Reason) {
 // expect is how long a task will run, by what is known when its job is submitted.
 func (c *Core) expect(t *Task) estimate.Work {
 	var learnt *estimate.Stats
-	if t.Estimate == 0 {
-		if h := c.learnt[t.Function]; h != nil {
-			learnt = &h.stats
-		}
+	if h := c.learnt[t.Function]; h != nil {
+		learnt = &h.stats
 	}
 	return estimate.Expect(t.Estimate, t.inputBytes(), nil, learnt, c.cfg.Estimate.Unknown)
 }

@@ -216,7 +216,7 @@ func TestLearning(t *testing.T) {
 	}
 	f.tell(0, 0, probe.Load{})
 	for n := range 3 {
-		_, ls := enqueues(f.step(Submit{jobWith(fmt.Sprint("a", n), Task{Estimate: 10 * time.Second})}))
+		_, ls := enqueues(f.step(Submit{jobWith(fmt.Sprint("a", n), Task{Estimate: 20 * time.Second})}))
 		finish(ls[0], 30*time.Second)
 	}
 	_, ls := enqueues(f.step(Submit{jobWith("b", Task{})}))
@@ -254,6 +254,53 @@ func TestLearning(t *testing.T) {
 	}
 	if n := short.core.learnt["f"].stats.N(); n < 8 || n > 20 {
 		t.Errorf("%d of 100 short runs are remembered", n)
+	}
+}
+
+// A function whose hints were wrong by more than two times has those of later jobs corrected, on both paths; until then, and
+// within that, a hint counts.
+func TestWrongHints(t *testing.T) {
+	f := newFleet(t, 1, 8, Config{})
+	reserve := func(id string, tasks ...Task) probe.Reserve {
+		t.Helper()
+		return f.step(Submit{jobWith(id, tasks...)})[1].(Send).Msg.(probe.Reserve)
+	}
+	for n, off := range []time.Duration{3, 3, 3, 1} {
+		m := reserve(fmt.Sprint("s", n), Task{Estimate: 10 * time.Millisecond})
+		if want := []time.Duration{10, 10, 10, 30}[n] * time.Millisecond; m.Estimate != want || m.Launches[0].Estimate != want {
+			t.Errorf("job %d: a hint of 10 ms is told as %v and %v, want %v", n, m.Estimate, m.Launches[0].Estimate, want)
+		}
+		f.step(Received{0, probe.Finished{Attempt: m.Launches[0].Attempt, Status: probe.Succeeded, Run: off * 10 * time.Millisecond, Load: probe.Load{Free: f.size}}})
+	}
+	f.tell(0, 0, probe.Load{})
+	_, ls := enqueues(f.step(Submit{jobWith("l", Task{Estimate: 900 * time.Millisecond})}))
+	if len(ls) != 1 || ls[0].Estimate != 2700*time.Millisecond {
+		t.Errorf("a hint of 900 ms of a function that takes three times its hints: %+v, want one task of 2.7 s by estimation", ls)
+	}
+}
+
+// How long the tasks of a group run is judged by the longest of them, from hints as from a function's history: one of 20 ms
+// among ten does not make them brief.
+func TestGroupIsAsLongAsItsLongest(t *testing.T) {
+	run := func(tasks ...Task) time.Duration {
+		f := newFleet(t, 1, 1, Config{})
+		f.step(Submit{jobWith("x", tasks...)})
+		return f.core.jobs[script.Job("x")].groups[0].run()
+	}
+	ten := make([]Task, 10)
+	if got := run(ten...); got != 0 {
+		t.Errorf("nothing is known: %v", got)
+	}
+	ten[3].Estimate = 20 * time.Millisecond
+	if got := run(ten...); got != 20*time.Millisecond {
+		t.Errorf("one of ten has a hint of 20 ms: %v", got)
+	}
+	for i := range ten {
+		ten[i].Estimate = time.Millisecond
+	}
+	ten[9].Estimate = 20 * time.Millisecond
+	if got := run(ten...); got != 20*time.Millisecond {
+		t.Errorf("nine of 1 ms and one of 20 ms: %v", got)
 	}
 }
 

@@ -247,12 +247,25 @@ func (g *group) brief() bool {
 	return run > 0 && run < briefRun
 }
 
-// run is how long a task of the group is believed to run; 0 if nothing is known.
+// run is near the longest that a task of the group is believed to run; 0 if nothing is known. Of tasks with an estimate
+// it goes by that, of those without one by the function's history.
 func (g *group) run() time.Duration {
-	if g.estimate > 0 {
-		return g.estimate
+	if g.unhinted {
+		return max(g.atMost, g.history.longest)
 	}
-	return g.history.longest
+	return g.atMost
+}
+
+// hint takes the estimate of a task of the group into account, as far as its function's history lets it stand.
+func (g *group) hint(d time.Duration) {
+	if d == 0 {
+		g.unhinted = true
+		return
+	}
+	d = g.history.stats.Correct(d)
+	g.estimate += d
+	g.hinted++
+	g.atMost = max(g.atMost, d)
 }
 
 // shortRun is how many round trips tasks run of which it is true that a slot waiting for a place to be answered costs
@@ -400,7 +413,7 @@ func (c *Core) launch(t *task, w *worker, res probe.ResID, state taskState, now 
 
 func (t *task) launch(id probe.AttemptID) probe.Launch {
 	s := t.spec
-	expected := s.Estimate
+	expected := t.group.history.stats.Correct(s.Estimate)
 	switch {
 	case t.long != nil:
 		expected = t.long.run

@@ -98,6 +98,7 @@ type Candidate struct {
 	E      time.Duration
 	C      time.Duration
 	Noise  time.Duration // what chance added to C in the choice
+	tie    uint32        // chance, where C and Noise are equal
 	Age    time.Duration // of the wait matrix
 	Steps  int           // eighths of the worker by which the matrix was read for a larger task
 	Bytes  [tiers]int64  // read from each tier
@@ -213,6 +214,7 @@ func (f *Fleet) estimate(t *Task, batch int, now time.Time, rng *rand.Rand) Deci
 		c := f.terms(t, at.row, now)
 		c.Kind = at.kind
 		if f.cfg.Jitter > 0 {
+			c.tie = rng.Uint32()
 			c.Noise = min(time.Duration(float64(c.C)*f.cfg.Jitter), c.Age)
 			c.Noise = time.Duration(float64(c.Noise) * rng.Float64())
 		}
@@ -227,12 +229,10 @@ func (f *Fleet) estimate(t *Task, batch int, now time.Time, rng *rand.Rand) Deci
 	return d
 }
 
-// better orders candidates by C and chance, then by key, so that a seed has one outcome.
+// better orders candidates by C and chance. Equal ones are in random order: frontends that decide at the same time see
+// the same idle workers, and are not all to choose the first. A seed has one outcome.
 func better(a, b *Candidate) bool {
-	if x, y := a.C+a.Noise, b.C+b.Noise; x != y {
-		return x < y
-	}
-	return a.Worker < b.Worker
+	return cmp.Or(cmp.Compare(a.C+a.Noise, b.C+b.Noise), cmp.Compare(a.tie, b.tie), cmp.Compare(a.Worker, b.Worker)) < 0
 }
 
 // keep puts c into kept, if it is among the best.

@@ -307,6 +307,25 @@ func TestJitter(t *testing.T) {
 	}
 }
 
+// Of equal workers that were heard just now, frontends choose different ones, alone and in a batch.
+func TestTies(t *testing.T) {
+	f := NewFleet(Config{})
+	for key := range int32(8) {
+		f.Put(Server{Key: key, Name: fmt.Sprint(key), Matrix: flat(0), Heard: t0})
+	}
+	task := Task{Work: hint(time.Second)}
+	var alone, batch [8]int
+	for seed := range uint64(400) {
+		d := f.Decide(&task, t0, random(seed))
+		alone[d.Choice().Worker]++
+		ds, _ := f.Batch([]Task{task, task}, Stable, t0, random(seed))
+		batch[ds[0].Choice().Worker]++
+	}
+	if slices.Min(alone[:]) < 25 || slices.Min(batch[:]) < 25 {
+		t.Errorf("each of 8 equal workers was chosen %v times, and in a batch %v", alone, batch)
+	}
+}
+
 // What was heard just now needs no chance, and what chance adds is no more than the age of what is known.
 func TestJitterIsNoMoreThanAge(t *testing.T) {
 	f := NewFleet(Config{})

@@ -13,7 +13,7 @@ type Source uint8
 const (
 	FromNothing Source = iota
 	FromHint
-	FromHintCorrected // by how far the hints of the stage's finished tasks were off
+	FromHintCorrected // by how far the hints of finished tasks of the stage, or of the function, were off
 	FromStage
 	FromFunction
 )
@@ -62,6 +62,9 @@ const (
 	fitEvery = 8
 	// minHints is how many hints must have met the truth before they are corrected.
 	minHints = 3
+	// wrong is from which factor on the hints of a function's earlier tasks were wrong, so that those of later jobs are
+	// corrected: within it, the job knows its tasks better than others do.
+	wrong = 2
 	// spread is how much larger or smaller than usual an input must be before the run time of tasks that all had
 	// inputs of one size is scaled by it.
 	spread = 1.25
@@ -189,14 +192,26 @@ func duration(seconds float64) time.Duration {
 	return time.Duration(min(seconds, maxTerm.Seconds()) * 1e9)
 }
 
+// Correct is a hint of a new job, by what became of the hints of earlier ones: as it is if they were right within a
+// factor of two, or if too few have been seen.
+func (s *Stats) Correct(hint time.Duration) time.Duration {
+	if off := float64(s.offBy); off > 0 && (off > wrong || off < 1.0/wrong) {
+		return duration(hint.Seconds() * off)
+	}
+	return hint
+}
+
 // Expect is the run time of a task with inputs of so many bytes: from its hint, then from the finished tasks
 // of its stage, then from the history of its function. A hint is corrected once it is known how far those of
-// the stage's finished tasks were off. stage and function may be nil.
+// the stage's finished tasks were off, and before that if those of the function's earlier ones were wrong. stage and
+// function may be nil.
 func Expect(hint time.Duration, bytes int64, stage, function *Stats, unknown time.Duration) Work {
 	switch {
 	case hint > 0 && stage != nil && stage.offBy > 0:
 		mean := duration(hint.Seconds() * float64(stage.offBy))
 		return Work{Mean: mean, Dev: duration(float64(stage.dev)), Source: FromHintCorrected, Samples: stage.n}
+	case hint > 0 && function != nil && function.Correct(hint) != hint:
+		return Work{Mean: function.Correct(hint), Dev: duration(float64(function.dev)), Source: FromHintCorrected, Samples: function.n}
 	case hint > 0:
 		return Work{Mean: min(hint, maxTerm), Source: FromHint}
 	case stage != nil && stage.n > 0:

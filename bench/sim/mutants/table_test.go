@@ -329,6 +329,18 @@ var table = []mutant{
 		"own.live == 0 && own.job.waiting > 0", "false",
 	},
 	{
+		"a wrong hint is corrected by what became of earlier ones", "frontend/place.go",
+		"d = g.history.stats.Correct(d)\n", "",
+	},
+	{
+		"a group is as long as the longest of its tasks", "frontend/place.go",
+		"g.atMost = max(g.atMost, d)", "g.atMost = g.estimate / time.Duration(g.hinted)",
+	},
+	{
+		"frontends choose different ones of equal workers", "frontend/estimate/decide.go",
+		"c.tie = rng.Uint32()", "",
+	},
+	{
 		"rides that come back are bound in their order", "frontend/place.go",
 		"for i := m.Count; i > 0; i-- { // the first one goes to the front last\n\t\tid := m.First + probe.ResID(i-1)",
 		"for i := range m.Count {\n\t\tid := m.First + probe.ResID(i)",
