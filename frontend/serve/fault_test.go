@@ -316,6 +316,28 @@ func TestClientGone(t *testing.T) {
 	})
 }
 
+// Close lets go of all jobs at once, while clients may cancel them still, and the server looks for clients that are gone.
+func TestCancelledAsItCloses(t *testing.T) {
+	c := startCluster(t, 1, 1)
+	ctx := context.Background()
+	var handles []*v1.Handle
+	for range 2 {
+		res, err := c.client.Submit(ctx, &v1.SubmitRequest{Job: job("sleep", "1h")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		handles = append(handles, res.Handle)
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := (&handler{c.Server}).Cancel(ctx, &v1.CancelRequest{Handle: handles[0]})
+	refusal(t, err, v1.RefusedReason_UNKNOWN_JOB, "not known here")
+	c.mu.Lock()
+	defer c.unlock()
+	c.sweepLocked(time.Now().Add(time.Hour))
+}
+
 // A client that comes back for its job after it has lost the connection did not cancel it: neither before the frontend
 // notices that the connection is closed, nor after.
 func TestClientComesBack(t *testing.T) {

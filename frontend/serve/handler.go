@@ -93,7 +93,7 @@ func (h *handler) Events(ctx context.Context, req *v1.EventsRequest) (*v1.Events
 		if r == nil {
 			return nil, refuse(v1.RefusedReason_UNKNOWN_JOB, "job %v is not known here: it ended long ago, or its frontend was restarted; resubmit what is unfinished under the same id", id)
 		}
-		if r.lost || r.moved {
+		if r.moved {
 			return nil, refuse(v1.RefusedReason_OWNER_LOST, "this frontend lost the job: resubmit what is unfinished under the same id to another one")
 		}
 		now := time.Now()
@@ -223,7 +223,7 @@ func (h *handler) submit(ctx context.Context, in *v1.Job, run bool) (*record, er
 	now := time.Now()
 	h.mu.Lock()
 	defer h.unlock()
-	if r := h.jobs[job.ID]; r != nil && !r.moved && !r.lost {
+	if r := h.jobs[job.ID]; r != nil && !r.moved {
 		if run && r.run {
 			r.client = h.listener.client(remoteAddr(ctx)) // it asks again, and may have closed the connection on which it did before
 		}

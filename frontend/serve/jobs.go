@@ -137,7 +137,7 @@ const maxAnswer = 4 << 20
 
 // abandon ends the waiting of all who wait for the job here.
 func (r *record) abandon() {
-	if !r.over && !r.lost {
+	if !r.over {
 		r.lost = true
 		r.notify()
 		close(r.end)

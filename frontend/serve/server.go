@@ -262,6 +262,7 @@ func (s *Server) Close() error {
 	for _, r := range s.jobs {
 		r.abandon()
 	}
+	clear(s.jobs) // calls under way, and tick, find none that they could end once more
 	links := s.links
 	s.links = nil
 	clear(s.byAddr)
