@@ -40,7 +40,7 @@ func lives(pid int) bool {
 func TestBenchProcesses(t *testing.T) {
 	part := []string{"--processes", "--frontends", "1", "--workers", "2", "--slots", "2", "--warmup", "20ms", "--for", "200ms"}
 	phoebe(t, append([]string{"bench", "noop", "--repeat", "1"}, part...)...).want(t, 0, "embedded", "processes", "times the floor")
-	env := []string{"PHOEBE_SECRET=sesame", "PHOEBE_SLOTS=2"}
+	env := []string{"PHOEBE_SECRET=sesame", "PHOEBE_FRONTEND_POLICY=not that of these frontends"}
 	phoebeIn(t, "", env, append([]string{"bench", "--no-embedded", "--load", "0.3", "--task-duration", "fixed:5ms", "--tasks-per-job", "2"}, part...)...).
 		want(t, 0, "processes: 1 frontends, 2 workers of 2 slots", "load 0.3, 4 slots")
 }

@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -54,6 +55,13 @@ func TestStagesAndExplain(t *testing.T) {
 	b := start(t, "frontend", "--listen", "127.0.0.1:0", "--workers", list, "--name", "b", "--peers", a).said("frontend", 1)[0]
 	linked(t, a, 2)
 	linked(t, b, 2)
+	eventually(t, func() error { // a frontend hears of waits when it asks, and does without those that are late
+		phoebe(t, "run", "--function", "echo", "--mode", "estimate", "--connect", a).want(t, 0)
+		if s := phoebe(t, "status", "--matrices", "--connect", a); strings.Contains(s.out, "no wait matrix") {
+			return errors.New(s.out)
+		}
+		return nil
+	})
 
 	job := write(t, `
 phases: true
