@@ -231,7 +231,7 @@ func (r *faultRun) calmWorker(w *workerNode, ev worker.Event) {
 			case probe.Ready:
 				left++
 			case probe.Gone:
-				if w.core.Stats.Refused == 0 { // else it may have crossed a refusal; a loss is counted at the frontend
+				if len(m.Places) > 0 && w.core.Stats.Refused == 0 { // of attempts, it may cross a Queued; a loss is counted at the frontend
 					r.fail("nothing is wrong, and w%d says %T %+v after %s", w.index, m, m, describe(ev))
 				}
 			case probe.Evicted:
