@@ -32,6 +32,7 @@ type slow struct {
 	core     *Core                    // for what it learned, and for nothing else
 	changed  bool                     // since gaps were sought
 	overtook int
+	arrivals int // of places, and of those that go to the back
 }
 
 type slowRun struct {
@@ -234,6 +235,10 @@ func (s *slow) bind(key string, launch probe.Launch, keep bool, now time.Time) {
 	if keep {
 		p.turn++
 		p.startBy = time.Time{}
+		if p.turn%maxTurns == 0 {
+			s.arrivals++
+			p.arrived, p.at = s.arrivals, now
+		}
 		s.wait(p)
 	}
 }
@@ -282,7 +287,7 @@ func testModel(t *rapid.T) int {
 	for link := range 2 {
 		c.Step(now, LinkUp{Link: LinkID(link), Frontend: probe.FrontendID(link)}, nil)
 	}
-	nextRes, attempts, arrivals := [2]int{1, 1}, uint64(0), 0
+	nextRes, attempts := [2]int{1, 1}, uint64(0)
 	launch := func() probe.Launch {
 		attempts++
 		return probe.Launch{
@@ -315,9 +320,9 @@ func testModel(t *rapid.T) int {
 			var l *ledger
 			more := ""
 			for i := range int(r.Count) {
-				arrivals++
+				m.arrivals++
 				p := &slowPlace{
-					link: link, res: int(r.First) + i, arrived: arrivals, at: now, priority: r.Priority, tenant: r.Tenant,
+					link: link, res: int(r.First) + i, arrived: m.arrivals, at: now, priority: r.Priority, tenant: r.Tenant,
 					estimate: r.Estimate, demand: r.Demand,
 				}
 				if m.seen[p.id()] {
@@ -353,14 +358,14 @@ func testModel(t *rapid.T) int {
 			}
 			ev = Received{LinkID(link), r}
 		case 2: // enqueue
-			arrivals++
+			m.arrivals++
 			e := probe.Enqueue{Res: probe.ResID(nextRes[link]), Tenant: pick(w, "tenant", "t", "u", "v"), Demand: size(pick(w, "size", 1, 1, 2)), Long: w.draw("long", 2) > 0, Launch: launch()}
 			if !needs(e.Demand, e.Long).fits(c.capacity) {
 				return
 			}
 			nextRes[link]++
 			p := &slowPlace{
-				link: link, res: int(e.Res), arrived: arrivals, at: now, tenant: e.Tenant, estimate: e.Launch.Estimate,
+				link: link, res: int(e.Res), arrived: m.arrivals, at: now, tenant: e.Tenant, estimate: e.Launch.Estimate,
 				demand: e.Demand, attempt: e.Launch.Attempt.Seq, long: e.Long,
 			}
 			if !m.seen[p.id()] {

@@ -344,6 +344,10 @@ func (c *Core) bind(l *link, m *probe.Bind, now time.Time, acts []Action) []Acti
 		delete(l.places, p.res)
 		acts = append(acts, Send{l.id, probe.Evicted{First: p.res, Count: 1, Reason: probe.Leaving}})
 	case m.Keep:
+		if (p.turn+1)%maxTurns == 0 {
+			c.seq++
+			p.seq, p.queuedAt = c.seq, now
+		}
 		c.requeue(p)
 	default:
 		delete(l.places, p.res)
@@ -388,6 +392,10 @@ func (c *Core) refuseAll(l *link, bundle []probe.Launch, reason probe.Reason, ac
 	}
 	return acts
 }
+
+// maxTurns is how many turns in a row a sticky place has where it was in the queue. Then it goes to the back: its job is a
+// large one, and small ones that came later are not to wait until all of it has been served.
+const maxTurns = 16
 
 // requeue puts a place back where it was in the queue, for another turn.
 func (c *Core) requeue(p *place) {

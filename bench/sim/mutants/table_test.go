@@ -108,6 +108,10 @@ var table = []mutant{
 		"if disowned {", "if false {",
 	},
 	{
+		"a place that came round often goes to the back", "worker/places.go",
+		"(p.turn+1)%maxTurns == 0", "false",
+	},
+	{
 		"a sync keeps live places", "worker/attempts.go",
 		"named := live[p.res]", "named := false",
 	},
