@@ -13,6 +13,7 @@ func (c *Core) start(a *attempt, now time.Time, acts []Action) []Action {
 	a.state, a.startedAt, a.from = running, now, nil
 	c.attempts[a.launch.Attempt] = a
 	c.changes++
+	c.queue.use(&a.bill)
 	a.run = int32(len(c.runs))
 	c.runs = append(c.runs, a)
 	c.Stats.Started++
@@ -32,6 +33,13 @@ func (c *Core) unstage(a *attempt) {
 	c.promised = c.promised.Sub(a.demand)
 }
 
+// dropStaged forgets a staged attempt: it will not run.
+func (c *Core) dropStaged(a *attempt) {
+	c.unstage(a)
+	c.queue.settle(a.bill, 0)
+	delete(c.attempts, a.launch.Attempt)
+}
+
 // exited frees the attempt's room first, so that the next Ready leaves before the result: the result is
 // larger, and the next task's start waits for the Ready only.
 func (c *Core) exited(ev Exited, now time.Time, acts []Action) []Action {
@@ -46,6 +54,8 @@ func (c *Core) exited(ev Exited, now time.Time, acts []Action) []Action {
 	c.runs[last] = nil
 	c.runs = c.runs[:last]
 	c.learned.ran(ev.Run)
+	c.queue.settle(a.bill, max(ev.Run, now.Sub(a.startedAt)))
+	a.bill = bill{}
 	c.Stats.Finished++
 	c.willEnd.Remove(a)
 	if a.due {
@@ -97,8 +107,7 @@ func (a *attempt) weight() int { return retainedCost + len(a.end.Result) + len(a
 func (c *Core) abandon(a *attempt, now time.Time, acts []Action) []Action {
 	switch a.state {
 	case staged:
-		c.unstage(a)
-		delete(c.attempts, a.launch.Attempt)
+		c.dropStaged(a)
 	case running:
 		if !a.unwanted {
 			a.unwanted = true
@@ -243,8 +252,7 @@ func (c *Core) linkDown(l *link, now time.Time) {
 	for _, a := range c.attemptsInOrder(func(a *attempt) bool { return a.owner == l }) {
 		switch a.state {
 		case staged:
-			c.unstage(a)
-			delete(c.attempts, a.launch.Attempt)
+			c.dropStaged(a)
 		case running:
 			if !a.unwanted {
 				c.Stats.Orphaned++

@@ -119,15 +119,15 @@ func (c *Core) checkPlaces() error {
 	return nil
 }
 
-// The queue knows what its places need, and how much work they are.
+// The queue knows what its places need, how much work they are, and who pays for the turns that are on and for attempts.
 func (c *Core) checkQueue() error {
 	q := &c.queue
 	counts := map[room]int{}
-	held := map[*tenant]int{}
+	places := map[*tenant]int{}
 	var sum backlog
 	for p := range q.all() {
 		counts[p.needs()]++
-		held[p.of]++
+		places[p.of]++
 		if p.of != q.known[p.tenant] {
 			return fmt.Errorf("place %d of link %d is counted among others than of its tenant", p.res, p.link.id)
 		}
@@ -142,12 +142,61 @@ func (c *Core) checkQueue() error {
 		}
 	}
 	for name, t := range q.known {
-		if t.name != name || t.n != held[t] {
-			return fmt.Errorf("tenant %q has %d places, %d counted", name, held[t], t.n)
+		if t.name != name || t.n != places[t] {
+			return fmt.Errorf("tenant %q has %d places, %d counted", name, places[t], t.n)
 		}
 	}
-	if q.holders != len(held) || q.recent != nil && q.recent != q.known[q.recent.name] {
-		return fmt.Errorf("%d tenants with places, %d counted", len(held), q.holders)
+	bills := map[*tenant]*tenant{} // with the sums of those that are open
+	add := func(b bill) {
+		t := b.of
+		if t == nil {
+			return
+		}
+		sum := bills[t]
+		if sum == nil {
+			sum = &tenant{}
+			bills[t] = sum
+		}
+		places[t] += 0 // it counts
+		sum.bills++
+		sum.paid += b.paid
+		if b.using {
+			sum.rate += float64(b.cpu)
+			sum.begun += float64(b.cpu) * float64(b.from)
+		}
+	}
+	for _, l := range c.links {
+		for _, p := range l.places {
+			if on := p.state == held || p.state == early; (on && q.order == Fair) != (p.bill.of != nil) {
+				return fmt.Errorf("place %d of link %d is in state %d: bill %v", p.res, l.id, p.state, p.bill)
+			}
+			if add(p.bill); p.bill.of != nil {
+				bills[p.bill.of].turns++
+			}
+		}
+	}
+	for id, a := range c.attempts {
+		if (a.state != ended && q.order == Fair) != (a.bill.of != nil) {
+			return fmt.Errorf("attempt %s is in state %d: bill %v", id, a.state, a.bill)
+		}
+		add(a.bill)
+	}
+	for name, t := range q.known {
+		sum := bills[t]
+		if sum == nil {
+			sum = &tenant{}
+		}
+		delete(bills, t)
+		off := func(a, b float64) bool { return math.Abs(a-b) > 1+max(a, b)/1e9 }
+		if t.turns != sum.turns || t.bills != sum.bills || off(t.paid, sum.paid) || off(t.rate, sum.rate) || off(t.begun, sum.begun) {
+			return fmt.Errorf("tenant %q has open bills %v, counted %v", name, sum, t)
+		}
+	}
+	if len(bills) > 0 {
+		return fmt.Errorf("%d tenants are forgotten that have open bills", len(bills))
+	}
+	if q.holders != len(places) || q.recent != nil && q.recent != q.known[q.recent.name] {
+		return fmt.Errorf("%d tenants with places or bills, %d counted", len(places), q.holders)
 	}
 	for i, w := range sum {
 		off := 1.0 // rounding leaves more where an estimate of days came and went: up to 1 us of a slot's work

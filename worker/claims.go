@@ -123,8 +123,7 @@ func (c *Core) claimAttempt(l *link, m *probe.Claim, now time.Time, acts []Actio
 
 // withdraw takes a staged attempt away from its owner, on behalf of l: it will not run.
 func (c *Core) withdraw(l *link, a *attempt, acts []Action) []Action {
-	c.unstage(a)
-	delete(c.attempts, a.launch.Attempt)
+	c.dropStaged(a)
 	if a.owner == l {
 		return acts
 	}

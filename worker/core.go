@@ -210,6 +210,7 @@ type Core struct {
 
 	memories   map[probe.JobID]*memory
 	remembered list.List[*memory] // those, by when they were last added to
+	began      time.Time          // the first step
 	since      time.Time          // what started from then on is known, acknowledged, or remembered as forgotten
 
 	learned   learned
@@ -253,6 +254,7 @@ type attempt struct {
 	owner      *link  // nil: orphan
 	run        int32  // its index in Core.runs
 	from       *place // staged only: the place it was bound to, to be queued again if it is handed back
+	bill       bill   // until it has ended
 
 	waited, held time.Duration
 	arrivedAt    time.Time
@@ -332,8 +334,9 @@ func New(cfg Config) *Core {
 // no clock. now must not go back.
 func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
 	if c.since.IsZero() {
-		c.since = now
+		c.since, c.began = now, now
 	}
+	c.queue.now = now.Sub(c.began)
 	switch ev := ev.(type) {
 	case Received:
 		if l := c.links[ev.Link]; l != nil { // else of a connection that was dropped

@@ -26,9 +26,11 @@ type slow struct {
 	running  map[uint64]slowRun       // by attempt
 	seen     map[string]bool          // places, by link and id
 	start    map[string]float64       // Fair: of each tenant's next turn
+	mean     map[string]time.Duration // Fair: of each tenant's tasks without an estimate
+	bills    []*slowBill              // Fair: that are open
+	payer    string                   // Fair: the last one
 	virtual  float64                  // Fair
 	log      []string                 // of the current step
-	cost     func(*slowPlace) float64 // Fair
 	core     *Core                    // for what it learned, and for nothing else
 	changed  bool                     // since gaps were sought
 	overtook int
@@ -39,6 +41,67 @@ type slowRun struct {
 	needs    room
 	estimate time.Duration
 	at       time.Time
+	bill     *slowBill
+}
+
+// slowBill is of a turn that is on, or of an attempt.
+type slowBill struct {
+	tenant  string
+	paid    float64
+	cpu     float64
+	from    time.Time
+	guessed bool
+	turn    bool // it is on: no task yet
+}
+
+func (s *slow) cost(tenant string, d probe.Demand, estimate time.Duration) float64 {
+	return float64(cmp.Or(estimate, s.mean[tenant], unknownCost)) * float64(d.CPU)
+}
+
+// charge makes a tenant pay in advance.
+func (s *slow) charge(tenant string, d probe.Demand, estimate time.Duration, now time.Time) *slowBill {
+	s.advance(now)
+	b := &slowBill{tenant, s.cost(tenant, d, estimate), float64(d.CPU), now, estimate == 0, false}
+	s.start[tenant] += b.paid / s.weights[tenant]
+	s.bills, s.payer = append(s.bills, b), tenant
+	return b
+}
+
+// settle corrects a bill to what was used.
+func (s *slow) settle(b *slowBill, ran bool, now time.Time) {
+	s.bills = slices.DeleteFunc(s.bills, func(o *slowBill) bool { return b == o })
+	used := now.Sub(b.from)
+	if mean := cmp.Or(s.mean[b.tenant], unknownCost); ran && b.guessed {
+		s.mean[b.tenant] = mean + (used-mean)/8
+	}
+	s.start[b.tenant] += (float64(used)*b.cpu - b.paid) / s.weights[b.tenant]
+}
+
+// advance brings virtual time to what the next tenant, or if nobody waits the last one that paid, has used.
+func (s *slow) advance(now time.Time) {
+	t := s.payer
+	if len(s.waiting) > 0 {
+		t = slices.MinFunc(s.waiting, func(p, q *slowPlace) int { return cmp.Compare(s.start[p.tenant], s.start[q.tenant]) }).tenant
+	}
+	ahead := 0.0
+	for _, b := range s.bills {
+		if b.tenant == t {
+			ahead += b.paid - b.cpu*float64(now.Sub(b.from))
+		}
+	}
+	s.virtual = max(s.virtual, s.start[t]-max(ahead, 0)/cmp.Or(s.weights[t], 1))
+}
+
+// join lets a tenant take part again: it cannot start in the past.
+func (s *slow) join(tenant string, now time.Time) {
+	waits := slices.ContainsFunc(s.waiting, func(q *slowPlace) bool { return q.tenant == tenant })
+	if waits || slices.ContainsFunc(s.bills, func(b *slowBill) bool { return b.tenant == tenant && b.turn }) {
+		return
+	}
+	if !slices.ContainsFunc(s.bills, func(b *slowBill) bool { return b.tenant == tenant }) {
+		s.advance(now)
+	}
+	s.start[tenant] = max(s.start[tenant], s.virtual)
 }
 
 type slowPlace struct {
@@ -53,6 +116,7 @@ type slowPlace struct {
 	long            bool
 	asked           time.Time
 	startBy         time.Time
+	bill            *slowBill
 }
 
 func (p *slowPlace) needs() room { return needs(p.demand, p.long) }
@@ -87,11 +151,9 @@ func (s *slow) length(p *slowPlace) time.Duration {
 	return p.estimate
 }
 
-// wait queues p. Under Fair, a tenant that has nothing else there cannot start in the past.
-func (s *slow) wait(p *slowPlace) {
-	if !slices.ContainsFunc(s.waiting, func(q *slowPlace) bool { return q.tenant == p.tenant }) {
-		s.start[p.tenant] = max(s.start[p.tenant], s.virtual)
-	}
+// wait queues p.
+func (s *slow) wait(p *slowPlace, now time.Time) {
+	s.join(p.tenant, now)
 	s.waiting = append(s.waiting, p)
 	s.changed = true
 }
@@ -118,15 +180,14 @@ func (s *slow) fill(now time.Time) {
 
 // turn gives its room to a place that waits.
 func (s *slow) turn(p *slowPlace, now time.Time) {
+	p.bill = s.charge(p.tenant, p.demand, p.estimate, now)
 	s.drop(func(q *slowPlace) bool { return p == q })
-	s.virtual = max(s.virtual, s.start[p.tenant])
-	s.start[p.tenant] += s.cost(p)
 	if p.attempt != 0 {
-		s.run(p.attempt, p.needs(), p.estimate, now)
+		s.run(p.attempt, p.needs(), p.estimate, p.bill, now)
 		return
 	}
 	s.free = s.free.sub(p.needs())
-	p.asked = now
+	p.asked, p.bill.turn = now, true
 	s.turns[p.key()] = p
 	s.log = append(s.log, "ready "+p.key())
 }
@@ -149,7 +210,7 @@ func (s *slow) inOrder(now time.Time) (all []*slowPlace) {
 	for len(q.waiting) > 0 {
 		p := q.best(now)
 		q.waiting = slices.DeleteFunc(q.waiting, func(o *slowPlace) bool { return p == o })
-		q.start[p.tenant] += s.cost(p)
+		q.start[p.tenant] += s.cost(p.tenant, p.demand, p.estimate) / s.weights[p.tenant]
 		all = append(all, p)
 	}
 	return all
@@ -220,9 +281,9 @@ func (s *slow) beside(n room, gaps []*slowPlace) bool {
 	return n.open == (probe.Demand{}) && all.Fits(s.all.all.Sub(s.all.open))
 }
 
-func (s *slow) run(attempt uint64, needs room, estimate time.Duration, now time.Time) {
+func (s *slow) run(attempt uint64, needs room, estimate time.Duration, b *slowBill, now time.Time) {
 	s.free = s.free.sub(needs)
-	s.running[attempt] = slowRun{needs, estimate, now}
+	s.running[attempt] = slowRun{needs, estimate, now, b}
 	s.log = append(s.log, fmt.Sprint("start ", attempt))
 	s.changed = true
 }
@@ -231,7 +292,7 @@ func (s *slow) bind(key string, launch probe.Launch, keep bool, now time.Time) {
 	p := s.turns[key]
 	delete(s.turns, key)
 	s.give(p.needs())
-	s.run(launch.Attempt.Seq, p.needs(), launch.Estimate, now)
+	s.run(launch.Attempt.Seq, p.needs(), launch.Estimate, p.bill, now)
 	if keep {
 		p.turn++
 		p.startBy = time.Time{}
@@ -239,20 +300,27 @@ func (s *slow) bind(key string, launch probe.Launch, keep bool, now time.Time) {
 			s.arrivals++
 			p.arrived, p.at = s.arrivals, now
 		}
-		s.wait(p)
+		s.wait(p, now)
 	}
+	p.bill.turn = false
+}
+
+// decline ends a turn without a task.
+func (s *slow) decline(p *slowPlace, now time.Time) {
+	delete(s.turns, p.key())
+	s.give(p.needs())
+	s.settle(p.bill, false, now)
 }
 
 // cancel is for places that wait, whose turn is on, or that did not come yet.
-func (s *slow) cancel(link, first, count int) {
+func (s *slow) cancel(link, first, count int, now time.Time) {
 	for res := first; res < first+count; res++ {
 		id := fmt.Sprint(link, "/", res)
 		s.seen[id] = true
 		s.drop(func(p *slowPlace) bool { return p.id() == id })
-		for key, p := range s.turns {
+		for _, p := range s.turns {
 			if p.id() == id {
-				delete(s.turns, key)
-				s.give(p.needs())
+				s.decline(p, now)
 			}
 		}
 	}
@@ -272,17 +340,14 @@ func testModel(t *rapid.T) int {
 	order := Order(w.draw("order", len(orderNames)))
 	cfg := Config{
 		Capacity: size(1 + w.draw("slots", 4)), Functions: []string{"f"}, Order: order, StarvationBound: 50 * time.Millisecond,
-		Weights: map[string]float64{"t": 3, "u": 1, "v": 0.5}, ReadyExpiry: time.Hour,
+		Weights: map[string]float64{"t": 4, "u": 1, "v": 0.5}, ReadyExpiry: time.Hour,
 		MaxRetained: 1, // a result goes at once
 		ShortShare:  pick(w, "share", -1, 0.3, 0.5),
 	}
 	c, now := New(cfg), time.Unix(1_000_000, 0)
 	m := &slow{
 		order: order, bound: cfg.StarvationBound, weights: cfg.Weights, all: c.capacity, free: c.capacity, core: c, turns: map[string]*slowPlace{},
-		running: map[uint64]slowRun{}, seen: map[string]bool{}, start: map[string]float64{},
-	}
-	m.cost = func(p *slowPlace) float64 {
-		return cmp.Or(p.estimate, 10*time.Millisecond).Seconds() * float64(p.demand.CPU) / cfg.Weights[p.tenant]
+		running: map[uint64]slowRun{}, seen: map[string]bool{}, start: map[string]float64{}, mean: map[string]time.Duration{},
 	}
 	for link := range 2 {
 		c.Step(now, LinkUp{Link: LinkID(link), Frontend: probe.FrontendID(link)}, nil)
@@ -350,11 +415,13 @@ func testModel(t *rapid.T) int {
 						}
 					}
 					if len(m.waiting) == 0 || more != "none" {
-						m.run(r.Launches[i].Attempt.Seq, p.needs(), r.Launches[i].Estimate, now)
+						m.join(p.tenant, now)
+						takes := r.Launches[i].Estimate
+						m.run(r.Launches[i].Attempt.Seq, p.needs(), takes, m.charge(p.tenant, p.demand, takes, now), now)
 						continue
 					}
 				}
-				m.wait(p)
+				m.wait(p, now)
 			}
 			ev = Received{LinkID(link), r}
 		case 2: // enqueue
@@ -369,7 +436,7 @@ func testModel(t *rapid.T) int {
 				demand: e.Demand, attempt: e.Launch.Attempt.Seq, long: e.Long,
 			}
 			if !m.seen[p.id()] {
-				m.wait(p)
+				m.wait(p, now)
 			}
 			m.seen[p.id()] = true
 			ev = Received{LinkID(link), e}
@@ -381,8 +448,7 @@ func testModel(t *rapid.T) int {
 			p := m.turns[keys[w.draw("turn", len(keys))]]
 			res, turn := probe.ResID(p.res), probe.Turn(p.turn)
 			if w.draw("decline", 3) == 0 {
-				delete(m.turns, p.key())
-				m.give(p.needs())
+				m.decline(p, now)
 				ev = Received{LinkID(p.link), probe.Decline{Res: res, Turn: turn}}
 				break
 			}
@@ -394,7 +460,7 @@ func testModel(t *rapid.T) int {
 			ev = Received{LinkID(p.link), b}
 		case 8: // cancel, what is there or will be
 			first, count := 1+w.draw("first", nextRes[link]+2), 1+w.draw("count", 4)
-			m.cancel(link, first, count)
+			m.cancel(link, first, count, now)
 			ev = Received{LinkID(link), probe.Cancel{First: probe.ResID(first), Count: uint32(count)}}
 		case 9:
 			now = now.Add(time.Duration(w.draw("ms", 30)) * time.Millisecond)
@@ -406,6 +472,7 @@ func testModel(t *rapid.T) int {
 			}
 			id := ids[w.draw("run", len(ids))]
 			m.give(m.running[id].needs)
+			m.settle(m.running[id].bill, now.After(m.running[id].at), now)
 			ev = Exited{Attempt: probe.AttemptID{Seq: id}, Run: now.Sub(m.running[id].at)}
 			delete(m.running, id)
 		}

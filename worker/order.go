@@ -120,7 +120,7 @@ func (q *queue) inFairOrder(yield func(*place) bool) {
 		if first == nil || !yield(place) {
 			return
 		}
-		first.start += place.toll() / first.tenant.weight
+		first.start += first.tenant.toll(place.demand, place.estimate) / first.tenant.weight
 		first.places.skip()
 	}
 }

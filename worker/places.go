@@ -48,12 +48,14 @@ func (c *Core) reserve(l *link, m *probe.Reserve, now time.Time, acts []Action) 
 			a := &attempt{launch: m.Launches[i], job: m.Job, generation: m.Generation, demand: m.Demand, owner: l, arrivedAt: now}
 			if c.staged.Len() == 0 && need.fits(c.free) {
 				c.take(need)
+				a.bill = c.queue.chargeMore(m.Tenant, m.Demand, a.launch.Estimate)
 				c.Stats.RidesStarted++
 				acts = c.start(a, now, acts)
 				continue
 			}
 			if bundle > 0 && c.staged.Len() < maxStaged && c.queue.len() == 0 {
 				bundle--
+				a.bill = c.queue.chargeMore(m.Tenant, m.Demand, a.launch.Estimate)
 				c.Stats.RidesStarted++
 				c.stage(a, now)
 				continue
@@ -221,6 +223,7 @@ func (c *Core) fillInOrder(now time.Time, acts []Action) []Action {
 			c.dropEarly(p)
 			p.state = held
 			c.take(p.needs())
+			c.queue.use(&p.bill)
 			continue
 		}
 		if c.queue.len() == 0 {
@@ -238,6 +241,7 @@ func (c *Core) fillInOrder(now time.Time, acts []Action) []Action {
 // begin gives its room to a place that was taken out of the queue.
 func (c *Core) begin(p *place, now time.Time, acts []Action) []Action {
 	if p.launch == nil {
+		c.queue.use(&p.bill)
 		c.take(p.needs())
 		return c.ask(p, held, now, acts)
 	}
@@ -261,7 +265,7 @@ func (c *Core) begin(p *place, now time.Time, acts []Action) []Action {
 func (p *place) attempt(now time.Time) *attempt {
 	return &attempt{
 		launch: *p.launch, job: p.job, generation: p.generation, demand: p.demand, long: p.long, files: p.files, owner: p.link,
-		arrivedAt: p.queuedAt, startedAt: now, waited: now.Sub(p.queuedAt),
+		arrivedAt: p.queuedAt, startedAt: now, waited: now.Sub(p.queuedAt), bill: p.endTurn(),
 	}
 }
 
@@ -355,6 +359,7 @@ func (c *Core) bind(l *link, m *probe.Bind, now time.Time, acts []Action) []Acti
 			a.from = p
 		}
 	}
+	a.bill = p.endTurn()
 	if wasHeld {
 		acts = c.start(a, now, acts)
 	} else {
@@ -370,7 +375,10 @@ func (c *Core) bind(l *link, m *probe.Bind, now time.Time, acts []Action) []Acti
 			continue
 		}
 		c.Stats.Bound++
-		c.stage(&attempt{launch: *launch, job: job, generation: generation, demand: p.demand, owner: l, arrivedAt: now, waited: a.waited, held: a.held}, now)
+		c.stage(&attempt{
+			launch: *launch, job: job, generation: generation, demand: p.demand, owner: l, arrivedAt: now, waited: a.waited, held: a.held,
+			bill: c.queue.chargeMore(p.tenant, p.demand, cmp.Or(launch.Estimate, p.estimate)),
+		}, now)
 	}
 	return acts
 }
@@ -431,6 +439,7 @@ func (c *Core) dropPlace(p *place) {
 	case early:
 		c.unask(p)
 	}
+	c.queue.settle(p.endTurn(), 0)
 	delete(p.link.places, p.res)
 	if p.files != nil {
 		delete(c.fetches, p.launch.Attempt)
@@ -528,8 +537,7 @@ func (c *Core) patience(a *attempt) time.Duration {
 // The attempts that were expected to end are no longer, until they do.
 func (c *Core) handBack(a *attempt, acts []Action) []Action {
 	c.Stats.Late++
-	c.unstage(a)
-	delete(c.attempts, a.launch.Attempt)
+	c.dropStaged(a)
 	for _, d := range c.due {
 		d.due = false
 	}

@@ -1,9 +1,10 @@
 package worker
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
-	"maps"
+	"slices"
 	"time"
 
 	"github.com/phoebe-sched/phoebe/probe"
@@ -45,9 +46,11 @@ type queue struct {
 	heap    pq.Heap[*place]    // all but Fair
 	oldest  pq.Heap[arrival]   // Shortest only: the same places by arrival
 	tenants pq.Heap[*tenant]   // Fair only: those with places in the queue
-	virtual float64            // Fair only: when the last turn began, in virtual time
-	holders int                // tenants with places in the queue
-	known   map[string]*tenant // those, and some that were: what one of them owes is a turn at most
+	virtual float64            // Fair only: what those who wait have been served at least, over their weights; it never goes back
+	now     time.Duration      // Fair only: of the step, since the first one
+	payer   *tenant            // Fair only: the last one that was charged
+	holders int                // tenants with places in the queue, or bills
+	known   map[string]*tenant // those, and some that were
 	recent  *tenant            // that a place was pushed of
 
 	changes uint64         // how often a place came or went
@@ -67,9 +70,10 @@ type kind struct {
 	n     int
 }
 
-// tenant is one tenant's part of the queue, under Fair in order of arrival. A turn costs its expected CPU time over
-// the tenant's weight, and the tenant's next one begins no earlier than that later in virtual time. The
-// turn is what costs: a place that was cancelled cost nothing, one that comes round again pays again.
+// tenant is one tenant's part of the queue, under Fair in order of arrival. A turn costs CPU time over the tenant's
+// weight, and the tenant's next one begins no earlier than that later in virtual time: what is expected is paid when
+// the turn begins, so that tenants take turns while tasks run, and the difference to what was used when it ends (see
+// bill). The turn is what costs: a place that was cancelled cost nothing, one that comes round again pays again.
 type tenant struct {
 	name   string
 	n      int // places in the queue
@@ -77,6 +81,29 @@ type tenant struct {
 	places pq.Heap[*place] // Fair only: those
 	start  float64         // of the next turn, in virtual time
 	pos    int
+
+	// run is how long its tasks without an estimate took lately. With one constant instead, the bills would still add
+	// up, but only when tasks end: one whose tasks take minutes would have taken all slots until then, and none
+	// afterwards for as long. An estimate goes first, even one that is often wrong: only it tells a tenant's long
+	// tasks from its short ones.
+	run time.Duration
+
+	turns int     // that are on
+	bills int     // that are open: of those, and of attempts
+	paid  float64 // for them in advance
+	rate  float64 // of them, the CPU in use
+	begun float64 // the sum of CPU times when its use began
+}
+
+// bill is what a turn, or an attempt that started without one, has cost its tenant so far. It is on the place until
+// that has a task, then on the attempt. Costs are in millicores times nanoseconds.
+type bill struct {
+	of      *tenant // nil: nobody pays
+	paid    float64 // in advance
+	from    time.Duration
+	cpu     probe.Millicores
+	using   bool // the room, since from
+	guessed bool // paid is by tenant.run
 }
 
 func (t *tenant) Before(u *tenant) bool {
@@ -103,7 +130,7 @@ func (q *queue) push(p *place) {
 	q.changes++
 	q.count(p)
 	t := q.tenant(p.tenant)
-	if p.of = t; t.n == 0 {
+	if p.of = t; t.idle() {
 		q.holders++
 	}
 	t.n++
@@ -114,7 +141,7 @@ func (q *queue) push(p *place) {
 			q.tenants.Fix(t) // p may be its oldest
 			return
 		}
-		t.start = max(t.start, q.virtual)
+		q.join(t)
 		t.places.Push(p)
 		q.tenants.Push(t)
 		return
@@ -139,14 +166,30 @@ func (q *queue) tenant(name string) *tenant {
 		return t
 	}
 	if len(q.known) > 2*q.holders+1000 {
-		maps.DeleteFunc(q.known, func(_ string, t *tenant) bool { return t.n == 0 })
+		q.forget()
 	}
-	t := &tenant{name: name, weight: q.weights[name]}
+	t := &tenant{name: name, weight: q.weights[name], run: unknownCost}
 	if t.weight <= 0 {
 		t.weight = 1
 	}
 	q.known[name], q.recent = t, t
 	return t
+}
+
+func (t *tenant) idle() bool { return t.n == 0 && t.bills == 0 }
+
+// forget lets go of half of the tenants that are idle, those that owe least.
+func (q *queue) forget() {
+	var idle []*tenant
+	for _, t := range q.known {
+		if t.idle() {
+			idle = append(idle, t)
+		}
+	}
+	slices.SortFunc(idle, func(t, u *tenant) int { return cmp.Or(cmp.Compare(t.start, u.start), cmp.Compare(t.name, u.name)) })
+	for _, t := range idle[:(len(idle)+1)/2] {
+		delete(q.known, t.name)
+	}
 }
 
 // maxHold is how many times more places a tenant may hold than it leaves room for: whoever comes later, however greedy
@@ -185,7 +228,7 @@ func (q *queue) remove(p *place) {
 		q.backlog = backlog{} // of sums, small errors remain
 	}
 	t := p.of
-	if t.n--; t.n == 0 {
+	if t.n--; t.idle() {
 		q.holders--
 	}
 	switch q.order {
@@ -206,11 +249,115 @@ func (q *queue) remove(p *place) {
 // take is remove for a place whose turn has come: under Fair its tenant pays for it.
 func (q *queue) take(p *place) {
 	if q.order == Fair {
-		t := p.of
-		q.virtual = max(q.virtual, t.start)
-		t.start += p.toll() / t.weight
+		p.bill = q.charge(p.of, p.demand, p.estimate)
+		p.of.turns++
 	}
 	q.remove(p)
+}
+
+// endTurn hands out the bill of the place's turn, if one is on.
+func (p *place) endTurn() bill {
+	b := p.bill
+	if b.of != nil {
+		b.of.turns--
+	}
+	p.bill = bill{}
+	return b
+}
+
+// chargeMore is take for an attempt without a place in the queue.
+func (q *queue) chargeMore(tenant string, d probe.Demand, estimate time.Duration) bill {
+	if q.order != Fair {
+		return bill{}
+	}
+	t := q.tenant(tenant)
+	q.join(t)
+	if t.idle() {
+		q.holders++
+	}
+	b := q.charge(t, d, estimate)
+	if t.n > 0 {
+		q.tenants.Fix(t)
+	}
+	return b
+}
+
+// join lets a tenant take part that did not wait: it has saved nothing up. One whose tasks run keeps what it was behind
+// others when one of them was charged last, or it would lose that between one place and the next.
+func (q *queue) join(t *tenant) {
+	if t.places.Len() > 0 || t.turns > 0 {
+		return
+	}
+	if t.bills == 0 {
+		q.advance()
+	}
+	t.start = max(t.start, q.virtual)
+}
+
+// advance brings virtual time forward. It follows what tenants have been served, not what they have paid: someone who
+// came after others paid for an hour would else come after that hour, though they get it back as their tasks end. If
+// nobody waits, it follows the one that was charged last: what is used while nobody wants it is soon owed to nobody.
+func (q *queue) advance() {
+	t := q.payer
+	if q.tenants.Len() > 0 {
+		t = q.tenants.Min()
+	}
+	if t == nil {
+		return
+	}
+	served := t.start - (t.paid-(t.rate*float64(q.now)-t.begun))/t.weight
+	q.virtual = max(q.virtual, min(t.start, served))
+}
+
+// charge makes a tenant pay in advance. Its place in the heap of tenants is left to the caller.
+func (q *queue) charge(t *tenant, d probe.Demand, estimate time.Duration) bill {
+	q.advance()
+	q.payer = t
+	b := bill{of: t, paid: t.toll(d, estimate), cpu: max(d.CPU, 1), guessed: estimate <= 0}
+	t.bills++
+	t.paid += b.paid
+	t.start += b.paid / t.weight
+	return b
+}
+
+// use notes that the bill's room is occupied from now on, if it was not yet.
+func (q *queue) use(b *bill) {
+	if b.of == nil || b.using {
+		return
+	}
+	b.using, b.from = true, q.now
+	b.of.rate += float64(b.cpu)
+	b.of.begun += float64(b.cpu) * float64(b.from)
+}
+
+// settle corrects what was paid to what was used: the time for which the room was occupied, or, if that is more, for
+// which a task ran, 0 if none did.
+func (q *queue) settle(b bill, ran time.Duration) {
+	t := b.of
+	if t == nil {
+		return
+	}
+	used := time.Duration(0)
+	if b.using {
+		used = max(ran, q.now-b.from)
+		t.rate -= float64(b.cpu)
+		t.begun -= float64(b.cpu) * float64(b.from)
+	}
+	if b.guessed && ran > 0 {
+		t.run += (used - t.run) / 8
+	}
+	t.paid -= b.paid
+	t.start += (float64(used)*float64(b.cpu) - b.paid) / t.weight
+	if t.bills--; t.bills == 0 {
+		t.paid, t.rate, t.begun = 0, 0, 0 // of sums, small errors remain
+	}
+	switch {
+	case t.n > 0:
+		q.changes++
+		q.tenants.Fix(t)
+	case t.bills == 0:
+		q.holders--
+	}
 }
 
 // count takes p's needs into account; mostly they are those of the place before.
@@ -236,13 +383,12 @@ func (q *queue) discount(p *place) {
 	q.backlog.add(p, -1)
 }
 
-// toll is what a turn of the place costs its tenant: CPU time.
-func (p *place) toll() float64 {
-	estimate := p.estimate
-	if estimate == 0 {
-		estimate = unknownCost
+// toll is what a turn of this demand and estimate is expected to cost its tenant.
+func (t *tenant) toll(d probe.Demand, estimate time.Duration) float64 {
+	if estimate <= 0 {
+		estimate = t.run
 	}
-	return estimate.Seconds() * float64(max(p.demand.CPU, 1))
+	return float64(estimate) * float64(max(d.CPU, 1))
 }
 
 // fitsAny reports whether there is a place whose needs fit.
@@ -327,6 +473,7 @@ type place struct {
 	of         *tenant       // while it is in the queue
 	launch     *probe.Launch // of a task bound early
 	files      *files        // nil: its task needs none
+	bill       bill          // while its turn is on
 
 	queuedAt time.Time
 	askedAt  time.Time

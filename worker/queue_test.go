@@ -21,16 +21,26 @@ func TestParseOrder(t *testing.T) {
 	}
 }
 
-// Names of tenants come from outside: a queue that never runs empty must not remember them all.
+// Names of tenants come from outside: a queue that never runs empty must not remember them all. But one that owes does
+// not get rid of it by letting others pass.
 func TestFairForgetsTenants(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
-	c := New(Config{Order: Fair})
+	c := New(Config{Order: Fair, Functions: []string{"f"}})
 	c.Step(now, LinkUp{Link: 1, Frontend: 1}, nil)
+	ride := probe.Launch{Attempt: probe.AttemptID{Frontend: 1, Seq: 1}, Function: "f"}
+	c.Step(now, Received{1, probe.Reserve{First: 1, Count: 1, Tenant: "debtor", Demand: probe.Slot, Launches: []probe.Launch{ride}}}, nil)
 	for i := range probe.ResID(10_000) {
-		c.Step(now, Received{1, probe.Reserve{First: i + 1, Count: 1, Tenant: fmt.Sprint(i), Demand: probe.Slot}}, nil)
-		if i >= 5 {
-			c.Step(now, Received{1, probe.Decline{Res: i - 4}}, nil)
+		c.Step(now, Received{1, probe.Reserve{First: i + 2, Count: 1, Tenant: fmt.Sprint(i), Demand: probe.Slot}}, nil)
+		switch {
+		case i == 4:
+			now = now.Add(time.Minute)
+			c.Step(now, Exited{Attempt: ride.Attempt, Run: time.Minute}, nil)
+		case i > 4:
+			c.Step(now, Received{1, probe.Decline{Res: i - 3}}, nil)
 		}
+	}
+	if owes := c.queue.tenant("debtor").start - c.queue.virtual; owes < float64(time.Minute)*float64(probe.Slot.CPU) {
+		t.Errorf("the debtor owes %v millicore nanoseconds", owes)
 	}
 	if n := len(c.queue.known); c.queue.len() != 4 || n > 2000 {
 		t.Errorf("%d tenants are known, of which %d wait", n, c.queue.len())

@@ -287,6 +287,22 @@ var table = []mutant{
 		"under fair, a tenant that was away saves nothing up", "worker/queue.go",
 		"t.start = max(t.start, q.virtual)", "",
 	},
+	{
+		"under fair, a tenant pays for what it used", "worker/queue.go",
+		"t.start += (float64(used)*float64(b.cpu) - b.paid) / t.weight", "",
+	},
+	{
+		"under fair, tasks that ride along pay", "worker/places.go",
+		"c.take(need)\n\t\t\t\ta.bill = c.queue.chargeMore(m.Tenant, m.Demand, a.launch.Estimate)", "c.take(need)",
+	},
+	{
+		"under fair, nobody waits for what others paid in advance", "worker/queue.go",
+		"min(t.start, served)", "max(t.start, served)",
+	},
+	{
+		"under fair, a tenant that owes is not forgotten first", "worker/queue.go",
+		"cmp.Compare(t.start, u.start)", "cmp.Compare(u.start, t.start)",
+	},
 
 	{
 		"who leaves accepts no job", "frontend/admit.go",
