@@ -66,7 +66,7 @@ type try struct {
 	w       *workerNode
 	sent    time.Duration
 	started bool
-	failed  bool // by itself
+	over    bool // it has failed by itself, or was stopped, which had its cause
 }
 
 // harm is the one that has hit an attempt, nil if there is none.
@@ -164,7 +164,7 @@ func (r *faultRun) startsAgain(j *faultJob, t *faultTask, s *worker.Start) {
 		return // it was given up, and another one ran meanwhile
 	}
 	for _, x := range t.tries {
-		if x == now || !x.started || x.failed || r.harm(x) != nil {
+		if x == now || !x.started || x.over || r.harm(x) != nil {
 			continue
 		}
 		// Where its client has left its frontend, the next one may hear first that the worker has told all, or that one had

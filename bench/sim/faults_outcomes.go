@@ -87,7 +87,7 @@ func (r *faultRun) taskEnded(s *worker.Start, ev *worker.Exited) {
 	t.running--
 	defer func() {
 		if x := r.tries[s.Launch.Attempt]; x != nil {
-			x.failed = ev.Status == probe.Failed || ev.Status == probe.TimedOut
+			x.over = ev.Status == probe.Failed || ev.Status == probe.TimedOut || ev.Status == probe.Killed
 		}
 	}()
 	switch {
