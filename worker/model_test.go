@@ -81,7 +81,9 @@ func (s *slow) settle(b *slowBill, ran bool, now time.Time) {
 func (s *slow) advance(now time.Time) {
 	t := s.payer
 	if len(s.waiting) > 0 {
-		t = slices.MinFunc(s.waiting, func(p, q *slowPlace) int { return cmp.Compare(s.start[p.tenant], s.start[q.tenant]) }).tenant
+		t = slices.MinFunc(s.waiting, func(p, q *slowPlace) int {
+			return cmp.Or(cmp.Compare(s.start[p.tenant], s.start[q.tenant]), p.arrived-q.arrived)
+		}).tenant
 	}
 	ahead := 0.0
 	for _, b := range s.bills {
