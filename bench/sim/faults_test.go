@@ -22,7 +22,7 @@ func TestFaults(t *testing.T) {
 	}
 	n := uint64(400)
 	if slow > 1 {
-		n = 120
+		n = 80
 	}
 	if os.Getenv("PHOEBE_SOAK") != "" {
 		n = 20_000
