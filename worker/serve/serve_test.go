@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -444,6 +445,7 @@ func TestManyFrontends(t *testing.T) {
 	const frontends, tasks = 8, 300
 	s := newServer(t, 3, func(c *Config) {
 		c.EventLoops = 2
+		c.Core.ReadyExpiry = time.Minute // those here are as slow as the machine is
 		c.Registry = exec.NewRegistry()
 		err := c.Registry.Register("echo-go", func(_ context.Context, payload []byte) ([]byte, error) { return payload, nil })
 		if err != nil {
@@ -485,6 +487,8 @@ func (p *peer) run(id probe.FrontendID, n uint64) error {
 				bound++
 				function := []string{"echo", "echo-go", "sleep"}[bound%3]
 				out = append(out, probe.Bind{Res: m.Res, Turn: m.Turn, Launch: launch(id, bound, function, "10us")})
+			case probe.Refused:
+				return fmt.Errorf("of %d bound, %d ended, one was refused: %+v", bound, ended, m)
 			case probe.Finished:
 				ended++
 				out = append(out, probe.Ack{Attempts: []probe.AttemptID{m.Attempt}})
