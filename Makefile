@@ -34,7 +34,7 @@ build: ## build bin/phoebe; the go command stamps the version from git into it
 
 .PHONY: test
 test: check-format vet staticcheck check-generate python ## all checks, then all tests with the race detector: what CI runs
-	go test -race -timeout 10m ./...
+	go test -race -timeout 15m ./...
 
 .PHONY: check-format
 check-format: ## fail if gofmt would change a file

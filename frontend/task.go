@@ -210,7 +210,6 @@ func (c *Core) refused(w *worker, m *probe.Refused, now time.Time, acts []Action
 		c.settleRide(a)
 		c.note(a.task, "refused: "+m.Reason.String())
 		switch m.Reason {
-		case probe.Moved: // the whole job has
 		case probe.Unknown:
 			acts = c.lose(a, false, "worker "+w.welcome.Worker+" no longer knows of it", now, acts)
 		case probe.NoFunction, probe.Oversized, probe.TooBig, probe.NeedsFiles:

@@ -503,7 +503,7 @@ var table = []mutant{
 	},
 	{
 		"a job that moved is left alone", "frontend/task.go",
-		"case probe.Moved:", "case 0:",
+		"acts = c.moved(j, now, acts)\n\t\t\tcontinue\n\t\t}\n\t\tif m.RetryAfter", "}\n\t\tif m.RetryAfter",
 	},
 	{
 		"the place of a task that is handed back is believed in again", "frontend/task.go",
@@ -629,7 +629,7 @@ var table = []mutant{
 	},
 	{
 		"a set of workers lets go of jobs that have ended", "frontend/task.go",
-		"g.eligible.forgetServed(j.tenant)", "",
+		"g.eligible.forgetServed(j.tenant)", "_ = g",
 	},
 	{
 		"nobody waits for matrices when the tasks are gone for which they were asked", "frontend/long.go",
