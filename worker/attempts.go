@@ -185,7 +185,7 @@ func (c *Core) sync(l *link, m *probe.Sync, now time.Time, acts []Action) []Acti
 			named = wanted[p.launch.Attempt] // its frontend holds no place for it, but awaits its end
 			waits[p.launch.Attempt] = true
 		}
-		if p.res < m.Next && !named && (p.state == queued || p.state == parked) && now.Sub(p.queuedAt) >= syncAge {
+		if p.res < m.Next && !named && (p.state == queued || p.state == parked) && now.Sub(p.toldAt) >= syncAge {
 			c.dropPlace(p)
 		}
 	}

@@ -163,7 +163,7 @@ func (c *Core) refuse(l *link, first probe.ResID, count uint32, a probe.AttemptI
 
 func (c *Core) queuePlace(p *place, now time.Time) {
 	c.seq++
-	p.seq, p.queuedAt = c.seq, now
+	p.seq, p.queuedAt, p.toldAt = c.seq, now, now
 	c.line(p)
 }
 
@@ -508,7 +508,7 @@ func (c *Core) expire(now time.Time, acts []Action) []Action {
 		}
 	}
 	for a := c.lateStaged(now); a != nil; a = c.lateStaged(now) {
-		acts = c.handBack(a, acts)
+		acts = c.handBack(a, now, acts)
 	}
 	c.expireResults(now)
 	c.unremember(now)
@@ -535,7 +535,7 @@ func (c *Core) patience(a *attempt) time.Duration {
 
 // handBack returns a staged attempt whose slot did not fall free in time: another worker may have room.
 // The attempts that were expected to end are no longer, until they do.
-func (c *Core) handBack(a *attempt, acts []Action) []Action {
+func (c *Core) handBack(a *attempt, now time.Time, acts []Action) []Action {
 	c.Stats.Late++
 	c.dropStaged(a)
 	for _, d := range c.due {
@@ -544,6 +544,7 @@ func (c *Core) handBack(a *attempt, acts []Action) []Action {
 	clear(c.due)
 	c.due, c.dueRoom = c.due[:0], probe.Demand{}
 	if p := a.from; p != nil && !c.leaving {
+		p.toldAt = now
 		c.requeue(p)
 	}
 	return c.refuse(a.owner, 0, 0, a.launch.Attempt, probe.Late, c.cfg.ReadyExpiry, acts)

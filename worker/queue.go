@@ -476,6 +476,7 @@ type place struct {
 	bill       bill          // while its turn is on
 
 	queuedAt time.Time
+	toldAt   time.Time // since when its frontend may believe in it: it was reserved, or came back
 	askedAt  time.Time
 	startIn  time.Duration     // since it was queued: its start as it was planned for the first time; 0: it never was
 	node     list.Node[*place] // in the list of those asked

@@ -112,6 +112,10 @@ var table = []mutant{
 		"(p.turn+1)%maxTurns == 0", "false",
 	},
 	{
+		"a sync spares places that have just come back", "worker/attempts.go",
+		"now.Sub(p.toldAt) >= syncAge", "now.Sub(p.queuedAt) >= syncAge",
+	},
+	{
 		"a sync keeps live places", "worker/attempts.go",
 		"named := live[p.res]", "named := false",
 	},
@@ -125,7 +129,7 @@ var table = []mutant{
 	},
 	{
 		"a sync spares young places", "worker/attempts.go",
-		"now.Sub(p.queuedAt) >= syncAge", "true",
+		"now.Sub(p.toldAt) >= syncAge", "true",
 	},
 	{
 		"a sync is told of attempts that are waited for in vain", "worker/attempts.go",
