@@ -126,7 +126,8 @@ func (c *Core) unclaimed(j *job, now time.Time, acts []Action) []Action {
 	if !left {
 		j.claimUntil = time.Time{}
 	}
-	return c.coverAll(j, now, acts)
+	c.want(j)
+	return acts
 }
 
 // doubt is why an attempt of the job may have started of which no worker tells; "" if none can have.
@@ -187,13 +188,14 @@ func (w *worker) name() string {
 
 // jobsWhere is those that are meant, in order.
 func (c *Core) jobsWhere(meant func(*job) bool) []*job {
-	set := map[*job]bool{}
+	var js []*job
 	for _, j := range c.jobs {
 		if meant(j) {
-			set[j] = true
+			js = append(js, j)
 		}
 	}
-	return jobsInOrder(set)
+	slices.SortFunc(js, compareJobs)
+	return js
 }
 
 // finishedElsewhere takes the result of an attempt that is not under way here: another frontend launched it, or the one

@@ -246,6 +246,8 @@ type Core struct {
 	learnt  map[string]*history
 	trip    time.Duration // a round trip over a link, as learnt; 0: nothing yet
 	picked  []*worker     // scratch: those with something planned
+	wants   []*job        // what this step has left to be planned
+	wantAll bool          // so it has for all jobs with waiting tasks: there is room that there was not
 
 	spareAt time.Time // when the spare places are cancelled; zero if there are none
 	sparing []*worker // those with spare places
@@ -290,7 +292,8 @@ func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
 	switch ev := ev.(type) {
 	case Received:
 		if w := c.worker(ev.Worker); w != nil && (w.state == up || w.state == draining) {
-			acts = c.receive(w, ev.Msg, now, acts)
+			acts = c.plan(now, c.receive(w, ev.Msg, now, acts))
+			acts = c.offer(w, now, acts)
 		}
 	case Submit:
 		acts = c.submit(ev.Job, now, acts)
@@ -328,6 +331,7 @@ func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
 	default:
 		panic(fmt.Sprintf("frontend: unknown event %T", ev))
 	}
+	acts = c.plan(now, acts)
 	if len(c.staging) > 0 {
 		acts = c.advance(now, acts)
 	}
@@ -348,7 +352,7 @@ func (c *Core) receive(w *worker, msg probe.Msg, now time.Time, acts []Action) [
 	case probe.Queued:
 		w.acknowledgedPlaces(m.First, m.Count)
 		c.heard(w, m.Load, now)
-		acts = c.queued(w, &m, now, acts)
+		c.queued(w, &m)
 	case probe.Started:
 		if a := w.attempts[m.Attempt]; a != nil && a.untold {
 			w.acknowledged(a)
@@ -375,7 +379,7 @@ func (c *Core) receive(w *worker, msg probe.Msg, now time.Time, acts []Action) [
 	default:
 		// Welcome and Rejected are the shell's; anything else a worker does not say.
 	}
-	return c.offer(w, now, acts)
+	return acts
 }
 
 // NextWake is when Wake is due, or zero if nothing waits for the time to pass.
@@ -402,7 +406,7 @@ func (c *Core) NextWake() time.Time {
 
 func (c *Core) wake(now time.Time, acts []Action) []Action {
 	for c.byWake.Len() > 0 && !now.Before(c.byWake.Min().wakeAt) {
-		acts = c.wakeJob(c.byWake.Min(), now, acts)
+		acts = c.plan(now, c.wakeJob(c.byWake.Min(), now, acts))
 	}
 	for c.byTimer.Len() > 0 && !now.Before(c.byTimer.Min().wakeAt) {
 		acts = c.wakeWorker(c.byTimer.Min(), now, acts)
@@ -440,10 +444,9 @@ func (c *Core) submit(spec *Job, now time.Time, acts []Action) []Action {
 				continue
 			}
 			j.waiting += g.queue.Len()
-			acts = c.place(g, now, acts)
 		}
 	}
-	c.settle(j, now)
+	c.want(j)
 	return acts
 }
 
@@ -545,14 +548,10 @@ func (c *Core) group(j *job) *RefusedError {
 // wakeJob acts on what a job waited for.
 func (c *Core) wakeJob(j *job, now time.Time, acts []Action) []Action {
 	if !j.deadline.IsZero() && !now.Before(j.deadline) {
-		why := fmt.Sprintf("not finished within %v", j.Deadline)
-		if !j.stranded.IsZero() {
-			why += fmt.Sprintf(", as every worker that could run it has been away for %v", now.Sub(j.stranded).Round(time.Millisecond))
-		}
-		return c.endAll(j, Outcome{Kind: DeadlineExceeded, Message: why}, now, acts)
+		return c.overdue(j, now, acts)
 	}
 	if !j.claimUntil.IsZero() && !now.Before(j.claimUntil) {
-		acts = c.unclaimed(j, now, acts)
+		acts = c.plan(now, c.unclaimed(j, now, acts))
 	}
 	if !j.stranded.IsZero() && now.Sub(j.stranded) >= c.cfg.StrandedFor {
 		j.stranded = time.Time{}
@@ -570,8 +569,21 @@ func (c *Core) wakeJob(j *job, now time.Time, acts []Action) []Action {
 	return acts
 }
 
-// settle makes the job's timer fit its state: called at the end of every step that changed it.
+// overdue ends a job at its deadline.
+func (c *Core) overdue(j *job, now time.Time, acts []Action) []Action {
+	why := fmt.Sprintf("not finished within %v", j.Deadline)
+	if !j.stranded.IsZero() {
+		why += fmt.Sprintf(", as every worker that could run it has been away for %v", now.Sub(j.stranded).Round(time.Millisecond))
+	}
+	return c.endAll(j, Outcome{Kind: DeadlineExceeded, Message: why}, now, acts)
+}
+
+// settle makes the job's timer fit its state: called at the end of every step that changed it. A job that wants something
+// is settled when that is planned.
 func (c *Core) settle(j *job, now time.Time) {
+	if j.wants {
+		return
+	}
 	var at time.Time
 	soonest := func(t time.Time) {
 		if at.IsZero() || t.Before(at) {

@@ -250,6 +250,7 @@ type job struct {
 	served    bool // a task of it has started, or all are over
 	ended     bool
 	ending    bool // all its tasks are being ended
+	wants     bool // it is among the wants
 
 	stages []stage // none: the job has none
 	cause  string  // of its failure, as a task of a stage has failed

@@ -33,8 +33,8 @@ func (c *Core) place(g *group, now time.Time, acts []Action) []Action {
 // probes is how many places n tasks of the group are worth.
 func probes(g *group, n int) int { return int(math.Ceil(g.job.ProbeRatio * float64(n))) }
 
-// cover gives a group that lost places, or got tasks back, as many places as its waiting tasks are worth.
-func (c *Core) cover(g *group, now time.Time, acts []Action) []Action {
+// coverGroup gives a group that lost places, or got tasks back, as many places as its waiting tasks are worth.
+func (c *Core) coverGroup(g *group, now time.Time, acts []Action) []Action {
 	switch {
 	case g.queue.Len() == 0 || len(g.eligible.workers) == 0:
 		return acts
@@ -44,26 +44,6 @@ func (c *Core) cover(g *group, now time.Time, acts []Action) []Action {
 	if missing := max(probes(g, g.queue.Len())-g.probed(), g.budget); missing > 0 {
 		c.planPlaces(g, missing, now)
 		return c.reserve(g, now, acts)
-	}
-	return acts
-}
-
-func (c *Core) coverAll(j *job, now time.Time, acts []Action) []Action {
-	if j.ended {
-		return acts
-	}
-	for _, g := range j.groups {
-		acts = c.cover(g, now, acts)
-	}
-	c.settle(j, now)
-	return acts
-}
-
-func (c *Core) coverHungry(now time.Time, acts []Action) []Action {
-	for t := range c.hungry.all.All() {
-		for j := range t.hungry.All() {
-			acts = c.coverAll(j, now, acts)
-		}
 	}
 	return acts
 }
@@ -80,7 +60,8 @@ func (c *Core) resample(j *job, now time.Time, acts []Action) []Action {
 			acts = c.reserve(g, now, acts)
 		}
 	}
-	return c.coverAll(j, now, acts)
+	c.want(j)
+	return acts
 }
 
 // offer brings waiting tasks to a worker that is believed to have room.
@@ -100,9 +81,9 @@ func (c *Core) offer(w *worker, now time.Time, acts []Action) []Action {
 					continue
 				}
 				if j.Policy.RideAlong && !g.large() {
-					c.plan(w, n, 0)
+					c.pick(w, n, 0)
 				} else {
-					c.plan(w, 0, n)
+					c.pick(w, 0, n)
 				}
 				c.Stats.Offers++
 				acts = c.reserve(g, now, acts)
@@ -145,8 +126,8 @@ func (g *group) mostRides() int {
 	return min(maxRideBytes/max(g.largestRide, 1), probe.MaxPlaces/2)
 }
 
-// plan notes what is to be reserved at w.
-func (c *Core) plan(w *worker, rides, extra int) {
+// pick notes what is to be reserved at w.
+func (c *Core) pick(w *worker, rides, extra int) {
 	if w.rides+w.extra == 0 {
 		c.picked = append(c.picked, w)
 	}
@@ -176,7 +157,7 @@ func (c *Core) planRides(g *group, now time.Time) int {
 	}
 	for i := 0; i < len(g.eligible.workers) && all.upTo(rides+1) > rides; i++ {
 		if w := c.draw(g.eligible.workers, i); w.rides == 0 && !c.isHeld(w, now) {
-			c.plan(w, 1, 0)
+			c.pick(w, 1, 0)
 			rides++
 		}
 	}
@@ -195,7 +176,7 @@ func (c *Core) rideToIdle(g *group, all *riders) (rides int) {
 			n = min(n, 1)
 		}
 		if n = all.upTo(rides+n) - rides; n > 0 {
-			c.plan(w, n, 0)
+			c.pick(w, n, 0)
 			rides += n
 		}
 	}
@@ -309,7 +290,7 @@ func (c *Core) planPlaces(g *group, n int, now time.Time) {
 			continue
 		}
 		if !holds[w] && w.rides+w.extra == 0 {
-			c.plan(w, 0, each(w))
+			c.pick(w, 0, each(w))
 			n--
 		}
 	}
@@ -322,7 +303,7 @@ func (c *Core) planPlaces(g *group, n int, now time.Time) {
 			if g.sticky && (holds[w] || w.extra > 0) || w.rides+w.extra == probe.MaxPlaces {
 				continue
 			}
-			c.plan(w, 0, each(w))
+			c.pick(w, 0, each(w))
 			n--
 			more = true
 		}
@@ -519,7 +500,7 @@ func (c *Core) ready(w *worker, m *probe.Ready, now time.Time, acts []Action) []
 		acts = c.cancelPlaces(j, now, acts)
 	}
 	if own := r.group; own.live == 0 && own.job.waiting > 0 { // used up: a Reserve asks for MaxPlaces at most
-		acts = c.coverAll(own.job, now, acts)
+		c.want(own.job)
 	}
 	c.settle(j, now)
 	return acts
@@ -696,21 +677,16 @@ func (c *Core) dropAttempt(a *attempt) {
 }
 
 // queued takes back the rides that did not start.
-func (c *Core) queued(w *worker, m *probe.Queued, now time.Time, acts []Action) []Action {
-	var g *group
+func (c *Core) queued(w *worker, m *probe.Queued) {
 	for i := m.Count; i > 0; i-- { // the first one goes to the front last
 		id := m.First + probe.ResID(i-1)
 		if r := w.places[id]; r != nil {
 			if a := r.ride(id); a != nil {
 				c.unride(a, r)
-				g = r.group
+				c.want(r.group.job)
 			}
 		}
 	}
-	if g == nil {
-		return acts
-	}
-	return c.coverAll(g.job, now, acts)
 }
 
 // cancelPlaces withdraws all places of a job but those whose rides may have started. Where turns are shared and

@@ -250,14 +250,15 @@ func (c *Core) advance(now time.Time, acts []Action) []Action {
 		case j.cause != "":
 			acts = c.endAll(j, Outcome{Kind: Failed, Failure: StageFailed, Message: j.cause}, now, acts)
 		default:
-			acts = c.startStages(j, now, acts)
+			c.startStages(j)
+			acts = c.plan(now, acts)
 		}
 	}
 	return acts
 }
 
 // startStages starts the stages of a job that wait no more.
-func (c *Core) startStages(j *job, now time.Time, acts []Action) []Action {
+func (c *Core) startStages(j *job) {
 	for again := true; again; { // a stage of which nothing is left ends as soon as those before it
 		again = false
 		for i := range j.stages {
@@ -274,7 +275,7 @@ func (c *Core) startStages(j *job, now time.Time, acts []Action) []Action {
 			c.queue(t)
 		}
 	}
-	return c.coverAll(j, now, acts)
+	c.want(j)
 }
 
 // queue puts a task behind those that wait.

@@ -66,7 +66,7 @@ func (c *Core) conclude(t *task, w *worker, m *probe.Finished, now time.Time, ac
 	case probe.TimedOut:
 		if j := t.group.job; !j.deadline.IsZero() && !now.Before(j.deadline) {
 			acts = c.ack(w, m.Attempt, now, acts)
-			return c.wakeJob(j, now, acts) // it knew of the deadline, too
+			return c.overdue(j, now, acts) // it knew of the deadline, too
 		}
 		o.Failure = Timeout
 		if o.Message == "" {
@@ -98,7 +98,8 @@ func (c *Core) again(t *task, w *worker, id probe.AttemptID, now time.Time, acts
 		return acts
 	}
 	c.wait(t)
-	return c.coverAll(t.group.job, now, acts)
+	c.want(t.group.job)
+	return acts
 }
 
 // phases reckons the moments of an attempt that has just been heard to be finished.
@@ -155,6 +156,7 @@ func (c *Core) lose(a *attempt, died bool, why string, now time.Time, acts []Act
 		c.dropPlace(a.w, a.res, r)
 	}
 	c.dropAttempt(a)
+	c.want(a.job)
 	c.note(t, "lost: "+why)
 	c.Stats.Losses++
 	if !t.spec.Retryable {
@@ -204,9 +206,8 @@ func (c *Core) settleRide(a *attempt) {
 
 // refused takes back what a worker did not accept.
 func (c *Core) refused(w *worker, m *probe.Refused, now time.Time, acts []Action) []Action {
-	touched := map[*job]bool{}
 	if a := w.attempts[m.Attempt]; a != nil {
-		touched[a.job] = true
+		c.want(a.job)
 		c.settleRide(a)
 		c.note(a.task, "refused: "+m.Reason.String())
 		switch m.Reason {
@@ -222,25 +223,18 @@ func (c *Core) refused(w *worker, m *probe.Refused, now time.Time, acts []Action
 		}
 	}
 	for i := m.Count; i > 0; i-- { // the task of the first one goes to the front last
-		c.placeGone(w, m.First+probe.ResID(i-1), touched)
+		c.placeGone(w, m.First+probe.ResID(i-1))
 	}
 	switch m.Reason {
 	case probe.Leaving:
 		c.drain(w) // its Drain was overtaken
+	case probe.Moved:
+		return c.allMoved(now, acts)
 	case probe.QueueFull:
 		c.full(w, m.RetryAfter, now)
-	}
-	for _, j := range jobsInOrder(touched) {
-		if m.Reason == probe.Moved {
-			acts = c.moved(j, now, acts)
-			continue
+		if m.RetryAfter > 0 {
+			c.putOff(now.Add(m.RetryAfter), now)
 		}
-		if m.RetryAfter > 0 && m.Reason == probe.QueueFull && !j.ended {
-			j.lagAt = now.Add(m.RetryAfter)
-			c.settle(j, now)
-			continue
-		}
-		acts = c.coverAll(j, now, acts)
 	}
 	return acts
 }
@@ -271,9 +265,9 @@ func (c *Core) hitch(a *attempt, why probe.Reason, now time.Time, acts []Action)
 
 // placeGone forgets a place that the worker dropped or never took, and takes its task back if one rode along
 // or was bound to it early.
-func (c *Core) placeGone(w *worker, id probe.ResID, touched map[*job]bool) {
+func (c *Core) placeGone(w *worker, id probe.ResID) {
 	if r := w.places[id]; r != nil {
-		touched[r.group.job] = true
+		c.want(r.group.job)
 		a := r.ride(id)
 		c.dropPlace(w, id, r)
 		if a != nil {
@@ -282,7 +276,7 @@ func (c *Core) placeGone(w *worker, id probe.ResID, touched map[*job]bool) {
 		return
 	}
 	if a := w.enqueued[id]; a != nil && a.task.state == enqueued {
-		touched[a.job] = true
+		c.want(a.job)
 		c.note(a.task, "evicted from its queue")
 		c.takeBack(a)
 	}
@@ -290,19 +284,14 @@ func (c *Core) placeGone(w *worker, id probe.ResID, touched map[*job]bool) {
 
 // evicted takes back places that a worker had accepted.
 func (c *Core) evicted(w *worker, m *probe.Evicted, now time.Time, acts []Action) []Action {
-	touched := map[*job]bool{}
 	for i := m.Count; i > 0; i-- { // the task of the first one goes to the front last
-		c.placeGone(w, m.First+probe.ResID(i-1), touched)
+		c.placeGone(w, m.First+probe.ResID(i-1))
 	}
-	if m.Reason == probe.Leaving {
+	switch m.Reason {
+	case probe.Leaving:
 		c.drain(w)
-	}
-	for _, j := range jobsInOrder(touched) {
-		if m.Reason == probe.Moved {
-			acts = c.moved(j, now, acts)
-			continue
-		}
-		acts = c.coverAll(j, now, acts)
+	case probe.Moved:
+		return c.allMoved(now, acts)
 	}
 	return acts
 }
@@ -313,23 +302,26 @@ const syncAge = time.Second
 
 // gone corrects what a Sync found to be believed in vain.
 func (c *Core) gone(w *worker, m *probe.Gone, now time.Time, acts []Action) []Action {
-	touched := map[*job]bool{}
 	for _, p := range m.Places {
 		for i := range p.Count {
 			if r := w.places[p.First+probe.ResID(i)]; r != nil {
-				touched[r.group.job] = true
+				c.want(r.group.job)
 				c.dropPlace(w, p.First+probe.ResID(i), r)
 			}
 		}
 	}
 	for _, id := range m.Attempts {
 		if a := w.attempts[id]; a != nil && now.Sub(a.sent) >= syncAge {
-			touched[a.job] = true
 			acts = c.lose(a, false, "worker "+w.welcome.Worker+" knows nothing of it", now, acts)
 		}
 	}
-	for _, j := range jobsInOrder(touched) {
-		acts = c.coverAll(j, now, acts)
+	return acts
+}
+
+// allMoved forgets those of the jobs that want something whose clients have gone to another frontend: all.
+func (c *Core) allMoved(now time.Time, acts []Action) []Action {
+	for _, j := range c.wanting() {
+		acts = c.moved(j, now, acts)
 	}
 	return acts
 }

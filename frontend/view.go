@@ -235,7 +235,7 @@ func (c *Core) workerUp(ev WorkerUp, now time.Time, acts []Action) []Action {
 	w := c.known(ev.Worker)
 	switch w.state {
 	case up, draining:
-		acts = c.linkLost(w, now, acts) // the shell made a new link before it saw the old one break
+		acts = c.plan(now, c.linkLost(w, now, acts)) // the shell made a new link before it saw the old one break
 	}
 	if w.state == lost && w.welcome.Incarnation != ev.Welcome.Incarnation {
 		acts = c.workerGone(w, now, acts)
@@ -272,7 +272,7 @@ func (c *Core) workerUp(ev WorkerUp, now time.Time, acts []Action) []Action {
 			e.add(w)
 		}
 		c.believe(w)
-		acts = c.coverHungry(now, acts)
+		c.wantAll = true
 	}
 	c.setTimer(w)
 	return acts
@@ -308,51 +308,42 @@ func (c *Core) linkLost(w *worker, now time.Time, acts []Action) []Action {
 	c.withdraw(w)
 	w.state, w.lostAt = lost, now
 	w.acks = w.acks[:0]
-	jobs := c.dropPlaces(w)
+	c.dropPlaces(w)
 	for _, a := range w.attemptsInOrder() {
 		if a.task.state != adrift { // else it was being claimed when the link broke again
 			c.move(a.task, adrift)
 		}
 	}
 	acts = c.forgetRounds(w, now, acts)
-	for _, j := range jobsInOrder(jobs) {
-		acts = c.coverAll(j, now, acts)
-	}
 	c.setTimer(w)
 	return acts
 }
 
 // workerGone counts every attempt at w as lost.
 func (c *Core) workerGone(w *worker, now time.Time, acts []Action) []Action {
-	acts = c.linkLost(w, now, acts)
+	acts = c.plan(now, c.linkLost(w, now, acts))
 	if w.state != down && !w.leaves {
 		c.long.fleet.Lost(int32(w.key), now)
 	}
 	c.long.fleet.Remove(int32(w.key))
 	w.state, w.awaited = down, false
-	touched := map[*job]bool{}
 	for _, a := range slices.Backward(w.attemptsInOrder()) { // the task of the first one goes to the front last
-		touched[a.job] = true
 		acts = c.lose(a, true, fmt.Sprintf("worker %s went away", w.welcome.Worker), now, acts)
 	}
-	for _, j := range jobsInOrder(touched) {
-		acts = c.coverAll(j, now, acts)
-	}
+	acts = c.plan(now, acts)
 	for _, j := range c.jobsWhere(func(j *job) bool { return j.asked[w] }) {
-		acts = c.answered(j, w, now, acts)
+		acts = c.plan(now, c.answered(j, w, now, acts))
 	}
 	c.setTimer(w)
 	return acts
 }
 
-// dropPlaces forgets the places at w and returns the jobs that had some.
-func (c *Core) dropPlaces(w *worker) map[*job]bool {
-	jobs := map[*job]bool{}
+// dropPlaces forgets the places at w.
+func (c *Core) dropPlaces(w *worker) {
 	for id, r := range w.places {
-		jobs[r.group.job] = true
+		c.want(r.group.job)
 		c.dropPlace(w, id, r)
 	}
-	return jobs
 }
 
 // wakeWorker acts on what w's timer was set for.
@@ -452,15 +443,6 @@ func (w *worker) attemptsInOrder() []*attempt {
 		return cmp.Or(cmp.Compare(a.id.Frontend, b.id.Frontend), cmp.Compare(a.id.Seq, b.id.Seq))
 	})
 	return as
-}
-
-func jobsInOrder(set map[*job]bool) []*job {
-	js := make([]*job, 0, len(set))
-	for j := range set {
-		js = append(js, j)
-	}
-	slices.SortFunc(js, compareJobs)
-	return js
 }
 
 func compareJobs(a, b *job) int {

@@ -342,11 +342,19 @@ var table = []mutant{
 	},
 	{
 		"a deadline that a worker tells of is that of the job", "frontend/task.go",
-		"return c.wakeJob(j, now, acts) // it knew", "return c.end(t, Outcome{Kind: DeadlineExceeded}, now, acts) // it knew",
+		"return c.overdue(j, now, acts) // it knew", "return c.end(t, Outcome{Kind: DeadlineExceeded}, now, acts) // it knew",
 	},
 	{
 		"a claimed attempt that failed counts once", "frontend/claims.go",
 		" || t.group.job.failed[m.Attempt]", "",
+	},
+	{
+		"a job whose link broke gets other places", "frontend/view.go",
+		"c.want(r.group.job)\n\t\tc.dropPlace", "c.dropPlace",
+	},
+	{
+		"a worker that comes is offered to all that wait", "frontend/view.go",
+		"c.wantAll = true", "",
 	},
 	{
 		"a job whose places are used up gets others", "frontend/place.go",
@@ -435,7 +443,7 @@ var table = []mutant{
 	},
 	{
 		"places that are refused as moved end the job here", "frontend/task.go",
-		"if m.Reason == probe.Moved {\n\t\t\tacts = c.moved(j, now, acts)\n\t\t\tcontinue\n\t\t}\n\t\tif m.RetryAfter", "if m.RetryAfter",
+		"case probe.Moved:\n\t\treturn c.allMoved(now, acts)\n\tcase probe.QueueFull:", "case probe.QueueFull:",
 	},
 	{
 		"a task that may start only once waits for the end of the claim", "frontend/claims.go",
@@ -507,7 +515,7 @@ var table = []mutant{
 	},
 	{
 		"a job that moved is left alone", "frontend/task.go",
-		"acts = c.moved(j, now, acts)\n\t\t\tcontinue\n\t\t}\n\t\tif m.RetryAfter", "}\n\t\tif m.RetryAfter",
+		"for _, j := range c.wanting() {\n\t\tacts = c.moved(j, now, acts)", "for range c.wanting() {",
 	},
 	{
 		"the place of a task that is handed back is believed in again", "frontend/task.go",
@@ -543,7 +551,7 @@ var table = []mutant{
 	},
 	{
 		"a link that breaks takes its places along", "frontend/view.go",
-		"jobs := c.dropPlaces(w)", "jobs := map[*job]bool{}",
+		"c.dropPlaces(w)\n", "\n",
 	},
 	{
 		"queue lengths of a link that breaks count no more", "frontend/view.go",
@@ -681,6 +689,6 @@ var table = []mutant{
 	},
 	{
 		"a deadline says that workers were away", "frontend/core.go",
-		"if !j.stranded.IsZero() {\n\t\t\twhy +=", "if false {\n\t\t\twhy +=",
+		"if !j.stranded.IsZero() {\n\t\twhy +=", "if false {\n\t\twhy +=",
 	},
 }
