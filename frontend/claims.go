@@ -29,7 +29,7 @@ func (c *Core) task(id probe.JobID, index probe.TaskIndex) *task {
 func (c *Core) claim(j *job, now time.Time, acts []Action) []Action {
 	for _, g := range j.groups {
 		for g.queue.Len() > 0 {
-			g.queue.Pop().state = claiming
+			g.queue.First().move(claiming)
 		}
 	}
 	j.claimUntil = now.Add(c.cfg.ClaimFor)
@@ -116,11 +116,7 @@ func (c *Core) unclaimed(j *job, now time.Time, acts []Action) []Action {
 			if !t.spec.Retryable {
 				c.Stats.NeverStarted++
 			}
-			if j.blocks(t.group) {
-				c.move(t, blocked)
-			} else {
-				c.queue(t)
-			}
+			c.await(t)
 		}
 	}
 	if !left {

@@ -441,9 +441,7 @@ func (c *Core) submit(spec *Job, now time.Time, acts []Action) []Action {
 			}
 			if g.path == estimate.Estimation {
 				c.estimateAll(g)
-				continue
 			}
-			j.waiting += g.queue.Len()
 		}
 	}
 	c.want(j)
@@ -534,6 +532,7 @@ func (c *Core) group(j *job) *RefusedError {
 		last.hint(t.Estimate)
 		j.tasks[i] = task{spec: t, group: last}
 		last.queue.Push(&j.tasks[i])
+		j.waiting++
 	}
 	for _, g := range j.groups {
 		g.estimate /= time.Duration(max(g.hinted, 1))

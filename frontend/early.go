@@ -47,8 +47,7 @@ func (c *Core) placeEarly(g *group, now time.Time, acts []Action) []Action {
 	switch g.job.Policy.Binding {
 	case EarlyRandom:
 		for i := 0; g.queue.Len() > 0; i++ {
-			t := c.take(g)
-			acts = c.enqueue(t, c.draw(ws, i%len(ws)), now, acts)
+			acts = c.enqueue(g.queue.First(), c.draw(ws, i%len(ws)), now, acts)
 		}
 	case EarlyPerTask:
 		each := min(probes(g, 1), len(ws))
@@ -56,13 +55,10 @@ func (c *Core) placeEarly(g *group, now time.Time, acts []Action) []Action {
 			if first+each > len(ws) {
 				first = 0
 			}
-			acts = c.sample(g, []*task{c.take(g)}, first, each, now, acts)
+			acts = c.sample(g, []*task{g.queue.First()}, first, each, now, acts)
 		}
 	case EarlyBatch:
-		tasks := make([]*task, g.queue.Len())
-		for i := range tasks {
-			tasks[i] = c.take(g)
-		}
+		tasks := slices.Collect(g.queue.All())
 		acts = c.sample(g, tasks, 0, min(probes(g, len(tasks)), len(ws)), now, acts)
 	}
 	return acts
@@ -72,7 +68,7 @@ func (c *Core) placeEarly(g *group, now time.Time, acts []Action) []Action {
 func (c *Core) sample(g *group, tasks []*task, first, n int, now time.Time, acts []Action) []Action {
 	r := &round{group: g, tasks: tasks, asked: map[*worker]uint64{}, until: now.Add(c.cfg.ProbeTimeout)}
 	for _, t := range tasks {
-		c.move(t, probing)
+		t.move(probing)
 		t.sampledAt = now
 	}
 	for i := range n {
@@ -142,7 +138,7 @@ func (c *Core) finishRound(r *round, now time.Time, acts []Action) []Action {
 			continue // cancelled in the meantime
 		}
 		if len(r.answers) == 0 {
-			c.wait(t)
+			c.await(t)
 			continue
 		}
 		a := &r.answers[0]

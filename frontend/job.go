@@ -226,7 +226,7 @@ const (
 
 // moves is every legal change of a task. A pair missing here is our bug, not bad input.
 var moves = [...][]taskState{
-	waiting:  {matching, blocked, probing, riding, enqueued, bound, done},
+	waiting:  {matching, blocked, probing, riding, enqueued, bound, claiming, done},
 	matching: {enqueued, done},
 	blocked:  {waiting, matching, done},
 	probing:  {waiting, enqueued, done},

@@ -15,7 +15,7 @@ func TestMoves(t *testing.T) {
 	states := []taskState{waiting, matching, blocked, probing, riding, enqueued, bound, adrift, claiming, done}
 	table := map[taskState]string{
 		// to:     w m k p r e b a c d
-		waiting:  ". x x x x x x . . x",
+		waiting:  ". x x x x x x . x x",
 		matching: ". . . . . x . . . x",
 		blocked:  "x x . . . . . . . x",
 		probing:  "x . . . . x . . . x",
@@ -29,11 +29,10 @@ func TestMoves(t *testing.T) {
 	if len(table) != len(moves) || len(states) != len(moves) {
 		t.Fatalf("%d states in the table, %d in moves", len(table), len(moves))
 	}
-	c := New(Config{}, rand.New(rand.NewPCG(1, 1)))
 	legal := func(from, to taskState) (ok bool) {
 		defer func() { ok = recover() == nil }()
 		task := &task{spec: &Task{}, group: &group{job: &job{}}, state: from}
-		c.move(task, to)
+		task.move(to)
 		return task.state == to
 	}
 	for from, row := range table {

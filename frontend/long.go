@@ -228,8 +228,7 @@ func FileID(digest [32]byte) estimate.FileID {
 
 // estimated lets a task that is to be placed by estimation wait for the next batch, or for a later one.
 func (c *Core) estimated(t *task) {
-	c.move(t, matching)
-	t.group.matching++
+	t.move(matching)
 	x := t.long
 	if x == nil {
 		s := t.spec
@@ -247,13 +246,12 @@ func (c *Core) estimated(t *task) {
 // estimateAll lets all tasks of a group that has just been submitted wait for the next batch.
 func (c *Core) estimateAll(g *group) {
 	for g.queue.Len() > 0 {
-		c.estimated(g.queue.Pop())
+		c.estimated(g.queue.First())
 	}
 }
 
 // unmatch takes a task out of those to be placed.
 func (c *Core) unmatch(t *task) {
-	t.group.matching--
 	if x := t.long; x.at.IsZero() {
 		if c.long.due.Remove(x); c.long.due.Len() == 0 {
 			c.long.answered()
@@ -501,7 +499,6 @@ func (c *Core) enqueueBlind(x *longTask, choice *estimate.Decision, now time.Tim
 
 func (c *Core) enqueueAt(x *longTask, w *worker, choice *estimate.Decision, now time.Time, acts []Action) []Action {
 	x.blind, x.left, x.latest = 0, 0, time.Time{}
-	x.task.group.matching--
 	c.Stats.Enqueued++
 	acts = c.enqueue(x.task, w, now, acts)
 	x.task.attempt.untold = true

@@ -332,7 +332,7 @@ func (c *Core) reserve(g *group, now time.Time, acts []Action) []Action {
 		}
 		w.nextRes += probe.ResID(r.count)
 		for i := range w.rides {
-			t := c.take(g)
+			t := g.queue.First()
 			a := c.launch(t, w, r.first+probe.ResID(i), riding, now)
 			t.readyAt, t.boundAt = now, now
 			r.rides = append(r.rides, a)
@@ -366,12 +366,6 @@ func (c *Core) reserve(g *group, now time.Time, acts []Action) []Action {
 	return acts
 }
 
-// take removes the first waiting task of a group.
-func (c *Core) take(g *group) *task {
-	g.job.waiting--
-	return g.queue.Pop()
-}
-
 // launch makes an attempt of t at w, in the given state.
 func (c *Core) launch(t *task, w *worker, res probe.ResID, state taskState, now time.Time) *attempt {
 	c.attempts++
@@ -379,7 +373,7 @@ func (c *Core) launch(t *task, w *worker, res probe.ResID, state taskState, now 
 		id: probe.AttemptID{Frontend: c.cfg.ID, Seq: c.attempts}, job: t.group.job, task: t, w: w, res: res,
 		sent: now, ran: state != enqueued,
 	}
-	c.move(t, state)
+	t.move(state)
 	t.attempt = a
 	t.attempts++
 	if t.sampledAt.IsZero() {
@@ -508,7 +502,7 @@ func (c *Core) ready(w *worker, m *probe.Ready, now time.Time, acts []Action) []
 
 // bindNext launches the group's next task at the place whose turn has come.
 func (c *Core) bindNext(g *group, w *worker, m *probe.Ready, now time.Time) probe.Launch {
-	t := c.take(g)
+	t := g.queue.First()
 	a := c.launch(t, w, m.Res, bound, now)
 	a.turn = m.Turn
 	t.readyAt, t.boundAt = now, now
@@ -638,22 +632,19 @@ func (c *Core) unride(a *attempt, r *reservation) {
 func (c *Core) takeBack(a *attempt) {
 	c.dropAttempt(a)
 	a.task.attempts--
-	c.wait(a.task)
+	c.await(a.task)
 }
 
-// wait puts a task at the front of those that wait.
-func (c *Core) wait(t *task) {
-	if t.group.job.blocks(t.group) { // it was claimed, and of a stage before its own not all is known to have ended
-		c.move(t, blocked)
-		return
-	}
-	if t.group.path == estimate.Estimation {
+// await lets a task wait for what it needs next: the stages before its own, a batch to be matched, or a place's turn.
+func (c *Core) await(t *task) {
+	switch {
+	case t.group.job.blocks(t.group): // also if it was claimed, and of a stage before its own not all is known to have ended
+		t.move(blocked)
+	case t.group.path == estimate.Estimation:
 		c.estimated(t)
-		return
+	default:
+		t.move(waiting)
 	}
-	c.move(t, waiting)
-	t.group.queue.PushFront(t)
-	t.group.job.waiting++
 }
 
 // put notes that an attempt is at its worker.

@@ -207,7 +207,7 @@ func (c *Core) block(g *group) bool {
 		return false
 	}
 	for g.queue.Len() > 0 {
-		c.move(g.queue.Pop(), blocked)
+		g.queue.First().move(blocked)
 	}
 	return true
 }
@@ -272,21 +272,10 @@ func (c *Core) startStages(j *job) {
 	}
 	for i := range j.tasks {
 		if t := &j.tasks[i]; t.state == blocked && !j.blocks(t.group) {
-			c.queue(t)
+			c.await(t)
 		}
 	}
 	c.want(j)
-}
-
-// queue puts a task behind those that wait.
-func (c *Core) queue(t *task) {
-	if t.group.path == estimate.Estimation {
-		c.estimated(t)
-		return
-	}
-	c.move(t, waiting)
-	t.group.queue.Push(t)
-	t.group.job.waiting++
 }
 
 // ranAt is the workers at which tasks of a stage that has ended did so well, the one with most first.

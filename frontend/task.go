@@ -8,12 +8,33 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// move changes a task's state, which must be legal.
-func (c *Core) move(t *task, to taskState) {
-	if !slices.Contains(moves[t.state], to) {
-		panic(fmt.Sprintf("frontend: task %d of job %v cannot go from state %d to %d", t.spec.Index, t.group.job.ID, t.state, to))
+// move changes a task's state, which must be legal, and with it the queue and the counts that tell of it. Of tasks that
+// come to wait, those that were given out before go first.
+func (t *task) move(to taskState) {
+	g, j, from := t.group, t.group.job, t.state
+	if !slices.Contains(moves[from], to) {
+		panic(fmt.Sprintf("frontend: task %d of job %v cannot go from state %d to %d", t.spec.Index, j.ID, from, to))
 	}
-	t.state = to
+	switch from {
+	case waiting:
+		g.queue.Remove(t)
+		j.waiting--
+	case matching:
+		g.matching--
+	}
+	switch t.state = to; to {
+	case waiting:
+		if from == blocked || from == claiming {
+			g.queue.Push(t)
+		} else {
+			g.queue.PushFront(t)
+		}
+		j.waiting++
+	case matching:
+		g.matching++
+	case done:
+		j.left--
+	}
 }
 
 // finished takes an attempt's result.
@@ -97,7 +118,7 @@ func (c *Core) again(t *task, w *worker, id probe.AttemptID, now time.Time, acts
 		j.failed[id] = true
 		return acts
 	}
-	c.wait(t)
+	c.await(t)
 	c.want(t.group.job)
 	return acts
 }
@@ -170,7 +191,7 @@ func (c *Core) lose(a *attempt, died bool, why string, now time.Time, acts []Act
 		}
 	}
 	c.Stats.Retries++
-	c.wait(t)
+	c.await(t)
 	return acts
 }
 
@@ -181,14 +202,14 @@ func (c *Core) started(w *worker, m *probe.Started, acts []Action) []Action {
 		a.job.served = true
 		if a.task.state != bound {
 			c.settleRide(a)
-			c.move(a.task, bound)
+			a.task.move(bound)
 			c.note(a.task, "started")
 		}
 		return acts
 	}
 	if t := c.task(m.Job, m.Task); t != nil && t.state == claiming {
 		c.Stats.Adopted++
-		c.move(t, bound)
+		t.move(bound)
 		t.attempt = &attempt{id: m.Attempt, job: t.group.job, task: t, w: w, ran: true}
 		t.attempts++
 		c.put(t.attempt)
@@ -331,28 +352,27 @@ func (c *Core) moved(j *job, now time.Time, acts []Action) []Action {
 	if j.ended {
 		return acts
 	}
+	c.settled(j, j.left)
 	for i := range j.tasks {
 		t := &j.tasks[i]
 		if t.attempt != nil {
 			c.settleRide(t.attempt)
 			c.dropAttempt(t.attempt)
 		}
-		switch t.state {
-		case matching:
+		if t.state == matching {
 			c.unmatch(t)
-		case waiting:
-			t.group.queue.Remove(t)
 		}
-		t.state = done
+		if t.state != done {
+			t.move(done)
+		}
 	}
-	c.settled(j, j.left)
 	acts = c.forget(j, now, acts)
 	return append(acts, Moved{j.ID})
 }
 
 // forget drops a job that has no task left to care for.
 func (c *Core) forget(j *job, now time.Time, acts []Action) []Action {
-	j.ended, j.served, j.waiting = true, true, 0
+	j.ended, j.served = true, true
 	for _, g := range j.groups {
 		g.eligible.forgetServed(j.tenant)
 	}
@@ -369,14 +389,9 @@ func (c *Core) end(t *task, o Outcome, now time.Time, acts []Action) []Action {
 	if t.state == matching {
 		c.unmatch(t)
 	}
-	if t.state == waiting {
-		t.group.queue.Remove(t)
-		j.waiting--
-	}
-	c.move(t, done)
+	t.move(done)
 	o.Task, o.Attempts = t.spec.Index, t.attempts
 	t.spec.Payload = nil
-	j.left--
 	c.settled(j, 1)
 	c.Stats.Outcomes[o.Kind]++
 	acts = append(acts, Done{j.ID, o})

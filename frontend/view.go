@@ -311,7 +311,7 @@ func (c *Core) linkLost(w *worker, now time.Time, acts []Action) []Action {
 	c.dropPlaces(w)
 	for _, a := range w.attemptsInOrder() {
 		if a.task.state != adrift { // else it was being claimed when the link broke again
-			c.move(a.task, adrift)
+			a.task.move(adrift)
 		}
 	}
 	acts = c.forgetRounds(w, now, acts)

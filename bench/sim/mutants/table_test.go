@@ -349,6 +349,14 @@ var table = []mutant{
 		" || t.group.job.failed[m.Attempt]", "",
 	},
 	{
+		"tasks that were given out before go first", "frontend/task.go",
+		"if from == blocked || from == claiming {", "if true {",
+	},
+	{
+		"tasks that have waited for others go last", "frontend/task.go",
+		"if from == blocked || from == claiming {", "if false {",
+	},
+	{
 		"a job whose link broke gets other places", "frontend/view.go",
 		"c.want(r.group.job)\n\t\tc.dropPlace", "c.dropPlace",
 	},
@@ -621,11 +629,11 @@ var table = []mutant{
 	},
 	{
 		"of a job that is submitted again, stages wait, too", "frontend/claims.go",
-		"if j.blocks(t.group) {\n\t\t\t\tc.move(t, blocked)", "if false {\n\t\t\t\tc.move(t, blocked)",
+		"c.await(t)", "t.move(waiting)",
 	},
 	{
 		"a task that was claimed before its turn, and failed, waits for the stages before its own", "frontend/place.go",
-		"if t.group.job.blocks(t.group) {", "if false {",
+		"case t.group.job.blocks(t.group):", "case false:",
 	},
 	{
 		"the constraint of a job holds for its tasks", "frontend/view.go",
@@ -665,7 +673,7 @@ var table = []mutant{
 	},
 	{
 		"a job that moves is no longer matched with workers", "frontend/task.go",
-		"c.unmatch(t)\n\t\tcase waiting:", "case waiting:",
+		"if t.state == matching {\n\t\t\tc.unmatch(t)\n", "if false {\n",
 	},
 	{
 		"a task that fails fails the stages after its own", "frontend/stages.go",
