@@ -192,7 +192,7 @@ func (c *Core) checkJobs() error {
 func (c *Core) checkProspects(g *group) error {
 	j := g.job
 	switch {
-	case g.queue.Len() == 0, g.live > 0, !j.lagAt.IsZero(), !j.claimUntil.IsZero():
+	case g.queue.Len() == 0, g.live > 0, !j.lagAt.IsZero(), !j.retryAt.IsZero(), !j.claimUntil.IsZero():
 		return nil
 	case len(g.eligible.workers) == 0:
 		if j.stranded.IsZero() {

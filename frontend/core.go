@@ -561,7 +561,12 @@ func (c *Core) wakeJob(j *job, now time.Time, acts []Action) []Action {
 			}
 		}
 	}
-	if !j.ended && !j.lagAt.IsZero() && !now.Before(j.lagAt) {
+	switch {
+	case j.ended:
+	case !j.retryAt.IsZero() && !now.Before(j.retryAt):
+		j.retryAt = time.Time{}
+		c.want(j)
+	case !j.lagAt.IsZero() && !now.Before(j.lagAt):
 		acts = c.resample(j, now, acts)
 	}
 	c.settle(j, now)
@@ -597,12 +602,16 @@ func (c *Core) settle(j *job, now time.Time) {
 		if !j.claimUntil.IsZero() {
 			soonest(j.claimUntil)
 		}
-		if j.waiting == 0 {
+		switch {
+		case j.waiting == 0:
+			j.lagAt, j.retryAt = time.Time{}, time.Time{}
+		case !j.retryAt.IsZero():
 			j.lagAt = time.Time{}
-		} else if j.lagAt.IsZero() && j.Policy.Resample {
-			j.lagAt = now.Add(j.lag)
-		}
-		if !j.lagAt.IsZero() {
+			soonest(j.retryAt)
+		case j.Policy.Resample:
+			if j.lagAt.IsZero() {
+				j.lagAt = now.Add(j.lag)
+			}
 			soonest(j.lagAt)
 		}
 		if !c.strandedJob(j) {

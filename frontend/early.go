@@ -157,7 +157,7 @@ func (c *Core) finishRound(r *round, now time.Time, acts []Action) []Action {
 	}
 	if j := r.group.job; !j.ended {
 		if j.waiting > 0 {
-			j.lagAt = now.Add(c.cfg.ProbeTimeout) // nobody answered: try again, not at once
+			j.retryAt = now.Add(c.cfg.ProbeTimeout) // nobody answered
 		}
 		c.settle(j, now)
 	}

@@ -262,7 +262,8 @@ type job struct {
 	unsure     []string                  // those that answered, and may have forgotten attempts that started
 
 	lag      time.Duration // Resample: how long it waits for a turn before it samples again
-	lagAt    time.Time     // when it looks for more places
+	lagAt    time.Time     // when it does; zero: it does not wait, or for retryAt
+	retryAt  time.Time     // before which it is of no use to look for places: queues are full, or nobody answered; zero: at once
 	stranded time.Time     // since when no worker could run a waiting task
 	wakeAt   time.Time
 	pos      int

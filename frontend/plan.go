@@ -63,7 +63,7 @@ func (c *Core) cover(j *job, now time.Time, acts []Action) []Action {
 func (c *Core) putOff(until, now time.Time) {
 	for _, j := range c.wanting() {
 		if !j.ended {
-			j.lagAt = until
+			j.retryAt = until
 			c.settle(j, now)
 		}
 	}

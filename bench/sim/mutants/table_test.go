@@ -349,6 +349,10 @@ var table = []mutant{
 		" || t.group.job.failed[m.Attempt]", "",
 	},
 	{
+		"who was told when to come back does not come before", "frontend/plan.go",
+		"j.retryAt = until", "j.retryAt = now",
+	},
+	{
 		"tasks that were given out before go first", "frontend/task.go",
 		"if from == blocked || from == claiming {", "if true {",
 	},
