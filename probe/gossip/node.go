@@ -104,7 +104,14 @@ func Start(cfg Config) (*Node, error) {
 	}
 	conf.Delegate, conf.Events = (*delegate)(n), (*events)(n)
 	conf.LogOutput, conf.Logger = nil, log.New(complaints{n}, "", 0)
+	ports, err := listen(conf)
+	if err != nil {
+		n.cancel()
+		return nil, fmt.Errorf("gossip: %w", err)
+	}
+	conf.Transport = ports
 	if n.list, err = memberlist.Create(conf); err != nil {
+		ports.Shutdown()
 		n.cancel()
 		return nil, fmt.Errorf("gossip: %w", err)
 	}

@@ -2,11 +2,14 @@ package gossip
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -284,6 +287,48 @@ func TestGarbage(t *testing.T) {
 	}
 	b := w.start(Config{Name: "b", Secret: "one", Seeds: []string{a.Addr()}})
 	w.until("b can join", func() bool { return names(a) == "a b" && names(b) == "a b" })
+}
+
+// Strangers that send what memberlist would buffer, before it looks for the secret, share one bound.
+func TestStrangersShareABound(t *testing.T) {
+	cfg := Config{Name: "a", Bind: "127.0.0.1:0", Secret: "right"}
+	conf, err := cfg.memberlist("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	conf.LogOutput, conf.TCPTimeout = io.Discard, time.Minute
+	ports, err := listen(conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conf.Transport = ports
+	list, err := memberlist.Create(conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer list.Shutdown()
+	// Each claims 20 MiB, as much as memberlist lets it, and never sends the last one.
+	const each, strangers = 19 << 20, maxInboundBytes/(19<<20) + 2
+	var done sync.WaitGroup
+	defer done.Wait()
+	refused := make(chan struct{}, strangers)
+	for range strangers {
+		conn, err := net.Dial("tcp", list.LocalNode().Address())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		done.Go(func() {
+			conn.Write(append([]byte{10 /* encrypted */, 1, 0x40, 0, 0}, make([]byte, each)...))
+			if _, err := io.Copy(io.Discard, conn); err == nil || !errors.Is(err, net.ErrClosed) {
+				refused <- struct{}{}
+			}
+		})
+	}
+	<-refused // or the test times out
+	if n := ports.bytes.Load(); n > maxInboundBytes+strangers*64<<10 {
+		t.Errorf("%d bytes are kept of strangers, the bound is %d", n, maxInboundBytes)
+	}
 }
 
 // Callbacks may call the node.
