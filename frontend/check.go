@@ -139,6 +139,9 @@ func (c *Core) checkJobs() error {
 					return fmt.Errorf("job %v, task %d is in a queue: state %d", id, t.spec.Index, t.state)
 				}
 			}
+			if lone := len(g.eligible.workers) == 0; !list.Has(g) || lone != slices.Contains(j.lone, g) {
+				return fmt.Errorf("job %v: a group is among those of its workers: %t; no worker is up for it: %t", id, list.Has(g), lone)
+			}
 			queued += g.queue.Len()
 			if err := c.checkProspects(g); err != nil {
 				return fmt.Errorf("job %v: %w", id, err)

@@ -3,6 +3,7 @@ package frontend
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
@@ -239,15 +240,16 @@ type Core struct {
 	rand    *rand.Rand
 	leaving bool
 
-	workers []*worker // by Worker; nil where there never was one
-	slots   int       // of all workers that are up
-	idle    []*worker // those believed to have room and an empty queue, in no order
-	sets    map[string]*eligible
-	learnt  map[string]*history
-	trip    time.Duration // a round trip over a link, as learnt; 0: nothing yet
-	picked  []*worker     // scratch: those with something planned
-	wants   []*job        // what this step has left to be planned
-	wantAll bool          // so it has for all jobs with waiting tasks: there is room that there was not
+	workers   []*worker // by Worker; nil where there never was one
+	slots     int       // of all workers that are up
+	idle      []*worker // those believed to have room and an empty queue, in no order
+	sets      map[string]*eligible
+	sweepSets int // how many sets there are when those nobody uses are looked for next
+	learnt    map[string]*history
+	trip      time.Duration // a round trip over a link, as learnt; 0: nothing yet
+	picked    []*worker     // scratch: those with something planned
+	wants     []*job        // what this step has left to be planned
+	wantAll   bool          // so it has for all jobs with waiting tasks: there is room that there was not
 
 	spareAt time.Time // when the spare places are cancelled; zero if there are none
 	sparing []*worker // those with spare places
@@ -426,6 +428,9 @@ func (c *Core) submit(spec *Job, now time.Time, acts []Action) []Action {
 		return append(acts, Refused{spec.ID, err})
 	}
 	c.jobs[j.ID] = j
+	for _, g := range j.groups {
+		g.eligible.groups.Push(g)
+	}
 	c.Stats.Jobs++
 	c.Stats.Tasks += uint64(j.left)
 	acts = append(acts, Accepted{j.ID})
@@ -448,6 +453,10 @@ func (c *Core) submit(spec *Job, now time.Time, acts []Action) []Action {
 	return acts
 }
 
+// maxSampledGroups bounds the groups of a job that are sampled, besides one for each stage: messages of the job look at
+// all of them.
+const maxSampledGroups = 256
+
 // group checks the tasks and sorts them by what they demand of a worker.
 func (c *Core) group(j *job) *RefusedError {
 	invalid := func(i int, format string, args ...any) *RefusedError {
@@ -463,7 +472,7 @@ func (c *Core) group(j *job) *RefusedError {
 		path  estimate.Path
 		stage int32
 	}
-	groups := map[kind]*group{}
+	groups, sampled := map[kind]*group{}, 0
 	for i := range j.Tasks {
 		t := &j.Tasks[i]
 		if t.Demand.CPU == 0 {
@@ -512,6 +521,15 @@ func (c *Core) group(j *job) *RefusedError {
 			}
 			key := eligibleKey(t, &j.Constraint)
 			last = groups[kind{key, path, t.Stage}]
+			if last == nil && path == estimate.Sampling {
+				if sampled++; sampled > maxSampledGroups+len(j.stages) {
+					if j.Mode != estimate.Auto || !j.Policy.Route {
+						return &RefusedError{Reason: TooBigJob, Message: fmt.Sprintf("the tasks of the job demand workers of more than %d kinds, too many to sample those of each: leave out mode sample and policy %s, or split the job", maxSampledGroups, j.Policy.Name)}
+					}
+					path, why.Cause = estimate.Estimation, estimate.ByKinds
+					last = groups[kind{key, path, t.Stage}]
+				}
+			}
 			if last == nil {
 				set := c.eligibleFor(key, t, j)
 				if len(set.workers) == 0 {
@@ -636,12 +654,7 @@ func (c *Core) settle(j *job, now time.Time) {
 }
 
 func (c *Core) strandedJob(j *job) bool {
-	for _, g := range j.groups {
-		if g.queue.Len()+g.matching > 0 && len(g.eligible.workers) == 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(j.lone, func(g *group) bool { return g.queue.Len()+g.matching > 0 })
 }
 
 // Pending is how many tasks have no outcome yet, and how many of those are at a worker.

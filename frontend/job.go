@@ -245,9 +245,10 @@ type job struct {
 	deadline  time.Time // zero: none
 	tasks     []task
 	groups    []*group
-	left      int  // tasks without an outcome
-	waiting   int  // tasks in state waiting
-	served    bool // a task of it has started, or all are over
+	lone      []*group // those no worker is up for
+	left      int      // tasks without an outcome
+	waiting   int      // tasks in state waiting
+	served    bool     // a task of it has started, or all are over
 	ended     bool
 	ending    bool // all its tasks are being ended
 	wants     bool // it is among the wants
@@ -324,7 +325,12 @@ type group struct {
 	matching int             // tasks in state matching
 	ends     time.Time       // when the last of those is expected to end that were placed by estimation
 	longest  time.Duration   // that any of them is expected to run
+
+	node list.Node[*group] // among those of its eligible set
 }
+
+// Links makes it an item of lists.
+func (g *group) Links() *list.Node[*group] { return &g.node }
 
 // reservation is one Reserve: count places at a worker, of which some live.
 type reservation struct {

@@ -153,7 +153,6 @@ func TestStatus(t *testing.T) {
 func TestManySets(t *testing.T) {
 	f := newFleet(t, maxSets+50, 1, Config{})
 	j := jobWith("x", make([]Task, maxSets+50)...)
-	j.Policy = Policies[1]
 	for i := range j.Tasks {
 		j.Tasks[i].Constraint.Hosts = []string{fmt.Sprint("h", i)}
 	}

@@ -133,10 +133,7 @@ func (c *Core) route(j *Job, t *Task) (estimate.Path, estimate.Reason) {
 	if j.Mode == estimate.Auto && !j.Policy.Route {
 		return estimate.Sampling, estimate.Reason{Cause: estimate.ByPolicy}
 	}
-	needs := estimate.Needs{
-		Inputs: len(t.Inputs) > 0, Files: len(t.Files) > 0, Place: len(t.Constraint.Labels)+len(t.Constraint.Hosts) > 0,
-	}
-	return estimate.Route(j.Mode, needs, c.expect(t), j.usual, c.cfg.LongTask)
+	return estimate.Route(j.Mode, estimate.Needs{Inputs: len(t.Inputs) > 0, Files: len(t.Files) > 0}, c.expect(t), j.usual, c.cfg.LongTask)
 }
 
 // expect is how long a task will run, by what is known when its job is submitted.

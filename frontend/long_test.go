@@ -163,7 +163,7 @@ func TestExplain(t *testing.T) {
 	explain(
 		"task 0 goes by estimation: long: runs 10.000s by its hint, threshold 1.000s", "after 0s: w1: the least C of 2",
 		"* w1 (in pool): C 11.000s", "W 1.000s + R 10.000s", "w0 (in pool): C 13.0", "at w1: sent",
-		"task 1 goes by sampling: short and indifferent: runs 0.001s by its hint",
+		"task 1 goes by sampling: short: runs 0.001s by its hint",
 	)
 	f.now = f.now.Add(time.Second)
 	f.step(Received{1, probe.Started{Attempt: probe.AttemptID{Frontend: 'a', Seq: 1}}})

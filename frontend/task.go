@@ -374,6 +374,7 @@ func (c *Core) moved(j *job, now time.Time, acts []Action) []Action {
 func (c *Core) forget(j *job, now time.Time, acts []Action) []Action {
 	j.ended, j.served = true, true
 	for _, g := range j.groups {
+		g.eligible.groups.Remove(g)
 		g.eligible.forgetServed(j.tenant)
 	}
 	acts = c.cancelPlaces(j, now, acts)

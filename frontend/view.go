@@ -10,6 +10,7 @@ import (
 
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
 	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/list"
 )
 
 // workerState is how a worker's link stands.
@@ -83,39 +84,59 @@ func (w *worker) open() probe.Demand {
 type eligible struct {
 	matches func(*worker) bool
 	workers []*worker // in no order: sampling shuffles it
-	member  []bool    // by Worker
+	few     bool      // they are looked for among workers: a job may name many sets
+	member  []bool    // by Worker, of others
 
+	groups   list.List[*group]  // of the jobs under way
 	unserved map[*tenant][]*job // those that wait for their first task, oldest first, and some that no longer do
 }
 
 func (e *eligible) has(w *worker) bool { return e.Has(int32(w.key)) }
 
 // Has, Len and At make it a pool of package estimate.
-func (e *eligible) Has(key int32) bool { return int(key) < len(e.member) && e.member[key] }
-func (e *eligible) Len() int           { return len(e.workers) }
-func (e *eligible) At(i int) int32     { return int32(e.workers[i].key) }
+func (e *eligible) Has(key int32) bool {
+	if e.few {
+		return slices.ContainsFunc(e.workers, func(w *worker) bool { return int32(w.key) == key })
+	}
+	return int(key) < len(e.member) && e.member[key]
+}
+func (e *eligible) Len() int       { return len(e.workers) }
+func (e *eligible) At(i int) int32 { return int32(e.workers[i].key) }
 
 func (e *eligible) add(w *worker) {
 	if e.has(w) || !e.matches(w) {
 		return
 	}
-	for int(w.key) >= len(e.member) {
-		e.member = append(e.member, false)
+	if !e.few {
+		for int(w.key) >= len(e.member) {
+			e.member = append(e.member, false)
+		}
+		e.member[w.key] = true
 	}
-	e.member[w.key] = true
-	e.workers = append(e.workers, w)
+	if e.workers = append(e.workers, w); len(e.workers) == 1 {
+		for g := range e.groups.All() {
+			g.job.lone = slices.DeleteFunc(g.job.lone, func(h *group) bool { return h == g })
+		}
+	}
 }
 
 func (e *eligible) remove(w *worker) {
 	if e.has(w) {
-		e.member[w.key] = false
+		if !e.few {
+			e.member[w.key] = false
+		}
 		i := slices.Index(e.workers, w)
 		e.workers[i] = e.workers[len(e.workers)-1]
-		e.workers = e.workers[:len(e.workers)-1]
+		if e.workers = e.workers[:len(e.workers)-1]; len(e.workers) == 0 {
+			for g := range e.groups.All() {
+				g.job.lone = append(g.job.lone, g)
+			}
+		}
 	}
 }
 
-// maxSets bounds the eligible sets that are kept for later jobs.
+// maxSets is from how many eligible sets on those are looked for that no job uses, each time there are twice as many as
+// were left the last time.
 const maxSets = 256
 
 func eligibleKey(t *Task, of *Constraint) string {
@@ -139,17 +160,13 @@ func (c *Core) eligibleFor(key string, t *Task, j *job) *eligible {
 	if e := c.sets[key]; e != nil {
 		return e
 	}
-	if len(c.sets) >= maxSets {
-		used := map[*eligible]bool{}
+	if len(c.sets) >= max(maxSets, c.sweepSets) {
+		used := map[*eligible]bool{} // by j, which is not under way yet
 		for _, g := range j.groups {
 			used[g.eligible] = true
 		}
-		for _, j := range c.jobs {
-			for _, g := range j.groups {
-				used[g.eligible] = true
-			}
-		}
-		maps.DeleteFunc(c.sets, func(_ string, e *eligible) bool { return !used[e] })
+		maps.DeleteFunc(c.sets, func(_ string, e *eligible) bool { return e.groups.Len() == 0 && !used[e] })
+		c.sweepSets = 2 * len(c.sets)
 	}
 	function, demand, of, own, files := t.Function, t.Demand, j.Constraint, t.Constraint, len(t.Files) > 0
 	e := &eligible{unserved: map[*tenant][]*job{}, matches: func(w *worker) bool {
@@ -157,12 +174,25 @@ func (c *Core) eligibleFor(key string, t *Task, j *job) *eligible {
 		return w.functions[function] && demand.Fits(m.Capacity) && (!files || m.Cache != "") &&
 			of.Matches(m.Labels, m.Host, m.Worker) && own.Matches(m.Labels, m.Host, m.Worker)
 	}}
-	for _, w := range c.workers {
-		if w != nil && w.state == up {
-			e.add(w)
+	if hosts := slices.Concat(of.Hosts, own.Hosts); len(hosts) > 0 {
+		e.few = len(hosts) <= 4
+		for _, at := range hosts {
+			for _, key := range c.long.fleet.At(at) {
+				if w := c.workers[key]; w.state == up {
+					e.add(w)
+				}
+			}
+		}
+	} else {
+		for _, w := range c.workers {
+			if w != nil && w.state == up {
+				e.add(w)
+			}
 		}
 	}
-	c.sets[key] = e
+	if len(e.workers) > 0 {
+		c.sets[key] = e
+	}
 	return e
 }
 

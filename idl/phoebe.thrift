@@ -273,12 +273,12 @@ enum Path {
 enum Cause {
   BY_MODE = 1,      // the job says so
   BY_POLICY = 2,    // the job's policy only samples
-  BY_INPUTS = 3,    // it has inputs
+  BY_INPUTS = 3,    // it has inputs that take long to read
   BY_FILES = 4,     // it needs files
-  BY_PLACE = 5,     // it has labels or hosts of its own
+  BY_PLACE = 5,     // its job demands too many kinds of workers (functions, sizes, labels, hosts) to sample those of each
   BY_IGNORANCE = 6, // nothing is known of its run time: sampling does not depend on knowing
   BY_LENGTH = 7,    // it is long
-  BY_BREVITY = 8,   // it is short, and indifferent to where it runs
+  BY_BREVITY = 8,   // it is short
 }
 
 // By what a run time is expected.

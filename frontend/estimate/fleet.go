@@ -209,6 +209,18 @@ func (f *Fleet) leave(groups map[string]*group, g *group, pos int, posOf func(*s
 	}
 }
 
+// At is the keys of the workers of a host, and of the worker of that name: some perhaps twice.
+func (f *Fleet) At(name string) []int32 {
+	var keys []int32
+	if host := f.hosts[name]; host != nil {
+		keys = append(keys, host.members...)
+	}
+	if key, ok := f.names[name]; ok {
+		keys = append(keys, key)
+	}
+	return keys
+}
+
 // Holders are the keys of the workers that have a file, in no order. The slice is the fleet's, until the next Put.
 func (f *Fleet) Holders(id FileID) []int32 { return f.files[id] }
 

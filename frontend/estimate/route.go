@@ -40,11 +40,11 @@ var pathNames = [...]string{"sampling", "estimation"}
 
 func (p Path) String() string { return pathNames[p] }
 
-// Needs are what makes a task care where it runs.
+// Needs are what makes a task care where it runs. Labels and hosts of its own are none: it is sampled among the
+// workers that have them.
 type Needs struct {
 	Inputs bool // it reads data that is somewhere
 	Files  bool // it needs files fetched
-	Place  bool // labels or hosts of its own
 }
 
 // Stray is how many times the threshold a task may run and still not be long, if the tasks of its job are short on
@@ -60,7 +60,7 @@ const (
 	ByPolicy
 	ByInputs
 	ByFiles
-	ByPlace
+	ByKinds // its job has tasks of too many kinds to sample the workers of each
 	ByIgnorance
 	ByLength
 	ByBrevity
@@ -84,8 +84,8 @@ func (r Reason) String() string {
 		return "has inputs"
 	case ByFiles:
 		return "needs files"
-	case ByPlace:
-		return "has placement needs of its own"
+	case ByKinds:
+		return "its job demands too many kinds of workers to sample those of each"
 	case ByIgnorance:
 		return "nothing is known of its run time"
 	case ByLength:
@@ -94,11 +94,10 @@ func (r Reason) String() string {
 	if r.Work.Mean >= r.Threshold {
 		return fmt.Sprintf("short on the whole: %s, the tasks of its job %s on average, threshold %s", r.Work, seconds(r.Usual), seconds(r.Threshold))
 	}
-	return fmt.Sprintf("short and indifferent: %s, threshold %s", r.Work, seconds(r.Threshold))
+	return fmt.Sprintf("short: %s, threshold %s", r.Work, seconds(r.Threshold))
 }
 
-// Route chooses the path of a task and says why. In mode auto, tasks that are short and indifferent to where
-// they run are sampled; so are those of which nothing is known, because late binding does not depend on
+// Route chooses the path of a task and says why. In mode auto, tasks that are short are sampled; so are those of which nothing is known, because late binding does not depend on
 // knowing. Tasks whose work is threshold or longer, and those with needs, are estimated; but see Stray.
 func Route(m Mode, n Needs, w Work, usual, threshold time.Duration) (Path, Reason) {
 	r := Reason{Work: w, Threshold: threshold, Usual: usual}
@@ -112,8 +111,6 @@ func Route(m Mode, n Needs, w Work, usual, threshold time.Duration) (Path, Reaso
 		r.Cause = ByInputs
 	case n.Files:
 		r.Cause = ByFiles
-	case n.Place:
-		r.Cause = ByPlace
 	case w.Source == FromNothing:
 		r.Cause = ByIgnorance
 		return Sampling, r

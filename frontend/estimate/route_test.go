@@ -17,14 +17,13 @@ func TestRoute(t *testing.T) {
 		reason string
 	}{
 		{Auto, Needs{}, by(9*s, FromNothing), Sampling, "nothing is known"},
-		{Auto, Needs{}, by(s-1, FromHint), Sampling, "short and indifferent"},
+		{Auto, Needs{}, by(s-1, FromHint), Sampling, "short: "},
 		{Auto, Needs{}, by(s, FromHint), Estimation, "long: runs 1.000s by its hint, threshold 1.000s"},
 		{Auto, Needs{}, by(3*s, FromFunction), Estimation, "by function (5 finished)"},
 		{Auto, Needs{}, by(s/10, FromHintCorrected), Sampling, "by corrected hint"},
 		{Auto, Needs{Inputs: true}, by(s/10, FromHint), Estimation, "has inputs"},
 		{Auto, Needs{Files: true}, by(s/10, FromHint), Estimation, "needs files"},
-		{Auto, Needs{Place: true}, by(0, FromNothing), Estimation, "placement needs"},
-		{Sample, Needs{true, true, true}, by(9*s, FromHint), Sampling, "the job's mode says so"},
+		{Sample, Needs{true, true}, by(9*s, FromHint), Sampling, "the job's mode says so"},
 		{Estimate, Needs{}, by(s/10, FromHint), Estimation, "the job's mode says so"},
 	} {
 		path, reason := Route(test.mode, test.needs, test.work, 0, s)
@@ -47,7 +46,7 @@ func TestRouteStrays(t *testing.T) {
 		{Stray * s, s / 5, Estimation, "long: "},
 		{2 * s, s, Estimation, "long: "},
 		{2 * s, 0, Estimation, "long: "},
-		{s / 2, s / 5, Sampling, "short and indifferent"},
+		{s / 2, s / 5, Sampling, "short: "},
 	} {
 		path, reason := Route(Auto, Needs{}, Work{Mean: test.run, Source: FromHint}, test.usual, s)
 		if path != test.want || !strings.Contains(reason.String(), test.reason) {

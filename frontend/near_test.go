@@ -1,0 +1,80 @@
+package frontend
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend/estimate"
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+// Of the tasks of a job that each name another host, only so many kinds are sampled: messages of the job look at all
+// of these. The others go by estimation; where that is not allowed, the job is refused.
+func TestManyKinds(t *testing.T) {
+	const n = 3 * maxSampledGroups
+	f := newFleet(t, n, 1, Config{})
+	job := func() *Job {
+		j := jobWith("x", make([]Task, n)...)
+		for i := range j.Tasks {
+			j.Tasks[i].Constraint.Hosts = []string{fmt.Sprint("h", i)}
+		}
+		return j
+	}
+	for _, sampled := range []func(*Job){
+		func(j *Job) { j.Mode = estimate.Sample },
+		func(j *Job) { j.Policy = Policies[1] },
+	} {
+		j := job()
+		sampled(j)
+		if r, ok := f.step(Submit{j})[0].(Refused); !ok || r.Err.Reason != TooBigJob {
+			t.Errorf("mode %s, policy %s: %+v", j.Mode, j.Policy.Name, r)
+		}
+	}
+	f.step(Submit{job()})
+	paths := map[estimate.Path]int{}
+	for _, g := range f.core.jobs[job().ID].groups {
+		paths[g.path]++
+		if (g.why.Cause == estimate.ByKinds) != (g.path == estimate.Estimation) {
+			t.Errorf("%s: %s", g.path, g.why)
+		}
+	}
+	if paths[estimate.Sampling] != maxSampledGroups || paths[estimate.Estimation] != n-maxSampledGroups {
+		t.Errorf("%v", paths)
+	}
+}
+
+// A job that names as many hosts as it has tasks: to admit it takes no look at all workers for each task, nor does a
+// message take one at all its groups.
+func BenchmarkManyHosts(b *testing.B) {
+	const n = 20_000
+	c := New(Config{ID: 1}, rand.New(rand.NewPCG(1, 2)))
+	now := time.Unix(1000, 0)
+	for i := range n {
+		c.Step(now, WorkerUp{Worker(i), probe.Welcome{Worker: fmt.Sprint("w", i), Host: fmt.Sprint("h", i), Incarnation: 1, Functions: []string{"f"}, Capacity: probe.Slot}}, nil)
+	}
+	job := func() *Job {
+		j := jobWith("x", make([]Task, n)...)
+		for i := range j.Tasks {
+			j.Tasks[i].Constraint.Hosts = []string{fmt.Sprint("h", i)}
+		}
+		return j
+	}
+	b.Run("submit", func(b *testing.B) {
+		for b.Loop() {
+			j := job()
+			c.Step(now, Submit{j}, nil)
+			b.StopTimer()
+			c.Step(now, Cancel{Job: j.ID}, nil)
+			b.StartTimer()
+		}
+	})
+	b.Run("message", func(b *testing.B) {
+		c.Step(now, Submit{job()}, nil)
+		c.Step(now, LinkLost{1}, nil)
+		for i := 0; b.Loop(); i++ {
+			c.Step(now, Received{Worker(2 + i%(n-2)), probe.Refused{First: 1, Count: 1, Reason: probe.QueueFull}}, nil)
+		}
+	})
+}
