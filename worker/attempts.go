@@ -13,7 +13,7 @@ func (c *Core) start(a *attempt, now time.Time, acts []Action) []Action {
 	a.state, a.startedAt, a.from = running, now, nil
 	c.attempts[a.launch.Attempt] = a
 	c.changes++
-	c.queue.use(&a.bill)
+	a.bill.use()
 	a.run = int32(len(c.runs))
 	c.runs = append(c.runs, a)
 	c.Stats.Started++
@@ -36,7 +36,7 @@ func (c *Core) unstage(a *attempt) {
 // dropStaged forgets a staged attempt: it will not run.
 func (c *Core) dropStaged(a *attempt) {
 	c.unstage(a)
-	c.queue.settle(a.bill, 0)
+	a.bill.settle(0)
 	delete(c.attempts, a.launch.Attempt)
 }
 
@@ -54,7 +54,7 @@ func (c *Core) exited(ev Exited, now time.Time, acts []Action) []Action {
 	c.runs[last] = nil
 	c.runs = c.runs[:last]
 	c.learned.ran(ev.Run)
-	c.queue.settle(a.bill, max(ev.Run, now.Sub(a.startedAt)))
+	a.bill.settle(max(ev.Run, now.Sub(a.startedAt)))
 	a.bill = bill{}
 	c.Stats.Finished++
 	c.willEnd.Remove(a)

@@ -123,11 +123,11 @@ func (c *Core) checkPlaces() error {
 func (c *Core) checkQueue() error {
 	q := &c.queue
 	counts := map[room]int{}
-	places := map[*tenant]int{}
+	places := map[*account]int{}
 	var sum backlog
 	for p := range q.all() {
 		counts[p.needs()]++
-		places[p.of]++
+		places[&p.of.account]++
 		if p.of != q.known[p.tenant] {
 			return fmt.Errorf("place %d of link %d is counted among others than of its tenant", p.res, p.link.id)
 		}
@@ -142,11 +142,11 @@ func (c *Core) checkQueue() error {
 		}
 	}
 	for name, t := range q.known {
-		if t.name != name || t.n != places[t] {
+		if t.name != name || t.n != places[&t.account] {
 			return fmt.Errorf("tenant %q has %d places, %d counted", name, places[t], t.n)
 		}
 	}
-	bills := map[*tenant]*tenant{} // with the sums of those that are open
+	bills := map[*account]*account{} // with the sums of those that are open
 	add := func(b bill) {
 		t := b.of
 		if t == nil {
@@ -154,7 +154,7 @@ func (c *Core) checkQueue() error {
 		}
 		sum := bills[t]
 		if sum == nil {
-			sum = &tenant{}
+			sum = &account{}
 			bills[t] = sum
 		}
 		places[t] += 0 // it counts
@@ -167,7 +167,7 @@ func (c *Core) checkQueue() error {
 	}
 	for _, l := range c.links {
 		for _, p := range l.places {
-			if on := p.state == held || p.state == early; (on && q.order == Fair) != (p.bill.of != nil) {
+			if on := p.state == held || p.state == early; (on && c.cfg.Order == Fair) != (p.bill.of != nil) {
 				return fmt.Errorf("place %d of link %d is in state %d: bill %v", p.res, l.id, p.state, p.bill)
 			}
 			if add(p.bill); p.bill.of != nil {
@@ -176,20 +176,20 @@ func (c *Core) checkQueue() error {
 		}
 	}
 	for id, a := range c.attempts {
-		if (a.state != ended && q.order == Fair) != (a.bill.of != nil) {
+		if (a.state != ended && c.cfg.Order == Fair) != (a.bill.of != nil) {
 			return fmt.Errorf("attempt %s is in state %d: bill %v", id, a.state, a.bill)
 		}
 		add(a.bill)
 	}
 	for name, t := range q.known {
-		sum := bills[t]
+		sum := bills[&t.account]
 		if sum == nil {
-			sum = &tenant{}
+			sum = &account{}
 		}
-		delete(bills, t)
+		delete(bills, &t.account)
 		off := func(a, b float64) bool { return math.Abs(a-b) > 1+max(a, b)/1e9 }
 		if t.turns != sum.turns || t.bills != sum.bills || off(t.paid, sum.paid) || off(t.rate, sum.rate) || off(t.begun, sum.begun) {
-			return fmt.Errorf("tenant %q has open bills %v, counted %v", name, sum, t)
+			return fmt.Errorf("tenant %q has open bills %v, counted %v", name, sum, &t.account)
 		}
 	}
 	if len(bills) > 0 {
@@ -349,7 +349,7 @@ func (c *Core) checkRoom() error {
 	case a != nil || c.queue.len() == 0:
 	case len(c.early) > 0 && c.early[0].needs().fits(c.free):
 		return fmt.Errorf("place %d was asked early, though %v is free", c.early[0].res, c.free)
-	case len(c.early) == 0 && c.queue.order != Shortest:
+	case len(c.early) == 0 && c.cfg.Order != Shortest:
 		if p := c.queue.head(time.Time{}); !p.fetching() && p.needs().fits(c.free) {
 			return fmt.Errorf("a place waits, though %v is free", c.free)
 		}

@@ -319,10 +319,9 @@ func New(cfg Config) *Core {
 		fetches:   map[probe.AttemptID]*place{},
 		capacity:  room{cfg.Capacity, cfg.Open()},
 		learned:   learned{run: firstRun, chance: firstChance, fetch: firstFetch},
-		queue: queue{
-			order: cfg.Order, bound: cfg.StarvationBound, weights: cfg.Weights, known: map[string]*tenant{}, kinds: map[room]*kind{},
-		},
+		queue:     queue{known: map[string]*tenant{}, kinds: map[room]*kind{}},
 	}
+	c.queue.policy = cfg.Order.policy(&c.cfg, &c.queue)
 	c.free = c.capacity
 	for _, f := range cfg.Functions {
 		c.functions[f] = true

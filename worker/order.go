@@ -1,12 +1,78 @@
 package worker
 
 import (
+	"fmt"
 	"iter"
 	"slices"
 	"time"
 
+	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/probe/pq"
 )
+
+// Order is the policy by which queued places take their turns.
+type Order uint8
+
+const (
+	FIFO     Order = iota // by arrival
+	Priority              // higher priority first, then by arrival
+	Fair                  // tenants take turns by weight (start-time fair queueing), each its own by arrival
+	Shortest              // smallest estimate first, but whoever waited for StarvationBound goes ahead
+)
+
+var orderNames = []string{"fifo", "priority", "fair", "shortest"}
+
+func (o Order) String() string { return orderNames[o] }
+
+// ParseOrder reads an Order's name.
+func ParseOrder(s string) (Order, error) {
+	for i, name := range orderNames {
+		if s == name {
+			return Order(i), nil
+		}
+	}
+	return 0, fmt.Errorf("queue order %q is unknown: use one of %q", s, orderNames)
+}
+
+func (o Order) policy(cfg *Config, q *queue) policy {
+	switch o {
+	case Priority:
+		return &byPriority{}
+	case Fair:
+		return &fair{queue: q, weights: cfg.Weights}
+	case Shortest:
+		return &shortest{bound: cfg.StarvationBound}
+	}
+	return &fifo{}
+}
+
+// policy holds the places of a queue in one Order. Each has a file of its own.
+type policy interface {
+	// push adds p. One that was in before keeps its position among those that are level with it.
+	push(p *place)
+	// remove takes out p, which is in.
+	remove(p *place)
+	// head is the place whose turn is next; there must be one.
+	head(now time.Time) *place
+	// inOrder yields the places in the order in which their turns are expected, if nothing comes and goes until then.
+	inOrder(now time.Time) iter.Seq[*place]
+	// all yields the places in no particular order.
+	all() iter.Seq[*place]
+
+	// account is that of a tenant that was not known.
+	account(tenant string) account
+	// charge makes the tenant of p, which is still in, pay for the turn that has come.
+	charge(p *place)
+	// chargeMore makes a tenant pay for an attempt that has no place in the queue.
+	chargeMore(tenant string, d probe.Demand, estimate time.Duration) bill
+}
+
+// unpaid is the part of a policy under which nobody pays.
+type unpaid struct{}
+
+func (unpaid) account(string) account                                  { return account{} }
+func (unpaid) charge(*place)                                           {}
+func (unpaid) chargeMore(string, probe.Demand, time.Duration) (b bill) { return }
 
 // walk visits the items of a heap in their order, without changing it: after an item, those below it may come next. It
 // is good until the heap changes.
@@ -40,6 +106,16 @@ func (w *walk[T]) skip() {
 	w.add(2*i + 2)
 }
 
+// over yields the items of h until that is told to stop.
+func (w *walk[T]) over(h *pq.Heap[T], yield func(T) bool) {
+	defer w.end()
+	for w.begin(h); ; w.skip() {
+		if x, ok := w.peek(); !ok || !yield(x) {
+			return
+		}
+	}
+}
+
 func (w *walk[T]) add(i int) {
 	if i >= len(w.items) {
 		return
@@ -51,86 +127,4 @@ func (w *walk[T]) add(i int) {
 		return 1
 	})
 	w.next = slices.Insert(w.next, at, i)
-}
-
-// turns is a tenant's part of a walk through the queue.
-type turns struct {
-	tenant *tenant
-	start  float64 // of its next turn, in virtual time
-	places walk[*place]
-}
-
-// inOrder yields the places in the order in which their turns are expected, if nothing comes and goes until then.
-func (q *queue) inOrder(now time.Time) iter.Seq[*place] {
-	if q.order == Fair {
-		return q.inFairOrder
-	}
-	return func(yield func(*place) bool) {
-		defer q.byTurn.end()
-		if q.order == Shortest {
-			defer q.byArrival.end()
-			for q.byArrival.begin(&q.oldest); ; q.byArrival.skip() {
-				a, ok := q.byArrival.peek()
-				if !ok || now.Sub(a.queuedAt) < q.bound {
-					break
-				}
-				if !yield(a.place) {
-					return
-				}
-			}
-		}
-		for q.byTurn.begin(&q.heap); ; q.byTurn.skip() {
-			p, ok := q.byTurn.peek()
-			if !ok {
-				return
-			}
-			if q.order == Shortest && now.Sub(p.queuedAt) >= q.bound {
-				continue // was yielded
-			}
-			if !yield(p) {
-				return
-			}
-		}
-	}
-}
-
-// inFairOrder is inOrder under Fair: it lets the tenants take their turns as take would.
-func (q *queue) inFairOrder(yield func(*place) bool) {
-	defer q.endFair()
-	for q.byTenant.begin(&q.tenants); len(q.turns) < planDepth; q.byTenant.skip() { // others come after all that is planned
-		t, ok := q.byTenant.peek()
-		if !ok {
-			break
-		}
-		q.turns = slices.Grow(q.turns, 1)[:len(q.turns)+1]
-		u := &q.turns[len(q.turns)-1] // with the slice of an earlier walk
-		u.tenant, u.start = t, t.start
-		u.places.begin(&t.places)
-	}
-	for {
-		var first *turns
-		var place *place
-		for i := range q.turns {
-			u := &q.turns[i]
-			p, ok := u.places.peek()
-			if ok && (first == nil || u.start < first.start || u.start == first.start && p.seq < place.seq) {
-				first, place = u, p
-			}
-		}
-		if first == nil || !yield(place) {
-			return
-		}
-		first.start += first.tenant.toll(place.demand, place.estimate) / first.tenant.weight
-		first.places.skip()
-	}
-}
-
-func (q *queue) endFair() {
-	q.byTenant.end()
-	for i := range q.turns {
-		u := &q.turns[i]
-		u.tenant = nil
-		u.places.end()
-	}
-	q.turns = q.turns[:0]
 }

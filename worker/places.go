@@ -223,7 +223,7 @@ func (c *Core) fillInOrder(now time.Time, acts []Action) []Action {
 			c.dropEarly(p)
 			p.state = held
 			c.take(p.needs())
-			c.queue.use(&p.bill)
+			p.bill.use()
 			continue
 		}
 		if c.queue.len() == 0 {
@@ -241,7 +241,7 @@ func (c *Core) fillInOrder(now time.Time, acts []Action) []Action {
 // begin gives its room to a place that was taken out of the queue.
 func (c *Core) begin(p *place, now time.Time, acts []Action) []Action {
 	if p.launch == nil {
-		c.queue.use(&p.bill)
+		p.bill.use()
 		c.take(p.needs())
 		return c.ask(p, held, now, acts)
 	}
@@ -439,7 +439,7 @@ func (c *Core) dropPlace(p *place) {
 	case early:
 		c.unask(p)
 	}
-	c.queue.settle(p.endTurn(), 0)
+	p.endTurn().settle(0)
 	delete(p.link.places, p.res)
 	if p.files != nil {
 		delete(c.fetches, p.launch.Attempt)

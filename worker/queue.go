@@ -2,66 +2,27 @@ package worker
 
 import (
 	"cmp"
-	"fmt"
-	"iter"
 	"slices"
 	"time"
 
 	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/probe/list"
-	"github.com/phoebe-sched/phoebe/probe/pq"
 )
 
-// Order is the policy by which queued places take their turns.
-type Order uint8
-
-const (
-	FIFO     Order = iota // by arrival
-	Priority              // higher priority first, then by arrival
-	Fair                  // tenants take turns by weight (start-time fair queueing), each its own by arrival
-	Shortest              // smallest estimate first, but whoever waited for StarvationBound goes ahead
-)
-
-var orderNames = []string{"fifo", "priority", "fair", "shortest"}
-
-func (o Order) String() string { return orderNames[o] }
-
-// ParseOrder reads an Order's name.
-func ParseOrder(s string) (Order, error) {
-	for i, name := range orderNames {
-		if s == name {
-			return Order(i), nil
-		}
-	}
-	return 0, fmt.Errorf("queue order %q is unknown: use one of %q", s, orderNames)
-}
-
-// queue holds the places whose turn has not come, in the order of the policy.
+// queue holds the places whose turn has not come, in the order of its policy.
 type queue struct {
-	order   Order
-	bound   time.Duration      // Shortest only
-	weights map[string]float64 // Fair only; a tenant that is not named weighs 1
+	policy
+	n   int
+	now time.Duration // of the step, since the first one
 
-	n       int
-	heap    pq.Heap[*place]    // all but Fair
-	oldest  pq.Heap[arrival]   // Shortest only: the same places by arrival
-	tenants pq.Heap[*tenant]   // Fair only: those with places in the queue
-	virtual float64            // Fair only: what those who wait have been served at least, over their weights; it never goes back
-	now     time.Duration      // Fair only: of the step, since the first one
-	payer   *tenant            // Fair only: the last one that was charged
 	holders int                // tenants with places in the queue, or bills
 	known   map[string]*tenant // those, and some that were
 	recent  *tenant            // that a place was pushed of
 
-	changes uint64         // how often a place came or went
+	changes uint64         // how often a place came or went, or the order changed
 	kinds   map[room]*kind // of the places, by what they need; the last one may be of none
 	last    *kind          // that a place was pushed of
 	backlog backlog
-
-	byTurn    walk[*place] // scratch of inOrder
-	byArrival walk[arrival]
-	byTenant  walk[*tenant]
-	turns     []turns
 }
 
 // kind counts places that need the same.
@@ -70,61 +31,16 @@ type kind struct {
 	n     int
 }
 
-// tenant is one tenant's part of the queue, under Fair in order of arrival. A turn costs CPU time over the tenant's
-// weight, and the tenant's next one begins no earlier than that later in virtual time: what is expected is paid when
-// the turn begins, so that tenants take turns while tasks run, and the difference to what was used when it ends (see
-// bill). The turn is what costs: a place that was cancelled cost nothing, one that comes round again pays again.
+// tenant is what a queue knows of one tenant.
 type tenant struct {
-	name   string
-	n      int // places in the queue
-	weight float64
-	places pq.Heap[*place] // Fair only: those
-	start  float64         // of the next turn, in virtual time
-	pos    int
-
-	// run is how long its tasks without an estimate took lately. With one constant instead, the bills would still add
-	// up, but only when tasks end: one whose tasks take minutes would have taken all slots until then, and none
-	// afterwards for as long. An estimate goes first, even one that is often wrong: only it tells a tenant's long
-	// tasks from its short ones.
-	run time.Duration
-
-	turns int     // that are on
-	bills int     // that are open: of those, and of attempts
-	paid  float64 // for them in advance
-	rate  float64 // of them, the CPU in use
-	begun float64 // the sum of CPU times when its use began
+	name string
+	n    int // places in the queue
+	account
 }
-
-// bill is what a turn, or an attempt that started without one, has cost its tenant so far. It is on the place until
-// that has a task, then on the attempt. Costs are in millicores times nanoseconds.
-type bill struct {
-	of      *tenant // nil: nobody pays
-	paid    float64 // in advance
-	from    time.Duration
-	cpu     probe.Millicores
-	using   bool // the room, since from
-	guessed bool // paid is by tenant.run
-}
-
-func (t *tenant) Before(u *tenant) bool {
-	if t.start != u.start {
-		return t.start < u.start
-	}
-	return t.places.Min().seq < u.places.Min().seq
-}
-
-func (t *tenant) Pos() *int { return &t.pos }
-
-// arrival orders places by when they came.
-type arrival struct{ *place }
-
-func (a arrival) Before(b arrival) bool { return a.seq < b.seq }
-func (a arrival) Pos() *int             { return &a.arrivalPos }
 
 func (q *queue) len() int { return q.n }
 
-// push adds p. A place that was in the queue before keeps its position among those of its key, and under
-// Fair among those of its tenant.
+// push adds p.
 func (q *queue) push(p *place) {
 	q.n++
 	q.changes++
@@ -134,27 +50,30 @@ func (q *queue) push(p *place) {
 		q.holders++
 	}
 	t.n++
-	switch q.order {
-	case Fair:
-		if t.places.Len() > 0 {
-			t.places.Push(p)
-			q.tenants.Fix(t) // p may be its oldest
-			return
-		}
-		q.join(t)
-		t.places.Push(p)
-		q.tenants.Push(t)
+	q.policy.push(p)
+}
+
+// remove takes p out, if it is in.
+func (q *queue) remove(p *place) {
+	if p.pos == 0 {
 		return
-	case Priority:
-		p.key = -float64(p.priority)
-	case Shortest:
-		p.key = float64(p.estimate)
-		if p.estimate == 0 {
-			p.key = float64(q.bound) // unknown: behind what is known to be short
-		}
-		q.oldest.Push(arrival{p})
 	}
-	q.heap.Push(p)
+	q.n--
+	q.changes++
+	if q.discount(p); q.n == 0 {
+		q.backlog = backlog{} // of sums, small errors remain
+	}
+	t := p.of
+	if t.n--; t.idle() {
+		q.holders--
+	}
+	q.policy.remove(p)
+}
+
+// take is remove for a place whose turn has come, for which its tenant pays.
+func (q *queue) take(p *place) {
+	q.charge(p)
+	q.remove(p)
 }
 
 func (q *queue) tenant(name string) *tenant {
@@ -168,17 +87,14 @@ func (q *queue) tenant(name string) *tenant {
 	if len(q.known) > 2*q.holders+1000 {
 		q.forget()
 	}
-	t := &tenant{name: name, weight: q.weights[name], run: unknownCost}
-	if t.weight <= 0 {
-		t.weight = 1
-	}
+	t := &tenant{name: name, account: q.account(name)}
 	q.known[name], q.recent = t, t
 	return t
 }
 
 func (t *tenant) idle() bool { return t.n == 0 && t.bills == 0 }
 
-// forget lets go of half of the tenants that are idle, those that owe least.
+// forget lets go of half of the tenants that are idle, under Fair those that owe least.
 func (q *queue) forget() {
 	var idle []*tenant
 	for _, t := range q.known {
@@ -204,162 +120,6 @@ func (q *queue) takes(name string, free int) bool {
 // unknownCost is what a task without an estimate is taken to need, where one must be compared with others.
 const unknownCost = 10 * time.Millisecond
 
-// head is the place whose turn is next; the queue must not be empty.
-func (q *queue) head(now time.Time) *place {
-	switch q.order {
-	case Fair:
-		return q.tenants.Min().places.Min()
-	case Shortest:
-		if first := q.oldest.Min(); now.Sub(first.queuedAt) >= q.bound {
-			return first.place
-		}
-	}
-	return q.heap.Min()
-}
-
-// remove takes p out, if it is in.
-func (q *queue) remove(p *place) {
-	if p.pos == 0 {
-		return
-	}
-	q.n--
-	q.changes++
-	if q.discount(p); q.n == 0 {
-		q.backlog = backlog{} // of sums, small errors remain
-	}
-	t := p.of
-	if t.n--; t.idle() {
-		q.holders--
-	}
-	switch q.order {
-	case Fair:
-		t.places.Remove(p)
-		if t.places.Len() > 0 {
-			q.tenants.Fix(t)
-			return
-		}
-		q.tenants.Remove(t)
-		return
-	case Shortest:
-		q.oldest.Remove(arrival{p})
-	}
-	q.heap.Remove(p)
-}
-
-// take is remove for a place whose turn has come: under Fair its tenant pays for it.
-func (q *queue) take(p *place) {
-	if q.order == Fair {
-		p.bill = q.charge(p.of, p.demand, p.estimate)
-		p.of.turns++
-	}
-	q.remove(p)
-}
-
-// endTurn hands out the bill of the place's turn, if one is on.
-func (p *place) endTurn() bill {
-	b := p.bill
-	if b.of != nil {
-		b.of.turns--
-	}
-	p.bill = bill{}
-	return b
-}
-
-// chargeMore is take for an attempt without a place in the queue.
-func (q *queue) chargeMore(tenant string, d probe.Demand, estimate time.Duration) bill {
-	if q.order != Fair {
-		return bill{}
-	}
-	t := q.tenant(tenant)
-	q.join(t)
-	if t.idle() {
-		q.holders++
-	}
-	b := q.charge(t, d, estimate)
-	if t.n > 0 {
-		q.tenants.Fix(t)
-	}
-	return b
-}
-
-// join lets a tenant take part that did not wait: it has saved nothing up. One whose tasks run keeps what it was behind
-// others when one of them was charged last, or it would lose that between one place and the next.
-func (q *queue) join(t *tenant) {
-	if t.places.Len() > 0 || t.turns > 0 {
-		return
-	}
-	if t.bills == 0 {
-		q.advance()
-	}
-	t.start = max(t.start, q.virtual)
-}
-
-// advance brings virtual time forward. It follows what tenants have been served, not what they have paid: someone who
-// came after others paid for an hour would else come after that hour, though they get it back as their tasks end. If
-// nobody waits, it follows the one that was charged last: what is used while nobody wants it is soon owed to nobody.
-func (q *queue) advance() {
-	t := q.payer
-	if q.tenants.Len() > 0 {
-		t = q.tenants.Min()
-	}
-	if t == nil {
-		return
-	}
-	served := t.start - (t.paid-(t.rate*float64(q.now)-t.begun))/t.weight
-	q.virtual = max(q.virtual, min(t.start, served))
-}
-
-// charge makes a tenant pay in advance. Its place in the heap of tenants is left to the caller.
-func (q *queue) charge(t *tenant, d probe.Demand, estimate time.Duration) bill {
-	q.advance()
-	q.payer = t
-	b := bill{of: t, paid: t.toll(d, estimate), cpu: max(d.CPU, 1), guessed: estimate <= 0}
-	t.bills++
-	t.paid += b.paid
-	t.start += b.paid / t.weight
-	return b
-}
-
-// use notes that the bill's room is occupied from now on, if it was not yet.
-func (q *queue) use(b *bill) {
-	if b.of == nil || b.using {
-		return
-	}
-	b.using, b.from = true, q.now
-	b.of.rate += float64(b.cpu)
-	b.of.begun += float64(b.cpu) * float64(b.from)
-}
-
-// settle corrects what was paid to what was used: the time for which the room was occupied, or, if that is more, for
-// which a task ran, 0 if none did.
-func (q *queue) settle(b bill, ran time.Duration) {
-	t := b.of
-	if t == nil {
-		return
-	}
-	used := time.Duration(0)
-	if b.using {
-		used = max(ran, q.now-b.from)
-		t.rate -= float64(b.cpu)
-		t.begun -= float64(b.cpu) * float64(b.from)
-	}
-	if b.guessed && ran > 0 {
-		t.run += (used - t.run) / 8
-	}
-	t.paid -= b.paid
-	t.start += (float64(used)*float64(b.cpu) - b.paid) / t.weight
-	if t.bills--; t.bills == 0 {
-		t.paid, t.rate, t.begun = 0, 0, 0 // of sums, small errors remain
-	}
-	switch {
-	case t.n > 0:
-		q.changes++
-		q.tenants.Fix(t)
-	case t.bills == 0:
-		q.holders--
-	}
-}
-
 // count takes p's needs into account; mostly they are those of the place before.
 func (q *queue) count(p *place) {
 	if k := q.last; k == nil || k.needs != p.needs() {
@@ -381,14 +141,6 @@ func (q *queue) discount(p *place) {
 		delete(q.kinds, p.kind.needs)
 	}
 	q.backlog.add(p, -1)
-}
-
-// toll is what a turn of this demand and estimate is expected to cost its tenant.
-func (t *tenant) toll(d probe.Demand, estimate time.Duration) float64 {
-	if estimate <= 0 {
-		estimate = t.run
-	}
-	return float64(estimate) * float64(max(d.CPU, 1))
 }
 
 // fitsAny reports whether there is a place whose needs fit.
@@ -427,24 +179,6 @@ func (b *backlog) expected(unknown time.Duration, chance float64) (w work) {
 		w.mem += b[i].mem * factor
 	}
 	return w
-}
-
-// all yields the places in no particular order.
-func (q *queue) all() iter.Seq[*place] {
-	return func(yield func(*place) bool) {
-		for _, p := range q.heap.All() {
-			if !yield(p) {
-				return
-			}
-		}
-		for _, t := range q.tenants.All() {
-			for _, p := range t.places.All() {
-				if !yield(p) {
-					return
-				}
-			}
-		}
-	}
 }
 
 // place is one ResID on one link: queued, or asked about, or gone.

@@ -284,24 +284,24 @@ var table = []mutant{
 		"q.tenant(name).n <= maxHold*free", "true",
 	},
 	{
-		"under shortest, nobody starves", "worker/queue.go",
-		"now.Sub(first.queuedAt) >= q.bound", "now.Sub(first.queuedAt) >= 1000*q.bound",
+		"under shortest, nobody starves", "worker/shortest.go",
+		"now.Sub(p.queuedAt) >= s.bound", "now.Sub(p.queuedAt) >= 1000*s.bound",
 	},
 	{
-		"under fair, a tenant that was away saves nothing up", "worker/queue.go",
-		"t.start = max(t.start, q.virtual)", "",
+		"under fair, a tenant that was away saves nothing up", "worker/fair.go",
+		"a.start = max(a.start, f.virtual)", "",
 	},
 	{
-		"under fair, a tenant pays for what it used", "worker/queue.go",
-		"t.start += (float64(used)*float64(b.cpu) - b.paid) / t.weight", "",
+		"under fair, a tenant pays for what it used", "worker/fair.go",
+		"a.start += (float64(used)*float64(b.cpu) - b.paid) / a.weight", "",
 	},
 	{
 		"under fair, tasks that ride along pay", "worker/places.go",
 		"c.take(need)\n\t\t\t\ta.bill = c.queue.chargeMore(m.Tenant, m.Demand, a.launch.Estimate)", "c.take(need)",
 	},
 	{
-		"under fair, nobody waits for what others paid in advance", "worker/queue.go",
-		"min(t.start, served)", "max(t.start, served)",
+		"under fair, nobody waits for what others paid in advance", "worker/fair.go",
+		"min(a.start, served)", "max(a.start, served)",
 	},
 	{
 		"under fair, a tenant that owes is not forgotten first", "worker/queue.go",

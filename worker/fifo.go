@@ -1,0 +1,25 @@
+package worker
+
+import (
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/probe/pq"
+)
+
+// fifo is the policy of FIFO, and by the keys of places that of others.
+type fifo struct {
+	unpaid
+	places pq.Heap[*place]
+	walk   walk[*place] // scratch of inOrder
+}
+
+func (f *fifo) push(p *place)         { f.places.Push(p) }
+func (f *fifo) remove(p *place)       { f.places.Remove(p) }
+func (f *fifo) head(time.Time) *place { return f.places.Min() }
+func (f *fifo) all() iter.Seq[*place] { return slices.Values(f.places.All()) }
+
+func (f *fifo) inOrder(time.Time) iter.Seq[*place] {
+	return func(yield func(*place) bool) { f.walk.over(&f.places, yield) }
+}
