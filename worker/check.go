@@ -143,7 +143,7 @@ func (c *Core) checkQueue() error {
 	}
 	for name, t := range q.known {
 		if t.name != name || t.n != places[&t.account] {
-			return fmt.Errorf("tenant %q has %d places, %d counted", name, places[t], t.n)
+			return fmt.Errorf("tenant %q has %d places, %d counted", name, places[&t.account], t.n)
 		}
 	}
 	bills := map[*account]*account{} // with the sums of those that are open

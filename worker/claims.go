@@ -207,12 +207,21 @@ func (c *Core) acknowledged(l *link, id probe.AttemptID, disowned bool, now time
 	c.forget(a)
 }
 
+// claimable is how long a result may be claimed whose frontend is lost. Who leaves does not stay longer for it than for
+// attempts that run.
+func (c *Core) claimable() time.Duration {
+	if c.leaving {
+		return min(c.cfg.Retain, c.cfg.Grace)
+	}
+	return c.cfg.Retain
+}
+
 // expireResults forgets those that nobody claims, and the oldest ones of too many.
 func (c *Core) expireResults(now time.Time) {
 	for {
 		a := c.unclaimed.First()
 		switch {
-		case a != nil && now.Sub(a.since) >= c.cfg.Retain:
+		case a != nil && now.Sub(a.since) >= c.claimable():
 		case c.kept <= c.cfg.MaxRetained:
 			return
 		case a == nil:

@@ -27,7 +27,7 @@ type Config struct {
 	MaxRetained int           // bytes of results kept for acknowledgement, 512 more for each; the oldest go beyond it, those nobody claims first
 	ReadyExpiry time.Duration // how long a slot is held for a frontend that does not answer
 	Grace       time.Duration // how long attempts of a broken link run on, waiting to be claimed
-	Retain      time.Duration // how long a result waits to be claimed when its frontend is lost; until then it is kept
+	Retain      time.Duration // how long a result waits to be claimed when its frontend is lost; until then it is kept. Who leaves waits for Grace at most
 }
 
 // Defaults fills the zero fields of c: one slot, fifo, 1 s starvation bound, 16384 places, payloads of 1
@@ -463,7 +463,7 @@ func (c *Core) NextWake() time.Time {
 		soonest(a.since.Add(c.patience(a)))
 	}
 	if a := c.unclaimed.First(); a != nil {
-		soonest(a.since.Add(c.cfg.Retain))
+		soonest(a.since.Add(c.claimable()))
 	}
 	if a := c.orphans.First(); a != nil {
 		soonest(a.since.Add(c.cfg.Grace))

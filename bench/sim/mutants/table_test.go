@@ -212,6 +212,10 @@ var table = []mutant{
 		"if !p.link.silent {", "if false {",
 	},
 	{
+		"who leaves does not stay for results that nobody claims", "worker/claims.go",
+		"return min(c.cfg.Retain, c.cfg.Grace)", "return c.cfg.Retain",
+	},
+	{
 		"results beyond the bound go", "worker/claims.go",
 		"case c.kept <= c.cfg.MaxRetained:", "case true:",
 	},
