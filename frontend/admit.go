@@ -41,6 +41,9 @@ func (c *Core) admit(spec *Job, now time.Time) (*job, *RefusedError) {
 	if err := c.group(j); err != nil {
 		return nil, err
 	}
+	if j.payloads > c.cfg.MaxPayloads {
+		return nil, &RefusedError{Reason: TooBigJob, Message: fmt.Sprintf("the payloads of the job are %d bytes together, the limit is %d: split it, or pass references to the data", j.payloads, c.cfg.MaxPayloads)}
+	}
 	if err := c.overloaded(j, now); err != nil {
 		return nil, err
 	}
@@ -61,28 +64,35 @@ func (c *Core) admit(spec *Job, now time.Time) (*job, *RefusedError) {
 	return j, nil
 }
 
-// overloaded says whether a job is too much now: too many tasks are pending, or another one of its tenant that is
+// overloaded says whether a job is too much now: too many tasks or payloads are held, or another one of its tenant that is
 // eligible for the same workers and goes first has waited for too long for its first task. How long it has waited is
 // known, how long the new one would have to is not: any estimate by rates would refuse the first jobs
 // after a pause. That others wait is no reason: whose turn comes first is for the workers to say.
 func (c *Core) overloaded(j *job, now time.Time) *RefusedError {
-	n, held := len(j.tasks), 0
 	t := c.tenants[j.Tenant]
-	if t != nil {
-		held = t.pending
+	if t == nil {
+		t = &tenant{}
 	}
-	switch free := c.cfg.MaxPending - c.pending - n; {
-	case free < 0:
-		return &RefusedError{
-			Reason:     Overloaded,
-			Message:    fmt.Sprintf("%d tasks are pending and the job has %d: the limit is %d; come back later", c.pending, n, c.cfg.MaxPending),
-			RetryAfter: time.Second,
-		}
-	case held > 0 && (held+n)/maxHold > free:
-		return &RefusedError{
-			Reason:     Overloaded,
-			Message:    fmt.Sprintf("%d tasks of the tenant are pending and the job has %d: of the limit of %d, too little would be left to other tenants; come back later", held, n, c.cfg.MaxPending),
-			RetryAfter: time.Second,
+	for _, r := range []struct {
+		what                  string
+		held, of, more, limit int
+	}{
+		{"tasks", c.pending, t.pending, len(j.tasks), c.cfg.MaxPending},
+		{"bytes of payloads", c.payloads, t.payloads, j.payloads, c.cfg.MaxPayloads},
+	} {
+		switch free := r.limit - r.held - r.more; {
+		case free < 0:
+			return &RefusedError{
+				Reason:     Overloaded,
+				Message:    fmt.Sprintf("%d %s are pending and the job has %d: the limit is %d; come back later", r.held, r.what, r.more, r.limit),
+				RetryAfter: time.Second,
+			}
+		case r.of > 0 && (r.of+r.more)/maxHold > free:
+			return &RefusedError{
+				Reason:     Overloaded,
+				Message:    fmt.Sprintf("%d %s of the tenant are pending and the job has %d: of the limit of %d, too little would be left to other tenants; come back later", r.of, r.what, r.more, r.limit),
+				RetryAfter: time.Second,
+			}
 		}
 	}
 	limit := c.cfg.MaxWait
@@ -112,7 +122,7 @@ func (c *Core) overloaded(j *job, now time.Time) *RefusedError {
 	return nil
 }
 
-// maxHold is how many times more pending tasks a tenant may hold than it leaves room for: whoever comes later, however
+// maxHold is how many times more tasks, or bytes of payloads, a tenant may hold than it leaves room for: whoever comes later, however
 // greedy the others are, finds some. A tenant that holds none may come with any job for which there is room.
 const maxHold = 3
 

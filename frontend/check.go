@@ -95,8 +95,8 @@ func (c *Core) checkSets() error {
 // Counts agree with the tasks' states, a waiting task is in the queue of its group, and something will bring
 // every job forward.
 func (c *Core) checkJobs() error {
-	pending, hungry, timers := 0, 0, 0
-	jobsOf, pendingOf := map[*tenant]int{}, map[*tenant]int{}
+	pending, payloads, hungry, timers := 0, 0, 0, 0
+	jobsOf, pendingOf, payloadsOf := map[*tenant]int{}, map[*tenant]int{}, map[*tenant]int{}
 	for id, j := range c.jobs {
 		if j.ID != id || j.ended {
 			return fmt.Errorf("job %v is filed under %v, ended: %t", j.ID, id, j.ended)
@@ -162,6 +162,12 @@ func (c *Core) checkJobs() error {
 		pending += left
 		jobsOf[j.tenant]++
 		pendingOf[j.tenant] += left
+		held := 0
+		for i := range j.Tasks {
+			held += len(j.Tasks[i].Payload)
+		}
+		payloads += held
+		payloadsOf[j.tenant] += held
 	}
 	listed := 0
 	for t := range c.hungry.all.All() {
@@ -176,13 +182,16 @@ func (c *Core) checkJobs() error {
 		}
 	}
 	for name, t := range c.tenants {
-		if t.name != name || t.jobs != jobsOf[t] || t.pending != pendingOf[t] || t.jobs == 0 {
-			return fmt.Errorf("tenant %q has %d jobs and %d tasks pending, %d and %d are counted", name, jobsOf[t], pendingOf[t], t.jobs, t.pending)
+		if t.name != name || t.jobs != jobsOf[t] || t.pending != pendingOf[t] || t.payloads != payloadsOf[t] || t.jobs == 0 {
+			return fmt.Errorf("tenant %q has %d jobs, %d tasks pending and %d bytes of payloads, %d, %d and %d are counted",
+				name, jobsOf[t], pendingOf[t], payloadsOf[t], t.jobs, t.pending, t.payloads)
 		}
 	}
 	switch {
 	case pending != c.pending:
 		return fmt.Errorf("%d tasks pending, %d counted", pending, c.pending)
+	case payloads != c.payloads:
+		return fmt.Errorf("%d bytes of payloads, %d counted", payloads, c.payloads)
 	case hungry != listed:
 		return fmt.Errorf("%d hungry jobs, %d listed", hungry, listed)
 	case timers != c.byWake.Len():

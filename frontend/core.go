@@ -19,6 +19,7 @@ type Config struct {
 	MaxTasksPerJob int
 	MaxPayload     int           // bytes of one task
 	MaxPending     int           // tasks without an outcome, over all jobs; of a tenant at most three times what is left
+	MaxPayloads    int           // bytes of their payloads; of a tenant likewise
 	MaxWait        time.Duration // while a job has waited for its first task for longer than this, and than 20 of its tasks run, further ones of its tenant are refused; negative: no limit
 
 	PoisonAfter  int           // workers that died with a task before it is taken for the cause
@@ -35,7 +36,7 @@ type Config struct {
 }
 
 // Defaults fills the zero fields of c: probe ratio 2, 100,000 tasks in a job, payloads of 1 MiB, 200,000
-// pending tasks, 1 s of wait, poison after 3 workers, 1 s adrift, 3 s to claim, 10 s stranded, sync every 2 s,
+// pending tasks, 512 MiB of payloads, 1 s of wait, poison after 3 workers, 1 s adrift, 3 s to claim, 10 s stranded, sync every 2 s,
 // 100 ms for a queue length, long from 1 s on, sure for 50 ms, stable matching, and those of estimate.Config.
 func (c Config) Defaults() Config {
 	def := func(p *time.Duration, d time.Duration) {
@@ -54,6 +55,7 @@ func (c Config) Defaults() Config {
 	defInt(&c.MaxTasksPerJob, 100_000)
 	defInt(&c.MaxPayload, 1<<20)
 	defInt(&c.MaxPending, 200_000)
+	defInt(&c.MaxPayloads, 512<<20)
 	defInt(&c.PoisonAfter, 3)
 	def(&c.MaxWait, time.Second)
 	def(&c.AdriftFor, time.Second)
@@ -264,6 +266,7 @@ type Core struct {
 	long     long
 	staging  []*job // jobs with stages of which one has ended or failed in this step
 	pending  int    // tasks without an outcome
+	payloads int    // bytes, of those
 	running  int    // of those, at a worker
 	attempts uint64
 
@@ -501,6 +504,7 @@ func (c *Core) group(j *job) *RefusedError {
 		case t.Retries < 0:
 			return invalid(i, "%d retries: give 0 or more", t.Retries)
 		}
+		j.payloads += len(t.Payload)
 		if len(t.Inputs)+len(t.Files) > 0 {
 			if err := t.checkNeeds(); err != nil {
 				return invalid(i, "%v", err)

@@ -247,6 +247,7 @@ type job struct {
 	groups    []*group
 	lone      []*group // those no worker is up for
 	left      int      // tasks without an outcome
+	payloads  int      // bytes, of those
 	waiting   int      // tasks in state waiting
 	served    bool     // a task of it has started, or all are over
 	ended     bool

@@ -392,6 +392,7 @@ func (c *Core) end(t *task, o Outcome, now time.Time, acts []Action) []Action {
 	}
 	t.move(done)
 	o.Task, o.Attempts = t.spec.Index, t.attempts
+	c.unload(j, len(t.spec.Payload))
 	t.spec.Payload = nil
 	c.settled(j, 1)
 	c.Stats.Outcomes[o.Kind]++

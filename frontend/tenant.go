@@ -5,10 +5,11 @@ import "github.com/phoebe-sched/phoebe/probe/list"
 // tenant is one for whom jobs are under way. Tenants are kept apart in all that one of them could use up: admission,
 // the tasks that may be pending, and the room that workers are believed to have.
 type tenant struct {
-	name    string
-	jobs    int             // under way
-	pending int             // tasks without an outcome
-	hungry  list.List[*job] // jobs with waiting tasks, in order of submission
+	name     string
+	jobs     int             // under way
+	pending  int             // tasks without an outcome
+	payloads int             // bytes, of tasks without an outcome
+	hungry   list.List[*job] // jobs with waiting tasks, in order of submission
 
 	node list.Node[*tenant] // among those with hungry jobs
 }
@@ -27,11 +28,14 @@ func (c *Core) enter(j *job) {
 	t.jobs++
 	t.pending += j.left
 	c.pending += j.left
+	t.payloads += j.payloads
+	c.payloads += j.payloads
 }
 
 // depart forgets a job that has ended, and its tenant with the last one.
 func (c *Core) depart(j *job) {
 	c.hungry.update(j)
+	c.unload(j, j.payloads)
 	if j.tenant.jobs--; j.tenant.jobs == 0 {
 		delete(c.tenants, j.Tenant)
 	}
@@ -41,6 +45,13 @@ func (c *Core) depart(j *job) {
 func (c *Core) settled(j *job, n int) {
 	j.tenant.pending -= n
 	c.pending -= n
+}
+
+// unload counts bytes of payloads that a job needs no more.
+func (c *Core) unload(j *job, bytes int) {
+	j.payloads -= bytes
+	j.tenant.payloads -= bytes
+	c.payloads -= bytes
 }
 
 // hungry is the tenants with waiting tasks, the one whose turn is next first.

@@ -49,6 +49,7 @@ type frontendLimits struct {
 	ClientGrace    time.Duration `default:"30s" placeholder:"D" help:"How long a job goes on whose client does not ask for its events. Default ${default}."`
 	MaxWait        time.Duration `default:"1s" placeholder:"D" help:"A job is refused as overload while another one of its tenant has waited longer than this; negative: none is. Default ${default}."`
 	MaxPending     int           `default:"200000" placeholder:"N" help:"Tasks without an outcome, over all jobs; jobs beyond are refused, and those that make a tenant hold three times as many as are left. Default ${default}."`
+	MaxPayloads    size          `default:"512MiB" placeholder:"SIZE" help:"Payloads of these tasks, refused likewise. Default ${default}."`
 	MaxTasksPerJob int           `default:"100000" placeholder:"N" help:"Tasks in one job. Default ${default}."`
 	MaxPayload     size          `default:"1MiB" placeholder:"SIZE" help:"Payload of one task. Default ${default}."`
 	MaxRequest     size          `default:"64MiB" placeholder:"SIZE" help:"One request of a client. Default ${default}."`
@@ -63,7 +64,7 @@ func (l *frontendLimits) apply(c *serve.Config) {
 	c.Lease, c.ClientGrace, c.MaxConns = l.Lease, l.ClientGrace, l.MaxClients
 	c.MaxRequest, c.MaxRunResult, c.MaxKept = int(l.MaxRequest), int(l.MaxRunResult), int(l.MaxKept)
 	c.Core.MaxWait, c.Core.MaxPending, c.Core.MaxTasksPerJob = l.MaxWait, l.MaxPending, l.MaxTasksPerJob
-	c.Core.MaxPayload = int(l.MaxPayload)
+	c.Core.MaxPayload, c.Core.MaxPayloads = int(l.MaxPayload), int(l.MaxPayloads)
 	l.longFlags.apply(&c.Core)
 }
 

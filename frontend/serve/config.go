@@ -143,6 +143,7 @@ func (c Config) Validate() error {
 		{"the connection limit", c.MaxConns, 1 << 20}, {"the request limit", c.MaxRequest, 1 << 30},
 		{"the limit of Run's results", c.MaxRunResult, 1 << 30}, {"the limit of kept results", c.MaxKept, 1 << 40},
 		{"the payload limit", c.Core.MaxPayload, probe.MaxBlob}, {"the limit of pending tasks", c.Core.MaxPending, 1 << 30},
+		{"the limit of payloads", c.Core.MaxPayloads, 1 << 40},
 		{"the limit of tasks in a job", c.Core.MaxTasksPerJob, 1 << 24},
 	} {
 		if n.is < 1 || n.is > n.most {

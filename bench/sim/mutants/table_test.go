@@ -318,11 +318,23 @@ var table = []mutant{
 	},
 	{
 		"the tasks that wait have a bound", "frontend/admit.go",
-		"case free < 0:", "case free < -9*c.cfg.MaxPending:",
+		"case free < 0:", "case free < -9*r.limit:",
 	},
 	{
 		"a tenant leaves room for pending tasks of others", "frontend/admit.go",
-		"case held > 0 && (held+n)/maxHold > free:", "case false:",
+		"case r.of > 0 && (r.of+r.more)/maxHold > free:", "case false:",
+	},
+	{
+		"the payloads that are held have a bound", "frontend/admit.go",
+		"c.payloads, t.payloads, j.payloads, c.cfg.MaxPayloads},", "0, 0, j.payloads, c.cfg.MaxPayloads},",
+	},
+	{
+		"payloads are let go of with their tasks", "frontend/task.go",
+		"c.unload(j, len(t.spec.Payload))", "",
+	},
+	{
+		"payloads are let go of with their job", "frontend/tenant.go",
+		"c.unload(j, j.payloads)", "",
 	},
 	{
 		"a tenant is not refused because another one waits", "frontend/admit.go",
