@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
+	"github.com/phoebe-sched/phoebe/frontend/view"
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
@@ -54,7 +55,8 @@ func (c *Core) admit(spec *Job, now time.Time) (*job, *RefusedError) {
 			continue
 		}
 		if c.cfg.MaxWait >= 0 { // else nobody would look, and take out those that were served
-			g.eligible.unserved[j.tenant] = append(g.eligible.unserved[j.tenant], j)
+			at := waiters{g.eligible, j.tenant}
+			c.unserved[at] = append(c.unserved[at], j)
 		}
 		remember.add(g)
 	}
@@ -103,11 +105,11 @@ func (c *Core) overloaded(j *job, now time.Time) *RefusedError {
 		if g.path == estimate.Estimation {
 			continue
 		}
-		limit := max(limit, maxWaitRuns*g.history.longest)
+		limit := max(limit, maxWaitRuns*g.history.Longest())
 		if j.Deadline > 0 {
 			limit = min(limit, j.Deadline)
 		}
-		first := g.eligible.firstUnserved(t, j.Priority)
+		first := c.firstUnserved(waiters{g.eligible, t}, j.Priority)
 		if first == nil {
 			continue
 		}
@@ -126,11 +128,17 @@ func (c *Core) overloaded(j *job, now time.Time) *RefusedError {
 // greedy the others are, finds some. A tenant that holds none may come with any job for which there is room.
 const maxHold = 3
 
-// firstUnserved is the tenant's oldest job that waits for its first task and is not of lower priority than given. It
+// waiters are the jobs of a tenant whose tasks may run at the same workers.
+type waiters struct {
+	set    *view.Set
+	tenant *tenant
+}
+
+// firstUnserved is the oldest of the jobs that waits for its first task and is not of lower priority than given. It
 // looks at some only: a long row of less important ones may hide it.
-func (e *eligible) firstUnserved(t *tenant, priority int32) *job {
-	e.forgetServed(t)
-	jobs := e.unserved[t]
+func (c *Core) firstUnserved(of waiters, priority int32) *job {
+	c.forgetServed(of)
+	jobs := c.unserved[of]
 	for _, j := range jobs[:min(len(jobs), 64)] {
 		if !j.served && j.Priority >= priority {
 			return j
@@ -139,17 +147,17 @@ func (e *eligible) firstUnserved(t *tenant, priority int32) *job {
 	return nil
 }
 
-// forgetServed lets go of the tenant's oldest jobs of unserved that no longer wait.
-func (e *eligible) forgetServed(t *tenant) {
-	jobs := e.unserved[t]
+// forgetServed lets go of the oldest jobs of unserved that no longer wait.
+func (c *Core) forgetServed(of waiters) {
+	jobs := c.unserved[of]
 	for len(jobs) > 0 && jobs[0].served {
 		jobs[0] = nil
 		jobs = jobs[1:]
 	}
 	if len(jobs) > 0 {
-		e.unserved[t] = jobs
+		c.unserved[of] = jobs
 	} else {
-		delete(e.unserved, t)
+		delete(c.unserved, of)
 	}
 }
 
@@ -158,20 +166,20 @@ func (c *Core) noWorker(t *Task, of Constraint) *RefusedError {
 	linked, able, fitting, caching := 0, 0, 0, 0
 	var most probe.Demand
 	functions := map[string]bool{}
-	for _, w := range c.workers {
-		if w == nil || w.state != up {
+	for w := range c.view.Workers() {
+		if !w.Up() {
 			continue
 		}
 		linked++
-		for _, f := range w.welcome.Functions {
+		for _, f := range w.Welcome().Functions {
 			functions[f] = true
 		}
-		most = probe.Demand{CPU: max(most.CPU, w.welcome.Capacity.CPU), Mem: max(most.Mem, w.welcome.Capacity.Mem)}
-		if w.functions[t.Function] {
+		most = probe.Demand{CPU: max(most.CPU, w.Welcome().Capacity.CPU), Mem: max(most.Mem, w.Welcome().Capacity.Mem)}
+		if w.Knows(t.Function) {
 			able++
-			if t.Demand.Fits(w.welcome.Capacity) {
+			if t.Demand.Fits(w.Welcome().Capacity) {
 				fitting++
-				if w.welcome.Cache != "" {
+				if w.Welcome().Cache != "" {
 					caching++
 				}
 			}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
+	"github.com/phoebe-sched/phoebe/frontend/view"
 	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/probe/list"
 )
@@ -12,7 +13,7 @@ import (
 // Check returns what is wrong with the core's own state between two steps, or nil. It takes time in
 // proportion to the state, and is for tests and the simulator.
 func (c *Core) Check() error {
-	for _, check := range []func() error{c.checkView, c.checkSets, c.checkJobs, c.checkPlaces, c.checkAttempts, c.checkRounds, c.checkLong} {
+	for _, check := range []func() error{c.view.Check, c.checkTimers, c.checkJobs, c.checkPlaces, c.checkAttempts, c.checkRounds, c.checkLong} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -20,28 +21,12 @@ func (c *Core) Check() error {
 	return nil
 }
 
-// Idle workers, and only they, are in the list, each where it says; slots are those of the workers that are up;
-// whoever is not down has a timer.
-func (c *Core) checkView() error {
-	slots, idle, timers := 0, 0, 0
+// Whoever is not down has a timer, and nothing is planned between two steps.
+func (c *Core) checkTimers() error {
+	timers := 0
 	for key, w := range c.workers {
 		if w == nil {
 			continue
-		}
-		if w.key != Worker(key) {
-			return fmt.Errorf("worker %d is filed under %d", w.key, key)
-		}
-		if w.state == up {
-			slots += w.slots
-		}
-		if w.idleAt > 0 {
-			idle++
-			if w.idleAt > len(c.idle) || c.idle[w.idleAt-1] != w {
-				return fmt.Errorf("worker %d is not at its place %d among the idle", key, w.idleAt)
-			}
-		}
-		if believed := w.state == up && w.load.Queued == 0 && probe.Slot.Fits(w.load.Free); believed != (w.idleAt > 0) {
-			return fmt.Errorf("worker %d is %s with load %+v, listed as idle: %t", key, stateNames[w.state], w.load, !believed)
 		}
 		if w.rides+w.extra > 0 {
 			return fmt.Errorf("worker %d has %d rides and %d places planned between steps", key, w.rides, w.extra)
@@ -49,45 +34,18 @@ func (c *Core) checkView() error {
 		if w.pos > 0 {
 			timers++
 		}
-		if (w.state != down) != (w.pos > 0) {
-			return fmt.Errorf("worker %d is %s, with a timer: %t", key, stateNames[w.state], w.pos > 0)
+		if (w.State() != view.Down) != (w.pos > 0) {
+			return fmt.Errorf("worker %d is %s, with a timer: %t", key, w.State(), w.pos > 0)
 		}
-		if (w.state == lost || w.state == down || c.leaving) && len(w.acks) > 0 {
-			return fmt.Errorf("worker %d is %s, leaving is %t, and %d results wait to be acknowledged", key, stateNames[w.state], c.leaving, len(w.acks))
+		if (!w.Linked() || c.leaving) && len(w.acks) > 0 {
+			return fmt.Errorf("worker %d is %s, leaving is %t, and %d results wait to be acknowledged", key, w.State(), c.leaving, len(w.acks))
 		}
 	}
 	switch {
-	case slots != c.slots:
-		return fmt.Errorf("%d slots up, %d counted", slots, c.slots)
-	case idle != len(c.idle):
-		return fmt.Errorf("%d idle workers, %d listed", idle, len(c.idle))
 	case timers != c.byTimer.Len():
 		return fmt.Errorf("%d workers with timers, %d timers", timers, c.byTimer.Len())
-	case len(c.picked) > 0:
-		return fmt.Errorf("%d workers are picked between steps", len(c.picked))
-	}
-	return nil
-}
-
-// A set of eligible workers contains exactly those that are up and match, once.
-func (c *Core) checkSets() error {
-	for key, e := range c.sets {
-		members := 0
-		for _, w := range c.workers {
-			if w == nil {
-				continue
-			}
-			want := w.state == up && e.matches(w)
-			if e.has(w) != want || slices.Contains(e.workers, w) != want {
-				return fmt.Errorf("set %q: worker %d is %s, a member: %t, should be: %t", key, w.key, stateNames[w.state], e.has(w), want)
-			}
-			if want {
-				members++
-			}
-		}
-		if members != len(e.workers) {
-			return fmt.Errorf("set %q has %d workers, %d of them distinct", key, len(e.workers), members)
-		}
+	case len(c.picked)+len(c.wants) > 0 || c.wantAll:
+		return fmt.Errorf("%d workers are picked between steps, and %d jobs want something", len(c.picked), len(c.wants))
 	}
 	return nil
 }
@@ -139,7 +97,7 @@ func (c *Core) checkJobs() error {
 					return fmt.Errorf("job %v, task %d is in a queue: state %d", id, t.spec.Index, t.state)
 				}
 			}
-			if lone := len(g.eligible.workers) == 0; !list.Has(g) || lone != slices.Contains(j.lone, g) {
+			if lone := g.eligible.Len() == 0; !list.Has(g) || lone != slices.Contains(j.lone, g) {
 				return fmt.Errorf("job %v: a group is among those of its workers: %t; no worker is up for it: %t", id, list.Has(g), lone)
 			}
 			queued += g.queue.Len()
@@ -206,7 +164,7 @@ func (c *Core) checkProspects(g *group) error {
 	switch {
 	case g.queue.Len() == 0, g.live > 0, !j.lagAt.IsZero(), !j.retryAt.IsZero(), !j.claimUntil.IsZero():
 		return nil
-	case len(g.eligible.workers) == 0:
+	case g.eligible.Len() == 0:
 		if j.stranded.IsZero() {
 			return fmt.Errorf("%d tasks wait for workers to appear, without a time limit", g.queue.Len())
 		}
@@ -239,22 +197,22 @@ func (c *Core) checkPlaces() error {
 		}
 		for _, r := range w.spare {
 			if known[r] || !r.spare || r.w != w {
-				return fmt.Errorf("the spare places from %d of worker %d are still those of job %v, or of worker %d", r.first, w.key, r.group.job.ID, r.w.key)
+				return fmt.Errorf("the spare places from %d of worker %d are still those of job %v, or of worker %d", r.first, w.Key, r.group.job.ID, r.w.Key)
 			}
 			known[r] = true
 		}
 		if len(w.spare) > 0 {
 			sparing++
 		}
-		if w.state != up && w.state != draining && len(w.places) > 0 {
-			return fmt.Errorf("worker %d is %s and has %d places", w.key, stateNames[w.state], len(w.places))
+		if !w.Linked() && len(w.places) > 0 {
+			return fmt.Errorf("worker %d is %s and has %d places", w.Key, w.State(), len(w.places))
 		}
 		for id, r := range w.places {
 			if r.w != w || id < r.first || id >= r.first+probe.ResID(r.count) || id >= w.nextRes {
-				return fmt.Errorf("place %d of worker %d is not one of %d+%d of worker %d", id, w.key, r.first, r.count, r.w.key)
+				return fmt.Errorf("place %d of worker %d is not one of %d+%d of worker %d", id, w.Key, r.first, r.count, r.w.Key)
 			}
 			if !known[r] {
-				return fmt.Errorf("place %d of worker %d is unknown to its job %v, or that has ended", id, w.key, r.group.job.ID)
+				return fmt.Errorf("place %d of worker %d is unknown to its job %v, or that has ended", id, w.Key, r.group.job.ID)
 			}
 			a := r.ride(id)
 			if a == nil {
@@ -262,7 +220,7 @@ func (c *Core) checkPlaces() error {
 				continue
 			}
 			if a.res != id || a.w != w || w.attempts[a.id] != a || a.task.state != riding {
-				return fmt.Errorf("place %d of worker %d: its ride %v is in state %d", id, w.key, a.id, a.task.state)
+				return fmt.Errorf("place %d of worker %d: its ride %v is in state %d", id, w.Key, a.id, a.task.state)
 			}
 		}
 	}
@@ -272,7 +230,7 @@ func (c *Core) checkPlaces() error {
 	for _, w := range c.sparing {
 		for _, r := range w.spare {
 			if r.live != live[r] {
-				return fmt.Errorf("worker %d: %d spare places from %d, %d counted", w.key, live[r], r.first, r.live)
+				return fmt.Errorf("worker %d: %d spare places from %d, %d counted", w.Key, live[r], r.first, r.live)
 			}
 		}
 	}
@@ -281,7 +239,7 @@ func (c *Core) checkPlaces() error {
 			sum, probing := 0, 0
 			for r := range g.places.All() {
 				if r.live != live[r] || r.group != g {
-					return fmt.Errorf("job %v at worker %d: %d live places from %d, %d counted", j.ID, r.w.key, live[r], r.first, r.live)
+					return fmt.Errorf("job %v at worker %d: %d live places from %d, %d counted", j.ID, r.w.Key, live[r], r.first, r.live)
 				}
 				sum += r.live
 				if r.live > 0 {
@@ -293,11 +251,11 @@ func (c *Core) checkPlaces() error {
 						riding++
 					}
 					if a != nil && r.w.places[r.first+probe.ResID(i)] != r {
-						return fmt.Errorf("job %v at worker %d: ride %v has lost its place", j.ID, r.w.key, a.id)
+						return fmt.Errorf("job %v at worker %d: ride %v has lost its place", j.ID, r.w.Key, a.id)
 					}
 				}
 				if riding != r.riding || r.live+riding == 0 {
-					return fmt.Errorf("job %v at worker %d: %d rides and %d live places from %d, %d rides counted", j.ID, r.w.key, riding, r.live, r.first, r.riding)
+					return fmt.Errorf("job %v at worker %d: %d rides and %d live places from %d, %d rides counted", j.ID, r.w.Key, riding, r.live, r.first, r.riding)
 				}
 			}
 			if sum != g.live || probing != g.probing {
@@ -322,22 +280,22 @@ func (c *Core) checkAttempts() error {
 		for _, a := range w.attempts {
 			taken = taken.Add(a.task.spec.Demand)
 		}
-		if taken != w.taken {
-			return fmt.Errorf("worker %d: its attempts take %v, %v is counted", w.key, taken, w.taken)
+		if taken != w.Taken() {
+			return fmt.Errorf("worker %d: its attempts take %v, %v is counted", w.Key, taken, w.Taken())
 		}
 		for res, a := range w.enqueued {
 			if w.attempts[a.id] != a || a.res != res {
-				return fmt.Errorf("worker %d: attempt %v was bound early to place %d, and is forgotten", w.key, a.id, res)
+				return fmt.Errorf("worker %d: attempt %v was bound early to place %d, and is forgotten", w.Key, a.id, res)
 			}
 		}
 		for id, a := range w.attempts {
 			n++
 			t := a.task
 			if a.id != id || a.w != w || t.attempt != a || t.group.job != a.job || c.jobs[a.job.ID] != a.job {
-				return fmt.Errorf("attempt %v at worker %d is not that of its task, or its job has ended", id, w.key)
+				return fmt.Errorf("attempt %v at worker %d is not that of its task, or its job has ended", id, w.Key)
 			}
-			if w.state == lost && t.state != adrift || w.state == down || a.id.Seq > c.attempts && a.id.Frontend == c.cfg.ID {
-				return fmt.Errorf("attempt %v: state %d, worker %d is %s", id, t.state, w.key, stateNames[w.state])
+			if w.State() == view.Adrift && t.state != adrift || w.State() == view.Down || a.id.Seq > c.attempts && a.id.Frontend == c.cfg.ID {
+				return fmt.Errorf("attempt %v: state %d, worker %d is %s", id, t.state, w.Key, w.State())
 			}
 			if r := w.places[a.res]; t.state == riding && (r == nil || r.ride(a.res) != a) {
 				return fmt.Errorf("attempt %v rides without a place", id)
@@ -393,8 +351,8 @@ func (c *Core) checkRounds() error {
 	return nil
 }
 
-// A task that is to be matched is due or sleeps, and something will wake it; the fleet is the workers that are linked
-// or adrift, those that are up being candidates; attempts that a worker does not count yet are enqueued there.
+// A task that is to be matched is due or sleeps, and something will wake it; attempts that a worker does not count yet
+// are enqueued there.
 func (c *Core) checkLong() error {
 	l := &c.long
 	in := map[*task]int{}
@@ -428,37 +386,20 @@ func (c *Core) checkLong() error {
 	if l.until.IsZero() && len(l.asked) > 0 {
 		return fmt.Errorf("%d workers are asked for a batch that nobody waits for", len(l.asked))
 	}
-	rows, held := 0, 0
 	for _, w := range c.workers {
 		if w == nil {
 			continue
 		}
-		if !w.heldUntil.IsZero() {
-			held++
+		if !w.Up() && l.asked[w] {
+			return fmt.Errorf("worker %d is %s, and its matrix is waited for", w.Key, w.State())
 		}
-		row := l.fleet.Get(int32(w.key))
-		switch {
-		case (row != nil) != (w.state != down):
-			return fmt.Errorf("worker %d is %s, in the fleet: %t", w.key, stateNames[w.state], row != nil)
-		case row == nil:
-		case row.Name != w.welcome.Worker || row.Draining == (w.state == up):
-			return fmt.Errorf("worker %d, %s, is %s; in the fleet it is %s and draining: %t", w.key, w.welcome.Worker, stateNames[w.state], row.Name, row.Draining)
-		default:
-			rows++
-		}
-		if w.state != up && (l.asked[w] || len(w.untold) > 0 || !w.heldUntil.IsZero()) {
-			return fmt.Errorf("worker %d is %s, asked: %t, held until %v, with %d attempts that it does not count yet", w.key, stateNames[w.state], l.asked[w], w.heldUntil, len(w.untold))
-		}
-		for _, a := range w.untold {
-			if w.attempts[a.id] != a || !a.untold || a.task.long == nil || a.task.state != enqueued {
-				return fmt.Errorf("worker %d does not count attempt %v yet, which is in state %d", w.key, a.id, a.task.state)
+		for _, p := range w.Untold() {
+			if a := w.attempts[p.Attempt]; a == nil || a.task.long == nil || a.task.state != enqueued {
+				return fmt.Errorf("worker %d does not count attempt %v yet, which is not enqueued there", w.Key, p.Attempt)
 			}
 		}
 	}
-	if rows != l.fleet.Len() || held != l.held {
-		return fmt.Errorf("%d workers in the fleet, want %d; %d held, %d counted", l.fleet.Len(), rows, held, l.held)
-	}
-	return l.fleet.Check()
+	return nil
 }
 
 // A stage is ready when those before it have ended; until then its tasks are blocked, or being claimed.

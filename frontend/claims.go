@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/phoebe-sched/phoebe/frontend/view"
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
@@ -35,7 +36,7 @@ func (c *Core) claim(j *job, now time.Time, acts []Action) []Action {
 	j.claimUntil = now.Add(c.cfg.ClaimFor)
 	j.asked = map[*worker]bool{}
 	for _, w := range c.workers {
-		if w != nil && (w.state != down || w.awaited) {
+		if w != nil && (w.State() != view.Down || w.Awaited()) {
 			acts = c.askFor(j, w, acts)
 		}
 	}
@@ -52,10 +53,10 @@ func (c *Core) askFor(j *job, w *worker, acts []Action) []Action {
 		j.asked[w] = true
 	}
 	c.Stats.Claims++
-	if w.state == lost || w.state == down { // it is asked when there is a link
+	if w.State() == view.Adrift || w.State() == view.Down { // it is asked when there is a link
 		return acts
 	}
-	return append(acts, Send{Worker: w.key, Msg: probe.Claim{Job: j.ID, Generation: j.Generation}})
+	return append(acts, Send{Worker: w.Key, Msg: probe.Claim{Job: j.ID, Generation: j.Generation}})
 }
 
 // claimed is a worker's answer to a claim.
@@ -67,7 +68,7 @@ func (c *Core) claimed(w *worker, m *probe.Claimed, now time.Time, acts []Action
 	case m.Moved:
 		return c.moved(j, now, acts)
 	case j.asked[w] && (j.Age == 0 || m.Knows < j.age(now)+c.sureFor()):
-		j.unsure = append(j.unsure, fmt.Sprintf("%s has started since, or forgot what had", w.name()))
+		j.unsure = append(j.unsure, fmt.Sprintf("%s has started since, or forgot what had", w.Name()))
 	}
 	return c.answered(j, w, now, acts)
 }
@@ -132,25 +133,19 @@ func (c *Core) doubt(j *job) string {
 	for _, w := range c.workers {
 		switch {
 		case w == nil:
-		case w.listed && w.state == down:
-			doubts = append(doubts, w.name()+" cannot be reached")
+		case w.Listed() && w.State() == view.Down:
+			doubts = append(doubts, w.Name()+" cannot be reached")
 		case j.asked[w]:
-			doubts = append(doubts, w.name()+" did not answer")
+			doubts = append(doubts, w.Name()+" did not answer")
 		}
 	}
-	if c.left.name != "" && (j.Age == 0 || j.submitted.Sub(c.left.at) < j.Age+c.sureFor()) {
-		doubts = append(doubts, c.left.name+" has left")
+	if left := c.view.Left(); left != (view.Departure{}) && (j.Age == 0 || j.submitted.Sub(left.At) < j.Age+c.sureFor()) {
+		doubts = append(doubts, left.Name+" has left")
 	}
 	if n := len(doubts); n > 3 {
 		doubts = append(doubts[:2], fmt.Sprintf("and so it is with %d more", n-2))
 	}
 	return strings.Join(doubts, ", ")
-}
-
-// departure is a worker that was taken off the list.
-type departure struct {
-	name string
-	at   time.Time
 }
 
 // known is the worker of a key, which it now has if it did not.
@@ -159,27 +154,9 @@ func (c *Core) known(key Worker) *worker {
 		c.workers = append(c.workers, nil)
 	}
 	if c.workers[key] == nil {
-		c.workers[key] = &worker{key: key, nextRes: 1, places: map[probe.ResID]*reservation{}, attempts: map[probe.AttemptID]*attempt{}, enqueued: map[probe.ResID]*attempt{}}
+		c.workers[key] = &worker{Worker: c.view.Known(key), nextRes: 1, places: map[probe.ResID]*reservation{}, attempts: map[probe.AttemptID]*attempt{}, enqueued: map[probe.ResID]*attempt{}}
 	}
 	return c.workers[key]
-}
-
-func (c *Core) list(ev Listed) {
-	w := c.known(ev.Worker)
-	w.listed, w.address, w.awaited = true, ev.Address, w.state == down
-}
-
-func (c *Core) unlist(w *worker, now time.Time) {
-	c.left = departure{w.name(), now}
-	w.listed, w.address, w.welcome = false, "", probe.Welcome{}
-}
-
-// name is what people call the worker.
-func (w *worker) name() string {
-	if w.welcome.Worker == "" {
-		return "the worker at " + w.address
-	}
-	return "worker " + w.welcome.Worker
 }
 
 // jobsWhere is those that are meant, in order.
@@ -200,28 +177,28 @@ func (c *Core) finishedElsewhere(w *worker, m *probe.Finished, now time.Time, ac
 	t := c.task(m.Job, m.Task)
 	switch {
 	case t == nil: // whoever has the job now will claim it
-		return append(acts, Send{Worker: w.key, Msg: probe.Ack{Attempts: []probe.AttemptID{m.Attempt}, Disowned: true}})
+		return append(acts, Send{Worker: w.Key, Msg: probe.Ack{Attempts: []probe.AttemptID{m.Attempt}, Disowned: true}})
 	case t.last == m.Attempt || t.group.job.failed[m.Attempt]: // it is told again
 		return acts
 	case t.state == claiming:
 		t.attempts++
 		return c.conclude(t, w, m, now, acts)
 	}
-	return append(acts, Send{Worker: w.key, Msg: probe.Kill{Attempt: m.Attempt}}) // another attempt has given, or will give, the outcome
+	return append(acts, Send{Worker: w.Key, Msg: probe.Kill{Attempt: m.Attempt}}) // another attempt has given, or will give, the outcome
 }
 
 // receipt is for the result of a task's last attempt. A worker that leaves is not kept waiting for the client.
 func (c *Core) receipt(t *task, w *worker, id probe.AttemptID, now time.Time, acts []Action) (Receipt, []Action) {
 	t.last = id
-	if w.state == draining {
+	if w.State() == view.Draining {
 		return Receipt{}, c.ack(w, id, now, acts)
 	}
-	return Receipt{w.key, id}, acts
+	return Receipt{w.Key, id}, acts
 }
 
 func (c *Core) delivered(list []Receipt, now time.Time, acts []Action) []Action {
 	for _, r := range list {
-		if w := c.worker(r.Worker); r != (Receipt{}) && w != nil && (w.state == up || w.state == draining) { // else it keeps the result for a time
+		if w := c.worker(r.Worker); r != (Receipt{}) && w != nil && w.Linked() { // else it keeps the result for a time
 			acts = c.ack(w, r.Attempt, now, acts)
 		}
 	}
@@ -238,7 +215,7 @@ func (c *Core) dropped(list []Receipt, acts []Action) []Action {
 			m.Attempts = append(m.Attempts, list[0].Attempt)
 			list = list[1:]
 		}
-		if w := c.worker(at); w != nil && (w.state == up || w.state == draining) {
+		if w := c.worker(at); w != nil && w.Linked() {
 			acts = append(acts, Send{Worker: at, Msg: m})
 		}
 	}

@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
+	"github.com/phoebe-sched/phoebe/frontend/view"
 	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/list"
 	"github.com/phoebe-sched/phoebe/probe/pq"
 )
 
@@ -94,9 +96,8 @@ const (
 	startRetry = 100 * time.Millisecond
 )
 
-// Worker names a worker's link at this frontend. The shell numbers them densely from 0 and may use a
-// number again for another worker after WorkerGone.
-type Worker uint32
+// Worker names a worker's link.
+type Worker = view.Key
 
 // Event is what a Core is told: one of Listed, WorkerUp, LinkLost, WorkerGone, Received, Heard, Submit, Cancel,
 // Delivered, Dropped, Leave, Wake.
@@ -129,21 +130,8 @@ type Received struct {
 	Msg    probe.Msg
 }
 
-// Heard: gossip tells of a worker that is linked. Of one run of a worker a newer Seq counts, of another run than
-// that of the link nothing.
-type Heard struct {
-	Worker      Worker
-	Incarnation uint64
-	Seq         uint64
-	Age         time.Duration     // since the worker said so
-	Matrix      *probe.WaitMatrix // nil: not told. The core keeps it; nobody may write to it
-	Load        *probe.Load       // nil: not told
-	Speed       float64           // how much faster than the average worker it runs tasks; 0: not known
-	Draining    bool
-	Maintenance time.Duration     // until it is away, from when it said so
-	Lasts       time.Duration     // how long; 0: it has not announced that it will be
-	Files       []estimate.FileID // in its cache, ascending, each once. The core keeps it
-}
+// Heard: gossip tells of a worker.
+type Heard view.Rumour
 
 // Submit a job, whose id is not under way. The core owns it from here on.
 type Submit struct{ Job *Job }
@@ -242,25 +230,21 @@ type Core struct {
 	rand    *rand.Rand
 	leaving bool
 
-	workers   []*worker // by Worker; nil where there never was one
-	slots     int       // of all workers that are up
-	idle      []*worker // those believed to have room and an empty queue, in no order
-	sets      map[string]*eligible
-	sweepSets int // how many sets there are when those nobody uses are looked for next
-	learnt    map[string]*history
-	trip      time.Duration // a round trip over a link, as learnt; 0: nothing yet
-	picked    []*worker     // scratch: those with something planned
-	wants     []*job        // what this step has left to be planned
-	wantAll   bool          // so it has for all jobs with waiting tasks: there is room that there was not
+	view    *view.View
+	workers []*worker // by Worker; nil where there never was one
+	picked  []*worker // scratch: those with something planned
+	wants   []*job    // what this step has left to be planned
+	wantAll bool      // so it has for all jobs with waiting tasks: there is room that there was not
 
 	spareAt time.Time // when the spare places are cancelled; zero if there are none
 	sparing []*worker // those with spare places
 
-	left     departure // the last one that there was
 	jobs     map[probe.JobID]*job
 	byWake   pq.Heap[*job]
 	byTimer  pq.Heap[*worker]
 	tenants  map[string]*tenant
+	users    map[*view.Set]*list.List[*group] // groups of jobs under way
+	unserved map[waiters][]*job               // those that wait for their first task, oldest first, and some that no longer do
 	hungry   hungry
 	rounds   rounds
 	long     long
@@ -280,14 +264,15 @@ type Core struct {
 func New(cfg Config, rng *rand.Rand) *Core {
 	cfg = cfg.Defaults()
 	return &Core{
-		cfg:     cfg,
-		rand:    rng,
-		sets:    map[string]*eligible{},
-		learnt:  map[string]*history{},
-		tenants: map[string]*tenant{},
-		jobs:    map[probe.JobID]*job{},
-		rounds:  rounds{bySeq: map[uint64]*round{}},
-		long:    long{fleet: estimate.NewFleet(cfg.Estimate), asked: map[*worker]bool{}},
+		cfg:      cfg,
+		rand:     rng,
+		view:     view.New(cfg.Estimate, rng),
+		tenants:  map[string]*tenant{},
+		users:    map[*view.Set]*list.List[*group]{},
+		unserved: map[waiters][]*job{},
+		jobs:     map[probe.JobID]*job{},
+		rounds:   rounds{bySeq: map[uint64]*round{}},
+		long:     long{asked: map[*worker]bool{}},
 	}
 }
 
@@ -296,7 +281,7 @@ func New(cfg Config, rng *rand.Rand) *Core {
 func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
 	switch ev := ev.(type) {
 	case Received:
-		if w := c.worker(ev.Worker); w != nil && (w.state == up || w.state == draining) {
+		if w := c.worker(ev.Worker); w != nil && w.Linked() {
 			acts = c.plan(now, c.receive(w, ev.Msg, now, acts))
 			acts = c.offer(w, now, acts)
 		}
@@ -308,7 +293,11 @@ func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
 		}
 	case Heard:
 		if w := c.worker(ev.Worker); w != nil {
-			c.rumour(w, &ev, now)
+			c.view.Rumoured(w.Worker, (*view.Rumour)(&ev), now)
+			if !w.Up() {
+				c.turn()
+				delete(c.long.asked, w)
+			}
 		}
 	case WorkerUp:
 		acts = c.workerUp(ev, now, acts)
@@ -317,12 +306,12 @@ func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
 			acts = c.linkLost(w, now, acts)
 		}
 	case Listed:
-		c.list(ev)
+		c.view.List(c.known(ev.Worker).Worker, ev.Address)
 	case WorkerGone:
 		if w := c.worker(ev.Worker); w != nil {
 			acts = c.workerGone(w, now, acts)
 			if ev.Off {
-				c.unlist(w, now)
+				c.view.Unlist(w.Worker, now)
 			}
 		}
 	case Delivered:
@@ -355,13 +344,11 @@ func (c *Core) receive(w *worker, msg probe.Msg, now time.Time, acts []Action) [
 		c.heard(w, m.Load, now)
 		acts = c.finished(w, &m, now, acts)
 	case probe.Queued:
-		w.acknowledgedPlaces(m.First, m.Count)
+		c.view.CountedPlaces(w.Worker, m.First, m.Count)
 		c.heard(w, m.Load, now)
 		c.queued(w, &m)
 	case probe.Started:
-		if a := w.attempts[m.Attempt]; a != nil && a.untold {
-			w.acknowledged(a)
-		}
+		c.view.Counted(w.Worker, m.Attempt)
 		c.heard(w, m.Load, now)
 		acts = c.started(w, &m, acts)
 	case probe.Refused:
@@ -380,7 +367,7 @@ func (c *Core) receive(w *worker, msg probe.Msg, now time.Time, acts []Action) [
 		c.heard(w, m.Load, now)
 	case probe.Drain:
 		c.drain(w)
-		acts = append(acts, Collect{w.key})
+		acts = append(acts, Collect{w.Key})
 	default:
 		// Welcome and Rejected are the shell's; anything else a worker does not say.
 	}
@@ -432,7 +419,7 @@ func (c *Core) submit(spec *Job, now time.Time, acts []Action) []Action {
 	}
 	c.jobs[j.ID] = j
 	for _, g := range j.groups {
-		g.eligible.groups.Push(g)
+		c.use(g)
 	}
 	c.Stats.Jobs++
 	c.Stats.Tasks += uint64(j.left)
@@ -511,7 +498,7 @@ func (c *Core) group(j *job) *RefusedError {
 			}
 		}
 		same := last != nil && t.Stage == lastSpec.Stage && t.Function == lastSpec.Function && t.Demand == lastSpec.Demand && !t.needy() && !lastSpec.needy() &&
-			c.class(last.history.stats.Correct(t.Estimate)) == c.class(last.history.stats.Correct(lastSpec.Estimate))
+			c.class(last.history.Correct(t.Estimate)) == c.class(last.history.Correct(lastSpec.Estimate))
 		if j.byIndex != nil {
 			j.byIndex[t.Index] = &j.tasks[i]
 		}
@@ -523,7 +510,8 @@ func (c *Core) group(j *job) *RefusedError {
 			if path == estimate.Sampling && len(t.Files) > 0 && j.Policy.Binding == Late {
 				return invalid(i, "it needs files, which are fetched only for tasks that are bound early: leave out mode sample and policy %s", j.Policy.Name)
 			}
-			key := eligibleKey(t, &j.Constraint)
+			need := view.Need{Function: t.Function, Demand: t.Demand, Files: len(t.Files) > 0, Of: j.Constraint, Own: t.Constraint}
+			key := need.Key()
 			last = groups[kind{key, path, t.Stage}]
 			if last == nil && path == estimate.Sampling {
 				if sampled++; sampled > maxSampledGroups+len(j.stages) {
@@ -535,11 +523,11 @@ func (c *Core) group(j *job) *RefusedError {
 				}
 			}
 			if last == nil {
-				set := c.eligibleFor(key, t, j)
-				if len(set.workers) == 0 {
+				set := c.view.Set(key, need, c.inUse(j))
+				if set.Len() == 0 {
 					return c.noWorker(t, j.Constraint)
 				}
-				last = &group{job: j, demand: t.Demand, eligible: set, history: c.historyOf(t.Function), path: path, number: int(t.Stage), why: why}
+				last = &group{job: j, demand: t.Demand, eligible: set, history: c.view.Runs(t.Function), path: path, number: int(t.Stage), why: why}
 				if path == estimate.Estimation {
 					last.stage = &estimate.Stats{}
 				}
@@ -578,7 +566,7 @@ func (c *Core) wakeJob(j *job, now time.Time, acts []Action) []Action {
 		j.stranded = time.Time{}
 		for i := range j.tasks {
 			t := &j.tasks[i]
-			if (t.state == waiting || t.state == matching) && len(t.group.eligible.workers) == 0 {
+			if (t.state == waiting || t.state == matching) && t.group.eligible.Len() == 0 {
 				acts = c.end(t, Outcome{Kind: Failed, Failure: NoWorker, Message: fmt.Sprintf("every worker that could run it has been away for %v", c.cfg.StrandedFor)}, now, acts)
 			}
 		}

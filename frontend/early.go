@@ -43,23 +43,23 @@ func (r *rounds) deadline() time.Time {
 // placeEarly binds all waiting tasks of a group at once, or after one round of probes. Its tasks draw different workers
 // while there are any.
 func (c *Core) placeEarly(g *group, now time.Time, acts []Action) []Action {
-	ws := g.eligible.workers
+	n := g.eligible.Len()
 	switch g.job.Policy.Binding {
 	case EarlyRandom:
 		for i := 0; g.queue.Len() > 0; i++ {
-			acts = c.enqueue(g.queue.First(), c.draw(ws, i%len(ws)), now, acts)
+			acts = c.enqueue(g.queue.First(), c.at(g.eligible.Draw(i%n, c.rand)), now, acts)
 		}
 	case EarlyPerTask:
-		each := min(probes(g, 1), len(ws))
+		each := min(probes(g, 1), n)
 		for first := 0; g.queue.Len() > 0; first += each {
-			if first+each > len(ws) {
+			if first+each > n {
 				first = 0
 			}
 			acts = c.sample(g, []*task{g.queue.First()}, first, each, now, acts)
 		}
 	case EarlyBatch:
 		tasks := slices.Collect(g.queue.All())
-		acts = c.sample(g, tasks, 0, min(probes(g, len(tasks)), len(ws)), now, acts)
+		acts = c.sample(g, tasks, 0, min(probes(g, len(tasks)), n), now, acts)
 	}
 	return acts
 }
@@ -72,11 +72,11 @@ func (c *Core) sample(g *group, tasks []*task, first, n int, now time.Time, acts
 		t.sampledAt = now
 	}
 	for i := range n {
-		w := c.draw(g.eligible.workers, first+i)
+		w := c.at(g.eligible.Draw(first+i, c.rand))
 		c.rounds.seq++
 		c.rounds.bySeq[c.rounds.seq] = r
 		r.asked[w] = c.rounds.seq
-		acts = append(acts, Send{Worker: w.key, Msg: probe.Probe{Seq: c.rounds.seq}})
+		acts = append(acts, Send{Worker: w.Key, Msg: probe.Probe{Seq: c.rounds.seq}})
 	}
 	c.rounds.queue = append(c.rounds.queue, r)
 	return acts
@@ -90,7 +90,7 @@ func (c *Core) measured(w *worker, m probe.Load, now time.Time, acts []Action) [
 	}
 	delete(c.rounds.bySeq, m.Seq)
 	delete(r.asked, w)
-	r.answers = append(r.answers, answer{w, float64(m.Queued+m.Running) / float64(max(w.slots, 1))})
+	r.answers = append(r.answers, answer{w, float64(m.Queued+m.Running) / float64(max(w.Slots(), 1))})
 	if len(r.asked) == 0 {
 		acts = c.finishRound(r, now, acts)
 	}
@@ -151,7 +151,7 @@ func (c *Core) finishRound(r *round, now time.Time, acts []Action) []Action {
 				}
 			}
 		}
-		a.ahead += 1 / float64(max(a.w.slots, 1))
+		a.ahead += 1 / float64(max(a.w.Slots(), 1))
 		acts = c.enqueue(t, a.w, now, acts)
 		bound++
 	}
@@ -176,7 +176,7 @@ func (c *Core) enqueue(t *task, w *worker, now time.Time, acts []Action) []Actio
 	if len(launch.Files) > 0 {
 		launch.Files = c.withPeers(launch.Files, w)
 	}
-	return append(acts, Send{Worker: w.key, Msg: probe.Enqueue{
+	return append(acts, Send{Worker: w.Key, Msg: probe.Enqueue{
 		Generation: t.group.job.Generation,
 		Res:        res, Job: j.ID, Tenant: j.Tenant, Priority: j.Priority, Demand: t.spec.Demand, Launch: launch,
 		Long:   t.long != nil && t.long.run >= c.cfg.LongTask && !t.long.whole,

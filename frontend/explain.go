@@ -121,7 +121,7 @@ func (c *Core) decided(x *longTask, choice *estimate.Decision, w *worker, now ti
 	d.Choice, d.At = *choice, now.Sub(j.submitted)
 	d.Tries++
 	if w != nil {
-		d.Attempt, d.Worker, d.Outcome = x.task.attempt.id, w.welcome.Worker, "sent"
+		d.Attempt, d.Worker, d.Outcome = x.task.attempt.id, w.Welcome().Worker, "sent"
 	}
 }
 
@@ -194,7 +194,7 @@ func (g *group) explain(ds *decisions, task int) []Decision {
 			d.Outcome = stateText[t.state]
 		}
 		if a := t.attempt; a != nil && task >= 0 {
-			d.Attempt, d.Worker = a.id, a.w.welcome.Worker
+			d.Attempt, d.Worker = a.id, a.w.Welcome().Worker
 		}
 		found = append(found, d)
 	}

@@ -1,12 +1,10 @@
 package frontend
 
 import (
-	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
+	"github.com/phoebe-sched/phoebe/frontend/view"
 	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/probe/list"
 )
@@ -36,14 +34,14 @@ type Job struct {
 // stand; 0 if none has.
 func (c *Core) average(tasks []Task) time.Duration {
 	sum, n := 0.0, 0
-	var known *history
+	var known *view.Runs
 	for i := range tasks {
 		if i == 0 || tasks[i].Function != tasks[i-1].Function {
-			known = c.learnt[tasks[i].Function]
+			known = c.view.KnownRuns(tasks[i].Function)
 		}
 		if d := tasks[i].Estimate; d > 0 {
 			if known != nil {
-				d = known.stats.Correct(d)
+				d = known.Correct(d)
 			}
 			sum += float64(d)
 			n++
@@ -76,63 +74,8 @@ type Input struct {
 	Stage  string
 }
 
-// Constraint says where a task may run: every selector must hold, and, if there are hosts, the worker's host
-// or name must be among them.
-type Constraint struct {
-	Labels []string // "key=value", "key!=value", "key", "!key"
-	Hosts  []string
-}
-
-// Validate names a selector that cannot be read.
-func (c Constraint) Validate() error {
-	for _, s := range c.Labels {
-		key, _, _ := strings.Cut(strings.TrimPrefix(s, "!"), "=")
-		if strings.TrimSuffix(key, "!") == "" || strings.HasPrefix(s, "!") && strings.Contains(s, "=") {
-			return fmt.Errorf("label selector %q: write key=value, key!=value, key or !key", s)
-		}
-	}
-	return nil
-}
-
-// Matches reports whether a worker of these labels, host and name satisfies c.
-func (c Constraint) Matches(labels []string, host, name string) bool {
-	if len(c.Hosts) > 0 && !slices.Contains(c.Hosts, host) && !slices.Contains(c.Hosts, name) {
-		return false
-	}
-	for _, s := range c.Labels {
-		if !selects(s, labels) {
-			return false
-		}
-	}
-	return true
-}
-
-func selects(selector string, labels []string) bool {
-	has := func(key string) bool {
-		return slices.ContainsFunc(labels, func(l string) bool { return l == key || strings.HasPrefix(l, key+"=") })
-	}
-	if key, ok := strings.CutPrefix(selector, "!"); ok {
-		return !has(key)
-	}
-	if key, value, ok := strings.Cut(selector, "!="); ok {
-		return !slices.Contains(labels, key+"="+value)
-	}
-	if strings.Contains(selector, "=") {
-		return slices.Contains(labels, selector)
-	}
-	return has(selector)
-}
-
-func (c Constraint) String() string {
-	var parts []string
-	if len(c.Labels) > 0 {
-		parts = append(parts, fmt.Sprintf("labels %q", c.Labels))
-	}
-	if len(c.Hosts) > 0 {
-		parts = append(parts, fmt.Sprintf("hosts %q", c.Hosts))
-	}
-	return strings.Join(parts, ", ")
-}
+// Constraint says where a task may run.
+type Constraint = view.Constraint
 
 // OutcomeKind is how a task ended.
 type OutcomeKind uint8
@@ -311,8 +254,8 @@ type group struct {
 	path        estimate.Path
 	number      int // of its stage
 	largestRide int // bytes of the largest payload that may ride along
-	eligible    *eligible
-	history     *history         // of its function
+	eligible    *view.Set
+	history     *view.Runs       // of its function
 	sticky      bool             // its places are kept while tasks wait
 	queue       list.List[*task] // those that wait, first to be bound at the front
 	places      list.List[*reservation]
@@ -361,6 +304,5 @@ type attempt struct {
 	sent time.Time
 	ran  bool // known to have started, or bound to a slot
 
-	spent  bool // its place was used up for it, and comes back if the worker hands it back
-	untold bool // placed by estimation, and what the worker says does not count it yet; it is among those of w
+	spent bool // its place was used up for it, and comes back if the worker hands it back
 }

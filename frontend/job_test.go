@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/phoebe-sched/phoebe/frontend/view"
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
@@ -44,50 +45,6 @@ func TestMoves(t *testing.T) {
 	}
 }
 
-func TestConstraint(t *testing.T) {
-	labels := []string{"zone=a", "gpu", "rack=7=b"}
-	for _, test := range []struct {
-		constraint Constraint
-		valid, met bool
-	}{
-		{Constraint{}, true, true},
-		{Constraint{Labels: []string{"zone=a"}}, true, true},
-		{Constraint{Labels: []string{"zone=b"}}, true, false},
-		{Constraint{Labels: []string{"zone"}}, true, true},
-		{Constraint{Labels: []string{"gpu"}}, true, true},
-		{Constraint{Labels: []string{"gp"}}, true, false},
-		{Constraint{Labels: []string{"gpu=1"}}, true, false},
-		{Constraint{Labels: []string{"zone!=a"}}, true, false},
-		{Constraint{Labels: []string{"zone!=b"}}, true, true},
-		{Constraint{Labels: []string{"disk!=ssd"}}, true, true},
-		{Constraint{Labels: []string{"!zone"}}, true, false},
-		{Constraint{Labels: []string{"!gpu"}}, true, false},
-		{Constraint{Labels: []string{"!disk"}}, true, true},
-		{Constraint{Labels: []string{"rack=7=b"}}, true, true},
-		{Constraint{Labels: []string{"zone=a", "!gpu"}}, true, false},
-		{Constraint{Labels: []string{"zone=a", "gpu", "!disk"}}, true, true},
-		{Constraint{Hosts: []string{"h1"}}, true, true},
-		{Constraint{Hosts: []string{"h2", "w1"}}, true, true},
-		{Constraint{Hosts: []string{"h2"}}, true, false},
-		{Constraint{Labels: []string{"zone=b"}, Hosts: []string{"h1"}}, true, false},
-		{Constraint{Labels: []string{""}}, false, false},
-		{Constraint{Labels: []string{"!"}}, false, false},
-		{Constraint{Labels: []string{"=a"}}, false, false},
-		{Constraint{Labels: []string{"!=a"}}, false, false},
-		{Constraint{Labels: []string{"!zone=a"}}, false, false},
-	} {
-		if err := test.constraint.Validate(); (err == nil) != test.valid {
-			t.Errorf("%v: valid is %t: %v", test.constraint, err == nil, err)
-		}
-		if !test.valid {
-			continue
-		}
-		if met := test.constraint.Matches(labels, "h1", "w1"); met != test.met {
-			t.Errorf("%v: met is %t", test.constraint, met)
-		}
-	}
-}
-
 func TestParsePolicy(t *testing.T) {
 	for _, p := range Policies {
 		if got, err := ParsePolicy(p.Name); got != p || err != nil {
@@ -99,33 +56,6 @@ func TestParsePolicy(t *testing.T) {
 	}
 	if Policies[0].Name != "phoebe" {
 		t.Errorf("the default is %s", Policies[0].Name)
-	}
-}
-
-// A sample is a shuffle's beginning: distinct workers, each as likely as any other.
-func TestDraw(t *testing.T) {
-	c := New(Config{}, rand.New(rand.NewPCG(1, 1)))
-	ws := make([]*worker, 5)
-	for i := range ws {
-		ws[i] = &worker{key: Worker(i)}
-	}
-	const n = 50_000
-	hits := make([]int, len(ws))
-	for range n {
-		seen := map[Worker]bool{}
-		for i := range 2 {
-			w := c.draw(ws, i)
-			if ws[i] != w || seen[w.key] {
-				t.Fatalf("drew %d, seen %v", w.key, seen)
-			}
-			seen[w.key] = true
-			hits[w.key]++
-		}
-	}
-	for key, h := range hits {
-		if share := float64(h) / n / 2 * float64(len(ws)); share < 0.97 || share > 1.03 {
-			t.Errorf("worker %d was drawn %.3f times as often as the mean", key, share)
-		}
 	}
 }
 
@@ -151,15 +81,15 @@ func TestStatus(t *testing.T) {
 
 // A job may name more sets of workers than are kept for later jobs: all its own are kept up to date.
 func TestManySets(t *testing.T) {
-	f := newFleet(t, maxSets+50, 1, Config{})
-	j := jobWith("x", make([]Task, maxSets+50)...)
+	f := newFleet(t, view.MaxSets+50, 1, Config{})
+	j := jobWith("x", make([]Task, view.MaxSets+50)...)
 	for i := range j.Tasks {
 		j.Tasks[i].Constraint.Hosts = []string{fmt.Sprint("h", i)}
 	}
 	f.step(Submit{j})
 	f.step(WorkerGone{Worker: 0})
 	for _, g := range f.core.jobs[j.ID].groups {
-		if g.eligible.has(f.core.workers[0]) {
+		if g.eligible.Contains(f.core.view.Worker(0)) {
 			t.Fatal("a worker that is gone is still eligible for a task of the job")
 		}
 	}

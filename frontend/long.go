@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
+	"github.com/phoebe-sched/phoebe/frontend/view"
 	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/probe/pq"
 )
@@ -41,13 +42,6 @@ const (
 	// maxSleep is when it looks again at the latest: where tasks run shorter than estimated, there is room much sooner
 	// than workers say.
 	maxSleep = 5 * time.Second
-	// forgetAfter is the age from which on a matrix says nothing.
-	forgetAfter = 30 * time.Second
-	// heldWait is how long a task of one slot must be expected to wait at a worker without room before the worker
-	// counts as held by long tasks, and heldFor how long that is believed at most without another word of it: the
-	// share that is closed to long tasks may have become free.
-	heldWait = 50 * time.Millisecond
-	heldFor  = 2 * time.Second
 )
 
 // Limits of what one task may name.
@@ -60,7 +54,6 @@ const (
 
 // long is what concerns tasks placed by estimation.
 type long struct {
-	fleet *estimate.Fleet
 	due   pq.Heap[*longTask] // to be placed in the next batch
 	later pq.Heap[sleeper]   // to be placed later
 	at    time.Time          // before which there is no next batch; zero: at once
@@ -69,9 +62,7 @@ type long struct {
 	until time.Time        // for how long; zero: nobody was asked for it
 	also  []int32          // those that were asked for it
 
-	swept time.Time // when matrices that are too old were last looked for
-	held  int       // workers with a heldUntil
-	log   decisions
+	log decisions
 }
 
 // longTask is a task that is placed by estimation.
@@ -139,8 +130,8 @@ func (c *Core) route(j *Job, t *Task) (estimate.Path, estimate.Reason) {
 // expect is how long a task will run, by what is known when its job is submitted.
 func (c *Core) expect(t *Task) estimate.Work {
 	var learnt *estimate.Stats
-	if h := c.learnt[t.Function]; h != nil {
-		learnt = &h.stats
+	if runs := c.view.KnownRuns(t.Function); runs != nil {
+		learnt = runs.Stats()
 	}
 	return estimate.Expect(t.Estimate, t.inputBytes(), nil, learnt, c.cfg.Estimate.Unknown)
 }
@@ -324,7 +315,7 @@ func (l *long) answered() {
 // is known of them is missing or old.
 func (c *Core) ask(now time.Time, acts []Action) []Action {
 	l := &c.long
-	c.sweep(now)
+	c.view.Sweep(now)
 	due := l.due.All()
 	due = due[:min(len(due), estimate.MaxBatch)]
 	sure := c.cfg.SureFor
@@ -333,52 +324,35 @@ func (c *Core) ask(now time.Time, acts []Action) []Action {
 	}
 	var keys []int32
 	for _, x := range due {
-		workers := x.task.group.eligible.workers
+		workers := x.task.group.eligible.Workers()
 		if len(workers) == 0 {
 			continue
 		}
-		keys = l.fleet.Doubtful(&x.spec, len(due), sure, now, c.rand, keys[:0])
+		keys = c.view.Fleet().Doubtful(&x.spec, len(due), sure, now, c.rand, keys[:0])
 		for i := range 2 * askedEach {
 			from := workers
-			if i%2 == 0 && len(c.idle) > 0 {
-				from = c.idle
+			if i%2 == 0 && len(c.view.Idle()) > 0 {
+				from = c.view.Idle()
 			}
 			w := from[c.rand.IntN(len(from))]
-			row := l.fleet.Get(int32(w.key))
-			if x.task.group.eligible.has(w) && (row.Matrix == nil || now.Sub(row.Heard) > sure) {
+			row := c.view.Fleet().Get(int32(w.Key))
+			if x.task.group.eligible.Contains(w) && (row.Matrix == nil || now.Sub(row.Heard) > sure) {
 				keys = append(keys, row.Key)
 			}
 		}
 		for _, key := range keys {
 			w := c.workers[key]
-			if len(l.asked) == maxAsked || w.state != up || !w.askedAt.IsZero() && now.Sub(w.askedAt) < askAgain {
+			if len(l.asked) == maxAsked || !w.Up() || !w.askedAt.IsZero() && now.Sub(w.askedAt) < askAgain {
 				continue
 			}
 			w.askedAt = now
 			l.asked[w] = true
 			l.also = append(l.also, key)
 			c.Stats.Asked++
-			acts = append(acts, Send{Worker: w.key, Msg: probe.Probe{Matrix: true}})
+			acts = append(acts, Send{Worker: w.Key, Msg: probe.Probe{Matrix: true}})
 		}
 	}
 	return acts
-}
-
-// sweep forgets matrices that are so old that they say nothing.
-func (c *Core) sweep(now time.Time) {
-	l := &c.long
-	if now.Sub(l.swept) < forgetAfter {
-		return
-	}
-	l.swept = now
-	for _, w := range c.workers {
-		if w == nil {
-			continue
-		}
-		if row := l.fleet.Get(int32(w.key)); row != nil && row.Matrix != nil && now.Sub(row.Heard) > forgetAfter {
-			c.disbelieve(w)
-		}
-	}
 }
 
 // match places a batch of the tasks that are due, of the same priority. What it cannot place sleeps for a while.
@@ -394,7 +368,7 @@ func (c *Core) match(now time.Time, acts []Action) []Action {
 		}
 		l.due.Remove(x)
 		g := x.task.group
-		lone := len(g.eligible.workers) == 0
+		lone := g.eligible.Len() == 0
 		if lone == g.job.stranded.IsZero() {
 			c.settle(g.job, now)
 		}
@@ -402,7 +376,7 @@ func (c *Core) match(now time.Time, acts []Action) []Action {
 			c.delay(x, now.Add(blindAgain<<maxBlind))
 			continue
 		}
-		x.spec.Work = estimate.Expect(x.task.spec.Estimate, x.bytes, g.stage, &g.history.stats, c.cfg.Estimate.Unknown)
+		x.spec.Work = estimate.Expect(x.task.spec.Estimate, x.bytes, g.stage, g.history.Stats(), c.cfg.Estimate.Unknown)
 		g.longest = max(g.longest, x.spec.Work.Mean)
 		x.spec.Also = l.also
 		if sets[g] == 0 {
@@ -416,7 +390,7 @@ func (c *Core) match(now time.Time, acts []Action) []Action {
 		return acts
 	}
 	c.Stats.Batches++
-	choices, order := l.fleet.Batch(specs, c.cfg.Matcher, now, c.rand)
+	choices, order := c.view.Fleet().Batch(specs, c.cfg.Matcher, now, c.rand)
 	for _, i := range order {
 		if !c.postpone(batch[i], &choices[i], now) {
 			acts = c.enqueueLong(batch[i], &choices[i], now, acts)
@@ -474,200 +448,51 @@ func (c *Core) enqueueLong(x *longTask, choice *estimate.Decision, now time.Time
 		x.task.group.ends = end
 	}
 	acts = c.enqueueAt(x, w, choice, now, acts)
-	row := *c.long.fleet.Get(at.Worker)
-	occupied := estimate.Occupied(*row.Matrix, x.spec.Demand, x.run)
-	row.Matrix = &occupied
-	c.long.fleet.Put(row)
+	c.view.Fill(w.Worker, x.spec.Demand, x.run)
 	return acts
 }
 
 // fitsNoOpen reports whether a task is larger than the part of each worker that long tasks may use.
 func (c *Core) fitsNoOpen(x *longTask) bool {
-	return !slices.ContainsFunc(x.task.group.eligible.workers, func(w *worker) bool { return x.spec.Demand.Fits(w.open()) })
+	return !slices.ContainsFunc(x.task.group.eligible.Workers(), func(w *view.Worker) bool { return x.spec.Demand.Fits(w.Open()) })
 }
 
 // enqueueBlind sends a task to a random worker: none of those that may run it says how long it would wait.
 func (c *Core) enqueueBlind(x *longTask, choice *estimate.Decision, now time.Time, acts []Action) []Action {
-	workers := x.task.group.eligible.workers
+	workers := x.task.group.eligible.Workers()
 	w := workers[c.rand.IntN(len(workers))]
 	x.wait, x.run, x.read = 0, x.spec.Work.Mean, 0
-	return c.enqueueAt(x, w, choice, now, acts)
+	return c.enqueueAt(x, c.at(w), choice, now, acts)
 }
 
 func (c *Core) enqueueAt(x *longTask, w *worker, choice *estimate.Decision, now time.Time, acts []Action) []Action {
 	x.blind, x.left, x.latest = 0, 0, time.Time{}
 	c.Stats.Enqueued++
 	acts = c.enqueue(x.task, w, now, acts)
-	x.task.attempt.untold = true
-	w.untold = append(w.untold, x.task.attempt)
+	a := x.task.attempt
+	c.view.Expect(w.Worker, view.Promise{Attempt: a.id, Res: a.res, Demand: x.task.spec.Demand, Run: x.run})
 	c.decided(x, choice, w, now)
 	return acts
-}
-
-// believed is what is known of a worker beyond its welcome, as gossip or the worker told it at some time.
-func (c *Core) believed(w *worker, s estimate.Server, m *probe.WaitMatrix, at, now time.Time) {
-	if m != nil && (s.Matrix == nil || !at.Before(s.Heard)) {
-		matrix := *m
-		for _, a := range w.untold { // it did not know of these yet
-			matrix = estimate.Occupied(matrix, a.task.spec.Demand, a.task.long.run)
-		}
-		s.Matrix, s.Heard = &matrix, at
-		c.hold(w, m, at, now)
-	}
-	c.long.fleet.Put(s)
-}
-
-// told takes a matrix that w has just sent.
-func (c *Core) told(w *worker, m *probe.WaitMatrix, now time.Time) {
-	w.askedAt = time.Time{}
-	delete(c.long.asked, w)
-	if row := c.long.fleet.Get(int32(w.key)); row != nil {
-		c.believed(w, *row, m, now, now)
-	}
-}
-
-// acknowledged notes that what w says from now on counts an attempt that was enqueued there.
-func (w *worker) acknowledged(a *attempt) {
-	a.untold = false
-	w.untold = slices.DeleteFunc(w.untold, func(b *attempt) bool { return b == a })
-}
-
-// acknowledgedPlaces is for those of the Enqueues that asked for these places.
-func (w *worker) acknowledgedPlaces(first probe.ResID, count uint32) {
-	if len(w.untold) == 0 {
-		return
-	}
-	for _, a := range slices.Clone(w.untold) {
-		if a.res >= first && a.res-first < probe.ResID(count) {
-			w.acknowledged(a)
-		}
-	}
-}
-
-// disbelieve forgets the matrix of a worker.
-func (c *Core) disbelieve(w *worker) {
-	if row := c.long.fleet.Get(int32(w.key)); row != nil {
-		s := *row
-		s.Matrix = nil
-		c.long.fleet.Put(s)
-	}
 }
 
 // full places nothing at a worker by estimation whose queue is full, until it tells its matrix again, and does not
 // ask for that before its time.
 func (c *Core) full(w *worker, retry time.Duration, now time.Time) {
-	c.disbelieve(w)
+	c.view.Disbelieve(w.Worker)
 	w.askedAt = now.Add(retry - askAgain)
 }
 
-// hold notes whether short tasks had better keep away from w, by the matrix that it had at a time.
-func (c *Core) hold(w *worker, m *probe.WaitMatrix, at, now time.Time) {
-	slot := probe.Demand{CPU: min(probe.Slot.CPU, m.Capacity.CPU), Mem: min(probe.Slot.Mem, m.Capacity.Mem)}
-	wait := m.Wait(slot).Duration()
-	until := at.Add(min(wait, heldFor))
-	held := w.state == up && wait >= heldWait && now.Before(until) && !probe.Slot.Fits(w.load.Free) && now.UnixNano()-w.heardAt < int64(heldFor)
-	switch {
-	case !held:
-		c.release(w)
-	default:
-		if w.heldUntil.IsZero() {
-			c.long.held++
-		}
-		w.heldUntil = until
-	}
-}
-
-// release notes that short tasks need not keep away from w.
-func (c *Core) release(w *worker) {
-	if !w.heldUntil.IsZero() {
-		w.heldUntil = time.Time{}
-		c.long.held--
-	}
-}
-
-// isHeld reports whether short tasks had better keep away from w.
-func (c *Core) isHeld(w *worker, now time.Time) bool {
-	if !w.heldUntil.IsZero() && !now.Before(w.heldUntil) {
-		c.release(w)
-	}
-	return !w.heldUntil.IsZero()
-}
-
-// enlist makes a worker that is linked known to the fleet, without a matrix.
-func (c *Core) enlist(w *worker) {
-	m := &w.welcome
-	s := estimate.Server{Key: int32(w.key), Name: m.Worker, Host: m.Host, Rack: m.Rack, Speed: float64(m.Speed) / 1000, Draining: w.state != up}
-	if s.Rack == "" {
-		for _, l := range m.Labels {
-			if rack, ok := strings.CutPrefix(l, "rack="); ok {
-				s.Rack = rack
-			}
-		}
-	}
-	if old := c.long.fleet.Get(s.Key); old != nil && old.Name == s.Name {
-		s.Speed, s.Files, s.Maintenance = cmp.Or(s.Speed, old.Speed), old.Files, old.Maintenance
-	}
-	c.long.fleet.Put(s)
-}
-
-// strike takes a worker that is no longer up out of the candidates.
-func (c *Core) strike(w *worker) {
-	c.release(w)
-	for _, a := range w.untold {
-		a.untold = false
-	}
-	w.untold = nil
-	delete(c.long.asked, w)
-	if row := c.long.fleet.Get(int32(w.key)); row != nil {
-		s := *row
-		s.Draining, s.Matrix = true, nil
-		c.long.fleet.Put(s)
-	}
-}
-
-// rumour takes what gossip tells of a worker into the view.
-func (c *Core) rumour(w *worker, ev *Heard, now time.Time) {
-	if w.state != up && w.state != draining || ev.Incarnation != w.welcome.Incarnation || ev.Seq <= w.heardSeq {
-		return
-	}
-	w.heardSeq = ev.Seq
-	if ev.Draining {
-		c.drain(w)
-	}
-	row := c.long.fleet.Get(int32(w.key))
-	if row == nil || w.state != up {
-		return
-	}
-	at := now.Add(-max(ev.Age, 0))
-	if ev.Load != nil && at.UnixNano() > w.heardAt {
-		load := *ev.Load
-		load.Matrix = nil
-		c.heard(w, load, at)
-	}
-	s := *row
-	s.Speed = ev.Speed
-	s.Files = ev.Files
-	s.Maintenance = time.Time{}
-	if ev.Lasts > 0 {
-		s.Maintenance = at.Add(ev.Maintenance)
-	}
-	c.believed(w, s, ev.Matrix, at, now)
-}
-
-// learn takes a run of a task into account. Of short ones a few will do.
+// learn takes a run of a task into account.
 func (c *Core) learn(t *task, w *worker, m *probe.Finished) {
-	const some, few = 8, 16
-	h := t.group.history
-	h.learn(m.Run)
-	if t.long != nil || h.runs <= some || h.runs%few == 0 || m.Run >= c.cfg.LongTask/4 {
+	if more := t.group.history.Ran(m.Run); more || t.long != nil || m.Run >= c.cfg.LongTask/4 {
 		c.remember(t, w, m)
 	}
 }
 
 // remember takes a run into account for the estimates of later ones.
 func (c *Core) remember(t *task, w *worker, m *probe.Finished) {
-	run := estimate.Finished{Run: m.Run, Worker: int32(w.key), Hint: t.spec.Estimate}
-	if row := c.long.fleet.Get(int32(w.key)); row != nil {
+	run := estimate.Finished{Run: m.Run, Worker: int32(w.Key), Hint: t.spec.Estimate}
+	if row := c.view.Fleet().Get(int32(w.Key)); row != nil {
 		run.Speed = row.Speed
 	}
 	if x := t.long; x != nil {
@@ -676,21 +501,5 @@ func (c *Core) remember(t *task, w *worker, m *probe.Finished) {
 		c.Runs.Add(x.run, m.Run)
 		t.group.stage.Add(run)
 	}
-	t.group.history.stats.Add(run)
-}
-
-// blame tells the failure model how an attempt ended by itself. Of successes the first after a failure will do.
-func (c *Core) blame(w *worker, function string, status probe.Status, now time.Time) {
-	switch status {
-	case probe.Succeeded:
-		if !w.failing {
-			return
-		}
-		w.failing = false
-	case probe.Failed, probe.Panicked, probe.TimedOut, probe.NoInput:
-		w.failing = true
-	default:
-		return
-	}
-	c.long.fleet.Ended(int32(w.key), function, !w.failing, now)
+	t.group.history.Stats().Add(run)
 }

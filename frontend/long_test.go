@@ -133,9 +133,9 @@ func TestSamplingAvoidsWorkersHeldByLongTasks(t *testing.T) {
 	if counts = reserved(2); counts[3] == 0 {
 		t.Error("a worker that had room is still avoided")
 	}
-	f.pass(heldFor)
-	if counts = reserved(2); counts[5] == 0 || f.core.long.held == 10 {
-		t.Errorf("after %v workers are still avoided: %v", heldFor, counts)
+	f.pass(2 * time.Second)
+	if counts = reserved(2); counts[5] == 0 || f.core.view.Held() == 10 {
+		t.Errorf("after 2s workers are still avoided: %v", counts)
 	}
 }
 
@@ -252,7 +252,7 @@ func TestLearning(t *testing.T) {
 		l := acts[1].(Send).Msg.(probe.Reserve).Launches[0]
 		short.step(Received{0, probe.Finished{Attempt: l.Attempt, Status: probe.Succeeded, Run: time.Millisecond, Load: probe.Load{Free: short.size}}})
 	}
-	if n := short.core.learnt["f"].stats.N(); n < 8 || n > 20 {
+	if n := short.core.view.Runs("f").Stats().N(); n < 8 || n > 20 {
 		t.Errorf("%d of 100 short runs are remembered", n)
 	}
 }
@@ -307,7 +307,7 @@ func TestGroupIsAsLongAsItsLongest(t *testing.T) {
 // The failure model hears of workers that go away, alone and together, but not of those that leave; and of tasks
 // of different functions that fail at one worker.
 func TestFailures(t *testing.T) {
-	rate := func(f *fleet, w int32) float64 { return f.core.long.fleet.FailureRate(w, f.now) }
+	rate := func(f *fleet, w int32) float64 { return f.core.view.Fleet().FailureRate(w, f.now) }
 	again := func(f *fleet, w Worker) {
 		f.step(WorkerUp{w, probe.Welcome{Worker: fmt.Sprint("w", w), Incarnation: 2, Functions: []string{"f", "g", "h"}, Capacity: f.size}})
 	}
@@ -415,7 +415,7 @@ func TestAsking(t *testing.T) {
 	asked("d")
 	known := 0
 	for w := range int32(40) {
-		if f.core.long.fleet.Get(w).Matrix != nil {
+		if f.core.view.Fleet().Get(w).Matrix != nil {
 			known++
 		}
 	}

@@ -21,13 +21,13 @@ func TestRackRestartIsOneFailure(t *testing.T) {
 		}}, nil)
 	}
 	// failures are what a worker's rate tells, in those of one that failed once, just now.
-	usual := func() float64 { return c.long.fleet.FailureRate(workers-1, now) }
+	usual := func() float64 { return c.view.Fleet().FailureRate(workers-1, now) }
 	for w := range Worker(workers) {
 		start(w, 1)
 	}
 	start(0, 2) // w0 alone
-	one := c.long.fleet.FailureRate(0, now) - usual()
-	failures := func(w int32) float64 { return (c.long.fleet.FailureRate(w, now) - usual()) / one }
+	one := c.view.Fleet().FailureRate(0, now) - usual()
+	failures := func(w int32) float64 { return (c.view.Fleet().FailureRate(w, now) - usual()) / one }
 
 	now = now.Add(10 * time.Minute)
 	for w := range Worker(rack) { // the second rack, one after the other, by crash or as another process

@@ -11,7 +11,7 @@ import (
 
 // place finds workers for the waiting tasks of a group that has no places yet.
 func (c *Core) place(g *group, now time.Time, acts []Action) []Action {
-	if g.queue.Len() == 0 || len(g.eligible.workers) == 0 {
+	if g.queue.Len() == 0 || g.eligible.Len() == 0 {
 		return acts
 	}
 	p := &g.job.Policy
@@ -36,7 +36,7 @@ func probes(g *group, n int) int { return int(math.Ceil(g.job.ProbeRatio * float
 // coverGroup gives a group that lost places, or got tasks back, as many places as its waiting tasks are worth.
 func (c *Core) coverGroup(g *group, now time.Time, acts []Action) []Action {
 	switch {
-	case g.queue.Len() == 0 || len(g.eligible.workers) == 0:
+	case g.queue.Len() == 0 || g.eligible.Len() == 0:
 		return acts
 	case g.live == 0:
 		return c.place(g, now, acts)
@@ -66,14 +66,14 @@ func (c *Core) resample(j *job, now time.Time, acts []Action) []Action {
 
 // offer brings waiting tasks to a worker that is believed to have room.
 func (c *Core) offer(w *worker, now time.Time, acts []Action) []Action {
-	if w.idleAt == 0 {
+	if !w.Idle() {
 		return acts
 	}
 	var room [mostLooked]*job
 	for _, j := range c.hungry.first(&room) {
 		if j.Policy.Informed && j.Policy.Binding == Late {
 			for _, g := range j.groups {
-				if w.idleAt == 0 || !g.eligible.has(w) {
+				if !w.Idle() || !g.eligible.Contains(w.Worker) {
 					continue
 				}
 				n := g.riders().upTo(min(g.startable(w, 1), g.mostRides()))
@@ -138,7 +138,7 @@ func (c *Core) pick(w *worker, rides, extra int) {
 // startable is how many tasks of the group w could start at once, each slot so many one after the other: by what it said
 // last, and by what is known to be there, though it may not have heard of that when it said so.
 func (g *group) startable(w *worker, bundle int) int {
-	return bundle * min(g.demand.Times(w.load.Free), g.demand.Times(w.welcome.Capacity.Sub(w.taken)))
+	return bundle * w.Room(g.demand)
 }
 
 // planRides sends tasks along to workers believed to have room, and what is left of short ones to a random sample; where
@@ -147,7 +147,7 @@ func (c *Core) planRides(g *group, now time.Time) int {
 	all := g.riders()
 	rides := 0
 	if g.job.Policy.Informed {
-		if plenty := len(c.idle) / 2; g.large() && all.upTo(plenty+1) > plenty {
+		if plenty := len(c.view.Idle()) / 2; g.large() && all.upTo(plenty+1) > plenty {
 			return 0
 		}
 		rides = c.rideToIdle(g, all)
@@ -155,8 +155,8 @@ func (c *Core) planRides(g *group, now time.Time) int {
 			return rides
 		}
 	}
-	for i := 0; i < len(g.eligible.workers) && all.upTo(rides+1) > rides; i++ {
-		if w := c.draw(g.eligible.workers, i); w.rides == 0 && !c.isHeld(w, now) {
+	for i := 0; i < g.eligible.Len() && all.upTo(rides+1) > rides; i++ {
+		if w := c.at(g.eligible.Draw(i, c.rand)); w.rides == 0 && !c.view.IsHeld(w.Worker, now) {
 			c.pick(w, 1, 0)
 			rides++
 		}
@@ -180,18 +180,16 @@ func (c *Core) rideToIdle(g *group, all *riders) (rides int) {
 			rides += n
 		}
 	}
-	if len(g.eligible.workers) < len(c.idle) {
-		for i := 0; i < len(g.eligible.workers) && more(); i++ {
-			if w := c.draw(g.eligible.workers, i); w.idleAt > 0 {
+	if g.eligible.Len() < len(c.view.Idle()) {
+		for i := 0; i < g.eligible.Len() && more(); i++ {
+			if w := c.at(g.eligible.Draw(i, c.rand)); w.Idle() {
 				take(w)
 			}
 		}
 	} else {
-		for i := 0; i < len(c.idle) && more(); i++ {
-			w := c.draw(c.idle, i)
-			c.idle[w.idleAt-1].idleAt = w.idleAt // where w was
-			w.idleAt = i + 1
-			if g.eligible.has(w) {
+		for i := 0; i < len(c.view.Idle()) && more(); i++ {
+			w := c.at(c.view.DrawIdle(i))
+			if g.eligible.Contains(w.Worker) {
 				take(w)
 			}
 		}
@@ -206,14 +204,6 @@ func (c *Core) rideToIdle(g *group, all *riders) (rides int) {
 		}
 	}
 	return rides
-}
-
-// draw moves a random one of ws[i:] to position i and returns it: a step of a Fisher-Yates shuffle, so that
-// k calls sample k distinct workers whatever the size of the fleet.
-func (c *Core) draw(ws []*worker, i int) *worker {
-	k := i + c.rand.IntN(len(ws)-i)
-	ws[i], ws[k] = ws[k], ws[i]
-	return ws[i]
 }
 
 // maxSticky bounds the places of a group at one worker: on wide workers more of them only cost messages.
@@ -232,7 +222,7 @@ func (g *group) brief() bool {
 // it goes by that, of those without one by the function's history.
 func (g *group) run() time.Duration {
 	if g.unhinted {
-		return max(g.atMost, g.history.longest)
+		return max(g.atMost, g.history.Longest())
 	}
 	return g.atMost
 }
@@ -243,7 +233,7 @@ func (g *group) hint(d time.Duration) {
 		g.unhinted = true
 		return
 	}
-	d = g.history.stats.Correct(d)
+	d = g.history.Correct(d)
 	g.estimate += d
 	g.hinted++
 	g.atMost = max(g.atMost, d)
@@ -258,7 +248,7 @@ const shortRun = 30
 // shared. For brief ones it is the other way round: what they wait for is CPU, of which messages take most.
 func (c *Core) short(g *group) bool {
 	run := g.run()
-	return run >= briefRun && run < shortRun*c.trip
+	return run >= briefRun && run < shortRun*c.view.Trip()
 }
 
 // planPlaces probes n workers of a random sample: first those where the group has no place and none is
@@ -266,7 +256,6 @@ func (c *Core) short(g *group) bool {
 // asks for one in each slot; without that, a job could not have all the slots that fall free together at a
 // worker, and later ones would overtake it. Workers that are held by long tasks come last.
 func (c *Core) planPlaces(g *group, n int, now time.Time) {
-	ws := g.eligible.workers
 	holds := map[*worker]bool{}
 	for r := range g.places.All() {
 		if r.live > 0 {
@@ -275,17 +264,17 @@ func (c *Core) planPlaces(g *group, n int, now time.Time) {
 	}
 	each := func(w *worker) int {
 		if g.sticky && !g.brief() {
-			return max(1, min(g.demand.Times(w.welcome.Capacity), g.queue.Len(), maxSticky))
+			return max(1, min(g.demand.Times(w.Welcome().Capacity), g.queue.Len(), maxSticky))
 		}
 		return 1
 	}
 	spared := 0 // how many held ones may be passed over
-	if c.long.held > 0 {
+	if c.view.Held() > 0 {
 		spared = 64 + 8*n
 	}
-	for i := 0; i < len(ws) && n > 0; i++ {
-		w := c.draw(ws, i)
-		if spared > 0 && c.isHeld(w, now) {
+	for i := 0; i < g.eligible.Len() && n > 0; i++ {
+		w := c.at(g.eligible.Draw(i, c.rand))
+		if spared > 0 && c.view.IsHeld(w.Worker, now) {
 			spared--
 			continue
 		}
@@ -296,7 +285,8 @@ func (c *Core) planPlaces(g *group, n int, now time.Time) {
 	}
 	for more := true; more && n > 0; {
 		more = false
-		for _, w := range ws {
+		for _, row := range g.eligible.Workers() {
+			w := c.at(row)
 			if n == 0 {
 				break
 			}
@@ -328,7 +318,7 @@ func (c *Core) reserve(g *group, now time.Time, acts []Action) []Action {
 			Demand: g.demand, Estimate: g.estimate, Early: j.Policy.Overlap, Generation: j.Generation,
 		}
 		if w.rides > 0 {
-			m.Bundle = uint32((g.bundle(bundleBytes) - 1) * w.slots)
+			m.Bundle = uint32((g.bundle(bundleBytes) - 1) * w.Slots())
 		}
 		w.nextRes += probe.ResID(r.count)
 		for i := range w.rides {
@@ -345,14 +335,14 @@ func (c *Core) reserve(g *group, now time.Time, acts []Action) []Action {
 		r.queue(w.extra)
 		c.Stats.Places += uint64(r.count)
 		c.Stats.Rides += uint64(w.rides)
-		c.occupy(w, g.demand, w.rides)
+		c.view.Occupy(w.Worker, g.demand, w.rides)
 		if g.sticky {
 			g.budget -= max(1, w.rides)
 		} else {
 			g.budget -= int(r.count)
 		}
 		// At a worker where others queue, the place's turn is far enough off.
-		acts = append(acts, Send{Worker: w.key, Msg: m, MayWait: g.brief() && w.rides == 0 && int(w.load.Queued) >= w.slots})
+		acts = append(acts, Send{Worker: w.Key, Msg: m, MayWait: g.brief() && w.rides == 0 && int(w.Load().Queued) >= w.Slots()})
 		w.rides, w.extra = 0, 0
 	}
 	if g.sampledAt.IsZero() {
@@ -388,12 +378,12 @@ func (c *Core) launch(t *task, w *worker, res probe.ResID, state taskState, now 
 
 func (t *task) launch(id probe.AttemptID) probe.Launch {
 	s := t.spec
-	expected := t.group.history.stats.Correct(s.Estimate)
+	expected := t.group.history.Correct(s.Estimate)
 	switch {
 	case t.long != nil:
 		expected = t.long.run
 	case expected == 0 && t.group.job.Policy.Overlap:
-		expected = t.group.history.steady()
+		expected = t.group.history.Steady(briefRun)
 	}
 	l := probe.Launch{Attempt: id, Task: s.Index, Function: s.Function, Payload: s.Payload, Estimate: expected, Timeout: s.Timeout, Files: s.Files}
 	if deadline := t.group.job.deadline; !deadline.IsZero() {
@@ -455,7 +445,7 @@ func (c *Core) ready(w *worker, m *probe.Ready, now time.Time, acts []Action) []
 	}
 	if r == nil {
 		c.Stats.Declines++
-		return append(acts, Send{Worker: w.key, Msg: probe.Decline{Res: m.Res, Turn: m.Turn}})
+		return append(acts, Send{Worker: w.Key, Msg: probe.Decline{Res: m.Res, Turn: m.Turn}})
 	}
 	if a := r.ride(m.Res); a != nil {
 		c.unride(a, r) // its Queued was overtaken
@@ -468,7 +458,7 @@ func (c *Core) ready(w *worker, m *probe.Ready, now time.Time, acts []Action) []
 	if g == nil {
 		c.dropPlace(w, m.Res, r)
 		c.Stats.Declines++
-		return append(acts, Send{Worker: w.key, Msg: probe.Decline{Res: m.Res, Turn: m.Turn}})
+		return append(acts, Send{Worker: w.Key, Msg: probe.Decline{Res: m.Res, Turn: m.Turn}})
 	}
 	j := g.job
 	j.served = true
@@ -489,7 +479,7 @@ func (c *Core) ready(w *worker, m *probe.Ready, now time.Time, acts []Action) []
 	}
 	c.Stats.Binds++
 	bind.Keep = keep
-	acts = append(acts, Send{Worker: w.key, Msg: bind})
+	acts = append(acts, Send{Worker: w.Key, Msg: bind})
 	if j.waiting == 0 && j.Policy.Cancel {
 		acts = c.cancelPlaces(j, now, acts)
 	}
@@ -509,32 +499,6 @@ func (c *Core) bindNext(g *group, w *worker, m *probe.Ready, now time.Time) prob
 	return t.launch(a.id)
 }
 
-// history is how long the tasks of a function have lately run, over all jobs: near the longest and the
-// shortest of some dozens.
-type history struct {
-	runs              int
-	longest, shortest time.Duration
-	stats             estimate.Stats
-}
-
-func (h *history) learn(run time.Duration) {
-	run = max(run, 1)
-	if h.runs++; h.runs == 1 {
-		h.longest, h.shortest = run, run
-	}
-	h.longest = max(run, h.longest-h.longest/32)
-	h.shortest = min(run, h.shortest+h.shortest/32+1)
-}
-
-// steady is how long a task will run, if the function's tasks all take nearly the same, or so little time that
-// the difference does not matter; 0 if not. It is for tasks without an estimate of their own.
-func (h *history) steady() time.Duration {
-	if h.runs < 8 || h.longest >= briefRun && h.longest-h.shortest > h.shortest/8 {
-		return 0
-	}
-	return h.shortest
-}
-
 const (
 	// bundleTime is how long the tasks of a bundle should take together, at most: less than a round trip.
 	bundleTime  = 40 * time.Microsecond
@@ -544,17 +508,17 @@ const (
 
 // bundle is how many of the waiting tasks one message gets, if their payloads are to fit into so many bytes.
 func (g *group) bundle(bytes int) int {
-	if !g.job.Policy.Bundle || g.history.runs == 0 {
+	if !g.job.Policy.Bundle || !g.history.Any() {
 		return 1
 	}
-	return g.fitting(int(bundleTime/g.history.longest), bytes) // none of it may be held up by one that takes longer
+	return g.fitting(int(bundleTime/g.history.Longest()), bytes) // none of it may be held up by one that takes longer
 }
 
 // turn is how many a turn at w gets. Of brief tasks it gets more where so many others queue that what waits behind
 // the slots of w until one falls free loses nothing by it.
 func (g *group) turn(w *worker, bytes int) int {
-	if g.job.Policy.Bundle && g.brief() && w.slots > 0 {
-		if n := min(w.slots, 1+int(w.load.Queued)/(2*w.slots)); n > 1 {
+	if g.job.Policy.Bundle && g.brief() && w.Slots() > 0 {
+		if n := min(w.Slots(), 1+int(w.Load().Queued)/(2*w.Slots())); n > 1 {
 			return g.fitting(n, bytes)
 		}
 	}
@@ -587,7 +551,7 @@ func (c *Core) choose(g *group, w *worker) *group {
 		return nil
 	}
 	for _, other := range g.job.groups {
-		if other.queue.Len() > 0 && other.eligible.has(w) && other.demand.Fits(g.demand) {
+		if other.queue.Len() > 0 && other.eligible.Contains(w.Worker) && other.demand.Fits(g.demand) {
 			return other
 		}
 	}
@@ -611,7 +575,7 @@ func (c *Core) share(g *group, w *worker) *group {
 			continue
 		}
 		for _, other := range k.groups {
-			if other.queue.Len() > 0 && other.eligible.has(w) && other.demand.Fits(g.demand) &&
+			if other.queue.Len() > 0 && other.eligible.Contains(w.Worker) && other.demand.Fits(g.demand) &&
 				(g.estimate == 0 || other.estimate > 0 && other.estimate <= g.estimate) {
 				return other
 			}
@@ -650,21 +614,19 @@ func (c *Core) await(t *task) {
 // put notes that an attempt is at its worker.
 func (c *Core) put(a *attempt) {
 	a.w.attempts[a.id] = a
-	a.w.taken = a.w.taken.Add(a.task.spec.Demand)
+	c.view.Take(a.w.Worker, a.task.spec.Demand)
 	c.running++
 }
 
 func (c *Core) dropAttempt(a *attempt) {
 	delete(a.w.attempts, a.id)
-	a.w.taken = a.w.taken.Sub(a.task.spec.Demand)
+	c.view.Return(a.w.Worker, a.task.spec.Demand)
 	if a.w.enqueued[a.res] == a {
 		delete(a.w.enqueued, a.res)
 	}
 	a.task.attempt = nil
 	c.running--
-	if a.untold {
-		a.w.acknowledged(a)
-	}
+	c.view.Counted(a.w.Worker, a.id)
 }
 
 // queued takes back the rides that did not start.
@@ -774,7 +736,7 @@ func (c *Core) sendCancel(w *worker, m probe.Cancel, brief bool, acts []Action) 
 	c.Stats.Cancels++
 	w.cancels[w.nextCancel%len(w.cancels)] = m
 	w.nextCancel++
-	return append(acts, Send{Worker: w.key, Msg: m, MayWait: brief})
+	return append(acts, Send{Worker: w.Key, Msg: m, MayWait: brief})
 }
 
 // cancelled reports whether a Cancel of the place was among the last that w was sent.

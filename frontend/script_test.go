@@ -601,8 +601,8 @@ func (s *story) state() string {
 	add("places", places)
 	add("rounds", len(c.rounds.bySeq))
 	add("acks", acks)
-	add("idle", len(c.idle))
-	add("held", c.long.held)
+	add("idle", len(c.view.Idle()))
+	add("held", c.view.Held())
 	if len(words) == 0 {
 		return "nothing"
 	}

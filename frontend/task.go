@@ -56,7 +56,7 @@ func (c *Core) finished(w *worker, m *probe.Finished, now time.Time, acts []Acti
 		c.note(t, "killed")
 		// The worker drains, or gave us up: no fault of the task's.
 		if !t.spec.Retryable {
-			o := Outcome{Kind: Failed, Failure: Lost, Message: "it was killed by worker " + w.welcome.Worker + ", and may start only once", Worker: w.welcome.Worker}
+			o := Outcome{Kind: Failed, Failure: Lost, Message: "it was killed by worker " + w.Welcome().Worker + ", and may start only once", Worker: w.Welcome().Worker}
 			o.Receipt, acts = c.receipt(t, w, m.Attempt, now, acts)
 			return c.end(t, o, now, acts)
 		}
@@ -68,10 +68,10 @@ func (c *Core) finished(w *worker, m *probe.Finished, now time.Time, acts []Acti
 // conclude ends a task with what an attempt reported, or tries again.
 func (c *Core) conclude(t *task, w *worker, m *probe.Finished, now time.Time, acts []Action) []Action {
 	o := Outcome{
-		Kind: Failed, Message: m.Error, Worker: w.welcome.Worker, Run: m.Run, Usage: m.Usage,
+		Kind: Failed, Message: m.Error, Worker: w.Welcome().Worker, Run: m.Run, Usage: m.Usage,
 		Phases: t.phases(m, now),
 	}
-	c.blame(w, t.spec.Function, m.Status, now)
+	c.view.Ended(w.Worker, t.spec.Function, m.Status, now)
 	if d := c.note(t, m.Status.String()); d != nil {
 		d.Waited, d.Ran, d.Usage = m.Waited, m.Run, m.Usage
 	}
@@ -79,7 +79,9 @@ func (c *Core) conclude(t *task, w *worker, m *probe.Finished, now time.Time, ac
 	case probe.Succeeded:
 		o.Kind, o.Result = Result, m.Result
 		c.learn(t, w, m)
-		c.learnTrip(t, m, now)
+		if !t.boundAt.IsZero() {
+			c.view.Travelled(t.trip(m, now))
+		}
 	case probe.TooLarge:
 		o.Failure = TooLarge
 	case probe.Panicked:
@@ -158,18 +160,6 @@ func (t *task) trip(m *probe.Finished, now time.Time) time.Duration {
 	return max(0, now.Sub(sent)-m.Kept-m.Launch-m.Run)
 }
 
-// learnTrip learns the time that two messages over a link take, each with what it waits for at both ends.
-func (c *Core) learnTrip(t *task, m *probe.Finished, now time.Time) {
-	if t.boundAt.IsZero() {
-		return
-	}
-	trip := t.trip(m, now)
-	if c.trip == 0 {
-		c.trip = trip
-	}
-	c.trip += (trip - c.trip) / 64
-}
-
 // lose counts an attempt as lost: it may have run, may still run, or never did.
 func (c *Core) lose(a *attempt, died bool, why string, now time.Time, acts []Action) []Action {
 	t := a.task
@@ -182,12 +172,12 @@ func (c *Core) lose(a *attempt, died bool, why string, now time.Time, acts []Act
 	c.Stats.Losses++
 	if !t.spec.Retryable {
 		c.Stats.Lost++
-		return c.end(t, Outcome{Kind: Failed, Failure: Lost, Message: why + "; the task may start only once, and may or may not have run", Worker: a.w.welcome.Worker}, now, acts)
+		return c.end(t, Outcome{Kind: Failed, Failure: Lost, Message: why + "; the task may start only once, and may or may not have run", Worker: a.w.Welcome().Worker}, now, acts)
 	}
 	if died && a.ran {
 		if t.losses++; t.losses >= c.cfg.PoisonAfter {
 			c.Stats.Poisons++
-			return c.end(t, Outcome{Kind: Failed, Failure: Poison, Message: fmt.Sprintf("%d workers went away while they ran it, the last was %s: it is taken for the cause", t.losses, a.w.welcome.Worker), Worker: a.w.welcome.Worker}, now, acts)
+			return c.end(t, Outcome{Kind: Failed, Failure: Poison, Message: fmt.Sprintf("%d workers went away while they ran it, the last was %s: it is taken for the cause", t.losses, a.w.Welcome().Worker), Worker: a.w.Welcome().Worker}, now, acts)
 		}
 	}
 	c.Stats.Retries++
@@ -215,7 +205,7 @@ func (c *Core) started(w *worker, m *probe.Started, acts []Action) []Action {
 		c.put(t.attempt)
 		return acts
 	}
-	return append(acts, Send{Worker: w.key, Msg: probe.Kill{Attempt: m.Attempt}}) // its task has its outcome
+	return append(acts, Send{Worker: w.Key, Msg: probe.Kill{Attempt: m.Attempt}}) // its task has its outcome
 }
 
 // settleRide notes that a ride has started: its place is used up.
@@ -233,12 +223,12 @@ func (c *Core) refused(w *worker, m *probe.Refused, now time.Time, acts []Action
 		c.note(a.task, "refused: "+m.Reason.String())
 		switch m.Reason {
 		case probe.Unknown:
-			acts = c.lose(a, false, "worker "+w.welcome.Worker+" no longer knows of it", now, acts)
+			acts = c.lose(a, false, "worker "+w.Welcome().Worker+" no longer knows of it", now, acts)
 		case probe.NoFunction, probe.Oversized, probe.TooBig, probe.NeedsFiles:
 			acts = c.hitch(a, m.Reason, now, acts)
 		default:
 			c.takeBack(a)
-			if m.Reason == probe.Late && a.spent && w.state == up && w.places[a.res] == nil {
+			if m.Reason == probe.Late && a.spent && w.Up() && w.places[a.res] == nil {
 				c.restore(a)
 			}
 		}
@@ -281,7 +271,7 @@ func (c *Core) hitch(a *attempt, why probe.Reason, now time.Time, acts []Action)
 		return acts
 	}
 	c.dropAttempt(a)
-	return c.end(t, Outcome{Kind: Failed, Failure: Infrastructure, Message: fmt.Sprintf("launched %d times and always refused, at last by %s: %v", t.hitches, a.w.welcome.Worker, why)}, now, acts)
+	return c.end(t, Outcome{Kind: Failed, Failure: Infrastructure, Message: fmt.Sprintf("launched %d times and always refused, at last by %s: %v", t.hitches, a.w.Welcome().Worker, why)}, now, acts)
 }
 
 // placeGone forgets a place that the worker dropped or never took, and takes its task back if one rode along
@@ -333,7 +323,7 @@ func (c *Core) gone(w *worker, m *probe.Gone, now time.Time, acts []Action) []Ac
 	}
 	for _, id := range m.Attempts {
 		if a := w.attempts[id]; a != nil && now.Sub(a.sent) >= syncAge {
-			acts = c.lose(a, false, "worker "+w.welcome.Worker+" knows nothing of it", now, acts)
+			acts = c.lose(a, false, "worker "+w.Welcome().Worker+" knows nothing of it", now, acts)
 		}
 	}
 	return acts
@@ -374,8 +364,7 @@ func (c *Core) moved(j *job, now time.Time, acts []Action) []Action {
 func (c *Core) forget(j *job, now time.Time, acts []Action) []Action {
 	j.ended, j.served = true, true
 	for _, g := range j.groups {
-		g.eligible.groups.Remove(g)
-		g.eligible.forgetServed(j.tenant)
+		c.unuse(g)
 	}
 	acts = c.cancelPlaces(j, now, acts)
 	delete(c.jobs, j.ID)
@@ -418,7 +407,7 @@ func (c *Core) endAll(j *job, o Outcome, now time.Time, acts []Action) []Action 
 			continue
 		}
 		if a := t.attempt; a != nil {
-			acts = append(acts, Send{Worker: a.w.key, Msg: probe.Kill{Attempt: a.id, Res: a.res, Turn: a.turn}})
+			acts = append(acts, Send{Worker: a.w.Key, Msg: probe.Kill{Attempt: a.id, Res: a.res, Turn: a.turn}})
 			c.settleRide(a)
 			c.dropAttempt(a)
 			c.note(t, "stopped: "+o.Message)

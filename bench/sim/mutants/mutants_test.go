@@ -26,8 +26,15 @@ type mutant struct {
 // name is the rule as a subtest's name, so that -run finds it.
 func (m *mutant) name() string { return m.core() + "/" + strings.ReplaceAll(m.rule, " ", "_") }
 
-// core is the folder of the core that the mutant is of.
-func (m *mutant) core() string { return filepath.Dir(m.file) }
+// core is the folder of the core that the mutant is of: the rooms of the frontend's have its tests.
+func (m *mutant) core() string {
+	switch dir := filepath.Dir(m.file); dir {
+	case "frontend/view", "frontend/jobs", "frontend/place", "frontend/ledger":
+		return "frontend"
+	default:
+		return dir
+	}
+}
 
 // apply is the mutated file.
 func (m *mutant) apply() ([]byte, error) {

@@ -338,7 +338,7 @@ var table = []mutant{
 	},
 	{
 		"a tenant is not refused because another one waits", "frontend/admit.go",
-		"first := g.eligible.firstUnserved(t, j.Priority)", "first := (*job)(nil)\n\t\tfor u := range g.eligible.unserved {\n\t\t\tfirst = g.eligible.firstUnserved(u, j.Priority)\n\t\t}",
+		"first := c.firstUnserved(waiters{g.eligible, t}, j.Priority)", "first := (*job)(nil)\n\t\tfor u := range c.unserved {\n\t\t\tfirst = c.firstUnserved(u, j.Priority)\n\t\t}",
 	},
 	{
 		"room is offered to tenants by turns", "frontend/tenant.go",
@@ -377,11 +377,11 @@ var table = []mutant{
 		"if from == blocked || from == claiming {", "if false {",
 	},
 	{
-		"a job whose link broke gets other places", "frontend/view.go",
+		"a job whose link broke gets other places", "frontend/links.go",
 		"c.want(r.group.job)\n\t\tc.dropPlace", "c.dropPlace",
 	},
 	{
-		"a worker that comes is offered to all that wait", "frontend/view.go",
+		"a worker that comes is offered to all that wait", "frontend/links.go",
 		"c.wantAll = true", "",
 	},
 	{
@@ -390,7 +390,7 @@ var table = []mutant{
 	},
 	{
 		"a wrong hint is corrected by what became of earlier ones", "frontend/place.go",
-		"d = g.history.stats.Correct(d)\n", "",
+		"d = g.history.Correct(d)\n", "",
 	},
 	{
 		"a group is as long as the longest of its tasks", "frontend/place.go",
@@ -406,12 +406,12 @@ var table = []mutant{
 		"for i := range m.Count {\n\t\tid := m.First + probe.ResID(i)",
 	},
 	{
-		"tasks of a worker that went away are bound in their order", "frontend/view.go",
+		"tasks of a worker that went away are bound in their order", "frontend/links.go",
 		"slices.Backward(w.attemptsInOrder())", "slices.All(w.attemptsInOrder())",
 	},
 	{
 		"a worker has no more tasks on their way than it has room for", "frontend/place.go",
-		"bundle * min(g.demand.Times(w.load.Free), g.demand.Times(w.welcome.Capacity.Sub(w.taken)))", "bundle * g.demand.Times(w.load.Free)",
+		"bundle * w.Room(g.demand)", "bundle * g.demand.Times(w.Load().Free)",
 	},
 	{
 		"a job lets go of reservations that are used up", "frontend/place.go",
@@ -427,11 +427,11 @@ var table = []mutant{
 	},
 	{
 		"a place serves only tasks that may run there", "frontend/place.go",
-		"other.eligible.has(w) && other.demand.Fits(g.demand) {", "other.demand.Fits(g.demand) {",
+		"other.eligible.Contains(w.Worker) && other.demand.Fits(g.demand) {", "other.demand.Fits(g.demand) {",
 	},
 	{
 		"a place serves only tasks that it has room for", "frontend/place.go",
-		"other.eligible.has(w) && other.demand.Fits(g.demand) {", "other.eligible.has(w) {",
+		"other.eligible.Contains(w.Worker) && other.demand.Fits(g.demand) {", "other.eligible.Contains(w.Worker) {",
 	},
 	{
 		"a place whose task may have started is not cancelled", "frontend/place.go",
@@ -443,11 +443,11 @@ var table = []mutant{
 	},
 	{
 		"a result is not acknowledged before the client has it", "frontend/claims.go",
-		"if w.state == draining {\n\t\treturn Receipt{}", "if true {\n\t\treturn Receipt{}",
+		"if w.State() == view.Draining {\n\t\treturn Receipt{}", "if true {\n\t\treturn Receipt{}",
 	},
 	{
 		"a worker that leaves does not wait for clients", "frontend/claims.go",
-		"if w.state == draining {\n\t\treturn Receipt{}", "if false {\n\t\treturn Receipt{}",
+		"if w.State() == view.Draining {\n\t\treturn Receipt{}", "if false {\n\t\treturn Receipt{}",
 	},
 	{
 		"a failure that is tried again is acknowledged", "frontend/task.go",
@@ -483,26 +483,26 @@ var table = []mutant{
 	},
 	{
 		"who cannot be reached may have started a task", "frontend/claims.go",
-		"case w.listed && w.state == down:", "case false:",
+		"case w.Listed() && w.State() == view.Down:", "case false:",
 	},
 	{
 		"who has left may have started a task", "frontend/claims.go",
-		"if c.left.name != \"\" &&", "if false &&",
+		"if left := c.view.Left(); left != (view.Departure{}) &&", "if left := c.view.Left(); false &&",
 	},
 	{
 		"a frontend that has just started waits for its first links", "frontend/claims.go",
-		"(w.state != down || w.awaited)", "w.state != down",
+		"(w.State() != view.Down || w.Awaited())", "w.State() != view.Down",
 	},
 	{
-		"a worker that comes later is told whose a job is", "frontend/view.go",
+		"a worker that comes later is told whose a job is", "frontend/links.go",
 		"j.asked[w] || fresh && j.Generation > 0", "j.asked[w]",
 	},
 	{
-		"who leaves acknowledges what it has", "frontend/view.go",
+		"who leaves acknowledges what it has", "frontend/links.go",
 		"if w != nil && len(w.acks) > 0 {", "if false {",
 	},
 	{
-		"who leaves acknowledges at once what still comes", "frontend/view.go",
+		"who leaves acknowledges at once what still comes", "frontend/links.go",
 		"len(w.acks) == ackBatch || c.leaving", "len(w.acks) == ackBatch",
 	},
 	{
@@ -566,50 +566,49 @@ var table = []mutant{
 		"probe.Kill{Attempt: a.id, Res: a.res, Turn: a.turn}", "probe.Kill{}",
 	},
 	{
-		"attempts at another life of a worker are lost", "frontend/view.go",
-		"if w.state == lost && w.welcome.Incarnation != ev.Welcome.Incarnation {", "if false {",
+		"attempts at another life of a worker are lost", "frontend/links.go",
+		"if w.State() == view.Adrift && w.Welcome().Incarnation != ev.Welcome.Incarnation {", "if false {",
 	},
 	{
-		"attempts are claimed when the link is back", "frontend/view.go",
+		"attempts are claimed when the link is back", "frontend/links.go",
 		"probe.Claim{Job: a.job.ID, Attempt: a.id, Generation: a.job.Generation}", "probe.Pong{Seq: a.id.Seq}",
 	},
 	{
-		"who drains gets nothing new", "frontend/view.go",
-		"c.withdraw(w)\n\t\tw.state = draining", "w.state = draining",
+		"who drains gets nothing new", "frontend/view/view.go",
+		"v.withdraw(w)\n\t\tw.state = Draining", "w.state = Draining",
 	},
 	{
-		"a link that breaks takes its places along", "frontend/view.go",
+		"a link that breaks takes its places along", "frontend/links.go",
 		"c.dropPlaces(w)\n", "\n",
 	},
 	{
-		"queue lengths of a link that breaks count no more", "frontend/view.go",
+		"queue lengths of a link that breaks count no more", "frontend/links.go",
 		"acts = c.forgetRounds(w, now, acts)", "",
 	},
 	{
-		"the attempts at a worker that is gone are lost", "frontend/view.go",
-		"acts = c.lose(a, true, fmt.Sprintf(\"worker %s went away\", w.welcome.Worker), now, acts)",
-		"_ = fmt.Sprintf(\"%v\", a)",
+		"the attempts at a worker that is gone are lost", "frontend/links.go",
+		"acts = c.lose(a, true, fmt.Sprintf(\"worker %s went away\", w.Welcome().Worker), now, acts)", "_ = fmt.Sprint(a)",
 	},
 	{
-		"a sync does not name places whose tasks may have started", "frontend/view.go",
+		"a sync does not name places whose tasks may have started", "frontend/links.go",
 		"if r.ride(id) == nil {", "if r != nil {",
 	},
 
 	{
-		"a task that was enqueued counts at its worker until that has answered", "frontend/long.go",
-		"matrix = estimate.Occupied(matrix, a.task.spec.Demand, a.task.long.run)", "_ = a",
+		"a task that was enqueued counts at its worker until that has answered", "frontend/view/load.go",
+		"matrix = estimate.Occupied(matrix, p.Demand, p.Run)", "_ = p",
 	},
 	{
-		"a task that was enqueued counts in the matrix of its worker", "frontend/long.go",
+		"a task that was enqueued counts in the matrix of its worker", "frontend/view/load.go",
 		"row.Matrix = &occupied", "_ = occupied",
 	},
 	{
-		"who is not up is no candidate", "frontend/long.go",
+		"who is not up is no candidate", "frontend/view/view.go",
 		"s.Draining, s.Matrix = true, nil", "s.Matrix = nil",
 	},
 	{
 		"a worker whose queue is full gets no more until it tells its matrix", "frontend/long.go",
-		"c.disbelieve(w)\n\tw.askedAt", "w.askedAt",
+		"c.view.Disbelieve(w.Worker)\n\tw.askedAt", "w.askedAt",
 	},
 	{
 		"who does not tell its matrix is not waited for", "frontend/long.go",
@@ -617,15 +616,15 @@ var table = []mutant{
 	},
 	{
 		"short tasks keep away from long ones", "frontend/place.go",
-		"if spared > 0 && c.isHeld(w, now) {", "if false {",
+		"if spared > 0 && c.view.IsHeld(w.Worker, now) {", "if false {",
 	},
 	{
-		"gossip on another run of a worker does not count", "frontend/long.go",
-		"ev.Incarnation != w.welcome.Incarnation ||", "",
+		"gossip on another run of a worker does not count", "frontend/view/load.go",
+		"r.Incarnation != w.welcome.Incarnation ||", "",
 	},
 	{
-		"old gossip does not count", "frontend/long.go",
-		"|| ev.Seq <= w.heardSeq {", "{",
+		"old gossip does not count", "frontend/view/load.go",
+		"|| r.Seq <= w.heardSeq {", "{",
 	},
 	{
 		"a task that is larger than what is open to long ones may use all", "frontend/task.go",
@@ -636,8 +635,8 @@ var table = []mutant{
 		"if t.hitches++; t.hitches < maxHitches {", "if t.hitches < maxHitches {",
 	},
 	{
-		"a worker that leaves has not failed", "frontend/view.go",
-		"if w.state != down && !w.leaves {", "if w.state != down {",
+		"a worker that leaves has not failed", "frontend/view/view.go",
+		"if w.state != Down && !w.leaves {", "if w.state != Down {",
 	},
 	{
 		"a stage waits for those before it", "frontend/stages.go",
@@ -656,20 +655,20 @@ var table = []mutant{
 		"case t.group.job.blocks(t.group):", "case false:",
 	},
 	{
-		"the constraint of a job holds for its tasks", "frontend/view.go",
-		"of.Matches(m.Labels, m.Host, m.Worker) &&", "(true || of.Matches(m.Labels, m.Host, m.Worker)) &&",
+		"the constraint of a job holds for its tasks", "frontend/view/sets.go",
+		"n.Of.Matches(m.Labels, m.Host, m.Worker) &&", "true &&",
 	},
 	{
-		"the constraint of a task holds", "frontend/view.go",
-		"&& own.Matches(m.Labels, m.Host, m.Worker)", "&& (true || own.Matches(m.Labels, m.Host, m.Worker))",
+		"the constraint of a task holds", "frontend/view/sets.go",
+		"&& n.Own.Matches(m.Labels, m.Host, m.Worker)", "",
 	},
 	{
-		"tasks that need files go where there is a cache", "frontend/view.go",
-		`(!files || m.Cache != "")`, "(!files || true)",
+		"tasks that need files go where there is a cache", "frontend/view/sets.go",
+		"(!n.Files || m.Cache != \"\")", "true",
 	},
 	{
-		"a set of workers lets go of jobs that have ended", "frontend/task.go",
-		"g.eligible.forgetServed(j.tenant)", "_ = g",
+		"a set of workers lets go of jobs that have ended", "frontend/sets.go",
+		"c.forgetServed(waiters{g.eligible, g.job.tenant})", "",
 	},
 	{
 		"nobody waits for matrices when the tasks are gone for which they were asked", "frontend/long.go",
@@ -677,11 +676,11 @@ var table = []mutant{
 	},
 	{
 		"tasks of a job that go anywhere go to different workers", "frontend/early.go",
-		"c.draw(ws, i%len(ws))", "c.draw(ws, 0)",
+		"g.eligible.Draw(i%n, c.rand)", "g.eligible.Draw(0, c.rand)",
 	},
 	{
 		"tasks of a job that go by queue lengths ask different workers", "frontend/early.go",
-		"if first+each > len(ws) {", "if true {",
+		"if first+each > n {", "if true {",
 	},
 	{
 		"a batch puts no two tasks on a worker while there are others", "frontend/early.go",
@@ -704,8 +703,8 @@ var table = []mutant{
 		"again = again || s.ready && s.left == 0", "",
 	},
 	{
-		"the sets of a job that is being admitted are kept", "frontend/view.go",
-		"for _, g := range j.groups {\n\t\t\tused[g.eligible] = true", "for _, g := range j.groups {\n\t\t\tused[g.eligible] = false",
+		"the sets of a job that is being admitted are kept", "frontend/sets.go",
+		"own[g.eligible] = true", "own[g.eligible] = false",
 	},
 	{
 		"a launch tells how much of the job's deadline is left", "frontend/place.go",

@@ -1,0 +1,77 @@
+package view
+
+import (
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend/estimate"
+)
+
+// Runs is how long the tasks of a function have lately run, over all jobs.
+type Runs struct {
+	n                 int
+	longest, shortest time.Duration // near those of some dozens
+	stats             estimate.Stats
+}
+
+// maxRuns bounds the functions that are remembered; only those that a worker has are ever learnt.
+const maxRuns = 4096
+
+// Runs are those of a function, which it now has if it did not.
+func (v *View) Runs(function string) *Runs {
+	r := v.runs[function]
+	if r == nil {
+		if len(v.runs) >= maxRuns {
+			clear(v.runs)
+		}
+		r = &Runs{}
+		v.runs[function] = r
+	}
+	return r
+}
+
+// Known are those of a function, or nil.
+func (v *View) KnownRuns(function string) *Runs { return v.runs[function] }
+
+// Ran takes a run into account. It reports whether more should be told of it to Stats: of short ones a few will do.
+func (r *Runs) Ran(run time.Duration) (more bool) {
+	const some, few = 8, 16
+	run = max(run, 1)
+	if r.n++; r.n == 1 {
+		r.longest, r.shortest = run, run
+	}
+	r.longest = max(run, r.longest-r.longest/32)
+	r.shortest = min(run, r.shortest+r.shortest/32+1)
+	return r.n <= some || r.n%few == 0
+}
+
+// Any reports whether any run is known.
+func (r *Runs) Any() bool { return r.n > 0 }
+
+// Longest is near the longest of the last some dozens; 0 if none is known.
+func (r *Runs) Longest() time.Duration { return r.longest }
+
+// Correct is a task's estimate as far as what became of earlier ones lets it stand.
+func (r *Runs) Correct(hint time.Duration) time.Duration { return r.stats.Correct(hint) }
+
+// Stats is what estimates are made from.
+func (r *Runs) Stats() *estimate.Stats { return &r.stats }
+
+// Steady is how long a task will run, if the function's tasks all take nearly the same, or less than brief, so that the
+// difference does not matter; 0 if not. It is for tasks without an estimate of their own.
+func (r *Runs) Steady(brief time.Duration) time.Duration {
+	if r.n < 8 || r.longest >= brief && r.longest-r.shortest > r.shortest/8 {
+		return 0
+	}
+	return r.shortest
+}
+
+// Trip is how long two messages over a link take, each with what it waits for at both ends; 0 if nothing is known.
+func (v *View) Trip() time.Duration { return v.trip }
+
+// Travelled takes a round trip into account.
+func (v *View) Travelled(trip time.Duration) {
+	if v.trip == 0 {
+		v.trip = trip
+	}
+	v.trip += (trip - v.trip) / 64
+}

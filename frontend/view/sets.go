@@ -1,0 +1,143 @@
+package view
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+// Need is what a kind of task asks of the worker that runs it.
+type Need struct {
+	Function string
+	Demand   probe.Demand
+	Files    bool       // it needs some, which a cache is for
+	Of, Own  Constraint // of its job, and its own
+}
+
+// Key is equal for equal needs, and only for those.
+func (n *Need) Key() string {
+	if len(n.Of.Labels)+len(n.Of.Hosts)+len(n.Own.Labels)+len(n.Own.Hosts) == 0 && !n.Files && n.Demand == probe.Slot {
+		return n.Function
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\x00%d\x00%d\x00%t", n.Function, n.Demand.CPU, n.Demand.Mem, n.Files)
+	for _, part := range [][]string{n.Of.Labels, n.Of.Hosts, n.Own.Labels, n.Own.Hosts} {
+		b.WriteByte(0)
+		for _, s := range part {
+			b.WriteByte(1)
+			b.WriteString(s)
+		}
+	}
+	return b.String()
+}
+
+func (n *Need) matches(w *Worker) bool {
+	m := &w.welcome
+	return w.functions[n.Function] && n.Demand.Fits(m.Capacity) && (!n.Files || m.Cache != "") &&
+		n.Of.Matches(m.Labels, m.Host, m.Worker) && n.Own.Matches(m.Labels, m.Host, m.Worker)
+}
+
+// Set is the workers that are up and may run a kind of task.
+type Set struct {
+	need    Need
+	workers []*Worker // in no order: sampling shuffles it
+	few     bool      // they are looked for among workers: a job may name many sets
+	member  []bool    // by Key, of others
+}
+
+// MaxSets is from how many sets on those are looked for that nobody uses, each time there are twice as many as were left
+// the last time.
+const MaxSets = 256
+
+// Set finds or makes the set of the workers that meet a need of that key. If there are too many sets, those go that are
+// not used.
+func (v *View) Set(key string, n Need, used func(*Set) bool) *Set {
+	if s := v.sets[key]; s != nil {
+		return s
+	}
+	if len(v.sets) >= max(MaxSets, v.sweepSets) {
+		maps.DeleteFunc(v.sets, func(_ string, s *Set) bool { return !used(s) })
+		v.sweepSets = 2 * len(v.sets)
+	}
+	s := &Set{need: n}
+	if hosts := slices.Concat(n.Of.Hosts, n.Own.Hosts); len(hosts) > 0 {
+		s.few = len(hosts) <= 4
+		for _, at := range hosts {
+			for _, key := range v.fleet.At(at) {
+				if w := v.workers[key]; w.state == Up {
+					s.add(w)
+				}
+			}
+		}
+	} else {
+		for _, w := range v.workers {
+			if w != nil && w.state == Up {
+				s.add(w)
+			}
+		}
+	}
+	if len(s.workers) > 0 {
+		v.sets[key] = s
+	}
+	return s
+}
+
+// Turned are the sets that have become empty, or have their first worker again, since it was asked last. It is good until
+// the next link is made or broken.
+func (v *View) Turned() []*Set {
+	turned := v.turned
+	v.turned = v.turned[:0]
+	return turned
+}
+
+// Has, Len and At make it a pool of package estimate.
+func (s *Set) Has(key int32) bool {
+	if s.few {
+		return slices.ContainsFunc(s.workers, func(w *Worker) bool { return int32(w.Key) == key })
+	}
+	return int(key) < len(s.member) && s.member[key]
+}
+func (s *Set) Len() int       { return len(s.workers) }
+func (s *Set) At(i int) int32 { return int32(s.workers[i].Key) }
+
+// Contains reports whether w is in the set.
+func (s *Set) Contains(w *Worker) bool { return s.Has(int32(w.Key)) }
+
+// Workers are those of the set, in no order; nobody may write to it. Draw changes it.
+func (s *Set) Workers() []*Worker { return s.workers }
+
+// Draw moves a random one of the workers from i on to position i and returns it: so k calls sample k distinct ones.
+func (s *Set) Draw(i int, rng *rand.Rand) *Worker { return draw(s.workers, i, rng) }
+
+// add adds w if it may run such tasks. It reports whether it is the first that does.
+func (s *Set) add(w *Worker) (first bool) {
+	if s.Contains(w) || !s.need.matches(w) {
+		return false
+	}
+	if !s.few {
+		for int(w.Key) >= len(s.member) {
+			s.member = append(s.member, false)
+		}
+		s.member[w.Key] = true
+	}
+	s.workers = append(s.workers, w)
+	return len(s.workers) == 1
+}
+
+// remove takes w out. It reports whether it was the last one.
+func (s *Set) remove(w *Worker) (last bool) {
+	if !s.Contains(w) {
+		return false
+	}
+	if !s.few {
+		s.member[w.Key] = false
+	}
+	i := slices.Index(s.workers, w)
+	s.workers[i] = s.workers[len(s.workers)-1]
+	s.workers = s.workers[:len(s.workers)-1]
+	return len(s.workers) == 0
+}

@@ -1,0 +1,249 @@
+package view
+
+import (
+	"cmp"
+	"iter"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend/estimate"
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+// View is what a frontend believes.
+type View struct {
+	rand *rand.Rand
+
+	workers []*Worker // by Key; nil where there never was one
+	slots   int       // of all workers that are up
+	idle    []*Worker // those believed to have room and an empty queue, in no order
+	held    int       // workers with a heldUntil
+	fleet   *estimate.Fleet
+	swept   time.Time // when matrices that are too old were last looked for
+	left    Departure // the last one that there was
+
+	sets      map[string]*Set
+	sweepSets int    // how many there are when those nobody uses are looked for next
+	turned    []*Set // since it was asked last
+
+	runs map[string]*Runs
+	trip time.Duration
+}
+
+// New is a view of no worker. It shares rng with its caller.
+func New(cfg estimate.Config, rng *rand.Rand) *View {
+	return &View{rand: rng, fleet: estimate.NewFleet(cfg), sets: map[string]*Set{}, runs: map[string]*Runs{}}
+}
+
+// Worker is the row of a key, or nil.
+func (v *View) Worker(key Key) *Worker {
+	if int(key) < len(v.workers) {
+		return v.workers[key]
+	}
+	return nil
+}
+
+// Workers are all that there ever were, by their keys.
+func (v *View) Workers() iter.Seq[*Worker] {
+	return func(yield func(*Worker) bool) {
+		for _, w := range v.workers {
+			if w != nil && !yield(w) {
+				return
+			}
+		}
+	}
+}
+
+// Slots is how many the workers have that are up.
+func (v *View) Slots() int { return v.slots }
+
+// Fleet is what placing by estimation goes by; nobody may write to it.
+func (v *View) Fleet() *estimate.Fleet { return v.fleet }
+
+// Known is the row of a key, which it now has if it did not.
+func (v *View) Known(key Key) *Worker {
+	for int(key) >= len(v.workers) {
+		v.workers = append(v.workers, nil)
+	}
+	if v.workers[key] == nil {
+		v.workers[key] = &Worker{Key: key}
+	}
+	return v.workers[key]
+}
+
+// Departure is a worker that was taken off the list. The zero one is nobody's.
+type Departure struct {
+	Name string
+	At   time.Time
+}
+
+// Left is the last departure.
+func (v *View) Left() Departure { return v.left }
+
+// List notes that there is a worker at an address, to which a link is to be made.
+func (v *View) List(w *Worker, address string) {
+	w.listed, w.address, w.awaited = true, address, w.state == Down
+}
+
+// Unlist notes that a worker that is down was taken off the list.
+func (v *View) Unlist(w *Worker, now time.Time) {
+	v.left = Departure{w.Name(), now}
+	w.listed, w.address, w.welcome = false, "", probe.Welcome{}
+}
+
+// Linked notes that a link to w was made, which was down or adrift.
+func (v *View) Linked(w *Worker, m probe.Welcome, now time.Time) {
+	if w.welcome.Incarnation != m.Incarnation {
+		w.heardSeq = 0
+	}
+	w.welcome, w.listed, w.awaited = m, true, false
+	w.state, w.leaves = Up, m.Draining
+	if m.Draining {
+		w.state = Draining
+	}
+	w.functions = make(map[string]bool, len(m.Functions))
+	for _, f := range m.Functions {
+		w.functions[f] = true
+	}
+	w.load, w.heardAt = probe.Load{Free: m.Capacity}, now.UnixNano()
+	w.slots = probe.Slot.Times(m.Capacity)
+	v.enlist(w)
+	if w.state == Up {
+		v.slots += w.slots
+		for _, s := range v.sets {
+			if s.add(w) {
+				v.turned = append(v.turned, s)
+			}
+		}
+		v.believe(w)
+	}
+}
+
+// Drain notes that a worker leaves: it is no longer sampled, and no candidate.
+func (v *View) Drain(w *Worker) {
+	if w.state == Up {
+		v.withdraw(w)
+		w.state = Draining
+	}
+	w.leaves = true
+}
+
+// LinkLost notes that the link of a worker broke.
+func (v *View) LinkLost(w *Worker, now time.Time) {
+	v.withdraw(w)
+	w.state, w.lostAt = Adrift, now
+}
+
+// Gone notes that a worker whose link broke is not there any more.
+func (v *View) Gone(w *Worker, now time.Time) {
+	if w.state != Down && !w.leaves {
+		v.fleet.Lost(int32(w.Key), now)
+	}
+	v.fleet.Remove(int32(w.Key))
+	w.state, w.awaited = Down, false
+}
+
+// withdraw takes a worker that was up out of everything that is sampled, and out of the candidates.
+func (v *View) withdraw(w *Worker) {
+	if w.state == Up {
+		v.slots -= w.slots
+	}
+	for _, s := range v.sets {
+		if s.remove(w) {
+			v.turned = append(v.turned, s)
+		}
+	}
+	w.load = probe.Load{}
+	v.believe(w)
+	v.release(w)
+	w.untold = nil
+	if row := v.fleet.Get(int32(w.Key)); row != nil {
+		s := *row
+		s.Draining, s.Matrix = true, nil
+		v.fleet.Put(s)
+	}
+}
+
+// enlist makes a worker that is linked known to the fleet, without a matrix.
+func (v *View) enlist(w *Worker) {
+	m := &w.welcome
+	s := estimate.Server{Key: int32(w.Key), Name: m.Worker, Host: m.Host, Rack: m.Rack, Speed: float64(m.Speed) / 1000, Draining: w.state != Up}
+	if s.Rack == "" {
+		for _, l := range m.Labels {
+			if rack, ok := strings.CutPrefix(l, "rack="); ok {
+				s.Rack = rack
+			}
+		}
+	}
+	if old := v.fleet.Get(s.Key); old != nil && old.Name == s.Name {
+		s.Speed, s.Files, s.Maintenance = cmp.Or(s.Speed, old.Speed), old.Files, old.Maintenance
+	}
+	v.fleet.Put(s)
+}
+
+// maxHolders bounds the workers that are looked at for one file.
+const maxHolders = 32
+
+// Peers are the addresses of workers other than w that are said to have a file: at random, but those of w's rack first.
+func (v *View) Peers(id estimate.FileID, w *Worker) (near []string) {
+	holders := v.fleet.Holders(id)
+	if len(holders) == 0 {
+		return nil
+	}
+	rack := ""
+	if row := v.fleet.Get(int32(w.Key)); row != nil {
+		rack = row.Rack
+	}
+	var far []string
+	first := v.rand.IntN(len(holders))
+	for i := range min(len(holders), maxHolders) {
+		key := holders[(first+i)%len(holders)]
+		x := v.Worker(Key(key))
+		if x == nil || x == w || x.welcome.Cache == "" || !x.Linked() {
+			continue
+		}
+		if rack == "" || v.fleet.Get(key).Rack != rack {
+			far = append(far, x.welcome.Cache)
+			continue
+		}
+		if near = append(near, x.welcome.Cache); len(near) == probe.MaxPeers {
+			return near
+		}
+	}
+	return append(near, far[:min(len(far), probe.MaxPeers-len(near))]...)
+}
+
+// Ended tells the failure model how an attempt at w ended by itself. Of successes the first after a failure will do.
+func (v *View) Ended(w *Worker, function string, status probe.Status, now time.Time) {
+	switch status {
+	case probe.Succeeded:
+		if !w.failing {
+			return
+		}
+		w.failing = false
+	case probe.Failed, probe.Panicked, probe.TimedOut, probe.NoInput:
+		w.failing = true
+	default:
+		return
+	}
+	v.fleet.Ended(int32(w.Key), function, !w.failing, now)
+}
+
+// Expect notes that a task was placed at w, which what w says does not count until it has answered for it.
+func (v *View) Expect(w *Worker, p Promise) { w.untold = append(w.untold, p) }
+
+// Counted notes that what w says from now on counts an attempt, or that it is over.
+func (v *View) Counted(w *Worker, id probe.AttemptID) {
+	if len(w.untold) > 0 {
+		w.untold = slices.DeleteFunc(w.untold, func(p Promise) bool { return p.Attempt == id })
+	}
+}
+
+// CountedPlaces notes the same of those attempts for which some places were asked.
+func (v *View) CountedPlaces(w *Worker, first probe.ResID, count uint32) {
+	if len(w.untold) > 0 {
+		w.untold = slices.DeleteFunc(w.untold, func(p Promise) bool { return p.Res >= first && p.Res-first < probe.ResID(count) })
+	}
+}
