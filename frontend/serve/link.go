@@ -84,12 +84,17 @@ func (l *link) send(m probe.Msg) {
 	l.mu.Unlock()
 }
 
-// flush lets fastrpc write what has gathered.
+// flush has what has gathered written: by the caller, as far as the connection takes it at once, and what is left by fastrpc,
+// whose goroutine may wait. It never blocks.
 func (l *link) flush() {
 	l.mu.Lock()
-	waits := l.conn != nil && len(l.conn.out) > 0
+	c := l.conn
+	left := c != nil && !c.writing && len(c.out) > 0 // who writes already sees to the rest
+	if left && c.up && c.socket != nil {
+		left = c.writeNow()
+	}
 	l.mu.Unlock()
-	if waits {
+	if left {
 		l.pipe.schedule()
 	}
 }
@@ -150,7 +155,7 @@ func (l *link) greet(raw net.Conn) *linkConn {
 		return nil
 	}
 	l.epoch++
-	c := &linkConn{Conn: raw, link: l, epoch: l.epoch}
+	c := &linkConn{Conn: raw, link: l, epoch: l.epoch, socket: newSocket(raw), written: sync.Cond{L: &l.mu}}
 	l.conn, l.problem = c, greeting
 	l.heard.Store(monotonic())
 	c.append(probe.Hello{
@@ -167,16 +172,20 @@ const greeting = "greeting"
 // closes it.
 type linkConn struct {
 	net.Conn
-	link  *link
-	epoch probe.Epoch
-	once  sync.Once
+	link   *link
+	epoch  probe.Epoch
+	once   sync.Once
+	socket *socket // nil: only fastrpc writes
 
 	// Guarded by the link's mutex.
-	up     bool   // Welcome came
-	closed bool   // what is in the outbox goes nowhere
-	out    []byte // frames to be written, each with its request id
-	body   int    // where the body of the last frame in out starts; 0: no frame is open
-	spare  []byte
+	up      bool      // Welcome came
+	closed  bool      // what is in the outbox goes nowhere
+	writing bool      // someone writes, and sees to what is in the outbox then
+	written sync.Cond // writing has ended
+	out     []byte    // frames to be written, each with its request id
+	body    int       // where the body of the last frame in out starts; 0: no frame is open
+	rest    []byte    // of what was to be written at once: it goes before out
+	spare   []byte
 }
 
 func (c *linkConn) append(m probe.Msg) {
@@ -190,28 +199,78 @@ func (c *linkConn) append(m probe.Msg) {
 	c.out = probe.AppendMsg(c.out, m)
 }
 
-// write writes the outbox to bw, which has the first frame's request id already.
-func (c *linkConn) write(bw *bufio.Writer) error {
-	l := c.link
-	l.mu.Lock()
-	if c.body == 0 && len(c.out) == 0 {
-		c.out, c.body = probe.BeginPush(c.out, c.epoch) // an id must be followed by a frame
-	}
+// take empties the outbox. The link's mutex is held.
+func (c *linkConn) take() []byte {
 	if c.body > 0 {
 		c.out = probe.EndFrame(c.out, c.body)
 		c.body = 0
 	}
 	out := c.out
 	c.out, c.spare = c.spare[:0], nil
+	return out
+}
+
+// reuse keeps the memory of what take returned. The link's mutex is held.
+func (c *linkConn) reuse(out []byte) {
+	if cap(out) <= maxSpare {
+		c.spare = out[:0]
+	}
+}
+
+// writesInTurn is how often one caller writes what others have put into the outbox meanwhile, before fastrpc is to.
+const writesInTurn = 4
+
+// writeNow writes the outbox as far as the socket takes it, and reports whether something is left. What fails is left, too:
+// fastrpc will find out. The link's mutex is held, but not meanwhile.
+func (c *linkConn) writeNow() (left bool) {
+	l := c.link
+	c.writing = true
+	for turn := 0; turn < writesInTurn && len(c.out) > 0 && len(c.rest) == 0; turn++ {
+		out := c.take()
+		l.mu.Unlock()
+		n := c.socket.write(out)
+		l.mu.Lock()
+		c.rest = append(c.rest, out[n:]...)
+		c.reuse(out)
+	}
+	c.writing = false
+	c.written.Signal()
+	return len(c.out)+len(c.rest) > 0
+}
+
+// writeTimeout is how long a peer may take to read what is written to it.
+const writeTimeout = 10 * time.Second
+
+// write writes all there is, for fastrpc. The first frame's request id is in bw already, which is empty afterwards, so that
+// others may write.
+func (c *linkConn) write(bw *bufio.Writer) error {
+	l := c.link
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for c.writing {
+		c.written.Wait()
+	}
+	c.writing = true
+	if len(c.out) == 0 {
+		c.out, c.body = probe.BeginPush(c.out, c.epoch) // an id must be followed by a frame
+	}
+	rest, out := c.rest, c.take()
 	l.mu.Unlock()
 
-	_, err := bw.Write(out[probe.PushHeader-probe.FrameHeader:])
-
-	if cap(out) <= maxSpare {
-		l.mu.Lock()
-		c.spare = out[:0]
-		l.mu.Unlock()
+	var err error
+	c.Conn.SetWriteDeadline(time.Now().Add(writeTimeout))
+	if len(rest) > 0 {
+		_, err = c.Conn.Write(rest)
 	}
+	if err == nil {
+		bw.Write(out[probe.PushHeader-probe.FrameHeader:])
+		err = bw.Flush()
+	}
+	c.Conn.SetWriteDeadline(time.Time{})
+
+	l.mu.Lock()
+	c.writing, c.rest = false, nil
+	c.reuse(out)
 	return err
 }
 
@@ -219,7 +278,7 @@ func (c *linkConn) write(bw *bufio.Writer) error {
 func (c *linkConn) wantsFlush() bool {
 	c.link.mu.Lock()
 	defer c.link.mu.Unlock()
-	return c.closed || len(c.out) > 0
+	return c.closed || len(c.out)+len(c.rest) > 0
 }
 
 func (c *linkConn) Close() error {
@@ -231,7 +290,7 @@ func (c *linkConn) Close() error {
 // closed withdraws the connection and starts to make a new one, unless the link is retired.
 func (l *link) closed(c *linkConn) {
 	l.mu.Lock()
-	c.closed, c.out, c.body = true, nil, 0
+	c.closed, c.out, c.body, c.rest = true, nil, 0, nil
 	wasUp := l.conn == c && c.up
 	if l.conn == c {
 		l.conn, l.turnedAway = nil, !c.up
@@ -378,7 +437,7 @@ func (l *link) check(lease time.Duration) bool {
 		l.mu.Unlock()
 		return false
 	}
-	up, waiting := conn.up, len(conn.out)
+	up, waiting := conn.up, len(conn.out)+len(conn.rest)
 	l.mu.Unlock()
 	now := monotonic()
 	switch silent := time.Duration(now - l.heard.Load()); {

@@ -1,9 +1,11 @@
 package serve
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -11,8 +13,11 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
+	"github.com/phoebe-sched/phoebe/frontend"
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
+	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/worker/exec"
 	wserve "github.com/phoebe-sched/phoebe/worker/serve"
 )
@@ -104,9 +109,13 @@ func (b *switchboard) hold(addr string) (release func()) {
 }
 
 // startOn starts a frontend that finds its workers by way of b, and none at first.
-func startOn(tb testing.TB, b *switchboard) *cluster {
+func startOn(tb testing.TB, b *switchboard, change ...func(*Config)) *cluster {
 	tb.Helper()
-	s, err := New(Config{Listen: "127.0.0.1:0", Seed: 1})
+	cfg := Config{Listen: "127.0.0.1:0", Seed: 1}
+	for _, f := range change {
+		f(&cfg)
+	}
+	s, err := New(cfg)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -305,5 +314,101 @@ func comeAndGo(t *testing.T, rounds int) {
 		}
 		c.finds(t, names)
 		c.reaches(t, names)
+	}
+}
+
+// What is said on a link arrives in order and whole, though the worker does not read for a while, and whether fastrpc writes it
+// or who said it.
+func TestOrderOfWrites(t *testing.T) {
+	const senders, each, size = 4, 500, 16 << 10
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	c := startOn(t, newSwitchboard(t), func(cfg *Config) { cfg.Lease = time.Minute }) // this worker answers no Ping
+	c.dial = func(context.Context, string) (net.Conn, error) { return net.Dial("tcp", ln.Addr().String()) }
+	c.setWorkers([]string{"w"})
+	conn, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	in := bufio.NewReader(conn)
+	greeting := make([]byte, len(probe.SniffHeader)+3)
+	if _, err := io.ReadFull(in, greeting); err != nil {
+		t.Fatal(err)
+	}
+	conn.Write(greeting)
+	var decoder probe.Decoder
+	frame := func() []probe.Msg {
+		head := make([]byte, probe.PushHeader)
+		if _, err := io.ReadFull(in, head); err != nil {
+			t.Fatal(err)
+		}
+		n, err := probe.BodySize(head[probe.PushHeader-probe.FrameHeader:], probe.MaxFrame)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body := make([]byte, n)
+		if _, err := io.ReadFull(in, body); err != nil {
+			t.Fatal(err)
+		}
+		_, msgs, err := decoder.Decode(body, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return msgs
+	}
+	hello := frame()[0].(probe.Hello)
+	welcome, body := probe.BeginPush(nil, hello.Epoch)
+	welcome = probe.AppendMsg(welcome, probe.Welcome{Version: probe.Version, Epoch: hello.Epoch, Worker: "w", Capacity: probe.Slot})
+	conn.Write(probe.EndFrame(welcome, body))
+	c.await(t, 1)
+
+	next := uint64(1 << 32) // no Ping of the link's own has such a number
+	var wait sync.WaitGroup
+	for range senders {
+		wait.Go(func() {
+			for range each {
+				c.mu.Lock()
+				next++
+				c.do(frontend.Send{Worker: 0, Msg: probe.Bind{Res: 1, Launch: probe.Launch{Attempt: probe.AttemptID{Seq: next}, Payload: make([]byte, size)}}})
+				c.unlock()
+			}
+		})
+	}
+	l := c.links[0]
+	poll(t, "the connection to be full", func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.conn.writing && len(l.conn.out) > 1<<20
+	})
+	for want := uint64(1 << 32); want < 1<<32+senders*each; {
+		for _, m := range frame() {
+			if m, ok := m.(probe.Bind); ok {
+				if want++; m.Launch.Attempt.Seq != want {
+					t.Fatalf("message %d comes when %d should", m.Launch.Attempt.Seq, want)
+				}
+			}
+		}
+	}
+	wait.Wait()
+}
+
+// What fastrpc has been given is written when it has been given: others may write from then on.
+func TestNothingStaysBehind(t *testing.T) {
+	l := &link{}
+	here, there := net.Pipe()
+	defer here.Close()
+	go io.Copy(io.Discard, there)
+	c := &linkConn{Conn: here, link: l, written: sync.Cond{L: &l.mu}}
+	for _, size := range []int{0, 10, 1000} {
+		c.append(probe.Bind{Res: 1, Launch: probe.Launch{Payload: make([]byte, size)}})
+		bw := bufio.NewWriterSize(here, 512)
+		bw.Write(make([]byte, 4))
+		if err := c.write(bw); err != nil || bw.Buffered() > 0 || len(c.out) > 0 || c.writing {
+			t.Errorf("%d bytes stay with fastrpc and %d with us, %v", bw.Buffered(), len(c.out), err)
+		}
 	}
 }

@@ -26,7 +26,6 @@ const (
 	strangeFor   = 10 * time.Second // from the connection to its first call with the right secret
 	maxStrangers = 1000             // connections without such a call
 	idleFor      = 30 * time.Minute // without a byte either way
-	writeTimeout = 10 * time.Second // of one write: a peer that does not read
 )
 
 // clientConn is a client's connection.

@@ -5,7 +5,6 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/valyala/fastrpc"
 
@@ -17,7 +16,8 @@ import (
 // earlier link is ever under way in a later one.
 //
 // fastrpc dials when something is to be sent. That is always a flush, which asks for the outbox of the connection only
-// when fastrpc writes: so one takes all that has gathered, and nothing survives its connection.
+// when fastrpc writes: so one takes all that has gathered, and nothing survives its connection. Once a connection is up,
+// who has something to say writes it there himself, as long as the connection takes it: fastrpc has another goroutine write.
 type pipe struct {
 	client    *fastrpc.Client
 	next      chan *link  // to be served; sent to while the pipe is new or spare
@@ -50,9 +50,8 @@ func takePipe() *pipe {
 		NewResponse:        func() fastrpc.ResponseReader { return &pushes{conn: p.conn.Load()} },
 		Dial:               func(string) (net.Conn, error) { return p.dial() },
 		MaxPendingRequests: 64,
-		WriteTimeout:       10 * time.Second,
 		ReadBufferSize:     8 << 10,
-		WriteBufferSize:    8 << 10,
+		WriteBufferSize:    512, // what comes when the connection is new, or was full: the rest is written without it
 	}
 	p.schedule()
 	return p

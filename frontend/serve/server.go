@@ -475,7 +475,7 @@ func (s *Server) do(a frontend.Action) {
 	}
 }
 
-// unlock flushes what the steps since the lock want sent, sets the timer and unlocks.
+// unlock sets the timer, unlocks, and writes what the steps since the lock want sent.
 func (s *Server) unlock() {
 	s.arrived(s.stepped, 4)
 	for len(s.later) > 0 {
@@ -485,10 +485,9 @@ func (s *Server) unlock() {
 			s.stepLocked(ev)
 		}
 	}
-	for i, l := range s.dirty {
-		l.flush()
-		s.dirty[i] = nil
-	}
+	var room [16]*link
+	dirty := append(room[:0], s.dirty...)
+	clear(s.dirty)
 	s.dirty = s.dirty[:0]
 	at := s.core.NextWake()
 	if at.IsZero() || !s.lingerAt.IsZero() && s.lingerAt.Before(at) {
@@ -501,6 +500,9 @@ func (s *Server) unlock() {
 		s.timer.Reset(time.Until(at))
 	}
 	s.mu.Unlock()
+	for _, l := range dirty {
+		l.flush()
+	}
 }
 
 // lingerFor is how long a message that may wait does.
