@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/cloudwego/gopkg/protocol/thrift"
 	"github.com/cloudwego/kitex/pkg/remote"
@@ -133,17 +134,31 @@ func (h *Head) Weigh(b []byte, most int) (int, error) {
 	return s.Weigh(b[h.args:h.Size], most)
 }
 
+// Decode decodes the arguments of the whole frame b, which h is the beginning of, into args. They share nothing with b.
+func (h *Head) Decode(b []byte, args thrift.FastCodec) error {
+	_, err := args.FastRead(b[h.args:h.Size])
+	return err
+}
+
 // Refusal is the frame that answers the call: every method of the API throws r, as its first exception.
 func (h *Head) Refusal(r *v1.Refused) []byte {
-	method := string(h.Method)
-	b := make([]byte, prefix, prefix+thrift.Binary.MessageBeginLength(method)+3+r.BLength()+1)
-	b = thrift.Binary.AppendMessageBegin(b, method, thrift.REPLY, h.Seq)
+	b := thrift.Binary.AppendMessageBegin(make([]byte, prefix), string(h.Method), thrift.REPLY, h.Seq)
 	b = thrift.Binary.AppendFieldBegin(b, thrift.STRUCT, 1)
-	n := len(b)
-	b = b[:n+r.BLength()]
-	r.FastWrite(b[n:])
+	b = appendStruct(b, r)
 	b = append(b, byte(thrift.STOP))
+	return end(b)
+}
+
+// end completes a frame: it says how long it is.
+func end(b []byte) []byte {
 	binary.BigEndian.PutUint32(b, uint32(len(b)-prefix))
+	return b
+}
+
+func appendStruct(b []byte, s thrift.FastCodec) []byte {
+	n, size := len(b), s.BLength()
+	b = slices.Grow(b, size)[:n+size]
+	s.FastWriteNocopy(b[n:], nil)
 	return b
 }
 

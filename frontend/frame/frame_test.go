@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"runtime"
 	"strings"
 	"testing"
@@ -255,5 +256,32 @@ func BenchmarkWeigh(b *testing.B) {
 				}
 			})
 		})
+	}
+}
+
+// The answer to a Run is what generated code makes of it, for each who asks.
+func TestRunAnswer(t *testing.T) {
+	want := &v1.PhoebeRunResult{Success: &v1.RunResponse{Handle: &v1.Handle{Job: "job", Owner: "owner"}, Outcomes: []*v1.Outcome{}}}
+	a := NewRunAnswer(want.Success.Handle, 2)
+	for i := range 3 { // one more than was thought
+		o := &v1.Outcome{Task: int32(i), Kind: v1.OutcomeKind_RESULT, Result_: []byte(strings.Repeat("r", 1000*i)), Worker: "w", Usage: &v1.Usage{CpuUs: 1}}
+		want.Success.Outcomes = append(want.Success.Outcomes, o)
+		a.Add(o)
+	}
+	if got := a.Outcomes(); !reflect.DeepEqual(got, want.Success.Outcomes) {
+		t.Errorf("outcomes so far: %v", got)
+	}
+	a.End()
+	args := make([]byte, want.BLength())
+	want.FastWriteNocopy(args, nil)
+	first := a.To(7)
+	again := a.To(8)
+	for seq, b := range map[int32][]byte{7: first, 8: again} {
+		frame := thrift.Binary.AppendMessageBegin(make([]byte, 4), "Run", thrift.REPLY, seq)
+		frame = append(frame, args...)
+		binary.BigEndian.PutUint32(frame, uint32(len(frame)-4))
+		if !bytes.Equal(b, frame) || len(b) != a.Len() {
+			t.Errorf("to call %d:\n%q, want\n%q", seq, b, frame)
+		}
 	}
 }

@@ -531,7 +531,7 @@ func TestForwarding(t *testing.T) {
 	if err != nil || !ev.Done || len(ev.Events) != 1 {
 		t.Fatalf("events by way of another frontend: %v %v", ev, err)
 	}
-	if other.core.Stats.Jobs != 0 {
+	if other.stats().Jobs != 0 {
 		t.Error("the job ran twice")
 	}
 
@@ -568,7 +568,7 @@ func TestClaim(t *testing.T) {
 	if err != nil || res.Outcomes[0].Kind != v1.OutcomeKind_RESULT {
 		t.Fatalf("claimed: %v %v", res, err)
 	}
-	if st := &other.core.Stats; st.Adopted != 1 || st.Binds+st.Rides != 0 {
+	if st := other.stats(); st.Adopted != 1 || st.Binds+st.Rides != 0 {
 		t.Errorf("%d adopted, %d bound, %d rides; want 1, 0, 0", st.Adopted, st.Binds, st.Rides)
 	}
 	// A task that may start only once, and that no worker knows of, is lost.

@@ -21,10 +21,12 @@ import (
 )
 
 // gate stands between the connections and Kitex, which would read and decode all of a call, whoever sent it and
-// however much that takes. What passes is a whole call of the API with the right secret, and there is memory for it.
+// however much that takes. What passes is a whole call of the API with the right secret, and there is memory for it. Calls
+// of Run do not go by way of Kitex, which would have a goroutine wait for each.
 type gate struct {
 	kitexHandler
 	server  *Server
+	calls   *handler
 	reading *semaphore.Weighted // bytes of large requests
 	decoded *semaphore.Weighted // bytes that requests take which have been read, until the core has their jobs
 	// patience is how long a large request waits for room.
@@ -64,6 +66,7 @@ func (s *Server) room(size int) int { return 1<<20 + 512*s.cfg.Core.MaxTasksPerJ
 func newGate(s *Server) *gate {
 	return &gate{
 		server:   s,
+		calls:    &handler{s},
 		reading:  semaphore.NewWeighted(2 * int64(s.cfg.MaxRequest)),
 		decoded:  semaphore.NewWeighted(crowd),
 		patience: 2 * time.Second,
@@ -95,6 +98,7 @@ func (g *gate) OnActive(ctx context.Context, conn net.Conn) (context.Context, er
 // OnRead implements remote.ServerTransHandler: it reads a call and answers it. An error closes the connection.
 func (g *gate) OnRead(ctx context.Context, conn net.Conn) error {
 	v := ctx.Value(visitorKey{}).(*visitor)
+	v.client.settle()
 	head, err := frame.ReadHead(v)
 	if errors.Is(err, frame.ErrMalformed) || err == nil && head.Type != thrift.CALL {
 		g.server.metrics.connsGarbage.Inc()
@@ -120,14 +124,33 @@ func (g *gate) OnRead(ctx context.Context, conn net.Conn) error {
 	case err != nil:
 		return v.unreadable(err)
 	case weight <= light || !v.job():
-		return g.kitexHandler.OnRead(ctx, conn)
+		return g.pass(ctx, v, v.buffered, b)
 	}
 	h := &hold{patience: g.patience}
 	defer h.end()
 	if !h.take(ctx, g.decoded, min(copies*weight, crowd)) {
 		return v.refuse(true, g.full())
 	}
-	return g.kitexHandler.OnRead(context.WithValue(ctx, holdKey{}, h), conn)
+	return g.pass(context.WithValue(ctx, holdKey{}, h), v, v.buffered, b)
+}
+
+// pass lets a call pass, which is the frame b and the next to be read from conn: Run to its handler, others to Kitex.
+func (g *gate) pass(ctx context.Context, v *visitor, conn buffered, b []byte) error {
+	if string(v.head.Method) != "Run" {
+		return g.kitexHandler.OnRead(ctx, conn)
+	}
+	args := v1.NewPhoebeRunArgs()
+	if err := v.head.Decode(b, args); err != nil {
+		return v.unreadable(err)
+	}
+	if args.Request == nil {
+		return v.unreadable(errors.New("there is no request"))
+	}
+	seq := v.head.Seq
+	conn.Reader().Skip(len(b))
+	conn.Reader().Release(nil)
+	g.calls.run(ctx, v.client, seq, args.Request)
+	return nil
 }
 
 // full refuses a request for lack of room.
@@ -176,7 +199,7 @@ func (g *gate) large(ctx context.Context, v *visitor) error {
 		return v.refuse(true, g.full())
 	}
 	collect(weight)
-	return g.kitexHandler.OnRead(context.WithValue(ctx, holdKey{}, h), &whole{v.buffered, r})
+	return g.pass(context.WithValue(ctx, holdKey{}, h), v, &whole{v.buffered, r}, b)
 }
 
 // collect is called before a request takes so many bytes. Where that is much, what such ones have left behind would count,

@@ -11,6 +11,7 @@ import (
 	"github.com/cloudwego/kitex/pkg/rpcinfo"
 
 	"github.com/phoebe-sched/phoebe/frontend"
+	"github.com/phoebe-sched/phoebe/frontend/frame"
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 	"github.com/phoebe-sched/phoebe/probe"
 )
@@ -22,36 +23,9 @@ func refuse(reason v1.RefusedReason, format string, args ...any) *v1.Refused {
 	return &v1.Refused{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// Run implements the API.
-func (h *handler) Run(ctx context.Context, req *v1.RunRequest) (*v1.RunResponse, error) {
-	if owner := h.owner(ctx, req.Caller, req.Job); owner != nil {
-		return owner.Run(ctx, req)
-	}
-	r, err := h.submit(ctx, req.Job, true)
-	if err != nil {
-		return nil, err
-	}
-	<-r.end
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	now := time.Now()
-	switch {
-	case r.lost || r.moved:
-		return nil, refuse(v1.RefusedReason_OWNER_LOST, "this frontend lost the job: resubmit what is unfinished under the same id to another one")
-	case !r.run:
-		return nil, refuse(v1.RefusedReason_INVALID, "job %v was submitted before: ask for its events", r.id)
-	case r.tooLarge > 0:
-		h.answer(r, now)
-		return nil, refuse(v1.RefusedReason_TOO_LARGE, "the results have %d bytes, Run answers with at most %d: use Submit and Events", r.tooLarge, h.cfg.MaxRunResult)
-	}
-	if r.phases {
-		at := now.Sub(r.received).Microseconds()
-		for _, o := range r.outcomes {
-			o.Phases.DeliveredUs = at
-		}
-	}
-	h.answer(r, now)
-	return &v1.RunResponse{Handle: h.handle(r.id), Outcomes: r.outcomes}, nil
+// Run implements the API. The gate keeps it from Kitex: see run.
+func (h *handler) Run(context.Context, *v1.RunRequest) (*v1.RunResponse, error) {
+	return nil, errors.ErrUnsupported
 }
 
 // Submit implements the API.
@@ -59,11 +33,11 @@ func (h *handler) Submit(ctx context.Context, req *v1.SubmitRequest) (*v1.Submit
 	if owner := h.owner(ctx, req.Caller, req.Job); owner != nil {
 		return owner.Submit(ctx, req)
 	}
-	r, err := h.submit(ctx, req.Job, false)
+	handle, err := h.submit(ctx, req.Job, h.listener.client(remoteAddr(ctx)), nil)
 	if err != nil {
 		return nil, err
 	}
-	return &v1.SubmitResponse{Handle: h.handle(r.id)}, nil
+	return &v1.SubmitResponse{Handle: handle}, nil
 }
 
 // Events implements the API.
@@ -100,9 +74,16 @@ func (h *handler) Events(ctx context.Context, req *v1.EventsRequest) (*v1.Events
 		if r.client = client; client == nil || !expired || !client.hungUp() {
 			r.polled = now
 		}
-		batch, next, had, done := r.fetch(req.Cursor, most, now)
-		if len(had) > 0 {
-			h.stepLocked(frontend.Delivered{Receipts: had})
+		var batch []*v1.Outcome
+		var next int64
+		var done bool
+		if r.run {
+			batch, next, done = r.peek(req.Cursor, most)
+		} else {
+			var had []frontend.Receipt
+			if batch, next, had, done = r.fetch(req.Cursor, most, now); len(had) > 0 {
+				h.stepLocked(frontend.Delivered{Receipts: had})
+			}
 		}
 		if len(batch) > 0 || done || expired {
 			if done && !r.kept {
@@ -149,7 +130,7 @@ func (h *handler) Cancel(ctx context.Context, req *v1.CancelRequest) (*v1.Cancel
 	if r == nil {
 		return nil, refuse(v1.RefusedReason_UNKNOWN_JOB, "job %v is not known here: it has ended, or belongs to another frontend (the owner in its handle)", id)
 	}
-	left := len(r.slab)
+	left := r.left
 	reason := req.Reason
 	if reason == "" {
 		reason = "cancelled by its client"
@@ -208,40 +189,47 @@ func demand(d probe.Demand) *v1.Demand {
 	return &v1.Demand{CpuMillicores: int32(d.CPU), MemoryMib: int32(d.Mem)}
 }
 
-func (h *handler) handle(id probe.JobID) *v1.Handle {
-	return &v1.Handle{Job: id.String(), Owner: h.cfg.Advertise}
-}
-
-// submit hands a job to the core, unless it has it already.
-func (h *handler) submit(ctx context.Context, in *v1.Job, run bool) (*record, error) {
+// submit hands a client's job to the core, unless it has it already. If a is not nil, it is a Run, which is answered when
+// the job is over, but not if there is an error.
+func (h *handler) submit(ctx context.Context, in *v1.Job, client *clientConn, a *asker) (*v1.Handle, error) {
 	defer taken(ctx)
 	job, err := h.parse(in)
 	if err != nil {
 		return nil, err
 	}
-	in.Tasks = nil // Kitex keeps in until a Run has ended
+	handle := &v1.Handle{Job: job.ID.String(), Owner: h.cfg.Advertise}
 	now := time.Now()
 	h.mu.Lock()
 	defer h.unlock()
 	if r := h.jobs[job.ID]; r != nil && !r.moved {
-		if run && r.run {
-			r.client = h.listener.client(remoteAddr(ctx)) // it asks again, and may have closed the connection on which it did before
+		switch {
+		case a == nil:
+		case !r.run:
+			return nil, refuse(v1.RefusedReason_INVALID, "job %v was submitted before: ask for its events", r.id)
+		default:
+			r.client = client // it asks again, and may have closed the connection on which it did before
+			h.ask(r, *a)
 		}
-		return r, nil
+		return handle, nil
 	}
 	if h.ctx.Err() != nil {
 		return nil, refuse(v1.RefusedReason_DRAINING, "this frontend has closed: use another one")
 	}
-	r := newRecord(job, run, in.Phases, now)
-	if r.client = h.listener.client(remoteAddr(ctx)); job.Generation > 0 && r.client != nil && r.client.hungUp() {
+	if job.Generation > 0 && client != nil && client.hungUp() {
 		return nil, refuse(v1.RefusedReason_OWNER_LOST, "the connection is closed: the job is taken to have gone elsewhere")
+	}
+	r := newRecord(job, in.Phases, now)
+	r.client = client
+	if a != nil {
+		r.run, r.answer = true, frame.NewRunAnswer(handle, len(job.Tasks))
+		h.ask(r, *a)
 	}
 	h.jobs[job.ID] = r
 	h.stepLocked(frontend.Submit{Job: job})
 	if e := r.refused; e != nil {
 		return nil, &v1.Refused{Reason: refusals[e.Reason], Message: e.Message, RetryAfterUs: e.RetryAfter.Microseconds()}
 	}
-	return r, nil
+	return handle, nil
 }
 
 var refusals = [...]v1.RefusedReason{

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend"
+	"github.com/phoebe-sched/phoebe/frontend/frame"
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 	"github.com/phoebe-sched/phoebe/probe"
 )
@@ -16,20 +17,22 @@ type record struct {
 	id       probe.JobID
 	phases   bool
 	once     bool // some task of it may start only once
-	run      bool // Run waits for the whole of it; else Events fetches it
 	received time.Time
+	left     int // tasks without an outcome
+
+	run    bool             // Run waits for the whole of it; else Events fetches it
+	answer *frame.RunAnswer // of a Run, with the outcomes, but for those in outcomes; nil: not of a Run, or too large
+	askers []asker          // of a Run, until it is over
 
 	slab     []v1.Outcome       // room for the outcomes that are to come
 	outcomes []*v1.Outcome      // in the order in which they came, from cursor base on
 	receipts []frontend.Receipt // of these, until their workers may forget the results
 	base     int64
-	bytes    int           // of results in outcomes
+	bytes    int           // of results in outcomes, or of the answer
 	changed  chan struct{} // closed when there is something new; nil while nobody waits
 
-	end     chan struct{} // closed when the job is over: refused, ended, moved or abandoned
 	refused *frontend.RefusedError
 	moved   bool
-	lost    bool // this frontend closes
 
 	tooLarge int  // bytes of the results that were too many for Run, and were dropped
 	over     bool // every outcome is in
@@ -40,11 +43,10 @@ type record struct {
 	client   *clientConn // from which Run, or Events lately, was called
 }
 
-func newRecord(job *frontend.Job, run, phases bool, now time.Time) *record {
+func newRecord(job *frontend.Job, phases bool, now time.Time) *record {
 	return &record{
-		id: job.ID, run: run, phases: phases, received: now, polled: now, end: make(chan struct{}),
-		once: slices.ContainsFunc(job.Tasks, func(t frontend.Task) bool { return !t.Retryable }),
-		slab: make([]v1.Outcome, len(job.Tasks)), outcomes: make([]*v1.Outcome, 0, len(job.Tasks)),
+		id: job.ID, phases: phases, received: now, polled: now, left: len(job.Tasks),
+		once:     slices.ContainsFunc(job.Tasks, func(t frontend.Task) bool { return !t.Retryable }),
 		receipts: make([]frontend.Receipt, 0, len(job.Tasks)),
 	}
 }
@@ -63,9 +65,30 @@ var failures = [...]v1.FailureReason{
 }
 
 // done adds an outcome.
-func (r *record) done(o *frontend.Outcome) {
-	out := &r.slab[0]
-	r.slab = r.slab[1:]
+func (r *record) done(o *frontend.Outcome, mostOfRun int) {
+	r.left--
+	r.receipts = append(r.receipts, o.Receipt)
+	r.bytes += len(o.Result)
+	switch {
+	case r.run && r.bytes > mostOfRun:
+		r.answer, r.outcomes, r.tooLarge = nil, nil, r.bytes
+	case r.run && !r.phases: // else it is not known yet when they are delivered
+		var out v1.Outcome
+		r.fill(&out, o)
+		r.answer.Add(&out)
+	default:
+		if len(r.slab) == 0 {
+			r.slab = make([]v1.Outcome, min(r.left+1, 100))
+		}
+		out := &r.slab[0]
+		r.slab = r.slab[1:]
+		r.fill(out, o)
+		r.outcomes = append(r.outcomes, out)
+	}
+	r.notify()
+}
+
+func (r *record) fill(out *v1.Outcome, o *frontend.Outcome) {
 	out.Task = int32(o.Task)
 	out.Kind = kinds[o.Kind]
 	out.Worker = o.Worker
@@ -92,10 +115,6 @@ func (r *record) done(o *frontend.Outcome) {
 			BoundUs: p.Bound.Microseconds(), StartedUs: p.Started.Microseconds(), FinishedUs: p.Finished.Microseconds(),
 		}
 	}
-	r.outcomes = append(r.outcomes, out)
-	r.receipts = append(r.receipts, o.Receipt)
-	r.bytes += len(o.Result)
-	r.notify()
 }
 
 func (r *record) notify() {
@@ -132,17 +151,19 @@ func (r *record) fetch(cursor int64, most int, now time.Time) (batch []*v1.Outco
 	return batch, next, had, r.over && len(batch) == len(r.outcomes)
 }
 
+// peek is fetch for a job that was given to Run: its outcomes stay with its answer.
+func (r *record) peek(cursor int64, most int) (batch []*v1.Outcome, next int64, done bool) {
+	all := r.outcomes
+	if r.answer != nil && (r.over || !r.phases) {
+		all = r.answer.Outcomes()
+	}
+	from := min(max(cursor, 0), int64(len(all)))
+	next = min(from+int64(most), int64(len(all)))
+	return all[from:next], next, r.over && next == int64(len(all))
+}
+
 // maxAnswer is how many bytes of results one answer to Events carries, unless a single one is larger.
 const maxAnswer = 4 << 20
-
-// abandon ends the waiting of all who wait for the job here.
-func (r *record) abandon() {
-	if !r.over {
-		r.lost = true
-		r.notify()
-		close(r.end)
-	}
-}
 
 // endedList is the records of jobs that have ended, oldest first, kept for clients who ask again.
 type endedList struct {
@@ -167,9 +188,8 @@ func (s *Server) endRecord(id probe.JobID) {
 	r.over, r.endedAt = true, time.Now()
 	s.metrics.response(r.endedAt.Sub(r.received))
 	r.notify()
-	close(r.end)
-	if r.run && r.bytes > s.cfg.MaxRunResult {
-		r.tooLarge, r.outcomes, r.bytes = r.bytes, nil, 0 // the record must stay: the tasks have run
+	if r.run {
+		s.endRun(r)
 	}
 	if r.moved { // whoever has the job claims them
 		s.drop(r)

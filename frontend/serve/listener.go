@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"errors"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -35,11 +36,16 @@ type clientConn struct {
 	raw      syscall.RawConn
 	since    time.Time
 	used     atomic.Int64 // when a byte last went either way, by monotonic(); 0: never
-	answers  atomic.Int64 // how often the server came back to read: all it had to say until then is written
+	answers  atomic.Int64 // how often the server came back to read, or had written the answer to a Run: all it had to say until then is written
 	reading  atomic.Bool  // it waits for the client to say something
 	closed   atomic.Bool
+	socket   *socket       // nil: there is none that could be written to at once. Whoever answers a Run may use it
 	stranger *list.Element // nil: it is known, or closed. listener.mu guards it
 	trusted  bool          // known has been called: it is in no need of the lock
+
+	mu      sync.Mutex // guards all below
+	owes    bool       // the answer to a Run: until it is written, nothing else may be
+	settled sync.Cond  // it does no more, or is closed
 }
 
 func newListener(raw net.Listener, s *Server) *listener {
@@ -63,7 +69,8 @@ func (l *listener) Accept() (net.Conn, error) {
 			time.Sleep(acceptPause)
 			continue
 		}
-		c := &clientConn{Conn: raw, listener: l, since: time.Now()}
+		c := &clientConn{Conn: raw, listener: l, since: time.Now(), socket: newSocket(raw)}
+		c.settled.L = &c.mu
 		if t, ok := raw.(*net.TCPConn); ok {
 			c.raw, _ = t.SyscallConn()
 		}
@@ -120,15 +127,23 @@ func (c *clientConn) known() {
 	}
 }
 
+// readIdle is how long a client may say nothing. Kitex has the same limit, but sets it before a Run is answered.
+const readIdle = 2 * time.Minute
+
 func (c *clientConn) Read(b []byte) (int, error) {
 	c.answers.Add(1)
 	c.reading.Store(true)
 	defer c.reading.Store(false)
-	n, err := c.Conn.Read(b)
-	if n > 0 {
-		c.used.Store(monotonic())
+	for {
+		n, err := c.Conn.Read(b)
+		if n > 0 {
+			c.used.Store(monotonic())
+		}
+		if err == nil || !c.settle() || !errors.Is(err, os.ErrDeadlineExceeded) {
+			return n, err
+		}
+		c.Conn.SetReadDeadline(time.Now().Add(readIdle)) // it had to wait for us
 	}
-	return n, err
 }
 
 func (c *clientConn) Write(b []byte) (int, error) {
@@ -145,11 +160,16 @@ func (c *clientConn) Close() error {
 		c.listener.mu.Lock()
 		c.listener.remove(c)
 		c.listener.mu.Unlock()
+		c.mu.Lock()
+		c.settled.Broadcast()
+		c.mu.Unlock()
 	}
 	return c.Conn.Close()
 }
 
-func (c *clientConn) hungUp() bool { return c.raw != nil && hungUp(c.raw) }
+func (c *clientConn) hungUp() bool {
+	return c.closed.Load() || c.raw != nil && hungUp(c.raw)
+}
 
 // client is the connection from a remote address, or nil.
 func (l *listener) client(addr string) *clientConn {
@@ -165,7 +185,7 @@ func (l *listener) answering() map[*clientConn]int64 {
 	defer l.mu.Unlock()
 	conns := map[*clientConn]int64{}
 	for _, c := range l.conns {
-		if answers := c.answers.Load(); !c.reading.Load() {
+		if answers := c.answers.Load(); c.waits() {
 			conns[c] = answers
 		}
 	}

@@ -180,8 +180,8 @@ func TestStageFails(t *testing.T) {
 // Whatever the core reports has its word in the API.
 func TestWordsOfTheAPI(t *testing.T) {
 	for f := frontend.TaskError; f <= frontend.StageFailed; f++ {
-		r := &record{slab: make([]v1.Outcome, 1)}
-		r.done(&frontend.Outcome{Kind: frontend.Failed, Failure: f, Usage: probe.Usage{CPU: time.Second, Memory: 3, Fetched: 5, Fetch: time.Millisecond}})
+		r := &record{left: 1}
+		r.done(&frontend.Outcome{Kind: frontend.Failed, Failure: f, Usage: probe.Usage{CPU: time.Second, Memory: 3, Fetched: 5, Fetch: time.Millisecond}}, 0)
 		o := r.outcomes[0]
 		if o.Failure.Reason == 0 || o.Failure.Reason.String() == "<UNSET>" {
 			t.Errorf("failure %d is %v", f, o.Failure.Reason)

@@ -101,6 +101,13 @@ func (c *cluster) await(tb testing.TB, n int) {
 	}
 }
 
+// stats is what the core has done.
+func (c *cluster) stats() frontend.Stats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.core.Stats
+}
+
 func newID() string {
 	return probe.NewJobID(time.Now().UnixMilli(), rand.Uint64(), rand.Uint64()).String()
 }

@@ -52,6 +52,7 @@ type Server struct {
 	jobs     map[probe.JobID]*record
 	ended    endedList
 	answered []answered       // of which it is to be told that they have arrived, oldest first
+	replies  []reply          // to be written when the mutex is free
 	later    []frontend.Event // found while actions were carried out
 	swept    time.Time        // when clients that are gone were last looked for
 	stepped  time.Time        // the last step
@@ -115,7 +116,7 @@ func (s *Server) Start() error {
 		return fmt.Errorf("frontend: %w", err)
 	}
 	s.quiet = newQuiet(s.listener, s.ctx)
-	s.api = phoebe.NewServer(&handler{s},
+	s.api = phoebe.NewServer(s.gate.calls,
 		server.WithListener(s.quiet),
 		server.WithTransServerFactory(gonet.NewTransServerFactory()),
 		server.WithTransHandlerFactory(s.gate),
@@ -260,7 +261,7 @@ func (s *Server) Close() error {
 	s.listener.closeAll()
 	s.mu.Lock()
 	for _, r := range s.jobs {
-		r.abandon()
+		r.notify()
 	}
 	clear(s.jobs) // calls under way, and tick, find none that they could end once more
 	links := s.links
@@ -452,7 +453,7 @@ func (s *Server) do(a frontend.Action) {
 	case frontend.Done:
 		s.metrics.outcome(&a.Outcome)
 		if r := s.jobs[a.Job]; r != nil {
-			r.done(&a.Outcome)
+			r.done(&a.Outcome, s.cfg.MaxRunResult)
 		}
 	case frontend.Accepted:
 		s.metrics.accepted.Inc()
@@ -461,7 +462,6 @@ func (s *Server) do(a frontend.Action) {
 		r := s.jobs[a.Job]
 		r.refused = a.Err
 		delete(s.jobs, a.Job)
-		close(r.end)
 	case frontend.Ended:
 		s.endRecord(a.Job)
 	case frontend.Collect:
@@ -487,8 +487,11 @@ func (s *Server) unlock() {
 	}
 	var room [16]*link
 	dirty := append(room[:0], s.dirty...)
+	var desk [4]reply
+	replies := append(desk[:0], s.replies...)
 	clear(s.dirty)
-	s.dirty = s.dirty[:0]
+	clear(s.replies)
+	s.dirty, s.replies = s.dirty[:0], s.replies[:0]
 	at := s.core.NextWake()
 	if at.IsZero() || !s.lingerAt.IsZero() && s.lingerAt.Before(at) {
 		at = s.lingerAt
@@ -502,6 +505,9 @@ func (s *Server) unlock() {
 	s.mu.Unlock()
 	for _, l := range dirty {
 		l.flush()
+	}
+	for _, r := range replies {
+		r.conn.pay(r.frame)
 	}
 }
 
