@@ -1,8 +1,6 @@
 package sim
 
 import (
-	"bytes"
-	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -12,33 +10,6 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/worker"
 )
-
-// function is what simulated tasks call. Its payload is the run time, as payloadOf writes it.
-const function = "sleep"
-
-func payloadOf(d time.Duration) []byte {
-	return binary.LittleEndian.AppendUint64(nil, uint64(d))
-}
-
-func durationOf(payload []byte) time.Duration {
-	if len(payload) < 8 {
-		return 0
-	}
-	return time.Duration(binary.LittleEndian.Uint64(payload))
-}
-
-// network is how messages travel.
-type network struct {
-	delay   time.Duration // one way
-	jitter  time.Duration // mean of an exponential addition; messages of a connection still arrive in order
-	rate    float64       // payload bytes that a process sends in a second, one after the other; 0: no limit
-	codec   bool          // messages are encoded and decoded on their way
-	reorder time.Duration // faults: up to so much more for a message, out of order
-	repeat  float64       // faults: share of messages that arrive twice
-	lease   time.Duration // silence after which an end takes a connection for broken
-	ping    time.Duration // how often a frontend asks for a sign of life
-	watch   bool          // workers look for silent frontends, too: needed only where there are faults
-}
 
 // cluster is frontends, workers, and what is between them.
 type cluster struct {
@@ -129,33 +100,6 @@ type hang struct {
 	events []event
 }
 
-// execution is an attempt that runs.
-type execution struct {
-	start    worker.Start
-	began    time.Duration
-	takes    time.Duration
-	stopping bool
-	life     int32 // of its exit: one that was scheduled before is void
-}
-
-// conn is one connection between a frontend and a worker. Each end believes its own part of it.
-type conn struct {
-	w      *workerNode
-	f      *frontendNode
-	id     worker.LinkID
-	fOpen  bool // Welcome has arrived, and the frontend has not given it up
-	wOpen  bool // Hello has arrived, and the worker has not given it up
-	linked bool // Hello has arrived: the worker's core knows it
-	closed bool // by the frontend, before Welcome arrived
-	cut    bool // half-open: whatever is sent is lost, and no end knows
-
-	fHeard, wHeard time.Duration // when each end last heard of the other
-	fLast, wLast   time.Duration // latest arrival that is under way to each end
-	fLife, wLife   int32         // of the process that opened it, and that it reached
-	pings          uint64
-	waiting        []probe.Msg // of the frontend, for another message to travel with
-}
-
 func (c *cluster) addWorker(cfg worker.Config, speed float64) *workerNode {
 	w := &workerNode{index: len(c.workers), cfg: cfg, speed: speed}
 	w.welcome = probe.Welcome{
@@ -209,63 +153,67 @@ func (c *cluster) startFrontend(f *frontendNode, seed uint64) {
 // step lets the next event happen. It returns an error if a core's state is broken.
 func (c *cluster) step() error {
 	e := c.next()
-	// What happens to a process that hangs happens when it goes on, and nothing happens to a dead one.
-	var h *hang
-	switch e.kind {
-	case toWorker:
-		if !e.conn.wOpen {
-			return nil
-		}
-		h = e.conn.w.hung
-	case toFrontend:
-		if !e.conn.fOpen {
-			return nil
-		}
-		h = e.conn.f.hung
-	case wakeWorker:
-		if e.w.life != e.life || c.now != e.w.wakeAt {
-			return nil // an earlier one was scheduled since
-		}
-		h = e.w.hung
-	case exit:
-		if e.what.(*execution).life != e.life {
-			return nil
-		}
-		h = e.w.hung
-	case wakeFrontend:
-		if e.f.life != e.life || c.now != e.f.wakeAt {
-			return nil
-		}
-		h = e.f.hung
-	case dial, linger:
-		if e.f.life != e.life {
-			return nil
-		}
-		h = e.f.hung
-	case accepted, silent, ping:
-		if e.conn.f.life != e.conn.fLife {
-			return nil
-		}
-		h = e.conn.f.hung
-	case watch:
-		if !e.conn.wOpen {
-			return nil
-		}
-		h = e.conn.w.hung
-	case broken:
-		if e.w != nil {
-			h = e.w.hung
-		} else {
-			h = e.f.hung
-		}
+	if c.void(&e) {
+		return nil
 	}
-	if h != nil {
+	// What happens to a process that hangs happens when it goes on, and nothing happens to a dead one.
+	if h := e.hang(); h != nil {
 		h.events = append(h.events, e)
 		return nil
 	}
+	return c.happen(&e)
+}
+
+// void reports whether what e was scheduled for is no longer there.
+func (c *cluster) void(e *event) bool {
+	switch e.kind {
+	case toWorker, watch:
+		return !e.conn.wOpen
+	case toFrontend:
+		return !e.conn.fOpen
+	case wakeWorker:
+		return e.w.life != e.life || c.now != e.w.wakeAt // an earlier one was scheduled since
+	case wakeFrontend:
+		return e.f.life != e.life || c.now != e.f.wakeAt
+	case exit:
+		return e.what.(*execution).life != e.life
+	case dial, linger:
+		return e.f.life != e.life
+	case accepted, silent, ping:
+		return e.conn.f.life != e.conn.fLife
+	}
+	return false
+}
+
+// process is what e happens to: a frontend, a worker, or neither.
+func (e *event) process() (*frontendNode, *workerNode) {
+	switch e.kind {
+	case toWorker, watch:
+		return nil, e.conn.w
+	case toFrontend, accepted, silent, ping:
+		return e.conn.f, nil
+	case dial: // the worker is only where to
+		return e.f, nil
+	}
+	return e.f, e.w
+}
+
+// hang is that of the process that e happens to; nil if it runs.
+func (e *event) hang() *hang {
+	switch f, w := e.process(); {
+	case w != nil:
+		return w.hung
+	case f != nil:
+		return f.hung
+	}
+	return nil
+}
+
+// happen lets e happen.
+func (c *cluster) happen(e *event) error {
 	switch e.kind {
 	case toWorker:
-		if e.what == nil { // Hello
+		if e.what == nil {
 			return c.hello(e.conn)
 		}
 		e.conn.wHeard = c.now
@@ -274,17 +222,15 @@ func (c *cluster) step() error {
 		e.conn.fHeard = c.now
 		return c.stepFrontend(e.conn.f, frontend.Received{Worker: frontend.Worker(e.conn.w.index), Msg: e.what.(probe.Msg)})
 	case wakeWorker:
-		if e.w.wakeAt = 0; !c.passed(e.w.core.NextWake()) {
-			c.armWorker(e.w)
-			return nil
+		if e.w.wakeAt = 0; c.passed(e.w.core.NextWake()) {
+			return c.stepWorker(e.w, worker.Wake{})
 		}
-		return c.stepWorker(e.w, worker.Wake{})
+		c.armWorker(e.w)
 	case wakeFrontend:
-		if e.f.wakeAt = 0; !c.passed(e.f.core.NextWake()) {
-			c.armFrontend(e.f)
-			return nil
+		if e.f.wakeAt = 0; c.passed(e.f.core.NextWake()) {
+			return c.stepFrontend(e.f, frontend.Wake{})
 		}
-		return c.stepFrontend(e.f, frontend.Wake{})
+		c.armFrontend(e.f)
 	case exit:
 		return c.exited(e.w, e.what.(*execution))
 	case linger:
@@ -417,330 +363,4 @@ func (c *cluster) armWorker(w *workerNode) {
 			c.at(d, event{kind: wakeWorker, w: w, life: w.life})
 		}
 	}
-}
-
-// stopTakes is how long an executor needs to stop a task.
-const stopTakes = 100 * time.Microsecond
-
-func (c *cluster) execute(w *workerNode, s worker.Start) {
-	r := new(execution)
-	if n := len(c.idleRuns); n > 0 {
-		r, c.idleRuns = c.idleRuns[n-1], c.idleRuns[:n-1]
-	}
-	*r = execution{start: s, began: c.now, life: r.life}
-	if c.onStart != nil {
-		c.onStart(w, &r.start)
-	}
-	r.takes = time.Duration(float64(durationOf(s.Launch.Payload)) / w.speed)
-	if c.reads != nil {
-		r.takes += c.reads(w, &r.start)
-	}
-	if s.Launch.Timeout > 0 {
-		r.takes = min(r.takes, s.Launch.Timeout)
-	}
-	w.running = append(w.running, r)
-	c.exitAt(c.now+r.takes, w, r)
-}
-
-// exitAt schedules the end of a run, in place of any that was scheduled before.
-func (c *cluster) exitAt(at time.Duration, w *workerNode, r *execution) {
-	r.life++
-	c.at(at, event{kind: exit, w: w, what: r, life: r.life})
-}
-
-func (c *cluster) exited(w *workerNode, r *execution) error {
-	i := slices.Index(w.running, r)
-	last := len(w.running) - 1
-	w.running[i] = w.running[last]
-	w.running[last] = nil
-	w.running = w.running[:last]
-	took := c.now - r.began
-	ev := worker.Exited{Attempt: r.start.Launch.Attempt, Status: probe.Succeeded, Run: took}
-	switch {
-	case r.stopping:
-		ev.Status = probe.Killed
-	case r.start.Launch.Timeout > 0 && r.takes >= r.start.Launch.Timeout:
-		ev.Status = probe.TimedOut
-	}
-	if c.onEnd != nil {
-		c.onEnd(&r.start, &ev)
-	}
-	r.life++
-	c.idleRuns = append(c.idleRuns, r)
-	return c.stepWorker(w, ev)
-}
-
-// unlink notes that the worker's core knows a connection no longer.
-func (w *workerNode) unlink(cn *conn) {
-	cn.linked = false
-	w.links = slices.DeleteFunc(w.links, func(x *conn) bool { return x == cn })
-}
-
-// sent is when a message has left a process that has sent all before it at *last, which it sets.
-func (c *cluster) sent(last *time.Duration, m probe.Msg) time.Duration {
-	if c.net.rate == 0 {
-		return c.now
-	}
-	*last = max(c.now, *last) + time.Duration(float64(payloadBytes(m))/c.net.rate*float64(time.Second))
-	return *last
-}
-
-// payloadBytes is how much of m grows with what tasks take and return.
-func payloadBytes(m probe.Msg) int {
-	n := 0
-	add := func(launches []probe.Launch) {
-		for i := range launches {
-			n += len(launches[i].Payload)
-		}
-	}
-	switch m := m.(type) {
-	case probe.Reserve:
-		add(m.Launches)
-	case probe.Bind:
-		n = len(m.Launch.Payload)
-		add(m.Bundle)
-	case probe.Enqueue:
-		n = len(m.Launch.Payload)
-	case probe.Finished:
-		n = len(m.Result)
-	}
-	return n
-}
-
-// arrival is when something arrives that leaves at a given time, in order.
-func (c *cluster) arrival(leaves time.Duration, last *time.Duration) time.Duration {
-	at := leaves + c.net.delay
-	if c.net.jitter > 0 {
-		at += time.Duration(c.rng.ExpFloat64() * float64(c.net.jitter))
-	}
-	*last = max(at, *last)
-	return *last
-}
-
-// travel is when a message that leaves now arrives, perhaps behind later ones.
-func (c *cluster) travel(leaves time.Duration, last *time.Duration) time.Duration {
-	at := c.arrival(leaves, last)
-	if c.net.reorder > 0 {
-		at += time.Duration(c.rng.Int64N(int64(c.net.reorder)))
-	}
-	return at
-}
-
-// lingerFor is how long a message that may wait does, if no other one leaves on its connection before.
-const lingerFor = 500 * time.Microsecond
-
-func (c *cluster) linger(cn *conn, m probe.Msg) {
-	if cn == nil || !cn.fOpen {
-		return
-	}
-	f := cn.f
-	if len(cn.waiting) == 0 {
-		f.lingers = append(f.lingers, cn)
-	}
-	cn.waiting = append(cn.waiting, m)
-	if f.lingerAt == 0 {
-		f.lingerAt = c.now + lingerFor
-		c.at(f.lingerAt, event{kind: linger, f: f, life: f.life})
-	}
-}
-
-// endLinger lets all of a frontend go that waits.
-func (c *cluster) endLinger(f *frontendNode) {
-	f.lingerAt = 0
-	for i, cn := range f.lingers {
-		f.lingers[i] = nil
-		c.release(cn)
-	}
-	f.lingers = f.lingers[:0]
-}
-
-// release lets what waits on a connection go. That stays among those that linger.
-func (c *cluster) release(cn *conn) {
-	if cn == nil || len(cn.waiting) == 0 {
-		return
-	}
-	waiting := cn.waiting
-	cn.waiting = nil
-	for _, m := range waiting {
-		c.send(cn, m)
-	}
-}
-
-func (c *cluster) send(cn *conn, m probe.Msg) {
-	if cn == nil || !cn.fOpen {
-		return
-	}
-	c.release(cn)
-	c.messages++
-	if cn.cut {
-		return
-	}
-	leaves := c.sent(&cn.f.sentAll, m)
-	at := c.travel(leaves, &cn.wLast)
-	c.at(at, event{kind: toWorker, conn: cn, what: c.recode(m)})
-	if c.net.repeat > 0 && c.rng.Float64() < c.net.repeat {
-		c.at(c.travel(leaves, &cn.wLast), event{kind: toWorker, conn: cn, what: c.recode(m)})
-	}
-}
-
-func (c *cluster) push(cn *conn, m probe.Msg) {
-	if cn == nil || !cn.wOpen {
-		return
-	}
-	c.messages++
-	if cn.cut {
-		return
-	}
-	leaves := c.sent(&cn.w.sentAll, m)
-	at := c.travel(leaves, &cn.fLast)
-	c.at(at, event{kind: toFrontend, conn: cn, what: c.recode(m)})
-	if c.net.repeat > 0 && c.rng.Float64() < c.net.repeat {
-		c.at(c.travel(leaves, &cn.fLast), event{kind: toFrontend, conn: cn, what: c.recode(m)})
-	}
-}
-
-// recode is what the other end gets to see of m.
-func (c *cluster) recode(m probe.Msg) probe.Msg {
-	if !c.net.codec {
-		return m
-	}
-	c.frame = probe.AppendFrame(c.frame[:0], 1, m)
-	_, msgs, err := c.decoder.Decode(bytes.Clone(c.frame[probe.FrameHeader:]), c.decoded[:0])
-	if c.decoded = msgs; err != nil || len(msgs) != 1 {
-		panic(fmt.Sprintf("sim: %#v came back as %d messages: %v", m, len(msgs), err))
-	}
-	return msgs[0]
-}
-
-// redial is how long a frontend waits before it tries to reach a worker again.
-const redial = 100 * time.Millisecond
-
-func (c *cluster) dial(f *frontendNode, w *workerNode) {
-	cn := &conn{id: worker.LinkID(len(c.conns) + 1), f: f, w: w, fLife: f.life, wLife: w.life}
-	c.conns = append(c.conns, cn)
-	f.conns[w.index] = cn
-	if w.down && !w.dark {
-		c.at(c.now+2*c.net.delay, event{kind: accepted, conn: cn})
-		return
-	}
-	c.at(c.now+c.net.lease, event{kind: silent, conn: cn})
-	if w.down {
-		return
-	}
-	cn.wOpen = true // its kernel accepts, whether the process runs or hangs
-	c.at(c.arrival(c.now, &cn.wLast), event{kind: toWorker, conn: cn})
-}
-
-// hello is the first message of a connection.
-func (c *cluster) hello(cn *conn) error {
-	w := cn.w
-	cn.wHeard = c.now
-	cn.linked = true
-	w.links = append(w.links, cn)
-	if !cn.cut {
-		c.at(c.arrival(c.now, &cn.fLast), event{kind: accepted, conn: cn, what: c.recode(w.welcome)})
-	}
-	if c.net.watch {
-		c.at(c.now+c.net.ping, event{kind: watch, conn: cn})
-	}
-	return c.stepWorker(w, worker.LinkUp{Link: cn.id, Frontend: cn.f.id})
-}
-
-// accepted is the end of dialling: with a Welcome, or without one if the worker refused or was silent.
-func (c *cluster) accepted(cn *conn, m any) error {
-	f, key := cn.f, frontend.Worker(cn.w.index)
-	if cn.fOpen || cn.closed || f.conns[cn.w.index] != cn {
-		return nil
-	}
-	if m == nil {
-		cn.closed = true
-		c.hangUp(cn, false)
-		c.at(c.now+redial, event{kind: dial, f: f, w: cn.w, life: f.life})
-		return c.stepFrontend(f, frontend.WorkerGone{Worker: key})
-	}
-	cn.fOpen, cn.fHeard = true, c.now
-	c.at(c.now+c.net.ping, event{kind: ping, conn: cn})
-	return c.stepFrontend(f, frontend.WorkerUp{Worker: key, Welcome: m.(probe.Welcome)})
-}
-
-// ping is the frontend's regular look at a connection.
-func (c *cluster) ping(cn *conn) error {
-	switch {
-	case !cn.fOpen:
-		return nil
-	case c.now-cn.fHeard > c.net.lease:
-		return c.silence(cn.f)
-	}
-	cn.pings++
-	c.send(cn, probe.Ping{Seq: cn.pings})
-	c.at(c.now+c.net.ping, event{kind: ping, conn: cn})
-	return nil
-}
-
-// silence gives up the workers that are silent, all of them before any of their tasks goes elsewhere.
-func (c *cluster) silence(f *frontendNode) error {
-	var silent []*conn
-	for _, cn := range f.conns {
-		if cn == nil || !cn.fOpen || c.now-cn.fHeard <= c.net.lease {
-			continue
-		}
-		silent = append(silent, cn)
-		if err := c.closeAtFrontend(cn); err != nil {
-			return err
-		}
-		c.hangUp(cn, false)
-	}
-	for _, cn := range silent {
-		if err := c.stepFrontend(f, frontend.WorkerGone{Worker: frontend.Worker(cn.w.index)}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// watch is the worker's regular look at a connection.
-func (c *cluster) watch(cn *conn) error {
-	if c.now-cn.wHeard > c.net.lease {
-		c.hangUp(cn, true)
-		return c.closeAtWorker(cn)
-	}
-	c.at(c.now+c.net.ping, event{kind: watch, conn: cn})
-	return nil
-}
-
-// hangUp lets the other end of a connection know that this one has closed it.
-func (c *cluster) hangUp(cn *conn, byWorker bool) {
-	switch {
-	case cn.cut:
-	case byWorker:
-		c.at(c.arrival(c.now, &cn.fLast), event{kind: broken, conn: cn, f: cn.f})
-	default:
-		c.at(c.arrival(c.now, &cn.wLast), event{kind: broken, conn: cn, w: cn.w})
-	}
-}
-
-func (c *cluster) closeAtWorker(cn *conn) error {
-	if !cn.wOpen || cn.w.life != cn.wLife {
-		return nil
-	}
-	cn.wOpen = false
-	if !cn.linked {
-		return nil // its Hello never arrived
-	}
-	cn.w.unlink(cn)
-	return c.stepWorker(cn.w, worker.LinkDown{Link: cn.id})
-}
-
-func (c *cluster) closeAtFrontend(cn *conn) error {
-	f := cn.f
-	if f.life != cn.fLife || f.conns[cn.w.index] != cn || cn.closed {
-		return nil
-	}
-	wasOpen := cn.fOpen
-	cn.fOpen, cn.closed = false, true
-	c.at(c.now+redial/10, event{kind: dial, f: f, w: cn.w, life: f.life})
-	if !wasOpen {
-		return nil
-	}
-	return c.stepFrontend(f, frontend.LinkLost{Worker: frontend.Worker(cn.w.index)})
 }

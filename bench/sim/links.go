@@ -1,0 +1,167 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend"
+	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/worker"
+)
+
+// conn is one connection between a frontend and a worker. Each end believes its own part of it.
+type conn struct {
+	w      *workerNode
+	f      *frontendNode
+	id     worker.LinkID
+	fOpen  bool // Welcome has arrived, and the frontend has not given it up
+	wOpen  bool // Hello has arrived, and the worker has not given it up
+	linked bool // Hello has arrived: the worker's core knows it
+	closed bool // by the frontend, before Welcome arrived
+	cut    bool // half-open: whatever is sent is lost, and no end knows
+
+	fHeard, wHeard time.Duration // when each end last heard of the other
+	fLast, wLast   time.Duration // latest arrival that is under way to each end
+	fLife, wLife   int32         // of the process that opened it, and that it reached
+	pings          uint64
+	waiting        []probe.Msg // of the frontend, for another message to travel with
+}
+
+// redial is how long a frontend waits before it tries to reach a worker again.
+const redial = 100 * time.Millisecond
+
+func (c *cluster) dial(f *frontendNode, w *workerNode) {
+	cn := &conn{id: worker.LinkID(len(c.conns) + 1), f: f, w: w, fLife: f.life, wLife: w.life}
+	c.conns = append(c.conns, cn)
+	f.conns[w.index] = cn
+	if w.down && !w.dark {
+		c.at(c.now+2*c.net.delay, event{kind: accepted, conn: cn})
+		return
+	}
+	c.at(c.now+c.net.lease, event{kind: silent, conn: cn})
+	if w.down {
+		return
+	}
+	cn.wOpen = true // its kernel accepts, whether the process runs or hangs
+	c.at(c.arrival(c.now, &cn.wLast), event{kind: toWorker, conn: cn})
+}
+
+// hello is the first message of a connection.
+func (c *cluster) hello(cn *conn) error {
+	w := cn.w
+	cn.wHeard = c.now
+	cn.linked = true
+	w.links = append(w.links, cn)
+	if !cn.cut {
+		c.at(c.arrival(c.now, &cn.fLast), event{kind: accepted, conn: cn, what: c.recode(w.welcome)})
+	}
+	if c.net.watch {
+		c.at(c.now+c.net.ping, event{kind: watch, conn: cn})
+	}
+	return c.stepWorker(w, worker.LinkUp{Link: cn.id, Frontend: cn.f.id})
+}
+
+// accepted is the end of dialling: with a Welcome, or without one if the worker refused or was silent.
+func (c *cluster) accepted(cn *conn, m any) error {
+	f, key := cn.f, frontend.Worker(cn.w.index)
+	if cn.fOpen || cn.closed || f.conns[cn.w.index] != cn {
+		return nil
+	}
+	if m == nil {
+		cn.closed = true
+		c.hangUp(cn, false)
+		c.at(c.now+redial, event{kind: dial, f: f, w: cn.w, life: f.life})
+		return c.stepFrontend(f, frontend.WorkerGone{Worker: key})
+	}
+	cn.fOpen, cn.fHeard = true, c.now
+	c.at(c.now+c.net.ping, event{kind: ping, conn: cn})
+	return c.stepFrontend(f, frontend.WorkerUp{Worker: key, Welcome: m.(probe.Welcome)})
+}
+
+// ping is the frontend's regular look at a connection.
+func (c *cluster) ping(cn *conn) error {
+	switch {
+	case !cn.fOpen:
+		return nil
+	case c.now-cn.fHeard > c.net.lease:
+		return c.silence(cn.f)
+	}
+	cn.pings++
+	c.send(cn, probe.Ping{Seq: cn.pings})
+	c.at(c.now+c.net.ping, event{kind: ping, conn: cn})
+	return nil
+}
+
+// silence gives up the workers that are silent, all of them before any of their tasks goes elsewhere.
+func (c *cluster) silence(f *frontendNode) error {
+	var silent []*conn
+	for _, cn := range f.conns {
+		if cn == nil || !cn.fOpen || c.now-cn.fHeard <= c.net.lease {
+			continue
+		}
+		silent = append(silent, cn)
+		if err := c.closeAtFrontend(cn); err != nil {
+			return err
+		}
+		c.hangUp(cn, false)
+	}
+	for _, cn := range silent {
+		if err := c.stepFrontend(f, frontend.WorkerGone{Worker: frontend.Worker(cn.w.index)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// watch is the worker's regular look at a connection.
+func (c *cluster) watch(cn *conn) error {
+	if c.now-cn.wHeard > c.net.lease {
+		c.hangUp(cn, true)
+		return c.closeAtWorker(cn)
+	}
+	c.at(c.now+c.net.ping, event{kind: watch, conn: cn})
+	return nil
+}
+
+// hangUp lets the other end of a connection know that this one has closed it.
+func (c *cluster) hangUp(cn *conn, byWorker bool) {
+	switch {
+	case cn.cut:
+	case byWorker:
+		c.at(c.arrival(c.now, &cn.fLast), event{kind: broken, conn: cn, f: cn.f})
+	default:
+		c.at(c.arrival(c.now, &cn.wLast), event{kind: broken, conn: cn, w: cn.w})
+	}
+}
+
+func (c *cluster) closeAtWorker(cn *conn) error {
+	if !cn.wOpen || cn.w.life != cn.wLife {
+		return nil
+	}
+	cn.wOpen = false
+	if !cn.linked {
+		return nil // its Hello never arrived
+	}
+	cn.w.unlink(cn)
+	return c.stepWorker(cn.w, worker.LinkDown{Link: cn.id})
+}
+
+func (c *cluster) closeAtFrontend(cn *conn) error {
+	f := cn.f
+	if f.life != cn.fLife || f.conns[cn.w.index] != cn || cn.closed {
+		return nil
+	}
+	wasOpen := cn.fOpen
+	cn.fOpen, cn.closed = false, true
+	c.at(c.now+redial/10, event{kind: dial, f: f, w: cn.w, life: f.life})
+	if !wasOpen {
+		return nil
+	}
+	return c.stepFrontend(f, frontend.LinkLost{Worker: frontend.Worker(cn.w.index)})
+}
+
+// unlink notes that the worker's core knows a connection no longer.
+func (w *workerNode) unlink(cn *conn) {
+	cn.linked = false
+	w.links = slices.DeleteFunc(w.links, func(x *conn) bool { return x == cn })
+}

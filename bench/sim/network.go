@@ -1,0 +1,158 @@
+package sim
+
+import (
+	"bytes"
+	"fmt"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+// network is how messages travel.
+type network struct {
+	delay   time.Duration // one way
+	jitter  time.Duration // mean of an exponential addition; messages of a connection still arrive in order
+	rate    float64       // payload bytes that a process sends in a second, one after the other; 0: no limit
+	codec   bool          // messages are encoded and decoded on their way
+	reorder time.Duration // faults: up to so much more for a message, out of order
+	repeat  float64       // faults: share of messages that arrive twice
+	lease   time.Duration // silence after which an end takes a connection for broken
+	ping    time.Duration // how often a frontend asks for a sign of life
+	watch   bool          // workers look for silent frontends, too: needed only where there are faults
+}
+
+func (c *cluster) send(cn *conn, m probe.Msg) {
+	if cn == nil || !cn.fOpen {
+		return
+	}
+	c.release(cn)
+	c.messages++
+	if cn.cut {
+		return
+	}
+	leaves := c.sent(&cn.f.sentAll, m)
+	at := c.travel(leaves, &cn.wLast)
+	c.at(at, event{kind: toWorker, conn: cn, what: c.recode(m)})
+	if c.net.repeat > 0 && c.rng.Float64() < c.net.repeat {
+		c.at(c.travel(leaves, &cn.wLast), event{kind: toWorker, conn: cn, what: c.recode(m)})
+	}
+}
+
+func (c *cluster) push(cn *conn, m probe.Msg) {
+	if cn == nil || !cn.wOpen {
+		return
+	}
+	c.messages++
+	if cn.cut {
+		return
+	}
+	leaves := c.sent(&cn.w.sentAll, m)
+	at := c.travel(leaves, &cn.fLast)
+	c.at(at, event{kind: toFrontend, conn: cn, what: c.recode(m)})
+	if c.net.repeat > 0 && c.rng.Float64() < c.net.repeat {
+		c.at(c.travel(leaves, &cn.fLast), event{kind: toFrontend, conn: cn, what: c.recode(m)})
+	}
+}
+
+// recode is what the other end gets to see of m.
+func (c *cluster) recode(m probe.Msg) probe.Msg {
+	if !c.net.codec {
+		return m
+	}
+	c.frame = probe.AppendFrame(c.frame[:0], 1, m)
+	_, msgs, err := c.decoder.Decode(bytes.Clone(c.frame[probe.FrameHeader:]), c.decoded[:0])
+	if c.decoded = msgs; err != nil || len(msgs) != 1 {
+		panic(fmt.Sprintf("sim: %#v came back as %d messages: %v", m, len(msgs), err))
+	}
+	return msgs[0]
+}
+
+// lingerFor is how long a message that may wait does, if no other one leaves on its connection before.
+const lingerFor = 500 * time.Microsecond
+
+func (c *cluster) linger(cn *conn, m probe.Msg) {
+	if cn == nil || !cn.fOpen {
+		return
+	}
+	f := cn.f
+	if len(cn.waiting) == 0 {
+		f.lingers = append(f.lingers, cn)
+	}
+	cn.waiting = append(cn.waiting, m)
+	if f.lingerAt == 0 {
+		f.lingerAt = c.now + lingerFor
+		c.at(f.lingerAt, event{kind: linger, f: f, life: f.life})
+	}
+}
+
+// endLinger lets all of a frontend go that waits.
+func (c *cluster) endLinger(f *frontendNode) {
+	f.lingerAt = 0
+	for i, cn := range f.lingers {
+		f.lingers[i] = nil
+		c.release(cn)
+	}
+	f.lingers = f.lingers[:0]
+}
+
+// release lets what waits on a connection go. That stays among those that linger.
+func (c *cluster) release(cn *conn) {
+	if cn == nil || len(cn.waiting) == 0 {
+		return
+	}
+	waiting := cn.waiting
+	cn.waiting = nil
+	for _, m := range waiting {
+		c.send(cn, m)
+	}
+}
+
+// sent is when a message has left a process that has sent all before it at *last, which it sets.
+func (c *cluster) sent(last *time.Duration, m probe.Msg) time.Duration {
+	if c.net.rate == 0 {
+		return c.now
+	}
+	*last = max(c.now, *last) + time.Duration(float64(payloadBytes(m))/c.net.rate*float64(time.Second))
+	return *last
+}
+
+// payloadBytes is how much of m grows with what tasks take and return.
+func payloadBytes(m probe.Msg) int {
+	n := 0
+	add := func(launches []probe.Launch) {
+		for i := range launches {
+			n += len(launches[i].Payload)
+		}
+	}
+	switch m := m.(type) {
+	case probe.Reserve:
+		add(m.Launches)
+	case probe.Bind:
+		n = len(m.Launch.Payload)
+		add(m.Bundle)
+	case probe.Enqueue:
+		n = len(m.Launch.Payload)
+	case probe.Finished:
+		n = len(m.Result)
+	}
+	return n
+}
+
+// arrival is when something arrives that leaves at a given time, in order.
+func (c *cluster) arrival(leaves time.Duration, last *time.Duration) time.Duration {
+	at := leaves + c.net.delay
+	if c.net.jitter > 0 {
+		at += time.Duration(c.rng.ExpFloat64() * float64(c.net.jitter))
+	}
+	*last = max(at, *last)
+	return *last
+}
+
+// travel is when a message that leaves now arrives, perhaps behind later ones.
+func (c *cluster) travel(leaves time.Duration, last *time.Duration) time.Duration {
+	at := c.arrival(leaves, last)
+	if c.net.reorder > 0 {
+		at += time.Duration(c.rng.Int64N(int64(c.net.reorder)))
+	}
+	return at
+}

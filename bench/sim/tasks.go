@@ -1,0 +1,84 @@
+package sim
+
+import (
+	"encoding/binary"
+	"slices"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/worker"
+)
+
+// function is what simulated tasks call. Its payload is the run time, as payloadOf writes it.
+const function = "sleep"
+
+func payloadOf(d time.Duration) []byte {
+	return binary.LittleEndian.AppendUint64(nil, uint64(d))
+}
+
+func durationOf(payload []byte) time.Duration {
+	if len(payload) < 8 {
+		return 0
+	}
+	return time.Duration(binary.LittleEndian.Uint64(payload))
+}
+
+// execution is an attempt that runs.
+type execution struct {
+	start    worker.Start
+	began    time.Duration
+	takes    time.Duration
+	stopping bool
+	life     int32 // of its exit: one that was scheduled before is void
+}
+
+// stopTakes is how long an executor needs to stop a task.
+const stopTakes = 100 * time.Microsecond
+
+func (c *cluster) execute(w *workerNode, s worker.Start) {
+	r := new(execution)
+	if n := len(c.idleRuns); n > 0 {
+		r, c.idleRuns = c.idleRuns[n-1], c.idleRuns[:n-1]
+	}
+	*r = execution{start: s, began: c.now, life: r.life}
+	if c.onStart != nil {
+		c.onStart(w, &r.start)
+	}
+	r.takes = time.Duration(float64(durationOf(s.Launch.Payload)) / w.speed)
+	if c.reads != nil {
+		r.takes += c.reads(w, &r.start)
+	}
+	if s.Launch.Timeout > 0 {
+		r.takes = min(r.takes, s.Launch.Timeout)
+	}
+	w.running = append(w.running, r)
+	c.exitAt(c.now+r.takes, w, r)
+}
+
+// exitAt schedules the end of a run, in place of any that was scheduled before.
+func (c *cluster) exitAt(at time.Duration, w *workerNode, r *execution) {
+	r.life++
+	c.at(at, event{kind: exit, w: w, what: r, life: r.life})
+}
+
+func (c *cluster) exited(w *workerNode, r *execution) error {
+	i := slices.Index(w.running, r)
+	last := len(w.running) - 1
+	w.running[i] = w.running[last]
+	w.running[last] = nil
+	w.running = w.running[:last]
+	took := c.now - r.began
+	ev := worker.Exited{Attempt: r.start.Launch.Attempt, Status: probe.Succeeded, Run: took}
+	switch {
+	case r.stopping:
+		ev.Status = probe.Killed
+	case r.start.Launch.Timeout > 0 && r.takes >= r.start.Launch.Timeout:
+		ev.Status = probe.TimedOut
+	}
+	if c.onEnd != nil {
+		c.onEnd(&r.start, &ev)
+	}
+	r.life++
+	c.idleRuns = append(c.idleRuns, r)
+	return c.stepWorker(w, ev)
+}
