@@ -40,6 +40,7 @@ type SimRun struct {
 	Completion   *SimMatching  `json:"completion,omitempty"` // of a figure that matches tasks with workers once
 
 	MessagesPerTask float64 `json:"messages_per_task"`      // pings, syncs and acknowledgements included
+	CPU             *SimCPU `json:"cpu,omitempty"`          // where messages cost some
 	Utilisation     float64 `json:"utilisation"`            // of the slots, from the first arrival that counts to the last
 	CutShortOf      int     `json:"cut_short_of,omitempty"` // jobs that were to count, of a run that was cut short
 	Events          uint64  `json:"events"`
@@ -54,6 +55,15 @@ type SimEstimates struct {
 	RunWithin  float64 `json:"run_within"`  // likewise of run times
 	RunOffS    float64 `json:"run_off_s"`
 	Asked      float64 `json:"asked"` // workers that were asked for their wait matrix, for each of the tasks
+}
+
+// SimCPU is what processes needed for messages and the like, from the first arrival to the end of the last job.
+type SimCPU struct {
+	MessageUS      float64 `json:"message_us"`      // of one, at either end
+	PerTaskUS      float64 `json:"per_task_us"`     // of all processes
+	FrontendsShare float64 `json:"frontends_share"` // of the time of one core each
+	WorkersShare   float64 `json:"workers_share"`   // likewise
+	BusiestShare   float64 `json:"busiest_share"`   // of the process that needed most
 }
 
 // SimRead is the mean bytes that a task read of its inputs, by where they were.

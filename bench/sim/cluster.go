@@ -15,6 +15,9 @@ import (
 type cluster struct {
 	clock
 	net       network
+	cpu       CPU
+	shared    *machine   // the last that there is: of all, if they share one
+	turn      *turn      // that is carried out; nil: none is
 	rng       *rand.Rand // of the network
 	frontends []*frontendNode
 	workers   []*workerNode
@@ -55,6 +58,7 @@ type scheduler interface {
 
 // frontendNode is a frontend process.
 type frontendNode struct {
+	process
 	sentAll time.Duration // when it has sent all that it was told to
 	index   int
 	id      probe.FrontendID
@@ -89,6 +93,7 @@ type workerNode struct {
 	acts    []worker.Action
 	running []*execution
 	speed   float64 // of running tasks; 1 is nominal
+	process
 	links   []*conn // that the core knows, in no order
 	cfg     worker.Config
 	welcome probe.Welcome
@@ -107,6 +112,7 @@ func (c *cluster) addWorker(cfg worker.Config, speed float64) *workerNode {
 		Capacity: cfg.Defaults().Capacity, Open: cfg.Open(), Functions: cfg.Functions, MaxPayload: 1 << 20, MaxResult: 1 << 20,
 	}
 	c.workers = append(c.workers, w)
+	c.addProcess(&w.process)
 	c.startWorker(w)
 	return w
 }
@@ -123,6 +129,7 @@ func (c *cluster) startWorker(w *workerNode) {
 func (c *cluster) addFrontend(cfg frontend.Config, seed uint64) *frontendNode {
 	f := &frontendNode{index: len(c.frontends), cfg: cfg}
 	c.frontends = append(c.frontends, f)
+	c.addProcess(&f.process)
 	c.startFrontend(f, seed)
 	return f
 }
@@ -159,6 +166,10 @@ func (c *cluster) step() error {
 	// What happens to a process that hangs happens when it goes on, and nothing happens to a dead one.
 	if h := e.hang(); h != nil {
 		h.events = append(h.events, e)
+		return nil
+	}
+	if p := e.busy(); p != nil {
+		c.queue(p, e)
 		return nil
 	}
 	return c.happen(&e)
@@ -250,6 +261,12 @@ func (c *cluster) happen(e *event) error {
 		return c.watch(e.conn)
 	case call:
 		e.what.(func())()
+	case called:
+		return c.stepFrontend(e.f, e.what.(frontend.Event))
+	case taken:
+		return c.carryOut(e.what.(*turn))
+	case rested:
+		c.rest(e.what.(*machine))
 	}
 	return nil
 }
@@ -268,6 +285,7 @@ func (c *cluster) stepFrontend(f *frontendNode, ev frontend.Event) error {
 	for _, a := range f.acts {
 		c.note("   f%d -> %s", f.index, a)
 		if m, ok := a.(frontend.Send); !ok {
+			c.turn.tell(a)
 			c.tell(f, a)
 		} else if m.MayWait {
 			c.linger(f.conns[m.Worker], m.Msg)
@@ -348,7 +366,7 @@ func (c *cluster) note(format string, index int, what any) {
 
 // armFrontend sees to it that a Wake comes no later than the core asks for.
 func (c *cluster) armFrontend(f *frontendNode) {
-	if at := f.core.NextWake(); !at.IsZero() {
+	if at := f.core.NextWake(); !at.IsZero() && !f.waking {
 		if d := at.Sub(origin); f.wakeAt == 0 || d < f.wakeAt {
 			f.wakeAt = max(d, c.now)
 			c.at(d, event{kind: wakeFrontend, f: f, life: f.life})
@@ -357,7 +375,7 @@ func (c *cluster) armFrontend(f *frontendNode) {
 }
 
 func (c *cluster) armWorker(w *workerNode) {
-	if at := w.core.NextWake(); !at.IsZero() {
+	if at := w.core.NextWake(); !at.IsZero() && !w.waking {
 		if d := at.Sub(origin); w.wakeAt == 0 || d < w.wakeAt {
 			w.wakeAt = max(d, c.now)
 			c.at(d, event{kind: wakeWorker, w: w, life: w.life})

@@ -8,6 +8,6 @@
 // hung processes, broken and half-open connections loose on a cluster and checks invariants after every step; in every
 // fourth run nothing goes wrong, and nothing may be lost or tried again.
 //
-// What is left out: the time that processes need to decide, encode, send and receive (put it into the delay),
-// bandwidth, and how exactly executors sleep.
+// What processes need to decide, encode, send and receive is left out unless [CPU] says what a message costs. Always left out
+// are what clients need, and how exactly executors sleep.
 package sim

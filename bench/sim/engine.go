@@ -22,6 +22,9 @@ const (
 	ping     // of conn: its frontend looks after it
 	watch    // of conn: its worker looks after it
 	call     // what (a func())
+	called   // frontend hears from a client: what (a frontend.Event)
+	taken    // what (a turn) has been taken in by its process
+	rested   // a core of what (a machine) falls idle
 )
 
 // event is something that will happen. Which fields count depends on kind.

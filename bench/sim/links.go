@@ -25,6 +25,9 @@ type conn struct {
 	fLife, wLife   int32         // of the process that opened it, and that it reached
 	pings          uint64
 	waiting        []probe.Msg // of the frontend, for another message to travel with
+	out            []probe.Msg // that leave at the end of a turn of either end
+
+	fUnread, wUnread *turn // of each end, which waits for its time
 }
 
 // redial is how long a frontend waits before it tries to reach a worker again.

@@ -27,7 +27,7 @@ func (c *cluster) send(cn *conn, m probe.Msg) {
 	}
 	c.release(cn)
 	c.messages++
-	if cn.cut {
+	if cn.cut || c.gather(cn, m) {
 		return
 	}
 	leaves := c.sent(&cn.f.sentAll, m)
@@ -43,7 +43,7 @@ func (c *cluster) push(cn *conn, m probe.Msg) {
 		return
 	}
 	c.messages++
-	if cn.cut {
+	if cn.cut || c.gather(cn, m) {
 		return
 	}
 	leaves := c.sent(&cn.w.sentAll, m)

@@ -39,6 +39,7 @@ type Config struct {
 	Bandwidth    float64       // bytes of payloads and results that a process sends in a second; 0: no limit
 	Payload      int           // bytes of each task's payload; 8 at least
 	Result       int           // bytes of each task's result
+	CPU          CPU           // default: none is needed
 	Codec        bool          // messages pass through the real codec
 	DecisionCost time.Duration // of the policy centralized, for each task
 	Reserved     float64       // share of the workers that the policies eagle and eagle-fifo close to long jobs
@@ -106,6 +107,9 @@ func (c *Config) Validate() error {
 	if c.Delay < 0 || c.Jitter < 0 || c.DecisionCost < 0 || c.Ping < 0 {
 		bad("delay %v, jitter %v, decision cost %v, ping %v: none may be negative", c.Delay, c.Jitter, c.DecisionCost, c.Ping)
 	}
+	if err := c.CPU.validate(); err != nil {
+		problems = append(problems, err)
+	}
 	if !(c.Reserved >= 0 && c.Reserved < 1) {
 		bad("%g of the workers reserved for short jobs: use a share from 0 to below 1", c.Reserved)
 	}
@@ -154,6 +158,8 @@ type runner struct {
 	reading  int        // tasks that read them
 	atWorker []waitSum  // by worker
 
+	began time.Duration // when jobs began to arrive
+
 	// The slots' use, in slots times time, up to usedAt, and the part of it from the arrival of the first job that
 	// counts to that of the last.
 	inUse            int
@@ -198,6 +204,7 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	r.rng = rand.New(rand.NewPCG(cfg.Seed, 'n'))
 	ping := cfg.pingEvery(jobs.tasks)
 	r.net = network{delay: cfg.Delay, jitter: cfg.Jitter, rate: cfg.Bandwidth, codec: cfg.Codec, lease: 3*ping + 4*(cfg.Delay+20*cfg.Jitter), ping: ping}
+	r.cpu = cfg.CPU
 	r.tell = r.told
 	if cfg.check {
 		r.cluster.check = 1
@@ -212,7 +219,7 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	if rival := cfg.Policy.rival; rival != nil {
 		r.newScheduler = func(f frontend.Config, rng *rand.Rand) scheduler { return rival.make(&r.cfg, speeds, f, rng) }
 		if rival.instant {
-			r.net.delay, r.net.jitter, r.net.rate, r.net.codec = 0, 0, 0, false
+			r.net.delay, r.net.jitter, r.net.rate, r.net.codec, r.cpu = 0, 0, 0, false, CPU{}
 		}
 		if rival.central {
 			frontends = 1
@@ -240,7 +247,7 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 		}
 	}
 	r.later(time.Millisecond+3*(cfg.Delay+20*cfg.Jitter), func() { // dialled, Hello, Welcome
-		r.messages, r.steps = 0, 0
+		r.messages, r.steps, r.began = 0, 0, r.now
 		r.arrive(r.now)
 	})
 	for r.counted > 0 && r.failed == nil {
@@ -304,7 +311,7 @@ func slotsOf(n int) probe.Demand {
 // arrive schedules the next job, of those that begin to arrive at the given time.
 func (r *runner) arrive(began time.Duration) {
 	job, ok := r.next()
-	if !ok {
+	if !ok || r.cpu.Message > 0 && job.Index >= 2*r.last { // what processes have no time for would never end
 		return
 	}
 	r.later(began+job.At, func() {
@@ -354,7 +361,7 @@ func (r *runner) submit(job *arrival) {
 		r.addNeeds(j, spec)
 	}
 	f := r.frontends[r.route.IntN(len(r.frontends))]
-	if err := r.stepFrontend(f, frontend.Submit{Job: spec}); err != nil {
+	if err := r.call(f, frontend.Submit{Job: spec}); err != nil {
 		r.failed = err
 	}
 }
@@ -435,7 +442,7 @@ func (r *runner) receive(f *frontendNode, receipt frontend.Receipt) {
 	list := f.receipts
 	f.receipts = nil
 	r.later(r.now, func() {
-		if err := r.stepFrontend(f, frontend.Delivered{Receipts: list}); err != nil {
+		if err := r.call(f, frontend.Delivered{Receipts: list}); err != nil {
 			r.failed = err
 		}
 	})
@@ -485,6 +492,7 @@ func (r *runner) result() *Result {
 	if rival := r.cfg.Policy.rival; rival == nil || !rival.instant {
 		res.MessagesPerTask = float64(r.messages) / float64(tasks)
 	}
+	res.CPU = r.cpuUsed(tasks)
 	var waits, runs estimate.Accuracy
 	add := func(sum *estimate.Accuracy, a estimate.Accuracy) {
 		sum.Seen, sum.Good, sum.Over, sum.Error = sum.Seen+a.Seen, sum.Good+a.Good, sum.Over+a.Over, sum.Error+a.Error

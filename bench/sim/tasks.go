@@ -28,6 +28,7 @@ type execution struct {
 	start    worker.Start
 	began    time.Duration
 	takes    time.Duration
+	over     time.Duration // when it ended, if its worker had no time for that at once; else 0
 	stopping bool
 	life     int32 // of its exit: one that was scheduled before is void
 }
@@ -41,6 +42,10 @@ func (c *cluster) execute(w *workerNode, s worker.Start) {
 		r, c.idleRuns = c.idleRuns[n-1], c.idleRuns[:n-1]
 	}
 	*r = execution{start: s, began: c.now, life: r.life}
+	if c.turn != nil {
+		c.turn.starts++
+		r.began += c.cpu.Message * time.Duration(c.turn.starts)
+	}
 	if c.onStart != nil {
 		c.onStart(w, &r.start)
 	}
@@ -52,7 +57,7 @@ func (c *cluster) execute(w *workerNode, s worker.Start) {
 		r.takes = min(r.takes, s.Launch.Timeout)
 	}
 	w.running = append(w.running, r)
-	c.exitAt(c.now+r.takes, w, r)
+	c.exitAt(r.began+r.takes, w, r)
 }
 
 // exitAt schedules the end of a run, in place of any that was scheduled before.
@@ -67,7 +72,11 @@ func (c *cluster) exited(w *workerNode, r *execution) error {
 	w.running[i] = w.running[last]
 	w.running[last] = nil
 	w.running = w.running[:last]
-	took := c.now - r.began
+	over := c.now
+	if r.over > 0 {
+		over = r.over
+	}
+	took := over - r.began
 	ev := worker.Exited{Attempt: r.start.Launch.Attempt, Status: probe.Succeeded, Run: took}
 	switch {
 	case r.stopping:

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/bench"
+	"github.com/phoebe-sched/phoebe/bench/sim"
+)
+
+type simGridCmd struct {
+	Price  []time.Duration `default:"200ns,10us,50us" placeholder:"D" help:"CPU that either end of a message needs. 10us is what it is between processes on a machine of two busy cores. Default ${default}."`
+	Tasks  []string        `placeholder:"NAME" help:"Kinds of tasks: 10us, 1ms, 10ms, 100ms and mixed. Default: all."`
+	Policy []string        `placeholder:"NAME" help:"Policies, as for phoebe sim. Default: phoebe, and phoebe without each of what it adds."`
+	Jobs   float64         `default:"1" placeholder:"N" help:"How many times as many jobs. Default ${default}."`
+	Seed   uint64          `default:"1" placeholder:"N" help:"Seed of the first run of everything; the others follow. Default ${default}."`
+	Seeds  int             `default:"1" placeholder:"N" help:"Runs of everything, each with its own jobs. Default ${default}."`
+
+	JSON    string `name:"json" placeholder:"FILE" help:"Write the numbers to this file. Default: none."`
+	Against string `placeholder:"FILE" help:"Print by how many % the numbers differ from those in this file, which --json has written. Default: none."`
+}
+
+// Help says what the grid is for.
+func (c *simGridCmd) Help() string {
+	return `Tasks of several lengths, at three loads each, where messages cost next to nothing, what they cost on a small machine, and
+a lot. Each process has a core of its own. For each policy: mean, p50 and p99 of the response over that of an omniscient scheduler to
+the same jobs; and messages and CPU for each task of the first.
+
+  phoebe sim grid --json before.json
+  phoebe sim grid --against before.json        (after a change)
+  phoebe sim grid --tasks 1ms --policy phoebe,late-binding --seeds 5`
+}
+
+// Run prints the grid.
+func (c *simGridCmd) Run(ctx context.Context, out *streams) error {
+	g := sim.Grid{Tasks: c.Tasks, Prices: c.Price, Policies: sim.GridPolicies(), Jobs: c.Jobs, Seed: c.Seed, Seeds: c.Seeds}
+	if len(g.Tasks) == 0 {
+		g.Tasks = sim.GridTasks()
+	}
+	if len(c.Policy) > 0 {
+		g.Policies = nil
+	}
+	for _, name := range c.Policy {
+		p, err := sim.ParsePolicy(name)
+		if err != nil {
+			return usage(fmt.Errorf("--policy: %w", err))
+		}
+		g.Policies = append(g.Policies, p)
+	}
+	if !(c.Jobs > 0) {
+		return usage(errors.New("--jobs must be above 0"))
+	}
+	var with []sim.GridCell
+	if c.Against != "" {
+		f, err := os.Open(c.Against)
+		if err != nil {
+			return usage(fmt.Errorf("--against: %w", err))
+		}
+		defer f.Close()
+		if with, err = sim.ReadGridJSON(f); err != nil {
+			return usage(fmt.Errorf("--against %s: %w", c.Against, err))
+		}
+	}
+	write, err := createReports([]report[[]sim.GridCell]{{"json", c.JSON, sim.WriteGridJSON}})
+	if err != nil {
+		return err
+	}
+	progress, began := bench.NewProgress(os.Stderr), time.Now()
+	cells, err := g.Run(ctx, func(share float64) {
+		progress.Set("%.0f %%, %s", 100*share, time.Since(began).Round(time.Second))
+	})
+	progress.Clear()
+	if err != nil {
+		if exit := interruption(ctx); exit != nil {
+			return exit
+		}
+		return err
+	}
+	return errors.Join(sim.WriteGridText(out.out, cells, with), write(cells))
+}
