@@ -58,7 +58,8 @@ type Config struct {
 	Input          int64
 	Racks          int // that the workers are in, in turn; 0: none that is known
 
-	check bool // tests: the schedulers' and workers' state, after every step
+	check   bool                                 // tests: the schedulers' and workers' state, after every step
+	started func(w *workerNode, s *worker.Start) // tests: hears of every start of a task
 
 	// Progress, if not nil, is told now and then which share of the jobs has ended, by the run's own goroutine.
 	Progress func(share float64)
@@ -375,6 +376,9 @@ func (r *runner) use(slots int) {
 
 func (r *runner) taskStarted(w *workerNode, s *worker.Start) {
 	r.use(1)
+	if r.cfg.started != nil {
+		r.cfg.started(w, s)
+	}
 	if n := jobOf(s.Job); r.counts(n) {
 		j := r.jobs[n]
 		wait := r.now - j.at

@@ -1,0 +1,118 @@
+package sim
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/bench"
+	"github.com/phoebe-sched/phoebe/frontend/estimate"
+	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/worker"
+)
+
+// pairs is jobs of so many tasks that come by twos, each two at the same moment and when nothing else is under way.
+type pairs struct {
+	tasks int
+	run   time.Duration
+}
+
+func (p pairs) arrivals(_ uint64, load, _ float64) (*arrivals, error) {
+	return &arrivals{load: load, tasks: float64(2*p.tasks) / p.every().Seconds(), jobs: func(yield func(arrival) bool) {
+		for n := 0; ; n++ {
+			job := arrival{Job: bench.Job{Index: n, At: time.Duration(n/2) * p.every()}, mean: p.run}
+			for range p.tasks {
+				job.Tasks = append(job.Tasks, p.run)
+			}
+			if !yield(job) {
+				return
+			}
+		}
+	}}, nil
+}
+
+func (p pairs) every() time.Duration { return 3*p.run + 100*time.Millisecond }
+
+// Two frontends that decide at the same moment, and know the same, meet at a worker no more often than if each had drawn its
+// workers at random: nothing that they share makes them prefer the same one.
+func TestFrontendsMeetByChance(t *testing.T) {
+	const workers = 20
+	for _, test := range []struct {
+		name  string
+		mode  estimate.Mode
+		tasks int
+		run   time.Duration
+		jobs  int
+	}{
+		{"rides", estimate.Sample, 1, time.Millisecond, 2000},
+		{"rides of three tasks", estimate.Sample, 3, time.Millisecond, 2000},
+		{"estimation", estimate.Estimate, 1, 100 * time.Millisecond, 2000},
+		{"estimation of three tasks", estimate.Estimate, 3, 100 * time.Millisecond, 2000},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			jobs := test.jobs / slow
+			at := make([][]int, jobs)            // the workers of each job
+			by := make([]probe.FrontendID, jobs) // its frontend
+			cfg := Config{
+				Policy: policy(t, "phoebe"), Load: 0.01, Frontends: 2, Workers: workers, Slots: 8, Workload: pairs{test.tasks, test.run},
+				Jobs: jobs, Seed: 1, Delay: 50 * time.Microsecond, Gossip: Gossip{Period: AsPing, Delay: 50 * time.Microsecond},
+			}
+			cfg.Policy.mode = test.mode
+			cfg.started = func(w *workerNode, s *worker.Start) {
+				if n := jobOf(s.Job); n < jobs {
+					at[n], by[n] = append(at[n], w.index), s.Launch.Attempt.Frontend
+				}
+			}
+			if r := run(t, cfg); (r.FrontendSum.Estimated > 0) != (test.mode == estimate.Estimate) {
+				t.Fatalf("%d tasks were placed by estimation", r.FrontendSum.Estimated)
+			}
+
+			rng := rand.New(rand.NewPCG(1, 2))
+			draw := func(n int) (all []int) { // as many places as a job had, at different workers if it had such
+				for _, w := range at[n] {
+					if k := slices.Index(at[n], w); k < len(all) {
+						all = append(all, all[k])
+						continue
+					}
+					w = rng.IntN(workers)
+					for slices.Contains(all, w) {
+						w = rng.IntN(workers)
+					}
+					all = append(all, w)
+				}
+				return all
+			}
+			meetings := func(a, b []int) (n float64) {
+				for _, w := range a {
+					if slices.Contains(b, w) {
+						n++
+					}
+				}
+				return n
+			}
+			seen, chance, squares, trials := 0.0, 0.0, 0.0, 0.0
+			for n := 0; n+1 < jobs; n += 2 {
+				if by[n] == by[n+1] {
+					continue
+				}
+				seen += meetings(at[n], at[n+1])
+				for range 20 {
+					m := meetings(draw(n), draw(n+1))
+					chance += m
+					squares += m * m
+					trials++
+				}
+			}
+			pairs := trials / 20
+			mean := chance / trials
+			within := 4 * math.Sqrt((squares/trials-mean*mean)/pairs)
+			t.Logf("%.0f pairs, met %.4f times each, by chance %.4f ± %.4f", pairs, seen/pairs, mean, within)
+			if pairs < float64(jobs)/5 || seen/pairs > mean+within {
+				t.Errorf("%.0f pairs met %.4f times each, by chance %.4f ± %.4f", pairs, seen/pairs, mean, within)
+			}
+		})
+	}
+}
