@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,28 +15,24 @@ import (
 // Alarm calls functions at given moments, usually less than a microsecond late. One heap of deadlines,
 // one timerfd that is read through Go's netpoller, one goroutine. Safe for concurrent use.
 //
-// How late, in us, p50 / p99, with 40 sleeps at any time on a virtual machine of 2 cores: idle, with
-// echoes in the same process taking 0.35 cores, and with echoes taking 1.5 cores. One run each, but
-// medians of four for the last line and column (BenchmarkSleepOvershoot), on a machine that was not
-// quite quiet; another process that wants both cores costs all of them milliseconds at p99.
+// How late, in us, p50 / p99, with 40 sleeps of 10 ms at any time on a quiet virtual machine of 2 cores: idle, and with
+// echoes in the same process taking 0.35 cores:
 //
-//	sleeps of 10 ms                        idle   0.35 cores     1.5 cores
 //	time.Sleep                        215 / 335   188 / 1176
 //	timerfd on a locked OS thread      36 / 245    32 /  616
 //	timerfd, netpoller                 32 / 110    30 /  138
-//	the same, woken early: this       0.4 / 122                  0.3 / 430
 //
-//	sleeps of 1 ms
-//	time.Sleep                        120 / 307   255 /  522
-//	timerfd on a locked OS thread      31 /  90    29 /  439
-//	timerfd, netpoller                 32 / 125    28 /  118
-//	the same, woken early: this       0.2 /  47                  0.3 / 134
+// Ten processes, each with 320 sleeps a second, on a busy machine, medians of four: CPU for a sleep, and how late at p50
+// without others and beside two that want both cores (at p99 these cost any of them milliseconds):
+//
+//	woken early by up to 200 us, yielding while it spins       77 us    2.5    2.8
+//	the netpoller alone, its ticks not read                    31 us     43     39
+//	the same, woken early by up to 50 us, not yielding: this   34 us    2.5     12
 //
 // Goroutines that occupy every P for milliseconds without blocking (the function spin) delay it as they
 // delay any goroutine.
 type Alarm struct {
 	epoch time.Time // all deadlines count from here
-	base  int64     // epoch on CLOCK_MONOTONIC, ns
 	next  atomic.Int64
 	done  chan struct{} // closed when the goroutine has ended
 
@@ -55,16 +50,14 @@ type Alarm struct {
 const (
 	never = math.MaxInt64 // deadline of an empty heap
 
-	// A woken goroutine is late by what the kernel and Go's scheduler need, 30 to 160 us on an idle virtual
-	// machine. So it has itself woken early, by what three of four wakes need, and spins out the rest.
-	maxLead  = 200_000 // ns
-	leadUp   = 600     // added to the lead after a wake later than it, ns
-	leadDown = 200     // taken off otherwise: equal forces at three in four
-	// Spinning may take a tenth of one core; what is above costs precision instead.
-	spinShare = 10
+	// A woken goroutine is late by what the kernel and Go's scheduler need, 30 to 160 us on a virtual machine. So it has
+	// itself woken early, by what half of the wakes need, and spins out the rest. More than maxLead is needed on a busy
+	// machine, where to spin costs others what it gains.
+	maxLead  = 50_000 // ns
+	leadStep = 300    // added to the lead after a wake later than it, and taken off otherwise, ns
+	// Spinning may take a fiftieth of one core, as a machine may have many workers; what is above costs precision instead.
+	spinShare = 50
 	maxBudget = 2_000_000 // ns
-	// idleSwitch is more than it takes to yield to nobody.
-	idleSwitch = 1_000 // ns
 )
 
 var shared struct {
@@ -105,19 +98,13 @@ func newAlarm() (*Alarm, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open a timerfd for precise sleeps: %w", err)
 	}
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
-		unix.Close(fd)
-		return nil, fmt.Errorf("read the monotonic clock: %w", err)
-	}
 	a := &Alarm{
-		epoch: time.Now(), // time.Now reads the same clock
-		base:  ts.Nano(),
+		epoch: time.Now(),
 		done:  make(chan struct{}),
 		armed: never,
 		file:  os.NewFile(uintptr(fd), "timerfd"),
 		fd:    fd,
-		lead:  40_000,
+		lead:  30_000,
 	}
 	a.next.Store(never)
 	go a.run()
@@ -186,24 +173,25 @@ func (a *Alarm) arm() {
 	if at >= a.armed {
 		return
 	}
-	at = max(at, a.now()) // what is due already must not count as a late wake
+	now := a.now()
+	at = max(at, now+1) // what is due already must not count as a late wake
 	a.armed = at
-	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(a.base + at)}
-	if err := unix.TimerfdSettime(a.fd, unix.TFD_TIMER_ABSTIME, &spec, nil); err != nil {
+	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(at - now)}
+	if err := unix.TimerfdSettime(a.fd, 0, &spec, nil); err != nil {
 		panic(fmt.Sprintf("exec: timerfd_settime: %v", err)) // cannot happen with these arguments
 	}
 }
 
 func (a *Alarm) run() {
 	defer close(a.done)
-	var ticks [8]byte
-	for {
-		// Through the netpoller. It fails when stop has closed the file, and only then.
-		if _, err := a.file.Read(ticks[:]); err != nil {
-			return
-		}
-		a.fire()
+	raw, err := a.file.SyscallConn()
+	if err != nil {
+		return // closed already
 	}
+	// Fires with each tick, until stop closes the file. The netpoller tells of ticks that nobody has read, too. To read them
+	// would be a system call of the kind that wakes Go's monitor thread from its sleep, which then takes more CPU than all
+	// of this.
+	_ = raw.Read(func(uintptr) bool { a.fire(); return false })
 }
 
 // fire calls what is due, and waits for what is due within the lead.
@@ -212,9 +200,9 @@ func (a *Alarm) fire() {
 	defer a.mu.Unlock()
 	now := a.now()
 	if late := now - a.armed; late > a.lead {
-		a.lead = min(a.lead+leadUp, maxLead)
+		a.lead = min(a.lead+leadStep, maxLead)
 	} else if late >= 0 {
-		a.lead = max(a.lead-leadDown, 0)
+		a.lead = max(a.lead-leadStep, 0)
 	}
 	a.budget = min(a.budget+(now-a.earned)/spinShare, maxBudget)
 	a.earned = now
@@ -243,17 +231,15 @@ func (a *Alarm) fire() {
 	a.arm()
 }
 
-// spin waits for the next deadline, which At may bring forward, and lets other goroutines run meanwhile. It
-// returns the time in which there were none.
+// spin waits for the next deadline, which At may bring forward, and returns how long it took. It does not yield: each
+// time, Go would wake another thread to look for work.
 func (a *Alarm) spin() (spent int64) {
-	for now := a.now(); now < a.next.Load(); {
-		runtime.Gosched()
-		before := now
-		if now = a.now(); now-before < idleSwitch {
-			spent += now - before
-		}
+	start := a.now()
+	now := start
+	for now < a.next.Load() {
+		now = a.now()
 	}
-	return spent
+	return now - start
 }
 
 // timerHeap is a heap by deadline.
