@@ -9,6 +9,7 @@ import (
 	"os"
 	"sync"
 	"time"
+	"unsafe"
 
 	"github.com/panjf2000/gnet/v2"
 	"golang.org/x/sys/unix"
@@ -175,11 +176,21 @@ func (w *wire) TryWrite(b []byte) int {
 	if w.taken {
 		return 0
 	}
-	n, err := unix.Write(w.fd, b)
-	if err != nil {
-		return 0 // if it is more than a full buffer, gnet's write will find out
+	return writeNow(w.fd, b)
+}
+
+// writeNow gives the kernel as much of b as a socket that does not block takes at once. If an error is more than that
+// it takes nothing, the next write will find out. Go's scheduler is not told, as it is of system calls that may block:
+// it would wake its monitor thread, which takes more CPU than the write.
+func writeNow(fd int, b []byte) int {
+	if len(b) == 0 {
+		return 0
 	}
-	return n
+	n, _, errno := unix.RawSyscall(unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)))
+	if errno != 0 {
+		return 0
+	}
+	return int(n)
 }
 
 func (w *wire) Write(b []byte) (int, error) {

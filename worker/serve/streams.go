@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -144,18 +145,26 @@ func (s *stream) readAll(f func([]byte)) {
 	buf := make([]byte, 16<<10)
 	s.raw.Read(func(fd uintptr) (over bool) {
 		for !s.over.Load() {
-			switch n, err := unix.Read(int(fd), buf); {
+			switch n, errno := readNow(int(fd), buf); {
 			case n > 0:
 				if f(buf[:n]); n < len(buf) {
 					return false
 				}
-			case err == unix.EINTR:
+			case errno == unix.EINTR:
 			default:
-				return err != unix.EAGAIN
+				return errno != unix.EAGAIN
 			}
 		}
 		return true
 	})
+}
+
+func readNow(fd int, b []byte) (n int, err unix.Errno) {
+	r, _, err := unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)))
+	if err != 0 {
+		return 0, err
+	}
+	return int(r), 0
 }
 
 func (s *stream) TryWrite(b []byte) int {
@@ -170,10 +179,10 @@ func (s *stream) TryWrite(b []byte) int {
 // try writes what the kernel takes at once.
 func (s *stream) try(b []byte) (n int) {
 	s.raw.Write(func(fd uintptr) bool {
-		n, _ = unix.Write(int(fd), b) // an error shows again when the rest is written
+		n = writeNow(int(fd), b)
 		return true
 	})
-	return max(n, 0)
+	return n
 }
 
 func (s *stream) Write(b []byte) (int, error) {
