@@ -55,7 +55,7 @@ func (c *Core) admit(spec *Job, now time.Time) (*job, *RefusedError) {
 			continue
 		}
 		if c.cfg.MaxWait >= 0 { // else nobody would look, and take out those that were served
-			at := waiters{g.eligible, j.tenant}
+			at := waiters{g.Set, j.tenant}
 			c.unserved[at] = append(c.unserved[at], j)
 		}
 		remember.add(g)
@@ -105,11 +105,11 @@ func (c *Core) overloaded(j *job, now time.Time) *RefusedError {
 		if g.path == estimate.Estimation {
 			continue
 		}
-		limit := max(limit, maxWaitRuns*g.history.Longest())
+		limit := max(limit, maxWaitRuns*g.Runs.Longest())
 		if j.Deadline > 0 {
 			limit = min(limit, j.Deadline)
 		}
-		first := c.firstUnserved(waiters{g.eligible, t}, j.Priority)
+		first := c.firstUnserved(waiters{g.Set, t}, j.Priority)
 		if first == nil {
 			continue
 		}

@@ -28,9 +28,6 @@ func (c *Core) checkTimers() error {
 		if w == nil {
 			continue
 		}
-		if w.rides+w.extra > 0 {
-			return fmt.Errorf("worker %d has %d rides and %d places planned between steps", key, w.rides, w.extra)
-		}
 		if w.pos > 0 {
 			timers++
 		}
@@ -44,8 +41,8 @@ func (c *Core) checkTimers() error {
 	switch {
 	case timers != c.byTimer.Len():
 		return fmt.Errorf("%d workers with timers, %d timers", timers, c.byTimer.Len())
-	case len(c.picked)+len(c.wants) > 0 || c.wantAll:
-		return fmt.Errorf("%d workers are picked between steps, and %d jobs want something", len(c.picked), len(c.wants))
+	case len(c.wants) > 0 || c.wantAll:
+		return fmt.Errorf("%d jobs want something between steps", len(c.wants))
 	}
 	return nil
 }
@@ -97,7 +94,7 @@ func (c *Core) checkJobs() error {
 					return fmt.Errorf("job %v, task %d is in a queue: state %d", id, t.spec.Index, t.state)
 				}
 			}
-			if lone := g.eligible.Len() == 0; !list.Has(g) || lone != slices.Contains(j.lone, g) {
+			if lone := g.Set.Len() == 0; !list.Has(g) || lone != slices.Contains(j.lone, g) {
 				return fmt.Errorf("job %v: a group is among those of its workers: %t; no worker is up for it: %t", id, list.Has(g), lone)
 			}
 			queued += g.queue.Len()
@@ -164,7 +161,7 @@ func (c *Core) checkProspects(g *group) error {
 	switch {
 	case g.queue.Len() == 0, g.live > 0, !j.lagAt.IsZero(), !j.retryAt.IsZero(), !j.claimUntil.IsZero():
 		return nil
-	case g.eligible.Len() == 0:
+	case g.Set.Len() == 0:
 		if j.stranded.IsZero() {
 			return fmt.Errorf("%d tasks wait for workers to appear, without a time limit", g.queue.Len())
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
+	"github.com/phoebe-sched/phoebe/frontend/place"
 	"github.com/phoebe-sched/phoebe/frontend/view"
 	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/probe/list"
@@ -77,9 +78,6 @@ const MaxProbeRatio = 10
 const (
 	// maxHitches is how often a task's launch may come to nothing before it fails.
 	maxHitches = 100
-	// maxRide is the largest payload that rides along: one that does not start was sent for nothing.
-	maxRide      = 32 << 10
-	maxRideBytes = 1 << 20 // of all that ride with one message
 	// ackBatch and ackDelay bound how long a result is kept at its worker after it arrived.
 	ackBatch = 64
 	ackDelay = 50 * time.Millisecond
@@ -232,9 +230,10 @@ type Core struct {
 
 	view    *view.View
 	workers []*worker // by Worker; nil where there never was one
-	picked  []*worker // scratch: those with something planned
-	wants   []*job    // what this step has left to be planned
-	wantAll bool      // so it has for all jobs with waiting tasks: there is room that there was not
+	sampler *place.Sampler
+	scratch place.Want
+	wants   []*job // what this step has left to be planned
+	wantAll bool   // so it has for all jobs with waiting tasks: there is room that there was not
 
 	spareAt time.Time // when the spare places are cancelled; zero if there are none
 	sparing []*worker // those with spare places
@@ -243,8 +242,8 @@ type Core struct {
 	byWake   pq.Heap[*job]
 	byTimer  pq.Heap[*worker]
 	tenants  map[string]*tenant
-	users    map[*view.Set]*list.List[*group] // groups of jobs under way
-	unserved map[waiters][]*job               // those that wait for their first task, oldest first, and some that no longer do
+	users    map[*view.Set]list.List[*group] // groups of jobs under way
+	unserved map[waiters][]*job              // those that wait for their first task, oldest first, and some that no longer do
 	hungry   hungry
 	rounds   rounds
 	long     long
@@ -263,17 +262,19 @@ type Core struct {
 // New makes a core that knows no worker. It owns rng.
 func New(cfg Config, rng *rand.Rand) *Core {
 	cfg = cfg.Defaults()
-	return &Core{
+	c := &Core{
 		cfg:      cfg,
 		rand:     rng,
 		view:     view.New(cfg.Estimate, rng),
 		tenants:  map[string]*tenant{},
-		users:    map[*view.Set]*list.List[*group]{},
+		users:    map[*view.Set]list.List[*group]{},
 		unserved: map[waiters][]*job{},
 		jobs:     map[probe.JobID]*job{},
 		rounds:   rounds{bySeq: map[uint64]*round{}},
 		long:     long{asked: map[*worker]bool{}},
 	}
+	c.sampler = place.NewSampler(c.view, rng)
+	return c
 }
 
 // Step applies ev at now and appends what the shell must do, in order, to acts. It never blocks and reads
@@ -498,7 +499,7 @@ func (c *Core) group(j *job) *RefusedError {
 			}
 		}
 		same := last != nil && t.Stage == lastSpec.Stage && t.Function == lastSpec.Function && t.Demand == lastSpec.Demand && !t.needy() && !lastSpec.needy() &&
-			c.class(last.history.Correct(t.Estimate)) == c.class(last.history.Correct(lastSpec.Estimate))
+			c.class(last.Runs.Correct(t.Estimate)) == c.class(last.Runs.Correct(lastSpec.Estimate))
 		if j.byIndex != nil {
 			j.byIndex[t.Index] = &j.tasks[i]
 		}
@@ -523,11 +524,16 @@ func (c *Core) group(j *job) *RefusedError {
 				}
 			}
 			if last == nil {
-				set := c.view.Set(key, need, c.inUse(j))
+				set := c.view.Set(key)
+				if set == nil {
+					set = c.view.MakeSet(key, need, c.inUse(j))
+				}
 				if set.Len() == 0 {
 					return c.noWorker(t, j.Constraint)
 				}
-				last = &group{job: j, demand: t.Demand, eligible: set, history: c.view.Runs(t.Function), path: path, number: int(t.Stage), why: why}
+				last = &group{job: j, path: path, number: int(t.Stage), why: why, Kind: place.Kind{
+					Policy: &j.Policy, Set: set, Demand: t.Demand, Runs: c.view.Runs(t.Function), Ratio: j.ProbeRatio, Of: len(j.Tasks),
+				}}
 				if path == estimate.Estimation {
 					last.stage = &estimate.Stats{}
 				}
@@ -536,17 +542,14 @@ func (c *Core) group(j *job) *RefusedError {
 			}
 			lastSpec = t
 		}
-		if n := len(t.Payload); n <= maxRide {
-			last.largestRide = max(last.largestRide, n)
-		}
-		last.hint(t.Estimate)
+		last.Add(t.Estimate, len(t.Payload))
 		j.tasks[i] = task{spec: t, group: last}
 		last.queue.Push(&j.tasks[i])
 		j.waiting++
 	}
 	for _, g := range j.groups {
-		g.estimate /= time.Duration(max(g.hinted, 1))
-		g.sticky = j.Policy.Sticky && !c.short(g)
+		g.estimate = g.Estimate()
+		g.Sticky = j.Policy.Sticky && !g.Short(c.view.Trip())
 	}
 	if len(j.stages) > 0 {
 		j.sortGroups()
@@ -566,7 +569,7 @@ func (c *Core) wakeJob(j *job, now time.Time, acts []Action) []Action {
 		j.stranded = time.Time{}
 		for i := range j.tasks {
 			t := &j.tasks[i]
-			if (t.state == waiting || t.state == matching) && t.group.eligible.Len() == 0 {
+			if (t.state == waiting || t.state == matching) && t.group.Set.Len() == 0 {
 				acts = c.end(t, Outcome{Kind: Failed, Failure: NoWorker, Message: fmt.Sprintf("every worker that could run it has been away for %v", c.cfg.StrandedFor)}, now, acts)
 			}
 		}

@@ -40,17 +40,13 @@ func (r *rounds) deadline() time.Time {
 	return r.queue[0].until
 }
 
-// placeEarly binds all waiting tasks of a group at once, or after one round of probes. Its tasks draw different workers
-// while there are any.
-func (c *Core) placeEarly(g *group, now time.Time, acts []Action) []Action {
-	n := g.eligible.Len()
+// measure asks workers how long their queues are, before the waiting tasks of a group are bound by that. Its tasks ask
+// different ones, while there are any.
+func (c *Core) measure(g *group, now time.Time, acts []Action) []Action {
+	n := g.Set.Len()
 	switch g.job.Policy.Binding {
-	case EarlyRandom:
-		for i := 0; g.queue.Len() > 0; i++ {
-			acts = c.enqueue(g.queue.First(), c.at(g.eligible.Draw(i%n, c.rand)), now, acts)
-		}
 	case EarlyPerTask:
-		each := min(probes(g, 1), n)
+		each := min(g.Probes(1), n)
 		for first := 0; g.queue.Len() > 0; first += each {
 			if first+each > n {
 				first = 0
@@ -59,7 +55,7 @@ func (c *Core) placeEarly(g *group, now time.Time, acts []Action) []Action {
 		}
 	case EarlyBatch:
 		tasks := slices.Collect(g.queue.All())
-		acts = c.sample(g, tasks, 0, min(probes(g, len(tasks)), n), now, acts)
+		acts = c.sample(g, tasks, 0, min(g.Probes(len(tasks)), n), now, acts)
 	}
 	return acts
 }
@@ -72,7 +68,7 @@ func (c *Core) sample(g *group, tasks []*task, first, n int, now time.Time, acts
 		t.sampledAt = now
 	}
 	for i := range n {
-		w := c.at(g.eligible.Draw(first+i, c.rand))
+		w := c.at(g.Set.Draw(first+i, c.rand))
 		c.rounds.seq++
 		c.rounds.bySeq[c.rounds.seq] = r
 		r.asked[w] = c.rounds.seq
@@ -131,7 +127,7 @@ func (c *Core) forgetRounds(w *worker, now time.Time, acts []Action) []Action {
 func (c *Core) finishRound(r *round, now time.Time, acts []Action) []Action {
 	r.over = true
 	slices.SortStableFunc(r.answers, func(a, b answer) int { return cmp.Compare(a.ahead, b.ahead) })
-	apart := len(r.answers) >= probes(r.group, len(r.tasks))
+	apart := len(r.answers) >= r.group.Probes(len(r.tasks))
 	bound := 0
 	for _, t := range r.tasks {
 		if t.state != probing {

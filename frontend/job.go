@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
+	"github.com/phoebe-sched/phoebe/frontend/place"
 	"github.com/phoebe-sched/phoebe/frontend/view"
 	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/probe/list"
@@ -245,24 +246,17 @@ func (t *task) Links() *list.Node[*task] { return &t.node }
 
 // group is the tasks of a job that demand the same of a worker.
 type group struct {
-	job         *job
-	demand      probe.Demand
-	estimate    time.Duration // mean of its tasks that have one; 0: none has
-	hinted      int           // tasks that have one
-	unhinted    bool          // some have none
-	atMost      time.Duration // the largest estimate of a task
-	path        estimate.Path
-	number      int // of its stage
-	largestRide int // bytes of the largest payload that may ride along
-	eligible    *view.Set
-	history     *view.Runs       // of its function
-	sticky      bool             // its places are kept while tasks wait
-	queue       list.List[*task] // those that wait, first to be bound at the front
-	places      list.List[*reservation]
-	live        int       // places believed to be in queues
-	probing     int       // reservations that have some of those
-	sampledAt   time.Time // when its first places were reserved; zero: not yet
-	budget      int       // probes that the tasks were worth and that were not needed yet
+	job *job
+	place.Kind
+	estimate  time.Duration // mean of those of its tasks that have one; 0: none has
+	path      estimate.Path
+	number    int              // of its stage
+	queue     list.List[*task] // those that wait, first to be bound at the front
+	places    list.List[*reservation]
+	live      int       // places believed to be in queues
+	probing   int       // reservations that have some of those
+	sampledAt time.Time // when its first places were reserved; zero: not yet
+	budget    int       // probes that the tasks were worth and that were not needed yet
 
 	why      estimate.Reason // of the path of its first task
 	stage    *estimate.Stats // of its finished tasks, if they are placed by estimation

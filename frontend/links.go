@@ -31,8 +31,6 @@ type worker struct {
 	askedAt time.Time // when its matrix was asked for; zero: it answered
 	wakeAt  time.Time
 	pos     int
-
-	rides, extra int // scratch of place: what is planned for it
 }
 
 func (w *worker) Before(v *worker) bool {

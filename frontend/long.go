@@ -222,7 +222,7 @@ func (c *Core) estimated(t *task) {
 		s := t.spec
 		x = &longTask{task: t, bytes: s.inputBytes()}
 		_, x.why = c.route(&t.group.job.Job, s)
-		x.spec = estimate.Task{Demand: s.Demand, Inputs: t.located(), Pool: t.group.eligible}
+		x.spec = estimate.Task{Demand: s.Demand, Inputs: t.located(), Pool: t.group.Set}
 		for i := range s.Files {
 			x.spec.Files = append(x.spec.Files, estimate.File{ID: FileID(s.Files[i].Digest), Bytes: int64(s.Files[i].Bytes)})
 		}
@@ -324,7 +324,7 @@ func (c *Core) ask(now time.Time, acts []Action) []Action {
 	}
 	var keys []int32
 	for _, x := range due {
-		workers := x.task.group.eligible.Workers()
+		workers := x.task.group.Set.Workers()
 		if len(workers) == 0 {
 			continue
 		}
@@ -336,7 +336,7 @@ func (c *Core) ask(now time.Time, acts []Action) []Action {
 			}
 			w := from[c.rand.IntN(len(from))]
 			row := c.view.Fleet().Get(int32(w.Key))
-			if x.task.group.eligible.Contains(w) && (row.Matrix == nil || now.Sub(row.Heard) > sure) {
+			if x.task.group.Set.Contains(w) && (row.Matrix == nil || now.Sub(row.Heard) > sure) {
 				keys = append(keys, row.Key)
 			}
 		}
@@ -368,7 +368,7 @@ func (c *Core) match(now time.Time, acts []Action) []Action {
 		}
 		l.due.Remove(x)
 		g := x.task.group
-		lone := g.eligible.Len() == 0
+		lone := g.Set.Len() == 0
 		if lone == g.job.stranded.IsZero() {
 			c.settle(g.job, now)
 		}
@@ -376,7 +376,7 @@ func (c *Core) match(now time.Time, acts []Action) []Action {
 			c.delay(x, now.Add(blindAgain<<maxBlind))
 			continue
 		}
-		x.spec.Work = estimate.Expect(x.task.spec.Estimate, x.bytes, g.stage, g.history.Stats(), c.cfg.Estimate.Unknown)
+		x.spec.Work = estimate.Expect(x.task.spec.Estimate, x.bytes, g.stage, g.Runs.Stats(), c.cfg.Estimate.Unknown)
 		g.longest = max(g.longest, x.spec.Work.Mean)
 		x.spec.Also = l.also
 		if sets[g] == 0 {
@@ -454,12 +454,12 @@ func (c *Core) enqueueLong(x *longTask, choice *estimate.Decision, now time.Time
 
 // fitsNoOpen reports whether a task is larger than the part of each worker that long tasks may use.
 func (c *Core) fitsNoOpen(x *longTask) bool {
-	return !slices.ContainsFunc(x.task.group.eligible.Workers(), func(w *view.Worker) bool { return x.spec.Demand.Fits(w.Open()) })
+	return !slices.ContainsFunc(x.task.group.Set.Workers(), func(w *view.Worker) bool { return x.spec.Demand.Fits(w.Open()) })
 }
 
 // enqueueBlind sends a task to a random worker: none of those that may run it says how long it would wait.
 func (c *Core) enqueueBlind(x *longTask, choice *estimate.Decision, now time.Time, acts []Action) []Action {
-	workers := x.task.group.eligible.Workers()
+	workers := x.task.group.Set.Workers()
 	w := workers[c.rand.IntN(len(workers))]
 	x.wait, x.run, x.read = 0, x.spec.Work.Mean, 0
 	return c.enqueueAt(x, c.at(w), choice, now, acts)
@@ -484,7 +484,7 @@ func (c *Core) full(w *worker, retry time.Duration, now time.Time) {
 
 // learn takes a run of a task into account.
 func (c *Core) learn(t *task, w *worker, m *probe.Finished) {
-	if more := t.group.history.Ran(m.Run); more || t.long != nil || m.Run >= c.cfg.LongTask/4 {
+	if more := t.group.Runs.Ran(m.Run); more || t.long != nil || m.Run >= c.cfg.LongTask/4 {
 		c.remember(t, w, m)
 	}
 }
@@ -501,5 +501,5 @@ func (c *Core) remember(t *task, w *worker, m *probe.Finished) {
 		c.Runs.Add(x.run, m.Run)
 		t.group.stage.Add(run)
 	}
-	t.group.history.Stats().Add(run)
+	t.group.Runs.Stats().Add(run)
 }

@@ -285,7 +285,7 @@ func TestGroupIsAsLongAsItsLongest(t *testing.T) {
 	run := func(tasks ...Task) time.Duration {
 		f := newFleet(t, 1, 1, Config{})
 		f.step(Submit{jobWith("x", tasks...)})
-		return f.core.jobs[script.Job("x")].groups[0].run()
+		return f.core.jobs[script.Job("x")].groups[0].Run()
 	}
 	ten := make([]Task, 10)
 	if got := run(ten...); got != 0 {

@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"github.com/phoebe-sched/phoebe/frontend/place"
 	"slices"
 	"time"
 )
@@ -67,4 +68,69 @@ func (c *Core) putOff(until, now time.Time) {
 			c.settle(j, now)
 		}
 	}
+}
+
+// coverGroup gives a group that has no places, lost some, or got tasks back, as many places as its waiting tasks are worth.
+func (c *Core) coverGroup(g *group, now time.Time, acts []Action) []Action {
+	n, p := g.queue.Len(), g.Policy
+	switch {
+	case n == 0 || g.Set.Len() == 0:
+		return acts
+	case p.Binding == EarlyPerTask || p.Binding == EarlyBatch:
+		return c.measure(g, now, acts)
+	case g.live == 0:
+		g.budget = g.Probes(n)
+	}
+	if missing := max(g.Probes(n)-g.probed(), g.budget); missing > 0 {
+		acts = c.commit(g, c.sampler.For(p).Place(c.short(g, missing), now), now, acts)
+	}
+	return acts
+}
+
+// probed is how many probes the live places of the group are worth: a sticky one asked for several places.
+func (g *group) probed() int {
+	if !g.Sticky {
+		return g.live
+	}
+	return g.probing
+}
+
+// short is what a group is short of: so many probes. It is good until the next call.
+func (c *Core) short(g *group, probes int) *place.Want {
+	w := &c.scratch
+	*w = place.Want{Kind: &g.Kind, Queue: g, Probes: probes, Fresh: g.live == 0, Has: w.Has[:0]}
+	for r := range g.places.All() {
+		if r.live > 0 {
+			w.Has = append(w.Has, r.w.Worker)
+		}
+	}
+	return w
+}
+
+// Len, Riders and Fit make a group the queue of those of its tasks that wait.
+func (g *group) Len() int { return g.queue.Len() }
+
+func (g *group) Riders(most int) int {
+	n := 0
+	for t := range g.queue.All() {
+		if n >= most || len(t.spec.Payload) > place.MaxRide {
+			break
+		}
+		n++
+	}
+	return n
+}
+
+func (g *group) Fit(n, bytes int) int {
+	fit := 1
+	for t := range g.queue.All() {
+		if fit == n {
+			break
+		}
+		if bytes -= len(t.spec.Payload); bytes < 0 {
+			return fit
+		}
+		fit++
+	}
+	return n
 }

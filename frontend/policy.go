@@ -1,50 +1,22 @@
 package frontend
 
-import "fmt"
+import "github.com/phoebe-sched/phoebe/frontend/place"
 
-// Binding says when a task is given to a worker.
-type Binding uint8
-
-const (
-	Late         Binding = iota // when a reserved place's turn has come
-	EarlyRandom                 // at once, each to another random worker
-	EarlyPerTask                // to the shortest of each task's own d sampled queues
-	EarlyBatch                  // to the m shortest of the job's d*m sampled queues
+// Policy is how a job's tasks are placed, Binding when a task is given to a worker: see package place.
+type (
+	Policy  = place.Policy
+	Binding = place.Binding
 )
 
-// Policy is how a job's tasks are placed. The fields after Binding concern late binding only.
-type Policy struct {
-	Name    string
-	Binding Binding
-
-	Cancel    bool // withdraw the places that are left when no task waits any more
-	RideAlong bool
-	Informed  bool
-	Sticky    bool
-	Overlap   bool // with an estimate, or where the function's tasks have all taken nearly the same
-	Share     bool // a turn that its own job needs no more goes to another job that waits
-	Bundle    bool // several tasks to one turn, if they are so short that asking for each would take longer
-	Resample  bool
-	Route     bool // in mode auto, tasks that are long or care where they run are placed by estimation
-}
+const (
+	Late         = place.Late
+	EarlyRandom  = place.EarlyRandom
+	EarlyPerTask = place.EarlyPerTask
+	EarlyBatch   = place.EarlyBatch
+)
 
 // Policies are those that a job can name. The first is the default.
-var Policies = []Policy{
-	{Name: "phoebe", Cancel: true, RideAlong: true, Informed: true, Sticky: true, Overlap: true, Share: true, Bundle: true, Resample: true, Route: true},
-	{Name: "late-binding", Cancel: true},
-	{Name: "batch", Binding: EarlyBatch},
-	{Name: "per-task", Binding: EarlyPerTask},
-	{Name: "random", Binding: EarlyRandom},
-}
+var Policies = place.Policies
 
 // ParsePolicy finds a policy by name.
-func ParsePolicy(name string) (Policy, error) {
-	names := make([]string, 0, len(Policies))
-	for _, p := range Policies {
-		if p.Name == name {
-			return p, nil
-		}
-		names = append(names, p.Name)
-	}
-	return Policy{}, fmt.Errorf("policy %q is unknown: use one of %q", name, names)
-}
+func ParsePolicy(name string) (Policy, error) { return place.ParsePolicy(name) }

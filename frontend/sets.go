@@ -4,25 +4,23 @@ import (
 	"slices"
 
 	"github.com/phoebe-sched/phoebe/frontend/view"
-	"github.com/phoebe-sched/phoebe/probe/list"
 )
 
 // use notes that the tasks of a group of a job that was admitted may run at the workers of its set.
 func (c *Core) use(g *group) {
-	users := c.users[g.eligible]
-	if users == nil {
-		users = &list.List[*group]{}
-		c.users[g.eligible] = users
-	}
+	users := c.users[g.Set]
 	users.Push(g)
+	c.users[g.Set] = users
 }
 
 // unuse forgets a group of a job that has ended.
 func (c *Core) unuse(g *group) {
-	c.forgetServed(waiters{g.eligible, g.job.tenant})
-	users := c.users[g.eligible]
-	if users.Remove(g); users.Len() == 0 {
-		delete(c.users, g.eligible)
+	c.forgetServed(waiters{g.Set, g.job.tenant})
+	users := c.users[g.Set]
+	if users.Remove(g); users.Len() > 0 {
+		c.users[g.Set] = users
+	} else {
+		delete(c.users, g.Set)
 	}
 }
 
@@ -33,10 +31,11 @@ func (c *Core) inUse(admitted *job) func(*view.Set) bool {
 		if own == nil {
 			own = make(map[*view.Set]bool, len(admitted.groups))
 			for _, g := range admitted.groups {
-				own[g.eligible] = true
+				own[g.Set] = true
 			}
 		}
-		return own[s] || c.users[s] != nil
+		_, used := c.users[s]
+		return used || own[s]
 	}
 }
 
@@ -44,9 +43,6 @@ func (c *Core) inUse(admitted *job) func(*view.Set) bool {
 func (c *Core) turn() {
 	for _, s := range c.view.Turned() {
 		users := c.users[s]
-		if users == nil {
-			continue
-		}
 		for g := range users.All() {
 			g.job.lone = slices.DeleteFunc(g.job.lone, func(h *group) bool { return h == g })
 			if s.Len() == 0 {

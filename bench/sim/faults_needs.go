@@ -365,6 +365,8 @@ func leftovers(core any, kept ...string) []string {
 			case slices.Contains(kept, in):
 			case f.Kind() == reflect.Struct:
 				look(in, f)
+			case f.Kind() == reflect.Pointer && slices.Contains(kept, in+"*"):
+				look(in, f.Elem())
 			case f.Kind() == reflect.Map || f.Kind() == reflect.Slice:
 				list(in, f)
 			}
@@ -378,8 +380,9 @@ func leftovers(core any, kept ...string) []string {
 // What cores may keep when no job is under way: what they know of workers, links and functions, and room to work in.
 var (
 	keptByFrontend = []string{
-		"workers*", "workers.welcome", "workers.functions", "sets*", "sets.workers", "sets.member",
-		"idle", "learnt", "byTimer.items", "long.fleet", "long.log",
+		"workers*", "byTimer.items", "long.log", "sampler*", "sampler.at", "sampler.out", "scratch.Has",
+		"view*", "view.workers*", "view.workers.welcome", "view.workers.functions", "view.idle", "view.runs",
+		"view.sets*", "view.sets.need", "view.sets.workers", "view.sets.member",
 	}
 	keptByWorker = []string{
 		"cfg", "functions", "links*", "links.seen", "links.bound", "byOwner", "queue.known", "queue.kinds",

@@ -53,12 +53,12 @@ type Set struct {
 // the last time.
 const MaxSets = 256
 
-// Set finds or makes the set of the workers that meet a need of that key. If there are too many sets, those go that are
+// Set is the set of the workers that meet a need of that key, or nil if there is none yet.
+func (v *View) Set(key string) *Set { return v.sets[key] }
+
+// MakeSet makes the set of the workers that meet a need, whose key it is. If there are too many sets, those go that are
 // not used.
-func (v *View) Set(key string, n Need, used func(*Set) bool) *Set {
-	if s := v.sets[key]; s != nil {
-		return s
-	}
+func (v *View) MakeSet(key string, n Need, used func(*Set) bool) *Set {
 	if len(v.sets) >= max(MaxSets, v.sweepSets) {
 		maps.DeleteFunc(v.sets, func(_ string, s *Set) bool { return !used(s) })
 		v.sweepSets = 2 * len(v.sets)

@@ -338,7 +338,7 @@ var table = []mutant{
 	},
 	{
 		"a tenant is not refused because another one waits", "frontend/admit.go",
-		"first := c.firstUnserved(waiters{g.eligible, t}, j.Priority)", "first := (*job)(nil)\n\t\tfor u := range c.unserved {\n\t\t\tfirst = c.firstUnserved(u, j.Priority)\n\t\t}",
+		"first := c.firstUnserved(waiters{g.Set, t}, j.Priority)", "first := (*job)(nil)\n\t\tfor u := range c.unserved {\n\t\t\tfirst = c.firstUnserved(u, j.Priority)\n\t\t}",
 	},
 	{
 		"room is offered to tenants by turns", "frontend/tenant.go",
@@ -389,12 +389,12 @@ var table = []mutant{
 		"own.live == 0 && own.job.waiting > 0", "false",
 	},
 	{
-		"a wrong hint is corrected by what became of earlier ones", "frontend/place.go",
-		"d = g.history.Correct(d)\n", "",
+		"a wrong hint is corrected by what became of earlier ones", "frontend/place/kind.go",
+		"estimate = k.Runs.Correct(estimate)\n", "",
 	},
 	{
-		"a group is as long as the longest of its tasks", "frontend/place.go",
-		"g.atMost = max(g.atMost, d)", "g.atMost = g.estimate / time.Duration(g.hinted)",
+		"a group is as long as the longest of its tasks", "frontend/place/kind.go",
+		"k.atMost = max(k.atMost, estimate)", "k.atMost = estimate",
 	},
 	{
 		"frontends choose different ones of equal workers", "frontend/estimate/decide.go",
@@ -410,8 +410,8 @@ var table = []mutant{
 		"slices.Backward(w.attemptsInOrder())", "slices.All(w.attemptsInOrder())",
 	},
 	{
-		"a worker has no more tasks on their way than it has room for", "frontend/place.go",
-		"bundle * w.Room(g.demand)", "bundle * g.demand.Times(w.Load().Free)",
+		"a worker has no more tasks on their way than it has room for", "frontend/view/worker.go",
+		"return min(d.Times(w.load.Free), d.Times(w.welcome.Capacity.Sub(w.taken)))", "return d.Times(w.load.Free)",
 	},
 	{
 		"a job lets go of reservations that are used up", "frontend/place.go",
@@ -419,7 +419,7 @@ var table = []mutant{
 	},
 	{
 		"a place is kept only while tasks wait", "frontend/place.go",
-		"r.group.sticky && c.choose(r.group, w) != nil", "r.group.sticky",
+		"r.group.Sticky && c.choose(r.group, w) != nil", "r.group.Sticky",
 	},
 	{
 		"a task that rode along and was not started waits again", "frontend/place.go",
@@ -427,11 +427,11 @@ var table = []mutant{
 	},
 	{
 		"a place serves only tasks that may run there", "frontend/place.go",
-		"other.eligible.Contains(w.Worker) && other.demand.Fits(g.demand) {", "other.demand.Fits(g.demand) {",
+		"other.Set.Contains(w.Worker) && other.Demand.Fits(g.Demand) {", "other.Demand.Fits(g.Demand) {",
 	},
 	{
 		"a place serves only tasks that it has room for", "frontend/place.go",
-		"other.eligible.Contains(w.Worker) && other.demand.Fits(g.demand) {", "other.eligible.Contains(w.Worker) {",
+		"other.Set.Contains(w.Worker) && other.Demand.Fits(g.Demand) {", "other.Set.Contains(w.Worker) {",
 	},
 	{
 		"a place whose task may have started is not cancelled", "frontend/place.go",
@@ -615,8 +615,8 @@ var table = []mutant{
 		"len(l.asked) > 0 && now.Before(l.until)", "len(l.asked) > 0",
 	},
 	{
-		"short tasks keep away from long ones", "frontend/place.go",
-		"if spared > 0 && c.view.IsHeld(w.Worker, now) {", "if false {",
+		"short tasks keep away from long ones", "frontend/place/place.go",
+		"if spared > 0 && s.view.IsHeld(row, now) {", "if false {",
 	},
 	{
 		"gossip on another run of a worker does not count", "frontend/view/load.go",
@@ -668,15 +668,15 @@ var table = []mutant{
 	},
 	{
 		"a set of workers lets go of jobs that have ended", "frontend/sets.go",
-		"c.forgetServed(waiters{g.eligible, g.job.tenant})", "",
+		"c.forgetServed(waiters{g.Set, g.job.tenant})", "",
 	},
 	{
 		"nobody waits for matrices when the tasks are gone for which they were asked", "frontend/long.go",
 		"c.long.due.Remove(x); c.long.due.Len() == 0", "c.long.due.Remove(x); false",
 	},
 	{
-		"tasks of a job that go anywhere go to different workers", "frontend/early.go",
-		"g.eligible.Draw(i%n, c.rand)", "g.eligible.Draw(0, c.rand)",
+		"tasks of a job that go anywhere go to different workers", "frontend/place/place.go",
+		"w.Set.Draw(i%w.Set.Len(), r.rand)", "w.Set.Draw(0, r.rand)",
 	},
 	{
 		"tasks of a job that go by queue lengths ask different workers", "frontend/early.go",
@@ -684,7 +684,7 @@ var table = []mutant{
 	},
 	{
 		"a batch puts no two tasks on a worker while there are others", "frontend/early.go",
-		"apart := len(r.answers) >= probes(r.group, len(r.tasks))", "apart := false",
+		"apart := len(r.answers) >= r.group.Probes(len(r.tasks))", "apart := false",
 	},
 	{
 		"the answer to a probe is waited for once", "frontend/early.go",
@@ -704,7 +704,7 @@ var table = []mutant{
 	},
 	{
 		"the sets of a job that is being admitted are kept", "frontend/sets.go",
-		"own[g.eligible] = true", "own[g.eligible] = false",
+		"own[g.Set] = true", "own[g.Set] = false",
 	},
 	{
 		"a launch tells how much of the job's deadline is left", "frontend/place.go",

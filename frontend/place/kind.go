@@ -1,0 +1,132 @@
+package place
+
+import (
+	"math"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend/view"
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+// Kind is what is known of the tasks of a job that demand the same of a worker, as far as placing goes by it.
+type Kind struct {
+	Policy *Policy
+	Set    *view.Set // workers that may run them
+	Demand probe.Demand
+	Runs   *view.Runs // of their function
+	Ratio  float64    // probes for each
+	Of     int        // tasks of their job, of this kind and of others
+	Sticky bool       // places are kept while tasks wait
+
+	sum      time.Duration // of the estimates
+	hinted   int           // tasks that have one
+	unhinted bool          // some have none
+	atMost   time.Duration // the largest
+	largest  int           // bytes of a payload that may ride along
+}
+
+// MaxRide is the largest payload that rides along: one that does not start was sent for nothing.
+const MaxRide = 32 << 10
+
+// maxRideBytes bounds all that ride with one message.
+const maxRideBytes = 1 << 20
+
+// Add takes a task into account: its estimate, as far as its function's history lets it stand, and its payload in bytes.
+func (k *Kind) Add(estimate time.Duration, payload int) {
+	if payload <= MaxRide {
+		k.largest = max(k.largest, payload)
+	}
+	if estimate == 0 {
+		k.unhinted = true
+		return
+	}
+	estimate = k.Runs.Correct(estimate)
+	k.sum += estimate
+	k.hinted++
+	k.atMost = max(k.atMost, estimate)
+}
+
+// Estimate is the mean of the estimates of those tasks that have one; 0 if none has.
+func (k *Kind) Estimate() time.Duration { return k.sum / time.Duration(max(k.hinted, 1)) }
+
+// Probes is how many places n of the tasks are worth.
+func (k *Kind) Probes(n int) int { return int(math.Ceil(k.Ratio * float64(n))) }
+
+// Run is near the longest that one of the tasks is believed to run; 0 if nothing is known. Of tasks with an estimate it
+// goes by that, of those without one by the function's history.
+func (k *Kind) Run() time.Duration {
+	if k.unhinted {
+		return max(k.atMost, k.Runs.Longest())
+	}
+	return k.atMost
+}
+
+// BriefRun is how long tasks run that are over before a worker which asks for one in vain has had its answer
+// several times. Of a group of such tasks, one place at each worker must do.
+const BriefRun = 3 * time.Millisecond
+
+// Brief reports whether the tasks run for less than that.
+func (k *Kind) Brief() bool {
+	run := k.Run()
+	return run > 0 && run < BriefRun
+}
+
+// shortRun is how many round trips tasks run of which it is true that a slot waiting for a place to be answered costs
+// more than the messages that it saves.
+const shortRun = 30
+
+// Short reports whether the tasks run for so few round trips, though they are not brief. They ride to any workers where
+// no idle one is known, their places are not kept, for of those many ask in vain, and their turns are not shared. For
+// brief ones it is the other way round: what they wait for is CPU, of which messages take most.
+func (k *Kind) Short(trip time.Duration) bool {
+	run := k.Run()
+	return run >= BriefRun && run < shortRun*trip
+}
+
+// Queue is those of the tasks that wait, in their order.
+type Queue interface {
+	Len() int
+	// Riders counts tasks, from the first one on, that are small enough to ride along, but no more than most.
+	Riders(most int) int
+	// Fit is n, or as many tasks as have payloads that fit into so many bytes, the first one aside; at least 1.
+	Fit(n, bytes int) int
+}
+
+const (
+	// bundleTime is how long the tasks of a bundle should take together, at most: less than a round trip.
+	bundleTime = 40 * time.Microsecond
+	maxBundle  = 32
+	// BundleBytes bounds the payloads of a bundle.
+	BundleBytes = 64 << 10
+)
+
+// Bundle is how many of the tasks that wait one message gets, if their payloads are to fit into so many bytes.
+func (k *Kind) Bundle(q Queue, bytes int) int {
+	if !k.Policy.Bundle || !k.Runs.Any() {
+		return 1
+	}
+	return fit(q, int(bundleTime/k.Runs.Longest()), bytes) // none of it may be held up by one that takes longer
+}
+
+// Turn is how many a turn at w gets. Of brief tasks it gets more where so many others queue that what waits behind
+// the slots of w until one falls free loses nothing by it.
+func (k *Kind) Turn(q Queue, w *view.Worker, bytes int) int {
+	if slots := w.Slots(); k.Policy.Bundle && k.Brief() && slots > 0 {
+		if n := min(slots, 1+int(w.Load().Queued)/(2*slots)); n > 1 {
+			return fit(q, n, bytes)
+		}
+	}
+	return k.Bundle(q, bytes)
+}
+
+func fit(q Queue, n, bytes int) int { return q.Fit(max(min(n, maxBundle), 1), bytes) }
+
+// largeJob is how many tasks make a job large: some of its rides would find their worker taken, and the whole job
+// waits for them, a round trip longer than if they had been reservations. Its tasks ride only where there is plenty
+// of room, and once. Tasks worth bundling are not worth the care.
+const largeJob = 20
+
+func (k *Kind) large(q Queue) bool { return k.Of > largeJob && k.Bundle(q, BundleBytes) == 1 }
+
+// mostRides is how many may ride with one message.
+func (k *Kind) mostRides() int { return min(maxRideBytes/max(k.largest, 1), probe.MaxPlaces/2) }

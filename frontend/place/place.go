@@ -1,0 +1,246 @@
+package place
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend/view"
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+// Want is what a group of tasks that wait is short of.
+type Want struct {
+	*Kind
+	Queue  Queue
+	Probes int            // that it may have, rides included
+	Fresh  bool           // it has no places: tasks may ride along
+	Has    []*view.Worker // where it has places already
+}
+
+// Decision is what one worker gets.
+type Decision struct {
+	Worker *view.Worker
+	Why    Why
+	Rides  int  // tasks that go along with their reservations
+	Places int  // without a task
+	Bound  bool // instead: one task, at once
+}
+
+// Why says why a worker was chosen.
+type Why uint8
+
+const (
+	AtRandom   Why = iota // it was drawn from those that may run the task
+	IsIdle                // it was drawn from those believed to be idle
+	BecameIdle            // it said that it has room, and the job was the first to use it
+)
+
+var whyNames = [...]string{AtRandom: "at random", IsIdle: "believed idle", BecameIdle: "has room"}
+
+func (w Why) String() string { return whyNames[w] }
+
+// Placer chooses workers for tasks that wait. It owns what it returns, until it is asked again.
+type Placer interface {
+	Place(w *Want, now time.Time) []Decision
+}
+
+// For is who places tasks that go by a policy which does not ask for the lengths of queues first.
+func (s *Sampler) For(p *Policy) Placer {
+	if p.Binding == EarlyRandom {
+		return (*random)(s)
+	}
+	return s
+}
+
+// Sampler reserves places at a random sample of workers, and, if the policy says so, lets tasks ride to those that look
+// idle: Sparrow's batch sampling, and what the policy phoebe adds to it.
+type Sampler struct {
+	view *view.View
+	rand *rand.Rand
+	out  []Decision
+	at   []int32 // by worker: its position in out, counted from 1; hasPlaces: there are places already
+}
+
+const hasPlaces = -1
+
+// NewSampler is a Sampler of the workers of a view. It shares rng with its caller.
+func NewSampler(v *view.View, rng *rand.Rand) *Sampler { return &Sampler{view: v, rand: rng} }
+
+// Place reserves places, those worth w.Probes, at workers where the tasks have none, as far as there are.
+func (s *Sampler) Place(w *Want, now time.Time) []Decision {
+	s.out = s.out[:0]
+	for _, row := range w.Has {
+		*s.mark(row) = hasPlaces
+	}
+	rides := 0
+	if w.Fresh && w.Policy.RideAlong {
+		rides = s.rides(w, now)
+	}
+	if rides < w.Queue.Len() {
+		s.places(w, w.Probes-rides, now)
+	}
+	for i := range s.out {
+		*s.mark(s.out[i].Worker) = 0
+	}
+	for _, row := range w.Has {
+		*s.mark(row) = 0
+	}
+	return s.out
+}
+
+// Offer is what a worker gets that has said that it has room, if it gets anything.
+func (s *Sampler) Offer(k *Kind, q Queue, to *view.Worker) (d Decision, any bool) {
+	n := q.Riders(min(to.Room(k.Demand), k.mostRides()))
+	switch d = (Decision{Worker: to, Why: BecameIdle}); {
+	case k.Policy.RideAlong && !k.large(q):
+		d.Rides = n
+	default:
+		d.Places = n
+	}
+	return d, n > 0
+}
+
+func (s *Sampler) mark(w *view.Worker) *int32 {
+	for int(w.Key) >= len(s.at) {
+		s.at = append(s.at, 0)
+	}
+	return &s.at[w.Key]
+}
+
+// pick is the decision on w, which it now has if it had none.
+func (s *Sampler) pick(w *view.Worker, why Why) *Decision {
+	at := s.mark(w)
+	if *at <= 0 {
+		s.out = append(s.out, Decision{Worker: w, Why: why})
+		*at = int32(len(s.out))
+	}
+	return &s.out[*at-1]
+}
+
+func (s *Sampler) picked(w *view.Worker) bool { return *s.mark(w) > 0 }
+
+// rides sends tasks along to workers believed to have room, and what is left of short ones to a random sample; where
+// the view is not to be used, all of them. It returns how many tasks ride.
+func (s *Sampler) rides(w *Want, now time.Time) int {
+	idle, rides := len(s.view.Idle()), 0
+	all := w.Queue.Riders(min(w.Queue.Len(), idle*w.mostRides()+w.Set.Len()))
+	if w.Policy.Informed {
+		large := w.large(w.Queue)
+		if large && all > idle/2 {
+			return 0
+		}
+		rides = s.toIdle(w, all)
+		if large || !w.Short(s.view.Trip()) {
+			return rides
+		}
+	}
+	for i := 0; i < w.Set.Len() && rides < all; i++ {
+		if row := w.Set.Draw(i, s.rand); !s.picked(row) && !s.view.IsHeld(row, now) {
+			s.pick(row, AtRandom).Rides++
+			rides++
+		}
+	}
+	return rides
+}
+
+// toIdle sends tasks along to workers believed to have room, one each, then one more each while room
+// is left. Tasks worth bundling fill one worker after the other instead: each message costs more than they do.
+func (s *Sampler) toIdle(w *Want, all int) (rides int) {
+	bundle := w.Bundle(w.Queue, BundleBytes)
+	most := w.mostRides()
+	take := func(row *view.Worker) {
+		n := min(most, bundle*row.Room(w.Demand))
+		if bundle == 1 {
+			n = min(n, 1)
+		}
+		if n = min(n, all-rides); n > 0 {
+			s.pick(row, IsIdle).Rides += n
+			rides += n
+		}
+	}
+	if idle := len(s.view.Idle()); w.Set.Len() < idle {
+		for i := 0; i < w.Set.Len() && rides < all; i++ {
+			if row := w.Set.Draw(i, s.rand); row.Idle() {
+				take(row)
+			}
+		}
+	} else {
+		for i := 0; i < idle && rides < all; i++ {
+			if row := s.view.DrawIdle(i); w.Set.Contains(row) {
+				take(row)
+			}
+		}
+	}
+	for before := -1; before < rides; {
+		before = rides
+		for i := range s.out {
+			if d := &s.out[i]; rides < all && d.Rides < min(most, bundle*d.Worker.Room(w.Demand)) {
+				d.Rides++
+				rides++
+			}
+		}
+	}
+	return rides
+}
+
+// maxSticky bounds the places of a group at one worker: on wide workers more of them only cost messages.
+const maxSticky = 8
+
+// places probes n workers of a random sample: first those where the group has no place and none is
+// planned, then any. A sticky place comes round again and again, but only in one slot at a time, so there it
+// asks for one in each slot; without that, a job could not have all the slots that fall free together at a
+// worker, and later ones would overtake it. Workers that are held by long tasks come last.
+func (s *Sampler) places(w *Want, n int, now time.Time) {
+	each := func(row *view.Worker) int {
+		if w.Sticky && !w.Brief() {
+			return max(1, min(w.Demand.Times(row.Welcome().Capacity), w.Queue.Len(), maxSticky))
+		}
+		return 1
+	}
+	spared := 0 // how many held ones may be passed over
+	if s.view.Held() > 0 {
+		spared = 64 + 8*n
+	}
+	for i := 0; i < w.Set.Len() && n > 0; i++ {
+		row := w.Set.Draw(i, s.rand)
+		if spared > 0 && s.view.IsHeld(row, now) {
+			spared--
+			continue
+		}
+		if *s.mark(row) == 0 {
+			s.pick(row, AtRandom).Places += each(row)
+			n--
+		}
+	}
+	for more := true; more && n > 0; {
+		more = false
+		for _, row := range w.Set.Workers() {
+			if n == 0 {
+				break
+			}
+			at := *s.mark(row)
+			switch {
+			case w.Sticky && at == hasPlaces:
+				continue
+			case at > 0:
+				if d := &s.out[at-1]; w.Sticky && d.Places > 0 || d.Rides+d.Places == probe.MaxPlaces {
+					continue
+				}
+			}
+			s.pick(row, AtRandom).Places += each(row)
+			n--
+			more = true
+		}
+	}
+}
+
+// random binds each task to a random worker: different ones, while there are any.
+type random Sampler
+
+func (r *random) Place(w *Want, _ time.Time) []Decision {
+	r.out = r.out[:0]
+	for i := range w.Queue.Len() {
+		r.out = append(r.out, Decision{Worker: w.Set.Draw(i%w.Set.Len(), r.rand), Bound: true})
+	}
+	return r.out
+}

@@ -1,0 +1,9 @@
+package place
+
+import (
+	"testing"
+
+	"github.com/phoebe-sched/phoebe/probe/purity"
+)
+
+func TestPure(t *testing.T) { purity.Check(t, ".") }
