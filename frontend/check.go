@@ -13,7 +13,7 @@ import (
 // Check returns what is wrong with the core's own state between two steps, or nil. It takes time in
 // proportion to the state, and is for tests and the simulator.
 func (c *Core) Check() error {
-	for _, check := range []func() error{c.view.Check, c.checkTimers, c.checkJobs, c.checkPlaces, c.checkAttempts, c.checkRounds, c.checkLong} {
+	for _, check := range []func() error{c.view.Check, c.checkTimers, c.checkJobs, c.checkPlaces, c.checkAttempts, c.checkRounds, c.checkLong, c.checkNear} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -160,6 +160,8 @@ func (c *Core) checkProspects(g *group) error {
 	j := g.job
 	switch {
 	case g.queue.Len() == 0, g.live > 0, !j.lagAt.IsZero(), !j.retryAt.IsZero(), !j.claimUntil.IsZero():
+		return nil
+	case g.near != nil && g.near.anywhere().Len() == 0 && len(g.near.fresh) == 0: // each has a timer
 		return nil
 	case g.Set.Len() == 0:
 		if j.stranded.IsZero() {

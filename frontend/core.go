@@ -247,10 +247,12 @@ type Core struct {
 	hungry   hungry
 	rounds   rounds
 	long     long
-	staging  []*job // jobs with stages of which one has ended or failed in this step
-	pending  int    // tasks without an outcome
-	payloads int    // bytes, of those
-	running  int    // of those, at a worker
+	nears    list.List[*near] // of the jobs under way
+	ripening pq.Heap[*shelf]  // of those, the ones with tasks that are to be taken only later
+	staging  []*job           // jobs with stages of which one has ended or failed in this step
+	pending  int              // tasks without an outcome
+	payloads int              // bytes, of those
+	running  int              // of those, at a worker
 	attempts uint64
 
 	// Stats may be read between steps, as may how good the estimates of the tasks were that were placed by them: of
@@ -297,6 +299,7 @@ func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
 			c.view.Rumoured(w.Worker, (*view.Rumour)(&ev), now)
 			if !w.Up() {
 				c.turn()
+				c.nearGone(w)
 				delete(c.long.asked, w)
 			}
 		}
@@ -391,6 +394,9 @@ func (c *Core) NextWake() time.Time {
 	}
 	soonest(c.rounds.deadline())
 	soonest(c.spareAt)
+	if c.ripening.Len() > 0 {
+		soonest(c.ripening.Min().green.Min().from)
+	}
 	batch, task := c.long.next()
 	soonest(batch)
 	soonest(task)
@@ -408,6 +414,7 @@ func (c *Core) wake(now time.Time, acts []Action) []Action {
 		acts = c.cancelSpare(acts)
 	}
 	c.wakeLong(now)
+	c.ripenAll(now)
 	return c.expireRounds(now, acts)
 }
 
@@ -421,6 +428,9 @@ func (c *Core) submit(spec *Job, now time.Time, acts []Action) []Action {
 	c.jobs[j.ID] = j
 	for _, g := range j.groups {
 		c.use(g)
+		if g.near != nil {
+			c.nears.Push(g.near)
+		}
 	}
 	c.Stats.Jobs++
 	c.Stats.Tasks += uint64(j.left)
@@ -462,6 +472,7 @@ func (c *Core) group(j *job) *RefusedError {
 		set   string
 		path  estimate.Path
 		stage int32
+		near  bool
 	}
 	groups, sampled := map[kind]*group{}, 0
 	for i := range j.Tasks {
@@ -513,14 +524,15 @@ func (c *Core) group(j *job) *RefusedError {
 			}
 			need := view.Need{Function: t.Function, Demand: t.Demand, Files: len(t.Files) > 0, Of: j.Constraint, Own: t.Constraint}
 			key := need.Key()
-			last = groups[kind{key, path, t.Stage}]
+			near := path == estimate.Sampling && c.cares(&j.Job, t)
+			last = groups[kind{key, path, t.Stage, near}]
 			if last == nil && path == estimate.Sampling {
 				if sampled++; sampled > maxSampledGroups+len(j.stages) {
 					if j.Mode != estimate.Auto || !j.Policy.Route {
 						return &RefusedError{Reason: TooBigJob, Message: fmt.Sprintf("the tasks of the job demand workers of more than %d kinds, too many to sample those of each: leave out mode sample and policy %s, or split the job", maxSampledGroups, j.Policy.Name)}
 					}
-					path, why.Cause = estimate.Estimation, estimate.ByKinds
-					last = groups[kind{key, path, t.Stage}]
+					path, near, why.Cause = estimate.Estimation, false, estimate.ByKinds
+					last = groups[kind{key, path, t.Stage, near}]
 				}
 			}
 			if last == nil {
@@ -537,12 +549,20 @@ func (c *Core) group(j *job) *RefusedError {
 				if path == estimate.Estimation {
 					last.stage = &estimate.Stats{}
 				}
-				groups[kind{key, path, t.Stage}] = last
+				if near {
+					c.makeNear(last)
+				}
+				groups[kind{key, path, t.Stage, near}] = last
 				j.groups = append(j.groups, last)
 			}
 			lastSpec = t
 		}
-		last.Add(t.Estimate, len(t.Payload))
+		if last.near == nil {
+			last.Add(t.Estimate, 0, len(t.Payload))
+		} else {
+			last.Add(t.Estimate, c.farReads(t), len(t.Payload))
+			last.near.came(&j.tasks[i])
+		}
 		j.tasks[i] = task{spec: t, group: last}
 		last.queue.Push(&j.tasks[i])
 		j.waiting++

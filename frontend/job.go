@@ -236,6 +236,7 @@ type task struct {
 	losses   int       // workers that went away while it ran
 	hitches  int       // attempts that could not be launched
 	long     *longTask // once it was to be placed by estimation
+	near     *nearTask // once it was to be sampled near its inputs
 	node     list.Node[*task]
 
 	sampledAt, readyAt, boundAt time.Time
@@ -264,6 +265,7 @@ type group struct {
 	ends     time.Time       // when the last of those is expected to end that were placed by estimation
 	longest  time.Duration   // that any of them is expected to run
 
+	near *near             // nil: none of its tasks cares where it runs
 	node list.Node[*group] // among those of its eligible set
 }
 
@@ -279,6 +281,7 @@ type reservation struct {
 	live   int
 	rides  []*attempt // by place; nil once it is known what became of it
 	riding int        // of those, how many are not known
+	shelf  *shelf     // nil: it was not reserved for one
 	// spare: its job needs it no more. It is among those of its worker, and no longer among those of its group.
 	spare bool
 	node  list.Node[*reservation]

@@ -81,6 +81,7 @@ func (c *Core) workerUp(ev WorkerUp, now time.Time, acts []Action) []Action {
 		acts = c.askFor(j, w, acts)
 	}
 	if w.Up() {
+		c.nearUp()
 		c.wantAll = true
 	}
 	c.setTimer(w)
@@ -91,6 +92,7 @@ func (c *Core) workerUp(ev WorkerUp, now time.Time, acts []Action) []Action {
 func (c *Core) drain(w *worker) {
 	c.view.Drain(w.Worker)
 	c.turn()
+	c.nearGone(w)
 	delete(c.long.asked, w)
 }
 
@@ -101,6 +103,7 @@ func (c *Core) linkLost(w *worker, now time.Time, acts []Action) []Action {
 	}
 	c.view.LinkLost(w.Worker, now)
 	c.turn()
+	c.nearGone(w)
 	delete(c.long.asked, w)
 	w.acks = w.acks[:0]
 	c.dropPlaces(w)

@@ -124,7 +124,7 @@ func (c *Core) route(j *Job, t *Task) (estimate.Path, estimate.Reason) {
 	if j.Mode == estimate.Auto && !j.Policy.Route {
 		return estimate.Sampling, estimate.Reason{Cause: estimate.ByPolicy}
 	}
-	return estimate.Route(j.Mode, estimate.Needs{Inputs: len(t.Inputs) > 0, Files: len(t.Files) > 0}, c.expect(t), j.usual, c.cfg.LongTask)
+	return estimate.Route(j.Mode, estimate.Needs{Reads: c.farReads(t), Files: len(t.Files) > 0}, c.expect(t), j.usual, c.cfg.LongTask)
 }
 
 // expect is how long a task will run, by what is known when its job is submitted.
@@ -494,6 +494,9 @@ func (c *Core) remember(t *task, w *worker, m *probe.Finished) {
 	run := estimate.Finished{Run: m.Run, Worker: int32(w.Key), Hint: t.spec.Estimate}
 	if row := c.view.Fleet().Get(int32(w.Key)); row != nil {
 		run.Speed = row.Speed
+	}
+	if x := t.near; x != nil {
+		run.Read, run.Bytes = x.read, t.spec.inputBytes()
 	}
 	if x := t.long; x != nil {
 		run.Read, run.Bytes = x.read, x.bytes

@@ -15,9 +15,9 @@ func (c *Core) resample(j *job, now time.Time, acts []Action) []Action {
 	j.lag = min(2*j.lag, maxLag)
 	j.lagAt = time.Time{}
 	for _, g := range j.groups {
-		if n := g.queue.Len(); n > 0 && j.Policy.Resample && g.probed() >= g.Probes(n) && g.probed() < 4*g.Probes(n) {
+		if n := g.queue.Len(); n > 0 && g.near == nil && j.Policy.Resample && g.probed() >= g.Probes(n) && g.probed() < 4*g.Probes(n) {
 			c.Stats.Resamples++
-			acts = c.commit(g, c.sampler.Place(c.short(g, n), now), now, acts)
+			acts = c.commit(g, nil, c.sampler.Place(c.short(g, n), now), now, acts)
 		}
 	}
 	c.want(j)
@@ -36,12 +36,16 @@ func (c *Core) offer(w *worker, now time.Time, acts []Action) []Action {
 				if !w.Idle() || !g.Set.Contains(w.Worker) {
 					continue
 				}
-				d, any := c.sampler.Offer(&g.Kind, g, w.Worker)
+				var q place.Queue = g
+				if g.near != nil {
+					q = c.fromShelves(g, w, now)
+				}
+				d, any := c.sampler.Offer(&g.Kind, q, w.Worker)
 				if !any {
 					continue
 				}
 				c.Stats.Offers++
-				acts = c.commit(g, []place.Decision{d}, now, acts)
+				acts = c.commit(g, nil, []place.Decision{d}, now, acts)
 				c.hungry.served(j.tenant)
 			}
 			c.settle(j, now)
@@ -50,13 +54,13 @@ func (c *Core) offer(w *worker, now time.Time, acts []Action) []Action {
 	return acts
 }
 
-// commit carries out what was decided for a group.
-func (c *Core) commit(g *group, ds []place.Decision, now time.Time, acts []Action) []Action {
+// commit carries out what was decided for a group, or for a shelf of it.
+func (c *Core) commit(g *group, s *shelf, ds []place.Decision, now time.Time, acts []Action) []Action {
 	for i := range ds {
 		if d, w := &ds[i], c.at(ds[i].Worker); d.Bound {
 			acts = c.enqueue(g.queue.First(), w, now, acts)
 		} else {
-			acts = c.reserve(g, w, d, now, acts)
+			acts = c.reserve(g, s, w, d, now, acts)
 		}
 	}
 	g.budget = max(g.budget, 0)
@@ -68,9 +72,9 @@ func (c *Core) commit(g *group, ds []place.Decision, now time.Time, acts []Actio
 }
 
 // reserve asks for places at w.
-func (c *Core) reserve(g *group, w *worker, d *place.Decision, now time.Time, acts []Action) []Action {
+func (c *Core) reserve(g *group, s *shelf, w *worker, d *place.Decision, now time.Time, acts []Action) []Action {
 	j := g.job
-	r := &reservation{w: w, group: g, first: w.nextRes, count: uint32(d.Rides + d.Places), riding: d.Rides}
+	r := &reservation{w: w, group: g, first: w.nextRes, count: uint32(d.Rides + d.Places), riding: d.Rides, shelf: s}
 	m := probe.Reserve{
 		First: r.first, Count: r.count, Job: j.ID, Tenant: j.Tenant, Priority: j.Priority,
 		Demand: g.Demand, Estimate: g.estimate, Early: j.Policy.Overlap, Generation: j.Generation,
@@ -80,7 +84,10 @@ func (c *Core) reserve(g *group, w *worker, d *place.Decision, now time.Time, ac
 	}
 	w.nextRes += probe.ResID(r.count)
 	for i := range d.Rides {
-		t := g.queue.First()
+		t := c.first(g, w, now)
+		if s != nil {
+			t = s.ripe.First().task
+		}
 		a := c.launch(t, w, r.first+probe.ResID(i), riding, now)
 		t.readyAt, t.boundAt = now, now
 		r.rides = append(r.rides, a)
@@ -116,6 +123,9 @@ func (c *Core) launch(t *task, w *worker, res probe.ResID, state taskState, now 
 	t.move(state)
 	t.attempt = a
 	t.attempts++
+	if t.near != nil {
+		t.near.read = c.view.Fleet().Reads(t.near.inputs, int32(w.Key))
+	}
 	if t.sampledAt.IsZero() {
 		t.sampledAt = t.group.sampledAt
 	}
@@ -130,6 +140,8 @@ func (t *task) launch(id probe.AttemptID) probe.Launch {
 	s := t.spec
 	expected := t.group.Runs.Correct(s.Estimate)
 	switch {
+	case t.near != nil && expected > 0:
+		expected += t.near.read
 	case t.long != nil:
 		expected = t.long.run
 	case expected == 0 && t.group.job.Policy.Overlap:
@@ -178,6 +190,9 @@ func (r *reservation) queue(n int) {
 	case before && !after:
 		g.probing--
 	}
+	if g.near != nil {
+		g.near.queued(r, n)
+	}
 }
 
 // release lets go of a reservation of which nothing is left.
@@ -200,10 +215,10 @@ func (c *Core) ready(w *worker, m *probe.Ready, now time.Time, acts []Action) []
 	if a := r.ride(m.Res); a != nil {
 		c.unride(a, r) // its Queued was overtaken
 	}
-	g := c.choose(r.group, w)
+	g := c.choose(r.group, w, now)
 	shared := g == nil
 	if shared {
-		g = c.share(r.group, w)
+		g = c.share(r.group, w, now)
 	}
 	if g == nil {
 		c.dropPlace(w, m.Res, r)
@@ -217,10 +232,10 @@ func (c *Core) ready(w *worker, m *probe.Ready, now time.Time, acts []Action) []
 		bind.Job, bind.Generation = j.ID, j.Generation
 		c.Stats.Shared++
 	}
-	for n := g.Turn(g, w.Worker, place.BundleBytes-len(bind.Launch.Payload)); n > 1 && g.queue.Len() > 0; n-- {
+	for n := g.Turn(g, w.Worker, place.BundleBytes-len(bind.Launch.Payload)); n > 1 && c.first(g, w, now) != nil; n-- {
 		bind.Bundle = append(bind.Bundle, c.bindNext(g, w, m, now))
 	}
-	keep := !shared && r.group.Sticky && c.choose(r.group, w) != nil
+	keep := !shared && r.group.Sticky && c.choose(r.group, w, now) != nil
 	if keep {
 		c.Stats.Kept++
 	} else {
@@ -233,7 +248,7 @@ func (c *Core) ready(w *worker, m *probe.Ready, now time.Time, acts []Action) []
 	if j.waiting == 0 && j.Policy.Cancel {
 		acts = c.cancelPlaces(j, now, acts)
 	}
-	if own := r.group; own.live == 0 && own.job.waiting > 0 { // used up: a Reserve asks for MaxPlaces at most
+	if own := r.group; own.live == 0 && own.job.waiting > 0 || own.uneasy() { // used up: a Reserve asks for MaxPlaces at most
 		c.want(own.job)
 	}
 	c.settle(j, now)
@@ -242,7 +257,7 @@ func (c *Core) ready(w *worker, m *probe.Ready, now time.Time, acts []Action) []
 
 // bindNext launches the group's next task at the place whose turn has come.
 func (c *Core) bindNext(g *group, w *worker, m *probe.Ready, now time.Time) probe.Launch {
-	t := g.queue.First()
+	t := c.first(g, w, now)
 	a := c.launch(t, w, m.Res, bound, now)
 	a.turn = m.Turn
 	t.readyAt, t.boundAt = now, now
@@ -251,15 +266,15 @@ func (c *Core) bindNext(g *group, w *worker, m *probe.Ready, now time.Time) prob
 
 // choose is the group whose first waiting task a place of group g at w gets: its own, or any other of the
 // job that w satisfies and the place has room for (Sparrow, section 4.1). Nil if none waits.
-func (c *Core) choose(g *group, w *worker) *group {
-	if g.queue.Len() > 0 {
+func (c *Core) choose(g *group, w *worker, now time.Time) *group {
+	if c.first(g, w, now) != nil {
 		return g
 	}
 	if g.job.waiting == 0 {
 		return nil
 	}
 	for _, other := range g.job.groups {
-		if other.queue.Len() > 0 && other.Set.Contains(w.Worker) && other.Demand.Fits(g.Demand) {
+		if other.queue.Len() > 0 && other.Set.Contains(w.Worker) && other.Demand.Fits(g.Demand) && c.first(other, w, now) != nil {
 			return other
 		}
 	}
@@ -268,7 +283,7 @@ func (c *Core) choose(g *group, w *worker) *group {
 
 // share is the group of another job of the tenant, the oldest one first, whose next task a turn at w gets that place group g
 // does not need: one for which the worker would have put the place where it was. Nil if none waits.
-func (c *Core) share(g *group, w *worker) *group {
+func (c *Core) share(g *group, w *worker, now time.Time) *group {
 	j := g.job
 	t := c.tenants[j.Tenant] // j.tenant, unless j has ended
 	if !j.Policy.Share || g.Short(c.view.Trip()) || t == nil {
@@ -283,7 +298,7 @@ func (c *Core) share(g *group, w *worker) *group {
 			continue
 		}
 		for _, other := range k.groups {
-			if other.queue.Len() > 0 && other.Set.Contains(w.Worker) && other.Demand.Fits(g.Demand) &&
+			if other.queue.Len() > 0 && other.Set.Contains(w.Worker) && other.Demand.Fits(g.Demand) && c.first(other, w, now) != nil &&
 				(g.estimate == 0 || other.estimate > 0 && other.estimate <= g.estimate) {
 				return other
 			}

@@ -78,11 +78,13 @@ func (c *Core) coverGroup(g *group, now time.Time, acts []Action) []Action {
 		return acts
 	case p.Binding == EarlyPerTask || p.Binding == EarlyBatch:
 		return c.measure(g, now, acts)
+	case g.near != nil:
+		return c.coverNear(g.near, now, acts)
 	case g.live == 0:
 		g.budget = g.Probes(n)
 	}
 	if missing := max(g.Probes(n)-g.probed(), g.budget); missing > 0 {
-		acts = c.commit(g, c.sampler.For(p).Place(c.short(g, missing), now), now, acts)
+		acts = c.commit(g, nil, c.sampler.For(p).Place(c.short(g, missing), now), now, acts)
 	}
 	return acts
 }
@@ -122,6 +124,9 @@ func (g *group) Riders(most int) int {
 }
 
 func (g *group) Fit(n, bytes int) int {
+	if g.near != nil { // which tasks a worker gets depends on it
+		return 1
+	}
 	fit := 1
 	for t := range g.queue.All() {
 		if fit == n {

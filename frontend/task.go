@@ -19,6 +19,9 @@ func (t *task) move(to taskState) {
 	case waiting:
 		g.queue.Remove(t)
 		j.waiting--
+		if g.near != nil {
+			g.near.left(t)
+		}
 	case matching:
 		g.matching--
 	}
@@ -30,6 +33,9 @@ func (t *task) move(to taskState) {
 			g.queue.PushFront(t)
 		}
 		j.waiting++
+		if g.near != nil {
+			g.near.came(t)
+		}
 	case matching:
 		g.matching++
 	case done:
@@ -365,6 +371,9 @@ func (c *Core) forget(j *job, now time.Time, acts []Action) []Action {
 	j.ended, j.served = true, true
 	for _, g := range j.groups {
 		c.unuse(g)
+		if g.near != nil {
+			c.nears.Remove(g.near)
+		}
 	}
 	acts = c.cancelPlaces(j, now, acts)
 	delete(c.jobs, j.ID)

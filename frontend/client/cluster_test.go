@@ -219,7 +219,7 @@ func TestStagesOutliveTheirFrontend(t *testing.T) {
 		Stages: []client.Stage{{Name: "map"}, {Name: "reduce", After: []string{"map"}}},
 		Tasks: []client.Task{
 			{Stage: "map", Function: "echo"}, {Stage: "map", Function: "echo"}, {Stage: "map", Function: "slow"},
-			{Stage: "reduce", Function: "reduce", Inputs: []client.Input{{Stage: "map", Bytes: 1e6}}},
+			{Stage: "reduce", Function: "reduce", Inputs: []client.Input{{Stage: "map", Bytes: 1e9}}},
 		},
 	}
 	running, err := c.Submit(t.Context(), job)

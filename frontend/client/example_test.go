@@ -88,7 +88,7 @@ func ExampleStage() {
 		Tasks: []client.Task{
 			{Stage: "scan", Function: "echo", Payload: []byte("left")},
 			{Stage: "scan", Function: "sleep", Payload: []byte("20ms")},
-			{Stage: "join", Function: "echo", Payload: []byte("joined"), Inputs: []client.Input{{Stage: "scan", Bytes: 64 << 20}}},
+			{Stage: "join", Function: "echo", Payload: []byte("joined"), Inputs: []client.Input{{Stage: "scan", Bytes: 1 << 30}}},
 		},
 	})
 	if err != nil {
@@ -104,10 +104,10 @@ func ExampleStage() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Printf("task 2 went by %s: it %s\n", x.Decisions[0].Path, x.Decisions[0].Why)
+	fmt.Printf("task 2 went by %s because of its %s\n", x.Decisions[0].Path, x.Decisions[0].Cause)
 	// Output:
 	// task 0: "left"
 	// task 1: ""
 	// task 2: "joined"
-	// task 2 went by estimation: it has inputs
+	// task 2 went by estimation because of its inputs
 }

@@ -250,10 +250,10 @@ func (f *Fleet) keep(c *Candidate) {
 	f.kept = slices.Insert(f.kept, i, *c)
 }
 
-// locate looks up where the inputs of t are.
-func (f *Fleet) locate(t *Task) {
+// locate looks up where inputs are.
+func (f *Fleet) locate(ins []Input) {
 	f.copies = f.copies[:0]
-	for i, in := range t.Inputs {
+	for i, in := range ins {
 		for _, c := range in.Copies {
 			at := place{input: i, key: -1, rack: f.racks[c.Rack], memory: c.Memory}
 			if key, ok := f.names[c.At]; ok {
@@ -304,17 +304,7 @@ func (f *Fleet) terms(t *Task, row *server, now time.Time) Candidate {
 	c.Steps = steps(c.Age, f.cfg.Fresh)
 	c.W = pessimistic(row.Matrix, t.Demand, c.Steps).Duration()
 
-	next := 0 // of f.copies, which are in the order of the inputs
-	for i, in := range t.Inputs {
-		tier := Across
-		for ; next < len(f.copies) && f.copies[next].input == i; next++ {
-			tier = min(tier, f.copies[next].tier(row))
-		}
-		c.Bytes[tier] += max(in.Bytes, 0)
-	}
-	for tier, rate := range [tiers]float64{f.cfg.Rates.Memory, f.cfg.Rates.Disk, f.cfg.Rates.Rack, f.cfg.Rates.Across} {
-		c.Read = add(c.Read, take(c.Bytes[tier], rate))
-	}
+	c.Bytes, c.Read = f.reading(t.Inputs, row)
 	c.R = add(c.Read, min(time.Duration(float64(min(t.Work.Mean, maxTerm))/speed(row.Speed)), maxTerm))
 
 	c.E = add(add(c.I, c.W), c.R)
@@ -380,7 +370,7 @@ func (f *Fleet) Doubtful(t *Task, batch int, sure time.Duration, now time.Time, 
 // collect finds the candidates of t: workers that have inputs of significant size or files, workers in the
 // racks of such inputs, and lightly loaded ones (Apollo, section 3.4).
 func (f *Fleet) collect(t *Task, batch int, rng *rand.Rand) {
-	f.locate(t)
+	f.locate(t.Inputs)
 	f.found = f.found[:0]
 	f.nearby = f.nearby[:0]
 	f.epoch++

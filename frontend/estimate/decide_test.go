@@ -215,7 +215,7 @@ func TestCandidates(t *testing.T) {
 	}
 	check(t, f)
 	kinds := func(task *Task) map[Kind][]int32 {
-		f.locate(task)
+		f.locate(task.Inputs)
 		f.collect(task, 1, random(2))
 		m := map[Kind][]int32{}
 		for _, at := range f.found {

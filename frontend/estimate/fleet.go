@@ -209,8 +209,8 @@ func (f *Fleet) leave(groups map[string]*group, g *group, pos int, posOf func(*s
 	}
 }
 
-// At is the keys of the workers of a host, and of the worker of that name: some perhaps twice.
-func (f *Fleet) At(name string) []int32 {
+// Named is the keys of the workers of a host, and of the worker of that name: some perhaps twice.
+func (f *Fleet) Named(name string) []int32 {
 	var keys []int32
 	if host := f.hosts[name]; host != nil {
 		keys = append(keys, host.members...)

@@ -43,8 +43,8 @@ func (p Path) String() string { return pathNames[p] }
 // Needs are what makes a task care where it runs. Labels and hosts of its own are none: it is sampled among the
 // workers that have them.
 type Needs struct {
-	Inputs bool // it reads data that is somewhere
-	Files  bool // it needs files fetched
+	Reads time.Duration // its inputs, if they are in another rack
+	Files bool          // it needs files fetched
 }
 
 // Stray is how many times the threshold a task may run and still not be long, if the tasks of its job are short on
@@ -70,6 +70,7 @@ const (
 type Reason struct {
 	Cause     Cause
 	Work      Work
+	Reads     time.Duration // its inputs, at most
 	Threshold time.Duration // from which on a task is long
 	Usual     time.Duration // mean of what the hints of its job's tasks say; 0: there are none
 }
@@ -81,7 +82,7 @@ func (r Reason) String() string {
 	case ByPolicy:
 		return "the job's policy samples only"
 	case ByInputs:
-		return "has inputs"
+		return fmt.Sprintf("its inputs may take %s to read: %s, threshold %s", seconds(r.Reads), r.Work, seconds(r.Threshold))
 	case ByFiles:
 		return "needs files"
 	case ByKinds:
@@ -98,19 +99,20 @@ func (r Reason) String() string {
 }
 
 // Route chooses the path of a task and says why. In mode auto, tasks that are short are sampled; so are those of which nothing is known, because late binding does not depend on
-// knowing. Tasks whose work is threshold or longer, and those with needs, are estimated; but see Stray.
+// knowing. Tasks whose work, with reading their inputs, takes threshold or longer, and those that need files, are estimated;
+// but see Stray.
 func Route(m Mode, n Needs, w Work, usual, threshold time.Duration) (Path, Reason) {
-	r := Reason{Work: w, Threshold: threshold, Usual: usual}
+	r := Reason{Work: w, Reads: n.Reads, Threshold: threshold, Usual: usual}
 	switch {
 	case m == Sample:
 		r.Cause = ByMode
 		return Sampling, r
 	case m == Estimate:
 		r.Cause = ByMode
-	case n.Inputs:
-		r.Cause = ByInputs
 	case n.Files:
 		r.Cause = ByFiles
+	case n.Reads >= threshold, n.Reads > 0 && w.Source != FromNothing && w.Mean < threshold && w.Mean+n.Reads >= threshold:
+		r.Cause = ByInputs
 	case w.Source == FromNothing:
 		r.Cause = ByIgnorance
 		return Sampling, r

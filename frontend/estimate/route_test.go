@@ -21,9 +21,13 @@ func TestRoute(t *testing.T) {
 		{Auto, Needs{}, by(s, FromHint), Estimation, "long: runs 1.000s by its hint, threshold 1.000s"},
 		{Auto, Needs{}, by(3*s, FromFunction), Estimation, "by function (5 finished)"},
 		{Auto, Needs{}, by(s/10, FromHintCorrected), Sampling, "by corrected hint"},
-		{Auto, Needs{Inputs: true}, by(s/10, FromHint), Estimation, "has inputs"},
+		{Auto, Needs{Reads: s}, by(s/10, FromHint), Estimation, "its inputs may take 1.000s to read"},
+		{Auto, Needs{Reads: s}, by(s, FromNothing), Estimation, "its inputs may take 1.000s to read"},
+		{Auto, Needs{Reads: 9 * s / 10}, by(s/10, FromHint), Estimation, "its inputs may take 0.900s to read"},
+		{Auto, Needs{Reads: 9*s/10 - 1}, by(s/10, FromHint), Sampling, "short: "},
+		{Auto, Needs{Reads: s / 2}, by(s, FromNothing), Sampling, "nothing is known"},
 		{Auto, Needs{Files: true}, by(s/10, FromHint), Estimation, "needs files"},
-		{Sample, Needs{true, true}, by(9*s, FromHint), Sampling, "the job's mode says so"},
+		{Sample, Needs{s, true}, by(9*s, FromHint), Sampling, "the job's mode says so"},
 		{Estimate, Needs{}, by(s/10, FromHint), Estimation, "the job's mode says so"},
 	} {
 		path, reason := Route(test.mode, test.needs, test.work, 0, s)
@@ -53,8 +57,8 @@ func TestRouteStrays(t *testing.T) {
 			t.Errorf("%v among %v: %s, %q; want %s, %q", test.run, test.usual, path, reason, test.want, test.reason)
 		}
 	}
-	if path, _ := Route(Auto, Needs{Inputs: true}, Work{Mean: 2 * s, Source: FromHint}, s/5, s); path != Estimation {
-		t.Error("one with inputs is sampled")
+	if path, _ := Route(Auto, Needs{Reads: s}, Work{Mean: 2 * s, Source: FromHint}, s/5, s); path != Estimation {
+		t.Error("one whose inputs take long to read is sampled")
 	}
 }
 

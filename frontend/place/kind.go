@@ -31,8 +31,9 @@ const MaxRide = 32 << 10
 // maxRideBytes bounds all that ride with one message.
 const maxRideBytes = 1 << 20
 
-// Add takes a task into account: its estimate, as far as its function's history lets it stand, and its payload in bytes.
-func (k *Kind) Add(estimate time.Duration, payload int) {
+// Add takes a task into account: its estimate, as far as its function's history lets it stand, what it takes at most to
+// read its inputs, and its payload in bytes.
+func (k *Kind) Add(estimate, reads time.Duration, payload int) {
 	if payload <= MaxRide {
 		k.largest = max(k.largest, payload)
 	}
@@ -40,7 +41,7 @@ func (k *Kind) Add(estimate time.Duration, payload int) {
 		k.unhinted = true
 		return
 	}
-	estimate = k.Runs.Correct(estimate)
+	estimate = k.Runs.Correct(estimate) + reads
 	k.sum += estimate
 	k.hinted++
 	k.atMost = max(k.atMost, estimate)

@@ -100,7 +100,7 @@ func TestExplainInputs(t *testing.T) {
 	ctx := context.Background()
 	j := job("echo", "")
 	j.Tasks[0].Inputs = []*v1.Input{
-		{Bytes: 3e6, Copies: []*v1.Copy{{At: "w0", Tier: v1.Tier_MEMORY}}}, {Bytes: 5e6, Copies: []*v1.Copy{{At: "w0"}}}, {Bytes: 7e6, Copies: []*v1.Copy{{Rack: "far"}}},
+		{Bytes: 3e8, Copies: []*v1.Copy{{At: "w0", Tier: v1.Tier_MEMORY}}}, {Bytes: 5e8, Copies: []*v1.Copy{{At: "w0"}}}, {Bytes: 7e8, Copies: []*v1.Copy{{Rack: "far"}}},
 	}
 	res, err := c.client.Run(ctx, &v1.RunRequest{Job: j})
 	if err != nil {
@@ -110,7 +110,7 @@ func TestExplainInputs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if k := x.Decisions[0].Candidates[0]; k.MemoryBytes != 3e6 || k.DiskBytes != 5e6 || k.RackBytes != 0 || k.AcrossBytes != 7e6 || k.ReadUs <= 0 {
+	if k := x.Decisions[0].Candidates[0]; k.MemoryBytes != 3e8 || k.DiskBytes != 5e8 || k.RackBytes != 0 || k.AcrossBytes != 7e8 || k.ReadUs <= 0 {
 		t.Errorf("%v", k)
 	}
 	var b bytes.Buffer

@@ -26,7 +26,7 @@ func staged() *v1.Job {
 	j := job("echo", "a", "b", "c")
 	j.Stages = []*v1.Stage{{Name: "map"}, {Name: "reduce", After: []string{"map"}}}
 	j.Tasks[0].Stage, j.Tasks[1].Stage, j.Tasks[2].Stage = "map", "map", "reduce"
-	j.Tasks[2].Inputs = []*v1.Input{{Bytes: 1000, Stage: "map"}}
+	j.Tasks[2].Inputs = []*v1.Input{{Bytes: 1e9, Stage: "map"}}
 	return j
 }
 

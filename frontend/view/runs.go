@@ -50,6 +50,9 @@ func (r *Runs) Any() bool { return r.n > 0 }
 // Longest is near the longest of the last some dozens; 0 if none is known.
 func (r *Runs) Longest() time.Duration { return r.longest }
 
+// Shortest is near the shortest of those.
+func (r *Runs) Shortest() time.Duration { return r.shortest }
+
 // Correct is a task's estimate as far as what became of earlier ones lets it stand.
 func (r *Runs) Correct(hint time.Duration) time.Duration { return r.stats.Correct(hint) }
 

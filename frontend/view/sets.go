@@ -67,7 +67,7 @@ func (v *View) MakeSet(key string, n Need, used func(*Set) bool) *Set {
 	if hosts := slices.Concat(n.Of.Hosts, n.Own.Hosts); len(hosts) > 0 {
 		s.few = len(hosts) <= 4
 		for _, at := range hosts {
-			for _, key := range v.fleet.At(at) {
+			for _, key := range v.fleet.Named(at) {
 				if w := v.workers[key]; w.state == Up {
 					s.add(w)
 				}
@@ -106,6 +106,17 @@ func (s *Set) At(i int) int32 { return int32(s.workers[i].Key) }
 
 // Contains reports whether w is in the set.
 func (s *Set) Contains(w *Worker) bool { return s.Has(int32(w.Key)) }
+
+// Among is those of a set that have one of some keys, as a set of their own that is not kept up to date.
+func (v *View) Among(s *Set, keys []int32) *Set {
+	some := &Set{few: true}
+	for _, key := range keys {
+		if s.Has(key) {
+			some.workers = append(some.workers, v.workers[key])
+		}
+	}
+	return some
+}
 
 // Workers are those of the set, in no order; nobody may write to it. Draw changes it.
 func (s *Set) Workers() []*Worker { return s.workers }

@@ -390,7 +390,7 @@ var table = []mutant{
 	},
 	{
 		"a wrong hint is corrected by what became of earlier ones", "frontend/place/kind.go",
-		"estimate = k.Runs.Correct(estimate)\n", "",
+		"estimate = k.Runs.Correct(estimate) + reads\n", "estimate += reads\n",
 	},
 	{
 		"a group is as long as the longest of its tasks", "frontend/place/kind.go",
@@ -419,7 +419,7 @@ var table = []mutant{
 	},
 	{
 		"a place is kept only while tasks wait", "frontend/place.go",
-		"r.group.Sticky && c.choose(r.group, w) != nil", "r.group.Sticky",
+		"r.group.Sticky && c.choose(r.group, w, now) != nil", "r.group.Sticky",
 	},
 	{
 		"a task that rode along and was not started waits again", "frontend/place.go",
@@ -427,11 +427,11 @@ var table = []mutant{
 	},
 	{
 		"a place serves only tasks that may run there", "frontend/place.go",
-		"other.Set.Contains(w.Worker) && other.Demand.Fits(g.Demand) {", "other.Demand.Fits(g.Demand) {",
+		"other.Set.Contains(w.Worker) && other.Demand.Fits(g.Demand) && c.first(other, w, now) != nil {", "other.Demand.Fits(g.Demand) && c.first(other, w, now) != nil {",
 	},
 	{
 		"a place serves only tasks that it has room for", "frontend/place.go",
-		"other.Set.Contains(w.Worker) && other.Demand.Fits(g.Demand) {", "other.Set.Contains(w.Worker) {",
+		"other.Set.Contains(w.Worker) && other.Demand.Fits(g.Demand) && c.first(other, w, now) != nil {", "other.Set.Contains(w.Worker) && c.first(other, w, now) != nil {",
 	},
 	{
 		"a place whose task may have started is not cancelled", "frontend/place.go",

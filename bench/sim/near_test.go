@@ -1,0 +1,135 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend"
+	"github.com/phoebe-sched/phoebe/frontend/estimate"
+	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/worker"
+)
+
+// localityRun is a job of short tasks on an idle cluster, w0, w1, ... at the hosts h0, h1, ..., played to its end.
+type localityRun struct {
+	cluster
+	done time.Duration // since it was submitted
+	near int           // tasks that ran where their input is
+}
+
+// playLocality plays a job on workers of so many slots, who read inputs at the rates that frontends reckon with.
+func playLocality(t *testing.T, workers, slots int, job frontend.Job) *localityRun {
+	t.Helper()
+	r := &localityRun{}
+	r.rng = rand.New(rand.NewPCG(1, 'n'))
+	r.net = network{delay: 50 * time.Microsecond, codec: true, lease: 3 * time.Second, ping: time.Second, watch: true}
+	r.check = 1
+	for i := range workers {
+		w := r.addWorker(worker.Config{Functions: []string{function}, Capacity: slotsOf(slots)}, 1)
+		w.welcome.Worker, w.welcome.Host = fmt.Sprint("w", i), fmt.Sprint("h", i)
+	}
+	r.addFrontend(frontend.Config{}, 1)
+	rates := estimate.Config{}.Defaults().Rates
+	r.reads = func(w *workerNode, s *worker.Start) (takes time.Duration) {
+		for _, in := range job.Tasks[s.Launch.Task].Inputs {
+			rate := rates.Across
+			for _, c := range in.Copies {
+				if c.At == w.welcome.Host {
+					rate = rates.Disk
+				}
+			}
+			if rate == rates.Disk {
+				r.near++
+			}
+			takes += time.Duration(float64(in.Bytes) / rate * 1e9)
+		}
+		return takes
+	}
+	ended := false
+	r.tell = func(_ *frontendNode, a frontend.Action) {
+		switch a := a.(type) {
+		case frontend.Ended:
+			ended = true
+		case frontend.Refused:
+			t.Fatal(a.Err)
+		case frontend.Done:
+			if a.Outcome.Kind != frontend.Result {
+				t.Errorf("task %d: %+v", a.Outcome.Task, a.Outcome)
+			}
+		}
+	}
+	step := func() {
+		if err := r.step(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for r.now < 10*time.Millisecond {
+		step()
+	}
+	job.ID, job.Policy = jobID(1), frontend.Policies[0]
+	begin := r.now
+	if err := r.stepFrontend(r.frontends[0], frontend.Submit{Job: &job}); err != nil {
+		t.Fatal(err)
+	}
+	for !ended {
+		step()
+	}
+	r.done = r.now - begin
+	return r
+}
+
+func sleepers(n int, takes time.Duration, each func(i int, t *frontend.Task)) []frontend.Task {
+	tasks := make([]frontend.Task, n)
+	for i := range tasks {
+		tasks[i] = frontend.Task{Index: probe.TaskIndex(i), Function: function, Payload: payloadOf(takes), Estimate: takes, Retryable: true}
+		each(i, &tasks[i])
+	}
+	return tasks
+}
+
+// Short tasks that may run at one host only are done nearly as soon as with mode sample, and as when the job says so.
+func TestShortTasksAtOneHost(t *testing.T) {
+	tasks := func() []frontend.Task {
+		return sleepers(100, time.Millisecond, func(_ int, t *frontend.Task) { t.Constraint.Hosts = []string{"h1"} })
+	}
+	auto := playLocality(t, 4, 2, frontend.Job{Tasks: tasks()})
+	sample := playLocality(t, 4, 2, frontend.Job{Tasks: tasks(), Mode: estimate.Sample})
+	t.Logf("100 tasks of 1 ms on 2 slots: %v, with mode sample %v", auto.done, sample.done)
+	if auto.done > sample.done*3/2 {
+		t.Errorf("%v, with mode sample %v", auto.done, sample.done)
+	}
+}
+
+// Short tasks whose inputs lie all over the cluster read them where they are, and take hardly longer than that.
+func TestShortTasksWithInputs(t *testing.T) {
+	for _, bytes := range []int64{200_000, 1_000_000, 10_000_000} {
+		job := frontend.Job{Tasks: sleepers(40, 5*time.Millisecond, func(i int, t *frontend.Task) {
+			t.Inputs = []frontend.Input{{Bytes: bytes, Copies: []estimate.Copy{{At: fmt.Sprint("h", i%4)}}}}
+		})}
+		r := playLocality(t, 4, 2, job)
+		reads := time.Duration(float64(bytes) / estimate.Config{}.Defaults().Rates.Disk * 1e9)
+		ideal := 5 * (5*time.Millisecond + reads)
+		t.Logf("40 tasks of 5 ms with inputs of %d bytes on 8 slots: %v, ideal %v, %d near", bytes, r.done, ideal, r.near)
+		if r.done > 2*ideal || r.near < 30 {
+			t.Errorf("inputs of %d bytes: %v, the ideal is %v; %d tasks were near", bytes, r.done, ideal, r.near)
+		}
+	}
+}
+
+// If one worker has all inputs, tasks wait for it no longer than is worth it, and are done as soon as with reading from
+// anywhere, or sooner.
+func TestShortTasksWithInputsAtOneHost(t *testing.T) {
+	for _, bytes := range []int64{200_000, 1_000_000, 10_000_000} {
+		job := frontend.Job{Tasks: sleepers(40, 5*time.Millisecond, func(_ int, t *frontend.Task) {
+			t.Inputs = []frontend.Input{{Bytes: bytes, Copies: []estimate.Copy{{At: "h2"}}}}
+		})}
+		r := playLocality(t, 4, 2, job)
+		far := 5 * (5*time.Millisecond + estimate.Config{}.Defaults().Rates.Far(bytes))
+		t.Logf("40 tasks of 5 ms with inputs of %d bytes at one of 4 workers: %v, %v if all read from elsewhere, %d near", bytes, r.done, far, r.near)
+		if r.done > far*5/4 {
+			t.Errorf("inputs of %d bytes: %v, %v if all read from elsewhere", bytes, r.done, far)
+		}
+	}
+}

@@ -1,0 +1,97 @@
+package frontend
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/phoebe-sched/phoebe/frontend/estimate"
+	"github.com/phoebe-sched/phoebe/probe/list"
+)
+
+// Tasks that wait near their inputs, and only they, are on shelves, or came just now: each on one for anywhere, too. What
+// is green has a timer; places are counted where they are.
+func (c *Core) checkNear() error {
+	groups, shelves := 0, 0
+	for _, j := range c.jobs {
+		for _, g := range j.groups {
+			n := g.near
+			if n == nil {
+				continue
+			}
+			if groups++; !list.Has(n) {
+				return fmt.Errorf("job %v: a group with inputs is not listed", j.ID)
+			}
+			timers, err := n.check()
+			if err != nil {
+				return fmt.Errorf("job %v: %w", j.ID, err)
+			}
+			shelves += timers
+		}
+	}
+	if groups != c.nears.Len() || shelves != c.ripening.Len() {
+		return fmt.Errorf("%d groups with inputs, %d listed; %d shelves with green tasks, %d timers", groups, c.nears.Len(), shelves, c.ripening.Len())
+	}
+	return nil
+}
+
+func (n *near) check() (timers int, err error) {
+	spots := 0
+	for i := range n.group.job.tasks {
+		t := &n.group.job.tasks[i]
+		if t.group != n.group {
+			continue
+		}
+		shelved := t.near != nil && t.near.spots != nil
+		if shelved && t.state != waiting || !shelved && t.state == waiting && !slices.Contains(n.fresh, t) {
+			return 0, fmt.Errorf("task %d in state %d is on shelves: %t", t.spec.Index, t.state, shelved)
+		}
+		if !shelved {
+			continue
+		}
+		spots += len(t.near.spots)
+		for _, x := range t.near.spots {
+			if (x.pos > 0) == list.Has(x) || n.shelves[x.shelf.shelfKey] != x.shelf {
+				return 0, fmt.Errorf("task %d is green on a shelf: %t, and ripe: %t", t.spec.Index, x.pos > 0, list.Has(x))
+			}
+		}
+		if last := t.near.spots[len(t.near.spots)-1]; last.shelf.tier != estimate.Across {
+			return 0, fmt.Errorf("task %d may never go anywhere", t.spec.Index)
+		}
+		if (len(t.near.sites) == 1) != n.lone[t] {
+			return 0, fmt.Errorf("task %d has %d sites, and is alone: %t", t.spec.Index, len(t.near.sites), n.lone[t])
+		}
+	}
+	held := map[*worker]int{}
+	live, probes := map[*shelf]int{}, map[*shelf]int{}
+	for r := range n.group.places.All() {
+		if r.live > 0 {
+			held[r.w] += r.live
+			live[r.shelf] += r.live
+			probes[r.shelf]++
+		}
+	}
+	for w, places := range n.held {
+		if held[w] != places {
+			return 0, fmt.Errorf("%d live places at worker %d, %d counted", held[w], w.Key, places)
+		}
+	}
+	if len(held) != len(n.held) {
+		return 0, fmt.Errorf("live places at %d workers, %d counted", len(held), len(n.held))
+	}
+	for key, s := range n.shelves {
+		spots -= s.green.Len() + s.ripe.Len()
+		if s.live != live[s] || s.probes != probes[s] {
+			return 0, fmt.Errorf("shelf %v: %d live places of %d reservations, %d and %d counted", key, live[s], probes[s], s.live, s.probes)
+		}
+		if s.uneasy != slices.Contains(n.uneasy, s) || (s.green.Len() > 0) != (s.pos > 0) {
+			return 0, fmt.Errorf("shelf %v: uneasy %t, %d green tasks, with a timer: %t", key, s.uneasy, s.green.Len(), s.pos > 0)
+		}
+		if s.pos > 0 {
+			timers++
+		}
+	}
+	if spots != 0 {
+		return 0, fmt.Errorf("the shelves lack %d tasks", spots)
+	}
+	return timers, nil
+}

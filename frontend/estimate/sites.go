@@ -1,0 +1,119 @@
+package estimate
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Site is where a task could run, by what reading its inputs takes there.
+type Site struct {
+	Tier Tier          // Disk: at a host, whether its copies are on disk or in memory; Rack: in a rack; Across: anywhere
+	Name string        // of the host or rack
+	Read time.Duration // at most: a host of the rack may have a copy itself
+}
+
+const (
+	maxLooked    = 32 // copies of a task's inputs whose hosts and racks are looked at
+	maxHostSites = 4  // that are told
+	maxRackSites = 2
+)
+
+// Sites appends to sites where a task with these inputs could run, the ones where it reads fastest first: hosts and racks
+// of inputs of significant size that have workers in the pool, and at last anywhere.
+func (f *Fleet) Sites(ins []Input, pool Pool, sites []Site) []Site {
+	f.locate(ins)
+	total := int64(0)
+	for _, in := range ins {
+		total += max(in.Bytes, 0)
+	}
+	anywhere := Site{Tier: Across, Read: f.reads(ins, &server{})}
+	var found []Site
+	inPool := func(g *group) *server {
+		for _, key := range g.members {
+			if pool.Has(key) {
+				return f.servers[key]
+			}
+		}
+		return nil
+	}
+	f.epoch++
+	looked := 0
+	for _, p := range f.copies {
+		if bytes := ins[p.input].Bytes; bytes <= 0 || float64(bytes) < f.cfg.Significant*float64(total) || looked == maxLooked {
+			continue
+		}
+		looked++
+		if p.host != nil && p.host.epoch != f.epoch {
+			p.host.epoch = f.epoch
+			if row := inPool(p.host); row != nil {
+				found = append(found, Site{Disk, p.host.name, f.reads(ins, row)})
+			}
+		}
+		if p.rack != nil && p.rack.epoch != f.epoch {
+			p.rack.epoch = f.epoch
+			if inPool(p.rack) != nil {
+				found = append(found, Site{Rack, p.rack.name, f.reads(ins, &server{rack: p.rack})})
+			}
+		}
+	}
+	slices.SortFunc(found, func(a, b Site) int {
+		return cmp.Or(cmp.Compare(a.Read, b.Read), cmp.Compare(a.Tier, b.Tier), cmp.Compare(a.Name, b.Name))
+	})
+	left := [tiers]int{Disk: maxHostSites, Rack: maxRackSites}
+	for _, s := range found {
+		if left[s.Tier]--; s.Read < anywhere.Read && left[s.Tier] >= 0 {
+			sites = append(sites, s)
+		}
+	}
+	return append(sites, anywhere)
+}
+
+// At is the workers of a site, by key: nil for anywhere. The slice is the fleet's, until the next Put.
+func (f *Fleet) At(t Tier, name string) []int32 {
+	groups := f.hosts
+	if t == Rack {
+		groups = f.racks
+	}
+	if g := groups[name]; g != nil && t != Across {
+		return g.members
+	}
+	return nil
+}
+
+// Reads is what reading the inputs takes at a worker.
+func (f *Fleet) Reads(ins []Input, key int32) time.Duration {
+	row := f.at(key)
+	if row == nil {
+		row = &server{}
+	}
+	f.locate(ins)
+	return f.reads(ins, row)
+}
+
+// reads is what reading the inputs takes at a worker, after locate.
+func (f *Fleet) reads(ins []Input, row *server) time.Duration {
+	_, took := f.reading(ins, row)
+	return took
+}
+
+// reading is how much is read from each tier, and how long that takes, after locate.
+func (f *Fleet) reading(ins []Input, row *server) (bytes [tiers]int64, took time.Duration) {
+	next := 0 // of f.copies, which are in the order of the inputs
+	for i, in := range ins {
+		tier := Across
+		for ; next < len(f.copies) && f.copies[next].input == i; next++ {
+			tier = min(tier, f.copies[next].tier(row))
+		}
+		bytes[tier] += max(in.Bytes, 0)
+	}
+	for tier, rate := range f.cfg.Rates.tiers() {
+		took = add(took, take(bytes[tier], rate))
+	}
+	return bytes, took
+}
+
+func (r Rates) tiers() [tiers]float64 { return [tiers]float64{r.Memory, r.Disk, r.Rack, r.Across} }
+
+// Far is what reading so many bytes takes from another rack.
+func (r Rates) Far(bytes int64) time.Duration { return take(bytes, r.Across) }

@@ -1,0 +1,403 @@
+package frontend
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend/estimate"
+	"github.com/phoebe-sched/phoebe/frontend/place"
+	"github.com/phoebe-sched/phoebe/probe/list"
+	"github.com/phoebe-sched/phoebe/probe/pq"
+)
+
+// Short tasks that read inputs are sampled, too, but first among the workers where these are. A worker that is ready gets
+// the task that has its data there; if there is none, one that has waited for longer than reading from elsewhere would
+// cost (compare delay scheduling: Zaharia et al., EuroSys 2010).
+
+// worthNear is how long reading a task's inputs must take, at most, to care where they are: asking costs as much.
+const worthNear = 200 * time.Microsecond
+
+// near is what a group has whose tasks read inputs that are somewhere.
+type near struct {
+	group   *group
+	fresh   []*task // that came to wait, and are on no shelf yet, and some that are
+	shelves map[shelfKey]*shelf
+	uneasy  []*shelf        // that have had tasks since they were looked at, or lost places
+	held    map[*worker]int // live places by worker
+	lone    map[*task]bool  // on shelves, and none of whose hosts and racks has a worker
+	timers  *pq.Heap[*shelf]
+	node    list.Node[*near]
+}
+
+// Links makes it an item of lists.
+func (n *near) Links() *list.Node[*near] { return &n.node }
+
+// shelfKey names the workers at a host (Disk), those of a rack, or all (Across, "").
+type shelfKey struct {
+	tier estimate.Tier
+	name string
+}
+
+// shelf is the tasks of a group that had better be run by some workers.
+type shelf struct {
+	shelfKey
+	near   *near
+	green  pq.Heap[*spot]   // those for which it is too early
+	ripe   list.List[*spot] // those that any of these workers may take, first to be taken at the front
+	uneasy bool             // it is listed
+	live   int              // places believed to be in queues of those that were reserved for it
+	probes int              // reservations that have some of those
+	pos    int              // among those with green ones
+}
+
+// Before orders shelves by when the first of what is green will be ripe.
+func (s *shelf) Before(t *shelf) bool { return s.green.Min().from.Before(t.green.Min().from) }
+func (s *shelf) Pos() *int            { return &s.pos }
+
+// spot is a task's on a shelf.
+type spot struct {
+	task  *task
+	shelf *shelf
+	from  time.Time // when it may be taken there
+	pos   int
+	node  list.Node[*spot]
+}
+
+func (x *spot) Before(y *spot) bool {
+	if !x.from.Equal(y.from) {
+		return x.from.Before(y.from)
+	}
+	return x.task.spec.Index < y.task.spec.Index
+}
+func (x *spot) Pos() *int { return &x.pos }
+
+// Links makes it an item of lists.
+func (x *spot) Links() *list.Node[*spot] { return &x.node }
+
+// nearTask is a task of such a group.
+type nearTask struct {
+	inputs   []estimate.Input
+	sites    []estimate.Site // nearest first, the last one is anywhere
+	spots    []*spot         // nil: it is on no shelf
+	since    time.Time       // when it came to wait, for this attempt
+	attempts int             // when it did
+	read     time.Duration   // its inputs, at the worker that it went to last
+}
+
+// cares reports whether a task is worth to be brought to its inputs, if it is sampled.
+func (c *Core) cares(j *Job, t *Task) bool {
+	return len(t.Inputs) > 0 && j.Policy.Near && j.Policy.Binding == Late && c.farReads(t) >= worthNear
+}
+
+// farReads is how long reading the inputs of a task takes where none of them is near.
+func (c *Core) farReads(t *Task) time.Duration { return c.cfg.Estimate.Rates.Far(t.inputBytes()) }
+
+// makeNear lets the tasks of a group go to their inputs.
+func (c *Core) makeNear(g *group) {
+	g.near = &near{group: g, shelves: map[shelfKey]*shelf{}, held: map[*worker]int{}, lone: map[*task]bool{}, timers: &c.ripening}
+}
+
+// came notes that a task waits.
+func (n *near) came(t *task) { n.fresh = append(n.fresh, t) }
+
+// left takes a task off the shelves.
+func (n *near) left(t *task) {
+	if t.near == nil {
+		return
+	}
+	for _, x := range t.near.spots {
+		s := x.shelf
+		if x.pos > 0 {
+			n.timers.Remove(s)
+			s.green.Remove(x)
+			s.wait()
+		}
+		s.ripe.Remove(x)
+	}
+	t.near.spots = nil
+	delete(n.lone, t)
+}
+
+// wait sets the timer of a shelf that has none.
+func (s *shelf) wait() {
+	if s.green.Len() > 0 {
+		s.near.timers.Push(s)
+	}
+}
+
+// shelve puts the tasks that came on the shelves where they belong.
+func (c *Core) shelve(n *near, now time.Time) {
+	for _, t := range n.fresh {
+		if t.state == waiting && (t.near == nil || t.near.spots == nil) {
+			c.shelveTask(n, t, now)
+		}
+	}
+	clear(n.fresh)
+	n.fresh = n.fresh[:0]
+}
+
+func (c *Core) shelveTask(n *near, t *task, now time.Time) {
+	x := t.near
+	if x == nil {
+		x = &nearTask{inputs: t.located(), attempts: -1}
+		t.near = x
+	}
+	if x.attempts != t.attempts { // else it only comes back from a worker that had no room
+		x.attempts, x.since = t.attempts, now
+	}
+	x.sites = c.view.Fleet().Sites(x.inputs, n.group.Set, x.sites[:0])
+	best := x.sites[0].Read
+	if len(x.sites) == 1 {
+		n.lone[t] = true
+	}
+	far := x.since.Add(x.sites[len(x.sites)-1].Read - best)
+	if far.After(now) && c.crowded(n, x, now) {
+		far = now
+	}
+	for _, at := range x.sites {
+		s, from := n.shelf(at.Tier, at.Name), x.since.Add(at.Read-best)
+		if at.Tier == estimate.Across {
+			from = far
+		}
+		p := &spot{task: t, shelf: s, from: from}
+		x.spots = append(x.spots, p)
+		if p.from.After(now) {
+			n.timers.Remove(s)
+			s.green.Push(p)
+			s.wait()
+		} else {
+			s.ripe.Push(p)
+			s.worry()
+		}
+	}
+}
+
+// crowded reports whether a task that is about to be put on shelves would wait for longer at all of its sites than reading
+// elsewhere would cost more: what is there before it, of its own job, takes too long, or long tasks hold the workers.
+func (c *Core) crowded(n *near, x *nearTask, now time.Time) bool {
+	g := n.group
+	far := x.sites[len(x.sites)-1].Read
+	for _, at := range x.sites[:len(x.sites)-1] {
+		run := max(g.estimate-far+at.Read, g.Runs.Shortest())
+		ahead, slots := n.shelf(at.Tier, at.Name).ripe.Len(), 0
+		for _, key := range c.view.Fleet().At(at.Tier, at.Name) {
+			if w := c.workers[key]; g.Set.Contains(w.Worker) && !c.view.IsHeld(w.Worker, now) {
+				slots += g.Demand.Times(w.Welcome().Capacity)
+				if time.Duration(ahead/max(slots, 1))*run < far-at.Read {
+					return false
+				}
+			}
+		}
+	}
+	return true
+}
+
+func (n *near) shelf(tier estimate.Tier, name string) *shelf {
+	key := shelfKey{tier, name}
+	s := n.shelves[key]
+	if s == nil {
+		s = &shelf{shelfKey: key, near: n}
+		n.shelves[key] = s
+	}
+	return s
+}
+
+// worry notes that a shelf may need more places than it has.
+func (s *shelf) worry() {
+	if !s.uneasy {
+		s.uneasy = true
+		s.near.uneasy = append(s.near.uneasy, s)
+	}
+}
+
+// ripen makes those ripe whose time has come.
+func (s *shelf) ripen(now time.Time) {
+	if s.green.Len() == 0 || s.green.Min().from.After(now) {
+		return
+	}
+	s.near.timers.Remove(s)
+	for s.green.Len() > 0 && !s.green.Min().from.After(now) {
+		s.ripe.Push(s.green.Pop())
+	}
+	s.wait()
+	s.worry()
+}
+
+// ripenAll plans places for those whose time has come.
+func (c *Core) ripenAll(now time.Time) {
+	for c.ripening.Len() > 0 && !c.ripening.Min().green.Min().from.After(now) {
+		s := c.ripening.Min()
+		s.ripen(now)
+		c.want(s.near.group.job)
+	}
+}
+
+// first is the task of a group that w gets next if it asks; nil: it gets none, yet. One that has its data at w goes first.
+func (c *Core) first(g *group, w *worker, now time.Time) *task {
+	if g.near == nil {
+		return g.queue.First()
+	}
+	c.shelve(g.near, now)
+	row := c.view.Fleet().Get(int32(w.Key))
+	if row == nil {
+		return nil
+	}
+	for _, key := range [...]shelfKey{{estimate.Disk, row.Host}, {estimate.Rack, row.Rack}, {estimate.Across, ""}} {
+		if s := g.near.shelves[key]; s != nil {
+			s.ripen(now)
+			if x := s.ripe.First(); x != nil {
+				return x.task
+			}
+		}
+	}
+	return nil
+}
+
+// coverNear finds workers for the tasks of a group that are ripe: first those where the data is.
+func (c *Core) coverNear(n *near, now time.Time, acts []Action) []Action {
+	c.shelve(n, now)
+	for _, tier := range [...]estimate.Tier{estimate.Disk, estimate.Rack, estimate.Across} {
+		for i := 0; i < len(n.uneasy); i++ {
+			if s := n.uneasy[i]; s.tier == tier && s.uneasy {
+				s.ripen(now)
+				s.uneasy = false
+				acts = c.coverShelf(s, now, acts)
+			}
+		}
+	}
+	n.uneasy = slices.DeleteFunc(n.uneasy, func(s *shelf) bool { return !s.uneasy })
+	return acts
+}
+
+// coverShelf places what is ripe on a shelf at its workers, as if they were all.
+func (c *Core) coverShelf(s *shelf, now time.Time, acts []Action) []Action {
+	n := s.near
+	missing := s.missing()
+	if missing <= 0 {
+		return acts
+	}
+	kind := n.group.Kind
+	if s.tier != estimate.Across {
+		kind.Set = c.view.Among(kind.Set, c.view.Fleet().At(s.tier, s.name))
+	}
+	w := &c.scratch
+	*w = place.Want{Kind: &kind, Queue: s, Probes: missing, Fresh: s.live == 0, Has: w.Has[:0]}
+	for held := range n.held { // in no order, which changes nothing
+		w.Has = append(w.Has, held.Worker)
+	}
+	return c.commit(n.group, s, c.sampler.Place(w, now), now, acts)
+}
+
+// missing is how many probes the ripe tasks of the shelf are worth that it has not: of those that several hosts have,
+// each host gets one.
+func (s *shelf) missing() int {
+	g, n := s.near.group, s.ripe.Len()
+	if s.tier != estimate.Disk {
+		n = g.Probes(n)
+	}
+	if g.Sticky {
+		return n - s.probes
+	}
+	return n - s.live
+}
+
+// Len, Riders and Fit make a shelf the queue of its ripe tasks.
+func (s *shelf) Len() int { return s.ripe.Len() }
+
+func (s *shelf) Riders(most int) int {
+	n := 0
+	for x := range s.ripe.All() {
+		if n >= most || len(x.task.spec.Payload) > place.MaxRide {
+			break
+		}
+		n++
+	}
+	return n
+}
+
+func (s *shelf) Fit(int, int) int { return 1 }
+
+// lone is the queue of one task, or of none.
+type lone struct{ task *task }
+
+func (l lone) Len() int { return l.Riders(1) }
+func (l lone) Riders(most int) int {
+	if l.task == nil || len(l.task.spec.Payload) > place.MaxRide {
+		return 0
+	}
+	return min(most, 1)
+}
+func (l lone) Fit(int, int) int { return 1 }
+
+// fromShelves is the queue of which w, which has room, would get a task.
+func (c *Core) fromShelves(g *group, w *worker, now time.Time) place.Queue {
+	return lone{c.first(g, w, now)}
+}
+
+// uneasy reports whether some shelf of the group may need more places than it has.
+func (g *group) uneasy() bool { return g.near != nil && len(g.near.uneasy) > 0 }
+
+// anywhere is the shelf of those tasks that any worker may run.
+func (n *near) anywhere() *shelf { return n.shelf(estimate.Across, "") }
+
+// queued notes that so many more places of a reservation are in the queue, or fewer.
+func (n *near) queued(r *reservation, places int) {
+	if n.held[r.w] += places; n.held[r.w] == 0 {
+		delete(n.held, r.w)
+	}
+	s := r.shelf
+	if s == nil {
+		return
+	}
+	s.live += places
+	switch before := r.live - places; {
+	case before == 0 && places > 0:
+		s.probes++
+	case before > 0 && r.live == 0:
+		s.probes--
+	}
+	if places < 0 && s.ripe.Len() > 0 && s.missing() > 0 && (r.live == 0 || !n.group.Sticky) {
+		s.worry()
+	}
+}
+
+// nearGone puts the tasks elsewhere whose data only w had, which is no longer up.
+func (c *Core) nearGone(w *worker) {
+	row := c.view.Fleet().Get(int32(w.Key))
+	if row == nil {
+		return
+	}
+	for n := range c.nears.All() {
+		for _, key := range [...]shelfKey{{estimate.Disk, row.Host}, {estimate.Rack, row.Rack}} {
+			s := n.shelves[key]
+			if s == nil || slices.ContainsFunc(c.view.Fleet().At(key.tier, key.name), n.group.Set.Has) {
+				continue
+			}
+			for s.ripe.Len() > 0 {
+				n.again(s.ripe.First().task)
+			}
+			for s.green.Len() > 0 {
+				n.again(s.green.Min().task)
+			}
+			c.want(n.group.job)
+		}
+	}
+}
+
+// nearUp brings tasks nearer whose data nobody had, now that another worker is up.
+func (c *Core) nearUp() {
+	for n := range c.nears.All() {
+		tasks := slices.SortedFunc(maps.Keys(n.lone), func(t, u *task) int { return cmp.Compare(t.spec.Index, u.spec.Index) })
+		for _, t := range tasks {
+			n.again(t)
+		}
+	}
+}
+
+// again lets a task be put on other shelves.
+func (n *near) again(t *task) {
+	n.left(t)
+	n.came(t)
+}
