@@ -97,7 +97,7 @@ const (
 // Worker names a worker's link.
 type Worker = view.Key
 
-// Event is what a Core is told: one of Listed, WorkerUp, LinkLost, WorkerGone, Received, Heard, Submit, Cancel,
+// Event is what a Core is told: one of Listed, WorkerUp, LinkLost, WorkerGone, Received, Frame, Heard, Submit, Cancel,
 // Delivered, Dropped, Leave, Wake.
 type Event interface{ event() }
 
@@ -126,6 +126,12 @@ type WorkerGone struct {
 type Received struct {
 	Worker Worker
 	Msg    probe.Msg
+}
+
+// Frame: these messages came from a worker at once, in this order. The core does not keep the slice.
+type Frame struct {
+	Worker Worker
+	Msgs   []probe.Msg
 }
 
 // Heard: gossip tells of a worker.
@@ -161,6 +167,7 @@ func (Listed) event()     {}
 func (Delivered) event()  {}
 func (Dropped) event()    {}
 func (Received) event()   {}
+func (Frame) event()      {}
 func (Heard) event()      {}
 func (Submit) event()     {}
 func (Cancel) event()     {}
@@ -284,10 +291,9 @@ func New(cfg Config, rng *rand.Rand) *Core {
 func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
 	switch ev := ev.(type) {
 	case Received:
-		if w := c.worker(ev.Worker); w != nil && w.Linked() {
-			acts = c.plan(now, c.receive(w, ev.Msg, now, acts))
-			acts = c.offer(w, now, acts)
-		}
+		acts = c.receive(ev.Worker, []probe.Msg{ev.Msg}, now, acts)
+	case Frame:
+		acts = c.receive(ev.Worker, ev.Msgs, now, acts)
 	case Submit:
 		acts = c.submit(ev.Job, now, acts)
 	case Cancel:
@@ -339,7 +345,24 @@ func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
 	return acts
 }
 
-func (c *Core) receive(w *worker, msg probe.Msg, now time.Time, acts []Action) []Action {
+// receive takes in what a worker says at once. Only then is it planned what follows: of ten results the last one tells how
+// much room there is.
+func (c *Core) receive(from Worker, msgs []probe.Msg, now time.Time, acts []Action) []Action {
+	w := c.worker(from)
+	if len(msgs) == 0 || w == nil || !w.Linked() {
+		return acts
+	}
+	for _, m := range msgs {
+		switch m.(type) {
+		case probe.Refused, probe.Evicted: // whose reason is true of the jobs that want something because of it, of no others
+			acts = c.plan(now, acts)
+		}
+		acts = c.take(w, m, now, acts)
+	}
+	return c.offer(w, now, c.plan(now, acts))
+}
+
+func (c *Core) take(w *worker, msg probe.Msg, now time.Time, acts []Action) []Action {
 	switch m := msg.(type) {
 	case probe.Ready:
 		c.heard(w, m.Load, now)

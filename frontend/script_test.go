@@ -21,6 +21,7 @@ import (
 //	w1 listed, w1 gone off         it is on the list, and taken off
 //	w1 lost, w1 gone               the link breaks; the worker is given up
 //	w1 ready 3.1 free=2            message from w1; loads are free=0 queued=0 unless told
+//	w1 finished a1 ok more         what w1 says next comes in the same frame
 //	w1 answers queued=3            w1 answers the probe for its load
 //	w1 tells wait=5s               w1 sends its load with a matrix: all tasks would wait for so long, or "never" fit
 //	w1 row 3 age=1s wait=5s ...    gossip tells of w1: sequence number 3
@@ -42,6 +43,7 @@ type story struct {
 	welcomes map[string]probe.Welcome
 	lives    uint64
 	receipts map[probe.AttemptID]Receipt // that came with outcomes
+	frame    []probe.Msg                 // what is known so far of one
 }
 
 func newStory(l *script.Line) *script.Story[Event, Action] {
@@ -278,7 +280,18 @@ func (s *story) workerEvent(l *script.Line, who string) Event {
 		}
 		return Received{Worker: key, Msg: m}
 	}
-	return Received{Worker: key, Msg: message(l, verb, s.welcomes[who].Capacity)}
+	more := l.Flag("more")
+	m := message(l, verb, s.welcomes[who].Capacity)
+	if !more && len(s.frame) == 0 {
+		return Received{Worker: key, Msg: m}
+	}
+	s.frame = append(s.frame, m)
+	if more {
+		return Frame{Worker: key}
+	}
+	msgs := s.frame
+	s.frame = nil
+	return Frame{Worker: key, Msgs: msgs}
 }
 
 // matrix reads wait=5s.

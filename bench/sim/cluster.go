@@ -231,6 +231,9 @@ func (c *cluster) happen(e *event) error {
 		return c.stepWorker(e.conn.w, worker.Received{Link: e.conn.id, Msg: e.what.(probe.Msg)})
 	case toFrontend:
 		e.conn.fHeard = c.now
+		if c.net.frames {
+			return c.toFrame(e.conn, e.what.(probe.Msg))
+		}
 		return c.stepFrontend(e.conn.f, frontend.Received{Worker: frontend.Worker(e.conn.w.index), Msg: e.what.(probe.Msg)})
 	case wakeWorker:
 		if e.w.wakeAt = 0; c.passed(e.w.core.NextWake()) {
@@ -275,6 +278,18 @@ func (c *cluster) happen(e *event) error {
 func (c *cluster) later(at time.Duration, fn func()) { c.at(at, event{kind: call, what: fn}) }
 
 func (c *cluster) passed(at time.Time) bool { return !at.IsZero() && !at.After(c.time()) }
+
+// toFrame lets two of three messages wait for one that is under way behind them, if there is any.
+func (c *cluster) toFrame(cn *conn, m probe.Msg) error {
+	cn.frame = append(cn.frame, m)
+	follows := func(e event) bool { return e.kind == toFrontend && e.conn == cn }
+	if c.steps%3 != 0 && slices.ContainsFunc(c.slab, follows) {
+		return nil
+	}
+	msgs := cn.frame
+	cn.frame = nil
+	return c.stepFrontend(cn.f, frontend.Frame{Worker: frontend.Worker(cn.w.index), Msgs: msgs})
+}
 
 func (c *cluster) stepFrontend(f *frontendNode, ev frontend.Event) error {
 	f.acts = f.core.Step(c.time(), ev, f.acts[:0])

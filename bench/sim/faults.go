@@ -231,7 +231,7 @@ func (r *faultRun) draw() {
 	d := r.dice
 	r.net = network{
 		delay: between(d, 10*time.Microsecond, time.Millisecond), jitter: between(d, 0, time.Millisecond),
-		codec: true, reorder: among(d, 0, 0, time.Millisecond, 5*time.Millisecond), repeat: among(d, 0, 0, 0.01, 0.1),
+		codec: true, reorder: among(d, 0, 0, time.Millisecond, 5*time.Millisecond), repeat: among(d, 0, 0, 0.01, 0.1), frames: true,
 		lease: 300 * time.Millisecond, ping: 100 * time.Millisecond, watch: true,
 	}
 	r.reorders = r.net.reorder > 0

@@ -35,6 +35,8 @@ func describe(x any) string {
 	switch x := x.(type) {
 	case frontend.Received:
 		to = fmt.Sprintf("from w%d: ", x.Worker)
+	case frontend.Frame:
+		to = fmt.Sprintf("from w%d: ", x.Worker)
 	case frontend.Send:
 		to = fmt.Sprintf("to w%d: ", x.Worker)
 	case worker.Received:

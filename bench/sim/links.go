@@ -25,6 +25,7 @@ type conn struct {
 	fLife, wLife   int32         // of the process that opened it, and that it reached
 	pings          uint64
 	waiting        []probe.Msg // of the frontend, for another message to travel with
+	frame          []probe.Msg // have arrived at the frontend, but not the end of their frame
 	out            []probe.Msg // that leave at the end of a turn of either end
 
 	fUnread, wUnread *turn // of each end, which waits for its time

@@ -16,6 +16,7 @@ type network struct {
 	codec   bool          // messages are encoded and decoded on their way
 	reorder time.Duration // faults: up to so much more for a message, out of order
 	repeat  float64       // faults: share of messages that arrive twice
+	frames  bool          // faults: messages to a frontend may come with the one that follows them, in one frame
 	lease   time.Duration // silence after which an end takes a connection for broken
 	ping    time.Duration // how often a frontend asks for a sign of life
 	watch   bool          // workers look for silent frontends, too: needed only where there are faults

@@ -417,8 +417,8 @@ func (s *Server) received(l *link, msgs []probe.Msg) {
 			if pong, ok := m.(probe.Pong); ok {
 				l.ponged(pong.Seq)
 			}
-			s.stepLocked(frontend.Received{Worker: l.key, Msg: m})
 		}
+		s.stepLocked(frontend.Frame{Worker: l.key, Msgs: msgs})
 	}
 	s.unlock()
 }

@@ -718,4 +718,12 @@ var table = []mutant{
 		"a deadline says that workers were away", "frontend/core.go",
 		"if !j.stranded.IsZero() {\n\t\twhy +=", "if false {\n\t\twhy +=",
 	},
+	{
+		"what a frame says is planned for message by message", "frontend/core.go",
+		"acts = c.take(w, m, now, acts)\n\t}", "acts = c.plan(now, c.take(w, m, now, acts))\n\t\tacts = c.offer(w, now, acts)\n\t}",
+	},
+	{
+		"why one job is refused is true of all in its frame", "frontend/core.go",
+		"case probe.Refused, probe.Evicted: //", "case probe.Welcome: //",
+	},
 }
