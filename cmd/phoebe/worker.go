@@ -67,6 +67,7 @@ type workerCmd struct {
 	Speed      float64       `default:"1" placeholder:"X" help:"How fast it runs tasks: at 2, in half the time that estimates tell, which are for 1. From 0.01 to 100. Default ${default}."`
 	AllowExec  bool          `help:"Also run any command as a process, with the rights of this one (function exec). Default: no."`
 	MaxPayload size          `default:"1MiB" placeholder:"SIZE" help:"Payload of one task. Default ${default}."`
+	EventLoops int           `placeholder:"N" help:"Event loops of gnet that read the connections: 1.2 KB for an idle one, not 4.5. Default: none, a goroutine reads each, which takes less CPU."`
 	MaxLinks   int           `default:"10000" placeholder:"N" help:"Connections of frontends; those beyond are closed. Default ${default}."`
 	MaxLease   time.Duration `default:"1m" placeholder:"D" help:"The longest lease that a frontend may ask for. Default ${default}."`
 
@@ -135,7 +136,7 @@ func (c *workerCmd) Run(ctx context.Context, out *streams, log *slog.Logger) err
 	cfg := serve.Config{
 		Listen: c.Listen, Name: c.Name, Host: host, Rack: c.Rack, Labels: c.Labels, AllowExec: c.AllowExec,
 		Join: c.Join, Advertise: c.Advertise, Speed: c.Speed, FilesListen: c.FilesListen,
-		MaxConns: c.MaxLinks, MaxLease: c.MaxLease, Logger: log, Metrics: metrics.NewSet(),
+		Goroutines: c.EventLoops == 0, EventLoops: c.EventLoops, MaxConns: c.MaxLinks, MaxLease: c.MaxLease, Logger: log, Metrics: metrics.NewSet(),
 	}
 	if cfg.Secret, err = c.secret(); err != nil {
 		return err

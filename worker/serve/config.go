@@ -70,8 +70,9 @@ type Config struct {
 	AllowExec bool           // have it allow processes: any command then, with the rights of this one
 
 	// Goroutines has a goroutine read each connection, by Go's own poller, instead of a few event loops of gnet
-	// reading all of them. In a process that runs its frontends too it is the quicker one by far: what they say
-	// to each other then needs no other thread to wake. For thousands of connections gnet needs less memory.
+	// reading all of them. That is the quicker one: messages, the ends of sleeps and what the frontends of the same
+	// process say then need no other thread to wake, while an event loop that finds nothing more to do wakes one.
+	// An idle connection takes it 4.5 KB, and gnet 1.2 KB.
 	Goroutines bool
 
 	EventLoops       int           // that read and write connections; default 1, from 8 CPUs on 2: the core is one

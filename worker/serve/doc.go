@@ -12,7 +12,7 @@
 // the tasks hold them in the cache until it says Release. Another listener serves the cache to other workers. A worker
 // without a cache says so in its Welcome, and frontends send it no task that needs files.
 //
-// In the files: server.go owns the core, parse.go cuts a connection's bytes into frames, conn.go is the
-// state of a connection on any transport, engine.go is gnet as a transport, files.go is
-// what the shell does about files.
+// In the files: server.go owns the core, parse.go cuts a connection's bytes into frames, conn.go is the state of a
+// connection on any transport, engine.go is gnet as a transport, streams.go one with a goroutine for each connection,
+// files.go is what the shell does about files.
 package serve

@@ -138,12 +138,19 @@ func (s *stream) atHome(f func()) {
 	f()
 }
 
+const readSize = 16 << 10
+
+// readBuffers are shared: a stream that waits for its peer holds none.
+var readBuffers = sync.Pool{New: func() any { return new([readSize]byte) }}
+
 // readAll calls f with all that comes, until the connection ends. One call of raw.Read is enough for all of it:
 // the function that it calls waits, by returning false, as soon as the kernel gave less than was asked for. A
 // Read of net.Conn has to find that out by asking once more.
 func (s *stream) readAll(f func([]byte)) {
-	buf := make([]byte, 16<<10)
 	s.raw.Read(func(fd uintptr) (over bool) {
+		room := readBuffers.Get().(*[readSize]byte)
+		defer readBuffers.Put(room)
+		buf := room[:]
 		for !s.over.Load() {
 			switch n, errno := readNow(int(fd), buf); {
 			case n > 0:
@@ -159,6 +166,7 @@ func (s *stream) readAll(f func([]byte)) {
 	})
 }
 
+// readNow gives what the kernel has, of a socket that does not block. Go's scheduler is not told; see writeNow.
 func readNow(fd int, b []byte) (n int, err unix.Errno) {
 	r, _, err := unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)))
 	if err != 0 {
