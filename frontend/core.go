@@ -566,7 +566,7 @@ func (c *Core) group(j *job) *RefusedError {
 				if set.Len() == 0 {
 					return c.noWorker(t, j.Constraint)
 				}
-				last = &group{job: j, path: path, number: int(t.Stage), why: why, Kind: place.Kind{
+				last = &group{job: j, index: len(j.groups), path: path, number: int(t.Stage), why: why, Kind: place.Kind{
 					Policy: &j.Policy, Set: set, Demand: t.Demand, Runs: c.view.Runs(t.Function), Ratio: j.ProbeRatio, Of: len(j.Tasks),
 				}}
 				if path == estimate.Estimation {

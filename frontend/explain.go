@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
+	"github.com/phoebe-sched/phoebe/frontend/place"
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
@@ -26,6 +27,51 @@ type Decision struct {
 	Waited  time.Duration     // until it started there; 0 if that is not known
 	Ran     time.Duration
 	Usage   probe.Usage
+	Samples []Sample // of a sampled task, and of others of its group; those that are remembered
+}
+
+// Sample is what was decided, at one time, for the tasks of a group that waited.
+type Sample struct {
+	At     time.Duration // since the job was submitted
+	Tasks  int           // that waited
+	Tactic place.Tactic
+	Chosen []Sampled
+	More   int // that were chosen, too, and are not remembered
+}
+
+// Sampled is a worker that was chosen, and what became of it so far.
+type Sampled struct {
+	Worker        string
+	Why           place.Why
+	Rides, Places int  // tasks that were sent with their reservations, and reservations without a task
+	Bound         bool // instead of these: one task, at once
+	Fates         place.Fates
+}
+
+func (s *Sample) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "after %v, as %d waited, of which %s:", s.At.Round(time.Microsecond), s.Tasks, s.Tactic)
+	for i := range s.Chosen {
+		d := &s.Chosen[i]
+		fmt.Fprintf(&b, "\n  %s (%s): ", d.Worker, d.Why)
+		switch {
+		case d.Bound:
+			b.WriteString("a task, bound at once")
+		case d.Rides == 0:
+			fmt.Fprintf(&b, "places %d", d.Places)
+		case d.Places == 0:
+			fmt.Fprintf(&b, "rides %d", d.Rides)
+		default:
+			fmt.Fprintf(&b, "rides %d, places %d", d.Rides, d.Places)
+		}
+		if text := d.Fates.String(); text != "" {
+			fmt.Fprintf(&b, "; %s", text)
+		}
+	}
+	if s.More > 0 {
+		fmt.Fprintf(&b, "\n  and %d more", s.More)
+	}
+	return b.String()
 }
 
 func (d *Decision) String() string {
@@ -53,10 +99,15 @@ func (d *Decision) String() string {
 	if u := d.Usage; u != (probe.Usage{}) {
 		fmt.Fprintf(&b, ", used %v of CPU and %d MiB, fetched %d bytes in %v", u.CPU.Round(time.Microsecond), u.Memory, u.Fetched, u.Fetch.Round(time.Microsecond))
 	}
+	for i := range d.Samples {
+		fmt.Fprintf(&b, "\n%s", &d.Samples[i])
+	}
 	return b.String()
 }
 
 const (
+	maxSamples   = 1024 // that are remembered
+	maxChosen    = 32   // workers of each
 	maxDecisions = 2048 // on tasks placed by estimation that are remembered
 	maxSampled   = 1024 // jobs with sampled tasks that are remembered
 )
@@ -67,6 +118,78 @@ type decisions struct {
 	n       uint64     // ever; numbers count from 1
 	sampled []sampled
 	jobs    uint64 // ever in sampled
+	samples []sample
+	rounds  uint64 // ever in samples; numbers count from 1
+	nobody  place.Fates
+}
+
+// sample is a Sample, as small as it can be: there is one for each job, and many are kept.
+type sample struct {
+	job    probe.JobID
+	group  int // of the job
+	at     time.Duration
+	tasks  int
+	tactic place.Tactic
+	chosen []chosen
+	more   int
+}
+
+type chosen struct {
+	worker        Worker
+	life          uint32 // of the worker: the end of its incarnation
+	rides, places uint16
+	why           place.Why
+	bound         bool
+	fates         place.Fates
+}
+
+// chose remembers what was decided for so many tasks of a group, and returns the number of it.
+func (ds *decisions) chose(g *group, tasks int, decided []place.Decision, t place.Tactic, now time.Time) uint64 {
+	ds.rounds++
+	if len(ds.samples) < maxSamples {
+		ds.samples = append(ds.samples, sample{})
+	}
+	s := &ds.samples[(ds.rounds-1)%maxSamples]
+	*s = sample{at: now.Sub(g.job.submitted), tasks: tasks, tactic: t, chosen: s.chosen[:0], job: g.job.ID, group: g.index}
+	s.more = max(len(decided)-maxChosen, 0)
+	for i := range decided[:len(decided)-s.more] {
+		d := &decided[i]
+		s.chosen = append(s.chosen, chosen{
+			worker: d.Worker.Key, life: uint32(d.Worker.Welcome().Incarnation), why: d.Why, rides: uint16(d.Rides), places: uint16(d.Places), bound: d.Bound,
+		})
+	}
+	return ds.rounds
+}
+
+// fates are those of the places of a reservation, or nobody's if it is forgotten why it was made.
+func (ds *decisions) fates(r *reservation) *place.Fates {
+	if r.round == 0 || r.round+maxSamples <= ds.rounds || r.chosen >= maxChosen {
+		return &ds.nobody
+	}
+	return &ds.samples[(r.round-1)%maxSamples].chosen[r.chosen].fates
+}
+
+// samples are those of a job, of one of its groups or, if that is negative, of all, in the order in which they were taken.
+func (c *Core) samples(job probe.JobID, group int) []Sample {
+	var found []Sample
+	ds := &c.long.log
+	for i := range ds.samples {
+		s := &ds.samples[(ds.rounds+uint64(i))%uint64(len(ds.samples))]
+		if s.job != job || group >= 0 && group != s.group {
+			continue
+		}
+		to := Sample{At: s.at, Tasks: s.tasks, Tactic: s.tactic, Chosen: make([]Sampled, len(s.chosen)), More: s.more}
+		for k := range s.chosen {
+			d := &s.chosen[k]
+			name := "a worker that has gone"
+			if m := c.view.Worker(d.worker).Welcome(); uint32(m.Incarnation) == d.life {
+				name = m.Worker
+			}
+			to.Chosen[k] = Sampled{Worker: name, Why: d.why, Rides: int(d.rides), Places: int(d.places), Bound: d.bound, Fates: d.fates}
+		}
+		found = append(found, to)
+	}
+	return found
 }
 
 // sampled is a job with tasks that were sampled.
@@ -155,7 +278,7 @@ func (c *Core) Explain(job probe.JobID, task int) []Decision {
 	}
 	if j := c.jobs[job]; j != nil {
 		for _, g := range j.groups {
-			found = append(found, g.explain(ds, task)...)
+			found = append(found, c.explain(g, task)...)
 		}
 		return found
 	}
@@ -164,7 +287,7 @@ func (c *Core) Explain(job probe.JobID, task int) []Decision {
 	}
 	for i := range ds.sampled {
 		if s := &ds.sampled[i]; s.job == job && (task < 0 || task >= int(s.first) && task <= int(s.last)) {
-			d := Decision{Job: job, Task: probe.TaskIndex(task), Why: s.why}
+			d := Decision{Job: job, Task: probe.TaskIndex(task), Why: s.why, Samples: c.samples(job, -1)}
 			if task < 0 {
 				d.Task, d.Alike = s.first, s.tasks-1
 			}
@@ -175,14 +298,14 @@ func (c *Core) Explain(job probe.JobID, task int) []Decision {
 }
 
 // explain is the Decision on a task of the group that no other tells of, or on the first of them.
-func (g *group) explain(ds *decisions, task int) []Decision {
+func (c *Core) explain(g *group, task int) []Decision {
 	var found []Decision
 	for i := range g.job.tasks {
 		t := &g.job.tasks[i]
 		if t.group != g || task >= 0 && t.spec.Index != probe.TaskIndex(task) {
 			continue
 		}
-		if t.long != nil && ds.get(t.long.decision) != nil {
+		if t.long != nil && c.long.log.get(t.long.decision) != nil {
 			continue
 		}
 		if len(found) > 0 {
@@ -195,6 +318,9 @@ func (g *group) explain(ds *decisions, task int) []Decision {
 		}
 		if a := t.attempt; a != nil && task >= 0 {
 			d.Attempt, d.Worker = a.id, a.w.Welcome().Worker
+		}
+		if g.path == estimate.Sampling {
+			d.Samples = c.samples(g.job.ID, g.index)
 		}
 		found = append(found, d)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
+	"github.com/phoebe-sched/phoebe/frontend/place"
 	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/probe/script"
 )
@@ -66,5 +67,71 @@ func TestOutputsOfResubmittedStages(t *testing.T) {
 	acts := f.step(Received{2, probe.Finished{Attempt: ls[0].Attempt, Status: probe.Succeeded, Usage: probe.Usage{CPU: time.Second, Memory: 7}}})
 	if !slices.ContainsFunc(acts, func(a Action) bool { d, ok := a.(Done); return ok && d.Outcome.Usage.Memory == 7 }) {
 		t.Errorf("the outcome does not tell the usage: %v", acts)
+	}
+}
+
+// What was decided for tasks that are sampled is remembered: who was chosen and why, what was promised there, and what
+// became of it.
+func TestExplainSampled(t *testing.T) {
+	f := newFleet(t, 3, 1, Config{})
+	busy := probe.Load{Queued: 2}
+	f.step(Received{1, probe.Pong{Load: busy}})
+	f.step(Received{2, probe.Pong{Load: busy}})
+	task := Task{Estimate: 100 * time.Millisecond}
+	acts := f.step(Submit{jobWith("x", task, task)})
+	explain := func(task int, want ...string) {
+		t.Helper()
+		ds := f.core.Explain(script.Job("x"), task)
+		if len(ds) != 1 || len(ds[0].Samples) == 0 {
+			t.Fatalf("task %d: %v", task, ds)
+		}
+		for _, w := range want {
+			if text := ds[0].String(); !strings.Contains(text, w) {
+				t.Errorf("task %d: %q lacks %q", task, text, w)
+			}
+		}
+	}
+	explain(1, "after 0s, as 2 waited, of which they run for up to 100ms, places are kept:",
+		"w0 (believed idle): rides 1, places 1", "w1 (at random): places 1", "w2 (at random): places 1")
+	for _, a := range acts {
+		s, _ := a.(Send)
+		switch m, ok := s.Msg.(probe.Reserve); {
+		case ok && s.Worker == 0:
+			f.step(Received{0, probe.Started{Attempt: m.Launches[0].Attempt}})
+		case ok && s.Worker == 1:
+			f.step(Received{1, probe.Ready{Res: m.First, Load: busy}})
+		}
+	}
+	f.pass(time.Second)
+	want := []string{"w0 (believed idle): rides 1, places 1; 1 started at once, 1 withdrawn", "w1 (at random): places 1; 1 turns got a task", "w2 (at random): places 1; 1 withdrawn"}
+	explain(0, want...)
+	f.step(Cancel{Job: script.Job("x")})
+	explain(-1, want...) // also when the job has ended
+}
+
+// So many decisions for sampled tasks are remembered, and a place that was promised by one that is forgotten is nobody's.
+func TestSamplesAreForgotten(t *testing.T) {
+	f := newFleet(t, 1, 1, Config{})
+	f.step(Received{0, probe.Pong{Load: probe.Load{Queued: 2}}})
+	for n := range maxSamples + 10 {
+		j := jobWith(string(rune('a')), Task{Estimate: time.Second / 10})
+		j.ID = probe.JobID{byte(n), byte(n >> 8)}
+		f.step(Submit{j})
+	}
+	for n, want := range map[int]int{0: 0, 9: 0, 10: 1, maxSamples + 9: 1} {
+		ds := f.core.Explain(probe.JobID{byte(n), byte(n >> 8)}, -1)
+		if len(ds) != 1 || len(ds[0].Samples) != want {
+			t.Errorf("job %d: %v, want %d samples", n, ds, want)
+		}
+	}
+	f.step(LinkLost{0})
+	if samples := f.core.long.log.samples; len(samples) != maxSamples {
+		t.Errorf("%d samples are remembered", len(samples))
+	} else {
+		for i := range samples {
+			if n := samples[i].chosen[0].fates[place.Gone]; n != 1 {
+				t.Errorf("sample %d: of one place %d are gone", i, n)
+			}
+		}
 	}
 }

@@ -252,6 +252,7 @@ type group struct {
 	estimate  time.Duration // mean of those of its tasks that have one; 0: none has
 	path      estimate.Path
 	number    int              // of its stage
+	index     int              // among those of its job, as they were made
 	queue     list.List[*task] // those that wait, first to be bound at the front
 	places    list.List[*reservation]
 	live      int       // places believed to be in queues
@@ -278,10 +279,12 @@ type reservation struct {
 	group  *group
 	first  probe.ResID
 	count  uint32
+	chosen int32 // its position in the Sample of round
 	live   int
 	rides  []*attempt // by place; nil once it is known what became of it
 	riding int        // of those, how many are not known
 	shelf  *shelf     // nil: it was not reserved for one
+	round  uint64     // the Sample that it was decided with; 0: none
 	// spare: its job needs it no more. It is among those of its worker, and no longer among those of its group.
 	spare bool
 	node  list.Node[*reservation]

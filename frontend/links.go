@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
+	"github.com/phoebe-sched/phoebe/frontend/place"
 	"github.com/phoebe-sched/phoebe/frontend/view"
 	"github.com/phoebe-sched/phoebe/probe"
 )
@@ -136,7 +137,7 @@ func (c *Core) workerGone(w *worker, now time.Time, acts []Action) []Action {
 func (c *Core) dropPlaces(w *worker) {
 	for id, r := range w.places {
 		c.want(r.group.job)
-		c.dropPlace(w, id, r)
+		c.dropPlace(w, id, r, place.Gone)
 	}
 }
 

@@ -56,11 +56,21 @@ func (c *Core) offer(w *worker, now time.Time, acts []Action) []Action {
 
 // commit carries out what was decided for a group, or for a shelf of it.
 func (c *Core) commit(g *group, s *shelf, ds []place.Decision, now time.Time, acts []Action) []Action {
+	round := uint64(0)
+	if len(ds) > 0 {
+		q, near := place.Queue(g), ""
+		if s != nil {
+			q, near = s, s.name
+		}
+		t := g.Tactic(q, c.view.Trip())
+		t.Near = near
+		round = c.long.log.chose(g, q.Len(), ds, t, now)
+	}
 	for i := range ds {
 		if d, w := &ds[i], c.at(ds[i].Worker); d.Bound {
 			acts = c.enqueue(g.queue.First(), w, now, acts)
 		} else {
-			acts = c.reserve(g, s, w, d, now, acts)
+			acts = c.reserve(g, s, w, d, round, int32(i), now, acts)
 		}
 	}
 	g.budget = max(g.budget, 0)
@@ -71,10 +81,10 @@ func (c *Core) commit(g *group, s *shelf, ds []place.Decision, now time.Time, ac
 	return acts
 }
 
-// reserve asks for places at w.
-func (c *Core) reserve(g *group, s *shelf, w *worker, d *place.Decision, now time.Time, acts []Action) []Action {
+// reserve asks for places at w, as was decided in a round, where it was chosen as that one.
+func (c *Core) reserve(g *group, s *shelf, w *worker, d *place.Decision, round uint64, chosen int32, now time.Time, acts []Action) []Action {
 	j := g.job
-	r := &reservation{w: w, group: g, first: w.nextRes, count: uint32(d.Rides + d.Places), riding: d.Rides, shelf: s}
+	r := &reservation{w: w, group: g, first: w.nextRes, count: uint32(d.Rides + d.Places), riding: d.Rides, shelf: s, round: round, chosen: chosen}
 	m := probe.Reserve{
 		First: r.first, Count: r.count, Job: j.ID, Tenant: j.Tenant, Priority: j.Priority,
 		Demand: g.Demand, Estimate: g.estimate, Early: j.Policy.Overlap, Generation: j.Generation,
@@ -162,8 +172,9 @@ func (r *reservation) ride(id probe.ResID) *attempt {
 	return nil
 }
 
-// dropPlace forgets a place that no longer exists at w.
-func (c *Core) dropPlace(w *worker, id probe.ResID, r *reservation) {
+// dropPlace forgets a place that no longer exists at w, and notes what became of it.
+func (c *Core) dropPlace(w *worker, id probe.ResID, r *reservation, fate place.Fate) {
+	c.long.log.fates(r).Add(fate)
 	switch {
 	case r.ride(id) != nil:
 		r.rides[id-r.first] = nil
@@ -221,7 +232,7 @@ func (c *Core) ready(w *worker, m *probe.Ready, now time.Time, acts []Action) []
 		g = c.share(r.group, w, now)
 	}
 	if g == nil {
-		c.dropPlace(w, m.Res, r)
+		c.dropPlace(w, m.Res, r, place.Declined)
 		c.Stats.Declines++
 		return append(acts, Send{Worker: w.Key, Msg: probe.Decline{Res: m.Res, Turn: m.Turn}})
 	}
@@ -231,6 +242,9 @@ func (c *Core) ready(w *worker, m *probe.Ready, now time.Time, acts []Action) []
 	if shared {
 		bind.Job, bind.Generation = j.ID, j.Generation
 		c.Stats.Shared++
+		c.long.log.fates(r).Add(place.Lent)
+	} else {
+		c.long.log.fates(r).Add(place.Bound)
 	}
 	for n := g.Turn(g, w.Worker, place.BundleBytes-len(bind.Launch.Payload)); n > 1 && c.first(g, w, now) != nil; n-- {
 		bind.Bundle = append(bind.Bundle, c.bindNext(g, w, m, now))
@@ -239,7 +253,7 @@ func (c *Core) ready(w *worker, m *probe.Ready, now time.Time, acts []Action) []
 	if keep {
 		c.Stats.Kept++
 	} else {
-		c.dropPlace(w, m.Res, r)
+		c.dropPlace(w, m.Res, r, place.Used)
 		w.attempts[bind.Launch.Attempt].spent = !shared
 	}
 	c.Stats.Binds++
@@ -312,6 +326,7 @@ func (c *Core) unride(a *attempt, r *reservation) {
 	r.rides[a.res-r.first] = nil
 	r.riding--
 	r.queue(1)
+	c.long.log.fates(r).Add(place.Returned)
 	c.takeBack(a)
 }
 
@@ -397,7 +412,7 @@ func (c *Core) cancelPlaces(j *job, now time.Time, acts []Action) []Action {
 
 // split takes the places of r that are in the queue out of it, and returns them as a reservation of no group.
 func (r *reservation) split() *reservation {
-	queued := &reservation{w: r.w, group: r.group, first: r.first, count: r.count, live: r.live}
+	queued := &reservation{w: r.w, group: r.group, first: r.first, count: r.count, live: r.live, round: r.round, chosen: r.chosen}
 	for i := range r.count {
 		if id := r.first + probe.ResID(i); r.w.places[id] == r && r.ride(id) == nil {
 			r.w.places[id] = queued
@@ -439,7 +454,7 @@ func (c *Core) cancel(r *reservation, acts []Action) []Action {
 		if r.w.places[id] != r || r.ride(id) != nil {
 			continue
 		}
-		c.dropPlace(r.w, id, r)
+		c.dropPlace(r.w, id, r, place.Withdrawn)
 		if run.Count > 0 && run.First+probe.ResID(run.Count) != id {
 			acts = c.sendCancel(r.w, run, r.group.Brief(), acts)
 			run = probe.Cancel{}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/phoebe-sched/phoebe/frontend/place"
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
@@ -54,7 +55,7 @@ func (c *Core) finished(w *worker, m *probe.Finished, now time.Time, acts []Acti
 	if t.state == riding {
 		c.Stats.RidesStarted++
 		if r := w.places[a.res]; r != nil {
-			c.dropPlace(w, a.res, r)
+			c.dropPlace(w, a.res, r, place.Started)
 		}
 	}
 	c.dropAttempt(a)
@@ -169,9 +170,7 @@ func (t *task) trip(m *probe.Finished, now time.Time) time.Duration {
 // lose counts an attempt as lost: it may have run, may still run, or never did.
 func (c *Core) lose(a *attempt, died bool, why string, now time.Time, acts []Action) []Action {
 	t := a.task
-	if r := a.w.places[a.res]; r != nil && r.ride(a.res) == a {
-		c.dropPlace(a.w, a.res, r)
-	}
+	c.settleRide(a, place.Gone)
 	c.dropAttempt(a)
 	c.want(a.job)
 	c.note(t, "lost: "+why)
@@ -197,7 +196,7 @@ func (c *Core) started(w *worker, m *probe.Started, acts []Action) []Action {
 		a.ran = true
 		a.job.served = true
 		if a.task.state != bound {
-			c.settleRide(a)
+			c.settleRide(a, place.Started)
 			a.task.move(bound)
 			c.note(a.task, "started")
 		}
@@ -214,10 +213,10 @@ func (c *Core) started(w *worker, m *probe.Started, acts []Action) []Action {
 	return append(acts, Send{Worker: w.Key, Msg: probe.Kill{Attempt: m.Attempt}}) // its task has its outcome
 }
 
-// settleRide notes that a ride has started: its place is used up.
-func (c *Core) settleRide(a *attempt) {
+// settleRide notes what became of a ride: its place is used up.
+func (c *Core) settleRide(a *attempt, fate place.Fate) {
 	if r := a.w.places[a.res]; r != nil && r.ride(a.res) == a {
-		c.dropPlace(a.w, a.res, r)
+		c.dropPlace(a.w, a.res, r, fate)
 	}
 }
 
@@ -225,7 +224,7 @@ func (c *Core) settleRide(a *attempt) {
 func (c *Core) refused(w *worker, m *probe.Refused, now time.Time, acts []Action) []Action {
 	if a := w.attempts[m.Attempt]; a != nil {
 		c.want(a.job)
-		c.settleRide(a)
+		c.settleRide(a, place.Gone)
 		c.note(a.task, "refused: "+m.Reason.String())
 		switch m.Reason {
 		case probe.Unknown:
@@ -286,7 +285,7 @@ func (c *Core) placeGone(w *worker, id probe.ResID) {
 	if r := w.places[id]; r != nil {
 		c.want(r.group.job)
 		a := r.ride(id)
-		c.dropPlace(w, id, r)
+		c.dropPlace(w, id, r, place.Gone)
 		if a != nil {
 			c.takeBack(a)
 		}
@@ -323,7 +322,7 @@ func (c *Core) gone(w *worker, m *probe.Gone, now time.Time, acts []Action) []Ac
 		for i := range p.Count {
 			if r := w.places[p.First+probe.ResID(i)]; r != nil {
 				c.want(r.group.job)
-				c.dropPlace(w, p.First+probe.ResID(i), r)
+				c.dropPlace(w, p.First+probe.ResID(i), r, place.Gone)
 			}
 		}
 	}
@@ -352,7 +351,7 @@ func (c *Core) moved(j *job, now time.Time, acts []Action) []Action {
 	for i := range j.tasks {
 		t := &j.tasks[i]
 		if t.attempt != nil {
-			c.settleRide(t.attempt)
+			c.settleRide(t.attempt, place.Withdrawn)
 			c.dropAttempt(t.attempt)
 		}
 		if t.state == matching {
@@ -417,7 +416,7 @@ func (c *Core) endAll(j *job, o Outcome, now time.Time, acts []Action) []Action 
 		}
 		if a := t.attempt; a != nil {
 			acts = append(acts, Send{Worker: a.w.Key, Msg: probe.Kill{Attempt: a.id, Res: a.res, Turn: a.turn}})
-			c.settleRide(a)
+			c.settleRide(a, place.Withdrawn)
 			c.dropAttempt(a)
 			c.note(t, "stopped: "+o.Message)
 		}

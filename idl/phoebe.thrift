@@ -322,6 +322,28 @@ struct Candidate {
 
 // A decision on a task: which path it goes and why, and, on that of estimation, where it was placed. A task has one
 // for each time that it was placed.
+struct Fate {
+  1: required string what,   // in words
+  2: i32 times,
+}
+
+struct Sampled {             // a worker that was chosen for sampled tasks
+  1: required string worker,
+  2: required string why,    // why it was
+  3: i32 rides,              // tasks that were sent with their reservations
+  4: i32 places,             // reservations without a task
+  5: bool bound,             // instead of these: one task, at once
+  6: list<Fate> fates,       // what became of the reservations so far
+}
+
+struct Sample {              // what was decided for sampled tasks, at one time
+  1: i64 at_us,              // since the job was received
+  2: i32 tasks,              // that waited
+  3: required string tactic, // by which they were placed
+  4: list<Sampled> chosen,
+  5: i32 more,               // that were chosen, too, and are not remembered
+}
+
 struct Decision {
   1: required i32 task,     // of several that are alike, the first
   2: required Path path,
@@ -343,6 +365,7 @@ struct Decision {
   18: string reason = "",   // of the choice
   19: required string text, // all of it, to be read
   20: i32 alike,            // other tasks of which it tells as well, where all were asked for
+  21: list<Sample> samples, // of a sampled task and of others like it, in order: those that are remembered
 }
 
 struct ExplainResponse {

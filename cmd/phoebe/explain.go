@@ -82,6 +82,29 @@ type decisionJSON struct {
 	Seen            int             `json:"seen"`
 	Chosen          int             `json:"chosen"`
 	Reason          string          `json:"reason,omitempty"`
+	Samples         []sampleJSON    `json:"samples,omitempty"`
+}
+
+type sampleJSON struct {
+	AtMicros int64         `json:"at_us"`
+	Tasks    int           `json:"tasks"`
+	Tactic   string        `json:"tactic"`
+	Chosen   []sampledJSON `json:"chosen"`
+	More     int           `json:"more"`
+}
+
+type sampledJSON struct {
+	Worker string     `json:"worker"`
+	Why    string     `json:"why"`
+	Rides  int        `json:"rides"`
+	Places int        `json:"places"`
+	Bound  bool       `json:"bound"`
+	Fates  []fateJSON `json:"fates,omitempty"`
+}
+
+type fateJSON struct {
+	What  string `json:"what"`
+	Times int    `json:"times"`
 }
 
 type workJSON struct {
@@ -131,6 +154,17 @@ func explanationOf(job string, x *client.Explanation) explanationJSON {
 				NoiseMicros: c.Noise.Microseconds(), AgeMicros: c.Age.Microseconds(), Steps: c.Steps, FetchBytes: c.FetchBytes,
 				Memory: c.Memory, Disk: c.Disk, Rack: c.Rack, Across: c.Across,
 			}
+		}
+		for _, s := range d.Samples {
+			sample := sampleJSON{AtMicros: s.At.Microseconds(), Tasks: s.Tasks, Tactic: s.Tactic, Chosen: make([]sampledJSON, len(s.Chosen)), More: s.More}
+			for k := range s.Chosen {
+				w := &s.Chosen[k]
+				sample.Chosen[k] = sampledJSON{Worker: w.Worker, Why: w.Why, Rides: w.Rides, Places: w.Places, Bound: w.Bound}
+				for _, f := range w.Fates {
+					sample.Chosen[k].Fates = append(sample.Chosen[k].Fates, fateJSON(f))
+				}
+			}
+			to.Samples = append(to.Samples, sample)
 		}
 	}
 	return j

@@ -39,7 +39,33 @@ type Decision struct {
 	Seen       int         // candidates, with those that are left out here
 	Chosen     int         // position in Candidates; -1: it stays unplaced, or goes to none of them
 	Reason     string      // of the choice
+	Samples    []Sample    // of a sampled task and of others like it, in order: those that are remembered
 	Text       string      // all of it, to be read
+}
+
+// Sample is what was decided for sampled tasks, at one time.
+type Sample struct {
+	At     time.Duration // since the job was received
+	Tasks  int           // that waited
+	Tactic string        // by which they were placed
+	Chosen []Sampled
+	More   int // workers that were chosen, too, and are not remembered
+}
+
+// Sampled is a worker that was chosen.
+type Sampled struct {
+	Worker string
+	Why    string // why it was
+	Rides  int    // tasks that were sent with their reservations
+	Places int    // reservations without a task
+	Bound  bool   // instead of these: one task, at once
+	Fates  []Fate // what became of the reservations so far
+}
+
+// Fate is how often something became of a reservation.
+type Fate struct {
+	What  string // in words
+	Times int
 }
 
 // Work is how long a task is expected to run, its inputs at hand, on a worker of average speed.
@@ -127,8 +153,22 @@ func fromExplanation(r *v1.ExplainResponse) *Explanation {
 				Steps: int(c.Steps), FetchBytes: c.FetchBytes, Memory: c.MemoryBytes, Disk: c.DiskBytes, Rack: c.RackBytes, Across: c.AcrossBytes,
 			}
 		}
+		for _, s := range d.Samples {
+			x.Decisions[i].Samples = append(x.Decisions[i].Samples, fromSample(s))
+		}
 	}
 	return x
+}
+
+func fromSample(s *v1.Sample) Sample {
+	to := Sample{At: fromMicros(s.AtUs), Tasks: int(s.Tasks), Tactic: s.Tactic, More: int(s.More), Chosen: make([]Sampled, len(s.Chosen))}
+	for i, d := range s.Chosen {
+		to.Chosen[i] = Sampled{Worker: d.Worker, Why: d.Why, Rides: int(d.Rides), Places: int(d.Places), Bound: d.Bound}
+		for _, f := range d.Fates {
+			to.Chosen[i].Fates = append(to.Chosen[i].Fates, Fate{f.What, int(f.Times)})
+		}
+	}
+	return to
 }
 
 func fromWork(w *v1.Work) Work {

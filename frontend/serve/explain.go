@@ -132,6 +132,22 @@ func decision(d *frontend.Decision) *v1.Decision {
 	if len(out.Candidates) > 0 {
 		out.Chosen = int32(d.Choice.Chosen)
 	}
+	out.Samples = make([]*v1.Sample, len(d.Samples))
+	for i := range d.Samples {
+		out.Samples[i] = sample(&d.Samples[i])
+	}
+	return out
+}
+
+func sample(s *frontend.Sample) *v1.Sample {
+	out := &v1.Sample{AtUs: s.At.Microseconds(), Tasks: int32(s.Tasks), Tactic: s.Tactic.String(), More: int32(s.More), Chosen: make([]*v1.Sampled, len(s.Chosen))}
+	for i := range s.Chosen {
+		d := &s.Chosen[i]
+		out.Chosen[i] = &v1.Sampled{Worker: d.Worker, Why: d.Why.String(), Rides: int32(d.Rides), Places: int32(d.Places), Bound: d.Bound}
+		for _, c := range d.Fates.Counts() {
+			out.Chosen[i].Fates = append(out.Chosen[i].Fates, &v1.Fate{What: c.What, Times: int32(c.Times)})
+		}
+	}
 	return out
 }
 

@@ -354,7 +354,7 @@ var table = []mutant{
 	},
 	{
 		"a place that was declined is gone", "frontend/place.go",
-		"c.dropPlace(w, m.Res, r)\n\t\tc.Stats.Declines++", "c.Stats.Declines++",
+		"c.dropPlace(w, m.Res, r, place.Declined)\n\t\tc.Stats.Declines++", "c.Stats.Declines++",
 	},
 	{
 		"a deadline that a worker tells of is that of the job", "frontend/task.go",
@@ -377,6 +377,14 @@ var table = []mutant{
 		"if from == blocked || from == claiming {", "if false {",
 	},
 	{
+		"a sample that is forgotten has no fates", "frontend/explain.go",
+		"r.round+maxSamples <= ds.rounds ||", "",
+	},
+	{
+		"what becomes of a place is remembered", "frontend/place.go",
+		"c.long.log.fates(r).Add(fate)", "",
+	},
+	{
 		"a job whose link broke gets other places", "frontend/links.go",
 		"c.want(r.group.job)\n\t\tc.dropPlace", "c.dropPlace",
 	},
@@ -394,7 +402,7 @@ var table = []mutant{
 	},
 	{
 		"a group is as long as the longest of its tasks", "frontend/place/kind.go",
-		"k.atMost = max(k.atMost, estimate)", "k.atMost = estimate",
+		"k.atMost = max(k.atMost, estimate)", "k.atMost = k.sum / time.Duration(k.hinted)",
 	},
 	{
 		"frontends choose different ones of equal workers", "frontend/estimate/decide.go",
@@ -676,7 +684,7 @@ var table = []mutant{
 	},
 	{
 		"tasks of a job that go anywhere go to different workers", "frontend/place/place.go",
-		"w.Set.Draw(i%w.Set.Len(), r.rand)", "w.Set.Draw(0, r.rand)",
+		"w.Set.Draw(i%w.Set.Len(), r.rand)", "w.Set.Draw(0*i, r.rand)",
 	},
 	{
 		"tasks of a job that go by queue lengths ask different workers", "frontend/early.go",

@@ -2487,6 +2487,183 @@ var fieldIDToName_Candidate = map[int16]string{
 	17: "across_bytes",
 }
 
+type Fate struct {
+	What  string `thrift:"what,1,required" frugal:"1,required,string" json:"what"`
+	Times int32  `thrift:"times,2" frugal:"2,default,i32" json:"times"`
+}
+
+func NewFate() *Fate {
+	return &Fate{}
+}
+
+func (p *Fate) InitDefault() {
+}
+
+func (p *Fate) GetWhat() (v string) {
+	return p.What
+}
+
+func (p *Fate) GetTimes() (v int32) {
+	return p.Times
+}
+func (p *Fate) SetWhat(val string) {
+	p.What = val
+}
+func (p *Fate) SetTimes(val int32) {
+	p.Times = val
+}
+
+func (p *Fate) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("Fate(%+v)", *p)
+}
+
+var fieldIDToName_Fate = map[int16]string{
+	1: "what",
+	2: "times",
+}
+
+type Sampled struct {
+	Worker string  `thrift:"worker,1,required" frugal:"1,required,string" json:"worker"`
+	Why    string  `thrift:"why,2,required" frugal:"2,required,string" json:"why"`
+	Rides  int32   `thrift:"rides,3" frugal:"3,default,i32" json:"rides"`
+	Places int32   `thrift:"places,4" frugal:"4,default,i32" json:"places"`
+	Bound  bool    `thrift:"bound,5" frugal:"5,default,bool" json:"bound"`
+	Fates  []*Fate `thrift:"fates,6" frugal:"6,default,list<Fate>" json:"fates"`
+}
+
+func NewSampled() *Sampled {
+	return &Sampled{}
+}
+
+func (p *Sampled) InitDefault() {
+}
+
+func (p *Sampled) GetWorker() (v string) {
+	return p.Worker
+}
+
+func (p *Sampled) GetWhy() (v string) {
+	return p.Why
+}
+
+func (p *Sampled) GetRides() (v int32) {
+	return p.Rides
+}
+
+func (p *Sampled) GetPlaces() (v int32) {
+	return p.Places
+}
+
+func (p *Sampled) GetBound() (v bool) {
+	return p.Bound
+}
+
+func (p *Sampled) GetFates() (v []*Fate) {
+	return p.Fates
+}
+func (p *Sampled) SetWorker(val string) {
+	p.Worker = val
+}
+func (p *Sampled) SetWhy(val string) {
+	p.Why = val
+}
+func (p *Sampled) SetRides(val int32) {
+	p.Rides = val
+}
+func (p *Sampled) SetPlaces(val int32) {
+	p.Places = val
+}
+func (p *Sampled) SetBound(val bool) {
+	p.Bound = val
+}
+func (p *Sampled) SetFates(val []*Fate) {
+	p.Fates = val
+}
+
+func (p *Sampled) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("Sampled(%+v)", *p)
+}
+
+var fieldIDToName_Sampled = map[int16]string{
+	1: "worker",
+	2: "why",
+	3: "rides",
+	4: "places",
+	5: "bound",
+	6: "fates",
+}
+
+type Sample struct {
+	AtUs   int64      `thrift:"at_us,1" frugal:"1,default,i64" json:"at_us"`
+	Tasks  int32      `thrift:"tasks,2" frugal:"2,default,i32" json:"tasks"`
+	Tactic string     `thrift:"tactic,3,required" frugal:"3,required,string" json:"tactic"`
+	Chosen []*Sampled `thrift:"chosen,4" frugal:"4,default,list<Sampled>" json:"chosen"`
+	More   int32      `thrift:"more,5" frugal:"5,default,i32" json:"more"`
+}
+
+func NewSample() *Sample {
+	return &Sample{}
+}
+
+func (p *Sample) InitDefault() {
+}
+
+func (p *Sample) GetAtUs() (v int64) {
+	return p.AtUs
+}
+
+func (p *Sample) GetTasks() (v int32) {
+	return p.Tasks
+}
+
+func (p *Sample) GetTactic() (v string) {
+	return p.Tactic
+}
+
+func (p *Sample) GetChosen() (v []*Sampled) {
+	return p.Chosen
+}
+
+func (p *Sample) GetMore() (v int32) {
+	return p.More
+}
+func (p *Sample) SetAtUs(val int64) {
+	p.AtUs = val
+}
+func (p *Sample) SetTasks(val int32) {
+	p.Tasks = val
+}
+func (p *Sample) SetTactic(val string) {
+	p.Tactic = val
+}
+func (p *Sample) SetChosen(val []*Sampled) {
+	p.Chosen = val
+}
+func (p *Sample) SetMore(val int32) {
+	p.More = val
+}
+
+func (p *Sample) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("Sample(%+v)", *p)
+}
+
+var fieldIDToName_Sample = map[int16]string{
+	1: "at_us",
+	2: "tasks",
+	3: "tactic",
+	4: "chosen",
+	5: "more",
+}
+
 type Decision struct {
 	Task        int32        `thrift:"task,1,required" frugal:"1,required,i32" json:"task"`
 	Path        Path         `thrift:"path,2,required" frugal:"2,required,Path" json:"path"`
@@ -2508,6 +2685,7 @@ type Decision struct {
 	Reason      string       `thrift:"reason,18" frugal:"18,default,string" json:"reason"`
 	Text        string       `thrift:"text,19,required" frugal:"19,required,string" json:"text"`
 	Alike       int32        `thrift:"alike,20" frugal:"20,default,i32" json:"alike"`
+	Samples     []*Sample    `thrift:"samples,21" frugal:"21,default,list<Sample>" json:"samples"`
 }
 
 func NewDecision() *Decision {
@@ -2617,6 +2795,10 @@ func (p *Decision) GetText() (v string) {
 func (p *Decision) GetAlike() (v int32) {
 	return p.Alike
 }
+
+func (p *Decision) GetSamples() (v []*Sample) {
+	return p.Samples
+}
 func (p *Decision) SetTask(val int32) {
 	p.Task = val
 }
@@ -2677,6 +2859,9 @@ func (p *Decision) SetText(val string) {
 func (p *Decision) SetAlike(val int32) {
 	p.Alike = val
 }
+func (p *Decision) SetSamples(val []*Sample) {
+	p.Samples = val
+}
 
 func (p *Decision) IsSetWork() bool {
 	return p.Work != nil
@@ -2714,6 +2899,7 @@ var fieldIDToName_Decision = map[int16]string{
 	18: "reason",
 	19: "text",
 	20: "alike",
+	21: "samples",
 }
 
 type ExplainResponse struct {
