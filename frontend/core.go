@@ -181,8 +181,11 @@ type Action interface{ action() }
 type Send struct {
 	Worker  Worker
 	Msg     probe.Msg
-	MayWait bool // up to half a millisecond, for others to travel with: sending costs more than what is sent
+	MayWait bool // up to LingerFor, for others to travel with: sending costs more than what is sent
 }
+
+// LingerFor is how long a message that may wait does, if no other one leaves on its connection before.
+const LingerFor = 500 * time.Microsecond
 
 // Accepted answers a Submit. Outcomes of the job may follow in the same step.
 type Accepted struct{ Job probe.JobID }

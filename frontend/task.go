@@ -312,10 +312,6 @@ func (c *Core) evicted(w *worker, m *probe.Evicted, now time.Time, acts []Action
 	return acts
 }
 
-// syncAge is how long something must have been believed before a Gone is believed instead: its message may
-// still have been on the way when the Sync was answered.
-const syncAge = time.Second
-
 // gone corrects what a Sync found to be believed in vain.
 func (c *Core) gone(w *worker, m *probe.Gone, now time.Time, acts []Action) []Action {
 	for _, p := range m.Places {
@@ -327,7 +323,7 @@ func (c *Core) gone(w *worker, m *probe.Gone, now time.Time, acts []Action) []Ac
 		}
 	}
 	for _, id := range m.Attempts {
-		if a := w.attempts[id]; a != nil && now.Sub(a.sent) >= syncAge {
+		if a := w.attempts[id]; a != nil && now.Sub(a.sent) >= probe.SyncAge {
 			acts = c.lose(a, false, "worker "+w.Welcome().Worker+" knows nothing of it", now, acts)
 		}
 	}

@@ -162,6 +162,10 @@ type Range struct {
 	Count uint32
 }
 
+// SyncAge is how long something must have been believed before a Sync that does not name it, or a Gone that does, is believed
+// instead: its message may still have been on the way when the other was sent.
+const SyncAge = time.Second
+
 // Sync tells the worker all that the frontend believes of the link: Live are the places below Next that
 // it believes queued, Attempts all whose end it awaits. The worker drops places below Next and attempts
 // of some age that are not named, and answers with Gone for what is named and it does not have.

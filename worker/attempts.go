@@ -185,7 +185,7 @@ func (c *Core) sync(l *link, m *probe.Sync, now time.Time, acts []Action) []Acti
 			named = wanted[p.launch.Attempt] // its frontend holds no place for it, but awaits its end
 			waits[p.launch.Attempt] = true
 		}
-		if p.res < m.Next && !named && (p.state == queued || p.state == parked) && now.Sub(p.toldAt) >= syncAge {
+		if p.res < m.Next && !named && (p.state == queued || p.state == parked) && now.Sub(p.toldAt) >= probe.SyncAge {
 			c.dropPlace(p)
 		}
 	}
@@ -197,12 +197,12 @@ func (c *Core) sync(l *link, m *probe.Sync, now time.Time, acts []Action) []Acti
 			acts = c.refuse(l, 0, 0, id, probe.Moved, 0, acts)
 		case a != nil && a.owner == nil:
 			acts = c.adopt(l, a, now, acts) // its Claim was lost
-		case a != nil && a.owner == l && a.state == ended && now.Sub(a.endedAt) >= syncAge:
+		case a != nil && a.owner == l && a.state == ended && now.Sub(a.endedAt) >= probe.SyncAge:
 			acts = append(acts, Send{l.id, c.finished(a, now)})
 		}
 	}
 	for _, a := range c.attemptsInOrder(func(a *attempt) bool {
-		return a.owner == l && a.state != ended && !wanted[a.launch.Attempt] && now.Sub(a.arrivedAt) >= syncAge
+		return a.owner == l && a.state != ended && !wanted[a.launch.Attempt] && now.Sub(a.arrivedAt) >= probe.SyncAge
 	}) {
 		acts = c.abandon(a, now, acts)
 	}

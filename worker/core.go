@@ -298,8 +298,6 @@ const (
 	maxStaged = 256
 	// maxSync bounds the places that are looked up for one Sync.
 	maxSync = 1 << 18
-	// syncAge is how old a place or attempt must be before a Sync that does not name it removes it.
-	syncAge = time.Second
 	// retainedCost is what keeping a result takes besides its bytes.
 	retainedCost = 512
 	// fullRetry is the retry-after of a full queue.

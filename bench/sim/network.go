@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/phoebe-sched/phoebe/frontend"
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
@@ -68,9 +69,6 @@ func (c *cluster) recode(m probe.Msg) probe.Msg {
 	return msgs[0]
 }
 
-// lingerFor is how long a message that may wait does, if no other one leaves on its connection before.
-const lingerFor = 500 * time.Microsecond
-
 func (c *cluster) linger(cn *conn, m probe.Msg) {
 	if cn == nil || !cn.fOpen {
 		return
@@ -81,7 +79,7 @@ func (c *cluster) linger(cn *conn, m probe.Msg) {
 	}
 	cn.waiting = append(cn.waiting, m)
 	if f.lingerAt == 0 {
-		f.lingerAt = c.now + lingerFor
+		f.lingerAt = c.now + frontend.LingerFor
 		c.at(f.lingerAt, event{kind: linger, f: f, life: f.life})
 	}
 }

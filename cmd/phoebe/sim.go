@@ -36,9 +36,10 @@ combinations of --policy, --load and --probe-ratio meet the same jobs.
   phoebe sim --policy late-binding,phoebe-overlap --probe-ratio 1,2,3     (phoebe without overlap)
   phoebe sim --jobs-file jobs.txt --cutoff 90s --workers 10000 --slots 1
   phoebe sim --long-jobs 0.1 --tasks-per-job 10 --task-duration task-exp:200ms --policy phoebe,late-binding,estimation,eagle
+  phoebe sim --workers 10 --frontends 2 --tasks-per-job 10 --task-duration fixed:1ms --message-cpu 5us --cores 2 --one-machine
   phoebe sim faults --seeds 1000
 
-phoebe sim run --help, faults --help and figure --help list their flags; the word run may be left out.`
+phoebe sim run --help, faults --help, figure --help and grid --help list their flags; the word run may be left out.`
 }
 
 type simRunCmd struct {

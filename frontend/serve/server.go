@@ -511,13 +511,10 @@ func (s *Server) unlock() {
 	}
 }
 
-// lingerFor is how long a message that may wait does.
-const lingerFor = 500 * time.Microsecond
-
 // linger has a worker's link flushed soon, if nothing else does it before.
 func (s *Server) linger(key frontend.Worker) {
 	if s.lingerAt.IsZero() {
-		s.lingerAt = time.Now().Add(lingerFor)
+		s.lingerAt = time.Now().Add(frontend.LingerFor)
 	}
 	if n := len(s.lingers); n == 0 || s.lingers[n-1] != key {
 		s.lingers = append(s.lingers, key)

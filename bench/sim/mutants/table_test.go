@@ -113,7 +113,7 @@ var table = []mutant{
 	},
 	{
 		"a sync spares places that have just come back", "worker/attempts.go",
-		"now.Sub(p.toldAt) >= syncAge", "now.Sub(p.queuedAt) >= syncAge",
+		"now.Sub(p.toldAt) >= probe.SyncAge", "now.Sub(p.queuedAt) >= probe.SyncAge",
 	},
 	{
 		"a sync keeps live places", "worker/attempts.go",
@@ -129,7 +129,7 @@ var table = []mutant{
 	},
 	{
 		"a sync spares young places", "worker/attempts.go",
-		"now.Sub(p.toldAt) >= syncAge", "true",
+		"now.Sub(p.toldAt) >= probe.SyncAge", "true",
 	},
 	{
 		"a sync is told of attempts that are waited for in vain", "worker/attempts.go",
@@ -559,7 +559,7 @@ var table = []mutant{
 	},
 	{
 		"what crossed a gone is not lost", "frontend/task.go",
-		"now.Sub(a.sent) >= syncAge", "true",
+		"now.Sub(a.sent) >= probe.SyncAge", "true",
 	},
 	{
 		"a resubmitted job starts when all workers have answered", "frontend/claims.go",
