@@ -15,11 +15,10 @@
 //   - bundle: tasks that are shorter than the round trip for the next one are given out several at a time;
 //   - resample: a job whose places do not come round is given more.
 //
-// Tasks that are long, or that care where they run (inputs, files, constraints of their own), go another way in
-// mode auto: each is estimated to be done first somewhere (package estimate), by the wait matrices that workers
+// Tasks that are long, or need files or much data, go another way in mode auto: each is estimated to be done first somewhere (package estimate), by the wait matrices that workers
 // tell when they are asked and that gossip brings ([Heard]), and is bound early, there. A batch of them is matched
 // with workers, one to each. Sampling keeps away from workers that such tasks hold. [Core.Explain] says which way
-// a task went and why, with the candidates and their terms. A job may have stages, each of which starts when those
+// a task went and why, with the candidates and their terms, or with the workers that were sampled. A job may have stages, each of which starts when those
 // before it have ended.
 //
 // Tenants are kept apart: a job is refused because others of its tenant have waited for too long, or because they are so
@@ -29,4 +28,42 @@
 //
 // What a frontend believes of a worker, its view, is only ever a hint: a wrong one costs time, never a
 // task. The baselines random, per-task and batch bind early, as in section 5 of the paper.
+//
+// # Rooms
+//
+// An event is told as facts; what they leave to be done is noted as wants; at the end of a step these are planned, and what is
+// decided is committed. Each fact has one owner, and no room calls one that stands above it:
+//
+//	estimate  where a long task is done first: pure
+//	view      what is believed of workers; knows nothing of jobs
+//	place     who is sampled: a Want and the view give Decisions, and nothing else happens
+//	frontend  jobs and their tasks (every change of a task's state goes through move), what was promised on each link,
+//	          Step, admission, claims, stages, explanations
+//
+// # Words
+//
+//	job, stage, task   what a client submits; tasks that do the same work on different data; one unit
+//	group              tasks of a job that demand the same of a worker: they are placed together, and wait in one queue
+//	tenant             for whom jobs are; its jobs with waiting tasks are hungry
+//	set                the workers that are up and may run the tasks of a group
+//	link               the connection to a worker; up, draining, adrift (it broke, and may come back) or down
+//	place              an entry in a worker's queue that a group holds. It is live while it is believed to be there
+//	reservation        the places that one Reserve asked for
+//	turn               a place comes to the front, and its worker says Ready; the answer is Bind or Decline
+//	bind               to give a task to a worker: late, at a place's turn, or early, without a place that came before
+//	ride               a task that is sent along with its reservation, to start if there is room at once
+//	attempt            one try at a task, at a worker
+//	keep               what a sticky place does after its turn: it stays, for another task
+//	spare              a place that its job needs no more, kept for a moment for the turns of other jobs
+//	share              to give a turn to another job than the place is of
+//	want               a job that may need more places than it has
+//	probe              what a task is worth in places: so many for each, of which a worker gets one or several
+//	decision           what one worker gets, and why it; in explanations, also where a long task went, and why
+//	sample             the decisions of one time for a group
+//	tactic             what the messages for a group are spent on, by how long its tasks run
+//	claim              to ask workers for the attempts of a job that came from another frontend
+//	round              workers that are asked how long their queues are, by the baselines that bind by that
+//	due, sleeping      a long task that is to be placed with the next batch, or later
+//	held               of a worker: by long tasks, so that short ones had better keep away
+//	lag                how long a job waits for turns before it samples again
 package frontend

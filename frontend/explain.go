@@ -2,6 +2,7 @@ package frontend
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -151,8 +152,9 @@ func (ds *decisions) chose(g *group, tasks int, decided []place.Decision, t plac
 	}
 	s := &ds.samples[(ds.rounds-1)%maxSamples]
 	*s = sample{at: now.Sub(g.job.submitted), tasks: tasks, tactic: t, chosen: s.chosen[:0], job: g.job.ID, group: g.index}
-	s.more = max(len(decided)-maxChosen, 0)
-	for i := range decided[:len(decided)-s.more] {
+	n := min(len(decided), maxChosen)
+	s.more, s.chosen = len(decided)-n, slices.Grow(s.chosen, n)
+	for i := range n {
 		d := &decided[i]
 		s.chosen = append(s.chosen, chosen{
 			worker: d.Worker.Key, life: uint32(d.Worker.Welcome().Incarnation), why: d.Why, rides: uint16(d.Rides), places: uint16(d.Places), bound: d.Bound,

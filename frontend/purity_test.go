@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"go/ast"
 	"go/parser"
 	"go/token"
 	"path/filepath"
@@ -40,5 +41,55 @@ func TestRooms(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// Facts of tasks have one owner: only move changes a task's state, and what counts or queues tasks by it.
+func TestOneOwner(t *testing.T) {
+	owners := map[string][]string{"state": {"move"}, "waiting": {"move", "group"}, "matching": {"move"}}
+	seen := map[string]bool{}
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		src, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range src.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok {
+				continue
+			}
+			written := func(x ast.Expr) {
+				field, ok := x.(*ast.SelectorExpr)
+				if !ok {
+					return
+				}
+				if by, owned := owners[field.Sel.Name]; owned && !slices.Contains(by, f.Name.Name) {
+					t.Errorf("%s: %s changes %s, which is up to %q", file, f.Name.Name, field.Sel.Name, by)
+				} else if owned {
+					seen[field.Sel.Name] = true
+				}
+			}
+			ast.Inspect(f, func(n ast.Node) bool {
+				switch n := n.(type) {
+				case *ast.AssignStmt:
+					for _, x := range n.Lhs {
+						written(x)
+					}
+				case *ast.IncDecStmt:
+					written(n.X)
+				}
+				return true
+			})
+		}
+	}
+	if len(seen) != len(owners) {
+		t.Errorf("only %v are changed at all", seen)
 	}
 }
