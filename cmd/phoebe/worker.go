@@ -25,7 +25,7 @@ type queueFlags struct {
 	StarvationBound time.Duration `default:"1s" placeholder:"D" help:"For --order shortest: whoever waited this long goes ahead. Default ${default}."`
 	ReadyExpiry     time.Duration `default:"500ms" placeholder:"D" help:"How long a slot is held for a frontend that does not answer. Default ${default}."`
 	Grace           time.Duration `default:"10s" placeholder:"D" help:"How long tasks of a lost frontend run on, for another to claim them. Default ${default}."`
-	Retain          time.Duration `default:"30s" placeholder:"D" help:"How long results are kept that no frontend has acknowledged. Default ${default}."`
+	Retain          time.Duration `default:"30s" placeholder:"D" help:"How long results are kept whose frontend is lost, for another to claim them; by a worker that drains for --grace at most. Default ${default}."`
 	MaxRetained     size          `default:"256MiB" placeholder:"SIZE" help:"Size of those results; the oldest go beyond it. Default ${default}."`
 	MaxQueue        int           `default:"16384" placeholder:"N" help:"Places in the queue; reservations beyond are refused, and those of a tenant that holds three times as many as are free. Default ${default}."`
 	MaxResult       size          `default:"1MiB" placeholder:"SIZE" help:"Result of one task. Default ${default}."`

@@ -1,0 +1,46 @@
+package serve
+
+import (
+	"net"
+	"syscall"
+	"testing"
+)
+
+// Where files or memory run out, connections are not accepted for a while; the worker stays.
+func TestAcceptFails(t *testing.T) {
+	s, err := New(Config{Listen: "127.0.0.1:0", Goroutines: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", s.cfg.Listen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := s.engine.(*goEngine)
+	e.listener = &scarce{l, []error{syscall.EMFILE, syscall.ENOMEM, syscall.ENFILE}}
+	s.listens(l.Addr())
+	s.started = true
+	e.running.Go(e.accept)
+	join(t, s, 1)
+	if n := s.cfg.Metrics.GetOrCreateCounter(`worker_protocol_errors_total{reason="accept"}`).Get(); n != 3 {
+		t.Errorf("%d failures are counted, not 3", n)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// scarce fails some times before it accepts.
+type scarce struct {
+	net.Listener
+	fails []error
+}
+
+func (l *scarce) Accept() (net.Conn, error) {
+	if len(l.fails) > 0 {
+		err := l.fails[0]
+		l.fails = l.fails[1:]
+		return nil, err
+	}
+	return l.Listener.Accept()
+}
