@@ -45,6 +45,36 @@ func TestManyKinds(t *testing.T) {
 	}
 }
 
+// A worker is told how long a task will take with reading its inputs there; what is learnt of a run is without that.
+func TestReadingIsPartOfTheRun(t *testing.T) {
+	f := newFleet(t, 2, 1, Config{})
+	reads := 6250 * time.Microsecond // a megabyte, from disk
+	for i := range 20 {
+		task := Task{Estimate: time.Millisecond, Inputs: []Input{{Bytes: 1e6, Copies: []estimate.Copy{{At: "h1"}}}}}
+		if i > 0 {
+			task.Estimate = 0
+		}
+		acts := f.step(Submit{jobWith(fmt.Sprint(i), task)})
+		var sent *probe.Reserve
+		for _, a := range acts {
+			if s, ok := a.(Send); ok && s.Worker == 1 {
+				m := s.Msg.(probe.Reserve)
+				sent = &m
+			}
+		}
+		if sent == nil || len(sent.Launches) != 1 {
+			t.Fatalf("it does not ride to its data: %v", acts)
+		}
+		if got := sent.Launches[0].Estimate; i == 0 && got != time.Millisecond+reads {
+			t.Errorf("the worker expects %v", got)
+		}
+		f.step(Received{1, probe.Finished{Attempt: sent.Launches[0].Attempt, Status: probe.Succeeded, Run: time.Millisecond + reads, Load: probe.Load{Free: f.size}}})
+	}
+	if w := estimate.Expect(0, 1e6, nil, f.core.view.Runs("f").Stats(), time.Hour); w.Mean.Round(10*time.Microsecond) != time.Millisecond {
+		t.Errorf("tasks are believed to run for %v without reading", w.Mean)
+	}
+}
+
 // A job that names as many hosts as it has tasks: to admit it takes no look at all workers for each task, nor does a
 // message take one at all its groups.
 func BenchmarkManyHosts(b *testing.B) {

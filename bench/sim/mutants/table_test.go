@@ -734,4 +734,68 @@ var table = []mutant{
 		"why one job is refused is true of all in its frame", "frontend/core.go",
 		"case probe.Refused, probe.Evicted: //", "case probe.Welcome: //",
 	},
+	{
+		"a short task is sampled though it has inputs", "frontend/estimate/route.go",
+		"case n.Reads >= threshold, n.Reads > 0 &&", "case n.Reads > 0, n.Reads > 0 &&",
+	},
+	{
+		"what runs and reads for long is estimated", "frontend/estimate/route.go",
+		"w.Mean+n.Reads >= threshold:", "false:",
+	},
+	{
+		"a job is sampled for so many kinds of tasks only", "frontend/core.go",
+		"sampled > maxSampledGroups+len(j.stages)", "sampled < 0",
+	},
+	{
+		"a ready worker gets the task whose data it has", "frontend/near.go",
+		"[...]shelfKey{{estimate.Disk, row.Host}, {estimate.Rack, row.Rack}, {estimate.Across, \"\"}}", "[...]shelfKey{{estimate.Across, \"\"}, {estimate.Rack, row.Rack}, {estimate.Disk, row.Host}}",
+	},
+	{
+		"a task waits for its data as long as that is worth it", "frontend/near.go",
+		"x.since.Add(x.sites[len(x.sites)-1].Read - best)", "now",
+	},
+	{
+		"and in the rack for less long", "frontend/near.go",
+		"x.since.Add(at.Read-best)", "x.since.Add(x.sites[len(x.sites)-1].Read-best)",
+	},
+	{
+		"a task that came back has waited all along", "frontend/near.go",
+		"if x.attempts != t.attempts {", "{",
+	},
+	{
+		"what would wait behind its own job for too long goes elsewhere at once", "frontend/near.go",
+		"far.After(now) && c.crowded(n, x, now)", "false",
+	},
+	{
+		"nobody waits for data where long tasks hold the workers", "frontend/near.go",
+		"g.Set.Contains(w.Worker) && !c.view.IsHeld(w.Worker, now)", "g.Set.Contains(w.Worker)",
+	},
+	{
+		"nobody waits for a holder that is gone", "frontend/near.go",
+		"if row == nil {\n\t\treturn\n\t}", "if row != nil {\n\t\treturn\n\t}",
+	},
+	{
+		"who has the data and comes up gets the tasks that nobody had it for", "frontend/links.go",
+		"c.nearUp()", "",
+	},
+	{
+		"when a wait for data is over, places are drawn anywhere", "frontend/core.go",
+		"soonest(c.ripening.Min().green.Min().from)", "",
+	},
+	{
+		"a place that is lost near the data is replaced", "frontend/near.go",
+		"places < 0 && s.ripe.Len() > 0 && s.missing() > 0", "false && s.missing() > 0",
+	},
+	{
+		"a turn that another job is given is for tasks that may go there", "frontend/place.go",
+		"other.Demand.Fits(g.Demand) && c.first(other, w, now) != nil &&\n", "other.Demand.Fits(g.Demand) &&\n",
+	},
+	{
+		"a worker expects a task to read its inputs, too", "frontend/place.go",
+		"expected += t.near.read", "",
+	},
+	{
+		"what is learnt of a run leaves out reading inputs", "frontend/long.go",
+		"run.Read, run.Bytes = x.read, t.spec.inputBytes()", "run.Bytes = t.spec.inputBytes()",
+	},
 }
