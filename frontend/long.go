@@ -378,7 +378,9 @@ func (c *Core) match(now time.Time, acts []Action) []Action {
 		}
 		x.spec.Work = estimate.Expect(x.task.spec.Estimate, x.bytes, g.stage, g.Runs.Stats(), c.cfg.Estimate.Unknown)
 		g.longest = max(g.longest, x.spec.Work.Mean)
-		x.spec.Also = l.also
+		if x.spec.Also = l.also; !x.whole {
+			x.spec.LongFrom = c.cfg.LongTask
+		}
 		if sets[g] == 0 {
 			sets[g] = len(sets) + 1
 		}
@@ -448,7 +450,7 @@ func (c *Core) enqueueLong(x *longTask, choice *estimate.Decision, now time.Time
 		x.task.group.ends = end
 	}
 	acts = c.enqueueAt(x, w, choice, now, acts)
-	c.view.Fill(w.Worker, x.spec.Demand, x.run)
+	c.view.Fill(w.Worker, x.spec.Demand, x.run < x.spec.LongFrom, x.run)
 	return acts
 }
 
@@ -470,7 +472,7 @@ func (c *Core) enqueueAt(x *longTask, w *worker, choice *estimate.Decision, now 
 	c.Stats.Enqueued++
 	acts = c.enqueue(x.task, w, now, acts)
 	a := x.task.attempt
-	c.view.Expect(w.Worker, view.Promise{Attempt: a.id, Res: a.res, Demand: x.task.spec.Demand, Run: x.run})
+	c.view.Expect(w.Worker, view.Promise{Attempt: a.id, Res: a.res, Demand: x.task.spec.Demand, Short: x.run < x.spec.LongFrom, Run: x.run})
 	c.decided(x, choice, w, now)
 	return acts
 }

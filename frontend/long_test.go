@@ -67,6 +67,9 @@ func flat(capacity probe.Demand, wait time.Duration) *probe.WaitMatrix {
 			m.Cells[i][k] = probe.WaitOf(wait)
 		}
 	}
+	for i := range m.Short {
+		m.Short[i] = probe.WaitOf(wait)
+	}
 	return m
 }
 

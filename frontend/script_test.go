@@ -306,6 +306,7 @@ func matrix(l *script.Line, capacity probe.Demand) *probe.WaitMatrix {
 			for k := range m.Cells[i] {
 				m.Cells[i][k] = probe.NeverFits
 			}
+			m.Short[i] = probe.NeverFits
 		}
 		return m
 	}

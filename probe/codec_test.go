@@ -580,6 +580,7 @@ var (
 			for j := range m.Cells[i] {
 				m.Cells[i][j] = Wait(min(j, 1) + 1)
 			}
+			m.Short[i] = 1
 		}
 		return m
 	}()

@@ -40,6 +40,8 @@ var steps = [MatrixSide]int64{1, 2, 4, 8, 12, 16, 24, 32}
 type WaitMatrix struct {
 	Capacity Demand // of the worker: what the grid divides
 	Cells    [MatrixSide][MatrixSide]Wait
+	// Short is the same for a short task, which may use all of the worker, of up to the i-th step of both. No wait falls.
+	Short [MatrixSide]Wait
 }
 
 // Wait is the expected wait of a task of demand d: that of the smallest cell which holds it, NeverFits if none
@@ -49,6 +51,14 @@ func (m *WaitMatrix) Wait(d Demand) Wait {
 		return NeverFits
 	}
 	return m.Cells[step(int64(d.CPU), int64(m.Capacity.CPU))][step(int64(d.Mem), int64(m.Capacity.Mem))]
+}
+
+// ShortWait is the expected wait of a short task of demand d, NeverFits if it is more than all of the worker.
+func (m *WaitMatrix) ShortWait(d Demand) Wait {
+	if !d.Fits(m.Capacity) {
+		return NeverFits
+	}
+	return m.Short[max(step(int64(d.CPU), int64(m.Capacity.CPU)), step(int64(d.Mem), int64(m.Capacity.Mem)))]
 }
 
 // Idle is the matrix of the same worker when it has nothing to do.
@@ -61,6 +71,7 @@ func (m *WaitMatrix) Idle() *WaitMatrix {
 			}
 		}
 	}
+	idle.Short = [MatrixSide]Wait{}
 	return &idle
 }
 

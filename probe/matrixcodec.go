@@ -9,7 +9,8 @@ import (
 // A matrix is written as its capacity, a mask of cells, and for each cell of the mask by how much it is above the
 // larger of its left and its upper neighbour. Cells come in the order of matrixCells: the first row and the first
 // column are first, as in a matrix that a worker forecasts all others follow from these. So the cells of an idle
-// worker take one byte, those of a busy one some forty, and no matrix takes more than 340.
+// worker take one byte, those of a busy one some forty, and no matrix takes more than 340. The waits of short tasks
+// follow, as a mask and by how much each is above the one before: one byte for an idle worker, at most 42.
 const allCells = MatrixSide * MatrixSide
 
 // matrixCells is the order of the cells: the first row, the rest of the first column, the others row by row.
@@ -63,6 +64,17 @@ func AppendMatrix(b []byte, m *WaitMatrix) []byte {
 	for ; mask > 0; mask &= mask - 1 {
 		b = appendUint(b, uint64(above[bits.TrailingZeros64(mask)]))
 	}
+	short, floor := [MatrixSide]Wait{}, Wait(0)
+	for i, w := range m.Short {
+		if w > floor {
+			mask |= 1 << i
+			short[i], floor = w-floor, w
+		}
+	}
+	b = appendUint(b, mask)
+	for ; mask > 0; mask &= mask - 1 {
+		b = appendUint(b, uint64(short[bits.TrailingZeros64(mask)]))
+	}
 	return b
 }
 
@@ -87,6 +99,14 @@ func (r *reader) matrix(field string, m *WaitMatrix) {
 		}
 		m.Cells[at.row][at.col] = floor
 	}
+	mask = r.upTo(field, math.MaxUint8, outOfRange)
+	floor := Wait(0)
+	for i := range m.Short {
+		if mask>>i&1 > 0 {
+			floor += Wait(r.upTo(field, uint64(math.MaxUint32-floor), outOfRange))
+		}
+		m.Short[i] = floor
+	}
 }
 
 // A wait is told anew ahead of time if it is off by more than this.
@@ -103,16 +123,18 @@ func (m *WaitMatrix) Differs(told *WaitMatrix, ago time.Duration) bool {
 		return true
 	}
 	passed := WaitOf(ago)
+	strays := func(now, then Wait) bool {
+		stray := max(waitStray, then/waitStrayPer)
+		return now != then && (now == NeverFits || then == NeverFits || now > then && now-then > stray || then > now && then-now > stray && then-now-stray > passed)
+	}
 	for i := range MatrixSide {
 		for j := range MatrixSide {
-			now, then := m.Cells[i][j], told.Cells[i][j]
-			if now == then {
-				continue
-			}
-			stray := max(waitStray, then/waitStrayPer)
-			if now == NeverFits || then == NeverFits || now > then && now-then > stray || then > now && then-now > stray && then-now-stray > passed {
+			if strays(m.Cells[i][j], told.Cells[i][j]) {
 				return true
 			}
+		}
+		if strays(m.Short[i], told.Short[i]) {
+			return true
 		}
 	}
 	return false

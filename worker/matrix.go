@@ -193,6 +193,7 @@ func (f *forecast) matrix(m *probe.WaitMatrix) {
 		}
 	}
 	m.Capacity = all
+	m.Short = f.short()
 	for i := range side {
 		for j := range side {
 			m.Cells[i][j] = probe.WaitOf(max(cpu[i], mem[j]))
@@ -201,6 +202,20 @@ func (f *forecast) matrix(m *probe.WaitMatrix) {
 			}
 		}
 	}
+}
+
+// short is the waits of short tasks, which may use what is closed to long ones, in the same way: until room begins to
+// remain.
+func (f *forecast) short() (waits [probe.MatrixSide]probe.Wait) {
+	all := f.capacity.all
+	i := probe.MatrixSide // how many steps have room in all that was swept
+	for k := len(f.spans) - 1; k >= 0 && i > 0; k-- {
+		free := f.spans[k].free.all
+		for ; i > 0 && (probe.MatrixStep(all.CPU, i-1) > free.CPU || probe.MatrixStep(all.Mem, i-1) > free.Mem); i-- {
+			waits[i-1] = probe.WaitOf(f.spans[k+1].at)
+		}
+	}
+	return waits
 }
 
 // closed reports whether all of which step i of a matrix speaks is more than what is open to long tasks.

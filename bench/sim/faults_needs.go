@@ -334,6 +334,9 @@ func (r *faultRun) lie(row *frontend.Heard) {
 			}
 		}
 	}
+	for i := range m.Short {
+		m.Short[i] = m.Cells[i][i]
+	}
 	m.Capacity = among(d, m.Capacity, probe.Demand{}, slotsOf(1), slotsOf(1000))
 	row.Speed = among(d, 0, 0.01, 1, 100)
 	row.Age = among(d, 0, -time.Hour, time.Second, 1000*time.Hour)

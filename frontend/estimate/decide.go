@@ -19,6 +19,9 @@ type Task struct {
 	Inputs []Input
 	Files  []File
 	Pool   Pool // of the workers that may run it; nil: all
+	// LongFrom is from which run time on workers take it for long, so that it may use only what is open to long ones; 0: it
+	// is long anyhow.
+	LongFrom time.Duration
 	// Set, if not 0, says which tasks are of use only when the last of them is done, as those of a stage are; Until is
 	// when that will be at the earliest, from now, because of others that were placed before. Between tasks that want
 	// the same worker, what counts is what the set loses.
@@ -300,12 +303,12 @@ func (f *Fleet) terms(t *Task, row *server, now time.Time) Candidate {
 		}
 	}
 
-	c.Age = max(now.Sub(row.Heard), 0)
-	c.Steps = steps(c.Age, f.cfg.Fresh)
-	c.W = pessimistic(row.Matrix, t.Demand, c.Steps).Duration()
-
 	c.Bytes, c.Read = f.reading(t.Inputs, row)
 	c.R = add(c.Read, min(time.Duration(float64(min(t.Work.Mean, maxTerm))/speed(row.Speed)), maxTerm))
+
+	c.Age = max(now.Sub(row.Heard), 0)
+	c.Steps = steps(c.Age, f.cfg.Fresh)
+	c.W = pessimistic(row.Matrix, t.Demand, c.R < t.LongFrom, c.Steps).Duration()
 
 	c.E = add(add(c.I, c.W), c.R)
 	c.Psucc = f.survives(row, now, c.E, t.Work.Dev)
@@ -476,7 +479,7 @@ func (f *Fleet) consider(t *Task, key int32, kind Kind) bool {
 		return false
 	}
 	row.epoch = f.epoch
-	if row.Matrix != nil && row.Matrix.Wait(t.Demand) == probe.NeverFits || t.Pool != nil && !t.Pool.Has(key) {
+	if row.Matrix != nil && waitOf(row.Matrix, t.Demand, t.Work.Mean < t.LongFrom) == probe.NeverFits || t.Pool != nil && !t.Pool.Has(key) {
 		return false
 	}
 	f.found = append(f.found, found{row, kind})

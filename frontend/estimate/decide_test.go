@@ -31,6 +31,9 @@ func flat(wait time.Duration) *probe.WaitMatrix {
 			m.Cells[i][j] = probe.WaitOf(wait)
 		}
 	}
+	for i := range m.Short {
+		m.Short[i] = probe.WaitOf(wait)
+	}
 	return m
 }
 
@@ -376,7 +379,7 @@ func TestBatch(t *testing.T) {
 				}
 				wait = c.W
 				s := *f.Get(c.Worker)
-				after := Occupied(*s.Matrix, tasks[i].Demand, c.R)
+				after := Occupied(*s.Matrix, tasks[i].Demand, false, c.R)
 				s.Matrix = &after
 				f.Put(s)
 			}

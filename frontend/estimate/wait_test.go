@@ -36,7 +36,7 @@ func TestPessimistic(t *testing.T) {
 		{scaled(probe.Slot, 9), 7, probe.NeverFits},
 		{probe.Demand{CPU: 2000}, 1, probe.WaitOf(3 * time.Second)},
 	} {
-		if got := pessimistic(m, test.demand, test.steps); got != test.want {
+		if got := pessimistic(m, test.demand, false, test.steps); got != test.want {
 			t.Errorf("%s, %d steps: %v, want %v", test.demand, test.steps, got, test.want)
 		}
 	}
@@ -44,7 +44,7 @@ func TestPessimistic(t *testing.T) {
 
 func TestOccupied(t *testing.T) {
 	idle := probe.WaitMatrix{Capacity: room}
-	after := Occupied(idle, scaled(probe.Slot, 3), 10*time.Second)
+	after := Occupied(idle, scaled(probe.Slot, 3), false, 10*time.Second)
 	for n, want := range map[int32]time.Duration{1: 0, 4: 0, 6: 10 * time.Second, 8: 10 * time.Second} {
 		if got := after.Wait(scaled(probe.Slot, n)); got.Duration() != want {
 			t.Errorf("beside three of eight slots, %d slots wait %v, want %v", n, got.Duration(), want)
@@ -57,11 +57,11 @@ func TestOccupied(t *testing.T) {
 			one.Cells[i][j] = probe.WaitOf(5 * time.Second)
 		}
 	}
-	after = Occupied(one, probe.Slot, 10*time.Second)
+	after = Occupied(one, probe.Slot, false, 10*time.Second)
 	if got := after.Wait(probe.Slot); got.Duration() != 15*time.Second {
 		t.Errorf("behind 5 s and 10 s: %v", got.Duration())
 	}
-	if after := Occupied(one, scaled(probe.Slot, 2), time.Second); after != one {
+	if after := Occupied(one, scaled(probe.Slot, 2), false, time.Second); after != one {
 		t.Error("a task that never fits changed the matrix")
 	}
 }
@@ -83,7 +83,7 @@ func TestOccupiedIsSafe(t *testing.T) {
 			n := 1 + rng.IntN(8)
 			d, run := scaled(probe.Slot, int32(n)), time.Duration(1+rng.IntN(20))*time.Second
 			start := m.Wait(d).Duration()
-			after := Occupied(m, d, run)
+			after := Occupied(m, d, false, run)
 			for i := range probe.MatrixSide {
 				for j := range probe.MatrixSide {
 					if after.Cells[i][j] < m.Cells[i][j] || i > 0 && after.Cells[i][j] < after.Cells[i-1][j] || j > 0 && after.Cells[i][j] < after.Cells[i][j-1] {

@@ -88,7 +88,7 @@ func (v *View) put(w *Worker, s estimate.Server, m *probe.WaitMatrix, at, now ti
 	if m != nil && (s.Matrix == nil || !at.Before(s.Heard)) {
 		matrix := *m
 		for _, p := range w.untold { // it did not know of these yet
-			matrix = estimate.Occupied(matrix, p.Demand, p.Run)
+			matrix = estimate.Occupied(matrix, p.Demand, p.Short, p.Run)
 		}
 		s.Matrix, s.Heard = &matrix, at
 		v.hold(w, m, at, now)
@@ -96,10 +96,10 @@ func (v *View) put(w *Worker, s estimate.Server, m *probe.WaitMatrix, at, now ti
 	v.fleet.Put(s)
 }
 
-// Fill notes in the matrix of w that a task was placed there by it.
-func (v *View) Fill(w *Worker, d probe.Demand, run time.Duration) {
+// Fill notes in the matrix of w that a task, short or long, was placed there by it.
+func (v *View) Fill(w *Worker, d probe.Demand, short bool, run time.Duration) {
 	row := *v.fleet.Get(int32(w.Key))
-	occupied := estimate.Occupied(*row.Matrix, d, run)
+	occupied := estimate.Occupied(*row.Matrix, d, short, run)
 	row.Matrix = &occupied
 	v.fleet.Put(row)
 }

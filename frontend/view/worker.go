@@ -54,6 +54,7 @@ type Promise struct {
 	Attempt probe.AttemptID
 	Res     probe.ResID
 	Demand  probe.Demand
+	Short   bool          // it may use all of the worker
 	Run     time.Duration // expected
 }
 

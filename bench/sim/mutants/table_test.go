@@ -604,7 +604,7 @@ var table = []mutant{
 
 	{
 		"a task that was enqueued counts at its worker until that has answered", "frontend/view/load.go",
-		"matrix = estimate.Occupied(matrix, p.Demand, p.Run)", "_ = p",
+		"matrix = estimate.Occupied(matrix, p.Demand, p.Short, p.Run)", "_ = p",
 	},
 	{
 		"a task that was enqueued counts in the matrix of its worker", "frontend/view/load.go",
@@ -797,5 +797,13 @@ var table = []mutant{
 	{
 		"what is learnt of a run leaves out reading inputs", "frontend/long.go",
 		"run.Read, run.Bytes = x.read, t.spec.inputBytes()", "run.Bytes = t.spec.inputBytes()",
+	},
+	{
+		"a short task waits for room in all of the worker", "worker/matrix.go",
+		"probe.MatrixStep(all.CPU, i-1) > free.CPU || probe.MatrixStep(all.Mem, i-1) > free.Mem", "true",
+	},
+	{
+		"an estimated task that is short waits as short ones do", "frontend/estimate/decide.go",
+		"t.Demand, c.R < t.LongFrom, c.Steps", "t.Demand, false, c.Steps",
 	},
 }

@@ -150,20 +150,21 @@ func (f Flaws) Names() []string {
 	return names
 }
 
-// noRoom is the wait matrix of a worker that nothing fits.
-var noRoom = func() (cells [probe.MatrixSide][probe.MatrixSide]probe.Wait) {
-	for i := range cells {
-		for j := range cells[i] {
-			cells[i][j] = probe.NeverFits
+// noRoom is the wait matrix of a worker that nothing fits, but for its capacity.
+var noRoom = func() (m probe.WaitMatrix) {
+	for i := range m.Cells {
+		for j := range m.Cells[i] {
+			m.Cells[i][j] = probe.NeverFits
 		}
+		m.Short[i] = probe.NeverFits
 	}
-	return cells
+	return m
 }()
 
 // clean replaces what is absurd in r, and flags it.
 func (r *Row) clean() {
 	if !believable(&r.Matrix) {
-		r.Matrix.Cells = noRoom
+		r.Matrix.Cells, r.Matrix.Short = noRoom.Cells, noRoom.Short
 		r.Flaws |= BadMatrix
 	}
 	if r.Speed != 0 && !(r.Speed >= 0.01 && r.Speed <= 100) {
@@ -186,6 +187,11 @@ func (r *Row) clean() {
 // believable reports whether no wait of m falls along a row or down a column, and none is absurdly long.
 func believable(m *probe.WaitMatrix) bool {
 	longest := probe.WaitOf(maxWait)
+	for i, w := range m.Short {
+		if i > 0 && w < m.Short[i-1] || w > longest && w != probe.NeverFits {
+			return false
+		}
+	}
 	for i := range m.Cells {
 		for j, w := range m.Cells[i] {
 			if i > 0 && w < m.Cells[i-1][j] || j > 0 && w < m.Cells[i][j-1] || w > longest && w != probe.NeverFits {

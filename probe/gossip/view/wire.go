@@ -170,7 +170,7 @@ func AppendRow(b []byte, r *Row) []byte {
 		flags |= hasFlaws
 		b = append(b, byte(r.Flaws))
 	}
-	cells := probe.WaitMatrix{Cells: r.Matrix.Cells} // the capacity is in the profile
+	cells := probe.WaitMatrix{Cells: r.Matrix.Cells, Short: r.Matrix.Short} // the capacity is in the profile
 	b = probe.AppendMatrix(b, &cells)
 	if p := r.Profile; p != nil {
 		b = appendString(b, p.Name)

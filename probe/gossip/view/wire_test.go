@@ -148,7 +148,7 @@ func short(r Row) Row {
 
 func FuzzMessages(f *testing.F) {
 	r := fullRow("w", 1, 7)
-	r.Matrix.Cells = noRoom
+	r.Matrix.Cells = noRoom.Cells
 	f.Add(AppendHeartbeat(nil, &Heartbeat{Secret: "s", Members: 3, Row: r}))
 	f.Add(AppendAnswer(nil, &Answer{Seq: 3, Full: true, Version: 3, Members: []Member{{Name: "f", Heartbeat: "h"}}}))
 	push := appendString([]byte{msgPush}, "f2")
