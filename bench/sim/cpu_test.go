@@ -82,8 +82,10 @@ func TestMessageCPUIsBounded(t *testing.T) {
 			switch {
 			case message == time.Nanosecond && math.Abs(r.ResponseMS.Mean/before.ResponseMS.Mean-1) > 0.05:
 				t.Errorf("next to nothing makes a mean response of %v ms out of %v", r.ResponseMS.Mean, before.ResponseMS.Mean)
-			case message == 20*time.Microsecond && (all < 0.9*float64(cores) || r.ResponseMS.Mean < 10*before.ResponseMS.Mean || r.CPU.PerTaskUS > 20*11):
+			case message == 20*time.Microsecond && (all < 0.9*float64(cores) || r.ResponseMS.Mean < 3*before.ResponseMS.Mean):
 				t.Errorf("what takes all cores leaves %.2f of %d busy, a mean response of %v ms and %v us a task", all, cores, r.ResponseMS.Mean, r.CPU.PerTaskUS)
+			case message == 20*time.Microsecond && cores == 2 && r.CPU.PerTaskUS > 120: // 96; 146 if each message were read by itself
+				t.Errorf("%.1f us a task: what has come on a connection is not read at once", r.CPU.PerTaskUS)
 			}
 		}
 	}
