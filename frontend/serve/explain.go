@@ -168,14 +168,18 @@ func candidate(c *estimate.Candidate) *v1.Candidate {
 }
 
 // usage is nil where nothing is known.
-func usage(u *probe.Usage) *v1.Usage {
+func usage(u *probe.Usage) *v1.Usage { return usageIn(&v1.Usage{}, u) }
+
+// usageIn makes into of u, and returns it, or nil if u says nothing.
+func usageIn(into *v1.Usage, u *probe.Usage) *v1.Usage {
 	if *u == (probe.Usage{}) {
 		return nil
 	}
-	return &v1.Usage{
+	*into = v1.Usage{
 		CpuUs: u.CPU.Microseconds(), MemoryMib: int32(min(u.Memory, math.MaxInt32)),
 		FetchedBytes: int64(min(u.Fetched, math.MaxInt64)), FetchUs: u.Fetch.Microseconds(),
 	}
+	return into
 }
 
 // describeView completes ws with what this frontend places long tasks by at a worker.

@@ -64,8 +64,14 @@ var failures = [...]v1.FailureReason{
 	frontend.NoInput: v1.FailureReason_NO_INPUT, frontend.StageFailed: v1.FailureReason_STAGE_FAILED,
 }
 
-// done adds an outcome.
-func (r *record) done(o *frontend.Outcome, mostOfRun int) {
+// scratch is an outcome that is encoded and not kept.
+type scratch struct {
+	outcome v1.Outcome
+	usage   v1.Usage
+}
+
+// done adds an outcome. A Run answers with results of at most so many bytes.
+func (r *record) done(o *frontend.Outcome, mostOfRun int, s *scratch) {
 	r.left--
 	r.receipts = append(r.receipts, o.Receipt)
 	r.bytes += len(o.Result)
@@ -73,28 +79,29 @@ func (r *record) done(o *frontend.Outcome, mostOfRun int) {
 	case r.run && r.bytes > mostOfRun:
 		r.answer, r.outcomes, r.tooLarge = nil, nil, r.bytes
 	case r.run && !r.phases: // else it is not known yet when they are delivered
-		var out v1.Outcome
-		r.fill(&out, o)
-		r.answer.Add(&out)
+		s.outcome = v1.Outcome{}
+		r.fill(&s.outcome, &s.usage, o)
+		r.answer.Add(&s.outcome)
 	default:
 		if len(r.slab) == 0 {
 			r.slab = make([]v1.Outcome, min(r.left+1, 100))
 		}
 		out := &r.slab[0]
 		r.slab = r.slab[1:]
-		r.fill(out, o)
+		r.fill(out, &v1.Usage{}, o)
 		r.outcomes = append(r.outcomes, out)
 	}
 	r.notify()
 }
 
-func (r *record) fill(out *v1.Outcome, o *frontend.Outcome) {
+// fill makes out of o; what was used, if that is known, is in use.
+func (r *record) fill(out *v1.Outcome, use *v1.Usage, o *frontend.Outcome) {
 	out.Task = int32(o.Task)
 	out.Kind = kinds[o.Kind]
 	out.Worker = o.Worker
 	out.Attempts = int32(o.Attempts)
 	out.RunUs = o.Run.Microseconds()
-	out.Usage = usage(&o.Usage)
+	out.Usage = usageIn(use, &o.Usage)
 	switch o.Kind {
 	case frontend.Result:
 		if out.Result_ = o.Result; out.Result_ == nil {

@@ -181,7 +181,7 @@ func TestStageFails(t *testing.T) {
 func TestWordsOfTheAPI(t *testing.T) {
 	for f := frontend.TaskError; f <= frontend.StageFailed; f++ {
 		r := &record{left: 1}
-		r.done(&frontend.Outcome{Kind: frontend.Failed, Failure: f, Usage: probe.Usage{CPU: time.Second, Memory: 3, Fetched: 5, Fetch: time.Millisecond}}, 0)
+		r.done(&frontend.Outcome{Kind: frontend.Failed, Failure: f, Usage: probe.Usage{CPU: time.Second, Memory: 3, Fetched: 5, Fetch: time.Millisecond}}, 0, nil)
 		o := r.outcomes[0]
 		if o.Failure.Reason == 0 || o.Failure.Reason.String() == "<UNSET>" {
 			t.Errorf("failure %d is %v", f, o.Failure.Reason)

@@ -51,8 +51,9 @@ type Server struct {
 	runs     map[run]*link // that is, or was last, linked to a run of a worker
 	jobs     map[probe.JobID]*record
 	ended    endedList
-	answered []answered       // of which it is to be told that they have arrived, oldest first
-	replies  []reply          // to be written when the mutex is free
+	answered []answered // of which it is to be told that they have arrived, oldest first
+	replies  []reply    // to be written when the mutex is free
+	scratch  scratch
 	later    []frontend.Event // found while actions were carried out
 	swept    time.Time        // when clients that are gone were last looked for
 	stepped  time.Time        // the last step
@@ -453,7 +454,7 @@ func (s *Server) do(a frontend.Action) {
 	case frontend.Done:
 		s.metrics.outcome(&a.Outcome)
 		if r := s.jobs[a.Job]; r != nil {
-			r.done(&a.Outcome, s.cfg.MaxRunResult)
+			r.done(&a.Outcome, s.cfg.MaxRunResult, &s.scratch)
 		}
 	case frontend.Accepted:
 		s.metrics.accepted.Inc()
