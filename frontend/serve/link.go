@@ -84,13 +84,13 @@ func (l *link) send(m probe.Msg) {
 	l.mu.Unlock()
 }
 
-// flush has what has gathered written: by the caller, as far as the connection takes it at once, and what is left by fastrpc,
-// whose goroutine may wait. It never blocks.
-func (l *link) flush() {
+// flush has what has gathered written: if it is urgent by the caller, as far as the connection takes it at once, and what is
+// left by fastrpc, whose goroutine may wait. It never blocks.
+func (l *link) flush(urgent bool) {
 	l.mu.Lock()
 	c := l.conn
 	left := c != nil && !c.writing && len(c.out) > 0 // who writes already sees to the rest
-	if left && c.up && c.socket != nil {
+	if urgent && left && c.up && c.socket != nil {
 		left = c.writeNow()
 	}
 	l.mu.Unlock()
@@ -462,7 +462,7 @@ func (l *link) ping() uint64 {
 	l.pinged.Store(monotonic())
 	seq := l.pingSeq.Add(1)
 	l.send(probe.Ping{Seq: seq})
-	l.flush()
+	l.flush(true)
 	return seq
 }
 

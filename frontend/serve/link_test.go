@@ -374,6 +374,9 @@ func TestOrderOfWrites(t *testing.T) {
 				c.mu.Lock()
 				next++
 				c.do(frontend.Send{Worker: 0, Msg: probe.Bind{Res: 1, Launch: probe.Launch{Attempt: probe.AttemptID{Seq: next}, Payload: make([]byte, size)}}})
+				if next%3 == 0 {
+					c.links[0].flush(false)
+				}
 				c.unlock()
 			}
 		})
