@@ -13,11 +13,15 @@ type quiet struct {
 	closing        context.Context
 	accepts, ended chan struct{} // closed by the first call of Accept, and of Close
 	accept, end    func()
+	waits          chan struct{} // closed when Kitex waits for its end: one that is stopped before that panics
+	wait           func()
 }
 
 func newQuiet(l net.Listener, closing context.Context) *quiet {
 	q := &quiet{Listener: l, closing: closing, accepts: make(chan struct{}), ended: make(chan struct{})}
 	q.accept = sync.OnceFunc(func() { close(q.accepts) })
+	q.waits = make(chan struct{})
+	q.wait = sync.OnceFunc(func() { close(q.waits) })
 	q.end = sync.OnceFunc(func() { close(q.ended) })
 	return q
 }

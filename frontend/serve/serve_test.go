@@ -247,3 +247,19 @@ func TestLateLoss(t *testing.T) {
 		}
 	}
 }
+
+// A server may be closed as soon as it has started, however far Kitex has come by then.
+func TestCloseAtOnce(t *testing.T) {
+	for range 50 {
+		s, err := New(Config{Listen: "127.0.0.1:0", Seed: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -121,12 +121,13 @@ func (s *Server) Start() error {
 		server.WithListener(s.quiet),
 		server.WithTransServerFactory(gonet.NewTransServerFactory()),
 		server.WithTransHandlerFactory(s.gate),
-		server.WithExitSignal(func() <-chan error { return make(chan error) }),
+		server.WithExitSignal(func() <-chan error { s.quiet.wait(); return make(chan error) }),
 		server.WithExitWaitTime(time.Millisecond),
 	)
 	s.running.Go(s.tick)
 	s.running.Go(func() {
 		defer s.quiet.accept() // in case it never came to that
+		defer s.quiet.wait()
 		if err := s.api.Run(); err != nil && s.ctx.Err() == nil {
 			s.failed <- fmt.Errorf("frontend: serve: %w", err)
 		}
@@ -275,6 +276,7 @@ func (s *Server) Close() error {
 			l.retire()
 		}
 	}
+	<-s.quiet.waits
 	<-s.quiet.accepts // before that, there is nothing yet that it would stop
 	s.api.Stop()      // complains of calls that had not been answered in time: their connections are closed already
 	s.peers.close()
