@@ -800,7 +800,7 @@ var table = []mutant{
 	},
 	{
 		"a short task waits for room in all of the worker", "worker/matrix.go",
-		"probe.MatrixStep(all.CPU, i-1) > free.CPU || probe.MatrixStep(all.Mem, i-1) > free.Mem", "true",
+		"probe.MatrixStep(all.CPU, i-1) > free.CPU || ", "probe.MatrixStep(all.CPU, i-1) >= free.CPU || ",
 	},
 	{
 		"an estimated task that is short waits as short ones do", "frontend/estimate/decide.go",
