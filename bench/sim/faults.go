@@ -272,7 +272,7 @@ func (r *faultRun) draw() {
 		r.visits = append(r.visits, map[probe.JobID]*visit{})
 		cfg := frontend.Config{
 			AdriftFor: between(d, 50*time.Millisecond, 500*time.Millisecond), ClaimFor: between(d, 200*time.Millisecond, time.Second),
-			StrandedFor: 2 * time.Second, SyncEvery: between(d, 300*time.Millisecond, 2*time.Second), ProbeTimeout: 20 * time.Millisecond,
+			StrandedFor: [...]time.Duration{2 * time.Second, 300 * time.Millisecond}[r.seed%2], SyncEvery: between(d, 300*time.Millisecond, 2*time.Second), ProbeTimeout: 20 * time.Millisecond,
 			MaxPending: among(d, 60, 1<<20), MaxWait: among(d, 100*time.Millisecond, -1),
 			LongTask: among(d, 20*time.Millisecond, 200*time.Millisecond, 0),
 			Matcher:  among(d, estimate.Stable, estimate.Greedy, estimate.Optimal), PoisonAfter: among(d, 2, 3),

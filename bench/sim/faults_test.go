@@ -13,7 +13,6 @@ import (
 // TestFaults lets random schedules of faults loose on both cores. PHOEBE_SEED starts at another seed, PHOEBE_SEEDS
 // says how many there are, PHOEBE_SOAK=1 means very many. PHOEBE_SEEDS=1 prints the log of a failing one.
 func TestFaults(t *testing.T) {
-	const enough = 160 // so many come upon all that there is: the rarest, a task without a worker, in one of 25
 	number := func(name string, or uint64) uint64 {
 		n, err := strconv.ParseUint(os.Getenv(name), 10, 64)
 		if err != nil {
@@ -23,7 +22,7 @@ func TestFaults(t *testing.T) {
 	}
 	n := uint64(400)
 	if slow > 1 {
-		n = enough
+		n = 80
 	}
 	if os.Getenv("PHOEBE_SOAK") != "" {
 		n = 20_000
@@ -41,7 +40,7 @@ func TestFaults(t *testing.T) {
 		t.Errorf("%v\nreplay: %s", err, failed.Replay())
 	}
 	t.Logf("%d seeds: %+v", n, *sum)
-	if t.Failed() || n < enough {
+	if t.Failed() || n < 80 {
 		return
 	}
 	if len(sum.Faults) != 13 {
