@@ -34,9 +34,13 @@ func (c *Core) claim(j *job, now time.Time, acts []Action) []Action {
 		}
 	}
 	j.claimUntil = now.Add(c.cfg.ClaimFor)
-	j.asked = map[*worker]bool{}
+	j.asked, j.untold = map[*worker]bool{}, map[*worker]bool{}
 	for _, w := range c.workers {
-		if w != nil && (w.State() != view.Down || w.Awaited()) {
+		if w == nil {
+			continue
+		}
+		j.untold[w] = true
+		if w.State() != view.Down || w.Awaited() {
 			acts = c.askFor(j, w, acts)
 		}
 	}
@@ -52,6 +56,7 @@ func (c *Core) askFor(j *job, w *worker, acts []Action) []Action {
 	if !j.claimUntil.IsZero() {
 		j.asked[w] = true
 	}
+	j.untold[w] = true
 	c.Stats.Claims++
 	if w.State() == view.Adrift || w.State() == view.Down { // it is asked when there is a link
 		return acts
@@ -67,7 +72,9 @@ func (c *Core) claimed(w *worker, m *probe.Claimed, now time.Time, acts []Action
 		return acts
 	case m.Moved:
 		return c.moved(j, now, acts)
-	case j.asked[w] && (j.Age == 0 || m.Knows < j.age(now)+c.sureFor()):
+	}
+	delete(j.untold, w)
+	if j.asked[w] && (j.Age == 0 || m.Knows < j.age(now)+c.sureFor()) {
 		j.unsure = append(j.unsure, fmt.Sprintf("%s has started since, or forgot what had", w.Name()))
 	}
 	return c.answered(j, w, now, acts)
@@ -178,7 +185,9 @@ func (c *Core) finishedElsewhere(w *worker, m *probe.Finished, now time.Time, ac
 	switch {
 	case t == nil: // whoever has the job now will claim it
 		return append(acts, Send{Worker: w.Key, Msg: probe.Ack{Attempts: []probe.AttemptID{m.Attempt}, Disowned: true}})
-	case t.last == m.Attempt || t.group.job.failed[m.Attempt]: // it is told again
+	case t.last == m.Attempt && t.state == done: // it is told again, to a claim: what acknowledged it may have been lost
+		return append(acts, Send{Worker: w.Key, Msg: probe.Ack{Attempts: []probe.AttemptID{m.Attempt}, Disowned: true}})
+	case t.last == m.Attempt || t.group.job.failed[m.Attempt]:
 		return acts
 	case t.state == claiming:
 		t.attempts++

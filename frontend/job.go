@@ -204,7 +204,8 @@ type job struct {
 	byIndex    map[probe.TaskIndex]*task // nil: each task is at its index
 	claimUntil time.Time                 // tasks of it are claiming until then; zero: none is
 	failed     map[probe.AttemptID]bool  // that were claimed, and had failed
-	asked      map[*worker]bool          // those that have not yet answered a claim of the whole job
+	asked      map[*worker]bool          // those whose answers to a claim of the whole job are waited for
+	untold     map[*worker]bool          // those that have not answered it, and may not know yet whose the job is
 	unsure     []string                  // those that answered, and may have forgotten attempts that started
 
 	lag      time.Duration // Resample: how long it waits for a turn before it samples again

@@ -78,7 +78,7 @@ func (c *Core) workerUp(ev WorkerUp, now time.Time, acts []Action) []Action {
 		c.Stats.Claims++
 		acts = append(acts, Send{Worker: w.Key, Msg: probe.Claim{Job: a.job.ID, Attempt: a.id, Generation: a.job.Generation}})
 	}
-	for _, j := range c.jobsWhere(func(j *job) bool { return j.asked[w] || fresh && j.Generation > 0 }) {
+	for _, j := range c.jobsWhere(func(j *job) bool { return j.untold[w] || fresh && j.Generation > 0 }) {
 		acts = c.askFor(j, w, acts)
 	}
 	if w.Up() {

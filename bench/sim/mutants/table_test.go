@@ -499,11 +499,19 @@ var table = []mutant{
 	},
 	{
 		"a frontend that has just started waits for its first links", "frontend/claims.go",
-		"(w.State() != view.Down || w.Awaited())", "w.State() != view.Down",
+		"if w.State() != view.Down || w.Awaited() {", "if w.State() != view.Down {",
 	},
 	{
 		"a worker that comes later is told whose a job is", "frontend/links.go",
-		"j.asked[w] || fresh && j.Generation > 0", "j.asked[w]",
+		"j.untold[w] || fresh && j.Generation > 0", "j.untold[w]",
+	},
+	{
+		"so is one that was away", "frontend/links.go",
+		"j.untold[w] || fresh && j.Generation > 0", "fresh && j.Generation > 0",
+	},
+	{
+		"a result that is told again stays no longer than one that nobody owns", "frontend/claims.go",
+		"case t.last == m.Attempt && t.state == done:", "case false:",
 	},
 	{
 		"who leaves acknowledges what it has", "frontend/links.go",
