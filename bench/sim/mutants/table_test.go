@@ -503,7 +503,7 @@ var table = []mutant{
 	},
 	{
 		"a worker that comes later is told whose a job is", "frontend/links.go",
-		"j.untold[w] || fresh && j.Generation > 0", "j.untold[w]",
+		"j.untold[w] || fresh && j.Generation > 0", "j.untold[w] || fresh && j.Generation < 0",
 	},
 	{
 		"so is one that was away", "frontend/links.go",
