@@ -184,16 +184,19 @@ func (c *Core) finishedElsewhere(w *worker, m *probe.Finished, now time.Time, ac
 	t := c.task(m.Job, m.Task)
 	switch {
 	case t == nil: // whoever has the job now will claim it
-		return append(acts, Send{Worker: w.Key, Msg: probe.Ack{Attempts: []probe.AttemptID{m.Attempt}, Disowned: true}})
-	case t.last == m.Attempt && t.state == done: // it is told again, to a claim: what acknowledged it may have been lost
-		return append(acts, Send{Worker: w.Key, Msg: probe.Ack{Attempts: []probe.AttemptID{m.Attempt}, Disowned: true}})
-	case t.last == m.Attempt || t.group.job.failed[m.Attempt]:
-		return acts
+		return disown(w, m.Attempt, acts)
+	case t.last == m.Attempt || t.group.job.failed[m.Attempt]: // it is told again, to a claim: what acknowledged it may have been lost
+		return disown(w, m.Attempt, acts)
 	case t.state == claiming:
 		t.attempts++
 		return c.conclude(t, w, m, now, acts)
 	}
 	return append(acts, Send{Worker: w.Key, Msg: probe.Kill{Attempt: m.Attempt}}) // another attempt has given, or will give, the outcome
+}
+
+// disown has a worker keep a result for no longer than whoever may claim it has time to.
+func disown(w *worker, id probe.AttemptID, acts []Action) []Action {
+	return append(acts, Send{Worker: w.Key, Msg: probe.Ack{Attempts: []probe.AttemptID{id}, Disowned: true}})
 }
 
 // receipt is for the result of a task's last attempt. A worker that leaves is not kept waiting for the client.

@@ -511,7 +511,7 @@ var table = []mutant{
 	},
 	{
 		"a result that is told again stays no longer than one that nobody owns", "frontend/claims.go",
-		"case t.last == m.Attempt && t.state == done:", "case false:",
+		"what acknowledged it may have been lost\n\t\treturn disown(w, m.Attempt, acts)", "\n\t\treturn acts",
 	},
 	{
 		"who leaves acknowledges what it has", "frontend/links.go",
