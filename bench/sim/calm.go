@@ -71,7 +71,7 @@ func (r *faultRun) drawCalm() {
 	if r.seed/calmEvery%hugeEvery == 1 {
 		r.hugeJob(len(r.jobs))
 	}
-	r.check = 1 + uint64(r.stats.Tasks/20) // it takes time in proportion to them
+	r.check = 1 + uint64(r.stats.Tasks/2) // it takes time in proportion to them
 	r.busy = 50_000 + 20*r.stats.Tasks
 	r.end = time.Hour
 }

@@ -70,9 +70,12 @@ type try struct {
 }
 
 // harm is the one that has hit an attempt, nil if there is none.
-func (r *faultRun) harm(t *try) *harm {
+func (r *faultRun) harm(t *try) *harm { return r.between(t.f, t.w, t.sent) }
+
+// between is a harm to what a frontend and a worker have between them at some time from since on, nil if there is none.
+func (r *faultRun) between(f *frontendNode, w *workerNode, since time.Duration) *harm {
 	for _, h := range r.harmed {
-		if h.hits(t.f, t.w, t.sent) {
+		if h.hits(f, w, since) {
 			return h
 		}
 	}
@@ -114,7 +117,7 @@ func (r *faultRun) stranded(j *faultJob, t *faultTask, f *frontendNode, since ti
 		if w.down || r.may(j, t, w) != nil {
 			continue
 		}
-		if !slices.ContainsFunc(r.harmed, func(h *harm) bool { return h.hits(f, w, since) }) {
+		if r.between(f, w, since) == nil {
 			return false
 		}
 	}
@@ -167,9 +170,9 @@ func (r *faultRun) startsAgain(j *faultJob, t *faultTask, s *worker.Start) {
 		if x == now || !x.started || x.over || r.harm(x) != nil {
 			continue
 		}
-		// Where its client has left its frontend, the next one may hear first that the worker has told all, or that one had
-		// no room to keep the result for so long.
-		if x.w.core.Stats.Forgotten == 0 && !r.reorders || r.cause(j, x) == nil {
+		// Where its client has left its frontend, the next one may not reach the worker, or hear first that it has told all,
+		// or that one had no room to keep the result for so long.
+		if x.w.core.Stats.Forgotten == 0 && !r.reorders && r.between(now.f, x.w, j.since) == nil || r.cause(j, x) == nil {
 			r.fail("task %d of job %d starts again, as attempt %s, without a cause: %s runs or ran at w%d", s.Launch.Task, j.n, s.Launch.Attempt, x.id, x.w.index)
 		}
 	}
