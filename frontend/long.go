@@ -69,7 +69,7 @@ type long struct {
 type longTask struct {
 	task   *task
 	why    estimate.Reason
-	spec   estimate.Task // Work and Also are filled in for each batch
+	spec   estimate.Task // Work, LongFrom and Also are filled in for each batch
 	bytes  int64         // of its inputs
 	at     time.Time     // when it is due; zero: it does not sleep
 	pos    int           // in due or later
@@ -328,6 +328,7 @@ func (c *Core) ask(now time.Time, acts []Action) []Action {
 		if len(workers) == 0 {
 			continue
 		}
+		c.gauge(x)
 		keys = c.view.Fleet().Doubtful(&x.spec, len(due), sure, now, c.rand, keys[:0])
 		for i := range 2 * askedEach {
 			from := workers
@@ -355,6 +356,15 @@ func (c *Core) ask(now time.Time, acts []Action) []Action {
 	return acts
 }
 
+// gauge tells how long a task will run, by what is known now, and whether that is long.
+func (c *Core) gauge(x *longTask) {
+	g := x.task.group
+	x.spec.Work = estimate.Expect(x.task.spec.Estimate, x.bytes, g.stage, g.Runs.Stats(), c.cfg.Estimate.Unknown)
+	if !x.whole {
+		x.spec.LongFrom = c.cfg.LongTask
+	}
+}
+
 // match places a batch of the tasks that are due, of the same priority. What it cannot place sleeps for a while.
 func (c *Core) match(now time.Time, acts []Action) []Action {
 	l := &c.long
@@ -376,11 +386,9 @@ func (c *Core) match(now time.Time, acts []Action) []Action {
 			c.delay(x, now.Add(blindAgain<<maxBlind))
 			continue
 		}
-		x.spec.Work = estimate.Expect(x.task.spec.Estimate, x.bytes, g.stage, g.Runs.Stats(), c.cfg.Estimate.Unknown)
+		c.gauge(x)
 		g.longest = max(g.longest, x.spec.Work.Mean)
-		if x.spec.Also = l.also; !x.whole {
-			x.spec.LongFrom = c.cfg.LongTask
-		}
+		x.spec.Also = l.also
 		if sets[g] == 0 {
 			sets[g] = len(sets) + 1
 		}

@@ -23,7 +23,8 @@ import (
 //	w1 ready 3.1 free=2            message from w1; loads are free=0 queued=0 unless told
 //	w1 finished a1 ok more         what w1 says next comes in the same frame
 //	w1 answers queued=3            w1 answers the probe for its load
-//	w1 tells wait=5s               w1 sends its load with a matrix: all tasks would wait for so long, or "never" fit
+//	w1 tells wait=5s               w1 sends its load with a matrix: all tasks would wait for so long, or "never" fit;
+//	                               short=0s: short ones would not
 //	w1 row 3 age=1s wait=5s ...    gossip tells of w1: sequence number 3
 //	submit x tasks=3 policy=...    3 tasks alike; 1.hosts=h1 is for task 1 only; once: may start only once
 //	... gen=2 age=5s               its client has turned to two frontends before, first 5 s ago; resubmitted: gen=1 age=1s
@@ -294,7 +295,7 @@ func (s *story) workerEvent(l *script.Line, who string) Event {
 	return Frame{Worker: key, Msgs: msgs}
 }
 
-// matrix reads wait=5s.
+// matrix reads wait=5s, and short=0s: what is closed to long tasks is free.
 func matrix(l *script.Line, capacity probe.Demand) *probe.WaitMatrix {
 	text := l.Text("wait")
 	if text == "" {
@@ -312,7 +313,11 @@ func matrix(l *script.Line, capacity probe.Demand) *probe.WaitMatrix {
 	}
 	wait, err := time.ParseDuration(text)
 	l.Fail(err)
-	return flat(capacity, wait)
+	m := flat(capacity, wait)
+	if l.Text("short") == "0s" {
+		m.Short = [probe.MatrixSide]probe.Wait{}
+	}
+	return m
 }
 
 var statuses = map[string]probe.Status{

@@ -31,6 +31,9 @@ type Task struct {
 	Also []int32
 }
 
+// short reports whether workers take it for short where it has nothing to read.
+func (t *Task) short() bool { return t.Work.Mean < t.LongFrom }
+
 // Input is data that a task reads. Without copies it is read across racks, wherever the task runs.
 type Input struct {
 	Bytes  int64
@@ -444,7 +447,7 @@ const (
 // considerLight draws light workers until enough of them may run t; then, where few of the light ones may,
 // workers of its pool; and if t would have no candidate at all, it looks at every worker, lightest first.
 func (f *Fleet) considerLight(t *Task, batch int, rng *rand.Rand) {
-	l := &f.lights[lightSize(t.Demand)]
+	l := &f.lights[lightList(t.Demand, t.short())]
 	left := f.cfg.Lights
 	width := max(lightWidth, 2*f.cfg.Lights*batch)
 	for try := 0; left > 0 && try < lightTries && l.size > 0; try++ {
@@ -479,7 +482,7 @@ func (f *Fleet) consider(t *Task, key int32, kind Kind) bool {
 		return false
 	}
 	row.epoch = f.epoch
-	if row.Matrix != nil && waitOf(row.Matrix, t.Demand, t.Work.Mean < t.LongFrom) == probe.NeverFits || t.Pool != nil && !t.Pool.Has(key) {
+	if row.Matrix != nil && waitOf(row.Matrix, t.Demand, t.short()) == probe.NeverFits || t.Pool != nil && !t.Pool.Has(key) {
 		return false
 	}
 	f.found = append(f.found, found{row, kind})

@@ -35,7 +35,7 @@ type server struct {
 	rackPos int // in rack.members
 	hostPos int
 	files   []int // position in Fleet.files[Files[i]]
-	light   [len(lightSizes)]lightPlace
+	light   [lightLists]lightPlace
 	record  *record // nil: it never failed
 	epoch   uint32  // of the last collection that met it
 }
@@ -58,7 +58,7 @@ type Fleet struct {
 	hosts    map[string]*group
 	racks    map[string]*group
 	files    map[FileID][]int32
-	lights   [len(lightSizes)]light
+	lights   [lightLists]light
 	failures failures
 
 	blind  bool   // candidates may be without matrices
@@ -103,8 +103,8 @@ func (f *Fleet) at(key int32) *server {
 	return nil
 }
 
-func (f *Fleet) place(size int) func(int32) *lightPlace {
-	return func(key int32) *lightPlace { return &f.servers[key].light[size] }
+func (f *Fleet) place(list int) func(int32) *lightPlace {
+	return func(key int32) *lightPlace { return &f.servers[key].light[list] }
 }
 
 // Put adds a worker or replaces what is known of it. It is cheap where only matrix, age and speed changed. Of
@@ -144,21 +144,21 @@ func (f *Fleet) Put(s Server) {
 		}
 	}
 	row.Server = s
-	for size := range f.lights {
-		f.relight(row, size)
+	for list := range f.lights {
+		f.relight(row, list)
 	}
 }
 
 // relight keeps one light list in step with what is known of a worker.
-func (f *Fleet) relight(row *server, size int) {
-	l := &f.lights[size]
+func (f *Fleet) relight(row *server, list int) {
+	l := &f.lights[list]
 	if row.Matrix == nil || row.Draining {
-		l.remove(&row.light[size], f.place(size))
+		l.remove(&row.light[list], f.place(list))
 		return
 	}
-	room, d := row.Matrix.Capacity, lightSizes[size]
-	wait := row.Matrix.Wait(probe.Demand{CPU: min(d.CPU, room.CPU), Mem: min(d.Mem, room.Mem)})
-	l.put(row.Key, &row.light[size], wait, f.place(size))
+	room, d := row.Matrix.Capacity, lightSizes[list%len(lightSizes)]
+	wait := waitOf(row.Matrix, probe.Demand{CPU: min(d.CPU, room.CPU), Mem: min(d.Mem, room.Mem)}, list >= len(lightSizes))
+	l.put(row.Key, &row.light[list], wait, f.place(list))
 }
 
 // Remove forgets a worker, but not how often it failed.
@@ -167,8 +167,8 @@ func (f *Fleet) Remove(key int32) {
 	if row == nil {
 		return
 	}
-	for size := range f.lights {
-		f.lights[size].remove(&row.light[size], f.place(size))
+	for list := range f.lights {
+		f.lights[list].remove(&row.light[list], f.place(list))
 	}
 	f.leave(f.hosts, row.host, row.hostPos, func(s *server) *int { return &s.hostPos })
 	f.leave(f.racks, row.rack, row.rackPos, func(s *server) *int { return &s.rackPos })
@@ -242,7 +242,7 @@ func (f *Fleet) dropFiles(row *server) {
 // Check returns how the indexes disagree with the rows, or nil. It takes time in proportion to the fleet, and is
 // for tests and the simulator.
 func (f *Fleet) Check() error {
-	count, inLight := 0, [len(lightSizes)]int{}
+	count, inLight := 0, [lightLists]int{}
 	inHosts, inRacks, inFiles := 0, 0, 0
 	for key, row := range f.servers {
 		if row == nil {
@@ -271,25 +271,25 @@ func (f *Fleet) Check() error {
 			}
 			inFiles++
 		}
-		for size, at := range row.light {
+		for list, at := range row.light {
 			if (at.pos > 0) != (row.Matrix != nil && !row.Draining) {
-				return fmt.Errorf("worker %d in light list %d: %t", key, size, at.pos > 0)
+				return fmt.Errorf("worker %d in light list %d: %t", key, list, at.pos > 0)
 			}
 			if at.pos > 0 {
-				if f.lights[size].buckets[at.bucket][at.pos-1] != row.Key {
-					return fmt.Errorf("worker %d is not where light list %d says", key, size)
+				if f.lights[list].buckets[at.bucket][at.pos-1] != row.Key {
+					return fmt.Errorf("worker %d is not where light list %d says", key, list)
 				}
-				inLight[size]++
+				inLight[list]++
 			}
 		}
 	}
-	for size := range f.lights {
+	for list := range f.lights {
 		n := 0
-		for _, b := range f.lights[size].buckets {
+		for _, b := range f.lights[list].buckets {
 			n += len(b)
 		}
-		if n != inLight[size] || n != f.lights[size].size {
-			return fmt.Errorf("light list %d has %d workers and says %d, want %d", size, n, f.lights[size].size, inLight[size])
+		if n != inLight[list] || n != f.lights[list].size {
+			return fmt.Errorf("light list %d has %d workers and says %d, want %d", list, n, f.lights[list].size, inLight[list])
 		}
 	}
 	for _, g := range f.hosts {

@@ -25,6 +25,17 @@ func lightSize(d probe.Demand) int {
 	return len(lightSizes) - 1
 }
 
+// lightLists are those of each size: for long tasks, and for short ones, which find room where these do not.
+const lightLists = 2 * len(lightSizes)
+
+// lightList is the position of the list for tasks of a demand, short or long.
+func lightList(d probe.Demand, short bool) int {
+	if short {
+		return len(lightSizes) + lightSize(d)
+	}
+	return lightSize(d)
+}
+
 // lightPlace is where a worker is in one light list; pos is its position in the bucket plus one.
 type lightPlace struct {
 	bucket uint8

@@ -54,6 +54,27 @@ func TestLight(t *testing.T) {
 	}
 }
 
+// Short tasks find the workers that have room which is closed to long ones.
+func TestLightForShort(t *testing.T) {
+	f := NewFleet(Config{})
+	for key := range int32(500) {
+		m := flat(time.Duration(1+key) * time.Second)
+		if key >= 480 {
+			m.Short = [probe.MatrixSide]probe.Wait{}
+		}
+		f.Put(Server{Key: key, Name: fmt.Sprint(key), Matrix: m, Heard: t0})
+	}
+	for _, test := range []struct {
+		work  time.Duration
+		short bool
+	}{{time.Millisecond, true}, {time.Minute, false}} {
+		d := f.Decide(&Task{Demand: probe.Slot, Work: Work{Mean: test.work}, LongFrom: time.Second}, t0, random(1))
+		if c := d.Choice(); c == nil || (c.W == 0) != test.short || (c.Worker >= 480) != test.short {
+			t.Errorf("a task of %v: %v", test.work, &d)
+		}
+	}
+}
+
 // Buckets ascend with the wait, and none is wider than a quarter.
 func TestBuckets(t *testing.T) {
 	first := probe.Wait(0)

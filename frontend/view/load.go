@@ -173,7 +173,7 @@ func (v *View) Return(w *Worker, d probe.Demand) { w.taken = w.taken.Sub(d) }
 // hold notes whether short tasks had better keep away from w, by the matrix that it had at a time.
 func (v *View) hold(w *Worker, m *probe.WaitMatrix, at, now time.Time) {
 	slot := probe.Demand{CPU: min(probe.Slot.CPU, m.Capacity.CPU), Mem: min(probe.Slot.Mem, m.Capacity.Mem)}
-	wait := m.Wait(slot).Duration()
+	wait := m.ShortWait(slot).Duration()
 	until := at.Add(min(wait, heldFor))
 	held := w.state == Up && wait >= heldWait && now.Before(until) && !probe.Slot.Fits(w.load.Free) && now.UnixNano()-w.heardAt < int64(heldFor)
 	switch {

@@ -779,6 +779,14 @@ var table = []mutant{
 		"g.Set.Contains(w.Worker) && !c.view.IsHeld(w.Worker, now)", "g.Set.Contains(w.Worker)",
 	},
 	{
+		"workers at which short tasks would start at once are not held", "frontend/view/load.go",
+		"m.ShortWait(slot)", "m.Wait(slot)",
+	},
+	{
+		"short tasks have light workers of their own", "frontend/estimate/decide.go",
+		"lightList(t.Demand, t.short())", "lightList(t.Demand, false)",
+	},
+	{
 		"nobody waits for a holder that is gone", "frontend/near.go",
 		"if row == nil {\n\t\treturn\n\t}", "if row != nil {\n\t\treturn\n\t}",
 	},
