@@ -2,9 +2,12 @@ package frontend
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
+	"github.com/phoebe-sched/phoebe/frontend/place"
 	"github.com/phoebe-sched/phoebe/frontend/view"
 	"github.com/phoebe-sched/phoebe/probe"
 )
@@ -128,39 +131,6 @@ func (c *Core) overloaded(j *job, now time.Time) *RefusedError {
 // greedy the others are, finds some. A tenant that holds none may come with any job for which there is room.
 const maxHold = 3
 
-// waiters are the jobs of a tenant whose tasks may run at the same workers.
-type waiters struct {
-	set    *view.Set
-	tenant *tenant
-}
-
-// firstUnserved is the oldest of the jobs that waits for its first task and is not of lower priority than given. It
-// looks at some only: a long row of less important ones may hide it.
-func (c *Core) firstUnserved(of waiters, priority int32) *job {
-	c.forgetServed(of)
-	jobs := c.unserved[of]
-	for _, j := range jobs[:min(len(jobs), 64)] {
-		if !j.served && j.Priority >= priority {
-			return j
-		}
-	}
-	return nil
-}
-
-// forgetServed lets go of the oldest jobs of unserved that no longer wait.
-func (c *Core) forgetServed(of waiters) {
-	jobs := c.unserved[of]
-	for len(jobs) > 0 && jobs[0].served {
-		jobs[0] = nil
-		jobs = jobs[1:]
-	}
-	if len(jobs) > 0 {
-		c.unserved[of] = jobs
-	} else {
-		delete(c.unserved, of)
-	}
-}
-
 // noWorker says what the fleet lacks for a task.
 func (c *Core) noWorker(t *Task, of Constraint) *RefusedError {
 	linked, able, fitting, caching := 0, 0, 0, 0
@@ -199,4 +169,146 @@ func (c *Core) noWorker(t *Task, of Constraint) *RefusedError {
 		e.Message = fmt.Sprintf("task %d: none of the %d workers that could run %q satisfies %s: change the constraint or label a worker", t.Index, fitting, t.Function, join(of, t.Constraint))
 	}
 	return e
+}
+
+// startRetry is the retry-after while no worker is linked yet.
+const startRetry = 100 * time.Millisecond
+
+// maxWaitRuns is how many times as long as its tasks lately ran a job may have to wait, if that is more than
+// MaxWait: a second is much for tasks of milliseconds, and little for those of a second.
+const maxWaitRuns = 20
+
+// maxSampledGroups bounds the groups of a job that are sampled, besides one for each stage: messages of the job look at
+// all of them.
+const maxSampledGroups = 256
+
+// group checks the tasks and sorts them by what they demand of a worker.
+func (c *Core) group(j *job) *RefusedError {
+	invalid := func(i int, format string, args ...any) *RefusedError {
+		return &RefusedError{Reason: Invalid, Message: fmt.Sprintf("task %d: ", j.Tasks[i].Index) + fmt.Sprintf(format, args...)}
+	}
+	if err := j.Constraint.Validate(); err != nil {
+		return &RefusedError{Reason: Invalid, Message: "job constraint: " + err.Error()}
+	}
+	var last *group
+	var lastSpec *Task
+	type kind struct {
+		set   string
+		path  estimate.Path
+		stage int32
+		near  bool
+	}
+	groups, sampled := map[kind]*group{}, 0
+	for i := range j.Tasks {
+		t := &j.Tasks[i]
+		if t.Demand.CPU == 0 {
+			t.Demand.CPU = probe.Slot.CPU
+		}
+		if t.Demand.Mem == 0 {
+			t.Demand.Mem = probe.Slot.Mem
+		}
+		if j.byIndex == nil && t.Index != probe.TaskIndex(i) {
+			j.byIndex = make(map[probe.TaskIndex]*task, len(j.Tasks))
+			for k := range i {
+				j.byIndex[j.Tasks[k].Index] = &j.tasks[k]
+			}
+		}
+		switch {
+		case j.byIndex[t.Index] != nil:
+			return invalid(i, "two tasks have this index: give each its own")
+		case t.Function == "":
+			return invalid(i, "no function is named")
+		case len(t.Payload) > c.cfg.MaxPayload:
+			return &RefusedError{Reason: TooBigJob, Message: fmt.Sprintf("task %d: payload of %d bytes, the limit is %d: pass a reference to the data instead", t.Index, len(t.Payload), c.cfg.MaxPayload)}
+		case t.Demand.CPU < 0 || t.Demand.Mem < 0:
+			return invalid(i, "demand of %v: give positive numbers", t.Demand)
+		case t.Estimate < 0 || t.Timeout < 0:
+			return invalid(i, "estimate %v, timeout %v: neither may be negative", t.Estimate, t.Timeout)
+		case t.Retries < 0:
+			return invalid(i, "%d retries: give 0 or more", t.Retries)
+		}
+		j.payloads += len(t.Payload)
+		if len(t.Inputs)+len(t.Files) > 0 {
+			if err := t.checkNeeds(); err != nil {
+				return invalid(i, "%v", err)
+			}
+		}
+		same := last != nil && t.Stage == lastSpec.Stage && t.Function == lastSpec.Function && t.Demand == lastSpec.Demand && !t.needy() && !lastSpec.needy() &&
+			c.class(last.Runs.Correct(t.Estimate)) == c.class(last.Runs.Correct(lastSpec.Estimate))
+		if j.byIndex != nil {
+			j.byIndex[t.Index] = &j.tasks[i]
+		}
+		if !same {
+			if err := t.Constraint.Validate(); err != nil {
+				return invalid(i, "%v", err)
+			}
+			path, why := c.route(&j.Job, t)
+			if path == estimate.Sampling && len(t.Files) > 0 && j.Policy.Binding == Late {
+				return invalid(i, "it needs files, which are fetched only for tasks that are bound early: leave out mode sample and policy %s", j.Policy.Name)
+			}
+			need := view.Need{Function: t.Function, Demand: t.Demand, Files: len(t.Files) > 0, Of: j.Constraint, Own: t.Constraint}
+			key := need.Key()
+			near := path == estimate.Sampling && c.cares(&j.Job, t)
+			last = groups[kind{key, path, t.Stage, near}]
+			if last == nil && path == estimate.Sampling {
+				if sampled++; sampled > maxSampledGroups+len(j.stages) {
+					if j.Mode != estimate.Auto || !j.Policy.Route {
+						return &RefusedError{Reason: TooBigJob, Message: fmt.Sprintf("the tasks of the job demand workers of more than %d kinds, too many to sample those of each: leave out mode sample and policy %s, or split the job", maxSampledGroups, j.Policy.Name)}
+					}
+					path, near, why.Cause = estimate.Estimation, false, estimate.ByKinds
+					last = groups[kind{key, path, t.Stage, near}]
+				}
+			}
+			if last == nil {
+				set := c.view.Set(key)
+				if set == nil {
+					set = c.view.MakeSet(key, need, c.inUse(j))
+				}
+				if set.Len() == 0 {
+					return c.noWorker(t, j.Constraint)
+				}
+				last = &group{job: j, index: len(j.groups), path: path, number: int(t.Stage), why: why, Kind: place.Kind{
+					Policy: &j.Policy, Set: set, Demand: t.Demand, Runs: c.view.Runs(t.Function), Ratio: j.ProbeRatio, Of: len(j.Tasks),
+				}}
+				if path == estimate.Estimation {
+					last.stage = &estimate.Stats{}
+				}
+				if near {
+					c.makeNear(last)
+				}
+				groups[kind{key, path, t.Stage, near}] = last
+				j.groups = append(j.groups, last)
+			}
+			lastSpec = t
+		}
+		if last.near == nil {
+			last.Add(t.Estimate, 0, len(t.Payload))
+		} else {
+			last.Add(t.Estimate, c.farReads(t), len(t.Payload))
+			last.near.came(&j.tasks[i])
+		}
+		j.tasks[i] = task{spec: t, group: last}
+		last.queue.Push(&j.tasks[i])
+		j.waiting++
+	}
+	for _, g := range j.groups {
+		g.estimate = g.Estimate()
+		g.Sticky = j.Policy.Sticky && !g.Short(c.view.Trip())
+	}
+	if len(j.stages) > 0 {
+		j.sortGroups()
+	}
+	return nil
+}
+
+func sorted(set map[string]bool) []string { return slices.Sorted(maps.Keys(set)) }
+
+func join(a, b Constraint) string {
+	switch {
+	case a.String() == "":
+		return b.String()
+	case b.String() == "":
+		return a.String()
+	}
+	return a.String() + " and " + b.String()
 }

@@ -1,7 +1,6 @@
 package frontend
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,20 +9,6 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/view"
 	"github.com/phoebe-sched/phoebe/probe"
 )
-
-// task is the task of a job under way that has this index, or nil.
-func (c *Core) task(id probe.JobID, index probe.TaskIndex) *task {
-	j := c.jobs[id]
-	switch {
-	case j == nil:
-		return nil
-	case j.byIndex != nil:
-		return j.byIndex[index]
-	case int(index) < len(j.tasks):
-		return &j.tasks[index]
-	}
-	return nil
-}
 
 // claim asks every worker for the attempts of a resubmitted job. Where its client last saw each task would
 // not do instead: what the client knows lags behind what its lost frontend did.
@@ -153,83 +138,4 @@ func (c *Core) doubt(j *job) string {
 		doubts = append(doubts[:2], fmt.Sprintf("and so it is with %d more", n-2))
 	}
 	return strings.Join(doubts, ", ")
-}
-
-// known is the worker of a key, which it now has if it did not.
-func (c *Core) known(key Worker) *worker {
-	for int(key) >= len(c.workers) {
-		c.workers = append(c.workers, nil)
-	}
-	if c.workers[key] == nil {
-		c.workers[key] = &worker{Worker: c.view.Known(key), nextRes: 1, places: map[probe.ResID]*reservation{}, attempts: map[probe.AttemptID]*attempt{}, enqueued: map[probe.ResID]*attempt{}}
-	}
-	return c.workers[key]
-}
-
-// jobsWhere is those that are meant, in order.
-func (c *Core) jobsWhere(meant func(*job) bool) []*job {
-	var js []*job
-	for _, j := range c.jobs {
-		if meant(j) {
-			js = append(js, j)
-		}
-	}
-	slices.SortFunc(js, compareJobs)
-	return js
-}
-
-// finishedElsewhere takes the result of an attempt that is not under way here: another frontend launched it, or the one
-// that is gone.
-func (c *Core) finishedElsewhere(w *worker, m *probe.Finished, now time.Time, acts []Action) []Action {
-	t := c.task(m.Job, m.Task)
-	switch {
-	case t == nil: // whoever has the job now will claim it
-		return disown(w, m.Attempt, acts)
-	case t.last == m.Attempt || t.group.job.failed[m.Attempt]: // it is told again, to a claim: what acknowledged it may have been lost
-		return disown(w, m.Attempt, acts)
-	case t.state == claiming:
-		t.attempts++
-		return c.conclude(t, w, m, now, acts)
-	}
-	return append(acts, Send{Worker: w.Key, Msg: probe.Kill{Attempt: m.Attempt}}) // another attempt has given, or will give, the outcome
-}
-
-// disown has a worker keep a result for no longer than whoever may claim it has time to.
-func disown(w *worker, id probe.AttemptID, acts []Action) []Action {
-	return append(acts, Send{Worker: w.Key, Msg: probe.Ack{Attempts: []probe.AttemptID{id}, Disowned: true}})
-}
-
-// receipt is for the result of a task's last attempt. A worker that leaves is not kept waiting for the client.
-func (c *Core) receipt(t *task, w *worker, id probe.AttemptID, now time.Time, acts []Action) (Receipt, []Action) {
-	t.last = id
-	if w.State() == view.Draining {
-		return Receipt{}, c.ack(w, id, now, acts)
-	}
-	return Receipt{w.Key, id}, acts
-}
-
-func (c *Core) delivered(list []Receipt, now time.Time, acts []Action) []Action {
-	for _, r := range list {
-		if w := c.worker(r.Worker); r != (Receipt{}) && w != nil && w.Linked() { // else it keeps the result for a time
-			acts = c.ack(w, r.Attempt, now, acts)
-		}
-	}
-	return acts
-}
-
-func (c *Core) dropped(list []Receipt, acts []Action) []Action {
-	list = slices.DeleteFunc(slices.Clone(list), func(r Receipt) bool { return r == Receipt{} })
-	slices.SortStableFunc(list, func(a, b Receipt) int { return cmp.Compare(a.Worker, b.Worker) })
-	for len(list) > 0 {
-		m := probe.Ack{Disowned: true}
-		at := list[0].Worker
-		for len(list) > 0 && list[0].Worker == at && len(m.Attempts) < ackBatch {
-			m.Attempts = append(m.Attempts, list[0].Attempt)
-			list = list[1:]
-		}
-		if w := c.worker(at); w != nil && w.Linked() {
-			acts = append(acts, Send{Worker: at, Msg: m})
-		}
-	}
-	return acts
 }

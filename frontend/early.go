@@ -159,23 +159,3 @@ func (c *Core) finishRound(r *round, now time.Time, acts []Action) []Action {
 	}
 	return acts
 }
-
-// enqueue binds t to w, now.
-func (c *Core) enqueue(t *task, w *worker, now time.Time, acts []Action) []Action {
-	res := w.nextRes
-	w.nextRes++
-	a := c.launch(t, w, res, enqueued, now)
-	w.enqueued[res] = a
-	t.readyAt, t.boundAt = now, now
-	j := t.group.job
-	launch := t.launch(a.id)
-	if len(launch.Files) > 0 {
-		launch.Files = c.withPeers(launch.Files, w)
-	}
-	return append(acts, Send{Worker: w.Key, Msg: probe.Enqueue{
-		Generation: t.group.job.Generation,
-		Res:        res, Job: j.ID, Tenant: j.Tenant, Priority: j.Priority, Demand: t.spec.Demand, Launch: launch,
-		Long:   t.long != nil && t.long.run >= c.cfg.LongTask && !t.long.whole,
-		Matrix: t.long != nil,
-	}})
-}

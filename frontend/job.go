@@ -1,13 +1,14 @@
 package frontend
 
 import (
+	"encoding/binary"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
-	"github.com/phoebe-sched/phoebe/frontend/place"
 	"github.com/phoebe-sched/phoebe/frontend/view"
 	"github.com/phoebe-sched/phoebe/probe"
-	"github.com/phoebe-sched/phoebe/probe/list"
 )
 
 // Job is what a client submits. The core keeps the payloads until their tasks end.
@@ -31,25 +32,17 @@ type Job struct {
 	usual time.Duration // mean of its tasks' estimates, of those that have one; 0: none has
 }
 
-// average is the mean of the estimates of tasks, of those that have one, as far as their functions' histories let them
-// stand; 0 if none has.
-func (c *Core) average(tasks []Task) time.Duration {
-	sum, n := 0.0, 0
-	var known *view.Runs
-	for i := range tasks {
-		if i == 0 || tasks[i].Function != tasks[i-1].Function {
-			known = c.view.KnownRuns(tasks[i].Function)
-		}
-		if d := tasks[i].Estimate; d > 0 {
-			if known != nil {
-				d = known.Correct(d)
-			}
-			sum += float64(d)
-			n++
-		}
-	}
-	return time.Duration(sum / float64(max(n, 1)))
+// Stage is the tasks of a job that do the same work on different data, between two barriers: they start when all
+// tasks of the stages in After have ended well. If a task of any stage fails for good, so does the job.
+type Stage struct {
+	Name  string
+	After []string // names of other stages
+	// Ran: where tasks of it have ended well that a resubmitted job leaves out, by worker. The core keeps it.
+	Ran map[string]int
 }
+
+// MaxStages bounds the stages of a job.
+const MaxStages = 1000
 
 // Task is one unit of a job.
 type Task struct {
@@ -75,8 +68,84 @@ type Input struct {
 	Stage  string
 }
 
+// Limits of what one task may name.
+const (
+	MaxInputs = 256
+	MaxCopies = 16 // of one input
+	MaxFiles  = 64
+	maxInput  = 1 << 50 // bytes
+)
+
+// Worker names a worker's link.
+type Worker = view.Key
+
 // Constraint says where a task may run.
 type Constraint = view.Constraint
+
+// needy reports whether a task has needs that others of its job may not have.
+func (t *Task) needy() bool {
+	return len(t.Constraint.Labels)+len(t.Constraint.Hosts)+len(t.Inputs)+len(t.Files) > 0
+}
+
+func (t *Task) inputBytes() int64 {
+	var sum int64
+	for i := range t.Inputs {
+		sum += t.Inputs[i].Bytes
+	}
+	return sum
+}
+
+// checkNeeds says what is wrong with the inputs and files of a task.
+func (t *Task) checkNeeds() error {
+	if len(t.Inputs) > MaxInputs {
+		return fmt.Errorf("%d inputs, the limit is %d: name the large ones", len(t.Inputs), MaxInputs)
+	}
+	for i := range t.Inputs {
+		in := &t.Inputs[i]
+		switch {
+		case in.Bytes < 0:
+			return fmt.Errorf("input %d has %d bytes: give 0 or more", i, in.Bytes)
+		case in.Bytes > maxInput:
+			return fmt.Errorf("input %d has %d bytes, the limit is %d", i, in.Bytes, int64(maxInput))
+		case in.Stage != "" && len(in.Copies) > 0:
+			return fmt.Errorf("input %d is the output of stage %q and has copies: give one of them", i, in.Stage)
+		case len(in.Copies) == 0 && in.Stage == "":
+			return fmt.Errorf("input %d is nowhere to be found: name a host, worker or rack that has it, or the stage that makes it", i)
+		case len(in.Copies) > MaxCopies:
+			return fmt.Errorf("input %d has %d copies, the limit is %d: name some", i, len(in.Copies), MaxCopies)
+		}
+		for _, at := range in.Copies {
+			if at.At == "" && at.Rack == "" {
+				return fmt.Errorf("input %d has a copy nowhere: name its host, worker or rack", i)
+			}
+		}
+	}
+	if len(t.Files) > MaxFiles {
+		return fmt.Errorf("%d files, the limit is %d: pack them together", len(t.Files), MaxFiles)
+	}
+	for i := range t.Files {
+		f := &t.Files[i]
+		switch scheme, _, _ := strings.Cut(f.URL, "://"); {
+		case scheme != "http" && scheme != "https" && scheme != "file":
+			return fmt.Errorf("file %d: URL %q: use http, https or file", i, f.URL)
+		case f.Digest == [32]byte{}:
+			return fmt.Errorf("file %s has no digest: give its SHA-256", f.URL)
+		case f.Bytes > 1<<62:
+			return fmt.Errorf("file %s has %d bytes: give its size, or 0 if it is not known", f.URL, f.Bytes)
+		}
+		for k := range i {
+			if t.Files[k].Digest == f.Digest {
+				return fmt.Errorf("files %s and %s have one digest: name it once", t.Files[k].URL, f.URL)
+			}
+		}
+	}
+	return nil
+}
+
+// FileID is what stands for a file's digest in the view.
+func FileID(digest [32]byte) estimate.FileID {
+	return estimate.FileID(binary.BigEndian.Uint64(digest[:]))
+}
 
 // OutcomeKind is how a task ended.
 type OutcomeKind uint8
@@ -151,159 +220,3 @@ type RefusedError struct {
 }
 
 func (e *RefusedError) Error() string { return e.Message }
-
-// taskState is where a task stands between its submission and its outcome.
-type taskState uint8
-
-const (
-	waiting  taskState = iota // for a place's turn
-	matching                  // for a worker to be matched with (estimation)
-	blocked                   // for the stages before its own
-	probing                   // for the queue lengths it was sampled by (early binding)
-	riding                    // with a reservation, to be started if there is room
-	enqueued                  // at a worker, bound early
-	bound                     // at a worker, running as far as we know
-	adrift                    // riding, enqueued or bound where the link is broken
-	claiming                  // the job was resubmitted; an attempt may still run somewhere
-	done
-)
-
-// moves is every legal change of a task. A pair missing here is our bug, not bad input.
-var moves = [...][]taskState{
-	waiting:  {matching, blocked, probing, riding, enqueued, bound, claiming, done},
-	matching: {enqueued, done},
-	blocked:  {waiting, matching, done},
-	probing:  {waiting, enqueued, done},
-	riding:   {waiting, bound, adrift, done},
-	enqueued: {waiting, matching, bound, adrift, done},
-	bound:    {waiting, matching, blocked, adrift, done},
-	adrift:   {waiting, matching, blocked, bound, done},
-	claiming: {waiting, matching, blocked, bound, done},
-	done:     {},
-}
-
-// job is a Job under way.
-type job struct {
-	Job
-	submitted time.Time
-	deadline  time.Time // zero: none
-	tasks     []task
-	groups    []*group
-	lone      []*group // those no worker is up for
-	left      int      // tasks without an outcome
-	payloads  int      // bytes, of those
-	waiting   int      // tasks in state waiting
-	served    bool     // a task of it has started, or all are over
-	ended     bool
-	ending    bool // all its tasks are being ended
-	wants     bool // it is among the wants
-
-	stages []stage // none: the job has none
-	cause  string  // of its failure, as a task of a stage has failed
-
-	byIndex    map[probe.TaskIndex]*task // nil: each task is at its index
-	claimUntil time.Time                 // tasks of it are claiming until then; zero: none is
-	failed     map[probe.AttemptID]bool  // that were claimed, and had failed
-	asked      map[*worker]bool          // those whose answers to a claim of the whole job are waited for
-	untold     map[*worker]bool          // those that have not answered it, and may not know yet whose the job is
-	unsure     []string                  // those that answered, and may have forgotten attempts that started
-
-	lag      time.Duration // Resample: how long it waits for a turn before it samples again
-	lagAt    time.Time     // when it does; zero: it does not wait, or for retryAt
-	retryAt  time.Time     // before which it is of no use to look for places: queues are full, or nobody answered; zero: at once
-	stranded time.Time     // since when no worker could run a waiting task
-	wakeAt   time.Time
-	pos      int
-
-	tenant *tenant
-	node   list.Node[*job] // among those of the tenant with waiting tasks
-}
-
-func (j *job) Before(k *job) bool { return j.wakeAt.Before(k.wakeAt) }
-func (j *job) Pos() *int          { return &j.pos }
-
-// Links makes it an item of lists.
-func (j *job) Links() *list.Node[*job] { return &j.node }
-
-// task is a Task under way.
-type task struct {
-	spec     *Task
-	group    *group
-	state    taskState
-	attempt  *attempt
-	last     probe.AttemptID // the last one of which it has the end
-	attempts int
-	failures int       // its own
-	losses   int       // workers that went away while it ran
-	hitches  int       // attempts that could not be launched
-	long     *longTask // once it was to be placed by estimation
-	near     *nearTask // once it was to be sampled near its inputs
-	node     list.Node[*task]
-
-	sampledAt, readyAt, boundAt time.Time
-}
-
-// Links makes it an item of lists.
-func (t *task) Links() *list.Node[*task] { return &t.node }
-
-// group is the tasks of a job that demand the same of a worker.
-type group struct {
-	job *job
-	place.Kind
-	estimate  time.Duration // mean of those of its tasks that have one; 0: none has
-	path      estimate.Path
-	number    int              // of its stage
-	index     int              // among those of its job, as they were made
-	queue     list.List[*task] // those that wait, first to be bound at the front
-	places    list.List[*reservation]
-	live      int       // places believed to be in queues
-	probing   int       // reservations that have some of those
-	sampledAt time.Time // when its first places were reserved; zero: not yet
-	budget    int       // probes that the tasks were worth and that were not needed yet
-
-	why      estimate.Reason // of the path of its first task
-	stage    *estimate.Stats // of its finished tasks, if they are placed by estimation
-	matching int             // tasks in state matching
-	ends     time.Time       // when the last of those is expected to end that were placed by estimation
-	longest  time.Duration   // that any of them is expected to run
-
-	near *near             // nil: none of its tasks cares where it runs
-	node list.Node[*group] // among those of its eligible set
-}
-
-// Links makes it an item of lists.
-func (g *group) Links() *list.Node[*group] { return &g.node }
-
-// reservation is one Reserve: count places at a worker, of which some live.
-type reservation struct {
-	w      *worker
-	group  *group
-	first  probe.ResID
-	count  uint32
-	chosen int32 // its position in the Sample of round
-	live   int
-	rides  []*attempt // by place; nil once it is known what became of it
-	riding int        // of those, how many are not known
-	shelf  *shelf     // nil: it was not reserved for one
-	round  uint64     // the Sample that it was decided with; 0: none
-	// spare: its job needs it no more. It is among those of its worker, and no longer among those of its group.
-	spare bool
-	node  list.Node[*reservation]
-}
-
-// Links makes it an item of lists.
-func (r *reservation) Links() *list.Node[*reservation] { return &r.node }
-
-// attempt is one try at a task, at a worker.
-type attempt struct {
-	id   probe.AttemptID
-	job  *job
-	task *task
-	w    *worker
-	res  probe.ResID
-	turn probe.Turn
-	sent time.Time
-	ran  bool // known to have started, or bound to a slot
-
-	spent bool // its place was used up for it, and comes back if the worker hands it back
-}

@@ -1,12 +1,9 @@
 package frontend
 
 import (
-	"cmp"
-	"encoding/binary"
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
@@ -28,8 +25,6 @@ const (
 	// twice as long each time. After maxBlind times, it goes to a random worker.
 	blindAgain = 20 * time.Millisecond
 	maxBlind   = 5
-	// sureFor is the default of Config.SureFor: to ask costs a round trip, to find others' tasks there much more.
-	sureFor = 50 * time.Millisecond
 	// askedEach is how many are asked for each task of those believed idle, and of all, besides its candidates.
 	askedEach = 2
 	// maxAsked bounds the workers that are asked for their matrices before a batch, askFor how long their answers
@@ -44,14 +39,6 @@ const (
 	maxSleep = 5 * time.Second
 )
 
-// Limits of what one task may name.
-const (
-	MaxInputs = 256
-	MaxCopies = 16 // of one input
-	MaxFiles  = 64
-	maxInput  = 1 << 50 // bytes
-)
-
 // long is what concerns tasks placed by estimation.
 type long struct {
 	due   pq.Heap[*longTask] // to be placed in the next batch
@@ -63,208 +50,6 @@ type long struct {
 	also  []int32          // those that were asked for it
 
 	log decisions
-}
-
-// longTask is a task that is placed by estimation.
-type longTask struct {
-	task   *task
-	why    estimate.Reason
-	spec   estimate.Task // Work, LongFrom and Also are filled in for each batch
-	bytes  int64         // of its inputs
-	at     time.Time     // when it is due; zero: it does not sleep
-	pos    int           // in due or later
-	latest time.Time     // until which it may be postponed; zero: it was not, since it was placed last
-	blind  int           // how often in a row there was no candidate
-	left   int           // how often in a row all candidates went to others
-	whole  bool          // it is larger than what workers have open to long tasks, and may use all
-
-	decision        uint64        // number of the last one
-	wait, run, read time.Duration // expected by it: of the wait at the worker, and of the run, of which read is for inputs
-}
-
-// Before orders tasks that are due: by priority, then by job; in a job by the critical path of their stages, then the
-// larger inputs first.
-func (x *longTask) Before(y *longTask) bool {
-	i, j := x.task.group.job, y.task.group.job
-	if i == j {
-		return cmp.Or(cmp.Compare(y.path(), x.path()), cmp.Compare(y.bytes, x.bytes), cmp.Compare(x.task.spec.Index, y.task.spec.Index)) < 0
-	}
-	return cmp.Or(cmp.Compare(j.Priority, i.Priority), compareJobs(i, j)) < 0
-}
-
-// path is the critical path of the task's stage; 0: its job has no stages.
-func (x *longTask) path() time.Duration {
-	j := x.task.group.job
-	if len(j.stages) == 0 {
-		return 0
-	}
-	return j.stages[x.task.group.number].path
-}
-
-// like reports whether two tasks may be matched together: neither is to be placed before the other.
-func (x *longTask) like(y *longTask) bool {
-	i, j := x.task.group.job, y.task.group.job
-	return i.Priority == j.Priority && (i != j || x.path() == y.path())
-}
-
-func (x *longTask) Pos() *int { return &x.pos }
-
-// sleeper is a longTask that waits for its time.
-type sleeper struct{ *longTask }
-
-func (x sleeper) Before(y sleeper) bool {
-	if !x.at.Equal(y.at) {
-		return x.at.Before(y.at)
-	}
-	return x.longTask.Before(y.longTask)
-}
-
-// route chooses the path of a task.
-func (c *Core) route(j *Job, t *Task) (estimate.Path, estimate.Reason) {
-	if j.Mode == estimate.Auto && !j.Policy.Route {
-		return estimate.Sampling, estimate.Reason{Cause: estimate.ByPolicy}
-	}
-	return estimate.Route(j.Mode, estimate.Needs{Reads: c.farReads(t), Files: len(t.Files) > 0}, c.expect(t), j.usual, c.cfg.LongTask)
-}
-
-// expect is how long a task will run, by what is known when its job is submitted.
-func (c *Core) expect(t *Task) estimate.Work {
-	var learnt *estimate.Stats
-	if runs := c.view.KnownRuns(t.Function); runs != nil {
-		learnt = runs.Stats()
-	}
-	return estimate.Expect(t.Estimate, t.inputBytes(), nil, learnt, c.cfg.Estimate.Unknown)
-}
-
-// needy reports whether a task has needs that others of its job may not have.
-func (t *Task) needy() bool {
-	return len(t.Constraint.Labels)+len(t.Constraint.Hosts)+len(t.Inputs)+len(t.Files) > 0
-}
-
-// class is the kind of a hint: tasks of one job and function without needs go one path if theirs are of one kind.
-func (c *Core) class(hint time.Duration) int {
-	switch {
-	case hint == 0:
-		return 0
-	case hint < c.cfg.LongTask:
-		return 1
-	case hint < estimate.Stray*c.cfg.LongTask:
-		return 2
-	}
-	return 3
-}
-
-func (t *Task) inputBytes() int64 {
-	var sum int64
-	for i := range t.Inputs {
-		sum += t.Inputs[i].Bytes
-	}
-	return sum
-}
-
-// checkNeeds says what is wrong with the inputs and files of a task.
-func (t *Task) checkNeeds() error {
-	if len(t.Inputs) > MaxInputs {
-		return fmt.Errorf("%d inputs, the limit is %d: name the large ones", len(t.Inputs), MaxInputs)
-	}
-	for i := range t.Inputs {
-		in := &t.Inputs[i]
-		switch {
-		case in.Bytes < 0:
-			return fmt.Errorf("input %d has %d bytes: give 0 or more", i, in.Bytes)
-		case in.Bytes > maxInput:
-			return fmt.Errorf("input %d has %d bytes, the limit is %d", i, in.Bytes, int64(maxInput))
-		case in.Stage != "" && len(in.Copies) > 0:
-			return fmt.Errorf("input %d is the output of stage %q and has copies: give one of them", i, in.Stage)
-		case len(in.Copies) == 0 && in.Stage == "":
-			return fmt.Errorf("input %d is nowhere to be found: name a host, worker or rack that has it, or the stage that makes it", i)
-		case len(in.Copies) > MaxCopies:
-			return fmt.Errorf("input %d has %d copies, the limit is %d: name some", i, len(in.Copies), MaxCopies)
-		}
-		for _, at := range in.Copies {
-			if at.At == "" && at.Rack == "" {
-				return fmt.Errorf("input %d has a copy nowhere: name its host, worker or rack", i)
-			}
-		}
-	}
-	if len(t.Files) > MaxFiles {
-		return fmt.Errorf("%d files, the limit is %d: pack them together", len(t.Files), MaxFiles)
-	}
-	for i := range t.Files {
-		f := &t.Files[i]
-		switch scheme, _, _ := strings.Cut(f.URL, "://"); {
-		case scheme != "http" && scheme != "https" && scheme != "file":
-			return fmt.Errorf("file %d: URL %q: use http, https or file", i, f.URL)
-		case f.Digest == [32]byte{}:
-			return fmt.Errorf("file %s has no digest: give its SHA-256", f.URL)
-		case f.Bytes > 1<<62:
-			return fmt.Errorf("file %s has %d bytes: give its size, or 0 if it is not known", f.URL, f.Bytes)
-		}
-		for k := range i {
-			if t.Files[k].Digest == f.Digest {
-				return fmt.Errorf("files %s and %s have one digest: name it once", t.Files[k].URL, f.URL)
-			}
-		}
-	}
-	return nil
-}
-
-// FileID is what stands for a file's digest in the view.
-func FileID(digest [32]byte) estimate.FileID {
-	return estimate.FileID(binary.BigEndian.Uint64(digest[:]))
-}
-
-// estimated lets a task that is to be placed by estimation wait for the next batch, or for a later one.
-func (c *Core) estimated(t *task) {
-	t.move(matching)
-	x := t.long
-	if x == nil {
-		s := t.spec
-		x = &longTask{task: t, bytes: s.inputBytes()}
-		_, x.why = c.route(&t.group.job.Job, s)
-		x.spec = estimate.Task{Demand: s.Demand, Inputs: t.located(), Pool: t.group.Set}
-		for i := range s.Files {
-			x.spec.Files = append(x.spec.Files, estimate.File{ID: FileID(s.Files[i].Digest), Bytes: int64(s.Files[i].Bytes)})
-		}
-		t.long = x
-	}
-	c.long.due.Push(x)
-}
-
-// estimateAll lets all tasks of a group that has just been submitted wait for the next batch.
-func (c *Core) estimateAll(g *group) {
-	for g.queue.Len() > 0 {
-		c.estimated(g.queue.First())
-	}
-}
-
-// unmatch takes a task out of those to be placed.
-func (c *Core) unmatch(t *task) {
-	if x := t.long; x.at.IsZero() {
-		if c.long.due.Remove(x); c.long.due.Len() == 0 {
-			c.long.answered()
-		}
-	} else {
-		c.long.later.Remove(sleeper{x})
-		x.at = time.Time{}
-	}
-}
-
-// delay lets a task that is or was due sleep.
-func (c *Core) delay(x *longTask, until time.Time) {
-	c.long.due.Remove(x)
-	x.at = until
-	c.long.later.Push(sleeper{x})
-}
-
-// wakeLong makes tasks due that have slept enough.
-func (c *Core) wakeLong(now time.Time) {
-	l := &c.long
-	for l.later.Len() > 0 && !now.Before(l.later.Min().at) {
-		x := l.later.Pop().longTask
-		x.at = time.Time{}
-		l.due.Push(x)
-	}
 }
 
 // next is when a batch is due, and a task that sleeps; zero: none.
@@ -485,34 +270,22 @@ func (c *Core) enqueueAt(x *longTask, w *worker, choice *estimate.Decision, now 
 	return acts
 }
 
-// full places nothing at a worker by estimation whose queue is full, until it tells its matrix again, and does not
-// ask for that before its time.
-func (c *Core) full(w *worker, retry time.Duration, now time.Time) {
-	c.view.Disbelieve(w.Worker)
-	w.askedAt = now.Add(retry - askAgain)
-}
-
-// learn takes a run of a task into account.
-func (c *Core) learn(t *task, w *worker, m *probe.Finished) {
-	if more := t.group.Runs.Ran(m.Run); more || t.long != nil || m.Run >= c.cfg.LongTask/4 {
-		c.remember(t, w, m)
+// decided remembers a decision on x: that it goes to w, or nowhere. One that found no place again takes the place
+// of the one before.
+func (c *Core) decided(x *longTask, choice *estimate.Decision, w *worker, now time.Time) {
+	ds, j := &c.long.log, x.task.group.job
+	d := ds.get(x.decision)
+	if d == nil || d.Worker != "" {
+		if ds.n++; len(ds.ring) < maxDecisions {
+			ds.ring = append(ds.ring, make([]Decision, min(max(2*len(ds.ring), 64), maxDecisions)-len(ds.ring))...)
+		}
+		x.decision = ds.n
+		d = &ds.ring[ds.n%maxDecisions]
+		*d = Decision{Job: j.ID, Task: x.task.spec.Index, Path: estimate.Estimation, Why: x.why}
 	}
-}
-
-// remember takes a run into account for the estimates of later ones.
-func (c *Core) remember(t *task, w *worker, m *probe.Finished) {
-	run := estimate.Finished{Run: m.Run, Worker: int32(w.Key), Hint: t.spec.Estimate}
-	if row := c.view.Fleet().Get(int32(w.Key)); row != nil {
-		run.Speed = row.Speed
+	d.Choice, d.At = *choice, now.Sub(j.submitted)
+	d.Tries++
+	if w != nil {
+		d.Attempt, d.Worker, d.Outcome = x.task.attempt.id, w.Welcome().Worker, "sent"
 	}
-	if x := t.near; x != nil {
-		run.Read, run.Bytes = x.read, t.spec.inputBytes()
-	}
-	if x := t.long; x != nil {
-		run.Read, run.Bytes = x.read, x.bytes
-		c.Waits.Add(x.wait, m.Waited)
-		c.Runs.Add(x.run, m.Run)
-		t.group.stage.Add(run)
-	}
-	t.group.Runs.Stats().Add(run)
 }

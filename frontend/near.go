@@ -8,91 +8,11 @@ import (
 
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
 	"github.com/phoebe-sched/phoebe/frontend/place"
-	"github.com/phoebe-sched/phoebe/probe/list"
-	"github.com/phoebe-sched/phoebe/probe/pq"
 )
 
 // Short tasks that read inputs are sampled, too, but first among the workers where these are. A worker that is ready gets
 // the task that has its data there; if there is none, one that has waited for longer than reading from elsewhere would
 // cost (compare delay scheduling: Zaharia et al., EuroSys 2010).
-
-// worthNear is how long reading a task's inputs must take, at most, to care where they are: asking costs as much.
-const worthNear = 200 * time.Microsecond
-
-// near is what a group has whose tasks read inputs that are somewhere.
-type near struct {
-	group   *group
-	fresh   []*task // that came to wait, and are on no shelf yet, and some that are
-	shelves map[shelfKey]*shelf
-	uneasy  []*shelf        // that have had tasks since they were looked at, or lost places
-	held    map[*worker]int // live places by worker
-	lone    map[*task]bool  // on shelves, and none of whose hosts and racks has a worker
-	timers  *pq.Heap[*shelf]
-	node    list.Node[*near]
-}
-
-// Links makes it an item of lists.
-func (n *near) Links() *list.Node[*near] { return &n.node }
-
-// shelfKey names the workers at a host (Disk), those of a rack, or all (Across, "").
-type shelfKey struct {
-	tier estimate.Tier
-	name string
-}
-
-// shelf is the tasks of a group that had better be run by some workers.
-type shelf struct {
-	shelfKey
-	near   *near
-	green  pq.Heap[*spot]   // those for which it is too early
-	ripe   list.List[*spot] // those that any of these workers may take, first to be taken at the front
-	uneasy bool             // it is listed
-	live   int              // places believed to be in queues of those that were reserved for it
-	probes int              // reservations that have some of those
-	pos    int              // among those with green ones
-}
-
-// Before orders shelves by when the first of what is green will be ripe.
-func (s *shelf) Before(t *shelf) bool { return s.green.Min().from.Before(t.green.Min().from) }
-func (s *shelf) Pos() *int            { return &s.pos }
-
-// spot is a task's on a shelf.
-type spot struct {
-	task  *task
-	shelf *shelf
-	from  time.Time // when it may be taken there
-	pos   int
-	node  list.Node[*spot]
-}
-
-func (x *spot) Before(y *spot) bool {
-	if !x.from.Equal(y.from) {
-		return x.from.Before(y.from)
-	}
-	return x.task.spec.Index < y.task.spec.Index
-}
-func (x *spot) Pos() *int { return &x.pos }
-
-// Links makes it an item of lists.
-func (x *spot) Links() *list.Node[*spot] { return &x.node }
-
-// nearTask is a task of such a group.
-type nearTask struct {
-	inputs   []estimate.Input
-	sites    []estimate.Site // nearest first, the last one is anywhere
-	spots    []*spot         // nil: it is on no shelf
-	since    time.Time       // when it came to wait, for this attempt
-	attempts int             // when it did
-	read     time.Duration   // its inputs, at the worker that it went to last
-}
-
-// cares reports whether a task is worth to be brought to its inputs, if it is sampled.
-func (c *Core) cares(j *Job, t *Task) bool {
-	return len(t.Inputs) > 0 && j.Policy.Near && j.Policy.Binding == Late && c.farReads(t) >= worthNear
-}
-
-// farReads is how long reading the inputs of a task takes where none of them is near.
-func (c *Core) farReads(t *Task) time.Duration { return c.cfg.Estimate.Rates.Far(t.inputBytes()) }
 
 // makeNear lets the tasks of a group go to their inputs.
 func (c *Core) makeNear(g *group) {
@@ -255,54 +175,6 @@ func (c *Core) first(g *group, w *worker, now time.Time) *task {
 	return nil
 }
 
-// coverNear finds workers for the tasks of a group that are ripe: first those where the data is.
-func (c *Core) coverNear(n *near, now time.Time, acts []Action) []Action {
-	c.shelve(n, now)
-	for _, tier := range [...]estimate.Tier{estimate.Disk, estimate.Rack, estimate.Across} {
-		for i := 0; i < len(n.uneasy); i++ {
-			if s := n.uneasy[i]; s.tier == tier && s.uneasy {
-				s.ripen(now)
-				s.uneasy = false
-				acts = c.coverShelf(s, now, acts)
-			}
-		}
-	}
-	n.uneasy = slices.DeleteFunc(n.uneasy, func(s *shelf) bool { return !s.uneasy })
-	return acts
-}
-
-// coverShelf places what is ripe on a shelf at its workers, as if they were all.
-func (c *Core) coverShelf(s *shelf, now time.Time, acts []Action) []Action {
-	n := s.near
-	missing := s.missing()
-	if missing <= 0 {
-		return acts
-	}
-	kind := n.group.Kind
-	if s.tier != estimate.Across {
-		kind.Set = c.view.Among(kind.Set, c.view.Fleet().At(s.tier, s.name))
-	}
-	w := &c.scratch
-	*w = place.Want{Kind: &kind, Queue: s, Probes: missing, Fresh: s.live == 0, Has: w.Has[:0]}
-	for held := range n.held { // in no order, which changes nothing
-		w.Has = append(w.Has, held.Worker)
-	}
-	return c.commit(n.group, s, c.sampler.Place(w, now), now, acts)
-}
-
-// missing is how many probes the ripe tasks of the shelf are worth that it has not: of those that several hosts have,
-// each host gets one.
-func (s *shelf) missing() int {
-	g, n := s.near.group, s.ripe.Len()
-	if s.tier != estimate.Disk {
-		n = g.Probes(n)
-	}
-	if g.Sticky {
-		return n - s.probes
-	}
-	return n - s.live
-}
-
 // Len, Riders and Fit make a shelf the queue of its ripe tasks.
 func (s *shelf) Len() int { return s.ripe.Len() }
 
@@ -318,23 +190,6 @@ func (s *shelf) Riders(most int) int {
 }
 
 func (s *shelf) Fit(int, int) int { return 1 }
-
-// lone is the queue of one task, or of none.
-type lone struct{ task *task }
-
-func (l lone) Len() int { return l.Riders(1) }
-func (l lone) Riders(most int) int {
-	if l.task == nil || len(l.task.spec.Payload) > place.MaxRide {
-		return 0
-	}
-	return min(most, 1)
-}
-func (l lone) Fit(int, int) int { return 1 }
-
-// fromShelves is the queue of which w, which has room, would get a task.
-func (c *Core) fromShelves(g *group, w *worker, now time.Time) place.Queue {
-	return lone{c.first(g, w, now)}
-}
 
 // uneasy reports whether some shelf of the group may need more places than it has.
 func (g *group) uneasy() bool { return g.near != nil && len(g.near.uneasy) > 0 }

@@ -1,93 +1,15 @@
 package frontend
 
 import (
-	"github.com/phoebe-sched/phoebe/frontend/place"
 	"slices"
 	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend/estimate"
+	"github.com/phoebe-sched/phoebe/frontend/place"
 )
 
 // What an event leaves to be done is noted as a want, and planned when its facts are told: nothing that records them
 // places anything itself.
-
-// want notes that a job may need more places than it has.
-func (c *Core) want(j *job) {
-	if !j.wants {
-		j.wants = true
-		c.wants = append(c.wants, j)
-	}
-}
-
-// wanting takes the jobs that were noted, in the order in which they were submitted. It is good until the next want.
-func (c *Core) wanting() []*job {
-	js := c.wants
-	if len(js) > 1 {
-		slices.SortFunc(js, compareJobs)
-	}
-	for _, j := range js {
-		j.wants = false
-	}
-	c.wants = js[:0]
-	return js
-}
-
-// plan gives the jobs that want something the places that their waiting tasks are worth.
-func (c *Core) plan(now time.Time, acts []Action) []Action {
-	if len(c.wants) > 0 {
-		for _, j := range c.wanting() {
-			acts = c.cover(j, now, acts)
-		}
-	}
-	if c.wantAll {
-		c.wantAll = false
-		for t := range c.hungry.all.All() {
-			for j := range t.hungry.All() {
-				acts = c.cover(j, now, acts)
-			}
-		}
-	}
-	return acts
-}
-
-// cover gives the groups of a job the places that they want.
-func (c *Core) cover(j *job, now time.Time, acts []Action) []Action {
-	if j.ended {
-		return acts
-	}
-	for _, g := range j.groups {
-		acts = c.coverGroup(g, now, acts)
-	}
-	c.settle(j, now)
-	return acts
-}
-
-// putOff lets the jobs that want something wait until a time, instead.
-func (c *Core) putOff(until, now time.Time) {
-	for _, j := range c.wanting() {
-		if !j.ended {
-			j.retryAt = until
-			c.settle(j, now)
-		}
-	}
-}
-
-// coverGroup gives a group that has no places, lost some, or got tasks back, as many places as its waiting tasks are worth.
-func (c *Core) coverGroup(g *group, now time.Time, acts []Action) []Action {
-	n, p := g.queue.Len(), g.Policy
-	switch {
-	case n == 0 || g.Set.Len() == 0:
-		return acts
-	case p.Binding == EarlyPerTask || p.Binding == EarlyBatch:
-		return c.measure(g, now, acts)
-	case g.near != nil:
-		return c.coverNear(g.near, now, acts)
-	case g.live == 0:
-		g.budget = g.Probes(n)
-	}
-	if missing := max(g.Probes(n)-g.probed(), g.budget); missing > 0 {
-		acts = c.commit(g, nil, c.sampler.For(p).Place(c.short(g, missing), now), now, acts)
-	}
-	return acts
-}
 
 // probed is how many probes the live places of the group are worth: a sticky one asked for several places.
 func (g *group) probed() int {
@@ -109,33 +31,114 @@ func (c *Core) short(g *group, probes int) *place.Want {
 	return w
 }
 
-// Len, Riders and Fit make a group the queue of those of its tasks that wait.
-func (g *group) Len() int { return g.queue.Len() }
-
-func (g *group) Riders(most int) int {
-	n := 0
-	for t := range g.queue.All() {
-		if n >= most || len(t.spec.Payload) > place.MaxRide {
-			break
+// resample adds places for a job whose turns do not come: those it has may be at slow workers, or stuck
+// behind long tasks. Each time it waits twice as long.
+func (c *Core) resample(j *job, now time.Time, acts []Action) []Action {
+	j.lag = min(2*j.lag, maxLag)
+	j.lagAt = time.Time{}
+	for _, g := range j.groups {
+		if n := g.queue.Len(); n > 0 && g.near == nil && j.Policy.Resample && g.probed() >= g.Probes(n) && g.probed() < 4*g.Probes(n) {
+			c.Stats.Resamples++
+			acts = c.commit(g, nil, c.sampler.Place(c.short(g, n), now), now, acts)
 		}
-		n++
 	}
-	return n
+	c.want(j)
+	return acts
 }
 
-func (g *group) Fit(n, bytes int) int {
-	if g.near != nil { // which tasks a worker gets depends on it
-		return 1
+// offer brings waiting tasks to a worker that is believed to have room.
+func (c *Core) offer(w *worker, now time.Time, acts []Action) []Action {
+	if !w.Idle() {
+		return acts
 	}
-	fit := 1
-	for t := range g.queue.All() {
-		if fit == n {
-			break
+	var room [mostLooked]*job
+	for _, j := range c.hungry.first(&room) {
+		if j.Policy.Informed && j.Policy.Binding == Late {
+			for _, g := range j.groups {
+				if !w.Idle() || !g.Set.Contains(w.Worker) {
+					continue
+				}
+				var q place.Queue = g
+				if g.near != nil {
+					q = c.fromShelves(g, w, now)
+				}
+				d, any := c.sampler.Offer(&g.Kind, q, w.Worker)
+				if !any {
+					continue
+				}
+				c.Stats.Offers++
+				acts = c.commit(g, nil, []place.Decision{d}, now, acts)
+				c.hungry.served(j.tenant)
+			}
+			c.settle(j, now)
 		}
-		if bytes -= len(t.spec.Payload); bytes < 0 {
-			return fit
-		}
-		fit++
 	}
-	return n
+	return acts
+}
+
+// coverNear finds workers for the tasks of a group that are ripe: first those where the data is.
+func (c *Core) coverNear(n *near, now time.Time, acts []Action) []Action {
+	c.shelve(n, now)
+	for _, tier := range [...]estimate.Tier{estimate.Disk, estimate.Rack, estimate.Across} {
+		for i := 0; i < len(n.uneasy); i++ {
+			if s := n.uneasy[i]; s.tier == tier && s.uneasy {
+				s.ripen(now)
+				s.uneasy = false
+				acts = c.coverShelf(s, now, acts)
+			}
+		}
+	}
+	n.uneasy = slices.DeleteFunc(n.uneasy, func(s *shelf) bool { return !s.uneasy })
+	return acts
+}
+
+// coverShelf places what is ripe on a shelf at its workers, as if they were all.
+func (c *Core) coverShelf(s *shelf, now time.Time, acts []Action) []Action {
+	n := s.near
+	missing := s.missing()
+	if missing <= 0 {
+		return acts
+	}
+	kind := n.group.Kind
+	if s.tier != estimate.Across {
+		kind.Set = c.view.Among(kind.Set, c.view.Fleet().At(s.tier, s.name))
+	}
+	w := &c.scratch
+	*w = place.Want{Kind: &kind, Queue: s, Probes: missing, Fresh: s.live == 0, Has: w.Has[:0]}
+	for held := range n.held { // in no order, which changes nothing
+		w.Has = append(w.Has, held.Worker)
+	}
+	return c.commit(n.group, s, c.sampler.Place(w, now), now, acts)
+}
+
+// missing is how many probes the ripe tasks of the shelf are worth that it has not: of those that several hosts have,
+// each host gets one.
+func (s *shelf) missing() int {
+	g, n := s.near.group, s.ripe.Len()
+	if s.tier != estimate.Disk {
+		n = g.Probes(n)
+	}
+	if g.Sticky {
+		return n - s.probes
+	}
+	return n - s.live
+}
+
+// lone is the queue of one task, or of none.
+type lone struct{ task *task }
+
+func (l lone) Len() int { return l.Riders(1) }
+
+func (l lone) Riders(most int) int {
+	if l.task == nil || len(l.task.spec.Payload) > place.MaxRide {
+		return 0
+	}
+	return min(most, 1)
+}
+
+func (l lone) Fit(int, int) int { return 1 }
+
+// fromShelves is the queue of which w, which has room, would get a task.
+func (c *Core) fromShelves(g *group, w *worker, now time.Time) place.Queue {
+	return lone{c.first(g, w, now)}
 }

@@ -11,30 +11,6 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
 )
 
-// Stage is the tasks of a job that do the same work on different data, between two barriers: they start when all
-// tasks of the stages in After have ended well. If a task of any stage fails for good, so does the job.
-type Stage struct {
-	Name  string
-	After []string // names of other stages
-	// Ran: where tasks of it have ended well that a resubmitted job leaves out, by worker. The core keeps it.
-	Ran map[string]int
-}
-
-// MaxStages bounds the stages of a job.
-const MaxStages = 1000
-
-// stage is a Stage under way.
-type stage struct {
-	after, before []int // stages that it depends on, and that depend on it
-	blocking      int   // of after, those that have not ended
-	left          int   // tasks without an outcome
-	ready         bool
-	path          time.Duration  // the longest chain of expected run times from its start to the end of the job
-	ran           map[string]int // how many of its tasks ended well, by worker
-	all           int            // how many that are: what ranAt has counted
-	most          []string       // these workers, the one with most first; nil: ranAt has to sort and count them
-}
-
 // checkStages makes the stages of a job, or says what is wrong with them.
 func (c *Core) checkStages(j *job) *RefusedError {
 	invalid := func(format string, args ...any) *RefusedError {
@@ -201,17 +177,6 @@ func (j *job) sortGroups() {
 	})
 }
 
-// block lets the tasks of a group wait for the stages before theirs. It reports whether they have to.
-func (c *Core) block(g *group) bool {
-	if !g.job.blocks(g) {
-		return false
-	}
-	for g.queue.Len() > 0 {
-		g.queue.First().move(blocked)
-	}
-	return true
-}
-
 // blocks reports whether the tasks of a group have to wait for the stages before theirs.
 func (j *job) blocks(g *group) bool { return len(j.stages) > 0 && !j.stages[g.number].ready }
 
@@ -237,45 +202,6 @@ func (c *Core) stageEnded(t *task, o *Outcome) {
 	if !slices.Contains(c.staging, j) {
 		c.staging = append(c.staging, j)
 	}
-}
-
-// advance fails the jobs of which a stage has failed, and starts the stages of the others for which those before
-// them have ended.
-func (c *Core) advance(now time.Time, acts []Action) []Action {
-	for len(c.staging) > 0 {
-		j := c.staging[0]
-		c.staging = slices.Delete(c.staging, 0, 1)
-		switch {
-		case j.ended:
-		case j.cause != "":
-			acts = c.endAll(j, Outcome{Kind: Failed, Failure: StageFailed, Message: j.cause}, now, acts)
-		default:
-			c.startStages(j)
-			acts = c.plan(now, acts)
-		}
-	}
-	return acts
-}
-
-// startStages starts the stages of a job that wait no more.
-func (c *Core) startStages(j *job) {
-	for again := true; again; { // a stage of which nothing is left ends as soon as those before it
-		again = false
-		for i := range j.stages {
-			s := &j.stages[i]
-			if s.ready {
-				continue
-			}
-			j.count(s)
-			again = again || s.ready && s.left == 0
-		}
-	}
-	for i := range j.tasks {
-		if t := &j.tasks[i]; t.state == blocked && !j.blocks(t.group) {
-			c.await(t)
-		}
-	}
-	c.want(j)
 }
 
 // ranAt is the workers at which tasks of a stage that has ended did so well, the one with most first.

@@ -1,58 +1,9 @@
 package frontend
 
-import "github.com/phoebe-sched/phoebe/probe/list"
-
-// tenant is one for whom jobs are under way. Tenants are kept apart in all that one of them could use up: admission,
-// the tasks that may be pending, and the room that workers are believed to have.
-type tenant struct {
-	name     string
-	jobs     int             // under way
-	pending  int             // tasks without an outcome
-	payloads int             // bytes, of tasks without an outcome
-	hungry   list.List[*job] // jobs with waiting tasks, in order of submission
-
-	node list.Node[*tenant] // among those with hungry jobs
-}
-
-// Links makes it an item of lists.
-func (t *tenant) Links() *list.Node[*tenant] { return &t.node }
-
-// enter counts a job that was admitted.
-func (c *Core) enter(j *job) {
-	t := c.tenants[j.Tenant]
-	if t == nil {
-		t = &tenant{name: j.Tenant}
-		c.tenants[j.Tenant] = t
-	}
-	j.tenant = t
-	t.jobs++
-	t.pending += j.left
-	c.pending += j.left
-	t.payloads += j.payloads
-	c.payloads += j.payloads
-}
-
-// depart forgets a job that has ended, and its tenant with the last one.
-func (c *Core) depart(j *job) {
-	c.hungry.update(j)
-	c.unload(j, j.payloads)
-	if j.tenant.jobs--; j.tenant.jobs == 0 {
-		delete(c.tenants, j.Tenant)
-	}
-}
-
-// settled counts n tasks of a job that got their outcomes, or whose outcomes are another frontend's business.
-func (c *Core) settled(j *job, n int) {
-	j.tenant.pending -= n
-	c.pending -= n
-}
-
-// unload counts bytes of payloads that a job needs no more.
-func (c *Core) unload(j *job, bytes int) {
-	j.payloads -= bytes
-	j.tenant.payloads -= bytes
-	c.payloads -= bytes
-}
+import (
+	"github.com/phoebe-sched/phoebe/frontend/view"
+	"github.com/phoebe-sched/phoebe/probe/list"
+)
 
 // hungry is the tenants with waiting tasks, the one whose turn is next first.
 type hungry struct{ all list.List[*tenant] }
@@ -104,4 +55,10 @@ func (h *hungry) first(room *[mostLooked]*job) []*job {
 		}
 	}
 	return jobs
+}
+
+// waiters are the jobs of a tenant whose tasks may run at the same workers.
+type waiters struct {
+	set    *view.Set
+	tenant *tenant
 }

@@ -329,11 +329,11 @@ var table = []mutant{
 		"c.payloads, t.payloads, j.payloads, c.cfg.MaxPayloads},", "0, 0, j.payloads, c.cfg.MaxPayloads},",
 	},
 	{
-		"payloads are let go of with their tasks", "frontend/task.go",
+		"payloads are let go of with their tasks", "frontend/outcomes.go",
 		"c.unload(j, len(t.spec.Payload))", "",
 	},
 	{
-		"payloads are let go of with their job", "frontend/tenant.go",
+		"payloads are let go of with their job", "frontend/jobs.go",
 		"c.unload(j, j.payloads)", "",
 	},
 	{
@@ -349,51 +349,51 @@ var table = []mutant{
 		"jobs = append(jobs, t.hungry.First())\n\t}", "for j := range t.hungry.All() {\n\t\t\tif len(jobs) < mostLooked {\n\t\t\t\tjobs = append(jobs, j)\n\t\t\t}\n\t\t}\n\t}",
 	},
 	{
-		"a turn for which no task waits is declined", "frontend/place.go",
+		"a turn for which no task waits is declined", "frontend/turns.go",
 		"if r == nil {\n\t\tc.Stats.Declines++", "if r == nil {\n\t\treturn acts",
 	},
 	{
-		"a place that was declined is gone", "frontend/place.go",
+		"a place that was declined is gone", "frontend/turns.go",
 		"c.dropPlace(w, m.Res, r, place.Declined)\n\t\tc.Stats.Declines++", "c.Stats.Declines++",
 	},
 	{
-		"a deadline that a worker tells of is that of the job", "frontend/task.go",
+		"a deadline that a worker tells of is that of the job", "frontend/outcomes.go",
 		"return c.overdue(j, now, acts) // it knew", "return c.end(t, Outcome{Kind: DeadlineExceeded}, now, acts) // it knew",
 	},
 	{
-		"a claimed attempt that failed counts once", "frontend/claims.go",
+		"a claimed attempt that failed counts once", "frontend/outcomes.go",
 		" || t.group.job.failed[m.Attempt]", "",
 	},
 	{
-		"who was told when to come back does not come before", "frontend/plan.go",
+		"who was told when to come back does not come before", "frontend/jobs.go",
 		"j.retryAt = until", "j.retryAt = now",
 	},
 	{
-		"tasks that were given out before go first", "frontend/task.go",
+		"tasks that were given out before go first", "frontend/tasks.go",
 		"if from == blocked || from == claiming {", "if true {",
 	},
 	{
-		"tasks that have waited for others go last", "frontend/task.go",
+		"tasks that have waited for others go last", "frontend/tasks.go",
 		"if from == blocked || from == claiming {", "if false {",
 	},
 	{
-		"a sample that is forgotten has no fates", "frontend/explain.go",
+		"a sample that is forgotten has no fates", "frontend/record.go",
 		"r.round+maxSamples <= ds.rounds ||", "",
 	},
 	{
-		"what becomes of a place is remembered", "frontend/place.go",
+		"what becomes of a place is remembered", "frontend/places.go",
 		"c.long.log.fates(r).Add(fate)", "",
 	},
 	{
-		"a job whose link broke gets other places", "frontend/links.go",
+		"a job whose link broke gets other places", "frontend/places.go",
 		"c.want(r.group.job)\n\t\tc.dropPlace", "c.dropPlace",
 	},
 	{
-		"a worker that comes is offered to all that wait", "frontend/links.go",
+		"a worker that comes is offered to all that wait", "frontend/core.go",
 		"c.wantAll = true", "",
 	},
 	{
-		"a job whose places are used up gets others", "frontend/place.go",
+		"a job whose places are used up gets others", "frontend/turns.go",
 		"own.live == 0 && own.job.waiting > 0", "false",
 	},
 	{
@@ -409,12 +409,12 @@ var table = []mutant{
 		"c.tie = rng.Uint32()", "",
 	},
 	{
-		"rides that come back are bound in their order", "frontend/place.go",
+		"rides that come back are bound in their order", "frontend/outcomes.go",
 		"for i := m.Count; i > 0; i-- { // the first one goes to the front last\n\t\tid := m.First + probe.ResID(i-1)",
 		"for i := range m.Count {\n\t\tid := m.First + probe.ResID(i)",
 	},
 	{
-		"tasks of a worker that went away are bound in their order", "frontend/links.go",
+		"tasks of a worker that went away are bound in their order", "frontend/core.go",
 		"slices.Backward(w.attemptsInOrder())", "slices.All(w.attemptsInOrder())",
 	},
 	{
@@ -422,51 +422,51 @@ var table = []mutant{
 		"return min(d.Times(w.load.Free), d.Times(w.welcome.Capacity.Sub(w.taken)))", "return d.Times(w.load.Free)",
 	},
 	{
-		"a job lets go of reservations that are used up", "frontend/place.go",
+		"a job lets go of reservations that are used up", "frontend/places.go",
 		"r.group.places.Remove(r)", "",
 	},
 	{
-		"a place is kept only while tasks wait", "frontend/place.go",
+		"a place is kept only while tasks wait", "frontend/turns.go",
 		"r.group.Sticky && c.choose(r.group, w, now) != nil", "r.group.Sticky",
 	},
 	{
-		"a task that rode along and was not started waits again", "frontend/place.go",
+		"a task that rode along and was not started waits again", "frontend/turns.go",
 		"c.unride(a, r) // its Queued was overtaken", "_ = a",
 	},
 	{
-		"a place serves only tasks that may run there", "frontend/place.go",
+		"a place serves only tasks that may run there", "frontend/turns.go",
 		"other.Set.Contains(w.Worker) && other.Demand.Fits(g.Demand) && c.first(other, w, now) != nil {", "other.Demand.Fits(g.Demand) && c.first(other, w, now) != nil {",
 	},
 	{
-		"a place serves only tasks that it has room for", "frontend/place.go",
+		"a place serves only tasks that it has room for", "frontend/turns.go",
 		"other.Set.Contains(w.Worker) && other.Demand.Fits(g.Demand) && c.first(other, w, now) != nil {", "other.Set.Contains(w.Worker) && c.first(other, w, now) != nil {",
 	},
 	{
-		"a place whose task may have started is not cancelled", "frontend/place.go",
+		"a place whose task may have started is not cancelled", "frontend/places.go",
 		"r.w.places[id] != r || r.ride(id) != nil", "r.w.places[id] != r",
 	},
 	{
-		"a result is acknowledged when the client has it", "frontend/claims.go",
+		"a result is acknowledged when the client has it", "frontend/ledger.go",
 		"acts = c.ack(w, r.Attempt, now, acts)", "",
 	},
 	{
-		"a result is not acknowledged before the client has it", "frontend/claims.go",
+		"a result is not acknowledged before the client has it", "frontend/ledger.go",
 		"if w.State() == view.Draining {\n\t\treturn Receipt{}", "if true {\n\t\treturn Receipt{}",
 	},
 	{
-		"a worker that leaves does not wait for clients", "frontend/claims.go",
+		"a worker that leaves does not wait for clients", "frontend/ledger.go",
 		"if w.State() == view.Draining {\n\t\treturn Receipt{}", "if false {\n\t\treturn Receipt{}",
 	},
 	{
-		"a failure that is tried again is acknowledged", "frontend/task.go",
+		"a failure that is tried again is acknowledged", "frontend/outcomes.go",
 		"acts = c.ack(w, id, now, acts)", "",
 	},
 	{
-		"an attempt that is claimed and failed may have been followed by another", "frontend/task.go",
+		"an attempt that is claimed and failed may have been followed by another", "frontend/outcomes.go",
 		"if t.state == claiming { // there may", "if false { // there may",
 	},
 	{
-		"a result of a job that is not here is left to who has it", "frontend/claims.go",
+		"a result of a job that is not here is left to who has it", "frontend/outcomes.go",
 		"case t == nil: // whoever", "case false: // whoever",
 	},
 	{
@@ -478,7 +478,7 @@ var table = []mutant{
 		"case m.Moved:", "case false:",
 	},
 	{
-		"places that are refused as moved end the job here", "frontend/task.go",
+		"places that are refused as moved end the job here", "frontend/outcomes.go",
 		"case probe.Moved:\n\t\treturn c.allMoved(now, acts)\n\tcase probe.QueueFull:", "case probe.QueueFull:",
 	},
 	{
@@ -502,39 +502,39 @@ var table = []mutant{
 		"if w.State() != view.Down || w.Awaited() {", "if w.State() != view.Down {",
 	},
 	{
-		"a worker that comes later is told whose a job is", "frontend/links.go",
+		"a worker that comes later is told whose a job is", "frontend/core.go",
 		"j.untold[w] || fresh && j.Generation > 0", "j.untold[w] || fresh && j.Generation < 0",
 	},
 	{
-		"so is one that was away", "frontend/links.go",
+		"so is one that was away", "frontend/core.go",
 		"j.untold[w] || fresh && j.Generation > 0", "fresh && j.Generation > 0",
 	},
 	{
-		"a result that is told again stays no longer than one that nobody owns", "frontend/claims.go",
+		"a result that is told again stays no longer than one that nobody owns", "frontend/outcomes.go",
 		"what acknowledged it may have been lost\n\t\treturn disown(w, m.Attempt, acts)", "\n\t\treturn acts",
 	},
 	{
-		"who leaves acknowledges what it has", "frontend/links.go",
+		"who leaves acknowledges what it has", "frontend/core.go",
 		"if w != nil && len(w.acks) > 0 {", "if false {",
 	},
 	{
-		"who leaves acknowledges at once what still comes", "frontend/links.go",
+		"who leaves acknowledges at once what still comes", "frontend/ledger.go",
 		"len(w.acks) == ackBatch || c.leaving", "len(w.acks) == ackBatch",
 	},
 	{
-		"a result counts once", "frontend/task.go",
+		"a result counts once", "frontend/outcomes.go",
 		"c.dropAttempt(a)\n\tif m.Status == probe.Killed {", "if m.Status == probe.Killed {",
 	},
 	{
-		"a task that may start only once is not started again when it was killed", "frontend/task.go",
+		"a task that may start only once is not started again when it was killed", "frontend/outcomes.go",
 		"if !t.spec.Retryable {\n\t\t\to := Outcome", "if false {\n\t\t\to := Outcome",
 	},
 	{
-		"a task that may start only once is not started again when it failed", "frontend/task.go",
+		"a task that may start only once is not started again when it failed", "frontend/outcomes.go",
 		"t.failures < t.spec.Retries && t.spec.Retryable", "t.failures < t.spec.Retries",
 	},
 	{
-		"a task that may start only once is not started again when it was lost", "frontend/task.go",
+		"a task that may start only once is not started again when it was lost", "frontend/outcomes.go",
 		"if !t.spec.Retryable {\n\t\tc.Stats.Lost++", "if false {\n\t\tc.Stats.Lost++",
 	},
 	{
@@ -542,31 +542,31 @@ var table = []mutant{
 		"case !t.spec.Retryable && doubt != \"\":", "case false:",
 	},
 	{
-		"a task that kills workers is poison", "frontend/task.go",
+		"a task that kills workers is poison", "frontend/outcomes.go",
 		"t.losses >= c.cfg.PoisonAfter", "t.losses > c.cfg.PoisonAfter",
 	},
 	{
-		"only a task that ran is poison", "frontend/task.go",
+		"only a task that ran is poison", "frontend/outcomes.go",
 		"if died && a.ran {", "if died {",
 	},
 	{
-		"an attempt whose task has its outcome is killed", "frontend/task.go",
-		"probe.Kill{Attempt: m.Attempt}", "probe.Kill{}",
+		"an attempt whose task has its outcome is killed", "frontend/outcomes.go",
+		"probe.Kill{Attempt: m.Attempt}}) // its task", "probe.Kill{}}) // its task",
 	},
 	{
-		"a stray result does not end a task that has another attempt", "frontend/claims.go",
+		"a stray result does not end a task that has another attempt", "frontend/outcomes.go",
 		"case t.state == claiming:\n\t\tt.attempts++", "case t.state != done:\n\t\tt.attempts++",
 	},
 	{
-		"a job that moved is left alone", "frontend/task.go",
+		"a job that moved is left alone", "frontend/outcomes.go",
 		"for _, j := range c.wanting() {\n\t\tacts = c.moved(j, now, acts)", "for range c.wanting() {",
 	},
 	{
-		"the place of a task that is handed back is believed in again", "frontend/task.go",
+		"the place of a task that is handed back is believed in again", "frontend/outcomes.go",
 		"c.restore(a)\n", "",
 	},
 	{
-		"what crossed a gone is not lost", "frontend/task.go",
+		"what crossed a gone is not lost", "frontend/outcomes.go",
 		"now.Sub(a.sent) >= probe.SyncAge", "true",
 	},
 	{
@@ -574,19 +574,19 @@ var table = []mutant{
 		"if delete(j.asked, w); len(j.asked) == 0 {", "if delete(j.asked, w); true {",
 	},
 	{
-		"a job that ends cancels its places", "frontend/task.go",
+		"a job that ends cancels its places", "frontend/outcomes.go",
 		"acts)\n\tdelete(c.jobs, j.ID)", "acts)[:len(acts)]\n\tdelete(c.jobs, j.ID)",
 	},
 	{
-		"a job that is cancelled stops its attempts", "frontend/task.go",
+		"a job that is cancelled stops its attempts", "frontend/outcomes.go",
 		"probe.Kill{Attempt: a.id, Res: a.res, Turn: a.turn}", "probe.Kill{}",
 	},
 	{
-		"attempts at another life of a worker are lost", "frontend/links.go",
+		"attempts at another life of a worker are lost", "frontend/core.go",
 		"if w.State() == view.Adrift && w.Welcome().Incarnation != ev.Welcome.Incarnation {", "if false {",
 	},
 	{
-		"attempts are claimed when the link is back", "frontend/links.go",
+		"attempts are claimed when the link is back", "frontend/core.go",
 		"probe.Claim{Job: a.job.ID, Attempt: a.id, Generation: a.job.Generation}", "probe.Pong{Seq: a.id.Seq}",
 	},
 	{
@@ -594,19 +594,19 @@ var table = []mutant{
 		"v.withdraw(w)\n\t\tw.state = Draining", "w.state = Draining",
 	},
 	{
-		"a link that breaks takes its places along", "frontend/links.go",
+		"a link that breaks takes its places along", "frontend/core.go",
 		"c.dropPlaces(w)\n", "\n",
 	},
 	{
-		"queue lengths of a link that breaks count no more", "frontend/links.go",
+		"queue lengths of a link that breaks count no more", "frontend/core.go",
 		"acts = c.forgetRounds(w, now, acts)", "",
 	},
 	{
-		"the attempts at a worker that is gone are lost", "frontend/links.go",
+		"the attempts at a worker that is gone are lost", "frontend/core.go",
 		"acts = c.lose(a, true, fmt.Sprintf(\"worker %s went away\", w.Welcome().Worker), now, acts)", "_ = fmt.Sprint(a)",
 	},
 	{
-		"a sync does not name places whose tasks may have started", "frontend/links.go",
+		"a sync does not name places whose tasks may have started", "frontend/ledger.go",
 		"if r.ride(id) == nil {", "if r != nil {",
 	},
 
@@ -623,7 +623,7 @@ var table = []mutant{
 		"s.Draining, s.Matrix = true, nil", "s.Matrix = nil",
 	},
 	{
-		"a worker whose queue is full gets no more until it tells its matrix", "frontend/long.go",
+		"a worker whose queue is full gets no more until it tells its matrix", "frontend/ledger.go",
 		"c.view.Disbelieve(w.Worker)\n\tw.askedAt", "w.askedAt",
 	},
 	{
@@ -643,11 +643,11 @@ var table = []mutant{
 		"|| r.Seq <= w.heardSeq {", "{",
 	},
 	{
-		"a task that is larger than what is open to long ones may use all", "frontend/task.go",
+		"a task that is larger than what is open to long ones may use all", "frontend/outcomes.go",
 		"t.long.whole = true", "",
 	},
 	{
-		"a task that is refused by name of its attempt and place is counted as such", "frontend/task.go",
+		"a task that is refused by name of its attempt and place is counted as such", "frontend/outcomes.go",
 		"if t.hitches++; t.hitches < maxHitches {", "if t.hitches < maxHitches {",
 	},
 	{
@@ -667,7 +667,7 @@ var table = []mutant{
 		"c.await(t)", "t.move(waiting)",
 	},
 	{
-		"a task that was claimed before its turn, and failed, waits for the stages before its own", "frontend/place.go",
+		"a task that was claimed before its turn, and failed, waits for the stages before its own", "frontend/tasks.go",
 		"case t.group.job.blocks(t.group):", "case false:",
 	},
 	{
@@ -687,7 +687,7 @@ var table = []mutant{
 		"c.forgetServed(waiters{g.Set, g.job.tenant})", "",
 	},
 	{
-		"nobody waits for matrices when the tasks are gone for which they were asked", "frontend/long.go",
+		"nobody waits for matrices when the tasks are gone for which they were asked", "frontend/tasks.go",
 		"c.long.due.Remove(x); c.long.due.Len() == 0", "c.long.due.Remove(x); false",
 	},
 	{
@@ -707,7 +707,7 @@ var table = []mutant{
 		"delete(c.rounds.bySeq, m.Seq)", "",
 	},
 	{
-		"a job that moves is no longer matched with workers", "frontend/task.go",
+		"a job that moves is no longer matched with workers", "frontend/outcomes.go",
 		"if t.state == matching {\n\t\t\tc.unmatch(t)\n", "if false {\n",
 	},
 	{
@@ -715,7 +715,7 @@ var table = []mutant{
 		"case j.cause == \"\":", "case false:",
 	},
 	{
-		"a stage without tasks left ends when those before it have", "frontend/stages.go",
+		"a stage without tasks left ends when those before it have", "frontend/tasks.go",
 		"again = again || s.ready && s.left == 0", "",
 	},
 	{
@@ -723,7 +723,7 @@ var table = []mutant{
 		"own[g.Set] = true", "own[g.Set] = false",
 	},
 	{
-		"a launch tells how much of the job's deadline is left", "frontend/place.go",
+		"a launch tells how much of the job's deadline is left", "frontend/places.go",
 		"max(deadline.Sub(t.attempt.sent), 1)", "0",
 	},
 	{
@@ -731,7 +731,7 @@ var table = []mutant{
 		"max(launch.Deadline-now.Sub(a.arrivedAt), 1)", "launch.Deadline",
 	},
 	{
-		"a deadline says that workers were away", "frontend/core.go",
+		"a deadline says that workers were away", "frontend/outcomes.go",
 		"if !j.stranded.IsZero() {\n\t\twhy +=", "if false {\n\t\twhy +=",
 	},
 	{
@@ -751,7 +751,7 @@ var table = []mutant{
 		"w.Mean+n.Reads >= threshold:", "false:",
 	},
 	{
-		"a job is sampled for so many kinds of tasks only", "frontend/core.go",
+		"a job is sampled for so many kinds of tasks only", "frontend/admit.go",
 		"sampled > maxSampledGroups+len(j.stages)", "sampled < 0",
 	},
 	{
@@ -791,7 +791,7 @@ var table = []mutant{
 		"if row == nil {\n\t\treturn\n\t}", "if row != nil {\n\t\treturn\n\t}",
 	},
 	{
-		"who has the data and comes up gets the tasks that nobody had it for", "frontend/links.go",
+		"who has the data and comes up gets the tasks that nobody had it for", "frontend/core.go",
 		"c.nearUp()", "",
 	},
 	{
@@ -803,15 +803,15 @@ var table = []mutant{
 		"places < 0 && s.ripe.Len() > 0 && s.missing() > 0", "false && s.missing() > 0",
 	},
 	{
-		"a turn that another job is given is for tasks that may go there", "frontend/place.go",
+		"a turn that another job is given is for tasks that may go there", "frontend/turns.go",
 		"other.Demand.Fits(g.Demand) && c.first(other, w, now) != nil &&\n", "other.Demand.Fits(g.Demand) &&\n",
 	},
 	{
-		"a worker expects a task to read its inputs, too", "frontend/place.go",
+		"a worker expects a task to read its inputs, too", "frontend/places.go",
 		"expected += t.near.read", "",
 	},
 	{
-		"what is learnt of a run leaves out reading inputs", "frontend/long.go",
+		"what is learnt of a run leaves out reading inputs", "frontend/outcomes.go",
 		"run.Read, run.Bytes = x.read, t.spec.inputBytes()", "run.Bytes = t.spec.inputBytes()",
 	},
 	{

@@ -2,47 +2,12 @@ package frontend
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
+	"github.com/phoebe-sched/phoebe/frontend/estimate"
 	"github.com/phoebe-sched/phoebe/frontend/place"
 	"github.com/phoebe-sched/phoebe/probe"
 )
-
-// move changes a task's state, which must be legal, and with it the queue and the counts that tell of it. Of tasks that
-// come to wait, those that were given out before go first.
-func (t *task) move(to taskState) {
-	g, j, from := t.group, t.group.job, t.state
-	if !slices.Contains(moves[from], to) {
-		panic(fmt.Sprintf("frontend: task %d of job %v cannot go from state %d to %d", t.spec.Index, j.ID, from, to))
-	}
-	switch from {
-	case waiting:
-		g.queue.Remove(t)
-		j.waiting--
-		if g.near != nil {
-			g.near.left(t)
-		}
-	case matching:
-		g.matching--
-	}
-	switch t.state = to; to {
-	case waiting:
-		if from == blocked || from == claiming {
-			g.queue.Push(t)
-		} else {
-			g.queue.PushFront(t)
-		}
-		j.waiting++
-		if g.near != nil {
-			g.near.came(t)
-		}
-	case matching:
-		g.matching++
-	case done:
-		j.left--
-	}
-}
 
 // finished takes an attempt's result.
 func (c *Core) finished(w *worker, m *probe.Finished, now time.Time, acts []Action) []Action {
@@ -70,6 +35,22 @@ func (c *Core) finished(w *worker, m *probe.Finished, now time.Time, acts []Acti
 		return c.again(t, w, m.Attempt, now, acts)
 	}
 	return c.conclude(t, w, m, now, acts)
+}
+
+// finishedElsewhere takes the result of an attempt that is not under way here: another frontend launched it, or the one
+// that is gone.
+func (c *Core) finishedElsewhere(w *worker, m *probe.Finished, now time.Time, acts []Action) []Action {
+	t := c.task(m.Job, m.Task)
+	switch {
+	case t == nil: // whoever has the job now will claim it
+		return disown(w, m.Attempt, acts)
+	case t.last == m.Attempt || t.group.job.failed[m.Attempt]: // it is told again, to a claim: what acknowledged it may have been lost
+		return disown(w, m.Attempt, acts)
+	case t.state == claiming:
+		t.attempts++
+		return c.conclude(t, w, m, now, acts)
+	}
+	return append(acts, Send{Worker: w.Key, Msg: probe.Kill{Attempt: m.Attempt}}) // another attempt has given, or will give, the outcome
 }
 
 // conclude ends a task with what an attempt reported, or tries again.
@@ -167,6 +148,31 @@ func (t *task) trip(m *probe.Finished, now time.Time) time.Duration {
 	return max(0, now.Sub(sent)-m.Kept-m.Launch-m.Run)
 }
 
+// learn takes a run of a task into account.
+func (c *Core) learn(t *task, w *worker, m *probe.Finished) {
+	if more := t.group.Runs.Ran(m.Run); more || t.long != nil || m.Run >= c.cfg.LongTask/4 {
+		c.remember(t, w, m)
+	}
+}
+
+// remember takes a run into account for the estimates of later ones.
+func (c *Core) remember(t *task, w *worker, m *probe.Finished) {
+	run := estimate.Finished{Run: m.Run, Worker: int32(w.Key), Hint: t.spec.Estimate}
+	if row := c.view.Fleet().Get(int32(w.Key)); row != nil {
+		run.Speed = row.Speed
+	}
+	if x := t.near; x != nil {
+		run.Read, run.Bytes = x.read, t.spec.inputBytes()
+	}
+	if x := t.long; x != nil {
+		run.Read, run.Bytes = x.read, x.bytes
+		c.Waits.Add(x.wait, m.Waited)
+		c.Runs.Add(x.run, m.Run)
+		t.group.stage.Add(run)
+	}
+	t.group.Runs.Stats().Add(run)
+}
+
 // lose counts an attempt as lost: it may have run, may still run, or never did.
 func (c *Core) lose(a *attempt, died bool, why string, now time.Time, acts []Action) []Action {
 	t := a.task
@@ -213,13 +219,6 @@ func (c *Core) started(w *worker, m *probe.Started, acts []Action) []Action {
 	return append(acts, Send{Worker: w.Key, Msg: probe.Kill{Attempt: m.Attempt}}) // its task has its outcome
 }
 
-// settleRide notes what became of a ride: its place is used up.
-func (c *Core) settleRide(a *attempt, fate place.Fate) {
-	if r := a.w.places[a.res]; r != nil && r.ride(a.res) == a {
-		c.dropPlace(a.w, a.res, r, fate)
-	}
-}
-
 // refused takes back what a worker did not accept.
 func (c *Core) refused(w *worker, m *probe.Refused, now time.Time, acts []Action) []Action {
 	if a := w.attempts[m.Attempt]; a != nil {
@@ -255,15 +254,8 @@ func (c *Core) refused(w *worker, m *probe.Refused, now time.Time, acts []Action
 	return acts
 }
 
-// restore believes again in the place that an attempt had used up: with the task, the worker has put it back
-// to where it was in the queue.
-func (c *Core) restore(a *attempt) {
-	g := a.task.group
-	r := &reservation{w: a.w, group: g, first: a.res, count: 1}
-	a.w.places[a.res] = r
-	g.places.Push(r)
-	r.queue(1)
-}
+// maxHitches is how often a task's launch may come to nothing before it fails.
+const maxHitches = 100
 
 // hitch takes back a task that a worker cannot run although it said it could.
 func (c *Core) hitch(a *attempt, why probe.Reason, now time.Time, acts []Action) []Action {
@@ -295,6 +287,19 @@ func (c *Core) placeGone(w *worker, id probe.ResID) {
 		c.want(a.job)
 		c.note(a.task, "evicted from its queue")
 		c.takeBack(a)
+	}
+}
+
+// queued takes back the rides that did not start.
+func (c *Core) queued(w *worker, m *probe.Queued) {
+	for i := m.Count; i > 0; i-- { // the first one goes to the front last
+		id := m.First + probe.ResID(i-1)
+		if r := w.places[id]; r != nil {
+			if a := r.ride(id); a != nil {
+				c.unride(a, r)
+				c.want(r.group.job)
+			}
+		}
 	}
 }
 
@@ -419,4 +424,13 @@ func (c *Core) endAll(j *job, o Outcome, now time.Time, acts []Action) []Action 
 		acts = c.end(t, o, now, acts)
 	}
 	return acts
+}
+
+// overdue ends a job at its deadline.
+func (c *Core) overdue(j *job, now time.Time, acts []Action) []Action {
+	why := fmt.Sprintf("not finished within %v", j.Deadline)
+	if !j.stranded.IsZero() {
+		why += fmt.Sprintf(", as every worker that could run it has been away for %v", now.Sub(j.stranded).Round(time.Millisecond))
+	}
+	return c.endAll(j, Outcome{Kind: DeadlineExceeded, Message: why}, now, acts)
 }

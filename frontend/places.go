@@ -1,58 +1,12 @@
 package frontend
 
 import (
-	"github.com/phoebe-sched/phoebe/frontend/place"
 	"slices"
 	"time"
 
-	"github.com/phoebe-sched/phoebe/frontend/estimate"
+	"github.com/phoebe-sched/phoebe/frontend/place"
 	"github.com/phoebe-sched/phoebe/probe"
 )
-
-// resample adds places for a job whose turns do not come: those it has may be at slow workers, or stuck
-// behind long tasks. Each time it waits twice as long.
-func (c *Core) resample(j *job, now time.Time, acts []Action) []Action {
-	j.lag = min(2*j.lag, maxLag)
-	j.lagAt = time.Time{}
-	for _, g := range j.groups {
-		if n := g.queue.Len(); n > 0 && g.near == nil && j.Policy.Resample && g.probed() >= g.Probes(n) && g.probed() < 4*g.Probes(n) {
-			c.Stats.Resamples++
-			acts = c.commit(g, nil, c.sampler.Place(c.short(g, n), now), now, acts)
-		}
-	}
-	c.want(j)
-	return acts
-}
-
-// offer brings waiting tasks to a worker that is believed to have room.
-func (c *Core) offer(w *worker, now time.Time, acts []Action) []Action {
-	if !w.Idle() {
-		return acts
-	}
-	var room [mostLooked]*job
-	for _, j := range c.hungry.first(&room) {
-		if j.Policy.Informed && j.Policy.Binding == Late {
-			for _, g := range j.groups {
-				if !w.Idle() || !g.Set.Contains(w.Worker) {
-					continue
-				}
-				var q place.Queue = g
-				if g.near != nil {
-					q = c.fromShelves(g, w, now)
-				}
-				d, any := c.sampler.Offer(&g.Kind, q, w.Worker)
-				if !any {
-					continue
-				}
-				c.Stats.Offers++
-				acts = c.commit(g, nil, []place.Decision{d}, now, acts)
-				c.hungry.served(j.tenant)
-			}
-			c.settle(j, now)
-		}
-	}
-	return acts
-}
 
 // commit carries out what was decided for a group, or for a shelf of it.
 func (c *Core) commit(g *group, s *shelf, ds []place.Decision, now time.Time, acts []Action) []Action {
@@ -164,6 +118,35 @@ func (t *task) launch(id probe.AttemptID) probe.Launch {
 	return l
 }
 
+// enqueue binds t to w, now.
+func (c *Core) enqueue(t *task, w *worker, now time.Time, acts []Action) []Action {
+	res := w.nextRes
+	w.nextRes++
+	a := c.launch(t, w, res, enqueued, now)
+	w.enqueued[res] = a
+	t.readyAt, t.boundAt = now, now
+	j := t.group.job
+	launch := t.launch(a.id)
+	if len(launch.Files) > 0 {
+		launch.Files = c.withPeers(launch.Files, w)
+	}
+	return append(acts, Send{Worker: w.Key, Msg: probe.Enqueue{
+		Generation: t.group.job.Generation,
+		Res:        res, Job: j.ID, Tenant: j.Tenant, Priority: j.Priority, Demand: t.spec.Demand, Launch: launch,
+		Long:   t.long != nil && t.long.run >= c.cfg.LongTask && !t.long.whole,
+		Matrix: t.long != nil,
+	}})
+}
+
+// withPeers is files, each with the addresses of some workers that are said to have it, for w to ask.
+func (c *Core) withPeers(files []probe.File, w *worker) []probe.File {
+	files = slices.Clone(files)
+	for i := range files {
+		files[i].Peers = c.view.Peers(FileID(files[i].Digest), w.Worker)
+	}
+	return files
+}
+
 // ride is the attempt that was sent along with place id and of which nothing is known yet, or nil.
 func (r *reservation) ride(id probe.ResID) *attempt {
 	if i := int(id - r.first); i < len(r.rides) {
@@ -184,6 +167,13 @@ func (c *Core) dropPlace(w *worker, id probe.ResID, r *reservation, fate place.F
 	}
 	r.release()
 	delete(w.places, id)
+}
+
+// settleRide notes what became of a ride: its place is used up.
+func (c *Core) settleRide(a *attempt, fate place.Fate) {
+	if r := a.w.places[a.res]; r != nil && r.ride(a.res) == a {
+		c.dropPlace(a.w, a.res, r, fate)
+	}
 }
 
 // queue notes that n more of the places are in the queue, or so many fewer.
@@ -213,112 +203,14 @@ func (r *reservation) release() {
 	}
 }
 
-// ready gives a place whose turn has come a waiting task of its job, or declines.
-func (c *Core) ready(w *worker, m *probe.Ready, now time.Time, acts []Action) []Action {
-	r := w.places[m.Res]
-	if r == nil && w.cancelled(m.Res) {
-		return acts // the Cancel is on its way
-	}
-	if r == nil {
-		c.Stats.Declines++
-		return append(acts, Send{Worker: w.Key, Msg: probe.Decline{Res: m.Res, Turn: m.Turn}})
-	}
-	if a := r.ride(m.Res); a != nil {
-		c.unride(a, r) // its Queued was overtaken
-	}
-	g := c.choose(r.group, w, now)
-	shared := g == nil
-	if shared {
-		g = c.share(r.group, w, now)
-	}
-	if g == nil {
-		c.dropPlace(w, m.Res, r, place.Declined)
-		c.Stats.Declines++
-		return append(acts, Send{Worker: w.Key, Msg: probe.Decline{Res: m.Res, Turn: m.Turn}})
-	}
-	j := g.job
-	j.served = true
-	bind := probe.Bind{Res: m.Res, Turn: m.Turn, Launch: c.bindNext(g, w, m, now)}
-	if shared {
-		bind.Job, bind.Generation = j.ID, j.Generation
-		c.Stats.Shared++
-		c.long.log.fates(r).Add(place.Lent)
-	} else {
-		c.long.log.fates(r).Add(place.Bound)
-	}
-	for n := g.Turn(g, w.Worker, place.BundleBytes-len(bind.Launch.Payload)); n > 1 && c.first(g, w, now) != nil; n-- {
-		bind.Bundle = append(bind.Bundle, c.bindNext(g, w, m, now))
-	}
-	keep := !shared && r.group.Sticky && c.choose(r.group, w, now) != nil
-	if keep {
-		c.Stats.Kept++
-	} else {
-		c.dropPlace(w, m.Res, r, place.Used)
-		w.attempts[bind.Launch.Attempt].spent = !shared
-	}
-	c.Stats.Binds++
-	bind.Keep = keep
-	acts = append(acts, Send{Worker: w.Key, Msg: bind})
-	if j.waiting == 0 && j.Policy.Cancel {
-		acts = c.cancelPlaces(j, now, acts)
-	}
-	if own := r.group; own.live == 0 && own.job.waiting > 0 || own.uneasy() { // used up: a Reserve asks for MaxPlaces at most
-		c.want(own.job)
-	}
-	c.settle(j, now)
-	return acts
-}
-
-// bindNext launches the group's next task at the place whose turn has come.
-func (c *Core) bindNext(g *group, w *worker, m *probe.Ready, now time.Time) probe.Launch {
-	t := c.first(g, w, now)
-	a := c.launch(t, w, m.Res, bound, now)
-	a.turn = m.Turn
-	t.readyAt, t.boundAt = now, now
-	return t.launch(a.id)
-}
-
-// choose is the group whose first waiting task a place of group g at w gets: its own, or any other of the
-// job that w satisfies and the place has room for (Sparrow, section 4.1). Nil if none waits.
-func (c *Core) choose(g *group, w *worker, now time.Time) *group {
-	if c.first(g, w, now) != nil {
-		return g
-	}
-	if g.job.waiting == 0 {
-		return nil
-	}
-	for _, other := range g.job.groups {
-		if other.queue.Len() > 0 && other.Set.Contains(w.Worker) && other.Demand.Fits(g.Demand) && c.first(other, w, now) != nil {
-			return other
-		}
-	}
-	return nil
-}
-
-// share is the group of another job of the tenant, the oldest one first, whose next task a turn at w gets that place group g
-// does not need: one for which the worker would have put the place where it was. Nil if none waits.
-func (c *Core) share(g *group, w *worker, now time.Time) *group {
-	j := g.job
-	t := c.tenants[j.Tenant] // j.tenant, unless j has ended
-	if !j.Policy.Share || g.Short(c.view.Trip()) || t == nil {
-		return nil
-	}
-	looked := 0
-	for k := range t.hungry.All() {
-		if looked++; looked > mostLooked {
-			break
-		}
-		if !k.Policy.Share || k.Priority != j.Priority {
-			continue
-		}
-		for _, other := range k.groups {
-			if other.queue.Len() > 0 && other.Set.Contains(w.Worker) && other.Demand.Fits(g.Demand) && c.first(other, w, now) != nil &&
-				(g.estimate == 0 || other.estimate > 0 && other.estimate <= g.estimate) {
-				return other
-			}
-		}
-	}
-	return nil
+// restore believes again in the place that an attempt had used up: with the task, the worker has put it back
+// to where it was in the queue.
+func (c *Core) restore(a *attempt) {
+	g := a.task.group
+	r := &reservation{w: a.w, group: g, first: a.res, count: 1}
+	a.w.places[a.res] = r
+	g.places.Push(r)
+	r.queue(1)
 }
 
 // unride takes back a task that rode along and was not started; its place is in the queue.
@@ -335,18 +227,6 @@ func (c *Core) takeBack(a *attempt) {
 	c.dropAttempt(a)
 	a.task.attempts--
 	c.await(a.task)
-}
-
-// await lets a task wait for what it needs next: the stages before its own, a batch to be matched, or a place's turn.
-func (c *Core) await(t *task) {
-	switch {
-	case t.group.job.blocks(t.group): // also if it was claimed, and of a stage before its own not all is known to have ended
-		t.move(blocked)
-	case t.group.path == estimate.Estimation:
-		c.estimated(t)
-	default:
-		t.move(waiting)
-	}
 }
 
 // put notes that an attempt is at its worker.
@@ -367,18 +247,17 @@ func (c *Core) dropAttempt(a *attempt) {
 	c.view.Counted(a.w.Worker, a.id)
 }
 
-// queued takes back the rides that did not start.
-func (c *Core) queued(w *worker, m *probe.Queued) {
-	for i := m.Count; i > 0; i-- { // the first one goes to the front last
-		id := m.First + probe.ResID(i-1)
-		if r := w.places[id]; r != nil {
-			if a := r.ride(id); a != nil {
-				c.unride(a, r)
-				c.want(r.group.job)
-			}
-		}
+// dropPlaces forgets the places at w.
+func (c *Core) dropPlaces(w *worker) {
+	for id, r := range w.places {
+		c.want(r.group.job)
+		c.dropPlace(w, id, r, place.Gone)
 	}
 }
+
+// spareFor is how long a place that its job needs no more is kept for other jobs: longer than a round trip, so
+// that a worker which asks meanwhile does not ask in vain, and so long that one message cancels several.
+const spareFor = time.Millisecond
 
 // cancelPlaces withdraws all places of a job but those whose rides may have started. Where turns are shared and
 // another job of the tenant waits, they are spare for a while first.

@@ -1,0 +1,52 @@
+package frontend
+
+import "time"
+
+// plan gives the jobs that want something the places that their waiting tasks are worth.
+func (c *Core) plan(now time.Time, acts []Action) []Action {
+	if len(c.wants) > 0 {
+		for _, j := range c.wanting() {
+			acts = c.cover(j, now, acts)
+		}
+	}
+	if c.wantAll {
+		c.wantAll = false
+		for t := range c.hungry.all.All() {
+			for j := range t.hungry.All() {
+				acts = c.cover(j, now, acts)
+			}
+		}
+	}
+	return acts
+}
+
+// cover gives the groups of a job the places that they want.
+func (c *Core) cover(j *job, now time.Time, acts []Action) []Action {
+	if j.ended {
+		return acts
+	}
+	for _, g := range j.groups {
+		acts = c.coverGroup(g, now, acts)
+	}
+	c.settle(j, now)
+	return acts
+}
+
+// coverGroup gives a group that has no places, lost some, or got tasks back, as many places as its waiting tasks are worth.
+func (c *Core) coverGroup(g *group, now time.Time, acts []Action) []Action {
+	n, p := g.queue.Len(), g.Policy
+	switch {
+	case n == 0 || g.Set.Len() == 0:
+		return acts
+	case p.Binding == EarlyPerTask || p.Binding == EarlyBatch:
+		return c.measure(g, now, acts)
+	case g.near != nil:
+		return c.coverNear(g.near, now, acts)
+	case g.live == 0:
+		g.budget = g.Probes(n)
+	}
+	if missing := max(g.Probes(n)-g.probed(), g.budget); missing > 0 {
+		acts = c.commit(g, nil, c.sampler.For(p).Place(c.short(g, missing), now), now, acts)
+	}
+	return acts
+}

@@ -1,0 +1,142 @@
+package frontend
+
+import (
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend/view"
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+// Event is what a Core is told: one of Listed, WorkerUp, LinkLost, WorkerGone, Received, Frame, Heard, Submit, Cancel,
+// Delivered, Dropped, Leave, Wake.
+type Event interface{ event() }
+
+// WorkerUp: a link was made, for the first time or again.
+type WorkerUp struct {
+	Worker  Worker
+	Welcome probe.Welcome
+}
+
+// LinkLost: a link broke, and is being made again.
+type LinkLost struct{ Worker Worker }
+
+// Listed: there is a worker at this address, to which a link is to be made.
+type Listed struct {
+	Worker  Worker
+	Address string
+}
+
+// WorkerGone: the worker refuses connections, is silent for its lease, or was taken off the list.
+type WorkerGone struct {
+	Worker Worker
+	Off    bool // the list
+}
+
+// Received: a message came from a worker.
+type Received struct {
+	Worker Worker
+	Msg    probe.Msg
+}
+
+// Frame: these messages came from a worker at once, in this order. The core does not keep the slice.
+type Frame struct {
+	Worker Worker
+	Msgs   []probe.Msg
+}
+
+// Heard: gossip tells of a worker.
+type Heard view.Rumour
+
+// Submit a job, whose id is not under way. The core owns it from here on.
+type Submit struct{ Job *Job }
+
+// Cancel a job.
+type Cancel struct {
+	Job    probe.JobID
+	Reason string
+}
+
+// Delivered: clients have the outcomes that these receipts came with, or do without; the workers may forget the results.
+// Until then they keep them for whoever claims the job, should this frontend be lost.
+type Delivered struct{ Receipts []Receipt }
+
+// Dropped: it is not known whether clients have the outcomes that these receipts came with, and nothing is kept of them
+// here any more.
+type Dropped struct{ Receipts []Receipt }
+
+// Leave: accept nothing new.
+type Leave struct{}
+
+// Wake: the time that NextWake named has come.
+type Wake struct{}
+
+func (WorkerUp) event()   {}
+func (LinkLost) event()   {}
+func (WorkerGone) event() {}
+func (Listed) event()     {}
+func (Delivered) event()  {}
+func (Dropped) event()    {}
+func (Received) event()   {}
+func (Frame) event()      {}
+func (Heard) event()      {}
+func (Submit) event()     {}
+func (Cancel) event()     {}
+func (Leave) event()      {}
+func (Wake) event()       {}
+
+// Action is what the shell must do: one of Send, Accepted, Refused, Done, Ended, Moved and Collect.
+type Action interface{ action() }
+
+// Send a message to a worker; it may be lost if the link breaks.
+type Send struct {
+	Worker  Worker
+	Msg     probe.Msg
+	MayWait bool // up to LingerFor, for others to travel with: sending costs more than what is sent
+}
+
+// LingerFor is how long a message that may wait does, if no other one leaves on its connection before.
+const LingerFor = 500 * time.Microsecond
+
+// Accepted answers a Submit. Outcomes of the job may follow in the same step.
+type Accepted struct{ Job probe.JobID }
+
+// Refused answers a Submit.
+type Refused struct {
+	Job probe.JobID
+	Err *RefusedError
+}
+
+// Done reports a task's outcome; there is one for each task of an accepted job that does not move.
+type Done struct {
+	Job     probe.JobID
+	Outcome Outcome
+}
+
+// Ended: every task of the job has its outcome, and the core has forgotten it.
+type Ended struct{ Job probe.JobID }
+
+// Moved: the job's client has gone to another frontend, which has claimed it. The core has forgotten it.
+type Moved struct{ Job probe.JobID }
+
+// Collect: the worker leaves, and waits for all of its results to be acknowledged. The receipts that there are of it
+// are to be told as Delivered.
+type Collect struct{ Worker Worker }
+
+func (Send) action()     {}
+func (Accepted) action() {}
+func (Refused) action()  {}
+func (Done) action()     {}
+func (Ended) action()    {}
+func (Moved) action()    {}
+func (Collect) action()  {}
+
+// Stats counts what a core has done since it was made.
+type Stats struct {
+	Jobs, Tasks, Refusals                                               uint64
+	Places, Rides, RidesStarted, Binds, Kept, Shared, Declines, Cancels uint64
+	Offers, Resamples, Retries, Losses, Claims, Adopted, Lost, Poisons  uint64
+	NeverStarted                                                        uint64 // tasks that may start only once, of a job that was claimed
+	Outcomes                                                            [DeadlineExceeded + 1]uint64
+
+	Estimated, Batches, Enqueued, Leftovers, Asked uint64 // tasks placed by estimation
+}

@@ -1,0 +1,342 @@
+package frontend
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend/estimate"
+	"github.com/phoebe-sched/phoebe/frontend/place"
+	"github.com/phoebe-sched/phoebe/frontend/view"
+	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/list"
+	"github.com/phoebe-sched/phoebe/probe/pq"
+)
+
+// taskState is where a task stands between its submission and its outcome.
+type taskState uint8
+
+const (
+	waiting  taskState = iota // for a place's turn
+	matching                  // for a worker to be matched with (estimation)
+	blocked                   // for the stages before its own
+	probing                   // for the queue lengths it was sampled by (early binding)
+	riding                    // with a reservation, to be started if there is room
+	enqueued                  // at a worker, bound early
+	bound                     // at a worker, running as far as we know
+	adrift                    // riding, enqueued or bound where the link is broken
+	claiming                  // the job was resubmitted; an attempt may still run somewhere
+	done
+)
+
+// moves is every legal change of a task. A pair missing here is our bug, not bad input.
+var moves = [...][]taskState{
+	waiting:  {matching, blocked, probing, riding, enqueued, bound, claiming, done},
+	matching: {enqueued, done},
+	blocked:  {waiting, matching, done},
+	probing:  {waiting, enqueued, done},
+	riding:   {waiting, bound, adrift, done},
+	enqueued: {waiting, matching, bound, adrift, done},
+	bound:    {waiting, matching, blocked, adrift, done},
+	adrift:   {waiting, matching, blocked, bound, done},
+	claiming: {waiting, matching, blocked, bound, done},
+	done:     {},
+}
+
+// job is a Job under way.
+type job struct {
+	Job
+	submitted time.Time
+	deadline  time.Time // zero: none
+	tasks     []task
+	groups    []*group
+	lone      []*group // those no worker is up for
+	left      int      // tasks without an outcome
+	payloads  int      // bytes, of those
+	waiting   int      // tasks in state waiting
+	served    bool     // a task of it has started, or all are over
+	ended     bool
+	ending    bool // all its tasks are being ended
+	wants     bool // it is among the wants
+
+	stages []stage // none: the job has none
+	cause  string  // of its failure, as a task of a stage has failed
+
+	byIndex    map[probe.TaskIndex]*task // nil: each task is at its index
+	claimUntil time.Time                 // tasks of it are claiming until then; zero: none is
+	failed     map[probe.AttemptID]bool  // that were claimed, and had failed
+	asked      map[*worker]bool          // those whose answers to a claim of the whole job are waited for
+	untold     map[*worker]bool          // those that have not answered it, and may not know yet whose the job is
+	unsure     []string                  // those that answered, and may have forgotten attempts that started
+
+	lag      time.Duration // Resample: how long it waits for a turn before it samples again
+	lagAt    time.Time     // when it does; zero: it does not wait, or for retryAt
+	retryAt  time.Time     // before which it is of no use to look for places: queues are full, or nobody answered; zero: at once
+	stranded time.Time     // since when no worker could run a waiting task
+	wakeAt   time.Time
+	pos      int
+
+	tenant *tenant
+	node   list.Node[*job] // among those of the tenant with waiting tasks
+}
+
+func (j *job) Before(k *job) bool { return j.wakeAt.Before(k.wakeAt) }
+func (j *job) Pos() *int          { return &j.pos }
+
+// Links makes it an item of lists.
+func (j *job) Links() *list.Node[*job] { return &j.node }
+
+func compareJobs(a, b *job) int {
+	return cmp.Or(a.submitted.Compare(b.submitted), slices.Compare(a.ID[:], b.ID[:]))
+}
+
+// task is a Task under way.
+type task struct {
+	spec     *Task
+	group    *group
+	state    taskState
+	attempt  *attempt
+	last     probe.AttemptID // the last one of which it has the end
+	attempts int
+	failures int       // its own
+	losses   int       // workers that went away while it ran
+	hitches  int       // attempts that could not be launched
+	long     *longTask // once it was to be placed by estimation
+	near     *nearTask // once it was to be sampled near its inputs
+	node     list.Node[*task]
+
+	sampledAt, readyAt, boundAt time.Time
+}
+
+// Links makes it an item of lists.
+func (t *task) Links() *list.Node[*task] { return &t.node }
+
+// group is the tasks of a job that demand the same of a worker.
+type group struct {
+	job *job
+	place.Kind
+	estimate  time.Duration // mean of those of its tasks that have one; 0: none has
+	path      estimate.Path
+	number    int              // of its stage
+	index     int              // among those of its job, as they were made
+	queue     list.List[*task] // those that wait, first to be bound at the front
+	places    list.List[*reservation]
+	live      int       // places believed to be in queues
+	probing   int       // reservations that have some of those
+	sampledAt time.Time // when its first places were reserved; zero: not yet
+	budget    int       // probes that the tasks were worth and that were not needed yet
+
+	why      estimate.Reason // of the path of its first task
+	stage    *estimate.Stats // of its finished tasks, if they are placed by estimation
+	matching int             // tasks in state matching
+	ends     time.Time       // when the last of those is expected to end that were placed by estimation
+	longest  time.Duration   // that any of them is expected to run
+
+	near *near             // nil: none of its tasks cares where it runs
+	node list.Node[*group] // among those of its eligible set
+}
+
+// Links makes it an item of lists.
+func (g *group) Links() *list.Node[*group] { return &g.node }
+
+// tenant is one for whom jobs are under way. Tenants are kept apart in all that one of them could use up: admission,
+// the tasks that may be pending, and the room that workers are believed to have.
+type tenant struct {
+	name     string
+	jobs     int             // under way
+	pending  int             // tasks without an outcome
+	payloads int             // bytes, of tasks without an outcome
+	hungry   list.List[*job] // jobs with waiting tasks, in order of submission
+
+	node list.Node[*tenant] // among those with hungry jobs
+}
+
+// Links makes it an item of lists.
+func (t *tenant) Links() *list.Node[*tenant] { return &t.node }
+
+// stage is a Stage under way.
+type stage struct {
+	after, before []int // stages that it depends on, and that depend on it
+	blocking      int   // of after, those that have not ended
+	left          int   // tasks without an outcome
+	ready         bool
+	path          time.Duration  // the longest chain of expected run times from its start to the end of the job
+	ran           map[string]int // how many of its tasks ended well, by worker
+	all           int            // how many that are: what ranAt has counted
+	most          []string       // these workers, the one with most first; nil: ranAt has to sort and count them
+}
+
+// longTask is a task that is placed by estimation.
+type longTask struct {
+	task   *task
+	why    estimate.Reason
+	spec   estimate.Task // Work, LongFrom and Also are filled in for each batch
+	bytes  int64         // of its inputs
+	at     time.Time     // when it is due; zero: it does not sleep
+	pos    int           // in due or later
+	latest time.Time     // until which it may be postponed; zero: it was not, since it was placed last
+	blind  int           // how often in a row there was no candidate
+	left   int           // how often in a row all candidates went to others
+	whole  bool          // it is larger than what workers have open to long tasks, and may use all
+
+	decision        uint64        // number of the last one
+	wait, run, read time.Duration // expected by it: of the wait at the worker, and of the run, of which read is for inputs
+}
+
+// Before orders tasks that are due: by priority, then by job; in a job by the critical path of their stages, then the
+// larger inputs first.
+func (x *longTask) Before(y *longTask) bool {
+	i, j := x.task.group.job, y.task.group.job
+	if i == j {
+		return cmp.Or(cmp.Compare(y.path(), x.path()), cmp.Compare(y.bytes, x.bytes), cmp.Compare(x.task.spec.Index, y.task.spec.Index)) < 0
+	}
+	return cmp.Or(cmp.Compare(j.Priority, i.Priority), compareJobs(i, j)) < 0
+}
+
+// path is the critical path of the task's stage; 0: its job has no stages.
+func (x *longTask) path() time.Duration {
+	j := x.task.group.job
+	if len(j.stages) == 0 {
+		return 0
+	}
+	return j.stages[x.task.group.number].path
+}
+
+// like reports whether two tasks may be matched together: neither is to be placed before the other.
+func (x *longTask) like(y *longTask) bool {
+	i, j := x.task.group.job, y.task.group.job
+	return i.Priority == j.Priority && (i != j || x.path() == y.path())
+}
+
+func (x *longTask) Pos() *int { return &x.pos }
+
+// near is what a group has whose tasks read inputs that are somewhere.
+type near struct {
+	group   *group
+	fresh   []*task // that came to wait, and are on no shelf yet, and some that are
+	shelves map[shelfKey]*shelf
+	uneasy  []*shelf        // that have had tasks since they were looked at, or lost places
+	held    map[*worker]int // live places by worker
+	lone    map[*task]bool  // on shelves, and none of whose hosts and racks has a worker
+	timers  *pq.Heap[*shelf]
+	node    list.Node[*near]
+}
+
+// Links makes it an item of lists.
+func (n *near) Links() *list.Node[*near] { return &n.node }
+
+// shelfKey names the workers at a host (Disk), those of a rack, or all (Across, "").
+type shelfKey struct {
+	tier estimate.Tier
+	name string
+}
+
+// shelf is the tasks of a group that had better be run by some workers.
+type shelf struct {
+	shelfKey
+	near   *near
+	green  pq.Heap[*spot]   // those for which it is too early
+	ripe   list.List[*spot] // those that any of these workers may take, first to be taken at the front
+	uneasy bool             // it is listed
+	live   int              // places believed to be in queues of those that were reserved for it
+	probes int              // reservations that have some of those
+	pos    int              // among those with green ones
+}
+
+// Before orders shelves by when the first of what is green will be ripe.
+func (s *shelf) Before(t *shelf) bool { return s.green.Min().from.Before(t.green.Min().from) }
+func (s *shelf) Pos() *int            { return &s.pos }
+
+// spot is a task's on a shelf.
+type spot struct {
+	task  *task
+	shelf *shelf
+	from  time.Time // when it may be taken there
+	pos   int
+	node  list.Node[*spot]
+}
+
+func (x *spot) Before(y *spot) bool {
+	if !x.from.Equal(y.from) {
+		return x.from.Before(y.from)
+	}
+	return x.task.spec.Index < y.task.spec.Index
+}
+
+func (x *spot) Pos() *int { return &x.pos }
+
+// Links makes it an item of lists.
+func (x *spot) Links() *list.Node[*spot] { return &x.node }
+
+// nearTask is a task of such a group.
+type nearTask struct {
+	inputs   []estimate.Input
+	sites    []estimate.Site // nearest first, the last one is anywhere
+	spots    []*spot         // nil: it is on no shelf
+	since    time.Time       // when it came to wait, for this attempt
+	attempts int             // when it did
+	read     time.Duration   // its inputs, at the worker that it went to last
+}
+
+// reservation is one Reserve: count places at a worker, of which some live.
+type reservation struct {
+	w      *worker
+	group  *group
+	first  probe.ResID
+	count  uint32
+	chosen int32 // its position in the Sample of round
+	live   int
+	rides  []*attempt // by place; nil once it is known what became of it
+	riding int        // of those, how many are not known
+	shelf  *shelf     // nil: it was not reserved for one
+	round  uint64     // the Sample that it was decided with; 0: none
+	// spare: its job needs it no more. It is among those of its worker, and no longer among those of its group.
+	spare bool
+	node  list.Node[*reservation]
+}
+
+// Links makes it an item of lists.
+func (r *reservation) Links() *list.Node[*reservation] { return &r.node }
+
+// attempt is one try at a task, at a worker.
+type attempt struct {
+	id   probe.AttemptID
+	job  *job
+	task *task
+	w    *worker
+	res  probe.ResID
+	turn probe.Turn
+	sent time.Time
+	ran  bool // known to have started, or bound to a slot
+
+	spent bool // its place was used up for it, and comes back if the worker hands it back
+}
+
+// worker is what the frontend gave a worker and has not had back, and what passes between them.
+type worker struct {
+	*view.Worker
+
+	nextRes  probe.ResID
+	places   map[probe.ResID]*reservation
+	attempts map[probe.AttemptID]*attempt
+	enqueued map[probe.ResID]*attempt // those that were bound early
+	acks     []probe.AttemptID
+	spare    []*reservation // to be cancelled soon
+
+	cancels    [8]probe.Cancel // the last ones that were sent
+	nextCancel int
+
+	ackAt   time.Time
+	syncAt  time.Time
+	askedAt time.Time // when its matrix was asked for; zero: it answered
+	wakeAt  time.Time
+	pos     int
+}
+
+func (w *worker) Before(v *worker) bool {
+	if !w.wakeAt.Equal(v.wakeAt) {
+		return w.wakeAt.Before(v.wakeAt)
+	}
+	return w.Key < v.Key
+}
+func (w *worker) Pos() *int { return &w.pos }

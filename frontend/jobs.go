@@ -1,0 +1,165 @@
+package frontend
+
+import (
+	"slices"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+// want notes that a job may need more places than it has.
+func (c *Core) want(j *job) {
+	if !j.wants {
+		j.wants = true
+		c.wants = append(c.wants, j)
+	}
+}
+
+// wanting takes the jobs that were noted, in the order in which they were submitted. It is good until the next want.
+func (c *Core) wanting() []*job {
+	js := c.wants
+	if len(js) > 1 {
+		slices.SortFunc(js, compareJobs)
+	}
+	for _, j := range js {
+		j.wants = false
+	}
+	c.wants = js[:0]
+	return js
+}
+
+const (
+	// firstLag is how long a job waits for a turn before it samples again, at first; then twice as long each time.
+	firstLag = 50 * time.Millisecond
+	maxLag   = 10 * time.Second
+)
+
+// enter counts a job that was admitted.
+func (c *Core) enter(j *job) {
+	t := c.tenants[j.Tenant]
+	if t == nil {
+		t = &tenant{name: j.Tenant}
+		c.tenants[j.Tenant] = t
+	}
+	j.tenant = t
+	t.jobs++
+	t.pending += j.left
+	c.pending += j.left
+	t.payloads += j.payloads
+	c.payloads += j.payloads
+}
+
+// depart forgets a job that has ended, and its tenant with the last one.
+func (c *Core) depart(j *job) {
+	c.hungry.update(j)
+	c.unload(j, j.payloads)
+	if j.tenant.jobs--; j.tenant.jobs == 0 {
+		delete(c.tenants, j.Tenant)
+	}
+}
+
+// settled counts n tasks of a job that got their outcomes, or whose outcomes are another frontend's business.
+func (c *Core) settled(j *job, n int) {
+	j.tenant.pending -= n
+	c.pending -= n
+}
+
+// unload counts bytes of payloads that a job needs no more.
+func (c *Core) unload(j *job, bytes int) {
+	j.payloads -= bytes
+	j.tenant.payloads -= bytes
+	c.payloads -= bytes
+}
+
+// task is the task of a job under way that has this index, or nil.
+func (c *Core) task(id probe.JobID, index probe.TaskIndex) *task {
+	j := c.jobs[id]
+	switch {
+	case j == nil:
+		return nil
+	case j.byIndex != nil:
+		return j.byIndex[index]
+	case int(index) < len(j.tasks):
+		return &j.tasks[index]
+	}
+	return nil
+}
+
+// jobsWhere is those that are meant, in order.
+func (c *Core) jobsWhere(meant func(*job) bool) []*job {
+	var js []*job
+	for _, j := range c.jobs {
+		if meant(j) {
+			js = append(js, j)
+		}
+	}
+	slices.SortFunc(js, compareJobs)
+	return js
+}
+
+// settle makes the job's timer fit its state: called at the end of every step that changed it. A job that wants something
+// is settled when that is planned.
+func (c *Core) settle(j *job, now time.Time) {
+	if j.wants {
+		return
+	}
+	var at time.Time
+	soonest := func(t time.Time) {
+		if at.IsZero() || t.Before(at) {
+			at = t
+		}
+	}
+	c.hungry.update(j)
+	if !j.ended {
+		if !j.deadline.IsZero() {
+			soonest(j.deadline)
+		}
+		if !j.claimUntil.IsZero() {
+			soonest(j.claimUntil)
+		}
+		switch {
+		case j.waiting == 0:
+			j.lagAt, j.retryAt = time.Time{}, time.Time{}
+		case !j.retryAt.IsZero():
+			j.lagAt = time.Time{}
+			soonest(j.retryAt)
+		case j.Policy.Resample:
+			if j.lagAt.IsZero() {
+				j.lagAt = now.Add(j.lag)
+			}
+			soonest(j.lagAt)
+		}
+		if !c.strandedJob(j) {
+			j.stranded = time.Time{}
+		} else if j.stranded.IsZero() {
+			j.stranded = now
+		}
+		if !j.stranded.IsZero() {
+			soonest(j.stranded.Add(c.cfg.StrandedFor))
+		}
+	}
+	switch {
+	case at.IsZero():
+		c.byWake.Remove(j)
+	case j.pos == 0:
+		j.wakeAt = at
+		c.byWake.Push(j)
+	case !at.Equal(j.wakeAt):
+		j.wakeAt = at
+		c.byWake.Fix(j)
+	}
+}
+
+func (c *Core) strandedJob(j *job) bool {
+	return slices.ContainsFunc(j.lone, func(g *group) bool { return g.queue.Len()+g.matching > 0 })
+}
+
+// putOff lets the jobs that want something wait until a time, instead.
+func (c *Core) putOff(until, now time.Time) {
+	for _, j := range c.wanting() {
+		if !j.ended {
+			j.retryAt = until
+			c.settle(j, now)
+		}
+	}
+}

@@ -1,0 +1,208 @@
+package frontend
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend/estimate"
+	"github.com/phoebe-sched/phoebe/frontend/place"
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+// Decision is one about a task: which path it goes and why, and, on the path of estimation, where it was placed
+// or why it was not.
+type Decision struct {
+	Job     probe.JobID
+	Task    probe.TaskIndex
+	Alike   int // other tasks of which it tells as well
+	Path    estimate.Path
+	Why     estimate.Reason   // of the path
+	Choice  estimate.Decision // candidates and terms; zero for a sampled task
+	At      time.Duration     // of the choice, since the job was submitted
+	Tries   int               // how often it was tried since it was placed last; 0: not yet, or it is sampled
+	Attempt probe.AttemptID   // zero: it is at no worker
+	Worker  string            // of the attempt
+	Outcome string            // of the attempt, so far; or what the task waits for
+	Waited  time.Duration     // until it started there; 0 if that is not known
+	Ran     time.Duration
+	Usage   probe.Usage
+	Samples []Sample // of a sampled task, and of others of its group; those that are remembered
+}
+
+// Sample is what was decided, at one time, for the tasks of a group that waited.
+type Sample struct {
+	At     time.Duration // since the job was submitted
+	Tasks  int           // that waited
+	Tactic place.Tactic
+	Chosen []Sampled
+	More   int // that were chosen, too, and are not remembered
+}
+
+// Sampled is a worker that was chosen, and what became of it so far.
+type Sampled struct {
+	Worker        string
+	Why           place.Why
+	Rides, Places int  // tasks that were sent with their reservations, and reservations without a task
+	Bound         bool // instead of these: one task, at once
+	Fates         place.Fates
+}
+
+func (s *Sample) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "after %v, as %d waited, of which %s:", s.At.Round(time.Microsecond), s.Tasks, s.Tactic)
+	for i := range s.Chosen {
+		d := &s.Chosen[i]
+		fmt.Fprintf(&b, "\n  %s (%s): ", d.Worker, d.Why)
+		switch {
+		case d.Bound:
+			b.WriteString("a task, bound at once")
+		case d.Rides == 0:
+			fmt.Fprintf(&b, "places %d", d.Places)
+		case d.Places == 0:
+			fmt.Fprintf(&b, "rides %d", d.Rides)
+		default:
+			fmt.Fprintf(&b, "rides %d, places %d", d.Rides, d.Places)
+		}
+		if text := d.Fates.String(); text != "" {
+			fmt.Fprintf(&b, "; %s", text)
+		}
+	}
+	if s.More > 0 {
+		fmt.Fprintf(&b, "\n  and %d more", s.More)
+	}
+	return b.String()
+}
+
+func (d *Decision) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "task %d", d.Task)
+	if d.Alike > 0 {
+		fmt.Fprintf(&b, " (and %d more)", d.Alike)
+	}
+	fmt.Fprintf(&b, " goes by %s: %s", d.Path, d.Why)
+	if d.Tries > 0 {
+		fmt.Fprintf(&b, "\nafter %v", d.At.Round(time.Microsecond))
+		if d.Tries > 1 {
+			fmt.Fprintf(&b, ", at try %d", d.Tries)
+		}
+		fmt.Fprintf(&b, ": %s", &d.Choice)
+	}
+	if d.Worker != "" {
+		fmt.Fprintf(&b, "\nattempt %s at %s: %s", d.Attempt, d.Worker, d.Outcome)
+	} else if d.Outcome != "" {
+		fmt.Fprintf(&b, "\nit %s", d.Outcome)
+	}
+	if d.Ran > 0 {
+		fmt.Fprintf(&b, ", waited %v, ran %v", d.Waited.Round(time.Microsecond), d.Ran.Round(time.Microsecond))
+	}
+	if u := d.Usage; u != (probe.Usage{}) {
+		fmt.Fprintf(&b, ", used %v of CPU and %d MiB, fetched %d bytes in %v", u.CPU.Round(time.Microsecond), u.Memory, u.Fetched, u.Fetch.Round(time.Microsecond))
+	}
+	for i := range d.Samples {
+		fmt.Fprintf(&b, "\n%s", &d.Samples[i])
+	}
+	return b.String()
+}
+
+const (
+	maxSamples   = 1024 // that are remembered
+	maxChosen    = 32   // workers of each
+	maxDecisions = 2048 // on tasks placed by estimation that are remembered
+	maxSampled   = 1024 // jobs with sampled tasks that are remembered
+)
+
+// decisions remembers the last ones, in rings.
+type decisions struct {
+	ring    []Decision // number n is at n%maxDecisions
+	n       uint64     // ever; numbers count from 1
+	sampled []sampled
+	jobs    uint64 // ever in sampled
+	samples []sample
+	rounds  uint64 // ever in samples; numbers count from 1
+	nobody  place.Fates
+}
+
+// sample is a Sample, as small as it can be: there is one for each job, and many are kept.
+type sample struct {
+	job    probe.JobID
+	group  int // of the job
+	at     time.Duration
+	tasks  int
+	tactic place.Tactic
+	chosen []chosen
+	more   int
+}
+
+type chosen struct {
+	worker        Worker
+	life          uint32 // of the worker: the end of its incarnation
+	rides, places uint16
+	why           place.Why
+	bound         bool
+	fates         place.Fates
+}
+
+// chose remembers what was decided for so many tasks of a group, and returns the number of it.
+func (ds *decisions) chose(g *group, tasks int, decided []place.Decision, t place.Tactic, now time.Time) uint64 {
+	ds.rounds++
+	if len(ds.samples) < maxSamples {
+		ds.samples = append(ds.samples, sample{})
+	}
+	s := &ds.samples[(ds.rounds-1)%maxSamples]
+	*s = sample{at: now.Sub(g.job.submitted), tasks: tasks, tactic: t, chosen: s.chosen[:0], job: g.job.ID, group: g.index}
+	n := min(len(decided), maxChosen)
+	s.more, s.chosen = len(decided)-n, slices.Grow(s.chosen, n)
+	for i := range n {
+		d := &decided[i]
+		s.chosen = append(s.chosen, chosen{
+			worker: d.Worker.Key, life: uint32(d.Worker.Welcome().Incarnation), why: d.Why, rides: uint16(d.Rides), places: uint16(d.Places), bound: d.Bound,
+		})
+	}
+	return ds.rounds
+}
+
+// fates are those of the places of a reservation, or nobody's if it is forgotten why it was made.
+func (ds *decisions) fates(r *reservation) *place.Fates {
+	if r.round == 0 || r.round+maxSamples <= ds.rounds || r.chosen >= maxChosen {
+		return &ds.nobody
+	}
+	return &ds.samples[(r.round-1)%maxSamples].chosen[r.chosen].fates
+}
+
+// sampled is a job with tasks that were sampled.
+type sampled struct {
+	job         probe.JobID
+	first, last probe.TaskIndex // of those tasks
+	tasks       int
+	why         estimate.Reason // of the first one
+}
+
+// add takes the sampled tasks of a group into account, whose indices ascend as a rule.
+func (s *sampled) add(g *group) {
+	first, last := g.queue.First().spec.Index, g.queue.Last().spec.Index
+	if s.tasks == 0 || first < s.first {
+		s.first, s.why = first, g.why
+	}
+	s.last = max(s.last, last)
+	s.tasks += g.queue.Len()
+}
+
+// get is the decision of a number, nil if it is forgotten.
+func (ds *decisions) get(n uint64) *Decision {
+	if n == 0 || n+maxDecisions <= ds.n {
+		return nil
+	}
+	return &ds.ring[n%maxDecisions]
+}
+
+// sample remembers a job with sampled tasks.
+func (ds *decisions) sample(s sampled) {
+	if len(ds.sampled) < maxSampled {
+		ds.sampled = append(ds.sampled, s)
+	} else {
+		ds.sampled[ds.jobs%maxSampled] = s
+	}
+	ds.jobs++
+}

@@ -1,0 +1,69 @@
+package frontend
+
+import (
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend/estimate"
+	"github.com/phoebe-sched/phoebe/frontend/view"
+)
+
+// route chooses the path of a task.
+func (c *Core) route(j *Job, t *Task) (estimate.Path, estimate.Reason) {
+	if j.Mode == estimate.Auto && !j.Policy.Route {
+		return estimate.Sampling, estimate.Reason{Cause: estimate.ByPolicy}
+	}
+	return estimate.Route(j.Mode, estimate.Needs{Reads: c.farReads(t), Files: len(t.Files) > 0}, c.expect(t), j.usual, c.cfg.LongTask)
+}
+
+// expect is how long a task will run, by what is known when its job is submitted.
+func (c *Core) expect(t *Task) estimate.Work {
+	var learnt *estimate.Stats
+	if runs := c.view.KnownRuns(t.Function); runs != nil {
+		learnt = runs.Stats()
+	}
+	return estimate.Expect(t.Estimate, t.inputBytes(), nil, learnt, c.cfg.Estimate.Unknown)
+}
+
+// class is the kind of a hint: tasks of one job and function without needs go one path if theirs are of one kind.
+func (c *Core) class(hint time.Duration) int {
+	switch {
+	case hint == 0:
+		return 0
+	case hint < c.cfg.LongTask:
+		return 1
+	case hint < estimate.Stray*c.cfg.LongTask:
+		return 2
+	}
+	return 3
+}
+
+// average is the mean of the estimates of tasks, of those that have one, as far as their functions' histories let them
+// stand; 0 if none has.
+func (c *Core) average(tasks []Task) time.Duration {
+	sum, n := 0.0, 0
+	var known *view.Runs
+	for i := range tasks {
+		if i == 0 || tasks[i].Function != tasks[i-1].Function {
+			known = c.view.KnownRuns(tasks[i].Function)
+		}
+		if d := tasks[i].Estimate; d > 0 {
+			if known != nil {
+				d = known.Correct(d)
+			}
+			sum += float64(d)
+			n++
+		}
+	}
+	return time.Duration(sum / float64(max(n, 1)))
+}
+
+// worthNear is how long reading a task's inputs must take, at most, to care where they are: asking costs as much.
+const worthNear = 200 * time.Microsecond
+
+// cares reports whether a task is worth to be brought to its inputs, if it is sampled.
+func (c *Core) cares(j *Job, t *Task) bool {
+	return len(t.Inputs) > 0 && j.Policy.Near && j.Policy.Binding == Late && c.farReads(t) >= worthNear
+}
+
+// farReads is how long reading the inputs of a task takes where none of them is near.
+func (c *Core) farReads(t *Task) time.Duration { return c.cfg.Estimate.Rates.Far(t.inputBytes()) }

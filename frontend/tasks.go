@@ -1,0 +1,195 @@
+package frontend
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend/estimate"
+	"github.com/phoebe-sched/phoebe/frontend/place"
+)
+
+// move changes a task's state, which must be legal, and with it the queue and the counts that tell of it. Of tasks that
+// come to wait, those that were given out before go first.
+func (t *task) move(to taskState) {
+	g, j, from := t.group, t.group.job, t.state
+	if !slices.Contains(moves[from], to) {
+		panic(fmt.Sprintf("frontend: task %d of job %v cannot go from state %d to %d", t.spec.Index, j.ID, from, to))
+	}
+	switch from {
+	case waiting:
+		g.queue.Remove(t)
+		j.waiting--
+		if g.near != nil {
+			g.near.left(t)
+		}
+	case matching:
+		g.matching--
+	}
+	switch t.state = to; to {
+	case waiting:
+		if from == blocked || from == claiming {
+			g.queue.Push(t)
+		} else {
+			g.queue.PushFront(t)
+		}
+		j.waiting++
+		if g.near != nil {
+			g.near.came(t)
+		}
+	case matching:
+		g.matching++
+	case done:
+		j.left--
+	}
+}
+
+// await lets a task wait for what it needs next: the stages before its own, a batch to be matched, or a place's turn.
+func (c *Core) await(t *task) {
+	switch {
+	case t.group.job.blocks(t.group): // also if it was claimed, and of a stage before its own not all is known to have ended
+		t.move(blocked)
+	case t.group.path == estimate.Estimation:
+		c.estimated(t)
+	default:
+		t.move(waiting)
+	}
+}
+
+// block lets the tasks of a group wait for the stages before theirs. It reports whether they have to.
+func (c *Core) block(g *group) bool {
+	if !g.job.blocks(g) {
+		return false
+	}
+	for g.queue.Len() > 0 {
+		g.queue.First().move(blocked)
+	}
+	return true
+}
+
+// startStages starts the stages of a job that wait no more.
+func (c *Core) startStages(j *job) {
+	for again := true; again; { // a stage of which nothing is left ends as soon as those before it
+		again = false
+		for i := range j.stages {
+			s := &j.stages[i]
+			if s.ready {
+				continue
+			}
+			j.count(s)
+			again = again || s.ready && s.left == 0
+		}
+	}
+	for i := range j.tasks {
+		if t := &j.tasks[i]; t.state == blocked && !j.blocks(t.group) {
+			c.await(t)
+		}
+	}
+	c.want(j)
+}
+
+// estimated lets a task that is to be placed by estimation wait for the next batch, or for a later one.
+func (c *Core) estimated(t *task) {
+	t.move(matching)
+	x := t.long
+	if x == nil {
+		s := t.spec
+		x = &longTask{task: t, bytes: s.inputBytes()}
+		_, x.why = c.route(&t.group.job.Job, s)
+		x.spec = estimate.Task{Demand: s.Demand, Inputs: t.located(), Pool: t.group.Set}
+		for i := range s.Files {
+			x.spec.Files = append(x.spec.Files, estimate.File{ID: FileID(s.Files[i].Digest), Bytes: int64(s.Files[i].Bytes)})
+		}
+		t.long = x
+	}
+	c.long.due.Push(x)
+}
+
+// estimateAll lets all tasks of a group that has just been submitted wait for the next batch.
+func (c *Core) estimateAll(g *group) {
+	for g.queue.Len() > 0 {
+		c.estimated(g.queue.First())
+	}
+}
+
+// unmatch takes a task out of those to be placed.
+func (c *Core) unmatch(t *task) {
+	if x := t.long; x.at.IsZero() {
+		if c.long.due.Remove(x); c.long.due.Len() == 0 {
+			c.long.answered()
+		}
+	} else {
+		c.long.later.Remove(sleeper{x})
+		x.at = time.Time{}
+	}
+}
+
+// delay lets a task that is or was due sleep.
+func (c *Core) delay(x *longTask, until time.Time) {
+	c.long.due.Remove(x)
+	x.at = until
+	c.long.later.Push(sleeper{x})
+}
+
+// sleeper is a longTask that waits for its time.
+type sleeper struct{ *longTask }
+
+func (x sleeper) Before(y sleeper) bool {
+	if !x.at.Equal(y.at) {
+		return x.at.Before(y.at)
+	}
+	return x.longTask.Before(y.longTask)
+}
+
+// wakeLong makes tasks due that have slept enough.
+func (c *Core) wakeLong(now time.Time) {
+	l := &c.long
+	for l.later.Len() > 0 && !now.Before(l.later.Min().at) {
+		x := l.later.Pop().longTask
+		x.at = time.Time{}
+		l.due.Push(x)
+	}
+}
+
+// Len, Riders and Fit make a group the queue of those of its tasks that wait.
+func (g *group) Len() int { return g.queue.Len() }
+
+func (g *group) Riders(most int) int {
+	n := 0
+	for t := range g.queue.All() {
+		if n >= most || len(t.spec.Payload) > place.MaxRide {
+			break
+		}
+		n++
+	}
+	return n
+}
+
+func (g *group) Fit(n, bytes int) int {
+	if g.near != nil { // which tasks a worker gets depends on it
+		return 1
+	}
+	fit := 1
+	for t := range g.queue.All() {
+		if fit == n {
+			break
+		}
+		if bytes -= len(t.spec.Payload); bytes < 0 {
+			return fit
+		}
+		fit++
+	}
+	return n
+}
+
+// note remembers what became of an attempt of t.
+func (c *Core) note(t *task, outcome string) *Decision {
+	if t.long == nil {
+		return nil
+	}
+	d := c.long.log.get(t.long.decision)
+	if d != nil {
+		d.Outcome = outcome
+	}
+	return d
+}
