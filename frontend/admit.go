@@ -13,7 +13,7 @@ import (
 )
 
 // admit checks a job and makes its state, or says why it is refused.
-func (c *Core) admit(spec *Job, now time.Time) (*job, *RefusedError) {
+func (c *jobs) admit(spec *Job, now time.Time) (*job, *RefusedError) {
 	n := len(spec.Tasks)
 	switch {
 	case c.leaving:
@@ -64,7 +64,7 @@ func (c *Core) admit(spec *Job, now time.Time) (*job, *RefusedError) {
 		remember.add(g)
 	}
 	if remember.tasks > 0 {
-		c.long.log.sample(remember)
+		c.log.sample(remember)
 	}
 	return j, nil
 }
@@ -73,7 +73,7 @@ func (c *Core) admit(spec *Job, now time.Time) (*job, *RefusedError) {
 // eligible for the same workers and goes first has waited for too long for its first task. How long it has waited is
 // known, how long the new one would have to is not: any estimate by rates would refuse the first jobs
 // after a pause. That others wait is no reason: whose turn comes first is for the workers to say.
-func (c *Core) overloaded(j *job, now time.Time) *RefusedError {
+func (c *jobs) overloaded(j *job, now time.Time) *RefusedError {
 	t := c.tenants[j.Tenant]
 	if t == nil {
 		t = &tenant{}
@@ -132,7 +132,7 @@ func (c *Core) overloaded(j *job, now time.Time) *RefusedError {
 const maxHold = 3
 
 // noWorker says what the fleet lacks for a task.
-func (c *Core) noWorker(t *Task, of Constraint) *RefusedError {
+func (c *jobs) noWorker(t *Task, of Constraint) *RefusedError {
 	linked, able, fitting, caching := 0, 0, 0, 0
 	var most probe.Demand
 	functions := map[string]bool{}
@@ -183,7 +183,7 @@ const maxWaitRuns = 20
 const maxSampledGroups = 256
 
 // group checks the tasks and sorts them by what they demand of a worker.
-func (c *Core) group(j *job) *RefusedError {
+func (c *jobs) group(j *job) *RefusedError {
 	invalid := func(i int, format string, args ...any) *RefusedError {
 		return &RefusedError{Reason: Invalid, Message: fmt.Sprintf("task %d: ", j.Tasks[i].Index) + fmt.Sprintf(format, args...)}
 	}

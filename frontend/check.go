@@ -52,7 +52,7 @@ func (c *Core) checkTimers() error {
 func (c *Core) checkJobs() error {
 	pending, payloads, hungry, timers := 0, 0, 0, 0
 	jobsOf, pendingOf, payloadsOf := map[*tenant]int{}, map[*tenant]int{}, map[*tenant]int{}
-	for id, j := range c.jobs {
+	for id, j := range c.byID {
 		if j.ID != id || j.ended {
 			return fmt.Errorf("job %v is filed under %v, ended: %t", j.ID, id, j.ended)
 		}
@@ -130,7 +130,7 @@ func (c *Core) checkJobs() error {
 			return fmt.Errorf("tenant %q is out of place among the hungry", t.name)
 		}
 		for j := range t.hungry.All() {
-			if next := t.hungry.Next(j); c.jobs[j.ID] != j || j.tenant != t || next != nil && compareJobs(j, next) > 0 {
+			if next := t.hungry.Next(j); c.byID[j.ID] != j || j.tenant != t || next != nil && compareJobs(j, next) > 0 {
 				return fmt.Errorf("job %v is out of place among the hungry", j.ID)
 			}
 			listed++
@@ -182,7 +182,7 @@ func (c *Core) checkProspects(g *group) error {
 func (c *Core) checkPlaces() error {
 	live := map[*reservation]int{}
 	known := map[*reservation]bool{}
-	for _, j := range c.jobs {
+	for _, j := range c.byID {
 		for _, g := range j.groups {
 			for r := range g.places.All() {
 				known[r] = true
@@ -233,7 +233,7 @@ func (c *Core) checkPlaces() error {
 			}
 		}
 	}
-	for _, j := range c.jobs {
+	for _, j := range c.byID {
 		for _, g := range j.groups {
 			sum, probing := 0, 0
 			for r := range g.places.All() {
@@ -290,7 +290,7 @@ func (c *Core) checkAttempts() error {
 		for id, a := range w.attempts {
 			n++
 			t := a.task
-			if a.id != id || a.w != w || t.attempt != a || t.group.job != a.job || c.jobs[a.job.ID] != a.job {
+			if a.id != id || a.w != w || t.attempt != a || t.group.job != a.job || c.byID[a.job.ID] != a.job {
 				return fmt.Errorf("attempt %v at worker %d is not that of its task, or its job has ended", id, w.Key)
 			}
 			if w.State() == view.Adrift && t.state != adrift || w.State() == view.Down || a.id.Seq > c.attempts && a.id.Frontend == c.cfg.ID {
@@ -304,7 +304,7 @@ func (c *Core) checkAttempts() error {
 	if n != c.running {
 		return fmt.Errorf("%d attempts, %d counted", n, c.running)
 	}
-	for _, j := range c.jobs {
+	for _, j := range c.byID {
 		for i := range j.tasks {
 			if a := j.tasks[i].attempt; a != nil && a.w.attempts[a.id] != a {
 				return fmt.Errorf("job %v, task %d: its attempt %v is unknown", j.ID, j.tasks[i].spec.Index, a.id)
@@ -340,7 +340,7 @@ func (c *Core) checkRounds() error {
 	if asked != len(c.rounds.bySeq) {
 		return fmt.Errorf("%d workers are asked, %d answers are waited for", asked, len(c.rounds.bySeq))
 	}
-	for _, j := range c.jobs {
+	for _, j := range c.byID {
 		for i := range j.tasks {
 			if t := &j.tasks[i]; t.state == probing && in[t] != 1 {
 				return fmt.Errorf("job %v, task %d is in %d rounds", j.ID, t.spec.Index, in[t])
@@ -355,23 +355,23 @@ func (c *Core) checkRounds() error {
 func (c *Core) checkLong() error {
 	l := &c.long
 	in := map[*task]int{}
-	for _, x := range l.due.All() {
+	for _, x := range c.due.All() {
 		if in[x.task]++; !x.at.IsZero() {
 			return fmt.Errorf("job %v, task %d is due and sleeps until %v", x.task.group.job.ID, x.task.spec.Index, x.at)
 		}
 	}
-	for _, x := range l.later.All() {
+	for _, x := range c.later.All() {
 		if in[x.task]++; x.at.IsZero() {
 			return fmt.Errorf("job %v, task %d sleeps without end", x.task.group.job.ID, x.task.spec.Index)
 		}
 	}
 	for x, n := range in {
-		if x.state != matching || n != 1 || c.jobs[x.group.job.ID] != x.group.job {
+		if x.state != matching || n != 1 || c.byID[x.group.job.ID] != x.group.job {
 			return fmt.Errorf("job %v, task %d is %d times among those to be matched: state %d", x.group.job.ID, x.spec.Index, n, x.state)
 		}
 	}
 	tasks := 0
-	for _, j := range c.jobs {
+	for _, j := range c.byID {
 		for _, g := range j.groups {
 			tasks += g.matching
 		}
@@ -379,17 +379,17 @@ func (c *Core) checkLong() error {
 	if tasks != len(in) {
 		return fmt.Errorf("%d tasks are to be matched, %d are due or sleep", tasks, len(in))
 	}
-	if l.due.Len() > 0 && l.until.IsZero() && l.at.IsZero() {
-		return fmt.Errorf("%d tasks are due, and nothing will wake them", l.due.Len())
+	if c.due.Len() > 0 && l.until.IsZero() && l.at.IsZero() {
+		return fmt.Errorf("%d tasks are due, and nothing will wake them", c.due.Len())
 	}
-	if l.until.IsZero() && len(l.asked) > 0 {
-		return fmt.Errorf("%d workers are asked for a batch that nobody waits for", len(l.asked))
+	if l.until.IsZero() != (len(l.also) == 0) || len(l.also) > 0 && c.due.Len() == 0 {
+		return fmt.Errorf("%d workers were asked for a batch of %d tasks, to answer until %v", len(l.also), c.due.Len(), l.until)
 	}
 	for _, w := range c.workers {
 		if w == nil {
 			continue
 		}
-		if !w.Up() && l.asked[w] {
+		if w.asked && (!w.Up() || !slices.Contains(l.also, int32(w.Key))) {
 			return fmt.Errorf("worker %d is %s, and its matrix is waited for", w.Key, w.State())
 		}
 		for _, p := range w.Untold() {

@@ -12,7 +12,7 @@ import (
 // is green has a timer; places are counted where they are.
 func (c *Core) checkNear() error {
 	groups, shelves := 0, 0
-	for _, j := range c.jobs {
+	for _, j := range c.byID {
 		for _, g := range j.groups {
 			n := g.near
 			if n == nil {

@@ -12,7 +12,7 @@ import (
 
 // claim asks every worker for the attempts of a resubmitted job. Where its client last saw each task would
 // not do instead: what the client knows lags behind what its lost frontend did.
-func (c *Core) claim(j *job, now time.Time, acts []Action) []Action {
+func (c *ledger) claim(j *job, now time.Time, acts []Action) []Action {
 	for _, g := range j.groups {
 		for g.queue.Len() > 0 {
 			g.queue.First().move(claiming)
@@ -37,7 +37,7 @@ func (c *Core) claim(j *job, now time.Time, acts []Action) []Action {
 
 // askFor asks a worker for the attempts of a resubmitted job. If there is no claim to be decided any more, the worker is
 // only told whose the job is.
-func (c *Core) askFor(j *job, w *worker, acts []Action) []Action {
+func (c *ledger) askFor(j *job, w *worker, acts []Action) []Action {
 	if !j.claimUntil.IsZero() {
 		j.asked[w] = true
 	}
@@ -50,8 +50,8 @@ func (c *Core) askFor(j *job, w *worker, acts []Action) []Action {
 }
 
 // claimed is a worker's answer to a claim.
-func (c *Core) claimed(w *worker, m *probe.Claimed, now time.Time, acts []Action) []Action {
-	j := c.jobs[m.Job]
+func (c *ledger) claimed(w *worker, m *probe.Claimed, now time.Time, acts []Action) []Action {
+	j := c.byID[m.Job]
 	switch {
 	case j == nil || j.Generation != m.Generation: // of an earlier stay of the job here
 		return acts
@@ -70,10 +70,10 @@ func (j *job) age(now time.Time) time.Duration { return j.Age + now.Sub(j.submit
 
 // sureFor is longer than a submission can be under way: a client waits for no longer, and one that has hung up is not
 // listened to.
-func (c *Core) sureFor() time.Duration { return 3 * c.cfg.ClaimFor }
+func (c *ledger) sureFor() time.Duration { return 3 * c.cfg.ClaimFor }
 
 // answered notes that w will tell of no more attempts of a resubmitted job.
-func (c *Core) answered(j *job, w *worker, now time.Time, acts []Action) []Action {
+func (c *ledger) answered(j *job, w *worker, now time.Time, acts []Action) []Action {
 	if !j.asked[w] {
 		return acts
 	}
@@ -87,7 +87,7 @@ func (c *Core) answered(j *job, w *worker, now time.Time, acts []Action) []Actio
 // wait until the time for claims is over, as a worker may turn up meanwhile. Then it is certain that they never started
 // if every worker that there is has answered and has forgotten nothing: what their earlier owner may still send, each
 // of them refuses. If not, they are lost.
-func (c *Core) unclaimed(j *job, now time.Time, acts []Action) []Action {
+func (c *ledger) unclaimed(j *job, now time.Time, acts []Action) []Action {
 	over := !now.Before(j.claimUntil)
 	doubt := ""
 	if over {
@@ -120,7 +120,7 @@ func (c *Core) unclaimed(j *job, now time.Time, acts []Action) []Action {
 }
 
 // doubt is why an attempt of the job may have started of which no worker tells; "" if none can have.
-func (c *Core) doubt(j *job) string {
+func (c *ledger) doubt(j *job) string {
 	doubts := slices.Clone(j.unsure)
 	for _, w := range c.workers {
 		switch {

@@ -11,65 +11,33 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/view"
 	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/probe/list"
-	"github.com/phoebe-sched/phoebe/probe/pq"
 )
 
 // Core is a frontend's state. It is not safe for concurrent use; one history of events and one seed have
 // one outcome.
-type Core struct {
-	cfg     Config
-	rand    *rand.Rand
-	leaving bool
-
-	view    *view.View
-	workers []*worker // by Worker; nil where there never was one
-	sampler *place.Sampler
-	scratch place.Want
-	wants   []*job // what this step has left to be planned
-	wantAll bool   // so it has for all jobs with waiting tasks: there is room that there was not
-
-	spareAt time.Time // when the spare places are cancelled; zero if there are none
-	sparing []*worker // those with spare places
-
-	jobs     map[probe.JobID]*job
-	byWake   pq.Heap[*job]
-	byTimer  pq.Heap[*worker]
-	tenants  map[string]*tenant
-	users    map[*view.Set]list.List[*group] // groups of jobs under way
-	unserved map[waiters][]*job              // those that wait for their first task, oldest first, and some that no longer do
-	hungry   hungry
-	rounds   rounds
-	long     long
-	nears    list.List[*near] // of the jobs under way
-	ripening pq.Heap[*shelf]  // of those, the ones with tasks that are to be taken only later
-	staging  []*job           // jobs with stages of which one has ended or failed in this step
-	pending  int              // tasks without an outcome
-	payloads int              // bytes, of those
-	running  int              // of those, at a worker
-	attempts uint64
-
-	// Stats may be read between steps, as may how good the estimates of the tasks were that were placed by them: of
-	// the wait at the worker, and of the run.
-	Stats       Stats
-	Waits, Runs estimate.Accuracy
-}
+//
+// It is built in floors, each of which stands on the one below: jobs, ledger, planner, and what is here: an event is
+// told to them, what it left to be done is planned, and timers wake them. Its Stats may be read between steps, as may
+// Waits and Runs: how good the estimates of the tasks were that were placed by them.
+type Core struct{ planner }
 
 // New makes a core that knows no worker. It owns rng.
 func New(cfg Config, rng *rand.Rand) *Core {
 	cfg = cfg.Defaults()
-	c := &Core{
-		cfg:      cfg,
-		rand:     rng,
-		view:     view.New(cfg.Estimate, rng),
-		tenants:  map[string]*tenant{},
-		users:    map[*view.Set]list.List[*group]{},
-		unserved: map[waiters][]*job{},
-		jobs:     map[probe.JobID]*job{},
-		rounds:   rounds{bySeq: map[uint64]*round{}},
-		long:     long{asked: map[*worker]bool{}},
-	}
-	c.sampler = place.NewSampler(c.view, rng)
-	return c
+	v := view.New(cfg.Estimate, rng)
+	return &Core{planner{
+		ledger: ledger{jobs: jobs{
+			cfg:      cfg,
+			view:     v,
+			byID:     map[probe.JobID]*job{},
+			tenants:  map[string]*tenant{},
+			users:    map[*view.Set]list.List[*group]{},
+			unserved: map[waiters][]*job{},
+		}},
+		rand:    rng,
+		sampler: place.NewSampler(v, rng),
+		rounds:  rounds{bySeq: map[uint64]*round{}},
+	}}
 }
 
 // Step applies ev at now and appends what the shell must do, in order, to acts. It never blocks and reads
@@ -83,16 +51,14 @@ func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
 	case Submit:
 		acts = c.submit(ev.Job, now, acts)
 	case Cancel:
-		if j := c.jobs[ev.Job]; j != nil {
+		if j := c.byID[ev.Job]; j != nil {
 			acts = c.endAll(j, Outcome{Kind: Cancelled, Message: ev.Reason}, now, acts)
 		}
 	case Heard:
 		if w := c.worker(ev.Worker); w != nil {
 			c.view.Rumoured(w.Worker, (*view.Rumour)(&ev), now)
 			if !w.Up() {
-				c.turn()
-				c.nearGone(w)
-				delete(c.long.asked, w)
+				c.away(w)
 			}
 		}
 	case WorkerUp:
@@ -125,10 +91,7 @@ func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
 	if len(c.staging) > 0 {
 		acts = c.advance(now, acts)
 	}
-	if c.long.due.Len() > 0 {
-		acts = c.placeLong(now, acts)
-	}
-	return acts
+	return c.placeLong(now, acts)
 }
 
 // receive takes in what a worker says at once. Only then is it planned what follows: of ten results the last one tells how
@@ -206,7 +169,7 @@ func (c *Core) NextWake() time.Time {
 	if c.ripening.Len() > 0 {
 		soonest(c.ripening.Min().green.Min().from)
 	}
-	batch, task := c.long.next()
+	batch, task := c.nextLong()
 	soonest(batch)
 	soonest(task)
 	return at
@@ -234,7 +197,7 @@ func (c *Core) submit(spec *Job, now time.Time, acts []Action) []Action {
 		c.Stats.Refusals++
 		return append(acts, Refused{spec.ID, err})
 	}
-	c.jobs[j.ID] = j
+	c.byID[j.ID] = j
 	for _, g := range j.groups {
 		c.use(g)
 		if g.near != nil {
@@ -297,14 +260,14 @@ func (c *Core) Pending() (pending, running int) { return c.pending, c.running }
 
 // Waiting is how many tasks of a job wait for a place's turn.
 func (c *Core) Waiting(id probe.JobID) int {
-	if j := c.jobs[id]; j != nil {
+	if j := c.byID[id]; j != nil {
 		return j.waiting
 	}
 	return 0
 }
 
 // Jobs is how many jobs are under way.
-func (c *Core) Jobs() int { return len(c.jobs) }
+func (c *Core) Jobs() int { return len(c.byID) }
 
 // advance fails the jobs of which a stage has failed, and starts the stages of the others for which those before
 // them have ended.
@@ -336,7 +299,7 @@ func (c *Core) workerUp(ev WorkerUp, now time.Time, acts []Action) []Action {
 	fresh := w.Welcome().Incarnation != ev.Welcome.Incarnation
 	c.view.Linked(w.Worker, ev.Welcome, now)
 	c.turn()
-	w.askedAt = time.Time{}
+	w.told()
 	w.syncAt = now.Add(time.Duration(c.rand.Int64N(int64(c.cfg.SyncEvery)))) // spread over the fleet
 	for _, a := range w.attemptsInOrder() {
 		c.Stats.Claims++
@@ -359,9 +322,7 @@ func (c *Core) linkLost(w *worker, now time.Time, acts []Action) []Action {
 		return acts
 	}
 	c.view.LinkLost(w.Worker, now)
-	c.turn()
-	c.nearGone(w)
-	delete(c.long.asked, w)
+	c.away(w)
 	w.acks = w.acks[:0]
 	c.dropPlaces(w)
 	for _, a := range w.attemptsInOrder() {

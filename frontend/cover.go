@@ -3,7 +3,7 @@ package frontend
 import "time"
 
 // plan gives the jobs that want something the places that their waiting tasks are worth.
-func (c *Core) plan(now time.Time, acts []Action) []Action {
+func (c *planner) plan(now time.Time, acts []Action) []Action {
 	if len(c.wants) > 0 {
 		for _, j := range c.wanting() {
 			acts = c.cover(j, now, acts)
@@ -21,7 +21,7 @@ func (c *Core) plan(now time.Time, acts []Action) []Action {
 }
 
 // cover gives the groups of a job the places that they want.
-func (c *Core) cover(j *job, now time.Time, acts []Action) []Action {
+func (c *planner) cover(j *job, now time.Time, acts []Action) []Action {
 	if j.ended {
 		return acts
 	}
@@ -33,7 +33,7 @@ func (c *Core) cover(j *job, now time.Time, acts []Action) []Action {
 }
 
 // coverGroup gives a group that has no places, lost some, or got tasks back, as many places as its waiting tasks are worth.
-func (c *Core) coverGroup(g *group, now time.Time, acts []Action) []Action {
+func (c *planner) coverGroup(g *group, now time.Time, acts []Action) []Action {
 	n, p := g.queue.Len(), g.Policy
 	switch {
 	case n == 0 || g.Set.Len() == 0:

@@ -37,8 +37,14 @@
 //	estimate  where a long task is done first: pure
 //	view      what is believed of workers; knows nothing of jobs
 //	place     who is sampled: a Want and the view give Decisions, and nothing else happens
-//	frontend  jobs and their tasks (every change of a task's state goes through move), what was promised on each link,
-//	          Step, admission, claims, stages, explanations
+//	jobs      jobs, tenants, stages, groups and tasks, and admission. Every change of a task's state goes through move
+//	ledger    what was promised on each link: places, attempts, claims, acknowledgements. It alone commits decisions
+//	planner   what is wanted becomes decisions: who is asked for places, what a turn gets, where a long task goes
+//	Core      Step, timers, links that come and go
+//
+// The first three are packages. The others are types of this one, each of which embeds the one before, so that none has a
+// method of a higher one to call; of their files, too, each names only what is below it (TestFloors). What they know is
+// one web of pointers (facts.go).
 //
 // # Words
 //

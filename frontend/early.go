@@ -8,28 +8,6 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// round is one sampling of queue lengths, for tasks that are bound early by them.
-type round struct {
-	group   *group
-	tasks   []*task
-	asked   map[*worker]uint64 // the sequence numbers of the probes without an answer
-	answers []answer
-	until   time.Time
-	over    bool
-}
-
-type answer struct {
-	w     *worker
-	ahead float64 // tasks at the worker per slot
-}
-
-// rounds are those under way; all wait equally long, so they end in order.
-type rounds struct {
-	seq   uint64
-	bySeq map[uint64]*round
-	queue []*round
-}
-
 func (r *rounds) deadline() time.Time {
 	for len(r.queue) > 0 && r.queue[0].over {
 		r.queue = r.queue[1:]
@@ -42,7 +20,7 @@ func (r *rounds) deadline() time.Time {
 
 // measure asks workers how long their queues are, before the waiting tasks of a group are bound by that. Its tasks ask
 // different ones, while there are any.
-func (c *Core) measure(g *group, now time.Time, acts []Action) []Action {
+func (c *planner) measure(g *group, now time.Time, acts []Action) []Action {
 	n := g.Set.Len()
 	switch g.job.Policy.Binding {
 	case EarlyPerTask:
@@ -61,7 +39,7 @@ func (c *Core) measure(g *group, now time.Time, acts []Action) []Action {
 }
 
 // sample asks n workers for some tasks how long their queues are: none of the first ones, which were drawn before.
-func (c *Core) sample(g *group, tasks []*task, first, n int, now time.Time, acts []Action) []Action {
+func (c *planner) sample(g *group, tasks []*task, first, n int, now time.Time, acts []Action) []Action {
 	r := &round{group: g, tasks: tasks, asked: map[*worker]uint64{}, until: now.Add(c.cfg.ProbeTimeout)}
 	for _, t := range tasks {
 		t.move(probing)
@@ -79,7 +57,7 @@ func (c *Core) sample(g *group, tasks []*task, first, n int, now time.Time, acts
 }
 
 // measured takes a queue length into the round that asked for it.
-func (c *Core) measured(w *worker, m probe.Load, now time.Time, acts []Action) []Action {
+func (c *planner) measured(w *worker, m probe.Load, now time.Time, acts []Action) []Action {
 	r := c.rounds.bySeq[m.Seq]
 	if r == nil || r.asked[w] != m.Seq {
 		return acts
@@ -93,7 +71,7 @@ func (c *Core) measured(w *worker, m probe.Load, now time.Time, acts []Action) [
 	return acts
 }
 
-func (c *Core) expireRounds(now time.Time, acts []Action) []Action {
+func (c *planner) expireRounds(now time.Time, acts []Action) []Action {
 	for {
 		at := c.rounds.deadline()
 		if at.IsZero() || now.Before(at) {
@@ -109,7 +87,7 @@ func (c *Core) expireRounds(now time.Time, acts []Action) []Action {
 }
 
 // forgetRounds stops waiting for the answers of a worker whose link broke.
-func (c *Core) forgetRounds(w *worker, now time.Time, acts []Action) []Action {
+func (c *planner) forgetRounds(w *worker, now time.Time, acts []Action) []Action {
 	for _, r := range slices.Clone(c.rounds.queue) {
 		r.answers = slices.DeleteFunc(r.answers, func(a answer) bool { return a.w == w })
 		if seq, asked := r.asked[w]; asked {
@@ -124,7 +102,7 @@ func (c *Core) forgetRounds(w *worker, now time.Time, acts []Action) []Action {
 
 // finishRound binds m tasks to the m shortest queues. If fewer workers than the tasks are worth probes could be asked,
 // which the paper does not speak of, a task goes to the shortest queue, with those that were bound to it just now.
-func (c *Core) finishRound(r *round, now time.Time, acts []Action) []Action {
+func (c *planner) finishRound(r *round, now time.Time, acts []Action) []Action {
 	r.over = true
 	slices.SortStableFunc(r.answers, func(a, b answer) int { return cmp.Compare(a.ahead, b.ahead) })
 	apart := len(r.answers) >= r.group.Probes(len(r.tasks))

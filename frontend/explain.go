@@ -8,7 +8,7 @@ import (
 // samples are those of a job, of one of its groups or, if that is negative, of all, in the order in which they were taken.
 func (c *Core) samples(job probe.JobID, group int) []Sample {
 	var found []Sample
-	ds := &c.long.log
+	ds := &c.log
 	for i := range ds.samples {
 		s := &ds.samples[(ds.rounds+uint64(i))%uint64(len(ds.samples))]
 		if s.job != job || group >= 0 && group != s.group {
@@ -34,7 +34,7 @@ func (c *Core) samples(job probe.JobID, group int) []Sample {
 // waits for; of a job that has ended, or all of whose tasks are asked for, one for all that are alike.
 func (c *Core) Explain(job probe.JobID, task int) []Decision {
 	var found []Decision
-	ds := &c.long.log
+	ds := &c.log
 	is := func(index probe.TaskIndex) bool { return task < 0 || index == probe.TaskIndex(task) }
 	for n := uint64(1); n <= ds.n; n++ {
 		if n+maxDecisions <= ds.n {
@@ -44,7 +44,7 @@ func (c *Core) Explain(job probe.JobID, task int) []Decision {
 			found = append(found, *d)
 		}
 	}
-	if j := c.jobs[job]; j != nil {
+	if j := c.byID[job]; j != nil {
 		for _, g := range j.groups {
 			found = append(found, c.explain(g, task)...)
 		}
@@ -73,7 +73,7 @@ func (c *Core) explain(g *group, task int) []Decision {
 		if t.group != g || task >= 0 && t.spec.Index != probe.TaskIndex(task) {
 			continue
 		}
-		if t.long != nil && c.long.log.get(t.long.decision) != nil {
+		if t.long != nil && c.log.get(t.long.decision) != nil {
 			continue
 		}
 		if len(found) > 0 {

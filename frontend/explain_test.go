@@ -125,7 +125,7 @@ func TestSamplesAreForgotten(t *testing.T) {
 		}
 	}
 	f.step(LinkLost{0})
-	if samples := f.core.long.log.samples; len(samples) != maxSamples {
+	if samples := f.core.log.samples; len(samples) != maxSamples {
 		t.Errorf("%d samples are remembered", len(samples))
 	} else {
 		for i := range samples {

@@ -13,6 +13,10 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/pq"
 )
 
+// What is known of jobs, and of what was promised to them, points at each other in circles, and stands here for that
+// reason. It is changed by its owners only: the floors of jobs, and what concerns a reservation, an attempt or a worker
+// by that of the ledger.
+
 // taskState is where a task stands between its submission and its outcome.
 type taskState uint8
 
@@ -210,6 +214,16 @@ func (x *longTask) like(y *longTask) bool {
 
 func (x *longTask) Pos() *int { return &x.pos }
 
+// sleeper is a longTask that waits for its time.
+type sleeper struct{ *longTask }
+
+func (x sleeper) Before(y sleeper) bool {
+	if !x.at.Equal(y.at) {
+		return x.at.Before(y.at)
+	}
+	return x.longTask.Before(y.longTask)
+}
+
 // near is what a group has whose tasks read inputs that are somewhere.
 type near struct {
 	group   *group
@@ -298,6 +312,14 @@ type reservation struct {
 // Links makes it an item of lists.
 func (r *reservation) Links() *list.Node[*reservation] { return &r.node }
 
+// ride is the attempt that was sent along with place id and of which nothing is known yet, or nil.
+func (r *reservation) ride(id probe.ResID) *attempt {
+	if i := int(id - r.first); i < len(r.rides) {
+		return r.rides[i]
+	}
+	return nil
+}
+
 // attempt is one try at a task, at a worker.
 type attempt struct {
 	id   probe.AttemptID
@@ -328,7 +350,8 @@ type worker struct {
 
 	ackAt   time.Time
 	syncAt  time.Time
-	askedAt time.Time // when its matrix was asked for; zero: it answered
+	askFrom time.Time // when its matrix may be asked for again; zero: at once
+	asked   bool      // the next batch waits for its matrix
 	wakeAt  time.Time
 	pos     int
 }

@@ -88,7 +88,7 @@ func TestManySets(t *testing.T) {
 	}
 	f.step(Submit{j})
 	f.step(WorkerGone{Worker: 0})
-	for _, g := range f.core.jobs[j.ID].groups {
+	for _, g := range f.core.byID[j.ID].groups {
 		if g.Set.Contains(f.core.view.Worker(0)) {
 			t.Fatal("a worker that is gone is still eligible for a task of the job")
 		}

@@ -4,11 +4,45 @@ import (
 	"slices"
 	"time"
 
+	"github.com/phoebe-sched/phoebe/frontend/estimate"
+	"github.com/phoebe-sched/phoebe/frontend/view"
 	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/list"
+	"github.com/phoebe-sched/phoebe/probe/pq"
 )
 
+// jobs is the lowest floor of a Core: the jobs under way, with their tenants, stages, groups and tasks. It knows in which
+// state each task is and in which queue, what a step has left to be done, and what was decided before.
+type jobs struct {
+	cfg     Config
+	view    *view.View
+	log     decisions
+	leaving bool
+
+	byID    map[probe.JobID]*job
+	byWake  pq.Heap[*job]
+	wants   []*job // what this step has left to be planned
+	wantAll bool   // so it has for all jobs with waiting tasks: there is room that there was not
+	staging []*job // jobs with stages of which one has ended or failed in this step
+
+	tenants  map[string]*tenant
+	hungry   hungry
+	users    map[*view.Set]list.List[*group] // groups of jobs under way
+	unserved map[waiters][]*job              // those that wait for their first task, oldest first, and some that no longer do
+	pending  int                             // tasks without an outcome
+	payloads int                             // bytes, of those
+
+	due      pq.Heap[*longTask] // to be placed in the next batch
+	later    pq.Heap[sleeper]   // to be placed later
+	nears    list.List[*near]   // of the jobs under way
+	ripening pq.Heap[*shelf]    // of those, the ones with tasks that are to be taken only later
+
+	Stats       Stats
+	Waits, Runs estimate.Accuracy
+}
+
 // want notes that a job may need more places than it has.
-func (c *Core) want(j *job) {
+func (c *jobs) want(j *job) {
 	if !j.wants {
 		j.wants = true
 		c.wants = append(c.wants, j)
@@ -16,7 +50,7 @@ func (c *Core) want(j *job) {
 }
 
 // wanting takes the jobs that were noted, in the order in which they were submitted. It is good until the next want.
-func (c *Core) wanting() []*job {
+func (c *jobs) wanting() []*job {
 	js := c.wants
 	if len(js) > 1 {
 		slices.SortFunc(js, compareJobs)
@@ -35,7 +69,7 @@ const (
 )
 
 // enter counts a job that was admitted.
-func (c *Core) enter(j *job) {
+func (c *jobs) enter(j *job) {
 	t := c.tenants[j.Tenant]
 	if t == nil {
 		t = &tenant{name: j.Tenant}
@@ -50,7 +84,7 @@ func (c *Core) enter(j *job) {
 }
 
 // depart forgets a job that has ended, and its tenant with the last one.
-func (c *Core) depart(j *job) {
+func (c *jobs) depart(j *job) {
 	c.hungry.update(j)
 	c.unload(j, j.payloads)
 	if j.tenant.jobs--; j.tenant.jobs == 0 {
@@ -59,21 +93,21 @@ func (c *Core) depart(j *job) {
 }
 
 // settled counts n tasks of a job that got their outcomes, or whose outcomes are another frontend's business.
-func (c *Core) settled(j *job, n int) {
+func (c *jobs) settled(j *job, n int) {
 	j.tenant.pending -= n
 	c.pending -= n
 }
 
 // unload counts bytes of payloads that a job needs no more.
-func (c *Core) unload(j *job, bytes int) {
+func (c *jobs) unload(j *job, bytes int) {
 	j.payloads -= bytes
 	j.tenant.payloads -= bytes
 	c.payloads -= bytes
 }
 
 // task is the task of a job under way that has this index, or nil.
-func (c *Core) task(id probe.JobID, index probe.TaskIndex) *task {
-	j := c.jobs[id]
+func (c *jobs) task(id probe.JobID, index probe.TaskIndex) *task {
+	j := c.byID[id]
 	switch {
 	case j == nil:
 		return nil
@@ -86,9 +120,9 @@ func (c *Core) task(id probe.JobID, index probe.TaskIndex) *task {
 }
 
 // jobsWhere is those that are meant, in order.
-func (c *Core) jobsWhere(meant func(*job) bool) []*job {
+func (c *jobs) jobsWhere(meant func(*job) bool) []*job {
 	var js []*job
-	for _, j := range c.jobs {
+	for _, j := range c.byID {
 		if meant(j) {
 			js = append(js, j)
 		}
@@ -99,7 +133,7 @@ func (c *Core) jobsWhere(meant func(*job) bool) []*job {
 
 // settle makes the job's timer fit its state: called at the end of every step that changed it. A job that wants something
 // is settled when that is planned.
-func (c *Core) settle(j *job, now time.Time) {
+func (c *jobs) settle(j *job, now time.Time) {
 	if j.wants {
 		return
 	}
@@ -150,12 +184,12 @@ func (c *Core) settle(j *job, now time.Time) {
 	}
 }
 
-func (c *Core) strandedJob(j *job) bool {
+func (c *jobs) strandedJob(j *job) bool {
 	return slices.ContainsFunc(j.lone, func(g *group) bool { return g.queue.Len()+g.matching > 0 })
 }
 
 // putOff lets the jobs that want something wait until a time, instead.
-func (c *Core) putOff(until, now time.Time) {
+func (c *jobs) putOff(until, now time.Time) {
 	for _, j := range c.wanting() {
 		if !j.ended {
 			j.retryAt = until

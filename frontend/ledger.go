@@ -7,12 +7,25 @@ import (
 
 	"github.com/phoebe-sched/phoebe/frontend/view"
 	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/pq"
 )
 
-// at is the worker of a row.
-func (c *Core) at(row *view.Worker) *worker { return c.workers[row.Key] }
+// ledger is the floor of what was promised over links: places and attempts, and what workers are yet to be told. It alone
+// commits what was decided.
+type ledger struct {
+	jobs
+	workers  []*worker // by Worker; nil where there never was one
+	byTimer  pq.Heap[*worker]
+	attempts uint64    // ever
+	running  int       // attempts at workers
+	sparing  []*worker // those with spare places
+	spareAt  time.Time // when these are cancelled; zero if there are none
+}
 
-func (c *Core) worker(key Worker) *worker {
+// at is the worker of a row.
+func (c *ledger) at(row *view.Worker) *worker { return c.workers[row.Key] }
+
+func (c *ledger) worker(key Worker) *worker {
 	if int(key) < len(c.workers) {
 		return c.workers[key]
 	}
@@ -20,7 +33,7 @@ func (c *Core) worker(key Worker) *worker {
 }
 
 // known is the worker of a key, which it now has if it did not.
-func (c *Core) known(key Worker) *worker {
+func (c *ledger) known(key Worker) *worker {
 	for int(key) >= len(c.workers) {
 		c.workers = append(c.workers, nil)
 	}
@@ -31,29 +44,36 @@ func (c *Core) known(key Worker) *worker {
 }
 
 // heard takes what a worker said of its load into the view.
-func (c *Core) heard(w *worker, load probe.Load, now time.Time) {
+func (c *ledger) heard(w *worker, load probe.Load, now time.Time) {
 	if c.view.Heard(w.Worker, load, now) {
-		w.askedAt = time.Time{}
-		delete(c.long.asked, w)
+		w.told()
 	}
 }
 
-// drain stops sending anything new to w.
-func (c *Core) drain(w *worker) {
-	c.view.Drain(w.Worker)
+// told notes that nobody waits for the matrix of w.
+func (w *worker) told() { w.askFrom, w.asked = time.Time{}, false }
+
+// away notes that a worker is not up.
+func (c *ledger) away(w *worker) {
 	c.turn()
 	c.nearGone(w)
-	delete(c.long.asked, w)
+	w.asked = false
+}
+
+// drain stops sending anything new to w.
+func (c *ledger) drain(w *worker) {
+	c.view.Drain(w.Worker)
+	c.away(w)
 }
 
 // full places nothing at a worker by estimation whose queue is full, until it tells its matrix again, and does not
 // ask for that before its time.
-func (c *Core) full(w *worker, retry time.Duration, now time.Time) {
+func (c *ledger) full(w *worker, retry time.Duration, now time.Time) {
 	c.view.Disbelieve(w.Worker)
-	w.askedAt = now.Add(retry - askAgain)
+	w.askFrom = now.Add(retry)
 }
 
-func (c *Core) setTimer(w *worker) {
+func (c *ledger) setTimer(w *worker) {
 	c.byTimer.Remove(w)
 	switch w.State() {
 	case view.Down:
@@ -76,7 +96,7 @@ const (
 )
 
 // ack tells w that a result arrived: soon, or at once if this frontend leaves.
-func (c *Core) ack(w *worker, id probe.AttemptID, now time.Time, acts []Action) []Action {
+func (c *ledger) ack(w *worker, id probe.AttemptID, now time.Time, acts []Action) []Action {
 	w.acks = append(w.acks, id)
 	switch {
 	case len(w.acks) == ackBatch || c.leaving:
@@ -88,7 +108,7 @@ func (c *Core) ack(w *worker, id probe.AttemptID, now time.Time, acts []Action) 
 	return acts
 }
 
-func (c *Core) flushAcks(w *worker, acts []Action) []Action {
+func (c *ledger) flushAcks(w *worker, acts []Action) []Action {
 	acts = append(acts, Send{Worker: w.Key, Msg: probe.Ack{Attempts: slices.Clone(w.acks)}})
 	w.acks = w.acks[:0]
 	return acts
@@ -100,7 +120,7 @@ func disown(w *worker, id probe.AttemptID, acts []Action) []Action {
 }
 
 // receipt is for the result of a task's last attempt. A worker that leaves is not kept waiting for the client.
-func (c *Core) receipt(t *task, w *worker, id probe.AttemptID, now time.Time, acts []Action) (Receipt, []Action) {
+func (c *ledger) receipt(t *task, w *worker, id probe.AttemptID, now time.Time, acts []Action) (Receipt, []Action) {
 	t.last = id
 	if w.State() == view.Draining {
 		return Receipt{}, c.ack(w, id, now, acts)
@@ -108,7 +128,7 @@ func (c *Core) receipt(t *task, w *worker, id probe.AttemptID, now time.Time, ac
 	return Receipt{w.Key, id}, acts
 }
 
-func (c *Core) delivered(list []Receipt, now time.Time, acts []Action) []Action {
+func (c *ledger) delivered(list []Receipt, now time.Time, acts []Action) []Action {
 	for _, r := range list {
 		if w := c.worker(r.Worker); r != (Receipt{}) && w != nil && w.Linked() { // else it keeps the result for a time
 			acts = c.ack(w, r.Attempt, now, acts)
@@ -117,7 +137,7 @@ func (c *Core) delivered(list []Receipt, now time.Time, acts []Action) []Action 
 	return acts
 }
 
-func (c *Core) dropped(list []Receipt, acts []Action) []Action {
+func (c *ledger) dropped(list []Receipt, acts []Action) []Action {
 	list = slices.DeleteFunc(slices.Clone(list), func(r Receipt) bool { return r == Receipt{} })
 	slices.SortStableFunc(list, func(a, b Receipt) int { return cmp.Compare(a.Worker, b.Worker) })
 	for len(list) > 0 {

@@ -9,7 +9,6 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
 	"github.com/phoebe-sched/phoebe/frontend/view"
 	"github.com/phoebe-sched/phoebe/probe"
-	"github.com/phoebe-sched/phoebe/probe/pq"
 )
 
 // Tasks that are long, or care where they run, are bound early, each where it is expected to be done first
@@ -39,69 +38,69 @@ const (
 	maxSleep = 5 * time.Second
 )
 
-// long is what concerns tasks placed by estimation.
-type long struct {
-	due   pq.Heap[*longTask] // to be placed in the next batch
-	later pq.Heap[sleeper]   // to be placed later
-	at    time.Time          // before which there is no next batch; zero: at once
-
-	asked map[*worker]bool // whose matrices are waited for before the next batch
-	until time.Time        // for how long; zero: nobody was asked for it
-	also  []int32          // those that were asked for it
-
-	log decisions
-}
-
-// next is when a batch is due, and a task that sleeps; zero: none.
-func (l *long) next() (batch, task time.Time) {
-	if l.due.Len() > 0 {
-		if batch = l.until; batch.IsZero() {
-			batch = l.at
+// nextLong is when a batch is due, and a task that sleeps; zero: none.
+func (c *planner) nextLong() (batch, task time.Time) {
+	if c.due.Len() > 0 {
+		if batch = c.long.until; batch.IsZero() {
+			batch = c.long.at
 		}
 	}
-	if l.later.Len() > 0 {
-		task = l.later.Min().at
+	if c.later.Len() > 0 {
+		task = c.later.Min().at
 	}
 	return batch, task
 }
 
 // placeLong places a batch of the tasks that are due, if it is time.
-func (c *Core) placeLong(now time.Time, acts []Action) []Action {
+func (c *planner) placeLong(now time.Time, acts []Action) []Action {
 	l := &c.long
 	switch {
+	case c.due.Len() == 0:
+		if !l.until.IsZero() {
+			c.askedEnough()
+		}
+		return acts
 	case now.Before(l.at):
 		return acts
 	case !l.until.IsZero():
-		if len(l.asked) > 0 && now.Before(l.until) {
+		if c.unanswered() && now.Before(l.until) {
 			return acts
 		}
 	default:
-		if acts = c.ask(now, acts); len(l.asked) > 0 {
+		if acts = c.ask(now, acts); len(l.also) > 0 {
 			l.until = now.Add(askFor)
 			return acts
 		}
 	}
 	acts = c.match(now, acts)
-	l.answered()
+	c.askedEnough()
 	l.at = time.Time{}
-	if l.due.Len() > 0 {
+	if c.due.Len() > 0 {
 		l.at = now.Add(breath)
 	}
 	return acts
 }
 
-// answered notes that no batch waits for matrices.
-func (l *long) answered() {
-	clear(l.asked)
+// unanswered reports whether the batch waits for a matrix.
+func (c *planner) unanswered() bool {
+	return slices.ContainsFunc(c.long.also, func(key int32) bool { return c.workers[key].asked })
+}
+
+// askedEnough notes that no batch waits for matrices.
+func (c *planner) askedEnough() {
+	l := &c.long
+	for _, key := range l.also {
+		c.workers[key].asked = false
+	}
 	l.until, l.also = time.Time{}, l.also[:0]
 }
 
 // ask asks workers for their matrices which the tasks that are due may be placed on, and some at random, where what
 // is known of them is missing or old.
-func (c *Core) ask(now time.Time, acts []Action) []Action {
+func (c *planner) ask(now time.Time, acts []Action) []Action {
 	l := &c.long
 	c.view.Sweep(now)
-	due := l.due.All()
+	due := c.due.All()
 	due = due[:min(len(due), estimate.MaxBatch)]
 	sure := c.cfg.SureFor
 	if sure < 0 {
@@ -128,11 +127,10 @@ func (c *Core) ask(now time.Time, acts []Action) []Action {
 		}
 		for _, key := range keys {
 			w := c.workers[key]
-			if len(l.asked) == maxAsked || !w.Up() || !w.askedAt.IsZero() && now.Sub(w.askedAt) < askAgain {
+			if len(l.also) == maxAsked || !w.Up() || now.Before(w.askFrom) {
 				continue
 			}
-			w.askedAt = now
-			l.asked[w] = true
+			w.askFrom, w.asked = now.Add(askAgain), true
 			l.also = append(l.also, key)
 			c.Stats.Asked++
 			acts = append(acts, Send{Worker: w.Key, Msg: probe.Probe{Matrix: true}})
@@ -142,7 +140,7 @@ func (c *Core) ask(now time.Time, acts []Action) []Action {
 }
 
 // gauge tells how long a task will run, by what is known now, and whether that is long.
-func (c *Core) gauge(x *longTask) {
+func (c *planner) gauge(x *longTask) {
 	g := x.task.group
 	x.spec.Work = estimate.Expect(x.task.spec.Estimate, x.bytes, g.stage, g.Runs.Stats(), c.cfg.Estimate.Unknown)
 	if !x.whole {
@@ -151,17 +149,17 @@ func (c *Core) gauge(x *longTask) {
 }
 
 // match places a batch of the tasks that are due, of the same priority. What it cannot place sleeps for a while.
-func (c *Core) match(now time.Time, acts []Action) []Action {
+func (c *planner) match(now time.Time, acts []Action) []Action {
 	l := &c.long
 	var batch []*longTask
 	var specs []estimate.Task
 	sets := map[*group]int{} // numbers, from 1
-	for l.due.Len() > 0 && len(batch) < estimate.MaxBatch {
-		x := l.due.Min()
+	for c.due.Len() > 0 && len(batch) < estimate.MaxBatch {
+		x := c.due.Min()
 		if len(batch) > 0 && !x.like(batch[len(batch)-1]) {
 			break
 		}
-		l.due.Remove(x)
+		c.due.Remove(x)
 		g := x.task.group
 		lone := g.Set.Len() == 0
 		if lone == g.job.stranded.IsZero() {
@@ -219,7 +217,7 @@ func (c *Core) match(now time.Time, acts []Action) []Action {
 // postpone lets a task sleep that would have to wait for room, and whose job would not be done earlier if it did not:
 // who cannot wait goes ahead of it meanwhile, and later more is known of where there is room. It reports whether it did.
 // However long workers say that one waits, that goes on no longer than the longest task of the job runs longer than it.
-func (c *Core) postpone(x *longTask, choice *estimate.Decision, now time.Time) bool {
+func (c *planner) postpone(x *longTask, choice *estimate.Decision, now time.Time) bool {
 	at := choice.Choice()
 	if x.latest.IsZero() {
 		x.latest = now.Add(x.task.group.longest - x.spec.Work.Mean)
@@ -235,7 +233,7 @@ func (c *Core) postpone(x *longTask, choice *estimate.Decision, now time.Time) b
 }
 
 // enqueueLong sends a task where it was decided to go, and notes the room that it takes there.
-func (c *Core) enqueueLong(x *longTask, choice *estimate.Decision, now time.Time, acts []Action) []Action {
+func (c *planner) enqueueLong(x *longTask, choice *estimate.Decision, now time.Time, acts []Action) []Action {
 	at := choice.Choice()
 	w := c.workers[at.Worker]
 	x.wait, x.run, x.read = max(at.I, at.W), at.R, at.Read // files are fetched while it waits
@@ -248,19 +246,19 @@ func (c *Core) enqueueLong(x *longTask, choice *estimate.Decision, now time.Time
 }
 
 // fitsNoOpen reports whether a task is larger than the part of each worker that long tasks may use.
-func (c *Core) fitsNoOpen(x *longTask) bool {
+func (c *planner) fitsNoOpen(x *longTask) bool {
 	return !slices.ContainsFunc(x.task.group.Set.Workers(), func(w *view.Worker) bool { return x.spec.Demand.Fits(w.Open()) })
 }
 
 // enqueueBlind sends a task to a random worker: none of those that may run it says how long it would wait.
-func (c *Core) enqueueBlind(x *longTask, choice *estimate.Decision, now time.Time, acts []Action) []Action {
+func (c *planner) enqueueBlind(x *longTask, choice *estimate.Decision, now time.Time, acts []Action) []Action {
 	workers := x.task.group.Set.Workers()
 	w := workers[c.rand.IntN(len(workers))]
 	x.wait, x.run, x.read = 0, x.spec.Work.Mean, 0
 	return c.enqueueAt(x, c.at(w), choice, now, acts)
 }
 
-func (c *Core) enqueueAt(x *longTask, w *worker, choice *estimate.Decision, now time.Time, acts []Action) []Action {
+func (c *planner) enqueueAt(x *longTask, w *worker, choice *estimate.Decision, now time.Time, acts []Action) []Action {
 	x.blind, x.left, x.latest = 0, 0, time.Time{}
 	c.Stats.Enqueued++
 	acts = c.enqueue(x.task, w, now, acts)
@@ -272,8 +270,8 @@ func (c *Core) enqueueAt(x *longTask, w *worker, choice *estimate.Decision, now 
 
 // decided remembers a decision on x: that it goes to w, or nowhere. One that found no place again takes the place
 // of the one before.
-func (c *Core) decided(x *longTask, choice *estimate.Decision, w *worker, now time.Time) {
-	ds, j := &c.long.log, x.task.group.job
+func (c *planner) decided(x *longTask, choice *estimate.Decision, w *worker, now time.Time) {
+	ds, j := &c.log, x.task.group.job
 	d := ds.get(x.decision)
 	if d == nil || d.Worker != "" {
 		if ds.n++; len(ds.ring) < maxDecisions {

@@ -288,7 +288,7 @@ func TestGroupIsAsLongAsItsLongest(t *testing.T) {
 	run := func(tasks ...Task) time.Duration {
 		f := newFleet(t, 1, 1, Config{})
 		f.step(Submit{jobWith("x", tasks...)})
-		return f.core.jobs[script.Job("x")].groups[0].Run()
+		return f.core.byID[script.Job("x")].groups[0].Run()
 	}
 	ten := make([]Task, 10)
 	if got := run(ten...); got != 0 {
@@ -360,8 +360,8 @@ func TestPostponed(t *testing.T) {
 		f.step(Submit{jobWith("a", Task{Estimate: 5 * time.Second}, Task{Estimate: 20 * time.Second})})
 		f.pass(2 * breath)
 		began := f.now
-		if f.core.Stats.Enqueued != 1 || f.core.long.later.Len() != 1 {
-			t.Fatalf("%d tasks were enqueued, %d sleep: one of 5 s was to wait for %v while another takes 20", f.core.Stats.Enqueued, f.core.long.later.Len(), first)
+		if f.core.Stats.Enqueued != 1 || f.core.later.Len() != 1 {
+			t.Fatalf("%d tasks were enqueued, %d sleep: one of 5 s was to wait for %v while another takes 20", f.core.Stats.Enqueued, f.core.later.Len(), first)
 		}
 		for i := 0; i < 1000 && f.core.Stats.Enqueued < 2; i++ {
 			f.now = f.core.NextWake()

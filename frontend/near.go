@@ -15,7 +15,7 @@ import (
 // cost (compare delay scheduling: Zaharia et al., EuroSys 2010).
 
 // makeNear lets the tasks of a group go to their inputs.
-func (c *Core) makeNear(g *group) {
+func (c *jobs) makeNear(g *group) {
 	g.near = &near{group: g, shelves: map[shelfKey]*shelf{}, held: map[*worker]int{}, lone: map[*task]bool{}, timers: &c.ripening}
 }
 
@@ -48,7 +48,7 @@ func (s *shelf) wait() {
 }
 
 // shelve puts the tasks that came on the shelves where they belong.
-func (c *Core) shelve(n *near, now time.Time) {
+func (c *jobs) shelve(n *near, now time.Time) {
 	for _, t := range n.fresh {
 		if t.state == waiting && (t.near == nil || t.near.spots == nil) {
 			c.shelveTask(n, t, now)
@@ -58,7 +58,7 @@ func (c *Core) shelve(n *near, now time.Time) {
 	n.fresh = n.fresh[:0]
 }
 
-func (c *Core) shelveTask(n *near, t *task, now time.Time) {
+func (c *jobs) shelveTask(n *near, t *task, now time.Time) {
 	x := t.near
 	if x == nil {
 		x = &nearTask{inputs: t.located(), attempts: -1}
@@ -96,14 +96,14 @@ func (c *Core) shelveTask(n *near, t *task, now time.Time) {
 
 // crowded reports whether a task that is about to be put on shelves would wait for longer at all of its sites than reading
 // elsewhere would cost more: what is there before it, of its own job, takes too long, or long tasks hold the workers.
-func (c *Core) crowded(n *near, x *nearTask, now time.Time) bool {
+func (c *jobs) crowded(n *near, x *nearTask, now time.Time) bool {
 	g := n.group
 	far := x.sites[len(x.sites)-1].Read
 	for _, at := range x.sites[:len(x.sites)-1] {
 		run := max(g.estimate-far+at.Read, g.Runs.Shortest())
 		ahead, slots := n.shelf(at.Tier, at.Name).ripe.Len(), 0
 		for _, key := range c.view.Fleet().At(at.Tier, at.Name) {
-			if w := c.workers[key]; g.Set.Contains(w.Worker) && !c.view.IsHeld(w.Worker, now) {
+			if w := c.view.Worker(Worker(key)); g.Set.Contains(w) && !c.view.IsHeld(w, now) {
 				slots += g.Demand.Times(w.Welcome().Capacity)
 				if time.Duration(ahead/max(slots, 1))*run < far-at.Read {
 					return false
@@ -146,7 +146,7 @@ func (s *shelf) ripen(now time.Time) {
 }
 
 // ripenAll plans places for those whose time has come.
-func (c *Core) ripenAll(now time.Time) {
+func (c *jobs) ripenAll(now time.Time) {
 	for c.ripening.Len() > 0 && !c.ripening.Min().green.Min().from.After(now) {
 		s := c.ripening.Min()
 		s.ripen(now)
@@ -155,7 +155,7 @@ func (c *Core) ripenAll(now time.Time) {
 }
 
 // first is the task of a group that w gets next if it asks; nil: it gets none, yet. One that has its data at w goes first.
-func (c *Core) first(g *group, w *worker, now time.Time) *task {
+func (c *jobs) first(g *group, w *worker, now time.Time) *task {
 	if g.near == nil {
 		return g.queue.First()
 	}
@@ -219,7 +219,7 @@ func (n *near) queued(r *reservation, places int) {
 }
 
 // nearGone puts the tasks elsewhere whose data only w had, which is no longer up.
-func (c *Core) nearGone(w *worker) {
+func (c *jobs) nearGone(w *worker) {
 	row := c.view.Fleet().Get(int32(w.Key))
 	if row == nil {
 		return
@@ -242,7 +242,7 @@ func (c *Core) nearGone(w *worker) {
 }
 
 // nearUp brings tasks nearer whose data nobody had, now that another worker is up.
-func (c *Core) nearUp() {
+func (c *jobs) nearUp() {
 	for n := range c.nears.All() {
 		tasks := slices.SortedFunc(maps.Keys(n.lone), func(t, u *task) int { return cmp.Compare(t.spec.Index, u.spec.Index) })
 		for _, t := range tasks {
@@ -255,4 +255,17 @@ func (c *Core) nearUp() {
 func (n *near) again(t *task) {
 	n.left(t)
 	n.came(t)
+}
+
+// missing is how many probes the ripe tasks of the shelf are worth that it has not: of those that several hosts have,
+// each host gets one.
+func (s *shelf) missing() int {
+	g, n := s.near.group, s.ripe.Len()
+	if s.tier != estimate.Disk {
+		n = g.Probes(n)
+	}
+	if g.Sticky {
+		return n - s.probes
+	}
+	return n - s.live
 }

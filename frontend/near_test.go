@@ -34,7 +34,7 @@ func TestManyKinds(t *testing.T) {
 	}
 	f.step(Submit{job()})
 	paths := map[estimate.Path]int{}
-	for _, g := range f.core.jobs[job().ID].groups {
+	for _, g := range f.core.byID[job().ID].groups {
 		paths[g.path]++
 		if (g.why.Cause == estimate.ByKinds) != (g.path == estimate.Estimation) {
 			t.Errorf("%s: %s", g.path, g.why)

@@ -10,7 +10,7 @@ import (
 )
 
 // finished takes an attempt's result.
-func (c *Core) finished(w *worker, m *probe.Finished, now time.Time, acts []Action) []Action {
+func (c *ledger) finished(w *worker, m *probe.Finished, now time.Time, acts []Action) []Action {
 	a := w.attempts[m.Attempt]
 	if a == nil {
 		return c.finishedElsewhere(w, m, now, acts)
@@ -39,7 +39,7 @@ func (c *Core) finished(w *worker, m *probe.Finished, now time.Time, acts []Acti
 
 // finishedElsewhere takes the result of an attempt that is not under way here: another frontend launched it, or the one
 // that is gone.
-func (c *Core) finishedElsewhere(w *worker, m *probe.Finished, now time.Time, acts []Action) []Action {
+func (c *ledger) finishedElsewhere(w *worker, m *probe.Finished, now time.Time, acts []Action) []Action {
 	t := c.task(m.Job, m.Task)
 	switch {
 	case t == nil: // whoever has the job now will claim it
@@ -54,7 +54,7 @@ func (c *Core) finishedElsewhere(w *worker, m *probe.Finished, now time.Time, ac
 }
 
 // conclude ends a task with what an attempt reported, or tries again.
-func (c *Core) conclude(t *task, w *worker, m *probe.Finished, now time.Time, acts []Action) []Action {
+func (c *ledger) conclude(t *task, w *worker, m *probe.Finished, now time.Time, acts []Action) []Action {
 	o := Outcome{
 		Kind: Failed, Message: m.Error, Worker: w.Welcome().Worker, Run: m.Run, Usage: m.Usage,
 		Phases: t.phases(m, now),
@@ -97,7 +97,7 @@ func (c *Core) conclude(t *task, w *worker, m *probe.Finished, now time.Time, ac
 }
 
 // again lets a task wait for another attempt than the one that has ended at w.
-func (c *Core) again(t *task, w *worker, id probe.AttemptID, now time.Time, acts []Action) []Action {
+func (c *ledger) again(t *task, w *worker, id probe.AttemptID, now time.Time, acts []Action) []Action {
 	acts = c.ack(w, id, now, acts)
 	c.Stats.Retries++
 	if t.state == claiming { // there may be one already, of which it has not been told yet
@@ -149,14 +149,14 @@ func (t *task) trip(m *probe.Finished, now time.Time) time.Duration {
 }
 
 // learn takes a run of a task into account.
-func (c *Core) learn(t *task, w *worker, m *probe.Finished) {
+func (c *ledger) learn(t *task, w *worker, m *probe.Finished) {
 	if more := t.group.Runs.Ran(m.Run); more || t.long != nil || m.Run >= c.cfg.LongTask/4 {
 		c.remember(t, w, m)
 	}
 }
 
 // remember takes a run into account for the estimates of later ones.
-func (c *Core) remember(t *task, w *worker, m *probe.Finished) {
+func (c *ledger) remember(t *task, w *worker, m *probe.Finished) {
 	run := estimate.Finished{Run: m.Run, Worker: int32(w.Key), Hint: t.spec.Estimate}
 	if row := c.view.Fleet().Get(int32(w.Key)); row != nil {
 		run.Speed = row.Speed
@@ -174,7 +174,7 @@ func (c *Core) remember(t *task, w *worker, m *probe.Finished) {
 }
 
 // lose counts an attempt as lost: it may have run, may still run, or never did.
-func (c *Core) lose(a *attempt, died bool, why string, now time.Time, acts []Action) []Action {
+func (c *ledger) lose(a *attempt, died bool, why string, now time.Time, acts []Action) []Action {
 	t := a.task
 	c.settleRide(a, place.Gone)
 	c.dropAttempt(a)
@@ -197,7 +197,7 @@ func (c *Core) lose(a *attempt, died bool, why string, now time.Time, acts []Act
 }
 
 // started notes that an attempt runs.
-func (c *Core) started(w *worker, m *probe.Started, acts []Action) []Action {
+func (c *ledger) started(w *worker, m *probe.Started, acts []Action) []Action {
 	if a := w.attempts[m.Attempt]; a != nil {
 		a.ran = true
 		a.job.served = true
@@ -220,7 +220,7 @@ func (c *Core) started(w *worker, m *probe.Started, acts []Action) []Action {
 }
 
 // refused takes back what a worker did not accept.
-func (c *Core) refused(w *worker, m *probe.Refused, now time.Time, acts []Action) []Action {
+func (c *ledger) refused(w *worker, m *probe.Refused, now time.Time, acts []Action) []Action {
 	if a := w.attempts[m.Attempt]; a != nil {
 		c.want(a.job)
 		c.settleRide(a, place.Gone)
@@ -258,7 +258,7 @@ func (c *Core) refused(w *worker, m *probe.Refused, now time.Time, acts []Action
 const maxHitches = 100
 
 // hitch takes back a task that a worker cannot run although it said it could.
-func (c *Core) hitch(a *attempt, why probe.Reason, now time.Time, acts []Action) []Action {
+func (c *ledger) hitch(a *attempt, why probe.Reason, now time.Time, acts []Action) []Action {
 	t := a.task
 	if t.hitches++; t.hitches < maxHitches {
 		c.takeBack(a)
@@ -273,7 +273,7 @@ func (c *Core) hitch(a *attempt, why probe.Reason, now time.Time, acts []Action)
 
 // placeGone forgets a place that the worker dropped or never took, and takes its task back if one rode along
 // or was bound to it early.
-func (c *Core) placeGone(w *worker, id probe.ResID) {
+func (c *ledger) placeGone(w *worker, id probe.ResID) {
 	if r := w.places[id]; r != nil {
 		c.want(r.group.job)
 		a := r.ride(id)
@@ -291,7 +291,7 @@ func (c *Core) placeGone(w *worker, id probe.ResID) {
 }
 
 // queued takes back the rides that did not start.
-func (c *Core) queued(w *worker, m *probe.Queued) {
+func (c *ledger) queued(w *worker, m *probe.Queued) {
 	for i := m.Count; i > 0; i-- { // the first one goes to the front last
 		id := m.First + probe.ResID(i-1)
 		if r := w.places[id]; r != nil {
@@ -304,7 +304,7 @@ func (c *Core) queued(w *worker, m *probe.Queued) {
 }
 
 // evicted takes back places that a worker had accepted.
-func (c *Core) evicted(w *worker, m *probe.Evicted, now time.Time, acts []Action) []Action {
+func (c *ledger) evicted(w *worker, m *probe.Evicted, now time.Time, acts []Action) []Action {
 	for i := m.Count; i > 0; i-- { // the task of the first one goes to the front last
 		c.placeGone(w, m.First+probe.ResID(i-1))
 	}
@@ -318,7 +318,7 @@ func (c *Core) evicted(w *worker, m *probe.Evicted, now time.Time, acts []Action
 }
 
 // gone corrects what a Sync found to be believed in vain.
-func (c *Core) gone(w *worker, m *probe.Gone, now time.Time, acts []Action) []Action {
+func (c *ledger) gone(w *worker, m *probe.Gone, now time.Time, acts []Action) []Action {
 	for _, p := range m.Places {
 		for i := range p.Count {
 			if r := w.places[p.First+probe.ResID(i)]; r != nil {
@@ -336,7 +336,7 @@ func (c *Core) gone(w *worker, m *probe.Gone, now time.Time, acts []Action) []Ac
 }
 
 // allMoved forgets those of the jobs that want something whose clients have gone to another frontend: all.
-func (c *Core) allMoved(now time.Time, acts []Action) []Action {
+func (c *ledger) allMoved(now time.Time, acts []Action) []Action {
 	for _, j := range c.wanting() {
 		acts = c.moved(j, now, acts)
 	}
@@ -344,7 +344,7 @@ func (c *Core) allMoved(now time.Time, acts []Action) []Action {
 }
 
 // moved forgets a job whose client has gone to another frontend.
-func (c *Core) moved(j *job, now time.Time, acts []Action) []Action {
+func (c *ledger) moved(j *job, now time.Time, acts []Action) []Action {
 	if j.ended {
 		return acts
 	}
@@ -367,7 +367,7 @@ func (c *Core) moved(j *job, now time.Time, acts []Action) []Action {
 }
 
 // forget drops a job that has no task left to care for.
-func (c *Core) forget(j *job, now time.Time, acts []Action) []Action {
+func (c *ledger) forget(j *job, now time.Time, acts []Action) []Action {
 	j.ended, j.served = true, true
 	for _, g := range j.groups {
 		c.unuse(g)
@@ -376,14 +376,14 @@ func (c *Core) forget(j *job, now time.Time, acts []Action) []Action {
 		}
 	}
 	acts = c.cancelPlaces(j, now, acts)
-	delete(c.jobs, j.ID)
+	delete(c.byID, j.ID)
 	c.depart(j)
 	c.byWake.Remove(j)
 	return acts
 }
 
 // end gives a task its outcome; the last one ends the job.
-func (c *Core) end(t *task, o Outcome, now time.Time, acts []Action) []Action {
+func (c *ledger) end(t *task, o Outcome, now time.Time, acts []Action) []Action {
 	j := t.group.job
 	if t.state == matching {
 		c.unmatch(t)
@@ -408,7 +408,7 @@ func (c *Core) end(t *task, o Outcome, now time.Time, acts []Action) []Action {
 }
 
 // endAll ends every task of a job that has no outcome yet, wherever it is.
-func (c *Core) endAll(j *job, o Outcome, now time.Time, acts []Action) []Action {
+func (c *ledger) endAll(j *job, o Outcome, now time.Time, acts []Action) []Action {
 	j.ending = true
 	for i := range j.tasks {
 		t := &j.tasks[i]
@@ -427,7 +427,7 @@ func (c *Core) endAll(j *job, o Outcome, now time.Time, acts []Action) []Action 
 }
 
 // overdue ends a job at its deadline.
-func (c *Core) overdue(j *job, now time.Time, acts []Action) []Action {
+func (c *ledger) overdue(j *job, now time.Time, acts []Action) []Action {
 	why := fmt.Sprintf("not finished within %v", j.Deadline)
 	if !j.stranded.IsZero() {
 		why += fmt.Sprintf(", as every worker that could run it has been away for %v", now.Sub(j.stranded).Round(time.Millisecond))

@@ -78,7 +78,7 @@ func TestUsedReservationsAreLetGoOf(t *testing.T) {
 	if made < 1000 {
 		t.Fatalf("%d reservations were made", made)
 	}
-	for _, j := range f.core.jobs {
+	for _, j := range f.core.byID {
 		if n := j.groups[0].places.Len(); n > 16 {
 			t.Errorf("%d reservations are kept of %d", n, made)
 		}

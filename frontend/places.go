@@ -9,7 +9,7 @@ import (
 )
 
 // commit carries out what was decided for a group, or for a shelf of it.
-func (c *Core) commit(g *group, s *shelf, ds []place.Decision, now time.Time, acts []Action) []Action {
+func (c *ledger) commit(g *group, s *shelf, ds []place.Decision, now time.Time, acts []Action) []Action {
 	round := uint64(0)
 	if len(ds) > 0 {
 		q, near := place.Queue(g), ""
@@ -18,7 +18,7 @@ func (c *Core) commit(g *group, s *shelf, ds []place.Decision, now time.Time, ac
 		}
 		t := g.Tactic(q, c.view.Trip())
 		t.Near = near
-		round = c.long.log.chose(g, q.Len(), ds, t, now)
+		round = c.log.chose(g, q.Len(), ds, t, now)
 	}
 	for i := range ds {
 		if d, w := &ds[i], c.at(ds[i].Worker); d.Bound {
@@ -36,7 +36,7 @@ func (c *Core) commit(g *group, s *shelf, ds []place.Decision, now time.Time, ac
 }
 
 // reserve asks for places at w, as was decided in a round, where it was chosen as that one.
-func (c *Core) reserve(g *group, s *shelf, w *worker, d *place.Decision, round uint64, chosen int32, now time.Time, acts []Action) []Action {
+func (c *ledger) reserve(g *group, s *shelf, w *worker, d *place.Decision, round uint64, chosen int32, now time.Time, acts []Action) []Action {
 	j := g.job
 	r := &reservation{w: w, group: g, first: w.nextRes, count: uint32(d.Rides + d.Places), riding: d.Rides, shelf: s, round: round, chosen: chosen}
 	m := probe.Reserve{
@@ -78,7 +78,7 @@ func (c *Core) reserve(g *group, s *shelf, w *worker, d *place.Decision, round u
 }
 
 // launch makes an attempt of t at w, in the given state.
-func (c *Core) launch(t *task, w *worker, res probe.ResID, state taskState, now time.Time) *attempt {
+func (c *ledger) launch(t *task, w *worker, res probe.ResID, state taskState, now time.Time) *attempt {
 	c.attempts++
 	a := &attempt{
 		id: probe.AttemptID{Frontend: c.cfg.ID, Seq: c.attempts}, job: t.group.job, task: t, w: w, res: res,
@@ -119,7 +119,7 @@ func (t *task) launch(id probe.AttemptID) probe.Launch {
 }
 
 // enqueue binds t to w, now.
-func (c *Core) enqueue(t *task, w *worker, now time.Time, acts []Action) []Action {
+func (c *ledger) enqueue(t *task, w *worker, now time.Time, acts []Action) []Action {
 	res := w.nextRes
 	w.nextRes++
 	a := c.launch(t, w, res, enqueued, now)
@@ -139,7 +139,7 @@ func (c *Core) enqueue(t *task, w *worker, now time.Time, acts []Action) []Actio
 }
 
 // withPeers is files, each with the addresses of some workers that are said to have it, for w to ask.
-func (c *Core) withPeers(files []probe.File, w *worker) []probe.File {
+func (c *ledger) withPeers(files []probe.File, w *worker) []probe.File {
 	files = slices.Clone(files)
 	for i := range files {
 		files[i].Peers = c.view.Peers(FileID(files[i].Digest), w.Worker)
@@ -147,17 +147,9 @@ func (c *Core) withPeers(files []probe.File, w *worker) []probe.File {
 	return files
 }
 
-// ride is the attempt that was sent along with place id and of which nothing is known yet, or nil.
-func (r *reservation) ride(id probe.ResID) *attempt {
-	if i := int(id - r.first); i < len(r.rides) {
-		return r.rides[i]
-	}
-	return nil
-}
-
 // dropPlace forgets a place that no longer exists at w, and notes what became of it.
-func (c *Core) dropPlace(w *worker, id probe.ResID, r *reservation, fate place.Fate) {
-	c.long.log.fates(r).Add(fate)
+func (c *ledger) dropPlace(w *worker, id probe.ResID, r *reservation, fate place.Fate) {
+	c.log.fates(r).Add(fate)
 	switch {
 	case r.ride(id) != nil:
 		r.rides[id-r.first] = nil
@@ -170,7 +162,7 @@ func (c *Core) dropPlace(w *worker, id probe.ResID, r *reservation, fate place.F
 }
 
 // settleRide notes what became of a ride: its place is used up.
-func (c *Core) settleRide(a *attempt, fate place.Fate) {
+func (c *ledger) settleRide(a *attempt, fate place.Fate) {
 	if r := a.w.places[a.res]; r != nil && r.ride(a.res) == a {
 		c.dropPlace(a.w, a.res, r, fate)
 	}
@@ -205,7 +197,7 @@ func (r *reservation) release() {
 
 // restore believes again in the place that an attempt had used up: with the task, the worker has put it back
 // to where it was in the queue.
-func (c *Core) restore(a *attempt) {
+func (c *ledger) restore(a *attempt) {
 	g := a.task.group
 	r := &reservation{w: a.w, group: g, first: a.res, count: 1}
 	a.w.places[a.res] = r
@@ -214,29 +206,29 @@ func (c *Core) restore(a *attempt) {
 }
 
 // unride takes back a task that rode along and was not started; its place is in the queue.
-func (c *Core) unride(a *attempt, r *reservation) {
+func (c *ledger) unride(a *attempt, r *reservation) {
 	r.rides[a.res-r.first] = nil
 	r.riding--
 	r.queue(1)
-	c.long.log.fates(r).Add(place.Returned)
+	c.log.fates(r).Add(place.Returned)
 	c.takeBack(a)
 }
 
 // takeBack puts the task of an attempt that never started at the front of those that wait.
-func (c *Core) takeBack(a *attempt) {
+func (c *ledger) takeBack(a *attempt) {
 	c.dropAttempt(a)
 	a.task.attempts--
 	c.await(a.task)
 }
 
 // put notes that an attempt is at its worker.
-func (c *Core) put(a *attempt) {
+func (c *ledger) put(a *attempt) {
 	a.w.attempts[a.id] = a
 	c.view.Take(a.w.Worker, a.task.spec.Demand)
 	c.running++
 }
 
-func (c *Core) dropAttempt(a *attempt) {
+func (c *ledger) dropAttempt(a *attempt) {
 	delete(a.w.attempts, a.id)
 	c.view.Return(a.w.Worker, a.task.spec.Demand)
 	if a.w.enqueued[a.res] == a {
@@ -248,7 +240,7 @@ func (c *Core) dropAttempt(a *attempt) {
 }
 
 // dropPlaces forgets the places at w.
-func (c *Core) dropPlaces(w *worker) {
+func (c *ledger) dropPlaces(w *worker) {
 	for id, r := range w.places {
 		c.want(r.group.job)
 		c.dropPlace(w, id, r, place.Gone)
@@ -261,7 +253,7 @@ const spareFor = time.Millisecond
 
 // cancelPlaces withdraws all places of a job but those whose rides may have started. Where turns are shared and
 // another job of the tenant waits, they are spare for a while first.
-func (c *Core) cancelPlaces(j *job, now time.Time, acts []Action) []Action {
+func (c *ledger) cancelPlaces(j *job, now time.Time, acts []Action) []Action {
 	keep := j.Policy.Share && !slices.ContainsFunc(j.groups, func(g *group) bool { return g.Short(c.view.Trip()) })
 	if first := j.tenant.hungry.First(); first == nil || first == j && j.tenant.hungry.Len() == 1 {
 		keep = false
@@ -301,7 +293,7 @@ func (r *reservation) split() *reservation {
 	return queued
 }
 
-func (c *Core) keepSpare(r *reservation, now time.Time) {
+func (c *ledger) keepSpare(r *reservation, now time.Time) {
 	r.spare = true
 	if len(r.w.spare) == 0 {
 		c.sparing = append(c.sparing, r.w)
@@ -313,7 +305,7 @@ func (c *Core) keepSpare(r *reservation, now time.Time) {
 }
 
 // cancelSpare withdraws all spare places.
-func (c *Core) cancelSpare(acts []Action) []Action {
+func (c *ledger) cancelSpare(acts []Action) []Action {
 	for i, w := range c.sparing {
 		for _, r := range w.spare {
 			acts = c.cancel(r, acts)
@@ -326,7 +318,7 @@ func (c *Core) cancelSpare(acts []Action) []Action {
 }
 
 // cancel withdraws the places of a reservation that are believed to be in the queue.
-func (c *Core) cancel(r *reservation, acts []Action) []Action {
+func (c *ledger) cancel(r *reservation, acts []Action) []Action {
 	var run probe.Cancel
 	for i := range r.count {
 		id := r.first + probe.ResID(i)
@@ -349,7 +341,7 @@ func (c *Core) cancel(r *reservation, acts []Action) []Action {
 	return acts
 }
 
-func (c *Core) sendCancel(w *worker, m probe.Cancel, brief bool, acts []Action) []Action {
+func (c *ledger) sendCancel(w *worker, m probe.Cancel, brief bool, acts []Action) []Action {
 	c.Stats.Cancels++
 	w.cancels[w.nextCancel%len(w.cancels)] = m
 	w.nextCancel++

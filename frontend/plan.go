@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -8,8 +9,45 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/place"
 )
 
-// What an event leaves to be done is noted as a want, and planned when its facts are told: nothing that records them
-// places anything itself.
+// planner is the floor of decisions. What an event leaves to be done is noted as a want, and planned when its facts are
+// told: nothing that records them places anything itself.
+type planner struct {
+	ledger
+	rand    *rand.Rand
+	sampler *place.Sampler
+	scratch place.Want
+	rounds  rounds
+	long    long
+}
+
+// long is the next batch of tasks to be placed by estimation.
+type long struct {
+	at    time.Time // before which there is none; zero: at once
+	until time.Time // how long the matrices are waited for that were asked for it; zero: none were
+	also  []int32   // the workers that were asked
+}
+
+// rounds are those under way; all wait equally long, so they end in order.
+type rounds struct {
+	seq   uint64
+	bySeq map[uint64]*round
+	queue []*round
+}
+
+// round is one sampling of queue lengths, for tasks that are bound early by them.
+type round struct {
+	group   *group
+	tasks   []*task
+	asked   map[*worker]uint64 // the sequence numbers of the probes without an answer
+	answers []answer
+	until   time.Time
+	over    bool
+}
+
+type answer struct {
+	w     *worker
+	ahead float64 // tasks at the worker per slot
+}
 
 // probed is how many probes the live places of the group are worth: a sticky one asked for several places.
 func (g *group) probed() int {
@@ -20,7 +58,7 @@ func (g *group) probed() int {
 }
 
 // short is what a group is short of: so many probes. It is good until the next call.
-func (c *Core) short(g *group, probes int) *place.Want {
+func (c *planner) short(g *group, probes int) *place.Want {
 	w := &c.scratch
 	*w = place.Want{Kind: &g.Kind, Queue: g, Probes: probes, Fresh: g.live == 0, Has: w.Has[:0]}
 	for r := range g.places.All() {
@@ -33,7 +71,7 @@ func (c *Core) short(g *group, probes int) *place.Want {
 
 // resample adds places for a job whose turns do not come: those it has may be at slow workers, or stuck
 // behind long tasks. Each time it waits twice as long.
-func (c *Core) resample(j *job, now time.Time, acts []Action) []Action {
+func (c *planner) resample(j *job, now time.Time, acts []Action) []Action {
 	j.lag = min(2*j.lag, maxLag)
 	j.lagAt = time.Time{}
 	for _, g := range j.groups {
@@ -47,7 +85,7 @@ func (c *Core) resample(j *job, now time.Time, acts []Action) []Action {
 }
 
 // offer brings waiting tasks to a worker that is believed to have room.
-func (c *Core) offer(w *worker, now time.Time, acts []Action) []Action {
+func (c *planner) offer(w *worker, now time.Time, acts []Action) []Action {
 	if !w.Idle() {
 		return acts
 	}
@@ -77,7 +115,7 @@ func (c *Core) offer(w *worker, now time.Time, acts []Action) []Action {
 }
 
 // coverNear finds workers for the tasks of a group that are ripe: first those where the data is.
-func (c *Core) coverNear(n *near, now time.Time, acts []Action) []Action {
+func (c *planner) coverNear(n *near, now time.Time, acts []Action) []Action {
 	c.shelve(n, now)
 	for _, tier := range [...]estimate.Tier{estimate.Disk, estimate.Rack, estimate.Across} {
 		for i := 0; i < len(n.uneasy); i++ {
@@ -93,7 +131,7 @@ func (c *Core) coverNear(n *near, now time.Time, acts []Action) []Action {
 }
 
 // coverShelf places what is ripe on a shelf at its workers, as if they were all.
-func (c *Core) coverShelf(s *shelf, now time.Time, acts []Action) []Action {
+func (c *planner) coverShelf(s *shelf, now time.Time, acts []Action) []Action {
 	n := s.near
 	missing := s.missing()
 	if missing <= 0 {
@@ -111,19 +149,6 @@ func (c *Core) coverShelf(s *shelf, now time.Time, acts []Action) []Action {
 	return c.commit(n.group, s, c.sampler.Place(w, now), now, acts)
 }
 
-// missing is how many probes the ripe tasks of the shelf are worth that it has not: of those that several hosts have,
-// each host gets one.
-func (s *shelf) missing() int {
-	g, n := s.near.group, s.ripe.Len()
-	if s.tier != estimate.Disk {
-		n = g.Probes(n)
-	}
-	if g.Sticky {
-		return n - s.probes
-	}
-	return n - s.live
-}
-
 // lone is the queue of one task, or of none.
 type lone struct{ task *task }
 
@@ -139,6 +164,6 @@ func (l lone) Riders(most int) int {
 func (l lone) Fit(int, int) int { return 1 }
 
 // fromShelves is the queue of which w, which has room, would get a task.
-func (c *Core) fromShelves(g *group, w *worker, now time.Time) place.Queue {
+func (c *planner) fromShelves(g *group, w *worker, now time.Time) place.Queue {
 	return lone{c.first(g, w, now)}
 }

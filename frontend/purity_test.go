@@ -2,8 +2,10 @@ package frontend
 
 import (
 	"go/ast"
+	"go/importer"
 	"go/parser"
 	"go/token"
+	"go/types"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -40,6 +42,49 @@ func TestRooms(t *testing.T) {
 					t.Errorf("%s imports %s: %q may import %q", file, path, room, rooms[:i])
 				}
 			}
+		}
+	}
+}
+
+// floors are the files of this package, from the ground up.
+var floors = []string{
+	"policy", "job", "config", "events", // what is said to a core, and what it answers
+	"facts", "record", "tenant", "jobs", "sets", "route", "stages", "near", "tasks", "admit", // jobs
+	"ledger", "places", "outcomes", "claims", // what was promised
+	"plan", "turns", "early", "long", "cover", // decisions
+	"core", "explain", "check_near", "check",
+}
+
+// What a file names, it has itself or finds on a floor below: none calls back up, so there are no circles.
+func TestFloors(t *testing.T) {
+	fset, floor := token.NewFileSet(), map[string]int{}
+	var files []*ast.File
+	for i, name := range floors {
+		src, err := parser.ParseFile(fset, name+".go", nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files, floor[name+".go"] = append(files, src), i
+	}
+	all, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range all {
+		if _, listed := floor[name]; !listed && name != "doc.go" && !strings.HasSuffix(name, "_test.go") {
+			t.Errorf("%s is on no floor", name)
+		}
+	}
+	used := map[*ast.Ident]types.Object{}
+	conf := types.Config{Importer: importer.ForCompiler(fset, "source", nil)}
+	pkg, err := conf.Check("frontend", fset, files, &types.Info{Uses: used})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, of := range used {
+		at, to := fset.Position(name.Pos()), fset.Position(of.Pos()).Filename
+		if of.Pkg() == pkg && floor[to] > floor[at.Filename] {
+			t.Errorf("%s names %s, which is up in %s", at, name.Name, to)
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // route chooses the path of a task.
-func (c *Core) route(j *Job, t *Task) (estimate.Path, estimate.Reason) {
+func (c *jobs) route(j *Job, t *Task) (estimate.Path, estimate.Reason) {
 	if j.Mode == estimate.Auto && !j.Policy.Route {
 		return estimate.Sampling, estimate.Reason{Cause: estimate.ByPolicy}
 	}
@@ -16,7 +16,7 @@ func (c *Core) route(j *Job, t *Task) (estimate.Path, estimate.Reason) {
 }
 
 // expect is how long a task will run, by what is known when its job is submitted.
-func (c *Core) expect(t *Task) estimate.Work {
+func (c *jobs) expect(t *Task) estimate.Work {
 	var learnt *estimate.Stats
 	if runs := c.view.KnownRuns(t.Function); runs != nil {
 		learnt = runs.Stats()
@@ -25,7 +25,7 @@ func (c *Core) expect(t *Task) estimate.Work {
 }
 
 // class is the kind of a hint: tasks of one job and function without needs go one path if theirs are of one kind.
-func (c *Core) class(hint time.Duration) int {
+func (c *jobs) class(hint time.Duration) int {
 	switch {
 	case hint == 0:
 		return 0
@@ -39,7 +39,7 @@ func (c *Core) class(hint time.Duration) int {
 
 // average is the mean of the estimates of tasks, of those that have one, as far as their functions' histories let them
 // stand; 0 if none has.
-func (c *Core) average(tasks []Task) time.Duration {
+func (c *jobs) average(tasks []Task) time.Duration {
 	sum, n := 0.0, 0
 	var known *view.Runs
 	for i := range tasks {
@@ -61,9 +61,9 @@ func (c *Core) average(tasks []Task) time.Duration {
 const worthNear = 200 * time.Microsecond
 
 // cares reports whether a task is worth to be brought to its inputs, if it is sampled.
-func (c *Core) cares(j *Job, t *Task) bool {
+func (c *jobs) cares(j *Job, t *Task) bool {
 	return len(t.Inputs) > 0 && j.Policy.Near && j.Policy.Binding == Late && c.farReads(t) >= worthNear
 }
 
 // farReads is how long reading the inputs of a task takes where none of them is near.
-func (c *Core) farReads(t *Task) time.Duration { return c.cfg.Estimate.Rates.Far(t.inputBytes()) }
+func (c *jobs) farReads(t *Task) time.Duration { return c.cfg.Estimate.Rates.Far(t.inputBytes()) }

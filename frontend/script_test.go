@@ -604,13 +604,13 @@ func (s *story) state() string {
 		}
 	}
 	waits := 0
-	for _, j := range c.jobs {
+	for _, j := range c.byID {
 		waits += j.waiting
 	}
-	add("jobs", len(c.jobs))
+	add("jobs", len(c.byID))
 	add("pending", c.pending)
 	add("waiting", waits)
-	add("matching", c.long.due.Len()+c.long.later.Len())
+	add("matching", c.due.Len()+c.later.Len())
 	add("attempts", c.running)
 	places, acks := 0, 0
 	for _, w := range c.workers {

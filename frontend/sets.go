@@ -7,14 +7,14 @@ import (
 )
 
 // use notes that the tasks of a group of a job that was admitted may run at the workers of its set.
-func (c *Core) use(g *group) {
+func (c *jobs) use(g *group) {
 	users := c.users[g.Set]
 	users.Push(g)
 	c.users[g.Set] = users
 }
 
 // unuse forgets a group of a job that has ended.
-func (c *Core) unuse(g *group) {
+func (c *jobs) unuse(g *group) {
 	c.forgetServed(waiters{g.Set, g.job.tenant})
 	users := c.users[g.Set]
 	if users.Remove(g); users.Len() > 0 {
@@ -25,7 +25,7 @@ func (c *Core) unuse(g *group) {
 }
 
 // inUse reports of sets whether jobs under way use them, or one that is being admitted.
-func (c *Core) inUse(admitted *job) func(*view.Set) bool {
+func (c *jobs) inUse(admitted *job) func(*view.Set) bool {
 	var own map[*view.Set]bool
 	return func(s *view.Set) bool {
 		if own == nil {
@@ -40,7 +40,7 @@ func (c *Core) inUse(admitted *job) func(*view.Set) bool {
 }
 
 // turn notes which groups no worker is up for any more, and which have one again.
-func (c *Core) turn() {
+func (c *jobs) turn() {
 	for _, s := range c.view.Turned() {
 		users := c.users[s]
 		for g := range users.All() {
@@ -54,7 +54,7 @@ func (c *Core) turn() {
 
 // firstUnserved is the oldest of the jobs that waits for its first task and is not of lower priority than given. It
 // looks at some only: a long row of less important ones may hide it.
-func (c *Core) firstUnserved(of waiters, priority int32) *job {
+func (c *jobs) firstUnserved(of waiters, priority int32) *job {
 	c.forgetServed(of)
 	jobs := c.unserved[of]
 	for _, j := range jobs[:min(len(jobs), 64)] {
@@ -66,7 +66,7 @@ func (c *Core) firstUnserved(of waiters, priority int32) *job {
 }
 
 // forgetServed lets go of the oldest jobs of unserved that no longer wait.
-func (c *Core) forgetServed(of waiters) {
+func (c *jobs) forgetServed(of waiters) {
 	jobs := c.unserved[of]
 	for len(jobs) > 0 && jobs[0].served {
 		jobs[0] = nil

@@ -12,7 +12,7 @@ import (
 )
 
 // checkStages makes the stages of a job, or says what is wrong with them.
-func (c *Core) checkStages(j *job) *RefusedError {
+func (c *jobs) checkStages(j *job) *RefusedError {
 	invalid := func(format string, args ...any) *RefusedError {
 		return &RefusedError{Reason: Invalid, Message: fmt.Sprintf(format, args...)}
 	}
@@ -181,7 +181,7 @@ func (j *job) sortGroups() {
 func (j *job) blocks(g *group) bool { return len(j.stages) > 0 && !j.stages[g.number].ready }
 
 // stageEnded notes the outcome of a task of a job with stages. What follows from it is left to the end of the step.
-func (c *Core) stageEnded(t *task, o *Outcome) {
+func (c *jobs) stageEnded(t *task, o *Outcome) {
 	j := t.group.job
 	s := &j.stages[t.group.number]
 	s.left--

@@ -45,7 +45,7 @@ func (t *task) move(to taskState) {
 }
 
 // await lets a task wait for what it needs next: the stages before its own, a batch to be matched, or a place's turn.
-func (c *Core) await(t *task) {
+func (c *jobs) await(t *task) {
 	switch {
 	case t.group.job.blocks(t.group): // also if it was claimed, and of a stage before its own not all is known to have ended
 		t.move(blocked)
@@ -57,7 +57,7 @@ func (c *Core) await(t *task) {
 }
 
 // block lets the tasks of a group wait for the stages before theirs. It reports whether they have to.
-func (c *Core) block(g *group) bool {
+func (c *jobs) block(g *group) bool {
 	if !g.job.blocks(g) {
 		return false
 	}
@@ -68,7 +68,7 @@ func (c *Core) block(g *group) bool {
 }
 
 // startStages starts the stages of a job that wait no more.
-func (c *Core) startStages(j *job) {
+func (c *jobs) startStages(j *job) {
 	for again := true; again; { // a stage of which nothing is left ends as soon as those before it
 		again = false
 		for i := range j.stages {
@@ -89,7 +89,7 @@ func (c *Core) startStages(j *job) {
 }
 
 // estimated lets a task that is to be placed by estimation wait for the next batch, or for a later one.
-func (c *Core) estimated(t *task) {
+func (c *jobs) estimated(t *task) {
 	t.move(matching)
 	x := t.long
 	if x == nil {
@@ -102,52 +102,39 @@ func (c *Core) estimated(t *task) {
 		}
 		t.long = x
 	}
-	c.long.due.Push(x)
+	c.due.Push(x)
 }
 
 // estimateAll lets all tasks of a group that has just been submitted wait for the next batch.
-func (c *Core) estimateAll(g *group) {
+func (c *jobs) estimateAll(g *group) {
 	for g.queue.Len() > 0 {
 		c.estimated(g.queue.First())
 	}
 }
 
 // unmatch takes a task out of those to be placed.
-func (c *Core) unmatch(t *task) {
+func (c *jobs) unmatch(t *task) {
 	if x := t.long; x.at.IsZero() {
-		if c.long.due.Remove(x); c.long.due.Len() == 0 {
-			c.long.answered()
-		}
+		c.due.Remove(x)
 	} else {
-		c.long.later.Remove(sleeper{x})
+		c.later.Remove(sleeper{x})
 		x.at = time.Time{}
 	}
 }
 
 // delay lets a task that is or was due sleep.
-func (c *Core) delay(x *longTask, until time.Time) {
-	c.long.due.Remove(x)
+func (c *jobs) delay(x *longTask, until time.Time) {
+	c.due.Remove(x)
 	x.at = until
-	c.long.later.Push(sleeper{x})
-}
-
-// sleeper is a longTask that waits for its time.
-type sleeper struct{ *longTask }
-
-func (x sleeper) Before(y sleeper) bool {
-	if !x.at.Equal(y.at) {
-		return x.at.Before(y.at)
-	}
-	return x.longTask.Before(y.longTask)
+	c.later.Push(sleeper{x})
 }
 
 // wakeLong makes tasks due that have slept enough.
-func (c *Core) wakeLong(now time.Time) {
-	l := &c.long
-	for l.later.Len() > 0 && !now.Before(l.later.Min().at) {
-		x := l.later.Pop().longTask
+func (c *jobs) wakeLong(now time.Time) {
+	for c.later.Len() > 0 && !now.Before(c.later.Min().at) {
+		x := c.later.Pop().longTask
 		x.at = time.Time{}
-		l.due.Push(x)
+		c.due.Push(x)
 	}
 }
 
@@ -183,11 +170,11 @@ func (g *group) Fit(n, bytes int) int {
 }
 
 // note remembers what became of an attempt of t.
-func (c *Core) note(t *task, outcome string) *Decision {
+func (c *jobs) note(t *task, outcome string) *Decision {
 	if t.long == nil {
 		return nil
 	}
-	d := c.long.log.get(t.long.decision)
+	d := c.log.get(t.long.decision)
 	if d != nil {
 		d.Outcome = outcome
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // ready gives a place whose turn has come a waiting task of its job, or declines.
-func (c *Core) ready(w *worker, m *probe.Ready, now time.Time, acts []Action) []Action {
+func (c *planner) ready(w *worker, m *probe.Ready, now time.Time, acts []Action) []Action {
 	r := w.places[m.Res]
 	if r == nil && w.cancelled(m.Res) {
 		return acts // the Cancel is on its way
@@ -36,9 +36,9 @@ func (c *Core) ready(w *worker, m *probe.Ready, now time.Time, acts []Action) []
 	if shared {
 		bind.Job, bind.Generation = j.ID, j.Generation
 		c.Stats.Shared++
-		c.long.log.fates(r).Add(place.Lent)
+		c.log.fates(r).Add(place.Lent)
 	} else {
-		c.long.log.fates(r).Add(place.Bound)
+		c.log.fates(r).Add(place.Bound)
 	}
 	for n := g.Turn(g, w.Worker, place.BundleBytes-len(bind.Launch.Payload)); n > 1 && c.first(g, w, now) != nil; n-- {
 		bind.Bundle = append(bind.Bundle, c.bindNext(g, w, m, now))
@@ -64,7 +64,7 @@ func (c *Core) ready(w *worker, m *probe.Ready, now time.Time, acts []Action) []
 }
 
 // bindNext launches the group's next task at the place whose turn has come.
-func (c *Core) bindNext(g *group, w *worker, m *probe.Ready, now time.Time) probe.Launch {
+func (c *planner) bindNext(g *group, w *worker, m *probe.Ready, now time.Time) probe.Launch {
 	t := c.first(g, w, now)
 	a := c.launch(t, w, m.Res, bound, now)
 	a.turn = m.Turn
@@ -74,7 +74,7 @@ func (c *Core) bindNext(g *group, w *worker, m *probe.Ready, now time.Time) prob
 
 // choose is the group whose first waiting task a place of group g at w gets: its own, or any other of the
 // job that w satisfies and the place has room for (Sparrow, section 4.1). Nil if none waits.
-func (c *Core) choose(g *group, w *worker, now time.Time) *group {
+func (c *planner) choose(g *group, w *worker, now time.Time) *group {
 	if c.first(g, w, now) != nil {
 		return g
 	}
@@ -91,7 +91,7 @@ func (c *Core) choose(g *group, w *worker, now time.Time) *group {
 
 // share is the group of another job of the tenant, the oldest one first, whose next task a turn at w gets that place group g
 // does not need: one for which the worker would have put the place where it was. Nil if none waits.
-func (c *Core) share(g *group, w *worker, now time.Time) *group {
+func (c *planner) share(g *group, w *worker, now time.Time) *group {
 	j := g.job
 	t := c.tenants[j.Tenant] // j.tenant, unless j has ended
 	if !j.Policy.Share || g.Short(c.view.Trip()) || t == nil {

@@ -382,7 +382,7 @@ var table = []mutant{
 	},
 	{
 		"what becomes of a place is remembered", "frontend/places.go",
-		"c.long.log.fates(r).Add(fate)", "",
+		"c.log.fates(r).Add(fate)", "",
 	},
 	{
 		"a job whose link broke gets other places", "frontend/places.go",
@@ -575,7 +575,7 @@ var table = []mutant{
 	},
 	{
 		"a job that ends cancels its places", "frontend/outcomes.go",
-		"acts)\n\tdelete(c.jobs, j.ID)", "acts)[:len(acts)]\n\tdelete(c.jobs, j.ID)",
+		"acts)\n\tdelete(c.byID, j.ID)", "acts)[:len(acts)]\n\tdelete(c.byID, j.ID)",
 	},
 	{
 		"a job that is cancelled stops its attempts", "frontend/outcomes.go",
@@ -624,11 +624,11 @@ var table = []mutant{
 	},
 	{
 		"a worker whose queue is full gets no more until it tells its matrix", "frontend/ledger.go",
-		"c.view.Disbelieve(w.Worker)\n\tw.askedAt", "w.askedAt",
+		"c.view.Disbelieve(w.Worker)\n\tw.askFrom", "w.askFrom",
 	},
 	{
 		"who does not tell its matrix is not waited for", "frontend/long.go",
-		"len(l.asked) > 0 && now.Before(l.until)", "len(l.asked) > 0",
+		"c.unanswered() && now.Before(l.until)", "c.unanswered()",
 	},
 	{
 		"short tasks keep away from long ones", "frontend/place/place.go",
@@ -687,8 +687,8 @@ var table = []mutant{
 		"c.forgetServed(waiters{g.Set, g.job.tenant})", "",
 	},
 	{
-		"nobody waits for matrices when the tasks are gone for which they were asked", "frontend/tasks.go",
-		"c.long.due.Remove(x); c.long.due.Len() == 0", "c.long.due.Remove(x); false",
+		"nobody waits for matrices when the tasks are gone for which they were asked", "frontend/long.go",
+		"if !l.until.IsZero() {\n\t\t\tc.askedEnough()\n\t\t}\n\t\treturn acts", "return acts",
 	},
 	{
 		"tasks of a job that go anywhere go to different workers", "frontend/place/place.go",
@@ -776,7 +776,7 @@ var table = []mutant{
 	},
 	{
 		"nobody waits for data where long tasks hold the workers", "frontend/near.go",
-		"g.Set.Contains(w.Worker) && !c.view.IsHeld(w.Worker, now)", "g.Set.Contains(w.Worker)",
+		"g.Set.Contains(w) && !c.view.IsHeld(w, now)", "g.Set.Contains(w.Worker)",
 	},
 	{
 		"workers at which short tasks would start at once are not held", "frontend/view/load.go",
