@@ -91,7 +91,10 @@ func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
 	if len(c.staging) > 0 {
 		acts = c.advance(now, acts)
 	}
-	return c.placeLong(now, acts)
+	if c.due.Len() > 0 || !c.long.until.IsZero() {
+		acts = c.placeLong(now, acts)
+	}
+	return acts
 }
 
 // receive takes in what a worker says at once. Only then is it planned what follows: of ten results the last one tells how

@@ -55,10 +55,8 @@ func (c *planner) nextLong() (batch, task time.Time) {
 func (c *planner) placeLong(now time.Time, acts []Action) []Action {
 	l := &c.long
 	switch {
-	case c.due.Len() == 0:
-		if !l.until.IsZero() {
-			c.askedEnough()
-		}
+	case c.due.Len() == 0: // the tasks are gone for which matrices were asked for
+		c.askedEnough()
 		return acts
 	case now.Before(l.at):
 		return acts

@@ -363,9 +363,12 @@ func leftovers(core any, kept ...string) []string {
 	}
 	look = func(path string, v reflect.Value) {
 		for i := range v.NumField() {
-			in := strings.TrimPrefix(path+"."+v.Type().Field(i).Name, ".")
+			field := v.Type().Field(i)
+			in := strings.TrimPrefix(path+"."+field.Name, ".")
 			switch f := v.Field(i); {
 			case slices.Contains(kept, in):
+			case f.Kind() == reflect.Struct && field.Anonymous: // its fields are those of v
+				look(path, f)
 			case f.Kind() == reflect.Struct:
 				look(in, f)
 			case f.Kind() == reflect.Pointer && slices.Contains(kept, in+"*"):
@@ -383,7 +386,7 @@ func leftovers(core any, kept ...string) []string {
 // What cores may keep when no job is under way: what they know of workers, links and functions, and room to work in.
 var (
 	keptByFrontend = []string{
-		"workers*", "byTimer.items", "long.log", "sampler*", "sampler.at", "sampler.out", "scratch.Has",
+		"workers*", "byTimer.items", "log", "sampler*", "sampler.at", "sampler.out", "scratch.Has",
 		"view*", "view.workers*", "view.workers.welcome", "view.workers.functions", "view.idle", "view.runs",
 		"view.sets*", "view.sets.need", "view.sets.workers", "view.sets.member",
 	}
