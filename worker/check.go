@@ -336,7 +336,7 @@ func (c *Core) checkRoom() error {
 		due = due.Add(a.demand)
 	}
 	switch {
-	case !(room{}).fits(c.free) || sum != c.capacity:
+	case !(probe.Demand{}).Fits(c.free.all) || !c.capacity.open.Fits(c.free.open.Add(c.capacity.all)) || sum != c.capacity:
 		return fmt.Errorf("free %v, with what is held and used %v of %v", c.free, sum, c.capacity)
 	case promised != c.promised:
 		return fmt.Errorf("promised %v, counted %v", promised, c.promised)

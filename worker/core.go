@@ -18,8 +18,8 @@ type Config struct {
 	StarvationBound time.Duration      // Shortest: a place that waited this long goes ahead
 	Weights         map[string]float64 // Fair: by tenant, 1 where absent
 
-	// ShortShare is the part of CPU and of memory that long tasks may not use, in whole slots, rounded down, so that
-	// short ones never wait for them alone. At least one slot stays open to them. Negative: none.
+	// ShortShare is the part of CPU and of memory that long tasks may not use, in whole slots, rounded down, while there
+	// are short ones that would have to wait for them. At least one slot stays open to them. Negative: none.
 	ShortShare float64
 
 	MaxQueue    int           // places in the queue, over all links; of a tenant at most three times what is left
@@ -59,7 +59,7 @@ func (c Config) Defaults() Config {
 	return c
 }
 
-// Open is the part of the capacity that long tasks may use.
+// Open is the part of the capacity that long tasks may use at any time.
 func (c Config) Open() probe.Demand {
 	c = c.Defaults()
 	open := func(all, slot int32) int32 {
@@ -189,9 +189,11 @@ type Core struct {
 	byOwner  map[probe.FrontendID]*link
 	attempts map[probe.AttemptID]*attempt
 
-	capacity  room
-	free      room
-	changes   uint64 // how often something changed that a forecast depends on, other than the queue
+	capacity  room         // what is open of it changes
+	closing   probe.Demand // what is open once a short task had to wait for long ones
+	shortAt   time.Time    // when the last short one came
+	free      room         // more than what is open may be in use, when it is less than it was
+	changes   uint64       // how often something changed that a forecast depends on, other than the queue
 	runs      []*attempt
 	queue     queue
 	parked    int
@@ -315,7 +317,8 @@ func New(cfg Config) *Core {
 		attempts:  map[probe.AttemptID]*attempt{},
 		memories:  map[probe.JobID]*memory{},
 		fetches:   map[probe.AttemptID]*place{},
-		capacity:  room{cfg.Capacity, cfg.Open()},
+		capacity:  room{cfg.Capacity, cfg.Capacity},
+		closing:   cfg.Open(),
 		learned:   learned{run: firstRun, chance: firstChance, fetch: firstFetch},
 		queue:     queue{known: map[string]*tenant{}, kinds: map[room]*kind{}},
 	}
@@ -474,6 +477,9 @@ func (c *Core) NextWake() time.Time {
 	}
 	if !c.fetchWake.IsZero() && c.queue.len() > 0 {
 		soonest(c.fetchWake)
+	}
+	if c.capacity.open != c.capacity.all && c.queue.len() > 0 && !c.shortWaits() {
+		soonest(c.quietAt())
 	}
 	return at
 }

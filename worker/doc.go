@@ -15,8 +15,8 @@
 // place may fill a gap, if that does not delay the expected start of any place ahead of it (conservative
 // backfilling; findGaps). Where all places need the same, as short tasks do, nothing of this is ever reckoned.
 // The same forecast, of what runs and of what waits at its expected cost, gives the wait matrix that frontends
-// place long tasks by (Apollo, section 3.2; Core.Matrix). A share of the worker is closed to long tasks, so that
-// short ones find room beside any number of them.
+// place long tasks by (Apollo, section 3.2; Core.Matrix). A share of the worker is closed to long tasks while
+// there are short ones that would have to wait for them (share.go).
 //
 // Files that a task bound early needs are fetched while it waits. It keeps its place, others overtake it as long as
 // they are done when its files are expected, and from then on whoever comes next.

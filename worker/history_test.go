@@ -191,7 +191,7 @@ func newWorld(t *rapid.T, seen map[string]int) *world {
 		ShortShare: rapid.SampledFrom([]float64{-1, 0.3}).Draw(t, "share"),
 	}
 	w := &world{
-		t: t, seen: seen, core: New(cfg), now: time.Unix(1_000_000, 0), free: room{cfg.Capacity, cfg.Open()},
+		t: t, seen: seen, core: New(cfg), now: time.Unix(1_000_000, 0), free: room{cfg.Capacity, cfg.Capacity},
 		files: map[probe.AttemptID]bool{}, long: map[probe.AttemptID]bool{},
 		runs: map[probe.AttemptID]*run{}, ended: map[probe.AttemptID]Exited{}, dead: map[placeKey]probe.Reason{},
 		asked: map[turnKey]bool{}, never: map[probe.AttemptID]string{}, started: map[probe.AttemptID]bool{},
@@ -406,11 +406,11 @@ func (w *world) checkMatrix(m *probe.WaitMatrix) {
 	if m.Capacity != w.core.cfg.Capacity {
 		w.t.Fatalf("a matrix for %v", m.Capacity)
 	}
-	if wait := m.Wait(w.core.capacity.open); wait == probe.NeverFits {
+	if wait := m.Wait(w.core.closing); wait == probe.NeverFits {
 		w.t.Fatalf("all that is open to long tasks never has room: %v", m.Cells)
 	}
 	// Where nothing waits, a task waits only for those that run.
-	if c := w.core; len(c.runs)+c.asked.Len()+c.queue.len()+c.staged.Len() == 0 && m.Wait(c.capacity.open) != 0 {
+	if c := w.core; len(c.runs)+c.asked.Len()+c.queue.len()+c.staged.Len() == 0 && m.Wait(c.closing) != 0 {
 		w.t.Fatalf("an idle worker has waits: %v", m.Cells)
 	}
 }
@@ -1124,7 +1124,7 @@ func (w *world) checkEmpty() {
 			w.t.Fatalf("left over: %d %s", left[what], what)
 		}
 	}
-	if c.free != c.capacity || w.free != c.capacity || c.promised != (probe.Demand{}) || c.dueRoom != (probe.Demand{}) {
+	if c.free != c.capacity || w.free != (room{c.capacity.all, c.capacity.all}) || c.promised != (probe.Demand{}) || c.dueRoom != (probe.Demand{}) {
 		w.t.Fatalf("free %v of %v, promised %v, due %v", c.free, c.cfg.Capacity, c.promised, c.dueRoom)
 	}
 	if !c.Idle() || !c.NextWake().IsZero() {

@@ -178,7 +178,7 @@ func portion[N probe.Millicores | probe.MiB](part, whole N) float64 {
 // Room that remains is the least CPU and the least memory that is free from some moment on. These do not depend on
 // each other, so a cell's wait is the later of the one for its CPU and the one for its memory, and one sweep from
 // the end of the forecast finds both.
-func (f *forecast) matrix(m *probe.WaitMatrix) {
+func (f *forecast) matrix(m *probe.WaitMatrix, always probe.Demand) {
 	const side = probe.MatrixSide
 	var cpu, mem [side]time.Duration
 	all, open := f.capacity.all, f.capacity.open
@@ -197,7 +197,7 @@ func (f *forecast) matrix(m *probe.WaitMatrix) {
 	for i := range side {
 		for j := range side {
 			m.Cells[i][j] = probe.WaitOf(max(cpu[i], mem[j]))
-			if closed(all.CPU, open.CPU, i) || closed(all.Mem, open.Mem, j) {
+			if closed(all.CPU, always.CPU, i) || closed(all.Mem, always.Mem, j) {
 				m.Cells[i][j] = probe.NeverFits
 			}
 		}
@@ -218,7 +218,7 @@ func (f *forecast) short() (waits [probe.MatrixSide]probe.Wait) {
 	return waits
 }
 
-// closed reports whether all of which step i of a matrix speaks is more than what is open to long tasks.
+// closed reports whether all of which step i of a matrix speaks is more than what is always open to long tasks.
 func closed[N probe.Millicores | probe.MiB](all, open N, i int) bool {
 	return open < all && i > 0 && probe.MatrixStep(all, i-1) >= open
 }

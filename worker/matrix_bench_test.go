@@ -99,7 +99,7 @@ func BenchmarkMatrix(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				s.tell(&f)
-				f.matrix(&m)
+				f.matrix(&m, f.capacity.open)
 			}
 			b.ReportMetric(float64(len(s.runs)), "running")
 			b.ReportMetric(float64(len(f.spans)), "spans")

@@ -18,7 +18,7 @@ func TestMatrixTellsShortFromLong(t *testing.T) {
 		f.running(needs(probe.Slot, true), 7*time.Second)
 	}
 	var m probe.WaitMatrix
-	f.matrix(&m)
+	f.matrix(&m, f.capacity.open)
 	if long, short := m.Wait(probe.Slot).Duration(), m.ShortWait(probe.Slot).Duration(); long != 7*time.Second || short != 0 {
 		t.Errorf("beside 7 long tasks on 8 slots, one of which is closed to them, a long task waits %v, a short one %v", long, short)
 	}
@@ -30,7 +30,7 @@ func TestMatrixTellsShortFromLong(t *testing.T) {
 	}
 	f.running(needs(probe.Slot, false), 2*time.Second)
 	f.plan(needs(probe.Slot, false), 0, time.Second)
-	f.matrix(&m)
+	f.matrix(&m, f.capacity.open)
 	if w := m.ShortWait(probe.Slot).Duration(); w != 3*time.Second {
 		t.Errorf("behind two short tasks, of 2 s and 1 s, one waits %v", w)
 	}

@@ -174,7 +174,7 @@ func TestForecastAgainstLedger(t *testing.T) {
 			last = max(last, want)
 		}
 		var m probe.WaitMatrix
-		f.matrix(&m)
+		f.matrix(&m, f.capacity.open)
 		for _, c := range s.cells() {
 			i, j, d := c.i, c.j, c.demand
 			if c.never != (m.Cells[i][j] == probe.NeverFits) {
@@ -283,7 +283,7 @@ func TestMatrixInvariants(t *testing.T) {
 		var f forecast
 		var m, more probe.WaitMatrix
 		last := s.tell(&f)
-		f.matrix(&m)
+		f.matrix(&m, f.capacity.open)
 		if m.Capacity != s.capacity {
 			t.Fatalf("matrix of %v for a worker of %v", m.Capacity, s.capacity)
 		}
@@ -314,13 +314,13 @@ func TestMatrixInvariants(t *testing.T) {
 		// One more entry in the queue makes no wait shorter, and nor do more of which only the sum is known.
 		e := anyEntry(t, s.room())
 		f.plan(e.needs(), 0, e.cost)
-		f.matrix(&more)
+		f.matrix(&more, f.capacity.open)
 		notShorter(t, &m, &more)
 		m = more
 		var w work
 		w.add(e.demand, e.cost, rapid.IntRange(0, 5).Draw(t, "more"))
 		f.rest(w)
-		f.matrix(&more)
+		f.matrix(&more, f.capacity.open)
 		notShorter(t, &m, &more)
 	})
 }
@@ -357,14 +357,14 @@ func TestRest(t *testing.T) {
 		var f forecast
 		var full, front probe.WaitMatrix
 		s.tell(&f)
-		f.matrix(&full)
+		f.matrix(&full, f.capacity.open)
 		cut := *s
 		cut.waits = s.waits[:planDepth]
 		for _, w := range s.waits[planDepth:] {
 			cut.rest.add(w.demand, w.cost, 1)
 		}
 		cut.tell(&f)
-		f.matrix(&front)
+		f.matrix(&front, f.capacity.open)
 		for i, row := range full.Cells {
 			for j, w := range row {
 				if off := math.Abs(float64(front.Cells[i][j])/float64(w) - 1); off > 0.25 {
@@ -384,7 +384,7 @@ func TestRest(t *testing.T) {
 	w.add(probe.Demand{CPU: 8}, 25*time.Millisecond, 1)
 	w.add(probe.Demand{CPU: 10}, 60*time.Millisecond, -1)
 	f.rest(w)
-	f.matrix(&m)
+	f.matrix(&m, f.capacity.open)
 	if got := m.Wait(probe.Demand{CPU: 1}).Duration(); got < 240*time.Millisecond || got > 241*time.Millisecond {
 		t.Errorf("the rest is done after %v", got)
 	}
@@ -409,7 +409,7 @@ func TestForecastOfAnyCost(t *testing.T) {
 		w.add(capacity, cost, math.MaxInt32)
 		f.rest(w)
 		var m probe.WaitMatrix
-		f.matrix(&m)
+		f.matrix(&m, f.capacity.open)
 		if w := m.Wait(capacity); w == 0 || w == probe.NeverFits {
 			t.Errorf("cost %d: the last entry waits %d steps", cost, w)
 		}
@@ -426,7 +426,7 @@ func TestForecastOfNoRoom(t *testing.T) {
 	var w work
 	w.add(probe.Demand{CPU: 2}, time.Millisecond, 1)
 	f.rest(w)
-	f.matrix(&m)
+	f.matrix(&m, f.capacity.open)
 	for cpu, want := range []time.Duration{0, 2500 * time.Microsecond, 2500 * time.Microsecond} {
 		if got := m.Wait(probe.Demand{CPU: probe.Millicores(cpu)}).Duration(); got != want {
 			t.Errorf("a task of %d waits %v, want %v", cpu, got, want)
@@ -476,7 +476,7 @@ func TestForecastAllocatesNothing(t *testing.T) {
 	var m probe.WaitMatrix
 	if n := testing.AllocsPerRun(10, func() {
 		s.tell(&f)
-		f.matrix(&m)
+		f.matrix(&m, f.capacity.open)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}

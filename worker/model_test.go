@@ -20,6 +20,8 @@ type slow struct {
 	bound    time.Duration
 	weights  map[string]float64
 	all      room
+	closing  probe.Demand // what is open while there are short tasks
+	shortAt  time.Time    // when the last one came
 	free     room
 	waiting  []*slowPlace
 	turns    map[string]*slowPlace    // by link, place and turn; the slot is held
@@ -161,7 +163,13 @@ func (s *slow) wait(p *slowPlace, now time.Time) {
 }
 
 func (s *slow) fill(now time.Time) {
-	for len(s.waiting) > 0 {
+	for {
+		if long := s.core.learned.long; long > 0 && now.Sub(s.shortAt) >= long && !slices.ContainsFunc(s.waiting, func(p *slowPlace) bool { return !p.long }) {
+			s.open(s.all.all)
+		}
+		if len(s.waiting) == 0 {
+			return
+		}
 		if p := s.best(now); p.needs().fits(s.free) {
 			s.turn(p, now)
 			continue
@@ -280,7 +288,21 @@ func (s *slow) beside(n room, gaps []*slowPlace) bool {
 			all = all.Add(p.demand)
 		}
 	}
-	return n.open == (probe.Demand{}) && all.Fits(s.all.all.Sub(s.all.open))
+	return n.open == (probe.Demand{}) && all.Fits(s.all.all.Sub(s.closing))
+}
+
+// open is what is open to long tasks from now on.
+func (s *slow) open(d probe.Demand) {
+	s.changed = s.changed || s.all.open != d
+	s.free.open = s.free.open.Add(d).Sub(s.all.open)
+	s.all.open = d
+}
+
+func (s *slow) short(d probe.Demand, now time.Time) {
+	s.shortAt = now
+	if !d.Fits(s.free.all) && s.free.open != s.all.open {
+		s.open(s.closing)
+	}
 }
 
 func (s *slow) run(attempt uint64, needs room, estimate time.Duration, b *slowBill, now time.Time) {
@@ -348,7 +370,7 @@ func testModel(t *rapid.T) int {
 	}
 	c, now := New(cfg), time.Unix(1_000_000, 0)
 	m := &slow{
-		order: order, bound: cfg.StarvationBound, weights: cfg.Weights, all: c.capacity, free: c.capacity, core: c, turns: map[string]*slowPlace{},
+		order: order, bound: cfg.StarvationBound, weights: cfg.Weights, all: c.capacity, closing: cfg.Open(), free: c.capacity, core: c, turns: map[string]*slowPlace{},
 		running: map[uint64]slowRun{}, seen: map[string]bool{}, start: map[string]float64{}, mean: map[string]time.Duration{},
 	}
 	for link := range 2 {
@@ -381,6 +403,7 @@ func testModel(t *rapid.T) int {
 				return
 			}
 			nextRes[link] = int(r.First) + int(r.Count)
+			m.short(r.Demand, now)
 			for range w.draw("rides", int(r.Count)+1) {
 				r.Launches = append(r.Launches, launch())
 			}
@@ -429,13 +452,16 @@ func testModel(t *rapid.T) int {
 		case 2: // enqueue
 			m.arrivals++
 			e := probe.Enqueue{Res: probe.ResID(nextRes[link]), Tenant: pick(w, "tenant", "t", "u", "v"), Demand: size(pick(w, "size", 1, 1, 2)), Long: w.draw("long", 2) > 0, Launch: launch()}
-			if !needs(e.Demand, e.Long).fits(c.capacity) {
+			if !needs(e.Demand, e.Long).fits(room{cfg.Capacity, cfg.Open()}) {
 				return
 			}
 			nextRes[link]++
 			p := &slowPlace{
 				link: link, res: int(e.Res), arrived: m.arrivals, at: now, tenant: e.Tenant, estimate: e.Launch.Estimate,
 				demand: e.Demand, attempt: e.Launch.Attempt.Seq, long: e.Long,
+			}
+			if !m.seen[p.id()] && !p.long {
+				m.short(p.demand, now)
 			}
 			if !m.seen[p.id()] {
 				m.wait(p, now)

@@ -30,6 +30,7 @@ func (c *Core) reserve(l *link, m *probe.Reserve, now time.Time, acts []Action) 
 	// Of the places, those below count were taken, and of these, those from rides on are not used up.
 	count, rides, ahead, bundle := m.Count, len(m.Launches), uint32(c.queue.len()), min(m.Bundle, maxStaged)
 	need := needs(m.Demand, false)
+	c.cameShort(need, now)
 	looked, gap := false, false // whether, though others wait, there may be room for those that ride along
 	for i := range m.Count {
 		id := m.First + probe.ResID(i)
@@ -111,6 +112,11 @@ func (c *Core) enqueue(l *link, m *probe.Enqueue, now time.Time, acts []Action) 
 		link: l, res: m.Res, job: m.Job, generation: m.Generation, tenant: m.Tenant, priority: m.Priority, demand: m.Demand, long: m.Long,
 		estimate: m.Launch.Estimate, launch: &m.Launch, tellMatrix: m.Matrix,
 	}
+	if p.long {
+		c.learned.longer(c.cost(p))
+	} else {
+		c.cameShort(p.needs(), now)
+	}
 	if len(m.Launch.Files) > 0 {
 		acts = c.fetch(p, now, acts)
 	}
@@ -129,7 +135,7 @@ func (c *Core) unacceptable(d probe.Demand, long bool) probe.Reason {
 	switch {
 	case c.leaving:
 		return probe.Leaving
-	case !needs(d, long).fits(c.capacity):
+	case !needs(d, long).fits(room{c.capacity.all, c.closing}):
 		return probe.TooBig
 	}
 	return 0
@@ -206,6 +212,7 @@ func (c *Core) fill(now time.Time, acts []Action) []Action {
 // fillInOrder goes as far as there is room for who is next.
 func (c *Core) fillInOrder(now time.Time, acts []Action) []Action {
 	for {
+		c.reopen(now)
 		if a := c.staged.First(); a != nil {
 			if !needs(a.demand, a.long).fits(c.free) {
 				return acts

@@ -19,6 +19,7 @@ const (
 // learned is what a core makes of what it has seen, to foresee what will be.
 type learned struct {
 	run    time.Duration // of a task that tells no estimate
+	long   time.Duration // of a long task
 	chance float64       // that a reservation turns into a task
 	fetch  float64       // bytes per second
 }
@@ -28,6 +29,14 @@ func (l *learned) ran(d time.Duration) {
 	if d > 0 {
 		l.run += (d - l.run) / 16
 	}
+}
+
+// longer takes note of how long a long task will take.
+func (l *learned) longer(d time.Duration) {
+	if l.long == 0 {
+		l.long = d
+	}
+	l.long += (d - l.long) / 16
 }
 
 // turned takes note that a reservation turned into a task, or did not.
@@ -61,8 +70,11 @@ func (p *place) longest() time.Duration {
 
 // occupied begins a forecast: what takes room now, and what is bound to take it before the queue does.
 func (c *Core) occupied(now time.Time) *forecast {
-	f := &c.forecast
-	f.reset(c.capacity)
+	f, capacity := &c.forecast, c.capacity
+	if c.quiet(now) {
+		capacity.open = capacity.all
+	}
+	f.reset(capacity)
 	for _, a := range c.runs {
 		f.running(needs(a.demand, a.long), remaining(expectedCost(a.launch.Estimate, c.learned.run, 1), now.Sub(a.startedAt)))
 	}
@@ -97,7 +109,7 @@ func (c *Core) Matrix(now time.Time) probe.WaitMatrix {
 		f.rest(rest.expected(c.learned.run, c.learned.chance))
 	}
 	var m probe.WaitMatrix
-	f.matrix(&m)
+	f.matrix(&m, c.closing)
 	return m
 }
 
@@ -186,7 +198,7 @@ func (c *Core) inShortShare(needs, free room) bool {
 	}
 	all := c.capacity.all.Sub(free.all)
 	long := c.capacity.open.Sub(free.open)
-	return all.Sub(long).Add(needs.all).Fits(c.capacity.all.Sub(c.capacity.open))
+	return all.Sub(long).Add(needs.all).Fits(c.capacity.all.Sub(c.closing))
 }
 
 // hasGap reports whether tasks that need so much, and ride along, may find a gap behind all that wait. Then fillGap

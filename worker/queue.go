@@ -156,6 +156,16 @@ func (q *queue) fitsAny(free room) bool {
 	return false
 }
 
+// hasShort reports whether there is a place of a task that is not long.
+func (q *queue) hasShort() bool {
+	for needs, k := range q.kinds {
+		if k.n > 0 && needs.open == (probe.Demand{}) {
+			return true
+		}
+	}
+	return false
+}
+
 // backlog is the work of all places in a queue: of those with an estimate, of those without one as if each took 1 ns,
 // and both for places that have their task and for reservations.
 type backlog [4]work

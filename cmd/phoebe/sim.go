@@ -49,7 +49,7 @@ type simRunCmd struct {
 	Speeds    string `default:"fixed:1" placeholder:"LAW" help:"How fast workers run tasks: fixed:S, lognormal:SIGMA (of mean 1) or mix:90%1,10%0.5. A load is a share of what all can do. Default ${default}."`
 	Order     string `default:"fifo" enum:"fifo,shortest" help:"Whose turn comes first at a worker: ${enum}. Default ${default}."`
 
-	ShortShare float64 `default:"0.125" placeholder:"N" help:"Share of each worker, in whole slots, that is closed to long tasks placed by estimation; 0 is none. Default ${default}."`
+	ShortShare float64 `default:"0.125" placeholder:"N" help:"Share of each worker, in whole slots, that is closed to long tasks placed by estimation while there are short ones; 0 is none. Default ${default}."`
 
 	Policy       []string       `default:"${policy}" placeholder:"NAME" help:"Who places tasks, a run each: ${simPolicies}. Parts of one that binds late can be turned off and on: phoebe-overlap, late-binding+ridealong. Default ${default}."`
 	ProbeRatio   []float64      `default:"2" placeholder:"N" help:"Reservations sent for each task, 1 to 10, a run each. Default ${default}."`

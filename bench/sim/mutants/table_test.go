@@ -228,6 +228,22 @@ var table = []mutant{
 		"(deep || f.mayStart(p.needs(), p.longest()))", "p.needs().fits(f.spans[0].free)",
 	},
 	{
+		"a share is closed to long tasks once a short one had to wait for them", "worker/share.go",
+		"if !needs.fits(c.free) && c.free.open != c.capacity.open {", "if false {",
+	},
+	{
+		"nothing is closed to long tasks while short ones find room", "worker/share.go",
+		"if !needs.fits(c.free) && c.free.open != c.capacity.open {", "{",
+	},
+	{
+		"what is closed is opened once short tasks stay away", "worker/share.go",
+		"if c.capacity.open != c.capacity.all && c.quiet(now) {", "if false {",
+	},
+	{
+		"nothing is opened while a short task waits", "worker/share.go",
+		" && !c.shortWaits()\n}", "\n}",
+	},
+	{
 		"nobody starts before one ahead that is late", "worker/plan.go",
 		"case waited <= p.startIn:", "case true:",
 	},

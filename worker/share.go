@@ -1,0 +1,44 @@
+package worker
+
+import (
+	"time"
+
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+// A part of a worker is closed to long tasks, so that short ones do not wait for them alone: from when one had to, until
+// none has come for as long as a long task takes. Then the next one had better wait than have slots stand idle for it.
+
+// cameShort notes that a short task of these needs comes.
+func (c *Core) cameShort(needs room, now time.Time) {
+	c.shortAt = now
+	if !needs.fits(c.free) && c.free.open != c.capacity.open {
+		c.open(c.closing)
+	}
+}
+
+// reopen opens all of the worker to long tasks where no short one waits, or is to be expected.
+func (c *Core) reopen(now time.Time) {
+	if c.capacity.open != c.capacity.all && c.quiet(now) {
+		c.open(c.capacity.all)
+	}
+}
+
+func (c *Core) quiet(now time.Time) bool {
+	return c.learned.long > 0 && !now.Before(c.quietAt()) && !c.shortWaits()
+}
+
+func (c *Core) shortWaits() bool { return c.staged.Len()+len(c.early) > 0 || c.queue.hasShort() }
+
+// quietAt is when no short task will have come for as long as a long one takes.
+func (c *Core) quietAt() time.Time { return c.shortAt.Add(c.learned.long) }
+
+// open lets long tasks have so much of the worker. What they have already they keep, be it more.
+func (c *Core) open(part probe.Demand) {
+	if part == c.capacity.open {
+		return
+	}
+	c.free.open = c.free.open.Add(part.Sub(c.capacity.open))
+	c.capacity.open = part
+	c.changes++
+}
