@@ -8,6 +8,8 @@ import (
 
 	"github.com/cloudwego/gopkg/bufiox"
 	"github.com/cloudwego/kitex/pkg/remote"
+
+	"github.com/phoebe-sched/phoebe/probe/sock"
 )
 
 const (
@@ -186,7 +188,8 @@ func (p *pool) dial(cl *call) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{Conn: raw, r: bufiox.NewDefaultReader(raw), w: bufiox.NewDefaultWriter(raw)}
+	s := sock.New(raw)
+	c := &conn{Conn: s, r: bufiox.NewDefaultReader(s), w: bufiox.NewDefaultWriter(s)}
 	p.mu.Lock()
 	shut := p.shut
 	if cl.parting {

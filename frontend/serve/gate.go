@@ -319,7 +319,7 @@ func (v *visitor) refuse(keep bool, r *v1.Refused) error {
 	if keep {
 		return nil
 	}
-	if tcp, ok := v.client.Conn.(*net.TCPConn); ok {
+	if tcp, ok := v.client.Conn.Conn.(*net.TCPConn); ok {
 		tcp.CloseWrite()
 	}
 	v.SetReadDeadline(time.Now().Add(lingerClosing))

@@ -15,6 +15,7 @@ import (
 
 	"github.com/phoebe-sched/phoebe/frontend"
 	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/sock"
 )
 
 // link is the connection to one worker, made again whenever it breaks, until the worker is taken off the list. A
@@ -90,7 +91,7 @@ func (l *link) flush(urgent bool) {
 	l.mu.Lock()
 	c := l.conn
 	left := c != nil && !c.writing && len(c.out) > 0 // who writes already sees to the rest
-	if urgent && left && c.up && c.socket != nil {
+	if urgent && left && c.up {
 		left = c.writeNow()
 	}
 	l.mu.Unlock()
@@ -155,7 +156,7 @@ func (l *link) greet(raw net.Conn) *linkConn {
 		return nil
 	}
 	l.epoch++
-	c := &linkConn{Conn: raw, link: l, epoch: l.epoch, socket: newSocket(raw), written: sync.Cond{L: &l.mu}}
+	c := &linkConn{Conn: sock.New(raw), link: l, epoch: l.epoch, written: sync.Cond{L: &l.mu}}
 	l.conn, l.problem = c, greeting
 	l.heard.Store(monotonic())
 	c.append(probe.Hello{
@@ -171,11 +172,10 @@ const greeting = "greeting"
 // linkConn is one connection of a link, with all that is to be said on it. It tells the link when fastrpc, or anyone,
 // closes it.
 type linkConn struct {
-	net.Conn
-	link   *link
-	epoch  probe.Epoch
-	once   sync.Once
-	socket *socket // nil: only fastrpc writes
+	*sock.Conn // one at a time writes, as writing says, but for the handshake, when there is no other
+	link       *link
+	epoch      probe.Epoch
+	once       sync.Once
 
 	// Guarded by the link's mutex.
 	up      bool      // Welcome came
@@ -228,7 +228,7 @@ func (c *linkConn) writeNow() (left bool) {
 	for turn := 0; turn < writesInTurn && len(c.out) > 0 && len(c.rest) == 0; turn++ {
 		out := c.take()
 		l.mu.Unlock()
-		n := c.socket.write(out)
+		n := c.Conn.TryWrite(out)
 		l.mu.Lock()
 		c.rest = append(c.rest, out[n:]...)
 		c.reuse(out)

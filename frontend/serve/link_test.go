@@ -18,6 +18,7 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend"
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/sock"
 	"github.com/phoebe-sched/phoebe/worker/exec"
 	wserve "github.com/phoebe-sched/phoebe/worker/serve"
 )
@@ -405,7 +406,7 @@ func TestNothingStaysBehind(t *testing.T) {
 	here, there := net.Pipe()
 	defer here.Close()
 	go io.Copy(io.Discard, there)
-	c := &linkConn{Conn: here, link: l, written: sync.Cond{L: &l.mu}}
+	c := &linkConn{Conn: sock.New(here), link: l, written: sync.Cond{L: &l.mu}}
 	for _, size := range []int{0, 10, 1000} {
 		c.append(probe.Bind{Res: 1, Launch: probe.Launch{Payload: make([]byte, size)}})
 		bw := bufio.NewWriterSize(here, 512)

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/phoebe-sched/phoebe/probe/sock"
 )
 
 // listener accepts clients, up to a limit, and knows their connections: it closes those that say nothing or
@@ -31,17 +33,16 @@ const (
 
 // clientConn is a client's connection.
 type clientConn struct {
-	net.Conn
-	listener *listener
-	raw      syscall.RawConn
-	since    time.Time
-	used     atomic.Int64 // when a byte last went either way, by monotonic(); 0: never
-	answers  atomic.Int64 // how often the server came back to read, or had written the answer to a Run: all it had to say until then is written
-	reading  atomic.Bool  // it waits for the client to say something
-	closed   atomic.Bool
-	socket   *socket       // nil: there is none that could be written to at once. Whoever answers a Run may use it
-	stranger *list.Element // nil: it is known, or closed. listener.mu guards it
-	trusted  bool          // known has been called: it is in no need of the lock
+	*sock.Conn // whoever answers a Run may write, and else the server
+	listener   *listener
+	raw        syscall.RawConn
+	since      time.Time
+	used       atomic.Int64 // when a byte last went either way, by monotonic(); 0: never
+	answers    atomic.Int64 // how often the server came back to read, or had written the answer to a Run: all it had to say until then is written
+	reading    atomic.Bool  // it waits for the client to say something
+	closed     atomic.Bool
+	stranger   *list.Element // nil: it is known, or closed. listener.mu guards it
+	trusted    bool          // known has been called: it is in no need of the lock
 
 	mu      sync.Mutex // guards all below
 	owes    bool       // the answer to a Run: until it is written, nothing else may be
@@ -69,7 +70,7 @@ func (l *listener) Accept() (net.Conn, error) {
 			time.Sleep(acceptPause)
 			continue
 		}
-		c := &clientConn{Conn: raw, listener: l, since: time.Now(), socket: newSocket(raw)}
+		c := &clientConn{Conn: sock.New(raw), listener: l, since: time.Now()}
 		c.settled.L = &c.mu
 		if t, ok := raw.(*net.TCPConn); ok {
 			c.raw, _ = t.SyscallConn()

@@ -109,9 +109,7 @@ func (c *clientConn) owe() {
 // pay writes the answer to a Run: at once as far as the connection takes it, then in the background.
 func (c *clientConn) pay(b []byte) {
 	c.used.Store(monotonic())
-	if c.socket != nil {
-		b = b[c.socket.write(b):]
-	}
+	b = b[c.Conn.TryWrite(b):]
 	if len(b) == 0 {
 		c.paid()
 		return

@@ -28,15 +28,3 @@ func hungUp(c syscall.RawConn) bool {
 	})
 	return gone
 }
-
-const canTryWrite = true
-
-// tryWrite writes to a socket that does not block.
-func tryWrite(fd uintptr, b []byte) int {
-	for {
-		n, err := unix.Write(int(fd), b)
-		if err != unix.EINTR {
-			return max(n, 0)
-		}
-	}
-}

@@ -11,7 +11,3 @@ func setUserTimeout(syscall.RawConn, time.Duration) error { return nil }
 
 // hungUp cannot be told here: a job whose client is gone runs to its end.
 func hungUp(syscall.RawConn) bool { return false }
-
-const canTryWrite = false
-
-func tryWrite(uintptr, []byte) int { return 0 }

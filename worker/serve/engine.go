@@ -9,10 +9,10 @@ import (
 	"os"
 	"sync"
 	"time"
-	"unsafe"
 
 	"github.com/panjf2000/gnet/v2"
-	"golang.org/x/sys/unix"
+
+	"github.com/phoebe-sched/phoebe/probe/sock"
 )
 
 // spareFiles are the open files that connections leave free: gnet gives up for good when it can accept
@@ -176,21 +176,7 @@ func (w *wire) TryWrite(b []byte) int {
 	if w.taken {
 		return 0
 	}
-	return writeNow(w.fd, b)
-}
-
-// writeNow gives the kernel as much of b as a socket that does not block takes at once. If an error is more than that
-// it takes nothing, the next write will find out. Go's scheduler is not told, as it is of system calls that may block:
-// it would wake its monitor thread, which takes more CPU than the write.
-func writeNow(fd int, b []byte) int {
-	if len(b) == 0 {
-		return 0
-	}
-	n, _, errno := unix.RawSyscall(unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)))
-	if errno != 0 {
-		return 0
-	}
-	return int(n)
+	return sock.WriteNow(w.fd, b)
 }
 
 func (w *wire) Write(b []byte) (int, error) {

@@ -7,9 +7,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
-	"unsafe"
 
-	"golang.org/x/sys/unix"
+	"github.com/phoebe-sched/phoebe/probe/sock"
 )
 
 // goEngine serves each connection with a goroutine of its own.
@@ -152,27 +151,17 @@ func (s *stream) readAll(f func([]byte)) {
 		defer readBuffers.Put(room)
 		buf := room[:]
 		for !s.over.Load() {
-			switch n, errno := readNow(int(fd), buf); {
+			switch n, errno := sock.ReadNow(int(fd), buf); {
 			case n > 0:
 				if f(buf[:n]); n < len(buf) {
 					return false
 				}
-			case errno == unix.EINTR:
 			default:
-				return errno != unix.EAGAIN
+				return errno != syscall.EAGAIN
 			}
 		}
 		return true
 	})
-}
-
-// readNow gives what the kernel has, of a socket that does not block. Go's scheduler is not told; see writeNow.
-func readNow(fd int, b []byte) (n int, err unix.Errno) {
-	r, _, err := unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)))
-	if err != 0 {
-		return 0, err
-	}
-	return int(r), 0
 }
 
 func (s *stream) TryWrite(b []byte) int {
@@ -187,7 +176,7 @@ func (s *stream) TryWrite(b []byte) int {
 // try writes what the kernel takes at once.
 func (s *stream) try(b []byte) (n int) {
 	s.raw.Write(func(fd uintptr) bool {
-		n = writeNow(int(fd), b)
+		n = sock.WriteNow(int(fd), b)
 		return true
 	})
 	return n
