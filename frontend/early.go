@@ -1,10 +1,10 @@
 package frontend
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
+	"github.com/phoebe-sched/phoebe/frontend/place"
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
@@ -64,7 +64,7 @@ func (c *planner) measured(w *worker, m probe.Load, now time.Time, acts []Action
 	}
 	delete(c.rounds.bySeq, m.Seq)
 	delete(r.asked, w)
-	r.answers = append(r.answers, answer{w, float64(m.Queued+m.Running) / float64(max(w.Slots(), 1))})
+	r.answers = append(r.answers, place.Answer{Worker: w.Worker, Ahead: float64(m.Queued+m.Running) / float64(max(w.Slots(), 1))})
 	if len(r.asked) == 0 {
 		acts = c.finishRound(r, now, acts)
 	}
@@ -89,7 +89,7 @@ func (c *planner) expireRounds(now time.Time, acts []Action) []Action {
 // forgetRounds stops waiting for the answers of a worker whose link broke.
 func (c *planner) forgetRounds(w *worker, now time.Time, acts []Action) []Action {
 	for _, r := range slices.Clone(c.rounds.queue) {
-		r.answers = slices.DeleteFunc(r.answers, func(a answer) bool { return a.w == w })
+		r.answers = slices.DeleteFunc(r.answers, func(a place.Answer) bool { return a.Worker == w.Worker })
 		if seq, asked := r.asked[w]; asked {
 			delete(c.rounds.bySeq, seq)
 			if delete(r.asked, w); len(r.asked) == 0 {
@@ -100,35 +100,17 @@ func (c *planner) forgetRounds(w *worker, now time.Time, acts []Action) []Action
 	return acts
 }
 
-// finishRound binds m tasks to the m shortest queues. If fewer workers than the tasks are worth probes could be asked,
-// which the paper does not speak of, a task goes to the shortest queue, with those that were bound to it just now.
+// finishRound binds the tasks of a round to the shortest of the queues that it knows.
 func (c *planner) finishRound(r *round, now time.Time, acts []Action) []Action {
 	r.over = true
-	slices.SortStableFunc(r.answers, func(a, b answer) int { return cmp.Compare(a.ahead, b.ahead) })
-	apart := len(r.answers) >= r.group.Probes(len(r.tasks))
-	bound := 0
-	for _, t := range r.tasks {
-		if t.state != probing {
-			continue // cancelled in the meantime
-		}
-		if len(r.answers) == 0 {
+	left := 0
+	for _, t := range slices.Backward(r.tasks) { // the first one goes to the front last
+		if t.state == probing { // else it was cancelled in the meantime
 			c.await(t)
-			continue
+			left++
 		}
-		a := &r.answers[0]
-		if apart {
-			a = &r.answers[bound]
-		} else {
-			for i := range r.answers {
-				if b := &r.answers[i]; b.ahead < a.ahead {
-					a = b
-				}
-			}
-		}
-		a.ahead += 1 / float64(max(a.w.Slots(), 1))
-		acts = c.enqueue(t, a.w, now, acts)
-		bound++
 	}
+	acts = c.commit(r.group, nil, c.sampler.Shortest(r.answers, left, r.group.Probes(len(r.tasks))), now, acts)
 	if j := r.group.job; !j.ended {
 		if j.waiting > 0 {
 			j.retryAt = now.Add(c.cfg.ProbeTimeout) // nobody answered

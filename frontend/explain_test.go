@@ -109,6 +109,21 @@ func TestExplainSampled(t *testing.T) {
 	explain(-1, want...) // also when the job has ended
 }
 
+// So is what was decided by the lengths of queues.
+func TestExplainBoundByQueues(t *testing.T) {
+	f := newFleet(t, 2, 1, Config{})
+	j := jobWith("x", Task{})
+	j.Policy, _ = ParsePolicy("batch")
+	for _, a := range f.step(Submit{j}) {
+		if s, ok := a.(Send); ok {
+			f.step(Received{s.Worker, probe.Load{Seq: s.Msg.(probe.Probe).Seq, Running: 1 + 2*uint32(s.Worker)}})
+		}
+	}
+	if ds := f.core.Explain(script.Job("x"), 0); len(ds) != 1 || !strings.Contains(ds[0].String(), "\n  w0 (shortest queue): a task, bound at once") {
+		t.Errorf("%v", ds)
+	}
+}
+
 // So many decisions for sampled tasks are remembered, and a place that was promised by one that is forgotten is nobody's.
 func TestSamplesAreForgotten(t *testing.T) {
 	f := newFleet(t, 1, 1, Config{})

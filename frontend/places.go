@@ -118,6 +118,55 @@ func (t *task) launch(id probe.AttemptID) probe.Launch {
 	return l
 }
 
+// bind gives the next tasks of a group to the turn of a place, which another job shares if the place is not its own.
+func (c *ledger) bind(r *reservation, g *group, m *probe.Ready, now time.Time, acts []Action) []Action {
+	w, own, j := r.w, r.group, g.job
+	j.served = true
+	bind := probe.Bind{Res: m.Res, Turn: m.Turn, Launch: c.bindNext(g, w, m, now)}
+	shared := own.job != j
+	if shared {
+		bind.Job, bind.Generation = j.ID, j.Generation
+		c.Stats.Shared++
+		c.log.fates(r).Add(place.Lent)
+	} else {
+		c.log.fates(r).Add(place.Bound)
+	}
+	for n := g.Turn(g, w.Worker, place.BundleBytes-len(bind.Launch.Payload)); n > 1 && c.first(g, w, now) != nil; n-- {
+		bind.Bundle = append(bind.Bundle, c.bindNext(g, w, m, now))
+	}
+	if bind.Keep = !shared && own.Sticky && c.choose(own, w, now) != nil; bind.Keep {
+		c.Stats.Kept++
+	} else {
+		c.dropPlace(w, m.Res, r, place.Used)
+		w.attempts[bind.Launch.Attempt].spent = !shared
+	}
+	c.Stats.Binds++
+	acts = append(acts, Send{Worker: w.Key, Msg: bind})
+	if j.waiting == 0 && j.Policy.Cancel {
+		acts = c.cancelPlaces(j, now, acts)
+	}
+	if own.live == 0 && own.job.waiting > 0 || own.uneasy() { // used up: a Reserve asks for MaxPlaces at most
+		c.want(own.job)
+	}
+	c.settle(j, now)
+	return acts
+}
+
+// bindNext launches the group's next task at the place whose turn has come.
+func (c *ledger) bindNext(g *group, w *worker, m *probe.Ready, now time.Time) probe.Launch {
+	t := c.first(g, w, now)
+	a := c.launch(t, w, m.Res, bound, now)
+	a.turn = m.Turn
+	t.readyAt, t.boundAt = now, now
+	return t.launch(a.id)
+}
+
+// decline gives a turn nothing.
+func (c *ledger) decline(w *worker, m *probe.Ready, acts []Action) []Action {
+	c.Stats.Declines++
+	return append(acts, Send{Worker: w.Key, Msg: probe.Decline{Res: m.Res, Turn: m.Turn}})
+}
+
 // enqueue binds t to w, now.
 func (c *ledger) enqueue(t *task, w *worker, now time.Time, acts []Action) []Action {
 	res := w.nextRes

@@ -39,14 +39,9 @@ type round struct {
 	group   *group
 	tasks   []*task
 	asked   map[*worker]uint64 // the sequence numbers of the probes without an answer
-	answers []answer
+	answers []place.Answer
 	until   time.Time
 	over    bool
-}
-
-type answer struct {
-	w     *worker
-	ahead float64 // tasks at the worker per slot
 }
 
 // probed is how many probes the live places of the group are worth: a sticky one asked for several places.

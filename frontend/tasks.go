@@ -169,6 +169,23 @@ func (g *group) Fit(n, bytes int) int {
 	return n
 }
 
+// choose is the group whose first waiting task a place of group g at w gets: its own, or any other of the
+// job that w satisfies and the place has room for (Sparrow, section 4.1). Nil if none waits.
+func (c *jobs) choose(g *group, w *worker, now time.Time) *group {
+	if c.first(g, w, now) != nil {
+		return g
+	}
+	if g.job.waiting == 0 {
+		return nil
+	}
+	for _, other := range g.job.groups {
+		if other.queue.Len() > 0 && other.Set.Contains(w.Worker) && other.Demand.Fits(g.Demand) && c.first(other, w, now) != nil {
+			return other
+		}
+	}
+	return nil
+}
+
 // note remembers what became of an attempt of t.
 func (c *jobs) note(t *task, outcome string) *Decision {
 	if t.long == nil {

@@ -33,9 +33,10 @@ const (
 	AtRandom   Why = iota // it was drawn from those that may run the task
 	IsIdle                // it was drawn from those believed to be idle
 	BecameIdle            // it said that it has room, and the job was the first to use it
+	IsShortest            // of the queues that were asked for, its own is the shortest
 )
 
-var whyNames = [...]string{AtRandom: "at random", IsIdle: "believed idle", BecameIdle: "has room"}
+var whyNames = [...]string{AtRandom: "at random", IsIdle: "believed idle", BecameIdle: "has room", IsShortest: "shortest queue"}
 
 func (w Why) String() string { return whyNames[w] }
 
@@ -232,15 +233,4 @@ func (s *Sampler) places(w *Want, n int, now time.Time) {
 			more = true
 		}
 	}
-}
-
-// random binds each task to a random worker: different ones, while there are any.
-type random Sampler
-
-func (r *random) Place(w *Want, _ time.Time) []Decision {
-	r.out = r.out[:0]
-	for i := range w.Queue.Len() {
-		r.out = append(r.out, Decision{Worker: w.Set.Draw(i%w.Set.Len(), r.rand), Bound: true})
-	}
-	return r.out
 }

@@ -366,11 +366,11 @@ var table = []mutant{
 	},
 	{
 		"a turn for which no task waits is declined", "frontend/turns.go",
-		"if r == nil {\n\t\tc.Stats.Declines++", "if r == nil {\n\t\treturn acts",
+		"if r == nil {\n\t\treturn c.decline(w, m, acts)", "if r == nil {\n\t\treturn acts",
 	},
 	{
 		"a place that was declined is gone", "frontend/turns.go",
-		"c.dropPlace(w, m.Res, r, place.Declined)\n\t\tc.Stats.Declines++", "c.Stats.Declines++",
+		"c.dropPlace(w, m.Res, r, place.Declined)", "",
 	},
 	{
 		"a deadline that a worker tells of is that of the job", "frontend/outcomes.go",
@@ -409,7 +409,7 @@ var table = []mutant{
 		"c.wantAll = true", "",
 	},
 	{
-		"a job whose places are used up gets others", "frontend/turns.go",
+		"a job whose places are used up gets others", "frontend/places.go",
 		"own.live == 0 && own.job.waiting > 0", "false",
 	},
 	{
@@ -442,19 +442,19 @@ var table = []mutant{
 		"r.group.places.Remove(r)", "",
 	},
 	{
-		"a place is kept only while tasks wait", "frontend/turns.go",
-		"r.group.Sticky && c.choose(r.group, w, now) != nil", "r.group.Sticky",
+		"a place is kept only while tasks wait", "frontend/places.go",
+		"own.Sticky && c.choose(own, w, now) != nil", "own.Sticky",
 	},
 	{
 		"a task that rode along and was not started waits again", "frontend/turns.go",
 		"c.unride(a, r) // its Queued was overtaken", "_ = a",
 	},
 	{
-		"a place serves only tasks that may run there", "frontend/turns.go",
+		"a place serves only tasks that may run there", "frontend/tasks.go",
 		"other.Set.Contains(w.Worker) && other.Demand.Fits(g.Demand) && c.first(other, w, now) != nil {", "other.Demand.Fits(g.Demand) && c.first(other, w, now) != nil {",
 	},
 	{
-		"a place serves only tasks that it has room for", "frontend/turns.go",
+		"a place serves only tasks that it has room for", "frontend/tasks.go",
 		"other.Set.Contains(w.Worker) && other.Demand.Fits(g.Demand) && c.first(other, w, now) != nil {", "other.Set.Contains(w.Worker) && c.first(other, w, now) != nil {",
 	},
 	{
@@ -707,7 +707,7 @@ var table = []mutant{
 		"c.askedEnough()\n\t\treturn acts", "return acts",
 	},
 	{
-		"tasks of a job that go anywhere go to different workers", "frontend/place/place.go",
+		"tasks of a job that go anywhere go to different workers", "frontend/place/early.go",
 		"w.Set.Draw(i%w.Set.Len(), r.rand)", "w.Set.Draw(0*i, r.rand)",
 	},
 	{
@@ -715,8 +715,8 @@ var table = []mutant{
 		"if first+each > n {", "if true {",
 	},
 	{
-		"a batch puts no two tasks on a worker while there are others", "frontend/early.go",
-		"apart := len(r.answers) >= r.group.Probes(len(r.tasks))", "apart := false",
+		"a batch puts no two tasks on a worker while there are others", "frontend/place/early.go",
+		"if len(answers) >= probes {", "if false {",
 	},
 	{
 		"the answer to a probe is waited for once", "frontend/early.go",

@@ -1,0 +1,51 @@
+package place
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend/view"
+)
+
+// Answer is how long the queue of a worker is that was asked for it.
+type Answer struct {
+	Worker *view.Worker
+	Ahead  float64 // tasks at the worker for each of its slots
+}
+
+// Shortest binds n tasks to the n shortest queues. If fewer workers answered than the tasks are worth probes, which the
+// paper does not speak of, each goes to the shortest queue, with those that were bound to it just now.
+func (s *Sampler) Shortest(answers []Answer, n, probes int) []Decision {
+	s.out = s.out[:0]
+	slices.SortStableFunc(answers, func(a, b Answer) int { return cmp.Compare(a.Ahead, b.Ahead) })
+	for i := range n {
+		if len(answers) == 0 {
+			break
+		}
+		a := &answers[0]
+		if len(answers) >= probes {
+			a = &answers[i]
+		} else {
+			for k := range answers {
+				if b := &answers[k]; b.Ahead < a.Ahead {
+					a = b
+				}
+			}
+		}
+		a.Ahead += 1 / float64(max(a.Worker.Slots(), 1))
+		s.out = append(s.out, Decision{Worker: a.Worker, Why: IsShortest, Bound: true})
+	}
+	return s.out
+}
+
+// random binds each task to a random worker: different ones, while there are any.
+type random Sampler
+
+func (r *random) Place(w *Want, _ time.Time) []Decision {
+	r.out = r.out[:0]
+	for i := range w.Queue.Len() {
+		r.out = append(r.out, Decision{Worker: w.Set.Draw(i%w.Set.Len(), r.rand), Bound: true})
+	}
+	return r.out
+}
