@@ -184,7 +184,7 @@ func (c *planner) match(now time.Time, acts []Action) []Action {
 	choices, order := c.view.Fleet().Batch(specs, c.cfg.Matcher, now, c.rand)
 	for _, i := range order {
 		if !c.postpone(batch[i], &choices[i], now) {
-			acts = c.enqueueLong(batch[i], &choices[i], now, acts)
+			acts = c.commitLong(batch[i], c.workers[choices[i].Choice().Worker], &choices[i], now, acts)
 		}
 	}
 	for i, x := range batch {
@@ -193,19 +193,17 @@ func (c *planner) match(now time.Time, acts []Action) []Action {
 		case choice.Chosen >= 0:
 		case len(choice.Candidates) > 0:
 			c.Stats.Leftovers++
-			c.decided(x, choice, nil, now)
-			c.delay(x, now.Add(breath<<x.left))
+			c.putBack(x, choice, now.Add(breath<<x.left), now)
 			x.left = min(x.left+1, maxLeft)
 		case x.blind == maxBlind:
 			choice.Reason = fmt.Sprintf("%s: a random worker, after %d times", choice.Reason, maxBlind)
-			acts = c.enqueueBlind(x, choice, now, acts)
+			acts = c.commitLong(x, c.anyWorker(x), choice, now, acts)
 		case x.whole || c.fitsNoOpen(x):
 			x.whole = true
 			choice.Reason = "needs more than is open to long tasks anywhere: at a random worker, it may use all"
-			acts = c.enqueueBlind(x, choice, now, acts)
+			acts = c.commitLong(x, c.anyWorker(x), choice, now, acts)
 		default:
-			c.decided(x, choice, nil, now)
-			c.delay(x, now.Add(blindAgain<<x.blind))
+			c.putBack(x, choice, now.Add(blindAgain<<x.blind), now)
 			x.blind++
 		}
 	}
@@ -225,22 +223,8 @@ func (c *planner) postpone(x *longTask, choice *estimate.Decision, now time.Time
 		return false
 	}
 	choice.Reason = fmt.Sprintf("later: its job needs it only after %.3fs, and there is room nowhere yet", choice.Due.Seconds())
-	c.decided(x, choice, nil, now)
-	c.delay(x, now.Add(sleep-max(sleep/8, worthSleep/2)))
+	c.putBack(x, choice, now.Add(sleep-max(sleep/8, worthSleep/2)), now)
 	return true
-}
-
-// enqueueLong sends a task where it was decided to go, and notes the room that it takes there.
-func (c *planner) enqueueLong(x *longTask, choice *estimate.Decision, now time.Time, acts []Action) []Action {
-	at := choice.Choice()
-	w := c.workers[at.Worker]
-	x.wait, x.run, x.read = max(at.I, at.W), at.R, at.Read // files are fetched while it waits
-	if end := now.Add(x.wait + x.run); end.After(x.task.group.ends) {
-		x.task.group.ends = end
-	}
-	acts = c.enqueueAt(x, w, choice, now, acts)
-	c.view.Fill(w.Worker, x.spec.Demand, x.run < x.spec.LongFrom, x.run)
-	return acts
 }
 
 // fitsNoOpen reports whether a task is larger than the part of each worker that long tasks may use.
@@ -248,40 +232,8 @@ func (c *planner) fitsNoOpen(x *longTask) bool {
 	return !slices.ContainsFunc(x.task.group.Set.Workers(), func(w *view.Worker) bool { return x.spec.Demand.Fits(w.Open()) })
 }
 
-// enqueueBlind sends a task to a random worker: none of those that may run it says how long it would wait.
-func (c *planner) enqueueBlind(x *longTask, choice *estimate.Decision, now time.Time, acts []Action) []Action {
+// anyWorker is a random worker for a task: none of those that may run it says how long it would wait.
+func (c *planner) anyWorker(x *longTask) *worker {
 	workers := x.task.group.Set.Workers()
-	w := workers[c.rand.IntN(len(workers))]
-	x.wait, x.run, x.read = 0, x.spec.Work.Mean, 0
-	return c.enqueueAt(x, c.at(w), choice, now, acts)
-}
-
-func (c *planner) enqueueAt(x *longTask, w *worker, choice *estimate.Decision, now time.Time, acts []Action) []Action {
-	x.blind, x.left, x.latest = 0, 0, time.Time{}
-	c.Stats.Enqueued++
-	acts = c.enqueue(x.task, w, now, acts)
-	a := x.task.attempt
-	c.view.Expect(w.Worker, view.Promise{Attempt: a.id, Res: a.res, Demand: x.task.spec.Demand, Short: x.run < x.spec.LongFrom, Run: x.run})
-	c.decided(x, choice, w, now)
-	return acts
-}
-
-// decided remembers a decision on x: that it goes to w, or nowhere. One that found no place again takes the place
-// of the one before.
-func (c *planner) decided(x *longTask, choice *estimate.Decision, w *worker, now time.Time) {
-	ds, j := &c.log, x.task.group.job
-	d := ds.get(x.decision)
-	if d == nil || d.Worker != "" {
-		if ds.n++; len(ds.ring) < maxDecisions {
-			ds.ring = append(ds.ring, make([]Decision, min(max(2*len(ds.ring), 64), maxDecisions)-len(ds.ring))...)
-		}
-		x.decision = ds.n
-		d = &ds.ring[ds.n%maxDecisions]
-		*d = Decision{Job: j.ID, Task: x.task.spec.Index, Path: estimate.Estimation, Why: x.why}
-	}
-	d.Choice, d.At = *choice, now.Sub(j.submitted)
-	d.Tries++
-	if w != nil {
-		d.Attempt, d.Worker, d.Outcome = x.task.attempt.id, w.Welcome().Worker, "sent"
-	}
+	return c.at(workers[c.rand.IntN(len(workers))])
 }

@@ -4,7 +4,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/phoebe-sched/phoebe/frontend/estimate"
 	"github.com/phoebe-sched/phoebe/frontend/place"
+	"github.com/phoebe-sched/phoebe/frontend/view"
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
@@ -75,6 +77,30 @@ func (c *ledger) reserve(g *group, s *shelf, w *worker, d *place.Decision, round
 	}
 	// At a worker where others queue, the place's turn is far enough off.
 	return append(acts, Send{Worker: w.Key, Msg: m, MayWait: g.Brief() && d.Rides == 0 && int(w.Load().Queued) >= w.Slots()})
+}
+
+// commitLong binds a task to the worker where it was decided to go by estimation, and notes the room that it takes there, if
+// that is known.
+func (c *ledger) commitLong(x *longTask, w *worker, choice *estimate.Decision, now time.Time, acts []Action) []Action {
+	x.blind, x.left, x.latest = 0, 0, time.Time{}
+	x.wait, x.run, x.read = 0, x.spec.Work.Mean, 0
+	known := choice.Chosen >= 0
+	if known {
+		at := choice.Choice()
+		x.wait, x.run, x.read = max(at.I, at.W), at.R, at.Read // files are fetched while it waits
+		if end := now.Add(x.wait + x.run); end.After(x.task.group.ends) {
+			x.task.group.ends = end
+		}
+	}
+	c.Stats.Enqueued++
+	acts = c.enqueue(x.task, w, now, acts)
+	a, short := x.task.attempt, x.run < x.spec.LongFrom
+	c.view.Expect(w.Worker, view.Promise{Attempt: a.id, Res: a.res, Demand: x.spec.Demand, Short: short, Run: x.run})
+	if known {
+		c.view.Fill(w.Worker, x.spec.Demand, short, x.run)
+	}
+	c.decided(x, choice, w, now)
+	return acts
 }
 
 // launch makes an attempt of t at w, in the given state.

@@ -129,6 +129,12 @@ func (c *jobs) delay(x *longTask, until time.Time) {
 	c.later.Push(sleeper{x})
 }
 
+// putBack lets a task sleep that was decided to go nowhere yet.
+func (c *jobs) putBack(x *longTask, choice *estimate.Decision, until, now time.Time) {
+	c.decided(x, choice, nil, now)
+	c.delay(x, until)
+}
+
 // wakeLong makes tasks due that have slept enough.
 func (c *jobs) wakeLong(now time.Time) {
 	for c.later.Len() > 0 && !now.Before(c.later.Min().at) {
@@ -196,4 +202,24 @@ func (c *jobs) note(t *task, outcome string) *Decision {
 		d.Outcome = outcome
 	}
 	return d
+}
+
+// decided remembers a decision on x: that it goes to w, or nowhere. One that found no place again takes the place
+// of the one before.
+func (c *jobs) decided(x *longTask, choice *estimate.Decision, w *worker, now time.Time) {
+	ds, j := &c.log, x.task.group.job
+	d := ds.get(x.decision)
+	if d == nil || d.Worker != "" {
+		if ds.n++; len(ds.ring) < maxDecisions {
+			ds.ring = append(ds.ring, make([]Decision, min(max(2*len(ds.ring), 64), maxDecisions)-len(ds.ring))...)
+		}
+		x.decision = ds.n
+		d = &ds.ring[ds.n%maxDecisions]
+		*d = Decision{Job: j.ID, Task: x.task.spec.Index, Path: estimate.Estimation, Why: x.why}
+	}
+	d.Choice, d.At = *choice, now.Sub(j.submitted)
+	d.Tries++
+	if w != nil {
+		d.Attempt, d.Worker, d.Outcome = x.task.attempt.id, w.Welcome().Worker, "sent"
+	}
 }
