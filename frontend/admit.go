@@ -178,10 +178,6 @@ const startRetry = 100 * time.Millisecond
 // MaxWait: a second is much for tasks of milliseconds, and little for those of a second.
 const maxWaitRuns = 20
 
-// maxSampledGroups bounds the groups of a job that are sampled, besides one for each stage: messages of the job look at
-// all of them.
-const maxSampledGroups = 256
-
 // group checks the tasks and sorts them by what they demand of a worker.
 func (c *jobs) group(j *job) *RefusedError {
 	invalid := func(i int, format string, args ...any) *RefusedError {
@@ -198,7 +194,7 @@ func (c *jobs) group(j *job) *RefusedError {
 		stage int32
 		near  bool
 	}
-	groups, sampled := map[kind]*group{}, 0
+	groups := map[kind]*group{}
 	for i := range j.Tasks {
 		t := &j.Tasks[i]
 		if t.Demand.CPU == 0 {
@@ -250,15 +246,6 @@ func (c *jobs) group(j *job) *RefusedError {
 			key := need.Key()
 			near := path == estimate.Sampling && c.cares(&j.Job, t)
 			last = groups[kind{key, path, t.Stage, near}]
-			if last == nil && path == estimate.Sampling {
-				if sampled++; sampled > maxSampledGroups+len(j.stages) {
-					if j.Mode != estimate.Auto || !j.Policy.Route {
-						return &RefusedError{Reason: TooBigJob, Message: fmt.Sprintf("the tasks of the job demand workers of more than %d kinds, too many to sample those of each: leave out mode sample and policy %s, or split the job", maxSampledGroups, j.Policy.Name)}
-					}
-					path, near, why.Cause = estimate.Estimation, false, estimate.ByKinds
-					last = groups[kind{key, path, t.Stage, near}]
-				}
-			}
 			if last == nil {
 				set := c.view.Set(key)
 				if set == nil {
@@ -298,6 +285,7 @@ func (c *jobs) group(j *job) *RefusedError {
 	if len(j.stages) > 0 {
 		j.sortGroups()
 	}
+	j.seatAll()
 	return nil
 }
 

@@ -84,7 +84,7 @@ func (c *Core) checkJobs() error {
 		if claims > 0 && j.claimUntil.IsZero() {
 			return fmt.Errorf("job %v: %d tasks wait for claims without a time limit", id, claims)
 		}
-		queued := 0
+		queued, lone := 0, 0
 		for _, g := range j.groups {
 			if matched[g] != g.matching || g.path == estimate.Estimation && g.queue.Len()+g.places.Len() > 0 {
 				return fmt.Errorf("job %v: %d tasks of a group are to be matched, %d counted; %d are queued, at %d places, on the path of %s", id, matched[g], g.matching, g.queue.Len(), g.places.Len(), g.path)
@@ -94,7 +94,13 @@ func (c *Core) checkJobs() error {
 					return fmt.Errorf("job %v, task %d is in a queue: state %d", id, t.spec.Index, t.state)
 				}
 			}
-			if lone := g.Set.Len() == 0; !list.Has(g) || lone != slices.Contains(j.lone, g) {
+			if g.lone {
+				lone += g.queue.Len() + g.matching
+			}
+			if seated := len(g.seats) > 0 && list.Has(&g.seats[0]); len(j.groups) > 1 && seated != (g.queue.Len() > 0) || g.live > 0 && !g.placed || g.placed != slices.Contains(j.placed, g) {
+				return fmt.Errorf("job %v: a group with %d waiting tasks and %d places has a seat: %t, and is among those with places: %t", id, g.queue.Len(), g.live, seated, g.placed)
+			}
+			if lone := g.Set.Len() == 0; !list.Has(g) || lone != g.lone {
 				return fmt.Errorf("job %v: a group is among those of its workers: %t; no worker is up for it: %t", id, list.Has(g), lone)
 			}
 			queued += g.queue.Len()
@@ -102,8 +108,8 @@ func (c *Core) checkJobs() error {
 				return fmt.Errorf("job %v: %w", id, err)
 			}
 		}
-		if queued != waits {
-			return fmt.Errorf("job %v: %d tasks wait, %d are queued", id, waits, queued)
+		if queued != waits || lone != j.lone {
+			return fmt.Errorf("job %v: %d tasks wait, %d are queued; no worker is up for %d, %d counted", id, waits, queued, lone, j.lone)
 		}
 		if list.Has(j) != (waits > 0) {
 			return fmt.Errorf("job %v: %d tasks wait, hungry: %t", id, waits, list.Has(j))

@@ -115,7 +115,7 @@ func (c *ledger) unclaimed(j *job, now time.Time, acts []Action) []Action {
 	if !left {
 		j.claimUntil = time.Time{}
 	}
-	c.want(j)
+	c.wantAllOf(j)
 	return acts
 }
 

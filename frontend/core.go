@@ -225,7 +225,7 @@ func (c *Core) submit(spec *Job, now time.Time, acts []Action) []Action {
 			}
 		}
 	}
-	c.want(j)
+	c.wantAllOf(j)
 	return acts
 }
 
@@ -250,7 +250,7 @@ func (c *Core) wakeJob(j *job, now time.Time, acts []Action) []Action {
 	case j.ended:
 	case !j.retryAt.IsZero() && !now.Before(j.retryAt):
 		j.retryAt = time.Time{}
-		c.want(j)
+		c.wantAllOf(j)
 	case !j.lagAt.IsZero() && !now.Before(j.lagAt):
 		acts = c.resample(j, now, acts)
 	}

@@ -6,26 +6,26 @@ import "time"
 func (c *planner) plan(now time.Time, acts []Action) []Action {
 	if len(c.wants) > 0 {
 		for _, j := range c.wanting() {
-			acts = c.cover(j, now, acts)
+			acts = c.cover(j, j.taken(), now, acts)
 		}
 	}
 	if c.wantAll {
 		c.wantAll = false
 		for t := range c.hungry.all.All() {
 			for j := range t.hungry.All() {
-				acts = c.cover(j, now, acts)
+				acts = c.cover(j, j.groups, now, acts)
 			}
 		}
 	}
 	return acts
 }
 
-// cover gives the groups of a job the places that they want.
-func (c *planner) cover(j *job, now time.Time, acts []Action) []Action {
+// cover gives groups of a job the places that they want.
+func (c *planner) cover(j *job, groups []*group, now time.Time, acts []Action) []Action {
 	if j.ended {
 		return acts
 	}
-	for _, g := range j.groups {
+	for _, g := range groups {
 		acts = c.coverGroup(g, now, acts)
 	}
 	c.settle(j, now)

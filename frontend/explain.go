@@ -45,10 +45,7 @@ func (c *Core) Explain(job probe.JobID, task int) []Decision {
 		}
 	}
 	if j := c.byID[job]; j != nil {
-		for _, g := range j.groups {
-			found = append(found, c.explain(g, task)...)
-		}
-		return found
+		return append(found, c.explain(j, task)...)
 	}
 	if len(found) > 0 && task >= 0 {
 		return found
@@ -65,22 +62,21 @@ func (c *Core) Explain(job probe.JobID, task int) []Decision {
 	return found
 }
 
-// explain is the Decision on a task of the group that no other tells of, or on the first of them.
-func (c *Core) explain(g *group, task int) []Decision {
-	var found []Decision
-	for i := range g.job.tasks {
-		t := &g.job.tasks[i]
-		if t.group != g || task >= 0 && t.spec.Index != probe.TaskIndex(task) {
+// explain is the Decisions on a task of a job that no others tell of, or, if that is negative, on the first such task of
+// each group, in the order of these.
+func (c *Core) explain(j *job, task int) []Decision {
+	of := make([]*Decision, len(j.groups))
+	for i := range j.tasks {
+		t := &j.tasks[i]
+		g := t.group
+		if task >= 0 && t.spec.Index != probe.TaskIndex(task) || t.long != nil && c.log.get(t.long.decision) != nil {
 			continue
 		}
-		if t.long != nil && c.log.get(t.long.decision) != nil {
+		if d := of[g.index]; d != nil {
+			d.Alike++
 			continue
 		}
-		if len(found) > 0 {
-			found[0].Alike++
-			continue
-		}
-		d := Decision{Job: g.job.ID, Task: t.spec.Index, Path: g.path, Why: g.why, Choice: estimate.Decision{Chosen: -1}}
+		d := Decision{Job: j.ID, Task: t.spec.Index, Path: g.path, Why: g.why, Choice: estimate.Decision{Chosen: -1}}
 		if task >= 0 || t.state == blocked {
 			d.Outcome = stateText[t.state]
 		}
@@ -88,9 +84,15 @@ func (c *Core) explain(g *group, task int) []Decision {
 			d.Attempt, d.Worker = a.id, a.w.Welcome().Worker
 		}
 		if g.path == estimate.Sampling {
-			d.Samples = c.samples(g.job.ID, g.index)
+			d.Samples = c.samples(j.ID, g.index)
 		}
-		found = append(found, d)
+		of[g.index] = &d
+	}
+	var found []Decision
+	for _, d := range of {
+		if d != nil {
+			found = append(found, *d)
+		}
 	}
 	return found
 }

@@ -54,14 +54,18 @@ type job struct {
 	deadline  time.Time // zero: none
 	tasks     []task
 	groups    []*group
-	lone      []*group // those no worker is up for
-	left      int      // tasks without an outcome
-	payloads  int      // bytes, of those
-	waiting   int      // tasks in state waiting
-	served    bool     // a task of it has started, or all are over
+	seats     map[string]*list.List[*seat] // by name; nil: it has one group
+	placed    []*group                     // those with places believed to be in queues, and some that no longer have any
+	left      int                          // tasks without an outcome
+	payloads  int                          // bytes, of those
+	waiting   int                          // tasks in state waiting
+	lone      int                          // tasks that wait, or are to be matched, and that no worker is up for
+	served    bool                         // a task of it has started, or all are over
 	ended     bool
-	ending    bool // all its tasks are being ended
-	wants     bool // it is among the wants
+	ending    bool     // all its tasks are being ended
+	wants     bool     // it is among the wants
+	wantsAll  bool     // so are all its groups
+	wanting   []*group // those that are
 
 	stages []stage // none: the job has none
 	cause  string  // of its failure, as a task of a stage has failed
@@ -122,7 +126,11 @@ type group struct {
 	estimate  time.Duration // mean of those of its tasks that have one; 0: none has
 	path      estimate.Path
 	number    int              // of its stage
-	index     int              // among those of its job, as they were made
+	index     int              // among those of its job
+	seats     []seat           // none: its job has no other group
+	lone      bool             // no worker is up for it
+	placed    bool             // it is among those of its job
+	wants     bool             // likewise
 	queue     list.List[*task] // those that wait, first to be bound at the front
 	places    list.List[*reservation]
 	live      int       // places believed to be in queues
@@ -142,6 +150,16 @@ type group struct {
 
 // Links makes it an item of lists.
 func (g *group) Links() *list.Node[*group] { return &g.node }
+
+// seat is a group's among those with waiting tasks that name one host or worker, or none.
+type seat struct {
+	group *group
+	name  string // "": none
+	node  list.Node[*seat]
+}
+
+// Links makes it an item of lists.
+func (s *seat) Links() *list.Node[*seat] { return &s.node }
 
 // tenant is one for whom jobs are under way. Tenants are kept apart in all that one of them could use up: admission,
 // the tasks that may be pending, and the room that workers are believed to have.

@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -41,12 +42,43 @@ type jobs struct {
 	Waits, Runs estimate.Accuracy
 }
 
-// want notes that a job may need more places than it has.
-func (c *jobs) want(j *job) {
+// want notes that a group may need more places than it has.
+func (c *jobs) want(g *group) {
+	if j := g.job; !g.wants && !j.wantsAll {
+		g.wants = true
+		j.wanting = append(j.wanting, g)
+		c.noteJob(j)
+	}
+}
+
+// wantAllOf notes the same of all groups of a job.
+func (c *jobs) wantAllOf(j *job) {
+	j.wantsAll = true
+	c.noteJob(j)
+}
+
+func (c *jobs) noteJob(j *job) {
 	if !j.wants {
 		j.wants = true
 		c.wants = append(c.wants, j)
 	}
+}
+
+// taken are the groups of a job that want something, in order: it is good until one of them wants something again.
+func (j *job) taken() []*group {
+	gs := j.wanting
+	for _, g := range gs {
+		g.wants = false
+	}
+	j.wanting = gs[:0]
+	if j.wantsAll {
+		j.wantsAll = false
+		return j.groups
+	}
+	if len(gs) > 1 {
+		slices.SortFunc(gs, func(a, b *group) int { return cmp.Compare(a.index, b.index) })
+	}
+	return gs
 }
 
 // wanting takes the jobs that were noted, in the order in which they were submitted. It is good until the next want.
@@ -163,7 +195,7 @@ func (c *jobs) settle(j *job, now time.Time) {
 			}
 			soonest(j.lagAt)
 		}
-		if !c.strandedJob(j) {
+		if j.lone == 0 {
 			j.stranded = time.Time{}
 		} else if j.stranded.IsZero() {
 			j.stranded = now
@@ -184,14 +216,10 @@ func (c *jobs) settle(j *job, now time.Time) {
 	}
 }
 
-func (c *jobs) strandedJob(j *job) bool {
-	return slices.ContainsFunc(j.lone, func(g *group) bool { return g.queue.Len()+g.matching > 0 })
-}
-
 // putOff lets the jobs that want something wait until a time, instead.
 func (c *jobs) putOff(until, now time.Time) {
 	for _, j := range c.wanting() {
-		if !j.ended {
+		if j.taken(); !j.ended {
 			j.retryAt = until
 			c.settle(j, now)
 		}

@@ -150,7 +150,7 @@ func (c *jobs) ripenAll(now time.Time) {
 	for c.ripening.Len() > 0 && !c.ripening.Min().green.Min().from.After(now) {
 		s := c.ripening.Min()
 		s.ripen(now)
-		c.want(s.near.group.job)
+		c.want(s.near.group)
 	}
 }
 
@@ -236,7 +236,7 @@ func (c *jobs) nearGone(w *worker) {
 			for s.green.Len() > 0 {
 				n.again(s.green.Min().task)
 			}
-			c.want(n.group.job)
+			c.want(n.group)
 		}
 	}
 }

@@ -10,41 +10,6 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// Of the tasks of a job that each name another host, only so many kinds are sampled: messages of the job look at all
-// of these. The others go by estimation; where that is not allowed, the job is refused.
-func TestManyKinds(t *testing.T) {
-	const n = 3 * maxSampledGroups
-	f := newFleet(t, n, 1, Config{})
-	job := func() *Job {
-		j := jobWith("x", make([]Task, n)...)
-		for i := range j.Tasks {
-			j.Tasks[i].Constraint.Hosts = []string{fmt.Sprint("h", i)}
-		}
-		return j
-	}
-	for _, sampled := range []func(*Job){
-		func(j *Job) { j.Mode = estimate.Sample },
-		func(j *Job) { j.Policy = Policies[1] },
-	} {
-		j := job()
-		sampled(j)
-		if r, ok := f.step(Submit{j})[0].(Refused); !ok || r.Err.Reason != TooBigJob {
-			t.Errorf("mode %s, policy %s: %+v", j.Mode, j.Policy.Name, r)
-		}
-	}
-	f.step(Submit{job()})
-	paths := map[estimate.Path]int{}
-	for _, g := range f.core.byID[job().ID].groups {
-		paths[g.path]++
-		if (g.why.Cause == estimate.ByKinds) != (g.path == estimate.Estimation) {
-			t.Errorf("%s: %s", g.path, g.why)
-		}
-	}
-	if paths[estimate.Sampling] != maxSampledGroups || paths[estimate.Estimation] != n-maxSampledGroups {
-		t.Errorf("%v", paths)
-	}
-}
-
 // A worker is told how long a task will take with reading its inputs there; what is learnt of a run is without that.
 func TestReadingIsPartOfTheRun(t *testing.T) {
 	f := newFleet(t, 2, 1, Config{})

@@ -109,7 +109,7 @@ func (c *ledger) again(t *task, w *worker, id probe.AttemptID, now time.Time, ac
 		return acts
 	}
 	c.await(t)
-	c.want(t.group.job)
+	c.want(t.group)
 	return acts
 }
 
@@ -178,7 +178,7 @@ func (c *ledger) lose(a *attempt, died bool, why string, now time.Time, acts []A
 	t := a.task
 	c.settleRide(a, place.Gone)
 	c.dropAttempt(a)
-	c.want(a.job)
+	c.want(a.task.group)
 	c.note(t, "lost: "+why)
 	c.Stats.Losses++
 	if !t.spec.Retryable {
@@ -222,7 +222,7 @@ func (c *ledger) started(w *worker, m *probe.Started, acts []Action) []Action {
 // refused takes back what a worker did not accept.
 func (c *ledger) refused(w *worker, m *probe.Refused, now time.Time, acts []Action) []Action {
 	if a := w.attempts[m.Attempt]; a != nil {
-		c.want(a.job)
+		c.want(a.task.group)
 		c.settleRide(a, place.Gone)
 		c.note(a.task, "refused: "+m.Reason.String())
 		switch m.Reason {
@@ -275,7 +275,7 @@ func (c *ledger) hitch(a *attempt, why probe.Reason, now time.Time, acts []Actio
 // or was bound to it early.
 func (c *ledger) placeGone(w *worker, id probe.ResID) {
 	if r := w.places[id]; r != nil {
-		c.want(r.group.job)
+		c.want(r.group)
 		a := r.ride(id)
 		c.dropPlace(w, id, r, place.Gone)
 		if a != nil {
@@ -284,7 +284,7 @@ func (c *ledger) placeGone(w *worker, id probe.ResID) {
 		return
 	}
 	if a := w.enqueued[id]; a != nil && a.task.state == enqueued {
-		c.want(a.job)
+		c.want(a.task.group)
 		c.note(a.task, "evicted from its queue")
 		c.takeBack(a)
 	}
@@ -297,7 +297,7 @@ func (c *ledger) queued(w *worker, m *probe.Queued) {
 		if r := w.places[id]; r != nil {
 			if a := r.ride(id); a != nil {
 				c.unride(a, r)
-				c.want(r.group.job)
+				c.want(r.group)
 			}
 		}
 	}
@@ -322,7 +322,7 @@ func (c *ledger) gone(w *worker, m *probe.Gone, now time.Time, acts []Action) []
 	for _, p := range m.Places {
 		for i := range p.Count {
 			if r := w.places[p.First+probe.ResID(i)]; r != nil {
-				c.want(r.group.job)
+				c.want(r.group)
 				c.dropPlace(w, p.First+probe.ResID(i), r, place.Gone)
 			}
 		}

@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -31,7 +32,7 @@ func (c *ledger) commit(g *group, s *shelf, ds []place.Decision, now time.Time, 
 	}
 	g.budget = max(g.budget, 0)
 	j := g.job
-	if j.waiting == 0 && j.Policy.Cancel && slices.ContainsFunc(j.groups, func(g *group) bool { return g.live > 0 }) {
+	if j.waiting == 0 && j.Policy.Cancel && len(j.placed) > 0 {
 		acts = c.cancelPlaces(j, now, acts) // all ride now; one that comes back finds its place kept
 	}
 	return acts
@@ -172,7 +173,7 @@ func (c *ledger) bind(r *reservation, g *group, m *probe.Ready, now time.Time, a
 		acts = c.cancelPlaces(j, now, acts)
 	}
 	if own.live == 0 && own.job.waiting > 0 || own.uneasy() { // used up: a Reserve asks for MaxPlaces at most
-		c.want(own.job)
+		c.want(own)
 	}
 	c.settle(j, now)
 	return acts
@@ -251,7 +252,10 @@ func (r *reservation) queue(n int) {
 		return
 	}
 	g := r.group
-	g.live += n
+	if g.live += n; g.live > 0 && !g.placed {
+		g.placed = true
+		g.job.placed = append(g.job.placed, g)
+	}
 	switch after := r.live > 0; {
 	case after && !before:
 		g.probing++
@@ -317,7 +321,7 @@ func (c *ledger) dropAttempt(a *attempt) {
 // dropPlaces forgets the places at w.
 func (c *ledger) dropPlaces(w *worker) {
 	for id, r := range w.places {
-		c.want(r.group.job)
+		c.want(r.group)
 		c.dropPlace(w, id, r, place.Gone)
 	}
 }
@@ -329,14 +333,16 @@ const spareFor = time.Millisecond
 // cancelPlaces withdraws all places of a job but those whose rides may have started. Where turns are shared and
 // another job of the tenant waits, they are spare for a while first.
 func (c *ledger) cancelPlaces(j *job, now time.Time, acts []Action) []Action {
-	keep := j.Policy.Share && !slices.ContainsFunc(j.groups, func(g *group) bool { return g.Short(c.view.Trip()) })
+	keep := j.Policy.Share
 	if first := j.tenant.hungry.First(); first == nil || first == j && j.tenant.hungry.Len() == 1 {
 		keep = false
 		if first := c.hungry.all.First(); first == nil || first == j.tenant && c.hungry.all.Len() == 1 {
 			acts = c.cancelSpare(acts)
 		}
 	}
-	for _, g := range j.groups {
+	slices.SortFunc(j.placed, func(a, b *group) int { return cmp.Compare(a.index, b.index) })
+	for _, g := range j.placed {
+		keep := keep && !g.Short(c.view.Trip())
 		for r := range g.places.All() {
 			switch {
 			case r.live == 0:
@@ -352,7 +358,9 @@ func (c *ledger) cancelPlaces(j *job, now time.Time, acts []Action) []Action {
 				c.keepSpare(r, now)
 			}
 		}
+		g.placed = false
 	}
+	j.placed = j.placed[:0]
 	return acts
 }
 

@@ -75,7 +75,7 @@ func (c *planner) resample(j *job, now time.Time, acts []Action) []Action {
 			acts = c.commit(g, nil, c.sampler.Place(c.short(g, n), now), now, acts)
 		}
 	}
-	c.want(j)
+	c.wantAllOf(j)
 	return acts
 }
 
@@ -87,26 +87,30 @@ func (c *planner) offer(w *worker, now time.Time, acts []Action) []Action {
 	var room [mostLooked]*job
 	for _, j := range c.hungry.first(&room) {
 		if j.Policy.Informed && j.Policy.Binding == Late {
-			for _, g := range j.groups {
-				if !w.Idle() || !g.Set.Contains(w.Worker) {
-					continue
-				}
-				var q place.Queue = g
-				if g.near != nil {
-					q = c.fromShelves(g, w, now)
-				}
-				d, any := c.sampler.Offer(&g.Kind, q, w.Worker)
-				if !any {
-					continue
-				}
-				c.Stats.Offers++
-				acts = c.commit(g, nil, []place.Decision{d}, now, acts)
-				c.hungry.served(j.tenant)
+			for more := true; more && w.Idle(); {
+				acts, more = c.offerOf(j, w, now, acts)
 			}
 			c.settle(j, now)
 		}
 	}
 	return acts
+}
+
+// offerOf offers w tasks of a job. It reports whether it may take more: if tasks ride, what room it has left is known.
+func (c *planner) offerOf(j *job, w *worker, now time.Time, acts []Action) (_ []Action, more bool) {
+	for g := range j.hungryAt(w) {
+		var q place.Queue = g
+		if g.near != nil {
+			q = c.fromShelves(g, w, now)
+		}
+		if d, any := c.sampler.Offer(&g.Kind, q, w.Worker); any {
+			c.Stats.Offers++
+			acts = c.commit(g, nil, []place.Decision{d}, now, acts)
+			c.hungry.served(j.tenant)
+			return acts, d.Rides > 0
+		}
+	}
+	return acts, false
 }
 
 // coverNear finds workers for the tasks of a group that are ripe: first those where the data is.

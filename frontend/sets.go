@@ -1,8 +1,6 @@
 package frontend
 
 import (
-	"slices"
-
 	"github.com/phoebe-sched/phoebe/frontend/view"
 )
 
@@ -44,10 +42,13 @@ func (c *jobs) turn() {
 	for _, s := range c.view.Turned() {
 		users := c.users[s]
 		for g := range users.All() {
-			g.job.lone = slices.DeleteFunc(g.job.lone, func(h *group) bool { return h == g })
-			if s.Len() == 0 {
-				g.job.lone = append(g.job.lone, g)
+			switch lone := s.Len() == 0; {
+			case lone && !g.lone:
+				g.job.lone += g.queue.Len() + g.matching
+			case !lone && g.lone:
+				g.job.lone -= g.queue.Len() + g.matching
 			}
+			g.lone = s.Len() == 0
 		}
 	}
 }

@@ -175,6 +175,9 @@ func (j *job) sortGroups() {
 	slices.SortStableFunc(j.groups, func(a, b *group) int {
 		return cmp.Compare(j.stages[b.number].path, j.stages[a.number].path)
 	})
+	for i, g := range j.groups {
+		g.index = i
+	}
 }
 
 // blocks reports whether the tasks of a group have to wait for the stages before theirs.

@@ -18,13 +18,21 @@ func (t *task) move(to taskState) {
 	}
 	switch from {
 	case waiting:
-		g.queue.Remove(t)
+		if g.queue.Remove(t); g.queue.Len() == 0 {
+			g.rise()
+		}
 		j.waiting--
+		if g.lone {
+			j.lone--
+		}
 		if g.near != nil {
 			g.near.left(t)
 		}
 	case matching:
 		g.matching--
+		if g.lone {
+			j.lone--
+		}
 	}
 	switch t.state = to; to {
 	case waiting:
@@ -33,12 +41,21 @@ func (t *task) move(to taskState) {
 		} else {
 			g.queue.PushFront(t)
 		}
+		if g.queue.Len() == 1 {
+			g.sit()
+		}
 		j.waiting++
+		if g.lone {
+			j.lone++
+		}
 		if g.near != nil {
 			g.near.came(t)
 		}
 	case matching:
 		g.matching++
+		if g.lone {
+			j.lone++
+		}
 	case done:
 		j.left--
 	}
@@ -85,7 +102,7 @@ func (c *jobs) startStages(j *job) {
 			c.await(t)
 		}
 	}
-	c.want(j)
+	c.wantAllOf(j)
 }
 
 // estimated lets a task that is to be placed by estimation wait for the next batch, or for a later one.
@@ -184,8 +201,8 @@ func (c *jobs) choose(g *group, w *worker, now time.Time) *group {
 	if g.job.waiting == 0 {
 		return nil
 	}
-	for _, other := range g.job.groups {
-		if other.queue.Len() > 0 && other.Set.Contains(w.Worker) && other.Demand.Fits(g.Demand) && c.first(other, w, now) != nil {
+	for other := range g.job.hungryAt(w) {
+		if other.Demand.Fits(g.Demand) && c.first(other, w, now) != nil {
 			return other
 		}
 	}

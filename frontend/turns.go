@@ -45,8 +45,8 @@ func (c *planner) share(g *group, w *worker, now time.Time) *group {
 		if !k.Policy.Share || k.Priority != j.Priority {
 			continue
 		}
-		for _, other := range k.groups {
-			if other.queue.Len() > 0 && other.Set.Contains(w.Worker) && other.Demand.Fits(g.Demand) && c.first(other, w, now) != nil &&
+		for other := range k.hungryAt(w) {
+			if other.Demand.Fits(g.Demand) && c.first(other, w, now) != nil &&
 				(g.estimate == 0 || other.estimate > 0 && other.estimate <= g.estimate) {
 				return other
 			}

@@ -60,7 +60,6 @@ const (
 	ByPolicy
 	ByInputs
 	ByFiles
-	ByKinds // its job has tasks of too many kinds to sample the workers of each
 	ByIgnorance
 	ByLength
 	ByBrevity
@@ -85,8 +84,6 @@ func (r Reason) String() string {
 		return fmt.Sprintf("its inputs may take %s to read: %s, threshold %s", seconds(r.Reads), r.Work, seconds(r.Threshold))
 	case ByFiles:
 		return "needs files"
-	case ByKinds:
-		return "its job demands too many kinds of workers to sample those of each"
 	case ByIgnorance:
 		return "nothing is known of its run time"
 	case ByLength:

@@ -100,7 +100,7 @@ var paths = [...]v1.Path{estimate.Sampling: v1.Path_SAMPLING, estimate.Estimatio
 
 var causes = [...]v1.Cause{
 	estimate.ByMode: v1.Cause_BY_MODE, estimate.ByPolicy: v1.Cause_BY_POLICY, estimate.ByInputs: v1.Cause_BY_INPUTS,
-	estimate.ByFiles: v1.Cause_BY_FILES, estimate.ByKinds: v1.Cause_BY_PLACE, estimate.ByIgnorance: v1.Cause_BY_IGNORANCE,
+	estimate.ByFiles: v1.Cause_BY_FILES, estimate.ByIgnorance: v1.Cause_BY_IGNORANCE,
 	estimate.ByLength: v1.Cause_BY_LENGTH, estimate.ByBrevity: v1.Cause_BY_BREVITY,
 }
 

@@ -402,7 +402,7 @@ var table = []mutant{
 	},
 	{
 		"a job whose link broke gets other places", "frontend/places.go",
-		"c.want(r.group.job)\n\t\tc.dropPlace", "c.dropPlace",
+		"c.want(r.group)\n\t\tc.dropPlace", "c.dropPlace",
 	},
 	{
 		"a worker that comes is offered to all that wait", "frontend/core.go",
@@ -450,12 +450,12 @@ var table = []mutant{
 		"c.unride(a, r) // its Queued was overtaken", "_ = a",
 	},
 	{
-		"a place serves only tasks that may run there", "frontend/tasks.go",
-		"other.Set.Contains(w.Worker) && other.Demand.Fits(g.Demand) && c.first(other, w, now) != nil {", "other.Demand.Fits(g.Demand) && c.first(other, w, now) != nil {",
+		"a place serves only tasks that may run there", "frontend/seats.go",
+		"s.group.Set.Contains(w.Worker) && !yield", "!yield",
 	},
 	{
 		"a place serves only tasks that it has room for", "frontend/tasks.go",
-		"other.Set.Contains(w.Worker) && other.Demand.Fits(g.Demand) && c.first(other, w, now) != nil {", "other.Set.Contains(w.Worker) && c.first(other, w, now) != nil {",
+		"other.Demand.Fits(g.Demand) && c.first(other, w, now) != nil {", "c.first(other, w, now) != nil {",
 	},
 	{
 		"a place whose task may have started is not cancelled", "frontend/places.go",
@@ -767,8 +767,8 @@ var table = []mutant{
 		"w.Mean+n.Reads >= threshold:", "false:",
 	},
 	{
-		"a job is sampled for so many kinds of tasks only", "frontend/admit.go",
-		"sampled > maxSampledGroups+len(j.stages)", "sampled < 0",
+		"a group whose tasks all run is no longer looked at", "frontend/tasks.go",
+		"g.rise()", "",
 	},
 	{
 		"a ready worker gets the task whose data it has", "frontend/near.go",

@@ -1,0 +1,180 @@
+package frontend
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+// machines are workers of one slot each, w0 at h0 and so on, that do what they are told. Each speaks when it is its turn.
+type machines struct {
+	core  *Core
+	now   time.Time
+	ws    []machine
+	check *testing.T // nil: the core's state is not checked
+	done  int
+	sent  int // messages from the frontend
+}
+
+type machine struct {
+	queue []probe.ResID
+	runs  []probe.Launch
+	back  []probe.ResID // places of tasks that rode in vain
+	asked bool          // it has said Ready, and waits for the answer
+}
+
+func newMachines(workers int) *machines {
+	s := &machines{core: New(Config{ID: 1}, rand.New(rand.NewPCG(1, 2))), now: time.Unix(1000, 0), ws: make([]machine, workers)}
+	for i := range workers {
+		s.core.Step(s.now, WorkerUp{Worker(i), probe.Welcome{Worker: fmt.Sprint("w", i), Host: fmt.Sprint("h", i), Incarnation: 1, Functions: []string{"f"}, Capacity: probe.Slot}}, nil)
+	}
+	return s
+}
+
+// play runs a job to its end.
+func (s *machines) play(j *Job) {
+	s.done, s.sent = 0, 0
+	s.hear(s.core.Step(s.now, Submit{j}, nil))
+	var acts []Action
+	for n := len(j.Tasks); s.done < n; {
+		s.now = s.now.Add(time.Millisecond)
+		for i := range s.ws {
+			if msg := s.ws[i].speak(); msg != nil {
+				acts = s.core.Step(s.now, Received{Worker(i), msg}, acts[:0])
+				s.hear(acts)
+			}
+		}
+		if s.check != nil {
+			if err := s.core.Check(); err != nil {
+				s.check.Fatal(err)
+			}
+		}
+		if at := s.core.NextWake(); !at.IsZero() && !at.After(s.now) {
+			acts = s.core.Step(s.now, Wake{}, acts[:0])
+			s.hear(acts)
+		}
+	}
+}
+
+func (m *machine) speak() probe.Msg {
+	load := probe.Load{Queued: uint32(len(m.queue)), Running: uint32(len(m.runs))}
+	switch {
+	case len(m.back) > 0:
+		id := m.back[0]
+		m.back = m.back[1:]
+		m.queue = append(m.queue, id)
+		return probe.Queued{First: id, Count: 1, Load: load}
+	case len(m.runs) > 0:
+		l := m.runs[0]
+		if m.runs = m.runs[1:]; len(m.runs) == 0 && len(m.queue) == 0 {
+			load.Free = probe.Slot
+		}
+		return probe.Finished{Attempt: l.Attempt, Status: probe.Succeeded, Run: time.Millisecond, Load: load}
+	case !m.asked && len(m.queue) > 0:
+		m.asked = true
+		return probe.Ready{Res: m.queue[0], Load: load}
+	}
+	return nil
+}
+
+func (s *machines) hear(acts []Action) {
+	for _, a := range acts {
+		switch a := a.(type) {
+		case Refused:
+			panic(a.Err)
+		case Done:
+			s.done++
+		case Send:
+			s.sent++
+			s.ws[a.Worker].hear(a.Msg)
+		}
+	}
+}
+
+func (m *machine) hear(msg probe.Msg) {
+	switch msg := msg.(type) {
+	case probe.Reserve:
+		for i := range msg.Count {
+			switch id := msg.First + probe.ResID(i); {
+			case int(i) >= len(msg.Launches):
+				m.queue = append(m.queue, id)
+			case len(m.runs) == 0 && !m.asked:
+				m.runs = append(m.runs, msg.Launches[i])
+			default:
+				m.back = append(m.back, id)
+			}
+		}
+	case probe.Bind:
+		m.asked = false
+		if m.runs = append(append(m.runs, msg.Launch), msg.Bundle...); !msg.Keep {
+			m.drop(probe.Cancel{First: msg.Res, Count: 1})
+		}
+	case probe.Decline:
+		m.asked = false
+		m.drop(probe.Cancel{First: msg.Res, Count: 1})
+	case probe.Cancel:
+		if m.asked && m.queue[0] >= msg.First && m.queue[0] < msg.First+probe.ResID(msg.Count) {
+			m.asked = false
+		}
+		m.drop(msg)
+	}
+}
+
+func (m *machine) drop(c probe.Cancel) {
+	m.queue = slices.DeleteFunc(m.queue, func(id probe.ResID) bool { return id >= c.First && id < c.First+probe.ResID(c.Count) })
+}
+
+// kinds is a job each of whose tasks names other hosts of so many.
+func kinds(n, hosts int) *Job {
+	j := jobWith("x", make([]Task, n)...)
+	for i := range j.Tasks {
+		t := &j.Tasks[i]
+		t.Estimate = time.Millisecond
+		t.Constraint.Hosts = []string{fmt.Sprint("h", i%hosts), fmt.Sprint("h", i/hosts%hosts), fmt.Sprint("h", i/hosts/hosts%hosts)}
+	}
+	return j
+}
+
+// A job of more kinds than are looked at for a message is sampled like any other, and all its tasks run.
+func TestManyKinds(t *testing.T) {
+	const n = 3 * mostKinds
+	for _, policy := range Policies[:2] {
+		s := newMachines(16)
+		s.check = t
+		j := kinds(n, 16)
+		j.Policy = policy
+		s.play(j)
+		if got := s.core.Stats.Estimated; got != 0 || s.sent > 8*n {
+			t.Errorf("policy %s: %d tasks by estimation, %d messages", policy.Name, got, s.sent)
+		}
+	}
+}
+
+// A job whose tasks are of so many kinds takes hardly longer than one whose tasks are all of one.
+func BenchmarkKinds(b *testing.B) {
+	for _, n := range []int{1000, 10_000, 100_000} {
+		for _, kind := range []string{"own", "one"} {
+			b.Run(fmt.Sprint(n, "/", kind), func(b *testing.B) {
+				s := newMachines(64)
+				for b.Loop() {
+					j := kinds(n, 64)
+					if kind == "one" {
+						for i := range j.Tasks {
+							j.Tasks[i].Constraint.Hosts = nil
+						}
+					}
+					s.play(j)
+					if s.done != n {
+						b.Fatalf("%d of %d tasks are done", s.done, n)
+					}
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/task")
+				b.ReportMetric(float64(s.sent)/float64(n), "messages/task")
+			})
+		}
+	}
+}
