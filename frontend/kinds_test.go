@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/phoebe-sched/phoebe/frontend/estimate"
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
@@ -157,14 +158,20 @@ func TestManyKinds(t *testing.T) {
 // A job whose tasks are of so many kinds takes hardly longer than one whose tasks are all of one.
 func BenchmarkKinds(b *testing.B) {
 	for _, n := range []int{1000, 10_000, 100_000} {
-		for _, kind := range []string{"own", "one"} {
+		for _, kind := range []string{"hosts", "inputs", "one"} {
 			b.Run(fmt.Sprint(n, "/", kind), func(b *testing.B) {
 				s := newMachines(64)
 				for b.Loop() {
 					j := kinds(n, 64)
-					if kind == "one" {
-						for i := range j.Tasks {
-							j.Tasks[i].Constraint.Hosts = nil
+					for i := range j.Tasks {
+						t := &j.Tasks[i]
+						if kind == "inputs" {
+							for _, at := range t.Constraint.Hosts {
+								t.Inputs = append(t.Inputs, Input{Bytes: 100_000, Copies: []estimate.Copy{{At: at}}})
+							}
+						}
+						if kind != "hosts" {
+							t.Constraint = Constraint{}
 						}
 					}
 					s.play(j)

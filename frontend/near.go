@@ -264,8 +264,13 @@ func (s *shelf) missing() int {
 	if s.tier != estimate.Disk {
 		n = g.Probes(n)
 	}
-	if g.Sticky {
-		return n - s.probes
+	return n - s.probed()
+}
+
+// probed is how many probes the live places of a shelf are worth.
+func (s *shelf) probed() int {
+	if s.near.group.Sticky {
+		return s.probes
 	}
-	return n - s.live
+	return s.live
 }

@@ -70,8 +70,17 @@ func (c *planner) resample(j *job, now time.Time, acts []Action) []Action {
 	j.lag = min(2*j.lag, maxLag)
 	j.lagAt = time.Time{}
 	for _, g := range j.groups {
-		if n := g.queue.Len(); n > 0 && g.near == nil && j.Policy.Resample && g.probed() >= g.Probes(n) && g.probed() < 4*g.Probes(n) {
-			c.Stats.Resamples++
+		n, probed := g.queue.Len(), g.probed()
+		if g.near != nil { // what had better not go anywhere yet has a timer
+			n, probed = g.near.anywhere().ripe.Len(), g.near.anywhere().probed()
+		}
+		if n == 0 || !j.Policy.Resample || probed < g.Probes(n) || probed >= 4*g.Probes(n) {
+			continue
+		}
+		c.Stats.Resamples++
+		if g.near != nil {
+			acts = c.placeShelf(g.near.anywhere(), n, now, acts)
+		} else {
 			acts = c.commit(g, nil, c.sampler.Place(c.short(g, n), now), now, acts)
 		}
 	}
@@ -116,34 +125,64 @@ func (c *planner) offerOf(j *job, w *worker, now time.Time, acts []Action) (_ []
 // coverNear finds workers for the tasks of a group that are ripe: first those where the data is.
 func (c *planner) coverNear(n *near, now time.Time, acts []Action) []Action {
 	c.shelve(n, now)
-	for _, tier := range [...]estimate.Tier{estimate.Disk, estimate.Rack, estimate.Across} {
-		for i := 0; i < len(n.uneasy); i++ {
-			if s := n.uneasy[i]; s.tier == tier && s.uneasy {
-				s.ripen(now)
-				s.uneasy = false
-				acts = c.coverShelf(s, now, acts)
-			}
-		}
+	if len(c.view.Idle()) >= n.group.queue.Len() { // all may ride, and need no places before they do
+		acts = c.coverShelves(n, (*planner).rideShelf, now, acts)
 	}
+	acts = c.coverShelves(n, (*planner).coverShelf, now, acts)
 	n.uneasy = slices.DeleteFunc(n.uneasy, func(s *shelf) bool { return !s.uneasy })
 	return acts
 }
 
-// coverShelf places what is ripe on a shelf at its workers, as if they were all.
+// coverShelves goes through the shelves that may need places, in the order of their tiers.
+func (c *planner) coverShelves(n *near, cover func(*planner, *shelf, time.Time, []Action) []Action, now time.Time, acts []Action) []Action {
+	for _, tier := range [...]estimate.Tier{estimate.Disk, estimate.Rack, estimate.Across} {
+		for i := 0; i < len(n.uneasy); i++ {
+			if s := n.uneasy[i]; s.tier == tier && s.uneasy {
+				s.ripen(now)
+				acts = cover(c, s, now, acts)
+			}
+		}
+	}
+	return acts
+}
+
+// rideShelf lets what is ripe on a shelf ride to its workers, as far as they have room.
+func (c *planner) rideShelf(s *shelf, now time.Time, acts []Action) []Action {
+	if s.live > 0 || s.ripe.Len() == 0 {
+		return acts
+	}
+	return c.placeShelf(s, 0, now, acts)
+}
+
+// coverShelf gives a shelf the places that what is ripe on it is worth.
 func (c *planner) coverShelf(s *shelf, now time.Time, acts []Action) []Action {
-	n := s.near
+	s.uneasy = false
 	missing := s.missing()
 	if missing <= 0 {
 		return acts
 	}
+	return c.placeShelf(s, missing, now, acts)
+}
+
+// placeShelf places what is ripe on a shelf at its workers, as if they were all, with so many probes.
+func (c *planner) placeShelf(s *shelf, probes int, now time.Time, acts []Action) []Action {
+	n := s.near
 	kind := n.group.Kind
 	if s.tier != estimate.Across {
 		kind.Set = c.view.Among(kind.Set, c.view.Fleet().At(s.tier, s.name))
 	}
 	w := &c.scratch
-	*w = place.Want{Kind: &kind, Queue: s, Probes: missing, Fresh: s.live == 0, Has: w.Has[:0]}
-	for held := range n.held { // in no order, which changes nothing
-		w.Has = append(w.Has, held.Worker)
+	*w = place.Want{Kind: &kind, Queue: s, Probes: probes, Fresh: s.live == 0, Has: w.Has[:0]}
+	if s.tier == estimate.Across {
+		for held := range n.held { // in no order, which changes nothing
+			w.Has = append(w.Has, held.Worker)
+		}
+	} else {
+		for _, row := range kind.Set.Workers() {
+			if n.held[c.at(row)] > 0 {
+				w.Has = append(w.Has, row)
+			}
+		}
 	}
 	return c.commit(n.group, s, c.sampler.Place(w, now), now, acts)
 }

@@ -795,6 +795,14 @@ var table = []mutant{
 		"g.Set.Contains(w) && !c.view.IsHeld(w, now)", "g.Set.Contains(w.Worker)",
 	},
 	{
+		"a task with inputs whose places do not come round is given more", "frontend/plan.go",
+		"acts = c.placeShelf(g.near.anywhere(), n, now, acts)", "",
+	},
+	{
+		"tasks with inputs that may all ride get no places before", "frontend/plan.go",
+		"acts = c.coverShelves(n, (*planner).rideShelf, now, acts)", "",
+	},
+	{
 		"workers at which short tasks would start at once are not held", "frontend/view/load.go",
 		"m.ShortWait(slot)", "m.Wait(slot)",
 	},
