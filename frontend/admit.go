@@ -69,6 +69,45 @@ func (c *jobs) admit(spec *Job, now time.Time) (*job, *RefusedError) {
 	return j, nil
 }
 
+// enter files a job that was admitted.
+func (c *jobs) enter(j *job) {
+	t := c.tenants[j.Tenant]
+	if t == nil {
+		t = &tenant{name: j.Tenant}
+		c.tenants[j.Tenant] = t
+	}
+	j.tenant = t
+	t.jobs++
+	t.pending += j.left
+	c.pending += j.left
+	t.payloads += j.payloads
+	c.payloads += j.payloads
+	c.byID[j.ID] = j
+	for _, g := range j.groups {
+		c.use(g)
+		if g.near != nil {
+			c.nears.Push(g.near)
+		}
+	}
+}
+
+// depart forgets a job that has ended, and its tenant with the last one.
+func (c *jobs) depart(j *job) {
+	for _, g := range j.groups {
+		c.unuse(g)
+		if g.near != nil {
+			c.nears.Remove(g.near)
+		}
+	}
+	delete(c.byID, j.ID)
+	c.byWake.Remove(j)
+	c.hungry.update(j)
+	c.unload(j, j.payloads)
+	if j.tenant.jobs--; j.tenant.jobs == 0 {
+		delete(c.tenants, j.Tenant)
+	}
+}
+
 // overloaded says whether a job is too much now: too many tasks or payloads are held, or another one of its tenant that is
 // eligible for the same workers and goes first has waited for too long for its first task. How long it has waited is
 // known, how long the new one would have to is not: any estimate by rates would refuse the first jobs

@@ -139,3 +139,40 @@ func (c *ledger) doubt(j *job) string {
 	}
 	return strings.Join(doubts, ", ")
 }
+
+// link notes that there is a link to w, over which it is told whose the attempts and the jobs are that it may have, and asked
+// for them.
+func (c *ledger) link(w *worker, m probe.Welcome, sync, now time.Time, acts []Action) []Action {
+	fresh := w.Welcome().Incarnation != m.Incarnation
+	c.view.Linked(w.Worker, m, now)
+	c.turn()
+	w.told()
+	w.syncAt = sync
+	for _, a := range w.attemptsInOrder() {
+		c.Stats.Claims++
+		acts = append(acts, Send{Worker: w.Key, Msg: probe.Claim{Job: a.job.ID, Attempt: a.id, Generation: a.job.Generation}})
+	}
+	for _, j := range c.jobsWhere(func(j *job) bool { return j.untold[w] || fresh && j.Generation > 0 }) {
+		acts = c.askFor(j, w, acts)
+	}
+	if w.Up() {
+		c.nearUp()
+		c.wantAll = true
+	}
+	c.setTimer(w)
+	return acts
+}
+
+// unlink forgets the places at w, which it has dropped or will, and leaves its attempts adrift.
+func (c *ledger) unlink(w *worker, now time.Time) {
+	c.view.LinkLost(w.Worker, now)
+	c.away(w)
+	w.acks = w.acks[:0]
+	c.dropPlaces(w)
+	for _, a := range w.attemptsInOrder() {
+		if a.task.state != adrift { // else it was being claimed when the link broke again
+			a.task.move(adrift)
+		}
+	}
+	c.setTimer(w)
+}

@@ -89,7 +89,7 @@ func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
 	}
 	acts = c.plan(now, acts)
 	if len(c.staging) > 0 {
-		acts = c.advance(now, acts)
+		acts = c.plan(now, c.advance(now, acts))
 	}
 	if c.due.Len() > 0 || !c.long.until.IsZero() {
 		acts = c.placeLong(now, acts)
@@ -200,13 +200,6 @@ func (c *Core) submit(spec *Job, now time.Time, acts []Action) []Action {
 		c.Stats.Refusals++
 		return append(acts, Refused{spec.ID, err})
 	}
-	c.byID[j.ID] = j
-	for _, g := range j.groups {
-		c.use(g)
-		if g.near != nil {
-			c.nears.Push(g.near)
-		}
-	}
 	c.Stats.Jobs++
 	c.Stats.Tasks += uint64(j.left)
 	acts = append(acts, Accepted{j.ID})
@@ -238,19 +231,12 @@ func (c *Core) wakeJob(j *job, now time.Time, acts []Action) []Action {
 		acts = c.plan(now, c.unclaimed(j, now, acts))
 	}
 	if !j.stranded.IsZero() && now.Sub(j.stranded) >= c.cfg.StrandedFor {
-		j.stranded = time.Time{}
-		for i := range j.tasks {
-			t := &j.tasks[i]
-			if (t.state == waiting || t.state == matching) && t.group.Set.Len() == 0 {
-				acts = c.end(t, Outcome{Kind: Failed, Failure: NoWorker, Message: fmt.Sprintf("every worker that could run it has been away for %v", c.cfg.StrandedFor)}, now, acts)
-			}
-		}
+		acts = c.endStranded(j, now, acts)
 	}
 	switch {
 	case j.ended:
 	case !j.retryAt.IsZero() && !now.Before(j.retryAt):
-		j.retryAt = time.Time{}
-		c.wantAllOf(j)
+		c.retry(j)
 	case !j.lagAt.IsZero() && !now.Before(j.lagAt):
 		acts = c.resample(j, now, acts)
 	}
@@ -272,24 +258,6 @@ func (c *Core) Waiting(id probe.JobID) int {
 // Jobs is how many jobs are under way.
 func (c *Core) Jobs() int { return len(c.byID) }
 
-// advance fails the jobs of which a stage has failed, and starts the stages of the others for which those before
-// them have ended.
-func (c *Core) advance(now time.Time, acts []Action) []Action {
-	for len(c.staging) > 0 {
-		j := c.staging[0]
-		c.staging = slices.Delete(c.staging, 0, 1)
-		switch {
-		case j.ended:
-		case j.cause != "":
-			acts = c.endAll(j, Outcome{Kind: Failed, Failure: StageFailed, Message: j.cause}, now, acts)
-		default:
-			c.startStages(j)
-			acts = c.plan(now, acts)
-		}
-	}
-	return acts
-}
-
 func (c *Core) workerUp(ev WorkerUp, now time.Time, acts []Action) []Action {
 	w := c.known(ev.Worker)
 	if w.Linked() {
@@ -299,43 +267,16 @@ func (c *Core) workerUp(ev WorkerUp, now time.Time, acts []Action) []Action {
 		acts = c.workerGone(w, now, acts)
 	}
 
-	fresh := w.Welcome().Incarnation != ev.Welcome.Incarnation
-	c.view.Linked(w.Worker, ev.Welcome, now)
-	c.turn()
-	w.told()
-	w.syncAt = now.Add(time.Duration(c.rand.Int64N(int64(c.cfg.SyncEvery)))) // spread over the fleet
-	for _, a := range w.attemptsInOrder() {
-		c.Stats.Claims++
-		acts = append(acts, Send{Worker: w.Key, Msg: probe.Claim{Job: a.job.ID, Attempt: a.id, Generation: a.job.Generation}})
-	}
-	for _, j := range c.jobsWhere(func(j *job) bool { return j.untold[w] || fresh && j.Generation > 0 }) {
-		acts = c.askFor(j, w, acts)
-	}
-	if w.Up() {
-		c.nearUp()
-		c.wantAll = true
-	}
-	c.setTimer(w)
-	return acts
+	sync := now.Add(time.Duration(c.rand.Int64N(int64(c.cfg.SyncEvery)))) // spread over the fleet
+	return c.link(w, ev.Welcome, sync, now, acts)
 }
 
-// linkLost forgets the places at w, which it has dropped or will, and leaves its attempts adrift.
 func (c *Core) linkLost(w *worker, now time.Time, acts []Action) []Action {
 	if !w.Linked() {
 		return acts
 	}
-	c.view.LinkLost(w.Worker, now)
-	c.away(w)
-	w.acks = w.acks[:0]
-	c.dropPlaces(w)
-	for _, a := range w.attemptsInOrder() {
-		if a.task.state != adrift { // else it was being claimed when the link broke again
-			a.task.move(adrift)
-		}
-	}
-	acts = c.forgetRounds(w, now, acts)
-	c.setTimer(w)
-	return acts
+	c.unlink(w, now)
+	return c.forgetRounds(w, now, acts)
 }
 
 // workerGone counts every attempt at w as lost.
@@ -358,29 +299,7 @@ func (c *Core) wakeWorker(w *worker, now time.Time, acts []Action) []Action {
 	if w.State() == view.Adrift && now.Sub(w.LostAt()) >= c.cfg.AdriftFor {
 		return c.workerGone(w, now, acts)
 	}
-	if w.Linked() {
-		if len(w.acks) > 0 && !now.Before(w.ackAt) {
-			acts = c.flushAcks(w, acts)
-		}
-		if !now.Before(w.syncAt) {
-			w.syncAt = now.Add(c.cfg.SyncEvery)
-			acts = append(acts, Send{Worker: w.Key, Msg: w.sync()})
-		}
-	}
-	c.setTimer(w)
-	return acts
-}
-
-// leave takes no new jobs from here on, and lets no result wait to be acknowledged: whoever was to do it later would be
-// gone, and the worker keep it until it is sure of that.
-func (c *Core) leave(acts []Action) []Action {
-	c.leaving = true
-	for _, w := range c.workers {
-		if w != nil && len(w.acks) > 0 {
-			acts = c.flushAcks(w, acts)
-		}
-	}
-	return acts
+	return c.keepUp(w, now, acts)
 }
 
 // WorkerStatus is what a frontend believes of a worker, for people.

@@ -34,18 +34,16 @@ func (c *planner) cover(j *job, groups []*group, now time.Time, acts []Action) [
 
 // coverGroup gives a group that has no places, lost some, or got tasks back, as many places as its waiting tasks are worth.
 func (c *planner) coverGroup(g *group, now time.Time, acts []Action) []Action {
-	n, p := g.queue.Len(), g.Policy
+	p := g.Policy
 	switch {
-	case n == 0 || g.Set.Len() == 0:
+	case g.queue.Len() == 0 || g.Set.Len() == 0:
 		return acts
 	case p.Binding == EarlyPerTask || p.Binding == EarlyBatch:
 		return c.measure(g, now, acts)
 	case g.near != nil:
 		return c.coverNear(g.near, now, acts)
-	case g.live == 0:
-		g.budget = g.Probes(n)
 	}
-	if missing := max(g.Probes(n)-g.probed(), g.budget); missing > 0 {
+	if missing := g.missing(); missing > 0 {
 		acts = c.commit(g, nil, c.sampler.For(p).Place(c.short(g, missing), now), now, acts)
 	}
 	return acts

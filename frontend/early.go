@@ -42,8 +42,7 @@ func (c *planner) measure(g *group, now time.Time, acts []Action) []Action {
 func (c *planner) sample(g *group, tasks []*task, first, n int, now time.Time, acts []Action) []Action {
 	r := &round{group: g, tasks: tasks, asked: map[*worker]uint64{}, until: now.Add(c.cfg.ProbeTimeout)}
 	for _, t := range tasks {
-		t.move(probing)
-		t.sampledAt = now
+		t.probe(now)
 	}
 	for i := range n {
 		w := c.at(g.Set.Draw(first+i, c.rand))
@@ -111,10 +110,9 @@ func (c *planner) finishRound(r *round, now time.Time, acts []Action) []Action {
 		}
 	}
 	acts = c.commit(r.group, nil, c.sampler.Shortest(r.answers, left, r.group.Probes(len(r.tasks))), now, acts)
-	if j := r.group.job; !j.ended {
-		if j.waiting > 0 {
-			j.retryAt = now.Add(c.cfg.ProbeTimeout) // nobody answered
-		}
+	if j := r.group.job; j.waiting > 0 { // nobody answered
+		c.putOff(j, now.Add(c.cfg.ProbeTimeout), now)
+	} else {
 		c.settle(j, now)
 	}
 	return acts

@@ -100,30 +100,6 @@ const (
 	maxLag   = 10 * time.Second
 )
 
-// enter counts a job that was admitted.
-func (c *jobs) enter(j *job) {
-	t := c.tenants[j.Tenant]
-	if t == nil {
-		t = &tenant{name: j.Tenant}
-		c.tenants[j.Tenant] = t
-	}
-	j.tenant = t
-	t.jobs++
-	t.pending += j.left
-	c.pending += j.left
-	t.payloads += j.payloads
-	c.payloads += j.payloads
-}
-
-// depart forgets a job that has ended, and its tenant with the last one.
-func (c *jobs) depart(j *job) {
-	c.hungry.update(j)
-	c.unload(j, j.payloads)
-	if j.tenant.jobs--; j.tenant.jobs == 0 {
-		delete(c.tenants, j.Tenant)
-	}
-}
-
 // settled counts n tasks of a job that got their outcomes, or whose outcomes are another frontend's business.
 func (c *jobs) settled(j *job, n int) {
 	j.tenant.pending -= n
@@ -216,12 +192,22 @@ func (c *jobs) settle(j *job, now time.Time) {
 	}
 }
 
-// putOff lets the jobs that want something wait until a time, instead.
-func (c *jobs) putOff(until, now time.Time) {
-	for _, j := range c.wanting() {
-		if j.taken(); !j.ended {
-			j.retryAt = until
-			c.settle(j, now)
-		}
+// putOff lets a job look for places again only at a time.
+func (c *jobs) putOff(j *job, until, now time.Time) {
+	if !j.ended {
+		j.retryAt = until
+		c.settle(j, now)
 	}
+}
+
+// retry lets a job look for places that was put off.
+func (c *jobs) retry(j *job) {
+	j.retryAt = time.Time{}
+	c.wantAllOf(j)
+}
+
+// lagged notes that a job has waited for a turn for too long. Next time it waits for twice as long.
+func (c *jobs) lagged(j *job) {
+	j.lag, j.lagAt = min(2*j.lag, maxLag), time.Time{}
+	c.wantAllOf(j)
 }

@@ -154,6 +154,33 @@ func (c *ledger) dropped(list []Receipt, acts []Action) []Action {
 	return acts
 }
 
+// leave takes no new jobs from here on, and lets no result wait to be acknowledged: whoever was to do it later would be
+// gone, and the worker keep it until it is sure of that.
+func (c *ledger) leave(acts []Action) []Action {
+	c.leaving = true
+	for _, w := range c.workers {
+		if w != nil && len(w.acks) > 0 {
+			acts = c.flushAcks(w, acts)
+		}
+	}
+	return acts
+}
+
+// keepUp tells w what it is time to: results that arrived, and what is believed of the link.
+func (c *ledger) keepUp(w *worker, now time.Time, acts []Action) []Action {
+	if w.Linked() {
+		if len(w.acks) > 0 && !now.Before(w.ackAt) {
+			acts = c.flushAcks(w, acts)
+		}
+		if !now.Before(w.syncAt) {
+			w.syncAt = now.Add(c.cfg.SyncEvery)
+			acts = append(acts, Send{Worker: w.Key, Msg: w.sync()})
+		}
+	}
+	c.setTimer(w)
+	return acts
+}
+
 // sync is all that the frontend believes of the link.
 func (w *worker) sync() probe.Sync {
 	m := probe.Sync{Next: w.nextRes}

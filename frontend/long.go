@@ -137,15 +137,6 @@ func (c *planner) ask(now time.Time, acts []Action) []Action {
 	return acts
 }
 
-// gauge tells how long a task will run, by what is known now, and whether that is long.
-func (c *planner) gauge(x *longTask) {
-	g := x.task.group
-	x.spec.Work = estimate.Expect(x.task.spec.Estimate, x.bytes, g.stage, g.Runs.Stats(), c.cfg.Estimate.Unknown)
-	if !x.whole {
-		x.spec.LongFrom = c.cfg.LongTask
-	}
-}
-
 // match places a batch of the tasks that are due, of the same priority. What it cannot place sleeps for a while.
 func (c *planner) match(now time.Time, acts []Action) []Action {
 	l := &c.long
@@ -157,7 +148,6 @@ func (c *planner) match(now time.Time, acts []Action) []Action {
 		if len(batch) > 0 && !x.like(batch[len(batch)-1]) {
 			break
 		}
-		c.due.Remove(x)
 		g := x.task.group
 		lone := g.Set.Len() == 0
 		if lone == g.job.stranded.IsZero() {
@@ -167,8 +157,7 @@ func (c *planner) match(now time.Time, acts []Action) []Action {
 			c.delay(x, now.Add(blindAgain<<maxBlind))
 			continue
 		}
-		c.gauge(x)
-		g.longest = max(g.longest, x.spec.Work.Mean)
+		c.takeDue(x)
 		x.spec.Also = l.also
 		if sets[g] == 0 {
 			sets[g] = len(sets) + 1

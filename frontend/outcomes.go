@@ -2,6 +2,7 @@ package frontend
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
@@ -248,7 +249,10 @@ func (c *ledger) refused(w *worker, m *probe.Refused, now time.Time, acts []Acti
 	case probe.QueueFull:
 		c.full(w, m.RetryAfter, now)
 		if m.RetryAfter > 0 {
-			c.putOff(now.Add(m.RetryAfter), now)
+			for _, j := range c.wanting() {
+				j.taken()
+				c.putOff(j, now.Add(m.RetryAfter), now)
+			}
 		}
 	}
 	return acts
@@ -369,16 +373,8 @@ func (c *ledger) moved(j *job, now time.Time, acts []Action) []Action {
 // forget drops a job that has no task left to care for.
 func (c *ledger) forget(j *job, now time.Time, acts []Action) []Action {
 	j.ended, j.served = true, true
-	for _, g := range j.groups {
-		c.unuse(g)
-		if g.near != nil {
-			c.nears.Remove(g.near)
-		}
-	}
 	acts = c.cancelPlaces(j, now, acts)
-	delete(c.byID, j.ID)
 	c.depart(j)
-	c.byWake.Remove(j)
 	return acts
 }
 
@@ -426,6 +422,18 @@ func (c *ledger) endAll(j *job, o Outcome, now time.Time, acts []Action) []Actio
 	return acts
 }
 
+// endStranded ends the tasks of a job for which no worker has come back in time.
+func (c *ledger) endStranded(j *job, now time.Time, acts []Action) []Action {
+	j.stranded = time.Time{}
+	for i := range j.tasks {
+		t := &j.tasks[i]
+		if (t.state == waiting || t.state == matching) && t.group.Set.Len() == 0 {
+			acts = c.end(t, Outcome{Kind: Failed, Failure: NoWorker, Message: fmt.Sprintf("every worker that could run it has been away for %v", c.cfg.StrandedFor)}, now, acts)
+		}
+	}
+	return acts
+}
+
 // overdue ends a job at its deadline.
 func (c *ledger) overdue(j *job, now time.Time, acts []Action) []Action {
 	why := fmt.Sprintf("not finished within %v", j.Deadline)
@@ -433,4 +441,21 @@ func (c *ledger) overdue(j *job, now time.Time, acts []Action) []Action {
 		why += fmt.Sprintf(", as every worker that could run it has been away for %v", now.Sub(j.stranded).Round(time.Millisecond))
 	}
 	return c.endAll(j, Outcome{Kind: DeadlineExceeded, Message: why}, now, acts)
+}
+
+// advance fails the jobs of which a stage has failed, and starts the stages of the others for which those before
+// them have ended.
+func (c *ledger) advance(now time.Time, acts []Action) []Action {
+	for len(c.staging) > 0 {
+		j := c.staging[0]
+		c.staging = slices.Delete(c.staging, 0, 1)
+		switch {
+		case j.ended:
+		case j.cause != "":
+			acts = c.endAll(j, Outcome{Kind: Failed, Failure: StageFailed, Message: j.cause}, now, acts)
+		default:
+			c.startStages(j)
+		}
+	}
+	return acts
 }

@@ -267,6 +267,23 @@ func (r *reservation) queue(n int) {
 	}
 }
 
+// probed is how many probes the live places of the group are worth: a sticky one asked for several places.
+func (g *group) probed() int {
+	if !g.Sticky {
+		return g.live
+	}
+	return g.probing
+}
+
+// missing is how many probes the waiting tasks of a group are worth that it has not. One without places starts anew.
+func (g *group) missing() int {
+	worth := g.Probes(g.queue.Len())
+	if g.live == 0 {
+		g.budget = worth
+	}
+	return max(worth-g.probed(), g.budget)
+}
+
 // release lets go of a reservation of which nothing is left.
 func (r *reservation) release() {
 	if r.live == 0 && r.riding == 0 {

@@ -44,14 +44,6 @@ type round struct {
 	over    bool
 }
 
-// probed is how many probes the live places of the group are worth: a sticky one asked for several places.
-func (g *group) probed() int {
-	if !g.Sticky {
-		return g.live
-	}
-	return g.probing
-}
-
 // short is what a group is short of: so many probes. It is good until the next call.
 func (c *planner) short(g *group, probes int) *place.Want {
 	w := &c.scratch
@@ -67,8 +59,7 @@ func (c *planner) short(g *group, probes int) *place.Want {
 // resample adds places for a job whose turns do not come: those it has may be at slow workers, or stuck
 // behind long tasks. Each time it waits twice as long.
 func (c *planner) resample(j *job, now time.Time, acts []Action) []Action {
-	j.lag = min(2*j.lag, maxLag)
-	j.lagAt = time.Time{}
+	c.lagged(j)
 	for _, g := range j.groups {
 		n, probed := g.queue.Len(), g.probed()
 		if g.near != nil { // what had better not go anywhere yet has a timer
@@ -84,7 +75,6 @@ func (c *planner) resample(j *job, now time.Time, acts []Action) []Action {
 			acts = c.commit(g, nil, c.sampler.Place(c.short(g, n), now), now, acts)
 		}
 	}
-	c.wantAllOf(j)
 	return acts
 }
 

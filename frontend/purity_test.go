@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"fmt"
 	"go/ast"
 	"go/importer"
 	"go/parser"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/phoebe-sched/phoebe/probe/purity"
@@ -57,84 +59,129 @@ var floors = []string{
 
 // What a file names, it has itself or finds on a floor below: none calls back up, so there are no circles.
 func TestFloors(t *testing.T) {
-	fset, floor := token.NewFileSet(), map[string]int{}
-	var files []*ast.File
-	for i, name := range floors {
-		src, err := parser.ParseFile(fset, name+".go", nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		files, floor[name+".go"] = append(files, src), i
-	}
-	all, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range all {
-		if _, listed := floor[name]; !listed && name != "doc.go" && !strings.HasSuffix(name, "_test.go") {
-			t.Errorf("%s is on no floor", name)
-		}
-	}
-	used := map[*ast.Ident]types.Object{}
-	conf := types.Config{Importer: importer.ForCompiler(fset, "source", nil)}
-	pkg, err := conf.Check("frontend", fset, files, &types.Info{Uses: used})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, of := range used {
-		at, to := fset.Position(name.Pos()), fset.Position(of.Pos()).Filename
-		if of.Pkg() == pkg && floor[to] > floor[at.Filename] {
-			t.Errorf("%s names %s, which is up in %s", at, name.Name, to)
+	c := readCore(t)
+	for name, of := range c.used {
+		if at, to := c.file(name.Pos()), c.file(of.Pos()); of.Pkg() == c.pkg && c.floor[to] > c.floor[at] {
+			t.Errorf("%s names %s, which is up in %s", c.fset.Position(name.Pos()), name.Name, to)
 		}
 	}
 }
 
-// Facts of tasks have one owner: only move changes a task's state, and what counts or queues tasks by it.
-func TestOneOwner(t *testing.T) {
-	owners := map[string][]string{"state": {"move"}, "waiting": {"move", "group"}, "matching": {"move"}}
-	seen := map[string]bool{}
-	files, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
+// Facts have one owner: what is known of jobs is changed on the floors of jobs and of the ledger, what was promised on
+// that of the ledger, and what tasks are counted and queued by only as they move.
+func TestOwners(t *testing.T) {
+	c := readCore(t)
+	ledger, planner := c.floor["ledger"], c.floor["plan"]
+	above := map[string]int{"job": 0, "group": 0, "task": 0, "tenant": 0, "stage": 0, "reservation": ledger, "attempt": ledger}
+	only := map[string][]string{
+		"task.state": {"move"}, "job.left": {"move"}, "job.waiting": {"move", "group"}, "group.matching": {"move"}, "group.queue": {"move", "group"}, "job.lone": {"move", "turn"},
+		"group.live": {"queue"}, "group.probing": {"queue"}, "jobs.pending": {"enter", "settled"}, "jobs.payloads": {"enter", "unload"},
 	}
-	for _, file := range files {
-		if strings.HasSuffix(file, "_test.go") {
-			continue
+	owner := map[types.Object]string{}
+	for _, name := range c.pkg.Scope().Names() {
+		if s, ok := c.pkg.Scope().Lookup(name).Type().Underlying().(*types.Struct); ok {
+			for f := range s.Fields() {
+				owner[f] = name
+			}
 		}
-		src, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, d := range src.Decls {
+	}
+	seen := map[string]bool{}
+	for _, file := range c.files {
+		at := c.file(file.Pos())
+		for _, d := range file.Decls {
 			f, ok := d.(*ast.FuncDecl)
 			if !ok {
 				continue
 			}
-			written := func(x ast.Expr) {
-				field, ok := x.(*ast.SelectorExpr)
-				if !ok {
-					return
+			changes(f, func(field *ast.SelectorExpr) {
+				of := owner[c.used[field.Sel]]
+				name := of + "." + field.Sel.Name
+				if from, fact := above[of]; fact && (c.floor[at] < from || c.floor[at] >= planner) {
+					t.Errorf("%s: %s changes %s, which is not up to that floor", at, f.Name.Name, name)
 				}
-				if by, owned := owners[field.Sel.Name]; owned && !slices.Contains(by, f.Name.Name) {
-					t.Errorf("%s: %s changes %s, which is up to %q", file, f.Name.Name, field.Sel.Name, by)
-				} else if owned {
-					seen[field.Sel.Name] = true
+				if by := only[name]; by != nil && !slices.Contains(by, f.Name.Name) {
+					t.Errorf("%s: %s changes %s, which is up to %q", at, f.Name.Name, name, by)
+				} else if by != nil {
+					seen[name] = true
 				}
-			}
-			ast.Inspect(f, func(n ast.Node) bool {
-				switch n := n.(type) {
-				case *ast.AssignStmt:
-					for _, x := range n.Lhs {
-						written(x)
-					}
-				case *ast.IncDecStmt:
-					written(n.X)
-				}
-				return true
 			})
 		}
 	}
-	if len(seen) != len(owners) {
+	if len(seen) != len(only) {
 		t.Errorf("only %v are changed at all", seen)
 	}
 }
+
+// changes tells of the fields that a function assigns, or whose lists it changes.
+func changes(f *ast.FuncDecl, tell func(*ast.SelectorExpr)) {
+	field := func(x ast.Expr) {
+		if i, ok := x.(*ast.IndexExpr); ok {
+			x = i.X
+		}
+		if s, ok := x.(*ast.SelectorExpr); ok {
+			tell(s)
+		}
+	}
+	ast.Inspect(f, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.AssignStmt:
+			for _, x := range n.Lhs {
+				field(x)
+			}
+		case *ast.IncDecStmt:
+			field(n.X)
+		case *ast.CallExpr:
+			if by, ok := n.Fun.(*ast.SelectorExpr); ok && slices.Contains([]string{"Push", "PushFront", "Remove", "Pop"}, by.Sel.Name) {
+				field(by.X)
+			}
+		}
+		return true
+	})
+}
+
+// source is the files of this package, with what each name in them stands for.
+type source struct {
+	fset  *token.FileSet
+	files []*ast.File
+	floor map[string]int // by the name of the file
+	pkg   *types.Package
+	used  map[*ast.Ident]types.Object
+}
+
+func (s *source) file(at token.Pos) string {
+	return strings.TrimSuffix(s.fset.Position(at).Filename, ".go")
+}
+
+// readCore reads it, once.
+func readCore(t *testing.T) *source {
+	t.Helper()
+	s, err := core()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+var core = sync.OnceValues(func() (*source, error) {
+	s := &source{fset: token.NewFileSet(), floor: map[string]int{}, used: map[*ast.Ident]types.Object{}}
+	for i, name := range floors {
+		src, err := parser.ParseFile(s.fset, name+".go", nil, 0)
+		if err != nil {
+			return nil, err
+		}
+		s.files, s.floor[name] = append(s.files, src), i
+	}
+	all, err := filepath.Glob("*.go")
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range all {
+		name := strings.TrimSuffix(file, ".go")
+		if _, listed := s.floor[name]; !listed && name != "doc" && !strings.HasSuffix(name, "_test") {
+			return nil, fmt.Errorf("%s is on no floor", file)
+		}
+	}
+	conf := types.Config{Importer: importer.ForCompiler(s.fset, "source", nil)}
+	s.pkg, err = conf.Check("frontend", s.fset, s.files, &types.Info{Uses: s.used})
+	return s, err
+})

@@ -73,6 +73,12 @@ func (c *jobs) await(t *task) {
 	}
 }
 
+// probe lets a task wait for the queue lengths that it is to be bound by.
+func (t *task) probe(now time.Time) {
+	t.move(probing)
+	t.sampledAt = now
+}
+
 // block lets the tasks of a group wait for the stages before theirs. It reports whether they have to.
 func (c *jobs) block(g *group) bool {
 	if !g.job.blocks(g) {
@@ -127,6 +133,22 @@ func (c *jobs) estimateAll(g *group) {
 	for g.queue.Len() > 0 {
 		c.estimated(g.queue.First())
 	}
+}
+
+// gauge tells how long a task will run, by what is known now, and whether that is long.
+func (c *jobs) gauge(x *longTask) {
+	g := x.task.group
+	x.spec.Work = estimate.Expect(x.task.spec.Estimate, x.bytes, g.stage, g.Runs.Stats(), c.cfg.Estimate.Unknown)
+	if !x.whole {
+		x.spec.LongFrom = c.cfg.LongTask
+	}
+}
+
+// takeDue takes a task that is due, to be placed now.
+func (c *jobs) takeDue(x *longTask) {
+	c.due.Remove(x)
+	c.gauge(x)
+	x.task.group.longest = max(x.task.group.longest, x.spec.Work.Mean)
 }
 
 // unmatch takes a task out of those to be placed.

@@ -349,7 +349,7 @@ var table = []mutant{
 		"c.unload(j, len(t.spec.Payload))", "",
 	},
 	{
-		"payloads are let go of with their job", "frontend/jobs.go",
+		"payloads are let go of with their job", "frontend/admit.go",
 		"c.unload(j, j.payloads)", "",
 	},
 	{
@@ -405,7 +405,7 @@ var table = []mutant{
 		"c.want(r.group)\n\t\tc.dropPlace", "c.dropPlace",
 	},
 	{
-		"a worker that comes is offered to all that wait", "frontend/core.go",
+		"a worker that comes is offered to all that wait", "frontend/claims.go",
 		"c.wantAll = true", "",
 	},
 	{
@@ -518,11 +518,11 @@ var table = []mutant{
 		"if w.State() != view.Down || w.Awaited() {", "if w.State() != view.Down {",
 	},
 	{
-		"a worker that comes later is told whose a job is", "frontend/core.go",
+		"a worker that comes later is told whose a job is", "frontend/claims.go",
 		"j.untold[w] || fresh && j.Generation > 0", "j.untold[w] || fresh && j.Generation < 0",
 	},
 	{
-		"so is one that was away", "frontend/core.go",
+		"so is one that was away", "frontend/claims.go",
 		"j.untold[w] || fresh && j.Generation > 0", "fresh && j.Generation > 0",
 	},
 	{
@@ -530,7 +530,7 @@ var table = []mutant{
 		"what acknowledged it may have been lost\n\t\treturn disown(w, m.Attempt, acts)", "\n\t\treturn acts",
 	},
 	{
-		"who leaves acknowledges what it has", "frontend/core.go",
+		"who leaves acknowledges what it has", "frontend/ledger.go",
 		"if w != nil && len(w.acks) > 0 {", "if false {",
 	},
 	{
@@ -591,7 +591,7 @@ var table = []mutant{
 	},
 	{
 		"a job that ends cancels its places", "frontend/outcomes.go",
-		"acts)\n\tdelete(c.byID, j.ID)", "acts)[:len(acts)]\n\tdelete(c.byID, j.ID)",
+		"acts)\n\tc.depart(j)", "acts)[:len(acts)]\n\tc.depart(j)",
 	},
 	{
 		"a job that is cancelled stops its attempts", "frontend/outcomes.go",
@@ -602,7 +602,7 @@ var table = []mutant{
 		"if w.State() == view.Adrift && w.Welcome().Incarnation != ev.Welcome.Incarnation {", "if false {",
 	},
 	{
-		"attempts are claimed when the link is back", "frontend/core.go",
+		"attempts are claimed when the link is back", "frontend/claims.go",
 		"probe.Claim{Job: a.job.ID, Attempt: a.id, Generation: a.job.Generation}", "probe.Pong{Seq: a.id.Seq}",
 	},
 	{
@@ -610,12 +610,12 @@ var table = []mutant{
 		"v.withdraw(w)\n\t\tw.state = Draining", "w.state = Draining",
 	},
 	{
-		"a link that breaks takes its places along", "frontend/core.go",
+		"a link that breaks takes its places along", "frontend/claims.go",
 		"c.dropPlaces(w)\n", "\n",
 	},
 	{
 		"queue lengths of a link that breaks count no more", "frontend/core.go",
-		"acts = c.forgetRounds(w, now, acts)", "",
+		"return c.forgetRounds(w, now, acts)", "return acts",
 	},
 	{
 		"the attempts at a worker that is gone are lost", "frontend/core.go",
@@ -815,7 +815,7 @@ var table = []mutant{
 		"if row == nil {\n\t\treturn\n\t}", "if row != nil {\n\t\treturn\n\t}",
 	},
 	{
-		"who has the data and comes up gets the tasks that nobody had it for", "frontend/core.go",
+		"who has the data and comes up gets the tasks that nobody had it for", "frontend/claims.go",
 		"c.nearUp()", "",
 	},
 	{
