@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"syscall"
-	"unsafe"
 )
 
 // Conn is a connection that is read and written so, if it is the plain one of an operating system that we know; any other one
@@ -103,15 +102,10 @@ func (c *Conn) SyscallConn() (syscall.RawConn, error) {
 
 // ReadNow gives what the kernel has, of a socket that does not block: nothing, without an error, at its end, and EAGAIN if more
 // is to come.
-func ReadNow(fd int, b []byte) (int, syscall.Errno) {
+func ReadNow(fd int, b []byte) (n int, err syscall.Errno) {
 	for {
-		n, _, err := syscall.RawSyscall(syscall.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
-		switch err {
-		case 0:
-			return int(n), 0
-		case syscall.EINTR:
-		default:
-			return 0, err
+		if n, err = read(fd, b); err != syscall.EINTR {
+			return n, err
 		}
 	}
 }
@@ -120,13 +114,8 @@ func ReadNow(fd int, b []byte) (int, syscall.Errno) {
 // nothing, the next write will find out.
 func WriteNow(fd int, b []byte) int {
 	for len(b) > 0 {
-		n, _, err := syscall.RawSyscall(syscall.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
-		switch err {
-		case 0:
-			return int(n)
-		case syscall.EINTR:
-		default:
-			return 0
+		if n, err := write(fd, b); err != syscall.EINTR {
+			return n
 		}
 	}
 	return 0
