@@ -186,6 +186,8 @@ type linkConn struct {
 	body    int       // where the body of the last frame in out starts; 0: no frame is open
 	rest    []byte    // of what was to be written at once: it goes before out
 	spare   []byte
+
+	mute bool // what fastrpc writes goes nowhere. Its goroutine's alone
 }
 
 func (c *linkConn) append(m probe.Msg) {
@@ -241,8 +243,17 @@ func (c *linkConn) writeNow() (left bool) {
 // writeTimeout is how long a peer may take to read what is written to it.
 const writeTimeout = 10 * time.Second
 
-// write writes all there is, for fastrpc. The first frame's request id is in bw already, which is empty afterwards, so that
-// others may write.
+// Write implements net.Conn. Only fastrpc calls it.
+func (c *linkConn) Write(b []byte) (int, error) {
+	if c.mute {
+		return len(b), nil
+	}
+	return c.Conn.Write(b)
+}
+
+// write writes all there is, for fastrpc. A request id is in bw already, which is emptied, so that others may write: each frame
+// has its own, and to write it with them by way of bw would take two writes of whatever is larger than bw, and wake its reader
+// for each.
 func (c *linkConn) write(bw *bufio.Writer) error {
 	l := c.link
 	l.mu.Lock()
@@ -251,26 +262,32 @@ func (c *linkConn) write(bw *bufio.Writer) error {
 		c.written.Wait()
 	}
 	c.writing = true
-	if len(c.out) == 0 {
-		c.out, c.body = probe.BeginPush(c.out, c.epoch) // an id must be followed by a frame
-	}
 	rest, out := c.rest, c.take()
 	l.mu.Unlock()
 
-	var err error
-	c.Conn.SetWriteDeadline(time.Now().Add(writeTimeout))
-	if len(rest) > 0 {
-		_, err = c.Conn.Write(rest)
+	c.mute = true
+	err := bw.Flush()
+	c.mute = false
+	for _, b := range [...][]byte{rest, out} {
+		if err == nil {
+			err = c.writeAll(b)
+		}
 	}
-	if err == nil {
-		bw.Write(out[probe.PushHeader-probe.FrameHeader:])
-		err = bw.Flush()
-	}
-	c.Conn.SetWriteDeadline(time.Time{})
 
 	l.mu.Lock()
 	c.writing, c.rest = false, nil
 	c.reuse(out)
+	return err
+}
+
+// writeAll waits for its peer, but not for ever.
+func (c *linkConn) writeAll(b []byte) error {
+	if b = b[c.Conn.TryWrite(b):]; len(b) == 0 {
+		return nil
+	}
+	c.SetWriteDeadline(time.Now().Add(writeTimeout))
+	defer c.SetWriteDeadline(time.Time{})
+	_, err := c.Conn.Write(b)
 	return err
 }
 

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -400,19 +402,38 @@ func TestOrderOfWrites(t *testing.T) {
 	wait.Wait()
 }
 
-// What fastrpc has been given is written when it has been given: others may write from then on.
+// writes are those of a connection.
+type writes struct {
+	net.Conn
+	all [][]byte
+}
+
+func (w *writes) Write(b []byte) (int, error) {
+	w.all = append(w.all, slices.Clone(b))
+	return len(b), nil
+}
+
+func (w *writes) SetWriteDeadline(time.Time) error { return nil }
+
+// What fastrpc has been given is written when it has been given, as one: others may write from then on.
 func TestNothingStaysBehind(t *testing.T) {
 	l := &link{}
-	here, there := net.Pipe()
-	defer here.Close()
-	go io.Copy(io.Discard, there)
-	c := &linkConn{Conn: sock.New(here), link: l, written: sync.Cond{L: &l.mu}}
-	for _, size := range []int{0, 10, 1000} {
+	w := &writes{}
+	c := &linkConn{Conn: sock.New(w), link: l, written: sync.Cond{L: &l.mu}}
+	for _, size := range []int{0, 10, 1000, 100_000} {
 		c.append(probe.Bind{Res: 1, Launch: probe.Launch{Payload: make([]byte, size)}})
-		bw := bufio.NewWriterSize(here, 512)
-		bw.Write(make([]byte, 4))
+		bw := bufio.NewWriterSize(c, 512)
+		bw.Write([]byte("id.."))
 		if err := c.write(bw); err != nil || bw.Buffered() > 0 || len(c.out) > 0 || c.writing {
 			t.Errorf("%d bytes stay with fastrpc and %d with us, %v", bw.Buffered(), len(c.out), err)
 		}
+		if len(w.all) != 1 {
+			t.Fatalf("%d bytes are written by %d writes", size, len(w.all))
+		}
+		n, err := probe.BodySize(w.all[0][probe.PushHeader-probe.FrameHeader:], probe.MaxFrame)
+		if err != nil || probe.PushHeader+n != len(w.all[0]) || n < size || !bytes.Equal(w.all[0][:4], make([]byte, 4)) {
+			t.Errorf("of %d bytes, %d are written: %v", size, len(w.all[0]), err)
+		}
+		w.all = nil
 	}
 }
