@@ -1,6 +1,8 @@
 package frontend
 
 import (
+	"slices"
+
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
 	"github.com/phoebe-sched/phoebe/probe"
 )
@@ -29,21 +31,22 @@ func (c *Core) samples(job probe.JobID, group int) []Sample {
 }
 
 // Explain returns what was decided on a task, or on all tasks of a job if task is negative, in the order in which
-// it was: of estimated tasks all placings that are remembered, for a time after the end of the job, too. Of a task
-// that was sampled, or not placed yet, there is one Decision, which says why, and where its attempt is or what it
+// it was: of estimated tasks, and of those sampled near their inputs, all placings that are remembered, for a time after the
+// end of the job, too. Of another task that was sampled, or not placed yet, there is one Decision, which says why, and where its attempt is or what it
 // waits for; of a job that has ended, or all of whose tasks are asked for, one for all that are alike.
 func (c *Core) Explain(job probe.JobID, task int) []Decision {
-	var found []Decision
 	ds := &c.log
 	is := func(index probe.TaskIndex) bool { return task < 0 || index == probe.TaskIndex(task) }
-	for n := uint64(1); n <= ds.n; n++ {
-		if n+maxDecisions <= ds.n {
-			n = ds.n - maxDecisions + 1
-		}
-		if d := ds.get(n); d.Job == job && is(d.Task) {
-			found = append(found, *d)
+	found, near := ds.long.of(job, is), ds.near.of(job, is)
+	told := map[int]bool{}
+	for i := range near {
+		d := &near[i]
+		d.Near = c.holders(d.Near)
+		if task >= 0 || c.byID[job] != nil && !told[d.group] {
+			d.Samples, told[d.group] = c.samples(job, d.group), true
 		}
 	}
+	found = append(found, near...)
 	if j := c.byID[job]; j != nil {
 		return append(found, c.explain(j, task)...)
 	}
@@ -62,6 +65,24 @@ func (c *Core) Explain(job probe.JobID, task int) []Decision {
 	return found
 }
 
+// maxNamed bounds the workers that are named of a site.
+const maxNamed = 8
+
+// holders is the sites with the workers that are up there now.
+func (c *Core) holders(sites []Site) []Site {
+	sites = slices.Clone(sites)
+	for i := range sites {
+		s := &sites[i]
+		for _, key := range c.view.Fleet().At(s.Tier, s.Name) {
+			if w := c.workers[key]; w.Up() && len(s.Workers) < maxNamed {
+				s.Workers = append(s.Workers, w.Welcome().Worker)
+			}
+		}
+		slices.Sort(s.Workers)
+	}
+	return sites
+}
+
 // explain is the Decisions on a task of a job that no others tell of, or, if that is negative, on the first such task of
 // each group, in the order of these.
 func (c *Core) explain(j *job, task int) []Decision {
@@ -69,7 +90,7 @@ func (c *Core) explain(j *job, task int) []Decision {
 	for i := range j.tasks {
 		t := &j.tasks[i]
 		g := t.group
-		if task >= 0 && t.spec.Index != probe.TaskIndex(task) || t.long != nil && c.log.get(t.long.decision) != nil {
+		if task >= 0 && t.spec.Index != probe.TaskIndex(task) || c.remembered(t) != nil {
 			continue
 		}
 		if d := of[g.index]; d != nil {
@@ -83,6 +104,9 @@ func (c *Core) explain(j *job, task int) []Decision {
 		if a := t.attempt; a != nil && task >= 0 {
 			d.Attempt, d.Worker = a.id, a.w.Welcome().Worker
 		}
+		if t.near != nil {
+			d.Near = c.holders(t.near.told())
+		}
 		if g.path == estimate.Sampling {
 			d.Samples = c.samples(j.ID, g.index)
 		}
@@ -95,9 +119,4 @@ func (c *Core) explain(j *job, task int) []Decision {
 		}
 	}
 	return found
-}
-
-var stateText = [...]string{
-	waiting: "waits", matching: "waits to be placed", blocked: "waits for other stages", probing: "waits for queue lengths", riding: "sent along with a reservation",
-	enqueued: "sent", bound: "runs", adrift: "its link is broken", claiming: "is being claimed", done: "has ended",
 }

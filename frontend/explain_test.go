@@ -150,3 +150,63 @@ func TestSamplesAreForgotten(t *testing.T) {
 		}
 	}
 }
+
+// Of a task that is sampled near its inputs it is told where these are, how long reading takes there and elsewhere, where it
+// ran, and why far from them.
+func TestExplainNear(t *testing.T) {
+	f := newFleet(t, 3, 1, Config{})
+	explain := func(job string, task int, want ...string) {
+		t.Helper()
+		ds := f.core.Explain(script.Job(job), task)
+		if len(ds) == 0 {
+			t.Fatalf("nothing is known of task %d of %s", task, job)
+		}
+		for _, w := range want {
+			if text := ds[len(ds)-1].String(); !strings.Contains(text, w) {
+				t.Errorf("task %d of %s: %q lacks %q", task, job, text, w)
+			}
+		}
+	}
+	near := func(host string) Task {
+		return Task{Estimate: time.Millisecond, Inputs: []Input{{Bytes: 1e6, Copies: []estimate.Copy{{At: host}}}}}
+	}
+	sites := "reading its inputs takes 6.25ms at h1 (w1), 12.5ms anywhere"
+	f.step(Submit{jobWith("x", near("h1"))})
+	explain("x", 0, "goes by sampling: short", sites, "after 0s, 0s of which it waited near them: to w1, where that takes 6.25ms\n",
+		"at w1: sent along with a reservation", "what they read is at h1", "w1 (believed idle): rides 1")
+
+	f.step(Submit{jobWith("y", near("h1"))}) // w1 is taken
+	explain("y", 0, sites, "it waits", "what they read is at h1", "w1 (at random): places 1")
+	f.pass(7 * time.Millisecond)
+	explain("y", 0, sites, "where that takes 12.5ms: it has waited for as long as reading there takes longer", "rides 1")
+	f.step(Cancel{Job: script.Job("y")})
+	explain("y", 0, sites, "it has waited for as long", "stopped: ")
+	explain("y", -1, "task 0 goes by sampling", "what they read is at h1")
+
+	f.step(LinkLost{1})
+	f.step(Submit{jobWith("z", near("h1"))})
+	explain("z", 0, "reading its inputs takes 12.5ms anywhere", "no worker is up that is near them")
+
+	own := Task{Estimate: time.Millisecond, Constraint: Constraint{Hosts: []string{"h2"}}}
+	f.step(Submit{jobWith("u", own)})
+	explain("u", 0, `they may run only at hosts ["h2"]`)
+}
+
+// What would wait behind others of its job is said to go elsewhere because of that.
+func TestExplainCrowded(t *testing.T) {
+	f := newFleet(t, 2, 1, Config{})
+	task := Task{Estimate: 10 * time.Millisecond, Inputs: []Input{{Bytes: 1e6, Copies: []estimate.Copy{{At: "h1"}}}}}
+	f.step(Submit{jobWith("x", task, task, task)})
+	var far, near int
+	for _, d := range f.core.Explain(script.Job("x"), -1) {
+		switch {
+		case d.Worker == "w0" && d.Far == Crowded && d.Read == 12500*time.Microsecond:
+			far++
+		case d.Worker == "w1" && d.Far == Nearest && d.Read == 6250*time.Microsecond:
+			near++
+		}
+	}
+	if far != 1 || near != 1 {
+		t.Errorf("%d tasks went far as it is crowded, %d near: %v", far, near, f.core.Explain(script.Job("x"), -1))
+	}
+}

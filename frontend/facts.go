@@ -308,6 +308,8 @@ type nearTask struct {
 	since    time.Time       // when it came to wait, for this attempt
 	attempts int             // when it did
 	read     time.Duration   // its inputs, at the worker that it went to last
+	crowded  bool            // it was to go anywhere at once, when it came to wait
+	decision uint64          // number of the last one
 }
 
 // reservation is one Reserve: count places at a worker, of which some live.

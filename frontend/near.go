@@ -73,7 +73,7 @@ func (c *jobs) shelveTask(n *near, t *task, now time.Time) {
 		n.lone[t] = true
 	}
 	far := x.since.Add(x.sites[len(x.sites)-1].Read - best)
-	if far.After(now) && c.crowded(n, x, now) {
+	if x.crowded = far.After(now) && c.crowded(n, x, now); x.crowded {
 		far = now
 	}
 	for _, at := range x.sites {
@@ -92,6 +92,36 @@ func (c *jobs) shelveTask(n *near, t *task, now time.Time) {
 			s.worry()
 		}
 	}
+}
+
+// wentNear remembers where a task was given to, near its inputs or far from them, and why.
+func (c *jobs) wentNear(t *task, w *worker, now time.Time) {
+	x, j := t.near, t.group.job
+	x.read = c.view.Fleet().Reads(x.inputs, int32(w.Key))
+	d := c.log.near.add()
+	x.decision = c.log.near.n
+	*d = Decision{
+		Job: j.ID, Task: t.spec.Index, Path: estimate.Sampling, Why: t.group.why, At: now.Sub(j.submitted), Attempt: t.attempt.id, Worker: w.Welcome().Worker,
+		Outcome: stateText[t.state], Near: x.told(), Read: x.read, Delay: now.Sub(x.since), group: t.group.index,
+	}
+	switch {
+	case len(x.sites) == 1:
+		d.Far = Nowhere
+	case x.read <= x.sites[0].Read:
+	case x.crowded:
+		d.Far = Crowded
+	default:
+		d.Far = Waited
+	}
+}
+
+// told is the sites of a task, as they are explained.
+func (x *nearTask) told() []Site {
+	sites := make([]Site, len(x.sites))
+	for i, s := range x.sites {
+		sites[i].Site = s
+	}
+	return sites
 }
 
 // crowded reports whether a task that is about to be put on shelves would wait for longer at all of its sites than reading

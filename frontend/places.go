@@ -115,7 +115,7 @@ func (c *ledger) launch(t *task, w *worker, res probe.ResID, state taskState, no
 	t.attempt = a
 	t.attempts++
 	if t.near != nil {
-		t.near.read = c.view.Fleet().Reads(t.near.inputs, int32(w.Key))
+		c.wentNear(t, w, now)
 	}
 	if t.sampledAt.IsZero() {
 		t.sampledAt = t.group.sampledAt
@@ -307,6 +307,7 @@ func (c *ledger) unride(a *attempt, r *reservation) {
 	r.riding--
 	r.queue(1)
 	c.log.fates(r).Add(place.Returned)
+	c.note(a.task, "came back: there was no room")
 	c.takeBack(a)
 }
 

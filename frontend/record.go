@@ -29,7 +29,45 @@ type Decision struct {
 	Ran     time.Duration
 	Usage   probe.Usage
 	Samples []Sample // of a sampled task, and of others of its group; those that are remembered
+
+	Near  []Site        // of a sampled task with inputs: where these are, nearest first, and at last anywhere
+	Read  time.Duration // what reading them takes at Worker
+	Delay time.Duration // for which it had waited when it was given to Worker
+	Far   Far           // why it is not read where that takes least
+
+	group int // of a sampled task
 }
+
+// Site is where a task could read its inputs.
+type Site struct {
+	estimate.Site
+	Workers []string // some of those that are up there; of anywhere none is named
+}
+
+func (s *Site) String() string {
+	text := fmt.Sprintf("%v %s", s.Read.Round(time.Microsecond), s.Where())
+	if len(s.Workers) > 0 {
+		text += " (" + strings.Join(s.Workers, ", ") + ")"
+	}
+	return text
+}
+
+// Far is why a task does not read its inputs where that would take least.
+type Far uint8
+
+const (
+	Nearest Far = iota // it does
+	Waited             // it had waited for as long as reading elsewhere takes longer
+	Crowded            // it would have waited for longer
+	Nowhere            // nobody is up there
+)
+
+var farText = [...]string{
+	Nearest: "", Waited: "it has waited for as long as reading there takes longer", Crowded: "nearer it would have waited for longer than reading there takes longer",
+	Nowhere: "no worker is up that is near them",
+}
+
+func (f Far) String() string { return farText[f] }
 
 // Sample is what was decided, at one time, for the tasks of a group that waited.
 type Sample struct {
@@ -89,6 +127,15 @@ func (d *Decision) String() string {
 		}
 		fmt.Fprintf(&b, ": %s", &d.Choice)
 	}
+	for i := range d.Near {
+		fmt.Fprintf(&b, "%s%s", [...]string{"\nreading its inputs takes ", ", "}[min(i, 1)], &d.Near[i])
+	}
+	if len(d.Near) > 0 && d.Worker != "" {
+		fmt.Fprintf(&b, "\nafter %v, %v of which it waited near them: to %s, where that takes %v", d.At.Round(time.Microsecond), d.Delay.Round(time.Microsecond), d.Worker, d.Read.Round(time.Microsecond))
+		if d.Far != Nearest {
+			fmt.Fprintf(&b, ": %s", d.Far)
+		}
+	}
 	if d.Worker != "" {
 		fmt.Fprintf(&b, "\nattempt %s at %s: %s", d.Attempt, d.Worker, d.Outcome)
 	} else if d.Outcome != "" {
@@ -109,19 +156,52 @@ func (d *Decision) String() string {
 const (
 	maxSamples   = 1024 // that are remembered
 	maxChosen    = 32   // workers of each
-	maxDecisions = 2048 // on tasks placed by estimation that are remembered
+	maxDecisions = 2048 // on tasks placed by estimation that are remembered, and as many on those sampled near their inputs
 	maxSampled   = 1024 // jobs with sampled tasks that are remembered
 )
 
 // decisions remembers the last ones, in rings.
 type decisions struct {
-	ring    []Decision // number n is at n%maxDecisions
-	n       uint64     // ever; numbers count from 1
+	long    ring // on tasks placed by estimation
+	near    ring // on tasks that are sampled near their inputs
 	sampled []sampled
 	jobs    uint64 // ever in sampled
 	samples []sample
 	rounds  uint64 // ever in samples; numbers count from 1
 	nobody  place.Fates
+}
+
+// ring is the last decisions of a kind.
+type ring struct {
+	list []Decision // number n is at n%maxDecisions
+	n    uint64     // ever; numbers count from 1
+}
+
+// add makes room for another decision, which has the number n.
+func (r *ring) add() *Decision {
+	if r.n++; len(r.list) < maxDecisions {
+		r.list = append(r.list, make([]Decision, min(max(2*len(r.list), 64), maxDecisions)-len(r.list))...)
+	}
+	return &r.list[r.n%maxDecisions]
+}
+
+// get is the decision of a number, nil if it is forgotten.
+func (r *ring) get(n uint64) *Decision {
+	if n == 0 || n+maxDecisions <= r.n {
+		return nil
+	}
+	return &r.list[n%maxDecisions]
+}
+
+// of is the decisions on tasks of a job.
+func (r *ring) of(job probe.JobID, is func(probe.TaskIndex) bool) []Decision {
+	var found []Decision
+	for n := max(r.n, maxDecisions) - maxDecisions + 1; n <= r.n; n++ {
+		if d := r.get(n); d.Job == job && is(d.Task) {
+			found = append(found, *d)
+		}
+	}
+	return found
 }
 
 // sample is a Sample, as small as it can be: there is one for each job, and many are kept.
@@ -189,14 +269,6 @@ func (s *sampled) add(g *group) {
 	s.tasks += g.queue.Len()
 }
 
-// get is the decision of a number, nil if it is forgotten.
-func (ds *decisions) get(n uint64) *Decision {
-	if n == 0 || n+maxDecisions <= ds.n {
-		return nil
-	}
-	return &ds.ring[n%maxDecisions]
-}
-
 // sample remembers a job with sampled tasks.
 func (ds *decisions) sample(s sampled) {
 	if len(ds.sampled) < maxSampled {
@@ -205,4 +277,9 @@ func (ds *decisions) sample(s sampled) {
 		ds.sampled[ds.jobs%maxSampled] = s
 	}
 	ds.jobs++
+}
+
+var stateText = [...]string{
+	waiting: "waits", matching: "waits to be placed", blocked: "waits for other stages", probing: "waits for queue lengths", riding: "sent along with a reservation",
+	enqueued: "sent", bound: "runs", adrift: "its link is broken", claiming: "is being claimed", done: "has ended",
 }

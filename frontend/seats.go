@@ -20,7 +20,7 @@ func (j *job) seatAll() {
 	}
 	j.seats = map[string]*list.List[*seat]{}
 	for _, g := range j.groups {
-		names := g.Set.Names()
+		names := g.Set.Own().Hosts
 		if len(names) == 0 {
 			names = []string{""}
 		}

@@ -233,27 +233,32 @@ func (c *jobs) choose(g *group, w *worker, now time.Time) *group {
 
 // note remembers what became of an attempt of t.
 func (c *jobs) note(t *task, outcome string) *Decision {
-	if t.long == nil {
-		return nil
-	}
-	d := c.log.get(t.long.decision)
+	d := c.remembered(t)
 	if d != nil {
 		d.Outcome = outcome
 	}
 	return d
 }
 
+// remembered is the last decision on t, if it is one of those that are remembered.
+func (c *jobs) remembered(t *task) *Decision {
+	switch {
+	case t.long != nil:
+		return c.log.long.get(t.long.decision)
+	case t.near != nil:
+		return c.log.near.get(t.near.decision)
+	}
+	return nil
+}
+
 // decided remembers a decision on x: that it goes to w, or nowhere. One that found no place again takes the place
 // of the one before.
 func (c *jobs) decided(x *longTask, choice *estimate.Decision, w *worker, now time.Time) {
-	ds, j := &c.log, x.task.group.job
+	ds, j := &c.log.long, x.task.group.job
 	d := ds.get(x.decision)
 	if d == nil || d.Worker != "" {
-		if ds.n++; len(ds.ring) < maxDecisions {
-			ds.ring = append(ds.ring, make([]Decision, min(max(2*len(ds.ring), 64), maxDecisions)-len(ds.ring))...)
-		}
+		d = ds.add()
 		x.decision = ds.n
-		d = &ds.ring[ds.n%maxDecisions]
 		*d = Decision{Job: j.ID, Task: x.task.spec.Index, Path: estimate.Estimation, Why: x.why}
 	}
 	d.Choice, d.At = *choice, now.Sub(j.submitted)

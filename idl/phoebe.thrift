@@ -275,7 +275,7 @@ enum Cause {
   BY_POLICY = 2,    // the job's policy only samples
   BY_INPUTS = 3,    // it has inputs that take long to read
   BY_FILES = 4,     // it needs files
-  BY_PLACE = 5,     // its job demands too many kinds of workers (functions, sizes, labels, hosts) to sample those of each
+  // 5 is no longer used
   BY_IGNORANCE = 6, // nothing is known of its run time: sampling does not depend on knowing
   BY_LENGTH = 7,    // it is long
   BY_BREVITY = 8,   // it is short
@@ -344,6 +344,12 @@ struct Sample {              // what was decided for sampled tasks, at one time
   5: i32 more,               // that were chosen, too, and are not remembered
 }
 
+struct Site {                // where a sampled task could read its inputs
+  1: required string at,     // "at" a host, "in rack" and its name, or "anywhere"
+  2: i64 read_us,            // what that takes
+  3: list<string> workers,   // some of those that are up there; of anywhere none is named
+}
+
 struct Decision {
   1: required i32 task,     // of several that are alike, the first
   2: required Path path,
@@ -366,6 +372,10 @@ struct Decision {
   19: required string text, // all of it, to be read
   20: i32 alike,            // other tasks of which it tells as well, where all were asked for
   21: list<Sample> samples, // of a sampled task and of others like it, in order: those that are remembered
+  22: list<Site> near,      // of a sampled task with inputs, nearest first; the last is anywhere
+  23: i64 read_us,          // what reading its inputs takes at the worker
+  24: i64 delay_us,         // for which it had waited near its inputs when it was given to the worker
+  25: string far = "",      // why it does not read where that takes least; empty: it does
 }
 
 struct ExplainResponse {

@@ -20,7 +20,8 @@ type explainCmd struct {
 // Help explains the terms.
 func (c *explainCmd) Help() string {
 	return `Tells which path each task of a job went, and why; of a task that was placed by estimation also which workers were
-candidates, what was expected of each, where it went and what became of it there. A frontend remembers that for a time
+candidates, what was expected of each, where it went and what became of it there; of one that was sampled which workers were
+chosen, and, if it has inputs, where these are, where it went, after which wait, and why far from them. A frontend remembers that for a time
 after the job has ended. Of a candidate, C is when the task would be done, Psucc the chance that the worker is there until
 then, and E = I + W + R: fetching files, waiting for room and running. The chosen one is marked with *.
 
@@ -83,6 +84,16 @@ type decisionJSON struct {
 	Chosen          int             `json:"chosen"`
 	Reason          string          `json:"reason,omitempty"`
 	Samples         []sampleJSON    `json:"samples,omitempty"`
+	Near            []siteJSON      `json:"near,omitempty"` // where its inputs are
+	ReadMicros      int64           `json:"read_us"`        // at the worker
+	DelayMicros     int64           `json:"delay_us"`       // for which it had waited near them
+	Far             string          `json:"far,omitempty"`  // why it reads from far
+}
+
+type siteJSON struct {
+	At         string   `json:"at"`
+	ReadMicros int64    `json:"read_us"`
+	Workers    []string `json:"workers,omitempty"`
 }
 
 type sampleJSON struct {
@@ -145,6 +156,10 @@ func explanationOf(job string, x *client.Explanation) explanationJSON {
 			AtMicros: d.At.Microseconds(), Tries: d.Tries, Attempt: d.Attempt, Worker: d.Worker, Outcome: d.Outcome,
 			WaitedMicros: d.Waited.Microseconds(), RanMicros: d.Ran.Microseconds(), Usage: usageOf(d.Usage),
 			Candidates: make([]candidateJSON, len(d.Candidates)), Seen: d.Seen, Chosen: d.Chosen, Reason: d.Reason,
+			ReadMicros: d.Read.Microseconds(), DelayMicros: d.Delay.Microseconds(), Far: d.Far,
+		}
+		for _, s := range d.Near {
+			to.Near = append(to.Near, siteJSON{s.At, s.Read.Microseconds(), s.Workers})
 		}
 		for k := range d.Candidates {
 			c := &d.Candidates[k]

@@ -30,6 +30,13 @@ type decisions struct {
 			Success float64
 		}
 		Chosen int
+		Near   []struct {
+			At      string
+			Read    int64 `json:"read_us"`
+			Workers []string
+		}
+		Read int64 `json:"read_us"`
+		Far  string
 	}
 }
 
@@ -135,5 +142,27 @@ func TestLongTask(t *testing.T) {
 		if d := explain(t, handle, "--connect", c.connect); d.Decisions[0].Path != path {
 			t.Errorf("%s: %+v", estimate, d)
 		}
+	}
+}
+
+// Of short tasks with inputs it is told where these are, also after the job has ended, and why one reads from far. The workers
+// are all on this machine, and nothing is on the other one.
+func TestExplainNear(t *testing.T) {
+	c := startDev(t)
+	job := write(t, `
+tasks:
+  - {function: echo, estimate: 1ms, inputs: [{bytes: 1000000, copies: [{at: worker-1}]}]}
+  - {function: echo, estimate: 1ms, inputs: [{bytes: 1000000, copies: [{at: elsewhere}]}]}
+  - {function: echo, estimate: 1ms, hosts: [worker-2]}
+`)
+	s := phoebe(t, "run", "--job", job, "--connect", c.connect).want(t, 0)
+	handle := regexp.MustCompile(`[0-9A-Z]{26}@\S+`).FindString(s.err)
+	phoebe(t, "explain", handle, "0", "--connect", c.connect).want(t, 0, "task 0 goes by sampling: short", "reading its inputs takes 6.25ms at ",
+		"(worker-0, worker-1, worker-2), 12.5ms anywhere", "where that takes 6.25ms", "what they read is at", "succeeded, waited")
+	phoebe(t, "explain", handle, "1", "--connect", c.connect).want(t, 0, "takes 12.5ms anywhere", "where that takes 12.5ms: no worker is up that is near them")
+	phoebe(t, "explain", handle, "--connect", c.connect).want(t, 0, `they may run only at hosts ["worker-2"]`)
+	d := explain(t, handle, "0", "--connect", c.connect)
+	if at := d.Decisions[0]; len(at.Near) != 2 || at.Near[0].Read != 6250 || len(at.Near[0].Workers) != 3 || at.Near[1].At != "anywhere" || at.Read != 6250 || at.Far != "" {
+		t.Errorf("%+v", at)
 	}
 }

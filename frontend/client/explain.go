@@ -22,7 +22,7 @@ type Decision struct {
 	Task      int           // of several that are alike, the first
 	Alike     int           // other tasks of which it tells as well, where all were asked for
 	Path      string        // sampling or estimation
-	Cause     string        // of that, as a word: mode, policy, inputs, files, place, ignorance, length or brevity
+	Cause     string        // of that, as a word: mode, policy, inputs, files, ignorance, length or brevity
 	Why       string        // the same as a sentence
 	Threshold time.Duration // from which run time on a task is long
 	Work      Work          // by which it was chosen
@@ -41,6 +41,18 @@ type Decision struct {
 	Reason     string      // of the choice
 	Samples    []Sample    // of a sampled task and of others like it, in order: those that are remembered
 	Text       string      // all of it, to be read
+
+	Near  []Site        // of a sampled task with inputs, nearest first; the last is anywhere
+	Read  time.Duration // what reading its inputs takes at Worker
+	Delay time.Duration // for which it had waited near its inputs when it was given to Worker
+	Far   string        // why it does not read where that takes least; empty: it does
+}
+
+// Site is where a sampled task could read its inputs.
+type Site struct {
+	At      string        // "at" a host, "in rack" and its name, or "anywhere"
+	Read    time.Duration // what that takes
+	Workers []string      // some of those that are up there; of anywhere none is named
 }
 
 // Sample is what was decided for sampled tasks, at one time.
@@ -145,6 +157,10 @@ func fromExplanation(r *v1.ExplainResponse) *Explanation {
 			Threshold: fromMicros(d.ThresholdUs), Work: fromWork(d.Work), At: fromMicros(d.AtUs), Tries: int(d.Tries), Attempt: d.Attempt,
 			Worker: d.Worker, Outcome: d.Outcome, Waited: fromMicros(d.WaitedUs), Ran: fromMicros(d.RanUs), Usage: fromUsage(d.Usage),
 			Candidates: make([]Candidate, len(d.Candidates)), Seen: int(d.Seen), Chosen: int(d.Chosen), Reason: d.Reason, Text: d.Text,
+			Read: fromMicros(d.ReadUs), Delay: fromMicros(d.DelayUs), Far: d.Far,
+		}
+		for _, s := range d.Near {
+			x.Decisions[i].Near = append(x.Decisions[i].Near, Site{At: s.At, Read: fromMicros(s.ReadUs), Workers: s.Workers})
 		}
 		for k, c := range d.Candidates {
 			x.Decisions[i].Candidates[k] = Candidate{

@@ -13,6 +13,17 @@ type Site struct {
 	Read time.Duration // at most: a host of the rack may have a copy itself
 }
 
+// Where is the place, in words.
+func (s *Site) Where() string {
+	switch s.Tier {
+	case Disk:
+		return "at " + s.Name
+	case Rack:
+		return "in rack " + s.Name
+	}
+	return "anywhere"
+}
+
 const (
 	maxLooked    = 32 // copies of a task's inputs whose hosts and racks are looked at
 	maxHostSites = 4  // that are told

@@ -136,6 +136,11 @@ func decision(d *frontend.Decision) *v1.Decision {
 	for i := range d.Samples {
 		out.Samples[i] = sample(&d.Samples[i])
 	}
+	for i := range d.Near {
+		s := &d.Near[i]
+		out.Near = append(out.Near, &v1.Site{At: s.Where(), ReadUs: s.Read.Microseconds(), Workers: s.Workers})
+	}
+	out.ReadUs, out.DelayUs, out.Far = d.Read.Microseconds(), d.Delay.Microseconds(), d.Far.String()
 	return out
 }
 

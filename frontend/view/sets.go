@@ -104,8 +104,8 @@ func (s *Set) Has(key int32) bool {
 func (s *Set) Len() int       { return len(s.workers) }
 func (s *Set) At(i int) int32 { return int32(s.workers[i].Key) }
 
-// Names are the hosts and workers that a task names for itself; none: it may be any. Nobody may write to it.
-func (s *Set) Names() []string { return s.need.Own.Hosts }
+// Own is what the tasks demand for themselves, besides what their job does. Nobody may write to it.
+func (s *Set) Own() Constraint { return s.need.Own }
 
 // Contains reports whether w is in the set.
 func (s *Set) Contains(w *Worker) bool { return s.Has(int32(w.Key)) }

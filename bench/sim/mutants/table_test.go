@@ -795,6 +795,10 @@ var table = []mutant{
 		"g.Set.Contains(w) && !c.view.IsHeld(w, now)", "g.Set.Contains(w.Worker)",
 	},
 	{
+		"why a task reads its inputs from far is told", "frontend/near.go",
+		"d.Far = Crowded", "d.Far = Waited",
+	},
+	{
 		"a task with inputs whose places do not come round is given more", "frontend/plan.go",
 		"acts = c.placeShelf(g.near.anywhere(), n, now, acts)", "",
 	},

@@ -415,7 +415,6 @@ const (
 	Cause_BY_POLICY    Cause = 2
 	Cause_BY_INPUTS    Cause = 3
 	Cause_BY_FILES     Cause = 4
-	Cause_BY_PLACE     Cause = 5
 	Cause_BY_IGNORANCE Cause = 6
 	Cause_BY_LENGTH    Cause = 7
 	Cause_BY_BREVITY   Cause = 8
@@ -431,8 +430,6 @@ func (p Cause) String() string {
 		return "BY_INPUTS"
 	case Cause_BY_FILES:
 		return "BY_FILES"
-	case Cause_BY_PLACE:
-		return "BY_PLACE"
 	case Cause_BY_IGNORANCE:
 		return "BY_IGNORANCE"
 	case Cause_BY_LENGTH:
@@ -453,8 +450,6 @@ func CauseFromString(s string) (Cause, error) {
 		return Cause_BY_INPUTS, nil
 	case "BY_FILES":
 		return Cause_BY_FILES, nil
-	case "BY_PLACE":
-		return Cause_BY_PLACE, nil
 	case "BY_IGNORANCE":
 		return Cause_BY_IGNORANCE, nil
 	case "BY_LENGTH":
@@ -2664,6 +2659,53 @@ var fieldIDToName_Sample = map[int16]string{
 	5: "more",
 }
 
+type Site struct {
+	At      string   `thrift:"at,1,required" frugal:"1,required,string" json:"at"`
+	ReadUs  int64    `thrift:"read_us,2" frugal:"2,default,i64" json:"read_us"`
+	Workers []string `thrift:"workers,3" frugal:"3,default,list<string>" json:"workers"`
+}
+
+func NewSite() *Site {
+	return &Site{}
+}
+
+func (p *Site) InitDefault() {
+}
+
+func (p *Site) GetAt() (v string) {
+	return p.At
+}
+
+func (p *Site) GetReadUs() (v int64) {
+	return p.ReadUs
+}
+
+func (p *Site) GetWorkers() (v []string) {
+	return p.Workers
+}
+func (p *Site) SetAt(val string) {
+	p.At = val
+}
+func (p *Site) SetReadUs(val int64) {
+	p.ReadUs = val
+}
+func (p *Site) SetWorkers(val []string) {
+	p.Workers = val
+}
+
+func (p *Site) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("Site(%+v)", *p)
+}
+
+var fieldIDToName_Site = map[int16]string{
+	1: "at",
+	2: "read_us",
+	3: "workers",
+}
+
 type Decision struct {
 	Task        int32        `thrift:"task,1,required" frugal:"1,required,i32" json:"task"`
 	Path        Path         `thrift:"path,2,required" frugal:"2,required,Path" json:"path"`
@@ -2686,6 +2728,10 @@ type Decision struct {
 	Text        string       `thrift:"text,19,required" frugal:"19,required,string" json:"text"`
 	Alike       int32        `thrift:"alike,20" frugal:"20,default,i32" json:"alike"`
 	Samples     []*Sample    `thrift:"samples,21" frugal:"21,default,list<Sample>" json:"samples"`
+	Near        []*Site      `thrift:"near,22" frugal:"22,default,list<Site>" json:"near"`
+	ReadUs      int64        `thrift:"read_us,23" frugal:"23,default,i64" json:"read_us"`
+	DelayUs     int64        `thrift:"delay_us,24" frugal:"24,default,i64" json:"delay_us"`
+	Far         string       `thrift:"far,25" frugal:"25,default,string" json:"far"`
 }
 
 func NewDecision() *Decision {
@@ -2695,6 +2741,7 @@ func NewDecision() *Decision {
 		Outcome: "",
 		Chosen:  -1,
 		Reason:  "",
+		Far:     "",
 	}
 }
 
@@ -2704,6 +2751,7 @@ func (p *Decision) InitDefault() {
 	p.Outcome = ""
 	p.Chosen = -1
 	p.Reason = ""
+	p.Far = ""
 }
 
 func (p *Decision) GetTask() (v int32) {
@@ -2799,6 +2847,22 @@ func (p *Decision) GetAlike() (v int32) {
 func (p *Decision) GetSamples() (v []*Sample) {
 	return p.Samples
 }
+
+func (p *Decision) GetNear() (v []*Site) {
+	return p.Near
+}
+
+func (p *Decision) GetReadUs() (v int64) {
+	return p.ReadUs
+}
+
+func (p *Decision) GetDelayUs() (v int64) {
+	return p.DelayUs
+}
+
+func (p *Decision) GetFar() (v string) {
+	return p.Far
+}
 func (p *Decision) SetTask(val int32) {
 	p.Task = val
 }
@@ -2862,6 +2926,18 @@ func (p *Decision) SetAlike(val int32) {
 func (p *Decision) SetSamples(val []*Sample) {
 	p.Samples = val
 }
+func (p *Decision) SetNear(val []*Site) {
+	p.Near = val
+}
+func (p *Decision) SetReadUs(val int64) {
+	p.ReadUs = val
+}
+func (p *Decision) SetDelayUs(val int64) {
+	p.DelayUs = val
+}
+func (p *Decision) SetFar(val string) {
+	p.Far = val
+}
 
 func (p *Decision) IsSetWork() bool {
 	return p.Work != nil
@@ -2900,6 +2976,10 @@ var fieldIDToName_Decision = map[int16]string{
 	19: "text",
 	20: "alike",
 	21: "samples",
+	22: "near",
+	23: "read_us",
+	24: "delay_us",
+	25: "far",
 }
 
 type ExplainResponse struct {
