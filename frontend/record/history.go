@@ -1,0 +1,232 @@
+package record
+
+import (
+	"cmp"
+	"encoding/binary"
+	"maps"
+	"slices"
+	"time"
+)
+
+// rings are how many windows of what length there are, in those of the ring before; those of the first one are of what is taken
+// at once, which is a second as a rule.
+var rings = [...]struct{ windows, of int }{{60, 1}, {60, 10}, {72, 30}}
+
+// maxWindow is how many bytes the histograms of a window may take. A few thousand are usual.
+const maxWindow = 40 << 10
+
+// History is what was counted, by when. It takes at most MaxBytes, with the Intake.
+type History struct {
+	rings  [len(rings)]ring
+	totals map[Key]*series // of the keys that are counted now
+	lost   uint64
+	sum    series // room to merge in
+}
+
+// MaxBytes bounds an Intake, its batches and their History: three times all series, and all windows.
+const MaxBytes = 16 << 20
+
+// ring is the last windows of a length.
+type ring struct {
+	windows []window
+	n       uint64 // ever; number i is at i % len
+}
+
+// window is what was counted between two moments.
+type window struct {
+	from, to time.Time
+	keys     []packed
+	data     []byte
+}
+
+// packed is a key of a window, and where its histograms end in the data: of each measure the number of cells that have counted
+// something, and if there are any, the sum and for each of them the distance from the one before and the count.
+type packed struct {
+	Key
+	end int
+}
+
+// NewHistory makes an empty one.
+func NewHistory() *History { return &History{totals: map[Key]*series{}} }
+
+// Add takes in a batch, and empties it.
+func (h *History) Add(b *Batch) {
+	maps.DeleteFunc(h.totals, func(k Key, _ *series) bool { return !slices.Contains(b.keys, k) })
+	w := h.rings[0].next(rings[0].windows, b.from, b.to)
+	order := make([]int, len(b.keys))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(x, y int) int { return cmp.Compare(b.series[y].count(), b.series[x].count()) })
+	for _, i := range order {
+		s := &b.series[i]
+		if s.count() == 0 {
+			continue
+		}
+		h.pack(w, b.keys[i], s)
+		total := h.totals[b.keys[i]]
+		if total == nil {
+			total = new(series)
+			h.totals[b.keys[i]] = total
+		}
+		total.merge(s)
+		s.clear()
+	}
+	for i := 1; i < len(rings) && h.rings[i-1].n%uint64(rings[i].of) == 0; i++ {
+		h.condense(&h.rings[i-1], &h.rings[i], rings[i].windows, rings[i].of)
+	}
+}
+
+// next is the window that is to be filled now, in place of the oldest.
+func (r *ring) next(most int, from, to time.Time) *window {
+	if len(r.windows) < most {
+		r.windows = append(r.windows, window{})
+	}
+	w := &r.windows[r.n%uint64(most)]
+	r.n++
+	w.from, w.to, w.keys, w.data = from, to, w.keys[:0], w.data[:0]
+	return w
+}
+
+// condense merges the last windows of a ring into one of the next.
+func (h *History) condense(fine, coarse *ring, most, of int) {
+	var last []*window
+	for i := fine.n - uint64(of); i < fine.n; i++ {
+		last = append(last, &fine.windows[i%uint64(len(fine.windows))])
+	}
+	from, to := last[0].from, last[of-1].to
+	if to.Before(from) {
+		from = to
+	}
+	w := coarse.next(most, from, to)
+	h.merge(last, func(key Key, s *series) { h.pack(w, key, s) })
+}
+
+// merge hands out the series of some windows, one for each key, in the order in which the keys come first.
+func (h *History) merge(windows []*window, do func(Key, *series)) {
+	seen := map[Key]bool{}
+	for i, w := range windows {
+		for _, p := range w.keys {
+			if seen[p.Key] {
+				continue
+			}
+			seen[p.Key] = true
+			h.sum.clear()
+			for _, w := range windows[i:] {
+				w.unpack(p.Key, &h.sum)
+			}
+			do(p.Key, &h.sum)
+		}
+	}
+}
+
+// pack adds the histograms of a key to a window, or counts what they have counted as lost if there is no room.
+func (h *History) pack(w *window, key Key, s *series) {
+	data := w.data
+	for _, m := range s {
+		if m == nil || m.Count == 0 {
+			data = append(data, 0)
+			continue
+		}
+		used := 0
+		for _, n := range m.cells {
+			if n > 0 {
+				used++
+			}
+		}
+		data = binary.AppendUvarint(data, uint64(used))
+		data = binary.AppendUvarint(data, uint64(m.Sum))
+		last := 0
+		for i, n := range m.cells {
+			if n > 0 {
+				data = binary.AppendUvarint(binary.AppendUvarint(data, uint64(i-last)), n)
+				last = i
+			}
+		}
+		if len(data) > maxWindow {
+			h.lost += s.count()
+			return
+		}
+	}
+	w.data, w.keys = data, append(w.keys, packed{key, len(data)})
+}
+
+// unpack adds the histograms of a key.
+func (w *window) unpack(key Key, to *series) {
+	start := 0
+	for _, p := range w.keys {
+		if p.Key != key {
+			start = p.end
+			continue
+		}
+		data := w.data[start:p.end]
+		next := func() uint64 {
+			n, size := binary.Uvarint(data)
+			data = data[size:]
+			return n
+		}
+		for m := range to {
+			used := next()
+			if used == 0 {
+				continue
+			}
+			if to[m] == nil {
+				to[m] = new(Histogram)
+			}
+			x := to[m]
+			x.Sum = plus(x.Sum, time.Duration(next()))
+			for at := 0; used > 0; used-- {
+				at += int(next())
+				n := next()
+				x.cells[at] += n
+				x.Count += n
+			}
+		}
+		return
+	}
+}
+
+// Lost is how many were counted and are missing in windows, as there was no room for them. Totals have them.
+func (h *History) Lost() uint64 { return h.lost }
+
+// Total hands out all that was counted by the keys that are counted now, in their order. What it hands out is not to be kept.
+func (h *History) Total(do func(Key, Measure, *Histogram)) {
+	keys := slices.SortedFunc(maps.Keys(h.totals), Key.compare)
+	for _, key := range keys {
+		h.totals[key].each(key, do)
+	}
+}
+
+// Over hands out what was counted from one moment to another, as far as it is remembered, with the windows that lie in there in
+// part. What it hands out is not to be kept.
+func (h *History) Over(from, to time.Time, do func(Key, Measure, *Histogram)) {
+	var chosen []*window
+	end := uint64(0) // of what was chosen, in windows of the first ring
+	for i := len(rings) - 1; i >= 0; i-- {
+		r := &h.rings[i]
+		each := span(i)
+		first := r.n - uint64(len(r.windows))
+		until := r.n
+		if i > 0 { // what the finer ring has from a window of this one on, it tells
+			finer := &h.rings[i-1]
+			oldest := (finer.n - uint64(len(finer.windows))) * span(i-1)
+			until = min(until, (oldest+each-1)/each)
+		}
+		for k := max(first, (end+each-1)/each); k < until; k++ {
+			if w := &r.windows[k%uint64(len(r.windows))]; w.to.After(from) && w.from.Before(to) {
+				chosen = append(chosen, w)
+			}
+		}
+		end = max(end, until*each)
+	}
+	h.merge(chosen, func(key Key, s *series) { s.each(key, do) })
+}
+
+// span is how many windows of the first ring one of ring i has.
+func span(i int) uint64 {
+	n := uint64(1)
+	for _, r := range rings[:i+1] {
+		n *= uint64(r.of)
+	}
+	return n
+}

@@ -1,0 +1,363 @@
+package record
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/phoebe-sched/phoebe/probe/purity"
+)
+
+func TestPure(t *testing.T) { purity.Check(t, ".") }
+
+var start = time.Unix(1_000_000, 0)
+
+// durations are drawn evenly by their logarithms, with what is out of the ordinary.
+var durations = rapid.OneOf(
+	rapid.Custom(func(t *rapid.T) time.Duration {
+		return time.Duration(math.Exp2(rapid.Float64Range(0, 42.5).Draw(t, "log2 ns")))
+	}),
+	rapid.SampledFrom([]time.Duration{math.MinInt64, -1, 0, 1, 1023, 1024, 1 << 41, 1<<42 - 1, 1 << 42, math.MaxInt64}),
+)
+
+func TestCells(t *testing.T) {
+	if cell(time.Microsecond*102/100) != 0 || cell(time.Hour) >= cells-1 || cell(1<<42) != cells-1 {
+		t.Errorf("1 us is in cell %d, an hour in %d, 73 minutes in %d of %d", cell(time.Microsecond), cell(time.Hour), cell(1<<42), cells)
+	}
+	for i := range cells {
+		if from := floor(i); cell(from) != i || i > 0 && cell(from-1) != i-1 {
+			t.Errorf("cell %d starts at %v, which is counted in %d, and 1 ns less in %d", i, from, cell(from), cell(from-1))
+		}
+		if i > 0 && i < cells-1 && float64(floor(i+1)) > float64(floor(i))*17/16+1 {
+			t.Errorf("cell %d is from %v to %v", i, floor(i), floor(i+1))
+		}
+	}
+}
+
+// A quantile is in the cell of the value that has its rank; counts, sums and merging are those of the values.
+func TestHistogram(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		values := rapid.SliceOfN(durations, 1, 300).Draw(t, "values")
+		cut := rapid.IntRange(0, len(values)).Draw(t, "cut")
+		var all, first, second Histogram
+		sum := time.Duration(0)
+		for i, v := range values {
+			all.Add(v)
+			sum = plus(sum, max(v, 0))
+			if i < cut {
+				first.Add(v)
+			} else {
+				second.Add(v)
+			}
+		}
+		first.Merge(&second)
+		if first != all {
+			t.Fatal("two halves that are merged are not the whole")
+		}
+		if all.Count != uint64(len(values)) || all.Sum != sum {
+			t.Fatalf("count %d, sum %v of %d values that make %v", all.Count, all.Sum, len(values), sum)
+		}
+		slices.Sort(values)
+		for _, q := range []float64{0, 0.5, 0.9, 0.99, 0.999, 1} {
+			want := values[max(int(math.Ceil(q*float64(len(values))))-1, 0)]
+			if got := all.Quantile(q); cell(got) != cell(want) {
+				t.Fatalf("quantile %v of %v is %v, want about %v", q, values, got, want)
+			}
+		}
+		for than, n := range all.Cumulative {
+			if i, _ := slices.BinarySearch(values, than); int(n) != i {
+				t.Fatalf("%d of %v are shorter than %v", n, values, than)
+			}
+		}
+		n := uint64(0)
+		for r, k := range all.All {
+			if n += k; r.From >= r.To {
+				t.Fatalf("a cell of %v", r)
+			}
+		}
+		if n != all.Count {
+			t.Fatalf("cells count %d of %d", n, all.Count)
+		}
+	})
+	if new(Histogram).Quantile(0.5) != 0 {
+		t.Error("an empty histogram has a median")
+	}
+}
+
+// counted is what a history tells.
+func counted(each func(func(Key, Measure, *Histogram))) map[Key]uint64 {
+	got := map[Key]uint64{}
+	each(func(k Key, _ Measure, h *Histogram) { got[k] += h.Count })
+	return got
+}
+
+func sumOf(m map[Key]uint64) (n uint64) {
+	for _, k := range m {
+		n += k
+	}
+	return n
+}
+
+// Whatever the clock does, all that is counted is told once: in total, and over all time, as far as it is remembered. What a
+// series has is what was counted by its key.
+func TestHistory(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		in, h, now := NewIntake(start), NewHistory(), start
+		var spare *Batch
+		taken := 0
+		want, each := map[Key]uint64{}, []uint64{} // by key; of each batch
+		slots := map[Key]Slot{}
+		n := uint64(0)
+		take := func(now time.Time) {
+			b := in.Take(now, spare)
+			if b.to.Before(b.from) {
+				t.Fatalf("a window from %v to %v", b.from, b.to)
+			}
+			h.Add(b)
+			spare = b
+			each, n = append(each, n), 0
+			taken++
+		}
+		keys := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Key {
+			return Key{rapid.SampledFrom([]string{"sampling", "estimation"}).Draw(t, "path"), "phoebe", rapid.StringMatching("[ab]?").Draw(t, "tenant")}
+		}), 1, 6).Draw(t, "keys")
+		for _, k := range keys {
+			in.Tenant(k.Tenant, 1)
+		}
+		for range rapid.IntRange(1, 400).Draw(t, "steps") {
+			for range rapid.IntRange(0, 3).Draw(t, "adds") {
+				k := rapid.SampledFrom(keys).Draw(t, "key")
+				slots[k] = in.Slot(k, slots[k])
+				in.Add(slots[k], Measure(rapid.IntRange(0, Measures-1).Draw(t, "measure")), durations.Draw(t, "d"))
+				want[k]++
+				n++
+			}
+			switch rapid.IntRange(0, 20).Draw(t, "clock") {
+			case 0:
+				now = now.Add(-time.Duration(rapid.IntRange(0, 1e6).Draw(t, "back")) * time.Second)
+			case 1:
+				now = now.Add(time.Duration(rapid.IntRange(0, 1e6).Draw(t, "on")) * time.Second)
+			default:
+				now = now.Add(time.Second)
+			}
+			take(now)
+		}
+		if got := counted(h.Total); fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Fatalf("in total %v, want %v", got, want)
+		}
+		far := time.Unix(math.MaxInt32*100, 0)
+		kept := uint64(0)
+		for _, k := range each { // nothing is forgotten yet: 6 hours are
+			kept += k
+		}
+		if got := sumOf(counted(func(do func(Key, Measure, *Histogram)) { h.Over(time.Time{}, far, do) })); got != kept {
+			t.Fatalf("over all time %d, want %d", got, kept)
+		}
+		if h.Lost() != 0 {
+			t.Fatalf("%d lost", h.Lost())
+		}
+	})
+}
+
+// Over tells of the last seconds, minutes and hours, each from windows of a length that reaches so far.
+func TestOver(t *testing.T) {
+	in, h, now := NewIntake(start), NewHistory(), start
+	var spare *Batch
+	const seconds = 8 * 3600
+	for range seconds {
+		s := in.Slot(Key{"sampling", "phoebe", ""}, Slot{})
+		in.Add(s, Run, time.Millisecond)
+		now = now.Add(time.Second)
+		spare = in.Take(now, spare)
+		h.Add(spare)
+	}
+	for _, c := range []struct {
+		last          time.Duration
+		least, atMost uint64
+	}{
+		{time.Second, 1, 1}, {10 * time.Second, 10, 10}, {time.Minute, 60, 60}, {5 * time.Minute, 300, 310}, {time.Hour, 3600, 3900}, {24 * time.Hour, 6 * 3600, 7 * 3600},
+	} {
+		got := sumOf(counted(func(do func(Key, Measure, *Histogram)) { h.Over(now.Add(-c.last), now, do) }))
+		if got < c.least || got > c.atMost {
+			t.Errorf("of the last %v there are %d, want %d to %d", c.last, got, c.least, c.atMost)
+		}
+	}
+	if got := sumOf(counted(h.Total)); got != seconds {
+		t.Errorf("in total %d", got)
+	}
+}
+
+// The tenants with most tasks are told apart, and one that grows takes the place of one that does not.
+func TestTenants(t *testing.T) {
+	in, h, now := NewIntake(start), NewHistory(), start
+	var spare *Batch
+	add := func(tenant string, tasks int) {
+		in.Tenant(tenant, tasks)
+		s := in.Slot(Key{"sampling", "phoebe", tenant}, Slot{})
+		in.Add(s, Run, time.Millisecond)
+	}
+	for i := range 1000 {
+		add(fmt.Sprintf("small-%d", i), 1)
+	}
+	take := func() map[Key]uint64 {
+		now = now.Add(electEvery)
+		spare = in.Take(now, spare)
+		h.Add(spare)
+		return counted(h.Total)
+	}
+	got := take()
+	if len(got) != maxTenants+1 || got[Key{"sampling", "phoebe", Other}] != 1000-maxTenants {
+		t.Fatalf("%d series: %v", len(got), got)
+	}
+	for range 3 {
+		add("large", 10_000)
+		take()
+	}
+	add("large", 1)
+	got = take()
+	if got[Key{"sampling", "phoebe", "large"}] == 0 || len(got) > maxTenants+1 {
+		t.Errorf("the largest tenant is not told apart: %v", got)
+	}
+	if got[Key{"sampling", "phoebe", Other}] < 1000-maxTenants {
+		t.Errorf("what all others have was counted back: %v", got)
+	}
+}
+
+// A slot that was given to another key is asked for again.
+func TestEpoch(t *testing.T) {
+	in, h, now := NewIntake(start), NewHistory(), start
+	for i := range maxTenants {
+		in.Tenant(fmt.Sprint(i), 1)
+	}
+	slots := map[string]Slot{}
+	for i := range maxTenants {
+		slots[fmt.Sprint(i)] = in.Slot(Key{"p", "q", fmt.Sprint(i)}, Slot{})
+	}
+	in.Tenant("new", 100)
+	h.Add(in.Take(now.Add(electEvery), nil))
+	for tenant, last := range slots {
+		for range 7 {
+			last = in.Slot(Key{"p", "q", tenant}, last)
+			in.Add(last, Run, 1)
+		}
+	}
+	h.Add(in.Take(now.Add(electEvery+1), nil))
+	got := counted(h.Total)
+	for k, n := range got {
+		if n != 7 {
+			t.Errorf("%v has %d, want 7 of its own", k, n)
+		}
+	}
+	if len(got) != maxTenants {
+		t.Errorf("%d series, want those of %d tenants and all others", len(got), maxTenants-1)
+	}
+}
+
+// However many keys there are, and however widely durations are spread, memory stays within its bound, and what is missing is
+// counted.
+func TestMemory(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	heap := func() uint64 {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := heap()
+	in, h, now := NewIntake(start), NewHistory(), start
+	var spare *Batch
+	total := uint64(0)
+	paths, policies, tenants := []string{"sampling", "estimation"}, make([]string, 40), make([]string, 200)
+	for i := range policies {
+		policies[i] = fmt.Sprint("policy-", i)
+	}
+	for i := range tenants {
+		tenants[i] = fmt.Sprintf("%0200d", i)[200-maxName-1:]
+	}
+	for step := range rings[2].windows*rings[2].of*rings[1].of + 2*rings[1].windows*rings[1].of {
+		many := 1
+		if step >= rings[2].windows*rings[2].of*rings[1].of { // the longest windows are full of what comes slowly, too
+			many = 64
+		}
+		for range many {
+			tenant := tenants[rng.IntN(len(tenants))]
+			in.Tenant(tenant, rng.IntN(1000))
+			s := in.Slot(Key{paths[rng.IntN(2)], policies[rng.IntN(len(policies))], tenant}, Slot{})
+			for m := range Measure(Measures) {
+				in.Add(s, m, time.Duration(math.Exp2(rng.Float64()*43)))
+				total++
+			}
+		}
+		if now = now.Add(time.Second); step%1000 == 999 {
+			now = now.Add(-time.Minute)
+		}
+		spare = in.Take(now, spare)
+		h.Add(spare)
+		if len(h.totals) > maxSeries {
+			t.Fatalf("%d series", len(h.totals))
+		}
+	}
+	last := h.Lost()
+	for i, r := range h.rings {
+		if len(r.windows) != rings[i].windows {
+			t.Errorf("ring %d has %d windows", i, len(r.windows))
+		}
+	}
+	if last == 0 || last > 3*total {
+		t.Errorf("%d of %d are lost: the bound was to be reached", last, total)
+	}
+	if used := int64(heap()) - int64(before); used > MaxBytes {
+		t.Errorf("%d bytes are used, at most %d may be", used, MaxBytes)
+	} else {
+		t.Logf("%d of %d bytes, %d of %d lost", used, MaxBytes, last, total)
+	}
+	runtime.KeepAlive(in)
+	runtime.KeepAlive(spare)
+	runtime.KeepAlive(h)
+}
+
+// BenchmarkAdd is what it costs to count one duration.
+func BenchmarkAdd(b *testing.B) {
+	in := NewIntake(start)
+	rng := rand.New(rand.NewPCG(1, 2))
+	var ds [1024]time.Duration
+	for i := range ds {
+		ds[i] = time.Duration(rng.ExpFloat64() * float64(10*time.Millisecond))
+	}
+	in.Tenant("t", 1)
+	s := in.Slot(Key{"sampling", "phoebe", "t"}, Slot{})
+	b.ReportAllocs()
+	i := 0
+	for b.Loop() {
+		in.Add(s, Run, ds[i&1023])
+		i++
+	}
+}
+
+// BenchmarkSecond is what it costs to put a second away, of four series whose measures have 60 cells each.
+func BenchmarkSecond(b *testing.B) {
+	in, h, now := NewIntake(start), NewHistory(), start
+	var spare *Batch
+	b.ReportAllocs()
+	for b.Loop() {
+		for k := range 4 {
+			in.Tenant(fmt.Sprint(k), 1)
+			s := in.Slot(Key{"sampling", "phoebe", fmt.Sprint(k)}, Slot{})
+			for m := range Measure(Measures) {
+				for i := range 60 {
+					in.Add(s, m, time.Millisecond<<(i/16)+time.Duration(i)*65*time.Microsecond)
+				}
+			}
+		}
+		now = now.Add(time.Second)
+		spare = in.Take(now, spare)
+		h.Add(spare)
+	}
+}
