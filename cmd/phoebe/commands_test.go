@@ -258,9 +258,9 @@ func TestUsage(t *testing.T) {
 		{"no config", []string{"dev", "--config", "/nonexistent"}, 2, []string{"/nonexistent"}},
 		{"config key", []string{"dev", "--config", write(t, "slots: 1\nworkerz: 3\n")}, 2, []string{"file.yaml:2", `"workerz"`, `"workers"`}},
 		{"config keys", []string{"dev", "--config", write(t, "slotz: 1\nworkerz: 3\n")}, 2, []string{`"slotz"`, `"workerz"`}},
-		{"config syntax", []string{"dev", "--config", write(t, "slots: [\n")}, 2, []string{"file.yaml", "[1:8]"}},
+		{"config syntax", []string{"dev", "--config", write(t, "slots: [\n")}, 2, []string{"file.yaml:1", "want one mapping"}},
 		{"config list", []string{"dev", "--config", write(t, "- slots\n")}, 2, []string{"want one mapping"}},
-		{"config value", []string{"dev", "--config", write(t, "workers: many\n")}, 2, []string{"--workers", "many"}},
+		{"config value", []string{"dev", "--config", write(t, "workers: many\n")}, 2, []string{"file.yaml:1", `"workers"`, "many", "whole number"}},
 		{"config nested", []string{"dev", "--config", write(t, "slots: [[1]]\n")}, 2, []string{"file.yaml:1", "slots"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

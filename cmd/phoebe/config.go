@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/alecthomas/kong"
 	"github.com/goccy/go-yaml"
@@ -17,6 +19,9 @@ import (
 // BeforeResolve has the flags that are set neither on the command line nor in the environment come from the
 // file that --config names.
 func (c *cli) BeforeResolve(ctx *kong.Context) error {
+	if node := ctx.Selected(); node != nil && node.Target.Type() == reflect.TypeFor[validateCmd]() {
+		return nil // it reads files itself, of other commands
+	}
 	var name string
 	for _, f := range ctx.Model.Flags {
 		if f.Name == "config" {
@@ -26,61 +31,144 @@ func (c *cli) BeforeResolve(ctx *kong.Context) error {
 	if name == "" {
 		return nil
 	}
-	values, err := readConfig(name, ctx.Flags())
-	if err != nil {
+	settings, err := readConfig(name, ctx)
+	var wrong *flaw
+	if err != nil && (c.only == nil || !errors.As(err, &wrong)) {
 		return err
 	}
 	ctx.AddResolver(kong.ResolverFunc(func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
-		for _, env := range flag.Envs {
-			if _, set := os.LookupEnv(env); set {
-				return nil, nil
-			}
-		}
-		if v, ok := values[flag.Name]; ok {
-			return v, nil
+		if s, ok := settings[flag.Name]; ok && !inEnvironment(flag) && (c.only == nil || c.only(flag.Name)) {
+			return s.text, nil
 		}
 		return nil, nil
 	}))
 	return nil
 }
 
-// readConfig reads settings for flags, as they would be written on the command line.
-func readConfig(name string, flags []*kong.Flag) (map[string]string, error) {
+func inEnvironment(flag *kong.Flag) bool {
+	return slices.ContainsFunc(flag.Envs, func(name string) bool { _, set := os.LookupEnv(name); return set })
+}
+
+// setting is an entry of a configuration file, as it would be written on the command line.
+type setting struct {
+	text string
+	line int
+}
+
+// flaw is what is wrong at a line of a configuration file, and what to write instead.
+type flaw struct {
+	file string
+	line int
+	err  error
+}
+
+func (f *flaw) Error() string { return fmt.Sprintf("%s:%d: %v", f.file, f.line, f.err) }
+
+// readConfig reads settings for the command that is parsed: those that make sense by themselves, and an error that joins
+// the flaws of the others.
+func readConfig(name string, command *kong.Context) (map[string]setting, error) {
 	text, err := os.ReadFile(name)
 	if err != nil {
 		return nil, fmt.Errorf("--config: %w", err)
 	}
+	wrong := func(line int, format string, args ...any) error {
+		return &flaw{name, line, fmt.Errorf(format, args...)}
+	}
+	const want = "want one mapping of flag names to values, such as slots: 4"
 	file, err := parser.ParseBytes(text, 0)
+	var syntax yaml.Error
+	if errors.As(err, &syntax) {
+		return nil, wrong(syntax.GetToken().Position.Line, "%s: %s", syntax.GetMessage(), want)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %s", name, yaml.FormatError(err, false, true))
+		return nil, wrong(1, "%w: %s", err, want)
 	}
-	values := map[string]string{}
+	settings := map[string]setting{}
 	if len(file.Docs) == 0 || file.Docs[0].Body == nil {
-		return values, nil
+		return settings, nil
 	}
-	at := func(n ast.Node, format string, args ...any) error {
-		return fmt.Errorf("%s:%d: %w", name, n.GetToken().Position.Line, fmt.Errorf(format, args...))
+	if len(file.Docs) > 1 {
+		return nil, wrong(file.Docs[1].Start.Position.Line, "a second document: %s", want)
 	}
 	top, ok := file.Docs[0].Body.(ast.MapNode)
-	if !ok || len(file.Docs) > 1 {
-		return nil, fmt.Errorf("%s: want one mapping of flag names to values, such as slots: 4", name)
+	if !ok {
+		return nil, wrong(file.Docs[0].Body.GetToken().Position.Line, want)
 	}
+	flags := command.Flags()
 	var errs []error
 	for entries := top.MapRange(); entries.Next(); {
 		node := entries.Key()
-		key := node.GetToken().Value
-		if !slices.ContainsFunc(flags, func(f *kong.Flag) bool { return f.Name == key && key != "config" && key != "help" }) {
-			errs = append(errs, at(node, "unknown setting %q: this command's nearest flag is %q", key, nearest(key, flags)))
+		key, line := node.GetToken().Value, node.GetToken().Position.Line
+		at := slices.IndexFunc(flags, func(f *kong.Flag) bool { return f.Name == key && key != "config" && key != "help" })
+		if at < 0 {
+			errs = append(errs, wrong(line, "unknown setting %q: %s", key, meant(key, command)))
 			continue
 		}
 		v, err := flagText(entries.Value())
+		if err == nil {
+			err = check(flags[at], v)
+		}
 		if err != nil {
-			errs = append(errs, at(node, "setting %q: %w", key, err))
+			errs = append(errs, wrong(line, "setting %q: %w", key, err))
 			continue
 		}
-		values[key] = v
+		settings[key] = setting{v, line}
 	}
-	return values, errors.Join(errs...)
+	return settings, errors.Join(errs...)
+}
+
+// meant says what to write instead of a key that is no flag of the command.
+func meant(key string, command *kong.Context) string {
+	var owners []string
+	for _, other := range command.Model.Children {
+		if !other.Hidden && slices.ContainsFunc(other.Flags, func(f *kong.Flag) bool { return f.Name == key }) {
+			owners = append(owners, "phoebe "+other.Name)
+		}
+	}
+	text := fmt.Sprintf("this command's nearest flag is %q", nearest(key, command.Flags()))
+	if owners != nil {
+		text = "it is for " + strings.Join(owners, ", ") + "; " + text
+	}
+	return text
+}
+
+// check tells whether text is a value of the flag, and if not, what is.
+func check(flag *kong.Flag, text string) error {
+	was := flag.Set
+	defer func() { flag.Set = was }()
+	target := reflect.New(flag.Target.Type()).Elem()
+	if err := flag.Parse(kong.ScanFromTokens(kong.Token{Type: kong.FlagValueToken, Value: text}), target); err != nil {
+		return fmt.Errorf("%q: want %s", text, wanted(flag))
+	}
+	if flag.Enum != "" && !slices.Contains(flag.EnumSlice(), text) {
+		return fmt.Errorf("%q: want one of %s", text, strings.Join(flag.EnumSlice(), ", "))
+	}
+	return nil
+}
+
+// wanted says how a value of the flag is written.
+func wanted(flag *kong.Flag) string {
+	of := flag.Target.Type()
+	if of.Kind() == reflect.Pointer {
+		of = of.Elem()
+	}
+	switch {
+	case of == reflect.TypeFor[time.Duration]():
+		return "a time with its unit, such as 500ms, 3s or 1m30s"
+	case of == sizeType:
+		return "a number of bytes, such as 65536, 64KiB, 16MiB or 2GiB"
+	case of == reflect.TypeFor[weights]():
+		return "tenants and their shares, such as {web: 3, batch: 1}"
+	}
+	switch of.Kind() {
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Float64:
+		return "a number, such as 2 or 1.5"
+	case reflect.Uint64:
+		return "a whole number that is not negative"
+	}
+	return "a whole number"
 }
 
 // flagText is a YAML value as it would be written on the command line: lists with commas, mappings with

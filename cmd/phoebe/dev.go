@@ -56,6 +56,9 @@ func (c *devCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error 
 	if err != nil {
 		return err
 	}
+	if err := c.checkAdmin(); err != nil {
+		return usage(err)
+	}
 	if err := c.queueFlags.apply(&wserve.Config{}); err != nil {
 		return err
 	}

@@ -95,42 +95,57 @@ const spareFiles = 512
 // manyWorkers are the open files for workers that come by themselves: for a link to each, and for its heartbeats.
 const manyWorkers = 1 << 17
 
-// Run runs a frontend.
-func (c *frontendCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
+// config is what the flags ask for; the error joins all that is wrong with it.
+func (c *frontendCmd) config() (serve.Config, error) {
 	cfg := serve.Config{
 		Listen: c.Listen, Advertise: c.Advertise, Name: c.Name, Peers: c.Peers, Seed: c.Seed, Version: version(),
 		Gossip: c.Gossip, GossipAdvertise: c.GossipAdvertise, Join: c.Join, Heartbeat: c.Heartbeat,
-		Logger: log, Metrics: metrics.NewSet(),
+		Metrics: metrics.NewSet(),
 	}
 	var err error
+	errs := []error{c.checkAdmin()}
+	wrong := func(err error) { errs = append(errs, err) }
 	if cfg.Secret, err = c.secret(); err != nil {
-		return err
+		wrong(err)
 	}
 	if cfg.Policy, err = frontend.ParsePolicy(c.Policy); err != nil {
-		return usage(err)
+		wrong(err)
 	}
 	switch {
 	case c.WorkersFile != "":
-		cfg.Workers = serve.File{Name: c.WorkersFile, Warn: func(err error) { log.Warn("the list of workers stays as it was", "err", err) }}
+		cfg.Workers = serve.File{Name: c.WorkersFile}
+		if _, err := os.Stat(c.WorkersFile); err != nil {
+			wrong(fmt.Errorf("--workers-file: %w: write the workers' addresses into it, one in each line", err))
+		}
 	case len(c.Workers) > 0:
 		cfg.Workers = serve.Static(c.Workers)
 	case c.Gossip == "":
-		return usage(errors.New("this frontend would know no worker: give --gossip, --workers or --workers-file"))
+		wrong(errors.New("this frontend would know no worker: give --gossip, --workers or --workers-file"))
 	}
 	for flag, addrs := range map[string][]string{"workers": c.Workers, "advertise": {cmp.Or(c.Advertise, c.Listen)}} {
 		for _, addr := range addrs {
 			if _, _, err := net.SplitHostPort(addr); err != nil {
-				return usage(fmt.Errorf("--%s %q: want host:port, such as 10.0.0.7:7420", flag, addr))
+				wrong(fmt.Errorf("--%s %q: want host:port, such as 10.0.0.7:7420", flag, addr))
 			}
-		}
-	}
-	if c.WorkersFile != "" {
-		if _, err := os.Stat(c.WorkersFile); err != nil {
-			return usage(fmt.Errorf("--workers-file: %w", err))
 		}
 	}
 	cfg.Core.ProbeRatio = c.ProbeRatio
 	c.apply(&cfg)
+	wrong(cfg.Validate())
+	return cfg, errors.Join(errs...)
+}
+
+// Run runs a frontend.
+func (c *frontendCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
+	cfg, err := c.config()
+	if err != nil {
+		return usage(err)
+	}
+	cfg.Logger = log
+	if file, ok := cfg.Workers.(serve.File); ok {
+		file.Warn = func(err error) { log.Warn("the list of workers stays as it was", "err", err) }
+		cfg.Workers = file
+	}
 	files := uint64(cfg.MaxConns) + spareFiles
 	if c.Gossip != "" {
 		files += manyWorkers

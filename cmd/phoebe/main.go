@@ -42,6 +42,8 @@ Exit codes: 0 all went well, 1 a task failed or the command did, 2 wrong usage o
 overloaded or unreachable, 4 cancelled or past the deadline, 130 interrupted (143 by SIGTERM).`
 
 type cli struct {
+	only func(setting string) bool // which settings of the file count, flawed as others may be; nil: all, and none may be
+
 	Config    string      `placeholder:"FILE" help:"YAML file with settings: flag names and their values. Default: none."`
 	LogFormat logFormat   `default:"text" enum:"text,json" help:"Format of the log on stderr: ${enum}. Default ${default}."`
 	Show      showVersion `name:"version" help:"Show the version of this program."`
@@ -57,6 +59,7 @@ type cli struct {
 	Bench      benchCmd      `cmd:"" help:"Measure latency under load, or the cost of jobs that do nothing."`
 	Floor      floorCmd      `cmd:"" hidden:"" help:"Serve a part of the floor of bench noop --processes."`
 	Sim        simCmd        `cmd:"" help:"Simulate clusters of thousands of workers, or their faults."`
+	Settings   configCmd     `cmd:"" name:"config" help:"Check a configuration file."`
 	Version    versionCmd    `cmd:"" help:"Show the version of this program."`
 	Completion completionCmd `cmd:"" help:"Print a completion script for a shell."`
 }

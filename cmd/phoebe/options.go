@@ -28,6 +28,16 @@ var sizeUnits = []struct {
 	n    float64
 }{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"B", 1}, {"", 1}}
 
+// text is the size in the largest unit of which it is a whole number.
+func (s size) text() string {
+	for _, u := range []int{2, 1, 0} {
+		if n := size(sizeUnits[u].n); s != 0 && s%n == 0 {
+			return fmt.Sprint(int(s/n), sizeUnits[u].name)
+		}
+	}
+	return fmt.Sprint(int(s))
+}
+
 type sizeMapper struct{}
 
 // Decode implements kong.Mapper.

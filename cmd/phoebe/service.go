@@ -56,11 +56,22 @@ func (f *serviceFlags) serve(ctx context.Context, log *slog.Logger, set *metrics
 	return s.drain(until)
 }
 
+// checkAdmin tells whether --admin is an address, if it is given.
+func (f *serviceFlags) checkAdmin() error {
+	if f.Admin == "" {
+		return nil
+	}
+	if _, err := net.ResolveTCPAddr("tcp", f.Admin); err != nil {
+		return fmt.Errorf("--admin %q: %w: want host:port, or :port for loopback", f.Admin, err)
+	}
+	return nil
+}
+
 // startAdmin serves what operators and monitors ask for.
 func startAdmin(addr string, log *slog.Logger, set *metrics.Set, of service) (*http.Server, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
-		return nil, usage(fmt.Errorf("--admin %q: %w: want host:port, or :port for loopback", addr, err))
+		return nil, err
 	}
 	if host == "" {
 		host = "127.0.0.1"

@@ -88,17 +88,17 @@ type workerCmd struct {
 // maxMaintenance bounds how far ahead maintenance is announced, and how long it takes.
 const maxMaintenance = 90 * 24 * time.Hour
 
-// maintain announces maintenance; one that lasts 0 is called off.
-func maintain(s *serve.Server, in, lasts time.Duration) error {
+// checkMaintenance tells whether maintenance can be announced; one that lasts 0 is called off. The announcement travels
+// with the heartbeats of a worker that joins, and in no other way.
+func checkMaintenance(in, lasts time.Duration, joins bool) error {
 	if in < 0 || in > maxMaintenance || lasts < 0 || lasts > maxMaintenance {
 		return fmt.Errorf("maintenance in %v for %v: want times from 0 to %v", in, lasts, maxMaintenance)
 	}
-	s.Maintenance(in, lasts)
+	if !joins {
+		return errors.New("--maintenance-in: no frontend would hear of the maintenance: start the worker with --join")
+	}
 	return nil
 }
-
-// errUnheard: the announcement travels with the heartbeats of a worker that joins, and in no other way.
-var errUnheard = errors.New("no frontend would hear of the maintenance: start the worker with --join")
 
 // maintenanceHandler announces what POST /maintenance?in=10m&for=1h says; for=0 calls it off.
 func maintenanceHandler(s *serve.Server, joined bool) http.HandlerFunc {
@@ -109,16 +109,14 @@ func maintenanceHandler(s *serve.Server, joined bool) http.HandlerFunc {
 		if err == nil && lasts != 0 && r.FormValue("in") == "" {
 			err = errors.New("say when: in=10m, or in=0 for now; for=0 calls it off")
 		}
-		if err == nil && !joined {
-			err = errUnheard
-		}
 		if err == nil {
-			err = maintain(s, in, lasts)
+			err = checkMaintenance(in, lasts, joined)
 		}
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
+		s.Maintenance(in, lasts)
 		if lasts == 0 {
 			fmt.Fprintln(w, "called off")
 			return
@@ -127,8 +125,8 @@ func maintenanceHandler(s *serve.Server, joined bool) http.HandlerFunc {
 	}
 }
 
-// Run runs a worker.
-func (c *workerCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
+// config is what the flags ask for; the error joins all that is wrong with it.
+func (c *workerCmd) config() (serve.Config, error) {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "localhost"
@@ -136,34 +134,42 @@ func (c *workerCmd) Run(ctx context.Context, out *streams, log *slog.Logger) err
 	cfg := serve.Config{
 		Listen: c.Listen, Name: c.Name, Host: host, Rack: c.Rack, Labels: c.Labels, AllowExec: c.AllowExec,
 		Join: c.Join, Advertise: c.Advertise, Speed: c.Speed, FilesListen: c.FilesListen,
-		Goroutines: c.EventLoops == 0, EventLoops: c.EventLoops, MaxConns: c.MaxLinks, MaxLease: c.MaxLease, Logger: log, Metrics: metrics.NewSet(),
+		Goroutines: c.EventLoops == 0, EventLoops: c.EventLoops, MaxConns: c.MaxLinks, MaxLease: c.MaxLease, Metrics: metrics.NewSet(),
 	}
+	errs := []error{c.checkAdmin(), c.queueFlags.apply(&cfg)}
+	wrong := func(err error) { errs = append(errs, err) }
 	if cfg.Secret, err = c.secret(); err != nil {
-		return err
+		wrong(err)
 	}
-	if c.Slots == 0 {
-		c.Slots = runtime.NumCPU()
+	slots := c.Slots
+	if slots == 0 {
+		slots = runtime.NumCPU()
 	}
-	if cfg.Core.Capacity, err = c.capacity(c.Slots); err != nil {
-		return err
+	if cfg.Core.Capacity, err = c.capacity(slots); err != nil {
+		wrong(err)
 	}
 	cfg.Core.MaxPayload = int(c.MaxPayload)
 	c.fileFlags.apply(&cfg)
-	if err := c.queueFlags.apply(&cfg); err != nil {
-		return err
+	wrong(cfg.Validate())
+	if c.MaintenanceIn != 0 {
+		wrong(checkMaintenance(c.MaintenanceIn, c.MaintenanceFor, len(c.Join) > 0))
 	}
+	return cfg, errors.Join(errs...)
+}
+
+// Run runs a worker.
+func (c *workerCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
+	cfg, err := c.config()
+	if err != nil {
+		return usage(err)
+	}
+	cfg.Logger = log
 	s, err := serve.New(cfg)
 	if err != nil {
 		return usage(err)
 	}
 	if c.MaintenanceIn != 0 {
-		err := maintain(s, c.MaintenanceIn, c.MaintenanceFor)
-		if err == nil && len(c.Join) == 0 {
-			err = fmt.Errorf("--maintenance-in: %w", errUnheard)
-		}
-		if err != nil {
-			return errors.Join(usage(err), s.Close())
-		}
+		s.Maintenance(c.MaintenanceIn, c.MaintenanceFor)
 	}
 	if err := s.Start(); err != nil {
 		return errors.Join(err, s.Close())

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// validate runs phoebe config validate on a file of this text.
+func validate(t *testing.T, text string, command ...string) (file, out, errs string, code int) {
+	t.Helper()
+	file = filepath.Join(t.TempDir(), "fleet.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var stdout, stderr bytes.Buffer
+	code = run(append([]string{"config", "validate", file}, command...), &stdout, &stderr)
+	return file, stdout.String(), stderr.String(), code
+}
+
+// Each of these files is answered with the line that is wrong, and with what to write instead; and with nothing else.
+func TestBrokenConfigurations(t *testing.T) {
+	t.Setenv(secretVariable, "")
+	const frontend, worker, dev = "frontend", "worker", "dev"
+	for i, test := range []struct {
+		command, text string
+		line          int
+		says          []string // what is wrong, and the remedy
+	}{
+		{frontend, "workers: [10.0.0.7:7420]\nlese: 3s\n", 2, []string{`"lese"`, `"lease"`}},
+		{frontend, "max_wait: 1s\nworkers: [10.0.0.7:7420]\n", 1, []string{`"max_wait"`, `"max-wait"`}},
+		{frontend, "workers: [10.0.0.7:7420]\ncache-dir: /tmp\n", 2, []string{"it is for phoebe dev, phoebe worker"}},
+		{worker, "slots: 4\n\n# a comment\njoin: 10.0.0.1:7412\nmax-clients: 3\n", 5, []string{"phoebe frontend"}},
+		{worker, "config: other.yaml\n", 1, []string{`"config"`}},
+		{frontend, "workers: [10.0.0.7:7420]\nlease: 3\n", 2, []string{`"3"`, "500ms"}},
+		{frontend, "workers: [10.0.0.7:7420]\nmax-payload: 1MB\n", 2, []string{`"1MB"`, "16MiB"}},
+		{worker, "slots: four\n", 1, []string{`"four"`, "whole number"}},
+		{worker, "slots: 4.5\n", 1, []string{`"4.5"`, "whole number"}},
+		{worker, "allow-exec: perhaps\n", 1, []string{"perhaps", "true or false"}},
+		{worker, "order: fastest\n", 1, []string{"fastest", "fifo, priority, fair, shortest"}},
+		{worker, "speed: quick\n", 1, []string{"quick", "1.5"}},
+		{worker, "weights: {web: much}\n", 1, []string{"much", "{web: 3, batch: 1}"}},
+		{worker, "weights: {web: 0}\n", 1, []string{`"web"`, "above 0"}},
+		{worker, "labels: [[disk]]\n", 1, []string{"labels", "a list of these"}},
+		{worker, "labels: [disk]\n", 1, []string{"disk", "key=value"}},
+		{worker, "name:\n", 1, []string{`"name"`, "want a text"}},
+		{worker, "slots: 4\nslots: 5\n", 2, []string{"slots", "already defined"}},
+		{worker, "slots: 4\n  order: fair\n", 1, []string{"want one mapping"}},
+		{worker, "slots: [4\n", 1, []string{"want one mapping"}},
+		{worker, "\tslots: 4\n", 1, []string{"want one mapping"}},
+		{worker, "- slots\n", 1, []string{"want one mapping"}},
+		{worker, "listen 127.0.0.1:7420\n", 1, []string{"want one mapping"}},
+		{worker, "slots: 4\n---\nslots: 5\n", 2, []string{"second document"}},
+		{worker, "name: w\nlisten: 0.0.0.0:7420\n", 2, []string{"set a secret"}},
+		{worker, "listen: 127.0.0.1\n", 1, []string{"missing port", "host:port"}},
+		{worker, "listen: 127.0.0.1:74200\n", 1, []string{"invalid port", "host:port"}},
+		{worker, "slots: 0\nname: w\nspeed: 1000\n", 3, []string{"from 0.01 to 100"}},
+		{worker, "slots: 2000000\n", 1, []string{"from 1 to 100000"}},
+		{worker, "secret-file: /nonexistent\n", 1, []string{"/nonexistent", "no such file"}},
+		{worker, "name: w\nmaintenance-in: 1h\n", 2, []string{"--join"}},
+		{worker, "admin: here\n", 1, []string{"here", "host:port"}},
+		{frontend, "admin: 127.0.0.1:7413\n", 1, []string{"give --gossip, --workers or --workers-file"}},
+		{frontend, "workers: [10.0.0.7:7420]\nworkers-file: /etc/hosts\n", 1, []string{"can't be used together"}},
+		{frontend, "# at home\nworkers-file: /nonexistent\n", 2, []string{"/nonexistent", "one in each line"}},
+		{frontend, "workers: [10.0.0.7]\n", 1, []string{"10.0.0.7", "host:port"}},
+		{frontend, "workers: [10.0.0.7:7420]\njoin: [10.0.0.2:7411]\n", 2, []string{"give that too"}},
+		{frontend, "gossip: 127.0.0.1:7411\njoin: [seed]\n", 2, []string{`"seed"`, "host:port"}},
+		{frontend, "gossip: 10.0.0.1:7411\nheartbeat: 127.0.0.1:7412\n", 1, []string{"set a secret"}},
+		{frontend, "workers: [10.0.0.7:7420]\nprobe-ratio: 0.5\n", 2, []string{"from 1 to 10"}},
+		{frontend, "workers: [10.0.0.7:7420]\nlease: 1ms\n", 2, []string{"10ms or more"}},
+		{frontend, "workers: [10.0.0.7:7420]\nmax-clients: 2000000\n", 2, []string{"from 1 to 1048576"}},
+		{frontend, "peers: [frontend-2]\nworkers: [10.0.0.7:7420]\n", 1, []string{"frontend-2", "host:port"}},
+		{dev, "frontends: 2\nfrontend-port: first\n", 2, []string{"first", "whole number"}},
+	} {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			file, out, errs, code := validate(t, test.text, test.command)
+			lines := strings.Split(strings.TrimSpace(errs), "\n")
+			if code != exitUsage || out != "" || len(lines) != 1 {
+				t.Fatalf("exit code %d, stdout %q, stderr %q\n%s", code, out, errs, test.text)
+			}
+			if place := fmt.Sprintf("%s:%d: ", file, test.line); !strings.HasPrefix(lines[0], place) {
+				t.Errorf("%q, want line %d of\n%s", lines[0], test.line, test.text)
+			}
+			for _, text := range test.says {
+				if !strings.Contains(lines[0], text) {
+					t.Errorf("%q, want %q\n%s", lines[0], text, test.text)
+				}
+			}
+		})
+	}
+}
+
+// All errors of a file are told at once, in its order.
+func TestAllErrors(t *testing.T) {
+	t.Setenv(secretVariable, "")
+	file, _, errs, _ := validate(t, "speed: 1000\nslotz: 4\nlisten: 0.0.0.0:7420\norder: none\n", "worker")
+	var places []string
+	for line := range strings.Lines(errs) {
+		place, _, _ := strings.Cut(strings.TrimPrefix(line, file+":"), ":")
+		places = append(places, place)
+	}
+	if !slices.Equal(places, []string{"1", "2", "3", "4"}) {
+		t.Errorf("%s", errs)
+	}
+}
+
+// A flag goes before the environment, the environment before the file, and that before the default.
+func TestEffectiveSettings(t *testing.T) {
+	t.Setenv("PHOEBE_WORKER_SLOTS", "5")
+	t.Setenv("PHOEBE_WORKER_NAME", "of the environment")
+	file, out, errs, code := validate(t, "name: of the file\nslots: 3\nmax-result: 2MiB\nweights: {b: 2, a: 1}\n", "worker", "--slots", "7")
+	if code != exitOK || errs != "" {
+		t.Fatalf("exit code %d: %s", code, errs)
+	}
+	var rows []string
+	for line := range strings.Lines(out) {
+		rows = append(rows, strings.Join(strings.Fields(line), " "))
+	}
+	for _, want := range []string{
+		"phoebe worker would run with:", "slots 7 --slots", "name of the environment $PHOEBE_WORKER_NAME", "max-result 2MiB " + file + ":3",
+		"weights a=1;b=2 " + file + ":4", "order fifo default", "memory - default",
+	} {
+		if !slices.Contains(rows, want) {
+			t.Errorf("%q is missing:\n%s", want, out)
+		}
+	}
+}
+
+// Without a command, the file is read as that of which it has settings.
+func TestReader(t *testing.T) {
+	for text, want := range map[string]string{"gossip: 127.0.0.1:7411\n": "frontend", "slots: 4\njoin: [10.0.0.1:7412]\n": "worker", "frontends: 3\nslots: 4\n": "dev"} {
+		if _, out, errs, _ := validate(t, text); !strings.HasPrefix(out, "phoebe "+want+" ") {
+			t.Errorf("%q: %s%s", text, out, errs)
+		}
+	}
+	if _, _, errs, code := validate(t, "slots: 4\n", "worker", "--slotz", "3"); code != exitUsage || !strings.Contains(errs, "--slotz") {
+		t.Errorf("exit code %d: %s", code, errs)
+	}
+}
