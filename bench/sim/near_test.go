@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -31,21 +32,10 @@ func playLocality(t *testing.T, workers, slots int, job frontend.Job) *localityR
 		w.welcome.Worker, w.welcome.Host = fmt.Sprint("w", i), fmt.Sprint("h", i)
 	}
 	r.addFrontend(frontend.Config{}, 1)
-	rates := estimate.Config{}.Defaults().Rates
-	r.reads = func(w *workerNode, s *worker.Start) (takes time.Duration) {
-		for _, in := range job.Tasks[s.Launch.Task].Inputs {
-			rate := rates.Across
-			for _, c := range in.Copies {
-				if c.At == w.welcome.Host {
-					rate = rates.Disk
-				}
-			}
-			if rate == rates.Disk {
-				r.near++
-			}
-			takes += time.Duration(float64(in.Bytes) / rate * 1e9)
-		}
-		return takes
+	r.reads = func(w *workerNode, s *worker.Start) time.Duration {
+		took, near := readAt(w, job.Tasks[s.Launch.Task].Inputs)
+		r.near += near
+		return took
 	}
 	ended := false
 	r.tell = func(_ *frontendNode, a frontend.Action) {
@@ -78,6 +68,20 @@ func playLocality(t *testing.T, workers, slots int, job frontend.Job) *localityR
 	}
 	r.done = r.now - begin
 	return r
+}
+
+// readAt is how long reading inputs takes at a worker, as frontends reckon, and how many of them are there.
+func readAt(w *workerNode, ins []frontend.Input) (took time.Duration, near int) {
+	rates := estimate.Config{}.Defaults().Rates
+	for _, in := range ins {
+		rate := rates.Across
+		if slices.ContainsFunc(in.Copies, func(c estimate.Copy) bool { return c.At == w.welcome.Host }) {
+			rate = rates.Disk
+			near++
+		}
+		took += time.Duration(float64(in.Bytes) / rate * 1e9)
+	}
+	return took, near
 }
 
 func sleepers(n int, takes time.Duration, each func(i int, t *frontend.Task)) []frontend.Task {

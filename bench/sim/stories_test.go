@@ -23,6 +23,8 @@ import (
 //
 //	story workers=2 slots=8 ...      a cluster whose links are up; the settings are in newPage
 //	submit x tasks=24 takes=3s ...   3 s each; est, once, policy, file=7s (to fetch it) and so on as in submit; at=f2;
+//	                                 in=h2:1, 0.in=h2:1: all read, or task 0 does, a megabyte that is at h2, and need as long as
+//	                                 frontends reckon with;
 //	                                 run: its client gets all outcomes at the end, else each as it comes
 //	x moves to=f2                    its client gives its frontend up and turns to another one with what is unfinished
 //	x cancelled                      by its client
@@ -85,6 +87,10 @@ func newPage(l *script.Line) *script.Story[func(), pageLine] {
 	p.net = network{delay: cmp.Or(l.Duration("delay"), time.Millisecond), codec: true, lease: 3 * time.Second, ping: time.Second, watch: true}
 	p.check = 1
 	p.tell, p.onStart, p.afterFrontend, p.afterWorker = p.told, p.started, p.frontendStep, p.workerStep
+	p.reads = func(w *workerNode, s *worker.Start) time.Duration {
+		took, _ := readAt(w, p.job(script.ShowJob(s.Job)).spec.Tasks[s.Launch.Task].Inputs)
+		return took
+	}
 	p.onFetch, p.onRelease = p.fetch, func(*workerNode, worker.Release) {}
 	order, err := worker.ParseOrder(cmp.Or(l.Text("order"), "fifo"))
 	l.Fail(err)
@@ -305,6 +311,10 @@ func (p *page) submit(l *script.Line) func() {
 		t.Index = probe.TaskIndex(i)
 		t.Payload = payloadOf(cmp.Or(l.Duration(fmt.Sprint(i, ".takes")), takes))
 		t.Stage = int32(l.Number(fmt.Sprint(i, ".stage"), 0))
+		for _, text := range append(l.List("in"), l.List(fmt.Sprint(i, ".in"))...) {
+			at, size, _ := strings.Cut(text, ":")
+			t.Inputs = append(t.Inputs, frontend.Input{Bytes: int64(l.Int(size)) * 1e6, Copies: []estimate.Copy{{At: at}}})
+		}
 		if file != "" {
 			t.Files = []probe.File{{Digest: [32]byte{byte(i + 1)}, URL: "http://origin/" + file, Bytes: 1 << 20}}
 		}
