@@ -154,9 +154,9 @@ func (c *ledger) bind(r *reservation, g *group, m *probe.Ready, now time.Time, a
 	if shared {
 		bind.Job, bind.Generation = j.ID, j.Generation
 		c.Stats.Shared++
-		c.log.fates(r).Add(place.Lent)
+		c.log.fates(r).Add(place.Lent, 1)
 	} else {
-		c.log.fates(r).Add(place.Bound)
+		c.log.fates(r).Add(place.Bound, 1)
 	}
 	for n := g.Turn(g, w.Worker, place.BundleBytes-len(bind.Launch.Payload)); n > 1 && c.first(g, w, now) != nil; n-- {
 		bind.Bundle = append(bind.Bundle, c.bindNext(g, w, m, now))
@@ -225,7 +225,7 @@ func (c *ledger) withPeers(files []probe.File, w *worker) []probe.File {
 
 // dropPlace forgets a place that no longer exists at w, and notes what became of it.
 func (c *ledger) dropPlace(w *worker, id probe.ResID, r *reservation, fate place.Fate) {
-	c.log.fates(r).Add(fate)
+	c.log.fates(r).Add(fate, 1)
 	switch {
 	case r.ride(id) != nil:
 		r.rides[id-r.first] = nil
@@ -306,7 +306,7 @@ func (c *ledger) unride(a *attempt, r *reservation) {
 	r.rides[a.res-r.first] = nil
 	r.riding--
 	r.queue(1)
-	c.log.fates(r).Add(place.Returned)
+	c.log.fates(r).Add(place.Returned, 1)
 	c.note(a.task, "came back: there was no room")
 	c.takeBack(a)
 }
@@ -421,12 +421,13 @@ func (c *ledger) cancelSpare(acts []Action) []Action {
 // cancel withdraws the places of a reservation that are believed to be in the queue.
 func (c *ledger) cancel(r *reservation, acts []Action) []Action {
 	var run probe.Cancel
+	all := r.live == int(r.count) // none is gone, or rides
 	for i := range r.count {
 		id := r.first + probe.ResID(i)
-		if r.w.places[id] != r || r.ride(id) != nil {
+		if !all && (r.w.places[id] != r || r.ride(id) != nil) {
 			continue
 		}
-		c.dropPlace(r.w, id, r, place.Withdrawn)
+		delete(r.w.places, id)
 		if run.Count > 0 && run.First+probe.ResID(run.Count) != id {
 			acts = c.sendCancel(r.w, run, r.group.Brief(), acts)
 			run = probe.Cancel{}
@@ -439,6 +440,9 @@ func (c *ledger) cancel(r *reservation, acts []Action) []Action {
 	if run.Count > 0 {
 		acts = c.sendCancel(r.w, run, r.group.Brief(), acts)
 	}
+	c.log.fates(r).Add(place.Withdrawn, r.live)
+	r.queue(-r.live)
+	r.release()
 	return acts
 }
 

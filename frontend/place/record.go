@@ -82,11 +82,9 @@ var fateNames = [...]string{
 // Fates counts what became of the places of a Decision, up to what it can hold.
 type Fates [fates]uint16
 
-// Add counts one more.
-func (f *Fates) Add(fate Fate) {
-	if f[fate] < math.MaxUint16 {
-		f[fate]++
-	}
+// Add counts n more.
+func (f *Fates) Add(fate Fate, n int) {
+	f[fate] = uint16(min(int(f[fate])+n, math.MaxUint16))
 }
 
 // Count is how often something became of a place.

@@ -370,7 +370,7 @@ var table = []mutant{
 	},
 	{
 		"a place that was declined is gone", "frontend/turns.go",
-		"c.dropPlace(w, m.Res, r, place.Declined)", "",
+		"c.dropPlace(w, m.Res, r, place.Declined)", "_ = place.Declined",
 	},
 	{
 		"a deadline that a worker tells of is that of the job", "frontend/outcomes.go",
@@ -398,7 +398,7 @@ var table = []mutant{
 	},
 	{
 		"what becomes of a place is remembered", "frontend/places.go",
-		"c.log.fates(r).Add(fate)", "",
+		"c.log.fates(r).Add(fate, 1)", "",
 	},
 	{
 		"a job whose link broke gets other places", "frontend/places.go",
