@@ -62,9 +62,11 @@
 //	keep               what a sticky place does after its turn: it stays, for another task
 //	spare              a place that its job needs no more, kept for a moment for the turns of other jobs
 //	share              to give a turn to another job than the place is of
-//	want               a job that may need more places than it has
+//	want               a group that may need more places than it has
+//	seat               a group's among those of its job with waiting tasks, by the host that it names: so a worker finds its own
 //	probe              what a task is worth in places: so many for each, of which a worker gets one or several
-//	decision           what one worker gets, and why it; in explanations, also where a long task went, and why
+//	shelf              the tasks of a group that had better be run at one host, in one rack, or anywhere: green until they may be, then ripe
+//	decision           what one worker gets, and why it; in explanations, also where a long task went, or one with inputs, and why
 //	sample             the decisions of one time for a group
 //	tactic             what the messages for a group are spent on, by how long its tasks run
 //	claim              to ask workers for the attempts of a job that came from another frontend

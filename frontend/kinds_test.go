@@ -3,7 +3,6 @@ package frontend
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"testing"
 	"time"
 
@@ -22,7 +21,8 @@ type machines struct {
 }
 
 type machine struct {
-	queue []probe.ResID
+	queue []probe.ResID // in order, and some that are gone
+	live  map[probe.ResID]bool
 	runs  []probe.Launch
 	back  []probe.ResID // places of tasks that rode in vain
 	asked bool          // it has said Ready, and waits for the answer
@@ -31,6 +31,7 @@ type machine struct {
 func newMachines(workers int) *machines {
 	s := &machines{core: New(Config{ID: 1}, rand.New(rand.NewPCG(1, 2))), now: time.Unix(1000, 0), ws: make([]machine, workers)}
 	for i := range workers {
+		s.ws[i].live = map[probe.ResID]bool{}
 		s.core.Step(s.now, WorkerUp{Worker(i), probe.Welcome{Worker: fmt.Sprint("w", i), Host: fmt.Sprint("h", i), Incarnation: 1, Functions: []string{"f"}, Capacity: probe.Slot}}, nil)
 	}
 	return s
@@ -62,16 +63,19 @@ func (s *machines) play(j *Job) {
 }
 
 func (m *machine) speak() probe.Msg {
-	load := probe.Load{Queued: uint32(len(m.queue)), Running: uint32(len(m.runs))}
+	for len(m.queue) > 0 && !m.live[m.queue[0]] {
+		m.queue = m.queue[1:]
+	}
+	load := probe.Load{Queued: uint32(len(m.live)), Running: uint32(len(m.runs))}
 	switch {
 	case len(m.back) > 0:
 		id := m.back[0]
 		m.back = m.back[1:]
-		m.queue = append(m.queue, id)
+		m.push(id)
 		return probe.Queued{First: id, Count: 1, Load: load}
 	case len(m.runs) > 0:
 		l := m.runs[0]
-		if m.runs = m.runs[1:]; len(m.runs) == 0 && len(m.queue) == 0 {
+		if m.runs = m.runs[1:]; len(m.runs) == 0 && len(m.live) == 0 {
 			load.Free = probe.Slot
 		}
 		return probe.Finished{Attempt: l.Attempt, Status: probe.Succeeded, Run: time.Millisecond, Load: load}
@@ -102,7 +106,7 @@ func (m *machine) hear(msg probe.Msg) {
 		for i := range msg.Count {
 			switch id := msg.First + probe.ResID(i); {
 			case int(i) >= len(msg.Launches):
-				m.queue = append(m.queue, id)
+				m.push(id)
 			case len(m.runs) == 0 && !m.asked:
 				m.runs = append(m.runs, msg.Launches[i])
 			default:
@@ -112,21 +116,22 @@ func (m *machine) hear(msg probe.Msg) {
 	case probe.Bind:
 		m.asked = false
 		if m.runs = append(append(m.runs, msg.Launch), msg.Bundle...); !msg.Keep {
-			m.drop(probe.Cancel{First: msg.Res, Count: 1})
+			delete(m.live, msg.Res)
 		}
 	case probe.Decline:
 		m.asked = false
-		m.drop(probe.Cancel{First: msg.Res, Count: 1})
+		delete(m.live, msg.Res)
 	case probe.Cancel:
-		if m.asked && m.queue[0] >= msg.First && m.queue[0] < msg.First+probe.ResID(msg.Count) {
-			m.asked = false
+		for i := range msg.Count {
+			delete(m.live, msg.First+probe.ResID(i))
 		}
-		m.drop(msg)
+		m.asked = m.asked && m.live[m.queue[0]]
 	}
 }
 
-func (m *machine) drop(c probe.Cancel) {
-	m.queue = slices.DeleteFunc(m.queue, func(id probe.ResID) bool { return id >= c.First && id < c.First+probe.ResID(c.Count) })
+func (m *machine) push(id probe.ResID) {
+	m.queue = append(m.queue, id)
+	m.live[id] = true
 }
 
 // kinds is a job each of whose tasks names other hosts of so many.
