@@ -433,6 +433,9 @@ struct ClusterResponse {
   9: list<WorkerStatus> workers,
   10: list<Member> members,        // itself among them; empty without gossip
   11: string warning = "",         // what is not well although it serves
+  12: i64 clock_us = 0,            // its clock, since 1970; 0: not told
+  13: i64 file_limit = 0,          // files that it may have open; 0: not known
+  14: i32 max_clients = 0,         // connections of clients that it takes; 0: not told
 }
 
 service Phoebe {

@@ -69,7 +69,7 @@ func (c *devCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error 
 		}
 	}
 	set := metrics.NewSet()
-	wserve.RaiseFileLimit(uint64(c.Frontends)*uint64(c.MaxClients+c.Workers) + spareFiles)
+	fileLimit := wserve.RaiseFileLimit(uint64(c.Frontends)*uint64(c.MaxClients+c.Workers) + spareFiles)
 	port := devPort
 	if c.FrontendPort != nil {
 		port = *c.FrontendPort
@@ -78,7 +78,7 @@ func (c *devCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error 
 		Frontends: c.Frontends, Workers: c.Workers, Slots: c.Slots, FrontendPort: port, OrFree: c.FrontendPort == nil, WorkerPort: c.WorkerPort,
 		Registry: registry, Policy: c.Policy, Secret: secret, Logger: log, Metrics: set,
 		Frontend: func(_ int, f *fserve.Config) {
-			f.Version, f.Core.ProbeRatio = version(), c.ProbeRatio
+			f.Version, f.FileLimit, f.Core.ProbeRatio = version(), fileLimit, c.ProbeRatio
 			c.frontendLimits.apply(f)
 		},
 		Worker: func(_ int, w *wserve.Config) {

@@ -150,7 +150,7 @@ func (c *frontendCmd) Run(ctx context.Context, out *streams, log *slog.Logger) e
 	if c.Gossip != "" {
 		files += manyWorkers
 	}
-	wserve.RaiseFileLimit(files)
+	cfg.FileLimit = wserve.RaiseFileLimit(files)
 	s, err := serve.New(cfg)
 	if err != nil {
 		return usage(err)

@@ -332,3 +332,25 @@ func TestStatusOfGossip(t *testing.T) {
 		}
 	}
 }
+
+// The doctor finds nothing wrong with a fleet, asks the frontends that nobody named to it, too, and tells of what dies.
+func TestDoctor(t *testing.T) {
+	t.Parallel()
+	first := gossip(t)
+	second := gossip(t, first.gossip)
+	worker := announced(t, "w0", first.heartbeat)
+	for _, f := range []*gossiper{first, second} {
+		f.members(2)
+		f.lists(worker.addr())
+	}
+	phoebe(t, "doctor", "--connect", first.api).want(t, 0, "asked 2 frontends, which know 1 workers: 0 findings")
+	phoebe(t, "doctor", "--connect", first.api+",127.0.0.1:1").want(t, 1, "frontend 127.0.0.1:1: does not answer", "refused", "firewall")
+	phoebe(t, "doctor", "--connect", "127.0.0.1:1", "--retry-for", "200ms").want(t, 3, "no frontend answers")
+	worker.signal(syscall.SIGKILL)
+	eventually(t, func() error {
+		if s := phoebe(t, "doctor", "--json", "--connect", second.api); s.code != 1 || !strings.Contains(s.out, `"where": "worker w0 at `+worker.addr()) {
+			return fmt.Errorf("exit code %d: %s%s", s.code, s.out, s.err)
+		}
+		return nil
+	})
+}

@@ -54,6 +54,7 @@ type cli struct {
 	Worker     workerCmd     `cmd:"" help:"Run a worker, which runs tasks for frontends."`
 	Run        runCmd        `cmd:"" help:"Run a job and print its outcomes."`
 	Status     statusCmd     `cmd:"" help:"Show frontends, their workers, queues and links."`
+	Doctor     doctorCmd     `cmd:"" help:"Look for what is wrong with a fleet, and say what to do."`
 	Cancel     cancelCmd     `cmd:"" help:"Cancel a job."`
 	Explain    explainCmd    `cmd:"" help:"Tell where a job's tasks were placed, and why."`
 	Bench      benchCmd      `cmd:"" help:"Measure latency under load, or the cost of jobs that do nothing."`

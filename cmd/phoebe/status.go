@@ -104,31 +104,65 @@ type workerJSON struct {
 	View           viewJSON `json:"view"`
 }
 
-// Run asks all frontends at once.
-func (c *statusCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
-	ctx, cancel := context.WithTimeout(ctx, c.RetryFor)
-	defer cancel()
-	all := make([]statusJSON, len(c.Connect))
-	errs := make([]error, len(c.Connect))
+// answer is what a frontend says of the fleet, or why it says nothing.
+type answer struct {
+	connect   string // the address that was asked
+	said      *client.Cluster
+	err       error
+	sent, got time.Time
+}
+
+// ask asks all frontends at once.
+func (c *clientFlags) ask(ctx context.Context, log *slog.Logger, addrs []string) ([]answer, error) {
+	answers := make([]answer, len(addrs))
 	var asked sync.WaitGroup
-	for i, addr := range c.Connect {
+	defer asked.Wait()
+	for i, addr := range addrs {
 		cl, err := c.dial(log, []string{addr})
 		if err != nil {
-			return err
+			return nil, err
 		}
 		asked.Go(func() {
 			defer cl.Close()
-			said, err := cl.Cluster(ctx)
-			if err != nil {
-				all[i], errs[i] = statusJSON{Connect: addr, Error: err.Error()}, err
-				return
-			}
-			all[i] = statusOf(addr, said)
+			a := answer{connect: addr, sent: time.Now()}
+			a.said, a.err = cl.Cluster(ctx)
+			a.got = time.Now()
+			answers[i] = a
 		})
 	}
-	asked.Wait()
-	if !slices.Contains(errs, nil) {
-		return &exitError{exitUnavailable, fmt.Errorf("no frontend answers: %w", errors.Join(errs...))}
+	return answers, nil
+}
+
+// nobody is an error if no frontend has answered.
+func nobody(answers []answer) error {
+	var errs []error
+	for _, a := range answers {
+		if a.err == nil {
+			return nil
+		}
+		errs = append(errs, a.err)
+	}
+	return &exitError{exitUnavailable, fmt.Errorf("no frontend answers: %w", errors.Join(errs...))}
+}
+
+// Run asks all frontends, and prints what they say.
+func (c *statusCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
+	ctx, cancel := context.WithTimeout(ctx, c.RetryFor)
+	defer cancel()
+	answers, err := c.ask(ctx, log, c.Connect)
+	if err == nil {
+		err = nobody(answers)
+	}
+	if err != nil {
+		return err
+	}
+	var all []statusJSON
+	for _, a := range answers {
+		if a.err != nil {
+			all = append(all, statusJSON{Connect: a.connect, Error: a.err.Error()})
+		} else {
+			all = append(all, statusOf(a.connect, a.said))
+		}
 	}
 	if c.JSON {
 		e := json.NewEncoder(out.out)

@@ -21,6 +21,9 @@ type Cluster struct {
 	Workers      []Worker
 	Members      []Member // the frontends that gossip tells of, itself among them; none without gossip
 	Warning      string   // what is not well although it serves
+	Clock        time.Time
+	FileLimit    int // files that it may have open; 0: not known
+	MaxClients   int // connections of clients that it takes
 }
 
 // Member is a frontend, as gossip tells.
@@ -109,6 +112,7 @@ func fromCluster(r *v1.ClusterResponse) *Cluster {
 		Frontend: r.Frontend, Address: r.Address, Version: r.Version, Uptime: fromMicros(r.UptimeUs),
 		Draining: r.Draining, Jobs: int(r.Jobs), TasksPending: int(r.TasksPending), TasksRunning: int(r.TasksRunning),
 		Workers: make([]Worker, len(r.Workers)), Members: make([]Member, len(r.Members)), Warning: r.Warning,
+		Clock: time.UnixMicro(r.ClockUs), FileLimit: int(r.FileLimit), MaxClients: int(r.MaxClients),
 	}
 	for i, m := range r.Members {
 		c.Members[i] = Member{Name: m.Name, Address: m.Address, Gossip: m.Gossip, Heartbeat: m.Heartbeat}

@@ -59,6 +59,7 @@ type Config struct {
 	MaxRequest   int           // bytes; default 64 MiB
 	MaxRunResult int           // bytes of all results that Run answers with; default 64 MiB
 	MaxKept      int           // bytes of results kept for one submitted job; default 256 MiB
+	FileLimit    uint64        // files that the process may have open, to be told to operators; 0: not known
 
 	Logger  *slog.Logger // default: none
 	Metrics *metrics.Set // frontends may share one; default: a set of its own

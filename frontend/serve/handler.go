@@ -150,6 +150,7 @@ func (h *handler) Cluster(_ context.Context, req *v1.ClusterRequest) (*v1.Cluste
 		UptimeUs: now.Sub(h.began).Microseconds(), Draining: h.draining, Jobs: int32(h.core.Jobs()),
 		TasksPending: int32(pending), TasksRunning: int32(running), Workers: []*v1.WorkerStatus{},
 		Members: []*v1.Member{}, Warning: h.Warning(),
+		ClockUs: now.UnixMicro(), FileLimit: int64(h.cfg.FileLimit), MaxClients: int32(h.cfg.MaxConns),
 	}
 	if h.fleet != nil {
 		for _, m := range h.fleet.node.Members() {

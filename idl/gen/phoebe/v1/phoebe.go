@@ -3418,6 +3418,9 @@ type ClusterResponse struct {
 	Workers      []*WorkerStatus `thrift:"workers,9" frugal:"9,default,list<WorkerStatus>" json:"workers"`
 	Members      []*Member       `thrift:"members,10" frugal:"10,default,list<Member>" json:"members"`
 	Warning      string          `thrift:"warning,11" frugal:"11,default,string" json:"warning"`
+	ClockUs      int64           `thrift:"clock_us,12" frugal:"12,default,i64" json:"clock_us"`
+	FileLimit    int64           `thrift:"file_limit,13" frugal:"13,default,i64" json:"file_limit"`
+	MaxClients   int32           `thrift:"max_clients,14" frugal:"14,default,i32" json:"max_clients"`
 }
 
 func NewClusterResponse() *ClusterResponse {
@@ -3428,6 +3431,9 @@ func NewClusterResponse() *ClusterResponse {
 		TasksPending: 0,
 		TasksRunning: 0,
 		Warning:      "",
+		ClockUs:      0,
+		FileLimit:    0,
+		MaxClients:   0,
 	}
 }
 
@@ -3438,6 +3444,9 @@ func (p *ClusterResponse) InitDefault() {
 	p.TasksPending = 0
 	p.TasksRunning = 0
 	p.Warning = ""
+	p.ClockUs = 0
+	p.FileLimit = 0
+	p.MaxClients = 0
 }
 
 func (p *ClusterResponse) GetFrontend() (v string) {
@@ -3483,6 +3492,18 @@ func (p *ClusterResponse) GetMembers() (v []*Member) {
 func (p *ClusterResponse) GetWarning() (v string) {
 	return p.Warning
 }
+
+func (p *ClusterResponse) GetClockUs() (v int64) {
+	return p.ClockUs
+}
+
+func (p *ClusterResponse) GetFileLimit() (v int64) {
+	return p.FileLimit
+}
+
+func (p *ClusterResponse) GetMaxClients() (v int32) {
+	return p.MaxClients
+}
 func (p *ClusterResponse) SetFrontend(val string) {
 	p.Frontend = val
 }
@@ -3516,6 +3537,15 @@ func (p *ClusterResponse) SetMembers(val []*Member) {
 func (p *ClusterResponse) SetWarning(val string) {
 	p.Warning = val
 }
+func (p *ClusterResponse) SetClockUs(val int64) {
+	p.ClockUs = val
+}
+func (p *ClusterResponse) SetFileLimit(val int64) {
+	p.FileLimit = val
+}
+func (p *ClusterResponse) SetMaxClients(val int32) {
+	p.MaxClients = val
+}
 
 func (p *ClusterResponse) String() string {
 	if p == nil {
@@ -3536,6 +3566,9 @@ var fieldIDToName_ClusterResponse = map[int16]string{
 	9:  "workers",
 	10: "members",
 	11: "warning",
+	12: "clock_us",
+	13: "file_limit",
+	14: "max_clients",
 }
 
 type Refused struct {
