@@ -127,8 +127,9 @@ func (s *session) run(ctx context.Context, outs []Outcome) error {
 		}
 		var resp *v1.RunResponse
 		f, req := s.at, v1.RunRequest{Caller: s.c.caller, Job: &s.job}
-		err := f.do(ctx, &call{}, 0, func(ctx context.Context) (err error) {
-			resp, err = f.rpc.Run(ctx, &req)
+		cl := &call{}
+		err := f.do(ctx, cl, 0, func(context.Context) (err error) {
+			resp, err = f.pool.run(cl, &req)
 			return err
 		})
 		if err == nil && resp == nil {

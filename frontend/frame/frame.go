@@ -175,19 +175,25 @@ type answers struct {
 
 // Decode implements remote.Codec.
 func (c *answers) Decode(ctx context.Context, msg remote.Message, in remote.ByteBuffer) error {
-	h, err := ReadHead(in)
-	if err != nil {
-		return fmt.Errorf("read an answer: %w", err)
-	}
-	if h.Size > c.most {
-		return fmt.Errorf("read an answer: it has %d bytes, the limit is %d", h.Size, c.most)
-	}
-	b, err := in.Peek(h.Size)
-	if err != nil {
-		return fmt.Errorf("read an answer: %w", err)
-	}
-	if _, err := h.Weigh(b, 4*c.most); err != nil {
-		return fmt.Errorf("decode an answer: %w", err)
+	if _, _, err := readAnswer(in, c.most); err != nil {
+		return err
 	}
 	return c.Codec.Decode(ctx, msg, in)
+}
+
+// readAnswer peeks at all of an answer of at most so many bytes, and of four times as many once it is decoded.
+func readAnswer(in Peeker, most int) (h Head, b []byte, err error) {
+	if h, err = ReadHead(in); err != nil {
+		return h, nil, fmt.Errorf("read an answer: %w", err)
+	}
+	if h.Size > most {
+		return h, nil, fmt.Errorf("read an answer: it has %d bytes, the limit is %d", h.Size, most)
+	}
+	if b, err = in.Peek(h.Size); err != nil {
+		return h, nil, fmt.Errorf("read an answer: %w", err)
+	}
+	if _, err := h.Weigh(b, 4*most); err != nil {
+		return h, nil, fmt.Errorf("decode an answer: %w", err)
+	}
+	return h, b, nil
 }

@@ -2,12 +2,62 @@ package frame
 
 import (
 	"encoding/binary"
+	"fmt"
 	"slices"
 
 	"github.com/cloudwego/gopkg/protocol/thrift"
 
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 )
+
+// Buffered is a connection's reader.
+type Buffered interface {
+	Peeker
+	Skip(n int) error
+	Release(error) error
+}
+
+// AppendRun appends the frame of a call of Run to b, which is empty.
+func AppendRun(b []byte, seq int32, req *v1.RunRequest) []byte {
+	b = thrift.Binary.AppendMessageBegin(append(b, make([]byte, prefix)...), "Run", thrift.CALL, seq)
+	b = thrift.Binary.AppendFieldBegin(b, thrift.STRUCT, 1)
+	b = appendStruct(b, req)
+	return end(append(b, byte(thrift.STOP)))
+}
+
+// ReadRun reads the answer to a call of Run. It may be a *v1.Refused, or an exception that any Thrift server may throw: then
+// the connection may be used again, which after other errors it may not. Nothing has more than so many bytes.
+func ReadRun(in Buffered, seq int32, most int) (*v1.RunResponse, error) {
+	h, b, err := readAnswer(in, most)
+	if err != nil {
+		return nil, err
+	}
+	if string(h.Method) != "Run" || h.Seq != seq {
+		return nil, fmt.Errorf("read an answer: it is one to call %d, of %q, instead of %d, of Run", h.Seq, h.Method, seq)
+	}
+	var res v1.PhoebeRunResult
+	thrown := thrift.NewApplicationException(0, "")
+	switch h.Type {
+	case thrift.REPLY:
+		err = h.Decode(b, &res)
+	case thrift.EXCEPTION:
+		err = h.Decode(b, thrown)
+	default:
+		err = fmt.Errorf("its type is %d", h.Type)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("decode an answer: %w", err)
+	}
+	in.Skip(h.Size)
+	in.Release(nil)
+	switch {
+	case h.Type == thrift.EXCEPTION:
+		return nil, thrown
+	case res.Refused != nil:
+		return nil, res.Refused
+	}
+	return res.Success, nil
+}
 
 // RunAnswer is the frame that answers a Run, made as the outcomes come: they take much less memory so than as structs, and
 // are none of the garbage collector's business.

@@ -1,0 +1,123 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend/frame"
+	v1 "github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
+)
+
+// answering is a frontend that has each connection served by serve.
+func answering(t *testing.T, serve func(net.Conn)) *pool {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			serve(c)
+			c.Close()
+		}
+	}()
+	p := newPool(l.Addr().String(), time.Second)
+	t.Cleanup(func() { p.abort(ErrClosed); l.Close(); <-ended })
+	return p
+}
+
+// readCall reads a call of Run, piece by piece, and returns its bytes.
+func readCall(c net.Conn, piece int) []byte {
+	var b []byte
+	for size := 4; len(b) < size; {
+		p := make([]byte, min(piece, size-len(b)))
+		if _, err := io.ReadFull(c, p); err != nil {
+			return nil
+		}
+		if b = append(b, p...); len(b) >= 4 {
+			size = 4 + int(binary.BigEndian.Uint32(b))
+		}
+	}
+	return b
+}
+
+// A connection serves one call after the other, refused ones, too; one larger than sockets take at once, and answers that
+// come in pieces.
+func TestCallsOfRun(t *testing.T) {
+	job := v1.NewJob()
+	job.Tasks = []*v1.Task{{FunctionName: "echo", Payload: make([]byte, 16<<20)}}
+	small := v1.NewJob()
+	p := answering(t, func(c net.Conn) {
+		for seq := int32(1); ; seq++ {
+			b := readCall(c, 100_000)
+			want := small
+			if seq%2 == 1 {
+				want = job
+			}
+			if b == nil || !bytes.Equal(b, frame.AppendRun(nil, seq, &v1.RunRequest{Job: want})) {
+				return
+			}
+			h := frame.Head{Method: []byte("Run"), Seq: seq}
+			answer := h.Refusal(&v1.Refused{Message: "no"})
+			if seq%2 == 1 {
+				a := frame.NewRunAnswer(&v1.Handle{Job: "job"}, 1)
+				a.Add(&v1.Outcome{Worker: "w"})
+				a.End()
+				answer = a.To(seq)
+			}
+			for len(answer) > 0 {
+				n := min(len(answer), 7)
+				c.Write(answer[:n])
+				answer = answer[n:]
+			}
+		}
+	})
+	for range 3 {
+		cl := &call{ctx: context.Background()}
+		if res, err := p.run(cl, &v1.RunRequest{Job: job}); err != nil || res.Handle.Job != "job" || res.Outcomes[0].Worker != "w" {
+			t.Fatalf("%v, %v", res, err)
+		}
+		cl = &call{ctx: context.Background()}
+		var refused *v1.Refused
+		if _, err := p.run(cl, &v1.RunRequest{Job: small}); !errors.As(err, &refused) || refused.Message != "no" {
+			t.Fatal(err)
+		}
+		if !cl.sent || cl.conn != nil {
+			t.Errorf("the call was sent: %v, and has its connection still: %v", cl.sent, cl.conn != nil)
+		}
+	}
+	if len(p.all) != 1 || cap(p.idle[0].out) > maxOut {
+		t.Errorf("%d connections, which keep %d bytes", len(p.all), cap(p.idle[0].out))
+	}
+}
+
+// A connection on which something else than the answer comes, or nothing more, serves no other call.
+func TestCallsOfRunWithoutAnswer(t *testing.T) {
+	other := frame.NewRunAnswer(&v1.Handle{Job: "another"}, 0)
+	other.End()
+	for name, said := range map[string][]byte{"nothing": nil, "half": other.To(1)[:20], "another": other.To(77)} {
+		p := answering(t, func(c net.Conn) {
+			readCall(c, 100)
+			c.Write(said)
+		})
+		cl := &call{ctx: context.Background()}
+		if res, err := p.run(cl, &v1.RunRequest{Job: v1.NewJob()}); err == nil {
+			t.Errorf("%s: %v", name, res)
+		}
+		if len(p.all) != 0 || !cl.sent {
+			t.Errorf("%s: %d connections stay, the call was sent: %v", name, len(p.all), cl.sent)
+		}
+	}
+}

@@ -1,0 +1,114 @@
+package frame
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/cloudwego/gopkg/bufiox"
+	"github.com/cloudwego/gopkg/protocol/thrift"
+
+	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
+)
+
+// whole is a frame with a struct.
+func whole(method string, kind thrift.TMessageType, seq int32, s thrift.FastCodec) []byte {
+	b := thrift.Binary.AppendMessageBegin(make([]byte, prefix), method, kind, seq)
+	return end(appendStruct(b, s))
+}
+
+// A call of Run is what generated code makes of it.
+func TestAppendRun(t *testing.T) {
+	for _, req := range []*v1.RunRequest{{Job: v1.NewJob()}, {Caller: rich(3).Request.Caller, Job: rich(3).Request.Job}} {
+		want := whole("Run", thrift.CALL, 7, &v1.PhoebeRunArgs{Request: req})
+		if got := AppendRun(make([]byte, 0, 8), 7, req); !bytes.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+var (
+	answered = &v1.RunResponse{Handle: &v1.Handle{Job: "job", Owner: "owner"}, Outcomes: []*v1.Outcome{
+		{Task: 0, Kind: v1.OutcomeKind_RESULT, Result_: []byte("result"), Worker: "w", Attempts: 1, Usage: &v1.Usage{CpuUs: 1}},
+		{Task: 1, Kind: v1.OutcomeKind_FAILED, Failure: &v1.Failure{Reason: v1.FailureReason_LOST, Message: "lost"}},
+	}}
+	refused = &v1.Refused{Reason: v1.RefusedReason_OVERLOADED, Message: "later", RetryAfterUs: 5}
+	thrown  = thrift.NewApplicationException(thrift.INTERNAL_ERROR, "oh")
+)
+
+// Answers are read one after the other, however they come.
+func TestReadRun(t *testing.T) {
+	all := joined(
+		whole("Run", thrift.REPLY, 1, &v1.PhoebeRunResult{Success: answered}),
+		whole("Run", thrift.REPLY, 2, &v1.PhoebeRunResult{Refused: refused}),
+		whole("Run", thrift.EXCEPTION, 3, thrown),
+		whole("Run", thrift.REPLY, 4, &v1.PhoebeRunResult{}),
+	)
+	for name, from := range map[string]io.Reader{"at once": bytes.NewReader(all), "bytes": iotest.OneByteReader(bytes.NewReader(all))} {
+		in := bufiox.NewDefaultReader(from)
+		res, err := ReadRun(in, 1, 1<<20)
+		if err != nil || !reflect.DeepEqual(res, answered) {
+			t.Errorf("%s: %v, %v", name, res, err)
+		}
+		var r *v1.Refused
+		if _, err := ReadRun(in, 2, 1<<20); !errors.As(err, &r) || *r != *refused {
+			t.Errorf("%s: %v", name, err)
+		}
+		var e *thrift.ApplicationException
+		if _, err := ReadRun(in, 3, 1<<20); !errors.As(err, &e) || *e != *thrown {
+			t.Errorf("%s: %v", name, err)
+		}
+		if res, err := ReadRun(in, 4, 1<<20); res != nil || err != nil {
+			t.Errorf("%s: nothing is %v, %v", name, res, err)
+		}
+		if _, err := ReadRun(in, 5, 1<<20); !errors.Is(err, io.EOF) {
+			t.Errorf("%s: at the end: %v", name, err)
+		}
+	}
+}
+
+func joined(frames ...[]byte) []byte { return bytes.Join(frames, nil) }
+
+// What is no answer to the call is an error, and so is one that takes too much memory.
+func TestReadRunOfOthers(t *testing.T) {
+	good := &v1.PhoebeRunResult{Success: answered}
+	for name, b := range map[string][]byte{
+		"another call":  whole("Run", thrift.REPLY, 2, good),
+		"another one":   whole("Submit", thrift.REPLY, 1, good),
+		"a call":        whole("Run", thrift.CALL, 1, good),
+		"garbage":       []byte(strings.Repeat("garbage", 100)),
+		"cut off":       whole("Run", thrift.REPLY, 1, good)[:100],
+		"large":         whole("Run", thrift.REPLY, 1, &v1.PhoebeRunResult{Refused: &v1.Refused{Message: strings.Repeat("m", 5000)}}),
+		"bad":           whole("Run", thrift.REPLY, 1, thrown)[:20],
+		"bad exception": append(end(thrift.Binary.AppendMessageBegin(make([]byte, prefix), "Run", thrift.EXCEPTION, 1)), 0, 0),
+	} {
+		if res, err := ReadRun(bufiox.NewDefaultReader(bytes.NewReader(b)), 1, 4000); err == nil {
+			t.Errorf("%s: %v", name, res)
+		}
+	}
+}
+
+// FuzzReadRun: whatever comes, it is read without a panic, and in not much more memory than it may take.
+func FuzzReadRun(f *testing.F) {
+	f.Add(whole("Run", thrift.REPLY, 1, &v1.PhoebeRunResult{Success: answered}))
+	f.Add(whole("Run", thrift.REPLY, 1, &v1.PhoebeRunResult{Refused: refused}))
+	f.Add(whole("Run", thrift.EXCEPTION, 1, thrown))
+	b := whole("Run", thrift.REPLY, 1, &v1.PhoebeRunResult{Success: answered})
+	for range 20 {
+		b := bytes.Clone(b)
+		b[rand.IntN(len(b))] ^= 1 << rand.IntN(8)
+		f.Add(b)
+	}
+	const most = 1 << 16
+	f.Fuzz(func(t *testing.T, b []byte) {
+		got := allocated(func() { _, _ = ReadRun(bufiox.NewDefaultReader(bytes.NewReader(b)), 1, most) })
+		if got > 4*most+2*len(b)+1<<18 { // some of it is the reader's, and what the fuzzer itself does meanwhile
+			t.Errorf("%d bytes were allocated for %d", got, len(b))
+		}
+	})
+}
