@@ -261,6 +261,9 @@ func (c *linkConn) write(bw *bufio.Writer) error {
 	for c.writing {
 		c.written.Wait()
 	}
+	if c.closed {
+		return net.ErrClosed // with nothing to write, fastrpc would not find out
+	}
 	c.writing = true
 	rest, out := c.rest, c.take()
 	l.mu.Unlock()

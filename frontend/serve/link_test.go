@@ -437,3 +437,13 @@ func TestNothingStaysBehind(t *testing.T) {
 		w.all = nil
 	}
 }
+
+// fastrpc finds out that a connection was closed, though nothing is left to be written: else it would be asked for a flush again
+// and again.
+func TestClosedConnectionEndsWrites(t *testing.T) {
+	l := &link{}
+	c := &linkConn{Conn: sock.New(&writes{}), link: l, written: sync.Cond{L: &l.mu}, closed: true}
+	if err := c.write(bufio.NewWriter(c)); !errors.Is(err, net.ErrClosed) || !c.wantsFlush() {
+		t.Errorf("a flush of nothing: %v", err)
+	}
+}
