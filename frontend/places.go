@@ -46,6 +46,9 @@ func (c *ledger) reserve(g *group, s *shelf, w *worker, d *place.Decision, round
 		First: r.first, Count: r.count, Job: j.ID, Tenant: j.Tenant, Priority: j.Priority,
 		Demand: g.Demand, Estimate: g.estimate, Early: j.Policy.Overlap, Generation: j.Generation,
 	}
+	if g.estimate == 0 {
+		m.Typical = g.Runs.Stats().Typical()
+	}
 	if d.Rides > 0 {
 		m.Bundle = uint32((g.Bundle(g, place.BundleBytes) - 1) * w.Slots())
 	}

@@ -498,7 +498,7 @@ func (s *story) showMsg(msg probe.Msg) string {
 		if n := m.Demand.CPU / probe.Slot.CPU; n != 1 {
 			text += fmt.Sprintf(" size=%d", n)
 		}
-		text += script.Optional(" est", m.Estimate)
+		text += script.Optional(" est", m.Estimate) + script.Optional(" typical", m.Typical)
 		if len(m.Launches) > 0 {
 			text += " with=" + s.showLaunches(m.Launches)
 		}

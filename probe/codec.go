@@ -125,6 +125,7 @@ func AppendMsg(b []byte, m Msg) []byte {
 		b = appendInt32(b, m.Priority)
 		b = appendDemand(b, m.Demand)
 		b = appendDuration(b, m.Estimate)
+		b = appendDuration(b, m.Typical)
 		b = appendBool(b, m.Early)
 		b = appendUint(b, uint64(m.Bundle))
 		b = appendLaunches(b, m.Launches)
@@ -447,6 +448,7 @@ func (r *reader) reserve() Reserve {
 		Priority: r.int32("priority"),
 		Demand:   r.demand("demand"),
 		Estimate: r.duration("estimate"),
+		Typical:  r.duration("typical"),
 		Early:    r.bool("early"),
 		Bundle:   r.uint32("bundle"),
 	}

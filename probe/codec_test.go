@@ -593,7 +593,7 @@ var (
 		},
 		Reserve{
 			First: 100, Count: 2, Job: goldenJob, Tenant: "etl", Priority: -1, Demand: Slot,
-			Estimate: 10 * time.Millisecond, Early: true, Bundle: 7, Launches: []Launch{goldenLaunch}, Generation: 5,
+			Estimate: 10 * time.Millisecond, Typical: 9 * time.Millisecond, Early: true, Bundle: 7, Launches: []Launch{goldenLaunch}, Generation: 5,
 		},
 		Bind{Res: 100, Turn: 1, Keep: true, Job: goldenJob, Generation: 6, Launch: goldenLaunch, Bundle: []Launch{goldenLaunch}},
 		Decline{Res: 101, Turn: 2},

@@ -9,7 +9,7 @@ import (
 )
 
 // Version of the probe protocol. Both ends must speak the same one.
-const Version = 5
+const Version = 6
 
 // FrontendID names one run of a frontend process; it is drawn at random when the process starts.
 type FrontendID uint64

@@ -83,10 +83,11 @@ type Reserve struct {
 	Generation Generation
 	Tenant     string
 	Priority   int32
-	Demand     Demand // of each place
-	Estimate   time.Duration
-	Early      bool   // the worker may ask one round trip before it expects a slot to fall free
-	Bundle     uint32 // how many launches may wait for the slots of those that start
+	Demand     Demand        // of each place
+	Estimate   time.Duration // 0: the tasks tell none
+	Typical    time.Duration // then: the median of what those of their function ran lately; 0: not known
+	Early      bool          // the worker may ask one round trip before it expects a slot to fall free
+	Bundle     uint32        // how many launches may wait for the slots of those that start
 	Launches   []Launch
 }
 

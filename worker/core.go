@@ -252,11 +252,12 @@ type attempt struct {
 	long       bool
 	unwanted   bool // its end interests nobody
 	demand     probe.Demand
-	files      *files // nil: it needs none
-	owner      *link  // nil: orphan
-	run        int32  // its index in Core.runs
-	from       *place // staged only: the place it was bound to, to be queued again if it is handed back
-	bill       bill   // until it has ended
+	files      *files        // nil: it needs none
+	owner      *link         // nil: orphan
+	expected   time.Duration // run time; 0: not known
+	run        int32         // its index in Core.runs
+	from       *place        // staged only: the place it was bound to, to be queued again if it is handed back
+	bill       bill          // until it has ended
 
 	waited, held time.Duration
 	arrivedAt    time.Time

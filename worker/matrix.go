@@ -233,11 +233,11 @@ func remaining(estimate, ran time.Duration) time.Duration {
 	return max(ran-estimate, probe.WaitStep)
 }
 
-// expectedCost is what an entry counts for in the queue: its estimate, or unknown if it has none, times the chance
-// that it turns into a task, which is 1 for a task bound early.
-func expectedCost(estimate, unknown time.Duration, chance float64) time.Duration {
-	if estimate <= 0 {
-		estimate = unknown
+// expectedCost is what an entry counts for in the queue: its run time as expected, or unknown if it is not, times the
+// chance that it turns into a task, which is 1 for a task bound early.
+func expectedCost(run, unknown time.Duration, chance float64) time.Duration {
+	if run <= 0 {
+		run = unknown
 	}
-	return time.Duration(float64(estimate) * chance)
+	return time.Duration(float64(run) * chance)
 }

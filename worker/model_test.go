@@ -41,7 +41,7 @@ type slow struct {
 
 type slowRun struct {
 	needs    room
-	estimate time.Duration
+	expected time.Duration
 	at       time.Time
 	bill     *slowBill
 }
@@ -115,6 +115,7 @@ type slowPlace struct {
 	priority        int32
 	tenant          string
 	estimate        time.Duration
+	expected        time.Duration
 	demand          probe.Demand
 	attempt         uint64 // bound early
 	long            bool
@@ -193,7 +194,7 @@ func (s *slow) turn(p *slowPlace, now time.Time) {
 	p.bill = s.charge(p.tenant, p.demand, p.estimate, now)
 	s.drop(func(q *slowPlace) bool { return p == q })
 	if p.attempt != 0 {
-		s.run(p.attempt, p.needs(), p.estimate, p.bill, now)
+		s.run(p.attempt, p.needs(), p.expected, p.bill, now)
 		return
 	}
 	s.free = s.free.sub(p.needs())
@@ -233,20 +234,20 @@ func (s *slow) gaps(now time.Time, sought []*slowPlace) (gaps []*slowPlace, l *l
 	know := s.core.learned
 	l = &ledger{capacity: s.all}
 	for _, r := range s.running {
-		l.book(r.needs, 0, remaining(expectedCost(r.estimate, know.run, 1), now.Sub(r.at)))
+		l.book(r.needs, 0, remaining(expectedCost(r.expected, know.run, 1), now.Sub(r.at)))
 	}
 	for _, p := range s.turns {
 		answer := s.core.links[LinkID(p.link)].answer
-		l.book(p.needs(), 0, remaining(answer+expectedCost(p.estimate, know.run, know.chance), now.Sub(p.asked)))
+		l.book(p.needs(), 0, remaining(answer+expectedCost(p.expected, know.run, know.chance), now.Sub(p.asked)))
 	}
 	more = "any"
 	for _, p := range s.inOrder(now) {
 		if !slices.ContainsFunc(sought, func(q *slowPlace) bool { return l.fits(q.needs(), 0, 1) }) {
 			return gaps, l, "none"
 		}
-		cost, longest := expectedCost(p.estimate, know.run, 1), p.estimate
+		cost, longest := expectedCost(p.expected, know.run, 1), p.estimate
 		if p.attempt == 0 {
-			cost = expectedCost(p.estimate, know.run, know.chance)
+			cost = expectedCost(p.expected, know.run, know.chance)
 			longest += s.core.links[LinkID(p.link)].answer
 		}
 		if p.estimate == 0 {
@@ -254,7 +255,7 @@ func (s *slow) gaps(now time.Time, sought []*slowPlace) (gaps []*slowPlace, l *l
 		}
 		if l.wait(p.needs(), 0, bounded(longest)) == 0 && (more == "any" || s.beside(p.needs(), gaps)) {
 			gaps = append(gaps, p)
-			l.book(p.needs(), 0, bounded(expectedCost(p.estimate, know.run, 1)))
+			l.book(p.needs(), 0, bounded(expectedCost(p.expected, know.run, 1)))
 			continue
 		}
 		start := l.wait(p.needs(), l.next(), bounded(cost)) // not now
@@ -305,19 +306,23 @@ func (s *slow) short(d probe.Demand, now time.Time) {
 	}
 }
 
-func (s *slow) run(attempt uint64, needs room, estimate time.Duration, b *slowBill, now time.Time) {
+func (s *slow) run(attempt uint64, needs room, expected time.Duration, b *slowBill, now time.Time) {
 	s.free = s.free.sub(needs)
-	s.running[attempt] = slowRun{needs, estimate, now, b}
+	s.running[attempt] = slowRun{needs, expected, now, b}
 	s.log = append(s.log, fmt.Sprint("start ", attempt))
 	s.changed = true
 }
 
-func (s *slow) bind(key string, launch probe.Launch, keep bool, now time.Time) {
+func (s *slow) bind(key string, b probe.Bind, now time.Time) {
 	p := s.turns[key]
 	delete(s.turns, key)
 	s.give(p.needs())
-	s.run(launch.Attempt.Seq, p.needs(), launch.Estimate, p.bill, now)
-	if keep {
+	expected := b.Launch.Estimate
+	if b.Job == (probe.JobID{}) { // else it may be of another function
+		expected = cmp.Or(expected, p.expected)
+	}
+	s.run(b.Launch.Attempt.Seq, p.needs(), expected, p.bill, now)
+	if b.Keep {
 		p.turn++
 		p.startBy = time.Time{}
 		if p.turn%maxTurns == 0 {
@@ -397,7 +402,7 @@ func testModel(t *rapid.T) int {
 			r := probe.Reserve{
 				First: probe.ResID(nextRes[link] + w.draw("skip", 2)), Count: uint32(1 + w.draw("count", 4)), Tenant: pick(w, "tenant", "t", "u", "v"),
 				Priority: int32(w.draw("priority", 3)), Demand: size(pick(w, "size", 1, 1, 2)),
-				Estimate: time.Duration(w.draw("estimate", 4)) * 10 * time.Millisecond,
+				Estimate: time.Duration(w.draw("estimate", 4)) * 10 * time.Millisecond, Typical: time.Duration(w.draw("typical", 3)) * 15 * time.Millisecond,
 			}
 			if !r.Demand.Fits(cfg.Capacity) {
 				return
@@ -413,7 +418,7 @@ func testModel(t *rapid.T) int {
 				m.arrivals++
 				p := &slowPlace{
 					link: link, res: int(r.First) + i, arrived: m.arrivals, at: now, priority: r.Priority, tenant: r.Tenant,
-					estimate: r.Estimate, demand: r.Demand,
+					estimate: r.Estimate, expected: cmp.Or(r.Estimate, r.Typical), demand: r.Demand,
 				}
 				if m.seen[p.id()] {
 					continue
@@ -442,7 +447,7 @@ func testModel(t *rapid.T) int {
 					if len(m.waiting) == 0 || more != "none" {
 						m.join(p.tenant, now)
 						takes := r.Launches[i].Estimate
-						m.run(r.Launches[i].Attempt.Seq, p.needs(), takes, m.charge(p.tenant, p.demand, takes, now), now)
+						m.run(r.Launches[i].Attempt.Seq, p.needs(), cmp.Or(takes, p.expected), m.charge(p.tenant, p.demand, takes, now), now)
 						continue
 					}
 				}
@@ -457,7 +462,7 @@ func testModel(t *rapid.T) int {
 			}
 			nextRes[link]++
 			p := &slowPlace{
-				link: link, res: int(e.Res), arrived: m.arrivals, at: now, tenant: e.Tenant, estimate: e.Launch.Estimate,
+				link: link, res: int(e.Res), arrived: m.arrivals, at: now, tenant: e.Tenant, estimate: e.Launch.Estimate, expected: e.Launch.Estimate,
 				demand: e.Demand, attempt: e.Launch.Attempt.Seq, long: e.Long,
 			}
 			if !m.seen[p.id()] && !p.long {
@@ -484,7 +489,7 @@ func testModel(t *rapid.T) int {
 			if w.draw("for another job", 3) == 0 {
 				b.Job = probe.JobID{15: byte(1 + w.draw("other job", 3))}
 			}
-			m.bind(p.key(), b.Launch, b.Keep, now)
+			m.bind(p.key(), b, now)
 			ev = Received{LinkID(p.link), b}
 		case 8: // cancel, what is there or will be
 			first, count := 1+w.draw("first", nextRes[link]+2), 1+w.draw("count", 4)

@@ -47,6 +47,7 @@ func (c *Core) reserve(l *link, m *probe.Reserve, now time.Time, acts []Action) 
 		}
 		if ride {
 			a := &attempt{launch: m.Launches[i], job: m.Job, generation: m.Generation, demand: m.Demand, owner: l, arrivedAt: now}
+			a.expected = cmp.Or(a.launch.Estimate, m.Estimate, m.Typical)
 			if c.staged.Len() == 0 && need.fits(c.free) {
 				c.take(need)
 				a.bill = c.queue.chargeMore(m.Tenant, m.Demand, a.launch.Estimate)
@@ -71,7 +72,7 @@ func (c *Core) reserve(l *link, m *probe.Reserve, now time.Time, acts []Action) 
 		c.Stats.Reserved++
 		c.queuePlace(&place{
 			link: l, res: id, job: m.Job, generation: m.Generation, tenant: m.Tenant, priority: m.Priority, demand: m.Demand,
-			estimate: m.Estimate, mayAskEarly: m.Early,
+			estimate: m.Estimate, expected: cmp.Or(m.Estimate, m.Typical), mayAskEarly: m.Early,
 		}, now)
 		if int(i) < rides {
 			rides = int(i)
@@ -110,7 +111,7 @@ func (c *Core) enqueue(l *link, m *probe.Enqueue, now time.Time, acts []Action) 
 	c.Stats.Reserved++
 	p := &place{
 		link: l, res: m.Res, job: m.Job, generation: m.Generation, tenant: m.Tenant, priority: m.Priority, demand: m.Demand, long: m.Long,
-		estimate: m.Launch.Estimate, launch: &m.Launch, tellMatrix: m.Matrix,
+		estimate: m.Launch.Estimate, expected: m.Launch.Estimate, launch: &m.Launch, tellMatrix: m.Matrix,
 	}
 	if p.long {
 		c.learned.longer(c.cost(p))
@@ -272,7 +273,7 @@ func (c *Core) begin(p *place, now time.Time, acts []Action) []Action {
 func (p *place) attempt(now time.Time) *attempt {
 	return &attempt{
 		launch: *p.launch, job: p.job, generation: p.generation, demand: p.demand, long: p.long, files: p.files, owner: p.link,
-		arrivedAt: p.queuedAt, startedAt: now, waited: now.Sub(p.queuedAt), bill: p.endTurn(),
+		arrivedAt: p.queuedAt, startedAt: now, waited: now.Sub(p.queuedAt), bill: p.endTurn(), expected: p.expected,
 	}
 }
 
@@ -344,8 +345,12 @@ func (c *Core) bind(l *link, m *probe.Bind, now time.Time, acts []Action) []Acti
 		return c.refuse(l, m.Res, 1, m.Launch.Attempt, reason, 0, acts)
 	}
 	c.Stats.Bound++
+	expected := p.expected
+	if !own { // tasks of another job may be of another function
+		expected = 0
+	}
 	a := &attempt{
-		launch: m.Launch, job: job, generation: generation, demand: p.demand, owner: l, arrivedAt: now,
+		launch: m.Launch, job: job, generation: generation, demand: p.demand, owner: l, arrivedAt: now, expected: cmp.Or(m.Launch.Estimate, expected),
 		waited: p.askedAt.Sub(p.queuedAt), held: now.Sub(p.askedAt),
 	}
 	wasHeld := p.state == held
@@ -383,7 +388,7 @@ func (c *Core) bind(l *link, m *probe.Bind, now time.Time, acts []Action) []Acti
 		}
 		c.Stats.Bound++
 		c.stage(&attempt{
-			launch: *launch, job: job, generation: generation, demand: p.demand, owner: l, arrivedAt: now, waited: a.waited, held: a.held,
+			launch: *launch, job: job, generation: generation, demand: p.demand, owner: l, arrivedAt: now, expected: cmp.Or(launch.Estimate, expected), waited: a.waited, held: a.held,
 			bill: c.queue.chargeMore(p.tenant, p.demand, cmp.Or(launch.Estimate, p.estimate)),
 		}, now)
 	}

@@ -18,7 +18,7 @@ const (
 
 // learned is what a core makes of what it has seen, to foresee what will be.
 type learned struct {
-	run    time.Duration // of a task that tells no estimate
+	run    time.Duration // of a task of which nothing is known
 	long   time.Duration // of a long task
 	chance float64       // that a reservation turns into a task
 	fetch  float64       // bytes per second
@@ -54,7 +54,7 @@ func (c *Core) cost(p *place) time.Duration {
 	if p.launch == nil {
 		chance = c.learned.chance
 	}
-	return expectedCost(p.estimate, c.learned.run, chance)
+	return expectedCost(p.expected, c.learned.run, chance)
 }
 
 // longest is how long the place may occupy its room, as far as anybody said.
@@ -76,7 +76,7 @@ func (c *Core) occupied(now time.Time) *forecast {
 	}
 	f.reset(capacity)
 	for _, a := range c.runs {
-		f.running(needs(a.demand, a.long), remaining(expectedCost(a.launch.Estimate, c.learned.run, 1), now.Sub(a.startedAt)))
+		f.running(needs(a.demand, a.long), remaining(expectedCost(a.expected, c.learned.run, 1), now.Sub(a.startedAt)))
 	}
 	for p := range c.asked.All() {
 		if p.state == held {
@@ -84,7 +84,7 @@ func (c *Core) occupied(now time.Time) *forecast {
 		}
 	}
 	for a := range c.staged.All() {
-		f.plan(needs(a.demand, a.long), 0, expectedCost(a.launch.Estimate, c.learned.run, 1))
+		f.plan(needs(a.demand, a.long), 0, expectedCost(a.expected, c.learned.run, 1))
 	}
 	for _, p := range c.early {
 		f.plan(p.needs(), 0, c.cost(p))
@@ -166,7 +166,7 @@ func (c *Core) findGaps(now time.Time, more *room) (found, shareOnly bool) {
 		case p.fetching():
 			continue // late: it keeps its place, but no room
 		case (deep || f.mayStart(p.needs(), p.longest())) && (!shareOnly || c.inShortShare(p.needs(), f.spans[0].free)):
-			f.running(p.needs(), expectedCost(p.estimate, c.learned.run, 1))
+			f.running(p.needs(), expectedCost(p.expected, c.learned.run, 1))
 			c.gaps = append(c.gaps, p)
 			continue
 		}

@@ -166,22 +166,22 @@ func (q *queue) hasShort() bool {
 	return false
 }
 
-// backlog is the work of all places in a queue: of those with an estimate, of those without one as if each took 1 ns,
+// backlog is the work of all places in a queue: of those of which something is expected, of the others as if each took 1 ns,
 // and both for places that have their task and for reservations.
 type backlog [4]work
 
 func (b *backlog) add(p *place, n int) {
-	i, estimate := 0, p.estimate
-	if estimate <= 0 {
-		i, estimate = 1, 1
+	i, expected := 0, p.expected
+	if expected <= 0 {
+		i, expected = 1, 1
 	}
 	if p.launch == nil {
 		i += 2
 	}
-	b[i].add(p.demand, estimate, n)
+	b[i].add(p.demand, expected, n)
 }
 
-// expected is the work that is expected of the places, if one without an estimate takes so long, and reservations turn
+// expected is the work that is expected of the places, if one that is not known takes so long, and reservations turn
 // into tasks by this chance.
 func (b *backlog) expected(unknown time.Duration, chance float64) (w work) {
 	for i, factor := range [...]float64{1, float64(unknown), chance, chance * float64(unknown)} {
@@ -202,6 +202,7 @@ type place struct {
 	res      probe.ResID
 	kind     *kind
 	estimate time.Duration
+	expected time.Duration // the estimate, or what is typical; 0: not known
 	demand   probe.Demand
 	priority int32
 	turn     probe.Turn

@@ -106,7 +106,7 @@ func message(l *script.Line, verb string) probe.Msg {
 		}
 		m.Bundle = uint32(l.Number("bundle", 0))
 		launch := launch(l, probe.AttemptID{})
-		m.Estimate = launch.Estimate
+		m.Estimate, m.Typical = launch.Estimate, l.Duration("typical")
 		m.Launches = launches(l, "with", launch)
 		return m
 	case "bind":

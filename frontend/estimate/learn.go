@@ -192,6 +192,9 @@ func duration(seconds float64) time.Duration {
 	return time.Duration(min(seconds, maxTerm.Seconds()) * 1e9)
 }
 
+// Typical is what half of the tasks took longer than, and half shorter, besides reading inputs; 0: not known.
+func (s *Stats) Typical() time.Duration { return duration(float64(s.base)) }
+
 // Correct is a hint of a new job, by what became of the hints of earlier ones: as it is if they were right within a
 // factor of two, or if too few have been seen.
 func (s *Stats) Correct(hint time.Duration) time.Duration {

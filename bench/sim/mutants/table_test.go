@@ -329,6 +329,14 @@ var table = []mutant{
 	},
 
 	{
+		"a place counts for what its tasks typically take", "worker/places.go",
+		"expected: cmp.Or(m.Estimate, m.Typical), mayAskEarly", "expected: m.Estimate, mayAskEarly",
+	},
+	{
+		"who reserves says what tasks without an estimate typically take", "frontend/places.go",
+		"m.Typical = g.Runs.Stats().Typical()", "m.Typical = 0",
+	},
+	{
 		"who leaves accepts no job", "frontend/admit.go",
 		"case c.leaving:", "case false:",
 	},
