@@ -29,7 +29,7 @@ func connect(t *testing.T, c *cluster) *raw {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	conn.SetDeadline(time.Now().Add(20 * time.Second))
+	conn.SetDeadline(time.Now().Add(time.Minute))
 	return &raw{t, conn}
 }
 

@@ -82,7 +82,7 @@ func (c *cluster) await(tb testing.TB, n int) {
 	tb.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(20 * time.Second); ; <-tick.C {
+	for end := time.Now().Add(time.Minute); ; <-tick.C {
 		res, err := c.client.Cluster(context.Background(), &v1.ClusterRequest{})
 		up := 0
 		if err == nil {
