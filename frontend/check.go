@@ -359,7 +359,7 @@ func (c *Core) checkRounds() error {
 // A task that is to be matched is due or sleeps, and something will wake it; attempts that a worker does not count yet
 // are enqueued there.
 func (c *Core) checkLong() error {
-	l := &c.long
+	l := &c.batch
 	in := map[*task]int{}
 	for _, x := range c.due.All() {
 		if in[x.task]++; !x.at.IsZero() {

@@ -91,7 +91,7 @@ func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
 	if len(c.staging) > 0 {
 		acts = c.plan(now, c.advance(now, acts))
 	}
-	if c.due.Len() > 0 || !c.long.until.IsZero() {
+	if c.due.Len() > 0 || !c.batch.until.IsZero() {
 		acts = c.placeLong(now, acts)
 	}
 	return acts

@@ -12,7 +12,7 @@ func (c *Core) samples(job probe.JobID, group int) []Sample {
 	var found []Sample
 	ds := &c.log
 	for i := range ds.samples {
-		s := &ds.samples[(ds.rounds+uint64(i))%uint64(len(ds.samples))]
+		s := &ds.samples[(ds.taken+uint64(i))%uint64(len(ds.samples))]
 		if s.job != job || group >= 0 && group != s.group {
 			continue
 		}

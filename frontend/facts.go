@@ -318,12 +318,12 @@ type reservation struct {
 	group  *group
 	first  probe.ResID
 	count  uint32
-	chosen int32 // its position in the Sample of round
+	chosen int32 // its position in the sample
 	live   int
 	rides  []*attempt // by place; nil once it is known what became of it
 	riding int        // of those, how many are not known
 	shelf  *shelf     // nil: it was not reserved for one
-	round  uint64     // the Sample that it was decided with; 0: none
+	sample uint64     // the Sample that it was decided with; 0: none
 	// spare: its job needs it no more. It is among those of its worker, and no longer among those of its group.
 	spare bool
 	node  list.Node[*reservation]

@@ -26,10 +26,10 @@ const (
 	maxBlind   = 5
 	// askedEach is how many are asked for each task of those believed idle, and of all, besides its candidates.
 	askedEach = 2
-	// maxAsked bounds the workers that are asked for their matrices before a batch, askFor how long their answers
+	// maxAsked bounds the workers that are asked for their matrices before a batch, askWait how long their answers
 	// are waited for. Who does not answer is not asked again for askAgain.
 	maxAsked = 256
-	askFor   = 20 * time.Millisecond
+	askWait  = 20 * time.Millisecond
 	askAgain = time.Second
 	// worthSleep is how long a task whose job can wait for it must have to wait, to be placed later.
 	worthSleep = 100 * time.Millisecond
@@ -41,8 +41,8 @@ const (
 // nextLong is when a batch is due, and a task that sleeps; zero: none.
 func (c *planner) nextLong() (batch, task time.Time) {
 	if c.due.Len() > 0 {
-		if batch = c.long.until; batch.IsZero() {
-			batch = c.long.at
+		if batch = c.batch.until; batch.IsZero() {
+			batch = c.batch.at
 		}
 	}
 	if c.later.Len() > 0 {
@@ -53,7 +53,7 @@ func (c *planner) nextLong() (batch, task time.Time) {
 
 // placeLong places a batch of the tasks that are due, if it is time.
 func (c *planner) placeLong(now time.Time, acts []Action) []Action {
-	l := &c.long
+	l := &c.batch
 	switch {
 	case c.due.Len() == 0: // the tasks are gone for which matrices were asked for
 		c.askedEnough()
@@ -66,7 +66,7 @@ func (c *planner) placeLong(now time.Time, acts []Action) []Action {
 		}
 	default:
 		if acts = c.ask(now, acts); len(l.also) > 0 {
-			l.until = now.Add(askFor)
+			l.until = now.Add(askWait)
 			return acts
 		}
 	}
@@ -81,12 +81,12 @@ func (c *planner) placeLong(now time.Time, acts []Action) []Action {
 
 // unanswered reports whether the batch waits for a matrix.
 func (c *planner) unanswered() bool {
-	return slices.ContainsFunc(c.long.also, func(key int32) bool { return c.workers[key].asked })
+	return slices.ContainsFunc(c.batch.also, func(key int32) bool { return c.workers[key].asked })
 }
 
 // askedEnough notes that no batch waits for matrices.
 func (c *planner) askedEnough() {
-	l := &c.long
+	l := &c.batch
 	for _, key := range l.also {
 		c.workers[key].asked = false
 	}
@@ -96,7 +96,7 @@ func (c *planner) askedEnough() {
 // ask asks workers for their matrices which the tasks that are due may be placed on, and some at random, where what
 // is known of them is missing or old.
 func (c *planner) ask(now time.Time, acts []Action) []Action {
-	l := &c.long
+	l := &c.batch
 	c.view.Sweep(now)
 	due := c.due.All()
 	due = due[:min(len(due), estimate.MaxBatch)]
@@ -139,7 +139,7 @@ func (c *planner) ask(now time.Time, acts []Action) []Action {
 
 // match places a batch of the tasks that are due, of the same priority. What it cannot place sleeps for a while.
 func (c *planner) match(now time.Time, acts []Action) []Action {
-	l := &c.long
+	l := &c.batch
 	var batch []*longTask
 	var specs []estimate.Task
 	sets := map[*group]int{} // numbers, from 1

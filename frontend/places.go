@@ -13,7 +13,7 @@ import (
 
 // commit carries out what was decided for a group, or for a shelf of it.
 func (c *ledger) commit(g *group, s *shelf, ds []place.Decision, now time.Time, acts []Action) []Action {
-	round := uint64(0)
+	sample := uint64(0)
 	if len(ds) > 0 {
 		q, near := place.Queue(g), ""
 		if s != nil {
@@ -21,13 +21,13 @@ func (c *ledger) commit(g *group, s *shelf, ds []place.Decision, now time.Time, 
 		}
 		t := g.Tactic(q, c.view.Trip())
 		t.Near = near
-		round = c.log.chose(g, q.Len(), ds, t, now)
+		sample = c.log.chose(g, q.Len(), ds, t, now)
 	}
 	for i := range ds {
 		if d, w := &ds[i], c.at(ds[i].Worker); d.Bound {
 			acts = c.enqueue(g.queue.First(), w, now, acts)
 		} else {
-			acts = c.reserve(g, s, w, d, round, int32(i), now, acts)
+			acts = c.reserve(g, s, w, d, sample, int32(i), now, acts)
 		}
 	}
 	g.budget = max(g.budget, 0)
@@ -38,10 +38,10 @@ func (c *ledger) commit(g *group, s *shelf, ds []place.Decision, now time.Time, 
 	return acts
 }
 
-// reserve asks for places at w, as was decided in a round, where it was chosen as that one.
-func (c *ledger) reserve(g *group, s *shelf, w *worker, d *place.Decision, round uint64, chosen int32, now time.Time, acts []Action) []Action {
+// reserve asks for places at w, as was decided in a Sample, where it was chosen as that one.
+func (c *ledger) reserve(g *group, s *shelf, w *worker, d *place.Decision, sample uint64, chosen int32, now time.Time, acts []Action) []Action {
 	j := g.job
-	r := &reservation{w: w, group: g, first: w.nextRes, count: uint32(d.Rides + d.Places), riding: d.Rides, shelf: s, round: round, chosen: chosen}
+	r := &reservation{w: w, group: g, first: w.nextRes, count: uint32(d.Rides + d.Places), riding: d.Rides, shelf: s, sample: sample, chosen: chosen}
 	m := probe.Reserve{
 		First: r.first, Count: r.count, Job: j.ID, Tenant: j.Tenant, Priority: j.Priority,
 		Demand: g.Demand, Estimate: g.estimate, Early: j.Policy.Overlap, Generation: j.Generation,
@@ -387,7 +387,7 @@ func (c *ledger) cancelPlaces(j *job, now time.Time, acts []Action) []Action {
 
 // split takes the places of r that are in the queue out of it, and returns them as a reservation of no group.
 func (r *reservation) split() *reservation {
-	queued := &reservation{w: r.w, group: r.group, first: r.first, count: r.count, live: r.live, round: r.round, chosen: r.chosen}
+	queued := &reservation{w: r.w, group: r.group, first: r.first, count: r.count, live: r.live, sample: r.sample, chosen: r.chosen}
 	for i := range r.count {
 		if id := r.first + probe.ResID(i); r.w.places[id] == r && r.ride(id) == nil {
 			r.w.places[id] = queued

@@ -17,11 +17,11 @@ type planner struct {
 	sampler *place.Sampler
 	scratch place.Want
 	rounds  rounds
-	long    long
+	batch   batch
 }
 
-// long is the next batch of tasks to be placed by estimation.
-type long struct {
+// batch is the next one of tasks to be placed by estimation.
+type batch struct {
 	at    time.Time // before which there is none; zero: at once
 	until time.Time // how long the matrices are waited for that were asked for it; zero: none were
 	also  []int32   // the workers that were asked
@@ -177,21 +177,21 @@ func (c *planner) placeShelf(s *shelf, probes int, now time.Time, acts []Action)
 	return c.commit(n.group, s, c.sampler.Place(w, now), now, acts)
 }
 
-// lone is the queue of one task, or of none.
-type lone struct{ task *task }
+// single is the queue of one task, or of none.
+type single struct{ task *task }
 
-func (l lone) Len() int { return l.Riders(1) }
+func (l single) Len() int { return l.Riders(1) }
 
-func (l lone) Riders(most int) int {
+func (l single) Riders(most int) int {
 	if l.task == nil || len(l.task.spec.Payload) > place.MaxRide {
 		return 0
 	}
 	return min(most, 1)
 }
 
-func (l lone) Fit(int, int) int { return 1 }
+func (l single) Fit(int, int) int { return 1 }
 
 // fromShelves is the queue of which w, which has room, would get a task.
 func (c *planner) fromShelves(g *group, w *worker, now time.Time) place.Queue {
-	return lone{c.first(g, w, now)}
+	return single{c.first(g, w, now)}
 }

@@ -167,7 +167,7 @@ type decisions struct {
 	sampled []sampled
 	jobs    uint64 // ever in sampled
 	samples []sample
-	rounds  uint64 // ever in samples; numbers count from 1
+	taken   uint64 // ever in samples; numbers count from 1
 	nobody  place.Fates
 }
 
@@ -226,11 +226,11 @@ type chosen struct {
 
 // chose remembers what was decided for so many tasks of a group, and returns the number of it.
 func (ds *decisions) chose(g *group, tasks int, decided []place.Decision, t place.Tactic, now time.Time) uint64 {
-	ds.rounds++
+	ds.taken++
 	if len(ds.samples) < maxSamples {
 		ds.samples = append(ds.samples, sample{})
 	}
-	s := &ds.samples[(ds.rounds-1)%maxSamples]
+	s := &ds.samples[(ds.taken-1)%maxSamples]
 	*s = sample{at: now.Sub(g.job.submitted), tasks: tasks, tactic: t, chosen: s.chosen[:0], job: g.job.ID, group: g.index}
 	n := min(len(decided), maxChosen)
 	s.more, s.chosen = len(decided)-n, slices.Grow(s.chosen, n)
@@ -240,15 +240,15 @@ func (ds *decisions) chose(g *group, tasks int, decided []place.Decision, t plac
 			worker: d.Worker.Key, life: uint32(d.Worker.Welcome().Incarnation), why: d.Why, rides: uint16(d.Rides), places: uint16(d.Places), bound: d.Bound,
 		})
 	}
-	return ds.rounds
+	return ds.taken
 }
 
 // fates are those of the places of a reservation, or nobody's if it is forgotten why it was made.
 func (ds *decisions) fates(r *reservation) *place.Fates {
-	if r.round == 0 || r.round+maxSamples <= ds.rounds || r.chosen >= maxChosen {
+	if r.sample == 0 || r.sample+maxSamples <= ds.taken || r.chosen >= maxChosen {
 		return &ds.nobody
 	}
-	return &ds.samples[(r.round-1)%maxSamples].chosen[r.chosen].fates
+	return &ds.samples[(r.sample-1)%maxSamples].chosen[r.chosen].fates
 }
 
 // sampled is a job with tasks that were sampled.

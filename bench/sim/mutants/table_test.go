@@ -402,7 +402,7 @@ var table = []mutant{
 	},
 	{
 		"a sample that is forgotten has no fates", "frontend/record.go",
-		"r.round+maxSamples <= ds.rounds ||", "",
+		"r.sample+maxSamples <= ds.taken ||", "",
 	},
 	{
 		"what becomes of a place is remembered", "frontend/places.go",
