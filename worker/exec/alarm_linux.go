@@ -126,8 +126,13 @@ func (a *Alarm) now() int64 { return int64(time.Since(a.epoch)) }
 
 // At calls f once, on the alarm's goroutine, when t comes, or soon if it has passed. t needs its
 // monotonic reading (as from time.Now). f must not block: the timers behind it wait.
-func (a *Alarm) At(t time.Time, f func()) *Timer {
-	tm := &Timer{alarm: a, at: int64(t.Sub(a.epoch)), f: f, index: -1}
+func (a *Alarm) At(t time.Time, f func()) *Timer { return a.add(t, f, false) }
+
+// About is At for what may be some 40 us late: nothing spins for it.
+func (a *Alarm) About(t time.Time, f func()) *Timer { return a.add(t, f, true) }
+
+func (a *Alarm) add(t time.Time, f func(), rough bool) *Timer {
+	tm := &Timer{alarm: a, at: int64(t.Sub(a.epoch)), f: f, rough: rough, index: -1}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.fd < 0 {
@@ -146,7 +151,8 @@ type Timer struct {
 	alarm *Alarm
 	at    int64 // since the alarm's epoch, ns
 	f     func()
-	index int // in the heap, -1 outside
+	rough bool // it is not to be woken early for
+	index int  // in the heap, -1 outside
 }
 
 // Stop says whether it prevented the call of f.
@@ -167,7 +173,7 @@ func (a *Alarm) arm() {
 		return
 	}
 	at := a.timers[0].at
-	if a.budget > 0 {
+	if a.budget > 0 && !a.timers[0].rough {
 		at -= a.lead
 	}
 	if at >= a.armed {
@@ -218,7 +224,7 @@ func (a *Alarm) fire() {
 			continue
 		}
 		a.next.Store(t.at)
-		if t.at-now > a.lead || a.budget <= 0 {
+		if t.rough || t.at-now > a.lead || a.budget <= 0 {
 			break
 		}
 		a.mu.Unlock()

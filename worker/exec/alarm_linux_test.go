@@ -36,3 +36,29 @@ func TestAlarmStopsWhileItSpins(t *testing.T) {
 		t.Error("a closed alarm took a timer")
 	}
 }
+
+// Nobody is woken early, nor spins, for what may be late, however much he may.
+func TestAlarmIsNotEarlyForWhatMayBeLate(t *testing.T) {
+	a, err := newAlarm()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.stop()
+	a.mu.Lock()
+	a.lead, a.budget = int64(time.Hour), int64(time.Hour)
+	a.mu.Unlock()
+	at := time.Now().Add(10 * time.Minute)
+	rough := a.About(at, func() { t.Error("it fired") })
+	a.At(at.Add(time.Microsecond), func() {})
+	a.fire() // as if it was woken
+	a.mu.Lock()
+	armed := a.armed
+	a.mu.Unlock()
+	if armed != rough.at {
+		t.Errorf("armed %v before", time.Duration(rough.at-armed))
+	}
+	rough.Stop()
+	fired := make(chan bool)
+	a.About(time.Now().Add(time.Millisecond), func() { close(fired) })
+	<-fired
+}

@@ -16,6 +16,9 @@ func (a *Alarm) Close() error { return nil }
 // At calls f once, on its own goroutine, when t comes, or soon if it has passed.
 func (a *Alarm) At(t time.Time, f func()) *Timer { return &Timer{time.AfterFunc(time.Until(t), f)} }
 
+// About is At.
+func (a *Alarm) About(t time.Time, f func()) *Timer { return a.At(t, f) }
+
 // Timer is one call that an Alarm owes.
 type Timer struct{ t *time.Timer }
 

@@ -484,7 +484,7 @@ func (s *Server) setAlarm() {
 		s.wake.Stop()
 	}
 	s.wakeAt = at
-	s.wake = s.alarm.At(at, s.wakeUp)
+	s.wake = s.alarm.About(at, s.wakeUp)
 }
 
 // wakeUp is called by the alarm.
