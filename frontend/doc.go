@@ -44,7 +44,7 @@
 //
 // The first three are packages. The others are types of this one, each of which embeds the one before, so that none has a
 // method of a higher one to call; of their files, too, each names only what is below it (TestFloors). What they know is
-// one web of pointers (facts.go).
+// one web of pointers (facts.go), which the planner and Core read, and the two below them change (TestOwners).
 //
 // # Words
 //

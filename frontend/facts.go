@@ -14,8 +14,8 @@ import (
 )
 
 // What is known of jobs, and of what was promised to them, points at each other in circles, and stands here for that
-// reason. It is changed by its owners only: the floors of jobs, and what concerns a reservation, an attempt or a worker
-// by that of the ledger.
+// reason. The floor of jobs and the ledger change jobs, groups and tasks, and nobody else does; reservations, attempts and
+// workers only the ledger.
 
 // taskState is where a task stands between its submission and its outcome.
 type taskState uint8

@@ -50,14 +50,17 @@ func (c *ledger) heard(w *worker, load probe.Load, now time.Time) {
 	}
 }
 
-// told notes that nobody waits for the matrix of w.
-func (w *worker) told() { w.askFrom, w.asked = time.Time{}, false }
+// ask notes that the next batch waits for the matrix of w, which is not asked for again before a time; told that w has told
+// it; and awaitNone that no batch waits for it any more.
+func (w *worker) ask(again time.Time) { w.askFrom, w.asked = again, true }
+func (w *worker) told()               { w.askFrom, w.asked = time.Time{}, false }
+func (w *worker) awaitNone()          { w.asked = false }
 
 // away notes that a worker is not up.
 func (c *ledger) away(w *worker) {
 	c.turn()
 	c.nearGone(w)
-	w.asked = false
+	w.awaitNone()
 }
 
 // drain stops sending anything new to w.

@@ -88,7 +88,7 @@ func (c *planner) unanswered() bool {
 func (c *planner) askedEnough() {
 	l := &c.batch
 	for _, key := range l.also {
-		c.workers[key].asked = false
+		c.workers[key].awaitNone()
 	}
 	l.until, l.also = time.Time{}, l.also[:0]
 }
@@ -128,7 +128,7 @@ func (c *planner) ask(now time.Time, acts []Action) []Action {
 			if len(l.also) == maxAsked || !w.Up() || now.Before(w.askFrom) {
 				continue
 			}
-			w.askFrom, w.asked = now.Add(askAgain), true
+			w.ask(now.Add(askAgain))
 			l.also = append(l.also, key)
 			c.Stats.Asked++
 			acts = append(acts, Send{Worker: w.Key, Msg: probe.Probe{Matrix: true}})

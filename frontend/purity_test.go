@@ -72,7 +72,7 @@ func TestFloors(t *testing.T) {
 func TestOwners(t *testing.T) {
 	c := readCore(t)
 	ledger, planner := c.floor["ledger"], c.floor["plan"]
-	above := map[string]int{"job": 0, "group": 0, "task": 0, "tenant": 0, "stage": 0, "reservation": ledger, "attempt": ledger}
+	above := map[string]int{"job": 0, "group": 0, "task": 0, "tenant": 0, "stage": 0, "reservation": ledger, "attempt": ledger, "worker": ledger}
 	only := map[string][]string{
 		"task.state": {"move"}, "job.left": {"move"}, "job.waiting": {"move", "group"}, "group.matching": {"move"}, "group.queue": {"move", "group"}, "job.lone": {"move", "turn"},
 		"group.live": {"queue"}, "group.probing": {"queue"}, "jobs.pending": {"enter", "settled"}, "jobs.payloads": {"enter", "unload"},
