@@ -11,7 +11,10 @@ import (
 //
 //	u32 request id | u32 length of body | body       both numbers little-endian
 //	body    = epoch, messages to the end
-//	message = kind (one byte), fields in the order of the struct
+//	message = kind (one byte), length of fields (3 bytes), fields
+//
+// A message of an unknown kind is skipped; what follows the known fields of one is ignored, so that fields can be
+// appended: the package's comment says how.
 //
 // Integers are uvarints, signed ones in zigzag; durations are uvarint nanoseconds; strings, byte slices
 // and lists have their length before them; FrontendID and Incarnation take 8 bytes, little-endian, a digest
@@ -20,22 +23,23 @@ import (
 const (
 	FrameHeader = 4               // length of body, which fastrpc's users write
 	PushHeader  = 4 + FrameHeader // with the request id, which fastrpc's client writes by itself
+	msgHeader   = 4               // kind and length
 )
 
 // Limits. A frame that breaks one is refused whole. AppendMsg does not check them, but for texts, which
 // it cuts: names and blobs are to be checked where they enter the system.
 const (
-	MaxFrame  = 16 << 20  // bytes of body
-	FullFrame = 64 << 10  // bytes of body; a sender that batches begins another frame from here on
-	MaxMsgs   = FullFrame // in a frame; who begins another one when it is full keeps this, too
-	MaxHello  = 16 << 10  // bytes of body before the Hello was accepted: any good Hello is shorter
-	MaxBlob   = 8 << 20   // bytes of a payload or a result, so that it fits into a frame that was not yet full
-	MaxPlaces = 4096      // places that one message or one Range of it is about
-	MaxString = 4096      // bytes of a name, label or secret
-	MaxText   = 64 << 10  // bytes of an error text
-	MaxList   = 1024      // labels, functions
-	MaxFiles  = 256       // that a task needs
-	MaxPeers  = 2         // of one of them
+	MaxFrame  = 16 << 20              // bytes of body
+	FullFrame = 64 << 10              // bytes of body; a sender that batches begins another frame from here on
+	MaxMsgs   = FullFrame / msgHeader // in a frame; who begins another one when it is full keeps this, too
+	MaxHello  = 16 << 10              // bytes of body before the Hello was accepted: any good Hello is shorter
+	MaxBlob   = 8 << 20               // bytes of a payload or a result, so that it fits into a frame that was not yet full
+	MaxPlaces = 4096                  // places that one message or one Range of it is about
+	MaxString = 4096                  // bytes of a name, label or secret
+	MaxText   = 64 << 10              // bytes of an error text
+	MaxList   = 1024                  // labels, functions
+	MaxFiles  = 256                   // that a task needs
+	MaxPeers  = 2                     // of one of them
 	// MaxMatrices is for one frame. Who begins another one when it is full keeps it.
 	MaxMatrices = FullFrame / 8
 )
@@ -108,17 +112,18 @@ func BodySize(header []byte, limit int) (int, error) {
 // message of another package: there are no others.
 func AppendMsg(b []byte, m Msg) []byte {
 	// No m.kind() and no m in the panic: either would move every message to the heap.
+	at := len(b)
 	switch m := m.(type) {
 	case Hello:
-		b = append(b, byte(kindHello))
-		b = appendUint(b, uint64(m.Version))
+		b = begin(b, kindHello)
+		b = appendDialect(b, m.Speaks)
 		b = appendString(b, m.Secret)
 		b = binary.LittleEndian.AppendUint64(b, uint64(m.Frontend))
 		b = appendString(b, m.Name)
 		b = appendUint(b, uint64(m.Epoch))
-		return appendDuration(b, m.Lease)
+		b = appendDuration(b, m.Lease)
 	case Reserve:
-		b = append(b, byte(kindReserve))
+		b = begin(b, kindReserve)
 		b = appendPlaces(b, m.First, m.Count)
 		b = append(b, m.Job[:]...)
 		b = appendString(b, m.Tenant)
@@ -129,9 +134,9 @@ func AppendMsg(b []byte, m Msg) []byte {
 		b = appendBool(b, m.Early)
 		b = appendUint(b, uint64(m.Bundle))
 		b = appendLaunches(b, m.Launches)
-		return appendUint(b, uint64(m.Generation))
+		b = appendUint(b, uint64(m.Generation))
 	case Bind:
-		b = append(b, byte(kindBind))
+		b = begin(b, kindBind)
 		b = appendUint(b, uint64(m.Res))
 		b = appendUint(b, uint64(m.Turn))
 		b = appendBool(b, m.Keep)
@@ -140,13 +145,13 @@ func AppendMsg(b []byte, m Msg) []byte {
 			b = appendUint(b, uint64(m.Generation))
 		}
 		b = appendLaunch(b, &m.Launch)
-		return appendLaunches(b, m.Bundle)
+		b = appendLaunches(b, m.Bundle)
 	case Decline:
-		b = append(b, byte(kindDecline))
+		b = begin(b, kindDecline)
 		b = appendUint(b, uint64(m.Res))
-		return appendUint(b, uint64(m.Turn))
+		b = appendUint(b, uint64(m.Turn))
 	case Enqueue:
-		b = append(b, byte(kindEnqueue))
+		b = begin(b, kindEnqueue)
 		b = appendUint(b, uint64(m.Res))
 		b = append(b, m.Job[:]...)
 		b = appendString(b, m.Tenant)
@@ -155,33 +160,33 @@ func AppendMsg(b []byte, m Msg) []byte {
 		b = appendBool(b, m.Long)
 		b = appendBool(b, m.Matrix)
 		b = appendLaunch(b, &m.Launch)
-		return appendUint(b, uint64(m.Generation))
+		b = appendUint(b, uint64(m.Generation))
 	case Cancel:
-		return appendPlaces(append(b, byte(kindCancel)), m.First, m.Count)
+		b = appendPlaces(begin(b, kindCancel), m.First, m.Count)
 	case Kill:
-		b = append(b, byte(kindKill))
+		b = begin(b, kindKill)
 		b = appendAttempt(b, m.Attempt)
 		b = appendUint(b, uint64(m.Res))
-		return appendUint(b, uint64(m.Turn))
+		b = appendUint(b, uint64(m.Turn))
 	case Claim:
-		b = append(b, byte(kindClaim))
+		b = begin(b, kindClaim)
 		b = append(b, m.Job[:]...)
 		b = appendAttempt(b, m.Attempt)
-		return appendUint(b, uint64(m.Generation))
+		b = appendUint(b, uint64(m.Generation))
 	case Ack:
-		return appendBool(appendAttempts(append(b, byte(kindAck)), m.Attempts), m.Disowned)
+		b = appendBool(appendAttempts(begin(b, kindAck), m.Attempts), m.Disowned)
 	case Sync:
-		b = append(b, byte(kindSync))
+		b = begin(b, kindSync)
 		b = appendUint(b, uint64(m.Next))
 		b = appendRanges(b, m.Live)
-		return appendAttempts(b, m.Attempts)
+		b = appendAttempts(b, m.Attempts)
 	case Ping:
-		return appendBool(appendUint(append(b, byte(kindPing)), m.Seq), m.Matrix)
+		b = appendBool(appendUint(begin(b, kindPing), m.Seq), m.Matrix)
 	case Probe:
-		return appendBool(appendUint(append(b, byte(kindProbe)), m.Seq), m.Matrix)
+		b = appendBool(appendUint(begin(b, kindProbe), m.Seq), m.Matrix)
 	case Welcome:
-		b = append(b, byte(kindWelcome))
-		b = appendUint(b, uint64(m.Version))
+		b = begin(b, kindWelcome)
+		b = appendDialect(b, m.Speaks)
 		b = appendUint(b, uint64(m.Epoch))
 		b = appendString(b, m.Worker)
 		b = binary.LittleEndian.AppendUint64(b, m.Incarnation)
@@ -195,32 +200,32 @@ func AppendMsg(b []byte, m Msg) []byte {
 		b = appendUint(b, uint64(m.MaxResult))
 		b = appendUint(b, uint64(m.Speed))
 		b = appendString(b, m.Cache)
-		return appendBool(b, m.Draining)
+		b = appendBool(b, m.Draining)
 	case Rejected:
-		return appendText(append(b, byte(kindRejected)), m.Reason)
+		b = appendText(begin(b, kindRejected), m.Reason)
 	case Queued:
-		b = append(b, byte(kindQueued))
+		b = begin(b, kindQueued)
 		b = appendPlaces(b, m.First, m.Count)
 		b = appendUint(b, uint64(m.Ahead))
-		return appendLoad(b, &m.Load)
+		b = appendLoad(b, &m.Load)
 	case Started:
-		b = append(b, byte(kindStarted))
+		b = begin(b, kindStarted)
 		b = appendAttempt(b, m.Attempt)
 		b = appendUint(b, uint64(m.Res))
 		b = append(b, m.Job[:]...)
 		b = appendUint(b, uint64(m.Task))
 		b = appendDuration(b, m.Ran)
-		return appendLoad(b, &m.Load)
+		b = appendLoad(b, &m.Load)
 	case Ready:
-		b = append(b, byte(kindReady))
+		b = begin(b, kindReady)
 		b = appendUint(b, uint64(m.Res))
 		b = appendUint(b, uint64(m.Turn))
 		b = appendDuration(b, m.Waited)
 		b = appendDuration(b, m.Expiry)
 		b = appendDuration(b, m.Early)
-		return appendLoad(b, &m.Load)
+		b = appendLoad(b, &m.Load)
 	case Finished:
-		b = append(b, byte(kindFinished))
+		b = begin(b, kindFinished)
 		b = appendAttempt(b, m.Attempt)
 		b = append(b, m.Job[:]...)
 		b = appendUint(b, uint64(m.Task))
@@ -235,38 +240,44 @@ func AppendMsg(b []byte, m Msg) []byte {
 		if b = appendFlagged(b, uint64(max(m.Kept, 0)), hasUsage); hasUsage {
 			b = appendUsage(b, &m.Usage)
 		}
-		return appendLoad(b, &m.Load)
+		b = appendLoad(b, &m.Load)
 	case Refused:
-		b = append(b, byte(kindRefused))
+		b = begin(b, kindRefused)
 		b = appendPlaces(b, m.First, m.Count)
 		b = appendAttempt(b, m.Attempt)
 		b = append(b, byte(m.Reason))
 		b = appendDuration(b, m.RetryAfter)
-		return appendLoad(b, &m.Load)
+		b = appendLoad(b, &m.Load)
 	case Evicted:
-		b = appendPlaces(append(b, byte(kindEvicted)), m.First, m.Count)
-		return append(b, byte(m.Reason))
+		b = appendPlaces(begin(b, kindEvicted), m.First, m.Count)
+		b = append(b, byte(m.Reason))
 	case Gone:
-		b = appendRanges(append(b, byte(kindGone)), m.Places)
-		return appendAttempts(b, m.Attempts)
+		b = appendRanges(begin(b, kindGone), m.Places)
+		b = appendAttempts(b, m.Attempts)
 	case Load:
-		return appendLoad(append(b, byte(kindLoad)), &m)
+		b = appendLoad(begin(b, kindLoad), &m)
 	case Drain:
-		return append(b, byte(kindDrain))
+		b = begin(b, kindDrain)
 	case Pong:
-		b = appendUint(append(b, byte(kindPong)), m.Seq)
-		return appendLoad(b, &m.Load)
+		b = appendUint(begin(b, kindPong), m.Seq)
+		b = appendLoad(b, &m.Load)
 	case Claimed:
-		b = append(b, byte(kindClaimed))
+		b = begin(b, kindClaimed)
 		b = append(b, m.Job[:]...)
 		b = appendUint(b, uint64(m.Generation))
 		b = appendUint(b, uint64(m.Count))
 		b = appendDuration(b, m.Knows)
-		return appendBool(b, m.Moved)
+		b = appendBool(b, m.Moved)
 	default:
 		panic("probe: AppendMsg does not know this type of message")
 	}
+	n := len(b) - at - msgHeader
+	b[at+1], b[at+2], b[at+3] = byte(n), byte(n>>8), byte(n>>16)
+	return b
 }
+
+// begin appends the header of a message whose length is not known yet.
+func begin(b []byte, k kind) []byte { return append(b, byte(k), 0, 0, 0) }
 
 func appendLaunches(b []byte, ls []Launch) []byte {
 	b = appendUint(b, uint64(len(ls)))
@@ -320,11 +331,14 @@ func appendLoad(b []byte, l *Load) []byte {
 }
 
 // Decoder decodes the frames of one connection. It is not for concurrent use. The zero Decoder is ready.
-type Decoder struct{ names names }
+type Decoder struct {
+	Skipped int // messages of unknown kinds in good frames
+	names   names
+}
 
 // Decode appends the messages of a frame's body to msgs. They alias body, which from then on belongs to
-// them: nobody may write to it. An error is always a *DecodeError, and then no message is appended. What
-// is allocated is bounded by the length of body, whatever lengths it claims: at most 100 bytes for each byte
+// them: nobody may write to it. An error is always a *DecodeError, and then no message is appended; the epoch is
+// right nevertheless if the frame had one. What is allocated is bounded by the length of body, whatever lengths it claims: at most 100 bytes for each byte
 // of a small frame and 10 for each of a great one.
 func (d *Decoder) Decode(body []byte, msgs []Msg) (Epoch, []Msg, error) {
 	r := reader{buf: body, names: &d.names}
@@ -332,14 +346,13 @@ func (d *Decoder) Decode(body []byte, msgs []Msg) (Epoch, []Msg, error) {
 		r.fail("length", 0, overLimit)
 	}
 	epoch := Epoch(r.uint("epoch"))
-	before := len(msgs)
-	for r.pos < len(r.buf) {
-		at := r.pos
+	before, skipped := len(msgs), 0
+	for r.pos < len(body) && r.err == nil {
 		if len(msgs)-before == MaxMsgs {
-			r.fail("messages", at, overLimit)
+			r.fail("messages", r.pos, overLimit)
 			break
 		}
-		r.kind = kind(r.byte("kind"))
+		end := r.message(body)
 		switch r.kind {
 		case kindHello:
 			msgs = append(msgs, r.hello())
@@ -417,19 +430,41 @@ func (d *Decoder) Decode(body []byte, msgs []Msg) (Epoch, []Msg, error) {
 			msgs = append(msgs, Pong{Seq: r.uint("seq"), Load: r.load()})
 		case kindClaimed:
 			msgs = append(msgs, Claimed{Job: r.job("job"), Generation: r.generation(), Count: r.uint32("count"), Knows: r.duration("knows"), Moved: r.bool("moved")})
+		case 0: // nothing is written so
+			r.fail("kind", r.pos-msgHeader, notKnown)
 		default:
-			r.fail("kind", at, notKnown)
+			skipped++
 		}
+		r.pos = end
 	}
 	if r.err != nil {
-		return 0, msgs[:before], r.err
+		return epoch, msgs[:before], r.err
 	}
+	d.Skipped += skipped
 	return epoch, msgs, nil
+}
+
+// message reads the header of a message, and bounds the reader to its fields: they end at end.
+func (r *reader) message(body []byte) (end int) {
+	r.buf, r.kind = body, 0
+	if len(body)-r.pos < msgHeader {
+		r.fail("kind", r.pos, cutShort)
+		return len(body)
+	}
+	head := binary.LittleEndian.Uint32(body[r.pos:])
+	r.kind = kind(head)
+	r.pos += msgHeader
+	if end = r.pos + int(head>>8); end > len(body) {
+		r.fail("length", r.pos-msgHeader+1, cutShort)
+		return len(body)
+	}
+	r.buf = body[:end]
+	return end
 }
 
 func (r *reader) hello() Hello {
 	return Hello{
-		Version:  r.uint32("version"),
+		Speaks:   r.dialect("speaks"),
 		Secret:   r.text("secret", MaxString),
 		Frontend: FrontendID(r.uint64("frontend")),
 		Name:     r.text("name", MaxString),
@@ -511,7 +546,7 @@ func (r *reader) files(field string) []File {
 
 func (r *reader) welcome() Welcome {
 	return Welcome{
-		Version:     r.uint32("version"),
+		Speaks:      r.dialect("speaks"),
 		Epoch:       Epoch(r.uint("epoch")),
 		Worker:      r.text("worker", MaxString),
 		Incarnation: r.uint64("incarnation"),

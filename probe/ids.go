@@ -8,9 +8,6 @@ import (
 	"strings"
 )
 
-// Version of the probe protocol. Both ends must speak the same one.
-const Version = 6
-
 // FrontendID names one run of a frontend process; it is drawn at random when the process starts.
 type FrontendID uint64
 

@@ -44,7 +44,7 @@ const (
 
 // Hello is the first message on a connection.
 type Hello struct {
-	Version  uint32
+	Speaks   Dialect
 	Secret   string // "" if none
 	Frontend FrontendID
 	Name     string // for logs
@@ -190,7 +190,7 @@ type Probe struct {
 
 // Welcome answers a good Hello.
 type Welcome struct {
-	Version     uint32
+	Speaks      Dialect
 	Epoch       Epoch // of the Hello it answers
 	Worker      string
 	Incarnation uint64 // of two runs of a worker, the later one has the higher

@@ -49,6 +49,10 @@ func (r *reader) fail(field string, at int, problem string) {
 	r.pos = len(r.buf) // whatever is read from here on is cut short, which ends all loops
 }
 
+// more reports whether the message has further fields. An older peer's ends before those that were appended since
+// MinVersion: they are read if there are more.
+func (r *reader) more() bool { return r.pos < len(r.buf) }
+
 func (r *reader) byte(field string) byte {
 	if r.pos >= len(r.buf) {
 		r.fail(field, r.pos, cutShort)

@@ -108,7 +108,7 @@ type hang struct {
 func (c *cluster) addWorker(cfg worker.Config, speed float64) *workerNode {
 	w := &workerNode{index: len(c.workers), cfg: cfg, speed: speed}
 	w.welcome = probe.Welcome{
-		Version: probe.Version, Worker: fmt.Sprint("w", w.index), Host: fmt.Sprint("h", w.index),
+		Speaks: probe.Spoken, Worker: fmt.Sprint("w", w.index), Host: fmt.Sprint("h", w.index),
 		Capacity: cfg.Defaults().Capacity, Open: cfg.Open(), Functions: cfg.Functions, MaxPayload: 1 << 20, MaxResult: 1 << 20,
 	}
 	c.workers = append(c.workers, w)

@@ -160,7 +160,7 @@ func (l *link) greet(raw net.Conn) *linkConn {
 	l.conn, l.problem = c, greeting
 	l.heard.Store(monotonic())
 	c.append(probe.Hello{
-		Version: probe.Version, Secret: cfg.Secret, Frontend: cfg.Core.ID, Name: cfg.Name,
+		Speaks: probe.Spoken, Secret: cfg.Secret, Frontend: cfg.Core.ID, Name: cfg.Name,
 		Epoch: c.epoch, Lease: cfg.Lease,
 	})
 	return c
@@ -321,7 +321,7 @@ func (l *link) closed(c *linkConn) {
 		case "":
 			l.problem = "connection lost"
 		case greeting:
-			l.problem = "it closes connections without a word: is it a worker?"
+			l.problem = "it closes connections without a word: is it a worker, and of this release?"
 		}
 	}
 	l.mu.Unlock()
@@ -370,6 +370,10 @@ func (p *pushes) ReadResponse(br *bufio.Reader) error {
 		return p.conn.garbage(err)
 	}
 	c, l := p.conn, p.conn.link
+	if n := p.decoder.Skipped; n > 0 {
+		l.server.metrics.skipped.Add(n)
+		p.decoder.Skipped = 0
+	}
 	l.heard.Store(monotonic())
 	l.mu.Lock()
 	current, up := l.conn == c && epoch == c.epoch, c.up
@@ -405,19 +409,26 @@ func (c *linkConn) welcome(msgs []probe.Msg) ([]probe.Msg, error) {
 	problem := ""
 	switch m := msgs[0].(type) {
 	case probe.Welcome:
-		if m.Version == probe.Version && m.Epoch == c.epoch {
-			other, ok := s.welcomed(c, m)
-			if ok {
-				s.log.Info("worker linked", "worker", m.Worker, "address", l.addr, "capacity", m.Capacity.String())
-				return msgs[1:], nil
-			}
-			if other == nil {
-				return nil, net.ErrClosed
-			}
-			problem = fmt.Sprintf("it is worker %s, which is linked as %s: list it under one address", m.Worker, other.addr)
+		version, features, err := probe.Spoken.Common(m.Speaks, "this frontend", "the worker")
+		switch {
+		case err != nil:
+			problem = err.Error()
+		case m.Epoch != c.epoch:
+			problem = "its Welcome answers another Hello"
+		}
+		if problem != "" {
 			break
 		}
-		problem = fmt.Sprintf("it speaks version %d of the probe protocol, we speak %d: use the same release", m.Version, probe.Version)
+		other, ok := s.welcomed(c, m)
+		if ok {
+			s.log.Info("worker linked", "worker", m.Worker, "address", l.addr, "capacity", m.Capacity.String(),
+				"version", version, "features", features)
+			return msgs[1:], nil
+		}
+		if other == nil {
+			return nil, net.ErrClosed
+		}
+		problem = fmt.Sprintf("it is worker %s, which is linked as %s: list it under one address", m.Worker, other.addr)
 	case probe.Rejected:
 		problem = "rejected: " + m.Reason
 	default:

@@ -320,6 +320,105 @@ func comeAndGo(t *testing.T, rounds int) {
 	}
 }
 
+// byHand is the worker's end of a link, by hand.
+type byHand struct {
+	tb      testing.TB
+	conn    net.Conn
+	in      *bufio.Reader
+	decoder probe.Decoder
+	hello   probe.Hello
+}
+
+// accept takes the next connection, and its Hello.
+func accept(tb testing.TB, ln net.Listener) *byHand {
+	tb.Helper()
+	conn, err := ln.Accept()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { conn.Close() })
+	w := &byHand{tb: tb, conn: conn, in: bufio.NewReader(conn)}
+	greeting := make([]byte, len(probe.SniffHeader)+3)
+	if _, err := io.ReadFull(w.in, greeting); err != nil {
+		tb.Fatal(err)
+	}
+	conn.Write(greeting)
+	w.hello = w.frame()[0].(probe.Hello)
+	return w
+}
+
+func (w *byHand) frame() []probe.Msg {
+	w.tb.Helper()
+	head := make([]byte, probe.PushHeader)
+	if _, err := io.ReadFull(w.in, head); err != nil {
+		w.tb.Fatal(err)
+	}
+	n, err := probe.BodySize(head[probe.PushHeader-probe.FrameHeader:], probe.MaxFrame)
+	if err != nil {
+		w.tb.Fatal(err)
+	}
+	body := make([]byte, n)
+	if _, err := io.ReadFull(w.in, body); err != nil {
+		w.tb.Fatal(err)
+	}
+	_, msgs, err := w.decoder.Decode(body, nil)
+	if err != nil {
+		w.tb.Fatal(err)
+	}
+	return msgs
+}
+
+// say writes a frame: the messages given as bytes, then m.
+func (w *byHand) say(m probe.Msg, before ...byte) {
+	b, body := probe.BeginPush(nil, w.hello.Epoch)
+	w.conn.Write(probe.EndFrame(probe.AppendMsg(append(b, before...), m), body))
+}
+
+func (w *byHand) welcome(speaks probe.Dialect) probe.Welcome {
+	return probe.Welcome{Speaks: speaks, Epoch: w.hello.Epoch, Worker: "w", Capacity: probe.Slot}
+}
+
+// A worker of a release that has no version in common is not linked, which is said where people look for it, until another
+// release is there.
+func TestVersions(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	c := startOn(t, newSwitchboard(t), func(cfg *Config) { cfg.Lease = time.Minute })
+	c.dial = func(context.Context, string) (net.Conn, error) { return net.Dial("tcp", ln.Addr().String()) }
+	c.setWorkers([]string{"w"})
+	for _, test := range []struct {
+		answer  func(w *byHand) probe.Msg
+		problem string
+	}{
+		{func(w *byHand) probe.Msg {
+			return w.welcome(probe.Dialect{Min: probe.Version + 1, Max: probe.Version + 2})
+		}, "upgrade this frontend"},
+		{func(w *byHand) probe.Msg {
+			return w.welcome(probe.Dialect{Min: 1, Max: probe.MinVersion - 1})
+		}, "upgrade the worker"},
+		{func(*byHand) probe.Msg { return probe.Rejected{Reason: "upgrade the frontend"} }, "rejected: upgrade the frontend"},
+	} {
+		w := accept(t, ln)
+		if w.hello.Speaks != probe.Spoken {
+			t.Errorf("it says that it speaks %+v", w.hello.Speaks)
+		}
+		w.say(test.answer(w))
+		poll(t, "the problem to be told", func() bool {
+			up, problem, _, _ := c.links[0].status()
+			return !up && strings.HasSuffix(problem, test.problem)
+		})
+	}
+	w := accept(t, ln)
+	w.say(w.welcome(probe.Dialect{Min: probe.Version, Max: probe.Version + 2, Features: 1 << 63}), 200, 1, 0, 0, 'x')
+	c.await(t, 1)
+	if n := c.metrics.skipped.Get(); n != 1 {
+		t.Errorf("%d messages of unknown kinds were skipped", n)
+	}
+}
+
 // What is said on a link arrives in order and whole, though the worker does not read for a while, and whether fastrpc writes it
 // or who said it.
 func TestOrderOfWrites(t *testing.T) {
@@ -332,41 +431,8 @@ func TestOrderOfWrites(t *testing.T) {
 	c := startOn(t, newSwitchboard(t), func(cfg *Config) { cfg.Lease = time.Minute }) // this worker answers no Ping
 	c.dial = func(context.Context, string) (net.Conn, error) { return net.Dial("tcp", ln.Addr().String()) }
 	c.setWorkers([]string{"w"})
-	conn, err := ln.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	in := bufio.NewReader(conn)
-	greeting := make([]byte, len(probe.SniffHeader)+3)
-	if _, err := io.ReadFull(in, greeting); err != nil {
-		t.Fatal(err)
-	}
-	conn.Write(greeting)
-	var decoder probe.Decoder
-	frame := func() []probe.Msg {
-		head := make([]byte, probe.PushHeader)
-		if _, err := io.ReadFull(in, head); err != nil {
-			t.Fatal(err)
-		}
-		n, err := probe.BodySize(head[probe.PushHeader-probe.FrameHeader:], probe.MaxFrame)
-		if err != nil {
-			t.Fatal(err)
-		}
-		body := make([]byte, n)
-		if _, err := io.ReadFull(in, body); err != nil {
-			t.Fatal(err)
-		}
-		_, msgs, err := decoder.Decode(body, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return msgs
-	}
-	hello := frame()[0].(probe.Hello)
-	welcome, body := probe.BeginPush(nil, hello.Epoch)
-	welcome = probe.AppendMsg(welcome, probe.Welcome{Version: probe.Version, Epoch: hello.Epoch, Worker: "w", Capacity: probe.Slot})
-	conn.Write(probe.EndFrame(welcome, body))
+	w := accept(t, ln)
+	w.say(w.welcome(probe.Spoken))
 	c.await(t, 1)
 
 	next := uint64(1 << 32) // no Ping of the link's own has such a number
@@ -391,7 +457,7 @@ func TestOrderOfWrites(t *testing.T) {
 		return l.conn.writing && len(l.conn.out) > 1<<20
 	})
 	for want := uint64(1 << 32); want < 1<<32+senders*each; {
-		for _, m := range frame() {
+		for _, m := range w.frame() {
 			if m, ok := m.(probe.Bind); ok {
 				if want++; m.Launch.Attempt.Seq != want {
 					t.Fatalf("message %d comes when %d should", m.Launch.Attempt.Seq, want)

@@ -17,7 +17,7 @@ import (
 type serverMetrics struct {
 	set                                              *metrics.Set
 	accepted, linksLost, protocolErrors, clientsLost *metrics.Counter
-	unauthorized, forwarded                          *metrics.Counter
+	unauthorized, forwarded, skipped                 *metrics.Counter
 	connsRefused, connsIdle, connsGarbage            *metrics.Counter
 	outcomes                                         [frontend.DeadlineExceeded + 1]*metrics.Counter
 	refusals                                         [frontend.Leaving + 1]*metrics.Counter
@@ -30,6 +30,7 @@ func newMetrics(set *metrics.Set, s *Server) *serverMetrics {
 		accepted:       set.GetOrCreateCounter("frontend_jobs_accepted_total"),
 		linksLost:      set.GetOrCreateCounter("frontend_links_lost_total"),
 		protocolErrors: set.GetOrCreateCounter("frontend_protocol_errors_total"),
+		skipped:        set.GetOrCreateCounter("frontend_messages_skipped_total"), // of kinds that only a newer worker knows
 		clientsLost:    set.GetOrCreateCounter("frontend_clients_lost_total"),
 		unauthorized:   set.GetOrCreateCounter("frontend_unauthorized_total"),
 		forwarded:      set.GetOrCreateCounter("frontend_calls_forwarded_total"),

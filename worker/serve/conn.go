@@ -133,7 +133,14 @@ func (c *conn) open(body []byte) *fault {
 	before := len(c.batch)
 	epoch, msgs, err := c.decoder.Decode(body, c.batch)
 	if err != nil {
+		if !c.known {
+			c.put(probe.AppendOldRejected(nil, epoch))
+		}
 		return &fault{"garbage", err}
+	}
+	if n := c.decoder.Skipped; n > 0 {
+		c.server.meters.skipped.Add(n)
+		c.decoder.Skipped = 0
 	}
 	switch {
 	case c.known && epoch == c.epoch:
@@ -158,10 +165,11 @@ func (c *conn) hello(m probe.Msg) *fault {
 		return reject("the first message must be a Hello, in a frame of its epoch")
 	}
 	cfg := &c.server.cfg
+	version, features, err := probe.Spoken.Common(h.Speaks, "this worker", "the frontend")
 	mine, theirs := sha256.Sum256([]byte(cfg.Secret)), sha256.Sum256([]byte(h.Secret))
 	switch {
-	case h.Version != probe.Version:
-		return reject("this worker speaks version %d of the probe protocol, not %d: use one release everywhere", probe.Version, h.Version)
+	case err != nil:
+		return reject("%w", err)
 	case subtle.ConstantTimeCompare(mine[:], theirs[:]) != 1:
 		return reject("the secret is not this worker's: give all frontends and workers the same one")
 	case h.Lease < minLease || h.Lease > cfg.MaxLease:
@@ -172,7 +180,8 @@ func (c *conn) hello(m probe.Msg) *fault {
 	c.known, c.frontend, c.name, c.lease, c.heard = true, h.Frontend, h.Name, h.Lease, time.Now()
 	c.timer.Reset(c.lease)
 	c.wire.Tune(c.lease)
-	c.server.log.Info("frontend connected", "worker", cfg.Name, "frontend", c.name, "id", c.frontend.String())
+	c.server.log.Info("frontend connected", "worker", cfg.Name, "frontend", c.name, "id", c.frontend.String(),
+		"version", version, "features", features)
 	return nil
 }
 

@@ -93,7 +93,7 @@ func FuzzOnTraffic(f *testing.F) {
 	talk := bytes.Join([][]byte{
 		greeting,
 		push(4, probe.Ping{Seq: 3}),
-		push(5, probe.Hello{Version: probe.Version, Frontend: 7, Epoch: 5, Lease: time.Minute}),
+		push(5, probe.Hello{Speaks: probe.Spoken, Frontend: 7, Epoch: 5, Lease: time.Minute}),
 		push(5, reserve(1, launch(7, 1, "echo", "abc"), launch(7, 2, "fail", "x")), place(3), place(4)),
 		push(5, probe.Bind{Res: 3, Keep: true, Launch: launch(7, 3, "echo", "z")}, probe.Decline{Res: 4}),
 		push(5, probe.Ack{Attempts: []probe.AttemptID{{Frontend: 7, Seq: 1}}}, probe.Cancel{First: 9, Count: 2}),

@@ -18,6 +18,7 @@ type meters struct {
 	outcomes                            []outcome
 	files                               []fileOutcome
 	cached                              *metrics.Gauge
+	skipped                             *metrics.Counter // messages of kinds that only a newer frontend knows
 	set                                 *metrics.Set
 
 	seenFiles files.Stats  // what the counters have of the cache's
@@ -43,6 +44,7 @@ func newMeters(set *metrics.Set) *meters {
 		connections: set.GetOrCreateGauge("worker_connections", nil),
 		links:       set.GetOrCreateGauge("worker_links", nil),
 		running:     set.GetOrCreateGauge("worker_running", nil),
+		skipped:     set.GetOrCreateCounter("worker_messages_skipped_total"),
 		places:      set.GetOrCreateGauge("worker_queue_places", nil),
 		wait:        set.GetOrCreateHistogram("worker_reservation_wait_seconds"),
 		run:         set.GetOrCreateHistogram("worker_task_run_seconds"),

@@ -106,7 +106,7 @@ func join(tb testing.TB, s *Server, id probe.FrontendID) (*peer, probe.Welcome) 
 }
 
 func hello(id probe.FrontendID) probe.Hello {
-	return probe.Hello{Version: probe.Version, Frontend: id, Name: fmt.Sprint("f", uint64(id)), Epoch: 1, Lease: time.Minute}
+	return probe.Hello{Speaks: probe.Spoken, Frontend: id, Name: fmt.Sprint("f", uint64(id)), Epoch: 1, Lease: time.Minute}
 }
 
 func (p *peer) greeted() {

@@ -37,7 +37,7 @@ func TestWelcome(t *testing.T) {
 	}
 	w.Incarnation = 0
 	want := probe.Welcome{
-		Version: probe.Version, Epoch: 5, Worker: "w1", Host: "h1", Capacity: capacity(4), Open: capacity(4), Labels: []string{"zone=a"},
+		Speaks: probe.Spoken, Epoch: 5, Worker: "w1", Host: "h1", Capacity: capacity(4), Open: capacity(4), Labels: []string{"zone=a"},
 		Functions: []string{"echo", "fail", "sleep", "spin"}, MaxPayload: 2000, MaxResult: 1000, Speed: 1500,
 	}
 	if !reflect.DeepEqual(w, want) {
@@ -209,7 +209,8 @@ func TestBadHello(t *testing.T) {
 		change func(*probe.Hello)
 		want   string
 	}{
-		"version":     {func(h *probe.Hello) { h.Version++ }, "version"},
+		"too new":     {func(h *probe.Hello) { h.Speaks = probe.Dialect{Min: probe.Version + 1, Max: probe.Version + 3} }, "upgrade this worker"},
+		"too old":     {func(h *probe.Hello) { h.Speaks = probe.Dialect{Min: 1, Max: probe.MinVersion - 1} }, "upgrade the frontend"},
 		"no secret":   {func(h *probe.Hello) { h.Secret = "" }, "secret"},
 		"bad secret":  {func(h *probe.Hello) { h.Secret = "xyzzx" }, "secret"},
 		"no lease":    {func(h *probe.Hello) { h.Lease = 0 }, "lease"},
@@ -230,6 +231,44 @@ func TestBadHello(t *testing.T) {
 			wantMetric(t, s, `worker_tasks_total{status="succeeded"}`, "0")
 		})
 	}
+}
+
+// A frontend from before messages were framed is told so in its own words.
+func TestOldHello(t *testing.T) {
+	s := newServer(t, 1, nil)
+	p := dial(t, s)
+	b, body := probe.BeginPush(nil, 300)
+	b = append(b, 1, 6, 0) // Hello, version, no secret
+	b = append(b, "\x01\x02\x03\x04\x05\x06\x07\x08"...)
+	b = append(b, 2, 'f', '1', 0xac, 2, 0xff, 1) // name, epoch, lease
+	p.write(probe.EndFrame(b, body))
+	p.conn.SetReadDeadline(time.Now().Add(patience))
+	got, err := io.ReadAll(p.in)
+	const head = probe.PushHeader + 2 // and the epoch
+	if err != nil || len(got) < head+2 {
+		t.Fatalf("%q, %v", got, err)
+	}
+	if epoch := got[probe.PushHeader:head]; string(epoch) != "\xac\x02" || got[head] != 65 || int(got[head+1]) != len(got)-head-2 {
+		t.Errorf("not a Rejected of its epoch: %q", got)
+	}
+	if reason := string(got[head+2:]); !strings.Contains(reason, "version 7") || !strings.HasSuffix(reason, "upgrade the frontend") {
+		t.Errorf("the reason given is %q", reason)
+	}
+	wantMetric(t, s, faults("garbage"), "1")
+}
+
+// What only a newer frontend knows is skipped and counted.
+func TestUnknownMessages(t *testing.T) {
+	s := newServer(t, 1, nil)
+	p, _ := join(t, s, 7)
+	b, body := probe.BeginPush(nil, 1)
+	b = append(b, 200, 3, 0, 0, 'x', 'y', 'z')
+	b = probe.AppendMsg(b, probe.Ping{Seq: 5})
+	p.write(probe.EndFrame(b, body))
+	if pong := expect[probe.Pong](p); pong.Seq != 5 {
+		t.Errorf("got %+v", pong)
+	}
+	wantMetric(t, s, "worker_messages_skipped_total", "1")
 }
 
 // Whatever one connection does, another one's tasks run.

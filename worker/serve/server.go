@@ -306,7 +306,7 @@ func (s *Server) linkUp(now time.Time, c *conn) {
 	s.links[c.link] = c
 	s.meters.links.Inc()
 	s.say(c, probe.Welcome{
-		Version:     probe.Version,
+		Speaks:      probe.Spoken,
 		Epoch:       c.epoch,
 		Worker:      s.cfg.Name,
 		Incarnation: s.incarnation,

@@ -1,0 +1,105 @@
+// Package corpus holds what is written on the wire against examples from when each version was new. Tests use it.
+package corpus
+
+import (
+	"bytes"
+	"encoding/hex"
+	"flag"
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the corpus of the newest version, if there is none")
+
+// Example is a message as it is written now. No field of it is zero, but where two exclude each other.
+type Example struct {
+	Name   string
+	Msg    any
+	Wire   []byte
+	Decode func([]byte) (any, error)
+}
+
+// Check holds the examples against testdata/wire-VERSION.txt, for all versions from oldest to newest: what the newest
+// writes must not change, and what the others wrote must be understood.
+func Check(t *testing.T, oldest, newest uint32, examples []Example) {
+	t.Helper()
+	var now strings.Builder
+	byName := map[string]*Example{}
+	for i := range examples {
+		e := &examples[i]
+		byName[e.Name] = e
+		fmt.Fprintf(&now, "%s %x\n", e.Name, e.Wire)
+	}
+	for v := oldest; v <= newest; v++ {
+		file := fmt.Sprintf("testdata/wire-%d.txt", v)
+		then, err := os.ReadFile(file)
+		if *update && v == newest && os.IsNotExist(err) {
+			then, err = []byte(now.String()), os.WriteFile(file, []byte(now.String()), 0o644)
+		}
+		if err != nil {
+			t.Fatalf("%v: write the corpus of a new version with -update", err)
+		}
+		if v == newest && now.String() != string(then) {
+			t.Errorf(`what is written has changed, and the version is still %d.
+If a release speaks it: append fields, read them only if there are more, raise Version, keep %s, and run with -update.
+If none does: remove %s and run with -update. See probe/doc.go.
+%s
+is not
+%s`, v, file, file, now.String(), then)
+			continue
+		}
+		for line := range strings.Lines(string(then)) {
+			name, text, _ := strings.Cut(strings.TrimSpace(line), " ")
+			wire, err := hex.DecodeString(text)
+			e := byName[name]
+			if err != nil || e == nil {
+				t.Errorf("%s: %q: there is no such example (any more): %v", file, name, err)
+				continue
+			}
+			got, err := e.Decode(bytes.Clone(wire))
+			if err != nil {
+				t.Errorf("%s of version %d cannot be read any more: %v", name, v, err)
+			} else if !agrees(reflect.ValueOf(got), reflect.ValueOf(e.Msg), v < newest) {
+				t.Errorf("%s of version %d is read as\n%+v, want\n%+v", name, v, got, e.Msg)
+			}
+		}
+	}
+}
+
+// agrees reports whether got is want, but for fields that an older version may lack.
+func agrees(got, want reflect.Value, older bool) bool {
+	if older && got.IsZero() {
+		return true
+	}
+	switch got.Kind() {
+	case reflect.Interface, reflect.Pointer:
+		if got.IsNil() || want.IsNil() {
+			return got.IsNil() && want.IsNil()
+		}
+		return agrees(got.Elem(), want.Elem(), older)
+	case reflect.Struct:
+		if got.Type() != want.Type() {
+			return false
+		}
+		for i := range got.NumField() {
+			if !agrees(got.Field(i), want.Field(i), older) {
+				return false
+			}
+		}
+		return true
+	case reflect.Slice:
+		if got.Len() != want.Len() {
+			return false
+		}
+		for i := range got.Len() {
+			if !agrees(got.Index(i), want.Index(i), older) {
+				return false
+			}
+		}
+		return true
+	}
+	return got.Equal(want)
+}
