@@ -42,7 +42,7 @@ func (c *Core) dropStaged(a *attempt) {
 
 // exited frees the attempt's room first, so that the next Ready leaves before the result: the result is
 // larger, and the next task's start waits for the Ready only.
-func (c *Core) exited(ev Exited, now time.Time, acts []Action) []Action {
+func (c *Core) exited(ev *Exited, now time.Time, acts []Action) []Action {
 	a := c.attempts[ev.Attempt]
 	if a == nil || a.state != running {
 		return acts
@@ -76,8 +76,8 @@ func (c *Core) exited(ev Exited, now time.Time, acts []Action) []Action {
 }
 
 // conclude keeps what became of an attempt, and tells its owner.
-func (c *Core) conclude(a *attempt, ev Exited, now time.Time, acts []Action) []Action {
-	a.state, a.endedAt, a.end = ended, now, ev
+func (c *Core) conclude(a *attempt, ev *Exited, now time.Time, acts []Action) []Action {
+	a.state, a.endedAt, a.end = ended, now, *ev
 	a.launch.Payload, a.launch.Files = nil, nil
 	c.retain(a, now)
 	c.kept += a.weight()

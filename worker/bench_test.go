@@ -43,7 +43,7 @@ func (c *cycle) launch() probe.Launch {
 }
 
 func (c *cycle) end(id probe.AttemptID) {
-	c.step(Exited{Attempt: id, Status: probe.Succeeded})
+	c.step(&Exited{Attempt: id, Status: probe.Succeeded})
 	c.acks[0] = id
 	c.step(Received{1, probe.Ack{Attempts: c.acks[:]}})
 }

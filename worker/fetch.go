@@ -66,7 +66,7 @@ func (c *Core) fetched(ev *Fetched, now time.Time, acts []Action) []Action {
 	}
 	a := p.attempt(now)
 	c.attempts[ev.Attempt] = a
-	return c.conclude(a, Exited{Attempt: ev.Attempt, Status: probe.NoInput, Error: ev.Err}, now, acts)
+	return c.conclude(a, &Exited{Attempt: ev.Attempt, Status: probe.NoInput, Error: ev.Err}, now, acts)
 }
 
 // release lets go of the files of an attempt.

@@ -879,8 +879,8 @@ func (w *world) exitOne(id probe.AttemptID, status probe.Status) {
 	r := w.runs[id]
 	delete(w.runs, id)
 	w.free = w.free.add(r.needs)
-	ev := Exited{Attempt: id, Status: status, Result: []byte(id.String()), Run: time.Millisecond, CPU: 2 * time.Millisecond, Memory: 3}
-	w.ended[id] = ev
+	ev := &Exited{Attempt: id, Status: status, Result: []byte(id.String()), Run: time.Millisecond, CPU: 2 * time.Millisecond, Memory: 3}
+	w.ended[id] = *ev
 	l := w.wire(w.owner[id])
 	if l == nil || r.stopped {
 		w.step(ev)

@@ -506,7 +506,7 @@ func testModel(t *rapid.T) int {
 			id := ids[w.draw("run", len(ids))]
 			m.give(m.running[id].needs)
 			m.settle(m.running[id].bill, now.After(m.running[id].at), now)
-			ev = Exited{Attempt: probe.AttemptID{Seq: id}, Run: now.Sub(m.running[id].at)}
+			ev = &Exited{Attempt: probe.AttemptID{Seq: id}, Run: now.Sub(m.running[id].at)}
 			delete(m.running, id)
 		}
 		acts := c.Step(now, ev, nil)

@@ -91,7 +91,7 @@ func send(t *rapid.T, order Order, es []errand) (started, told []time.Duration) 
 		for i, e := range es {
 			if at, ok := ends[i]; ok && at == now {
 				delete(ends, i)
-				step(Exited{Attempt: errandID(i), Status: probe.Succeeded, Run: e.takes})
+				step(&Exited{Attempt: errandID(i), Status: probe.Succeeded, Run: e.takes})
 			}
 		}
 		for ; next < len(es) && es[next].at == now; next++ {

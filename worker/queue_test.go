@@ -34,7 +34,7 @@ func TestFairForgetsTenants(t *testing.T) {
 		switch {
 		case i == 4:
 			now = now.Add(time.Minute)
-			c.Step(now, Exited{Attempt: ride.Attempt, Run: time.Minute}, nil)
+			c.Step(now, &Exited{Attempt: ride.Attempt, Run: time.Minute}, nil)
 		case i > 4:
 			c.Step(now, Received{1, probe.Decline{Res: i - 3}}, nil)
 		}

@@ -60,7 +60,7 @@ func (s *story) event(l *script.Line) Event {
 	case "leave":
 		return Leave{}
 	case "exit":
-		ev := Exited{Attempt: l.Attempt(l.Word()), Status: probe.Succeeded, Run: time.Millisecond}
+		ev := &Exited{Attempt: l.Attempt(l.Word()), Status: probe.Succeeded, Run: time.Millisecond}
 		if l.Flag("failed") {
 			ev.Status, ev.Error = probe.Failed, "no luck"
 		}

@@ -88,7 +88,7 @@ func share(t *testing.T, slots int, lasts time.Duration, tenants ...*sharer) {
 					if s.cpu += run; now.Sub(start) > lasts/2 {
 						s.late += run
 					}
-					step(Exited{Attempt: id, Run: run})
+					step(&Exited{Attempt: id, Run: run})
 				})
 			case Send:
 				i := int(a.Link)

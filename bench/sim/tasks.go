@@ -77,7 +77,7 @@ func (c *cluster) exited(w *workerNode, r *execution) error {
 		over = r.over
 	}
 	took := over - r.began
-	ev := worker.Exited{Attempt: r.start.Launch.Attempt, Status: probe.Succeeded, Run: took}
+	ev := &worker.Exited{Attempt: r.start.Launch.Attempt, Status: probe.Succeeded, Run: took}
 	switch {
 	case r.stopping:
 		ev.Status = probe.Killed
@@ -85,7 +85,7 @@ func (c *cluster) exited(w *workerNode, r *execution) error {
 		ev.Status = probe.TimedOut
 	}
 	if c.onEnd != nil {
-		c.onEnd(&r.start, &ev)
+		c.onEnd(&r.start, ev)
 	}
 	r.life++
 	c.idleRuns = append(c.idleRuns, r)

@@ -224,8 +224,7 @@ func (p *Pool) Start(t Task, done func(Result)) (r Running, res Result, over boo
 	case !ok:
 		return nil, Result{Status: Failed, Err: clip(fmt.Sprintf("this worker has no function %q: register it, or ask for a worker that has it", t.Function))}, true
 	case fn.inline:
-		res := runGuarded(withFiles(context.Background(), t.Files), fn.run, &t)
-		return nil, res, true
+		return nil, runInline(fn, &t), true
 	case fn.sleep:
 		return p.startSleep(&t, done)
 	case fn.process:
@@ -233,6 +232,19 @@ func (p *Pool) Start(t Task, done func(Result)) (r Running, res Result, over boo
 	default:
 		return p.startFunc(fn.run, &t, done)
 	}
+}
+
+// Inline runs t if that is an Inline function, and reports whether it did: Start would have, but wants a done, which takes memory.
+func (p *Pool) Inline(t *Task) (res Result, over bool) {
+	fn := p.funcs[t.Function]
+	if !fn.inline {
+		return Result{}, false
+	}
+	return runInline(fn, t), true
+}
+
+func runInline(fn function, t *Task) Result {
+	return runGuarded(withFiles(context.Background(), t.Files), fn.run, t)
 }
 
 // enter adds r to the live tasks and calls begin, which must not block, before anyone else can see r;

@@ -351,7 +351,7 @@ func (s *Server) step(now time.Time, ev worker.Event) {
 	s.acts = s.core.Step(now, ev, s.acts[:0])
 	s.perform(now)
 	for i := 0; i < len(s.exits); i++ {
-		s.acts = s.core.Step(now, s.exits[i], s.acts[:0])
+		s.acts = s.core.Step(now, &s.exits[i], s.acts[:0])
 		s.perform(now)
 	}
 	clear(s.exits)
@@ -404,7 +404,17 @@ func (s *Server) start(a *worker.Start) {
 	if len(a.Launch.Files) > 0 {
 		task.Files = s.paths(id)
 	}
-	running, result, over := s.pool.Start(task, func(r exec.Result) { s.exited(id, &r) })
+	result, over := s.pool.Inline(&task)
+	if !over {
+		s.run(id, &task)
+		return
+	}
+	s.exits = append(s.exits, s.exit(id, &result))
+}
+
+// run has the executor run an attempt, which may be over at once, too.
+func (s *Server) run(id probe.AttemptID, task *exec.Task) {
+	running, result, over := s.pool.Start(*task, func(r exec.Result) { s.exited(id, &r) })
 	if over {
 		s.exits = append(s.exits, s.exit(id, &result))
 		return
@@ -417,7 +427,8 @@ func (s *Server) exited(id probe.AttemptID, r *exec.Result) {
 	defer s.guard("ending a task", nil)
 	s.withCore(nil, func(now time.Time) {
 		delete(s.tasks, id)
-		s.step(now, s.exit(id, r))
+		ev := s.exit(id, r)
+		s.step(now, &ev)
 	})
 }
 
