@@ -2,10 +2,11 @@ package record
 
 import (
 	"cmp"
-	"encoding/binary"
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/phoebe-sched/phoebe/probe/histogram"
 )
 
 // rings are how many windows of what length there are, in those of the ring before; those of the first one are of what is taken
@@ -39,8 +40,7 @@ type window struct {
 	data     []byte
 }
 
-// packed is a key of a window, and where its histograms end in the data: of each measure the number of cells that have counted
-// something, and if there are any, the sum and for each of them the distance from the one before and the count.
+// packed is a key of a window, and where its histograms end in the data, which are one behind the other.
 type packed struct {
 	Key
 	end int
@@ -124,26 +124,7 @@ func (h *History) merge(windows []*window, do func(Key, *series)) {
 func (h *History) pack(w *window, key Key, s *series) {
 	data := w.data
 	for _, m := range s {
-		if m == nil || m.Count == 0 {
-			data = append(data, 0)
-			continue
-		}
-		used := 0
-		for _, n := range m.cells {
-			if n > 0 {
-				used++
-			}
-		}
-		data = binary.AppendUvarint(data, uint64(used))
-		data = binary.AppendUvarint(data, uint64(m.Sum))
-		last := 0
-		for i, n := range m.cells {
-			if n > 0 {
-				data = binary.AppendUvarint(binary.AppendUvarint(data, uint64(i-last)), n)
-				last = i
-			}
-		}
-		if len(data) > maxWindow {
+		if data = m.Append(data); len(data) > maxWindow {
 			h.lost += s.count()
 			return
 		}
@@ -160,27 +141,11 @@ func (w *window) unpack(key Key, to *series) {
 			continue
 		}
 		data := w.data[start:p.end]
-		next := func() uint64 {
-			n, size := binary.Uvarint(data)
-			data = data[size:]
-			return n
-		}
 		for m := range to {
-			used := next()
-			if used == 0 {
-				continue
-			}
 			if to[m] == nil {
-				to[m] = new(Histogram)
+				to[m] = new(histogram.Histogram)
 			}
-			x := to[m]
-			x.Sum = plus(x.Sum, time.Duration(next()))
-			for at := 0; used > 0; used-- {
-				at += int(next())
-				n := next()
-				x.cells[at] += n
-				x.Count += n
-			}
+			data = to[m].MergeFrom(data)
 		}
 		return
 	}
@@ -190,7 +155,7 @@ func (w *window) unpack(key Key, to *series) {
 func (h *History) Lost() uint64 { return h.lost }
 
 // Total hands out all that was counted by the keys that are counted now, in their order. What it hands out is not to be kept.
-func (h *History) Total(do func(Key, Measure, *Histogram)) {
+func (h *History) Total(do func(Key, Measure, *histogram.Histogram)) {
 	keys := slices.SortedFunc(maps.Keys(h.totals), Key.compare)
 	for _, key := range keys {
 		h.totals[key].each(key, do)
@@ -199,7 +164,7 @@ func (h *History) Total(do func(Key, Measure, *Histogram)) {
 
 // Over hands out what was counted from one moment to another, as far as it is remembered, with the windows that lie in there in
 // part. What it hands out is not to be kept.
-func (h *History) Over(from, to time.Time, do func(Key, Measure, *Histogram)) {
+func (h *History) Over(from, to time.Time, do func(Key, Measure, *histogram.Histogram)) {
 	var chosen []*window
 	end := uint64(0) // of what was chosen, in windows of the first ring
 	for i := len(rings) - 1; i >= 0; i-- {

@@ -5,12 +5,12 @@ import (
 	"math"
 	"math/rand/v2"
 	"runtime"
-	"slices"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 
+	"github.com/phoebe-sched/phoebe/probe/histogram"
 	"github.com/phoebe-sched/phoebe/probe/purity"
 )
 
@@ -26,74 +26,10 @@ var durations = rapid.OneOf(
 	rapid.SampledFrom([]time.Duration{math.MinInt64, -1, 0, 1, 1023, 1024, 1 << 41, 1<<42 - 1, 1 << 42, math.MaxInt64}),
 )
 
-func TestCells(t *testing.T) {
-	if cell(time.Microsecond*102/100) != 0 || cell(time.Hour) >= cells-1 || cell(1<<42) != cells-1 {
-		t.Errorf("1 us is in cell %d, an hour in %d, 73 minutes in %d of %d", cell(time.Microsecond), cell(time.Hour), cell(1<<42), cells)
-	}
-	for i := range cells {
-		if from := floor(i); cell(from) != i || i > 0 && cell(from-1) != i-1 {
-			t.Errorf("cell %d starts at %v, which is counted in %d, and 1 ns less in %d", i, from, cell(from), cell(from-1))
-		}
-		if i > 0 && i < cells-1 && float64(floor(i+1)) > float64(floor(i))*17/16+1 {
-			t.Errorf("cell %d is from %v to %v", i, floor(i), floor(i+1))
-		}
-	}
-}
-
-// A quantile is in the cell of the value that has its rank; counts, sums and merging are those of the values.
-func TestHistogram(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		values := rapid.SliceOfN(durations, 1, 300).Draw(t, "values")
-		cut := rapid.IntRange(0, len(values)).Draw(t, "cut")
-		var all, first, second Histogram
-		sum := time.Duration(0)
-		for i, v := range values {
-			all.Add(v)
-			sum = plus(sum, max(v, 0))
-			if i < cut {
-				first.Add(v)
-			} else {
-				second.Add(v)
-			}
-		}
-		first.Merge(&second)
-		if first != all {
-			t.Fatal("two halves that are merged are not the whole")
-		}
-		if all.Count != uint64(len(values)) || all.Sum != sum {
-			t.Fatalf("count %d, sum %v of %d values that make %v", all.Count, all.Sum, len(values), sum)
-		}
-		slices.Sort(values)
-		for _, q := range []float64{0, 0.5, 0.9, 0.99, 0.999, 1} {
-			want := values[max(int(math.Ceil(q*float64(len(values))))-1, 0)]
-			if got := all.Quantile(q); cell(got) != cell(want) {
-				t.Fatalf("quantile %v of %v is %v, want about %v", q, values, got, want)
-			}
-		}
-		for than, n := range all.Cumulative {
-			if i, _ := slices.BinarySearch(values, than); int(n) != i {
-				t.Fatalf("%d of %v are shorter than %v", n, values, than)
-			}
-		}
-		n := uint64(0)
-		for r, k := range all.All {
-			if n += k; r.From >= r.To {
-				t.Fatalf("a cell of %v", r)
-			}
-		}
-		if n != all.Count {
-			t.Fatalf("cells count %d of %d", n, all.Count)
-		}
-	})
-	if new(Histogram).Quantile(0.5) != 0 {
-		t.Error("an empty histogram has a median")
-	}
-}
-
 // counted is what a history tells.
-func counted(each func(func(Key, Measure, *Histogram))) map[Key]uint64 {
+func counted(each func(func(Key, Measure, *histogram.Histogram))) map[Key]uint64 {
 	got := map[Key]uint64{}
-	each(func(k Key, _ Measure, h *Histogram) { got[k] += h.Count })
+	each(func(k Key, _ Measure, h *histogram.Histogram) { got[k] += h.Count })
 	return got
 }
 
@@ -156,7 +92,7 @@ func TestHistory(t *testing.T) {
 		for _, k := range each { // nothing is forgotten yet: 6 hours are
 			kept += k
 		}
-		if got := sumOf(counted(func(do func(Key, Measure, *Histogram)) { h.Over(time.Time{}, far, do) })); got != kept {
+		if got := sumOf(counted(func(do func(Key, Measure, *histogram.Histogram)) { h.Over(time.Time{}, far, do) })); got != kept {
 			t.Fatalf("over all time %d, want %d", got, kept)
 		}
 		if h.Lost() != 0 {
@@ -183,7 +119,7 @@ func TestOver(t *testing.T) {
 	}{
 		{time.Second, 1, 1}, {10 * time.Second, 10, 10}, {time.Minute, 60, 60}, {5 * time.Minute, 300, 310}, {time.Hour, 3600, 3900}, {24 * time.Hour, 6 * 3600, 7 * 3600},
 	} {
-		got := sumOf(counted(func(do func(Key, Measure, *Histogram)) { h.Over(now.Add(-c.last), now, do) }))
+		got := sumOf(counted(func(do func(Key, Measure, *histogram.Histogram)) { h.Over(now.Add(-c.last), now, do) }))
 		if got < c.least || got > c.atMost {
 			t.Errorf("of the last %v there are %d, want %d to %d", c.last, got, c.least, c.atMost)
 		}

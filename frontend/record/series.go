@@ -3,6 +3,8 @@ package record
 import (
 	"cmp"
 	"time"
+
+	"github.com/phoebe-sched/phoebe/probe/histogram"
 )
 
 // Measure is one thing that is measured.
@@ -39,11 +41,11 @@ type Key struct{ Path, Policy, Tenant string }
 const Other = "other"
 
 // series are the histograms of a key; those that have counted nothing are nil.
-type series [Measures]*Histogram
+type series [Measures]*histogram.Histogram
 
 func (s *series) add(m Measure, d time.Duration) {
 	if s[m] == nil {
-		s[m] = new(Histogram)
+		s[m] = new(histogram.Histogram)
 	}
 	s[m].Add(d)
 }
@@ -63,7 +65,7 @@ func (s *series) merge(o *series) {
 			continue
 		}
 		if s[m] == nil {
-			s[m] = new(Histogram)
+			s[m] = new(histogram.Histogram)
 		}
 		s[m].Merge(h)
 	}
@@ -72,12 +74,12 @@ func (s *series) merge(o *series) {
 func (s *series) clear() {
 	for _, h := range s {
 		if h != nil && h.Count > 0 {
-			*h = Histogram{}
+			*h = histogram.Histogram{}
 		}
 	}
 }
 
-func (s *series) each(key Key, do func(Key, Measure, *Histogram)) {
+func (s *series) each(key Key, do func(Key, Measure, *histogram.Histogram)) {
 	for m, h := range s {
 		if h != nil && h.Count > 0 {
 			do(key, Measure(m), h)
