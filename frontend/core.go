@@ -247,6 +247,26 @@ func (c *Core) wakeJob(j *job, now time.Time, acts []Action) []Action {
 // Pending is how many tasks have no outcome yet, and how many of those are at a worker.
 func (c *Core) Pending() (pending, running int) { return c.pending, c.running }
 
+// Oldest is since when the oldest job waits for its first task; zero: none does. It is not known if MaxWait is negative.
+func (c *Core) Oldest() (since time.Time) {
+	for of := range c.unserved {
+		c.forgetServed(of)
+		if jobs := c.unserved[of]; len(jobs) > 0 && (since.IsZero() || jobs[0].submitted.Before(since)) {
+			since = jobs[0].submitted
+		}
+	}
+	return since
+}
+
+// Load is how a worker's link stands, and what it said last of its capacity and its load; nobody may write to that.
+func (c *Core) Load(key Worker) (state string, capacity probe.Demand, load *probe.Load) {
+	w := c.worker(key)
+	if w == nil {
+		return view.Down.String(), probe.Demand{}, &probe.Load{}
+	}
+	return w.State().String(), w.Welcome().Capacity, w.Load()
+}
+
 // Waiting is how many tasks of a job wait for a place's turn.
 func (c *Core) Waiting(id probe.JobID) int {
 	if j := c.byID[id]; j != nil {

@@ -182,6 +182,7 @@ type stage struct {
 	blocking      int   // of after, those that have not ended
 	left          int   // tasks without an outcome
 	ready         bool
+	readyAt       time.Time      // zero: from the start
 	path          time.Duration  // the longest chain of expected run times from its start to the end of the job
 	ran           map[string]int // how many of its tasks ended well, by worker
 	all           int            // how many that are: what ranAt has counted

@@ -176,6 +176,8 @@ const (
 // Outcome is the one end of a task.
 type Outcome struct {
 	Task     probe.TaskIndex
+	Stage    int32
+	Path     estimate.Path
 	Kind     OutcomeKind
 	Result   []byte
 	Failure  Failure
@@ -196,9 +198,10 @@ type Receipt struct {
 
 // Phases are the moments of the attempt that counted, since the job was submitted. Moments at the worker
 // are reckoned from the durations it reports, as if both directions of the link were equally slow. Those
-// that were skipped (a task that rode along was never ready) repeat the one before.
+// that were skipped (a task that rode along was never ready) repeat the one before. Released
+// is when all stages before the task's had ended.
 type Phases struct {
-	Sampled, Queued, Ready, Bound, Started, Finished time.Duration
+	Released, Sampled, Queued, Ready, Bound, Started, Finished time.Duration
 }
 
 // RefusedReason says why a job was not accepted.

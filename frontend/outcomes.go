@@ -125,6 +125,9 @@ func (t *task) phases(m *probe.Finished, now time.Time) Phases {
 	}
 	end := now.Sub(since) - m.Kept
 	p := Phases{Sampled: at(t.sampledAt), Ready: at(t.readyAt), Bound: at(t.boundAt)}
+	if stages := t.group.job.stages; len(stages) > 0 {
+		p.Released = at(stages[t.spec.Stage].readyAt)
+	}
 	way := t.trip(m, now) / 2
 	p.Finished = end - way
 	p.Started = p.Finished - m.Run
@@ -385,7 +388,7 @@ func (c *ledger) end(t *task, o Outcome, now time.Time, acts []Action) []Action 
 		c.unmatch(t)
 	}
 	t.move(done)
-	o.Task, o.Attempts = t.spec.Index, t.attempts
+	o.Task, o.Stage, o.Path, o.Attempts = t.spec.Index, t.spec.Stage, t.group.path, t.attempts
 	c.unload(j, len(t.spec.Payload))
 	t.spec.Payload = nil
 	c.settled(j, 1)
@@ -454,7 +457,7 @@ func (c *ledger) advance(now time.Time, acts []Action) []Action {
 		case j.cause != "":
 			acts = c.endAll(j, Outcome{Kind: Failed, Failure: StageFailed, Message: j.cause}, now, acts)
 		default:
-			c.startStages(j)
+			c.startStages(j, now)
 		}
 	}
 	return acts

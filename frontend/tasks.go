@@ -91,7 +91,7 @@ func (c *jobs) block(g *group) bool {
 }
 
 // startStages starts the stages of a job that wait no more.
-func (c *jobs) startStages(j *job) {
+func (c *jobs) startStages(j *job, now time.Time) {
 	for again := true; again; { // a stage of which nothing is left ends as soon as those before it
 		again = false
 		for i := range j.stages {
@@ -99,7 +99,9 @@ func (c *jobs) startStages(j *job) {
 			if s.ready {
 				continue
 			}
-			j.count(s)
+			if j.count(s); s.ready {
+				s.readyAt = now
+			}
 			again = again || s.ready && s.left == 0
 		}
 	}
