@@ -164,6 +164,18 @@ func (n *Node) since(rows []view.Row, version uint64) ([]view.Row, uint64) {
 	return rows, n.core.Version()
 }
 
+// Ages are how old what is known of the workers is that are up.
+func (n *Node) Ages() (ages []time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, r := range n.core.Since(time.Now(), 0) {
+		if r.State == view.Up {
+			ages = append(ages, r.Age)
+		}
+	}
+	return ages
+}
+
 // Members are the frontends that there are, this one among them, by name. Not to be written to.
 func (n *Node) Members() []view.Member {
 	n.mu.Lock()
