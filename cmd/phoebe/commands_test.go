@@ -467,13 +467,13 @@ func TestAdmin(t *testing.T) {
 	phoebe(t, "run", "--connect", c.connect, "--function", "echo").want(t, 0)
 	for path, want := range map[string]string{
 		"/livez": "ok", "/readyz": "ok", "/debug/pprof/": "goroutine", "/debug/pprof/cmdline": "dev",
-		"/metrics": `frontend_tasks_total{outcome="result"} 1`,
+		"/metrics": `phoebe_frontend_tasks_total{outcome="result"} 1`,
 	} {
 		if code, body, err := get(url + path); err != nil || code != 200 || !strings.Contains(body, want) {
 			t.Errorf("%s: %d %v, want %q in %s", path, code, err, want, body)
 		}
 	}
-	if _, body, _ := get(url + "/metrics"); !strings.Contains(body, "worker_tasks_total") || !strings.Contains(body, "process_resident_memory_bytes") {
+	if _, body, _ := get(url + "/metrics"); !strings.Contains(body, "phoebe_worker_tasks_total") || !strings.Contains(body, "process_resident_memory_bytes") {
 		t.Errorf("metrics of the worker or the process are missing:\n%s", body)
 	}
 

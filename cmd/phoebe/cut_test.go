@@ -31,7 +31,7 @@ func adminURL(t testing.TB, p *process) (url string) {
 func TestBenchCutShort(t *testing.T) {
 	c := startDev(t, "--admin", ":0", "--log-level", "info")
 	url := adminURL(t, c.process)
-	results := regexp.MustCompile(`frontend_tasks_total\{outcome="result"\} (\d+)`)
+	results := regexp.MustCompile(`phoebe_frontend_tasks_total\{outcome="result"\} (\d+)`)
 	dir := t.TempDir()
 	jsonFile, htmlFile := filepath.Join(dir, "b.json"), filepath.Join(dir, "b.html")
 	b := start(t, "bench", "--connect", c.connect, "--load", "0.1", "--task-duration", "fixed:2ms", "--tasks-per-job", "2", "--warmup", "0s", "--for", "10m",

@@ -536,8 +536,8 @@ func TestIdleConnectionsAndGarbage(t *testing.T) {
 		p          *process
 		counter    string // of connections that were closed
 	}{
-		{"frontend", f.frontendAddrs[0], f.frontends[0], "frontend_connections_closed_total"},
-		{"worker", f.workerAddrs[0], f.workers[0], "worker_protocol_errors_total"},
+		{"frontend", f.frontendAddrs[0], f.frontends[0], "phoebe_frontend_connections_closed_total"},
+		{"worker", f.workerAddrs[0], f.workers[0], "phoebe_worker_protocol_errors_total"},
 	} {
 		before := resident(t, target.p)
 		const idle = 1000

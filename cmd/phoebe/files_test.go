@@ -116,7 +116,7 @@ func TestFiles(t *testing.T) {
 	if n := store.asked.Load(); n != 1 {
 		t.Errorf("the store was asked %d times", n)
 	}
-	if n := metric(t, first, `worker_file_served_bytes_total`); n != float64(part.Bytes) {
+	if n := metric(t, first, `phoebe_worker_served_bytes_total`); n != float64(part.Bytes) {
 		t.Errorf("the first worker has sent %v bytes to the second", n)
 	}
 	known(map[string]int{"first": 1, "second": 1})

@@ -70,7 +70,7 @@ func (g *gossiper) lists(addrs ...string) {
 func (g *gossiper) members(n float64) {
 	g.t.Helper()
 	eventually(g.t, func() error {
-		if got := metric(g.t, g.process, "frontend_gossip_members"); got != n {
+		if got := metric(g.t, g.process, "phoebe_frontend_gossip_members"); got != n {
 			return fmt.Errorf("frontend %s knows %v frontends, want %v", g.api, got, n)
 		}
 		return nil
@@ -195,7 +195,7 @@ func TestGossipSecret(t *testing.T) {
 		return nil
 	})
 	stranger.members(1)
-	if n := metric(t, g.process, "frontend_gossip_complaints_total"); n == 0 {
+	if n := metric(t, g.process, "phoebe_frontend_gossip_complaints_total"); n == 0 {
 		t.Error("the stranger is not counted")
 	}
 }

@@ -127,7 +127,7 @@ func (s *station) api() string { return s.at(mainNet) + ":7410" }
 func (s *station) gossips(members float64, warning string) {
 	s.t.Helper()
 	eventually(s.t, func() error {
-		if n := metric(s.t, s.now, "frontend_gossip_members"); n != members {
+		if n := metric(s.t, s.now, "phoebe_frontend_gossip_members"); n != members {
 			return fmt.Errorf("%s knows %v frontends, want %v", s.name, n, members)
 		}
 		text := get(s.t, s.now, "/readyz")

@@ -13,12 +13,15 @@ import (
 	"time"
 
 	"github.com/VictoriaMetrics/metrics"
+
+	"github.com/phoebe-sched/phoebe/probe/exposition"
 )
 
 // serviceFlags are those of all commands that serve until they are told to end.
 type serviceFlags struct {
-	Admin        string        `placeholder:"HOST:PORT" help:"Serve /metrics (Prometheus), /livez, /readyz and /debug/pprof here; without a host on loopback only. Web pages of other sites are refused. Default: off."`
-	DrainTimeout time.Duration `default:"30s" placeholder:"D" help:"How long SIGTERM or SIGINT waits for work under way to end; a second signal ends the process at once. Default ${default}."`
+	Admin             string        `placeholder:"HOST:PORT" help:"Serve /metrics (Prometheus), /livez, /readyz and /debug/pprof here; without a host on loopback only. Web pages of other sites are refused. Default: off."`
+	MetricsHistograms string        `default:"le" enum:"le,vmrange,both" help:"Buckets of the histograms of /metrics: ${enum}. Prometheus needs le, VictoriaMetrics reads either, and those of vmrange are finer. Default ${default}."`
+	DrainTimeout      time.Duration `default:"30s" placeholder:"D" help:"How long SIGTERM or SIGINT waits for work under way to end; a second signal ends the process at once. Default ${default}."`
 }
 
 // service is a frontend, a worker or a cluster, as the process sees it.
@@ -35,7 +38,7 @@ type service struct {
 func (f *serviceFlags) serve(ctx context.Context, log *slog.Logger, set *metrics.Set, s service) (err error) {
 	defer func() { err = errors.Join(err, s.close()) }()
 	if f.Admin != "" {
-		admin, err := startAdmin(f.Admin, log, set, s)
+		admin, err := startAdmin(f.Admin, log, set, exposition.Histograms(f.MetricsHistograms), s)
 		if err != nil {
 			return err
 		}
@@ -68,7 +71,7 @@ func (f *serviceFlags) checkAdmin() error {
 }
 
 // startAdmin serves what operators and monitors ask for.
-func startAdmin(addr string, log *slog.Logger, set *metrics.Set, of service) (*http.Server, error) {
+func startAdmin(addr string, log *slog.Logger, set *metrics.Set, buckets exposition.Histograms, of service) (*http.Server, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return nil, err
@@ -83,8 +86,9 @@ func startAdmin(addr string, log *slog.Logger, set *metrics.Set, of service) (*h
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-		set.WritePrometheus(w)
-		metrics.WriteProcessMetrics(w)
+		if err := exposition.Write(w, set, version(), buckets); err != nil {
+			log.Debug("metrics are not read to their end", "err", err)
+		}
 	})
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {

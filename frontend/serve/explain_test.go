@@ -121,11 +121,9 @@ func TestExplainInputs(t *testing.T) {
 	}
 	var b bytes.Buffer
 	c.cfg.Metrics.WritePrometheus(&b)
-	for _, line := range []string{"frontend_tasks_estimated_total{", "frontend_wait_estimates_total{"} {
-		_, value, _ := strings.Cut(b.String(), line)
-		value, _, _ = strings.Cut(value, "\n")
-		if !strings.HasSuffix(value, "} 1") {
-			t.Errorf("%s%s", line, value)
+	for _, line := range []string{"phoebe_frontend_tasks_estimated_total 1\n", `phoebe_frontend_estimates_total{of="wait"} 1` + "\n"} {
+		if !strings.Contains(b.String(), line) {
+			t.Errorf("%q is not in\n%s", line, b.String())
 		}
 	}
 }

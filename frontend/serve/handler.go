@@ -220,7 +220,7 @@ func (h *handler) submit(ctx context.Context, in *v1.Job, client *clientConn, a 
 		return nil, refuse(v1.RefusedReason_OWNER_LOST, "the connection is closed: the job is taken to have gone elsewhere")
 	}
 	r := newRecord(job, in.Phases, now)
-	r.client = client
+	r.client, r.timed = client, h.timedJob(job, now)
 	if a != nil {
 		r.run, r.answer = true, frame.NewRunAnswer(handle, len(job.Tasks))
 		h.ask(r, *a)

@@ -15,6 +15,7 @@ import (
 // record is what the shell keeps of a job: the outcomes that have not been fetched. Server.mu guards it.
 type record struct {
 	id       probe.JobID
+	timed    timed
 	phases   bool
 	once     bool // some task of it may start only once
 	received time.Time
@@ -193,13 +194,14 @@ func (s *Server) endRecord(id probe.JobID) {
 		return
 	}
 	r.over, r.endedAt = true, time.Now()
-	s.metrics.response(r.endedAt.Sub(r.received))
 	r.notify()
 	if r.run {
 		s.endRun(r)
 	}
 	if r.moved { // whoever has the job claims them
 		s.drop(r)
+	} else {
+		s.countJob(&r.timed, r.endedAt.Sub(r.received))
 	}
 	if r.run || r.moved {
 		s.keep(r)

@@ -505,10 +505,13 @@ func (l *link) tookIn(seq uint64) bool {
 }
 
 // ponged measures the round trip.
+// ponged takes the answer to a Ping. The server's mutex is held.
 func (l *link) ponged(seq uint64) {
 	l.pongSeq.Store(seq)
 	if seq == l.pingSeq.Load() {
-		l.rtt.Store(monotonic() - l.pinged.Load())
+		rtt := monotonic() - l.pinged.Load()
+		l.rtt.Store(rtt)
+		l.server.recorder.roundTrips.Add(time.Duration(rtt))
 	}
 }
 

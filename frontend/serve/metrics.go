@@ -2,18 +2,21 @@ package serve
 
 import (
 	"fmt"
+	"io"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/VictoriaMetrics/metrics"
 
 	"github.com/phoebe-sched/phoebe/frontend"
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
-	"github.com/phoebe-sched/phoebe/probe/gossip"
+	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/exposition"
 	"github.com/phoebe-sched/phoebe/probe/gossip/view"
-	"github.com/phoebe-sched/phoebe/probe/heartbeat"
 )
 
-// serverMetrics are what a frontend counts, in Prometheus' conventions.
+// serverMetrics are what a frontend counts itself, where it happens; expose tells the rest. probe/exposition/METRICS.md has all.
 type serverMetrics struct {
 	set                                              *metrics.Set
 	accepted, linksLost, protocolErrors, clientsLost *metrics.Counter
@@ -21,143 +24,171 @@ type serverMetrics struct {
 	connsRefused, connsIdle, connsGarbage            *metrics.Counter
 	outcomes                                         [frontend.DeadlineExceeded + 1]*metrics.Counter
 	refusals                                         [frontend.Leaving + 1]*metrics.Counter
-	responseTime, runTime, queueTime, launchTime     *metrics.Histogram
 }
 
 func newMetrics(set *metrics.Set, s *Server) *serverMetrics {
 	m := &serverMetrics{
 		set:            set,
-		accepted:       set.GetOrCreateCounter("frontend_jobs_accepted_total"),
-		linksLost:      set.GetOrCreateCounter("frontend_links_lost_total"),
-		protocolErrors: set.GetOrCreateCounter("frontend_protocol_errors_total"),
-		skipped:        set.GetOrCreateCounter("frontend_messages_skipped_total"), // of kinds that only a newer worker knows
-		clientsLost:    set.GetOrCreateCounter("frontend_clients_lost_total"),
-		unauthorized:   set.GetOrCreateCounter("frontend_unauthorized_total"),
-		forwarded:      set.GetOrCreateCounter("frontend_calls_forwarded_total"),
-		connsRefused:   set.GetOrCreateCounter(`frontend_connections_closed_total{reason="limit"}`),
-		connsIdle:      set.GetOrCreateCounter(`frontend_connections_closed_total{reason="idle"}`),
-		connsGarbage:   set.GetOrCreateCounter(`frontend_connections_closed_total{reason="garbage"}`),
-		responseTime:   set.GetOrCreateHistogram("frontend_job_response_seconds"),
-		runTime:        set.GetOrCreateHistogram("frontend_task_run_seconds"),
-		queueTime:      set.GetOrCreateHistogram("frontend_task_queue_seconds"),
-		launchTime:     set.GetOrCreateHistogram("frontend_task_launch_seconds"),
+		accepted:       set.GetOrCreateCounter("phoebe_frontend_jobs_accepted_total"),
+		linksLost:      set.GetOrCreateCounter("phoebe_frontend_links_lost_total"),
+		protocolErrors: set.GetOrCreateCounter("phoebe_frontend_protocol_errors_total"),
+		clientsLost:    set.GetOrCreateCounter("phoebe_frontend_clients_lost_total"),
+		unauthorized:   set.GetOrCreateCounter("phoebe_frontend_unauthorized_total"),
+		forwarded:      set.GetOrCreateCounter("phoebe_frontend_calls_forwarded_total"),
+		connsRefused:   set.GetOrCreateCounter(`phoebe_frontend_connections_closed_total{reason="limit"}`),
+		connsIdle:      set.GetOrCreateCounter(`phoebe_frontend_connections_closed_total{reason="idle"}`),
+		connsGarbage:   set.GetOrCreateCounter(`phoebe_frontend_connections_closed_total{reason="garbage"}`),
+		skipped:        set.GetOrCreateCounter("phoebe_frontend_messages_skipped_total"), // of kinds that only a newer worker knows
 	}
 	for kind, name := range map[frontend.OutcomeKind]string{
 		frontend.Result: "result", frontend.Failed: "failed", frontend.Cancelled: "cancelled", frontend.DeadlineExceeded: "deadline_exceeded",
 	} {
-		m.outcomes[kind] = set.GetOrCreateCounter(fmt.Sprintf("frontend_tasks_total{outcome=%q}", name))
+		m.outcomes[kind] = set.GetOrCreateCounter(fmt.Sprintf("phoebe_frontend_tasks_total{outcome=%q}", name))
 	}
 	for reason, name := range map[frontend.RefusedReason]string{
 		frontend.Invalid: "invalid", frontend.TooBigJob: "too_large", frontend.NoSuchWorker: "no_worker",
 		frontend.Overloaded: "overloaded", frontend.Leaving: "draining",
 	} {
-		m.refusals[reason] = set.GetOrCreateCounter(fmt.Sprintf("frontend_jobs_refused_total{reason=%q}", name))
+		m.refusals[reason] = set.GetOrCreateCounter(fmt.Sprintf("phoebe_frontend_jobs_refused_total{reason=%q}", name))
 	}
-	gauge := func(name string, value func() float64) {
-		set.GetOrCreateGauge(fmt.Sprintf("%s{frontend=%q}", name, s.cfg.Core.ID.String()), func() float64 {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			return value()
-		})
-	}
-	gauge("frontend_jobs", func() float64 { return float64(s.core.Jobs()) })
-	gauge("frontend_tasks_pending", func() float64 { pending, _ := s.core.Pending(); return float64(pending) })
-	gauge("frontend_tasks_running", func() float64 { _, running := s.core.Pending(); return float64(running) })
-	for _, c := range []struct {
-		name string
-		of   func(*frontend.Stats) uint64
-	}{
-		{"frontend_places_total", func(t *frontend.Stats) uint64 { return t.Places }},
-		{"frontend_rides_total", func(t *frontend.Stats) uint64 { return t.Rides }},
-		{"frontend_rides_started_total", func(t *frontend.Stats) uint64 { return t.RidesStarted }},
-		{"frontend_binds_total", func(t *frontend.Stats) uint64 { return t.Binds }},
-		{"frontend_declines_total", func(t *frontend.Stats) uint64 { return t.Declines }},
-		{"frontend_resamples_total", func(t *frontend.Stats) uint64 { return t.Resamples }},
-		{"frontend_retries_total", func(t *frontend.Stats) uint64 { return t.Retries }},
-		{"frontend_attempts_lost_total", func(t *frontend.Stats) uint64 { return t.Losses }},
-		{"frontend_attempts_adopted_total", func(t *frontend.Stats) uint64 { return t.Adopted }},
-		{"frontend_tasks_estimated_total", func(t *frontend.Stats) uint64 { return t.Estimated }},
-		{"frontend_matches_left_over_total", func(t *frontend.Stats) uint64 { return t.Leftovers }},
-		{"frontend_matrices_asked_total", func(t *frontend.Stats) uint64 { return t.Asked }},
-	} {
-		gauge(c.name, func() float64 { return float64(c.of(&s.core.Stats)) })
-	}
-	for what, of := range map[string]*estimate.Accuracy{"wait": &s.core.Waits, "run": &s.core.Runs} { // of tasks placed by estimation
-		gauge("frontend_"+what+"_estimates_total", func() float64 { return float64(of.Seen) })
-		gauge("frontend_"+what+"_estimates_good_total", func() float64 { return float64(of.Good) }) // within 10 % or 1 s of the truth
-	}
-	if s.fleet != nil {
-		s.fleet.metrics(set)
-	}
+	set.RegisterMetricsWriter(s.expose)
 	return m
 }
 
-// metrics are those of the gossip. The node keeps the counts.
-func (f *fleet) metrics(set *metrics.Set) {
-	s := f.server
-	add := func(name string, labels string, value func(*gossip.Node) float64) {
-		set.GetOrCreateGauge(fmt.Sprintf("%s{frontend=%q%s}", name, s.cfg.Core.ID.String(), labels), func() float64 {
-			s.mu.Lock()
-			node := f.node
-			s.mu.Unlock()
-			if node == nil {
-				return 0
-			}
-			return value(node)
-		})
+// expose tells what the core, the recorder and the gossip count.
+func (s *Server) expose(w io.Writer) {
+	var t exposition.Text
+	s.exposeCore(&t)
+	s.exposeWorkers(&t)
+	s.recorder.expose(&t)
+	if s.fleet != nil {
+		s.fleet.expose(&t)
 	}
-	add("frontend_gossip_cut_off", "", func(n *gossip.Node) float64 {
-		if n.Health().CutOff {
-			return 1
-		}
-		return 0
-	})
-	add("frontend_gossip_members", "", func(n *gossip.Node) float64 { return float64(n.Health().Members) })
-	add("frontend_gossip_silence_seconds", "", func(n *gossip.Node) float64 { return n.Health().Silence.Seconds() })
-	for _, c := range []struct {
-		name, labels string
-		of           func(*gossip.Stats) uint64
+	_, _ = t.WriteTo(w) // a buffer of the set's
+}
+
+// exposeCore takes the mutex once.
+func (s *Server) exposeCore(t *exposition.Text) {
+	now := time.Now()
+	s.mu.Lock()
+	jobs, oldest, stats := s.core.Jobs(), s.core.Oldest(), s.core.Stats
+	pending, running := s.core.Pending()
+	estimates := map[string]estimate.Accuracy{"wait": s.core.Waits, "run": s.core.Runs}
+	trips := s.recorder.roundTrips
+	s.mu.Unlock()
+
+	age := 0.0
+	if !oldest.IsZero() {
+		age = now.Sub(oldest).Seconds()
+	}
+	for _, v := range []struct {
+		name  string
+		value float64
 	}{
-		{"frontend_gossip_bytes_total", `,direction="in"`, func(t *gossip.Stats) uint64 { return t.BytesIn }},
-		{"frontend_gossip_bytes_total", `,direction="out"`, func(t *gossip.Stats) uint64 { return t.BytesOut }},
-		{"frontend_gossip_messages_total", `,direction="in"`, func(t *gossip.Stats) uint64 { return t.PacketsIn }},
-		{"frontend_gossip_messages_total", `,direction="out"`, func(t *gossip.Stats) uint64 { return t.PacketsOut }},
-		{"frontend_gossip_unsent_total", "", func(t *gossip.Stats) uint64 { return t.Dropped + t.Failed }},
-		{"frontend_gossip_garbage_total", "", func(t *gossip.Stats) uint64 { return t.Garbage }},
-		{"frontend_gossip_complaints_total", "", func(t *gossip.Stats) uint64 { return t.Complaints }},
-		{"frontend_gossip_stalls_total", "", func(t *gossip.Stats) uint64 { return t.Stalls }},
-		{"frontend_view_workers", "", func(t *gossip.Stats) uint64 { return uint64(t.Workers) }},
-		{"frontend_view_flawed_total", "", func(t *gossip.Stats) uint64 { return t.Flawed }},
-		{"frontend_view_clock_back_total", "", func(t *gossip.Stats) uint64 { return t.ClockBack }},
+		{"jobs", float64(jobs)}, {"tasks_pending", float64(pending)}, {"tasks_running", float64(running)}, {"queue_age_seconds", age},
+		{"places_total", float64(stats.Places)}, {"rides_total", float64(stats.Rides)}, {"rides_started_total", float64(stats.RidesStarted)},
+		{"binds_total", float64(stats.Binds)}, {"declines_total", float64(stats.Declines)}, {"resamples_total", float64(stats.Resamples)},
+		{"retries_total", float64(stats.Retries)}, {"attempts_lost_total", float64(stats.Losses)}, {"attempts_adopted_total", float64(stats.Adopted)},
+		{"tasks_estimated_total", float64(stats.Estimated)}, {"matches_left_over_total", float64(stats.Leftovers)}, {"matrices_asked_total", float64(stats.Asked)},
 	} {
-		add(c.name, c.labels, func(n *gossip.Node) float64 { t := n.Stats(); return float64(c.of(&t)) })
+		t.Value("phoebe_frontend_"+v.name, "", v.value)
+	}
+	for of, e := range estimates { // of tasks placed by estimation
+		labels := exposition.Labels("of", of)
+		t.Value("phoebe_frontend_estimates_total", labels, float64(e.Seen))
+		t.Value("phoebe_frontend_estimates_good_total", labels, float64(e.Good))
+		t.Value("phoebe_frontend_estimates_over_total", labels, float64(e.Over))
+		t.Value("phoebe_frontend_estimate_error_seconds_total", labels, e.Error)
+	}
+	t.Histogram("phoebe_frontend_round_trip_seconds", "", &trips, time.Second)
+}
+
+// workersPerLook is how many workers are looked at before others get the mutex.
+const workersPerLook = 256
+
+// exposeWorkers sums up what is believed of the workers.
+func (s *Server) exposeWorkers(t *exposition.Text) {
+	states := map[string]int{"up": 0, "draining": 0, "adrift": 0, "down": 0}
+	var capacity, free probe.Demand
+	queued := uint64(0)
+	for from, more := 0, true; more; from += workersPerLook {
+		s.mu.Lock()
+		to := min(from+workersPerLook, len(s.links))
+		for _, l := range s.links[min(from, to):to] {
+			if l == nil {
+				continue
+			}
+			state, all, load := s.core.Load(l.key)
+			if states[state]++; state == "up" {
+				capacity, free = capacity.Add(all), free.Add(probe.Demand{CPU: max(load.Free.CPU, 0), Mem: max(load.Free.Mem, 0)})
+				queued += uint64(load.Queued)
+			}
+		}
+		more = to < len(s.links)
+		s.mu.Unlock()
+	}
+	for state, n := range states {
+		t.Value("phoebe_frontend_workers", exposition.Labels("state", state), float64(n))
+	}
+	t.Value("phoebe_frontend_capacity_cores", "", float64(capacity.CPU)/1000)
+	t.Value("phoebe_frontend_capacity_bytes", "", float64(capacity.Mem)*(1<<20))
+	t.Value("phoebe_frontend_free_cores", "", float64(free.CPU)/1000)
+	t.Value("phoebe_frontend_free_bytes", "", float64(free.Mem)*(1<<20))
+	t.Value("phoebe_frontend_worker_queue_places", "", float64(queued))
+}
+
+// expose tells of the gossip, whose node keeps the counts.
+func (f *fleet) expose(t *exposition.Text) {
+	f.server.mu.Lock()
+	node := f.node
+	f.server.mu.Unlock()
+	if node == nil {
+		return
+	}
+	health, stats, beats := node.Health(), node.Stats(), f.heartbeats.Stats()
+	cutOff := 0.0
+	if health.CutOff {
+		cutOff = 1
+	}
+	for _, v := range []struct {
+		name, label, of string
+		value           float64
+	}{
+		{"gossip_cut_off", "", "", cutOff},
+		{"gossip_members", "", "", float64(health.Members)},
+		{"gossip_silence_seconds", "", "", health.Silence.Seconds()},
+		{"gossip_traffic_bytes_total", "direction", "in", float64(stats.BytesIn)},
+		{"gossip_traffic_bytes_total", "direction", "out", float64(stats.BytesOut)},
+		{"gossip_messages_total", "direction", "in", float64(stats.PacketsIn)},
+		{"gossip_messages_total", "direction", "out", float64(stats.PacketsOut)},
+		{"gossip_unsent_total", "", "", float64(stats.Dropped + stats.Failed)},
+		{"gossip_garbage_total", "", "", float64(stats.Garbage)},
+		{"gossip_complaints_total", "", "", float64(stats.Complaints)},
+		{"gossip_stalls_total", "", "", float64(stats.Stalls)},
+		{"view_workers", "", "", float64(stats.Workers)},
+		{"view_flawed_total", "", "", float64(stats.Flawed)},
+		{"view_clock_back_total", "", "", float64(stats.ClockBack)},
+		{"heartbeats_total", "outcome", "answered", float64(beats.Answered)},
+		{"heartbeats_total", "outcome", "unauthorized", float64(beats.Unauthorized)},
+		{"heartbeats_total", "outcome", "garbage", float64(beats.Errors)},
+		{"heartbeats_total", "outcome", "connection_limit", float64(beats.Limit)},
+	} {
+		labels := ""
+		if v.label != "" {
+			labels = exposition.Labels(v.label, v.of)
+		}
+		t.Value("phoebe_frontend_"+v.name, labels, v.value)
 	}
 	for o := view.Old; o <= view.Invalid; o++ {
-		add("frontend_view_rows_total", fmt.Sprintf(",outcome=%q", o), func(n *gossip.Node) float64 { return float64(n.Stats().Merged[o.String()]) })
+		t.Value("phoebe_frontend_view_rows_total", exposition.Labels("outcome", o.String()), float64(stats.Merged[o.String()]))
 	}
-	for _, c := range []struct {
-		outcome string
-		of      func(heartbeat.Stats) uint64
-	}{
-		{"answered", func(t heartbeat.Stats) uint64 { return t.Answered }},
-		{"unauthorized", func(t heartbeat.Stats) uint64 { return t.Unauthorized }},
-		{"garbage", func(t heartbeat.Stats) uint64 { return t.Errors }},
-		{"connection_limit", func(t heartbeat.Stats) uint64 { return t.Limit }},
-	} {
-		add("frontend_heartbeats_total", fmt.Sprintf(",outcome=%q", c.outcome), func(*gossip.Node) float64 { return float64(c.of(f.heartbeats.Stats())) })
+	ages := node.Ages()
+	slices.Sort(ages)
+	for _, q := range []float64{0.5, 0.99, 1} {
+		age := time.Duration(0)
+		if n := len(ages); n > 0 {
+			age = ages[max(int(math.Ceil(q*float64(n)))-1, 0)]
+		}
+		t.Value("phoebe_frontend_view_age_seconds", exposition.Labels("share", fmt.Sprint(q)), age.Seconds())
 	}
 }
-
-func (m *serverMetrics) outcome(o *frontend.Outcome) {
-	m.outcomes[o.Kind].Inc()
-	if o.Kind == frontend.Result {
-		p := &o.Phases
-		m.runTime.Update(o.Run.Seconds())
-		m.queueTime.Update(max(0, p.Ready-p.Queued).Seconds())
-		m.launchTime.Update(max(0, p.Started-p.Ready).Seconds())
-	}
-}
-
-func (m *serverMetrics) refused(e *frontend.RefusedError) { m.refusals[e.Reason].Inc() }
-
-func (m *serverMetrics) response(d time.Duration) { m.responseTime.Update(d.Seconds()) }

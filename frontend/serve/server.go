@@ -60,6 +60,8 @@ type Server struct {
 	timer    *time.Timer
 	timerAt  time.Time
 	draining bool
+
+	recorder recorder
 }
 
 // New checks cfg and makes a server that does not serve yet.
@@ -88,6 +90,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Gossip != "" {
 		s.fleet = newFleet(s)
 	}
+	s.recorder = newRecorder(s.began)
 	s.metrics = newMetrics(cfg.Metrics, s)
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	return s, nil
@@ -454,14 +457,17 @@ func (s *Server) do(a frontend.Action) {
 			s.dirty = append(s.dirty, l)
 		}
 	case frontend.Done:
-		s.metrics.outcome(&a.Outcome)
+		s.metrics.outcomes[a.Outcome.Kind].Inc()
 		if r := s.jobs[a.Job]; r != nil {
+			if a.Outcome.Kind == frontend.Result {
+				s.countTask(&r.timed, &a.Outcome)
+			}
 			r.done(&a.Outcome, s.cfg.MaxRunResult, &s.scratch)
 		}
 	case frontend.Accepted:
 		s.metrics.accepted.Inc()
 	case frontend.Refused:
-		s.metrics.refused(a.Err)
+		s.metrics.refusals[a.Err.Reason].Inc()
 		r := s.jobs[a.Job]
 		r.refused = a.Err
 		delete(s.jobs, a.Job)
@@ -595,6 +601,7 @@ func (s *Server) tick() {
 		s.watch(links, absence)
 		s.listener.sweep()
 		s.sweepJobs()
+		s.put(time.Now())
 		if s.fleet != nil {
 			s.fleet.review()
 		}

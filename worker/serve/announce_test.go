@@ -209,7 +209,7 @@ func TestWhenNobodyTakesHeartbeats(t *testing.T) {
 			var log logLines
 			s := newServer(t, 1, func(cfg *Config) { cfg.Join, cfg.Logger = []string{c.join}, log.logger() })
 			until(t, "it is tried again", func() bool {
-				n := metric(s, `worker_heartbeats_total{outcome="`+c.outcome+`"}`)
+				n := metric(s, `phoebe_worker_heartbeats_total{outcome="`+c.outcome+`"}`)
 				return n != "none" && n != "0" && n != "1"
 			})
 			if n := log.count("no frontend takes this worker's heartbeats"); n != 1 || log.count(c.join) != 1 || log.count(c.says) != 1 {

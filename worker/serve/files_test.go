@@ -142,8 +142,8 @@ func TestFiles(t *testing.T) {
 		t.Errorf("%d requests for two files", n)
 	}
 	for name, want := range map[string]string{
-		`worker_files_total{outcome="miss"}`: "2", `worker_files_total{outcome="hit"}`: "1", `worker_file_bytes_total{from="http"}`: "12",
-		"worker_cache_bytes": "8192",
+		`phoebe_worker_files_total{outcome="miss"}`: "2", `phoebe_worker_files_total{outcome="hit"}`: "1", `phoebe_worker_fetched_bytes_total{from="http"}`: "12",
+		"phoebe_worker_cache_bytes": "8192",
 	} {
 		wantMetric(t, s, name, want)
 	}
@@ -180,9 +180,9 @@ func TestFilesFromPeers(t *testing.T) {
 	if n := o.requests("big"); n != 1 {
 		t.Errorf("the origin was asked %d times", n)
 	}
-	wantMetric(t, first, `worker_files_total{outcome="served"}`, "1")
-	wantMetric(t, second, `worker_file_bytes_total{from="peer"}`, fmt.Sprint(big.Bytes))
-	wantMetric(t, second, "worker_file_peer_failures_total", "1")
+	wantMetric(t, first, `phoebe_worker_files_total{outcome="served"}`, "1")
+	wantMetric(t, second, `phoebe_worker_fetched_bytes_total{from="peer"}`, fmt.Sprint(big.Bytes))
+	wantMetric(t, second, "phoebe_worker_peer_failures_total", "1")
 
 	p = meet(stranger, "simsim")
 	p.send(enqueue(1, "cat", "", big))

@@ -1,11 +1,15 @@
 package serve
 
 import (
+	"io"
+	"sync"
 	"time"
 
 	"github.com/VictoriaMetrics/metrics"
 
 	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/exposition"
+	"github.com/phoebe-sched/phoebe/probe/histogram"
 	"github.com/phoebe-sched/phoebe/worker"
 	"github.com/phoebe-sched/phoebe/worker/files"
 )
@@ -13,7 +17,7 @@ import (
 // gauges of one server; the sum of several where they share a set.
 type meters struct {
 	connections, links, running, places *metrics.Gauge
-	wait, run                           *metrics.Histogram
+	wait, run                           timer
 	tasks                               [probe.TooLarge + 1]*metrics.Counter
 	outcomes                            []outcome
 	files                               []fileOutcome
@@ -24,6 +28,25 @@ type meters struct {
 	seenFiles files.Stats  // what the counters have of the cache's
 	seen      worker.Stats // what the counters have of the core's
 	load      probe.Load   // what the gauges have of it
+}
+
+// timer counts durations.
+type timer struct {
+	mu sync.Mutex
+	h  histogram.Histogram
+}
+
+func (t *timer) add(d time.Duration) {
+	t.mu.Lock()
+	t.h.Add(d)
+	t.mu.Unlock()
+}
+
+func (t *timer) expose(to *exposition.Text, name string) {
+	t.mu.Lock()
+	h := t.h
+	t.mu.Unlock()
+	to.Histogram(name, "", &h, time.Second)
 }
 
 // outcome is one counter that follows a field of worker.Stats.
@@ -38,28 +61,34 @@ type fileOutcome struct {
 	of      func(*files.Stats) uint64
 }
 
-func newMeters(set *metrics.Set) *meters {
+func newMeters(set *metrics.Set, capacity probe.Demand) *meters {
 	m := &meters{
 		set:         set,
-		connections: set.GetOrCreateGauge("worker_connections", nil),
-		links:       set.GetOrCreateGauge("worker_links", nil),
-		running:     set.GetOrCreateGauge("worker_running", nil),
-		skipped:     set.GetOrCreateCounter("worker_messages_skipped_total"),
-		places:      set.GetOrCreateGauge("worker_queue_places", nil),
-		wait:        set.GetOrCreateHistogram("worker_reservation_wait_seconds"),
-		run:         set.GetOrCreateHistogram("worker_task_run_seconds"),
+		connections: set.GetOrCreateGauge("phoebe_worker_connections", nil),
+		links:       set.GetOrCreateGauge("phoebe_worker_links", nil),
+		running:     set.GetOrCreateGauge("phoebe_worker_running", nil),
+		places:      set.GetOrCreateGauge("phoebe_worker_queue_places", nil),
+		skipped:     set.GetOrCreateCounter("phoebe_worker_messages_skipped_total"),
 	}
+	set.RegisterMetricsWriter(func(w io.Writer) {
+		var t exposition.Text
+		m.wait.expose(&t, "phoebe_worker_reservation_wait_seconds")
+		m.run.expose(&t, "phoebe_worker_task_run_seconds")
+		t.Value("phoebe_worker_capacity_cores", "", float64(capacity.CPU)/1000)
+		t.Value("phoebe_worker_capacity_bytes", "", float64(capacity.Mem)*(1<<20))
+		_, _ = t.WriteTo(w) // a buffer of the set's
+	})
 	for s, name := range map[probe.Status]string{
 		probe.Succeeded: "succeeded", probe.Failed: "failed", probe.Panicked: "panicked",
 		probe.Killed: "killed", probe.TimedOut: "timed_out", probe.TooLarge: "too_large",
 	} {
-		m.tasks[s] = set.GetOrCreateCounter(`worker_tasks_total{status="` + name + `"}`)
+		m.tasks[s] = set.GetOrCreateCounter(`phoebe_worker_tasks_total{status="` + name + `"}`)
 	}
 	add := func(metric, label, value string, of func(*worker.Stats) uint64) {
 		m.outcomes = append(m.outcomes, outcome{set.GetOrCreateCounter(metric + `{` + label + `="` + value + `"}`), of})
 	}
 	reservations := func(outcome string, of func(*worker.Stats) uint64) {
-		add("worker_reservations_total", "outcome", outcome, of)
+		add("phoebe_worker_reservations_total", "outcome", outcome, of)
 	}
 	reservations("queued", func(s *worker.Stats) uint64 { return s.Reserved })
 	reservations("started", func(s *worker.Stats) uint64 { return s.RidesStarted })
@@ -68,48 +97,48 @@ func newMeters(set *metrics.Set) *meters {
 	reservations("expired", func(s *worker.Stats) uint64 { return s.Expired })
 	reservations("refused", func(s *worker.Stats) uint64 { return s.Refused })
 	reservations("cancelled", func(s *worker.Stats) uint64 { return s.Cancelled })
-	add("worker_early_asks_total", "outcome", "asked", func(s *worker.Stats) uint64 { return s.EarlyAsks })
-	add("worker_early_asks_total", "outcome", "late", func(s *worker.Stats) uint64 { return s.Late })
+	add("phoebe_worker_early_asks_total", "outcome", "asked", func(s *worker.Stats) uint64 { return s.EarlyAsks })
+	add("phoebe_worker_early_asks_total", "outcome", "late", func(s *worker.Stats) uint64 { return s.Late })
 	orphans := func(outcome string, of func(*worker.Stats) uint64) {
-		add("worker_orphans_total", "outcome", outcome, of)
+		add("phoebe_worker_orphans_total", "outcome", outcome, of)
 	}
 	orphans("orphaned", func(s *worker.Stats) uint64 { return s.Orphaned })
 	orphans("claimed", func(s *worker.Stats) uint64 { return s.Claimed })
 	orphans("abandoned", func(s *worker.Stats) uint64 { return s.Abandoned })
 	orphans("forgotten", func(s *worker.Stats) uint64 { return s.Forgotten })
-	m.cached = set.GetOrCreateGauge("worker_cache_bytes", nil)
+	m.cached = set.GetOrCreateGauge("phoebe_worker_cache_bytes", nil)
 	cache := func(metric string, of func(*files.Stats) uint64) {
 		m.files = append(m.files, fileOutcome{set.GetOrCreateCounter(metric), of})
 	}
-	cache(`worker_files_total{outcome="hit"}`, func(s *files.Stats) uint64 { return s.Hits })
-	cache(`worker_files_total{outcome="miss"}`, func(s *files.Stats) uint64 { return s.Misses })
-	cache(`worker_files_total{outcome="shared"}`, func(s *files.Stats) uint64 { return s.Shared })
-	cache(`worker_files_total{outcome="failed"}`, func(s *files.Stats) uint64 { return s.Failures })
-	cache(`worker_files_total{outcome="evicted"}`, func(s *files.Stats) uint64 { return s.Evictions })
-	cache(`worker_files_total{outcome="spoilt"}`, func(s *files.Stats) uint64 { return s.Spoilt })
-	cache(`worker_files_total{outcome="served"}`, func(s *files.Stats) uint64 { return s.Served })
-	cache(`worker_file_bytes_total{from="peer"}`, func(s *files.Stats) uint64 { return s.FromPeers })
-	cache(`worker_file_bytes_total{from="http"}`, func(s *files.Stats) uint64 { return s.FromHTTP })
-	cache(`worker_file_bytes_total{from="file"}`, func(s *files.Stats) uint64 { return s.FromFiles })
-	cache("worker_file_peer_failures_total", func(s *files.Stats) uint64 { return s.PeerFailures })
-	cache("worker_file_served_bytes_total", func(s *files.Stats) uint64 { return s.ServedBytes })
+	cache(`phoebe_worker_files_total{outcome="hit"}`, func(s *files.Stats) uint64 { return s.Hits })
+	cache(`phoebe_worker_files_total{outcome="miss"}`, func(s *files.Stats) uint64 { return s.Misses })
+	cache(`phoebe_worker_files_total{outcome="shared"}`, func(s *files.Stats) uint64 { return s.Shared })
+	cache(`phoebe_worker_files_total{outcome="failed"}`, func(s *files.Stats) uint64 { return s.Failures })
+	cache(`phoebe_worker_files_total{outcome="evicted"}`, func(s *files.Stats) uint64 { return s.Evictions })
+	cache(`phoebe_worker_files_total{outcome="spoilt"}`, func(s *files.Stats) uint64 { return s.Spoilt })
+	cache(`phoebe_worker_files_total{outcome="served"}`, func(s *files.Stats) uint64 { return s.Served })
+	cache(`phoebe_worker_fetched_bytes_total{from="peer"}`, func(s *files.Stats) uint64 { return s.FromPeers })
+	cache(`phoebe_worker_fetched_bytes_total{from="http"}`, func(s *files.Stats) uint64 { return s.FromHTTP })
+	cache(`phoebe_worker_fetched_bytes_total{from="file"}`, func(s *files.Stats) uint64 { return s.FromFiles })
+	cache("phoebe_worker_peer_failures_total", func(s *files.Stats) uint64 { return s.PeerFailures })
+	cache("phoebe_worker_served_bytes_total", func(s *files.Stats) uint64 { return s.ServedBytes })
 	return m
 }
 
 // protocolError counts a connection that was closed, or a frame that was dropped, for a reason.
 func (m *meters) protocolError(reason string) {
-	m.set.GetOrCreateCounter(`worker_protocol_errors_total{reason="` + reason + `"}`).Inc()
+	m.set.GetOrCreateCounter(`phoebe_worker_protocol_errors_total{reason="` + reason + `"}`).Inc()
 }
 
 // heartbeat counts one that was answered, refused or failed.
 func (m *meters) heartbeat(outcome string) {
-	m.set.GetOrCreateCounter(`worker_heartbeats_total{outcome="` + outcome + `"}`).Inc()
+	m.set.GetOrCreateCounter(`phoebe_worker_heartbeats_total{outcome="` + outcome + `"}`).Inc()
 }
 
 // exited is called once for each task.
 func (m *meters) exited(status probe.Status, run time.Duration) {
 	m.tasks[status].Inc()
-	m.run.Update(run.Seconds())
+	m.run.add(run)
 }
 
 // followFiles brings the metrics of files up to the cache. It is called by one goroutine at a time.

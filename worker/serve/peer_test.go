@@ -255,4 +255,6 @@ func wantMetric(tb testing.TB, s *Server, name, want string) {
 	until(tb, name+" "+want, func() bool { return metric(s, name) == want })
 }
 
-func faults(reason string) string { return `worker_protocol_errors_total{reason="` + reason + `"}` }
+func faults(reason string) string {
+	return `phoebe_worker_protocol_errors_total{reason="` + reason + `"}`
+}

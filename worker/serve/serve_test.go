@@ -43,11 +43,11 @@ func TestWelcome(t *testing.T) {
 	if !reflect.DeepEqual(w, want) {
 		t.Errorf("got  %+v\nwant %+v", w, want)
 	}
-	wantMetric(t, s, "worker_links", "1")
-	wantMetric(t, s, "worker_connections", "1")
+	wantMetric(t, s, "phoebe_worker_links", "1")
+	wantMetric(t, s, "phoebe_worker_connections", "1")
 	p.conn.Close()
-	wantMetric(t, s, "worker_links", "0")
-	wantMetric(t, s, "worker_connections", "0")
+	wantMetric(t, s, "phoebe_worker_links", "0")
+	wantMetric(t, s, "phoebe_worker_connections", "0")
 }
 
 func TestConversation(t *testing.T) {
@@ -100,18 +100,18 @@ func TestConversation(t *testing.T) {
 	}
 
 	for name, want := range map[string]string{
-		`worker_tasks_total{status="succeeded"}`:        "2",
-		`worker_tasks_total{status="failed"}`:           "1",
-		`worker_tasks_total{status="killed"}`:           "1",
-		`worker_reservations_total{outcome="started"}`:  "2",
-		`worker_reservations_total{outcome="queued"}`:   "4",
-		`worker_reservations_total{outcome="bound"}`:    "2",
-		`worker_reservations_total{outcome="refused"}`:  "1",
-		`worker_reservation_wait_seconds_count`:         "3",
-		`worker_task_run_seconds_count`:                 "4",
-		`worker_running`:                                "0",
-		`worker_queue_places`:                           "0",
-		`worker_reservations_total{outcome="declined"}`: "0",
+		`phoebe_worker_tasks_total{status="succeeded"}`:        "2",
+		`phoebe_worker_tasks_total{status="failed"}`:           "1",
+		`phoebe_worker_tasks_total{status="killed"}`:           "1",
+		`phoebe_worker_reservations_total{outcome="started"}`:  "2",
+		`phoebe_worker_reservations_total{outcome="queued"}`:   "4",
+		`phoebe_worker_reservations_total{outcome="bound"}`:    "2",
+		`phoebe_worker_reservations_total{outcome="refused"}`:  "1",
+		`phoebe_worker_reservation_wait_seconds_count`:         "3",
+		`phoebe_worker_task_run_seconds_count`:                 "4",
+		`phoebe_worker_running`:                                "0",
+		`phoebe_worker_queue_places`:                           "0",
+		`phoebe_worker_reservations_total{outcome="declined"}`: "0",
 	} {
 		wantMetric(t, s, name, want)
 	}
@@ -186,7 +186,7 @@ func TestStaleFrames(t *testing.T) {
 	}
 	expect[probe.Pong](p)
 	wantMetric(t, s, faults("stale_frame"), "2")
-	wantMetric(t, s, "worker_links", "1")
+	wantMetric(t, s, "phoebe_worker_links", "1")
 }
 
 func TestReconnectAndClaim(t *testing.T) {
@@ -228,7 +228,7 @@ func TestBadHello(t *testing.T) {
 				t.Errorf("the reason given is %q, it should speak of %q", reason, test.want)
 			}
 			wantMetric(t, s, faults("rejected"), "1")
-			wantMetric(t, s, `worker_tasks_total{status="succeeded"}`, "0")
+			wantMetric(t, s, `phoebe_worker_tasks_total{status="succeeded"}`, "0")
 		})
 	}
 }
@@ -322,7 +322,7 @@ func TestMisbehaviour(t *testing.T) {
 			until(t, "the fault to be counted", func() bool { return metric(s, faults(test.reason)) != before })
 		})
 	}
-	wantMetric(t, s, "worker_links", "1")
+	wantMetric(t, s, "phoebe_worker_links", "1")
 }
 
 // A peer that goes on sending, whatever it is told, is not read any further.
@@ -339,7 +339,7 @@ func TestFlood(t *testing.T) {
 			break
 		}
 	}
-	wantMetric(t, s, "worker_connections", "0")
+	wantMetric(t, s, "phoebe_worker_connections", "0")
 }
 
 func TestPeerThatNeverReads(t *testing.T) {
@@ -356,7 +356,7 @@ func TestPeerThatNeverReads(t *testing.T) {
 		}
 	}
 	wantMetric(t, s, faults("slow_reader"), "1")
-	wantMetric(t, s, "worker_links", "1")
+	wantMetric(t, s, "phoebe_worker_links", "1")
 	good.send(reserve(1, launch(7, 1, "echo", "x")))
 	expect[probe.Finished](good)
 }
@@ -373,7 +373,7 @@ func TestIdleConnections(t *testing.T) {
 		p.closed()
 	}
 	wantMetric(t, s, faults("handshake_timeout"), "1001")
-	wantMetric(t, s, "worker_connections", "1")
+	wantMetric(t, s, "phoebe_worker_connections", "1")
 	good.send(probe.Ping{})
 	expect[probe.Pong](good)
 }
@@ -385,7 +385,7 @@ func TestConnectionLimit(t *testing.T) {
 	connect(t, s).closed()
 	wantMetric(t, s, faults("too_many_connections"), "1")
 	a.conn.Close()
-	wantMetric(t, s, "worker_connections", "1")
+	wantMetric(t, s, "phoebe_worker_connections", "1")
 	join(t, s, 9)
 }
 
@@ -403,7 +403,7 @@ func TestSilentPeer(t *testing.T) {
 	if r := expect[probe.Ready](good); r.Res != 1 { // once the orphan's grace has passed
 		t.Errorf("got %+v", r)
 	}
-	wantMetric(t, s, `worker_orphans_total{outcome="abandoned"}`, "1")
+	wantMetric(t, s, `phoebe_worker_orphans_total{outcome="abandoned"}`, "1")
 }
 
 // Whoever pings within its lease stays, for many leases.
@@ -504,9 +504,9 @@ func TestManyFrontends(t *testing.T) {
 	for range frontends {
 		<-done
 	}
-	wantMetric(t, s, `worker_tasks_total{status="succeeded"}`, "2400")
-	wantMetric(t, s, "worker_running", "0")
-	wantMetric(t, s, "worker_queue_places", "0")
+	wantMetric(t, s, `phoebe_worker_tasks_total{status="succeeded"}`, "2400")
+	wantMetric(t, s, "phoebe_worker_running", "0")
+	wantMetric(t, s, "phoebe_worker_queue_places", "0")
 }
 
 // run runs n tasks by way of places.
@@ -642,7 +642,7 @@ func TestDrainThatTakesTooLong(t *testing.T) {
 	if err := s.Err(); err != nil {
 		t.Errorf("after Close, Err is %v", err)
 	}
-	wantMetric(t, s, "worker_running", "0")
+	wantMetric(t, s, "phoebe_worker_running", "0")
 }
 
 func TestStubbornTask(t *testing.T) {
@@ -664,7 +664,7 @@ func TestStubbornTask(t *testing.T) {
 	if err := s.Close(); err == nil || !strings.Contains(err.Error(), "1 task") {
 		t.Errorf("Close says %v", err)
 	}
-	wantMetric(t, s, "worker_running", "0")
+	wantMetric(t, s, "phoebe_worker_running", "0")
 	close(release)
 	if err := s.pool.Close(t.Context()); err != nil { // now it can let go of its alarm
 		t.Error(err)

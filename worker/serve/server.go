@@ -95,7 +95,7 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{
 		cfg:         cfg,
 		log:         cfg.Logger,
-		meters:      newMeters(cfg.Metrics),
+		meters:      newMeters(cfg.Metrics, cfg.Core.Capacity),
 		pool:        pool,
 		alarm:       alarm,
 		incarnation: view.NewIncarnation(time.Now().UnixMilli(), rand.Uint64()),
@@ -368,7 +368,7 @@ func (s *Server) perform(now time.Time) {
 				s.say(c, a.Msg)
 			}
 			if m, ok := a.Msg.(probe.Ready); ok {
-				s.meters.wait.Update(m.Waited.Seconds())
+				s.meters.wait.add(m.Waited)
 			}
 		case worker.Start:
 			s.start(&a)

@@ -22,7 +22,7 @@ func TestAcceptFails(t *testing.T) {
 	s.started = true
 	e.running.Go(e.accept)
 	join(t, s, 1)
-	if n := s.cfg.Metrics.GetOrCreateCounter(`worker_protocol_errors_total{reason="accept"}`).Get(); n != 3 {
+	if n := s.cfg.Metrics.GetOrCreateCounter(`phoebe_worker_protocol_errors_total{reason="accept"}`).Get(); n != 3 {
 		t.Errorf("%d failures are counted, not 3", n)
 	}
 	if err := s.Close(); err != nil {

@@ -1,0 +1,65 @@
+package record
+
+import "time"
+
+// Split makes the phases of a task of the moments at which they ended, since the task could start. None is negative, and together
+// they are the last moment: one that seems to be before the one before it, or after the last, is taken to be at that.
+func Split(ends [Phases]time.Duration) (phases [Phases]time.Duration) {
+	last, at := max(ends[Phases-1], 0), time.Duration(0)
+	for i, end := range ends {
+		end = min(max(end, at), last)
+		phases[i], at = end-at, end
+	}
+	return phases
+}
+
+// Chain finds the longest chain of runs of a job's tasks, one of each stage, each stage after one that it waits for. The zero Chain
+// is of a job without stages.
+type Chain struct {
+	longest time.Duration // without stages
+	stages  []link
+}
+
+type link struct {
+	after   []int
+	longest time.Duration
+}
+
+// NewChain makes the chain of a job of which each stage comes after the stages so numbered. There are no circles.
+func NewChain(after [][]int) Chain {
+	c := Chain{stages: make([]link, len(after))}
+	for i := range after {
+		c.stages[i].after = after[i]
+	}
+	return c
+}
+
+// Ran notes the run of a task.
+func (c *Chain) Ran(stage int, run time.Duration) {
+	longest := &c.longest
+	if stage < len(c.stages) {
+		longest = &c.stages[stage].longest
+	}
+	*longest = max(*longest, run)
+}
+
+// Longest is how long the chain is.
+func (c *Chain) Longest() time.Duration {
+	longest, known := c.longest, make([]bool, len(c.stages))
+	chains := make([]time.Duration, len(c.stages))
+	var upTo func(i int) time.Duration
+	upTo = func(i int) time.Duration {
+		if !known[i] {
+			known[i] = true
+			for _, k := range c.stages[i].after {
+				chains[i] = max(chains[i], upTo(k))
+			}
+			chains[i] += c.stages[i].longest
+		}
+		return chains[i]
+	}
+	for i := range c.stages {
+		longest = max(longest, upTo(i))
+	}
+	return longest
+}
