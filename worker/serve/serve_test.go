@@ -268,7 +268,7 @@ func TestUnknownMessages(t *testing.T) {
 	if pong := expect[probe.Pong](p); pong.Seq != 5 {
 		t.Errorf("got %+v", pong)
 	}
-	wantMetric(t, s, "worker_messages_skipped_total", "1")
+	wantMetric(t, s, "phoebe_worker_messages_skipped_total", "1")
 }
 
 // Whatever one connection does, another one's tasks run.
