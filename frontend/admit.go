@@ -319,7 +319,6 @@ func (c *jobs) group(j *job) *RefusedError {
 	}
 	for _, g := range j.groups {
 		g.estimate = g.Estimate()
-		g.Sticky = j.Policy.Sticky && !g.Short(c.view.Trip())
 	}
 	if len(j.stages) > 0 {
 		j.sortGroups()

@@ -82,6 +82,8 @@ func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
 		acts = c.dropped(ev.Receipts, acts)
 	case Leave:
 		acts = c.leave(acts)
+	case Busy:
+		c.view.Busy(ev.Message, ev.Share)
 	case Wake:
 		acts = c.wake(now, acts)
 	default:

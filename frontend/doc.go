@@ -68,7 +68,8 @@
 //	shelf              the tasks of a group that had better be run at one host, in one rack, or anywhere: green until they may be, then ripe
 //	decision           what one worker gets, and why it; in explanations, also where a long task went, or one with inputs, and why
 //	sample             the decisions of one time for a group
-//	tactic             what the messages for a group are spent on, by how long its tasks run
+//	tactic             what the messages for a group are spent on: by how many round trips its tasks run, and by the price
+//	price              of a message: the CPU that it takes, the more the busier the machine is
 //	claim              to ask workers for the attempts of a job that came from another frontend
 //	round              workers that are asked how long their queues are, by the baselines that bind by that
 //	due, sleeping      a long task that is to be placed with the next batch, or later

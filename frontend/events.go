@@ -8,7 +8,7 @@ import (
 )
 
 // Event is what a Core is told: one of Listed, WorkerUp, LinkLost, WorkerGone, Received, Frame, Heard, Submit, Cancel,
-// Delivered, Dropped, Leave, Wake.
+// Delivered, Dropped, Leave, Busy, Wake.
 type Event interface{ event() }
 
 // WorkerUp: a link was made, for the first time or again.
@@ -67,6 +67,12 @@ type Dropped struct{ Receipts []Receipt }
 // Leave: accept nothing new.
 type Leave struct{}
 
+// Busy says what messages cost this process at present.
+type Busy struct {
+	Message time.Duration // CPU for one, sent or taken in
+	Share   float64       // of the machine's CPUs that is in use
+}
+
 // Wake: the time that NextWake named has come.
 type Wake struct{}
 
@@ -82,6 +88,7 @@ func (Heard) event()      {}
 func (Submit) event()     {}
 func (Cancel) event()     {}
 func (Leave) event()      {}
+func (Busy) event()       {}
 func (Wake) event()       {}
 
 // Action is what the shell must do: one of Send, Accepted, Refused, Done, Ended, Moved and Collect.
@@ -91,7 +98,7 @@ type Action interface{ action() }
 type Send struct {
 	Worker  Worker
 	Msg     probe.Msg
-	MayWait bool // up to LingerFor, for others to travel with: sending costs more than what is sent
+	MayWait bool // up to LingerFor, for others to travel with: messages are dear
 }
 
 // LingerFor is how long a message that may wait does, if no other one leaves on its connection before.

@@ -91,7 +91,7 @@ func TestExplainSampled(t *testing.T) {
 			}
 		}
 	}
-	explain(1, "after 0s, as 2 waited, of which they run for up to 100ms, places are kept:",
+	explain(1, "after 0s, as 2 waited, of which they run for up to 100ms:",
 		"w0 (believed idle): rides 1, places 1", "w1 (at random): places 1", "w2 (at random): places 1")
 	for _, a := range acts {
 		s, _ := a.(Send)

@@ -243,7 +243,7 @@ func (n *near) queued(r *reservation, places int) {
 	case before > 0 && r.live == 0:
 		s.probes--
 	}
-	if places < 0 && s.ripe.Len() > 0 && s.missing() > 0 && (r.live == 0 || !n.group.Sticky) {
+	if places < 0 && s.ripe.Len() > 0 && s.missing() > 0 && (r.live == 0 || !n.group.Policy.Sticky) {
 		s.worry()
 	}
 }
@@ -299,7 +299,7 @@ func (s *shelf) missing() int {
 
 // probed is how many probes the live places of a shelf are worth.
 func (s *shelf) probed() int {
-	if s.near.group.Sticky {
+	if s.near.group.Policy.Sticky {
 		return s.probes
 	}
 	return s.live

@@ -20,7 +20,7 @@ func (c *ledger) commit(g *group, s *shelf, ds []place.Decision, now time.Time, 
 			q, near = s, s.name
 		}
 		t := g.Tactic(q, c.view.Trip())
-		t.Near = near
+		t.Near, t.Dear = near, c.dear(g)
 		sample = c.log.chose(g, q.Len(), ds, t, now)
 	}
 	for i := range ds {
@@ -61,7 +61,7 @@ func (c *ledger) reserve(g *group, s *shelf, w *worker, d *place.Decision, sampl
 		a := c.launch(t, w, r.first+probe.ResID(i), riding, now)
 		t.readyAt, t.boundAt = now, now
 		r.rides = append(r.rides, a)
-		m.Launches = append(m.Launches, t.launch(a.id))
+		m.Launches = append(m.Launches, t.launch(a.id, c.view.Trip()))
 	}
 	for i := range r.count {
 		w.places[r.first+probe.ResID(i)] = r
@@ -71,7 +71,7 @@ func (c *ledger) reserve(g *group, s *shelf, w *worker, d *place.Decision, sampl
 	c.Stats.Places += uint64(r.count)
 	c.Stats.Rides += uint64(d.Rides)
 	c.view.Occupy(w.Worker, g.Demand, d.Rides)
-	if g.Sticky {
+	if g.Policy.Sticky {
 		g.budget -= max(1, d.Rides)
 	} else {
 		g.budget -= int(r.count)
@@ -80,7 +80,7 @@ func (c *ledger) reserve(g *group, s *shelf, w *worker, d *place.Decision, sampl
 		g.sampledAt = now
 	}
 	// At a worker where others queue, the place's turn is far enough off.
-	return append(acts, Send{Worker: w.Key, Msg: m, MayWait: g.Brief() && d.Rides == 0 && int(w.Load().Queued) >= w.Slots()})
+	return append(acts, Send{Worker: w.Key, Msg: m, MayWait: c.dear(g) && d.Rides == 0 && int(w.Load().Queued) >= w.Slots()})
 }
 
 // commitLong binds a task to the worker where it was decided to go by estimation, and notes the room that it takes there, if
@@ -130,7 +130,7 @@ func (c *ledger) launch(t *task, w *worker, res probe.ResID, state taskState, no
 	return a
 }
 
-func (t *task) launch(id probe.AttemptID) probe.Launch {
+func (t *task) launch(id probe.AttemptID, trip time.Duration) probe.Launch {
 	s := t.spec
 	expected := t.group.Runs.Correct(s.Estimate)
 	switch {
@@ -139,7 +139,7 @@ func (t *task) launch(id probe.AttemptID) probe.Launch {
 	case t.long != nil:
 		expected = t.long.run
 	case expected == 0 && t.group.job.Policy.Overlap:
-		expected = t.group.Runs.Steady(place.BriefRun)
+		expected = t.group.Runs.Steady(trip)
 	}
 	l := probe.Launch{Attempt: id, Task: s.Index, Function: s.Function, Payload: s.Payload, Estimate: expected, Timeout: s.Timeout, Files: s.Files}
 	if deadline := t.group.job.deadline; !deadline.IsZero() {
@@ -161,10 +161,10 @@ func (c *ledger) bind(r *reservation, g *group, m *probe.Ready, now time.Time, a
 	} else {
 		c.log.fates(r).Add(place.Bound, 1)
 	}
-	for n := g.Turn(g, w.Worker, place.BundleBytes-len(bind.Launch.Payload)); n > 1 && c.first(g, w, now) != nil; n-- {
+	for n := g.Bundle(g, place.BundleBytes-len(bind.Launch.Payload)); n > 1 && c.first(g, w, now) != nil; n-- {
 		bind.Bundle = append(bind.Bundle, c.bindNext(g, w, m, now))
 	}
-	if bind.Keep = !shared && own.Sticky && c.choose(own, w, now) != nil; bind.Keep {
+	if bind.Keep = !shared && own.Policy.Sticky && c.choose(own, w, now) != nil; bind.Keep {
 		c.Stats.Kept++
 	} else {
 		c.dropPlace(w, m.Res, r, place.Used)
@@ -188,7 +188,7 @@ func (c *ledger) bindNext(g *group, w *worker, m *probe.Ready, now time.Time) pr
 	a := c.launch(t, w, m.Res, bound, now)
 	a.turn = m.Turn
 	t.readyAt, t.boundAt = now, now
-	return t.launch(a.id)
+	return t.launch(a.id, c.view.Trip())
 }
 
 // decline gives a turn nothing.
@@ -205,7 +205,7 @@ func (c *ledger) enqueue(t *task, w *worker, now time.Time, acts []Action) []Act
 	w.enqueued[res] = a
 	t.readyAt, t.boundAt = now, now
 	j := t.group.job
-	launch := t.launch(a.id)
+	launch := t.launch(a.id, c.view.Trip())
 	if len(launch.Files) > 0 {
 		launch.Files = c.withPeers(launch.Files, w)
 	}
@@ -272,7 +272,7 @@ func (r *reservation) queue(n int) {
 
 // probed is how many probes the live places of the group are worth: a sticky one asked for several places.
 func (g *group) probed() int {
-	if !g.Sticky {
+	if !g.Policy.Sticky {
 		return g.live
 	}
 	return g.probing
@@ -363,7 +363,6 @@ func (c *ledger) cancelPlaces(j *job, now time.Time, acts []Action) []Action {
 	}
 	slices.SortFunc(j.placed, func(a, b *group) int { return cmp.Compare(a.index, b.index) })
 	for _, g := range j.placed {
-		keep := keep && !g.Short(c.view.Trip())
 		for r := range g.places.All() {
 			switch {
 			case r.live == 0:
@@ -432,7 +431,7 @@ func (c *ledger) cancel(r *reservation, acts []Action) []Action {
 		}
 		delete(r.w.places, id)
 		if run.Count > 0 && run.First+probe.ResID(run.Count) != id {
-			acts = c.sendCancel(r.w, run, r.group.Brief(), acts)
+			acts = c.sendCancel(r, run, acts)
 			run = probe.Cancel{}
 		}
 		if run.Count == 0 {
@@ -441,7 +440,7 @@ func (c *ledger) cancel(r *reservation, acts []Action) []Action {
 		run.Count++
 	}
 	if run.Count > 0 {
-		acts = c.sendCancel(r.w, run, r.group.Brief(), acts)
+		acts = c.sendCancel(r, run, acts)
 	}
 	c.log.fates(r).Add(place.Withdrawn, r.live)
 	r.queue(-r.live)
@@ -449,11 +448,18 @@ func (c *ledger) cancel(r *reservation, acts []Action) []Action {
 	return acts
 }
 
-func (c *ledger) sendCancel(w *worker, m probe.Cancel, brief bool, acts []Action) []Action {
+// dear reports whether messages for a group cost so much that those which may wait for others do: ten that leave by themselves as
+// much as the wait. Of tasks that are not short there are too few to save by that what slots lose which ask in vain meanwhile.
+func (c *ledger) dear(g *group) bool {
+	return 10*c.view.Price() > LingerFor && g.Short(c.view.Trip())
+}
+
+func (c *ledger) sendCancel(r *reservation, m probe.Cancel, acts []Action) []Action {
+	w := r.w
 	c.Stats.Cancels++
 	w.cancels[w.nextCancel%len(w.cancels)] = m
 	w.nextCancel++
-	return append(acts, Send{Worker: w.Key, Msg: m, MayWait: brief})
+	return append(acts, Send{Worker: w.Key, Msg: m, MayWait: c.dear(r.group)})
 }
 
 // cancelled reports whether a Cancel of the place was among the last that w was sent.

@@ -29,6 +29,7 @@ import (
 //	submit x tasks=3 policy=...    3 tasks alike; 1.hosts=h1 is for task 1 only; once: may start only once
 //	... gen=2 age=5s               its client has turned to two frontends before, first 5 s ago; resubmitted: gen=1 age=1s
 //	delivered a1, dropped a1       the outcome of a1 is at its client; nobody knows whether it is
+//	busy message=10us share=0.9    what messages cost; may-wait: up to LingerFor, for others
 //	... stages=a,b<a,c<a+b         its stages, b after a and c after both; 2.stage=1 is the number of task 2's
 //
 // Attempts of this frontend are a1, a2, ..., of others b7, and are shown with their task: a1(x.0). Workers are
@@ -67,6 +68,8 @@ func (s *story) event(l *script.Line) Event {
 	switch who := l.Word(); who {
 	case "leave":
 		return Leave{}
+	case "busy":
+		return Busy{Message: l.Duration("message"), Share: l.Float("share")}
 	case "cancel":
 		return Cancel{Job: script.Job(l.Word()), Reason: "not wanted"}
 	case "submit":
@@ -453,7 +456,11 @@ var failures = map[Failure]string{
 func (s *story) showAction(a Action) string {
 	switch a := a.(type) {
 	case Send:
-		return s.names[a.Worker] + " " + s.showMsg(a.Msg)
+		text := s.names[a.Worker] + " " + s.showMsg(a.Msg)
+		if a.MayWait {
+			text += " may-wait"
+		}
+		return text
 	case Accepted:
 		return "accepted " + script.ShowJob(a.Job)
 	case Refused:

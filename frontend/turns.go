@@ -34,7 +34,7 @@ func (c *planner) ready(w *worker, m *probe.Ready, now time.Time, acts []Action)
 func (c *planner) share(g *group, w *worker, now time.Time) *group {
 	j := g.job
 	t := c.tenants[j.Tenant] // j.tenant, unless j has ended
-	if !j.Policy.Share || g.Short(c.view.Trip()) || t == nil {
+	if !j.Policy.Share || t == nil {
 		return nil
 	}
 	looked := 0

@@ -75,6 +75,9 @@ type frontendNode struct {
 
 	lingers  []*conn // with messages that wait, until lingerAt at the latest
 	lingerAt time.Duration
+
+	busyAt   time.Duration // when it is to be told again what messages cost
+	busyUsed time.Duration // of its machine's CPU, when it was told
 }
 
 // frontend is the core of a frontend that is no rival's.
@@ -292,6 +295,7 @@ func (c *cluster) toFrame(cn *conn, m probe.Msg) error {
 }
 
 func (c *cluster) stepFrontend(f *frontendNode, ev frontend.Event) error {
+	c.tellBusy(f)
 	f.acts = f.core.Step(c.time(), ev, f.acts[:0])
 	c.note("f%d %s", f.index, ev)
 	if c.afterFrontend != nil {

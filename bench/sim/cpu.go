@@ -41,6 +41,27 @@ func (u *CPU) String() string {
 	return fmt.Sprintf("a message costs %v of CPU at either end, %s %d cores", u.Message, where, max(u.Cores, 1))
 }
 
+// spend counts CPU time.
+func (p *process) spend(cost time.Duration) {
+	p.used += cost
+	p.machine.used += cost
+}
+
+// busyEvery is how often a frontend to which anything happens is told what messages cost.
+const busyEvery = 10 * time.Millisecond
+
+// tellBusy tells a frontend what messages cost it, which is known exactly here.
+func (c *cluster) tellBusy(f *frontendNode) {
+	if f.machine == nil || c.now < f.busyAt {
+		return
+	}
+	m := f.machine
+	span := c.now - f.busyAt + busyEvery // since it was told last
+	share := float64(m.used-f.busyUsed) / float64(span) / float64(m.cores)
+	f.core.Step(c.time(), frontend.Busy{Message: c.cpu.Message, Share: share}, nil)
+	f.busyAt, f.busyUsed = c.now+busyEvery, m.used
+}
+
 // of is the cost of so many things that travel together.
 func (u *CPU) of(things int) time.Duration {
 	if things == 0 {
@@ -51,7 +72,9 @@ func (u *CPU) of(things int) time.Duration {
 
 // machine is cores, and what waits for one of them.
 type machine struct {
-	idle  int // cores
+	cores int
+	idle  int           // of them
+	used  time.Duration // CPU time
 	waits []*turn
 	head  int // of waits
 }
@@ -84,7 +107,8 @@ func (c *cluster) addProcess(p *process) {
 	case c.cpu.Shared && c.shared != nil:
 		p.machine = c.shared
 	default:
-		p.machine = &machine{idle: max(c.cpu.Cores, 1)}
+		cores := max(c.cpu.Cores, 1)
+		p.machine = &machine{cores: cores, idle: cores}
 		c.shared = p.machine
 	}
 }
@@ -152,7 +176,7 @@ func (c *cluster) begin(t *turn) {
 		things = len(ev.Job.Tasks)
 	}
 	cost := c.cpu.of(things)
-	t.of.used += cost
+	t.of.spend(cost)
 	t.of.done = max(c.now+cost, t.of.done)
 	c.at(t.of.done, event{kind: taken, what: t})
 }
@@ -171,7 +195,7 @@ func (c *cluster) carryOut(t *turn) error {
 		cost += c.cpu.of(thingsIn(msgs))
 		c.dispatch(cn, t.e.kind.atWorker(), c.now+cost, msgs)
 	}
-	t.of.used += cost
+	t.of.spend(cost)
 	c.at(c.now+cost, event{kind: rested, what: t.of.machine})
 	return nil
 }

@@ -23,7 +23,7 @@ func (r *faultRun) fault(n int) {
 		r.stats.Faults[what]++
 	}
 	back := between(d, 10*time.Millisecond, time.Second)
-	kind := d.IntN(14)
+	kind := d.IntN(15)
 	if r.steady {
 		kind = among(d, 2, 4, 4, 13)
 	}
@@ -109,6 +109,9 @@ func (r *faultRun) fault(n int) {
 			did("worker is maintained")
 			r.maintain(w, between(d, 0, time.Second), back)
 		}
+	case 14:
+		did("messages become dear or cheap")
+		r.tellFrontend(f, frontend.Busy{Message: 10 * time.Microsecond, Share: d.Float64()}, func() bool { return true })
 	case 13:
 		if !f.down && len(r.frontends) > 1 {
 			did("frontend leaves")

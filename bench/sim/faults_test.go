@@ -43,8 +43,8 @@ func TestFaults(t *testing.T) {
 	if t.Failed() || n < 80 {
 		return
 	}
-	if len(sum.Faults) != 13 {
-		t.Errorf("%d kinds of faults, want 13", len(sum.Faults))
+	if len(sum.Faults) != 14 {
+		t.Errorf("%d kinds of faults, want 14", len(sum.Faults))
 	}
 	for _, what := range []string{
 		"jobs with stages", "tasks with constraints", "tasks with inputs", "tasks with files", "fetches", "fetches that fail",

@@ -16,7 +16,6 @@ type Kind struct {
 	Runs   *view.Runs // of their function
 	Ratio  float64    // probes for each
 	Of     int        // tasks of their job, of this kind and of others
-	Sticky bool       // places are kept while tasks wait
 
 	sum      time.Duration // of the estimates
 	hinted   int           // tasks that have one
@@ -62,28 +61,6 @@ func (k *Kind) Run() time.Duration {
 	return k.atMost
 }
 
-// BriefRun is how long tasks run that are over before a worker which asks for one in vain has had its answer
-// several times. Of a group of such tasks, one place at each worker must do.
-const BriefRun = 3 * time.Millisecond
-
-// Brief reports whether the tasks run for less than that.
-func (k *Kind) Brief() bool {
-	run := k.Run()
-	return run > 0 && run < BriefRun
-}
-
-// shortRun is how many round trips tasks run of which it is true that a slot waiting for a place to be answered costs
-// more than the messages that it saves.
-const shortRun = 30
-
-// Short reports whether the tasks run for so few round trips, though they are not brief. They ride to any workers where
-// no idle one is known, their places are not kept, for of those many ask in vain, and their turns are not shared. For
-// brief ones it is the other way round: what they wait for is CPU, of which messages take most.
-func (k *Kind) Short(trip time.Duration) bool {
-	run := k.Run()
-	return run >= BriefRun && run < shortRun*trip
-}
-
 // Queue is those of the tasks that wait, in their order.
 type Queue interface {
 	Len() int
@@ -107,17 +84,6 @@ func (k *Kind) Bundle(q Queue, bytes int) int {
 		return 1
 	}
 	return fit(q, int(bundleTime/k.Runs.Longest()), bytes) // none of it may be held up by one that takes longer
-}
-
-// Turn is how many a turn at w gets. Of brief tasks it gets more where so many others queue that what waits behind
-// the slots of w until one falls free loses nothing by it.
-func (k *Kind) Turn(q Queue, w *view.Worker, bytes int) int {
-	if slots := w.Slots(); k.Policy.Bundle && k.Brief() && slots > 0 {
-		if n := min(slots, 1+int(w.Load().Queued)/(2*slots)); n > 1 {
-			return fit(q, n, bytes)
-		}
-	}
-	return k.Bundle(q, bytes)
 }
 
 func fit(q Queue, n, bytes int) int { return q.Fit(max(min(n, maxBundle), 1), bytes) }

@@ -73,12 +73,12 @@ func (s *Sampler) Place(w *Want, now time.Time) []Decision {
 	for _, row := range w.Has {
 		*s.mark(row) = hasPlaces
 	}
-	rides := 0
+	t, rides := w.Tactic(w.Queue, s.view.Trip()), 0
 	if w.Fresh && w.Policy.RideAlong {
-		rides = s.rides(w, now)
+		rides = s.rides(w, &t, now)
 	}
 	if rides < w.Queue.Len() {
-		s.places(w, w.Probes-rides, now)
+		s.places(w, &t, w.Probes-rides, now)
 	}
 	for i := range s.out {
 		*s.mark(s.out[i].Worker) = 0
@@ -118,25 +118,20 @@ func (s *Sampler) pick(w *view.Worker, why Why) *Decision {
 	return &s.out[*at-1]
 }
 
-func (s *Sampler) picked(w *view.Worker) bool { return *s.mark(w) > 0 }
-
-// rides sends tasks along to workers believed to have room, and what is left of short ones to a random sample; where
-// the view is not to be used, all of them. It returns how many tasks ride.
-func (s *Sampler) rides(w *Want, now time.Time) int {
-	idle, rides := len(s.view.Idle()), 0
+// rides sends tasks along to workers believed to have room; where the view is not to be used, to a random sample. It
+// returns how many tasks ride.
+func (s *Sampler) rides(w *Want, t *Tactic, now time.Time) (rides int) {
+	idle := len(s.view.Idle())
 	all := w.Queue.Riders(min(w.Queue.Len(), idle*w.mostRides()+w.Set.Len()))
-	if w.Policy.Informed {
-		large := w.large(w.Queue)
-		if large && all > idle/2 {
-			return 0
-		}
-		rides = s.toIdle(w, all)
-		if large || !w.Short(s.view.Trip()) {
-			return rides
-		}
+	switch {
+	case !w.Policy.Informed:
+	case t.Large && all > idle/2:
+		return 0
+	default:
+		return s.toIdle(w, t.Bundle, all)
 	}
 	for i := 0; i < w.Set.Len() && rides < all; i++ {
-		if row := w.Set.Draw(i, s.rand); !s.picked(row) && !s.view.IsHeld(row, now) {
+		if row := w.Set.Draw(i, s.rand); !s.view.IsHeld(row, now) {
 			s.pick(row, AtRandom).Rides++
 			rides++
 		}
@@ -146,8 +141,7 @@ func (s *Sampler) rides(w *Want, now time.Time) int {
 
 // toIdle sends tasks along to workers believed to have room, one each, then one more each while room
 // is left. Tasks worth bundling fill one worker after the other instead: each message costs more than they do.
-func (s *Sampler) toIdle(w *Want, all int) (rides int) {
-	bundle := w.Bundle(w.Queue, BundleBytes)
+func (s *Sampler) toIdle(w *Want, bundle, all int) (rides int) {
 	most := w.mostRides()
 	take := func(row *view.Worker) {
 		n := min(most, bundle*row.Room(w.Demand))
@@ -189,14 +183,14 @@ const maxSticky = 8
 
 // places probes n workers of a random sample: first those where the group has no place and none is
 // planned, then any. A sticky place comes round again and again, but only in one slot at a time, so there it
-// asks for one in each slot; without that, a job could not have all the slots that fall free together at a
-// worker, and later ones would overtake it. Workers that are held by long tasks come last.
-func (s *Sampler) places(w *Want, n int, now time.Time) {
+// asks for one in each slot, unless its tasks are so short that it is back soon; without that, a job could not have all the slots
+// that fall free together at a worker, and later ones would overtake it. Workers that are held by long tasks come last.
+func (s *Sampler) places(w *Want, t *Tactic, n int, now time.Time) {
 	each := func(row *view.Worker) int {
-		if w.Sticky && !w.Brief() {
-			return max(1, min(w.Demand.Times(row.Welcome().Capacity), w.Queue.Len(), maxSticky))
+		if !w.Policy.Sticky || t.Single {
+			return 1
 		}
-		return 1
+		return max(1, min(w.Demand.Times(row.Welcome().Capacity), w.Queue.Len(), maxSticky))
 	}
 	spared := 0 // how many held ones may be passed over
 	if s.view.Held() > 0 {
@@ -221,10 +215,10 @@ func (s *Sampler) places(w *Want, n int, now time.Time) {
 			}
 			at := *s.mark(row)
 			switch {
-			case w.Sticky && at == hasPlaces:
+			case w.Policy.Sticky && at == hasPlaces:
 				continue
 			case at > 0:
-				if d := &s.out[at-1]; w.Sticky && d.Places > 0 || d.Rides+d.Places == probe.MaxPlaces {
+				if d := &s.out[at-1]; w.Policy.Sticky && d.Places > 0 || d.Rides+d.Places == probe.MaxPlaces {
 					continue
 				}
 			}

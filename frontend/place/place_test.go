@@ -55,7 +55,7 @@ func TestSampler(t *testing.T) {
 		"what is left rides where there is room": {policy: phoebe, workers: 3, slots: 4, idle: 3, tasks: 10, run: 100 * time.Millisecond, rides: 10, riding: 3},
 		"what does not ride is sampled":          {policy: phoebe, workers: 20, slots: 1, idle: 5, tasks: 10, run: 100 * time.Millisecond, rides: 5, riding: 5, places: 15, reserved: 15},
 		"a place asks for every slot":            {policy: phoebe, workers: 30, slots: 4, tasks: 10, run: 100 * time.Millisecond, places: 80, reserved: 20},
-		"but of brief tasks for one":             {policy: phoebe, workers: 30, slots: 4, tasks: 10, run: time.Millisecond, places: 20, reserved: 20},
+		"but of short tasks for one":             {policy: phoebe, workers: 30, slots: 4, tasks: 10, run: time.Millisecond, places: 20, reserved: 20},
 		"a large job rides only at leisure":      {policy: phoebe, workers: 100, slots: 1, idle: 30, tasks: 30, of: 30, run: 100 * time.Millisecond, places: 60, reserved: 60},
 		"few workers get several places":         {policy: late, workers: 5, slots: 4, tasks: 10, places: 20, reserved: 5},
 		"a policy without rides samples only":    {policy: late, workers: 30, slots: 4, idle: 30, tasks: 10, places: 20, reserved: 20},
@@ -63,8 +63,9 @@ func TestSampler(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			v, set, rng := fleet(test.workers, test.slots, test.idle)
-			k := &Kind{Policy: test.policy, Set: set, Demand: probe.Slot, Runs: v.Runs("f"), Ratio: 2, Of: max(test.of, test.tasks), Sticky: test.policy.Sticky}
+			k := &Kind{Policy: test.policy, Set: set, Demand: probe.Slot, Runs: v.Runs("f"), Ratio: 2, Of: max(test.of, test.tasks)}
 			k.Add(test.run, 0, 0)
+			v.Travelled(time.Millisecond)
 			w := &Want{Kind: k, Queue: waiting(test.tasks), Probes: k.Probes(test.tasks), Fresh: test.has == 0, Has: append([]*view.Worker(nil), set.Workers()[:test.has]...)}
 			s := NewSampler(v, rng)
 			for range 2 { // the second time it finds its scratch as it left it

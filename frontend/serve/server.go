@@ -581,11 +581,13 @@ func (s *Server) watch(links []*link, absence time.Duration) {
 	}
 }
 
-// tick looks after what is silent: links, clients' connections, jobs whose clients are gone.
+// tick looks after what is silent: links, clients' connections, jobs whose clients are gone; and tells the core what messages cost.
 func (s *Server) tick() {
 	every := min(s.cfg.Lease/3, s.cfg.ClientGrace/3, time.Second)
 	tick := time.NewTicker(every)
 	defer tick.Stop()
+	var m meter
+	m.busy()
 	for last := monotonic(); ; {
 		select {
 		case <-s.ctx.Done():
@@ -595,9 +597,11 @@ func (s *Server) tick() {
 		now := monotonic()
 		absence := time.Duration(now-last) - every
 		last = now
+		busy := m.busy()
 		s.mu.Lock()
+		s.stepLocked(busy)
 		links := slices.Clone(s.links)
-		s.mu.Unlock()
+		s.unlock()
 		s.watch(links, absence)
 		s.listener.sweep()
 		s.sweepJobs()

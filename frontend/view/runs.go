@@ -59,10 +59,10 @@ func (r *Runs) Correct(hint time.Duration) time.Duration { return r.stats.Correc
 // Stats is what estimates are made from.
 func (r *Runs) Stats() *estimate.Stats { return &r.stats }
 
-// Steady is how long a task will run, if the function's tasks all take nearly the same, or less than brief, so that the
-// difference does not matter; 0 if not. It is for tasks without an estimate of their own.
-func (r *Runs) Steady(brief time.Duration) time.Duration {
-	if r.n < 8 || r.longest >= brief && r.longest-r.shortest > r.shortest/8 {
+// Steady is how long a task will run, if the function's tasks all take nearly the same, or differ by less than a round trip;
+// 0 if not. It is for tasks without an estimate of their own.
+func (r *Runs) Steady(trip time.Duration) time.Duration {
+	if r.n < 8 || r.longest-r.shortest > max(r.shortest/8, trip) {
 		return 0
 	}
 	return r.shortest
@@ -77,4 +77,17 @@ func (v *View) Travelled(trip time.Duration) {
 		v.trip = trip
 	}
 	v.trip += (trip - v.trip) / 64
+}
+
+// Price is what it costs to send a message or to take one in: the CPU for it, and what that makes other work wait; 0 if
+// nothing is known.
+func (v *View) Price() time.Duration { return v.price }
+
+// mostBusy bounds how busy a machine is taken to be: it is not measured so exactly that more could be told apart.
+const mostBusy = 0.95
+
+// Busy notes how much CPU a message needs, and which share of the machine's CPUs is in use: what has to wait behind so much
+// other work takes 1/(1-share) times as long.
+func (v *View) Busy(message time.Duration, share float64) {
+	v.price = time.Duration(float64(message) / (1 - min(share, mostBusy)))
 }

@@ -28,8 +28,9 @@ type View struct {
 	sweepSets int    // how many there are when those nobody uses are looked for next
 	turned    []*Set // since it was asked last
 
-	runs map[string]*Runs
-	trip time.Duration
+	runs  map[string]*Runs
+	trip  time.Duration
+	price time.Duration
 }
 
 // New is a view of no worker. It shares rng with its caller.

@@ -3,7 +3,9 @@ package view
 import (
 	"math/rand/v2"
 	"testing"
+	"time"
 
+	"github.com/phoebe-sched/phoebe/frontend/estimate"
 	"github.com/phoebe-sched/phoebe/probe/purity"
 )
 
@@ -76,6 +78,38 @@ func TestConstraint(t *testing.T) {
 		}
 		if met := test.constraint.Matches(labels, "h1", "w1"); met != test.met {
 			t.Errorf("%v: met is %t", test.constraint, met)
+		}
+	}
+}
+
+// Runs are steady that differ by an eighth at most, or by less than a round trip.
+func TestSteady(t *testing.T) {
+	const ms = time.Millisecond
+	for _, test := range []struct{ run, other, trip, want time.Duration }{
+		{run: 100 * ms, other: 100 * ms, want: 100 * ms},
+		{run: 100 * ms, other: 110 * ms, want: 100 * ms},
+		{run: 100 * ms, other: 120 * ms},
+		{run: 1 * ms, other: 3 * ms, trip: 1 * ms},
+		{run: 1 * ms, other: 3 * ms, trip: 3 * ms, want: 1 * ms},
+	} {
+		var r Runs
+		for range 8 {
+			r.Ran(test.other)
+			r.Ran(test.run)
+		}
+		if got := r.Steady(test.trip); (got > 0) != (test.want > 0) || got < test.want {
+			t.Errorf("%v and %v, a round trip takes %v: %v, want %v", test.run, test.other, test.trip, got, test.want)
+		}
+	}
+}
+
+// A message costs the more the busier the machine is, and no more than what can be told of that.
+func TestPrice(t *testing.T) {
+	v := New(estimate.Config{}.Defaults(), rand.New(rand.NewPCG(1, 1)))
+	for share, want := range map[float64]time.Duration{0: 10, 0.5: 20, 0.75: 40, 1: 200, 1.5: 200} {
+		v.Busy(10*time.Microsecond, share)
+		if got := v.Price().Round(time.Microsecond); got != want*time.Microsecond {
+			t.Errorf("%v of the CPUs in use: %v, want %v", share, got, want*time.Microsecond)
 		}
 	}
 }

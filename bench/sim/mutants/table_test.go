@@ -451,7 +451,7 @@ var table = []mutant{
 	},
 	{
 		"a place is kept only while tasks wait", "frontend/places.go",
-		"own.Sticky && c.choose(own, w, now) != nil", "own.Sticky",
+		"own.Policy.Sticky && c.choose(own, w, now) != nil", "own.Policy.Sticky",
 	},
 	{
 		"a task that rode along and was not started waits again", "frontend/turns.go",
@@ -857,5 +857,29 @@ var table = []mutant{
 	{
 		"an estimated task that is short waits as short ones do", "frontend/estimate/decide.go",
 		"t.Demand, c.R < t.LongFrom, c.Steps", "t.Demand, false, c.Steps",
+	},
+	{
+		"dear messages wait for others", "frontend/places.go",
+		"10*c.view.Price() > LingerFor && ", "false && ",
+	},
+	{
+		"cheap messages do not wait", "frontend/places.go",
+		"10*c.view.Price() > LingerFor && ", "",
+	},
+	{
+		"messages for tasks that are not short do not wait", "frontend/places.go",
+		" && g.Short(c.view.Trip())", "",
+	},
+	{
+		"on a busy machine messages are dear", "frontend/view/runs.go",
+		" / (1 - min(share, mostBusy))", "",
+	},
+	{
+		"of short tasks one place at a worker must do", "frontend/place/tactic.go",
+		"run > 0 && run < shortRun*trip", "run < 0",
+	},
+	{
+		"of tasks that are not short one place does not", "frontend/place/tactic.go",
+		"run > 0 && run < shortRun*trip", "run > 0",
 	},
 }
