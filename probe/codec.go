@@ -116,7 +116,7 @@ func AppendMsg(b []byte, m Msg) []byte {
 	switch m := m.(type) {
 	case Hello:
 		b = begin(b, kindHello)
-		b = appendDialect(b, m.Speaks)
+		b = AppendDialect(b, m.Speaks)
 		b = appendString(b, m.Secret)
 		b = binary.LittleEndian.AppendUint64(b, uint64(m.Frontend))
 		b = appendString(b, m.Name)
@@ -186,7 +186,7 @@ func AppendMsg(b []byte, m Msg) []byte {
 		b = appendBool(appendUint(begin(b, kindProbe), m.Seq), m.Matrix)
 	case Welcome:
 		b = begin(b, kindWelcome)
-		b = appendDialect(b, m.Speaks)
+		b = AppendDialect(b, m.Speaks)
 		b = appendUint(b, uint64(m.Epoch))
 		b = appendString(b, m.Worker)
 		b = binary.LittleEndian.AppendUint64(b, m.Incarnation)

@@ -44,8 +44,19 @@ func (d Dialect) String() string {
 	return fmt.Sprintf("versions %d to %d", d.Min, d.Max)
 }
 
-func appendDialect(b []byte, d Dialect) []byte {
+// AppendDialect appends d to b.
+func AppendDialect(b []byte, d Dialect) []byte {
 	return appendUint(appendUint(appendUint(b, uint64(d.Min)), uint64(d.Max)), uint64(d.Features))
+}
+
+// ReadDialect reads a dialect off the front of b and returns what follows it. The error is a *DecodeError.
+func ReadDialect(b []byte) (d Dialect, rest []byte, err error) {
+	r := reader{buf: b}
+	d = r.dialect("dialect")
+	if r.err != nil {
+		return Dialect{}, nil, r.err
+	}
+	return d, b[r.pos:], nil
 }
 
 func (r *reader) dialect(field string) Dialect {

@@ -163,6 +163,7 @@ func (f *fleet) expose(t *exposition.Text) {
 		{"gossip_messages_total", "direction", "out", float64(stats.PacketsOut)},
 		{"gossip_unsent_total", "", "", float64(stats.Dropped + stats.Failed)},
 		{"gossip_garbage_total", "", "", float64(stats.Garbage)},
+		{"gossip_messages_skipped_total", "", "", float64(stats.Skipped)},
 		{"gossip_complaints_total", "", "", float64(stats.Complaints)},
 		{"gossip_stalls_total", "", "", float64(stats.Stalls)},
 		{"view_workers", "", "", float64(stats.Workers)},
@@ -170,6 +171,7 @@ func (f *fleet) expose(t *exposition.Text) {
 		{"view_clock_back_total", "", "", float64(stats.ClockBack)},
 		{"heartbeats_total", "outcome", "answered", float64(beats.Answered)},
 		{"heartbeats_total", "outcome", "unauthorized", float64(beats.Unauthorized)},
+		{"heartbeats_total", "outcome", "version", float64(beats.Versions)},
 		{"heartbeats_total", "outcome", "garbage", float64(beats.Errors)},
 		{"heartbeats_total", "outcome", "connection_limit", float64(beats.Limit)},
 	} {

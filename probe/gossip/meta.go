@@ -4,17 +4,16 @@ import (
 	"encoding/binary"
 	"errors"
 
+	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/probe/gossip/view"
 )
 
-// metaVersion of what members tell of themselves: it, the run (8 bytes, little-endian), and three strings with
-// their length (uvarint) before them.
-const metaVersion = 1
+var errMeta = errors.New("its description is of another release, or cut short")
 
-var errMeta = errors.New("its description is of another version, or cut short")
-
+// encodeMeta is what members tell of themselves: the dialect that they speak, their run (8 bytes, little-endian), and three
+// strings with their length (uvarint) before them. What follows is ignored.
 func encodeMeta(m view.Member) []byte {
-	b := binary.LittleEndian.AppendUint64([]byte{metaVersion}, m.Run)
+	b := binary.LittleEndian.AppendUint64(probe.AppendDialect(nil, probe.Spoken), m.Run)
 	for _, s := range []string{m.Name, m.API, m.Heartbeat} {
 		b = append(binary.AppendUvarint(b, uint64(len(s))), s...)
 	}
@@ -22,11 +21,18 @@ func encodeMeta(m view.Member) []byte {
 }
 
 func decodeMeta(b []byte) (m view.Member, err error) {
-	if len(b) < 9 || b[0] != metaVersion {
+	theirs, b, err := probe.ReadDialect(b)
+	if err != nil {
 		return m, errMeta
 	}
-	m.Run = binary.LittleEndian.Uint64(b[1:])
-	b = b[9:]
+	if _, _, err := probe.Spoken.Common(theirs, "this frontend", "that one"); err != nil {
+		return m, err
+	}
+	if len(b) < 8 {
+		return m, errMeta
+	}
+	m.Run = binary.LittleEndian.Uint64(b)
+	b = b[8:]
 	for _, s := range []*string{&m.Name, &m.API, &m.Heartbeat} {
 		size, n := binary.Uvarint(b)
 		if n <= 0 || size > uint64(len(b)-n) || size > view.MaxName {

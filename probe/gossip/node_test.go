@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/corpus"
 	"github.com/phoebe-sched/phoebe/probe/gossip/view"
 )
 
@@ -399,9 +400,19 @@ func TestMeta(t *testing.T) {
 	if got, err := decodeMeta(b); err != nil || got != m {
 		t.Errorf("%+v, %v", got, err)
 	}
+	if got, err := decodeMeta(append(b, 1, 2, 3)); err != nil || got != m {
+		t.Errorf("with something appended: %+v, %v", got, err)
+	}
 	for n := range b {
 		if _, err := decodeMeta(b[:n]); err == nil {
 			t.Errorf("%d of %d bytes are read", n, len(b))
 		}
 	}
+	newer := append(probe.AppendDialect(nil, probe.Dialect{Min: probe.Version + 1, Max: probe.Version + 1}), b[len(probe.AppendDialect(nil, probe.Spoken)):]...)
+	if _, err := decodeMeta(newer); err == nil || !strings.HasSuffix(err.Error(), "upgrade this frontend") {
+		t.Errorf("of a release that has no version in common: %v", err)
+	}
+	corpus.Check(t, probe.MinVersion, probe.Version, []corpus.Example{
+		{Name: "member", Msg: m, Wire: b, Decode: func(b []byte) (any, error) { return decodeMeta(b) }},
+	})
 }

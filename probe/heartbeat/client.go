@@ -90,7 +90,7 @@ func (c *Conn) Beat(deadline time.Time, h *view.Heartbeat, a *view.Answer) error
 	case refused:
 		err = &RefusedError{Reason: string(body[1:])}
 	default:
-		err = fmt.Errorf("heartbeat: answer of an unknown kind %d: use one release everywhere", body[0])
+		err = fmt.Errorf("heartbeat: answer of an unknown kind %d: upgrade this worker", body[0])
 	}
 	if cap(c.buf) > keptBuffer {
 		c.buf = nil

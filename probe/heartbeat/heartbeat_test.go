@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/probe/gossip/view"
 )
 
@@ -50,7 +52,7 @@ func beat(c *Conn, h *view.Heartbeat) (a view.Answer, err error) {
 
 // hello is a worker's first heartbeat.
 func hello(secret string, labels ...string) *view.Heartbeat {
-	return &view.Heartbeat{Secret: secret, Row: view.Row{Incarnation: 7, Seq: 3, ProfileRev: 1,
+	return &view.Heartbeat{Speaks: probe.Spoken, Secret: secret, Row: view.Row{Incarnation: 7, Seq: 3, ProfileRev: 1,
 		Profile: &view.Profile{Name: "w", Addr: "h:1", Labels: labels}}}
 }
 
@@ -73,7 +75,12 @@ func TestBeats(t *testing.T) {
 	if _, err := beat(dial(t, addr), hello("simsim")); !errors.As(err, &no) || !strings.Contains(no.Reason, "secret") {
 		t.Errorf("with a wrong secret: %v", err)
 	}
-	if got := s.Stats(); got.Answered != 6 || got.Unauthorized != 1 || got.Errors+got.Limit != 0 || names.Load() != 6 {
+	old := hello("sesame")
+	old.Speaks = probe.Dialect{Min: 1, Max: probe.MinVersion - 1}
+	if _, err := beat(c, old); !errors.As(err, &no) || !strings.Contains(no.Reason, "upgrade the worker") {
+		t.Errorf("of an older release: %v", err)
+	}
+	if got := s.Stats(); got.Versions != 1 || got.Answered != 6 || got.Unauthorized != 1 || got.Errors+got.Limit != 0 || names.Load() != 6 {
 		t.Errorf("%+v, %d bytes of names", got, names.Load())
 	}
 }
@@ -129,16 +136,32 @@ func TestGarbage(t *testing.T) {
 		b := binary.LittleEndian.AppendUint32(append([]byte(nil), greeting...), 1)
 		return append(binary.LittleEndian.AppendUint32(b, size), body...)
 	}
-	for i, say := range [][]byte{
+	bad := [][]byte{
 		[]byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"),
 		[]byte(strings.Repeat("\xff", 4096)),
 		request(maxRequest+1, ""),
-		request(4, "\xff\xff\xff\xff"),
-		request(3, "abc"),
-	} {
+	}
+	for i, say := range bad {
 		closes(t, addr, say)
 		until(t, "it is counted", func() bool { return s.Stats().Errors == uint64(i+1) })
 	}
+	// It may be from an older release: that is answered.
+	for i, body := range []string{"\xff\xff\xff\xff", "abc", ""} {
+		c := dial(t, addr)
+		if _, err := c.Write(request(uint32(len(body)), body)); err != nil {
+			t.Fatal(err)
+		}
+		want := fmt.Sprintf("this frontend speaks version %d", probe.Version)
+		got := make([]byte, len(greeting)+9+len(want))
+		if _, err := io.ReadFull(c, got); err != nil || got[len(greeting)+8] != refused || !strings.HasSuffix(string(got), want) {
+			t.Errorf("%q is answered with %q, %v", body, got, err)
+		}
+		if n := s.Stats().Errors; n != uint64(len(bad)+i+1) {
+			t.Errorf("%d errors are counted", n)
+		}
+		c.Close()
+	}
+	until(t, "they are gone", func() bool { s.mu.Lock(); defer s.mu.Unlock(); return len(s.conns) == 0 })
 	first, second := dial(t, addr), dial(t, addr)
 	for _, c := range []*Conn{first, second} {
 		if _, err := beat(c, hello("")); err != nil {

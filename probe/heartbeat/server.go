@@ -14,6 +14,7 @@ import (
 	"github.com/valyala/fasthttp"
 	"github.com/valyala/fastrpc"
 
+	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/probe/gossip/view"
 )
 
@@ -42,21 +43,22 @@ type Server struct {
 	accepts  sync.WaitGroup
 	mu       sync.Mutex
 	conns    map[*conn]bool
-	count    struct{ answered, unauthorized, errors, limit atomic.Uint64 }
+	count    struct{ answered, unauthorized, versions, errors, limit atomic.Uint64 }
 }
 
 // Stats count since the start.
 type Stats struct {
 	Answered     uint64
 	Unauthorized uint64 // heartbeats with a wrong secret
-	Errors       uint64 // connections that were closed for what they said, or for silence from the beginning on, or not accepted
+	Versions     uint64 // heartbeats of workers of a release that has no version in common
+	Errors       uint64 // heartbeats that could not be read, and connections that were closed for what they said, or for silence from the beginning on, or not accepted
 	Limit        uint64 // connections that were too many
 }
 
 // Stats are as of now.
 func (s *Server) Stats() Stats {
 	c := &s.count
-	return Stats{Answered: c.answered.Load(), Unauthorized: c.unauthorized.Load(), Errors: c.errors.Load(), Limit: c.limit.Load()}
+	return Stats{Answered: c.answered.Load(), Unauthorized: c.unauthorized.Load(), Versions: c.versions.Load(), Errors: c.errors.Load(), Limit: c.limit.Load()}
 }
 
 // Serve answers heartbeats on l, in the background. l is the server's from here on.
@@ -159,6 +161,7 @@ type call struct {
 	server *Server
 	buf    []byte
 	beat   view.Heartbeat
+	err    error // why the beat cannot be read
 }
 
 func (c *call) Init(net.Conn, fasthttp.Logger) {}
@@ -166,13 +169,23 @@ func (c *call) Init(net.Conn, fasthttp.Logger) {}
 // ReadRequest implements fastrpc.HandlerCtx. After an error the connection is closed.
 func (c *call) ReadRequest(br *bufio.Reader) (err error) {
 	if c.buf, err = readBody(br, c.buf[:0], maxRequest); err == nil {
-		err = view.ReadHeartbeat(c.buf, &c.beat)
+		c.err = view.ReadHeartbeat(c.buf, &c.beat)
 	}
 	return err
 }
 
 func (c *call) handle() {
 	s := c.server
+	if c.err != nil {
+		s.count.errors.Add(1)
+		c.refuse(fmt.Sprintf("this frontend speaks %v of the probe protocol, and cannot read this heartbeat (%v): upgrade whichever of both is older", probe.Spoken, c.err))
+		return
+	}
+	if _, _, err := probe.Spoken.Common(c.beat.Speaks, "this frontend", "the worker"); err != nil {
+		s.count.versions.Add(1)
+		c.refuse(err.Error())
+		return
+	}
 	if sum := sha256.Sum256([]byte(c.beat.Secret)); subtle.ConstantTimeCompare(sum[:], s.secret[:]) != 1 {
 		s.count.unauthorized.Add(1)
 		c.refuse("the secret is not this frontend's: give all frontends and workers the same one")

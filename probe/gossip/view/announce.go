@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/phoebe-sched/phoebe/probe"
 )
 
 // Announcer makes a worker's heartbeats: it numbers its rows, decides to which frontends they go and which parts
@@ -92,7 +94,7 @@ func (a *Announcer) Beats(load Row, secret string) []Beat {
 	row := a.Row(load)
 	var beats []Beat
 	for _, addr := range a.targets() {
-		b := Beat{Addr: addr, Heartbeat: Heartbeat{Secret: secret, Members: a.version, Row: row}, revs: a.revs}
+		b := Beat{Addr: addr, Heartbeat: Heartbeat{Speaks: probe.Spoken, Secret: secret, Members: a.version, Row: row}, revs: a.revs}
 		has := a.sent[addr]
 		if has.profile != a.revs.profile {
 			b.Heartbeat.Row.Profile = a.profile

@@ -54,6 +54,7 @@ type Stats struct {
 	Wanted   uint64 // rows asked for
 	Supplied uint64 // rows sent to one that asked
 	Garbage  uint64 // messages that could not be read
+	Skipped  uint64 // messages of kinds that only a newer frontend knows
 }
 
 // Core is one frontend's view and its part in the gossip. Its owner locks it.
@@ -283,8 +284,10 @@ func (c *Core) Receive(now time.Time, msg []byte, out []Send) ([]Send, error) {
 			out = c.compare(&rd, from, out)
 		case msgIndex:
 			out = c.askFor(&rd, from, out)
-		default:
+		case 0: // nothing is written so
 			rd.fail(errRange)
+		default:
+			c.Stats.Skipped++
 		}
 	}
 	if rd.err != nil {

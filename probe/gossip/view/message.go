@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"time"
+
+	"github.com/phoebe-sched/phoebe/probe"
 )
 
 // maxMembers is how many frontends an Answer names at most.
@@ -12,6 +14,7 @@ const maxMembers = 4096
 // Heartbeat is what a worker sends to its homes, every second or when its state changed much. With a Profile in
 // the row it is a full one: the first to a frontend, one after a change, or when Answer.Full asks for it.
 type Heartbeat struct {
+	Speaks  probe.Dialect
 	Secret  string // as in Hello
 	Members uint64 // version of the list of frontends that the worker has; 0: none
 	Row     Row
@@ -28,14 +31,18 @@ type Answer struct {
 
 // AppendHeartbeat appends h.
 func AppendHeartbeat(b []byte, h *Heartbeat) []byte {
+	b = probe.AppendDialect(b, h.Speaks)
 	b = appendString(b, h.Secret)
 	b = binary.LittleEndian.AppendUint64(b, h.Members)
 	return AppendRow(b, &h.Row)
 }
 
-// ReadHeartbeat reads all of b into h.
-func ReadHeartbeat(b []byte, h *Heartbeat) error {
-	rd := reader{buf: b}
+// ReadHeartbeat reads b into h; what was appended to it since is ignored.
+func ReadHeartbeat(b []byte, h *Heartbeat) (err error) {
+	rd := reader{}
+	if h.Speaks, rd.buf, err = probe.ReadDialect(b); err != nil {
+		return err
+	}
 	h.Secret = rd.string(maxRawLabel)
 	h.Members = rd.uint64()
 	rd.row(&h.Row)
@@ -60,7 +67,7 @@ func AppendAnswer(b []byte, a *Answer) []byte {
 	return b
 }
 
-// ReadAnswer reads all of b into a.
+// ReadAnswer reads b into a; what was appended to it since is ignored.
 func ReadAnswer(b []byte, a *Answer) error {
 	rd := reader{buf: b}
 	*a = Answer{Seq: rd.uint(), Full: rd.byte() == 1, Incarnation: rd.uint64(), Version: rd.uint64()}
@@ -73,11 +80,8 @@ func ReadAnswer(b []byte, a *Answer) error {
 	return rd.end("answer")
 }
 
-// end is the reader's problem, or that it has not read everything.
+// end is the reader's problem.
 func (rd *reader) end(what string) error {
-	if rd.err == nil && len(rd.buf) > 0 {
-		rd.err = errRange
-	}
 	if rd.err != nil {
 		return fmt.Errorf("view: %s: %w", what, rd.err)
 	}

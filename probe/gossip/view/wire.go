@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/phoebe-sched/phoebe/probe"
@@ -13,8 +14,11 @@ import (
 // On the wire, integers are uvarints; keys, incarnations, runs and file ids take 8 bytes, little-endian; strings
 // and lists have their length before them; ages and durations are in milliseconds.
 //
-//	row = flags | incarnation if hasProfile, else key | seq | age | profile rev | files rev | speed in thousandths |
+//	row = length of what follows | flags | incarnation if hasProfile, else key | seq | age | profile rev | files rev | speed in thousandths |
 //	      finished | failed | [maintenance] | [flaws] | matrix without capacity | [profile] | [files]
+//
+// What follows is ignored: fields can be appended, as to the messages of package probe. A frontend that does not know them
+// passes the row on without them. Of flags, those that are not known are refused: they would be in the middle.
 
 // What a row's first byte says: which parts follow, and some booleans.
 const (
@@ -140,7 +144,7 @@ func appendString(b []byte, s string) []byte {
 // AppendRow appends r with the parts that it has. Bounds are not checked here: rows of a table keep them.
 func AppendRow(b []byte, r *Row) []byte {
 	at := len(b)
-	b = append(b, 0)
+	b = append(b, 0) // flags
 	var flags byte
 	if r.Profile != nil {
 		flags |= hasProfile
@@ -193,7 +197,8 @@ func AppendRow(b []byte, r *Row) []byte {
 		}
 	}
 	b[at] = flags
-	return b
+	var size [binary.MaxVarintLen64]byte
+	return slices.Insert(b, at, binary.AppendUvarint(size[:0], uint64(len(b)-at))...)
 }
 
 // thousandths is a speed factor as it is sent. One that is absurd stays absurd.
@@ -207,8 +212,17 @@ func thousandths(speed float64) uint64 {
 	return 1e6
 }
 
-// row reads a row into r, all of it. It allocates nothing for a short row.
+// row reads a row into r. It allocates nothing for a short row.
 func (rd *reader) row(r *Row) {
+	n := rd.count(math.MaxInt32, 1)
+	one := reader{buf: rd.buf[:n], err: rd.err}
+	rd.buf = rd.buf[n:]
+	if one.fields(r); one.err != nil {
+		rd.fail(one.err)
+	}
+}
+
+func (rd *reader) fields(r *Row) {
 	*r = Row{}
 	flags := rd.byte()
 	if flags >= notUsed {

@@ -1,6 +1,8 @@
 package view
 
 import (
+	"bytes"
+	"encoding/binary"
 	"reflect"
 	"testing"
 	"time"
@@ -8,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/corpus"
 	"github.com/phoebe-sched/phoebe/probe/purity"
 )
 
@@ -91,7 +94,7 @@ func TestMessagesSurviveTheWire(t *testing.T) {
 		if err != nil || len(rest) != 2 || !reflect.DeepEqual(got, r) {
 			t.Fatalf("%v, %d bytes rest\nsent %+v\nread %+v", err, len(rest), r, got)
 		}
-		h := Heartbeat{Secret: "s", Members: 17, Row: r}
+		h := Heartbeat{Speaks: probe.Dialect{Min: 6, Max: 8, Features: 1 << 40}, Secret: "s", Members: 17, Row: r}
 		var gotH Heartbeat
 		if err := ReadHeartbeat(AppendHeartbeat(nil, &h), &gotH); err != nil || !reflect.DeepEqual(gotH, h) {
 			t.Fatalf("%v\nsent %+v\nread %+v", err, h, gotH)
@@ -105,6 +108,63 @@ func TestMessagesSurviveTheWire(t *testing.T) {
 			t.Fatalf("%v\nsent %+v\nread %+v", err, a, gotA)
 		}
 	})
+}
+
+// What a newer peer appends is ignored, and so are messages that only it knows.
+func TestNewerPeer(t *testing.T) {
+	r := fullRow("w", 1, 7)
+	wire := AppendRow(nil, &r)
+	size, n := binary.Uvarint(wire)
+	extra := append(binary.AppendUvarint(nil, size+3), wire[n:]...)
+	extra = append(extra, 1, 2, 3)
+	var got Row
+	if rest, err := ReadRow(append(bytes.Clone(extra), 9), &got); err != nil || len(rest) != 1 || !reflect.DeepEqual(got, r) {
+		t.Errorf("%v, %d bytes rest, %+v", err, len(rest), got)
+	}
+	h := Heartbeat{Speaks: probe.Spoken, Secret: "s", Members: 17, Row: r}
+	var gotH Heartbeat
+	if err := ReadHeartbeat(append(AppendHeartbeat(nil, &h), 1, 2), &gotH); err != nil || !reflect.DeepEqual(gotH, h) {
+		t.Errorf("%v, %+v", err, gotH)
+	}
+	a := Answer{Seq: 3, Version: 5, Members: []Member{{Name: "f", Heartbeat: "f:1"}}}
+	var gotA Answer
+	if err := ReadAnswer(append(AppendAnswer(nil, &a), 1, 2), &gotA); err != nil || !reflect.DeepEqual(gotA, a) {
+		t.Errorf("%v, %+v", err, gotA)
+	}
+	c := newTestCore("f1")
+	if out, err := c.Receive(epoch, appendString([]byte{99}, "f2"), nil); err != nil || len(out) > 0 || c.Stats.Skipped != 1 || c.Stats.Garbage > 0 {
+		t.Errorf("%v, %v, %+v", out, err, c.Stats)
+	}
+	if _, err := c.Receive(epoch, append(appendString([]byte{msgPush}, "f2"), append(extra, wire...)...), nil); err != nil || c.Stats.Told != 2 {
+		t.Errorf("%v, %+v", err, c.Stats)
+	}
+}
+
+func TestCorpora(t *testing.T) {
+	full := fullRow("w", 1, 7)
+	full.Age, full.State, full.Draining, full.Speed, full.Finished, full.Failed = 20*time.Millisecond, Left, true, 1.5, 300, 2
+	full.Maintenance, full.Flaws = Maintenance{time.Hour, time.Minute}, BadSpeed|BadOutage
+	full.Matrix.Cells[7][7], full.Matrix.Short = 500, [probe.MatrixSide]probe.Wait{1, 2, 3, 4, 5, 6, 7, 8}
+	full.Profile.Labels, full.Profile.Flaws = []string{"gpu=no"}, BadLabels
+	full.FilesRev, full.Files = 4, &Files{3, 77}
+	brief := short(full)
+	corpus.Check(t, probe.MinVersion, probe.Version, []corpus.Example{
+		{Name: "row", Msg: brief, Wire: AppendRow(nil, &brief), Decode: func(b []byte) (any, error) {
+			var r Row
+			_, err := ReadRow(b, &r)
+			return r, err
+		}},
+		example("heartbeat", Heartbeat{Speaks: probe.Dialect{Min: 6, Max: 7, Features: 5}, Secret: "s", Members: 300, Row: full}, AppendHeartbeat, ReadHeartbeat),
+		example("answer", Answer{Seq: 7, Full: true, Incarnation: 2, Version: 300, Members: []Member{{Name: "f", Heartbeat: "f:1"}}}, AppendAnswer, ReadAnswer),
+	})
+}
+
+func example[M any](name string, m M, write func([]byte, *M) []byte, read func([]byte, *M) error) corpus.Example {
+	return corpus.Example{Name: name, Msg: m, Wire: write(nil, &m), Decode: func(b []byte) (any, error) {
+		var m M
+		err := read(b, &m)
+		return m, err
+	}}
 }
 
 // Nothing gets younger on its way.
@@ -154,6 +214,10 @@ func FuzzMessages(f *testing.F) {
 	push := appendString([]byte{msgPush}, "f2")
 	s := short(r)
 	f.Add(AppendRow(AppendRow(push, &r), &s))
+	row := AppendRow(nil, &s)
+	f.Add(append(append(push, byte(len(row)+1)), append(row[1:], 9)...)) // what is appended
+	f.Add(append(append(push, byte(len(row)-9)), row[1:len(row)-8]...))  // what is missing
+	f.Add(appendString([]byte{99}, "f2"))
 	f.Add(append(appendString([]byte{msgSums}, "f2"), make([]byte, 4*Buckets)...))
 	f.Add(append(appendString([]byte{msgWant}, "f2"), 1, 2, 3, 4, 5, 6, 7, 8, 0, 3))
 	f.Add(append(appendString([]byte{msgIndex}, "f2"), 1, 2, 3, 4, 5, 6, 7, 8, 1, 1))
