@@ -48,12 +48,19 @@ func (f *serviceFlags) serve(ctx context.Context, log *slog.Logger, set *metrics
 	watch, stop := context.WithCancel(context.Background())
 	defer stop()
 	go func() { failed <- s.failed(watch) }()
+	if err := notify("READY=1"); err != nil {
+		log.Warn("systemd does not know that this is ready", "err", err)
+	}
+	if every := watchdog(); every > 0 {
+		go feedWatchdog(s.ready, every, watch.Done())
+	}
 	select {
 	case err := <-failed:
 		return err
 	case <-ctx.Done():
 	}
 	log.Info("drains", "reason", context.Cause(ctx).Error(), "timeout", f.DrainTimeout.String())
+	_ = notify("STOPPING=1") // whether systemd knows makes no difference now
 	until, cancel := context.WithTimeoutCause(context.Background(), f.DrainTimeout, fmt.Errorf("not drained within --drain-timeout %v", f.DrainTimeout))
 	defer cancel()
 	return s.drain(until)

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"runtime"
-	"sync/atomic"
 	"time"
 
 	"github.com/VictoriaMetrics/metrics"
@@ -175,14 +174,8 @@ func (c *workerCmd) Run(ctx context.Context, out *streams, log *slog.Logger) err
 		return errors.Join(err, s.Close())
 	}
 	fmt.Fprintf(out.out, "worker %s\n", s.Addr())
-	var draining atomic.Bool
 	return c.serve(ctx, log, cfg.Metrics, service{
-		ready: func() error {
-			if draining.Load() {
-				return errors.New("draining")
-			}
-			return s.Err()
-		},
+		ready: s.Ready,
 		failed: func(ctx context.Context) error {
 			select {
 			case <-s.Done():
@@ -191,10 +184,7 @@ func (c *workerCmd) Run(ctx context.Context, out *streams, log *slog.Logger) err
 				return nil
 			}
 		},
-		drain: func(ctx context.Context) error {
-			draining.Store(true)
-			return s.Drain(ctx)
-		},
+		drain: s.Drain,
 		close: s.Close,
 		admin: map[string]http.HandlerFunc{"POST /maintenance": maintenanceHandler(s, len(c.Join) > 0)},
 	})

@@ -164,6 +164,16 @@ func (s *Server) Err() error {
 	}
 }
 
+// Ready is nil while it should be given work.
+func (s *Server) Ready() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.leaving {
+		return errors.New("draining")
+	}
+	return s.Err()
+}
+
 // Drain takes nothing new and returns when what runs has ended and its results were acknowledged, or with
 // the cause of ctx's end, or that of the server's. Close still has to follow.
 func (s *Server) Drain(ctx context.Context) error {

@@ -1,0 +1,85 @@
+package main_test
+
+import (
+	"fmt"
+	"net"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+// systemd is what stands in for it: a socket, and what was said there.
+type systemd struct {
+	name string
+	mu   sync.Mutex
+	said []string
+}
+
+func startSystemd(t *testing.T) *systemd {
+	t.Helper()
+	s := &systemd{name: filepath.Join(t.TempDir(), "notify")}
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: s.name, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	go func() {
+		buf := make([]byte, 1024)
+		for {
+			n, err := conn.Read(buf)
+			if err != nil {
+				return
+			}
+			s.mu.Lock()
+			s.said = append(s.said, string(buf[:n]))
+			s.mu.Unlock()
+		}
+	}()
+	return s
+}
+
+// hears waits until a process has said something n times, and returns all that it said.
+func (s *systemd) hears(t *testing.T, text string, n int) (all []string) {
+	t.Helper()
+	eventually(t, func() error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		all = append(all[:0], s.said...)
+		if got := strings.Count(strings.Join(all, "\n"), text); got < n {
+			return fmt.Errorf("systemd has heard %q %d times, want %d: %q", text, got, n, all)
+		}
+		return nil
+	})
+	return all
+}
+
+// Under systemd a frontend and a worker say when they are ready, that they live, and that they drain.
+
+func TestSystemd(t *testing.T) {
+	for _, args := range [][]string{{"frontend", "--listen", "127.0.0.1:0", "--workers", "127.0.0.1:1"}, {"worker", "--listen", "127.0.0.1:0"}} {
+		t.Run(args[0], func(t *testing.T) {
+			s := startSystemd(t)
+			p := startIn(t, []string{"NOTIFY_SOCKET=" + s.name, "WATCHDOG_USEC=60000"}, args...)
+			if all := s.hears(t, "READY=1", 1); all[0] != "READY=1" {
+				t.Errorf("%q", all)
+			}
+			s.hears(t, "WATCHDOG=1", 3)
+			p.signal(syscall.SIGTERM)
+			s.hears(t, "STOPPING=1", 1)
+			if code := p.ends(); code != 0 {
+				t.Errorf("exit code %d", code)
+			}
+		})
+	}
+	// It is not one's own watchdog if another process is named.
+	s := startSystemd(t)
+	p := startIn(t, []string{"NOTIFY_SOCKET=" + s.name, "WATCHDOG_USEC=60000", "WATCHDOG_PID=1"}, "worker", "--listen", "127.0.0.1:0")
+	s.hears(t, "READY=1", 1)
+	p.signal(syscall.SIGTERM)
+	if all := s.hears(t, "STOPPING=1", 1); len(all) != 2 {
+		t.Errorf("%q", all)
+	}
+	p.ends()
+}
