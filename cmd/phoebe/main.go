@@ -63,6 +63,7 @@ type cli struct {
 	Settings   configCmd     `cmd:"" name:"config" help:"Check a configuration file."`
 	Version    versionCmd    `cmd:"" help:"Show the version of this program."`
 	Completion completionCmd `cmd:"" help:"Print a completion script for a shell."`
+	Man        manCmd        `cmd:"" hidden:"" help:"Write the manual pages of all commands."`
 }
 
 // exitError is an error with the code that the process exits with. A nil err has been reported already.

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+)
+
+type manCmd struct {
+	Dir  string `arg:"" help:"Folder for the pages, which is made if it does not exist."`
+	Date int64  `env:"SOURCE_DATE_EPOCH" placeholder:"SECONDS" help:"Date of the pages, since 1970. Default: now."`
+}
+
+// Run writes a manual page for each command.
+func (c *manCmd) Run(model *kong.Application) error {
+	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
+		return err
+	}
+	date := time.Now().UTC()
+	if c.Date != 0 {
+		date = time.Unix(c.Date, 0).UTC()
+	}
+	var write func(n *kong.Node) error
+	write = func(n *kong.Node) error {
+		if err := os.WriteFile(filepath.Join(c.Dir, manName(n)+".1"), []byte(manPage(n, date)), 0o644); err != nil {
+			return err
+		}
+		commands, _ := words(n)
+		for _, child := range commands {
+			if err := write(child); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return write(model.Node)
+}
+
+func manName(n *kong.Node) string { return strings.ReplaceAll(n.FullPath(), " ", "-") }
+
+// manPage is the page of a command, in man(7).
+func manPage(n *kong.Node, date time.Time) string {
+	var b strings.Builder
+	name := manName(n)
+	brief, detail := n.Help, n.Detail
+	if n.Parent == nil {
+		brief, detail, _ = strings.Cut(n.Help, "\n")
+	}
+	fmt.Fprintf(&b, ".TH %s 1 %q phoebe \"User Commands\"\n", roff(strings.ToUpper(name)), date.Format(time.DateOnly))
+	fmt.Fprintf(&b, ".SH NAME\n%s \\- %s\n", roff(name), roff(strings.TrimSuffix(strings.TrimPrefix(brief, "phoebe "), ".")))
+	fmt.Fprintf(&b, ".SH SYNOPSIS\n.B %s\n%s\n", roff(n.FullPath()), roff(strings.TrimSpace(strings.TrimPrefix(n.Summary(), strings.TrimPrefix(n.FullPath(), "phoebe ")))))
+	b.WriteString(".SH DESCRIPTION\n")
+	b.WriteString(fill(brief))
+	paragraphs(&b, detail)
+	commands, flags := words(n)
+	if len(commands) > 0 {
+		b.WriteString(".SH COMMANDS\n")
+		for _, c := range commands {
+			fmt.Fprintf(&b, ".TP\n.BR %s (1)\n%s", roff(manName(c)), fill(c.Help))
+		}
+	}
+	if len(n.Positional) > 0 {
+		b.WriteString(".SH ARGUMENTS\n")
+		for _, p := range n.Positional {
+			fmt.Fprintf(&b, ".TP\n.I %s\n%s", roff(p.Name), fill(p.Help))
+		}
+	}
+	b.WriteString(".SH OPTIONS\n")
+	for _, f := range flags {
+		value := ""
+		if !f.IsBool() {
+			value = "=" + roff(f.FormatPlaceHolder())
+		}
+		help := f.Help
+		for _, env := range f.Envs {
+			help += " Environment: " + env + "."
+		}
+		fmt.Fprintf(&b, ".TP\n.BR %s%s\n%s", roff("--"+f.Name), value, fill(help))
+	}
+	if n.Parent != nil {
+		fmt.Fprintf(&b, ".SH SEE ALSO\n.BR %s (1)\n", roff(manName(n.Parent)))
+	}
+	return b.String()
+}
+
+// paragraphs sets text: its empty lines divide paragraphs, and lines that are indented stay as they are.
+func paragraphs(b *strings.Builder, text string) {
+	for _, p := range strings.Split(strings.TrimSpace(text), "\n\n") {
+		if p == "" {
+			continue
+		}
+		b.WriteString(".PP\n")
+		text, list := strings.CutPrefix(p, "  ")
+		before, after, mixed := strings.Cut(p, "\n  ")
+		switch {
+		case list:
+			asIs(b, "  "+text)
+		case mixed:
+			b.WriteString(fill(before))
+			asIs(b, "  "+after)
+		default:
+			b.WriteString(fill(p))
+		}
+	}
+}
+
+func asIs(b *strings.Builder, text string) {
+	b.WriteString(".nf\n")
+	for _, line := range strings.Split(text, "\n") {
+		b.WriteString(roff(line) + "\n")
+	}
+	b.WriteString(".fi\n")
+}
+
+// fill is text in lines that fit a page, as it is set.
+func fill(text string) string {
+	var b strings.Builder
+	line := ""
+	for _, word := range strings.Fields(text) {
+		if line != "" && len(line)+1+len(word) > 76 {
+			b.WriteString(roff(line) + "\n")
+			line = ""
+		}
+		line = strings.TrimPrefix(line+" "+word, " ")
+	}
+	return b.String() + roff(line) + "\n"
+}
+
+// roff is a line in which nothing is taken for a request, and hyphens are those that are typed.
+func roff(s string) string {
+	s = strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(s)
+	if strings.HasPrefix(s, ".") || strings.HasPrefix(s, "'") {
+		s = `\&` + s
+	}
+	return s
+}
