@@ -102,6 +102,30 @@ sim: build ## 1,000 simulated workers, the policies side by side at three loads
 	bin/phoebe sim --workers 1000 --slots 4 --frontends 10 --tasks-per-job 100 --task-duration job-exp:100ms --delay 500us \
 		--load 0.5,0.8,0.95 --policy phoebe,late-binding,batch,omniscient --jobs 4000 --warmup-jobs 800 --seed 1
 
+# What a package is called, and the time of all that is in it: those of the commit.
+PACKAGE_VERSION ?= 0.1.0~git$(shell git log -1 --format=%cd.%h --date=format:%Y%m%d%H%M%S --abbrev=12)
+PACKAGING := cmd/phoebe/packaging
+
+.PHONY: package
+package: export SOURCE_DATE_EPOCH := $(shell git log -1 --format=%ct)
+package: ## a static bin/phoebe, and from it a Debian package and an OCI archive in out/package
+	rm -rf out/package
+	mkdir -p out/package/completion
+	CGO_ENABLED=0 go build -trimpath -ldflags='-s -w -buildid=' -o bin/phoebe ./cmd/phoebe
+	bin/phoebe man out/package/man
+	gzip -9n out/package/man/*
+	bin/phoebe completion bash >out/package/completion/phoebe.bash
+	{ echo '#compdef phoebe'; bin/phoebe completion zsh; } >out/package/completion/_phoebe
+	bin/phoebe completion fish >out/package/completion/phoebe.fish
+	printf 'phoebe (%s) unstable; urgency=medium\n\n  * See CHANGELOG.md in the sources.\n\n -- The phoebe authors <%s>  %s\n' '$(PACKAGE_VERSION)' \
+		phoebe-sched@users.noreply.github.com "$$(date -uRd @$$SOURCE_DATE_EPOCH)" | gzip -9n >out/package/changelog.gz
+	cd $(PACKAGING)/build && go run . -root $(CURDIR) -version '$(PACKAGE_VERSION)' -epoch $$SOURCE_DATE_EPOCH
+	@cd out/package && sha256sum phoebe_*
+
+.PHONY: package-test
+package-test: package ## lint, verify and try the packages and recipes, and build them twice (needs Debian's tools; see the test)
+	cd $(PACKAGING)/build && go vet . && go test -count=1 -timeout 20m .
+
 .PHONY: bench
 bench: build ## the README's measurements, BENCH_RUNS (5) times each, as JSON and HTML in out/bench
 	@mkdir -p out/bench

@@ -1,0 +1,441 @@
+package main
+
+import (
+	"archive/tar"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/compose-spec/compose-go/v2/cli"
+)
+
+// root is the checkout. `make package` has written bin/phoebe and out/package in it.
+const root = "../../../.."
+
+const packaging = root + "/cmd/phoebe/packaging"
+
+// tool is a program that a test needs; Debian's package that has it is named for those who lack it.
+func tool(t *testing.T, name, debian string) string {
+	t.Helper()
+	for _, dir := range append(filepath.SplitList(os.Getenv("PATH")), "/usr/sbin") {
+		if path := filepath.Join(dir, name); isFile(path) {
+			return path
+		}
+	}
+	t.Fatalf("%s is missing: apt-get install %s", name, debian)
+	return ""
+}
+
+func isFile(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// does runs a program, which must end well.
+func does(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %q: %v\n%s", name, args, err, out)
+	}
+	return string(out)
+}
+
+// one is the only file that matches.
+func one(t *testing.T, pattern string) string {
+	t.Helper()
+	names, err := filepath.Glob(pattern)
+	if err != nil || len(names) != 1 {
+		t.Fatalf("%s: %q %v: run make package", pattern, names, err)
+	}
+	return names[0]
+}
+
+func absolute(t *testing.T, name string) string {
+	t.Helper()
+	path, err := filepath.Abs(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func write(t *testing.T, name, text string) string {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func TestDebian(t *testing.T) {
+	if out := does(t, tool(t, "lintian", "lintian"), "--fail-on", "error,warning", one(t, root+"/out/package/*.deb")); strings.Contains(out, "phoebe:") {
+		t.Errorf("%s", out)
+	}
+	dir := t.TempDir()
+	does(t, tool(t, "dpkg-deb", "dpkg"), "--extract", one(t, root+"/out/package/*.deb"), dir)
+	if out := does(t, dir+"/usr/bin/phoebe", "version"); !strings.HasPrefix(out, "phoebe ") {
+		t.Errorf("%q", out)
+	}
+	// The settings that it installs make sense.
+	secret := write(t, filepath.Join(dir, "secret"), "sesame\n")
+	for _, command := range []string{"frontend", "worker"} {
+		does(t, dir+"/usr/bin/phoebe", "config", "validate", dir+"/etc/phoebe/"+command+".yaml", command, "--secret-file", secret)
+	}
+}
+
+func TestManualPages(t *testing.T) {
+	dir := t.TempDir()
+	does(t, root+"/bin/phoebe", "man", dir)
+	pages, _ := filepath.Glob(dir + "/*.1")
+	if len(pages) < 15 {
+		t.Errorf("%q", pages)
+	}
+	does(t, tool(t, "mandoc", "mandoc"), append([]string{"-T", "lint", "-W", "warning"}, pages...)...)
+}
+
+func TestCompletions(t *testing.T) {
+	complete := root + "/out/package/completion/phoebe.bash"
+	script := fmt.Sprintf(". %s; COMP_WORDS=(phoebe config val); COMP_CWORD=2; _phoebe; echo ${COMPREPLY[@]}", complete)
+	if out := does(t, "bash", "-c", script); strings.TrimSpace(out) != "validate" {
+		t.Errorf("%q", out)
+	}
+}
+
+// units are the services, with the binary where it is.
+func units(t *testing.T) []string {
+	t.Helper()
+	dir := t.TempDir()
+	var names []string
+	for _, name := range []string{"phoebe-frontend.service", "phoebe-worker.service"} {
+		text := strings.ReplaceAll(read(t, packaging+"/systemd/"+name), "/usr/bin/phoebe", absolute(t, root+"/bin/phoebe"))
+		names = append(names, write(t, filepath.Join(dir, name), text))
+	}
+	return names
+}
+
+func TestUnits(t *testing.T) {
+	analyze := tool(t, "systemd-analyze", "systemd")
+	verify := func(names ...string) {
+		if out := does(t, analyze, append([]string{"verify", "--man=no"}, names...)...); out != "" {
+			t.Errorf("%s", out)
+		}
+	}
+	names := units(t)
+	verify(names...)
+	for i, most := range []float64{1.5, 2.5} {
+		out := does(t, analyze, "security", "--offline=yes", names[i])
+		level := regexp.MustCompile(`Overall exposure level for \S+: ([0-9.]+)`).FindStringSubmatch(out)
+		if level == nil {
+			t.Fatalf("%s", out)
+		}
+		if got, _ := strconv.ParseFloat(level[1], 64); got > most {
+			t.Errorf("%s: exposure %v, want at most %v\n%s", names[i], got, most, out)
+		}
+	}
+	// With the drop-in for processes.
+	dir := filepath.Dir(names[1]) + "/phoebe-worker.service.d"
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, dir+"/processes.conf", read(t, packaging+"/systemd/phoebe-worker.service.d/processes.conf"))
+	verify(names[1])
+	// A unit gives a service longer than it takes to drain.
+	for _, name := range names {
+		stop := regexp.MustCompile(`(?m)^TimeoutStopSec=(\w+)$`).FindStringSubmatch(read(t, name))
+		if d, err := time.ParseDuration(stop[1]); err != nil || d <= 30*time.Second {
+			t.Errorf("%s: %v %v", name, d, err)
+		}
+	}
+}
+
+// confine is a program that does to a process what a unit's SystemCallFilter does.
+const confine = `import errno, os, sys
+import seccomp
+filter = seccomp.SyscallFilter(seccomp.ERRNO(errno.EPERM))
+for name in sys.argv[1].split(","):
+    try:
+        filter.add_rule(seccomp.ALLOW, name)
+    except RuntimeError:
+        pass # a call of another architecture
+filter.load()
+os.execv(sys.argv[2], sys.argv[2:])
+`
+
+// allowed are the calls that a unit's filter lets through.
+func allowed(t *testing.T, unit string) map[string]bool {
+	t.Helper()
+	sets := map[string][]string{}
+	set := ""
+	for line := range strings.Lines(does(t, tool(t, "systemd-analyze", "systemd"), "syscall-filter")) {
+		switch word := strings.TrimSpace(line); {
+		case strings.HasPrefix(line, "@"):
+			set = word
+		case word != "" && !strings.HasPrefix(word, "#"):
+			sets[set] = append(sets[set], word)
+		}
+	}
+	calls := map[string]bool{}
+	var change func(name string, allow bool)
+	change = func(name string, allow bool) {
+		if !strings.HasPrefix(name, "@") {
+			calls[name] = allow
+			return
+		}
+		if len(sets[name]) == 0 {
+			t.Fatalf("unknown set of calls %s", name)
+		}
+		for _, member := range sets[name] {
+			change(member, allow)
+		}
+	}
+	change("@default", true)
+	for _, line := range regexp.MustCompile(`(?m)^SystemCallFilter=(.*)$`).FindAllStringSubmatch(read(t, unit), -1) {
+		text, deny := strings.CutPrefix(line[1], "~")
+		for _, name := range strings.Fields(text) {
+			change(name, !deny)
+		}
+	}
+	maps.DeleteFunc(calls, func(_ string, allow bool) bool { return !allow })
+	return calls
+}
+
+// serve starts phoebe under the filter of a unit, and waits for the line that says where it serves.
+func serve(t *testing.T, calls map[string]bool, args ...string) string {
+	t.Helper()
+	python := "/usr/bin/python3"
+	if out, err := exec.Command(python, "-c", "import seccomp").CombinedOutput(); err != nil {
+		t.Fatalf("%s: apt-get install python3-seccomp", out)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	cmd := exec.CommandContext(ctx, python, append([]string{"-c", confine, strings.Join(slices.Sorted(maps.Keys(calls)), ","), absolute(t, root+"/bin/phoebe")}, args...)...)
+	var errs strings.Builder
+	cmd.Stderr = &errs
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stop(); _ = cmd.Wait() })
+	line := make([]byte, 200)
+	n, err := out.Read(line)
+	if err != nil {
+		_ = cmd.Wait()
+		t.Fatalf("phoebe %q under its unit's filter: %v\n%s", args, err, errs.String())
+	}
+	return strings.Fields(string(line[:n]))[1]
+}
+
+// A frontend and a worker really run under the filters of their units, and a job on them.
+func TestSystemCallFilters(t *testing.T) {
+	names := units(t)
+	worker := serve(t, allowed(t, names[1]), "worker", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--cache-dir", filepath.Join(t.TempDir(), "cache"))
+	frontend := serve(t, allowed(t, names[0]), "frontend", "--listen", "127.0.0.1:0", "--workers", worker,
+		"--gossip", "127.0.0.1:0", "--heartbeat", "127.0.0.1:0", "--admin", "127.0.0.1:0")
+	does(t, root+"/bin/phoebe", "run", "--connect", frontend, "--function", "echo", "--payload", "hello", "--tasks", "100")
+	does(t, root+"/bin/phoebe", "status", "--connect", frontend)
+	// The test would notice: without a call that it needs, a worker does not start.
+	calls := allowed(t, names[1])
+	delete(calls, "bind")
+	cmd := exec.Command("/usr/bin/python3", "-c", confine, strings.Join(slices.Sorted(maps.Keys(calls)), ","), absolute(t, root+"/bin/phoebe"), "worker", "--listen", "127.0.0.1:0")
+	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "not permitted") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+func TestImage(t *testing.T) {
+	file, err := os.Open(one(t, root+"/out/package/*.oci.tar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	blobs := map[string][]byte{}
+	for r := tar.NewReader(file); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if blobs[h.Name], err = io.ReadAll(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	type descriptor struct{ MediaType, Digest string }
+	var index struct{ Manifests []descriptor }
+	var manifest struct {
+		Config descriptor
+		Layers []descriptor
+	}
+	var config struct {
+		Config struct {
+			User         string
+			Entrypoint   []string
+			ExposedPorts map[string]any
+		} `json:"config"`
+	}
+	parse := func(name string, v any) {
+		t.Helper()
+		if err := json.Unmarshal(blobs[name], v); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+	}
+	blob := func(d descriptor) string {
+		name := "blobs/" + strings.Replace(d.Digest, ":", "/", 1)
+		if sum := sha256.Sum256(blobs[name]); "sha256:"+hex.EncodeToString(sum[:]) != d.Digest {
+			t.Errorf("%s has another digest", name)
+		}
+		return name
+	}
+	parse("index.json", &index)
+	parse(blob(index.Manifests[0]), &manifest)
+	parse(blob(manifest.Config), &config)
+	if c := config.Config; c.User != "65532:65532" || !slices.Equal(c.Entrypoint, []string{"/phoebe"}) || len(c.ExposedPorts) != 7 {
+		t.Errorf("%+v", c)
+	}
+	if len(manifest.Layers) != 1 || !strings.Contains(manifest.Layers[0].MediaType, "oci") || len(blobs[blob(manifest.Layers[0])]) < 1<<20 {
+		t.Errorf("%+v", manifest)
+	}
+	// Nothing in the image helps the binary along: it is static.
+	if out := does(t, tool(t, "file", "file"), root+"/bin/phoebe"); !strings.Contains(out, "statically linked") {
+		t.Errorf("%s", out)
+	}
+}
+
+// Another checkout, elsewhere, gives the same bytes.
+func TestReproducible(t *testing.T) {
+	dir := t.TempDir()
+	does(t, "sh", "-c", fmt.Sprintf("cd %s && git ls-files -z | xargs -0 cp --parents -t %s", absolute(t, root), dir))
+	if err := os.MkdirAll(dir+"/out", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	first := read(t, one(t, root+"/out/package/*.deb")) + read(t, one(t, root+"/out/package/*.oci.tar"))
+	version, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(one(t, root+"/out/package/*.deb")), "phoebe_"), "_")
+	epoch := strings.TrimSpace(does(t, "git", "log", "-1", "--format=%ct"))
+	cmd := exec.Command("make", "-C", dir, "package", "PACKAGE_VERSION="+version)
+	cmd.Env = append(os.Environ(), "SOURCE_DATE_EPOCH="+epoch, "MAKEFLAGS=", "MAKEOVERRIDES=")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if second := read(t, one(t, dir+"/out/package/*.deb")) + read(t, one(t, dir+"/out/package/*.oci.tar")); second != first {
+		t.Error("the second build differs from the first")
+	}
+}
+
+// The recipes are accepted by the balancers that they are for.
+func TestRecipes(t *testing.T) {
+	does(t, tool(t, "haproxy", "haproxy"), "-c", "-f", packaging+"/haproxy.cfg")
+	does(t, tool(t, "nginx", "nginx-light libnginx-mod-stream"), "-t", "-c", absolute(t, packaging+"/nginx.conf"))
+}
+
+// The compose file is one, and phoebe takes the command lines in it.
+func TestCompose(t *testing.T) {
+	options, err := cli.NewProjectOptions([]string{packaging + "/compose.yaml"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	project, err := options.LoadProject(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	secret, empty := write(t, dir+"/secret", "sesame\n"), write(t, dir+"/empty.yaml", "{}\n")
+	checked := 0
+	for name, s := range project.Services {
+		if s.Image != "phoebe" {
+			continue
+		}
+		checked++
+		args := []string{"config", "validate", empty}
+		for _, a := range s.Command {
+			args = append(args, strings.ReplaceAll(a, "/run/secrets/phoebe", secret))
+		}
+		cmd := exec.Command(root+"/bin/phoebe", args...)
+		cmd.Env = os.Environ()
+		for k, v := range s.Environment {
+			cmd.Env = append(cmd.Env, k+"="+*v)
+		}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", name, err, out)
+		}
+		if grace := time.Duration(*s.StopGracePeriod); grace <= 30*time.Second {
+			t.Errorf("%s is killed after %v, while it may drain for 30s", name, grace)
+		}
+	}
+	if checked != 9 {
+		t.Errorf("%d services are phoebe's", checked)
+	}
+	// The balancer there is that of the recipe, in front of other addresses.
+	recipe := regexp.MustCompile(`(?s)    option httpchk.*?rise 1[^\n]*`).FindString(read(t, packaging+"/haproxy.cfg"))
+	indented := regexp.MustCompile(`(?m)^`).ReplaceAllString(recipe, "      ")
+	if recipe == "" || !strings.Contains(read(t, packaging+"/compose.yaml"), indented) {
+		t.Errorf("the checks of haproxy.cfg are not in compose.yaml:\n%s", indented)
+	}
+	conf := regexp.MustCompile(`server (\S+) frontend-\d:`).ReplaceAllString(project.Configs["haproxy"].Content, "server $1 127.0.0.1:")
+	does(t, tool(t, "haproxy", "haproxy"), "-c", "-f", write(t, dir+"/haproxy.cfg", conf))
+}
+
+// The chart is accepted by helm and, for each of five versions of Kubernetes, by its schemas; phoebe takes the command lines
+// in it. HELM names helm, if it is not in PATH; KUBERNETES_VALIDATE PyPI's kubernetes-validate, without which the schemas are
+// not looked at.
+func TestChart(t *testing.T) {
+	helm := os.Getenv("HELM")
+	if helm == "" {
+		helm = tool(t, "helm", "(not in Debian: set HELM to one from https://helm.sh)")
+	}
+	chart := packaging + "/helm/phoebe"
+	does(t, helm, "lint", "--strict", chart)
+	dir := t.TempDir()
+	for i, values := range []string{"", "worker.kind=DaemonSet", "podMonitor.enabled=true,networkPolicy.enabled=false"} {
+		text := does(t, helm, "template", "fleet", chart, "--set", values)
+		if validate := os.Getenv("KUBERNETES_VALIDATE"); validate != "" && i < 2 {
+			name := write(t, fmt.Sprintf("%s/%d.yaml", dir, i), text)
+			for _, minor := range []string{"1.31", "1.32", "1.33", "1.34", "1.35"} {
+				does(t, "sh", "-c", fmt.Sprintf("%s --strict -k %s %s", validate, minor, name))
+			}
+		}
+		secret, empty := write(t, dir+"/secret", "sesame\n"), write(t, dir+"/empty.yaml", "{}\n")
+		for _, command := range regexp.MustCompile(`(?s)args:\n(.*?)\n +env:`).FindAllStringSubmatch(text, -1) {
+			args := []string{"config", "validate", empty}
+			for line := range strings.Lines(command[1]) {
+				arg := strings.TrimPrefix(strings.TrimSpace(line), "- ")
+				if strings.HasPrefix(arg, "--config=") {
+					continue
+				}
+				args = append(args, strings.NewReplacer("$(POD_IP)", "10.1.2.3", "$(POD_NAME)", "pod", "/run/phoebe/secret", secret).Replace(arg))
+			}
+			does(t, root+"/bin/phoebe", args...)
+		}
+	}
+	for _, wrong := range []string{"terminationGracePeriodSeconds=30", "worker.kind=Job"} {
+		if out, err := exec.Command(helm, "template", "fleet", chart, "--set", wrong).CombinedOutput(); err == nil || !strings.Contains(string(out), "must be") {
+			t.Errorf("%s: %v\n%s", wrong, err, out)
+		}
+	}
+}
