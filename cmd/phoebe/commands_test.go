@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/phoebe-sched/phoebe/frontend/client"
 )
 
 func write(t testing.TB, text string) (name string) {
@@ -485,6 +487,22 @@ func TestAdmin(t *testing.T) {
 	if code, _, err := get(url + "/livez"); err != nil || code != 200 {
 		t.Errorf("livez: %d %v", code, err)
 	}
+
+	// One that drains says so otherwise than one that is unwell.
+	drains := startFleet(t, 1, 1, nil, []string{"--admin", "127.0.0.1:0", "--log-level", "info"})
+	starts := filepath.Join(t.TempDir(), "starts")
+	if _, err := dial(t, drains.frontendAddrs...).Submit(t.Context(), client.Job{Tasks: []client.Task{script(t, starts, "sleep 1h")}}); err != nil {
+		t.Fatal(err)
+	}
+	started(t, starts)
+	url = admin(drains.workers[0])
+	drains.workers[0].signal(syscall.SIGTERM)
+	eventually(t, func() error {
+		if code, body, err := get(url + "/readyz"); err != nil || code != 404 {
+			return fmt.Errorf("%d %q %v", code, body, err)
+		}
+		return nil
+	})
 }
 
 func TestVersionHelpAndCompletion(t *testing.T) {

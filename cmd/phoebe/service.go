@@ -10,6 +10,7 @@ import (
 	"net/http/pprof"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/VictoriaMetrics/metrics"
@@ -37,8 +38,9 @@ type service struct {
 // serve runs s, which was started, until ctx ends or s fails.
 func (f *serviceFlags) serve(ctx context.Context, log *slog.Logger, set *metrics.Set, s service) (err error) {
 	defer func() { err = errors.Join(err, s.close()) }()
+	var draining atomic.Bool
 	if f.Admin != "" {
-		admin, err := startAdmin(f.Admin, log, set, exposition.Histograms(f.MetricsHistograms), s)
+		admin, err := startAdmin(f.Admin, log, set, exposition.Histograms(f.MetricsHistograms), s, &draining)
 		if err != nil {
 			return err
 		}
@@ -60,6 +62,7 @@ func (f *serviceFlags) serve(ctx context.Context, log *slog.Logger, set *metrics
 	case <-ctx.Done():
 	}
 	log.Info("drains", "reason", context.Cause(ctx).Error(), "timeout", f.DrainTimeout.String())
+	draining.Store(true)
 	_ = notify("STOPPING=1") // whether systemd knows makes no difference now
 	until, cancel := context.WithTimeoutCause(context.Background(), f.DrainTimeout, fmt.Errorf("not drained within --drain-timeout %v", f.DrainTimeout))
 	defer cancel()
@@ -78,7 +81,7 @@ func (f *serviceFlags) checkAdmin() error {
 }
 
 // startAdmin serves what operators and monitors ask for.
-func startAdmin(addr string, log *slog.Logger, set *metrics.Set, buckets exposition.Histograms, of service) (*http.Server, error) {
+func startAdmin(addr string, log *slog.Logger, set *metrics.Set, buckets exposition.Histograms, of service, draining *atomic.Bool) (*http.Server, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return nil, err
@@ -99,6 +102,10 @@ func startAdmin(addr string, log *slog.Logger, set *metrics.Set, buckets exposit
 	})
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if draining.Load() { // balancers tell this from being unwell: connections that are there may stay
+			http.Error(w, "draining", http.StatusNotFound)
+			return
+		}
 		if err := of.ready(); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
