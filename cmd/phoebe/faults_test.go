@@ -577,7 +577,7 @@ func TestIdleConnectionsAndGarbage(t *testing.T) {
 		} {
 			connect(say)
 		}
-		if n := open.Load(); n < idle {
+		if n := open.Load(); n < idle*9/10 { // on a busy machine the first ones are closed before the last one is made
 			t.Errorf("%s: only %d connections are open", target.what, n)
 		}
 		job() // while they are open

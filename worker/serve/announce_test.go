@@ -154,7 +154,7 @@ func TestAnnounces(t *testing.T) {
 func TestGoesToHomes(t *testing.T) {
 	t.Parallel()
 	seed, a, b := newHome(t, "127.0.0.1:0", ""), newHome(t, "127.0.0.1:0", ""), newHome(t, "127.0.0.1:0", "")
-	gone, err := net.Listen("tcp", "127.0.0.1:0")
+	gone, err := net.Listen("tcp", "127.0.0.2:0") // nobody else takes its port, which is bound again
 	if err != nil {
 		t.Fatal(err)
 	}
