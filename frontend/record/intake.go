@@ -88,6 +88,14 @@ func cut(name string) string {
 // Add counts one.
 func (in *Intake) Add(s Slot, m Measure, d time.Duration) { in.batch.series[s.at].add(m, d) }
 
+// AddPhases counts those of a task.
+func (in *Intake) AddPhases(s Slot, phases *[Phases]time.Duration) {
+	of := &in.batch.series[s.at]
+	for i, d := range phases {
+		of.add(Measure(i), d)
+	}
+}
+
 // Take hands out what was counted since the last time. From then on it is counted in empty, which History.Add is done with, or
 // nil. now may be before the last time: clocks are set.
 func (in *Intake) Take(now time.Time, empty *Batch) *Batch {

@@ -227,6 +227,7 @@ func (h *handler) submit(ctx context.Context, in *v1.Job, client *clientConn, a 
 	}
 	h.jobs[job.ID] = r
 	h.stepLocked(frontend.Submit{Job: job})
+	r.timed.lead = h.stepped.Sub(now)
 	if e := r.refused; e != nil {
 		return nil, &v1.Refused{Reason: refusals[e.Reason], Message: e.Message, RetryAfterUs: e.RetryAfter.Microseconds()}
 	}

@@ -201,7 +201,7 @@ func (s *Server) endRecord(id probe.JobID) {
 	if r.moved { // whoever has the job claims them
 		s.drop(r)
 	} else {
-		s.countJob(&r.timed, r.endedAt.Sub(r.received))
+		s.countJob(r)
 	}
 	if r.run || r.moved {
 		s.keep(r)

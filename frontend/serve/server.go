@@ -90,7 +90,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Gossip != "" {
 		s.fleet = newFleet(s)
 	}
-	s.recorder = newRecorder(s.began)
+	s.recorder = newRecorder(s.began, cfg.Seed)
 	s.metrics = newMetrics(cfg.Metrics, s)
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	return s, nil
@@ -459,9 +459,7 @@ func (s *Server) do(a frontend.Action) {
 	case frontend.Done:
 		s.metrics.outcomes[a.Outcome.Kind].Inc()
 		if r := s.jobs[a.Job]; r != nil {
-			if a.Outcome.Kind == frontend.Result {
-				s.countTask(&r.timed, &a.Outcome)
-			}
+			s.countTask(a.Job, &r.timed, &a.Outcome)
 			r.done(&a.Outcome, s.cfg.MaxRunResult, &s.scratch)
 		}
 	case frontend.Accepted:

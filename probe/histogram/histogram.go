@@ -47,9 +47,12 @@ func floor(i int) time.Duration {
 
 // Add counts d. What is negative counts as 0.
 func (h *Histogram) Add(d time.Duration) {
+	d = max(d, 0)
 	h.Count++
 	h.cells[cell(d)]++
-	h.Sum = plus(h.Sum, max(d, 0))
+	if h.Sum += d; h.Sum < 0 {
+		h.Sum = math.MaxInt64
+	}
 }
 
 // Merge adds what o has counted.

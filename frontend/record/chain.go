@@ -2,17 +2,6 @@ package record
 
 import "time"
 
-// Split makes the phases of a task of the moments at which they ended, since the task could start. None is negative, and together
-// they are the last moment: one that seems to be before the one before it, or after the last, is taken to be at that.
-func Split(ends [Phases]time.Duration) (phases [Phases]time.Duration) {
-	last, at := max(ends[Phases-1], 0), time.Duration(0)
-	for i, end := range ends {
-		end = min(max(end, at), last)
-		phases[i], at = end-at, end
-	}
-	return phases
-}
-
 // Chain finds the longest chain of runs of a job's tasks, one of each stage, each stage after one that it waits for. The zero Chain
 // is of a job without stages.
 type Chain struct {

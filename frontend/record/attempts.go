@@ -1,0 +1,87 @@
+package record
+
+import (
+	"time"
+
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+// maxAttempts is how many attempts are remembered.
+const maxAttempts = 1 << 18
+
+// Attempt is the one that gave a task its outcome.
+type Attempt struct {
+	Job      probe.JobID
+	Task     probe.TaskIndex
+	Stage    int32
+	Worker   uint32 // its key at the frontend; meaningless if there was none
+	Tries    uint16 // it is the last one of so many
+	Path     uint8
+	Outcome  uint8
+	Failure  uint8
+	Fetched  time.Duration         // that it took until its files were there
+	Released time.Duration         // when the task could start, since its job came
+	Ends     [Phases]time.Duration // of its phases, likewise; all but the last are 0 if it is not known that it ran
+
+	Before uint64 // the number of the one of its job before this; 0: it is the first
+}
+
+// Phases are how long its phases took.
+func (a *Attempt) Phases() [Phases]time.Duration {
+	return a.split(a.Released, a.Ends[Delivery])
+}
+
+// split makes phases of the moments at which they ended, from when the task could start to its end. None is negative, and they add
+// up: one that seems to have ended before the one before it, or after the end, is taken to have ended then.
+func (a *Attempt) split(released, end time.Duration) (phases [Phases]time.Duration) {
+	at, end := released, max(released, end)
+	for i, done := range a.Ends {
+		if i == int(Delivery) {
+			done = end
+		}
+		done = min(max(done, at), end)
+		phases[i], at = done-at, done
+	}
+	return phases
+}
+
+// Attempts remembers the last ones. It grows with what there is to remember.
+type Attempts struct {
+	chunks [][]Attempt
+	n      uint64 // ever; they are numbered from 1 on
+}
+
+const perChunk = 1 << 12
+
+// Next is room for one more, all of which is to be set, and its number.
+func (r *Attempts) Next() (*Attempt, uint64) {
+	at := r.n % maxAttempts
+	if int(at/perChunk) == len(r.chunks) {
+		r.chunks = append(r.chunks, make([]Attempt, perChunk))
+	}
+	r.n++
+	return &r.chunks[at/perChunk][at%perChunk], r.n
+}
+
+// get is the one of a number, or nil if it is forgotten.
+func (r *Attempts) get(n uint64) *Attempt {
+	if n == 0 || n+maxAttempts <= r.n {
+		return nil
+	}
+	at := (n - 1) % maxAttempts
+	return &r.chunks[at/perChunk][at%perChunk]
+}
+
+// Of returns the attempts of a job, of which there are so many and the last one has this number; or nil if one of them is
+// forgotten.
+func (r *Attempts) Of(last uint64, n int) []Attempt {
+	list := make([]Attempt, n)
+	for i := n - 1; i >= 0; i-- {
+		a := r.get(last)
+		if a == nil {
+			return nil
+		}
+		list[i], last = *a, a.Before
+	}
+	return list
+}

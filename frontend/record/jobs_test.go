@@ -1,0 +1,269 @@
+package record
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+	"unsafe"
+
+	"pgregory.net/rapid"
+
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+func jobID(n uint64) (id probe.JobID) {
+	binary.BigEndian.PutUint64(id[:], n)
+	return id
+}
+
+func TestAttemptSize(t *testing.T) {
+	if n := int(unsafe.Sizeof(Attempt{})); n != attemptSize {
+		t.Errorf("an attempt takes %d bytes, not %d", n, attemptSize)
+	}
+}
+
+func add(r *Attempts, a Attempt) uint64 {
+	room, n := r.Next()
+	*room = a
+	return n
+}
+
+// Of a job all attempts are found, in order, or none: whatever others were remembered meanwhile.
+func TestAttempts(t *testing.T) {
+	var r Attempts
+	type job struct {
+		last uint64
+		n    int
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	jobs := make([]job, 5000)
+	for range 3 * maxAttempts {
+		k := rng.IntN(len(jobs))
+		if rng.IntN(3) > 0 {
+			k = rng.IntN(10) // some jobs have many tasks
+		}
+		j := &jobs[k]
+		j.last = add(&r, Attempt{Job: jobID(uint64(k)), Task: probe.TaskIndex(j.n), Before: j.last})
+		j.n++
+	}
+	forgotten := 0
+	for k, j := range jobs {
+		list := r.Of(j.last, j.n)
+		if list == nil {
+			forgotten++
+			continue
+		}
+		for i, a := range list {
+			if a.Job != jobID(uint64(k)) || int(a.Task) != i {
+				t.Fatalf("attempt %d of job %d is %v", i, k, a)
+			}
+		}
+	}
+	if forgotten < 10 {
+		t.Errorf("%d jobs are forgotten", forgotten)
+	}
+	// The last ones are all there.
+	last := uint64(0)
+	for i := range maxAttempts - 1 {
+		last = add(&r, Attempt{Task: probe.TaskIndex(i), Before: last})
+	}
+	if r.Of(last, maxAttempts-1) == nil {
+		t.Error("a job that fits is forgotten")
+	}
+	if r.Of(add(&r, Attempt{Before: last}), maxAttempts) == nil {
+		t.Error("a job that just fits is forgotten")
+	}
+	if len(r.chunks) != maxAttempts/perChunk {
+		t.Errorf("%d chunks", len(r.chunks))
+	}
+}
+
+// The jobs that are kept are those that failed, the slowest, and a sample of all.
+func TestJobs(t *testing.T) {
+	k, now := NewJobs(rand.New(rand.NewPCG(1, 2))), start
+	asked := 0
+	const n = 20_000
+	for i := range n {
+		j := &Job{ID: jobID(uint64(i)), Policy: "phoebe", Came: now, Response: time.Duration(i%n) * time.Microsecond}
+		if i%1000 == 7 {
+			j.Failed = 1
+		}
+		if i%500 == 3 {
+			j.Response = time.Hour + time.Duration(i)
+		}
+		k.Ended(now, j, func() []Attempt { asked++; return make([]Attempt, 3) })
+		now = now.Add(time.Minute / (n + 1))
+	}
+	failed, slow, all := 0, 0, map[probe.JobID]bool{}
+	for j := range k.All() {
+		if all[j.ID] {
+			t.Errorf("job %v is there twice", j.ID)
+		}
+		all[j.ID] = true
+		if j.Failed > 0 {
+			failed++
+		}
+		if j.Response >= time.Hour {
+			slow++
+		}
+		if len(j.Attempts) != 3 {
+			t.Errorf("a job has %d attempts", len(j.Attempts))
+		}
+	}
+	if failed != n/1000 || slow != n/500 || len(k.slow.jobs) != perMinute || len(k.sample.jobs) != perMinute {
+		t.Errorf("%d failed, %d slow ones, %d of the slowest, a sample of %d", failed, slow, len(k.slow.jobs), len(k.sample.jobs))
+	}
+	early := 0
+	for _, j := range k.sample.jobs {
+		if binary.BigEndian.Uint64(j.ID[:]) < n/2 {
+			early++
+		}
+	}
+	if early < 15 || early > 49 {
+		t.Errorf("of a sample of %d, %d are of the first half", perMinute, early)
+	}
+	k.Ended(now, &Job{Failed: 1}, func() []Attempt { return nil })
+	k.Ended(now, &Job{Failed: 1}, func() []Attempt { return make([]Attempt, MaxKept/4/attemptSize) })
+	if k.Lost() != 2 {
+		t.Errorf("%d are lost", k.Lost())
+	}
+	// A minute later, or earlier, others are the slowest.
+	for _, d := range []time.Duration{2 * time.Minute, -10 * time.Minute} {
+		before := len(k.slow.jobs)
+		k.Ended(now.Add(d), &Job{Policy: "phoebe", Response: 1}, func() []Attempt { return []Attempt{{}} })
+		if len(k.slow.jobs) != before+1 {
+			t.Errorf("after %v, what is slow now is not kept", d)
+		}
+	}
+}
+
+// However many jobs fail, and however large they are, memory stays within its bound.
+func TestJobsMemory(t *testing.T) {
+	heap := func() int64 {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before := heap()
+	rng := rand.New(rand.NewPCG(3, 4))
+	k, now := NewJobs(rand.New(rand.NewPCG(1, 2))), start
+	for i := range 40_000 {
+		j := &Job{ID: jobID(uint64(i)), Policy: string(rune('a' + i%20)), Response: time.Duration(rng.Int64N(1e9)), Failed: i % 2}
+		n := 1 + rng.IntN(50)
+		if i%1000 == 0 {
+			n = 20_000
+		}
+		k.Ended(now, j, func() []Attempt { return make([]Attempt, n) })
+		now = now.Add(20 * time.Millisecond)
+	}
+	sum := 0
+	for _, s := range []*shelf{&k.failed, &k.slow, &k.sample} {
+		bytes := 0
+		for _, j := range s.jobs {
+			bytes += j.size()
+		}
+		if bytes != s.bytes || bytes > s.most {
+			t.Errorf("jobs take %d bytes, are counted as %d, may take %d", bytes, s.bytes, s.most)
+		}
+		sum += bytes
+	}
+	if used := heap() - before; used > MaxKept*11/10 || sum < MaxKept*3/4 {
+		t.Errorf("%d bytes are used, %d are counted, %d may be", used, sum, MaxKept)
+	}
+	runtime.KeepAlive(k)
+}
+
+// history draws a job: tasks in stages, at moments that may contradict each other, as those do that two clocks tell.
+func history(t *rapid.T) *Job {
+	j := &Job{Response: time.Duration(rapid.Int64Range(0, int64(3*time.Hour)).Draw(t, "response"))}
+	stages := rapid.IntRange(0, 5).Draw(t, "stages")
+	for i := range stages {
+		var after []int
+		for k := range i {
+			if rapid.Bool().Draw(t, "after") {
+				after = append(after, k)
+			}
+		}
+		j.After = append(j.After, after)
+	}
+	moment := rapid.Int64Range(-1000, int64(3*time.Hour))
+	for range rapid.IntRange(0, 12).Draw(t, "tasks") {
+		a := Attempt{Stage: int32(rapid.IntRange(0, max(stages-1, 0)).Draw(t, "stage"))}
+		a.Released, a.Fetched = time.Duration(moment.Draw(t, "released")), time.Duration(moment.Draw(t, "fetched"))
+		ends := make([]time.Duration, Phases)
+		for i := range ends {
+			ends[i] = time.Duration(moment.Draw(t, "end"))
+		}
+		if rapid.IntRange(0, 3).Draw(t, "in order") > 0 {
+			slices.Sort(ends)
+		}
+		if rapid.IntRange(0, 5).Draw(t, "unknown") == 0 {
+			clear(ends[:Delivery])
+		}
+		copy(a.Ends[:], ends)
+		j.Attempts = append(j.Attempts, a)
+	}
+	return j
+}
+
+// Blame adds up to the response, whatever the history is, and none of it is negative.
+func TestBlameAddsUp(t *testing.T) {
+	check := func(t *rapid.T) {
+		j := history(t)
+		sum := time.Duration(0)
+		for kind, d := range j.Blame() {
+			if d < 0 {
+				t.Fatalf("%v is blamed for %v", Kind(kind), d)
+			}
+			sum += d
+		}
+		if sum != j.Response {
+			t.Fatalf("%v adds up to %v of %v", j.Blame(), sum, j.Response)
+		}
+	}
+	for range 100 { // rapid draws 100 at a time
+		rapid.Check(t, check)
+	}
+}
+
+// The critical path goes by what ended last, stage by stage.
+func TestBlame(t *testing.T) {
+	ends := func(moments ...time.Duration) (e [Phases]time.Duration) {
+		for i := range moments {
+			e[i] = moments[i] * time.Millisecond
+		}
+		return e
+	}
+	j := &Job{
+		Response: 100 * time.Millisecond, After: [][]int{nil, nil, {0, 1}},
+		Attempts: []Attempt{
+			{Stage: 0, Ends: ends(1, 2, 3, 4, 5, 6, 7)},
+			{Stage: 1, Ends: ends(1, 3, 6, 10, 15, 21, 28), Fetched: 2 * time.Millisecond},
+			{Stage: 2, Released: 30 * time.Millisecond, Ends: ends(31, 32, 33, 34, 35, 90, 99)},
+			{Stage: 2, Released: 30 * time.Millisecond, Ends: ends(31, 32, 33, 34, 35, 36, 37)},
+		},
+	}
+	want := Blame{
+		Kind(Sampling): 2, Kind(Link): 3, Kind(Queue): 2, Kind(Binding): 5, Kind(Launch): 6, Kind(Run): 61, Kind(Delivery): 17, Barrier: 2, Fetch: 2,
+	}
+	for i := range want {
+		want[i] *= time.Millisecond
+	}
+	if got := j.Blame(); got != want {
+		t.Errorf("%v, want %v", got, want)
+	}
+	lost := &Job{Response: time.Second, Attempts: []Attempt{{Ends: [Phases]time.Duration{Delivery: 900 * time.Millisecond}}}}
+	if got := lost.Blame(); got[Outside] != 900*time.Millisecond || got[Delivery] != 100*time.Millisecond {
+		t.Errorf("a task that was lost: %v", got)
+	}
+	for k := range Kind(Kinds) {
+		if k.String() == "" {
+			t.Errorf("kind %d has no name", k)
+		}
+	}
+}

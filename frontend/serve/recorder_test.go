@@ -1,0 +1,110 @@
+package serve
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/VictoriaMetrics/metrics"
+
+	"github.com/phoebe-sched/phoebe/frontend"
+	rec "github.com/phoebe-sched/phoebe/frontend/record"
+	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
+	"github.com/phoebe-sched/phoebe/probe/histogram"
+)
+
+// What jobs and tasks have been through is counted once each, and adds up.
+func TestRecorder(t *testing.T) {
+	c := startCluster(t, 2, 2, func(*Config) {})
+	c.await(t, 2)
+	ctx := context.Background()
+	good := job("echo", "a", "b", "c")
+	good.Tenant = "t"
+	staged := job("sleep", "1ms", "2ms", "1ms")
+	staged.Stages = []*v1.Stage{{Name: "first"}, {Name: "second", After: []string{"first"}}}
+	for i, name := range []string{"first", "first", "second"} {
+		staged.Tasks[i].Stage = name
+	}
+	for _, j := range []*v1.Job{good, staged, job("fail", "why")} {
+		if _, err := c.client.Run(ctx, &v1.RunRequest{Job: j}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.put(time.Now().Add(windowEvery))
+	got := map[rec.Key]map[rec.Measure]uint64{}
+	slowest := time.Duration(0)
+	c.recorder.history.Total(func(k rec.Key, m rec.Measure, h *histogram.Histogram) {
+		if got[k] == nil {
+			got[k] = map[rec.Measure]uint64{}
+		}
+		got[k][m] = h.Count
+		if m == rec.Slowdown {
+			slowest = h.Quantile(1)
+		}
+	})
+	for k, want := range map[rec.Key]struct{ tasks, jobs, ideal uint64 }{
+		{Path: "sampling", Policy: "phoebe", Tenant: "t"}: {3, 1, 1}, {Path: "sampling", Policy: "phoebe"}: {3, 2, 1},
+	} {
+		for m := range rec.Measure(rec.Measures) {
+			n := want.tasks
+			switch m {
+			case rec.Response:
+				n = want.jobs
+			case rec.Slowdown:
+				n = want.ideal
+			}
+			if got[k][m] != n {
+				t.Errorf("%v of %v: %d, want %d", m, k, got[k][m], n)
+			}
+		}
+	}
+	if len(got) != 2 || slowest < rec.One {
+		t.Errorf("%d series, slowdown %v of 1 = %v", len(got), slowest, rec.One)
+	}
+
+	c.mu.Lock()
+	jobs := slices.Collect(c.recorder.jobs.All())
+	c.mu.Unlock()
+	if len(jobs) != 3 {
+		t.Fatalf("%d jobs are kept", len(jobs))
+	}
+	slices.Reverse(jobs)
+	for i, tasks := range []int{3, 3, 1} {
+		j, sum := jobs[i], time.Duration(0)
+		b := j.Blame()
+		for _, d := range b {
+			sum += d
+		}
+		if len(j.Attempts) != tasks || sum != j.Response || sum <= 0 || b[rec.Kind(rec.Run)] <= 0 || (j.Failed > 0) != (i == 2) {
+			t.Errorf("job %d has %d attempts, %d failed, blame %v of %v", i, len(j.Attempts), j.Failed, b, j.Response)
+		}
+		if i == 1 && (b[rec.Kind(rec.Run)] < 3*time.Millisecond || j.Attempts[2].Released < 2*time.Millisecond) {
+			t.Errorf("the critical path of stages is %v", b)
+		}
+	}
+}
+
+// BenchmarkCount is what it costs to count a task.
+func BenchmarkCount(b *testing.B) {
+	s := &Server{recorder: newRecorder(time.Now(), 1), stepped: time.Now()}
+	j := &frontend.Job{Tenant: "t", Policy: frontend.Policies[0], Tasks: make([]frontend.Task, 1)}
+	t := s.timedJob(j, s.stepped)
+	o := &frontend.Outcome{Kind: frontend.Result, Run: time.Millisecond, Phases: frontend.Phases{
+		Sampled: 1, Queued: 1000, Ready: 2_000_000, Bound: 2_100_000, Started: 2_200_000, Finished: 3_200_000,
+	}}
+	b.ReportAllocs()
+	for b.Loop() {
+		s.countTask(j.ID, &t, o)
+	}
+}
+
+// BenchmarkHistograms is what three histograms of the package for metrics cost, to compare with.
+func BenchmarkHistograms(b *testing.B) {
+	h := [...]*metrics.Histogram{metrics.NewSet().NewHistogram("a"), metrics.NewSet().NewHistogram("b"), metrics.NewSet().NewHistogram("c")}
+	for b.Loop() {
+		h[0].Update(1e-3)
+		h[1].Update(2e-3)
+		h[2].Update(1e-4)
+	}
+}
