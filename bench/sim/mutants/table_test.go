@@ -882,4 +882,36 @@ var table = []mutant{
 		"of tasks that are not short one place does not", "frontend/place/tactic.go",
 		"run > 0 && run < shortRun*trip", "run > 0",
 	},
+	{
+		"of a job all attempts are remembered or none", "frontend/record/attempts.go",
+		"n == 0 || n+maxAttempts <= r.n", "n == 0",
+	},
+	{
+		"a window does not end before it begins", "frontend/record/intake.go",
+		"if full.to = now; now.Before(full.from) {", "if full.to = now; false {",
+	},
+	{
+		"a slot that was given away is asked for again", "frontend/record/intake.go",
+		"in.epoch++", "",
+	},
+	{
+		"what there was no room for in a window is counted as lost", "frontend/record/history.go",
+		"h.lost += s.count()", "",
+	},
+	{
+		"a window that is told by a finer ring is not told twice", "frontend/record/history.go",
+		"until = min(until, (oldest+each-1)/each)", "_ = oldest",
+	},
+	{
+		"a job goes when slower ones have taken its place", "frontend/record/jobs.go",
+		"slices.Index(s.jobs, old); i >= 0", "slices.Index(s.jobs, old); i >= len(s.jobs)",
+	},
+	{
+		"the critical path goes through the stages before", "frontend/record/blame.go",
+		"a = j.before(int(a.Stage), last)", "a = nil",
+	},
+	{
+		"fetching is part of the queue at most", "frontend/record/blame.go",
+		"min(max(a.Fetched, 0), phases[Queue])", "max(a.Fetched, 0)",
+	},
 }
