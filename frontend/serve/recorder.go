@@ -34,8 +34,8 @@ func newRecorder(now time.Time, seed uint64) recorder {
 	return recorder{intake: rec.NewIntake(now), jobs: rec.NewJobs(rand.New(rand.NewPCG(seed, 0))), history: rec.NewHistory(), putAt: now}
 }
 
-// windowEvery is how often what was counted is put into the history.
-const windowEvery = time.Second
+// windowEvery is how often what was counted is put into the history at most: a second's tick may come a little early.
+const windowEvery = 900 * time.Millisecond
 
 // put moves what was counted since the last time into the history.
 func (s *Server) put(now time.Time) {
