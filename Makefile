@@ -93,6 +93,10 @@ soak: build python ## faults at full length: every process killed and frozen in 
 	PHOEBE_SOAK=1 go test -v -count=1 -run Soak -timeout 40m ./cmd/phoebe/ ./frontend/serve/
 	bin/phoebe sim faults --seeds 20000
 
+.PHONY: upgrade
+upgrade: ## bring a fleet of the release that cmd/phoebe/RELEASED names to this tree and back, under load (2 minutes)
+	PHOEBE_UPGRADE=1 go test -v -count=1 -run 'TestUpgrade$$' -timeout 15m ./cmd/phoebe/
+
 .PHONY: mutants
 mutants: ## break each rule in bench/sim/mutants/table_test.go, one at a time: the tests must notice (2 to 5 minutes)
 	PHOEBE_MUTANTS=1 go test -v -count=1 -run 'TestMutants$$' -timeout 1h ./bench/sim/mutants/
