@@ -97,6 +97,12 @@ soak: build python ## faults at full length: every process killed and frozen in 
 upgrade: ## bring a fleet of the release that cmd/phoebe/RELEASED names to this tree and back, under load (2 minutes)
 	PHOEBE_UPGRADE=1 go test -v -count=1 -run 'TestUpgrade$$' -timeout 15m ./cmd/phoebe/
 
+# What stands in front of the frontends of make rolling.
+LB ?= haproxy
+.PHONY: rolling
+rolling: build ## restart a fleet's processes, each twice, under load behind LB (haproxy, nginx or none): no call may fail (2 minutes)
+	PHOEBE_ROLLING=$(LB) PHOEBE_TEST_BINARY=$(CURDIR)/bin/phoebe go test -v -count=1 -run 'TestRolling$$' -timeout 20m ./cmd/phoebe/
+
 .PHONY: mutants
 mutants: ## break each rule in bench/sim/mutants/table_test.go, one at a time: the tests must notice (2 to 5 minutes)
 	PHOEBE_MUTANTS=1 go test -v -count=1 -run 'TestMutants$$' -timeout 1h ./bench/sim/mutants/

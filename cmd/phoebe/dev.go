@@ -21,12 +21,14 @@ import (
 const devPort = 7410
 
 type devCmd struct {
-	Frontends    int  `default:"2" placeholder:"N" help:"Number of frontends. Default ${default}."`
-	Workers      int  `default:"4" placeholder:"N" help:"Number of workers. Default ${default}."`
-	Slots        int  `default:"4" placeholder:"N" help:"Short tasks that each worker runs at once, each with 1000 millicores and 256 MiB. Default ${default}."`
-	FrontendPort *int `placeholder:"PORT" help:"Port of the first frontend on 127.0.0.1; the others have the ones that follow. 0: free ones. Default: 7410, or free ones where that is taken."`
-	WorkerPort   int  `placeholder:"PORT" help:"The same for the workers. Default: free ones."`
-	AllowExec    bool `help:"Also run any command as a process, with the rights of this one (function exec). Default: no."`
+	Fleet        bool   `help:"Rehearse a fleet in production: each frontend and worker is a process of its own, which is started again when it ends, behind a balancer. Default: no."`
+	Balancer     string `default:"auto" enum:"auto,haproxy,nginx,none" help:"The balancer of --fleet: ${enum}; auto is haproxy where it is installed. Default ${default}."`
+	Frontends    *int   `placeholder:"N" help:"Number of frontends. Default: 2; of --fleet 3."`
+	Workers      *int   `placeholder:"N" help:"Number of workers. Default: 4; of --fleet 6."`
+	Slots        int    `default:"4" placeholder:"N" help:"Short tasks that each worker runs at once, each with 1000 millicores and 256 MiB. Default ${default}."`
+	FrontendPort *int   `placeholder:"PORT" help:"Port of the first frontend on 127.0.0.1; the others have the ones that follow. 0: free ones. Default: 7410, or free ones where that is taken."`
+	WorkerPort   int    `placeholder:"PORT" help:"The same for the workers. Default: free ones."`
+	AllowExec    bool   `help:"Also run any command as a process, with the rights of this one (function exec). Default: no."`
 
 	policyFlags
 	fileFlags
@@ -40,7 +42,11 @@ type devCmd struct {
 // Help explains what is printed.
 func (c *devCmd) Help() string {
 	return `Prints "frontend HOST:PORT" and "worker HOST:PORT" lines, "ready" and a job to try. SIGINT ends it all. Of --cache-dir,
-each worker has a folder of its own.`
+each worker has a folder of its own.
+
+With --fleet it prints "balancer HOST:PORT pid N", too, and such lines for each process that it starts: end one, and see
+what clients notice. Its frontends gossip, and its balancer runs the recipe that the packages ship. What is not a flag of
+all its processes comes from variables, such as PHOEBE_WORKER_ORDER.`
 }
 
 // Run runs a cluster.
@@ -49,8 +55,21 @@ func (c *devCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error 
 	if err != nil {
 		return err
 	}
-	if c.Frontends < 1 || c.Workers < 1 {
+	frontends, workers := 2, 4
+	if c.Fleet {
+		frontends, workers = 3, 6
+	}
+	if c.Frontends != nil {
+		frontends = *c.Frontends
+	}
+	if c.Workers != nil {
+		workers = *c.Workers
+	}
+	if frontends < 1 || workers < 1 {
 		return usage(errors.New("--frontends and --workers must be 1 or more"))
+	}
+	if c.Fleet {
+		return c.rehearse(ctx, out, log, frontends, workers)
 	}
 	capacity, err := c.capacity(c.Slots)
 	if err != nil {
@@ -69,13 +88,13 @@ func (c *devCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error 
 		}
 	}
 	set := metrics.NewSet()
-	fileLimit := wserve.RaiseFileLimit(uint64(c.Frontends)*uint64(c.MaxClients+c.Workers) + spareFiles)
+	fileLimit := wserve.RaiseFileLimit(uint64(frontends)*uint64(c.MaxClients+workers) + spareFiles)
 	port := devPort
 	if c.FrontendPort != nil {
 		port = *c.FrontendPort
 	}
 	cluster, err := local.Start(local.Config{
-		Frontends: c.Frontends, Workers: c.Workers, Slots: c.Slots, FrontendPort: port, OrFree: c.FrontendPort == nil, WorkerPort: c.WorkerPort,
+		Frontends: frontends, Workers: workers, Slots: c.Slots, FrontendPort: port, OrFree: c.FrontendPort == nil, WorkerPort: c.WorkerPort,
 		Registry: registry, Policy: c.Policy, Secret: secret, Logger: log, Metrics: set,
 		Frontend: func(_ int, f *fserve.Config) {
 			f.Version, f.FileLimit, f.Core.ProbeRatio = version(), fileLimit, c.ProbeRatio

@@ -1,0 +1,293 @@
+package main
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// The recipes that the packages ship are what a rehearsal runs, with its own addresses in them.
+var (
+	//go:embed packaging/haproxy.cfg
+	haproxyRecipe string
+	//go:embed packaging/nginx.conf
+	nginxRecipe string
+)
+
+// fleet is frontends, workers and a balancer as processes of this machine.
+type fleet struct {
+	out     *streams
+	log     *slog.Logger
+	within  time.Duration // in which a process has to drain
+	running sync.WaitGroup
+	mu      sync.Mutex // held to print
+}
+
+// member is a process of a fleet.
+type member struct {
+	kind, addr string
+	args       []string // the first is the program
+}
+
+// rehearse runs a fleet until ctx ends. Each of its processes that ends is started again, on the addresses that it had.
+func (c *devCmd) rehearse(ctx context.Context, out *streams, log *slog.Logger, frontends, workers int) error {
+	if err := c.onlyFleet(); err != nil {
+		return usage(err)
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	balancer, err := c.balancer()
+	if err != nil {
+		return usage(err)
+	}
+	dir, err := os.MkdirTemp("", "phoebe-fleet-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	port := devPort
+	if c.FrontendPort != nil {
+		port = *c.FrontendPort
+	}
+	addrs, err := freeAddresses(port, c.FrontendPort == nil, 1+4*frontends+workers)
+	if err != nil {
+		return err
+	}
+	take := func() (addr string) {
+		addr, addrs = addrs[0], addrs[1:]
+		return addr
+	}
+	entry := take()
+	apis, gossips, heartbeats, admins := make([]string, frontends), make([]string, frontends), make([]string, frontends), make([]string, frontends)
+	for i := range frontends {
+		apis[i], gossips[i], heartbeats[i], admins[i] = take(), take(), take(), take()
+	}
+	var members []member
+	for i := range frontends {
+		members = append(members, member{"frontend", apis[i], []string{
+			program, "frontend", "--name", fmt.Sprint("frontend-", i), "--listen", apis[i], "--gossip", gossips[i], "--heartbeat", heartbeats[i], "--admin", admins[i],
+			"--join", strings.Join(gossips, ","),
+		}})
+	}
+	for i := range workers {
+		addr := take()
+		args := []string{
+			program, "worker", "--name", fmt.Sprint("worker-", i), "--listen", addr, "--slots", fmt.Sprint(c.Slots), "--join", strings.Join(heartbeats, ","),
+		}
+		if c.AllowExec {
+			args = append(args, "--allow-exec")
+		}
+		members = append(members, member{"worker", addr, args})
+	}
+	for i := range members {
+		members[i].args = append(members[i].args, "--drain-timeout", c.DrainTimeout.String())
+		if c.SecretFile != "" {
+			members[i].args = append(members[i].args, "--secret-file", c.SecretFile)
+		}
+	}
+	connect := entry
+	switch name := filepath.Base(balancer); name {
+	case "haproxy", "nginx":
+		recipe, args := haproxyFor(entry, apis, admins), []string{balancer, "-db", "-f"}
+		if name == "nginx" {
+			recipe, args = nginxFor(entry, apis, dir), []string{balancer, "-e", "stderr", "-g", "daemon off;", "-c"}
+		}
+		file := filepath.Join(dir, name+".conf")
+		if err := os.WriteFile(file, []byte(recipe), 0o600); err != nil {
+			return err
+		}
+		members = append(members, member{"balancer", entry, append(args, file)})
+	default:
+		connect = strings.Join(apis, ",")
+	}
+	f := &fleet{out: out, log: log, within: c.DrainTimeout + 5*time.Second}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer f.running.Wait()
+	defer stop(nil)
+	for _, m := range members {
+		f.running.Go(func() { f.keep(ctx, m) })
+	}
+	if err := c.linked(ctx, apis, strings.Split(connect, ","), workers); err != nil {
+		return err
+	}
+	f.say("ready\n%s run --connect %s --function echo --payload hello\n", os.Args[0], connect)
+	<-ctx.Done()
+	return nil
+}
+
+// onlyFleet refuses flags that the processes of a fleet would not hear of.
+func (c *devCmd) onlyFleet() error {
+	var plain cli
+	parser, err := newParser(&plain, io.Discard, io.Discard)
+	if err == nil {
+		_, err = parser.Parse([]string{"dev"})
+	}
+	if err != nil {
+		return err
+	}
+	d := &plain.Dev
+	for _, pair := range [][2]any{
+		{c.policyFlags, d.policyFlags}, {c.fileFlags, d.fileFlags}, {c.slotFlags, d.slotFlags}, {c.queueFlags, d.queueFlags}, {c.frontendLimits, d.frontendLimits},
+		{c.WorkerPort, d.WorkerPort}, {c.Admin, d.Admin},
+	} {
+		if !reflect.DeepEqual(pair[0], pair[1]) {
+			return errors.New("--fleet: its processes hear only of --slots, --allow-exec, --secret-file and --drain-timeout: say the rest by variables, such as PHOEBE_WORKER_ORDER")
+		}
+	}
+	return nil
+}
+
+// balancer is the program that --balancer asks for; "": none.
+func (c *devCmd) balancer() (string, error) {
+	if c.Balancer == "none" {
+		return "", nil
+	}
+	name := c.Balancer
+	if name == "auto" {
+		name = "haproxy"
+	}
+	for _, dir := range append(filepath.SplitList(os.Getenv("PATH")), "/usr/sbin") {
+		if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+			return path, nil
+		}
+	}
+	if c.Balancer == "auto" {
+		return "", nil
+	}
+	return "", fmt.Errorf("--balancer: %s is not installed: install it, or say --balancer none", name)
+}
+
+// freeAddresses are n addresses of loopback, the first of this port, or a free one where that is taken.
+func freeAddresses(first int, orFree bool, n int) (addrs []string, err error) {
+	for i := range n {
+		addr := "127.0.0.1:0"
+		if i == 0 {
+			addr = fmt.Sprint("127.0.0.1:", first)
+		}
+		l, err := net.Listen("tcp", addr)
+		if err != nil && i == 0 && orFree {
+			l, err = net.Listen("tcp", "127.0.0.1:0")
+		}
+		if err != nil {
+			return nil, err
+		}
+		defer l.Close() // together, so that no two are the same
+		addrs = append(addrs, l.Addr().String())
+	}
+	return addrs, nil
+}
+
+var serverLine = regexp.MustCompile(`(?m)^( *server )(?:frontend-\d )?10\.0\.0\.\d:7410(.*)\n`)
+
+// haproxyFor is the recipe for HAProxy, for these frontends.
+func haproxyFor(entry string, apis, admins []string) string {
+	text := strings.NewReplacer("bind :7410", "bind "+entry, "check port 7413", "check", "maxconn 20000", "maxconn 1000").Replace(haproxyRecipe)
+	var servers strings.Builder
+	for i := range apis {
+		_, port, _ := net.SplitHostPort(admins[i])
+		fmt.Fprintf(&servers, "    server frontend-%d %s port %s\n", i, apis[i], port)
+	}
+	return serverLine.ReplaceAllString(text, "") + servers.String()
+}
+
+// nginxFor is the recipe for nginx, for these frontends.
+func nginxFor(entry string, apis []string, dir string) string {
+	text := strings.NewReplacer("listen 7410", "listen "+entry, "/run/nginx.pid", filepath.Join(dir, "nginx.pid")).Replace(nginxRecipe)
+	rest := serverLine.FindStringSubmatch(text)[2]
+	servers := "least_conn;\n"
+	for _, addr := range apis {
+		servers += "        server " + addr + rest + "\n"
+	}
+	return strings.Replace(serverLine.ReplaceAllString(text, ""), "least_conn;\n", servers, 1)
+}
+
+func (f *fleet) say(format string, args ...any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	fmt.Fprintf(f.out.out, format, args...)
+}
+
+// keep runs a process, again and again, until ctx ends; then it drains.
+func (f *fleet) keep(ctx context.Context, m member) {
+	runtime.LockOSThread() // of which the process is the child: it ends when that does
+	for ctx.Err() == nil {
+		cmd := exec.Command(m.args[0], m.args[1:]...)
+		cmd.Stderr = f.out.err
+		endWithParent(cmd)
+		began := time.Now()
+		if err := cmd.Start(); err != nil {
+			f.log.Error("a process of the fleet does not start", "err", err)
+			return
+		}
+		f.say("%s %s pid %d\n", m.kind, m.addr, cmd.Process.Pid)
+		ended := make(chan struct{})
+		drained := context.AfterFunc(ctx, func() {
+			_ = cmd.Process.Signal(syscall.SIGTERM)
+			select {
+			case <-ended:
+			case <-time.After(f.within):
+				_ = cmd.Process.Kill()
+			}
+		})
+		err := cmd.Wait()
+		close(ended)
+		if !drained() {
+			return
+		}
+		f.log.Info("a process of the fleet has ended", "kind", m.kind, "address", m.addr, "err", err)
+		if time.Since(began) < time.Second {
+			select { // it would only fail again
+			case <-time.After(time.Second):
+			case <-ctx.Done():
+			}
+		}
+	}
+}
+
+// links is how many workers the frontend has links to.
+func (a *answer) links() (n int) {
+	for _, w := range a.said.Workers {
+		if w.State == "up" {
+			n++
+		}
+	}
+	return n
+}
+
+// linked waits until all frontends have links to all workers, and answer where clients are to connect.
+func (c *devCmd) linked(ctx context.Context, apis, connect []string, workers int) error {
+	asks := clientFlags{RetryFor: 5 * time.Second, secretFlags: c.secretFlags}
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		answers, err := asks.ask(ctx, slog.New(slog.DiscardHandler), slices.Concat(apis, connect))
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(answers, func(a answer) bool { return a.err != nil || a.links() < workers }) {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return interruption(ctx)
+		}
+	}
+}

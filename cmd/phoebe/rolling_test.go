@@ -1,0 +1,222 @@
+package main_test
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend/client"
+)
+
+// A rehearsal runs what it should, starts again what ends, and ends altogether.
+func TestFleet(t *testing.T) {
+	p := start(t, "dev", "--fleet", "--frontends", "2", "--workers", "2", "--slots", "2", "--frontend-port", "0", "--balancer", "none")
+	p.said("ready", 1)
+	f := rehearsal{process: p}
+	addr, pid := f.at("worker", 0)
+	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	p.said("worker", 3)
+	if again, now := f.at("worker", 2); again != addr || now == pid {
+		t.Errorf("%s as %d, was %s as %d", again, now, addr, pid)
+	}
+	front, _ := f.at("frontend", 1)
+	linked(t, front, 2)
+	phoebe(t, "run", "--connect", front, "--function", "echo", "--payload", "hello", "--tasks", "4").want(t, 0, "hello")
+	p.signal(syscall.SIGTERM)
+	if code := p.ends(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	for _, kind := range []string{"frontend", "worker"} {
+		for i := range p.said(kind, 2) {
+			if _, pid := f.at(kind, i); syscall.Kill(pid, 0) == nil {
+				t.Errorf("%s %d lives on as process %d", kind, i, pid)
+			}
+		}
+	}
+	phoebe(t, "dev", "--fleet", "--order", "fair").want(t, 2, "PHOEBE_WORKER_ORDER")
+}
+
+// rehearsal is a phoebe dev --fleet.
+type rehearsal struct{ *process }
+
+// at tells where the i-th process of a kind is that was started.
+func (r rehearsal) at(kind string, i int) (addr string, pid int) {
+	r.t.Helper()
+	words := strings.Fields(r.said(kind, i+1)[i])
+	pid, err := strconv.Atoi(words[2])
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return words[0], pid
+}
+
+// TestRolling restarts every process of a fleet twice under a load of 0.6, and tells what its clients notice. make rolling
+// runs it: PHOEBE_ROLLING names the balancer.
+func TestRolling(t *testing.T) {
+	balancer := os.Getenv("PHOEBE_ROLLING")
+	if balancer == "" {
+		t.Skip("PHOEBE_ROLLING is not set: make rolling LB=haproxy, nginx or none runs this")
+	}
+	const (
+		frontends, workers, slots = 3, 6, 4
+		runs                      = 50 * time.Millisecond
+		tasks                     = 2
+		least                     = 10_000 // jobs
+		clients                   = 8
+	)
+	load := 0.6
+	p := start(t, "dev", "--fleet", "--slots", fmt.Sprint(slots), "--frontend-port", "0", "--balancer", balancer)
+	p.said("ready", 1)
+	f := rehearsal{process: p}
+	var apis, connect []string
+	for i := range frontends {
+		addr, _ := f.at("frontend", i)
+		apis = append(apis, addr)
+	}
+	connect = apis
+	if balancer != "none" {
+		addr, _ := f.at("balancer", 0)
+		connect = []string{addr}
+	}
+	var clis []*client.Client
+	for range clients {
+		c, err := client.New(connect) // as a program would that knows of no failover
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		clis = append(clis, c)
+	}
+	type call struct {
+		at, took time.Duration // since the load began
+		err      error
+		again    int // tasks with more than one attempt
+	}
+	var (
+		mu    sync.Mutex
+		calls []call
+		jobs  sync.WaitGroup
+		began = time.Now()
+		stop  = make(chan struct{})
+		sent  = make(chan int, 1)
+	)
+	go func() {
+		tick := time.NewTicker(time.Duration(float64(runs*tasks) / load / (workers * slots)))
+		defer tick.Stop()
+		for n := 0; ; n++ {
+			select {
+			case <-stop:
+				sent <- n
+				return
+			case <-tick.C:
+			}
+			c := clis[n%clients]
+			jobs.Go(func() {
+				job := client.Job{}
+				for range tasks {
+					job.Tasks = append(job.Tasks, client.Task{Function: "sleep", Payload: []byte(runs.String())})
+				}
+				k := call{at: time.Since(began)}
+				outs, err := c.Run(t.Context(), job)
+				k.took, k.err = time.Since(began)-k.at, err
+				for _, o := range outs {
+					if o.Err != nil && k.err == nil {
+						k.err = o.Err
+					}
+					if o.Attempts > 1 {
+						k.again++
+					}
+				}
+				if k.err == nil && len(outs) != tasks {
+					k.err = fmt.Errorf("%d outcomes", len(outs))
+				}
+				mu.Lock()
+				calls = append(calls, k)
+				mu.Unlock()
+			})
+		}
+	}()
+	done := func() int { mu.Lock(); defer mu.Unlock(); return len(calls) }
+	wait := func(jobs int) { // a time that is counted in jobs
+		from := done()
+		eventually(t, func() error {
+			if n := done() - from; n < jobs {
+				return fmt.Errorf("%d of %d jobs have ended", n, jobs)
+			}
+			return nil
+		})
+	}
+	wait(1500)
+	calm := time.Since(began)
+	of := map[string]int{"frontend": frontends, "worker": workers}
+	for round := range 2 {
+		for _, kind := range []string{"frontend", "worker"} {
+			for i := range of[kind] {
+				nth := round*of[kind] + i // of those that were started
+				_, pid := f.at(kind, nth)
+				if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
+					t.Fatal(err)
+				}
+				p.said(kind, nth+of[kind]+1)
+				for _, api := range apis {
+					linked(t, api, workers)
+				}
+				wait(300)
+			}
+		}
+	}
+	if n := done(); n < least {
+		wait(least - n)
+	}
+	ended := time.Since(began)
+	close(stop)
+	n := <-sent
+	jobs.Wait()
+	var before, during []time.Duration
+	failed, again := 0, 0
+	kinds := map[string]int{}
+	var ends []time.Duration
+	for _, k := range calls {
+		if k.err != nil {
+			failed++
+			kinds[k.err.Error()]++
+		} else {
+			ends = append(ends, k.at+k.took)
+		}
+		again += k.again
+		if k.at+k.took < calm {
+			before = append(before, k.took)
+		} else {
+			during = append(during, k.took)
+		}
+	}
+	slices.Sort(ends)
+	pause := time.Duration(0)
+	for i := range ends[1:] {
+		if ends[i+1] < ended {
+			pause = max(pause, ends[i+1]-ends[i])
+		}
+	}
+	p99 := func(d []time.Duration) time.Duration { slices.Sort(d); return d[len(d)*99/100] }
+	t.Logf("balancer %s: %d jobs in %v, each of 9 processes restarted twice: %d failed, %d tasks with more than one attempt, longest pause without a result %v,"+
+		" p99 %v before and %v during, longest %v", balancer, n, ended.Round(time.Second), failed, again, pause.Round(time.Millisecond),
+		p99(before).Round(time.Millisecond), p99(during).Round(time.Millisecond), slices.Max(during).Round(time.Millisecond))
+	for text, n := range kinds {
+		t.Logf("%d failed by: %s", n, text)
+	}
+	if failed > 0 {
+		t.Errorf("%d of %d jobs failed", failed, n)
+	}
+	p.signal(syscall.SIGTERM)
+	if code := p.ends(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
