@@ -114,6 +114,7 @@ type task struct {
 	node     list.Node[*task]
 
 	sampledAt, readyAt, boundAt time.Time
+	expected                    time.Duration // run of its attempt; 0: not known
 }
 
 // Links makes it an item of lists.

@@ -185,6 +185,9 @@ type Outcome struct {
 	Worker   string // of the attempt that counted
 	Attempts int
 	Run      time.Duration // of that attempt, measured by its executor
+	Expected time.Duration // what the worker was told of that run; 0: nothing
+	Promised time.Duration // wait at the worker that was expected there, of a task placed by estimation
+	Waited   time.Duration // what that was
 	Usage    probe.Usage   // of that attempt
 	Phases   Phases
 	Receipt  Receipt // of the worker's result; zero: there is none

@@ -3,6 +3,7 @@ package frontend
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -173,9 +174,14 @@ func TestExplain(t *testing.T) {
 	f.step(WorkerGone{Worker: 1})
 	f.tell(0, 3*time.Second, probe.Load{})
 	explain("lost: worker w1 went away", "after 1s: w0: the least C of 1", "at w0: sent")
-	f.step(Received{0, probe.Finished{Attempt: probe.AttemptID{Frontend: 'a', Seq: 2}, Status: probe.Succeeded, Waited: 4 * time.Second, Run: 9 * time.Second,
+	acts := f.step(Received{0, probe.Finished{Attempt: probe.AttemptID{Frontend: 'a', Seq: 2}, Status: probe.Succeeded, Waited: 4 * time.Second, Run: 9 * time.Second,
 		Usage: probe.Usage{CPU: 8 * time.Second, Memory: 100},
 	}})
+	if i := slices.IndexFunc(acts, func(a Action) bool { _, ok := a.(Done); return ok }); i < 0 {
+		t.Errorf("no outcome: %v", acts)
+	} else if o := acts[i].(Done).Outcome; o.Expected != 10*time.Second || o.Promised != 3*time.Second || o.Waited != 4*time.Second || o.Path != estimate.Estimation {
+		t.Errorf("the outcome tells of a run of %v and of waits of %v and %v", o.Expected, o.Promised, o.Waited)
+	}
 	f.step(Cancel{Job: script.Job("x")})
 	explain("succeeded, waited 4s, ran 9s, used 8s of CPU and 100 MiB", "sampling")
 	if ds := f.core.Explain(script.Job("x"), 0); len(ds) != 2 {

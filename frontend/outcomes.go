@@ -58,7 +58,10 @@ func (c *ledger) finishedElsewhere(w *worker, m *probe.Finished, now time.Time, 
 func (c *ledger) conclude(t *task, w *worker, m *probe.Finished, now time.Time, acts []Action) []Action {
 	o := Outcome{
 		Kind: Failed, Message: m.Error, Worker: w.Welcome().Worker, Run: m.Run, Usage: m.Usage,
-		Phases: t.phases(m, now),
+		Phases: t.phases(m, now), Expected: t.expected, Waited: m.Waited,
+	}
+	if t.long != nil {
+		o.Promised = t.long.wait
 	}
 	c.view.Ended(w.Worker, t.spec.Function, m.Status, now)
 	if d := c.note(t, m.Status.String()); d != nil {

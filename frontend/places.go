@@ -141,6 +141,7 @@ func (t *task) launch(id probe.AttemptID, trip time.Duration) probe.Launch {
 	case expected == 0 && t.group.job.Policy.Overlap:
 		expected = t.group.Runs.Steady(trip)
 	}
+	t.expected = expected
 	l := probe.Launch{Attempt: id, Task: s.Index, Function: s.Function, Payload: s.Payload, Estimate: expected, Timeout: s.Timeout, Files: s.Files}
 	if deadline := t.group.job.deadline; !deadline.IsZero() {
 		l.Deadline = max(deadline.Sub(t.attempt.sent), 1)

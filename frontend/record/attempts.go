@@ -20,6 +20,9 @@ type Attempt struct {
 	Outcome  uint8
 	Failure  uint8
 	Fetched  time.Duration         // that it took until its files were there
+	Expected time.Duration         // run; 0: not known
+	Promised time.Duration         // wait at the worker, of a task placed by estimation
+	Waited   time.Duration         // what that was
 	Released time.Duration         // when the task could start, since its job came
 	Ends     [Phases]time.Duration // of its phases, likewise; all but the last are 0 if it is not known that it ran
 

@@ -9,6 +9,7 @@ type Kind uint8
 const (
 	Barrier = Kind(Phases) + iota // from the end of the last task of the stages before until the next stage started
 	Fetch                         // of the queue, while the task's files were not there
+	Excess                        // of the run, what was more than expected
 	Outside                       // of a task of which it is not known what became of it where
 	kindsEnd
 	Kinds = int(kindsEnd)
@@ -18,7 +19,7 @@ func (k Kind) String() string {
 	if int(k) < Phases {
 		return Measure(k).String()
 	}
-	return [...]string{"barrier", "fetch", "outside"}[int(k)-Phases]
+	return [...]string{"barrier", "fetch", "excess", "outside"}[int(k)-Phases]
 }
 
 // Blame is what a response went on. It adds up to the response.
@@ -82,6 +83,11 @@ func (b *Blame) add(a *Attempt, released, done time.Duration) {
 	fetch := min(max(a.Fetched, 0), phases[Queue])
 	phases[Queue] -= fetch
 	b[Fetch] += fetch
+	if a.Expected > 0 {
+		excess := max(phases[Run]-a.Expected, 0)
+		phases[Run] -= excess
+		b[Excess] += excess
+	}
 	for i, d := range phases {
 		b[i] += d
 	}

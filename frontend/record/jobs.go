@@ -22,7 +22,7 @@ type Job struct {
 }
 
 // attemptSize is how many bytes an Attempt takes.
-const attemptSize = 120
+const attemptSize = 144
 
 // size is how many bytes it takes, about.
 func (j *Job) size() int {

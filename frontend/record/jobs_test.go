@@ -195,6 +195,7 @@ func history(t *rapid.T) *Job {
 	for range rapid.IntRange(0, 12).Draw(t, "tasks") {
 		a := Attempt{Stage: int32(rapid.IntRange(0, max(stages-1, 0)).Draw(t, "stage"))}
 		a.Released, a.Fetched = time.Duration(moment.Draw(t, "released")), time.Duration(moment.Draw(t, "fetched"))
+		a.Expected = time.Duration(moment.Draw(t, "expected"))
 		ends := make([]time.Duration, Phases)
 		for i := range ends {
 			ends[i] = time.Duration(moment.Draw(t, "end"))
@@ -243,13 +244,13 @@ func TestBlame(t *testing.T) {
 		Response: 100 * time.Millisecond, After: [][]int{nil, nil, {0, 1}},
 		Attempts: []Attempt{
 			{Stage: 0, Ends: ends(1, 2, 3, 4, 5, 6, 7)},
-			{Stage: 1, Ends: ends(1, 3, 6, 10, 15, 21, 28), Fetched: 2 * time.Millisecond},
+			{Stage: 1, Ends: ends(1, 3, 6, 10, 15, 21, 28), Fetched: 2 * time.Millisecond, Expected: 4 * time.Millisecond},
 			{Stage: 2, Released: 30 * time.Millisecond, Ends: ends(31, 32, 33, 34, 35, 90, 99)},
 			{Stage: 2, Released: 30 * time.Millisecond, Ends: ends(31, 32, 33, 34, 35, 36, 37)},
 		},
 	}
 	want := Blame{
-		Kind(Sampling): 2, Kind(Link): 3, Kind(Queue): 2, Kind(Binding): 5, Kind(Launch): 6, Kind(Run): 61, Kind(Delivery): 17, Barrier: 2, Fetch: 2,
+		Kind(Sampling): 2, Kind(Link): 3, Kind(Queue): 2, Kind(Binding): 5, Kind(Launch): 6, Kind(Run): 59, Excess: 2, Kind(Delivery): 17, Barrier: 2, Fetch: 2,
 	}
 	for i := range want {
 		want[i] *= time.Millisecond

@@ -130,6 +130,7 @@ func (s *Server) countTask(job probe.JobID, t *timed, o *frontend.Outcome) {
 	*a = rec.Attempt{
 		Before: t.last, Job: job, Task: o.Task, Stage: o.Stage, Worker: uint32(o.Receipt.Worker), Tries: uint16(min(o.Attempts, math.MaxUint16)),
 		Path: uint8(o.Path), Outcome: uint8(o.Kind), Failure: uint8(o.Failure), Fetched: o.Usage.Fetch,
+		Expected: o.Expected, Promised: o.Promised, Waited: o.Waited,
 	}
 	t.last = number
 	if p.Released > 0 {

@@ -24,7 +24,7 @@ func TestRecorder(t *testing.T) {
 	staged := job("sleep", "1ms", "2ms", "1ms")
 	staged.Stages = []*v1.Stage{{Name: "first"}, {Name: "second", After: []string{"first"}}}
 	for i, name := range []string{"first", "first", "second"} {
-		staged.Tasks[i].Stage = name
+		staged.Tasks[i].Stage, staged.Tasks[i].EstimateUs = name, 1
 	}
 	for _, j := range []*v1.Job{good, staged, job("fail", "why")} {
 		if _, err := c.client.Run(ctx, &v1.RunRequest{Job: j}); err != nil {
@@ -76,10 +76,10 @@ func TestRecorder(t *testing.T) {
 		for _, d := range b {
 			sum += d
 		}
-		if len(j.Attempts) != tasks || sum != j.Response || sum <= 0 || b[rec.Kind(rec.Run)] <= 0 || (j.Failed > 0) != (i == 2) {
+		if len(j.Attempts) != tasks || sum != j.Response || sum <= 0 || b[rec.Kind(rec.Run)]+b[rec.Excess] <= 0 || (j.Failed > 0) != (i == 2) {
 			t.Errorf("job %d has %d attempts, %d failed, blame %v of %v", i, len(j.Attempts), j.Failed, b, j.Response)
 		}
-		if i == 1 && (b[rec.Kind(rec.Run)] < 3*time.Millisecond || j.Attempts[2].Released < 2*time.Millisecond) {
+		if i == 1 && (b[rec.Kind(rec.Run)]+b[rec.Excess] < 3*time.Millisecond || j.Attempts[2].Released < 2*time.Millisecond || j.Attempts[2].Expected <= 0) {
 			t.Errorf("the critical path of stages is %v", b)
 		}
 	}

@@ -914,4 +914,12 @@ var table = []mutant{
 		"fetching is part of the queue at most", "frontend/record/blame.go",
 		"min(max(a.Fetched, 0), phases[Queue])", "max(a.Fetched, 0)",
 	},
+	{
+		"what runs longer than expected is told apart", "frontend/record/blame.go",
+		"phases[Run] -= excess\n", "",
+	},
+	{
+		"an outcome tells what its run was expected to be", "frontend/places.go",
+		"t.expected = expected\n", "",
+	},
 }
