@@ -1,0 +1,74 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/VictoriaMetrics/metrics"
+
+	"github.com/phoebe-sched/phoebe/frontend/serve"
+	wserve "github.com/phoebe-sched/phoebe/worker/serve"
+)
+
+// limits are the flags that the operations guide tells of: what is too much, and how long is too long.
+var limits = regexp.MustCompile(`^(max-.*|cache-size|lease|client-grace|grace|retain|ready-expiry|starvation-bound|file-timeout|drain-timeout)$`)
+
+// The operations guide has each limit of a frontend and of a worker, with its default, and metrics that there are.
+func TestLimitsInGuide(t *testing.T) {
+	text, err := os.ReadFile("OPERATIONS.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	type row struct{ value, metric string }
+	rows := map[string]row{}
+	for _, r := range regexp.MustCompile("(?m)^\\| (frontend|worker) \\| `([a-z-]+)` \\| ([^|]+) \\| [^|]+ \\| ([^|]+) \\|$").FindAllStringSubmatch(string(text), -1) {
+		rows[r[1]+" "+r[2]] = row{r[3], strings.Trim(r[4], "` ")}
+	}
+	set := metrics.NewSet()
+	if _, err := serve.New(serve.Config{Metrics: set}); err != nil { // one that is not started needs no end
+		t.Fatal(err)
+	}
+	w, err := wserve.New(wserve.Config{Metrics: set})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	var page bytes.Buffer
+	set.WritePrometheus(&page)
+	var c cli
+	parser, err := newParser(&c, io.Discard, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range parser.Model.Children {
+		if !slices.Contains([]string{"frontend", "worker"}, n.Name) {
+			continue
+		}
+		for _, flag := range n.Flags {
+			if !limits.MatchString(flag.Name) {
+				continue
+			}
+			name := n.Name + " " + flag.Name
+			r, ok := rows[name]
+			if !ok {
+				t.Errorf("%s is missing: its default is %s", name, flag.Default)
+				continue
+			}
+			delete(rows, name)
+			if r.value != flag.Default {
+				t.Errorf("%s: the guide says %q, the default is %q", name, r.value, flag.Default)
+			}
+			if r.metric != "-" && !strings.Contains(page.String(), "\n"+r.metric) && !strings.HasPrefix(page.String(), r.metric) {
+				t.Errorf("%s: there is no metric %s", name, r.metric)
+			}
+		}
+	}
+	for name := range rows {
+		t.Errorf("%s is no limit", name)
+	}
+}
