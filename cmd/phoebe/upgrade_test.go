@@ -34,7 +34,7 @@ func TestUpgrade(t *testing.T) {
 		f.frontends, homes = append(f.frontends, g), append(homes, g.heartbeat)
 	}
 	for i := range 4 {
-		w := startAs(t, released, "worker", "--listen", "127.0.0.1:0", "--name", fmt.Sprint("w", i), "--allow-exec", "--slots", "4", "--join", strings.Join(homes, ","))
+		w := startAs(t, released, "--log-level", "info", "worker", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--name", fmt.Sprint("w", i), "--allow-exec", "--slots", "4", "--join", strings.Join(homes, ","))
 		f.workers, f.workerAddrs = append(f.workers, w), append(f.workerAddrs, w.addr())
 	}
 	f.linked()
@@ -57,6 +57,12 @@ func TestUpgrade(t *testing.T) {
 		t.Logf("%d jobs while the fleet was brought to %s", f.load.jobs.Load()-before, to.name)
 	}
 	f.load.end(t)
+	for _, g := range f.frontends {
+		f.understood(g.process)
+	}
+	for _, w := range f.workers {
+		f.understood(w)
+	}
 	if n := f.load.lost.Load(); n > 0 {
 		t.Errorf("%d tasks that may start only once were lost", n)
 	}
@@ -123,12 +129,24 @@ func (f *upgraded) worker(i int, program string) {
 	f.linked()
 }
 
+// understood fails the test if a process could not read what it was told. Links are made again and tasks are tried again, so that
+// no job need fail of it.
+func (f *upgraded) understood(p *process) {
+	f.t.Helper()
+	for _, name := range []string{"phoebe_frontend_protocol_errors_total", `phoebe_worker_protocol_errors_total{reason="garbage"}`} {
+		if n := metric(f.t, p, name); n > 0 {
+			f.t.Errorf("phoebe %q: %s is %v\n%s", p.args, name, n, p.errs.String())
+		}
+	}
+}
+
 // replace drains a process and starts another one in its place.
 func (f *upgraded) replace(p *process, program string, args []string) *process {
 	f.t.Helper()
 	if !f.load.goOn(f.t, 0) {
 		f.t.FailNow()
 	}
+	f.understood(p)
 	p.signal(syscall.SIGTERM)
 	if code := p.ends(); code != 0 {
 		f.t.Errorf("phoebe %q: exit code %d\n%s", p.args, code, p.errs.String())
