@@ -117,7 +117,7 @@ PACKAGE_VERSION ?= 0.1.0~git$(shell git log -1 --format=%cd.%h --date=format:%Y%
 PACKAGING := cmd/phoebe/packaging
 
 .PHONY: package
-package: export SOURCE_DATE_EPOCH := $(shell git log -1 --format=%ct)
+package: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
 package: ## a static bin/phoebe, and from it a Debian package and an OCI archive in out/package
 	rm -rf out/package
 	mkdir -p out/package/completion

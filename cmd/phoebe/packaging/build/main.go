@@ -118,7 +118,7 @@ func writeImage(name, version string, at time.Time) error {
 		case "ENTRYPOINT":
 			err = json.Unmarshal([]byte(strings.Join(given, " ")), &config.Config.Entrypoint)
 		default:
-			err = fmt.Errorf("Dockerfile: %s is not known here", words[0])
+			err = fmt.Errorf("%s in the Dockerfile is not known here", words[0])
 		}
 		if err != nil {
 			return err
