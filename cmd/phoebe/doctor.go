@@ -46,10 +46,7 @@ type finding struct {
 func (c *doctorCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, c.RetryFor)
 	defer cancel()
-	answers, err := c.ask(ctx, log, c.Connect)
-	if err == nil {
-		err = nobody(answers)
-	}
+	answers, err := c.askThose(ctx, log)
 	if err != nil {
 		return err
 	}

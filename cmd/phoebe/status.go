@@ -133,26 +133,27 @@ func (c *clientFlags) ask(ctx context.Context, log *slog.Logger, addrs []string)
 	return answers, nil
 }
 
-// nobody is an error if no frontend has answered.
-func nobody(answers []answer) error {
+// askThose asks the frontends that --connect names, of which one must answer.
+func (c *clientFlags) askThose(ctx context.Context, log *slog.Logger) ([]answer, error) {
+	answers, err := c.ask(ctx, log, c.Connect)
+	if err != nil {
+		return nil, err
+	}
 	var errs []error
 	for _, a := range answers {
 		if a.err == nil {
-			return nil
+			return answers, nil
 		}
 		errs = append(errs, a.err)
 	}
-	return &exitError{exitUnavailable, fmt.Errorf("no frontend answers: %w", errors.Join(errs...))}
+	return nil, &exitError{exitUnavailable, fmt.Errorf("no frontend answers: %w", errors.Join(errs...))}
 }
 
 // Run asks all frontends, and prints what they say.
 func (c *statusCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, c.RetryFor)
 	defer cancel()
-	answers, err := c.ask(ctx, log, c.Connect)
-	if err == nil {
-		err = nobody(answers)
-	}
+	answers, err := c.askThose(ctx, log)
 	if err != nil {
 		return err
 	}
