@@ -10,6 +10,17 @@ import (
 	"testing"
 )
 
+// withoutSettings takes those out of the environment for as long as the test runs.
+func withoutSettings(t *testing.T) {
+	t.Helper()
+	for _, v := range os.Environ() {
+		if name, value, _ := strings.Cut(v, "="); strings.HasPrefix(name, "PHOEBE_") {
+			t.Setenv(name, value) // so that it comes back
+			os.Unsetenv(name)
+		}
+	}
+}
+
 // validate runs phoebe config validate on a file of this text.
 func validate(t *testing.T, text string, command ...string) (file, out, errs string, code int) {
 	t.Helper()
@@ -24,7 +35,7 @@ func validate(t *testing.T, text string, command ...string) (file, out, errs str
 
 // Each of these files is answered with the line that is wrong, and with what to write instead; and with nothing else.
 func TestBrokenConfigurations(t *testing.T) {
-	t.Setenv(secretVariable, "")
+	withoutSettings(t)
 	const frontend, worker, dev = "frontend", "worker", "dev"
 	for i, test := range []struct {
 		command, text string
@@ -96,7 +107,7 @@ func TestBrokenConfigurations(t *testing.T) {
 
 // All errors of a file are told at once, in its order.
 func TestAllErrors(t *testing.T) {
-	t.Setenv(secretVariable, "")
+	withoutSettings(t)
 	file, _, errs, _ := validate(t, "speed: 1000\nslotz: 4\nlisten: 0.0.0.0:7420\norder: none\n", "worker")
 	var places []string
 	for line := range strings.Lines(errs) {
@@ -110,6 +121,7 @@ func TestAllErrors(t *testing.T) {
 
 // A flag goes before the environment, the environment before the file, and that before the default.
 func TestEffectiveSettings(t *testing.T) {
+	withoutSettings(t)
 	t.Setenv("PHOEBE_WORKER_SLOTS", "5")
 	t.Setenv("PHOEBE_WORKER_NAME", "of the environment")
 	file, out, errs, code := validate(t, "name: of the file\nslots: 3\nmax-result: 2MiB\nweights: {b: 2, a: 1}\n", "worker", "--slots", "7")
@@ -132,6 +144,7 @@ func TestEffectiveSettings(t *testing.T) {
 
 // Without a command, the file is read as that of which it has settings.
 func TestReader(t *testing.T) {
+	withoutSettings(t)
 	for text, want := range map[string]string{"gossip: 127.0.0.1:7411\n": "frontend", "slots: 4\njoin: [10.0.0.1:7412]\n": "worker", "frontends: 3\nslots: 4\n": "dev"} {
 		if _, out, errs, _ := validate(t, text); !strings.HasPrefix(out, "phoebe "+want+" ") {
 			t.Errorf("%q: %s%s", text, out, errs)
