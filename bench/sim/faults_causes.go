@@ -146,6 +146,8 @@ func (r *faultRun) attempted(f *frontendNode, _ frontend.Event) {
 			r.tried(f, s.Worker, j, m.Bundle...)
 		case probe.Enqueue:
 			r.tried(f, s.Worker, r.jobs[jobOf(m.Job)-1], m.Launch)
+		case probe.Kill:
+			r.dismissed(f, m.Attempt)
 		}
 	}
 }
@@ -157,6 +159,15 @@ func (r *faultRun) tried(f *frontendNode, w frontend.Worker, j *faultJob, launch
 		t.tries = append(t.tries, x)
 		r.tries[x.id] = x
 	}
+}
+
+// dismissed notes that an attempt is over, and its result in vain, of whose task its frontend gives another outcome just now.
+func (r *faultRun) dismissed(f *frontendNode, id probe.AttemptID) {
+	x := r.tries[id]
+	x.over = x.over || slices.ContainsFunc(f.acts, func(a frontend.Action) bool {
+		d, ok := a.(frontend.Done)
+		return ok && slices.Contains(r.jobs[jobOf(d.Job)-1].tasks[d.Outcome.Task].tries, x)
+	})
 }
 
 // startsAgain checks that each earlier run of a task has failed or may have been lost.

@@ -22,6 +22,8 @@ func describe(x any) string {
 		m = x.Msg
 	case worker.Send:
 		m = x.Msg
+	case *worker.Exited:
+		m = *x
 	}
 	switch m := m.(type) {
 	case probe.Ping, probe.Pong, frontend.Wake, worker.Wake, frontend.Submit: // of the last, the client tells
