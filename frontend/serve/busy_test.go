@@ -1,0 +1,22 @@
+package serve
+
+import (
+	"runtime"
+	"testing"
+	"time"
+)
+
+// One CPU that is kept busy shows, and no more than all there are can be.
+func TestBusy(t *testing.T) {
+	var m meter
+	m.busy()
+	for end := time.Now().Add(300 * time.Millisecond); time.Now().Before(end); {
+	}
+	b := m.busy()
+	if least := 0.5 / float64(runtime.NumCPU()); b.Share < least || b.Share > 1.1 {
+		t.Errorf("a share of %.2f was used, want %.2f at least, and 1 at most", b.Share, least)
+	}
+	if b.Message <= 0 || b.Message >= time.Second {
+		t.Errorf("a message takes %v", b.Message)
+	}
+}
