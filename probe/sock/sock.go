@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"syscall"
 )
 
@@ -30,7 +31,7 @@ type side struct {
 func New(c net.Conn) *Conn {
 	s := &Conn{Conn: c}
 	sc, ok := c.(syscall.Conn)
-	if !ok {
+	if !ok || runtime.GOOS == "windows" {
 		return s
 	}
 	raw, err := sc.SyscallConn()
