@@ -800,7 +800,7 @@ var table = []mutant{
 	},
 	{
 		"nobody waits for data where long tasks hold the workers", "frontend/near.go",
-		"g.Set.Contains(w) && !c.view.IsHeld(w, now)", "g.Set.Contains(w.Worker)",
+		"g.Set.Contains(w) && !c.view.IsHeld(w, now)", "g.Set.Contains(w)",
 	},
 	{
 		"why a task reads its inputs from far is told", "frontend/near.go",
