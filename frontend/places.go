@@ -211,8 +211,7 @@ func (c *ledger) enqueue(t *task, w *worker, now time.Time, acts []Action) []Act
 		launch.Files = c.withPeers(launch.Files, w)
 	}
 	return append(acts, Send{Worker: w.Key, Msg: probe.Enqueue{
-		Generation: t.group.job.Generation,
-		Res:        res, Job: j.ID, Tenant: j.Tenant, Priority: j.Priority, Demand: t.spec.Demand, Launch: launch,
+		Res: res, Job: j.ID, Generation: j.Generation, Tenant: j.Tenant, Priority: j.Priority, Demand: t.spec.Demand, Launch: launch,
 		Long:   t.long != nil && t.long.run >= c.cfg.LongTask && !t.long.whole,
 		Matrix: t.long != nil,
 	}})

@@ -191,7 +191,7 @@ type Core struct {
 	attempts map[probe.AttemptID]*attempt
 
 	capacity  room         // what is open of it changes
-	closing   probe.Demand // what is open once a short task had to wait for long ones
+	always    probe.Demand // what stays open of it once a short task had to wait for long ones
 	shortAt   time.Time    // when the last short one came
 	free      room         // more than what is open may be in use, when it is less than it was
 	changes   uint64       // how often something changed that a forecast depends on, other than the queue
@@ -320,7 +320,7 @@ func New(cfg Config) *Core {
 		memories:  map[probe.JobID]*memory{},
 		fetches:   map[probe.AttemptID]*place{},
 		capacity:  room{cfg.Capacity, cfg.Capacity},
-		closing:   cfg.Open(),
+		always:    cfg.Open(),
 		learned:   learned{run: firstRun, chance: firstChance, fetch: firstFetch},
 		queue:     queue{known: map[string]*tenant{}, kinds: map[room]*kind{}},
 	}

@@ -406,11 +406,11 @@ func (w *world) checkMatrix(m *probe.WaitMatrix) {
 	if m.Capacity != w.core.cfg.Capacity {
 		w.t.Fatalf("a matrix for %v", m.Capacity)
 	}
-	if wait := m.Wait(w.core.closing); wait == probe.NeverFits {
+	if wait := m.Wait(w.core.always); wait == probe.NeverFits {
 		w.t.Fatalf("all that is open to long tasks never has room: %v", m.Cells)
 	}
 	// Where nothing waits, a task waits only for those that run.
-	if c := w.core; len(c.runs)+c.asked.Len()+c.queue.len()+c.staged.Len() == 0 && m.Wait(c.closing) != 0 {
+	if c := w.core; len(c.runs)+c.asked.Len()+c.queue.len()+c.staged.Len() == 0 && m.Wait(c.always) != 0 {
 		w.t.Fatalf("an idle worker has waits: %v", m.Cells)
 	}
 }

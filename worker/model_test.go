@@ -20,7 +20,7 @@ type slow struct {
 	bound    time.Duration
 	weights  map[string]float64
 	all      room
-	closing  probe.Demand // what is open while there are short tasks
+	always   probe.Demand // what is open while there are short tasks
 	shortAt  time.Time    // when the last one came
 	free     room
 	waiting  []*slowPlace
@@ -289,7 +289,7 @@ func (s *slow) beside(n room, gaps []*slowPlace) bool {
 			all = all.Add(p.demand)
 		}
 	}
-	return n.open == (probe.Demand{}) && all.Fits(s.all.all.Sub(s.closing))
+	return n.open == (probe.Demand{}) && all.Fits(s.all.all.Sub(s.always))
 }
 
 // open is what is open to long tasks from now on.
@@ -302,7 +302,7 @@ func (s *slow) open(d probe.Demand) {
 func (s *slow) short(d probe.Demand, now time.Time) {
 	s.shortAt = now
 	if !d.Fits(s.free.all) && s.free.open != s.all.open {
-		s.open(s.closing)
+		s.open(s.always)
 	}
 }
 
@@ -375,7 +375,7 @@ func testModel(t *rapid.T) int {
 	}
 	c, now := New(cfg), time.Unix(1_000_000, 0)
 	m := &slow{
-		order: order, bound: cfg.StarvationBound, weights: cfg.Weights, all: c.capacity, closing: cfg.Open(), free: c.capacity, core: c, turns: map[string]*slowPlace{},
+		order: order, bound: cfg.StarvationBound, weights: cfg.Weights, all: c.capacity, always: cfg.Open(), free: c.capacity, core: c, turns: map[string]*slowPlace{},
 		running: map[uint64]slowRun{}, seen: map[string]bool{}, start: map[string]float64{}, mean: map[string]time.Duration{},
 	}
 	for link := range 2 {

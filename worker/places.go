@@ -136,7 +136,7 @@ func (c *Core) unacceptable(d probe.Demand, long bool) probe.Reason {
 	switch {
 	case c.leaving:
 		return probe.Leaving
-	case !needs(d, long).fits(room{c.capacity.all, c.closing}):
+	case !needs(d, long).fits(room{c.capacity.all, c.always}):
 		return probe.TooBig
 	}
 	return 0

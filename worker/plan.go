@@ -109,7 +109,7 @@ func (c *Core) Matrix(now time.Time) probe.WaitMatrix {
 		f.rest(rest.expected(c.learned.run, c.learned.chance))
 	}
 	var m probe.WaitMatrix
-	f.matrix(&m, c.closing)
+	f.matrix(&m, c.always)
 	return m
 }
 
@@ -198,7 +198,7 @@ func (c *Core) inShortShare(needs, free room) bool {
 	}
 	all := c.capacity.all.Sub(free.all)
 	long := c.capacity.open.Sub(free.open)
-	return all.Sub(long).Add(needs.all).Fits(c.capacity.all.Sub(c.closing))
+	return all.Sub(long).Add(needs.all).Fits(c.capacity.all.Sub(c.always))
 }
 
 // hasGap reports whether tasks that need so much, and ride along, may find a gap behind all that wait. Then fillGap

@@ -59,7 +59,7 @@ func send(t *rapid.T, order Order, es []errand) (started, told []time.Duration) 
 	}
 	now, next := time.Duration(0), 0
 	fetched, ends := map[int]time.Duration{}, map[int]time.Duration{}
-	c.open(c.closing)
+	c.open(c.always)
 	c.shortAt = began
 	step := func(ev Event) {
 		c.learned.long = horizon // so that it stays closed

@@ -13,7 +13,7 @@ import (
 func (c *Core) cameShort(needs room, now time.Time) {
 	c.shortAt = now
 	if !needs.fits(c.free) && c.free.open != c.capacity.open {
-		c.open(c.closing)
+		c.open(c.always)
 	}
 }
 
