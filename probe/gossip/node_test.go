@@ -327,7 +327,7 @@ func TestStrangersShareABound(t *testing.T) {
 		})
 	}
 	<-refused // or the test times out
-	if n := ports.bytes.Load(); n > maxInboundBytes+strangers*64<<10 {
+	if n := ports.bytes.Load(); n > maxInboundBytes+strangers*maxRead {
 		t.Errorf("%d bytes are kept of strangers, the bound is %d", n, maxInboundBytes)
 	}
 }

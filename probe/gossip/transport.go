@@ -19,6 +19,8 @@ const (
 	// maxInboundBytes is how much may have come in by all of them together: what a full view of 20,000 workers takes, some
 	// times over.
 	maxInboundBytes = 64 << 20
+	// maxRead is how much of a stream comes in at once, and thus how far each may go beyond that.
+	maxRead = 64 << 10
 )
 
 // transport is memberlist's own, with a bound on what comes in by streams.
@@ -103,7 +105,7 @@ type inbound struct {
 }
 
 func (c *inbound) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
+	n, err := c.Conn.Read(b[:min(len(b), maxRead)])
 	c.bytes += int64(n)
 	if c.of.bytes.Add(int64(n)) > maxInboundBytes && err == nil {
 		err = errInbound
