@@ -1,0 +1,112 @@
+package file
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/phoebe-sched/phoebe/frontend/tenants"
+)
+
+const good = `
+revision: 7
+tenants:
+  "*": {tokens: 2, queue: 50}
+  web: {tokens: 30}
+  ads: {tokens: 10, queue: 1000}
+  ads/etl: {tokens: 3}
+  ads/night: {queue: 5}   # its tokens are the default's
+`
+
+func TestParse(t *testing.T) {
+	f, err := Parse("tenants.yaml", []byte(good))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Revision != 7 || string(f.Text) != good {
+		t.Errorf("revision %d", f.Revision)
+	}
+	for path, want := range map[string]tenants.Entry{
+		"web":       {Path: "web", Tokens: 30},
+		"ads/etl":   {Path: "ads/etl", Tokens: 3},
+		"ads/night": {Path: "ads/night", Tokens: 2, Queue: 5},
+		"ads/new":   {Path: tenants.Default, Tokens: 2, Queue: 50},
+		"":          {Path: tenants.Default, Tokens: 2, Queue: 50},
+	} {
+		if e := f.Entry(path); *e != want {
+			t.Errorf("entry of %q: %+v, want %+v", path, *e, want)
+		}
+	}
+	for tenant, want := range map[string][]uint32{"web": {30}, "ads/etl": {10, 3}, "ads/etl/x": {10, 3, 2}, "": {2}} {
+		if ws := f.Weights(tenant); !slices.Equal(ws, want) {
+			t.Errorf("weights of %q: %v, want %v", tenant, ws, want)
+		}
+	}
+	var none *tenants.File
+	if none.Weights("web") != nil || none.Entry("web").Tokens != 1 {
+		t.Error("without a file, tenants weigh the same, and nothing is said of it")
+	}
+}
+
+// Each flaw is told with its line and a remedy, all of them at once.
+func TestFlaws(t *testing.T) {
+	for text, want := range map[string][]string{
+		"":                        {"f:1: the file is empty: want a revision and tenants"},
+		"- a":                     {"f:1: want a revision and tenants"},
+		"revision: 1\n--- 2":      {"f:2: a second document"},
+		"a: [":                    {"f:1: ", "want a revision and tenants"},
+		"tenants: {}":             {"f:1: the revision is missing: write revision: 1"},
+		"revision: 0":             {`f:1: revision "0": want a whole number from 1 on`},
+		"revision: -2":            {`f:1: revision "-2": want a whole number`},
+		"revision: 1.5":           {`f:1: revision "1.5"`},
+		"revision: 1\ntenant: {}": {`f:2: unknown key "tenant"`},
+		"revision: 1\nrevision: 2": {
+			`f:2: mapping key "revision" already defined`,
+		},
+		"revision: 1\ntenants: 5": {"f:2: tenants: want paths"},
+		"revision: 1\ntenants:\n  web: {tokens: -3}\n  ads: {tokens: 0}\n  x: {tokens: many, queue: 1.5}\n  y:\n  z: {token: 1}": {
+			`f:3: tenant "web": tokens "-3": want a whole number from 1`, `f:4: tenant "ads": tokens "0"`,
+			`f:5: tenant "x": tokens "many"`, `f:5: tenant "x": queue "1.5"`, `f:6: tenant "y": want what it may have`,
+			`f:7: tenant "z": unknown key "token": it is one of ["queue" "tokens"]`,
+		},
+		"revision: 1\ntenants:\n  a//b: {tokens: 1}\n  /a: {tokens: 1}\n  a/*: {tokens: 1}\n  1/2/3/4/5/6/7/8/9: {tokens: 1}": {
+			`f:3: tenant "a//b": a part of the path is empty`, `f:4: tenant "/a"`, `f:5: tenant "a/*": "*" stands for all tenants`, `f:6: tenant "1/2/3/4/5/6/7/8/9": the path has 9 parts`,
+		},
+		"revision: 1\ntenants:\n  a: {tokens: 1}\n  a: {tokens: 2}":       {`f:4: mapping key "a" already defined`},
+		"revision: 1\ntenants: &all\n  a: *all":                           {"f:2: anchors, aliases and <<", "f:3: anchors, aliases"},
+		"revision: 1\ntenants: {a: " + strings.Repeat(" ", MaxText) + "}": {"f:1: the file has "},
+	} {
+		f, err := Parse("f", []byte(text))
+		if err == nil {
+			t.Errorf("%.60q is read: %+v", text, f)
+			continue
+		}
+		if flaw := (*Flaw)(nil); !errors.As(err, &flaw) || flaw.Line == 0 {
+			t.Errorf("%.60q: %v names no line", text, err)
+		}
+		at := 0
+		for _, w := range want {
+			i := strings.Index(err.Error()[at:], w)
+			if i < 0 {
+				t.Errorf("%.60q: want %q, in order, in\n%v", text, w, err)
+				break
+			}
+			at += i
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(good))
+	f.Add([]byte("revision: 1\ntenants: &all\n  a: *all"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		file, err := Parse("f", text)
+		if (file == nil) == (err == nil) {
+			t.Fatalf("%v and %v", file, err)
+		}
+		if file != nil && file.Entry("x").Tokens < 1 {
+			t.Fatalf("%+v", file.Entry("x"))
+		}
+	})
+}
