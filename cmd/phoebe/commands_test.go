@@ -503,6 +503,22 @@ func TestAdmin(t *testing.T) {
 		}
 		return nil
 	})
+
+	// A frontend says it at first, and takes jobs from whoever has not heard of it. The second signal does not wait for that.
+	delays := startFleet(t, 1, 1, []string{"--admin", "127.0.0.1:0", "--log-level", "info", "--drain-delay", "1h"}, nil)
+	url = admin(delays.frontends[0])
+	delays.frontends[0].signal(syscall.SIGTERM)
+	eventually(t, func() error {
+		if code, body, err := get(url + "/readyz"); err != nil || code != 404 {
+			return fmt.Errorf("%d %q %v", code, body, err)
+		}
+		return nil
+	})
+	phoebe(t, "run", "--connect", delays.frontendAddrs[0], "--function", "echo", "--payload", "hello").want(t, 0, "hello")
+	delays.frontends[0].signal(syscall.SIGTERM)
+	if code := delays.frontends[0].ends(); code != 143 {
+		t.Errorf("exit code %d at the second signal", code)
+	}
 }
 
 func TestVersionHelpAndCompletion(t *testing.T) {

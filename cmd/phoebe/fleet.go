@@ -117,7 +117,7 @@ func (c *devCmd) rehearse(ctx context.Context, out *streams, log *slog.Logger, f
 	default:
 		connect = strings.Join(apis, ",")
 	}
-	f := &fleet{out: out, log: log, within: c.DrainTimeout + 5*time.Second}
+	f := &fleet{out: out, log: log, within: c.DrainTimeout + 15*time.Second}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer f.running.Wait()
 	defer stop(nil)

@@ -81,6 +81,8 @@ type frontendCmd struct {
 	Join            []string `placeholder:"HOST:PORT" help:"Gossip addresses of some other frontends: one that answers is enough. Default: none, it waits for others to join it."`
 	Heartbeat       string   `placeholder:"HOST:PORT" help:"Where workers announce themselves. Default: port 7412 of the host of --gossip."`
 
+	DrainDelay time.Duration `default:"5s" placeholder:"D" help:"How long it still accepts jobs when it is told to end, while /readyz of --admin says that it drains, for balancers to hear of it; none without --admin. Default ${default}."`
+
 	Seed uint64 `placeholder:"N" help:"Seed of all sampling. Default: drawn at random, and logged."`
 
 	policyFlags
@@ -129,6 +131,9 @@ func (c *frontendCmd) config() (serve.Config, error) {
 			}
 		}
 	}
+	if c.DrainDelay < 0 {
+		wrong(fmt.Errorf("--drain-delay is %v: it must be 0 or more", c.DrainDelay))
+	}
 	cfg.Core.ProbeRatio = c.ProbeRatio
 	c.apply(&cfg)
 	wrong(cfg.Validate())
@@ -173,6 +178,7 @@ func (c *frontendCmd) Run(ctx context.Context, out *streams, log *slog.Logger) e
 				return nil
 			}
 		},
+		delay: c.DrainDelay,
 		drain: s.Drain,
 		close: s.Close,
 	})

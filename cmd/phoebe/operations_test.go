@@ -16,7 +16,7 @@ import (
 )
 
 // limits are the flags that the operations guide tells of: what is too much, and how long is too long.
-var limits = regexp.MustCompile(`^(max-.*|cache-size|lease|client-grace|grace|retain|ready-expiry|starvation-bound|file-timeout|drain-timeout)$`)
+var limits = regexp.MustCompile(`^(max-.*|cache-size|lease|client-grace|grace|retain|ready-expiry|starvation-bound|file-timeout|drain-timeout|drain-delay)$`)
 
 // The operations guide has each limit of a frontend and of a worker, with its default, and metrics that there are.
 func TestLimitsInGuide(t *testing.T) {

@@ -30,6 +30,7 @@ type service struct {
 	ready   func() error                    // nil while it should be given work
 	warning func() string                   // what is not well although it is ready, or ""; nil: nothing ever
 	failed  func(ctx context.Context) error // waits until it fails by itself
+	delay   time.Duration                   // from the moment that it is not ready to its drain
 	drain   func(ctx context.Context) error // waits until work under way has ended
 	close   func() error
 	admin   map[string]http.HandlerFunc // more for the admin port, by pattern
@@ -61,9 +62,17 @@ func (f *serviceFlags) serve(ctx context.Context, log *slog.Logger, set *metrics
 		return err
 	case <-ctx.Done():
 	}
-	log.Info("drains", "reason", context.Cause(ctx).Error(), "timeout", f.DrainTimeout.String())
 	draining.Store(true)
 	_ = notify("STOPPING=1") // whether systemd knows makes no difference now
+	if s.delay > 0 && f.Admin != "" {
+		log.Info("is not ready any more, and still accepts", "reason", context.Cause(ctx).Error(), "delay", s.delay.String())
+		select {
+		case <-time.After(s.delay):
+		case err := <-failed:
+			return err
+		}
+	}
+	log.Info("drains", "reason", context.Cause(ctx).Error(), "timeout", f.DrainTimeout.String())
 	until, cancel := context.WithTimeoutCause(context.Background(), f.DrainTimeout, fmt.Errorf("not drained within --drain-timeout %v", f.DrainTimeout))
 	defer cancel()
 	return s.drain(until)

@@ -14,6 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cloudwego/gopkg/bufiox"
+
+	"github.com/phoebe-sched/phoebe/frontend/frame"
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 	"github.com/phoebe-sched/phoebe/worker"
 	wserve "github.com/phoebe-sched/phoebe/worker/serve"
@@ -467,8 +470,28 @@ func TestDrain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// One that calls once on each connection has connected before the drain, and calls during it.
+	late, err := net.Dial("tcp", c.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer late.Close()
+	poll(t, "a connection without a call", c.listener.expects)
 	drained := make(chan error, 1)
 	go func() { drained <- c.Drain(ctx) }()
+	poll(t, "an end of listening", func() bool {
+		conn, err := net.Dial("tcp", c.Addr())
+		if err == nil {
+			conn.Close()
+		}
+		return err != nil
+	})
+	if _, err := late.Write(frame.AppendRun(nil, 1, &v1.RunRequest{Job: job("echo", "x")})); err != nil {
+		t.Fatal(err)
+	}
+	if res, err := frame.ReadRun(bufiox.NewDefaultReader(late), 1, 1<<20); err != nil || len(res.Outcomes) != 1 {
+		t.Errorf("the first call on a connection that was accepted: %v %v", res, err)
+	}
 	poll(t, "a refusal", func() bool {
 		_, err := c.client.Run(ctx, &v1.RunRequest{Job: job("echo", "x")})
 		var r *v1.Refused

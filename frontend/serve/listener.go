@@ -193,6 +193,13 @@ func (l *listener) answering() map[*clientConn]int64 {
 	return conns
 }
 
+// expects reports whether somebody has connected whose first call has not come yet.
+func (l *listener) expects() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.strangers.Len() > 0
+}
+
 // sweep closes connections that did not make themselves known, or have been idle for long.
 func (l *listener) sweep() {
 	var idle []*clientConn

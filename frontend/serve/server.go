@@ -36,6 +36,8 @@ type Server struct {
 	fleet    *fleet // nil without gossip
 	stop     context.CancelFunc
 	ctx      context.Context
+	accepts  context.Context // ends when no more clients are accepted
+	shut     context.CancelFunc
 	running  sync.WaitGroup
 	failed   chan error
 	dial     func(ctx context.Context, addr string) (net.Conn, error) // to a worker
@@ -93,6 +95,7 @@ func New(cfg Config) (*Server, error) {
 	s.recorder = newRecorder(s.began, cfg.Seed)
 	s.metrics = newMetrics(cfg.Metrics, s)
 	s.ctx, s.stop = context.WithCancel(context.Background())
+	s.accepts, s.shut = context.WithCancel(s.ctx)
 	return s, nil
 }
 
@@ -119,7 +122,7 @@ func (s *Server) Start() error {
 		raw.Close()
 		return fmt.Errorf("frontend: %w", err)
 	}
-	s.quiet = newQuiet(s.listener, s.ctx)
+	s.quiet = newQuiet(s.listener, s.accepts)
 	s.api = phoebe.NewServer(s.gate.calls,
 		server.WithListener(s.quiet),
 		server.WithTransServerFactory(gonet.NewTransServerFactory()),
@@ -187,17 +190,26 @@ const confirmPatience = 500 * time.Millisecond
 // drainPoll is how often Drain looks whether all is done.
 const drainPoll = 5 * time.Millisecond
 
-// Drain refuses new jobs and waits until those under way have ended, their clients have the outcomes, and the workers
-// have what they were sent, or ctx ends.
+// firstCall is how long Drain waits for the first call on a connection that was accepted just before.
+const firstCall = time.Second
+
+// Drain accepts no more clients, refuses new jobs and waits until those under way have ended, their clients have the
+// outcomes, and the workers have what they were sent, or ctx ends. Whoever has connected but not called yet is not
+// refused: it may be a client that calls once on each connection and knows of no other frontend.
 func (s *Server) Drain(ctx context.Context) error {
 	s.mu.Lock()
-	if !s.draining {
-		s.draining = true
-		s.stepLocked(frontend.Leave{})
-	}
-	s.unlock()
+	s.draining = true
+	s.mu.Unlock()
+	s.shut()
+	s.listener.Close()
 	tick := time.NewTicker(drainPoll)
 	defer tick.Stop()
+	for until := time.Now().Add(firstCall); s.listener.expects() && time.Now().Before(until) && ctx.Err() == nil; {
+		<-tick.C
+	}
+	s.mu.Lock()
+	s.stepLocked(frontend.Leave{})
+	s.unlock()
 	var answering map[*clientConn]int64 // connections that had not written their last answer
 	var telling map[*link]uint64        // links whose workers have not answered their last Ping
 	for {

@@ -25,7 +25,4 @@ securityContext:
   allowPrivilegeEscalation: false
   readOnlyRootFilesystem: true
   capabilities: {drop: [ALL]}
-lifecycle:
-  preStop:
-    sleep: {seconds: {{ .Values.drain.delaySeconds }}}
 {{- end }}
