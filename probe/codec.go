@@ -40,6 +40,7 @@ const (
 	MaxList   = 1024                  // labels, functions
 	MaxFiles  = 256                   // that a task needs
 	MaxPeers  = 2                     // of one of them
+	MaxPassed = 1 << 16               // outputs of a task, or inputs that are passed to it
 	// MaxMatrices is for one frame. Who begins another one when it is full keeps it.
 	MaxMatrices = FullFrame / 8
 )
@@ -50,12 +51,15 @@ const (
 	rangeSize   = 2
 	launchSize  = attemptSize + 5
 	fileSize    = 32 + 3
+	contextSize = 8
+	outputSize  = 4 + 8 + 1
+	passedSize  = 1 + 4 + outputSize
 )
 
 var kindNames = [256]string{
 	kindHello: "Hello", kindReserve: "Reserve", kindBind: "Bind", kindDecline: "Decline",
 	kindEnqueue: "Enqueue", kindCancel: "Cancel", kindKill: "Kill", kindClaim: "Claim", kindAck: "Ack",
-	kindSync: "Sync", kindPing: "Ping", kindProbe: "Probe",
+	kindSync: "Sync", kindPing: "Ping", kindProbe: "Probe", kindCommon: "Common", kindForget: "Forget",
 	kindWelcome: "Welcome", kindRejected: "Rejected", kindQueued: "Queued", kindStarted: "Started",
 	kindReady: "Ready", kindFinished: "Finished", kindRefused: "Refused", kindEvicted: "Evicted",
 	kindGone: "Gone", kindLoad: "Load", kindDrain: "Drain", kindPong: "Pong",
@@ -135,6 +139,7 @@ func AppendMsg(b []byte, m Msg) []byte {
 		b = appendUint(b, uint64(m.Bundle))
 		b = appendLaunches(b, m.Launches)
 		b = appendUint(b, uint64(m.Generation))
+		b = appendContexts(b, m.Launches)
 	case Bind:
 		b = begin(b, kindBind)
 		b = appendUint(b, uint64(m.Res))
@@ -146,6 +151,8 @@ func AppendMsg(b []byte, m Msg) []byte {
 		}
 		b = appendLaunch(b, &m.Launch)
 		b = appendLaunches(b, m.Bundle)
+		b = appendContext(b, m.Launch.Context)
+		b = appendContexts(b, m.Bundle)
 	case Decline:
 		b = begin(b, kindDecline)
 		b = appendUint(b, uint64(m.Res))
@@ -161,6 +168,7 @@ func AppendMsg(b []byte, m Msg) []byte {
 		b = appendBool(b, m.Matrix)
 		b = appendLaunch(b, &m.Launch)
 		b = appendUint(b, uint64(m.Generation))
+		b = appendContext(b, m.Launch.Context)
 	case Cancel:
 		b = appendPlaces(begin(b, kindCancel), m.First, m.Count)
 	case Kill:
@@ -184,6 +192,12 @@ func AppendMsg(b []byte, m Msg) []byte {
 		b = appendBool(appendUint(begin(b, kindPing), m.Seq), m.Matrix)
 	case Probe:
 		b = appendBool(appendUint(begin(b, kindProbe), m.Seq), m.Matrix)
+	case Common:
+		b = append(begin(b, kindCommon), m.Job[:]...)
+		b = appendUint(b, uint64(m.Number))
+		b = appendBytes(b, m.Payload)
+	case Forget:
+		b = append(begin(b, kindForget), m.Job[:]...)
 	case Welcome:
 		b = begin(b, kindWelcome)
 		b = AppendDialect(b, m.Speaks)
@@ -241,6 +255,16 @@ func AppendMsg(b []byte, m Msg) []byte {
 			b = appendUsage(b, &m.Usage)
 		}
 		b = appendLoad(b, &m.Load)
+		hasMore := m.Code != "" || len(m.Detail) > 0 || m.Retry != Anywhere || len(m.Outputs) > 0
+		if b = appendBool(b, hasMore); hasMore {
+			b = appendString(b, m.Code)
+			b = appendBytes(b, m.Detail)
+			b = append(b, byte(m.Retry))
+			b = appendUint(b, uint64(len(m.Outputs)))
+			for i := range m.Outputs {
+				b = appendOutput(b, &m.Outputs[i])
+			}
+		}
 	case Refused:
 		b = begin(b, kindRefused)
 		b = appendPlaces(b, m.First, m.Count)
@@ -313,6 +337,55 @@ func appendFiles(b []byte, files []File) []byte {
 	return b
 }
 
+// appendContexts writes those of launches that have one, each with the position of its launch, behind how many there are.
+func appendContexts(b []byte, ls []Launch) []byte {
+	n := 0
+	for i := range ls {
+		if ls[i].Context != nil {
+			n++
+		}
+	}
+	b = appendUint(b, uint64(n))
+	for i := range ls {
+		if c := ls[i].Context; c != nil {
+			b = appendContext(appendUint(b, uint64(i)), c)
+		}
+	}
+	return b
+}
+
+func appendContext(b []byte, c *Context) []byte {
+	if b = appendBool(b, c != nil); c == nil {
+		return b
+	}
+	b = appendString(b, c.Stage)
+	b = appendUint(b, uint64(c.Partition))
+	b = appendUint(b, uint64(c.Attempt))
+	b = appendString(b, c.Trace)
+	b = appendUint(b, uint64(c.Common))
+	b = appendBool(b, c.ToFiles)
+	b = appendUint(b, uint64(len(c.Inputs)))
+	for i := range c.Inputs {
+		p := &c.Inputs[i]
+		b = appendString(b, p.Stage)
+		b = binary.LittleEndian.AppendUint32(b, uint32(p.Task))
+		if b = appendOutput(b, &p.Output); p.File {
+			b = appendStrings(b, p.Peers)
+		}
+	}
+	return b
+}
+
+// appendOutput writes numbers of fixed size, so that a list of them takes little more memory than bytes.
+func appendOutput(b []byte, o *Output) []byte {
+	b = binary.LittleEndian.AppendUint32(b, o.Partition)
+	b = binary.LittleEndian.AppendUint64(b, o.Bytes)
+	if b = appendBool(b, o.File); o.File {
+		return append(b, o.Digest[:]...)
+	}
+	return appendBytes(b, o.Data)
+}
+
 func appendUsage(b []byte, u *Usage) []byte {
 	b = appendDuration(b, u.CPU)
 	b = appendUint(b, uint64(max(u.Memory, 0)))
@@ -364,15 +437,23 @@ func (d *Decoder) Decode(body []byte, msgs []Msg) (Epoch, []Msg, error) {
 				m.Job, m.Generation = r.job("job"), r.generation()
 			}
 			m.Launch, m.Bundle = r.launch(), r.launches("bundle", MaxPlaces)
+			if r.more() {
+				m.Launch.Context = r.context("context")
+				r.contexts("contexts", m.Bundle)
+			}
 			msgs = append(msgs, m)
 		case kindDecline:
 			msgs = append(msgs, Decline{Res: r.res("res"), Turn: Turn(r.uint32("turn"))})
 		case kindEnqueue:
-			msgs = append(msgs, Enqueue{
+			m := Enqueue{
 				Res: r.res("res"), Job: r.job("job"), Tenant: r.name("tenant"),
 				Priority: r.int32("priority"), Demand: r.demand("demand"), Long: r.bool("long"), Matrix: r.bool("matrix"),
 				Launch: r.launch(), Generation: r.generation(),
-			})
+			}
+			if r.more() {
+				m.Launch.Context = r.context("context")
+			}
+			msgs = append(msgs, m)
 		case kindCancel:
 			first, count := r.places(1)
 			msgs = append(msgs, Cancel{First: first, Count: count})
@@ -392,6 +473,10 @@ func (d *Decoder) Decode(body []byte, msgs []Msg) (Epoch, []Msg, error) {
 			msgs = append(msgs, Ping{Seq: r.uint("seq"), Matrix: r.bool("matrix")})
 		case kindProbe:
 			msgs = append(msgs, Probe{Seq: r.uint("seq"), Matrix: r.bool("matrix")})
+		case kindCommon:
+			msgs = append(msgs, Common{Job: r.job("job"), Number: r.uint32("number"), Payload: r.bytes("payload", MaxBlob)})
+		case kindForget:
+			msgs = append(msgs, Forget{Job: r.job("job")})
 		case kindWelcome:
 			msgs = append(msgs, r.welcome())
 		case kindRejected:
@@ -488,6 +573,9 @@ func (r *reader) reserve() Reserve {
 		Bundle:   r.uint32("bundle"),
 	}
 	m.Launches, m.Generation = r.launches("launches", int(count)), r.generation()
+	if r.more() {
+		r.contexts("contexts", m.Launches)
+	}
 	return m
 }
 
@@ -523,6 +611,65 @@ func (r *reader) launch() Launch {
 	return l
 }
 
+func (r *reader) contexts(field string, ls []Launch) {
+	for range r.count(field, len(ls), contextSize) {
+		at := r.pos
+		i := r.upTo(field, math.MaxUint32, outOfRange)
+		c := r.context(field)
+		if i >= uint64(len(ls)) || c == nil || ls[i].Context != nil {
+			r.fail(field, at, outOfRange)
+			return
+		}
+		ls[i].Context = c
+	}
+}
+
+func (r *reader) context(field string) *Context {
+	if !r.bool(field) {
+		return nil
+	}
+	c := &Context{
+		Stage: r.name("context.stage"), Partition: r.uint32("context.partition"), Attempt: r.uint32("context.attempt"),
+		Trace: r.text("context.trace", MaxString), Common: r.uint32("context.common"), ToFiles: r.bool("context.to files"),
+	}
+	n := r.count("context.inputs", MaxPassed, passedSize)
+	if n == 0 {
+		return c
+	}
+	c.Inputs = make([]Passed, n)
+	for i := range c.Inputs {
+		p := &c.Inputs[i]
+		p.Stage, p.Task = r.name("context.inputs"), TaskIndex(r.fixed32("context.inputs"))
+		if p.Output = r.output("context.inputs"); p.File {
+			p.Peers = r.peers("context.inputs")
+		}
+	}
+	return c
+}
+
+func (r *reader) output(field string) Output {
+	o := Output{Partition: r.fixed32(field), Bytes: r.uint64(field)}
+	if o.File = r.bool(field); o.File {
+		copy(o.Digest[:], r.fixed(field, len(o.Digest)))
+	} else {
+		o.Data = r.bytes(field, MaxBlob)
+	}
+	return o
+}
+
+// peers reads the addresses of caches.
+func (r *reader) peers(field string) []string {
+	n := r.count(field, MaxPeers, 1)
+	if n == 0 {
+		return nil
+	}
+	peers := make([]string, n)
+	for i := range peers {
+		peers[i] = r.text(field, MaxString)
+	}
+	return peers
+}
+
 func (r *reader) files(field string) []File {
 	n := r.count(field, MaxFiles, fileSize)
 	if n == 0 {
@@ -534,12 +681,7 @@ func (r *reader) files(field string) []File {
 		copy(f.Digest[:], r.fixed(field, len(f.Digest)))
 		f.URL = r.text(field, MaxString)
 		f.Bytes = r.uint(field)
-		if n := r.count(field, MaxPeers, 1); n > 0 {
-			f.Peers = make([]string, n)
-			for i := range f.Peers {
-				f.Peers[i] = r.text(field, MaxString)
-			}
-		}
+		f.Peers = r.peers(field)
 	}
 	return list
 }
@@ -587,6 +729,16 @@ func (r *reader) finished() Finished {
 		}
 	}
 	m.Load = r.load()
+	if r.more() && r.bool("more") {
+		m.Code, m.Detail = r.name("code"), r.bytes("detail", MaxBlob)
+		m.Retry = Retry(r.enum("retry", byte(Anywhere), byte(Never)))
+		if n := r.count("outputs", MaxPassed, outputSize); n > 0 {
+			m.Outputs = make([]Output, n)
+			for i := range m.Outputs {
+				m.Outputs[i] = r.output("outputs")
+			}
+		}
+	}
 	return m
 }
 

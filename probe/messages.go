@@ -23,6 +23,8 @@ const (
 	kindSync
 	kindPing
 	kindProbe
+	kindCommon
+	kindForget
 )
 
 // Worker to frontend.
@@ -62,7 +64,48 @@ type Launch struct {
 	Timeout  time.Duration // longest run time; 0: none
 	Deadline time.Duration // from when this is sent until the job must be done; 0: none
 	Files    []File        // it needs on the worker's disk; only a task bound early may need any
+	Context  *Context      // nil: there is nothing to tell. Nobody writes to it
 }
+
+// Context is what a task may know of itself, and what passes between it and tasks of other stages. A peer without
+// [Passing] runs the task as if there were none.
+type Context struct {
+	Stage     string
+	Partition uint32 // its number in the stage
+	Attempt   uint32 // its number among those of the task, from 1
+	Trace     string // the job's traceparent, as W3C has it; "": none
+	Common    uint32 // number of the Common that goes with the payload; 0: none does
+	ToFiles   bool   // all of its outputs become files, however small they are
+	Inputs    []Passed
+}
+
+// Passed is an output of another task that is passed to this one.
+type Passed struct {
+	Stage string
+	Task  TaskIndex
+	Output
+	Peers []string // host:port of Welcome.Cache, of workers that are said to have the file: at most MaxPeers
+}
+
+// Output is what a task leaves for others in one partition: the data itself, or a file of that digest in its worker's cache.
+type Output struct {
+	Partition uint32
+	Bytes     uint64
+	File      bool
+	Digest    [32]byte // of a file
+	Data      []byte   // else
+}
+
+// Common is a payload that tasks of a job have in common. Their launches name it by its number. The worker keeps it until
+// Forget, or until the link breaks.
+type Common struct {
+	Job     JobID
+	Number  uint32
+	Payload []byte
+}
+
+// Forget says that no more launches will name what the job has in common.
+type Forget struct{ Job JobID }
 
 // File is one that a task needs on the worker's disk. Its content is what its digest says, wherever it is from.
 type File struct {
@@ -311,7 +354,20 @@ type Finished struct {
 	Kept    time.Duration // from its end to this message
 	Usage   Usage
 	Load    Load
+	Code    string // of the function's own error; "": it gave none
+	Detail  []byte // likewise
+	Retry   Retry
+	Outputs []Output // of one that succeeded
 }
+
+// Retry is where a task whose function failed may be tried again.
+type Retry uint8
+
+const (
+	Anywhere  Retry = iota
+	Elsewhere       // not at this worker, if there is another one
+	Never
+)
 
 // Reason says why a worker refused, evicted or knows nothing of something.
 type Reason uint8
@@ -327,9 +383,10 @@ const (
 	Moved             // it is of a job that was claimed since: the client has gone elsewhere with the whole of it
 	Late              // bound ahead of a slot that did not fall free when expected; bind it elsewhere
 	NeedsFiles        // a task that needs files is to be bound early, so that they are fetched while it waits
+	NoCommon          // the launch names a Common that has not come
 )
 
-var reasonNames = [...]string{"none", "queue_full", "leaving", "too_big", "no_function", "expired", "unknown", "oversized", "moved", "late", "needs_files"}
+var reasonNames = [...]string{"none", "queue_full", "leaving", "too_big", "no_function", "expired", "unknown", "oversized", "moved", "late", "needs_files", "no_common"}
 
 func (r Reason) String() string {
 	if int(r) < len(reasonNames) {
@@ -383,6 +440,8 @@ func (Ack) kind() kind      { return kindAck }
 func (Sync) kind() kind     { return kindSync }
 func (Ping) kind() kind     { return kindPing }
 func (Probe) kind() kind    { return kindProbe }
+func (Common) kind() kind   { return kindCommon }
+func (Forget) kind() kind   { return kindForget }
 func (Welcome) kind() kind  { return kindWelcome }
 func (Rejected) kind() kind { return kindRejected }
 func (Queued) kind() kind   { return kindQueued }

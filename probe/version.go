@@ -6,12 +6,15 @@ import "fmt"
 // change of what is written; MinVersion goes up when what an older release writes is no longer understood.
 const (
 	MinVersion = 7
-	Version    = 7
+	Version    = 8
 )
 
 // Features are what a release may know to do beside its version, one bit each: what its peer must not be sent without
-// being known to understand it has one. Numbers are never reused. There are none yet.
+// being known to understand it has one. Numbers are never reused.
 type Features uint64
+
+// Passing: Context, Common and Forget are heeded, and tasks may leave outputs.
+const Passing Features = 1 << 0
 
 // Dialect is what a release speaks: all versions from Min to Max, with these features.
 type Dialect struct {
@@ -20,7 +23,7 @@ type Dialect struct {
 }
 
 // Spoken is what this release speaks.
-var Spoken = Dialect{Min: MinVersion, Max: Version}
+var Spoken = Dialect{Min: MinVersion, Max: Version, Features: Passing}
 
 // Common is what two peers go on with: the highest version that both speak, and the features that both have. They
 // find the same, each by itself. The error says which of two has to be upgraded: d is called us, its peer them.

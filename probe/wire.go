@@ -123,6 +123,13 @@ func (r *reader) uint64(field string) uint64 {
 	return binary.LittleEndian.Uint64(r.buf[r.pos-8:])
 }
 
+func (r *reader) fixed32(field string) uint32 {
+	if b := r.fixed(field, 4); b != nil {
+		return binary.LittleEndian.Uint32(b)
+	}
+	return 0
+}
+
 func (r *reader) duration(field string) time.Duration {
 	return time.Duration(r.upTo(field, math.MaxInt64, outOfRange))
 }

@@ -151,7 +151,7 @@ func TestGarbage(t *testing.T) {
 		if _, err := c.Write(request(uint32(len(body)), body)); err != nil {
 			t.Fatal(err)
 		}
-		want := fmt.Sprintf("this frontend speaks version %d", probe.Version)
+		want := fmt.Sprintf("this frontend speaks %v", probe.Spoken)
 		got := make([]byte, len(greeting)+9+len(want))
 		if _, err := io.ReadFull(c, got); err != nil || got[len(greeting)+8] != refused || !strings.HasSuffix(string(got), want) {
 			t.Errorf("%q is answered with %q, %v", body, got, err)

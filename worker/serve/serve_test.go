@@ -251,7 +251,7 @@ func TestOldHello(t *testing.T) {
 	if epoch := got[probe.PushHeader:head]; string(epoch) != "\xac\x02" || got[head] != 65 || int(got[head+1]) != len(got)-head-2 {
 		t.Errorf("not a Rejected of its epoch: %q", got)
 	}
-	if reason := string(got[head+2:]); !strings.Contains(reason, "version 7") || !strings.HasSuffix(reason, "upgrade the frontend") {
+	if reason := string(got[head+2:]); !strings.Contains(reason, probe.Spoken.String()) || !strings.HasSuffix(reason, "upgrade the frontend") {
 		t.Errorf("the reason given is %q", reason)
 	}
 	wantMetric(t, s, faults("garbage"), "1")
