@@ -140,6 +140,7 @@ func AppendMsg(b []byte, m Msg) []byte {
 		b = appendLaunches(b, m.Launches)
 		b = appendUint(b, uint64(m.Generation))
 		b = appendContexts(b, m.Launches)
+		b = appendWeights(b, m.Weights)
 	case Bind:
 		b = begin(b, kindBind)
 		b = appendUint(b, uint64(m.Res))
@@ -169,6 +170,7 @@ func AppendMsg(b []byte, m Msg) []byte {
 		b = appendLaunch(b, &m.Launch)
 		b = appendUint(b, uint64(m.Generation))
 		b = appendContext(b, m.Launch.Context)
+		b = appendWeights(b, m.Weights)
 	case Cancel:
 		b = appendPlaces(begin(b, kindCancel), m.First, m.Count)
 	case Kill:
@@ -307,6 +309,14 @@ func appendLaunches(b []byte, ls []Launch) []byte {
 	b = appendUint(b, uint64(len(ls)))
 	for i := range ls {
 		b = appendLaunch(b, &ls[i])
+	}
+	return b
+}
+
+func appendWeights(b []byte, ws []uint32) []byte {
+	b = appendUint(b, uint64(len(ws)))
+	for _, w := range ws {
+		b = appendUint(b, uint64(w))
 	}
 	return b
 }
@@ -453,6 +463,7 @@ func (d *Decoder) Decode(body []byte, msgs []Msg) (Epoch, []Msg, error) {
 			if r.more() {
 				m.Launch.Context = r.context("context")
 			}
+			m.Weights = r.weights()
 			msgs = append(msgs, m)
 		case kindCancel:
 			first, count := r.places(1)
@@ -576,7 +587,24 @@ func (r *reader) reserve() Reserve {
 	if r.more() {
 		r.contexts("contexts", m.Launches)
 	}
+	m.Weights = r.weights()
 	return m
+}
+
+// weights reads what version 8 has appended.
+func (r *reader) weights() []uint32 {
+	if !r.more() {
+		return nil
+	}
+	n := r.count("weights", MaxParts, 1)
+	if n == 0 {
+		return nil
+	}
+	ws := make([]uint32, n)
+	for i := range ws {
+		ws[i] = r.uint32("weights")
+	}
+	return ws
 }
 
 func (r *reader) generation() Generation { return Generation(r.uint32("generation")) }

@@ -309,14 +309,18 @@ func shorter(m Msg) []int {
 	const none = 1 // byte, that says so
 	switch m := m.(type) {
 	case Reserve:
+		m.Weights = nil
+		contexts := fields(m) - none
 		m.Launches = bare(m.Launches)
-		return []int{fields(m) - none}
+		return []int{contexts, fields(m) - 2*none}
 	case Bind:
 		m.Launch.Context, m.Bundle = nil, bare(m.Bundle)
 		return []int{fields(m) - 2*none}
 	case Enqueue:
+		m.Weights = nil
+		context := fields(m) - none
 		m.Launch.Context = nil
-		return []int{fields(m) - none}
+		return []int{context, fields(m) - 2*none}
 	case Finished:
 		m.Code, m.Detail, m.Retry, m.Outputs = "", nil, Anywhere, nil
 		return []int{fields(m) - none}
@@ -724,11 +728,11 @@ var (
 		},
 		Reserve{
 			First: 100, Count: 2, Job: goldenJob, Tenant: "etl", Priority: -1, Demand: Slot,
-			Estimate: 10 * time.Millisecond, Typical: 9 * time.Millisecond, Early: true, Bundle: 7, Launches: []Launch{goldenLaunch}, Generation: 5,
+			Estimate: 10 * time.Millisecond, Typical: 9 * time.Millisecond, Early: true, Bundle: 7, Launches: []Launch{goldenLaunch}, Generation: 5, Weights: []uint32{300, 2},
 		},
 		Bind{Res: 100, Turn: 1, Keep: true, Job: goldenJob, Generation: 6, Launch: goldenLaunch, Bundle: []Launch{goldenLaunch}},
 		Decline{Res: 101, Turn: 2},
-		Enqueue{Res: 102, Job: goldenJob, Tenant: "etl", Priority: 5, Demand: Slot, Long: true, Matrix: true, Launch: goldenLong, Generation: 7},
+		Enqueue{Res: 102, Job: goldenJob, Tenant: "etl", Priority: 5, Demand: Slot, Long: true, Matrix: true, Launch: goldenLong, Generation: 7, Weights: []uint32{1}},
 		Cancel{First: 100, Count: 3},
 		Kill{Attempt: goldenAttempt, Res: 100, Turn: 1},
 		Claim{Job: goldenJob, Attempt: goldenAttempt, Generation: 8},

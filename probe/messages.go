@@ -132,6 +132,7 @@ type Reserve struct {
 	Early      bool          // the worker may ask one round trip before it expects a slot to fall free
 	Bundle     uint32        // how many launches may wait for the slots of those that start
 	Launches   []Launch
+	Weights    []uint32 // of the parts of the tenant's path, the topmost first; those that are missing: not known
 }
 
 // Bind gives a task to a place whose turn has come. With Keep, the place goes back into the queue where
@@ -166,6 +167,7 @@ type Enqueue struct {
 	Long       bool // it may not use the share of the worker that is closed to long tasks
 	Matrix     bool // the answer's Load is to tell the wait matrix
 	Launch     Launch
+	Weights    []uint32 // as of Reserve
 }
 
 // Cancel takes back Count places from First on. A place the worker has not heard of yet is dropped when

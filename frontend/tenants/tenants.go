@@ -7,15 +7,12 @@ package tenants
 
 import (
 	"cmp"
-	"iter"
-	"strings"
+
+	"github.com/phoebe-sched/phoebe/probe"
 )
 
 // Default is the path of the entry for tenants, and parts of paths, that have none of their own.
 const Default = "*"
-
-// MaxDepth is how many parts a path has at most. What comes after belongs to the last one.
-const MaxDepth = 8
 
 // Entry is what is said of one path, and holds for all paths below it together.
 type Entry struct {
@@ -64,29 +61,13 @@ func (f *File) Entry(path string) *Entry {
 	return &unknown
 }
 
-// Paths yields the paths of a tenant and of those above it, the topmost first.
-func Paths(tenant string) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for at, depth := 0, 1; depth < MaxDepth; depth++ {
-			n := strings.IndexByte(tenant[at:], '/')
-			if n < 0 {
-				break
-			}
-			if at += n + 1; !yield(tenant[:at-1]) {
-				return
-			}
-		}
-		yield(tenant)
-	}
-}
-
 // Weights are the tokens of a tenant's parts, the topmost first; nil if there is no file.
 func (f *File) Weights(tenant string) []uint32 {
 	if f == nil || f.Revision == 0 {
 		return nil
 	}
 	var ws []uint32
-	for path := range Paths(tenant) {
+	for path := range probe.TenantPaths(tenant) {
 		ws = append(ws, uint32(f.Entry(path).Tokens))
 	}
 	return ws

@@ -16,6 +16,7 @@ import (
 	"github.com/goccy/go-yaml/parser"
 
 	"github.com/phoebe-sched/phoebe/frontend/tenants"
+	"github.com/phoebe-sched/phoebe/probe"
 )
 
 const (
@@ -191,8 +192,8 @@ func checkPath(path string) error {
 		return nil
 	case len(path) > maxPath:
 		return fmt.Errorf("the path has %d bytes: at most %d are allowed", len(path), maxPath)
-	case len(parts) > tenants.MaxDepth:
-		return fmt.Errorf("the path has %d parts: at most %d are allowed", len(parts), tenants.MaxDepth)
+	case len(parts) > probe.MaxParts:
+		return fmt.Errorf("the path has %d parts: at most %d are allowed", len(parts), probe.MaxParts)
 	case slices.Contains(parts, ""):
 		return errors.New("a part of the path is empty: write parts with one / between them, such as ads/etl")
 	case slices.Contains(parts, tenants.Default):
