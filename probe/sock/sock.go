@@ -11,12 +11,13 @@ import (
 	"syscall"
 )
 
-// Conn is a connection that is read and written so, if it is the plain one of an operating system that we know; any other one
-// is used as it is.
+// Conn is a connection that is read and written so, if it is the plain one of an operating system that we know, or one of Seal's;
+// any other one is used as it is.
 type Conn struct {
 	net.Conn
 	raw     syscall.RawConn // nil: it is another one
 	in, out side
+	seal    *seal // nil: it is not one of Seal's
 }
 
 // side is one direction of a connection. One at a time may use it, so that nothing is allocated.
@@ -29,6 +30,9 @@ type side struct {
 
 // New makes a Conn of c, which is to be used no other way while others may use the Conn.
 func New(c net.Conn) *Conn {
+	if s, ok := c.(*Conn); ok {
+		return s
+	}
 	s := &Conn{Conn: c}
 	sc, ok := c.(syscall.Conn)
 	if !ok || runtime.GOOS == "windows" {
@@ -52,6 +56,9 @@ func New(c net.Conn) *Conn {
 
 // Read implements net.Conn. One at a time may call it.
 func (c *Conn) Read(b []byte) (int, error) {
+	if c.seal != nil {
+		return c.seal.read(b)
+	}
 	if c.raw == nil || len(b) == 0 {
 		return c.Conn.Read(b)
 	}
@@ -73,6 +80,9 @@ func (c *Conn) Read(b []byte) (int, error) {
 // TryWrite gives the kernel as much of b as it takes at once, and returns how much that is: none if the connection is broken,
 // or another one. One at a time may call it, or Write.
 func (c *Conn) TryWrite(b []byte) int {
+	if c.seal != nil {
+		return c.seal.tryWrite(b)
+	}
 	if c.raw == nil {
 		return 0
 	}
@@ -85,6 +95,9 @@ func (c *Conn) TryWrite(b []byte) int {
 
 // Write implements net.Conn. One at a time may call it, or TryWrite.
 func (c *Conn) Write(b []byte) (int, error) {
+	if c.seal != nil {
+		return c.seal.write(b)
+	}
 	n := c.TryWrite(b)
 	if n == len(b) && n > 0 {
 		return n, nil
@@ -95,6 +108,9 @@ func (c *Conn) Write(b []byte) (int, error) {
 
 // SyscallConn implements syscall.Conn.
 func (c *Conn) SyscallConn() (syscall.RawConn, error) {
+	if c.seal != nil {
+		c = c.seal.plain
+	}
 	if c.raw == nil {
 		return nil, syscall.EINVAL
 	}
