@@ -1,0 +1,331 @@
+package identity
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/probe/sock"
+)
+
+// Files of a folder with keys, named as in a Kubernetes secret of type kubernetes.io/tls.
+const (
+	CAFile   = "ca.crt"  // certificates of those who sign others'; several while they are replaced
+	CertFile = "tls.crt" // one's own certificate, and those between it and the CA
+	KeyFile  = "tls.key" // to it
+)
+
+var fileNames = [...]string{CAFile, CertFile, KeyFile}
+
+// Keys are the certificates of a process. It speaks TLS 1.3 with those whose certificates its CA has signed and have the role
+// that fits. A nil one speaks with everyone, in plain.
+type Keys struct {
+	dir string
+
+	mu    sync.Mutex
+	now   *bundle
+	conns map[*sock.Conn]*peer
+}
+
+// bundle is what was in the folder at one time.
+type bundle struct {
+	files [len(fileNames)][]byte
+	own   tls.Certificate
+	roots *x509.CertPool
+	until time.Time // when the first of the certificates ends
+}
+
+// peer is the other end of a connection.
+type peer struct {
+	needs Role
+	usage x509.ExtKeyUsage
+	by    *bundle // of ours that it was shown
+
+	// Set by the handshake.
+	id    Identity
+	chain []*x509.Certificate
+	until time.Time // when the first of its certificates ends
+}
+
+// Open reads the keys in dir.
+func Open(dir string) (*Keys, error) {
+	k := &Keys{dir: dir, conns: map[*sock.Conn]*peer{}}
+	var err error
+	if k.now, err = readBundle(dir); err != nil {
+		return nil, err
+	}
+	return k, nil
+}
+
+func readBundle(dir string) (*bundle, error) {
+	b := &bundle{roots: x509.NewCertPool()}
+	for i, name := range fileNames {
+		var err error
+		if b.files[i], err = os.ReadFile(filepath.Join(dir, name)); err != nil {
+			return nil, fmt.Errorf("%w: a folder with keys has %s, %s and %s; phoebe tls makes some to try", err, CAFile, CertFile, KeyFile)
+		}
+	}
+	var err error
+	if b.own, err = tls.X509KeyPair(b.files[1], b.files[2]); err != nil {
+		return nil, fmt.Errorf("%s and %s in %s: %w", CertFile, KeyFile, dir, err)
+	}
+	if _, err := of(b.own.Leaf); err != nil {
+		return nil, fmt.Errorf("%s in %s: %w", CertFile, dir, err)
+	}
+	b.until = b.own.Leaf.NotAfter
+	signers := 0
+	for rest := b.files[0]; ; signers++ {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			break
+		}
+		ca, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("%s in %s: %w", CAFile, dir, err)
+		}
+		b.roots.AddCert(ca)
+	}
+	if signers == 0 {
+		return nil, fmt.Errorf("%s in %s holds no certificate", CAFile, dir)
+	}
+	return b, nil
+}
+
+func (k *Keys) bundle() *bundle {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.now
+}
+
+// Identity is what one's own certificate says.
+func (k *Keys) Identity() Identity {
+	id, _ := of(k.bundle().own.Leaf)
+	return id
+}
+
+// Check tells whether one's own certificate has a role.
+func (k *Keys) Check(needs Role) error {
+	if k == nil {
+		return nil
+	}
+	if id := k.Identity(); id.Roles&needs == 0 {
+		return fmt.Errorf("the certificate in %s is of %v, and here one of %v is needed", k.dir, id, needs)
+	}
+	return nil
+}
+
+// Until is when the certificate ends; zero for none.
+func (k *Keys) Until() time.Time {
+	if k == nil {
+		return time.Time{}
+	}
+	return k.bundle().until
+}
+
+// verify checks the certificates that a peer has shown.
+func (b *bundle) verify(p *peer, chain []*x509.Certificate) error {
+	if len(chain) == 0 {
+		return errors.New("it shows no certificate")
+	}
+	between := x509.NewCertPool()
+	for _, c := range chain[1:] {
+		between.AddCert(c)
+	}
+	found, err := chain[0].Verify(x509.VerifyOptions{Roots: b.roots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{p.usage}})
+	if err != nil {
+		return err
+	}
+	id, err := of(chain[0])
+	if err != nil {
+		return err
+	}
+	if id.Roles&p.needs == 0 {
+		return fmt.Errorf("its certificate is of %v, and here one of %v is needed", id, p.needs)
+	}
+	until := chain[0].NotAfter
+	for _, c := range found[0] {
+		if c.NotAfter.Before(until) {
+			until = c.NotAfter
+		}
+	}
+	p.id, p.chain, p.until = id, chain, until
+	return nil
+}
+
+// config is that of one connection. Whom a certificate is for is told by its role, not by the name or address of its host: a
+// balancer has another, and so have processes that move.
+func (k *Keys) config(p *peer) *tls.Config {
+	p.by = k.bundle()
+	return &tls.Config{
+		MinVersion:                  tls.VersionTLS13,
+		Certificates:                []tls.Certificate{p.by.own},
+		ClientAuth:                  tls.RequireAnyClientCert, // VerifyConnection verifies it
+		InsecureSkipVerify:          true,                     // the same
+		VerifyConnection:            func(s tls.ConnectionState) error { return k.admit(p, s.PeerCertificates) },
+		SessionTicketsDisabled:      true, // each connection shows its certificates
+		DynamicRecordSizingDisabled: true,
+	}
+}
+
+// admit verifies a peer by what is in the folder now, which may be more recent than its connection.
+func (k *Keys) admit(p *peer, chain []*x509.Certificate) error {
+	for {
+		b, shown := k.bundle(), *p
+		if err := b.verify(&shown, chain); err != nil {
+			return err
+		}
+		k.mu.Lock()
+		still := k.now == b
+		if still {
+			*p = shown
+		}
+		k.mu.Unlock()
+		if still {
+			return nil
+		}
+	}
+}
+
+// seal has c speak TLS.
+func (k *Keys) seal(c net.Conn, p *peer, end func(net.Conn, *tls.Config) *tls.Conn) *sock.Conn {
+	var s *sock.Conn
+	s = sock.Seal(c, func(c net.Conn) *tls.Conn { return end(c, k.config(p)) }, func() {
+		k.mu.Lock()
+		delete(k.conns, s)
+		k.mu.Unlock()
+	})
+	k.mu.Lock()
+	k.conns[s] = p
+	k.mu.Unlock()
+	return s
+}
+
+// Server has a connection that was accepted speak TLS with those who have one of the roles. The handshake comes with its
+// first read. The keys are not nil.
+func (k *Keys) Server(c net.Conn, needs Role) *sock.Conn {
+	return k.seal(c, &peer{needs: needs, usage: x509.ExtKeyUsageClientAuth}, tls.Server)
+}
+
+// Connect makes a connection by dial, to one who has one of the roles.
+func (k *Keys) Connect(ctx context.Context, dial func(ctx context.Context, network, addr string) (net.Conn, error), addr string, needs Role) (net.Conn, error) {
+	c, err := dial(ctx, "tcp", addr)
+	if err != nil || k == nil {
+		return c, err
+	}
+	s := k.seal(c, &peer{needs: needs, usage: x509.ExtKeyUsageServerAuth}, tls.Client)
+	if err := s.Handshake(ctx); err != nil {
+		s.Close()
+		return nil, fmt.Errorf("TLS with %s: %w", addr, err)
+	}
+	return s, nil
+}
+
+// Listen has those who connect to l speak TLS, and have one of the roles.
+func (k *Keys) Listen(l net.Listener, needs Role) net.Listener {
+	if k == nil {
+		return l
+	}
+	return &listener{l, k, needs}
+}
+
+type listener struct {
+	net.Listener
+	keys  *Keys
+	needs Role
+}
+
+func (l *listener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return l.keys.Server(c, l.needs), nil
+}
+
+// Peer is who is at the other end of a connection, after the handshake.
+func (k *Keys) Peer(c net.Conn) (id Identity) {
+	s, ok := c.(*sock.Conn)
+	if k == nil || !ok {
+		return id
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if p := k.conns[s]; p != nil {
+		id = p.id
+	}
+	return id
+}
+
+// Current tells whether a connection was made with the keys that are in the folder now. Others had better not be used for
+// long: they are closed as soon as their certificates do not count any more.
+func (k *Keys) Current(c net.Conn) bool {
+	s, ok := c.(*sock.Conn)
+	if k == nil || !ok {
+		return true
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	p := k.conns[s]
+	return p != nil && p.by == k.now
+}
+
+// lookEvery is how often the folder is looked at, and for certificates that have ended.
+const lookEvery = 2 * time.Second
+
+// Watch takes in what changes in the folder, until ctx ends, and closes the connections of those whose certificates do not
+// count any more. wrong is called when what is there cannot be used; what was there before counts on.
+func (k *Keys) Watch(ctx context.Context, wrong func(error)) {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	said := ""
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		err := k.look(time.Now())
+		if err != nil && err.Error() != said {
+			wrong(err)
+		}
+		said = ""
+		if err != nil {
+			said = err.Error()
+		}
+	}
+}
+
+// look looks once.
+func (k *Keys) look(now time.Time) error {
+	b, err := readBundle(k.dir)
+	k.mu.Lock()
+	changed := false
+	if err == nil {
+		for i := range b.files {
+			changed = changed || !bytes.Equal(b.files[i], k.now.files[i])
+		}
+	}
+	if changed {
+		k.now = b
+	}
+	var over []*sock.Conn
+	for c, p := range k.conns {
+		if p.chain != nil && (now.After(p.until) || changed && k.now.verify(p, p.chain) != nil) {
+			over = append(over, c)
+		}
+	}
+	k.mu.Unlock()
+	for _, c := range over {
+		c.Close()
+	}
+	return err
+}

@@ -1,0 +1,102 @@
+package identity
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Authority signs certificates, to try things out: who has a fleet in production has a better one.
+type Authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	pem  []byte
+}
+
+// NewAuthority makes one whose certificate lasts so long.
+func NewAuthority(name string, lasts time.Duration) (*Authority, error) {
+	a := &Authority{}
+	now := time.Now()
+	a.cert = &x509.Certificate{
+		Subject: pkix.Name{CommonName: name}, NotBefore: now.Add(-time.Minute), NotAfter: now.Add(lasts),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	var err error
+	a.cert, a.key, err = sign(a.cert, nil)
+	if err != nil {
+		return nil, err
+	}
+	a.pem = certPEM(a.cert)
+	return a, nil
+}
+
+// sign makes a key and a certificate to it; by nil it is its own authority's.
+func sign(what *x509.Certificate, by *Authority) (*x509.Certificate, *ecdsa.PrivateKey, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	if what.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120)); err != nil {
+		return nil, nil, err
+	}
+	signer, signerKey := what, key
+	if by != nil {
+		signer, signerKey = by.cert, by.key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, what, signer, &key.PublicKey, signerKey)
+	if err != nil {
+		return nil, nil, err
+	}
+	cert, err := x509.ParseCertificate(der)
+	return cert, key, err
+}
+
+func certPEM(c *x509.Certificate) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw})
+}
+
+// Issue writes a folder with keys for id into dir, which is made. trusts are the authorities whose certificates its owner takes.
+func (a *Authority) Issue(dir string, id Identity, lasts time.Duration, trusts ...*Authority) error {
+	now := time.Now()
+	cert, key, err := sign(&x509.Certificate{
+		Subject: pkix.Name{CommonName: id.String()}, NotBefore: now.Add(-time.Minute), NotAfter: now.Add(lasts), URIs: id.uris(),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}, a)
+	if err != nil {
+		return err
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return err
+	}
+	var roots []byte
+	for _, t := range trusts {
+		roots = append(roots, t.pem...)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	for name, content := range map[string][]byte{
+		CAFile: roots, CertFile: certPEM(cert), KeyFile: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}),
+	} {
+		if err := replace(filepath.Join(dir, name), content); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// replace writes a file that others may be reading.
+func replace(name string, content []byte) error {
+	if err := os.WriteFile(name+".new", content, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(name+".new", name)
+}
