@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	v1 "github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
+	"github.com/phoebe-sched/phoebe/probe/identity"
 )
 
 // Client runs jobs on a cluster. It is safe for concurrent use; a program needs one.
@@ -37,6 +38,17 @@ func New(frontends []string, opts ...Option) (*Client, error) {
 	if err := c.cfg.validate(frontends); err != nil {
 		return nil, err
 	}
+	if dir := c.cfg.tlsDir; dir != "" {
+		keys, err := identity.Open(dir)
+		if err == nil {
+			err = keys.Check(identity.Client | identity.Operator)
+		}
+		if err != nil {
+			return nil, err
+		}
+		c.cfg.keys = keys
+		c.watchKeys()
+	}
 	if c.cfg.secret != "" || c.cfg.name != "" {
 		c.caller = &v1.Caller{}
 		if c.cfg.secret != "" {
@@ -54,6 +66,18 @@ func New(frontends []string, opts ...Option) (*Client, error) {
 		c.frontends = append(c.frontends, f)
 	}
 	return c, nil
+}
+
+// watchKeys takes in what changes in the folder with the keys, until the client is closed.
+func (c *Client) watchKeys() {
+	ctx, cancel := context.WithCancel(context.Background())
+	c.background.Go(func() {
+		<-c.closing
+		cancel()
+	})
+	c.background.Go(func() {
+		c.cfg.keys.Watch(ctx, func(err error) { c.cfg.log.Warn("new keys are no use: the old ones stay", "err", err) })
+	})
 }
 
 func (c *config) validate(frontends []string) error {

@@ -1268,7 +1268,7 @@ func TestIdleConnectionThatThePeerClosedIsNotUsed(t *testing.T) {
 			accept <- c
 		}
 	}()
-	p := newPool(ln.Addr().String(), time.Second)
+	p := newPool(ln.Addr().String(), time.Second, nil)
 	defer p.Close()
 	get := func() *conn {
 		t.Helper()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/phoebe-sched/phoebe/frontend/frame"
 	v1 "github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
+	"github.com/phoebe-sched/phoebe/probe/identity"
 	"github.com/phoebe-sched/phoebe/probe/sock"
 )
 
@@ -123,6 +124,7 @@ func (c *conn) killed() error {
 // and can end them. Safe for concurrent use.
 type pool struct {
 	addr     string
+	keys     *identity.Keys
 	dialer   net.Dialer
 	aborting context.Context // ended by abort
 	end      context.CancelFunc
@@ -133,8 +135,8 @@ type pool struct {
 	shut error // what Get answers
 }
 
-func newPool(addr string, connectTimeout time.Duration) *pool {
-	p := &pool{addr: addr, dialer: net.Dialer{Timeout: connectTimeout}, all: map[*conn]struct{}{}}
+func newPool(addr string, connectTimeout time.Duration, keys *identity.Keys) *pool {
+	p := &pool{addr: addr, keys: keys, dialer: net.Dialer{Timeout: connectTimeout}, all: map[*conn]struct{}{}}
 	p.aborting, p.end = context.WithCancel(context.Background())
 	return p
 }
@@ -181,7 +183,7 @@ func (p *pool) get(cl *call) (*conn, error) {
 		p.idle[n-1] = nil
 		p.idle = p.idle[:n-1]
 		p.mu.Unlock()
-		if idle := time.Since(c.since); c.killed() == nil && (idle < trustFor || idle < idleFor && alive(c.Conn)) {
+		if idle := time.Since(c.since); c.killed() == nil && p.keys.Current(c.Conn) && (idle < trustFor || idle < idleFor && alive(c.Conn)) {
 			return c, nil
 		}
 		p.drop(c)
@@ -198,7 +200,7 @@ func (p *pool) dial(cl *call) (*conn, error) {
 	if !cl.parting {
 		defer context.AfterFunc(p.aborting, cancel)()
 	}
-	raw, err := p.dialer.DialContext(ctx, "tcp", p.addr)
+	raw, err := p.keys.Connect(ctx, p.dialer.DialContext, p.addr, identity.Frontend)
 	if err != nil {
 		return nil, err
 	}

@@ -33,7 +33,7 @@ func answering(t *testing.T, serve func(net.Conn)) *pool {
 			c.Close()
 		}
 	}()
-	p := newPool(l.Addr().String(), time.Second)
+	p := newPool(l.Addr().String(), time.Second, nil)
 	t.Cleanup(func() { p.abort(ErrClosed); l.Close(); <-ended })
 	return p
 }

@@ -68,7 +68,7 @@ type frontend struct {
 
 func newFrontend(addr string, cfg *config, caller *v1.Caller, background *sync.WaitGroup, closing <-chan struct{}) (*frontend, error) {
 	f := &frontend{
-		addr: addr, name: addr, cfg: cfg, caller: caller, pool: newPool(addr, cfg.connectTimeout),
+		addr: addr, name: addr, cfg: cfg, caller: caller, pool: newPool(addr, cfg.connectTimeout, cfg.keys),
 		background: background, closing: closing,
 	}
 	rpc, err := phoebe.NewClient("phoebe",

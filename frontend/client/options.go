@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/phoebe-sched/phoebe/probe/identity"
 )
 
 // Option changes a default of New.
@@ -12,6 +14,8 @@ type Option func(*config)
 
 type config struct {
 	secret, name   string
+	tlsDir         string
+	keys           *identity.Keys // in tlsDir; nil: in plain
 	log            *slog.Logger
 	tracer         trace.Tracer // nil: none
 	rpcTimeout     time.Duration
@@ -41,6 +45,10 @@ func defaults() config {
 
 // WithSecret is needed where the frontends were started with a secret.
 func WithSecret(secret string) Option { return func(c *config) { c.secret = secret } }
+
+// WithTLS connects by TLS. The folder has ca.crt, tls.crt and tls.key, which may be replaced at any time. The certificate is
+// that of a client, and names the tenant that its jobs are for, or of an operator; it stands in the place of the secret.
+func WithTLS(dir string) Option { return func(c *config) { c.tlsDir = dir } }
 
 // WithName says who calls, for the frontends' logs.
 func WithName(name string) Option { return func(c *config) { c.name = name } }

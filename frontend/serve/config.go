@@ -11,6 +11,7 @@ import (
 
 	"github.com/phoebe-sched/phoebe/frontend"
 	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/identity"
 )
 
 // Config is what a Server is told once. Zero fields take the defaults that their comments name.
@@ -24,8 +25,11 @@ type Config struct {
 	Name      string // in logs and on screens; default: Advertise
 
 	// Secret is what workers, clients and other frontends must know; all have the same. Empty: none, on
-	// loopback only.
+	// loopback only, or with Keys.
 	Secret string
+	// Keys are this frontend's certificates, by which alone connections count then: Secret is only that of gossip. Nil: it
+	// speaks in plain.
+	Keys *identity.Keys
 
 	// Workers tells which workers there are, besides those that gossip tells of.
 	Workers Workers
@@ -114,8 +118,11 @@ func (c Config) Validate() error {
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if addr, err := net.ResolveTCPAddr("tcp", c.Listen); err != nil {
 		wrong("listen on %q: %w: want host:port, such as 127.0.0.1:7410", c.Listen, err)
-	} else if c.Secret == "" && !addr.IP.IsLoopback() {
-		wrong("listen on %q: anyone who can reach it could run tasks on the workers: set a secret, the same as theirs, or listen on 127.0.0.1", c.Listen)
+	} else if c.Secret == "" && c.Keys == nil && !addr.IP.IsLoopback() {
+		wrong("listen on %q: anyone who can reach it could run tasks on the workers: give certificates (--tls-dir) or set a secret (--secret-file), the same as theirs, or listen on 127.0.0.1", c.Listen)
+	}
+	if err := c.Keys.Check(identity.Frontend); err != nil {
+		errs = append(errs, err)
 	}
 	if len(c.Secret) > probe.MaxString {
 		wrong("the secret has %d bytes: at most %d are allowed", len(c.Secret), probe.MaxString)
@@ -163,6 +170,14 @@ func (c Config) Validate() error {
 	return fmt.Errorf("frontend configuration: %w", errors.Join(errs...))
 }
 
+// asked is the secret that is asked for, and told, on connections: none where certificates tell who is who.
+func (c *Config) asked() string {
+	if c.Keys != nil {
+		return ""
+	}
+	return c.Secret
+}
+
 // checkGossip says what is wrong with the settings of gossip. What only gossip.Config can tell, Start does.
 func (c *Config) checkGossip() (errs []error) {
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -175,8 +190,8 @@ func (c *Config) checkGossip() (errs []error) {
 	for _, a := range []struct{ what, addr string }{{"gossip", c.Gossip}, {"take heartbeats", c.Heartbeat}} {
 		if addr, err := net.ResolveTCPAddr("tcp", a.addr); err != nil {
 			wrong("%s on %q: %w: want host:port", a.what, a.addr, err)
-		} else if c.Secret == "" && !addr.IP.IsLoopback() {
-			wrong("%s on %q: anyone who can reach it could name workers: set a secret, the same as the others', or use 127.0.0.1", a.what, a.addr)
+		} else if c.Secret == "" && !addr.IP.IsLoopback() && (c.Keys == nil || a.addr == c.Gossip) {
+			wrong("%s on %q: anyone who can reach it could name workers: set a secret (--secret-file), the same as the others', also where there are certificates, for gossip is encrypted by it, or use 127.0.0.1", a.what, a.addr)
 		}
 	}
 	if c.Advertise == "" && everywhere(c.Listen) {

@@ -16,6 +16,7 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/gossip"
 	"github.com/phoebe-sched/phoebe/probe/gossip/view"
 	"github.com/phoebe-sched/phoebe/probe/heartbeat"
+	"github.com/phoebe-sched/phoebe/probe/identity"
 )
 
 // fleet is this frontend's part in the gossip: it takes workers' heartbeats, and its rows are a list of workers.
@@ -57,8 +58,10 @@ func (f *fleet) start() error {
 		return fmt.Errorf("take heartbeats on %s: %w", cfg.Heartbeat, err)
 	}
 	f.beatAddr = l.Addr().String()
+	advertises := advertised(l.Addr(), cfg.GossipAdvertise)
+	l = cfg.Keys.Listen(l, identity.Worker)
 	node, err := gossip.Start(gossip.Config{
-		Name: cfg.Name, Bind: cfg.Gossip, Advertise: cfg.GossipAdvertise, API: cfg.Advertise, Heartbeat: advertised(l.Addr(), cfg.GossipAdvertise),
+		Name: cfg.Name, Bind: cfg.Gossip, Advertise: cfg.GossipAdvertise, API: cfg.Advertise, Heartbeat: advertises,
 		Seeds: cfg.Join, Secret: cfg.Secret, OnRows: f.rows, OnMembers: f.members, Log: cfg.Logger,
 	})
 	if err != nil {
@@ -67,7 +70,7 @@ func (f *fleet) start() error {
 	}
 	f.server.mu.Lock() // for metrics: all else starts later
 	f.node = node
-	f.heartbeats = heartbeat.Serve(l, heartbeat.Config{Secret: cfg.Secret, MaxConns: maxBeatConns, Answer: node.Heartbeat})
+	f.heartbeats = heartbeat.Serve(l, heartbeat.Config{Secret: cfg.asked(), MaxConns: maxBeatConns, Answer: node.Heartbeat})
 	f.server.mu.Unlock()
 	f.server.log.Info("frontend gossips", "frontend", cfg.Name, "address", node.Addr(), "heartbeats", f.beatAddr)
 	return nil

@@ -107,7 +107,7 @@ func (g *gate) OnRead(ctx context.Context, conn net.Conn) error {
 		return io.EOF // it hung up, or is too slow
 	}
 	v.head, v.unread = head, head.Size
-	if secret := g.server.cfg.Secret; secret != "" && subtle.ConstantTimeCompare(head.Secret, []byte(secret)) != 1 {
+	if secret := g.server.cfg.asked(); secret != "" && subtle.ConstantTimeCompare(head.Secret, []byte(secret)) != 1 {
 		g.server.metrics.unauthorized.Inc()
 		return v.refuse(head.Size <= strange, refuse(v1.RefusedReason_UNAUTHORIZED, "the secret is missing or wrong: give the one that this frontend was started with, in the caller, which comes first in the request"))
 	}
@@ -319,9 +319,7 @@ func (v *visitor) refuse(keep bool, r *v1.Refused) error {
 	if keep {
 		return nil
 	}
-	if tcp, ok := v.client.Conn.Conn.(*net.TCPConn); ok {
-		tcp.CloseWrite()
-	}
+	v.client.CloseWrite()
 	v.SetReadDeadline(time.Now().Add(lingerClosing))
 	io.Copy(io.Discard, rest)
 	return io.EOF

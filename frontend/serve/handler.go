@@ -140,29 +140,34 @@ func (h *handler) Cancel(ctx context.Context, req *v1.CancelRequest) (*v1.Cancel
 }
 
 // Cluster implements the API.
-func (h *handler) Cluster(_ context.Context, req *v1.ClusterRequest) (*v1.ClusterResponse, error) {
+func (h *handler) Cluster(context.Context, *v1.ClusterRequest) (*v1.ClusterResponse, error) {
+	return h.Server.Cluster(), nil
+}
+
+// Cluster is what this frontend believes of the fleet.
+func (s *Server) Cluster() *v1.ClusterResponse {
 	now := time.Now()
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	pending, running := h.core.Pending()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	pending, running := s.core.Pending()
 	res := &v1.ClusterResponse{
-		Frontend: h.cfg.Name, Address: h.cfg.Advertise, Version: h.cfg.Version,
-		UptimeUs: now.Sub(h.began).Microseconds(), Draining: h.draining, Jobs: int32(h.core.Jobs()),
+		Frontend: s.cfg.Name, Address: s.cfg.Advertise, Version: s.cfg.Version,
+		UptimeUs: now.Sub(s.began).Microseconds(), Draining: s.draining, Jobs: int32(s.core.Jobs()),
 		TasksPending: int32(pending), TasksRunning: int32(running), Workers: []*v1.WorkerStatus{},
-		Members: []*v1.Member{}, Warning: h.Warning(),
-		ClockUs: now.UnixMicro(), FileLimit: int64(h.cfg.FileLimit), MaxClients: int32(h.cfg.MaxConns),
+		Members: []*v1.Member{}, Warning: s.Warning(),
+		ClockUs: now.UnixMicro(), FileLimit: int64(s.cfg.FileLimit), MaxClients: int32(s.cfg.MaxConns),
 	}
-	if h.fleet != nil {
-		for _, m := range h.fleet.node.Members() {
+	if s.fleet != nil {
+		for _, m := range s.fleet.node.Members() {
 			res.Members = append(res.Members, &v1.Member{Name: m.Name, Address: m.API, Gossip: m.Gossip, Heartbeat: m.Heartbeat})
 		}
 	}
-	for _, l := range h.links {
+	for _, l := range s.links {
 		if l == nil {
 			continue
 		}
 		up, problem, heard, rtt := l.status()
-		st, known := h.core.Status(l.key)
+		st, known := s.core.Status(l.key)
 		ws := &v1.WorkerStatus{RowUsAgo: -1, WaitUsAgo: -1, MaintenanceUs: -1, Name: l.addr, Address: l.addr, State: "connecting", Error: problem, HeardUsAgo: heard.Microseconds(), RttUs: rtt.Microseconds()}
 		if known {
 			ws.Name, ws.Host = st.Welcome.Worker, st.Welcome.Host
@@ -176,14 +181,14 @@ func (h *handler) Cluster(_ context.Context, req *v1.ClusterRequest) (*v1.Cluste
 			}
 			ws.Rack = st.Welcome.Rack
 			describeView(ws, &st.View, now)
-			if h.fleet != nil {
-				h.fleet.describe(ws)
+			if s.fleet != nil {
+				s.fleet.describe(ws)
 			}
 		}
 		res.Workers = append(res.Workers, ws)
 	}
 	slices.SortFunc(res.Workers, func(a, b *v1.WorkerStatus) int { return cmp.Compare(a.Address, b.Address) })
-	return res, nil
+	return res
 }
 
 func demand(d probe.Demand) *v1.Demand {

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/phoebe-sched/phoebe/probe/identity"
 	"github.com/phoebe-sched/phoebe/probe/sock"
 )
 
@@ -70,11 +71,13 @@ func (l *listener) Accept() (net.Conn, error) {
 			time.Sleep(acceptPause)
 			continue
 		}
-		c := &clientConn{Conn: sock.New(raw), listener: l, since: time.Now()}
-		c.settled.L = &c.mu
-		if t, ok := raw.(*net.TCPConn); ok {
-			c.raw, _ = t.SyscallConn()
+		s := sock.New(raw)
+		if keys := l.server.cfg.Keys; keys != nil {
+			s = keys.Server(raw, identity.Client|identity.Frontend|identity.Operator)
 		}
+		c := &clientConn{Conn: s, listener: l, since: time.Now()}
+		c.settled.L = &c.mu
+		c.raw, _ = s.SyscallConn()
 		if over := l.add(c); over != nil {
 			l.server.metrics.connsRefused.Inc()
 			if over.Close(); over == c {
@@ -169,7 +172,7 @@ func (c *clientConn) Close() error {
 }
 
 func (c *clientConn) hungUp() bool {
-	return c.closed.Load() || c.raw != nil && hungUp(c.raw)
+	return c.closed.Load() || c.raw != nil && hungUp(c.raw, c.listener.server.cfg.Keys != nil)
 }
 
 // client is the connection from a remote address, or nil.

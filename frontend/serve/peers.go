@@ -4,17 +4,21 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/cloudwego/gopkg/bufiox"
 	"github.com/cloudwego/kitex/client"
 	"github.com/cloudwego/kitex/client/callopt"
+	"github.com/cloudwego/kitex/pkg/remote/trans/gonet"
 	"github.com/cloudwego/kitex/transport"
 
 	"github.com/phoebe-sched/phoebe/frontend/frame"
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1/phoebe"
+	"github.com/phoebe-sched/phoebe/probe/identity"
 )
 
 // peers are the other frontends to which calls are forwarded. Only listed ones, and those that gossip knows or
@@ -22,6 +26,7 @@ import (
 type peers struct {
 	self   string // address of this frontend
 	caller *v1.Caller
+	keys   *identity.Keys
 	size   int
 	listed []string
 	mu     sync.Mutex
@@ -44,8 +49,8 @@ const peerMemory = 10 * time.Minute
 const ownerTimeout = time.Second
 
 func newPeers(cfg *Config) *peers {
-	secret, name := cfg.Secret, cfg.Name
-	p := &peers{self: cfg.Advertise, caller: &v1.Caller{Secret: &secret, Name: &name, Forwarded: true}, size: cfg.MaxRequest, listed: cfg.Peers, byAddr: map[string]*peer{}}
+	secret, name := cfg.asked(), cfg.Name
+	p := &peers{self: cfg.Advertise, caller: &v1.Caller{Secret: &secret, Name: &name, Forwarded: true}, keys: cfg.Keys, size: cfg.MaxRequest, listed: cfg.Peers, byAddr: map[string]*peer{}}
 	p.set(nil, time.Now())
 	return p
 }
@@ -87,6 +92,7 @@ func (p *peers) get(addr string) *peer {
 	}
 	c, err := phoebe.NewClient("phoebe", client.WithHostPorts(addr),
 		client.WithConnectTimeout(ownerTimeout),
+		client.WithTransHandlerFactory(gonet.NewCliTransHandlerFactory()), client.WithDialer(peerDialer{p.keys}),
 		client.WithTransportProtocol(transport.Framed), client.WithCodec(frame.Codec(p.size)))
 	if err != nil {
 		return nil
@@ -94,6 +100,29 @@ func (p *peers) get(addr string) *peer {
 	q.client = c
 	return q
 }
+
+// peerDialer connects to other frontends, for Kitex.
+type peerDialer struct{ keys *identity.Keys }
+
+func (d peerDialer) DialTimeout(_, addr string, timeout time.Duration) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	c, err := d.keys.Connect(ctx, new(net.Dialer).DialContext, addr, identity.Frontend)
+	if err != nil {
+		return nil, err
+	}
+	return &peerConn{c, bufiox.NewDefaultReader(c), bufiox.NewDefaultWriter(c)}, nil
+}
+
+// peerConn is a connection with the buffers that Kitex's gonet transport asks for.
+type peerConn struct {
+	net.Conn
+	r *bufiox.DefaultReader
+	w *bufiox.DefaultWriter
+}
+
+func (c *peerConn) Reader() *bufiox.DefaultReader { return c.r }
+func (c *peerConn) Writer() *bufiox.DefaultWriter { return c.w }
 
 // all is the peers that have not gone.
 func (p *peers) all() []*peer {

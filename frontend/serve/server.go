@@ -19,6 +19,7 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend"
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1/phoebe"
 	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/identity"
 )
 
 // Server is a frontend. Make it with New, then Start; at the end Drain and Close.
@@ -363,7 +364,7 @@ func (s *Server) dialWorker(ctx context.Context, addr string) (net.Conn, error) 
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: time.Second, Interval: time.Second, Count: 3},
 		Control:         func(_, _ string, c syscall.RawConn) error { return setUserTimeout(c, s.cfg.Lease) },
 	}
-	return d.DialContext(ctx, "tcp", addr)
+	return s.cfg.Keys.Connect(ctx, d.DialContext, addr, identity.Worker)
 }
 
 // serves reports whether l is a link of this server still: its key may be another one's by now. The mutex is held.

@@ -18,10 +18,17 @@ func setUserTimeout(c syscall.RawConn, d time.Duration) error {
 	return err
 }
 
-// hungUp reports whether the peer has closed the connection, without taking anything from it.
-func hungUp(c syscall.RawConn) bool {
+// hungUp reports whether the peer has closed the connection, without taking anything from it. By TLS it says so before it
+// does, so that there is something to be taken.
+func hungUp(c syscall.RawConn, sealed bool) bool {
 	gone := false
 	c.Control(func(fd uintptr) {
+		if sealed {
+			p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
+			n, _ := unix.Poll(p, 0)
+			gone = n > 0
+			return
+		}
 		var b [1]byte
 		n, _, err := unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
 		gone = n == 0 && err == nil || err != nil && err != unix.EAGAIN && err != unix.EINTR

@@ -10,4 +10,4 @@ import (
 func setUserTimeout(syscall.RawConn, time.Duration) error { return nil }
 
 // hungUp cannot be told here: a job whose client is gone runs to its end.
-func hungUp(syscall.RawConn) bool { return false }
+func hungUp(syscall.RawConn, bool) bool { return false }

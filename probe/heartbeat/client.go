@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/probe/gossip/view"
+	"github.com/phoebe-sched/phoebe/probe/identity"
 )
 
 // RefusedError is a frontend's refusal of a heartbeat.
@@ -31,9 +32,9 @@ type Conn struct {
 }
 
 // Dial connects to the heartbeat address of a frontend.
-func Dial(ctx context.Context, addr string) (*Conn, error) {
+func Dial(ctx context.Context, addr string, keys *identity.Keys) (*Conn, error) {
 	var d net.Dialer
-	raw, err := d.DialContext(ctx, "tcp", addr)
+	raw, err := keys.Connect(ctx, d.DialContext, addr, identity.Frontend)
 	if err != nil {
 		return nil, err
 	}

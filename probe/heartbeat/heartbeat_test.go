@@ -34,7 +34,7 @@ func serve(t *testing.T, cfg Config) (*Server, string) {
 
 func dial(t *testing.T, addr string) *Conn {
 	t.Helper()
-	c, err := Dial(context.Background(), addr)
+	c, err := Dial(context.Background(), addr, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +216,7 @@ func TestNotAFrontend(t *testing.T) {
 			t.Errorf("after %q: %v", text, err)
 		}
 	}
-	if c, err := Dial(context.Background(), "127.0.0.1:1"); err == nil {
+	if c, err := Dial(context.Background(), "127.0.0.1:1", nil); err == nil {
 		c.Close()
 		t.Error("connected to nobody")
 	}

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/phoebe-sched/phoebe/probe/identity"
 )
 
 // Options are what a Cache is told once. Zero fields take the defaults that their comments name.
@@ -23,6 +25,8 @@ type Options struct {
 
 	// Secret is what workers ask of each other; all have the same. Empty: none, for loopback only.
 	Secret string
+	// Keys are this worker's certificates, by which it connects to other workers; nil: in plain.
+	Keys *identity.Keys
 
 	Parallel int // fetches at a time from one host, also checks; default 4
 	Serve    int // files sent to peers at a time, over it they go to the origin; default 8

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/identity"
 )
 
 const (
@@ -155,8 +156,13 @@ func (c *Cache) clients() (peers, origin *http.Client) {
 			TLSHandshakeTimeout:    c.opts.Timeout, // it outlives the request
 		}
 	}
+	toPeers := transport(nil)
+	dial := toPeers.DialContext
+	toPeers.DialContext = func(ctx context.Context, _, addr string) (net.Conn, error) {
+		return c.opts.Keys.Connect(ctx, dial, addr, identity.Worker)
+	}
 	peers = &http.Client{
-		Transport:     transport(nil),
+		Transport:     toPeers,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // it would take the secret along
 	}
 	control := refuseNear

@@ -11,6 +11,7 @@ import (
 
 	"github.com/phoebe-sched/phoebe/probe/gossip/view"
 	"github.com/phoebe-sched/phoebe/probe/heartbeat"
+	"github.com/phoebe-sched/phoebe/probe/identity"
 )
 
 const (
@@ -123,6 +124,7 @@ func (a *announcer) tellFiles() {
 // sent is a heartbeat, and what came of it.
 type sent struct {
 	view.Beat
+	keys   *identity.Keys
 	conn   *heartbeat.Conn
 	answer view.Answer
 	err    error
@@ -132,13 +134,13 @@ type sent struct {
 // asks for another.
 func (a *announcer) round(timeout time.Duration) (again bool) {
 	a.tellFiles()
-	beats := a.beats.Beats(a.server.row(a.ctx.Err() != nil), a.server.cfg.Secret)
+	beats := a.beats.Beats(a.server.row(a.ctx.Err() != nil), a.server.cfg.asked())
 	results := make([]sent, len(beats))
 	deadline := time.Now().Add(timeout)
 	var all sync.WaitGroup
 	for i := range beats {
 		r := &results[i]
-		r.Beat, r.conn = beats[i], a.conns[beats[i].Addr]
+		r.Beat, r.keys, r.conn = beats[i], a.server.cfg.Keys, a.conns[beats[i].Addr]
 		all.Go(func() { r.send(deadline) })
 	}
 	all.Wait()
@@ -183,7 +185,7 @@ func (r *sent) try(deadline time.Time) (err error) {
 	if r.conn == nil {
 		ctx, cancel := context.WithDeadline(context.Background(), deadline)
 		defer cancel()
-		if r.conn, err = heartbeat.Dial(ctx, r.Addr); err != nil {
+		if r.conn, err = heartbeat.Dial(ctx, r.Addr, r.keys); err != nil {
 			r.conn = nil
 			return err
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/VictoriaMetrics/metrics"
 
 	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/identity"
 	"github.com/phoebe-sched/phoebe/worker"
 	"github.com/phoebe-sched/phoebe/worker/exec"
 )
@@ -35,8 +36,11 @@ type Config struct {
 	// listens.
 	Advertise string
 
-	// Secret is what frontends must know; both sides have the same. Empty: none, on loopback only.
+	// Secret is what frontends must know; both sides have the same. Empty: none, on loopback only, or with Keys.
 	Secret string
+	// Keys are this worker's certificates, by which connections count then, and not by Secret. They go with Goroutines.
+	// Nil: it speaks in plain.
+	Keys *identity.Keys
 
 	// Speed is how fast this worker runs tasks: one of speed 2 needs half the time that hints of runtimes tell, and that
 	// workers of speed 1, the reference, need. Frontends that place tasks by estimation heed it. From 0.01 to 100;
@@ -149,8 +153,9 @@ func (c Config) Validate() error {
 			wrong("%s is %d: it must be from %d to %d", what, n, low, high)
 		}
 	}
-	if err := checkListen(c.Listen, c.Secret); err != nil {
-		errs = append(errs, err)
+	errs = append(errs, c.checkListen(), c.Keys.Check(identity.Worker))
+	if c.Keys != nil && !c.Goroutines {
+		wrong("certificates, and gnet's event loops, which know no TLS: leave one of them out")
 	}
 	short := func(what, s string) {
 		if len(s) > probe.MaxString {
@@ -209,20 +214,28 @@ func (c Config) Validate() error {
 	between("the outbound limit", c.OutboundLimit, 1<<16, huge)
 	between("the queue limit", c.Core.MaxQueue, 1, 1<<24)
 	between("the limit of results kept", c.Core.MaxRetained, 1, huge)
-	if len(errs) == 0 {
-		return nil
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("worker configuration: %w", err)
 	}
-	return fmt.Errorf("worker configuration: %w", errors.Join(errs...))
+	return nil
 }
 
 // checkListen refuses an address that others can reach while nothing is asked of them.
-func checkListen(listen, secret string) error {
-	addr, err := net.ResolveTCPAddr("tcp", listen)
+func (c *Config) checkListen() error {
+	addr, err := net.ResolveTCPAddr("tcp", c.Listen)
 	if err != nil {
-		return fmt.Errorf("listen on %q: %w: want host:port, such as 127.0.0.1:7420", listen, err)
+		return fmt.Errorf("listen on %q: %w: want host:port, such as 127.0.0.1:7420", c.Listen, err)
 	}
-	if secret == "" && !addr.IP.IsLoopback() {
-		return fmt.Errorf("listen on %q: anyone who can reach it could run tasks here: set a secret, the same as the frontends', or listen on 127.0.0.1", listen)
+	if c.Secret == "" && c.Keys == nil && !addr.IP.IsLoopback() {
+		return fmt.Errorf("listen on %q: anyone who can reach it could run tasks here: give certificates (--tls-dir) or set a secret (--secret-file), the same as the frontends', or listen on 127.0.0.1", c.Listen)
 	}
 	return nil
+}
+
+// asked is the secret that is asked for, and told, on connections: none where certificates tell who is who.
+func (c *Config) asked() string {
+	if c.Keys != nil {
+		return ""
+	}
+	return c.Secret
 }

@@ -166,7 +166,7 @@ func (c *conn) hello(m probe.Msg) *fault {
 	}
 	cfg := &c.server.cfg
 	version, features, err := probe.Spoken.Common(h.Speaks, "this worker", "the frontend")
-	mine, theirs := sha256.Sum256([]byte(cfg.Secret)), sha256.Sum256([]byte(h.Secret))
+	mine, theirs := sha256.Sum256([]byte(cfg.asked())), sha256.Sum256([]byte(h.Secret))
 	switch {
 	case err != nil:
 		return reject("%w", err)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/probe/gossip/view"
+	"github.com/phoebe-sched/phoebe/probe/identity"
 	"github.com/phoebe-sched/phoebe/worker"
 	"github.com/phoebe-sched/phoebe/worker/files"
 )
@@ -104,7 +105,7 @@ func (s *Server) openStore() error {
 		},
 	}
 	s.store.ended.Go(func() {
-		if err := s.store.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		if err := s.store.http.Serve(cfg.Keys.Listen(l, identity.Worker)); !errors.Is(err, http.ErrServerClosed) {
 			s.fail(fmt.Errorf("serve files: %w", err))
 		}
 	})
@@ -281,7 +282,7 @@ func (s *Server) used() (ids []view.FileID, news bool) {
 }
 
 func (c *Config) fileOptions() files.Options {
-	return files.Options{Roots: c.FileRoots, Hosts: c.FileHosts, Secret: c.Secret, Timeout: c.FileTimeout}
+	return files.Options{Roots: c.FileRoots, Hosts: c.FileHosts, Secret: c.asked(), Keys: c.Keys, Timeout: c.FileTimeout}
 }
 
 // filesListen is where the cache is served.
@@ -310,8 +311,8 @@ func (c *Config) checkFiles() (errs []error) {
 	switch {
 	case err != nil:
 		wrong("serve files on %q: %w: want host:port, such as 127.0.0.1:7421", listen, err)
-	case c.Secret == "" && !addr.IP.IsLoopback():
-		wrong("serve files on %q: anyone who can reach it could read them: set a secret, the same as the other workers', or listen on 127.0.0.1", listen)
+	case c.Secret == "" && c.Keys == nil && !addr.IP.IsLoopback():
+		wrong("serve files on %q: anyone who can reach it could read them: give certificates (--tls-dir) or set a secret (--secret-file), the same as the other workers', or listen on 127.0.0.1", listen)
 	case c.Advertise == "" && (addr.IP == nil || addr.IP.IsUnspecified()):
 		wrong("serve files on %q: other workers are told to reach this one there, and cannot: set the address to advertise", listen)
 	}

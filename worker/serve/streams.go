@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/phoebe-sched/phoebe/probe/identity"
 	"github.com/phoebe-sched/phoebe/probe/sock"
 )
 
@@ -63,7 +64,11 @@ func (e *goEngine) open(c *net.TCPConn) {
 		c.Close()
 		return
 	}
-	s := &stream{TCPConn: c, raw: raw}
+	s := &stream{TCPConn: c, raw: raw, out: c}
+	if keys := e.server.cfg.Keys; keys != nil {
+		s.sealed = keys.Server(c, identity.Frontend)
+		s.out = s.sealed
+	}
 	raw.Control(func(fd uintptr) { s.fd = int(fd) })
 	e.mu.Lock()
 	ok := !e.stopped
@@ -93,7 +98,7 @@ func (e *goEngine) read(s *stream) {
 			c.receive(b)
 		})
 	})
-	s.TCPConn.Close()
+	s.out.Close()
 	s.atHome(func() {
 		defer srv.guard("closing a connection", nil)
 		c.down()
@@ -120,10 +125,12 @@ func (e *goEngine) stop() {
 // stream is a connection as a transport. Its home is whoever holds the mutex of that name.
 type stream struct {
 	*net.TCPConn
-	raw  syscall.RawConn
-	fd   int // for Tune and the limit of files only: it may be closed at any time
-	home sync.Mutex
-	over atomic.Bool // nothing more is to be read
+	raw    syscall.RawConn
+	sealed *sock.Conn // by TLS; nil: it is plain
+	out    net.Conn   // whichever of the two it is
+	fd     int        // for Tune and the limit of files only: it may be closed at any time
+	home   sync.Mutex
+	over   atomic.Bool // nothing more is to be read
 
 	mu       sync.Mutex
 	waiting  []byte // what the kernel has not taken yet, and flush has not either
@@ -146,6 +153,10 @@ var readBuffers = sync.Pool{New: func() any { return new([readSize]byte) }}
 // the function that it calls waits, by returning false, as soon as the kernel gave less than was asked for. A
 // Read of net.Conn has to find that out by asking once more.
 func (s *stream) readAll(f func([]byte)) {
+	if s.sealed != nil {
+		s.readSealed(f)
+		return
+	}
 	s.raw.Read(func(fd uintptr) (over bool) {
 		room := readBuffers.Get().(*[readSize]byte)
 		defer readBuffers.Put(room)
@@ -164,6 +175,22 @@ func (s *stream) readAll(f func([]byte)) {
 	})
 }
 
+// sealedSize is how much is read at once of what TLS has decrypted: each connection holds a buffer for that.
+const sealedSize = 4 << 10
+
+func (s *stream) readSealed(f func([]byte)) {
+	buf := make([]byte, sealedSize)
+	for !s.over.Load() {
+		n, err := s.sealed.Read(buf)
+		if n > 0 {
+			f(buf[:n])
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
 func (s *stream) TryWrite(b []byte) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -175,6 +202,9 @@ func (s *stream) TryWrite(b []byte) int {
 
 // try writes what the kernel takes at once.
 func (s *stream) try(b []byte) (n int) {
+	if s.sealed != nil {
+		return s.sealed.TryWrite(b)
+	}
 	s.raw.Write(func(fd uintptr) bool {
 		n = sock.WriteNow(int(fd), b)
 		return true
@@ -210,7 +240,7 @@ func (s *stream) flush() {
 		if len(b) == 0 {
 			return
 		}
-		if _, err := s.TCPConn.Write(b); err != nil {
+		if _, err := s.out.Write(b); err != nil {
 			s.Close()
 			return
 		}

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"strconv"
@@ -17,13 +16,11 @@ import (
 	"time"
 
 	"github.com/VictoriaMetrics/metrics"
-	"github.com/cloudwego/kitex/client"
 
 	"github.com/phoebe-sched/phoebe/frontend"
 	fserve "github.com/phoebe-sched/phoebe/frontend/serve"
-	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
-	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1/phoebe"
 	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/identity"
 	"github.com/phoebe-sched/phoebe/worker/exec"
 	wserve "github.com/phoebe-sched/phoebe/worker/serve"
 )
@@ -42,6 +39,7 @@ type Config struct {
 	Registry *exec.Registry // what the workers run; default exec.NewRegistry()
 	Policy   string         // of jobs that name none; default the first of frontend.Policies
 	Secret   string         // default: none
+	TLSDir   string         // keys of all parts, which have the roles of both; default: none, they speak in plain
 
 	Logger  *slog.Logger // default: none
 	Metrics *metrics.Set // of all parts together; default: a set for each part
@@ -89,7 +87,8 @@ func (c Config) defaults() (Config, error) {
 type Cluster struct {
 	frontends []*fserve.Server
 	workers   []*wserve.Server
-	secret    string
+	keys      *identity.Keys
+	stop      context.CancelFunc // that the keys are watched
 }
 
 // linkTimeout is how long Start waits for links, which take milliseconds.
@@ -118,7 +117,19 @@ func start(cfg Config) (*Cluster, error) {
 	if err != nil {
 		return nil, &ConfigError{err}
 	}
-	c := &Cluster{secret: cfg.Secret}
+	c := &Cluster{stop: func() {}}
+	if cfg.TLSDir != "" {
+		if c.keys, err = identity.Open(cfg.TLSDir); err != nil {
+			return nil, &ConfigError{err}
+		}
+		var ctx context.Context
+		ctx, c.stop = context.WithCancel(context.Background())
+		go c.keys.Watch(ctx, func(err error) {
+			if cfg.Logger != nil {
+				cfg.Logger.Warn("new keys are no use: the old ones stay", "err", err)
+			}
+		})
+	}
 	if err := c.startWorkers(cfg); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
@@ -144,7 +155,7 @@ func (c *Cluster) startWorkers(cfg Config) error {
 	for i := range cfg.Workers {
 		wc := wserve.Config{
 			Listen: address(cfg.WorkerPort, i), Name: fmt.Sprintf("worker-%d", i),
-			Secret: cfg.Secret, Registry: cfg.Registry, Logger: cfg.Logger, Metrics: cfg.Metrics, Goroutines: true,
+			Secret: cfg.Secret, Keys: c.keys, Registry: cfg.Registry, Logger: cfg.Logger, Metrics: cfg.Metrics, Goroutines: true,
 		}
 		wc.Core.Capacity = probe.Demand{CPU: probe.Slot.CPU * probe.Millicores(cfg.Slots), Mem: probe.Slot.Mem * probe.MiB(cfg.Slots)}
 		if cfg.Worker != nil {
@@ -169,7 +180,7 @@ func (c *Cluster) startFrontends(cfg Config, policy frontend.Policy) error {
 	}
 	for i, addr := range addrs {
 		fc := fserve.Config{
-			Listen: addr, Name: fmt.Sprintf("frontend-%d", i), Secret: cfg.Secret, Workers: fserve.Static(c.Workers()),
+			Listen: addr, Name: fmt.Sprintf("frontend-%d", i), Secret: cfg.Secret, Keys: c.keys, Workers: fserve.Static(c.Workers()),
 			Peers: addrs, Policy: policy, Logger: cfg.Logger, Metrics: cfg.Metrics,
 		}
 		if cfg.Frontend != nil {
@@ -248,17 +259,10 @@ func (c *Cluster) awaitLinks(ctx context.Context) error {
 }
 
 func (c *Cluster) await(ctx context.Context, f *fserve.Server) error {
-	api, err := phoebe.NewClient("phoebe", client.WithHostPorts(f.Addr()))
-	if err != nil {
-		return err
-	}
-	if closer, ok := api.(io.Closer); ok {
-		defer closer.Close()
-	}
 	tick := time.NewTicker(awaitPoll)
 	defer tick.Stop()
 	for {
-		err := c.linked(ctx, api)
+		err := linked(f)
 		if err == nil || errors.Is(err, errRejected) {
 			return err
 		}
@@ -271,14 +275,8 @@ func (c *Cluster) await(ctx context.Context, f *fserve.Server) error {
 }
 
 // linked says which worker a frontend is not linked to, if there is one.
-func (c *Cluster) linked(ctx context.Context, api phoebe.Client) error {
-	// Not by ctx's own end: its error would hide what is missing.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-	defer cancel()
-	res, err := api.Cluster(ctx, &v1.ClusterRequest{Caller: &v1.Caller{Secret: &c.secret}})
-	if err != nil {
-		return err
-	}
+func linked(f *fserve.Server) error {
+	res := f.Cluster()
 	for _, w := range res.Workers {
 		if strings.HasPrefix(w.Error, "rejected") {
 			return fmt.Errorf("%w frontend %s: %s", errRejected, res.Frontend, w.Error)
@@ -354,6 +352,7 @@ func (c *Cluster) Close() error {
 	for _, w := range c.workers {
 		errs = append(errs, w.Close())
 	}
+	c.stop()
 	return errors.Join(errs...)
 }
 
