@@ -131,12 +131,14 @@ const (
 	Embedded  = "embedded"
 	Processes = "processes"
 	Running   = "running"
+
+	ByTLS = " by TLS" // behind one of the first two
 )
 
 // Run is one workload at one load under one policy, once. Jobs count by their intended send time: those of the
 // warm-up and those after the measured time load the cluster and are not counted.
 type Run struct {
-	Cluster  string  `json:"cluster"` // Embedded, Processes or Running
+	Cluster  string  `json:"cluster"` // Embedded or Processes, with ByTLS or without, or Running
 	Policy   string  `json:"policy"`
 	Workload string  `json:"workload"`
 	Load     float64 `json:"load"` // share of the slots that is asked for

@@ -26,7 +26,9 @@ type Options struct {
 	// measurement has one of its own.
 	Connect                   []string
 	Secret                    string
-	Frontends, Workers, Slots int // Slots are those of each worker
+	TLSDir                    string // keys of all parts; "": in plain
+	Plain                     bool   // with TLSDir, clusters that are started are measured without it, too, in turns
+	Frontends, Workers, Slots int    // Slots are those of each worker
 
 	Embedded  bool   // measure a cluster within this process
 	Processes string // the program phoebe, to measure frontends and workers that are processes of it, too; "": do not
@@ -75,12 +77,20 @@ func (o *Options) clusters() []string {
 	if len(o.Connect) > 0 {
 		return []string{bench.Running}
 	}
-	var names []string
+	var kinds, names []string
 	if o.Embedded {
-		names = append(names, bench.Embedded)
+		kinds = append(kinds, bench.Embedded)
 	}
 	if o.Processes != "" {
-		names = append(names, bench.Processes)
+		kinds = append(kinds, bench.Processes)
+	}
+	for _, kind := range kinds {
+		if o.TLSDir == "" || o.Plain {
+			names = append(names, kind)
+		}
+		if o.TLSDir != "" {
+			names = append(names, kind+bench.ByTLS)
+		}
 	}
 	return names
 }
@@ -97,23 +107,28 @@ type target struct {
 func (o *Options) open(ctx context.Context, cluster string) (*target, error) {
 	t := &target{slots: o.Workers * o.Slots, closeFunc: func() error { return nil }}
 	addrs := o.Connect
-	switch cluster {
+	kind, sealed := strings.CutSuffix(cluster, bench.ByTLS)
+	tlsDir := ""
+	if sealed || kind == bench.Running {
+		tlsDir = o.TLSDir
+	}
+	switch kind {
 	case bench.Embedded:
-		c, err := local.Start(local.Config{Frontends: o.Frontends, Workers: o.Workers, Slots: o.Slots, Secret: o.Secret})
+		c, err := local.Start(local.Config{Frontends: o.Frontends, Workers: o.Workers, Slots: o.Slots, Secret: o.Secret, TLSDir: tlsDir})
 		if err != nil {
 			return nil, err
 		}
 		t.closeFunc = c.Close
 		addrs = c.Frontends()
 	case bench.Processes:
-		p, err := startProcesses(ctx, o)
+		p, err := startProcesses(ctx, o, tlsDir)
 		if err != nil {
 			return nil, err
 		}
 		addrs, t.parts, t.closeFunc = p.frontends, p, p.close
 	}
 	var err error
-	t.client, err = client.New(addrs, client.WithSecret(o.Secret), client.WithName("bench"), client.WithRefusalsFinal())
+	t.client, err = client.New(addrs, client.WithSecret(o.Secret), client.WithTLS(tlsDir), client.WithName("bench"), client.WithRefusalsFinal())
 	if err != nil {
 		return nil, errors.Join(err, t.closeFunc())
 	}
@@ -142,7 +157,11 @@ func (o *Options) settings() []string {
 	var lines []string
 	for _, cluster := range o.clusters() {
 		parts := fmt.Sprintf("%d frontends, %d workers of %d slots", o.Frontends, o.Workers, o.Slots)
-		switch cluster {
+		kind, sealed := strings.CutSuffix(cluster, bench.ByTLS)
+		if sealed {
+			parts += ", by mutual TLS"
+		}
+		switch kind {
 		case bench.Embedded:
 			lines = append(lines, "embedded: "+parts+", in one process with the load generator")
 		case bench.Processes:

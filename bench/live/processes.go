@@ -39,8 +39,8 @@ type process struct {
 const startTime = time.Minute
 
 // startProcesses starts workers and frontends, and waits until each frontend is linked to each worker.
-func startProcesses(ctx context.Context, o *Options) (*processes, error) {
-	p := newProcesses(o)
+func startProcesses(ctx context.Context, o *Options, tlsDir string) (*processes, error) {
+	p := newProcesses(o, tlsDir)
 	ctx, cancel := context.WithTimeoutCause(ctx, startTime, fmt.Errorf("not linked within %v", startTime))
 	defer cancel()
 	var workers []string
@@ -59,14 +59,14 @@ func startProcesses(ctx context.Context, o *Options) (*processes, error) {
 		p.frontends = append(p.frontends, addr)
 	}
 	for _, addr := range p.frontends {
-		if err := p.awaitLinks(ctx, addr, o); err != nil {
+		if err := p.awaitLinks(ctx, addr, o, tlsDir); err != nil {
 			return nil, errors.Join(fmt.Errorf("frontend process at %s: %w", addr, err), p.close())
 		}
 	}
 	return p, nil
 }
 
-func newProcesses(o *Options) *processes {
+func newProcesses(o *Options, tlsDir string) *processes {
 	p := &processes{program: o.Processes, thread: make(chan func())}
 	for _, v := range os.Environ() {
 		if !strings.HasPrefix(v, "PHOEBE_") { // which are for this process
@@ -75,6 +75,9 @@ func newProcesses(o *Options) *processes {
 	}
 	if o.Secret != "" {
 		p.env = append(p.env, "PHOEBE_SECRET="+o.Secret)
+	}
+	if tlsDir != "" {
+		p.env = append(p.env, "PHOEBE_TLS_DIR="+tlsDir)
 	}
 	go func() {
 		runtime.LockOSThread()
@@ -123,8 +126,8 @@ func (p *processes) start(ctx context.Context, word string, args ...string) (add
 }
 
 // awaitLinks returns when a frontend is linked to as many workers as there are.
-func (p *processes) awaitLinks(ctx context.Context, addr string, o *Options) error {
-	c, err := client.New([]string{addr}, client.WithSecret(o.Secret), client.WithName("bench"))
+func (p *processes) awaitLinks(ctx context.Context, addr string, o *Options, tlsDir string) error {
+	c, err := client.New([]string{addr}, client.WithSecret(o.Secret), client.WithTLS(tlsDir), client.WithName("bench"))
 	if err != nil {
 		return err
 	}

@@ -22,6 +22,7 @@ type benchCmd struct {
 	Connect   []string `placeholder:"HOST:PORT" help:"Frontends of a running cluster to measure. Default: none, a cluster is started for each run."`
 	Embedded  bool     `default:"true" negatable:"" help:"Measure a cluster within this process. Default: yes."`
 	Processes bool     `help:"Measure a cluster whose frontends and workers are processes, too, in turns with the embedded one; --no-embedded leaves that out. Default: no."`
+	TLS       bool     `name:"tls" help:"Measure each cluster by TLS, too, in turns with the plain one; with --tls-dir only by TLS. Default: no."`
 	Frontends int      `default:"2" placeholder:"N" help:"Frontends of a cluster that is started. Default ${default}."`
 	Workers   int      `default:"10" placeholder:"N" help:"Its workers. Default ${default}."`
 	Slots     int      `default:"4" placeholder:"N" help:"Slots of each of them. Default ${default}."`
@@ -81,6 +82,18 @@ func (c *benchCmd) Run(ctx context.Context, line *kong.Context, out *streams) er
 	}
 	if o.Secret, err = c.secret(); err != nil {
 		return err
+	}
+	if o.TLSDir = c.TLSDir; c.TLS {
+		dir, err := os.MkdirTemp("", "phoebe-bench-")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(dir)
+		keys, err := makeKeys(dir, 24*time.Hour, "frontend+worker+operator")
+		if err != nil {
+			return err
+		}
+		o.TLSDir, o.Plain = keys[0], true
 	}
 	// Before the minutes that a run takes.
 	write, err := createReports([]report[*bench.Document]{{"json", c.JSON, bench.WriteJSON}, {"html", c.HTML, bench.WriteHTML}})
@@ -152,6 +165,9 @@ func (c *benchCmd) options(line *kong.Context) (live.Options, error) {
 	}
 	if c.Frontends < 1 || c.Workers < 1 || c.Slots < 1 {
 		return o, errors.New("--frontends, --workers and --slots must be 1 or more")
+	}
+	if c.TLS && (c.TLSDir != "" || len(c.Connect) > 0) {
+		return o, errors.New("--tls makes certificates for a cluster that it starts: leave out --tls-dir and --connect")
 	}
 	if len(c.Connect) > 0 && c.Processes {
 		return o, errors.New("--connect measures a running cluster, --processes one that it starts: leave one of them out")

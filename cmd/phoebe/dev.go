@@ -95,7 +95,7 @@ func (c *devCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error 
 	}
 	cluster, err := local.Start(local.Config{
 		Frontends: frontends, Workers: workers, Slots: c.Slots, FrontendPort: port, OrFree: c.FrontendPort == nil, WorkerPort: c.WorkerPort,
-		Registry: registry, Policy: c.Policy, Secret: secret, Logger: log, Metrics: set,
+		Registry: registry, Policy: c.Policy, Secret: secret, TLSDir: c.TLSDir, Logger: log, Metrics: set,
 		Frontend: func(_ int, f *fserve.Config) {
 			f.Version, f.FileLimit, f.Core.ProbeRatio = version(), fileLimit, c.ProbeRatio
 			c.frontendLimits.apply(f)
@@ -126,6 +126,9 @@ func (c *devCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error 
 	if c.SecretFile != "" {
 		try = append(try, "--secret-file", c.SecretFile)
 	}
+	if c.TLSDir != "" {
+		try = append(try, "--tls-dir", c.TLSDir)
+	}
 	fmt.Fprintf(out.out, "ready\n%s --function echo --payload hello\n", strings.Join(try, " "))
-	return c.serve(ctx, log, set, service{ready: cluster.Ready, failed: cluster.Failed, drain: cluster.Drain, close: cluster.Close})
+	return c.serve(ctx, log, set, nil, service{ready: cluster.Ready, failed: cluster.Failed, drain: cluster.Drain, close: cluster.Close})
 }

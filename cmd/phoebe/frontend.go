@@ -69,14 +69,14 @@ func (l *frontendLimits) apply(c *serve.Config) {
 }
 
 type frontendCmd struct {
-	Listen      string   `default:"127.0.0.1:7410" placeholder:"HOST:PORT" help:"Where clients connect; port 0 takes a free one. Beyond loopback a secret is needed. Default ${default}."`
+	Listen      string   `default:"127.0.0.1:7410" placeholder:"HOST:PORT" help:"Where clients connect; port 0 takes a free one. Beyond loopback --tls-dir or a secret is needed. Default ${default}."`
 	Advertise   string   `placeholder:"HOST:PORT" help:"Address by which clients and other frontends reach this one. Default: where it listens."`
 	Name        string   `placeholder:"TEXT" help:"Name in logs and on screens. Default: --advertise."`
 	Workers     []string `placeholder:"HOST:PORT" xor:"workers" help:"Addresses of the workers. Default: none."`
 	WorkersFile string   `placeholder:"FILE" xor:"workers" help:"File with the workers' addresses, one in each line, read again when it changes. Default: none."`
 	Peers       []string `placeholder:"HOST:PORT" help:"Addresses of other frontends: calls for their jobs are forwarded to them. Default: none."`
 
-	Gossip          string   `placeholder:"HOST:PORT" help:"Where frontends tell each other which workers and frontends there are (TCP and UDP); port 0 takes a free one. Beyond loopback a secret is needed. Default: off."`
+	Gossip          string   `placeholder:"HOST:PORT" help:"Where frontends tell each other which workers and frontends there are (TCP and UDP); port 0 takes a free one. Beyond loopback a secret is needed, also with --tls-dir. Default: off."`
 	GossipAdvertise string   `placeholder:"HOST[:PORT]" help:"Where other frontends reach --gossip; workers reach --heartbeat under the same host. Default: --gossip."`
 	Join            []string `placeholder:"HOST:PORT" help:"Gossip addresses of some other frontends: one that answers is enough. Default: none, it waits for others to join it."`
 	Heartbeat       string   `placeholder:"HOST:PORT" help:"Where workers announce themselves. Default: port 7412 of the host of --gossip."`
@@ -108,6 +108,9 @@ func (c *frontendCmd) config() (serve.Config, error) {
 	errs := []error{c.checkAdmin()}
 	wrong := func(err error) { errs = append(errs, err) }
 	if cfg.Secret, err = c.secret(); err != nil {
+		wrong(err)
+	}
+	if cfg.Keys, err = c.keys(); err != nil {
 		wrong(err)
 	}
 	if cfg.Policy, err = frontend.ParsePolicy(c.Policy); err != nil {
@@ -167,7 +170,7 @@ func (c *frontendCmd) Run(ctx context.Context, out *streams, log *slog.Logger) e
 	if c.Gossip != "" {
 		fmt.Fprintf(out.out, "gossip %s\nheartbeat %s\n", s.GossipAddr(), s.HeartbeatAddr())
 	}
-	return c.serve(ctx, log, cfg.Metrics, service{
+	return c.serve(ctx, log, cfg.Metrics, cfg.Keys, service{
 		ready:   s.Ready,
 		warning: s.Warning,
 		failed: func(ctx context.Context) error {

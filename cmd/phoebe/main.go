@@ -60,6 +60,7 @@ type cli struct {
 	Bench      benchCmd      `cmd:"" help:"Measure latency under load, or the cost of jobs that do nothing."`
 	Floor      floorCmd      `cmd:"" hidden:"" help:"Serve a part of the floor of bench noop --processes."`
 	Sim        simCmd        `cmd:"" help:"Simulate clusters of thousands of workers, or their faults."`
+	TLS        tlsCmd        `cmd:"" name:"tls" help:"Make certificates for a rehearsal."`
 	Settings   configCmd     `cmd:"" name:"config" help:"Check a configuration file."`
 	Version    versionCmd    `cmd:"" help:"Show the version of this program."`
 	Completion completionCmd `cmd:"" help:"Print a completion script for a shell."`

@@ -16,6 +16,7 @@ import (
 	"github.com/cloudwego/kitex/pkg/klog"
 
 	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/identity"
 )
 
 // size is a number of bytes, written as 64MiB or as a plain number.
@@ -62,7 +63,29 @@ func (sizeMapper) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
 // secretFlags tell the shared secret. There is no flag for the secret itself: all users of a machine can read
 // command lines.
 type secretFlags struct {
-	SecretFile string `env:"PHOEBE_SECRET_FILE" placeholder:"FILE" help:"File with the secret that frontends, workers and clients of a cluster share; needed beyond loopback. The secret itself may be in $$PHOEBE_SECRET. Default: none."`
+	SecretFile string `env:"PHOEBE_SECRET_FILE" placeholder:"FILE" help:"File with the secret that frontends, workers and clients of a cluster share; needed beyond loopback without --tls-dir. The secret itself may be in $$PHOEBE_SECRET. Default: none."`
+	TLSDir     string `name:"tls-dir" env:"PHOEBE_TLS_DIR" placeholder:"DIR" help:"Folder with ca.crt, tls.crt and tls.key: all connections are by mutual TLS 1.3 then, by certificates that tell a role, instead of the secret, which only gossip uses. Read again when it changes. Default: none, connections are in plain."`
+}
+
+// keys are those of --tls-dir; nil for none.
+func (s *secretFlags) keys() (*identity.Keys, error) {
+	if s.TLSDir == "" {
+		return nil, nil
+	}
+	keys, err := identity.Open(s.TLSDir)
+	if err != nil {
+		return nil, usage(fmt.Errorf("--tls-dir: %w", err))
+	}
+	return keys, nil
+}
+
+// watchKeys takes in what changes in --tls-dir, until ctx ends.
+func watchKeys(ctx context.Context, keys *identity.Keys, log *slog.Logger) {
+	if keys != nil {
+		go keys.Watch(ctx, func(err error) {
+			log.Error("what is in --tls-dir cannot be used: the certificates from before stay", "err", err)
+		})
+	}
 }
 
 const secretVariable = "PHOEBE_SECRET"

@@ -39,9 +39,9 @@ func (c *clientFlags) dial(log *slog.Logger, addrs []string) (*client.Client, er
 		return nil, usage(fmt.Errorf("--retry-for is %v: it must be above 0", c.RetryFor))
 	}
 	cl, err := client.New(addrs, client.WithSecret(secret), client.WithName("phoebe command line"), client.WithLogger(log),
-		client.WithRetryFor(c.RetryFor))
+		client.WithRetryFor(c.RetryFor), client.WithTLS(c.TLSDir))
 	if err != nil {
-		return nil, usage(fmt.Errorf("--connect: %w", err))
+		return nil, usage(fmt.Errorf("--connect or --tls-dir: %w", err))
 	}
 	return cl, nil
 }

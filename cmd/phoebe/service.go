@@ -16,6 +16,7 @@ import (
 	"github.com/VictoriaMetrics/metrics"
 
 	"github.com/phoebe-sched/phoebe/probe/exposition"
+	"github.com/phoebe-sched/phoebe/probe/identity"
 )
 
 // serviceFlags are those of all commands that serve until they are told to end.
@@ -37,11 +38,11 @@ type service struct {
 }
 
 // serve runs s, which was started, until ctx ends or s fails.
-func (f *serviceFlags) serve(ctx context.Context, log *slog.Logger, set *metrics.Set, s service) (err error) {
+func (f *serviceFlags) serve(ctx context.Context, log *slog.Logger, set *metrics.Set, keys *identity.Keys, s service) (err error) {
 	defer func() { err = errors.Join(err, s.close()) }()
 	var draining atomic.Bool
 	if f.Admin != "" {
-		admin, err := startAdmin(f.Admin, log, set, exposition.Histograms(f.MetricsHistograms), s, &draining)
+		admin, err := startAdmin(f.Admin, log, set, keys, exposition.Histograms(f.MetricsHistograms), s, &draining)
 		if err != nil {
 			return err
 		}
@@ -50,6 +51,7 @@ func (f *serviceFlags) serve(ctx context.Context, log *slog.Logger, set *metrics
 	failed := make(chan error, 1)
 	watch, stop := context.WithCancel(context.Background())
 	defer stop()
+	watchKeys(watch, keys, log)
 	go func() { failed <- s.failed(watch) }()
 	if err := notify("READY=1"); err != nil {
 		log.Warn("systemd does not know that this is ready", "err", err)
@@ -90,7 +92,7 @@ func (f *serviceFlags) checkAdmin() error {
 }
 
 // startAdmin serves what operators and monitors ask for.
-func startAdmin(addr string, log *slog.Logger, set *metrics.Set, buckets exposition.Histograms, of service, draining *atomic.Bool) (*http.Server, error) {
+func startAdmin(addr string, log *slog.Logger, set *metrics.Set, keys *identity.Keys, buckets exposition.Histograms, of service, draining *atomic.Bool) (*http.Server, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return nil, err
@@ -136,16 +138,34 @@ func startAdmin(addr string, log *slog.Logger, set *metrics.Set, buckets exposit
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	s := &http.Server{
-		Handler: refuseForeign(mux, l.Addr(), host), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		Handler: refuseForeign(operatorsOnly(mux, keys), l.Addr(), host), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
+		ErrorLog:    slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	go func() {
-		if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		if err := s.Serve(keys.Listen(l, identity.Anyone)); !errors.Is(err, http.ErrServerClosed) {
 			log.Error("the admin port fails", "err", err)
 		}
 	}()
 	log.Info("admin port serves", "address", l.Addr().String())
 	return s, nil
+}
+
+type connKey struct{}
+
+// operatorsOnly keeps everything but the checks for operators, where certificates tell who is who.
+func operatorsOnly(h http.Handler, keys *identity.Keys) http.Handler {
+	if keys == nil {
+		return h
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id := keys.Peer(r.Context().Value(connKey{}).(net.Conn))
+		if check := r.URL.Path == "/livez" || r.URL.Path == "/readyz"; !check && id.Roles&identity.Operator == 0 {
+			http.Error(w, "only operators may ask for this: use a certificate with the role operator", http.StatusForbidden)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
 }
 
 // refuseForeign keeps out what a page of another site has a browser ask for. On loopback it takes requests only by

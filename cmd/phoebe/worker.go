@@ -58,7 +58,7 @@ func (f *fileFlags) apply(c *serve.Config) {
 }
 
 type workerCmd struct {
-	Listen     string        `default:"127.0.0.1:7420" placeholder:"HOST:PORT" help:"Where frontends connect; port 0 takes a free one. Beyond loopback a secret is needed. Default ${default}."`
+	Listen     string        `default:"127.0.0.1:7420" placeholder:"HOST:PORT" help:"Where frontends connect; port 0 takes a free one. Beyond loopback --tls-dir or a secret is needed. Default ${default}."`
 	Name       string        `placeholder:"TEXT" help:"Name in logs, on screens and for constraints on hosts. Default: the host's name and the port."`
 	Rack       string        `placeholder:"TEXT" help:"Rack that it shares with workers near it. Default: none."`
 	Labels     []string      `placeholder:"KEY=VALUE" help:"Labels, for constraints. Default: none."`
@@ -75,7 +75,7 @@ type workerCmd struct {
 	MaintenanceIn  time.Duration `placeholder:"D" help:"Announce that it will be away in this time; POST /maintenance?in=D&for=D at --admin does while it runs. Default: it will not."`
 	MaintenanceFor time.Duration `default:"10m" placeholder:"D" help:"For how long it will be away. Default ${default}."`
 
-	FilesListen string `placeholder:"HOST:PORT" help:"Where other workers get the files of its cache. Beyond loopback a secret is needed. Default: the host of --listen, a free port."`
+	FilesListen string `placeholder:"HOST:PORT" help:"Where other workers get the files of its cache. Beyond loopback --tls-dir or a secret is needed. Default: the host of --listen, a free port."`
 
 	fileFlags
 	slotFlags
@@ -140,6 +140,9 @@ func (c *workerCmd) config() (serve.Config, error) {
 	if cfg.Secret, err = c.secret(); err != nil {
 		wrong(err)
 	}
+	if cfg.Keys, err = c.keys(); err != nil {
+		wrong(err)
+	}
 	slots := c.Slots
 	if slots == 0 {
 		slots = runtime.NumCPU()
@@ -174,7 +177,7 @@ func (c *workerCmd) Run(ctx context.Context, out *streams, log *slog.Logger) err
 		return errors.Join(err, s.Close())
 	}
 	fmt.Fprintf(out.out, "worker %s\n", s.Addr())
-	return c.serve(ctx, log, cfg.Metrics, service{
+	return c.serve(ctx, log, cfg.Metrics, cfg.Keys, service{
 		ready: s.Ready,
 		failed: func(ctx context.Context) error {
 			select {

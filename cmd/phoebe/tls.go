@@ -1,0 +1,74 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/probe/identity"
+)
+
+type tlsCmd struct {
+	Dir  string        `arg:"" help:"Where the folders are made, one for each of --for. It must not be there, or be empty."`
+	For  []string      `default:"frontend,worker,operator,client/default" placeholder:"ROLE,..." help:"Who gets a certificate: frontend, worker, operator, client/TENANT, or several of these for one, with + between them. Default ${default}."`
+	Last time.Duration `default:"720h" placeholder:"D" help:"How long the certificates last. Default ${default}."`
+}
+
+// Help says what is made.
+func (c *tlsCmd) Help() string {
+	return `Makes an authority and certificates, for rehearsals and tests. Each folder holds what --tls-dir needs: ca.crt, tls.crt and
+tls.key. The authority's own key is thrown away: nobody can make more of them.
+
+  phoebe tls keys
+  phoebe frontend --tls-dir keys/frontend ...
+  phoebe run --tls-dir keys/client-default ...
+
+In production, have your own authority make them (such as cert-manager), with the role among their alternative names as a
+URI: phoebe:frontend, phoebe:worker, phoebe:operator or phoebe:client/TENANT.`
+}
+
+// Run makes certificates.
+func (c *tlsCmd) Run(out *streams) error {
+	if c.Last < time.Minute {
+		return usage(fmt.Errorf("--last is %v: it must be 1m or more", c.Last))
+	}
+	if there, err := os.ReadDir(c.Dir); err == nil && len(there) > 0 {
+		return usage(fmt.Errorf("%s is not empty: name another folder", c.Dir))
+	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return usage(err)
+	}
+	dirs, err := makeKeys(c.Dir, c.Last, c.For...)
+	if err != nil {
+		return err
+	}
+	for _, dir := range dirs {
+		fmt.Fprintln(out.out, dir)
+	}
+	return nil
+}
+
+// makeKeys makes a folder with keys in dir for each of who, by an authority that nobody else has.
+func makeKeys(dir string, last time.Duration, who ...string) (dirs []string, err error) {
+	ids := make([]identity.Identity, len(who))
+	for i, name := range who {
+		if ids[i], err = identity.Parse(name); err != nil {
+			return nil, usage(err)
+		}
+	}
+	ca, err := identity.NewAuthority("phoebe rehearsal", last)
+	if err != nil {
+		return nil, err
+	}
+	for i, id := range ids {
+		keys := filepath.Join(dir, strings.NewReplacer("/", "-", "..", "-").Replace(who[i]))
+		if err := ca.Issue(keys, id, last, ca); err != nil {
+			return nil, err
+		}
+		dirs = append(dirs, keys)
+	}
+	return dirs, nil
+}
