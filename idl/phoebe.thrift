@@ -385,6 +385,12 @@ struct ExplainResponse {
 
 struct ClusterRequest {
   1: optional Caller caller,
+  2: string after = "",            // the address of the last worker that is known already: those behind it
+  3: i32 max_workers = 0,          // 0: all; there are fleets of 20,000
+  4: string worker = "",           // only the one of this name or address
+  5: bool figures = false,         // figures of all workers instead of workers; after and max_workers mean nothing then
+  6: i64 known = 0,                // with figures: the list whose names the caller has
+  7: string frontend = "",         // the name or the address of another frontend, that is to be asked by this one
 }
 
 struct WorkerStatus {
@@ -436,6 +442,230 @@ struct ClusterResponse {
   12: i64 clock_us = 0,            // its clock, since 1970; 0: not told
   13: i64 file_limit = 0,          // files that it may have open; 0: not known
   14: i32 max_clients = 0,         // connections of clients that it takes; 0: not told
+  15: string next = "",            // after of the next page; empty: this is the last
+  16: i32 total = 0,               // workers, on all pages
+  17: optional Figures figures,
+}
+
+// What is believed of all workers, in few bytes each.
+struct Figures {
+  1: i64 list = 0,                 // a number that stands for the names, addresses, hosts and racks, in this order; not 0
+  2: list<string> names,           // these are empty if the caller knows the list
+  3: list<string> addresses,
+  4: list<string> racks,
+  // For each worker in the order of the list, 8 bytes: its state (0 connecting, 1 up, 2 adrift, 3 draining, 4 down); the share of
+  // its CPU that is taken, and of its memory, of 255; places in its queue; tasks that run there; the wait that is expected there
+  // for a task of an eighth of it; the round trip; how long it was not heard. The last five are logarithms: n stands for 2^(n/8)
+  // places, tasks or microseconds, 0 for none, and 255 for what is not known.
+  5: binary figures,
+}
+
+// One thing that is measured. The first seven are the phases of a task, which follow each other from when it could start.
+enum Measure {
+  SAMPLING = 0,  // until its first places were asked for, or it was decided where it goes
+  LINK = 1,      // until the worker had that
+  QUEUE = 2,     // until its turn came there
+  BINDING = 3,   // until the frontend's answer to that was on its way
+  LAUNCH = 4,    // until it started
+  RUN = 5,
+  DELIVERY = 6,  // until the frontend had the outcome
+  RESPONSE = 7,  // of a job
+  SLOWDOWN = 8,  // of a job: its response over the longest chain of runs of its tasks, in thousandths
+}
+
+// One that time of a job is blamed on.
+enum Part {
+  SAMPLING = 0,
+  LINK = 1,
+  QUEUE = 2,         // for what it is not known
+  BINDING = 3,
+  LAUNCH = 4,
+  RUN = 5,           // as long as was expected
+  DELIVERY = 6,
+  STAGE_WAIT = 7,    // from the end of the last task of the stages before until the next stage started
+  FETCH = 8,         // of the queue, while the task's files were not there
+  EXCESS = 9,        // of the run, what was more than expected
+  OUTSIDE = 10,      // of a task of which it is not known what became of it where
+  OWN_TENANT = 11,   // of the queue, behind tasks of its own tenant,
+  OTHER_TENANTS = 12,// of others,
+  LONG_TASKS = 13,   // behind tasks that were bound early,
+  CLOSED_SHARE = 14, // with room that is kept free,
+  IDLE_SLOT = 15,    // and with a slot that waited for a frontend to say what to run
+}
+
+// What a frontend has to say of itself beside the answer, or why it has none.
+struct Told {
+  1: required string name,      // its address, if it has never answered
+  2: required string address,
+  3: string error = "",         // why it is not in the answer
+  4: string version = "",
+  5: i64 uptime_us = 0,
+  6: bool draining = false,
+  7: i32 jobs = 0,              // under way
+  8: i32 tasks_pending = 0,
+  9: i32 tasks_running = 0,
+  10: i32 workers = 0,          // linked
+  11: string warning = "",
+  12: bool cut_off = false,     // from the gossip
+  13: i64 silence_us = -1,      // since it heard of another frontend by gossip; -1: it does not gossip
+  14: i64 clock_us = 0,         // its clock, since 1970
+  15: i64 lost_measurements = 0,// of the recorder, since it started, as there was no room
+  16: i64 lost_jobs = 0,        // that were to be kept
+  17: i32 kept_jobs = 0,
+  18: list<Estimates> estimates,
+  19: binary round_trips,       // to its workers since it started: a histogram
+}
+
+// How good the estimates were by which a frontend has placed tasks, since it started.
+struct Estimates {
+  1: required string of,        // wait or run
+  2: i64 seen = 0,
+  3: i64 good = 0,              // within 10 % or 1 s
+  4: i64 over = 0,              // more than it was
+  5: i64 error_us = 0,          // by how much they were off, together
+}
+
+// A histogram is unsigned LEB128 numbers: how many cells have counted something, and, if any has, the sum of all durations in
+// nanoseconds, and for each of these cells its distance from the one before it, from cell 0 for the first, and what it has
+// counted. Cell 0 has what is under 1024 ns. From there on there are 16 cells for each doubling: cell 1 + 16*o + p begins at
+// (16 + p) * 2^(o + 6) ns. The last one, 513, has all from 2^42 ns on.
+
+struct WatchRequest {
+  1: optional Caller caller,
+  2: i64 window_us = 0,         // how long each is: a second, ten, or five minutes; what is between is taken for the next longer
+  3: i64 since_us = 0,          // windows that start then or later, since 1970; 0: all that are remembered: 60, 60 and 72 of them
+  4: i32 top = 0,               // how many of the slowest jobs to name; at most 64
+}
+
+// What was counted of a path, a policy and a tenant: "other" stands for all that are not told apart.
+struct Series {
+  1: required string path,
+  2: required string policy,
+  3: required string tenant,
+  4: required binary histograms, // one behind the other, of each Measure in order
+}
+
+struct Refusals {
+  1: required RefusedReason reason,
+  2: i64 times = 0,
+}
+
+struct Window {
+  1: required i64 at_us,        // its start, since 1970; a multiple of its length
+  2: required i64 length_us,
+  3: list<Series> series,
+  4: i64 accepted = 0,          // jobs
+  5: i64 tasks = 0,             // with an outcome
+  6: i64 failed = 0,            // of these, without a result
+  7: list<Refusals> refusals,   // of jobs
+  8: i64 queue_age_us = 0,      // the longest for which a job has waited for its first task to start
+  9: i32 tasks_pending = 0,     // the most
+  10: i32 tasks_running = 0,    // the most
+  11: i32 frontends = 0,        // whose share is in it
+}
+
+struct WatchResponse {
+  1: required list<Window> windows, // in order; the last ones may not be complete: ask for them again
+  2: list<JobSummary> slowest,      // of the jobs that are kept and came in these windows, slowest first
+  3: required list<Told> frontends, // the one that answers is the first
+  4: i32 left_out = 0,              // of the oldest windows, as the answer would be too large
+}
+
+// Which jobs are meant: those for which all of this holds.
+struct JobFilter {
+  1: string policy = "",
+  2: optional string tenant,        // absent: any; there is a tenant without a name
+  3: bool failed = false,           // some task of it has no result
+  4: bool running = false,          // only those that are under way
+  5: i64 slower_us = 0,             // whose response, so far, is at least this
+  6: i64 from_us = 0,               // that came then or later, since 1970
+  7: i64 until_us = 0,              // and before; 0: now
+  8: string id = "",                // whose id begins so
+  9: string frontend = "",          // that belong to the frontend of this name
+}
+
+struct JobsRequest {
+  1: optional Caller caller,
+  2: optional JobFilter filter,
+  3: string cursor = "",            // empty first, then next of the last answer
+  4: i32 max_jobs = 0,              // default 100, limit 1000
+}
+
+struct PartOf {
+  1: required Part part,
+  2: required i64 us,
+}
+
+// A job that is under way, or one that is kept: those that failed, the slowest of each minute and policy, and a sample.
+struct JobSummary {
+  1: required string job,
+  2: required string owner,         // its address, as in the job's handle
+  3: required string frontend,      // its name
+  4: string policy = "",
+  5: string tenant = "",
+  6: i64 came_us = 0,               // since 1970
+  7: i64 response_us = 0,           // so far, of one that is under way
+  8: i32 tasks = 0,
+  9: i32 ended = 0,                 // of these
+  10: i32 failed = 0,               // of these, without a result
+  11: bool running = false,         // it is under way
+  12: list<PartOf> blame,           // of one that is kept: they add up to the response
+  13: i32 stages = 0,
+  14: string path = "",             // of its tasks: sampling, estimation or mixed
+  15: list<string> kept,            // why: failed, slow, sample
+}
+
+struct JobsResponse {
+  1: required list<JobSummary> jobs, // the one that came last first
+  2: string next = "",               // cursor of the next page; empty: this is the last
+  3: required list<Told> frontends,
+}
+
+struct TraceRequest {
+  1: optional Caller caller,
+  2: required string job,
+  3: i32 from = 0,                  // attempts before this one are not told
+  4: i32 max_attempts = 0,          // default and limit 20,000
+}
+
+// How a task came to its worker.
+enum Binding {
+  NOT_KNOWN = 0,
+  LATE = 1,    // with a turn of a place
+  RIDE = 2,    // with the reservation, and it started at once
+  SHARED = 3,  // with a turn of another job's place
+  BUNDLE = 4,  // behind another task that a turn got
+  AHEAD = 5,   // with a turn that the worker asked for before it had room
+  EARLY = 6,   // placed by estimation, or by a policy that binds early
+}
+
+struct TraceResponse {
+  1: required JobSummary job,
+  2: list<Stage> stages,
+  3: required list<string> workers, // names, that attempts refer to
+  4: required i32 total,            // attempts of the job that are known
+  // Attempts in the order in which they ended. First the number of fields of each, then the fields of each one behind the other:
+  // unsigned LEB128 numbers, durations in nanoseconds. Fields are only ever added:
+  //  0 task
+  //  1 stage
+  //  2 worker: position in workers + 1, 0 for none
+  //  3 tries: it is the last one of so many
+  //  4 path: 0 sampling, 1 estimation
+  //  5 Binding
+  //  6 OutcomeKind
+  //  7 FailureReason, 0 for none
+  //  8 when the task could start, since its job came
+  //  9 1 if it is known when its phases ended; else there is only the delivery
+  // 10 to 16 the end of each phase since the job came, from SAMPLING to DELIVERY
+  // 17 that it took until its files were there
+  // 18 the run that was expected, 0 if that is not known
+  // 19 the wait at the worker that was promised to a task placed by estimation
+  // 20 what that was
+  // 21 to 25 what of the wait there was for what: OWN_TENANT to IDLE_SLOT; all 0 of a worker that does not tell
+  5: required binary attempts,
+  6: i32 next = 0,                  // from of the next page; 0: this is the last
+  7: string frontend = "",          // that knows it
+  8: list<Told> frontends,
 }
 
 service Phoebe {
@@ -450,4 +680,10 @@ service Phoebe {
   ExplainResponse Explain(1: ExplainRequest request) throws (1: Refused refused),
   // What this frontend believes of the fleet.
   ClusterResponse Cluster(1: ClusterRequest request) throws (1: Refused refused),
+  // What all frontends have counted over time, together.
+  WatchResponse Watch(1: WatchRequest request) throws (1: Refused refused),
+  // Jobs of all frontends that are under way, or have ended and are kept.
+  JobsResponse Jobs(1: JobsRequest request) throws (1: Refused refused),
+  // What the tasks of such a job have been through.
+  TraceResponse Trace(1: TraceRequest request) throws (1: Refused refused),
 }

@@ -175,6 +175,18 @@ func (f *fake) Cluster(_ context.Context, r *v1.ClusterRequest) (*v1.ClusterResp
 	return f.cluster(r)
 }
 
+func (f *fake) Watch(context.Context, *v1.WatchRequest) (*v1.WatchResponse, error) {
+	return nil, errors.ErrUnsupported
+}
+
+func (f *fake) Jobs(context.Context, *v1.JobsRequest) (*v1.JobsResponse, error) {
+	return nil, errors.ErrUnsupported
+}
+
+func (f *fake) Trace(context.Context, *v1.TraceRequest) (*v1.TraceResponse, error) {
+	return nil, errors.ErrUnsupported
+}
+
 func (f *fake) Explain(_ context.Context, r *v1.ExplainRequest) (*v1.ExplainResponse, error) {
 	f.wait()
 	defer fence()

@@ -2,7 +2,8 @@ package client
 
 import (
 	"context"
-	"errors"
+	"fmt"
+	"math"
 	"time"
 
 	v1 "github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
@@ -22,8 +23,10 @@ type Cluster struct {
 	Members      []Member // the frontends that gossip tells of, itself among them; none without gossip
 	Warning      string   // what is not well although it serves
 	Clock        time.Time
-	FileLimit    int // files that it may have open; 0: not known
-	MaxClients   int // connections of clients that it takes
+	FileLimit    int    // files that it may have open; 0: not known
+	MaxClients   int    // connections of clients that it takes
+	Next         string // the page behind this one is after it; empty: there is none
+	Total        int    // workers on all pages; zero of a frontend that does not tell
 }
 
 // Member is a frontend, as gossip tells.
@@ -74,37 +77,88 @@ type View struct {
 	Maintenance time.Duration // until it is away, as it has announced; negative: it has not
 }
 
-// Cluster asks a frontend, the first that answers.
+// Cluster asks a frontend, the first that answers, for all that it believes.
 func (c *Client) Cluster(ctx context.Context) (*Cluster, error) {
-	if err := c.enter(); err != nil {
+	return c.ClusterPage(ctx, ClusterQuery{})
+}
+
+// ClusterQuery is what is asked of a frontend.
+type ClusterQuery struct {
+	Frontend string // name or address of the one that is meant, which the one that is asked forwards to; empty: any
+	Worker   string // only the one of this name or address; empty: all
+	After    string // address of the last worker of the page before
+	Max      int    // workers on a page; zero: all
+}
+
+// ClusterPage is a part of what a frontend believes, of which Next, if it is not empty, is After of the next part.
+func (c *Client) ClusterPage(ctx context.Context, q ClusterQuery) (*Cluster, error) {
+	resp, err := c.cluster(ctx, &v1.ClusterRequest{Frontend: q.Frontend, Worker: q.Worker, After: q.After, MaxWorkers: clamp(q.Max)})
+	if err != nil {
 		return nil, err
 	}
-	defer c.background.Done()
-	var errs []error
-	start := int(c.next.Add(1) % uint32(len(c.frontends)))
-	for i := range c.frontends {
-		f := c.frontends[(start+i)%len(c.frontends)]
-		var resp *v1.ClusterResponse
-		err := f.do(ctx, &call{}, c.cfg.rpcTimeout, func(ctx context.Context) (err error) {
-			resp, err = f.rpc.Cluster(ctx, &v1.ClusterRequest{Caller: c.caller})
-			return err
-		})
-		if err == nil && resp == nil {
-			err = &callError{addr: f.addr, err: errNothing}
-		}
-		if err == nil {
-			return fromCluster(resp), nil
-		}
-		var refused *RefusedError
-		if errors.As(err, &refused) {
-			return nil, err
-		}
-		errs = append(errs, err)
-		if ctx.Err() != nil {
-			break
-		}
+	return fromCluster(resp), nil
+}
+
+func (c *Client) cluster(ctx context.Context, req *v1.ClusterRequest) (*v1.ClusterResponse, error) {
+	req.Caller = c.caller
+	return ask(ctx, c, c.inTurn(), func(ctx context.Context, f *frontend) (*v1.ClusterResponse, error) { return f.rpc.Cluster(ctx, req) })
+}
+
+func clamp(n int) int32 { return int32(min(max(n, 0), math.MaxInt32)) }
+
+// Figures are a few numbers of each of all workers.
+type Figures struct {
+	List      int64    // stands for the lists below: it changes when they do
+	Names     []string // these are empty if List is the one that was known
+	Addresses []string
+	Racks     []string
+	Workers   []Figure // in the same order
+}
+
+// Figure is numbers of a worker, of which the last five are logarithms: see FigureValue.
+type Figure struct {
+	State       uint8 // 0 connecting, 1 up, 2 adrift, 3 draining, 4 down
+	CPU, Memory uint8 // the share that is taken, of 255
+	Queued      uint8 // places in its queue
+	Running     uint8 // tasks there
+	Wait        uint8 // expected for a task of an eighth of the worker
+	RoundTrip   uint8
+	Silence     uint8 // for which it was not heard
+}
+
+// FigureValue is the number that a logarithm in a Figure stands for: places, tasks or microseconds. Negative: it is not known.
+func FigureValue(n uint8) float64 {
+	switch n {
+	case 0:
+		return 0
+	case math.MaxUint8:
+		return -1
 	}
-	return nil, errors.Join(errs...)
+	return math.Exp2(float64(n) / 8)
+}
+
+// Figures asks for a few numbers of all workers, as one frontend, or that of a name or address, sees them. The names come unless
+// known is still their list.
+func (c *Client) Figures(ctx context.Context, frontend string, known int64) (*Figures, error) {
+	resp, err := c.cluster(ctx, &v1.ClusterRequest{Frontend: frontend, Figures: true, Known: known})
+	if err != nil {
+		return nil, err
+	}
+	f := resp.Figures
+	if f == nil {
+		return nil, fmt.Errorf("frontend %s, of version %s, does not know figures of workers", resp.Frontend, resp.Version)
+	}
+	const size = 8
+	n := len(f.Figures) / size
+	if len(f.Figures)%size != 0 || f.List != known && (len(f.Names) != n || len(f.Addresses) != n || len(f.Racks) != n) {
+		return nil, fmt.Errorf("frontend %s answers with figures of %d bytes for %d workers", resp.Frontend, len(f.Figures), len(f.Names))
+	}
+	list := &Figures{List: f.List, Names: f.Names, Addresses: f.Addresses, Racks: f.Racks, Workers: make([]Figure, n)}
+	for i := range list.Workers {
+		b := f.Figures[i*size:]
+		list.Workers[i] = Figure{b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]}
+	}
+	return list, nil
 }
 
 func fromCluster(r *v1.ClusterResponse) *Cluster {
@@ -113,6 +167,7 @@ func fromCluster(r *v1.ClusterResponse) *Cluster {
 		Draining: r.Draining, Jobs: int(r.Jobs), TasksPending: int(r.TasksPending), TasksRunning: int(r.TasksRunning),
 		Workers: make([]Worker, len(r.Workers)), Members: make([]Member, len(r.Members)), Warning: r.Warning,
 		Clock: time.UnixMicro(r.ClockUs), FileLimit: int(r.FileLimit), MaxClients: int(r.MaxClients),
+		Next: r.Next, Total: int(r.Total),
 	}
 	for i, m := range r.Members {
 		c.Members[i] = Member{Name: m.Name, Address: m.Address, Gossip: m.Gossip, Heartbeat: m.Heartbeat}

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -114,39 +113,17 @@ type Candidate struct {
 // after. h.Owner may be empty: every frontend is asked, and asks others. A *RefusedError with Reason UnknownJob says
 // that none of them knows.
 func (c *Client) Explain(ctx context.Context, h Handle, task int) (*Explanation, error) {
-	if err := c.enter(); err != nil {
-		return nil, err
-	}
-	defer c.background.Done()
 	order := slices.Clone(c.frontends)
 	if i := slices.IndexFunc(order, func(f *frontend) bool { return h.Owner != "" && (f.addr == h.Owner || f.owner() == h.Owner) }); i > 0 {
 		order[0], order[i] = order[i], order[0]
 	}
-	var refused *RefusedError
-	var errs []error
-	for _, f := range order {
-		var resp *v1.ExplainResponse
-		err := f.do(ctx, &call{}, c.cfg.rpcTimeout, func(ctx context.Context) (err error) {
-			resp, err = f.rpc.Explain(ctx, &v1.ExplainRequest{Caller: c.caller, Handle: &v1.Handle{Job: h.Job, Owner: h.Owner}, Task: int32(task)})
-			return err
-		})
-		switch {
-		case err == nil && resp == nil:
-			err = &callError{addr: f.addr, err: errNothing}
-		case err == nil:
-			return fromExplanation(resp), nil
-		case errors.As(err, &refused) && refused.Reason != UnknownJob:
-			return nil, refused
-		}
-		errs = append(errs, err)
-		if ctx.Err() != nil {
-			break
-		}
+	resp, err := ask(ctx, c, order, func(ctx context.Context, f *frontend) (*v1.ExplainResponse, error) {
+		return f.rpc.Explain(ctx, &v1.ExplainRequest{Caller: c.caller, Handle: &v1.Handle{Job: h.Job, Owner: h.Owner}, Task: int32(task)})
+	})
+	if err != nil {
+		return nil, err
 	}
-	if refused != nil {
-		return nil, refused
-	}
-	return nil, errors.Join(errs...)
+	return fromExplanation(resp), nil
 }
 
 func fromExplanation(r *v1.ExplainResponse) *Explanation {

@@ -19,6 +19,7 @@ type Attempt struct {
 	Path     uint8
 	Outcome  uint8
 	Failure  uint8
+	Binding  uint8
 	Fetched  time.Duration         // that it took until its files were there
 	Expected time.Duration         // run; 0: not known
 	Promised time.Duration         // wait at the worker, of a task placed by estimation
@@ -75,16 +76,15 @@ func (r *Attempts) get(n uint64) *Attempt {
 	return &r.chunks[at/perChunk][at%perChunk]
 }
 
-// Of returns the attempts of a job, of which there are so many and the last one has this number; or nil if one of them is
-// forgotten.
-func (r *Attempts) Of(last uint64, n int) []Attempt {
-	list := make([]Attempt, n)
-	for i := n - 1; i >= 0; i-- {
+// Collect fills in the attempts of a job, the last ones first: the one of a number, and those before it. It returns the number of the
+// next one, which is 0 if there is none; not ok if one of them is forgotten.
+func (r *Attempts) Collect(to []Attempt, last uint64) (next uint64, ok bool) {
+	for i := len(to) - 1; i >= 0; i-- {
 		a := r.get(last)
 		if a == nil {
-			return nil
+			return 0, false
 		}
-		list[i], last = *a, a.Before
+		to[i], last = *a, a.Before
 	}
-	return list
+	return last, true
 }

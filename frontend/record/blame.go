@@ -25,13 +25,13 @@ func (k Kind) String() string {
 // Blame is what a response went on. It adds up to the response.
 type Blame [Kinds]time.Duration
 
-// Blame splits the job's response along its critical path: the task that ended last, before it the one that ended last of the
-// stages that its own had waited for, and so on.
-func (j *Job) Blame() (b Blame) {
-	last := make(map[int]*Attempt, len(j.After)) // of each stage
+// NewBlame splits the response of a job, of which each stage comes after the stages so numbered, along its critical path: the task
+// that ended last, before it the one that ended last of the stages that its own had waited for, and so on.
+func NewBlame(after [][]int, response time.Duration, attempts []Attempt) (b Blame) {
+	last := make(map[int]*Attempt, len(after)) // of each stage
 	var end *Attempt
-	for i := range j.Attempts {
-		a := &j.Attempts[i]
+	for i := range attempts {
+		a := &attempts[i]
 		if x := last[int(a.Stage)]; x == nil || a.Ends[Delivery] > x.Ends[Delivery] {
 			last[int(a.Stage)] = a
 		}
@@ -39,8 +39,8 @@ func (j *Job) Blame() (b Blame) {
 			end = a
 		}
 	}
-	left, then := j.Response, Kind(Delivery) // until when it is to be explained, and what came after a task's end
-	for a := end; a != nil; a = j.before(int(a.Stage), last) {
+	left, then := response, Kind(Delivery) // until when it is to be explained, and what came after a task's end
+	for a := end; a != nil; a = before(after, int(a.Stage), last) {
 		done := min(max(a.Ends[Delivery], 0), left)
 		released := min(max(a.Released, 0), done)
 		b[then] += left - done
@@ -52,13 +52,13 @@ func (j *Job) Blame() (b Blame) {
 }
 
 // before is the task that ended last of the stages that a stage waited for; of one of which no task is known, those before it.
-func (j *Job) before(stage int, last map[int]*Attempt) (found *Attempt) {
+func before(after [][]int, stage int, last map[int]*Attempt) (found *Attempt) {
 	seen := map[int]bool{stage: true}
 	for look := []int{stage}; len(look) > 0; look = look[1:] {
-		if look[0] >= len(j.After) {
+		if look[0] >= len(after) {
 			continue
 		}
-		for _, k := range j.After[look[0]] {
+		for _, k := range after[look[0]] {
 			if seen[k] {
 				continue
 			}

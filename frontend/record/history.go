@@ -35,6 +35,7 @@ type ring struct {
 
 // window is what was counted between two moments.
 type window struct {
+	Tally
 	from, to time.Time
 	keys     []packed
 	data     []byte
@@ -53,6 +54,7 @@ func NewHistory() *History { return &History{totals: map[Key]*series{}} }
 func (h *History) Add(b *Batch) {
 	maps.DeleteFunc(h.totals, func(k Key, _ *series) bool { return !slices.Contains(b.keys, k) })
 	w := h.rings[0].next(rings[0].windows, b.from, b.to)
+	w.Tally = b.Tally
 	order := make([]int, len(b.keys))
 	for i := range order {
 		order[i] = i
@@ -84,7 +86,7 @@ func (r *ring) next(most int, from, to time.Time) *window {
 	}
 	w := &r.windows[r.n%uint64(most)]
 	r.n++
-	w.from, w.to, w.keys, w.data = from, to, w.keys[:0], w.data[:0]
+	w.Tally, w.from, w.to, w.keys, w.data = Tally{}, from, to, w.keys[:0], w.data[:0]
 	return w
 }
 
@@ -99,6 +101,9 @@ func (h *History) condense(fine, coarse *ring, most, of int) {
 		from = to
 	}
 	w := coarse.next(most, from, to)
+	for _, o := range last {
+		w.Add(&o.Tally)
+	}
 	h.merge(last, func(key Key, s *series) { h.pack(w, key, s) })
 }
 
@@ -122,12 +127,10 @@ func (h *History) merge(windows []*window, do func(Key, *series)) {
 
 // pack adds the histograms of a key to a window, or counts what they have counted as lost if there is no room.
 func (h *History) pack(w *window, key Key, s *series) {
-	data := w.data
-	for _, m := range s {
-		if data = m.Append(data); len(data) > maxWindow {
-			h.lost += s.count()
-			return
-		}
+	data := s.pack(w.data)
+	if len(data) > maxWindow {
+		h.lost += s.count()
+		return
 	}
 	w.data, w.keys = data, append(w.keys, packed{key, len(data)})
 }
@@ -140,13 +143,7 @@ func (w *window) unpack(key Key, to *series) {
 			start = p.end
 			continue
 		}
-		data := w.data[start:p.end]
-		for m := range to {
-			if to[m] == nil {
-				to[m] = new(histogram.Histogram)
-			}
-			data = to[m].MergeFrom(data)
-		}
+		to.unpack(w.data[start:p.end])
 		return
 	}
 }

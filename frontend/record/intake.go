@@ -32,9 +32,27 @@ type Slot struct {
 
 // Batch is what was counted between two moments.
 type Batch struct {
+	Tally    // of what took it
 	from, to time.Time
 	keys     []Key
 	series   []series // of these
+}
+
+// Tally is what is told of a window beside what was timed.
+type Tally struct {
+	Accepted, Tasks, Failed uint64        // jobs; tasks with an outcome; of these, without a result
+	Refused                 [8]uint64     // jobs, by a number for the reason
+	Age                     time.Duration // for which the job that has waited longest for its first task to start has waited
+	Pending, Running        int           // tasks
+}
+
+// Add makes t one of two windows: counts add up, of what comes and goes the most is told.
+func (t *Tally) Add(o *Tally) {
+	t.Accepted, t.Tasks, t.Failed = t.Accepted+o.Accepted, t.Tasks+o.Tasks, t.Failed+o.Failed
+	for i, n := range o.Refused {
+		t.Refused[i] += n
+	}
+	t.Age, t.Pending, t.Running = max(t.Age, o.Age), max(t.Pending, o.Pending), max(t.Running, o.Running)
 }
 
 // NewIntake makes an intake that has counted nothing.

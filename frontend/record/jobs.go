@@ -2,7 +2,6 @@ package record
 
 import (
 	"cmp"
-	"iter"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -10,142 +9,122 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// Job is one that has ended, with the attempts that gave its tasks their outcomes.
+// Job is one that has ended.
 type Job struct {
-	ID             probe.JobID
-	Policy, Tenant string
-	Came           time.Time
-	Response       time.Duration
-	After          [][]int // of each stage, those that it waits for; nil: it has none
-	Failed         int     // tasks without a result
-	Attempts       []Attempt
+	ID                   probe.JobID
+	Path, Policy, Tenant string
+	Came                 time.Time
+	Response             time.Duration
+	Stages               []string // their names
+	After                [][]int  // of each stage, those that it waits for; nil: it has none
+	Tasks, Failed        int      // of these, without a result
+	Blame                Blame
+	Trace                Trace
 }
-
-// attemptSize is how many bytes an Attempt takes.
-const attemptSize = 144
 
 // size is how many bytes it takes, about.
 func (j *Job) size() int {
-	size := 256 + len(j.Policy) + len(j.Tenant) + attemptSize*len(j.Attempts)
+	size := 512 + len(j.Policy) + len(j.Tenant) + j.Trace.size()
 	for _, after := range j.After {
 		size += 24 + 8*len(after)
+	}
+	for _, name := range j.Stages {
+		size += 16 + len(name)
 	}
 	return size
 }
 
-// MaxKept is how many bytes the jobs take that are kept, about. Those that failed may take half of it, those that were slow and
-// those of the sample a quarter each; the oldest go, and none is kept that takes more than half of what its like may.
-const MaxKept = 64 << 20
+// Why is why a job is kept.
+type Why uint8
 
+// A job may be kept for several reasons.
 const (
-	perMinute = 64 // of the slowest jobs of a policy, and of the sample
-	policies  = 8  // whose slowest jobs are kept apart
+	Failed  Why = 1 << iota
+	Slow        // it was among the slowest of its minute and policy
+	Sampled     // it is of a sample, in which each job of a minute had the same chance to be
 )
 
-// Jobs keeps those of the jobs that have ended of which somebody may ask: each one that failed, the slowest of each minute and
-// policy, and a sample, in which each job of a minute had the same chance to be.
-type Jobs struct {
-	rand   *rand.Rand
-	minute time.Time // began
-	seen   uint64    // in this minute
+// perMinute is how many of the slowest jobs of a policy are kept, and how many are of the sample.
+const perMinute = 64
 
-	failed, slow, sample shelf
-	slowest              map[string]*slowest // by policy, of this minute
-	sampled              []*Job              // of this minute
+// policies is how many policies' slowest jobs are told apart.
+const policies = 8
 
-	lost uint64
+// Choice decides which of the jobs that have ended are to be kept, as somebody may ask for them: each one that failed, the slowest of
+// each minute and policy, and a sample.
+type Choice struct {
+	rand    *rand.Rand
+	minute  time.Time // began
+	seen    uint64    // in this minute
+	slowest map[string]*slowest
+	sampled []*Job // of this minute
 }
 
-// shelf is jobs, the oldest first.
-type shelf struct {
-	jobs        []*Job
-	bytes, most int
-}
-
-// slowest are the slowest jobs of a policy.
+// slowest are the slowest jobs of a policy in a minute.
 type slowest struct {
 	jobs  []*Job
 	least int // the fastest of them
 }
 
-// NewJobs keeps none yet. It owns rng.
-func NewJobs(rng *rand.Rand) *Jobs {
-	return &Jobs{rand: rng, failed: shelf{most: MaxKept / 2}, slow: shelf{most: MaxKept / 4}, sample: shelf{most: MaxKept / 4}, slowest: map[string]*slowest{}}
+// NewChoice has chosen none yet. It owns rng.
+func NewChoice(rng *rand.Rand) *Choice { return &Choice{rand: rng, slowest: map[string]*slowest{}} }
+
+// Chosen is a job to be kept, and for what; it takes the place of others there.
+type Chosen struct {
+	*Job
+	Why       Why
+	slow, old *Job // that it takes the place of among the slowest, and in the sample; nil: none
 }
 
-// Ended keeps j if it is one to be kept. Only then its attempts are asked for, which are nil if they are not all remembered.
-func (k *Jobs) Ended(now time.Time, j *Job, attempts func() []Attempt) {
-	if now.Sub(k.minute).Abs() >= time.Minute {
-		k.minute, k.seen, k.sampled = now, 0, nil
-		clear(k.slowest)
+// Ended decides on j, which has ended. Why is 0 if it is not to be kept; else the job is a copy, to be completed and given to Jobs.
+func (c *Choice) Ended(now time.Time, j *Job) (chosen Chosen) {
+	if now.Sub(c.minute).Abs() >= time.Minute {
+		c.minute, c.seen, c.sampled = now, 0, nil
+		clear(c.slowest)
 	}
-	k.seen++
-	at := len(k.sampled)
+	c.seen++
+	at := len(c.sampled)
 	if at == perMinute {
-		at = int(min(k.rand.Uint64N(k.seen), perMinute))
+		at = int(min(c.rand.Uint64N(c.seen), perMinute))
 	}
-	of, failed, sampled := k.of(j.Policy), j.Failed > 0, at < perMinute
-	slow := of.beats(j.Response)
-	if !failed && !slow && !sampled {
-		return
+	of := c.of(j.Policy)
+	if j.Failed > 0 {
+		chosen.Why |= Failed
+	}
+	if of.beats(j.Response) {
+		chosen.Why |= Slow
+	}
+	if at < perMinute {
+		chosen.Why |= Sampled
+	}
+	if chosen.Why == 0 {
+		return chosen
 	}
 	kept := *j
-	if kept.Attempts = attempts(); kept.Attempts == nil {
-		k.lost++
-		return
+	chosen.Job = &kept
+	if chosen.Why&Slow != 0 {
+		chosen.slow = of.add(&kept)
 	}
-	fits := false
-	if failed {
-		fits = k.failed.put(nil, &kept)
-	}
-	if slow {
-		fits = k.slow.put(of.add(&kept), &kept) || fits
-	}
-	if sampled {
-		var old *Job
-		if at < len(k.sampled) {
-			old, k.sampled[at] = k.sampled[at], &kept
+	if chosen.Why&Sampled != 0 {
+		if at < len(c.sampled) {
+			chosen.old, c.sampled[at] = c.sampled[at], &kept
 		} else {
-			k.sampled = append(k.sampled, &kept)
+			c.sampled = append(c.sampled, &kept)
 		}
-		fits = k.sample.put(old, &kept) || fits
 	}
-	if !fits {
-		k.lost++
-	}
-}
-
-// put keeps a job, in place of an old one if that is not nil, unless it is too large.
-func (s *shelf) put(old, j *Job) (fits bool) {
-	if i := slices.Index(s.jobs, old); i >= 0 {
-		s.drop(i)
-	}
-	if j.size() > s.most/2 {
-		return false
-	}
-	s.jobs = append(s.jobs, j)
-	s.bytes += j.size()
-	for s.bytes > s.most {
-		s.drop(0)
-	}
-	return true
-}
-
-func (s *shelf) drop(i int) {
-	s.bytes -= s.jobs[i].size()
-	s.jobs = slices.Delete(s.jobs, i, i+1)
+	return chosen
 }
 
 // of is the slowest jobs of a policy. A policy too many shares those of others.
-func (k *Jobs) of(policy string) *slowest {
-	s := k.slowest[policy]
+func (c *Choice) of(policy string) *slowest {
+	s := c.slowest[policy]
 	if s == nil {
-		if len(k.slowest) >= policies {
+		if len(c.slowest) >= policies {
 			policy = Other
 		}
-		if s = k.slowest[policy]; s == nil {
+		if s = c.slowest[policy]; s == nil {
 			s = &slowest{}
-			k.slowest[policy] = s
+			c.slowest[policy] = s
 		}
 	}
 	return s
@@ -171,14 +150,101 @@ func (s *slowest) add(j *Job) (old *Job) {
 	return old
 }
 
-// Lost is how many jobs should have been kept, and were not: their attempts were forgotten, or are too many.
+// MaxKept is how many bytes the jobs take that are kept, about. Those that failed may take half of it, those that were slow and
+// those of the sample a quarter each; the oldest go, and none is kept that takes more than half of what its like may.
+const MaxKept = 64 << 20
+
+// Jobs are those that are kept.
+type Jobs struct {
+	failed, slow, sample shelf
+	lost                 uint64
+}
+
+// shelf is jobs, the oldest first.
+type shelf struct {
+	jobs        []*Job
+	bytes, most int
+}
+
+// NewJobs keeps none yet.
+func NewJobs() *Jobs {
+	return &Jobs{failed: shelf{most: MaxKept / 2}, slow: shelf{most: MaxKept / 4}, sample: shelf{most: MaxKept / 4}}
+}
+
+// Keep keeps a job that was chosen. From then on nobody writes to it.
+func (k *Jobs) Keep(c Chosen) {
+	fits := false
+	if c.Why&Failed != 0 {
+		fits = k.failed.put(nil, c.Job)
+	}
+	if c.Why&Slow != 0 {
+		fits = k.slow.put(c.slow, c.Job) || fits
+	}
+	if c.Why&Sampled != 0 {
+		fits = k.sample.put(c.old, c.Job) || fits
+	}
+	if !fits {
+		k.Lose()
+	}
+}
+
+// Lose counts a job that was chosen and cannot be kept: its attempts are forgotten, or are too many.
+func (k *Jobs) Lose() { k.lost++ }
+
+// Lost is how many jobs should have been kept, and were not.
 func (k *Jobs) Lost() uint64 { return k.lost }
 
-// All are the jobs that are kept, each once, the one that came last first. They are not to be written to.
-func (k *Jobs) All() iter.Seq[*Job] {
-	all := slices.Concat(k.failed.jobs, k.slow.jobs, k.sample.jobs)
-	slices.SortStableFunc(all, func(a, b *Job) int {
-		return cmp.Or(b.Came.Compare(a.Came), slices.Compare(a.ID[:], b.ID[:]))
-	})
-	return slices.Values(slices.Compact(all))
+// put keeps a job, in place of an old one if that is not nil, unless it is too large.
+func (s *shelf) put(old, j *Job) (fits bool) {
+	if old != nil {
+		if i := slices.Index(s.jobs, old); i >= 0 {
+			s.drop(i)
+		}
+	}
+	if j.size() > s.most/2 {
+		return false
+	}
+	s.jobs = append(s.jobs, j)
+	s.bytes += j.size()
+	for s.bytes > s.most {
+		s.drop(0)
+	}
+	return true
 }
+
+func (s *shelf) drop(i int) {
+	s.bytes -= s.jobs[i].size()
+	s.jobs = slices.Delete(s.jobs, i, i+1)
+}
+
+// Kept is a job that is kept, and why.
+type Kept struct {
+	*Job
+	Why Why
+}
+
+// All are the jobs that are kept, each once, the one that came last first.
+func (k *Jobs) All() []Kept {
+	var all []Kept
+	for why, s := range map[Why]*shelf{Failed: &k.failed, Slow: &k.slow, Sampled: &k.sample} {
+		for _, j := range s.jobs {
+			all = append(all, Kept{j, why})
+		}
+	}
+	slices.SortFunc(all, func(a, b Kept) int {
+		return cmp.Or(b.Came.Compare(a.Came), slices.Compare(a.ID[:], b.ID[:]), cmp.Compare(a.Response, b.Response))
+	})
+	n := 0
+	for _, j := range all {
+		if n > 0 && all[n-1].Job == j.Job {
+			all[n-1].Why |= j.Why
+			continue
+		}
+		all[n] = j
+		n++
+	}
+	return all[:n]
+}
+
+// Len is how many jobs are kept. One that is kept for two reasons may count twice.
+func (k *Jobs) Len() int { return len(k.failed.jobs) + len(k.slow.jobs) + len(k.sample.jobs) }

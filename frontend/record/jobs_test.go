@@ -7,7 +7,6 @@ import (
 	"slices"
 	"testing"
 	"time"
-	"unsafe"
 
 	"pgregory.net/rapid"
 
@@ -17,12 +16,6 @@ import (
 func jobID(n uint64) (id probe.JobID) {
 	binary.BigEndian.PutUint64(id[:], n)
 	return id
-}
-
-func TestAttemptSize(t *testing.T) {
-	if n := int(unsafe.Sizeof(Attempt{})); n != attemptSize {
-		t.Errorf("an attempt takes %d bytes, not %d", n, attemptSize)
-	}
 }
 
 func add(r *Attempts, a Attempt) uint64 {
@@ -51,10 +44,18 @@ func TestAttempts(t *testing.T) {
 	}
 	forgotten := 0
 	for k, j := range jobs {
-		list := r.Of(j.last, j.n)
-		if list == nil {
+		list := make([]Attempt, j.n)
+		rest := j.n / 3 // in two parts
+		next, ok := r.Collect(list[rest:], j.last)
+		if ok {
+			next, ok = r.Collect(list[:rest], next)
+		}
+		if !ok {
 			forgotten++
 			continue
+		}
+		if next != 0 {
+			t.Fatalf("before the first attempt of job %d there is number %d", k, next)
 		}
 		for i, a := range list {
 			if a.Job != jobID(uint64(k)) || int(a.Task) != i {
@@ -70,10 +71,10 @@ func TestAttempts(t *testing.T) {
 	for i := range maxAttempts - 1 {
 		last = add(&r, Attempt{Task: probe.TaskIndex(i), Before: last})
 	}
-	if r.Of(last, maxAttempts-1) == nil {
+	if _, ok := r.Collect(make([]Attempt, maxAttempts-1), last); !ok {
 		t.Error("a job that fits is forgotten")
 	}
-	if r.Of(add(&r, Attempt{Before: last}), maxAttempts) == nil {
+	if _, ok := r.Collect(make([]Attempt, maxAttempts), add(&r, Attempt{Before: last})); !ok {
 		t.Error("a job that just fits is forgotten")
 	}
 	if len(r.chunks) != maxAttempts/perChunk {
@@ -83,8 +84,13 @@ func TestAttempts(t *testing.T) {
 
 // The jobs that are kept are those that failed, the slowest, and a sample of all.
 func TestJobs(t *testing.T) {
-	k, now := NewJobs(rand.New(rand.NewPCG(1, 2))), start
-	asked := 0
+	c, k, now := NewChoice(rand.New(rand.NewPCG(1, 2))), NewJobs(), start
+	end := func(j *Job) {
+		if chosen := c.Ended(now, j); chosen.Why != 0 {
+			chosen.Trace = NewTrace(make([]Attempt, 3), nil)
+			k.Keep(chosen)
+		}
+	}
 	const n = 20_000
 	for i := range n {
 		j := &Job{ID: jobID(uint64(i)), Policy: "phoebe", Came: now, Response: time.Duration(i%n) * time.Microsecond}
@@ -94,11 +100,11 @@ func TestJobs(t *testing.T) {
 		if i%500 == 3 {
 			j.Response = time.Hour + time.Duration(i)
 		}
-		k.Ended(now, j, func() []Attempt { asked++; return make([]Attempt, 3) })
+		end(j)
 		now = now.Add(time.Minute / (n + 1))
 	}
 	failed, slow, all := 0, 0, map[probe.JobID]bool{}
-	for j := range k.All() {
+	for _, j := range k.All() {
 		if all[j.ID] {
 			t.Errorf("job %v is there twice", j.ID)
 		}
@@ -109,8 +115,11 @@ func TestJobs(t *testing.T) {
 		if j.Response >= time.Hour {
 			slow++
 		}
-		if len(j.Attempts) != 3 {
-			t.Errorf("a job has %d attempts", len(j.Attempts))
+		if (j.Why&Failed != 0) != (j.Failed > 0) || j.Why&(Failed|Slow|Sampled) == 0 || j.Response >= time.Hour && j.Why&Slow == 0 {
+			t.Errorf("a job with %d failures that took %v is kept for %b", j.Failed, j.Response, j.Why)
+		}
+		if j.Trace.N != 3 {
+			t.Errorf("a job has %d attempts", j.Trace.N)
 		}
 	}
 	if failed != n/1000 || slow != n/500 || len(k.slow.jobs) != perMinute || len(k.sample.jobs) != perMinute {
@@ -125,15 +134,16 @@ func TestJobs(t *testing.T) {
 	if early < 15 || early > 49 {
 		t.Errorf("of a sample of %d, %d are of the first half", perMinute, early)
 	}
-	k.Ended(now, &Job{Failed: 1}, func() []Attempt { return nil })
-	k.Ended(now, &Job{Failed: 1}, func() []Attempt { return make([]Attempt, MaxKept/4/attemptSize) })
-	if k.Lost() != 2 {
+	huge := c.Ended(now, &Job{Failed: 1})
+	huge.Trace = NewTrace(make([]Attempt, MaxKept/4/attemptFields+1), nil)
+	if k.Keep(huge); k.Lost() != 1 {
 		t.Errorf("%d are lost", k.Lost())
 	}
 	// A minute later, or earlier, others are the slowest.
 	for _, d := range []time.Duration{2 * time.Minute, -10 * time.Minute} {
 		before := len(k.slow.jobs)
-		k.Ended(now.Add(d), &Job{Policy: "phoebe", Response: 1}, func() []Attempt { return []Attempt{{}} })
+		now = now.Add(d)
+		end(&Job{Policy: "phoebe", Response: 1})
 		if len(k.slow.jobs) != before+1 {
 			t.Errorf("after %v, what is slow now is not kept", d)
 		}
@@ -151,14 +161,21 @@ func TestJobsMemory(t *testing.T) {
 	}
 	before := heap()
 	rng := rand.New(rand.NewPCG(3, 4))
-	k, now := NewJobs(rand.New(rand.NewPCG(1, 2))), start
-	for i := range 40_000 {
+	c, k, now := NewChoice(rand.New(rand.NewPCG(1, 2))), NewJobs(), start
+	for i := range 100_000 {
 		j := &Job{ID: jobID(uint64(i)), Policy: string(rune('a' + i%20)), Response: time.Duration(rng.Int64N(1e9)), Failed: i % 2}
 		n := 1 + rng.IntN(50)
 		if i%1000 == 0 {
 			n = 20_000
 		}
-		k.Ended(now, j, func() []Attempt { return make([]Attempt, n) })
+		if chosen := c.Ended(now, j); chosen.Why != 0 {
+			attempts := make([]Attempt, n)
+			for i := range attempts {
+				attempts[i] = Attempt{Task: probe.TaskIndex(i), Worker: uint32(i % 10), Released: 1e6, Ends: [Phases]time.Duration{1e6, 2e6, 3e6, 4e6, 5e6, 6e6, 7e6}}
+			}
+			chosen.Trace = NewTrace(attempts, map[uint32]string{0: "worker-0", 1: "worker-1", 9: "worker-9"})
+			k.Keep(chosen)
+		}
 		now = now.Add(20 * time.Millisecond)
 	}
 	sum := 0
@@ -178,9 +195,16 @@ func TestJobsMemory(t *testing.T) {
 	runtime.KeepAlive(k)
 }
 
+// past is what a job has been through.
+type past struct {
+	Response time.Duration
+	After    [][]int
+	Attempts []Attempt
+}
+
 // history draws a job: tasks in stages, at moments that may contradict each other, as those do that two clocks tell.
-func history(t *rapid.T) *Job {
-	j := &Job{Response: time.Duration(rapid.Int64Range(0, int64(3*time.Hour)).Draw(t, "response"))}
+func history(t *rapid.T) *past {
+	j := &past{Response: time.Duration(rapid.Int64Range(0, int64(3*time.Hour)).Draw(t, "response"))}
 	stages := rapid.IntRange(0, 5).Draw(t, "stages")
 	for i := range stages {
 		var after []int
@@ -217,14 +241,15 @@ func TestBlameAddsUp(t *testing.T) {
 	check := func(t *rapid.T) {
 		j := history(t)
 		sum := time.Duration(0)
-		for kind, d := range j.Blame() {
+		b := NewBlame(j.After, j.Response, j.Attempts)
+		for kind, d := range b {
 			if d < 0 {
 				t.Fatalf("%v is blamed for %v", Kind(kind), d)
 			}
 			sum += d
 		}
 		if sum != j.Response {
-			t.Fatalf("%v adds up to %v of %v", j.Blame(), sum, j.Response)
+			t.Fatalf("%v adds up to %v of %v", b, sum, j.Response)
 		}
 	}
 	for range 100 { // rapid draws 100 at a time
@@ -240,7 +265,7 @@ func TestBlame(t *testing.T) {
 		}
 		return e
 	}
-	j := &Job{
+	j := &past{
 		Response: 100 * time.Millisecond, After: [][]int{nil, nil, {0, 1}},
 		Attempts: []Attempt{
 			{Stage: 0, Ends: ends(1, 2, 3, 4, 5, 6, 7)},
@@ -255,11 +280,11 @@ func TestBlame(t *testing.T) {
 	for i := range want {
 		want[i] *= time.Millisecond
 	}
-	if got := j.Blame(); got != want {
+	if got := NewBlame(j.After, j.Response, j.Attempts); got != want {
 		t.Errorf("%v, want %v", got, want)
 	}
-	lost := &Job{Response: time.Second, Attempts: []Attempt{{Ends: [Phases]time.Duration{Delivery: 900 * time.Millisecond}}}}
-	if got := lost.Blame(); got[Outside] != 900*time.Millisecond || got[Delivery] != 100*time.Millisecond {
+	lost := &past{Response: time.Second, Attempts: []Attempt{{Ends: [Phases]time.Duration{Delivery: 900 * time.Millisecond}}}}
+	if got := NewBlame(nil, lost.Response, lost.Attempts); got[Outside] != 900*time.Millisecond || got[Delivery] != 100*time.Millisecond {
 		t.Errorf("a task that was lost: %v", got)
 	}
 	for k := range Kind(Kinds) {

@@ -71,6 +71,27 @@ func (s *series) merge(o *series) {
 	}
 }
 
+// pack appends the histograms, one behind the other.
+func (s *series) pack(b []byte) []byte {
+	for _, h := range s {
+		b = h.Append(b)
+	}
+	return b
+}
+
+// unpack adds what was packed, and reports whether it was.
+func (s *series) unpack(b []byte) (ok bool) {
+	for m := range s {
+		if s[m] == nil {
+			s[m] = new(histogram.Histogram)
+		}
+		if b, ok = s[m].MergeFrom(b); !ok {
+			return false
+		}
+	}
+	return true
+}
+
 func (s *series) clear() {
 	for _, h := range s {
 		if h != nil && h.Count > 0 {

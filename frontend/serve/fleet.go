@@ -117,6 +117,9 @@ func (f *fleet) members(members []view.Member) {
 		addrs[i] = m.API
 	}
 	f.server.peers.set(addrs, time.Now())
+	for _, m := range members {
+		f.server.peers.name(m.API, m.Name)
+	}
 }
 
 // rows takes what has changed to the list of workers and to the core.

@@ -1,11 +1,9 @@
 package serve
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/cloudwego/kitex/pkg/rpcinfo"
@@ -139,62 +137,6 @@ func (h *handler) Cancel(ctx context.Context, req *v1.CancelRequest) (*v1.Cancel
 	return &v1.CancelResponse{Cancelled: int32(left)}, nil
 }
 
-// Cluster implements the API.
-func (h *handler) Cluster(context.Context, *v1.ClusterRequest) (*v1.ClusterResponse, error) {
-	return h.Server.Cluster(), nil
-}
-
-// Cluster is what this frontend believes of the fleet.
-func (s *Server) Cluster() *v1.ClusterResponse {
-	now := time.Now()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	pending, running := s.core.Pending()
-	res := &v1.ClusterResponse{
-		Frontend: s.cfg.Name, Address: s.cfg.Advertise, Version: s.cfg.Version,
-		UptimeUs: now.Sub(s.began).Microseconds(), Draining: s.draining, Jobs: int32(s.core.Jobs()),
-		TasksPending: int32(pending), TasksRunning: int32(running), Workers: []*v1.WorkerStatus{},
-		Members: []*v1.Member{}, Warning: s.Warning(),
-		ClockUs: now.UnixMicro(), FileLimit: int64(s.cfg.FileLimit), MaxClients: int32(s.cfg.MaxConns),
-	}
-	if s.fleet != nil {
-		for _, m := range s.fleet.node.Members() {
-			res.Members = append(res.Members, &v1.Member{Name: m.Name, Address: m.API, Gossip: m.Gossip, Heartbeat: m.Heartbeat})
-		}
-	}
-	for _, l := range s.links {
-		if l == nil {
-			continue
-		}
-		up, problem, heard, rtt := l.status()
-		st, known := s.core.Status(l.key)
-		ws := &v1.WorkerStatus{RowUsAgo: -1, WaitUsAgo: -1, MaintenanceUs: -1, Name: l.addr, Address: l.addr, State: "connecting", Error: problem, HeardUsAgo: heard.Microseconds(), RttUs: rtt.Microseconds()}
-		if known {
-			ws.Name, ws.Host = st.Welcome.Worker, st.Welcome.Host
-			ws.Labels, ws.Functions = st.Welcome.Labels, st.Welcome.Functions
-			ws.Capacity = demand(st.Welcome.Capacity)
-			ws.Free = demand(probe.Demand{CPU: max(st.Load.Free.CPU, 0), Mem: max(st.Load.Free.Mem, 0)})
-			ws.Queued, ws.Running = int32(st.Load.Queued), int32(st.Load.Running)
-			ws.Reservations, ws.Attempts = int32(st.Reservations), int32(st.Attempts)
-			if st.State != "down" || !up {
-				ws.State = st.State
-			}
-			ws.Rack = st.Welcome.Rack
-			describeView(ws, &st.View, now)
-			if s.fleet != nil {
-				s.fleet.describe(ws)
-			}
-		}
-		res.Workers = append(res.Workers, ws)
-	}
-	slices.SortFunc(res.Workers, func(a, b *v1.WorkerStatus) int { return cmp.Compare(a.Address, b.Address) })
-	return res
-}
-
-func demand(d probe.Demand) *v1.Demand {
-	return &v1.Demand{CpuMillicores: int32(d.CPU), MemoryMib: int32(d.Mem)}
-}
-
 // submit hands a client's job to the core, unless it has it already. If a is not nil, it is a Run, which is answered when
 // the job is over, but not if there is an error.
 func (h *handler) submit(ctx context.Context, in *v1.Job, client *clientConn, a *asker) (*v1.Handle, error) {
@@ -235,6 +177,9 @@ func (h *handler) submit(ctx context.Context, in *v1.Job, client *clientConn, a 
 	r.timed.lead = h.stepped.Sub(now)
 	if e := r.refused; e != nil {
 		return nil, &v1.Refused{Reason: refusals[e.Reason], Message: e.Message, RetryAfterUs: e.RetryAfter.Microseconds()}
+	}
+	if !r.over {
+		h.recorder.open.add(r)
 	}
 	return handle, nil
 }

@@ -16,6 +16,7 @@ import (
 type record struct {
 	id       probe.JobID
 	timed    timed
+	number   uint64 // among those under way; 0: it is none of them
 	phases   bool
 	once     bool // some task of it may start only once
 	received time.Time
@@ -194,6 +195,7 @@ func (s *Server) endRecord(id probe.JobID) {
 		return
 	}
 	r.over, r.endedAt = true, time.Now()
+	s.recorder.open.remove(r)
 	r.notify()
 	if r.run {
 		s.endRun(r)

@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cloudwego/gopkg/bufiox"
@@ -37,8 +38,9 @@ type peers struct {
 type peer struct {
 	addr   string
 	caller *v1.Caller
-	client phoebe.Client // nil until it is needed
-	gone   time.Time     // when gossip found that it is; zero: it is not
+	client phoebe.Client          // nil until it is needed
+	gone   time.Time              // when gossip found that it is; zero: it is not
+	name   atomic.Pointer[string] // as it said itself; nil: it has not
 }
 
 // peerMemory is how long calls are still forwarded to a frontend that gossip has lost: it may only be cut off.
@@ -138,6 +140,28 @@ func (p *peers) all() []*peer {
 	for _, addr := range addrs {
 		if q := p.get(addr); q != nil {
 			list = append(list, q)
+		}
+	}
+	return list
+}
+
+// name notes what the peer at addr is called.
+func (p *peers) name(addr, name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if q := p.byAddr[addr]; q != nil {
+		q.name.Store(&name)
+	}
+}
+
+// missing is the peers that have gone, and when.
+func (p *peers) missing() map[*peer]time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	list := map[*peer]time.Time{}
+	for _, q := range p.byAddr {
+		if !q.gone.IsZero() {
+			list[q] = q.gone
 		}
 	}
 	return list

@@ -14,28 +14,76 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/histogram"
 )
 
-// recorder holds what jobs and tasks have been through. Whoever looks takes its mutex, and none that a step needs.
+// recorder holds what jobs and tasks have been through. Whoever looks takes its mutexes, and for moments the server's; no step
+// waits for them.
 type recorder struct {
 	// Guarded by the server's mutex.
 	intake     *rec.Intake
+	tally      rec.Tally // since it was taken last
 	attempts   rec.Attempts
-	jobs       *rec.Jobs
+	choice     *rec.Choice
+	chosen     []chosen // whose attempts are still to be collected
+	missed     uint64   // that were too many for that
+	open       openJobs
 	roundTrips histogram.Histogram
+
+	fresh chan struct{} // tells that there are chosen ones
+	looks chan struct{} // one for each call that looks: others are refused
+
+	collecting sync.Mutex // taken before mu
 
 	mu      sync.Mutex // guards all below; the server's may be taken while it is held, but not the other way round
 	history *rec.History
+	jobs    *rec.Jobs
 	spare   *rec.Batch
 	putAt   time.Time
-	// jobsLost is of jobs, as of then.
-	jobsLost uint64
 }
 
+// chosen is a job that is to be kept.
+type chosen struct {
+	rec.Chosen
+	last uint64 // the number of its last attempt
+}
+
+// maxChosen is how many jobs may wait to be kept.
+const maxChosen = 4096
+
+// maxLooks is how many calls may look at the recorder at a time.
+const maxLooks = 8
+
 func newRecorder(now time.Time, seed uint64) recorder {
-	return recorder{intake: rec.NewIntake(now), jobs: rec.NewJobs(rand.New(rand.NewPCG(seed, 0))), history: rec.NewHistory(), putAt: now}
+	return recorder{
+		intake: rec.NewIntake(now), choice: rec.NewChoice(rand.New(rand.NewPCG(seed, 0))), jobs: rec.NewJobs(), history: rec.NewHistory(), putAt: now,
+		fresh: make(chan struct{}, 1), looks: make(chan struct{}, maxLooks),
+	}
 }
 
 // windowEvery is how often what was counted is put into the history at most: a second's tick may come a little early.
 const windowEvery = 900 * time.Millisecond
+
+// record puts what was counted into the history at the end of each second, so that the windows of frontends whose clocks agree are
+// the same, and keeps the jobs that were chosen.
+func (s *Server) record() {
+	second := time.NewTimer(untilSecond(time.Now()))
+	defer second.Stop()
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-s.recorder.fresh:
+			s.collectJobs()
+		case <-second.C:
+			now := time.Now()
+			s.put(now)
+			second.Reset(untilSecond(now))
+		}
+	}
+}
+
+// untilSecond is how long it is until a second begins by the clock. One that has all but begun is not meant.
+func untilSecond(now time.Time) time.Duration {
+	return now.Add(time.Second + 50*time.Millisecond).Truncate(time.Second).Sub(now.Round(0))
+}
 
 // put moves what was counted since the last time into the history.
 func (s *Server) put(now time.Time) {
@@ -48,10 +96,66 @@ func (s *Server) put(now time.Time) {
 	r.putAt = now
 	s.mu.Lock()
 	full := r.intake.Take(now, r.spare)
-	r.jobsLost = r.jobs.Lost()
+	full.Tally, r.tally = r.tally, rec.Tally{}
+	oldest := s.core.Oldest()
+	full.Pending, full.Running = s.core.Pending()
 	s.mu.Unlock()
+	if !oldest.IsZero() {
+		full.Age = now.Sub(oldest)
+	}
 	r.history.Add(full)
 	r.spare = full
+}
+
+// collectEvery is how many attempts are copied before others get the mutex.
+const collectEvery = 256
+
+// collectJobs keeps the jobs that were chosen.
+func (s *Server) collectJobs() {
+	r := &s.recorder
+	r.collecting.Lock()
+	defer r.collecting.Unlock()
+	s.mu.Lock()
+	list := r.chosen
+	r.chosen = nil
+	s.mu.Unlock()
+	for i := range list {
+		c := &list[i]
+		attempts, names, ok := s.collectAttempts(c.last, c.Tasks)
+		if ok {
+			c.Blame = rec.NewBlame(c.After, c.Response, attempts)
+			c.Trace = rec.NewTrace(attempts, names)
+		}
+		r.mu.Lock()
+		if ok {
+			r.jobs.Keep(c.Chosen)
+		} else {
+			r.jobs.Lose()
+		}
+		r.mu.Unlock()
+	}
+}
+
+// collectAttempts copies so many attempts of a job, of which the last one has this number, and the names of their workers. It is not
+// ok if some are forgotten.
+func (s *Server) collectAttempts(last uint64, n int) (attempts []rec.Attempt, names map[uint32]string, ok bool) {
+	attempts, names = make([]rec.Attempt, n), map[uint32]string{}
+	for end := n; end > 0; end = max(end-collectEvery, 0) {
+		part := attempts[max(end-collectEvery, 0):end]
+		s.mu.Lock()
+		if last, ok = s.recorder.attempts.Collect(part, last); !ok {
+			s.mu.Unlock()
+			return nil, nil, false
+		}
+		for i := range part {
+			key := part[i].Worker
+			if _, known := names[key]; !known && int(key) < len(s.links) && s.links[key] != nil {
+				names[key] = s.links[key].run.worker
+			}
+		}
+		s.mu.Unlock()
+	}
+	return attempts, names, true
 }
 
 // expose adds what was timed. It is as of the last put.
@@ -70,7 +174,7 @@ func (r *recorder) expose(t *exposition.Text) {
 		}
 	})
 	t.Value("phoebe_frontend_recorder_lost_total", exposition.Labels("what", "measurement"), float64(r.history.Lost()))
-	t.Value("phoebe_frontend_recorder_lost_total", exposition.Labels("what", "job"), float64(r.jobsLost))
+	t.Value("phoebe_frontend_recorder_lost_total", exposition.Labels("what", "job"), float64(r.jobs.Lost()))
 }
 
 // timed is what is counted of a job under way.
@@ -82,6 +186,7 @@ type timed struct {
 	path           estimate.Path // of the tasks that have ended
 	ended, failed  int           // tasks
 	last           uint64        // attempt that was remembered
+	stages         []string      // names
 	after          [][]int       // of each stage, those that it waits for
 	chain          rec.Chain     // of runs that gave results
 }
@@ -101,6 +206,7 @@ func (s *Server) timedJob(job *frontend.Job, now time.Time) timed {
 	numbers, after := make(map[string]int, len(job.Stages)), make([][]int, len(job.Stages))
 	for i := range job.Stages {
 		numbers[job.Stages[i].Name] = i
+		t.stages = append(t.stages, job.Stages[i].Name)
 	}
 	for i := range job.Stages {
 		for _, name := range job.Stages[i].After {
@@ -118,8 +224,17 @@ func (s *Server) slot(t *timed, path estimate.Path) rec.Slot {
 	return t.slots[path]
 }
 
+// failure is why a task has failed, as the API has it; 0: it has not.
+func failure(o *frontend.Outcome) uint8 {
+	if o.Kind == frontend.Failed {
+		return uint8(failures[o.Failure])
+	}
+	return 0
+}
+
 // countTask remembers what became of a task, and counts its phases if it gave a result.
 func (s *Server) countTask(job probe.JobID, t *timed, o *frontend.Outcome) {
+	s.recorder.tally.Tasks++
 	if t.ended++; t.ended == 1 {
 		t.path = o.Path
 	} else if t.path != o.Path {
@@ -129,7 +244,7 @@ func (s *Server) countTask(job probe.JobID, t *timed, o *frontend.Outcome) {
 	a, number := s.recorder.attempts.Next()
 	*a = rec.Attempt{
 		Before: t.last, Job: job, Task: o.Task, Stage: o.Stage, Worker: uint32(o.Receipt.Worker), Tries: uint16(min(o.Attempts, math.MaxUint16)),
-		Path: uint8(o.Path), Outcome: uint8(o.Kind), Failure: uint8(o.Failure), Fetched: o.Usage.Fetch,
+		Path: uint8(o.Path), Outcome: uint8(kinds[o.Kind]), Failure: failure(o), Fetched: o.Usage.Fetch,
 		Expected: o.Expected, Promised: o.Promised, Waited: o.Waited,
 	}
 	t.last = number
@@ -143,6 +258,7 @@ func (s *Server) countTask(job probe.JobID, t *timed, o *frontend.Outcome) {
 	}
 	a.Ends[rec.Delivery] = s.stepped.Sub(t.came)
 	if o.Kind != frontend.Result {
+		s.recorder.tally.Failed++
 		t.failed++
 		return
 	}
@@ -154,12 +270,27 @@ func (s *Server) countTask(job probe.JobID, t *timed, o *frontend.Outcome) {
 
 // countJob counts a job, of which all outcomes are in, and keeps it if somebody may ask for it.
 func (s *Server) countJob(r *record) {
-	t, response := &r.timed, r.endedAt.Sub(r.received)
+	t, response, rc := &r.timed, r.endedAt.Sub(r.received), &s.recorder
 	slot := s.slot(t, t.path)
-	s.recorder.intake.Add(slot, rec.Response, response)
+	rc.intake.Add(slot, rec.Response, response)
 	if ideal := t.chain.Longest(); ideal > 0 {
-		s.recorder.intake.Add(slot, rec.Slowdown, time.Duration(float64(response)/float64(ideal)*float64(rec.One)))
+		rc.intake.Add(slot, rec.Slowdown, time.Duration(float64(response)/float64(ideal)*float64(rec.One)))
 	}
-	job := rec.Job{ID: r.id, Policy: t.policy, Tenant: t.tenant, Came: r.received, Response: response, After: t.after, Failed: t.failed}
-	s.recorder.jobs.Ended(r.endedAt, &job, func() []rec.Attempt { return s.recorder.attempts.Of(t.last, t.ended) })
+	job := rec.Job{
+		ID: r.id, Path: pathNames[t.path], Policy: t.policy, Tenant: t.tenant, Came: r.received, Response: response, Stages: t.stages, After: t.after,
+		Tasks: t.ended, Failed: t.failed,
+	}
+	c := rc.choice.Ended(r.endedAt, &job)
+	switch {
+	case c.Why == 0:
+		return
+	case len(rc.chosen) == maxChosen:
+		rc.missed++
+		return
+	}
+	rc.chosen = append(rc.chosen, chosen{c, t.last})
+	select {
+	case rc.fresh <- struct{}{}:
+	default:
+	}
 }

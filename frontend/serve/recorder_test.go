@@ -63,24 +63,22 @@ func TestRecorder(t *testing.T) {
 		t.Errorf("%d series, slowdown %v of 1 = %v", len(got), slowest, rec.One)
 	}
 
-	c.mu.Lock()
-	jobs := slices.Collect(c.recorder.jobs.All())
-	c.mu.Unlock()
+	c.collectJobs()
+	jobs := c.recorder.jobs.All()
 	if len(jobs) != 3 {
 		t.Fatalf("%d jobs are kept", len(jobs))
 	}
 	slices.Reverse(jobs)
 	for i, tasks := range []int{3, 3, 1} {
 		j, sum := jobs[i], time.Duration(0)
-		b := j.Blame()
-		for _, d := range b {
+		for _, d := range j.Blame {
 			sum += d
 		}
-		if len(j.Attempts) != tasks || sum != j.Response || sum <= 0 || b[rec.Kind(rec.Run)]+b[rec.Excess] <= 0 || (j.Failed > 0) != (i == 2) {
-			t.Errorf("job %d has %d attempts, %d failed, blame %v of %v", i, len(j.Attempts), j.Failed, b, j.Response)
+		if j.Trace.N != tasks || sum != j.Response || sum <= 0 || j.Blame[rec.Kind(rec.Run)]+j.Blame[rec.Excess] <= 0 || (j.Failed > 0) != (i == 2) {
+			t.Errorf("job %d has %d attempts, %d failed, blame %v of %v", i, j.Trace.N, j.Failed, j.Blame, j.Response)
 		}
-		if i == 1 && (b[rec.Kind(rec.Run)]+b[rec.Excess] < 3*time.Millisecond || j.Attempts[2].Released < 2*time.Millisecond || j.Attempts[2].Expected <= 0) {
-			t.Errorf("the critical path of stages is %v", b)
+		if i == 1 && j.Blame[rec.Kind(rec.Run)]+j.Blame[rec.Excess] < 3*time.Millisecond {
+			t.Errorf("the critical path of stages is %v", j.Blame)
 		}
 	}
 }

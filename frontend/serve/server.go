@@ -132,6 +132,7 @@ func (s *Server) Start() error {
 		server.WithExitWaitTime(time.Millisecond),
 	)
 	s.running.Go(s.tick)
+	s.running.Go(s.record)
 	s.running.Go(func() {
 		defer s.quiet.accept() // in case it never came to that
 		defer s.quiet.wait()
@@ -477,8 +478,10 @@ func (s *Server) do(a frontend.Action) {
 		}
 	case frontend.Accepted:
 		s.metrics.accepted.Inc()
+		s.recorder.tally.Accepted++
 	case frontend.Refused:
 		s.metrics.refusals[a.Err.Reason].Inc()
+		s.recorder.tally.Refused[refusals[a.Err.Reason]]++
 		r := s.jobs[a.Job]
 		r.refused = a.Err
 		delete(s.jobs, a.Job)
@@ -616,7 +619,6 @@ func (s *Server) tick() {
 		s.watch(links, absence)
 		s.listener.sweep()
 		s.sweepJobs()
-		s.put(time.Now())
 		if s.fleet != nil {
 			s.fleet.review()
 		}

@@ -129,25 +129,31 @@ func (h *Histogram) Append(b []byte) []byte {
 	return b
 }
 
-// MergeFrom adds what Append has encoded at the start of b, and returns the rest of it.
-func (h *Histogram) MergeFrom(b []byte) []byte {
+// MergeFrom adds what Append has encoded at the start of b, and returns the rest of it. If it is not what Append encodes, that is
+// nothing, and some of it may have been added.
+func (h *Histogram) MergeFrom(b []byte) (rest []byte, ok bool) {
+	ok = true
 	next := func() uint64 {
 		n, size := binary.Uvarint(b)
-		b = b[size:]
+		ok = ok && size > 0
+		b = b[max(size, 0):]
 		return n
 	}
 	used := next()
-	if used == 0 {
-		return b
+	if used == 0 || !ok {
+		return b, ok
 	}
-	h.Sum = plus(h.Sum, time.Duration(next()))
-	for at := 0; used > 0; used-- {
-		at += int(next())
+	h.Sum = plus(h.Sum, time.Duration(next()&math.MaxInt64))
+	for at := uint64(0); used > 0; used-- {
+		at += min(next(), cells)
 		n := next()
+		if !ok || at >= cells {
+			return nil, false
+		}
 		h.cells[at] += n
 		h.Count += n
 	}
-	return b
+	return b, true
 }
 
 // Range is durations from From on and shorter than To.

@@ -71,7 +71,7 @@ func TestHistogram(t *testing.T) {
 			}
 		}
 		var decoded Histogram
-		if rest := decoded.MergeFrom(append(all.Append(nil), 7)); decoded != all || len(rest) != 1 {
+		if rest, ok := decoded.MergeFrom(append(all.Append(nil), 7)); !ok || decoded != all || len(rest) != 1 {
 			t.Fatal("what is encoded and decoded is another one")
 		}
 		n := uint64(0)

@@ -908,7 +908,7 @@ var table = []mutant{
 	},
 	{
 		"the critical path goes through the stages before", "frontend/record/blame.go",
-		"a = j.before(int(a.Stage), last)", "a = nil",
+		"a = before(after, int(a.Stage), last)", "a = nil",
 	},
 	{
 		"fetching is part of the queue at most", "frontend/record/blame.go",

@@ -532,6 +532,262 @@ func (p *Source) Value() (driver.Value, error) {
 	return int64(*p), nil
 }
 
+type Measure int64
+
+const (
+	Measure_SAMPLING Measure = 0
+	Measure_LINK     Measure = 1
+	Measure_QUEUE    Measure = 2
+	Measure_BINDING  Measure = 3
+	Measure_LAUNCH   Measure = 4
+	Measure_RUN      Measure = 5
+	Measure_DELIVERY Measure = 6
+	Measure_RESPONSE Measure = 7
+	Measure_SLOWDOWN Measure = 8
+)
+
+func (p Measure) String() string {
+	switch p {
+	case Measure_SAMPLING:
+		return "SAMPLING"
+	case Measure_LINK:
+		return "LINK"
+	case Measure_QUEUE:
+		return "QUEUE"
+	case Measure_BINDING:
+		return "BINDING"
+	case Measure_LAUNCH:
+		return "LAUNCH"
+	case Measure_RUN:
+		return "RUN"
+	case Measure_DELIVERY:
+		return "DELIVERY"
+	case Measure_RESPONSE:
+		return "RESPONSE"
+	case Measure_SLOWDOWN:
+		return "SLOWDOWN"
+	}
+	return "<UNSET>"
+}
+
+func MeasureFromString(s string) (Measure, error) {
+	switch s {
+	case "SAMPLING":
+		return Measure_SAMPLING, nil
+	case "LINK":
+		return Measure_LINK, nil
+	case "QUEUE":
+		return Measure_QUEUE, nil
+	case "BINDING":
+		return Measure_BINDING, nil
+	case "LAUNCH":
+		return Measure_LAUNCH, nil
+	case "RUN":
+		return Measure_RUN, nil
+	case "DELIVERY":
+		return Measure_DELIVERY, nil
+	case "RESPONSE":
+		return Measure_RESPONSE, nil
+	case "SLOWDOWN":
+		return Measure_SLOWDOWN, nil
+	}
+	return Measure(0), fmt.Errorf("not a valid Measure string")
+}
+
+func MeasurePtr(v Measure) *Measure { return &v }
+func (p *Measure) Scan(value interface{}) (err error) {
+	var result sql.NullInt64
+	err = result.Scan(value)
+	*p = Measure(result.Int64)
+	return
+}
+
+func (p *Measure) Value() (driver.Value, error) {
+	if p == nil {
+		return nil, nil
+	}
+	return int64(*p), nil
+}
+
+type Part int64
+
+const (
+	Part_SAMPLING      Part = 0
+	Part_LINK          Part = 1
+	Part_QUEUE         Part = 2
+	Part_BINDING       Part = 3
+	Part_LAUNCH        Part = 4
+	Part_RUN           Part = 5
+	Part_DELIVERY      Part = 6
+	Part_STAGE_WAIT    Part = 7
+	Part_FETCH         Part = 8
+	Part_EXCESS        Part = 9
+	Part_OUTSIDE       Part = 10
+	Part_OWN_TENANT    Part = 11
+	Part_OTHER_TENANTS Part = 12
+	Part_LONG_TASKS    Part = 13
+	Part_CLOSED_SHARE  Part = 14
+	Part_IDLE_SLOT     Part = 15
+)
+
+func (p Part) String() string {
+	switch p {
+	case Part_SAMPLING:
+		return "SAMPLING"
+	case Part_LINK:
+		return "LINK"
+	case Part_QUEUE:
+		return "QUEUE"
+	case Part_BINDING:
+		return "BINDING"
+	case Part_LAUNCH:
+		return "LAUNCH"
+	case Part_RUN:
+		return "RUN"
+	case Part_DELIVERY:
+		return "DELIVERY"
+	case Part_STAGE_WAIT:
+		return "STAGE_WAIT"
+	case Part_FETCH:
+		return "FETCH"
+	case Part_EXCESS:
+		return "EXCESS"
+	case Part_OUTSIDE:
+		return "OUTSIDE"
+	case Part_OWN_TENANT:
+		return "OWN_TENANT"
+	case Part_OTHER_TENANTS:
+		return "OTHER_TENANTS"
+	case Part_LONG_TASKS:
+		return "LONG_TASKS"
+	case Part_CLOSED_SHARE:
+		return "CLOSED_SHARE"
+	case Part_IDLE_SLOT:
+		return "IDLE_SLOT"
+	}
+	return "<UNSET>"
+}
+
+func PartFromString(s string) (Part, error) {
+	switch s {
+	case "SAMPLING":
+		return Part_SAMPLING, nil
+	case "LINK":
+		return Part_LINK, nil
+	case "QUEUE":
+		return Part_QUEUE, nil
+	case "BINDING":
+		return Part_BINDING, nil
+	case "LAUNCH":
+		return Part_LAUNCH, nil
+	case "RUN":
+		return Part_RUN, nil
+	case "DELIVERY":
+		return Part_DELIVERY, nil
+	case "STAGE_WAIT":
+		return Part_STAGE_WAIT, nil
+	case "FETCH":
+		return Part_FETCH, nil
+	case "EXCESS":
+		return Part_EXCESS, nil
+	case "OUTSIDE":
+		return Part_OUTSIDE, nil
+	case "OWN_TENANT":
+		return Part_OWN_TENANT, nil
+	case "OTHER_TENANTS":
+		return Part_OTHER_TENANTS, nil
+	case "LONG_TASKS":
+		return Part_LONG_TASKS, nil
+	case "CLOSED_SHARE":
+		return Part_CLOSED_SHARE, nil
+	case "IDLE_SLOT":
+		return Part_IDLE_SLOT, nil
+	}
+	return Part(0), fmt.Errorf("not a valid Part string")
+}
+
+func PartPtr(v Part) *Part { return &v }
+func (p *Part) Scan(value interface{}) (err error) {
+	var result sql.NullInt64
+	err = result.Scan(value)
+	*p = Part(result.Int64)
+	return
+}
+
+func (p *Part) Value() (driver.Value, error) {
+	if p == nil {
+		return nil, nil
+	}
+	return int64(*p), nil
+}
+
+type Binding int64
+
+const (
+	Binding_NOT_KNOWN Binding = 0
+	Binding_LATE      Binding = 1
+	Binding_RIDE      Binding = 2
+	Binding_SHARED    Binding = 3
+	Binding_BUNDLE    Binding = 4
+	Binding_AHEAD     Binding = 5
+	Binding_EARLY     Binding = 6
+)
+
+func (p Binding) String() string {
+	switch p {
+	case Binding_NOT_KNOWN:
+		return "NOT_KNOWN"
+	case Binding_LATE:
+		return "LATE"
+	case Binding_RIDE:
+		return "RIDE"
+	case Binding_SHARED:
+		return "SHARED"
+	case Binding_BUNDLE:
+		return "BUNDLE"
+	case Binding_AHEAD:
+		return "AHEAD"
+	case Binding_EARLY:
+		return "EARLY"
+	}
+	return "<UNSET>"
+}
+
+func BindingFromString(s string) (Binding, error) {
+	switch s {
+	case "NOT_KNOWN":
+		return Binding_NOT_KNOWN, nil
+	case "LATE":
+		return Binding_LATE, nil
+	case "RIDE":
+		return Binding_RIDE, nil
+	case "SHARED":
+		return Binding_SHARED, nil
+	case "BUNDLE":
+		return Binding_BUNDLE, nil
+	case "AHEAD":
+		return Binding_AHEAD, nil
+	case "EARLY":
+		return Binding_EARLY, nil
+	}
+	return Binding(0), fmt.Errorf("not a valid Binding string")
+}
+
+func BindingPtr(v Binding) *Binding { return &v }
+func (p *Binding) Scan(value interface{}) (err error) {
+	var result sql.NullInt64
+	err = result.Scan(value)
+	*p = Binding(result.Int64)
+	return
+}
+
+func (p *Binding) Value() (driver.Value, error) {
+	if p == nil {
+		return nil, nil
+	}
+	return int64(*p), nil
+}
+
 type Caller struct {
 	Secret    *string `thrift:"secret,1,optional" frugal:"1,optional,string" json:"secret,omitempty"`
 	Name      *string `thrift:"name,2,optional" frugal:"2,optional,string" json:"name,omitempty"`
@@ -3021,14 +3277,33 @@ var fieldIDToName_ExplainResponse = map[int16]string{
 }
 
 type ClusterRequest struct {
-	Caller *Caller `thrift:"caller,1,optional" frugal:"1,optional,Caller" json:"caller,omitempty"`
+	Caller     *Caller `thrift:"caller,1,optional" frugal:"1,optional,Caller" json:"caller,omitempty"`
+	After      string  `thrift:"after,2" frugal:"2,default,string" json:"after"`
+	MaxWorkers int32   `thrift:"max_workers,3" frugal:"3,default,i32" json:"max_workers"`
+	Worker     string  `thrift:"worker,4" frugal:"4,default,string" json:"worker"`
+	Figures    bool    `thrift:"figures,5" frugal:"5,default,bool" json:"figures"`
+	Known      int64   `thrift:"known,6" frugal:"6,default,i64" json:"known"`
+	Frontend   string  `thrift:"frontend,7" frugal:"7,default,string" json:"frontend"`
 }
 
 func NewClusterRequest() *ClusterRequest {
-	return &ClusterRequest{}
+	return &ClusterRequest{
+		After:      "",
+		MaxWorkers: 0,
+		Worker:     "",
+		Figures:    false,
+		Known:      0,
+		Frontend:   "",
+	}
 }
 
 func (p *ClusterRequest) InitDefault() {
+	p.After = ""
+	p.MaxWorkers = 0
+	p.Worker = ""
+	p.Figures = false
+	p.Known = 0
+	p.Frontend = ""
 }
 
 var ClusterRequest_Caller_DEFAULT *Caller
@@ -3039,8 +3314,50 @@ func (p *ClusterRequest) GetCaller() (v *Caller) {
 	}
 	return p.Caller
 }
+
+func (p *ClusterRequest) GetAfter() (v string) {
+	return p.After
+}
+
+func (p *ClusterRequest) GetMaxWorkers() (v int32) {
+	return p.MaxWorkers
+}
+
+func (p *ClusterRequest) GetWorker() (v string) {
+	return p.Worker
+}
+
+func (p *ClusterRequest) GetFigures() (v bool) {
+	return p.Figures
+}
+
+func (p *ClusterRequest) GetKnown() (v int64) {
+	return p.Known
+}
+
+func (p *ClusterRequest) GetFrontend() (v string) {
+	return p.Frontend
+}
 func (p *ClusterRequest) SetCaller(val *Caller) {
 	p.Caller = val
+}
+func (p *ClusterRequest) SetAfter(val string) {
+	p.After = val
+}
+func (p *ClusterRequest) SetMaxWorkers(val int32) {
+	p.MaxWorkers = val
+}
+func (p *ClusterRequest) SetWorker(val string) {
+	p.Worker = val
+}
+func (p *ClusterRequest) SetFigures(val bool) {
+	p.Figures = val
+}
+func (p *ClusterRequest) SetKnown(val int64) {
+	p.Known = val
+}
+func (p *ClusterRequest) SetFrontend(val string) {
+	p.Frontend = val
 }
 
 func (p *ClusterRequest) IsSetCaller() bool {
@@ -3056,6 +3373,12 @@ func (p *ClusterRequest) String() string {
 
 var fieldIDToName_ClusterRequest = map[int16]string{
 	1: "caller",
+	2: "after",
+	3: "max_workers",
+	4: "worker",
+	5: "figures",
+	6: "known",
+	7: "frontend",
 }
 
 type WorkerStatus struct {
@@ -3421,6 +3744,9 @@ type ClusterResponse struct {
 	ClockUs      int64           `thrift:"clock_us,12" frugal:"12,default,i64" json:"clock_us"`
 	FileLimit    int64           `thrift:"file_limit,13" frugal:"13,default,i64" json:"file_limit"`
 	MaxClients   int32           `thrift:"max_clients,14" frugal:"14,default,i32" json:"max_clients"`
+	Next         string          `thrift:"next,15" frugal:"15,default,string" json:"next"`
+	Total        int32           `thrift:"total,16" frugal:"16,default,i32" json:"total"`
+	Figures      *Figures        `thrift:"figures,17,optional" frugal:"17,optional,Figures" json:"figures,omitempty"`
 }
 
 func NewClusterResponse() *ClusterResponse {
@@ -3434,6 +3760,8 @@ func NewClusterResponse() *ClusterResponse {
 		ClockUs:      0,
 		FileLimit:    0,
 		MaxClients:   0,
+		Next:         "",
+		Total:        0,
 	}
 }
 
@@ -3447,6 +3775,8 @@ func (p *ClusterResponse) InitDefault() {
 	p.ClockUs = 0
 	p.FileLimit = 0
 	p.MaxClients = 0
+	p.Next = ""
+	p.Total = 0
 }
 
 func (p *ClusterResponse) GetFrontend() (v string) {
@@ -3504,6 +3834,23 @@ func (p *ClusterResponse) GetFileLimit() (v int64) {
 func (p *ClusterResponse) GetMaxClients() (v int32) {
 	return p.MaxClients
 }
+
+func (p *ClusterResponse) GetNext() (v string) {
+	return p.Next
+}
+
+func (p *ClusterResponse) GetTotal() (v int32) {
+	return p.Total
+}
+
+var ClusterResponse_Figures_DEFAULT *Figures
+
+func (p *ClusterResponse) GetFigures() (v *Figures) {
+	if !p.IsSetFigures() {
+		return ClusterResponse_Figures_DEFAULT
+	}
+	return p.Figures
+}
 func (p *ClusterResponse) SetFrontend(val string) {
 	p.Frontend = val
 }
@@ -3546,6 +3893,19 @@ func (p *ClusterResponse) SetFileLimit(val int64) {
 func (p *ClusterResponse) SetMaxClients(val int32) {
 	p.MaxClients = val
 }
+func (p *ClusterResponse) SetNext(val string) {
+	p.Next = val
+}
+func (p *ClusterResponse) SetTotal(val int32) {
+	p.Total = val
+}
+func (p *ClusterResponse) SetFigures(val *Figures) {
+	p.Figures = val
+}
+
+func (p *ClusterResponse) IsSetFigures() bool {
+	return p.Figures != nil
+}
 
 func (p *ClusterResponse) String() string {
 	if p == nil {
@@ -3569,6 +3929,1381 @@ var fieldIDToName_ClusterResponse = map[int16]string{
 	12: "clock_us",
 	13: "file_limit",
 	14: "max_clients",
+	15: "next",
+	16: "total",
+	17: "figures",
+}
+
+type Figures struct {
+	List      int64    `thrift:"list,1" frugal:"1,default,i64" json:"list"`
+	Names     []string `thrift:"names,2" frugal:"2,default,list<string>" json:"names"`
+	Addresses []string `thrift:"addresses,3" frugal:"3,default,list<string>" json:"addresses"`
+	Racks     []string `thrift:"racks,4" frugal:"4,default,list<string>" json:"racks"`
+	Figures   []byte   `thrift:"figures,5" frugal:"5,default,binary" json:"figures"`
+}
+
+func NewFigures() *Figures {
+	return &Figures{
+		List: 0,
+	}
+}
+
+func (p *Figures) InitDefault() {
+	p.List = 0
+}
+
+func (p *Figures) GetList() (v int64) {
+	return p.List
+}
+
+func (p *Figures) GetNames() (v []string) {
+	return p.Names
+}
+
+func (p *Figures) GetAddresses() (v []string) {
+	return p.Addresses
+}
+
+func (p *Figures) GetRacks() (v []string) {
+	return p.Racks
+}
+
+func (p *Figures) GetFigures() (v []byte) {
+	return p.Figures
+}
+func (p *Figures) SetList(val int64) {
+	p.List = val
+}
+func (p *Figures) SetNames(val []string) {
+	p.Names = val
+}
+func (p *Figures) SetAddresses(val []string) {
+	p.Addresses = val
+}
+func (p *Figures) SetRacks(val []string) {
+	p.Racks = val
+}
+func (p *Figures) SetFigures(val []byte) {
+	p.Figures = val
+}
+
+func (p *Figures) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("Figures(%+v)", *p)
+}
+
+var fieldIDToName_Figures = map[int16]string{
+	1: "list",
+	2: "names",
+	3: "addresses",
+	4: "racks",
+	5: "figures",
+}
+
+type Told struct {
+	Name             string       `thrift:"name,1,required" frugal:"1,required,string" json:"name"`
+	Address          string       `thrift:"address,2,required" frugal:"2,required,string" json:"address"`
+	Error            string       `thrift:"error,3" frugal:"3,default,string" json:"error"`
+	Version          string       `thrift:"version,4" frugal:"4,default,string" json:"version"`
+	UptimeUs         int64        `thrift:"uptime_us,5" frugal:"5,default,i64" json:"uptime_us"`
+	Draining         bool         `thrift:"draining,6" frugal:"6,default,bool" json:"draining"`
+	Jobs             int32        `thrift:"jobs,7" frugal:"7,default,i32" json:"jobs"`
+	TasksPending     int32        `thrift:"tasks_pending,8" frugal:"8,default,i32" json:"tasks_pending"`
+	TasksRunning     int32        `thrift:"tasks_running,9" frugal:"9,default,i32" json:"tasks_running"`
+	Workers          int32        `thrift:"workers,10" frugal:"10,default,i32" json:"workers"`
+	Warning          string       `thrift:"warning,11" frugal:"11,default,string" json:"warning"`
+	CutOff           bool         `thrift:"cut_off,12" frugal:"12,default,bool" json:"cut_off"`
+	SilenceUs        int64        `thrift:"silence_us,13" frugal:"13,default,i64" json:"silence_us"`
+	ClockUs          int64        `thrift:"clock_us,14" frugal:"14,default,i64" json:"clock_us"`
+	LostMeasurements int64        `thrift:"lost_measurements,15" frugal:"15,default,i64" json:"lost_measurements"`
+	LostJobs         int64        `thrift:"lost_jobs,16" frugal:"16,default,i64" json:"lost_jobs"`
+	KeptJobs         int32        `thrift:"kept_jobs,17" frugal:"17,default,i32" json:"kept_jobs"`
+	Estimates        []*Estimates `thrift:"estimates,18" frugal:"18,default,list<Estimates>" json:"estimates"`
+	RoundTrips       []byte       `thrift:"round_trips,19" frugal:"19,default,binary" json:"round_trips"`
+}
+
+func NewTold() *Told {
+	return &Told{
+		Error:            "",
+		Version:          "",
+		UptimeUs:         0,
+		Draining:         false,
+		Jobs:             0,
+		TasksPending:     0,
+		TasksRunning:     0,
+		Workers:          0,
+		Warning:          "",
+		CutOff:           false,
+		SilenceUs:        -1,
+		ClockUs:          0,
+		LostMeasurements: 0,
+		LostJobs:         0,
+		KeptJobs:         0,
+	}
+}
+
+func (p *Told) InitDefault() {
+	p.Error = ""
+	p.Version = ""
+	p.UptimeUs = 0
+	p.Draining = false
+	p.Jobs = 0
+	p.TasksPending = 0
+	p.TasksRunning = 0
+	p.Workers = 0
+	p.Warning = ""
+	p.CutOff = false
+	p.SilenceUs = -1
+	p.ClockUs = 0
+	p.LostMeasurements = 0
+	p.LostJobs = 0
+	p.KeptJobs = 0
+}
+
+func (p *Told) GetName() (v string) {
+	return p.Name
+}
+
+func (p *Told) GetAddress() (v string) {
+	return p.Address
+}
+
+func (p *Told) GetError() (v string) {
+	return p.Error
+}
+
+func (p *Told) GetVersion() (v string) {
+	return p.Version
+}
+
+func (p *Told) GetUptimeUs() (v int64) {
+	return p.UptimeUs
+}
+
+func (p *Told) GetDraining() (v bool) {
+	return p.Draining
+}
+
+func (p *Told) GetJobs() (v int32) {
+	return p.Jobs
+}
+
+func (p *Told) GetTasksPending() (v int32) {
+	return p.TasksPending
+}
+
+func (p *Told) GetTasksRunning() (v int32) {
+	return p.TasksRunning
+}
+
+func (p *Told) GetWorkers() (v int32) {
+	return p.Workers
+}
+
+func (p *Told) GetWarning() (v string) {
+	return p.Warning
+}
+
+func (p *Told) GetCutOff() (v bool) {
+	return p.CutOff
+}
+
+func (p *Told) GetSilenceUs() (v int64) {
+	return p.SilenceUs
+}
+
+func (p *Told) GetClockUs() (v int64) {
+	return p.ClockUs
+}
+
+func (p *Told) GetLostMeasurements() (v int64) {
+	return p.LostMeasurements
+}
+
+func (p *Told) GetLostJobs() (v int64) {
+	return p.LostJobs
+}
+
+func (p *Told) GetKeptJobs() (v int32) {
+	return p.KeptJobs
+}
+
+func (p *Told) GetEstimates() (v []*Estimates) {
+	return p.Estimates
+}
+
+func (p *Told) GetRoundTrips() (v []byte) {
+	return p.RoundTrips
+}
+func (p *Told) SetName(val string) {
+	p.Name = val
+}
+func (p *Told) SetAddress(val string) {
+	p.Address = val
+}
+func (p *Told) SetError(val string) {
+	p.Error = val
+}
+func (p *Told) SetVersion(val string) {
+	p.Version = val
+}
+func (p *Told) SetUptimeUs(val int64) {
+	p.UptimeUs = val
+}
+func (p *Told) SetDraining(val bool) {
+	p.Draining = val
+}
+func (p *Told) SetJobs(val int32) {
+	p.Jobs = val
+}
+func (p *Told) SetTasksPending(val int32) {
+	p.TasksPending = val
+}
+func (p *Told) SetTasksRunning(val int32) {
+	p.TasksRunning = val
+}
+func (p *Told) SetWorkers(val int32) {
+	p.Workers = val
+}
+func (p *Told) SetWarning(val string) {
+	p.Warning = val
+}
+func (p *Told) SetCutOff(val bool) {
+	p.CutOff = val
+}
+func (p *Told) SetSilenceUs(val int64) {
+	p.SilenceUs = val
+}
+func (p *Told) SetClockUs(val int64) {
+	p.ClockUs = val
+}
+func (p *Told) SetLostMeasurements(val int64) {
+	p.LostMeasurements = val
+}
+func (p *Told) SetLostJobs(val int64) {
+	p.LostJobs = val
+}
+func (p *Told) SetKeptJobs(val int32) {
+	p.KeptJobs = val
+}
+func (p *Told) SetEstimates(val []*Estimates) {
+	p.Estimates = val
+}
+func (p *Told) SetRoundTrips(val []byte) {
+	p.RoundTrips = val
+}
+
+func (p *Told) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("Told(%+v)", *p)
+}
+
+var fieldIDToName_Told = map[int16]string{
+	1:  "name",
+	2:  "address",
+	3:  "error",
+	4:  "version",
+	5:  "uptime_us",
+	6:  "draining",
+	7:  "jobs",
+	8:  "tasks_pending",
+	9:  "tasks_running",
+	10: "workers",
+	11: "warning",
+	12: "cut_off",
+	13: "silence_us",
+	14: "clock_us",
+	15: "lost_measurements",
+	16: "lost_jobs",
+	17: "kept_jobs",
+	18: "estimates",
+	19: "round_trips",
+}
+
+type Estimates struct {
+	Of      string `thrift:"of,1,required" frugal:"1,required,string" json:"of"`
+	Seen    int64  `thrift:"seen,2" frugal:"2,default,i64" json:"seen"`
+	Good    int64  `thrift:"good,3" frugal:"3,default,i64" json:"good"`
+	Over    int64  `thrift:"over,4" frugal:"4,default,i64" json:"over"`
+	ErrorUs int64  `thrift:"error_us,5" frugal:"5,default,i64" json:"error_us"`
+}
+
+func NewEstimates() *Estimates {
+	return &Estimates{
+		Seen:    0,
+		Good:    0,
+		Over:    0,
+		ErrorUs: 0,
+	}
+}
+
+func (p *Estimates) InitDefault() {
+	p.Seen = 0
+	p.Good = 0
+	p.Over = 0
+	p.ErrorUs = 0
+}
+
+func (p *Estimates) GetOf() (v string) {
+	return p.Of
+}
+
+func (p *Estimates) GetSeen() (v int64) {
+	return p.Seen
+}
+
+func (p *Estimates) GetGood() (v int64) {
+	return p.Good
+}
+
+func (p *Estimates) GetOver() (v int64) {
+	return p.Over
+}
+
+func (p *Estimates) GetErrorUs() (v int64) {
+	return p.ErrorUs
+}
+func (p *Estimates) SetOf(val string) {
+	p.Of = val
+}
+func (p *Estimates) SetSeen(val int64) {
+	p.Seen = val
+}
+func (p *Estimates) SetGood(val int64) {
+	p.Good = val
+}
+func (p *Estimates) SetOver(val int64) {
+	p.Over = val
+}
+func (p *Estimates) SetErrorUs(val int64) {
+	p.ErrorUs = val
+}
+
+func (p *Estimates) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("Estimates(%+v)", *p)
+}
+
+var fieldIDToName_Estimates = map[int16]string{
+	1: "of",
+	2: "seen",
+	3: "good",
+	4: "over",
+	5: "error_us",
+}
+
+type WatchRequest struct {
+	Caller   *Caller `thrift:"caller,1,optional" frugal:"1,optional,Caller" json:"caller,omitempty"`
+	WindowUs int64   `thrift:"window_us,2" frugal:"2,default,i64" json:"window_us"`
+	SinceUs  int64   `thrift:"since_us,3" frugal:"3,default,i64" json:"since_us"`
+	Top      int32   `thrift:"top,4" frugal:"4,default,i32" json:"top"`
+}
+
+func NewWatchRequest() *WatchRequest {
+	return &WatchRequest{
+		WindowUs: 0,
+		SinceUs:  0,
+		Top:      0,
+	}
+}
+
+func (p *WatchRequest) InitDefault() {
+	p.WindowUs = 0
+	p.SinceUs = 0
+	p.Top = 0
+}
+
+var WatchRequest_Caller_DEFAULT *Caller
+
+func (p *WatchRequest) GetCaller() (v *Caller) {
+	if !p.IsSetCaller() {
+		return WatchRequest_Caller_DEFAULT
+	}
+	return p.Caller
+}
+
+func (p *WatchRequest) GetWindowUs() (v int64) {
+	return p.WindowUs
+}
+
+func (p *WatchRequest) GetSinceUs() (v int64) {
+	return p.SinceUs
+}
+
+func (p *WatchRequest) GetTop() (v int32) {
+	return p.Top
+}
+func (p *WatchRequest) SetCaller(val *Caller) {
+	p.Caller = val
+}
+func (p *WatchRequest) SetWindowUs(val int64) {
+	p.WindowUs = val
+}
+func (p *WatchRequest) SetSinceUs(val int64) {
+	p.SinceUs = val
+}
+func (p *WatchRequest) SetTop(val int32) {
+	p.Top = val
+}
+
+func (p *WatchRequest) IsSetCaller() bool {
+	return p.Caller != nil
+}
+
+func (p *WatchRequest) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("WatchRequest(%+v)", *p)
+}
+
+var fieldIDToName_WatchRequest = map[int16]string{
+	1: "caller",
+	2: "window_us",
+	3: "since_us",
+	4: "top",
+}
+
+type Series struct {
+	Path       string `thrift:"path,1,required" frugal:"1,required,string" json:"path"`
+	Policy     string `thrift:"policy,2,required" frugal:"2,required,string" json:"policy"`
+	Tenant     string `thrift:"tenant,3,required" frugal:"3,required,string" json:"tenant"`
+	Histograms []byte `thrift:"histograms,4,required" frugal:"4,required,binary" json:"histograms"`
+}
+
+func NewSeries() *Series {
+	return &Series{}
+}
+
+func (p *Series) InitDefault() {
+}
+
+func (p *Series) GetPath() (v string) {
+	return p.Path
+}
+
+func (p *Series) GetPolicy() (v string) {
+	return p.Policy
+}
+
+func (p *Series) GetTenant() (v string) {
+	return p.Tenant
+}
+
+func (p *Series) GetHistograms() (v []byte) {
+	return p.Histograms
+}
+func (p *Series) SetPath(val string) {
+	p.Path = val
+}
+func (p *Series) SetPolicy(val string) {
+	p.Policy = val
+}
+func (p *Series) SetTenant(val string) {
+	p.Tenant = val
+}
+func (p *Series) SetHistograms(val []byte) {
+	p.Histograms = val
+}
+
+func (p *Series) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("Series(%+v)", *p)
+}
+
+var fieldIDToName_Series = map[int16]string{
+	1: "path",
+	2: "policy",
+	3: "tenant",
+	4: "histograms",
+}
+
+type Refusals struct {
+	Reason RefusedReason `thrift:"reason,1,required" frugal:"1,required,RefusedReason" json:"reason"`
+	Times  int64         `thrift:"times,2" frugal:"2,default,i64" json:"times"`
+}
+
+func NewRefusals() *Refusals {
+	return &Refusals{
+		Times: 0,
+	}
+}
+
+func (p *Refusals) InitDefault() {
+	p.Times = 0
+}
+
+func (p *Refusals) GetReason() (v RefusedReason) {
+	return p.Reason
+}
+
+func (p *Refusals) GetTimes() (v int64) {
+	return p.Times
+}
+func (p *Refusals) SetReason(val RefusedReason) {
+	p.Reason = val
+}
+func (p *Refusals) SetTimes(val int64) {
+	p.Times = val
+}
+
+func (p *Refusals) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("Refusals(%+v)", *p)
+}
+
+var fieldIDToName_Refusals = map[int16]string{
+	1: "reason",
+	2: "times",
+}
+
+type Window struct {
+	AtUs         int64       `thrift:"at_us,1,required" frugal:"1,required,i64" json:"at_us"`
+	LengthUs     int64       `thrift:"length_us,2,required" frugal:"2,required,i64" json:"length_us"`
+	Series       []*Series   `thrift:"series,3" frugal:"3,default,list<Series>" json:"series"`
+	Accepted     int64       `thrift:"accepted,4" frugal:"4,default,i64" json:"accepted"`
+	Tasks        int64       `thrift:"tasks,5" frugal:"5,default,i64" json:"tasks"`
+	Failed       int64       `thrift:"failed,6" frugal:"6,default,i64" json:"failed"`
+	Refusals     []*Refusals `thrift:"refusals,7" frugal:"7,default,list<Refusals>" json:"refusals"`
+	QueueAgeUs   int64       `thrift:"queue_age_us,8" frugal:"8,default,i64" json:"queue_age_us"`
+	TasksPending int32       `thrift:"tasks_pending,9" frugal:"9,default,i32" json:"tasks_pending"`
+	TasksRunning int32       `thrift:"tasks_running,10" frugal:"10,default,i32" json:"tasks_running"`
+	Frontends    int32       `thrift:"frontends,11" frugal:"11,default,i32" json:"frontends"`
+}
+
+func NewWindow() *Window {
+	return &Window{
+		Accepted:     0,
+		Tasks:        0,
+		Failed:       0,
+		QueueAgeUs:   0,
+		TasksPending: 0,
+		TasksRunning: 0,
+		Frontends:    0,
+	}
+}
+
+func (p *Window) InitDefault() {
+	p.Accepted = 0
+	p.Tasks = 0
+	p.Failed = 0
+	p.QueueAgeUs = 0
+	p.TasksPending = 0
+	p.TasksRunning = 0
+	p.Frontends = 0
+}
+
+func (p *Window) GetAtUs() (v int64) {
+	return p.AtUs
+}
+
+func (p *Window) GetLengthUs() (v int64) {
+	return p.LengthUs
+}
+
+func (p *Window) GetSeries() (v []*Series) {
+	return p.Series
+}
+
+func (p *Window) GetAccepted() (v int64) {
+	return p.Accepted
+}
+
+func (p *Window) GetTasks() (v int64) {
+	return p.Tasks
+}
+
+func (p *Window) GetFailed() (v int64) {
+	return p.Failed
+}
+
+func (p *Window) GetRefusals() (v []*Refusals) {
+	return p.Refusals
+}
+
+func (p *Window) GetQueueAgeUs() (v int64) {
+	return p.QueueAgeUs
+}
+
+func (p *Window) GetTasksPending() (v int32) {
+	return p.TasksPending
+}
+
+func (p *Window) GetTasksRunning() (v int32) {
+	return p.TasksRunning
+}
+
+func (p *Window) GetFrontends() (v int32) {
+	return p.Frontends
+}
+func (p *Window) SetAtUs(val int64) {
+	p.AtUs = val
+}
+func (p *Window) SetLengthUs(val int64) {
+	p.LengthUs = val
+}
+func (p *Window) SetSeries(val []*Series) {
+	p.Series = val
+}
+func (p *Window) SetAccepted(val int64) {
+	p.Accepted = val
+}
+func (p *Window) SetTasks(val int64) {
+	p.Tasks = val
+}
+func (p *Window) SetFailed(val int64) {
+	p.Failed = val
+}
+func (p *Window) SetRefusals(val []*Refusals) {
+	p.Refusals = val
+}
+func (p *Window) SetQueueAgeUs(val int64) {
+	p.QueueAgeUs = val
+}
+func (p *Window) SetTasksPending(val int32) {
+	p.TasksPending = val
+}
+func (p *Window) SetTasksRunning(val int32) {
+	p.TasksRunning = val
+}
+func (p *Window) SetFrontends(val int32) {
+	p.Frontends = val
+}
+
+func (p *Window) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("Window(%+v)", *p)
+}
+
+var fieldIDToName_Window = map[int16]string{
+	1:  "at_us",
+	2:  "length_us",
+	3:  "series",
+	4:  "accepted",
+	5:  "tasks",
+	6:  "failed",
+	7:  "refusals",
+	8:  "queue_age_us",
+	9:  "tasks_pending",
+	10: "tasks_running",
+	11: "frontends",
+}
+
+type WatchResponse struct {
+	Windows   []*Window     `thrift:"windows,1,required" frugal:"1,required,list<Window>" json:"windows"`
+	Slowest   []*JobSummary `thrift:"slowest,2" frugal:"2,default,list<JobSummary>" json:"slowest"`
+	Frontends []*Told       `thrift:"frontends,3,required" frugal:"3,required,list<Told>" json:"frontends"`
+	LeftOut   int32         `thrift:"left_out,4" frugal:"4,default,i32" json:"left_out"`
+}
+
+func NewWatchResponse() *WatchResponse {
+	return &WatchResponse{
+		LeftOut: 0,
+	}
+}
+
+func (p *WatchResponse) InitDefault() {
+	p.LeftOut = 0
+}
+
+func (p *WatchResponse) GetWindows() (v []*Window) {
+	return p.Windows
+}
+
+func (p *WatchResponse) GetSlowest() (v []*JobSummary) {
+	return p.Slowest
+}
+
+func (p *WatchResponse) GetFrontends() (v []*Told) {
+	return p.Frontends
+}
+
+func (p *WatchResponse) GetLeftOut() (v int32) {
+	return p.LeftOut
+}
+func (p *WatchResponse) SetWindows(val []*Window) {
+	p.Windows = val
+}
+func (p *WatchResponse) SetSlowest(val []*JobSummary) {
+	p.Slowest = val
+}
+func (p *WatchResponse) SetFrontends(val []*Told) {
+	p.Frontends = val
+}
+func (p *WatchResponse) SetLeftOut(val int32) {
+	p.LeftOut = val
+}
+
+func (p *WatchResponse) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("WatchResponse(%+v)", *p)
+}
+
+var fieldIDToName_WatchResponse = map[int16]string{
+	1: "windows",
+	2: "slowest",
+	3: "frontends",
+	4: "left_out",
+}
+
+type JobFilter struct {
+	Policy   string  `thrift:"policy,1" frugal:"1,default,string" json:"policy"`
+	Tenant   *string `thrift:"tenant,2,optional" frugal:"2,optional,string" json:"tenant,omitempty"`
+	Failed   bool    `thrift:"failed,3" frugal:"3,default,bool" json:"failed"`
+	Running  bool    `thrift:"running,4" frugal:"4,default,bool" json:"running"`
+	SlowerUs int64   `thrift:"slower_us,5" frugal:"5,default,i64" json:"slower_us"`
+	FromUs   int64   `thrift:"from_us,6" frugal:"6,default,i64" json:"from_us"`
+	UntilUs  int64   `thrift:"until_us,7" frugal:"7,default,i64" json:"until_us"`
+	Id       string  `thrift:"id,8" frugal:"8,default,string" json:"id"`
+	Frontend string  `thrift:"frontend,9" frugal:"9,default,string" json:"frontend"`
+}
+
+func NewJobFilter() *JobFilter {
+	return &JobFilter{
+		Policy:   "",
+		Failed:   false,
+		Running:  false,
+		SlowerUs: 0,
+		FromUs:   0,
+		UntilUs:  0,
+		Id:       "",
+		Frontend: "",
+	}
+}
+
+func (p *JobFilter) InitDefault() {
+	p.Policy = ""
+	p.Failed = false
+	p.Running = false
+	p.SlowerUs = 0
+	p.FromUs = 0
+	p.UntilUs = 0
+	p.Id = ""
+	p.Frontend = ""
+}
+
+func (p *JobFilter) GetPolicy() (v string) {
+	return p.Policy
+}
+
+var JobFilter_Tenant_DEFAULT string
+
+func (p *JobFilter) GetTenant() (v string) {
+	if !p.IsSetTenant() {
+		return JobFilter_Tenant_DEFAULT
+	}
+	return *p.Tenant
+}
+
+func (p *JobFilter) GetFailed() (v bool) {
+	return p.Failed
+}
+
+func (p *JobFilter) GetRunning() (v bool) {
+	return p.Running
+}
+
+func (p *JobFilter) GetSlowerUs() (v int64) {
+	return p.SlowerUs
+}
+
+func (p *JobFilter) GetFromUs() (v int64) {
+	return p.FromUs
+}
+
+func (p *JobFilter) GetUntilUs() (v int64) {
+	return p.UntilUs
+}
+
+func (p *JobFilter) GetId() (v string) {
+	return p.Id
+}
+
+func (p *JobFilter) GetFrontend() (v string) {
+	return p.Frontend
+}
+func (p *JobFilter) SetPolicy(val string) {
+	p.Policy = val
+}
+func (p *JobFilter) SetTenant(val *string) {
+	p.Tenant = val
+}
+func (p *JobFilter) SetFailed(val bool) {
+	p.Failed = val
+}
+func (p *JobFilter) SetRunning(val bool) {
+	p.Running = val
+}
+func (p *JobFilter) SetSlowerUs(val int64) {
+	p.SlowerUs = val
+}
+func (p *JobFilter) SetFromUs(val int64) {
+	p.FromUs = val
+}
+func (p *JobFilter) SetUntilUs(val int64) {
+	p.UntilUs = val
+}
+func (p *JobFilter) SetId(val string) {
+	p.Id = val
+}
+func (p *JobFilter) SetFrontend(val string) {
+	p.Frontend = val
+}
+
+func (p *JobFilter) IsSetTenant() bool {
+	return p.Tenant != nil
+}
+
+func (p *JobFilter) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("JobFilter(%+v)", *p)
+}
+
+var fieldIDToName_JobFilter = map[int16]string{
+	1: "policy",
+	2: "tenant",
+	3: "failed",
+	4: "running",
+	5: "slower_us",
+	6: "from_us",
+	7: "until_us",
+	8: "id",
+	9: "frontend",
+}
+
+type JobsRequest struct {
+	Caller  *Caller    `thrift:"caller,1,optional" frugal:"1,optional,Caller" json:"caller,omitempty"`
+	Filter  *JobFilter `thrift:"filter,2,optional" frugal:"2,optional,JobFilter" json:"filter,omitempty"`
+	Cursor  string     `thrift:"cursor,3" frugal:"3,default,string" json:"cursor"`
+	MaxJobs int32      `thrift:"max_jobs,4" frugal:"4,default,i32" json:"max_jobs"`
+}
+
+func NewJobsRequest() *JobsRequest {
+	return &JobsRequest{
+		Cursor:  "",
+		MaxJobs: 0,
+	}
+}
+
+func (p *JobsRequest) InitDefault() {
+	p.Cursor = ""
+	p.MaxJobs = 0
+}
+
+var JobsRequest_Caller_DEFAULT *Caller
+
+func (p *JobsRequest) GetCaller() (v *Caller) {
+	if !p.IsSetCaller() {
+		return JobsRequest_Caller_DEFAULT
+	}
+	return p.Caller
+}
+
+var JobsRequest_Filter_DEFAULT *JobFilter
+
+func (p *JobsRequest) GetFilter() (v *JobFilter) {
+	if !p.IsSetFilter() {
+		return JobsRequest_Filter_DEFAULT
+	}
+	return p.Filter
+}
+
+func (p *JobsRequest) GetCursor() (v string) {
+	return p.Cursor
+}
+
+func (p *JobsRequest) GetMaxJobs() (v int32) {
+	return p.MaxJobs
+}
+func (p *JobsRequest) SetCaller(val *Caller) {
+	p.Caller = val
+}
+func (p *JobsRequest) SetFilter(val *JobFilter) {
+	p.Filter = val
+}
+func (p *JobsRequest) SetCursor(val string) {
+	p.Cursor = val
+}
+func (p *JobsRequest) SetMaxJobs(val int32) {
+	p.MaxJobs = val
+}
+
+func (p *JobsRequest) IsSetCaller() bool {
+	return p.Caller != nil
+}
+
+func (p *JobsRequest) IsSetFilter() bool {
+	return p.Filter != nil
+}
+
+func (p *JobsRequest) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("JobsRequest(%+v)", *p)
+}
+
+var fieldIDToName_JobsRequest = map[int16]string{
+	1: "caller",
+	2: "filter",
+	3: "cursor",
+	4: "max_jobs",
+}
+
+type PartOf struct {
+	Part Part  `thrift:"part,1,required" frugal:"1,required,Part" json:"part"`
+	Us   int64 `thrift:"us,2,required" frugal:"2,required,i64" json:"us"`
+}
+
+func NewPartOf() *PartOf {
+	return &PartOf{}
+}
+
+func (p *PartOf) InitDefault() {
+}
+
+func (p *PartOf) GetPart() (v Part) {
+	return p.Part
+}
+
+func (p *PartOf) GetUs() (v int64) {
+	return p.Us
+}
+func (p *PartOf) SetPart(val Part) {
+	p.Part = val
+}
+func (p *PartOf) SetUs(val int64) {
+	p.Us = val
+}
+
+func (p *PartOf) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("PartOf(%+v)", *p)
+}
+
+var fieldIDToName_PartOf = map[int16]string{
+	1: "part",
+	2: "us",
+}
+
+type JobSummary struct {
+	Job        string    `thrift:"job,1,required" frugal:"1,required,string" json:"job"`
+	Owner      string    `thrift:"owner,2,required" frugal:"2,required,string" json:"owner"`
+	Frontend   string    `thrift:"frontend,3,required" frugal:"3,required,string" json:"frontend"`
+	Policy     string    `thrift:"policy,4" frugal:"4,default,string" json:"policy"`
+	Tenant     string    `thrift:"tenant,5" frugal:"5,default,string" json:"tenant"`
+	CameUs     int64     `thrift:"came_us,6" frugal:"6,default,i64" json:"came_us"`
+	ResponseUs int64     `thrift:"response_us,7" frugal:"7,default,i64" json:"response_us"`
+	Tasks      int32     `thrift:"tasks,8" frugal:"8,default,i32" json:"tasks"`
+	Ended      int32     `thrift:"ended,9" frugal:"9,default,i32" json:"ended"`
+	Failed     int32     `thrift:"failed,10" frugal:"10,default,i32" json:"failed"`
+	Running    bool      `thrift:"running,11" frugal:"11,default,bool" json:"running"`
+	Blame      []*PartOf `thrift:"blame,12" frugal:"12,default,list<PartOf>" json:"blame"`
+	Stages     int32     `thrift:"stages,13" frugal:"13,default,i32" json:"stages"`
+	Path       string    `thrift:"path,14" frugal:"14,default,string" json:"path"`
+	Kept       []string  `thrift:"kept,15" frugal:"15,default,list<string>" json:"kept"`
+}
+
+func NewJobSummary() *JobSummary {
+	return &JobSummary{
+		Policy:     "",
+		Tenant:     "",
+		CameUs:     0,
+		ResponseUs: 0,
+		Tasks:      0,
+		Ended:      0,
+		Failed:     0,
+		Running:    false,
+		Stages:     0,
+		Path:       "",
+	}
+}
+
+func (p *JobSummary) InitDefault() {
+	p.Policy = ""
+	p.Tenant = ""
+	p.CameUs = 0
+	p.ResponseUs = 0
+	p.Tasks = 0
+	p.Ended = 0
+	p.Failed = 0
+	p.Running = false
+	p.Stages = 0
+	p.Path = ""
+}
+
+func (p *JobSummary) GetJob() (v string) {
+	return p.Job
+}
+
+func (p *JobSummary) GetOwner() (v string) {
+	return p.Owner
+}
+
+func (p *JobSummary) GetFrontend() (v string) {
+	return p.Frontend
+}
+
+func (p *JobSummary) GetPolicy() (v string) {
+	return p.Policy
+}
+
+func (p *JobSummary) GetTenant() (v string) {
+	return p.Tenant
+}
+
+func (p *JobSummary) GetCameUs() (v int64) {
+	return p.CameUs
+}
+
+func (p *JobSummary) GetResponseUs() (v int64) {
+	return p.ResponseUs
+}
+
+func (p *JobSummary) GetTasks() (v int32) {
+	return p.Tasks
+}
+
+func (p *JobSummary) GetEnded() (v int32) {
+	return p.Ended
+}
+
+func (p *JobSummary) GetFailed() (v int32) {
+	return p.Failed
+}
+
+func (p *JobSummary) GetRunning() (v bool) {
+	return p.Running
+}
+
+func (p *JobSummary) GetBlame() (v []*PartOf) {
+	return p.Blame
+}
+
+func (p *JobSummary) GetStages() (v int32) {
+	return p.Stages
+}
+
+func (p *JobSummary) GetPath() (v string) {
+	return p.Path
+}
+
+func (p *JobSummary) GetKept() (v []string) {
+	return p.Kept
+}
+func (p *JobSummary) SetJob(val string) {
+	p.Job = val
+}
+func (p *JobSummary) SetOwner(val string) {
+	p.Owner = val
+}
+func (p *JobSummary) SetFrontend(val string) {
+	p.Frontend = val
+}
+func (p *JobSummary) SetPolicy(val string) {
+	p.Policy = val
+}
+func (p *JobSummary) SetTenant(val string) {
+	p.Tenant = val
+}
+func (p *JobSummary) SetCameUs(val int64) {
+	p.CameUs = val
+}
+func (p *JobSummary) SetResponseUs(val int64) {
+	p.ResponseUs = val
+}
+func (p *JobSummary) SetTasks(val int32) {
+	p.Tasks = val
+}
+func (p *JobSummary) SetEnded(val int32) {
+	p.Ended = val
+}
+func (p *JobSummary) SetFailed(val int32) {
+	p.Failed = val
+}
+func (p *JobSummary) SetRunning(val bool) {
+	p.Running = val
+}
+func (p *JobSummary) SetBlame(val []*PartOf) {
+	p.Blame = val
+}
+func (p *JobSummary) SetStages(val int32) {
+	p.Stages = val
+}
+func (p *JobSummary) SetPath(val string) {
+	p.Path = val
+}
+func (p *JobSummary) SetKept(val []string) {
+	p.Kept = val
+}
+
+func (p *JobSummary) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("JobSummary(%+v)", *p)
+}
+
+var fieldIDToName_JobSummary = map[int16]string{
+	1:  "job",
+	2:  "owner",
+	3:  "frontend",
+	4:  "policy",
+	5:  "tenant",
+	6:  "came_us",
+	7:  "response_us",
+	8:  "tasks",
+	9:  "ended",
+	10: "failed",
+	11: "running",
+	12: "blame",
+	13: "stages",
+	14: "path",
+	15: "kept",
+}
+
+type JobsResponse struct {
+	Jobs      []*JobSummary `thrift:"jobs,1,required" frugal:"1,required,list<JobSummary>" json:"jobs"`
+	Next      string        `thrift:"next,2" frugal:"2,default,string" json:"next"`
+	Frontends []*Told       `thrift:"frontends,3,required" frugal:"3,required,list<Told>" json:"frontends"`
+}
+
+func NewJobsResponse() *JobsResponse {
+	return &JobsResponse{
+		Next: "",
+	}
+}
+
+func (p *JobsResponse) InitDefault() {
+	p.Next = ""
+}
+
+func (p *JobsResponse) GetJobs() (v []*JobSummary) {
+	return p.Jobs
+}
+
+func (p *JobsResponse) GetNext() (v string) {
+	return p.Next
+}
+
+func (p *JobsResponse) GetFrontends() (v []*Told) {
+	return p.Frontends
+}
+func (p *JobsResponse) SetJobs(val []*JobSummary) {
+	p.Jobs = val
+}
+func (p *JobsResponse) SetNext(val string) {
+	p.Next = val
+}
+func (p *JobsResponse) SetFrontends(val []*Told) {
+	p.Frontends = val
+}
+
+func (p *JobsResponse) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("JobsResponse(%+v)", *p)
+}
+
+var fieldIDToName_JobsResponse = map[int16]string{
+	1: "jobs",
+	2: "next",
+	3: "frontends",
+}
+
+type TraceRequest struct {
+	Caller      *Caller `thrift:"caller,1,optional" frugal:"1,optional,Caller" json:"caller,omitempty"`
+	Job         string  `thrift:"job,2,required" frugal:"2,required,string" json:"job"`
+	From        int32   `thrift:"from,3" frugal:"3,default,i32" json:"from"`
+	MaxAttempts int32   `thrift:"max_attempts,4" frugal:"4,default,i32" json:"max_attempts"`
+}
+
+func NewTraceRequest() *TraceRequest {
+	return &TraceRequest{
+		From:        0,
+		MaxAttempts: 0,
+	}
+}
+
+func (p *TraceRequest) InitDefault() {
+	p.From = 0
+	p.MaxAttempts = 0
+}
+
+var TraceRequest_Caller_DEFAULT *Caller
+
+func (p *TraceRequest) GetCaller() (v *Caller) {
+	if !p.IsSetCaller() {
+		return TraceRequest_Caller_DEFAULT
+	}
+	return p.Caller
+}
+
+func (p *TraceRequest) GetJob() (v string) {
+	return p.Job
+}
+
+func (p *TraceRequest) GetFrom() (v int32) {
+	return p.From
+}
+
+func (p *TraceRequest) GetMaxAttempts() (v int32) {
+	return p.MaxAttempts
+}
+func (p *TraceRequest) SetCaller(val *Caller) {
+	p.Caller = val
+}
+func (p *TraceRequest) SetJob(val string) {
+	p.Job = val
+}
+func (p *TraceRequest) SetFrom(val int32) {
+	p.From = val
+}
+func (p *TraceRequest) SetMaxAttempts(val int32) {
+	p.MaxAttempts = val
+}
+
+func (p *TraceRequest) IsSetCaller() bool {
+	return p.Caller != nil
+}
+
+func (p *TraceRequest) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("TraceRequest(%+v)", *p)
+}
+
+var fieldIDToName_TraceRequest = map[int16]string{
+	1: "caller",
+	2: "job",
+	3: "from",
+	4: "max_attempts",
+}
+
+type TraceResponse struct {
+	Job       *JobSummary `thrift:"job,1,required" frugal:"1,required,JobSummary" json:"job"`
+	Stages    []*Stage    `thrift:"stages,2" frugal:"2,default,list<Stage>" json:"stages"`
+	Workers   []string    `thrift:"workers,3,required" frugal:"3,required,list<string>" json:"workers"`
+	Total     int32       `thrift:"total,4,required" frugal:"4,required,i32" json:"total"`
+	Attempts  []byte      `thrift:"attempts,5,required" frugal:"5,required,binary" json:"attempts"`
+	Next      int32       `thrift:"next,6" frugal:"6,default,i32" json:"next"`
+	Frontend  string      `thrift:"frontend,7" frugal:"7,default,string" json:"frontend"`
+	Frontends []*Told     `thrift:"frontends,8" frugal:"8,default,list<Told>" json:"frontends"`
+}
+
+func NewTraceResponse() *TraceResponse {
+	return &TraceResponse{
+		Next:     0,
+		Frontend: "",
+	}
+}
+
+func (p *TraceResponse) InitDefault() {
+	p.Next = 0
+	p.Frontend = ""
+}
+
+var TraceResponse_Job_DEFAULT *JobSummary
+
+func (p *TraceResponse) GetJob() (v *JobSummary) {
+	if !p.IsSetJob() {
+		return TraceResponse_Job_DEFAULT
+	}
+	return p.Job
+}
+
+func (p *TraceResponse) GetStages() (v []*Stage) {
+	return p.Stages
+}
+
+func (p *TraceResponse) GetWorkers() (v []string) {
+	return p.Workers
+}
+
+func (p *TraceResponse) GetTotal() (v int32) {
+	return p.Total
+}
+
+func (p *TraceResponse) GetAttempts() (v []byte) {
+	return p.Attempts
+}
+
+func (p *TraceResponse) GetNext() (v int32) {
+	return p.Next
+}
+
+func (p *TraceResponse) GetFrontend() (v string) {
+	return p.Frontend
+}
+
+func (p *TraceResponse) GetFrontends() (v []*Told) {
+	return p.Frontends
+}
+func (p *TraceResponse) SetJob(val *JobSummary) {
+	p.Job = val
+}
+func (p *TraceResponse) SetStages(val []*Stage) {
+	p.Stages = val
+}
+func (p *TraceResponse) SetWorkers(val []string) {
+	p.Workers = val
+}
+func (p *TraceResponse) SetTotal(val int32) {
+	p.Total = val
+}
+func (p *TraceResponse) SetAttempts(val []byte) {
+	p.Attempts = val
+}
+func (p *TraceResponse) SetNext(val int32) {
+	p.Next = val
+}
+func (p *TraceResponse) SetFrontend(val string) {
+	p.Frontend = val
+}
+func (p *TraceResponse) SetFrontends(val []*Told) {
+	p.Frontends = val
+}
+
+func (p *TraceResponse) IsSetJob() bool {
+	return p.Job != nil
+}
+
+func (p *TraceResponse) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("TraceResponse(%+v)", *p)
+}
+
+var fieldIDToName_TraceResponse = map[int16]string{
+	1: "job",
+	2: "stages",
+	3: "workers",
+	4: "total",
+	5: "attempts",
+	6: "next",
+	7: "frontend",
+	8: "frontends",
 }
 
 type Refused struct {
@@ -3636,6 +5371,12 @@ type Phoebe interface {
 	Explain(ctx context.Context, request *ExplainRequest) (r *ExplainResponse, err error)
 
 	Cluster(ctx context.Context, request *ClusterRequest) (r *ClusterResponse, err error)
+
+	Watch(ctx context.Context, request *WatchRequest) (r *WatchResponse, err error)
+
+	Jobs(ctx context.Context, request *JobsRequest) (r *JobsResponse, err error)
+
+	Trace(ctx context.Context, request *TraceRequest) (r *TraceResponse, err error)
 }
 
 type PhoebeRunArgs struct {
@@ -4198,6 +5939,288 @@ func (p *PhoebeClusterResult) String() string {
 }
 
 var fieldIDToName_PhoebeClusterResult = map[int16]string{
+	0: "success",
+	1: "refused",
+}
+
+type PhoebeWatchArgs struct {
+	Request *WatchRequest `thrift:"request,1" frugal:"1,default,WatchRequest" json:"request"`
+}
+
+func NewPhoebeWatchArgs() *PhoebeWatchArgs {
+	return &PhoebeWatchArgs{}
+}
+
+func (p *PhoebeWatchArgs) InitDefault() {
+}
+
+var PhoebeWatchArgs_Request_DEFAULT *WatchRequest
+
+func (p *PhoebeWatchArgs) GetRequest() (v *WatchRequest) {
+	if !p.IsSetRequest() {
+		return PhoebeWatchArgs_Request_DEFAULT
+	}
+	return p.Request
+}
+func (p *PhoebeWatchArgs) SetRequest(val *WatchRequest) {
+	p.Request = val
+}
+
+func (p *PhoebeWatchArgs) IsSetRequest() bool {
+	return p.Request != nil
+}
+
+func (p *PhoebeWatchArgs) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("PhoebeWatchArgs(%+v)", *p)
+}
+
+var fieldIDToName_PhoebeWatchArgs = map[int16]string{
+	1: "request",
+}
+
+type PhoebeWatchResult struct {
+	Success *WatchResponse `thrift:"success,0,optional" frugal:"0,optional,WatchResponse" json:"success,omitempty"`
+	Refused *Refused       `thrift:"refused,1,optional" frugal:"1,optional,Refused" json:"refused,omitempty"`
+}
+
+func NewPhoebeWatchResult() *PhoebeWatchResult {
+	return &PhoebeWatchResult{}
+}
+
+func (p *PhoebeWatchResult) InitDefault() {
+}
+
+var PhoebeWatchResult_Success_DEFAULT *WatchResponse
+
+func (p *PhoebeWatchResult) GetSuccess() (v *WatchResponse) {
+	if !p.IsSetSuccess() {
+		return PhoebeWatchResult_Success_DEFAULT
+	}
+	return p.Success
+}
+
+var PhoebeWatchResult_Refused_DEFAULT *Refused
+
+func (p *PhoebeWatchResult) GetRefused() (v *Refused) {
+	if !p.IsSetRefused() {
+		return PhoebeWatchResult_Refused_DEFAULT
+	}
+	return p.Refused
+}
+func (p *PhoebeWatchResult) SetSuccess(x interface{}) {
+	p.Success = x.(*WatchResponse)
+}
+func (p *PhoebeWatchResult) SetRefused(val *Refused) {
+	p.Refused = val
+}
+
+func (p *PhoebeWatchResult) IsSetSuccess() bool {
+	return p.Success != nil
+}
+
+func (p *PhoebeWatchResult) IsSetRefused() bool {
+	return p.Refused != nil
+}
+
+func (p *PhoebeWatchResult) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("PhoebeWatchResult(%+v)", *p)
+}
+
+var fieldIDToName_PhoebeWatchResult = map[int16]string{
+	0: "success",
+	1: "refused",
+}
+
+type PhoebeJobsArgs struct {
+	Request *JobsRequest `thrift:"request,1" frugal:"1,default,JobsRequest" json:"request"`
+}
+
+func NewPhoebeJobsArgs() *PhoebeJobsArgs {
+	return &PhoebeJobsArgs{}
+}
+
+func (p *PhoebeJobsArgs) InitDefault() {
+}
+
+var PhoebeJobsArgs_Request_DEFAULT *JobsRequest
+
+func (p *PhoebeJobsArgs) GetRequest() (v *JobsRequest) {
+	if !p.IsSetRequest() {
+		return PhoebeJobsArgs_Request_DEFAULT
+	}
+	return p.Request
+}
+func (p *PhoebeJobsArgs) SetRequest(val *JobsRequest) {
+	p.Request = val
+}
+
+func (p *PhoebeJobsArgs) IsSetRequest() bool {
+	return p.Request != nil
+}
+
+func (p *PhoebeJobsArgs) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("PhoebeJobsArgs(%+v)", *p)
+}
+
+var fieldIDToName_PhoebeJobsArgs = map[int16]string{
+	1: "request",
+}
+
+type PhoebeJobsResult struct {
+	Success *JobsResponse `thrift:"success,0,optional" frugal:"0,optional,JobsResponse" json:"success,omitempty"`
+	Refused *Refused      `thrift:"refused,1,optional" frugal:"1,optional,Refused" json:"refused,omitempty"`
+}
+
+func NewPhoebeJobsResult() *PhoebeJobsResult {
+	return &PhoebeJobsResult{}
+}
+
+func (p *PhoebeJobsResult) InitDefault() {
+}
+
+var PhoebeJobsResult_Success_DEFAULT *JobsResponse
+
+func (p *PhoebeJobsResult) GetSuccess() (v *JobsResponse) {
+	if !p.IsSetSuccess() {
+		return PhoebeJobsResult_Success_DEFAULT
+	}
+	return p.Success
+}
+
+var PhoebeJobsResult_Refused_DEFAULT *Refused
+
+func (p *PhoebeJobsResult) GetRefused() (v *Refused) {
+	if !p.IsSetRefused() {
+		return PhoebeJobsResult_Refused_DEFAULT
+	}
+	return p.Refused
+}
+func (p *PhoebeJobsResult) SetSuccess(x interface{}) {
+	p.Success = x.(*JobsResponse)
+}
+func (p *PhoebeJobsResult) SetRefused(val *Refused) {
+	p.Refused = val
+}
+
+func (p *PhoebeJobsResult) IsSetSuccess() bool {
+	return p.Success != nil
+}
+
+func (p *PhoebeJobsResult) IsSetRefused() bool {
+	return p.Refused != nil
+}
+
+func (p *PhoebeJobsResult) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("PhoebeJobsResult(%+v)", *p)
+}
+
+var fieldIDToName_PhoebeJobsResult = map[int16]string{
+	0: "success",
+	1: "refused",
+}
+
+type PhoebeTraceArgs struct {
+	Request *TraceRequest `thrift:"request,1" frugal:"1,default,TraceRequest" json:"request"`
+}
+
+func NewPhoebeTraceArgs() *PhoebeTraceArgs {
+	return &PhoebeTraceArgs{}
+}
+
+func (p *PhoebeTraceArgs) InitDefault() {
+}
+
+var PhoebeTraceArgs_Request_DEFAULT *TraceRequest
+
+func (p *PhoebeTraceArgs) GetRequest() (v *TraceRequest) {
+	if !p.IsSetRequest() {
+		return PhoebeTraceArgs_Request_DEFAULT
+	}
+	return p.Request
+}
+func (p *PhoebeTraceArgs) SetRequest(val *TraceRequest) {
+	p.Request = val
+}
+
+func (p *PhoebeTraceArgs) IsSetRequest() bool {
+	return p.Request != nil
+}
+
+func (p *PhoebeTraceArgs) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("PhoebeTraceArgs(%+v)", *p)
+}
+
+var fieldIDToName_PhoebeTraceArgs = map[int16]string{
+	1: "request",
+}
+
+type PhoebeTraceResult struct {
+	Success *TraceResponse `thrift:"success,0,optional" frugal:"0,optional,TraceResponse" json:"success,omitempty"`
+	Refused *Refused       `thrift:"refused,1,optional" frugal:"1,optional,Refused" json:"refused,omitempty"`
+}
+
+func NewPhoebeTraceResult() *PhoebeTraceResult {
+	return &PhoebeTraceResult{}
+}
+
+func (p *PhoebeTraceResult) InitDefault() {
+}
+
+var PhoebeTraceResult_Success_DEFAULT *TraceResponse
+
+func (p *PhoebeTraceResult) GetSuccess() (v *TraceResponse) {
+	if !p.IsSetSuccess() {
+		return PhoebeTraceResult_Success_DEFAULT
+	}
+	return p.Success
+}
+
+var PhoebeTraceResult_Refused_DEFAULT *Refused
+
+func (p *PhoebeTraceResult) GetRefused() (v *Refused) {
+	if !p.IsSetRefused() {
+		return PhoebeTraceResult_Refused_DEFAULT
+	}
+	return p.Refused
+}
+func (p *PhoebeTraceResult) SetSuccess(x interface{}) {
+	p.Success = x.(*TraceResponse)
+}
+func (p *PhoebeTraceResult) SetRefused(val *Refused) {
+	p.Refused = val
+}
+
+func (p *PhoebeTraceResult) IsSetSuccess() bool {
+	return p.Success != nil
+}
+
+func (p *PhoebeTraceResult) IsSetRefused() bool {
+	return p.Refused != nil
+}
+
+func (p *PhoebeTraceResult) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("PhoebeTraceResult(%+v)", *p)
+}
+
+var fieldIDToName_PhoebeTraceResult = map[int16]string{
 	0: "success",
 	1: "refused",
 }

@@ -17,6 +17,9 @@ type Client interface {
 	Cancel(ctx context.Context, request *v1.CancelRequest, callOptions ...callopt.Option) (r *v1.CancelResponse, err error)
 	Explain(ctx context.Context, request *v1.ExplainRequest, callOptions ...callopt.Option) (r *v1.ExplainResponse, err error)
 	Cluster(ctx context.Context, request *v1.ClusterRequest, callOptions ...callopt.Option) (r *v1.ClusterResponse, err error)
+	Watch(ctx context.Context, request *v1.WatchRequest, callOptions ...callopt.Option) (r *v1.WatchResponse, err error)
+	Jobs(ctx context.Context, request *v1.JobsRequest, callOptions ...callopt.Option) (r *v1.JobsResponse, err error)
+	Trace(ctx context.Context, request *v1.TraceRequest, callOptions ...callopt.Option) (r *v1.TraceResponse, err error)
 }
 
 // NewClient creates a client for the service defined in IDL.
@@ -76,4 +79,19 @@ func (p *kPhoebeClient) Explain(ctx context.Context, request *v1.ExplainRequest,
 func (p *kPhoebeClient) Cluster(ctx context.Context, request *v1.ClusterRequest, callOptions ...callopt.Option) (r *v1.ClusterResponse, err error) {
 	ctx = client.NewCtxWithCallOptions(ctx, callOptions)
 	return p.kClient.Cluster(ctx, request)
+}
+
+func (p *kPhoebeClient) Watch(ctx context.Context, request *v1.WatchRequest, callOptions ...callopt.Option) (r *v1.WatchResponse, err error) {
+	ctx = client.NewCtxWithCallOptions(ctx, callOptions)
+	return p.kClient.Watch(ctx, request)
+}
+
+func (p *kPhoebeClient) Jobs(ctx context.Context, request *v1.JobsRequest, callOptions ...callopt.Option) (r *v1.JobsResponse, err error) {
+	ctx = client.NewCtxWithCallOptions(ctx, callOptions)
+	return p.kClient.Jobs(ctx, request)
+}
+
+func (p *kPhoebeClient) Trace(ctx context.Context, request *v1.TraceRequest, callOptions ...callopt.Option) (r *v1.TraceResponse, err error) {
+	ctx = client.NewCtxWithCallOptions(ctx, callOptions)
+	return p.kClient.Trace(ctx, request)
 }

@@ -55,6 +55,27 @@ var serviceMethods = map[string]kitex.MethodInfo{
 		false,
 		kitex.WithStreamingMode(kitex.StreamingNone),
 	),
+	"Watch": kitex.NewMethodInfo(
+		watchHandler,
+		newPhoebeWatchArgs,
+		newPhoebeWatchResult,
+		false,
+		kitex.WithStreamingMode(kitex.StreamingNone),
+	),
+	"Jobs": kitex.NewMethodInfo(
+		jobsHandler,
+		newPhoebeJobsArgs,
+		newPhoebeJobsResult,
+		false,
+		kitex.WithStreamingMode(kitex.StreamingNone),
+	),
+	"Trace": kitex.NewMethodInfo(
+		traceHandler,
+		newPhoebeTraceArgs,
+		newPhoebeTraceResult,
+		false,
+		kitex.WithStreamingMode(kitex.StreamingNone),
+	),
 }
 
 var (
@@ -238,6 +259,81 @@ func newPhoebeClusterResult() interface{} {
 	return v1.NewPhoebeClusterResult()
 }
 
+func watchHandler(ctx context.Context, handler interface{}, arg, result interface{}) error {
+	realArg := arg.(*v1.PhoebeWatchArgs)
+	realResult := result.(*v1.PhoebeWatchResult)
+	success, err := handler.(v1.Phoebe).Watch(ctx, realArg.Request)
+	if err != nil {
+		switch v := err.(type) {
+		case *v1.Refused:
+			realResult.Refused = v
+		default:
+			return err
+		}
+	} else {
+		realResult.Success = success
+	}
+	return nil
+}
+
+func newPhoebeWatchArgs() interface{} {
+	return v1.NewPhoebeWatchArgs()
+}
+
+func newPhoebeWatchResult() interface{} {
+	return v1.NewPhoebeWatchResult()
+}
+
+func jobsHandler(ctx context.Context, handler interface{}, arg, result interface{}) error {
+	realArg := arg.(*v1.PhoebeJobsArgs)
+	realResult := result.(*v1.PhoebeJobsResult)
+	success, err := handler.(v1.Phoebe).Jobs(ctx, realArg.Request)
+	if err != nil {
+		switch v := err.(type) {
+		case *v1.Refused:
+			realResult.Refused = v
+		default:
+			return err
+		}
+	} else {
+		realResult.Success = success
+	}
+	return nil
+}
+
+func newPhoebeJobsArgs() interface{} {
+	return v1.NewPhoebeJobsArgs()
+}
+
+func newPhoebeJobsResult() interface{} {
+	return v1.NewPhoebeJobsResult()
+}
+
+func traceHandler(ctx context.Context, handler interface{}, arg, result interface{}) error {
+	realArg := arg.(*v1.PhoebeTraceArgs)
+	realResult := result.(*v1.PhoebeTraceResult)
+	success, err := handler.(v1.Phoebe).Trace(ctx, realArg.Request)
+	if err != nil {
+		switch v := err.(type) {
+		case *v1.Refused:
+			realResult.Refused = v
+		default:
+			return err
+		}
+	} else {
+		realResult.Success = success
+	}
+	return nil
+}
+
+func newPhoebeTraceArgs() interface{} {
+	return v1.NewPhoebeTraceArgs()
+}
+
+func newPhoebeTraceResult() interface{} {
+	return v1.NewPhoebeTraceResult()
+}
+
 type kClient struct {
 	c  client.Client
 	sc client.Streaming
@@ -325,6 +421,48 @@ func (p *kClient) Cluster(ctx context.Context, request *v1.ClusterRequest) (r *v
 	_args.Request = request
 	var _result v1.PhoebeClusterResult
 	if err = p.c.Call(ctx, "Cluster", &_args, &_result); err != nil {
+		return
+	}
+	switch {
+	case _result.Refused != nil:
+		return r, _result.Refused
+	}
+	return _result.GetSuccess(), nil
+}
+
+func (p *kClient) Watch(ctx context.Context, request *v1.WatchRequest) (r *v1.WatchResponse, err error) {
+	var _args v1.PhoebeWatchArgs
+	_args.Request = request
+	var _result v1.PhoebeWatchResult
+	if err = p.c.Call(ctx, "Watch", &_args, &_result); err != nil {
+		return
+	}
+	switch {
+	case _result.Refused != nil:
+		return r, _result.Refused
+	}
+	return _result.GetSuccess(), nil
+}
+
+func (p *kClient) Jobs(ctx context.Context, request *v1.JobsRequest) (r *v1.JobsResponse, err error) {
+	var _args v1.PhoebeJobsArgs
+	_args.Request = request
+	var _result v1.PhoebeJobsResult
+	if err = p.c.Call(ctx, "Jobs", &_args, &_result); err != nil {
+		return
+	}
+	switch {
+	case _result.Refused != nil:
+		return r, _result.Refused
+	}
+	return _result.GetSuccess(), nil
+}
+
+func (p *kClient) Trace(ctx context.Context, request *v1.TraceRequest) (r *v1.TraceResponse, err error) {
+	var _args v1.PhoebeTraceArgs
+	_args.Request = request
+	var _result v1.PhoebeTraceResult
+	if err = p.c.Call(ctx, "Trace", &_args, &_result); err != nil {
 		return
 	}
 	switch {

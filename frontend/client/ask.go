@@ -1,0 +1,46 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"slices"
+)
+
+// inTurn is all frontends, each time another one first.
+func (c *Client) inTurn() []*frontend {
+	start := int(c.next.Add(1) % uint32(len(c.frontends)))
+	return slices.Concat(c.frontends[start:], c.frontends[:start])
+}
+
+// ask asks frontends one after the other until one answers, or refuses otherwise than by not knowing a job.
+func ask[R any](ctx context.Context, c *Client, order []*frontend, rpc func(context.Context, *frontend) (*R, error)) (*R, error) {
+	if err := c.enter(); err != nil {
+		return nil, err
+	}
+	defer c.background.Done()
+	var refused *RefusedError
+	var errs []error
+	for _, f := range order {
+		var resp *R
+		err := f.do(ctx, &call{}, c.cfg.rpcTimeout, func(ctx context.Context) (err error) {
+			resp, err = rpc(ctx, f)
+			return err
+		})
+		switch {
+		case err == nil && resp == nil:
+			err = &callError{addr: f.addr, err: errNothing}
+		case err == nil:
+			return resp, nil
+		case errors.As(err, &refused) && refused.Reason != UnknownJob:
+			return nil, refused
+		}
+		errs = append(errs, err)
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	if refused != nil {
+		return nil, refused
+	}
+	return nil, errors.Join(errs...)
+}

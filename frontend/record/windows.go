@@ -1,0 +1,103 @@
+package record
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// Window is what was counted in a part of time: one of those that have its length and follow each other without end. A batch belongs to
+// the one that has its middle.
+type Window struct {
+	Tally
+	At     time.Time
+	Length time.Duration
+	Series []Packed
+}
+
+// Packed is the histograms of a key, one behind the other, by Measure.
+type Packed struct {
+	Key
+	Data []byte
+}
+
+// size is how many bytes it takes, about.
+func (w *Window) Size() int {
+	size := 200
+	for i := range w.Series {
+		p := &w.Series[i]
+		size += 32 + len(p.Path) + len(p.Policy) + len(p.Tenant) + len(p.Data)
+	}
+	return size
+}
+
+// Windows are those that start at since or later and are remembered, in order. They are as long as those of the finest ring that are
+// at least of the length that is asked for, or else of the coarsest one; the last ones may not be complete.
+func (h *History) Windows(length time.Duration, since time.Time) []Window {
+	i := 0
+	for i < len(rings)-1 && time.Duration(span(i))*time.Second < length {
+		i++
+	}
+	length = time.Duration(span(i)) * time.Second
+	of := map[time.Time][]*window{}
+	next := uint64(0) // that is not chosen yet, in windows of the first ring
+	for ; i >= 0; i-- {
+		r := &h.rings[i]
+		for k := max(r.n-uint64(len(r.windows)), next/span(i)); k < r.n; k++ {
+			w := &r.windows[k%uint64(len(r.windows))]
+			if at := w.from.Add(w.to.Sub(w.from) / 2).Truncate(length); !at.Before(since) {
+				of[at] = append(of[at], w)
+			}
+		}
+		next = max(next, r.n*span(i))
+	}
+	var list []Window
+	for _, at := range slices.SortedFunc(maps.Keys(of), time.Time.Compare) {
+		list = append(list, h.window(at, length, of[at]))
+	}
+	return list
+}
+
+func (h *History) window(at time.Time, length time.Duration, of []*window) Window {
+	w := Window{At: at, Length: length}
+	for _, o := range of {
+		w.Add(&o.Tally)
+	}
+	if len(of) == 1 { // what is packed need not be unpacked
+		start := 0
+		for _, p := range of[0].keys {
+			w.Series = append(w.Series, Packed{p.Key, slices.Clone(of[0].data[start:p.end])})
+			start = p.end
+		}
+		return w
+	}
+	h.merge(of, func(key Key, s *series) { w.Series = append(w.Series, Packed{key, s.pack(nil)}) })
+	return w
+}
+
+// Merge makes one window of those of several frontends that start at the same moment and are of the same length. Those of a key
+// too many are counted with others. It reports whether all histograms were histograms: those that are not are left out.
+func Merge(windows []Window) (w Window, ok bool) {
+	w, ok = Window{At: windows[0].At, Length: windows[0].Length}, true
+	sums := map[Key]*series{}
+	var order []Key
+	for i := range windows {
+		w.Add(&windows[i].Tally)
+		for _, p := range windows[i].Series {
+			s := sums[p.Key]
+			if s == nil && len(sums) >= maxSeries {
+				p.Key = Key{Other, Other, Other}
+				s = sums[p.Key]
+			}
+			if s == nil {
+				s = new(series)
+				sums[p.Key], order = s, append(order, p.Key)
+			}
+			ok = s.unpack(p.Data) && ok
+		}
+	}
+	for _, key := range order {
+		w.Series = append(w.Series, Packed{key, sums[key].pack(nil)})
+	}
+	return w, ok
+}

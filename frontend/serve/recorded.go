@@ -1,0 +1,277 @@
+package serve
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cloudwego/kitex/client/callopt"
+
+	rec "github.com/phoebe-sched/phoebe/frontend/record"
+	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+const (
+	defaultJobs = 100
+	maxJobs     = 1000
+	// maxAttempts is how many attempts an answer to Trace tells of.
+	maxAttempts = 20_000
+)
+
+// Jobs implements the API.
+func (h *handler) Jobs(ctx context.Context, req *v1.JobsRequest) (*v1.JobsResponse, error) {
+	after, err := parseCursor(req.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	most := int(req.MaxJobs)
+	if most <= 0 {
+		most = defaultJobs
+	}
+	most = min(most, maxJobs)
+	end, err := h.beginLook()
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	answers := everyone(ctx, h, req.Caller, func(ctx context.Context, p *peer, within callopt.Option) (*v1.JobsResponse, error) {
+		return p.client.Jobs(ctx, &v1.JobsRequest{Caller: p.caller, Filter: req.Filter, Cursor: req.Cursor, MaxJobs: int32(most)}, within)
+	})
+	res := &v1.JobsResponse{Jobs: h.jobsHere(req.Filter, after, most+1), Frontends: []*v1.Told{h.told()}}
+	more := false
+	for _, a := range answers {
+		res.Frontends = append(res.Frontends, a.told((*v1.JobsResponse).GetFrontends))
+		if a.res != nil {
+			res.Jobs = append(res.Jobs, a.res.Jobs...)
+			more = more || a.res.Next != ""
+		}
+	}
+	slices.SortStableFunc(res.Jobs, func(a, b *v1.JobSummary) int { return positionOf(a).compare(positionOf(b)) })
+	if len(res.Jobs) > most {
+		res.Jobs, more = res.Jobs[:most], true
+	}
+	if more && len(res.Jobs) > 0 {
+		res.Next = positionOf(res.Jobs[len(res.Jobs)-1]).String()
+	}
+	return res, nil
+}
+
+// position is a job's among those of all frontends, the one that came last first.
+type position struct {
+	came  int64 // microseconds since 1970
+	job   string
+	owner string
+}
+
+func positionOf(j *v1.JobSummary) position { return position{j.CameUs, j.Job, j.Owner} }
+
+func (p position) compare(o position) int {
+	return cmp.Or(cmp.Compare(o.came, p.came), cmp.Compare(p.job, o.job), cmp.Compare(p.owner, o.owner))
+}
+
+// String is the cursor of what comes behind it.
+func (p position) String() string { return strconv.FormatInt(p.came, 10) + " " + p.job + " " + p.owner }
+
+// parseCursor takes any text: whoever makes a cursor up sees the jobs behind where it points.
+func parseCursor(text string) (p position, err error) {
+	if text == "" {
+		return position{came: math.MaxInt64}, nil
+	}
+	fields := strings.SplitN(text, " ", 3)
+	if len(fields) == 3 {
+		p.came, err = strconv.ParseInt(fields[0], 10, 64)
+		p.job, p.owner = fields[1], fields[2]
+	}
+	if len(fields) < 3 || err != nil {
+		return p, refuse(v1.RefusedReason_INVALID, "the cursor is not one that Jobs has returned: start with an empty one")
+	}
+	return p, nil
+}
+
+// jobsHere lists those of this frontend behind a position.
+func (h *handler) jobsHere(f *v1.JobFilter, after position, most int) []*v1.JobSummary {
+	if f == nil {
+		f = &v1.JobFilter{}
+	}
+	list := []*v1.JobSummary{}
+	if f.Frontend != "" && f.Frontend != h.cfg.Name {
+		return list
+	}
+	add := func(j *v1.JobSummary) {
+		if positionOf(j).compare(after) > 0 && matches(f, j) {
+			list = append(list, j)
+		}
+	}
+	now := time.Now()
+	for number := uint64(math.MaxUint64); number > 0 && len(list) < most; {
+		var part []*v1.JobSummary
+		h.mu.Lock()
+		number = h.recorder.open.before(number, workersPerLook, func(r *record) { part = append(part, h.openSummary(r, now)) })
+		h.mu.Unlock()
+		for _, j := range part {
+			add(j)
+		}
+	}
+	if !f.Running {
+		h.collectJobs()
+		h.recorder.mu.Lock()
+		kept := h.recorder.jobs.All()
+		h.recorder.mu.Unlock()
+		for i := range kept {
+			if kept[i].Came.UnixMicro() <= after.came && matchesKept(f, &kept[i]) {
+				add(h.keptSummary(&kept[i]))
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b *v1.JobSummary) int { return positionOf(a).compare(positionOf(b)) })
+	return list[:min(len(list), most)]
+}
+
+// matches reports whether all holds for a job that a filter asks for, but for the frontend.
+func matches(f *v1.JobFilter, j *v1.JobSummary) bool {
+	return (f.Policy == "" || f.Policy == j.Policy) && (f.Tenant == nil || *f.Tenant == j.Tenant) && (!f.Failed || j.Failed > 0) &&
+		(!f.Running || j.Running) && j.ResponseUs >= f.SlowerUs && j.CameUs >= f.FromUs && (f.UntilUs <= 0 || j.CameUs < f.UntilUs) &&
+		strings.HasPrefix(j.Job, f.Id)
+}
+
+// matchesKept is what is cheap to find out of that.
+func matchesKept(f *v1.JobFilter, j *rec.Kept) bool {
+	return (f.Policy == "" || f.Policy == j.Policy) && (f.Tenant == nil || *f.Tenant == j.Tenant) && (!f.Failed || j.Failed > 0)
+}
+
+// openSummary is of a job under way. The mutex is held.
+func (h *handler) openSummary(r *record, now time.Time) *v1.JobSummary {
+	t := &r.timed
+	j := &v1.JobSummary{
+		Job: r.id.String(), Owner: h.cfg.Advertise, Frontend: h.cfg.Name, Policy: t.policy, Tenant: t.tenant, CameUs: r.received.UnixMicro(),
+		ResponseUs: max(now.Sub(r.received), 0).Microseconds(), Tasks: int32(t.ended + r.left), Ended: int32(t.ended), Failed: int32(t.failed),
+		Running: true, Stages: int32(len(t.stages)), Blame: []*v1.PartOf{}, Kept: []string{},
+	}
+	if t.ended > 0 {
+		j.Path = pathNames[t.path]
+	}
+	return j
+}
+
+// reasons are why a job is kept, as the API has them.
+var reasons = []struct {
+	why  rec.Why
+	word string
+}{{rec.Failed, "failed"}, {rec.Slow, "slow"}, {rec.Sampled, "sample"}}
+
+func (h *handler) keptSummary(k *rec.Kept) *v1.JobSummary {
+	j := &v1.JobSummary{
+		Job: k.ID.String(), Owner: h.cfg.Advertise, Frontend: h.cfg.Name, Policy: k.Policy, Tenant: k.Tenant, Path: k.Path, CameUs: k.Came.UnixMicro(),
+		ResponseUs: k.Response.Microseconds(), Tasks: int32(k.Tasks), Ended: int32(k.Tasks), Failed: int32(k.Failed), Stages: int32(len(k.Stages)),
+		Blame: blame(&k.Blame), Kept: []string{},
+	}
+	for _, r := range reasons {
+		if k.Why&r.why != 0 {
+			j.Kept = append(j.Kept, r.word)
+		}
+	}
+	return j
+}
+
+// blame is in microseconds that add up to those of the response.
+func blame(b *rec.Blame) []*v1.PartOf {
+	list, sum := []*v1.PartOf{}, time.Duration(0)
+	for part, d := range b {
+		before := sum.Microseconds()
+		if sum += d; sum.Microseconds() > before {
+			list = append(list, &v1.PartOf{Part: v1.Part(part), Us: sum.Microseconds() - before})
+		}
+	}
+	return list
+}
+
+// Trace implements the API.
+func (h *handler) Trace(ctx context.Context, req *v1.TraceRequest) (*v1.TraceResponse, error) {
+	id, err := probe.ParseJobID(req.Job)
+	if err != nil {
+		return nil, refuse(v1.RefusedReason_INVALID, "%v", err)
+	}
+	end, err := h.beginLook()
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	most := int(req.MaxAttempts)
+	if most <= 0 {
+		most = maxAttempts
+	}
+	most = min(most, maxAttempts)
+	res := h.traceHere(id, int(req.From), most)
+	if res != nil {
+		res.Frontends = []*v1.Told{h.told()}
+		return res, nil
+	}
+	told := []*v1.Told{h.told()}
+	for _, a := range everyone(ctx, h, req.Caller, func(ctx context.Context, p *peer, within callopt.Option) (*v1.TraceResponse, error) {
+		return p.client.Trace(ctx, &v1.TraceRequest{Caller: p.caller, Job: req.Job, From: req.From, MaxAttempts: int32(most)}, within)
+	}) {
+		told = append(told, a.told((*v1.TraceResponse).GetFrontends))
+		if a.res != nil && (res == nil || a.res.Total > res.Total) { // a job may have gone from one frontend to another
+			res = a.res
+		}
+	}
+	if res == nil {
+		var silent []string
+		for _, t := range told[1:] {
+			if t.Error != "" {
+				silent = append(silent, t.Name+": "+t.Error)
+			}
+		}
+		why := fmt.Sprintf("job %v is not under way, and was not kept: only those that failed, the slowest ones and a sample are", id)
+		if len(silent) > 0 {
+			why += "; these do not answer: " + strings.Join(silent, ", ")
+		}
+		return nil, refuse(v1.RefusedReason_UNKNOWN_JOB, "%s", why)
+	}
+	res.Frontends = told
+	return res, nil
+}
+
+// traceHere is what this frontend knows of a job, or nil.
+func (h *handler) traceHere(id probe.JobID, from, most int) *v1.TraceResponse {
+	h.collectJobs()
+	h.recorder.mu.Lock()
+	kept := h.recorder.jobs.All()
+	h.recorder.mu.Unlock()
+	for i := range kept {
+		if k := &kept[i]; k.ID == id {
+			return h.trace(h.keptSummary(k), k.Stages, k.After, &k.Trace, from, most)
+		}
+	}
+	h.mu.Lock()
+	r := h.jobs[id]
+	if r == nil || r.over {
+		h.mu.Unlock()
+		return nil
+	}
+	summary, t := h.openSummary(r, time.Now()), r.timed
+	h.mu.Unlock()
+	attempts, names, _ := h.collectAttempts(t.last, t.ended) // nothing is told if some are forgotten
+	trace := rec.NewTrace(attempts, names)
+	return h.trace(summary, t.stages, t.after, &trace, from, most)
+}
+
+func (h *handler) trace(j *v1.JobSummary, names []string, after [][]int, t *rec.Trace, from, most int) *v1.TraceResponse {
+	res := &v1.TraceResponse{Job: j, Workers: t.Workers, Total: int32(t.N), Frontend: h.cfg.Name, Stages: []*v1.Stage{}}
+	for i, name := range names {
+		stage := &v1.Stage{Name: name, After: []string{}}
+		for _, k := range after[i] {
+			stage.After = append(stage.After, names[k])
+		}
+		res.Stages = append(res.Stages, stage)
+	}
+	b, next := t.Page(from, most)
+	res.Attempts, res.Next = b, int32(next)
+	return res
+}

@@ -1,0 +1,305 @@
+package serve
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cloudwego/kitex/client/callopt"
+
+	"github.com/phoebe-sched/phoebe/frontend/estimate"
+	rec "github.com/phoebe-sched/phoebe/frontend/record"
+	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
+)
+
+// maxWatched bounds what an answer to Watch tells of windows, in bytes.
+const maxWatched = 4 << 20
+
+// maxTop is how many of the slowest jobs are named at most.
+const maxTop = 64
+
+// Watch implements the API.
+func (h *handler) Watch(ctx context.Context, req *v1.WatchRequest) (*v1.WatchResponse, error) {
+	end, err := h.beginLook()
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	answers := everyone(ctx, h, req.Caller, func(ctx context.Context, p *peer, within callopt.Option) (*v1.WatchResponse, error) {
+		return p.client.Watch(ctx, &v1.WatchRequest{Caller: p.caller, WindowUs: req.WindowUs, SinceUs: req.SinceUs, Top: req.Top}, within)
+	})
+	res := h.watchHere(req)
+	windows := [][]*v1.Window{res.Windows}
+	for _, a := range answers {
+		res.Frontends = append(res.Frontends, a.told((*v1.WatchResponse).GetFrontends))
+		if a.res != nil {
+			windows = append(windows, a.res.Windows)
+			res.Slowest = append(res.Slowest, a.res.Slowest...)
+			res.LeftOut = max(res.LeftOut, a.res.LeftOut)
+		}
+	}
+	if len(windows) > 1 {
+		res.Windows = mergeWindows(windows)
+		res.Slowest = slowJobs(res.Slowest, req.Top)
+	}
+	size, first := 0, len(res.Windows)
+	for first > 0 {
+		if size += res.Windows[first-1].BLength(); size > maxWatched {
+			break
+		}
+		first--
+	}
+	res.Windows = res.Windows[first:]
+	res.LeftOut += int32(first)
+	return res, nil
+}
+
+// watchHere answers from what this frontend has recorded itself.
+func (h *handler) watchHere(req *v1.WatchRequest) *v1.WatchResponse {
+	res := &v1.WatchResponse{Windows: []*v1.Window{}, Frontends: []*v1.Told{h.told()}}
+	since := time.Time{}
+	if req.SinceUs > 0 {
+		since = time.UnixMicro(req.SinceUs)
+	}
+	h.collectJobs()
+	r := &h.recorder
+	r.mu.Lock()
+	windows := r.history.Windows(micros(req.WindowUs), since)
+	var kept []rec.Kept
+	if req.Top > 0 {
+		kept = r.jobs.All()
+	}
+	r.mu.Unlock()
+	for i := range windows {
+		res.Windows = append(res.Windows, window(&windows[i], 1))
+	}
+	if len(windows) == 0 {
+		return res
+	}
+	for i := range kept {
+		if !kept[i].Came.Before(windows[0].At) {
+			res.Slowest = append(res.Slowest, h.keptSummary(&kept[i]))
+		}
+	}
+	res.Slowest = slowJobs(res.Slowest, req.Top)
+	return res
+}
+
+func slowJobs(jobs []*v1.JobSummary, top int32) []*v1.JobSummary {
+	slices.SortFunc(jobs, func(a, b *v1.JobSummary) int {
+		return cmp.Or(cmp.Compare(b.ResponseUs, a.ResponseUs), cmp.Compare(a.Job, b.Job))
+	})
+	return jobs[:min(len(jobs), int(min(max(top, 0), maxTop)))]
+}
+
+// window is one as the API has it.
+func window(w *rec.Window, frontends int32) *v1.Window {
+	out := &v1.Window{
+		AtUs: w.At.UnixMicro(), LengthUs: w.Length.Microseconds(), Accepted: int64(w.Accepted), Tasks: int64(w.Tasks), Failed: int64(w.Failed),
+		QueueAgeUs: w.Age.Microseconds(), TasksPending: int32(w.Pending), TasksRunning: int32(w.Running), Frontends: frontends,
+		Series: make([]*v1.Series, len(w.Series)), Refusals: []*v1.Refusals{},
+	}
+	for i := range w.Series {
+		p := &w.Series[i]
+		out.Series[i] = &v1.Series{Path: p.Path, Policy: p.Policy, Tenant: p.Tenant, Histograms: p.Data}
+	}
+	for reason, n := range w.Refused {
+		if n > 0 {
+			out.Refusals = append(out.Refusals, &v1.Refusals{Reason: v1.RefusedReason(reason), Times: int64(n)})
+		}
+	}
+	return out
+}
+
+// windowOf is one of another frontend's.
+func windowOf(w *v1.Window) rec.Window {
+	in := rec.Window{
+		At: time.UnixMicro(w.AtUs), Length: micros(w.LengthUs), Series: make([]rec.Packed, len(w.Series)), Tally: rec.Tally{
+			Accepted: uint64(w.Accepted), Tasks: uint64(w.Tasks), Failed: uint64(w.Failed), Age: micros(w.QueueAgeUs),
+			Pending: int(w.TasksPending), Running: int(w.TasksRunning),
+		},
+	}
+	for i, s := range w.Series {
+		in.Series[i] = rec.Packed{Key: rec.Key{Path: s.Path, Policy: s.Policy, Tenant: s.Tenant}, Data: s.Histograms}
+	}
+	for _, r := range w.Refusals {
+		if r.Reason >= 0 && int(r.Reason) < len(in.Refused) {
+			in.Refused[r.Reason] += uint64(r.Times)
+		}
+	}
+	return in
+}
+
+// mergeWindows makes one list of those of several frontends.
+func mergeWindows(lists [][]*v1.Window) []*v1.Window {
+	of := map[int64][]*v1.Window{} // by start
+	for _, list := range lists {
+		for _, w := range list {
+			if same := of[w.AtUs]; len(same) == 0 || same[0].LengthUs == w.LengthUs { // all have been asked for the same
+				of[w.AtUs] = append(same, w)
+			}
+		}
+	}
+	var all []*v1.Window
+	for _, at := range slices.Sorted(maps.Keys(of)) {
+		if len(of[at]) == 1 {
+			all = append(all, of[at][0])
+			continue
+		}
+		parts := make([]rec.Window, len(of[at]))
+		pending, running := int32(0), int32(0)
+		for i, w := range of[at] {
+			parts[i] = windowOf(w)
+			pending, running = pending+w.TasksPending, running+w.TasksRunning
+		}
+		sum, _ := rec.Merge(parts) // what another frontend tells in vain is missing, as if it had not answered
+		w := window(&sum, int32(len(parts)))
+		w.TasksPending, w.TasksRunning = pending, running // at the same time
+		all = append(all, w)
+	}
+	return all
+}
+
+// beginLook takes part in what others may do at the same time, until end, or refuses.
+func (h *handler) beginLook() (end func(), err error) {
+	select {
+	case h.recorder.looks <- struct{}{}:
+		return func() { <-h.recorder.looks }, nil
+	default:
+		return nil, &v1.Refused{Reason: v1.RefusedReason_OVERLOADED, Message: "too many look at what is recorded at the same time", RetryAfterUs: time.Second.Microseconds()}
+	}
+}
+
+// told is what this frontend has to say of itself.
+func (h *handler) told() *v1.Told {
+	now := time.Now()
+	h.mu.Lock()
+	pending, running := h.core.Pending()
+	t := &v1.Told{
+		Name: h.cfg.Name, Address: h.cfg.Advertise, Version: h.cfg.Version, UptimeUs: now.Sub(h.began).Microseconds(), Draining: h.draining,
+		Jobs: int32(h.core.Jobs()), TasksPending: int32(pending), TasksRunning: int32(running), ClockUs: now.UnixMicro(), SilenceUs: -1,
+		LostJobs: int64(h.recorder.missed),
+	}
+	waits, runs, trips := h.core.Waits, h.core.Runs, h.recorder.roundTrips
+	h.mu.Unlock()
+	t.RoundTrips = trips.Append(nil)
+	t.Estimates = []*v1.Estimates{estimates("wait", &waits), estimates("run", &runs)}
+	t.Workers = int32(h.workersUp())
+	t.Warning = h.Warning()
+	if h.fleet != nil {
+		health := h.fleet.node.Health()
+		t.CutOff, t.SilenceUs = health.CutOff, health.Silence.Microseconds()
+	}
+	h.recorder.mu.Lock()
+	defer h.recorder.mu.Unlock()
+	t.LostMeasurements, t.KeptJobs = int64(h.recorder.history.Lost()), int32(h.recorder.jobs.Len())
+	t.LostJobs += int64(h.recorder.jobs.Lost())
+	return t
+}
+
+func estimates(of string, a *estimate.Accuracy) *v1.Estimates {
+	return &v1.Estimates{Of: of, Seen: int64(a.Seen), Good: int64(a.Good), Over: int64(a.Over), ErrorUs: int64(min(a.Error*1e6, math.MaxInt64/2))}
+}
+
+// workersUp counts the workers with a link.
+func (s *Server) workersUp() (n int) {
+	for from, more := 0, true; more; from += workersPerLook {
+		s.mu.Lock()
+		to := min(from+workersPerLook, len(s.links))
+		for _, l := range s.links[min(from, to):to] {
+			if l != nil {
+				if state, _, _ := s.core.Load(l.key); state == "up" {
+					n++
+				}
+			}
+		}
+		more = to < len(s.links)
+		s.mu.Unlock()
+	}
+	return n
+}
+
+// answerOf is what a peer has answered, or why it has not.
+type answerOf[R any] struct {
+	peer *peer
+	res  *R
+	err  string
+}
+
+// askTimeout is how long other frontends may take to tell what they have recorded.
+const askTimeout = time.Second
+
+// maxError is how much of what another frontend says instead of an answer is passed on.
+const maxError = 300
+
+// everyone asks all other frontends at once, unless it is one of them that asks. Those that gossip has lost are not asked.
+func everyone[R any](ctx context.Context, h *handler, caller *v1.Caller, call func(context.Context, *peer, callopt.Option) (*R, error)) []answerOf[R] {
+	if forwarded(caller) {
+		return nil
+	}
+	var answers []answerOf[R]
+	for p, since := range h.peers.missing() {
+		answers = append(answers, answerOf[R]{peer: p, err: "gone, as gossip tells, for " + time.Since(since).Round(time.Second).String()})
+	}
+	asked := h.peers.all()
+	got := make([]answerOf[R], len(asked))
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	var all sync.WaitGroup
+	for i, p := range asked {
+		all.Go(func() {
+			res, err := call(ctx, p, callopt.WithRPCTimeout(askTimeout))
+			got[i] = answerOf[R]{peer: p, res: res}
+			var refused *v1.Refused
+			if errors.As(err, &refused) && refused.Reason == v1.RefusedReason_UNKNOWN_JOB {
+				got[i].res = nil // which is an answer
+			} else if err != nil {
+				got[i] = answerOf[R]{peer: p, err: reason(err)}
+			}
+		})
+	}
+	all.Wait()
+	answers = append(answers, got...)
+	slices.SortFunc(answers, func(a, b answerOf[R]) int { return cmp.Compare(a.peer.addr, b.peer.addr) })
+	return answers
+}
+
+// reason is what an error of another frontend says, as far as it is of use.
+func reason(err error) string {
+	var refused *v1.Refused
+	if errors.As(err, &refused) {
+		err = errors.New(refused.Message)
+	}
+	text := err.Error()
+	if len(text) > maxError {
+		text = text[:maxError]
+	}
+	return strings.ToValidUTF8(text, "")
+}
+
+// told is what the peer says of itself in its answer.
+func (a *answerOf[R]) told(of func(*R) []*v1.Told) *v1.Told {
+	if a.res != nil {
+		if list := of(a.res); len(list) > 0 {
+			name := list[0].Name
+			a.peer.name.Store(&name)
+			return list[0]
+		}
+		a.err = "it does not say who it is"
+	}
+	return &v1.Told{Name: a.peer.called(), Address: a.peer.addr, Error: a.err, SilenceUs: -1}
+}
+
+// called is what the peer calls itself, or its address if that is not known.
+func (p *peer) called() string {
+	if name := p.name.Load(); name != nil {
+		return *name
+	}
+	return p.addr
+}
