@@ -391,6 +391,7 @@ struct ClusterRequest {
   5: bool figures = false,         // figures of all workers instead of workers; after and max_workers mean nothing then
   6: i64 known = 0,                // with figures: the list whose names the caller has
   7: string frontend = "",         // the name or the address of another frontend, that is to be asked by this one
+  8: bool frontends_only = false,  // leave the workers out: what a client asks to know whom it has reached
 }
 
 struct WorkerStatus {

@@ -18,6 +18,7 @@ type Client struct {
 	cfg       config
 	caller    *v1.Caller // nil: anonymous
 	frontends []*frontend
+	processes *processes
 	next      atomic.Uint32 // where the choice of a frontend begins
 
 	closing    chan struct{}
@@ -28,10 +29,10 @@ type Client struct {
 }
 
 // New makes a client for the frontends at these addresses, HOST:PORT each. It connects to none of them yet.
-// List the frontends themselves: behind a load balancer, too, jobs run, but a frontend that hangs during
-// Run is not found out.
+// An address may be that of a load balancer. A frontend behind it that hangs is found out if the others know it, by gossip
+// or as a peer.
 func New(frontends []string, opts ...Option) (*Client, error) {
-	c := &Client{cfg: defaults(), closing: make(chan struct{})}
+	c := &Client{cfg: defaults(), processes: &processes{byName: map[string]*process{}}, closing: make(chan struct{})}
 	for _, o := range opts {
 		o(&c.cfg)
 	}
@@ -59,7 +60,7 @@ func New(frontends []string, opts ...Option) (*Client, error) {
 		}
 	}
 	for _, addr := range frontends {
-		f, err := newFrontend(addr, &c.cfg, c.caller, &c.background, c.closing)
+		f, err := newFrontend(addr, &c.cfg, c.caller, c.processes, &c.background, c.closing)
 		if err != nil {
 			return nil, errors.Join(err, c.Close())
 		}

@@ -56,6 +56,9 @@ type fake struct {
 	cancel  func(*v1.CancelRequest) (*v1.CancelResponse, error)
 	cluster func(*v1.ClusterRequest) (*v1.ClusterResponse, error)
 	explain func(*v1.ExplainRequest) (*v1.ExplainResponse, error)
+
+	greeting func() *v1.ClusterResponse // nil: that it is at addr
+	passes   map[string]*fake           // to whom it passes pings on, by address
 }
 
 // listener remembers its connections, so that a crash can be staged.
@@ -129,16 +132,21 @@ func fence() {
 }
 
 func (f *fake) wait() {
-	fence()
-	if f.frozen != nil {
-		<-f.frozen
+	fenceMu.Lock()
+	frozen := f.frozen
+	fenceMu.Unlock()
+	if frozen != nil {
+		<-frozen
 	}
 }
 
 // freeze makes every later call hang until the test ends.
 func (f *fake) freeze() {
-	f.frozen = make(chan struct{})
-	f.t.Cleanup(func() { close(f.frozen) })
+	thaw := make(chan struct{})
+	fenceMu.Lock()
+	f.frozen = thaw
+	fenceMu.Unlock()
+	f.t.Cleanup(func() { close(thaw) })
 }
 
 func (f *fake) Run(_ context.Context, r *v1.RunRequest) (*v1.RunResponse, error) {
@@ -157,6 +165,9 @@ func (f *fake) Events(_ context.Context, r *v1.EventsRequest) (*v1.EventsRespons
 	f.wait()
 	defer fence()
 	if r.Handle.Job == noJob {
+		if to := f.passes[r.Handle.Owner]; to != nil {
+			to.wait()
+		}
 		f.pings.Add(1)
 		return nil, &v1.Refused{Reason: v1.RefusedReason_UNKNOWN_JOB, Message: "no such job"}
 	}
@@ -172,6 +183,11 @@ func (f *fake) Cancel(_ context.Context, r *v1.CancelRequest) (*v1.CancelRespons
 func (f *fake) Cluster(_ context.Context, r *v1.ClusterRequest) (*v1.ClusterResponse, error) {
 	f.wait()
 	defer fence()
+	if r.FrontendsOnly && f.greeting != nil {
+		return f.greeting(), nil
+	} else if r.FrontendsOnly {
+		return &v1.ClusterResponse{Address: f.addr}, nil
+	}
 	return f.cluster(r)
 }
 
@@ -673,16 +689,30 @@ func TestRunResubmitsWhatAnAnswerLacks(t *testing.T) {
 }
 
 func TestFrozenFrontendIsFoundOut(t *testing.T) {
-	a, b := newFake(t), newFake(t)
-	a.freeze()
-	b.run = b.runEcho
-	c := newClient(t, []string{a.addr, b.addr}, func(c *config) { c.pingTimeout = 200 * time.Millisecond })
-	first(c)
-	outs, err := c.Run(t.Context(), echoJob(2))
-	if err != nil {
-		t.Fatal(err)
+	for _, with := range []string{"nothing", "the job"} {
+		a, b := newFake(t), newFake(t)
+		if with == "nothing" {
+			a.freeze()
+		}
+		a.run = func(r *v1.RunRequest) (*v1.RunResponse, error) {
+			a.freeze()
+			a.wait()
+			return a.runEcho(r)
+		}
+		b.run = func(r *v1.RunRequest) (*v1.RunResponse, error) {
+			if (r.Job.Resubmission != nil) != (with == "the job") {
+				t.Errorf("frozen with %s: resubmission %+v", with, r.Job.Resubmission)
+			}
+			return b.runEcho(r)
+		}
+		c := newClient(t, []string{a.addr, b.addr}, func(c *config) { c.pingTimeout = 200 * time.Millisecond })
+		first(c)
+		outs, err := c.Run(t.Context(), echoJob(2))
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkEchoes(t, outs, 2)
 	}
-	checkEchoes(t, outs, 2)
 }
 
 func TestSlowFrontendIsLeftInPeace(t *testing.T) {
@@ -1220,24 +1250,24 @@ func TestNewJobsGoToTheLeastBusyFrontend(t *testing.T) {
 
 func TestNameOfAnOwner(t *testing.T) {
 	f := newFake(t)
+	f.greeting = func() *v1.ClusterResponse { return &v1.ClusterResponse{Address: "its-name"} }
+	var second v1.Resubmission
 	f.run = func(r *v1.RunRequest) (*v1.RunResponse, error) {
 		resp, err := f.runEcho(r)
 		if r.Job.Resubmission == nil {
-			resp.Handle.Owner, resp.Outcomes = "its-name", nil
+			resp.Outcomes = nil
 		} else {
-			resp.Handle.Owner = "to-whom-it-was-forwarded"
+			second = *r.Job.Resubmission
 		}
 		return resp, err
 	}
 	c := newClient(t, []string{f.addr})
-	if name := c.frontends[0].owner(); name != f.addr {
-		t.Error(name)
-	}
 	if _, err := c.Run(t.Context(), echoJob(1)); err != nil {
 		t.Fatal(err)
 	}
-	if name := c.frontends[0].owner(); name != "its-name" {
-		t.Error(name)
+	fence()
+	if second.PreviousOwner != "its-name" {
+		t.Errorf("%+v", second)
 	}
 }
 

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cloudwego/gopkg/bufiox"
@@ -34,12 +36,18 @@ type call struct {
 	ctx      context.Context // the caller's
 	deadline time.Time       // zero: none
 	parting  bool            // goes out though the client is closing
+	job      bool            // brings one that is new: to no frontend that leaves
+	of       *process        // the owner that it asks; nil: whichever it gets to
+	ping     bool            // whether of lives: only its own connection will do, or a new one
+	on       *conn           // which it has to use; nil: any
 
 	mu    sync.Mutex
-	conn  *conn // while it has one
-	sent  bool  // had one
-	ended bool  // ctx has
-	cause error // of the end of conn, if we ended it
+	conn  *conn    // while it has one
+	got   *process // behind the connection that it had; nil: it had none
+	fresh bool     // that was a new one
+	sent  bool     // had one
+	ended bool     // ctx has
+	cause error    // of the end of conn, if we ended it
 }
 
 type callKey struct{}
@@ -71,8 +79,16 @@ func (c *call) take(conn *conn) bool {
 	if c.ended {
 		return false
 	}
-	c.conn, c.sent = conn, true
+	c.conn, c.sent, c.got, c.fresh = conn, true, conn.of, conn.since.IsZero()
 	return true
+}
+
+// asks is the frontend whose answer it waits for.
+func (c *call) asks() *process {
+	if c.of != nil {
+		return c.of
+	}
+	return c.got
 }
 
 // leave unbinds the connection: what ends the call from here on no longer concerns it.
@@ -90,10 +106,12 @@ type conn struct {
 	net.Conn
 	r     *bufiox.DefaultReader
 	w     *bufiox.DefaultWriter
-	out   []byte // a call of Run; it is empty otherwise
-	seq   int32  // of the last one
-	call  *call  // in use by
-	since time.Time
+	out   []byte                  // a call of Run; it is empty otherwise
+	seq   int32                   // of the last one
+	call  *call                   // in use by
+	of    *process                // behind it
+	waits atomic.Pointer[process] // for an answer of whom; nil: it is not in use
+	since time.Time               // idle; zero: it has not been used yet
 
 	mu    sync.Mutex
 	cause error // why we closed it, if we did
@@ -128,6 +146,7 @@ type pool struct {
 	dialer   net.Dialer
 	aborting context.Context // ended by abort
 	end      context.CancelFunc
+	greet    func(context.Context, *conn) (*process, error) // asks who is behind a new connection; nil: nobody need know
 
 	mu   sync.Mutex
 	idle []*conn // longest idle first
@@ -152,15 +171,18 @@ func (p *pool) Get(ctx context.Context, _, _ string, _ remote.ConnOption) (net.C
 
 // lend is Get for those who know the call.
 func (p *pool) lend(cl *call) (*conn, error) {
-	c, err := p.get(cl)
-	if err != nil {
-		return nil, err
+	c, err := cl.on, error(nil)
+	if c == nil {
+		if c, err = p.get(cl); err != nil {
+			return nil, err
+		}
 	}
 	if !cl.take(c) {
 		p.drop(c)
 		return nil, context.Cause(cl.ctx)
 	}
 	c.call = cl
+	c.waits.Store(cl.asks())
 	if !cl.deadline.IsZero() {
 		c.Conn.SetDeadline(cl.deadline)
 	}
@@ -174,14 +196,13 @@ func (p *pool) get(cl *call) (*conn, error) {
 			p.mu.Unlock()
 			return nil, p.shut
 		}
-		n := len(p.idle)
-		if n == 0 {
+		i := p.suits(cl)
+		if i < 0 {
 			p.mu.Unlock()
 			return p.dial(cl)
 		}
-		c := p.idle[n-1]
-		p.idle[n-1] = nil
-		p.idle = p.idle[:n-1]
+		c := p.idle[i]
+		p.idle = slices.Delete(p.idle, i, i+1)
 		p.mu.Unlock()
 		if idle := time.Since(c.since); c.killed() == nil && p.keys.Current(c.Conn) && (idle < trustFor || idle < idleFor && alive(c.Conn)) {
 			return c, nil
@@ -190,6 +211,32 @@ func (p *pool) get(cl *call) (*conn, error) {
 	}
 }
 
+// suits is which idle connection a call had best use: the latest, if it can be of the frontend that the call asks; -1: none.
+// The mutex is held.
+func (p *pool) suits(cl *call) int {
+	other := -1
+	for i, c := range slices.Backward(p.idle) {
+		switch {
+		case cl.job && c.of != nil && c.of.leaves.Load():
+		case cl.of == nil || c.of == cl.of:
+			return i
+		case other < 0 && !cl.ping:
+			other = i // which forwards
+		}
+	}
+	return other
+}
+
+// A new connection whose frontend says nothing for so long has others tried beside it, so many in all: behind a balancer, it
+// may lead to a frontend that hangs, and the next one need not.
+const (
+	besideAfter = 250 * time.Millisecond
+	dials       = 4
+)
+
+var errLeaves = errors.New("it takes no new jobs: it leaves")
+
+// dial makes a connection, to a frontend that has given a sign of life.
 func (p *pool) dial(cl *call) (*conn, error) {
 	ctx, cancel := context.WithCancel(cl.ctx)
 	defer cancel()
@@ -200,12 +247,14 @@ func (p *pool) dial(cl *call) (*conn, error) {
 	if !cl.parting {
 		defer context.AfterFunc(p.aborting, cancel)()
 	}
-	raw, err := p.keys.Connect(ctx, p.dialer.DialContext, p.addr, identity.Frontend)
+	c, err := p.first(ctx)
 	if err != nil {
 		return nil, err
 	}
-	s := sock.New(raw)
-	c := &conn{Conn: s, r: bufiox.NewDefaultReader(s), w: bufiox.NewDefaultWriter(s)}
+	if cl.job && c.of != nil && c.of.leaves.Load() {
+		c.Conn.Close()
+		return nil, errLeaves
+	}
 	p.mu.Lock()
 	shut := p.shut
 	if cl.parting {
@@ -216,8 +265,64 @@ func (p *pool) dial(cl *call) (*conn, error) {
 	}
 	p.mu.Unlock()
 	if shut != nil {
-		raw.Close()
+		c.Conn.Close()
 		return nil, shut
+	}
+	return c, nil
+}
+
+// first is the first of some connections behind which somebody gives a sign of life.
+func (p *pool) first(ctx context.Context) (*conn, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	came, failed := make(chan *conn), make(chan error, dials)
+	begin := func() {
+		c, err := p.connect(ctx)
+		if err != nil {
+			failed <- err
+			return
+		}
+		select {
+		case came <- c:
+		case <-ctx.Done(): // another one came before
+			c.Conn.Close()
+		}
+	}
+	beside := time.NewTicker(besideAfter)
+	defer beside.Stop()
+	begun, under := 1, 1
+	go begin()
+	for {
+		select {
+		case c := <-came:
+			return c, nil
+		case err := <-failed:
+			if under--; under == 0 {
+				return nil, err
+			}
+		case <-beside.C:
+			if begun < dials {
+				begun++
+				under++
+				go begin()
+			}
+		}
+	}
+}
+
+// connect makes a connection and asks who is behind it.
+func (p *pool) connect(ctx context.Context) (*conn, error) {
+	raw, err := p.keys.Connect(ctx, p.dialer.DialContext, p.addr, identity.Frontend)
+	if err != nil {
+		return nil, err
+	}
+	s := sock.New(raw)
+	c := &conn{Conn: s, r: bufiox.NewDefaultReader(s), w: bufiox.NewDefaultWriter(s)}
+	if p.greet != nil {
+		if c.of, err = p.greet(ctx, c); err != nil {
+			raw.Close()
+			return nil, err
+		}
 	}
 	return c, nil
 }
@@ -226,8 +331,14 @@ func (p *pool) dial(cl *call) (*conn, error) {
 func (p *pool) Put(nc net.Conn) error {
 	c := nc.(*conn)
 	timed := !c.call.deadline.IsZero()
+	on := c.call.on
 	c.call.leave()
 	c.call = nil
+	c.waits.Store(nil)
+	if on != nil {
+		c.Conn.SetDeadline(time.Time{})
+		return nil
+	}
 	if c.killed() != nil || c.r.Buffered() > 0 { // an answer nobody asked for
 		p.drop(c)
 		return nil
@@ -307,32 +418,52 @@ func (p *pool) drop(c *conn) {
 	c.Conn.Close()
 }
 
-// dropIdle closes the idle connections: one in use has broken, so they are probably broken, too.
-func (p *pool) dropIdle() {
+// dropIdle closes the idle connections to a frontend, or to all if it is nil: one in use has broken, so they are probably
+// broken, too.
+func (p *pool) dropIdle(of *process) {
+	var idle []*conn
 	p.mu.Lock()
-	idle := p.idle
-	p.idle = nil
-	for _, c := range idle {
+	p.idle = slices.DeleteFunc(p.idle, func(c *conn) bool {
+		if of != nil && c.of != of {
+			return false
+		}
+		idle = append(idle, c)
 		delete(p.all, c)
-	}
+		return true
+	})
 	p.mu.Unlock()
 	for _, c := range idle {
 		c.Conn.Close()
 	}
 }
 
-// kill closes every connection, which ends every call.
-func (p *pool) kill(cause error) {
-	p.dropIdle()
+// kill closes every connection to a frontend, or all if it is nil, which ends the calls that wait for it.
+func (p *pool) kill(of *process, cause error) {
+	p.dropIdle(of)
 	p.mu.Lock()
 	used := make([]*conn, 0, len(p.all))
 	for c := range p.all {
-		used = append(used, c)
+		if of == nil || c.waits.Load() == of {
+			used = append(used, c)
+		}
 	}
 	p.mu.Unlock()
 	for _, c := range used {
 		c.kill(cause)
 	}
+}
+
+// owing is the frontends that calls wait for, and how many answers each had given before.
+func (p *pool) owing() map[*process]uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	owing := map[*process]uint64{}
+	for c := range p.all {
+		if of := c.waits.Load(); of != nil {
+			owing[of] = of.answers.Load()
+		}
+	}
+	return owing
 }
 
 // abort ends every call with cause, and all later ones that are not parting.
@@ -341,7 +472,7 @@ func (p *pool) abort(cause error) {
 	p.shut = cause
 	p.mu.Unlock()
 	p.end()
-	p.kill(cause)
+	p.kill(nil, cause)
 }
 
 var (

@@ -114,7 +114,7 @@ type Candidate struct {
 // that none of them knows.
 func (c *Client) Explain(ctx context.Context, h Handle, task int) (*Explanation, error) {
 	order := slices.Clone(c.frontends)
-	if i := slices.IndexFunc(order, func(f *frontend) bool { return h.Owner != "" && (f.addr == h.Owner || f.owner() == h.Owner) }); i > 0 {
+	if i := slices.IndexFunc(order, func(f *frontend) bool { return h.Owner != "" && f.addr == h.Owner }); i > 0 {
 		order[0], order[i] = order[i], order[0]
 	}
 	resp, err := ask(ctx, c, order, func(ctx context.Context, f *frontend) (*v1.ExplainResponse, error) {

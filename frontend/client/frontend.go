@@ -45,30 +45,30 @@ type callError struct {
 func (e *callError) Error() string { return fmt.Sprintf("frontend %s: %v", e.addr, e.err) }
 func (e *callError) Unwrap() error { return e.err }
 
-// frontend is what the client knows of one frontend. Safe for concurrent use.
+// frontend is what the client knows of an address that leads to a frontend, or, behind a balancer, to one of several. Safe
+// for concurrent use.
 type frontend struct {
-	addr   string
-	cfg    *config
-	caller *v1.Caller
-	rpc    phoebe.Client
-	pool   *pool
+	addr      string
+	cfg       *config
+	caller    *v1.Caller
+	rpc       phoebe.Client
+	pool      *pool
+	processes *processes
 
 	background *sync.WaitGroup // the client's; Add only during a call
 	closing    <-chan struct{}
 
 	mu       sync.Mutex
-	name     string // by which handles call it as an owner; its address until heard
-	calls    int    // without an answer yet
-	answers  uint64
+	calls    int       // without an answer yet
 	watched  bool      // watch runs
 	failures int       // since the last answer, at most one in each time that it is left alone
 	aloneTil time.Time // leave it alone until then if there is another one
 	awayTil  time.Time // the same, since it said that it leaves
 }
 
-func newFrontend(addr string, cfg *config, caller *v1.Caller, background *sync.WaitGroup, closing <-chan struct{}) (*frontend, error) {
+func newFrontend(addr string, cfg *config, caller *v1.Caller, known *processes, background *sync.WaitGroup, closing <-chan struct{}) (*frontend, error) {
 	f := &frontend{
-		addr: addr, name: addr, cfg: cfg, caller: caller, pool: newPool(addr, cfg.connectTimeout, cfg.keys),
+		addr: addr, cfg: cfg, caller: caller, processes: known, pool: newPool(addr, cfg.connectTimeout, cfg.keys),
 		background: background, closing: closing,
 	}
 	rpc, err := phoebe.NewClient("phoebe",
@@ -84,6 +84,7 @@ func newFrontend(addr string, cfg *config, caller *v1.Caller, background *sync.W
 		return nil, fmt.Errorf("client for frontend %s: %w", addr, err)
 	}
 	f.rpc = rpc
+	f.pool.greet = f.greet
 	return f, nil
 }
 
@@ -98,6 +99,22 @@ func (a *address) ResolveProxyInstance(ctx context.Context) error {
 	return nil
 }
 
+// greet asks who is behind a new connection. An error means that nobody there gives a sign of life.
+func (f *frontend) greet(ctx context.Context, c *conn) (*process, error) {
+	cl := &call{ctx: ctx, on: c, deadline: time.Now().Add(f.cfg.pingTimeout)}
+	defer context.AfterFunc(ctx, cl.end)()
+	resp, err := f.rpc.Cluster(cl, &v1.ClusterRequest{Caller: f.caller, FrontendsOnly: true})
+	switch {
+	case err == nil && resp != nil && resp.Address != "":
+		return f.processes.heard(resp), nil
+	case err == nil || answers(err): // it does not tell, but lives
+		return f.processes.named(f.addr), nil
+	case isTimeout(err), errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return nil, fmt.Errorf("it gives no sign of life within %v: %w", f.cfg.pingTimeout, os.ErrDeadlineExceeded)
+	}
+	return nil, err
+}
+
 // do makes one call. It returns nil, a *RefusedError, a *callError or, if ctx ended it, a *callError with
 // the context's cause.
 func (f *frontend) do(ctx context.Context, cl *call, timeout time.Duration, rpc func(context.Context) error) error {
@@ -110,19 +127,28 @@ func (f *frontend) do(ctx context.Context, cl *call, timeout time.Duration, rpc 
 	}
 	f.begin()
 	err := rpc(cl)
-	if err == nil {
+	var refused *v1.Refused
+	if err == nil || answers(err) {
 		f.answered()
+		if of := cl.asks(); of != nil {
+			of.answers.Add(1)
+		}
+	}
+	if err == nil {
 		return nil
 	}
-	var refused *v1.Refused
 	if errors.As(err, &refused) {
-		f.answered()
+		if cl.job && refused.Reason == v1.RefusedReason_DRAINING && cl.got != nil {
+			cl.got.leaves.Store(true)
+			if cl.fresh { // it has just said that it does not leave
+				f.leaves(drainPause)
+			}
+		}
 		return &RefusedError{RefusedReason(refused.Reason), refused.Message, fromMicros(refused.RetryAfterUs)}
 	}
 	fail := &callError{addr: f.addr, err: err}
 	var own *thrift.ApplicationException // what a Thrift server says for what it did not expect
 	if errors.As(err, &own) {
-		f.answered()
 		fail.sent, fail.answered, fail.err = true, true, own
 		return fail
 	}
@@ -143,13 +169,13 @@ func (f *frontend) do(ctx context.Context, cl *call, timeout time.Duration, rpc 
 		f.gaveUp()
 		return fail
 	case cause != nil:
-	case isTimeout(err):
+	case timeout > 0 && isTimeout(err):
 		fail.err = fmt.Errorf("no answer within %v: %w", timeout, os.ErrDeadlineExceeded)
 	default:
 		fail.alone = fail.sent
 	}
 	if fail.sent {
-		f.pool.dropIdle()
+		f.pool.dropIdle(cl.got)
 	}
 	f.failed(fail)
 	return fail
@@ -174,7 +200,6 @@ func (f *frontend) answered() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.calls--
-	f.answers++
 	f.failures, f.aloneTil = 0, time.Time{}
 }
 
@@ -226,31 +251,14 @@ func (f *frontend) state() (calls int, aloneTil time.Time) {
 	return f.calls, f.aloneTil
 }
 
-// owner is the name for a handle: by default, the address.
-func (f *frontend) owner() string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.name
-}
-
-func (f *frontend) setName(name string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.name != name {
-		f.name = name
-	}
-}
-
 // watch looks after the calls that have no answer yet, while there are any: some, like Run, may rightly take
-// for ever. A frontend that answered nothing for pingEvery is asked for a sign of life, on another
-// connection; if there is none within pingTimeout, every call to it ends: by default, no later than 4 s after
+// for ever. A frontend that owes answers and gave none for pingEvery is asked for a sign of life, on another
+// connection; if there is none within pingTimeout, the calls that wait for it end: by default, no later than 3 s after
 // it hangs.
 func (f *frontend) watch() {
 	tick := time.NewTicker(f.cfg.pingEvery)
 	defer tick.Stop()
-	f.mu.Lock()
-	heard := f.answers
-	f.mu.Unlock()
+	owed := f.pool.owing()
 	for {
 		select {
 		case <-tick.C:
@@ -263,29 +271,33 @@ func (f *frontend) watch() {
 			f.mu.Unlock()
 			return
 		}
-		silent := f.answers == heard
 		f.mu.Unlock()
-		if silent {
-			f.ping()
+		var pings sync.WaitGroup
+		for p, now := range f.pool.owing() {
+			if before, ok := owed[p]; ok && before == now {
+				pings.Go(func() { f.ping(p) })
+			}
 		}
-		f.mu.Lock()
-		heard = f.answers
-		f.mu.Unlock()
+		pings.Wait()
+		owed = f.pool.owing()
 	}
 }
 
 // noJob is the id of no job.
 const noJob = "00000000000000000000000000"
 
-func (f *frontend) ping() {
-	cl := &call{}
-	// Any answer will do; this one costs the frontend least.
-	err := f.do(context.Background(), cl, f.cfg.pingTimeout, func(ctx context.Context) error {
-		_, err := f.rpc.Events(ctx, &v1.EventsRequest{Caller: f.caller, Handle: &v1.Handle{Job: noJob}})
+// ping asks a frontend for a sign of life, and ends the calls that wait for it if there is none. Behind a balancer, where it
+// cannot be reached at will, another frontend may have to pass the question on.
+func (f *frontend) ping(p *process) {
+	// Any answer of its own will do; this one costs it least.
+	err := f.do(context.Background(), &call{of: p, ping: true}, f.cfg.pingTimeout, func(ctx context.Context) error {
+		_, err := f.rpc.Events(ctx, &v1.EventsRequest{Caller: f.caller, Handle: &v1.Handle{Job: noJob, Owner: p.name}})
 		return err
 	})
-	// A refused connection is no proof: a frontend that leaves closes its listener first.
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		f.pool.kill(errSilent)
+	// A refused connection is no proof: a frontend that leaves closes its listener first. Neither is that another one does
+	// not reach it, but where that has been told so itself.
+	var refused *RefusedError
+	if isTimeout(err) || errors.As(err, &refused) && refused.Reason == OwnerLost && p.lost.Load() {
+		f.pool.kill(p, errSilent)
 	}
 }

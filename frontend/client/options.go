@@ -37,7 +37,7 @@ func defaults() config {
 		retryFor:       30 * time.Second,
 		backoffMin:     20 * time.Millisecond,
 		backoffMax:     2 * time.Second,
-		pingEvery:      time.Second,
+		pingEvery:      500 * time.Millisecond,
 		pingTimeout:    2 * time.Second,
 		pollFor:        20 * time.Second,
 	}

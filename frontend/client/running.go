@@ -153,11 +153,7 @@ func (c *Client) cancelSomewhere(ctx context.Context, first *frontend, h v1.Hand
 	var refused *RefusedError
 	var errs []error
 	for _, f := range order {
-		at := h
-		if at.Owner == "" {
-			at.Owner = f.owner()
-		}
-		n, err := c.cancelAt(ctx, f, &at, why, false)
+		n, err := c.cancelAt(ctx, f, &h, why, false)
 		if err == nil {
 			return n, nil
 		}
@@ -250,7 +246,7 @@ func (r *Running) poll(ctx context.Context) {
 // workers keep the results until then.
 func (c *Client) confirm(f *frontend, h *v1.Handle, cursor int64) {
 	ask := func() error {
-		return f.do(context.Background(), &call{parting: true}, partingTimeout, func(ctx context.Context) error {
+		return f.do(context.Background(), c.asking(h, true), partingTimeout, func(ctx context.Context) error {
 			_, err := f.rpc.Events(ctx, &v1.EventsRequest{Caller: c.caller, Handle: h, Cursor: cursor})
 			return err
 		})
@@ -269,7 +265,7 @@ func (s *session) events(ctx context.Context, cursor int64) (*v1.EventsResponse,
 	f := s.at
 	req := v1.EventsRequest{Caller: s.c.caller, Handle: &s.handle, Cursor: cursor, MaxWaitUs: micros(s.c.cfg.pollFor)}
 	var resp *v1.EventsResponse
-	err := f.do(ctx, &call{}, s.c.cfg.pollFor+s.c.cfg.rpcTimeout, func(ctx context.Context) (err error) {
+	err := f.do(ctx, s.c.asking(&s.handle, false), s.c.cfg.pollFor+s.c.cfg.rpcTimeout, func(ctx context.Context) (err error) {
 		resp, err = f.rpc.Events(ctx, &req)
 		return err
 	})

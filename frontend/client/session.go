@@ -127,16 +127,16 @@ func (s *session) run(ctx context.Context, outs []Outcome) error {
 		}
 		var resp *v1.RunResponse
 		f, req := s.at, v1.RunRequest{Caller: s.c.caller, Job: &s.job}
-		cl := &call{}
+		cl := &call{job: true}
 		err := f.do(ctx, cl, 0, func(context.Context) (err error) {
 			resp, err = f.pool.run(cl, &req)
 			return err
 		})
+		s.reached(cl)
 		if err == nil && resp == nil {
 			err = &callError{addr: f.addr, err: errNothing, sent: true, answered: true}
 		}
 		if err == nil {
-			s.learn(resp.Handle)
 			for _, o := range resp.Outcomes {
 				if s.accept(o) {
 					outs[o.Task].fill(o)
@@ -161,15 +161,16 @@ func (s *session) submit(ctx context.Context) error {
 		}
 		var resp *v1.SubmitResponse
 		f, req := s.at, v1.SubmitRequest{Caller: s.c.caller, Job: &s.job}
-		err := f.do(ctx, &call{}, s.c.cfg.rpcTimeout, func(ctx context.Context) (err error) {
+		cl := &call{job: true}
+		err := f.do(ctx, cl, s.c.cfg.rpcTimeout, func(ctx context.Context) (err error) {
 			resp, err = f.rpc.Submit(ctx, &req)
 			return err
 		})
+		s.reached(cl)
 		if err == nil && (resp == nil || resp.Handle == nil) {
 			err = &callError{addr: f.addr, err: errNothing, sent: true, answered: true}
 		}
 		if err == nil {
-			s.learn(resp.Handle)
 			s.handle, s.sent = *resp.Handle, true
 			return nil
 		}
@@ -179,11 +180,10 @@ func (s *session) submit(ctx context.Context) error {
 	}
 }
 
-// learn keeps the name by which s.at is an owner: a later job may have to be cancelled before it has a
-// handle. The answer to a resubmission may name another frontend, to which it was forwarded.
-func (s *session) learn(h *v1.Handle) {
-	if h != nil && s.job.Resubmission == nil {
-		s.at.setName(h.Owner)
+// reached notes who may have been given the job.
+func (s *session) reached(cl *call) {
+	if cl.got != nil {
+		s.handle.Owner = cl.got.name
 	}
 }
 
@@ -305,7 +305,7 @@ func (s *session) prepare(f *frontend, now time.Time) {
 		s.job.DeadlineUs = max(micros(s.within-now.Sub(s.began)), 1)
 	}
 	s.at = f
-	s.handle.Owner = f.owner()
+	s.handle.Owner = f.addr
 }
 
 // consider decides what follows from a call that failed: nil means to ask another frontend.
@@ -323,8 +323,7 @@ func (s *session) consider(ctx context.Context, err error) error {
 		switch {
 		case refused.Reason == Overloaded && s.c.cfg.refusalsFinal && !s.sent:
 			return s.giveUp(refused)
-		case refused.Reason == Draining:
-			s.at.leaves(drainPause)
+		case refused.Reason == Draining: // others are asked, if by the same address
 		case refused.Reason == UnknownJob || refused.Reason == OwnerLost:
 			return s.lost() // it was forwarded to a previous owner
 		case refused.RetryAfter > 0:
@@ -346,7 +345,9 @@ func (s *session) consider(ctx context.Context, err error) error {
 		if fail.sent {
 			return s.lost()
 		}
-		if s.since.IsZero() {
+		if errors.Is(fail.err, errLeaves) {
+			s.since = time.Time{} // it was found
+		} else if s.since.IsZero() {
 			s.since = time.Now()
 		}
 	}
@@ -425,9 +426,18 @@ func (c *Client) part(f *frontend, h *v1.Handle) {
 	}
 }
 
+// asking is a call about a job.
+func (c *Client) asking(h *v1.Handle, parting bool) *call {
+	cl := &call{parting: parting}
+	if h.Owner != "" {
+		cl.of = c.processes.named(h.Owner)
+	}
+	return cl
+}
+
 func (c *Client) cancelAt(ctx context.Context, f *frontend, h *v1.Handle, why string, parting bool) (int, error) {
 	var resp *v1.CancelResponse
-	err := f.do(ctx, &call{parting: parting}, c.cfg.rpcTimeout, func(ctx context.Context) (err error) {
+	err := f.do(ctx, c.asking(h, parting), c.cfg.rpcTimeout, func(ctx context.Context) (err error) {
 		resp, err = f.rpc.Cancel(ctx, &v1.CancelRequest{Caller: c.caller, Handle: h, Reason: why})
 		return err
 	})

@@ -46,6 +46,9 @@ func (s *Server) cluster(req *v1.ClusterRequest) *v1.ClusterResponse {
 			res.Members = append(res.Members, &v1.Member{Name: m.Name, Address: m.API, Gossip: m.Gossip, Heartbeat: m.Heartbeat})
 		}
 	}
+	if req.FrontendsOnly {
+		return res
+	}
 	links = slices.DeleteFunc(links, func(l *link) bool { return l == nil })
 	slices.SortFunc(links, func(a, b *link) int { return cmp.Compare(a.addr, b.addr) })
 	res.Total = int32(len(links))

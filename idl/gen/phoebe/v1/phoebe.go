@@ -3277,23 +3277,25 @@ var fieldIDToName_ExplainResponse = map[int16]string{
 }
 
 type ClusterRequest struct {
-	Caller     *Caller `thrift:"caller,1,optional" frugal:"1,optional,Caller" json:"caller,omitempty"`
-	After      string  `thrift:"after,2" frugal:"2,default,string" json:"after"`
-	MaxWorkers int32   `thrift:"max_workers,3" frugal:"3,default,i32" json:"max_workers"`
-	Worker     string  `thrift:"worker,4" frugal:"4,default,string" json:"worker"`
-	Figures    bool    `thrift:"figures,5" frugal:"5,default,bool" json:"figures"`
-	Known      int64   `thrift:"known,6" frugal:"6,default,i64" json:"known"`
-	Frontend   string  `thrift:"frontend,7" frugal:"7,default,string" json:"frontend"`
+	Caller        *Caller `thrift:"caller,1,optional" frugal:"1,optional,Caller" json:"caller,omitempty"`
+	After         string  `thrift:"after,2" frugal:"2,default,string" json:"after"`
+	MaxWorkers    int32   `thrift:"max_workers,3" frugal:"3,default,i32" json:"max_workers"`
+	Worker        string  `thrift:"worker,4" frugal:"4,default,string" json:"worker"`
+	Figures       bool    `thrift:"figures,5" frugal:"5,default,bool" json:"figures"`
+	Known         int64   `thrift:"known,6" frugal:"6,default,i64" json:"known"`
+	Frontend      string  `thrift:"frontend,7" frugal:"7,default,string" json:"frontend"`
+	FrontendsOnly bool    `thrift:"frontends_only,8" frugal:"8,default,bool" json:"frontends_only"`
 }
 
 func NewClusterRequest() *ClusterRequest {
 	return &ClusterRequest{
-		After:      "",
-		MaxWorkers: 0,
-		Worker:     "",
-		Figures:    false,
-		Known:      0,
-		Frontend:   "",
+		After:         "",
+		MaxWorkers:    0,
+		Worker:        "",
+		Figures:       false,
+		Known:         0,
+		Frontend:      "",
+		FrontendsOnly: false,
 	}
 }
 
@@ -3304,6 +3306,7 @@ func (p *ClusterRequest) InitDefault() {
 	p.Figures = false
 	p.Known = 0
 	p.Frontend = ""
+	p.FrontendsOnly = false
 }
 
 var ClusterRequest_Caller_DEFAULT *Caller
@@ -3338,6 +3341,10 @@ func (p *ClusterRequest) GetKnown() (v int64) {
 func (p *ClusterRequest) GetFrontend() (v string) {
 	return p.Frontend
 }
+
+func (p *ClusterRequest) GetFrontendsOnly() (v bool) {
+	return p.FrontendsOnly
+}
 func (p *ClusterRequest) SetCaller(val *Caller) {
 	p.Caller = val
 }
@@ -3359,6 +3366,9 @@ func (p *ClusterRequest) SetKnown(val int64) {
 func (p *ClusterRequest) SetFrontend(val string) {
 	p.Frontend = val
 }
+func (p *ClusterRequest) SetFrontendsOnly(val bool) {
+	p.FrontendsOnly = val
+}
 
 func (p *ClusterRequest) IsSetCaller() bool {
 	return p.Caller != nil
@@ -3379,6 +3389,7 @@ var fieldIDToName_ClusterRequest = map[int16]string{
 	5: "figures",
 	6: "known",
 	7: "frontend",
+	8: "frontends_only",
 }
 
 type WorkerStatus struct {

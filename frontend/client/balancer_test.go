@@ -1,0 +1,179 @@
+package client
+
+import (
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	v1 "github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
+)
+
+// balancer passes connections on to frontends, by turns.
+type balancer struct {
+	net.Listener
+	mu    sync.Mutex
+	to    []string
+	conns []net.Conn
+}
+
+func newBalancer(t *testing.T, to ...*fake) *balancer {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &balancer{Listener: l}
+	b.send(to...)
+	var running sync.WaitGroup
+	running.Go(func() {
+		for {
+			in, err := l.Accept()
+			if err != nil {
+				return
+			}
+			b.mu.Lock()
+			addr := b.to[0]
+			b.to = append(b.to[1:], addr)
+			b.mu.Unlock()
+			out, err := net.Dial("tcp", addr)
+			if err != nil {
+				in.Close()
+				continue
+			}
+			b.mu.Lock()
+			b.conns = append(b.conns, in, out)
+			b.mu.Unlock()
+			running.Go(func() { io.Copy(out, in); out.Close(); in.Close() })
+			running.Go(func() { io.Copy(in, out); out.Close(); in.Close() })
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		b.mu.Lock()
+		for _, c := range b.conns {
+			c.Close()
+		}
+		b.mu.Unlock()
+		running.Wait()
+	})
+	return b
+}
+
+// send has new connections go to these, beginning with the first.
+func (b *balancer) send(to ...*fake) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.to = nil
+	for _, f := range to {
+		b.to = append(b.to, f.addr)
+	}
+}
+
+func (b *balancer) addr() string { return b.Addr().String() }
+
+// A job that is refused as its frontend leaves goes to another behind the same address, at once.
+func TestFrontendThatLeavesBehindABalancer(t *testing.T) {
+	a, b := newFake(t), newFake(t)
+	lb := newBalancer(t, a)
+	a.run, b.run = a.runEcho, b.runEcho
+	c := newClient(t, []string{lb.addr()})
+	if _, err := c.Run(t.Context(), echoJob(1)); err != nil {
+		t.Fatal(err)
+	}
+	fence()
+	asked := 0
+	a.run = func(*v1.RunRequest) (*v1.RunResponse, error) {
+		asked++
+		return nil, &v1.Refused{Reason: v1.RefusedReason_DRAINING}
+	}
+	a.greeting = func() *v1.ClusterResponse { return &v1.ClusterResponse{Address: a.addr, Draining: true} }
+	fence()
+	lb.send(a, b) // it has not noticed yet
+	began := time.Now()
+	for range 5 {
+		if _, err := c.Run(t.Context(), echoJob(1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if took := time.Since(began); took >= drainPause {
+		t.Errorf("it took %v", took)
+	}
+	fence()
+	if asked != 1 {
+		t.Errorf("the frontend that leaves was given %d jobs", asked)
+	}
+}
+
+// A frontend that hangs is found out although others behind the same address answer, and only its calls end.
+func TestFrozenFrontendBehindABalancer(t *testing.T) {
+	a, b := newFake(t), newFake(t)
+	lb := newBalancer(t, a, b)
+	hang := make(chan struct{})
+	t.Cleanup(func() { close(hang) })
+	frozen, begun, slow := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	a.run = func(*v1.RunRequest) (*v1.RunResponse, error) {
+		close(frozen)
+		<-hang
+		return nil, nil
+	}
+	var moved *v1.Resubmission
+	b.run = func(r *v1.RunRequest) (*v1.RunResponse, error) {
+		if len(r.Job.Tasks) == 2 {
+			close(begun)
+			<-slow
+		} else if r.Job.Resubmission != nil {
+			moved = r.Job.Resubmission
+		}
+		return b.runEcho(r)
+	}
+	a.passes, b.passes = map[string]*fake{b.addr: b}, map[string]*fake{a.addr: a}
+	c := newClient(t, []string{lb.addr()}, func(c *config) { c.pingTimeout = 200 * time.Millisecond })
+	ended := make(chan error, 1)
+	go func() {
+		_, err := c.Run(t.Context(), echoJob(1))
+		ended <- err
+	}()
+	<-frozen
+	lb.send(b)
+	other := make(chan error, 1)
+	go func() {
+		_, err := c.Run(t.Context(), echoJob(2))
+		other <- err
+	}()
+	<-begun
+	a.freeze()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	fence()
+	if moved == nil || moved.PreviousOwner != a.addr {
+		t.Errorf("it moved as %+v", moved)
+	}
+	for b.pings.Load() < 3 { // it takes long, but lives
+		if _, err := c.Run(t.Context(), echoJob(1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(slow)
+	if err := <-other; err != nil {
+		t.Error(err)
+	}
+}
+
+// A new connection that leads to a frontend that hangs has another one made beside it, and no job is given to the first.
+func TestConnectionToFrozenFrontend(t *testing.T) {
+	a, b := newFake(t), newFake(t)
+	a.freeze()
+	b.run = func(r *v1.RunRequest) (*v1.RunResponse, error) {
+		if r.Job.Resubmission != nil {
+			t.Error("nobody had the job, and yet it comes as a resubmission")
+		}
+		return b.runEcho(r)
+	}
+	c := newClient(t, []string{newBalancer(t, a, b).addr()}, func(c *config) { c.pingTimeout = time.Hour })
+	if _, err := c.Run(t.Context(), echoJob(1)); err != nil {
+		t.Fatal(err)
+	}
+}
