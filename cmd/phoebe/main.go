@@ -57,6 +57,9 @@ type cli struct {
 	Doctor     doctorCmd     `cmd:"" help:"Look for what is wrong with a fleet, and say what to do."`
 	Cancel     cancelCmd     `cmd:"" help:"Cancel a job."`
 	Explain    explainCmd    `cmd:"" help:"Tell where a job's tasks were placed, and why."`
+	Jobs       jobsCmd       `cmd:"" help:"List the jobs of all frontends, and what they were slow for."`
+	Trace      traceCmd      `cmd:"" help:"Tell what the tasks of a job have been through."`
+	Top        topCmd        `cmd:"" help:"Watch the fleet in a terminal."`
 	Bench      benchCmd      `cmd:"" help:"Measure latency under load, or the cost of jobs that do nothing."`
 	Floor      floorCmd      `cmd:"" hidden:"" help:"Serve a part of the floor of bench noop --processes."`
 	Sim        simCmd        `cmd:"" help:"Simulate clusters of thousands of workers, or their faults."`

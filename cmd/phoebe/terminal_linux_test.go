@@ -35,6 +35,35 @@ func TestProgressBar(t *testing.T) {
 	}
 }
 
+// In a terminal, top shows what there is until somebody presses q.
+func TestTop(t *testing.T) {
+	c := startDev(t)
+	ours, theirs := terminal(t)
+	cmd := command(t.Context(), "top", "--connect", c.connect, "--every", "100ms")
+	cmd.Env = append(os.Environ(), "TERM=xterm")
+	cmd.Stdin, cmd.Stdout = theirs, theirs
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	theirs.Close()
+	var all []byte
+	for seen := false; !seen; {
+		b := make([]byte, 4096)
+		n, err := ours.Read(b)
+		if all = append(all, b[:n]...); err != nil {
+			t.Fatalf("%v: %q", err, all)
+		}
+		seen = bytes.Contains(all, []byte("FRONTEND")) && bytes.Contains(all, []byte("worker-2"))
+	}
+	go func() { _, _ = bytes.NewBuffer(nil).ReadFrom(ours) }() // what it still writes
+	if _, err := ours.WriteString("wq"); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
 // terminal opens both sides of a pseudo-terminal.
 func terminal(t testing.TB) (ours, theirs *os.File) {
 	t.Helper()

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend/client"
+)
+
+type jobsCmd struct {
+	JobPolicy string        `name:"policy" placeholder:"NAME" help:"Only jobs of this policy. Default: any."`
+	Tenant    *string       `placeholder:"NAME" help:"Only jobs of this tenant; empty is one, too. Default: any."`
+	Failed    bool          `help:"Only jobs of which a task has no result. Default: any."`
+	Running   bool          `help:"Only jobs that are under way. Default: any."`
+	Slower    time.Duration `placeholder:"D" help:"Only jobs that took at least so long, or have taken it so far. Default: any."`
+	Since     time.Duration `placeholder:"D" help:"Only jobs that came within this time, by this machine's clock. Default: any."`
+	Most      int           `default:"20" placeholder:"N" help:"How many to show. Default ${default}."`
+	JSON      bool          `name:"json" help:"Print each job as a line of JSON. Default: a table."`
+
+	clientFlags
+}
+
+// Help says which jobs there are to see.
+func (c *jobsCmd) Help() string {
+	return `Shows the jobs of all frontends, the one that came last first: those that are under way, and of those that have ended the ones
+that are kept in memory (64 MiB at each frontend): each that failed, the 64 slowest of each minute and policy, and a sample.
+BLAME is on what most of its response went along its critical path; phoebe trace tells all of it.
+
+Exit codes: 0 shown, 2 wrong usage, 3 no frontend answers. A frontend that does not answer is named on stderr.`
+}
+
+// Run lists jobs.
+func (c *jobsCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
+	if c.Most < 0 || c.Slower < 0 || c.Since < 0 {
+		return usage(fmt.Errorf("--most, --slower and --since must not be negative"))
+	}
+	cl, err := c.dial(log, c.Connect)
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	ctx, cancel := context.WithTimeout(ctx, c.RetryFor)
+	defer cancel()
+	f := client.JobFilter{Policy: c.JobPolicy, Tenant: c.Tenant, Failed: c.Failed, Running: c.Running, SlowerThan: c.Slower}
+	if c.Since > 0 {
+		f.From = time.Now().Add(-c.Since)
+	}
+	var all []client.JobSummary
+	var told []client.FrontendReport
+	for cursor := ""; len(all) < c.Most; {
+		page, err := cl.Jobs(ctx, f, cursor, min(c.Most-len(all), 1000))
+		if err != nil {
+			return &exitError{exitUnavailable, fmt.Errorf("list jobs: %w", err)}
+		}
+		all, told = append(all, page.Jobs...), page.Frontends
+		if cursor = page.Next; cursor == "" {
+			break
+		}
+	}
+	nameSilent(out.err, told)
+	if c.JSON {
+		e := json.NewEncoder(out.out)
+		for i := range all {
+			if err := e.Encode(jobOf(&all[i])); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return printJobs(out.out, all)
+}
+
+// nameSilent names the frontends that have not answered.
+func nameSilent(w io.Writer, told []client.FrontendReport) {
+	for _, f := range told {
+		if f.Err != "" {
+			fmt.Fprintf(w, "frontend %s is missing: %s\n", plain([]byte(f.Name)), plain([]byte(f.Err)))
+		}
+	}
+}
+
+func printJobs(w io.Writer, jobs []client.JobSummary) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "JOB\tFRONTEND\tPOLICY\tTENANT\tCAME\tRESPONSE\tTASKS\tFAILED\tSTATE\tBLAME")
+	for i := range jobs {
+		j := &jobs[i]
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%v\t%d/%d\t%d\t%s\t%s\n", plain([]byte(j.Handle.Job)), plain([]byte(j.Frontend)), plain([]byte(j.Policy)), dash(j.Tenant),
+			j.Came.Local().Format("15:04:05.000"), brief(j.Response), j.Ended, j.Tasks, j.Failed, stateOf(j), mostly(j))
+	}
+	return t.Flush()
+}
+
+func stateOf(j *client.JobSummary) string {
+	if j.Running {
+		return "running"
+	}
+	return plain([]byte(strings.Join(j.Kept, ",")))
+}
+
+func dash(name string) string {
+	if name == "" {
+		return "-"
+	}
+	return plain([]byte(name))
+}
+
+// brief is a duration in three digits or so.
+func brief(d time.Duration) time.Duration {
+	for unit := time.Microsecond; unit < time.Hour; unit *= 10 {
+		if d < 1000*unit {
+			return d.Round(unit)
+		}
+	}
+	return d.Round(time.Minute)
+}
+
+// mostly is on what most of a job's response went.
+func mostly(j *client.JobSummary) string {
+	if len(j.Blame) == 0 || j.Response <= 0 {
+		return "-"
+	}
+	most := slices.MaxFunc(j.Blame, func(a, b client.PartOf) int { return int(a.Took - b.Took) })
+	return fmt.Sprintf("%s %.0f %%", most.Part, 100*most.Took.Seconds()/j.Response.Seconds())
+}
+
+// jobJSON is a line of `phoebe jobs --json`.
+type jobJSON struct {
+	Job            string           `json:"job"`
+	Owner          string           `json:"owner"`
+	Frontend       string           `json:"frontend"`
+	Policy         string           `json:"policy"`
+	Tenant         string           `json:"tenant"`
+	Path           string           `json:"path,omitempty"`
+	Came           time.Time        `json:"came"`
+	ResponseMicros int64            `json:"response_us"`
+	Tasks          int              `json:"tasks"`
+	Ended          int              `json:"ended"`
+	Failed         int              `json:"failed"`
+	Stages         int              `json:"stages"`
+	Running        bool             `json:"running"`
+	Kept           []string         `json:"kept,omitempty"`
+	BlameMicros    map[string]int64 `json:"blame_us,omitempty"`
+}
+
+func jobOf(j *client.JobSummary) jobJSON {
+	to := jobJSON{
+		Job: j.Handle.Job, Owner: j.Handle.Owner, Frontend: j.Frontend, Policy: j.Policy, Tenant: j.Tenant, Path: j.Path, Came: j.Came.UTC(),
+		ResponseMicros: j.Response.Microseconds(), Tasks: j.Tasks, Ended: j.Ended, Failed: j.Failed, Stages: j.Stages, Running: j.Running, Kept: j.Kept,
+	}
+	for _, p := range j.Blame {
+		if to.BlameMicros == nil {
+			to.BlameMicros = map[string]int64{}
+		}
+		to.BlameMicros[p.Part] += p.Took.Microseconds()
+	}
+	return to
+}

@@ -1,0 +1,81 @@
+package main_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/phoebe-sched/phoebe/frontend/client"
+)
+
+// Jobs are listed and traced by any frontend, and no name of theirs reaches a terminal or a file as it is.
+func TestJobsAndTrace(t *testing.T) {
+	c := startDev(t)
+	hostile := "t\x1b[31m\"\n</script>"
+	cl := dial(t, c.frontends[0])
+	if _, err := cl.Run(t.Context(), client.Job{Tenant: hostile, Tasks: []client.Task{{Function: "echo"}, {Function: "sleep", Payload: []byte("5ms")}}}); err != nil {
+		t.Fatal(err)
+	}
+	phoebe(t, "run", "--connect", c.frontends[1], "--function", "fail", "--payload", "why").want(t, 1)
+	list := phoebe(t, "jobs", "--connect", c.frontends[1]).want(t, 0)
+	if n := strings.Count(list.out, "\n"); n != 3 || strings.Contains(list.out, "\x1b") || !strings.Contains(list.out, `\x1b[31m`) {
+		t.Errorf("%d lines: %q", n, list.out)
+	}
+	one := phoebe(t, "jobs", "--connect", c.frontends[1], "--tenant", hostile, "--json").want(t, 0)
+	var job struct {
+		Job, Owner, Tenant string
+		Response           int64            `json:"response_us"`
+		Blame              map[string]int64 `json:"blame_us"`
+	}
+	if err := json.Unmarshal([]byte(one.out), &job); err != nil || job.Tenant != hostile || job.Owner != c.frontends[0] {
+		t.Fatalf("%v: %q", err, one.out)
+	}
+	sum := int64(0)
+	for _, us := range job.Blame {
+		sum += us
+	}
+	if sum != job.Response || sum < 5000 {
+		t.Errorf("blame %v of %d us", job.Blame, job.Response)
+	}
+	if s := phoebe(t, "jobs", "--connect", c.connect, "--failed").want(t, 0); strings.Count(s.out, "\n") != 2 || !strings.Contains(s.out, "failed") {
+		t.Errorf("%q", s.out)
+	}
+
+	file := filepath.Join(t.TempDir(), "trace.json")
+	s := phoebe(t, "trace", job.Job, "--connect", c.frontends[1], "--chrome", file).want(t, 0, "took ", " run", "worker-")
+	if strings.Contains(s.out, "\x1b") {
+		t.Errorf("%q", s.out)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var trace struct {
+		TraceEvents []struct {
+			Name, Ph string
+			Pid, Tid *int
+			Ts, Dur  *float64
+		}
+	}
+	if err := json.Unmarshal(text, &trace); err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]int{}
+	for _, e := range trace.TraceEvents {
+		names[e.Name]++
+		if e.Pid == nil || e.Tid == nil || e.Ts == nil || e.Ph == "X" && (e.Dur == nil || *e.Dur < 0 || *e.Ts < 0) {
+			t.Errorf("event %+v", e)
+		}
+	}
+	if names["task 0"] != 1 || names["task 1"] != 1 || names["run"] != 2 || names["job"] != 1 {
+		t.Errorf("events %v", names)
+	}
+	phoebe(t, "trace", "01ARZ3NDEKTSV4RRFFQ69G5FAV", "--connect", c.connect).want(t, 1, "was not kept")
+
+	top := phoebe(t, "top", "--connect", c.connect).want(t, 0, "FRONTEND", "PHASE", "worker-0")
+	if strings.Contains(top.out, "\x1b") {
+		t.Errorf("%q", top.out)
+	}
+}

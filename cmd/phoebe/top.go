@@ -1,0 +1,253 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+	"golang.org/x/term"
+
+	"github.com/phoebe-sched/phoebe/frontend/client"
+)
+
+type topCmd struct {
+	Every time.Duration `default:"1s" placeholder:"D" help:"How often to look. Default ${default}."`
+
+	clientFlags
+}
+
+// Help says what is shown.
+func (c *topCmd) Help() string {
+	return `Shows what all frontends have counted in the last ten seconds, or with w in ten minutes or six hours: how long the phases of tasks
+took, what became of jobs, the slowest of them and what their response went on, and the workers where a task would wait longest. In a
+terminal it goes on until q; anywhere else it prints that once.
+
+Exit codes: 0 shown, 2 wrong usage, 3 no frontend answers.`
+}
+
+// spans are how far back it looks, in windows of which length.
+var spans = []struct {
+	window  time.Duration
+	windows int
+	text    string
+}{{time.Second, 10, "10 s"}, {10 * time.Second, 60, "10 min"}, {5 * time.Minute, 72, "6 h"}}
+
+// Run looks again and again, or once.
+func (c *topCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
+	if c.Every < 100*time.Millisecond {
+		return usage(fmt.Errorf("--every is %v: it must be at least 100ms", c.Every))
+	}
+	cl, err := c.dial(log, c.Connect)
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	m := topModel{ctx: ctx, client: cl, every: c.Every, timeout: c.RetryFor, width: 1 << 16, height: 1 << 16}
+	if f, is := out.out.(*os.File); !is || !term.IsTerminal(int(f.Fd())) {
+		seen := m.look()
+		if seen.err != nil {
+			return &exitError{exitUnavailable, fmt.Errorf("look at the fleet: %w", seen.err)}
+		}
+		m.seen = seen
+		_, err := io.WriteString(out.out, m.text())
+		return err
+	}
+	_, err = tea.NewProgram(m, tea.WithContext(ctx), tea.WithOutput(out.out), tea.WithoutSignalHandler()).Run()
+	if errors.Is(err, tea.ErrProgramKilled) && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// topModel is what bubbletea shows.
+type topModel struct {
+	ctx            context.Context
+	client         *client.Client
+	every, timeout time.Duration
+	span           int
+	width, height  int
+	seen           topSeen
+}
+
+// topSeen is what was seen at one time.
+type topSeen struct {
+	at      time.Time
+	span    int
+	watched *client.Watched
+	figures *client.Figures // nil: nobody tells
+	err     error
+}
+
+// lookAgain says that it is time to.
+type lookAgain struct{}
+
+// Init looks for the first time.
+func (m topModel) Init() tea.Cmd { return m.lookNow }
+
+func (m topModel) lookNow() tea.Msg { return m.look() }
+
+func (m topModel) look() topSeen {
+	ctx, cancel := context.WithTimeout(m.ctx, m.timeout)
+	defer cancel()
+	seen := topSeen{at: time.Now(), span: m.span}
+	if seen.watched, seen.err = m.client.Watch(ctx, spans[m.span].window, time.Time{}, 10); seen.err != nil {
+		return seen
+	}
+	seen.figures, _ = m.client.Figures(ctx, "", 0)
+	return seen
+}
+
+// Update implements tea.Model.
+func (m topModel) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	switch msg := msg.(type) {
+	case tea.WindowSizeMsg:
+		m.width, m.height = msg.Width, msg.Height
+	case tea.KeyPressMsg:
+		switch msg.String() {
+		case "q", "ctrl+c", "esc":
+			return m, tea.Quit
+		case "w":
+			m.span = (m.span + 1) % len(spans)
+		}
+	case topSeen:
+		if msg.err != nil {
+			m.seen.err = msg.err
+		} else {
+			m.seen = msg
+		}
+		return m, tea.Tick(m.every, func(time.Time) tea.Msg { return lookAgain{} })
+	case lookAgain:
+		return m, m.lookNow
+	}
+	return m, nil
+}
+
+// View implements tea.Model.
+func (m topModel) View() tea.View {
+	lines := strings.Split(strings.TrimSuffix(m.text(), "\n"), "\n")
+	lines = lines[:min(len(lines), max(m.height-1, 0))]
+	for i := range lines {
+		lines[i] = ansi.Truncate(lines[i], m.width, "…")
+	}
+	v := tea.NewView(strings.Join(append(lines, ansi.Truncate("q quit  w window", m.width, "…")), "\n"))
+	v.AltScreen = true
+	return v
+}
+
+// text is all that was seen.
+func (m topModel) text() string {
+	var b strings.Builder
+	seen := &m.seen
+	if seen.err != nil {
+		fmt.Fprintf(&b, "no frontend answers: %s\n", plain([]byte(seen.err.Error())))
+	}
+	if seen.watched == nil {
+		return b.String()
+	}
+	w := seen.watched
+	windows := w.Windows[max(len(w.Windows)-spans[seen.span].windows, 0):]
+	var sum client.Window
+	var phases client.Histograms
+	refused, length := int64(0), time.Duration(0)
+	for i := range windows {
+		x := &windows[i]
+		length += x.Length
+		sum.Accepted, sum.Tasks, sum.Failed = sum.Accepted+x.Accepted, sum.Tasks+x.Tasks, sum.Failed+x.Failed
+		sum.QueueAge = max(sum.QueueAge, x.QueueAge)
+		for _, n := range x.Refused {
+			refused += n
+		}
+		for k := range x.Series {
+			phases.Add(&x.Series[k])
+		}
+	}
+	seconds := max(length.Seconds(), 1)
+	fmt.Fprintf(&b, "%s  last %s: %.1f jobs/s, %.1f tasks/s, %d without a result, %d jobs refused, longest wait for a first task %v\n\n",
+		seen.at.Format("15:04:05"), spans[seen.span].text, float64(sum.Accepted)/seconds, float64(sum.Tasks)/seconds, sum.Failed, refused, brief(sum.QueueAge))
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "FRONTEND\tADDRESS\tJOBS\tPENDING\tRUNNING\tWORKERS\tUPTIME\tVERSION\tSTATE")
+	for _, f := range w.Frontends {
+		if f.Err != "" {
+			fmt.Fprintf(t, "%s\t%s\t-\t-\t-\t-\t-\t-\t%s\n", plain([]byte(f.Name)), plain([]byte(f.Address)), plain([]byte(f.Err)))
+			continue
+		}
+		state := "serving"
+		switch {
+		case f.Draining:
+			state = "draining"
+		case f.Warning != "":
+			state = plain([]byte(f.Warning))
+		}
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%d\t%v\t%s\t%s\n", plain([]byte(f.Name)), plain([]byte(f.Address)), f.Jobs, f.TasksPending, f.TasksRunning,
+			f.Workers, f.Uptime.Round(time.Second), plain([]byte(f.Version)), state)
+	}
+	fmt.Fprintln(t, "\nPHASE\tP50\tP99\tP99.9\tMEAN\tTIMES")
+	for i := range phases {
+		h := &phases[i]
+		if h.Count == 0 {
+			continue
+		}
+		m := client.Measure(i)
+		text := func(d time.Duration) string {
+			if m == client.MeasureSlowdown {
+				return fmt.Sprintf("%.2f", d.Seconds()*1000)
+			}
+			return brief(d).String()
+		}
+		fmt.Fprintf(t, "%v\t%s\t%s\t%s\t%s\t%d\n", m, text(h.Quantile(0.5)), text(h.Quantile(0.99)), text(h.Quantile(0.999)), text(h.Sum/time.Duration(h.Count)), h.Count)
+	}
+	t.Flush() // of a strings.Builder
+	if len(w.Slowest) > 0 {
+		fmt.Fprintln(&b, "\nslowest jobs that are kept:")
+		_ = printJobs(&b, w.Slowest) // likewise
+	}
+	seen.workers(&b)
+	return b.String()
+}
+
+// workers shows those where a task would wait longest.
+func (s *topSeen) workers(b *strings.Builder) {
+	f := s.figures
+	if f == nil || len(f.Names) != len(f.Workers) || len(f.Workers) == 0 {
+		return
+	}
+	order := make([]int, len(f.Workers))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(x, y int) int {
+		a, b := &f.Workers[x], &f.Workers[y]
+		return cmp.Or(cmp.Compare(client.FigureValue(b.Wait), client.FigureValue(a.Wait)), cmp.Compare(b.Queued, a.Queued), cmp.Compare(b.RoundTrip, a.RoundTrip))
+	})
+	fmt.Fprintf(b, "\nworkers, of %d:\n", len(order))
+	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "WORKER\tADDRESS\tRACK\tSTATE\tCPU\tQUEUED\tRUNNING\tWAIT\tRTT\tHEARD")
+	for _, i := range order[:min(len(order), 10)] {
+		w := &f.Workers[i]
+		state := "?"
+		if states := []string{"connecting", "up", "adrift", "draining", "down"}; int(w.State) < len(states) {
+			state = states[w.State]
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d %%\t%.0f\t%.0f\t%s\t%s\t%s\n", dash(f.Names[i]), dash(f.Addresses[i]), dash(f.Racks[i]), state, int(w.CPU)*100/255,
+			client.FigureValue(w.Queued), client.FigureValue(w.Running), figureText(w.Wait), figureText(w.RoundTrip), figureText(w.Silence))
+	}
+	t.Flush() // of a strings.Builder
+}
+
+func figureText(n uint8) string {
+	us := client.FigureValue(n)
+	if us < 0 {
+		return "-"
+	}
+	return brief(time.Duration(us * float64(time.Microsecond))).String()
+}

@@ -1,0 +1,315 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend/client"
+)
+
+type traceCmd struct {
+	Handle string `arg:"" name:"job" help:"The job: JOB@OWNER, as phoebe run prints it, or JOB alone, which asks every frontend in --connect, and these ask others."`
+	Most   int    `default:"20" placeholder:"N" help:"How many tasks to show, those that ended last. Default ${default}."`
+	JSON   bool   `name:"json" help:"Print the job, then each of its tasks, as a line of JSON. Default: text."`
+	Chrome string `placeholder:"FILE" help:"Write all tasks to this file as trace events, which https://ui.perfetto.dev opens. Default: none."`
+
+	clientFlags
+}
+
+// Help says what is traced.
+func (c *traceCmd) Help() string {
+	return `Tells what the tasks of a job have been through that is under way, or has ended and is kept (see phoebe jobs): how its response
+splits along its critical path, and for each task when its phases ended since the job came, and where it ran.
+
+Exit codes: 0 told, 1 the job is not known, or was not kept, 2 wrong usage, 3 refused or unreachable.`
+}
+
+// Run traces a job.
+func (c *traceCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
+	if c.Most < 0 {
+		return usage(fmt.Errorf("--most is %d: it must not be negative", c.Most))
+	}
+	_, all, err := ask(ctx, &c.clientFlags, log, "trace", c.Handle, func(ctx context.Context, cl *client.Client, h client.Handle) (*client.Trace, error) {
+		all, err := cl.Trace(ctx, h.Job, 0, 0)
+		for page := all; err == nil && page.Next() > 0; all.Tasks = append(all.Tasks, page.Tasks...) {
+			if page, err = cl.Trace(ctx, h.Job, page.Next(), 0); err == nil && len(page.Tasks) == 0 {
+				return nil, fmt.Errorf("the job has changed meanwhile: ask again")
+			}
+		}
+		return all, err
+	})
+	if err != nil {
+		return err
+	}
+	nameSilent(out.err, all.Frontends)
+	if c.Chrome != "" {
+		if err := writeFile(c.Chrome, func(w io.Writer) error { return writeChrome(w, all) }); err != nil {
+			return fmt.Errorf("write --chrome: %w", err)
+		}
+	}
+	if c.JSON {
+		return printTraceJSON(out.out, all)
+	}
+	return printTrace(out.out, all, c.Most)
+}
+
+// writeFile writes a file, of which nothing is there if that fails.
+func writeFile(name string, write func(io.Writer) error) (err error) {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			os.Remove(name)
+		}
+	}()
+	w := bufio.NewWriter(f)
+	if err := write(w); err != nil {
+		f.Close()
+		return err
+	}
+	if err := w.Flush(); err != nil {
+		f.Close()
+		return err
+	}
+	return f.Close()
+}
+
+func printTrace(w io.Writer, x *client.Trace, most int) error {
+	j := &x.Job
+	fmt.Fprintf(w, "job %s of %s", handleText(j.Handle), plain([]byte(j.Frontend)))
+	if j.Tenant != "" {
+		fmt.Fprintf(w, ", tenant %s", plain([]byte(j.Tenant)))
+	}
+	fmt.Fprintf(w, ", policy %s, came %s\n", plain([]byte(j.Policy)), j.Came.Local().Format("2006-01-02 15:04:05.000"))
+	if j.Running {
+		fmt.Fprintf(w, "under way for %v: %d of %d tasks have ended, %d of them without a result\n", brief(j.Response), j.Ended, j.Tasks, j.Failed)
+	} else {
+		fmt.Fprintf(w, "took %v: %d tasks, %d of them without a result\n", brief(j.Response), j.Tasks, j.Failed)
+	}
+	for _, p := range slices.SortedFunc(slices.Values(j.Blame), func(a, b client.PartOf) int { return cmp.Compare(b.Took, a.Took) }) {
+		fmt.Fprintf(w, "%14v  %4.1f %%  %s\n", p.Took, 100*p.Took.Seconds()/max(j.Response.Seconds(), 1e-9), p.Part)
+	}
+	if len(x.Tasks) == 0 {
+		_, err := fmt.Fprintln(w, "no attempt of it is remembered")
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "\nTASK\tSTAGE\tWORKER\tOUTCOME\tTRIES\tBOUND\tRELEASED\tSAMPLED\tQUEUED\tREADY\tANSWERED\tSTARTED\tFINISHED\tDELIVERED")
+	for i := range x.Tasks[max(len(x.Tasks)-most, 0):] {
+		k := &x.Tasks[max(len(x.Tasks)-most, 0)+i]
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%d\t%s\t%v", k.Task, dash(stageName(x, k)), dash(k.Worker), k.Outcome, k.Tries, k.Binding, brief(k.Released))
+		for m, end := range k.Ends {
+			if !k.Known && client.Measure(m) != client.MeasureDelivery {
+				fmt.Fprint(t, "\t-")
+				continue
+			}
+			fmt.Fprintf(t, "\t%v", brief(end))
+		}
+		fmt.Fprintln(t)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if more := len(x.Tasks) - most; more > 0 {
+		_, err := fmt.Fprintf(w, "%d more have ended before\n", more)
+		return err
+	}
+	return nil
+}
+
+// taskJSON is a task in `phoebe trace --json`. Moments are since the job came.
+type taskJSON struct {
+	Task           int              `json:"task"`
+	Stage          string           `json:"stage,omitempty"`
+	Worker         string           `json:"worker,omitempty"`
+	Outcome        string           `json:"outcome"`
+	Reason         string           `json:"reason,omitempty"`
+	Tries          int              `json:"tries"`
+	Path           string           `json:"path"`
+	Binding        string           `json:"binding"`
+	ReleasedMicros int64            `json:"released_us"`
+	EndsMicros     map[string]int64 `json:"ends_us"` // of the phases, as far as they are known
+	FetchedMicros  int64            `json:"fetched_us,omitempty"`
+	ExpectedMicros int64            `json:"expected_run_us,omitempty"`
+	PromisedMicros int64            `json:"promised_wait_us,omitempty"`
+	WaitedMicros   int64            `json:"waited_us,omitempty"`
+	WaitsMicros    map[string]int64 `json:"waits_us,omitempty"` // what of the wait at the worker was for what
+}
+
+func printTraceJSON(w io.Writer, x *client.Trace) error {
+	e := json.NewEncoder(w)
+	if err := e.Encode(jobOf(&x.Job)); err != nil {
+		return err
+	}
+	for i := range x.Tasks {
+		k := &x.Tasks[i]
+		to := taskJSON{
+			Task: k.Task, Stage: stageName(x, k), Worker: k.Worker, Outcome: k.Outcome, Tries: k.Tries, Path: k.Path, Binding: k.Binding,
+			ReleasedMicros: k.Released.Microseconds(), EndsMicros: map[string]int64{}, FetchedMicros: k.Fetched.Microseconds(),
+			ExpectedMicros: k.Expected.Microseconds(), PromisedMicros: k.Promised.Microseconds(), WaitedMicros: k.Waited.Microseconds(),
+		}
+		if k.Failure != 0 {
+			to.Reason = k.Failure.String()
+		}
+		for m, end := range k.Ends {
+			if k.Known || client.Measure(m) == client.MeasureDelivery {
+				to.EndsMicros[client.Measure(m).String()] = end.Microseconds()
+			}
+		}
+		for _, of := range waitsOf(k) {
+			if to.WaitsMicros == nil {
+				to.WaitsMicros = map[string]int64{}
+			}
+			to.WaitsMicros[of.Part] = of.Took.Microseconds()
+		}
+		if err := e.Encode(to); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// waitsOf is what a task's wait at its worker was for, as far as it was for something.
+func waitsOf(k *client.TaskTrace) (list []client.PartOf) {
+	for _, p := range []client.PartOf{
+		{Part: "own tenant", Took: k.Waits.OwnTenant}, {Part: "other tenants", Took: k.Waits.OtherTenants}, {Part: "long tasks", Took: k.Waits.LongTasks},
+		{Part: "closed share", Took: k.Waits.ClosedShare}, {Part: "idle slot", Took: k.Waits.IdleSlot},
+	} {
+		if p.Took > 0 {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+func stageName(x *client.Trace, k *client.TaskTrace) string {
+	if k.Stage < len(x.Stages) {
+		return x.Stages[k.Stage].Name
+	}
+	return ""
+}
+
+// chromeEvent is one in the Trace Event Format.
+type chromeEvent struct {
+	Name     string         `json:"name"`
+	Category string         `json:"cat,omitempty"`
+	Phase    string         `json:"ph"`
+	Process  int            `json:"pid"`
+	Thread   int            `json:"tid"`
+	At       float64        `json:"ts"`  // microseconds
+	Duration float64        `json:"dur"` // likewise
+	Args     map[string]any `json:"args,omitempty"`
+}
+
+// writeChrome writes a trace as Perfetto and Chrome read it: each worker is a process, with as many threads as tasks of the job have run
+// there at the same time; the job itself is a process, too, with a thread for each stage.
+func writeChrome(w io.Writer, x *client.Trace) error {
+	if _, err := io.WriteString(w, `{"displayTimeUnit":"ms","traceEvents":[`+"\n"); err != nil {
+		return err
+	}
+	first := true
+	write := func(e chromeEvent) error {
+		b, err := json.Marshal(e)
+		if err != nil {
+			return err
+		}
+		if !first {
+			b = append([]byte(",\n"), b...)
+		}
+		first = false
+		_, err = w.Write(b)
+		return err
+	}
+	micros := func(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+	slice := func(process, thread int, name string, from, to time.Duration, args map[string]any) error {
+		return write(chromeEvent{Name: name, Category: "task", Phase: "X", Process: process, Thread: thread, At: micros(from), Duration: micros(max(to-from, 0)), Args: args})
+	}
+	named := func(process int, name string) error {
+		return write(chromeEvent{Name: "process_name", Phase: "M", Process: process, Args: map[string]any{"name": name}})
+	}
+	const job = 1
+	if err := named(job, "job "+x.Job.Handle.Job); err != nil {
+		return err
+	}
+	blame := map[string]any{}
+	for _, p := range x.Job.Blame {
+		blame[p.Part+" us"] = p.Took.Microseconds()
+	}
+	if err := slice(job, 0, "job", 0, x.Job.Response, blame); err != nil {
+		return err
+	}
+	type span struct{ from, to time.Duration }
+	stages := make([]span, len(x.Stages))
+	tasks := make([]*client.TaskTrace, len(x.Tasks))
+	for i := range x.Tasks {
+		k := &x.Tasks[i]
+		if tasks[i] = k; k.Stage < len(stages) {
+			s := &stages[k.Stage]
+			if s.to == 0 || k.Released < s.from {
+				s.from = k.Released
+			}
+			s.to = max(s.to, k.Ends[client.MeasureDelivery])
+		}
+	}
+	for i, s := range stages {
+		if err := slice(job, i+1, "stage "+x.Stages[i].Name, s.from, s.to, nil); err != nil {
+			return err
+		}
+	}
+	slices.SortStableFunc(tasks, func(a, b *client.TaskTrace) int {
+		return cmp.Compare(a.Ends[client.MeasureBinding], b.Ends[client.MeasureBinding])
+	})
+	processes, lanes := map[string]int{}, map[string][]time.Duration{} // when each is free
+	for _, k := range tasks {
+		if !k.Known {
+			continue
+		}
+		process := processes[k.Worker]
+		if process == 0 {
+			process = job + 1 + len(processes)
+			processes[k.Worker] = process
+			if err := named(process, "worker "+k.Worker); err != nil {
+				return err
+			}
+		}
+		from, started, to := k.Ends[client.MeasureBinding], k.Ends[client.MeasureLaunch], k.Ends[client.MeasureRun]
+		lane := slices.IndexFunc(lanes[k.Worker], func(free time.Duration) bool { return free <= from })
+		if lane < 0 {
+			lane = len(lanes[k.Worker])
+			lanes[k.Worker] = append(lanes[k.Worker], 0)
+		}
+		lanes[k.Worker][lane] = max(to, from)
+		args := map[string]any{"outcome": k.Outcome, "tries": k.Tries, "path": k.Path, "binding": k.Binding, "released us": k.Released.Microseconds()}
+		for m, end := range k.Ends {
+			args[client.Measure(m).String()+" until us"] = end.Microseconds()
+		}
+		for _, p := range waitsOf(k) {
+			args["waited for "+p.Part+" us"] = p.Took.Microseconds()
+		}
+		if k.Expected > 0 {
+			args["expected run us"] = k.Expected.Microseconds()
+		}
+		if err := slice(process, lane, fmt.Sprintf("task %d", k.Task), from, to, args); err != nil {
+			return err
+		}
+		if err := slice(process, lane, "launch", from, started, nil); err != nil {
+			return err
+		}
+		if err := slice(process, lane, "run", started, to, nil); err != nil {
+			return err
+		}
+	}
+	_, err := io.WriteString(w, "\n]}\n")
+	return err
+}
