@@ -1,6 +1,6 @@
-# Everything here needs Go and GNU make; the test of the API from Python also needs python3 with pip.
-# What is fetched comes from the Go module proxy and PyPI, at the versions that go.mod and
-# requirements.txt name. What is built stays in bin/ and out/.
+# Everything here needs Go and GNU make; the test of the API from Python also needs python3 with pip, and the web page Node with
+# npm. What is fetched comes from the Go module proxy, PyPI and the npm registry, at the versions that go.mod, requirements.txt
+# and package-lock.json name. What is built stays in bin/ and out/.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -33,7 +33,7 @@ build: ## build bin/phoebe; the go command stamps the version from git into it
 	go build -trimpath -o bin/phoebe ./cmd/phoebe
 
 .PHONY: test
-test: check-format vet staticcheck check-generate python ## all checks, then all tests with the race detector: what CI runs
+test: check-format vet staticcheck check-generate check-ui python ## all checks, then all tests with the race detector: what CI runs
 	go test -race -timeout 15m ./...
 
 .PHONY: check-format
@@ -69,6 +69,34 @@ out/generated:
 	@cp idl/phoebe.thrift $@/idl/
 	@go build -o out/kitex github.com/cloudwego/kitex/tool/cmd/kitex
 	@cd $@ && ../kitex -module $(MODULE) -gen-path idl/gen -streamx idl/phoebe.thrift
+
+UI := frontend/ui
+
+.PHONY: ui
+ui: out/ui/dist ## write frontend/ui/dist from frontend/ui/src
+	rm -rf $(UI)/dist
+	cp -R out/ui/dist $(UI)/dist
+
+.PHONY: check-ui
+check-ui: out/ui/dist ## fail if frontend/ui/dist is not what frontend/ui/src gives
+	@diff -r out/ui/dist $(UI)/dist || \
+		{ echo "$(UI)/dist is stale: run 'make ui' and commit what it changes"; exit 1; }
+
+# A copy, so that what npm fetches stays out of the sources.
+.PHONY: out/ui/dist
+out/ui/dist: out/ui/node_modules/.installed
+	@rm -rf $@ out/ui/src
+	@cp -R $(UI)/src $(UI)/tsconfig.json out/ui/
+	@cd out/ui && node_modules/.bin/tsc
+	@cd out/ui && node_modules/.bin/esbuild src/main.tsx --bundle --minify --target=es2022 --jsx=automatic --jsx-import-source=preact \
+		--legal-comments=eof --outdir=dist --log-level=warning
+	@cp out/ui/src/index.html out/ui/src/icon.svg $@/
+
+out/ui/node_modules/.installed: $(UI)/package.json $(UI)/package-lock.json
+	mkdir -p out/ui
+	cp $^ out/ui/
+	cd out/ui && npm ci --ignore-scripts --no-audit --no-fund --silent
+	touch $@
 
 .PHONY: python
 python: out/python/.installed ## install the packages of the Python client that the tests run

@@ -41,7 +41,7 @@ type devCmd struct {
 
 // Help explains what is printed.
 func (c *devCmd) Help() string {
-	return `Prints "frontend HOST:PORT" and "worker HOST:PORT" lines, "ready" and a job to try. SIGINT ends it all. Of --cache-dir,
+	return `Prints "frontend HOST:PORT" and "worker HOST:PORT" lines, "ready", a job to try and where the web page is. SIGINT ends it all. Of --cache-dir,
 each worker has a folder of its own.
 
 With --fleet it prints "balancer HOST:PORT pid N", too, and such lines for each process that it starts: end one, and see
@@ -74,6 +74,9 @@ func (c *devCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error 
 	capacity, err := c.capacity(c.Slots)
 	if err != nil {
 		return err
+	}
+	if c.Admin == "" {
+		c.Admin = "127.0.0.1:0"
 	}
 	if err := c.checkAdmin(); err != nil {
 		return usage(err)
@@ -130,5 +133,12 @@ func (c *devCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error 
 		try = append(try, "--tls-dir", c.TLSDir)
 	}
 	fmt.Fprintf(out.out, "ready\n%s --function echo --payload hello\n", strings.Join(try, " "))
-	return c.serve(ctx, log, set, nil, service{ready: cluster.Ready, failed: cluster.Failed, drain: cluster.Drain, close: cluster.Close})
+	page, err := pageClient(cluster.Frontends(), secret, c.TLSDir, log)
+	if err != nil {
+		return errors.Join(err, cluster.Close())
+	}
+	return c.serve(ctx, log, set, nil, service{
+		ready: cluster.Ready, failed: cluster.Failed, drain: cluster.Drain, close: cluster.Close, page: page,
+		told: func(page string) { fmt.Fprintf(out.out, "page %s\n", page) },
+	})
 }

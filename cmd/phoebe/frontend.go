@@ -13,6 +13,7 @@ import (
 	"github.com/VictoriaMetrics/metrics"
 
 	"github.com/phoebe-sched/phoebe/frontend"
+	"github.com/phoebe-sched/phoebe/frontend/client"
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
 	"github.com/phoebe-sched/phoebe/frontend/serve"
 	wserve "github.com/phoebe-sched/phoebe/worker/serve"
@@ -170,7 +171,14 @@ func (c *frontendCmd) Run(ctx context.Context, out *streams, log *slog.Logger) e
 	if c.Gossip != "" {
 		fmt.Fprintf(out.out, "gossip %s\nheartbeat %s\n", s.GossipAddr(), s.HeartbeatAddr())
 	}
+	var page *client.Client
+	if c.Admin != "" {
+		if page, err = pageClient([]string{s.Addr()}, cfg.Secret, c.TLSDir, log); err != nil {
+			return errors.Join(err, s.Close())
+		}
+	}
 	return c.serve(ctx, log, cfg.Metrics, cfg.Keys, service{
+		page:    page,
 		ready:   s.Ready,
 		warning: s.Warning,
 		failed: func(ctx context.Context) error {

@@ -37,6 +37,7 @@ environment before the file.
   phoebe run --function sleep --payload 10ms --tasks 100      a job on it
   phoebe status                                               what its frontends believe of it
   phoebe explain JOB                                          where its tasks went, and why
+  phoebe ui                                                   all of it in a browser, over time
 
 Exit codes: 0 all went well, 1 a task failed or the command did, 2 wrong usage or an invalid job, 3 refused,
 overloaded or unreachable, 4 cancelled or past the deadline, 130 interrupted (143 by SIGTERM).`
@@ -54,6 +55,7 @@ type cli struct {
 	Worker     workerCmd     `cmd:"" help:"Run a worker, which runs tasks for frontends."`
 	Run        runCmd        `cmd:"" help:"Run a job and print its outcomes."`
 	Status     statusCmd     `cmd:"" help:"Show frontends, their workers, queues and links."`
+	UI         uiCmd         `cmd:"" name:"ui" help:"Serve the web page of a cluster."`
 	Doctor     doctorCmd     `cmd:"" help:"Look for what is wrong with a fleet, and say what to do."`
 	Cancel     cancelCmd     `cmd:"" help:"Cancel a job."`
 	Explain    explainCmd    `cmd:"" help:"Tell where a job's tasks were placed, and why."`

@@ -9,19 +9,23 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"net/netip"
+	"os"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/VictoriaMetrics/metrics"
 
+	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/frontend/ui"
 	"github.com/phoebe-sched/phoebe/probe/exposition"
 	"github.com/phoebe-sched/phoebe/probe/identity"
 )
 
 // serviceFlags are those of all commands that serve until they are told to end.
 type serviceFlags struct {
-	Admin             string        `placeholder:"HOST:PORT" help:"Serve /metrics (Prometheus), /livez, /readyz and /debug/pprof here; without a host on loopback only. Web pages of other sites are refused. Default: off."`
+	Admin             string        `placeholder:"HOST:PORT" help:"Serve /metrics (Prometheus), /livez, /readyz and /debug/pprof here, and of frontends the web page /ui/; without a host on loopback only. Web pages of other sites are refused. Default: off; of dev a free port."`
+	AdminTokenFile    string        `placeholder:"FILE" help:"File with a token that must be shown at --admin to change something there, as to cancel a job on the web page, and to profile: as a bearer or as a password. Default: none, the web page only shows."`
 	MetricsHistograms string        `default:"le" enum:"le,vmrange,both" help:"Buckets of the histograms of /metrics: ${enum}. Prometheus needs le, VictoriaMetrics reads either, and those of vmrange are finer. Default ${default}."`
 	DrainTimeout      time.Duration `default:"30s" placeholder:"D" help:"How long SIGTERM or SIGINT waits for work under way to end; a second signal ends the process at once. Default ${default}."`
 }
@@ -35,14 +39,21 @@ type service struct {
 	drain   func(ctx context.Context) error // waits until work under way has ended
 	close   func() error
 	admin   map[string]http.HandlerFunc // more for the admin port, by pattern
+	page    *client.Client              // of the cluster that the web page shows; nil: there is none
+	told    func(page string)           // where that is; nil: nobody asks
 }
 
 // serve runs s, which was started, until ctx ends or s fails.
 func (f *serviceFlags) serve(ctx context.Context, log *slog.Logger, set *metrics.Set, keys *identity.Keys, s service) (err error) {
-	defer func() { err = errors.Join(err, s.close()) }()
+	defer func() {
+		if s.page != nil {
+			err = errors.Join(err, s.page.Close())
+		}
+		err = errors.Join(err, s.close())
+	}()
 	var draining atomic.Bool
 	if f.Admin != "" {
-		admin, err := startAdmin(f.Admin, log, set, keys, exposition.Histograms(f.MetricsHistograms), s, &draining)
+		admin, err := f.startAdmin(log, set, keys, s, &draining)
 		if err != nil {
 			return err
 		}
@@ -92,8 +103,12 @@ func (f *serviceFlags) checkAdmin() error {
 }
 
 // startAdmin serves what operators and monitors ask for.
-func startAdmin(addr string, log *slog.Logger, set *metrics.Set, keys *identity.Keys, buckets exposition.Histograms, of service, draining *atomic.Bool) (*http.Server, error) {
-	host, port, err := net.SplitHostPort(addr)
+func (f *serviceFlags) startAdmin(log *slog.Logger, set *metrics.Set, keys *identity.Keys, of service, draining *atomic.Bool) (*http.Server, error) {
+	token, err := f.adminToken()
+	if err != nil {
+		return nil, err
+	}
+	host, port, err := net.SplitHostPort(f.Admin)
 	if err != nil {
 		return nil, err
 	}
@@ -102,12 +117,12 @@ func startAdmin(addr string, log *slog.Logger, set *metrics.Set, keys *identity.
 	}
 	l, err := net.Listen("tcp", net.JoinHostPort(host, port))
 	if err != nil {
-		return nil, fmt.Errorf("--admin %s: %w", addr, err)
+		return nil, fmt.Errorf("--admin %s: %w", f.Admin, err)
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-		if err := exposition.Write(w, set, version(), buckets); err != nil {
+		if err := exposition.Write(w, set, version(), exposition.Histograms(f.MetricsHistograms)); err != nil {
 			log.Debug("metrics are not read to their end", "err", err)
 		}
 	})
@@ -132,13 +147,20 @@ func startAdmin(addr string, log *slog.Logger, set *metrics.Set, keys *identity.
 	for pattern, handle := range of.admin {
 		mux.HandleFunc(pattern, handle)
 	}
+	if of.page != nil {
+		mux.Handle(ui.Path, ui.New(of.page, token))
+		mux.HandleFunc("GET "+strings.TrimSuffix(ui.Path, "/"), func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Location", strings.TrimPrefix(ui.Path, "/")) // relative: there may be more before it
+			w.WriteHeader(http.StatusMovedPermanently)
+		})
+	}
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	s := &http.Server{
-		Handler: refuseForeign(operatorsOnly(mux, keys), l.Addr(), host), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
+		Handler: refuseForeign(operatorsOnly(withToken(mux, token), keys), l.Addr(), host), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
 		ErrorLog:    slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
@@ -148,7 +170,46 @@ func startAdmin(addr string, log *slog.Logger, set *metrics.Set, keys *identity.
 		}
 	}()
 	log.Info("admin port serves", "address", l.Addr().String())
+	if of.told != nil {
+		scheme := "http"
+		if keys != nil {
+			scheme = "https"
+		}
+		of.told(fmt.Sprintf("%s://%v%s", scheme, l.Addr(), ui.Path))
+	}
 	return s, nil
+}
+
+// adminToken is that of --admin-token-file, or empty.
+func (f *serviceFlags) adminToken() (ui.Token, error) {
+	if f.AdminTokenFile == "" {
+		return "", nil
+	}
+	text, err := os.ReadFile(f.AdminTokenFile)
+	if err != nil {
+		return "", usage(fmt.Errorf("--admin-token-file: %w", err))
+	}
+	token := strings.TrimSpace(string(text))
+	if token == "" {
+		return "", usage(fmt.Errorf("--admin-token-file: %s is empty: write the token into it", f.AdminTokenFile))
+	}
+	return ui.Token(token), nil
+}
+
+// withToken has whoever changes something, or takes a profile, show the token, if there is one.
+func withToken(h http.Handler, token ui.Token) http.Handler {
+	if token == "" {
+		return h
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		looks := (r.Method == http.MethodGet || r.Method == http.MethodHead) && !strings.HasPrefix(r.URL.Path, "/debug/")
+		if !looks && !token.Shown(r) {
+			w.Header().Set("WWW-Authenticate", `Basic realm="phoebe"`)
+			http.Error(w, "this takes the token of --admin-token-file, as a bearer or as a password", http.StatusUnauthorized)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
 }
 
 type connKey struct{}

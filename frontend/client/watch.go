@@ -39,6 +39,9 @@ type Series struct {
 	packed               []byte
 }
 
+// Packed are the series' histograms as they travel: of each Measure in order, as Histogram.Append writes it.
+func (s *Series) Packed() []byte { return s.packed }
+
 // Histograms are what was counted, by Measure.
 type Histograms [Measures]Histogram
 

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/VictoriaMetrics/metrics"
+
+	"github.com/phoebe-sched/phoebe/frontend/client"
+)
+
+type uiCmd struct {
+	clientFlags
+	serviceFlags
+}
+
+// Help says where the page is.
+func (c *uiCmd) Help() string {
+	return `Prints "page http://HOST:PORT/ui/", which shows response times and what they went on, the workers, jobs and tasks of the
+cluster of --connect. Frontends and phoebe dev serve the same page at their --admin. Default of --admin: port 7413 of
+loopback, which is for whoever is on this machine: before opening it to others, put a proxy with accounts in front.`
+}
+
+// Run serves the page until ctx ends.
+func (c *uiCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
+	if c.Admin == "" {
+		c.Admin = "127.0.0.1:7413"
+	}
+	if err := c.checkAdmin(); err != nil {
+		return usage(err)
+	}
+	page, err := c.dial(log, c.Connect)
+	if err != nil {
+		return err
+	}
+	return c.serve(ctx, log, metrics.NewSet(), nil, service{
+		ready:  func() error { return nil },
+		failed: func(ctx context.Context) error { <-ctx.Done(); return nil },
+		drain:  func(context.Context) error { return nil },
+		close:  func() error { return nil },
+		page:   page,
+		told:   func(page string) { fmt.Fprintf(out.out, "page %s\n", page) },
+	})
+}
+
+// pageClient asks for the page of the frontends that this process serves.
+func pageClient(addrs []string, secret, tlsDir string, log *slog.Logger) (*client.Client, error) {
+	c, err := client.New(addrs, client.WithSecret(secret), client.WithTLS(tlsDir), client.WithName("web page"), client.WithLogger(log))
+	if err != nil {
+		return nil, fmt.Errorf("the web page: %w", err)
+	}
+	return c, nil
+}

@@ -1,0 +1,257 @@
+package ui
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"embed"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"net/http"
+	"path"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend/client"
+)
+
+// Fleet is what the page asks. A client.Client is one.
+type Fleet interface {
+	Watch(ctx context.Context, window time.Duration, since time.Time, top int) (*client.Watched, error)
+	Jobs(ctx context.Context, f client.JobFilter, cursor string, most int) (*client.JobPage, error)
+	Trace(ctx context.Context, job string, from, most int) (*client.Trace, error)
+	Explain(ctx context.Context, h client.Handle, task int) (*client.Explanation, error)
+	ClusterPage(ctx context.Context, q client.ClusterQuery) (*client.Cluster, error)
+	Figures(ctx context.Context, frontend string, known int64) (*client.Figures, error)
+	Cancel(ctx context.Context, h client.Handle, why string) (int, error)
+}
+
+// Page is the page of a fleet, and a handler of all under Path.
+type Page struct {
+	fleet Fleet
+	token Token
+
+	live    live
+	asking  chan struct{}
+	watched [len(lengths)]watched
+	mux     http.Handler
+
+	// Of who composes frames.
+	known int64         // list of workers that was sent last
+	ahead time.Duration // by which the frontends' clocks are before this one
+}
+
+// Path is where a Page is to be served, at any server and behind any proxy: all its links are relative.
+const Path = "/ui/"
+
+// maxAsking is how many questions of viewers are asked at a time, maxAskFor how long one may take.
+const (
+	maxAsking = 8
+	maxAskFor = 10 * time.Second
+)
+
+// New makes the page of a fleet. Whoever knows the token may cancel jobs.
+func New(fleet Fleet, token Token) *Page {
+	p := &Page{fleet: fleet, token: token, asking: make(chan struct{}, maxAsking)}
+	p.live.compose = p.compose
+	mux := http.NewServeMux()
+	for name, f := range assets() {
+		mux.Handle("GET "+Path+name, f)
+	}
+	mux.HandleFunc("GET "+Path+"api/live", p.live.serve)
+	mux.HandleFunc("GET "+Path+"api/frame", p.live.serveFrame)
+	mux.HandleFunc("GET "+Path+"api/watch", p.ask(p.watch))
+	mux.HandleFunc("GET "+Path+"api/fleet", p.ask(p.names))
+	mux.HandleFunc("GET "+Path+"api/workers", p.ask(p.workers))
+	mux.HandleFunc("GET "+Path+"api/worker", p.ask(p.worker))
+	mux.HandleFunc("GET "+Path+"api/jobs", p.ask(p.jobs))
+	mux.HandleFunc("GET "+Path+"api/trace", p.ask(p.trace))
+	mux.HandleFunc("GET "+Path+"api/explain", p.ask(p.explain))
+	mux.HandleFunc("POST "+Path+"api/cancel", p.admin(p.ask(p.cancel)))
+	p.mux = http.NewCrossOriginProtection().Handler(mux)
+	return p
+}
+
+// ServeHTTP serves the page and what it asks.
+func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Security-Policy", "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	p.mux.ServeHTTP(w, r)
+}
+
+//go:embed dist
+var dist embed.FS
+
+// asset is a file of the page, as it is and compressed.
+type asset struct {
+	mime, etag  string
+	plain, gzip []byte
+}
+
+var assets = sync.OnceValue(func() map[string]*asset {
+	types := map[string]string{".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
+	list := map[string]*asset{}
+	files, err := fs.ReadDir(dist, "dist")
+	if err != nil {
+		panic(err) // it is embedded
+	}
+	for _, f := range files {
+		plain, err := dist.ReadFile("dist/" + f.Name())
+		if err != nil {
+			panic(err)
+		}
+		sum := sha256.Sum256(plain)
+		a := &asset{mime: types[path.Ext(f.Name())], etag: `"` + hex.EncodeToString(sum[:8]) + `"`, plain: plain, gzip: compressed(plain)}
+		name := f.Name()
+		if name == "index.html" {
+			name = "{$}"
+		}
+		list[name] = a
+	}
+	return list
+})
+
+func compressed(plain []byte) []byte {
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	_, _ = z.Write(plain) // into memory
+	_ = z.Close()
+	return b.Bytes()
+}
+
+func (a *asset) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Etag", a.etag)
+	h.Set("Cache-Control", "no-cache")
+	if r.Header.Get("If-None-Match") == a.etag {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	send(w, r, a.mime, a.plain, a.gzip)
+}
+
+// send answers with the one of two encodings that the browser takes. squeezed may be nil.
+func send(w http.ResponseWriter, r *http.Request, mime string, plain, squeezed []byte) {
+	h := w.Header()
+	h.Set("Content-Type", mime)
+	h.Set("Vary", "Accept-Encoding")
+	body := plain
+	if squeezed != nil && takesGzip(r) {
+		h.Set("Content-Encoding", "gzip")
+		body = squeezed
+	}
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	_, _ = w.Write(body) // whoever does not read it has gone
+}
+
+func takesGzip(r *http.Request) bool {
+	for part := range strings.SplitSeq(r.Header.Get("Accept-Encoding"), ",") {
+		if name, q, _ := strings.Cut(part, ";"); strings.TrimSpace(name) == "gzip" {
+			return strings.TrimSpace(q) != "q=0"
+		}
+	}
+	return false
+}
+
+// question is something that the page asks, and that is answered with JSON.
+type question func(ctx context.Context, r *http.Request) (any, error)
+
+// wrong is an error of whoever asks.
+type wrong struct{ error }
+
+// squeezeFrom is from how many bytes on an answer is worth being compressed.
+const squeezeFrom = 1 << 10
+
+// ask answers questions, a few at a time.
+func (p *Page) ask(q question) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), maxAskFor)
+		defer cancel()
+		select {
+		case p.asking <- struct{}{}:
+			defer func() { <-p.asking }()
+		case <-ctx.Done():
+			fail(w, http.StatusServiceUnavailable, errors.New("others ask too much: try again"))
+			return
+		}
+		answer, err := q(ctx, r)
+		if err != nil {
+			fail(w, status(err), err)
+			return
+		}
+		text, packed := answer.(json.RawMessage)
+		if !packed {
+			if text, err = json.Marshal(answer); err != nil {
+				fail(w, http.StatusInternalServerError, err)
+				return
+			}
+		}
+		w.Header().Set("Cache-Control", "no-store")
+		var squeezed []byte
+		if len(text) >= squeezeFrom && takesGzip(r) {
+			squeezed = compressed(text)
+		}
+		send(w, r, "application/json", text, squeezed)
+	}
+}
+
+func status(err error) int {
+	var asked wrong
+	var refused *client.RefusedError
+	switch {
+	case errors.As(err, &asked):
+		return http.StatusBadRequest
+	case !errors.As(err, &refused):
+		return http.StatusBadGateway
+	case refused.Reason == client.UnknownJob:
+		return http.StatusNotFound
+	case refused.Reason == client.Invalid:
+		return http.StatusBadRequest
+	}
+	return http.StatusBadGateway
+}
+
+func fail(w http.ResponseWriter, code int, err error) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(map[string]string{"Error": err.Error()})
+}
+
+// Token is what operators show who may do more than look. Nobody may if it is empty.
+type Token string
+
+// Shown reports whether a request comes with the token: as Authorization's bearer, or as the password of an address.
+func (t Token) Shown(r *http.Request) bool {
+	shown, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if !bearer {
+		_, shown, _ = r.BasicAuth()
+	}
+	return t != "" && subtle.ConstantTimeCompare([]byte(shown), []byte(t)) == 1
+}
+
+// admin lets through whoever knows the token.
+func (p *Page) admin(h http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case p.token == "":
+			fail(w, http.StatusForbidden, errors.New("this page only shows: it was started without an admin token"))
+		case !p.token.Shown(r):
+			fail(w, http.StatusUnauthorized, errors.New("this takes the admin token"))
+		case r.ContentLength != 0:
+			fail(w, http.StatusBadRequest, errors.New("what is asked goes into the address"))
+		default:
+			h(w, r)
+		}
+	}
+}

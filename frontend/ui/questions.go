@@ -1,0 +1,436 @@
+package ui
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend/client"
+)
+
+// lengths are those of the windows that frontends remember.
+var lengths = [...]time.Duration{time.Second, 10 * time.Second, 5 * time.Minute}
+
+const (
+	slowest = 64              // jobs that are named
+	again   = 4 * time.Second // of windows that a frame repeats, as the last ones were not complete
+	fresh   = time.Second     // how long an answer is the same for all who ask
+)
+
+// watched is what was counted lately, for all who ask in the same second.
+type watched struct {
+	mu   sync.Mutex
+	at   time.Time
+	text json.RawMessage
+}
+
+// watch answers with all windows of a length.
+func (p *Page) watch(ctx context.Context, r *http.Request) (any, error) {
+	seconds, err := number(r, "window")
+	i := slices.Index(lengths[:], time.Duration(seconds)*time.Second)
+	if err != nil || i < 0 {
+		return nil, wrong{fmt.Errorf("window=%q: want 1, 10 or 300 seconds", r.FormValue("window"))}
+	}
+	w := &p.watched[i]
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if time.Since(w.at) < fresh {
+		return w.text, nil
+	}
+	said, err := p.fleet.Watch(ctx, lengths[i], time.Time{}, slowest)
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(watchJSON(said))
+	if err == nil {
+		w.at, w.text = time.Now(), text
+	}
+	return w.text, err
+}
+
+// seriesJSON is a client.Series; its histograms are packed one behind the other.
+type seriesJSON struct {
+	Path, Policy, Tenant string
+	Histograms           []byte
+}
+
+type windowJSON struct {
+	client.Window
+	Series []seriesJSON
+}
+
+type frontendJSON struct {
+	client.FrontendReport
+	RoundTrips []byte // packed
+}
+
+type watchedJSON struct {
+	Windows   []windowJSON
+	Slowest   []client.JobSummary
+	Frontends []frontendJSON
+	LeftOut   int
+}
+
+func watchJSON(w *client.Watched) watchedJSON {
+	to := watchedJSON{Windows: make([]windowJSON, len(w.Windows)), Slowest: w.Slowest, Frontends: frontendsJSON(w.Frontends), LeftOut: w.LeftOut}
+	for i := range w.Windows {
+		from := &w.Windows[i]
+		list := make([]seriesJSON, len(from.Series))
+		for k := range from.Series {
+			s := &from.Series[k]
+			list[k] = seriesJSON{s.Path, s.Policy, s.Tenant, s.Packed()}
+		}
+		to.Windows[i] = windowJSON{*from, list}
+	}
+	return to
+}
+
+func frontendsJSON(list []client.FrontendReport) []frontendJSON {
+	to := make([]frontendJSON, len(list))
+	for i := range list {
+		to[i] = frontendJSON{list[i], list[i].RoundTrips.Append(nil)}
+	}
+	return to
+}
+
+// fleetJSON is all workers as one frontend sees them: two bytes for each, in the order of a list.
+type fleetJSON struct {
+	List     string // changes when the names do
+	Frontend string
+	Levels   []byte
+}
+
+// frameJSON is what is sent each second.
+type frameJSON struct {
+	At    time.Time
+	Watch *watchedJSON `json:",omitempty"`
+	Fleet *fleetJSON   `json:",omitempty"`
+	Error string       `json:",omitempty"`
+}
+
+// compose makes a frame. It is called by one goroutine at a time.
+func (p *Page) compose(ctx context.Context) []byte {
+	f := frameJSON{At: time.Now()}
+	if err := p.fill(ctx, &f); err != nil {
+		f.Error = err.Error()
+	}
+	text, err := json.Marshal(&f)
+	if err != nil {
+		panic(err) // a type that JSON does not know
+	}
+	return text
+}
+
+func (p *Page) fill(ctx context.Context, f *frameJSON) error {
+	said, err := p.fleet.Watch(ctx, lengths[0], f.At.Add(p.ahead-again), 0)
+	if err != nil {
+		return err
+	}
+	if len(said.Frontends) > 0 && said.Frontends[0].Clock.Unix() > 0 {
+		p.ahead = time.Until(said.Frontends[0].Clock)
+	}
+	w := watchJSON(said)
+	f.Watch = &w
+	who := seer(said.Frontends)
+	seen, err := p.fleet.Figures(ctx, who, p.known)
+	if err != nil {
+		return err
+	}
+	p.known = seen.List
+	f.Fleet = &fleetJSON{strconv.FormatInt(seen.List, 10), who, levels(seen.Workers)}
+	return nil
+}
+
+// seer is the frontend whose view of the fleet is shown: always the same one, as long as it answers.
+func seer(frontends []client.FrontendReport) string {
+	name := ""
+	for _, f := range frontends {
+		if f.Err == "" && (name == "" || f.Name < name) {
+			name = f.Name
+		}
+	}
+	return name
+}
+
+// unknown is the level of what is not known, and of what a worker is busy with that is not up.
+const unknown = 15
+
+// levels are 2 bytes of each worker, which hold four levels from 0 to 14: of the expected wait and of the share of its CPU that is
+// taken, of the round trip and of the silence. The page knows the same steps.
+func levels(workers []client.Figure) []byte {
+	b := make([]byte, 0, 2*len(workers))
+	for i := range workers {
+		w := &workers[i]
+		busy := byte((int(w.CPU)*14 + 127) / 255)
+		if w.State != up {
+			busy = unknown
+		}
+		b = append(b, level(w.Wait, waitFrom, waitStep)<<4|busy, level(w.RoundTrip, tripFrom, levelStep)<<4|level(w.Silence, silenceFrom, levelStep))
+	}
+	return b
+}
+
+// A level is the step of a logarithm: 1 begins at 128 us of wait, 16 us of a round trip and 8 ms of silence; each is 2 times the one
+// before, of a wait 2.8 times.
+const (
+	up                              = 1
+	waitFrom, tripFrom, silenceFrom = 56, 32, 104
+	waitStep, levelStep             = 12, 8
+)
+
+func level(logarithm uint8, from, step int) byte {
+	switch n := int(logarithm); {
+	case n == 255:
+		return unknown
+	case n < from:
+		return 0
+	default:
+		return byte(min(1+(n-from)/step, unknown-1))
+	}
+}
+
+// namesJSON are the workers behind the levels of a frame.
+type namesJSON struct {
+	List      string
+	Names     []string
+	Addresses []string
+	Racks     []string
+	Levels    []byte
+}
+
+// names answers with those of all workers, and where they are, as the frontend of the frames knows them.
+func (p *Page) names(ctx context.Context, r *http.Request) (any, error) {
+	f, err := p.fleet.Figures(ctx, r.FormValue("frontend"), 0)
+	if err != nil {
+		return nil, err
+	}
+	return namesJSON{strconv.FormatInt(f.List, 10), f.Names, f.Addresses, f.Racks, levels(f.Workers)}, nil
+}
+
+// perPage is how many workers or jobs are told at once.
+const perPage = 200
+
+// workers answers with a page of workers.
+func (p *Page) workers(ctx context.Context, r *http.Request) (any, error) {
+	return p.fleet.ClusterPage(ctx, client.ClusterQuery{Frontend: r.FormValue("frontend"), After: r.FormValue("after"), Max: perPage})
+}
+
+// seenJSON is a worker as a frontend sees it.
+type seenJSON struct {
+	Frontend string
+	Worker   *client.Worker `json:",omitempty"` // absent: it does not know it
+	Error    string         `json:",omitempty"`
+}
+
+// maxSeers bounds the frontends that are asked for a worker.
+const maxSeers = 32
+
+// worker answers with what each frontend believes of a worker.
+func (p *Page) worker(ctx context.Context, r *http.Request) (any, error) {
+	said, err := p.fleet.Watch(ctx, lengths[0], time.Now().Add(-again), 0)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]seenJSON, min(len(said.Frontends), maxSeers))
+	var all sync.WaitGroup
+	for i := range list {
+		f := &said.Frontends[i]
+		list[i] = seenJSON{Frontend: f.Name, Error: f.Err}
+		if f.Err != "" {
+			continue
+		}
+		all.Go(func() {
+			c, err := p.fleet.ClusterPage(ctx, client.ClusterQuery{Frontend: f.Name, Worker: r.FormValue("name")})
+			switch {
+			case err != nil:
+				list[i].Error = err.Error()
+			case len(c.Workers) > 0:
+				list[i].Worker = &c.Workers[0]
+			}
+		})
+	}
+	all.Wait()
+	slices.SortFunc(list, func(a, b seenJSON) int { return cmp.Compare(a.Frontend, b.Frontend) })
+	return list, nil
+}
+
+// pageJSON is a client.JobPage.
+type pageJSON struct {
+	Jobs      []client.JobSummary
+	Next      string
+	Frontends []frontendJSON
+}
+
+// jobs answers with a page of jobs.
+func (p *Page) jobs(ctx context.Context, r *http.Request) (any, error) {
+	f := client.JobFilter{
+		Policy: r.FormValue("policy"), Failed: r.FormValue("failed") != "", Running: r.FormValue("running") != "",
+		ID: r.FormValue("id"), Frontend: r.FormValue("frontend"),
+	}
+	if r.Form.Has("tenant") {
+		tenant := r.FormValue("tenant")
+		f.Tenant = &tenant
+	}
+	for _, x := range []struct {
+		name string
+		set  func(ms int64)
+	}{
+		{"slower", func(ms int64) { f.SlowerThan = time.Duration(ms) * time.Millisecond }},
+		{"from", func(ms int64) { f.From = time.UnixMilli(ms) }},
+		{"until", func(ms int64) { f.Until = time.UnixMilli(ms) }},
+	} {
+		n, err := number(r, x.name)
+		if err != nil {
+			return nil, err
+		}
+		if n > 0 {
+			x.set(n)
+		}
+	}
+	page, err := p.fleet.Jobs(ctx, f, r.FormValue("cursor"), perPage)
+	if err != nil {
+		return nil, err
+	}
+	return pageJSON{page.Jobs, page.Next, frontendsJSON(page.Frontends)}, nil
+}
+
+// traceJSON is a client.Trace, of each task the fields of columns.
+type traceJSON struct {
+	Job       client.JobSummary
+	Stages    []client.Stage
+	Frontend  string
+	Total     int
+	Next      int // where to go on; 0: these are the last
+	Workers   []string
+	Words     []string // for path, binding and outcome
+	Columns   []string
+	Tasks     []json.RawMessage // of each column all tasks
+	Frontends []frontendJSON
+}
+
+// maxTasks is how many tasks are told at once.
+const maxTasks = 20_000
+
+// trace answers with tasks of a job.
+func (p *Page) trace(ctx context.Context, r *http.Request) (any, error) {
+	from, err := number(r, "from")
+	if err != nil {
+		return nil, err
+	}
+	t, err := p.fleet.Trace(ctx, r.FormValue("job"), int(from), maxTasks)
+	if err != nil {
+		return nil, err
+	}
+	to := traceJSON{Job: t.Job, Stages: t.Stages, Frontend: t.Frontend, Total: t.Total, Next: t.Next(), Frontends: frontendsJSON(t.Frontends)}
+	workers, words := numbers{}, numbers{}
+	for _, c := range columns(&workers, &words) {
+		list := []byte{'['}
+		for i := range t.Tasks {
+			if i > 0 {
+				list = append(list, ',')
+			}
+			list = strconv.AppendInt(list, c.of(&t.Tasks[i]), 10)
+		}
+		to.Columns, to.Tasks = append(to.Columns, c.name), append(to.Tasks, append(list, ']'))
+	}
+	to.Workers, to.Words = workers.list, words.list
+	return to, nil
+}
+
+// numbers gives texts numbers.
+type numbers struct {
+	list []string
+	of   map[string]int64
+}
+
+func (n *numbers) number(text string) int64 {
+	i, known := n.of[text]
+	if !known {
+		if n.of == nil {
+			n.of = map[string]int64{}
+		}
+		i = int64(len(n.list))
+		n.list, n.of[text] = append(n.list, text), i
+	}
+	return i
+}
+
+// column is a field of all tasks.
+type column struct {
+	name string
+	of   func(*client.TaskTrace) int64
+}
+
+// columns are the fields that the page knows; durations are in microseconds.
+func columns(workers, words *numbers) []column {
+	d := func(name string, of func(*client.TaskTrace) time.Duration) column {
+		return column{name, func(t *client.TaskTrace) int64 { return of(t).Microseconds() }}
+	}
+	list := []column{
+		{"task", func(t *client.TaskTrace) int64 { return int64(t.Task) }},
+		{"stage", func(t *client.TaskTrace) int64 { return int64(t.Stage) }},
+		{"worker", func(t *client.TaskTrace) int64 { return workers.number(t.Worker) }},
+		{"tries", func(t *client.TaskTrace) int64 { return int64(t.Tries) }},
+		{"path", func(t *client.TaskTrace) int64 { return words.number(t.Path) }},
+		{"binding", func(t *client.TaskTrace) int64 { return words.number(t.Binding) }},
+		{"outcome", func(t *client.TaskTrace) int64 { return words.number(t.Outcome) }},
+		d("released", func(t *client.TaskTrace) time.Duration { return t.Released }),
+		{"known", func(t *client.TaskTrace) int64 {
+			if t.Known {
+				return 1
+			}
+			return 0
+		}},
+		d("fetched", func(t *client.TaskTrace) time.Duration { return t.Fetched }),
+		d("expected", func(t *client.TaskTrace) time.Duration { return t.Expected }),
+		d("promised", func(t *client.TaskTrace) time.Duration { return t.Promised }),
+		d("waited", func(t *client.TaskTrace) time.Duration { return t.Waited }),
+		d("ownTenant", func(t *client.TaskTrace) time.Duration { return t.Waits.OwnTenant }),
+		d("otherTenants", func(t *client.TaskTrace) time.Duration { return t.Waits.OtherTenants }),
+		d("longTasks", func(t *client.TaskTrace) time.Duration { return t.Waits.LongTasks }),
+		d("closedShare", func(t *client.TaskTrace) time.Duration { return t.Waits.ClosedShare }),
+		d("idleSlot", func(t *client.TaskTrace) time.Duration { return t.Waits.IdleSlot }),
+	}
+	for m := client.MeasureSampling; m <= client.MeasureDelivery; m++ {
+		list = append(list, d(m.String(), func(t *client.TaskTrace) time.Duration { return t.Ends[m] }))
+	}
+	return list
+}
+
+// explain answers with what was decided on a task.
+func (p *Page) explain(ctx context.Context, r *http.Request) (any, error) {
+	task, err := number(r, "task")
+	if err != nil {
+		return nil, err
+	}
+	return p.fleet.Explain(ctx, handle(r), int(task))
+}
+
+// cancel cancels a job.
+func (p *Page) cancel(ctx context.Context, r *http.Request) (any, error) {
+	n, err := p.fleet.Cancel(ctx, handle(r), "cancelled on the web page")
+	return map[string]int{"Cancelled": n}, err
+}
+
+func handle(r *http.Request) client.Handle {
+	return client.Handle{Job: r.FormValue("job"), Owner: r.FormValue("owner")}
+}
+
+// number is a whole number from 0 on that is asked with, 0 if it is not given.
+func number(r *http.Request, name string) (int64, error) {
+	text := r.FormValue(name)
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 || n > 1<<53 {
+		return 0, wrong{fmt.Errorf("%s=%q: want a whole number from 0 on", name, text)}
+	}
+	return n, nil
+}

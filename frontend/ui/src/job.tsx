@@ -1,0 +1,309 @@
+// Why did this job take 900 ms?
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
+import { cancel, type Job } from './api'
+import { meaning, partColor, useDark } from './colors'
+import { count, tenantName, time, when } from './format'
+import { at, draw, layout, type Mode, type View } from './gantt'
+import { phases } from './histogram'
+import { Blame, go, link, say, Tabs, Tile, useWidth } from './parts'
+import { Tasks, trace } from './trace'
+
+export function JobPage(p: { job: string }) {
+  const [tasks, setTasks] = useState<Tasks | null>(null)
+  const [error, setError] = useState('')
+  const [progress, setProgress] = useState('')
+  const [again, setAgain] = useState(0)
+  useEffect(() => {
+    const stop = new AbortController()
+    setError('')
+    trace(p.job, stop.signal, (n, of) => setProgress(`${count(n)} of ${count(of)} tasks`))
+      .then((t) => setTasks(t), (e: Error) => { if (!stop.signal.aborted) setError(e.message) })
+    return () => stop.abort()
+  }, [p.job, again])
+  if (error) return <p class="bad" role="alert">{error}</p>
+  if (!tasks) return <p class="dim" role="status">loading… {progress}</p>
+  const j = tasks.job
+  return (
+    <>
+      <div class="bar"><h2 class="name">{j.Handle.Job}</h2>
+        <button type="button" onClick={() => setAgain(again + 1)}>refresh</button>
+        {j.Running && <Cancel job={j} />}</div>
+      <dl class="tiles">
+        <Tile label={j.Running ? 'so far' : 'response'} value={time(j.Response)} />
+        <Tile label="tasks" value={j.Running ? `${count(j.Ended)} / ${count(j.Tasks)}` : count(j.Tasks)} />
+        <Tile label="failed" value={count(j.Failed)} bad={j.Failed > 0} />
+        <Tile label="stages" value={count(j.Stages)} />
+        <Tile label="came" value={when(j.Came)} />
+        <Tile label="policy" value={j.Policy || '–'} />
+        <Tile label="path" value={j.Path || '–'} />
+        <Tile label="tenant" value={tenantName(j.Tenant)} />
+        <Tile label="frontend" value={tasks.frontend || j.Frontend} />
+        <Tile label="kept as" value={(j.Kept ?? []).join(', ') || (j.Running ? 'under way' : '–')} />
+      </dl>
+      <section class="card"><header><h2>Blame</h2><span class="dim">the critical path's time; it adds up to the response</span></header><Blame of={j} wide /></section>
+      <Gantt tasks={tasks} />
+      {tasks.n < j.Tasks && <p class="dim">{count(tasks.n)} of {count(j.Tasks)} tasks are told: {j.Running ? 'the others are under way' : 'the others are not known any more'}.</p>}
+      <TaskTable tasks={tasks} />
+    </>
+  )
+}
+
+function Cancel(p: { job: Job }) {
+  const [open, setOpen] = useState(false)
+  const [token, setToken] = useState('')
+  const [said, setSaid] = useState('')
+  if (!open) return <button type="button" onClick={() => setOpen(true)}>cancel…</button>
+  const sure = async (e: Event) => {
+    e.preventDefault()
+    try {
+      setSaid(`${await cancel(p.job.Handle, token)} tasks are cancelled`)
+    } catch (e) {
+      setSaid((e as Error).message)
+    }
+  }
+  return (
+    <form class="inline" onSubmit={(e) => void sure(e)}>
+      <label class="choice">admin token <input type="password" autocomplete="off" value={token} onInput={(e) => setToken(e.currentTarget.value)} /></label>
+      <button type="submit">cancel the job</button> <span role="status">{said}</span>
+    </form>
+  )
+}
+
+const height = 420
+
+export function Gantt(p: { tasks: Tasks }) {
+  const t = p.tasks
+  const dark = useDark()
+  const [mode, setMode] = useState<Mode>(t.stages.length > 0 ? 'stage' : 'worker')
+  const shape = useMemo(() => layout(t, mode), [t, mode])
+  const whole = (): View => ({ from: 0, to: shape.span * 1.02, top: 0, laneHeight: Math.min(22, Math.max(1e-6, height / Math.max(1, shape.lanes.length))) })
+  const view = useRef<View>(whole())
+  const [selected, setSelected] = useState(-1)
+  const [stands, setStands] = useState(1)
+  const [box, width] = useWidth<HTMLDivElement>()
+  const canvas = useRef<HTMLCanvasElement>(null)
+  const image = useRef<{ data: ImageData; pixels: Uint32Array } | null>(null)
+  const waiting = useRef(0)
+  const frames = useRef(0)
+
+  const palette = useMemo(() => ({
+    phases: Uint32Array.from(phases.map((name) => pixel(partColor(name, dark)))), failed: pixel(dark ? '#ff5f5f' : '#c2185b'), back: pixel(dark ? '#0e1318' : '#f6f7f8'),
+    mark: pixel(dark ? '#ffffff' : '#000000'),
+  }), [dark])
+
+  const paint = () => {
+    waiting.current = 0
+    const c = canvas.current
+    if (!c || width === 0) return
+    const g = c.getContext('2d')!
+    if (!image.current || image.current.data.width !== width) {
+      const data = g.createImageData(width, height)
+      image.current = { data, pixels: new Uint32Array(data.data.buffer) }
+    }
+    const v = view.current
+    const step = draw(image.current.pixels, width, height, t, shape, v, mode, palette, selected)
+    g.putImageData(image.current.data, 0, 0)
+    label(g, width, shape.lanes, v, dark)
+    c.dataset['frames'] = String(++frames.current)
+    if (step !== stands) setStands(step)
+  }
+  const repaint = () => { if (!waiting.current) waiting.current = requestAnimationFrame(paint) }
+  useEffect(() => { view.current = whole() }, [shape])
+  useEffect(repaint)
+
+  const move = (change: (v: View) => void) => {
+    change(view.current)
+    const v = view.current
+    const shown = v.laneHeight >= 1 ? height / Math.floor(v.laneHeight) : height / v.laneHeight
+    v.top = Math.max(0, Math.min(v.top, Math.max(0, shape.lanes.length - shown)))
+    const wide = v.to - v.from
+    v.from = Math.max(-wide * 0.1, Math.min(v.from, shape.span))
+    v.to = v.from + wide
+    repaint()
+  }
+  const zoom = (by: number, around: number) => move((v) => {
+    const wide = Math.min(shape.span * 1.2, Math.max(10, (v.to - v.from) * by)), at_ = v.from + (v.to - v.from) * around
+    v.from = at_ - wide * around
+    v.to = v.from + wide
+  })
+  const tall = (by: number, around: number) => move((v) => {
+    const under = v.top + (around * height) / v.laneHeight
+    v.laneHeight = Math.min(24, Math.max(Math.min(22, height / Math.max(1, shape.lanes.length)), v.laneHeight * by))
+    v.top = under - (around * height) / v.laneHeight
+  })
+  const drag = useRef<{ x: number; y: number; moved: boolean } | null>(null)
+
+  const choose = (i: number) => {
+    setSelected(i)
+    if (i >= 0) say(describe(t, i))
+  }
+  const keys = (e: KeyboardEvent) => {
+    const v = view.current
+    const wide = v.to - v.from
+    const order = shape.order
+    const of = order.indexOf(selected)
+    switch (e.key) {
+      case 'ArrowLeft': move((v) => { v.from -= wide / 10; v.to -= wide / 10 }); break
+      case 'ArrowRight': move((v) => { v.from += wide / 10; v.to += wide / 10 }); break
+      case 'ArrowUp': move((v) => { v.top -= 40 / v.laneHeight }); break
+      case 'ArrowDown': move((v) => { v.top += 40 / v.laneHeight }); break
+      case '+': case '=': zoom(0.7, 0.5); break
+      case '-': zoom(1.4, 0.5); break
+      case ']': tall(1.5, 0.5); break
+      case '[': tall(1 / 1.5, 0.5); break
+      case '0': case 'Home': view.current = whole(); repaint(); break
+      case 'j': choose(order[Math.min(order.length - 1, of + 1)] ?? -1); break
+      case 'k': choose(order[Math.max(0, of - 1)] ?? -1); break
+      case 'Enter': if (selected >= 0) go(link('task', t.job.Handle.Job, t.task[selected]!)); break
+      default: return
+    }
+    e.preventDefault()
+    e.stopPropagation()
+  }
+  const shown = selected
+  return (
+    <section class="card">
+      <header>
+        <h2>Tasks</h2>
+        <Tabs label="lanes" value={mode} of={[['stage', 'by stage'], ['worker', 'by worker'], ['critical', 'critical path']] as const} on={(m) => { setMode(m); setSelected(-1) }} />
+        <span class="buttons">
+          <button type="button" onClick={() => zoom(0.5, 0.5)} aria-label="zoom in">+</button>
+          <button type="button" onClick={() => zoom(2, 0.5)} aria-label="zoom out">−</button>
+          <button type="button" onClick={() => { view.current = whole(); repaint() }}>all</button>
+        </span>
+      </header>
+      <ul class="legend">
+        {(mode === 'worker' ? ['run'] : [...phases]).map((name) => <li key={name} title={meaning[name]}><i style={{ background: partColor(name, dark) }} />{name}</li>)}
+        <li><i class="failed" />no result</li>
+        <li class="dim">{count(shape.lanes.length)} lanes{stands > 1 ? `, a line is one of ${Math.ceil(stands)}: zoom in with ] or shift and the wheel` : `, each a ${shape.what}`}</li>
+      </ul>
+      <div class="gantt" ref={box} tabIndex={0} role="application" aria-roledescription="chart" onKeyDown={keys}
+        aria-label="Tasks over time: arrows move, plus and minus zoom, j and k choose a task, enter opens it. The table below tells the same.">
+        <canvas ref={canvas} width={Math.max(1, width)} height={height} aria-hidden="true"
+          onWheel={(e) => {
+            e.preventDefault()
+            const r = e.currentTarget.getBoundingClientRect()
+            if (e.shiftKey) tall(e.deltaY < 0 || e.deltaX < 0 ? 1.3 : 1 / 1.3, (e.clientY - r.top) / height)
+            else if (e.deltaX) move((v) => { const by = ((v.to - v.from) * e.deltaX) / width; v.from += by; v.to += by })
+            else zoom(e.deltaY < 0 ? 0.8 : 1.25, (e.clientX - r.left) / width)
+          }}
+          onPointerDown={(e) => {
+            e.currentTarget.setPointerCapture(e.pointerId)
+            drag.current = { x: e.clientX, y: e.clientY, moved: false }
+          }}
+          onPointerMove={(e) => {
+            const d = drag.current
+            if (!d) return
+            const dx = e.clientX - d.x, dy = e.clientY - d.y
+            if (!d.moved && Math.abs(dx) + Math.abs(dy) < 4) return
+            drag.current = { x: e.clientX, y: e.clientY, moved: true }
+            move((v) => {
+              const by = ((v.to - v.from) * dx) / width
+              v.from -= by
+              v.to -= by
+              v.top -= dy / v.laneHeight
+            })
+          }}
+          onPointerUp={(e) => {
+            if (drag.current && !drag.current.moved) {
+              const r = e.currentTarget.getBoundingClientRect()
+              choose(at(e.clientX - r.left, e.clientY - r.top, width, t, shape, view.current, mode))
+            }
+            drag.current = null
+          }} />
+      </div>
+      <p class="selected" role="status">
+        {shown >= 0 ? <><a href={link('task', t.job.Handle.Job, t.task[shown]!)}>task {t.task[shown]}</a> {describe(t, shown)}</> : <span class="dim">choose a task: click, or j and k</span>}
+      </p>
+    </section>
+  )
+}
+
+function describe(t: Tasks, i: number): string {
+  const c = t.columns
+  const us = (x: number) => time(x * 1000)
+  const text = [`${t.word('outcome', i)} at ${t.workers[t.worker[i]!] || 'no worker'}`]
+  if (t.known[i]) {
+    let from = t.released[i]!
+    for (const [m, name] of phases.entries()) {
+      const to = Math.max(from, t.ends[m]![i]!)
+      if (to - from > 0) text.push(`${name} ${us(to - from)}`)
+      from = to
+    }
+  }
+  if (c.tries[i]! > 1) text.push(`attempt ${c.tries[i]}`)
+  if (c.expected[i]! > 0) text.push(`run expected ${us(c.expected[i]!)}`)
+  if (c.promised[i]! > 0) text.push(`wait promised ${us(c.promised[i]!)}, was ${us(c.waited[i]!)}`)
+  return text.join(', ')
+}
+
+// pixel is a colour as it lies in an image's memory.
+function pixel(hex: string): number {
+  const n = parseInt(hex.slice(1), 16)
+  return (0xff000000 | ((n & 0xff) << 16) | (n & 0xff00) | (n >> 16)) >>> 0
+}
+
+function label(g: CanvasRenderingContext2D, width: number, lanes: { label: string }[], v: View, dark: boolean): void {
+  g.font = '10px system-ui, sans-serif'
+  g.textBaseline = 'middle'
+  const each = Math.floor(v.laneHeight)
+  if (each >= 11) {
+    for (let y = 0; y < height; y += each) {
+      const lane = lanes[Math.floor(v.top + y / each)]
+      if (!lane) break
+      const wide = g.measureText(lane.label).width
+      g.fillStyle = dark ? '#0e1318c0' : '#f6f7f8c0'
+      g.fillRect(2, y, wide + 4, each - 1)
+      g.fillStyle = dark ? '#aab4be' : '#404a54'
+      g.fillText(lane.label, 4, y + each / 2)
+    }
+  }
+  const step = nice((v.to - v.from) / Math.max(2, width / 110))
+  g.fillStyle = dark ? '#0e1318d0' : '#f6f7f8d0'
+  g.fillRect(0, height - 15, width, 15)
+  for (let us = Math.ceil(v.from / step) * step; us < v.to; us += step) {
+    const x = ((us - v.from) / (v.to - v.from)) * width
+    g.fillStyle = dark ? '#ffffff18' : '#00000014'
+    g.fillRect(x, 0, 1, height)
+    g.fillStyle = dark ? '#aab4be' : '#404a54'
+    g.fillText(time(us * 1000), x + 3, height - 7)
+  }
+}
+
+function nice(x: number): number {
+  const power = 10 ** Math.floor(Math.log10(Math.max(1, x)))
+  return ([1, 2, 5, 10].find((f) => f * power >= x) ?? 10) * power
+}
+
+const most = 200
+
+// TaskTable is the tasks that ended last, as a table.
+function TaskTable(p: { tasks: Tasks }) {
+  const t = p.tasks
+  const list = useMemo(() => Array.from({ length: t.n }, (_, i) => i).sort((a, b) => (t.delivery[b]! - t.released[b]!) - (t.delivery[a]! - t.released[a]!)).slice(0, most), [t])
+  const critical = new Set(t.critical)
+  return (
+    <section class="card">
+      <header><h2>Slowest tasks</h2><span class="dim">{t.n > most ? `${most} of ${count(t.n)}` : ''}</span></header>
+      <div class="scroll tall" tabIndex={0} role="region" aria-label="slowest tasks">
+        <table>
+          <thead>
+            <tr><th scope="col">task</th><th scope="col">stage</th><th scope="col">worker</th><th scope="col">outcome</th><th scope="col">bound</th><th scope="col" class="n">attempts</th>
+              <th scope="col" class="n">released</th><th scope="col" class="n">took</th>{phases.map((name) => <th scope="col" class="n" key={name} title={meaning[name]}>{name}</th>)}<th scope="col" class="n">expected run</th></tr>
+          </thead>
+          <tbody>
+            {list.map((i) => (
+              <tr key={i}>
+                <td><a class="row" href={link('task', t.job.Handle.Job, t.task[i]!)}>{t.task[i]}</a>{critical.has(i) && <span class="tag" title="on the critical path">critical</span>}</td>
+                <td>{t.stages[t.stage[i]!]?.Name ?? '–'}</td><td>{t.workers[t.worker[i]!] || '–'}</td><td class={t.failed(i) ? 'bad' : ''}>{t.word('outcome', i)}</td>
+                <td>{t.word('binding', i)}</td><td class="n">{t.columns.tries[i]}</td><td class="n">{time(t.released[i]! * 1000)}</td><td class="n">{time((t.delivery[i]! - t.released[i]!) * 1000)}</td>
+                {phases.map((name, m) => <td class="n" key={name}>{t.known[i] ? time(Math.max(0, t.ends[m]![i]! - (m === 0 ? t.released[i]! : Math.max(t.released[i]!, t.ends[m - 1]![i]!))) * 1000) : '–'}</td>)}
+                <td class="n">{t.columns.expected[i] ? time(t.columns.expected[i]! * 1000) : '–'}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </section>
+  )
+}

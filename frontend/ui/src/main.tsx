@@ -1,0 +1,181 @@
+// The frame of all pages: what is shown, and the keys.
+import { type ComponentChildren, render } from 'preact'
+import { useEffect, useRef, useState } from 'preact/hooks'
+import { loadTheme, switchTheme, useDark } from './colors'
+import { Estimates } from './estimates'
+import { Fleet, WorkerPage } from './fleet'
+import { Frontends } from './frontends'
+import { clock } from './format'
+import { JobPage } from './job'
+import { Jobs } from './jobs'
+import { live, useLive } from './live'
+import { Overview } from './overview'
+import { go, link, moveRow, say } from './parts'
+import { Slow } from './slow'
+import { TaskPage } from './task'
+import './main.css'
+
+const pages = [
+  ['o', 'overview', 'Overview', Overview], ['f', 'fleet', 'Fleet', Fleet], ['j', 'jobs', 'Jobs', Jobs], ['s', 'slow', 'Slow', Slow],
+  ['e', 'estimates', 'Estimates', Estimates], ['r', 'frontends', 'Frontends', Frontends],
+] as const
+
+function route(): string[] {
+  return location.hash.replace(/^#\/?/, '').split('/').filter((x) => x !== '').map((x) => {
+    try {
+      return decodeURIComponent(x)
+    } catch {
+      return x
+    }
+  })
+}
+
+function Page() {
+  const [at, setAt] = useState(route)
+  const [help, setHelp] = useState(false)
+  const main = useRef<HTMLElement>(null)
+  const first = useRef(true)
+  const name = at[0] ?? 'overview'
+  const entry = pages.find(([, path]) => path === name)
+  const title = entry?.[2] ?? (name === 'job' ? `Job ${at[1] ?? ''}` : name === 'task' ? `Task ${at[2] ?? ''}` : name === 'worker' ? `Worker ${at[1] ?? ''}` : 'Not found')
+  useEffect(() => {
+    const f = () => setAt(route())
+    addEventListener('hashchange', f)
+    return () => removeEventListener('hashchange', f)
+  }, [])
+  useEffect(() => {
+    document.title = `${title} · phoebe`
+    if (!first.current) {
+      main.current?.focus()
+      scrollTo(0, 0)
+      say(title)
+    }
+    first.current = false
+  }, [at.join('/')])
+  useEffect(() => keys(() => setHelp((h) => !h)), [])
+
+  let shown: ComponentChildren
+  if (entry) {
+    const P = entry[3]
+    shown = <P key={name} />
+  } else if (name === 'job' && at[1]) shown = <JobPage key={at[1]} job={at[1]} />
+  else if (name === 'task' && at[1] && at[2]) shown = <TaskPage key={`${at[1]}/${at[2]}`} job={at[1]} task={at[2]} />
+  else if (name === 'worker' && at[1]) shown = <WorkerPage key={at[1]} name={at[1]} />
+  else shown = <p>There is no such page. <a href={link('overview')}>Overview</a></p>
+  const active = entry ? name : name === 'job' || name === 'task' ? 'jobs' : 'fleet'
+  return (
+    <>
+      <a class="skip" href="#main" onClick={(e) => { e.preventDefault(); main.current?.focus() }}>to the content</a>
+      <header class="top">
+        <a class="brand" href={link('overview')}><svg viewBox="0 0 16 16" aria-hidden="true"><path d="M2 13h3V7H2zm4.5 0h3V3h-3zM11 13h3V9h-3z" /></svg>phoebe</a>
+        <nav aria-label="pages">
+          {pages.map(([key, path, text]) => <a key={path} href={link(path)} aria-current={active === path ? 'page' : undefined} title={`g ${key}`}>{text}</a>)}
+        </nav>
+        <State />
+        <ThemeButton />
+        <button type="button" class="quiet" onClick={() => setHelp(true)} aria-label="help on keys" title="?">?</button>
+      </header>
+      <Missing />
+      <main id="main" ref={main} tabIndex={-1}>
+        <h1>{title}</h1>
+        {shown}
+      </main>
+      <div id="said" class="said" aria-live="polite" role="status" />
+      {help && <Help close={() => setHelp(false)} />}
+    </>
+  )
+}
+
+const states = { connecting: 'connecting', live: 'live', polling: 'live, by asking', paused: 'paused', lost: 'no answer' }
+
+function State() {
+  const l = useLive()
+  return (
+    <button type="button" class={`state ${l.how}`} onClick={() => l.pause()} title="p pauses and goes on" aria-label={`${states[l.how]}: ${l.paused ? 'go on' : 'pause'}`}>
+      <i aria-hidden="true" />{states[l.how]} <span class="dim">{l.at ? clock(l.at) : ''}</span>
+    </button>
+  )
+}
+
+function ThemeButton() {
+  const dark = useDark()
+  return <button type="button" class="quiet" onClick={switchTheme} title="t" aria-label={dark ? 'light colours' : 'dark colours'}>{dark ? '☀' : '☾'}</button>
+}
+
+// Missing tells which frontends have no part in what is shown.
+function Missing() {
+  const l = useLive()
+  const silent = l.frontends.filter((f) => f.Err)
+  const cut = l.frontends.filter((f) => !f.Err && f.CutOff)
+  const lost = l.frontends.reduce((n, f) => n + f.LostMeasurements, 0)
+  if (!l.error && silent.length === 0 && cut.length === 0 && lost === 0) return null
+  return (
+    <div class="alarm" role="alert">
+      {l.error && <p>Not up to date: {l.error}</p>}
+      {silent.map((f) => <p key={f.Name + f.Address}>Frontend <b>{f.Name || f.Address}</b> does not answer, and its share is missing: {f.Err}</p>)}
+      {cut.map((f) => <p key={f.Name}>Frontend <b>{f.Name}</b> is cut off from the others' gossip.</p>)}
+      {lost > 0 && <p>Recorders had no room for {lost} measurements: windows miss them.</p>}
+    </div>
+  )
+}
+
+function Help(p: { close: () => void }) {
+  const box = useRef<HTMLDialogElement>(null)
+  useEffect(() => { box.current?.showModal() }, [])
+  const rows: [string, string][] = [
+    ...pages.map(([key, , text]): [string, string] => [`g ${key}`, text]),
+    ['j, k', 'next and previous row, or task of a chart'], ['enter', 'open it'], ['/', 'find'], ['t', 'dark or light'], ['p', 'pause, go on'],
+    ['← → in a chart', 'read it, with shift choose a window'], ['esc', 'all of the time'], ['+ − 0, ] [ in tasks', 'zoom, taller lanes'], ['?', 'this'],
+  ]
+  return (
+    <dialog ref={box} onClose={p.close} aria-labelledby="help">
+      <h2 id="help">Keys</h2>
+      <table><tbody>{rows.map(([key, text]) => <tr key={key}><th scope="row"><kbd>{key}</kbd></th><td>{text}</td></tr>)}</tbody></table>
+      <form method="dialog"><button type="submit">close</button></form>
+    </dialog>
+  )
+}
+
+// keys has the page go by the keyboard; it returns how to stop that.
+function keys(help: () => void): () => void {
+  let going = 0
+  const f = (e: KeyboardEvent) => {
+    if (e.ctrlKey || e.metaKey || e.altKey || e.defaultPrevented) return
+    const target = e.target as HTMLElement
+    if (target.closest('dialog') && e.key !== '?') return
+    if (target.matches('input:not([type=checkbox]), select, textarea')) {
+      if (e.key === 'Escape') target.blur()
+      return
+    }
+    if (e.timeStamp - going < 1500) {
+      going = 0
+      const to = pages.find(([key]) => key === e.key)
+      if (to) {
+        e.preventDefault()
+        go(link(to[1]))
+        return
+      }
+    }
+    switch (e.key) {
+      case '?': if (!target.closest('dialog')) help(); break
+      case 'g': going = e.timeStamp; break
+      case 'j': moveRow(1); break
+      case 'k': moveRow(-1); break
+      case 't': switchTheme(); break
+      case 'p': live.pause(); break
+      case '/': {
+        const at = document.getElementById('search') ?? document.querySelector<HTMLElement>('main select, main input')
+        if (at) at.focus()
+        break
+      }
+      default: return
+    }
+    e.preventDefault()
+  }
+  addEventListener('keydown', f)
+  return () => removeEventListener('keydown', f)
+}
+
+loadTheme()
+live.start()
+render(<Page />, document.getElementById('page')!)

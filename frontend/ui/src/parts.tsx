@@ -1,0 +1,132 @@
+// What all pages are made of.
+import type { ComponentChildren } from 'preact'
+import { useEffect, useRef, useState } from 'preact/hooks'
+import type { Job } from './api'
+import { meaning, partColor, useDark } from './colors'
+import { share, time } from './format'
+
+// say has a screen reader say something.
+export function say(text: string): void {
+  const at = document.getElementById('said')
+  if (at) at.textContent = text
+}
+
+// go leads to another page.
+export function go(to: string): void { location.hash = to }
+
+export function link(...parts: (string | number)[]): string { return `#/${parts.map((p) => encodeURIComponent(p)).join('/')}` }
+
+export function Tile(p: { label: string; value: string; title?: string; bad?: boolean }) {
+  return (
+    <div class={p.bad ? 'tile bad' : 'tile'} title={p.title}>
+      <dt>{p.label}</dt><dd>{p.value}</dd>
+    </div>
+  )
+}
+
+export function Choice<T extends string | number>(p: { label: string; value: T; of: readonly (readonly [T, string])[]; on: (v: T) => void }) {
+  return (
+    <label class="choice">{p.label}
+      <select value={String(p.value)} onChange={(e) => {
+        const chosen = p.of.find(([v]) => String(v) === e.currentTarget.value)
+        if (chosen) p.on(chosen[0])
+      }}>
+        {p.of.map(([v, text]) => <option key={v} value={String(v)}>{text}</option>)}
+      </select>
+    </label>
+  )
+}
+
+// Tabs are a few things of which one is shown.
+export function Tabs<T extends string | number>(p: { label: string; value: T; of: readonly (readonly [T, string])[]; on: (v: T) => void }) {
+  return (
+    <div class="tabs" role="group" aria-label={p.label}>
+      {p.of.map(([v, text]) => (
+        <button key={v} type="button" aria-pressed={v === p.value} onClick={() => p.on(v)}>{text}</button>
+      ))}
+    </div>
+  )
+}
+
+// Blame is a bar of what a response went on.
+export function Blame(p: { of: Job; wide?: boolean }) {
+  const dark = useDark()
+  const list = (p.of.Blame ?? []).filter((b) => b.Took > 0)
+  const all = list.reduce((n, b) => n + b.Took, 0)
+  if (all === 0) return <span class="dim">{p.of.Running ? 'under way' : 'not kept'}</span>
+  const largest = [...list].sort((a, b) => b.Took - a.Took)
+  const text = largest.map((b) => `${b.Part} ${time(b.Took)} (${share(b.Took / all)})`).join(', ')
+  return (
+    <>
+      <div class={p.wide ? 'blame wide' : 'blame'} role="img" aria-label={`blame: ${text}`} title={text}>
+        {list.map((b) => <i key={b.Part} style={{ width: `${(100 * b.Took) / all}%`, background: partColor(b.Part, dark) }} />)}
+      </div>
+      {p.wide && (
+        <ul class="legend">
+          {largest.map((b) => (
+            <li key={b.Part} title={meaning[b.Part]}>
+              <i style={{ background: partColor(b.Part, dark) }} />{b.Part} <b>{time(b.Took)}</b> <span class="dim">{share(b.Took / all)}</span>
+            </li>
+          ))}
+        </ul>
+      )}
+    </>
+  )
+}
+
+// worst is what most of a job's response went on beside running.
+export function worst(j: Job): string {
+  const list = (j.Blame ?? []).filter((b) => b.Part !== 'run').sort((a, b) => b.Took - a.Took)
+  return list[0] && list[0].Took > 0 ? list[0].Part : ''
+}
+
+// Rows marks the rows of the table in it that j and k move through: links with the class "row".
+export function moveRow(by: number): void {
+  const rows = [...document.querySelectorAll<HTMLElement>('main .row')]
+  if (rows.length === 0) return
+  const at = rows.indexOf(document.activeElement as HTMLElement)
+  rows[Math.max(0, Math.min(rows.length - 1, at < 0 ? 0 : at + by))]!.focus()
+}
+
+// Later draws what an answer is needed for.
+export function Later<T>(p: { ask: (signal: AbortSignal) => Promise<T>; key_: string; every?: number; children: (said: T) => ComponentChildren }) {
+  const [said, set] = useState<{ key: string; value?: T; error?: string }>({ key: '' })
+  const ask = useRef(p.ask)
+  ask.current = p.ask
+  useEffect(() => {
+    const stop = new AbortController()
+    let timer = 0
+    const once = async () => {
+      try {
+        const value = await ask.current(stop.signal)
+        if (!stop.signal.aborted) set({ key: p.key_, value })
+      } catch (e) {
+        if (!stop.signal.aborted) set({ key: p.key_, error: (e as Error).message })
+      }
+      if (p.every && !stop.signal.aborted) timer = window.setTimeout(() => void once(), p.every)
+    }
+    void once()
+    return () => {
+      stop.abort()
+      clearTimeout(timer)
+    }
+  }, [p.key_, p.every])
+  if (said.key !== p.key_) return <p class="dim" role="status">loading…</p>
+  if (said.error !== undefined) return <p class="bad" role="alert">{said.error}</p>
+  return <>{p.children(said.value as T)}</>
+}
+
+// useWidth is how wide an element is.
+export function useWidth<E extends HTMLElement>(): [{ current: E | null }, number] {
+  const box = useRef<E>(null)
+  const [width, set] = useState(0)
+  useEffect(() => {
+    const e = box.current
+    if (!e) return
+    set(e.clientWidth)
+    const o = new ResizeObserver(() => set(e.clientWidth))
+    o.observe(e)
+    return () => o.disconnect()
+  }, [])
+  return [box, width]
+}

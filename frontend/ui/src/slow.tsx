@@ -1,0 +1,79 @@
+// The slowest jobs, and what they have in common.
+import { useState } from 'preact/hooks'
+import type { Job } from './api'
+import { count, tenantName, time, when } from './format'
+import { live, type Length, useWindows } from './live'
+import { Blame, link, Tabs, worst } from './parts'
+
+export function SlowTable(p: { jobs: Job[] }) {
+  return (
+    <div class="scroll" tabIndex={0} role="region" aria-label="slowest jobs">
+      <table class="jobs">
+        <thead>
+          <tr><th scope="col">job</th><th scope="col">came</th><th scope="col" class="n">response</th><th scope="col" class="blame">blame</th><th scope="col">mostly</th>
+            <th scope="col">policy</th><th scope="col">tenant</th><th scope="col" class="n">tasks</th><th scope="col" class="n">failed</th></tr>
+        </thead>
+        <tbody>
+          {p.jobs.map((j) => (
+            <tr key={j.Handle.Job}>
+              <td><a class="row id" href={link('job', j.Handle.Job)}>{j.Handle.Job}</a></td><td>{when(j.Came)}</td><td class="n">{time(j.Response)}</td>
+              <td class="blame"><Blame of={j} /></td><td>{worst(j) || '–'}</td><td>{j.Policy}</td><td>{tenantName(j.Tenant)}</td>
+              <td class="n">{count(j.Tasks)}</td><td class={j.Failed ? 'n bad' : 'n'}>{count(j.Failed)}</td>
+            </tr>
+          ))}
+          {p.jobs.length === 0 && <tr><td colSpan={9} class="dim">no job is kept from this time</td></tr>}
+        </tbody>
+      </table>
+    </div>
+  )
+}
+
+// alike groups jobs by what most of their time beside running went on.
+function alike(jobs: Job[]): { part: string; n: number; who: string }[] {
+  const by = new Map<string, Job[]>()
+  for (const j of jobs) by.set(worst(j) || 'run', [...(by.get(worst(j) || 'run') ?? []), j])
+  return [...by.entries()].map(([part, list]) => ({ part, n: list.length, who: common(list) })).sort((a, b) => b.n - a.n)
+}
+
+// common is what most of some jobs have in common.
+function common(list: Job[]): string {
+  const words: string[] = []
+  for (const [what, of] of [['policy', (j: Job) => j.Policy], ['tenant', (j: Job) => tenantName(j.Tenant)], ['frontend', (j: Job) => j.Frontend]] as const) {
+    const n = new Map<string, number>()
+    for (const j of list) n.set(of(j), (n.get(of(j)) ?? 0) + 1)
+    const [name, times] = [...n.entries()].sort((a, b) => b[1] - a[1])[0]!
+    if (times > list.length * 0.6 && name) words.push(`${times === list.length ? 'all' : times} of ${what} ${name}`)
+  }
+  return words.join(', ')
+}
+
+export function Slow() {
+  const [length, setLength] = useState<Length>(10)
+  const [part, setPart] = useState('')
+  useWindows(length)
+  const jobs = live.slowest
+  const groups = alike(jobs)
+  const shown = part ? jobs.filter((j) => (worst(j) || 'run') === part) : jobs
+  return (
+    <>
+      <div class="bar">
+        <Tabs label="time" value={length} of={[[1, 'minute'], [10, '10 min'], [300, '6 h']] as const} on={(l) => { setLength(l); setPart('') }} />
+        <span class="dim">the slowest of the jobs that are kept, at most 64</span>
+      </div>
+      <section class="card">
+        <header><h2>Their like</h2></header>
+        <ul class="alike">
+          {groups.map((g) => (
+            <li key={g.part}>
+              <button type="button" aria-pressed={part === g.part} onClick={() => setPart(part === g.part ? '' : g.part)}>
+                <b>{g.n} of {jobs.length}</b> mostly {g.part}{g.who && <span class="dim"> · {g.who}</span>}
+              </button>
+            </li>
+          ))}
+          {groups.length === 0 && <li class="dim">nothing yet</li>}
+        </ul>
+      </section>
+      <section class="card"><header><h2>{part ? `Mostly ${part}` : 'Slowest'}</h2></header><SlowTable jobs={shown} /></section>
+    </>
+  )
+}

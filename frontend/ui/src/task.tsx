@@ -1,0 +1,101 @@
+// Why is my task not placed, or where it is?
+import { get, type Candidate, type Decision, type Explanation } from './api'
+import { partColor, useDark } from './colors'
+import { count, share, time } from './format'
+import { Later, link, Tile } from './parts'
+
+export function TaskPage(p: { job: string; task: string }) {
+  return (
+    <>
+      <div class="bar"><a href={link('job', p.job)}>← {p.job}</a><h2 class="name">task {p.task}</h2></div>
+      <Later key_={`${p.job}/${p.task}`} ask={(signal) => get<Explanation>('explain', { job: p.job, task: p.task }, signal)}>
+        {(said) => <>{said.Decisions.map((d, i) => <Decided key={i} d={d} n={i + 1} of={said.Decisions.length} frontend={said.Frontend} />)}</>}
+      </Later>
+    </>
+  )
+}
+
+function Decided(p: { d: Decision; n: number; of: number; frontend: string }) {
+  const d = p.d
+  const known = d.Work.Source !== 'nothing' && d.Work.Mean > 0
+  return (
+    <section class="card">
+      <header><h2>Decision {p.of > 1 ? `${p.n} of ${p.of}` : ''}</h2><span class="dim">by {p.frontend}, {time(d.At)} after the job came</span></header>
+      <dl class="tiles">
+        <Tile label="path" value={d.Path} title={d.Why} />
+        <Tile label="run expected" value={known ? time(d.Work.Mean) : 'not known'} title={known ? `by ${d.Work.Source}, ${d.Work.Samples} samples` : ''} />
+        <Tile label="it ran" value={d.Ran ? time(d.Ran) : '–'} />
+        <Tile label="it waited there" value={d.Waited ? time(d.Waited) : '–'} />
+        <Tile label="worker" value={d.Worker || 'none'} />
+        <Tile label="outcome" value={d.Outcome || '–'} />
+      </dl>
+      <p>{d.Why}</p>
+      {d.Reason && <p>{d.Reason}</p>}
+      {d.Far && <p>{d.Far}</p>}
+      {(d.Candidates ?? []).length > 0 && <Candidates d={d} />}
+      {(d.Samples ?? []).length > 0 && <Samples d={d} />}
+      <details><summary>all of it, as phoebe explain tells it</summary><pre tabIndex={0}>{d.Text}</pre></details>
+    </section>
+  )
+}
+
+const terms = [['I', 'fetch', 'fetching files that it has not'], ['W', 'queue', 'waiting for room'], ['R', 'run', 'running']] as const
+
+function Candidates(p: { d: Decision }) {
+  const dark = useDark()
+  const list = p.d.Candidates ?? []
+  const longest = Math.max(1, ...list.map((c) => c.E))
+  const part = (c: Candidate, term: 'I' | 'W' | 'R') => Math.max(0, c[term])
+  return (
+    <>
+      <ul class="legend">
+        {terms.map(([term, color, what]) => <li key={term}><i style={{ background: partColor(color, dark) }} />{term}: {what}</li>)}
+        <li class="dim">{list.length} of {p.d.Seen} candidates; E = I + W + R, C counts what failing would cost</li>
+      </ul>
+      <div class="scroll" tabIndex={0} role="region" aria-label="candidates">
+        <table>
+          <thead>
+            <tr><th scope="col">worker</th><th scope="col">why</th><th scope="col" class="blame">E = I + W + R</th><th scope="col" class="n">I</th><th scope="col" class="n">W</th><th scope="col" class="n">R</th>
+              <th scope="col" class="n">E</th><th scope="col" class="n">C</th><th scope="col" class="n">success</th><th scope="col" class="n">age of W</th></tr>
+          </thead>
+          <tbody>
+            {list.map((c, i) => (
+              <tr key={i} class={i === p.d.Chosen ? 'chosen' : ''}>
+                <td>{c.Worker}{i === p.d.Chosen && <span class="tag">chosen</span>}</td><td>{c.Kind}</td>
+                <td class="blame"><div class="blame" role="img" aria-label={`I ${time(c.I)}, W ${time(c.W)}, R ${time(c.R)}`}>
+                  {terms.map(([term, color]) => <i key={term} style={{ width: `${(100 * part(c, term)) / longest}%`, background: partColor(color, dark) }} />)}
+                </div></td>
+                <td class="n">{time(c.I)}</td><td class="n">{time(c.W)}</td><td class="n">{time(c.R)}</td><td class="n">{time(c.E)}</td><td class="n">{time(c.C)}</td>
+                <td class="n">{share(c.Success)}</td><td class="n">{time(c.Age)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </>
+  )
+}
+
+function Samples(p: { d: Decision }) {
+  return (
+    <>
+      {(p.d.Samples ?? []).map((s, i) => (
+        <details key={i} open={i === 0}>
+          <summary>{time(s.At)} after the job came: {count(s.Tasks)} tasks waited, {s.Tactic}</summary>
+          <div class="scroll" tabIndex={0} role="region" aria-label={`sample ${i + 1}`}>
+            <table>
+              <thead><tr><th scope="col">worker</th><th scope="col">why it was chosen</th><th scope="col" class="n">tasks sent along</th><th scope="col" class="n">places</th><th scope="col">what became of them</th></tr></thead>
+              <tbody>
+                {(s.Chosen ?? []).map((c, k) => (
+                  <tr key={k}><td>{c.Worker}</td><td>{c.Why}</td><td class="n">{c.Bound ? 'one, at once' : c.Rides}</td><td class="n">{c.Places}</td>
+                    <td>{(c.Fates ?? []).map((f) => (f.Times > 1 ? `${f.Times} × ${f.What}` : f.What)).join(', ') || '–'}</td></tr>
+                ))}
+              </tbody>
+            </table>
+          </div>
+          {s.More > 0 && <p class="dim">and {count(s.More)} more that are not remembered</p>}
+        </details>
+      ))}
+    </>
+  )
+}

@@ -1,0 +1,97 @@
+// What the tasks of a job have been through, as columns.
+import { get, type Job, type TracePage } from './api'
+import { phases } from './histogram'
+
+type Column = 'task' | 'stage' | 'worker' | 'tries' | 'path' | 'binding' | 'outcome' | 'released' | 'known' | 'fetched' | 'expected' |
+  'promised' | 'waited' | 'ownTenant' | 'otherTenants' | 'longTasks' | 'closedShare' | 'idleSlot'
+
+const names: Column[] = ['task', 'stage', 'worker', 'tries', 'path', 'binding', 'outcome', 'released', 'known', 'fetched', 'expected',
+  'promised', 'waited', 'ownTenant', 'otherTenants', 'longTasks', 'closedShare', 'idleSlot']
+
+// Tasks are durations in microseconds since the job came, by number of the task in the order in which they ended.
+export class Tasks {
+  readonly n: number
+  readonly workers: string[] = []
+  readonly words: string[] = []
+  readonly stages: { Name: string; After: string[] | null }[]
+  readonly columns: Record<Column, Float64Array>
+  readonly ends: Float64Array[]
+  readonly critical: number[]
+
+  constructor(readonly job: Job, readonly frontend: string, readonly total: number, pages: TracePage[]) {
+    this.n = pages.reduce((n, p) => n + (p.Tasks[0]?.length ?? 0), 0)
+    this.stages = pages[0]?.Stages ?? []
+    this.columns = Object.fromEntries(names.map((c) => [c, new Float64Array(this.n)])) as Record<Column, Float64Array>
+    this.ends = phases.map(() => new Float64Array(this.n))
+    let at = 0
+    const numbers = new Map<string, number>()
+    for (const p of pages) {
+      const workers = renumber(this.workers, numbers, p.Workers ?? []), words = renumber(this.words, new Map(this.words.map((w, i) => [w, i])), p.Words ?? [])
+      p.Columns.forEach((name, c) => {
+        const from = p.Tasks[c]!
+        const phase = (phases as readonly string[]).indexOf(name)
+        const to = phase >= 0 ? this.ends[phase]! : this.columns[name as Column]
+        if (!to) return
+        const map = name === 'worker' ? workers : name === 'path' || name === 'binding' || name === 'outcome' ? words : null
+        for (let i = 0; i < from.length; i++) to[at + i] = map ? map[from[i]!]! : from[i]!
+      })
+      at += p.Tasks[0]?.length ?? 0
+    }
+    this.critical = this.path()
+  }
+
+  get task() { return this.columns.task }
+  get stage() { return this.columns.stage }
+  get worker() { return this.columns.worker }
+  get released() { return this.columns.released }
+  get known() { return this.columns.known }
+  get delivery() { return this.ends[6]! }
+  started(i: number): number { return this.ends[4]![i]! }
+  ended(i: number): number { return this.ends[5]![i]! }
+  word(c: 'path' | 'binding' | 'outcome', i: number): string { return this.words[this.columns[c][i]!] ?? '' }
+  failed(i: number): boolean { return this.word('outcome', i) !== 'result' }
+
+  // path is the critical one: the task that ended last, before it the one that ended last of the stages that its own waited for.
+  private path(): number[] {
+    const last = new Map<number, number>()
+    for (let i = 0; i < this.n; i++) {
+      const known = last.get(this.stage[i]!)
+      if (known === undefined || this.delivery[i]! > this.delivery[known]!) last.set(this.stage[i]!, i)
+    }
+    const later = (a: number | undefined, b: number | undefined) => (a === undefined || (b !== undefined && this.delivery[b]! > this.delivery[a]!) ? b : a)
+    const found: number[] = []
+    let task = [...last.values()].reduce<number | undefined>(later, undefined)
+    const seen = new Set<number>()
+    while (task !== undefined && !seen.has(this.stage[task]!)) {
+      found.unshift(task)
+      seen.add(this.stage[task]!)
+      const before = (this.stages[this.stage[task]!]?.After ?? []).map((name) => this.stages.findIndex((s) => s.Name === name))
+      task = before.map((s) => last.get(s)).reduce<number | undefined>(later, undefined)
+    }
+    return found
+  }
+}
+
+// renumber adds texts to a list, and tells where each of them is.
+function renumber(list: string[], numbers: Map<string, number>, texts: string[]): number[] {
+  return texts.map((text) => {
+    let n = numbers.get(text)
+    if (n === undefined) {
+      n = list.push(text) - 1
+      numbers.set(text, n)
+    }
+    return n
+  })
+}
+
+// trace asks for all tasks of a job.
+export async function trace(job: string, signal: AbortSignal, progress: (n: number, of: number) => void): Promise<Tasks> {
+  const pages: TracePage[] = []
+  for (let from = 0; ;) {
+    const p = await get<TracePage>('trace', { job, from }, signal)
+    pages.push(p)
+    progress(p.Next || p.Total, p.Total)
+    if (!p.Next) return new Tasks(pages[0]!.Job, p.Frontend, p.Total, pages)
+    from = p.Next
+  }
+}
