@@ -43,10 +43,12 @@ function compare(a: string, b: string): number { return inOrder.compare(a, b) }
 export function Fleet() {
   const live = useLive()
   const f = live.fleet
-  const [metric, setMetric] = useState<Metric>('wait')
+  const [chosen, setMetric] = useState<Metric | null>(null)
   const last = f.columns[f.columns.length - 1]
   const n = last ? last.levels.length / 2 : 0
   const rows = useMemo(() => rowsOf(f, n), [f.names, n])
+  // Waits are known only where frontends gossip, or place long tasks.
+  const metric = chosen ?? (last && rows.some((i) => level(last.levels, i, 'wait') !== unknown) ? 'wait' : 'busy')
   const worst = useMemo(() => {
     const list = rows.map((i) => ({ i, l: last ? level(last.levels, i, metric) : 0 }))
     return list.sort((a, b) => b.l - a.l)

@@ -74,13 +74,14 @@ export function Blame(p: { of: Job; wide?: boolean }) {
   )
 }
 
-// worst is what most of a job's response went on beside running.
+// worst is what made a job slow: most of its response beside running, if that is worth a word.
 export function worst(j: Job): string {
-  const list = (j.Blame ?? []).filter((b) => b.Part !== 'run').sort((a, b) => b.Took - a.Took)
-  return list[0] && list[0].Took > 0 ? list[0].Part : ''
+  const all = (j.Blame ?? []).reduce((n, b) => n + b.Took, 0)
+  const first = (j.Blame ?? []).filter((b) => b.Part !== 'run').sort((a, b) => b.Took - a.Took)[0]
+  return all === 0 ? '' : first && first.Took > all / 10 ? first.Part : 'run'
 }
 
-// Rows marks the rows of the table in it that j and k move through: links with the class "row".
+// moveRow goes to the next row of the page, or the one before: what has the class "row".
 export function moveRow(by: number): void {
   const rows = [...document.querySelectorAll<HTMLElement>('main .row')]
   if (rows.length === 0) return

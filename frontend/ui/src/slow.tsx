@@ -31,7 +31,7 @@ export function SlowTable(p: { jobs: Job[] }) {
 // alike groups jobs by what most of their time beside running went on.
 function alike(jobs: Job[]): { part: string; n: number; who: string }[] {
   const by = new Map<string, Job[]>()
-  for (const j of jobs) by.set(worst(j) || 'run', [...(by.get(worst(j) || 'run') ?? []), j])
+  for (const j of jobs) by.set(worst(j), [...(by.get(worst(j)) ?? []), j])
   return [...by.entries()].map(([part, list]) => ({ part, n: list.length, who: common(list) })).sort((a, b) => b.n - a.n)
 }
 
@@ -53,7 +53,7 @@ export function Slow() {
   useWindows(length)
   const jobs = live.slowest
   const groups = alike(jobs)
-  const shown = part ? jobs.filter((j) => (worst(j) || 'run') === part) : jobs
+  const shown = part ? jobs.filter((j) => worst(j) === part) : jobs
   return (
     <>
       <div class="bar">
@@ -66,7 +66,7 @@ export function Slow() {
           {groups.map((g) => (
             <li key={g.part}>
               <button type="button" aria-pressed={part === g.part} onClick={() => setPart(part === g.part ? '' : g.part)}>
-                <b>{g.n} of {jobs.length}</b> mostly {g.part}{g.who && <span class="dim"> · {g.who}</span>}
+                <b>{g.n} of {jobs.length}</b> mostly {g.part || 'not known'}{g.who && <span class="dim"> · {g.who}</span>}
               </button>
             </li>
           ))}

@@ -1,0 +1,239 @@
+package ui
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend/client"
+)
+
+// fake is a fleet of one frontend.
+type fake struct {
+	Fleet
+	workers int
+	watched atomic.Int64
+	err     error
+}
+
+func (f *fake) Watch(context.Context, time.Duration, time.Time, int) (*client.Watched, error) {
+	f.watched.Add(1)
+	if f.err != nil {
+		return nil, f.err
+	}
+	return &client.Watched{
+		Windows:   []client.Window{{At: time.Unix(1000, 0), Length: time.Second, Series: []client.Series{{Path: "sampling", Tenant: hostile}}}},
+		Frontends: []client.FrontendReport{{Name: "b"}, {Name: "a"}, {Name: "0", Err: "no answer"}},
+	}, nil
+}
+
+func (f *fake) Figures(_ context.Context, frontend string, known int64) (*client.Figures, error) {
+	if frontend != "a" {
+		return nil, fmt.Errorf("asked of %q", frontend)
+	}
+	list := &client.Figures{List: 7, Workers: make([]client.Figure, f.workers)}
+	rng := rand.New(rand.NewPCG(1, 2))
+	for i := range list.Workers {
+		list.Workers[i] = client.Figure{State: up, CPU: uint8(rng.IntN(256)), Wait: uint8(rng.IntN(256)), RoundTrip: uint8(60 + rng.IntN(30)), Silence: uint8(100 + rng.IntN(60))}
+	}
+	return list, nil
+}
+
+func (f *fake) Cancel(context.Context, client.Handle, string) (int, error) { return 3, nil }
+
+func (f *fake) Trace(context.Context, string, int, int) (*client.Trace, error) {
+	return nil, &client.RefusedError{Reason: client.UnknownJob}
+}
+
+const hostile = `</script><img src=x onerror=alert(1)>`
+
+// Frames are composed once for all viewers and while there is one. A viewer that does not take them skips, and 64 may look.
+func TestLive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var composed atomic.Int64
+		l := live{compose: func(context.Context) []byte {
+			return fmt.Appendf(nil, "frame %d", composed.Add(1))
+		}}
+		var viewers []chan *frame
+		for range maxViewers {
+			v, ok := l.join()
+			if !ok {
+				t.Fatal("a viewer is refused")
+			}
+			viewers = append(viewers, v)
+		}
+		if _, ok := l.join(); ok {
+			t.Error("there are more viewers than may be")
+		}
+		time.Sleep(3*every + every/2)
+		synctest.Wait()
+		if n := composed.Load(); n != 4 {
+			t.Errorf("%d frames in 3.5 s", n)
+		}
+		if got := string((<-viewers[0]).plain); got != "frame 1" {
+			t.Errorf("a slow viewer is sent %s first", got)
+		}
+		time.Sleep(every)
+		synctest.Wait()
+		if got := string((<-viewers[0]).plain); got != "frame 5" {
+			t.Errorf("then %s, although it had skipped some", got)
+		}
+		for _, v := range viewers {
+			l.leave(v)
+		}
+		time.Sleep(2 * every)
+		synctest.Wait()
+		if n := composed.Load(); n != 5 {
+			t.Errorf("%d frames, although nobody looks", n)
+		}
+		if v, ok := l.join(); !ok {
+			t.Error("nobody is let in again")
+		} else if synctest.Wait(); string((<-v).plain) != "frame 6" {
+			t.Error("the first frame is an old one")
+		} else {
+			l.leave(v)
+		}
+		time.Sleep(2 * every)
+	})
+}
+
+// Who is compressed for reads the frames as they come, from any of them on.
+func TestStream(t *testing.T) {
+	s := httptest.NewServer(New(&fake{workers: 4}, ""))
+	defer s.Close()
+	for _, encoding := range []string{"", "gzip"} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+Path+"api/live", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if encoding != "" {
+			req.Header.Set("Accept-Encoding", encoding)
+		}
+		c := &http.Client{Transport: &http.Transport{DisableCompression: true}}
+		res, err := c.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body := io.Reader(res.Body)
+		if encoding != "" {
+			if body, err = gzip.NewReader(res.Body); err != nil {
+				t.Fatal(err)
+			}
+		}
+		lines := bufio.NewScanner(body)
+		for n := 0; n < 2 && lines.Scan(); {
+			if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+				var f frameJSON
+				if err := json.Unmarshal([]byte(data), &f); err != nil || f.Error != "" || len(f.Fleet.Levels) != 8 || f.Fleet.Frontend != "a" {
+					t.Fatalf("%v in %s", err, data)
+				}
+				n++
+			}
+		}
+		if err := lines.Err(); err != nil {
+			t.Error(err)
+		}
+		res.Body.Close()
+	}
+}
+
+// A frame of a large fleet is small, and one without an answer says so.
+func TestFrame(t *testing.T) {
+	large := New(&fake{workers: 20_000}, "").compose(t.Context())
+	if n := len(compressed(large)); n > 100_000 {
+		t.Errorf("a frame of 20,000 workers takes %d bytes", n)
+	} else {
+		t.Logf("a frame of 20,000 workers takes %d bytes", n)
+	}
+	var f frameJSON
+	if err := json.Unmarshal(New(&fake{err: errors.New("nobody")}, "").compose(t.Context()), &f); err != nil || f.Error != "nobody" {
+		t.Errorf("%v: %+v", err, f)
+	}
+}
+
+// What all viewers ask in the same second is asked once.
+func TestShared(t *testing.T) {
+	f := &fake{}
+	p := New(f, "")
+	for range 200 {
+		if w := ask(p, http.MethodGet, "api/watch?window=10", nil); w.Code != http.StatusOK || !bytes.Contains(w.Body.Bytes(), []byte(`\u003c/script\u003e`)) {
+			t.Fatalf("%d: %s", w.Code, w.Body)
+		}
+	}
+	if n := f.watched.Load(); n > 2 {
+		t.Errorf("200 viewers ask the fleet %d times", n)
+	}
+}
+
+func ask(p *Page, method, what string, header map[string]string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, Path+what, nil)
+	for k, v := range header {
+		r.Header.Set(k, v)
+	}
+	w := httptest.NewRecorder()
+	p.ServeHTTP(w, r)
+	return w
+}
+
+// Who may do what, and what is said to whoever asks wrongly.
+func TestAsk(t *testing.T) {
+	const token = "secret"
+	foreign := map[string]string{"Authorization": "Bearer " + token, "Sec-Fetch-Site": "cross-site"}
+	for _, x := range []struct {
+		token        Token
+		method, what string
+		header       map[string]string
+		code         int
+		says         string
+	}{
+		{"", "GET", "", nil, 200, "main.js"},
+		{"", "GET", "main.js", nil, 200, ""},
+		{"", "GET", "main.css", map[string]string{"If-None-Match": assets()["main.css"].etag}, 304, ""},
+		{"", "GET", "api/nothing", nil, 404, ""},
+		{"", "GET", "../../etc/passwd", nil, 307, ""},
+		{"", "GET", "api/watch?window=2", nil, 400, "want 1, 10 or 300"},
+		{"", "GET", "api/jobs?slower=-1", nil, 400, "slower"},
+		{"", "GET", "api/trace?job=x", nil, 404, "unknown job"},
+		{"", "GET", "api/trace?job=x&from=1e9", nil, 400, "from"},
+		{"", "POST", "api/cancel?job=x", nil, 403, "without an admin token"},
+		{token, "POST", "api/cancel?job=x", nil, 401, "takes the admin token"},
+		{token, "POST", "api/cancel?job=x", map[string]string{"Authorization": "Bearer secre"}, 401, ""},
+		{token, "GET", "api/cancel?job=x", map[string]string{"Authorization": "Bearer " + token}, 405, ""},
+		{token, "POST", "api/cancel?job=x", foreign, 403, "cross-origin"},
+		{token, "POST", "api/cancel?job=x", map[string]string{"Authorization": "Bearer " + token, "Origin": "http://elsewhere"}, 403, "cross-origin"},
+		{token, "POST", "api/cancel?job=x", map[string]string{"Authorization": "Bearer " + token, "Sec-Fetch-Site": "same-origin"}, 200, "3"},
+	} {
+		w := ask(New(&fake{}, x.token), x.method, x.what, x.header)
+		if w.Code != x.code || !strings.Contains(w.Body.String(), x.says) {
+			t.Errorf("%s %s: %d: %.200s", x.method, x.what, w.Code, w.Body)
+		}
+		if csp := w.Header().Get("Content-Security-Policy"); !strings.HasPrefix(csp, "default-src 'self'") {
+			t.Errorf("%s %s: the policy is %q", x.method, x.what, csp)
+		}
+	}
+}
+
+// A level is the step in which a logarithm is.
+func TestLevels(t *testing.T) {
+	got := levels([]client.Figure{
+		{State: up, CPU: 255, Wait: 255, RoundTrip: 0, Silence: 254},
+		{State: 4, CPU: 255, Wait: waitFrom, RoundTrip: tripFrom - 1, Silence: silenceFrom + levelStep},
+		{State: up, CPU: 128, Wait: waitFrom - 1, RoundTrip: tripFrom, Silence: 255},
+	})
+	if want := []byte{0xfe, 0x0e, 0x1f, 0x02, 0x07, 0x1f}; !bytes.Equal(got, want) {
+		t.Errorf("levels are %x, want %x", got, want)
+	}
+}
