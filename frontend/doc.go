@@ -23,8 +23,8 @@
 //
 // Tenants are kept apart: a job is refused because others of its tenant have waited for too long, or because they are so
 // many that little would be left to other tenants; what room workers have is offered to tenants by turns. Whose turn
-// comes first at a worker is up to the worker's order: only under fair does a tenant wait for its own jobs alone. Under
-// fifo it waits behind those of all others, up to MaxWait for each that asks for more than there is.
+// comes first at a worker is up to the worker's order: under fair, which is the default, a tenant waits for its own jobs
+// alone. Under fifo it waits behind those of all others, up to MaxWait for each that asks for more than there is.
 //
 // What a frontend believes of a worker, its view, is only ever a hint: a wrong one costs time, never a
 // task. The baselines random, per-task and batch bind early, as in section 5 of the paper.

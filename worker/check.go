@@ -146,23 +146,24 @@ func (c *Core) checkQueue() error {
 			return fmt.Errorf("tenant %q has %d places, %d counted", name, places[&t.account], t.n)
 		}
 	}
-	bills := map[*account]*account{} // with the sums of those that are open
-	add := func(b bill) {
-		t := b.of
-		if t == nil {
-			return
+	bills := map[*account]*account{} // with the sums of those that are open, at or below it
+	add := func(b bill, turns int) {
+		if b.of != nil {
+			places[b.of] += 0 // it counts
 		}
-		sum := bills[t]
-		if sum == nil {
-			sum = &account{}
-			bills[t] = sum
-		}
-		places[t] += 0 // it counts
-		sum.bills++
-		sum.paid += b.paid
-		if b.using {
-			sum.rate += float64(b.cpu)
-			sum.begun += float64(b.cpu) * float64(b.from)
+		for a := b.of; a != nil && a.above != nil; a = a.above {
+			sum := bills[a]
+			if sum == nil {
+				sum = &account{}
+				bills[a] = sum
+			}
+			sum.bills++
+			sum.turns += turns
+			sum.paid += b.paid
+			if b.using {
+				sum.rate += float64(b.cpu)
+				sum.begun += float64(b.cpu) * float64(b.from)
+			}
 		}
 	}
 	for _, l := range c.links {
@@ -170,26 +171,51 @@ func (c *Core) checkQueue() error {
 			if on := p.state == held || p.state == early; (on && c.cfg.Order == Fair) != (p.bill.of != nil) {
 				return fmt.Errorf("place %d of link %d is in state %d: bill %v", p.res, l.id, p.state, p.bill)
 			}
-			if add(p.bill); p.bill.of != nil {
-				bills[p.bill.of].turns++
-			}
+			add(p.bill, 1)
 		}
 	}
 	for id, a := range c.attempts {
 		if (a.state != ended && c.cfg.Order == Fair) != (a.bill.of != nil) {
 			return fmt.Errorf("attempt %s is in state %d: bill %v", id, a.state, a.bill)
 		}
-		add(a.bill)
+		add(a.bill, 0)
 	}
-	for name, t := range q.known {
-		sum := bills[&t.account]
+	below := map[*account]int{}
+	var accounts []*account
+	for _, t := range q.known {
+		accounts = append(accounts, &t.account)
+	}
+	if f, ok := q.policy.(*fair); ok {
+		for path, a := range f.inner {
+			if accounts = append(accounts, a); a.path != path {
+				return fmt.Errorf("the path %q is filed under %q", a.path, path)
+			}
+		}
+		accounts = append(accounts, &f.root)
+	}
+	for _, a := range accounts {
+		if a.above != nil {
+			below[a.above]++
+		}
+		if waits := a.waits() && a.above != nil; waits != (a.pos > 0) {
+			return fmt.Errorf("%q waits, or does not, and is not where it should be", a.path)
+		}
+	}
+	for _, a := range accounts {
+		if a.below != below[a] {
+			return fmt.Errorf("%d tenants and paths are right below %q, %d counted", below[a], a.path, a.below)
+		}
+		if a.above == nil {
+			continue
+		}
+		sum := bills[a]
 		if sum == nil {
 			sum = &account{}
 		}
-		delete(bills, &t.account)
+		delete(bills, a)
 		off := func(a, b float64) bool { return math.Abs(a-b) > 1+max(a, b)/1e9 }
-		if t.turns != sum.turns || t.bills != sum.bills || off(t.paid, sum.paid) || off(t.rate, sum.rate) || off(t.begun, sum.begun) {
-			return fmt.Errorf("tenant %q has open bills %v, counted %v", name, sum, &t.account)
+		if a.turns != sum.turns || a.bills != sum.bills || off(a.paid, sum.paid) || off(a.rate, sum.rate) || off(a.begun, sum.begun) {
+			return fmt.Errorf("tenant %q has open bills %v, counted %v", a.path, sum, a)
 		}
 	}
 	if len(bills) > 0 {

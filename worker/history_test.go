@@ -507,7 +507,7 @@ func (w *world) reserve() {
 	}
 	m := probe.Reserve{
 		First: f.nextRes, Count: uint32(1 + w.draw("count", 4)), Job: w.jobs[w.draw("job", 3)],
-		Tenant: pick(w, "tenant", "t", "u"), Priority: int32(w.draw("priority", 3)),
+		Tenant: pick(w, "tenant", "t", "u", "u/v"), Priority: int32(w.draw("priority", 3)),
 		Demand: w.demand(), Estimate: time.Duration(w.draw("estimate", 10)) * time.Millisecond,
 		Early: w.draw("early", 4) > 0, Bundle: uint32(w.draw("bundle", 3)),
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,11 +28,11 @@ type slow struct {
 	turns    map[string]*slowPlace    // by link, place and turn; the slot is held
 	running  map[uint64]slowRun       // by attempt
 	seen     map[string]bool          // places, by link and id
-	start    map[string]float64       // Fair: of each tenant's next turn
+	start    map[string]float64       // Fair: of the next turn of each path, among those with the same path above
 	mean     map[string]time.Duration // Fair: of each tenant's tasks without an estimate
 	bills    []*slowBill              // Fair: that are open
-	payer    string                   // Fair: the last one
-	virtual  float64                  // Fair
+	payer    map[string]string        // Fair: the last one, by the path above
+	virtual  map[string]float64       // Fair: by the path above
 	log      []string                 // of the current step
 	core     *Core                    // for what it learned, and for nothing else
 	changed  bool                     // since gaps were sought
@@ -60,14 +61,35 @@ func (s *slow) cost(tenant string, d probe.Demand, estimate time.Duration) float
 	return float64(cmp.Or(estimate, s.mean[tenant], unknownCost)) * float64(d.CPU)
 }
 
-// charge makes a tenant pay in advance.
-func (s *slow) charge(tenant string, d probe.Demand, estimate time.Duration, now time.Time) *slowBill {
-	s.advance(now)
-	b := &slowBill{tenant, s.cost(tenant, d, estimate), float64(d.CPU), now, estimate == 0, false}
-	s.start[tenant] += b.paid / s.weights[tenant]
-	s.bills, s.payer = append(s.bills, b), tenant
+// above is the path above a path: that of a tenant with others below it is itself with a / at its end.
+func above(path string) string {
+	return path[:strings.LastIndexByte(strings.TrimSuffix(path, "/"), '/')+1]
+}
+
+// paths are a tenant's path, and those above it: all but the tenant's own end with a /. Those of the model have others
+// below, or not, from the start.
+func paths(tenant string) (all []string) {
+	for path := tenant; path != ""; path = above(path) {
+		all = append(all, path)
+	}
+	return all
+}
+
+// charge makes a tenant pay in advance, and the paths above it.
+func (s *slow) charge(tenant string, d probe.Demand, expected time.Duration, now time.Time) *slowBill {
+	for _, path := range paths(tenant) {
+		s.advance(above(path), now)
+	}
+	b := &slowBill{tenant, s.cost(tenant, d, expected), float64(d.CPU), now, expected == 0, false}
+	for _, path := range paths(tenant) {
+		s.start[path] += b.paid / s.weight(path)
+		s.payer[above(path)] = path
+	}
+	s.bills = append(s.bills, b)
 	return b
 }
+
+func (s *slow) weight(path string) float64 { return cmp.Or(s.weights[path], 1) }
 
 // settle corrects a bill to what was used.
 func (s *slow) settle(b *slowBill, ran bool, now time.Time) {
@@ -76,36 +98,73 @@ func (s *slow) settle(b *slowBill, ran bool, now time.Time) {
 	if mean := cmp.Or(s.mean[b.tenant], unknownCost); ran && b.guessed {
 		s.mean[b.tenant] = mean + (used-mean)/8
 	}
-	s.start[b.tenant] += (float64(used)*b.cpu - b.paid) / s.weights[b.tenant]
+	for _, path := range paths(b.tenant) {
+		s.start[path] += (float64(used)*b.cpu - b.paid) / s.weight(path)
+	}
 }
 
-// advance brings virtual time to what the next tenant, or if nobody waits the last one that paid, has used.
-func (s *slow) advance(now time.Time) {
-	t := s.payer
-	if len(s.waiting) > 0 {
-		t = slices.MinFunc(s.waiting, func(p, q *slowPlace) int {
-			return cmp.Or(cmp.Compare(s.start[p.tenant], s.start[q.tenant]), p.arrived-q.arrived)
-		}).tenant
+// child is the one of a tenant's paths that is right below a path; "": the tenant is not below that.
+func child(tenant, path string) string {
+	for _, c := range paths(tenant) {
+		if above(c) == path {
+			return c
+		}
+	}
+	return ""
+}
+
+// next is the place whose turn is next under Fair, of those below a path; nil: there is none.
+func (s *slow) next(path string) *slowPlace {
+	best := map[string]*slowPlace{} // by child
+	for _, p := range s.waiting {
+		switch c := child(p.tenant, path); {
+		case c == "":
+		case c != p.tenant:
+			best[c] = s.next(c)
+		case best[c] == nil || goesFirst(p, best[c]) < 0:
+			best[c] = p
+		}
+	}
+	if len(best) == 0 {
+		return nil
+	}
+	return best[slices.MinFunc(slices.Collect(maps.Keys(best)), func(a, b string) int {
+		return cmp.Or(cmp.Compare(s.start[a], s.start[b]), goesFirst(best[a], best[b]))
+	})]
+}
+
+func goesFirst(p, q *slowPlace) int {
+	return cmp.Or(cmp.Compare(q.priority, p.priority), p.arrived-q.arrived)
+}
+
+// advance brings the virtual time of a path to what the next one below it, or if nobody waits the last one that paid, has used.
+func (s *slow) advance(path string, now time.Time) {
+	of := s.payer[path]
+	if p := s.next(path); p != nil {
+		of = child(p.tenant, path)
 	}
 	ahead := 0.0
 	for _, b := range s.bills {
-		if b.tenant == t {
+		if slices.Contains(paths(b.tenant), of) {
 			ahead += b.paid - b.cpu*float64(now.Sub(b.from))
 		}
 	}
-	s.virtual = max(s.virtual, s.start[t]-max(ahead, 0)/cmp.Or(s.weights[t], 1))
+	s.virtual[path] = max(s.virtual[path], s.start[of]-max(ahead, 0)/s.weight(of))
 }
 
-// join lets a tenant take part again: it cannot start in the past.
+// join lets a tenant, and the paths above it, take part again: they cannot start in the past.
 func (s *slow) join(tenant string, now time.Time) {
-	waits := slices.ContainsFunc(s.waiting, func(q *slowPlace) bool { return q.tenant == tenant })
-	if waits || slices.ContainsFunc(s.bills, func(b *slowBill) bool { return b.tenant == tenant && b.turn }) {
-		return
+	for _, path := range paths(tenant) {
+		of := func(tenant string) bool { return slices.Contains(paths(tenant), path) }
+		waits := slices.ContainsFunc(s.waiting, func(q *slowPlace) bool { return of(q.tenant) })
+		if waits || slices.ContainsFunc(s.bills, func(b *slowBill) bool { return of(b.tenant) && b.turn }) {
+			return
+		}
+		if !slices.ContainsFunc(s.bills, func(b *slowBill) bool { return of(b.tenant) }) {
+			s.advance(above(path), now)
+		}
+		s.start[path] = max(s.start[path], s.virtual[above(path)])
 	}
-	if !slices.ContainsFunc(s.bills, func(b *slowBill) bool { return b.tenant == tenant }) {
-		s.advance(now)
-	}
-	s.start[tenant] = max(s.start[tenant], s.virtual)
 }
 
 type slowPlace struct {
@@ -135,6 +194,9 @@ func (s *slow) best(now time.Time) *slowPlace {
 	if s.order == Shortest && now.Sub(oldest.at) >= s.bound {
 		return oldest
 	}
+	if s.order == Fair {
+		return s.next("")
+	}
 	return slices.MinFunc(s.waiting, func(p, q *slowPlace) int {
 		by := 0
 		switch s.order {
@@ -142,8 +204,6 @@ func (s *slow) best(now time.Time) *slowPlace {
 			by = cmp.Compare(q.priority, p.priority)
 		case Shortest:
 			by = cmp.Compare(s.length(p), s.length(q))
-		case Fair:
-			by = cmp.Compare(s.start[p.tenant], s.start[q.tenant])
 		}
 		return cmp.Or(by, p.arrived-q.arrived)
 	})
@@ -191,7 +251,7 @@ func (s *slow) fill(now time.Time) {
 
 // turn gives its room to a place that waits.
 func (s *slow) turn(p *slowPlace, now time.Time) {
-	p.bill = s.charge(p.tenant, p.demand, p.estimate, now)
+	p.bill = s.charge(p.tenant, p.demand, p.expected, now)
 	s.drop(func(q *slowPlace) bool { return p == q })
 	if p.attempt != 0 {
 		s.run(p.attempt, p.needs(), p.expected, p.bill, now)
@@ -221,7 +281,9 @@ func (s *slow) inOrder(now time.Time) (all []*slowPlace) {
 	for len(q.waiting) > 0 {
 		p := q.best(now)
 		q.waiting = slices.DeleteFunc(q.waiting, func(o *slowPlace) bool { return p == o })
-		q.start[p.tenant] += s.cost(p.tenant, p.demand, p.estimate) / s.weights[p.tenant]
+		for _, path := range paths(p.tenant) {
+			q.start[path] += s.cost(p.tenant, p.demand, p.expected) / s.weight(path)
+		}
 		all = append(all, p)
 	}
 	return all
@@ -355,6 +417,12 @@ func (s *slow) cancel(link, first, count int, now time.Time) {
 	}
 }
 
+// What the parts of the tenants' paths weigh is told with each message.
+var (
+	modelTenants = []string{"t", "u/x", "u/y", "v"}
+	modelWeights = map[string][]uint32{"t": {4}, "u/x": {2, 3}, "u/y": {2}}
+)
+
 // TestModel runs a core beside the slow model: the same turns and starts must follow from each event.
 func TestModel(t *testing.T) {
 	overtook := 0
@@ -369,14 +437,15 @@ func testModel(t *rapid.T) int {
 	order := Order(w.draw("order", len(orderNames)))
 	cfg := Config{
 		Capacity: size(1 + w.draw("slots", 4)), Functions: []string{"f"}, Order: order, StarvationBound: 50 * time.Millisecond,
-		Weights: map[string]float64{"t": 4, "u": 1, "v": 0.5}, ReadyExpiry: time.Hour,
+		ReadyExpiry: time.Hour,
 		MaxRetained: 1, // a result goes at once
 		ShortShare:  pick(w, "share", -1, 0.3, 0.5),
 	}
 	c, now := New(cfg), time.Unix(1_000_000, 0)
 	m := &slow{
-		order: order, bound: cfg.StarvationBound, weights: cfg.Weights, all: c.capacity, always: cfg.Open(), free: c.capacity, core: c, turns: map[string]*slowPlace{},
+		order: order, bound: cfg.StarvationBound, weights: map[string]float64{"t": 4, "u/": 2, "u/x": 3}, all: c.capacity, always: cfg.Open(), free: c.capacity, core: c, turns: map[string]*slowPlace{},
 		running: map[uint64]slowRun{}, seen: map[string]bool{}, start: map[string]float64{}, mean: map[string]time.Duration{},
+		payer: map[string]string{}, virtual: map[string]float64{},
 	}
 	for link := range 2 {
 		c.Step(now, LinkUp{Link: LinkID(link), Frontend: probe.FrontendID(link)}, nil)
@@ -400,10 +469,11 @@ func testModel(t *rapid.T) int {
 		switch do {
 		case 0, 1: // reserve; some ids are left out, and may come later or never
 			r := probe.Reserve{
-				First: probe.ResID(nextRes[link] + w.draw("skip", 2)), Count: uint32(1 + w.draw("count", 4)), Tenant: pick(w, "tenant", "t", "u", "v"),
+				First: probe.ResID(nextRes[link] + w.draw("skip", 2)), Count: uint32(1 + w.draw("count", 4)), Tenant: pick(w, "tenant", modelTenants...),
 				Priority: int32(w.draw("priority", 3)), Demand: size(pick(w, "size", 1, 1, 2)),
 				Estimate: time.Duration(w.draw("estimate", 4)) * 10 * time.Millisecond, Typical: time.Duration(w.draw("typical", 3)) * 15 * time.Millisecond,
 			}
+			r.Weights = modelWeights[r.Tenant]
 			if !r.Demand.Fits(cfg.Capacity) {
 				return
 			}
@@ -447,7 +517,8 @@ func testModel(t *rapid.T) int {
 					if len(m.waiting) == 0 || more != "none" {
 						m.join(p.tenant, now)
 						takes := r.Launches[i].Estimate
-						m.run(r.Launches[i].Attempt.Seq, p.needs(), cmp.Or(takes, p.expected), m.charge(p.tenant, p.demand, takes, now), now)
+						takes = cmp.Or(takes, p.expected)
+						m.run(r.Launches[i].Attempt.Seq, p.needs(), takes, m.charge(p.tenant, p.demand, takes, now), now)
 						continue
 					}
 				}
@@ -456,7 +527,8 @@ func testModel(t *rapid.T) int {
 			ev = Received{LinkID(link), r}
 		case 2: // enqueue
 			m.arrivals++
-			e := probe.Enqueue{Res: probe.ResID(nextRes[link]), Tenant: pick(w, "tenant", "t", "u", "v"), Demand: size(pick(w, "size", 1, 1, 2)), Long: w.draw("long", 2) > 0, Launch: launch()}
+			e := probe.Enqueue{Res: probe.ResID(nextRes[link]), Tenant: pick(w, "tenant", modelTenants...), Demand: size(pick(w, "size", 1, 1, 2)), Long: w.draw("long", 2) > 0, Launch: launch()}
+			e.Weights = modelWeights[e.Tenant]
 			if !needs(e.Demand, e.Long).fits(room{cfg.Capacity, cfg.Open()}) {
 				return
 			}

@@ -14,13 +14,13 @@ import (
 type Order uint8
 
 const (
-	FIFO     Order = iota // by arrival
+	Fair     Order = iota // tenants take turns by weight (start-time fair queueing), each its own by priority, then by arrival
+	FIFO                  // by arrival
 	Priority              // higher priority first, then by arrival
-	Fair                  // tenants take turns by weight (start-time fair queueing), each its own by arrival
 	Shortest              // smallest estimate first, but whoever waited for StarvationBound goes ahead
 )
 
-var orderNames = []string{"fifo", "priority", "fair", "shortest"}
+var orderNames = []string{"fair", "fifo", "priority", "shortest"}
 
 func (o Order) String() string { return orderNames[o] }
 
@@ -36,10 +36,10 @@ func ParseOrder(s string) (Order, error) {
 
 func (o Order) policy(cfg *Config, q *queue) policy {
 	switch o {
+	case Fair:
+		return &fair{queue: q, weights: cfg.Weights, inner: map[string]*account{}}
 	case Priority:
 		return &byPriority{}
-	case Fair:
-		return &fair{queue: q, weights: cfg.Weights}
 	case Shortest:
 		return &shortest{bound: cfg.StarvationBound}
 	}
@@ -59,20 +59,25 @@ type policy interface {
 	// all yields the places in no particular order.
 	all() iter.Seq[*place]
 
-	// account is that of a tenant that was not known.
-	account(tenant string) account
+	// open makes the account of a tenant that was not known, close lets go of it, and weigh tells what the parts of its
+	// path weigh.
+	open(t *tenant)
+	close(t *tenant)
+	weigh(t *tenant, weights []uint32)
 	// charge makes the tenant of p, which is still in, pay for the turn that has come.
 	charge(p *place)
 	// chargeMore makes a tenant pay for an attempt that has no place in the queue.
-	chargeMore(tenant string, d probe.Demand, estimate time.Duration) bill
+	chargeMore(t *tenant, d probe.Demand, expected time.Duration) bill
 }
 
 // unpaid is the part of a policy under which nobody pays.
 type unpaid struct{}
 
-func (unpaid) account(string) account                                  { return account{} }
-func (unpaid) charge(*place)                                           {}
-func (unpaid) chargeMore(string, probe.Demand, time.Duration) (b bill) { return }
+func (unpaid) open(*tenant)                                             {}
+func (unpaid) close(*tenant)                                            {}
+func (unpaid) weigh(*tenant, []uint32)                                  {}
+func (unpaid) charge(*place)                                            {}
+func (unpaid) chargeMore(*tenant, probe.Demand, time.Duration) (b bill) { return }
 
 // walk visits the items of a heap in their order, without changing it: after an item, those below it may come next. It
 // is good until the heap changes.

@@ -29,7 +29,8 @@ func (c *Core) reserve(l *link, m *probe.Reserve, now time.Time, acts []Action) 
 
 	// Of the places, those below count were taken, and of these, those from rides on are not used up.
 	count, rides, ahead, bundle := m.Count, len(m.Launches), uint32(c.queue.len()), min(m.Bundle, maxStaged)
-	need := needs(m.Demand, false)
+	need, of := needs(m.Demand, false), c.queue.tenant(m.Tenant)
+	c.queue.weigh(of, m.Weights)
 	c.cameShort(need, now)
 	looked, gap := false, false // whether, though others wait, there may be room for those that ride along
 	for i := range m.Count {
@@ -50,14 +51,14 @@ func (c *Core) reserve(l *link, m *probe.Reserve, now time.Time, acts []Action) 
 			a.expected = cmp.Or(a.launch.Estimate, m.Estimate, m.Typical)
 			if c.staged.Len() == 0 && need.fits(c.free) {
 				c.take(need)
-				a.bill = c.queue.chargeMore(m.Tenant, m.Demand, a.launch.Estimate)
+				a.bill = c.queue.chargeMore(of, m.Demand, a.expected)
 				c.Stats.RidesStarted++
 				acts = c.start(a, now, acts)
 				continue
 			}
 			if bundle > 0 && c.staged.Len() < maxStaged && c.queue.len() == 0 {
 				bundle--
-				a.bill = c.queue.chargeMore(m.Tenant, m.Demand, a.launch.Estimate)
+				a.bill = c.queue.chargeMore(of, m.Demand, a.expected)
 				c.Stats.RidesStarted++
 				c.stage(a, now)
 				continue
@@ -107,6 +108,7 @@ func (c *Core) enqueue(l *link, m *probe.Enqueue, now time.Time, acts []Action) 
 	if reason != 0 {
 		return c.refuse(l, m.Res, 1, m.Launch.Attempt, reason, after, acts)
 	}
+	c.queue.weigh(c.queue.tenant(m.Tenant), m.Weights)
 	ahead := uint32(c.queue.len())
 	c.Stats.Reserved++
 	p := &place{
@@ -389,7 +391,7 @@ func (c *Core) bind(l *link, m *probe.Bind, now time.Time, acts []Action) []Acti
 		c.Stats.Bound++
 		c.stage(&attempt{
 			launch: *launch, job: job, generation: generation, demand: p.demand, owner: l, arrivedAt: now, expected: cmp.Or(launch.Estimate, expected), waited: a.waited, held: a.held,
-			bill: c.queue.chargeMore(p.tenant, p.demand, cmp.Or(launch.Estimate, p.estimate)),
+			bill: c.queue.chargeMore(c.queue.tenant(p.tenant), p.demand, cmp.Or(launch.Estimate, p.expected)),
 		}, now)
 	}
 	return acts

@@ -87,7 +87,8 @@ func (q *queue) tenant(name string) *tenant {
 	if len(q.known) > 2*q.holders+1000 {
 		q.forget()
 	}
-	t := &tenant{name: name, account: q.account(name)}
+	t := &tenant{name: name}
+	q.open(t)
 	q.known[name], q.recent = t, t
 	return t
 }
@@ -102,8 +103,9 @@ func (q *queue) forget() {
 			idle = append(idle, t)
 		}
 	}
-	slices.SortFunc(idle, func(t, u *tenant) int { return cmp.Or(cmp.Compare(t.start, u.start), cmp.Compare(t.name, u.name)) })
+	slices.SortFunc(idle, func(t, u *tenant) int { return cmp.Or(cmp.Compare(t.owes(), u.owes()), cmp.Compare(t.name, u.name)) })
 	for _, t := range idle[:(len(idle)+1)/2] {
+		q.close(t)
 		delete(q.known, t.name)
 	}
 }

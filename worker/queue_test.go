@@ -39,7 +39,7 @@ func TestFairForgetsTenants(t *testing.T) {
 			c.Step(now, Received{1, probe.Decline{Res: i - 3}}, nil)
 		}
 	}
-	if owes := c.queue.tenant("debtor").start - c.queue.policy.(*fair).virtual; owes < float64(time.Minute)*float64(probe.Slot.CPU) {
+	if owes := c.queue.tenant("debtor").owes(); owes < float64(time.Minute)*float64(probe.Slot.CPU) {
 		t.Errorf("the debtor owes %v millicore nanoseconds", owes)
 	}
 	if n := len(c.queue.known); c.queue.len() != 4 || n > 2000 {

@@ -107,7 +107,7 @@ func message(l *script.Line, verb string) probe.Msg {
 		m.Bundle = uint32(l.Number("bundle", 0))
 		launch := launch(l, probe.AttemptID{})
 		m.Estimate, m.Typical = launch.Estimate, l.Duration("typical")
-		m.Launches = launches(l, "with", launch)
+		m.Launches, m.Weights = launches(l, "with", launch), weights(l)
 		return m
 	case "bind":
 		res, turn := l.Turn(l.Word())
@@ -189,6 +189,15 @@ func launch(l *script.Line, id probe.AttemptID) probe.Launch {
 }
 
 // launches are like m, but for the attempts that are named.
+func weights(l *script.Line) (ws []uint32) {
+	for _, text := range l.List("weights") { // 10,3
+		w, err := strconv.ParseUint(text, 10, 32)
+		l.Fail(err)
+		ws = append(ws, uint32(w))
+	}
+	return ws
+}
+
 func launches(l *script.Line, key string, m probe.Launch) []probe.Launch {
 	var ms []probe.Launch
 	for _, id := range attempts(l, l.List(key)) {

@@ -41,7 +41,7 @@ func (r *faultRun) drawCalm() {
 		slots += n
 		r.furnish(r.addWorker(worker.Config{
 			Capacity: slotsOf(n), Functions: []string{function, "tiny", "rare"},
-			Order:      among(d, worker.FIFO, worker.FIFO, worker.Priority, worker.Fair, worker.Shortest),
+			Order:      among(d, worker.Fair, worker.Fair, worker.FIFO, worker.Priority, worker.Shortest),
 			MaxQueue:   among(d, 0, 0, 0, 1<<20),
 			ShortShare: among(d, 0, -1, 0.5),
 		}, 1), d)
@@ -80,7 +80,7 @@ func (r *faultRun) drawCalm() {
 func (r *faultRun) calmJob(n int, most time.Duration) time.Duration {
 	d := r.dice
 	j := &faultJob{n: n, id: jobID(n + 1), dice: rand.New(rand.NewPCG(r.seed, 'j'<<32|uint64(n)))}
-	j.spec = frontend.Job{ID: j.id, Tenant: among(d, "a", "b"), Priority: int32(d.IntN(3)), Policy: r.policy()}
+	j.spec = frontend.Job{ID: j.id, Tenant: among(d, "a", "b", "b/c"), Priority: int32(d.IntN(3)), Policy: r.policy()}
 	if chance(d, 0.3) {
 		j.spec.ProbeRatio = among[float64](d, 1, 3, frontend.MaxProbeRatio)
 	}

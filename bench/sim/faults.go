@@ -245,7 +245,7 @@ func (r *faultRun) draw() {
 	for i := range 2 + d.IntN(5) {
 		cfg := worker.Config{
 			Capacity: slotsOf(1 + d.IntN(4)), Functions: []string{function, "tiny"},
-			Order: among(d, worker.FIFO, worker.FIFO, worker.Priority, worker.Fair, worker.Shortest), StarvationBound: 200 * time.Millisecond,
+			Order: among(d, worker.Fair, worker.Fair, worker.FIFO, worker.Priority, worker.Shortest), StarvationBound: 200 * time.Millisecond,
 			MaxQueue:    among(d, 5, 40, 1<<14),
 			MaxRetained: among(d, 2000, 256<<20),
 			ReadyExpiry: between(d, 20*time.Millisecond, 200*time.Millisecond),

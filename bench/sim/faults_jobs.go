@@ -48,7 +48,7 @@ func (r *faultRun) makeJobs(n int) {
 	d := r.dice
 	for i := range n {
 		j := &faultJob{n: i, id: jobID(i + 1), dice: rand.New(rand.NewPCG(r.seed, 'j'<<32|uint64(i)))}
-		j.spec = frontend.Job{ID: j.id, Tenant: among(d, "a", "b"), Priority: int32(d.IntN(3)), Policy: r.policy()}
+		j.spec = frontend.Job{ID: j.id, Tenant: among(d, "a", "b", "b/c"), Priority: int32(d.IntN(3)), Policy: r.policy()}
 		if chance(d, 0.3) {
 			j.spec.ProbeRatio = 1 + 3*d.Float64()
 		}

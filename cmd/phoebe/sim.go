@@ -47,7 +47,7 @@ type simRunCmd struct {
 	Slots     int    `default:"4" placeholder:"N" help:"Slots of each of them. Default ${default}."`
 	Frontends int    `default:"10" placeholder:"N" help:"Frontends, each job at a random one. Default ${default}."`
 	Speeds    string `default:"fixed:1" placeholder:"LAW" help:"How fast workers run tasks: fixed:S, lognormal:SIGMA (of mean 1) or mix:90%1,10%0.5. A load is a share of what all can do. Default ${default}."`
-	Order     string `default:"fifo" enum:"fifo,shortest" help:"Whose turn comes first at a worker: ${enum}. Default ${default}."`
+	Order     string `default:"fair" enum:"fair,fifo,shortest" help:"Whose turn comes first at a worker: ${enum}. Default ${default}."`
 
 	ShortShare float64 `default:"0.125" placeholder:"N" help:"Share of each worker, in whole slots, that is closed to long tasks placed by estimation while there are short ones; 0 is none. Default ${default}."`
 

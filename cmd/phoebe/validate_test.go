@@ -52,7 +52,7 @@ func TestBrokenConfigurations(t *testing.T) {
 		{worker, "slots: four\n", 1, []string{`"four"`, "whole number"}},
 		{worker, "slots: 4.5\n", 1, []string{`"4.5"`, "whole number"}},
 		{worker, "allow-exec: perhaps\n", 1, []string{"perhaps", "true or false"}},
-		{worker, "order: fastest\n", 1, []string{"fastest", "fifo, priority, fair, shortest"}},
+		{worker, "order: fastest\n", 1, []string{"fastest", "fair, fifo, priority, shortest"}},
 		{worker, "speed: quick\n", 1, []string{"quick", "1.5"}},
 		{worker, "weights: {web: much}\n", 1, []string{"much", "{web: 3, batch: 1}"}},
 		{worker, "weights: {web: 0}\n", 1, []string{`"web"`, "above 0"}},

@@ -19,8 +19,8 @@ import (
 
 // queueFlags are the queue of a worker, and its limits.
 type queueFlags struct {
-	Order           string        `default:"fifo" enum:"fifo,priority,fair,shortest" help:"Whose turn comes first: ${enum}. Fair is between tenants, and the only one where a greedy one does not make others wait; shortest is by estimate. Default ${default}."`
-	Weights         weights       `placeholder:"TENANT=W;..." help:"Shares of tenants for --order fair; default 1 each."`
+	Order           string        `default:"fair" enum:"fair,fifo,priority,shortest" help:"Whose turn comes first: ${enum}. Fair is between tenants, and the only one where a greedy one does not make others wait; shortest is by estimate. Default ${default}."`
+	Weights         weights       `placeholder:"TENANT=W;..." help:"Shares of tenants for --order fair, where frontends have no --tenants; default 1 each."`
 	StarvationBound time.Duration `default:"1s" placeholder:"D" help:"For --order shortest: whoever waited this long goes ahead. Default ${default}."`
 	ReadyExpiry     time.Duration `default:"500ms" placeholder:"D" help:"How long a slot is held for a frontend that does not answer. Default ${default}."`
 	Grace           time.Duration `default:"10s" placeholder:"D" help:"How long tasks of a lost frontend run on, for another to claim them. Default ${default}."`

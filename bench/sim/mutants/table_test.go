@@ -309,7 +309,7 @@ var table = []mutant{
 	},
 	{
 		"under fair, a tenant that was away saves nothing up", "worker/fair.go",
-		"a.start = max(a.start, f.virtual)", "",
+		"a.start = max(a.start, a.above.virtual)", "",
 	},
 	{
 		"under fair, a tenant pays for what it used", "worker/fair.go",
@@ -317,7 +317,7 @@ var table = []mutant{
 	},
 	{
 		"under fair, tasks that ride along pay", "worker/places.go",
-		"c.take(need)\n\t\t\t\ta.bill = c.queue.chargeMore(m.Tenant, m.Demand, a.launch.Estimate)", "c.take(need)",
+		"c.take(need)\n\t\t\t\ta.bill = c.queue.chargeMore(of, m.Demand, a.expected)", "c.take(need)",
 	},
 	{
 		"under fair, nobody waits for what others paid in advance", "worker/fair.go",
@@ -325,7 +325,39 @@ var table = []mutant{
 	},
 	{
 		"under fair, a tenant that owes is not forgotten first", "worker/queue.go",
-		"cmp.Compare(t.start, u.start)", "cmp.Compare(u.start, t.start)",
+		"cmp.Compare(t.owes(), u.owes())", "cmp.Compare(u.owes(), t.owes())",
+	},
+	{
+		"under fair, what a tenant pays those above it pay too", "worker/fair.go",
+		"a.start += b.paid / a.weight\n", "a.start += b.paid / a.weight\n\t\tbreak\n",
+	},
+	{
+		"under fair, tenants below a path share what it gets", "worker/fair.go",
+		"above = f.between(path, above)", "continue",
+	},
+	{
+		"under fair, frontends tell the weights", "worker/fair.go",
+		"a.weight = float64(weights[i])", "",
+	},
+	{
+		"under fair, the parts of a path have a weight each", "worker/fair.go",
+		"a.weight = float64(weights[i])", "a.weight = float64(weights[0])",
+	},
+	{
+		"under fair, a tenant that others come to be below of keeps what it owes", "worker/fair.go",
+		"a.weight, a.start, a.virtual = own.weight, own.start, own.start", "a.weight = own.weight",
+	},
+	{
+		"under fair, a tenant's own jobs go by priority", "worker/fair.go",
+		"p.key = -float64(p.priority)", "",
+	},
+	{
+		"under fair, a turn is expected to cost what such tasks typically take", "worker/fair.go",
+		"p.bill = p.of.account.charge(p.demand, p.expected)", "p.bill = p.of.account.charge(p.demand, p.estimate)",
+	},
+	{
+		"plans foresee the turns of paths", "worker/fair.go",
+		"c.start += toll / c.account.weight", "c.start += toll * 0",
 	},
 
 	{
