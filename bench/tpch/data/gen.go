@@ -1,0 +1,174 @@
+package data
+
+import (
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	_ "github.com/duckdb/duckdb-go/v2"
+
+	"github.com/phoebe-sched/phoebe/bench/tpch/dbgen"
+	"github.com/phoebe-sched/phoebe/bench/tpch/plan"
+)
+
+// replicas is how many nodes have each file of a table that is cut.
+const replicas = 2
+
+// sampled is how many rows of a table planners look at.
+const sampled = 2000
+
+// Gen makes the data of a scale factor in dir, for this many nodes, unless it is there: then it is left alone.
+func Gen(dir string, sf float64, nodes int, log io.Writer) error {
+	if m, err := Read(dir); err == nil && m.SF == sf && len(m.Nodes) == nodes {
+		return nil
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "sample"), 0o755); err != nil {
+		return err
+	}
+	fmt.Fprintf(log, "dbgen at scale factor %g\n", sf)
+	file := filepath.Join(dir, "dbgen.duckdb")
+	defer os.Remove(file)
+	if err := dbgen.Make(file, sf, 2); err != nil {
+		return err
+	}
+	db, err := sql.Open("duckdb", file+"?access_mode=read_only")
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	m := &Manifest{SF: sf}
+	for i := range nodes {
+		m.Nodes = append(m.Nodes, fmt.Sprintf("node-%d", i))
+		if err := os.MkdirAll(filepath.Join(dir, m.Nodes[i]), 0o755); err != nil {
+			return err
+		}
+	}
+	if m.Queries, err = texts(db, "SELECT query FROM queries ORDER BY query_nr"); err != nil {
+		return err
+	}
+	if m.Answers, err = texts(db, "SELECT answer FROM answers ORDER BY query_nr"); err != nil {
+		return err
+	}
+	for _, name := range []string{"region", "nation", "supplier", "customer", "part", "partsupp", "orders", "lineitem"} {
+		fmt.Fprintf(log, "%s\n", name)
+		t, err := m.table(db, dir, name)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		m.Tables = append(m.Tables, t)
+	}
+	b, err := json.MarshalIndent(m, "", " ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "manifest.json"), b, 0o644) // last: it says that the rest is there
+}
+
+func texts(db *sql.DB, query string, args ...any) ([]string, error) {
+	rows, err := db.Query(query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var out []string
+	for rows.Next() {
+		var s string
+		if err := rows.Scan(&s); err != nil {
+			return nil, err
+		}
+		out = append(out, s)
+	}
+	return out, rows.Err()
+}
+
+func (m *Manifest) table(db *sql.DB, dir, name string) (*Table, error) {
+	t := &Table{Table: plan.Table{Name: name, Class: keys[name][0], Key: keys[name][1], Distinct: map[string]int{}}}
+	var err error
+	if t.Columns, err = texts(db, "SELECT column_name FROM (DESCRIBE "+name+")"); err != nil {
+		return nil, err
+	}
+	if t.Types, err = texts(db, "SELECT column_type FROM (DESCRIBE "+name+")"); err != nil {
+		return nil, err
+	}
+	for _, c := range t.Columns {
+		var n int
+		if err := db.QueryRow("SELECT approx_count_distinct(" + c + ") FROM " + name).Scan(&n); err != nil {
+			return nil, err
+		}
+		t.Distinct[c] = n
+	}
+	if _, err := db.Exec(fmt.Sprintf("COPY (SELECT * FROM %s USING SAMPLE reservoir(%d ROWS) REPEATABLE (1)) TO '%s' (FORMAT parquet)", name, sampled, filepath.Join(dir, "sample", name+".parquet"))); err != nil {
+		return nil, err
+	}
+	parts := 1
+	if t.Class != "" {
+		parts = Classes[t.Class]
+	}
+	// One pass over the table cuts it; a file for each number then is a plain scan.
+	from := name
+	if t.Class != "" {
+		from = "cut"
+		if _, err := db.Exec(fmt.Sprintf("CREATE OR REPLACE TEMP TABLE cut AS SELECT %s AS number, * FROM %s ORDER BY number", number(t.Class, t.Key), name)); err != nil {
+			return nil, err
+		}
+	}
+	for i := range parts {
+		what := "SELECT * FROM " + from
+		if t.Class != "" {
+			what = fmt.Sprintf("SELECT * EXCLUDE number FROM cut WHERE number = %d", i)
+		}
+		p := Part{File: fmt.Sprintf("%s-%02d.parquet", name, i)}
+		if t.Class == "" {
+			p.Nodes = m.Nodes
+		} else {
+			// Files of neighbouring numbers are at the same nodes, so that a task that reads several finds them together.
+			at := i * len(m.Nodes) / parts
+			for r := range min(replicas, len(m.Nodes)) {
+				p.Nodes = append(p.Nodes, m.Nodes[(at+r)%len(m.Nodes)])
+			}
+		}
+		first := filepath.Join(dir, p.Nodes[0], p.File)
+		if _, err := db.Exec(fmt.Sprintf("COPY (%s) TO '%s' (FORMAT parquet, COMPRESSION snappy)", what, first)); err != nil {
+			return nil, err
+		}
+		if err := db.QueryRow("SELECT sum(num_rows) FROM parquet_file_metadata('" + first + "')").Scan(&p.Rows); err != nil {
+			return nil, err
+		}
+		t.Rows += p.Rows
+		b, err := os.ReadFile(first)
+		if err != nil {
+			return nil, err
+		}
+		sum := sha256.Sum256(b)
+		p.SHA256, p.Bytes = hex.EncodeToString(sum[:]), int64(len(b))
+		for _, n := range p.Nodes[1:] {
+			if err := os.WriteFile(filepath.Join(dir, n, p.File), b, 0o644); err != nil {
+				return nil, err
+			}
+		}
+		t.Parts = append(t.Parts, p)
+	}
+	return t, nil
+}
+
+// Views is SQL that makes each table a view of its files, each read from the first node that has it.
+func (m *Manifest) Views() string {
+	var out strings.Builder
+	for _, t := range m.Tables {
+		var files []string
+		for _, p := range t.Parts {
+			files = append(files, "'"+filepath.Join(m.Dir, p.Nodes[0], p.File)+"'")
+		}
+		fmt.Fprintf(&out, "CREATE OR REPLACE VIEW %s AS FROM read_parquet([%s]);\n", t.Name, strings.Join(files, ", "))
+	}
+	return out.String()
+}

@@ -1,0 +1,123 @@
+// Package data makes the tables of TPC-H as Parquet files and knows where they are.
+package data
+
+import (
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/phoebe-sched/phoebe/bench/tpch/plan"
+)
+
+// Manifest tells of the files of one scale factor. Those of a node are in the folder of its name.
+type Manifest struct {
+	SF      float64
+	Nodes   []string
+	Tables  []*Table
+	Queries []string // the 22 queries, as DuckDB's tpch has them
+	Answers []string // the published ones, as lines of fields between |; none at scale factors that have none
+
+	Dir string `json:"-"` // where the manifest is
+}
+
+// Table is one, and its files.
+type Table struct {
+	plan.Table
+	Parts []Part // each has the rows of one number; of a table without a class there is one, at every node
+}
+
+// Part is a file with rows of a table.
+type Part struct {
+	File   string // the same at each of Nodes
+	SHA256 string
+	Bytes  int64
+	Rows   int
+	Nodes  []string // that have it
+}
+
+// Classes are the ways in which tables are cut, and into how many files.
+var Classes = map[string]int{"orderkey": 60, "partkey": 12}
+
+var keys = map[string][2]string{
+	"lineitem": {"orderkey", "l_orderkey"}, "orders": {"orderkey", "o_orderkey"},
+	"part": {"partkey", "p_partkey"}, "partsupp": {"partkey", "ps_partkey"},
+}
+
+// Read reads the manifest in dir.
+func Read(dir string) (*Manifest, error) {
+	b, err := os.ReadFile(filepath.Join(dir, "manifest.json"))
+	if err != nil {
+		return nil, fmt.Errorf("%w (make the data with: phoebe-tpch gen)", err)
+	}
+	m := &Manifest{}
+	if err := json.Unmarshal(b, m); err != nil {
+		return nil, fmt.Errorf("%s: %w", dir, err)
+	}
+	m.Dir = dir
+	return m, nil
+}
+
+// Lookup returns a table, or nil.
+func (m *Manifest) Lookup(name string) *Table {
+	for _, t := range m.Tables {
+		if t.Name == name {
+			return t
+		}
+	}
+	return nil
+}
+
+// Catalog is the manifest as the planner sees it. A task reads Group files of a class, so that there are fewer tasks.
+type Catalog struct {
+	*Manifest
+	Group map[string]int // by class; a divisor of its files; default 1
+}
+
+func (c Catalog) Table(name string) *plan.Table {
+	if t := c.Lookup(name); t != nil {
+		return &t.Table
+	}
+	return nil
+}
+
+func (c Catalog) group(class string) int { return max(1, c.Group[class]) }
+
+func (c Catalog) Tasks(class string) int { return Classes[class] / c.group(class) }
+
+func (c Catalog) Bucket(class, key string) string {
+	return fmt.Sprintf("CAST(%s // %d AS INTEGER)", number(class, key), c.group(class))
+}
+
+// Parts are the files of a table that the task of this number reads.
+func (c Catalog) Parts(t *Table, task int) []Part {
+	if t.Class == "" {
+		return t.Parts
+	}
+	n := c.group(t.Class)
+	return t.Parts[task*n : (task+1)*n]
+}
+
+// number is that of the file with the rows of this key, as SQL.
+func number(class, key string) string {
+	return fmt.Sprintf("hash(CAST(%s AS BIGINT)) %% %d", key, Classes[class])
+}
+
+// Planner returns a planner for these tables.
+func (c Catalog) Planner() (*plan.Planner, error) {
+	db, err := sql.Open("duckdb", "")
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(1)
+	if _, err := db.Exec("SET threads = 1"); err != nil {
+		return nil, err
+	}
+	for _, t := range c.Tables {
+		if _, err := db.Exec(fmt.Sprintf("CREATE TABLE %s AS FROM read_parquet('%s')", t.Name, filepath.Join(c.Dir, "sample", t.Name+".parquet"))); err != nil {
+			return nil, fmt.Errorf("sample of %s: %w", t.Name, err)
+		}
+	}
+	return plan.New(db, c)
+}

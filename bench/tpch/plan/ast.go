@@ -1,0 +1,239 @@
+package plan
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+)
+
+// node is one of DuckDB's syntax tree, as json_serialize_sql tells it. Two things are put in by the binder: a column
+// is told by the alias of its leaf and its name, and a subquery has its query under "query".
+type node = map[string]any
+
+func str(n node, key string) string { s, _ := n[key].(string); return s }
+func sub(n node, key string) node   { m, _ := n[key].(node); return m }
+func flag(n node, key string) bool  { b, _ := n[key].(bool); return b }
+func list(n node, key string) []any { l, _ := n[key].([]any); return l }
+func nodes(n node, key string) []node {
+	var out []node
+	for _, c := range list(n, key) {
+		if m, ok := c.(node); ok {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+func column(alias, name string) node {
+	return node{"class": "COLUMN_REF", "type": "COLUMN_REF", "column_names": []any{alias, name}}
+}
+
+// columnOf tells the alias and the name of a bound column; "" of anything else.
+func columnOf(n node) (alias, name string) {
+	if str(n, "class") != "COLUMN_REF" {
+		return "", ""
+	}
+	if names := list(n, "column_names"); len(names) == 2 {
+		return names[0].(string), names[1].(string)
+	}
+	return "", ""
+}
+
+func integer(v int) node {
+	return node{"class": "CONSTANT", "type": "VALUE_CONSTANT", "value": node{"type": node{"id": "BIGINT"}, "is_null": false, "value": json.Number(strconv.Itoa(v))}}
+}
+
+func text(s string) node {
+	return node{"class": "CONSTANT", "type": "VALUE_CONSTANT", "value": node{"type": node{"id": "VARCHAR"}, "is_null": false, "value": s}}
+}
+
+func call(name string, args ...node) node {
+	return node{"class": "FUNCTION", "type": "FUNCTION", "function_name": name, "children": anys(args), "order_bys": node{"type": "ORDER_MODIFIER"}}
+}
+
+func operator(name string, a, b node) node {
+	n := call(name, a, b)
+	n["is_operator"] = true
+	return n
+}
+
+func cast(n node, to string) node {
+	return node{"class": "CAST", "type": "OPERATOR_CAST", "child": n, "cast_type": node{"id": to}}
+}
+
+func equal(a, b node) node {
+	return node{"class": "COMPARISON", "type": "COMPARE_EQUAL", "left": a, "right": b}
+}
+
+func conjunction(of string, l []node) node {
+	if len(l) == 1 {
+		return l[0]
+	}
+	return node{"class": "CONJUNCTION", "type": "CONJUNCTION_" + of, "children": anys(l)}
+}
+
+func anys[T any](l []T) []any {
+	out := make([]any, len(l))
+	for i, v := range l {
+		out[i] = v
+	}
+	return out
+}
+
+// conjuncts are what must all hold for n to hold.
+func conjuncts(n node) []node {
+	if n == nil {
+		return nil
+	}
+	if str(n, "type") == "CONJUNCTION_AND" {
+		var out []node
+		for _, c := range nodes(n, "children") {
+			out = append(out, conjuncts(c)...)
+		}
+		return out
+	}
+	return []node{n}
+}
+
+// rewrite returns n with f applied to each node in it, also in the queries of its subqueries. Where f returns another node,
+// that takes the place, and is not gone into. n itself stays as it is.
+func rewrite(n any, f func(node) node) any {
+	switch n := n.(type) {
+	case node:
+		if r := f(n); r != nil {
+			return r
+		}
+		out := make(node, len(n))
+		for k, v := range n {
+			out[k] = rewrite(v, f)
+		}
+		return out
+	case []any:
+		out := make([]any, len(n))
+		for i, v := range n {
+			out[i] = rewrite(v, f)
+		}
+		return out
+	case *query:
+		return n.rewrite(f)
+	}
+	return n
+}
+
+func rewriteNode(n node, f func(node) node) node {
+	if n == nil {
+		return nil
+	}
+	return rewrite(n, f).(node)
+}
+
+func rewriteAll(l []node, f func(node) node) []node {
+	var out []node
+	for _, n := range l {
+		out = append(out, rewriteNode(n, f))
+	}
+	return out
+}
+
+// visit calls f for each node of n, from the top, until it returns false for those below.
+func visit(n any, f func(node) bool) {
+	switch n := n.(type) {
+	case node:
+		if f(n) {
+			for _, k := range slices.Sorted(maps.Keys(n)) {
+				visit(n[k], f)
+			}
+		}
+	case []any:
+		for _, v := range n {
+			visit(v, f)
+		}
+	case *query:
+		for _, e := range n.expressions() {
+			visit(e, f)
+		}
+	}
+}
+
+// refs are the aliases of the columns in n.
+func refs(n any) map[string]bool {
+	out := map[string]bool{}
+	visit(n, func(n node) bool {
+		if a, _ := columnOf(n); a != "" {
+			out[a] = true
+		}
+		return true
+	})
+	return out
+}
+
+func within(a, b map[string]bool) bool {
+	for k := range a {
+		if !b[k] {
+			return false
+		}
+	}
+	return true
+}
+
+func meets(a, b map[string]bool) bool {
+	for k := range a {
+		if b[k] {
+			return true
+		}
+	}
+	return false
+}
+
+// key is the same for nodes that are written in the same way, whatever they are called.
+func key(n node) string {
+	b, _ := json.Marshal(plain(n))
+	return string(b)
+}
+
+func plain(n any) any {
+	switch n := n.(type) {
+	case node:
+		out := make(node, len(n))
+		for k, v := range n {
+			if k != "alias" {
+				out[k] = plain(v)
+			}
+		}
+		return out
+	case []any:
+		out := make([]any, len(n))
+		for i, v := range n {
+			out[i] = plain(v)
+		}
+		return out
+	case *query:
+		return fmt.Sprintf("%p", n) // two subqueries are never the same
+	}
+	return n
+}
+
+func hasSubquery(n node) bool {
+	found := false
+	visit(n, func(n node) bool {
+		found = found || str(n, "class") == "SUBQUERY"
+		return !found
+	})
+	return found
+}
+
+// free are the aliases of the columns in n that no query in n defines.
+func free(n node) map[string]bool {
+	out := refs(n)
+	visit(n, func(n node) bool {
+		if q, ok := n["query"].(*query); ok {
+			for a := range q.defined() {
+				delete(out, a)
+			}
+		}
+		return true
+	})
+	return out
+}

@@ -1,0 +1,646 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// subqueries returns the expressions with their subqueries planned, for tasks of a class: what these cannot answer from what they
+// have becomes a stage.
+func (b *block) subqueries(l []node, c *class, keys map[string]bool) []node {
+	var out []node
+	for _, n := range l {
+		out = append(out, rewriteNode(n, func(n node) node {
+			if str(n, "class") != "SUBQUERY" {
+				return nil
+			}
+			if child := sub(n, "child"); child != nil {
+				n = with(n, "child", b.subqueries([]node{child}, c, keys)[0])
+			}
+			return b.subquery(n, c, keys)
+		}))
+	}
+	return out
+}
+
+func with(n node, k string, v any) node {
+	out := node{}
+	for k, v := range n {
+		out[k] = v
+	}
+	out[k] = v
+	return out
+}
+
+func (b *block) subquery(n node, c *class, keys map[string]bool) node {
+	q, kind := n["query"].(*query), str(n, "subquery_type")
+	if kind != "EXISTS" && kind != "NOT_EXISTS" && kind != "SCALAR" && kind != "ANY" {
+		refuse("a subquery of kind %s", kind)
+	}
+	outer := q.outer()
+	if len(outer) > 0 {
+		if r := b.correlated(q, c, keys); r != nil {
+			return with(n, "query", r)
+		}
+		return b.decorrelate(n, q, kind, outer)
+	}
+	if kind == "EXISTS" || kind == "NOT_EXISTS" || kind == "ANY" && q.limit == nil {
+		r := *q
+		if r.limit == nil {
+			r.order = nil
+		}
+		r.semi = true
+		if kind != "ANY" && !r.agg && r.setop == "" {
+			r.sel = []item{{integer(1), "one"}}
+			if r.limit == nil {
+				r.limit = integer(1)
+			}
+		}
+		q = &r
+	}
+	r := b.p.plan(q)
+	switch {
+	case r.class == nil && (!r.merged || c == nil):
+		b.once = b.once || r.merged
+		return with(n, "query", r.q)
+	case r.class != nil && r.class == c && kind == "ANY" && r.keys[r.q.columns()[0]] && b.facts.among(name(sub(n, "child")), keys):
+		return with(n, "query", r.q)
+	case r.class != nil && kind == "ANY" && !r.q.agg && r.q.setop == "" && r.q.limit == nil:
+		r.q.distinct = true // of each task
+	}
+	cols := r.q.columns()
+	return with(n, "query", b.p.read(b.p.materialise(r, nil), cols))
+}
+
+// correlated returns q planned, if tasks of a class have all that it reads for their own rows; else nil.
+func (b *block) correlated(q *query, c *class, keys map[string]bool) *query {
+	if q.setop != "" {
+		return nil
+	}
+	in := &block{p: b.p, query: q.rewrite(func(node) node { return nil }), derived: map[string]piece{}, merged: map[string]*rel{}}
+	in.factor()
+	facts := factsOf(append(slices.Clone(b.where), in.where...))
+	for _, e := range in.elems {
+		for _, l := range e.leaves() {
+			if l.sub != nil {
+				if len(l.sub.outer()) > 0 {
+					refuse("a query in FROM that refers to another")
+				}
+				return nil
+			}
+		}
+		if e.kind != "" && in.partitioned(e) {
+			return nil
+		}
+		if pc := in.piece(e); pc.class != nil && (pc.class != c || !facts.same(pc.keys, keys)) {
+			return nil
+		}
+		// The equality with the outer key must be the subquery's own, not one by way of others of its tables.
+	}
+	in.facts = facts
+	saved := b.facts
+	in.where = in.nested(in.where, c, keys, facts)
+	for i := range in.sel {
+		in.sel[i].expr = in.nested([]node{in.sel[i].expr}, c, keys, facts)[0]
+	}
+	in.having = in.nested(in.having, c, keys, facts)
+	b.facts = saved
+	b.once = b.once || in.once
+	return in.query
+}
+
+// nested plans the subqueries of a query that stays where it is.
+func (b *block) nested(l []node, c *class, keys map[string]bool, f *facts) []node {
+	k := copied(keys)
+	for _, e := range b.elems {
+		for a := range b.piece(e).keys {
+			k[a] = true
+		}
+	}
+	b.facts = f
+	return b.subqueries(l, c, k)
+}
+
+func (b *block) partitioned(e *elem) bool {
+	if e.kind == "" {
+		return b.piece(e).class != nil
+	}
+	return b.partitioned(e.left) || b.partitioned(e.right)
+}
+
+// decorrelate makes a stage of what a correlated subquery asks for, for all values of the outer columns that there may be,
+// and asks that.
+func (b *block) decorrelate(n node, q *query, kind string, outer map[string]bool) node {
+	if q.setop != "" || q.limit != nil || len(q.group) > 0 || len(q.having) > 0 || len(q.groupSets) > 1 {
+		refuse("a correlated subquery with GROUP BY, HAVING, LIMIT or a set operation, over tables that are not cut alike")
+	}
+	m := q.rewrite(func(node) node { return nil })
+	m.where, m.order = nil, nil
+	var corr []node
+	for _, c := range q.where {
+		if meets(free(c), outer) {
+			corr = append(corr, c)
+		} else {
+			m.where = append(m.where, c)
+		}
+	}
+	for _, x := range append(anys(exprs(q.sel)), from(q)...) {
+		if meets(refs(x), outer) {
+			refuse("a correlated subquery whose outer column is not in its WHERE")
+		}
+	}
+	inner := q.defined()
+	var st *stage
+	var l *leaf
+	read := func(cols []item) {
+		m.sel = cols
+		r := b.p.plan(m)
+		if m.semi && r.class != nil {
+			r.q.distinct = true
+		}
+		st = b.p.materialise(r, nil)
+		l = b.p.leaf(st, All, m.columns())
+	}
+	var cols []item
+	add := func(x node) string {
+		for _, c := range cols {
+			if same(c.expr, x) {
+				return c.name
+			}
+		}
+		cols = append(cols, item{x, fmt.Sprintf("k%d", len(cols))})
+		return cols[len(cols)-1].name
+	}
+	// columns replaces the subquery's own columns in x by those of the stage.
+	columns := func(x node) node {
+		return rewriteNode(x, func(n node) node {
+			if a, _ := columnOf(n); inner[a] {
+				return column(l.alias, add(n))
+			}
+			if str(n, "class") == "SUBQUERY" && meets(refs(n), inner) {
+				refuse("a correlated subquery inside a correlated one, over tables that are not cut alike")
+			}
+			return nil
+		})
+	}
+	switch kind {
+	case "EXISTS", "NOT_EXISTS", "ANY":
+		if m.agg {
+			refuse("a correlated subquery of kind %s with an aggregate", kind)
+		}
+		m.semi = true
+		for _, c := range corr {
+			visit(c, func(n node) bool {
+				if a, _ := columnOf(n); inner[a] {
+					add(n)
+				}
+				return true
+			})
+		}
+		value := ""
+		if kind == "ANY" {
+			value = add(q.sel[0].expr)
+		}
+		read(cols)
+		r := &query{elems: []*elem{{leaf: l}}, sel: []item{{integer(1), "one"}}}
+		if value != "" {
+			r.sel = []item{{column(l.alias, value), value}}
+		}
+		for _, c := range corr {
+			r.where = append(r.where, columns(c))
+		}
+		return with(n, "query", r)
+	}
+	if !m.agg {
+		refuse("a correlated subquery that gives a value without an aggregate, over tables that are not cut alike")
+	}
+	r := &query{}
+	type pair struct{ inner, outer node }
+	var pairs []pair
+	for _, c := range corr {
+		x, y := sub(c, "left"), sub(c, "right")
+		if str(c, "type") != "COMPARE_EQUAL" {
+			refuse("a correlated subquery with a condition other than =, over tables that are not cut alike")
+		}
+		if meets(refs(x), outer) {
+			x, y = y, x
+		}
+		if meets(refs(x), outer) || !within(refs(y), outer) || len(refs(x)) == 0 {
+			refuse("a correlated subquery whose condition has both sides' columns on one side")
+		}
+		pairs = append(pairs, pair{x, y})
+		m.group = append(m.group, x)
+		add(x)
+	}
+	m.where = append(m.where, b.reducers(pairsOf(pairs, func(p pair) (node, node) { return p.inner, p.outer }))...)
+	value := q.sel[0].expr
+	cols = append(cols, item{value, "value"})
+	m.groupSets = []any{positions(len(m.group))}
+	read(cols)
+	for _, p := range pairs {
+		r.where = append(r.where, equal(column(l.alias, add(p.inner)), p.outer))
+	}
+	r.elems = []*elem{{leaf: l}}
+	r.sel = []item{{column(l.alias, "value"), "value"}}
+	out := with(n, "query", r)
+	counts := false
+	visit(value, func(n node) bool {
+		counts = counts || strings.HasPrefix(strings.ToLower(str(n, "function_name")), "count") || str(n, "function_name") == "coalesce"
+		return true
+	})
+	if counts { // of no rows it gives no NULL
+		if f := strings.ToLower(str(value, "function_name")); f != "count" && f != "count_star" {
+			refuse("a correlated subquery that reckons with a count, over tables that are not cut alike")
+		}
+		return node{"class": "OPERATOR", "type": "OPERATOR_COALESCE", "children": []any{out, integer(0)}}
+	}
+	visit(value, func(n node) bool {
+		if t := str(n, "type"); t == "OPERATOR_COALESCE" || t == "CASE_EXPR" || t == "OPERATOR_IS_NULL" || t == "OPERATOR_IS_NOT_NULL" {
+			if b.p.aggregates(n) {
+				refuse("a correlated subquery that looks whether its aggregate is NULL, over tables that are not cut alike")
+			}
+		}
+		return true
+	})
+	return out
+}
+
+func pairsOf[P any](l []P, f func(P) (node, node)) [][2]node {
+	var out [][2]node
+	for _, p := range l {
+		x, y := f(p)
+		out = append(out, [2]node{x, y})
+	}
+	return out
+}
+
+func positions(n int) []any {
+	out := []any{}
+	for i := range n {
+		out = append(out, i)
+	}
+	return out
+}
+
+func exprs(l []item) []node {
+	var out []node
+	for _, it := range l {
+		out = append(out, it.expr)
+	}
+	return out
+}
+
+// from are the conditions and queries in q's FROM.
+func from(q *query) []any {
+	return (&query{elems: q.elems}).expressions()
+}
+
+// reducers are conditions that keep of a subquery's rows those that the outer query may ask for: its column equals one of a leaf
+// of which few rows are left.
+func (b *block) reducers(pairs [][2]node) []node {
+	var out []node
+	for _, e := range b.elems {
+		if e.kind != "" || e.sub != nil || e.spread == Aligned {
+			continue
+		}
+		var own, keys []node
+		l := *e.leaf
+		l.alias = b.p.bind.alias(e.alias)
+		moved := func(n node) node {
+			if a, c := columnOf(n); a == e.alias {
+				return column(l.alias, c)
+			}
+			return nil
+		}
+		for _, p := range pairs {
+			if a, _ := columnOf(p[1]); a == e.alias {
+				keys = append(keys, equal(rewriteNode(p[1], moved), p[0]))
+			}
+		}
+		for _, w := range b.where {
+			if r := free(w); len(r) == 1 && r[e.alias] && !b.scalar(w) {
+				own = append(own, rewriteNode(w, moved))
+			}
+		}
+		if len(keys) == 0 || l.table != "" && len(own) == 0 {
+			continue
+		}
+		out = append(out, node{"class": "SUBQUERY", "type": "SUBQUERY", "subquery_type": "EXISTS", "comparison_type": "INVALID",
+			"query": &query{elems: []*elem{{leaf: &l}}, where: append(own, keys...), sel: []item{{integer(1), "one"}}}})
+	}
+	return out
+}
+
+// scalar tells whether a subquery in n gives a value: such are not asked twice.
+func (b *block) scalar(n node) bool {
+	found := false
+	visit(n, func(n node) bool {
+		found = found || str(n, "subquery_type") == "SCALAR"
+		return !found
+	})
+	return found
+}
+
+// group plans what comes after WHERE.
+func (b *block) group(root bool) *rel {
+	if b.agg {
+		complete := b.class == nil || len(b.groupSets) <= 1 && slices.ContainsFunc(b.query.group, func(g node) bool { return b.facts.among(name(g), b.keys) })
+		if !complete {
+			return b.split(root)
+		}
+	}
+	b.after(b.class, b.keys)
+	return b.finish(root)
+}
+
+// after plans the subqueries in what is reckoned after grouping, or instead of it.
+func (b *block) after(c *class, keys map[string]bool) {
+	b.having = b.subqueries(b.having, c, keys)
+	for i := range b.sel {
+		b.sel[i].expr = b.subqueries([]node{b.sel[i].expr}, c, keys)[0]
+	}
+	for i := range b.order {
+		b.order[i].expr = b.subqueries([]node{b.order[i].expr}, c, keys)[0]
+	}
+}
+
+func (b *block) windows() {
+	for _, x := range append(exprs(b.sel), orders(b.order)...) {
+		visit(x, func(n node) bool {
+			if str(n, "class") == "WINDOW" {
+				refuse("the window function %s over rows of several tasks", strings.ToLower(str(n, "function_name")))
+			}
+			return str(n, "class") != "SUBQUERY"
+		})
+	}
+}
+
+func orders(l []order) []node {
+	var out []node
+	for _, o := range l {
+		out = append(out, o.expr)
+	}
+	return out
+}
+
+// finish makes the rel of a block that each task can do to the end, but for DISTINCT, ORDER BY and LIMIT.
+func (b *block) finish(root bool) *rel {
+	r := &rel{q: b.query, class: b.class, keys: map[string]bool{}, merged: b.once, rows: b.rows}
+	if b.class == nil {
+		if b.limit == nil && !root {
+			b.order = nil
+		}
+		if (b.agg || b.distinct) && b.rows > 20_000 {
+			r.merged = true // not to be done by each task of others
+		}
+		return r
+	}
+	b.windows()
+	for _, it := range b.sel {
+		if b.facts.among(name(it.expr), b.keys) {
+			r.keys[it.name] = true
+		}
+	}
+	again := b.distinct && len(r.keys) == 0 && !b.semi
+	if b.limit == nil && !again && (!root || len(b.order) == 0) {
+		b.order = nil
+		return r
+	}
+	if b.limit == nil && again && !root {
+		b.order = nil
+	}
+	// Each task does it for its piece, and one for what they have.
+	part, whole := *b.query, query{order: b.order, limit: b.limit, offset: b.offset, distinct: b.distinct}
+	part.sel, part.offset = nil, nil
+	var cols []string
+	put := func(x node) string {
+		for _, it := range part.sel {
+			if same(it.expr, x) {
+				return it.name
+			}
+		}
+		part.sel = append(part.sel, item{x, fmt.Sprintf("c%d", len(part.sel))})
+		cols = append(cols, part.sel[len(part.sel)-1].name)
+		return part.sel[len(part.sel)-1].name
+	}
+	var sel, by []string
+	for _, it := range b.sel {
+		sel = append(sel, put(it.expr))
+	}
+	for _, o := range b.order {
+		by = append(by, put(o.expr))
+	}
+	if b.limit != nil {
+		n := constant(b.limit)
+		if b.offset != nil {
+			n += constant(b.offset)
+		}
+		part.limit = integer(n)
+	} else {
+		part.order = nil
+	}
+	st := b.p.materialise(&rel{q: &part, class: b.class, rows: b.rows}, nil)
+	l := b.p.leaf(st, All, cols)
+	whole.elems = []*elem{{leaf: l}}
+	for i, it := range b.sel {
+		whole.sel = append(whole.sel, item{column(l.alias, sel[i]), it.name})
+	}
+	whole.order = slices.Clone(b.order)
+	for i := range whole.order {
+		whole.order[i].expr = column(l.alias, by[i])
+	}
+	return &rel{q: &whole, merged: true, rows: b.rows}
+}
+
+// split has each task aggregate its piece, and puts the parts together.
+func (b *block) split(root bool) *rel {
+	b.class0()
+	part := *b.query
+	part.sel, part.having, part.order, part.limit, part.offset, part.distinct = nil, nil, nil, nil, nil, false
+	part.group, part.groupSets = nil, nil
+	put := func(kind string, x node) string {
+		for _, it := range part.sel {
+			if same(it.expr, x) {
+				return it.name
+			}
+		}
+		part.sel = append(part.sel, item{x, fmt.Sprintf("%s%d", kind, len(part.sel))})
+		return part.sel[len(part.sel)-1].name
+	}
+	alias := b.p.bind.alias("parts")
+	byGroup := map[string]node{}
+	for _, g := range b.query.group {
+		byGroup[key(g)] = column(alias, put("g", g))
+	}
+	group := slices.Clone(exprs(part.sel))
+	whole := func(x node) node {
+		return rewriteNode(x, func(n node) node {
+			if g := byGroup[key(n)]; g != nil {
+				return g
+			}
+			switch str(n, "class") {
+			case "WINDOW":
+				return nil
+			case "FUNCTION":
+				if b.p.agg[strings.ToLower(str(n, "function_name"))] {
+					return b.p.merge(n, alias, put)
+				}
+				if str(n, "function_name") == "grouping" {
+					refuse("grouping()")
+				}
+			}
+			return nil
+		})
+	}
+	f := query{agg: true, distinct: b.distinct, order: slices.Clone(b.order), limit: b.limit, offset: b.offset}
+	for _, it := range b.sel {
+		f.sel = append(f.sel, item{whole(it.expr), it.name})
+	}
+	for _, h := range b.having {
+		f.having = append(f.having, whole(h))
+	}
+	for i := range f.order {
+		f.order[i].expr = whole(f.order[i].expr)
+	}
+	for _, g := range b.query.group {
+		f.group = append(f.group, byGroup[key(g)])
+	}
+	f.groupSets = b.groupSets
+	// What the tasks group by: the keys, and the arguments of aggregates over distinct values.
+	for _, it := range part.sel {
+		if strings.HasPrefix(it.name, "g") || strings.HasPrefix(it.name, "d") {
+			part.group = append(part.group, it.expr)
+		}
+	}
+	if len(part.sel) == 0 {
+		put("n", call("count_star"))
+	}
+	part.agg = true
+	part.groupSets = []any{positions(len(part.group))}
+	if len(part.group) == 0 {
+		part.groupSets = nil
+	}
+	var to *class
+	var by []node
+	groups := b.p.groups(part.elems, part.group)
+	moved := min(b.rows, groups*float64(b.class.tasks))
+	if len(group) > 0 && len(b.groupSets) <= 1 && moved > 2*fewRows {
+		to = b.p.exchange()
+		for i := range group {
+			by = append(by, column("", part.sel[i].name))
+		}
+	}
+	st := b.p.materialise(&rel{q: &part, class: b.class, rows: moved}, to, by...)
+	l := &leaf{alias: alias, stage: st, cols: part.columns()}
+	f.elems = []*elem{{leaf: l}}
+	in := &block{p: b.p, query: &f, derived: map[string]piece{}, merged: map[string]*rel{}, rows: min(b.rows, groups), facts: factsOf(nil)}
+	for _, x := range f.expressions() {
+		n, ok := x.(node)
+		if !ok {
+			continue
+		}
+		for a := range free(n) {
+			if a != alias {
+				refuse("a column that is neither grouped nor aggregated")
+			}
+		}
+	}
+	if to != nil {
+		l.spread = Aligned
+		in.class = to
+		in.keys = map[string]bool{}
+		if len(group) == 1 {
+			in.keys[alias+"."+part.sel[0].name] = true
+		}
+	}
+	in.after(in.class, in.keys)
+	r := in.finish(root)
+	if r.class == nil && len(group) > 0 {
+		r.merged = true
+	}
+	return r
+}
+
+// class0 plans the subqueries in what the tasks group by and aggregate.
+func (b *block) class0() {
+	for i, g := range b.query.group {
+		if hasSubquery(g) {
+			refuse("a subquery in GROUP BY")
+		}
+		b.query.group[i] = g
+	}
+	for _, it := range b.sel {
+		visit(it.expr, func(n node) bool {
+			if str(n, "class") == "FUNCTION" && b.p.agg[strings.ToLower(str(n, "function_name"))] && hasSubquery(n) {
+				refuse("a subquery in an aggregate")
+			}
+			return true
+		})
+	}
+}
+
+// merge puts an aggregate's parts among what the tasks make, and returns how they become the whole.
+func (p *planner) merge(n node, alias string, put func(string, node) string) node {
+	f := strings.ToLower(str(n, "function_name"))
+	if len(nodes(sub(n, "order_bys"), "orders")) > 0 {
+		refuse("the aggregate %s with ORDER BY", f)
+	}
+	args := nodes(n, "children")
+	if flag(n, "distinct") && f != "min" && f != "max" {
+		if len(args) != 1 {
+			refuse("the aggregate %s of DISTINCT with %d arguments", f, len(args))
+		}
+		if f != "count" && f != "sum" && f != "avg" {
+			refuse("the aggregate %s of DISTINCT", f)
+		}
+		out := with(n, "children", []any{column(alias, put("d", args[0]))})
+		if c := sub(n, "filter"); c != nil {
+			out["filter"] = column(alias, put("d", c))
+		}
+		return out
+	}
+	part := with(n, "alias", "")
+	delete(part, "distinct")
+	sum := func(of node) node { return call("sum", column(alias, put("a", of))) }
+	switch f {
+	case "count", "count_star":
+		return cast(node{"class": "OPERATOR", "type": "OPERATOR_COALESCE", "children": []any{sum(part), integer(0)}}, "BIGINT")
+	case "count_if", "countif":
+		return node{"class": "OPERATOR", "type": "OPERATOR_COALESCE", "children": []any{sum(part), integer(0)}}
+	case "sum":
+		return sum(part)
+	case "min", "max":
+		if len(args) != 1 {
+			refuse("the aggregate %s with %d arguments", f, len(args))
+		}
+		return call(f, column(alias, put("a", part)))
+	case "bool_and", "bool_or", "bit_and", "bit_or":
+		return call(f, column(alias, put("a", part)))
+	case "avg", "mean":
+		s, c := with(part, "function_name", "sum"), with(part, "function_name", "count")
+		return operator("/", cast(sum(s), "DOUBLE"), cast(sum(c), "DOUBLE"))
+	}
+	refuse("the aggregate %s", f)
+	return nil
+}
+
+// groups is an estimate of how many groups there are.
+func (p *planner) groups(elems []*elem, by []node) float64 {
+	n := 1.0
+	for _, g := range by {
+		a, c := columnOf(g)
+		d := 100.0
+		for _, e := range elems {
+			for _, l := range e.leaves() {
+				if l.alias == a && l.table != "" {
+					d = float64(p.cat.Table(l.table).Distinct[c])
+				} else if l.alias == a && l.stage != nil {
+					d = l.stage.rel.rows
+				}
+			}
+		}
+		n *= max(1, d)
+	}
+	return n
+}
