@@ -18,8 +18,6 @@ import (
 type Plan struct {
 	Stages  []Stage
 	Columns []Column // of the result
-	Ordered bool     // the last stage is one task, whose rows are in the order that the query asks for
-	Limit   int      // so many rows of the last stage are enough; -1: all
 }
 
 // Stage is tasks that run the same SQL. In that, a table of a class is the piece of it that the task has, and an input's name
@@ -33,6 +31,7 @@ type Stage struct {
 	Inputs  []Input
 	Buckets int // into which a task's output is cut, by its last column; 0: it is not
 	Columns []Column
+	Enough  int // rows of all tasks together, whichever they are: when so many are made, the others need not run; -1: all must
 }
 
 // Input is the output of a stage.
@@ -123,14 +122,10 @@ func (p *Planner) once(ctx context.Context, n node, want []Column, again map[str
 	in := &planner{cat: p.cat, sql: p, agg: p.agg, again: again, bases: map[string]*class{}}
 	in.bind = &binder{p: in, taken: map[string]int{}}
 	q := in.bind.query(n, nil)
-	limited := q.limit
 	r := in.query(q, true)
 	r.q = named(r.q, names(want))
 	in.materialise(r, nil)
-	plan = &Plan{Limit: -1, Ordered: r.class == nil}
-	if limited != nil {
-		plan.Limit = constant(limited)
-	}
+	plan = &Plan{}
 	at := map[*stage]int{}
 	for i, s := range in.stages {
 		at[s] = i
@@ -140,9 +135,12 @@ func (p *Planner) once(ctx context.Context, n node, want []Column, again map[str
 		if err != nil {
 			return nil, err
 		}
-		st := Stage{Name: s.name, SQL: text, Tasks: 1, Buckets: s.n}
+		st := Stage{Name: s.name, SQL: text, Tasks: 1, Buckets: s.n, Enough: -1}
 		if s.rel.class != nil {
 			st.Tasks = s.rel.class.tasks
+			if q := s.rel.q; q.limit != nil && len(q.order) == 0 && !q.distinct && s.n == 0 {
+				st.Enough = constant(q.limit)
+			}
 		}
 		seen := map[string]bool{}
 		s.rel.q.reads(func(l *leaf) {
