@@ -23,11 +23,13 @@ const replicas = 2
 // sampled is how many rows of a table planners look at.
 const sampled = 2000
 
-// Gen makes the data of a scale factor in dir, for this many nodes, unless it is there: then it is left alone.
-func Gen(dir string, sf float64, nodes int, log io.Writer) error {
-	if m, err := Read(dir); err == nil && m.SF == sf && len(m.Nodes) == nodes {
+// Gen makes the data of a scale factor in root, for this many nodes, unless it is there: then it is left alone.
+func Gen(root string, sf float64, nodes int, log io.Writer) error {
+	if m, err := Read(root, sf); err == nil && len(m.Nodes) == nodes {
 		return nil
 	}
+	m := &Manifest{SF: sf, Root: root}
+	dir := m.dir()
 	if err := os.RemoveAll(dir); err != nil {
 		return err
 	}
@@ -45,10 +47,9 @@ func Gen(dir string, sf float64, nodes int, log io.Writer) error {
 		return err
 	}
 	defer db.Close()
-	m := &Manifest{SF: sf}
 	for i := range nodes {
 		m.Nodes = append(m.Nodes, fmt.Sprintf("node-%d", i))
-		if err := os.MkdirAll(filepath.Join(dir, m.Nodes[i]), 0o755); err != nil {
+		if err := os.MkdirAll(m.path(m.Nodes[i], Name(sf)), 0o755); err != nil {
 			return err
 		}
 	}
@@ -60,7 +61,7 @@ func Gen(dir string, sf float64, nodes int, log io.Writer) error {
 	}
 	for _, name := range []string{"region", "nation", "supplier", "customer", "part", "partsupp", "orders", "lineitem"} {
 		fmt.Fprintf(log, "%s\n", name)
-		t, err := m.table(db, dir, name)
+		t, err := m.table(db, name)
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
@@ -90,7 +91,7 @@ func texts(db *sql.DB, query string, args ...any) ([]string, error) {
 	return out, rows.Err()
 }
 
-func (m *Manifest) table(db *sql.DB, dir, name string) (*Table, error) {
+func (m *Manifest) table(db *sql.DB, name string) (*Table, error) {
 	t := &Table{Table: plan.Table{Name: name, Class: keys[name][0], Key: keys[name][1], Distinct: map[string]int{}}}
 	var err error
 	if t.Columns, err = texts(db, "SELECT column_name FROM (DESCRIBE "+name+")"); err != nil {
@@ -106,7 +107,7 @@ func (m *Manifest) table(db *sql.DB, dir, name string) (*Table, error) {
 		}
 		t.Distinct[c] = n
 	}
-	if _, err := db.Exec(fmt.Sprintf("COPY (SELECT * FROM %s USING SAMPLE reservoir(%d ROWS) REPEATABLE (1)) TO '%s' (FORMAT parquet)", name, sampled, filepath.Join(dir, "sample", name+".parquet"))); err != nil {
+	if _, err := db.Exec(fmt.Sprintf("COPY (SELECT * FROM %s USING SAMPLE reservoir(%d ROWS) REPEATABLE (1)) TO '%s' (FORMAT parquet)", name, sampled, filepath.Join(m.dir(), "sample", name+".parquet"))); err != nil {
 		return nil, err
 	}
 	parts := 1
@@ -126,7 +127,7 @@ func (m *Manifest) table(db *sql.DB, dir, name string) (*Table, error) {
 		if t.Class != "" {
 			what = fmt.Sprintf("SELECT * EXCLUDE number FROM cut WHERE number = %d", i)
 		}
-		p := Part{File: fmt.Sprintf("%s-%02d.parquet", name, i)}
+		p := Part{File: filepath.Join(Name(m.SF), fmt.Sprintf("%s-%02d.parquet", name, i))}
 		if t.Class == "" {
 			p.Nodes = m.Nodes
 		} else {
@@ -136,7 +137,7 @@ func (m *Manifest) table(db *sql.DB, dir, name string) (*Table, error) {
 				p.Nodes = append(p.Nodes, m.Nodes[(at+r)%len(m.Nodes)])
 			}
 		}
-		first := filepath.Join(dir, p.Nodes[0], p.File)
+		first := m.path(p.Nodes[0], p.File)
 		if _, err := db.Exec(fmt.Sprintf("COPY (%s) TO '%s' (FORMAT parquet, COMPRESSION snappy)", what, first)); err != nil {
 			return nil, err
 		}
@@ -151,7 +152,7 @@ func (m *Manifest) table(db *sql.DB, dir, name string) (*Table, error) {
 		sum := sha256.Sum256(b)
 		p.SHA256, p.Bytes = hex.EncodeToString(sum[:]), int64(len(b))
 		for _, n := range p.Nodes[1:] {
-			if err := os.WriteFile(filepath.Join(dir, n, p.File), b, 0o644); err != nil {
+			if err := os.WriteFile(m.path(n, p.File), b, 0o644); err != nil {
 				return nil, err
 			}
 		}
@@ -166,7 +167,7 @@ func (m *Manifest) Views() string {
 	for _, t := range m.Tables {
 		var files []string
 		for _, p := range t.Parts {
-			files = append(files, "'"+filepath.Join(m.Dir, p.Nodes[0], p.File)+"'")
+			files = append(files, "'"+m.path(p.Nodes[0], p.File)+"'")
 		}
 		fmt.Fprintf(&out, "CREATE OR REPLACE VIEW %s AS FROM read_parquet([%s]);\n", t.Name, strings.Join(files, ", "))
 	}

@@ -7,11 +7,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 
 	"github.com/phoebe-sched/phoebe/bench/tpch/plan"
 )
 
-// Manifest tells of the files of one scale factor. Those of a node are in the folder of its name.
+// Manifest tells of the files of one scale factor, in a folder of its name; those of a node are in a folder of that name.
 type Manifest struct {
 	SF      float64
 	Nodes   []string
@@ -19,7 +20,7 @@ type Manifest struct {
 	Queries []string // the 22 queries, as DuckDB's tpch has them
 	Answers []string // the published ones, as lines of fields between |; none at scale factors that have none
 
-	Dir string `json:"-"` // where the manifest is
+	Root string `json:"-"` // the folder of all scale factors and nodes
 }
 
 // Table is one, and its files.
@@ -30,7 +31,7 @@ type Table struct {
 
 // Part is a file with rows of a table.
 type Part struct {
-	File   string // the same at each of Nodes
+	File   string // in the folder of each of Nodes
 	SHA256 string
 	Bytes  int64
 	Rows   int
@@ -45,17 +46,23 @@ var keys = map[string][2]string{
 	"part": {"partkey", "p_partkey"}, "partsupp": {"partkey", "ps_partkey"},
 }
 
-// Read reads the manifest in dir.
-func Read(dir string) (*Manifest, error) {
-	b, err := os.ReadFile(filepath.Join(dir, "manifest.json"))
+// Name is what a scale factor is called in paths.
+func Name(sf float64) string { return "sf" + strconv.FormatFloat(sf, 'g', -1, 64) }
+
+func (m *Manifest) dir() string { return filepath.Join(m.Root, Name(m.SF)) }
+
+func (m *Manifest) path(node, file string) string { return filepath.Join(m.Root, node, file) }
+
+// Read reads the manifest of a scale factor.
+func Read(root string, sf float64) (*Manifest, error) {
+	m := &Manifest{SF: sf, Root: root}
+	b, err := os.ReadFile(filepath.Join(m.dir(), "manifest.json"))
 	if err != nil {
-		return nil, fmt.Errorf("%w (make the data with: phoebe-tpch gen)", err)
+		return nil, fmt.Errorf("%w (make the data with: phoebe-tpch gen --sf %g)", err, sf)
 	}
-	m := &Manifest{}
 	if err := json.Unmarshal(b, m); err != nil {
-		return nil, fmt.Errorf("%s: %w", dir, err)
+		return nil, fmt.Errorf("%s: %w", m.dir(), err)
 	}
-	m.Dir = dir
 	return m, nil
 }
 
@@ -115,7 +122,7 @@ func (c Catalog) Planner() (*plan.Planner, error) {
 		return nil, err
 	}
 	for _, t := range c.Tables {
-		if _, err := db.Exec(fmt.Sprintf("CREATE TABLE %s AS FROM read_parquet('%s')", t.Name, filepath.Join(c.Dir, "sample", t.Name+".parquet"))); err != nil {
+		if _, err := db.Exec(fmt.Sprintf("CREATE TABLE %s AS FROM read_parquet('%s')", t.Name, filepath.Join(c.dir(), "sample", t.Name+".parquet"))); err != nil {
 			return nil, fmt.Errorf("sample of %s: %w", t.Name, err)
 		}
 	}
