@@ -1,0 +1,74 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/phoebe-sched/phoebe/frontend/client/local"
+	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/worker/exec"
+	"github.com/phoebe-sched/phoebe/worker/serve"
+)
+
+// maxMessage is how large payloads and results are at most.
+const maxMessage = 8 << 20
+
+// Configure has a phoebe worker run the fragments of w, as the node of this name.
+func (w *Worker) Configure(c *serve.Config, node string) error {
+	r := exec.NewRegistry()
+	if err := r.Register(Function, w.Run); err != nil {
+		return err
+	}
+	c.Registry, c.Host = r, node
+	c.Labels = append(slices.Clone(c.Labels), "data="+w.Addr())
+	c.MaxResult, c.Core.MaxPayload = maxMessage, maxMessage
+	c.Core.Capacity = probe.Demand{CPU: probe.Millicores(1000 * w.cfg.Slots), Mem: probe.MiB(w.cfg.Memory) * probe.MiB(w.cfg.Slots)}
+	return nil
+}
+
+// Cluster is a phoebe cluster in this process whose workers run fragments: for tests.
+type Cluster struct {
+	*local.Cluster
+	Workers []*Worker
+}
+
+// StartCluster starts a cluster of one frontend and a worker for each node, with this many slots.
+func StartCluster(root string, nodes []string, slots int, memory int64) (*Cluster, error) {
+	c := &Cluster{}
+	var failed error
+	for _, n := range nodes {
+		temp, err := os.MkdirTemp("", "phoebe-tpch")
+		if err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
+		w, err := NewWorker(WorkerConfig{Data: filepath.Join(root, n), Temp: temp, Slots: slots, Memory: memory})
+		if err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
+		c.Workers = append(c.Workers, w)
+	}
+	var err error
+	c.Cluster, err = local.Start(local.Config{Workers: len(nodes), Worker: func(i int, s *serve.Config) {
+		s.Name = fmt.Sprintf("worker-%d", i)
+		failed = errors.Join(failed, c.Workers[i].Configure(s, nodes[i]))
+	}})
+	if err = errors.Join(err, failed); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+// Close ends the cluster.
+func (c *Cluster) Close() error {
+	var err error
+	if c.Cluster != nil {
+		err = c.Cluster.Close()
+	}
+	for _, w := range c.Workers {
+		err = errors.Join(err, w.Close())
+	}
+	return err
+}

@@ -1,0 +1,157 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/ipc"
+
+	"github.com/phoebe-sched/phoebe/bench/tpch/data"
+	"github.com/phoebe-sched/phoebe/bench/tpch/plan"
+)
+
+// Reference is a DuckDB on its own over the same files, whose answers are held to be right.
+type Reference struct {
+	s *slot
+	n int
+}
+
+// NewReference makes one of so many threads.
+func NewReference(m *data.Manifest, threads int, memory int64, temp string) (*Reference, error) {
+	s, err := newSlot(threads, memory, temp)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.exec(context.Background(), m.Views()); err != nil {
+		s.close()
+		return nil, err
+	}
+	return &Reference{s: s}, nil
+}
+
+// Close closes it.
+func (r *Reference) Close() { r.s.close() }
+
+// Rows runs a query, and returns its rows as text, with doubles to all their digits.
+func (r *Reference) Rows(ctx context.Context, text string) ([][]string, error) {
+	b := newBuckets(0)
+	if err := r.s.run(ctx, text, func(s *arrow.Schema, batch arrow.RecordBatch) error { return b.add(s, batch) }); err != nil {
+		return nil, err
+	}
+	p, err := b.pieces()
+	if err != nil {
+		return nil, err
+	}
+	return rows(p[0].data)
+}
+
+// Run runs a query and throws its rows away.
+func (r *Reference) Run(ctx context.Context, text string) error {
+	return r.s.run(ctx, text, func(*arrow.Schema, arrow.RecordBatch) error { return nil })
+}
+
+func rows(b []byte) ([][]string, error) {
+	if len(b) == 0 {
+		return nil, nil
+	}
+	in, err := ipc.NewReader(bytes.NewReader(b))
+	if err != nil {
+		return nil, err
+	}
+	defer in.Release()
+	var out [][]string
+	for in.Next() {
+		out = append(out, Text(in.RecordBatch())...)
+	}
+	return out, in.Err()
+}
+
+// Text is the rows of a batch as text.
+func Text(b arrow.RecordBatch) [][]string {
+	out := make([][]string, b.NumRows())
+	for i := range out {
+		out[i] = make([]string, b.NumCols())
+		for j, c := range b.Columns() {
+			out[i][j] = value(c, i)
+		}
+	}
+	return out
+}
+
+// Rows are the rows of a result as text.
+func (r *Result) Text(ctx context.Context) ([][]string, error) {
+	var out [][]string
+	for b, err := range r.Batches(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, Text(b)...)
+	}
+	return out, nil
+}
+
+// Compare tells how rows differ from those that are wanted; "" if they do not: doubles are the same to 1e-9, anything else
+// exactly. by are the columns that the rows are in the order of; where these are equal, any order is right.
+func Compare(got, want [][]string, cols []plan.Column, by []int) string {
+	if len(got) != len(want) {
+		return fmt.Sprintf("%d rows, not %d", len(got), len(want))
+	}
+	float := make([]bool, len(cols))
+	for i, c := range cols {
+		float[i] = c.Type == "DOUBLE" || c.Type == "FLOAT"
+	}
+	same := func(a, b string, float bool) bool {
+		if a == b {
+			return true
+		}
+		x, errX := strconv.ParseFloat(a, 64)
+		y, errY := strconv.ParseFloat(b, 64)
+		return float && errX == nil && errY == nil && (x == y || math.Abs(x-y) <= 1e-9*max(math.Abs(x), math.Abs(y)))
+	}
+	for i := range want {
+		for _, c := range by {
+			if !same(got[i][c], want[i][c], float[c]) {
+				return fmt.Sprintf("row %d comes in the wrong order: %v, not %v", i, got[i], want[i])
+			}
+		}
+	}
+	order := func(a, b []string) int {
+		for _, f := range []bool{false, true} {
+			for i := range a {
+				if float[i] != f || a[i] == b[i] {
+					continue
+				}
+				if f && same(a[i], b[i], true) {
+					continue
+				}
+				if f {
+					x, _ := strconv.ParseFloat(a[i], 64)
+					y, _ := strconv.ParseFloat(b[i], 64)
+					if x < y {
+						return -1
+					}
+					return 1
+				}
+				return strings.Compare(a[i], b[i])
+			}
+		}
+		return 0
+	}
+	got, want = slices.Clone(got), slices.Clone(want)
+	slices.SortFunc(got, order)
+	slices.SortFunc(want, order)
+	for i := range want {
+		for c := range want[i] {
+			if !same(got[i][c], want[i][c], float[c]) {
+				return fmt.Sprintf("column %s of a row is %s, not %s: %v, not %v", cols[c].Name, got[i][c], want[i][c], got[i], want[i])
+			}
+		}
+	}
+	return ""
+}

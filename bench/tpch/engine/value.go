@@ -1,0 +1,25 @@
+package engine
+
+import (
+	"strconv"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+)
+
+// null is NULL as text.
+const null = "NULL"
+
+// value is one of a column as text, whichever way it travelled.
+func value(c arrow.Array, i int) string {
+	if c.IsNull(i) {
+		return null
+	}
+	switch c := c.(type) {
+	case *array.Float64:
+		return strconv.FormatFloat(c.Value(i), 'g', 17, 64)
+	case *array.Decimal128:
+		return c.Value(i).ToString(c.DataType().(*arrow.Decimal128Type).Scale)
+	}
+	return c.ValueStr(i)
+}
