@@ -80,9 +80,11 @@ func (c *benchCmd) Run(ctx context.Context, line *kong.Context, out *streams) er
 	if err != nil {
 		return usage(err)
 	}
-	if o.Secret, err = c.secret(); err != nil {
+	secrets, err := c.secrets()
+	if err != nil {
 		return err
 	}
+	o.Secret = secrets.Tell()
 	if o.TLSDir = c.TLSDir; c.TLS {
 		dir, err := os.MkdirTemp("", "phoebe-bench-")
 		if err != nil {

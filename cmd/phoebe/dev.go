@@ -51,7 +51,7 @@ all its processes comes from variables, such as PHOEBE_WORKER_ORDER.`
 
 // Run runs a cluster.
 func (c *devCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
-	secret, err := c.secret()
+	secrets, err := c.secrets()
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (c *devCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error 
 	}
 	cluster, err := local.Start(local.Config{
 		Frontends: frontends, Workers: workers, Slots: c.Slots, FrontendPort: port, OrFree: c.FrontendPort == nil, WorkerPort: c.WorkerPort,
-		Registry: registry, Policy: c.Policy, Secret: secret, TLSDir: c.TLSDir, Logger: log, Metrics: set,
+		Registry: registry, Policy: c.Policy, Secrets: secrets, TLSDir: c.TLSDir, Logger: log, Metrics: set,
 		Frontend: func(_ int, f *fserve.Config) {
 			f.Version, f.FileLimit, f.Core.ProbeRatio = version(), fileLimit, c.ProbeRatio
 			c.frontendLimits.apply(f)
@@ -133,11 +133,11 @@ func (c *devCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error 
 		try = append(try, "--tls-dir", c.TLSDir)
 	}
 	fmt.Fprintf(out.out, "ready\n%s --function echo --payload hello\n", strings.Join(try, " "))
-	page, err := pageClient(cluster.Frontends(), secret, c.TLSDir, log)
+	page, err := pageClient(cluster.Frontends(), &c.secretFlags, log)
 	if err != nil {
 		return errors.Join(err, cluster.Close())
 	}
-	return c.serve(ctx, log, set, nil, service{
+	return c.serve(ctx, log, set, trust{secrets: secrets}, service{
 		ready: cluster.Ready, failed: cluster.Failed, drain: cluster.Drain, close: cluster.Close, page: page,
 		told: func(page string) { fmt.Fprintf(out.out, "page %s\n", page) },
 	})

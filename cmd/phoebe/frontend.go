@@ -108,7 +108,7 @@ func (c *frontendCmd) config() (serve.Config, error) {
 	var err error
 	errs := []error{c.checkAdmin()}
 	wrong := func(err error) { errs = append(errs, err) }
-	if cfg.Secret, err = c.secret(); err != nil {
+	if cfg.Secrets, err = c.secrets(); err != nil {
 		wrong(err)
 	}
 	if cfg.Keys, err = c.keys(); err != nil {
@@ -173,11 +173,11 @@ func (c *frontendCmd) Run(ctx context.Context, out *streams, log *slog.Logger) e
 	}
 	var page *client.Client
 	if c.Admin != "" {
-		if page, err = pageClient([]string{s.Addr()}, cfg.Secret, c.TLSDir, log); err != nil {
+		if page, err = pageClient([]string{s.Addr()}, &c.secretFlags, log); err != nil {
 			return errors.Join(err, s.Close())
 		}
 	}
-	return c.serve(ctx, log, cfg.Metrics, cfg.Keys, service{
+	return c.serve(ctx, log, cfg.Metrics, trust{cfg.Keys, cfg.Secrets}, service{
 		page:    page,
 		ready:   s.Ready,
 		warning: s.Warning,

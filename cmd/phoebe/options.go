@@ -63,7 +63,7 @@ func (sizeMapper) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
 // secretFlags tell the shared secret. There is no flag for the secret itself: all users of a machine can read
 // command lines.
 type secretFlags struct {
-	SecretFile string `env:"PHOEBE_SECRET_FILE" placeholder:"FILE" help:"File with the secret that frontends, workers and clients of a cluster share; needed beyond loopback without --tls-dir. The secret itself may be in $$PHOEBE_SECRET. Default: none."`
+	SecretFile string `env:"PHOEBE_SECRET_FILE" placeholder:"FILE" help:"File with the secret that frontends, workers and clients of a cluster share; needed beyond loopback without --tls-dir. While it is replaced the file has two lines: the first is told, and either is taken. Read again when it changes. The secret itself may be in $$PHOEBE_SECRET. Default: none."`
 	TLSDir     string `name:"tls-dir" env:"PHOEBE_TLS_DIR" placeholder:"DIR" help:"Folder with ca.crt, tls.crt and tls.key: all connections are by mutual TLS 1.3 then, by certificates that tell a role, instead of the secret, which only gossip uses. Read again when it changes. Default: none, connections are in plain."`
 }
 
@@ -79,30 +79,32 @@ func (s *secretFlags) keys() (*identity.Keys, error) {
 	return keys, nil
 }
 
-// watchKeys takes in what changes in --tls-dir, until ctx ends.
-func watchKeys(ctx context.Context, keys *identity.Keys, log *slog.Logger) {
-	if keys != nil {
-		go keys.Watch(ctx, func(err error) {
-			log.Error("what is in --tls-dir cannot be used: the certificates from before stay", "err", err)
-		})
+// trust is by what a process knows its peers.
+type trust struct {
+	keys    *identity.Keys
+	secrets *identity.Secrets
+}
+
+// watch takes in what changes in --tls-dir and --secret-file, until ctx ends.
+func (t trust) watch(ctx context.Context, log *slog.Logger) {
+	wrong := func(err error) {
+		log.Error("what is in --tls-dir or --secret-file cannot be used: what was there before counts on", "err", err)
 	}
+	go t.keys.Watch(ctx, wrong)
+	go t.secrets.Watch(ctx, wrong)
 }
 
 const secretVariable = "PHOEBE_SECRET"
 
-func (s *secretFlags) secret() (string, error) {
+func (s *secretFlags) secrets() (*identity.Secrets, error) {
 	if s.SecretFile == "" {
-		return os.Getenv(secretVariable), nil
+		return identity.NewSecrets(os.Getenv(secretVariable)), nil
 	}
-	text, err := os.ReadFile(s.SecretFile)
+	secrets, err := identity.OpenSecrets(s.SecretFile)
 	if err != nil {
-		return "", usage(fmt.Errorf("--secret-file: %w", err))
+		return nil, usage(fmt.Errorf("--secret-file: %w", err))
 	}
-	secret := strings.TrimSpace(string(text))
-	if secret == "" {
-		return "", usage(fmt.Errorf("--secret-file: %s is empty: write the secret into it", s.SecretFile))
-	}
-	return secret, nil
+	return secrets, nil
 }
 
 // weights are the tenants' shares of a worker that queues by fair order.

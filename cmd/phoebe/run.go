@@ -31,17 +31,13 @@ type clientFlags struct {
 }
 
 func (c *clientFlags) dial(log *slog.Logger, addrs []string) (*client.Client, error) {
-	secret, err := c.secret()
-	if err != nil {
-		return nil, err
-	}
 	if c.RetryFor <= 0 {
 		return nil, usage(fmt.Errorf("--retry-for is %v: it must be above 0", c.RetryFor))
 	}
-	cl, err := client.New(addrs, client.WithSecret(secret), client.WithName("phoebe command line"), client.WithLogger(log),
+	cl, err := client.New(addrs, client.WithSecret(os.Getenv(secretVariable)), client.WithSecretFile(c.SecretFile), client.WithName("phoebe command line"), client.WithLogger(log),
 		client.WithRetryFor(c.RetryFor), client.WithTLS(c.TLSDir))
 	if err != nil {
-		return nil, usage(fmt.Errorf("--connect or --tls-dir: %w", err))
+		return nil, usage(fmt.Errorf("--connect, --secret-file or --tls-dir: %w", err))
 	}
 	return cl, nil
 }

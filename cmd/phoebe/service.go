@@ -44,7 +44,7 @@ type service struct {
 }
 
 // serve runs s, which was started, until ctx ends or s fails.
-func (f *serviceFlags) serve(ctx context.Context, log *slog.Logger, set *metrics.Set, keys *identity.Keys, s service) (err error) {
+func (f *serviceFlags) serve(ctx context.Context, log *slog.Logger, set *metrics.Set, by trust, s service) (err error) {
 	defer func() {
 		if s.page != nil {
 			err = errors.Join(err, s.page.Close())
@@ -53,7 +53,7 @@ func (f *serviceFlags) serve(ctx context.Context, log *slog.Logger, set *metrics
 	}()
 	var draining atomic.Bool
 	if f.Admin != "" {
-		admin, err := f.startAdmin(log, set, keys, s, &draining)
+		admin, err := f.startAdmin(log, set, by.keys, s, &draining)
 		if err != nil {
 			return err
 		}
@@ -62,7 +62,7 @@ func (f *serviceFlags) serve(ctx context.Context, log *slog.Logger, set *metrics
 	failed := make(chan error, 1)
 	watch, stop := context.WithCancel(context.Background())
 	defer stop()
-	watchKeys(watch, keys, log)
+	by.watch(watch, log)
 	go func() { failed <- s.failed(watch) }()
 	if err := notify("READY=1"); err != nil {
 		log.Warn("systemd does not know that this is ready", "err", err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
 
 	"github.com/VictoriaMetrics/metrics"
 
@@ -34,7 +35,7 @@ func (c *uiCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	return c.serve(ctx, log, metrics.NewSet(), nil, service{
+	return c.serve(ctx, log, metrics.NewSet(), trust{}, service{
 		ready:  func() error { return nil },
 		failed: func(ctx context.Context) error { <-ctx.Done(); return nil },
 		drain:  func(context.Context) error { return nil },
@@ -45,8 +46,8 @@ func (c *uiCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
 }
 
 // pageClient asks for the page of the frontends that this process serves.
-func pageClient(addrs []string, secret, tlsDir string, log *slog.Logger) (*client.Client, error) {
-	c, err := client.New(addrs, client.WithSecret(secret), client.WithTLS(tlsDir), client.WithName("web page"), client.WithLogger(log))
+func pageClient(addrs []string, by *secretFlags, log *slog.Logger) (*client.Client, error) {
+	c, err := client.New(addrs, client.WithSecret(os.Getenv(secretVariable)), client.WithSecretFile(by.SecretFile), client.WithTLS(by.TLSDir), client.WithName("web page"), client.WithLogger(log))
 	if err != nil {
 		return nil, fmt.Errorf("the web page: %w", err)
 	}

@@ -137,7 +137,7 @@ func (c *workerCmd) config() (serve.Config, error) {
 	}
 	errs := []error{c.checkAdmin(), c.queueFlags.apply(&cfg)}
 	wrong := func(err error) { errs = append(errs, err) }
-	if cfg.Secret, err = c.secret(); err != nil {
+	if cfg.Secrets, err = c.secrets(); err != nil {
 		wrong(err)
 	}
 	if cfg.Keys, err = c.keys(); err != nil {
@@ -177,7 +177,7 @@ func (c *workerCmd) Run(ctx context.Context, out *streams, log *slog.Logger) err
 		return errors.Join(err, s.Close())
 	}
 	fmt.Fprintf(out.out, "worker %s\n", s.Addr())
-	return c.serve(ctx, log, cfg.Metrics, cfg.Keys, service{
+	return c.serve(ctx, log, cfg.Metrics, trust{cfg.Keys, cfg.Secrets}, service{
 		ready: s.Ready,
 		failed: func(ctx context.Context) error {
 			select {

@@ -16,7 +16,6 @@ import (
 // Client runs jobs on a cluster. It is safe for concurrent use; a program needs one.
 type Client struct {
 	cfg       config
-	caller    *v1.Caller // nil: anonymous
 	frontends []*frontend
 	processes *processes
 	next      atomic.Uint32 // where the choice of a frontend begins
@@ -39,28 +38,12 @@ func New(frontends []string, opts ...Option) (*Client, error) {
 	if err := c.cfg.validate(frontends); err != nil {
 		return nil, err
 	}
-	if dir := c.cfg.tlsDir; dir != "" {
-		keys, err := identity.Open(dir)
-		if err == nil {
-			err = keys.Check(identity.Client | identity.Operator)
-		}
-		if err != nil {
-			return nil, err
-		}
-		c.cfg.keys = keys
-		c.watchKeys()
+	if err := c.cfg.open(); err != nil {
+		return nil, err
 	}
-	if c.cfg.secret != "" || c.cfg.name != "" {
-		c.caller = &v1.Caller{}
-		if c.cfg.secret != "" {
-			c.caller.Secret = &c.cfg.secret
-		}
-		if c.cfg.name != "" {
-			c.caller.Name = &c.cfg.name
-		}
-	}
+	c.watch()
 	for _, addr := range frontends {
-		f, err := newFrontend(addr, &c.cfg, c.caller, c.processes, &c.background, c.closing)
+		f, err := newFrontend(addr, &c.cfg, c.processes, &c.background, c.closing)
 		if err != nil {
 			return nil, errors.Join(err, c.Close())
 		}
@@ -69,16 +52,48 @@ func New(frontends []string, opts ...Option) (*Client, error) {
 	return c, nil
 }
 
-// watchKeys takes in what changes in the folder with the keys, until the client is closed.
-func (c *Client) watchKeys() {
+// open reads the files with keys and secrets.
+func (c *config) open() (err error) {
+	if c.tlsDir != "" {
+		if c.keys, err = identity.Open(c.tlsDir); err == nil {
+			err = c.keys.Check(identity.Client | identity.Frontend | identity.Operator)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if c.secretFile != "" {
+		c.secrets, err = identity.OpenSecrets(c.secretFile)
+	}
+	return err
+}
+
+// watch takes in what changes in those files, until the client is closed.
+func (c *Client) watch() {
 	ctx, cancel := context.WithCancel(context.Background())
+	wrong := func(err error) { c.cfg.log.Warn("new keys are no use: the old ones stay", "err", err) }
 	c.background.Go(func() {
 		<-c.closing
 		cancel()
 	})
-	c.background.Go(func() {
-		c.cfg.keys.Watch(ctx, func(err error) { c.cfg.log.Warn("new keys are no use: the old ones stay", "err", err) })
-	})
+	c.background.Go(func() { c.cfg.keys.Watch(ctx, wrong) })
+	c.background.Go(func() { c.cfg.secrets.Watch(ctx, wrong) })
+}
+
+// caller is who calls; nil: nobody in particular.
+func (c *config) caller() *v1.Caller {
+	secret := c.secrets.Tell()
+	if secret == "" && c.name == "" {
+		return nil
+	}
+	caller := &v1.Caller{}
+	if secret != "" {
+		caller.Secret = &secret
+	}
+	if c.name != "" {
+		caller.Name = &c.name
+	}
+	return caller
 }
 
 func (c *config) validate(frontends []string) error {

@@ -100,7 +100,7 @@ func (c *Client) ClusterPage(ctx context.Context, q ClusterQuery) (*Cluster, err
 }
 
 func (c *Client) cluster(ctx context.Context, req *v1.ClusterRequest) (*v1.ClusterResponse, error) {
-	req.Caller = c.caller
+	req.Caller = c.cfg.caller()
 	return ask(ctx, c, c.inTurn(), func(ctx context.Context, f *frontend) (*v1.ClusterResponse, error) { return f.rpc.Cluster(ctx, req) })
 }
 

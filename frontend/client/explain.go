@@ -118,7 +118,7 @@ func (c *Client) Explain(ctx context.Context, h Handle, task int) (*Explanation,
 		order[0], order[i] = order[i], order[0]
 	}
 	resp, err := ask(ctx, c, order, func(ctx context.Context, f *frontend) (*v1.ExplainResponse, error) {
-		return f.rpc.Explain(ctx, &v1.ExplainRequest{Caller: c.caller, Handle: &v1.Handle{Job: h.Job, Owner: h.Owner}, Task: int32(task)})
+		return f.rpc.Explain(ctx, &v1.ExplainRequest{Caller: c.cfg.caller(), Handle: &v1.Handle{Job: h.Job, Owner: h.Owner}, Task: int32(task)})
 	})
 	if err != nil {
 		return nil, err

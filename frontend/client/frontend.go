@@ -50,7 +50,6 @@ func (e *callError) Unwrap() error { return e.err }
 type frontend struct {
 	addr      string
 	cfg       *config
-	caller    *v1.Caller
 	rpc       phoebe.Client
 	pool      *pool
 	processes *processes
@@ -66,9 +65,9 @@ type frontend struct {
 	awayTil  time.Time // the same, since it said that it leaves
 }
 
-func newFrontend(addr string, cfg *config, caller *v1.Caller, known *processes, background *sync.WaitGroup, closing <-chan struct{}) (*frontend, error) {
+func newFrontend(addr string, cfg *config, known *processes, background *sync.WaitGroup, closing <-chan struct{}) (*frontend, error) {
 	f := &frontend{
-		addr: addr, cfg: cfg, caller: caller, processes: known, pool: newPool(addr, cfg.connectTimeout, cfg.keys),
+		addr: addr, cfg: cfg, processes: known, pool: newPool(addr, cfg.connectTimeout, cfg.keys),
 		background: background, closing: closing,
 	}
 	rpc, err := phoebe.NewClient("phoebe",
@@ -103,7 +102,7 @@ func (a *address) ResolveProxyInstance(ctx context.Context) error {
 func (f *frontend) greet(ctx context.Context, c *conn) (*process, error) {
 	cl := &call{ctx: ctx, on: c, deadline: time.Now().Add(f.cfg.pingTimeout)}
 	defer context.AfterFunc(ctx, cl.end)()
-	resp, err := f.rpc.Cluster(cl, &v1.ClusterRequest{Caller: f.caller, FrontendsOnly: true})
+	resp, err := f.rpc.Cluster(cl, &v1.ClusterRequest{Caller: f.cfg.caller(), FrontendsOnly: true})
 	switch {
 	case err == nil && resp != nil && resp.Address != "":
 		return f.processes.heard(resp), nil
@@ -291,7 +290,7 @@ const noJob = "00000000000000000000000000"
 func (f *frontend) ping(p *process) {
 	// Any answer of its own will do; this one costs it least.
 	err := f.do(context.Background(), &call{of: p, ping: true}, f.cfg.pingTimeout, func(ctx context.Context) error {
-		_, err := f.rpc.Events(ctx, &v1.EventsRequest{Caller: f.caller, Handle: &v1.Handle{Job: noJob, Owner: p.name}})
+		_, err := f.rpc.Events(ctx, &v1.EventsRequest{Caller: f.cfg.caller(), Handle: &v1.Handle{Job: noJob, Owner: p.name}})
 		return err
 	})
 	// A refused connection is no proof: a frontend that leaves closes its listener first. Neither is that another one does

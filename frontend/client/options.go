@@ -13,7 +13,9 @@ import (
 type Option func(*config)
 
 type config struct {
-	secret, name   string
+	name           string
+	secretFile     string
+	secrets        *identity.Secrets // nil: none
 	tlsDir         string
 	keys           *identity.Keys // in tlsDir; nil: in plain
 	log            *slog.Logger
@@ -44,7 +46,12 @@ func defaults() config {
 }
 
 // WithSecret is needed where the frontends were started with a secret.
-func WithSecret(secret string) Option { return func(c *config) { c.secret = secret } }
+func WithSecret(secret string) Option {
+	return func(c *config) { c.secrets = identity.NewSecrets(secret) }
+}
+
+// WithSecretFile is WithSecret with what is in a file, the first line of it, which may be replaced at any time.
+func WithSecretFile(file string) Option { return func(c *config) { c.secretFile = file } }
 
 // WithTLS connects by TLS. The folder has ca.crt, tls.crt and tls.key, which may be replaced at any time. The certificate is
 // that of a client, and names the tenant that its jobs are for, or of an operator; it stands in the place of the secret.

@@ -67,7 +67,7 @@ func (c *Client) Jobs(ctx context.Context, f JobFilter, cursor string, most int)
 	if !f.Until.IsZero() {
 		filter.UntilUs = f.Until.UnixMicro()
 	}
-	req := &v1.JobsRequest{Caller: c.caller, Filter: filter, Cursor: cursor, MaxJobs: clamp(most)}
+	req := &v1.JobsRequest{Caller: c.cfg.caller(), Filter: filter, Cursor: cursor, MaxJobs: clamp(most)}
 	resp, err := ask(ctx, c, c.inTurn(), func(ctx context.Context, f *frontend) (*v1.JobsResponse, error) { return f.rpc.Jobs(ctx, req) })
 	if err != nil {
 		return nil, err
@@ -154,7 +154,7 @@ func (t *Trace) Next() int {
 // Trace tells what the tasks of a job that is under way or kept have been through, from one position on and up to so many
 // (default and limit 20,000). Any frontend is asked, and asks the others.
 func (c *Client) Trace(ctx context.Context, job string, from, most int) (*Trace, error) {
-	req := &v1.TraceRequest{Caller: c.caller, Job: job, From: clamp(from), MaxAttempts: clamp(most)}
+	req := &v1.TraceRequest{Caller: c.cfg.caller(), Job: job, From: clamp(from), MaxAttempts: clamp(most)}
 	resp, err := ask(ctx, c, c.inTurn(), func(ctx context.Context, f *frontend) (*v1.TraceResponse, error) { return f.rpc.Trace(ctx, req) })
 	if err != nil {
 		return nil, err

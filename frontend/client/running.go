@@ -247,7 +247,7 @@ func (r *Running) poll(ctx context.Context) {
 func (c *Client) confirm(f *frontend, h *v1.Handle, cursor int64) {
 	ask := func() error {
 		return f.do(context.Background(), c.asking(h, true), partingTimeout, func(ctx context.Context) error {
-			_, err := f.rpc.Events(ctx, &v1.EventsRequest{Caller: c.caller, Handle: h, Cursor: cursor})
+			_, err := f.rpc.Events(ctx, &v1.EventsRequest{Caller: c.cfg.caller(), Handle: h, Cursor: cursor})
 			return err
 		})
 	}
@@ -263,7 +263,7 @@ func (c *Client) confirm(f *frontend, h *v1.Handle, cursor int64) {
 // events asks the owner what happened after cursor.
 func (s *session) events(ctx context.Context, cursor int64) (*v1.EventsResponse, error) {
 	f := s.at
-	req := v1.EventsRequest{Caller: s.c.caller, Handle: &s.handle, Cursor: cursor, MaxWaitUs: micros(s.c.cfg.pollFor)}
+	req := v1.EventsRequest{Caller: s.c.cfg.caller(), Handle: &s.handle, Cursor: cursor, MaxWaitUs: micros(s.c.cfg.pollFor)}
 	var resp *v1.EventsResponse
 	err := f.do(ctx, s.c.asking(&s.handle, false), s.c.cfg.pollFor+s.c.cfg.rpcTimeout, func(ctx context.Context) (err error) {
 		resp, err = f.rpc.Events(ctx, &req)

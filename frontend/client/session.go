@@ -126,7 +126,7 @@ func (s *session) run(ctx context.Context, outs []Outcome) error {
 			return err
 		}
 		var resp *v1.RunResponse
-		f, req := s.at, v1.RunRequest{Caller: s.c.caller, Job: &s.job}
+		f, req := s.at, v1.RunRequest{Caller: s.c.cfg.caller(), Job: &s.job}
 		cl := &call{job: true}
 		err := f.do(ctx, cl, 0, func(context.Context) (err error) {
 			resp, err = f.pool.run(cl, &req)
@@ -160,7 +160,7 @@ func (s *session) submit(ctx context.Context) error {
 			return err
 		}
 		var resp *v1.SubmitResponse
-		f, req := s.at, v1.SubmitRequest{Caller: s.c.caller, Job: &s.job}
+		f, req := s.at, v1.SubmitRequest{Caller: s.c.cfg.caller(), Job: &s.job}
 		cl := &call{job: true}
 		err := f.do(ctx, cl, s.c.cfg.rpcTimeout, func(ctx context.Context) (err error) {
 			resp, err = f.rpc.Submit(ctx, &req)
@@ -438,7 +438,7 @@ func (c *Client) asking(h *v1.Handle, parting bool) *call {
 func (c *Client) cancelAt(ctx context.Context, f *frontend, h *v1.Handle, why string, parting bool) (int, error) {
 	var resp *v1.CancelResponse
 	err := f.do(ctx, c.asking(h, parting), c.cfg.rpcTimeout, func(ctx context.Context) (err error) {
-		resp, err = f.rpc.Cancel(ctx, &v1.CancelRequest{Caller: c.caller, Handle: h, Reason: why})
+		resp, err = f.rpc.Cancel(ctx, &v1.CancelRequest{Caller: c.cfg.caller(), Handle: h, Reason: why})
 		return err
 	})
 	if err != nil {

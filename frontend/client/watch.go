@@ -111,7 +111,7 @@ type Watched struct {
 // and names so many of the slowest jobs. Any frontend is asked, and asks the others. A zero since means all that is remembered:
 // 60, 60 and 72 windows.
 func (c *Client) Watch(ctx context.Context, window time.Duration, since time.Time, top int) (*Watched, error) {
-	req := &v1.WatchRequest{Caller: c.caller, WindowUs: window.Microseconds(), Top: clamp(top)}
+	req := &v1.WatchRequest{Caller: c.cfg.caller(), WindowUs: window.Microseconds(), Top: clamp(top)}
 	if !since.IsZero() {
 		req.SinceUs = since.UnixMicro()
 	}

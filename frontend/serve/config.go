@@ -27,7 +27,9 @@ type Config struct {
 	// Secret is what workers, clients and other frontends must know; all have the same. Empty: none, on
 	// loopback only, or with Keys.
 	Secret string
-	// Keys are this frontend's certificates, by which alone connections count then: Secret is only that of gossip. Nil: it
+	// Secrets are several, which may be replaced while it runs, instead of Secret.
+	Secrets *identity.Secrets
+	// Keys are this frontend's certificates, by which alone connections count then: the secret is only that of gossip. Nil: it
 	// speaks in plain.
 	Keys *identity.Keys
 
@@ -88,6 +90,9 @@ func (c Config) defaults() Config {
 			c.Heartbeat = net.JoinHostPort(host, "7412")
 		}
 	}
+	if c.Secrets == nil {
+		c.Secrets = identity.NewSecrets(c.Secret)
+	}
 	if c.Workers == nil {
 		c.Workers = Static(nil)
 	}
@@ -118,14 +123,16 @@ func (c Config) Validate() error {
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if addr, err := net.ResolveTCPAddr("tcp", c.Listen); err != nil {
 		wrong("listen on %q: %w: want host:port, such as 127.0.0.1:7410", c.Listen, err)
-	} else if c.Secret == "" && c.Keys == nil && !addr.IP.IsLoopback() {
+	} else if c.Secrets.Tell() == "" && c.Keys == nil && !addr.IP.IsLoopback() {
 		wrong("listen on %q: anyone who can reach it could run tasks on the workers: give certificates (--tls-dir) or set a secret (--secret-file), the same as theirs, or listen on 127.0.0.1", c.Listen)
 	}
 	if err := c.Keys.Check(identity.Frontend); err != nil {
 		errs = append(errs, err)
 	}
-	if len(c.Secret) > probe.MaxString {
-		wrong("the secret has %d bytes: at most %d are allowed", len(c.Secret), probe.MaxString)
+	for _, secret := range c.Secrets.All() {
+		if len(secret) > probe.MaxString {
+			wrong("the secret has %d bytes: at most %d are allowed", len(secret), probe.MaxString)
+		}
 	}
 	if r := c.Core.ProbeRatio; !(r >= 1 && r <= frontend.MaxProbeRatio) {
 		wrong("the probe ratio is %v: it must be from 1 to %d; below 1 a task might never be placed", r, frontend.MaxProbeRatio)
@@ -170,12 +177,12 @@ func (c Config) Validate() error {
 	return fmt.Errorf("frontend configuration: %w", errors.Join(errs...))
 }
 
-// asked is the secret that is asked for, and told, on connections: none where certificates tell who is who.
-func (c *Config) asked() string {
+// asked are the secrets that are asked for, and told, on connections: none where certificates tell who is who.
+func (c *Config) asked() *identity.Secrets {
 	if c.Keys != nil {
-		return ""
+		return nil
 	}
-	return c.Secret
+	return c.Secrets
 }
 
 // checkGossip says what is wrong with the settings of gossip. What only gossip.Config can tell, Start does.
@@ -190,7 +197,7 @@ func (c *Config) checkGossip() (errs []error) {
 	for _, a := range []struct{ what, addr string }{{"gossip", c.Gossip}, {"take heartbeats", c.Heartbeat}} {
 		if addr, err := net.ResolveTCPAddr("tcp", a.addr); err != nil {
 			wrong("%s on %q: %w: want host:port", a.what, a.addr, err)
-		} else if c.Secret == "" && !addr.IP.IsLoopback() && (c.Keys == nil || a.addr == c.Gossip) {
+		} else if c.Secrets.Tell() == "" && !addr.IP.IsLoopback() && (c.Keys == nil || a.addr == c.Gossip) {
 			wrong("%s on %q: anyone who can reach it could name workers: set a secret (--secret-file), the same as the others', also where there are certificates, for gossip is encrypted by it, or use 127.0.0.1", a.what, a.addr)
 		}
 	}

@@ -62,7 +62,7 @@ func (f *fleet) start() error {
 	l = cfg.Keys.Listen(l, identity.Worker)
 	node, err := gossip.Start(gossip.Config{
 		Name: cfg.Name, Bind: cfg.Gossip, Advertise: cfg.GossipAdvertise, API: cfg.Advertise, Heartbeat: advertises,
-		Seeds: cfg.Join, Secret: cfg.Secret, OnRows: f.rows, OnMembers: f.members, Log: cfg.Logger,
+		Seeds: cfg.Join, Secrets: cfg.Secrets, OnRows: f.rows, OnMembers: f.members, Log: cfg.Logger,
 	})
 	if err != nil {
 		l.Close()
@@ -70,7 +70,7 @@ func (f *fleet) start() error {
 	}
 	f.server.mu.Lock() // for metrics: all else starts later
 	f.node = node
-	f.heartbeats = heartbeat.Serve(l, heartbeat.Config{Secret: cfg.asked(), MaxConns: maxBeatConns, Answer: node.Heartbeat})
+	f.heartbeats = heartbeat.Serve(l, heartbeat.Config{Secrets: cfg.asked(), MaxConns: maxBeatConns, Answer: node.Heartbeat})
 	f.server.mu.Unlock()
 	f.server.log.Info("frontend gossips", "frontend", cfg.Name, "address", node.Addr(), "heartbeats", f.beatAddr)
 	return nil

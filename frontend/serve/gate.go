@@ -3,7 +3,6 @@ package serve
 import (
 	"bytes"
 	"context"
-	"crypto/subtle"
 	"errors"
 	"io"
 	"net"
@@ -107,7 +106,7 @@ func (g *gate) OnRead(ctx context.Context, conn net.Conn) error {
 		return io.EOF // it hung up, or is too slow
 	}
 	v.head, v.unread = head, head.Size
-	if secret := g.server.cfg.asked(); secret != "" && subtle.ConstantTimeCompare(head.Secret, []byte(secret)) != 1 {
+	if !g.server.cfg.asked().Takes(string(head.Secret)) {
 		g.server.metrics.unauthorized.Inc()
 		return v.refuse(head.Size <= strange, refuse(v1.RefusedReason_UNAUTHORIZED, "the secret is missing or wrong: give the one that this frontend was started with, in the caller, which comes first in the request"))
 	}

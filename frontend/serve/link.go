@@ -160,7 +160,7 @@ func (l *link) greet(raw net.Conn) *linkConn {
 	l.conn, l.problem = c, greeting
 	l.heard.Store(monotonic())
 	c.append(probe.Hello{
-		Speaks: probe.Spoken, Secret: cfg.asked(), Frontend: cfg.Core.ID, Name: cfg.Name,
+		Speaks: probe.Spoken, Secret: cfg.asked().Tell(), Frontend: cfg.Core.ID, Name: cfg.Name,
 		Epoch: c.epoch, Lease: cfg.Lease,
 	})
 	return c

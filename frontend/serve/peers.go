@@ -26,7 +26,7 @@ import (
 // knew: a handle comes from a client, and must not make this process connect to wherever it says.
 type peers struct {
 	self   string // address of this frontend
-	caller *v1.Caller
+	caller func() *v1.Caller
 	keys   *identity.Keys
 	size   int
 	listed []string
@@ -37,7 +37,7 @@ type peers struct {
 // peer is another frontend.
 type peer struct {
 	addr   string
-	caller *v1.Caller
+	caller func() *v1.Caller
 	client phoebe.Client          // nil until it is needed
 	gone   time.Time              // when gossip found that it is; zero: it is not
 	name   atomic.Pointer[string] // as it said itself; nil: it has not
@@ -51,8 +51,11 @@ const peerMemory = 10 * time.Minute
 const ownerTimeout = time.Second
 
 func newPeers(cfg *Config) *peers {
-	secret, name := cfg.asked(), cfg.Name
-	p := &peers{self: cfg.Advertise, caller: &v1.Caller{Secret: &secret, Name: &name, Forwarded: true}, keys: cfg.Keys, size: cfg.MaxRequest, listed: cfg.Peers, byAddr: map[string]*peer{}}
+	caller := func() *v1.Caller {
+		secret := cfg.asked().Tell()
+		return &v1.Caller{Secret: &secret, Name: &cfg.Name, Forwarded: true}
+	}
+	p := &peers{self: cfg.Advertise, caller: caller, keys: cfg.Keys, size: cfg.MaxRequest, listed: cfg.Peers, byAddr: map[string]*peer{}}
 	p.set(nil, time.Now())
 	return p
 }
@@ -183,14 +186,14 @@ func (p *peer) close() {
 
 // owns asks whether the peer answers and has the job.
 func (p *peer) owns(ctx context.Context, job string) bool {
-	_, err := p.client.Events(ctx, &v1.EventsRequest{Caller: p.caller, Handle: &v1.Handle{Job: job, Owner: p.addr}, MaxEvents: 1},
+	_, err := p.client.Events(ctx, &v1.EventsRequest{Caller: p.caller(), Handle: &v1.Handle{Job: job, Owner: p.addr}, MaxEvents: 1},
 		callopt.WithRPCTimeout(ownerTimeout))
 	return err == nil
 }
 
 // Run has no time limit of its own, so it asks all along whether the peer is there.
 func (p *peer) Run(ctx context.Context, req *v1.RunRequest) (*v1.RunResponse, error) {
-	req.Caller = p.caller
+	req.Caller = p.caller()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
@@ -212,26 +215,26 @@ func (p *peer) Run(ctx context.Context, req *v1.RunRequest) (*v1.RunResponse, er
 }
 
 func (p *peer) Submit(ctx context.Context, req *v1.SubmitRequest) (*v1.SubmitResponse, error) {
-	req.Caller = p.caller
+	req.Caller = p.caller()
 	res, err := p.client.Submit(ctx, req, callopt.WithRPCTimeout(10*ownerTimeout))
 	return res, lostOwner(p.addr, err)
 }
 
 func (p *peer) Events(ctx context.Context, req *v1.EventsRequest) (*v1.EventsResponse, error) {
-	req.Caller = p.caller
+	req.Caller = p.caller()
 	res, err := p.client.Events(ctx, req, callopt.WithRPCTimeout(micros(req.MaxWaitUs)+3*ownerTimeout))
 	return res, lostOwner(p.addr, err)
 }
 
 func (p *peer) Cancel(ctx context.Context, req *v1.CancelRequest) (*v1.CancelResponse, error) {
-	req.Caller = p.caller
+	req.Caller = p.caller()
 	res, err := p.client.Cancel(ctx, req, callopt.WithRPCTimeout(3*ownerTimeout))
 	return res, lostOwner(p.addr, err)
 }
 
 // Explain returns the answer, a refusal, or neither if there is no answer.
 func (p *peer) Explain(ctx context.Context, req *v1.ExplainRequest) (*v1.ExplainResponse, *v1.Refused) {
-	req = &v1.ExplainRequest{Caller: p.caller, Handle: req.Handle, Task: req.Task}
+	req = &v1.ExplainRequest{Caller: p.caller(), Handle: req.Handle, Task: req.Task}
 	res, err := p.client.Explain(ctx, req, callopt.WithRPCTimeout(3*ownerTimeout))
 	var refused *v1.Refused
 	if err != nil {

@@ -41,7 +41,7 @@ func (h *handler) Jobs(ctx context.Context, req *v1.JobsRequest) (*v1.JobsRespon
 	}
 	defer end()
 	answers := everyone(ctx, h, req.Caller, func(ctx context.Context, p *peer, within callopt.Option) (*v1.JobsResponse, error) {
-		return p.client.Jobs(ctx, &v1.JobsRequest{Caller: p.caller, Filter: req.Filter, Cursor: req.Cursor, MaxJobs: int32(most)}, within)
+		return p.client.Jobs(ctx, &v1.JobsRequest{Caller: p.caller(), Filter: req.Filter, Cursor: req.Cursor, MaxJobs: int32(most)}, within)
 	})
 	res := &v1.JobsResponse{Jobs: h.jobsHere(req.Filter, after, most+1), Frontends: []*v1.Told{h.told()}}
 	more := false
@@ -214,7 +214,7 @@ func (h *handler) Trace(ctx context.Context, req *v1.TraceRequest) (*v1.TraceRes
 	}
 	told := []*v1.Told{h.told()}
 	for _, a := range everyone(ctx, h, req.Caller, func(ctx context.Context, p *peer, within callopt.Option) (*v1.TraceResponse, error) {
-		return p.client.Trace(ctx, &v1.TraceRequest{Caller: p.caller, Job: req.Job, From: req.From, MaxAttempts: int32(most)}, within)
+		return p.client.Trace(ctx, &v1.TraceRequest{Caller: p.caller(), Job: req.Job, From: req.From, MaxAttempts: int32(most)}, within)
 	}) {
 		told = append(told, a.told((*v1.TraceResponse).GetFrontends))
 		if a.res != nil && (res == nil || a.res.Total > res.Total) { // a job may have gone from one frontend to another

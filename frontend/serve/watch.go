@@ -32,7 +32,7 @@ func (h *handler) Watch(ctx context.Context, req *v1.WatchRequest) (*v1.WatchRes
 	}
 	defer end()
 	answers := everyone(ctx, h, req.Caller, func(ctx context.Context, p *peer, within callopt.Option) (*v1.WatchResponse, error) {
-		return p.client.Watch(ctx, &v1.WatchRequest{Caller: p.caller, WindowUs: req.WindowUs, SinceUs: req.SinceUs, Top: req.Top}, within)
+		return p.client.Watch(ctx, &v1.WatchRequest{Caller: p.caller(), WindowUs: req.WindowUs, SinceUs: req.SinceUs, Top: req.Top}, within)
 	})
 	res := h.watchHere(req)
 	windows := [][]*v1.Window{res.Windows}

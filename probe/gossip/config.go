@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/memberlist"
 
 	"github.com/phoebe-sched/phoebe/probe/gossip/view"
+	"github.com/phoebe-sched/phoebe/probe/identity"
 )
 
 // Config of a Node.
@@ -30,9 +31,9 @@ type Config struct {
 	// Seeds are gossip addresses of some frontends, host:port; those that do not answer are tried again and again.
 	// This frontend's own may be among them. Empty: it waits for others to join it.
 	Seeds []string
-	// Secret is what all frontends share. It should be long and random: who records packets can try secrets
-	// offline. Empty: nothing is encrypted, on loopback only.
-	Secret string
+	// Secrets are what all frontends share. They should be long and random: who records packets can try secrets
+	// offline. Nil: nothing is encrypted, on loopback only. They may be replaced while the Node runs, but not appear or vanish.
+	Secrets *identity.Secrets
 	// View bounds and times the view. Zero: view.DefaultConfig.
 	View view.Config
 	// OnRows is called with the rows that changed, those that ended among them, some 50 ms after it at most. Calls
@@ -59,7 +60,7 @@ func (c *Config) Validate() error {
 		wrong("bind address %q: %w", c.Bind, err)
 	} else if ip, err := resolve(host); err != nil {
 		wrong("bind address %q: %w", c.Bind, err)
-	} else if c.Secret == "" && !ip.IsLoopback() {
+	} else if c.Secrets.Tell() == "" && !ip.IsLoopback() {
 		wrong("bind address %q is not of loopback: that needs a secret", c.Bind)
 	}
 	for _, s := range c.Seeds {
@@ -95,6 +96,18 @@ func resolve(host string) (net.IP, error) {
 	return ips[0], nil
 }
 
+// keys are made from the secrets: packets are encrypted with the first, and decrypted with any.
+func (c *Config) keys() (keys [][]byte) {
+	for _, secret := range c.Secrets.All() {
+		key, err := hkdf.Key(sha256.New, []byte(secret), nil, "phoebe gossip 1", 32)
+		if err != nil {
+			panic(err) // of a length that there is
+		}
+		keys = append(keys, key)
+	}
+	return keys
+}
+
 // memberlist is c for the library, without delegates.
 func (c *Config) memberlist(name string) (*memberlist.Config, error) {
 	m := memberlist.DefaultLANConfig()
@@ -126,12 +139,8 @@ func (c *Config) memberlist(name string) (*memberlist.Config, error) {
 			m.AdvertisePort = int(n)
 		}
 	}
-	if c.Secret != "" {
-		key, err := hkdf.Key(sha256.New, []byte(c.Secret), nil, "phoebe gossip 1", 32)
-		if err != nil {
-			return nil, err
-		}
-		if m.Keyring, err = memberlist.NewKeyring(nil, key); err != nil {
+	if keys := c.keys(); len(keys) > 0 {
+		if m.Keyring, err = memberlist.NewKeyring(keys, keys[0]); err != nil {
 			return nil, err
 		}
 	}

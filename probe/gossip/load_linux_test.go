@@ -12,6 +12,7 @@ import (
 
 	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/probe/gossip/view"
+	"github.com/phoebe-sched/phoebe/probe/identity"
 )
 
 // TestLoad measures real frontends on loopback under the heartbeats of a simulated fleet, one per worker and
@@ -28,7 +29,7 @@ func TestLoad(t *testing.T) {
 	var all []*Node
 	var seeds []string
 	for i := range frontends {
-		n := w.start(Config{Name: fmt.Sprint("f", i), Secret: "s3cret", Seeds: seeds})
+		n := w.start(Config{Name: fmt.Sprint("f", i), Secrets: identity.NewSecrets("s3cret"), Seeds: seeds})
 		nodes[n.cfg.Heartbeat] = n
 		all = append(all, n)
 		seeds = []string{n.Addr()}

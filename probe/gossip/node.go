@@ -37,16 +37,18 @@ const (
 
 // Node is this frontend's place among the others. Its methods may be called by any goroutine.
 type Node struct {
-	cfg    Config
-	self   view.Member // without its gossip address, which the library finds
-	run    string      // what the library calls this member
-	log    *slog.Logger
-	list   *memberlist.Memberlist
-	addr   string
-	ready  atomic.Bool // list and addr are set
-	ctx    context.Context
-	cancel context.CancelFunc
-	done   sync.WaitGroup
+	cfg     Config
+	self    view.Member         // without its gossip address, which the library finds
+	run     string              // what the library calls this member
+	ring    *memberlist.Keyring // nil: nothing is encrypted
+	secrets uint64              // their version when the ring was made
+	log     *slog.Logger
+	list    *memberlist.Memberlist
+	addr    string
+	ready   atomic.Bool // list and addr are set
+	ctx     context.Context
+	cancel  context.CancelFunc
+	done    sync.WaitGroup
 
 	streams chan stream
 
@@ -98,10 +100,12 @@ func Start(cfg Config) (*Node, error) {
 
 	// A name per run: memberlist refuses a known name at a new address for some time.
 	n.run = cfg.Name + "~" + strconv.FormatUint(n.self.Run, 36)
+	n.secrets = cfg.Secrets.Version()
 	conf, err := cfg.memberlist(n.run)
 	if err != nil {
 		return nil, fmt.Errorf("gossip: %w", err)
 	}
+	n.ring = conf.Keyring
 	conf.Delegate, conf.Events = (*delegate)(n), (*events)(n)
 	conf.LogOutput, conf.Logger = nil, log.New(complaints{n}, "", 0)
 	ports, err := listen(conf)
@@ -256,6 +260,7 @@ func (n *Node) tick() {
 	var sends []view.Send
 	var rows []view.Row
 	last := time.Now()
+	secrets := n.secrets
 	for {
 		select {
 		case <-n.ctx.Done():
@@ -268,6 +273,10 @@ func (n *Node) tick() {
 		}
 		last = now
 		n.members()
+		if v := n.cfg.Secrets.Version(); v != secrets {
+			secrets = v
+			n.changeKeys()
+		}
 		n.mu.Lock()
 		sends = n.core.Tick(now, sends[:0])
 		if n.cfg.OnRows != nil {
@@ -280,6 +289,30 @@ func (n *Node) tick() {
 			n.cfg.OnRows(rows)
 		}
 	}
+}
+
+// changeKeys takes in that the secrets have changed.
+func (n *Node) changeKeys() {
+	keys := n.cfg.keys()
+	if n.ring == nil || len(keys) == 0 {
+		n.log.Error("gossip can not begin or cease to be encrypted while it runs: start this frontend again")
+		return
+	}
+	var errs []error
+	for _, key := range keys {
+		errs = append(errs, n.ring.AddKey(key))
+	}
+	errs = append(errs, n.ring.UseKey(keys[0]))
+	for _, old := range n.ring.GetKeys() {
+		if !slices.ContainsFunc(keys, func(key []byte) bool { return bytes.Equal(key, old) }) {
+			errs = append(errs, n.ring.RemoveKey(old))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		n.log.Error("gossip keys", "err", err)
+		return
+	}
+	n.log.Info("gossip keys have changed", "keys", len(keys))
 }
 
 // members takes changes of the membership to the core and to whoever wants to know. Calls do not overlap.

@@ -19,6 +19,7 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/probe/corpus"
 	"github.com/phoebe-sched/phoebe/probe/gossip/view"
+	"github.com/phoebe-sched/phoebe/probe/identity"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -104,7 +105,7 @@ func know(worker string, incarnation, seq uint64, nodes ...*Node) func() bool {
 func TestComeAndGo(t *testing.T) {
 	w := newWatcher(t)
 	start := func(name string, seeds ...string) *Node {
-		return w.start(Config{Name: name, Secret: "s3cret", Seeds: seeds})
+		return w.start(Config{Name: name, Secrets: identity.NewSecrets("s3cret"), Seeds: seeds})
 	}
 	a := start("a")
 	if h := a.Health(); h.CutOff || h.Members != 1 {
@@ -229,10 +230,10 @@ func (l logged) expect(t *testing.T, text string) {
 
 func TestOtherSecretIsRefused(t *testing.T) {
 	w := newWatcher(t)
-	a := w.start(Config{Name: "a", Secret: "one"})
+	a := w.start(Config{Name: "a", Secrets: identity.NewSecrets("one")})
 	for _, secret := range []string{"two", ""} {
 		l := logged{slog.DiscardHandler, make(chan string, 1000)}
-		b := w.start(Config{Name: "b", Secret: secret, Seeds: []string{a.Addr()}, Log: slog.New(l)})
+		b := w.start(Config{Name: "b", Secrets: identity.NewSecrets(secret), Seeds: []string{a.Addr()}, Log: slog.New(l)})
 		l.expect(t, "no other frontend can be joined")
 		if names(a) != "a" || names(b) != "b" || !b.Health().CutOff {
 			t.Errorf("with the secret %q: a knows %s, b knows %s, %+v", secret, names(a), names(b), b.Health())
@@ -267,7 +268,7 @@ func TestAbsurdRow(t *testing.T) {
 func TestGarbage(t *testing.T) {
 	w := newWatcher(t)
 	l := logged{slog.DiscardHandler, make(chan string, 1000)}
-	a := w.start(Config{Name: "a", Secret: "one", Log: slog.New(l)})
+	a := w.start(Config{Name: "a", Secrets: identity.NewSecrets("one"), Log: slog.New(l)})
 	for _, network := range []string{"udp", "tcp"} {
 		conn, err := net.Dial(network, a.Addr())
 		if err != nil {
@@ -286,13 +287,13 @@ func TestGarbage(t *testing.T) {
 	for a.traffic.complaints.Load() < 2 {
 		l.expect(t, "memberlist")
 	}
-	b := w.start(Config{Name: "b", Secret: "one", Seeds: []string{a.Addr()}})
+	b := w.start(Config{Name: "b", Secrets: identity.NewSecrets("one"), Seeds: []string{a.Addr()}})
 	w.until("b can join", func() bool { return names(a) == "a b" && names(b) == "a b" })
 }
 
 // Strangers that send what memberlist would buffer, before it looks for the secret, share one bound.
 func TestStrangersShareABound(t *testing.T) {
-	cfg := Config{Name: "a", Bind: "127.0.0.1:0", Secret: "right"}
+	cfg := Config{Name: "a", Bind: "127.0.0.1:0", Secrets: identity.NewSecrets("right")}
 	conf, err := cfg.memberlist("a")
 	if err != nil {
 		t.Fatal(err)
@@ -381,7 +382,7 @@ func TestValidate(t *testing.T) {
 			t.Errorf("starts, although %v", c.Validate())
 		}
 	}
-	if c := (Config{Name: "a", Bind: ":7430", Secret: "s"}); c.Validate() != nil {
+	if c := (Config{Name: "a", Bind: ":7430", Secrets: identity.NewSecrets("s")}); c.Validate() != nil {
 		t.Error(c.Validate())
 	}
 	taken, err := net.Listen("tcp", "127.0.0.1:0")

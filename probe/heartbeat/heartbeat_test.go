@@ -17,6 +17,7 @@ import (
 
 	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/probe/gossip/view"
+	"github.com/phoebe-sched/phoebe/probe/identity"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.IgnoreCurrent()) } // fastrpc's clock
@@ -58,7 +59,7 @@ func hello(secret string, labels ...string) *view.Heartbeat {
 
 func TestBeats(t *testing.T) {
 	var names atomic.Int64
-	s, addr := serve(t, Config{Secret: "sesame", MaxConns: 10, Answer: func(h *view.Heartbeat) view.Answer {
+	s, addr := serve(t, Config{Secrets: identity.NewSecrets("sesame"), MaxConns: 10, Answer: func(h *view.Heartbeat) view.Answer {
 		names.Add(int64(len(h.Row.Name())))
 		return view.Answer{Seq: h.Row.Seq, Version: 5, Members: []view.Member{{Name: "f", Heartbeat: "f:1"}}}
 	}})

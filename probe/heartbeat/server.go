@@ -2,8 +2,6 @@ package heartbeat
 
 import (
 	"bufio"
-	"crypto/sha256"
-	"crypto/subtle"
 	"errors"
 	"fmt"
 	"net"
@@ -16,6 +14,7 @@ import (
 
 	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/probe/gossip/view"
+	"github.com/phoebe-sched/phoebe/probe/identity"
 )
 
 const (
@@ -27,8 +26,8 @@ const (
 
 // Config of a Server.
 type Config struct {
-	Secret   string // that workers must tell; empty: none
-	MaxConns int    // those beyond are closed at once
+	Secrets  *identity.Secrets // one of which workers must tell
+	MaxConns int               // those beyond are closed at once
 	// Answer answers a heartbeat whose secret is right. It is called concurrently, must not block, and may keep what
 	// the row points to.
 	Answer func(h *view.Heartbeat) view.Answer
@@ -37,7 +36,6 @@ type Config struct {
 // Server answers heartbeats.
 type Server struct {
 	cfg      Config
-	secret   [sha256.Size]byte
 	listener net.Listener
 	stopped  atomic.Bool
 	accepts  sync.WaitGroup
@@ -63,7 +61,7 @@ func (s *Server) Stats() Stats {
 
 // Serve answers heartbeats on l, in the background. l is the server's from here on.
 func Serve(l net.Listener, cfg Config) *Server {
-	s := &Server{cfg: cfg, secret: sha256.Sum256([]byte(cfg.Secret)), listener: l, conns: map[*conn]bool{}}
+	s := &Server{cfg: cfg, listener: l, conns: map[*conn]bool{}}
 	rpc := &fastrpc.Server{
 		SniffHeader:     sniffHeader,
 		ProtocolVersion: protocolVersion,
@@ -186,7 +184,7 @@ func (c *call) handle() {
 		c.refuse(err.Error())
 		return
 	}
-	if sum := sha256.Sum256([]byte(c.beat.Secret)); subtle.ConstantTimeCompare(sum[:], s.secret[:]) != 1 {
+	if !s.cfg.Secrets.Takes(c.beat.Secret) {
 		s.count.unauthorized.Add(1)
 		c.refuse("the secret is not this frontend's: give all frontends and workers the same one")
 		return

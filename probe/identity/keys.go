@@ -278,29 +278,11 @@ func (k *Keys) Current(c net.Conn) bool {
 	return p != nil && p.by == k.now
 }
 
-// lookEvery is how often the folder is looked at, and for certificates that have ended.
-const lookEvery = 2 * time.Second
-
 // Watch takes in what changes in the folder, until ctx ends, and closes the connections of those whose certificates do not
 // count any more. wrong is called when what is there cannot be used; what was there before counts on.
 func (k *Keys) Watch(ctx context.Context, wrong func(error)) {
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
-	said := ""
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		err := k.look(time.Now())
-		if err != nil && err.Error() != said {
-			wrong(err)
-		}
-		said = ""
-		if err != nil {
-			said = err.Error()
-		}
+	if k != nil {
+		every(ctx, wrong, func() error { return k.look(time.Now()) })
 	}
 }
 

@@ -27,6 +27,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/identity"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -423,8 +424,8 @@ func TestPeersFirst(t *testing.T) {
 	b := content(1, chunk+5)
 	origin, asked := serveContent(t, b)
 	f := fileOf(origin, b)
-	first := newCache(t, 1<<20, Options{Secret: "s"})
-	second := newCache(t, 1<<20, Options{Secret: "s"})
+	first := newCache(t, 1<<20, Options{Secrets: identity.NewSecrets("s")})
+	second := newCache(t, 1<<20, Options{Secrets: identity.NewSecrets("s")})
 	a, z := servePeer(t, first), servePeer(t, second)
 
 	mustFetch(t, first, f, z).Release() // not there yet
@@ -447,7 +448,7 @@ func TestPeersFirst(t *testing.T) {
 	// And both ways, at the same time, from nothing but each other.
 	other := content(2, 1000)
 	mustFetch(t, second, fileOf(func() string { u, _ := serveContent(t, other); return u }(), other)).Release()
-	third := newCache(t, 1<<20, Options{Secret: "s"})
+	third := newCache(t, 1<<20, Options{Secrets: identity.NewSecrets("s")})
 	c := servePeer(t, third)
 	var wg sync.WaitGroup
 	for _, get := range []struct {
@@ -473,10 +474,10 @@ func TestPeersThatFail(t *testing.T) {
 	trap := serveHTTP(t, func(http.ResponseWriter, *http.Request) { redirected.Store(true) })
 	closed := httptest.NewServer(nil)
 	closed.Close()
-	full := newCache(t, 1<<20, Options{Secret: "s"})
+	full := newCache(t, 1<<20, Options{Secrets: identity.NewSecrets("s")})
 	mustFetch(t, full, fileOf(origin, b)).Release()
 	full.opts.Serve = 0 // as if all were taken
-	strange := newCache(t, 1<<20, Options{Secret: "t"})
+	strange := newCache(t, 1<<20, Options{Secrets: identity.NewSecrets("t")})
 	peers := map[string]string{
 		"wrong content":  serveHTTP(t, func(w http.ResponseWriter, _ *http.Request) { w.Write(content(2, 1000)) }),
 		"too long":       serveHTTP(t, func(w http.ResponseWriter, _ *http.Request) { w.Write(content(1, 1001)) }),
@@ -492,7 +493,7 @@ func TestPeersThatFail(t *testing.T) {
 	for name, peer := range peers {
 		t.Run(name, func(t *testing.T) {
 			asked.Store(0)
-			c := newCache(t, 1<<20, Options{Secret: "s"})
+			c := newCache(t, 1<<20, Options{Secrets: identity.NewSecrets("s")})
 			mustFetch(t, c, fileOf(origin, b), peer).Release()
 			if s := c.Stats(); s.PeerFailures != 1 || asked.Load() != 1 {
 				t.Errorf("the origin was asked %d times; %+v", asked.Load(), s)
@@ -503,7 +504,7 @@ func TestPeersThatFail(t *testing.T) {
 		t.Error("a peer's redirect was followed: it could take the secret anywhere")
 	}
 
-	c := newCache(t, 1<<20, Options{Secret: "s"})
+	c := newCache(t, 1<<20, Options{Secrets: identity.NewSecrets("s")})
 	_, err := c.Fetch(t.Context(), fileOf("", b), []string{peers["wrong content"], peers["does not have"]})
 	wantError(t, err, Missing, "404", "before that, peer 127.0.0.1", "sha256", "it has no URL: give it one")
 	gone := serveHTTP(t, http.NotFound)
@@ -535,7 +536,7 @@ func TestSecretIsForPeers(t *testing.T) {
 		}
 	}
 	peer, origin := serveHTTP(t, server), serveHTTP(t, server)
-	mustFetch(t, newCache(t, 1<<20, Options{Secret: "s"}), fileOf(origin, b), peer).Release()
+	mustFetch(t, newCache(t, 1<<20, Options{Secrets: identity.NewSecrets("s")}), fileOf(origin, b), peer).Release()
 	if !slices.Equal(got, []string{"s", ""}) {
 		t.Errorf("peer and origin got %q", got)
 	}
@@ -1206,7 +1207,7 @@ func TestFullDisk(t *testing.T) {
 func TestHandler(t *testing.T) {
 	b := content(1, 3*chunk+9)
 	origin, _ := serveContent(t, b)
-	c := newCache(t, 1<<20, Options{Secret: "open sesame"})
+	c := newCache(t, 1<<20, Options{Secrets: identity.NewSecrets("open sesame")})
 	mustFetch(t, c, fileOf(origin, b)).Release()
 	url := servePeer(t, c)
 	name := fmt.Sprintf("%x", sha256.Sum256(b))

@@ -1,8 +1,6 @@
 package files
 
 import (
-	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/hex"
 	"errors"
 	"io"
@@ -14,14 +12,12 @@ import (
 )
 
 // Handler gives peers what is in the cache: GET or HEAD of /files/ and the digest in 64 lowercase hex digits, always
-// the whole file. With a Secret in the options requests must carry it; without, nothing but loopback must reach the
+// the whole file. With Secrets in the options requests must carry one; without, nothing but loopback must reach the
 // handler. A file that is evicted while it is sent keeps its disk space until it is sent: peers do not count as those
 // who hold it, for they must not keep out this worker's own tasks.
 func (c *Cache) Handler() http.Handler {
-	want := sha256.Sum256([]byte(c.opts.Secret))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		got := sha256.Sum256([]byte(r.Header.Get(secretHeader)))
-		if c.opts.Secret != "" && subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
+		if !c.opts.Secrets.Takes(r.Header.Get(secretHeader)) {
 			http.Error(w, "the secret is missing or not this worker's: give all workers the same one", http.StatusUnauthorized)
 			return
 		}

@@ -23,8 +23,8 @@ type Options struct {
 	// cloud's metadata service) may trust whoever reaches it. No proxy is used.
 	Hosts []string
 
-	// Secret is what workers ask of each other; all have the same. Empty: none, for loopback only.
-	Secret string
+	// Secrets are what workers ask of each other; all have the same. Nil: none, for loopback only, or with Keys.
+	Secrets *identity.Secrets
 	// Keys are this worker's certificates, by which it connects to other workers; nil: in plain.
 	Keys *identity.Keys
 

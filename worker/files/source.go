@@ -120,7 +120,7 @@ func (c *Cache) peer(raw string, digest [32]byte) source {
 	}
 	u = &url.URL{Scheme: u.Scheme, Host: u.Host, Path: filesPath + hex.EncodeToString(digest[:])}
 	return source{fromPeer, u.Host, "peer " + u.Host, func(ctx context.Context) (io.ReadCloser, int64, error) {
-		return get(ctx, c.peers, u, c.opts.Secret)
+		return get(ctx, c.peers, u, c.opts.Secrets.Tell())
 	}}
 }
 

@@ -134,7 +134,7 @@ type sent struct {
 // asks for another.
 func (a *announcer) round(timeout time.Duration) (again bool) {
 	a.tellFiles()
-	beats := a.beats.Beats(a.server.row(a.ctx.Err() != nil), a.server.cfg.asked())
+	beats := a.beats.Beats(a.server.row(a.ctx.Err() != nil), a.server.cfg.asked().Tell())
 	results := make([]sent, len(beats))
 	deadline := time.Now().Add(timeout)
 	var all sync.WaitGroup

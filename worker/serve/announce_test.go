@@ -12,6 +12,7 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/probe/gossip/view"
 	"github.com/phoebe-sched/phoebe/probe/heartbeat"
+	"github.com/phoebe-sched/phoebe/probe/identity"
 )
 
 // home is a frontend as far as heartbeats go.
@@ -32,7 +33,7 @@ func newHome(t *testing.T, listen, secret string) *home {
 	h := &home{addr: l.Addr().String()}
 	h.ans.Version = 1
 	h.ans.Members = []view.Member{{Name: "f-" + h.addr, Heartbeat: h.addr}}
-	s := heartbeat.Serve(l, heartbeat.Config{Secret: secret, MaxConns: 10, Answer: func(b *view.Heartbeat) view.Answer {
+	s := heartbeat.Serve(l, heartbeat.Config{Secrets: identity.NewSecrets(secret), MaxConns: 10, Answer: func(b *view.Heartbeat) view.Answer {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.beats = append(h.beats, *b)

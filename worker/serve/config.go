@@ -38,7 +38,9 @@ type Config struct {
 
 	// Secret is what frontends must know; both sides have the same. Empty: none, on loopback only, or with Keys.
 	Secret string
-	// Keys are this worker's certificates, by which connections count then, and not by Secret. They go with Goroutines.
+	// Secrets are several, which may be replaced while it runs, instead of Secret.
+	Secrets *identity.Secrets
+	// Keys are this worker's certificates, by which connections count then, and not by the secret. They go with Goroutines.
 	// Nil: it speaks in plain.
 	Keys *identity.Keys
 
@@ -110,6 +112,9 @@ func (c Config) defaults() Config {
 			c.Host = name
 		}
 	}
+	if c.Secrets == nil {
+		c.Secrets = identity.NewSecrets(c.Secret)
+	}
 	if c.Registry == nil {
 		c.Registry = exec.NewRegistry()
 	}
@@ -164,7 +169,9 @@ func (c Config) Validate() error {
 	}
 	short("the worker's name", c.Name)
 	short("the worker's host name", c.Host)
-	short("the secret", c.Secret)
+	for _, secret := range c.Secrets.All() {
+		short("the secret", secret)
+	}
 	between("the number of labels", len(c.Labels), 0, probe.MaxList)
 	for _, l := range c.Labels {
 		if key, _, ok := strings.Cut(l, "="); !ok || key == "" {
@@ -226,16 +233,16 @@ func (c *Config) checkListen() error {
 	if err != nil {
 		return fmt.Errorf("listen on %q: %w: want host:port, such as 127.0.0.1:7420", c.Listen, err)
 	}
-	if c.Secret == "" && c.Keys == nil && !addr.IP.IsLoopback() {
+	if c.Secrets.Tell() == "" && c.Keys == nil && !addr.IP.IsLoopback() {
 		return fmt.Errorf("listen on %q: anyone who can reach it could run tasks here: give certificates (--tls-dir) or set a secret (--secret-file), the same as the frontends', or listen on 127.0.0.1", c.Listen)
 	}
 	return nil
 }
 
-// asked is the secret that is asked for, and told, on connections: none where certificates tell who is who.
-func (c *Config) asked() string {
+// asked are the secrets that are asked for, and told, on connections: none where certificates tell who is who.
+func (c *Config) asked() *identity.Secrets {
 	if c.Keys != nil {
-		return ""
+		return nil
 	}
-	return c.Secret
+	return c.Secrets
 }

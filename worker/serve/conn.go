@@ -1,8 +1,6 @@
 package serve
 
 import (
-	"crypto/sha256"
-	"crypto/subtle"
 	"fmt"
 	"sync"
 	"time"
@@ -44,6 +42,8 @@ type conn struct {
 	epoch    probe.Epoch
 	frontend probe.FrontendID
 	name     string // of the frontend
+	told     string // the secret
+	secrets  uint64 // the version of ours that has taken it
 	lease    time.Duration
 	heard    time.Time   // when something last came; until known, when the connection was opened
 	batch    []probe.Msg // received, to be delivered
@@ -86,7 +86,10 @@ func (c *conn) receive(data []byte) {
 	if c.known {
 		c.heard = time.Now()
 	}
-	flt := c.parse(data)
+	flt := c.outdated()
+	if flt == nil {
+		flt = c.parse(data)
+	}
 	if len(c.batch) > 0 {
 		c.server.deliver(c)
 		c.batch = emptied(c.batch)
@@ -94,6 +97,19 @@ func (c *conn) receive(data []byte) {
 	if flt != nil {
 		c.fail(flt)
 	}
+}
+
+// outdated is a fault if the secret that let the frontend in has been replaced.
+func (c *conn) outdated() *fault {
+	secrets := c.server.cfg.asked()
+	version := secrets.Version()
+	if !c.known || version == c.secrets {
+		return nil
+	}
+	if c.secrets = version; secrets.Takes(c.told) {
+		return nil
+	}
+	return reject("the secret that this connection was made with is not this worker's any more")
 }
 
 // parse collects messages in the batch. With a fault, those before it are good.
@@ -166,17 +182,19 @@ func (c *conn) hello(m probe.Msg) *fault {
 	}
 	cfg := &c.server.cfg
 	version, features, err := probe.Spoken.Common(h.Speaks, "this worker", "the frontend")
-	mine, theirs := sha256.Sum256([]byte(cfg.asked())), sha256.Sum256([]byte(h.Secret))
+	secrets := cfg.asked()
+	c.secrets = secrets.Version() // before it is compared
 	switch {
 	case err != nil:
 		return reject("%w", err)
-	case subtle.ConstantTimeCompare(mine[:], theirs[:]) != 1:
+	case !secrets.Takes(h.Secret):
 		return reject("the secret is not this worker's: give all frontends and workers the same one")
 	case h.Lease < minLease || h.Lease > cfg.MaxLease:
 		return reject("a lease of %v: this worker takes %v to %v", h.Lease, minLease, cfg.MaxLease)
 	case h.Frontend == 0:
 		return reject("a frontend without an id")
 	}
+	c.told = h.Secret
 	c.known, c.frontend, c.name, c.lease, c.heard = true, h.Frontend, h.Name, h.Lease, time.Now()
 	c.timer.Reset(c.lease)
 	c.wire.Tune(c.lease)

@@ -282,7 +282,7 @@ func (s *Server) used() (ids []view.FileID, news bool) {
 }
 
 func (c *Config) fileOptions() files.Options {
-	return files.Options{Roots: c.FileRoots, Hosts: c.FileHosts, Secret: c.asked(), Keys: c.Keys, Timeout: c.FileTimeout}
+	return files.Options{Roots: c.FileRoots, Hosts: c.FileHosts, Secrets: c.asked(), Keys: c.Keys, Timeout: c.FileTimeout}
 }
 
 // filesListen is where the cache is served.
@@ -311,7 +311,7 @@ func (c *Config) checkFiles() (errs []error) {
 	switch {
 	case err != nil:
 		wrong("serve files on %q: %w: want host:port, such as 127.0.0.1:7421", listen, err)
-	case c.Secret == "" && c.Keys == nil && !addr.IP.IsLoopback():
+	case c.Secrets.Tell() == "" && c.Keys == nil && !addr.IP.IsLoopback():
 		wrong("serve files on %q: anyone who can reach it could read them: give certificates (--tls-dir) or set a secret (--secret-file), the same as the other workers', or listen on 127.0.0.1", listen)
 	case c.Advertise == "" && (addr.IP == nil || addr.IP.IsUnspecified()):
 		wrong("serve files on %q: other workers are told to reach this one there, and cannot: set the address to advertise", listen)

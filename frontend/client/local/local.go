@@ -36,10 +36,11 @@ type Config struct {
 	FrontendPort, WorkerPort int
 	OrFree                   bool // if one of the frontends' ports is taken, all of them have free ones
 
-	Registry *exec.Registry // what the workers run; default exec.NewRegistry()
-	Policy   string         // of jobs that name none; default the first of frontend.Policies
-	Secret   string         // default: none
-	TLSDir   string         // keys of all parts, which have the roles of both; default: none, they speak in plain
+	Registry *exec.Registry    // what the workers run; default exec.NewRegistry()
+	Policy   string            // of jobs that name none; default the first of frontend.Policies
+	Secret   string            // default: none
+	Secrets  *identity.Secrets // several, instead of Secret; who made them watches them
+	TLSDir   string            // keys of all parts, which have the roles of both; default: none, they speak in plain
 
 	Logger  *slog.Logger // default: none
 	Metrics *metrics.Set // of all parts together; default: a set for each part
@@ -155,7 +156,7 @@ func (c *Cluster) startWorkers(cfg Config) error {
 	for i := range cfg.Workers {
 		wc := wserve.Config{
 			Listen: address(cfg.WorkerPort, i), Name: fmt.Sprintf("worker-%d", i),
-			Secret: cfg.Secret, Keys: c.keys, Registry: cfg.Registry, Logger: cfg.Logger, Metrics: cfg.Metrics, Goroutines: true,
+			Secret: cfg.Secret, Secrets: cfg.Secrets, Keys: c.keys, Registry: cfg.Registry, Logger: cfg.Logger, Metrics: cfg.Metrics, Goroutines: true,
 		}
 		wc.Core.Capacity = probe.Demand{CPU: probe.Slot.CPU * probe.Millicores(cfg.Slots), Mem: probe.Slot.Mem * probe.MiB(cfg.Slots)}
 		if cfg.Worker != nil {
@@ -180,7 +181,7 @@ func (c *Cluster) startFrontends(cfg Config, policy frontend.Policy) error {
 	}
 	for i, addr := range addrs {
 		fc := fserve.Config{
-			Listen: addr, Name: fmt.Sprintf("frontend-%d", i), Secret: cfg.Secret, Keys: c.keys, Workers: fserve.Static(c.Workers()),
+			Listen: addr, Name: fmt.Sprintf("frontend-%d", i), Secret: cfg.Secret, Secrets: cfg.Secrets, Keys: c.keys, Workers: fserve.Static(c.Workers()),
 			Peers: addrs, Policy: policy, Logger: cfg.Logger, Metrics: cfg.Metrics,
 		}
 		if cfg.Frontend != nil {

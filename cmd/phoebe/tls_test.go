@@ -1,0 +1,180 @@
+package main_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/probe/identity"
+)
+
+// secured is a fleet by TLS: a frontend with gossip, and a worker that has announced itself and has a cache of files.
+type secured struct {
+	t        *testing.T
+	keys     string // folder of folders
+	frontend *gossiper
+	worker   *process
+}
+
+func secure(t *testing.T) *secured {
+	t.Helper()
+	s := &secured{t: t, keys: filepath.Join(t.TempDir(), "keys")}
+	phoebe(t, "tls", s.keys, "--for", "frontend,worker,operator,client/acme,client/other").want(t, 0)
+	s.frontend = meet(start(t, append(gossipFlags, "--tls-dir", s.dir("frontend"))...))
+	s.worker = start(t, "--log-level", "info", "worker", "--listen", "127.0.0.1:0", "--name", "w", "--join", s.frontend.heartbeat, "--tls-dir", s.dir("worker"),
+		"--cache-dir", filepath.Join(t.TempDir(), "cache"), "--files-listen", freeAddress(t), "--admin", "127.0.0.1:0", "--allow-exec")
+	s.linked(1)
+	return s
+}
+
+func (s *secured) dir(who string) string {
+	return filepath.Join(s.keys, strings.ReplaceAll(who, "/", "-"))
+}
+
+// client is one with the keys of who.
+func (s *secured) client(who string, addrs ...string) *client.Client {
+	s.t.Helper()
+	if len(addrs) == 0 {
+		addrs = []string{s.frontend.api}
+	}
+	c, err := client.New(addrs, client.WithTLS(s.dir(who)), client.WithRetryFor(5*time.Second))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func (s *secured) linked(n int) {
+	s.t.Helper()
+	c := s.client("operator")
+	eventually(s.t, func() error {
+		said, err := c.Cluster(s.t.Context())
+		if err != nil {
+			return err
+		}
+		up := 0
+		for _, w := range said.Workers {
+			if w.State == "up" {
+				up++
+			}
+		}
+		if up != n {
+			return fmt.Errorf("%d workers are linked of %d: %+v", up, n, said.Workers)
+		}
+		return nil
+	})
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// port is one that speaks TLS, and which roles it lets in.
+type port struct{ of, addr, roles string }
+
+func (s *secured) ports() []port {
+	files := s.worker.args[slices.Index(s.worker.args, "--files-listen")+1]
+	return []port{
+		{"the API", s.frontend.api, "frontend operator client/acme"},
+		{"heartbeats", s.frontend.heartbeat, "worker"},
+		{"probe links", s.worker.addr(), "frontend"},
+		{"files", files, "worker"},
+		{"a frontend's admin", adminAddr(s.t, s.frontend.process), "frontend worker operator client/acme"},
+		{"a worker's admin", adminAddr(s.t, s.worker), "frontend worker operator client/acme"},
+	}
+}
+
+// A job goes through by TLS. Each port lets in those whose role fits; nobody else gets a byte from it, and what is said to it
+// in plain, or by TLS without a certificate, gets none but an alert.
+func TestTLSPorts(t *testing.T) {
+	t.Parallel()
+	s := secure(t)
+	outs, err := s.client("client/acme").Run(t.Context(), client.Job{Tasks: []client.Task{{Function: "echo", Payload: []byte("hello")}}})
+	if err != nil || string(outs[0].Result) != "hello" {
+		t.Fatalf("%+v, %v", outs, err)
+	}
+	phoebe(t, "run", "--connect", s.frontend.api, "--tls-dir", s.dir("client/other"), "--function", "echo", "--payload", "by the command line").want(t, 0, "by the command line")
+	for _, p := range s.ports() {
+		for _, who := range []string{"frontend", "worker", "operator", "client/acme"} {
+			keys, err := identity.Open(s.dir(who))
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			c, err := keys.Connect(ctx, new(net.Dialer).DialContext, p.addr, identity.Anyone)
+			cancel()
+			if err != nil {
+				t.Errorf("%s: %v", p.of, err) // by TLS 1.3, one is told later that one's certificate is no good
+				continue
+			}
+			letIn := true
+			c.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
+			if n, err := c.Read(make([]byte, 1)); err != nil && strings.Contains(err.Error(), "remote error: tls: bad certificate") {
+				letIn = false
+			} else if n > 0 {
+				t.Errorf("%s spoke to %s unasked", p.of, who)
+			}
+			if want := strings.Contains(" "+p.roles+" ", " "+who+" "); letIn != want {
+				t.Errorf("%s lets %s in: %v", p.of, who, letIn)
+			}
+			c.Close()
+		}
+		for what, says := range map[string]string{"HTTP": "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", "a probe link": "phoebe-probe\x01\x01\x00", "nothing": ""} {
+			c, err := net.Dial("tcp", p.addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Write([]byte(says))
+			c.(*net.TCPConn).CloseWrite()
+			c.SetReadDeadline(time.Now().Add(patience))
+			got := make([]byte, 1000)
+			n := 0
+			for err == nil {
+				var more int
+				more, err = c.Read(got[n:])
+				n += more
+			}
+			if n > 0 && (n != 7 || got[0] != 21) { // an alert of TLS: no state
+				t.Errorf("%s answers %q to %s in plain", p.of, got[:n], what)
+			}
+			c.Close()
+		}
+	}
+}
+
+// What is not allowed beyond loopback says what to do.
+func TestNotInTheOpen(t *testing.T) {
+	t.Parallel()
+	keys := filepath.Join(t.TempDir(), "keys")
+	phoebe(t, "tls", keys).want(t, 0)
+	for _, c := range []struct {
+		args []string
+		text string
+	}{
+		{[]string{"frontend", "--listen", "0.0.0.0:0", "--advertise", "a:1", "--workers", "127.0.0.1:1"}, "give certificates (--tls-dir) or set a secret (--secret-file)"},
+		{[]string{"worker", "--listen", "0.0.0.0:0"}, "give certificates (--tls-dir) or set a secret (--secret-file)"},
+		{[]string{"frontend", "--listen", "127.0.0.1:0", "--gossip", "0.0.0.0:0", "--tls-dir", filepath.Join(keys, "frontend")}, "set a secret (--secret-file)"},
+		{[]string{"frontend", "--listen", "127.0.0.1:0", "--workers", "127.0.0.1:1", "--tls-dir", filepath.Join(keys, "worker")}, "is of worker, and here one of frontend is needed"},
+		{[]string{"worker", "--listen", "127.0.0.1:0", "--tls-dir", filepath.Join(keys, "client-default")}, "is of client/default, and here one of worker is needed"},
+		{[]string{"worker", "--listen", "127.0.0.1:0", "--tls-dir", keys}, "a folder with keys has ca.crt, tls.crt and tls.key"},
+		{[]string{"worker", "--listen", "127.0.0.1:0", "--event-loops", "1", "--tls-dir", filepath.Join(keys, "worker")}, "event loops, which know no TLS"},
+		{[]string{"run", "--tls-dir", filepath.Join(keys, "worker"), "--function", "echo"}, "here one of frontend or client or operator is needed"},
+		{[]string{"tls", keys}, "is not empty"},
+		{[]string{"tls", keys + "x", "--for", "boss"}, `unknown role "boss"`},
+	} {
+		phoebe(t, c.args...).want(t, 2, c.text)
+	}
+}
