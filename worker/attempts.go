@@ -8,10 +8,27 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
+// enter adds an attempt to those that are here.
+func (c *Core) enter(a *attempt) {
+	id, l := a.launch.Attempt, a.owner
+	c.attempts[id] = a
+	if l.frontend != id.Frontend {
+		l = c.byOwner[id.Frontend]
+	}
+	if l != nil {
+		l.top = max(l.top, id.Seq)
+	}
+}
+
+// has reports whether there is an attempt of this id, which came on a link. One that is new, as nearly all are, is not
+// looked up: of the results that are kept for clients few are in the processor's cache.
+func (c *Core) has(l *link, id probe.AttemptID) bool {
+	return (id.Frontend != l.frontend || id.Seq <= l.top) && c.attempts[id] != nil
+}
+
 // start runs an attempt whose room was taken already.
 func (c *Core) start(a *attempt, now time.Time, acts []Action) []Action {
 	a.state, a.startedAt, a.from = running, now, nil
-	c.attempts[a.launch.Attempt] = a
 	c.changes++
 	a.bill.use()
 	a.run = int32(len(c.runs))
@@ -235,6 +252,11 @@ func (c *Core) linkUp(ev LinkUp, now time.Time, acts []Action) []Action {
 		c.linkDown(old, now)
 	}
 	l := &link{id: ev.Link, frontend: ev.Frontend, places: map[probe.ResID]*place{}, answer: firstLead, lead: firstLead}
+	for id := range c.attempts {
+		if id.Frontend == l.frontend {
+			l.top = max(l.top, id.Seq)
+		}
+	}
 	c.links[l.id] = l
 	c.byOwner[l.frontend] = l
 	if c.leaving {

@@ -66,6 +66,32 @@ func (c *cycle) ride() {
 	c.end(launch.Attempt)
 }
 
+// bundle is how many tasks BenchmarkTask gives out with one turn, and unacked how many results wait to be acknowledged.
+const bundle, unacked = 25, 4000
+
+// bundled: reserve, ready, bind of a bundle, exits, and the acknowledgement of as many that ended long ago.
+func (c *cycle) bundled() {
+	c.step(Received{1, probe.Reserve{First: c.res, Count: 1, Demand: probe.Slot, Early: true}})
+	m := probe.Bind{Res: c.res, Launch: c.launch(), Bundle: make([]probe.Launch, bundle-1)}
+	c.res++
+	for i := range m.Bundle {
+		m.Bundle[i] = c.launch()
+	}
+	c.step(Received{1, m})
+	first := m.Launch.Attempt
+	for i := range uint64(bundle) {
+		c.step(&Exited{Attempt: probe.AttemptID{Frontend: 1, Seq: first.Seq + i}, Status: probe.Succeeded})
+	}
+	if first.Seq < unacked {
+		return
+	}
+	acks := make([]probe.AttemptID, bundle)
+	for i := range acks {
+		acks[i] = probe.AttemptID{Frontend: 1, Seq: first.Seq + uint64(i) - unacked}
+	}
+	c.step(Received{1, probe.Ack{Attempts: acks}})
+}
+
 func BenchmarkTask(b *testing.B) {
 	run := func(name string, c *cycle, f func(*cycle)) {
 		b.Run(name, func(b *testing.B) {
@@ -77,6 +103,7 @@ func BenchmarkTask(b *testing.B) {
 	}
 	run("ride", newCycle(FIFO, 0), (*cycle).ride)
 	run("bound", newCycle(FIFO, 0), (*cycle).bound)
+	run("bundled", newCycle(FIFO, 0), (*cycle).bundled)
 	for order := range Order(len(orderNames)) {
 		run("bound/"+order.String()+"/1000-wait", newCycle(order, 1000), (*cycle).bound)
 	}

@@ -33,6 +33,11 @@ func (c *Core) checkLinks() error {
 			return fmt.Errorf("link %d is not silent and has %d parked places", id, len(l.parked))
 		}
 	}
+	for id := range c.attempts {
+		if l := c.byOwner[id.Frontend]; l != nil && l.top < id.Seq {
+			return fmt.Errorf("link %d knows of no attempt beyond %d, and %s is here", l.id, l.top, id)
+		}
+	}
 	return nil
 }
 

@@ -236,6 +236,7 @@ type link struct {
 	frontend probe.FrontendID
 	seen     probe.Window // places
 	bound    probe.Window // attempts, by Seq, whose Bind came
+	top      uint64       // no attempt that is here has a higher Seq of its frontend
 	places   map[probe.ResID]*place
 	silent   bool // its last turn expired and nothing was heard since
 	parked   []*place
@@ -271,6 +272,22 @@ type attempt struct {
 
 	pos  int
 	node list.Node[*attempt]
+}
+
+// slab makes the attempts of one message.
+type slab []attempt
+
+// maxSlab bounds how many of them last as long as the one that lasts longest.
+const maxSlab = 32
+
+// next is a new attempt, of so many that may come yet.
+func (s *slab) next(left int) *attempt {
+	if len(*s) == 0 {
+		*s = make(slab, min(left, maxSlab))
+	}
+	a := &(*s)[0]
+	*s = (*s)[1:]
+	return a
 }
 
 type attemptState uint8

@@ -65,7 +65,7 @@ func (c *Core) fetched(ev *Fetched, now time.Time, acts []Action) []Action {
 		return acts // its frontend uses an id twice; the first one goes
 	}
 	a := p.attempt(now)
-	c.attempts[ev.Attempt] = a
+	c.enter(a)
 	return c.conclude(a, &Exited{Attempt: ev.Attempt, Status: probe.NoInput, Error: ev.Err}, now, acts)
 }
 

@@ -33,12 +33,13 @@ func (c *Core) reserve(l *link, m *probe.Reserve, now time.Time, acts []Action) 
 	c.queue.weigh(of, m.Weights)
 	c.cameShort(need, now)
 	looked, gap := false, false // whether, though others wait, there may be room for those that ride along
+	var slab slab
 	for i := range m.Count {
 		id := m.First + probe.ResID(i)
 		if !l.seen.Mark(id) {
 			continue
 		}
-		ride := int(i) < rides && len(c.early) == 0 && c.attempts[m.Launches[i].Attempt] == nil
+		ride := int(i) < rides && len(c.early) == 0 && !c.has(l, m.Launches[i].Attempt)
 		if ride && c.queue.len() > 0 {
 			if !looked {
 				looked, gap = true, c.hasGap(need, now)
@@ -47,12 +48,14 @@ func (c *Core) reserve(l *link, m *probe.Reserve, now time.Time, acts []Action) 
 			ride = gap
 		}
 		if ride {
-			a := &attempt{launch: m.Launches[i], job: m.Job, generation: m.Generation, demand: m.Demand, owner: l, arrivedAt: now}
+			a := slab.next(rides - int(i))
+			*a = attempt{launch: m.Launches[i], job: m.Job, generation: m.Generation, demand: m.Demand, owner: l, arrivedAt: now}
 			a.expected = cmp.Or(a.launch.Estimate, m.Estimate, m.Typical)
 			if c.staged.Len() == 0 && need.fits(c.free) {
 				c.take(need)
 				a.bill = c.queue.chargeMore(of, m.Demand, a.expected)
 				c.Stats.RidesStarted++
+				c.enter(a)
 				acts = c.start(a, now, acts)
 				continue
 			}
@@ -264,6 +267,7 @@ func (c *Core) begin(p *place, now time.Time, acts []Action) []Action {
 		delete(c.fetches, p.launch.Attempt)
 	}
 	a := p.attempt(now)
+	c.enter(a)
 	c.take(p.needs())
 	acts = c.start(a, now, acts)
 	return append(acts, Send{p.link.id, probe.Started{
@@ -322,7 +326,7 @@ func (c *Core) askedPlace(l *link, res probe.ResID, turn probe.Turn) *place {
 
 // bind gives a task to a place whose turn is on.
 func (c *Core) bind(l *link, m *probe.Bind, now time.Time, acts []Action) []Action {
-	if !l.bound.Mark(probe.ResID(m.Launch.Attempt.Seq)) || c.attempts[m.Launch.Attempt] != nil {
+	if !l.bound.Mark(probe.ResID(m.Launch.Attempt.Seq)) || c.has(l, m.Launch.Attempt) {
 		return acts // repeated, and not to be refused: it may have run, and be forgotten
 	}
 	p := c.askedPlace(l, m.Res, m.Turn)
@@ -351,7 +355,9 @@ func (c *Core) bind(l *link, m *probe.Bind, now time.Time, acts []Action) []Acti
 	if !own { // tasks of another job may be of another function
 		expected = 0
 	}
-	a := &attempt{
+	var slab slab
+	a := slab.next(1 + len(m.Bundle))
+	*a = attempt{
 		launch: m.Launch, job: job, generation: generation, demand: p.demand, owner: l, arrivedAt: now, expected: cmp.Or(m.Launch.Estimate, expected),
 		waited: p.askedAt.Sub(p.queuedAt), held: now.Sub(p.askedAt),
 	}
@@ -375,13 +381,14 @@ func (c *Core) bind(l *link, m *probe.Bind, now time.Time, acts []Action) []Acti
 	}
 	a.bill = p.endTurn()
 	if wasHeld {
+		c.enter(a)
 		acts = c.start(a, now, acts)
 	} else {
 		c.stage(a, now)
 	}
 	for i := range m.Bundle {
 		launch := &m.Bundle[i]
-		if c.attempts[launch.Attempt] != nil {
+		if c.has(l, launch.Attempt) {
 			continue // its frontend uses an id twice
 		}
 		if reason := c.unfitLate(launch); reason != 0 {
@@ -389,10 +396,12 @@ func (c *Core) bind(l *link, m *probe.Bind, now time.Time, acts []Action) []Acti
 			continue
 		}
 		c.Stats.Bound++
-		c.stage(&attempt{
+		b := slab.next(len(m.Bundle) - i)
+		*b = attempt{
 			launch: *launch, job: job, generation: generation, demand: p.demand, owner: l, arrivedAt: now, expected: cmp.Or(launch.Estimate, expected), waited: a.waited, held: a.held,
 			bill: c.queue.chargeMore(c.queue.tenant(p.tenant), p.demand, cmp.Or(launch.Estimate, p.expected)),
-		}, now)
+		}
+		c.stage(b, now)
 	}
 	return acts
 }
@@ -400,7 +409,7 @@ func (c *Core) bind(l *link, m *probe.Bind, now time.Time, acts []Action) []Acti
 // stage lets an attempt wait, ahead of the queue, for a slot that should fall free within a round trip.
 func (c *Core) stage(a *attempt, now time.Time) {
 	a.state, a.since = staged, now
-	c.attempts[a.launch.Attempt] = a
+	c.enter(a)
 	c.staged.Push(a)
 	c.promised = c.promised.Add(a.demand)
 }
