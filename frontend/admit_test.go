@@ -23,7 +23,7 @@ func TestWaitIsJudgedByHowLongTasksRun(t *testing.T) {
 		step(WorkerUp{0, probe.Welcome{Worker: "w", Functions: []string{"f"}, Capacity: probe.Slot}})
 		step(job(1))
 		step(Received{0, probe.Ready{Res: 1}})
-		step(Received{0, probe.Finished{Attempt: probe.AttemptID{Frontend: 1, Seq: 1}, Status: probe.Succeeded, Run: test.run}})
+		step(Received{0, &probe.Finished{Attempt: probe.AttemptID{Frontend: 1, Seq: 1}, Status: probe.Succeeded, Run: test.run}})
 		step(job(2)) // and it is never ready
 		now = now.Add(2 * time.Second)
 		_, refused := step(job(3))[0].(Refused)

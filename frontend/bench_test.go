@@ -40,7 +40,7 @@ func benchmarkJob(b *testing.B, workers int, busy bool) {
 	var acts []Action
 	var events []Event
 	reply := func(w Worker, l *probe.Launch) {
-		events = append(events, Received{w, probe.Finished{
+		events = append(events, Received{w, &probe.Finished{
 			Attempt: l.Attempt, Task: l.Task, Status: probe.Succeeded, Run: 10 * time.Millisecond, Load: load,
 		}})
 	}

@@ -121,9 +121,9 @@ func (c *Core) take(w *worker, msg probe.Msg, now time.Time, acts []Action) []Ac
 	case probe.Ready:
 		c.heard(w, m.Load, now)
 		acts = c.ready(w, &m, now, acts)
-	case probe.Finished:
+	case *probe.Finished:
 		c.heard(w, m.Load, now)
-		acts = c.finished(w, &m, now, acts)
+		acts = c.finished(w, m, now, acts)
 	case probe.Queued:
 		c.view.CountedPlaces(w.Worker, m.First, m.Count)
 		c.heard(w, m.Load, now)

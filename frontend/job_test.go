@@ -132,7 +132,7 @@ func TestDeadlineThatAWorkerTells(t *testing.T) {
 		}
 	}
 	ended := 0
-	for _, a := range c.Step(now.Add(time.Second), Received{0, probe.Finished{Attempt: id, Status: probe.TimedOut}}, nil) {
+	for _, a := range c.Step(now.Add(time.Second), Received{0, &probe.Finished{Attempt: id, Status: probe.TimedOut}}, nil) {
 		if d, ok := a.(Done); ok {
 			if ended++; d.Outcome.Kind != DeadlineExceeded {
 				t.Errorf("task %d: %+v", d.Outcome.Task, d.Outcome)

@@ -78,7 +78,7 @@ func (m *machine) speak() probe.Msg {
 		if m.runs = m.runs[1:]; len(m.runs) == 0 && len(m.live) == 0 {
 			load.Free = probe.Slot
 		}
-		return probe.Finished{Attempt: l.Attempt, Status: probe.Succeeded, Run: time.Millisecond, Load: load}
+		return &probe.Finished{Attempt: l.Attempt, Status: probe.Succeeded, Run: time.Millisecond, Load: load}
 	case !m.asked && len(m.queue) > 0:
 		m.asked = true
 		return probe.Ready{Res: m.queue[0], Load: load}

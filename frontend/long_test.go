@@ -174,7 +174,7 @@ func TestExplain(t *testing.T) {
 	f.step(WorkerGone{Worker: 1})
 	f.tell(0, 3*time.Second, probe.Load{})
 	explain("lost: worker w1 went away", "after 1s: w0: the least C of 1", "at w0: sent")
-	acts := f.step(Received{0, probe.Finished{Attempt: probe.AttemptID{Frontend: 'a', Seq: 2}, Status: probe.Succeeded, Waited: 4 * time.Second, Run: 9 * time.Second,
+	acts := f.step(Received{0, &probe.Finished{Attempt: probe.AttemptID{Frontend: 'a', Seq: 2}, Status: probe.Succeeded, Waited: 4 * time.Second, Run: 9 * time.Second,
 		Usage: probe.Usage{CPU: 8 * time.Second, Memory: 100},
 	}})
 	if i := slices.IndexFunc(acts, func(a Action) bool { _, ok := a.(Done); return ok }); i < 0 {
@@ -220,7 +220,7 @@ func TestExplain(t *testing.T) {
 func TestLearning(t *testing.T) {
 	f := newFleet(t, 1, 8, Config{})
 	finish := func(l probe.Launch, run time.Duration) {
-		f.step(Received{0, probe.Finished{Attempt: l.Attempt, Status: probe.Succeeded, Run: run}})
+		f.step(Received{0, &probe.Finished{Attempt: l.Attempt, Status: probe.Succeeded, Run: run}})
 		f.tell(0, 0, probe.Load{})
 	}
 	f.tell(0, 0, probe.Load{})
@@ -246,7 +246,7 @@ func TestLearning(t *testing.T) {
 		if i == 3 {
 			break
 		}
-		f.step(Received{0, probe.Finished{Attempt: ls[0].Attempt, Status: probe.Succeeded, Run: 2 * ls[0].Estimate}})
+		f.step(Received{0, &probe.Finished{Attempt: ls[0].Attempt, Status: probe.Succeeded, Run: 2 * ls[0].Estimate}})
 		f.now = f.core.NextWake()
 		acts = f.step(Wake{})
 	}
@@ -259,7 +259,7 @@ func TestLearning(t *testing.T) {
 		id := fmt.Sprint("s", n)
 		acts := short.step(Submit{jobWith(id, Task{})})
 		l := acts[1].(Send).Msg.(probe.Reserve).Launches[0]
-		short.step(Received{0, probe.Finished{Attempt: l.Attempt, Status: probe.Succeeded, Run: time.Millisecond, Load: probe.Load{Free: short.size}}})
+		short.step(Received{0, &probe.Finished{Attempt: l.Attempt, Status: probe.Succeeded, Run: time.Millisecond, Load: probe.Load{Free: short.size}}})
 	}
 	if n := short.core.view.Runs("f").Stats().N(); n < 8 || n > 20 {
 		t.Errorf("%d of 100 short runs are remembered", n)
@@ -279,7 +279,7 @@ func TestWrongHints(t *testing.T) {
 		if want := []time.Duration{10, 10, 10, 30}[n] * time.Millisecond; m.Estimate != want || m.Launches[0].Estimate != want {
 			t.Errorf("job %d: a hint of 10 ms is told as %v and %v, want %v", n, m.Estimate, m.Launches[0].Estimate, want)
 		}
-		f.step(Received{0, probe.Finished{Attempt: m.Launches[0].Attempt, Status: probe.Succeeded, Run: off * 10 * time.Millisecond, Load: probe.Load{Free: f.size}}})
+		f.step(Received{0, &probe.Finished{Attempt: m.Launches[0].Attempt, Status: probe.Succeeded, Run: off * 10 * time.Millisecond, Load: probe.Load{Free: f.size}}})
 	}
 	f.tell(0, 0, probe.Load{})
 	_, ls := enqueues(f.step(Submit{jobWith("l", Task{Estimate: 900 * time.Millisecond})}))
@@ -350,7 +350,7 @@ func TestFailures(t *testing.T) {
 		f.tell(0, 0, probe.Load{})
 		f.tell(1, time.Minute, probe.Load{})
 		_, ls := enqueues(f.step(Submit{jobWith("j"+function, Task{Function: function, Estimate: 5 * time.Second})}))
-		f.step(Received{0, probe.Finished{Attempt: ls[0].Attempt, Status: probe.Failed}})
+		f.step(Received{0, &probe.Finished{Attempt: ls[0].Attempt, Status: probe.Failed}})
 	}
 	if rate(f, 0) < 100*usual || rate(f, 1) != usual {
 		t.Errorf("three functions failed at a worker: its failure rate is %.0f times that of another", rate(f, 0)/rate(f, 1))
@@ -529,7 +529,7 @@ func TestRandomStages(t *testing.T) {
 				left[j.Tasks[r.l.Task].Stage]--
 			}
 			load := probe.Load{Free: f.size, Matrix: flat(f.size, 0)}
-			take(f.step(Received{r.w, probe.Finished{Attempt: r.l.Attempt, Status: status, Run: time.Millisecond, Load: load}}))
+			take(f.step(Received{r.w, &probe.Finished{Attempt: r.l.Attempt, Status: status, Run: time.Millisecond, Load: load}}))
 		}
 		if outcomes != len(j.Tasks) || failures > 0 && !doomed {
 			t.Fatalf("seed %d: %d of %d tasks ended, %d failed", seed, outcomes, len(j.Tasks), failures)

@@ -33,7 +33,7 @@ func TestReadingIsPartOfTheRun(t *testing.T) {
 		if got := sent.Launches[0].Estimate; i == 0 && got != time.Millisecond+reads {
 			t.Errorf("the worker expects %v", got)
 		}
-		f.step(Received{1, probe.Finished{Attempt: sent.Launches[0].Attempt, Status: probe.Succeeded, Run: time.Millisecond + reads, Load: probe.Load{Free: f.size}}})
+		f.step(Received{1, &probe.Finished{Attempt: sent.Launches[0].Attempt, Status: probe.Succeeded, Run: time.Millisecond + reads, Load: probe.Load{Free: f.size}}})
 	}
 	if w := estimate.Expect(0, 1e6, nil, f.core.view.Runs("f").Stats(), time.Hour); w.Mean.Round(10*time.Microsecond) != time.Millisecond {
 		t.Errorf("tasks are believed to run for %v without reading", w.Mean)

@@ -38,7 +38,7 @@ func TestMoreTasksThanAReserveHasPlaces(t *testing.T) {
 						say(probe.Ready{Res: m.First + probe.ResID(i)})
 					}
 				case probe.Bind:
-					say(probe.Finished{Attempt: m.Launch.Attempt, Status: probe.Succeeded})
+					say(&probe.Finished{Attempt: m.Launch.Attempt, Status: probe.Succeeded})
 				}
 			}
 		}

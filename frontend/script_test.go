@@ -360,7 +360,7 @@ func message(l *script.Line, verb string, capacity probe.Demand) probe.Msg {
 		}
 		return m
 	case "finished":
-		m := probe.Finished{Attempt: l.Attempt(l.Word()), Load: load, Run: cmp.Or(l.Duration("run"), time.Millisecond)}
+		m := &probe.Finished{Attempt: l.Attempt(l.Word()), Load: load, Run: cmp.Or(l.Duration("run"), time.Millisecond)}
 		m.Status = statuses[l.Word()]
 		if m.Status == probe.Succeeded {
 			m.Result = []byte("result")

@@ -240,7 +240,7 @@ func AppendMsg(b []byte, m Msg) []byte {
 		b = appendDuration(b, m.Expiry)
 		b = appendDuration(b, m.Early)
 		b = appendLoad(b, &m.Load)
-	case Finished:
+	case *Finished:
 		b = begin(b, kindFinished)
 		b = appendAttempt(b, m.Attempt)
 		b = append(b, m.Job[:]...)
@@ -417,6 +417,26 @@ func appendLoad(b []byte, l *Load) []byte {
 type Decoder struct {
 	Skipped int // messages of unknown kinds in good frames
 	names   names
+	results []Finished // those that were decoded since Reuse, and room for more
+}
+
+// result is a new message, or one that Reuse may have reused.
+func (d *Decoder) result() *Finished {
+	n := len(d.results)
+	if n == cap(d.results) {
+		d.results, n = make([]Finished, 0, min(max(1, 2*n), maxReuse)), 0 // those before stay where they are
+	}
+	d.results = d.results[:n+1]
+	return &d.results[n]
+}
+
+// maxReuse is for how many results a decoder keeps memory.
+const maxReuse = 64
+
+// Reuse has the memory of results used again for what is decoded next: nobody uses those that were decoded before.
+func (d *Decoder) Reuse() {
+	clear(d.results)
+	d.results = d.results[:0]
 }
 
 // Decode appends the messages of a frame's body to msgs. They alias body, which from then on belongs to
@@ -506,7 +526,9 @@ func (d *Decoder) Decode(body []byte, msgs []Msg) (Epoch, []Msg, error) {
 				Expiry: r.duration("expiry"), Early: r.duration("early"), Load: r.load(),
 			})
 		case kindFinished:
-			msgs = append(msgs, r.finished())
+			m := d.result()
+			r.finished(m)
+			msgs = append(msgs, m)
 		case kindRefused:
 			first, count := r.places(0)
 			msgs = append(msgs, Refused{
@@ -734,8 +756,8 @@ func (r *reader) welcome() Welcome {
 	}
 }
 
-func (r *reader) finished() Finished {
-	m := Finished{
+func (r *reader) finished(m *Finished) {
+	*m = Finished{
 		Attempt: r.attempt("attempt"),
 		Job:     r.job("job"),
 		Task:    TaskIndex(r.uint32("task")),
@@ -767,7 +789,6 @@ func (r *reader) finished() Finished {
 			}
 		}
 	}
-	return m
 }
 
 func (r *reader) reason() Reason {

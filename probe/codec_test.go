@@ -25,7 +25,7 @@ import (
 // all has every message once; TestAllMessages holds it against the source.
 var all = []Msg{
 	Hello{}, Reserve{}, Bind{}, Decline{}, Enqueue{}, Cancel{}, Kill{}, Claim{}, Ack{}, Sync{}, Ping{}, Probe{},
-	Welcome{}, Rejected{}, Queued{}, Started{}, Ready{}, Finished{}, Refused{}, Evicted{}, Gone{}, Load{}, Drain{}, Pong{},
+	Welcome{}, Rejected{}, Queued{}, Started{}, Ready{}, &Finished{}, Refused{}, Evicted{}, Gone{}, Load{}, Drain{}, Pong{},
 	Claimed{}, Common{}, Forget{},
 }
 
@@ -33,13 +33,17 @@ func TestAllMessages(t *testing.T) {
 	var inSource []string
 	for _, decl := range parseMessages(t).Decls {
 		if f, ok := decl.(*ast.FuncDecl); ok && f.Recv != nil && f.Name.Name == "kind" {
-			inSource = append(inSource, f.Recv.List[0].Type.(*ast.Ident).Name)
+			of := f.Recv.List[0].Type
+			if star, ok := of.(*ast.StarExpr); ok {
+				of = star.X
+			}
+			inSource = append(inSource, of.(*ast.Ident).Name)
 		}
 	}
 	var known []string
 	kinds := map[kind]string{}
 	for _, m := range all {
-		name := reflect.TypeOf(m).Name()
+		name := reflect.Indirect(reflect.ValueOf(m)).Type().Name()
 		known = append(known, name)
 		if other := kinds[m.kind()]; other != "" {
 			t.Errorf("%s and %s are of the same kind", name, other)
@@ -86,8 +90,14 @@ func countConsts(t testing.TB, typ string) int {
 // drawMsg fills a message of the type of m with anything legal, field by field, so that a field the codec
 // forgets comes back as zero.
 func drawMsg(t *rapid.T, m Msg) Msg {
-	v := reflect.New(reflect.TypeOf(m)).Elem()
-	fill(t, v, v.Type().Name())
+	of := reflect.TypeOf(m)
+	if of.Kind() == reflect.Pointer {
+		v := reflect.New(of.Elem())
+		fill(t, v.Elem(), of.Elem().Name())
+		return v.Interface().(Msg)
+	}
+	v := reflect.New(of).Elem()
+	fill(t, v, of.Name())
 	return v.Interface().(Msg)
 }
 
@@ -321,9 +331,10 @@ func shorter(m Msg) []int {
 		context := fields(m) - none
 		m.Launch.Context = nil
 		return []int{context, fields(m) - 2*none}
-	case Finished:
-		m.Code, m.Detail, m.Retry, m.Outputs = "", nil, Anywhere, nil
-		return []int{fields(m) - none}
+	case *Finished:
+		old := *m
+		old.Code, old.Detail, old.Retry, old.Outputs = "", nil, Anywhere, nil
+		return []int{fields(&old) - none}
 	}
 	return nil
 }
@@ -411,8 +422,8 @@ func TestRefusals(t *testing.T) {
 		{"demand over", raw(kindLoad, 0, 0xff, 0xff, 0xff, 0xff, 0x0f, 0, 0, 0), "Load, load.free: out of range"},
 		{"turn over 32 bits", raw(kindDecline, 1, 0xff, 0xff, 0xff, 0xff, 0x7f), "Decline, turn: out of range"},
 		{"duration over", raw(kindReady, binary.AppendUvarint([]byte{1, 0}, 1<<63)...), "Ready, waited: out of range"},
-		{"status 0", body(1, Finished{}), "Finished, status: unknown value"},
-		{"status over", body(1, Finished{Status: NoInput + 1}), "Finished, status: unknown value"},
+		{"status 0", body(1, &Finished{}), "Finished, status: unknown value"},
+		{"status over", body(1, &Finished{Status: NoInput + 1}), "Finished, status: unknown value"},
 		{"reason 0", body(1, Evicted{First: 1, Count: 1}), "Evicted, reason: unknown value"},
 		{"reason over", body(1, Evicted{First: 1, Count: 1, Reason: Reason(len(reasonNames))}), "Evicted, reason: unknown value"},
 
@@ -502,8 +513,8 @@ func TestMended(t *testing.T) {
 		{Rejected{Reason: strings.Repeat("é", MaxText)}, Rejected{Reason: strings.Repeat("é", MaxText/2)}},
 		{Rejected{Reason: "x" + strings.Repeat("é", MaxText)}, Rejected{Reason: "x" + strings.Repeat("é", MaxText/2-1)}},
 		{
-			Finished{Status: Failed, Error: strings.Repeat("\x80", MaxText+1)},
-			Finished{Status: Failed, Error: strings.Repeat("\x80", MaxText-4)},
+			&Finished{Status: Failed, Error: strings.Repeat("\x80", MaxText+1)},
+			&Finished{Status: Failed, Error: strings.Repeat("\x80", MaxText-4)},
 		},
 	} {
 		if _, got, err := new(Decoder).Decode(body(1, c.m), nil); err != nil || !reflect.DeepEqual(got, []Msg{c.want}) {
@@ -658,7 +669,7 @@ func TestLengthBombs(t *testing.T) {
 func TestCorpora(t *testing.T) {
 	var examples []corpus.Example
 	for _, m := range golden {
-		for v, i := reflect.ValueOf(m), 0; i < v.NumField(); i++ {
+		for v, i := reflect.Indirect(reflect.ValueOf(m)), 0; i < v.NumField(); i++ {
 			if v.Field(i).IsZero() {
 				t.Errorf("%T.%s is zero in the corpus", m, v.Type().Field(i).Name)
 			}
@@ -752,7 +763,7 @@ var (
 			Res: 100, Turn: 1, Waited: 20 * time.Millisecond, Expiry: time.Second, Early: time.Microsecond,
 			Load: goldenLoad,
 		},
-		Finished{
+		&Finished{
 			Attempt: goldenAttempt, Job: goldenJob, Task: 3, Status: Failed, Result: []byte("out"),
 			Error: "exit code 1", Waited: 1, Held: 2, Launch: 3, Run: 4, Kept: 5,
 			Usage: Usage{CPU: 6, Memory: 300, Fetched: 8, Fetch: 9}, Load: goldenLoad,
@@ -821,7 +832,7 @@ func benchmark(b *testing.B, run func(*testing.B, []Msg)) {
 		},
 		Ready{Res: 1 << 20, Waited: 20 * time.Millisecond, Expiry: time.Second, Load: load},
 		Bind{Res: 1 << 20, Launch: launch},
-		Finished{
+		&Finished{
 			Attempt: goldenAttempt, Job: goldenJob, Task: 3, Status: Succeeded, Result: make([]byte, 128),
 			Waited: 20_000_000, Held: 50_000, Launch: 20_000, Run: 10_000_000, Kept: 1000, Load: load,
 		},
@@ -867,11 +878,33 @@ func TestAppendDoesNotAllocate(t *testing.T) {
 		seq++
 		b, start := BeginPush(buf[:0], 1)
 		b = AppendMsg(b, Ready{Res: ResID(seq), Load: goldenLoad})
-		b = AppendMsg(b, Finished{Attempt: AttemptID{1, seq}, Job: goldenJob, Status: Succeeded})
+		b = AppendMsg(b, &Finished{Attempt: AttemptID{1, seq}, Job: goldenJob, Status: Succeeded})
 		b = AppendMsg(b, Bind{Res: ResID(seq), Launch: goldenLaunch})
 		EndFrame(b, start)
 	})
 	if n != 0 {
 		t.Errorf("%v allocations for three messages", n)
+	}
+}
+
+// Results that were decoded stay as they are, until Reuse says that nobody uses them.
+func TestDecoderReuse(t *testing.T) {
+	var d Decoder
+	var msgs []Msg
+	for i := range uint64(3 * maxReuse) {
+		var err error
+		body := AppendMsg([]byte{1}, &Finished{Attempt: AttemptID{1, i}, Status: Succeeded})
+		if _, msgs, err = d.Decode(body, msgs); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, m := range msgs {
+		if seq := m.(*Finished).Attempt.Seq; seq != uint64(i) {
+			t.Fatalf("result %d became %d", i, seq)
+		}
+	}
+	d.Reuse()
+	if n := testing.AllocsPerRun(10, func() { d.result(); d.Reuse() }); n > 0 {
+		t.Errorf("%v allocations", n)
 	}
 }

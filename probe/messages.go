@@ -2,8 +2,9 @@ package probe
 
 import "time"
 
-// Msg is a message of the probe protocol: one of the structs of this file, by value. Slices and
-// strings in it belong to the message; nobody writes to them afterwards. Durations are never negative.
+// Msg is a message of the probe protocol: one of the structs of this file, by value, but for Finished: there are so many of
+// these that they come by their address, and may be lent. Slices and strings in it belong to the message; nobody writes to
+// them afterwards. Durations are never negative.
 type Msg interface{ kind() kind }
 
 // kind is the first byte of an encoded message. Numbers are never reused.
@@ -430,30 +431,30 @@ type Pong struct {
 	Load Load
 }
 
-func (Hello) kind() kind    { return kindHello }
-func (Reserve) kind() kind  { return kindReserve }
-func (Bind) kind() kind     { return kindBind }
-func (Decline) kind() kind  { return kindDecline }
-func (Enqueue) kind() kind  { return kindEnqueue }
-func (Cancel) kind() kind   { return kindCancel }
-func (Kill) kind() kind     { return kindKill }
-func (Claim) kind() kind    { return kindClaim }
-func (Ack) kind() kind      { return kindAck }
-func (Sync) kind() kind     { return kindSync }
-func (Ping) kind() kind     { return kindPing }
-func (Probe) kind() kind    { return kindProbe }
-func (Common) kind() kind   { return kindCommon }
-func (Forget) kind() kind   { return kindForget }
-func (Welcome) kind() kind  { return kindWelcome }
-func (Rejected) kind() kind { return kindRejected }
-func (Queued) kind() kind   { return kindQueued }
-func (Started) kind() kind  { return kindStarted }
-func (Ready) kind() kind    { return kindReady }
-func (Finished) kind() kind { return kindFinished }
-func (Refused) kind() kind  { return kindRefused }
-func (Evicted) kind() kind  { return kindEvicted }
-func (Gone) kind() kind     { return kindGone }
-func (Load) kind() kind     { return kindLoad }
-func (Drain) kind() kind    { return kindDrain }
-func (Pong) kind() kind     { return kindPong }
-func (Claimed) kind() kind  { return kindClaimed }
+func (Hello) kind() kind     { return kindHello }
+func (Reserve) kind() kind   { return kindReserve }
+func (Bind) kind() kind      { return kindBind }
+func (Decline) kind() kind   { return kindDecline }
+func (Enqueue) kind() kind   { return kindEnqueue }
+func (Cancel) kind() kind    { return kindCancel }
+func (Kill) kind() kind      { return kindKill }
+func (Claim) kind() kind     { return kindClaim }
+func (Ack) kind() kind       { return kindAck }
+func (Sync) kind() kind      { return kindSync }
+func (Ping) kind() kind      { return kindPing }
+func (Probe) kind() kind     { return kindProbe }
+func (Common) kind() kind    { return kindCommon }
+func (Forget) kind() kind    { return kindForget }
+func (Welcome) kind() kind   { return kindWelcome }
+func (Rejected) kind() kind  { return kindRejected }
+func (Queued) kind() kind    { return kindQueued }
+func (Started) kind() kind   { return kindStarted }
+func (Ready) kind() kind     { return kindReady }
+func (*Finished) kind() kind { return kindFinished }
+func (Refused) kind() kind   { return kindRefused }
+func (Evicted) kind() kind   { return kindEvicted }
+func (Gone) kind() kind      { return kindGone }
+func (Load) kind() kind      { return kindLoad }
+func (Drain) kind() kind     { return kindDrain }
+func (Pong) kind() kind      { return kindPong }
+func (Claimed) kind() kind   { return kindClaimed }

@@ -42,7 +42,7 @@ func (c *Core) start(a *attempt, now time.Time, acts []Action) []Action {
 	if launch.Deadline > 0 {
 		launch.Deadline = max(launch.Deadline-now.Sub(a.arrivedAt), 1)
 	}
-	return append(acts, Start{Job: a.job, Demand: a.demand, Launch: launch})
+	return append(acts, c.lent.starts.Lend(Start{Job: a.job, Demand: a.demand, Launch: launch}))
 }
 
 func (c *Core) unstage(a *attempt) {
@@ -101,20 +101,20 @@ func (c *Core) conclude(a *attempt, ev *Exited, now time.Time, acts []Action) []
 	if a.owner == nil {
 		return acts
 	}
-	return append(acts, Send{a.owner.id, c.finished(a, now)})
+	return c.send(a.owner, c.finished(a, now), acts)
 }
 
-func (c *Core) finished(a *attempt, now time.Time) probe.Finished {
+func (c *Core) finished(a *attempt, now time.Time) *probe.Finished {
 	usage := probe.Usage{CPU: a.end.CPU, Memory: a.end.Memory}
 	if a.files != nil {
 		usage.Fetched, usage.Fetch = a.files.bytes, a.files.took
 	}
-	return probe.Finished{
+	return c.lent.results.Lend(probe.Finished{
 		Attempt: a.launch.Attempt, Job: a.job, Task: a.launch.Task,
 		Status: a.end.Status, Result: a.end.Result, Error: a.end.Error,
 		Waited: a.waited, Held: a.held, Launch: a.startedAt.Sub(a.arrivedAt), Run: a.end.Run, Kept: now.Sub(a.endedAt),
 		Usage: usage, Load: c.Load(),
-	}
+	})
 }
 
 // weight is what an attempt that has ended costs to keep, in bytes.
@@ -215,7 +215,7 @@ func (c *Core) sync(l *link, m *probe.Sync, now time.Time, acts []Action) []Acti
 		case a != nil && a.owner == nil:
 			acts = c.adopt(l, a, now, acts) // its Claim was lost
 		case a != nil && a.owner == l && a.state == ended && now.Sub(a.endedAt) >= probe.SyncAge:
-			acts = append(acts, Send{l.id, c.finished(a, now)})
+			acts = c.send(l, c.finished(a, now), acts)
 		}
 	}
 	for _, a := range c.attemptsInOrder(func(a *attempt) bool {
@@ -224,7 +224,7 @@ func (c *Core) sync(l *link, m *probe.Sync, now time.Time, acts []Action) []Acti
 		acts = c.abandon(a, now, acts)
 	}
 	if len(gone.Places)+len(gone.Attempts) > 0 {
-		acts = append(acts, Send{l.id, gone})
+		acts = c.send(l, gone, acts)
 	}
 	return acts
 }
@@ -237,10 +237,10 @@ func (c *Core) leave(now time.Time, acts []Action) []Action {
 	}
 	c.leaving, c.stays = true, now.Add(c.cfg.ReadyExpiry)
 	for _, l := range c.linksInOrder() {
-		acts = append(acts, Send{l.id, probe.Drain{}})
+		acts = c.send(l, probe.Drain{}, acts)
 		for _, p := range l.inOrder(func(p *place) bool { return p.state == queued || p.state == parked }) {
 			c.dropPlace(p)
-			acts = append(acts, Send{l.id, probe.Evicted{First: p.res, Count: 1, Reason: probe.Leaving}})
+			acts = c.send(l, probe.Evicted{First: p.res, Count: 1, Reason: probe.Leaving}, acts)
 		}
 	}
 	return acts
@@ -260,7 +260,7 @@ func (c *Core) linkUp(ev LinkUp, now time.Time, acts []Action) []Action {
 	c.links[l.id] = l
 	c.byOwner[l.frontend] = l
 	if c.leaving {
-		acts = append(acts, Send{l.id, probe.Drain{}})
+		acts = c.send(l, probe.Drain{}, acts)
 	}
 	return acts
 }

@@ -77,7 +77,7 @@ func (c *Core) claim(l *link, m *probe.Claim, now time.Time, acts []Action) []Ac
 	}
 	// Of two claims of one generation, as clients make them that do not count, the later one has it.
 	if known := c.memories[m.Job]; known != nil && known.owner != 0 && m.Generation < known.generation {
-		return append(acts, Send{l.id, probe.Claimed{Job: m.Job, Generation: m.Generation, Moved: true}})
+		return c.send(l, probe.Claimed{Job: m.Job, Generation: m.Generation, Moved: true}, acts)
 	}
 	known := c.remember(m.Job, now)
 	known.owner, known.generation = l.frontend, m.Generation
@@ -85,7 +85,7 @@ func (c *Core) claim(l *link, m *probe.Claim, now time.Time, acts []Action) []Ac
 		for _, p := range other.inOrder(func(p *place) bool { return p.job == m.Job && (other != l || p.generation < m.Generation) }) {
 			c.dropPlace(p)
 			if other != l { // the same frontend has forgotten it with the job
-				acts = append(acts, Send{other.id, probe.Evicted{First: p.res, Count: 1, Reason: probe.Moved}})
+				acts = c.send(other, probe.Evicted{First: p.res, Count: 1, Reason: probe.Moved}, acts)
 			}
 		}
 	}
@@ -104,7 +104,7 @@ func (c *Core) claim(l *link, m *probe.Claim, now time.Time, acts []Action) []Ac
 	if !known.forgot && !c.leaving { // who leaves has results acknowledged that clients do not have yet
 		answer.Knows = now.Sub(c.since)
 	}
-	return append(acts, Send{l.id, answer})
+	return c.send(l, answer, acts)
 }
 
 // claimAttempt gives an attempt to the link that asks, if its job has not moved.
@@ -145,11 +145,11 @@ func (c *Core) adopt(l *link, a *attempt, now time.Time, acts []Action) []Action
 	a.owner = l
 	c.Stats.Claimed++
 	if a.state == ended {
-		return append(acts, Send{l.id, c.finished(a, now)})
+		return c.send(l, c.finished(a, now), acts)
 	}
-	return append(acts, Send{l.id, probe.Started{
+	return c.send(l, probe.Started{
 		Attempt: a.launch.Attempt, Job: a.job, Task: a.launch.Task, Ran: now.Sub(a.startedAt), Load: c.Load(),
-	}})
+	}, acts)
 }
 
 // disowned is where an attempt without a link is found.

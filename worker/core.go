@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/lent"
 	"github.com/phoebe-sched/phoebe/probe/list"
 	"github.com/phoebe-sched/phoebe/probe/pq"
 )
@@ -123,7 +124,8 @@ type Leave struct{}
 type Wake struct{}
 
 // Action is what the shell must do: one of Send, Start, Stop, Drop, Fetch and Release. A shell whose frontends launch
-// no task with Files never sees the last two.
+// no task with Files never sees the last two. What comes by its address, as nothing comes as often, is the core's again with its
+// next step, and so are the Finished of its messages.
 type Action interface{ action() }
 
 // Send a message on a link; it may be lost if the link breaks.
@@ -164,10 +166,10 @@ func (Fetched) event()  {}
 func (Leave) event()    {}
 func (Wake) event()     {}
 
-func (Send) action()  {}
-func (Start) action() {}
-func (Stop) action()  {}
-func (Drop) action()  {}
+func (*Send) action()  {}
+func (*Start) action() {}
+func (Stop) action()   {}
+func (Drop) action()   {}
 
 func (Fetch) action()   {}
 func (Release) action() {}
@@ -222,6 +224,12 @@ type Core struct {
 	shareOnly bool      // what hasGap found is for short tasks in the share that is closed to long ones
 	settled   uint64    // the changes up to which backfill found all that may start
 	fetchWake time.Time // when what backfill found may change because files are late; zero: never
+
+	lent struct { // with the actions of this step
+		sends   lent.Of[Send]
+		starts  lent.Of[Start]
+		results lent.Of[probe.Finished]
+	}
 
 	fetches  map[probe.AttemptID]*place // in the queue, whose files were asked for
 	released []probe.AttemptID          // in this step
@@ -356,6 +364,9 @@ func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
 		c.since, c.began = now, now
 	}
 	c.queue.now = now.Sub(c.began)
+	c.lent.sends.TakeBack()
+	c.lent.starts.TakeBack()
+	c.lent.results.TakeBack()
 	switch ev := ev.(type) {
 	case Received:
 		if l := c.links[ev.Link]; l != nil { // else of a connection that was dropped
@@ -429,17 +440,22 @@ func (c *Core) receive(l *link, msg probe.Msg, now time.Time, acts []Action) []A
 	case probe.Sync:
 		return c.sync(l, &m, now, acts)
 	case probe.Ping:
-		return append(acts, Send{l.id, probe.Pong{Seq: m.Seq, Load: c.load(m.Matrix, now)}})
+		return c.send(l, probe.Pong{Seq: m.Seq, Load: c.load(m.Matrix, now)}, acts)
 	case probe.Probe:
 		load := c.load(m.Matrix, now)
 		load.Seq = m.Seq
-		return append(acts, Send{l.id, load})
+		return c.send(l, load, acts)
 	case probe.Hello:
 		// The shell has seen to it; a second one changes nothing.
 	default:
 		// A message only a worker sends: the peer is confused, and its lease is all we owe it.
 	}
 	return acts
+}
+
+// send has a message sent on a link.
+func (c *Core) send(l *link, m probe.Msg, acts []Action) []Action {
+	return append(acts, c.lent.sends.Lend(Send{l.id, m}))
 }
 
 // Load is what the core tells of itself with most messages.

@@ -251,7 +251,7 @@ func (w *world) isRude(id probe.AttemptID) bool { return id.Frontend == 3 }
 // do checks an action, and carries it out.
 func (w *world) do(a Action) {
 	switch a := a.(type) {
-	case Start:
+	case *Start:
 		w.seen["Start"]++
 		id := a.Launch.Attempt
 		n := needs(a.Demand, w.long[id])
@@ -305,7 +305,7 @@ func (w *world) do(a Action) {
 			w.seen["fetch released"]++
 		}
 		delete(w.files, a.Attempt)
-	case Send:
+	case *Send:
 		w.seen["sent "+name(a.Msg)]++
 		l := w.wire(a.Link)
 		if l == nil {
@@ -317,7 +317,12 @@ func (w *world) do(a Action) {
 			w.checkMatrix(p.Load.Matrix)
 		}
 		w.check(l, a.Msg)
-		l.toFront = append(l.toFront, flight{a.Msg, w.now.Add(maxDelay)})
+		m := a.Msg
+		if f, ok := m.(*probe.Finished); ok { // it is only lent
+			kept := *f
+			m = &kept
+		}
+		l.toFront = append(l.toFront, flight{m, w.now.Add(maxDelay)})
 	default:
 		w.t.Fatalf("unknown action %T", a)
 	}
@@ -374,7 +379,7 @@ func (w *world) check(l *wire, msg probe.Msg) {
 			w.t.Fatalf("impossible times in %+v", m)
 		}
 		w.owner[m.Attempt] = l.id
-	case probe.Finished:
+	case *probe.Finished:
 		end, ok := w.ended[m.Attempt]
 		if !ok || end.Status != m.Status || string(end.Result) != string(m.Result) || end.Error != m.Error {
 			w.t.Fatalf("finished %+v, but it ended %+v", m, end)
@@ -845,7 +850,7 @@ func (w *world) hearMsg(f *front, msg probe.Msg) {
 		}
 	case probe.Started:
 		f.awaits[m.Attempt] = sent{at: w.now}
-	case probe.Finished:
+	case *probe.Finished:
 		delete(f.awaits, m.Attempt)
 		f.toAck = append(f.toAck, m.Attempt)
 	}
@@ -889,7 +894,7 @@ func (w *world) exitOne(id probe.AttemptID, status probe.Status) {
 	before := len(l.toFront)
 	w.step(ev)
 	if !slices.ContainsFunc(l.toFront[before:], func(f flight) bool {
-		m, ok := f.msg.(probe.Finished)
+		m, ok := f.msg.(*probe.Finished)
 		return ok && m.Attempt == id
 	}) {
 		w.t.Fatalf("attempt %s of link %d ended, and nobody was told", id, l.id)

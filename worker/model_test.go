@@ -587,9 +587,9 @@ func testModel(t *rapid.T) int {
 		var log []string
 		for _, a := range acts {
 			switch a := a.(type) {
-			case Start:
+			case *Start:
 				log = append(log, fmt.Sprint("start ", a.Launch.Attempt.Seq))
-			case Send:
+			case *Send:
 				if r, ok := a.Msg.(probe.Ready); ok {
 					log = append(log, fmt.Sprintf("ready %d/%d.%d", a.Link, r.Res, r.Turn))
 				}

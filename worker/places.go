@@ -83,9 +83,9 @@ func (c *Core) reserve(l *link, m *probe.Reserve, now time.Time, acts []Action) 
 		}
 	}
 	if rides < min(len(m.Launches), int(count)) {
-		acts = append(acts, Send{l.id, probe.Queued{
+		acts = c.send(l, probe.Queued{
 			First: m.First + probe.ResID(rides), Count: count - uint32(rides), Ahead: ahead, Load: c.Load(),
-		}})
+		}, acts)
 	}
 	return acts
 }
@@ -128,7 +128,7 @@ func (c *Core) enqueue(l *link, m *probe.Enqueue, now time.Time, acts []Action) 
 	}
 	c.queuePlace(p, now)
 	if acts = c.fill(now, acts); l.places[m.Res] != nil {
-		acts = append(acts, Send{l.id, probe.Queued{First: m.Res, Count: 1, Ahead: ahead, Load: c.load(m.Matrix, now)}})
+		acts = c.send(l, probe.Queued{First: m.Res, Count: 1, Ahead: ahead, Load: c.load(m.Matrix, now)}, acts)
 	}
 	return acts
 }
@@ -168,9 +168,9 @@ func (c *Core) unfitLate(m *probe.Launch) probe.Reason {
 
 func (c *Core) refuse(l *link, first probe.ResID, count uint32, a probe.AttemptID, reason probe.Reason, after time.Duration, acts []Action) []Action {
 	c.Stats.Refused++
-	return append(acts, Send{l.id, probe.Refused{
+	return c.send(l, probe.Refused{
 		First: first, Count: count, Attempt: a, Reason: reason, RetryAfter: after, Load: c.Load(),
-	}})
+	}, acts)
 }
 
 func (c *Core) queuePlace(p *place, now time.Time) {
@@ -270,9 +270,9 @@ func (c *Core) begin(p *place, now time.Time, acts []Action) []Action {
 	c.enter(a)
 	c.take(p.needs())
 	acts = c.start(a, now, acts)
-	return append(acts, Send{p.link.id, probe.Started{
+	return c.send(p.link, probe.Started{
 		Attempt: a.launch.Attempt, Res: p.res, Job: p.job, Task: a.launch.Task, Load: c.load(p.tellMatrix, now),
-	}})
+	}, acts)
 }
 
 // attempt is that of a task bound early, whose wait is over.
@@ -313,7 +313,7 @@ func (c *Core) ask(p *place, state placeState, now time.Time, acts []Action) []A
 	if state == early {
 		m.Early = p.link.lead
 	}
-	return append(acts, Send{p.link.id, m})
+	return c.send(p.link, m, acts)
 }
 
 // askedPlace is the place whose given turn is on, or nil.
@@ -366,7 +366,7 @@ func (c *Core) bind(l *link, m *probe.Bind, now time.Time, acts []Action) []Acti
 	switch {
 	case m.Keep && c.leaving:
 		delete(l.places, p.res)
-		acts = append(acts, Send{l.id, probe.Evicted{First: p.res, Count: 1, Reason: probe.Leaving}})
+		acts = c.send(l, probe.Evicted{First: p.res, Count: 1, Reason: probe.Leaving}, acts)
 	case m.Keep:
 		if (p.turn+1)%maxTurns == 0 {
 			c.seq++
@@ -525,7 +525,7 @@ func (c *Core) expire(now time.Time, acts []Action) []Action {
 		c.Stats.Expired++
 		c.learned.turned(false)
 		c.dropPlace(p)
-		acts = append(acts, Send{p.link.id, probe.Evicted{First: p.res, Count: 1, Reason: probe.Expired}})
+		acts = c.send(p.link, probe.Evicted{First: p.res, Count: 1, Reason: probe.Expired}, acts)
 		if !p.link.silent {
 			c.park(p.link)
 		}

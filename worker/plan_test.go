@@ -68,7 +68,7 @@ func send(t *rapid.T, order Order, es []errand) (started, told []time.Duration) 
 			case Fetch:
 				i := int(a.Attempt.Seq) - 1
 				fetched[i] = c.fetches[a.Attempt].files.by.Sub(began) // exactly when it is expected
-			case Start:
+			case *Start:
 				i := int(a.Launch.Attempt.Seq) - 1
 				if es[i].fetch > 0 && fetched[i] >= 0 {
 					t.Fatalf("errand %d started without its files", i)
@@ -186,7 +186,7 @@ func TestShortBehindMany(t *testing.T) {
 	c := New(Config{Capacity: size(8), Functions: []string{"f"}, ShortShare: 0.25})
 	step := func(ev Event) (ready int) {
 		for _, a := range c.Step(now, ev, nil) {
-			if s, ok := a.(Send); ok {
+			if s, ok := a.(*Send); ok {
 				if _, ok := s.Msg.(probe.Ready); ok {
 					ready++
 				}

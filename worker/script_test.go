@@ -217,9 +217,9 @@ func (s *story) show(acts []Action) string {
 
 func (s *story) showAction(a Action) string {
 	switch a := a.(type) {
-	case Send:
+	case *Send:
 		return s.names[a.Link] + " " + showMsg(a.Msg)
-	case Start:
+	case *Start:
 		return "start " + script.ShowAttempt(a.Launch.Attempt) + script.Optional(" deadline", a.Launch.Deadline)
 	case Stop:
 		return "stop " + script.ShowAttempt(a.Attempt)
@@ -245,7 +245,7 @@ func showMsg(msg probe.Msg) string {
 			text += fmt.Sprintf(" at=%d", m.Res)
 		}
 		return text + script.Optional(" ran", m.Ran) + showWaits(m.Load)
-	case probe.Finished:
+	case *probe.Finished:
 		status := [...]string{"nothing", "ok", "failed", "panicked", "killed", "timed_out", "too_large", "no_input"}[m.Status]
 		return "finished " + script.ShowAttempt(m.Attempt) + " " + status +
 			script.Optional(" waited", m.Waited) + script.Optional(" held", m.Held) + script.Optional(" launch", m.Launch) + script.Optional(" kept", m.Kept) + showUsage(m.Usage)

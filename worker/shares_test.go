@@ -79,7 +79,7 @@ func share(t *testing.T, slots int, lasts time.Duration, tenants ...*sharer) {
 	step = func(ev Event) {
 		for _, a := range c.Step(now, ev, nil) {
 			switch a := a.(type) {
-			case Start:
+			case *Start:
 				s, id := of[a.Launch.Attempt], a.Launch.Attempt
 				run := time.Duration((0.5 + draws.Float64()) * float64(s.run))
 				s.gap = max(s.gap, now.Sub(start)-max(s.last, s.from))
@@ -90,14 +90,14 @@ func share(t *testing.T, slots int, lasts time.Duration, tenants ...*sharer) {
 					}
 					step(&Exited{Attempt: id, Run: run})
 				})
-			case Send:
-				i := int(a.Link)
+			case *Send:
+				link, i := a.Link, int(a.Link)
 				s := tenants[i]
 				switch m := a.Msg.(type) {
 				case probe.Ready:
 					after(50*time.Microsecond, func() {
 						if draws.Float64() < s.declines {
-							step(Received{a.Link, probe.Decline{Res: m.Res, Turn: m.Turn}})
+							step(Received{link, probe.Decline{Res: m.Res, Turn: m.Turn}})
 							reserve(i, 1)
 							return
 						}
@@ -105,7 +105,7 @@ func share(t *testing.T, slots int, lasts time.Duration, tenants ...*sharer) {
 						for range s.bundle {
 							b.Bundle = append(b.Bundle, launch(s))
 						}
-						step(Received{a.Link, b})
+						step(Received{link, b})
 						if s.once {
 							reserve(i, 1)
 						}

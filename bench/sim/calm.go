@@ -222,11 +222,11 @@ func (r *faultRun) calmWorker(w *workerNode, ev worker.Event) {
 	left := 0 // the queue, as they must
 	for _, a := range w.acts {
 		switch a := a.(type) {
-		case worker.Start:
+		case *worker.Start:
 			left++
 		case worker.Stop, worker.Drop:
 			r.fail("nothing is wrong, and w%d does %T %+v after %s", w.index, a, a, describe(ev))
-		case worker.Send:
+		case *worker.Send:
 			switch m := a.Msg.(type) {
 			case probe.Ready:
 				left++
@@ -240,7 +240,7 @@ func (r *faultRun) calmWorker(w *workerNode, ev worker.Event) {
 				if m.Reason != probe.QueueFull && m.Reason != probe.Late {
 					r.fail("nothing is wrong, and w%d refuses: %s, after %s", w.index, m.Reason, describe(ev))
 				}
-			case probe.Finished:
+			case *probe.Finished:
 				if m.Status != probe.Succeeded {
 					r.fail("nothing is wrong, and attempt %s at w%d ends as %s: %s", m.Attempt, w.index, m.Status, m.Error)
 				}

@@ -78,8 +78,8 @@ func (c *central) Step(now time.Time, ev frontend.Event, acts []frontend.Action)
 		c.workers[ev.Worker] = w
 		c.idle.Push(w)
 	case frontend.Received:
-		if m, ok := ev.Msg.(probe.Finished); ok {
-			acts = c.finished(c.workers[ev.Worker], &m, acts)
+		if m, ok := ev.Msg.(*probe.Finished); ok {
+			acts = c.finished(c.workers[ev.Worker], m, acts)
 		}
 	}
 	return c.decide(now, acts)

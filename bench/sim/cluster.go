@@ -338,10 +338,10 @@ func (c *cluster) stepWorker(w *workerNode, ev worker.Event) error {
 	for _, a := range w.acts {
 		c.note("   w%d -> %s", w.index, a)
 		switch a := a.(type) {
-		case worker.Send:
+		case *worker.Send:
 			c.push(c.conns[a.Link-1], a.Msg)
-		case worker.Start:
-			c.execute(w, a)
+		case *worker.Start:
+			c.execute(w, *a)
 		case worker.Stop:
 			i := slices.IndexFunc(w.running, func(r *execution) bool { return r.start.Launch.Attempt == a.Attempt })
 			if i >= 0 && !w.running[i].stopping {

@@ -147,8 +147,8 @@ func (e *eagle) Step(now time.Time, ev frontend.Event, acts []frontend.Action) [
 		slots := probe.Slot.Times(ev.Welcome.Capacity)
 		e.nodes[ev.Worker] = &eagleNode{key: ev.Worker, slots: slots, free: slots, nextRes: 1, runs: map[probe.AttemptID]eagleRun{}}
 	case frontend.Received:
-		if m, ok := ev.Msg.(probe.Finished); ok {
-			e.finished(e.nodes[ev.Worker], &m)
+		if m, ok := ev.Msg.(*probe.Finished); ok {
+			e.finished(e.nodes[ev.Worker], m)
 		}
 	case frontend.Wake:
 		for e.timers.Len() > 0 && !now.Before(e.timers.Min().at) {

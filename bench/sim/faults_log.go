@@ -20,7 +20,7 @@ func describe(x any) string {
 		m = x.Msg
 	case worker.Received:
 		m = x.Msg
-	case worker.Send:
+	case *worker.Send:
 		m = x.Msg
 	case *worker.Exited:
 		m = *x
@@ -43,7 +43,7 @@ func describe(x any) string {
 		to = fmt.Sprintf("to w%d: ", x.Worker)
 	case worker.Received:
 		to = fmt.Sprintf("from link %d: ", x.Link)
-	case worker.Send:
+	case *worker.Send:
 		to = fmt.Sprintf("to link %d: ", x.Link)
 	}
 	m, waits := withoutMatrix(short(m))
@@ -73,7 +73,7 @@ func short(m any) any {
 	case probe.Enqueue:
 		m.Launch = cut(m.Launch)[0]
 		return m
-	case worker.Start:
+	case *worker.Start:
 		m.Launch = cut(m.Launch)[0]
 		return m
 	}

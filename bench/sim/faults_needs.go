@@ -392,6 +392,6 @@ var (
 	}
 	keptByWorker = []string{
 		"cfg", "functions", "links*", "links.seen", "links.bound", "byOwner", "queue.known", "queue.kinds",
-		"memories", "forecast", "gaps", "queue.byTurn", "queue.byArrival", "queue.byTenant", "queue.turns",
+		"memories", "forecast", "gaps", "lent", "queue.byTurn", "queue.byArrival", "queue.byTenant", "queue.turns",
 	}
 )

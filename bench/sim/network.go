@@ -45,6 +45,10 @@ func (c *cluster) push(cn *conn, m probe.Msg) {
 		return
 	}
 	c.messages++
+	if f, ok := m.(*probe.Finished); ok { // it is only lent
+		kept := *f
+		m = &kept
+	}
 	if cn.cut || c.gather(cn, m) {
 		return
 	}
@@ -131,7 +135,7 @@ func payloadBytes(m probe.Msg) int {
 		add(m.Bundle)
 	case probe.Enqueue:
 		n = len(m.Launch.Payload)
-	case probe.Finished:
+	case *probe.Finished:
 		n = len(m.Result)
 	}
 	return n

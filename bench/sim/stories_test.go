@@ -446,7 +446,7 @@ func (p *page) frontendStep(f *frontendNode, _ frontend.Event) {
 func (p *page) workerStep(w *workerNode, _ worker.Event) {
 	for _, a := range w.acts {
 		switch a := a.(type) {
-		case worker.Send:
+		case *worker.Send:
 			if text := p.answered(a.Msg); p.messages && text != "" {
 				p.write(nil, 0, "%s to %s: %s", p.nameOf(w), p.name(p.conns[a.Link-1].f), text)
 			}
@@ -542,7 +542,7 @@ func (p *page) answered(m probe.Msg) string {
 		return "queued " + script.ShowPlaces(m.First, m.Count)
 	case probe.Started:
 		return "started " + p.task(m.Attempt)
-	case probe.Finished:
+	case *probe.Finished:
 		return "finished " + p.task(m.Attempt) + ": " + m.Status.String()
 	case probe.Refused:
 		text := "refused"

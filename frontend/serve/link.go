@@ -391,6 +391,7 @@ func (p *pushes) ReadResponse(br *bufio.Reader) error {
 	}
 	clear(msgs)
 	p.msgs = msgs[:0]
+	p.decoder.Reuse()
 	return nil
 }
 

@@ -110,7 +110,7 @@ func TestAnnounces(t *testing.T) {
 	}
 	p.send(reserve(1, launch(7, 1, "echo", "x")), reserve(2, launch(7, 2, "fail", "oh")))
 	for range 2 {
-		f := expect[probe.Finished](p)
+		f := expect[*probe.Finished](p)
 		p.send(probe.Ack{Attempts: []probe.AttemptID{f.Attempt}})
 	}
 	h.until(t, "it tells how attempts ended", func(b *view.Heartbeat) bool { return b.Row.Finished == 2 && b.Row.Failed == 1 })

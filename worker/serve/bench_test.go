@@ -112,7 +112,7 @@ func BenchmarkNoop(b *testing.B) {
 			b.ReportAllocs()
 			for seq := uint64(1); b.Loop(); seq++ {
 				p.send(reserve(probe.ResID(seq), launch(id, seq, function, "x")), probe.Ack{Attempts: acks})
-				f := expect[probe.Finished](p)
+				f := expect[*probe.Finished](p)
 				acks[0] = f.Attempt
 				p.msgs = p.msgs[:0]
 			}
@@ -179,7 +179,7 @@ func (p *peer) batches(id probe.FrontendID, n, window int) {
 		}
 		mu.Lock()
 		for _, m := range p.msgs {
-			if f, ok := m.(probe.Finished); ok {
+			if f, ok := m.(*probe.Finished); ok {
 				acks = append(acks, f.Attempt)
 				if got++; got%size == 0 {
 					<-slots

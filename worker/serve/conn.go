@@ -2,7 +2,6 @@ package serve
 
 import (
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/phoebe-sched/phoebe/probe"
@@ -51,14 +50,14 @@ type conn struct {
 	// Guarded by the server's mutex.
 	joined  bool          // it has, or had, a link
 	link    worker.LinkID // 0: none
-	speaks  probe.Epoch   // of the outbox
-	outbox  []probe.Msg
-	writing bool // somebody writes, and will look into the outbox again
+	speaks  probe.Epoch   // of what is put into the outbox
+	outbox  []byte        // frames
+	body    int           // where the body of the last of them starts; 0: none is open
+	writing bool          // somebody writes, and will look into the outbox again
 
 	// Owned by whoever writes.
-	sending []probe.Msg // taken from the outbox
-	under   probe.Epoch // of sending
-	rest    []byte      // encoded, but not written yet
+	sending []byte // taken from the outbox
+	rest    []byte // of what was taken before, and not written yet
 }
 
 // fault is a reason to close a connection.
@@ -203,39 +202,49 @@ func (c *conn) hello(m probe.Msg) *fault {
 	return nil
 }
 
+// append puts a message into the outbox. The server's mutex is held.
+func (c *conn) append(m probe.Msg) {
+	if c.body > 0 && len(c.outbox)-c.body >= probe.FullFrame {
+		c.endFrame()
+	}
+	if c.body == 0 {
+		c.outbox, c.body = probe.BeginPush(c.outbox, c.speaks)
+	}
+	c.outbox = probe.AppendMsg(c.outbox, m)
+}
+
+func (c *conn) endFrame() {
+	c.outbox = probe.EndFrame(c.outbox, c.body)
+	c.body = 0
+}
+
 // take gets what is in the outbox, for whoever writes and has written all from before. The server's mutex
 // is held.
 func (c *conn) take() {
+	if c.body > 0 {
+		c.endFrame()
+	}
 	c.sending, c.outbox = c.outbox, c.sending
-	c.under = c.speaks
 }
 
-// buffers hold frames while they are encoded.
-var buffers = sync.Pool{New: func() any { return new([]byte) }}
+// maxSpare is the largest outbox, in bytes, that is kept for reuse.
+const maxSpare = 256 << 10
 
-// writeSize is when an encoded batch is written; fewer writes than that save nothing.
-const writeSize = 4 * probe.FullFrame
-
-// write writes what was taken, in as few frames as possible, and then what has come into the outbox
-// meanwhile. Away from home it writes once, and leaves to home what the kernel would not take or came
-// meanwhile.
+// write writes what was taken, and then what has come into the outbox meanwhile. Away from home it writes once, and leaves
+// to home what the kernel would not take or came meanwhile.
 func (c *conn) write(atHome bool) {
 	defer c.server.guard("writing to a connection", func() { c.wire.Close() })
-	buf := buffers.Get().(*[]byte)
-	b := *buf
 	for more := true; more; {
-		for i := 0; i < len(c.sending); {
-			b, i = c.encode(b[:0], i)
-			switch {
-			case atHome:
-				c.put(b)
-			case len(c.rest) > 0:
-				c.rest = append(c.rest, b...)
-			default:
-				c.rest = append(c.rest, b[c.wire.TryWrite(b):]...)
-			}
+		switch b := c.sending; {
+		case len(b) == 0:
+		case atHome:
+			c.put(b)
+		default:
+			c.rest = append(c.rest, b[c.wire.TryWrite(b):]...)
 		}
-		c.sending = emptied(c.sending)
+		if c.sending = c.sending[:0]; cap(c.sending) > maxSpare {
+			c.sending = nil
+		}
 
 		c.server.mu.Lock()
 		more = len(c.outbox) > 0
@@ -250,25 +259,6 @@ func (c *conn) write(atHome bool) {
 			break
 		}
 	}
-	if cap(b) <= 2*writeSize {
-		*buf = b
-		buffers.Put(buf)
-	}
-}
-
-// encode appends frames to b, from the i-th message that was taken on, until b is worth a write. It
-// returns the index of the first message that is left.
-func (c *conn) encode(b []byte, i int) ([]byte, int) {
-	for i < len(c.sending) && len(b) < writeSize {
-		var body int
-		b, body = probe.BeginPush(b, c.under)
-		for i < len(c.sending) && len(b)-body < probe.FullFrame {
-			b = probe.AppendMsg(b, c.sending[i])
-			i++
-		}
-		b = probe.EndFrame(b, body)
-	}
-	return b, i
 }
 
 // writeRest goes on where write left off away from home.

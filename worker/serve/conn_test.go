@@ -62,7 +62,7 @@ func TestWriteAwayFromHome(t *testing.T) {
 	var want []byte
 	s.withCore(nil, func(time.Time) {
 		for i := range byte(4) {
-			f := probe.Finished{Status: probe.Succeeded, Result: bytes.Repeat([]byte{i}, writeSize)}
+			f := &probe.Finished{Status: probe.Succeeded, Result: bytes.Repeat([]byte{i}, maxSpare)}
 			s.say(c, f)
 			want = append(want, push(0, f)...)
 		}

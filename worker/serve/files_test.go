@@ -108,10 +108,10 @@ func enqueue(id probe.ResID, function, payload string, files ...probe.File) prob
 }
 
 // finished waits for the end of a task, whatever is said before.
-func (p *peer) finished() probe.Finished {
+func (p *peer) finished() *probe.Finished {
 	p.tb.Helper()
 	for {
-		if f, ok := p.next().(probe.Finished); ok {
+		if f, ok := p.next().(*probe.Finished); ok {
 			return f
 		}
 	}

@@ -55,7 +55,7 @@ func TestConversation(t *testing.T) {
 	p, _ := join(t, s, 7)
 
 	p.send(reserve(1, launch(7, 1, "echo", "tweet")))
-	f := expect[probe.Finished](p)
+	f := expect[*probe.Finished](p)
 	if f.Attempt.Seq != 1 || f.Status != probe.Succeeded || string(f.Result) != "tweet" || f.Job != (probe.JobID{1}) {
 		t.Errorf("the ride-along ends as %+v", f)
 	}
@@ -71,12 +71,12 @@ func TestConversation(t *testing.T) {
 	if r.Res != 3 {
 		t.Errorf("the second place gets %+v", r)
 	}
-	f = expect[probe.Finished](p)
+	f = expect[*probe.Finished](p)
 	if f.Attempt.Seq != 2 || f.Status != probe.Succeeded || f.Run < time.Millisecond {
 		t.Errorf("the bound task ends as %+v", f)
 	}
 	p.send(probe.Bind{Res: 3, Turn: r.Turn, Launch: launch(7, 3, "fail", "oh no")})
-	if f = expect[probe.Finished](p); f.Status != probe.Failed || f.Error != "oh no" {
+	if f = expect[*probe.Finished](p); f.Status != probe.Failed || f.Error != "oh no" {
 		t.Errorf("the failing task ends as %+v", f)
 	}
 
@@ -162,7 +162,7 @@ func TestFastrpc(t *testing.T) {
 	if m, ok := (<-got).(probe.Welcome); !ok {
 		t.Fatalf("got %+v", m)
 	}
-	if m, ok := (<-got).(probe.Finished); !ok || string(m.Result) != "x" {
+	if m, ok := (<-got).(*probe.Finished); !ok || string(m.Result) != "x" {
 		t.Fatalf("got %+v", m)
 	}
 }
@@ -181,7 +181,7 @@ func TestStaleFrames(t *testing.T) {
 	p.send(h)
 	p.send(probe.Ping{Seq: 1})
 	expect[probe.Welcome](p)
-	if f := expect[probe.Finished](p); f.Attempt.Seq != 3 {
+	if f := expect[*probe.Finished](p); f.Attempt.Seq != 3 {
 		t.Errorf("a task of an earlier epoch ran: %+v", f)
 	}
 	expect[probe.Pong](p)
@@ -199,7 +199,7 @@ func TestReconnectAndClaim(t *testing.T) {
 	p.closed()
 	q.send(probe.Claim{Attempt: probe.AttemptID{Frontend: 7, Seq: 1}})
 	expect[probe.Started](q)
-	if f := expect[probe.Finished](q); f.Status != probe.Succeeded {
+	if f := expect[*probe.Finished](q); f.Status != probe.Succeeded {
 		t.Errorf("the claimed attempt ends as %+v", f)
 	}
 }
@@ -281,7 +281,7 @@ func TestMisbehaviour(t *testing.T) {
 		seq++
 		good.tb = t
 		good.send(reserve(probe.ResID(seq), launch(7, seq, "echo", "x")))
-		if f := expect[probe.Finished](good); f.Attempt.Seq != seq {
+		if f := expect[*probe.Finished](good); f.Attempt.Seq != seq {
 			t.Errorf("got %+v", f)
 		}
 		good.send(probe.Ack{Attempts: []probe.AttemptID{{Frontend: 7, Seq: seq}}})
@@ -358,7 +358,7 @@ func TestPeerThatNeverReads(t *testing.T) {
 	wantMetric(t, s, faults("slow_reader"), "1")
 	wantMetric(t, s, "phoebe_worker_links", "1")
 	good.send(reserve(1, launch(7, 1, "echo", "x")))
-	expect[probe.Finished](good)
+	expect[*probe.Finished](good)
 }
 
 func TestIdleConnections(t *testing.T) {
@@ -433,7 +433,7 @@ func TestEveryByteAlone(t *testing.T) {
 	}
 	p.greeted()
 	expect[probe.Welcome](p)
-	if f := expect[probe.Finished](p); string(f.Result) != "one" {
+	if f := expect[*probe.Finished](p); string(f.Result) != "one" {
 		t.Errorf("got %+v", f)
 	}
 	expect[probe.Pong](p)
@@ -473,7 +473,7 @@ func TestBigResults(t *testing.T) {
 		p.send(reserve(i+1, launch(7, uint64(i+1), []string{"echo", "echo-go"}[i%2], big)))
 	}
 	for range 8 {
-		if f := expect[probe.Finished](p); string(f.Result) != big {
+		if f := expect[*probe.Finished](p); string(f.Result) != big {
 			t.Errorf("the result has %d bytes", len(f.Result))
 		}
 	}
@@ -528,7 +528,7 @@ func (p *peer) run(id probe.FrontendID, n uint64) error {
 				out = append(out, probe.Bind{Res: m.Res, Turn: m.Turn, Launch: launch(id, bound, function, "10us")})
 			case probe.Refused:
 				return fmt.Errorf("of %d bound, %d ended, one was refused: %+v", bound, ended, m)
-			case probe.Finished:
+			case *probe.Finished:
 				ended++
 				out = append(out, probe.Ack{Attempts: []probe.AttemptID{m.Attempt}})
 			}
@@ -556,7 +556,7 @@ func TestTwoFrontends(t *testing.T) {
 		expect[probe.Pong](b)
 		a.send(probe.Bind{Res: 1, Turn: turn.Turn, Launch: launch(7, 1, "echo", "x")})
 		expect[probe.Ready](b)
-		expect[probe.Finished](a)
+		expect[*probe.Finished](a)
 	}
 }
 
@@ -578,7 +578,7 @@ func TestDrain(t *testing.T) {
 	if _, w := join(t, s, 8); !w.Draining {
 		t.Error("a new frontend is not told that the worker drains")
 	}
-	f := expect[probe.Finished](p)
+	f := expect[*probe.Finished](p)
 	select {
 	case err := <-drained:
 		t.Errorf("drained before the result was acknowledged: %v", err)
@@ -606,7 +606,7 @@ func TestDrainAnswersWhatWasOnItsWay(t *testing.T) {
 		t.Errorf("a task gets %+v", m)
 	}
 	p.send(probe.Bind{Res: 1, Turn: turn.Turn, Launch: launch(7, 1, "echo", "x")})
-	p.send(probe.Ack{Attempts: []probe.AttemptID{expect[probe.Finished](p).Attempt}}, probe.Ping{})
+	p.send(probe.Ack{Attempts: []probe.AttemptID{expect[*probe.Finished](p).Attempt}}, probe.Ping{})
 	expect[probe.Pong](p)
 	select {
 	case err := <-gone:
@@ -680,7 +680,7 @@ func TestPanickingTask(t *testing.T) {
 	s := newServer(t, 1, func(c *Config) { c.Registry = reg })
 	p, _ := join(t, s, 7)
 	p.send(reserve(1, launch(7, 1, "boom", "")))
-	if f := expect[probe.Finished](p); f.Status != probe.Panicked || !strings.Contains(f.Error, "boom") {
+	if f := expect[*probe.Finished](p); f.Status != probe.Panicked || !strings.Contains(f.Error, "boom") {
 		t.Errorf("got %+v", f)
 	}
 }

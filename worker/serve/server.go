@@ -373,15 +373,15 @@ func (s *Server) step(now time.Time, ev worker.Event) {
 func (s *Server) perform(now time.Time) {
 	for _, a := range s.acts {
 		switch a := a.(type) {
-		case worker.Send:
+		case *worker.Send:
 			if c := s.links[a.Link]; c != nil {
 				s.say(c, a.Msg)
 			}
 			if m, ok := a.Msg.(probe.Ready); ok {
 				s.meters.wait.add(m.Waited)
 			}
-		case worker.Start:
-			s.start(&a)
+		case *worker.Start:
+			s.start(a)
 		case worker.Stop:
 			if r := s.tasks[a.Attempt]; r != nil {
 				r.Kill("the frontend wants the task no more")
@@ -470,7 +470,7 @@ func (s *Server) say(c *conn, m probe.Msg) {
 		c.writing = true
 		s.touched = append(s.touched, c)
 	}
-	c.outbox = append(c.outbox, m)
+	c.append(m)
 }
 
 // settle ends what was done under the mutex, which is still held. It appends the connections that the

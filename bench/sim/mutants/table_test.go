@@ -32,8 +32,12 @@ var table = []mutant{
 	},
 	{
 		"a result is kept until it is acknowledged", "worker/attempts.go",
-		"return append(acts, Send{a.owner.id, c.finished(a, now)})",
-		"acts = append(acts, Send{a.owner.id, c.finished(a, now)})\n\tc.forget(a)\n\treturn acts",
+		"return c.send(a.owner, c.finished(a, now), acts)",
+		"acts = c.send(a.owner, c.finished(a, now), acts)\n\tc.forget(a)\n\treturn acts",
+	},
+	{
+		"a task that is here under an id is found on a later link of its frontend", "worker/attempts.go",
+		"l.top = max(l.top, id.Seq)\n\t\t}\n\t}\n\tc.links", "}\n\t}\n\tc.links",
 	},
 	{
 		"a kill that overtakes its place leaves a tombstone", "worker/attempts.go",
