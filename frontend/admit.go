@@ -71,16 +71,13 @@ func (c *jobs) admit(spec *Job, now time.Time) (*job, *RefusedError) {
 
 // enter files a job that was admitted.
 func (c *jobs) enter(j *job) {
-	t := c.tenants[j.Tenant]
-	if t == nil {
-		t = &tenant{name: j.Tenant}
-		c.tenants[j.Tenant] = t
+	j.tenant = c.tenant(j.Tenant)
+	for t := j.tenant; t != nil; t = t.above {
+		t.jobs++
+		t.pending += j.left
+		t.payloads += j.payloads
 	}
-	j.tenant = t
-	t.jobs++
-	t.pending += j.left
 	c.pending += j.left
-	t.payloads += j.payloads
 	c.payloads += j.payloads
 	c.byID[j.ID] = j
 	for _, g := range j.groups {
@@ -91,7 +88,7 @@ func (c *jobs) enter(j *job) {
 	}
 }
 
-// depart forgets a job that has ended, and its tenant with the last one.
+// depart forgets a job that has ended, and its tenant, and those above that, each with the last one.
 func (c *jobs) depart(j *job) {
 	for _, g := range j.groups {
 		c.unuse(g)
@@ -103,8 +100,10 @@ func (c *jobs) depart(j *job) {
 	c.byWake.Remove(j)
 	c.hungry.update(j)
 	c.unload(j, j.payloads)
-	if j.tenant.jobs--; j.tenant.jobs == 0 {
-		delete(c.tenants, j.Tenant)
+	for t := j.tenant; t != nil; t = t.above {
+		if t.jobs--; t.jobs == 0 {
+			delete(c.tenants, t.name)
+		}
 	}
 }
 
@@ -113,29 +112,32 @@ func (c *jobs) depart(j *job) {
 // known, how long the new one would have to is not: any estimate by rates would refuse the first jobs
 // after a pause. That others wait is no reason: whose turn comes first is for the workers to say.
 func (c *jobs) overloaded(j *job, now time.Time) *RefusedError {
-	t := c.tenants[j.Tenant]
-	if t == nil {
-		t = &tenant{}
+	if err := c.overfull(j.Tenant, len(j.tasks)); err != nil {
+		return err
 	}
 	for _, r := range []struct {
-		what                  string
-		held, of, more, limit int
+		what              string
+		held, more, limit int
+		of                func(*tenant) int
 	}{
-		{"tasks", c.pending, t.pending, len(j.tasks), c.cfg.MaxPending},
-		{"bytes of payloads", c.payloads, t.payloads, j.payloads, c.cfg.MaxPayloads},
+		{"tasks", c.pending, len(j.tasks), c.cfg.MaxPending, func(t *tenant) int { return t.pending }},
+		{"bytes of payloads", c.payloads, j.payloads, c.cfg.MaxPayloads, func(t *tenant) int { return t.payloads }},
 	} {
-		switch free := r.limit - r.held - r.more; {
-		case free < 0:
+		free := r.limit - r.held - r.more
+		if free < 0 {
 			return &RefusedError{
 				Reason:     Overloaded,
 				Message:    fmt.Sprintf("%d %s are pending and the job has %d: the limit is %d; come back later", r.held, r.what, r.more, r.limit),
 				RetryAfter: time.Second,
 			}
-		case r.of > 0 && (r.of+r.more)/maxHold > free:
-			return &RefusedError{
-				Reason:     Overloaded,
-				Message:    fmt.Sprintf("%d %s of the tenant are pending and the job has %d: of the limit of %d, too little would be left to other tenants; come back later", r.of, r.what, r.more, r.limit),
-				RetryAfter: time.Second,
+		}
+		for t := c.nearest(j.Tenant); t != nil; t = t.above {
+			if of := r.of(t); of > 0 && (of+r.more)/maxHold > free {
+				return &RefusedError{
+					Reason:     Overloaded,
+					Message:    fmt.Sprintf("%d %s of the tenant are pending and the job has %d: of the limit of %d, too little would be left to other tenants; come back later", of, r.what, r.more, r.limit),
+					RetryAfter: time.Second,
+				}
 			}
 		}
 	}
@@ -151,7 +153,7 @@ func (c *jobs) overloaded(j *job, now time.Time) *RefusedError {
 		if j.Deadline > 0 {
 			limit = min(limit, j.Deadline)
 		}
-		first := c.firstUnserved(waiters{g.Set, t}, j.Priority)
+		first := c.firstUnserved(waiters{g.Set, c.tenants[j.Tenant]}, j.Priority)
 		if first == nil {
 			continue
 		}

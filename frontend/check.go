@@ -121,14 +121,16 @@ func (c *Core) checkJobs() error {
 			hungry++
 		}
 		pending += left
-		jobsOf[j.tenant]++
-		pendingOf[j.tenant] += left
 		held := 0
 		for i := range j.Tasks {
 			held += len(j.Tasks[i].Payload)
 		}
 		payloads += held
-		payloadsOf[j.tenant] += held
+		for t := j.tenant; t != nil; t = t.above {
+			jobsOf[t]++
+			pendingOf[t] += left
+			payloadsOf[t] += held
+		}
 	}
 	listed := 0
 	for t := range c.hungry.all.All() {

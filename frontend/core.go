@@ -84,6 +84,8 @@ func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
 		acts = c.leave(acts)
 	case Busy:
 		c.view.Busy(ev.Message, ev.Share)
+	case Terms:
+		c.setTerms(ev.File)
 	case Wake:
 		acts = c.wake(now, acts)
 	default:

@@ -3,12 +3,13 @@ package frontend
 import (
 	"time"
 
+	"github.com/phoebe-sched/phoebe/frontend/tenants"
 	"github.com/phoebe-sched/phoebe/frontend/view"
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
 // Event is what a Core is told: one of Listed, WorkerUp, LinkLost, WorkerGone, Received, Frame, Heard, Submit, Cancel,
-// Delivered, Dropped, Leave, Busy, Wake.
+// Delivered, Dropped, Leave, Busy, Terms, Wake.
 type Event interface{ event() }
 
 // WorkerUp: a link was made, for the first time or again.
@@ -73,6 +74,9 @@ type Busy struct {
 	Share   float64       // of the machine's CPUs that is in use
 }
 
+// Terms: what tenants may have from now on.
+type Terms struct{ *tenants.File }
+
 // Wake: the time that NextWake named has come.
 type Wake struct{}
 
@@ -89,6 +93,7 @@ func (Submit) event()     {}
 func (Cancel) event()     {}
 func (Leave) event()      {}
 func (Busy) event()       {}
+func (Terms) event()      {}
 func (Wake) event()       {}
 
 // Action is what the shell must do: one of Send, Accepted, Refused, Done, Ended, Moved and Collect.

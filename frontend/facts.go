@@ -166,10 +166,12 @@ func (s *seat) Links() *list.Node[*seat] { return &s.node }
 // the tasks that may be pending, and the room that workers are believed to have.
 type tenant struct {
 	name     string
-	jobs     int             // under way
-	pending  int             // tasks without an outcome
-	payloads int             // bytes, of tasks without an outcome
-	hungry   list.List[*job] // jobs with waiting tasks, in order of submission
+	above    *tenant         // whose path is one part shorter; nil: there is none
+	weights  []uint32        // of the parts of its path, the topmost first; nil: not known
+	jobs     int             // under way, of it and of those below it
+	pending  int             // tasks without an outcome, of these
+	payloads int             // bytes, of these
+	hungry   list.List[*job] // its jobs with waiting tasks, in order of submission
 
 	node list.Node[*tenant] // among those with hungry jobs
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
+	"github.com/phoebe-sched/phoebe/frontend/tenants"
 	"github.com/phoebe-sched/phoebe/frontend/view"
 	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/probe/list"
@@ -26,7 +27,8 @@ type jobs struct {
 	wantAll bool   // so it has for all jobs with waiting tasks: there is room that there was not
 	staging []*job // jobs with stages of which one has ended or failed in this step
 
-	tenants  map[string]*tenant
+	terms    *tenants.File      // what tenants may have; nil: nothing is said of that
+	tenants  map[string]*tenant // by path: those with jobs, and those above them
 	hungry   hungry
 	users    map[*view.Set]list.List[*group] // groups of jobs under way
 	unserved map[waiters][]*job              // those that wait for their first task, oldest first, and some that no longer do
@@ -102,14 +104,18 @@ const (
 
 // settled counts n tasks of a job that got their outcomes, or whose outcomes are another frontend's business.
 func (c *jobs) settled(j *job, n int) {
-	j.tenant.pending -= n
+	for t := j.tenant; t != nil; t = t.above {
+		t.pending -= n
+	}
 	c.pending -= n
 }
 
 // unload counts bytes of payloads that a job needs no more.
 func (c *jobs) unload(j *job, bytes int) {
 	j.payloads -= bytes
-	j.tenant.payloads -= bytes
+	for t := j.tenant; t != nil; t = t.above {
+		t.payloads -= bytes
+	}
 	c.payloads -= bytes
 }
 

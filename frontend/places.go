@@ -46,7 +46,7 @@ func (c *ledger) reserve(g *group, s *shelf, w *worker, d *place.Decision, sampl
 		First: r.first, Count: r.count, Job: j.ID, Tenant: j.Tenant, Priority: j.Priority,
 		Demand: g.Demand, Estimate: g.estimate, Early: j.Policy.Overlap, Generation: j.Generation,
 	}
-	if g.estimate == 0 {
+	if m.Weights = j.tenant.weights; g.estimate == 0 {
 		m.Typical = g.Runs.Stats().Typical()
 	}
 	if d.Rides > 0 {
@@ -213,7 +213,7 @@ func (c *ledger) enqueue(t *task, w *worker, now time.Time, acts []Action) []Act
 	return append(acts, Send{Worker: w.Key, Msg: probe.Enqueue{
 		Res: res, Job: j.ID, Generation: j.Generation, Tenant: j.Tenant, Priority: j.Priority, Demand: t.spec.Demand, Launch: launch,
 		Long:   t.long != nil && t.long.run >= c.cfg.LongTask && !t.long.whole,
-		Matrix: t.long != nil,
+		Matrix: t.long != nil, Weights: j.tenant.weights,
 	}})
 }
 

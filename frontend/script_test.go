@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
+	"github.com/phoebe-sched/phoebe/frontend/tenants"
 	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/probe/script"
 )
@@ -29,6 +31,7 @@ import (
 //	submit x tasks=3 policy=...    3 tasks alike; 1.hosts=h1 is for task 1 only; once: may start only once
 //	... gen=2 age=5s               its client has turned to two frontends before, first 5 s ago; resubmitted: gen=1 age=1s
 //	delivered a1, dropped a1       the outcome of a1 is at its client; nobody knows whether it is
+//	terms *:2:0 a/b:0:9            what tenants may have: tokens, and tasks pending
 //	busy message=10us share=0.9    what messages cost; may-wait: up to LingerFor, for others
 //	... stages=a,b<a,c<a+b         its stages, b after a and c after both; 2.stage=1 is the number of task 2's
 //
@@ -62,12 +65,37 @@ func newStory(l *script.Line) *script.Story[Event, Action] {
 	return &script.Story[Event, Action]{Core: s.core, Wake: Wake{}, Event: s.event, Show: s.show, State: s.state, Width: 40}
 }
 
+// termsOf is what each word says of a tenant: PATH:TOKENS:QUEUE, 0 where nothing is said.
+func termsOf(l *script.Line) *tenants.File {
+	var all []tenants.Entry
+	for l.Left() > 0 {
+		parts := strings.Split(l.Word(), ":")
+		e := tenants.Entry{Path: parts[0]}
+		for i, to := range []*int{&e.Tokens, &e.Queue} {
+			n, err := strconv.Atoi(parts[i+1])
+			l.Fail(err)
+			*to = n
+		}
+		all = append(all, e)
+	}
+	return tenants.New(1, nil, all)
+}
+
+func showWeights(ws []uint32) string {
+	if ws == nil {
+		return ""
+	}
+	return " weights=" + strings.Trim(strings.ReplaceAll(fmt.Sprint(ws), " ", ","), "[]")
+}
+
 var size = script.Size
 
 func (s *story) event(l *script.Line) Event {
 	switch who := l.Word(); who {
 	case "leave":
 		return Leave{}
+	case "terms":
+		return Terms{termsOf(l)}
 	case "busy":
 		return Busy{Message: l.Duration("message"), Share: l.Float("share")}
 	case "cancel":
@@ -505,7 +533,7 @@ func (s *story) showMsg(msg probe.Msg) string {
 		if n := m.Demand.CPU / probe.Slot.CPU; n != 1 {
 			text += fmt.Sprintf(" size=%d", n)
 		}
-		text += script.Optional(" est", m.Estimate) + script.Optional(" typical", m.Typical)
+		text += script.Optional(" est", m.Estimate) + script.Optional(" typical", m.Typical) + showWeights(m.Weights)
 		if len(m.Launches) > 0 {
 			text += " with=" + s.showLaunches(m.Launches)
 		}
@@ -525,7 +553,7 @@ func (s *story) showMsg(msg probe.Msg) string {
 	case probe.Decline:
 		return "decline " + script.ShowTurn(m.Res, m.Turn)
 	case probe.Enqueue:
-		text := fmt.Sprintf("enqueue %d %s", m.Res, s.showLaunches([]probe.Launch{m.Launch}))
+		text := fmt.Sprintf("enqueue %d %s", m.Res, s.showLaunches([]probe.Launch{m.Launch})) + showWeights(m.Weights)
 		if m.Long {
 			text += " long"
 		}

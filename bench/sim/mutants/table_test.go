@@ -308,6 +308,34 @@ var table = []mutant{
 		"q.tenant(name).n <= maxHold*free", "true",
 	},
 	{
+		"a tenant's queue has the limit of its entry", "frontend/terms.go",
+		"case pending+n > limit:", "case false:",
+	},
+	{
+		"a job that is larger than its tenant's queue will never do", "frontend/terms.go",
+		"case n > limit:", "case false:",
+	},
+	{
+		"those below a path together have its limits", "frontend/jobs.go",
+		"for t := j.tenant; t != nil; t = t.above {\n\t\tt.pending -= n", "for t := j.tenant; t != nil; t = nil {\n\t\tt.pending -= n",
+	},
+	{
+		"a new tenant of a path leaves room as those that are there", "frontend/admit.go",
+		"for t := c.nearest(j.Tenant);", "for t := c.tenants[j.Tenant];",
+	},
+	{
+		"workers are told what tenants weigh", "frontend/places.go",
+		"if m.Weights = j.tenant.weights; g.estimate == 0 {", "if g.estimate == 0 {",
+	},
+	{
+		"workers are told what tenants of long tasks weigh", "frontend/places.go",
+		"Matrix: t.long != nil, Weights: j.tenant.weights,", "Matrix: t.long != nil,",
+	},
+	{
+		"a new file holds for the tenants that there are", "frontend/terms.go",
+		"t.weights = terms.Weights(t.name)", "_ = t",
+	},
+	{
 		"under shortest, nobody starves", "worker/shortest.go",
 		"now.Sub(p.queuedAt) >= s.bound", "now.Sub(p.queuedAt) >= 1000*s.bound",
 	},
@@ -378,15 +406,15 @@ var table = []mutant{
 	},
 	{
 		"the tasks that wait have a bound", "frontend/admit.go",
-		"case free < 0:", "case free < -9*r.limit:",
+		"if free < 0 {", "case free < -9*r.limit:",
 	},
 	{
 		"a tenant leaves room for pending tasks of others", "frontend/admit.go",
-		"case r.of > 0 && (r.of+r.more)/maxHold > free:", "case false:",
+		"of > 0 && (of+r.more)/maxHold > free {", "of < 0 {",
 	},
 	{
 		"the payloads that are held have a bound", "frontend/admit.go",
-		"c.payloads, t.payloads, j.payloads, c.cfg.MaxPayloads},", "0, 0, j.payloads, c.cfg.MaxPayloads},",
+		"c.payloads, j.payloads, c.cfg.MaxPayloads,", "0, j.payloads, c.cfg.MaxPayloads,",
 	},
 	{
 		"payloads are let go of with their tasks", "frontend/outcomes.go",
@@ -398,7 +426,7 @@ var table = []mutant{
 	},
 	{
 		"a tenant is not refused because another one waits", "frontend/admit.go",
-		"first := c.firstUnserved(waiters{g.Set, t}, j.Priority)", "first := (*job)(nil)\n\t\tfor u := range c.unserved {\n\t\t\tfirst = c.firstUnserved(u, j.Priority)\n\t\t}",
+		"first := c.firstUnserved(waiters{g.Set, c.tenants[j.Tenant]}, j.Priority)", "first := (*job)(nil)\n\t\tfor u := range c.unserved {\n\t\t\tfirst = c.firstUnserved(u, j.Priority)\n\t\t}",
 	},
 	{
 		"room is offered to tenants by turns", "frontend/tenant.go",
