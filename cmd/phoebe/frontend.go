@@ -16,6 +16,7 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/client"
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
 	"github.com/phoebe-sched/phoebe/frontend/serve"
+	"github.com/phoebe-sched/phoebe/frontend/tenants/file"
 	wserve "github.com/phoebe-sched/phoebe/worker/serve"
 )
 
@@ -77,6 +78,8 @@ type frontendCmd struct {
 	WorkersFile string   `placeholder:"FILE" xor:"workers" help:"File with the workers' addresses, one in each line, read again when it changes. Default: none."`
 	Peers       []string `placeholder:"HOST:PORT" help:"Addresses of other frontends: calls for their jobs are forwarded to them. Default: none."`
 
+	Tenants string `placeholder:"FILE" help:"File that says what tenants may have: tokens, which are their weight at workers, and tasks pending. Read again when it changes; the newest revision holds for all frontends that gossip. Default: none, all weigh the same."`
+
 	Gossip          string   `placeholder:"HOST:PORT" help:"Where frontends tell each other which workers and frontends there are (TCP and UDP); port 0 takes a free one. Beyond loopback a secret is needed, also with --tls-dir. Default: off."`
 	GossipAdvertise string   `placeholder:"HOST[:PORT]" help:"Where other frontends reach --gossip; workers reach --heartbeat under the same host. Default: --gossip."`
 	Join            []string `placeholder:"HOST:PORT" help:"Gossip addresses of some other frontends: one that answers is enough. Default: none, it waits for others to join it."`
@@ -102,7 +105,7 @@ const manyWorkers = 1 << 17
 func (c *frontendCmd) config() (serve.Config, error) {
 	cfg := serve.Config{
 		Listen: c.Listen, Advertise: c.Advertise, Name: c.Name, Peers: c.Peers, Seed: c.Seed, Version: version(),
-		Gossip: c.Gossip, GossipAdvertise: c.GossipAdvertise, Join: c.Join, Heartbeat: c.Heartbeat,
+		Tenants: c.Tenants, Gossip: c.Gossip, GossipAdvertise: c.GossipAdvertise, Join: c.Join, Heartbeat: c.Heartbeat,
 		Metrics: metrics.NewSet(),
 	}
 	var err error
@@ -116,6 +119,13 @@ func (c *frontendCmd) config() (serve.Config, error) {
 	}
 	if cfg.Policy, err = frontend.ParsePolicy(c.Policy); err != nil {
 		wrong(err)
+	}
+	if c.Tenants != "" {
+		if text, err := os.ReadFile(c.Tenants); err != nil {
+			wrong(fmt.Errorf("--tenants: %w: write it, such as %s", err, file.Example))
+		} else if _, err := file.Parse(c.Tenants, text); err != nil {
+			wrong(fmt.Errorf("--tenants: %w", err))
+		}
 	}
 	switch {
 	case c.WorkersFile != "":
@@ -151,9 +161,9 @@ func (c *frontendCmd) Run(ctx context.Context, out *streams, log *slog.Logger) e
 		return usage(err)
 	}
 	cfg.Logger = log
-	if file, ok := cfg.Workers.(serve.File); ok {
-		file.Warn = func(err error) { log.Warn("the list of workers stays as it was", "err", err) }
-		cfg.Workers = file
+	if list, ok := cfg.Workers.(serve.File); ok {
+		list.Warn = func(err error) { log.Warn("the list of workers stays as it was", "err", err) }
+		cfg.Workers = list
 	}
 	files := uint64(cfg.MaxConns) + spareFiles
 	if c.Gossip != "" {

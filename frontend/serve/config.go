@@ -35,6 +35,9 @@ type Config struct {
 
 	// Workers tells which workers there are, besides those that gossip tells of.
 	Workers Workers
+	// Tenants is the name of a file that says what tenants may have, which is read again when it changes. The newest revision
+	// that any frontend has holds for all. Empty: there is none, and all tenants weigh the same.
+	Tenants string
 	// Peers are the addresses of other frontends: calls for their jobs are forwarded to them, and to those that
 	// gossip tells of.
 	Peers []string

@@ -268,12 +268,9 @@ func (s *Server) HeartbeatAddr() string {
 	return s.fleet.beatAddr
 }
 
-// Warning says what is not well although jobs may be sent here, or "".
-func (s *Server) Warning() string {
-	if s.fleet == nil {
-		return ""
-	}
-	h := s.fleet.node.Health()
+// warning says how this frontend stands with the others if that is not well, or "".
+func (f *fleet) warning() string {
+	h := f.node.Health()
 	switch {
 	case !h.CutOff:
 		return ""

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -35,6 +36,7 @@ type Server struct {
 	api      server.Server
 	peers    *peers
 	fleet    *fleet // nil without gossip
+	terms    *terms
 	stop     context.CancelFunc
 	ctx      context.Context
 	accepts  context.Context // ends when no more clients are accepted
@@ -90,6 +92,7 @@ func New(cfg Config) (*Server, error) {
 		failed: make(chan error, 1),
 	}
 	s.dial = s.dialWorker
+	s.terms = &terms{server: s, name: cfg.Tenants}
 	if cfg.Gossip != "" {
 		s.fleet = newFleet(s)
 	}
@@ -117,7 +120,11 @@ func (s *Server) Start() error {
 	s.peers = newPeers(&s.cfg)
 	s.timer = time.AfterFunc(time.Hour, s.wake)
 	s.log.Info("frontend starts", "frontend", s.cfg.Name, "address", s.Addr(), "id", s.cfg.Core.ID.String(), "seed", s.cfg.Seed, "policy", s.cfg.Policy.Name)
-	if err := s.findWorkers(); err != nil {
+	err = s.terms.start()
+	if err == nil {
+		err = s.findWorkers()
+	}
+	if err != nil {
 		s.setWorkers(nil)
 		s.stop()
 		raw.Close()
@@ -180,6 +187,15 @@ func (s *Server) Ready() error {
 		}
 	}
 	return errors.New("no worker is linked")
+}
+
+// Warning says what is not well although jobs may be sent here, or "".
+func (s *Server) Warning() string {
+	warnings := []string{s.terms.warning()}
+	if s.fleet != nil {
+		warnings = append(warnings, s.fleet.warning())
+	}
+	return strings.Join(slices.DeleteFunc(warnings, func(w string) bool { return w == "" }), "; ")
 }
 
 // fetchPatience is how long Drain waits for the next poll of a job's client: one that has cancelled its job may

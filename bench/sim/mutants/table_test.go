@@ -406,7 +406,7 @@ var table = []mutant{
 	},
 	{
 		"the tasks that wait have a bound", "frontend/admit.go",
-		"if free < 0 {", "case free < -9*r.limit:",
+		"if free < 0 {", "if free < -9*r.limit {",
 	},
 	{
 		"a tenant leaves room for pending tasks of others", "frontend/admit.go",

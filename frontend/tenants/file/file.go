@@ -27,7 +27,10 @@ const (
 	maxPath   = 256 // bytes
 )
 
-const example = `want a revision and tenants, such as {revision: 1, tenants: {web: {tokens: 3, queue: 1000}, "*": {tokens: 1}}}`
+// Example is a file, in one line.
+const Example = `{revision: 1, tenants: {web: {tokens: 3, queue: 1000}, "*": {tokens: 1}}}`
+
+const example = "want a revision and tenants, such as " + Example
 
 // Flaw is what is wrong at a line of a file, and what to write instead.
 type Flaw struct {

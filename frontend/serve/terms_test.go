@@ -1,0 +1,80 @@
+package serve
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
+)
+
+// termsFile writes a file that is replaced at once, as editors do, and returns how.
+func termsFile(t *testing.T, text string) (name string, replace func(text string)) {
+	t.Helper()
+	name = filepath.Join(t.TempDir(), "tenants.yaml")
+	replace = func(text string) {
+		t.Helper()
+		if err := os.WriteFile(name+".new", []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(name+".new", name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	replace(text)
+	return name, replace
+}
+
+// run runs two tasks of a tenant.
+func (c *cluster) run(tenant string) error {
+	j := job("echo", "x", "y")
+	j.Tenant = tenant
+	_, err := c.client.Run(context.Background(), &v1.RunRequest{Job: j})
+	return err
+}
+
+// A file is read again when it changes. One that is flawed, is gone, or does not say that it is newer changes nothing, and
+// is complained of until it is right.
+func TestTermsFile(t *testing.T) {
+	name, replace := termsFile(t, "revision: 1\ntenants:\n  web: {tokens: 2, queue: 1}\n")
+	c := startCluster(t, 1, 1, func(cfg *Config) { cfg.Tenants = name })
+	refusal(t, c.run("web"), v1.RefusedReason_TOO_LARGE, `tenant "web" may have 1 pending`)
+	warns := func(with ...string) {
+		t.Helper()
+		poll(t, strings.Join(with, ", "), func() bool {
+			text := c.Warning()
+			for _, w := range with {
+				if !strings.Contains(text, w) {
+					return false
+				}
+			}
+			return len(with) > 0 || text == ""
+		})
+		refusal(t, c.run("web"), v1.RefusedReason_TOO_LARGE, `tenant "web" may have 1 pending`)
+	}
+	replace("revision: 2\ntenants:\n  web: {tokens: -2}\n")
+	warns(name+":3:", `tokens "-2"`, "revision 1 holds on")
+	replace("revision: 1\ntenants:\n  web: {tokens: 2, queue: 1}\n")
+	warns()
+	replace("revision: 1\ntenants:\n  web: {tokens: 2, queue: 2}\n")
+	warns("has changed, and the revision is still 1: give it a higher one")
+	if err := os.Remove(name); err != nil {
+		t.Fatal(err)
+	}
+	warns("no such file", "revision 1 holds on")
+	replace("revision: 3\ntenants:\n  web: {tokens: 2, queue: 2}\n")
+	poll(t, "revision 3 holds", func() bool { return c.Warning() == "" && c.run("web") == nil })
+	replace("revision: 2\ntenants:\n  web: {tokens: 2, queue: 1}\n")
+	poll(t, "it is too old", func() bool { return strings.Contains(c.Warning(), "has revision 2, and 3 holds: give it a higher one") })
+	if err := c.run("web"); err != nil {
+		t.Error(err)
+	}
+
+	if s, err := New(Config{Listen: "127.0.0.1:0", Tenants: filepath.Join(t.TempDir(), "none")}); err != nil {
+		t.Error(err)
+	} else if err := s.Start(); err == nil || !strings.Contains(err.Error(), "no such file") {
+		t.Errorf("it starts without its file: %v", err)
+	}
+}
