@@ -162,13 +162,14 @@ func TestBackfillDelaysNobody(t *testing.T) {
 	}
 }
 
-// Under another order, nobody is delayed by who comes last and is the least important; among errands without files: an
-// entry that waits for some has been seen to start later because of one behind it.
+// Under another order, nobody is delayed by who comes last and is the least important; among errands that are not long and
+// without files: an entry that waits for some has been seen to start later because of one behind it, and so has one behind
+// a long one that is late, which leaves it only the share that is closed to long ones.
 func TestBackfillByPriority(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		es := anyErrands(t, Priority)
 		for i := range es {
-			es[i].fetch = 0
+			es[i].fetch, es[i].long = 0, false
 		}
 		last := len(es) - 1
 		es[last].priority = 0
