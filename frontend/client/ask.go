@@ -6,10 +6,14 @@ import (
 	"slices"
 )
 
-// inTurn is all frontends, each time another one first.
+// inTurn is the seeds, each time another one first.
 func (c *Client) inTurn() []*frontend {
-	start := int(c.next.Add(1) % uint32(len(c.frontends)))
-	return slices.Concat(c.frontends[start:], c.frontends[:start])
+	seeds := c.roster.Load().seeds
+	if len(seeds) == 0 {
+		return nil
+	}
+	start := int(c.next.Add(1) % uint32(len(seeds)))
+	return slices.Concat(seeds[start:], seeds[:start])
 }
 
 // ask asks frontends one after the other until one answers, or refuses otherwise than by not knowing a job.
@@ -41,6 +45,9 @@ func ask[R any](ctx context.Context, c *Client, order []*frontend, rpc func(cont
 	}
 	if refused != nil {
 		return nil, refused
+	}
+	if len(errs) == 0 {
+		return nil, errAway
 	}
 	return nil, errors.Join(errs...)
 }

@@ -34,7 +34,7 @@ func BenchmarkRun(b *testing.B) {
 		b.Run(name+"/kitex", func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := c.frontends[0].rpc.Run(&call{ctx: ctx}, &v1.RunRequest{Job: &s.job}); err != nil {
+				if _, err := c.roster.Load().seeds[0].rpc.Run(&call{ctx: ctx}, &v1.RunRequest{Job: &s.job}); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -4,32 +4,36 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
 
 	v1 "github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 	"github.com/phoebe-sched/phoebe/probe/identity"
+	"github.com/phoebe-sched/phoebe/probe/names"
 )
 
 // Client runs jobs on a cluster. It is safe for concurrent use; a program needs one.
 type Client struct {
 	cfg       config
-	frontends []*frontend
+	roster    atomic.Pointer[roster]
 	processes *processes
 	next      atomic.Uint32 // where the choice of a frontend begins
 
 	closing    chan struct{}
 	background sync.WaitGroup // calls of the API, and what they have started
 
-	mu     sync.Mutex
-	closed bool
+	mu      sync.Mutex // held to change roster
+	closed  bool
+	retired []*frontend // that were on it, and may still be asked about jobs
 }
 
-// New makes a client for the frontends at these addresses, HOST:PORT each. It connects to none of them yet.
-// An address may be that of a load balancer. A frontend behind it that hangs is found out if the others know it, by gossip
-// or as a peer.
+// New makes a client for the frontends at these addresses, HOST:PORT each, dns:HOST:PORT for all addresses of a host, or
+// srv:_phoebe._tcp.NAME for those of a service record: both are looked up again and again. It connects to none of them yet.
+//
+// One address is enough: frontends that gossip tell of each other, and where none of the given ones can be reached the others
+// are asked. An address may be that of a load balancer, see WithLoadBalancerOnly. A frontend behind it that hangs is found out if
+// the others know it, by gossip or as a peer.
 func New(frontends []string, opts ...Option) (*Client, error) {
 	c := &Client{cfg: defaults(), processes: &processes{byName: map[string]*process{}}, closing: make(chan struct{})}
 	for _, o := range opts {
@@ -42,12 +46,12 @@ func New(frontends []string, opts ...Option) (*Client, error) {
 		return nil, err
 	}
 	c.watch()
-	for _, addr := range frontends {
-		f, err := newFrontend(addr, &c.cfg, c.processes, &c.background, c.closing)
-		if err != nil {
-			return nil, errors.Join(err, c.Close())
-		}
-		c.frontends = append(c.frontends, f)
+	c.roster.Store(&roster{})
+	if !c.cfg.balancerOnly {
+		c.processes.tell = c.met
+	}
+	if err := c.follow(frontends); err != nil {
+		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
 }
@@ -102,8 +106,8 @@ func (c *config) validate(frontends []string) error {
 		errs = append(errs, errors.New("no frontend: name at least one, as HOST:PORT"))
 	}
 	for i, addr := range frontends {
-		if _, _, err := net.SplitHostPort(addr); err != nil {
-			errs = append(errs, fmt.Errorf("frontend %q: write HOST:PORT: %w", addr, err))
+		if err := names.Check(addr); err != nil {
+			errs = append(errs, fmt.Errorf("frontend %w", err))
 		}
 		if slices.Contains(frontends[:i], addr) {
 			errs = append(errs, fmt.Errorf("frontend %q is named twice", addr))
@@ -132,11 +136,11 @@ func (c *Client) Close() error {
 	c.closed = true
 	close(c.closing)
 	c.mu.Unlock()
-	for _, f := range c.frontends {
+	for _, f := range slices.Concat(c.roster.Load().all(), c.retired) {
 		f.pool.abort(ErrClosed)
 	}
 	c.background.Wait()
-	for _, f := range c.frontends {
+	for _, f := range slices.Concat(c.roster.Load().all(), c.retired) {
 		f.pool.abort(ErrClosed) // the connections of the parting calls
 	}
 	return nil

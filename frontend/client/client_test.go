@@ -264,7 +264,7 @@ func newClient(t testing.TB, addrs []string, opts ...Option) *Client {
 }
 
 // first makes the client's next choice among its idle frontends the first one.
-func first(c *Client) { c.next.Store(uint32(len(c.frontends)) - 1) }
+func first(c *Client) { c.next.Store(uint32(len(c.roster.Load().seeds)) - 1) }
 
 func echoJob(n int) Job {
 	job := Job{}

@@ -113,7 +113,7 @@ type Candidate struct {
 // after. h.Owner may be empty: every frontend is asked, and asks others. A *RefusedError with Reason UnknownJob says
 // that none of them knows.
 func (c *Client) Explain(ctx context.Context, h Handle, task int) (*Explanation, error) {
-	order := slices.Clone(c.frontends)
+	order := c.roster.Load().all()
 	if i := slices.IndexFunc(order, func(f *frontend) bool { return h.Owner != "" && f.addr == h.Owner }); i > 0 {
 		order[0], order[i] = order[i], order[0]
 	}

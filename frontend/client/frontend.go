@@ -63,6 +63,7 @@ type frontend struct {
 	failures int       // since the last answer, at most one in each time that it is left alone
 	aloneTil time.Time // leave it alone until then if there is another one
 	awayTil  time.Time // the same, since it said that it leaves
+	usedAt   time.Time // when a call last began
 }
 
 func newFrontend(addr string, cfg *config, known *processes, background *sync.WaitGroup, closing <-chan struct{}) (*frontend, error) {
@@ -189,6 +190,7 @@ func (f *frontend) begin() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.calls++
+	f.usedAt = time.Now()
 	if !f.watched {
 		f.watched = true
 		f.background.Go(f.watch)
@@ -248,6 +250,23 @@ func (f *frontend) state() (calls int, aloneTil time.Time) {
 		return f.calls, f.awayTil
 	}
 	return f.calls, f.aloneTil
+}
+
+// unused is for how long it has had no call.
+func (f *frontend) unused() time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.calls > 0 {
+		return 0
+	}
+	return time.Since(f.usedAt)
+}
+
+// down reports whether it failed again when it was tried again, or leaves.
+func (f *frontend) down() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.failures > 1 || time.Now().Before(f.awayTil)
 }
 
 // watch looks after the calls that have no answer yet, while there are any: some, like Run, may rightly take

@@ -2,6 +2,7 @@ package client
 
 import (
 	"log/slog"
+	"net"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -24,10 +25,13 @@ type config struct {
 	connectTimeout time.Duration
 	retryFor       time.Duration
 	refusalsFinal  bool
+	balancerOnly   bool
 	backoffMin     time.Duration
 	backoffMax     time.Duration
 	pingEvery      time.Duration // how often a silent frontend that owes answers is asked for a sign of life
 	pingTimeout    time.Duration // how long it may take for that
+	lookupEvery    time.Duration // how often names are looked up; 0: as others are
+	resolver       *net.Resolver // of names; nil: the system's
 	pollFor        time.Duration // how long the frontend may sit on a poll for events
 }
 
@@ -79,6 +83,10 @@ func WithRetryFor(d time.Duration) Option { return func(c *config) { c.retryFor 
 // callers that would rather shed load than wait. By default the client comes back after the time that the
 // frontend names, until the context ends.
 func WithRefusalsFinal() Option { return func(c *config) { c.refusalsFinal = true } }
+
+// WithLoadBalancerOnly keeps the client to the addresses that it was given. By default it asks the frontends that these
+// tell of where none of the given ones can be reached: behind a load balancer, they may not be reachable at all.
+func WithLoadBalancerOnly() Option { return func(c *config) { c.balancerOnly = true } }
 
 // WithBackoff bounds how long a frontend that failed is left alone: shortest at first, doubling up to
 // longest, with jitter. Default 20 ms to 2 s.

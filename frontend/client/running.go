@@ -146,9 +146,9 @@ func (c *Client) Cancel(ctx context.Context, h Handle, why string) (int, error) 
 // cancelSomewhere asks first, if there is one, then the others until one knows the job: a frontend forwards
 // to the owner where the handle names it.
 func (c *Client) cancelSomewhere(ctx context.Context, first *frontend, h v1.Handle, why string) (int, error) {
-	order := slices.Clone(c.frontends)
-	if i := slices.Index(order, first); i > 0 {
-		order[0], order[i] = order[i], order[0]
+	order := c.roster.Load().all()
+	if first != nil {
+		order = append([]*frontend{first}, slices.DeleteFunc(order, func(f *frontend) bool { return f == first })...)
 	}
 	var refused *RefusedError
 	var errs []error

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	v1 "github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
@@ -55,20 +57,20 @@ type session struct {
 	job         v1.Job // as it goes out next
 	tasks       []v1.Task
 	began       time.Time
-	within      time.Duration // the job's deadline
-	done        []bool        // by task
-	left        int           // tasks without an outcome
-	failed      bool          // some task has no result
-	cause       *TaskError    // of a job with stages: why the first one that was heard of has none
-	ran         map[place]int // of a job with stages: tasks with results
-	at          *frontend     // who was asked last
-	handle      v1.Handle     // of the last acceptance; before, the best guess
-	sent        bool          // some frontend may have the job
-	owner       string        // if sent: the latest that may have had it, by its name or address
-	resubmitted int32         // how often it went out again
-	waits       []time.Time   // by frontend: not before; nil until one asks for it
-	since       time.Time     // none could be connected to, or had a worker, since; zero: one could
-	breaks      int           // owners lost since the last outcome
+	within      time.Duration           // the job's deadline
+	done        []bool                  // by task
+	left        int                     // tasks without an outcome
+	failed      bool                    // some task has no result
+	cause       *TaskError              // of a job with stages: why the first one that was heard of has none
+	ran         map[place]int           // of a job with stages: tasks with results
+	at          *frontend               // who was asked last
+	handle      v1.Handle               // of the last acceptance; before, the best guess
+	sent        bool                    // some frontend may have the job
+	owner       string                  // if sent: the latest that may have had it, by its name or address
+	resubmitted int32                   // how often it went out again
+	waits       map[*frontend]time.Time // not before; nil until one asks for it
+	since       time.Time               // none could be connected to, or had a worker, since; zero: one could
+	breaks      int                     // owners lost since the last outcome
 	lastErr     error
 }
 
@@ -217,11 +219,10 @@ func (s *session) staged(o *v1.Outcome) {
 	}
 }
 
-// choose picks the frontend to ask next: the one with the fewest calls under way, in turns, of those that
-// neither failed just now nor asked to be left alone. If there is none, it waits for the first.
+// choose picks the frontend to ask next, of the seeds, or of the members where all seeds are down. If there is none, it
+// waits for the first.
 func (s *session) choose(ctx context.Context) error {
-	fs := s.c.frontends
-	start := int(s.c.next.Add(1) % uint32(len(fs)))
+	start := int(s.c.next.Add(1) & math.MaxInt32)
 	for {
 		if err := s.over(ctx); err != nil {
 			return s.giveUp(err)
@@ -230,22 +231,18 @@ func (s *session) choose(ctx context.Context) error {
 		if s.within > 0 && s.lastErr != nil && now.Sub(s.began) >= s.within {
 			return s.giveUp(s.pastDeadline())
 		}
-		var best *frontend
-		var least int
-		var soonest time.Time
-		for i := range fs {
-			i = (start + i) % len(fs)
-			calls, from := fs[i].state()
-			if s.waits != nil && s.waits[i].After(from) {
-				from = s.waits[i]
+		r := s.c.roster.Load()
+		best, soonest := s.pick(r.seeds, start, now)
+		if best == nil && !slices.ContainsFunc(r.seeds, func(f *frontend) bool { return !f.down() }) {
+			var sooner time.Time
+			if best, sooner = s.pick(r.members, start, now); soonest.IsZero() || !sooner.IsZero() && sooner.Before(soonest) {
+				soonest = sooner
 			}
-			switch {
-			case from.After(now):
-				if soonest.IsZero() || from.Before(soonest) {
-					soonest = from
-				}
-			case best == nil || calls < least:
-				best, least = fs[i], calls
+		}
+		if soonest.IsZero() { // names that have not been looked up yet, or stand for nothing
+			soonest = now.Add(s.c.cfg.backoffMin)
+			if best == nil && s.since.IsZero() {
+				s.since = now
 			}
 		}
 		if best != nil {
@@ -255,7 +252,7 @@ func (s *session) choose(ctx context.Context) error {
 		wait := soonest.Sub(now)
 		if !s.since.IsZero() {
 			if now.Sub(s.since) >= s.c.cfg.retryFor {
-				return s.giveUp(fmt.Errorf("none of %d frontends answered for %v: %w", len(fs), s.c.cfg.retryFor, s.lastErr))
+				return s.giveUp(fmt.Errorf("none of %d frontends answered for %v: %w", len(r.all()), s.c.cfg.retryFor, cmp.Or(s.lastErr, errAway)))
 			}
 			wait = min(wait, s.since.Add(s.c.cfg.retryFor).Sub(now))
 		}
@@ -274,6 +271,28 @@ func (s *session) choose(ctx context.Context) error {
 		}
 		timer.Stop()
 	}
+}
+
+// pick picks the frontend with the fewest calls under way, in turns, of those that neither failed just now nor asked to be left
+// alone. If there is none, soonest is when the first may be asked; zero: never.
+func (s *session) pick(fs []*frontend, start int, now time.Time) (best *frontend, soonest time.Time) {
+	least := 0
+	for i := range fs {
+		f := fs[(start+i)%len(fs)]
+		calls, from := f.state()
+		if until := s.waits[f]; until.After(from) {
+			from = until
+		}
+		switch {
+		case from.After(now):
+			if soonest.IsZero() || from.Before(soonest) {
+				soonest = from
+			}
+		case best == nil || calls < least:
+			best, least = f, calls
+		}
+	}
+	return best, soonest
 }
 
 // pastDeadline says why no other frontend is asked any more.
@@ -373,13 +392,9 @@ func (s *session) disown() {
 // pause keeps the job from asking s.at again before d has passed.
 func (s *session) pause(d time.Duration) {
 	if s.waits == nil {
-		s.waits = make([]time.Time, len(s.c.frontends))
+		s.waits = map[*frontend]time.Time{}
 	}
-	for i, f := range s.c.frontends {
-		if f == s.at {
-			s.waits[i] = time.Now().Add(d)
-		}
-	}
+	s.waits[s.at] = time.Now().Add(d)
 }
 
 // over is why nobody waits for the job any more, or nil.
