@@ -10,7 +10,7 @@ SHELL := bash
 MODULE := github.com/phoebe-sched/phoebe
 PYTHON_SOURCE := frontend/client/testdata/python
 # Where the Go test that runs the Python client looks for that client's packages.
-test soak: export PHOEBE_PYTHON_PATH := $(CURDIR)/out/python
+test soak rolling: export PHOEBE_PYTHON_PATH := $(CURDIR)/out/python
 
 # How long `make fuzz` gives each fuzz function.
 FUZZTIME ?= 30s
@@ -128,7 +128,7 @@ upgrade: ## bring a fleet of the release that cmd/phoebe/RELEASED names to this 
 # What stands in front of the frontends of make rolling.
 LB ?= haproxy
 .PHONY: rolling
-rolling: build ## restart a fleet's processes, each twice, under load behind LB (haproxy, nginx or none): no call may fail (2 minutes)
+rolling: build python ## restart a fleet's processes, each twice, under load behind LB (haproxy, nginx or none): no call may fail (2 minutes)
 	PHOEBE_ROLLING=$(LB) PHOEBE_TEST_BINARY=$(CURDIR)/bin/phoebe go test -v -count=1 -run 'TestRolling$$' -timeout 20m ./cmd/phoebe/
 
 .PHONY: mutants

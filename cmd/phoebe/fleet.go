@@ -211,11 +211,11 @@ func haproxyFor(entry string, apis, admins []string) string {
 func nginxFor(entry string, apis []string, dir string) string {
 	text := strings.NewReplacer("listen 7410", "listen "+entry, "/run/nginx.pid", filepath.Join(dir, "nginx.pid")).Replace(nginxRecipe)
 	rest := serverLine.FindStringSubmatch(text)[2]
-	servers := "least_conn;\n"
+	servers := "upstream phoebe {\n"
 	for _, addr := range apis {
 		servers += "        server " + addr + rest + "\n"
 	}
-	return strings.Replace(serverLine.ReplaceAllString(text, ""), "least_conn;\n", servers, 1)
+	return strings.Replace(serverLine.ReplaceAllString(text, ""), "upstream phoebe {\n", servers, 1)
 }
 
 func (f *fleet) say(format string, args ...any) {

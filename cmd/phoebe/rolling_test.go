@@ -1,8 +1,11 @@
 package main_test
 
 import (
+	"bytes"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -156,6 +159,10 @@ func TestRolling(t *testing.T) {
 	}
 	wait(1500)
 	calm := time.Since(began)
+	python := func() string { return "not run" }
+	if balancer != "none" {
+		python = keepRunning(t, connect[0])
+	}
 	of := map[string]int{"frontend": frontends, "worker": workers}
 	for round := range 2 {
 		for _, kind := range []string{"frontend", "worker"} {
@@ -177,46 +184,91 @@ func TestRolling(t *testing.T) {
 		wait(least - n)
 	}
 	ended := time.Since(began)
+	byPython := python()
+	// A frontend hangs, as seen by those who were given to it and by those who come.
+	_, pid := f.at("frontend", 2*frontends)
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	wait(1500)
+	if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
 	close(stop)
 	n := <-sent
 	jobs.Wait()
 	var before, during []time.Duration
 	failed, again := 0, 0
+	stall := time.Duration(0)
 	kinds := map[string]int{}
 	var ends []time.Duration
 	for _, k := range calls {
 		if k.err != nil {
 			failed++
 			kinds[k.err.Error()]++
-		} else {
-			ends = append(ends, k.at+k.took)
 		}
 		again += k.again
-		if k.at+k.took < calm {
+		switch end := k.at + k.took; {
+		case end < calm:
 			before = append(before, k.took)
-		} else {
+		case end < ended:
 			during = append(during, k.took)
+			ends = append(ends, end)
+		default:
+			stall = max(stall, k.took)
 		}
 	}
 	slices.Sort(ends)
 	pause := time.Duration(0)
 	for i := range ends[1:] {
-		if ends[i+1] < ended {
-			pause = max(pause, ends[i+1]-ends[i])
-		}
+		pause = max(pause, ends[i+1]-ends[i])
 	}
 	p99 := func(d []time.Duration) time.Duration { slices.Sort(d); return d[len(d)*99/100] }
+	others, _ := os.ReadFile("/proc/loadavg")
 	t.Logf("balancer %s: %d jobs in %v, each of 9 processes restarted twice: %d failed, %d tasks with more than one attempt, longest pause without a result %v,"+
-		" p99 %v before and %v during, longest %v", balancer, n, ended.Round(time.Second), failed, again, pause.Round(time.Millisecond),
-		p99(before).Round(time.Millisecond), p99(during).Round(time.Millisecond), slices.Max(during).Round(time.Millisecond))
+		" p99 %v before and %v during, longest %v; by Python: %s; longest call with a frontend frozen %v; load of the machine %s",
+		balancer, n, ended.Round(time.Second), failed, again, pause.Round(time.Millisecond),
+		p99(before).Round(time.Millisecond), p99(during).Round(time.Millisecond), slices.Max(during).Round(time.Millisecond),
+		byPython, stall.Round(time.Millisecond), strings.TrimSpace(string(others)))
 	for text, n := range kinds {
 		t.Logf("%d failed by: %s", n, text)
 	}
 	if failed > 0 {
 		t.Errorf("%d of %d jobs failed", failed, n)
 	}
+	if pause >= time.Second || p99(during) > 3*p99(before) || stall > 5*time.Second {
+		t.Error("clients notice too much: a pause of 1 s, three times the p99, or a stall of more than 5 s")
+	}
 	p.signal(syscall.SIGTERM)
 	if code := p.ends(); code != 0 {
 		t.Errorf("exit code %d", code)
+	}
+}
+
+// keepRunning has a client in Python that knows of no failover run jobs, one after the other, until it is told to end, and
+// then say how many.
+func keepRunning(t *testing.T, addr string) (end func() string) {
+	t.Helper()
+	path := os.Getenv("PHOEBE_PYTHON_PATH")
+	if path == "" {
+		t.Fatal("PHOEBE_PYTHON_PATH, the folder of the Python client's packages, is not set: make rolling sets it")
+	}
+	cmd := exec.CommandContext(t.Context(), "python3", filepath.Join("..", "..", "frontend", "client", "testdata", "python", "keep_running.py"), addr)
+	cmd.Env = append(os.Environ(), "PYTHONPATH="+path, "PYTHONDONTWRITEBYTECODE=1")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return func() string {
+		in.Close()
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("the client in Python: %v\n%s", err, said.String())
+		}
+		return strings.TrimSpace(said.String())
 	}
 }
