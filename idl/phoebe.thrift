@@ -428,6 +428,19 @@ struct Member {                    // a frontend, as gossip tells
   4: string heartbeat = "",        // for workers
 }
 
+// What is believed of all workers, in few bytes each.
+struct Figures {
+  1: i64 number = 0,               // a number that stands for the names, addresses, hosts and racks, in this order; not 0
+  2: list<string> names,           // these are empty if the caller knows the list
+  3: list<string> addresses,
+  4: list<string> racks,
+  // For each worker in the order of the list, 8 bytes: its state (0 connecting, 1 up, 2 adrift, 3 draining, 4 down); the share of
+  // its CPU that is taken, and of its memory, of 255; places in its queue; tasks that run there; the wait that is expected there
+  // for a task of an eighth of it; the round trip; how long it was not heard. The last five are logarithms: n stands for 2^(n/8)
+  // places, tasks or microseconds, 0 for none, and 255 for what is not known.
+  5: binary figures,
+}
+
 struct ClusterResponse {
   1: required string frontend,     // its name
   2: required string address,
@@ -443,22 +456,9 @@ struct ClusterResponse {
   12: i64 clock_us = 0,            // its clock, since 1970; 0: not told
   13: i64 file_limit = 0,          // files that it may have open; 0: not known
   14: i32 max_clients = 0,         // connections of clients that it takes; 0: not told
-  15: string next = "",            // after of the next page; empty: this is the last
+  15: string next_page = "",        // after of the next page; empty: this is the last
   16: i32 total = 0,               // workers, on all pages
   17: optional Figures figures,
-}
-
-// What is believed of all workers, in few bytes each.
-struct Figures {
-  1: i64 list = 0,                 // a number that stands for the names, addresses, hosts and racks, in this order; not 0
-  2: list<string> names,           // these are empty if the caller knows the list
-  3: list<string> addresses,
-  4: list<string> racks,
-  // For each worker in the order of the list, 8 bytes: its state (0 connecting, 1 up, 2 adrift, 3 draining, 4 down); the share of
-  // its CPU that is taken, and of its memory, of 255; places in its queue; tasks that run there; the wait that is expected there
-  // for a task of an eighth of it; the round trip; how long it was not heard. The last five are logarithms: n stands for 2^(n/8)
-  // places, tasks or microseconds, 0 for none, and 255 for what is not known.
-  5: binary figures,
 }
 
 // One thing that is measured. The first seven are the phases of a task, which follow each other from when it could start.
@@ -588,7 +588,7 @@ struct JobFilter {
 struct JobsRequest {
   1: optional Caller caller,
   2: optional JobFilter filter,
-  3: string cursor = "",            // empty first, then next of the last answer
+  3: string cursor = "",            // empty first, then next_page of the last answer
   4: i32 max_jobs = 0,              // default 100, limit 1000
 }
 
@@ -618,14 +618,14 @@ struct JobSummary {
 
 struct JobsResponse {
   1: required list<JobSummary> jobs, // the one that came last first
-  2: string next = "",               // cursor of the next page; empty: this is the last
+  2: string next_page = "",        // cursor of the next page; empty: this is the last
   3: required list<Told> frontends,
 }
 
 struct TraceRequest {
   1: optional Caller caller,
   2: required string job,
-  3: i32 from = 0,                  // attempts before this one are not told
+  3: i32 first = 0,                  // attempts before this one are not told
   4: i32 max_attempts = 0,          // default and limit 20,000
 }
 
@@ -664,7 +664,7 @@ struct TraceResponse {
   // 20 what that was
   // 21 to 25 what of the wait there was for what: OWN_TENANT to IDLE_SLOT; all 0 of a worker that does not tell
   5: required binary attempts,
-  6: i32 next = 0,                  // from of the next page; 0: this is the last
+  6: i32 next_page = 0,        // first of the next page; 0: this is the last
   7: string frontend = "",          // that knows it
   8: list<Told> frontends,
 }

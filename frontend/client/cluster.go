@@ -150,10 +150,10 @@ func (c *Client) Figures(ctx context.Context, frontend string, known int64) (*Fi
 	}
 	const size = 8
 	n := len(f.Figures) / size
-	if len(f.Figures)%size != 0 || f.List != known && (len(f.Names) != n || len(f.Addresses) != n || len(f.Racks) != n) {
+	if len(f.Figures)%size != 0 || f.Number != known && (len(f.Names) != n || len(f.Addresses) != n || len(f.Racks) != n) {
 		return nil, fmt.Errorf("frontend %s answers with figures of %d bytes for %d workers", resp.Frontend, len(f.Figures), len(f.Names))
 	}
-	list := &Figures{List: f.List, Names: f.Names, Addresses: f.Addresses, Racks: f.Racks, Workers: make([]Figure, n)}
+	list := &Figures{List: f.Number, Names: f.Names, Addresses: f.Addresses, Racks: f.Racks, Workers: make([]Figure, n)}
 	for i := range list.Workers {
 		b := f.Figures[i*size:]
 		list.Workers[i] = Figure{b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]}
@@ -167,7 +167,7 @@ func fromCluster(r *v1.ClusterResponse) *Cluster {
 		Draining: r.Draining, Jobs: int(r.Jobs), TasksPending: int(r.TasksPending), TasksRunning: int(r.TasksRunning),
 		Workers: make([]Worker, len(r.Workers)), Members: make([]Member, len(r.Members)), Warning: r.Warning,
 		Clock: time.UnixMicro(r.ClockUs), FileLimit: int(r.FileLimit), MaxClients: int(r.MaxClients),
-		Next: r.Next, Total: int(r.Total),
+		Next: r.NextPage, Total: int(r.Total),
 	}
 	for i, m := range r.Members {
 		c.Members[i] = Member{Name: m.Name, Address: m.Address, Gossip: m.Gossip, Heartbeat: m.Heartbeat}

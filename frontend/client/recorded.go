@@ -72,7 +72,7 @@ func (c *Client) Jobs(ctx context.Context, f JobFilter, cursor string, most int)
 	if err != nil {
 		return nil, err
 	}
-	page := &JobPage{Jobs: fromSummaries(resp.Jobs), Next: resp.Next}
+	page := &JobPage{Jobs: fromSummaries(resp.Jobs), Next: resp.NextPage}
 	page.Frontends, err = fromTold(resp.Frontends)
 	return page, err
 }
@@ -154,7 +154,7 @@ func (t *Trace) Next() int {
 // Trace tells what the tasks of a job that is under way or kept have been through, from one position on and up to so many
 // (default and limit 20,000). Any frontend is asked, and asks the others.
 func (c *Client) Trace(ctx context.Context, job string, from, most int) (*Trace, error) {
-	req := &v1.TraceRequest{Caller: c.cfg.caller(), Job: job, From: clamp(from), MaxAttempts: clamp(most)}
+	req := &v1.TraceRequest{Caller: c.cfg.caller(), Job: job, First: clamp(from), MaxAttempts: clamp(most)}
 	resp, err := ask(ctx, c, c.inTurn(), func(ctx context.Context, f *frontend) (*v1.TraceResponse, error) { return f.rpc.Trace(ctx, req) })
 	if err != nil {
 		return nil, err

@@ -68,7 +68,7 @@ func (s *Server) cluster(req *v1.ClusterRequest) *v1.ClusterResponse {
 		links = links[from:]
 		if most := int(req.MaxWorkers); most > 0 && most < len(links) {
 			links = links[:most]
-			res.Next = links[most-1].addr
+			res.NextPage = links[most-1].addr
 		}
 	}
 	s.look(links, func(l *link, st *frontend.WorkerStatus) {
@@ -208,8 +208,8 @@ func (s *Server) figures(links []*link, known int64) *v1.Figures {
 		f.Figures = append(f.Figures, states[state(up, st)], share(int64(free.CPU), int64(capacity.CPU)), share(int64(free.Mem), int64(capacity.Mem)),
 			logarithm(int64(st.Load.Queued)), logarithm(int64(st.Load.Running)), wait, logarithm(rtt.Microseconds()), logarithm(heard.Microseconds()))
 	})
-	f.List = max(int64(list.Sum64()&math.MaxInt64), 1)
-	if f.List == known {
+	f.Number = max(int64(list.Sum64()&math.MaxInt64), 1)
+	if f.Number == known {
 		f.Names, f.Addresses, f.Racks = nil, nil, nil
 	}
 	return f

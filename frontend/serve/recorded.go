@@ -49,7 +49,7 @@ func (h *handler) Jobs(ctx context.Context, req *v1.JobsRequest) (*v1.JobsRespon
 		res.Frontends = append(res.Frontends, a.told((*v1.JobsResponse).GetFrontends))
 		if a.res != nil {
 			res.Jobs = append(res.Jobs, a.res.Jobs...)
-			more = more || a.res.Next != ""
+			more = more || a.res.NextPage != ""
 		}
 	}
 	slices.SortStableFunc(res.Jobs, func(a, b *v1.JobSummary) int { return positionOf(a).compare(positionOf(b)) })
@@ -57,7 +57,7 @@ func (h *handler) Jobs(ctx context.Context, req *v1.JobsRequest) (*v1.JobsRespon
 		res.Jobs, more = res.Jobs[:most], true
 	}
 	if more && len(res.Jobs) > 0 {
-		res.Next = positionOf(res.Jobs[len(res.Jobs)-1]).String()
+		res.NextPage = positionOf(res.Jobs[len(res.Jobs)-1]).String()
 	}
 	return res, nil
 }
@@ -207,14 +207,14 @@ func (h *handler) Trace(ctx context.Context, req *v1.TraceRequest) (*v1.TraceRes
 		most = maxAttempts
 	}
 	most = min(most, maxAttempts)
-	res := h.traceHere(id, int(req.From), most)
+	res := h.traceHere(id, int(req.First), most)
 	if res != nil {
 		res.Frontends = []*v1.Told{h.told()}
 		return res, nil
 	}
 	told := []*v1.Told{h.told()}
 	for _, a := range everyone(ctx, h, req.Caller, func(ctx context.Context, p *peer, within callopt.Option) (*v1.TraceResponse, error) {
-		return p.client.Trace(ctx, &v1.TraceRequest{Caller: p.caller(), Job: req.Job, From: req.From, MaxAttempts: int32(most)}, within)
+		return p.client.Trace(ctx, &v1.TraceRequest{Caller: p.caller(), Job: req.Job, First: req.First, MaxAttempts: int32(most)}, within)
 	}) {
 		told = append(told, a.told((*v1.TraceResponse).GetFrontends))
 		if a.res != nil && (res == nil || a.res.Total > res.Total) { // a job may have gone from one frontend to another
@@ -272,6 +272,6 @@ func (h *handler) trace(j *v1.JobSummary, names []string, after [][]int, t *rec.
 		res.Stages = append(res.Stages, stage)
 	}
 	b, next := t.Page(from, most)
-	res.Attempts, res.Next = b, int32(next)
+	res.Attempts, res.NextPage = b, int32(next)
 	return res
 }

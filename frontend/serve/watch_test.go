@@ -100,10 +100,10 @@ func TestJobsOfAll(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if all = append(all, res.Jobs...); res.Next == "" {
+		if all = append(all, res.Jobs...); res.NextPage == "" {
 			break
 		}
-		cursor = res.Next
+		cursor = res.NextPage
 	}
 	for i, j := range all {
 		if !want[j.Job] || i > 0 && all[i-1].CameUs < j.CameUs {
@@ -122,12 +122,12 @@ func TestJobsOfAll(t *testing.T) {
 			t.Fatal(err)
 		}
 		n := j.Ended
-		if trace.Total != n || trace.Job.Owner != j.Owner || (trace.Next != 0) != (n > 2) || n > 0 && !slices.Equal(trace.Workers, []string{"w0"}) {
+		if trace.Total != n || trace.Job.Owner != j.Owner || (trace.NextPage != 0) != (n > 2) || n > 0 && !slices.Equal(trace.Workers, []string{"w0"}) {
 			t.Errorf("the trace of %v is %v", j, trace)
 		}
 		if n > 2 {
-			rest, err := b.client.Trace(ctx, &v1.TraceRequest{Job: j.Job, From: trace.Next})
-			if err != nil || rest.Next != 0 || len(rest.Attempts) >= len(trace.Attempts) || bytes.Equal(rest.Attempts, trace.Attempts) {
+			rest, err := b.client.Trace(ctx, &v1.TraceRequest{Job: j.Job, First: trace.NextPage})
+			if err != nil || rest.NextPage != 0 || len(rest.Attempts) >= len(trace.Attempts) || bytes.Equal(rest.Attempts, trace.Attempts) {
 				t.Errorf("the rest of the trace: %v, %v", rest, err)
 			}
 		}
@@ -170,7 +170,7 @@ func TestClusterPages(t *testing.T) {
 		for _, w := range res.Workers {
 			names = append(names, w.Name)
 		}
-		if after = res.Next; after == "" {
+		if after = res.NextPage; after == "" {
 			break
 		}
 	}
@@ -187,7 +187,7 @@ func TestClusterPages(t *testing.T) {
 	if err != nil || len(res.Workers) != 0 || len(res.Figures.Names) != 5 || len(res.Figures.Figures) != 5*8 || res.Figures.Figures[0] != 1 {
 		t.Fatalf("%v, %v", res, err)
 	}
-	res, err = c.client.Cluster(ctx, &v1.ClusterRequest{Figures: true, Known: res.Figures.List})
+	res, err = c.client.Cluster(ctx, &v1.ClusterRequest{Figures: true, Known: res.Figures.Number})
 	if err != nil || len(res.Figures.Names) != 0 || len(res.Figures.Figures) != 5*8 {
 		t.Errorf("%v, %v", res, err)
 	}

@@ -3740,6 +3740,74 @@ var fieldIDToName_Member = map[int16]string{
 	4: "heartbeat",
 }
 
+type Figures struct {
+	Number    int64    `thrift:"number,1" frugal:"1,default,i64" json:"number"`
+	Names     []string `thrift:"names,2" frugal:"2,default,list<string>" json:"names"`
+	Addresses []string `thrift:"addresses,3" frugal:"3,default,list<string>" json:"addresses"`
+	Racks     []string `thrift:"racks,4" frugal:"4,default,list<string>" json:"racks"`
+	Figures   []byte   `thrift:"figures,5" frugal:"5,default,binary" json:"figures"`
+}
+
+func NewFigures() *Figures {
+	return &Figures{
+		Number: 0,
+	}
+}
+
+func (p *Figures) InitDefault() {
+	p.Number = 0
+}
+
+func (p *Figures) GetNumber() (v int64) {
+	return p.Number
+}
+
+func (p *Figures) GetNames() (v []string) {
+	return p.Names
+}
+
+func (p *Figures) GetAddresses() (v []string) {
+	return p.Addresses
+}
+
+func (p *Figures) GetRacks() (v []string) {
+	return p.Racks
+}
+
+func (p *Figures) GetFigures() (v []byte) {
+	return p.Figures
+}
+func (p *Figures) SetNumber(val int64) {
+	p.Number = val
+}
+func (p *Figures) SetNames(val []string) {
+	p.Names = val
+}
+func (p *Figures) SetAddresses(val []string) {
+	p.Addresses = val
+}
+func (p *Figures) SetRacks(val []string) {
+	p.Racks = val
+}
+func (p *Figures) SetFigures(val []byte) {
+	p.Figures = val
+}
+
+func (p *Figures) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("Figures(%+v)", *p)
+}
+
+var fieldIDToName_Figures = map[int16]string{
+	1: "number",
+	2: "names",
+	3: "addresses",
+	4: "racks",
+	5: "figures",
+}
+
 type ClusterResponse struct {
 	Frontend     string          `thrift:"frontend,1,required" frugal:"1,required,string" json:"frontend"`
 	Address      string          `thrift:"address,2,required" frugal:"2,required,string" json:"address"`
@@ -3755,7 +3823,7 @@ type ClusterResponse struct {
 	ClockUs      int64           `thrift:"clock_us,12" frugal:"12,default,i64" json:"clock_us"`
 	FileLimit    int64           `thrift:"file_limit,13" frugal:"13,default,i64" json:"file_limit"`
 	MaxClients   int32           `thrift:"max_clients,14" frugal:"14,default,i32" json:"max_clients"`
-	Next         string          `thrift:"next,15" frugal:"15,default,string" json:"next"`
+	NextPage     string          `thrift:"next_page,15" frugal:"15,default,string" json:"next_page"`
 	Total        int32           `thrift:"total,16" frugal:"16,default,i32" json:"total"`
 	Figures      *Figures        `thrift:"figures,17,optional" frugal:"17,optional,Figures" json:"figures,omitempty"`
 }
@@ -3771,7 +3839,7 @@ func NewClusterResponse() *ClusterResponse {
 		ClockUs:      0,
 		FileLimit:    0,
 		MaxClients:   0,
-		Next:         "",
+		NextPage:     "",
 		Total:        0,
 	}
 }
@@ -3786,7 +3854,7 @@ func (p *ClusterResponse) InitDefault() {
 	p.ClockUs = 0
 	p.FileLimit = 0
 	p.MaxClients = 0
-	p.Next = ""
+	p.NextPage = ""
 	p.Total = 0
 }
 
@@ -3846,8 +3914,8 @@ func (p *ClusterResponse) GetMaxClients() (v int32) {
 	return p.MaxClients
 }
 
-func (p *ClusterResponse) GetNext() (v string) {
-	return p.Next
+func (p *ClusterResponse) GetNextPage() (v string) {
+	return p.NextPage
 }
 
 func (p *ClusterResponse) GetTotal() (v int32) {
@@ -3904,8 +3972,8 @@ func (p *ClusterResponse) SetFileLimit(val int64) {
 func (p *ClusterResponse) SetMaxClients(val int32) {
 	p.MaxClients = val
 }
-func (p *ClusterResponse) SetNext(val string) {
-	p.Next = val
+func (p *ClusterResponse) SetNextPage(val string) {
+	p.NextPage = val
 }
 func (p *ClusterResponse) SetTotal(val int32) {
 	p.Total = val
@@ -3940,77 +4008,9 @@ var fieldIDToName_ClusterResponse = map[int16]string{
 	12: "clock_us",
 	13: "file_limit",
 	14: "max_clients",
-	15: "next",
+	15: "next_page",
 	16: "total",
 	17: "figures",
-}
-
-type Figures struct {
-	List      int64    `thrift:"list,1" frugal:"1,default,i64" json:"list"`
-	Names     []string `thrift:"names,2" frugal:"2,default,list<string>" json:"names"`
-	Addresses []string `thrift:"addresses,3" frugal:"3,default,list<string>" json:"addresses"`
-	Racks     []string `thrift:"racks,4" frugal:"4,default,list<string>" json:"racks"`
-	Figures   []byte   `thrift:"figures,5" frugal:"5,default,binary" json:"figures"`
-}
-
-func NewFigures() *Figures {
-	return &Figures{
-		List: 0,
-	}
-}
-
-func (p *Figures) InitDefault() {
-	p.List = 0
-}
-
-func (p *Figures) GetList() (v int64) {
-	return p.List
-}
-
-func (p *Figures) GetNames() (v []string) {
-	return p.Names
-}
-
-func (p *Figures) GetAddresses() (v []string) {
-	return p.Addresses
-}
-
-func (p *Figures) GetRacks() (v []string) {
-	return p.Racks
-}
-
-func (p *Figures) GetFigures() (v []byte) {
-	return p.Figures
-}
-func (p *Figures) SetList(val int64) {
-	p.List = val
-}
-func (p *Figures) SetNames(val []string) {
-	p.Names = val
-}
-func (p *Figures) SetAddresses(val []string) {
-	p.Addresses = val
-}
-func (p *Figures) SetRacks(val []string) {
-	p.Racks = val
-}
-func (p *Figures) SetFigures(val []byte) {
-	p.Figures = val
-}
-
-func (p *Figures) String() string {
-	if p == nil {
-		return "<nil>"
-	}
-	return fmt.Sprintf("Figures(%+v)", *p)
-}
-
-var fieldIDToName_Figures = map[int16]string{
-	1: "list",
-	2: "names",
-	3: "addresses",
-	4: "racks",
-	5: "figures",
 }
 
 type Told struct {
@@ -5093,26 +5093,26 @@ var fieldIDToName_JobSummary = map[int16]string{
 
 type JobsResponse struct {
 	Jobs      []*JobSummary `thrift:"jobs,1,required" frugal:"1,required,list<JobSummary>" json:"jobs"`
-	Next      string        `thrift:"next,2" frugal:"2,default,string" json:"next"`
+	NextPage  string        `thrift:"next_page,2" frugal:"2,default,string" json:"next_page"`
 	Frontends []*Told       `thrift:"frontends,3,required" frugal:"3,required,list<Told>" json:"frontends"`
 }
 
 func NewJobsResponse() *JobsResponse {
 	return &JobsResponse{
-		Next: "",
+		NextPage: "",
 	}
 }
 
 func (p *JobsResponse) InitDefault() {
-	p.Next = ""
+	p.NextPage = ""
 }
 
 func (p *JobsResponse) GetJobs() (v []*JobSummary) {
 	return p.Jobs
 }
 
-func (p *JobsResponse) GetNext() (v string) {
-	return p.Next
+func (p *JobsResponse) GetNextPage() (v string) {
+	return p.NextPage
 }
 
 func (p *JobsResponse) GetFrontends() (v []*Told) {
@@ -5121,8 +5121,8 @@ func (p *JobsResponse) GetFrontends() (v []*Told) {
 func (p *JobsResponse) SetJobs(val []*JobSummary) {
 	p.Jobs = val
 }
-func (p *JobsResponse) SetNext(val string) {
-	p.Next = val
+func (p *JobsResponse) SetNextPage(val string) {
+	p.NextPage = val
 }
 func (p *JobsResponse) SetFrontends(val []*Told) {
 	p.Frontends = val
@@ -5137,26 +5137,26 @@ func (p *JobsResponse) String() string {
 
 var fieldIDToName_JobsResponse = map[int16]string{
 	1: "jobs",
-	2: "next",
+	2: "next_page",
 	3: "frontends",
 }
 
 type TraceRequest struct {
 	Caller      *Caller `thrift:"caller,1,optional" frugal:"1,optional,Caller" json:"caller,omitempty"`
 	Job         string  `thrift:"job,2,required" frugal:"2,required,string" json:"job"`
-	From        int32   `thrift:"from,3" frugal:"3,default,i32" json:"from"`
+	First       int32   `thrift:"first,3" frugal:"3,default,i32" json:"first"`
 	MaxAttempts int32   `thrift:"max_attempts,4" frugal:"4,default,i32" json:"max_attempts"`
 }
 
 func NewTraceRequest() *TraceRequest {
 	return &TraceRequest{
-		From:        0,
+		First:       0,
 		MaxAttempts: 0,
 	}
 }
 
 func (p *TraceRequest) InitDefault() {
-	p.From = 0
+	p.First = 0
 	p.MaxAttempts = 0
 }
 
@@ -5173,8 +5173,8 @@ func (p *TraceRequest) GetJob() (v string) {
 	return p.Job
 }
 
-func (p *TraceRequest) GetFrom() (v int32) {
-	return p.From
+func (p *TraceRequest) GetFirst() (v int32) {
+	return p.First
 }
 
 func (p *TraceRequest) GetMaxAttempts() (v int32) {
@@ -5186,8 +5186,8 @@ func (p *TraceRequest) SetCaller(val *Caller) {
 func (p *TraceRequest) SetJob(val string) {
 	p.Job = val
 }
-func (p *TraceRequest) SetFrom(val int32) {
-	p.From = val
+func (p *TraceRequest) SetFirst(val int32) {
+	p.First = val
 }
 func (p *TraceRequest) SetMaxAttempts(val int32) {
 	p.MaxAttempts = val
@@ -5207,7 +5207,7 @@ func (p *TraceRequest) String() string {
 var fieldIDToName_TraceRequest = map[int16]string{
 	1: "caller",
 	2: "job",
-	3: "from",
+	3: "first",
 	4: "max_attempts",
 }
 
@@ -5217,20 +5217,20 @@ type TraceResponse struct {
 	Workers   []string    `thrift:"workers,3,required" frugal:"3,required,list<string>" json:"workers"`
 	Total     int32       `thrift:"total,4,required" frugal:"4,required,i32" json:"total"`
 	Attempts  []byte      `thrift:"attempts,5,required" frugal:"5,required,binary" json:"attempts"`
-	Next      int32       `thrift:"next,6" frugal:"6,default,i32" json:"next"`
+	NextPage  int32       `thrift:"next_page,6" frugal:"6,default,i32" json:"next_page"`
 	Frontend  string      `thrift:"frontend,7" frugal:"7,default,string" json:"frontend"`
 	Frontends []*Told     `thrift:"frontends,8" frugal:"8,default,list<Told>" json:"frontends"`
 }
 
 func NewTraceResponse() *TraceResponse {
 	return &TraceResponse{
-		Next:     0,
+		NextPage: 0,
 		Frontend: "",
 	}
 }
 
 func (p *TraceResponse) InitDefault() {
-	p.Next = 0
+	p.NextPage = 0
 	p.Frontend = ""
 }
 
@@ -5259,8 +5259,8 @@ func (p *TraceResponse) GetAttempts() (v []byte) {
 	return p.Attempts
 }
 
-func (p *TraceResponse) GetNext() (v int32) {
-	return p.Next
+func (p *TraceResponse) GetNextPage() (v int32) {
+	return p.NextPage
 }
 
 func (p *TraceResponse) GetFrontend() (v string) {
@@ -5285,8 +5285,8 @@ func (p *TraceResponse) SetTotal(val int32) {
 func (p *TraceResponse) SetAttempts(val []byte) {
 	p.Attempts = val
 }
-func (p *TraceResponse) SetNext(val int32) {
-	p.Next = val
+func (p *TraceResponse) SetNextPage(val int32) {
+	p.NextPage = val
 }
 func (p *TraceResponse) SetFrontend(val string) {
 	p.Frontend = val
@@ -5312,7 +5312,7 @@ var fieldIDToName_TraceResponse = map[int16]string{
 	3: "workers",
 	4: "total",
 	5: "attempts",
-	6: "next",
+	6: "next_page",
 	7: "frontend",
 	8: "frontends",
 }
