@@ -103,6 +103,7 @@ type task struct {
 	spec     *Task
 	group    *group
 	state    taskState
+	way      Way // of its last attempt
 	attempt  *attempt
 	last     probe.AttemptID // the last one of which it has the end
 	attempts int

@@ -188,10 +188,25 @@ type Outcome struct {
 	Expected time.Duration // what the worker was told of that run; 0: nothing
 	Promised time.Duration // wait at the worker that was expected there, of a task placed by estimation
 	Waited   time.Duration // what that was
+	Waits    probe.Waits   // and for what
+	Way      Way           // how the task came there
 	Usage    probe.Usage   // of that attempt
 	Phases   Phases
 	Receipt  Receipt // of the worker's result; zero: there is none
 }
+
+// Way is how a task came to its worker.
+type Way uint8
+
+const (
+	WayUnknown Way = iota
+	WayLate        // with a turn of a place
+	WayRide        // with its reservation
+	WayShared      // with a turn of another job's place
+	WayBundle      // behind another task that a turn got
+	WayAhead       // with a turn that the worker asked for before it had room
+	WayEarly       // placed by estimation, or by a policy that binds early
+)
 
 // Receipt is for a result that its worker keeps until the client has it: see [Delivered].
 type Receipt struct {

@@ -59,6 +59,7 @@ func (c *ledger) conclude(t *task, w *worker, m *probe.Finished, now time.Time, 
 	o := Outcome{
 		Kind: Failed, Message: m.Error, Worker: w.Welcome().Worker, Run: m.Run, Usage: m.Usage,
 		Phases: t.phases(m, now), Expected: t.expected, Waited: m.Waited,
+		Waits: m.Waits, Way: t.way,
 	}
 	if t.long != nil {
 		o.Promised = t.long.wait

@@ -59,6 +59,7 @@ func (c *ledger) reserve(g *group, s *shelf, w *worker, d *place.Decision, sampl
 			t = s.ripe.First().task
 		}
 		a := c.launch(t, w, r.first+probe.ResID(i), riding, now)
+		t.way = WayRide
 		t.readyAt, t.boundAt = now, now
 		r.rides = append(r.rides, a)
 		m.Launches = append(m.Launches, t.launch(a.id, c.view.Trip()))
@@ -153,8 +154,14 @@ func (t *task) launch(id probe.AttemptID, trip time.Duration) probe.Launch {
 func (c *ledger) bind(r *reservation, g *group, m *probe.Ready, now time.Time, acts []Action) []Action {
 	w, own, j := r.w, r.group, g.job
 	j.served = true
-	bind := probe.Bind{Res: m.Res, Turn: m.Turn, Launch: c.bindNext(g, w, m, now)}
-	shared := own.job != j
+	shared, way := own.job != j, WayLate
+	switch {
+	case shared:
+		way = WayShared
+	case m.Early > 0:
+		way = WayAhead
+	}
+	bind := probe.Bind{Res: m.Res, Turn: m.Turn, Launch: c.bindNext(g, w, m, way, now)}
 	if shared {
 		bind.Job, bind.Generation = j.ID, j.Generation
 		c.Stats.Shared++
@@ -163,7 +170,7 @@ func (c *ledger) bind(r *reservation, g *group, m *probe.Ready, now time.Time, a
 		c.log.fates(r).Add(place.Bound, 1)
 	}
 	for n := g.Bundle(g, place.BundleBytes-len(bind.Launch.Payload)); n > 1 && c.first(g, w, now) != nil; n-- {
-		bind.Bundle = append(bind.Bundle, c.bindNext(g, w, m, now))
+		bind.Bundle = append(bind.Bundle, c.bindNext(g, w, m, WayBundle, now))
 	}
 	if bind.Keep = !shared && own.Policy.Sticky && c.choose(own, w, now) != nil; bind.Keep {
 		c.Stats.Kept++
@@ -184,11 +191,11 @@ func (c *ledger) bind(r *reservation, g *group, m *probe.Ready, now time.Time, a
 }
 
 // bindNext launches the group's next task at the place whose turn has come.
-func (c *ledger) bindNext(g *group, w *worker, m *probe.Ready, now time.Time) probe.Launch {
+func (c *ledger) bindNext(g *group, w *worker, m *probe.Ready, way Way, now time.Time) probe.Launch {
 	t := c.first(g, w, now)
 	a := c.launch(t, w, m.Res, bound, now)
 	a.turn = m.Turn
-	t.readyAt, t.boundAt = now, now
+	t.readyAt, t.boundAt, t.way = now, now, way
 	return t.launch(a.id, c.view.Trip())
 }
 
@@ -203,6 +210,7 @@ func (c *ledger) enqueue(t *task, w *worker, now time.Time, acts []Action) []Act
 	res := w.nextRes
 	w.nextRes++
 	a := c.launch(t, w, res, enqueued, now)
+	t.way = WayEarly
 	w.enqueued[res] = a
 	t.readyAt, t.boundAt = now, now
 	j := t.group.job

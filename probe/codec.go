@@ -267,6 +267,12 @@ func AppendMsg(b []byte, m Msg) []byte {
 				b = appendOutput(b, &m.Outputs[i])
 			}
 		}
+		hasWaits := m.Waits != Waits{}
+		if b = appendBool(b, hasWaits); hasWaits {
+			for _, d := range [...]time.Duration{m.Waits.Own, m.Waits.Others, m.Waits.Long, m.Waits.Closed, m.Waits.Idle} {
+				b = appendDuration(b, d)
+			}
+		}
 	case Refused:
 		b = begin(b, kindRefused)
 		b = appendPlaces(b, m.First, m.Count)
@@ -787,6 +793,12 @@ func (r *reader) finished(m *Finished) {
 			for i := range m.Outputs {
 				m.Outputs[i] = r.output("outputs")
 			}
+		}
+	}
+	if r.more() && r.bool("waits") {
+		m.Waits = Waits{
+			Own: r.duration("waits.own"), Others: r.duration("waits.others"), Long: r.duration("waits.long"), Closed: r.duration("waits.closed"),
+			Idle: r.duration("waits.idle"),
 		}
 	}
 }

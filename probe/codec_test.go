@@ -333,8 +333,10 @@ func shorter(m Msg) []int {
 		return []int{context, fields(m) - 2*none}
 	case *Finished:
 		old := *m
+		old.Waits = Waits{}
+		waits := fields(&old) - none
 		old.Code, old.Detail, old.Retry, old.Outputs = "", nil, Anywhere, nil
-		return []int{fields(&old) - none}
+		return []int{waits, fields(&old) - 2*none}
 	}
 	return nil
 }
@@ -767,7 +769,8 @@ var (
 			Attempt: goldenAttempt, Job: goldenJob, Task: 3, Status: Failed, Result: []byte("out"),
 			Error: "exit code 1", Waited: 1, Held: 2, Launch: 3, Run: 4, Kept: 5,
 			Usage: Usage{CPU: 6, Memory: 300, Fetched: 8, Fetch: 9}, Load: goldenLoad,
-			Code: "no_table", Detail: []byte{1}, Retry: Never, Outputs: []Output{{Partition: 7, Bytes: 1 << 30, File: true, Digest: [32]byte{0xcc}}, {Bytes: 1, Data: []byte("x")}},
+			Waits: Waits{Own: 5, Others: 4, Long: 3, Closed: 2, Idle: 1},
+			Code:  "no_table", Detail: []byte{1}, Retry: Never, Outputs: []Output{{Partition: 7, Bytes: 1 << 30, File: true, Digest: [32]byte{0xcc}}, {Bytes: 1, Data: []byte("x")}},
 		},
 		Refused{
 			First: 100, Count: 2, Attempt: goldenAttempt, Reason: QueueFull, RetryAfter: 50 * time.Millisecond,

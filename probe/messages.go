@@ -361,6 +361,16 @@ type Finished struct {
 	Detail  []byte // likewise
 	Retry   Retry
 	Outputs []Output // of one that succeeded
+	Waits   Waits
+}
+
+// Waits is what the wait in the queue was for: its parts add up to it. All are 0 where there was none, or the worker does not tell.
+type Waits struct {
+	Own    time.Duration // behind short tasks of its own tenant
+	Others time.Duration // behind those of others
+	Long   time.Duration // behind long tasks
+	Closed time.Duration // while there was room, but closed to it
+	Idle   time.Duration // while room was held for a frontend to say what to run
 }
 
 // Retry is where a task whose function failed may be tried again.

@@ -31,6 +31,7 @@ func (c *Core) start(a *attempt, now time.Time, acts []Action) []Action {
 	a.state, a.startedAt, a.from = running, now, nil
 	c.changes++
 	a.bill.use()
+	c.occupy(a)
 	a.run = int32(len(c.runs))
 	c.runs = append(c.runs, a)
 	c.Stats.Started++
@@ -65,6 +66,7 @@ func (c *Core) exited(ev *Exited, now time.Time, acts []Action) []Action {
 		return acts
 	}
 	c.give(needs(a.demand, a.long))
+	c.vacate(a)
 	last := len(c.runs) - 1
 	c.runs[a.run] = c.runs[last]
 	c.runs[a.run].run = a.run
@@ -113,7 +115,7 @@ func (c *Core) finished(a *attempt, now time.Time) *probe.Finished {
 		Attempt: a.launch.Attempt, Job: a.job, Task: a.launch.Task,
 		Status: a.end.Status, Result: a.end.Result, Error: a.end.Error,
 		Waited: a.waited, Held: a.held, Launch: a.startedAt.Sub(a.arrivedAt), Run: a.end.Run, Kept: now.Sub(a.endedAt),
-		Usage: usage, Load: c.Load(),
+		Usage: usage, Load: c.Load(), Waits: a.waits,
 	})
 }
 

@@ -341,12 +341,12 @@ func (c *Core) checkAttempts() error {
 // All capacity is free, held for a place, or used by an attempt. What is promised ahead is as much as
 // those hold that it was promised to. No room is free for the place at the head of the queue.
 func (c *Core) checkRoom() error {
-	sum, promised, due := c.free, probe.Demand{}, probe.Demand{}
+	sum, promised, due, holds := c.free, probe.Demand{}, probe.Demand{}, probe.Demand{}
 	for _, l := range c.links {
 		for _, p := range l.places {
 			switch p.state {
 			case held:
-				sum = sum.add(p.needs())
+				sum, holds = sum.add(p.needs()), holds.Add(p.demand)
 			case early:
 				promised = promised.Add(p.demand)
 			}
@@ -365,6 +365,9 @@ func (c *Core) checkRoom() error {
 			return fmt.Errorf("attempt %s is due: state %d", a.launch.Attempt, a.state)
 		}
 		due = due.Add(a.demand)
+	}
+	if o := &c.occupants; o.short.cpu+o.long.cpu+o.held.cpu+c.free.all.CPU != c.capacity.all.CPU || o.held.cpu != holds.CPU {
+		return fmt.Errorf("short tasks take %v, long ones %v, and %v is held; %v of %v is free", o.short.cpu, o.long.cpu, o.held.cpu, c.free.all, c.capacity.all)
 	}
 	switch {
 	case !(probe.Demand{}).Fits(c.free.all) || !c.capacity.open.Fits(c.free.open.Add(c.capacity.all)) || sum != c.capacity:

@@ -218,6 +218,7 @@ type Core struct {
 	began      time.Time          // the first step
 	since      time.Time          // what started from then on is known, acknowledged, or remembered as forgotten
 
+	occupants occupants
 	learned   learned
 	forecast  forecast
 	gaps      []*place  // scratch of findGaps
@@ -268,7 +269,9 @@ type attempt struct {
 	run        int32         // its index in Core.runs
 	from       *place        // staged only: the place it was bound to, to be queued again if it is handed back
 	bill       bill          // until it has ended
+	of         *tenant
 
+	waits        probe.Waits
 	waited, held time.Duration
 	arrivedAt    time.Time
 	startedAt    time.Time

@@ -64,7 +64,7 @@ func (c *Core) fetched(ev *Fetched, now time.Time, acts []Action) []Action {
 	if c.attempts[ev.Attempt] != nil {
 		return acts // its frontend uses an id twice; the first one goes
 	}
-	a := p.attempt(now)
+	a := c.attempt(p, now)
 	c.enter(a)
 	return c.conclude(a, &Exited{Attempt: ev.Attempt, Status: probe.NoInput, Error: ev.Err}, now, acts)
 }

@@ -387,6 +387,9 @@ func (w *world) check(l *wire, msg probe.Msg) {
 		if min(m.Waited, m.Held, m.Launch, m.Run, m.Kept) < 0 {
 			w.t.Fatalf("negative times in %+v", m)
 		}
+		if x := m.Waits; min(x.Own, x.Others, x.Long, x.Closed, x.Idle) < 0 || x.Own+x.Others+x.Long+x.Closed+x.Idle != m.Waited {
+			w.t.Fatalf("the wait is not split: %+v", m)
+		}
 		if m.Usage.CPU != end.CPU || m.Usage.Memory != end.Memory {
 			w.t.Fatalf("finished %+v, but it used %+v", m, end)
 		}

@@ -49,7 +49,7 @@ func (c *Core) reserve(l *link, m *probe.Reserve, now time.Time, acts []Action) 
 		}
 		if ride {
 			a := slab.next(rides - int(i))
-			*a = attempt{launch: m.Launches[i], job: m.Job, generation: m.Generation, demand: m.Demand, owner: l, arrivedAt: now}
+			*a = attempt{launch: m.Launches[i], job: m.Job, generation: m.Generation, demand: m.Demand, owner: l, arrivedAt: now, of: of}
 			a.expected = cmp.Or(a.launch.Estimate, m.Estimate, m.Typical)
 			if c.staged.Len() == 0 && need.fits(c.free) {
 				c.take(need)
@@ -176,6 +176,8 @@ func (c *Core) refuse(l *link, first probe.ResID, count uint32, a probe.AttemptI
 func (c *Core) queuePlace(p *place, now time.Time) {
 	c.seq++
 	p.seq, p.queuedAt, p.toldAt = c.seq, now, now
+	p.of = c.queue.tenant(p.tenant)
+	p.since = c.sums(p.of)
 	c.line(p)
 }
 
@@ -235,7 +237,7 @@ func (c *Core) fillInOrder(now time.Time, acts []Action) []Action {
 			}
 			c.dropEarly(p)
 			p.state = held
-			c.take(p.needs())
+			c.hold(p)
 			p.bill.use()
 			continue
 		}
@@ -255,7 +257,7 @@ func (c *Core) fillInOrder(now time.Time, acts []Action) []Action {
 func (c *Core) begin(p *place, now time.Time, acts []Action) []Action {
 	if p.launch == nil {
 		p.bill.use()
-		c.take(p.needs())
+		c.hold(p)
 		return c.ask(p, held, now, acts)
 	}
 	if c.attempts[p.launch.Attempt] != nil {
@@ -266,7 +268,7 @@ func (c *Core) begin(p *place, now time.Time, acts []Action) []Action {
 	if p.files != nil {
 		delete(c.fetches, p.launch.Attempt)
 	}
-	a := p.attempt(now)
+	a := c.attempt(p, now)
 	c.enter(a)
 	c.take(p.needs())
 	acts = c.start(a, now, acts)
@@ -275,11 +277,18 @@ func (c *Core) begin(p *place, now time.Time, acts []Action) []Action {
 	}, acts)
 }
 
+// hold takes room for a place whose turn is on.
+func (c *Core) hold(p *place) {
+	c.take(p.needs())
+	c.occupants.held.add(p.demand.CPU, c.queue.now)
+}
+
 // attempt is that of a task bound early, whose wait is over.
-func (p *place) attempt(now time.Time) *attempt {
+func (c *Core) attempt(p *place, now time.Time) *attempt {
 	return &attempt{
 		launch: *p.launch, job: p.job, generation: p.generation, demand: p.demand, long: p.long, files: p.files, owner: p.link,
 		arrivedAt: p.queuedAt, startedAt: now, waited: now.Sub(p.queuedAt), bill: p.endTurn(), expected: p.expected,
+		of: p.of, waits: c.waits(p),
 	}
 }
 
@@ -307,7 +316,7 @@ func (c *Core) askAhead(now time.Time, acts []Action) []Action {
 
 // ask tells the frontend that the place's turn has come.
 func (c *Core) ask(p *place, state placeState, now time.Time, acts []Action) []Action {
-	p.state, p.askedAt = state, now
+	p.state, p.askedAt, p.waits = state, now, c.waits(p)
 	c.asked.Push(p)
 	m := probe.Ready{Res: p.res, Turn: p.turn, Waited: now.Sub(p.queuedAt), Expiry: c.cfg.ReadyExpiry, Load: c.Load()}
 	if state == early {
@@ -359,7 +368,7 @@ func (c *Core) bind(l *link, m *probe.Bind, now time.Time, acts []Action) []Acti
 	a := slab.next(1 + len(m.Bundle))
 	*a = attempt{
 		launch: m.Launch, job: job, generation: generation, demand: p.demand, owner: l, arrivedAt: now, expected: cmp.Or(m.Launch.Estimate, expected),
-		waited: p.askedAt.Sub(p.queuedAt), held: now.Sub(p.askedAt),
+		waited: p.askedAt.Sub(p.queuedAt), held: now.Sub(p.askedAt), of: p.of, waits: p.waits,
 	}
 	wasHeld := p.state == held
 	c.unask(p)
@@ -370,7 +379,7 @@ func (c *Core) bind(l *link, m *probe.Bind, now time.Time, acts []Action) []Acti
 	case m.Keep:
 		if (p.turn+1)%maxTurns == 0 {
 			c.seq++
-			p.seq, p.queuedAt = c.seq, now
+			p.seq, p.queuedAt, p.since = c.seq, now, c.sums(p.of)
 		}
 		c.requeue(p)
 	default:
@@ -381,6 +390,7 @@ func (c *Core) bind(l *link, m *probe.Bind, now time.Time, acts []Action) []Acti
 	}
 	a.bill = p.endTurn()
 	if wasHeld {
+		c.occupants.held.add(-p.demand.CPU, c.queue.now)
 		c.enter(a)
 		acts = c.start(a, now, acts)
 	} else {
@@ -398,7 +408,7 @@ func (c *Core) bind(l *link, m *probe.Bind, now time.Time, acts []Action) []Acti
 		c.Stats.Bound++
 		b := slab.next(len(m.Bundle) - i)
 		*b = attempt{
-			launch: *launch, job: job, generation: generation, demand: p.demand, owner: l, arrivedAt: now, expected: cmp.Or(launch.Estimate, expected), waited: a.waited, held: a.held,
+			launch: *launch, job: job, generation: generation, demand: p.demand, owner: l, arrivedAt: now, expected: cmp.Or(launch.Estimate, expected), waited: a.waited, held: a.held, of: a.of, waits: a.waits,
 			bill: c.queue.chargeMore(c.queue.tenant(p.tenant), p.demand, cmp.Or(launch.Estimate, p.expected)),
 		}
 		c.stage(b, now)
@@ -459,6 +469,7 @@ func (c *Core) dropPlace(p *place) {
 	case held:
 		c.unask(p)
 		c.give(p.needs())
+		c.occupants.held.add(-p.demand.CPU, c.queue.now)
 	case early:
 		c.unask(p)
 	}

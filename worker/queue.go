@@ -33,8 +33,9 @@ type kind struct {
 
 // tenant is what a queue knows of one tenant.
 type tenant struct {
-	name string
-	n    int // places in the queue
+	name  string
+	n     int   // places in the queue
+	taken taken // by its short tasks
 	account
 }
 
@@ -217,7 +218,7 @@ type place struct {
 	job        probe.JobID
 	generation probe.Generation // of the job
 	tenant     string
-	of         *tenant       // while it is in the queue
+	of         *tenant       // once it was in the queue
 	launch     *probe.Launch // of a task bound early
 	files      *files        // nil: its task needs none
 	bill       bill          // while its turn is on
@@ -225,6 +226,8 @@ type place struct {
 	queuedAt time.Time
 	toldAt   time.Time // since when its frontend may believe in it: it was reserved, or came back
 	askedAt  time.Time
+	waits    probe.Waits       // until then
+	since    sums              // when it was queued
 	startIn  time.Duration     // since it was queued: its start as it was planned for the first time; 0: it never was
 	node     list.Node[*place] // in the list of those asked
 }

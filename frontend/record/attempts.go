@@ -1,6 +1,7 @@
 package record
 
 import (
+	"math"
 	"time"
 
 	"github.com/phoebe-sched/phoebe/probe"
@@ -24,10 +25,22 @@ type Attempt struct {
 	Expected time.Duration         // run; 0: not known
 	Promised time.Duration         // wait at the worker, of a task placed by estimation
 	Waited   time.Duration         // what that was
+	Waits    [waitKinds]uint32     // for what it waited there, in microseconds, by Kind from OwnTenant on; all 0: it is not known
 	Released time.Duration         // when the task could start, since its job came
 	Ends     [Phases]time.Duration // of its phases, likewise; all but the last are 0 if it is not known that it ran
 
 	Before uint64 // the number of the one of its job before this; 0: it is the first
+}
+
+// WaitsOf is what a worker says of a wait.
+func WaitsOf(w *probe.Waits) (us [waitKinds]uint32) {
+	if *w == (probe.Waits{}) {
+		return us
+	}
+	for i, d := range [...]time.Duration{w.Own, w.Others, w.Long, w.Closed, w.Idle} {
+		us[i] = uint32(min(max(d.Microseconds(), 0), math.MaxUint32))
+	}
+	return us
 }
 
 // Phases are how long its phases took.

@@ -7,19 +7,27 @@ type Kind uint8
 
 // Those before are the phases of tasks.
 const (
-	Barrier = Kind(Phases) + iota // from the end of the last task of the stages before until the next stage started
-	Fetch                         // of the queue, while the task's files were not there
-	Excess                        // of the run, what was more than expected
-	Outside                       // of a task of which it is not known what became of it where
+	Barrier      = Kind(Phases) + iota // from the end of the last task of the stages before until the next stage started
+	Fetch                              // of the queue, while the task's files were not there
+	Excess                             // of the run, what was more than expected
+	Outside                            // of a task of which it is not known what became of it where
+	OwnTenant                          // of the queue, behind short tasks of its own tenant; what of it is left to Queue is not known
+	OtherTenants                       // behind short tasks of others
+	LongTasks                          // behind long tasks
+	ClosedShare                        // while there was room, but closed to it
+	IdleSlot                           // while room was held for a frontend to say what to run
 	kindsEnd
 	Kinds = int(kindsEnd)
 )
+
+// waitKinds is how many kinds a wait in a queue may be for.
+const waitKinds = int(kindsEnd - OwnTenant)
 
 func (k Kind) String() string {
 	if int(k) < Phases {
 		return Measure(k).String()
 	}
-	return [...]string{"barrier", "fetch", "excess", "outside"}[int(k)-Phases]
+	return [...]string{"barrier", "fetch", "excess", "outside", "own tenant", "other tenants", "long tasks", "closed share", "idle slot"}[int(k)-Phases]
 }
 
 // Blame is what a response went on. It adds up to the response.
@@ -83,6 +91,7 @@ func (b *Blame) add(a *Attempt, released, done time.Duration) {
 	fetch := min(max(a.Fetched, 0), phases[Queue])
 	phases[Queue] -= fetch
 	b[Fetch] += fetch
+	phases[Queue] -= b.addWaits(a, phases[Queue])
 	if a.Expected > 0 {
 		excess := max(phases[Run]-a.Expected, 0)
 		phases[Run] -= excess
@@ -91,4 +100,26 @@ func (b *Blame) add(a *Attempt, released, done time.Duration) {
 	for i, d := range phases {
 		b[i] += d
 	}
+}
+
+// addWaits blames a task's time in the queue on what its worker says that the wait was for, and returns how much that is: all of it,
+// or nothing.
+func (b *Blame) addWaits(a *Attempt, queue time.Duration) time.Duration {
+	all, sum, given := uint64(0), uint64(0), time.Duration(0)
+	for _, us := range a.Waits {
+		all += uint64(us)
+	}
+	if all == 0 {
+		return 0
+	}
+	for i, us := range a.Waits {
+		sum += uint64(us)
+		until := time.Duration(float64(queue) * (float64(sum) / float64(all)))
+		if sum == all {
+			until = queue
+		}
+		b[OwnTenant+Kind(i)] += until - given
+		given = until
+	}
+	return queue
 }

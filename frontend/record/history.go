@@ -159,31 +159,6 @@ func (h *History) Total(do func(Key, Measure, *histogram.Histogram)) {
 	}
 }
 
-// Over hands out what was counted from one moment to another, as far as it is remembered, with the windows that lie in there in
-// part. What it hands out is not to be kept.
-func (h *History) Over(from, to time.Time, do func(Key, Measure, *histogram.Histogram)) {
-	var chosen []*window
-	end := uint64(0) // of what was chosen, in windows of the first ring
-	for i := len(rings) - 1; i >= 0; i-- {
-		r := &h.rings[i]
-		each := span(i)
-		first := r.n - uint64(len(r.windows))
-		until := r.n
-		if i > 0 { // what the finer ring has from a window of this one on, it tells
-			finer := &h.rings[i-1]
-			oldest := (finer.n - uint64(len(finer.windows))) * span(i-1)
-			until = min(until, (oldest+each-1)/each)
-		}
-		for k := max(first, (end+each-1)/each); k < until; k++ {
-			if w := &r.windows[k%uint64(len(r.windows))]; w.to.After(from) && w.from.Before(to) {
-				chosen = append(chosen, w)
-			}
-		}
-		end = max(end, until*each)
-	}
-	h.merge(chosen, func(key Key, s *series) { s.each(key, do) })
-}
-
 // span is how many windows of the first ring one of ring i has.
 func span(i int) uint64 {
 	n := uint64(1)

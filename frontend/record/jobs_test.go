@@ -227,6 +227,11 @@ func history(t *rapid.T) *past {
 		if rapid.IntRange(0, 3).Draw(t, "in order") > 0 {
 			slices.Sort(ends)
 		}
+		if rapid.Bool().Draw(t, "told") {
+			for i := range a.Waits {
+				a.Waits[i] = rapid.Uint32().Draw(t, "waits")
+			}
+		}
 		if rapid.IntRange(0, 5).Draw(t, "unknown") == 0 {
 			clear(ends[:Delivery])
 		}
@@ -282,6 +287,15 @@ func TestBlame(t *testing.T) {
 	}
 	if got := NewBlame(j.After, j.Response, j.Attempts); got != want {
 		t.Errorf("%v, want %v", got, want)
+	}
+	told := &past{Response: 9 * time.Millisecond, Attempts: []Attempt{{
+		Ends: ends(1, 1, 5, 6, 7, 8, 9), Fetched: time.Millisecond, Waits: [waitKinds]uint32{1000, 0, 2000, 2000, 5000},
+	}}}
+	got := NewBlame(nil, told.Response, told.Attempts)
+	for kind, us := range map[Kind]int{OwnTenant: 300, OtherTenants: 0, LongTasks: 600, ClosedShare: 600, IdleSlot: 1500, Fetch: 1000, Kind(Queue): 0} {
+		if got[kind] != time.Duration(us)*time.Microsecond {
+			t.Errorf("%v is blamed for %v, want %d us", kind, got[kind], us)
+		}
 	}
 	lost := &past{Response: time.Second, Attempts: []Attempt{{Ends: [Phases]time.Duration{Delivery: 900 * time.Millisecond}}}}
 	if got := NewBlame(nil, lost.Response, lost.Attempts); got[Outside] != 900*time.Millisecond || got[Delivery] != 100*time.Millisecond {

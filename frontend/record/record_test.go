@@ -87,13 +87,16 @@ func TestHistory(t *testing.T) {
 		if got := counted(h.Total); fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Fatalf("in total %v, want %v", got, want)
 		}
-		far := time.Unix(math.MaxInt32*100, 0)
-		kept := uint64(0)
-		for _, k := range each { // nothing is forgotten yet: 6 hours are
-			kept += k
+		last := func(n int) (kept uint64) { // batches
+			for _, k := range each[max(len(each)-n, 0):] {
+				kept += k
+			}
+			return kept
 		}
-		if got := sumOf(counted(func(do func(Key, Measure, *histogram.Histogram)) { h.Over(time.Time{}, far, do) })); got != kept {
-			t.Fatalf("over all time %d, want %d", got, kept)
+		for length, batches := range map[time.Duration]int{time.Second: 60, 10 * time.Second: 600, time.Hour: 72 * 300} {
+			if got := inWindows(t, h.Windows(length, time.Time{})); got != last(batches) {
+				t.Fatalf("in windows of %v there are %d, want %d", length, got, last(batches))
+			}
 		}
 		if h.Lost() != 0 {
 			t.Fatalf("%d lost", h.Lost())
@@ -101,31 +104,85 @@ func TestHistory(t *testing.T) {
 	})
 }
 
-// Over tells of the last seconds, minutes and hours, each from windows of a length that reaches so far.
-func TestOver(t *testing.T) {
+// inWindows is how much was counted in windows, which must follow each other.
+func inWindows(t rapid.TB, windows []Window) (n uint64) {
+	for i, w := range windows {
+		if i > 0 && !windows[i-1].At.Before(w.At) || !w.At.Equal(w.At.Truncate(w.Length)) {
+			t.Fatalf("window %d of %v is at %v", i, w.Length, w.At)
+		}
+		for _, p := range w.Series {
+			var s series
+			if !s.unpack(p.Data) {
+				t.Fatalf("window %d has a series that is none", i)
+			}
+			n += s.count()
+		}
+	}
+	return n
+}
+
+// Windows are of the length that is asked for, and tell of the last ones what is not in a longer one yet.
+func TestWindows(t *testing.T) {
 	in, h, now := NewIntake(start), NewHistory(), start
 	var spare *Batch
-	const seconds = 8 * 3600
-	for range seconds {
+	for range 8*3600 + 7 {
 		s := in.Slot(Key{"sampling", "phoebe", ""}, Slot{})
 		in.Add(s, Run, time.Millisecond)
 		now = now.Add(time.Second)
 		spare = in.Take(now, spare)
+		spare.Tally = Tally{Accepted: 1, Refused: [8]uint64{3: 1}, Pending: 5}
 		h.Add(spare)
 	}
 	for _, c := range []struct {
+		length        time.Duration
 		last          time.Duration
 		least, atMost uint64
 	}{
-		{time.Second, 1, 1}, {10 * time.Second, 10, 10}, {time.Minute, 60, 60}, {5 * time.Minute, 300, 310}, {time.Hour, 3600, 3900}, {24 * time.Hour, 6 * 3600, 7 * 3600},
+		{time.Second, time.Hour, 60, 60}, {time.Second, 10 * time.Second, 10, 10}, {2 * time.Second, time.Hour, 600, 610}, {10 * time.Second, time.Minute, 60, 70},
+		{5 * time.Minute, time.Hour, 3600, 3900}, {time.Hour, 24 * time.Hour, 6 * 3600, 6*3600 + 300},
 	} {
-		got := sumOf(counted(func(do func(Key, Measure, *histogram.Histogram)) { h.Over(now.Add(-c.last), now, do) }))
+		windows := h.Windows(c.length, now.Add(-c.last).Truncate(c.length))
+		got := inWindows(t, windows)
 		if got < c.least || got > c.atMost {
-			t.Errorf("of the last %v there are %d, want %d to %d", c.last, got, c.least, c.atMost)
+			t.Errorf("in windows of %v of the last %v there are %d, want %d to %d", c.length, c.last, got, c.least, c.atMost)
+		}
+		sum := Tally{}
+		for _, w := range windows {
+			sum.Add(&w.Tally)
+		}
+		if sum != (Tally{Accepted: got, Refused: [8]uint64{3: got}, Pending: 5}) {
+			t.Errorf("in windows of %v there are %d, and %+v", c.length, got, sum)
 		}
 	}
-	if got := sumOf(counted(h.Total)); got != seconds {
+	if got := sumOf(counted(h.Total)); got != 8*3600+7 {
 		t.Errorf("in total %d", got)
+	}
+}
+
+// Windows of several frontends are added up, and what is none is left out.
+func TestMerge(t *testing.T) {
+	window := func(tenant string, n int) Window {
+		var s series
+		for range n {
+			s.add(Run, time.Millisecond)
+		}
+		return Window{At: start, Length: time.Second, Tally: Tally{Accepted: uint64(n)}, Series: []Packed{{Key{"sampling", "phoebe", tenant}, s.pack(nil)}}}
+	}
+	list := []Window{window("a", 1), window("b", 2), window("a", 4)}
+	w, ok := Merge(list)
+	if n := inWindows(t, []Window{w}); !ok || n != 7 || w.Accepted != 7 || len(w.Series) != 2 {
+		t.Errorf("%d in %+v", n, w)
+	}
+	for i := range 2 * maxSeries {
+		list = append(list, window(string(rune('A'+i)), 1))
+	}
+	if w, ok = Merge(list); !ok || inWindows(t, []Window{w}) != 7+2*maxSeries || len(w.Series) != maxSeries+1 {
+		t.Errorf("%d series", len(w.Series))
+	}
+	for _, bad := range [][]byte{nil, {1}, {255}, {1, 0, 255, 255, 127, 1}} {
+		if w, ok = Merge([]Window{list[0], {Series: []Packed{{list[0].Series[0].Key, bad}}}}); ok || inWindows(t, []Window{w}) != 1 {
+			t.Errorf("with %v: %t, %+v", bad, ok, w)
+		}
 	}
 }
 

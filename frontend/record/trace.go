@@ -61,8 +61,8 @@ func (a *Attempt) append(b []byte, worker int) []byte {
 	for _, d := range [...]time.Duration{a.Fetched, a.Expected, a.Promised, a.Waited} {
 		b = appendDuration(b, d)
 	}
-	for range 5 {
-		b = append(b, 0)
+	for _, us := range a.Waits {
+		b = binary.AppendUvarint(b, uint64(us)*uint64(time.Microsecond))
 	}
 	return b
 }

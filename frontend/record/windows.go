@@ -76,7 +76,7 @@ func (h *History) window(at time.Time, length time.Duration, of []*window) Windo
 }
 
 // Merge makes one window of those of several frontends that start at the same moment and are of the same length. Those of a key
-// too many are counted with others. It reports whether all histograms were histograms: those that are not are left out.
+// too many are counted with others. It reports whether all histograms were histograms: of one that is not, the rest of its series is left out.
 func Merge(windows []Window) (w Window, ok bool) {
 	w, ok = Window{At: windows[0].At, Length: windows[0].Length}, true
 	sums := map[Key]*series{}

@@ -246,6 +246,7 @@ func (s *Server) countTask(job probe.JobID, t *timed, o *frontend.Outcome) {
 		Before: t.last, Job: job, Task: o.Task, Stage: o.Stage, Worker: uint32(o.Receipt.Worker), Tries: uint16(min(o.Attempts, math.MaxUint16)),
 		Path: uint8(o.Path), Outcome: uint8(kinds[o.Kind]), Failure: failure(o), Fetched: o.Usage.Fetch,
 		Expected: o.Expected, Promised: o.Promised, Waited: o.Waited,
+		Binding: uint8(o.Way), Waits: rec.WaitsOf(&o.Waits),
 	}
 	t.last = number
 	if p.Released > 0 {

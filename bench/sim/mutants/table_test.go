@@ -181,7 +181,7 @@ var table = []mutant{
 	},
 	{
 		"a slot is held or given, not both", "worker/places.go",
-		"c.take(p.needs())\n\t\treturn c.ask(p, held, now, acts)", "return c.ask(p, held, now, acts)",
+		"c.hold(p)\n\t\treturn c.ask(p, held, now, acts)", "return c.ask(p, held, now, acts)",
 	},
 	{
 		"no more is asked ahead than will fall free", "worker/places.go",
@@ -963,8 +963,20 @@ var table = []mutant{
 		"h.lost += s.count()", "",
 	},
 	{
-		"a window that is told by a finer ring is not told twice", "frontend/record/history.go",
-		"until = min(until, (oldest+each-1)/each)", "_ = oldest",
+		"what a longer window tells is not told by shorter ones again", "frontend/record/windows.go",
+		"next = max(next, r.n*span(i))", "",
+	},
+	{
+		"a wait behind one's own tenant is told apart", "worker/waits.go",
+		"a.of.taken.add(a.demand.CPU, c.queue.now)", "",
+	},
+	{
+		"what is blamed on others in a queue is not blamed on the queue, too", "frontend/record/blame.go",
+		"phases[Queue] -= b.addWaits(a, phases[Queue])", "b.addWaits(a, phases[Queue])",
+	},
+	{
+		"who asks for the next page of jobs gets none twice", "frontend/serve/recorded.go",
+		"positionOf(j).compare(after) > 0 &&", "",
 	},
 	{
 		"a job goes when slower ones have taken its place", "frontend/record/jobs.go",
