@@ -92,11 +92,17 @@ out/ui/dist: out/ui/node_modules/.installed
 		--legal-comments=eof --outdir=dist --log-level=warning
 	@cp out/ui/src/index.html out/ui/src/icon.svg $@/
 
+.PHONY: ui-test
+ui-test: build check-ui ## look at every view of the web page in a real Chromium (CHROMIUM or Debian's), under load and with faults (2 minutes)
+	rm -rf out/ui/test out/ui/shots
+	cp -R $(UI)/test out/ui/
+	cd out/ui && PHOEBE=$(CURDIR)/bin/phoebe SHOTS=$(CURDIR)/out/ui/shots node --test --test-concurrency=1 test/*.mjs
+
 out/ui/node_modules/.installed: $(UI)/package.json $(UI)/package-lock.json
-	mkdir -p out/ui
-	cp $^ out/ui/
-	cd out/ui && npm ci --ignore-scripts --no-audit --no-fund --silent
-	touch $@
+	@mkdir -p out/ui
+	@cp $^ out/ui/
+	@cd out/ui && npm ci --ignore-scripts --no-audit --no-fund --silent
+	@touch $@
 
 .PHONY: python
 python: out/python/.installed ## install the packages of the Python client that the tests run

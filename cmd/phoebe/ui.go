@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"time"
 
 	"github.com/VictoriaMetrics/metrics"
 
@@ -31,9 +32,9 @@ func (c *uiCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
 	if err := c.checkAdmin(); err != nil {
 		return usage(err)
 	}
-	page, err := c.dial(log, c.Connect)
+	page, err := pageClient(c.Connect, &c.secretFlags, log)
 	if err != nil {
-		return err
+		return usage(err)
 	}
 	return c.serve(ctx, log, metrics.NewSet(), trust{}, service{
 		ready:  func() error { return nil },
@@ -45,9 +46,13 @@ func (c *uiCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
 	})
 }
 
-// pageClient asks for the page of the frontends that this process serves.
+// askFor is how long the page waits for a frontend before it asks another one.
+const askFor = 2 * time.Second
+
+// pageClient asks for the page.
 func pageClient(addrs []string, by *secretFlags, log *slog.Logger) (*client.Client, error) {
-	c, err := client.New(addrs, client.WithSecret(os.Getenv(secretVariable)), client.WithSecretFile(by.SecretFile), client.WithTLS(by.TLSDir), client.WithName("web page"), client.WithLogger(log))
+	c, err := client.New(addrs, client.WithSecret(os.Getenv(secretVariable)), client.WithSecretFile(by.SecretFile), client.WithTLS(by.TLSDir),
+		client.WithName("web page"), client.WithRPCTimeout(askFor), client.WithLogger(log))
 	if err != nil {
 		return nil, fmt.Errorf("the web page: %w", err)
 	}

@@ -185,6 +185,10 @@ func (p *Page) ask(q question) http.HandlerFunc {
 			return
 		}
 		answer, err := q(ctx, r)
+		var refused *client.RefusedError
+		if errors.As(err, &refused) && refused.Reason == client.UnknownJob { // that, too, is an answer: browsers would log an error
+			answer, err = map[string]string{"Unknown": err.Error()}, nil
+		}
 		if err != nil {
 			fail(w, status(err), err)
 			return
@@ -213,8 +217,6 @@ func status(err error) int {
 		return http.StatusBadRequest
 	case !errors.As(err, &refused):
 		return http.StatusBadGateway
-	case refused.Reason == client.UnknownJob:
-		return http.StatusNotFound
 	case refused.Reason == client.Invalid:
 		return http.StatusBadRequest
 	}

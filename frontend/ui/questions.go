@@ -378,7 +378,7 @@ func columns(workers, words *numbers) []column {
 		{"worker", func(t *client.TaskTrace) int64 { return workers.number(t.Worker) }},
 		{"tries", func(t *client.TaskTrace) int64 { return int64(t.Tries) }},
 		{"path", func(t *client.TaskTrace) int64 { return words.number(t.Path) }},
-		{"binding", func(t *client.TaskTrace) int64 { return words.number(t.Binding) }},
+		{"bound", func(t *client.TaskTrace) int64 { return words.number(t.Binding) }},
 		{"outcome", func(t *client.TaskTrace) int64 { return words.number(t.Outcome) }},
 		d("released", func(t *client.TaskTrace) time.Duration { return t.Released }),
 		{"known", func(t *client.TaskTrace) int64 {

@@ -94,7 +94,9 @@ async function read<T>(r: Response): Promise<T> {
   } catch {
     throw new Wrong(r.status, text.slice(0, 200) || r.statusText)
   }
-  if (!r.ok) throw new Wrong(r.status, (said as { Error?: string }).Error ?? r.statusText)
+  const { Error: error, Unknown: unknown } = said as { Error?: string; Unknown?: string }
+  if (!r.ok) throw new Wrong(r.status, error ?? r.statusText)
+  if (unknown) throw new Wrong(404, unknown)
   return said as T
 }
 

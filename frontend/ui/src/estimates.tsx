@@ -1,6 +1,6 @@
 // Are estimates any good?
 import { useEffect, useRef, useState } from 'preact/hooks'
-import { get, type JobPage } from './api'
+import { get, type Job, type JobPage } from './api'
 import { useDark } from './colors'
 import { count, share, time } from './format'
 import { useLive } from './live'
@@ -51,6 +51,7 @@ function Row(p: { of: string; frontend: string; s: Sum }) {
 interface Point { job: string; task: number; promised: number; actual: number; of: 'run' | 'wait' }
 
 const jobsRead = 24
+const pagesRead = 8
 
 // Scatter is expected and actual runs and waits of tasks of the last jobs that are kept.
 function Scatter() {
@@ -62,9 +63,16 @@ function Scatter() {
   useEffect(() => {
     const stop = new AbortController()
     const read = async () => {
-      const page = await get<JobPage>('jobs', {}, stop.signal)
+      const jobs: Job[] = []
+      let cursor = ''
+      for (let pages = 0; pages < pagesRead && jobs.length < jobsRead; pages++) {
+        const page = await get<JobPage>('jobs', { cursor }, stop.signal)
+        jobs.push(...page.Jobs.filter((j) => !j.Running && j.Path !== 'sampling' && j.Tasks <= 2000))
+        cursor = page.Next
+        if (!cursor) break
+      }
       const list: Point[] = []
-      for (const j of page.Jobs.filter((j) => !j.Running && j.Tasks <= 2000).slice(0, jobsRead)) {
+      for (const j of jobs.slice(0, jobsRead)) {
         try {
           const t = await trace(j.Handle.Job, stop.signal, () => {})
           for (let i = 0; i < t.n; i++) {
@@ -88,7 +96,7 @@ function Scatter() {
     g.clearRect(0, 0, width, height)
     const low = 1e4, high = 1e11 // 10 us to 100 s
     const pos = (ns: number) => Math.min(1, Math.max(0, Math.log(ns / low) / Math.log(high / low)))
-    const left = 52, bottom = height - 22
+    const left = 58, bottom = height - 22
     const x = (ns: number) => left + pos(ns) * (width - left - 10), y = (ns: number) => bottom - pos(ns) * (bottom - 8)
     g.font = '11px system-ui, sans-serif'
     g.lineWidth = 1
@@ -97,7 +105,7 @@ function Scatter() {
       g.fillRect(x(t), 8, 1, bottom - 8)
       g.fillRect(left, y(t), width - left - 10, 1)
       g.fillStyle = dark ? '#9aa5b1' : '#56616b'
-      g.fillText(time(t), x(t) - 12, height - 6)
+      g.fillText(time(t), Math.min(x(t) - 12, width - 48), height - 6)
       g.fillText(time(t), 4, y(t) + 4)
     }
     g.strokeStyle = dark ? '#9aa5b1' : '#56616b'
@@ -121,7 +129,7 @@ function Scatter() {
   return (
     <section class="card">
       <header><h2>Promised (across) and actual (up)</h2>
-        <span class="dim">{points ? `${count(points.length)} of the last ${jobsRead} kept jobs` : 'reading…'}</span>
+        <span class="dim">{points ? `${count(points.length)} tasks of the last kept jobs that were placed by estimation` : 'reading…'}</span>
         <button class="quiet" type="button" aria-pressed={asTable} onClick={() => setTable(!asTable)} aria-label="promised and actual as a table">table</button></header>
       <ul class="legend"><li><i style={{ background: dark ? '#7cc4f0' : '#2b8cc4' }} />run (squares)</li><li><i class="round" style={{ background: dark ? '#e69f00' : '#b97f00' }} />wait at the worker (dots)</li><li class="dim">on the line: as promised</li></ul>
       <div ref={box} role="img" aria-label={points ? `${points.length} estimates against what came true; the table tells the worst` : 'not read yet'} tabIndex={0}>

@@ -23,7 +23,10 @@ export function layout(t: Tasks, mode: Mode): Layout {
     }
   }
   // Of a worker, each lane has the first tasks that do not overlap.
-  const ran = all.filter((i) => t.known[i]).sort((a, b) => t.worker[a]! - t.worker[b]! || t.started(a) - t.started(b))
+  const inOrder = new Intl.Collator('en', { numeric: true })
+  const rank = new Float64Array(t.workers.length)
+  t.workers.map((name, i) => ({ name, i })).sort((a, b) => inOrder.compare(a.name, b.name)).forEach((w, k) => { rank[w.i] = k })
+  const ran = all.filter((i) => t.known[i]).sort((a, b) => rank[t.worker[a]!]! - rank[t.worker[b]!]! || t.started(a) - t.started(b))
   const lanes: { label: string; tasks: number[]; until: number }[] = []
   let worker = -1, from = 0
   for (const i of ran) {

@@ -2,11 +2,11 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { cancel, type Job } from './api'
 import { meaning, partColor, useDark } from './colors'
-import { count, tenantName, time, when } from './format'
+import { clock, count, tenantName, time, when } from './format'
 import { at, draw, layout, type Mode, type View } from './gantt'
 import { phases } from './histogram'
 import { Blame, go, link, say, Tabs, Tile, useWidth } from './parts'
-import { Tasks, trace } from './trace'
+import { spansOf, type Tasks, trace } from './trace'
 
 export function JobPage(p: { job: string }) {
   const [tasks, setTasks] = useState<Tasks | null>(null)
@@ -33,7 +33,7 @@ export function JobPage(p: { job: string }) {
         <Tile label="tasks" value={j.Running ? `${count(j.Ended)} / ${count(j.Tasks)}` : count(j.Tasks)} />
         <Tile label="failed" value={count(j.Failed)} bad={j.Failed > 0} />
         <Tile label="stages" value={count(j.Stages)} />
-        <Tile label="came" value={when(j.Came)} />
+        <Tile label="came" value={clock(Date.parse(j.Came))} title={when(j.Came)} />
         <Tile label="policy" value={j.Policy || '–'} />
         <Tile label="path" value={j.Path || '–'} />
         <Tile label="tenant" value={tenantName(j.Tenant)} />
@@ -69,7 +69,8 @@ function Cancel(p: { job: Job }) {
   )
 }
 
-const height = 420
+const height = 404 // of the lanes
+const axis = 16
 
 export function Gantt(p: { tasks: Tasks }) {
   const t = p.tasks
@@ -102,12 +103,15 @@ export function Gantt(p: { tasks: Tasks }) {
     }
     const v = view.current
     const step = draw(image.current.pixels, width, height, t, shape, v, mode, palette, selected)
+    g.clearRect(0, height, width, axis)
     g.putImageData(image.current.data, 0, 0)
     label(g, width, shape.lanes, v, dark)
     c.dataset['frames'] = String(++frames.current)
     if (step !== stands) setStands(step)
   }
-  const repaint = () => { if (!waiting.current) waiting.current = requestAnimationFrame(paint) }
+  const painter = useRef(paint)
+  painter.current = paint
+  const repaint = () => { waiting.current ||= requestAnimationFrame(() => painter.current()) }
   useEffect(() => { view.current = whole() }, [shape])
   useEffect(repaint)
 
@@ -179,7 +183,7 @@ export function Gantt(p: { tasks: Tasks }) {
       </ul>
       <div class="gantt" ref={box} tabIndex={0} role="application" aria-roledescription="chart" onKeyDown={keys}
         aria-label="Tasks over time: arrows move, plus and minus zoom, j and k choose a task, enter opens it. The table below tells the same.">
-        <canvas ref={canvas} width={Math.max(1, width)} height={height} aria-hidden="true"
+        <canvas ref={canvas} width={Math.max(1, width)} height={height + axis} aria-hidden="true"
           onWheel={(e) => {
             e.preventDefault()
             const r = e.currentTarget.getBoundingClientRect()
@@ -223,14 +227,7 @@ function describe(t: Tasks, i: number): string {
   const c = t.columns
   const us = (x: number) => time(x * 1000)
   const text = [`${t.word('outcome', i)} at ${t.workers[t.worker[i]!] || 'no worker'}`]
-  if (t.known[i]) {
-    let from = t.released[i]!
-    for (const [m, name] of phases.entries()) {
-      const to = Math.max(from, t.ends[m]![i]!)
-      if (to - from > 0) text.push(`${name} ${us(to - from)}`)
-      from = to
-    }
-  }
+  if (t.known[i]) text.push(...spansOf(t, i).map((s) => `${s.name} ${us(s.us)}`))
   if (c.tries[i]! > 1) text.push(`attempt ${c.tries[i]}`)
   if (c.expected[i]! > 0) text.push(`run expected ${us(c.expected[i]!)}`)
   if (c.promised[i]! > 0) text.push(`wait promised ${us(c.promised[i]!)}, was ${us(c.waited[i]!)}`)
@@ -259,14 +256,12 @@ function label(g: CanvasRenderingContext2D, width: number, lanes: { label: strin
     }
   }
   const step = nice((v.to - v.from) / Math.max(2, width / 110))
-  g.fillStyle = dark ? '#0e1318d0' : '#f6f7f8d0'
-  g.fillRect(0, height - 15, width, 15)
   for (let us = Math.ceil(v.from / step) * step; us < v.to; us += step) {
     const x = ((us - v.from) / (v.to - v.from)) * width
     g.fillStyle = dark ? '#ffffff18' : '#00000014'
-    g.fillRect(x, 0, 1, height)
+    g.fillRect(x, 0, 1, height + 4)
     g.fillStyle = dark ? '#aab4be' : '#404a54'
-    g.fillText(time(us * 1000), x + 3, height - 7)
+    g.fillText(time(us * 1000), x + 3, height + axis / 2)
   }
 }
 
@@ -296,7 +291,7 @@ function TaskTable(p: { tasks: Tasks }) {
               <tr key={i}>
                 <td><a class="row" href={link('task', t.job.Handle.Job, t.task[i]!)}>{t.task[i]}</a>{critical.has(i) && <span class="tag" title="on the critical path">critical</span>}</td>
                 <td>{t.stages[t.stage[i]!]?.Name ?? '–'}</td><td>{t.workers[t.worker[i]!] || '–'}</td><td class={t.failed(i) ? 'bad' : ''}>{t.word('outcome', i)}</td>
-                <td>{t.word('binding', i)}</td><td class="n">{t.columns.tries[i]}</td><td class="n">{time(t.released[i]! * 1000)}</td><td class="n">{time((t.delivery[i]! - t.released[i]!) * 1000)}</td>
+                <td>{t.word('bound', i)}</td><td class="n">{t.columns.tries[i]}</td><td class="n">{time(t.released[i]! * 1000)}</td><td class="n">{time((t.delivery[i]! - t.released[i]!) * 1000)}</td>
                 {phases.map((name, m) => <td class="n" key={name}>{t.known[i] ? time(Math.max(0, t.ends[m]![i]! - (m === 0 ? t.released[i]! : Math.max(t.released[i]!, t.ends[m - 1]![i]!))) * 1000) : '–'}</td>)}
                 <td class="n">{t.columns.expected[i] ? time(t.columns.expected[i]! * 1000) : '–'}</td>
               </tr>

@@ -91,8 +91,8 @@ const states = { connecting: 'connecting', live: 'live', polling: 'live, by aski
 function State() {
   const l = useLive()
   return (
-    <button type="button" class={`state ${l.how}`} onClick={() => l.pause()} title="p pauses and goes on" aria-label={`${states[l.how]}: ${l.paused ? 'go on' : 'pause'}`}>
-      <i aria-hidden="true" />{states[l.how]} <span class="dim">{l.at ? clock(l.at) : ''}</span>
+    <button type="button" class={`state ${l.how}`} onClick={() => l.pause()} title="p pauses and goes on">
+      <i aria-hidden="true" />{states[l.how]} <span class="dim">{l.at ? clock(l.at) : ''}</span><span class="said">: {l.paused ? 'go on' : 'pause'}</span>
     </button>
   )
 }

@@ -1,17 +1,58 @@
 // Why is my task not placed, or where it is?
 import { get, type Candidate, type Decision, type Explanation } from './api'
-import { partColor, useDark } from './colors'
+import { meaning, partColor, useDark } from './colors'
 import { count, share, time } from './format'
 import { Later, link, Tile } from './parts'
+import { spansOf, type Tasks, trace } from './trace'
 
 export function TaskPage(p: { job: string; task: string }) {
   return (
     <>
       <div class="bar"><a href={link('job', p.job)}>← {p.job}</a><h2 class="name">task {p.task}</h2></div>
+      <Later key_={`${p.job}/${p.task}`} ask={(signal) => trace(p.job, signal, () => {})}>
+        {(t) => <Been t={t} i={t.task.indexOf(Number(p.task))} />}
+      </Later>
       <Later key_={`${p.job}/${p.task}`} ask={(signal) => get<Explanation>('explain', { job: p.job, task: p.task }, signal)}>
         {(said) => <>{said.Decisions.map((d, i) => <Decided key={i} d={d} n={i + 1} of={said.Decisions.length} frontend={said.Frontend} />)}</>}
       </Later>
     </>
+  )
+}
+
+// Been is what the attempt has been through that gave the task its outcome.
+function Been(p: { t: Tasks; i: number }) {
+  const { t, i } = p
+  const dark = useDark()
+  if (i < 0) return <p class="dim">The task has not ended.</p>
+  const c = t.columns
+  const spans = spansOf(t, i)
+  const all = Math.max(1, t.delivery[i]! - t.released[i]!)
+  return (
+    <section class="card">
+      <header><h2>What it has been through</h2><span class="dim">{time(t.released[i]! * 1000)} after the job came it could start</span></header>
+      <dl class="tiles">
+        <Tile label="outcome" value={t.word('outcome', i)} bad={t.failed(i)} />
+        <Tile label="took" value={time(all * 1000)} />
+        <Tile label="worker" value={t.workers[t.worker[i]!] || 'none'} />
+        <Tile label="attempts" value={String(c.tries[i])} />
+        <Tile label="bound" value={t.word('bound', i)} />
+        <Tile label="run expected" value={c.expected[i] ? time(c.expected[i]! * 1000) : 'not known'} />
+        <Tile label="wait promised" value={c.promised[i] ? time(c.promised[i]! * 1000) : '–'} />
+        <Tile label="wait was" value={c.promised[i] ? time(c.waited[i]! * 1000) : '–'} />
+      </dl>
+      {t.known[i] ? (
+        <>
+          <div class="blame wide" role="img" aria-label={spans.map((s) => `${s.name} ${time(s.us * 1000)}`).join(', ')}>
+            {spans.map((s) => <i key={s.name} style={{ width: `${(100 * s.us) / all}%`, background: partColor(s.name, dark) }} />)}
+          </div>
+          <ul class="legend">
+            {spans.map((s) => <li key={s.name} title={meaning[s.name]}><i style={{ background: partColor(s.name, dark) }} />{s.name} <b>{time(s.us * 1000)}</b></li>)}
+            {([['ownTenant', 'own tenant'], ['otherTenants', 'other tenants'], ['longTasks', 'long tasks'], ['closedShare', 'closed share'], ['idleSlot', 'idle slot']] as const)
+              .map(([column, name]) => c[column][i]! > 0 && <li key={name} title={meaning[name]}>of the queue, {name} <b>{time(c[column][i]! * 1000)}</b></li>)}
+          </ul>
+        </>
+      ) : <p class="dim">It is not known when its phases ended.</p>}
+    </section>
   )
 }
 

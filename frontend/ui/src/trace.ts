@@ -2,10 +2,10 @@
 import { get, type Job, type TracePage } from './api'
 import { phases } from './histogram'
 
-type Column = 'task' | 'stage' | 'worker' | 'tries' | 'path' | 'binding' | 'outcome' | 'released' | 'known' | 'fetched' | 'expected' |
+type Column = 'task' | 'stage' | 'worker' | 'tries' | 'path' | 'bound' | 'outcome' | 'released' | 'known' | 'fetched' | 'expected' |
   'promised' | 'waited' | 'ownTenant' | 'otherTenants' | 'longTasks' | 'closedShare' | 'idleSlot'
 
-const names: Column[] = ['task', 'stage', 'worker', 'tries', 'path', 'binding', 'outcome', 'released', 'known', 'fetched', 'expected',
+const names: Column[] = ['task', 'stage', 'worker', 'tries', 'path', 'bound', 'outcome', 'released', 'known', 'fetched', 'expected',
   'promised', 'waited', 'ownTenant', 'otherTenants', 'longTasks', 'closedShare', 'idleSlot']
 
 // Tasks are durations in microseconds since the job came, by number of the task in the order in which they ended.
@@ -32,7 +32,7 @@ export class Tasks {
         const phase = (phases as readonly string[]).indexOf(name)
         const to = phase >= 0 ? this.ends[phase]! : this.columns[name as Column]
         if (!to) return
-        const map = name === 'worker' ? workers : name === 'path' || name === 'binding' || name === 'outcome' ? words : null
+        const map = name === 'worker' ? workers : name === 'path' || name === 'bound' || name === 'outcome' ? words : null
         for (let i = 0; i < from.length; i++) to[at + i] = map ? map[from[i]!]! : from[i]!
       })
       at += p.Tasks[0]?.length ?? 0
@@ -48,7 +48,7 @@ export class Tasks {
   get delivery() { return this.ends[6]! }
   started(i: number): number { return this.ends[4]![i]! }
   ended(i: number): number { return this.ends[5]![i]! }
-  word(c: 'path' | 'binding' | 'outcome', i: number): string { return this.words[this.columns[c][i]!] ?? '' }
+  word(c: 'path' | 'bound' | 'outcome', i: number): string { return this.words[this.columns[c][i]!] ?? '' }
   failed(i: number): boolean { return this.word('outcome', i) !== 'result' }
 
   // path is the critical one: the task that ended last, before it the one that ended last of the stages that its own waited for.
@@ -70,6 +70,16 @@ export class Tasks {
     }
     return found
   }
+}
+
+// spansOf is how long a task's phases took, those that took any time.
+export function spansOf(t: Tasks, i: number): { name: (typeof phases)[number]; us: number }[] {
+  let from = t.released[i]!
+  return phases.map((name, m) => {
+    const to = Math.max(from, t.ends[m]![i]!), us = to - from
+    from = to
+    return { name, us }
+  }).filter((s) => s.us > 0)
 }
 
 // renumber adds texts to a list, and tells where each of them is.

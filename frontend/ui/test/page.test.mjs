@@ -1,0 +1,361 @@
+// The page in a real browser, of a real cluster that works, fails and is refused. Run by make ui-test, which sets the environment.
+import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { after, afterEach, before, test } from 'node:test'
+import { chromium } from 'playwright-core'
+
+const phoebe = process.env.PHOEBE ?? '../../bin/phoebe'
+const shots = process.env.SHOTS ?? 'shots'
+const hostile = '<img src=x onerror=alert(1)>'
+const long = '{tenant: batch, mode: estimate, tasks: [{function: sleep, payload: 1200ms, estimate: 1s, count: 12}, {function: sleep, payload: 400ms, estimate: 500ms, count: 20}]}'
+const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
+
+const browserAt = process.env.CHROMIUM ?? ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome', '/usr/bin/google-chrome-stable'].find((p) => existsSync(p))
+
+const children = []
+let browser, page, frontend, base
+
+// start runs phoebe, and resolves with the first of its lines of each kind that are waited for.
+function start(args, ...kinds) {
+  const p = spawn(phoebe, args, { stdio: ['ignore', 'pipe', 'inherit'] })
+  children.push(p)
+  const found = {}
+  let text = ''
+  return new Promise((done, fail) => {
+    p.on('exit', (code) => fail(new Error(`phoebe ${args.join(' ')} ends with ${code}: ${text}`)))
+    p.stdout.on('data', (some) => {
+      text += some
+      for (const line of text.split('\n').slice(0, -1)) {
+        const [kind, value] = line.split(' ')
+        if (kinds.includes(kind)) found[kind] ??= value
+      }
+      const lines = text.split('\n').slice(0, -1)
+      if (kinds.every((k) => lines.some((l) => l.split(' ')[0] === k))) done({ ...found, lines })
+    })
+  })
+}
+
+// run runs a command to its end; its failure is no error.
+function run(...args) {
+  return new Promise((done) => {
+    const p = spawn(phoebe, args, { stdio: 'ignore' })
+    children.push(p)
+    p.on('exit', done)
+  })
+}
+
+function job(name, text) {
+  writeFileSync(`${shots}/${name}.yaml`, text)
+  return run('run', '--connect', frontend, '--job', `${shots}/${name}.yaml`)
+}
+
+before(async () => {
+  assert.ok(browserAt, 'no browser is found: install one (on Debian: apt-get install chromium), or name it in CHROMIUM')
+  mkdirSync(shots, { recursive: true })
+  const cluster = await start(['dev', '--frontend-port', '0', '--frontends', '2', '--workers', '8', '--max-pending', '150000', '--drain-timeout', '1s'], 'frontend', 'page')
+  frontend = cluster.frontend
+  base = cluster.page
+  await job('stages', `{tenant: reports, stages: [{name: scan}, {name: map, after: [scan]}, {name: reduce, after: [map]}], tasks: [
+    {stage: scan, function: sleep, payload: 30ms, count: 24}, {stage: map, function: sleep, payload: 60ms, estimate: 50ms, count: 60}, {stage: reduce, function: sleep, payload: 80ms, count: 4}]}`)
+  await job('long', long)
+  await run('run', '--connect', frontend, '--task-duration', 'task-exp:1ms', '--tasks', '100000', '--tenant', 'big')
+  await run('run', '--connect', frontend, '--function', 'fail', '--payload', hostile, '--tasks', '3', '--tenant', hostile)
+  await run('run', '--connect', frontend, '--function', 'nosuch', '--retry-for', '100ms')
+  await run('run', '--connect', frontend, '--function', 'sleep', '--payload', '10s', '--tasks', '2', '--deadline', '50ms')
+  void run('bench', '--connect', frontend, '--tasks-per-job', '10', '--task-duration', 'mix:90%5ms,10%200ms', '--load', '0.5', '--policy', 'phoebe', '--warmup', '1s', '--for', '600s', '--seed', '1')
+  browser = await chromium.launch({ executablePath: browserAt, args: ['--no-sandbox'] })
+})
+
+after(async () => {
+  await browser?.close()
+  await Promise.all(children.reverse().map((p) => p.exitCode === null && p.signalCode === null && new Promise((done) => {
+    p.removeAllListeners('exit')
+    p.on('exit', done)
+    p.kill('SIGINT')
+  })))
+})
+
+afterEach(async () => {
+  for (const c of browser?.contexts() ?? []) await c.close()
+})
+
+// open opens the page, and keeps account of what must not be.
+async function open(path = '', how = {}, at = base) {
+  page = await browser.newPage({ viewport: { width: 1440, height: 900 }, ...how })
+  page.wrong = []
+  page.on('console', (m) => { if (m.type() === 'error' || m.type() === 'warning') page.wrong.push(m.text()) })
+  page.on('pageerror', (e) => page.wrong.push(e.message))
+  page.on('dialog', (d) => { page.wrong.push(`dialog: ${d.message()}`); void d.dismiss() })
+  page.on('request', (r) => { if (!r.url().startsWith(at)) page.wrong.push(`request to ${r.url()}`) })
+  await page.goto(`${at}#/${path}`)
+  await page.getByRole('heading', { level: 1 }).waitFor({ state: 'attached' })
+  return page
+}
+
+async function fine(name) {
+  const { violations } = await page.evaluate(`${axe}; axe.run(document, { resultTypes: ['violations'] })`)
+  assert.deepEqual(violations.map((v) => `${v.id}: ${v.nodes.slice(0, 3).map((n) => n.html).join(' ')}`), [], `axe on ${name}`)
+  const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth)
+  assert.ok(wide <= 0, `${name} is ${wide} pixels too wide`)
+  await page.screenshot({ path: `${shots}/${name}.png`, fullPage: true })
+  assert.deepEqual(page.wrong, [], `on ${name}`)
+}
+
+async function api(what) {
+  const r = await fetch(`${base}api/${what}`)
+  return r.json()
+}
+
+async function jobOf(tenant) {
+  for (let n = 0; n < 40; n++) {
+    const { Jobs } = await api(`jobs?tenant=${encodeURIComponent(tenant)}`)
+    const kept = Jobs.find((j) => !j.Running)
+    if (kept) return kept.Handle.Job
+    await new Promise((done) => setTimeout(done, 250))
+  }
+  throw new Error(`no job of ${tenant} is kept`)
+}
+
+const kinds = [['dark', { colorScheme: 'dark' }], ['light', { colorScheme: 'light' }], ['360', { colorScheme: 'dark', viewport: { width: 360, height: 780 } }]]
+
+for (const [kind, how] of kinds) {
+  test(`all pages, ${kind}`, async () => {
+    await job('long', long)
+    const stages = await jobOf('reports'), fresh = await jobOf('batch'), failed = await jobOf(hostile)
+    const worker = (await api('fleet')).Names[0]
+    const all = [
+      ['overview', '', '.tile dd'], ['fleet', 'fleet', 'main .row'], ['jobs', 'jobs', 'main .row'], ['slow', 'slow', 'main .row'], ['estimates', 'estimates', 'tbody th'],
+      ['frontends', 'frontends', 'tbody th'], ['job', `job/${stages}`, '.gantt canvas[data-frames]'], ['failed', `job/${failed}`, '.gantt canvas[data-frames]'],
+      ['task', `task/${fresh}/1`, 'tr.chosen'], ['sampled', `task/${stages}/1`, '.card .tiles'], ['worker', `worker/${worker}`, 'tbody th'], ['nothing', 'nothing', 'main p a'],
+    ]
+    for (const [name, path, until] of all) {
+      await open(path, how)
+      await page.locator(until).first().waitFor()
+      if (name === 'overview' || name === 'fleet') await page.waitForTimeout(2500) // some frames
+      for (const table of await page.getByRole('button', { name: 'as a table' }).all()) await table.click()
+      await fine(`${name}-${kind}`)
+      if (kind !== '360' && name === 'overview') {
+        for (const table of await page.getByRole('button', { name: 'as a table' }).all()) await table.click()
+        await page.screenshot({ path: `${shots}/${name}-${kind}.png`, fullPage: true })
+      }
+      await page.close()
+    }
+  })
+}
+
+test('names of others are text', async () => {
+  await open('jobs')
+  await page.getByLabel('tenant').fill(hostile)
+  await page.getByText(hostile).first().waitFor()
+  await open(`job/${await jobOf(hostile)}`)
+  await page.getByText(hostile).first().waitFor()
+  assert.equal(await page.locator('main img').count(), 0)
+  assert.deepEqual(page.wrong, [])
+  await page.close()
+})
+
+test('by the keyboard alone', async () => {
+  await open()
+  const heading = (name) => page.getByRole('heading', { level: 1, name }).waitFor({ state: 'attached' })
+  for (const [key, name] of [['f', 'Fleet'], ['j', 'Jobs'], ['s', 'Slow'], ['e', 'Estimates'], ['r', 'Frontends'], ['o', 'Overview']]) {
+    await page.keyboard.press('g')
+    await page.keyboard.press(key)
+    await heading(name)
+  }
+  await page.keyboard.press('?')
+  await page.getByRole('dialog', { name: 'Keys' }).waitFor()
+  await fine('help')
+  await page.keyboard.press('Escape')
+  await page.getByRole('dialog').waitFor({ state: 'detached' })
+  const was = await page.evaluate(() => getComputedStyle(document.body).backgroundColor)
+  await page.keyboard.press('t')
+  await page.waitForFunction((was) => getComputedStyle(document.body).backgroundColor !== was, was)
+  await page.keyboard.press('t')
+  // A chart is read aloud, and gives a window.
+  await page.waitForFunction(() => document.querySelector('.tiles').dataset.to)
+  await page.getByRole('application', { name: /^Response of jobs/ }).focus()
+  await page.keyboard.press('ArrowLeft')
+  const said = page.locator('#said')
+  await page.waitForFunction(() => document.getElementById('said').textContent.includes('p99'))
+  assert.match(await said.textContent(), /p50 .*p99 .*p999/)
+  for (let n = 0; n < 5; n++) await page.keyboard.press('Shift+ArrowLeft')
+  await page.getByRole('button', { name: 'all of it' }).waitFor()
+  await page.keyboard.press('Escape')
+  await page.getByRole('button', { name: 'all of it' }).waitFor({ state: 'detached' })
+  // A job, by its row; a task, by the picture.
+  await page.keyboard.press('g')
+  await page.keyboard.press('j')
+  await page.locator('main .row').first().waitFor()
+  await page.keyboard.press('/')
+  await page.keyboard.type(await jobOf('reports'))
+  await page.keyboard.press('Escape')
+  await page.waitForFunction(() => document.querySelectorAll('main .row').length === 1)
+  await page.keyboard.press('j')
+  await page.keyboard.press('Enter')
+  await page.getByRole('application', { name: /^Tasks over time/ }).focus()
+  await page.keyboard.press('j')
+  await page.keyboard.press('+')
+  await page.keyboard.press('Enter')
+  await heading(/^Task /)
+  await page.locator('.card .tiles').first().waitFor()
+  assert.deepEqual(page.wrong, [])
+  await page.close()
+})
+
+// A histogram as the API packs it, merged and read as the page must, written a second time.
+function histograms(base64) {
+  const b = Buffer.from(base64, 'base64')
+  let at = 0
+  const next = () => {
+    let n = 0, unit = 1
+    for (;;) {
+      const x = b[at++]
+      n += (x & 127) * unit
+      if (x < 128) return n
+      unit *= 128
+    }
+  }
+  return Array.from({ length: 9 }, () => {
+    const cells = new Map()
+    const used = next()
+    if (used > 0) next()
+    for (let i = 0, cell = 0; i < used; i++) {
+      cell += next()
+      cells.set(cell, next())
+    }
+    return cells
+  })
+}
+
+function quantile(cells, q) {
+  const all = [...cells.values()].reduce((a, b) => a + b, 0)
+  let rank = Math.max(1, Math.ceil(q * all))
+  const floor = (i) => (16 + ((i - 1) % 16)) * 2 ** (Math.floor((i - 1) / 16) + 6)
+  for (const [cell, n] of [...cells].sort((a, b) => a[0] - b[0])) {
+    if (n >= rank) return [floor(cell), floor(cell + 1)]
+    rank -= n
+  }
+  return [0, 0]
+}
+
+function nanoseconds(text) {
+  const [n, unit] = text.split(' ')
+  return Number(n.replace(',', '')) * { ns: 1, 'µs': 1e3, ms: 1e6, s: 1e9, min: 60e9 }[unit]
+}
+
+test('figures are those of the API', async () => {
+  await open()
+  await page.waitForFunction(() => document.querySelector('.tiles').dataset.to)
+  await page.waitForTimeout(3000)
+  await page.keyboard.press('p') // pause
+  await page.waitForTimeout(300)
+  const [from, to] = await page.evaluate(() => [Number(document.querySelector('.tiles').dataset.from), Number(document.querySelector('.tiles').dataset.to)])
+  const shown = await page.locator('.tiles .tile').allTextContents()
+  const { Windows } = await api('watch?window=1')
+  const inside = Windows.filter((w) => Date.parse(w.At) >= from && Date.parse(w.At) <= to)
+  assert.ok(inside.length > 20, `${inside.length} windows`)
+  const sum = new Map()
+  for (const w of inside) for (const s of w.Series) for (const [cell, n] of histograms(s.Histograms)[7]) sum.set(cell, (sum.get(cell) ?? 0) + n)
+  for (const [i, q, name] of [[0, 0.5, 'response p50'], [1, 0.99, 'p99'], [2, 0.999, 'p999']]) {
+    const [low, high] = quantile(sum, q), value = nanoseconds(shown[i].slice(name.length))
+    assert.ok(shown[i].startsWith(name) && value >= low * 0.94 && value <= high * 1.06, `${shown[i]}: the API has ${low} to ${high} ns`)
+  }
+  await page.close()
+})
+
+test('first paint under a second', async () => {
+  const times = []
+  for (let n = 0; n < 3; n++) {
+    await open()
+    await page.locator('.tile dd').first().waitFor()
+    times.push(await page.evaluate(() => performance.getEntriesByName('first-contentful-paint')[0].startTime))
+    await page.close()
+  }
+  console.log(`first contentful paint: ${times.map((t) => Math.round(t)).join(', ')} ms`)
+  assert.ok(Math.min(...times) < 1000, `${times}`)
+})
+
+test('a hundred thousand tasks move at 30 frames a second', async () => {
+  await open(`job/${await jobOf('big')}`)
+  await page.locator('.gantt canvas[data-frames]').waitFor({ timeout: 30_000 })
+  for (const mode of ['by worker', 'by stage']) {
+    await page.getByRole('button', { name: mode }).click()
+    await page.waitForTimeout(1500)
+    const rate = await page.evaluate(async () => {
+      const canvas = document.querySelector('.gantt canvas')
+      const r = canvas.getBoundingClientRect()
+      const point = (type, x) => canvas.dispatchEvent(new PointerEvent(type, { clientX: x, clientY: r.top + 200, pointerId: 1, bubbles: true }))
+      HTMLElement.prototype.setPointerCapture = () => {}
+      const first = Number(canvas.dataset.frames), began = performance.now()
+      point('pointerdown', r.left + 500)
+      for (let n = 0; performance.now() - began < 3000; n++) {
+        point('pointermove', r.left + 500 + 200 * Math.sin(n / 20))
+        await new Promise((done) => requestAnimationFrame(done))
+      }
+      point('pointerup', r.left + 500)
+      return (Number(canvas.dataset.frames) - first) / ((performance.now() - began) / 1000)
+    })
+    console.log(`${mode}: ${rate.toFixed(1)} frames a second`)
+    assert.ok(rate >= 30, `${rate} frames a second`)
+    await page.screenshot({ path: `${shots}/hundred-thousand-${mode.replace(' ', '-')}.png` })
+  }
+  assert.deepEqual(page.wrong, [])
+  await page.close()
+})
+
+test('without events it asks', async () => {
+  await open('', {}, base)
+  await page.close()
+  const context = await browser.newContext()
+  await context.addInitScript(() => { delete window.EventSource })
+  page = await context.newPage()
+  await page.goto(base)
+  await page.getByRole('button', { name: /^live, by asking/ }).waitFor()
+  await page.waitForFunction(() => document.querySelector('.tiles')?.dataset.to)
+  await context.close()
+})
+
+test('many viewers: those beyond 64 ask', async () => {
+  const stop = new AbortController()
+  const watching = await Promise.all(Array.from({ length: 64 }, () => fetch(`${base}api/live`, { signal: stop.signal })))
+  assert.ok(watching.every((r) => r.ok))
+  const context = await browser.newContext()
+  page = await context.newPage()
+  await page.goto(base)
+  await page.getByRole('button', { name: /^live, by asking/ }).waitFor()
+  const answers = await Promise.all(Array.from({ length: 200 }, () => fetch(`${base}api/frame`)))
+  assert.ok(answers.every((r) => r.ok))
+  assert.ok(watching.every((r) => !r.bodyUsed)) // they are slow, and hold nobody up
+  stop.abort()
+  await context.close()
+})
+
+test('phoebe ui names a frontend that does not answer', async () => {
+  const fleet = await start(['dev', '--fleet', '--balancer', 'none', '--frontends', '3', '--workers', '4', '--frontend-port', '0', '--drain-timeout', '1s'], 'ready')
+  const frontends = fleet.lines.filter((l) => l.startsWith('frontend ')).map((l) => l.split(' '))
+  const { page: at } = await start(['ui', '--admin', '127.0.0.1:0', '--connect', frontends.map(([, addr]) => addr).join(',')], 'page')
+  const [, addr, , pid] = frontends[1]
+  await open('frontends', {}, at)
+  await page.waitForFunction(() => document.querySelectorAll('tbody th').length === 3)
+  process.kill(Number(pid), 'SIGSTOP')
+  const began = Date.now()
+  try {
+    await page.getByRole('alert').getByText(/does not answer/).waitFor({ timeout: 10_000 })
+    const took = Date.now() - began
+    console.log(`a frontend that is frozen is named after ${took} ms`)
+    const text = await page.getByRole('alert').textContent()
+    assert.ok(text.includes(addr) || /frontend-\d/.test(text), text)
+    await page.screenshot({ path: `${shots}/frozen.png`, fullPage: true })
+    assert.ok(took <= 6000, `${took} ms`)
+  } finally {
+    process.kill(Number(pid), 'SIGCONT')
+  }
+  await page.getByRole('alert').waitFor({ state: 'detached', timeout: 15_000 })
+  await page.goto(`${at}#/fleet`)
+  await page.locator('main .row').first().waitFor()
+  await page.waitForTimeout(2500)
+  await fine('fleet-gossip')
+  await page.close()
+})
