@@ -54,7 +54,7 @@ const cividis = [
 
 export function heat(level: number, dark: boolean): readonly [number, number, number] {
   if (level >= 15) return dark ? [60, 32, 40] : [232, 200, 206]
-  return cividis[dark ? level : 14 - level]!
+  return cividis[level]!
 }
 
 const wanted = 'phoebe-theme'

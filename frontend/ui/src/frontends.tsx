@@ -30,7 +30,7 @@ export function Frontends() {
               return (
                 <tr key={f.Name + f.Address}>
                   <th scope="row" title={f.Address}>{f.Name || f.Address}</th>
-                  <td class={f.Err || f.CutOff ? 'bad' : ''}>{f.Err ? `no answer: ${f.Err}` : f.CutOff ? 'cut off from the gossip' : f.Draining ? 'draining' : f.Warning || 'serving'}</td>
+                  <td class={f.Err || f.CutOff ? 'bad long' : 'long'}>{f.Err ? `no answer: ${f.Err}` : f.CutOff ? 'cut off from the gossip' : f.Draining ? 'draining' : f.Warning || 'serving'}</td>
                   {f.Err ? <td colSpan={12} /> : (
                     <>
                       <td>{f.Version}</td><td class="n">{time(f.Uptime)}</td><td class="n">{count(f.Workers)}</td><td class="n">{count(f.Jobs)}</td><td class="n">{count(f.TasksPending)}</td><td class="n">{count(f.TasksRunning)}</td>
