@@ -41,7 +41,7 @@ type order struct {
 // elem is a leaf or an outer join of two.
 type elem struct {
 	*leaf
-	kind        string // of the join: LEFT, RIGHT, OUTER or, below one of these, INNER; "" of a leaf
+	kind        string // of the join: LEFT, RIGHT, FULL or, below one of these, INNER; "" of a leaf
 	left, right *elem
 	on          []node
 }
@@ -248,7 +248,7 @@ func (b *binder) query(n node, parent *scope) *query {
 	case "SELECT_NODE":
 		q = b.block(n, s)
 	case "SET_OPERATION_NODE":
-		q = &query{setop: str(n, "setop_type"), setopAll: flag(n, "setop_all")}
+		q = &query{setop: str(n, "setop_type"), setopAll: n["setop_all"] != false} // which is left out where it is true
 		if q.setop == "UNION_BY_NAME" {
 			refuse("UNION BY NAME")
 		}
@@ -487,10 +487,10 @@ func (b *binder) elem(n node, s *scope) *elem {
 		return add(&leaf{sub: q, cols: lower(q.columns())})
 	case "JOIN":
 		kind := str(n, "join_type")
-		if kind != "LEFT" && kind != "RIGHT" && kind != "OUTER" && kind != "INNER" || str(n, "ref_type") != "REGULAR" && str(n, "ref_type") != "CROSS" {
+		if kind != "LEFT" && kind != "RIGHT" && kind != "FULL" && kind != "INNER" || str(n, "ref_type") != "REGULAR" && str(n, "ref_type") != "CROSS" {
 			refuse("a %s %s JOIN", str(n, "ref_type"), kind)
 		}
-		if kind == "OUTER" && len(list(n, "using_columns")) > 0 {
+		if kind == "FULL" && len(list(n, "using_columns")) > 0 {
 			refuse("FULL JOIN with USING")
 		}
 		first := len(s.leaves)

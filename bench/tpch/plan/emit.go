@@ -157,7 +157,7 @@ func (s *stage) sql(p *planner) (string, error) {
 			_, c := columnOf(k)
 			by[i] = c
 		}
-		text = fmt.Sprintf("SELECT *, %s AS bucket FROM (%s) ORDER BY bucket", fmt.Sprintf(s.bucket, strings.Join(by, ", ")), text)
+		text = fmt.Sprintf("SELECT *, %s AS bucket FROM (%s) ORDER BY bucket", strings.ReplaceAll(s.bucket, keyHere, strings.Join(by, ", ")), text)
 	}
 	return text, nil
 }

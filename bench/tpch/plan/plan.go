@@ -48,7 +48,7 @@ type stage struct {
 	name   string
 	rel    *rel
 	by     []node // expressions by which the output is cut into buckets; none: it is not
-	bucket string // instead: the bucket's number as SQL, with %s for by[0]
+	bucket string // the bucket's number as SQL, with keyHere for these
 	n      int    // of buckets
 }
 
@@ -56,7 +56,7 @@ type stage struct {
 type class struct {
 	name   string
 	tasks  int
-	bucket string // SQL, with %s for the key
+	bucket string // the number of the task that has a key, as SQL with keyHere for it
 }
 
 // rel is a query that tasks can run as it is: each of those of a class on its piece, which together give all rows, or any one
@@ -82,6 +82,9 @@ type planner struct {
 
 var errAgain = errors.New("plan again")
 
+// keyHere stands for a key in SQL that is written before the key is known.
+const keyHere = "$key"
+
 // fewRows is so many that moving them is no matter.
 const fewRows = 50_000
 
@@ -102,7 +105,7 @@ func (p *planner) aggregates(n any) bool {
 func (p *planner) base(name string) *class {
 	c := p.bases[name]
 	if c == nil {
-		c = &class{name: name, tasks: p.cat.Tasks(name), bucket: p.cat.Bucket(name, "%s")}
+		c = &class{name: name, tasks: p.cat.Tasks(name), bucket: p.cat.Bucket(name, keyHere)}
 		p.bases[name] = c
 	}
 	return c
@@ -112,7 +115,7 @@ func (p *planner) base(name string) *class {
 func (p *planner) exchange() *class {
 	p.exchanges++
 	n := 12
-	return &class{name: fmt.Sprintf("exchange %d", p.exchanges), tasks: n, bucket: fmt.Sprintf("CAST(hash(%%s) %% %d AS INTEGER)", n)}
+	return &class{name: fmt.Sprintf("exchange %d", p.exchanges), tasks: n, bucket: fmt.Sprintf("CAST(hash(%s) %% %d AS INTEGER)", keyHere, n)}
 }
 
 // materialise makes a stage of r. With a class, its output is cut by the columns by, for tasks of that class.
@@ -347,7 +350,7 @@ func (b *block) piece(e *elem) piece {
 		return l
 	case together:
 		return piece{l.class, nil}
-	case e.kind == "OUTER":
+	case e.kind == "FULL":
 		for _, side := range []**elem{&e.left, &e.right} {
 			if b.piece(*side).class != nil {
 				*side = b.cut(*side, nil, nil)

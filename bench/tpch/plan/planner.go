@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -18,6 +19,7 @@ import (
 type Plan struct {
 	Stages  []Stage
 	Columns []Column // of the result
+	Order   []int    // columns by which its rows are in order, as far as these are columns of it
 }
 
 // Stage is tasks that run the same SQL. In that, a table of a class is the piece of it that the task has, and an input's name
@@ -125,7 +127,7 @@ func (p *Planner) once(ctx context.Context, n node, want []Column, again map[str
 	r := in.query(q, true)
 	r.q = named(r.q, names(want))
 	in.materialise(r, nil)
-	plan = &Plan{}
+	plan = &Plan{Order: ordered(q)}
 	at := map[*stage]int{}
 	for i, s := range in.stages {
 		at[s] = i
@@ -177,6 +179,21 @@ func (p *Planner) once(ctx context.Context, n node, want []Column, again map[str
 		plan.Stages = append(plan.Stages, st)
 	}
 	return plan, nil
+}
+
+func ordered(q *query) []int {
+	var out []int
+	for _, o := range q.order {
+		at := constant(o.expr) - 1
+		if q.setop == "" {
+			at = slices.IndexFunc(q.sel, func(it item) bool { return same(it.expr, o.expr) })
+		}
+		if at < 0 {
+			break
+		}
+		out = append(out, at)
+	}
+	return out
 }
 
 // Definitions are the columns as CREATE TABLE wants them.
@@ -237,7 +254,7 @@ func (p *Planner) describe(ctx context.Context, text string) ([]Column, error) {
 // Parse returns the tree of a SELECT.
 func (p *Planner) Parse(text string) (node, error) {
 	var out string
-	if err := p.conn.QueryRowContext(context.Background(), "SELECT CAST(json_serialize_sql(CAST(? AS VARCHAR), skip_default := true, skip_null := true, skip_empty := true) AS VARCHAR)", text).Scan(&out); err != nil {
+	if err := p.conn.QueryRowContext(context.Background(), "SELECT CAST(json_serialize_sql(CAST(? AS VARCHAR), skip_default := true, skip_null := true) AS VARCHAR)", text).Scan(&out); err != nil {
 		return nil, err
 	}
 	var tree struct {
