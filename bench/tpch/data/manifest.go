@@ -76,10 +76,31 @@ func (m *Manifest) Lookup(name string) *Table {
 	return nil
 }
 
-// Catalog is the manifest as the planner sees it. A task reads Group files of a class, so that there are fewer tasks.
+// Catalog is the manifest as the planner sees it: a task reads several files of a class, so that it has enough to do.
 type Catalog struct {
 	*Manifest
-	Group map[string]int // by class; a divisor of its files; default 1
+	files map[string]int // that a task reads, by class
+}
+
+// NewCatalog returns one in which a task has at least so many rows of the largest table of a class, as long as all of its files
+// are at one node.
+func NewCatalog(m *Manifest, rows int) Catalog {
+	c := Catalog{m, map[string]int{}}
+	for class, files := range Classes {
+		largest := 0
+		for _, t := range m.Tables {
+			if t.Class == class {
+				largest = max(largest, t.Rows)
+			}
+		}
+		together := max(1, files/len(m.Nodes))
+		n := 1
+		for n < together && (together%n != 0 || largest/files*n < rows) {
+			n++
+		}
+		c.files[class] = n
+	}
+	return c
 }
 
 func (c Catalog) Table(name string) *plan.Table {
@@ -89,12 +110,10 @@ func (c Catalog) Table(name string) *plan.Table {
 	return nil
 }
 
-func (c Catalog) group(class string) int { return max(1, c.Group[class]) }
-
-func (c Catalog) Tasks(class string) int { return Classes[class] / c.group(class) }
+func (c Catalog) Tasks(class string) int { return Classes[class] / c.files[class] }
 
 func (c Catalog) Bucket(class, key string) string {
-	return fmt.Sprintf("CAST(%s // %d AS INTEGER)", number(class, key), c.group(class))
+	return fmt.Sprintf("CAST(%s // %d AS INTEGER)", number(class, key), c.files[class])
 }
 
 // Parts are the files of a table that the task of this number reads.
@@ -102,7 +121,7 @@ func (c Catalog) Parts(t *Table, task int) []Part {
 	if t.Class == "" {
 		return t.Parts
 	}
-	n := c.group(t.Class)
+	n := c.files[t.Class]
 	return t.Parts[task*n : (task+1)*n]
 }
 
