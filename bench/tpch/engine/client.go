@@ -1,7 +1,7 @@
 package engine
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,8 +37,8 @@ type Engine struct {
 type Options struct {
 	Tenant string
 	Policy client.Policy
-	Blind  bool // tell nothing of where files are
-	Memory int32
+	Blind  bool  // tell nothing of where files are
+	Memory int32 // MiB for each task; default 512
 }
 
 // plansKept is how many plans are remembered.
@@ -116,6 +116,7 @@ type TaskStats struct {
 // before anything runs, errors are those of Plan.
 func (e *Engine) Query(ctx context.Context, text string, opt Options) (*Result, error) {
 	start := time.Now()
+	opt.Memory = cmp.Or(opt.Memory, 512)
 	p, err := e.Plan(ctx, text)
 	if err != nil {
 		return nil, err
@@ -248,7 +249,7 @@ func (x *execution) stage(ctx context.Context, i int, out []made) ([][]Piece, er
 	estimate := x.e.runs[s.Name+" "+x.text]
 	x.e.mu.Unlock()
 	for n := range s.Tasks {
-		f := Fragment{SQL: s.SQL, Number: n, Buckets: s.Buckets, Inline: inline}
+		f := Fragment{SQL: s.SQL, Number: n, Buckets: s.Buckets, Inline: inline, Memory: int64(x.opt.Memory)}
 		task := client.Task{Function: Function, Estimate: estimate, Demand: client.Demand{Memory: x.opt.Memory}}
 		for _, t := range tables {
 			ref := Table{Name: t.Name}
@@ -348,31 +349,34 @@ func (r *Result) Batches(ctx context.Context) iter.Seq2[arrow.RecordBatch, error
 			if p.Rows == 0 {
 				continue
 			}
-			b, err := p.read(ctx)
-			if err != nil {
+			if more, err := p.batches(ctx, yield); err != nil {
 				yield(nil, err)
 				return
-			}
-			in, err := ipc.NewReader(bytes.NewReader(b))
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			for in.Next() {
-				if !yield(in.RecordBatch(), nil) {
-					in.Release()
-					return
-				}
-			}
-			err = in.Err()
-			in.Release()
-			if err != nil {
-				yield(nil, err)
+			} else if !more {
 				return
 			}
 			r.drop(p.URL)
 		}
 	}
+}
+
+func (p *Piece) batches(ctx context.Context, yield func(arrow.RecordBatch, error) bool) (more bool, err error) {
+	b, err := p.open(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer b.Close()
+	in, err := ipc.NewReader(b)
+	if err != nil {
+		return false, err
+	}
+	defer in.Release()
+	for in.Next() {
+		if !yield(in.RecordBatch(), nil) {
+			return false, nil
+		}
+	}
+	return true, in.Err()
 }
 
 // Rows is how many there are.

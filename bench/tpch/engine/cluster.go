@@ -25,7 +25,7 @@ func (w *Worker) Configure(c *serve.Config, node string) error {
 	c.Registry, c.Host = r, node
 	c.Labels = append(slices.Clone(c.Labels), "data="+w.Addr())
 	c.MaxResult, c.Core.MaxPayload = maxMessage, maxMessage
-	c.Core.Capacity = probe.Demand{CPU: probe.Millicores(1000 * w.cfg.Slots), Mem: probe.MiB(w.cfg.Memory) * probe.MiB(w.cfg.Slots)}
+	c.Core.Capacity = probe.Demand{CPU: probe.Millicores(1000 * w.cfg.Slots), Mem: probe.MiB(w.cfg.Memory)}
 	return nil
 }
 

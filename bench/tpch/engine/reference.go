@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"math"
@@ -10,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/ipc"
 
 	"github.com/phoebe-sched/phoebe/bench/tpch/data"
 	"github.com/phoebe-sched/phoebe/bench/tpch/plan"
@@ -19,7 +17,6 @@ import (
 // Reference is a DuckDB on its own over the same files, whose answers are held to be right.
 type Reference struct {
 	s *slot
-	n int
 }
 
 // NewReference makes one of so many threads.
@@ -40,36 +37,17 @@ func (r *Reference) Close() { r.s.close() }
 
 // Rows runs a query, and returns its rows as text, with doubles to all their digits.
 func (r *Reference) Rows(ctx context.Context, text string) ([][]string, error) {
-	b := newBuckets(0)
-	if err := r.s.run(ctx, text, func(s *arrow.Schema, batch arrow.RecordBatch) error { return b.add(s, batch) }); err != nil {
-		return nil, err
-	}
-	p, err := b.pieces()
-	if err != nil {
-		return nil, err
-	}
-	return rows(p[0].data)
+	var out [][]string
+	err := r.s.run(ctx, text, func(_ *arrow.Schema, batch arrow.RecordBatch) error {
+		out = append(out, Text(batch)...)
+		return nil
+	})
+	return out, err
 }
 
 // Run runs a query and throws its rows away.
 func (r *Reference) Run(ctx context.Context, text string) error {
 	return r.s.run(ctx, text, func(*arrow.Schema, arrow.RecordBatch) error { return nil })
-}
-
-func rows(b []byte) ([][]string, error) {
-	if len(b) == 0 {
-		return nil, nil
-	}
-	in, err := ipc.NewReader(bytes.NewReader(b))
-	if err != nil {
-		return nil, err
-	}
-	defer in.Release()
-	var out [][]string
-	for in.Next() {
-		out = append(out, Text(in.RecordBatch())...)
-	}
-	return out, in.Err()
 }
 
 // Text is the rows of a batch as text.
@@ -84,7 +62,7 @@ func Text(b arrow.RecordBatch) [][]string {
 	return out
 }
 
-// Rows are the rows of a result as text.
+// Text is the rows of a result as text.
 func (r *Result) Text(ctx context.Context) ([][]string, error) {
 	var out [][]string
 	for b, err := range r.Batches(ctx) {

@@ -5,6 +5,8 @@ import (
 	"context"
 	"database/sql/driver"
 	"fmt"
+	"io"
+	"os"
 	"slices"
 	"strings"
 
@@ -23,6 +25,7 @@ type slot struct {
 	arrow     *duckdb.Arrow
 	inputs    []string // those that are tables, by ID, the one used last at the end
 	views     map[string]string
+	memory    int64 // MiB
 }
 
 // inputsKept is how many inputs stay tables for later tasks of their stage.
@@ -33,7 +36,7 @@ func newSlot(threads int, memory int64, temp string) (*slot, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &slot{connector: connector, views: map[string]string{}}
+	s := &slot{connector: connector, views: map[string]string{}, memory: memory}
 	if s.conn, err = connector.Connect(context.Background()); err != nil {
 		connector.Close()
 		return nil, err
@@ -59,6 +62,18 @@ func (s *slot) exec(ctx context.Context, q string) error {
 	return err
 }
 
+// limit has queries take no more than this many MiB from now on.
+func (s *slot) limit(ctx context.Context, memory int64) error {
+	if s.memory == memory {
+		return nil
+	}
+	err := s.exec(ctx, fmt.Sprintf("SET memory_limit = '%dMiB'", memory))
+	if err == nil {
+		s.memory = memory
+	}
+	return err
+}
+
 // view gives a table or a query a name; the name is gone with the next that takes it.
 func (s *slot) view(ctx context.Context, name, of string) error {
 	if s.views[name] == of {
@@ -73,7 +88,7 @@ func (s *slot) view(ctx context.Context, name, of string) error {
 }
 
 // input makes an input a table.
-func (s *slot) input(ctx context.Context, in *Input, read func(*Piece) ([]byte, error)) error {
+func (s *slot) input(ctx context.Context, in *Input, open func(*Piece) (io.ReadCloser, error)) error {
 	table := plan.Quote("input " + in.ID)
 	if i := slices.Index(s.inputs, in.ID); i >= 0 {
 		s.inputs = append(slices.Delete(s.inputs, i, i+1), in.ID)
@@ -96,13 +111,14 @@ func (s *slot) input(ctx context.Context, in *Input, read func(*Piece) ([]byte, 
 		if p.Rows == 0 {
 			continue
 		}
-		b, err := read(p)
+		b, err := open(p)
 		if err != nil {
 			return err
 		}
-		r, err := ipc.NewReader(bytes.NewReader(b))
+		defer b.Close()
+		r, err := ipc.NewReader(b)
 		if err != nil {
-			return fmt.Errorf("input %s: %w", in.Name, err)
+			return &Error{LostInput, fmt.Sprintf("input %s: %v", in.Name, err)}
 		}
 		schema = r.Schema()
 		for r.Next() {
@@ -111,7 +127,7 @@ func (s *slot) input(ctx context.Context, in *Input, read func(*Piece) ([]byte, 
 			batches = append(batches, batch)
 		}
 		if err := r.Err(); err != nil {
-			return fmt.Errorf("input %s: %w", in.Name, err)
+			return &Error{LostInput, fmt.Sprintf("input %s: %v", in.Name, err)}
 		}
 	}
 	if len(batches) > 0 {
@@ -154,16 +170,18 @@ func (s *slot) run(ctx context.Context, q string, each func(*arrow.Schema, arrow
 
 // buckets cuts rows by their last column, which ascends.
 type buckets struct {
+	spools  []spool
 	writers []*ipc.Writer
-	bufs    []*bytes.Buffer
-	rows    []int
 	cut     bool
 }
 
-func newBuckets(n int) *buckets {
+// newBuckets returns n buckets, or one for all rows, if n is 0. What is over a limit of bytes goes to a file in dir.
+func newBuckets(n, limit int, dir string) *buckets {
 	b := &buckets{cut: n > 0}
-	n = max(n, 1)
-	b.writers, b.bufs, b.rows = make([]*ipc.Writer, n), make([]*bytes.Buffer, n), make([]int, n)
+	b.spools, b.writers = make([]spool, max(n, 1)), make([]*ipc.Writer, max(n, 1))
+	for i := range b.spools {
+		b.spools[i].limit, b.spools[i].dir = limit, dir
+	}
 	return b
 }
 
@@ -172,10 +190,9 @@ func (b *buckets) write(i int, schema *arrow.Schema, batch arrow.RecordBatch) er
 		return nil
 	}
 	if b.writers[i] == nil {
-		b.bufs[i] = &bytes.Buffer{}
-		b.writers[i] = ipc.NewWriter(b.bufs[i], ipc.WithSchema(schema))
+		b.writers[i] = ipc.NewWriter(&b.spools[i], ipc.WithSchema(schema))
 	}
-	b.rows[i] += int(batch.NumRows())
+	b.spools[i].rows += int(batch.NumRows())
 	return b.writers[i].Write(batch)
 }
 
@@ -185,8 +202,7 @@ func (b *buckets) add(schema *arrow.Schema, batch arrow.RecordBatch) error {
 	}
 	last := int(batch.NumCols()) - 1
 	number := batch.Column(last).(*array.Int32)
-	fields := schema.Fields()[:last]
-	out := arrow.NewSchema(fields, nil)
+	out := arrow.NewSchema(schema.Fields()[:last], nil)
 	for i := 0; i < number.Len(); {
 		j := i + 1
 		for j < number.Len() && number.Value(j) == number.Value(i) {
@@ -210,16 +226,60 @@ func (b *buckets) add(schema *arrow.Schema, batch arrow.RecordBatch) error {
 	return nil
 }
 
-func (b *buckets) pieces() ([]Piece, error) {
+// close ends what was written, and tells of it.
+func (b *buckets) close() ([]Piece, error) {
 	out := make([]Piece, len(b.writers))
 	for i, w := range b.writers {
-		if w == nil {
-			continue
+		s := &b.spools[i]
+		if w != nil {
+			if err := w.Close(); err != nil {
+				return nil, err
+			}
 		}
-		if err := w.Close(); err != nil {
-			return nil, err
+		out[i] = Piece{Size: s.size, Rows: s.rows, data: s.buf.Bytes()}
+		if s.file != nil {
+			out[i].data, out[i].file = nil, s.file.Name()
+			if err := s.file.Close(); err != nil {
+				return nil, err
+			}
+			s.file = nil
 		}
-		out[i] = Piece{Size: b.bufs[i].Len(), Rows: b.rows[i], data: b.bufs[i].Bytes()}
 	}
 	return out, nil
+}
+
+// drop deletes what was not closed.
+func (b *buckets) drop() {
+	for i := range b.spools {
+		if f := b.spools[i].file; f != nil {
+			f.Close()
+			os.Remove(f.Name())
+		}
+	}
+}
+
+// spool is in memory up to its limit, and in a file beyond.
+type spool struct {
+	limit, size, rows int
+	dir               string
+	buf               bytes.Buffer
+	file              *os.File
+}
+
+func (s *spool) Write(p []byte) (int, error) {
+	s.size += len(p)
+	if s.file == nil && s.size > s.limit {
+		var err error
+		if s.file, err = os.CreateTemp(s.dir, "*"); err != nil {
+			return 0, fmt.Errorf("keep an output: %w", err)
+		}
+		if _, err := s.file.Write(s.buf.Bytes()); err != nil {
+			return 0, fmt.Errorf("keep an output: %w", err)
+		}
+		s.buf = bytes.Buffer{}
+	}
+	if s.file != nil {
+		return s.file.Write(p)
+	}
+	return s.buf.Write(p)
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"strconv"
+	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -21,5 +22,5 @@ func value(c arrow.Array, i int) string {
 	case *array.Decimal128:
 		return c.Value(i).ToString(c.DataType().(*arrow.Decimal128Type).Scale)
 	}
-	return c.ValueStr(i)
+	return strings.Clone(c.ValueStr(i)) // the batch may be gone before
 }

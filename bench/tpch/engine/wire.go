@@ -15,9 +15,10 @@ const Function = "tpch"
 // Fragment is what a task is told.
 type Fragment struct {
 	SQL     string
-	Number  int // of the task in its stage
-	Buckets int // into which its output is cut, by the last column; 0: it is not
-	Inline  int // an output of so many bytes at most is in the result, a larger one is kept at the worker
+	Number  int   // of the task in its stage
+	Buckets int   // into which its output is cut, by the last column; 0: it is not
+	Memory  int64 // MiB that it may take
+	Inline  int   // an output of so many bytes at most is in the result, a larger one is kept at the worker
 	Tables  []Table
 	Inputs  []Input
 }
@@ -51,6 +52,7 @@ type Piece struct {
 	URL  string `json:",omitempty"`
 
 	data []byte
+	file string
 }
 
 // Output is what a task's result tells.

@@ -1,8 +1,8 @@
 package engine
 
 import (
+	"bytes"
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -16,8 +16,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/apache/arrow-go/v18/arrow"
 )
 
 // WorkerConfig is what a Worker is told.
@@ -25,7 +23,7 @@ type WorkerConfig struct {
 	Data   string // folder with the files of this worker's node
 	Temp   string // folder of its own, for what does not fit elsewhere; what is in it is deleted
 	Slots  int    // tasks at once
-	Memory int64  // MiB for each of them
+	Memory int64  // MiB for all of them
 	Log    *slog.Logger
 }
 
@@ -64,7 +62,7 @@ func NewWorker(cfg WorkerConfig) (*Worker, error) {
 		}
 	}
 	for range cfg.Slots {
-		s, err := newSlot(1, cfg.Memory, filepath.Join(cfg.Temp, "spill"))
+		s, err := newSlot(1, cfg.Memory/int64(cfg.Slots), filepath.Join(cfg.Temp, "spill"))
 		if err != nil {
 			return nil, errors.Join(err, w.Close())
 		}
@@ -76,9 +74,9 @@ func NewWorker(cfg WorkerConfig) (*Worker, error) {
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /data/", http.StripPrefix("/data/", http.FileServer(http.Dir(cfg.Data))))
-	mux.Handle("GET /out/", http.StripPrefix("/out/", http.FileServer(http.Dir(filepath.Join(cfg.Temp, "out")))))
+	mux.Handle("GET /out/", http.StripPrefix("/out/", http.FileServer(http.Dir(w.out()))))
 	mux.HandleFunc("DELETE /out/{id}", func(_ http.ResponseWriter, r *http.Request) {
-		os.Remove(filepath.Join(cfg.Temp, "out", filepath.Base(r.PathValue("id"))))
+		os.Remove(filepath.Join(w.out(), filepath.Base(r.PathValue("id"))))
 	})
 	w.http = &http.Server{Handler: mux}
 	go w.http.Serve(w.ln)
@@ -112,6 +110,9 @@ func (w *Worker) Run(ctx context.Context, payload []byte) ([]byte, error) {
 		return nil, context.Cause(ctx)
 	}
 	defer func() { w.slots <- s }()
+	if err := s.limit(ctx, f.Memory); err != nil {
+		return nil, kind(err)
+	}
 	out := Output{}
 	for _, t := range f.Tables {
 		paths := make([]string, len(t.Files))
@@ -126,50 +127,44 @@ func (w *Worker) Run(ctx context.Context, payload []byte) ([]byte, error) {
 		}
 	}
 	for i := range f.Inputs {
-		if err := s.input(ctx, &f.Inputs[i], func(p *Piece) ([]byte, error) { return p.read(ctx) }); err != nil {
+		if err := s.input(ctx, &f.Inputs[i], func(p *Piece) (io.ReadCloser, error) { return p.open(ctx) }); err != nil {
 			return nil, kind(err)
 		}
 	}
 	if err := s.exec(ctx, fmt.Sprintf("SET VARIABLE task = %d", f.Number)); err != nil {
 		return nil, kind(err)
 	}
-	b := newBuckets(f.Buckets)
-	if err := s.run(ctx, f.SQL, func(schema *arrow.Schema, batch arrow.RecordBatch) error { return b.add(schema, batch) }); err != nil {
+	w.sweep()
+	b := newBuckets(f.Buckets, f.Inline, w.out())
+	defer b.drop()
+	if err := s.run(ctx, f.SQL, b.add); err != nil {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
 		return nil, kind(err)
 	}
 	var err error
-	if out.Pieces, err = b.pieces(); err != nil {
+	if out.Pieces, err = b.close(); err != nil {
 		return nil, err
 	}
 	for i := range out.Pieces {
-		if p := &out.Pieces[i]; p.Size > f.Inline {
-			if err := w.keep(p); err != nil {
-				return nil, err
-			}
+		if p := &out.Pieces[i]; p.file != "" {
+			p.URL = "http://" + w.Addr() + "/out/" + filepath.Base(p.file)
 		}
 	}
 	return encode(&out, out.Pieces)
 }
 
-// keep writes a piece to a file, for others to fetch.
-func (w *Worker) keep(p *Piece) error {
-	dir := filepath.Join(w.cfg.Temp, "out")
-	if l, err := os.ReadDir(dir); err == nil {
-		for _, e := range l {
-			if i, err := e.Info(); err == nil && time.Since(i.ModTime()) > kept {
-				os.Remove(filepath.Join(dir, e.Name()))
-			}
+func (w *Worker) out() string { return filepath.Join(w.cfg.Temp, "out") }
+
+// sweep deletes outputs that nobody has asked for in a long time.
+func (w *Worker) sweep() {
+	l, _ := os.ReadDir(w.out())
+	for _, e := range l {
+		if i, err := e.Info(); err == nil && time.Since(i.ModTime()) > kept {
+			os.Remove(filepath.Join(w.out(), e.Name()))
 		}
 	}
-	id := rand.Text()
-	if err := os.WriteFile(filepath.Join(dir, id), p.data, 0o600); err != nil {
-		return fmt.Errorf("keep an output: %w", err)
-	}
-	p.URL, p.data = "http://"+w.Addr()+"/out/"+id, nil
-	return nil
 }
 
 // file returns the path of a good copy: the worker's own, or one that it fetches.
@@ -288,21 +283,17 @@ func get(ctx context.Context, url string) (io.ReadCloser, error) {
 	return res.Body, nil
 }
 
-// read returns the bytes of a piece.
-func (p *Piece) read(ctx context.Context) ([]byte, error) {
+// open reads a piece.
+func (p *Piece) open(ctx context.Context) (io.ReadCloser, error) {
 	if p.URL == "" {
-		return p.data, nil
+		return io.NopCloser(bytes.NewReader(p.data)), nil
 	}
 	body, err := get(ctx, p.URL)
-	if err == nil {
-		defer body.Close()
-		b := make([]byte, p.Size)
-		if _, err = io.ReadFull(body, b); err == nil {
-			return b, nil
-		}
-	}
-	if ctx.Err() != nil {
+	if err != nil && ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	return nil, &Error{LostInput, err.Error()}
+	if err != nil {
+		return nil, &Error{LostInput, err.Error()}
+	}
+	return body, nil
 }

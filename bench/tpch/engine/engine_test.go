@@ -1,0 +1,365 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/bench/tpch/data"
+	"github.com/phoebe-sched/phoebe/bench/tpch/fuzz"
+	"github.com/phoebe-sched/phoebe/bench/tpch/plan"
+	"github.com/phoebe-sched/phoebe/frontend/client"
+)
+
+// root is where the data of the tests is made, once.
+var root = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "phoebe-tpch-test")
+	if err != nil {
+		return "", err
+	}
+	return dir, data.Gen(dir, 0.01, 4, io.Discard)
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if dir, err := root(); err == nil {
+		os.RemoveAll(dir)
+	}
+	os.Exit(code)
+}
+
+type rig struct {
+	*Engine
+	m       *data.Manifest
+	cluster *Cluster
+	ref     *Reference
+}
+
+// start starts a cluster of a worker for each node, over the data in dir.
+func start(t *testing.T, dir string, rows int) *rig {
+	t.Helper()
+	m, err := data.Read(dir, 0.01)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster, err := StartCluster(dir, m.Nodes, 1, 1024)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cluster.Close() })
+	c, err := client.New(cluster.Frontends())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	e, err := New(c, data.NewCatalog(m, rows))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { e.Close() })
+	ref, err := NewReference(m, 1, 2048, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(ref.Close)
+	return &rig{e, m, cluster, ref}
+}
+
+func base(t *testing.T) string {
+	t.Helper()
+	dir, err := root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// answers runs a query both ways and compares the rows.
+func (r *rig) answers(t *testing.T, q string) *Result {
+	t.Helper()
+	res, err := r.Query(t.Context(), q, Options{})
+	if err != nil {
+		t.Errorf("%v\n%s", err, q)
+		return nil
+	}
+	defer res.Close()
+	got, err := res.Text(t.Context())
+	if err != nil {
+		t.Errorf("%v\n%s", err, q)
+		return nil
+	}
+	want, err := r.ref.Rows(t.Context(), q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := r.Plan(t.Context(), q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := Compare(got, want, p.Columns, p.Order); d != "" {
+		t.Errorf("%s\n%s", d, q)
+	}
+	return res
+}
+
+func TestQueries(t *testing.T) {
+	r := start(t, base(t), 20_000)
+	for i, q := range r.m.Queries {
+		if res := r.answers(t, q); res != nil && (i == 12 || i == 15) && len(res.Stats.Stages) < 3 {
+			t.Errorf("Q%d has %d stages", i+1, len(res.Stats.Stages))
+		}
+	}
+}
+
+func TestFuzz(t *testing.T) {
+	r := start(t, base(t), 500_000)
+	random := rand.New(rand.NewPCG(11, 0))
+	const n = 40
+	refused := 0
+	for range n {
+		q := fuzz.Query(random, r.m)
+		if _, err := r.ref.Rows(t.Context(), q); err != nil {
+			continue // too large a value, say
+		}
+		_, err := r.Plan(t.Context(), q)
+		if _, ok := errors.AsType[*plan.RefusedError](err); ok {
+			refused++
+			continue
+		}
+		r.answers(t, q)
+	}
+	if refused > n/5 {
+		t.Errorf("%d of %d are refused", refused, n)
+	}
+}
+
+// Shapes that random queries seldom have.
+func TestShapes(t *testing.T) {
+	r := start(t, base(t), 20_000)
+	for _, q := range []string{
+		"SELECT 1 + 1 AS two",
+		"SELECT count(*) FROM lineitem WHERE l_quantity < 0",
+		"SELECT sum(l_quantity), avg(l_tax) FROM lineitem WHERE l_quantity < 0",
+		"SELECT l_returnflag, l_linestatus, sum(l_quantity), count(DISTINCT l_suppkey) FROM lineitem GROUP BY ROLLUP (l_returnflag, l_linestatus)",
+		"SELECT o_orderpriority, rank() OVER (ORDER BY count(*)) FROM orders GROUP BY 1 ORDER BY 2",
+		"SELECT count(*) FROM lineitem a, lineitem b WHERE a.l_suppkey = b.l_suppkey AND a.l_orderkey = 1 AND b.l_orderkey < 100",
+		"SELECT c_custkey, (SELECT count(*) FROM orders WHERE o_custkey = c_custkey) AS n FROM customer ORDER BY n DESC, 1 LIMIT 5",
+		"SELECT o_orderkey FROM orders WHERE o_orderkey NOT IN (SELECT l_orderkey FROM lineitem WHERE l_quantity > 5) ORDER BY 1",
+		"SELECT p_partkey, l_orderkey FROM part LEFT JOIN lineitem ON p_partkey = l_partkey AND l_quantity > 49 WHERE p_size = 7 ORDER BY ALL",
+		"SELECT DISTINCT l_shipmode FROM lineitem ORDER BY 1 DESC",
+		"SELECT s_name FROM supplier UNION SELECT c_name FROM customer WHERE c_custkey < 10 ORDER BY 1",
+		"WITH a AS (SELECT l_suppkey AS k, sum(l_quantity) AS q FROM lineitem GROUP BY 1) SELECT x.k FROM a x, a y WHERE x.k = y.k + 1 AND x.q > y.q ORDER BY 1",
+	} {
+		if _, err := r.Plan(t.Context(), q); err != nil {
+			if _, ok := errors.AsType[*plan.RefusedError](err); !ok || !strings.Contains(q, "ORDER BY ALL") {
+				t.Errorf("%v\n%s", err, q)
+			}
+			continue
+		}
+		r.answers(t, q)
+	}
+}
+
+func TestRefused(t *testing.T) {
+	r := start(t, base(t), 20_000)
+	for _, c := range []struct{ q, says string }{
+		{"SELEC 1", "syntax error"},
+		{"SELECT * FROM nowhere", "nowhere"},
+		{"SELECT nothing FROM lineitem", "nothing"},
+		{"CREATE TABLE x AS SELECT 1", ""},
+		{"SELECT 1; SELECT 2", ""},
+		{"SELECT median(l_quantity) FROM lineitem", "the aggregate median"},
+		{"SELECT rank() OVER (ORDER BY l_tax) FROM lineitem", "the window function rank"},
+	} {
+		_, err := r.Query(t.Context(), c.q, Options{})
+		if err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v", c.q, err)
+		}
+	}
+}
+
+func code(err error) Code {
+	if own, ok := errors.AsType[*Error](err); ok {
+		return own.Code
+	}
+	return ""
+}
+
+func TestFailures(t *testing.T) {
+	r := start(t, base(t), 20_000)
+	for _, c := range []struct {
+		q      string
+		memory int32
+		want   Code
+	}{
+		{"SELECT sum(CAST(l_orderkey * 9000000000000000 AS BIGINT)) FROM lineitem", 0, Overflow},
+		{"SELECT CAST(l_comment AS INTEGER) FROM lineitem", 0, Overflow},
+		{"SELECT l_comment, l_orderkey, count(*) FROM lineitem a, nation, region GROUP BY ALL ORDER BY 1, 2", 4, NoMemory},
+	} {
+		_, err := r.Query(t.Context(), c.q, Options{Memory: c.memory})
+		if code(err) != c.want {
+			t.Errorf("%s: %v, want %s", c.q, err, c.want)
+		}
+	}
+	r.answers(t, r.m.Queries[5]) // the workers are as good as before
+}
+
+// A copy that was altered, or is gone, is told of, and the other is read; without another, the query says which file it is.
+func TestBadFiles(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(base(t))); err != nil {
+		t.Fatal(err)
+	}
+	r := start(t, dir, 20_000)
+	at := func(table string, i, replica int) string {
+		p := r.m.Lookup(table).Parts[i]
+		return filepath.Join(dir, p.Nodes[replica], p.File)
+	}
+	q := "SELECT count(*), sum(l_quantity) FROM lineitem"
+	whole, err := r.ref.Rows(t.Context(), q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(at("lineitem", 3, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[len(b)/2] ^= 1
+	if err := os.WriteFile(at("lineitem", 3, 0), b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(at("lineitem", 40, 1)); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 { // until tasks have been where the bad copies are
+		res, err := r.Query(t.Context(), q, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := res.Text(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := Compare(got, whole, res.Columns, nil); d != "" {
+			t.Error(d)
+		}
+	}
+}
+
+func TestNoFile(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(base(t))); err != nil {
+		t.Fatal(err)
+	}
+	r := start(t, dir, 20_000)
+	p := r.m.Lookup("lineitem").Parts[7]
+	for _, n := range p.Nodes {
+		if err := os.Remove(filepath.Join(dir, n, p.File)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := r.Query(t.Context(), "SELECT sum(l_quantity) FROM lineitem", Options{})
+	if code(err) != NoData || !strings.Contains(err.Error(), "lineitem-07.parquet") {
+		t.Errorf("%v", err)
+	}
+}
+
+// When a few rows are enough, the tasks that have not begun are not begun.
+func TestLimit(t *testing.T) {
+	r := start(t, base(t), 1)
+	res, err := r.Query(t.Context(), "SELECT l_orderkey FROM lineitem LIMIT 10", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res.Rows() != 10 {
+		t.Errorf("%d rows", res.Rows())
+	}
+	ran := 0
+	for _, s := range res.Stats.Stages[0].Tasks {
+		if s.Worker != "" {
+			ran++
+		}
+	}
+	if ran > 40 {
+		t.Errorf("%d of 60 tasks ran for 10 rows", ran)
+	}
+}
+
+// A large result stays where it was made until it is read, and is gone from there then.
+func TestLargeResult(t *testing.T) {
+	r := start(t, base(t), 20_000)
+	res, err := r.Query(t.Context(), "SELECT l_orderkey, l_comment, n_name FROM lineitem, nation", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := 25 * r.m.Lookup("lineitem").Rows; res.Rows() != want {
+		t.Errorf("%d rows, want %d", res.Rows(), want)
+	}
+	kept := func() int {
+		n := 0
+		for _, w := range r.cluster.Workers {
+			l, err := os.ReadDir(w.out())
+			if err != nil {
+				t.Fatal(err)
+			}
+			n += len(l)
+		}
+		return n
+	}
+	if kept() == 0 {
+		t.Error("it is not at the workers")
+	}
+	n := 0
+	for b, err := range res.Batches(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += int(b.NumRows())
+	}
+	if n != res.Rows() {
+		t.Errorf("%d rows are read", n)
+	}
+	res.Close()
+	if k := kept(); k > 0 {
+		t.Errorf("%d files are left", k)
+	}
+}
+
+// The fragments of a client that has gone end: the worker's slots are free again.
+func TestGone(t *testing.T) {
+	r := start(t, base(t), 20_000)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() {
+		_, err := r.Query(ctx, "SELECT count(*) FROM lineitem a, lineitem b WHERE a.l_orderkey <> b.l_orderkey AND a.l_comment < b.l_comment", Options{})
+		done <- err
+	}()
+	busy := func() bool {
+		for _, w := range r.cluster.Workers {
+			if len(w.slots) < cap(w.slots) {
+				return true
+			}
+		}
+		return false
+	}
+	for !busy() {
+		runtime.Gosched()
+	}
+	cancel()
+	begin := time.Now()
+	for _, w := range r.cluster.Workers {
+		w.slots <- <-w.slots
+	}
+	t.Logf("the fragments ended %v after their client was gone", time.Since(begin))
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("the query ends with %v", err)
+	}
+}
