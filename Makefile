@@ -146,6 +146,23 @@ sim: build ## 1,000 simulated workers, the policies side by side at three loads
 	bin/phoebe sim --workers 1000 --slots 4 --frontends 10 --tasks-per-job 100 --task-duration job-exp:100ms --delay 500us \
 		--load 0.5,0.8,0.95 --policy phoebe,late-binding,batch,omniscient --jobs 4000 --warmup-jobs 800 --seed 1
 
+# The query engine needs cgo and a C++ compiler, and has its own go.mod.
+bin/phoebe-tpch: FORCE
+	cd bench/tpch && go build -tags duckdb_arrow -trimpath -o ../../bin/phoebe-tpch ./cmd/phoebe-tpch
+
+.PHONY: FORCE
+FORCE:
+
+.PHONY: tpch
+tpch: bin/phoebe-tpch ## the query engine on phoebe: data at scale factor 0.01, the 22 queries and 50 random ones compared with DuckDB
+	bin/phoebe-tpch gen --sf 0.01
+	bin/phoebe-tpch check --sf 0.01
+	bin/phoebe-tpch fuzz --n 50
+
+.PHONY: tpch-test
+tpch-test: ## vet and test the query engine
+	cd bench/tpch && go vet -tags duckdb_arrow ./... && go test -tags duckdb_arrow -timeout 15m ./...
+
 # What a package is called, and the time of all that is in it: those of the commit.
 PACKAGE_VERSION ?= 0.1.0~git$(shell git log -1 --format=%cd.%h --date=format:%Y%m%d%H%M%S --abbrev=12)
 PACKAGING := cmd/phoebe/packaging

@@ -3,6 +3,7 @@ module github.com/phoebe-sched/phoebe/bench/tpch
 go 1.26.0
 
 require (
+	github.com/alecthomas/kong v1.17.0
 	github.com/apache/arrow-go/v18 v18.5.1
 	github.com/duckdb/duckdb-go-bindings v0.10505.0
 	github.com/duckdb/duckdb-go/v2 v2.10505.0

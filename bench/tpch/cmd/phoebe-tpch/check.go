@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/phoebe-sched/phoebe/bench/tpch/data"
+	"github.com/phoebe-sched/phoebe/bench/tpch/engine"
+	"github.com/phoebe-sched/phoebe/bench/tpch/plan"
+)
+
+type checkCmd struct {
+	fleet
+	SF []float64 `name:"sf" default:"0.01" placeholder:"X,..." help:"Scale factors. Default ${default}."`
+}
+
+func (k *checkCmd) Run(ctx context.Context, c *cli) error {
+	right, of := 0, 0
+	for _, sf := range k.SF {
+		n, err := k.scale(ctx, c, sf)
+		if err != nil {
+			return err
+		}
+		right, of = right+n, of+22
+	}
+	fmt.Printf("%d of %d are right\n", right, of)
+	if right < of {
+		return errors.New("not all are right")
+	}
+	return nil
+}
+
+func (k *checkCmd) scale(ctx context.Context, c *cli, sf float64) (right int, err error) {
+	e, m, close, err := k.open(c, sf)
+	if err != nil {
+		return 0, err
+	}
+	defer close()
+	temp, err := os.MkdirTemp("", "phoebe-tpch")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(temp)
+	ref, err := engine.NewReference(m, 2, 4096, temp)
+	if err != nil {
+		return 0, err
+	}
+	defer ref.Close()
+	for i, q := range m.Queries {
+		how, err := k.one(ctx, e, ref, m, i, q)
+		if err != nil {
+			how = "WRONG: " + err.Error()
+		} else {
+			right++
+		}
+		fmt.Printf("sf %g Q%d %s\n", sf, i+1, how)
+	}
+	return right, nil
+}
+
+func (k *checkCmd) one(ctx context.Context, e *engine.Engine, ref *engine.Reference, m *data.Manifest, i int, q string) (string, error) {
+	r, err := e.Query(ctx, q, k.options())
+	if err != nil {
+		return "", err
+	}
+	defer r.Close()
+	got, err := r.Text(ctx)
+	if err != nil {
+		return "", err
+	}
+	p, err := e.Plan(ctx, q)
+	if err != nil {
+		return "", err
+	}
+	want, err := ref.Rows(ctx, q)
+	if err != nil {
+		return "", err
+	}
+	if d := engine.Compare(got, want, r.Columns, p.Order); d != "" {
+		return "", errors.New("not DuckDB's: " + d)
+	}
+	how := "is DuckDB's"
+	if len(m.Answers) > 0 {
+		if d := engine.Compare(answer(got, r.Columns), answer(published(m.Answers[i]), r.Columns), r.Columns, p.Order); d != "" {
+			return "", errors.New("not the published answer: " + d)
+		}
+		how += " and the published answer"
+	}
+	return fmt.Sprintf("%s: %d rows, %v", how, len(got), r.Stats.Total), nil
+}
+
+// published are the rows of an answer as it is told: a line of names, and lines of fields between |.
+func published(text string) [][]string {
+	var out [][]string
+	for _, l := range strings.Split(strings.TrimSuffix(text, "\n"), "\n")[1:] {
+		out = append(out, strings.Split(l, "|"))
+	}
+	return out
+}
+
+// answer is rows as answers tell them: NULL is nothing, and decimals end with a digit that is not 0.
+func answer(rows [][]string, cols []plan.Column) [][]string {
+	out := make([][]string, len(rows))
+	for i, r := range rows {
+		out[i] = slices.Clone(r)
+		for j, v := range r {
+			switch {
+			case v == "NULL":
+				out[i][j] = ""
+			case strings.HasPrefix(cols[j].Type, "DECIMAL") && strings.Contains(v, "."):
+				out[i][j] = strings.TrimSuffix(strings.TrimRight(v, "0"), ".")
+			}
+		}
+	}
+	return out
+}

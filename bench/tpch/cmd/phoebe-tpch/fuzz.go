@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/bench/tpch/engine"
+	"github.com/phoebe-sched/phoebe/bench/tpch/fuzz"
+	"github.com/phoebe-sched/phoebe/bench/tpch/plan"
+)
+
+type fuzzCmd struct {
+	fleet
+	N    int     `default:"1000" help:"How many queries. Default ${default}."`
+	Seed uint64  `default:"1" help:"They are the same for the same seed. Default ${default}."`
+	SF   float64 `name:"sf" default:"0.01" placeholder:"X" help:"Scale factor of the data. Default ${default}."`
+}
+
+func (f *fuzzCmd) Run(ctx context.Context, c *cli) error {
+	e, m, close, err := f.open(c, f.SF)
+	if err != nil {
+		return err
+	}
+	defer close()
+	temp, err := os.MkdirTemp("", "phoebe-tpch")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(temp)
+	ref, err := engine.NewReference(m, 1, 4096, temp)
+	if err != nil {
+		return err
+	}
+	defer ref.Close()
+	why := map[string]int{}
+	planned, wrong := 0, 0
+	r := rand.New(rand.NewPCG(f.Seed, 0))
+	for i := 0; i < f.N && ctx.Err() == nil; i++ {
+		q := fuzz.Query(r, m)
+		bound, cancel := context.WithTimeout(ctx, time.Minute)
+		want, bad := ref.Rows(bound, q)
+		cancel()
+		p, err := e.Plan(ctx, q)
+		if refused, ok := errors.AsType[*plan.RefusedError](err); ok {
+			why[refused.What]++
+			continue
+		}
+		planned++
+		fail := func(what string, args ...any) {
+			wrong++
+			fmt.Printf("query %d of seed %d: %s\n  %s\n", i, f.Seed, fmt.Sprintf(what, args...), q)
+		}
+		if err != nil {
+			if bad == nil {
+				fail("not planned: %v", err)
+			}
+			continue
+		}
+		res, err := e.Query(ctx, q, f.options())
+		if err != nil {
+			if bad == nil {
+				fail("%v", err)
+			}
+			continue
+		}
+		got, err := res.Text(ctx)
+		res.Close()
+		switch {
+		case err != nil:
+			fail("%v", err)
+		case bad != nil:
+			fail("DuckDB says %v", bad)
+		default:
+			if d := engine.Compare(got, want, p.Columns, p.Order); d != "" {
+				fail("%s", d)
+			}
+		}
+	}
+	fmt.Printf("%d queries: %d planned (%.1f %%), %d wrong\n", f.N, planned, 100*float64(planned)/float64(f.N), wrong)
+	var names []string
+	for w := range why {
+		names = append(names, w)
+	}
+	slices.SortFunc(names, func(a, b string) int { return why[b] - why[a] })
+	for _, w := range names {
+		fmt.Printf("  refused %d times: %s\n", why[w], strings.TrimSpace(w))
+	}
+	if wrong > 0 {
+		return errors.New("some are wrong")
+	}
+	return nil
+}

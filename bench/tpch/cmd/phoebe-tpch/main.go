@@ -1,0 +1,314 @@
+// Command phoebe-tpch is a query engine on phoebe: TPC-H over DuckDB, split into tasks.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/phoebe-sched/phoebe/bench/tpch/data"
+	"github.com/phoebe-sched/phoebe/bench/tpch/engine"
+	"github.com/phoebe-sched/phoebe/bench/tpch/plan"
+	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/worker/serve"
+)
+
+type cli struct {
+	Data string `default:"out/tpch" placeholder:"DIR" help:"Folder of the data. Default ${default}."`
+
+	Gen    genCmd    `cmd:"" help:"Make the data: tables as Parquet files, cut by key, each at two nodes."`
+	Worker workerCmd `cmd:"" help:"Run a worker, which runs fragments of queries for frontends."`
+	SQL    sqlCmd    `cmd:"" name:"sql" help:"Run a query and print its rows."`
+	Query  queryCmd  `cmd:"" help:"Run a query of TPC-H, by its number, and print its rows."`
+	Check  checkCmd  `cmd:"" help:"Run the 22 queries and compare their rows with a DuckDB on its own and with the published answers."`
+	Fuzz   fuzzCmd   `cmd:"" help:"Run random queries and compare their rows with a DuckDB on its own."`
+}
+
+func main() {
+	var c cli
+	k := kong.Parse(&c, kong.Name("phoebe-tpch"), kong.Description("A query engine on phoebe: TPC-H over DuckDB, split into tasks."), kong.UsageOnError())
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	k.BindTo(ctx, (*context.Context)(nil))
+	k.FatalIfErrorf(k.Run(&c))
+}
+
+type genCmd struct {
+	SF    []float64 `name:"sf" default:"0.01" placeholder:"X,..." help:"Scale factors. Default ${default}."`
+	Nodes int       `default:"4" placeholder:"N" help:"Nodes that have data. Default ${default}."`
+}
+
+func (g *genCmd) Run(c *cli) error {
+	for _, sf := range g.SF {
+		if err := data.Gen(c.Data, sf, g.Nodes, os.Stderr); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type workerCmd struct {
+	Node       string   `required:"" placeholder:"NAME" help:"The node of the data that is at this worker."`
+	Listen     string   `default:"127.0.0.1:0" placeholder:"HOST:PORT" help:"Where frontends connect; port 0 takes a free one. Default ${default}."`
+	Join       []string `placeholder:"HOST:PORT" help:"Heartbeat addresses of some frontends, to which it announces itself. Default: none, frontends must list it."`
+	Slots      int      `default:"1" placeholder:"N" help:"Fragments that run at once, each on one thread. Default ${default}."`
+	Memory     int64    `default:"2048" placeholder:"MiB" help:"Memory for all fragments that run at once. Default ${default}."`
+	SecretFile string   `placeholder:"FILE" help:"File with the secret that frontends have. Default: none."`
+}
+
+func (w *workerCmd) Run(ctx context.Context, c *cli) error {
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	temp, err := os.MkdirTemp("", "phoebe-tpch")
+	if err != nil {
+		return err
+	}
+	run, err := engine.NewWorker(engine.WorkerConfig{Data: filepath.Join(c.Data, w.Node), Temp: temp, Slots: w.Slots, Memory: w.Memory, Log: log})
+	if err != nil {
+		return err
+	}
+	defer run.Close()
+	cfg := serve.Config{Listen: w.Listen, Join: w.Join, Goroutines: true, Logger: log}
+	if w.SecretFile != "" {
+		b, err := os.ReadFile(w.SecretFile)
+		if err != nil {
+			return err
+		}
+		cfg.Secret = strings.TrimSpace(string(b))
+	}
+	if err := run.Configure(&cfg, w.Node); err != nil {
+		return err
+	}
+	s, err := serve.New(cfg)
+	if err != nil {
+		return err
+	}
+	if err := s.Start(); err != nil {
+		return errors.Join(err, s.Close())
+	}
+	fmt.Println("worker", s.Addr())
+	select {
+	case <-ctx.Done():
+		drain, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		return errors.Join(s.Drain(drain), s.Close())
+	case <-s.Done():
+		return errors.Join(s.Err(), s.Close())
+	}
+}
+
+// fleet is where queries run.
+type fleet struct {
+	Connect []string `placeholder:"HOST:PORT,..." help:"Frontends; any of them takes any query. Default: a cluster in this process."`
+	Memory  int32    `default:"512" placeholder:"MiB" help:"Memory of each task. Default ${default}."`
+	Tenant  string   `placeholder:"NAME" help:"For whom the queries are."`
+	Blind   bool     `help:"Place tasks without telling where their files are."`
+	Rows    int      `default:"500000" placeholder:"N" help:"Rows of its largest table that a task has at least, if so many are at one node: 1 makes a task for each file. Default ${default}."`
+	Policy  string   `placeholder:"NAME" help:"How tasks are placed. Default: as the frontend does."`
+}
+
+func (f *fleet) options() engine.Options {
+	return engine.Options{Tenant: f.Tenant, Memory: f.Memory, Blind: f.Blind, Policy: client.Policy(f.Policy)}
+}
+
+// open returns an engine for the data of a scale factor.
+func (f *fleet) open(c *cli, sf float64) (e *engine.Engine, m *data.Manifest, close func(), err error) {
+	if m, err = data.Read(c.Data, sf); err != nil {
+		return nil, nil, nil, err
+	}
+	var undo []func()
+	close = func() {
+		for _, u := range slices.Backward(undo) {
+			u()
+		}
+	}
+	frontends := f.Connect
+	if len(frontends) == 0 {
+		cluster, err := engine.StartCluster(c.Data, m.Nodes, 1, 2048)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		undo = append(undo, func() { cluster.Close() })
+		frontends = cluster.Frontends()
+	}
+	cl, err := client.New(frontends, client.WithName("phoebe-tpch"))
+	if err != nil {
+		close()
+		return nil, nil, nil, err
+	}
+	undo = append(undo, func() { cl.Close() })
+	if e, err = engine.New(cl, data.NewCatalog(m, f.Rows)); err != nil {
+		close()
+		return nil, nil, nil, err
+	}
+	undo = append(undo, func() { e.Close() })
+	return e, m, close, nil
+}
+
+type sqlCmd struct {
+	fleet
+	Text    string  `arg:"" help:"The query."`
+	SF      float64 `name:"sf" default:"0.01" placeholder:"X" help:"Scale factor of the data. Default ${default}."`
+	Explain bool    `help:"Print the plan, and run nothing."`
+	Timings bool    `help:"Print on stderr how long each stage took, and where its tasks ran."`
+}
+
+func (s *sqlCmd) Run(ctx context.Context, c *cli) error {
+	return s.run(ctx, c, func(*data.Manifest) (string, error) { return s.Text, nil })
+}
+
+type queryCmd struct {
+	fleet
+	N       int     `arg:"" help:"Its number, from 1 to 22."`
+	SF      float64 `name:"sf" default:"0.01" placeholder:"X" help:"Scale factor of the data. Default ${default}."`
+	Explain bool    `help:"Print the plan, and run nothing."`
+	Timings bool    `help:"Print on stderr how long each stage took, and where its tasks ran."`
+}
+
+func (q *queryCmd) Run(ctx context.Context, c *cli) error {
+	s := sqlCmd{fleet: q.fleet, SF: q.SF, Explain: q.Explain, Timings: q.Timings}
+	return s.run(ctx, c, func(m *data.Manifest) (string, error) {
+		if q.N < 1 || q.N > len(m.Queries) {
+			return "", fmt.Errorf("there is no query %d: they go from 1 to %d", q.N, len(m.Queries))
+		}
+		return m.Queries[q.N-1], nil
+	})
+}
+
+func (s *sqlCmd) run(ctx context.Context, c *cli, text func(*data.Manifest) (string, error)) error {
+	if s.Explain {
+		m, err := data.Read(c.Data, s.SF)
+		if err != nil {
+			return err
+		}
+		q, err := text(m)
+		if err != nil {
+			return err
+		}
+		p, err := data.NewCatalog(m, s.Rows).Planner()
+		if err != nil {
+			return err
+		}
+		defer p.Close()
+		made, err := p.Plan(ctx, q)
+		if err != nil {
+			return err
+		}
+		explain(os.Stdout, made)
+		return nil
+	}
+	e, m, close, err := s.open(c, s.SF)
+	if err != nil {
+		return err
+	}
+	defer close()
+	q, err := text(m)
+	if err != nil {
+		return err
+	}
+	r, err := e.Query(ctx, q, s.options())
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	if err := print(ctx, os.Stdout, r); err != nil {
+		return err
+	}
+	if s.Timings {
+		timings(os.Stderr, &r.Stats)
+	}
+	return nil
+}
+
+// print writes rows as they come, in columns as wide as those of the first batch need.
+func print(ctx context.Context, out io.Writer, r *engine.Result) error {
+	var widths []int
+	line := func(cells []string) {
+		var b strings.Builder
+		for i, c := range cells {
+			fmt.Fprintf(&b, "%-*s  ", widths[i], c)
+		}
+		fmt.Fprintln(out, strings.TrimRight(b.String(), " "))
+	}
+	var head []string
+	for _, c := range r.Columns {
+		head = append(head, c.Name)
+		widths = append(widths, len(c.Name))
+	}
+	first := true
+	for b, err := range r.Batches(ctx) {
+		if err != nil {
+			return err
+		}
+		rows := engine.Text(b)
+		if first {
+			for _, row := range rows {
+				for i, c := range row {
+					widths[i] = max(widths[i], len(c))
+				}
+			}
+			line(head)
+			first = false
+		}
+		for _, row := range rows {
+			line(row)
+		}
+	}
+	if first {
+		line(head)
+	}
+	return nil
+}
+
+func explain(out io.Writer, p *plan.Plan) {
+	for _, s := range p.Stages {
+		fmt.Fprintf(out, "%s: %d tasks", s.Name, s.Tasks)
+		if s.Class != "" {
+			fmt.Fprintf(out, ", by %s", s.Class)
+		}
+		if len(s.Tables) > 0 {
+			fmt.Fprintf(out, ", read %s", strings.Join(s.Tables, ", "))
+		}
+		for _, in := range s.Inputs {
+			how := "all"
+			if in.Spread == plan.Aligned {
+				how = "a bucket"
+			}
+			fmt.Fprintf(out, ", %s of %s", how, p.Stages[in.Stage].Name)
+		}
+		if s.Buckets > 0 {
+			fmt.Fprintf(out, ", into %d buckets", s.Buckets)
+		}
+		if s.Enough >= 0 {
+			fmt.Fprintf(out, ", until there are %d rows", s.Enough)
+		}
+		fmt.Fprintf(out, "\n  %s\n", s.SQL)
+	}
+}
+
+func timings(out io.Writer, s *engine.Stats) {
+	fmt.Fprintf(out, "planned in %v, done after %v; %d files read where they were, %d fetched\n", s.Planning, s.Total, s.Local, s.Remote)
+	for _, b := range s.Bad {
+		fmt.Fprintln(out, "  read elsewhere:", b)
+	}
+	for _, st := range s.Stages {
+		at := map[string]int{}
+		var run time.Duration
+		for _, t := range st.Tasks {
+			at[t.Worker]++
+			run += t.Run
+		}
+		fmt.Fprintf(out, "  %s: from %v, took %v; %d tasks ran %v together, made %d rows, %d bytes; %v\n",
+			st.Name, st.Start.Round(time.Microsecond), st.Took.Round(time.Microsecond), len(st.Tasks), run.Round(time.Microsecond), st.Rows, st.Bytes, at)
+	}
+}
