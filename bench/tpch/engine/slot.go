@@ -9,6 +9,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
+	_ "unsafe" // for linkname
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -17,6 +19,14 @@ import (
 
 	"github.com/phoebe-sched/phoebe/bench/tpch/plan"
 )
+
+// duckdb-go interrupts a query whose context has ended again and again, as DuckDB may miss it, and waits for so long between, also
+// when the query has ended meanwhile. Half a second is far too long for a slot to stand idle.
+//
+//go:linkname interruptInterval github.com/duckdb/duckdb-go/v2.interruptInterval
+var interruptInterval time.Duration
+
+func init() { interruptInterval = 5 * time.Millisecond }
 
 // slot is a DuckDB of its own, for one task at a time: its threads and its memory are the task's.
 type slot struct {
