@@ -62,7 +62,7 @@ func (f *fleet) start() error {
 	l = cfg.Keys.Listen(l, identity.Worker)
 	node, err := gossip.Start(gossip.Config{
 		Name: cfg.Name, Bind: cfg.Gossip, Advertise: cfg.GossipAdvertise, API: cfg.Advertise, Heartbeat: advertises,
-		Seeds: cfg.Join, Secrets: cfg.Secrets, OnRows: f.rows, OnMembers: f.members, Log: cfg.Logger,
+		Seeds: cfg.Join, Secrets: cfg.Secrets, OnRows: f.rows, OnMembers: f.members, OnTerms: f.server.terms.hear, Log: cfg.Logger,
 	})
 	if err != nil {
 		l.Close()
@@ -72,6 +72,7 @@ func (f *fleet) start() error {
 	f.node = node
 	f.heartbeats = heartbeat.Serve(l, heartbeat.Config{Secrets: cfg.asked(), MaxConns: maxBeatConns, Answer: node.Heartbeat})
 	f.server.mu.Unlock()
+	f.server.terms.tell()
 	f.server.log.Info("frontend gossips", "frontend", cfg.Name, "address", node.Addr(), "heartbeats", f.beatAddr)
 	return nil
 }

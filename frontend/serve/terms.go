@@ -2,6 +2,7 @@ package serve
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,6 +16,7 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend"
 	"github.com/phoebe-sched/phoebe/frontend/tenants"
 	"github.com/phoebe-sched/phoebe/frontend/tenants/file"
+	"github.com/phoebe-sched/phoebe/probe/gossip/view"
 )
 
 // terms is what this frontend knows of the file that says what tenants may have. Of the revisions that it has read, or has
@@ -26,6 +28,7 @@ type terms struct {
 	mu      sync.Mutex    // taken before the server's
 	holds   *tenants.File // nil: there is none
 	trouble string        // why the file as it is now does not hold, or ""
+	foreign string        // why the latest one of another frontend does not, or ""
 }
 
 // termsSettle is how long a file is left alone after a change: whoever writes it may not be done.
@@ -121,6 +124,46 @@ func (t *terms) hold(f *tenants.File) {
 	t.server.mu.Lock()
 	t.server.stepLocked(frontend.Terms{File: f})
 	t.server.unlock()
+	t.spread()
+}
+
+// spread has the other frontends go by what holds, too.
+func (t *terms) spread() {
+	if t.server.fleet == nil {
+		return
+	}
+	t.server.mu.Lock()
+	node := t.server.fleet.node
+	t.server.mu.Unlock()
+	if node != nil { // else it is told when it starts
+		node.SetTerms(view.Terms{Revision: t.holds.Revision, Text: t.holds.Text})
+	}
+}
+
+// tell spreads what holds so far, if anything does.
+func (t *terms) tell() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.holds != nil {
+		t.spread()
+	}
+}
+
+// hear takes what another frontend has, which is later than what this one had: of two of one revision, all take the same.
+func (t *terms) hear(h view.Terms) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.holds != nil && (h.Revision < t.holds.Revision || bytes.Equal(h.Text, t.holds.Text)) {
+		return // it is this one's own
+	}
+	f, err := file.Parse("from another frontend", h.Text)
+	if err != nil { // it may be of a later release
+		t.foreign = fmt.Sprintf("tenants file: %v", err)
+		t.server.log.Warn("the tenants file of another frontend does not hold", "holds", t.revision(), "err", t.foreign)
+		return
+	}
+	t.foreign = ""
+	t.hold(f)
 }
 
 func (t *terms) revision() uint64 {
@@ -134,8 +177,9 @@ func (t *terms) revision() uint64 {
 func (t *terms) warning() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.trouble == "" {
+	trouble := cmp.Or(t.trouble, t.foreign)
+	if trouble == "" {
 		return ""
 	}
-	return fmt.Sprintf("%s; revision %d holds on", t.trouble, t.revision())
+	return fmt.Sprintf("%s; revision %d holds on", trouble, t.revision())
 }

@@ -78,3 +78,24 @@ func TestTermsFile(t *testing.T) {
 		t.Errorf("it starts without its file: %v", err)
 	}
 }
+
+// The newest revision that any frontend has gets to all, also to those without a file, and to who comes later.
+func TestTermsSpread(t *testing.T) {
+	name, replace := termsFile(t, "revision: 1\ntenants:\n  web: {queue: 2}\n")
+	older, _ := termsFile(t, "revision: 1\ntenants:\n  web: {queue: 100}\n")
+	a := startCluster(t, 1, 1, gossips(), func(cfg *Config) { cfg.Tenants = name })
+	b := startCluster(t, 1, 1, gossips(a.GossipAddr()))
+	if err := b.run("web"); err != nil {
+		t.Fatal(err)
+	}
+	replace("revision: 2\ntenants:\n  web: {queue: 1}\n")
+	poll(t, "b has it", func() bool { return b.run("web") != nil })
+	c := startCluster(t, 1, 1, gossips(a.GossipAddr()), func(cfg *Config) { cfg.Tenants = older })
+	poll(t, "c has it", func() bool { return c.run("web") != nil })
+	refusal(t, c.run("web"), v1.RefusedReason_TOO_LARGE, `tenant "web" may have 1 pending`)
+	for _, s := range []*cluster{a, b, c} {
+		if w := s.Warning(); w != "" {
+			t.Errorf("it warns: %s", w)
+		}
+	}
+}

@@ -42,6 +42,9 @@ type Config struct {
 	// OnMembers is called with all members, this one among them, before Start returns and whenever they change;
 	// otherwise like OnRows.
 	OnMembers func(members []view.Member)
+	// OnTerms is called with the latest terms, whenever they change; otherwise like
+	// OnMembers.
+	OnTerms func(view.Terms)
 	// Log is told what happens to members. Nil: nobody is.
 	Log *slog.Logger
 

@@ -147,6 +147,13 @@ func (n *Node) Heartbeat(h *view.Heartbeat) view.Answer {
 	return n.core.Heartbeat(time.Now(), h)
 }
 
+// SetTerms takes terms of this frontend's own, for all to have if there are no later ones. Not to be written to.
+func (n *Node) SetTerms(t view.Terms) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.core.SetTerms(t)
+}
+
 // Get returns what is believed of a worker.
 func (n *Node) Get(name string) (view.Row, bool) {
 	n.mu.Lock()
@@ -259,6 +266,8 @@ func (n *Node) tick() {
 	var told uint64
 	var sends []view.Send
 	var rows []view.Row
+	var revision uint64
+	var text []byte // of the terms that were told last
 	last := time.Now()
 	secrets := n.secrets
 	for {
@@ -282,9 +291,14 @@ func (n *Node) tick() {
 		if n.cfg.OnRows != nil {
 			rows, told = n.since(rows[:0], told)
 		}
+		terms := n.core.Terms()
 		n.mu.Unlock()
 		n.send(sends)
 		clear(sends)
+		if n.cfg.OnTerms != nil && terms.Revision > 0 && (terms.Revision != revision || !bytes.Equal(terms.Text, text)) {
+			revision, text = terms.Revision, terms.Text
+			n.cfg.OnTerms(terms)
+		}
 		if len(rows) > 0 {
 			n.cfg.OnRows(rows)
 		}

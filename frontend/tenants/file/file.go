@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// MaxText is how long a file may be: frontends send it to each other whole.
+	// MaxText is how long a file may be: frontends send it to each other whole (view.MaxTerms).
 	MaxText = 512 << 10
 	// maxAmount bounds all numbers of an entry.
 	maxAmount = 1_000_000_000

@@ -70,6 +70,10 @@ type Core struct {
 	pullAt  time.Duration // when to ask another frontend next
 	heardAt time.Duration // when anything came from another frontend
 
+	terms       Terms
+	termsDigest uint64
+	tellTerms   bool // the others are to be told that there are new ones
+
 	Stats Stats
 }
 
@@ -163,6 +167,10 @@ func (e *entry) lacks(r *Row) (p parts) {
 func (c *Core) Tick(now time.Time, out []Send) []Send {
 	c.table.tick(now)
 	out = c.push(out)
+	if c.tellTerms && len(c.members.list) > 1 {
+		c.tellTerms = false
+		out = append(out, Send{Msg: c.haveTerms()})
+	}
 	if c.table.now >= c.pullAt {
 		c.pullAt = c.table.now + c.cfg.Heartbeat/2
 		c.table.Expire(now)
@@ -222,6 +230,9 @@ func (c *Core) pull(out []Send) []Send {
 		msg = binary.LittleEndian.AppendUint32(msg, s)
 	}
 	out = append(out, Send{To: to, Msg: msg})
+	if c.terms.Revision > 0 {
+		out = append(out, Send{To: to, Msg: c.haveTerms()})
+	}
 
 	// What did not change for one and a half heartbeats is at the front of the table's list.
 	var wants []want
@@ -263,6 +274,8 @@ const (
 	msgWant             // rows that the sender asks for
 	msgSums             // the sums of the sender's buckets
 	msgIndex            // what the sender has in the buckets that differ
+	msgHave             // which terms the sender has
+	msgTerms            // the terms themselves
 )
 
 func (c *Core) header(kind byte) []byte { return appendString([]byte{kind}, c.self.Name) }
@@ -284,6 +297,10 @@ func (c *Core) Receive(now time.Time, msg []byte, out []Send) ([]Send, error) {
 			out = c.compare(&rd, from, out)
 		case msgIndex:
 			out = c.askFor(&rd, from, out)
+		case msgHave:
+			out = c.compareTerms(&rd, from, out)
+		case msgTerms:
+			c.takeTerms(&rd)
 		case 0: // nothing is written so
 			rd.fail(errRange)
 		default:

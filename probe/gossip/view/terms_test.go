@@ -1,0 +1,83 @@
+package view
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// Whoever has which terms at first, all have the latest in the end, also where messages are lost; of two texts under one
+// revision, the same.
+func TestTermsSpread(t *testing.T) {
+	for seed := range uint64(20) {
+		chance, now := rand.New(rand.NewPCG(seed, 1)), time.Unix(1000, 0)
+		var list []Member
+		for i := range 5 {
+			list = append(list, Member{Name: string(rune('a' + i)), Run: 1})
+		}
+		cores := map[string]*Core{}
+		for i, m := range list {
+			c := New(DefaultConfig, m, now, rand.New(rand.NewPCG(seed, uint64(i))))
+			c.SetMembers(list)
+			cores[m.Name] = c
+			if r := chance.Uint64N(3); r > 0 {
+				c.SetTerms(Terms{r, []byte{byte(chance.Uint64N(2))}})
+			}
+		}
+		cores["a"].SetTerms(Terms{2, []byte("a")})
+		cores["b"].SetTerms(Terms{2, []byte("b")})
+		type mail struct {
+			from string
+			Send
+		}
+		for range 400 {
+			now = now.Add(FlushEvery)
+			var post []mail
+			for _, m := range list {
+				for _, s := range cores[m.Name].Tick(now, nil) {
+					post = append(post, mail{m.Name, s})
+				}
+			}
+			for len(post) > 0 {
+				p := post[0]
+				post = post[1:]
+				for _, m := range list {
+					if m.Name == p.from || p.To != "" && p.To != m.Name || chance.IntN(3) == 0 {
+						continue
+					}
+					out, err := cores[m.Name].Receive(now, p.Msg, nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					for _, s := range out {
+						post = append(post, mail{m.Name, s})
+					}
+				}
+			}
+		}
+		want := cores["a"].Terms()
+		if want.Revision != 2 {
+			t.Fatalf("seed %d: revision %d", seed, want.Revision)
+		}
+		for name, c := range cores {
+			if got := c.Terms(); got.Revision != want.Revision || string(got.Text) != string(want.Text) {
+				t.Errorf("seed %d: %s has %+v, a has %+v", seed, name, got, want)
+			}
+		}
+	}
+}
+
+// Garbage changes nothing, nor does what is too long.
+func TestTermsGarbage(t *testing.T) {
+	c := New(DefaultConfig, Member{Name: "a", Run: 1}, time.Unix(1000, 0), rand.New(rand.NewPCG(1, 1)))
+	c.SetTerms(Terms{3, []byte("x")})
+	other := New(DefaultConfig, Member{Name: "b", Run: 1}, time.Unix(1000, 0), rand.New(rand.NewPCG(1, 1)))
+	for _, msg := range [][]byte{
+		other.header(msgTerms), other.header(msgHave), append(other.header(msgHave), 4, 1, 2),
+		append(append(other.header(msgTerms), 4), make([]byte, MaxTerms+1)...),
+	} {
+		if out, _ := c.Receive(time.Unix(1000, 0), msg, nil); len(out) > 0 || c.Terms().Revision != 3 {
+			t.Errorf("%.20q: %v", msg, out)
+		}
+	}
+}
