@@ -560,7 +560,7 @@ func TestVersionHelpAndCompletion(t *testing.T) {
 			return strings.TrimSpace(string(out))
 		}
 		for _, test := range []struct{ line, want string }{
-			{"phoebe st", "status"}, {"phoebe dev --slo", "--slots"}, {"phoebe worker --order sh", "shortest"}, {"phoebe completion z", "zsh"},
+			{"phoebe st", "status"}, {"phoebe dev --slot", "--slots"}, {"phoebe worker --order sh", "shortest"}, {"phoebe completion z", "zsh"},
 		} {
 			if got := complete(strings.Fields(test.line)...); got != test.want {
 				t.Errorf("%q completes to %q, want %q", test.line, got, test.want)

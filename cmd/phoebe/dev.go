@@ -78,7 +78,7 @@ func (c *devCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error 
 	if c.Admin == "" {
 		c.Admin = "127.0.0.1:0"
 	}
-	if err := c.checkAdmin(); err != nil {
+	if err := errors.Join(c.checkAdmin(), c.checkSLO()); err != nil {
 		return usage(err)
 	}
 	if err := c.queueFlags.apply(&wserve.Config{}); err != nil {

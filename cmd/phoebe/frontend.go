@@ -57,13 +57,33 @@ type frontendLimits struct {
 	MaxRequest     size          `default:"64MiB" placeholder:"SIZE" help:"One request of a client. Default ${default}."`
 	MaxRunResult   size          `default:"64MiB" placeholder:"SIZE" help:"Results that one call of Run answers with. Default ${default}."`
 	MaxKept        size          `default:"256MiB" placeholder:"SIZE" help:"Results kept for a job whose client does not fetch them. Default ${default}."`
+	SLO            []string      `name:"slo" sep:"none" placeholder:"SLO" help:"An objective, such as policy=phoebe,p99=50ms,window=10s: when it is broken, what happens is recorded in --record-dir. May be repeated. Default: none."`
+	RecordDir      string        `placeholder:"DIR" help:"Where to record what happens when an --slo is broken: at most 10 files, and 256 MiB. Default: nowhere."`
 	MaxClients     int           `default:"10000" placeholder:"N" help:"Connections of clients; those beyond are closed. Default ${default}."`
 
 	longFlags
 }
 
+// checkSLO says what is wrong with the objectives.
+func (l *frontendLimits) checkSLO() error {
+	var errs []error
+	for _, text := range l.SLO {
+		_, err := serve.ParseSLO(text)
+		errs = append(errs, err)
+	}
+	if (len(l.SLO) > 0) != (l.RecordDir != "") {
+		errs = append(errs, errors.New("--slo and --record-dir go together"))
+	}
+	return errors.Join(errs...)
+}
+
 func (l *frontendLimits) apply(c *serve.Config) {
 	c.Lease, c.ClientGrace, c.MaxConns = l.Lease, l.ClientGrace, l.MaxClients
+	c.RecordDir = l.RecordDir
+	for _, text := range l.SLO {
+		o, _ := serve.ParseSLO(text) // check has looked at it
+		c.SLOs = append(c.SLOs, o)
+	}
 	c.MaxRequest, c.MaxRunResult, c.MaxKept = int(l.MaxRequest), int(l.MaxRunResult), int(l.MaxKept)
 	c.Core.MaxWait, c.Core.MaxPending, c.Core.MaxTasksPerJob = l.MaxWait, l.MaxPending, l.MaxTasksPerJob
 	c.Core.MaxPayload, c.Core.MaxPayloads = int(l.MaxPayload), int(l.MaxPayloads)
@@ -148,6 +168,7 @@ func (c *frontendCmd) config() (serve.Config, error) {
 	if c.DrainDelay < 0 {
 		wrong(fmt.Errorf("--drain-delay is %v: it must be 0 or more", c.DrainDelay))
 	}
+	wrong(c.checkSLO())
 	cfg.Core.ProbeRatio = c.ProbeRatio
 	c.apply(&cfg)
 	wrong(cfg.Validate())

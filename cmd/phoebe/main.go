@@ -61,6 +61,7 @@ type cli struct {
 	Explain    explainCmd    `cmd:"" help:"Tell where a job's tasks were placed, and why."`
 	Jobs       jobsCmd       `cmd:"" help:"List the jobs of all frontends, and what they were slow for."`
 	Trace      traceCmd      `cmd:"" help:"Tell what the tasks of a job have been through."`
+	Record     recordCmd     `cmd:"" help:"Look at what frontends have recorded as an objective was broken."`
 	Top        topCmd        `cmd:"" help:"Watch the fleet in a terminal."`
 	Bench      benchCmd      `cmd:"" help:"Measure latency under load, or the cost of jobs that do nothing."`
 	Floor      floorCmd      `cmd:"" hidden:"" help:"Serve a part of the floor of bench noop --processes."`

@@ -80,6 +80,23 @@ func (r *Attempts) Next() (*Attempt, uint64) {
 	return &r.chunks[at/perChunk][at%perChunk], r.n
 }
 
+// Count is how many there ever were.
+func (r *Attempts) Count() uint64 { return r.n }
+
+// Copy fills in the attempts that come after the one of a number, as far as there are any, and tells how many of those before them are
+// forgotten.
+func (r *Attempts) Copy(to []Attempt, after uint64) (n, skipped int) {
+	if r.n > maxAttempts && after < r.n-maxAttempts {
+		skipped = int(r.n - maxAttempts - after)
+		after = r.n - maxAttempts
+	}
+	for ; n < len(to) && after < r.n; n++ {
+		after++
+		to[n] = *r.get(after)
+	}
+	return n, skipped
+}
+
 // get is the one of a number, or nil if it is forgotten.
 func (r *Attempts) get(n uint64) *Attempt {
 	if n == 0 || n+maxAttempts <= r.n {

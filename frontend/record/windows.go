@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/phoebe-sched/phoebe/probe/histogram"
 )
 
 // Window is what was counted in a part of time: one of those that have its length and follow each other without end. A batch belongs to
@@ -21,14 +23,14 @@ type Packed struct {
 	Data []byte
 }
 
-// size is how many bytes it takes, about.
-func (w *Window) Size() int {
-	size := 200
-	for i := range w.Series {
-		p := &w.Series[i]
-		size += 32 + len(p.Path) + len(p.Policy) + len(p.Tenant) + len(p.Data)
+// Add adds what was counted of one thing to a histogram.
+func (p *Packed) Add(m Measure, to *histogram.Histogram) {
+	b := p.Data
+	for range m {
+		var skipped histogram.Histogram
+		b, _ = skipped.MergeFrom(b)
 	}
-	return size
+	_, _ = to.MergeFrom(b)
 }
 
 // Windows are those that start at since or later and are remembered, in order. They are as long as those of the finest ring that are

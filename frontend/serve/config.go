@@ -68,6 +68,8 @@ type Config struct {
 	MaxRequest   int           // bytes; default 64 MiB
 	MaxRunResult int           // bytes of all results that Run answers with; default 64 MiB
 	MaxKept      int           // bytes of results kept for one submitted job; default 256 MiB
+	SLOs         []SLO         // when one is broken, what happens is recorded
+	RecordDir    string        // where; empty: nowhere
 	FileLimit    uint64        // files that the process may have open, to be told to operators; 0: not known
 
 	Logger  *slog.Logger // default: none

@@ -66,6 +66,7 @@ const windowEvery = 900 * time.Millisecond
 func (s *Server) record() {
 	second := time.NewTimer(untilSecond(time.Now()))
 	defer second.Stop()
+	var f flight
 	for {
 		select {
 		case <-s.ctx.Done():
@@ -75,6 +76,7 @@ func (s *Server) record() {
 		case <-second.C:
 			now := time.Now()
 			s.put(now)
+			s.checkObjectives(&f, now)
 			second.Reset(untilSecond(now))
 		}
 	}

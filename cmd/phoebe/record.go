@@ -1,0 +1,70 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"text/tabwriter"
+	"time"
+
+	rec "github.com/phoebe-sched/phoebe/frontend/record"
+)
+
+type recordCmd struct {
+	Open recordOpenCmd `cmd:"" help:"Show what a frontend has recorded as an objective was broken."`
+}
+
+type recordOpenCmd struct {
+	File    string `arg:"" help:"A file of --record-dir."`
+	Profile string `placeholder:"FILE" help:"Write the CPU profile to this file, for go tool pprof. Default: none."`
+}
+
+// Help says what is shown.
+func (c *recordOpenCmd) Help() string {
+	return `Shows which objective was broken, and which workers' tasks took longer than others around that moment: EXCESS is by how much they
+took more than twice the median of all tasks, together. The worker that comes first is the one to look at.
+
+Exit codes: 0 shown, 1 the file cannot be read, 2 wrong usage.`
+}
+
+// Run shows a recording.
+func (c *recordOpenCmd) Run(out *streams) error {
+	f, err := os.Open(c.File)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	x, err := rec.ReadRecording(f)
+	if err != nil {
+		return fmt.Errorf("open %s: %w", c.File, err)
+	}
+	if c.Profile != "" {
+		if len(x.Profile) == 0 {
+			return fmt.Errorf("%s has no profile: another one was under way", c.File)
+		}
+		if err := os.WriteFile(c.Profile, x.Profile, 0o600); err != nil {
+			return err
+		}
+	}
+	w := out.out
+	fmt.Fprintf(w, "frontend %s, %s: %s was broken, as it was %v\n", plain([]byte(x.Frontend)), x.At.Local().Format("2006-01-02 15:04:05.000"), plain([]byte(x.Broken)), brief(x.Observed))
+	fmt.Fprintf(w, "%d attempts were forgotten before they could be recorded\n", x.Lost)
+	worst, all := time.Duration(0), time.Duration(0)
+	for _, p := range x.GC {
+		worst, all = max(worst, p.Took), all+p.Took
+	}
+	fmt.Fprintf(w, "%d pauses of the garbage collection, %v together, %v the longest\n", len(x.GC), brief(all), brief(worst))
+	suspects, err := x.Suspects()
+	if err != nil {
+		return fmt.Errorf("open %s: %w", c.File, err)
+	}
+	if len(suspects) > 0 && suspects[0].Excess > 0 {
+		fmt.Fprintf(w, "slowest worker: %s\n", plain([]byte(suspects[0].Name)))
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "\nWORKER\tADDRESS\tSTATE\tTASKS\tMEDIAN\tWORST\tEXCESS\tRTT\tHEARD\tQUEUED\tRUNNING")
+	for _, s := range suspects[:min(len(suspects), 20)] {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%v\t%v\t%v\t%v\t%v\t%d\t%d\n", dash(s.Name), dash(s.Address), dash(s.State), s.Tasks, brief(s.Median), brief(s.Worst), brief(s.Excess),
+			brief(s.RoundTrip), brief(s.Silence), s.Queued, s.Running)
+	}
+	return t.Flush()
+}

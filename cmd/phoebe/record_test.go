@@ -1,0 +1,77 @@
+package main_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend/client"
+)
+
+// When one worker is slow, the objective is broken, and what is recorded names that worker.
+func TestRecord(t *testing.T) {
+	var addrs []string
+	var slow *process
+	for _, name := range []string{"w0", "w1", "w2"} {
+		w := start(t, "worker", "--listen", "127.0.0.1:0", "--slots", "2", "--name", name)
+		addrs = append(addrs, w.said("worker", 1)[0])
+		if name == "w1" {
+			slow = w
+		}
+	}
+	dir := t.TempDir()
+	f := start(t, "frontend", "--listen", "127.0.0.1:0", "--workers", strings.Join(addrs, ","), "--slo", "policy=phoebe,p99=100ms,window=2s", "--record-dir", dir)
+	addr := f.said("frontend", 1)[0]
+	linked(t, addr, 3)
+	ctx, stop := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer stop()
+	c := dial(t, addr)
+	all.Go(func() { // the load
+		for ctx.Err() == nil {
+			job := client.Job{Tasks: make([]client.Task, 6)}
+			for i := range job.Tasks {
+				job.Tasks[i] = client.Task{Function: "sleep", Payload: []byte("2ms")}
+			}
+			var unfinished *client.UnfinishedError
+			if _, err := c.Run(ctx, job); err != nil && !errors.As(err, &unfinished) {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	all.Go(func() { // the worker stands still for most of the time
+		tick := time.NewTicker(100 * time.Millisecond)
+		defer tick.Stop()
+		defer slow.signal(syscall.SIGCONT)
+		for n := 0; ; n++ {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			if n%4 == 0 {
+				slow.signal(syscall.SIGCONT)
+			} else {
+				slow.signal(syscall.SIGSTOP)
+			}
+		}
+	})
+	var files []string
+	eventually(t, func() error {
+		if files, _ = filepath.Glob(filepath.Join(dir, "recording-*.json.gz")); len(files) == 0 {
+			return errors.New("nothing is recorded")
+		}
+		return nil
+	})
+	phoebe(t, "record", "open", files[0], "--profile", filepath.Join(dir, "profile")).want(t, 0, "policy=phoebe,p99=100ms,window=2s was broken", "slowest worker: w1\n")
+	phoebe(t, "record", "open", write(t, "{}")).want(t, 1, "no recording")
+	phoebe(t, "frontend", "--workers", addrs[0], "--slo", "p99=fast", "--record-dir", dir).want(t, 2, "p99=fast")
+	phoebe(t, "frontend", "--workers", addrs[0], "--slo", "p99=1s").want(t, 2, "--record-dir")
+}

@@ -1,0 +1,270 @@
+package serve
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"runtime/pprof"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend"
+	rec "github.com/phoebe-sched/phoebe/frontend/record"
+	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/histogram"
+)
+
+// SLO is an objective: so large a share of a policy's jobs, of those that end within a time, has a response of at most so long.
+type SLO struct {
+	Policy string // "": of all
+	Share  float64
+	Most   time.Duration
+	Window time.Duration
+}
+
+// ParseSLO reads an objective such as policy=phoebe,p99=50ms,window=10s.
+func ParseSLO(text string) (o SLO, err error) {
+	o.Window = 10 * time.Second
+	for field := range strings.SplitSeq(text, ",") {
+		name, value, _ := strings.Cut(field, "=")
+		share, isShare := strings.CutPrefix(name, "p")
+		switch {
+		case name == "policy":
+			_, err = frontend.ParsePolicy(value)
+			o.Policy = value
+		case name == "window":
+			o.Window, err = time.ParseDuration(value)
+		case isShare:
+			if o.Share, err = strconv.ParseFloat(share, 64); err == nil {
+				o.Share /= math.Pow(10, float64(len(strings.ReplaceAll(share, ".", ""))))
+				o.Most, err = time.ParseDuration(value)
+			}
+		default:
+			err = fmt.Errorf("%q is no part of it", name)
+		}
+		if err != nil {
+			return SLO{}, fmt.Errorf("objective %q: %w: write policy=phoebe,p99=50ms,window=10s", text, err)
+		}
+	}
+	if !(o.Share > 0 && o.Share < 1) || o.Most <= 0 || o.Window < time.Second || o.Window > time.Minute {
+		return SLO{}, fmt.Errorf("objective %q: it needs a percentile from p1 to p999 with a time above 0, and a window from 1s to 1m: write policy=phoebe,p99=50ms,window=10s", text)
+	}
+	return o, nil
+}
+
+// String is what ParseSLO reads.
+func (o SLO) String() string {
+	text := "p" + strings.TrimPrefix(strconv.FormatFloat(o.Share, 'f', -1, 64), "0.") + "=" + o.Most.String() + ",window=" + o.Window.String()
+	if o.Policy != "" {
+		text = "policy=" + o.Policy + "," + text
+	}
+	return text
+}
+
+// Of recordings, so many are kept, of so many bytes at most.
+const (
+	maxRecordings     = 10
+	maxRecordingBytes = 256 << 20
+)
+
+// around is how much time before and after the moment is recorded.
+const around = 5 * time.Second
+
+// flight watches objectives, and records what happened when one is broken. It belongs to the goroutine that calls check.
+type flight struct {
+	marks []mark // of the last seconds
+	quiet time.Time
+}
+
+// mark is how many attempts had been remembered at a time.
+type mark struct {
+	at time.Time
+	n  uint64
+}
+
+// check looks, once a second, whether an objective is broken; if one is, it has what happened recorded.
+func (s *Server) checkObjectives(f *flight, now time.Time) {
+	if s.cfg.RecordDir == "" {
+		return
+	}
+	s.mu.Lock()
+	n := s.recorder.attempts.Count()
+	s.mu.Unlock()
+	f.marks = append(f.marks[max(len(f.marks)-int(around/time.Second), 0):], mark{now, n})
+	if now.Before(f.quiet) {
+		return
+	}
+	for _, o := range s.cfg.SLOs {
+		if observed := s.observe(o, now); observed > o.Most {
+			f.quiet = now.Add(o.Window + 2*around) // until what is recorded is over
+			from := f.marks[0].n
+			s.log.Warn("an objective is broken, what happens is recorded", "objective", o.String(), "observed_ms", observed.Milliseconds())
+			s.running.Go(func() { s.recordFlight(o, observed, now, from) })
+			return
+		}
+	}
+}
+
+// observe is the response that an objective is about.
+func (s *Server) observe(o SLO, now time.Time) time.Duration {
+	r := &s.recorder
+	r.mu.Lock()
+	windows := r.history.Windows(time.Second, now.Add(-o.Window))
+	r.mu.Unlock()
+	var sum histogram.Histogram
+	for i := range windows {
+		for k := range windows[i].Series {
+			if p := &windows[i].Series[k]; o.Policy == "" || p.Policy == o.Policy {
+				p.Add(rec.Response, &sum)
+			}
+		}
+	}
+	return sum.Quantile(o.Share)
+}
+
+// recordFlight waits until what follows is known, too, and writes all of it to a file.
+func (s *Server) recordFlight(o SLO, observed time.Duration, at time.Time, from uint64) {
+	x := &rec.Recording{Format: rec.RecordingFormat, Frontend: s.cfg.Name, Version: s.cfg.Version, At: at, Broken: o.String(), Observed: observed}
+	var keys []uint32
+	x.Workers, keys = s.recordWorkers()
+	end := time.NewTimer(around)
+	defer end.Stop()
+	x.Profile = s.profile()
+	select {
+	case <-end.C:
+	case <-s.ctx.Done(): // what there is is better than nothing
+	}
+	attempts, lost := s.recordAttempts(from)
+	x.Lost = lost
+	names := make(map[uint32]string, len(keys))
+	for i, key := range keys {
+		names[key] = x.Workers[i].Name
+	}
+	x.Keep(attempts, names)
+	s.recorder.mu.Lock()
+	windows := s.recorder.history.Windows(time.Second, at.Add(-around))
+	s.recorder.mu.Unlock()
+	for _, w := range windows {
+		x.Windows = append(x.Windows, rec.RecordedWindow{At: w.At, Tally: w.Tally})
+	}
+	var gc debug.GCStats
+	debug.ReadGCStats(&gc)
+	for i, end := range gc.PauseEnd {
+		if end.After(at.Add(-around)) {
+			x.GC = append(x.GC, rec.Pause{End: end, Took: gc.Pause[i]})
+		}
+	}
+	name, err := writeRecording(s.cfg.RecordDir, x)
+	if err != nil {
+		s.log.Error("what happened cannot be written", "err", err)
+		return
+	}
+	s.log.Warn("what happened is recorded: open it with phoebe record open", "file", name)
+}
+
+// profile is of the CPU for a second; empty if there is another profile under way.
+func (s *Server) profile() []byte {
+	var b bytes.Buffer
+	if pprof.StartCPUProfile(&b) != nil {
+		return nil
+	}
+	second := time.NewTimer(time.Second)
+	defer second.Stop()
+	select {
+	case <-second.C:
+	case <-s.ctx.Done():
+	}
+	pprof.StopCPUProfile()
+	return b.Bytes()
+}
+
+// recordWorkers is what is believed of all workers, and their keys.
+func (s *Server) recordWorkers() (list []rec.RecordedWorker, keys []uint32) {
+	s.mu.Lock()
+	links := slices.Clone(s.links)
+	s.mu.Unlock()
+	links = slices.DeleteFunc(links, func(l *link) bool { return l == nil })
+	s.look(links, func(l *link, st *frontend.WorkerStatus) {
+		up, problem, heard, rtt := l.status()
+		w := rec.RecordedWorker{Address: l.addr, Name: l.addr, State: state(up, st), Problem: problem, RoundTrip: rtt, Silence: heard, Wait: -1}
+		if st != nil {
+			w.Name, w.Queued, w.Running = st.Welcome.Worker, int(st.Load.Queued), int(st.Load.Running)
+			if m := st.View.Matrix; m != nil && m.Cells[figureStep][figureStep] != probe.NeverFits {
+				w.Wait = m.Cells[figureStep][figureStep].Duration()
+			}
+		}
+		list, keys = append(list, w), append(keys, uint32(l.key))
+	})
+	return list, keys
+}
+
+// recordAttempts copies those behind a number, and tells how many are forgotten.
+func (s *Server) recordAttempts(from uint64) (list []rec.Attempt, lost int) {
+	part := make([]rec.Attempt, collectEvery)
+	for {
+		s.mu.Lock()
+		n, skipped := s.recorder.attempts.Copy(part, from)
+		s.mu.Unlock()
+		list = append(list, part[:n]...)
+		from, lost = from+uint64(skipped+n), lost+skipped
+		if n < len(part) {
+			return list, lost
+		}
+	}
+}
+
+// writeRecording writes a file into a folder, from which the oldest go that are too many or too much.
+func writeRecording(dir string, x *rec.Recording) (name string, err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	safe := strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r == '-' {
+			return r
+		}
+		return '_'
+	}, x.Frontend)
+	name = filepath.Join(dir, "recording-"+x.At.UTC().Format("20060102T150405.000")+"-"+safe[:min(len(safe), 64)]+".json.gz")
+	f, err := os.CreateTemp(dir, "unfinished-*")
+	if err != nil {
+		return "", err
+	}
+	defer os.Remove(f.Name())
+	if err := x.Write(f); err != nil {
+		f.Close()
+		return "", err
+	}
+	if err := f.Close(); err != nil {
+		return "", err
+	}
+	if err := os.Rename(f.Name(), name); err != nil {
+		return "", err
+	}
+	return name, trimRecordings(dir)
+}
+
+// trimRecordings removes the oldest recordings of a folder.
+func trimRecordings(dir string) error {
+	files, err := filepath.Glob(filepath.Join(dir, "recording-*.json.gz")) // in the order of their times
+	if err != nil {
+		return err
+	}
+	bytes := int64(0)
+	for i := len(files) - 1; i >= 0; i-- {
+		info, err := os.Stat(files[i])
+		if err != nil {
+			continue // somebody else removes them, too
+		}
+		if bytes += info.Size(); len(files)-i > maxRecordings || bytes > maxRecordingBytes {
+			if err := os.Remove(files[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,88 @@
+package serve
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	rec "github.com/phoebe-sched/phoebe/frontend/record"
+)
+
+func TestParseSLO(t *testing.T) {
+	for _, text := range []string{"policy=phoebe,p99=50ms,window=10s", "p999=1s,window=1m0s", "p5=1ms,window=1s"} {
+		if o, err := ParseSLO(text); err != nil || o.String() != text {
+			t.Errorf("%q is %q: %v", text, o, err)
+		}
+	}
+	for _, text := range []string{"", "p99", "p99=-1s", "p=1s", "p99=1s,window=1h", "policy=none,p99=1s", "p-1=1s", "p9e1=1s,x=1", "p99=1s,window=0s", "pNaN=1s"} {
+		if o, err := ParseSLO(text); err == nil || !strings.Contains(err.Error(), "policy=phoebe,p99=50ms,window=10s") {
+			t.Errorf("%q is %v: %v", text, o, err)
+		}
+	}
+}
+
+// Of the recordings of a folder the last ones stay, whatever a frontend is called.
+func TestRecordings(t *testing.T) {
+	dir := t.TempDir()
+	at := time.Unix(1_000_000, 0)
+	for i := range maxRecordings + 3 {
+		x := &rec.Recording{Format: rec.RecordingFormat, Frontend: "../" + strings.Repeat("\x00é", 100), At: at.Add(time.Duration(i) * time.Second)}
+		x.Keep([]rec.Attempt{{Worker: 7, Ends: [rec.Phases]time.Duration{1, 2, 3, 4, 5, 6, 7}}}, map[uint32]string{7: "w"})
+		x.Workers = []rec.RecordedWorker{{Name: "w"}}
+		name, err := writeRecording(dir, x)
+		if err != nil || filepath.Dir(name) != dir {
+			t.Fatal(name, err)
+		}
+		f, err := os.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := rec.ReadRecording(f)
+		f.Close()
+		if err != nil || !back.At.Equal(x.At) || back.Frontend == "" {
+			t.Fatalf("%+v: %v", back, err)
+		}
+		if s, err := back.Suspects(); err != nil || len(s) != 1 || s[0].Tasks != 1 || s[0].Worst != 6 {
+			t.Errorf("%+v, %v", s, err)
+		}
+		back.Attempts = back.Attempts[:len(back.Attempts)-1]
+		if _, err := back.Suspects(); err == nil {
+			t.Error("half an attempt is one")
+		}
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil || len(files) != maxRecordings || !strings.Contains(files[0].Name(), at.Add(3*time.Second).UTC().Format("150405")) {
+		t.Errorf("%v, %v", files, err)
+	}
+}
+
+// What is copied of the attempts comes once, and what is forgotten is counted.
+func TestRecordAttempts(t *testing.T) {
+	var r rec.Attempts
+	total := 1<<18 + 1000
+	for i := range total {
+		a, _ := r.Next()
+		a.Waited = time.Duration(i)
+	}
+	part, after, lost, n := make([]rec.Attempt, 1000), uint64(500), 0, 0
+	for {
+		got, skipped := r.Copy(part, after)
+		lost += skipped
+		after += uint64(skipped + got)
+		for _, a := range part[:got] {
+			if a.Waited != time.Duration(500+lost+n) {
+				t.Fatal(fmt.Sprint("attempt ", n, " is ", a.Waited))
+			}
+			n++
+		}
+		if got < len(part) {
+			break
+		}
+	}
+	if lost != 500 || n != 1<<18 {
+		t.Errorf("%d are lost, %d come", lost, n)
+	}
+}
