@@ -34,6 +34,7 @@ enum RefusedReason {
   UNKNOWN_JOB = 6,   // no such job here, nor at the owner that the handle names
   UNAUTHORIZED = 7,  // the secret is missing or wrong
   OWNER_LOST = 8,    // the job's owner does not answer: resubmit what is unfinished under the same id
+  FORBIDDEN = 9,     // the caller is known, and may not do this: the job is of another tenant
 }
 
 // The one exception of every call. Act on reason, never on the text.
@@ -50,6 +51,7 @@ struct Caller {
   1: optional string secret,
   2: optional string name,
   3: bool forwarded = false,        // by another frontend: not to be forwarded again
+  4: optional string on_behalf,     // of whom a frontend has forwarded it, as client/TENANT; absent: of itself, or of who may do all
 }
 
 struct Demand {

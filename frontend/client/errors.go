@@ -26,6 +26,7 @@ const (
 	UnknownJob   = RefusedReason(v1.RefusedReason_UNKNOWN_JOB)  // it never was, or it has ended
 	Unauthorized = RefusedReason(v1.RefusedReason_UNAUTHORIZED) // the secret is missing or wrong
 	OwnerLost    = RefusedReason(v1.RefusedReason_OWNER_LOST)   // the job's frontend does not answer
+	Forbidden    = RefusedReason(v1.RefusedReason_FORBIDDEN)    // the job is of another tenant
 )
 
 func (r RefusedReason) String() string { return words(v1.RefusedReason(r).String()) }

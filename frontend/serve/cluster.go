@@ -93,7 +93,7 @@ func (h *handler) clusterOf(ctx context.Context, other string, req *v1.ClusterRe
 		if p.addr == other || p.called() == other {
 			h.metrics.forwarded.Inc()
 			ask := *req
-			ask.Caller, ask.Frontend = p.caller(), ""
+			ask.Caller, ask.Frontend = p.caller(ctx), ""
 			res, err := p.client.Cluster(ctx, &ask, callopt.WithRPCTimeout(ownerTimeout))
 			var refused *v1.Refused
 			if err != nil && !errors.As(err, &refused) {

@@ -22,7 +22,11 @@ func (h *handler) Explain(ctx context.Context, req *v1.ExplainRequest) (*v1.Expl
 	if req.Task < -1 {
 		return nil, refuse(v1.RefusedReason_INVALID, "task %d: give its index, from 0 on, or -1 for all", req.Task)
 	}
-	res, refused := h.explainHere(id, req.Task)
+	var res *v1.ExplainResponse
+	refused := h.mayLook(ctx, req.Caller, id)
+	if refused == nil {
+		res, refused = h.explainHere(id, req.Task)
+	}
 	if res != nil || refused.Reason != v1.RefusedReason_UNKNOWN_JOB || forwarded(req.Caller) {
 		return res, orNil(refused)
 	}

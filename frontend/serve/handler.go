@@ -31,7 +31,7 @@ func (h *handler) Submit(ctx context.Context, req *v1.SubmitRequest) (*v1.Submit
 	if owner := h.owner(ctx, req.Caller, req.Job); owner != nil {
 		return owner.Submit(ctx, req)
 	}
-	handle, err := h.submit(ctx, req.Job, h.listener.client(remoteAddr(ctx)), nil)
+	handle, err := h.submit(ctx, req.Caller, req.Job, h.listener.client(remoteAddr(ctx)), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -67,6 +67,9 @@ func (h *handler) Events(ctx context.Context, req *v1.EventsRequest) (*v1.Events
 		}
 		if r.moved {
 			return nil, refuse(v1.RefusedReason_OWNER_LOST, "this frontend lost the job: resubmit what is unfinished under the same id to another one")
+		}
+		if err := h.mayTouch(ctx, req.Caller, id, r.timed.tenant); err != nil {
+			return nil, err
 		}
 		now := time.Now()
 		if r.client = client; client == nil || !expired || !client.hungUp() {
@@ -128,6 +131,9 @@ func (h *handler) Cancel(ctx context.Context, req *v1.CancelRequest) (*v1.Cancel
 	if r == nil {
 		return nil, refuse(v1.RefusedReason_UNKNOWN_JOB, "job %v is not known here: it has ended, or belongs to another frontend (the owner in its handle)", id)
 	}
+	if err := h.mayTouch(ctx, req.Caller, id, r.timed.tenant); err != nil {
+		return nil, err
+	}
 	left := r.left
 	reason := req.Reason
 	if reason == "" {
@@ -139,8 +145,11 @@ func (h *handler) Cancel(ctx context.Context, req *v1.CancelRequest) (*v1.Cancel
 
 // submit hands a client's job to the core, unless it has it already. If a is not nil, it is a Run, which is answered when
 // the job is over, but not if there is an error.
-func (h *handler) submit(ctx context.Context, in *v1.Job, client *clientConn, a *asker) (*v1.Handle, error) {
+func (h *handler) submit(ctx context.Context, caller *v1.Caller, in *v1.Job, client *clientConn, a *asker) (*v1.Handle, error) {
 	defer taken(ctx)
+	if tenant, is := h.bound(ctx, caller); is && in != nil {
+		in.Tenant = tenant
+	}
 	job, err := h.parse(in)
 	if err != nil {
 		return nil, err
@@ -150,6 +159,9 @@ func (h *handler) submit(ctx context.Context, in *v1.Job, client *clientConn, a 
 	h.mu.Lock()
 	defer h.unlock()
 	if r := h.jobs[job.ID]; r != nil && !r.moved {
+		if err := h.mayTouch(ctx, caller, job.ID, r.timed.tenant); err != nil {
+			return nil, err
+		}
 		switch {
 		case a == nil:
 		case !r.run:

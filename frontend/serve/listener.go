@@ -42,8 +42,9 @@ type clientConn struct {
 	answers    atomic.Int64 // how often the server came back to read, or had written the answer to a Run: all it had to say until then is written
 	reading    atomic.Bool  // it waits for the client to say something
 	closed     atomic.Bool
-	stranger   *list.Element // nil: it is known, or closed. listener.mu guards it
-	trusted    bool          // known has been called: it is in no need of the lock
+	stranger   *list.Element     // nil: it is known, or closed. listener.mu guards it
+	trusted    bool              // known has been called: it is in no need of the lock
+	id         identity.Identity // by its certificate, once it is known; zero where there are none
 
 	mu      sync.Mutex // guards all below
 	owes    bool       // the answer to a Run: until it is written, nothing else may be
@@ -123,6 +124,7 @@ func (c *clientConn) known() {
 		return
 	}
 	c.trusted = true
+	c.id = c.listener.server.cfg.Keys.Peer(c.Conn)
 	c.listener.mu.Lock()
 	defer c.listener.mu.Unlock()
 	if c.stranger != nil {

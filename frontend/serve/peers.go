@@ -26,7 +26,7 @@ import (
 // knew: a handle comes from a client, and must not make this process connect to wherever it says.
 type peers struct {
 	self   string // address of this frontend
-	caller func() *v1.Caller
+	caller func(context.Context) *v1.Caller
 	keys   *identity.Keys
 	size   int
 	listed []string
@@ -37,7 +37,7 @@ type peers struct {
 // peer is another frontend.
 type peer struct {
 	addr   string
-	caller func() *v1.Caller
+	caller func(context.Context) *v1.Caller
 	client phoebe.Client          // nil until it is needed
 	gone   time.Time              // when gossip found that it is; zero: it is not
 	name   atomic.Pointer[string] // as it said itself; nil: it has not
@@ -51,9 +51,14 @@ const peerMemory = 10 * time.Minute
 const ownerTimeout = time.Second
 
 func newPeers(cfg *Config) *peers {
-	caller := func() *v1.Caller {
+	caller := func(ctx context.Context) *v1.Caller {
 		secret := cfg.asked().Tell()
-		return &v1.Caller{Secret: &secret, Name: &cfg.Name, Forwarded: true}
+		c := &v1.Caller{Secret: &secret, Name: &cfg.Name, Forwarded: true}
+		if id := asks(ctx); id.Roles&identity.Client != 0 {
+			name := id.String()
+			c.OnBehalf = &name
+		}
+		return c
 	}
 	p := &peers{self: cfg.Advertise, caller: caller, keys: cfg.Keys, size: cfg.MaxRequest, listed: cfg.Peers, byAddr: map[string]*peer{}}
 	p.set(nil, time.Now())
@@ -186,14 +191,14 @@ func (p *peer) close() {
 
 // owns asks whether the peer answers and has the job.
 func (p *peer) owns(ctx context.Context, job string) bool {
-	_, err := p.client.Events(ctx, &v1.EventsRequest{Caller: p.caller(), Handle: &v1.Handle{Job: job, Owner: p.addr}, MaxEvents: 1},
+	_, err := p.client.Events(ctx, &v1.EventsRequest{Caller: p.caller(context.Background()), Handle: &v1.Handle{Job: job, Owner: p.addr}, MaxEvents: 1},
 		callopt.WithRPCTimeout(ownerTimeout))
 	return err == nil
 }
 
 // Run has no time limit of its own, so it asks all along whether the peer is there.
 func (p *peer) Run(ctx context.Context, req *v1.RunRequest) (*v1.RunResponse, error) {
-	req.Caller = p.caller()
+	req.Caller = p.caller(ctx)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
@@ -215,26 +220,26 @@ func (p *peer) Run(ctx context.Context, req *v1.RunRequest) (*v1.RunResponse, er
 }
 
 func (p *peer) Submit(ctx context.Context, req *v1.SubmitRequest) (*v1.SubmitResponse, error) {
-	req.Caller = p.caller()
+	req.Caller = p.caller(ctx)
 	res, err := p.client.Submit(ctx, req, callopt.WithRPCTimeout(10*ownerTimeout))
 	return res, lostOwner(p.addr, err)
 }
 
 func (p *peer) Events(ctx context.Context, req *v1.EventsRequest) (*v1.EventsResponse, error) {
-	req.Caller = p.caller()
+	req.Caller = p.caller(ctx)
 	res, err := p.client.Events(ctx, req, callopt.WithRPCTimeout(micros(req.MaxWaitUs)+3*ownerTimeout))
 	return res, lostOwner(p.addr, err)
 }
 
 func (p *peer) Cancel(ctx context.Context, req *v1.CancelRequest) (*v1.CancelResponse, error) {
-	req.Caller = p.caller()
+	req.Caller = p.caller(ctx)
 	res, err := p.client.Cancel(ctx, req, callopt.WithRPCTimeout(3*ownerTimeout))
 	return res, lostOwner(p.addr, err)
 }
 
 // Explain returns the answer, a refusal, or neither if there is no answer.
 func (p *peer) Explain(ctx context.Context, req *v1.ExplainRequest) (*v1.ExplainResponse, *v1.Refused) {
-	req = &v1.ExplainRequest{Caller: p.caller(), Handle: req.Handle, Task: req.Task}
+	req = &v1.ExplainRequest{Caller: p.caller(ctx), Handle: req.Handle, Task: req.Task}
 	res, err := p.client.Explain(ctx, req, callopt.WithRPCTimeout(3*ownerTimeout))
 	var refused *v1.Refused
 	if err != nil {

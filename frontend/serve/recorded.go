@@ -26,6 +26,12 @@ const (
 
 // Jobs implements the API.
 func (h *handler) Jobs(ctx context.Context, req *v1.JobsRequest) (*v1.JobsResponse, error) {
+	if tenant, is := h.bound(ctx, req.Caller); is {
+		if req.Filter == nil {
+			req.Filter = v1.NewJobFilter()
+		}
+		req.Filter.Tenant = &tenant
+	}
 	after, err := parseCursor(req.Cursor)
 	if err != nil {
 		return nil, err
@@ -41,7 +47,7 @@ func (h *handler) Jobs(ctx context.Context, req *v1.JobsRequest) (*v1.JobsRespon
 	}
 	defer end()
 	answers := everyone(ctx, h, req.Caller, func(ctx context.Context, p *peer, within callopt.Option) (*v1.JobsResponse, error) {
-		return p.client.Jobs(ctx, &v1.JobsRequest{Caller: p.caller(), Filter: req.Filter, Cursor: req.Cursor, MaxJobs: int32(most)}, within)
+		return p.client.Jobs(ctx, &v1.JobsRequest{Caller: p.caller(ctx), Filter: req.Filter, Cursor: req.Cursor, MaxJobs: int32(most)}, within)
 	})
 	res := &v1.JobsResponse{Jobs: h.jobsHere(req.Filter, after, most+1), Frontends: []*v1.Told{h.told()}}
 	more := false
@@ -209,12 +215,15 @@ func (h *handler) Trace(ctx context.Context, req *v1.TraceRequest) (*v1.TraceRes
 	most = min(most, maxAttempts)
 	res := h.traceHere(id, int(req.First), most)
 	if res != nil {
+		if err := h.mayTouch(ctx, req.Caller, id, res.Job.Tenant); err != nil {
+			return nil, err
+		}
 		res.Frontends = []*v1.Told{h.told()}
 		return res, nil
 	}
 	told := []*v1.Told{h.told()}
 	for _, a := range everyone(ctx, h, req.Caller, func(ctx context.Context, p *peer, within callopt.Option) (*v1.TraceResponse, error) {
-		return p.client.Trace(ctx, &v1.TraceRequest{Caller: p.caller(), Job: req.Job, First: req.First, MaxAttempts: int32(most)}, within)
+		return p.client.Trace(ctx, &v1.TraceRequest{Caller: p.caller(ctx), Job: req.Job, First: req.First, MaxAttempts: int32(most)}, within)
 	}) {
 		told = append(told, a.told((*v1.TraceResponse).GetFrontends))
 		if a.res != nil && (res == nil || a.res.Total > res.Total) { // a job may have gone from one frontend to another

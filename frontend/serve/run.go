@@ -41,7 +41,7 @@ func (h *handler) run(ctx context.Context, client *clientConn, seq int32, req *v
 		client.pay(answer.To(seq))
 		return
 	}
-	if _, err := h.submit(ctx, req.Job, client, &asker{client, seq}); err != nil {
+	if _, err := h.submit(ctx, req.Caller, req.Job, client, &asker{client, seq}); err != nil {
 		client.pay(thrown(seq, err))
 	}
 }

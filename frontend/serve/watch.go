@@ -26,13 +26,16 @@ const maxTop = 64
 
 // Watch implements the API.
 func (h *handler) Watch(ctx context.Context, req *v1.WatchRequest) (*v1.WatchResponse, error) {
+	if tenant, is := h.bound(ctx, req.Caller); is {
+		return nil, refuse(v1.RefusedReason_FORBIDDEN, "what all tenants do together is for operators: your certificate names tenant %q", tenant)
+	}
 	end, err := h.beginLook()
 	if err != nil {
 		return nil, err
 	}
 	defer end()
 	answers := everyone(ctx, h, req.Caller, func(ctx context.Context, p *peer, within callopt.Option) (*v1.WatchResponse, error) {
-		return p.client.Watch(ctx, &v1.WatchRequest{Caller: p.caller(), WindowUs: req.WindowUs, SinceUs: req.SinceUs, Top: req.Top}, within)
+		return p.client.Watch(ctx, &v1.WatchRequest{Caller: p.caller(ctx), WindowUs: req.WindowUs, SinceUs: req.SinceUs, Top: req.Top}, within)
 	})
 	res := h.watchHere(req)
 	windows := [][]*v1.Window{res.Windows}

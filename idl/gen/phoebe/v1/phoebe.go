@@ -129,6 +129,7 @@ const (
 	RefusedReason_UNKNOWN_JOB  RefusedReason = 6
 	RefusedReason_UNAUTHORIZED RefusedReason = 7
 	RefusedReason_OWNER_LOST   RefusedReason = 8
+	RefusedReason_FORBIDDEN    RefusedReason = 9
 )
 
 func (p RefusedReason) String() string {
@@ -149,6 +150,8 @@ func (p RefusedReason) String() string {
 		return "UNAUTHORIZED"
 	case RefusedReason_OWNER_LOST:
 		return "OWNER_LOST"
+	case RefusedReason_FORBIDDEN:
+		return "FORBIDDEN"
 	}
 	return "<UNSET>"
 }
@@ -171,6 +174,8 @@ func RefusedReasonFromString(s string) (RefusedReason, error) {
 		return RefusedReason_UNAUTHORIZED, nil
 	case "OWNER_LOST":
 		return RefusedReason_OWNER_LOST, nil
+	case "FORBIDDEN":
+		return RefusedReason_FORBIDDEN, nil
 	}
 	return RefusedReason(0), fmt.Errorf("not a valid RefusedReason string")
 }
@@ -792,6 +797,7 @@ type Caller struct {
 	Secret    *string `thrift:"secret,1,optional" frugal:"1,optional,string" json:"secret,omitempty"`
 	Name      *string `thrift:"name,2,optional" frugal:"2,optional,string" json:"name,omitempty"`
 	Forwarded bool    `thrift:"forwarded,3" frugal:"3,default,bool" json:"forwarded"`
+	OnBehalf  *string `thrift:"on_behalf,4,optional" frugal:"4,optional,string" json:"on_behalf,omitempty"`
 }
 
 func NewCaller() *Caller {
@@ -825,6 +831,15 @@ func (p *Caller) GetName() (v string) {
 func (p *Caller) GetForwarded() (v bool) {
 	return p.Forwarded
 }
+
+var Caller_OnBehalf_DEFAULT string
+
+func (p *Caller) GetOnBehalf() (v string) {
+	if !p.IsSetOnBehalf() {
+		return Caller_OnBehalf_DEFAULT
+	}
+	return *p.OnBehalf
+}
 func (p *Caller) SetSecret(val *string) {
 	p.Secret = val
 }
@@ -834,6 +849,9 @@ func (p *Caller) SetName(val *string) {
 func (p *Caller) SetForwarded(val bool) {
 	p.Forwarded = val
 }
+func (p *Caller) SetOnBehalf(val *string) {
+	p.OnBehalf = val
+}
 
 func (p *Caller) IsSetSecret() bool {
 	return p.Secret != nil
@@ -841,6 +859,10 @@ func (p *Caller) IsSetSecret() bool {
 
 func (p *Caller) IsSetName() bool {
 	return p.Name != nil
+}
+
+func (p *Caller) IsSetOnBehalf() bool {
+	return p.OnBehalf != nil
 }
 
 func (p *Caller) String() string {
@@ -854,6 +876,7 @@ var fieldIDToName_Caller = map[int16]string{
 	1: "secret",
 	2: "name",
 	3: "forwarded",
+	4: "on_behalf",
 }
 
 type Demand struct {
