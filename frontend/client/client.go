@@ -75,13 +75,17 @@ func (c *config) open() (err error) {
 // watch takes in what changes in those files, until the client is closed.
 func (c *Client) watch() {
 	ctx, cancel := context.WithCancel(context.Background())
-	wrong := func(err error) { c.cfg.log.Warn("new keys are no use: the old ones stay", "err", err) }
+	told := func(err error) {
+		if err != nil {
+			c.cfg.log.Warn("new keys are no use: the old ones stay", "err", err)
+		}
+	}
 	c.background.Go(func() {
 		<-c.closing
 		cancel()
 	})
-	c.background.Go(func() { c.cfg.keys.Watch(ctx, wrong) })
-	c.background.Go(func() { c.cfg.secrets.Watch(ctx, wrong) })
+	c.background.Go(func() { c.cfg.keys.Watch(ctx, told) })
+	c.background.Go(func() { c.cfg.secrets.Watch(ctx, told) })
 }
 
 // caller is who calls; nil: nobody in particular.

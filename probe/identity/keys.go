@@ -29,6 +29,9 @@ var fileNames = [...]string{CAFile, CertFile, KeyFile}
 // Keys are the certificates of a process. It speaks TLS 1.3 with those whose certificates its CA has signed and have the role
 // that fits. A nil one speaks with everyone, in plain.
 type Keys struct {
+	// Refused, if it is set before there are connections, is told of those who wanted to connect and may not.
+	Refused func(from string, why error)
+
 	dir string
 
 	mu    sync.Mutex
@@ -48,6 +51,7 @@ type bundle struct {
 type peer struct {
 	needs Role
 	usage x509.ExtKeyUsage
+	from  string  // its address
 	by    *bundle // of ours that it was shown
 
 	// Set by the handshake.
@@ -181,6 +185,9 @@ func (k *Keys) admit(p *peer, chain []*x509.Certificate) error {
 	for {
 		b, shown := k.bundle(), *p
 		if err := b.verify(&shown, chain); err != nil {
+			if k.Refused != nil && p.usage == x509.ExtKeyUsageClientAuth {
+				k.Refused(p.from, err)
+			}
 			return err
 		}
 		k.mu.Lock()
@@ -197,6 +204,7 @@ func (k *Keys) admit(p *peer, chain []*x509.Certificate) error {
 
 // seal has c speak TLS.
 func (k *Keys) seal(c net.Conn, p *peer, end func(net.Conn, *tls.Config) *tls.Conn) *sock.Conn {
+	p.from = c.RemoteAddr().String()
 	var s *sock.Conn
 	s = sock.Seal(c, func(c net.Conn) *tls.Conn { return end(c, k.config(p)) }, func() {
 		k.mu.Lock()
@@ -279,18 +287,18 @@ func (k *Keys) Current(c net.Conn) bool {
 }
 
 // Watch takes in what changes in the folder, until ctx ends, and closes the connections of those whose certificates do not
-// count any more. wrong is called when what is there cannot be used; what was there before counts on.
-func (k *Keys) Watch(ctx context.Context, wrong func(error)) {
+// count any more. told is called with nil when they have changed, and with an error when what is there cannot be used; what was
+// there before counts on.
+func (k *Keys) Watch(ctx context.Context, told func(error)) {
 	if k != nil {
-		every(ctx, wrong, func() error { return k.look(time.Now()) })
+		every(ctx, told, func() (bool, error) { return k.look(time.Now()) })
 	}
 }
 
 // look looks once.
-func (k *Keys) look(now time.Time) error {
+func (k *Keys) look(now time.Time) (changed bool, err error) {
 	b, err := readBundle(k.dir)
 	k.mu.Lock()
-	changed := false
 	if err == nil {
 		for i := range b.files {
 			changed = changed || !bytes.Equal(b.files[i], k.now.files[i])
@@ -309,5 +317,5 @@ func (k *Keys) look(now time.Time) error {
 	for _, c := range over {
 		c.Close()
 	}
-	return err
+	return changed, err
 }

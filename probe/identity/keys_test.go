@@ -216,7 +216,7 @@ func TestRotation(t *testing.T) {
 	look := func() {
 		t.Helper()
 		for _, k := range []*Keys{ks, kc} {
-			if err := k.look(now); err != nil {
+			if _, err := k.look(now); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -269,7 +269,7 @@ func TestRotation(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(server, CertFile), []byte("-----BEGIN"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := ks.look(now); err == nil {
+	if _, err := ks.look(now); err == nil {
 		t.Error("no error for half a file")
 	}
 	got, _ = ask(t, kc, addr, Frontend)

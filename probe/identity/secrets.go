@@ -103,26 +103,27 @@ func (s *Secrets) Version() uint64 {
 	return s.now.Load().version
 }
 
-// Watch takes in what changes in their file, until ctx ends. wrong is called when what is there cannot be used; what was there
-// before counts on.
-func (s *Secrets) Watch(ctx context.Context, wrong func(error)) {
+// Watch takes in what changes in their file, until ctx ends. told is called with nil when they have changed, and with an error
+// when what is there cannot be used; what was there before counts on.
+func (s *Secrets) Watch(ctx context.Context, told func(error)) {
 	if s == nil || s.file == "" {
 		return
 	}
-	every(ctx, wrong, func() error {
+	every(ctx, told, func() (changed bool, err error) {
 		all, err := s.read()
 		if err == nil && !slices.Equal(all, s.All()) {
 			s.set(all)
+			changed = true
 		}
-		return err
+		return changed, err
 	})
 }
 
 // lookEvery is how often files are looked at, and for certificates that have ended.
 const lookEvery = time.Second
 
-// every looks again and again, until ctx ends, and tells each error once.
-func every(ctx context.Context, wrong func(error), look func() error) {
+// every looks again and again, until ctx ends, and tells of each change, and of each error once.
+func every(ctx context.Context, told func(error), look func() (changed bool, err error)) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	said := ""
@@ -132,11 +133,13 @@ func every(ctx context.Context, wrong func(error), look func() error) {
 			return
 		case <-tick.C:
 		}
+		changed, err := look()
 		text := ""
-		if err := look(); err != nil {
-			if text = err.Error(); text != said {
-				wrong(err)
-			}
+		if err != nil {
+			text = err.Error()
+		}
+		if changed || text != "" && text != said {
+			told(err)
 		}
 		said = text
 	}

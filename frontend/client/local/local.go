@@ -126,7 +126,7 @@ func start(cfg Config) (*Cluster, error) {
 		var ctx context.Context
 		ctx, c.stop = context.WithCancel(context.Background())
 		go c.keys.Watch(ctx, func(err error) {
-			if cfg.Logger != nil {
+			if cfg.Logger != nil && err != nil {
 				cfg.Logger.Warn("new keys are no use: the old ones stay", "err", err)
 			}
 		})
