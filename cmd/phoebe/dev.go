@@ -23,6 +23,7 @@ const devPort = 7410
 type devCmd struct {
 	Fleet        bool   `help:"Rehearse a fleet in production: each frontend and worker is a process of its own, which is started again when it ends, behind a balancer. Default: no."`
 	Balancer     string `default:"auto" enum:"auto,haproxy,nginx,none" help:"The balancer of --fleet: ${enum}; auto is haproxy where it is installed. Default ${default}."`
+	TLS          bool   `name:"tls" help:"With --fleet, by mutual TLS, with certificates that are made for it. Default: no."`
 	Frontends    *int   `placeholder:"N" help:"Number of frontends. Default: 2; of --fleet 3."`
 	Workers      *int   `placeholder:"N" help:"Number of workers. Default: 4; of --fleet 6."`
 	Slots        int    `default:"4" placeholder:"N" help:"Short tasks that each worker runs at once, each with 1000 millicores and 256 MiB. Default ${default}."`
@@ -68,6 +69,9 @@ func (c *devCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error 
 	if frontends < 1 || workers < 1 {
 		return usage(errors.New("--frontends and --workers must be 1 or more"))
 	}
+	if c.TLS && (!c.Fleet || c.TLSDir != "") {
+		return usage(errors.New("--tls makes certificates for --fleet: give that, and no --tls-dir"))
+	}
 	if c.Fleet {
 		return c.rehearse(ctx, out, log, frontends, workers)
 	}
@@ -91,6 +95,10 @@ func (c *devCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error 
 		}
 	}
 	set := metrics.NewSet()
+	by := trust{secrets: secrets}
+	if err := by.open(c.AuditLog, set); err != nil {
+		return err
+	}
 	fileLimit := wserve.RaiseFileLimit(uint64(frontends)*uint64(c.MaxClients+workers) + spareFiles)
 	port := devPort
 	if c.FrontendPort != nil {
@@ -100,6 +108,7 @@ func (c *devCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error 
 		Frontends: frontends, Workers: workers, Slots: c.Slots, FrontendPort: port, OrFree: c.FrontendPort == nil, WorkerPort: c.WorkerPort,
 		Registry: registry, Policy: c.Policy, Secrets: secrets, TLSDir: c.TLSDir, Logger: log, Metrics: set,
 		Frontend: func(_ int, f *fserve.Config) {
+			f.Audit = by.audit
 			f.Version, f.FileLimit, f.Core.ProbeRatio = version(), fileLimit, c.ProbeRatio
 			c.frontendLimits.apply(f)
 		},
@@ -137,7 +146,7 @@ func (c *devCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error 
 	if err != nil {
 		return errors.Join(err, cluster.Close())
 	}
-	return c.serve(ctx, log, set, trust{secrets: secrets}, service{
+	return c.serve(ctx, log, set, by, service{
 		ready: cluster.Ready, failed: cluster.Failed, drain: cluster.Drain, close: cluster.Close, page: page,
 		told: func(page string) { fmt.Fprintf(out.out, "page %s\n", page) },
 	})

@@ -182,6 +182,11 @@ func (c *frontendCmd) Run(ctx context.Context, out *streams, log *slog.Logger) e
 		return usage(err)
 	}
 	cfg.Logger = log
+	by := trust{keys: cfg.Keys, secrets: cfg.Secrets}
+	if err := by.open(c.AuditLog, cfg.Metrics); err != nil {
+		return err
+	}
+	cfg.Audit = by.audit
 	if list, ok := cfg.Workers.(serve.File); ok {
 		list.Warn = func(err error) { log.Warn("the list of workers stays as it was", "err", err) }
 		cfg.Workers = list
@@ -208,7 +213,7 @@ func (c *frontendCmd) Run(ctx context.Context, out *streams, log *slog.Logger) e
 			return errors.Join(err, s.Close())
 		}
 	}
-	return c.serve(ctx, log, cfg.Metrics, trust{cfg.Keys, cfg.Secrets}, service{
+	return c.serve(ctx, log, cfg.Metrics, by, service{
 		page:    page,
 		ready:   s.Ready,
 		warning: s.Warning,

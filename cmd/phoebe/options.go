@@ -11,11 +11,14 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"time"
 
+	"github.com/VictoriaMetrics/metrics"
 	"github.com/alecthomas/kong"
 	"github.com/cloudwego/kitex/pkg/klog"
 
 	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/audit"
 	"github.com/phoebe-sched/phoebe/probe/identity"
 )
 
@@ -79,19 +82,47 @@ func (s *secretFlags) keys() (*identity.Keys, error) {
 	return keys, nil
 }
 
-// trust is by what a process knows its peers.
+// trust is by what a process knows its peers, and where it is written down what they ask for.
 type trust struct {
 	keys    *identity.Keys
 	secrets *identity.Secrets
+	audit   *audit.Log
 }
 
 // watch takes in what changes in --tls-dir and --secret-file, until ctx ends.
 func (t trust) watch(ctx context.Context, log *slog.Logger) {
-	wrong := func(err error) {
-		log.Error("what is in --tls-dir or --secret-file cannot be used: what was there before counts on", "err", err)
+	told := func(flag string) func(error) {
+		return func(err error) {
+			if t.audit.Note(audit.Entry{What: "configuration", Name: flag}, err); err != nil {
+				log.Error("what is there cannot be used: what was there before counts on", "flag", flag, "err", err)
+			} else {
+				log.Info("read again", "flag", flag)
+			}
+		}
 	}
-	go t.keys.Watch(ctx, wrong)
-	go t.secrets.Watch(ctx, wrong)
+	go t.keys.Watch(ctx, told("--tls-dir"))
+	go t.secrets.Watch(ctx, told("--secret-file"))
+}
+
+// open opens the audit log, if a file is named, and has it told of those whom the keys refuse. Metrics of both go into the set.
+func (t *trust) open(auditLog string, set *metrics.Set) (err error) {
+	set.NewGauge("phoebe_tls_certificate_expiry_seconds", func() float64 {
+		if t.keys == nil {
+			return math.Inf(1)
+		}
+		return time.Until(t.keys.Until()).Seconds()
+	})
+	dropped := set.NewCounter("phoebe_audit_dropped_total")
+	if auditLog == "" {
+		return nil
+	}
+	if t.audit, err = audit.Open(auditLog, dropped); err != nil {
+		return usage(fmt.Errorf("--audit-log: %w", err))
+	}
+	if t.keys != nil {
+		t.keys.Refused = func(from string, why error) { t.audit.Note(audit.Entry{What: "connect", From: from}, why) }
+	}
+	return nil
 }
 
 const secretVariable = "PHOEBE_SECRET"

@@ -18,6 +18,7 @@ import (
 
 	"github.com/phoebe-sched/phoebe/frontend/client"
 	"github.com/phoebe-sched/phoebe/frontend/ui"
+	"github.com/phoebe-sched/phoebe/probe/audit"
 	"github.com/phoebe-sched/phoebe/probe/exposition"
 	"github.com/phoebe-sched/phoebe/probe/identity"
 )
@@ -27,6 +28,7 @@ type serviceFlags struct {
 	Admin             string        `placeholder:"HOST:PORT" help:"Serve /metrics (Prometheus), /livez, /readyz and /debug/pprof here, and of frontends the web page /ui/; without a host on loopback only. Web pages of other sites are refused. Default: off; of dev a free port."`
 	AdminTokenFile    string        `placeholder:"FILE" help:"File with a token that must be shown at --admin to change something there, as to cancel a job on the web page, and to profile: as a bearer or as a password. Default: none, the web page only shows."`
 	MetricsHistograms string        `default:"le" enum:"le,vmrange,both" help:"Buckets of the histograms of /metrics: ${enum}. Prometheus needs le, VictoriaMetrics reads either, and those of vmrange are finer. Default ${default}."`
+	AuditLog          string        `placeholder:"FILE" help:"File to which a line of JSON is appended for each job that is submitted, cancelled or explained, each change through --admin, each drain, each file with keys that is read again, and whoever is refused: who, from where, what, and the decision. Default: none."`
 	DrainTimeout      time.Duration `default:"30s" placeholder:"D" help:"How long SIGTERM or SIGINT waits for work under way to end; a second signal ends the process at once. Default ${default}."`
 }
 
@@ -49,11 +51,11 @@ func (f *serviceFlags) serve(ctx context.Context, log *slog.Logger, set *metrics
 		if s.page != nil {
 			err = errors.Join(err, s.page.Close())
 		}
-		err = errors.Join(err, s.close())
+		err = errors.Join(err, s.close(), by.audit.Close())
 	}()
 	var draining atomic.Bool
 	if f.Admin != "" {
-		admin, err := f.startAdmin(log, set, by.keys, s, &draining)
+		admin, err := f.startAdmin(log, set, by, s, &draining)
 		if err != nil {
 			return err
 		}
@@ -76,6 +78,7 @@ func (f *serviceFlags) serve(ctx context.Context, log *slog.Logger, set *metrics
 	case <-ctx.Done():
 	}
 	draining.Store(true)
+	by.audit.Note(audit.Entry{What: "drain", Name: context.Cause(ctx).Error()}, nil)
 	_ = notify("STOPPING=1") // whether systemd knows makes no difference now
 	if s.delay > 0 && f.Admin != "" {
 		log.Info("is not ready any more, and still accepts", "reason", context.Cause(ctx).Error(), "delay", s.delay.String())
@@ -103,7 +106,7 @@ func (f *serviceFlags) checkAdmin() error {
 }
 
 // startAdmin serves what operators and monitors ask for.
-func (f *serviceFlags) startAdmin(log *slog.Logger, set *metrics.Set, keys *identity.Keys, of service, draining *atomic.Bool) (*http.Server, error) {
+func (f *serviceFlags) startAdmin(log *slog.Logger, set *metrics.Set, by trust, of service, draining *atomic.Bool) (*http.Server, error) {
 	token, err := f.adminToken()
 	if err != nil {
 		return nil, err
@@ -160,19 +163,19 @@ func (f *serviceFlags) startAdmin(log *slog.Logger, set *metrics.Set, keys *iden
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	s := &http.Server{
-		Handler: refuseForeign(operatorsOnly(withToken(mux, token), keys), l.Addr(), host), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
+		Handler: by.noted(refuseForeign(operatorsOnly(withToken(mux, token), by.keys), l.Addr(), host)), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
 		ErrorLog:    slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	go func() {
-		if err := s.Serve(keys.Listen(l, identity.Anyone)); !errors.Is(err, http.ErrServerClosed) {
+		if err := s.Serve(by.keys.Listen(l, identity.Anyone)); !errors.Is(err, http.ErrServerClosed) {
 			log.Error("the admin port fails", "err", err)
 		}
 	}()
 	log.Info("admin port serves", "address", l.Addr().String())
 	if of.told != nil {
 		scheme := "http"
-		if keys != nil {
+		if by.keys != nil {
 			scheme = "https"
 		}
 		of.told(fmt.Sprintf("%s://%v%s", scheme, l.Addr(), ui.Path))
@@ -213,6 +216,41 @@ func withToken(h http.Handler, token ui.Token) http.Handler {
 }
 
 type connKey struct{}
+
+// noted writes down what somebody changes, or may not.
+func (t trust) noted(h http.Handler) http.Handler {
+	if t.audit == nil {
+		return h
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s := &statusWriter{ResponseWriter: w, status: http.StatusOK}
+		h.ServeHTTP(s, r)
+		refused := s.status == http.StatusUnauthorized || s.status == http.StatusForbidden || s.status == http.StatusMisdirectedRequest
+		if looks := r.Method == http.MethodGet || r.Method == http.MethodHead; looks && !refused {
+			return
+		}
+		var err error
+		if s.status >= http.StatusBadRequest {
+			err = errors.New(http.StatusText(s.status))
+		}
+		who := t.keys.Peer(r.Context().Value(connKey{}).(net.Conn))
+		t.audit.Note(audit.Entry{What: r.Method + " " + r.URL.Path, Who: who.String(), From: r.RemoteAddr}, err)
+	})
+}
+
+// statusWriter remembers the status of an answer.
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+}
+
+func (s *statusWriter) WriteHeader(status int) {
+	s.status = status
+	s.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap is for http.ResponseController.
+func (s *statusWriter) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
 // operatorsOnly keeps everything but the checks for operators, where certificates tell who is who.
 func operatorsOnly(h http.Handler, keys *identity.Keys) http.Handler {

@@ -1,16 +1,21 @@
 package main_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/probe/audit"
 	"github.com/phoebe-sched/phoebe/probe/identity"
 )
 
@@ -26,7 +31,7 @@ func secure(t *testing.T) *secured {
 	t.Helper()
 	s := &secured{t: t, keys: filepath.Join(t.TempDir(), "keys")}
 	phoebe(t, "tls", s.keys, "--for", "frontend,worker,operator,client/acme,client/other").want(t, 0)
-	s.frontend = meet(start(t, append(gossipFlags, "--tls-dir", s.dir("frontend"))...))
+	s.frontend = meet(start(t, append(gossipFlags, "--tls-dir", s.dir("frontend"), "--audit-log", s.audit())...))
 	s.worker = start(t, "--log-level", "info", "worker", "--listen", "127.0.0.1:0", "--name", "w", "--join", s.frontend.heartbeat, "--tls-dir", s.dir("worker"),
 		"--cache-dir", filepath.Join(t.TempDir(), "cache"), "--files-listen", freeAddress(t), "--admin", "127.0.0.1:0", "--allow-exec")
 	s.linked(1)
@@ -36,6 +41,9 @@ func secure(t *testing.T) *secured {
 func (s *secured) dir(who string) string {
 	return filepath.Join(s.keys, strings.ReplaceAll(who, "/", "-"))
 }
+
+// audit is the frontend's log of who asked for what.
+func (s *secured) audit() string { return filepath.Join(filepath.Dir(s.keys), "audit") }
 
 // client is one with the keys of who.
 func (s *secured) client(who string, addrs ...string) *client.Client {
@@ -176,5 +184,59 @@ func TestNotInTheOpen(t *testing.T) {
 		{[]string{"tls", keys + "x", "--for", "boss"}, `unknown role "boss"`},
 	} {
 		phoebe(t, c.args...).want(t, 2, c.text)
+	}
+}
+
+// The audit log tells who asked for what, and who was refused, and no payload.
+func TestAuditLog(t *testing.T) {
+	t.Parallel()
+	s := secure(t)
+	running, err := s.client("client/acme").Submit(t.Context(), client.Job{Tasks: []client.Task{{Function: "sleep", Payload: []byte("3600.25s")}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.client("client/other").Cancel(t.Context(), running.Handle(), "no"); err == nil {
+		t.Error("another tenant cancels it")
+	}
+	if _, err := s.client("operator").Explain(t.Context(), running.Handle(), -1); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.client("client/acme").Cancel(t.Context(), running.Handle(), "yes"); err != nil {
+		t.Error(err)
+	}
+	keys, err := identity.Open(s.dir("worker"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := keys.Connect(t.Context(), new(net.Dialer).DialContext, s.frontend.api, identity.Frontend)
+	if err == nil {
+		c.Read(make([]byte, 1))
+		c.Close()
+	}
+	s.frontend.signal(syscall.SIGTERM)
+	s.frontend.ends()
+	text, err := os.ReadFile(s.audit())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for line := range bytes.Lines(text) {
+		var e audit.Entry
+		if err := json.Unmarshal(line, &e); err != nil {
+			t.Fatalf("%v: %s", err, line)
+		}
+		if e.Job != "" && (e.Job != running.Handle().Job || !strings.HasPrefix(e.From, "127.0.0.1:")) {
+			t.Errorf("%+v", e)
+		}
+		got = append(got, strings.TrimSpace(e.What+" "+e.Who+" "+e.Decision))
+	}
+	want := []string{
+		"submit client/acme done", "cancel client/other refused", "explain operator done", "cancel client/acme done", "connect  refused", "drain  done",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	if bytes.Contains(text, []byte("3600.25")) {
+		t.Errorf("it tells payloads: %s", text)
 	}
 }

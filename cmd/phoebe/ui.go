@@ -36,7 +36,12 @@ func (c *uiCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
 	if err != nil {
 		return usage(err)
 	}
-	return c.serve(ctx, log, metrics.NewSet(), trust{}, service{
+	var by trust
+	set := metrics.NewSet()
+	if err := by.open(c.AuditLog, set); err != nil {
+		return err
+	}
+	return c.serve(ctx, log, set, by, service{
 		ready:  func() error { return nil },
 		failed: func(ctx context.Context) error { <-ctx.Done(); return nil },
 		drain:  func(context.Context) error { return nil },

@@ -166,6 +166,11 @@ func (c *workerCmd) Run(ctx context.Context, out *streams, log *slog.Logger) err
 		return usage(err)
 	}
 	cfg.Logger = log
+	by := trust{keys: cfg.Keys, secrets: cfg.Secrets}
+	if err := by.open(c.AuditLog, cfg.Metrics); err != nil {
+		return err
+	}
+	cfg.Audit = by.audit
 	s, err := serve.New(cfg)
 	if err != nil {
 		return usage(err)
@@ -177,7 +182,7 @@ func (c *workerCmd) Run(ctx context.Context, out *streams, log *slog.Logger) err
 		return errors.Join(err, s.Close())
 	}
 	fmt.Fprintf(out.out, "worker %s\n", s.Addr())
-	return c.serve(ctx, log, cfg.Metrics, trust{cfg.Keys, cfg.Secrets}, service{
+	return c.serve(ctx, log, cfg.Metrics, by, service{
 		ready: s.Ready,
 		failed: func(ctx context.Context) error {
 			select {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/phoebe-sched/phoebe/frontend"
 	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/audit"
 	"github.com/phoebe-sched/phoebe/probe/identity"
 )
 
@@ -71,6 +72,8 @@ type Config struct {
 	SLOs         []SLO         // when one is broken, what happens is recorded
 	RecordDir    string        // where; empty: nowhere
 	FileLimit    uint64        // files that the process may have open, to be told to operators; 0: not known
+
+	Audit *audit.Log // of who asked for what; nil: none
 
 	Logger  *slog.Logger // default: none
 	Metrics *metrics.Set // frontends may share one; default: a set of its own

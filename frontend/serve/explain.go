@@ -24,6 +24,7 @@ func (h *handler) Explain(ctx context.Context, req *v1.ExplainRequest) (*v1.Expl
 	}
 	var res *v1.ExplainResponse
 	refused := h.mayLook(ctx, req.Caller, id)
+	h.note(ctx, req.Caller, "explain", req.Handle.Job, "", orNil(refused))
 	if refused == nil {
 		res, refused = h.explainHere(id, req.Task)
 	}

@@ -108,7 +108,9 @@ func (g *gate) OnRead(ctx context.Context, conn net.Conn) error {
 	v.head, v.unread = head, head.Size
 	if !g.server.cfg.asked().Takes(string(head.Secret)) {
 		g.server.metrics.unauthorized.Inc()
-		return v.refuse(head.Size <= strange, refuse(v1.RefusedReason_UNAUTHORIZED, "the secret is missing or wrong: give the one that this frontend was started with, in the caller, which comes first in the request"))
+		refusal := refuse(v1.RefusedReason_UNAUTHORIZED, "the secret is missing or wrong: give the one that this frontend was started with, in the caller, which comes first in the request")
+		g.calls.note(ctx, nil, string(head.Method), "", "", refusal)
+		return v.refuse(head.Size <= strange, refusal)
 	}
 	v.client.known()
 	if head.Size > small {

@@ -69,6 +69,7 @@ func (h *handler) Events(ctx context.Context, req *v1.EventsRequest) (*v1.Events
 			return nil, refuse(v1.RefusedReason_OWNER_LOST, "this frontend lost the job: resubmit what is unfinished under the same id to another one")
 		}
 		if err := h.mayTouch(ctx, req.Caller, id, r.timed.tenant); err != nil {
+			h.note(ctx, req.Caller, "events", req.Handle.Job, r.timed.tenant, err)
 			return nil, err
 		}
 		now := time.Now()
@@ -131,8 +132,9 @@ func (h *handler) Cancel(ctx context.Context, req *v1.CancelRequest) (*v1.Cancel
 	if r == nil {
 		return nil, refuse(v1.RefusedReason_UNKNOWN_JOB, "job %v is not known here: it has ended, or belongs to another frontend (the owner in its handle)", id)
 	}
-	if err := h.mayTouch(ctx, req.Caller, id, r.timed.tenant); err != nil {
-		return nil, err
+	refused := h.mayTouch(ctx, req.Caller, id, r.timed.tenant)
+	if h.note(ctx, req.Caller, "cancel", req.Handle.Job, r.timed.tenant, orNil(refused)); refused != nil {
+		return nil, refused
 	}
 	left := r.left
 	reason := req.Reason
@@ -145,8 +147,11 @@ func (h *handler) Cancel(ctx context.Context, req *v1.CancelRequest) (*v1.Cancel
 
 // submit hands a client's job to the core, unless it has it already. If a is not nil, it is a Run, which is answered when
 // the job is over, but not if there is an error.
-func (h *handler) submit(ctx context.Context, caller *v1.Caller, in *v1.Job, client *clientConn, a *asker) (*v1.Handle, error) {
+func (h *handler) submit(ctx context.Context, caller *v1.Caller, in *v1.Job, client *clientConn, a *asker) (handle *v1.Handle, err error) {
 	defer taken(ctx)
+	if in != nil {
+		defer func() { h.note(ctx, caller, "submit", in.Id, in.Tenant, err) }()
+	}
 	if tenant, is := h.bound(ctx, caller); is && in != nil {
 		in.Tenant = tenant
 	}
@@ -154,7 +159,7 @@ func (h *handler) submit(ctx context.Context, caller *v1.Caller, in *v1.Job, cli
 	if err != nil {
 		return nil, err
 	}
-	handle := &v1.Handle{Job: job.ID.String(), Owner: h.cfg.Advertise}
+	handle = &v1.Handle{Job: job.ID.String(), Owner: h.cfg.Advertise}
 	now := time.Now()
 	h.mu.Lock()
 	defer h.unlock()

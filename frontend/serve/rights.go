@@ -5,6 +5,7 @@ import (
 
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/audit"
 	"github.com/phoebe-sched/phoebe/probe/identity"
 )
 
@@ -30,6 +31,24 @@ func (h *handler) bound(ctx context.Context, caller *v1.Caller) (tenant string, 
 		return "", false
 	}
 	return id.Tenant, true
+}
+
+// note has it written down what was asked of a job, and err, if it was refused.
+func (h *handler) note(ctx context.Context, caller *v1.Caller, what, job, tenant string, err error) {
+	if h.cfg.Audit == nil {
+		return
+	}
+	e := audit.Entry{What: what, Who: asks(ctx).String(), Job: job, Tenant: tenant}
+	if v, ok := ctx.Value(visitorKey{}).(*visitor); ok {
+		e.From = v.client.RemoteAddr().String()
+	}
+	if caller != nil {
+		e.Name = caller.GetName()
+	}
+	if forwarded(caller) {
+		e.Who = caller.GetOnBehalf() + " by " + e.Who
+	}
+	h.cfg.Audit.Note(e, err)
 }
 
 // mayTouch refuses a call about a job that is not of the caller's tenant.

@@ -13,6 +13,7 @@ import (
 	"github.com/VictoriaMetrics/metrics"
 
 	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/audit"
 	"github.com/phoebe-sched/phoebe/probe/identity"
 	"github.com/phoebe-sched/phoebe/worker"
 	"github.com/phoebe-sched/phoebe/worker/exec"
@@ -88,6 +89,8 @@ type Config struct {
 	HandshakeTimeout time.Duration // from the connection to a good Hello; default 3 s
 	MaxLease         time.Duration // the longest lease that a Hello may ask for; default 1 min
 	OutboundLimit    int           // bytes that wait for a peer that does not read; over it, it is closed; default 64 MiB
+
+	Audit *audit.Log // of frontends that were refused; nil: none
 
 	Logger  *slog.Logger // default: none
 	Metrics *metrics.Set // where metrics go; workers may share one, it then has their sums. Default: a set of its own

@@ -2,9 +2,11 @@ package serve
 
 import (
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/audit"
 	"github.com/phoebe-sched/phoebe/worker"
 )
 
@@ -23,6 +25,7 @@ type transport interface {
 	Tune(lease time.Duration)
 	// Later has f run at home, soon; perhaps never, if the connection is closed meanwhile. For anyone.
 	Later(f func())
+	RemoteAddr() net.Addr
 	// Close closes it, soon; down is called then. For anyone.
 	Close() error
 }
@@ -300,6 +303,7 @@ func (c *conn) fail(flt *fault) {
 	s := c.server
 	s.meters.protocolError(flt.reason)
 	if flt.reason == rejected {
+		s.cfg.Audit.Note(audit.Entry{What: "connect", Name: c.name, From: c.wire.RemoteAddr().String()}, flt.err)
 		s.log.Warn("frontend rejected", "worker", s.cfg.Name, "frontend", c.name, "err", flt.err)
 		s.withCore(c.home, func(time.Time) {
 			c.speaks = c.epoch

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"bytes"
+	"net"
 	"reflect"
 	"testing"
 	"time"
@@ -30,6 +31,7 @@ func (m *memory) TryWrite(b []byte) int {
 func (m *memory) OutboundBuffered() int { return 0 }
 func (m *memory) Tune(time.Duration)    {}
 func (m *memory) Later(f func())        { f() }
+func (m *memory) RemoteAddr() net.Addr  { return &net.TCPAddr{} }
 func (m *memory) Close() error          { m.closed = true; return nil }
 
 // idleServer does not listen.
