@@ -131,6 +131,10 @@ soak: build python ## faults at full length: every process killed and frozen in 
 upgrade: ## bring a fleet of the release that cmd/phoebe/RELEASED names to this tree and back, under load (2 minutes)
 	PHOEBE_UPGRADE=1 go test -v -count=1 -run 'TestUpgrade$$' -timeout 15m ./cmd/phoebe/
 
+.PHONY: rotate
+rotate: ## replace the authority, certificates and secrets of a fleet under load, three times: no call may fail (2 minutes)
+	PHOEBE_ROTATE=1 go test -v -count=1 -run 'TestRotate$$' -timeout 15m ./cmd/phoebe/
+
 # What stands in front of the frontends of make rolling.
 LB ?= haproxy
 .PHONY: rolling

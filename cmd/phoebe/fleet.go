@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -19,6 +20,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/phoebe-sched/phoebe/probe/identity"
 )
 
 // The recipes that the packages ship are what a rehearsal runs, with its own addresses in them.
@@ -62,6 +65,12 @@ func (c *devCmd) rehearse(ctx context.Context, out *streams, log *slog.Logger, f
 		return err
 	}
 	defer os.RemoveAll(dir)
+	keys := map[string]string{} // folders of those who have some, by kind of process
+	if c.TLS {
+		if keys, err = c.fleetKeys(dir); err != nil {
+			return err
+		}
+	}
 	port := devPort
 	if c.FrontendPort != nil {
 		port = *c.FrontendPort
@@ -101,11 +110,14 @@ func (c *devCmd) rehearse(ctx context.Context, out *streams, log *slog.Logger, f
 		if c.SecretFile != "" {
 			members[i].args = append(members[i].args, "--secret-file", c.SecretFile)
 		}
+		if dir := keys[members[i].kind]; dir != "" {
+			members[i].args = append(members[i].args, "--tls-dir", dir)
+		}
 	}
 	connect := entry
 	switch name := filepath.Base(balancer); name {
 	case "haproxy", "nginx":
-		recipe, args := haproxyFor(entry, apis, admins), []string{balancer, "-db", "-f"}
+		recipe, args := haproxyFor(entry, apis, admins, keys["balancer"]), []string{balancer, "-db", "-f"}
 		if name == "nginx" {
 			recipe, args = nginxFor(entry, apis, dir), []string{balancer, "-e", "stderr", "-g", "daemon off;", "-c"}
 		}
@@ -127,9 +139,41 @@ func (c *devCmd) rehearse(ctx context.Context, out *streams, log *slog.Logger, f
 	if err := c.linked(ctx, apis, strings.Split(connect, ","), workers); err != nil {
 		return err
 	}
-	f.say("ready\n%s run --connect %s --function echo --payload hello\n", os.Args[0], connect)
+	by := ""
+	if dir := keys["client"]; dir != "" {
+		by = " --tls-dir " + dir
+	}
+	f.say("ready\n%s run --connect %s%s --function echo --payload hello\n", os.Args[0], connect, by)
 	<-ctx.Done()
 	return nil
+}
+
+// fleetKeys makes certificates for a fleet, and a secret for its gossip if there is none. It returns the folders by kind of
+// process; this one itself is an operator.
+func (c *devCmd) fleetKeys(dir string) (map[string]string, error) {
+	dirs, err := makeKeys(filepath.Join(dir, "keys"), 30*24*time.Hour, "frontend", "worker", "operator", "client/default")
+	if err != nil {
+		return nil, err
+	}
+	keys := map[string]string{"frontend": dirs[0], "worker": dirs[1], "balancer": dirs[2], "client": dirs[3]}
+	c.TLSDir = dirs[2]
+	// HAProxy wants certificate and key in one file.
+	var both []byte
+	for _, name := range []string{identity.CertFile, identity.KeyFile} {
+		b, err := os.ReadFile(filepath.Join(dirs[2], name))
+		if err != nil {
+			return nil, err
+		}
+		both = append(both, b...)
+	}
+	if err := os.WriteFile(filepath.Join(dirs[2], "tls.pem"), both, 0o600); err != nil {
+		return nil, err
+	}
+	if c.SecretFile == "" {
+		c.SecretFile = filepath.Join(dir, "secret")
+		return keys, os.WriteFile(c.SecretFile, []byte(rand.Text()+"\n"), 0o600)
+	}
+	return keys, nil
 }
 
 // onlyFleet refuses flags that the processes of a fleet would not hear of.
@@ -196,9 +240,13 @@ func freeAddresses(first int, orFree bool, n int) (addrs []string, err error) {
 
 var serverLine = regexp.MustCompile(`(?m)^( *server )(?:frontend-\d )?10\.0\.0\.\d:7410(.*)\n`)
 
-// haproxyFor is the recipe for HAProxy, for these frontends.
-func haproxyFor(entry string, apis, admins []string) string {
-	text := strings.NewReplacer("bind :7410", "bind "+entry, "check port 7413", "check", "maxconn 20000", "maxconn 1000").Replace(haproxyRecipe)
+// haproxyFor is the recipe for HAProxy, for these frontends. Its checks are by TLS if there is a folder with keys for it.
+func haproxyFor(entry string, apis, admins []string, keys string) string {
+	check := "check"
+	if keys != "" {
+		check += fmt.Sprintf(" check-ssl verify required ca-file %s crt %s", filepath.Join(keys, identity.CAFile), filepath.Join(keys, "tls.pem"))
+	}
+	text := strings.NewReplacer("bind :7410", "bind "+entry, "check port 7413", check, "maxconn 20000", "maxconn 1000").Replace(haproxyRecipe)
 	var servers strings.Builder
 	for i := range apis {
 		_, port, _ := net.SplitHostPort(admins[i])

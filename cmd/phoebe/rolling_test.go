@@ -47,6 +47,23 @@ func TestFleet(t *testing.T) {
 	phoebe(t, "dev", "--fleet", "--order", "fair").want(t, 2, "PHOEBE_WORKER_ORDER")
 }
 
+// The same by mutual TLS, behind a balancer if there is one, which asks the admin ports by TLS, too.
+func TestFleetByTLS(t *testing.T) {
+	p := start(t, "dev", "--fleet", "--tls", "--frontends", "2", "--workers", "2", "--slots", "2", "--frontend-port", "0")
+	p.said("ready", 1)
+	try := p.said(os.Args[0], 0)
+	for _, l := range p.lines {
+		if strings.Contains(l, " run --connect ") {
+			try = strings.Fields(l)[1:]
+		}
+	}
+	phoebe(t, try...).want(t, 0, "hello")
+	p.signal(syscall.SIGTERM)
+	if code := p.ends(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
 // rehearsal is a phoebe dev --fleet.
 type rehearsal struct{ *process }
 

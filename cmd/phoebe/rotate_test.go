@@ -1,0 +1,232 @@
+package main_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/probe/identity"
+)
+
+// rotation is a fleet whose keys and secrets are replaced while it works.
+type rotation struct {
+	t       *testing.T
+	dir     string
+	secrets string // file
+	tls     bool
+	load    *load
+	apis    []string
+	trusts  []*identity.Authority
+	signs   *identity.Authority
+}
+
+var fleetRoles = []string{"frontend", "worker", "client/acme", "operator"}
+
+func (r *rotation) keys(who string) string {
+	return filepath.Join(r.dir, strings.ReplaceAll(who, "/", "-"))
+}
+
+// put replaces the keys of all.
+func (r *rotation) put() {
+	r.t.Helper()
+	for _, who := range fleetRoles {
+		id, err := identity.Parse(who)
+		if err == nil {
+			err = r.signs.Issue(r.keys(who), id, time.Hour, r.trusts...)
+		}
+		if err != nil {
+			r.t.Fatal(err)
+		}
+	}
+}
+
+// tell replaces the secrets.
+func (r *rotation) tell(all ...string) {
+	r.t.Helper()
+	if err := os.WriteFile(r.secrets+".new", []byte(strings.Join(all, "\n")+"\n"), 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := os.Rename(r.secrets+".new", r.secrets); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// settles waits until every process has looked at its files, and the load has gone on since.
+func (r *rotation) settles() {
+	r.t.Helper()
+	if !r.load.goOn(r.t, 3*time.Second) { // they look each second
+		r.t.FailNow()
+	}
+}
+
+// refused waits until what is old is refused, and tells how long that took. ask makes a new connection each time.
+func (r *rotation) refused(what string, since time.Time, ask func() error) {
+	r.t.Helper()
+	eventually(r.t, func() error {
+		if ask() == nil {
+			return fmt.Errorf("%s still counts", what)
+		}
+		return nil
+	})
+	took := time.Since(since)
+	r.t.Logf("%s: refused %v after its removal", what, took.Round(10*time.Millisecond))
+	if took > 10*time.Second {
+		r.t.Errorf("%s was refused only after %v", what, took)
+	}
+}
+
+// TestRotate replaces the authority, the certificates, the secret and with it the key of the gossip of a fleet under load: no
+// call fails, no task that may start only once is lost, and what is old is refused within 10 s of its removal. make rotate
+// does it for longer.
+func TestRotate(t *testing.T) {
+	rounds := 1
+	if os.Getenv("PHOEBE_ROTATE") != "" {
+		rounds = 3
+	}
+	for _, by := range []string{"certificates", "secrets"} {
+		t.Run(by, func(t *testing.T) {
+			r := &rotation{t: t, dir: t.TempDir(), tls: by == "certificates"}
+			r.secrets = filepath.Join(r.dir, "secret")
+			r.tell("secret 0")
+			first, err := identity.NewAuthority("authority 0", time.Hour)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.signs, r.trusts = first, []*identity.Authority{first}
+			r.put()
+			flags := func(who string) []string {
+				if r.tls && who == "worker" {
+					return []string{"--tls-dir", r.keys(who)}
+				} else if r.tls { // gossip has a secret, too
+					return []string{"--tls-dir", r.keys(who), "--secret-file", r.secrets}
+				}
+				return []string{"--secret-file", r.secrets}
+			}
+			one := meet(start(t, append(gossipFlags, flags("frontend")...)...))
+			two := meet(start(t, append(append(gossipFlags, "--join", one.gossip), flags("frontend")...)...))
+			r.apis = []string{one.api, two.api}
+			for i := range 3 {
+				start(t, append([]string{"worker", "--listen", "127.0.0.1:0", "--name", fmt.Sprint("w", i), "--allow-exec", "--slots", "4", "--join", one.heartbeat}, flags("worker")...)...)
+			}
+			options := []client.Option{client.WithSecretFile(r.secrets), client.WithRetryFor(10 * time.Second)}
+			if r.tls {
+				options = []client.Option{client.WithTLS(r.keys("client/acme")), client.WithRetryFor(10 * time.Second)}
+			}
+			c, err := client.New(r.apis, options...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			eventually(t, func() error {
+				outs, err := c.Run(t.Context(), client.Job{Tasks: []client.Task{{Function: "echo"}}})
+				if err == nil && len(outs) != 1 {
+					err = errors.New("no outcome")
+				}
+				return err
+			})
+			r.load = startLoad(t, c)
+			for round := range rounds {
+				r.round(round)
+			}
+			if g := goneFrom(t, one, two); g != "" {
+				t.Error(g)
+			}
+			r.load.end(t)
+			if n := r.load.lost.Load(); n > 0 {
+				t.Errorf("%d tasks were lost", n)
+			}
+		})
+	}
+}
+
+// goneFrom says what is wrong with the gossip.
+func goneFrom(t *testing.T, frontends ...*gossiper) string {
+	t.Helper()
+	for _, g := range frontends {
+		if text := g.errs.String(); strings.Contains(text, "frontend lost") || strings.Contains(text, "frontend left") {
+			return "the frontends lost each other:\n" + text
+		}
+	}
+	return ""
+}
+
+func (r *rotation) round(n int) {
+	t := r.t
+	t.Helper()
+	old, young := fmt.Sprint("secret ", n), fmt.Sprint("secret ", n+1)
+	was := r.signs
+	// Both count, the old ones are used.
+	next, err := identity.NewAuthority(fmt.Sprint("authority ", n+1), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.trusts = []*identity.Authority{was, next}
+	r.put()
+	r.tell(old, young)
+	r.settles()
+	// Both count, the new ones are used.
+	r.signs = next
+	r.put()
+	r.tell(young, old)
+	r.settles()
+	stolen := filepath.Join(t.TempDir(), "stolen")
+	if err := was.Issue(stolen, identity.Identity{Roles: identity.Client, Tenant: "acme"}, time.Hour, was, next); err != nil {
+		t.Fatal(err)
+	}
+	keys, err := identity.Open(stolen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !r.tls {
+		keys = nil
+	}
+	ask := func(addr string) error {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		option := client.WithSecret(old)
+		if r.tls {
+			option = client.WithTLS(stolen)
+		}
+		c, err := client.New([]string{addr}, option, client.WithRetryFor(time.Second))
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		_, err = c.Cluster(ctx)
+		return err
+	}
+	for _, api := range r.apis {
+		if err := ask(api); err != nil {
+			t.Errorf("what is old is refused while it counts: %v", err)
+		}
+	}
+	var there net.Conn // a connection that was made while they counted
+	if r.tls {
+		if there, err = keys.Connect(t.Context(), new(net.Dialer).DialContext, r.apis[0], identity.Frontend); err != nil {
+			t.Fatal(err)
+		}
+		defer there.Close()
+	}
+	// The new ones alone count.
+	r.trusts = []*identity.Authority{next}
+	r.put()
+	r.tell(young)
+	since := time.Now()
+	for _, api := range r.apis {
+		r.refused("the old one at "+api, since, func() error { return ask(api) })
+	}
+	if there != nil {
+		there.SetReadDeadline(time.Now().Add(10 * time.Second))
+		if _, err := there.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("a connection of the old certificate lives on: %v", err)
+		}
+	}
+	r.settles()
+}
