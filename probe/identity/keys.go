@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"time"
 
@@ -32,12 +33,20 @@ type Keys struct {
 	// Refused, if it is set before there are connections, is told of those who wanted to connect and may not.
 	Refused func(from string, why error)
 
-	dir string
+	dir   string
+	hands chan struct{} // that are shaken, with those we connect to
 
 	mu    sync.Mutex
 	now   *bundle
 	conns map[*sock.Conn]*peer
 }
+
+// handshakes is how many a CPU begins at a time: all of a fleet's at once would take so long that other ends give up, and
+// then have to be made again.
+const handshakes = 8
+
+// handshakeTimeout is how long one may take that we begin.
+const handshakeTimeout = 5 * time.Second
 
 // bundle is what was in the folder at one time.
 type bundle struct {
@@ -62,7 +71,7 @@ type peer struct {
 
 // Open reads the keys in dir.
 func Open(dir string) (*Keys, error) {
-	k := &Keys{dir: dir, conns: map[*sock.Conn]*peer{}}
+	k := &Keys{dir: dir, conns: map[*sock.Conn]*peer{}, hands: make(chan struct{}, handshakes*runtime.GOMAXPROCS(0))}
 	var err error
 	if k.now, err = readBundle(dir); err != nil {
 		return nil, err
@@ -229,6 +238,24 @@ func (k *Keys) Connect(ctx context.Context, dial func(ctx context.Context, netwo
 	if err != nil || k == nil {
 		return c, err
 	}
+	select {
+	case k.hands <- struct{}{}:
+	default:
+		// The other end waits only for a time: it is called again when it is its turn.
+		c.Close()
+		select {
+		case k.hands <- struct{}{}:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		if c, err = dial(ctx, "tcp", addr); err != nil {
+			<-k.hands
+			return nil, err
+		}
+	}
+	defer func() { <-k.hands }()
+	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
+	defer cancel()
 	s := k.seal(c, &peer{needs: needs, usage: x509.ExtKeyUsageServerAuth}, tls.Client)
 	if err := s.Handshake(ctx); err != nil {
 		s.Close()

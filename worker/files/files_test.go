@@ -1394,3 +1394,38 @@ func BenchmarkFetchFile(b *testing.B) {
 		c.unlock()
 	}
 }
+
+// By TLS, a file comes from those who have a worker's certificate, and from nobody else.
+func TestPeersByTLS(t *testing.T) {
+	ca, err := identity.NewAuthority("test", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := map[string]*identity.Keys{}
+	for _, who := range []string{"worker", "frontend"} {
+		dir := t.TempDir()
+		id, _ := identity.Parse(who)
+		if err := ca.Issue(dir, id, time.Hour, ca); err != nil {
+			t.Fatal(err)
+		}
+		if keys[who], err = identity.Open(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := content(1, chunk+5)
+	origin, asked := serveContent(t, b)
+	f := fileOf(origin, b)
+	first := newCache(t, 1<<20, Options{Keys: keys["worker"]})
+	mustFetch(t, first, f).Release()
+	before := asked.Load()
+	for _, who := range []string{"worker", "frontend"} {
+		peer := httptest.NewUnstartedServer(first.Handler())
+		peer.Listener = keys[who].Listen(peer.Listener, identity.Worker)
+		peer.Start()
+		t.Cleanup(peer.Close)
+		mustFetch(t, newCache(t, 1<<20, Options{Keys: keys["worker"]}), f, peer.URL).Release()
+		if fromOrigin := asked.Load() > before; fromOrigin != (who == "frontend") {
+			t.Errorf("from the origin: %v, where the peer is a %s", fromOrigin, who)
+		}
+	}
+}

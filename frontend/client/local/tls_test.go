@@ -1,14 +1,21 @@
 package local
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
+	"net"
+	"runtime"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/client"
+	fserve "github.com/phoebe-sched/phoebe/frontend/serve"
 	"github.com/phoebe-sched/phoebe/probe/identity"
+	wserve "github.com/phoebe-sched/phoebe/worker/serve"
 )
 
 // keysOf makes a folder with keys for each, of one authority.
@@ -108,4 +115,136 @@ func TestRights(t *testing.T) {
 	if _, err := running.Wait(); err == nil {
 		t.Error("it was not cancelled")
 	}
+}
+
+// startByTLS starts a cluster by TLS, and a client of acme.
+func startByTLS(t *testing.T, cfg Config) (*Cluster, *client.Client) {
+	t.Helper()
+	dirs := keysOf(t, "frontend+worker", "client/acme")
+	cfg.TLSDir = dirs["frontend+worker"]
+	c, err := Start(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	cl, err := client.New(c.Frontends(), client.WithTLS(dirs["client/acme"]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cl.Close() })
+	return c, cl
+}
+
+// Thousands who begin a handshake and do not go on take little memory, and keep nobody else out.
+func TestHalfOpenHandshakes(t *testing.T) {
+	const many = 2000
+	if limit := wserve.RaiseFileLimit(5 * many); limit < 5*many {
+		t.Skipf("only %d open files are allowed", limit)
+	}
+	c, cl := startByTLS(t, Config{Workers: 1})
+	echo := func() time.Duration {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		began := time.Now()
+		if _, err := cl.Run(ctx, client.Job{Tasks: []client.Task{{Function: "echo"}}}); err != nil {
+			t.Fatal(err)
+		}
+		return time.Since(began)
+	}
+	echo()
+	before := memory()
+	hello := append([]byte{22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3}, make([]byte, 200)...) // the beginning of one
+	for _, addr := range []string{c.Frontends()[0], c.Workers()[0]} {
+		for range many {
+			conn, err := net.Dial("tcp", addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			conn.Write(hello)
+		}
+	}
+	took := echo()
+	grown := memory() - before
+	t.Logf("with %d half-open handshakes at each of two ports: %d KB more, %.1f KB each; an echo takes %v", many, grown>>10, float64(grown)/1024/(2*many), took)
+	if grown > 2*many*64<<10 {
+		t.Errorf("they take %d MB", grown>>20)
+	}
+}
+
+// memory is what the process uses of the heap and for stacks.
+func memory() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapInuse + m.StackInuse)
+}
+
+// What a frontend has said to a worker is worth nothing to whoever recorded it, although it says Hello.
+func TestReplay(t *testing.T) {
+	dirs := keysOf(t, "frontend+worker")
+	var at string // of the worker
+	var said lockedBuffer
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c, err := Start(Config{Workers: 1, TLSDir: dirs["frontend+worker"], Frontend: func(_ int, cfg *fserve.Config) {
+		at = cfg.Workers.(fserve.Static)[0]
+		cfg.Workers = fserve.Static{l.Addr().String()}
+		go func() {
+			from, err := l.Accept()
+			if err != nil {
+				return
+			}
+			to, err := net.Dial("tcp", at)
+			if err != nil {
+				return
+			}
+			go func() { io.Copy(from, to); from.Close() }()
+			io.Copy(io.MultiWriter(to, &said), from)
+			to.Close()
+		}()
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	again, err := net.Dial("tcp", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	again.Write(said.bytes())
+	again.SetReadDeadline(time.Now().Add(30 * time.Second))
+	answer, err := io.ReadAll(again)
+	if err, ok := err.(net.Error); ok && err.Timeout() {
+		t.Error("the worker keeps the connection")
+	}
+	if len(answer) > 4096 { // its part of the handshake, and an alert
+		t.Errorf("the worker answers with %d bytes", len(answer))
+	}
+	if w := c.frontends[0].Cluster().Workers[0]; w.State != "up" {
+		t.Errorf("the frontend's own link is %s (%s)", w.State, w.Error)
+	}
+}
+
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) bytes() []byte {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return bytes.Clone(b.buf.Bytes())
 }
