@@ -43,6 +43,7 @@ func New(cfg Config, rng *rand.Rand) *Core {
 // Step applies ev at now and appends what the shell must do, in order, to acts. It never blocks and reads
 // no clock. now must not go back.
 func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
+	c.lent.TakeBack()
 	switch ev := ev.(type) {
 	case Received:
 		acts = c.receive(ev.Worker, []probe.Msg{ev.Msg}, now, acts)

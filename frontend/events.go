@@ -118,7 +118,8 @@ type Refused struct {
 	Err *RefusedError
 }
 
-// Done reports a task's outcome; there is one for each task of an accepted job that does not move.
+// Done reports a task's outcome; there is one for each task of an accepted job that does not move. It comes by its address,
+// as no other action comes as often, and is the core's again with its next step.
 type Done struct {
 	Job     probe.JobID
 	Outcome Outcome
@@ -137,7 +138,7 @@ type Collect struct{ Worker Worker }
 func (Send) action()     {}
 func (Accepted) action() {}
 func (Refused) action()  {}
-func (Done) action()     {}
+func (*Done) action()    {}
 func (Ended) action()    {}
 func (Moved) action()    {}
 func (Collect) action()  {}

@@ -65,7 +65,7 @@ func TestOutputsOfResubmittedStages(t *testing.T) {
 		}
 	}
 	acts := f.step(Received{2, &probe.Finished{Attempt: ls[0].Attempt, Status: probe.Succeeded, Usage: probe.Usage{CPU: time.Second, Memory: 7}}})
-	if !slices.ContainsFunc(acts, func(a Action) bool { d, ok := a.(Done); return ok && d.Outcome.Usage.Memory == 7 }) {
+	if !slices.ContainsFunc(acts, func(a Action) bool { d, ok := a.(*Done); return ok && d.Outcome.Usage.Memory == 7 }) {
 		t.Errorf("the outcome does not tell the usage: %v", acts)
 	}
 }

@@ -108,7 +108,7 @@ func TestRefusedForEver(t *testing.T) {
 		}
 		acts = f.step(Received{0, probe.Refused{First: probe.ResID(f.core.attempts), Count: 1, Attempt: ls[0].Attempt, Reason: probe.NoFunction}})
 	}
-	if d, ok := acts[0].(Done); !ok || d.Outcome.Failure != Infrastructure {
+	if d, ok := acts[0].(*Done); !ok || d.Outcome.Failure != Infrastructure {
 		t.Errorf("after %d refusals: %v", maxHitches, acts)
 	}
 }
@@ -133,7 +133,7 @@ func TestDeadlineThatAWorkerTells(t *testing.T) {
 	}
 	ended := 0
 	for _, a := range c.Step(now.Add(time.Second), Received{0, &probe.Finished{Attempt: id, Status: probe.TimedOut}}, nil) {
-		if d, ok := a.(Done); ok {
+		if d, ok := a.(*Done); ok {
 			if ended++; d.Outcome.Kind != DeadlineExceeded {
 				t.Errorf("task %d: %+v", d.Outcome.Task, d.Outcome)
 			}

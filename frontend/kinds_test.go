@@ -91,7 +91,7 @@ func (s *machines) hear(acts []Action) {
 		switch a := a.(type) {
 		case Refused:
 			panic(a.Err)
-		case Done:
+		case *Done:
 			s.done++
 		case Send:
 			s.sent++

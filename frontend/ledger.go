@@ -7,6 +7,7 @@ import (
 
 	"github.com/phoebe-sched/phoebe/frontend/view"
 	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/lent"
 	"github.com/phoebe-sched/phoebe/probe/pq"
 )
 
@@ -20,6 +21,7 @@ type ledger struct {
 	running  int       // attempts at workers
 	sparing  []*worker // those with spare places
 	spareAt  time.Time // when these are cancelled; zero if there are none
+	lent     lent.Of[Done]
 }
 
 // at is the worker of a row.

@@ -177,9 +177,9 @@ func TestExplain(t *testing.T) {
 	acts := f.step(Received{0, &probe.Finished{Attempt: probe.AttemptID{Frontend: 'a', Seq: 2}, Status: probe.Succeeded, Waited: 4 * time.Second, Run: 9 * time.Second,
 		Usage: probe.Usage{CPU: 8 * time.Second, Memory: 100},
 	}})
-	if i := slices.IndexFunc(acts, func(a Action) bool { _, ok := a.(Done); return ok }); i < 0 {
+	if i := slices.IndexFunc(acts, func(a Action) bool { _, ok := a.(*Done); return ok }); i < 0 {
 		t.Errorf("no outcome: %v", acts)
-	} else if o := acts[i].(Done).Outcome; o.Expected != 10*time.Second || o.Promised != 3*time.Second || o.Waited != 4*time.Second || o.Path != estimate.Estimation {
+	} else if o := acts[i].(*Done).Outcome; o.Expected != 10*time.Second || o.Promised != 3*time.Second || o.Waited != 4*time.Second || o.Path != estimate.Estimation {
 		t.Errorf("the outcome tells of a run of %v and of waits of %v and %v", o.Expected, o.Promised, o.Waited)
 	}
 	f.step(Cancel{Job: script.Job("x")})
@@ -500,7 +500,7 @@ func TestRandomStages(t *testing.T) {
 					}
 				case Refused:
 					t.Fatalf("seed %d: %v", seed, a.Err)
-				case Done:
+				case *Done:
 					outcomes++
 					if a.Outcome.Kind != Result {
 						failures++

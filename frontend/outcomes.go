@@ -397,7 +397,7 @@ func (c *ledger) end(t *task, o Outcome, now time.Time, acts []Action) []Action 
 	t.spec.Payload = nil
 	c.settled(j, 1)
 	c.Stats.Outcomes[o.Kind]++
-	acts = append(acts, Done{j.ID, o})
+	acts = append(acts, c.lent.Lend(Done{j.ID, o}))
 	if len(j.stages) > 0 {
 		c.stageEnded(t, &o)
 	}

@@ -29,7 +29,7 @@ func TestMoreTasksThanAReserveHasPlaces(t *testing.T) {
 		say := func(m probe.Msg) { next = c.Step(now, Received{0, m}, next) }
 		for _, a := range acts {
 			switch a := a.(type) {
-			case Done:
+			case *Done:
 				done++
 			case Send:
 				switch m := a.Msg.(type) {

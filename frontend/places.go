@@ -53,12 +53,15 @@ func (c *ledger) reserve(g *group, s *shelf, w *worker, d *place.Decision, sampl
 		m.Bundle = uint32((g.Bundle(g, place.BundleBytes) - 1) * w.Slots())
 	}
 	w.nextRes += probe.ResID(r.count)
+	attempts := make([]attempt, d.Rides) // of one job: none outlives it
+	r.rides, m.Launches = make([]*attempt, 0, d.Rides), make([]probe.Launch, 0, d.Rides)
 	for i := range d.Rides {
 		t := c.first(g, w, now)
 		if s != nil {
 			t = s.ripe.First().task
 		}
-		a := c.launch(t, w, r.first+probe.ResID(i), riding, now)
+		a := &attempts[i]
+		c.launch(a, t, w, r.first+probe.ResID(i), riding, now)
 		t.way = WayRide
 		t.readyAt, t.boundAt = now, now
 		r.rides = append(r.rides, a)
@@ -108,10 +111,10 @@ func (c *ledger) commitLong(x *longTask, w *worker, choice *estimate.Decision, n
 	return acts
 }
 
-// launch makes an attempt of t at w, in the given state.
-func (c *ledger) launch(t *task, w *worker, res probe.ResID, state taskState, now time.Time) *attempt {
+// launch makes of a an attempt of t at w, in the given state.
+func (c *ledger) launch(a *attempt, t *task, w *worker, res probe.ResID, state taskState, now time.Time) {
 	c.attempts++
-	a := &attempt{
+	*a = attempt{
 		id: probe.AttemptID{Frontend: c.cfg.ID, Seq: c.attempts}, job: t.group.job, task: t, w: w, res: res,
 		sent: now, ran: state != enqueued,
 	}
@@ -128,7 +131,6 @@ func (c *ledger) launch(t *task, w *worker, res probe.ResID, state taskState, no
 		t.sampledAt = now
 	}
 	c.put(a)
-	return a
 }
 
 func (t *task) launch(id probe.AttemptID, trip time.Duration) probe.Launch {
@@ -161,7 +163,8 @@ func (c *ledger) bind(r *reservation, g *group, m *probe.Ready, now time.Time, a
 	case m.Early > 0:
 		way = WayAhead
 	}
-	bind := probe.Bind{Res: m.Res, Turn: m.Turn, Launch: c.bindNext(g, w, m, way, now)}
+	first := new(attempt)
+	bind := probe.Bind{Res: m.Res, Turn: m.Turn, Launch: c.bindNext(first, g, w, m, way, now)}
 	if shared {
 		bind.Job, bind.Generation = j.ID, j.Generation
 		c.Stats.Shared++
@@ -169,14 +172,18 @@ func (c *ledger) bind(r *reservation, g *group, m *probe.Ready, now time.Time, a
 	} else {
 		c.log.fates(r).Add(place.Bound, 1)
 	}
-	for n := g.Bundle(g, place.BundleBytes-len(bind.Launch.Payload)); n > 1 && c.first(g, w, now) != nil; n-- {
-		bind.Bundle = append(bind.Bundle, c.bindNext(g, w, m, WayBundle, now))
+	if more := min(g.Bundle(g, place.BundleBytes-len(bind.Launch.Payload))-1, g.Len()); more > 0 {
+		attempts := make([]attempt, more) // of one job: none outlives it
+		bind.Bundle = make([]probe.Launch, 0, more)
+		for i := 0; i < more && c.first(g, w, now) != nil; i++ {
+			bind.Bundle = append(bind.Bundle, c.bindNext(&attempts[i], g, w, m, WayBundle, now))
+		}
 	}
 	if bind.Keep = !shared && own.Policy.Sticky && c.choose(own, w, now) != nil; bind.Keep {
 		c.Stats.Kept++
 	} else {
 		c.dropPlace(w, m.Res, r, place.Used)
-		w.attempts[bind.Launch.Attempt].spent = !shared
+		first.spent = !shared
 	}
 	c.Stats.Binds++
 	acts = append(acts, Send{Worker: w.Key, Msg: bind})
@@ -191,9 +198,9 @@ func (c *ledger) bind(r *reservation, g *group, m *probe.Ready, now time.Time, a
 }
 
 // bindNext launches the group's next task at the place whose turn has come.
-func (c *ledger) bindNext(g *group, w *worker, m *probe.Ready, way Way, now time.Time) probe.Launch {
+func (c *ledger) bindNext(a *attempt, g *group, w *worker, m *probe.Ready, way Way, now time.Time) probe.Launch {
 	t := c.first(g, w, now)
-	a := c.launch(t, w, m.Res, bound, now)
+	c.launch(a, t, w, m.Res, bound, now)
 	a.turn = m.Turn
 	t.readyAt, t.boundAt, t.way = now, now, way
 	return t.launch(a.id, c.view.Trip())
@@ -209,7 +216,8 @@ func (c *ledger) decline(w *worker, m *probe.Ready, acts []Action) []Action {
 func (c *ledger) enqueue(t *task, w *worker, now time.Time, acts []Action) []Action {
 	res := w.nextRes
 	w.nextRes++
-	a := c.launch(t, w, res, enqueued, now)
+	a := new(attempt)
+	c.launch(a, t, w, res, enqueued, now)
 	t.way = WayEarly
 	w.enqueued[res] = a
 	t.readyAt, t.boundAt = now, now

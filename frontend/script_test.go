@@ -493,7 +493,7 @@ func (s *story) showAction(a Action) string {
 		return "accepted " + script.ShowJob(a.Job)
 	case Refused:
 		return fmt.Sprintf("refused %s %s%s: %s", script.ShowJob(a.Job), refusals[a.Err.Reason], script.Optional(" retry", a.Err.RetryAfter), a.Err.Message)
-	case Done:
+	case *Done:
 		o := &a.Outcome
 		if o.Receipt != (Receipt{}) {
 			s.receipts[o.Receipt.Attempt] = o.Receipt

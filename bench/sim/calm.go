@@ -177,7 +177,7 @@ func (j *faultJob) plain() bool {
 func (r *faultRun) calmFrontend(f *frontendNode, ev frontend.Event) {
 	for _, a := range f.acts {
 		switch a := a.(type) {
-		case frontend.Done:
+		case *frontend.Done:
 			if o := &a.Outcome; o.Kind != frontend.Result || o.Attempts != 1 {
 				r.fail("nothing is wrong, and task %d of job %d ends at f%d with outcome %d, failure %d, after %d attempts: %s",
 					o.Task, r.jobs[jobOf(a.Job)-1].n, f.index, o.Kind, o.Failure, o.Attempts, o.Message)

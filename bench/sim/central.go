@@ -135,7 +135,7 @@ func (c *central) finished(w *centralWorker, m *probe.Finished, acts []frontend.
 		acts = append(acts, frontend.Send{Worker: w.key, Msg: probe.Ack{Attempts: w.acks}})
 		w.acks = nil
 	}
-	return append(acts, frontend.Done{Job: m.Job, Outcome: frontend.Outcome{Task: m.Task, Kind: frontend.Result, Result: m.Result, Run: m.Run}})
+	return append(acts, &frontend.Done{Job: m.Job, Outcome: frontend.Outcome{Task: m.Task, Kind: frontend.Result, Result: m.Result, Run: m.Run}})
 }
 
 // NextWake implements scheduler.

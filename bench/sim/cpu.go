@@ -248,7 +248,7 @@ func (t *turn) tell(a frontend.Action) {
 		return
 	}
 	switch a.(type) {
-	case frontend.Done:
+	case *frontend.Done:
 		t.outcomes++
 	case frontend.Ended, frontend.Refused:
 		t.answers++

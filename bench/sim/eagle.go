@@ -364,7 +364,7 @@ func (e *eagle) finished(n *eagleNode, m *probe.Finished) {
 		n.acks = nil
 	}
 	outcome := frontend.Outcome{Task: m.Task, Kind: frontend.Result, Result: m.Result, Run: m.Run}
-	e.after(1, func() { e.acts = append(e.acts, frontend.Done{Job: m.Job, Outcome: outcome}) })
+	e.after(1, func() { e.acts = append(e.acts, &frontend.Done{Job: m.Job, Outcome: outcome}) })
 	e.run(n)
 }
 

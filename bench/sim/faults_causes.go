@@ -165,7 +165,7 @@ func (r *faultRun) tried(f *frontendNode, w frontend.Worker, j *faultJob, launch
 func (r *faultRun) dismissed(f *frontendNode, id probe.AttemptID) {
 	x := r.tries[id]
 	x.over = x.over || slices.ContainsFunc(f.acts, func(a frontend.Action) bool {
-		d, ok := a.(frontend.Done)
+		d, ok := a.(*frontend.Done)
 		return ok && slices.Contains(r.jobs[jobOf(d.Job)-1].tasks[d.Outcome.Task].tries, x)
 	})
 }

@@ -164,7 +164,7 @@ func (r *faultRun) told(f *frontendNode, a frontend.Action) {
 			wait := max(a.Err.RetryAfter, 10*time.Millisecond) // the client is stubborn even where there is no hope
 			r.later(r.now+wait, func() { r.turnTo(j, among(j.dice, r.frontends...)) })
 		}
-	case frontend.Done:
+	case *frontend.Done:
 		v := visits[a.Job]
 		if v == nil {
 			r.fail("f%d reports task %d of job %v, which is not under way", f.index, a.Outcome.Task, a.Job)

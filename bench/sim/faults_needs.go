@@ -386,7 +386,7 @@ func leftovers(core any, kept ...string) []string {
 // What cores may keep when no job is under way: what they know of workers, links and functions, and room to work in.
 var (
 	keptByFrontend = []string{
-		"workers*", "byTimer.items", "log", "sampler*", "sampler.at", "sampler.out", "scratch.Has",
+		"workers*", "byTimer.items", "log", "sampler*", "sampler.at", "sampler.out", "scratch.Has", "lent.list",
 		"view*", "view.workers*", "view.workers.welcome", "view.workers.functions", "view.idle", "view.runs",
 		"view.sets*", "view.sets.need", "view.sets.workers", "view.sets.member",
 	}

@@ -44,7 +44,7 @@ func playLocality(t *testing.T, workers, slots int, job frontend.Job) *localityR
 			ended = true
 		case frontend.Refused:
 			t.Fatal(a.Err)
-		case frontend.Done:
+		case *frontend.Done:
 			if a.Outcome.Kind != frontend.Result {
 				t.Errorf("task %d: %+v", a.Outcome.Task, a.Outcome)
 			}

@@ -410,7 +410,7 @@ func (r *runner) counts(job int) bool { return job >= r.cfg.WarmupJobs && job < 
 
 func (r *runner) told(f *frontendNode, a frontend.Action) {
 	switch a := a.(type) {
-	case frontend.Done:
+	case *frontend.Done:
 		r.receive(f, a.Outcome.Receipt)
 		n := jobOf(a.Job)
 		if a.Outcome.Kind != frontend.Result {

@@ -356,7 +356,7 @@ func (p *page) told(f *frontendNode, a frontend.Action) {
 	switch a := a.(type) {
 	case frontend.Refused:
 		p.write(nil, 0, "%s refuses %s: %s", name, script.ShowJob(a.Job), a.Err.Message)
-	case frontend.Done:
+	case *frontend.Done:
 		j, o := p.job(script.ShowJob(a.Job)), &a.Outcome
 		if j.owner == f {
 			j.had = append(j.had, outcome{o.Task, o.Receipt})

@@ -57,7 +57,7 @@ func shareFleet(t *testing.T, cfg frontend.Config, wcfg worker.Config, lasts tim
 	}
 	c.tell = func(_ *frontendNode, a frontend.Action) {
 		switch a := a.(type) {
-		case frontend.Done:
+		case *frontend.Done:
 			s := jobs[a.Job]
 			if a.Outcome.Kind != frontend.Result {
 				t.Fatalf("of tenant %s: %+v", s.of.name, a.Outcome)

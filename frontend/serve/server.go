@@ -486,7 +486,7 @@ func (s *Server) do(a frontend.Action) {
 		case len(s.dirty) == 0 || s.dirty[len(s.dirty)-1] != l:
 			s.dirty = append(s.dirty, l)
 		}
-	case frontend.Done:
+	case *frontend.Done:
 		s.metrics.outcomes[a.Outcome.Kind].Inc()
 		if r := s.jobs[a.Job]; r != nil {
 			s.countTask(a.Job, &r.timed, &a.Outcome)
