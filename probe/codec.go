@@ -423,26 +423,39 @@ func appendLoad(b []byte, l *Load) []byte {
 type Decoder struct {
 	Skipped int // messages of unknown kinds in good frames
 	names   names
-	results []Finished // those that were decoded since Reuse, and room for more
+	results reused[Finished]
+	riders  reused[Launch] // of Reserve and Bind
 }
 
-// result is a new message, or one that Reuse may have reused.
-func (d *Decoder) result() *Finished {
-	n := len(d.results)
-	if n == cap(d.results) {
-		d.results, n = make([]Finished, 0, min(max(1, 2*n), maxReuse)), 0 // those before stay where they are
-	}
-	d.results = d.results[:n+1]
-	return &d.results[n]
-}
+// reused is values of which the memory is used again.
+type reused[T any] struct{ list []T }
 
-// maxReuse is for how many results a decoder keeps memory.
+// maxReuse is of how many the memory is kept.
 const maxReuse = 64
 
-// Reuse has the memory of results used again for what is decoded next: nobody uses those that were decoded before.
+// take is n values that are yet to be set.
+func (m *reused[T]) take(n int) []T {
+	at := len(m.list)
+	if at+n > cap(m.list) {
+		m.list, at = make([]T, 0, max(n, min(2*cap(m.list), maxReuse))), 0 // those before stay where they are
+	}
+	m.list = m.list[:at+n]
+	return m.list[at : at+n : at+n]
+}
+
+func (m *reused[T]) reuse() {
+	if cap(m.list) > maxReuse {
+		m.list = nil
+	}
+	clear(m.list)
+	m.list = m.list[:0]
+}
+
+// Reuse says that nobody uses what was decoded before any more, but for what it aliases: the memory of each Finished, and of
+// the launches of Reserve and Bind, is used again.
 func (d *Decoder) Reuse() {
-	clear(d.results)
-	d.results = d.results[:0]
+	d.results.reuse()
+	d.riders.reuse()
 }
 
 // Decode appends the messages of a frame's body to msgs. They alias body, which from then on belongs to
@@ -450,7 +463,7 @@ func (d *Decoder) Reuse() {
 // right nevertheless if the frame had one. What is allocated is bounded by the length of body, whatever lengths it claims: at most 100 bytes for each byte
 // of a small frame and 10 for each of a great one.
 func (d *Decoder) Decode(body []byte, msgs []Msg) (Epoch, []Msg, error) {
-	r := reader{buf: body, names: &d.names}
+	r := reader{buf: body, names: &d.names, riders: &d.riders}
 	if len(body) > MaxFrame {
 		r.fail("length", 0, overLimit)
 	}
@@ -532,7 +545,7 @@ func (d *Decoder) Decode(body []byte, msgs []Msg) (Epoch, []Msg, error) {
 				Expiry: r.duration("expiry"), Early: r.duration("early"), Load: r.load(),
 			})
 		case kindFinished:
-			m := d.result()
+			m := &d.results.take(1)[0]
 			r.finished(m)
 			msgs = append(msgs, m)
 		case kindRefused:
@@ -642,7 +655,7 @@ func (r *reader) launches(field string, max int) []Launch {
 	if n == 0 {
 		return nil
 	}
-	ls := make([]Launch, n)
+	ls := r.riders.take(n)
 	for i := range ls {
 		ls[i] = r.launch()
 	}

@@ -890,24 +890,32 @@ func TestAppendDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// Results that were decoded stay as they are, until Reuse says that nobody uses them.
+// What was decoded stays as it is, until Reuse says that nobody uses it.
 func TestDecoderReuse(t *testing.T) {
 	var d Decoder
 	var msgs []Msg
 	for i := range uint64(3 * maxReuse) {
-		var err error
 		body := AppendMsg([]byte{1}, &Finished{Attempt: AttemptID{1, i}, Status: Succeeded})
+		body = AppendMsg(body, Bind{Res: 1, Bundle: []Launch{{Task: 1}, {Task: TaskIndex(i)}}})
+		var err error
 		if _, msgs, err = d.Decode(body, msgs); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for i, m := range msgs {
-		if seq := m.(*Finished).Attempt.Seq; seq != uint64(i) {
-			t.Fatalf("result %d became %d", i, seq)
+		switch m := m.(type) {
+		case *Finished:
+			if m.Attempt.Seq != uint64(i/2) {
+				t.Fatalf("result %d became %d", i/2, m.Attempt.Seq)
+			}
+		case Bind:
+			if m.Bundle[0].Task != 1 || m.Bundle[1].Task != TaskIndex(i/2) {
+				t.Fatalf("bundle %d became %+v", i/2, m.Bundle)
+			}
 		}
 	}
 	d.Reuse()
-	if n := testing.AllocsPerRun(10, func() { d.result(); d.Reuse() }); n > 0 {
+	if n := testing.AllocsPerRun(10, func() { d.results.take(1); d.riders.take(2); d.Reuse() }); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

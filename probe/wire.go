@@ -39,6 +39,7 @@ type reader struct {
 	err   *DecodeError
 	names *names
 
+	riders   *reused[Launch]
 	matrices int // that were read
 }
 

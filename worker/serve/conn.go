@@ -95,6 +95,7 @@ func (c *conn) receive(data []byte) {
 	if len(c.batch) > 0 {
 		c.server.deliver(c)
 		c.batch = emptied(c.batch)
+		c.decoder.Reuse()
 	}
 	if flt != nil {
 		c.fail(flt)
