@@ -40,6 +40,10 @@ var table = []mutant{
 		"l.top = max(l.top, id.Seq)\n\t\t}\n\t}\n\tc.links", "}\n\t}\n\tc.links",
 	},
 	{
+		"an id that is used twice is told from one that is new", "worker/attempts.go",
+		"id.Seq <= l.top)", "false)",
+	},
+	{
 		"a kill that overtakes its place leaves a tombstone", "worker/attempts.go",
 		"l.seen.Mark(m.Res)", "",
 	},
