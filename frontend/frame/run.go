@@ -36,11 +36,12 @@ func ReadRun(in Buffered, seq int32, most int) (*v1.RunResponse, error) {
 		return nil, fmt.Errorf("read an answer: it is one to call %d, of %q, instead of %d, of Run", h.Seq, h.Method, seq)
 	}
 	var res v1.PhoebeRunResult
-	thrown := thrift.NewApplicationException(0, "")
+	var thrown *thrift.ApplicationException
 	switch h.Type {
 	case thrift.REPLY:
 		err = h.Decode(b, &res)
 	case thrift.EXCEPTION:
+		thrown = thrift.NewApplicationException(0, "")
 		err = h.Decode(b, thrown)
 	default:
 		err = fmt.Errorf("its type is %d", h.Type)
@@ -51,7 +52,7 @@ func ReadRun(in Buffered, seq int32, most int) (*v1.RunResponse, error) {
 	in.Skip(h.Size)
 	in.Release(nil)
 	switch {
-	case h.Type == thrift.EXCEPTION:
+	case thrown != nil:
 		return nil, thrown
 	case res.Refused != nil:
 		return nil, res.Refused

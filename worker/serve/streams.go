@@ -65,6 +65,10 @@ func (e *goEngine) open(c *net.TCPConn) {
 		return
 	}
 	s := &stream{TCPConn: c, raw: raw, out: c}
+	s.write = func(fd uintptr) bool { // made once: try would make one for each call
+		s.tried = s.tried[sock.WriteNow(int(fd), s.tried):]
+		return true
+	}
 	if keys := e.server.cfg.Keys; keys != nil {
 		s.sealed = keys.Server(c, identity.Frontend)
 		s.out = s.sealed
@@ -136,6 +140,8 @@ type stream struct {
 	waiting  []byte // what the kernel has not taken yet, and flush has not either
 	inflight int    // bytes that flush has taken
 	flushing bool   // flush runs
+	tried    []byte // what try has to write, and then what is left of it
+	write    func(fd uintptr) bool
 }
 
 func (s *stream) atHome(f func()) {
@@ -201,14 +207,14 @@ func (s *stream) TryWrite(b []byte) int {
 }
 
 // try writes what the kernel takes at once.
-func (s *stream) try(b []byte) (n int) {
+func (s *stream) try(b []byte) int {
 	if s.sealed != nil {
 		return s.sealed.TryWrite(b)
 	}
-	s.raw.Write(func(fd uintptr) bool {
-		n = sock.WriteNow(int(fd), b)
-		return true
-	})
+	s.tried = b
+	s.raw.Write(s.write)
+	n := len(b) - len(s.tried)
+	s.tried = nil
 	return n
 }
 
