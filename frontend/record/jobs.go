@@ -184,12 +184,12 @@ func (k *Jobs) Keep(c Chosen) {
 		fits = k.sample.put(c.old, c.Job) || fits
 	}
 	if !fits {
-		k.Lose()
+		k.Lose(1)
 	}
 }
 
-// Lose counts a job that was chosen and cannot be kept: its attempts are forgotten, or are too many.
-func (k *Jobs) Lose() { k.lost++ }
+// Lose counts jobs that were chosen and cannot be kept: their attempts are forgotten, or are too many.
+func (k *Jobs) Lose(n uint64) { k.lost += n }
 
 // Lost is how many jobs should have been kept, and were not.
 func (k *Jobs) Lost() uint64 { return k.lost }

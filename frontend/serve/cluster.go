@@ -112,11 +112,7 @@ func (s *Server) look(links []*link, do func(l *link, st *frontend.WorkerStatus)
 		list := make([]frontend.WorkerStatus, len(part))
 		known := make([]bool, len(part))
 		s.mu.Lock()
-		for i, l := range part {
-			if s.serves(l) {
-				list[i], known[i] = s.core.Status(l.key)
-			}
-		}
+		s.lookLocked(part, list, known)
 		s.mu.Unlock()
 		for i, l := range part {
 			if known[i] {
@@ -124,6 +120,15 @@ func (s *Server) look(links []*link, do func(l *link, st *frontend.WorkerStatus)
 			} else {
 				do(l, nil)
 			}
+		}
+	}
+}
+
+// lookLocked looks at some workers at once.
+func (s *Server) lookLocked(links []*link, list []frontend.WorkerStatus, known []bool) {
+	for i, l := range links {
+		if s.serves(l) {
+			list[i], known[i] = s.core.Status(l.key)
 		}
 	}
 }

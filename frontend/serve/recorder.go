@@ -118,9 +118,12 @@ func (s *Server) collectJobs() {
 	r.collecting.Lock()
 	defer r.collecting.Unlock()
 	s.mu.Lock()
-	list := r.chosen
-	r.chosen = nil
+	list, missed := r.chosen, r.missed
+	r.chosen, r.missed = nil, 0
 	s.mu.Unlock()
+	r.mu.Lock()
+	r.jobs.Lose(missed)
+	r.mu.Unlock()
 	for i := range list {
 		c := &list[i]
 		attempts, names, ok := s.collectAttempts(c.last, c.Tasks)
@@ -132,7 +135,7 @@ func (s *Server) collectJobs() {
 		if ok {
 			r.jobs.Keep(c.Chosen)
 		} else {
-			r.jobs.Lose()
+			r.jobs.Lose(1)
 		}
 		r.mu.Unlock()
 	}

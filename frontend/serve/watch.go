@@ -187,7 +187,6 @@ func (h *handler) told() *v1.Told {
 	t := &v1.Told{
 		Name: h.cfg.Name, Address: h.cfg.Advertise, Version: h.cfg.Version, UptimeUs: now.Sub(h.began).Microseconds(), Draining: h.draining,
 		Jobs: int32(h.core.Jobs()), TasksPending: int32(pending), TasksRunning: int32(running), ClockUs: now.UnixMicro(), SilenceUs: -1,
-		LostJobs: int64(h.recorder.missed),
 	}
 	waits, runs, trips := h.core.Waits, h.core.Runs, h.recorder.roundTrips
 	h.mu.Unlock()
@@ -202,7 +201,7 @@ func (h *handler) told() *v1.Told {
 	h.recorder.mu.Lock()
 	defer h.recorder.mu.Unlock()
 	t.LostMeasurements, t.KeptJobs = int64(h.recorder.history.Lost()), int32(h.recorder.jobs.Len())
-	t.LostJobs += int64(h.recorder.jobs.Lost())
+	t.LostJobs = int64(h.recorder.jobs.Lost())
 	return t
 }
 
