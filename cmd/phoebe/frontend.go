@@ -17,6 +17,7 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
 	"github.com/phoebe-sched/phoebe/frontend/serve"
 	"github.com/phoebe-sched/phoebe/frontend/tenants/file"
+	"github.com/phoebe-sched/phoebe/probe/names"
 	wserve "github.com/phoebe-sched/phoebe/worker/serve"
 )
 
@@ -94,7 +95,7 @@ type frontendCmd struct {
 	Listen      string   `default:"127.0.0.1:7410" placeholder:"HOST:PORT" help:"Where clients connect; port 0 takes a free one. Beyond loopback --tls-dir or a secret is needed. Default ${default}."`
 	Advertise   string   `placeholder:"HOST:PORT" help:"Address by which clients and other frontends reach this one. Default: where it listens."`
 	Name        string   `placeholder:"TEXT" help:"Name in logs and on screens. Default: --advertise."`
-	Workers     []string `placeholder:"HOST:PORT" xor:"workers" help:"Addresses of the workers. Default: none."`
+	Workers     []string `placeholder:"HOST:PORT" xor:"workers" help:"Addresses of the workers, or names of several, looked up again and again: dns:HOST:PORT, srv:_phoebe._tcp.NAME. Default: none."`
 	WorkersFile string   `placeholder:"FILE" xor:"workers" help:"File with the workers' addresses, one in each line, read again when it changes. Default: none."`
 	Peers       []string `placeholder:"HOST:PORT" help:"Addresses of other frontends: calls for their jobs are forwarded to them. Default: none."`
 
@@ -102,7 +103,7 @@ type frontendCmd struct {
 
 	Gossip          string   `placeholder:"HOST:PORT" help:"Where frontends tell each other which workers and frontends there are (TCP and UDP); port 0 takes a free one. Beyond loopback a secret is needed, also with --tls-dir. Default: off."`
 	GossipAdvertise string   `placeholder:"HOST[:PORT]" help:"Where other frontends reach --gossip; workers reach --heartbeat under the same host. Default: --gossip."`
-	Join            []string `placeholder:"HOST:PORT" help:"Gossip addresses of some other frontends: one that answers is enough. Default: none, it waits for others to join it."`
+	Join            []string `placeholder:"HOST:PORT" help:"Gossip addresses of some other frontends, or names, as for --workers: one that answers is enough. Default: none, it waits for others to join it."`
 	Heartbeat       string   `placeholder:"HOST:PORT" help:"Where workers announce themselves. Default: port 7412 of the host of --gossip."`
 
 	DrainDelay time.Duration `default:"5s" placeholder:"D" help:"How long it still accepts jobs when it is told to end, while /readyz of --admin says that it drains, for balancers to hear of it; none without --admin. Default ${default}."`
@@ -154,15 +155,18 @@ func (c *frontendCmd) config() (serve.Config, error) {
 			wrong(fmt.Errorf("--workers-file: %w: write the workers' addresses into it, one in each line", err))
 		}
 	case len(c.Workers) > 0:
-		cfg.Workers = serve.Static(c.Workers)
+		cfg.Workers = serve.Names{Addrs: c.Workers}
 	case c.Gossip == "":
 		wrong(errors.New("this frontend would know no worker: give --gossip, --workers or --workers-file"))
 	}
-	for flag, addrs := range map[string][]string{"workers": c.Workers, "advertise": {cmp.Or(c.Advertise, c.Listen)}} {
-		for _, addr := range addrs {
-			if _, _, err := net.SplitHostPort(addr); err != nil {
-				wrong(fmt.Errorf("--%s %q: want host:port, such as 10.0.0.7:7420", flag, addr))
-			}
+	for _, addr := range c.Workers {
+		if err := names.Check(addr); err != nil {
+			wrong(fmt.Errorf("--workers %w", err))
+		}
+	}
+	if addr := cmp.Or(c.Advertise, c.Listen); addr != "" {
+		if _, _, err := net.SplitHostPort(addr); err != nil {
+			wrong(fmt.Errorf("--advertise %q: want host:port, such as 10.0.0.7:7410", addr))
 		}
 	}
 	if c.DrainDelay < 0 {
@@ -187,9 +191,14 @@ func (c *frontendCmd) Run(ctx context.Context, out *streams, log *slog.Logger) e
 		return err
 	}
 	cfg.Audit = by.audit
-	if list, ok := cfg.Workers.(serve.File); ok {
-		list.Warn = func(err error) { log.Warn("the list of workers stays as it was", "err", err) }
-		cfg.Workers = list
+	stays := func(err error) { log.Warn("the list of workers stays as it was", "err", err) }
+	switch w := cfg.Workers.(type) {
+	case serve.File:
+		w.Warn = stays
+		cfg.Workers = w
+	case serve.Names:
+		w.Warn = stays
+		cfg.Workers = w
 	}
 	files := uint64(cfg.MaxConns) + spareFiles
 	if c.Gossip != "" {

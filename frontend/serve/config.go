@@ -13,6 +13,7 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/probe/audit"
 	"github.com/phoebe-sched/phoebe/probe/identity"
+	"github.com/phoebe-sched/phoebe/probe/names"
 )
 
 // Config is what a Server is told once. Zero fields take the defaults that their comments name.
@@ -216,8 +217,8 @@ func (c *Config) checkGossip() (errs []error) {
 		wrong("take heartbeats on %q: workers are told to reach it there, and cannot: set the gossip address to advertise, whose host they are told then", c.Heartbeat)
 	}
 	for _, j := range c.Join {
-		if host, port, err := net.SplitHostPort(j); err != nil || host == "" || port == "" {
-			wrong("join %q: want host:port, the gossip address of another frontend", j)
+		if err := names.Check(j); err != nil {
+			wrong("join %w: the gossip address of another frontend", err)
 		}
 	}
 	return errs

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/phoebe-sched/phoebe/probe/names"
 )
 
 // Workers tells a frontend which workers there are.
@@ -30,6 +32,23 @@ func (s Static) Watch(_ context.Context, set func([]string)) error {
 		}
 	}
 	set(unique(s))
+	return nil
+}
+
+// Names are addresses, or names of several that are looked up again and again: dns:host:port, srv:_phoebe._tcp.name.
+type Names struct {
+	Addrs []string
+	Warn  func(error) // told of names that cannot be looked up, whose workers stay as they were
+}
+
+// Watch implements Workers.
+func (n Names) Watch(ctx context.Context, set func([]string)) error {
+	for _, addr := range n.Addrs {
+		if err := names.Check(addr); err != nil {
+			return fmt.Errorf("worker address %w", err)
+		}
+	}
+	names.Watcher{Addrs: n.Addrs, Warn: n.Warn}.Watch(ctx, set)
 	return nil
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/phoebe-sched/phoebe/probe/gossip/view"
 	"github.com/phoebe-sched/phoebe/probe/identity"
+	"github.com/phoebe-sched/phoebe/probe/names"
 )
 
 // Config of a Node.
@@ -67,8 +68,8 @@ func (c *Config) Validate() error {
 		wrong("bind address %q is not of loopback: that needs a secret", c.Bind)
 	}
 	for _, s := range c.Seeds {
-		if host, port, err := net.SplitHostPort(s); err != nil || host == "" || port == "" {
-			wrong("seed %q: want host:port", s)
+		if err := names.Check(s); err != nil {
+			wrong("seed %w", err)
 		}
 	}
 	if n := len(encodeMeta(view.Member{Name: c.Name, API: c.API, Heartbeat: c.Heartbeat})); n > memberlist.MetaMaxSize {

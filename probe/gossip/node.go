@@ -20,6 +20,7 @@ import (
 	"github.com/hashicorp/memberlist"
 
 	"github.com/phoebe-sched/phoebe/probe/gossip/view"
+	"github.com/phoebe-sched/phoebe/probe/names"
 )
 
 const (
@@ -55,10 +56,11 @@ type Node struct {
 	mu   sync.Mutex // held for microseconds: never over a call of memberlist or of the user
 	core *view.Core
 
-	peersMu sync.Mutex       // memberlist calls the events below with its own lock held: take this one last
+	peersMu sync.Mutex       // guards what follows. memberlist calls the events below with its own lock held: take this one last
 	peers   map[string]*peer // the others, by run
 	former  map[string]lost  // those of them that were lost, by run
 	said    map[string]bool  // runs of members that said they leave
+	seeds   []string         // what the configured ones stand for
 	changed bool
 
 	traffic struct{ packetsIn, packetsOut, bytesIn, bytesOut, dropped, failed, complaints, stalls atomic.Uint64 }
@@ -122,6 +124,10 @@ func Start(cfg Config) (*Node, error) {
 	n.addr = n.list.LocalNode().Address()
 	n.ready.Store(true)
 	n.members()
+	n.seeds = names.Plain(cfg.Seeds)
+	if slices.ContainsFunc(cfg.Seeds, names.Is) {
+		n.done.Go(n.lookUp)
+	}
 	n.done.Go(n.tick)
 	n.done.Go(n.stream)
 	n.done.Go(n.join)
@@ -423,6 +429,16 @@ func (n *Node) sent(err error, bytes int) {
 	n.traffic.bytesOut.Add(uint64(bytes))
 }
 
+// lookUp follows what the names of seeds stand for.
+func (n *Node) lookUp() {
+	warn := func(err error) { n.log.Warn("frontends cannot be looked up", "frontend", n.self.Name, "err", err) }
+	names.Watcher{Addrs: n.cfg.Seeds, Warn: warn}.Watch(n.ctx, func(addrs []string) {
+		n.peersMu.Lock()
+		defer n.peersMu.Unlock()
+		n.seeds = addrs
+	})
+}
+
 // join tries to reach those that should be there and are not. What memberlist took for dead it would not look for.
 func (n *Node) join() {
 	failed := ""
@@ -472,7 +488,7 @@ func (n *Node) missing() []string {
 	for _, p := range n.peers {
 		there[p.Gossip] = true
 	}
-	for _, addr := range n.cfg.Seeds {
+	for _, addr := range n.seeds {
 		if host, _, _ := net.SplitHostPort(addr); !there[addr] && (len(n.peers) == 0 || net.ParseIP(host) != nil) {
 			addrs = append(addrs, addr)
 		}

@@ -76,7 +76,7 @@ func (w *watcher) start(cfg Config) *Node {
 	return n
 }
 
-func names(n *Node) string {
+func namesOf(n *Node) string {
 	var list []string
 	for _, m := range n.Members() {
 		list = append(list, m.Name)
@@ -116,7 +116,7 @@ func TestComeAndGo(t *testing.T) {
 	d := start("d", c.Addr())
 	all := []*Node{a, b, c, d}
 	w.until("all know all", func() bool {
-		return !slices.ContainsFunc(all, func(n *Node) bool { return names(n) != "a b c d" })
+		return !slices.ContainsFunc(all, func(n *Node) bool { return namesOf(n) != "a b c d" })
 	})
 	if m := d.Members()[0]; m.API != "api-a:1" || m.Heartbeat != "hb-a:1" || m.Gossip != a.Addr() {
 		t.Errorf("d knows of a: %+v", m)
@@ -139,14 +139,14 @@ func TestComeAndGo(t *testing.T) {
 	if err := d.Close(); err != nil {
 		t.Error(err)
 	}
-	w.until("it is known that d left", func() bool { return names(a) == "a b c" && names(b) == "a b c" && names(c) == "a b c" })
+	w.until("it is known that d left", func() bool { return namesOf(a) == "a b c" && namesOf(b) == "a b c" && namesOf(c) == "a b c" })
 	w.until("a does not look for d", func() bool { return len(a.missing()) == 0 })
 	for _, n := range []*Node{b, c} { // crash
 		if err := n.Close(); err != nil {
 			t.Error(err)
 		}
 	}
-	w.until("a is the last", func() bool { return names(a) == "a" })
+	w.until("a is the last", func() bool { return namesOf(a) == "a" })
 	if h := a.Health(); !h.CutOff {
 		t.Errorf("the others are lost: %+v", h)
 	}
@@ -155,7 +155,7 @@ func TestComeAndGo(t *testing.T) {
 	}
 
 	b = start("b", "127.0.0.1:1", a.Addr()) // back, elsewhere, with one seed that does not answer
-	w.until("b is back", func() bool { return names(a) == "a b" && names(b) == "a b" })
+	w.until("b is back", func() bool { return namesOf(a) == "a b" && namesOf(b) == "a b" })
 	w.until("b learnt everything", know("w7", 1, 1, a, b))
 	if h := b.Health(); h.Members != 2 {
 		t.Errorf("b is back: %+v", h)
@@ -174,7 +174,7 @@ func TestWorkerFindsHomes(t *testing.T) {
 	}
 	all := []*Node{nodes["hb-a:1"], nodes["hb-b:1"], nodes["hb-c:1"], nodes["hb-d:1"]}
 	w.until("all know all", func() bool {
-		return !slices.ContainsFunc(all, func(n *Node) bool { return names(n) != "a b c d" })
+		return !slices.ContainsFunc(all, func(n *Node) bool { return namesOf(n) != "a b c d" })
 	})
 	ann, err := view.NewAnnouncer([]string{"hb-a:1"}, *fullRow("w", 1, 1).Profile, 7)
 	if err != nil {
@@ -235,8 +235,8 @@ func TestOtherSecretIsRefused(t *testing.T) {
 		l := logged{slog.DiscardHandler, make(chan string, 1000)}
 		b := w.start(Config{Name: "b", Secrets: identity.NewSecrets(secret), Seeds: []string{a.Addr()}, Log: slog.New(l)})
 		l.expect(t, "no other frontend can be joined")
-		if names(a) != "a" || names(b) != "b" || !b.Health().CutOff {
-			t.Errorf("with the secret %q: a knows %s, b knows %s, %+v", secret, names(a), names(b), b.Health())
+		if namesOf(a) != "a" || namesOf(b) != "b" || !b.Health().CutOff {
+			t.Errorf("with the secret %q: a knows %s, b knows %s, %+v", secret, namesOf(a), namesOf(b), b.Health())
 		}
 	}
 	if s := a.Stats(); s.Complaints == 0 {
@@ -249,7 +249,7 @@ func TestAbsurdRow(t *testing.T) {
 	w := newWatcher(t)
 	a := w.start(Config{Name: "a"})
 	b := w.start(Config{Name: "b", Seeds: []string{a.Addr()}})
-	w.until("they know each other", func() bool { return names(a) == "a b" && names(b) == "a b" })
+	w.until("they know each other", func() bool { return namesOf(a) == "a b" && namesOf(b) == "a b" })
 	r := fullRow("liar", 1, 1)
 	r.Matrix.Cells[0][0] = 77
 	r.Profile.Labels = make([]string, 5000)
@@ -288,7 +288,7 @@ func TestGarbage(t *testing.T) {
 		l.expect(t, "memberlist")
 	}
 	b := w.start(Config{Name: "b", Secrets: identity.NewSecrets("one"), Seeds: []string{a.Addr()}})
-	w.until("b can join", func() bool { return names(a) == "a b" && names(b) == "a b" })
+	w.until("b can join", func() bool { return namesOf(a) == "a b" && namesOf(b) == "a b" })
 }
 
 // Strangers that send what memberlist would buffer, before it looks for the secret, share one bound.

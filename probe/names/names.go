@@ -21,6 +21,9 @@ const (
 // Is reports whether addr is to be looked up.
 func Is(addr string) bool { return strings.HasPrefix(addr, host) || strings.HasPrefix(addr, service) }
 
+// Plain is those of the addresses that stand for themselves.
+func Plain(addrs []string) []string { return slices.DeleteFunc(slices.Clone(addrs), Is) }
+
 // Check says what is wrong with an address, or a name of some.
 func Check(addr string) error {
 	if name, ok := strings.CutPrefix(addr, service); ok {

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/phoebe-sched/phoebe/probe/gossip/view"
 	"github.com/phoebe-sched/phoebe/probe/heartbeat"
 	"github.com/phoebe-sched/phoebe/probe/identity"
+	"github.com/phoebe-sched/phoebe/probe/names"
 )
 
 const (
@@ -31,6 +33,7 @@ type announcer struct {
 	filesAt time.Time // when frontends were last to be told of other files
 
 	changed chan struct{} // something that frontends should know at once
+	seeds   chan []string // what the names of frontends stand for, when that changes
 	ctx     context.Context
 	stop    context.CancelFunc
 	stopped chan struct{}
@@ -43,19 +46,22 @@ func (s *Server) announce() error {
 	if addr == "" {
 		addr = s.addr.String()
 	}
-	beats, err := view.NewAnnouncer(cfg.Join, view.Profile{
+	beats, err := view.NewAnnouncer(names.Plain(cfg.Join), view.Profile{
 		Name: cfg.Name, Addr: addr, Host: cfg.Host, Rack: cfg.Rack, Capacity: cfg.Core.Capacity, Labels: cfg.Labels,
 	}, s.incarnation)
 	if err != nil {
 		return err
 	}
-	a := &announcer{server: s, log: s.log.With("worker", cfg.Name), beats: beats, conns: map[string]*heartbeat.Conn{}, changed: make(chan struct{}, 1), stopped: make(chan struct{})}
+	a := &announcer{server: s, log: s.log.With("worker", cfg.Name), beats: beats, conns: map[string]*heartbeat.Conn{}, changed: make(chan struct{}, 1), seeds: make(chan []string), stopped: make(chan struct{})}
 	a.ctx, a.stop = context.WithCancel(context.Background())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.closing {
 		s.announcer = a
 		go a.run()
+		if slices.ContainsFunc(cfg.Join, names.Is) {
+			go a.lookUp(cfg.Join)
+		}
 	}
 	return nil
 }
@@ -92,11 +98,24 @@ func (a *announcer) run() {
 		select {
 		case <-tick.C:
 		case <-a.changed:
+		case addrs := <-a.seeds:
+			a.beats.SetSeeds(addrs)
 		case <-a.ctx.Done():
 			a.leave()
 			return
 		}
 	}
+}
+
+// lookUp follows what the names of frontends stand for.
+func (a *announcer) lookUp(join []string) {
+	warn := func(err error) { a.log.Warn("frontends cannot be looked up", "err", err) }
+	names.Watcher{Addrs: join, Warn: warn}.Watch(a.ctx, func(addrs []string) {
+		select {
+		case a.seeds <- addrs:
+		case <-a.ctx.Done():
+		}
+	})
 }
 
 // leave says that this worker leaves to those that know it.
@@ -263,8 +282,8 @@ func (c *Config) checkAnnouncement() (errs []error) {
 		return errs
 	}
 	for _, j := range c.Join {
-		if host, port, err := net.SplitHostPort(j); err != nil || host == "" || port == "" {
-			wrong("join %q: want host:port, the heartbeat address of a frontend", j)
+		if err := names.Check(j); err != nil {
+			wrong("join %w: the heartbeat address of a frontend", err)
 		}
 	}
 	if addr, err := net.ResolveTCPAddr("tcp", c.Listen); c.Advertise == "" && err == nil && (addr.IP == nil || addr.IP.IsUnspecified()) {

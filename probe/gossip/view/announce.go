@@ -52,6 +52,9 @@ func NewAnnouncer(seeds []string, p Profile, incarnation uint64) (*Announcer, er
 		sent: map[string]revs{}, failing: map[string]bool{}}, nil
 }
 
+// SetSeeds changes the addresses of those frontends.
+func (a *Announcer) SetSeeds(addrs []string) { a.seeds = addrs }
+
 // SetProfile changes the profile. The name stays what it was.
 func (a *Announcer) SetProfile(p Profile) {
 	p.Name = a.profile.Name
