@@ -2,7 +2,9 @@ package main_test
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"net"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -199,6 +201,36 @@ func run(t testing.TB, c *client.Client, how string, job client.Job) ([]client.O
 		return nil, err
 	}
 	return r.Wait()
+}
+
+// A frontend that is killed while it drains loses no job, and none runs twice.
+func TestKilledWhileItDrains(t *testing.T) {
+	f := startFleet(t, 2, 1, nil, []string{"--slots", "4"})
+	dir := t.TempDir()
+	starts, proceed := filepath.Join(dir, "starts"), filepath.Join(dir, "go")
+	r, err := dial(t, f.frontendAddrs...).Submit(t.Context(), client.Job{Tasks: []client.Task{script(t, starts, "while [ ! -e "+proceed+" ]; do sleep 0.01; done; echo done")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	started(t, starts)
+	owner, other := f.owner(t)
+	f.frontends[owner].signal(syscall.SIGTERM)
+	eventually(t, func() error {
+		conn, err := net.Dial("tcp", f.frontendAddrs[owner])
+		if err == nil {
+			conn.Close()
+			return errors.New("it still accepts connections")
+		}
+		return nil
+	})
+	f.frontends[owner].signal(syscall.SIGKILL)
+	f.attempts(t, other, 1)
+	touch(t, proceed)
+	outs, err := r.Wait()
+	if err != nil || string(outs[0].Result) != "done\n" || outs[0].Attempts != 1 {
+		t.Errorf("%+v %v", outs, err)
+	}
+	onlyOnce(t, starts)
 }
 
 // What will not end is given up after --drain-timeout, or at the second signal.

@@ -85,6 +85,10 @@ func TestBrokenConfigurations(t *testing.T) {
 		{frontend, "workers: [10.0.0.7:7420]\nlease: 1ms\n", 2, []string{"10ms or more"}},
 		{frontend, "workers: [10.0.0.7:7420]\nmax-clients: 2000000\n", 2, []string{"from 1 to 1048576"}},
 		{frontend, "peers: [frontend-2]\nworkers: [10.0.0.7:7420]\n", 1, []string{"frontend-2", "host:port"}},
+		{frontend, "workers: [10.0.0.7:7420]\ndrain-delay: -1s\n", 2, []string{"0 or more"}},
+		{frontend, "workers: [srv:phoebe.example.org]\n", 1, []string{"srv:phoebe.example.org", "srv:_phoebe._tcp.example.org"}},
+		{frontend, "gossip: 127.0.0.1:7411\njoin: [dns:seed]\n", 2, []string{`"dns:seed"`, "dns:host:port"}},
+		{worker, "join: [dns:seed]\n", 1, []string{`"dns:seed"`, "dns:host:port"}},
 		{dev, "frontends: 2\nfrontend-port: first\n", 2, []string{"first", "whole number"}},
 	} {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {

@@ -51,14 +51,20 @@ func newBalancer(t *testing.T, to ...*fake) *balancer {
 	})
 	t.Cleanup(func() {
 		l.Close()
-		b.mu.Lock()
-		for _, c := range b.conns {
-			c.Close()
-		}
-		b.mu.Unlock()
+		b.cut()
 		running.Wait()
 	})
 	return b
+}
+
+// cut ends all connections.
+func (b *balancer) cut() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, c := range b.conns {
+		c.Close()
+	}
+	b.conns = nil
 }
 
 // send has new connections go to these, beginning with the first.
@@ -160,6 +166,29 @@ func TestFrozenFrontendBehindABalancer(t *testing.T) {
 	if err := <-other; err != nil {
 		t.Error(err)
 	}
+}
+
+// A balancer that cuts connections on which nothing is said for a time costs a job nothing: it is asked for again.
+func TestBalancerThatCutsConnections(t *testing.T) {
+	a := newFake(t)
+	lb := newBalancer(t, a)
+	asked := 0
+	a.run = func(r *v1.RunRequest) (*v1.RunResponse, error) {
+		if asked++; asked <= 3 {
+			lb.cut()
+			return nil, &v1.Refused{Reason: v1.RefusedReason_INVALID, Message: "unheard"}
+		}
+		if r.Job.Resubmission == nil || r.Job.Resubmission.PreviousOwner != a.addr {
+			t.Errorf("asked again by %+v", r.Job.Resubmission)
+		}
+		return a.runEcho(r)
+	}
+	c := newClient(t, []string{lb.addr()})
+	outs, err := c.Run(t.Context(), echoJob(2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkEchoes(t, outs, 2)
 }
 
 // A new connection that leads to a frontend that hangs has another one made beside it, and no job is given to the first.
