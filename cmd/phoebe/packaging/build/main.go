@@ -33,8 +33,14 @@ func main() {
 	root := flag.String("root", ".", "the `folder` of the checkout")
 	version := flag.String("version", "", "the package's version, such as 0.1.0")
 	epoch := flag.Int64("epoch", 0, "the time of all files, in seconds since 1970")
+	binary := flag.String("spdx", "", "write no packages, but which modules this `binary` is built of")
 	flag.Parse()
-	if err := build(*root, *version, time.Unix(*epoch, 0).UTC()); err != nil {
+	at := time.Unix(*epoch, 0).UTC()
+	do := func() error { return build(*root, *version, at) }
+	if *binary != "" {
+		do = func() error { return writeSPDX(os.Stdout, *binary, *version, at) }
+	}
+	if err := do(); err != nil {
 		fmt.Fprintln(os.Stderr, "build:", err)
 		os.Exit(1)
 	}

@@ -402,19 +402,18 @@ func TestCompose(t *testing.T) {
 }
 
 // The chart is accepted by helm and, for each of five versions of Kubernetes, by its schemas; phoebe takes the command lines
-// in it. HELM names helm, if it is not in PATH; KUBERNETES_VALIDATE PyPI's kubernetes-validate, without which the schemas are
-// not looked at.
+// in it. HELM names helm, and KUBERNETES_VALIDATE PyPI's kubernetes-validate: make package-test brings both.
 func TestChart(t *testing.T) {
-	helm := os.Getenv("HELM")
-	if helm == "" {
-		helm = tool(t, "helm", "(not in Debian: set HELM to one from https://helm.sh)")
+	helm, validate := os.Getenv("HELM"), os.Getenv("KUBERNETES_VALIDATE")
+	if helm == "" || validate == "" {
+		t.Fatal("HELM or KUBERNETES_VALIDATE is not set: make package-test sets both")
 	}
 	chart := packaging + "/helm/phoebe"
 	does(t, helm, "lint", "--strict", chart)
 	dir := t.TempDir()
 	for i, values := range []string{"", "worker.kind=DaemonSet", "podMonitor.enabled=true,networkPolicy.enabled=false"} {
 		text := does(t, helm, "template", "fleet", chart, "--set", values)
-		if validate := os.Getenv("KUBERNETES_VALIDATE"); validate != "" && i < 2 {
+		if i < 2 { // the third is of a kind that is not Kubernetes' own
 			name := write(t, fmt.Sprintf("%s/%d.yaml", dir, i), text)
 			for _, minor := range []string{"1.31", "1.32", "1.33", "1.34", "1.35"} {
 				does(t, "sh", "-c", fmt.Sprintf("%s --strict -k %s %s", validate, minor, name))
@@ -437,5 +436,20 @@ func TestChart(t *testing.T) {
 		if out, err := exec.Command(helm, "template", "fleet", chart, "--set", wrong).CombinedOutput(); err == nil || !strings.Contains(string(out), "must be") {
 			t.Errorf("%s: %v\n%s", wrong, err, out)
 		}
+	}
+}
+
+// What the API has said since the last release it still says.
+func TestAudit(t *testing.T) {
+	thrift := tool(t, "thrift", "thrift-compiler")
+	dir := t.TempDir()
+	commit := strings.TrimSpace(read(t, root+"/cmd/phoebe/RELEASED"))
+	released := write(t, dir+"/released.thrift", does(t, "git", "-C", root, "show", commit+":idl/phoebe.thrift"))
+	does(t, thrift, "--audit", released, root+"/idl/phoebe.thrift")
+	// The test would notice.
+	text := read(t, root+"/idl/phoebe.thrift")
+	wrong := strings.Replace(text, "7: i64 timeout_us = 0,", "7: string timeout_us,", 1)
+	if out, err := exec.Command(thrift, "--audit", released, write(t, dir+"/wrong.thrift", wrong)).CombinedOutput(); wrong == text || err == nil {
+		t.Errorf("another type of a field was not noticed: %s", out)
 	}
 }
