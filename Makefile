@@ -113,6 +113,10 @@ out/python/.installed: $(PYTHON_SOURCE)/requirements.txt
 		--target $(@D) --requirement $<
 	touch $@
 
+.PHONY: dashboards
+dashboards: build ## test the dashboard and alerts of bench/grafana in real databases (needs Debian's prometheus and victoria-metrics; a minute)
+	DASHBOARDS=$(CURDIR)/bin/phoebe go test -v -count=1 -timeout 10m ./bench/grafana/
+
 .PHONY: fuzz
 fuzz: ## every fuzz function of the module for FUZZTIME (30s)
 	@list=$$(go test -list '^Fuzz' ./... | awk '/^Fuzz/ {name[++n] = $$1} /^ok/ {while (n) print $$2, name[n--]}'); \

@@ -20,14 +20,14 @@ type uiCmd struct {
 // Help says where the page is.
 func (c *uiCmd) Help() string {
 	return `Prints "page http://HOST:PORT/ui/", which shows response times and what they went on, the workers, jobs and tasks of the
-cluster of --connect. Frontends and phoebe dev serve the same page at their --admin. Default of --admin: port 7413 of
+cluster of --connect. Frontends and phoebe dev serve the same page at their --admin. Default of --admin: port 7414 of
 loopback, which is for whoever is on this machine: before opening it to others, put a proxy with accounts in front.`
 }
 
 // Run serves the page until ctx ends.
 func (c *uiCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
 	if c.Admin == "" {
-		c.Admin = "127.0.0.1:7413"
+		c.Admin = "127.0.0.1:7414"
 	}
 	if err := c.checkAdmin(); err != nil {
 		return usage(err)
