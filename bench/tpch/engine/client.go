@@ -124,8 +124,11 @@ func (e *Engine) Query(ctx context.Context, text string, opt Options) (*Result, 
 	planning := time.Since(start)
 	for try := 0; ; try++ {
 		r, err := e.execute(ctx, p, text, opt, start)
-		if own, ok := errors.AsType[*Error](err); ok && own.Code == LostInput && try < 3 {
-			continue // a worker is gone with what it had made
+		if own, ok := errors.AsType[*Error](err); ok && (own.Code == LostInput || own.Code == NoData) && try < 3 {
+			e.mu.Lock()
+			e.asked = time.Time{}
+			e.mu.Unlock()
+			continue // a worker is gone with what it had made, or has come back with its files at another address
 		}
 		if err != nil {
 			return nil, err
@@ -202,6 +205,19 @@ func (e *Engine) execute(ctx context.Context, p *plan.Plan, text string, opt Opt
 	}
 	r.Stats = x.stats
 	return r, nil
+}
+
+// Slots is how many tasks the fleet can run at once.
+func (e *Engine) Slots(ctx context.Context) (int, error) {
+	cluster, err := e.c.Cluster(ctx)
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	for _, w := range cluster.Workers {
+		n += int(w.Capacity.CPU) / 1000
+	}
+	return n, nil
 }
 
 // where tells where the data of each node is served.
