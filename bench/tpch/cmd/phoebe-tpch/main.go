@@ -33,6 +33,7 @@ type cli struct {
 	Query  queryCmd  `cmd:"" help:"Run a query of TPC-H, by its number, and print its rows."`
 	Check  checkCmd  `cmd:"" help:"Run the 22 queries and compare their rows with a DuckDB on its own and with the published answers."`
 	Fuzz   fuzzCmd   `cmd:"" help:"Run random queries and compare their rows with a DuckDB on its own."`
+	Bench  benchCmd  `cmd:"" help:"Measure response times under load, beside other policies, the ideal and a DuckDB on its own."`
 }
 
 func main() {
