@@ -154,6 +154,7 @@ func TestShapes(t *testing.T) {
 		"SELECT c_custkey, (SELECT count(*) FROM orders WHERE o_custkey = c_custkey) AS n FROM customer ORDER BY n DESC, 1 LIMIT 5",
 		"SELECT o_orderkey FROM orders WHERE o_orderkey NOT IN (SELECT l_orderkey FROM lineitem WHERE l_quantity > 5) ORDER BY 1",
 		"SELECT p_partkey, l_orderkey FROM part LEFT JOIN lineitem ON p_partkey = l_partkey AND l_quantity > 49 WHERE p_size = 7 ORDER BY ALL",
+		"SELECT count(l_comment) FROM lineitem RIGHT JOIN supplier ON l_suppkey = s_suppkey FULL JOIN part ON l_partkey = p_partkey AND p_partkey > 847",
 		"SELECT DISTINCT l_shipmode FROM lineitem ORDER BY 1 DESC",
 		"SELECT s_name FROM supplier UNION SELECT c_name FROM customer WHERE c_custkey < 10 ORDER BY 1",
 		"WITH a AS (SELECT l_suppkey AS k, sum(l_quantity) AS q FROM lineitem GROUP BY 1) SELECT x.k FROM a x, a y WHERE x.k = y.k + 1 AND x.q > y.q ORDER BY 1",

@@ -93,7 +93,7 @@ func (b *block) correlated(q *query, c *class, keys map[string]bool) *query {
 		if e.kind != "" && in.partitioned(e) {
 			return nil
 		}
-		if pc := in.piece(e); pc.class != nil && (pc.class != c || !facts.same(pc.keys, keys)) {
+		if pc := in.piece(e, false); pc.class != nil && (pc.class != c || !facts.same(pc.keys, keys)) {
 			return nil
 		}
 		// The equality with the outer key must be the subquery's own, not one by way of others of its tables.
@@ -114,7 +114,7 @@ func (b *block) correlated(q *query, c *class, keys map[string]bool) *query {
 func (b *block) nested(l []node, c *class, keys map[string]bool, f *facts) []node {
 	k := copied(keys)
 	for _, e := range b.elems {
-		for a := range b.piece(e).keys {
+		for a := range b.piece(e, false).keys {
 			k[a] = true
 		}
 	}
@@ -124,7 +124,7 @@ func (b *block) nested(l []node, c *class, keys map[string]bool, f *facts) []nod
 
 func (b *block) partitioned(e *elem) bool {
 	if e.kind == "" {
-		return b.piece(e).class != nil
+		return b.piece(e, false).class != nil
 	}
 	return b.partitioned(e.left) || b.partitioned(e.right)
 }

@@ -258,7 +258,7 @@ func (b *block) plan(root bool) *rel {
 	}
 	pieces := map[*elem]piece{}
 	for _, e := range b.elems {
-		pieces[e] = b.piece(e)
+		pieces[e] = b.piece(e, true)
 	}
 	b.facts = factsOf(b.where)
 	b.anchor(pieces)
@@ -320,8 +320,9 @@ func (b *block) factor() {
 	}
 }
 
-// piece tells what e is, with what is in it moved where its join needs that.
-func (b *block) piece(e *elem) piece {
+// piece tells what e is, with what is in it moved where its join needs that. At the top, what WHERE says of e's first leaf holds
+// for its rows.
+func (b *block) piece(e *elem, top bool) piece {
 	if e.kind == "" {
 		if pc, ok := b.derived[e.alias]; ok {
 			return pc
@@ -333,11 +334,10 @@ func (b *block) piece(e *elem) piece {
 		}
 		return piece{}
 	}
-	l, r := b.piece(e.left), b.piece(e.right)
 	if e.kind == "RIGHT" {
 		e.kind, e.left, e.right = "LEFT", e.right, e.left
-		l, r = r, l
 	}
+	l, r := b.piece(e.left, top && e.kind != "FULL"), b.piece(e.right, false)
 	f := factsOf(e.on)
 	together := l.class != nil && l.class == r.class && f.same(l.keys, r.keys)
 	switch {
@@ -352,7 +352,7 @@ func (b *block) piece(e *elem) piece {
 		return piece{l.class, nil}
 	case e.kind == "FULL":
 		for _, side := range []**elem{&e.left, &e.right} {
-			if b.piece(*side).class != nil {
+			if b.piece(*side, false).class != nil {
 				*side = b.cut(*side, nil, nil)
 			}
 		}
@@ -369,7 +369,7 @@ func (b *block) piece(e *elem) piece {
 		}
 	}
 	e.on = slices.DeleteFunc(e.on, func(c node) bool { return slices.ContainsFunc(own, func(o node) bool { return same(o, c) }) })
-	if l.class == nil && b.p.estimate(e.right.leaves(), own) > fewRows {
+	if top && l.class == nil && b.p.estimate(e.right.leaves(), own) > fewRows {
 		for _, c := range e.on {
 			x, y := sub(c, "left"), sub(c, "right")
 			if str(c, "type") != "COMPARE_EQUAL" || name(x) == "" || name(y) == "" {
