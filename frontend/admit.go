@@ -173,8 +173,8 @@ func (c *jobs) overloaded(j *job, now time.Time) *RefusedError {
 const maxHold = 3
 
 // noWorker says what the fleet lacks for a task.
-func (c *jobs) noWorker(t *Task, of Constraint) *RefusedError {
-	linked, able, fitting, caching := 0, 0, 0, 0
+func (c *jobs) noWorker(t *Task, of Constraint, passes bool) *RefusedError {
+	linked, able, fitting, caching, passing := 0, 0, 0, 0, 0
 	var most probe.Demand
 	functions := map[string]bool{}
 	for w := range c.view.Workers() {
@@ -188,6 +188,9 @@ func (c *jobs) noWorker(t *Task, of Constraint) *RefusedError {
 		most = probe.Demand{CPU: max(most.CPU, w.Welcome().Capacity.CPU), Mem: max(most.Mem, w.Welcome().Capacity.Mem)}
 		if w.Knows(t.Function) {
 			able++
+			if w.Has(probe.Passing) {
+				passing++
+			}
 			if t.Demand.Fits(w.Welcome().Capacity) {
 				fitting++
 				if w.Welcome().Cache != "" {
@@ -202,6 +205,8 @@ func (c *jobs) noWorker(t *Task, of Constraint) *RefusedError {
 		e.Message, e.RetryAfter = "no worker is linked to this frontend: start one, or check its list of workers", startRetry
 	case able == 0:
 		e.Message = fmt.Sprintf("task %d: no worker has a function %q; they have %q", t.Index, t.Function, sorted(functions))
+	case passes && passing == 0:
+		e.Message = lacks(t)
 	case fitting == 0:
 		e.Message = fmt.Sprintf("task %d: demand of %v is more than any worker has that knows %q (largest: %v): demand less", t.Index, t.Demand, t.Function, most)
 	case len(t.Files) > 0 && caching == 0:
@@ -234,6 +239,7 @@ func (c *jobs) group(j *job) *RefusedError {
 		path  estimate.Path
 		stage int32
 		near  bool
+		class string
 	}
 	groups := map[kind]*group{}
 	for i := range j.Tasks {
@@ -270,7 +276,7 @@ func (c *jobs) group(j *job) *RefusedError {
 				return invalid(i, "%v", err)
 			}
 		}
-		same := last != nil && t.Stage == lastSpec.Stage && t.Function == lastSpec.Function && t.Demand == lastSpec.Demand && !t.needy() && !lastSpec.needy() &&
+		same := last != nil && t.Stage == lastSpec.Stage && t.Function == lastSpec.Function && t.Class == lastSpec.Class && t.Demand == lastSpec.Demand && !t.needy() && !lastSpec.needy() &&
 			c.class(last.Runs.Correct(t.Estimate)) == c.class(last.Runs.Correct(lastSpec.Estimate))
 		if j.byIndex != nil {
 			j.byIndex[t.Index] = &j.tasks[i]
@@ -284,19 +290,22 @@ func (c *jobs) group(j *job) *RefusedError {
 				return invalid(i, "it needs files, which are fetched only for tasks that are bound early: leave out mode sample and policy %s", j.Policy.Name)
 			}
 			need := view.Need{Function: t.Function, Demand: t.Demand, Files: len(t.Files) > 0, Of: j.Constraint, Own: t.Constraint}
+			if len(j.stages) > 0 && j.stages[t.Stage].passes {
+				need.Features = probe.Passing
+			}
 			key := need.Key()
 			near := path == estimate.Sampling && c.cares(&j.Job, t)
-			last = groups[kind{key, path, t.Stage, near}]
+			last = groups[kind{key, path, t.Stage, near, t.Class}]
 			if last == nil {
 				set := c.view.Set(key)
 				if set == nil {
 					set = c.view.MakeSet(key, need, c.inUse(j))
 				}
 				if set.Len() == 0 {
-					return c.noWorker(t, j.Constraint)
+					return c.noWorker(t, j.Constraint, need.Features != 0)
 				}
 				last = &group{job: j, index: len(j.groups), path: path, number: int(t.Stage), why: why, Kind: place.Kind{
-					Policy: &j.Policy, Set: set, Demand: t.Demand, Runs: c.view.Runs(t.Function), Ratio: j.ProbeRatio, Of: len(j.Tasks),
+					Policy: &j.Policy, Set: set, Demand: t.Demand, Runs: c.view.Runs(t.runs()), Ratio: j.ProbeRatio, Of: len(j.Tasks),
 				}}
 				if path == estimate.Estimation {
 					last.stage = &estimate.Stats{}
@@ -304,7 +313,7 @@ func (c *jobs) group(j *job) *RefusedError {
 				if near {
 					c.makeNear(last)
 				}
-				groups[kind{key, path, t.Stage, near}] = last
+				groups[kind{key, path, t.Stage, near, t.Class}] = last
 				j.groups = append(j.groups, last)
 			}
 			lastSpec = t

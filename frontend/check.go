@@ -121,7 +121,7 @@ func (c *Core) checkJobs() error {
 			hungry++
 		}
 		pending += left
-		held := 0
+		held := j.kept
 		for i := range j.Tasks {
 			held += len(j.Tasks[i].Payload)
 		}

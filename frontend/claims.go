@@ -168,6 +168,7 @@ func (c *ledger) unlink(w *worker, now time.Time) {
 	c.view.LinkLost(w.Worker, now)
 	c.away(w)
 	w.acks = w.acks[:0]
+	c.untell(w)
 	c.dropPlaces(w)
 	for _, a := range w.attemptsInOrder() {
 		if a.task.state != adrift { // else it was being claimed when the link broke again

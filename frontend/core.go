@@ -55,6 +55,13 @@ func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
 		if j := c.byID[ev.Job]; j != nil {
 			acts = c.endAll(j, Outcome{Kind: Cancelled, Message: ev.Reason}, now, acts)
 		}
+	case CancelTasks:
+		for _, index := range ev.Tasks {
+			if t := c.task(ev.Job, index); t != nil && t.state != done {
+				acts = c.stop(t, Outcome{Kind: Cancelled, Message: ev.Reason, Unwanted: true}, now, acts)
+				c.wantAllOf(t.group.job)
+			}
+		}
 	case Heard:
 		if w := c.worker(ev.Worker); w != nil {
 			c.view.Rumoured(w.Worker, (*view.Rumour)(&ev), now)

@@ -8,7 +8,7 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// Event is what a Core is told: one of Listed, WorkerUp, LinkLost, WorkerGone, Received, Frame, Heard, Submit, Cancel,
+// Event is what a Core is told: one of Listed, WorkerUp, LinkLost, WorkerGone, Received, Frame, Heard, Submit, Cancel, CancelTasks,
 // Delivered, Dropped, Leave, Busy, Terms, Wake.
 type Event interface{ event() }
 
@@ -57,6 +57,13 @@ type Cancel struct {
 	Reason string
 }
 
+// CancelTasks ends some tasks of a job. The job goes on without them.
+type CancelTasks struct {
+	Job    probe.JobID
+	Tasks  []probe.TaskIndex
+	Reason string
+}
+
 // Delivered: clients have the outcomes that these receipts came with, or do without; the workers may forget the results.
 // Until then they keep them for whoever claims the job, should this frontend be lost.
 type Delivered struct{ Receipts []Receipt }
@@ -80,21 +87,22 @@ type Terms struct{ *tenants.File }
 // Wake: the time that NextWake named has come.
 type Wake struct{}
 
-func (WorkerUp) event()   {}
-func (LinkLost) event()   {}
-func (WorkerGone) event() {}
-func (Listed) event()     {}
-func (Delivered) event()  {}
-func (Dropped) event()    {}
-func (Received) event()   {}
-func (Frame) event()      {}
-func (Heard) event()      {}
-func (Submit) event()     {}
-func (Cancel) event()     {}
-func (Leave) event()      {}
-func (Busy) event()       {}
-func (Terms) event()      {}
-func (Wake) event()       {}
+func (WorkerUp) event()    {}
+func (LinkLost) event()    {}
+func (WorkerGone) event()  {}
+func (Listed) event()      {}
+func (Delivered) event()   {}
+func (Dropped) event()     {}
+func (Received) event()    {}
+func (Frame) event()       {}
+func (Heard) event()       {}
+func (Submit) event()      {}
+func (Cancel) event()      {}
+func (Leave) event()       {}
+func (Busy) event()        {}
+func (Terms) event()       {}
+func (Wake) event()        {}
+func (CancelTasks) event() {}
 
 // Action is what the shell must do: one of Send, Accepted, Refused, Done, Ended, Moved and Collect.
 type Action interface{ action() }

@@ -57,7 +57,8 @@ type job struct {
 	seats     map[string]*list.List[*seat] // by name; nil: it has one group
 	placed    []*group                     // those with places believed to be in queues, and some that no longer have any
 	left      int                          // tasks without an outcome
-	payloads  int                          // bytes, of those
+	payloads  int                          // bytes, of those, and of what stages have in common and leave
+	kept      int                          // the second part of it
 	waiting   int                          // tasks in state waiting
 	lone      int                          // tasks that wait, or are to be matched, and that no worker is up for
 	served    bool                         // a task of it has started, or all are over
@@ -67,8 +68,9 @@ type job struct {
 	wantsAll  bool     // so are all its groups
 	wanting   []*group // those that are
 
-	stages []stage // none: the job has none
-	cause  string  // of its failure, as a task of a stage has failed
+	stages []stage       // none: the job has none
+	cause  string        // of its failure, as a task of a stage has failed
+	told   map[told]bool // false: it may not have heard it
 
 	byIndex    map[probe.TaskIndex]*task // nil: each task is at its index
 	claimUntil time.Time                 // tasks of it are claiming until then; zero: none is
@@ -110,6 +112,8 @@ type task struct {
 	failures int       // its own
 	losses   int       // workers that went away while it ran
 	hitches  int       // attempts that could not be launched
+	carries  int       // bytes of what is passed with it
+	shuns    *worker   // where it failed, and would again; nil: none
 	long     *longTask // once it was to be placed by estimation
 	near     *nearTask // once it was to be sampled near its inputs
 	node     list.Node[*task]
@@ -191,6 +195,23 @@ type stage struct {
 	ran           map[string]int // how many of its tasks ended well, by worker
 	all           int            // how many that are: what ranAt has counted
 	most          []string       // these workers, the one with most first; nil: ranAt has to sort and count them
+
+	passes bool             // its tasks run only at workers that pass what stages have in common and leave
+	inline int              // bytes up to which an output travels with the result
+	made   map[int32][]made // what its tasks have left, by partition, in the order of tasks
+}
+
+// made is an output of a task.
+type made struct {
+	task   probe.TaskIndex
+	worker string
+	output *probe.Output
+}
+
+// told is a worker that was told what tasks of a stage have in common.
+type told struct {
+	w     *worker
+	stage int
 }
 
 // longTask is a task that is placed by estimation.

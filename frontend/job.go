@@ -28,6 +28,7 @@ type Job struct {
 	// that it never was.
 	Generation probe.Generation
 	Age        time.Duration // since its first submission, if this is not it; 0: not known
+	Trace      string        // traceparent of its span; "": none
 
 	usual time.Duration // mean of its tasks' estimates, of those that have one; 0: none has
 }
@@ -39,6 +40,16 @@ type Stage struct {
 	After []string // names of other stages
 	// Ran: where tasks of it have ended well that a resubmitted job leaves out, by worker. The core keeps it.
 	Ran map[string]int
+	// Made: what such tasks have left for later stages. The core keeps it.
+	Made   []Made
+	Common []byte // that goes with the payload of each of its tasks
+}
+
+// Made is what a task has left for later stages.
+type Made struct {
+	Task    probe.TaskIndex
+	Worker  string // in whose cache those are that are files
+	Outputs []probe.Output
 }
 
 // MaxStages bounds the stages of a job.
@@ -48,7 +59,9 @@ const MaxStages = 1000
 type Task struct {
 	Index      probe.TaskIndex
 	Stage      int32 // its position in the job's Stages
+	Partition  int32 // its number in the stage
 	Function   string
+	Class      string // of those of the function that run alike; "": all do
 	Payload    []byte
 	Demand     probe.Demand // a zero field takes that of probe.Slot
 	Estimate   time.Duration
@@ -63,10 +76,21 @@ type Task struct {
 // Input is data that a task reads: of so many bytes, and where copies of it are, or the output of a stage before
 // its own, which is where the tasks of that one have run.
 type Input struct {
-	Bytes  int64
-	Copies []estimate.Copy
-	Stage  string
+	Bytes     int64
+	Copies    []estimate.Copy
+	Stage     string
+	Pass      Pass  // what the stage's tasks have left
+	Partition int32 // in this partition
 }
+
+// Pass is how the outputs of a stage come to a task.
+type Pass uint8
+
+const (
+	NotPassed Pass = iota // the task finds them itself
+	Inline                // with it, if they are small
+	File                  // as files of workers' caches, however small
+)
 
 // Limits of what one task may name.
 const (
@@ -81,6 +105,20 @@ type Worker = view.Key
 
 // Constraint says where a task may run.
 type Constraint = view.Constraint
+
+// runs is what the task's run time is remembered by.
+func (t *Task) runs() string { return view.RunsOf(t.Function, t.Class) }
+
+// passed is how many inputs of a task are passed to it.
+func (t *Task) passed() int {
+	n := 0
+	for i := range t.Inputs {
+		if t.Inputs[i].Pass != NotPassed {
+			n++
+		}
+	}
+	return n
+}
 
 // needy reports whether a task has needs that others of its job may not have.
 func (t *Task) needy() bool {
@@ -107,6 +145,10 @@ func (t *Task) checkNeeds() error {
 			return fmt.Errorf("input %d has %d bytes: give 0 or more", i, in.Bytes)
 		case in.Bytes > maxInput:
 			return fmt.Errorf("input %d has %d bytes, the limit is %d", i, in.Bytes, int64(maxInput))
+		case in.Pass > File:
+			return fmt.Errorf("input %d: way %d to pass it is unknown", i, in.Pass)
+		case in.Pass != NotPassed && (in.Stage == "" || in.Partition < 0):
+			return fmt.Errorf("input %d is passed: name the stage that makes it, and a partition from 0 on", i)
 		case in.Stage != "" && len(in.Copies) > 0:
 			return fmt.Errorf("input %d is the output of stage %q and has copies: give one of them", i, in.Stage)
 		case len(in.Copies) == 0 && in.Stage == "":
@@ -191,6 +233,11 @@ type Outcome struct {
 	Waits    probe.Waits   // and for what
 	Way      Way           // how the task came there
 	Usage    probe.Usage   // of that attempt
+	Code     string        // of the function's own error
+	Detail   []byte
+	Retry    probe.Retry
+	Outputs  []probe.Output // that it has left for later stages
+	Unwanted bool           // by itself: its job goes on without it
 	Phases   Phases
 	Receipt  Receipt // of the worker's result; zero: there is none
 }

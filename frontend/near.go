@@ -184,10 +184,18 @@ func (c *jobs) ripenAll(now time.Time) {
 	}
 }
 
+// shunned reports whether a task had better not go to w: it failed there, and may go elsewhere.
+func (t *task) shunned(w *worker) bool { return t.shuns == w && t.group.Set.Len() > 1 }
+
 // first is the task of a group that w gets next if it asks; nil: it gets none, yet. One that has its data at w goes first.
 func (c *jobs) first(g *group, w *worker, now time.Time) *task {
 	if g.near == nil {
-		return g.queue.First()
+		for t := range g.queue.All() {
+			if !t.shunned(w) {
+				return t
+			}
+		}
+		return nil
 	}
 	c.shelve(g.near, now)
 	row := c.view.Fleet().Get(int32(w.Key))
@@ -197,9 +205,19 @@ func (c *jobs) first(g *group, w *worker, now time.Time) *task {
 	for _, key := range [...]shelfKey{{estimate.Disk, row.Host}, {estimate.Rack, row.Rack}, {estimate.Across, ""}} {
 		if s := g.near.shelves[key]; s != nil {
 			s.ripen(now)
-			if x := s.ripe.First(); x != nil {
-				return x.task
+			if t := s.first(w); t != nil {
+				return t
 			}
+		}
+	}
+	return nil
+}
+
+// first is the ripe task that w gets next; nil: none.
+func (s *shelf) first(w *worker) *task {
+	for x := range s.ripe.All() {
+		if !x.task.shunned(w) {
+			return x.task
 		}
 	}
 	return nil
@@ -211,7 +229,7 @@ func (s *shelf) Len() int { return s.ripe.Len() }
 func (s *shelf) Riders(most int) int {
 	n := 0
 	for x := range s.ripe.All() {
-		if n >= most || len(x.task.spec.Payload) > place.MaxRide {
+		if n >= most || x.task.weight() > place.MaxRide {
 			break
 		}
 		n++

@@ -60,6 +60,7 @@ func (c *ledger) conclude(t *task, w *worker, m *probe.Finished, now time.Time, 
 		Kind: Failed, Message: m.Error, Worker: w.Welcome().Worker, Run: m.Run, Usage: m.Usage,
 		Phases: t.phases(m, now), Expected: t.expected, Waited: m.Waited,
 		Waits: m.Waits, Way: t.way,
+		Code: m.Code, Detail: m.Detail, Retry: m.Retry,
 	}
 	if t.long != nil {
 		o.Promised = t.long.wait
@@ -71,6 +72,10 @@ func (c *ledger) conclude(t *task, w *worker, m *probe.Finished, now time.Time, 
 	switch m.Status {
 	case probe.Succeeded:
 		o.Kind, o.Result = Result, m.Result
+		if len(m.Outputs) > 0 {
+			o.Outputs = m.Outputs
+			c.leaves(t, w, m.Outputs)
+		}
 		c.learn(t, w, m)
 		if !t.boundAt.IsZero() {
 			c.view.Travelled(t.trip(m, now))
@@ -93,8 +98,10 @@ func (c *ledger) conclude(t *task, w *worker, m *probe.Finished, now time.Time, 
 	default:
 		o.Failure = TaskError
 	}
-	if o.Kind == Failed && o.Failure != TooLarge && t.failures < t.spec.Retries && t.spec.Retryable {
-		t.failures++
+	if o.Kind == Failed && o.Failure != TooLarge && t.failures < t.spec.Retries && t.spec.Retryable && m.Retry != probe.Never {
+		if t.failures++; m.Retry == probe.Elsewhere {
+			t.shuns = w
+		}
 		return c.again(t, w, m.Attempt, now, acts)
 	}
 	o.Receipt, acts = c.receipt(t, w, m.Attempt, now, acts)
@@ -236,7 +243,7 @@ func (c *ledger) refused(w *worker, m *probe.Refused, now time.Time, acts []Acti
 		switch m.Reason {
 		case probe.Unknown:
 			acts = c.lose(a, false, "worker "+w.Welcome().Worker+" no longer knows of it", now, acts)
-		case probe.NoFunction, probe.Oversized, probe.TooBig, probe.NeedsFiles:
+		case probe.NoFunction, probe.Oversized, probe.TooBig, probe.NeedsFiles, probe.NoCommon:
 			acts = c.hitch(a, m.Reason, now, acts)
 		default:
 			c.takeBack(a)
@@ -249,6 +256,8 @@ func (c *ledger) refused(w *worker, m *probe.Refused, now time.Time, acts []Acti
 		c.placeGone(w, m.First+probe.ResID(i-1))
 	}
 	switch m.Reason {
+	case probe.NoCommon:
+		c.tellAgain(w)
 	case probe.Leaving:
 		c.drain(w) // its Drain was overtaken
 	case probe.Moved:
@@ -381,6 +390,7 @@ func (c *ledger) moved(j *job, now time.Time, acts []Action) []Action {
 func (c *ledger) forget(j *job, now time.Time, acts []Action) []Action {
 	j.ended, j.served = true, true
 	acts = c.cancelPlaces(j, now, acts)
+	acts = c.retract(j, acts)
 	c.depart(j)
 	return acts
 }
@@ -414,19 +424,22 @@ func (c *ledger) end(t *task, o Outcome, now time.Time, acts []Action) []Action 
 func (c *ledger) endAll(j *job, o Outcome, now time.Time, acts []Action) []Action {
 	j.ending = true
 	for i := range j.tasks {
-		t := &j.tasks[i]
-		if t.state == done {
-			continue
+		if t := &j.tasks[i]; t.state != done {
+			acts = c.stop(t, o, now, acts)
 		}
-		if a := t.attempt; a != nil {
-			acts = append(acts, Send{Worker: a.w.Key, Msg: probe.Kill{Attempt: a.id, Res: a.res, Turn: a.turn}})
-			c.settleRide(a, place.Withdrawn)
-			c.dropAttempt(a)
-			c.note(t, "stopped: "+o.Message)
-		}
-		acts = c.end(t, o, now, acts)
 	}
 	return acts
+}
+
+// stop ends a task that has no outcome yet, wherever it is.
+func (c *ledger) stop(t *task, o Outcome, now time.Time, acts []Action) []Action {
+	if a := t.attempt; a != nil {
+		acts = append(acts, Send{Worker: a.w.Key, Msg: probe.Kill{Attempt: a.id, Res: a.res, Turn: a.turn}})
+		c.settleRide(a, place.Withdrawn)
+		c.dropAttempt(a)
+		c.note(t, "stopped: "+o.Message)
+	}
+	return c.end(t, o, now, acts)
 }
 
 // endStranded ends the tasks of a job for which no worker has come back in time.

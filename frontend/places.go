@@ -41,7 +41,7 @@ func (c *ledger) commit(g *group, s *shelf, ds []place.Decision, now time.Time, 
 // reserve asks for places at w, as was decided in a Sample, where it was chosen as that one.
 func (c *ledger) reserve(g *group, s *shelf, w *worker, d *place.Decision, sample uint64, chosen int32, now time.Time, acts []Action) []Action {
 	j := g.job
-	r := &reservation{w: w, group: g, first: w.nextRes, count: uint32(d.Rides + d.Places), riding: d.Rides, shelf: s, sample: sample, chosen: chosen}
+	r := &reservation{w: w, group: g, first: w.nextRes, count: uint32(d.Rides + d.Places), shelf: s, sample: sample, chosen: chosen}
 	m := probe.Reserve{
 		First: r.first, Count: r.count, Job: j.ID, Tenant: j.Tenant, Priority: j.Priority,
 		Demand: g.Demand, Estimate: g.estimate, Early: j.Policy.Overlap, Generation: j.Generation,
@@ -58,23 +58,29 @@ func (c *ledger) reserve(g *group, s *shelf, w *worker, d *place.Decision, sampl
 	for i := range d.Rides {
 		t := c.first(g, w, now)
 		if s != nil {
-			t = s.ripe.First().task
+			t = s.first(w)
+		}
+		if t == nil { // those that are left shun w
+			break
 		}
 		a := &attempts[i]
 		c.launch(a, t, w, r.first+probe.ResID(i), riding, now)
 		t.way = WayRide
 		t.readyAt, t.boundAt = now, now
 		r.rides = append(r.rides, a)
-		m.Launches = append(m.Launches, t.launch(a.id, c.view.Trip()))
+		l := t.launch(a.id, c.view.Trip())
+		acts = c.equip(t, w, &l, acts)
+		m.Launches = append(m.Launches, l)
 	}
 	for i := range r.count {
 		w.places[r.first+probe.ResID(i)] = r
 	}
 	g.places.Push(r)
-	r.queue(d.Places)
+	r.riding = len(r.rides)
+	r.queue(int(r.count) - r.riding)
 	c.Stats.Places += uint64(r.count)
-	c.Stats.Rides += uint64(d.Rides)
-	c.view.Occupy(w.Worker, g.Demand, d.Rides)
+	c.Stats.Rides += uint64(r.riding)
+	c.view.Occupy(w.Worker, g.Demand, r.riding)
 	if g.Policy.Sticky {
 		g.budget -= max(1, d.Rides)
 	} else {
@@ -164,7 +170,8 @@ func (c *ledger) bind(r *reservation, g *group, m *probe.Ready, now time.Time, a
 		way = WayAhead
 	}
 	first := new(attempt)
-	bind := probe.Bind{Res: m.Res, Turn: m.Turn, Launch: c.bindNext(first, g, w, m, way, now)}
+	bind := probe.Bind{Res: m.Res, Turn: m.Turn}
+	bind.Launch, acts = c.bindNext(first, g, w, m, way, now, acts)
 	if shared {
 		bind.Job, bind.Generation = j.ID, j.Generation
 		c.Stats.Shared++
@@ -172,11 +179,13 @@ func (c *ledger) bind(r *reservation, g *group, m *probe.Ready, now time.Time, a
 	} else {
 		c.log.fates(r).Add(place.Bound, 1)
 	}
-	if more := min(g.Bundle(g, place.BundleBytes-len(bind.Launch.Payload))-1, g.Len()); more > 0 {
+	if more := min(g.Bundle(g, place.BundleBytes-first.task.weight())-1, g.Len()); more > 0 {
 		attempts := make([]attempt, more) // of one job: none outlives it
 		bind.Bundle = make([]probe.Launch, 0, more)
 		for i := 0; i < more && c.first(g, w, now) != nil; i++ {
-			bind.Bundle = append(bind.Bundle, c.bindNext(&attempts[i], g, w, m, WayBundle, now))
+			var l probe.Launch
+			l, acts = c.bindNext(&attempts[i], g, w, m, WayBundle, now, acts)
+			bind.Bundle = append(bind.Bundle, l)
 		}
 	}
 	if bind.Keep = !shared && own.Policy.Sticky && c.choose(own, w, now) != nil; bind.Keep {
@@ -198,12 +207,13 @@ func (c *ledger) bind(r *reservation, g *group, m *probe.Ready, now time.Time, a
 }
 
 // bindNext launches the group's next task at the place whose turn has come.
-func (c *ledger) bindNext(a *attempt, g *group, w *worker, m *probe.Ready, way Way, now time.Time) probe.Launch {
+func (c *ledger) bindNext(a *attempt, g *group, w *worker, m *probe.Ready, way Way, now time.Time, acts []Action) (probe.Launch, []Action) {
 	t := c.first(g, w, now)
 	c.launch(a, t, w, m.Res, bound, now)
 	a.turn = m.Turn
 	t.readyAt, t.boundAt, t.way = now, now, way
-	return t.launch(a.id, c.view.Trip())
+	l := t.launch(a.id, c.view.Trip())
+	return l, c.equip(t, w, &l, acts)
 }
 
 // decline gives a turn nothing.
@@ -226,6 +236,7 @@ func (c *ledger) enqueue(t *task, w *worker, now time.Time, acts []Action) []Act
 	if len(launch.Files) > 0 {
 		launch.Files = c.withPeers(launch.Files, w)
 	}
+	acts = c.equip(t, w, &launch, acts)
 	return append(acts, Send{Worker: w.Key, Msg: probe.Enqueue{
 		Res: res, Job: j.ID, Generation: j.Generation, Tenant: j.Tenant, Priority: j.Priority, Demand: t.spec.Demand, Launch: launch,
 		Long:   t.long != nil && t.long.run >= c.cfg.LongTask && !t.long.whole,

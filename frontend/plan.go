@@ -99,6 +99,9 @@ func (c *planner) offer(w *worker, now time.Time, acts []Action) []Action {
 func (c *planner) offerOf(j *job, w *worker, now time.Time, acts []Action) (_ []Action, more bool) {
 	for g := range j.hungryAt(w) {
 		var q place.Queue = g
+		if g.near == nil && c.first(g, w, now) == nil { // all shun it
+			continue
+		}
 		if g.near != nil {
 			q = c.fromShelves(g, w, now)
 		}
@@ -183,7 +186,7 @@ type single struct{ task *task }
 func (l single) Len() int { return l.Riders(1) }
 
 func (l single) Riders(most int) int {
-	if l.task == nil || len(l.task.spec.Payload) > place.MaxRide {
+	if l.task == nil || l.task.weight() > place.MaxRide {
 		return 0
 	}
 	return min(most, 1)

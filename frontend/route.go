@@ -18,7 +18,7 @@ func (c *jobs) route(j *Job, t *Task) (estimate.Path, estimate.Reason) {
 // expect is how long a task will run, by what is known when its job is submitted.
 func (c *jobs) expect(t *Task) estimate.Work {
 	var learnt *estimate.Stats
-	if runs := c.view.KnownRuns(t.Function); runs != nil {
+	if runs := c.view.KnownRuns(t.runs()); runs != nil {
 		learnt = runs.Stats()
 	}
 	return estimate.Expect(t.Estimate, t.inputBytes(), nil, learnt, c.cfg.Estimate.Unknown)
@@ -43,8 +43,8 @@ func (c *jobs) average(tasks []Task) time.Duration {
 	sum, n := 0.0, 0
 	var known *view.Runs
 	for i := range tasks {
-		if i == 0 || tasks[i].Function != tasks[i-1].Function {
-			known = c.view.KnownRuns(tasks[i].Function)
+		if i == 0 || tasks[i].Function != tasks[i-1].Function || tasks[i].Class != tasks[i-1].Class {
+			known = c.view.KnownRuns(tasks[i].runs())
 		}
 		if d := tasks[i].Estimate; d > 0 {
 			if known != nil {

@@ -32,7 +32,14 @@ import (
 //	... gen=2 age=5s               its client has turned to two frontends before, first 5 s ago; resubmitted: gen=1 age=1s
 //	delivered a1, dropped a1       the outcome of a1 is at its client; nobody knows whether it is
 //	terms *:2:0 a/b:0:9            what tenants may have: tokens, and tasks pending
+//	cancel-tasks x 0 2             these tasks are not wanted any more
 //	busy message=10us share=0.9    what messages cost; may-wait: up to LingerFor, for others
+//	w1 up old                      it is of version 0.1.0
+//	w1 finished a1 ok out=0:9,1:file  it has left 9 bytes in partition 0, and a file in 1
+//	w1 finished a1 failed retry=never  its function says that it is not to be tried again; or elsewhere
+//	submit x ... common.a=9        tasks of stage a have 9 bytes in common; they are shown as a1(x.0)+common1
+//	... 1.in=inline/a/0:7          what stage a left in partition 0 is passed, 7 MB by estimate; or file/a/0
+//	... made.a=0,w1,0:9            task 0 of stage a, which is left out, has left that at w1
 //	... stages=a,b<a,c<a+b         its stages, b after a and c after both; 2.stage=1 is the number of task 2's
 //
 // Attempts of this frontend are a1, a2, ..., of others b7, and are shown with their task: a1(x.0). Workers are
@@ -100,6 +107,12 @@ func (s *story) event(l *script.Line) Event {
 		return Busy{Message: l.Duration("message"), Share: l.Float("share")}
 	case "cancel":
 		return Cancel{Job: script.Job(l.Word()), Reason: "not wanted"}
+	case "cancel-tasks":
+		ev := CancelTasks{Job: script.Job(l.Word()), Reason: "not wanted"}
+		for l.Left() > 0 {
+			ev.Tasks = append(ev.Tasks, probe.TaskIndex(l.Int(l.Word())))
+		}
+		return ev
 	case "submit":
 		return Submit{Job: jobOf(l)}
 	case "delivered":
@@ -158,6 +171,10 @@ func jobOf(l *script.Line) *Job {
 		if after != "" {
 			s.After = strings.Split(after, "+")
 		}
+		s.Common = make([]byte, l.Number("common."+s.Name, 0))
+		if made := l.List("made." + s.Name); len(made) > 0 { // task, worker, outputs
+			s.Made = []Made{{Task: probe.TaskIndex(l.Int(made[0])), Worker: made[1], Outputs: outputs(l, made[2:])}}
+		}
 		j.Stages = append(j.Stages, s)
 	}
 	all := Task{
@@ -213,7 +230,11 @@ func needs(l *script.Line, prefix string) (ins []Input, files []probe.File) {
 	for _, text := range l.List(prefix + "in") {
 		where, mb, _ := strings.Cut(text, ":")
 		in := Input{Bytes: int64(l.Int(mb)) * 1e6}
-		if stage, ok := strings.CutPrefix(where, "stage/"); ok {
+		way, of, _ := strings.Cut(where, "/")
+		if passed := passes[way]; passed != NotPassed {
+			stage, partition, _ := strings.Cut(of, "/")
+			in.Stage, in.Pass, in.Partition = stage, passed, int32(l.Int(partition))
+		} else if stage, ok := strings.CutPrefix(where, "stage/"); ok {
 			in.Stage = stage
 		} else if rack, ok := strings.CutPrefix(where, "rack/"); ok {
 			in.Copies = []estimate.Copy{{Rack: rack}}
@@ -227,6 +248,24 @@ func needs(l *script.Line, prefix string) (ins []Input, files []probe.File) {
 		files = append(files, probe.File{Digest: digest(name), URL: "http://origin/" + name, Bytes: uint64(l.Int(mb)) * 1e6})
 	}
 	return ins, files
+}
+
+var passes = map[string]Pass{"inline": Inline, "file": File}
+
+// outputs reads 0:100,1:file (partition, bytes that travel).
+func outputs(l *script.Line, words []string) (list []probe.Output) {
+	for _, text := range words {
+		partition, bytes, _ := strings.Cut(text, ":")
+		o := probe.Output{Partition: uint32(l.Int(partition))}
+		if o.File = bytes == "file"; o.File {
+			o.Bytes, o.Digest = 1e9, digest(text)
+		} else {
+			o.Data = make([]byte, l.Int(bytes))
+			o.Bytes = uint64(len(o.Data))
+		}
+		list = append(list, o)
+	}
+	return list
 }
 
 // digest is that of a file by its name in stories; "none" has none.
@@ -258,7 +297,10 @@ func (s *story) workerEvent(l *script.Line, who string) Event {
 			m = probe.Welcome{
 				Worker: who, Host: "h" + strings.TrimPrefix(who, "w"), Incarnation: s.lives, Capacity: size(l.Number("slots", 1)),
 				Labels: l.List("labels"), Functions: l.List("f"), Rack: l.Text("rack"), Open: size(l.Number("open", 0)),
-				Speed: uint32(1000 * l.Float("speed")), Cache: who + ":81",
+				Speed: uint32(1000 * l.Float("speed")), Cache: who + ":81", Speaks: probe.Spoken,
+			}
+			if l.Flag("old") {
+				m.Speaks = probe.Dialect{Min: 7, Max: 7}
 			}
 			if l.Flag("nocache") {
 				m.Cache = ""
@@ -358,7 +400,7 @@ var statuses = map[string]probe.Status{
 
 func reason(l *script.Line) probe.Reason {
 	word := l.Word()
-	for r := probe.QueueFull; r <= probe.Late; r++ {
+	for r := probe.QueueFull; r <= probe.NoCommon; r++ {
 		if r.String() == word {
 			return r
 		}
@@ -390,6 +432,8 @@ func message(l *script.Line, verb string, capacity probe.Demand) probe.Msg {
 	case "finished":
 		m := &probe.Finished{Attempt: l.Attempt(l.Word()), Load: load, Run: cmp.Or(l.Duration("run"), time.Millisecond)}
 		m.Status = statuses[l.Word()]
+		m.Outputs = outputs(l, l.List("out"))
+		m.Retry = map[string]probe.Retry{"": probe.Anywhere, "elsewhere": probe.Elsewhere, "never": probe.Never}[l.Text("retry")]
 		if m.Status == probe.Succeeded {
 			m.Result = []byte("result")
 		} else if m.Status == probe.Failed {
@@ -594,6 +638,10 @@ func (s *story) showMsg(msg probe.Msg) string {
 			text += " awaits=" + showAttempts(m.Attempts)
 		}
 		return text
+	case probe.Common:
+		return fmt.Sprintf("common%d %s bytes=%d", m.Number, script.ShowJob(m.Job), len(m.Payload))
+	case probe.Forget:
+		return "forget " + script.ShowJob(m.Job)
 	case probe.Probe:
 		if m.Matrix {
 			return "ask"
@@ -617,8 +665,26 @@ func (s *story) showLaunches(list []probe.Launch) string {
 		if m.Deadline > 0 {
 			words[i] += fmt.Sprintf("/%v", m.Deadline)
 		}
+		words[i] += showContext(m.Context)
 	}
 	return strings.Join(words, ",")
+}
+
+// showContext shows what a task has in common with others, and what is passed to it from which task.
+func showContext(m *probe.Context) (text string) {
+	if m == nil {
+		return ""
+	}
+	if m.Common > 0 {
+		text += fmt.Sprintf("+common%d", m.Common)
+	}
+	for _, p := range m.Inputs {
+		text += fmt.Sprintf("+%s.%d/%d", p.Stage, p.Task, p.Partition)
+		if p.File {
+			text += "@" + strings.Join(p.Peers, "@")
+		}
+	}
+	return text
 }
 
 func showAttempts(ids []probe.AttemptID) string {

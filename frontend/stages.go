@@ -86,6 +86,9 @@ func (c *jobs) checkStages(j *job) *RefusedError {
 			return invalid("stage %q has no tasks", j.Stages[i].Name)
 		}
 	}
+	if err := c.checkPassing(j, numbers); err != nil {
+		return err
+	}
 	for _, i := range slices.Backward(order) {
 		s, longest := &j.stages[i], time.Duration(0)
 		for _, k := range s.before {
@@ -191,11 +194,13 @@ func (c *jobs) stageEnded(t *task, o *Outcome) {
 	switch {
 	case j.ending:
 		return
-	case o.Kind == Result:
+	case o.Kind == Result || o.Unwanted:
 		if s.ran == nil {
 			s.ran = map[string]int{}
 		}
-		s.ran[o.Worker]++
+		if o.Kind == Result {
+			s.ran[o.Worker]++
+		}
 		if !s.ended() {
 			return
 		}
@@ -228,8 +233,11 @@ func (t *task) located() []estimate.Input {
 			ins = append(ins, estimate.Input{Bytes: in.Bytes, Copies: in.Copies})
 			continue
 		}
-		i := slices.IndexFunc(j.Stages, func(s Stage) bool { return s.Name == in.Stage })
-		s := &j.stages[i]
+		if in.Pass != NotPassed {
+			ins = append(ins, j.passedFrom(&in)...)
+			continue
+		}
+		s := &j.stages[j.number(in.Stage)]
 		names, rest := s.ranAt(), in.Bytes
 		for _, name := range names[:min(len(names), MaxInputs)] {
 			part := int64(float64(in.Bytes) * float64(s.ran[name]) / float64(s.all))

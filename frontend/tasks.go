@@ -63,9 +63,15 @@ func (t *task) move(to taskState) {
 
 // await lets a task wait for what it needs next: the stages before its own, a batch to be matched, or a place's turn.
 func (c *jobs) await(t *task) {
-	switch {
-	case t.group.job.blocks(t.group): // also if it was claimed, and of a stage before its own not all is known to have ended
+	j := t.group.job
+	if j.blocks(t.group) { // also if it was claimed, and of a stage before its own not all is known to have ended
 		t.move(blocked)
+		return
+	}
+	if len(j.stages) > 0 && j.stages[t.group.number].passes {
+		t.weigh()
+	}
+	switch {
 	case t.group.path == estimate.Estimation:
 		c.estimated(t)
 	default:
@@ -191,7 +197,7 @@ func (g *group) Len() int { return g.queue.Len() }
 func (g *group) Riders(most int) int {
 	n := 0
 	for t := range g.queue.All() {
-		if n >= most || len(t.spec.Payload) > place.MaxRide {
+		if n >= most || t.weight() > place.MaxRide {
 			break
 		}
 		n++
@@ -208,7 +214,7 @@ func (g *group) Fit(n, bytes int) int {
 		if fit == n {
 			break
 		}
-		if bytes -= len(t.spec.Payload); bytes < 0 {
+		if bytes -= t.weight(); bytes < 0 {
 			return fit
 		}
 		fit++

@@ -26,6 +26,9 @@ func (c *planner) ready(w *worker, m *probe.Ready, now time.Time, acts []Action)
 		return c.bind(r, g, m, now, acts)
 	}
 	c.dropPlace(w, m.Res, r, place.Declined)
+	if g := r.group; g.live == 0 && g.queue.Len() > 0 { // all that wait shun w
+		c.want(g)
+	}
 	return c.decline(w, m, acts)
 }
 

@@ -80,11 +80,29 @@ struct Copy {
 }
 
 // Data that a task reads: where copies of it are, or the stage whose output it is, which lies where the tasks of
-// that stage have run. phoebe places tasks near their inputs; it does not move the data.
+// that stage have run. phoebe places tasks near their inputs; of data, it moves only what tasks have left for later
+// stages, where pass says so.
 struct Input {
   1: i64 bytes = 0,
   2: list<Copy> copies,     // at most 16
   3: string stage = "",     // instead: one that the task's own comes after
+  4: Pass pass = Pass.NONE, // of what the stage's tasks have left
+  5: i32 partition = 0,     // in this partition
+}
+
+// How what the tasks of a stage have left comes to a task.
+enum Pass {
+  NONE = 0,   // the task finds it itself
+  INLINE = 1, // with the task, if it is small, else as files
+  FILE = 2,   // as files of workers' caches, however small it is
+}
+
+// What a task has left in one partition, for those of later stages: the data itself, or a file in its worker's cache.
+struct Output {
+  1: required i32 partition,
+  2: required i64 bytes,
+  3: optional binary data,
+  4: optional string sha256,
 }
 
 // A file that must be on the worker's disk before the task starts: fetched while it waits, unless it is there.
@@ -99,6 +117,7 @@ struct File {
 struct Stage {
   1: required string name,
   2: list<string> after,
+  3: optional binary common, // goes with the payload of each of its tasks: sent once for each worker and job
 }
 
 struct Task {
@@ -114,6 +133,8 @@ struct Task {
   10: optional string stage = "",   // its name, in a job with stages
   11: optional list<Input> inputs,  // at most 256
   12: optional list<File> files,    // at most 64
+  13: i32 partition = -1,           // its number in the stage; -1: as listed, which a resubmission does not tell
+  14: string class = "",            // run times are learnt for each class of a function, such as a query's fingerprint with its stage's name
 }
 
 // Where tasks of a stage have ended with results.
@@ -121,6 +142,14 @@ struct StageRun {
   1: required string stage,
   2: required string worker,  // as the outcomes name it
   3: required i32 tasks,      // how many there
+}
+
+// What a task that has ended with a result has left, as its outcome says.
+struct Made {
+  1: required string stage,
+  2: required i32 task,
+  3: required string worker,
+  4: required list<Output> outputs,
 }
 
 // A resubmission goes to another frontend after the owner was lost: same job id, unfinished tasks only,
@@ -132,6 +161,7 @@ struct Resubmission {
   2: optional list<StageRun> ran, // of tasks that are left out, so that it is known where the outputs of stages are
   3: i32 count = 1,               // 1 for the first resubmission of the job, then one more for each: of two owners the later one counts
   4: i64 age_us = 0,              // since the first submission; if it is given, tasks that certainly never started are started although they may start only once
+  5: optional list<Made> made,    // by tasks that are left out
 }
 
 struct Job {
@@ -147,6 +177,7 @@ struct Job {
   10: optional Resubmission resubmission,
   11: bool phases = false,          // report each outcome's phases
   12: optional list<Stage> stages,  // at most 1000; none: the tasks are all of one
+  13: optional string traceparent,  // of its span, as W3C's trace context has it
 }
 
 // Names a job and the frontend that owns it. Any frontend takes a call with it and forwards to the owner.
@@ -175,9 +206,19 @@ enum FailureReason {
   STAGE_FAILED = 10,    // another task of its job, which has stages, failed: the message says which, and why
 }
 
+// Where a task whose function failed may be tried again, as often as its retries allow.
+enum Retry {
+  ANYWHERE = 0,
+  ELSEWHERE = 1, // not at that worker, if another one may run it
+  NEVER = 2,
+}
+
 struct Failure {
   1: required FailureReason reason,
   2: required string message,
+  3: optional string code,   // of the function's own error, for programs
+  4: optional binary detail, // likewise
+  5: Retry retry = Retry.ANYWHERE,
 }
 
 // When each phase was reached, in microseconds after the frontend received the job. Worker-side moments
@@ -210,6 +251,7 @@ struct Outcome {
   7: i64 run_us = 0,        // of the attempt that counted, measured by its executor
   8: optional Phases phases,
   9: optional Usage usage,  // of that attempt; absent where nothing is known
+  10: optional list<Output> outputs, // that it has left for later stages
 }
 
 struct RunRequest {
@@ -254,6 +296,14 @@ struct CancelRequest {
   1: optional Caller caller,
   2: required Handle handle,
   3: string reason = "",
+}
+
+// Ends some tasks of a job that have no outcome yet, as cancelled. The job goes on: stages after theirs start without them.
+struct CancelTasksRequest {
+  1: optional Caller caller,
+  2: required Handle handle,
+  3: required list<i32> tasks, // their indices in the original job
+  4: string reason = "",
 }
 
 struct CancelResponse {
@@ -679,6 +729,7 @@ service Phoebe {
   // Long-polls what happened to a job after the cursor. Not polling for the client grace time cancels the job.
   EventsResponse Events(1: EventsRequest request) throws (1: Refused refused),
   CancelResponse Cancel(1: CancelRequest request) throws (1: Refused refused),
+  CancelResponse CancelTasks(1: CancelTasksRequest request) throws (1: Refused refused),
   // What was decided on a job's tasks, and why: while it is under way, and for a time after.
   ExplainResponse Explain(1: ExplainRequest request) throws (1: Refused refused),
   // What this frontend believes of the fleet.

@@ -379,7 +379,7 @@ func appendContext(b []byte, c *Context) []byte {
 	b = appendUint(b, uint64(c.Attempt))
 	b = appendString(b, c.Trace)
 	b = appendUint(b, uint64(c.Common))
-	b = appendBool(b, c.ToFiles)
+	b = appendUint(b, uint64(c.Inline))
 	b = appendUint(b, uint64(len(c.Inputs)))
 	for i := range c.Inputs {
 		p := &c.Inputs[i]
@@ -699,7 +699,7 @@ func (r *reader) context(field string) *Context {
 	}
 	c := &Context{
 		Stage: r.name("context.stage"), Partition: r.uint32("context.partition"), Attempt: r.uint32("context.attempt"),
-		Trace: r.text("context.trace", MaxString), Common: r.uint32("context.common"), ToFiles: r.bool("context.to files"),
+		Trace: r.text("context.trace", MaxString), Common: r.uint32("context.common"), Inline: r.uint32("context.inline"),
 	}
 	n := r.count("context.inputs", MaxPassed, passedSize)
 	if n == 0 {

@@ -713,7 +713,7 @@ var (
 		Files: []File{{Digest: [32]byte{0xaa, 31: 0xbb}, URL: "http://store/part", Bytes: 1 << 30, Peers: []string{"h2:80"}}, {}},
 	}
 	goldenContext = &Context{
-		Stage: "join", Partition: 2, Attempt: 3, Trace: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", Common: 4, ToFiles: true,
+		Stage: "join", Partition: 2, Attempt: 3, Trace: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", Common: 4, Inline: 1 << 16,
 		Inputs: []Passed{
 			{Stage: "scan", Task: 6, Output: Output{Partition: 7, Bytes: 3, Data: []byte("row")}},
 			{Stage: "scan", Task: 8, Output: Output{Partition: 7, Bytes: 1 << 30, File: true, Digest: [32]byte{0xcc}}, Peers: []string{"h3:80"}},

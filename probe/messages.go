@@ -76,7 +76,7 @@ type Context struct {
 	Attempt   uint32 // its number among those of the task, from 1
 	Trace     string // the job's traceparent, as W3C has it; "": none
 	Common    uint32 // number of the Common that goes with the payload; 0: none does
-	ToFiles   bool   // all of its outputs become files, however small they are
+	Inline    uint32 // bytes up to which an output travels with the result; larger ones become files
 	Inputs    []Passed
 }
 

@@ -43,7 +43,7 @@ func (c *Core) start(a *attempt, now time.Time, acts []Action) []Action {
 	if launch.Deadline > 0 {
 		launch.Deadline = max(launch.Deadline-now.Sub(a.arrivedAt), 1)
 	}
-	return append(acts, c.lent.starts.Lend(Start{Job: a.job, Demand: a.demand, Launch: launch}))
+	return append(acts, c.lent.starts.Lend(Start{Job: a.job, Tenant: a.tenant, Demand: a.demand, Launch: launch, Common: a.common}))
 }
 
 func (c *Core) unstage(a *attempt) {
@@ -97,7 +97,7 @@ func (c *Core) exited(ev *Exited, now time.Time, acts []Action) []Action {
 // conclude keeps what became of an attempt, and tells its owner.
 func (c *Core) conclude(a *attempt, ev *Exited, now time.Time, acts []Action) []Action {
 	a.state, a.endedAt, a.end = ended, now, *ev
-	a.launch.Payload, a.launch.Files = nil, nil
+	a.launch.Payload, a.launch.Files, a.launch.Context, a.common = nil, nil, nil, nil
 	c.retain(a, now)
 	c.kept += a.weight()
 	if a.owner == nil {
@@ -116,11 +116,18 @@ func (c *Core) finished(a *attempt, now time.Time) *probe.Finished {
 		Status: a.end.Status, Result: a.end.Result, Error: a.end.Error,
 		Waited: a.waited, Held: a.held, Launch: a.startedAt.Sub(a.arrivedAt), Run: a.end.Run, Kept: now.Sub(a.endedAt),
 		Usage: usage, Load: c.Load(), Waits: a.waits,
+		Code: a.end.Code, Detail: a.end.Detail, Retry: a.end.Retry, Outputs: a.end.Outputs,
 	})
 }
 
 // weight is what an attempt that has ended costs to keep, in bytes.
-func (a *attempt) weight() int { return retainedCost + len(a.end.Result) + len(a.end.Error) }
+func (a *attempt) weight() int {
+	bytes := retainedCost + len(a.end.Result) + len(a.end.Error) + len(a.end.Code) + len(a.end.Detail)
+	for i := range a.end.Outputs {
+		bytes += outputCost + len(a.end.Outputs[i].Data)
+	}
+	return bytes
+}
 
 // abandon gets rid of an attempt whose end interests nobody.
 func (c *Core) abandon(a *attempt, now time.Time, acts []Action) []Action {

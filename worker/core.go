@@ -105,6 +105,10 @@ type Exited struct {
 	Error   string
 	Run     time.Duration // measured by the executor
 	CPU     time.Duration // used by all its cores; 0: not known
+	Code    string        // of the function's own error
+	Detail  []byte
+	Retry   probe.Retry
+	Outputs []probe.Output // of one that succeeded
 }
 
 // Fetched: the files that Fetch asked for are there, or one of them will never be: Err, for people, then names it
@@ -137,8 +141,10 @@ type Send struct {
 // Start an attempt. The Deadline of its Launch is from now on.
 type Start struct {
 	Job    probe.JobID
+	Tenant string
 	Demand probe.Demand
 	Launch probe.Launch
+	Common []byte // that the launch names
 }
 
 // Stop an attempt that runs; Exited still follows.
@@ -247,6 +253,7 @@ type link struct {
 	bound    probe.Window // attempts, by Seq, whose Bind came
 	top      uint64       // no attempt that is here has a higher Seq of its frontend
 	places   map[probe.ResID]*place
+	commons  map[commonKey][]byte
 	silent   bool // its last turn expired and nothing was heard since
 	parked   []*place
 	answer   time.Duration // how long it takes to answer a Ready, smoothed
@@ -259,6 +266,8 @@ type attempt struct {
 	launch     probe.Launch
 	job        probe.JobID
 	generation probe.Generation // of the job when it was launched, or claimed
+	tenant     string
+	common     []byte // that its launch names
 	state      attemptState
 	long       bool
 	unwanted   bool // its end interests nobody
@@ -332,6 +341,7 @@ const (
 	maxSync = 1 << 18
 	// retainedCost is what keeping a result takes besides its bytes.
 	retainedCost = 512
+	outputCost   = 64 // each of its outputs
 	// fullRetry is the retry-after of a full queue.
 	fullRetry = 50 * time.Millisecond
 )
@@ -448,6 +458,10 @@ func (c *Core) receive(l *link, msg probe.Msg, now time.Time, acts []Action) []A
 		load := c.load(m.Matrix, now)
 		load.Seq = m.Seq
 		return c.send(l, load, acts)
+	case probe.Common:
+		l.keep(&m)
+	case probe.Forget:
+		l.forget(m.Job)
 	case probe.Hello:
 		// The shell has seen to it; a second one changes nothing.
 	default:

@@ -17,7 +17,7 @@ func (c *Core) reserve(l *link, m *probe.Reserve, now time.Time, acts []Action) 
 	}
 	for i := range m.Launches {
 		if reason == 0 {
-			reason = c.unfitLate(&m.Launches[i])
+			reason = c.unfitLate(l, m.Job, &m.Launches[i])
 		}
 	}
 	if reason != 0 {
@@ -49,7 +49,8 @@ func (c *Core) reserve(l *link, m *probe.Reserve, now time.Time, acts []Action) 
 		}
 		if ride {
 			a := slab.next(rides - int(i))
-			*a = attempt{launch: m.Launches[i], job: m.Job, generation: m.Generation, demand: m.Demand, owner: l, arrivedAt: now, of: of}
+			*a = attempt{launch: m.Launches[i], job: m.Job, generation: m.Generation, tenant: m.Tenant, demand: m.Demand, owner: l, arrivedAt: now, of: of}
+			a.common, _ = l.common(m.Job, &a.launch)
 			a.expected = cmp.Or(a.launch.Estimate, m.Estimate, m.Typical)
 			if c.staged.Len() == 0 && need.fits(c.free) {
 				c.take(need)
@@ -103,7 +104,7 @@ func (c *Core) enqueue(l *link, m *probe.Enqueue, now time.Time, acts []Action) 
 		reason = probe.Moved
 	}
 	if reason == 0 {
-		reason = c.unfit(&m.Launch)
+		reason = c.unfit(l, m.Job, &m.Launch)
 	}
 	if reason == 0 && !c.queue.takes(m.Tenant, c.room()) {
 		reason, after = probe.QueueFull, fullRetry
@@ -118,6 +119,7 @@ func (c *Core) enqueue(l *link, m *probe.Enqueue, now time.Time, acts []Action) 
 		link: l, res: m.Res, job: m.Job, generation: m.Generation, tenant: m.Tenant, priority: m.Priority, demand: m.Demand, long: m.Long,
 		estimate: m.Launch.Estimate, expected: m.Launch.Estimate, launch: &m.Launch, tellMatrix: m.Matrix,
 	}
+	p.common, _ = l.common(m.Job, p.launch)
 	if p.long {
 		c.learned.longer(c.cost(p))
 	} else {
@@ -148,22 +150,25 @@ func (c *Core) unacceptable(d probe.Demand, long bool) probe.Reason {
 }
 
 // unfit says why this worker cannot run a launch, or 0.
-func (c *Core) unfit(m *probe.Launch) probe.Reason {
+func (c *Core) unfit(l *link, job probe.JobID, m *probe.Launch) probe.Reason {
+	common, there := l.common(job, m)
 	switch {
+	case !there:
+		return probe.NoCommon
 	case !c.functions[m.Function]:
 		return probe.NoFunction
-	case len(m.Payload) > c.cfg.MaxPayload:
+	case len(m.Payload) > c.cfg.MaxPayload, len(common) > c.cfg.MaxPayload:
 		return probe.Oversized
 	}
 	return 0
 }
 
 // unfitLate is unfit for a launch that is not to be queued.
-func (c *Core) unfitLate(m *probe.Launch) probe.Reason {
+func (c *Core) unfitLate(l *link, job probe.JobID, m *probe.Launch) probe.Reason {
 	if len(m.Files) > 0 {
 		return probe.NeedsFiles
 	}
-	return c.unfit(m)
+	return c.unfit(l, job, m)
 }
 
 func (c *Core) refuse(l *link, first probe.ResID, count uint32, a probe.AttemptID, reason probe.Reason, after time.Duration, acts []Action) []Action {
@@ -286,7 +291,7 @@ func (c *Core) hold(p *place) {
 // attempt is that of a task bound early, whose wait is over.
 func (c *Core) attempt(p *place, now time.Time) *attempt {
 	return &attempt{
-		launch: *p.launch, job: p.job, generation: p.generation, demand: p.demand, long: p.long, files: p.files, owner: p.link,
+		launch: *p.launch, job: p.job, generation: p.generation, tenant: p.tenant, common: p.common, demand: p.demand, long: p.long, files: p.files, owner: p.link,
 		arrivedAt: p.queuedAt, startedAt: now, waited: now.Sub(p.queuedAt), bill: p.endTurn(), expected: p.expected,
 		of: p.of, waits: c.waits(p),
 	}
@@ -350,7 +355,7 @@ func (c *Core) bind(l *link, m *probe.Bind, now time.Time, acts []Action) []Acti
 	if !own {
 		job, generation = m.Job, m.Generation
 	}
-	reason := c.unfitLate(&m.Launch)
+	reason := c.unfitLate(l, job, &m.Launch)
 	if !own && c.moved(l, job, generation) {
 		reason = probe.Moved
 	}
@@ -367,9 +372,10 @@ func (c *Core) bind(l *link, m *probe.Bind, now time.Time, acts []Action) []Acti
 	var slab slab
 	a := slab.next(1 + len(m.Bundle))
 	*a = attempt{
-		launch: m.Launch, job: job, generation: generation, demand: p.demand, owner: l, arrivedAt: now, expected: cmp.Or(m.Launch.Estimate, expected),
+		launch: m.Launch, job: job, generation: generation, tenant: p.tenant, demand: p.demand, owner: l, arrivedAt: now, expected: cmp.Or(m.Launch.Estimate, expected),
 		waited: p.askedAt.Sub(p.queuedAt), held: now.Sub(p.askedAt), of: p.of, waits: p.waits,
 	}
+	a.common, _ = l.common(job, &a.launch)
 	wasHeld := p.state == held
 	c.unask(p)
 	switch {
@@ -401,14 +407,15 @@ func (c *Core) bind(l *link, m *probe.Bind, now time.Time, acts []Action) []Acti
 		if c.has(l, launch.Attempt) {
 			continue // its frontend uses an id twice
 		}
-		if reason := c.unfitLate(launch); reason != 0 {
+		if reason := c.unfitLate(l, job, launch); reason != 0 {
 			acts = c.refuse(l, 0, 0, launch.Attempt, reason, 0, acts)
 			continue
 		}
 		c.Stats.Bound++
 		b := slab.next(len(m.Bundle) - i)
+		common, _ := l.common(job, launch)
 		*b = attempt{
-			launch: *launch, job: job, generation: generation, demand: p.demand, owner: l, arrivedAt: now, expected: cmp.Or(launch.Estimate, expected), waited: a.waited, held: a.held, of: a.of, waits: a.waits,
+			launch: *launch, job: job, generation: generation, tenant: p.tenant, common: common, demand: p.demand, owner: l, arrivedAt: now, expected: cmp.Or(launch.Estimate, expected), waited: a.waited, held: a.held, of: a.of, waits: a.waits,
 			bill: c.queue.chargeMore(c.queue.tenant(p.tenant), p.demand, cmp.Or(launch.Estimate, p.expected)),
 		}
 		c.stage(b, now)

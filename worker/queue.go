@@ -220,6 +220,7 @@ type place struct {
 	tenant     string
 	of         *tenant       // once it was in the queue
 	launch     *probe.Launch // of a task bound early
+	common     []byte        // that it names
 	files      *files        // nil: its task needs none
 	bill       bill          // while its turn is on
 

@@ -155,6 +155,10 @@ func message(l *script.Line, verb string) probe.Msg {
 		return probe.Ping{Seq: uint64(l.Int(l.Word())), Matrix: l.Flag("matrix")}
 	case "probe":
 		return probe.Probe{Seq: uint64(l.Int(l.Word())), Matrix: l.Flag("matrix")}
+	case "common":
+		return probe.Common{Job: job(l.Text("job")), Number: uint32(l.Int(l.Word())), Payload: []byte("plan")}
+	case "forget":
+		return probe.Forget{Job: job(l.Text("job"))}
 	case "hello":
 		return probe.Hello{}
 	case "drain":
@@ -181,6 +185,9 @@ func launch(l *script.Line, id probe.AttemptID) probe.Launch {
 	}
 	if f := l.Text("f"); f != "" {
 		m.Function = f
+	}
+	if n := l.Number("common", 0); n > 0 {
+		m.Context = &probe.Context{Common: uint32(n)}
 	}
 	if mb := l.Number("file", 0); mb > 0 {
 		m.Files = []probe.File{{URL: "http://store/file", Bytes: uint64(mb) << 20}}
@@ -220,7 +227,11 @@ func (s *story) showAction(a Action) string {
 	case *Send:
 		return s.names[a.Link] + " " + showMsg(a.Msg)
 	case *Start:
-		return "start " + script.ShowAttempt(a.Launch.Attempt) + script.Optional(" deadline", a.Launch.Deadline)
+		text := "start " + script.ShowAttempt(a.Launch.Attempt) + script.Optional(" deadline", a.Launch.Deadline)
+		if len(a.Common) > 0 {
+			text += " common=" + string(a.Common)
+		}
+		return text
 	case Stop:
 		return "stop " + script.ShowAttempt(a.Attempt)
 	case Drop:

@@ -46,6 +46,12 @@ func (r *faultRun) submitTo(j *faultJob, f *frontendNode, session int) {
 	} else {
 		j.first = r.now
 	}
+	if len(j.made) > 0 {
+		spec.Stages = slices.Clone(spec.Stages)
+		for i := range spec.Stages {
+			spec.Stages[i].Made = j.made[i]
+		}
+	}
 	for i := range j.tasks {
 		if j.tasks[i].outcomes == 0 {
 			spec.Tasks = append(spec.Tasks, j.tasks[i].spec)
@@ -222,6 +228,12 @@ func (r *faultRun) deliver(j *faultJob, f *frontendNode, session int, o frontend
 		t := &j.tasks[o.Task]
 		if t.outcomes++; t.outcomes > 1 {
 			return // the client came back to a frontend that it had left, and had the outcome from another
+		}
+		if len(o.Outputs) > 0 {
+			if j.made == nil {
+				j.made = make([][]frontend.Made, len(j.spec.Stages))
+			}
+			j.made[o.Stage] = append(j.made[o.Stage], frontend.Made{Task: o.Task, Worker: o.Worker, Outputs: o.Outputs})
 		}
 		r.stats.Outcomes[o.Kind]++
 		if o.Kind == frontend.Failed {

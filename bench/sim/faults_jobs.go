@@ -17,7 +17,8 @@ type faultJob struct {
 	dice     *rand.Rand   // of what becomes of it
 	spec     frontend.Job // without Tasks
 	tasks    []faultTask
-	left     int // tasks without an outcome
+	left     int               // tasks without an outcome
+	made     [][]frontend.Made // by stage, as outcomes told
 	tried    bool
 	stopped  bool          // a frontend ended its tasks, wherever they were
 	first    time.Duration // when it was sent for the first time
@@ -70,6 +71,11 @@ func (r *faultRun) makeJobs(n int) {
 			j.spec.Stages, fails, once = r.stages(d), 0.02, 0.02 // most are to come to their end
 			r.stats.Seen["jobs with stages"]++
 		}
+		passes := len(j.spec.Stages) > 0 && chance(d, 0.5)
+		if passes { // who satisfies it, or is large enough, may be of an earlier release
+			constrained, mixed = false, false
+			r.stats.Seen["jobs that pass outputs"]++
+		}
 		if constrained && chance(d, 0.3) {
 			r.constrain(&j.spec.Constraint, d)
 			mixed = false // who satisfies it may have no room for more
@@ -117,6 +123,9 @@ func (r *faultRun) makeJobs(n int) {
 				t.spec.Payload = append(t.spec.Payload, make([]byte, 40<<10)...) // too large to ride
 			}
 			j.tasks = append(j.tasks, t)
+		}
+		if passes {
+			r.pass(j, d)
 		}
 		comes, cancelled, wanders := between(d, 0, r.horizon), between(d, 0, r.horizon+time.Second), between(d, 0, r.horizon)
 		cancels, wandersOff := chance(d, 0.1), chance(d, 0.15)

@@ -30,6 +30,9 @@ func (r *faultRun) furnish(w *workerNode, d *rand.Rand) {
 	if w.welcome.Cache = fmt.Sprintf("h%d:7430", w.index); w.index > 1 && chance(d, 0.2) {
 		w.welcome.Cache = ""
 	}
+	if w.index > 1 && chance(d, 0.15) {
+		w.welcome.Speaks = probe.Dialect{Min: probe.MinVersion, Max: probe.MinVersion} // of the first release
+	}
 	switch w.index {
 	case 0:
 		w.welcome.Labels = []string{"gpu", "zone=a"}
@@ -62,6 +65,75 @@ func (r *faultRun) constrain(c *frontend.Constraint, d *rand.Rand) {
 		return
 	}
 	c.Labels = among(d, []string{"gpu"}, []string{"zone=a", "gpu"}, []string{"!gpu"}, []string{"zone!=a", "!gpu"}, []string{"zone!=b"})
+}
+
+// pass draws what stages have in common, and has what some leave passed to tasks of those that come after them.
+func (r *faultRun) pass(j *faultJob, d *rand.Rand) {
+	for i := range j.spec.Stages {
+		if chance(d, 0.4) {
+			j.spec.Stages[i].Common = fmt.Appendf(nil, "of stage %d of job %d", i, j.n)
+		}
+	}
+	for i := range j.tasks {
+		t := &j.tasks[i].spec
+		for _, name := range j.spec.Stages[t.Stage].After {
+			if chance(d, 0.6) {
+				t.Inputs = append(t.Inputs, frontend.Input{
+					Stage: name, Pass: among(d, frontend.Inline, frontend.File), Partition: int32(d.IntN(partitions)), Bytes: among[int64](d, 0, 1e6),
+				})
+			}
+		}
+	}
+}
+
+const partitions = 2 // that tasks write
+
+// leaves is what a task leaves in a partition: more of it in the second one than goes with its result.
+func (j *faultJob) leaves(task probe.TaskIndex, partition int32, inline int) probe.Output {
+	o := probe.Output{Partition: uint32(partition), Data: fmt.Appendf(nil, "of task %d of job %d in %d", task, j.n, partition)}
+	if o.Bytes = uint64(len(o.Data)); partition > 0 {
+		o.Bytes = 1 << 20
+	}
+	if int(o.Bytes) > inline {
+		o.File, o.Digest, o.Data = true, [32]byte{2, byte(j.n), byte(j.n >> 8), byte(task), byte(task >> 8), byte(partition)}, nil
+	}
+	return o
+}
+
+// hasAll checks that a task has what it is to have in common with others, and what tasks before it have left.
+func (j *faultJob) hasAll(t *faultTask, s *worker.Start) error {
+	if len(j.spec.Stages) == 0 {
+		return nil
+	}
+	if common := j.spec.Stages[t.spec.Stage].Common; string(common) != string(s.Common) {
+		return fmt.Errorf("has %q in common with others, not %q", s.Common, common)
+	}
+	var want, got []string
+	for _, in := range t.spec.Inputs {
+		if in.Pass == frontend.NotPassed {
+			continue
+		}
+		for k := range j.tasks {
+			if from := &j.tasks[k].spec; j.spec.Stages[from.Stage].Name == in.Stage {
+				want = append(want, fmt.Sprintf("%s of task %d in %d", in.Stage, from.Index, in.Partition))
+			}
+		}
+	}
+	if c := s.Launch.Context; c != nil {
+		for _, p := range c.Inputs {
+			got = append(got, fmt.Sprintf("%s of task %d in %d", p.Stage, p.Task, p.Partition))
+			if o := j.leaves(p.Task, int32(p.Partition), 0); p.File && p.Digest != o.Digest {
+				return fmt.Errorf("gets another file of task %d", p.Task)
+			}
+			if o := j.leaves(p.Task, int32(p.Partition), 1<<30); !p.File && string(p.Data) != string(o.Data) {
+				return fmt.Errorf("gets %q of task %d, which left %q", p.Data, p.Task, o.Data)
+			}
+		}
+	}
+	if !slices.Equal(got, want) {
+		return fmt.Errorf("gets %q, not %q", got, want)
+	}
+	return nil
 }
 
 // need draws what a task of a job reads and which files it needs.
@@ -138,6 +210,9 @@ func (r *faultRun) placed(j *faultJob, t *faultTask, w *workerNode, s *worker.St
 	}
 	if f := r.fetcherOf(w).under[s.Launch.Attempt]; len(t.spec.Files) > 0 && (f == nil || !f.there) {
 		return fmt.Errorf("needs files that are not at w%d", w.index)
+	}
+	if err := j.hasAll(t, s); err != nil {
+		return err
 	}
 	if len(j.spec.Stages) > 0 {
 		for _, name := range j.spec.Stages[t.spec.Stage].After {

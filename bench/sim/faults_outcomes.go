@@ -83,7 +83,7 @@ func (r *faultRun) taskStarted(w *workerNode, s *worker.Start) {
 }
 
 func (r *faultRun) taskEnded(s *worker.Start, ev *worker.Exited) {
-	_, t := r.taskOf(s)
+	j, t := r.taskOf(s)
 	t.running--
 	defer func() {
 		if x := r.tries[s.Launch.Attempt]; x != nil {
@@ -100,6 +100,11 @@ func (r *faultRun) taskEnded(s *worker.Start, ev *worker.Exited) {
 	case ev.Status == probe.Succeeded:
 		t.succeeded++
 		ev.Result = s.Launch.Payload[8:16]
+		if c := s.Launch.Context; c != nil && len(j.spec.Stages) > 0 {
+			for p := range int32(partitions) {
+				ev.Outputs = append(ev.Outputs, j.leaves(s.Launch.Task, p, int(c.Inline)))
+			}
+		}
 	}
 }
 

@@ -128,7 +128,7 @@ func (f *jobFile) job() (client.Job, error) {
 		Phases: f.Phases,
 	}
 	for _, s := range f.Stages {
-		job.Stages = append(job.Stages, client.Stage(s))
+		job.Stages = append(job.Stages, client.Stage{Name: s.Name, After: s.After})
 	}
 	if len(f.Tasks) == 0 {
 		return job, errors.New("there are no tasks: list at least one under tasks, such as {function: echo, payload: hello}")

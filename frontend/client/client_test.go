@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -178,6 +179,10 @@ func (f *fake) Cancel(_ context.Context, r *v1.CancelRequest) (*v1.CancelRespons
 	f.wait()
 	defer fence()
 	return f.cancel(r)
+}
+
+func (f *fake) CancelTasks(context.Context, *v1.CancelTasksRequest) (*v1.CancelResponse, error) {
+	return &v1.CancelResponse{}, nil
 }
 
 func (f *fake) Cluster(_ context.Context, r *v1.ClusterRequest) (*v1.ClusterResponse, error) {
@@ -424,7 +429,7 @@ func TestFailedTaskIsAnError(t *testing.T) {
 	c := newClient(t, []string{f.addr})
 	outs, err := c.Run(t.Context(), echoJob(3))
 	var te *TaskError
-	if !errors.As(err, &te) || *te != (TaskError{Task: 1, Reason: Poison, Message: "boom", Worker: "w7", Attempts: 2}) {
+	if !errors.As(err, &te) || !reflect.DeepEqual(*te, TaskError{Task: 1, Reason: Poison, Message: "boom", Worker: "w7", Attempts: 2}) {
 		t.Errorf("Run's error: %v", err)
 	}
 	if outs[0].Err != nil || string(outs[0].Result) != "p0" || outs[1].Err != err {

@@ -71,13 +71,28 @@ func (r TaskReason) String() string {
 	}
 }
 
-// TaskError is a task that ended without a result.
+// Retry is what a function says of its error: where the task may be tried again.
+type Retry int
+
+const (
+	RetryAnywhere  = Retry(v1.Retry_ANYWHERE)
+	RetryElsewhere = Retry(v1.Retry_ELSEWHERE) // not at that worker, if another one may run it
+	RetryNever     = Retry(v1.Retry_NEVER)
+)
+
+func (r Retry) String() string { return words(v1.Retry(r).String()) }
+
+// TaskError is a task that ended without a result. Code, Detail and Retry are those of the function's exec.Error, if it
+// failed with one: Task.Retries were made as Retry allowed.
 type TaskError struct {
 	Task     int // its index in the job
 	Reason   TaskReason
 	Message  string
 	Worker   string // of the last attempt; empty if there was none
 	Attempts int
+	Code     string
+	Detail   []byte
+	Retry    Retry
 }
 
 func (e *TaskError) Error() string {

@@ -3,10 +3,13 @@ package client_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"log"
+	"strings"
 
 	"github.com/phoebe-sched/phoebe/frontend/client"
 	"github.com/phoebe-sched/phoebe/frontend/client/local"
+	"github.com/phoebe-sched/phoebe/worker/exec"
 )
 
 func Example() {
@@ -110,4 +113,96 @@ func ExampleStage() {
 	// task 1: ""
 	// task 2: "joined"
 	// task 2 went by estimation because of its inputs
+}
+
+// What tasks write is passed to those of later stages: here each word to the task that counts it, whichever task has read it.
+func ExampleInput() {
+	registry := exec.NewRegistry() // of the workers
+	must(registry.Register("split", split))
+	must(registry.Register("count", count))
+	cluster, err := local.Start(local.Config{Registry: registry}) // larger outputs than these need wserve.Config.CacheDir
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer cluster.Close()
+	c, err := client.New(cluster.Frontends())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+
+	job := client.Job{Stages: []client.Stage{
+		{Name: "split", Common: []byte("2")}, // into so many partitions: told once for each worker
+		{Name: "count", After: []string{"split"}},
+	}}
+	for _, text := range []string{"to be or not", "not to be"} {
+		job.Tasks = append(job.Tasks, client.Task{Stage: "split", Function: "split", Payload: []byte(text)})
+	}
+	for p := range 2 {
+		job.Tasks = append(job.Tasks, client.Task{
+			Stage: "count", Function: "count", Inputs: []client.Input{{Stage: "split", Partition: p, Pass: client.Inline}},
+		})
+	}
+	outcomes, err := c.Run(context.Background(), job)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, o := range outcomes[2:] {
+		fmt.Printf("%s\n", o.Result)
+	}
+	// Output:
+	// map[be:2 not:2 to:2]
+	// map[or:1]
+}
+
+// split writes each word into the partition that its first letter says.
+func split(ctx context.Context, text []byte) ([]byte, error) {
+	var partitions int
+	if _, err := fmt.Sscan(string(exec.Common(ctx)), &partitions); err != nil {
+		return nil, exec.Permanent(err) // to try again would not help
+	}
+	outputs := make([]io.WriteCloser, partitions)
+	for p := range outputs {
+		var err error
+		if outputs[p], err = exec.Output(ctx, p); err != nil {
+			return nil, err
+		}
+	}
+	for word := range strings.FieldsSeq(string(text)) {
+		if _, err := fmt.Fprintln(outputs[int(word[0])%partitions], word); err != nil {
+			return nil, err
+		}
+	}
+	for _, o := range outputs {
+		if err := o.Close(); err != nil {
+			return nil, err
+		}
+	}
+	return nil, nil
+}
+
+// count counts the words of its partition.
+func count(ctx context.Context, _ []byte) ([]byte, error) {
+	counts := map[string]int{}
+	for _, in := range exec.Inputs(ctx) {
+		r, err := in.Open(ctx)
+		if err != nil {
+			return nil, err
+		}
+		words, err := io.ReadAll(r)
+		r.Close()
+		if err != nil {
+			return nil, err
+		}
+		for word := range strings.FieldsSeq(string(words)) {
+			counts[word]++
+		}
+	}
+	return fmt.Append(nil, counts), nil
+}
+
+func must(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
 }

@@ -76,20 +76,28 @@ type Job struct {
 	Stages     []Stage // none: the tasks are all of one
 	Tasks      []Task
 	Phases     bool // report each outcome's phases
+	// Window is how many bytes of results the client takes that have not been read, by Next or Results, and 4 MiB more: the rest
+	// stays at the frontend. Zero: all of them.
+	Window int64
 }
 
 // Stage is tasks of a job that do the same work on different data. They start when all tasks of the stages in After
 // have results. If a task of any stage ends without one, so does the whole job: tasks that had not ended yet are
 // [StageFailed].
+//
+// What its tasks have in common is best said once, in Common: it reaches each worker once for the job, and the functions
+// by exec.Common.
 type Stage struct {
-	Name  string
-	After []string
+	Name   string
+	After  []string
+	Common []byte
 }
 
 // Task is one unit of a job.
 type Task struct {
 	Stage      string // the name of its stage, in a job with stages
 	Function   string
+	Class      string // run times are learnt for each class of a function, such as a query's fingerprint with its stage; empty: they are all alike
 	Payload    []byte
 	Demand     Demand
 	Estimate   time.Duration // expected run time; zero: unknown
@@ -98,15 +106,41 @@ type Task struct {
 	Files      []File
 	Once       bool          // start it at most once, ever; a lost attempt is an error, not a retry
 	Timeout    time.Duration // longest run time of one attempt; zero: none
-	Retries    int           // how often the task's own failure is retried
+	Retries    int           // how often the task's own failure is retried, unless the function's exec.Error says otherwise
 }
 
 // Input is data that a task reads: where copies of it are, or the output of a stage, which lies where the tasks of
-// that one have run. Tasks are placed near their inputs; the data itself is not moved.
+// that one have run. Tasks are placed near their inputs.
+//
+// With Pass, what the stage's tasks have written by exec.Output in a partition is passed to the task, which reads it by
+// exec.Inputs: one input for each of those tasks, in their order.
 type Input struct {
-	Bytes  int64
-	Copies []Copy
-	Stage  string // instead of Copies: one that the task's own comes after
+	Bytes     int64
+	Copies    []Copy
+	Stage     string // instead of Copies: one that the task's own comes after
+	Pass      Pass
+	Partition int // that is passed
+}
+
+// Pass is how outputs of a stage come to a task. A function reads them alike.
+type Pass string
+
+const (
+	NotPassed Pass = ""       // the task finds them itself
+	Inline    Pass = "inline" // with the task if they are small, by way of the frontend; else as files
+	AsFile    Pass = "file"   // as files of the workers' caches, which are fetched from there: for much data
+)
+
+func (p Pass) wire() (v1.Pass, error) {
+	switch p {
+	case NotPassed:
+		return v1.Pass_NONE, nil
+	case Inline:
+		return v1.Pass_INLINE, nil
+	case AsFile:
+		return v1.Pass_FILE, nil
+	}
+	return 0, &RefusedError{Reason: Invalid, Message: fmt.Sprintf("pass %q: use inline, file, or leave it empty", string(p))}
 }
 
 // Copy is where an input is: At or Rack, at least.
@@ -187,8 +221,8 @@ func (c Constraint) wire() *v1.Constraint {
 }
 
 // fill writes t into w, sharing the payload.
-func (t *Task) fill(w *v1.Task) {
-	w.FunctionName = t.Function
+func (t *Task) fill(w *v1.Task) error {
+	w.FunctionName, w.Class = t.Function, t.Class
 	w.Payload = t.Payload
 	if t.Demand != (Demand{}) {
 		w.Demand = &v1.Demand{CpuMillicores: t.Demand.CPU, MemoryMib: t.Demand.Memory}
@@ -199,9 +233,13 @@ func (t *Task) fill(w *v1.Task) {
 	w.TimeoutUs = micros(t.Timeout)
 	w.Retries = int32(min(max(t.Retries, math.MinInt32), math.MaxInt32))
 	w.Index = -1
-	w.Stage = t.Stage
+	w.Stage, w.Partition = t.Stage, -1
 	for _, in := range t.Inputs {
-		input := &v1.Input{Bytes: in.Bytes, Stage: in.Stage, Copies: make([]*v1.Copy, len(in.Copies))}
+		pass, err := in.Pass.wire()
+		if err != nil {
+			return err
+		}
+		input := &v1.Input{Bytes: in.Bytes, Stage: in.Stage, Pass: pass, Partition: int32(in.Partition), Copies: make([]*v1.Copy, len(in.Copies))}
 		for i, c := range in.Copies {
 			input.Copies[i] = &v1.Copy{At: c.At, Rack: c.Rack}
 			if c.Memory {
@@ -213,6 +251,7 @@ func (t *Task) fill(w *v1.Task) {
 	for _, f := range t.Files {
 		w.Files = append(w.Files, &v1.File{Url: f.URL, Sha256: f.SHA256, Bytes: f.Bytes})
 	}
+	return nil
 }
 
 // fill writes w into o, sharing the result.
@@ -254,7 +293,10 @@ func taskError(w *v1.Outcome) *TaskError {
 		e.Reason = DeadlineExceeded
 	}
 	if f := w.Failure; f != nil {
-		e.Message = f.Message
+		e.Message, e.Detail, e.Retry = f.Message, f.Detail, Retry(f.Retry)
+		if f.Code != nil {
+			e.Code = *f.Code
+		}
 		if e.Reason == 0 {
 			e.Reason = TaskReason(f.Reason)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"slices"
 	"sync"
@@ -29,6 +30,9 @@ type Running struct {
 	at        *frontend
 	handle    v1.Handle
 	cancelled bool
+	satisfied bool
+	unread    int64 // bytes of results in outcomes
+	waits     bool  // for all of them
 }
 
 func newRunning(s *session) *Running {
@@ -50,7 +54,7 @@ func (r *Running) Handle() Handle {
 func (r *Running) Results() iter.Seq2[Outcome, error] {
 	return func(yield func(Outcome, error) bool) {
 		for {
-			o, ok, err := r.next()
+			o, ok, err := r.next(context.Background())
 			if !ok {
 				if err != nil {
 					yield(Outcome{Task: -1, Err: err}, err)
@@ -65,10 +69,13 @@ func (r *Running) Results() iter.Seq2[Outcome, error] {
 }
 
 // next waits for an outcome. If ok is false there are no more.
-func (r *Running) next() (o Outcome, ok bool, err error) {
+func (r *Running) next(ctx context.Context) (o Outcome, ok bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for len(r.outcomes) == 0 && !r.over {
+		if ctx.Err() != nil {
+			return Outcome{}, false, context.Cause(ctx)
+		}
 		r.news.Wait()
 	}
 	if len(r.outcomes) == 0 {
@@ -77,13 +84,38 @@ func (r *Running) next() (o Outcome, ok bool, err error) {
 	o = r.outcomes[0]
 	r.outcomes[0] = Outcome{}
 	r.outcomes = r.outcomes[1:]
+	r.unread -= int64(len(o.Result))
+	r.news.Broadcast() // to poll, which may wait for room
 	return o, true, nil
+}
+
+// Next returns the next outcome, as Results does; its error is that of the outcome. After the last one it is io.EOF, or what
+// concerns the whole job. If ctx ends, that is the error, and the job goes on.
+func (r *Running) Next(ctx context.Context) (Outcome, error) {
+	defer context.AfterFunc(ctx, r.wake)()
+	o, ok, err := r.next(ctx)
+	switch {
+	case ok:
+		return o, o.Err
+	case err == nil:
+		err = io.EOF
+	}
+	return Outcome{Task: -1, Err: err}, err
+}
+
+// wake has all that wait look again.
+func (r *Running) wake() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.news.Broadcast()
 }
 
 // Wait waits for the job to end. It returns the outcomes that Results has not handed out, in the order of
 // Job.Tasks, and an error as Run does.
 func (r *Running) Wait() ([]Outcome, error) {
 	r.mu.Lock()
+	r.waits = true
+	r.news.Broadcast()
 	for !r.over {
 		r.news.Wait()
 	}
@@ -120,7 +152,7 @@ func (r *Running) Cancel(ctx context.Context) error {
 	if over {
 		return nil
 	}
-	_, err := c.cancelSomewhere(ctx, at, handle, "cancelled by its client")
+	_, err := c.cancelSomewhere(ctx, at, handle, nil, "cancelled by its client")
 	var refused *RefusedError
 	if errors.As(err, &refused) && (refused.Reason == UnknownJob || refused.Reason == OwnerLost) {
 		return nil // it has ended, or it is between two frontends
@@ -133,6 +165,47 @@ func (r *Running) Cancel(ctx context.Context) error {
 	return err
 }
 
+// CancelTasks ends those of the tasks that have no outcome yet; they get one, a *TaskError with Reason Cancelled. The job
+// goes on without them: stages that come after theirs start with what the others leave.
+func (r *Running) CancelTasks(ctx context.Context, tasks ...int) error {
+	c := r.s.c
+	if err := c.enter(); err != nil {
+		return err
+	}
+	defer c.background.Done()
+	r.mu.Lock()
+	var left []int32
+	for _, i := range tasks {
+		if i >= 0 && i < len(r.s.done) && !r.s.done[i] {
+			left = append(left, int32(i))
+			if r.s.unwanted == nil {
+				r.s.unwanted = map[int32]bool{}
+			}
+			r.s.unwanted[int32(i)] = true // another frontend does not get it
+		}
+	}
+	at, handle, over := r.at, r.handle, r.over
+	r.mu.Unlock()
+	if over || len(left) == 0 {
+		return nil
+	}
+	_, err := c.cancelSomewhere(ctx, at, handle, left, "not wanted any more")
+	var refused *RefusedError
+	if errors.As(err, &refused) && (refused.Reason == UnknownJob || refused.Reason == OwnerLost) {
+		return nil // it has ended, or it is between two frontends
+	}
+	return err
+}
+
+// Satisfied ends a job of which enough is known, such as the first rows of a query with a limit: what has no outcome yet is
+// stopped, gets none, and is no error of Results, Next and Wait.
+func (r *Running) Satisfied(ctx context.Context) error {
+	r.mu.Lock()
+	r.satisfied = true
+	r.mu.Unlock()
+	return r.Cancel(ctx)
+}
+
 // Cancel cancels a job of any client, and returns the number of its tasks that had no outcome yet. Where
 // the owner is not known, h.Owner may be empty: every frontend is asked.
 func (c *Client) Cancel(ctx context.Context, h Handle, why string) (int, error) {
@@ -140,12 +213,12 @@ func (c *Client) Cancel(ctx context.Context, h Handle, why string) (int, error) 
 		return 0, err
 	}
 	defer c.background.Done()
-	return c.cancelSomewhere(ctx, nil, v1.Handle{Job: h.Job, Owner: h.Owner}, why)
+	return c.cancelSomewhere(ctx, nil, v1.Handle{Job: h.Job, Owner: h.Owner}, nil, why)
 }
 
 // cancelSomewhere asks first, if there is one, then the others until one knows the job: a frontend forwards
 // to the owner where the handle names it.
-func (c *Client) cancelSomewhere(ctx context.Context, first *frontend, h v1.Handle, why string) (int, error) {
+func (c *Client) cancelSomewhere(ctx context.Context, first *frontend, h v1.Handle, tasks []int32, why string) (int, error) {
 	order := c.roster.Load().all()
 	if first != nil {
 		order = append([]*frontend{first}, slices.DeleteFunc(order, func(f *frontend) bool { return f == first })...)
@@ -153,7 +226,7 @@ func (c *Client) cancelSomewhere(ctx context.Context, first *frontend, h v1.Hand
 	var refused *RefusedError
 	var errs []error
 	for _, f := range order {
-		n, err := c.cancelAt(ctx, f, &h, why, false)
+		n, err := c.cancelAt(ctx, f, &h, tasks, why, false)
 		if err == nil {
 			return n, nil
 		}
@@ -192,7 +265,11 @@ func (r *Running) poll(ctx context.Context) {
 	var cursor int64
 	again := false // the connection broke, and the same frontend is asked once more
 	for s.left > 0 {
-		resp, err := s.events(ctx, cursor)
+		idle := r.full(ctx)
+		resp, err := s.events(ctx, cursor, idle)
+		if err == nil && idle {
+			continue
+		}
 		if err == nil {
 			again = false
 			cursor = resp.Cursor
@@ -226,7 +303,7 @@ func (r *Running) poll(ctx context.Context) {
 			r.end(err)
 			return
 		}
-		if r.cancelRest() || r.failRest() {
+		if r.cancelRest() || r.failRest() || r.dropUnwanted() {
 			break
 		}
 		if err := s.submit(ctx); err != nil {
@@ -260,10 +337,42 @@ func (c *Client) confirm(f *frontend, h *v1.Handle, cursor int64) {
 	}
 }
 
-// events asks the owner what happened after cursor.
-func (s *session) events(ctx context.Context, cursor int64) (*v1.EventsResponse, error) {
+// full waits until less is unread than the job's window has. It reports whether that took so long that the owner is to be
+// told only that there is still a client.
+func (r *Running) full(ctx context.Context) (long bool) {
+	if r.s.window <= 0 {
+		return false
+	}
+	until := time.Now().Add(r.s.c.cfg.pollFor / 2)
+	defer time.AfterFunc(r.s.c.cfg.pollFor/2, r.wake).Stop()
+	defer context.AfterFunc(ctx, r.wake)()
+	done := make(chan struct{})
+	defer close(done)
+	go func() {
+		select {
+		case <-r.s.c.closing:
+			r.wake()
+		case <-done:
+		}
+	}()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for r.unread >= r.s.window && !r.waits && !r.cancelled && r.s.over(ctx) == nil {
+		if !time.Now().Before(until) {
+			return true
+		}
+		r.news.Wait()
+	}
+	return false
+}
+
+// events asks the owner what happened after cursor; if idle, only so that it knows that there is a client.
+func (s *session) events(ctx context.Context, cursor int64, idle bool) (*v1.EventsResponse, error) {
 	f := s.at
 	req := v1.EventsRequest{Caller: s.c.cfg.caller(), Handle: &s.handle, Cursor: cursor, MaxWaitUs: micros(s.c.cfg.pollFor)}
+	if idle {
+		req.MaxWaitUs, req.MaxEvents = 0, 1
+	}
 	var resp *v1.EventsResponse
 	err := f.do(ctx, s.c.asking(&s.handle, false), s.c.cfg.pollFor+s.c.cfg.rpcTimeout, func(ctx context.Context) (err error) {
 		resp, err = f.rpc.Events(ctx, &req)
@@ -292,7 +401,8 @@ func (r *Running) deliver(events []*v1.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, e := range events {
-		if o := e.Outcome; o != nil && r.s.accept(o) {
+		if o := e.Outcome; o != nil && r.s.accept(o) && !(r.satisfied && o.Kind == v1.OutcomeKind_CANCELLED) {
+			r.unread += int64(len(o.Result_))
 			r.outcomes = append(r.outcomes, Outcome{})
 			r.outcomes[len(r.outcomes)-1].fill(o)
 		}
@@ -308,11 +418,27 @@ func (r *Running) cancelRest() bool {
 		return false
 	}
 	for i, done := range r.s.done {
-		if !done {
+		if !done && !r.satisfied {
 			r.outcomes = append(r.outcomes, Outcome{Task: i, Err: &TaskError{Task: i, Reason: Cancelled}})
 		}
 	}
 	return true
+}
+
+// dropUnwanted ends tasks that were cancelled by themselves and whose owner was lost: another one does not get them. It
+// reports whether none is left.
+func (r *Running) dropUnwanted() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range r.s.done {
+		if r.s.unwanted[int32(i)] && !r.s.done[i] {
+			r.s.done[i] = true
+			r.s.left--
+			r.outcomes = append(r.outcomes, Outcome{Task: i, Err: &TaskError{Task: i, Reason: Cancelled}})
+		}
+	}
+	r.news.Broadcast()
+	return r.s.left == 0
 }
 
 // failRest ends a job with stages of which a task ended without a result, and whose owner was lost before it had told

@@ -57,7 +57,10 @@ type session struct {
 	job         v1.Job // as it goes out next
 	tasks       []v1.Task
 	began       time.Time
-	within      time.Duration           // the job's deadline
+	within      time.Duration // the job's deadline
+	window      int64
+	made        []*v1.Made              // what tasks have left
+	unwanted    map[int32]bool          // tasks that were cancelled by themselves; guarded by the mutex of Running
 	done        []bool                  // by task
 	left        int                     // tasks without an outcome
 	failed      bool                    // some task has no result
@@ -92,7 +95,7 @@ func (c *Client) newSession(job Job) (*session, error) {
 	}
 	n := len(job.Tasks)
 	s := &session{
-		c: c, began: time.Now(), within: job.Deadline,
+		c: c, began: time.Now(), within: job.Deadline, window: job.Window,
 		tasks: make([]v1.Task, n), done: make([]bool, n), left: n,
 		job: v1.Job{
 			Id: job.ID, Tenant: job.Tenant, Priority: job.Priority, DeadlineUs: micros(job.Deadline),
@@ -102,12 +105,19 @@ func (c *Client) newSession(job Job) (*session, error) {
 		handle: v1.Handle{Job: job.ID},
 	}
 	for _, st := range job.Stages {
-		s.job.Stages = append(s.job.Stages, &v1.Stage{Name: st.Name, After: st.After})
+		s.job.Stages = append(s.job.Stages, &v1.Stage{Name: st.Name, After: st.After, Common: st.Common})
 	}
 	size, needy := 0, len(job.Stages) > 0
+	partitions := make(map[string]int32, len(job.Stages))
 	for i := range job.Tasks {
-		job.Tasks[i].fill(&s.tasks[i])
+		if err := job.Tasks[i].fill(&s.tasks[i]); err != nil {
+			return nil, err
+		}
 		s.job.Tasks[i] = &s.tasks[i]
+		if len(job.Stages) > 0 {
+			s.tasks[i].Partition = partitions[job.Tasks[i].Stage]
+			partitions[job.Tasks[i].Stage]++
+		}
 		size += len(job.Tasks[i].Payload) + len(job.Tasks[i].Function)
 		needy = needy || len(job.Tasks[i].Inputs)+len(job.Tasks[i].Files) > 0
 	}
@@ -214,7 +224,10 @@ func (s *session) staged(o *v1.Outcome) {
 			s.ran = map[place]int{}
 		}
 		s.ran[place{s.tasks[o.Task].Stage, o.Worker}]++
-	case s.cause == nil:
+		if len(o.Outputs) > 0 {
+			s.made = append(s.made, &v1.Made{Stage: s.tasks[o.Task].Stage, Task: o.Task, Worker: o.Worker, Outputs: o.Outputs})
+		}
+	case s.cause == nil && !s.unwanted[o.Task]:
 		s.cause = taskError(o)
 	}
 }
@@ -307,7 +320,7 @@ func (s *session) pastDeadline() error {
 func (s *session) prepare(f *frontend, now time.Time) {
 	if s.sent {
 		s.resubmitted++
-		s.job.Resubmission = &v1.Resubmission{PreviousOwner: s.owner, Count: s.resubmitted, AgeUs: micros(now.Sub(s.began))}
+		s.job.Resubmission = &v1.Resubmission{PreviousOwner: s.owner, Count: s.resubmitted, AgeUs: micros(now.Sub(s.began)), Made: s.made}
 		for at, n := range s.ran {
 			s.job.Resubmission.Ran = append(s.job.Resubmission.Ran, &v1.StageRun{Stage: at.stage, Worker: at.worker, Tasks: int32(n)})
 		}
@@ -435,7 +448,7 @@ func (s *session) giveUp(err error) error {
 func (c *Client) part(f *frontend, h *v1.Handle) {
 	ctx, cancel := context.WithTimeout(context.Background(), partingTimeout)
 	defer cancel()
-	_, err := c.cancelAt(ctx, f, h, "the client gave up", true)
+	_, err := c.cancelAt(ctx, f, h, nil, "the client gave up", true)
 	if err != nil {
 		c.cfg.log.Debug("job left behind", "job", h.Job, "frontend", f.addr, "err", err)
 	}
@@ -450,10 +463,15 @@ func (c *Client) asking(h *v1.Handle, parting bool) *call {
 	return cl
 }
 
-func (c *Client) cancelAt(ctx context.Context, f *frontend, h *v1.Handle, why string, parting bool) (int, error) {
+// cancelAt cancels tasks of a job, or all if none are named.
+func (c *Client) cancelAt(ctx context.Context, f *frontend, h *v1.Handle, tasks []int32, why string, parting bool) (int, error) {
 	var resp *v1.CancelResponse
 	err := f.do(ctx, c.asking(h, parting), c.cfg.rpcTimeout, func(ctx context.Context) (err error) {
-		resp, err = f.rpc.Cancel(ctx, &v1.CancelRequest{Caller: c.cfg.caller(), Handle: h, Reason: why})
+		if len(tasks) > 0 {
+			resp, err = f.rpc.CancelTasks(ctx, &v1.CancelTasksRequest{Caller: c.cfg.caller(), Handle: h, Tasks: tasks, Reason: why})
+		} else {
+			resp, err = f.rpc.Cancel(ctx, &v1.CancelRequest{Caller: c.cfg.caller(), Handle: h, Reason: why})
+		}
 		return err
 	})
 	if err != nil {

@@ -33,9 +33,7 @@ const maxRideBytes = 1 << 20
 // Add takes a task into account: its estimate, as far as its function's history lets it stand, what it takes at most to
 // read its inputs, and its payload in bytes.
 func (k *Kind) Add(estimate, reads time.Duration, payload int) {
-	if payload <= MaxRide {
-		k.largest = max(k.largest, payload)
-	}
+	k.Carries(payload)
 	if estimate == 0 {
 		k.unhinted = true
 		return
@@ -44,6 +42,13 @@ func (k *Kind) Add(estimate, reads time.Duration, payload int) {
 	k.sum += estimate
 	k.hinted++
 	k.atMost = max(k.atMost, estimate)
+}
+
+// Carries notes that so many bytes go with one of the tasks.
+func (k *Kind) Carries(bytes int) {
+	if bytes <= MaxRide {
+		k.largest = max(k.largest, bytes)
+	}
 }
 
 // Estimate is the mean of the estimates of those tasks that have one; 0 if none has.

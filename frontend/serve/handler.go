@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -143,6 +144,33 @@ func (h *handler) Cancel(ctx context.Context, req *v1.CancelRequest) (*v1.Cancel
 	}
 	h.stepLocked(frontend.Cancel{Job: id, Reason: reason})
 	return &v1.CancelResponse{Cancelled: int32(left)}, nil
+}
+
+// CancelTasks implements the API.
+func (h *handler) CancelTasks(ctx context.Context, req *v1.CancelTasksRequest) (*v1.CancelResponse, error) {
+	if to, err := h.ownerOf(req.Caller, req.Handle); to != nil || err != nil {
+		if err != nil {
+			return nil, err
+		}
+		return to.CancelTasks(ctx, req)
+	}
+	id, err := probe.ParseJobID(req.Handle.Job)
+	if err != nil {
+		return nil, refuse(v1.RefusedReason_INVALID, "%v", err)
+	}
+	ev := frontend.CancelTasks{Job: id, Reason: cmp.Or(req.Reason, "cancelled by its client")}
+	for _, index := range req.Tasks {
+		ev.Tasks = append(ev.Tasks, probe.TaskIndex(index))
+	}
+	h.mu.Lock()
+	defer h.unlock()
+	r := h.jobs[id]
+	if r == nil {
+		return nil, refuse(v1.RefusedReason_UNKNOWN_JOB, "job %v is not known here: it has ended, or belongs to another frontend (the owner in its handle)", id)
+	}
+	left := r.left
+	h.stepLocked(ev)
+	return &v1.CancelResponse{Cancelled: int32(left - r.left)}, nil
 }
 
 // submit hands a client's job to the core, unless it has it already. If a is not nil, it is a Run, which is answered when

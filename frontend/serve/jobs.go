@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"encoding/hex"
 	"fmt"
 	"math"
 	"slices"
@@ -77,6 +78,9 @@ func (r *record) done(o *frontend.Outcome, mostOfRun int, s *scratch) {
 	r.left--
 	r.receipts = append(r.receipts, o.Receipt)
 	r.bytes += len(o.Result)
+	for i := range o.Outputs {
+		r.bytes += len(o.Outputs[i].Data)
+	}
 	switch {
 	case r.run && r.bytes > mostOfRun:
 		r.answer, r.outcomes, r.tooLarge = nil, nil, r.bytes
@@ -110,12 +114,18 @@ func (r *record) fill(out *v1.Outcome, use *v1.Usage, o *frontend.Outcome) {
 			out.Result_ = []byte{}
 		}
 	case frontend.Failed:
-		out.Failure = &v1.Failure{Reason: failures[o.Failure], Message: o.Message}
+		out.Failure = &v1.Failure{Reason: failures[o.Failure], Message: o.Message, Retry: v1.Retry(o.Retry), Detail: o.Detail}
+		if o.Code != "" {
+			out.Failure.Code = &o.Code
+		}
 	default:
 		out.Failure = &v1.Failure{Reason: v1.FailureReason_TASK_ERROR, Message: o.Message}
 		if o.Message == "" {
 			out.Failure = nil
 		}
+	}
+	for i := range o.Outputs {
+		out.Outputs = append(out.Outputs, outputOf(&o.Outputs[i]))
 	}
 	if r.phases {
 		p := &o.Phases
@@ -124,6 +134,26 @@ func (r *record) fill(out *v1.Outcome, use *v1.Usage, o *frontend.Outcome) {
 			BoundUs: p.Bound.Microseconds(), StartedUs: p.Started.Microseconds(), FinishedUs: p.Finished.Microseconds(),
 		}
 	}
+}
+
+func outputOf(o *probe.Output) *v1.Output {
+	out := &v1.Output{Partition: int32(o.Partition), Bytes: int64(o.Bytes), Data: o.Data}
+	if o.File {
+		digest := hex.EncodeToString(o.Digest[:])
+		out.Sha256 = &digest
+	} else if out.Data == nil {
+		out.Data = []byte{}
+	}
+	return out
+}
+
+// weight is how many bytes of results, and of what tasks have left, there are in an outcome.
+func weight(o *v1.Outcome) int {
+	n := len(o.Result_)
+	for _, out := range o.Outputs {
+		n += len(out.Data)
+	}
+	return n
 }
 
 func (r *record) notify() {
@@ -140,7 +170,7 @@ func (r *record) fetch(cursor int64, most int, now time.Time) (batch []*v1.Outco
 		n := min(int(skip), len(r.receipts))
 		had, r.receipts = r.receipts[:n], r.receipts[n:]
 		for i, o := range r.outcomes[:skip] {
-			r.bytes -= len(o.Result_)
+			r.bytes -= weight(o)
 			r.outcomes[i] = nil
 		}
 		r.outcomes = r.outcomes[skip:]
@@ -148,7 +178,7 @@ func (r *record) fetch(cursor int64, most int, now time.Time) (batch []*v1.Outco
 	}
 	size := 0
 	for _, o := range r.outcomes {
-		if size += len(o.Result_) + 64; len(batch) == most || len(batch) > 0 && size > maxAnswer {
+		if size += weight(o) + 64; len(batch) == most || len(batch) > 0 && size > maxAnswer {
 			break
 		}
 		batch = append(batch, o)

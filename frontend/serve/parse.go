@@ -45,17 +45,32 @@ func (h *handler) parseJob(in *v1.Job) (*frontend.Job, error) {
 	if job.Mode, err = modeOf(in.Mode); err != nil {
 		return nil, err
 	}
+	if in.Traceparent != nil {
+		if job.Trace = *in.Traceparent; len(job.Trace) > maxTrace {
+			return nil, fmt.Errorf("traceparent has %d bytes: at most %d are allowed", len(job.Trace), maxTrace)
+		}
+	}
 	stages, err := parseStages(in, job, h.cfg.Core.MaxTasksPerJob)
 	if err != nil {
 		return nil, err
 	}
+	listed := make([]int32, len(in.Stages)) // tasks of each
 	for i, t := range in.Tasks {
 		if job.Tasks[i], err = parseTask(t, i, stages); err != nil {
 			return nil, err
 		}
+		if len(listed) > 0 {
+			if of := job.Tasks[i].Stage; t.Partition < 0 {
+				job.Tasks[i].Partition = listed[of]
+			}
+			listed[job.Tasks[i].Stage]++
+		}
 	}
 	return job, nil
 }
+
+// maxTrace is longer than any traceparent there is.
+const maxTrace = 128
 
 // parseStages gives a job its stages, and returns their positions. most is the limit of tasks. What else is wrong with
 // stages the core says.
@@ -71,7 +86,7 @@ func parseStages(in *v1.Job, job *frontend.Job, most int) (map[string]int32, err
 			return nil, fmt.Errorf("stage %d: its name has %d bytes: at most %d are allowed", i, len(s.Name), probe.MaxString)
 		}
 		stages[s.Name] = int32(i)
-		job.Stages = append(job.Stages, frontend.Stage{Name: s.Name, After: s.After})
+		job.Stages = append(job.Stages, frontend.Stage{Name: s.Name, After: s.After, Common: s.Common})
 	}
 	if in.Resubmission == nil {
 		return stages, nil
@@ -92,7 +107,38 @@ func parseStages(in *v1.Job, job *frontend.Job, most int) (map[string]int32, err
 		}
 		job.Stages[at].Ran[r.Worker] += int(r.Tasks)
 	}
+	if n := len(in.Resubmission.Made); n > most {
+		return nil, fmt.Errorf("resubmission: made has %d entries: at most %d are allowed, one for each task", n, most)
+	}
+	for i, m := range in.Resubmission.Made {
+		at, known := stages[m.Stage]
+		if !known {
+			return nil, fmt.Errorf("resubmission: made[%d] is of stage %q, which is not among the job's stages: name all of them again", i, m.Stage)
+		}
+		outputs, err := parseOutputs(m.Outputs)
+		if err != nil {
+			return nil, fmt.Errorf("resubmission: made[%d]: %w", i, err)
+		}
+		job.Stages[at].Made = append(job.Stages[at].Made, frontend.Made{Task: probe.TaskIndex(m.Task), Worker: m.Worker, Outputs: outputs})
+	}
 	return stages, nil
+}
+
+func parseOutputs(in []*v1.Output) ([]probe.Output, error) {
+	outputs := make([]probe.Output, len(in))
+	for i, o := range in {
+		outputs[i] = probe.Output{Partition: uint32(o.Partition), Bytes: uint64(o.Bytes), Data: o.Data}
+		if o.Sha256 == nil {
+			continue
+		}
+		digest, err := hex.DecodeString(*o.Sha256)
+		if err != nil || len(digest) != len(outputs[i].Digest) {
+			return nil, fmt.Errorf("outputs[%d]: sha256 %q: give it as the outcome said it", i, clip(*o.Sha256))
+		}
+		copy(outputs[i].Digest[:], digest)
+		outputs[i].File = true
+	}
+	return outputs, nil
 }
 
 // parseTask makes the core's task of the i-th one of a job.
@@ -104,6 +150,10 @@ func parseTask(in *v1.Task, i int, stages map[string]int32) (frontend.Task, erro
 	t := frontend.Task{
 		Index: index, Function: in.FunctionName, Payload: in.Payload, Estimate: micros(in.EstimateUs),
 		Constraint: constraint(in.Constraint), Retryable: in.Retryable, Timeout: micros(in.TimeoutUs), Retries: int(in.Retries),
+		Partition: max(in.Partition, 0), Class: in.Class,
+	}
+	if len(t.Class) > probe.MaxString {
+		return t, fmt.Errorf("task %d: the class has %d bytes: at most %d are allowed", index, len(t.Class), probe.MaxString)
 	}
 	if len(in.FunctionName) > probe.MaxString {
 		return t, fmt.Errorf("task %d: the function's name has %d bytes: at most %d are allowed", index, len(in.FunctionName), probe.MaxString)
@@ -141,7 +191,10 @@ func parseTask(in *v1.Task, i int, stages map[string]int32) (frontend.Task, erro
 }
 
 func parseInput(in *v1.Input) (frontend.Input, error) {
-	input := frontend.Input{Bytes: in.Bytes, Stage: in.Stage}
+	input := frontend.Input{Bytes: in.Bytes, Stage: in.Stage, Pass: frontend.Pass(in.Pass), Partition: in.Partition}
+	if in.Pass < v1.Pass_NONE || in.Pass > v1.Pass_FILE {
+		return input, fmt.Errorf("pass number %d is unknown to this frontend: use one of the enumeration Pass", in.Pass)
+	}
 	for k, c := range in.Copies {
 		if c.Tier != v1.Tier_DISK && c.Tier != v1.Tier_MEMORY {
 			return input, fmt.Errorf("copies[%d]: tier number %d is unknown to this frontend: use one of the enumeration Tier", k, c.Tier)

@@ -237,6 +237,12 @@ func (p *peer) Cancel(ctx context.Context, req *v1.CancelRequest) (*v1.CancelRes
 	return res, lostOwner(p.addr, err)
 }
 
+func (p *peer) CancelTasks(ctx context.Context, req *v1.CancelTasksRequest) (*v1.CancelResponse, error) {
+	req.Caller = p.caller(ctx)
+	res, err := p.client.CancelTasks(ctx, req, callopt.WithRPCTimeout(3*ownerTimeout))
+	return res, lostOwner(p.addr, err)
+}
+
 // Explain returns the answer, a refusal, or neither if there is no answer.
 func (p *peer) Explain(ctx context.Context, req *v1.ExplainRequest) (*v1.ExplainResponse, *v1.Refused) {
 	req = &v1.ExplainRequest{Caller: p.caller(ctx), Handle: req.Handle, Task: req.Task}

@@ -4,33 +4,50 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
+	"github.com/phoebe-sched/phoebe/probe/list"
 )
 
-// Runs is how long the tasks of a function have lately run, over all jobs.
+// Runs is how long the tasks of a function, or of one class of them, have lately run, over all jobs.
 type Runs struct {
+	name              string
+	node              list.Node[*Runs]
 	n                 int
 	longest, shortest time.Duration // near those of some dozens
 	stats             estimate.Stats
 }
 
-// maxRuns bounds the functions that are remembered; only those that a worker has are ever learnt.
+// maxRuns bounds the functions and classes that are remembered: those go that were asked for the longest time ago.
 const maxRuns = 4096
 
-// Runs are those of a function, which it now has if it did not.
-func (v *View) Runs(function string) *Runs {
-	r := v.runs[function]
+// RunsOf is what the runs of a function's tasks of one class are remembered by; "" is no class.
+func RunsOf(function, class string) string {
+	if class == "" {
+		return function
+	}
+	return function + "\x00" + class
+}
+
+// Runs are those that are remembered by a name, which they now are if they were not.
+func (v *View) Runs(name string) *Runs {
+	r := v.runs[name]
 	if r == nil {
 		if len(v.runs) >= maxRuns {
-			clear(v.runs)
+			delete(v.runs, v.recent.Pop().name)
 		}
-		r = &Runs{}
-		v.runs[function] = r
+		r = &Runs{name: name}
+		v.runs[name] = r
+	} else {
+		v.recent.Remove(r)
 	}
+	v.recent.Push(r)
 	return r
 }
 
-// Known are those of a function, or nil.
-func (v *View) KnownRuns(function string) *Runs { return v.runs[function] }
+// KnownRuns are those that are remembered by a name, or nil.
+func (v *View) KnownRuns(name string) *Runs { return v.runs[name] }
+
+// Links makes it an item of lists.
+func (r *Runs) Links() *list.Node[*Runs] { return &r.node }
 
 // Ran takes a run into account. It reports whether more should be told of it to Stats: of short ones a few will do.
 func (r *Runs) Ran(run time.Duration) (more bool) {

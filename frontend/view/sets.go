@@ -14,17 +14,18 @@ import (
 type Need struct {
 	Function string
 	Demand   probe.Demand
-	Files    bool       // it needs some, which a cache is for
+	Files    bool // it needs some, which a cache is for
+	Features probe.Features
 	Of, Own  Constraint // of its job, and its own
 }
 
 // Key is equal for equal needs, and only for those.
 func (n *Need) Key() string {
-	if len(n.Of.Labels)+len(n.Of.Hosts)+len(n.Own.Labels)+len(n.Own.Hosts) == 0 && !n.Files && n.Demand == probe.Slot {
+	if len(n.Of.Labels)+len(n.Of.Hosts)+len(n.Own.Labels)+len(n.Own.Hosts) == 0 && !n.Files && n.Features == 0 && n.Demand == probe.Slot {
 		return n.Function
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\x00%d\x00%d\x00%t", n.Function, n.Demand.CPU, n.Demand.Mem, n.Files)
+	fmt.Fprintf(&b, "%s\x00%d\x00%d\x00%t\x00%x", n.Function, n.Demand.CPU, n.Demand.Mem, n.Files, n.Features)
 	for _, part := range [][]string{n.Of.Labels, n.Of.Hosts, n.Own.Labels, n.Own.Hosts} {
 		b.WriteByte(0)
 		for _, s := range part {
@@ -37,7 +38,7 @@ func (n *Need) Key() string {
 
 func (n *Need) matches(w *Worker) bool {
 	m := &w.welcome
-	return w.functions[n.Function] && n.Demand.Fits(m.Capacity) && (!n.Files || m.Cache != "") &&
+	return w.functions[n.Function] && n.Demand.Fits(m.Capacity) && (!n.Files || m.Cache != "") && w.Has(n.Features) &&
 		n.Of.Matches(m.Labels, m.Host, m.Worker) && n.Own.Matches(m.Labels, m.Host, m.Worker)
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
 	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/list"
 )
 
 // View is what a frontend believes.
@@ -28,9 +29,10 @@ type View struct {
 	sweepSets int    // how many there are when those nobody uses are looked for next
 	turned    []*Set // since it was asked last
 
-	runs  map[string]*Runs
-	trip  time.Duration
-	price time.Duration
+	runs   map[string]*Runs
+	recent list.List[*Runs] // those, the one that was asked for last at the end
+	trip   time.Duration
+	price  time.Duration
 }
 
 // New is a view of no worker. It shares rng with its caller.

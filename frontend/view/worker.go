@@ -82,6 +82,11 @@ func (w *Worker) Welcome() *probe.Welcome { return &w.welcome }
 // Knows reports whether the worker has a function.
 func (w *Worker) Knows(function string) bool { return w.functions[function] }
 
+// Has reports whether the worker has features that this release has, too.
+func (w *Worker) Has(features probe.Features) bool {
+	return w.welcome.Speaks.Features&probe.Spoken.Features&features == features
+}
+
 // Load is what it last said of its load, less what was sent there since; nobody may write to it.
 func (w *Worker) Load() *probe.Load { return &w.load }
 

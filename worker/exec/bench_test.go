@@ -13,7 +13,7 @@ import (
 
 func BenchmarkStartEcho(b *testing.B) {
 	p := newPool(b, NewRegistry())
-	task := Task{Function: "echo", Payload: []byte("x"), MaxResult: 1 << 20}
+	task := Attempt{Function: "echo", Payload: []byte("x"), MaxResult: 1 << 20}
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, res, over := p.Start(task, nil); !over || res.Status != Succeeded {
@@ -29,7 +29,7 @@ func BenchmarkStartFunc(b *testing.B) {
 		b.Fatal(err)
 	}
 	p := newPool(b, r)
-	task := Task{Function: "echo-go", Payload: []byte("x"), MaxResult: 1 << 20}
+	task := Attempt{Function: "echo-go", Payload: []byte("x"), MaxResult: 1 << 20}
 	slots := make(chan struct{}, 16)
 	b.ReportAllocs()
 	for b.Loop() {
@@ -40,7 +40,7 @@ func BenchmarkStartFunc(b *testing.B) {
 
 func BenchmarkStartSleep(b *testing.B) {
 	p := newPool(b, NewRegistry())
-	task := Task{Function: "sleep", Payload: []byte("1h")}
+	task := Attempt{Function: "sleep", Payload: []byte("1h")}
 	b.ReportAllocs()
 	for b.Loop() {
 		p.Start(task, func(Result) {})
@@ -71,7 +71,7 @@ func overshoot(b *testing.B, p *Pool, d time.Duration) {
 	cpu := cpuTime()
 	start := time.Now()
 	var next func(r Result)
-	task := Task{Function: "sleep", Payload: []byte(d.String())}
+	task := Attempt{Function: "sleep", Payload: []byte(d.String())}
 	again := func() {
 		mu.Lock()
 		left--

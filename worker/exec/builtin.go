@@ -54,7 +54,7 @@ type sleeping struct {
 	end   Result // what the timer will report
 }
 
-func (p *Pool) startSleep(t *Task, done func(Result)) (Running, Result, bool) {
+func (p *Pool) startSleep(t *Attempt, done func(Result)) (Running, Result, bool) {
 	start := time.Now()
 	d, err := parseDuration("sleep", t.Payload)
 	if err != nil {

@@ -41,6 +41,7 @@ func Inline() Option { return func(f *function) { f.inline = true } }
 type function struct {
 	run     Func
 	inline  bool // with run only
+	blind   bool // it looks at no context; with inline only
 	sleep   bool
 	process bool
 }
@@ -61,8 +62,8 @@ type Registry struct {
 //	fail   fails with its payload as the error
 func NewRegistry() *Registry {
 	return &Registry{funcs: map[string]function{
-		"echo":  {run: echo, inline: true},
-		"fail":  {run: fail, inline: true},
+		"echo":  {run: echo, inline: true, blind: true},
+		"fail":  {run: fail, inline: true, blind: true},
 		"sleep": {sleep: true},
 		"spin":  {run: spin},
 	}}
@@ -125,8 +126,9 @@ const (
 	Failed           // the function returned an error, the process a non-zero exit code, or it never began
 	Panicked         // a Go function panicked, or a signal ended the process
 	Killed           // Kill or Close came before it ended
-	TimedOut         // Task.Timeout or Task.Deadline passed before it ended
-	TooLarge         // its result was over Task.MaxResult
+	TimedOut         // Attempt.Timeout or Attempt.Deadline passed before it ended
+	TooLarge         // its result was over Attempt.MaxResult
+	NoInput          // an output that was passed to it could not be had
 )
 
 func (s Status) String() string {
@@ -136,10 +138,10 @@ func (s Status) String() string {
 	return fmt.Sprintf("status %d", uint8(s))
 }
 
-var statusNames = [...]string{"succeeded", "failed", "panicked", "killed", "timed out", "too large"}
+var statusNames = [...]string{"succeeded", "failed", "panicked", "killed", "timed out", "too large", "no input"}
 
-// Task is one attempt to run a function.
-type Task struct {
+// Attempt is one try at a task.
+type Attempt struct {
 	Function  string
 	Payload   []byte        // the pool's from Start on
 	Timeout   time.Duration // zero: none
@@ -147,9 +149,19 @@ type Task struct {
 	MaxResult int           // bytes of output; zero: no limit
 	Memory    probe.MiB     // limit on the private memory of a process; zero: none. Go functions share the worker's
 	Files     []string      // paths of the files that the task needs; the pool's from Start on
+
+	// What the task may ask for.
+	Job     probe.JobID
+	Index   probe.TaskIndex
+	Tenant  string
+	Worker  string
+	Demand  probe.Demand
+	Common  []byte         // what its payload has in common with others; nobody writes to it
+	Context *probe.Context // nil: there is nothing else to tell; nobody writes to it
+	Store   Store          // nil: this worker keeps no files
 }
 
-// Result is how a task ended. Output and Err belong to the receiver.
+// Result is how a task ended. What it refers to belongs to the receiver.
 type Result struct {
 	Status Status
 	Output []byte        // only of a task that succeeded
@@ -159,6 +171,11 @@ type Result struct {
 	// MaxRSS is the most memory that a process had, in bytes: to the byte if that is more than the worker itself has had,
 	// else as it was last looked at; 0 if it ended before it was, and of Go functions.
 	MaxRSS int64
+
+	Code   string // of the function's [*Error]
+	Detail []byte
+	Retry  Retry
+	Passed []probe.Output // what the task wrote by [Output], by partition; only if it succeeded
 }
 
 // Running is a task between its start and its end.
@@ -218,7 +235,7 @@ func NewPool(r *Registry) (*Pool, error) {
 //
 // A task that is over already (an Inline function, an unknown function, a bad payload, a closed pool)
 // comes back as its Result with over set; done is not called then and the Running is nil.
-func (p *Pool) Start(t Task, done func(Result)) (r Running, res Result, over bool) {
+func (p *Pool) Start(t Attempt, done func(Result)) (r Running, res Result, over bool) {
 	fn, ok := p.funcs[t.Function]
 	switch {
 	case !ok:
@@ -235,7 +252,7 @@ func (p *Pool) Start(t Task, done func(Result)) (r Running, res Result, over boo
 }
 
 // Inline runs t if that is an Inline function, and reports whether it did: Start would have, but wants a done, which takes memory.
-func (p *Pool) Inline(t *Task) (res Result, over bool) {
+func (p *Pool) Inline(t *Attempt) (res Result, over bool) {
 	fn := p.funcs[t.Function]
 	if !fn.inline {
 		return Result{}, false
@@ -243,8 +260,12 @@ func (p *Pool) Inline(t *Task) (res Result, over bool) {
 	return runInline(fn, t), true
 }
 
-func runInline(fn function, t *Task) Result {
-	return runGuarded(withFiles(context.Background(), t.Files), fn.run, t)
+func runInline(fn function, t *Attempt) Result {
+	if fn.blind {
+		return runGuarded(context.Background(), fn.run, t)
+	}
+	w := newWork(t)
+	return w.conclude(runGuarded(w, fn.run, t))
 }
 
 // enter adds r to the live tasks and calls begin, which must not block, before anyone else can see r;
@@ -338,9 +359,17 @@ func timedOut(after time.Duration) error {
 	return &endedError{TimedOut, fmt.Sprintf("the task ran into its timeout of %v", after)}
 }
 
-// taskContext is the context of a task that starts now. Its cancel must be called in the end.
-func taskContext(t *Task) (context.Context, context.CancelCauseFunc) {
-	ctx, cancel := context.WithCancelCause(withFiles(context.Background(), t.Files))
+func newWork(t *Attempt) *work {
+	w := &work{Context: context.Background(), attempt: *t}
+	if t.Deadline > 0 {
+		w.began = time.Now()
+	}
+	return w
+}
+
+// limit is a context that ends with the attempt's time, if that is limited. Its cancel must be called in the end.
+func limit(ctx context.Context, t *Attempt) (context.Context, context.CancelCauseFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
 	lasts, cause := t.Timeout, timedOut(t.Timeout)
 	if t.Deadline > 0 && (lasts <= 0 || t.Deadline < lasts) {
 		lasts, cause = t.Deadline, &endedError{TimedOut, "the job's deadline has passed"}
@@ -350,21 +379,4 @@ func taskContext(t *Task) (context.Context, context.CancelCauseFunc) {
 	}
 	ctx, stop := context.WithTimeoutCause(ctx, lasts, cause)
 	return ctx, func(cause error) { cancel(cause); stop() }
-}
-
-type filesKey struct{}
-
-func withFiles(ctx context.Context, paths []string) context.Context {
-	if len(paths) == 0 {
-		return ctx
-	}
-	return context.WithValue(ctx, filesKey{}, paths)
-}
-
-// Files returns the absolute paths of the files that a task needs, in the order in which the task names them, from the
-// context that its function got. They are for reading only, and there until the function returns; the slice is not to
-// be changed.
-func Files(ctx context.Context) []string {
-	paths, _ := ctx.Value(filesKey{}).([]string)
-	return paths
 }

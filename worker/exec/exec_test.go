@@ -18,14 +18,14 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // runTask runs one task to its end.
-func runTask(tb testing.TB, p *Pool, t Task) Result {
+func runTask(tb testing.TB, p *Pool, t Attempt) Result {
 	tb.Helper()
 	_, end := startTask(tb, p, t)
 	return <-end
 }
 
 // startTask returns a channel that gets the one result, whichever way it comes.
-func startTask(tb testing.TB, p *Pool, t Task) (Running, <-chan Result) {
+func startTask(tb testing.TB, p *Pool, t Attempt) (Running, <-chan Result) {
 	tb.Helper()
 	end := make(chan Result, 1)
 	var calls atomic.Int32
@@ -83,42 +83,42 @@ func TestFunctions(t *testing.T) {
 	p := newPool(t, reg)
 	for _, tc := range []struct {
 		name   string
-		task   Task
+		task   Attempt
 		status Status
 		output string
 		err    []string // each must occur in Err
 	}{
-		{"echo", Task{Function: "echo", Payload: []byte("hi")}, Succeeded, "hi", nil},
-		{"no files", Task{Function: "files"}, Succeeded, "[]", nil},
-		{"files", Task{Function: "files", Files: []string{"/c/a", "/c/b"}, Timeout: time.Minute}, Succeeded, "[/c/a /c/b]", nil},
-		{"files of an inline function", Task{Function: "files-inline", Files: []string{"/c/a"}}, Succeeded, "[/c/a]", nil},
-		{"echo at the limit", Task{Function: "echo", Payload: []byte("four"), MaxResult: 4}, Succeeded, "four", nil},
-		{"echo over the limit", Task{Function: "echo", Payload: []byte("12345"), MaxResult: 4}, TooLarge, "", []string{"5 bytes", "limit of 4 bytes", "raise the limit"}},
-		{"sleep", Task{Function: "sleep", Payload: []byte("1ms")}, Succeeded, "", nil},
-		{"sleep not at all", Task{Function: "sleep", Payload: []byte("0s")}, Succeeded, "", nil},
-		{"sleep without payload", Task{Function: "sleep"}, Failed, "", []string{`""`, "10ms"}},
-		{"sleep backwards", Task{Function: "sleep", Payload: []byte("-1s")}, Failed, "", []string{`"-1s"`, "10ms"}},
-		{"sleep for ever", Task{Function: "sleep", Payload: []byte("100000h")}, Failed, "", []string{"10 years"}},
-		{"sleep on nonsense", Task{Function: "sleep", Payload: bytes.Repeat([]byte("x"), 1e6)}, Failed, "", []string{`xxx..."`}},
-		{"sleep into the timeout", Task{Function: "sleep", Payload: []byte("1h"), Timeout: time.Millisecond}, TimedOut, "", []string{"timeout of 1ms"}},
-		{"spin", Task{Function: "spin", Payload: []byte("1ms")}, Succeeded, "", nil},
-		{"spin on nonsense", Task{Function: "spin", Payload: []byte("1")}, Failed, "", []string{"spin", `"1"`}},
-		{"spin into the timeout", Task{Function: "spin", Payload: []byte("1h"), Timeout: time.Millisecond}, TimedOut, "", []string{"timeout of 1ms"}},
-		{"fail", Task{Function: "fail", Payload: []byte("no luck")}, Failed, "", []string{"no luck"}},
-		{"fail silently", Task{Function: "fail"}, Failed, "", []string{"failed as asked"}},
-		{"fail at length", Task{Function: "fail", Payload: bytes.Repeat([]byte("\xff\u00e9"), 1e5)}, Failed, "", []string{"?\u00e9?\u00e9", "..."}},
-		{"own function", Task{Function: "reverse", Payload: []byte("abc")}, Succeeded, "cba", nil},
-		{"own function over the limit", Task{Function: "reverse", Payload: []byte("abc"), MaxResult: 2}, TooLarge, "", []string{"3 bytes"}},
-		{"panic", Task{Function: "explode"}, Panicked, "", []string{"out of range", "exec_test.go", "exec.explode"}},
-		{"panic inline", Task{Function: "explode-inline"}, Panicked, "", []string{"out of range", "exec.explode"}},
-		{"fail with nothing to say", Task{Function: "mute"}, Failed, "", []string{"no text"}},
-		{"panic(nil)", Task{Function: "nilpanic"}, Panicked, "", []string{"panic called with nil"}},
-		{"goexit", Task{Function: "goexit"}, Panicked, "", []string{"runtime.Goexit"}},
-		{"wait for the deadline", Task{Function: "wait", Timeout: time.Hour, Deadline: time.Millisecond}, TimedOut, "", []string{"deadline has passed"}},
-		{"timeout before the deadline", Task{Function: "wait", Timeout: time.Millisecond, Deadline: time.Hour}, TimedOut, "", []string{"timeout of 1ms"}},
-		{"timeout outranks a late result", Task{Function: "wait", Timeout: time.Millisecond}, TimedOut, "", []string{"timeout of 1ms"}},
-		{"unknown", Task{Function: "ecoh"}, Failed, "", []string{`"ecoh"`, "register"}},
-		{"processes are off", Task{Function: "exec", Payload: []byte(`{"argv":["true"]}`)}, Failed, "", []string{`"exec"`}},
+		{"echo", Attempt{Function: "echo", Payload: []byte("hi")}, Succeeded, "hi", nil},
+		{"no files", Attempt{Function: "files"}, Succeeded, "[]", nil},
+		{"files", Attempt{Function: "files", Files: []string{"/c/a", "/c/b"}, Timeout: time.Minute}, Succeeded, "[/c/a /c/b]", nil},
+		{"files of an inline function", Attempt{Function: "files-inline", Files: []string{"/c/a"}}, Succeeded, "[/c/a]", nil},
+		{"echo at the limit", Attempt{Function: "echo", Payload: []byte("four"), MaxResult: 4}, Succeeded, "four", nil},
+		{"echo over the limit", Attempt{Function: "echo", Payload: []byte("12345"), MaxResult: 4}, TooLarge, "", []string{"5 bytes", "limit of 4 bytes", "raise the limit"}},
+		{"sleep", Attempt{Function: "sleep", Payload: []byte("1ms")}, Succeeded, "", nil},
+		{"sleep not at all", Attempt{Function: "sleep", Payload: []byte("0s")}, Succeeded, "", nil},
+		{"sleep without payload", Attempt{Function: "sleep"}, Failed, "", []string{`""`, "10ms"}},
+		{"sleep backwards", Attempt{Function: "sleep", Payload: []byte("-1s")}, Failed, "", []string{`"-1s"`, "10ms"}},
+		{"sleep for ever", Attempt{Function: "sleep", Payload: []byte("100000h")}, Failed, "", []string{"10 years"}},
+		{"sleep on nonsense", Attempt{Function: "sleep", Payload: bytes.Repeat([]byte("x"), 1e6)}, Failed, "", []string{`xxx..."`}},
+		{"sleep into the timeout", Attempt{Function: "sleep", Payload: []byte("1h"), Timeout: time.Millisecond}, TimedOut, "", []string{"timeout of 1ms"}},
+		{"spin", Attempt{Function: "spin", Payload: []byte("1ms")}, Succeeded, "", nil},
+		{"spin on nonsense", Attempt{Function: "spin", Payload: []byte("1")}, Failed, "", []string{"spin", `"1"`}},
+		{"spin into the timeout", Attempt{Function: "spin", Payload: []byte("1h"), Timeout: time.Millisecond}, TimedOut, "", []string{"timeout of 1ms"}},
+		{"fail", Attempt{Function: "fail", Payload: []byte("no luck")}, Failed, "", []string{"no luck"}},
+		{"fail silently", Attempt{Function: "fail"}, Failed, "", []string{"failed as asked"}},
+		{"fail at length", Attempt{Function: "fail", Payload: bytes.Repeat([]byte("\xff\u00e9"), 1e5)}, Failed, "", []string{"?\u00e9?\u00e9", "..."}},
+		{"own function", Attempt{Function: "reverse", Payload: []byte("abc")}, Succeeded, "cba", nil},
+		{"own function over the limit", Attempt{Function: "reverse", Payload: []byte("abc"), MaxResult: 2}, TooLarge, "", []string{"3 bytes"}},
+		{"panic", Attempt{Function: "explode"}, Panicked, "", []string{"out of range", "exec_test.go", "exec.explode"}},
+		{"panic inline", Attempt{Function: "explode-inline"}, Panicked, "", []string{"out of range", "exec.explode"}},
+		{"fail with nothing to say", Attempt{Function: "mute"}, Failed, "", []string{"no text"}},
+		{"panic(nil)", Attempt{Function: "nilpanic"}, Panicked, "", []string{"panic called with nil"}},
+		{"goexit", Attempt{Function: "goexit"}, Panicked, "", []string{"runtime.Goexit"}},
+		{"wait for the deadline", Attempt{Function: "wait", Timeout: time.Hour, Deadline: time.Millisecond}, TimedOut, "", []string{"deadline has passed"}},
+		{"timeout before the deadline", Attempt{Function: "wait", Timeout: time.Millisecond, Deadline: time.Hour}, TimedOut, "", []string{"timeout of 1ms"}},
+		{"timeout outranks a late result", Attempt{Function: "wait", Timeout: time.Millisecond}, TimedOut, "", []string{"timeout of 1ms"}},
+		{"unknown", Attempt{Function: "ecoh"}, Failed, "", []string{`"ecoh"`, "register"}},
+		{"processes are off", Attempt{Function: "exec", Payload: []byte(`{"argv":["true"]}`)}, Failed, "", []string{`"exec"`}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			res := runTask(t, p, tc.task)
@@ -143,7 +143,7 @@ func TestFunctions(t *testing.T) {
 func TestSleepIsNeverShort(t *testing.T) {
 	p := newPool(t, NewRegistry())
 	for _, d := range []time.Duration{time.Microsecond, 50 * time.Microsecond, 3 * time.Millisecond} {
-		if res := runTask(t, p, Task{Function: "sleep", Payload: []byte(d.String())}); res.Run < d {
+		if res := runTask(t, p, Attempt{Function: "sleep", Payload: []byte(d.String())}); res.Run < d {
 			t.Errorf("a sleep of %v took %v", d, res.Run)
 		}
 	}
@@ -151,7 +151,7 @@ func TestSleepIsNeverShort(t *testing.T) {
 
 func TestKill(t *testing.T) {
 	p := newPool(t, testRegistry(t, map[string]Func{"wait": untilEnded}))
-	for _, task := range []Task{
+	for _, task := range []Attempt{
 		{Function: "sleep", Payload: []byte("1h")},
 		{Function: "sleep", Payload: []byte("2h"), Timeout: time.Hour},
 		{Function: "spin", Payload: []byte("1h")},
@@ -173,7 +173,7 @@ func TestKillAtTheEnd(t *testing.T) {
 	p := newPool(t, NewRegistry())
 	seen := map[Status]int{}
 	for i := range 400 {
-		r, end := startTask(t, p, Task{Function: "sleep", Payload: []byte("300us")})
+		r, end := startTask(t, p, Attempt{Function: "sleep", Payload: []byte("300us")})
 		for start := time.Now(); time.Since(start) < time.Duration(i)*2*time.Microsecond; {
 		}
 		r.Kill("enough")
@@ -191,7 +191,7 @@ func TestDoneIsNeverCalledWithinStartOrKill(t *testing.T) {
 	for _, f := range []string{"sleep", "wait", "echo"} {
 		end := make(chan struct{})
 		lock <- struct{}{}
-		r, _, over := p.Start(Task{Function: f, Payload: []byte("1h")}, func(Result) {
+		r, _, over := p.Start(Attempt{Function: f, Payload: []byte("1h")}, func(Result) {
 			lock <- struct{}{}
 			<-lock
 			close(end)
@@ -212,7 +212,7 @@ func TestSleepsNeedNoGoroutine(t *testing.T) {
 	const n = 5000
 	end := make(chan Result, n)
 	for i := range n {
-		p.Start(Task{Function: "sleep", Payload: fmt.Appendf(nil, "%dus", 300_000+i)}, func(r Result) { end <- r })
+		p.Start(Attempt{Function: "sleep", Payload: fmt.Appendf(nil, "%dus", 300_000+i)}, func(r Result) { end <- r })
 	}
 	if p.Running() != n {
 		t.Errorf("%d of %d sleep", p.Running(), n)
@@ -237,9 +237,9 @@ func TestClose(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, asleep := startTask(t, p, Task{Function: "sleep", Payload: []byte("1h")})
-	_, waiting := startTask(t, p, Task{Function: "wait"})
-	_, deaf := startTask(t, p, Task{Function: "deaf"})
+	_, asleep := startTask(t, p, Attempt{Function: "sleep", Payload: []byte("1h")})
+	_, waiting := startTask(t, p, Attempt{Function: "wait"})
+	_, deaf := startTask(t, p, Attempt{Function: "deaf"})
 
 	patience := errors.New("no more patience")
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -262,7 +262,7 @@ func TestClose(t *testing.T) {
 		t.Errorf("got %v", res.Status)
 	}
 	for _, f := range []string{"sleep", "wait"} {
-		if res := runTask(t, p, Task{Function: f, Payload: []byte("1h")}); res.Status != Killed {
+		if res := runTask(t, p, Attempt{Function: f, Payload: []byte("1h")}); res.Status != Killed {
 			t.Errorf("%s started after Close: %v", f, res.Status)
 		}
 	}

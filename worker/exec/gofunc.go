@@ -18,18 +18,18 @@ func (g *goRun) Kill(reason string) { g.cancel(killed(reason)) }
 
 // startFunc uses a new goroutine for each task: handing it to one that waits on a channel was measured
 // slower.
-func (p *Pool) startFunc(f Func, t *Task, done func(Result)) (Running, Result, bool) {
-	ctx, cancel := taskContext(t)
+func (p *Pool) startFunc(f Func, t *Attempt, done func(Result)) (Running, Result, bool) {
+	w := newWork(t)
+	ctx, cancel := limit(w, t)
 	g := &goRun{cancel: cancel}
-	task := *t
 	run := func() {
 		res := Result{Status: Panicked, Err: "the function called runtime.Goexit"}
 		defer func() { // deferred for that case
 			cancel(nil)
-			done(res)
+			done(w.conclude(res))
 			p.leave(g)
 		}()
-		res = runGuarded(ctx, f, &task)
+		res = runGuarded(ctx, f, &w.attempt)
 	}
 	if !p.enter(g, func() { go run() }) {
 		cancel(nil)
@@ -43,7 +43,7 @@ var began = time.Now()
 
 // runGuarded runs f and makes a Result of whatever it does. The end of ctx before f returned outranks
 // what f returned: nobody waits for that any more.
-func runGuarded(ctx context.Context, f Func, t *Task) (res Result) {
+func runGuarded(ctx context.Context, f Func, t *Attempt) (res Result) {
 	start := time.Since(began)
 	out, panicked, err := call(ctx, f, t.Payload)
 	res.Run = time.Since(began) - start
@@ -55,6 +55,7 @@ func runGuarded(ctx context.Context, f Func, t *Task) (res Result) {
 		res.Status, res.Err = ended.status, ended.reason
 	case err != nil:
 		res.Status, res.Err = Failed, clip(cmp.Or(err.Error(), "the function returned an error with no text"))
+		res.explain(err)
 	case t.MaxResult > 0 && len(out) > t.MaxResult:
 		res.Status, res.Err = TooLarge, tooLarge(fmt.Sprintf("%d bytes", len(out)), t.MaxResult)
 	default:

@@ -53,12 +53,12 @@ func (pr *process) killGroup() {
 	}
 }
 
-func (p *Pool) startProcess(t *Task, done func(Result)) (Running, Result, bool) {
+func (p *Pool) startProcess(t *Attempt, done func(Result)) (Running, Result, bool) {
 	c, err := decodeCommand(t.Payload)
 	if err != nil {
 		return nil, Result{Status: Failed, Err: clip(err.Error())}, true
 	}
-	ctx, cancel := taskContext(t)
+	ctx, cancel := limit(context.Background(), t)
 	pr := &process{cancel: cancel}
 	task := *t
 	run := func() {
@@ -78,7 +78,7 @@ func failed(format string, args ...any) Result {
 	return Result{Status: Failed, Err: clip(fmt.Sprintf(format, args...))}
 }
 
-func (pr *process) run(ctx context.Context, l *launcher, c Command, t *Task) Result {
+func (pr *process) run(ctx context.Context, l *launcher, c Command, t *Attempt) Result {
 	env := map[string]string{"PATH": os.Getenv("PATH")}
 	maps.Copy(env, c.Env)
 	for i, path := range t.Files {

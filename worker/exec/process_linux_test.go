@@ -47,35 +47,35 @@ func TestProcess(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		cmd    Command
-		task   Task // without Function and Payload
+		task   Attempt // without Function and Payload
 		status Status
 		output string
 		err    []string
 	}{
-		{"argv", Command{Argv: []string{"printf", "%s-%s", "a b", "$HOME"}}, Task{}, Succeeded, "a b-$HOME", nil},
-		{"stdin", Command{Argv: []string{"cat"}, Stdin: "text"}, Task{}, Succeeded, "text", nil},
-		{"stdin of bytes", Command{Argv: []string{"cat"}, StdinBase64: []byte{0, 255, 10}}, Task{}, Succeeded, "\x00\xff\n", nil},
-		{"stdin both ways at once", Command{Argv: []string{"cat"}, Stdin: long}, Task{}, Succeeded, long, nil},
-		{"stdin that nobody reads", Command{Argv: []string{"true"}, Stdin: long}, Task{}, Succeeded, "", nil},
-		{"no stdin", Command{Argv: []string{"cat"}}, Task{}, Succeeded, "", nil},
-		{"environment", Command{Argv: []string{"env"}, Env: map[string]string{"A": "1", "PATH": "/usr/bin:/bin"}}, Task{}, Succeeded, "A=1\nPATH=/usr/bin:/bin\n", nil},
-		{"default environment", Command{Argv: []string{"env"}}, Task{}, Succeeded, "PATH=" + os.Getenv("PATH") + "\n", nil},
-		{"files", Command{Argv: []string{"env"}, Env: map[string]string{"PATH": "/bin:/usr/bin", "PHOEBE_FILE_1": "no"}}, Task{Files: []string{"/c/a", "/c/b\nb"}},
+		{"argv", Command{Argv: []string{"printf", "%s-%s", "a b", "$HOME"}}, Attempt{}, Succeeded, "a b-$HOME", nil},
+		{"stdin", Command{Argv: []string{"cat"}, Stdin: "text"}, Attempt{}, Succeeded, "text", nil},
+		{"stdin of bytes", Command{Argv: []string{"cat"}, StdinBase64: []byte{0, 255, 10}}, Attempt{}, Succeeded, "\x00\xff\n", nil},
+		{"stdin both ways at once", Command{Argv: []string{"cat"}, Stdin: long}, Attempt{}, Succeeded, long, nil},
+		{"stdin that nobody reads", Command{Argv: []string{"true"}, Stdin: long}, Attempt{}, Succeeded, "", nil},
+		{"no stdin", Command{Argv: []string{"cat"}}, Attempt{}, Succeeded, "", nil},
+		{"environment", Command{Argv: []string{"env"}, Env: map[string]string{"A": "1", "PATH": "/usr/bin:/bin"}}, Attempt{}, Succeeded, "A=1\nPATH=/usr/bin:/bin\n", nil},
+		{"default environment", Command{Argv: []string{"env"}}, Attempt{}, Succeeded, "PATH=" + os.Getenv("PATH") + "\n", nil},
+		{"files", Command{Argv: []string{"env"}, Env: map[string]string{"PATH": "/bin:/usr/bin", "PHOEBE_FILE_1": "no"}}, Attempt{Files: []string{"/c/a", "/c/b\nb"}},
 			Succeeded, "PATH=/bin:/usr/bin\nPHOEBE_FILE_0=/c/a\nPHOEBE_FILE_1=/c/b\nb\n", nil},
-		{"dir", Command{Argv: []string{"pwd"}, Dir: dir}, Task{}, Succeeded, dir + "\n", nil},
-		{"no such dir", Command{Argv: []string{"pwd"}, Dir: dir + "/x"}, Task{}, Failed, "", []string{dir + "/x"}},
-		{"no such program", Command{Argv: []string{"phoebe-nonesuch"}}, Task{}, Failed, "", []string{`"phoebe-nonesuch"`, "PATH=" + os.Getenv("PATH")}},
-		{"no such file", Command{Argv: []string{"/phoebe/nonesuch"}}, Task{}, Failed, "", []string{"/phoebe/nonesuch", "no such file"}},
-		{"not executable", Command{Argv: []string{"/etc/passwd"}}, Task{}, Failed, "", []string{"/etc/passwd", "permission denied"}},
-		{"exit code", shell("echo lost; echo why >&2; exit 3"), Task{}, Failed, "", []string{"exit status 3", "stderr: why"}},
-		{"tail of stderr", shell("head -c 99999 /dev/zero | tr '\\0' x >&2; echo the end >&2; exit 1"), Task{}, Failed, "", []string{"stderr: ...xxx", "the end"}},
-		{"signal", shell("kill -SEGV $$"), Task{}, Panicked, "", []string{"segmentation fault"}},
-		{"timeout", Command{Argv: []string{"sleep", "100"}}, Task{Timeout: 20 * time.Millisecond}, TimedOut, "", []string{"timeout of 20ms"}},
-		{"result at the limit", Command{Argv: []string{"printf", "four"}}, Task{MaxResult: 4}, Succeeded, "four", nil},
-		{"result over the limit", Command{Argv: []string{"printf", "fives"}}, Task{MaxResult: 4}, TooLarge, "", []string{"limit of 4 bytes", "raise"}},
-		{"endless result", Command{Argv: []string{"yes"}}, Task{MaxResult: 1 << 20}, TooLarge, "", []string{"limit of 1048576 bytes"}},
-		{"limits", shell("ulimit -c; ulimit -d; ulimit -Hd"), Task{Memory: 64}, Succeeded, "0\n65536\n65536\n", nil},
-		{"memory", shell("head -c 90000000 /dev/zero | tail -c 80000000 >/dev/null"), Task{Memory: 16}, Failed, "", []string{"exit status", "memory"}},
+		{"dir", Command{Argv: []string{"pwd"}, Dir: dir}, Attempt{}, Succeeded, dir + "\n", nil},
+		{"no such dir", Command{Argv: []string{"pwd"}, Dir: dir + "/x"}, Attempt{}, Failed, "", []string{dir + "/x"}},
+		{"no such program", Command{Argv: []string{"phoebe-nonesuch"}}, Attempt{}, Failed, "", []string{`"phoebe-nonesuch"`, "PATH=" + os.Getenv("PATH")}},
+		{"no such file", Command{Argv: []string{"/phoebe/nonesuch"}}, Attempt{}, Failed, "", []string{"/phoebe/nonesuch", "no such file"}},
+		{"not executable", Command{Argv: []string{"/etc/passwd"}}, Attempt{}, Failed, "", []string{"/etc/passwd", "permission denied"}},
+		{"exit code", shell("echo lost; echo why >&2; exit 3"), Attempt{}, Failed, "", []string{"exit status 3", "stderr: why"}},
+		{"tail of stderr", shell("head -c 99999 /dev/zero | tr '\\0' x >&2; echo the end >&2; exit 1"), Attempt{}, Failed, "", []string{"stderr: ...xxx", "the end"}},
+		{"signal", shell("kill -SEGV $$"), Attempt{}, Panicked, "", []string{"segmentation fault"}},
+		{"timeout", Command{Argv: []string{"sleep", "100"}}, Attempt{Timeout: 20 * time.Millisecond}, TimedOut, "", []string{"timeout of 20ms"}},
+		{"result at the limit", Command{Argv: []string{"printf", "four"}}, Attempt{MaxResult: 4}, Succeeded, "four", nil},
+		{"result over the limit", Command{Argv: []string{"printf", "fives"}}, Attempt{MaxResult: 4}, TooLarge, "", []string{"limit of 4 bytes", "raise"}},
+		{"endless result", Command{Argv: []string{"yes"}}, Attempt{MaxResult: 1 << 20}, TooLarge, "", []string{"limit of 1048576 bytes"}},
+		{"limits", shell("ulimit -c; ulimit -d; ulimit -Hd"), Attempt{Memory: 64}, Succeeded, "0\n65536\n65536\n", nil},
+		{"memory", shell("head -c 90000000 /dev/zero | tail -c 80000000 >/dev/null"), Attempt{Memory: 16}, Failed, "", []string{"exit status", "memory"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			task := tc.task
@@ -108,7 +108,7 @@ func TestBadCommand(t *testing.T) {
 		`{"argv":["ls"],"env":{"A=B":""}}`: `"A=B"`,
 		`{"argv":["ls"],"stdin":"a","stdin_base64":"YQ=="}`: "choose one",
 	} {
-		res := runTask(t, p, Task{Function: "exec", Payload: []byte(payload)})
+		res := runTask(t, p, Attempt{Function: "exec", Payload: []byte(payload)})
 		if res.Status != Failed || !strings.Contains(res.Err, want) {
 			t.Errorf("%s: %v (%s), want %q", payload, res.Status, res.Err, want)
 		}
@@ -157,7 +157,7 @@ func TestKillEndsTheProcessGroup(t *testing.T) {
 	p := processPool(t)
 	for _, timeout := range []time.Duration{0, time.Second} {
 		fifo, open := presence(t)
-		r, end := startTask(t, p, Task{
+		r, end := startTask(t, p, Attempt{
 			Function: "exec",
 			Timeout:  timeout,
 			Payload:  command(t, shell("exec 3>"+fifo+"; sleep 100 & echo up >&3; sleep 100")),
@@ -179,7 +179,7 @@ func TestKillEndsTheProcessGroup(t *testing.T) {
 func TestStrayGrandchildDiesWithItsParent(t *testing.T) {
 	p := processPool(t)
 	fifo, open := presence(t)
-	_, end := startTask(t, p, Task{
+	_, end := startTask(t, p, Attempt{
 		Function: "exec",
 		Payload:  command(t, shell("exec 3>"+fifo+"; sleep 100 & echo up >&3; echo result")),
 	})
@@ -198,7 +198,7 @@ func TestStrayOutsideTheGroupHoldsNothingUp(t *testing.T) {
 	}
 	p := processPool(t)
 	fifo, _ := presence(t)
-	res := runTask(t, p, Task{
+	res := runTask(t, p, Attempt{
 		Function: "exec",
 		Payload:  command(t, shell("setsid sh -c 'echo $$ >"+fifo+"; exec sleep 100' & read pid <"+fifo+"; echo $pid")),
 	})
@@ -214,7 +214,7 @@ func TestStrayOutsideTheGroupHoldsNothingUp(t *testing.T) {
 func TestKillBeforeTheStart(t *testing.T) {
 	p := processPool(t)
 	for range 20 { // before, within or after the launch
-		r, end := startTask(t, p, Task{Function: "exec", Payload: command(t, Command{Argv: []string{"sleep", "100"}})})
+		r, end := startTask(t, p, Attempt{Function: "exec", Payload: command(t, Command{Argv: []string{"sleep", "100"}})})
 		r.Kill("at once")
 		if res := <-end; res.Status != Killed || res.Err != "at once" {
 			t.Fatalf("got %v (%s)", res.Status, res.Err)
@@ -233,7 +233,7 @@ func TestCloseKillsProcesses(t *testing.T) {
 	}
 	var ends []<-chan Result
 	for range 5 {
-		_, end := startTask(t, p, Task{Function: "exec", Payload: command(t, Command{Argv: []string{"sleep", "100"}})})
+		_, end := startTask(t, p, Attempt{Function: "exec", Payload: command(t, Command{Argv: []string{"sleep", "100"}})})
 		ends = append(ends, end)
 	}
 	if err := p.Close(context.Background()); err != nil {
@@ -291,7 +291,7 @@ func helper(fifo string) {
 	if err != nil {
 		panic(err)
 	}
-	p.Start(Task{Function: "exec", Payload: payload, Memory: probe.MiB(256)}, func(res Result) { fmt.Println(res) })
+	p.Start(Attempt{Function: "exec", Payload: payload, Memory: probe.MiB(256)}, func(res Result) { fmt.Println(res) })
 	select {}
 }
 
@@ -315,7 +315,7 @@ func BenchmarkProcess(b *testing.B) {
 	p := processPool(b)
 	payload := command(b, Command{Argv: []string{"true"}})
 	for b.Loop() {
-		if res := runTask(b, p, Task{Function: "exec", Payload: payload}); res.Status != Succeeded {
+		if res := runTask(b, p, Attempt{Function: "exec", Payload: payload}); res.Status != Succeeded {
 			b.Fatal(res)
 		}
 	}
@@ -362,7 +362,7 @@ func TestMaxRSS(t *testing.T) {
 	p := processPool(t)
 	run := func(script string) int64 {
 		t.Helper()
-		res := runTask(t, p, Task{Function: "exec", Payload: command(t, shell(script))})
+		res := runTask(t, p, Attempt{Function: "exec", Payload: command(t, shell(script))})
 		if res.Status != Succeeded {
 			t.Fatalf("%+v", res)
 		}

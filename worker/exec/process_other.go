@@ -10,6 +10,6 @@ func newLauncher() *launcher { return &launcher{} }
 
 func (l *launcher) close() {}
 
-func (p *Pool) startProcess(*Task, func(Result)) (Running, Result, bool) {
+func (p *Pool) startProcess(*Attempt, func(Result)) (Running, Result, bool) {
 	panic("exec: AllowProcesses refuses here")
 }

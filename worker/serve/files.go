@@ -17,6 +17,7 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/gossip/view"
 	"github.com/phoebe-sched/phoebe/probe/identity"
 	"github.com/phoebe-sched/phoebe/worker"
+	"github.com/phoebe-sched/phoebe/worker/exec"
 	"github.com/phoebe-sched/phoebe/worker/files"
 )
 
@@ -140,6 +141,18 @@ func (s *Server) fetch(a *worker.Fetch, now time.Time) {
 	s.store.fetches[f.attempt] = f
 	s.store.waiting = append(s.store.waiting, f)
 	s.nextFetch()
+}
+
+// Create implements exec.Store.
+func (st *store) Create() (exec.Draft, error) { return st.cache.Create() }
+
+// Fetch implements exec.Store.
+func (st *store) Fetch(ctx context.Context, f probe.File) (path string, release func(), err error) {
+	held, err := st.cache.Fetch(ctx, f, peersOf(f))
+	if err != nil {
+		return "", nil, err
+	}
+	return held.Path, held.Release, nil
 }
 
 // nextFetch begins fetches, as many as may run. The mutex is held.

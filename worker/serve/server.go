@@ -403,13 +403,23 @@ func (s *Server) perform(now time.Time) {
 // start begins an attempt; one that is over at once is left in s.exits.
 func (s *Server) start(a *worker.Start) {
 	id := a.Launch.Attempt
-	task := exec.Task{
+	task := exec.Attempt{
 		Function:  a.Launch.Function,
 		Payload:   a.Launch.Payload,
 		Timeout:   a.Launch.Timeout,
 		Deadline:  a.Launch.Deadline,
 		MaxResult: s.cfg.MaxResult,
 		Memory:    a.Demand.Mem,
+		Job:       a.Job,
+		Index:     a.Launch.Task,
+		Tenant:    a.Tenant,
+		Worker:    s.cfg.Name,
+		Demand:    a.Demand,
+		Common:    a.Common,
+		Context:   a.Launch.Context,
+	}
+	if s.store.cache != nil {
+		task.Store = &s.store
 	}
 	if len(a.Launch.Files) > 0 {
 		task.Files = s.paths(id)
@@ -423,7 +433,7 @@ func (s *Server) start(a *worker.Start) {
 }
 
 // run has the executor run an attempt, which may be over at once, too.
-func (s *Server) run(id probe.AttemptID, task *exec.Task) {
+func (s *Server) run(id probe.AttemptID, task *exec.Attempt) {
 	running, result, over := s.pool.Start(*task, func(r exec.Result) { s.exited(id, &r) })
 	if over {
 		s.exits = append(s.exits, s.exit(id, &result))
@@ -451,7 +461,8 @@ func (s *Server) exit(id probe.AttemptID, r *exec.Result) worker.Exited {
 			s.failed++
 		}
 	}
-	return worker.Exited{Attempt: id, Status: status, Result: r.Output, Error: r.Err, Run: r.Run, CPU: r.CPU, Memory: probe.MiB((r.MaxRSS + 1<<20 - 1) >> 20)}
+	return worker.Exited{Attempt: id, Status: status, Result: r.Output, Error: r.Err, Run: r.Run, CPU: r.CPU, Memory: probe.MiB((r.MaxRSS + 1<<20 - 1) >> 20),
+		Code: r.Code, Detail: r.Detail, Retry: r.Retry, Outputs: r.Passed}
 }
 
 var statuses = [...]probe.Status{
@@ -461,6 +472,7 @@ var statuses = [...]probe.Status{
 	exec.Killed:    probe.Killed,
 	exec.TimedOut:  probe.TimedOut,
 	exec.TooLarge:  probe.TooLarge,
+	exec.NoInput:   probe.NoInput,
 }
 
 // say puts a message into a connection's outbox. The mutex is held. If nobody writes the connection,

@@ -760,7 +760,47 @@ var table = []mutant{
 	},
 	{
 		"a task that was claimed before its turn, and failed, waits for the stages before its own", "frontend/tasks.go",
-		"case t.group.job.blocks(t.group):", "case false:",
+		"if j.blocks(t.group) { // also if", "if false { // also if",
+	},
+	{
+		"what stages have in common is told again when a link was made again", "frontend/claims.go",
+		"	c.untell(w)\n", "",
+	},
+	{
+		"what stages have in common is forgotten with the job", "frontend/outcomes.go",
+		"acts = c.retract(j, acts)", "_ = c.retract",
+	},
+	{
+		"a function may say that its task is not to be tried again", "frontend/outcomes.go",
+		" && m.Retry != probe.Never {", " {",
+	},
+	{
+		"a task that shuns a worker goes to another one", "frontend/near.go",
+		"return t.shuns == w && t.group.Set.Len() > 1", "return false",
+	},
+	{
+		"a task shuns the only worker in vain", "frontend/near.go",
+		"return t.shuns == w && t.group.Set.Len() > 1", "return t.shuns == w",
+	},
+	{
+		"what is passed comes from its own partition", "frontend/passing.go",
+		".made[in.Partition]", ".made[0]",
+	},
+	{
+		"who does not know of it gets no task that something is passed to", "frontend/admit.go",
+		"need.Features = probe.Passing", "need.Features = 0",
+	},
+	{
+		"another frontend gets what tasks have left", "frontend/passing.go",
+		"j.keep(s, m.Task, m.Worker, m.Outputs)", "_ = m",
+	},
+	{
+		"what a launch has in common with others is there", "worker/places.go",
+		"case !there:\n		return probe.NoCommon", "case false && !there:\n		return probe.NoCommon",
+	},
+	{
+		"what is in common is that of its job", "worker/common.go",
+		"commonKey{job, m.Context.Common}]", "commonKey{number: m.Context.Common}]",
 	},
 	{
 		"the constraint of a job holds for its tasks", "frontend/view/sets.go",

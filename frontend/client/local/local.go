@@ -90,6 +90,9 @@ type Cluster struct {
 	workers   []*wserve.Server
 	keys      *identity.Keys
 	stop      context.CancelFunc // that the keys are watched
+
+	mu      sync.Mutex
+	stopped map[*fserve.Server]bool
 }
 
 // linkTimeout is how long Start waits for links, which take milliseconds.
@@ -357,10 +360,28 @@ func (c *Cluster) Close() error {
 	return errors.Join(errs...)
 }
 
+// StopFrontend ends the i-th frontend at once, for tests of what follows from that.
+func (c *Cluster) StopFrontend(i int) error {
+	f := c.frontends[i]
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stopped[f] {
+		return nil
+	}
+	if c.stopped == nil {
+		c.stopped = map[*fserve.Server]bool{}
+	}
+	c.stopped[f] = true
+	return f.Close()
+}
+
+// StopWorker ends the i-th worker at once, and what it runs.
+func (c *Cluster) StopWorker(i int) error { return c.workers[i].Close() }
+
 func (c *Cluster) closeFrontends() error {
 	var errs []error
-	for _, f := range c.frontends {
-		errs = append(errs, f.Close())
+	for i := range c.frontends {
+		errs = append(errs, c.StopFrontend(i))
 	}
 	return errors.Join(errs...)
 }

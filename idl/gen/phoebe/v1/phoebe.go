@@ -237,6 +237,53 @@ func (p *Tier) Value() (driver.Value, error) {
 	return int64(*p), nil
 }
 
+type Pass int64
+
+const (
+	Pass_NONE   Pass = 0
+	Pass_INLINE Pass = 1
+	Pass_FILE   Pass = 2
+)
+
+func (p Pass) String() string {
+	switch p {
+	case Pass_NONE:
+		return "NONE"
+	case Pass_INLINE:
+		return "INLINE"
+	case Pass_FILE:
+		return "FILE"
+	}
+	return "<UNSET>"
+}
+
+func PassFromString(s string) (Pass, error) {
+	switch s {
+	case "NONE":
+		return Pass_NONE, nil
+	case "INLINE":
+		return Pass_INLINE, nil
+	case "FILE":
+		return Pass_FILE, nil
+	}
+	return Pass(0), fmt.Errorf("not a valid Pass string")
+}
+
+func PassPtr(v Pass) *Pass { return &v }
+func (p *Pass) Scan(value interface{}) (err error) {
+	var result sql.NullInt64
+	err = result.Scan(value)
+	*p = Pass(result.Int64)
+	return
+}
+
+func (p *Pass) Value() (driver.Value, error) {
+	if p == nil {
+		return nil, nil
+	}
+	return int64(*p), nil
+}
+
 type OutcomeKind int64
 
 const (
@@ -365,6 +412,53 @@ func (p *FailureReason) Scan(value interface{}) (err error) {
 }
 
 func (p *FailureReason) Value() (driver.Value, error) {
+	if p == nil {
+		return nil, nil
+	}
+	return int64(*p), nil
+}
+
+type Retry int64
+
+const (
+	Retry_ANYWHERE  Retry = 0
+	Retry_ELSEWHERE Retry = 1
+	Retry_NEVER     Retry = 2
+)
+
+func (p Retry) String() string {
+	switch p {
+	case Retry_ANYWHERE:
+		return "ANYWHERE"
+	case Retry_ELSEWHERE:
+		return "ELSEWHERE"
+	case Retry_NEVER:
+		return "NEVER"
+	}
+	return "<UNSET>"
+}
+
+func RetryFromString(s string) (Retry, error) {
+	switch s {
+	case "ANYWHERE":
+		return Retry_ANYWHERE, nil
+	case "ELSEWHERE":
+		return Retry_ELSEWHERE, nil
+	case "NEVER":
+		return Retry_NEVER, nil
+	}
+	return Retry(0), fmt.Errorf("not a valid Retry string")
+}
+
+func RetryPtr(v Retry) *Retry { return &v }
+func (p *Retry) Scan(value interface{}) (err error) {
+	var result sql.NullInt64
+	err = result.Scan(value)
+	*p = Retry(result.Int64)
+	return
+}
+
+func (p *Retry) Value() (driver.Value, error) {
 	if p == nil {
 		return nil, nil
 	}
@@ -1015,21 +1109,27 @@ var fieldIDToName_Copy = map[int16]string{
 }
 
 type Input struct {
-	Bytes  int64   `thrift:"bytes,1" frugal:"1,default,i64" json:"bytes"`
-	Copies []*Copy `thrift:"copies,2" frugal:"2,default,list<Copy>" json:"copies"`
-	Stage  string  `thrift:"stage,3" frugal:"3,default,string" json:"stage"`
+	Bytes     int64   `thrift:"bytes,1" frugal:"1,default,i64" json:"bytes"`
+	Copies    []*Copy `thrift:"copies,2" frugal:"2,default,list<Copy>" json:"copies"`
+	Stage     string  `thrift:"stage,3" frugal:"3,default,string" json:"stage"`
+	Pass      Pass    `thrift:"pass,4" frugal:"4,default,Pass" json:"pass"`
+	Partition int32   `thrift:"partition,5" frugal:"5,default,i32" json:"partition"`
 }
 
 func NewInput() *Input {
 	return &Input{
-		Bytes: 0,
-		Stage: "",
+		Bytes:     0,
+		Stage:     "",
+		Pass:      Pass_NONE,
+		Partition: 0,
 	}
 }
 
 func (p *Input) InitDefault() {
 	p.Bytes = 0
 	p.Stage = ""
+	p.Pass = Pass_NONE
+	p.Partition = 0
 }
 
 func (p *Input) GetBytes() (v int64) {
@@ -1043,6 +1143,14 @@ func (p *Input) GetCopies() (v []*Copy) {
 func (p *Input) GetStage() (v string) {
 	return p.Stage
 }
+
+func (p *Input) GetPass() (v Pass) {
+	return p.Pass
+}
+
+func (p *Input) GetPartition() (v int32) {
+	return p.Partition
+}
 func (p *Input) SetBytes(val int64) {
 	p.Bytes = val
 }
@@ -1051,6 +1159,12 @@ func (p *Input) SetCopies(val []*Copy) {
 }
 func (p *Input) SetStage(val string) {
 	p.Stage = val
+}
+func (p *Input) SetPass(val Pass) {
+	p.Pass = val
+}
+func (p *Input) SetPartition(val int32) {
+	p.Partition = val
 }
 
 func (p *Input) String() string {
@@ -1064,6 +1178,82 @@ var fieldIDToName_Input = map[int16]string{
 	1: "bytes",
 	2: "copies",
 	3: "stage",
+	4: "pass",
+	5: "partition",
+}
+
+type Output struct {
+	Partition int32   `thrift:"partition,1,required" frugal:"1,required,i32" json:"partition"`
+	Bytes     int64   `thrift:"bytes,2,required" frugal:"2,required,i64" json:"bytes"`
+	Data      []byte  `thrift:"data,3,optional" frugal:"3,optional,binary" json:"data,omitempty"`
+	Sha256    *string `thrift:"sha256,4,optional" frugal:"4,optional,string" json:"sha256,omitempty"`
+}
+
+func NewOutput() *Output {
+	return &Output{}
+}
+
+func (p *Output) InitDefault() {
+}
+
+func (p *Output) GetPartition() (v int32) {
+	return p.Partition
+}
+
+func (p *Output) GetBytes() (v int64) {
+	return p.Bytes
+}
+
+var Output_Data_DEFAULT []byte
+
+func (p *Output) GetData() (v []byte) {
+	if !p.IsSetData() {
+		return Output_Data_DEFAULT
+	}
+	return p.Data
+}
+
+var Output_Sha256_DEFAULT string
+
+func (p *Output) GetSha256() (v string) {
+	if !p.IsSetSha256() {
+		return Output_Sha256_DEFAULT
+	}
+	return *p.Sha256
+}
+func (p *Output) SetPartition(val int32) {
+	p.Partition = val
+}
+func (p *Output) SetBytes(val int64) {
+	p.Bytes = val
+}
+func (p *Output) SetData(val []byte) {
+	p.Data = val
+}
+func (p *Output) SetSha256(val *string) {
+	p.Sha256 = val
+}
+
+func (p *Output) IsSetData() bool {
+	return p.Data != nil
+}
+
+func (p *Output) IsSetSha256() bool {
+	return p.Sha256 != nil
+}
+
+func (p *Output) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("Output(%+v)", *p)
+}
+
+var fieldIDToName_Output = map[int16]string{
+	1: "partition",
+	2: "bytes",
+	3: "data",
+	4: "sha256",
 }
 
 type File struct {
@@ -1117,8 +1307,9 @@ var fieldIDToName_File = map[int16]string{
 }
 
 type Stage struct {
-	Name  string   `thrift:"name,1,required" frugal:"1,required,string" json:"name"`
-	After []string `thrift:"after,2" frugal:"2,default,list<string>" json:"after"`
+	Name   string   `thrift:"name,1,required" frugal:"1,required,string" json:"name"`
+	After  []string `thrift:"after,2" frugal:"2,default,list<string>" json:"after"`
+	Common []byte   `thrift:"common,3,optional" frugal:"3,optional,binary" json:"common,omitempty"`
 }
 
 func NewStage() *Stage {
@@ -1135,11 +1326,27 @@ func (p *Stage) GetName() (v string) {
 func (p *Stage) GetAfter() (v []string) {
 	return p.After
 }
+
+var Stage_Common_DEFAULT []byte
+
+func (p *Stage) GetCommon() (v []byte) {
+	if !p.IsSetCommon() {
+		return Stage_Common_DEFAULT
+	}
+	return p.Common
+}
 func (p *Stage) SetName(val string) {
 	p.Name = val
 }
 func (p *Stage) SetAfter(val []string) {
 	p.After = val
+}
+func (p *Stage) SetCommon(val []byte) {
+	p.Common = val
+}
+
+func (p *Stage) IsSetCommon() bool {
+	return p.Common != nil
 }
 
 func (p *Stage) String() string {
@@ -1152,6 +1359,7 @@ func (p *Stage) String() string {
 var fieldIDToName_Stage = map[int16]string{
 	1: "name",
 	2: "after",
+	3: "common",
 }
 
 type Task struct {
@@ -1167,6 +1375,8 @@ type Task struct {
 	Stage        string      `thrift:"stage,10,optional" frugal:"10,optional,string" json:"stage,omitempty"`
 	Inputs       []*Input    `thrift:"inputs,11,optional" frugal:"11,optional,list<Input>" json:"inputs,omitempty"`
 	Files        []*File     `thrift:"files,12,optional" frugal:"12,optional,list<File>" json:"files,omitempty"`
+	Partition    int32       `thrift:"partition,13" frugal:"13,default,i32" json:"partition"`
+	Class        string      `thrift:"class,14" frugal:"14,default,string" json:"class"`
 }
 
 func NewTask() *Task {
@@ -1177,6 +1387,8 @@ func NewTask() *Task {
 		Retries:    0,
 		Index:      -1,
 		Stage:      "",
+		Partition:  -1,
+		Class:      "",
 	}
 }
 
@@ -1187,6 +1399,8 @@ func (p *Task) InitDefault() {
 	p.Retries = 0
 	p.Index = -1
 	p.Stage = ""
+	p.Partition = -1
+	p.Class = ""
 }
 
 func (p *Task) GetFunctionName() (v string) {
@@ -1261,6 +1475,14 @@ func (p *Task) GetFiles() (v []*File) {
 	}
 	return p.Files
 }
+
+func (p *Task) GetPartition() (v int32) {
+	return p.Partition
+}
+
+func (p *Task) GetClass() (v string) {
+	return p.Class
+}
 func (p *Task) SetFunctionName(val string) {
 	p.FunctionName = val
 }
@@ -1296,6 +1518,12 @@ func (p *Task) SetInputs(val []*Input) {
 }
 func (p *Task) SetFiles(val []*File) {
 	p.Files = val
+}
+func (p *Task) SetPartition(val int32) {
+	p.Partition = val
+}
+func (p *Task) SetClass(val string) {
+	p.Class = val
 }
 
 func (p *Task) IsSetDemand() bool {
@@ -1338,6 +1566,8 @@ var fieldIDToName_Task = map[int16]string{
 	10: "stage",
 	11: "inputs",
 	12: "files",
+	13: "partition",
+	14: "class",
 }
 
 type StageRun struct {
@@ -1387,11 +1617,68 @@ var fieldIDToName_StageRun = map[int16]string{
 	3: "tasks",
 }
 
+type Made struct {
+	Stage   string    `thrift:"stage,1,required" frugal:"1,required,string" json:"stage"`
+	Task    int32     `thrift:"task,2,required" frugal:"2,required,i32" json:"task"`
+	Worker  string    `thrift:"worker,3,required" frugal:"3,required,string" json:"worker"`
+	Outputs []*Output `thrift:"outputs,4,required" frugal:"4,required,list<Output>" json:"outputs"`
+}
+
+func NewMade() *Made {
+	return &Made{}
+}
+
+func (p *Made) InitDefault() {
+}
+
+func (p *Made) GetStage() (v string) {
+	return p.Stage
+}
+
+func (p *Made) GetTask() (v int32) {
+	return p.Task
+}
+
+func (p *Made) GetWorker() (v string) {
+	return p.Worker
+}
+
+func (p *Made) GetOutputs() (v []*Output) {
+	return p.Outputs
+}
+func (p *Made) SetStage(val string) {
+	p.Stage = val
+}
+func (p *Made) SetTask(val int32) {
+	p.Task = val
+}
+func (p *Made) SetWorker(val string) {
+	p.Worker = val
+}
+func (p *Made) SetOutputs(val []*Output) {
+	p.Outputs = val
+}
+
+func (p *Made) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("Made(%+v)", *p)
+}
+
+var fieldIDToName_Made = map[int16]string{
+	1: "stage",
+	2: "task",
+	3: "worker",
+	4: "outputs",
+}
+
 type Resubmission struct {
 	PreviousOwner string      `thrift:"previous_owner,1,required" frugal:"1,required,string" json:"previous_owner"`
 	Ran           []*StageRun `thrift:"ran,2,optional" frugal:"2,optional,list<StageRun>" json:"ran,omitempty"`
 	Count         int32       `thrift:"count,3" frugal:"3,default,i32" json:"count"`
 	AgeUs         int64       `thrift:"age_us,4" frugal:"4,default,i64" json:"age_us"`
+	Made          []*Made     `thrift:"made,5,optional" frugal:"5,optional,list<Made>" json:"made,omitempty"`
 }
 
 func NewResubmission() *Resubmission {
@@ -1426,6 +1713,15 @@ func (p *Resubmission) GetCount() (v int32) {
 func (p *Resubmission) GetAgeUs() (v int64) {
 	return p.AgeUs
 }
+
+var Resubmission_Made_DEFAULT []*Made
+
+func (p *Resubmission) GetMade() (v []*Made) {
+	if !p.IsSetMade() {
+		return Resubmission_Made_DEFAULT
+	}
+	return p.Made
+}
 func (p *Resubmission) SetPreviousOwner(val string) {
 	p.PreviousOwner = val
 }
@@ -1438,9 +1734,16 @@ func (p *Resubmission) SetCount(val int32) {
 func (p *Resubmission) SetAgeUs(val int64) {
 	p.AgeUs = val
 }
+func (p *Resubmission) SetMade(val []*Made) {
+	p.Made = val
+}
 
 func (p *Resubmission) IsSetRan() bool {
 	return p.Ran != nil
+}
+
+func (p *Resubmission) IsSetMade() bool {
+	return p.Made != nil
 }
 
 func (p *Resubmission) String() string {
@@ -1455,6 +1758,7 @@ var fieldIDToName_Resubmission = map[int16]string{
 	2: "ran",
 	3: "count",
 	4: "age_us",
+	5: "made",
 }
 
 type Job struct {
@@ -1470,6 +1774,7 @@ type Job struct {
 	Resubmission *Resubmission `thrift:"resubmission,10,optional" frugal:"10,optional,Resubmission" json:"resubmission,omitempty"`
 	Phases       bool          `thrift:"phases,11" frugal:"11,default,bool" json:"phases"`
 	Stages       []*Stage      `thrift:"stages,12,optional" frugal:"12,optional,list<Stage>" json:"stages,omitempty"`
+	Traceparent  *string       `thrift:"traceparent,13,optional" frugal:"13,optional,string" json:"traceparent,omitempty"`
 }
 
 func NewJob() *Job {
@@ -1556,6 +1861,15 @@ func (p *Job) GetStages() (v []*Stage) {
 	}
 	return p.Stages
 }
+
+var Job_Traceparent_DEFAULT string
+
+func (p *Job) GetTraceparent() (v string) {
+	if !p.IsSetTraceparent() {
+		return Job_Traceparent_DEFAULT
+	}
+	return *p.Traceparent
+}
 func (p *Job) SetId(val string) {
 	p.Id = val
 }
@@ -1592,6 +1906,9 @@ func (p *Job) SetPhases(val bool) {
 func (p *Job) SetStages(val []*Stage) {
 	p.Stages = val
 }
+func (p *Job) SetTraceparent(val *string) {
+	p.Traceparent = val
+}
 
 func (p *Job) IsSetConstraint() bool {
 	return p.Constraint != nil
@@ -1603,6 +1920,10 @@ func (p *Job) IsSetResubmission() bool {
 
 func (p *Job) IsSetStages() bool {
 	return p.Stages != nil
+}
+
+func (p *Job) IsSetTraceparent() bool {
+	return p.Traceparent != nil
 }
 
 func (p *Job) String() string {
@@ -1625,6 +1946,7 @@ var fieldIDToName_Job = map[int16]string{
 	10: "resubmission",
 	11: "phases",
 	12: "stages",
+	13: "traceparent",
 }
 
 type Handle struct {
@@ -1668,13 +1990,19 @@ var fieldIDToName_Handle = map[int16]string{
 type Failure struct {
 	Reason  FailureReason `thrift:"reason,1,required" frugal:"1,required,FailureReason" json:"reason"`
 	Message string        `thrift:"message,2,required" frugal:"2,required,string" json:"message"`
+	Code    *string       `thrift:"code,3,optional" frugal:"3,optional,string" json:"code,omitempty"`
+	Detail  []byte        `thrift:"detail,4,optional" frugal:"4,optional,binary" json:"detail,omitempty"`
+	Retry   Retry         `thrift:"retry,5" frugal:"5,default,Retry" json:"retry"`
 }
 
 func NewFailure() *Failure {
-	return &Failure{}
+	return &Failure{
+		Retry: Retry_ANYWHERE,
+	}
 }
 
 func (p *Failure) InitDefault() {
+	p.Retry = Retry_ANYWHERE
 }
 
 func (p *Failure) GetReason() (v FailureReason) {
@@ -1684,11 +2012,50 @@ func (p *Failure) GetReason() (v FailureReason) {
 func (p *Failure) GetMessage() (v string) {
 	return p.Message
 }
+
+var Failure_Code_DEFAULT string
+
+func (p *Failure) GetCode() (v string) {
+	if !p.IsSetCode() {
+		return Failure_Code_DEFAULT
+	}
+	return *p.Code
+}
+
+var Failure_Detail_DEFAULT []byte
+
+func (p *Failure) GetDetail() (v []byte) {
+	if !p.IsSetDetail() {
+		return Failure_Detail_DEFAULT
+	}
+	return p.Detail
+}
+
+func (p *Failure) GetRetry() (v Retry) {
+	return p.Retry
+}
 func (p *Failure) SetReason(val FailureReason) {
 	p.Reason = val
 }
 func (p *Failure) SetMessage(val string) {
 	p.Message = val
+}
+func (p *Failure) SetCode(val *string) {
+	p.Code = val
+}
+func (p *Failure) SetDetail(val []byte) {
+	p.Detail = val
+}
+func (p *Failure) SetRetry(val Retry) {
+	p.Retry = val
+}
+
+func (p *Failure) IsSetCode() bool {
+	return p.Code != nil
+}
+
+func (p *Failure) IsSetDetail() bool {
+	return p.Detail != nil
 }
 
 func (p *Failure) String() string {
@@ -1701,6 +2068,9 @@ func (p *Failure) String() string {
 var fieldIDToName_Failure = map[int16]string{
 	1: "reason",
 	2: "message",
+	3: "code",
+	4: "detail",
+	5: "retry",
 }
 
 type Phases struct {
@@ -1861,6 +2231,7 @@ type Outcome struct {
 	RunUs    int64       `thrift:"run_us,7" frugal:"7,default,i64" json:"run_us"`
 	Phases   *Phases     `thrift:"phases,8,optional" frugal:"8,optional,Phases" json:"phases,omitempty"`
 	Usage    *Usage      `thrift:"usage,9,optional" frugal:"9,optional,Usage" json:"usage,omitempty"`
+	Outputs  []*Output   `thrift:"outputs,10,optional" frugal:"10,optional,list<Output>" json:"outputs,omitempty"`
 }
 
 func NewOutcome() *Outcome {
@@ -1932,6 +2303,15 @@ func (p *Outcome) GetUsage() (v *Usage) {
 	}
 	return p.Usage
 }
+
+var Outcome_Outputs_DEFAULT []*Output
+
+func (p *Outcome) GetOutputs() (v []*Output) {
+	if !p.IsSetOutputs() {
+		return Outcome_Outputs_DEFAULT
+	}
+	return p.Outputs
+}
 func (p *Outcome) SetTask(val int32) {
 	p.Task = val
 }
@@ -1959,6 +2339,9 @@ func (p *Outcome) SetPhases(val *Phases) {
 func (p *Outcome) SetUsage(val *Usage) {
 	p.Usage = val
 }
+func (p *Outcome) SetOutputs(val []*Output) {
+	p.Outputs = val
+}
 
 func (p *Outcome) IsSetResult_() bool {
 	return p.Result_ != nil
@@ -1976,6 +2359,10 @@ func (p *Outcome) IsSetUsage() bool {
 	return p.Usage != nil
 }
 
+func (p *Outcome) IsSetOutputs() bool {
+	return p.Outputs != nil
+}
+
 func (p *Outcome) String() string {
 	if p == nil {
 		return "<nil>"
@@ -1984,15 +2371,16 @@ func (p *Outcome) String() string {
 }
 
 var fieldIDToName_Outcome = map[int16]string{
-	1: "task",
-	2: "kind",
-	3: "result",
-	4: "failure",
-	5: "worker",
-	6: "attempts",
-	7: "run_us",
-	8: "phases",
-	9: "usage",
+	1:  "task",
+	2:  "kind",
+	3:  "result",
+	4:  "failure",
+	5:  "worker",
+	6:  "attempts",
+	7:  "run_us",
+	8:  "phases",
+	9:  "usage",
+	10: "outputs",
 }
 
 type RunRequest struct {
@@ -2433,6 +2821,83 @@ var fieldIDToName_CancelRequest = map[int16]string{
 	1: "caller",
 	2: "handle",
 	3: "reason",
+}
+
+type CancelTasksRequest struct {
+	Caller *Caller `thrift:"caller,1,optional" frugal:"1,optional,Caller" json:"caller,omitempty"`
+	Handle *Handle `thrift:"handle,2,required" frugal:"2,required,Handle" json:"handle"`
+	Tasks  []int32 `thrift:"tasks,3,required" frugal:"3,required,list<i32>" json:"tasks"`
+	Reason string  `thrift:"reason,4" frugal:"4,default,string" json:"reason"`
+}
+
+func NewCancelTasksRequest() *CancelTasksRequest {
+	return &CancelTasksRequest{
+		Reason: "",
+	}
+}
+
+func (p *CancelTasksRequest) InitDefault() {
+	p.Reason = ""
+}
+
+var CancelTasksRequest_Caller_DEFAULT *Caller
+
+func (p *CancelTasksRequest) GetCaller() (v *Caller) {
+	if !p.IsSetCaller() {
+		return CancelTasksRequest_Caller_DEFAULT
+	}
+	return p.Caller
+}
+
+var CancelTasksRequest_Handle_DEFAULT *Handle
+
+func (p *CancelTasksRequest) GetHandle() (v *Handle) {
+	if !p.IsSetHandle() {
+		return CancelTasksRequest_Handle_DEFAULT
+	}
+	return p.Handle
+}
+
+func (p *CancelTasksRequest) GetTasks() (v []int32) {
+	return p.Tasks
+}
+
+func (p *CancelTasksRequest) GetReason() (v string) {
+	return p.Reason
+}
+func (p *CancelTasksRequest) SetCaller(val *Caller) {
+	p.Caller = val
+}
+func (p *CancelTasksRequest) SetHandle(val *Handle) {
+	p.Handle = val
+}
+func (p *CancelTasksRequest) SetTasks(val []int32) {
+	p.Tasks = val
+}
+func (p *CancelTasksRequest) SetReason(val string) {
+	p.Reason = val
+}
+
+func (p *CancelTasksRequest) IsSetCaller() bool {
+	return p.Caller != nil
+}
+
+func (p *CancelTasksRequest) IsSetHandle() bool {
+	return p.Handle != nil
+}
+
+func (p *CancelTasksRequest) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("CancelTasksRequest(%+v)", *p)
+}
+
+var fieldIDToName_CancelTasksRequest = map[int16]string{
+	1: "caller",
+	2: "handle",
+	3: "tasks",
+	4: "reason",
 }
 
 type CancelResponse struct {
@@ -5402,6 +5867,8 @@ type Phoebe interface {
 
 	Cancel(ctx context.Context, request *CancelRequest) (r *CancelResponse, err error)
 
+	CancelTasks(ctx context.Context, request *CancelTasksRequest) (r *CancelResponse, err error)
+
 	Explain(ctx context.Context, request *ExplainRequest) (r *ExplainResponse, err error)
 
 	Cluster(ctx context.Context, request *ClusterRequest) (r *ClusterResponse, err error)
@@ -5785,6 +6252,100 @@ func (p *PhoebeCancelResult) String() string {
 }
 
 var fieldIDToName_PhoebeCancelResult = map[int16]string{
+	0: "success",
+	1: "refused",
+}
+
+type PhoebeCancelTasksArgs struct {
+	Request *CancelTasksRequest `thrift:"request,1" frugal:"1,default,CancelTasksRequest" json:"request"`
+}
+
+func NewPhoebeCancelTasksArgs() *PhoebeCancelTasksArgs {
+	return &PhoebeCancelTasksArgs{}
+}
+
+func (p *PhoebeCancelTasksArgs) InitDefault() {
+}
+
+var PhoebeCancelTasksArgs_Request_DEFAULT *CancelTasksRequest
+
+func (p *PhoebeCancelTasksArgs) GetRequest() (v *CancelTasksRequest) {
+	if !p.IsSetRequest() {
+		return PhoebeCancelTasksArgs_Request_DEFAULT
+	}
+	return p.Request
+}
+func (p *PhoebeCancelTasksArgs) SetRequest(val *CancelTasksRequest) {
+	p.Request = val
+}
+
+func (p *PhoebeCancelTasksArgs) IsSetRequest() bool {
+	return p.Request != nil
+}
+
+func (p *PhoebeCancelTasksArgs) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("PhoebeCancelTasksArgs(%+v)", *p)
+}
+
+var fieldIDToName_PhoebeCancelTasksArgs = map[int16]string{
+	1: "request",
+}
+
+type PhoebeCancelTasksResult struct {
+	Success *CancelResponse `thrift:"success,0,optional" frugal:"0,optional,CancelResponse" json:"success,omitempty"`
+	Refused *Refused        `thrift:"refused,1,optional" frugal:"1,optional,Refused" json:"refused,omitempty"`
+}
+
+func NewPhoebeCancelTasksResult() *PhoebeCancelTasksResult {
+	return &PhoebeCancelTasksResult{}
+}
+
+func (p *PhoebeCancelTasksResult) InitDefault() {
+}
+
+var PhoebeCancelTasksResult_Success_DEFAULT *CancelResponse
+
+func (p *PhoebeCancelTasksResult) GetSuccess() (v *CancelResponse) {
+	if !p.IsSetSuccess() {
+		return PhoebeCancelTasksResult_Success_DEFAULT
+	}
+	return p.Success
+}
+
+var PhoebeCancelTasksResult_Refused_DEFAULT *Refused
+
+func (p *PhoebeCancelTasksResult) GetRefused() (v *Refused) {
+	if !p.IsSetRefused() {
+		return PhoebeCancelTasksResult_Refused_DEFAULT
+	}
+	return p.Refused
+}
+func (p *PhoebeCancelTasksResult) SetSuccess(x interface{}) {
+	p.Success = x.(*CancelResponse)
+}
+func (p *PhoebeCancelTasksResult) SetRefused(val *Refused) {
+	p.Refused = val
+}
+
+func (p *PhoebeCancelTasksResult) IsSetSuccess() bool {
+	return p.Success != nil
+}
+
+func (p *PhoebeCancelTasksResult) IsSetRefused() bool {
+	return p.Refused != nil
+}
+
+func (p *PhoebeCancelTasksResult) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("PhoebeCancelTasksResult(%+v)", *p)
+}
+
+var fieldIDToName_PhoebeCancelTasksResult = map[int16]string{
 	0: "success",
 	1: "refused",
 }

@@ -15,6 +15,7 @@ type Client interface {
 	Submit(ctx context.Context, request *v1.SubmitRequest, callOptions ...callopt.Option) (r *v1.SubmitResponse, err error)
 	Events(ctx context.Context, request *v1.EventsRequest, callOptions ...callopt.Option) (r *v1.EventsResponse, err error)
 	Cancel(ctx context.Context, request *v1.CancelRequest, callOptions ...callopt.Option) (r *v1.CancelResponse, err error)
+	CancelTasks(ctx context.Context, request *v1.CancelTasksRequest, callOptions ...callopt.Option) (r *v1.CancelResponse, err error)
 	Explain(ctx context.Context, request *v1.ExplainRequest, callOptions ...callopt.Option) (r *v1.ExplainResponse, err error)
 	Cluster(ctx context.Context, request *v1.ClusterRequest, callOptions ...callopt.Option) (r *v1.ClusterResponse, err error)
 	Watch(ctx context.Context, request *v1.WatchRequest, callOptions ...callopt.Option) (r *v1.WatchResponse, err error)
@@ -69,6 +70,11 @@ func (p *kPhoebeClient) Events(ctx context.Context, request *v1.EventsRequest, c
 func (p *kPhoebeClient) Cancel(ctx context.Context, request *v1.CancelRequest, callOptions ...callopt.Option) (r *v1.CancelResponse, err error) {
 	ctx = client.NewCtxWithCallOptions(ctx, callOptions)
 	return p.kClient.Cancel(ctx, request)
+}
+
+func (p *kPhoebeClient) CancelTasks(ctx context.Context, request *v1.CancelTasksRequest, callOptions ...callopt.Option) (r *v1.CancelResponse, err error) {
+	ctx = client.NewCtxWithCallOptions(ctx, callOptions)
+	return p.kClient.CancelTasks(ctx, request)
 }
 
 func (p *kPhoebeClient) Explain(ctx context.Context, request *v1.ExplainRequest, callOptions ...callopt.Option) (r *v1.ExplainResponse, err error) {

@@ -41,6 +41,13 @@ var serviceMethods = map[string]kitex.MethodInfo{
 		false,
 		kitex.WithStreamingMode(kitex.StreamingNone),
 	),
+	"CancelTasks": kitex.NewMethodInfo(
+		cancelTasksHandler,
+		newPhoebeCancelTasksArgs,
+		newPhoebeCancelTasksResult,
+		false,
+		kitex.WithStreamingMode(kitex.StreamingNone),
+	),
 	"Explain": kitex.NewMethodInfo(
 		explainHandler,
 		newPhoebeExplainArgs,
@@ -207,6 +214,31 @@ func newPhoebeCancelArgs() interface{} {
 
 func newPhoebeCancelResult() interface{} {
 	return v1.NewPhoebeCancelResult()
+}
+
+func cancelTasksHandler(ctx context.Context, handler interface{}, arg, result interface{}) error {
+	realArg := arg.(*v1.PhoebeCancelTasksArgs)
+	realResult := result.(*v1.PhoebeCancelTasksResult)
+	success, err := handler.(v1.Phoebe).CancelTasks(ctx, realArg.Request)
+	if err != nil {
+		switch v := err.(type) {
+		case *v1.Refused:
+			realResult.Refused = v
+		default:
+			return err
+		}
+	} else {
+		realResult.Success = success
+	}
+	return nil
+}
+
+func newPhoebeCancelTasksArgs() interface{} {
+	return v1.NewPhoebeCancelTasksArgs()
+}
+
+func newPhoebeCancelTasksResult() interface{} {
+	return v1.NewPhoebeCancelTasksResult()
 }
 
 func explainHandler(ctx context.Context, handler interface{}, arg, result interface{}) error {
@@ -393,6 +425,20 @@ func (p *kClient) Cancel(ctx context.Context, request *v1.CancelRequest) (r *v1.
 	_args.Request = request
 	var _result v1.PhoebeCancelResult
 	if err = p.c.Call(ctx, "Cancel", &_args, &_result); err != nil {
+		return
+	}
+	switch {
+	case _result.Refused != nil:
+		return r, _result.Refused
+	}
+	return _result.GetSuccess(), nil
+}
+
+func (p *kClient) CancelTasks(ctx context.Context, request *v1.CancelTasksRequest) (r *v1.CancelResponse, err error) {
+	var _args v1.PhoebeCancelTasksArgs
+	_args.Request = request
+	var _result v1.PhoebeCancelTasksResult
+	if err = p.c.Call(ctx, "CancelTasks", &_args, &_result); err != nil {
 		return
 	}
 	switch {

@@ -1,0 +1,236 @@
+package client_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/frontend/client/local"
+	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/worker/exec"
+	wserve "github.com/phoebe-sched/phoebe/worker/serve"
+)
+
+// passing is a cluster whose workers have caches, and these functions.
+func passing(t *testing.T, cfg local.Config, functions map[string]exec.Func) (*local.Cluster, *client.Client) {
+	t.Helper()
+	cfg.Registry = exec.NewRegistry()
+	for name, f := range functions {
+		if err := cfg.Registry.Register(name, f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir := t.TempDir()
+	cfg.Worker = func(i int, c *wserve.Config) { c.CacheDir = filepath.Join(dir, fmt.Sprint("worker-", i)) }
+	cluster, err := local.Start(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cluster.Close() })
+	c, err := client.New(cluster.Frontends())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return cluster, c
+}
+
+// leave writes as many bytes as its payload says into partition 0, and their number, as one byte.
+func leave(ctx context.Context, payload []byte) ([]byte, error) {
+	var n int
+	fmt.Sscan(string(payload), &n)
+	out, err := exec.Output(ctx, 0)
+	if err != nil {
+		return nil, err
+	}
+	for n > 0 {
+		some := min(n, 100_000)
+		if _, err := out.Write(bytes.Repeat([]byte{byte(exec.Task(ctx).Index)}, some)); err != nil {
+			return nil, err
+		}
+		n -= some
+	}
+	return nil, out.Close()
+}
+
+// look tells how many bytes each of its inputs has, by Open and by Path.
+func look(ctx context.Context, _ []byte) ([]byte, error) {
+	var said []byte
+	for _, in := range exec.Inputs(ctx) {
+		r, err := in.Open(ctx)
+		if err != nil {
+			return nil, err
+		}
+		all, err := io.ReadAll(r)
+		r.Close()
+		if err != nil || int64(len(all)) != in.Bytes || bytes.Count(all, []byte{byte(in.Task)}) != len(all) {
+			return nil, fmt.Errorf("task %d: %d of %d bytes, %v", in.Task, len(all), in.Bytes, err)
+		}
+		path, err := in.Path(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if again, err := os.ReadFile(path); err != nil || !bytes.Equal(all, again) {
+			return nil, fmt.Errorf("task %d: the file has %d bytes, %v", in.Task, len(again), err)
+		}
+		said = fmt.Appendf(said, "%s.%d:%d ", in.Stage, in.Task, in.Bytes)
+	}
+	return said, nil
+}
+
+func TestPassing(t *testing.T) {
+	_, c := passing(t, local.Config{}, map[string]exec.Func{"leave": leave, "look": look})
+	for _, pass := range []client.Pass{client.Inline, client.AsFile} {
+		job := client.Job{Stages: []client.Stage{{Name: "a"}, {Name: "b", After: []string{"a"}}}}
+		for _, n := range []string{"0", "10", "300000", "3000000"} {
+			job.Tasks = append(job.Tasks, client.Task{Stage: "a", Function: "leave", Payload: []byte(n)})
+		}
+		for range 4 {
+			job.Tasks = append(job.Tasks, client.Task{Stage: "b", Function: "look", Inputs: []client.Input{{Stage: "a", Pass: pass}}})
+		}
+		outs, err := c.Run(t.Context(), job)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range outs[4:] {
+			if want := "a.0:0 a.1:10 a.2:300000 a.3:3000000 "; string(o.Result) != want {
+				t.Errorf("%q: task %d got %q", pass, o.Task, o.Result)
+			}
+		}
+	}
+}
+
+// What was left before a frontend was lost is passed to tasks that start after, and what stages have in common is told again.
+func TestPassingFailsOver(t *testing.T) {
+	release := make(chan struct{})
+	started := make(chan struct{}, 1)
+	cluster, c := passing(t, local.Config{Frontends: 2}, map[string]exec.Func{
+		"leave": leave,
+		"wait": func(ctx context.Context, _ []byte) ([]byte, error) {
+			started <- struct{}{}
+			select {
+			case <-release:
+			case <-ctx.Done():
+			}
+			return nil, nil
+		},
+		"look": func(ctx context.Context, p []byte) ([]byte, error) {
+			said, err := look(ctx, p)
+			return append(said, exec.Common(ctx)...), err
+		},
+	})
+	r, err := c.Submit(t.Context(), client.Job{
+		Stages: []client.Stage{{Name: "a"}, {Name: "w", After: []string{"a"}}, {Name: "b", After: []string{"a", "w"}, Common: []byte("in common")}},
+		Tasks: []client.Task{
+			{Stage: "a", Function: "leave", Payload: []byte("10")},
+			{Stage: "a", Function: "leave", Payload: []byte("1000000")},
+			{Stage: "w", Function: "wait"},
+			{Stage: "b", Function: "look", Inputs: []client.Input{{Stage: "a", Pass: client.Inline}}},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-started
+	for n := 0; n < 2; n++ { // the client has what was left
+		if _, ok := nextOf(r); !ok {
+			t.Fatal("no outcome")
+		}
+	}
+	if err := cluster.StopFrontend(slices.Index(cluster.Frontends(), r.Handle().Owner)); err != nil {
+		t.Fatal(err)
+	}
+	close(release)
+	outs, err := r.Wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if last := outs[len(outs)-1]; string(last.Result) != "a.0:10 a.1:1000000 in common" {
+		t.Errorf("%q", last.Result)
+	}
+}
+
+func nextOf(r *client.Running) (o client.Outcome, ok bool) {
+	for o := range r.Results() {
+		return o, true
+	}
+	return o, false
+}
+
+func TestTaskInfo(t *testing.T) {
+	_, c := passing(t, local.Config{Workers: 1}, map[string]exec.Func{
+		"info": func(ctx context.Context, _ []byte) ([]byte, error) {
+			info := exec.Task(ctx)
+			if info.Attempt < 3 {
+				return nil, errors.New("again")
+			}
+			if left := time.Until(info.Deadline); left <= 0 || left > time.Minute {
+				return nil, exec.Permanent(fmt.Errorf("%v left", left))
+			}
+			info.Deadline = time.Time{}
+			return fmt.Appendf(nil, "%+v", info), nil
+		},
+	})
+	id := client.NewJobID()
+	outs, err := c.Run(t.Context(), client.Job{
+		ID: id, Tenant: "etl", Deadline: time.Minute, Stages: []client.Stage{{Name: "a"}},
+		Tasks: []client.Task{{Stage: "a", Function: "echo"}, {Stage: "a", Function: "info", Retries: 2, Demand: client.Demand{CPU: 2000, Memory: 512}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf("{Job:%s Stage:a Index:1 Partition:1 Attempt:3 Tenant:etl Worker:worker-0 CPU:2000 Memory:512 Deadline:0001-01-01 00:00:00 +0000 UTC Traceparent:}", id)
+	if string(outs[1].Result) != want {
+		t.Errorf("%s\nwant\n%s", outs[1].Result, want)
+	}
+}
+
+// A worker of an earlier release gets no task that something is passed to.
+func TestOldWorkersPassNothing(t *testing.T) {
+	spoken := probe.Spoken
+	probe.Spoken.Features &^= probe.Passing
+	t.Cleanup(func() { probe.Spoken = spoken })
+	_, c := passing(t, local.Config{}, map[string]exec.Func{"leave": leave, "look": look})
+	_, err := c.Run(t.Context(), client.Job{
+		Stages: []client.Stage{{Name: "a"}, {Name: "b", After: []string{"a"}}},
+		Tasks:  []client.Task{{Stage: "a", Function: "leave"}, {Stage: "b", Function: "look", Inputs: []client.Input{{Stage: "a", Pass: client.Inline}}}},
+	})
+	var refused *client.RefusedError
+	if !errors.As(err, &refused) || refused.Reason != client.NoWorker || !strings.Contains(refused.Message, "upgrade the workers") {
+		t.Error(err)
+	}
+}
+
+// A function's error says to programs what it is, and how far it is worth trying again.
+func TestTypedErrors(t *testing.T) {
+	_, c := passing(t, local.Config{}, map[string]exec.Func{
+		"missing": func(ctx context.Context, at []byte) ([]byte, error) {
+			switch worker := exec.Task(ctx).Worker; {
+			case string(at) == "":
+				return nil, &exec.Error{Code: "no_table", Detail: []byte("orders"), Retry: exec.Never, Err: errors.New("it is gone")}
+			case exec.Task(ctx).Attempt == 1:
+				return []byte(worker), &exec.Error{Code: "try_elsewhere", Retry: exec.Elsewhere, Err: errors.New(worker)}
+			default:
+				return []byte(worker), nil
+			}
+		},
+	})
+	_, err := c.Run(t.Context(), client.Job{Tasks: []client.Task{{Function: "missing", Retries: 5}}})
+	var failed *client.TaskError
+	if !errors.As(err, &failed) || failed.Attempts != 1 || failed.Code != "no_table" || string(failed.Detail) != "orders" || failed.Retry != client.RetryNever || failed.Message != "no_table: it is gone" {
+		t.Errorf("%+v", failed)
+	}
+	outs, err := c.Run(t.Context(), client.Job{Tasks: []client.Task{{Function: "missing", Payload: []byte("x"), Retries: 5}}})
+	if err != nil || outs[0].Attempts != 2 {
+		t.Errorf("%+v, %v", outs, err)
+	}
+}

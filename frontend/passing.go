@@ -1,0 +1,132 @@
+package frontend
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/phoebe-sched/phoebe/frontend/estimate"
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+// What tasks leave is passed to those of later stages: what is small by way of the frontend, what is large as files of the
+// workers that made it.
+
+const (
+	// maxInline is the largest output that goes by way of the frontend, and maxCarried bounds all of them that one task gets.
+	maxInline  = 256 << 10
+	maxCarried = 4 << 20
+)
+
+// checkPassing says what stages need of workers, and how much of what they leave goes by way of the frontend. Tasks are
+// counted, and the names of stages known to be right.
+func (c *jobs) checkPassing(j *job, numbers map[string]int) *RefusedError {
+	budget := make([]int, len(j.stages)) // bytes of all outputs in a partition
+	for i := range budget {
+		if n := len(j.Stages[i].Common); n > c.cfg.MaxPayload {
+			return &RefusedError{Reason: TooBigJob, Message: fmt.Sprintf("stage %q: common payload of %d bytes, the limit is %d: pass a reference to the data instead", j.Stages[i].Name, n, c.cfg.MaxPayload)}
+		}
+		budget[i] = maxCarried
+		j.stages[i].passes = len(j.Stages[i].Common) > 0
+	}
+	for i := range j.Tasks {
+		t := &j.Tasks[i]
+		n := t.passed()
+		for k := range t.Inputs {
+			in := &t.Inputs[k]
+			if in.Pass == NotPassed {
+				continue
+			}
+			from := numbers[in.Stage]
+			j.stages[from].passes, j.stages[t.Stage].passes = true, true
+			if budget[from] = min(budget[from], maxCarried/n); in.Pass == File {
+				budget[from] = 0
+			}
+		}
+	}
+	for i := range j.stages {
+		s := &j.stages[i]
+		s.inline = min(maxInline, budget[i]/max(s.left, 1))
+		for k := range j.Stages[i].Made {
+			m := &j.Stages[i].Made[k]
+			j.keep(s, m.Task, m.Worker, m.Outputs)
+		}
+		j.kept += len(j.Stages[i].Common)
+	}
+	j.payloads += j.kept
+	return nil
+}
+
+// keep remembers what a task of a stage has left.
+func (j *job) keep(s *stage, task probe.TaskIndex, worker string, outputs []probe.Output) {
+	if s.made == nil {
+		s.made = map[int32][]made{}
+	}
+	for i := range outputs {
+		o := &outputs[i]
+		list := s.made[int32(o.Partition)]
+		at, _ := slices.BinarySearchFunc(list, task, func(m made, task probe.TaskIndex) int { return cmp.Compare(m.task, task) })
+		s.made[int32(o.Partition)] = slices.Insert(list, at, made{task, worker, o})
+		j.kept += len(o.Data)
+	}
+}
+
+// leaves remembers what a task that has ended well leaves for later stages.
+func (c *jobs) leaves(t *task, w *worker, outputs []probe.Output) {
+	j := t.group.job
+	if len(j.stages) == 0 {
+		return
+	}
+	before := j.kept
+	j.keep(&j.stages[t.group.number], t.spec.Index, w.Welcome().Worker, outputs)
+	c.unload(j, before-j.kept)
+}
+
+// madeFor is what was left for an input that is passed.
+func (j *job) madeFor(in *Input) []made { return j.stages[j.number(in.Stage)].made[in.Partition] }
+
+// number is the position of a stage.
+func (j *job) number(name string) int {
+	return slices.IndexFunc(j.Stages, func(s Stage) bool { return s.Name == name })
+}
+
+// weigh notes what is passed with a task that waits no more for the stages before its own.
+func (t *task) weigh() {
+	t.carries = 0
+	for i := range t.spec.Inputs {
+		if in := &t.spec.Inputs[i]; in.Pass != NotPassed {
+			for _, m := range t.group.job.madeFor(in) {
+				t.carries += len(m.output.Data)
+			}
+		}
+	}
+	if t.carries > 0 {
+		t.group.Carries(t.weight())
+	}
+}
+
+// weight is how many bytes go with a task to its worker.
+func (t *task) weight() int { return len(t.spec.Payload) + t.carries }
+
+// passedFrom is where an input is that is passed.
+func (j *job) passedFrom(in *Input) []estimate.Input {
+	var ins []estimate.Input
+	at := map[string]int{}
+	for _, m := range j.madeFor(in) {
+		i, known := at[m.worker]
+		switch {
+		case !m.output.File:
+		case !known && len(ins) < MaxInputs:
+			at[m.worker] = len(ins)
+			ins = append(ins, estimate.Input{Bytes: int64(m.output.Bytes), Copies: []estimate.Copy{{At: m.worker}}})
+		case known:
+			ins[i].Bytes += int64(m.output.Bytes)
+		}
+	}
+	return ins
+}
+
+// lacks says that no worker knows what a stage needs, for people.
+func lacks(t *Task) string {
+	return fmt.Sprintf("task %d: its stage has a common payload, or outputs are passed, and no worker that could run %q knows of that: upgrade the workers", t.Index, t.Function)
+}

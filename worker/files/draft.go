@@ -1,0 +1,142 @@
+package files
+
+import (
+	"crypto/sha256"
+	"errors"
+	"hash"
+	"os"
+	"time"
+)
+
+// Draft is a file that a task of this worker writes, and that becomes an entry when it is complete. It is not for
+// concurrent use. Commit or Abort must follow.
+type Draft struct {
+	cache  *Cache
+	file   *os.File
+	path   string
+	sum    hash.Hash
+	bytes  uint64
+	charge uint64 // of the cache, which it has reserved
+}
+
+// draftStep is how much room a draft reserves at a time.
+const draftStep = 1 << 20
+
+// Create begins a file.
+func (c *Cache) Create() (*Draft, error) {
+	c.mu.Lock()
+	path, closed := c.partial(), c.closed
+	c.mu.Unlock()
+	if closed {
+		return nil, ErrClosed
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, c.diskFailure(err)
+	}
+	return &Draft{cache: c, file: file, path: path, sum: sha256.New()}, nil
+}
+
+// Write implements io.Writer. It fails if there is no room for more.
+func (d *Draft) Write(b []byte) (int, error) {
+	if end := d.bytes + uint64(len(b)); end > d.charge {
+		if err := d.reserve(charge(end + draftStep)); err != nil {
+			if err := d.reserve(charge(end)); err != nil { // there may be just enough
+				return 0, err
+			}
+		}
+	}
+	n, err := disk{d.cache, d.file}.Write(b)
+	d.sum.Write(b[:n])
+	d.bytes += uint64(n)
+	return n, err
+}
+
+// reserve has so many bytes of the cache reserved.
+func (d *Draft) reserve(bytes uint64) error {
+	c := d.cache
+	c.mu.Lock()
+	defer c.unlock()
+	c.used -= d.charge
+	other, err := c.makeRoom(bytes)
+	if other != nil { // what is called off will make room, and is not worth the wait
+		err = fail(NoSpace, "", "there is no room for %d bytes now", bytes)
+	}
+	if err == nil {
+		d.charge = bytes
+	}
+	c.used += d.charge
+	return err
+}
+
+// Commit makes the file an entry, which stays like any that was used last, and returns its digest.
+func (d *Draft) Commit() (digest [32]byte, err error) {
+	d.sum.Sum(digest[:0])
+	if err := errors.Join(d.file.Chmod(0o500), d.file.Close()); err != nil {
+		d.Abort()
+		return digest, d.cache.diskFailure(err)
+	}
+	for {
+		e, other, err := d.place(digest)
+		switch {
+		case other != nil:
+			<-other.done
+		case err != nil || e == nil: // it is there already
+			d.Abort()
+			return digest, err
+		default:
+			d.cache.age(e)
+			return digest, nil
+		}
+	}
+}
+
+// place makes the file the entry of its digest, if there is none. If one is being fetched, it returns that.
+func (d *Draft) place(digest [32]byte) (_ *entry, other *fetch, err error) {
+	c := d.cache
+	c.mu.Lock()
+	defer c.unlock()
+	switch e := c.entries[digest]; {
+	case c.closed:
+		return nil, nil, ErrClosed
+	case e != nil && e.state == coming:
+		return nil, e.fetch, nil
+	case e != nil:
+		return nil, nil, nil
+	}
+	if err := os.Rename(d.path, c.path(digest)); err != nil {
+		return nil, nil, c.diskFailure(err)
+	}
+	e := newEntry(digest, d.bytes)
+	e.state = verified
+	e.stamp, _ = stampOf(c.path(digest)) // if it is gone, the next hit finds that out
+	c.entries[digest] = e
+	c.used += e.charge - d.charge
+	d.charge = 0
+	c.rest(e)
+	c.note(digest, true)
+	return e, nil, nil
+}
+
+// age lets an entry grow so old that a change of it would show, if that takes less than to hash it again.
+func (c *Cache) age(e *entry) {
+	if e.bytes < large {
+		return
+	}
+	time.Sleep(tick)
+	c.mu.Lock()
+	defer c.unlock()
+	e.stamp.taken = time.Now()
+}
+
+// Abort throws the file away.
+func (d *Draft) Abort() {
+	d.file.Close()
+	os.Remove(d.path)
+	c := d.cache
+	c.mu.Lock()
+	defer c.unlock()
+	c.used -= d.charge
+	d.charge = 0
+	c.roomFreed()
+}
