@@ -182,15 +182,17 @@ func (s *Sampler) toIdle(w *Want, bundle, all int) (rides int) {
 const maxSticky = 8
 
 // places probes n workers of a random sample: first those where the group has no place and none is
-// planned, then any. A sticky place comes round again and again, but only in one slot at a time, so there it
-// asks for one in each slot, unless its tasks are so short that it is back soon; without that, a job could not have all the slots
-// that fall free together at a worker, and later ones would overtake it. Workers that are held by long tasks come last.
+// planned, then any. A sticky place comes round again and again, but only in one slot at a time, so where there are
+// fewer workers than that, it asks for one in each slot, unless its tasks are so short that it is back soon; without that, a job
+// could not have all the slots that fall free together at a worker, and later ones would overtake it. Workers that are held
+// by long tasks come last.
 func (s *Sampler) places(w *Want, t *Tactic, n int, now time.Time) {
+	share := (n + w.Set.Len() - 1) / max(1, w.Set.Len())
 	each := func(row *view.Worker) int {
 		if !w.Policy.Sticky || t.Single {
 			return 1
 		}
-		return max(1, min(w.Demand.Times(row.Welcome().Capacity), w.Queue.Len(), maxSticky))
+		return max(1, min(share, w.Demand.Times(row.Welcome().Capacity), w.Queue.Len(), maxSticky))
 	}
 	spared := 0 // how many held ones may be passed over
 	if s.view.Held() > 0 {

@@ -727,6 +727,10 @@ var table = []mutant{
 		"if spared > 0 && s.view.IsHeld(row, now) {", "if false {",
 	},
 	{
+		"a job asks a worker for no more places than its share", "frontend/place/place.go",
+		"min(share, w.Demand", "min(share+maxSticky, w.Demand",
+	},
+	{
 		"gossip on another run of a worker does not count", "frontend/view/load.go",
 		"r.Incarnation != w.welcome.Incarnation ||", "",
 	},
