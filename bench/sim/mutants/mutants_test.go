@@ -56,7 +56,11 @@ type suite struct {
 
 // suites are those that a core must pass, the quickest first.
 func suites(core string) []suite {
-	others := []string{"./" + core, "-skip", "^TestScripts$"}
+	others := []string{"./" + core}
+	if core == "frontend" {
+		others = append(others, "./frontend/place", "./frontend/view")
+	}
+	others = append(others, "-skip", "^TestScripts$")
 	if core == "worker" { // the same histories each time, and no traces of those that fail
 		others = append(others, "-rapid.seed=1", "-rapid.nofailfile", "-rapid.shrinktime=0s")
 	}
