@@ -16,32 +16,28 @@ func cpu() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// TestLinks measures what links take, and how long it takes until all are up. PHOEBE_LINKS is "frontends workers", such as
-// "20 100".
+// TestLinks measures what links take, and how long it takes until all are up. PHOEBE_LINKS is "frontends workers plain", or tls
+// in its place, such as "20 100 tls". A process measures one of them: what one leaves behind, the other would use.
 func TestLinks(t *testing.T) {
 	var frontends, workers int
-	if _, err := fmt.Sscan(os.Getenv("PHOEBE_LINKS"), &frontends, &workers); err != nil {
-		t.Skip(`wants PHOEBE_LINKS="frontends workers"`)
+	var by, dir string
+	if _, err := fmt.Sscan(os.Getenv("PHOEBE_LINKS"), &frontends, &workers, &by); err != nil {
+		t.Skip(`wants PHOEBE_LINKS="frontends workers tls", or plain`)
+	}
+	if by == "tls" {
+		dir = keysOf(t, "frontend+worker")["frontend+worker"]
 	}
 	wserve.RaiseFileLimit(1 << 16)
-	dir := keysOf(t, "frontend+worker")["frontend+worker"]
-	for range 3 {
-		for _, dir := range []string{"", dir} {
-			before, used := memory(), cpu()
-			began := time.Now()
-			c, err := start(Config{Frontends: frontends, Workers: workers, TLSDir: dir})
-			if err == nil {
-				err = c.awaitLinks(t.Context())
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			took, n := time.Since(began), frontends*workers
-			t.Logf("TLS %v: %d links up after %v and %v of CPU, %.1f KB each for both ends and their parts", dir != "", n,
-				took.Round(time.Millisecond), (cpu() - used).Round(time.Millisecond), float64(memory()-before)/1024/float64(n))
-			if err := c.Close(); err != nil {
-				t.Fatal(err)
-			}
-		}
+	before, used, began := memory(), cpu(), time.Now()
+	c, err := start(Config{Frontends: frontends, Workers: workers, TLSDir: dir})
+	if err == nil {
+		err = c.awaitLinks(t.Context())
 	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	took, n := time.Since(began), frontends*workers
+	t.Logf("%s: %d links up after %v and %v of CPU, %.1f KB each for both ends and their parts", by, n,
+		took.Round(time.Millisecond), (cpu() - used).Round(time.Millisecond), float64(memory()-before)/1024/float64(n))
 }
