@@ -85,10 +85,9 @@ func (l *Log) Note(e Entry, err error) {
 func (l *Log) write() {
 	defer close(l.done)
 	w := bufio.NewWriterSize(l.file, 64<<10)
-	enc := json.NewEncoder(w)
 	waiting := 0
 	for e := range l.entries {
-		_ = enc.Encode(e) // into w, whose error Flush returns
+		_ = json.NewEncoder(w).Encode(e) // into w, whose error Flush returns; an encoder that has failed would write no more
 		if waiting++; len(l.entries) > 0 {
 			continue
 		}
