@@ -143,3 +143,41 @@ func TestDeadlineThatAWorkerTells(t *testing.T) {
 		t.Errorf("%d of 2 tasks have ended", ended)
 	}
 }
+
+// A task that gets a later turn of a place was in the queue from when the places of its job were, not on the way there.
+func TestPhasesOfALaterTurn(t *testing.T) {
+	f := newFleet(t, 1, 1, Config{})
+	j := jobWith("x", Task{}, Task{})
+	j.Policy, _ = ParsePolicy("late-binding")
+	way := time.Millisecond
+	res := probe.ResID(0)
+	for _, a := range f.step(Submit{j}) {
+		if s, ok := a.(Send); ok {
+			res = s.Msg.(probe.Reserve).First
+		}
+	}
+	run := 100 * time.Millisecond
+	f.now = f.now.Add(2 * way)
+	for turn := range 2 {
+		var bound probe.Launch
+		for _, a := range f.step(Received{0, probe.Ready{Res: res + probe.ResID(turn), Turn: 1}}) {
+			if s, ok := a.(Send); ok {
+				if b, ok := s.Msg.(probe.Bind); ok {
+					bound = b.Launch
+				}
+			}
+		}
+		f.now = f.now.Add(2*way + run)
+		for _, a := range f.step(Received{0, &probe.Finished{Attempt: bound.Attempt, Held: 2 * way, Run: run}}) {
+			if d, ok := a.(*Done); ok {
+				if link := d.Outcome.Phases.Queued - d.Outcome.Phases.Sampled; link != way {
+					t.Errorf("task %d was on the way for %v, want %v", d.Outcome.Task, link, way)
+				}
+				turn = -1
+			}
+		}
+		if turn >= 0 {
+			t.Fatal("no outcome")
+		}
+	}
+}

@@ -142,14 +142,11 @@ func (t *task) phases(m *probe.Finished, now time.Time) Phases {
 	way := t.trip(m, now) / 2
 	p.Finished = end - way
 	p.Started = p.Finished - m.Run
-	p.Queued = p.Sampled + way
-	if m.Held > 0 {
-		p.Queued = p.Ready - way - m.Waited
-	} else {
+	p.Queued = p.Sampled + way // with the places of its job, which it waits for together with the other tasks
+	if m.Held == 0 {
 		p.Ready = max(p.Queued, p.Started-m.Launch)
 		p.Bound = p.Ready
 	}
-	p.Queued = max(p.Queued, p.Sampled)
 	return p
 }
 

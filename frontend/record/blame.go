@@ -11,7 +11,7 @@ const (
 	Fetch                              // of the queue, while the task's files were not there
 	Excess                             // of the run, what was more than expected
 	Outside                            // of a task of which it is not known what became of it where
-	OwnTenant                          // of the queue, behind short tasks of its own tenant; what of it is left to Queue is not known
+	OwnTenant                          // of the queue, behind short tasks of its own tenant; Queue has what went to other tasks of its job, or is not known
 	OtherTenants                       // behind short tasks of others
 	LongTasks                          // behind long tasks
 	ClosedShare                        // while there was room, but closed to it
@@ -102,8 +102,8 @@ func (b *Blame) add(a *Attempt, released, done time.Duration) {
 	}
 }
 
-// addWaits blames a task's time in the queue on what its worker says that the wait was for, and returns how much that is: all of it,
-// or nothing.
+// addWaits blames a task's time in the queue on what its worker says that the last wait was for, and returns how much that is. Before
+// that, the places of its job were taken by other tasks of it.
 func (b *Blame) addWaits(a *Attempt, queue time.Duration) time.Duration {
 	all, sum, given := uint64(0), uint64(0), time.Duration(0)
 	for _, us := range a.Waits {
@@ -112,6 +112,7 @@ func (b *Blame) addWaits(a *Attempt, queue time.Duration) time.Duration {
 	if all == 0 {
 		return 0
 	}
+	queue = min(queue, time.Duration(all)*time.Microsecond)
 	for i, us := range a.Waits {
 		sum += uint64(us)
 		until := time.Duration(float64(queue) * (float64(sum) / float64(all)))

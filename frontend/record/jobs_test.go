@@ -297,6 +297,10 @@ func TestBlame(t *testing.T) {
 			t.Errorf("%v is blamed for %v, want %d us", kind, got[kind], us)
 		}
 	}
+	later := &past{Response: 9 * time.Millisecond, Attempts: []Attempt{{Ends: ends(1, 1, 5, 6, 7, 8, 9), Waits: [waitKinds]uint32{0, 0, 500}}}}
+	if got := NewBlame(nil, later.Response, later.Attempts); got[LongTasks] != 500*time.Microsecond || got[Queue] != 3500*time.Microsecond {
+		t.Errorf("a task that had its turn after others of its job: %v", got)
+	}
 	lost := &past{Response: time.Second, Attempts: []Attempt{{Ends: [Phases]time.Duration{Delivery: 900 * time.Millisecond}}}}
 	if got := NewBlame(nil, lost.Response, lost.Attempts); got[Outside] != 900*time.Millisecond || got[Delivery] != 100*time.Millisecond {
 		t.Errorf("a task that was lost: %v", got)
