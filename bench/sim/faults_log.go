@@ -22,9 +22,8 @@ func describe(x any) string {
 		m = x.Msg
 	case *worker.Send:
 		m = x.Msg
-	case *worker.Exited:
-		m = *x
 	}
+	m = value(m)
 	switch m := m.(type) {
 	case probe.Ping, probe.Pong, frontend.Wake, worker.Wake, frontend.Submit: // of the last, the client tells
 		return ""
@@ -54,6 +53,21 @@ func describe(x any) string {
 	return s
 }
 
+// value is what a message, event or action is that comes by its address, and what those are that a frame has.
+func value(m any) any {
+	if v := reflect.ValueOf(m); v.Kind() == reflect.Pointer {
+		m = v.Elem().Interface()
+	}
+	if f, ok := m.(frontend.Frame); ok {
+		msgs := make([]any, len(f.Msgs))
+		for i := range f.Msgs {
+			msgs[i] = value(f.Msgs[i])
+		}
+		return msgs
+	}
+	return m
+}
+
 // short is a message with the beginning of its payloads only.
 func short(m any) any {
 	cut := func(launches ...probe.Launch) []probe.Launch {
@@ -73,7 +87,7 @@ func short(m any) any {
 	case probe.Enqueue:
 		m.Launch = cut(m.Launch)[0]
 		return m
-	case *worker.Start:
+	case worker.Start:
 		m.Launch = cut(m.Launch)[0]
 		return m
 	}
@@ -84,6 +98,9 @@ func short(m any) any {
 func withoutMatrix(m any) (any, string) {
 	v := reflect.New(reflect.TypeOf(m)).Elem()
 	v.Set(reflect.ValueOf(m))
+	if v.Kind() != reflect.Struct {
+		return m, ""
+	}
 	at := v
 	if load := v.FieldByName("Load"); load.IsValid() && load.Kind() == reflect.Struct {
 		at = load
