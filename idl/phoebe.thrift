@@ -81,12 +81,12 @@ struct Copy {
 
 // Data that a task reads: where copies of it are, or the stage whose output it is, which lies where the tasks of
 // that stage have run. phoebe places tasks near their inputs; of data, it moves only what tasks have left for later
-// stages, where pass says so.
+// stages, where passing says so.
 struct Input {
   1: i64 bytes = 0,
   2: list<Copy> copies,     // at most 16
   3: string stage = "",     // instead: one that the task's own comes after
-  4: Pass pass = Pass.NONE, // of what the stage's tasks have left
+  4: Pass passing = Pass.NONE, // of what the stage's tasks have left
   5: i32 partition = 0,     // in this partition
 }
 

@@ -138,7 +138,7 @@ func TestEffectiveSettings(t *testing.T) {
 	}
 	for _, want := range []string{
 		"phoebe worker would run with:", "slots 7 --slots", "name of the environment $PHOEBE_WORKER_NAME", "max-result 2MiB " + file + ":3",
-		"weights a=1;b=2 " + file + ":4", "order fifo default", "memory - default",
+		"weights a=1;b=2 " + file + ":4", "order fair default", "memory - default",
 	} {
 		if !slices.Contains(rows, want) {
 			t.Errorf("%q is missing:\n%s", want, out)

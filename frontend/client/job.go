@@ -239,7 +239,7 @@ func (t *Task) fill(w *v1.Task) error {
 		if err != nil {
 			return err
 		}
-		input := &v1.Input{Bytes: in.Bytes, Stage: in.Stage, Pass: pass, Partition: int32(in.Partition), Copies: make([]*v1.Copy, len(in.Copies))}
+		input := &v1.Input{Bytes: in.Bytes, Stage: in.Stage, Passing: pass, Partition: int32(in.Partition), Copies: make([]*v1.Copy, len(in.Copies))}
 		for i, c := range in.Copies {
 			input.Copies[i] = &v1.Copy{At: c.At, Rack: c.Rack}
 			if c.Memory {

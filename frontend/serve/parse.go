@@ -191,9 +191,9 @@ func parseTask(in *v1.Task, i int, stages map[string]int32) (frontend.Task, erro
 }
 
 func parseInput(in *v1.Input) (frontend.Input, error) {
-	input := frontend.Input{Bytes: in.Bytes, Stage: in.Stage, Pass: frontend.Pass(in.Pass), Partition: in.Partition}
-	if in.Pass < v1.Pass_NONE || in.Pass > v1.Pass_FILE {
-		return input, fmt.Errorf("pass number %d is unknown to this frontend: use one of the enumeration Pass", in.Pass)
+	input := frontend.Input{Bytes: in.Bytes, Stage: in.Stage, Pass: frontend.Pass(in.Passing), Partition: in.Partition}
+	if in.Passing < v1.Pass_NONE || in.Passing > v1.Pass_FILE {
+		return input, fmt.Errorf("passing %d is unknown to this frontend: use one of the enumeration Pass", in.Passing)
 	}
 	for k, c := range in.Copies {
 		if c.Tier != v1.Tier_DISK && c.Tier != v1.Tier_MEMORY {

@@ -948,7 +948,7 @@ func (p *Input) FastReadField4(buf []byte) (int, error) {
 
 		_field = Pass(v)
 	}
-	p.Pass = _field
+	p.Passing = _field
 	return offset, nil
 }
 
@@ -1027,7 +1027,7 @@ func (p *Input) fastWriteField3(buf []byte, w thrift.NocopyWriter) int {
 func (p *Input) fastWriteField4(buf []byte, w thrift.NocopyWriter) int {
 	offset := 0
 	offset += thrift.Binary.WriteFieldBegin(buf[offset:], thrift.I32, 4)
-	offset += thrift.Binary.WriteI32(buf[offset:], int32(p.Pass))
+	offset += thrift.Binary.WriteI32(buf[offset:], int32(p.Passing))
 	return offset
 }
 

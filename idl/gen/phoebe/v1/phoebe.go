@@ -1112,7 +1112,7 @@ type Input struct {
 	Bytes     int64   `thrift:"bytes,1" frugal:"1,default,i64" json:"bytes"`
 	Copies    []*Copy `thrift:"copies,2" frugal:"2,default,list<Copy>" json:"copies"`
 	Stage     string  `thrift:"stage,3" frugal:"3,default,string" json:"stage"`
-	Pass      Pass    `thrift:"pass,4" frugal:"4,default,Pass" json:"pass"`
+	Passing   Pass    `thrift:"passing,4" frugal:"4,default,Pass" json:"passing"`
 	Partition int32   `thrift:"partition,5" frugal:"5,default,i32" json:"partition"`
 }
 
@@ -1120,7 +1120,7 @@ func NewInput() *Input {
 	return &Input{
 		Bytes:     0,
 		Stage:     "",
-		Pass:      Pass_NONE,
+		Passing:   Pass_NONE,
 		Partition: 0,
 	}
 }
@@ -1128,7 +1128,7 @@ func NewInput() *Input {
 func (p *Input) InitDefault() {
 	p.Bytes = 0
 	p.Stage = ""
-	p.Pass = Pass_NONE
+	p.Passing = Pass_NONE
 	p.Partition = 0
 }
 
@@ -1144,8 +1144,8 @@ func (p *Input) GetStage() (v string) {
 	return p.Stage
 }
 
-func (p *Input) GetPass() (v Pass) {
-	return p.Pass
+func (p *Input) GetPassing() (v Pass) {
+	return p.Passing
 }
 
 func (p *Input) GetPartition() (v int32) {
@@ -1160,8 +1160,8 @@ func (p *Input) SetCopies(val []*Copy) {
 func (p *Input) SetStage(val string) {
 	p.Stage = val
 }
-func (p *Input) SetPass(val Pass) {
-	p.Pass = val
+func (p *Input) SetPassing(val Pass) {
+	p.Passing = val
 }
 func (p *Input) SetPartition(val int32) {
 	p.Partition = val
@@ -1178,7 +1178,7 @@ var fieldIDToName_Input = map[int16]string{
 	1: "bytes",
 	2: "copies",
 	3: "stage",
-	4: "pass",
+	4: "passing",
 	5: "partition",
 }
 
