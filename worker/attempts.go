@@ -295,6 +295,9 @@ func (c *Core) linkDown(l *link, now time.Time) {
 		}
 		a.owner = nil
 	}
+	for _, m := range l.commons {
+		c.commons.Remove(m)
+	}
 	delete(c.links, l.id)
 	delete(c.byOwner, l.frontend)
 }

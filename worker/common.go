@@ -1,36 +1,84 @@
 package worker
 
-import "github.com/phoebe-sched/phoebe/probe"
+import (
+	"time"
 
-// What tasks of a job have in common is told once on a link, and kept with it. Who uses it has it until its end.
+	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/list"
+)
+
+// common is what tasks of a job have in common. It is told once on a link, and kept with it. Who uses it has it until its end.
+type common struct {
+	node    list.Node[*common]
+	link    *link
+	key     commonKey
+	payload []byte
+	usedAt  time.Time // by a launch that came, or when it was told
+}
 
 type commonKey struct {
 	job    probe.JobID
 	number uint32
 }
 
+func (m *common) Links() *list.Node[*common] { return &m.node }
+
 // keep takes what tasks of a job have in common.
-func (l *link) keep(m *probe.Common) {
-	if l.commons == nil {
-		l.commons = map[commonKey][]byte{}
+func (c *Core) keep(l *link, told *probe.Common, now time.Time) {
+	key := commonKey{told.Job, told.Number}
+	m := l.commons[key]
+	if m == nil {
+		m = &common{link: l, key: key}
+		if l.commons == nil {
+			l.commons = map[commonKey]*common{}
+		}
+		l.commons[key] = m
+		c.commons.Push(m)
 	}
-	l.commons[commonKey{m.Job, m.Number}] = m.Payload
+	m.payload = told.Payload
+	c.used(m, now)
 }
 
-// forget lets go of what a job has in common.
-func (l *link) forget(job probe.JobID) {
-	for key := range l.commons {
+func (c *Core) used(m *common, now time.Time) {
+	m.usedAt = now
+	c.commons.Remove(m)
+	c.commons.Push(m)
+}
+
+// forgetCommon lets go of what a job has in common.
+func (c *Core) forgetCommon(l *link, job probe.JobID) {
+	for key, m := range l.commons {
 		if key.job == job {
-			delete(l.commons, key)
+			c.dropCommon(m)
 		}
 	}
 }
 
-// common is what a launch of a job has in common with others, and whether it is there.
-func (l *link) common(job probe.JobID, m *probe.Launch) (payload []byte, there bool) {
-	if m.Context == nil || m.Context.Common == 0 {
-		return nil, true
+func (c *Core) dropCommon(m *common) {
+	c.commons.Remove(m)
+	delete(m.link.commons, m.key)
+}
+
+// expireCommons lets go of what has not been used for long: what has the worker forget it may have come first. A frontend whose
+// launch names it after that is told, and tells it again.
+func (c *Core) expireCommons(now time.Time) {
+	for m := c.commons.First(); m != nil && now.Sub(m.usedAt) >= c.cfg.Retain; m = c.commons.First() {
+		c.dropCommon(m)
 	}
-	payload, there = l.commons[commonKey{job, m.Context.Common}]
-	return payload, there
+}
+
+// named is what a launch of a job names as what it has in common with others, or nil.
+func (l *link) named(job probe.JobID, launch *probe.Launch) *common {
+	if launch.Context == nil || launch.Context.Common == 0 {
+		return nil
+	}
+	return l.commons[commonKey{job, launch.Context.Common}]
+}
+
+// common is the payload of that.
+func (l *link) common(job probe.JobID, launch *probe.Launch) []byte {
+	if m := l.named(job, launch); m != nil {
+		return m.payload
+	}
+	return nil
 }

@@ -217,6 +217,7 @@ type Core struct {
 	retained  list.List[*attempt] // ended, to be acknowledged
 	unclaimed list.List[*attempt] // ended, without a link; by when they lost it, or ended
 	kept      int                 // bytes that both cost
+	commons   list.List[*common]  // of all links; by when they were last used
 	orphans   list.List[*attempt] // running without a link; by when they lost it
 
 	memories   map[probe.JobID]*memory
@@ -253,7 +254,7 @@ type link struct {
 	bound    probe.Window // attempts, by Seq, whose Bind came
 	top      uint64       // no attempt that is here has a higher Seq of its frontend
 	places   map[probe.ResID]*place
-	commons  map[commonKey][]byte
+	commons  map[commonKey]*common
 	silent   bool // its last turn expired and nothing was heard since
 	parked   []*place
 	answer   time.Duration // how long it takes to answer a Ready, smoothed
@@ -459,9 +460,9 @@ func (c *Core) receive(l *link, msg probe.Msg, now time.Time, acts []Action) []A
 		load.Seq = m.Seq
 		return c.send(l, load, acts)
 	case probe.Common:
-		l.keep(&m)
+		c.keep(l, &m, now)
 	case probe.Forget:
-		l.forget(m.Job)
+		c.forgetCommon(l, m.Job)
 	case probe.Hello:
 		// The shell has seen to it; a second one changes nothing.
 	default:
@@ -520,6 +521,9 @@ func (c *Core) NextWake() time.Time {
 	}
 	if a := c.orphans.First(); a != nil {
 		soonest(a.since.Add(c.cfg.Grace))
+	}
+	if m := c.commons.First(); m != nil {
+		soonest(m.usedAt.Add(c.cfg.Retain))
 	}
 	if !c.stays.IsZero() {
 		soonest(c.stays)

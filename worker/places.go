@@ -17,7 +17,7 @@ func (c *Core) reserve(l *link, m *probe.Reserve, now time.Time, acts []Action) 
 	}
 	for i := range m.Launches {
 		if reason == 0 {
-			reason = c.unfitLate(l, m.Job, &m.Launches[i])
+			reason = c.unfitLate(l, m.Job, &m.Launches[i], now)
 		}
 	}
 	if reason != 0 {
@@ -50,7 +50,7 @@ func (c *Core) reserve(l *link, m *probe.Reserve, now time.Time, acts []Action) 
 		if ride {
 			a := slab.next(rides - int(i))
 			*a = attempt{launch: m.Launches[i], job: m.Job, generation: m.Generation, tenant: m.Tenant, demand: m.Demand, owner: l, arrivedAt: now, of: of}
-			a.common, _ = l.common(m.Job, &a.launch)
+			a.common = l.common(m.Job, &a.launch)
 			a.expected = cmp.Or(a.launch.Estimate, m.Estimate, m.Typical)
 			if c.staged.Len() == 0 && need.fits(c.free) {
 				c.take(need)
@@ -104,7 +104,7 @@ func (c *Core) enqueue(l *link, m *probe.Enqueue, now time.Time, acts []Action) 
 		reason = probe.Moved
 	}
 	if reason == 0 {
-		reason = c.unfit(l, m.Job, &m.Launch)
+		reason = c.unfit(l, m.Job, &m.Launch, now)
 	}
 	if reason == 0 && !c.queue.takes(m.Tenant, c.room()) {
 		reason, after = probe.QueueFull, fullRetry
@@ -119,7 +119,7 @@ func (c *Core) enqueue(l *link, m *probe.Enqueue, now time.Time, acts []Action) 
 		link: l, res: m.Res, job: m.Job, generation: m.Generation, tenant: m.Tenant, priority: m.Priority, demand: m.Demand, long: m.Long,
 		estimate: m.Launch.Estimate, expected: m.Launch.Estimate, launch: &m.Launch, tellMatrix: m.Matrix,
 	}
-	p.common, _ = l.common(m.Job, p.launch)
+	p.common = l.common(m.Job, p.launch)
 	if p.long {
 		c.learned.longer(c.cost(p))
 	} else {
@@ -150,25 +150,28 @@ func (c *Core) unacceptable(d probe.Demand, long bool) probe.Reason {
 }
 
 // unfit says why this worker cannot run a launch, or 0.
-func (c *Core) unfit(l *link, job probe.JobID, m *probe.Launch) probe.Reason {
-	common, there := l.common(job, m)
+func (c *Core) unfit(l *link, job probe.JobID, m *probe.Launch, now time.Time) probe.Reason {
+	common := l.named(job, m)
+	if common != nil {
+		c.used(common, now)
+	}
 	switch {
-	case !there:
+	case common == nil && m.Context != nil && m.Context.Common > 0:
 		return probe.NoCommon
 	case !c.functions[m.Function]:
 		return probe.NoFunction
-	case len(m.Payload) > c.cfg.MaxPayload, len(common) > c.cfg.MaxPayload:
+	case len(m.Payload) > c.cfg.MaxPayload, common != nil && len(common.payload) > c.cfg.MaxPayload:
 		return probe.Oversized
 	}
 	return 0
 }
 
 // unfitLate is unfit for a launch that is not to be queued.
-func (c *Core) unfitLate(l *link, job probe.JobID, m *probe.Launch) probe.Reason {
+func (c *Core) unfitLate(l *link, job probe.JobID, m *probe.Launch, now time.Time) probe.Reason {
 	if len(m.Files) > 0 {
 		return probe.NeedsFiles
 	}
-	return c.unfit(l, job, m)
+	return c.unfit(l, job, m, now)
 }
 
 func (c *Core) refuse(l *link, first probe.ResID, count uint32, a probe.AttemptID, reason probe.Reason, after time.Duration, acts []Action) []Action {
@@ -355,7 +358,7 @@ func (c *Core) bind(l *link, m *probe.Bind, now time.Time, acts []Action) []Acti
 	if !own {
 		job, generation = m.Job, m.Generation
 	}
-	reason := c.unfitLate(l, job, &m.Launch)
+	reason := c.unfitLate(l, job, &m.Launch, now)
 	if !own && c.moved(l, job, generation) {
 		reason = probe.Moved
 	}
@@ -375,7 +378,7 @@ func (c *Core) bind(l *link, m *probe.Bind, now time.Time, acts []Action) []Acti
 		launch: m.Launch, job: job, generation: generation, tenant: p.tenant, demand: p.demand, owner: l, arrivedAt: now, expected: cmp.Or(m.Launch.Estimate, expected),
 		waited: p.askedAt.Sub(p.queuedAt), held: now.Sub(p.askedAt), of: p.of, waits: p.waits,
 	}
-	a.common, _ = l.common(job, &a.launch)
+	a.common = l.common(job, &a.launch)
 	wasHeld := p.state == held
 	c.unask(p)
 	switch {
@@ -407,15 +410,14 @@ func (c *Core) bind(l *link, m *probe.Bind, now time.Time, acts []Action) []Acti
 		if c.has(l, launch.Attempt) {
 			continue // its frontend uses an id twice
 		}
-		if reason := c.unfitLate(l, job, launch); reason != 0 {
+		if reason := c.unfitLate(l, job, launch, now); reason != 0 {
 			acts = c.refuse(l, 0, 0, launch.Attempt, reason, 0, acts)
 			continue
 		}
 		c.Stats.Bound++
 		b := slab.next(len(m.Bundle) - i)
-		common, _ := l.common(job, launch)
 		*b = attempt{
-			launch: *launch, job: job, generation: generation, tenant: p.tenant, common: common, demand: p.demand, owner: l, arrivedAt: now, expected: cmp.Or(launch.Estimate, expected), waited: a.waited, held: a.held, of: a.of, waits: a.waits,
+			launch: *launch, job: job, generation: generation, tenant: p.tenant, common: l.common(job, launch), demand: p.demand, owner: l, arrivedAt: now, expected: cmp.Or(launch.Estimate, expected), waited: a.waited, held: a.held, of: a.of, waits: a.waits,
 			bill: c.queue.chargeMore(c.queue.tenant(p.tenant), p.demand, cmp.Or(launch.Estimate, p.expected)),
 		}
 		c.stage(b, now)
@@ -553,6 +555,7 @@ func (c *Core) expire(now time.Time, acts []Action) []Action {
 	}
 	c.expireResults(now)
 	c.unremember(now)
+	c.expireCommons(now)
 	for a := c.orphans.First(); a != nil && now.Sub(a.since) >= c.cfg.Grace; a = c.orphans.First() {
 		c.orphans.Remove(a)
 		c.Stats.Abandoned++

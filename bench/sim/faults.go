@@ -249,7 +249,7 @@ func (r *faultRun) draw() {
 			MaxQueue:    among(d, 5, 40, 1<<14),
 			MaxRetained: among(d, 2000, 256<<20),
 			ReadyExpiry: between(d, 20*time.Millisecond, 200*time.Millisecond),
-			Grace:       between(d, 200*time.Millisecond, 2*time.Second), Retain: 5 * time.Second,
+			Grace:       between(d, 20*time.Millisecond, time.Second), Retain: 5 * time.Second,
 		}
 		if i == 0 {
 			cfg.Functions = append(cfg.Functions, "rare")

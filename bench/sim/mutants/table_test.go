@@ -727,6 +727,14 @@ var table = []mutant{
 		"if spared > 0 && s.view.IsHeld(row, now) {", "if false {",
 	},
 	{
+		"what is told late is forgotten in time", "worker/places.go",
+		"	c.expireCommons(now)\n", "",
+	},
+	{
+		"what tasks have in common stays while it is used", "worker/places.go",
+		"		c.used(common, now)\n", "",
+	},
+	{
 		"a job asks a worker for no more places than its share", "frontend/place/place.go",
 		"min(share, w.Demand", "min(share+maxSticky, w.Demand",
 	},
