@@ -124,11 +124,15 @@ func (e *Engine) Query(ctx context.Context, text string, opt Options) (*Result, 
 	planning := time.Since(start)
 	for try := 0; ; try++ {
 		r, err := e.execute(ctx, p, text, opt, start)
-		if own, ok := errors.AsType[*Error](err); ok && (own.Code == LostInput || own.Code == NoData) && try < 3 {
+		if own, ok := errors.AsType[*Error](err); ok && (own.Code == LostInput || own.Code == NoData) && try < 4 {
 			e.mu.Lock()
 			e.asked = time.Time{}
 			e.mu.Unlock()
-			continue // a worker is gone with what it had made, or has come back with its files at another address
+			select { // a worker is gone with what it had made, or comes back with its files at another address
+			case <-time.After(time.Duration(try) * 500 * time.Millisecond):
+				continue
+			case <-ctx.Done():
+			}
 		}
 		if err != nil {
 			return nil, err

@@ -203,6 +203,9 @@ func (w *Worker) file(ctx context.Context, f File, out *Output) (string, error) 
 			bad = append(bad, fmt.Sprintf("%s at %s: %v", f.Name, at, err))
 		}
 	}
+	if len(bad) == 0 {
+		return "", &Error{LostInput, f.Name + ": no worker that is up is known to have it"}
+	}
 	return "", &Error{NoData, strings.Join(bad, ", and ")}
 }
 
