@@ -239,6 +239,10 @@ func (c *ledger) refused(w *worker, m *probe.Refused, now time.Time, acts []Acti
 		c.note(a.task, "refused: "+m.Reason.String())
 		switch m.Reason {
 		case probe.Unknown:
+			if m.Knows > now.Sub(a.task.boundAt) { // it went down with the link before it started
+				c.takeBack(a)
+				break
+			}
 			acts = c.lose(a, false, "worker "+w.Welcome().Worker+" no longer knows of it", now, acts)
 		case probe.NoFunction, probe.Oversized, probe.TooBig, probe.NeedsFiles, probe.NoCommon:
 			acts = c.hitch(a, m.Reason, now, acts)

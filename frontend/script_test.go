@@ -444,7 +444,7 @@ func message(l *script.Line, verb string, capacity probe.Demand) probe.Msg {
 		}
 		return m
 	case "refused":
-		m := probe.Refused{RetryAfter: l.Duration("retry"), Load: load}
+		m := probe.Refused{RetryAfter: l.Duration("retry"), Load: load, Knows: l.Duration("knows")}
 		for l.Left() > 1 {
 			if w := l.Word(); script.IsAttempt(w) {
 				m.Attempt = l.Attempt(w)

@@ -280,6 +280,7 @@ func AppendMsg(b []byte, m Msg) []byte {
 		b = append(b, byte(m.Reason))
 		b = appendDuration(b, m.RetryAfter)
 		b = appendLoad(b, &m.Load)
+		b = appendDuration(b, m.Knows)
 	case Evicted:
 		b = appendPlaces(begin(b, kindEvicted), m.First, m.Count)
 		b = append(b, byte(m.Reason))
@@ -550,10 +551,14 @@ func (d *Decoder) Decode(body []byte, msgs []Msg) (Epoch, []Msg, error) {
 			msgs = append(msgs, m)
 		case kindRefused:
 			first, count := r.places(0)
-			msgs = append(msgs, Refused{
+			m := Refused{
 				First: first, Count: count, Attempt: r.attempt("attempt"), Reason: r.reason(),
 				RetryAfter: r.duration("retry after"), Load: r.load(),
-			})
+			}
+			if r.more() {
+				m.Knows = r.duration("knows")
+			}
+			msgs = append(msgs, m)
 		case kindEvicted:
 			first, count := r.places(1)
 			msgs = append(msgs, Evicted{First: first, Count: count, Reason: r.reason()})

@@ -337,6 +337,9 @@ func shorter(m Msg) []int {
 		waits := fields(&old) - none
 		old.Code, old.Detail, old.Retry, old.Outputs = "", nil, Anywhere, nil
 		return []int{waits, fields(&old) - 2*none}
+	case Refused:
+		m.Knows = 0
+		return []int{fields(m) - none}
 	}
 	return nil
 }
@@ -774,7 +777,7 @@ var (
 		},
 		Refused{
 			First: 100, Count: 2, Attempt: goldenAttempt, Reason: QueueFull, RetryAfter: 50 * time.Millisecond,
-			Load: goldenLoad,
+			Load: goldenLoad, Knows: time.Second,
 		},
 		Evicted{First: 100, Count: 2, Reason: Leaving},
 		Gone{Places: []Range{{1, 2}}, Attempts: []AttemptID{goldenAttempt}},

@@ -417,6 +417,7 @@ type Refused struct {
 	Reason     Reason
 	RetryAfter time.Duration // 0: not this worker again for this job
 	Load       Load
+	Knows      time.Duration // of an attempt that is Unknown: sent within so long, it never started, and never will. 0: that is not known
 }
 
 // Evicted tells that places were dropped from the queue after they had been accepted.

@@ -100,11 +100,15 @@ func (c *Core) claim(l *link, m *probe.Claim, now time.Time, acts []Action) []Ac
 			acts = c.withdraw(l, a, acts)
 		}
 	}
-	answer := probe.Claimed{Job: m.Job, Generation: m.Generation, Count: n}
-	if !known.forgot && !c.leaving { // who leaves has results acknowledged that clients do not have yet
-		answer.Knows = now.Sub(c.since)
+	return c.send(l, probe.Claimed{Job: m.Job, Generation: m.Generation, Count: n, Knows: c.knows(m.Job, now)}, acts)
+}
+
+// knows is for how long everything that started of a job has been acknowledged or is here; 0 if that is not certain.
+func (c *Core) knows(job probe.JobID, now time.Time) time.Duration {
+	if m := c.memories[job]; m != nil && m.forgot || c.leaving { // who leaves has results acknowledged that clients do not have yet
+		return 0
 	}
-	return c.send(l, answer, acts)
+	return now.Sub(c.since)
 }
 
 // claimAttempt gives an attempt to the link that asks, if its job has not moved.
@@ -118,7 +122,8 @@ func (c *Core) claimAttempt(l *link, m *probe.Claim, now time.Time, acts []Actio
 	} else if a != nil && !a.unwanted {
 		return c.adopt(l, a, now, acts)
 	}
-	return c.refuse(l, 0, 0, m.Attempt, probe.Unknown, 0, acts)
+	c.Stats.Refused++
+	return c.send(l, probe.Refused{Attempt: m.Attempt, Reason: probe.Unknown, Load: c.Load(), Knows: c.knows(m.Job, now)}, acts)
 }
 
 // withdraw takes a staged attempt away from its owner, on behalf of l: it will not run.

@@ -268,7 +268,7 @@ func showMsg(msg probe.Msg) string {
 		if m.Attempt != (probe.AttemptID{}) {
 			text += " " + script.ShowAttempt(m.Attempt)
 		}
-		return text + " " + m.Reason.String() + script.Optional(" retry", m.RetryAfter)
+		return text + " " + m.Reason.String() + script.Optional(" retry", m.RetryAfter) + script.Optional(" knows", m.Knows)
 	case probe.Evicted:
 		return "evicted " + script.ShowPlaces(m.First, m.Count) + " " + m.Reason.String()
 	case probe.Gone:

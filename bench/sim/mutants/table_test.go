@@ -97,7 +97,15 @@ var table = []mutant{
 	},
 	{
 		"of a job of which something was forgotten no worker says that it knows all", "worker/claims.go",
-		"if !known.forgot && !c.leaving {", "if true {",
+		"m != nil && m.forgot || c.leaving {", "m != nil && false {",
+	},
+	{
+		"a task that was lost with its link is not lost", "frontend/outcomes.go",
+		"m.Knows > now.Sub(a.task.boundAt)", "false",
+	},
+	{
+		"what a worker knows has to reach back to when the task was sent", "frontend/outcomes.go",
+		"m.Knows > now.Sub(a.task.boundAt)", "m.Knows > 0",
 	},
 	{
 		"an attempt that was stopped counts as forgotten", "worker/attempts.go",
