@@ -816,11 +816,11 @@ var table = []mutant{
 	},
 	{
 		"what a launch has in common with others is there", "worker/places.go",
-		"case !there:\n		return probe.NoCommon", "case false && !there:\n		return probe.NoCommon",
+		"case common == nil && m.Context != nil", "case false && m.Context != nil",
 	},
 	{
 		"what is in common is that of its job", "worker/common.go",
-		"commonKey{job, m.Context.Common}]", "commonKey{number: m.Context.Common}]",
+		"commonKey{job, launch.Context.Common}]", "commonKey{number: launch.Context.Common}]",
 	},
 	{
 		"the constraint of a job holds for its tasks", "frontend/view/sets.go",
