@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -168,17 +167,11 @@ func TestDrainFrontend(t *testing.T) {
 				ended <- err
 			}()
 			started(t, names...)
+			if _, err := c.Cluster(t.Context()); err != nil { // while Run has a connection: there must be another one to ask by
+				t.Fatal(err)
+			}
 			f.frontends[0].signal(syscall.SIGTERM)
-			eventually(t, func() error {
-				said, err := c.Cluster(t.Context())
-				if err == nil && !said.Draining {
-					err = fmt.Errorf("it does not drain")
-				}
-				if err != nil {
-					return err
-				}
-				return nil
-			})
+			drains(t, c)
 			touch(t, proceed)
 			if err := <-ended; err != nil {
 				t.Error(err)
@@ -189,6 +182,18 @@ func TestDrainFrontend(t *testing.T) {
 			onlyOnce(t, names...)
 		})
 	}
+}
+
+// drains waits until the client's frontend says that it drains.
+func drains(t testing.TB, c *client.Client) {
+	t.Helper()
+	eventually(t, func() error {
+		said, err := c.Cluster(t.Context())
+		if err == nil && !said.Draining {
+			err = errors.New("it does not drain")
+		}
+		return err
+	})
 }
 
 // run runs a job in one of the SDK's two ways.
@@ -215,14 +220,7 @@ func TestKilledWhileItDrains(t *testing.T) {
 	started(t, starts)
 	owner, other := f.owner(t)
 	f.frontends[owner].signal(syscall.SIGTERM)
-	eventually(t, func() error {
-		conn, err := net.Dial("tcp", f.frontendAddrs[owner])
-		if err == nil {
-			conn.Close()
-			return errors.New("it still accepts connections")
-		}
-		return nil
-	})
+	drains(t, dial(t, f.frontendAddrs[owner]))
 	f.frontends[owner].signal(syscall.SIGKILL)
 	f.attempts(t, other, 1)
 	touch(t, proceed)

@@ -466,10 +466,12 @@ func TestWorkersFile(t *testing.T) {
 func TestDrain(t *testing.T) {
 	c := startCluster(t, 1, 1)
 	ctx := context.Background()
-	h, err := c.client.Submit(ctx, &v1.SubmitRequest{Job: job("sleep", "200ms")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ran := make(chan error, 1)
+	go func() {
+		_, err := dial(t, c.Addr()).Run(ctx, &v1.RunRequest{Job: job("sleep", "200ms")})
+		ran <- err
+	}()
+	poll(t, "a job", func() bool { return c.stats().Jobs == 1 })
 	// One that calls once on each connection has connected before the drain, and calls during it.
 	late, err := net.Dial("tcp", c.Addr())
 	if err != nil {
@@ -479,34 +481,66 @@ func TestDrain(t *testing.T) {
 	poll(t, "a connection without a call", c.listener.expects)
 	drained := make(chan error, 1)
 	go func() { drained <- c.Drain(ctx) }()
-	poll(t, "an end of listening", func() bool {
-		conn, err := net.Dial("tcp", c.Addr())
-		if err == nil {
-			conn.Close()
-		}
-		return err != nil
-	})
+	poll(t, "an end of listening", func() bool { return !c.accepting() })
 	if _, err := late.Write(frame.AppendRun(nil, 1, &v1.RunRequest{Job: job("echo", "x")})); err != nil {
 		t.Fatal(err)
 	}
 	if res, err := frame.ReadRun(bufiox.NewDefaultReader(late), 1, 1<<20); err != nil || len(res.Outcomes) != 1 {
 		t.Errorf("the first call on a connection that was accepted: %v %v", res, err)
 	}
-	poll(t, "a refusal", func() bool {
-		_, err := c.client.Run(ctx, &v1.RunRequest{Job: job("echo", "x")})
-		var r *v1.Refused
-		return errors.As(err, &r) && r.Reason == v1.RefusedReason_DRAINING && r.RetryAfterUs > 0
-	})
+	c.refuses(t)
 	if c.Ready() == nil {
 		t.Error("ready while draining")
 	}
-	ev, err := c.client.Events(ctx, &v1.EventsRequest{Handle: h.Handle, MaxWaitUs: 1e6})
-	if err != nil || !ev.Done || ev.Events[0].Outcome.Kind != v1.OutcomeKind_RESULT {
-		t.Fatalf("the job under way: %v %v", ev, err)
+	if err := <-ran; err != nil {
+		t.Errorf("the job under way: %v", err)
 	}
 	if err := <-drained; err != nil {
 		t.Fatal(err)
 	}
+}
+
+// A client that connects for each call is accepted until it has the outcomes of what it submitted.
+func TestDrainSubmitted(t *testing.T) {
+	c := startCluster(t, 1, 1)
+	ctx := context.Background()
+	h, err := c.client.Submit(ctx, &v1.SubmitRequest{Job: job("sleep", "200ms")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	drained := make(chan error, 1)
+	go func() { drained <- c.Drain(ctx) }()
+	c.refuses(t)
+	for cursor, done := int64(0), false; !done; {
+		ev, err := dial(t, c.Addr()).Events(ctx, &v1.EventsRequest{Handle: h.Handle, Cursor: cursor, MaxWaitUs: 10_000})
+		if err != nil || len(ev.Events) > 0 && ev.Events[0].Outcome.Kind != v1.OutcomeKind_RESULT {
+			t.Fatalf("the job under way: %v %v", ev, err)
+		}
+		cursor, done = ev.Cursor, ev.Done
+	}
+	poll(t, "an end of listening", func() bool { return !c.accepting() })
+	if err := <-drained; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// accepting tries whether the frontend accepts a connection.
+func (c *cluster) accepting() bool {
+	conn, err := net.Dial("tcp", c.Addr())
+	if err == nil {
+		conn.Close()
+	}
+	return err == nil
+}
+
+// refuses waits until the frontend refuses a job since it drains.
+func (c *cluster) refuses(t *testing.T) {
+	t.Helper()
+	poll(t, "a refusal", func() bool {
+		_, err := c.client.Run(context.Background(), &v1.RunRequest{Job: job("echo", "x")})
+		var r *v1.Refused
+		return errors.As(err, &r) && r.Reason == v1.RefusedReason_DRAINING && r.RetryAfterUs > 0
+	})
 }
 
 func TestOverload(t *testing.T) {

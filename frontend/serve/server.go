@@ -211,15 +211,17 @@ const drainPoll = 5 * time.Millisecond
 // firstCall is how long Drain waits for the first call on a connection that was accepted just before.
 const firstCall = time.Second
 
-// Drain accepts no more clients, refuses new jobs and waits until those under way have ended, their clients have the
-// outcomes, and the workers have what they were sent, or ctx ends. Whoever has connected but not called yet is not
-// refused: it may be a client that calls once on each connection and knows of no other frontend.
+// Drain refuses new jobs and waits until those under way have ended, their clients have the outcomes, and the workers
+// have what they were sent, or ctx ends. It accepts no more clients once no job is left that they ask for by Events: they
+// may connect for each call. Whoever has connected but not called yet when it begins is not refused: it may be a client
+// that calls once on each connection and knows of no other frontend.
 func (s *Server) Drain(ctx context.Context) error {
 	s.mu.Lock()
 	s.draining = true
 	s.mu.Unlock()
-	s.shut()
-	s.listener.Close()
+	if _, _, asked := s.left(); !asked {
+		s.acceptNobody()
+	}
 	tick := time.NewTicker(drainPoll)
 	defer tick.Stop()
 	for until := time.Now().Add(firstCall); s.listener.expects() && time.Now().Before(until) && ctx.Err() == nil; {
@@ -231,7 +233,10 @@ func (s *Server) Drain(ctx context.Context) error {
 	var answering map[*clientConn]int64 // connections that had not written their last answer
 	var telling map[*link]uint64        // links whose workers have not answered their last Ping
 	for {
-		unfinished, unfetched := s.left()
+		unfinished, unfetched, asked := s.left()
+		if !asked {
+			s.acceptNobody()
+		}
 		if unfinished == 0 && unfetched == 0 {
 			if answering == nil {
 				answering = s.listener.answering()
@@ -269,20 +274,30 @@ func (s *Server) lastWords() map[*link]uint64 {
 	return pings
 }
 
-// left counts the jobs that have not ended, and those that have but whose clients do not have all outcomes yet.
-func (s *Server) left() (unfinished, unfetched int) {
+// acceptNobody ends listening, while connections stay.
+func (s *Server) acceptNobody() {
+	s.shut()
+	s.listener.Close()
+}
+
+// left counts the jobs that have not ended, and those that have but whose clients do not have all outcomes yet, and
+// tells whether clients still ask for one of them by Events.
+func (s *Server) left() (unfinished, unfetched int, asked bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
 	for _, r := range s.jobs {
 		if r.over && !r.kept && (r.polls > 0 || now.Sub(r.endedAt) < fetchPatience || now.Sub(r.polled) < fetchPatience) {
 			unfetched++
+			asked = asked || !r.run
 		}
 		if r.kept && r.once && !r.run && len(r.receipts) > 0 && now.Sub(r.polled) < confirmPatience {
 			unfetched++
+			asked = true
 		}
+		asked = asked || !r.over && !r.run
 	}
-	return s.core.Jobs(), unfetched
+	return s.core.Jobs(), unfetched, asked
 }
 
 // Close stops serving at once; jobs under way are lost to this frontend, and their clients take them elsewhere.
