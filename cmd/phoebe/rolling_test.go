@@ -44,7 +44,7 @@ func TestFleet(t *testing.T) {
 			}
 		}
 	}
-	phoebe(t, "dev", "--fleet", "--order", "fair").want(t, 2, "PHOEBE_WORKER_ORDER")
+	phoebe(t, "dev", "--fleet", "--order", "fifo").want(t, 2, "PHOEBE_WORKER_ORDER")
 }
 
 // The same by mutual TLS, behind a balancer if there is one, which asks the admin ports by TLS, too.

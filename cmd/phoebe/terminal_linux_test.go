@@ -40,7 +40,7 @@ func TestTop(t *testing.T) {
 	c := startDev(t)
 	ours, theirs := terminal(t)
 	cmd := command(t.Context(), "top", "--connect", c.connect, "--every", "100ms")
-	cmd.Env = append(os.Environ(), "TERM=xterm")
+	cmd.Env = append(cmd.Env, "TERM=xterm")
 	cmd.Stdin, cmd.Stdout = theirs, theirs
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
