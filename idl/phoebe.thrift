@@ -79,6 +79,13 @@ struct Copy {
   3: Tier tier = Tier.DISK,
 }
 
+// How what the tasks of a stage have left comes to a task.
+enum Pass {
+  NONE = 0,   // the task finds it itself
+  INLINE = 1, // with the task, if it is small, else as files
+  FILE = 2,   // as files of workers' caches, however small it is
+}
+
 // Data that a task reads: where copies of it are, or the stage whose output it is, which lies where the tasks of
 // that stage have run. phoebe places tasks near their inputs; of data, it moves only what tasks have left for later
 // stages, where passing says so.
@@ -88,13 +95,6 @@ struct Input {
   3: string stage = "",     // instead: one that the task's own comes after
   4: Pass passing = Pass.NONE, // of what the stage's tasks have left
   5: i32 partition = 0,     // in this partition
-}
-
-// How what the tasks of a stage have left comes to a task.
-enum Pass {
-  NONE = 0,   // the task finds it itself
-  INLINE = 1, // with the task, if it is small, else as files
-  FILE = 2,   // as files of workers' caches, however small it is
 }
 
 // What a task has left in one partition, for those of later stages: the data itself, or a file in its worker's cache.
@@ -134,7 +134,7 @@ struct Task {
   11: optional list<Input> inputs,  // at most 256
   12: optional list<File> files,    // at most 64
   13: i32 partition = -1,           // its number in the stage; -1: as listed, which a resubmission does not tell
-  14: string class = "",            // run times are learnt for each class of a function, such as a query's fingerprint with its stage's name
+  14: string run_class = "",            // run times are learnt for each class of a function, such as a query's fingerprint with its stage's name
 }
 
 // Where tasks of a stage have ended with results.
@@ -218,7 +218,7 @@ struct Failure {
   2: required string message,
   3: optional string code,   // of the function's own error, for programs
   4: optional binary detail, // likewise
-  5: Retry retry = Retry.ANYWHERE,
+  5: Retry retry_where = Retry.ANYWHERE,
 }
 
 // When each phase was reached, in microseconds after the frontend received the job. Worker-side moments

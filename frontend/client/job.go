@@ -222,7 +222,7 @@ func (c Constraint) wire() *v1.Constraint {
 
 // fill writes t into w, sharing the payload.
 func (t *Task) fill(w *v1.Task) error {
-	w.FunctionName, w.Class = t.Function, t.Class
+	w.FunctionName, w.RunClass = t.Function, t.Class
 	w.Payload = t.Payload
 	if t.Demand != (Demand{}) {
 		w.Demand = &v1.Demand{CpuMillicores: t.Demand.CPU, MemoryMib: t.Demand.Memory}
@@ -293,7 +293,7 @@ func taskError(w *v1.Outcome) *TaskError {
 		e.Reason = DeadlineExceeded
 	}
 	if f := w.Failure; f != nil {
-		e.Message, e.Detail, e.Retry = f.Message, f.Detail, Retry(f.Retry)
+		e.Message, e.Detail, e.Retry = f.Message, f.Detail, Retry(f.RetryWhere)
 		if f.Code != nil {
 			e.Code = *f.Code
 		}

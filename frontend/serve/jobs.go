@@ -114,7 +114,7 @@ func (r *record) fill(out *v1.Outcome, use *v1.Usage, o *frontend.Outcome) {
 			out.Result_ = []byte{}
 		}
 	case frontend.Failed:
-		out.Failure = &v1.Failure{Reason: failures[o.Failure], Message: o.Message, Retry: v1.Retry(o.Retry), Detail: o.Detail}
+		out.Failure = &v1.Failure{Reason: failures[o.Failure], Message: o.Message, RetryWhere: v1.Retry(o.Retry), Detail: o.Detail}
 		if o.Code != "" {
 			out.Failure.Code = &o.Code
 		}

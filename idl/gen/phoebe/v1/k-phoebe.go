@@ -2205,7 +2205,7 @@ func (p *Task) FastReadField14(buf []byte) (int, error) {
 		offset += l
 		_field = v
 	}
-	p.Class = _field
+	p.RunClass = _field
 	return offset, nil
 }
 
@@ -2375,7 +2375,7 @@ func (p *Task) fastWriteField13(buf []byte, w thrift.NocopyWriter) int {
 func (p *Task) fastWriteField14(buf []byte, w thrift.NocopyWriter) int {
 	offset := 0
 	offset += thrift.Binary.WriteFieldBegin(buf[offset:], thrift.STRING, 14)
-	offset += thrift.Binary.WriteStringNocopy(buf[offset:], w, p.Class)
+	offset += thrift.Binary.WriteStringNocopy(buf[offset:], w, p.RunClass)
 	return offset
 }
 
@@ -2491,7 +2491,7 @@ func (p *Task) field13Length() int {
 func (p *Task) field14Length() int {
 	l := 0
 	l += thrift.Binary.FieldBeginLength()
-	l += thrift.Binary.StringLengthNocopy(p.Class)
+	l += thrift.Binary.StringLengthNocopy(p.RunClass)
 	return l
 }
 
@@ -4368,7 +4368,7 @@ func (p *Failure) FastReadField5(buf []byte) (int, error) {
 
 		_field = Retry(v)
 	}
-	p.Retry = _field
+	p.RetryWhere = _field
 	return offset, nil
 }
 
@@ -4437,7 +4437,7 @@ func (p *Failure) fastWriteField4(buf []byte, w thrift.NocopyWriter) int {
 func (p *Failure) fastWriteField5(buf []byte, w thrift.NocopyWriter) int {
 	offset := 0
 	offset += thrift.Binary.WriteFieldBegin(buf[offset:], thrift.I32, 5)
-	offset += thrift.Binary.WriteI32(buf[offset:], int32(p.Retry))
+	offset += thrift.Binary.WriteI32(buf[offset:], int32(p.RetryWhere))
 	return offset
 }
 

@@ -1376,7 +1376,7 @@ type Task struct {
 	Inputs       []*Input    `thrift:"inputs,11,optional" frugal:"11,optional,list<Input>" json:"inputs,omitempty"`
 	Files        []*File     `thrift:"files,12,optional" frugal:"12,optional,list<File>" json:"files,omitempty"`
 	Partition    int32       `thrift:"partition,13" frugal:"13,default,i32" json:"partition"`
-	Class        string      `thrift:"class,14" frugal:"14,default,string" json:"class"`
+	RunClass     string      `thrift:"run_class,14" frugal:"14,default,string" json:"run_class"`
 }
 
 func NewTask() *Task {
@@ -1388,7 +1388,7 @@ func NewTask() *Task {
 		Index:      -1,
 		Stage:      "",
 		Partition:  -1,
-		Class:      "",
+		RunClass:   "",
 	}
 }
 
@@ -1400,7 +1400,7 @@ func (p *Task) InitDefault() {
 	p.Index = -1
 	p.Stage = ""
 	p.Partition = -1
-	p.Class = ""
+	p.RunClass = ""
 }
 
 func (p *Task) GetFunctionName() (v string) {
@@ -1480,8 +1480,8 @@ func (p *Task) GetPartition() (v int32) {
 	return p.Partition
 }
 
-func (p *Task) GetClass() (v string) {
-	return p.Class
+func (p *Task) GetRunClass() (v string) {
+	return p.RunClass
 }
 func (p *Task) SetFunctionName(val string) {
 	p.FunctionName = val
@@ -1522,8 +1522,8 @@ func (p *Task) SetFiles(val []*File) {
 func (p *Task) SetPartition(val int32) {
 	p.Partition = val
 }
-func (p *Task) SetClass(val string) {
-	p.Class = val
+func (p *Task) SetRunClass(val string) {
+	p.RunClass = val
 }
 
 func (p *Task) IsSetDemand() bool {
@@ -1567,7 +1567,7 @@ var fieldIDToName_Task = map[int16]string{
 	11: "inputs",
 	12: "files",
 	13: "partition",
-	14: "class",
+	14: "run_class",
 }
 
 type StageRun struct {
@@ -1988,21 +1988,21 @@ var fieldIDToName_Handle = map[int16]string{
 }
 
 type Failure struct {
-	Reason  FailureReason `thrift:"reason,1,required" frugal:"1,required,FailureReason" json:"reason"`
-	Message string        `thrift:"message,2,required" frugal:"2,required,string" json:"message"`
-	Code    *string       `thrift:"code,3,optional" frugal:"3,optional,string" json:"code,omitempty"`
-	Detail  []byte        `thrift:"detail,4,optional" frugal:"4,optional,binary" json:"detail,omitempty"`
-	Retry   Retry         `thrift:"retry,5" frugal:"5,default,Retry" json:"retry"`
+	Reason     FailureReason `thrift:"reason,1,required" frugal:"1,required,FailureReason" json:"reason"`
+	Message    string        `thrift:"message,2,required" frugal:"2,required,string" json:"message"`
+	Code       *string       `thrift:"code,3,optional" frugal:"3,optional,string" json:"code,omitempty"`
+	Detail     []byte        `thrift:"detail,4,optional" frugal:"4,optional,binary" json:"detail,omitempty"`
+	RetryWhere Retry         `thrift:"retry_where,5" frugal:"5,default,Retry" json:"retry_where"`
 }
 
 func NewFailure() *Failure {
 	return &Failure{
-		Retry: Retry_ANYWHERE,
+		RetryWhere: Retry_ANYWHERE,
 	}
 }
 
 func (p *Failure) InitDefault() {
-	p.Retry = Retry_ANYWHERE
+	p.RetryWhere = Retry_ANYWHERE
 }
 
 func (p *Failure) GetReason() (v FailureReason) {
@@ -2031,8 +2031,8 @@ func (p *Failure) GetDetail() (v []byte) {
 	return p.Detail
 }
 
-func (p *Failure) GetRetry() (v Retry) {
-	return p.Retry
+func (p *Failure) GetRetryWhere() (v Retry) {
+	return p.RetryWhere
 }
 func (p *Failure) SetReason(val FailureReason) {
 	p.Reason = val
@@ -2046,8 +2046,8 @@ func (p *Failure) SetCode(val *string) {
 func (p *Failure) SetDetail(val []byte) {
 	p.Detail = val
 }
-func (p *Failure) SetRetry(val Retry) {
-	p.Retry = val
+func (p *Failure) SetRetryWhere(val Retry) {
+	p.RetryWhere = val
 }
 
 func (p *Failure) IsSetCode() bool {
@@ -2070,7 +2070,7 @@ var fieldIDToName_Failure = map[int16]string{
 	2: "message",
 	3: "code",
 	4: "detail",
-	5: "retry",
+	5: "retry_where",
 }
 
 type Phases struct {
