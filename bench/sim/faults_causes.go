@@ -114,7 +114,7 @@ func (r *faultRun) deaths(t *faultTask) int {
 // stranded reports whether all workers that may run a task may have been away from a frontend for a time.
 func (r *faultRun) stranded(j *faultJob, t *faultTask, f *frontendNode, since time.Duration) bool {
 	for _, w := range r.workers {
-		if w.down || r.may(j, t, w) != nil {
+		if w.down || r.may(j, t, w) != nil || j.passes(t.spec.Stage) && w.welcome.Speaks.Features&probe.Passing == 0 {
 			continue
 		}
 		if r.between(f, w, since) == nil {

@@ -182,13 +182,12 @@ func (r *faultRun) may(j *faultJob, t *faultTask, w *workerNode) error {
 		return fmt.Errorf("demands %v, and w%d has %v", t.demand(), w.index, w.cfg.Capacity)
 	case len(t.spec.Files) > 0 && m.Cache == "":
 		return fmt.Errorf("needs files, and w%d has no cache", w.index)
-	case j.passes(t.spec.Stage) && m.Speaks.Features&probe.Passing == 0:
-		return fmt.Errorf("is passed something, or passes it, and w%d is too old for that", w.index)
 	}
 	return nil
 }
 
-// passes reports whether tasks of a stage have something in common, or pass what they leave or what others have left.
+// passes reports whether tasks of a stage have something in common, or pass what they leave or what others have left. What is left
+// of a job for another frontend may do without.
 func (j *faultJob) passes(stage int32) bool {
 	if len(j.spec.Stages) == 0 {
 		return false
