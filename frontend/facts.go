@@ -109,13 +109,13 @@ type task struct {
 	attempt  *attempt
 	last     probe.AttemptID // the last one of which it has the end
 	attempts int
-	failures int       // its own
-	losses   int       // workers that went away while it ran
-	hitches  int       // attempts that could not be launched
-	carries  int       // bytes of what is passed with it
-	shuns    *worker   // where it failed, and would again; nil: none
-	long     *longTask // once it was to be placed by estimation
-	near     *nearTask // once it was to be sampled near its inputs
+	failures int          // its own
+	losses   int          // workers that went away while it ran
+	hitches  int          // attempts that could not be launched
+	carries  int          // bytes of what is passed with it
+	shuns    *view.Worker // where it failed, and would again; nil: none
+	long     *longTask    // once it was to be placed by estimation
+	near     *nearTask    // once it was to be sampled near its inputs
 	node     list.Node[*task]
 
 	sampledAt, readyAt, boundAt time.Time
@@ -131,13 +131,13 @@ type group struct {
 	place.Kind
 	estimate  time.Duration // mean of those of its tasks that have one; 0: none has
 	path      estimate.Path
-	number    int              // of its stage
-	index     int              // among those of its job
-	seats     []seat           // none: its job has no other group
-	lone      bool             // no worker is up for it
-	placed    bool             // it is among those of its job
-	wants     bool             // likewise
-	queue     list.List[*task] // those that wait, first to be bound at the front
+	number    int         // of its stage
+	index     int         // among those of its job
+	seats     []seat      // none: its job has no other group
+	lone      bool        // no worker is up for it
+	placed    bool        // it is among those of its job
+	wants     bool        // likewise
+	queue     line[*task] // those that wait
 	places    list.List[*reservation]
 	live      int       // places believed to be in queues
 	probing   int       // reservations that have some of those
@@ -293,12 +293,12 @@ type shelfKey struct {
 type shelf struct {
 	shelfKey
 	near   *near
-	green  pq.Heap[*spot]   // those for which it is too early
-	ripe   list.List[*spot] // those that any of these workers may take, first to be taken at the front
-	uneasy bool             // it is listed
-	live   int              // places believed to be in queues of those that were reserved for it
-	probes int              // reservations that have some of those
-	pos    int              // among those with green ones
+	green  pq.Heap[*spot] // those for which it is too early
+	ripe   line[*spot]    // those that any of these workers may take
+	uneasy bool           // it is listed
+	live   int            // places believed to be in queues of those that were reserved for it
+	probes int            // reservations that have some of those
+	pos    int            // among those with green ones
 }
 
 // Before orders shelves by when the first of what is green will be ripe.

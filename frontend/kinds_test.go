@@ -16,8 +16,10 @@ type machines struct {
 	now   time.Time
 	ws    []machine
 	check *testing.T // nil: the core's state is not checked
+	bad   bool       // tasks fail at w0 and had better go elsewhere, and w0 speaks 100 times as often as the others
 	done  int
 	sent  int // messages from the frontend
+	turn  int
 }
 
 type machine struct {
@@ -44,8 +46,15 @@ func (s *machines) play(j *Job) {
 	var acts []Action
 	for n := len(j.Tasks); s.done < n; {
 		s.now = s.now.Add(time.Millisecond)
+		s.turn++
 		for i := range s.ws {
+			if s.bad && i > 0 && s.turn%100 > 0 {
+				break
+			}
 			if msg := s.ws[i].speak(); msg != nil {
+				if end, ok := msg.(*probe.Finished); ok && s.bad && i == 0 {
+					end.Status, end.Retry = probe.Failed, probe.Elsewhere
+				}
 				acts = s.core.Step(s.now, Received{Worker(i), msg}, acts[:0])
 				s.hear(acts)
 			}
@@ -186,6 +195,32 @@ func BenchmarkKinds(b *testing.B) {
 				}
 				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/task")
 				b.ReportMetric(float64(s.sent)/float64(n), "messages/task")
+			})
+		}
+	}
+}
+
+// It costs a task the same however many others shun a worker: here one at which all tasks fail, and soon.
+func BenchmarkShunned(b *testing.B) {
+	for _, n := range []int{1000, 10_000, 100_000} {
+		for _, kind := range []string{"anywhere", "inputs"} {
+			b.Run(fmt.Sprint(n, "/", kind), func(b *testing.B) {
+				s := newMachines(2)
+				s.bad = true
+				for b.Loop() {
+					j := jobWith("x", make([]Task, n)...)
+					for i := range j.Tasks {
+						t := &j.Tasks[i]
+						t.Estimate, t.Retryable, t.Retries = time.Millisecond, true, 2
+						if kind == "inputs" {
+							t.Inputs = []Input{{Bytes: 100_000, Copies: []estimate.Copy{{At: fmt.Sprint("h", i%2)}}}}
+						}
+					}
+					if s.play(j); s.done != n {
+						b.Fatalf("%d of %d tasks are done", s.done, n)
+					}
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/task")
 			})
 		}
 	}

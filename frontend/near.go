@@ -8,6 +8,7 @@ import (
 
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
 	"github.com/phoebe-sched/phoebe/frontend/place"
+	"github.com/phoebe-sched/phoebe/frontend/view"
 )
 
 // Short tasks that read inputs are sampled, too, but first among the workers where these are. A worker that is ready gets
@@ -184,18 +185,21 @@ func (c *jobs) ripenAll(now time.Time) {
 	}
 }
 
-// shunned reports whether a task had better not go to w: it failed there, and may go elsewhere.
-func (t *task) shunned(w *worker) bool { return t.shuns == w && t.group.Set.Len() > 1 }
+func (t *task) shunned() *view.Worker { return t.shuns }
+func (x *spot) shunned() *view.Worker { return x.task.shuns }
+
+// avoidable is w, or nil if tasks of the group that shun it can go nowhere else.
+func (g *group) avoidable(w *worker) *view.Worker {
+	if g.Set.Len() > 1 {
+		return w.Worker
+	}
+	return nil
+}
 
 // first is the task of a group that w gets next if it asks; nil: it gets none, yet. One that has its data at w goes first.
 func (c *jobs) first(g *group, w *worker, now time.Time) *task {
 	if g.near == nil {
-		for t := range g.queue.All() {
-			if !t.shunned(w) {
-				return t
-			}
-		}
-		return nil
+		return g.queue.For(g.avoidable(w))
 	}
 	c.shelve(g.near, now)
 	row := c.view.Fleet().Get(int32(w.Key))
@@ -215,10 +219,8 @@ func (c *jobs) first(g *group, w *worker, now time.Time) *task {
 
 // first is the ripe task that w gets next; nil: none.
 func (s *shelf) first(w *worker) *task {
-	for x := range s.ripe.All() {
-		if !x.task.shunned(w) {
-			return x.task
-		}
+	if x := s.ripe.For(s.near.group.avoidable(w)); x != nil {
+		return x.task
 	}
 	return nil
 }

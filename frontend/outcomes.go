@@ -100,7 +100,7 @@ func (c *ledger) conclude(t *task, w *worker, m *probe.Finished, now time.Time, 
 	}
 	if o.Kind == Failed && o.Failure != TooLarge && t.failures < t.spec.Retries && t.spec.Retryable && m.Retry != probe.Never {
 		if t.failures++; m.Retry == probe.Elsewhere {
-			t.shuns = w
+			t.shuns = w.Worker
 		}
 		return c.again(t, w, m.Attempt, now, acts)
 	}

@@ -56,9 +56,11 @@ func (c *ledger) reserve(g *group, s *shelf, w *worker, d *place.Decision, sampl
 	attempts := make([]attempt, d.Rides) // of one job: none outlives it
 	r.rides, m.Launches = make([]*attempt, 0, d.Rides), make([]probe.Launch, 0, d.Rides)
 	for i := range d.Rides {
-		t := c.first(g, w, now)
+		var t *task
 		if s != nil {
 			t = s.first(w)
+		} else {
+			t = c.first(g, w, now)
 		}
 		if t == nil { // those that are left shun w
 			break

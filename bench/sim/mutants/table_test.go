@@ -795,12 +795,12 @@ var table = []mutant{
 		" && m.Retry != probe.Never {", " {",
 	},
 	{
-		"a task that shuns a worker goes to another one", "frontend/near.go",
-		"return t.shuns == w && t.group.Set.Len() > 1", "return false",
+		"a task that shuns a worker goes to another one", "frontend/line.go",
+		"if l.shy[i].of != w {", "if true {",
 	},
 	{
 		"a task shuns the only worker in vain", "frontend/near.go",
-		"return t.shuns == w && t.group.Set.Len() > 1", "return t.shuns == w",
+		"if g.Set.Len() > 1 {", "if true {",
 	},
 	{
 		"what is passed comes from its own partition", "frontend/passing.go",
@@ -1032,7 +1032,7 @@ var table = []mutant{
 	},
 	{
 		"a wait behind one's own tenant is told apart", "worker/waits.go",
-		"a.of.taken.add(a.demand.CPU, c.queue.now)", "",
+		"a.of.taken.add(cpu, c.queue.now)", "",
 	},
 	{
 		"what is blamed on others in a queue is not blamed on the queue, too", "frontend/record/blame.go",

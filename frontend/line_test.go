@@ -1,0 +1,75 @@
+package frontend
+
+import (
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/phoebe-sched/phoebe/frontend/view"
+	"github.com/phoebe-sched/phoebe/probe/list"
+)
+
+// A line gives a worker what a search through all that waits would: those that shun another one first, then the rest.
+func TestLine(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		workers := []*view.Worker{nil, {}, {}, {}}
+		tasks := make([]*task, 12)
+		for i := range tasks {
+			tasks[i] = &task{spec: &Task{}}
+		}
+		var l line[*task]
+		var model []*task // in order, of those that shun the same worker
+		t.Repeat(map[string]func(*rapid.T){
+			"push": func(t *rapid.T) {
+				x := rapid.SampledFrom(tasks).Draw(t, "task")
+				if list.Has(x) {
+					return
+				}
+				x.shuns = rapid.SampledFrom(workers).Draw(t, "shuns")
+				if rapid.Bool().Draw(t, "front") {
+					l.PushFront(x)
+					model = slices.Insert(model, 0, x)
+				} else {
+					l.Push(x)
+					model = append(model, x)
+				}
+			},
+			"remove": func(t *rapid.T) {
+				x := rapid.SampledFrom(tasks).Draw(t, "task")
+				l.Remove(x)
+				model = slices.DeleteFunc(model, func(y *task) bool { return y == x })
+			},
+			"": func(t *rapid.T) {
+				all := slices.Collect(l.All())
+				if len(all) != l.Len() || len(all) != len(model) || len(all) > 0 && (l.First() != all[0] || l.Last() != all[len(all)-1]) {
+					t.Fatalf("%d of %d, of length %d, from %p to %p: %v", len(all), len(model), l.Len(), l.First(), l.Last(), all)
+				}
+				for _, w := range workers {
+					who := func(in []*task) (who []*task) {
+						for _, x := range in {
+							if x.shuns == w {
+								who = append(who, x)
+							}
+						}
+						return who
+					}
+					if got, want := who(all), who(model); !slices.Equal(got, want) {
+						t.Fatalf("of those that shun %p: %v, not %v", w, got, want)
+					}
+					can := func(x *task) bool { return w == nil || x.shuns != w }
+					var want *task
+					if i := slices.IndexFunc(all, can); i >= 0 {
+						want = all[i]
+					}
+					if got := l.For(w); got != want {
+						t.Fatalf("%p gets %p, not %p", w, got, want)
+					}
+				}
+				if i := slices.IndexFunc(all, func(x *task) bool { return x.shuns == nil }); i >= 0 && slices.ContainsFunc(all[i:], func(x *task) bool { return x.shuns != nil }) {
+					t.Fatal("one that shuns a worker stands behind one that shuns none")
+				}
+			},
+		})
+	})
+}
