@@ -31,7 +31,7 @@ func (c *Core) start(a *attempt, now time.Time, acts []Action) []Action {
 	a.state, a.startedAt, a.from = running, now, nil
 	c.changes++
 	a.bill.use()
-	c.occupy(a)
+	c.occupy(a, a.demand.CPU)
 	a.run = int32(len(c.runs))
 	c.runs = append(c.runs, a)
 	c.Stats.Started++
@@ -66,7 +66,7 @@ func (c *Core) exited(ev *Exited, now time.Time, acts []Action) []Action {
 		return acts
 	}
 	c.give(needs(a.demand, a.long))
-	c.vacate(a)
+	c.occupy(a, -a.demand.CPU)
 	last := len(c.runs) - 1
 	c.runs[a.run] = c.runs[last]
 	c.runs[a.run].run = a.run

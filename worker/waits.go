@@ -35,24 +35,14 @@ type sums struct {
 	own, short, long, held uint64
 }
 
-// occupy notes that an attempt takes its CPU.
-func (c *Core) occupy(a *attempt) {
+// occupy notes that an attempt takes so much CPU more, or less.
+func (c *Core) occupy(a *attempt, cpu probe.Millicores) {
 	if a.long {
-		c.occupants.long.add(a.demand.CPU, c.queue.now)
+		c.occupants.long.add(cpu, c.queue.now)
 		return
 	}
-	c.occupants.short.add(a.demand.CPU, c.queue.now)
-	a.of.taken.add(a.demand.CPU, c.queue.now)
-}
-
-// vacate notes that it does not any more.
-func (c *Core) vacate(a *attempt) {
-	if a.long {
-		c.occupants.long.add(-a.demand.CPU, c.queue.now)
-		return
-	}
-	c.occupants.short.add(-a.demand.CPU, c.queue.now)
-	a.of.taken.add(-a.demand.CPU, c.queue.now)
+	c.occupants.short.add(cpu, c.queue.now)
+	a.of.taken.add(cpu, c.queue.now)
 }
 
 // sums are those for a place of a tenant.
