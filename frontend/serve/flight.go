@@ -3,7 +3,6 @@ package serve
 import (
 	"bytes"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -40,8 +39,7 @@ func ParseSLO(text string) (o SLO, err error) {
 		case name == "window":
 			o.Window, err = time.ParseDuration(value)
 		case isShare:
-			if o.Share, err = strconv.ParseFloat(share, 64); err == nil {
-				o.Share /= math.Pow(10, float64(len(strings.ReplaceAll(share, ".", ""))))
+			if o.Share, err = strconv.ParseFloat("0."+strings.Replace(share, ".", "", 1), 64); err == nil {
 				o.Most, err = time.ParseDuration(value)
 			}
 		default:

@@ -17,6 +17,9 @@ func TestParseSLO(t *testing.T) {
 			t.Errorf("%q is %q: %v", text, o, err)
 		}
 	}
+	if o, err := ParseSLO("p99.9=1s"); err != nil || o.String() != "p999=1s,window=10s" {
+		t.Errorf("p99.9 is %q: %v", o, err)
+	}
 	for _, text := range []string{"", "p99", "p99=-1s", "p=1s", "p99=1s,window=1h", "policy=none,p99=1s", "p-1=1s", "p9e1=1s,x=1", "p99=1s,window=0s", "pNaN=1s"} {
 		if o, err := ParseSLO(text); err == nil || !strings.Contains(err.Error(), "policy=phoebe,p99=50ms,window=10s") {
 			t.Errorf("%q is %v: %v", text, o, err)
