@@ -283,7 +283,12 @@ func dial(t testing.TB, frontends ...string) *client.Client {
 // linked waits until a frontend is linked to n workers.
 func linked(t testing.TB, frontend string, n int) {
 	t.Helper()
-	c := dial(t, frontend)
+	linkedBy(t, dial(t, frontend), n)
+}
+
+// linkedBy waits until the frontend of a client is linked to n workers.
+func linkedBy(t testing.TB, c *client.Client, n int) {
+	t.Helper()
 	eventually(t, func() error {
 		said, err := c.Cluster(t.Context())
 		if err != nil {
@@ -296,7 +301,7 @@ func linked(t testing.TB, frontend string, n int) {
 			}
 		}
 		if up != n {
-			return fmt.Errorf("frontend %s: %d workers are up, want %d: %+v", frontend, up, n, said.Workers)
+			return fmt.Errorf("frontend %s: %d workers are up, want %d: %+v", said.Address, up, n, said.Workers)
 		}
 		return nil
 	})

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -61,23 +60,7 @@ func (s *secured) client(who string, addrs ...string) *client.Client {
 
 func (s *secured) linked(n int) {
 	s.t.Helper()
-	c := s.client("operator")
-	eventually(s.t, func() error {
-		said, err := c.Cluster(s.t.Context())
-		if err != nil {
-			return err
-		}
-		up := 0
-		for _, w := range said.Workers {
-			if w.State == "up" {
-				up++
-			}
-		}
-		if up != n {
-			return fmt.Errorf("%d workers are linked of %d: %+v", up, n, said.Workers)
-		}
-		return nil
-	})
+	linkedBy(s.t, s.client("operator"), n)
 }
 
 func freeAddress(t *testing.T) string {
