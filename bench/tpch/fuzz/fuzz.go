@@ -144,18 +144,7 @@ func (g *gen) from() (string, []source) {
 	in := []source{g.source(pick(g, tables))}
 	text := in[0].table + " " + in[0].alias
 	for range g.IntN(4) {
-		var can []link
-		var at []source
-		for _, s := range in {
-			for _, l := range links {
-				if l.a == s.table {
-					can, at = append(can, l), append(at, s)
-				}
-				if l.b == s.table {
-					can, at = append(can, link{l.b, l.bc, l.a, l.ac}), append(at, s)
-				}
-			}
-		}
+		can, at := linksOf(in)
 		if len(can) == 0 {
 			break
 		}
@@ -174,6 +163,21 @@ func (g *gen) from() (string, []source) {
 		in = append(in, s)
 	}
 	return text, in
+}
+
+// linksOf are the links from these to other tables, and which of these each is from.
+func linksOf(in []source) (can []link, at []source) {
+	for _, s := range in {
+		for _, l := range links {
+			if l.a == s.table {
+				can, at = append(can, l), append(at, s)
+			}
+			if l.b == s.table {
+				can, at = append(can, link{l.b, l.bc, l.a, l.ac}), append(at, s)
+			}
+		}
+	}
+	return can, at
 }
 
 func size(table string) int {
@@ -308,18 +312,7 @@ func (g *gen) simple(in []source) string {
 
 // subquery is a condition with one, about one of these.
 func (g *gen) subquery(in []source) string {
-	var can []link
-	var at []source
-	for _, s := range in {
-		for _, l := range links {
-			if l.a == s.table {
-				can, at = append(can, l), append(at, s)
-			}
-			if l.b == s.table {
-				can, at = append(can, link{l.b, l.bc, l.a, l.ac}), append(at, s)
-			}
-		}
-	}
+	can, at := linksOf(in)
 	if len(can) == 0 {
 		return g.pred(in)
 	}

@@ -156,12 +156,17 @@ func (f *fleet) open(c *cli, sf float64) (e *engine.Engine, m *data.Manifest, cl
 	return e, m, close, nil
 }
 
-type sqlCmd struct {
+// asking is what all that run one query are told.
+type asking struct {
 	fleet
-	Text    string  `arg:"" help:"The query."`
 	SF      float64 `name:"sf" default:"0.01" placeholder:"X" help:"Scale factor of the data. Default ${default}."`
 	Explain bool    `help:"Print the plan, and run nothing."`
 	Timings bool    `help:"Print on stderr how long each stage took, and where its tasks ran."`
+}
+
+type sqlCmd struct {
+	asking
+	Text string `arg:"" help:"The query."`
 }
 
 func (s *sqlCmd) Run(ctx context.Context, c *cli) error {
@@ -169,16 +174,12 @@ func (s *sqlCmd) Run(ctx context.Context, c *cli) error {
 }
 
 type queryCmd struct {
-	fleet
-	N       int     `arg:"" help:"Its number, from 1 to 22."`
-	SF      float64 `name:"sf" default:"0.01" placeholder:"X" help:"Scale factor of the data. Default ${default}."`
-	Explain bool    `help:"Print the plan, and run nothing."`
-	Timings bool    `help:"Print on stderr how long each stage took, and where its tasks ran."`
+	asking
+	N int `arg:"" help:"Its number, from 1 to 22."`
 }
 
 func (q *queryCmd) Run(ctx context.Context, c *cli) error {
-	s := sqlCmd{fleet: q.fleet, SF: q.SF, Explain: q.Explain, Timings: q.Timings}
-	return s.run(ctx, c, func(m *data.Manifest) (string, error) {
+	return q.run(ctx, c, func(m *data.Manifest) (string, error) {
 		if q.N < 1 || q.N > len(m.Queries) {
 			return "", fmt.Errorf("there is no query %d: they go from 1 to %d", q.N, len(m.Queries))
 		}
@@ -186,7 +187,7 @@ func (q *queryCmd) Run(ctx context.Context, c *cli) error {
 	})
 }
 
-func (s *sqlCmd) run(ctx context.Context, c *cli, text func(*data.Manifest) (string, error)) error {
+func (s *asking) run(ctx context.Context, c *cli, text func(*data.Manifest) (string, error)) error {
 	if s.Explain {
 		m, err := data.Read(c.Data, s.SF)
 		if err != nil {
