@@ -27,7 +27,7 @@ func BenchmarkRun(b *testing.B) {
 				}
 			}
 		})
-		s, err := c.newSession(job)
+		s, err := c.newSession(b.Context(), job)
 		if err != nil {
 			b.Fatal(err)
 		}

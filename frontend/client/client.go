@@ -184,7 +184,7 @@ func (c *Client) Run(ctx context.Context, job Job) (outs []Outcome, err error) {
 	defer c.background.Done()
 	ctx, end := c.begin(ctx, "phoebe.Run", &job)
 	defer func() { end(err) }()
-	s, err := c.newSession(job)
+	s, err := c.newSession(ctx, job)
 	if err != nil {
 		return nil, err
 	}
@@ -222,7 +222,7 @@ func (c *Client) Submit(ctx context.Context, job Job) (*Running, error) {
 	}
 	defer c.background.Done()
 	ctx, end := c.begin(ctx, "phoebe.Submit", &job)
-	s, err := c.newSession(job)
+	s, err := c.newSession(ctx, job)
 	if err == nil {
 		err = s.submit(ctx)
 	}

@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -205,4 +206,48 @@ func must(err error) {
 	if err != nil {
 		log.Fatal(err)
 	}
+}
+
+// A worker's functions take and return Go values, which travel as JSON; what they have in common, such as the log of what failed,
+// stands around them.
+func Example_register() {
+	registry := exec.NewRegistry() // of the workers
+	registry.Use(func(name string, f exec.Func) exec.Func {
+		return func(ctx context.Context, payload []byte) ([]byte, error) {
+			out, err := f(ctx, payload)
+			if err != nil {
+				fmt.Println(name, "failed:", err)
+			}
+			return out, err
+		}
+	})
+	must(exec.Register(registry, "divide", func(_ context.Context, by int) (int, error) {
+		if by == 0 {
+			return 0, &exec.Error{Code: "ZERO", Retry: exec.Never}
+		}
+		return 12 / by, nil
+	}))
+	cluster, err := local.Start(local.Config{Registry: registry})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer cluster.Close()
+	c, err := client.New(cluster.Frontends())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+
+	outcomes, err := c.Run(context.Background(), client.Job{Tasks: []client.Task{
+		{Function: "divide", Payload: []byte("4")},
+		{Function: "divide", Payload: []byte("0"), Retries: 3},
+	}})
+	if failed, ok := errors.AsType[*client.TaskError](err); ok {
+		fmt.Println("task", failed.Task, "failed with", failed.Code, "after", failed.Attempts, "attempt")
+	}
+	fmt.Printf("%s\n", outcomes[0].Result)
+	// Output:
+	// divide failed: ZERO
+	// task 1 failed with ZERO after 1 attempt
+	// 3
 }

@@ -81,7 +81,7 @@ type session struct {
 type place struct{ stage, worker string }
 
 // newSession checks what the frontends cannot.
-func (c *Client) newSession(job Job) (*session, error) {
+func (c *Client) newSession(ctx context.Context, job Job) (*session, error) {
 	policy, err := job.Policy.wire()
 	if err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func (c *Client) newSession(job Job) (*session, error) {
 		job: v1.Job{
 			Id: job.ID, Tenant: job.Tenant, Priority: job.Priority, DeadlineUs: micros(job.Deadline),
 			Mode: mode, Policy: policy, ProbeRatio: job.ProbeRatio, Constraint: job.Constraint.wire(), Phases: job.Phases,
-			Tasks: make([]*v1.Task, n),
+			Traceparent: traceparent(ctx), Tasks: make([]*v1.Task, n),
 		},
 		handle: v1.Handle{Job: job.ID},
 	}

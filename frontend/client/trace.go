@@ -5,11 +5,12 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 )
 
 // WithTracer has each job traced by a span of the caller's tracer, from its submission to its last outcome. By
-// default nothing is traced.
+// default nothing is traced. Workers' functions run in spans of the same trace if their programs use exec.Traced.
 func WithTracer(t trace.Tracer) Option { return func(c *config) { c.tracer = t } }
 
 // begin starts a job's span, if there is a tracer.
@@ -30,4 +31,15 @@ func (c *Client) begin(ctx context.Context, name string, job *Job) (context.Cont
 		}
 		span.End()
 	}
+}
+
+// traceparent is the span of ctx, as workers are told it; nil: there is none.
+func traceparent(ctx context.Context) *string {
+	if !trace.SpanContextFromContext(ctx).IsValid() {
+		return nil
+	}
+	header := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(ctx, header)
+	parent := header.Get("traceparent")
+	return &parent
 }

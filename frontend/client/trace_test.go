@@ -8,6 +8,9 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/phoebe-sched/phoebe/frontend/client/local"
+	"github.com/phoebe-sched/phoebe/worker/exec"
 )
 
 // recorder is a tracer that keeps what its spans were told.
@@ -62,6 +65,62 @@ func TestTracer(t *testing.T) {
 	for i, want := range []codes.Code{codes.Unset, codes.Error} {
 		if s := tracer.spans[i]; s.name != "phoebe.Run" || s.ended != 1 || s.status != want {
 			t.Errorf("span %d: %q ended %d times with status %v, want %v", i, s.name, s.ended, s.status, want)
+		}
+	}
+}
+
+// spanned is a tracer whose spans have numbers, and which notes what became of each function's.
+type spanned struct {
+	noop.Tracer
+	parents chan trace.SpanContext
+	errs    chan error
+}
+
+type spannedSpan struct {
+	noop.Span
+	t   *spanned
+	err error
+}
+
+func (t *spanned) Start(ctx context.Context, _ string, _ ...trace.SpanStartOption) (context.Context, trace.Span) {
+	t.parents <- trace.SpanContextFromContext(ctx)
+	s := &spannedSpan{t: t}
+	return trace.ContextWithSpan(ctx, s), s
+}
+
+func (s *spannedSpan) RecordError(err error, _ ...trace.EventOption) { s.err = err }
+func (s *spannedSpan) End(...trace.SpanEndOption)                    { s.t.errs <- s.err }
+
+// A function's span belongs to the trace in which its job was submitted; that of one that panics ends, too.
+func TestTraceReachesWorkers(t *testing.T) {
+	tracer := &spanned{parents: make(chan trace.SpanContext, 9), errs: make(chan error, 9)}
+	registry := exec.NewRegistry()
+	registry.Use(exec.Traced(tracer))
+	registry.Register("fine", func(context.Context, []byte) ([]byte, error) { return nil, nil })
+	registry.Register("panics", func(context.Context, []byte) ([]byte, error) { panic("oh") })
+	cluster, err := local.Start(local.Config{Registry: registry})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cluster.Close()
+	c := newClient(t, cluster.Frontends())
+	own := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1, 2}, SpanID: trace.SpanID{3}, TraceFlags: trace.FlagsSampled, Remote: true})
+	for _, tc := range []struct {
+		function string
+		ctx      context.Context
+		parent   trace.SpanContext
+		fails    bool
+	}{
+		{"fine", t.Context(), trace.SpanContext{}, false},
+		{"fine", trace.ContextWithSpanContext(t.Context(), own), own, false},
+		{"panics", trace.ContextWithSpanContext(t.Context(), own), own, true},
+	} {
+		c.Run(tc.ctx, Job{Tasks: []Task{{Function: tc.function}}})
+		if parent := <-tracer.parents; !parent.Equal(tc.parent) {
+			t.Errorf("%s: the parent is %v, want %v", tc.function, parent, tc.parent)
+		}
+		if err := <-tracer.errs; (err != nil) != tc.fails {
+			t.Errorf("%s: the span's error is %v", tc.function, err)
 		}
 	}
 }

@@ -49,8 +49,9 @@ type function struct {
 // Registry holds the functions that a worker offers, by name. Safe for concurrent use, but a Pool
 // knows only what was registered before NewPool.
 type Registry struct {
-	mu    sync.Mutex
-	funcs map[string]function
+	mu     sync.Mutex
+	funcs  map[string]function
+	around []Middleware
 }
 
 // NewRegistry returns a registry with the built-in functions:
@@ -101,6 +102,11 @@ func (r *Registry) add(name string, fn function) error {
 	defer r.mu.Unlock()
 	if _, taken := r.funcs[name]; taken {
 		return fmt.Errorf("register function %q: the name is taken", name)
+	}
+	if fn.run != nil {
+		for _, m := range slices.Backward(r.around) {
+			fn.run = m(name, fn.run)
+		}
 	}
 	r.funcs[name] = fn
 	return nil
