@@ -721,6 +721,39 @@ struct TraceResponse {
   8: list<Told> frontends,
 }
 
+struct RecordingsRequest {
+  1: optional Caller caller,
+}
+
+// A file in which a frontend has recorded what happened as an objective was broken.
+struct Recording {
+  1: required string frontend,  // the name of the one that has it
+  2: required string name,      // of the file
+  3: i64 size_bytes = 0,
+  4: i64 at_us = 0,             // since 1970
+  5: string broken = "",        // the objective
+  6: i64 observed_us = 0,       // what its response was instead
+  7: string slowest = "",       // the worker whose tasks took most beyond what is usual; empty: none did
+  8: string phase = "",         // of its tasks, in which they spent that
+}
+
+struct RecordingsResponse {
+  1: required list<Recording> recordings, // newest first
+  2: required list<Told> frontends,       // the one that answers is the first
+}
+
+struct RecordingRequest {
+  1: optional Caller caller,
+  2: required string frontend,  // the name of the one that has it
+  3: required string name,
+  4: i64 from_byte = 0,
+}
+
+struct RecordingResponse {
+  1: required binary data,      // from from_byte on, at most 1 MiB
+  2: i64 size_bytes = 0,        // of the whole file
+}
+
 service Phoebe {
   // Runs a job and answers with all its outcomes: the fastest way for a small job.
   RunResponse Run(1: RunRequest request) throws (1: Refused refused),
@@ -740,4 +773,8 @@ service Phoebe {
   JobsResponse Jobs(1: JobsRequest request) throws (1: Refused refused),
   // What the tasks of such a job have been through.
   TraceResponse Trace(1: TraceRequest request) throws (1: Refused refused),
+  // What frontends have recorded as objectives were broken.
+  RecordingsResponse Recordings(1: RecordingsRequest request) throws (1: Refused refused),
+  // A part of such a file.
+  RecordingResponse Recording(1: RecordingRequest request) throws (1: Refused refused),
 }

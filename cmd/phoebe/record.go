@@ -53,16 +53,12 @@ func (c *recordOpenCmd) Run(out *streams) error {
 		worst, all = max(worst, p.Took), all+p.Took
 	}
 	fmt.Fprintf(w, "%d pauses of the garbage collection, %v together, %v the longest\n", len(x.GC), brief(all), brief(worst))
-	suspects, err := x.Suspects()
-	if err != nil {
-		return fmt.Errorf("open %s: %w", c.File, err)
-	}
-	if len(suspects) > 0 && suspects[0].Excess > 0 {
-		fmt.Fprintf(w, "slowest worker: %s\n", plain([]byte(suspects[0].Name)))
+	if x.Slowest != "" {
+		fmt.Fprintf(w, "slowest worker: %s, most of it %s\n", plain([]byte(x.Slowest)), plain([]byte(x.Phase)))
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "\nWORKER\tADDRESS\tSTATE\tTASKS\tMEDIAN\tWORST\tEXCESS\tRTT\tHEARD\tQUEUED\tRUNNING")
-	for _, s := range suspects[:min(len(suspects), 20)] {
+	for _, s := range x.Suspects[:min(len(x.Suspects), 20)] {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%v\t%v\t%v\t%v\t%v\t%d\t%d\n", dash(s.Name), dash(s.Address), dash(s.State), s.Tasks, brief(s.Median), brief(s.Worst), brief(s.Excess),
 			brief(s.RoundTrip), brief(s.Silence), s.Queued, s.Running)
 	}

@@ -70,7 +70,7 @@ func TestRecord(t *testing.T) {
 		}
 		return nil
 	})
-	phoebe(t, "record", "open", files[0], "--profile", filepath.Join(dir, "profile")).want(t, 0, "policy=phoebe,p99=100ms,window=2s was broken", "slowest worker: w1\n")
+	phoebe(t, "record", "open", files[0], "--profile", filepath.Join(dir, "profile")).want(t, 0, "policy=phoebe,p99=100ms,window=2s was broken", "slowest worker: w1, most of it ")
 	phoebe(t, "record", "open", write(t, "{}")).want(t, 1, "no recording")
 	phoebe(t, "frontend", "--workers", addrs[0], "--slo", "p99=fast", "--record-dir", dir).want(t, 2, "p99=fast")
 	phoebe(t, "frontend", "--workers", addrs[0], "--slo", "p99=1s").want(t, 2, "--record-dir")

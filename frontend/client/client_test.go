@@ -204,6 +204,14 @@ func (f *fake) Jobs(context.Context, *v1.JobsRequest) (*v1.JobsResponse, error) 
 	return nil, errors.ErrUnsupported
 }
 
+func (f *fake) Recordings(context.Context, *v1.RecordingsRequest) (*v1.RecordingsResponse, error) {
+	return nil, errors.ErrUnsupported
+}
+
+func (f *fake) Recording(context.Context, *v1.RecordingRequest) (*v1.RecordingResponse, error) {
+	return nil, errors.ErrUnsupported
+}
+
 func (f *fake) Trace(context.Context, *v1.TraceRequest) (*v1.TraceResponse, error) {
 	return nil, errors.ErrUnsupported
 }

@@ -3,27 +3,32 @@ package record
 import (
 	"cmp"
 	"compress/gzip"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"time"
-
-	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// Recording is what happened around a moment at which an objective was broken. It is kept as JSON, gzipped.
+// Summary is what a recording is about.
+type Summary struct {
+	Format   int           `json:"format"` // RecordingFormat
+	Frontend string        `json:"frontend"`
+	Version  string        `json:"version"`
+	At       time.Time     `json:"at"`
+	Broken   string        `json:"broken"` // the objective
+	Observed time.Duration `json:"observed_ns"`
+	Slowest  string        `json:"slowest,omitempty"` // the worker whose tasks took most beyond what is usual; empty: none did
+	Phase    string        `json:"phase,omitempty"`   // of its tasks, in which they spent that
+}
+
+// Recording is what happened around a moment at which an objective was broken. It is kept as two lines of JSON, gzipped: the summary,
+// and all of it.
 type Recording struct {
-	Format   int              `json:"format"` // RecordingFormat
-	Frontend string           `json:"frontend"`
-	Version  string           `json:"version"`
-	At       time.Time        `json:"at"`
-	Broken   string           `json:"broken"` // the objective
-	Observed time.Duration    `json:"observed_ns"`
+	Summary
 	Lost     int              `json:"lost"` // attempts that were forgotten before they could be recorded
+	Suspects []Suspect        `json:"suspects"`
 	Workers  []RecordedWorker `json:"workers"`
 	Names    []string         `json:"names"`    // of workers, to which attempts refer
 	Attempts []byte           `json:"attempts"` // as Trace has them
@@ -63,7 +68,11 @@ type Pause struct {
 // Write writes it.
 func (r *Recording) Write(w io.Writer) error {
 	z := gzip.NewWriter(w)
-	if err := json.NewEncoder(z).Encode(r); err != nil {
+	to := json.NewEncoder(z)
+	if err := to.Encode(&r.Summary); err != nil {
+		return err
+	}
+	if err := to.Encode(r); err != nil {
 		return err
 	}
 	return z.Close()
@@ -72,91 +81,109 @@ func (r *Recording) Write(w io.Writer) error {
 // maxRecording bounds what a recording takes once it is not gzipped any more.
 const maxRecording = 1 << 30
 
-// ReadRecording reads one.
-func ReadRecording(from io.Reader) (*Recording, error) {
+// ReadSummary reads no more of a recording than what it is about.
+func ReadSummary(from io.Reader) (s Summary, err error) {
+	_, err = readSummary(from, &s)
+	return s, err
+}
+
+func readSummary(from io.Reader, s *Summary) (*json.Decoder, error) {
 	z, err := gzip.NewReader(from)
 	if err != nil {
 		return nil, fmt.Errorf("it is no recording: %w", err)
 	}
-	var r Recording
-	if err := json.NewDecoder(io.LimitReader(z, maxRecording)).Decode(&r); err != nil {
+	lines := json.NewDecoder(io.LimitReader(z, maxRecording))
+	if err := lines.Decode(s); err != nil {
 		return nil, fmt.Errorf("it is no recording: %w", err)
 	}
-	if r.Format != RecordingFormat {
+	if s.Format != RecordingFormat {
 		return nil, errors.New("it is of another release")
 	}
-	return &r, nil
+	return lines, nil
 }
 
-// Keep packs attempts, whose workers have these names.
-func (r *Recording) Keep(attempts []Attempt, names map[uint32]string) {
-	t := NewTrace(attempts, names)
-	r.Names, r.Attempts = t.Workers, t.data
-}
-
-// unpackAttempts reads what NewTrace has packed, as far as Suspects needs it: Worker is a position in the names.
-func unpackAttempts(b []byte) (list []Attempt, ok bool) {
-	for len(b) > 0 {
-		var x [attemptFields]uint64
-		for i := range x {
-			n, size := binary.Uvarint(b)
-			if size <= 0 {
-				return nil, false
-			}
-			x[i], b = n, b[size:]
-		}
-		a := Attempt{Task: probe.TaskIndex(x[0]), Worker: uint32(x[2] - 1)} // of none it is a position that does not exist
-		if x[9] == 1 {
-			for i := range a.Ends {
-				a.Ends[i] = time.Duration(x[10+i] & math.MaxInt64)
-			}
-		}
-		list = append(list, a)
+// ReadRecording reads one.
+func ReadRecording(from io.Reader) (*Recording, error) {
+	var r Recording
+	lines, err := readSummary(from, &r.Summary)
+	if err != nil {
+		return nil, err
 	}
-	return list, true
+	if err := lines.Decode(&r); err != nil {
+		return nil, fmt.Errorf("it is no recording: %w", err)
+	}
+	return &r, nil
 }
 
 // Suspect is a worker, and what its tasks have taken.
 type Suspect struct {
 	RecordedWorker
-	Tasks         int
-	Median, Worst time.Duration // from when places were asked for until the outcome was there
-	Excess        time.Duration // by how much its tasks took more than twice the median of all, together
+	Tasks  int                   `json:"tasks"`
+	Median time.Duration         `json:"median_ns"` // from when places were asked for until the outcome was there
+	Worst  time.Duration         `json:"worst_ns"`
+	Excess time.Duration         `json:"excess_ns"` // by how much its tasks took more than twice the median of all, together
+	Phases [Phases]time.Duration `json:"phases_ns"` // of the tasks that did, together
 }
 
-// Suspects are the workers, the one whose tasks took most beyond what is usual first.
-func (r *Recording) Suspects() ([]Suspect, error) {
-	attempts, ok := unpackAttempts(r.Attempts)
-	if !ok {
-		return nil, errors.New("its attempts cannot be read")
+// Keep packs attempts, whose workers have these names, and finds who is to be blamed. Workers must be there.
+func (r *Recording) Keep(attempts []Attempt, names map[uint32]string) {
+	t := NewTrace(attempts, names)
+	r.Names, r.Attempts = t.Workers, t.data
+	r.Suspects = suspects(r.Workers, attempts, names)
+	if len(r.Suspects) > 0 && r.Suspects[0].Excess > 0 {
+		first := &r.Suspects[0]
+		worst := Link
+		for m := Link; m <= Delivery; m++ {
+			if first.Phases[m] > first.Phases[worst] {
+				worst = m
+			}
+		}
+		r.Slowest, r.Phase = first.Name, worst.String()
 	}
-	took := map[string][]time.Duration{}
+}
+
+// suspects are the workers, the one whose tasks took most beyond what is usual first.
+func suspects(workers []RecordedWorker, attempts []Attempt, names map[uint32]string) []Suspect {
+	type attempt struct {
+		*Attempt
+		took time.Duration
+	}
+	of := map[string][]attempt{}
 	var all []time.Duration
 	for i := range attempts {
-		if a := &attempts[i]; a.Ends[Run] > 0 && int(a.Worker) < len(r.Names) {
-			d := max(a.Ends[Delivery]-a.Ends[Sampling], 0)
-			took[r.Names[a.Worker]] = append(took[r.Names[a.Worker]], d)
-			all = append(all, d)
+		a := &attempts[i]
+		name, known := names[a.Worker]
+		if !known || a.Ends[Run] == 0 {
+			continue
 		}
+		d := max(a.Ends[Delivery]-a.Ends[Sampling], 0)
+		of[name] = append(of[name], attempt{a, d})
+		all = append(all, d)
 	}
+	list := []Suspect{}
 	if len(all) == 0 {
-		return nil, nil
+		return list
 	}
 	slices.Sort(all)
 	usual := 2 * all[len(all)/2]
-	var list []Suspect
-	for _, w := range r.Workers {
-		s := Suspect{RecordedWorker: w, Tasks: len(took[w.Name])}
-		if s.Tasks == 0 {
+	for _, w := range workers {
+		mine := of[w.Name]
+		if len(mine) == 0 {
 			continue
 		}
-		slices.Sort(took[w.Name])
-		s.Median, s.Worst = took[w.Name][s.Tasks/2], took[w.Name][s.Tasks-1]
-		for _, d := range took[w.Name] {
-			s.Excess += max(d-usual, 0)
+		slices.SortFunc(mine, func(a, b attempt) int { return cmp.Compare(a.took, b.took) })
+		s := Suspect{RecordedWorker: w, Tasks: len(mine), Median: mine[len(mine)/2].took, Worst: mine[len(mine)-1].took}
+		for _, a := range mine {
+			if a.took <= usual {
+				continue
+			}
+			s.Excess += a.took - usual
+			for m, d := range a.Phases() {
+				s.Phases[m] += d
+			}
 		}
 		list = append(list, s)
 	}
 	slices.SortStableFunc(list, func(a, b Suspect) int { return cmp.Or(cmp.Compare(b.Excess, a.Excess), cmp.Compare(a.Name, b.Name)) })
-	return list, nil
+	return list
 }

@@ -86,15 +86,22 @@ func (s *Server) cluster(req *v1.ClusterRequest) *v1.ClusterResponse {
 
 // clusterOf asks another frontend, of a name or an address.
 func (h *handler) clusterOf(ctx context.Context, other string, req *v1.ClusterRequest) (*v1.ClusterResponse, error) {
-	if forwarded(req.Caller) {
+	return forward(h, req.Caller, other, func(p *peer, within callopt.Option) (*v1.ClusterResponse, error) {
+		ask := *req
+		ask.Caller, ask.Frontend = p.caller(ctx), ""
+		return p.client.Cluster(ctx, &ask, within)
+	})
+}
+
+// forward asks the frontend of a name or an address, instead of this one.
+func forward[R any](h *handler, caller *v1.Caller, other string, call func(*peer, callopt.Option) (*R, error)) (*R, error) {
+	if forwarded(caller) {
 		return nil, refuse(v1.RefusedReason_INVALID, "this is frontend %q, not %q", h.cfg.Name, other)
 	}
 	for _, p := range h.peers.all() {
 		if p.addr == other || p.called() == other {
 			h.metrics.forwarded.Inc()
-			ask := *req
-			ask.Caller, ask.Frontend = p.caller(ctx), ""
-			res, err := p.client.Cluster(ctx, &ask, callopt.WithRPCTimeout(ownerTimeout))
+			res, err := call(p, callopt.WithRPCTimeout(ownerTimeout))
 			var refused *v1.Refused
 			if err != nil && !errors.As(err, &refused) {
 				return nil, refuse(v1.RefusedReason_OWNER_LOST, "frontend %s does not answer: %v", p.addr, err)

@@ -127,7 +127,7 @@ func (s *Server) observe(o SLO, now time.Time) time.Duration {
 
 // recordFlight waits until what follows is known, too, and writes all of it to a file.
 func (s *Server) recordFlight(o SLO, observed time.Duration, at time.Time, from uint64) {
-	x := &rec.Recording{Format: rec.RecordingFormat, Frontend: s.cfg.Name, Version: s.cfg.Version, At: at, Broken: o.String(), Observed: observed}
+	x := &rec.Recording{Summary: rec.Summary{Format: rec.RecordingFormat, Frontend: s.cfg.Name, Version: s.cfg.Version, At: at, Broken: o.String(), Observed: observed}}
 	var keys []uint32
 	x.Workers, keys = s.recordWorkers()
 	end := time.NewTimer(around)
@@ -248,7 +248,7 @@ func writeRecording(dir string, x *rec.Recording) (name string, err error) {
 
 // trimRecordings removes the oldest recordings of a folder.
 func trimRecordings(dir string) error {
-	files, err := filepath.Glob(filepath.Join(dir, "recording-*.json.gz")) // in the order of their times
+	files, err := recordingFiles(dir)
 	if err != nil {
 		return err
 	}
@@ -265,4 +265,9 @@ func trimRecordings(dir string) error {
 		}
 	}
 	return nil
+}
+
+// recordingFiles are those of a folder, in the order of their times.
+func recordingFiles(dir string) ([]string, error) {
+	return filepath.Glob(filepath.Join(dir, "recording-*.json.gz"))
 }

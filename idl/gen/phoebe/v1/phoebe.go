@@ -5805,6 +5805,296 @@ var fieldIDToName_TraceResponse = map[int16]string{
 	8: "frontends",
 }
 
+type RecordingsRequest struct {
+	Caller *Caller `thrift:"caller,1,optional" frugal:"1,optional,Caller" json:"caller,omitempty"`
+}
+
+func NewRecordingsRequest() *RecordingsRequest {
+	return &RecordingsRequest{}
+}
+
+func (p *RecordingsRequest) InitDefault() {
+}
+
+var RecordingsRequest_Caller_DEFAULT *Caller
+
+func (p *RecordingsRequest) GetCaller() (v *Caller) {
+	if !p.IsSetCaller() {
+		return RecordingsRequest_Caller_DEFAULT
+	}
+	return p.Caller
+}
+func (p *RecordingsRequest) SetCaller(val *Caller) {
+	p.Caller = val
+}
+
+func (p *RecordingsRequest) IsSetCaller() bool {
+	return p.Caller != nil
+}
+
+func (p *RecordingsRequest) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("RecordingsRequest(%+v)", *p)
+}
+
+var fieldIDToName_RecordingsRequest = map[int16]string{
+	1: "caller",
+}
+
+type Recording struct {
+	Frontend   string `thrift:"frontend,1,required" frugal:"1,required,string" json:"frontend"`
+	Name       string `thrift:"name,2,required" frugal:"2,required,string" json:"name"`
+	SizeBytes  int64  `thrift:"size_bytes,3" frugal:"3,default,i64" json:"size_bytes"`
+	AtUs       int64  `thrift:"at_us,4" frugal:"4,default,i64" json:"at_us"`
+	Broken     string `thrift:"broken,5" frugal:"5,default,string" json:"broken"`
+	ObservedUs int64  `thrift:"observed_us,6" frugal:"6,default,i64" json:"observed_us"`
+	Slowest    string `thrift:"slowest,7" frugal:"7,default,string" json:"slowest"`
+	Phase      string `thrift:"phase,8" frugal:"8,default,string" json:"phase"`
+}
+
+func NewRecording() *Recording {
+	return &Recording{
+		SizeBytes:  0,
+		AtUs:       0,
+		Broken:     "",
+		ObservedUs: 0,
+		Slowest:    "",
+		Phase:      "",
+	}
+}
+
+func (p *Recording) InitDefault() {
+	p.SizeBytes = 0
+	p.AtUs = 0
+	p.Broken = ""
+	p.ObservedUs = 0
+	p.Slowest = ""
+	p.Phase = ""
+}
+
+func (p *Recording) GetFrontend() (v string) {
+	return p.Frontend
+}
+
+func (p *Recording) GetName() (v string) {
+	return p.Name
+}
+
+func (p *Recording) GetSizeBytes() (v int64) {
+	return p.SizeBytes
+}
+
+func (p *Recording) GetAtUs() (v int64) {
+	return p.AtUs
+}
+
+func (p *Recording) GetBroken() (v string) {
+	return p.Broken
+}
+
+func (p *Recording) GetObservedUs() (v int64) {
+	return p.ObservedUs
+}
+
+func (p *Recording) GetSlowest() (v string) {
+	return p.Slowest
+}
+
+func (p *Recording) GetPhase() (v string) {
+	return p.Phase
+}
+func (p *Recording) SetFrontend(val string) {
+	p.Frontend = val
+}
+func (p *Recording) SetName(val string) {
+	p.Name = val
+}
+func (p *Recording) SetSizeBytes(val int64) {
+	p.SizeBytes = val
+}
+func (p *Recording) SetAtUs(val int64) {
+	p.AtUs = val
+}
+func (p *Recording) SetBroken(val string) {
+	p.Broken = val
+}
+func (p *Recording) SetObservedUs(val int64) {
+	p.ObservedUs = val
+}
+func (p *Recording) SetSlowest(val string) {
+	p.Slowest = val
+}
+func (p *Recording) SetPhase(val string) {
+	p.Phase = val
+}
+
+func (p *Recording) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("Recording(%+v)", *p)
+}
+
+var fieldIDToName_Recording = map[int16]string{
+	1: "frontend",
+	2: "name",
+	3: "size_bytes",
+	4: "at_us",
+	5: "broken",
+	6: "observed_us",
+	7: "slowest",
+	8: "phase",
+}
+
+type RecordingsResponse struct {
+	Recordings []*Recording `thrift:"recordings,1,required" frugal:"1,required,list<Recording>" json:"recordings"`
+	Frontends  []*Told      `thrift:"frontends,2,required" frugal:"2,required,list<Told>" json:"frontends"`
+}
+
+func NewRecordingsResponse() *RecordingsResponse {
+	return &RecordingsResponse{}
+}
+
+func (p *RecordingsResponse) InitDefault() {
+}
+
+func (p *RecordingsResponse) GetRecordings() (v []*Recording) {
+	return p.Recordings
+}
+
+func (p *RecordingsResponse) GetFrontends() (v []*Told) {
+	return p.Frontends
+}
+func (p *RecordingsResponse) SetRecordings(val []*Recording) {
+	p.Recordings = val
+}
+func (p *RecordingsResponse) SetFrontends(val []*Told) {
+	p.Frontends = val
+}
+
+func (p *RecordingsResponse) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("RecordingsResponse(%+v)", *p)
+}
+
+var fieldIDToName_RecordingsResponse = map[int16]string{
+	1: "recordings",
+	2: "frontends",
+}
+
+type RecordingRequest struct {
+	Caller   *Caller `thrift:"caller,1,optional" frugal:"1,optional,Caller" json:"caller,omitempty"`
+	Frontend string  `thrift:"frontend,2,required" frugal:"2,required,string" json:"frontend"`
+	Name     string  `thrift:"name,3,required" frugal:"3,required,string" json:"name"`
+	FromByte int64   `thrift:"from_byte,4" frugal:"4,default,i64" json:"from_byte"`
+}
+
+func NewRecordingRequest() *RecordingRequest {
+	return &RecordingRequest{
+		FromByte: 0,
+	}
+}
+
+func (p *RecordingRequest) InitDefault() {
+	p.FromByte = 0
+}
+
+var RecordingRequest_Caller_DEFAULT *Caller
+
+func (p *RecordingRequest) GetCaller() (v *Caller) {
+	if !p.IsSetCaller() {
+		return RecordingRequest_Caller_DEFAULT
+	}
+	return p.Caller
+}
+
+func (p *RecordingRequest) GetFrontend() (v string) {
+	return p.Frontend
+}
+
+func (p *RecordingRequest) GetName() (v string) {
+	return p.Name
+}
+
+func (p *RecordingRequest) GetFromByte() (v int64) {
+	return p.FromByte
+}
+func (p *RecordingRequest) SetCaller(val *Caller) {
+	p.Caller = val
+}
+func (p *RecordingRequest) SetFrontend(val string) {
+	p.Frontend = val
+}
+func (p *RecordingRequest) SetName(val string) {
+	p.Name = val
+}
+func (p *RecordingRequest) SetFromByte(val int64) {
+	p.FromByte = val
+}
+
+func (p *RecordingRequest) IsSetCaller() bool {
+	return p.Caller != nil
+}
+
+func (p *RecordingRequest) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("RecordingRequest(%+v)", *p)
+}
+
+var fieldIDToName_RecordingRequest = map[int16]string{
+	1: "caller",
+	2: "frontend",
+	3: "name",
+	4: "from_byte",
+}
+
+type RecordingResponse struct {
+	Data      []byte `thrift:"data,1,required" frugal:"1,required,binary" json:"data"`
+	SizeBytes int64  `thrift:"size_bytes,2" frugal:"2,default,i64" json:"size_bytes"`
+}
+
+func NewRecordingResponse() *RecordingResponse {
+	return &RecordingResponse{
+		SizeBytes: 0,
+	}
+}
+
+func (p *RecordingResponse) InitDefault() {
+	p.SizeBytes = 0
+}
+
+func (p *RecordingResponse) GetData() (v []byte) {
+	return p.Data
+}
+
+func (p *RecordingResponse) GetSizeBytes() (v int64) {
+	return p.SizeBytes
+}
+func (p *RecordingResponse) SetData(val []byte) {
+	p.Data = val
+}
+func (p *RecordingResponse) SetSizeBytes(val int64) {
+	p.SizeBytes = val
+}
+
+func (p *RecordingResponse) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("RecordingResponse(%+v)", *p)
+}
+
+var fieldIDToName_RecordingResponse = map[int16]string{
+	1: "data",
+	2: "size_bytes",
+}
+
 type Refused struct {
 	Reason       RefusedReason `thrift:"reason,1,required" frugal:"1,required,RefusedReason" json:"reason"`
 	Message      string        `thrift:"message,2,required" frugal:"2,required,string" json:"message"`
@@ -5878,6 +6168,10 @@ type Phoebe interface {
 	Jobs(ctx context.Context, request *JobsRequest) (r *JobsResponse, err error)
 
 	Trace(ctx context.Context, request *TraceRequest) (r *TraceResponse, err error)
+
+	Recordings(ctx context.Context, request *RecordingsRequest) (r *RecordingsResponse, err error)
+
+	Recording(ctx context.Context, request *RecordingRequest) (r *RecordingResponse, err error)
 }
 
 type PhoebeRunArgs struct {
@@ -6816,6 +7110,194 @@ func (p *PhoebeTraceResult) String() string {
 }
 
 var fieldIDToName_PhoebeTraceResult = map[int16]string{
+	0: "success",
+	1: "refused",
+}
+
+type PhoebeRecordingsArgs struct {
+	Request *RecordingsRequest `thrift:"request,1" frugal:"1,default,RecordingsRequest" json:"request"`
+}
+
+func NewPhoebeRecordingsArgs() *PhoebeRecordingsArgs {
+	return &PhoebeRecordingsArgs{}
+}
+
+func (p *PhoebeRecordingsArgs) InitDefault() {
+}
+
+var PhoebeRecordingsArgs_Request_DEFAULT *RecordingsRequest
+
+func (p *PhoebeRecordingsArgs) GetRequest() (v *RecordingsRequest) {
+	if !p.IsSetRequest() {
+		return PhoebeRecordingsArgs_Request_DEFAULT
+	}
+	return p.Request
+}
+func (p *PhoebeRecordingsArgs) SetRequest(val *RecordingsRequest) {
+	p.Request = val
+}
+
+func (p *PhoebeRecordingsArgs) IsSetRequest() bool {
+	return p.Request != nil
+}
+
+func (p *PhoebeRecordingsArgs) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("PhoebeRecordingsArgs(%+v)", *p)
+}
+
+var fieldIDToName_PhoebeRecordingsArgs = map[int16]string{
+	1: "request",
+}
+
+type PhoebeRecordingsResult struct {
+	Success *RecordingsResponse `thrift:"success,0,optional" frugal:"0,optional,RecordingsResponse" json:"success,omitempty"`
+	Refused *Refused            `thrift:"refused,1,optional" frugal:"1,optional,Refused" json:"refused,omitempty"`
+}
+
+func NewPhoebeRecordingsResult() *PhoebeRecordingsResult {
+	return &PhoebeRecordingsResult{}
+}
+
+func (p *PhoebeRecordingsResult) InitDefault() {
+}
+
+var PhoebeRecordingsResult_Success_DEFAULT *RecordingsResponse
+
+func (p *PhoebeRecordingsResult) GetSuccess() (v *RecordingsResponse) {
+	if !p.IsSetSuccess() {
+		return PhoebeRecordingsResult_Success_DEFAULT
+	}
+	return p.Success
+}
+
+var PhoebeRecordingsResult_Refused_DEFAULT *Refused
+
+func (p *PhoebeRecordingsResult) GetRefused() (v *Refused) {
+	if !p.IsSetRefused() {
+		return PhoebeRecordingsResult_Refused_DEFAULT
+	}
+	return p.Refused
+}
+func (p *PhoebeRecordingsResult) SetSuccess(x interface{}) {
+	p.Success = x.(*RecordingsResponse)
+}
+func (p *PhoebeRecordingsResult) SetRefused(val *Refused) {
+	p.Refused = val
+}
+
+func (p *PhoebeRecordingsResult) IsSetSuccess() bool {
+	return p.Success != nil
+}
+
+func (p *PhoebeRecordingsResult) IsSetRefused() bool {
+	return p.Refused != nil
+}
+
+func (p *PhoebeRecordingsResult) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("PhoebeRecordingsResult(%+v)", *p)
+}
+
+var fieldIDToName_PhoebeRecordingsResult = map[int16]string{
+	0: "success",
+	1: "refused",
+}
+
+type PhoebeRecordingArgs struct {
+	Request *RecordingRequest `thrift:"request,1" frugal:"1,default,RecordingRequest" json:"request"`
+}
+
+func NewPhoebeRecordingArgs() *PhoebeRecordingArgs {
+	return &PhoebeRecordingArgs{}
+}
+
+func (p *PhoebeRecordingArgs) InitDefault() {
+}
+
+var PhoebeRecordingArgs_Request_DEFAULT *RecordingRequest
+
+func (p *PhoebeRecordingArgs) GetRequest() (v *RecordingRequest) {
+	if !p.IsSetRequest() {
+		return PhoebeRecordingArgs_Request_DEFAULT
+	}
+	return p.Request
+}
+func (p *PhoebeRecordingArgs) SetRequest(val *RecordingRequest) {
+	p.Request = val
+}
+
+func (p *PhoebeRecordingArgs) IsSetRequest() bool {
+	return p.Request != nil
+}
+
+func (p *PhoebeRecordingArgs) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("PhoebeRecordingArgs(%+v)", *p)
+}
+
+var fieldIDToName_PhoebeRecordingArgs = map[int16]string{
+	1: "request",
+}
+
+type PhoebeRecordingResult struct {
+	Success *RecordingResponse `thrift:"success,0,optional" frugal:"0,optional,RecordingResponse" json:"success,omitempty"`
+	Refused *Refused           `thrift:"refused,1,optional" frugal:"1,optional,Refused" json:"refused,omitempty"`
+}
+
+func NewPhoebeRecordingResult() *PhoebeRecordingResult {
+	return &PhoebeRecordingResult{}
+}
+
+func (p *PhoebeRecordingResult) InitDefault() {
+}
+
+var PhoebeRecordingResult_Success_DEFAULT *RecordingResponse
+
+func (p *PhoebeRecordingResult) GetSuccess() (v *RecordingResponse) {
+	if !p.IsSetSuccess() {
+		return PhoebeRecordingResult_Success_DEFAULT
+	}
+	return p.Success
+}
+
+var PhoebeRecordingResult_Refused_DEFAULT *Refused
+
+func (p *PhoebeRecordingResult) GetRefused() (v *Refused) {
+	if !p.IsSetRefused() {
+		return PhoebeRecordingResult_Refused_DEFAULT
+	}
+	return p.Refused
+}
+func (p *PhoebeRecordingResult) SetSuccess(x interface{}) {
+	p.Success = x.(*RecordingResponse)
+}
+func (p *PhoebeRecordingResult) SetRefused(val *Refused) {
+	p.Refused = val
+}
+
+func (p *PhoebeRecordingResult) IsSetSuccess() bool {
+	return p.Success != nil
+}
+
+func (p *PhoebeRecordingResult) IsSetRefused() bool {
+	return p.Refused != nil
+}
+
+func (p *PhoebeRecordingResult) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("PhoebeRecordingResult(%+v)", *p)
+}
+
+var fieldIDToName_PhoebeRecordingResult = map[int16]string{
 	0: "success",
 	1: "refused",
 }

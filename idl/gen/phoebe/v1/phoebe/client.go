@@ -21,6 +21,8 @@ type Client interface {
 	Watch(ctx context.Context, request *v1.WatchRequest, callOptions ...callopt.Option) (r *v1.WatchResponse, err error)
 	Jobs(ctx context.Context, request *v1.JobsRequest, callOptions ...callopt.Option) (r *v1.JobsResponse, err error)
 	Trace(ctx context.Context, request *v1.TraceRequest, callOptions ...callopt.Option) (r *v1.TraceResponse, err error)
+	Recordings(ctx context.Context, request *v1.RecordingsRequest, callOptions ...callopt.Option) (r *v1.RecordingsResponse, err error)
+	Recording(ctx context.Context, request *v1.RecordingRequest, callOptions ...callopt.Option) (r *v1.RecordingResponse, err error)
 }
 
 // NewClient creates a client for the service defined in IDL.
@@ -100,4 +102,14 @@ func (p *kPhoebeClient) Jobs(ctx context.Context, request *v1.JobsRequest, callO
 func (p *kPhoebeClient) Trace(ctx context.Context, request *v1.TraceRequest, callOptions ...callopt.Option) (r *v1.TraceResponse, err error) {
 	ctx = client.NewCtxWithCallOptions(ctx, callOptions)
 	return p.kClient.Trace(ctx, request)
+}
+
+func (p *kPhoebeClient) Recordings(ctx context.Context, request *v1.RecordingsRequest, callOptions ...callopt.Option) (r *v1.RecordingsResponse, err error) {
+	ctx = client.NewCtxWithCallOptions(ctx, callOptions)
+	return p.kClient.Recordings(ctx, request)
+}
+
+func (p *kPhoebeClient) Recording(ctx context.Context, request *v1.RecordingRequest, callOptions ...callopt.Option) (r *v1.RecordingResponse, err error) {
+	ctx = client.NewCtxWithCallOptions(ctx, callOptions)
+	return p.kClient.Recording(ctx, request)
 }

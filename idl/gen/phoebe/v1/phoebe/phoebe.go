@@ -83,6 +83,20 @@ var serviceMethods = map[string]kitex.MethodInfo{
 		false,
 		kitex.WithStreamingMode(kitex.StreamingNone),
 	),
+	"Recordings": kitex.NewMethodInfo(
+		recordingsHandler,
+		newPhoebeRecordingsArgs,
+		newPhoebeRecordingsResult,
+		false,
+		kitex.WithStreamingMode(kitex.StreamingNone),
+	),
+	"Recording": kitex.NewMethodInfo(
+		recordingHandler,
+		newPhoebeRecordingArgs,
+		newPhoebeRecordingResult,
+		false,
+		kitex.WithStreamingMode(kitex.StreamingNone),
+	),
 }
 
 var (
@@ -366,6 +380,56 @@ func newPhoebeTraceResult() interface{} {
 	return v1.NewPhoebeTraceResult()
 }
 
+func recordingsHandler(ctx context.Context, handler interface{}, arg, result interface{}) error {
+	realArg := arg.(*v1.PhoebeRecordingsArgs)
+	realResult := result.(*v1.PhoebeRecordingsResult)
+	success, err := handler.(v1.Phoebe).Recordings(ctx, realArg.Request)
+	if err != nil {
+		switch v := err.(type) {
+		case *v1.Refused:
+			realResult.Refused = v
+		default:
+			return err
+		}
+	} else {
+		realResult.Success = success
+	}
+	return nil
+}
+
+func newPhoebeRecordingsArgs() interface{} {
+	return v1.NewPhoebeRecordingsArgs()
+}
+
+func newPhoebeRecordingsResult() interface{} {
+	return v1.NewPhoebeRecordingsResult()
+}
+
+func recordingHandler(ctx context.Context, handler interface{}, arg, result interface{}) error {
+	realArg := arg.(*v1.PhoebeRecordingArgs)
+	realResult := result.(*v1.PhoebeRecordingResult)
+	success, err := handler.(v1.Phoebe).Recording(ctx, realArg.Request)
+	if err != nil {
+		switch v := err.(type) {
+		case *v1.Refused:
+			realResult.Refused = v
+		default:
+			return err
+		}
+	} else {
+		realResult.Success = success
+	}
+	return nil
+}
+
+func newPhoebeRecordingArgs() interface{} {
+	return v1.NewPhoebeRecordingArgs()
+}
+
+func newPhoebeRecordingResult() interface{} {
+	return v1.NewPhoebeRecordingResult()
+}
+
 type kClient struct {
 	c  client.Client
 	sc client.Streaming
@@ -509,6 +573,34 @@ func (p *kClient) Trace(ctx context.Context, request *v1.TraceRequest) (r *v1.Tr
 	_args.Request = request
 	var _result v1.PhoebeTraceResult
 	if err = p.c.Call(ctx, "Trace", &_args, &_result); err != nil {
+		return
+	}
+	switch {
+	case _result.Refused != nil:
+		return r, _result.Refused
+	}
+	return _result.GetSuccess(), nil
+}
+
+func (p *kClient) Recordings(ctx context.Context, request *v1.RecordingsRequest) (r *v1.RecordingsResponse, err error) {
+	var _args v1.PhoebeRecordingsArgs
+	_args.Request = request
+	var _result v1.PhoebeRecordingsResult
+	if err = p.c.Call(ctx, "Recordings", &_args, &_result); err != nil {
+		return
+	}
+	switch {
+	case _result.Refused != nil:
+		return r, _result.Refused
+	}
+	return _result.GetSuccess(), nil
+}
+
+func (p *kClient) Recording(ctx context.Context, request *v1.RecordingRequest) (r *v1.RecordingResponse, err error) {
+	var _args v1.PhoebeRecordingArgs
+	_args.Request = request
+	var _result v1.PhoebeRecordingResult
+	if err = p.c.Call(ctx, "Recording", &_args, &_result); err != nil {
 		return
 	}
 	switch {
