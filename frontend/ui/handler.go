@@ -10,6 +10,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"io"
 	"io/fs"
 	"net/http"
 	"path"
@@ -30,6 +31,8 @@ type Fleet interface {
 	ClusterPage(ctx context.Context, q client.ClusterQuery) (*client.Cluster, error)
 	Figures(ctx context.Context, frontend string, known int64) (*client.Figures, error)
 	Cancel(ctx context.Context, h client.Handle, why string) (int, error)
+	Recordings(ctx context.Context) ([]client.Recording, []client.FrontendReport, error)
+	Recording(ctx context.Context, frontend, name string, w io.Writer) error
 }
 
 // Page is the page of a fleet, and a handler of all under Path.
@@ -73,6 +76,8 @@ func New(fleet Fleet, token Token) *Page {
 	mux.HandleFunc("GET "+Path+"api/jobs", p.ask(p.jobs))
 	mux.HandleFunc("GET "+Path+"api/trace", p.ask(p.trace))
 	mux.HandleFunc("GET "+Path+"api/explain", p.ask(p.explain))
+	mux.HandleFunc("GET "+Path+"api/recordings", p.ask(p.recordings))
+	mux.HandleFunc("GET "+Path+"api/recording/{frontend}/{name}", p.recording)
 	mux.HandleFunc("POST "+Path+"api/cancel", p.admin(p.ask(p.cancel)))
 	p.mux = http.NewCrossOriginProtection().Handler(mux)
 	return p
@@ -172,19 +177,30 @@ type wrong struct{ error }
 // squeezeFrom is from how many bytes on an answer is worth being compressed.
 const squeezeFrom = 1 << 10
 
+// errBusy is that of who has waited in vain.
+var errBusy = errors.New("others ask too much: try again")
+
+// inTurn does something when few others ask. It does not wait for a viewer: whoever reads slowly keeps nobody else from asking.
+func (p *Page) inTurn(ctx context.Context, do func() error) error {
+	select {
+	case p.asking <- struct{}{}:
+		defer func() { <-p.asking }()
+		return do()
+	case <-ctx.Done():
+		return errBusy
+	}
+}
+
 // ask answers questions, a few at a time.
 func (p *Page) ask(q question) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), maxAskFor)
 		defer cancel()
-		select {
-		case p.asking <- struct{}{}:
-			defer func() { <-p.asking }()
-		case <-ctx.Done():
-			fail(w, http.StatusServiceUnavailable, errors.New("others ask too much: try again"))
-			return
-		}
-		answer, err := q(ctx, r)
+		var answer any
+		err := p.inTurn(ctx, func() (err error) {
+			answer, err = q(ctx, r)
+			return err
+		})
 		var refused *client.RefusedError
 		if errors.As(err, &refused) && refused.Reason == client.UnknownJob { // that, too, is an answer: browsers would log an error
 			answer, err = map[string]string{"Unknown": err.Error()}, nil
@@ -213,6 +229,8 @@ func status(err error) int {
 	var asked wrong
 	var refused *client.RefusedError
 	switch {
+	case errors.Is(err, errBusy):
+		return http.StatusServiceUnavailable
 	case errors.As(err, &asked):
 		return http.StatusBadRequest
 	case !errors.As(err, &refused):

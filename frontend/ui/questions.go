@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -410,6 +411,38 @@ func (p *Page) explain(ctx context.Context, r *http.Request) (any, error) {
 		return nil, err
 	}
 	return p.fleet.Explain(ctx, handle(r), int(task))
+}
+
+// recordedJSON is the recordings of all frontends.
+type recordedJSON struct {
+	Recordings []client.Recording
+	Frontends  []frontendJSON
+}
+
+// recordings answers with what frontends have recorded.
+func (p *Page) recordings(ctx context.Context, _ *http.Request) (any, error) {
+	list, frontends, err := p.fleet.Recordings(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return recordedJSON{list, frontendsJSON(frontends)}, nil
+}
+
+// maxRecordingFor is how long a recording may take to be fetched.
+const maxRecordingFor = time.Minute
+
+// recording answers with a recording as it is kept: the page unpacks it, as it does one that a viewer has saved.
+func (p *Page) recording(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), maxRecordingFor)
+	defer cancel()
+	var file bytes.Buffer // so that an error is told before anything is sent; it takes some MB
+	if err := p.inTurn(ctx, func() error { return p.fleet.Recording(ctx, r.PathValue("frontend"), r.PathValue("name"), &file) }); err != nil {
+		fail(w, status(err), err)
+		return
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("Content-Disposition", "attachment") // under the name of its address
+	send(w, r, "application/gzip", file.Bytes(), nil)
 }
 
 // cancel cancels a job.

@@ -58,6 +58,18 @@ func (f *fake) Trace(context.Context, string, int, int) (*client.Trace, error) {
 	return nil, &client.RefusedError{Reason: client.UnknownJob}
 }
 
+func (f *fake) Recordings(context.Context) ([]client.Recording, []client.FrontendReport, error) {
+	return []client.Recording{{Frontend: "a", Name: hostile}}, nil, nil
+}
+
+func (f *fake) Recording(_ context.Context, frontend, name string, w io.Writer) error {
+	if name != "x.gz" {
+		return &client.RefusedError{Reason: client.Invalid, Message: "no recording"}
+	}
+	_, err := fmt.Fprintf(w, "%s of %s", name, frontend)
+	return err
+}
+
 const hostile = `</script><img src=x onerror=alert(1)>`
 
 // Frames are composed once for all viewers and while there is one. A viewer that does not take them skips, and 64 may look.
@@ -208,6 +220,9 @@ func TestAsk(t *testing.T) {
 		{"", "GET", "api/jobs?slower=-1", nil, 400, "slower"},
 		{"", "GET", "api/trace?job=x", nil, 200, `{"Unknown":"`},
 		{"", "GET", "api/trace?job=x&from=1e9", nil, 400, "from"},
+		{"", "GET", "api/recordings", nil, 200, `"Frontend":"a","Name":"\u003c/script\u003e`},
+		{"", "GET", "api/recording/a%2Fb/x.gz", nil, 200, "x.gz of a/b"},
+		{"", "GET", "api/recording/a/y.gz", nil, 400, "no recording"},
 		{"", "POST", "api/cancel?job=x", nil, 403, "without an admin token"},
 		{token, "POST", "api/cancel?job=x", nil, 401, "takes the admin token"},
 		{token, "POST", "api/cancel?job=x", map[string]string{"Authorization": "Bearer secre"}, 401, ""},
@@ -224,6 +239,33 @@ func TestAsk(t *testing.T) {
 			t.Errorf("%s %s: the policy is %q", x.method, x.what, csp)
 		}
 	}
+}
+
+// silent is a viewer that does not read.
+type silent struct {
+	*httptest.ResponseRecorder
+	reads chan struct{}
+}
+
+func (s *silent) Write(b []byte) (int, error) {
+	<-s.reads
+	return s.ResponseRecorder.Write(b)
+}
+
+// Viewers who do not read their answers keep nobody else from asking.
+func TestSilentViewers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := New(&fake{}, "")
+		reads := make(chan struct{})
+		for range 2 * maxAsking {
+			go p.ServeHTTP(&silent{httptest.NewRecorder(), reads}, httptest.NewRequest(http.MethodGet, Path+"api/trace?job=x", nil))
+		}
+		synctest.Wait()
+		if w := ask(p, http.MethodGet, "api/trace?job=x", nil); w.Code != http.StatusOK {
+			t.Errorf("%d: %s", w.Code, w.Body)
+		}
+		close(reads)
+	})
 }
 
 // A level is the step in which a logarithm is.

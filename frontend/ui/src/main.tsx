@@ -11,13 +11,14 @@ import { Jobs } from './jobs'
 import { live, useLive } from './live'
 import { Overview } from './overview'
 import { go, link, moveRow, say } from './parts'
+import { RecordingPage, Recordings } from './recordings'
 import { Slow } from './slow'
 import { TaskPage } from './task'
 import './main.css'
 
 const pages = [
   ['o', 'overview', 'Overview', Overview], ['f', 'fleet', 'Fleet', Fleet], ['j', 'jobs', 'Jobs', Jobs], ['s', 'slow', 'Slow', Slow],
-  ['e', 'estimates', 'Estimates', Estimates], ['r', 'frontends', 'Frontends', Frontends],
+  ['e', 'estimates', 'Estimates', Estimates], ['r', 'frontends', 'Frontends', Frontends], ['c', 'recordings', 'Recordings', Recordings],
 ] as const
 
 function route(): string[] {
@@ -37,7 +38,7 @@ function Page() {
   const first = useRef(true)
   const name = at[0] ?? 'overview'
   const entry = pages.find(([, path]) => path === name)
-  const title = entry?.[2] ?? (name === 'job' ? `Job ${at[1] ?? ''}` : name === 'task' ? `Task ${at[2] ?? ''}` : name === 'worker' ? `Worker ${at[1] ?? ''}` : 'Not found')
+  const title = entry?.[2] ?? (name === 'job' ? `Job ${at[1] ?? ''}` : name === 'task' ? `Task ${at[2] ?? ''}` : name === 'worker' ? `Worker ${at[1] ?? ''}` : name === 'recording' ? 'Recording' : 'Not found')
   useEffect(() => {
     const f = () => setAt(route())
     addEventListener('hashchange', f)
@@ -61,8 +62,9 @@ function Page() {
   } else if (name === 'job' && at[1]) shown = <JobPage key={at[1]} job={at[1]} />
   else if (name === 'task' && at[1] && at[2]) shown = <TaskPage key={`${at[1]}/${at[2]}`} job={at[1]} task={at[2]} />
   else if (name === 'worker' && at[1]) shown = <WorkerPage key={at[1]} name={at[1]} />
+  else if (name === 'recording' && at[1] && at[2]) shown = <RecordingPage key={`${at[1]}/${at[2]}`} frontend={at[1]} name={at[2]} />
   else shown = <p>There is no such page. <a href={link('overview')}>Overview</a></p>
-  const active = entry ? name : name === 'job' || name === 'task' ? 'jobs' : 'fleet'
+  const active = entry ? name : name === 'job' || name === 'task' ? 'jobs' : name === 'recording' ? 'recordings' : 'fleet'
   return (
     <>
       <a class="skip" href="#main" onClick={(e) => { e.preventDefault(); main.current?.focus() }}>to the content</a>

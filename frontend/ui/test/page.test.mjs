@@ -1,7 +1,7 @@
 // The page in a real browser, of a real cluster that works, fails and is refused. Run by make ui-test, which sets the environment.
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { after, afterEach, before, test } from 'node:test'
 import { chromium } from 'playwright-core'
@@ -32,7 +32,7 @@ function start(args, ...kinds) {
         if (kinds.includes(kind)) found[kind] ??= value
       }
       const lines = text.split('\n').slice(0, -1)
-      if (kinds.every((k) => lines.some((l) => l.split(' ')[0] === k))) done({ ...found, lines })
+      if (kinds.every((k) => lines.some((l) => l.split(' ')[0] === k))) done({ ...found, lines, child: p })
     })
   })
 }
@@ -127,7 +127,7 @@ for (const [kind, how] of kinds) {
     const worker = (await api('fleet')).Names[0]
     const all = [
       ['overview', '', '.tile dd'], ['fleet', 'fleet', 'main .row'], ['jobs', 'jobs', 'main .row'], ['slow', 'slow', 'main .row'], ['estimates', 'estimates', 'tbody th'],
-      ['frontends', 'frontends', 'tbody th'], ['job', `job/${stages}`, '.gantt canvas[data-frames]'], ['failed', `job/${failed}`, '.gantt canvas[data-frames]'],
+      ['frontends', 'frontends', 'tbody th'], ['nothing-recorded', 'recordings', 'main code'], ['job', `job/${stages}`, '.gantt canvas[data-frames]'], ['failed', `job/${failed}`, '.gantt canvas[data-frames]'],
       ['task', `task/${fresh}/1`, 'tr.chosen'], ['sampled', `task/${stages}/1`, '.card .tiles'], ['worker', `worker/${worker}`, 'tbody th'], ['nothing', 'nothing', 'main p a'],
     ]
     for (const [name, path, until] of all) {
@@ -159,7 +159,7 @@ test('names of others are text', async () => {
 test('by the keyboard alone', async () => {
   await open()
   const heading = (name) => page.getByRole('heading', { level: 1, name }).waitFor({ state: 'attached' })
-  for (const [key, name] of [['f', 'Fleet'], ['j', 'Jobs'], ['s', 'Slow'], ['e', 'Estimates'], ['r', 'Frontends'], ['o', 'Overview']]) {
+  for (const [key, name] of [['f', 'Fleet'], ['j', 'Jobs'], ['s', 'Slow'], ['e', 'Estimates'], ['r', 'Frontends'], ['c', 'Recordings'], ['o', 'Overview']]) {
     await page.keyboard.press('g')
     await page.keyboard.press(key)
     await heading(name)
@@ -341,6 +341,54 @@ test('many viewers: those beyond 64 ask', async () => {
   assert.ok(watching.every((r) => !r.bodyUsed)) // they are slow, and hold nobody up
   stop.abort()
   await context.close()
+})
+
+// When a worker is slow, the view of recordings says so; a file that is saved there opens again.
+test('recordings name the slow worker', async () => {
+  const name = `<i>${hostile}`
+  const workers = await Promise.all(['w0', 'w1', name].map((n) => start(['worker', '--listen', '127.0.0.1:0', '--slots', '2', '--name', n, '--drain-timeout', '1s'], 'worker')))
+  const dir = mkdtempSync(`${shots}/recordings-`)
+  const { frontend: addr } = await start(['frontend', '--listen', '127.0.0.1:0', '--workers', workers.map((w) => w.worker).join(','),
+    '--name', hostile, '--slo', 'policy=phoebe,p99=100ms,window=2s', '--record-dir', dir, '--drain-timeout', '1s'], 'frontend')
+  const { page: at } = await start(['ui', '--admin', '127.0.0.1:0', '--connect', addr], 'page')
+  await open('recordings', {}, at)
+  await page.getByText('There is none.').waitFor()
+  await fine('recordings-none')
+  await page.close()
+  void run('bench', '--connect', addr, '--tasks-per-job', '6', '--task-duration', 'fixed:2ms', '--load', '0.3', '--policy', 'phoebe', '--warmup', '1s', '--for', '600s', '--seed', '1')
+  const { child } = workers[2]
+  let n = 0
+  const stall = setInterval(() => child.kill(n++ % 4 === 3 ? 'SIGCONT' : 'SIGSTOP'), 100)
+  try {
+    await open('recordings', {}, at)
+    await page.getByRole('row').filter({ hasText: hostile }).first().waitFor({ timeout: 40_000 })
+  } finally {
+    clearInterval(stall)
+    child.kill('SIGCONT')
+  }
+  const row = page.locator('tbody tr').last()
+  assert.ok((await row.textContent()).includes(name), await row.textContent())
+  await fine('recordings')
+  const [saved] = await Promise.all([page.waitForEvent('download'), row.getByRole('link', { name: 'save' }).click()])
+  await row.locator('a.row').click()
+  await page.locator('tr.chosen').getByText(name).waitFor()
+  const shown = await page.locator('main').innerText()
+  await fine('recording')
+  await page.goto(`${at}#/recordings`)
+  await page.getByLabel('open a file').setInputFiles(await saved.path())
+  await page.locator('tr.chosen').getByText(name).waitFor()
+  const tiles = (text) => text.slice(text.indexOf('objective'))
+  assert.equal(tiles(await page.locator('main').innerText()), tiles(shown))
+  for (const how of kinds) {
+    await page.setViewportSize(how[1].viewport ?? { width: 1440, height: 900 })
+    await page.emulateMedia({ colorScheme: how[1].colorScheme })
+    await fine(`recording-${how[0]}`)
+  }
+  writeFileSync(`${shots}/none.gz`, 'nothing')
+  await page.goto(`${at}#/recordings`)
+  await page.getByLabel('open a file').setInputFiles(`${shots}/none.gz`)
+  await page.getByRole('alert').getByText('This is no recording').waitFor()
+  await page.close()
 })
 
 test('phoebe ui names a frontend that does not answer', async () => {
