@@ -51,6 +51,7 @@ func (c *jobs) admit(spec *Job, now time.Time) (*job, *RefusedError) {
 	if err := c.overloaded(j, now); err != nil {
 		return nil, err
 	}
+	c.pace(j.Tenant, now)
 	c.enter(j)
 	remember := sampled{job: j.ID}
 	for _, g := range j.groups {
@@ -112,6 +113,9 @@ func (c *jobs) depart(j *job) {
 // known, how long the new one would have to is not: any estimate by rates would refuse the first jobs
 // after a pause. That others wait is no reason: whose turn comes first is for the workers to say.
 func (c *jobs) overloaded(j *job, now time.Time) *RefusedError {
+	if err := c.tooFast(j.Tenant, now); err != nil {
+		return err
+	}
 	if err := c.overfull(j.Tenant, len(j.tasks)); err != nil {
 		return err
 	}

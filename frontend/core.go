@@ -31,6 +31,7 @@ func New(cfg Config, rng *rand.Rand) *Core {
 			view:     v,
 			byID:     map[probe.JobID]*job{},
 			tenants:  map[string]*tenant{},
+			paced:    map[string]time.Time{},
 			users:    map[*view.Set]list.List[*group]{},
 			unserved: map[waiters][]*job{},
 		}},

@@ -27,9 +27,13 @@ type jobs struct {
 	wantAll bool   // so it has for all jobs with waiting tasks: there is room that there was not
 	staging []*job // jobs with stages of which one has ended or failed in this step
 
-	terms    *tenants.File      // what tenants may have; nil: nothing is said of that
-	tenants  map[string]*tenant // by path: those with jobs, and those above them
-	hungry   hungry
+	terms   *tenants.File      // what tenants may have; nil: nothing is said of that
+	tenants map[string]*tenant // by path: those with jobs, and those above them
+	hungry  hungry
+
+	paced     map[string]time.Time // by path, of those with a rate: when its jobs so far would have come, at that rate one after the other
+	pacedRoom int                  // how many it may have before those are dropped that are over
+
 	users    map[*view.Set]list.List[*group] // groups of jobs under way
 	unserved map[waiters][]*job              // those that wait for their first task, oldest first, and some that no longer do
 	pending  int                             // tasks without an outcome

@@ -31,7 +31,7 @@ import (
 //	submit x tasks=3 policy=...    3 tasks alike; 1.hosts=h1 is for task 1 only; once: may start only once
 //	... gen=2 age=5s               its client has turned to two frontends before, first 5 s ago; resubmitted: gen=1 age=1s
 //	delivered a1, dropped a1       the outcome of a1 is at its client; nobody knows whether it is
-//	terms *:2:0 a/b:0:9            what tenants may have: tokens, and tasks pending
+//	terms *:2:0 a/b:0:9:5          what tenants may have: tokens, tasks pending, and jobs in a second
 //	cancel-tasks x 0 2             these tasks are not wanted any more
 //	busy message=10us share=0.9    what messages cost; may-wait: up to LingerFor, for others
 //	w1 up old                      it is of version 0.1.0
@@ -72,16 +72,16 @@ func newStory(l *script.Line) *script.Story[Event, Action] {
 	return &script.Story[Event, Action]{Core: s.core, Wake: Wake{}, Event: s.event, Show: s.show, State: s.state, Width: 40}
 }
 
-// termsOf is what each word says of a tenant: PATH:TOKENS:QUEUE, 0 where nothing is said.
+// termsOf is what each word says of a tenant: PATH:TOKENS:QUEUE:RATE, 0 where nothing is said, also at the end.
 func termsOf(l *script.Line) *tenants.File {
 	var all []tenants.Entry
 	for l.Left() > 0 {
 		parts := strings.Split(l.Word(), ":")
 		e := tenants.Entry{Path: parts[0]}
-		for i, to := range []*int{&e.Tokens, &e.Queue} {
-			n, err := strconv.Atoi(parts[i+1])
+		for i, text := range parts[1:] {
+			n, err := strconv.Atoi(text)
 			l.Fail(err)
-			*to = n
+			*[]*int{&e.Tokens, &e.Queue, &e.Rate}[i] = n
 		}
 		all = append(all, e)
 	}

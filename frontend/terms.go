@@ -2,6 +2,7 @@ package frontend
 
 import (
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/tenants"
@@ -40,6 +41,46 @@ func (c *jobs) setTerms(terms *tenants.File) {
 	for _, t := range c.tenants {
 		t.weights = terms.Weights(t.name)
 	}
+}
+
+// tooFast says whether a tenant, or one above it, has submitted as many jobs as it may in a second.
+func (c *jobs) tooFast(name string, now time.Time) *RefusedError {
+	for path := range probe.TenantPaths(name) {
+		rate := c.terms.Entry(path).Rate
+		if rate == 0 {
+			continue
+		}
+		if early := later(c.paced[path], now).Add(time.Second/time.Duration(rate)).Sub(now) - time.Second; early > 0 {
+			return &RefusedError{
+				Reason:     Overloaded,
+				Message:    fmt.Sprintf("tenant %q may submit %d jobs in a second to a frontend: come back later", path, rate),
+				RetryAfter: early,
+			}
+		}
+	}
+	return nil
+}
+
+// pace counts a job against what its tenant, and those above it, may submit in a second.
+func (c *jobs) pace(name string, now time.Time) {
+	for path := range probe.TenantPaths(name) {
+		rate := c.terms.Entry(path).Rate
+		if rate == 0 {
+			continue
+		}
+		if len(c.paced) >= c.pacedRoom {
+			maps.DeleteFunc(c.paced, func(_ string, until time.Time) bool { return !until.After(now) })
+			c.pacedRoom = 2*len(c.paced) + 64
+		}
+		c.paced[path] = later(c.paced[path], now).Add(time.Second / time.Duration(rate))
+	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // overfull says whether a job with so many tasks is too much for what a tenant, or one above it, may have pending.

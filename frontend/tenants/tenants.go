@@ -7,6 +7,8 @@ package tenants
 
 import (
 	"cmp"
+	"slices"
+	"strings"
 
 	"github.com/phoebe-sched/phoebe/probe"
 )
@@ -19,7 +21,15 @@ type Entry struct {
 	Path   string
 	Tokens int // its weight among its siblings, 1 or more
 	Queue  int // tasks without an outcome that a frontend takes of it; 0: no limit of its own
+	Rate   int // jobs that a frontend takes of it in a second; 0: no limit of its own
+
+	Functions    []string // that its tasks may run; nil: all
+	Hashes       []Hash   // of the tokens by which its clients are known
+	Certificates []string // of its clients: NAME of client/NAME
 }
+
+// Hash is a token's SHA-256: the token itself is nowhere but with its owner.
+type Hash [32]byte
 
 // File is a revision of what is said of tenants. It is never changed. The zero File, like none at all, says nothing: all
 // tenants weigh the same.
@@ -28,11 +38,14 @@ type File struct {
 	Text     []byte // as it was read
 
 	entries map[string]*Entry
+	hashes  map[Hash]string   // whose tokens they are of
+	certs   map[string]string // whose certificates they are
 }
 
-// New is a file of these entries. One without tokens has as many as the default.
+// New is a file of these entries. One without tokens has as many as the default. No two entries have a hash or a certificate in
+// common.
 func New(revision uint64, text []byte, entries []Entry) *File {
-	f := &File{Revision: revision, Text: text, entries: make(map[string]*Entry, len(entries))}
+	f := &File{Revision: revision, Text: text, entries: make(map[string]*Entry, len(entries)), hashes: map[Hash]string{}, certs: map[string]string{}}
 	tokens := unknown.Tokens
 	for _, e := range entries {
 		if e.Path == Default && e.Tokens > 0 {
@@ -42,8 +55,51 @@ func New(revision uint64, text []byte, entries []Entry) *File {
 	for _, e := range entries {
 		e.Tokens = cmp.Or(e.Tokens, tokens)
 		f.entries[e.Path] = &e
+		for _, h := range e.Hashes {
+			f.hashes[h] = e.Path
+		}
+		for _, name := range e.Certificates {
+			f.certs[name] = e.Path
+		}
 	}
 	return f
+}
+
+// TakesTokens tells whether any tenant's clients are known by tokens.
+func (f *File) TakesTokens() bool { return f != nil && len(f.hashes) > 0 }
+
+// OfToken is the tenant whose clients have a token of this hash.
+func (f *File) OfToken(h Hash) (tenant string, known bool) {
+	if f != nil {
+		tenant, known = f.hashes[h]
+	}
+	return tenant, known
+}
+
+// OfCertificate is the tenant of a client by its certificate: the one that the certificate names, if nothing else is said of it.
+func (f *File) OfCertificate(name string) string {
+	if f != nil {
+		if tenant, listed := f.certs[name]; listed {
+			return tenant
+		}
+	}
+	return name
+}
+
+// Covers tells whether who acts for a tenant acts for another one, too: for those below it.
+func Covers(tenant, other string) bool {
+	rest, below := strings.CutPrefix(other, tenant)
+	return below && (rest == "" || tenant != "" && rest[0] == '/')
+}
+
+// Runs tells whether a tenant's tasks may run a function, by its own entry and those above it. If not, it names the entry.
+func (f *File) Runs(tenant, function string) (by string, may bool) {
+	for path := range probe.TenantPaths(tenant) {
+		if e := f.Entry(path); e.Functions != nil && !slices.Contains(e.Functions, function) {
+			return e.Path, false
+		}
+	}
+	return "", true
 }
 
 var unknown = Entry{Path: Default, Tokens: 1}

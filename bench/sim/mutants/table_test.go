@@ -328,6 +328,14 @@ var table = []mutant{
 		"case n > limit:", "case false:",
 	},
 	{
+		"a tenant's jobs come no faster than its entry allows", "frontend/terms.go",
+		"- time.Second; early > 0 {", "- time.Second; false && early > 0 {",
+	},
+	{
+		"jobs count against the rates of those above their tenant", "frontend/terms.go",
+		"c.paced[path] = later(c.paced[path], now)", "c.paced[name] = later(c.paced[name], now)",
+	},
+	{
 		"those below a path together have its limits", "frontend/jobs.go",
 		"for t := j.tenant; t != nil; t = t.above {\n\t\tt.pending -= n", "for t := j.tenant; t != nil; t = nil {\n\t\tt.pending -= n",
 	},

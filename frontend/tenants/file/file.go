@@ -3,6 +3,7 @@ package file
 
 import (
 	"cmp"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"iter"
@@ -46,6 +47,59 @@ func (f *Flaw) Unwrap() error { return f.Err }
 var keys = map[string]func(*tenants.Entry, ast.Node) error{
 	"tokens": func(e *tenants.Entry, n ast.Node) error { return amount(&e.Tokens, n) },
 	"queue":  func(e *tenants.Entry, n ast.Node) error { return amount(&e.Queue, n) },
+	"rate":   func(e *tenants.Entry, n ast.Node) error { return amount(&e.Rate, n) },
+
+	"functions":    func(e *tenants.Entry, n ast.Node) error { return list(n, wantFunctions, name(&e.Functions)) },
+	"token-hashes": func(e *tenants.Entry, n ast.Node) error { return list(n, wantHashes, hash(&e.Hashes)) },
+	"certificates": func(e *tenants.Entry, n ast.Node) error {
+		return list(n, wantCertificates, certificate(&e.Certificates))
+	},
+}
+
+const (
+	wantFunctions    = "want the names of functions, such as [echo, resize]"
+	wantHashes       = "want the hashes that phoebe token prints, of 64 hexadecimal digits: never a token itself"
+	wantCertificates = "want the names of clients in certificates, such as [client/web]"
+)
+
+// list reads texts, one or more.
+func list(n ast.Node, want string, add func(text string) bool) error {
+	all, ok := n.(*ast.SequenceNode)
+	if !ok || len(all.Values) == 0 {
+		return errors.New(want)
+	}
+	for _, v := range all.Values {
+		if _, ok := v.(ast.ScalarNode); !ok || !add(v.GetToken().Value) {
+			return errors.New(want) // without the text, which may be a token
+		}
+	}
+	return nil
+}
+
+func name(to *[]string) func(string) bool {
+	return func(text string) bool {
+		*to = append(*to, text)
+		return text != ""
+	}
+}
+
+func hash(to *[]tenants.Hash) func(string) bool {
+	return func(text string) bool {
+		b, err := hex.DecodeString(text)
+		if err != nil || len(b) != len(tenants.Hash{}) {
+			return false
+		}
+		*to = append(*to, tenants.Hash(b))
+		return true
+	}
+}
+
+func certificate(to *[]string) func(string) bool {
+	return func(text string) bool {
+		name, ok := strings.CutPrefix(text, "client/")
+		*to = append(*to, name)
+		return ok && name != ""
+	}
 }
 
 func amount(to *int, n ast.Node) error {
@@ -59,7 +113,7 @@ func amount(to *int, n ast.Node) error {
 
 // Parse reads a file. The error joins all Flaws, in the order of their lines.
 func Parse(name string, text []byte) (*tenants.File, error) {
-	p := parsing{name: name, text: text}
+	p := parsing{name: name, text: text, owners: map[string]string{}}
 	p.read()
 	if len(p.flaws) == 0 {
 		return tenants.New(p.revision, text, p.all), nil
@@ -77,6 +131,7 @@ type parsing struct {
 	text     []byte
 	revision uint64
 	all      []tenants.Entry
+	owners   map[string]string // of tokens and certificates, by what they are called in a flaw
 	flaws    []*Flaw
 }
 
@@ -184,8 +239,25 @@ func (p *parsing) tenants(n ast.Node) {
 				p.wrong(line(v), "tenant %q: %s %w", path, name, err)
 			}
 		}
+		if path == tenants.Default && len(e.Hashes)+len(e.Certificates) > 0 {
+			p.wrong(line(key), `tenant "*": nobody is known as a tenant without an entry: give the token-hashes and certificates to one by its path`)
+		}
+		for _, h := range e.Hashes {
+			p.owns(key, path, "the token of "+hex.EncodeToString(h[:]))
+		}
+		for _, name := range e.Certificates {
+			p.owns(key, path, "the certificate client/"+name)
+		}
 		p.all = append(p.all, e)
 	}
+}
+
+// owns notes whose a token or a certificate is.
+func (p *parsing) owns(key ast.Node, path, what string) {
+	if other, taken := p.owners[what]; taken {
+		p.wrong(line(key), "tenant %q: %s is that of %q, too: give each tenant its own", path, what, other)
+	}
+	p.owners[what] = path
 }
 
 func checkPath(path string) error {
