@@ -44,7 +44,7 @@ exception Refused {
   3: i64 retry_after_us = 0,
 }
 
-// Who calls. The secret is needed where the frontend was started with one: it is looked for before anything else is
+// Who calls. The secret is needed where the frontend was started with one, or a token of a tenant in its place: it is looked for before anything else is
 // read, so that in the caller, and in the request before the caller, there may only be numbers and truth values. All
 // generated code writes them so. What is larger than 4 KiB and tells no secret is refused and its connection closed.
 struct Caller {

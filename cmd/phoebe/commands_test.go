@@ -712,23 +712,45 @@ func TestBench(t *testing.T) {
 
 // A Thrift client in another language, which knows only the schema.
 func TestPython(t *testing.T) {
-	path := os.Getenv("PHOEBE_PYTHON_PATH")
-	if path == "" {
-		t.Skip("PHOEBE_PYTHON_PATH, the folder of the Python client's packages, is not set: make python installs them")
-	}
-	t.Setenv("PHOEBE_SECRET", "sesame") // of the client; that of the cluster is in a file
 	file := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(file, []byte("sesame\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := startDev(t, "--secret-file", file)
-	script := filepath.Join("..", "..", "frontend", "client", "testdata", "python", "run_job.py")
-	for _, addr := range c.frontends {
-		cmd := exec.CommandContext(t.Context(), "python3", script, addr)
-		cmd.Env = append(os.Environ(), "PYTHONPATH="+path, "PYTHONDONTWRITEBYTECODE=1")
-		out, err := cmd.CombinedOutput()
-		if err != nil || !strings.HasPrefix(string(out), "ok") {
-			t.Errorf("%v: %s", err, out)
-		}
+	for _, addr := range startDev(t, "--secret-file", file).frontends {
+		runPython(t, addr, "sesame")
+	}
+}
+
+// As one of a tenant, it tells a token in the place of the secret.
+func TestPythonToken(t *testing.T) {
+	dir := t.TempDir()
+	name, hash := token(t, dir, "token")
+	file := &tenantsFile{t: t, name: filepath.Join(dir, "tenants.yaml")}
+	file.put("  python: {token-hashes: [" + hash + "]}\n")
+	secret := filepath.Join(dir, "secret")
+	if err := os.WriteFile(secret, []byte("sesame"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f := meet(start(t, append(gossipFlags, "--secret-file", secret, "--tenants", file.name)...))
+	start(t, "worker", "--listen", "127.0.0.1:0", "--secret-file", secret, "--join", f.heartbeat)
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	phoebe(t, "run", "--connect", f.api, "--token-file", name, "--function", "echo").want(t, 0)
+	runPython(t, f.api, strings.TrimSpace(string(text)))
+}
+
+// runPython runs the Python client, which tells a secret.
+func runPython(t *testing.T, addr, told string) {
+	t.Helper()
+	path := os.Getenv("PHOEBE_PYTHON_PATH")
+	if path == "" {
+		t.Skip("PHOEBE_PYTHON_PATH, the folder of the Python client's packages, is not set: make python installs them")
+	}
+	cmd := exec.CommandContext(t.Context(), "python3", filepath.Join("..", "..", "frontend", "client", "testdata", "python", "run_job.py"), addr)
+	cmd.Env = append(os.Environ(), "PYTHONPATH="+path, "PYTHONDONTWRITEBYTECODE=1", "PHOEBE_SECRET="+told)
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.HasPrefix(string(out), "ok") {
+		t.Errorf("%v: %s", err, out)
 	}
 }

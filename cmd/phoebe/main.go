@@ -67,6 +67,7 @@ type cli struct {
 	Floor      floorCmd      `cmd:"" hidden:"" help:"Serve a part of the floor of bench noop --processes."`
 	Sim        simCmd        `cmd:"" help:"Simulate clusters of thousands of workers, or their faults."`
 	TLS        tlsCmd        `cmd:"" name:"tls" help:"Make certificates for a rehearsal."`
+	Token      tokenCmd      `cmd:"" help:"Make a token for the clients of a tenant, and print its hash."`
 	Settings   configCmd     `cmd:"" name:"config" help:"Check a configuration file."`
 	Version    versionCmd    `cmd:"" help:"Show the version of this program."`
 	Completion completionCmd `cmd:"" help:"Print a completion script for a shell."`

@@ -24,8 +24,9 @@ import (
 
 // clientFlags say how to reach a cluster.
 type clientFlags struct {
-	Connect  []string      `env:"PHOEBE_CONNECT" default:"127.0.0.1:7410" placeholder:"HOST:PORT" help:"Addresses of frontends. Default ${default}."`
-	RetryFor time.Duration `env:"PHOEBE_RETRY_FOR" default:"5s" placeholder:"D" help:"How long to look for a frontend while none answers, or none has a worker; and to wait for an answer that takes no running of tasks. Default ${default}."`
+	Connect   []string      `env:"PHOEBE_CONNECT" default:"127.0.0.1:7410" placeholder:"HOST:PORT" help:"Addresses of frontends. Default ${default}."`
+	RetryFor  time.Duration `env:"PHOEBE_RETRY_FOR" default:"5s" placeholder:"D" help:"How long to look for a frontend while none answers, or none has a worker; and to wait for an answer that takes no running of tasks. Default ${default}."`
+	TokenFile string        `env:"PHOEBE_TOKEN_FILE" placeholder:"FILE" help:"File with the token of a tenant (phoebe token makes one), which is told instead of the secret; beyond loopback with --tls-dir only. Default: none."`
 
 	secretFlags
 }
@@ -35,9 +36,9 @@ func (c *clientFlags) dial(log *slog.Logger, addrs []string) (*client.Client, er
 		return nil, usage(fmt.Errorf("--retry-for is %v: it must be above 0", c.RetryFor))
 	}
 	cl, err := client.New(addrs, client.WithSecret(os.Getenv(secretVariable)), client.WithSecretFile(c.SecretFile), client.WithName("phoebe command line"), client.WithLogger(log),
-		client.WithRetryFor(c.RetryFor), client.WithTLS(c.TLSDir))
+		client.WithRetryFor(c.RetryFor), client.WithTokenFile(c.TokenFile), client.WithTLS(c.TLSDir))
 	if err != nil {
-		return nil, usage(fmt.Errorf("--connect, --secret-file or --tls-dir: %w", err))
+		return nil, usage(fmt.Errorf("--connect, --secret-file, --token-file or --tls-dir: %w", err))
 	}
 	return cl, nil
 }

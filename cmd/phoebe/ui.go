@@ -32,7 +32,7 @@ func (c *uiCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
 	if err := c.checkAdmin(); err != nil {
 		return usage(err)
 	}
-	page, err := pageClient(c.Connect, &c.secretFlags, log)
+	page, err := pageClient(c.Connect, &c.secretFlags, log, client.WithTokenFile(c.TokenFile))
 	if err != nil {
 		return usage(err)
 	}
@@ -55,9 +55,9 @@ func (c *uiCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
 const askFor = 2 * time.Second
 
 // pageClient asks for the page.
-func pageClient(addrs []string, by *secretFlags, log *slog.Logger) (*client.Client, error) {
-	c, err := client.New(addrs, client.WithSecret(os.Getenv(secretVariable)), client.WithSecretFile(by.SecretFile), client.WithTLS(by.TLSDir),
-		client.WithName("web page"), client.WithRPCTimeout(askFor), client.WithLogger(log))
+func pageClient(addrs []string, by *secretFlags, log *slog.Logger, more ...client.Option) (*client.Client, error) {
+	c, err := client.New(addrs, append(more, client.WithSecret(os.Getenv(secretVariable)), client.WithSecretFile(by.SecretFile), client.WithTLS(by.TLSDir),
+		client.WithName("web page"), client.WithRPCTimeout(askFor), client.WithLogger(log))...)
 	if err != nil {
 		return nil, fmt.Errorf("the web page: %w", err)
 	}

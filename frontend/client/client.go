@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,7 +68,12 @@ func (c *config) open() (err error) {
 		}
 	}
 	if c.secretFile != "" {
-		c.secrets, err = identity.OpenSecrets(c.secretFile)
+		if c.secrets, err = identity.OpenSecrets(c.secretFile); err != nil {
+			return err
+		}
+	}
+	if c.tokenFile != "" {
+		c.tokens, err = identity.OpenSecrets(c.tokenFile)
 	}
 	return err
 }
@@ -86,11 +92,12 @@ func (c *Client) watch() {
 	})
 	c.background.Go(func() { c.cfg.keys.Watch(ctx, told) })
 	c.background.Go(func() { c.cfg.secrets.Watch(ctx, told) })
+	c.background.Go(func() { c.cfg.tokens.Watch(ctx, told) })
 }
 
 // caller is who calls; nil: nobody in particular.
 func (c *config) caller() *v1.Caller {
-	secret := c.secrets.Tell()
+	secret := cmp.Or(c.tokens.Tell(), c.secrets.Tell())
 	if secret == "" && c.name == "" {
 		return nil
 	}

@@ -146,6 +146,7 @@ type pool struct {
 	dialer   net.Dialer
 	aborting context.Context // ended by abort
 	end      context.CancelFunc
+	tells    bool                                           // a token, which nobody on the way is to see
 	greet    func(context.Context, *conn) (*process, error) // asks who is behind a new connection; nil: nobody need know
 
 	mu   sync.Mutex
@@ -234,7 +235,10 @@ const (
 	dials       = 4
 )
 
-var errLeaves = errors.New("it takes no new jobs: it leaves")
+var (
+	errLeaves  = errors.New("it takes no new jobs: it leaves")
+	errInPlain = errors.New("the token would be told in plain: use TLS too, beyond this machine (client.WithTLS, --tls-dir)")
+)
 
 // dial makes a connection, to a frontend that has given a sign of life.
 func (p *pool) dial(cl *call) (*conn, error) {
@@ -315,6 +319,10 @@ func (p *pool) connect(ctx context.Context) (*conn, error) {
 	raw, err := p.keys.Connect(ctx, p.dialer.DialContext, p.addr, identity.Frontend)
 	if err != nil {
 		return nil, err
+	}
+	if at, tcp := raw.RemoteAddr().(*net.TCPAddr); p.tells && p.keys == nil && tcp && !at.IP.IsLoopback() {
+		raw.Close()
+		return nil, errInPlain
 	}
 	s := sock.New(raw)
 	c := &conn{Conn: s, r: bufiox.NewDefaultReader(s), w: bufiox.NewDefaultWriter(s)}

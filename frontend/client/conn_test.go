@@ -7,6 +7,8 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -119,5 +121,45 @@ func TestCallsOfRunWithoutAnswer(t *testing.T) {
 		if len(p.all) != 0 || !cl.sent {
 			t.Errorf("%s: %d connections stay, the call was sent: %v", name, len(p.all), cl.sent)
 		}
+	}
+}
+
+// A token is told to nobody beyond this machine but by TLS.
+func TestTokenInPlain(t *testing.T) {
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := slices.IndexFunc(addrs, func(a net.Addr) bool {
+		n, ok := a.(*net.IPNet)
+		return ok && n.IP.To4() != nil && !n.IP.IsLoopback()
+	})
+	if at < 0 {
+		t.Skip("this machine has no address but those of loopback")
+	}
+	l, err := net.Listen("tcp", net.JoinHostPort(addrs[at].(*net.IPNet).IP.String(), "0"))
+	if err != nil {
+		t.Skip(err)
+	}
+	defer l.Close()
+	told := make(chan int, 1)
+	go func() {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		n, _ := c.Read(make([]byte, 1000))
+		told <- n
+	}()
+	c, err := New([]string{l.Addr().String()}, WithToken("a token"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Cluster(t.Context()); err == nil || !strings.Contains(err.Error(), "would be told in plain: use TLS") {
+		t.Error(err)
+	}
+	if n := <-told; n > 0 {
+		t.Errorf("%d bytes were told", n)
 	}
 }

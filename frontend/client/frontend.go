@@ -85,6 +85,7 @@ func newFrontend(addr string, cfg *config, known *processes, background *sync.Wa
 	}
 	f.rpc = rpc
 	f.pool.greet = f.greet
+	f.pool.tells = cfg.tokens.Tell() != ""
 	return f, nil
 }
 

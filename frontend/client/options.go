@@ -17,6 +17,8 @@ type config struct {
 	name           string
 	secretFile     string
 	secrets        *identity.Secrets // nil: none
+	tokenFile      string
+	tokens         *identity.Secrets // told instead of the secrets; nil: none
 	tlsDir         string
 	keys           *identity.Keys // in tlsDir; nil: in plain
 	log            *slog.Logger
@@ -56,6 +58,15 @@ func WithSecret(secret string) Option {
 
 // WithSecretFile is WithSecret with what is in a file, the first line of it, which may be replaced at any time.
 func WithSecretFile(file string) Option { return func(c *config) { c.secretFile = file } }
+
+// WithToken has the client known by a token, as one of the tenant whose entry in the frontends' tenants file has its hash. It is told in
+// the place of the secret, to nobody beyond this machine but by TLS.
+func WithToken(token string) Option {
+	return func(c *config) { c.tokens = identity.NewSecrets(token) }
+}
+
+// WithTokenFile is WithToken with what is in a file, the first line of it, which may be replaced at any time.
+func WithTokenFile(file string) Option { return func(c *config) { c.tokenFile = file } }
 
 // WithTLS connects by TLS. The folder has ca.crt, tls.crt and tls.key, which may be replaced at any time. The certificate is
 // that of a client, and names the tenant that its jobs are for, or of an operator; it stands in the place of the secret.

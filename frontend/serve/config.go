@@ -10,6 +10,7 @@ import (
 	"github.com/VictoriaMetrics/metrics"
 
 	"github.com/phoebe-sched/phoebe/frontend"
+	"github.com/phoebe-sched/phoebe/frontend/tenants"
 	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/probe/audit"
 	"github.com/phoebe-sched/phoebe/probe/identity"
@@ -192,6 +193,22 @@ func (c *Config) asked() *identity.Secrets {
 		return nil
 	}
 	return c.Secrets
+}
+
+// CheckTenants tells whether a tenants file may hold here: tokens are worth nothing where anybody may do everything without one, and
+// nobody should tell one in plain over a network.
+func (c Config) CheckTenants(f *tenants.File) error {
+	c = c.defaults()
+	if !f.TakesTokens() || c.Keys != nil {
+		return nil
+	}
+	if c.Secrets.Tell() == "" {
+		return errors.New("token-hashes keep nobody out here, as who tells no token may do everything: give --tls-dir or --secret-file")
+	}
+	if addr, err := net.ResolveTCPAddr("tcp", c.Listen); err == nil && !addr.IP.IsLoopback() {
+		return fmt.Errorf("token-hashes: clients would tell their tokens in plain to %s: give --tls-dir, or listen on 127.0.0.1", c.Listen)
+	}
+	return nil
 }
 
 // checkGossip says what is wrong with the settings of gossip. What only gossip.Config can tell, Start does.

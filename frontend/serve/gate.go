@@ -106,9 +106,9 @@ func (g *gate) OnRead(ctx context.Context, conn net.Conn) error {
 		return io.EOF // it hung up, or is too slow
 	}
 	v.head, v.unread = head, head.Size
-	if !g.server.cfg.asked().Takes(string(head.Secret)) {
-		g.server.metrics.unauthorized.Inc()
-		refusal := refuse(v1.RefusedReason_UNAUTHORIZED, "the secret is missing or wrong: give the one that this frontend was started with, in the caller, which comes first in the request")
+	var known bool
+	if v.who, known = g.server.identify(head.Secret, v.client.peer()); !known {
+		refusal := g.server.unknown()
 		g.calls.note(ctx, nil, string(head.Method), "", "", refusal)
 		return v.refuse(head.Size <= strange, refusal)
 	}
@@ -251,6 +251,7 @@ func taken(ctx context.Context) {
 type visitor struct {
 	buffered
 	client *clientConn
+	who    who        // makes that call
 	head   frame.Head // of the call that is being read
 	unread int        // bytes of it that are to be taken from the connection
 }

@@ -69,7 +69,11 @@ func (h *handler) Events(ctx context.Context, req *v1.EventsRequest) (*v1.Events
 		if r.moved {
 			return nil, refuse(v1.RefusedReason_OWNER_LOST, "this frontend lost the job: resubmit what is unfinished under the same id to another one")
 		}
-		if err := h.mayTouch(ctx, req.Caller, id, r.timed.tenant); err != nil {
+		err := h.revoked(ctx)
+		if err == nil {
+			err = h.mayTouch(ctx, req.Caller, id, r.timed.tenant)
+		}
+		if err != nil {
 			h.note(ctx, req.Caller, "events", req.Handle.Job, r.timed.tenant, err)
 			return nil, err
 		}
@@ -168,6 +172,10 @@ func (h *handler) CancelTasks(ctx context.Context, req *v1.CancelTasksRequest) (
 	if r == nil {
 		return nil, refuse(v1.RefusedReason_UNKNOWN_JOB, "job %v is not known here: it has ended, or belongs to another frontend (the owner in its handle)", id)
 	}
+	refused := h.mayTouch(ctx, req.Caller, id, r.timed.tenant)
+	if h.note(ctx, req.Caller, "cancel tasks", req.Handle.Job, r.timed.tenant, orNil(refused)); refused != nil {
+		return nil, refused
+	}
 	left := r.left
 	h.stepLocked(ev)
 	return &v1.CancelResponse{Cancelled: int32(left - r.left)}, nil
@@ -180,8 +188,10 @@ func (h *handler) submit(ctx context.Context, caller *v1.Caller, in *v1.Job, cli
 	if in != nil {
 		defer func() { h.note(ctx, caller, "submit", in.Id, in.Tenant, err) }()
 	}
-	if tenant, is := h.bound(ctx, caller); is && in != nil {
-		in.Tenant = tenant
+	if in != nil {
+		if refused := h.adopt(ctx, caller, in); refused != nil {
+			return nil, refused
+		}
 	}
 	job, err := h.parse(in)
 	if err != nil {

@@ -123,14 +123,21 @@ func (c *clientConn) known() {
 	if c.trusted {
 		return
 	}
-	c.trusted = true
-	c.id = c.listener.server.cfg.Keys.Peer(c.Conn)
+	c.id, c.trusted = c.peer(), true
 	c.listener.mu.Lock()
 	defer c.listener.mu.Unlock()
 	if c.stranger != nil {
 		c.listener.strangers.Remove(c.stranger)
 		c.stranger = nil
 	}
+}
+
+// peer is who has connected, by its certificate. Only the gate calls it.
+func (c *clientConn) peer() identity.Identity {
+	if c.trusted {
+		return c.id
+	}
+	return c.listener.server.cfg.Keys.Peer(c.Conn)
 }
 
 // readIdle is how long a client may say nothing. Kitex has the same limit, but sets it before a Run is answered.

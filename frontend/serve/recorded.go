@@ -13,6 +13,7 @@ import (
 	"github.com/cloudwego/kitex/client/callopt"
 
 	rec "github.com/phoebe-sched/phoebe/frontend/record"
+	"github.com/phoebe-sched/phoebe/frontend/tenants"
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 	"github.com/phoebe-sched/phoebe/probe"
 )
@@ -30,7 +31,9 @@ func (h *handler) Jobs(ctx context.Context, req *v1.JobsRequest) (*v1.JobsRespon
 		if req.Filter == nil {
 			req.Filter = v1.NewJobFilter()
 		}
-		req.Filter.Tenant = &tenant
+		if of := req.Filter.Tenant; of == nil || !tenants.Covers(tenant, *of) {
+			req.Filter.Tenant = &tenant
+		}
 	}
 	after, err := parseCursor(req.Cursor)
 	if err != nil {
@@ -216,6 +219,7 @@ func (h *handler) Trace(ctx context.Context, req *v1.TraceRequest) (*v1.TraceRes
 	res := h.traceHere(id, int(req.First), most)
 	if res != nil {
 		if err := h.mayTouch(ctx, req.Caller, id, res.Job.Tenant); err != nil {
+			h.note(ctx, req.Caller, "trace", req.Job, res.Job.Tenant, err)
 			return nil, err
 		}
 		res.Frontends = []*v1.Told{h.told()}

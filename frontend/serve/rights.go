@@ -2,35 +2,118 @@ package serve
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 
+	"github.com/phoebe-sched/phoebe/frontend/tenants"
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/probe/audit"
 	"github.com/phoebe-sched/phoebe/probe/identity"
 )
 
-// asks is who makes a call, by the certificate of the connection.
-func asks(ctx context.Context) (id identity.Identity) {
-	if v, ok := ctx.Value(visitorKey{}).(*visitor); ok {
-		id = v.client.id
-	}
-	return id
+// who makes a call. The zero one has shown the secret, or there is none, and may do everything.
+type who struct {
+	identity.Identity
+	token tenants.Hash // of the token by which it is known; zero: it is known by its certificate, if at all
 }
 
-// bound is the tenant that a call is bound to: it is for its jobs, and about them alone. Operators and frontends are bound to
-// none, nor is anyone where no certificates tell who is who.
-func (h *handler) bound(ctx context.Context, caller *v1.Caller) (tenant string, is bool) {
-	id := asks(ctx)
-	if id.Roles&identity.Frontend != 0 && forwarded(caller) && caller.OnBehalf != nil {
-		var err error
-		if id, err = identity.Parse(*caller.OnBehalf); err != nil {
-			return "", true // whoever that is
+// identify says who makes a call by what it tells, the secret or a token, and by the certificate of its connection; false: it
+// may not call.
+func (s *Server) identify(told []byte, cert identity.Identity) (who, bool) {
+	file := s.terms.now.Load()
+	if s.cfg.Keys == nil && s.cfg.Secrets.Takes(string(told)) {
+		return who{}, true
+	}
+	if file.TakesTokens() && len(told) > 0 {
+		token := tenants.Hash(sha256.Sum256(told))
+		if tenant, known := file.OfToken(token); known {
+			return who{identity.Identity{Roles: identity.Client, Tenant: tenant}, token}, true
+		}
+		if s.cfg.Keys != nil && (s.cfg.Secrets.Tell() == "" || !s.cfg.Secrets.Takes(string(told))) {
+			return who{}, false // a token that is gone: its owner is not to pass for who the certificate is of
 		}
 	}
-	if h.cfg.Keys == nil || id.Roles&(identity.Operator|identity.Frontend) != 0 {
+	if cert.Roles&identity.Client != 0 {
+		cert.Tenant = file.OfCertificate(cert.Tenant)
+	}
+	return who{Identity: cert}, s.cfg.Keys != nil
+}
+
+// asks is who makes a call.
+func asks(ctx context.Context) who {
+	if v, ok := ctx.Value(visitorKey{}).(*visitor); ok {
+		return v.who
+	}
+	return who{}
+}
+
+// revoked tells whether the token by which somebody called does not count any more.
+func (s *Server) revoked(ctx context.Context) *v1.Refused {
+	w := asks(ctx)
+	if w.token == (tenants.Hash{}) {
+		return nil
+	}
+	if tenant, known := s.terms.now.Load().OfToken(w.token); known && tenant == w.Tenant {
+		return nil
+	}
+	return s.unknown()
+}
+
+// unknown refuses a call of nobody who is known.
+func (s *Server) unknown() *v1.Refused {
+	s.metrics.unauthorized.Inc()
+	if s.terms.now.Load().TakesTokens() {
+		return refuse(v1.RefusedReason_UNAUTHORIZED, "the token is missing or unknown here: give one whose hash is in the tenants file (client.WithTokenFile, phoebe run --token-file), or the secret, in the caller, which comes first in the request")
+	}
+	return refuse(v1.RefusedReason_UNAUTHORIZED, "the secret is missing or wrong: give the one that this frontend was started with, in the caller, which comes first in the request")
+}
+
+// behalf is for whom a frontend has forwarded a call; nil: it is nobody's who is bound to a tenant, or has not been forwarded.
+func (h *handler) behalf(ctx context.Context, caller *v1.Caller) *string {
+	id := asks(ctx)
+	if peer := id.Roles&identity.Frontend != 0 || h.cfg.Keys == nil && id.Roles == 0; peer && forwarded(caller) {
+		return caller.OnBehalf
+	}
+	return nil
+}
+
+// bound is the tenant that a call is bound to: it is for its jobs and those of tenants below it, and about them alone. Operators and
+// frontends are bound to none, nor is who has the secret, where no certificates tell who is who.
+func (h *handler) bound(ctx context.Context, caller *v1.Caller) (tenant string, is bool) {
+	id := asks(ctx).Identity
+	if of := h.behalf(ctx, caller); of != nil {
+		var err error
+		if id, err = identity.Parse(*of); err != nil {
+			return "\x00", true // whoever that is: no tenant
+		}
+	}
+	if h.cfg.Keys == nil && id.Roles == 0 || id.Roles&(identity.Operator|identity.Frontend) != 0 {
 		return "", false
 	}
 	return id.Tenant, true
+}
+
+// adopt makes a job one of the tenant that its call is bound to, or refuses it, as it refuses functions that its tenant may not run.
+func (h *handler) adopt(ctx context.Context, caller *v1.Caller, job *v1.Job) *v1.Refused {
+	if tenant, is := h.bound(ctx, caller); is {
+		if job.Tenant == "" {
+			job.Tenant = tenant
+		}
+		if !tenants.Covers(tenant, job.Tenant) {
+			return refuse(v1.RefusedReason_FORBIDDEN, "the job names tenant %q, and you are known as a client of %q: name no tenant, that one or one below it, or show a token or a certificate of the other one", job.Tenant, tenant)
+		}
+	}
+	file := h.terms.now.Load()
+	for i, t := range job.Tasks {
+		if t == nil || i > 0 && job.Tasks[i-1] != nil && t.FunctionName == job.Tasks[i-1].FunctionName {
+			continue
+		}
+		if by, may := file.Runs(job.Tenant, t.FunctionName); !may {
+			return refuse(v1.RefusedReason_FORBIDDEN, "task %d: tenant %q may not run %q: the entry of %q in the tenants file says which functions it may, add it there or run another one", i, job.Tenant, t.FunctionName, by)
+		}
+	}
+	return nil
 }
 
 // note has it written down what was asked of a job, and err, if it was refused.
@@ -38,23 +121,29 @@ func (h *handler) note(ctx context.Context, caller *v1.Caller, what, job, tenant
 	if h.cfg.Audit == nil {
 		return
 	}
-	e := audit.Entry{What: what, Who: asks(ctx).String(), Job: job, Tenant: tenant}
+	id := asks(ctx)
+	e := audit.Entry{What: what, Who: id.String(), Job: job, Tenant: tenant}
 	if v, ok := ctx.Value(visitorKey{}).(*visitor); ok {
 		e.From = v.client.RemoteAddr().String()
+		if id.token != (tenants.Hash{}) {
+			e.Token = hex.EncodeToString(id.token[:4])
+		} else if v.client.trusted {
+			e.Who = v.client.id.String()
+		}
 	}
 	if caller != nil {
 		e.Name = caller.GetName()
 	}
-	if forwarded(caller) {
-		e.Who = caller.GetOnBehalf() + " by " + e.Who
+	if of := h.behalf(ctx, caller); of != nil {
+		e.Who = *of + " by " + e.Who
 	}
 	h.cfg.Audit.Note(e, err)
 }
 
 // mayTouch refuses a call about a job that is not of the caller's tenant.
 func (h *handler) mayTouch(ctx context.Context, caller *v1.Caller, id probe.JobID, tenant string) *v1.Refused {
-	if own, is := h.bound(ctx, caller); is && own != tenant {
-		return refuse(v1.RefusedReason_FORBIDDEN, "job %v is of another tenant than %q, which your certificate names: only its own clients and operators may ask for it", id, own)
+	if own, is := h.bound(ctx, caller); is && !tenants.Covers(own, tenant) {
+		return refuse(v1.RefusedReason_FORBIDDEN, "job %v is of another tenant than %q, as whose client you are known: only its own clients and operators may ask for it", id, own)
 	}
 	return nil
 }

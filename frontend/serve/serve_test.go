@@ -83,7 +83,7 @@ func (c *cluster) await(tb testing.TB, n int) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for end := time.Now().Add(time.Minute); ; <-tick.C {
-		res, err := c.client.Cluster(context.Background(), &v1.ClusterRequest{})
+		res, err := c.client.Cluster(context.Background(), &v1.ClusterRequest{Caller: &v1.Caller{Secret: &c.cfg.Secret}})
 		up := 0
 		if err == nil {
 			for _, w := range res.Workers {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -25,10 +26,11 @@ type terms struct {
 	server *Server
 	name   string // of the file; "": it reads none
 
-	mu      sync.Mutex    // taken before the server's
-	holds   *tenants.File // nil: there is none
-	trouble string        // why the file as it is now does not hold, or ""
-	foreign string        // why the latest one of another frontend does not, or ""
+	now     atomic.Pointer[tenants.File] // that holds; nil: there is none
+	mu      sync.Mutex                   // taken before the server's
+	holds   *tenants.File                // nil: there is none
+	trouble string                       // why the file as it is now does not hold, or ""
+	foreign string                       // why the latest one of another frontend does not, or ""
 }
 
 // termsSettle is how long a file is left alone after a change: whoever writes it may not be done.
@@ -96,6 +98,8 @@ func (t *terms) read() {
 		t.trouble = fmt.Sprintf("tenants file: %v", err)
 	} else if f, err := file.Parse(t.name, text); err != nil {
 		t.trouble = fmt.Sprintf("tenants file: %v", err)
+	} else if err := t.server.cfg.CheckTenants(f); err != nil {
+		t.trouble = fmt.Sprintf("tenants file: %s: %v", t.name, err)
 	} else {
 		t.take(f)
 	}
@@ -120,6 +124,7 @@ func (t *terms) take(f *tenants.File) {
 // hold has the core go by f.
 func (t *terms) hold(f *tenants.File) {
 	t.holds = f
+	t.now.Store(f)
 	t.server.log.Info("what tenants may have", "revision", f.Revision)
 	t.server.mu.Lock()
 	t.server.stepLocked(frontend.Terms{File: f})
@@ -157,6 +162,9 @@ func (t *terms) hear(h view.Terms) {
 		return // it is this one's own
 	}
 	f, err := file.Parse("from another frontend", h.Text)
+	if err == nil {
+		err = t.server.cfg.CheckTenants(f)
+	}
 	if err != nil { // it may be of a later release
 		t.foreign = fmt.Sprintf("tenants file: %v", err)
 		t.server.log.Warn("the tenants file of another frontend does not hold", "holds", t.revision(), "err", t.foreign)

@@ -27,7 +27,9 @@ const maxTop = 64
 // Watch implements the API.
 func (h *handler) Watch(ctx context.Context, req *v1.WatchRequest) (*v1.WatchResponse, error) {
 	if tenant, is := h.bound(ctx, req.Caller); is {
-		return nil, refuse(v1.RefusedReason_FORBIDDEN, "what all tenants do together is for operators: your certificate names tenant %q", tenant)
+		refused := refuse(v1.RefusedReason_FORBIDDEN, "what all tenants do together is for operators: you are known as a client of %q", tenant)
+		h.note(ctx, req.Caller, "watch", "", "", refused)
+		return nil, refused
 	}
 	end, err := h.beginLook()
 	if err != nil {

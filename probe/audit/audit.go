@@ -16,8 +16,9 @@ import (
 // Entry is what somebody asked for.
 type Entry struct {
 	At       time.Time `json:"at"`               // now, if it is zero
-	What     string    `json:"what"`             // submit, cancel, explain, events, connect, drain, configuration, or a request to the admin port
-	Who      string    `json:"who,omitempty"`    // by certificate, as client/acme
+	What     string    `json:"what"`             // submit, cancel, cancel tasks, explain, events, trace, watch, connect, drain, configuration, or a request to the admin port
+	Who      string    `json:"who,omitempty"`    // by certificate or token, as client/acme
+	Token    string    `json:"token,omitempty"`  // by which it is known: the first digits of its hash
 	Name     string    `json:"name,omitempty"`   // that the caller gave itself
 	From     string    `json:"from,omitempty"`   // address
 	Tenant   string    `json:"tenant,omitempty"` // of the job

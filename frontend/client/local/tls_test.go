@@ -40,7 +40,7 @@ func keysOf(t *testing.T, who ...string) map[string]string {
 }
 
 // What a client may do follows from its certificate, at the owner of a job and by way of another frontend: its jobs are of its
-// tenant, whatever they say, and those of others are not its business.
+// tenant, and those of others are not its business.
 func TestRights(t *testing.T) {
 	dirs := keysOf(t, "frontend+worker", "client/acme", "client/other", "operator")
 	c, err := Start(Config{Frontends: 2, TLSDir: dirs["frontend+worker"]})
@@ -59,7 +59,8 @@ func TestRights(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	acme := dial("client/acme", 0)
-	running, err := acme.Submit(ctx, client.Job{Tenant: "other", Tasks: []client.Task{{Function: "sleep", Payload: []byte("1h")}}})
+	long := []client.Task{{Function: "sleep", Payload: []byte("1h")}}
+	running, err := acme.Submit(ctx, client.Job{Tasks: long})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,6 +72,8 @@ func TestRights(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
+	_, err = acme.Submit(ctx, client.Job{Tenant: "other", Tasks: long})
+	forbidden("a job of another tenant", err)
 	for frontend := range 2 {
 		other := dial("client/other", frontend)
 		_, err := other.Cancel(ctx, job, "mine is more important")

@@ -2,7 +2,7 @@
 
     python3 run_job.py [--tasks N] HOST:PORT
 
-The secret of the cluster, if it has one, is taken from $PHOEBE_SECRET; every request tells it.
+The secret of the cluster, if it has one, or a token of the tenant "python" is taken from $PHOEBE_SECRET; every request tells it.
 It needs the packages of requirements.txt and a fleet with the built-in function echo. It prints one line
 that begins with "ok", or says on stderr what went wrong and exits with 1.
 """

@@ -1,0 +1,84 @@
+package serve
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+// Who shows a token may do to its tenant's jobs, and to those of tenants below it, what can be done to jobs, and to no others, whoever
+// it says that it asks for; and nothing any more once the token is gone, also if it asked before that.
+func TestTokenRights(t *testing.T) {
+	terms := func(revision int, ads string) string {
+		return fmt.Sprintf("revision: %d\ntenants:\n  ads: {token-hashes: [%x]}\n  web: {token-hashes: [%x]}\n", revision, sha256.Sum256([]byte(ads)), sha256.Sum256([]byte("web's")))
+	}
+	name, replace := termsFile(t, terms(1, "ads's"))
+	c := startCluster(t, 1, 2, func(cfg *Config) { cfg.Secret, cfg.Tenants = "the fleet's", name })
+	ctx, by := context.Background(), func(told string) *v1.Caller { return &v1.Caller{Secret: &told} }
+	j := job("sleep", "1h", "1h")
+	j.Tenant = "ads/etl"
+	sub, err := c.client.Submit(ctx, &v1.SubmitRequest{Caller: by("ads's"), Job: j})
+	if err != nil {
+		t.Fatal(err)
+	}
+	asks := func(of *v1.Caller) map[string]error {
+		_, events := c.client.Events(ctx, &v1.EventsRequest{Caller: of, Handle: sub.Handle})
+		_, tasks := c.client.CancelTasks(ctx, &v1.CancelTasksRequest{Caller: of, Handle: sub.Handle, Tasks: []int32{0}})
+		_, cancel := c.client.Cancel(ctx, &v1.CancelRequest{Caller: of, Handle: &v1.Handle{Job: newID(), Owner: sub.Handle.Owner}})
+		_, trace := c.client.Trace(ctx, &v1.TraceRequest{Caller: of, Job: sub.Handle.Job})
+		_, explain := c.client.Explain(ctx, &v1.ExplainRequest{Caller: of, Handle: sub.Handle, Task: -1})
+		_, again := c.client.Submit(ctx, &v1.SubmitRequest{Caller: of, Job: j})
+		return map[string]error{"events": events, "cancel tasks": tasks, "cancel what is not there": cancel, "trace": trace, "explain": explain, "submit": again}
+	}
+	posing := by("web's")
+	operator := "operator"
+	posing.Forwarded, posing.OnBehalf = true, &operator
+	for who, caller := range map[string]*v1.Caller{"another tenant": by("web's"), "one that poses as a frontend": posing} {
+		for what, err := range asks(caller) {
+			reason, says := v1.RefusedReason_FORBIDDEN, "another tenant"
+			switch what {
+			case "submit":
+				says = `you are known as a client of "web"`
+			case "cancel what is not there":
+				reason, says = v1.RefusedReason_UNKNOWN_JOB, "is not known here"
+			}
+			t.Run(who+" asks for "+what, func(t *testing.T) { refusal(t, err, reason, says) })
+		}
+	}
+	for what, err := range asks(by("none's")) {
+		t.Run("nobody asks for "+what, func(t *testing.T) { refusal(t, err, v1.RefusedReason_UNAUTHORIZED, "unknown here") })
+	}
+	for what, err := range asks(by("ads's")) {
+		if err != nil && what != "cancel what is not there" {
+			t.Errorf("its owner asks for %s: %v", what, err)
+		}
+	}
+	waits := make(chan error)
+	go func() {
+		_, err := c.client.Events(ctx, &v1.EventsRequest{Caller: by("ads's"), Handle: sub.Handle, Cursor: 1, MaxWaitUs: time.Minute.Microseconds()})
+		waits <- err
+	}()
+	id, err := probe.ParseJobID(sub.Handle.Job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	poll(t, "it waits", func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.jobs[id].polls > 0
+	})
+	replace(terms(2, "the next"))
+	poll(t, "the old one is gone", func() bool {
+		_, err := c.client.Events(ctx, &v1.EventsRequest{Caller: by("ads's"), Handle: sub.Handle})
+		return err != nil
+	})
+	if _, err := c.client.Cancel(ctx, &v1.CancelRequest{Caller: by("the next"), Handle: sub.Handle}); err != nil {
+		t.Error(err)
+	}
+	refusal(t, <-waits, v1.RefusedReason_UNAUTHORIZED, "unknown here")
+}
