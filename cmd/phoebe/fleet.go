@@ -88,12 +88,18 @@ func (c *devCmd) rehearse(ctx context.Context, out *streams, log *slog.Logger, f
 	for i := range frontends {
 		apis[i], gossips[i], heartbeats[i], admins[i] = take(), take(), take(), take()
 	}
+	name := filepath.Base(balancer)
+	introduces := name == "haproxy" && runtime.GOOS == "linux" // where all of 127.0.0.0/8 is this machine's
 	var members []member
 	for i := range frontends {
-		members = append(members, member{"frontend", apis[i], []string{
+		args := []string{
 			program, "frontend", "--name", fmt.Sprint("frontend-", i), "--listen", apis[i], "--gossip", gossips[i], "--heartbeat", heartbeats[i], "--admin", admins[i],
 			"--join", strings.Join(gossips, ","),
-		}})
+		}
+		if introduces {
+			args = append(args, "--proxy-from", balancerHost+"/32")
+		}
+		members = append(members, member{"frontend", apis[i], args})
 	}
 	for i := range workers {
 		addr := take()
@@ -115,9 +121,9 @@ func (c *devCmd) rehearse(ctx context.Context, out *streams, log *slog.Logger, f
 		}
 	}
 	connect := entry
-	switch name := filepath.Base(balancer); name {
+	switch name {
 	case "haproxy", "nginx":
-		recipe, args := haproxyFor(entry, apis, admins, keys["balancer"]), []string{balancer, "-db", "-f"}
+		recipe, args := haproxyFor(entry, apis, admins, keys["balancer"], introduces), []string{balancer, "-db", "-f"}
 		if name == "nginx" {
 			recipe, args = nginxFor(entry, apis, dir), []string{balancer, "-e", "stderr", "-g", "daemon off;", "-c"}
 		}
@@ -240,11 +246,17 @@ func freeAddresses(first int, orFree bool, n int) (addrs []string, err error) {
 
 var serverLine = regexp.MustCompile(`(?m)^( *server )(?:frontend-\d )?10\.0\.0\.\d:7410(.*)\n`)
 
+// balancerHost is from where a balancer connects that says for whom: an address of its own, for nobody else may connect from it.
+const balancerHost = "127.0.0.2"
+
 // haproxyFor is the recipe for HAProxy, for these frontends. Its checks are by TLS if there is a folder with keys for it.
-func haproxyFor(entry string, apis, admins []string, keys string) string {
+func haproxyFor(entry string, apis, admins []string, keys string, introduces bool) string {
 	check := "check"
 	if keys != "" {
 		check += fmt.Sprintf(" check-ssl verify required ca-file %s crt %s", filepath.Join(keys, identity.CAFile), filepath.Join(keys, "tls.pem"))
+	}
+	if introduces {
+		check = "source " + balancerHost + " send-proxy-v2 " + check
 	}
 	text := strings.NewReplacer("bind :7410", "bind "+entry, "check port 7413", check, "maxconn 20000", "maxconn 1000").Replace(haproxyRecipe)
 	var servers strings.Builder

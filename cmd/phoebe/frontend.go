@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"time"
 
@@ -94,6 +95,7 @@ func (l *frontendLimits) apply(c *serve.Config) {
 type frontendCmd struct {
 	Listen      string   `default:"127.0.0.1:7410" placeholder:"HOST:PORT" help:"Where clients connect; port 0 takes a free one. Beyond loopback --tls-dir or a secret is needed. Default ${default}."`
 	Advertise   string   `placeholder:"HOST:PORT" help:"Address by which clients and other frontends reach this one. Default: where it listens."`
+	ProxyFrom   []string `placeholder:"CIDR" help:"Addresses of balancers that say for whom they connect, by the PROXY protocol, version 2 (HAProxy: send-proxy-v2), such as 10.0.0.5/32: so clients' own addresses are in logs. Balancers must say it then, and nobody else may connect from there. Default: none."`
 	Name        string   `placeholder:"TEXT" help:"Name in logs and on screens. Default: --advertise."`
 	Workers     []string `placeholder:"HOST:PORT" xor:"workers" help:"Addresses of the workers, or names of several, looked up again and again: dns:HOST:PORT, srv:_phoebe._tcp.NAME. Default: none."`
 	WorkersFile string   `placeholder:"FILE" xor:"workers" help:"File with the workers' addresses, one in each line, read again when it changes. Default: none."`
@@ -170,6 +172,13 @@ func (c *frontendCmd) config() (serve.Config, error) {
 		if _, _, err := net.SplitHostPort(addr); err != nil {
 			wrong(fmt.Errorf("--advertise %q: want host:port, such as 10.0.0.7:7410", addr))
 		}
+	}
+	for _, text := range c.ProxyFrom {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			wrong(fmt.Errorf("--proxy-from %q: want a balancer's address, such as 10.0.0.5/32, or a network of them", text))
+		}
+		cfg.ProxyFrom = append(cfg.ProxyFrom, p)
 	}
 	if c.DrainDelay < 0 {
 		wrong(fmt.Errorf("--drain-delay is %v: it must be 0 or more", c.DrainDelay))

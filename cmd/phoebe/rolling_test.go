@@ -2,10 +2,12 @@ package main_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,9 +49,13 @@ func TestFleet(t *testing.T) {
 	phoebe(t, "dev", "--fleet", "--order", "fifo").want(t, 2, "PHOEBE_WORKER_ORDER")
 }
 
-// The same by mutual TLS, behind a balancer if there is one, which asks the admin ports by TLS, too.
+// The same by mutual TLS, behind a balancer if there is one, which asks the admin ports by TLS, too, and says where clients are.
 func TestFleetByTLS(t *testing.T) {
-	p := start(t, "dev", "--fleet", "--tls", "--frontends", "2", "--workers", "2", "--slots", "2", "--frontend-port", "0")
+	log := filepath.Join(t.TempDir(), "audit")
+	args := []string{"dev", "--fleet", "--tls", "--frontends", "2", "--workers", "2", "--slots", "2", "--frontend-port", "0"}
+	cmd := command(context.Background(), args...)
+	cmd.Env = append(cmd.Env, "PHOEBE_FRONTEND_AUDIT_LOG="+log)
+	p := startCommand(t, cmd, args)
 	p.said("ready", 1)
 	try := p.said(os.Args[0], 0)
 	for _, l := range p.lines {
@@ -61,6 +67,10 @@ func TestFleetByTLS(t *testing.T) {
 	p.signal(syscall.SIGTERM)
 	if code := p.ends(); code != 0 {
 		t.Errorf("exit code %d", code)
+	}
+	text, err := os.ReadFile(log)
+	if submit := regexp.MustCompile(`"what":"submit".*"from":"127\.0\.0\.1:`); err != nil || !submit.Match(text) {
+		t.Errorf("the job did not come from its client's address: %v\n%s", err, text)
 	}
 }
 

@@ -89,6 +89,7 @@ func TestBrokenConfigurations(t *testing.T) {
 		{frontend, "workers: [srv:phoebe.example.org]\n", 1, []string{"srv:phoebe.example.org", "srv:_phoebe._tcp.example.org"}},
 		{frontend, "gossip: 127.0.0.1:7411\njoin: [dns:seed]\n", 2, []string{`"dns:seed"`, "dns:host:port"}},
 		{worker, "join: [dns:seed]\n", 1, []string{`"dns:seed"`, "dns:host:port"}},
+		{frontend, "workers: [10.0.0.7:7420]\nproxy-from: [10.0.0.5]\n", 2, []string{"10.0.0.5", "/32"}},
 		{dev, "frontends: 2\nfrontend-port: first\n", 2, []string{"first", "whole number"}},
 	} {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {

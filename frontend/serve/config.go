@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"time"
 
 	"github.com/VictoriaMetrics/metrics"
@@ -25,6 +26,9 @@ type Config struct {
 	// Advertise is the address by which clients and other frontends reach this one: the owner in the handles
 	// of its jobs. Default: the address that it listens on.
 	Advertise string
+	// ProxyFrom are the addresses of balancers that say for whom they connect, by the PROXY protocol, version 2: those that
+	// do not are refused. From others such a header is garbage. Nobody else may connect from there. Empty: none says so.
+	ProxyFrom []netip.Prefix
 	Name      string // in logs and on screens; default: Advertise
 
 	// Secret is what workers, clients and other frontends must know; all have the same. Empty: none, on

@@ -86,11 +86,7 @@ type visitorKey struct{}
 
 // OnActive implements remote.ServerTransHandler.
 func (g *gate) OnActive(ctx context.Context, conn net.Conn) (context.Context, error) {
-	client := g.server.listener.client(conn.RemoteAddr().String())
-	if client == nil {
-		return ctx, net.ErrClosed // since it was accepted
-	}
-	v := &visitor{buffered: conn.(buffered), client: client}
+	v := &visitor{buffered: conn.(buffered), client: conn.RemoteAddr().(clientAddr).conn}
 	return g.kitexHandler.OnActive(context.WithValue(ctx, visitorKey{}, v), conn)
 }
 

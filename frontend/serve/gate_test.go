@@ -35,6 +35,18 @@ func connect(t *testing.T, c *cluster) *raw {
 	return &raw{t, conn}
 }
 
+// at is the connection as the server has it.
+func (r *raw) at(c *cluster) *clientConn {
+	c.listener.mu.Lock()
+	defer c.listener.mu.Unlock()
+	for conn := range c.listener.conns {
+		if conn.RemoteAddr().String() == r.LocalAddr().String() {
+			return conn
+		}
+	}
+	return nil
+}
+
 // frame is that of a call.
 func frameOf(method string, args thrift.FastCodec) []byte {
 	b := thrift.Binary.AppendMessageBegin(make([]byte, 4), method, thrift.CALL, 1)
@@ -142,7 +154,7 @@ func TestStrangers(t *testing.T) {
 	friend.says(runFrame("sesame", job("echo", "x")))
 	friend.refused(v1.RefusedReason_NO_WORKER, "") // it came last: the others have arrived, too
 	c.listener.mu.Lock()
-	for _, conn := range c.listener.conns {
+	for conn := range c.listener.conns {
 		conn.since = conn.since.Add(-strangeFor)
 	}
 	c.listener.mu.Unlock()

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cloudwego/kitex/pkg/rpcinfo"
-
 	"github.com/phoebe-sched/phoebe/frontend"
 	"github.com/phoebe-sched/phoebe/frontend/frame"
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
@@ -32,7 +30,7 @@ func (h *handler) Submit(ctx context.Context, req *v1.SubmitRequest) (*v1.Submit
 	if owner := h.owner(ctx, req.Caller, req.Job); owner != nil {
 		return owner.Submit(ctx, req)
 	}
-	handle, err := h.submit(ctx, req.Caller, req.Job, h.listener.client(remoteAddr(ctx)), nil)
+	handle, err := h.submit(ctx, req.Caller, req.Job, clientOf(ctx), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +58,7 @@ func (h *handler) Events(ctx context.Context, req *v1.EventsRequest) (*v1.Events
 
 	h.mu.Lock()
 	defer h.unlock()
-	client := h.listener.client(remoteAddr(ctx))
+	client := clientOf(ctx)
 	for expired := false; ; {
 		r := h.jobs[id]
 		if r == nil {
@@ -243,13 +241,6 @@ var refusals = [...]v1.RefusedReason{
 	frontend.Invalid: v1.RefusedReason_INVALID, frontend.TooBigJob: v1.RefusedReason_TOO_LARGE,
 	frontend.NoSuchWorker: v1.RefusedReason_NO_WORKER, frontend.Overloaded: v1.RefusedReason_OVERLOADED,
 	frontend.Leaving: v1.RefusedReason_DRAINING,
-}
-
-func remoteAddr(ctx context.Context) string {
-	if info := rpcinfo.GetRPCInfo(ctx); info != nil && info.From() != nil && info.From().Address() != nil {
-		return info.From().Address().String()
-	}
-	return ""
 }
 
 // owner is the frontend that a resubmitted job belongs to, if that is another one and it still has it.

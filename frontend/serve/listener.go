@@ -3,8 +3,11 @@ package serve
 import (
 	"container/list"
 	"errors"
+	"io"
+	"maps"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -21,8 +24,8 @@ type listener struct {
 	server *Server
 
 	mu        sync.Mutex
-	conns     map[string]*clientConn // by remote address
-	strangers list.List              // of *clientConn, oldest first: those that are not known
+	conns     map[*clientConn]bool
+	strangers list.List // of *clientConn, oldest first: those that are not known
 }
 
 // Limits of a client's connection.
@@ -36,6 +39,7 @@ const (
 type clientConn struct {
 	*sock.Conn // whoever answers a Run may write, and else the server
 	listener   *listener
+	relayed    *relayed // by a balancer that has not said yet for whom; nil: it has, or need not
 	raw        syscall.RawConn
 	since      time.Time
 	used       atomic.Int64 // when a byte last went either way, by monotonic(); 0: never
@@ -52,7 +56,7 @@ type clientConn struct {
 }
 
 func newListener(raw net.Listener, s *Server) *listener {
-	return &listener{Listener: raw, server: s, conns: map[string]*clientConn{}}
+	return &listener{Listener: raw, server: s, conns: map[*clientConn]bool{}}
 }
 
 // acceptPause is how long to wait after an error that is not the listener's end: there may be no memory for another
@@ -72,13 +76,17 @@ func (l *listener) Accept() (net.Conn, error) {
 			time.Sleep(acceptPause)
 			continue
 		}
-		s := sock.New(raw)
-		if keys := l.server.cfg.Keys; keys != nil {
-			s = keys.Server(raw, identity.Client|identity.Frontend|identity.Operator)
+		c := &clientConn{listener: l, since: time.Now()}
+		if tcp, ok := raw.(*net.TCPConn); ok && l.server.cfg.relays(raw.RemoteAddr()) {
+			c.relayed = &relayed{TCPConn: tcp}
+			raw = c.relayed
 		}
-		c := &clientConn{Conn: s, listener: l, since: time.Now()}
+		c.Conn = sock.New(raw)
+		if keys := l.server.cfg.Keys; keys != nil {
+			c.Conn = keys.Server(raw, identity.Client|identity.Frontend|identity.Operator)
+		}
 		c.settled.L = &c.mu
-		c.raw, _ = s.SyscallConn()
+		c.raw, _ = c.SyscallConn()
 		if over := l.add(c); over != nil {
 			l.server.metrics.connsRefused.Inc()
 			if over.Close(); over == c {
@@ -102,16 +110,14 @@ func (l *listener) add(c *clientConn) (over *clientConn) {
 		over = oldest.Value.(*clientConn)
 		l.remove(over)
 	}
-	l.conns[c.RemoteAddr().String()] = c
+	l.conns[c] = true
 	c.stranger = l.strangers.PushBack(c)
 	return over
 }
 
 // remove forgets a connection. The caller holds mu.
 func (l *listener) remove(c *clientConn) {
-	if addr := c.RemoteAddr().String(); l.conns[addr] == c {
-		delete(l.conns, addr)
-	}
+	delete(l.conns, c)
 	if c.stranger != nil {
 		l.strangers.Remove(c.stranger)
 		c.stranger = nil
@@ -147,6 +153,13 @@ func (c *clientConn) Read(b []byte) (int, error) {
 	c.answers.Add(1)
 	c.reading.Store(true)
 	defer c.reading.Store(false)
+	if c.relayed != nil {
+		if err := c.relayed.introduced(); err != nil {
+			c.listener.server.unintroduced(c.relayed, err)
+			return 0, io.EOF
+		}
+		c.relayed = nil
+	}
 	for {
 		n, err := c.Conn.Read(b)
 		if n > 0 {
@@ -184,12 +197,14 @@ func (c *clientConn) hungUp() bool {
 	return c.closed.Load() || c.raw != nil && hungUp(c.raw, c.listener.server.cfg.Keys != nil)
 }
 
-// client is the connection from a remote address, or nil.
-func (l *listener) client(addr string) *clientConn {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.conns[addr]
+// clientAddr is the address of a client as Kitex gets it, which tells nothing else of a connection.
+type clientAddr struct {
+	net.Addr
+	conn *clientConn
 }
+
+// RemoteAddr implements net.Conn.
+func (c *clientConn) RemoteAddr() net.Addr { return clientAddr{c.Conn.RemoteAddr(), c} }
 
 // answering are the connections whose clients wait for an answer, or for the rest of one, and how many each has
 // had before.
@@ -197,7 +212,7 @@ func (l *listener) answering() map[*clientConn]int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	conns := map[*clientConn]int64{}
-	for _, c := range l.conns {
+	for c := range l.conns {
 		if answers := c.answers.Load(); c.waits() {
 			conns[c] = answers
 		}
@@ -217,7 +232,7 @@ func (l *listener) sweep() {
 	var idle []*clientConn
 	now := monotonic()
 	l.mu.Lock()
-	for _, c := range l.conns {
+	for c := range l.conns {
 		used := c.used.Load()
 		if c.stranger != nil && time.Since(c.since) > strangeFor || used != 0 && time.Duration(now-used) > idleFor {
 			idle = append(idle, c)
@@ -232,10 +247,7 @@ func (l *listener) sweep() {
 
 func (l *listener) closeAll() {
 	l.mu.Lock()
-	conns := make([]*clientConn, 0, len(l.conns))
-	for _, c := range l.conns {
-		conns = append(conns, c)
-	}
+	conns := slices.Collect(maps.Keys(l.conns))
 	l.mu.Unlock()
 	for _, c := range conns {
 		c.Close()

@@ -18,27 +18,28 @@ import (
 
 // serverMetrics are what a frontend counts itself, where it happens; expose tells the rest. probe/exposition/METRICS.md has all.
 type serverMetrics struct {
-	set                                              *metrics.Set
-	accepted, linksLost, protocolErrors, clientsLost *metrics.Counter
-	unauthorized, forwarded, skipped                 *metrics.Counter
-	connsRefused, connsIdle, connsGarbage            *metrics.Counter
-	outcomes                                         [frontend.DeadlineExceeded + 1]*metrics.Counter
-	refusals                                         [frontend.Leaving + 1]*metrics.Counter
+	set                                                      *metrics.Set
+	accepted, linksLost, protocolErrors, clientsLost         *metrics.Counter
+	unauthorized, forwarded, skipped                         *metrics.Counter
+	connsRefused, connsIdle, connsGarbage, connsUnintroduced *metrics.Counter
+	outcomes                                                 [frontend.DeadlineExceeded + 1]*metrics.Counter
+	refusals                                                 [frontend.Leaving + 1]*metrics.Counter
 }
 
 func newMetrics(set *metrics.Set, s *Server) *serverMetrics {
 	m := &serverMetrics{
-		set:            set,
-		accepted:       set.GetOrCreateCounter("phoebe_frontend_jobs_accepted_total"),
-		linksLost:      set.GetOrCreateCounter("phoebe_frontend_links_lost_total"),
-		protocolErrors: set.GetOrCreateCounter("phoebe_frontend_protocol_errors_total"),
-		clientsLost:    set.GetOrCreateCounter("phoebe_frontend_clients_lost_total"),
-		unauthorized:   set.GetOrCreateCounter("phoebe_frontend_unauthorized_total"),
-		forwarded:      set.GetOrCreateCounter("phoebe_frontend_calls_forwarded_total"),
-		connsRefused:   set.GetOrCreateCounter(`phoebe_frontend_connections_closed_total{reason="limit"}`),
-		connsIdle:      set.GetOrCreateCounter(`phoebe_frontend_connections_closed_total{reason="idle"}`),
-		connsGarbage:   set.GetOrCreateCounter(`phoebe_frontend_connections_closed_total{reason="garbage"}`),
-		skipped:        set.GetOrCreateCounter("phoebe_frontend_messages_skipped_total"), // of kinds that only a newer worker knows
+		set:               set,
+		accepted:          set.GetOrCreateCounter("phoebe_frontend_jobs_accepted_total"),
+		linksLost:         set.GetOrCreateCounter("phoebe_frontend_links_lost_total"),
+		protocolErrors:    set.GetOrCreateCounter("phoebe_frontend_protocol_errors_total"),
+		clientsLost:       set.GetOrCreateCounter("phoebe_frontend_clients_lost_total"),
+		unauthorized:      set.GetOrCreateCounter("phoebe_frontend_unauthorized_total"),
+		forwarded:         set.GetOrCreateCounter("phoebe_frontend_calls_forwarded_total"),
+		connsRefused:      set.GetOrCreateCounter(`phoebe_frontend_connections_closed_total{reason="limit"}`),
+		connsIdle:         set.GetOrCreateCounter(`phoebe_frontend_connections_closed_total{reason="idle"}`),
+		connsUnintroduced: set.GetOrCreateCounter(`phoebe_frontend_connections_closed_total{reason="proxy"}`),
+		connsGarbage:      set.GetOrCreateCounter(`phoebe_frontend_connections_closed_total{reason="garbage"}`),
+		skipped:           set.GetOrCreateCounter("phoebe_frontend_messages_skipped_total"), // of kinds that only a newer worker knows
 	}
 	for kind, name := range map[frontend.OutcomeKind]string{
 		frontend.Result: "result", frontend.Failed: "failed", frontend.Cancelled: "cancelled", frontend.DeadlineExceeded: "deadline_exceeded",

@@ -40,6 +40,14 @@ func (s *Server) identify(told []byte, cert identity.Identity) (who, bool) {
 	return who{Identity: cert}, s.cfg.Keys != nil
 }
 
+// clientOf is the connection on which a call came, or nil.
+func clientOf(ctx context.Context) *clientConn {
+	if v, ok := ctx.Value(visitorKey{}).(*visitor); ok {
+		return v.client
+	}
+	return nil
+}
+
 // asks is who makes a call.
 func asks(ctx context.Context) who {
 	if v, ok := ctx.Value(visitorKey{}).(*visitor); ok {
@@ -123,12 +131,12 @@ func (h *handler) note(ctx context.Context, caller *v1.Caller, what, job, tenant
 	}
 	id := asks(ctx)
 	e := audit.Entry{What: what, Who: id.String(), Job: job, Tenant: tenant}
-	if v, ok := ctx.Value(visitorKey{}).(*visitor); ok {
-		e.From = v.client.RemoteAddr().String()
+	if c := clientOf(ctx); c != nil {
+		e.From = c.RemoteAddr().String()
 		if id.token != (tenants.Hash{}) {
 			e.Token = hex.EncodeToString(id.token[:4])
-		} else if v.client.trusted {
-			e.Who = v.client.id.String()
+		} else if c.trusted {
+			e.Who = c.id.String()
 		}
 	}
 	if caller != nil {

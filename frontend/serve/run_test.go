@@ -85,7 +85,7 @@ func TestRunForLong(t *testing.T) {
 		defer c.mu.Unlock()
 		return c.core.Jobs() == 1
 	})
-	conn := c.listener.client(r.LocalAddr().String())
+	conn := r.at(c)
 	poll(t, "the connection to be read", conn.reading.Load)
 	conn.Conn.SetReadDeadline(time.Now())
 	for _, seq := range []uint32{1, 2} {
@@ -109,7 +109,7 @@ func TestRunOfOneThatDoesNotRead(t *testing.T) {
 	}
 	r.says(numbered(1, job("echo", payloads...)))
 	r.says(numbered(2, job("echo", "two")))
-	conn := c.listener.client(r.LocalAddr().String())
+	conn := r.at(c)
 	poll(t, "the answer to be on its way", func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()

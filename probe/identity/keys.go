@@ -60,8 +60,8 @@ type bundle struct {
 type peer struct {
 	needs Role
 	usage x509.ExtKeyUsage
-	from  string  // its address
-	by    *bundle // of ours that it was shown
+	conn  net.Conn // to it
+	by    *bundle  // of ours that it was shown
 
 	// Set by the handshake.
 	id    Identity
@@ -195,7 +195,7 @@ func (k *Keys) admit(p *peer, chain []*x509.Certificate) error {
 		b, shown := k.bundle(), *p
 		if err := b.verify(&shown, chain); err != nil {
 			if k.Refused != nil && p.usage == x509.ExtKeyUsageClientAuth {
-				k.Refused(p.from, err)
+				k.Refused(p.conn.RemoteAddr().String(), err) // a balancer may have told by now for whom it is
 			}
 			return err
 		}
@@ -213,7 +213,7 @@ func (k *Keys) admit(p *peer, chain []*x509.Certificate) error {
 
 // seal has c speak TLS.
 func (k *Keys) seal(c net.Conn, p *peer, end func(net.Conn, *tls.Config) *tls.Conn) *sock.Conn {
-	p.from = c.RemoteAddr().String()
+	p.conn = c
 	var s *sock.Conn
 	s = sock.Seal(c, func(c net.Conn) *tls.Conn { return end(c, k.config(p)) }, func() {
 		k.mu.Lock()
