@@ -12,7 +12,6 @@ const maxAttempts = 1 << 18
 
 // Attempt is the one that gave a task its outcome.
 type Attempt struct {
-	Job      probe.JobID
 	Task     probe.TaskIndex
 	Stage    int32
 	Worker   uint32 // its key at the frontend; meaningless if there was none
@@ -34,9 +33,6 @@ type Attempt struct {
 
 // WaitsOf is what a worker says of a wait.
 func WaitsOf(w *probe.Waits) (us [waitKinds]uint32) {
-	if *w == (probe.Waits{}) {
-		return us
-	}
 	for i, d := range [...]time.Duration{w.Own, w.Others, w.Long, w.Closed, w.Idle} {
 		us[i] = uint32(min(max(d.Microseconds(), 0), math.MaxUint32))
 	}

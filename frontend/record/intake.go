@@ -106,10 +106,10 @@ func cut(name string) string {
 // Add counts one.
 func (in *Intake) Add(s Slot, m Measure, d time.Duration) { in.batch.series[s.at].add(m, d) }
 
-// AddPhases counts those of a task.
-func (in *Intake) AddPhases(s Slot, phases *[Phases]time.Duration) {
+// AddPhases counts those of an attempt.
+func (in *Intake) AddPhases(s Slot, a *Attempt) {
 	of := &in.batch.series[s.at]
-	for i, d := range phases {
+	for i, d := range a.Phases() {
 		of.add(Measure(i), d)
 	}
 }

@@ -39,7 +39,7 @@ func TestAttempts(t *testing.T) {
 			k = rng.IntN(10) // some jobs have many tasks
 		}
 		j := &jobs[k]
-		j.last = add(&r, Attempt{Job: jobID(uint64(k)), Task: probe.TaskIndex(j.n), Before: j.last})
+		j.last = add(&r, Attempt{Stage: int32(k), Task: probe.TaskIndex(j.n), Before: j.last})
 		j.n++
 	}
 	forgotten := 0
@@ -58,7 +58,7 @@ func TestAttempts(t *testing.T) {
 			t.Fatalf("before the first attempt of job %d there is number %d", k, next)
 		}
 		for i, a := range list {
-			if a.Job != jobID(uint64(k)) || int(a.Task) != i {
+			if int(a.Stage) != k || int(a.Task) != i {
 				t.Fatalf("attempt %d of job %d is %v", i, k, a)
 			}
 		}

@@ -9,7 +9,6 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend"
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
 	rec "github.com/phoebe-sched/phoebe/frontend/record"
-	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/probe/exposition"
 	"github.com/phoebe-sched/phoebe/probe/histogram"
 )
@@ -247,13 +246,13 @@ func (s *Server) countTask(job probe.JobID, t *timed, o *frontend.Outcome) {
 	}
 	p := &o.Phases
 	a, number := s.recorder.attempts.Next()
-	*a = rec.Attempt{
-		Before: t.last, Job: job, Task: o.Task, Stage: o.Stage, Worker: uint32(o.Receipt.Worker), Tries: uint16(min(o.Attempts, math.MaxUint16)),
-		Path: uint8(o.Path), Outcome: uint8(kinds[o.Kind]), Failure: failure(o), Fetched: o.Usage.Fetch,
-		Expected: o.Expected, Promised: o.Promised, Waited: o.Waited,
-		Binding: uint8(o.Way), Waits: rec.WaitsOf(&o.Waits),
-	}
-	t.last = number
+	*a = rec.Attempt{} // in place, and field by field: this is done for each task
+	a.Before, t.last = t.last, number
+	a.Task, a.Stage, a.Worker = o.Task, o.Stage, uint32(o.Receipt.Worker)
+	a.Tries, a.Path, a.Binding = uint16(min(o.Attempts, math.MaxUint16)), uint8(o.Path), uint8(o.Way)
+	a.Outcome, a.Failure = uint8(kinds[o.Kind]), failure(o)
+	a.Fetched, a.Expected, a.Promised, a.Waited = o.Usage.Fetch, o.Expected, o.Promised, o.Waited
+	a.Waits = rec.WaitsOf(&o.Waits)
 	if p.Released > 0 {
 		a.Released = t.lead + p.Released
 	}
@@ -269,13 +268,14 @@ func (s *Server) countTask(job probe.JobID, t *timed, o *frontend.Outcome) {
 		return
 	}
 	t.chain.Ran(int(o.Stage), o.Run)
-	slot := s.slot(t, o.Path)
-	phases := a.Phases()
-	s.recorder.intake.AddPhases(slot, &phases)
+	s.recorder.intake.AddPhases(s.slot(t, o.Path), a)
 }
 
 // countJob counts a job, of which all outcomes are in, and keeps it if somebody may ask for it.
 func (s *Server) countJob(r *record) {
+	if !recording {
+		return
+	}
 	t, response, rc := &r.timed, r.endedAt.Sub(r.received), &s.recorder
 	slot := s.slot(t, t.path)
 	rc.intake.Add(slot, rec.Response, response)
