@@ -98,6 +98,10 @@ ui-test: build check-ui ## look at every view of the web page in a real Chromium
 	cp -R $(UI)/test out/ui/
 	cd out/ui && PHOEBE=$(CURDIR)/bin/phoebe SHOTS=$(CURDIR)/out/ui/shots node --test --test-concurrency=1 test/*.mjs
 
+.PHONY: ui-cost
+ui-cost: ## what recorder and page cost: no-op tasks with them and eight viewers over without, in turns, and their share of CPU (4 minutes)
+	PHOEBE_UI_COST=1 go test -v -count=1 -run 'TestUICost$$' -timeout 20m ./cmd/phoebe/
+
 out/ui/node_modules/.installed: $(UI)/package.json $(UI)/package-lock.json
 	@mkdir -p out/ui
 	@cp $^ out/ui/

@@ -202,6 +202,9 @@ var pathNames = [...]string{estimate.Sampling: estimate.Sampling.String(), estim
 
 // timedJob notes of whom a job is that is about to be submitted.
 func (s *Server) timedJob(job *frontend.Job, now time.Time) timed {
+	if !recording {
+		return timed{}
+	}
 	s.recorder.intake.Tenant(job.Tenant, len(job.Tasks))
 	t := timed{policy: job.Policy.Name, tenant: job.Tenant, came: now}
 	if len(job.Stages) == 0 {
@@ -237,7 +240,10 @@ func failure(o *frontend.Outcome) uint8 {
 }
 
 // countTask remembers what became of a task, and counts its phases if it gave a result.
-func (s *Server) countTask(job probe.JobID, t *timed, o *frontend.Outcome) {
+func (s *Server) countTask(t *timed, o *frontend.Outcome) {
+	if !recording {
+		return
+	}
 	s.recorder.tally.Tasks++
 	if t.ended++; t.ended == 1 {
 		t.path = o.Path

@@ -93,7 +93,7 @@ func BenchmarkCount(b *testing.B) {
 	}}
 	b.ReportAllocs()
 	for b.Loop() {
-		s.countTask(j.ID, &t, o)
+		s.countTask(&t, o)
 	}
 }
 

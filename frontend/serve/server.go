@@ -504,7 +504,7 @@ func (s *Server) do(a frontend.Action) {
 	case *frontend.Done:
 		s.metrics.outcomes[a.Outcome.Kind].Inc()
 		if r := s.jobs[a.Job]; r != nil {
-			s.countTask(a.Job, &r.timed, &a.Outcome)
+			s.countTask(&r.timed, &a.Outcome)
 			r.done(&a.Outcome, s.cfg.MaxRunResult, &s.scratch)
 		}
 	case frontend.Accepted:

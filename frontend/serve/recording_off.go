@@ -1,0 +1,5 @@
+//go:build norecorder
+
+package serve
+
+const recording = false
