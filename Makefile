@@ -99,7 +99,8 @@ ui-test: build check-ui ## look at every view of the web page in a real Chromium
 	cd out/ui && PHOEBE=$(CURDIR)/bin/phoebe SHOTS=$(CURDIR)/out/ui/shots node --test --test-concurrency=1 test/*.mjs
 
 .PHONY: ui-cost
-ui-cost: ## what recorder and page cost: no-op tasks with them and eight viewers over without, in turns, and their share of CPU (4 minutes)
+ui-cost: ## what recorder and page cost: no-op tasks with them and eight viewers over without, in turns, and their share of CPU, and how long they hold the lock (5 minutes)
+	go test -v -count=1 -tags holds -run 'TestHolds$$' ./frontend/serve/
 	PHOEBE_UI_COST=1 go test -v -count=1 -run 'TestUICost$$' -timeout 20m ./cmd/phoebe/
 
 out/ui/node_modules/.installed: $(UI)/package.json $(UI)/package-lock.json

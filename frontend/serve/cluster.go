@@ -38,7 +38,6 @@ func (s *Server) cluster(req *v1.ClusterRequest) *v1.ClusterResponse {
 		TasksPending: int32(pending), TasksRunning: int32(running), Workers: []*v1.WorkerStatus{}, Members: []*v1.Member{},
 		ClockUs: now.UnixMicro(), FileLimit: int64(s.cfg.FileLimit), MaxClients: int32(s.cfg.MaxConns),
 	}
-	links := slices.Clone(s.links)
 	s.mu.Unlock()
 	res.Warning = s.Warning()
 	if s.fleet != nil {
@@ -49,7 +48,7 @@ func (s *Server) cluster(req *v1.ClusterRequest) *v1.ClusterResponse {
 	if req.FrontendsOnly {
 		return res
 	}
-	links = slices.DeleteFunc(links, func(l *link) bool { return l == nil })
+	links := s.allLinks()
 	slices.SortFunc(links, func(a, b *link) int { return cmp.Compare(a.addr, b.addr) })
 	res.Total = int32(len(links))
 	switch {
@@ -110,6 +109,18 @@ func forward[R any](h *handler, caller *v1.Caller, other string, call func(*peer
 		}
 	}
 	return nil, refuse(v1.RefusedReason_INVALID, "no frontend of the name or address %q is known: phoebe status names those that there are", other)
+}
+
+// allLinks are the links of all workers that are listed.
+func (s *Server) allLinks() []*link {
+	s.mu.Lock()
+	room := len(s.links)
+	s.mu.Unlock()
+	links := make([]*link, 0, room) // so many that the mutex is not to be held meanwhile
+	s.mu.Lock()
+	links = append(links, s.links...)
+	s.mu.Unlock()
+	return slices.DeleteFunc(links, func(l *link) bool { return l == nil })
 }
 
 // look looks at workers, without keeping others from the mutex for long. status is nil of one of which nothing is known yet, and

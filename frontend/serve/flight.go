@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"runtime/pprof"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -183,11 +182,7 @@ func (s *Server) profile() []byte {
 
 // recordWorkers is what is believed of all workers, and their keys.
 func (s *Server) recordWorkers() (list []rec.RecordedWorker, keys []uint32) {
-	s.mu.Lock()
-	links := slices.Clone(s.links)
-	s.mu.Unlock()
-	links = slices.DeleteFunc(links, func(l *link) bool { return l == nil })
-	s.look(links, func(l *link, st *frontend.WorkerStatus) {
+	s.look(s.allLinks(), func(l *link, st *frontend.WorkerStatus) {
 		up, problem, heard, rtt := l.status()
 		w := rec.RecordedWorker{Address: l.addr, Name: l.addr, State: state(up, st), Problem: problem, RoundTrip: rtt, Silence: heard, Wait: -1}
 		if st != nil {

@@ -105,7 +105,7 @@ func (s *Server) exposeCore(t *exposition.Text) {
 }
 
 // workersPerLook is how many workers are looked at before others get the mutex.
-const workersPerLook = 256
+const workersPerLook = 64
 
 // exposeWorkers sums up what is believed of the workers.
 func (s *Server) exposeWorkers(t *exposition.Text) {

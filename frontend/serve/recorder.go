@@ -109,7 +109,7 @@ func (s *Server) put(now time.Time) {
 }
 
 // collectEvery is how many attempts are copied before others get the mutex.
-const collectEvery = 256
+const collectEvery = 64
 
 // collectJobs keeps the jobs that were chosen.
 func (s *Server) collectJobs() {

@@ -45,7 +45,7 @@ type Server struct {
 	failed   chan error
 	dial     func(ctx context.Context, addr string) (net.Conn, error) // to a worker
 
-	mu       sync.Mutex // guards all below
+	mu       mutex // guards all below
 	core     *frontend.Core
 	acts     []frontend.Action
 	dirty    []*link           // to be flushed at the end of the step
@@ -611,9 +611,6 @@ func (s *Server) wake() {
 func (s *Server) watch(links []*link, absence time.Duration) {
 	var silent []*link
 	for _, l := range links {
-		if l == nil {
-			continue
-		}
 		if absence > s.cfg.Lease/3 {
 			l.excuse(absence)
 		}
@@ -645,9 +642,8 @@ func (s *Server) tick() {
 		busy := m.busy()
 		s.mu.Lock()
 		s.stepLocked(busy)
-		links := slices.Clone(s.links)
 		s.unlock()
-		s.watch(links, absence)
+		s.watch(s.allLinks(), absence)
 		s.listener.sweep()
 		s.sweepJobs()
 		if s.fleet != nil {

@@ -1,0 +1,125 @@
+//go:build holds
+
+package serve
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend"
+	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+// maxHold is for how long a call that looks may keep steps from the mutex at a time.
+const maxHold = 200 * time.Microsecond
+
+// Whoever looks at 20,000 workers, in whatever way, holds up the scheduler for moments only. It is part of make ui-cost.
+func TestHolds(t *testing.T) {
+	s := startLarge(t)
+	s.peers = newPeers(&s.cfg)
+	h := &handler{s}
+	ctx := context.Background()
+	watch := func(window, top int) func() error {
+		return func() error {
+			_, err := h.Watch(ctx, &v1.WatchRequest{WindowUs: int64(window) * 1e6, Top: int32(top)})
+			return err
+		}
+	}
+	cluster := func(req *v1.ClusterRequest) func() error {
+		return func() error { _, err := h.Cluster(ctx, req); return err }
+	}
+	runtime.LockOSThread() // whose time is measured
+	defer runtime.UnlockOSThread()
+	for _, call := range []struct {
+		name string
+		do   func() error
+	}{
+		{"Cluster", cluster(&v1.ClusterRequest{})},
+		{"Cluster, a page", cluster(&v1.ClusterRequest{MaxWorkers: 200})},
+		{"Cluster, a worker", cluster(&v1.ClusterRequest{Worker: "worker-19999"})},
+		{"Cluster, figures", cluster(&v1.ClusterRequest{Figures: true})},
+		{"Watch, a frame's", watch(1, 0)},
+		{"Watch, all", watch(300, maxTop)},
+		{"Jobs", func() error { _, err := h.Jobs(ctx, &v1.JobsRequest{}); return err }},
+		{"a scrape", func() error { s.expose(io.Discard); return nil }},
+		{"a second is put away", func() error { s.put(s.recorder.putAt.Add(time.Second)); return nil }},
+	} {
+		var calls [20][]time.Duration
+		holds, longest := math.MaxInt, time.Duration(0)
+		for i := range calls {
+			countMany(s)
+			s.mu.holds = nil
+			if err := call.do(); err != nil {
+				t.Fatalf("%s: %v", call.name, err)
+			}
+			calls[i], holds, longest = s.mu.holds, min(holds, len(s.mu.holds)), max(longest, slices.Max(s.mu.holds))
+		}
+		// Interrupts count as CPU time of whoever is interrupted. So of each hold the median of all calls counts.
+		usual := time.Duration(0)
+		for k := range holds {
+			var same [len(calls)]time.Duration
+			for i := range calls {
+				same[i] = calls[i][k]
+			}
+			slices.Sort(same[:])
+			usual = max(usual, same[len(same)/2])
+		}
+		if t.Logf("%s: %d holds, %v at most; with interrupts %v once", call.name, holds, usual, longest); usual >= maxHold {
+			t.Errorf("%s holds the mutex for %v, want less than %v", call.name, usual, maxHold)
+		}
+	}
+}
+
+// startLarge is a frontend that believes in 20,000 workers, of which none is there.
+func startLarge(tb testing.TB) *Server {
+	tb.Helper()
+	s, err := New(Config{Listen: "127.0.0.1:0", Seed: 1})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	matrix := probe.WaitMatrix{}
+	for i := range 20_000 {
+		key, addr := frontend.Worker(i), fmt.Sprintf("10.%d.%d.%d:7420", i>>16, i>>8&255, i&255)
+		s.stepLocked(frontend.Listed{Worker: key, Address: addr})
+		name := fmt.Sprint("worker-", i)
+		s.links = append(s.links, &link{server: s, key: key, addr: addr, run: run{name, 1}})
+		s.stepLocked(frontend.WorkerUp{Worker: key, Welcome: probe.Welcome{
+			Worker: name, Host: name, Rack: fmt.Sprint("rack-", i/40), Incarnation: 1, Capacity: probe.Demand{CPU: 16000, Mem: 65536},
+			Open: probe.Demand{CPU: 16000, Mem: 65536}, Functions: []string{"echo"}, MaxPayload: 1 << 20, MaxResult: 1 << 20,
+		}})
+		s.stepLocked(frontend.Heard{Worker: key, Incarnation: 1, Seq: 1, Matrix: &matrix})
+	}
+	return s
+}
+
+// countMany counts the tasks of a busy second, of many tenants, some with results and some without. A job is large.
+func countMany(s *Server) {
+	now := time.Now()
+	s.stepped = now
+	for i := range 1000 {
+		tasks := 10
+		if i == 0 {
+			tasks = 20_000
+		}
+		r := &record{id: probe.JobID{byte(i), byte(i >> 8)}, received: now.Add(-time.Duration(i) * time.Millisecond), endedAt: now}
+		r.timed = s.timedJob(&frontend.Job{Tenant: fmt.Sprint("tenant-", i%20), Policy: frontend.Policies[i%len(frontend.Policies)], Tasks: make([]frontend.Task, tasks)}, r.received)
+		for k := range tasks {
+			o := &frontend.Outcome{Task: probe.TaskIndex(k), Receipt: frontend.Receipt{Worker: frontend.Worker((i + k) % len(s.links))}, Run: time.Millisecond}
+			if k%10 == 9 {
+				o.Kind = frontend.Failed
+			} else {
+				at := time.Duration(i*k) * time.Microsecond
+				o.Phases = frontend.Phases{Sampled: at, Queued: 2 * at, Ready: 3 * at, Bound: 4 * at, Started: 5 * at, Finished: 6 * at}
+			}
+			s.countTask(&r.timed, o)
+		}
+		s.countJob(r)
+	}
+}
