@@ -59,7 +59,7 @@ const (
 var kindNames = [256]string{
 	kindHello: "Hello", kindReserve: "Reserve", kindBind: "Bind", kindDecline: "Decline",
 	kindEnqueue: "Enqueue", kindCancel: "Cancel", kindKill: "Kill", kindClaim: "Claim", kindAck: "Ack",
-	kindSync: "Sync", kindPing: "Ping", kindProbe: "Probe", kindCommon: "Common", kindForget: "Forget",
+	kindSync: "Sync", kindPing: "Ping", kindProbe: "Probe", kindCommon: "Common", kindForget: "Forget", kindRestamp: "Restamp",
 	kindWelcome: "Welcome", kindRejected: "Rejected", kindQueued: "Queued", kindStarted: "Started",
 	kindReady: "Ready", kindFinished: "Finished", kindRefused: "Refused", kindEvicted: "Evicted",
 	kindGone: "Gone", kindLoad: "Load", kindDrain: "Drain", kindPong: "Pong",
@@ -141,6 +141,7 @@ func AppendMsg(b []byte, m Msg) []byte {
 		b = appendUint(b, uint64(m.Generation))
 		b = appendContexts(b, m.Launches)
 		b = appendWeights(b, m.Weights)
+		b = appendStanding(b, m.Standing)
 	case Bind:
 		b = begin(b, kindBind)
 		b = appendUint(b, uint64(m.Res))
@@ -171,6 +172,9 @@ func AppendMsg(b []byte, m Msg) []byte {
 		b = appendUint(b, uint64(m.Generation))
 		b = appendContext(b, m.Launch.Context)
 		b = appendWeights(b, m.Weights)
+		b = appendStanding(b, m.Standing)
+	case Restamp:
+		b = appendStanding(appendUint(begin(b, kindRestamp), uint64(m.Res)), m.Standing)
 	case Cancel:
 		b = appendPlaces(begin(b, kindCancel), m.First, m.Count)
 	case Kill:
@@ -326,6 +330,14 @@ func appendWeights(b []byte, ws []uint32) []byte {
 		b = appendUint(b, uint64(w))
 	}
 	return b
+}
+
+// appendStanding writes one byte for what is regular.
+func appendStanding(b []byte, s Standing) []byte {
+	if b = append(b, byte(s.Class)); s.Class == Regular {
+		return b
+	}
+	return appendDuration(appendDuration(b, s.Due), s.Left)
 }
 
 func appendLaunch(b []byte, l *Launch) []byte {
@@ -504,6 +516,9 @@ func (d *Decoder) Decode(body []byte, msgs []Msg) (Epoch, []Msg, error) {
 				m.Launch.Context = r.context("context")
 			}
 			m.Weights = r.weights()
+			if r.more() {
+				m.Standing = r.standing()
+			}
 			msgs = append(msgs, m)
 		case kindCancel:
 			first, count := r.places(1)
@@ -528,6 +543,8 @@ func (d *Decoder) Decode(body []byte, msgs []Msg) (Epoch, []Msg, error) {
 			msgs = append(msgs, Common{Job: r.job("job"), Number: r.uint32("number"), Payload: r.bytes("payload", MaxBlob)})
 		case kindForget:
 			msgs = append(msgs, Forget{Job: r.job("job")})
+		case kindRestamp:
+			msgs = append(msgs, Restamp{Res: r.res("res"), Standing: r.standing()})
 		case kindWelcome:
 			msgs = append(msgs, r.welcome())
 		case kindRejected:
@@ -634,7 +651,17 @@ func (r *reader) reserve() Reserve {
 		r.contexts("contexts", m.Launches)
 	}
 	m.Weights = r.weights()
+	if r.more() {
+		m.Standing = r.standing()
+	}
 	return m
+}
+
+func (r *reader) standing() (s Standing) {
+	if s.Class = Class(r.enum("class", byte(Regular), byte(Spare))); s.Class != Regular {
+		s.Due, s.Left = r.duration("due"), r.duration("left")
+	}
+	return s
 }
 
 // weights reads what version 8 has appended.
@@ -785,7 +812,7 @@ func (r *reader) finished(m *Finished) {
 		Attempt: r.attempt("attempt"),
 		Job:     r.job("job"),
 		Task:    TaskIndex(r.uint32("task")),
-		Status:  Status(r.enum("status", byte(Succeeded), byte(NoInput))),
+		Status:  Status(r.enum("status", byte(Succeeded), byte(Preempted))),
 		Result:  r.bytes("result", MaxBlob),
 		Error:   r.text("error", MaxText),
 		Waited:  r.duration("waited"),

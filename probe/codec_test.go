@@ -26,7 +26,7 @@ import (
 var all = []Msg{
 	Hello{}, Reserve{}, Bind{}, Decline{}, Enqueue{}, Cancel{}, Kill{}, Claim{}, Ack{}, Sync{}, Ping{}, Probe{},
 	Welcome{}, Rejected{}, Queued{}, Started{}, Ready{}, &Finished{}, Refused{}, Evicted{}, Gone{}, Load{}, Drain{}, Pong{},
-	Claimed{}, Common{}, Forget{},
+	Claimed{}, Common{}, Forget{}, Restamp{},
 }
 
 func TestAllMessages(t *testing.T) {
@@ -61,8 +61,8 @@ func TestAllMessages(t *testing.T) {
 	if !slices.Equal(inSource, known) {
 		t.Errorf("messages.go has   %v\nthe tests know    %v", inSource, known)
 	}
-	if n := countConsts(t, "Status"); n != int(NoInput) {
-		t.Errorf("NoInput is not the last of the %d statuses: the decoder would refuse the others", n)
+	if n := countConsts(t, "Status"); n != int(Preempted) {
+		t.Errorf("Preempted is not the last of the %d statuses: the decoder would refuse the others", n)
 	}
 }
 
@@ -120,10 +120,13 @@ func fill(t *rapid.T, v reflect.Value, path string) {
 		v.SetInt(rapid.Int64Range(0, math.MaxInt32).Draw(t, path))
 		return
 	case Status:
-		v.SetUint(rapid.Uint64Range(1, uint64(NoInput)).Draw(t, path))
+		v.SetUint(rapid.Uint64Range(1, uint64(Preempted)).Draw(t, path))
 		return
 	case Reason:
 		v.SetUint(rapid.Uint64Range(1, uint64(len(reasonNames)-1)).Draw(t, path))
+		return
+	case Class:
+		v.SetUint(rapid.Uint64Range(0, uint64(Spare)).Draw(t, path))
 		return
 	case Retry:
 		v.SetUint(rapid.Uint64Range(0, uint64(Never)).Draw(t, path))
@@ -157,6 +160,10 @@ func fill(t *rapid.T, v reflect.Value, path string) {
 			v.FieldByName("Generation").SetUint(0) // it is that of Job
 		}
 		switch o := v.Addr().Interface().(type) {
+		case *Standing:
+			if o.Class == Regular {
+				*o = Standing{}
+			}
 		case *Output:
 			if o.File {
 				o.Data = nil
@@ -319,18 +326,22 @@ func shorter(m Msg) []int {
 	const none = 1 // byte, that says so
 	switch m := m.(type) {
 	case Reserve:
+		m.Standing = Standing{}
+		weights := fields(m) - none
 		m.Weights = nil
-		contexts := fields(m) - none
+		contexts := fields(m) - 2*none
 		m.Launches = bare(m.Launches)
-		return []int{contexts, fields(m) - 2*none}
+		return []int{weights, contexts, fields(m) - 3*none}
 	case Bind:
 		m.Launch.Context, m.Bundle = nil, bare(m.Bundle)
 		return []int{fields(m) - 2*none}
 	case Enqueue:
+		m.Standing = Standing{}
+		weights := fields(m) - none
 		m.Weights = nil
-		context := fields(m) - none
+		context := fields(m) - 2*none
 		m.Launch.Context = nil
-		return []int{context, fields(m) - 2*none}
+		return []int{weights, context, fields(m) - 3*none}
 	case *Finished:
 		old := *m
 		old.Waits = Waits{}
@@ -428,7 +439,7 @@ func TestRefusals(t *testing.T) {
 		{"turn over 32 bits", raw(kindDecline, 1, 0xff, 0xff, 0xff, 0xff, 0x7f), "Decline, turn: out of range"},
 		{"duration over", raw(kindReady, binary.AppendUvarint([]byte{1, 0}, 1<<63)...), "Ready, waited: out of range"},
 		{"status 0", body(1, &Finished{}), "Finished, status: unknown value"},
-		{"status over", body(1, &Finished{Status: NoInput + 1}), "Finished, status: unknown value"},
+		{"status over", body(1, &Finished{Status: Preempted + 1}), "Finished, status: unknown value"},
 		{"reason 0", body(1, Evicted{First: 1, Count: 1}), "Evicted, reason: unknown value"},
 		{"reason over", body(1, Evicted{First: 1, Count: 1, Reason: Reason(len(reasonNames))}), "Evicted, reason: unknown value"},
 
@@ -745,10 +756,11 @@ var (
 		Reserve{
 			First: 100, Count: 2, Job: goldenJob, Tenant: "etl", Priority: -1, Demand: Slot,
 			Estimate: 10 * time.Millisecond, Typical: 9 * time.Millisecond, Early: true, Bundle: 7, Launches: []Launch{goldenLaunch}, Generation: 5, Weights: []uint32{300, 2},
+			Standing: Standing{Class: Spare, Due: time.Minute, Left: time.Second},
 		},
 		Bind{Res: 100, Turn: 1, Keep: true, Job: goldenJob, Generation: 6, Launch: goldenLaunch, Bundle: []Launch{goldenLaunch}},
 		Decline{Res: 101, Turn: 2},
-		Enqueue{Res: 102, Job: goldenJob, Tenant: "etl", Priority: 5, Demand: Slot, Long: true, Matrix: true, Launch: goldenLong, Generation: 7, Weights: []uint32{1}},
+		Enqueue{Res: 102, Job: goldenJob, Tenant: "etl", Priority: 5, Demand: Slot, Long: true, Matrix: true, Launch: goldenLong, Generation: 7, Weights: []uint32{1}, Standing: Standing{Yielded, 1, 2}},
 		Cancel{First: 100, Count: 3},
 		Kill{Attempt: goldenAttempt, Res: 100, Turn: 1},
 		Claim{Job: goldenJob, Attempt: goldenAttempt, Generation: 8},
@@ -787,6 +799,7 @@ var (
 		Claimed{Job: goldenJob, Generation: 8, Count: 8, Knows: time.Second, Moved: true},
 		Common{Job: goldenJob, Number: 4, Payload: []byte("plan")},
 		Forget{Job: goldenJob},
+		Restamp{Res: 104, Standing: Standing{Spare, 3, 4}},
 	}
 )
 

@@ -26,6 +26,7 @@ const (
 	kindProbe
 	kindCommon
 	kindForget
+	kindRestamp
 )
 
 // Worker to frontend.
@@ -78,6 +79,31 @@ type Context struct {
 	Common    uint32 // number of the Common that goes with the payload; 0: none does
 	Inline    uint32 // bytes up to which an output travels with the result; larger ones become files
 	Inputs    []Passed
+}
+
+// Class says what an entry in a worker's queue, or what runs of it, may stand in the way of.
+type Class uint8
+
+const (
+	Regular Class = iota
+	Yielded       // it starts only where nothing regular can, and what has started stays
+	Spare         // likewise, and what has started is stopped where it stands in the way of what is regular
+)
+
+var classNames = [...]string{"regular", "yielded", "spare"}
+
+func (c Class) String() string {
+	if int(c) < len(classNames) {
+		return classNames[c]
+	}
+	return "unknown_class"
+}
+
+// Standing is how an entry stands among those of a queue.
+type Standing struct {
+	Class Class
+	Due   time.Duration // from when this is sent until it is regular by itself; 0: never
+	Left  time.Duration // work that its job has left, of which the least goes first; 0: not known
 }
 
 // Passed is an output of another task that is passed to this one.
@@ -134,6 +160,7 @@ type Reserve struct {
 	Bundle     uint32        // how many launches may wait for the slots of those that start
 	Launches   []Launch
 	Weights    []uint32 // of the parts of the tenant's path, the topmost first; those that are missing: not known
+	Standing   Standing // launches of what is not regular do not ride: only their places are queued
 }
 
 // Bind gives a task to a place whose turn has come. With Keep, the place goes back into the queue where
@@ -169,6 +196,14 @@ type Enqueue struct {
 	Matrix     bool // the answer's Load is to tell the wait matrix
 	Launch     Launch
 	Weights    []uint32 // as of Reserve
+	Standing   Standing
+}
+
+// Restamp changes how the place Res stands, if its turn is yet to come. Nothing answers it: a place that is not there is told of as
+// ever. Only for a worker with [Classes].
+type Restamp struct {
+	Res      ResID
+	Standing Standing
 }
 
 // Cancel takes back Count places from First on. A place the worker has not heard of yet is dropped when
@@ -320,11 +355,12 @@ const (
 	Panicked         // or the process died from a signal
 	Killed           // by Kill, by drain or because its owner was gone for too long
 	TimedOut
-	TooLarge // the result was over the worker's limit
-	NoInput  // it never ran: a file that it needs could not be fetched, or is not what its digest says
+	TooLarge  // the result was over the worker's limit
+	NoInput   // it never ran: a file that it needs could not be fetched, or is not what its digest says
+	Preempted // it was spare, and stood in the way of what is regular; told to none without [Classes]
 )
 
-var statusNames = [...]string{"none", "succeeded", "failed", "panicked", "killed", "timed_out", "too_large", "no_input"}
+var statusNames = [...]string{"none", "succeeded", "failed", "panicked", "killed", "timed_out", "too_large", "no_input", "preempted"}
 
 func (s Status) String() string {
 	if int(s) < len(statusNames) {
@@ -456,6 +492,7 @@ func (Ping) kind() kind      { return kindPing }
 func (Probe) kind() kind     { return kindProbe }
 func (Common) kind() kind    { return kindCommon }
 func (Forget) kind() kind    { return kindForget }
+func (Restamp) kind() kind   { return kindRestamp }
 func (Welcome) kind() kind   { return kindWelcome }
 func (Rejected) kind() kind  { return kindRejected }
 func (Queued) kind() kind    { return kindQueued }
