@@ -35,6 +35,12 @@ func (c *Core) start(a *attempt, now time.Time, acts []Action) []Action {
 	a.run = int32(len(c.runs))
 	c.runs = append(c.runs, a)
 	c.Stats.Started++
+	if a.class == probe.Spare {
+		c.Stats.SpareStarted++
+		if c.cfg.PreemptAfter >= 0 {
+			c.setStanding(a, yields)
+		}
+	}
 	if a.launch.Estimate > 0 {
 		a.askAt = now.Add(a.launch.Estimate - a.owner.lead)
 		c.willEnd.Push(a)
@@ -64,6 +70,9 @@ func (c *Core) exited(ev *Exited, now time.Time, acts []Action) []Action {
 	a := c.attempts[ev.Attempt]
 	if a == nil || a.state != running {
 		return acts
+	}
+	if a.class == probe.Spare {
+		c.stopped(a, ev)
 	}
 	c.give(needs(a.demand, a.long))
 	c.occupy(a, -a.demand.CPU)
@@ -111,9 +120,13 @@ func (c *Core) finished(a *attempt, now time.Time) *probe.Finished {
 	if a.files != nil {
 		usage.Fetched, usage.Fetch = a.files.bytes, a.files.took
 	}
+	status := a.end.Status
+	if status == probe.Preempted && a.owner.features&probe.Classes == 0 { // it has claimed it
+		status = probe.Killed
+	}
 	return c.lent.results.Lend(probe.Finished{
 		Attempt: a.launch.Attempt, Job: a.job, Task: a.launch.Task,
-		Status: a.end.Status, Result: a.end.Result, Error: a.end.Error,
+		Status: status, Result: a.end.Result, Error: a.end.Error,
 		Waited: a.waited, Held: a.held, Launch: a.startedAt.Sub(a.arrivedAt), Run: a.end.Run, Kept: now.Sub(a.endedAt),
 		Usage: usage, Load: c.Load(), Waits: a.waits,
 		Code: a.end.Code, Detail: a.end.Detail, Retry: a.end.Retry, Outputs: a.end.Outputs,
@@ -138,7 +151,7 @@ func (c *Core) abandon(a *attempt, now time.Time, acts []Action) []Action {
 		if !a.unwanted {
 			a.unwanted = true
 			c.loseTrack(a, now)
-			return append(acts, Stop{a.launch.Attempt})
+			return c.stop(a, now, acts)
 		}
 	case ended:
 		c.loseTrack(a, now)
@@ -260,7 +273,7 @@ func (c *Core) linkUp(ev LinkUp, now time.Time, acts []Action) []Action {
 		acts = append(acts, Drop{old.id})
 		c.linkDown(old, now)
 	}
-	l := &link{id: ev.Link, frontend: ev.Frontend, places: map[probe.ResID]*place{}, answer: firstLead, lead: firstLead}
+	l := &link{id: ev.Link, frontend: ev.Frontend, features: ev.Features, places: map[probe.ResID]*place{}, answer: firstLead, lead: firstLead}
 	for id := range c.attempts {
 		if id.Frontend == l.frontend {
 			l.top = max(l.top, id.Seq)

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -53,13 +54,25 @@ func (c *Core) checkPlaces() error {
 		count[state]++
 		return nil
 	}
-	for p := range c.queue.all() {
-		if err := at(p, queued); err != nil {
-			return err
+	aged := 0
+	for _, q := range [...]*queue{&c.queue, &c.spare} {
+		for p := range q.all() {
+			if err := at(p, queued); err != nil {
+				return err
+			}
+			if p.link.silent {
+				return fmt.Errorf("place %d waits for the silent link %d", p.res, p.link.id)
+			}
+			if ages := p.class != probe.Regular && p.due > 0; c.queueOf(p.class) != q || ages != (p.agingPos > 0) || ages && p.due <= q.now {
+				return fmt.Errorf("place %d of link %d is %v, due at %v, and not in line for that at %v", p.res, p.link.id, p.class, p.due, q.now)
+			}
+			if p.agingPos > 0 {
+				aged++
+			}
 		}
-		if p.link.silent {
-			return fmt.Errorf("place %d waits for the silent link %d", p.res, p.link.id)
-		}
+	}
+	if aged != c.aging.Len() {
+		return fmt.Errorf("%d places will be regular, %d counted", aged, c.aging.Len())
 	}
 	for _, l := range c.links {
 		for _, p := range l.parked {
@@ -96,11 +109,11 @@ func (c *Core) checkPlaces() error {
 	if asked != c.asked.Len() || asked != count[held]+count[early] {
 		return fmt.Errorf("%d places asked, %d held, %d early, %d counted", asked, count[held], count[early], c.asked.Len())
 	}
-	if count[queued] != c.queue.len() || count[parked] != c.parked {
-		return fmt.Errorf("%d places queued and %d parked, %d and %d counted", count[queued], count[parked], c.queue.len(), c.parked)
+	if count[queued] != c.queue.len()+c.spare.len() || count[parked] != c.parked {
+		return fmt.Errorf("%d places queued and %d parked, %d and %d counted", count[queued], count[parked], c.queue.len()+c.spare.len(), c.parked)
 	}
 	// Places that were asked come back to the queue, whatever has come to it meanwhile.
-	if n, back := c.queue.len()+c.parked, 2*probe.Slot.Times(c.cfg.Capacity); n > c.cfg.MaxQueue+back {
+	if n, back := c.queue.len()+c.spare.len()+c.parked, 2*probe.Slot.Times(c.cfg.Capacity); n > c.cfg.MaxQueue+back {
 		return fmt.Errorf("%d places queued and parked, the bound is %d", n, c.cfg.MaxQueue)
 	}
 	if c.leaving && count[queued]+count[parked] > 0 {
@@ -124,9 +137,12 @@ func (c *Core) checkPlaces() error {
 	return nil
 }
 
-// The queue knows what its places need, how much work they are, and who pays for the turns that are on and for attempts.
+// Each queue knows what its places need, how much work they are, and who pays for the turns that are on and for attempts.
 func (c *Core) checkQueue() error {
-	q := &c.queue
+	return cmp.Or(c.checkQueueOf(&c.queue, c.cfg.Order == Fair), c.checkQueueOf(&c.spare, true))
+}
+
+func (c *Core) checkQueueOf(q *queue, paid bool) error {
 	counts := map[room]int{}
 	places := map[*account]int{}
 	var sum backlog
@@ -173,14 +189,20 @@ func (c *Core) checkQueue() error {
 	}
 	for _, l := range c.links {
 		for _, p := range l.places {
-			if on := p.state == held || p.state == early; (on && c.cfg.Order == Fair) != (p.bill.of != nil) {
+			if c.queueOf(p.class) != q {
+				continue
+			}
+			if on := p.state == held || p.state == early; (on && paid) != (p.bill.of != nil) {
 				return fmt.Errorf("place %d of link %d is in state %d: bill %v", p.res, l.id, p.state, p.bill)
 			}
 			add(p.bill, 1)
 		}
 	}
 	for id, a := range c.attempts {
-		if (a.state != ended && c.cfg.Order == Fair) != (a.bill.of != nil) {
+		if c.queueOf(a.class) != q {
+			continue
+		}
+		if (a.state != ended && paid) != (a.bill.of != nil) {
 			return fmt.Errorf("attempt %s is in state %d: bill %v", id, a.state, a.bill)
 		}
 		add(a.bill, 0)
@@ -378,6 +400,9 @@ func (c *Core) checkRoom() error {
 	case due != c.dueRoom:
 		return fmt.Errorf("due %v, counted %v", due, c.dueRoom)
 	}
+	if err := c.checkSpare(); err != nil {
+		return err
+	}
 	switch a := c.staged.First(); {
 	case a != nil && needs(a.demand, a.long).fits(c.free):
 		return fmt.Errorf("attempt %s is staged, though %v is free", a.launch.Attempt, c.free)
@@ -387,6 +412,39 @@ func (c *Core) checkRoom() error {
 	case len(c.early) == 0 && c.cfg.Order != Shortest:
 		if p := c.queue.head(time.Time{}); !p.fetching() && p.needs().fits(c.free) {
 			return fmt.Errorf("a place waits, though %v is free", c.free)
+		}
+	}
+	return nil
+}
+
+// What runs of spare work counts as room, until it was told to stop and did not. No room is free for what is not regular,
+// unless something regular is to have it.
+func (c *Core) checkSpare() error {
+	room, told := probe.Demand{}, 0
+	for _, a := range c.runs {
+		if a.standing != stays {
+			room = room.Add(a.demand)
+		}
+		if a.standing == stops {
+			told++
+		}
+		if a.standing != stays && a.class != probe.Spare || (a.standing == stops) != list.Has(stopping{a}) || a.standing == stops && a.toldAt.IsZero() {
+			return fmt.Errorf("attempt %s is %v, and stands as %d", a.launch.Attempt, a.class, a.standing)
+		}
+	}
+	if room != c.preemptible || told != c.stopping.Len() {
+		return fmt.Errorf("%v of spare work runs, and %d of it stop: counted %v and %d", room, told, c.preemptible, c.stopping.Len())
+	}
+	if c.stopping.Len() > 0 && c.regularWaits() {
+		return nil
+	}
+	n := 0
+	for p := range c.spare.inOrder(time.Time{}) {
+		if n++; n > planDepth {
+			break
+		}
+		if !p.fetching() && p.needs().fits(c.free) {
+			return fmt.Errorf("place %d of link %d, which is %v, waits, though %v is free", p.res, p.link.id, p.class, c.free)
 		}
 	}
 	return nil

@@ -19,11 +19,15 @@ type Config struct {
 	StarvationBound time.Duration      // Shortest: a place that waited this long goes ahead
 	Weights         map[string]float64 // Fair: by tenant, 1 where absent
 
+	// PreemptAfter is how long a regular place waits before spare work is stopped that stands in its way, and would go on
+	// for longer than that. Negative: it never is.
+	PreemptAfter time.Duration
+
 	// ShortShare is the part of CPU and of memory that long tasks may not use, in whole slots, rounded down, while there
 	// are short ones that would have to wait for them. At least one slot stays open to them. Negative: none.
 	ShortShare float64
 
-	MaxQueue    int           // places in the queue, over all links; of a tenant at most three times what is left
+	MaxQueue    int           // places in the queue, over all links; of a tenant at most three times what is left; half of it may be taken by what is not regular
 	MaxPayload  int           // bytes
 	MaxRetained int           // bytes of results kept for acknowledgement, 512 more for each; the oldest go beyond it, those nobody claims first
 	ReadyExpiry time.Duration // how long a slot is held for a frontend that does not answer
@@ -31,7 +35,7 @@ type Config struct {
 	Retain      time.Duration // how long a result waits to be claimed when its frontend is lost; until then it is kept. Who leaves waits for Grace at most
 }
 
-// Defaults fills the zero fields of c: one slot, fifo, 1 s starvation bound, 16384 places, payloads of 1
+// Defaults fills the zero fields of c: one slot, fifo, 1 s starvation bound, 10 ms until spare work is stopped, 16384 places, payloads of 1
 // MiB, 256 MiB of retained results, 30 s for them to be claimed, 500 ms ready expiry, 10 s grace, an eighth closed to long tasks.
 func (c Config) Defaults() Config {
 	def := func(p *time.Duration, d time.Duration) {
@@ -48,6 +52,7 @@ func (c Config) Defaults() Config {
 		c.Capacity = probe.Slot
 	}
 	def(&c.StarvationBound, time.Second)
+	def(&c.PreemptAfter, 10*time.Millisecond)
 	def(&c.ReadyExpiry, 500*time.Millisecond)
 	def(&c.Grace, 10*time.Second)
 	def(&c.Retain, 30*time.Second)
@@ -84,6 +89,7 @@ type Event interface{ event() }
 type LinkUp struct {
 	Link     LinkID
 	Frontend probe.FrontendID
+	Features probe.Features // that both have
 }
 
 // LinkDown: the connection is gone, or silent for its lease.
@@ -184,7 +190,9 @@ func (Release) action() {}
 type Stats struct {
 	Reserved, Bound, Declined, Expired, RidesStarted, EarlyAsks, Late, Started, Finished uint64
 	Refused, Cancelled, Orphaned, Claimed, Abandoned, Forgotten                          uint64
-	Backfilled                                                                           uint64 // started, or asked, ahead of others
+	Backfilled                                                                           uint64        // started, or asked, ahead of others
+	SpareStarted, Preempted, Promoted                                                    uint64        // attempts
+	SpareRan, SpareLost                                                                  time.Duration // for which spare work ran, and that of it which was stopped
 }
 
 // Core is a worker's state. It is not safe for concurrent use; one history of events has one outcome.
@@ -198,27 +206,32 @@ type Core struct {
 	byOwner  map[probe.FrontendID]*link
 	attempts map[probe.AttemptID]*attempt
 
-	capacity  room         // what is open of it changes
-	always    probe.Demand // what stays open of it once a short task had to wait for long ones
-	shortAt   time.Time    // when the last short one came
-	free      room         // more than what is open may be in use, when it is less than it was
-	changes   uint64       // how often something changed that a forecast depends on, other than the queue
-	runs      []*attempt
-	queue     queue
-	parked    int
-	seq       uint64
-	asked     list.List[*place]   // Ready is out; by askedAt
-	early     []*place            // of those, the ones that hold no slot
-	staged    list.List[*attempt] // bound ahead of a slot, waiting for it; by when they came
-	promised  probe.Demand        // of early and staged together
-	willEnd   pq.Heap[*attempt]
-	due       []*attempt          // running, and expected to end within one round trip
-	dueRoom   probe.Demand        // of those
-	retained  list.List[*attempt] // ended, to be acknowledged
-	unclaimed list.List[*attempt] // ended, without a link; by when they lost it, or ended
-	kept      int                 // bytes that both cost
-	commons   list.List[*common]  // of all links; by when they were last used
-	orphans   list.List[*attempt] // running without a link; by when they lost it
+	capacity    room         // what is open of it changes
+	always      probe.Demand // what stays open of it once a short task had to wait for long ones
+	shortAt     time.Time    // when the last short one came
+	free        room         // more than what is open may be in use, when it is less than it was
+	changes     uint64       // how often something changed that a forecast depends on, other than the queue
+	runs        []*attempt
+	preemptible probe.Demand        // of those, what spare ones take that are there to be stopped, or stop
+	stopping    list.List[stopping] // of those, the ones that were told to, lately; by when
+	preemptAt   time.Time           // when there may be something to stop; zero: nothing waits for it
+	queue       queue               // of what is regular
+	spare       queue               // of all else
+	aging       pq.Heap[aging]      // those of spare that are regular after a time
+	parked      int
+	seq         uint64
+	asked       list.List[*place]   // Ready is out; by askedAt
+	early       []*place            // of those, the ones that hold no slot
+	staged      list.List[*attempt] // bound ahead of a slot, waiting for it; by when they came
+	promised    probe.Demand        // of early and staged together
+	willEnd     pq.Heap[*attempt]
+	due         []*attempt          // running, and expected to end within one round trip
+	dueRoom     probe.Demand        // of those
+	retained    list.List[*attempt] // ended, to be acknowledged
+	unclaimed   list.List[*attempt] // ended, without a link; by when they lost it, or ended
+	kept        int                 // bytes that both cost
+	commons     list.List[*common]  // of all links; by when they were last used
+	orphans     list.List[*attempt] // running without a link; by when they lost it
 
 	memories   map[probe.JobID]*memory
 	remembered list.List[*memory] // those, by when they were last added to
@@ -228,10 +241,11 @@ type Core struct {
 	occupants occupants
 	learned   learned
 	forecast  forecast
-	gaps      []*place  // scratch of findGaps
-	shareOnly bool      // what hasGap found is for short tasks in the share that is closed to long ones
-	settled   uint64    // the changes up to which backfill found all that may start
-	fetchWake time.Time // when what backfill found may change because files are late; zero: never
+	gaps      []*place   // scratch of findGaps
+	victims   []*attempt // scratch of preempt
+	shareOnly bool       // what hasGap found is for short tasks in the share that is closed to long ones
+	settled   uint64     // the changes up to which backfill found all that may start
+	fetchWake time.Time  // when what backfill found may change because files are late; zero: never
 
 	lent struct { // with the actions of this step
 		sends   lent.Of[Send]
@@ -250,6 +264,7 @@ type Core struct {
 type link struct {
 	id       LinkID
 	frontend probe.FrontendID
+	features probe.Features
 	seen     probe.Window // places
 	bound    probe.Window // attempts, by Seq, whose Bind came
 	top      uint64       // no attempt that is here has a higher Seq of its frontend
@@ -272,6 +287,8 @@ type attempt struct {
 	state      attemptState
 	long       bool
 	unwanted   bool // its end interests nobody
+	class      probe.Class
+	standing   standing // running, of a spare one
 	demand     probe.Demand
 	files      *files        // nil: it needs none
 	owner      *link         // nil: orphan
@@ -290,6 +307,8 @@ type attempt struct {
 	askAt        time.Time // when a successor may be asked for
 	due          bool
 	end          Exited
+	stopNode     list.Node[stopping]
+	toldAt       time.Time // when it was told to stop; zero: it was not
 
 	pos  int
 	node list.Node[*attempt]
@@ -361,9 +380,11 @@ func New(cfg Config) *Core {
 		capacity:  room{cfg.Capacity, cfg.Capacity},
 		always:    cfg.Open(),
 		learned:   learned{run: firstRun, chance: firstChance, fetch: firstFetch},
-		queue:     queue{known: map[string]*tenant{}, kinds: map[room]*kind{}},
+		queue:     newQueue(),
+		spare:     newQueue(),
 	}
 	c.queue.policy = cfg.Order.policy(&c.cfg, &c.queue)
+	c.spare.policy = &fair{queue: &c.spare, weights: cfg.Weights, inner: map[string]*account{}, byLeft: true}
 	c.free = c.capacity
 	for _, f := range cfg.Functions {
 		c.functions[f] = true
@@ -378,6 +399,7 @@ func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
 		c.since, c.began = now, now
 	}
 	c.queue.now = now.Sub(c.began)
+	c.spare.now = c.queue.now
 	c.lent.sends.TakeBack()
 	c.lent.starts.TakeBack()
 	c.lent.results.TakeBack()
@@ -443,6 +465,8 @@ func (c *Core) receive(l *link, msg probe.Msg, now time.Time, acts []Action) []A
 				c.Stats.Cancelled++
 			}
 		}
+	case probe.Restamp:
+		c.restamp(l, &m)
 	case probe.Kill:
 		return c.kill(l, &m, now, acts)
 	case probe.Claim:
@@ -476,9 +500,10 @@ func (c *Core) send(l *link, m probe.Msg, acts []Action) []Action {
 	return append(acts, c.lent.sends.Lend(Send{l.id, m}))
 }
 
-// Load is what the core tells of itself with most messages.
+// Load is what the core tells of itself with most messages. What spare work takes counts as free, and places that are not regular do
+// not: nothing regular waits for them.
 func (c *Core) Load() probe.Load {
-	return probe.Load{Free: c.free.all, Queued: uint32(c.queue.len() + c.parked + c.staged.Len()), Running: uint32(len(c.runs))}
+	return probe.Load{Free: c.free.all.Add(c.preemptible), Queued: uint32(c.queue.len() + c.parked + c.staged.Len()), Running: uint32(len(c.runs))}
 }
 
 // load is Load, with the wait matrix if it was asked for.
@@ -534,6 +559,7 @@ func (c *Core) NextWake() time.Time {
 	if !c.fetchWake.IsZero() && c.queue.len() > 0 {
 		soonest(c.fetchWake)
 	}
+	c.spareWakes(soonest)
 	if c.capacity.open != c.capacity.all && c.queue.len() > 0 && !c.shortWaits() {
 		soonest(c.quietAt())
 	}

@@ -14,6 +14,7 @@ import (
 // by arrival.
 type fair struct {
 	queue   *queue
+	byLeft  bool               // each its own by the work that their jobs have left, not by priority
 	weights map[string]float64 // of tenants whose frontends tell none
 	root    account
 	inner   map[string]*account // by path: of those with others below
@@ -172,7 +173,9 @@ func (f *fair) weigh(t *tenant, weights []uint32) {
 
 func (f *fair) push(p *place) {
 	a := &p.of.account
-	p.key = -float64(p.priority)
+	if p.key = -float64(p.priority); f.byLeft {
+		p.key = float64(p.left)
+	}
 	f.join(a)
 	a.places.Push(p)
 	a.move()

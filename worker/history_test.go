@@ -42,7 +42,7 @@ func TestHistories(t *testing.T) {
 			do     func()
 		}{
 			{"reserve", 3, w.reserve}, {"enqueue", 1, w.enqueue}, {"answer", 8, w.answer}, {"cancel", 1, w.cancel},
-			{"kill", 1, w.kill}, {"claim", 1, w.claim}, {"ack", 1, w.ack}, {"sync", 1, w.sync}, {"rude", 2, w.rude},
+			{"kill", 1, w.kill}, {"restamp", 1, w.restamp}, {"claim", 1, w.claim}, {"ack", 1, w.ack}, {"sync", 1, w.sync}, {"rude", 2, w.rude},
 			{"chat", 1, w.chat}, {"deliver", 20, w.deliver}, {"repeat", 1, w.repeat}, {"lose", 1, w.lose},
 			{"hear", 14, w.hear}, {"break", 1, w.breakLink}, {"connect", 1, w.connect}, {"exit", 3, w.exit}, {"fetched", 2, w.fetched},
 			{"pass", 4, w.pass}, {"ahead", 4, w.passToWake}, {"long", 1, w.passLong}, {"leave", 1, w.leave},
@@ -76,12 +76,12 @@ func TestHistories(t *testing.T) {
 	}
 	for _, kind := range []string{
 		"LinkUp", "LinkDown", "Exited", "Fetched", "Leave", "Wake",
-		"Reserve", "Bind", "Decline", "Enqueue", "Cancel", "Kill", "Claim", "Ack", "Sync", "Ping", "Probe", "Hello", "Load",
+		"Reserve", "Bind", "Decline", "Enqueue", "Cancel", "Kill", "Claim", "Ack", "Sync", "Ping", "Probe", "Hello", "Load", "Restamp",
 		"Start", "Stop", "Drop", "Fetch", "Release",
 		"sent Queued", "sent Started", "sent Ready", "sent Finished", "sent Refused", "sent Evicted", "sent Gone",
 		"sent Load", "sent Drain", "sent Pong", "sent Claimed",
 		"queue_full", "leaving", "too_big", "no_function", "expired", "unknown", "oversized", "moved", "late", "needs_files", "no_input",
-		"fetch released", "fetched too late", "matrix", "backfilled", "early", "kept", "bundled", "rode", "orphaned", "claimed", "claimed too late", "abandoned", "forgotten",
+		"fetch released", "fetched too late", "matrix", "backfilled", "early", "kept", "bundled", "rode", "orphaned", "claimed", "claimed too late", "abandoned", "forgotten", "spare", "preempted", "told to an older frontend", "grew regular",
 	} {
 		if seen[kind] == 0 {
 			t.Errorf("%s never came up", kind)
@@ -141,6 +141,8 @@ type run struct {
 	id      probe.AttemptID
 	needs   room
 	stopped bool
+
+	preempted bool
 }
 
 // front is a frontend; the rude one sends whatever comes to its mind.
@@ -286,6 +288,12 @@ func (w *world) do(a Action) {
 			w.t.Fatalf("stop of %s: it does not run, or was stopped", a.Attempt)
 		}
 		w.runs[a.Attempt].stopped = true
+		if told := w.core.attempts[a.Attempt]; !told.unwanted {
+			if told.class != probe.Spare {
+				w.t.Fatalf("stop of %s, which is %v", a.Attempt, told.class)
+			}
+			w.runs[a.Attempt].preempted = true
+		}
 	case Drop:
 		w.seen["Drop"]++
 		w.cut(w.wire(a.Link))
@@ -381,6 +389,10 @@ func (w *world) check(l *wire, msg probe.Msg) {
 		w.owner[m.Attempt] = l.id
 	case *probe.Finished:
 		end, ok := w.ended[m.Attempt]
+		if end.Status == probe.Preempted && l.front.id == oldFrontend {
+			w.seen["told to an older frontend"]++
+			end.Status = probe.Killed
+		}
 		if !ok || end.Status != m.Status || string(end.Result) != string(m.Result) || end.Error != m.Error {
 			w.t.Fatalf("finished %+v, but it ended %+v", m, end)
 		}
@@ -459,11 +471,18 @@ func compareAttempts(a, b probe.AttemptID) int {
 }
 
 // connectFront makes a connection for f, which gives up any other.
+// oldFrontend is the one that knows of no classes, and is to be told of none.
+const oldFrontend = 2
+
 func (w *world) connectFront(f *front) {
 	w.nextID++
 	l := &wire{id: w.nextID, front: f}
 	w.wires = append(w.wires, l)
-	w.step(LinkUp{Link: l.id, Frontend: f.id})
+	features := probe.Classes
+	if f.id == oldFrontend {
+		features = 0
+	}
+	w.step(LinkUp{Link: l.id, Frontend: f.id, Features: features})
 	f.wire, f.places, f.turns, f.toAck, f.awaits = l, map[probe.ResID]bool{}, nil, nil, map[probe.AttemptID]sent{}
 }
 
@@ -519,7 +538,7 @@ func (w *world) reserve() {
 		Demand: w.demand(), Estimate: time.Duration(w.draw("estimate", 10)) * time.Millisecond,
 		Early: w.draw("early", 4) > 0, Bundle: uint32(w.draw("bundle", 3)),
 	}
-	m.Generation = f.generations[m.Job]
+	m.Generation, m.Standing = f.generations[m.Job], w.standing()
 	for i := range w.draw("rides", int(m.Count)+1) {
 		at := m.First + probe.ResID(i)
 		m.Launches = append(m.Launches, w.launch(f, sent{res: at}))
@@ -541,7 +560,7 @@ func (w *world) enqueue() {
 	}
 	m := probe.Enqueue{Res: f.nextRes, Job: w.jobs[w.draw("job", 3)], Tenant: "t", Demand: w.demand()}
 	m.Launch = w.launch(f, sent{res: m.Res})
-	m.Generation = f.generations[m.Job]
+	m.Generation, m.Standing = f.generations[m.Job], w.standing()
 	w.launched[m.Launch.Attempt] = m.Generation
 	m.Long, m.Matrix = w.draw("long", 2) > 0, w.draw("matrix", 4) == 0
 	w.long[m.Launch.Attempt] = m.Long
@@ -552,6 +571,22 @@ func (w *world) enqueue() {
 	f.places[m.Res] = true
 	f.nextRes++
 	w.send(f, m)
+}
+
+// standing is regular for half of all.
+func (w *world) standing() (s probe.Standing) {
+	if s.Class = probe.Class(max(w.draw("class", 5)-2, 0)); s.Class != probe.Regular {
+		s.Left = time.Duration(w.draw("left", 3)) * time.Second
+		s.Due = time.Duration(pick(w, "due", 0, 0, 20, 2_000)) * time.Millisecond
+	}
+	return s
+}
+
+func (w *world) restamp() {
+	if f := w.aFront(); f != nil && len(f.places) > 0 {
+		ids := slices.Sorted(maps.Keys(f.places))
+		w.send(f, probe.Restamp{Res: ids[w.draw("place", len(ids))], Standing: w.standing()})
+	}
 }
 
 func (w *world) answer() {
@@ -699,7 +734,8 @@ func (w *world) rude() {
 		probe.Bind{Res: res, Turn: turn, Launch: own},
 		probe.Bind{Res: res, Turn: turn, Keep: true, Launch: own, Bundle: slices.Repeat([]probe.Launch{own}, int(count))},
 		probe.Decline{Res: res, Turn: turn},
-		probe.Enqueue{Res: res, Job: j, Demand: demand, Launch: own},
+		probe.Enqueue{Res: res, Job: j, Demand: demand, Launch: own, Standing: w.standing()},
+		probe.Restamp{Res: res, Standing: w.standing()},
 		probe.Cancel{First: res, Count: count},
 		probe.Kill{Attempt: attempt, Res: res, Turn: turn},
 		probe.Claim{Attempt: attempt},
@@ -889,6 +925,12 @@ func (w *world) exitOne(id probe.AttemptID, status probe.Status) {
 	w.free = w.free.add(r.needs)
 	ev := &Exited{Attempt: id, Status: status, Result: []byte(id.String()), Run: time.Millisecond, CPU: 2 * time.Millisecond, Memory: 3}
 	w.ended[id] = *ev
+	if a := w.core.attempts[id]; r.preempted && !a.unwanted && status == probe.Killed {
+		w.seen["preempted"]++
+		end := w.ended[id]
+		end.Status = probe.Preempted
+		w.ended[id] = end
+	}
 	l := w.wire(w.owner[id])
 	if l == nil || r.stopped {
 		w.step(ev)
@@ -1123,7 +1165,7 @@ func (w *world) checkEmpty() {
 		places += len(l.places)
 	}
 	left := map[string]int{
-		"places": places, "attempts": len(c.attempts), "queued": c.queue.len(), "parked": c.parked, "asked": c.asked.Len(),
+		"places": places, "attempts": len(c.attempts), "queued": c.queue.len() + c.spare.len(), "stopping": c.stopping.Len(), "aging": c.aging.Len(), "parked": c.parked, "asked": c.asked.Len(),
 		"early": len(c.early), "staged": c.staged.Len(), "ending": c.willEnd.Len(), "due": len(c.due),
 		"retained": c.retained.Len(), "unclaimed": c.unclaimed.Len(), "kept": c.kept, "orphans": c.orphans.Len(), "running": len(c.runs), "fetches": len(c.fetches), "runs": len(w.runs), "files": len(w.files),
 	}
@@ -1132,13 +1174,15 @@ func (w *world) checkEmpty() {
 			w.t.Fatalf("left over: %d %s", left[what], what)
 		}
 	}
-	if c.free != c.capacity || w.free != (room{c.capacity.all, c.capacity.all}) || c.promised != (probe.Demand{}) || c.dueRoom != (probe.Demand{}) {
+	if c.free != c.capacity || w.free != (room{c.capacity.all, c.capacity.all}) || c.promised != (probe.Demand{}) || c.preemptible != (probe.Demand{}) || c.dueRoom != (probe.Demand{}) {
 		w.t.Fatalf("free %v of %v, promised %v, due %v", c.free, c.cfg.Capacity, c.promised, c.dueRoom)
 	}
 	if !c.Idle() || !c.NextWake().IsZero() {
 		w.t.Fatalf("not idle, or a wake is due at %v", c.NextWake())
 	}
 	w.seen["rode"] += int(c.Stats.RidesStarted)
+	w.seen["spare"] += int(c.Stats.SpareStarted)
+	w.seen["grew regular"] += int(c.Stats.Promoted)
 	w.seen["orphaned"] += int(c.Stats.Orphaned)
 	w.seen["claimed"] += int(c.Stats.Claimed)
 	w.seen["abandoned"] += int(c.Stats.Abandoned)

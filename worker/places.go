@@ -28,10 +28,14 @@ func (c *Core) reserve(l *link, m *probe.Reserve, now time.Time, acts []Action) 
 	}
 
 	// Of the places, those below count were taken, and of these, those from rides on are not used up.
-	count, rides, ahead, bundle := m.Count, len(m.Launches), uint32(c.queue.len()), min(m.Bundle, maxStaged)
-	need, of := needs(m.Demand, false), c.queue.tenant(m.Tenant)
-	c.queue.weigh(of, m.Weights)
-	c.cameShort(need, now)
+	class := m.Standing.Class
+	q, regular := c.queueOf(class), class == probe.Regular
+	count, rides, ahead, bundle := m.Count, len(m.Launches), uint32(q.len()), min(m.Bundle, maxStaged)
+	need, of := needs(m.Demand, false), q.tenant(m.Tenant)
+	q.weigh(of, m.Weights)
+	if regular {
+		c.cameShort(need, now)
+	}
 	looked, gap := false, false // whether, though others wait, there may be room for those that ride along
 	var slab slab
 	for i := range m.Count {
@@ -39,7 +43,7 @@ func (c *Core) reserve(l *link, m *probe.Reserve, now time.Time, acts []Action) 
 		if !l.seen.Mark(id) {
 			continue
 		}
-		ride := int(i) < rides && len(c.early) == 0 && !c.has(l, m.Launches[i].Attempt)
+		ride := regular && int(i) < rides && len(c.early) == 0 && !c.has(l, m.Launches[i].Attempt)
 		if ride && c.queue.len() > 0 {
 			if !looked {
 				looked, gap = true, c.hasGap(need, now)
@@ -68,17 +72,19 @@ func (c *Core) reserve(l *link, m *probe.Reserve, now time.Time, acts []Action) 
 				continue
 			}
 		}
-		if !c.queue.takes(m.Tenant, c.room()) {
+		if !q.takes(m.Tenant, c.room(class)) {
 			count = i
 			l.mark(id, m.Count-i)
 			acts = c.refuse(l, id, m.Count-i, probe.AttemptID{}, probe.QueueFull, fullRetry, acts)
 			break
 		}
 		c.Stats.Reserved++
-		c.queuePlace(&place{
+		p := &place{
 			link: l, res: id, job: m.Job, generation: m.Generation, tenant: m.Tenant, priority: m.Priority, demand: m.Demand,
 			estimate: m.Estimate, expected: cmp.Or(m.Estimate, m.Typical), mayAskEarly: m.Early,
-		}, now)
+		}
+		c.stamp(p, m.Standing)
+		c.queuePlace(p, now)
 		if int(i) < rides {
 			rides = int(i)
 		}
@@ -106,24 +112,25 @@ func (c *Core) enqueue(l *link, m *probe.Enqueue, now time.Time, acts []Action) 
 	if reason == 0 {
 		reason = c.unfit(l, m.Job, &m.Launch, now)
 	}
-	if reason == 0 && !c.queue.takes(m.Tenant, c.room()) {
+	class := m.Standing.Class
+	q := c.queueOf(class)
+	if reason == 0 && !q.takes(m.Tenant, c.room(class)) {
 		reason, after = probe.QueueFull, fullRetry
 	}
 	if reason != 0 {
 		return c.refuse(l, m.Res, 1, m.Launch.Attempt, reason, after, acts)
 	}
-	c.queue.weigh(c.queue.tenant(m.Tenant), m.Weights)
-	ahead := uint32(c.queue.len())
+	q.weigh(q.tenant(m.Tenant), m.Weights)
+	ahead := uint32(q.len())
 	c.Stats.Reserved++
 	p := &place{
 		link: l, res: m.Res, job: m.Job, generation: m.Generation, tenant: m.Tenant, priority: m.Priority, demand: m.Demand, long: m.Long,
 		estimate: m.Launch.Estimate, expected: m.Launch.Estimate, launch: &m.Launch, tellMatrix: m.Matrix,
 	}
 	p.common = l.common(m.Job, p.launch)
-	if p.long {
-		c.learned.longer(c.cost(p))
-	} else {
-		c.cameShort(p.needs(), now)
+	c.stamp(p, m.Standing)
+	if class == probe.Regular {
+		c.cameRegular(p)
 	}
 	if len(m.Launch.Files) > 0 {
 		acts = c.fetch(p, now, acts)
@@ -135,8 +142,14 @@ func (c *Core) enqueue(l *link, m *probe.Enqueue, now time.Time, acts []Action) 
 	return acts
 }
 
-// room is how many more places the queue takes.
-func (c *Core) room() int { return c.cfg.MaxQueue - c.queue.len() - c.parked }
+// room is how many more places of a class the queue takes: of those that are not regular no more than it leaves room for.
+func (c *Core) room(class probe.Class) int {
+	n := c.cfg.MaxQueue - c.queue.len() - c.spare.len() - c.parked
+	if class != probe.Regular {
+		n -= c.spare.len()
+	}
+	return n
+}
 
 // unacceptable says why no place of this demand is taken, or 0.
 func (c *Core) unacceptable(d probe.Demand, long bool) probe.Reason {
@@ -184,7 +197,7 @@ func (c *Core) refuse(l *link, first probe.ResID, count uint32, a probe.AttemptI
 func (c *Core) queuePlace(p *place, now time.Time) {
 	c.seq++
 	p.seq, p.queuedAt, p.toldAt = c.seq, now, now
-	p.of = c.queue.tenant(p.tenant)
+	p.of = c.queueOf(p.class).tenant(p.tenant)
 	p.since = c.sums(p.of)
 	c.line(p)
 }
@@ -199,7 +212,15 @@ func (c *Core) line(p *place) {
 		return
 	}
 	p.state = queued
-	c.queue.push(p)
+	if c.classify(p).push(p); p.class != probe.Regular && p.due > 0 {
+		c.aging.Push(aging{p})
+	}
+}
+
+// unline takes a place out of the queue.
+func (c *Core) unline(p *place) {
+	c.queueOf(p.class).remove(p)
+	c.aging.Remove(aging{p})
 }
 
 // mark notes that the link's ids were seen, and reports whether one of them was new.
@@ -212,17 +233,20 @@ func (l *link) mark(first probe.ResID, count uint32) bool {
 }
 
 // fill hands free room to whoever is next: tasks already bound to it, places already asked about, then the
-// queue, in its order, and then where there are gaps. At last it asks ahead for room that is expected within one round
-// trip.
+// queue, in its order, and then where there are gaps. It has spare work stopped that stands in the way, lets what is not
+// regular have what nothing else can use, and at last asks ahead for room that is expected within one round trip.
 func (c *Core) fill(now time.Time, acts []Action) []Action {
 	for filled := true; filled; { // whoever fills a gap may, under Fair, bring another tenant to the head
-		acts = c.fillInOrder(now, acts)
-		if c.queue.len() == 0 {
-			return acts
+		if acts = c.fillInOrder(now, acts); c.queue.len() == 0 {
+			break
 		}
 		acts, filled = c.backfill(now, acts)
 	}
-	return c.askAhead(now, acts)
+	acts = c.fillSpare(now, c.preempt(now, acts))
+	if c.queue.len() > 0 {
+		acts = c.askAhead(now, acts)
+	}
+	return acts
 }
 
 // fillInOrder goes as far as there is room for who is next.
@@ -294,7 +318,7 @@ func (c *Core) hold(p *place) {
 // attempt is that of a task bound early, whose wait is over.
 func (c *Core) attempt(p *place, now time.Time) *attempt {
 	return &attempt{
-		launch: *p.launch, job: p.job, generation: p.generation, tenant: p.tenant, common: p.common, demand: p.demand, long: p.long, files: p.files, owner: p.link,
+		launch: *p.launch, job: p.job, generation: p.generation, tenant: p.tenant, common: p.common, demand: p.demand, long: p.long, class: p.class, files: p.files, owner: p.link,
 		arrivedAt: p.queuedAt, startedAt: now, waited: now.Sub(p.queuedAt), bill: p.endTurn(), expected: p.expected,
 		of: p.of, waits: c.waits(p),
 	}
@@ -367,6 +391,10 @@ func (c *Core) bind(l *link, m *probe.Bind, now time.Time, acts []Action) []Acti
 		acts = c.refuseAll(l, m.Bundle, reason, acts)
 		return c.refuse(l, m.Res, 1, m.Launch.Attempt, reason, 0, acts)
 	}
+	if p.class != probe.Regular && len(m.Bundle) > 0 { // what is staged goes ahead of the queue
+		acts = c.refuseAll(l, m.Bundle, probe.Late, acts)
+		m.Bundle = nil
+	}
 	c.Stats.Bound++
 	expected := p.expected
 	if !own { // tasks of another job may be of another function
@@ -375,7 +403,7 @@ func (c *Core) bind(l *link, m *probe.Bind, now time.Time, acts []Action) []Acti
 	var slab slab
 	a := slab.next(1 + len(m.Bundle))
 	*a = attempt{
-		launch: m.Launch, job: job, generation: generation, tenant: p.tenant, demand: p.demand, owner: l, arrivedAt: now, expected: cmp.Or(m.Launch.Estimate, expected),
+		launch: m.Launch, job: job, generation: generation, tenant: p.tenant, demand: p.demand, class: p.class, owner: l, arrivedAt: now, expected: cmp.Or(m.Launch.Estimate, expected),
 		waited: p.askedAt.Sub(p.queuedAt), held: now.Sub(p.askedAt), of: p.of, waits: p.waits,
 	}
 	a.common = l.common(job, &a.launch)
@@ -471,7 +499,7 @@ func (c *Core) dropEarly(p *place) {
 func (c *Core) dropPlace(p *place) {
 	switch p.state {
 	case queued:
-		c.queue.remove(p)
+		c.unline(p)
 	case parked:
 		p.link.parked = slices.Delete(p.link.parked, slices.Index(p.link.parked, p), slices.Index(p.link.parked, p)+1)
 		c.parked--
@@ -494,7 +522,7 @@ func (c *Core) dropPlace(p *place) {
 func (c *Core) park(l *link) {
 	l.silent = true
 	for _, p := range l.inOrder(func(p *place) bool { return p.state == queued }) {
-		c.queue.remove(p)
+		c.unline(p)
 		c.line(p)
 	}
 }
@@ -553,6 +581,8 @@ func (c *Core) expire(now time.Time, acts []Action) []Action {
 	for a := c.lateStaged(now); a != nil; a = c.lateStaged(now) {
 		acts = c.handBack(a, now, acts)
 	}
+	c.disobey(now)
+	c.promote()
 	c.expireResults(now)
 	c.unremember(now)
 	c.expireCommons(now)

@@ -76,7 +76,11 @@ func (c *Core) occupied(now time.Time) *forecast {
 	}
 	f.reset(capacity)
 	for _, a := range c.runs {
-		f.running(needs(a.demand, a.long), remaining(expectedCost(a.expected, c.learned.run, 1), now.Sub(a.startedAt)))
+		left := remaining(expectedCost(a.expected, c.learned.run, 1), now.Sub(a.startedAt))
+		if a.standing != stays {
+			left = min(left, c.cfg.PreemptAfter)
+		}
+		f.running(needs(a.demand, a.long), left)
 	}
 	for p := range c.asked.All() {
 		if p.state == held {

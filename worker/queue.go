@@ -25,6 +25,8 @@ type queue struct {
 	backlog backlog
 }
 
+func newQueue() queue { return queue{known: map[string]*tenant{}, kinds: map[room]*kind{}} }
+
 // kind counts places that need the same.
 type kind struct {
 	needs room
@@ -214,6 +216,12 @@ type place struct {
 	long        bool
 	tellMatrix  bool
 	mayAskEarly bool
+
+	class    probe.Class
+	agingPos int
+	due      time.Duration // since the core began: from when on it is regular, if it is not; 0: never
+	left     time.Duration // work that its job has left
+	linedAt  time.Duration // since the core began: when it came, or came back, to the queue as what it is
 
 	job        probe.JobID
 	generation probe.Generation // of the job

@@ -30,7 +30,7 @@ type story struct {
 
 func newStory(l *script.Line) *script.Story[Event, Action] {
 	cfg := Config{
-		Capacity: size(l.Number("slots", 1)), Functions: []string{"f"}, StarvationBound: l.Duration("bound"),
+		Capacity: size(l.Number("slots", 1)), Functions: []string{"f"}, StarvationBound: l.Duration("bound"), PreemptAfter: l.Duration("preempt"),
 		ShortShare: float64(l.Number("share", -1)) / 100, // %
 		MaxQueue:   l.Number("queue", 0), MaxPayload: l.Number("payload", 0), MaxRetained: l.Number("kept", 0),
 	}
@@ -84,7 +84,11 @@ func (s *story) event(l *script.Line) Event {
 	if verb == "up" {
 		id := LinkID(len(s.names) + 1)
 		s.links[who], s.names[id] = id, who
-		return LinkUp{Link: id, Frontend: probe.FrontendID(who[0])}
+		up := LinkUp{Link: id, Frontend: probe.FrontendID(who[0]), Features: probe.Classes}
+		if l.Flag("old") {
+			up.Features = 0
+		}
+		return up
 	}
 	link := s.links[who]
 	if link == 0 {
@@ -107,7 +111,7 @@ func message(l *script.Line, verb string) probe.Msg {
 		m.Bundle = uint32(l.Number("bundle", 0))
 		launch := launch(l, probe.AttemptID{})
 		m.Estimate, m.Typical = launch.Estimate, l.Duration("typical")
-		m.Launches, m.Weights = launches(l, "with", launch), weights(l)
+		m.Launches, m.Weights, m.Standing = launches(l, "with", launch), weights(l), stands(l)
 		return m
 	case "bind":
 		res, turn := l.Turn(l.Word())
@@ -124,8 +128,10 @@ func message(l *script.Line, verb string) probe.Msg {
 		return probe.Enqueue{
 			Res: probe.ResID(l.Int(l.Word())), Launch: launch(l, l.Attempt(l.Word())), Job: job(l.Text("job")), Generation: generation(l),
 			Tenant: l.Text("tenant"), Priority: int32(l.Number("prio", 0)), Demand: size(l.Number("size", 1)),
-			Long: l.Flag("long"), Matrix: l.Flag("matrix"),
+			Long: l.Flag("long"), Matrix: l.Flag("matrix"), Standing: stands(l),
 		}
+	case "restamp":
+		return probe.Restamp{Res: probe.ResID(l.Int(l.Word())), Standing: stands(l)}
 	case "cancel":
 		return probe.Cancel(l.Places(l.Word()))
 	case "kill":
@@ -166,6 +172,19 @@ func message(l *script.Line, verb string) probe.Msg {
 	}
 	l.Fail(fmt.Errorf("unknown message %q", verb))
 	return nil
+}
+
+// stands reads class=spare due=1s left=2s.
+func stands(l *script.Line) (s probe.Standing) {
+	if name := l.Text("class"); name != "" {
+		for s.Class.String() != name {
+			if s.Class++; s.Class > probe.Spare {
+				l.Fail(fmt.Errorf("unknown class %q", name))
+			}
+		}
+	}
+	s.Due, s.Left = l.Duration("due"), l.Duration("left")
+	return s
 }
 
 // generation reads gen=1.
@@ -257,7 +276,7 @@ func showMsg(msg probe.Msg) string {
 		}
 		return text + script.Optional(" ran", m.Ran) + showWaits(m.Load)
 	case *probe.Finished:
-		status := [...]string{"nothing", "ok", "failed", "panicked", "killed", "timed_out", "too_large", "no_input"}[m.Status]
+		status := [...]string{"nothing", "ok", "failed", "panicked", "killed", "timed_out", "too_large", "no_input", "preempted"}[m.Status]
 		return "finished " + script.ShowAttempt(m.Attempt) + " " + status +
 			script.Optional(" waited", m.Waited) + script.Optional(" held", m.Held) + script.Optional(" launch", m.Launch) + script.Optional(" kept", m.Kept) + showUsage(m.Usage)
 	case probe.Refused:
@@ -334,6 +353,7 @@ func (s *story) state() string {
 		n    int
 	}{
 		{"queued", c.queue.len()},
+		{"later", c.spare.len()},
 		{"parked", c.parked},
 		{"asked", c.asked.Len()},
 		{"staged", c.staged.Len()},

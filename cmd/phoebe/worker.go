@@ -22,6 +22,7 @@ type queueFlags struct {
 	Order           string        `default:"fair" enum:"fair,fifo,priority,shortest" help:"Whose turn comes first: ${enum}. Fair is between tenants, and the only one where a greedy one does not make others wait; shortest is by estimate. Default ${default}."`
 	Weights         weights       `placeholder:"TENANT=W;..." help:"Shares of tenants for --order fair, where frontends have no --tenants; default 1 each."`
 	StarvationBound time.Duration `default:"1s" placeholder:"D" help:"For --order shortest: whoever waited this long goes ahead. Default ${default}."`
+	PreemptAfter    time.Duration `default:"10ms" placeholder:"D" help:"How long regular tasks wait before spare ones are stopped, and started again elsewhere, that stand in their way and would go on for longer than that. Negative: never. Default ${default}."`
 	ReadyExpiry     time.Duration `default:"500ms" placeholder:"D" help:"How long a slot is held for a frontend that does not answer. Default ${default}."`
 	Grace           time.Duration `default:"10s" placeholder:"D" help:"How long tasks of a lost frontend run on, for another to claim them. Default ${default}."`
 	Retain          time.Duration `default:"30s" placeholder:"D" help:"How long results are kept whose frontend is lost, for another to claim them; by a worker that drains for --grace at most. Default ${default}."`
@@ -37,6 +38,7 @@ func (q *queueFlags) apply(c *serve.Config) error {
 	}
 	k := &c.Core
 	k.Order, k.Weights, k.StarvationBound, k.ReadyExpiry = order, q.Weights, q.StarvationBound, q.ReadyExpiry
+	k.PreemptAfter = q.PreemptAfter
 	k.Grace, k.Retain, k.MaxRetained, k.MaxQueue = q.Grace, q.Retain, int(q.MaxRetained), q.MaxQueue
 	c.MaxResult = int(q.MaxResult)
 	return nil

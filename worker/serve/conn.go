@@ -43,9 +43,10 @@ type conn struct {
 	known    bool // a good Hello came, and set what follows
 	epoch    probe.Epoch
 	frontend probe.FrontendID
-	name     string // of the frontend
-	told     string // the secret
-	secrets  uint64 // the version of ours that has taken it
+	name     string         // of the frontend
+	told     string         // the secret
+	secrets  uint64         // the version of ours that has taken it
+	features probe.Features // that both ends have
 	lease    time.Duration
 	heard    time.Time   // when something last came; until known, when the connection was opened
 	batch    []probe.Msg // received, to be delivered
@@ -199,6 +200,7 @@ func (c *conn) hello(m probe.Msg) *fault {
 	}
 	c.told = h.Secret
 	c.known, c.frontend, c.name, c.lease, c.heard = true, h.Frontend, h.Name, h.Lease, time.Now()
+	c.features = features
 	c.timer.Reset(c.lease)
 	c.wire.Tune(c.lease)
 	c.server.log.Info("frontend connected", "worker", cfg.Name, "frontend", c.name, "id", c.frontend.String(),

@@ -21,6 +21,7 @@ type meters struct {
 	tasks                               [probe.TooLarge + 1]*metrics.Counter
 	outcomes                            []outcome
 	files                               []fileOutcome
+	spareRan, spareLost                 *metrics.FloatCounter
 	cached                              *metrics.Gauge
 	skipped                             *metrics.Counter // messages of kinds that only a newer frontend knows
 	set                                 *metrics.Set
@@ -106,6 +107,14 @@ func newMeters(set *metrics.Set, capacity probe.Demand) *meters {
 	orphans("claimed", func(s *worker.Stats) uint64 { return s.Claimed })
 	orphans("abandoned", func(s *worker.Stats) uint64 { return s.Abandoned })
 	orphans("forgotten", func(s *worker.Stats) uint64 { return s.Forgotten })
+	spare := func(outcome string, of func(*worker.Stats) uint64) {
+		add("phoebe_worker_spare_total", "outcome", outcome, of)
+	}
+	spare("started", func(s *worker.Stats) uint64 { return s.SpareStarted })
+	spare("preempted", func(s *worker.Stats) uint64 { return s.Preempted })
+	spare("promoted", func(s *worker.Stats) uint64 { return s.Promoted })
+	m.spareRan = set.GetOrCreateFloatCounter(`phoebe_worker_spare_run_seconds_total`)
+	m.spareLost = set.GetOrCreateFloatCounter(`phoebe_worker_spare_lost_seconds_total`)
 	m.cached = set.GetOrCreateGauge("phoebe_worker_cache_bytes", nil)
 	cache := func(metric string, of func(*files.Stats) uint64) {
 		m.files = append(m.files, fileOutcome{set.GetOrCreateCounter(metric), of})
@@ -160,6 +169,8 @@ func (m *meters) follow(stats *worker.Stats, load probe.Load) {
 				o.counter.AddInt64(int64(d))
 			}
 		}
+		m.spareRan.Add((stats.SpareRan - m.seen.SpareRan).Seconds())
+		m.spareLost.Add((stats.SpareLost - m.seen.SpareLost).Seconds())
 		m.seen = *stats
 	}
 	if load.Running != m.load.Running {

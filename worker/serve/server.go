@@ -332,7 +332,7 @@ func (s *Server) linkUp(now time.Time, c *conn) {
 		Cache:       s.store.addr,
 		Draining:    s.leaving,
 	})
-	s.step(now, worker.LinkUp{Link: c.link, Frontend: c.frontend})
+	s.step(now, worker.LinkUp{Link: c.link, Frontend: c.frontend, Features: c.features})
 }
 
 // hangUp is called when a connection that had a link is closed.
@@ -384,7 +384,7 @@ func (s *Server) perform(now time.Time) {
 			s.start(a)
 		case worker.Stop:
 			if r := s.tasks[a.Attempt]; r != nil {
-				r.Kill("the frontend wants the task no more")
+				r.Kill("its frontend wants it no more, or it stood in the way of others")
 			}
 		case worker.Drop:
 			if c := s.links[a.Link]; c != nil {

@@ -3,6 +3,54 @@ package mutants
 // table is the mutants. Keep the old texts short and central, so that they last.
 var table = []mutant{
 	{
+		"spare work starts only where nothing regular can", "worker/places.go",
+		"acts = c.fillSpare(now, c.preempt(now, acts))\n\tif c.queue.len() > 0 {", "if c.queue.len() > 0 {",
+	},
+	{
+		"room that is freed for a regular place is kept for it", "worker/spare.go",
+		"if c.stopping.Len() > 0 && c.regularWaits() {", "if false {",
+	},
+	{
+		"nothing is stopped for a place that has just come", "worker/spare.go",
+		"at := now.Add(c.cfg.PreemptAfter - (c.queue.now - p.linedAt)); at.After(now)", "at := now; at.After(now)",
+	},
+	{
+		"what is about to end is not stopped", "worker/spare.go",
+		"remaining(expected, ran) > c.cfg.PreemptAfter", "true",
+	},
+	{
+		"the youngest is stopped first", "worker/spare.go",
+		"b.startedAt.Compare(a.startedAt)", "a.startedAt.Compare(b.startedAt)",
+	},
+	{
+		"what is yielded is not stopped", "worker/attempts.go",
+		"if a.class == probe.Spare {\n\t\tc.Stats.SpareStarted++", "if a.class != probe.Regular {\n\t\tc.Stats.SpareStarted++",
+	},
+	{
+		"one that does not stop when told counts like any other", "worker/spare.go",
+		"c.setStanding(c.stopping.First().attempt, stays)", "c.stopping.Remove(c.stopping.First())",
+	},
+	{
+		"what is due is regular", "worker/places.go",
+		"c.promote()\n", "",
+	},
+	{
+		"an older frontend is not told of preemption", "worker/attempts.go",
+		"status == probe.Preempted && a.owner.features&probe.Classes == 0", "false",
+	},
+	{
+		"what was told to stop and ended well has ended well", "worker/spare.go",
+		"!a.unwanted && ev.Status == probe.Killed", "!a.unwanted",
+	},
+	{
+		"spare places leave half of the queue to regular ones", "worker/places.go",
+		"n -= c.spare.len()", "",
+	},
+	{
+		"of spare places of a tenant the one goes first whose job has the least left", "worker/fair.go",
+		"p.key = float64(p.left)", "p.key = 0",
+	},
+	{
 		"a cancelled place goes", "worker/core.go",
 		"c.dropPlace(p)\n\t\t\t\tc.Stats.Cancelled++", "c.Stats.Cancelled++",
 	},
@@ -177,7 +225,7 @@ var table = []mutant{
 	},
 	{
 		"the queue has a bound, and parked places count", "worker/places.go",
-		"return c.cfg.MaxQueue - c.queue.len() - c.parked", "return c.cfg.MaxQueue - c.queue.len()",
+		"c.queue.len() - c.spare.len() - c.parked", "c.queue.len() - c.spare.len()",
 	},
 	{
 		"who leaves takes nothing new", "worker/places.go",
@@ -313,7 +361,7 @@ var table = []mutant{
 	},
 	{
 		"the queue has a bound for tasks bound early, too", "worker/places.go",
-		"if reason == 0 && !c.queue.takes(m.Tenant, c.room()) {", "if false {",
+		"if reason == 0 && !q.takes(m.Tenant, c.room(class)) {", "if false {",
 	},
 	{
 		"a tenant leaves room in the queue for others", "worker/queue.go",
