@@ -2,7 +2,9 @@
 // no I/O.
 //
 // A tenant is a path such as ads/etl. Its tokens are its weight among those that share a path with it up to the last
-// part, in every worker's fair order: ads/etl has its part of what ads has, and ads of what there is.
+// part, in every worker's fair order: ads/etl has its part of what ads has, and ads of what there is. The tokens of a
+// path of one part are also slots: what it uses up to that is regular. Shares hands them out to frontends, and so it does
+// with the slots that a path uses at most.
 package tenants
 
 import (
@@ -20,6 +22,7 @@ const Default = "*"
 type Entry struct {
 	Path   string
 	Tokens int // its weight among its siblings, 1 or more
+	Max    int // slots that it uses at most, over all frontends; 0: no limit of its own
 	Queue  int // tasks without an outcome that a frontend takes of it; 0: no limit of its own
 	Rate   int // jobs that a frontend takes of it in a second; 0: no limit of its own
 

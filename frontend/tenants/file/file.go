@@ -29,7 +29,7 @@ const (
 )
 
 // Example is a file, in one line.
-const Example = `{revision: 1, tenants: {web: {tokens: 3, queue: 1000}, "*": {tokens: 1}}}`
+const Example = `{revision: 1, tenants: {web: {tokens: 30, max: 60, queue: 1000}, "*": {tokens: 1}}}`
 
 const example = "want a revision and tenants, such as " + Example
 
@@ -46,6 +46,7 @@ func (f *Flaw) Unwrap() error { return f.Err }
 // keys are what may be said of a tenant.
 var keys = map[string]func(*tenants.Entry, ast.Node) error{
 	"tokens": func(e *tenants.Entry, n ast.Node) error { return amount(&e.Tokens, n) },
+	"max":    func(e *tenants.Entry, n ast.Node) error { return amount(&e.Max, n) },
 	"queue":  func(e *tenants.Entry, n ast.Node) error { return amount(&e.Queue, n) },
 	"rate":   func(e *tenants.Entry, n ast.Node) error { return amount(&e.Rate, n) },
 
@@ -228,7 +229,7 @@ func (p *parsing) tenants(n ast.Node) {
 		}
 		e := tenants.Entry{Path: path}
 		if _, ok := v.(ast.MapNode); !ok {
-			p.wrong(line(key), "tenant %q: want what it may have, such as {tokens: 3, queue: 1000}", path)
+			p.wrong(line(key), "tenant %q: want what it may have, such as {tokens: 30, max: 60, queue: 1000}", path)
 			continue
 		}
 		for what, v := range entries(v) {

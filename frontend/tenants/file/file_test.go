@@ -15,7 +15,7 @@ const good = `
 revision: 7
 tenants:
   "*": {tokens: 2, queue: 50}
-  web: {tokens: 30}
+  web: {tokens: 30, max: 60}
   ads: {tokens: 10, queue: 1000}
   ads/etl: {tokens: 3}
   ads/night: {queue: 5}   # its tokens are the default's
@@ -30,7 +30,7 @@ func TestParse(t *testing.T) {
 		t.Errorf("revision %d", f.Revision)
 	}
 	for path, want := range map[string]tenants.Entry{
-		"web":       {Path: "web", Tokens: 30},
+		"web":       {Path: "web", Tokens: 30, Max: 60},
 		"ads/etl":   {Path: "ads/etl", Tokens: 3},
 		"ads/night": {Path: "ads/night", Tokens: 2, Queue: 5},
 		"ads/new":   {Path: tenants.Default, Tokens: 2, Queue: 50},
@@ -101,10 +101,10 @@ func TestFlaws(t *testing.T) {
 			`f:2: mapping key "revision" already defined`,
 		},
 		"revision: 1\ntenants: 5": {"f:2: tenants: want paths"},
-		"revision: 1\ntenants:\n  web: {tokens: -3}\n  ads: {tokens: 0}\n  x: {tokens: many, queue: 1.5}\n  y:\n  z: {token: 1}": {
+		"revision: 1\ntenants:\n  web: {tokens: -3}\n  ads: {tokens: 0}\n  x: {tokens: many, queue: 1.5, max: -1}\n  y:\n  z: {token: 1}": {
 			`f:3: tenant "web": tokens "-3": want a whole number from 1`, `f:4: tenant "ads": tokens "0"`,
-			`f:5: tenant "x": tokens "many"`, `f:5: tenant "x": queue "1.5"`, `f:6: tenant "y": want what it may have`,
-			`f:7: tenant "z": unknown key "token": it is one of ["certificates" "functions" "queue" "rate" "token-hashes" "tokens"]`,
+			`f:5: tenant "x": tokens "many"`, `f:5: tenant "x": queue "1.5"`, `f:5: tenant "x": max "-1": want a whole number from 1`, `f:6: tenant "y": want what it may have`,
+			`f:7: tenant "z": unknown key "token": it is one of ["certificates" "functions" "max" "queue" "rate" "token-hashes" "tokens"]`,
 		},
 		"revision: 1\ntenants:\n  a//b: {tokens: 1}\n  /a: {tokens: 1}\n  a/*: {tokens: 1}\n  1/2/3/4/5/6/7/8/9: {tokens: 1}": {
 			`f:3: tenant "a//b": a part of the path is empty`, `f:4: tenant "/a"`, `f:5: tenant "a/*": "*" stands for all tenants`, `f:6: tenant "1/2/3/4/5/6/7/8/9": the path has 9 parts`,

@@ -1,0 +1,384 @@
+package tenants
+
+import (
+	"cmp"
+	"math"
+	"math/bits"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+const (
+	// Slot is one, in what amounts are told in.
+	Slot = int64(1000)
+	// Unlimited is more than anyone uses.
+	Unlimited = math.MaxInt64 / 4
+	// MaxTold is how many tenants a frontend tells of: those that want most.
+	MaxTold = 256
+	// turnFor is how long one frontend has what cannot be divided, before it is the turn of the next one.
+	turnFor = 10 * time.Second
+	// ForgetAfter is how long a frontend that is cut off from most others leaves them what they had.
+	ForgetAfter = 10 * time.Minute
+)
+
+// May is how much of a tenant a frontend may have at workers.
+type May struct {
+	Regular int64 // covered by tokens
+	All     int64 // with what is not; Unlimited: nothing is said of that
+}
+
+// Need is what a frontend says of a tenant's own jobs, without those of tenants below it.
+type Need struct {
+	Path string
+	Use  int64 // by tasks at workers
+	Want int64 // by these, and by those that could be there
+	Most int64 // by the largest task
+	May  May   // what it may have until it says so again; as it has it already, that may be more than its part
+}
+
+// Own is what a frontend counts of a tenant's own jobs.
+type Own struct {
+	Path            string
+	Use, Want, Most int64
+	Has             May // what of May is taken
+}
+
+// Shares is what a frontend knows of what all want, and what it may have of that. There is no ledger elsewhere: each finds its
+// own part by the same function of what all have told. Who has more than its part has it until its tasks end, and says
+// so, and nobody takes it before.
+type Shares struct {
+	me       string
+	file     *File
+	told     map[string][]told // by the first part of paths
+	own      []Own
+	promised map[string]May // what was told last of these
+	last     []string       // the frontends that there were, by name, me among them
+	lastAt   time.Time
+	cut      bool  // from most of them
+	turn     int64 // whose it is to have what cannot be divided
+	may      map[string]May
+}
+
+// told is what a frontend has told, by its number in last.
+type told struct {
+	frontend int
+	Need
+}
+
+// NewShares is for a frontend that is alone.
+func NewShares(me string) *Shares {
+	return &Shares{me: me, last: []string{me}, may: map[string]May{}}
+}
+
+// Tell takes in which frontends there are, what they have told, and what this one has, and returns what it has to tell. Who is
+// left with fewer than half of those that there were is cut off: it may have no more than it had, until others are back, or
+// that has lasted for ForgetAfter.
+func (s *Shares) Tell(now time.Time, members []string, needs map[string][]Need, own []Own) []Need {
+	there := append(slices.Clone(members), s.me)
+	slices.Sort(there)
+	there = slices.Compact(there)
+	s.turn = now.UnixNano() / int64(turnFor)
+	s.own = own
+	if s.cut = 2*len(there) < len(s.last) && now.Sub(s.lastAt) < ForgetAfter; !s.cut {
+		s.last, s.lastAt = there, now
+		s.hear(needs)
+		clear(s.may)
+	}
+	tells := make([]Need, 0, len(own))
+	promised := make(map[string]May, len(own))
+	for _, o := range own {
+		may := s.Of(o.Path)
+		may = May{max(may.Regular, o.Has.Regular), max(may.All, o.Has.All)}
+		promised[o.Path] = may
+		tells = append(tells, Need{o.Path, o.Use, o.Want, o.Most, may})
+	}
+	s.promised = promised
+	slices.SortFunc(tells, func(a, b Need) int { return cmp.Or(cmp.Compare(b.Want, a.Want), cmp.Compare(a.Path, b.Path)) })
+	return tells[:min(len(tells), MaxTold)]
+}
+
+func (s *Shares) hear(needs map[string][]Need) {
+	s.told = map[string][]told{}
+	for i, name := range s.last {
+		if name == s.me {
+			continue
+		}
+		for _, n := range needs[name] {
+			top, _, _ := strings.Cut(n.Path, "/")
+			s.told[top] = append(s.told[top], told{i, n})
+		}
+	}
+}
+
+// Hold goes by another file from now on.
+func (s *Shares) Hold(file *File) {
+	s.file = file
+	clear(s.may)
+}
+
+// Of is what this frontend may have of a tenant.
+func (s *Shares) Of(path string) May {
+	if s.file == nil || s.file.Revision == 0 {
+		return May{Unlimited, Unlimited}
+	}
+	may, known := s.may[path]
+	switch {
+	case known:
+	case s.cut:
+		if may.All = Unlimited; s.file.bounded(path) {
+			may.All = 0
+		}
+		s.may[path] = may
+	default:
+		s.divide(path)
+		may = s.may[path]
+	}
+	return may
+}
+
+// bounded reports whether a tenant, or one above it, may use so much only.
+func (f *File) bounded(tenant string) bool {
+	for path := range probe.TenantPaths(tenant) {
+		if f.Entry(path).Max > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Bound is the most that one task of a tenant may take.
+func (f *File) Bound(tenant string) int64 {
+	least := int64(Unlimited)
+	for path := range probe.TenantPaths(tenant) {
+		if n := f.Entry(path).Max; n > 0 {
+			least = min(least, int64(n)*Slot)
+		}
+	}
+	return least
+}
+
+// branch is a path, with those below it.
+type branch struct {
+	path  string
+	above *branch // nil: the path has one part
+	below []*branch
+	needs []Need  // by frontend, as in last; nil: no jobs are of this very path
+	parts []int64 // what of the thing that is divided is to be theirs
+	want  int64   // of all, with those below
+	free  int64   // of what all below may have together
+}
+
+// divide finds what this frontend may have of all tenants whose paths begin as that of one does.
+func (s *Shares) divide(tenant string) {
+	top, _, _ := strings.Cut(tenant, "/")
+	known := map[string]*branch{}
+	var all []*branch
+	need := func(of string) *branch {
+		var above *branch
+		for path := range probe.TenantPaths(of) {
+			b := known[path]
+			if b == nil {
+				b = &branch{path: path, above: above}
+				known[path], all = b, append(all, b)
+				if above != nil {
+					above.below = append(above.below, b)
+				}
+			}
+			above = b
+		}
+		if above.needs == nil {
+			above.needs = make([]Need, len(s.last))
+		}
+		return above
+	}
+	me := slices.Index(s.last, s.me)
+	need(tenant)
+	has := map[string]May{}
+	for _, o := range s.own {
+		if first, _, _ := strings.Cut(o.Path, "/"); first == top {
+			need(o.Path).needs[me] = Need{o.Path, o.Use, o.Want, o.Most, s.promised[o.Path]}
+			has[o.Path] = o.Has
+		}
+	}
+	for _, n := range s.told[top] {
+		need(n.Path).needs[n.frontend] = n.Need
+	}
+	slices.SortFunc(all, func(a, b *branch) int { return strings.Compare(a.path, b.path) }) // above comes before below
+	for _, b := range slices.Backward(all) {
+		for i := range b.needs {
+			b.want += b.needs[i].Want
+		}
+		if b.above != nil {
+			b.above.want += b.want
+		}
+	}
+	tokens := min(int64(s.file.Entry(top).Tokens)*Slot, s.file.limit(top))
+	s.give(all, tokens, me, has, func(m *May) *int64 { return &m.Regular })
+	s.give(all, s.file.limit(top), me, has, func(m *May) *int64 { return &m.All })
+}
+
+// limit is what all of a path and below it may have together.
+func (f *File) limit(path string) int64 {
+	if n := f.Entry(path).Max; n > 0 {
+		return int64(n) * Slot
+	}
+	return Unlimited
+}
+
+// give finds what this frontend may have of one thing, of which there is so much.
+func (s *Shares) give(all []*branch, top int64, me int, has map[string]May, of func(*May) *int64) {
+	keeps := func(b *branch, i int) int64 {
+		n := &b.needs[i]
+		if i != me {
+			return *of(&n.May)
+		}
+		taken := has[b.path]
+		return max(*of(&taken), min(*of(&n.May), b.parts[i]))
+	}
+	for i, b := range all {
+		if b.free = s.file.limit(b.path); i == 0 {
+			b.free = top
+		}
+	}
+	s.spread(all[0], top)
+	for _, b := range all {
+		for i := range b.needs {
+			b.take(keeps(b, i))
+		}
+	}
+	for _, b := range all { // who comes first takes what is free, up to its part
+		for k := range b.needs {
+			i := s.turned(k)
+			more := max(b.parts[i]-keeps(b, i), 0)
+			for at := b; at != nil; at = at.above {
+				more = min(more, max(at.free, 0))
+			}
+			if i == me {
+				may := s.may[b.path]
+				*of(&may) = min(b.parts[i], keeps(b, i)+more)
+				s.may[b.path] = may
+			}
+			b.take(more)
+		}
+	}
+}
+
+// turned is the frontend whose turn comes as the k-th.
+func (s *Shares) turned(k int) int { return (k + int(s.turn%int64(len(s.last)))) % len(s.last) }
+
+func (b *branch) take(n int64) {
+	for ; b != nil; b = b.above {
+		if b.free < Unlimited {
+			b.free -= n
+		}
+	}
+}
+
+// spread gives those below a path their parts of what it has, by their tokens.
+func (s *Shares) spread(b *branch, has int64) {
+	sharers := make([]Sharer, len(b.below), len(b.below)+1)
+	rest := b.want
+	for i, c := range b.below {
+		sharers[i] = Sharer{c.want, int64(s.file.Entry(c.path).Tokens), s.file.limit(c.path)}
+		rest -= c.want
+	}
+	if b.needs != nil {
+		sharers = append(sharers, Sharer{rest, 1, Unlimited})
+	}
+	parts := make([]int64, len(sharers))
+	if has < Unlimited {
+		parts = Waterfill(has, sharers)
+	} else {
+		for i := range sharers {
+			parts[i] = sharers[i].Max
+		}
+	}
+	for i, c := range b.below {
+		s.spread(c, parts[i])
+	}
+	if b.needs != nil {
+		s.split(b, parts[len(b.below)])
+	}
+}
+
+// split gives frontends their parts of what a tenant has. Tasks do not take parts of slots, so what is left of whole ones goes
+// to some by turns.
+func (s *Shares) split(b *branch, has int64) {
+	unit := Slot
+	sharers := make([]Sharer, len(b.needs))
+	for i := range b.needs {
+		sharers[i] = Sharer{b.needs[i].Want, 1, Unlimited}
+		unit = max(unit, b.needs[i].Most)
+	}
+	if has == Unlimited {
+		b.parts = slices.Repeat([]int64{Unlimited}, len(b.needs))
+		return
+	}
+	unit = max(min(unit, has), 1)
+	b.parts = Waterfill(has, sharers)
+	rest := has
+	for i := range b.parts {
+		b.parts[i] -= b.parts[i] % unit
+		rest -= b.parts[i]
+	}
+	for _, more := range []bool{true, false} { // those first that want it
+		for k := range b.parts {
+			if i := s.turned(k); (b.needs[i].Want > b.parts[i]) == more {
+				n := min(rest, unit)
+				b.parts[i] += n
+				rest -= n
+			}
+		}
+	}
+}
+
+// Sharer wants so much of something, and gets at most Max.
+type Sharer struct{ Want, Weight, Max int64 }
+
+// Waterfill shares something out: all get as much by weight as long as they want it, and then what nobody wants likewise. The
+// order of the sharers does not matter: what does not go into shares of equal size is left over.
+func Waterfill(all int64, sharers []Sharer) []int64 {
+	parts := make([]int64, len(sharers))
+	left := fill(all, sharers, parts, func(s Sharer) int64 { return min(s.Want, s.Max) })
+	if left > 0 {
+		fill(left, sharers, parts, func(s Sharer) int64 { return s.Max })
+	}
+	return parts
+}
+
+// fill raises the parts of all, up to what each takes. It returns what is left, if all have that.
+func fill(all int64, sharers []Sharer, parts []int64, takes func(Sharer) int64) (left int64) {
+	lacks := func(i int) int64 { return max(takes(sharers[i])-parts[i], 0) }
+	order := make([]int, len(sharers))
+	weights := int64(0)
+	for i, s := range sharers {
+		order[i] = i
+		weights += s.Weight
+	}
+	slices.SortFunc(order, func(i, j int) int { return compareProducts(lacks(i), sharers[j].Weight, lacks(j), sharers[i].Weight) })
+	for k, i := range order {
+		lack, weight := lacks(i), sharers[i].Weight
+		if compareProducts(lack, weights, all, weight) > 0 {
+			for _, j := range order[k:] {
+				high, low := bits.Mul64(uint64(all), uint64(sharers[j].Weight))
+				part, _ := bits.Div64(high, low, uint64(weights))
+				parts[j] += int64(part)
+			}
+			return 0
+		}
+		parts[i] += lack
+		all -= lack
+		weights -= weight
+	}
+	return all
+}
+
+// compareProducts compares a times b with c times d, none of which is negative.
+func compareProducts(a, b, c, d int64) int {
+	high, low := bits.Mul64(uint64(a), uint64(b))
+	high2, low2 := bits.Mul64(uint64(c), uint64(d))
+	return cmp.Or(cmp.Compare(high, high2), cmp.Compare(low, low2))
+}

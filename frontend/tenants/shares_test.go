@@ -1,0 +1,294 @@
+package tenants
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+var drawSharers = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Sharer {
+	s := Sharer{rapid.Int64Range(0, 50).Draw(t, "want") * 1000, rapid.Int64Range(1, 1_000_000_000).Draw(t, "weight"), Unlimited}
+	if rapid.Bool().Draw(t, "even") {
+		s.Weight = s.Weight%3 + 1
+	}
+	if rapid.IntRange(0, 3).Draw(t, "bounded") == 0 {
+		s.Max = rapid.Int64Range(1, 40).Draw(t, "max") * 1000
+	}
+	return s
+}), 1, 8)
+
+// What is shared out is no more than there is, and all of it but for what does not divide, unless all have the most that they
+// may; nobody has less than by a static split while it wants more; the order does not matter; who wants more gets no less, and
+// nobody else more by it; and more to share is no less for anyone.
+func TestWaterfill(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		all, sharers := rapid.Int64Range(0, 100_000).Draw(t, "all"), drawSharers.Draw(t, "sharers")
+		parts := Waterfill(all, sharers)
+		sum, most, weights := int64(0), int64(0), int64(0)
+		for i, s := range sharers {
+			sum, most, weights = sum+parts[i], min(most+s.Max, Unlimited), weights+s.Weight
+			if parts[i] < 0 || parts[i] > s.Max {
+				t.Fatalf("%d gets %d", i, parts[i])
+			}
+		}
+		if sum > all || sum < min(all, most)-int64(len(sharers)) {
+			t.Fatalf("%v of %d add up to %d", parts, all, sum)
+		}
+		for i, s := range sharers {
+			split := int64(float64(all) / float64(weights) * float64(s.Weight))
+			if parts[i] < min(s.Want, s.Max, split-1) {
+				t.Fatalf("%d gets %d, and wants %d of %d by a static split", i, parts[i], s.Want, split)
+			}
+		}
+		order := rand.New(rand.NewPCG(uint64(sum), 1)).Perm(len(sharers))
+		other := make([]Sharer, len(sharers))
+		for i, k := range order {
+			other[i] = sharers[k]
+		}
+		for i, part := range Waterfill(all, other) {
+			if part != parts[order[i]] {
+				t.Fatalf("in another order %d gets %d instead of %d", order[i], part, parts[order[i]])
+			}
+		}
+		k := rapid.IntRange(0, len(sharers)-1).Draw(t, "k")
+		other = slices.Clone(sharers)
+		other[k].Want += rapid.Int64Range(1, 20_000).Draw(t, "more")
+		for i, part := range Waterfill(all, other) {
+			if i == k && part < parts[i] || i != k && part > parts[i] {
+				t.Fatalf("as %d wants more, %d gets %d instead of %d", k, i, part, parts[i])
+			}
+		}
+		for i, part := range Waterfill(all+rapid.Int64Range(1, 5000).Draw(t, "added"), sharers) {
+			if part < parts[i] {
+				t.Fatalf("of more, %d gets %d instead of %d", i, part, parts[i])
+			}
+		}
+	})
+}
+
+// fleet is frontends that use what they may, and tell each other.
+type fleet struct {
+	file   *File
+	names  []string
+	shares map[string]*Shares
+	told   map[string][]Need
+	wants  map[string]map[string]int64 // by frontend and path
+	has    map[string]map[string]May
+	task   int64
+	now    time.Time
+}
+
+func newFleet(file *File, n int) *fleet {
+	f := &fleet{file: file, shares: map[string]*Shares{}, told: map[string][]Need{}, wants: map[string]map[string]int64{}, has: map[string]map[string]May{}, task: Slot, now: time.Unix(1000, 0)}
+	for i := range n {
+		name := fmt.Sprint("f", i)
+		f.names = append(f.names, name)
+		f.shares[name] = NewShares(name)
+		f.shares[name].Hold(file)
+		f.wants[name], f.has[name] = map[string]int64{}, map[string]May{}
+	}
+	return f
+}
+
+// start lets a frontend start what it may.
+func (f *fleet) start(name string) {
+	for path, want := range f.wants[name] {
+		may, has := f.shares[name].Of(path), f.has[name][path]
+		for has.All+f.task <= want && has.All+f.task <= may.All {
+			has.All += f.task
+		}
+		for has.Regular+f.task <= has.All && has.Regular+f.task <= may.Regular {
+			has.Regular += f.task
+		}
+		f.has[name][path] = has
+	}
+}
+
+func (f *fleet) tell(name string, members []string) {
+	var own []Own
+	for path, want := range f.wants[name] {
+		own = append(own, Own{path, f.has[name][path].All, want, f.task, f.has[name][path]})
+	}
+	told := map[string][]Need{}
+	for _, m := range members {
+		told[m] = f.told[m]
+	}
+	f.told[name] = f.shares[name].Tell(f.now, members, told, own)
+	f.start(name)
+}
+
+func (f *fleet) sum(path string) (all May) {
+	for _, has := range f.has {
+		all.Regular += has[path].Regular
+		all.All += has[path].All
+	}
+	return all
+}
+
+// Whatever frontends want, as it changes and as tasks end, together they never have more than a tenant's tokens and its
+// maximum, nor than that of the path above; and once it does not change, all of that is in use as far as it is wanted.
+func TestSharesNeverMore(t *testing.T) {
+	file := New(1, nil, []Entry{{Path: "a", Tokens: 10, Max: 14}, {Path: "a/x", Tokens: 3}, {Path: "a/y", Tokens: 1, Max: 5}, {Path: "b", Tokens: 1, Max: 1}, {Path: "c", Tokens: 7}})
+	paths := []string{"a", "a/x", "a/y", "b", "c"}
+	rapid.Check(t, func(t *rapid.T) {
+		f := newFleet(file, rapid.IntRange(1, 5).Draw(t, "frontends"))
+		f.task = rapid.Int64Range(1, 2).Draw(t, "task") * Slot / 2
+		check := func() {
+			sums := map[string]May{}
+			for _, path := range paths {
+				sums[path] = f.sum(path)
+			}
+			a := May{sums["a"].Regular + sums["a/x"].Regular + sums["a/y"].Regular, sums["a"].All + sums["a/x"].All + sums["a/y"].All}
+			if a.Regular > 10*Slot || a.All > 14*Slot || sums["a/y"].All > 5*Slot || sums["b"].All > Slot || sums["c"].Regular > 7*Slot {
+				t.Fatalf("%v, in all %v of a: %v", sums, a, f.has)
+			}
+		}
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			name := rapid.SampledFrom(f.names).Draw(t, "frontend")
+			path := rapid.SampledFrom(paths).Draw(t, "path")
+			switch has := f.has[name][path]; rapid.IntRange(0, 3).Draw(t, "what") {
+			case 0:
+				f.wants[name][path] = max(rapid.Int64Range(0, 20).Draw(t, "want")*Slot, has.All)
+			case 1: // some of its tasks end
+				if n := f.task * rapid.Int64Range(0, has.All/f.task).Draw(t, "ended"); n > 0 {
+					f.wants[name][path] -= n
+					f.has[name][path] = May{min(has.Regular, has.All-n), has.All - n}
+				}
+			default:
+				f.now = f.now.Add(time.Duration(rapid.IntRange(0, 3000).Draw(t, "ms")) * time.Millisecond)
+				f.tell(name, f.names)
+			}
+			check()
+		}
+		for range 40 {
+			f.now = f.now.Add(time.Second)
+			for _, name := range f.names {
+				for path := range f.wants[name] { // all tasks end, and others come
+					f.has[name][path] = May{}
+				}
+				f.tell(name, f.names)
+			}
+			check()
+		}
+		want := int64(0)
+		for _, name := range f.names {
+			want += f.wants[name]["c"]
+		}
+		if got := f.sum("c").Regular; got < min(want, 7*Slot)-Slot {
+			t.Fatalf("%d of c is regular, and %d is wanted", got, want)
+		}
+	})
+}
+
+// What cannot be divided, frontends have by turns, also where one task takes all of it.
+func TestSharesTurns(t *testing.T) {
+	for _, task := range []int64{1, 4} {
+		f := newFleet(New(1, nil, []Entry{{Path: "a", Tokens: 1, Max: int(task)}}), 3)
+		f.task = task * Slot
+		had := map[string]int{}
+		for range 90 {
+			f.now = f.now.Add(time.Second)
+			for _, name := range f.names {
+				f.wants[name]["a"], f.has[name]["a"] = 8*Slot, May{}
+				f.tell(name, f.names)
+				if f.has[name]["a"].All > 0 {
+					had[name]++
+				}
+			}
+			if all := f.sum("a").All; all > f.task {
+				t.Fatalf("%d are in use", all)
+			}
+		}
+		for _, name := range f.names {
+			if had[name] < 20 {
+				t.Errorf("tasks of %d slots: %v", task, had)
+			}
+		}
+	}
+}
+
+// A tenant's part is for those that want it: what one leaves, others have soon, and it comes back as fast as their tasks end.
+func TestSharesFollow(t *testing.T) {
+	f := newFleet(New(1, nil, []Entry{{Path: "a", Tokens: 12}}), 3)
+	tell := func() {
+		f.now = f.now.Add(time.Second)
+		for _, name := range f.names {
+			f.tell(name, f.names)
+		}
+	}
+	f.wants["f0"]["a"] = 20 * Slot
+	tell()
+	tell()
+	if got := f.has["f0"]["a"].Regular; got != 12*Slot {
+		t.Fatalf("alone it has %d", got)
+	}
+	f.wants["f1"]["a"] = 4 * Slot
+	tell()
+	tell()
+	if got := f.sum("a").Regular; got != 12*Slot {
+		t.Fatalf("%d are in use while tasks of another one run", got)
+	}
+	f.has["f0"]["a"] = May{8 * Slot, 20 * Slot}
+	tell()
+	tell()
+	if f0, f1 := f.has["f0"]["a"].Regular, f.has["f1"]["a"].Regular; f0 != 8*Slot || f1 != 4*Slot {
+		t.Fatalf("%d and %d", f0, f1)
+	}
+}
+
+// A frontend that dies takes its wants along. One that is left with fewer than half of all has no more than it had, until
+// they are back, or for ForgetAfter.
+func TestSharesCutOff(t *testing.T) {
+	f := newFleet(New(1, nil, []Entry{{Path: "a", Tokens: 12, Max: 12}}), 5)
+	tell := func(name string, members []string) {
+		f.now = f.now.Add(time.Second)
+		f.tell(name, members)
+	}
+	for range 3 {
+		for _, name := range f.names {
+			f.wants[name]["a"] = 2 * Slot
+			tell(name, f.names)
+		}
+	}
+	most := []string{"f0", "f1", "f2"}
+	for _, name := range f.names {
+		f.wants[name]["a"] = 20 * Slot
+	}
+	for range 3 {
+		for _, name := range most {
+			tell(name, most)
+		}
+		tell("f4", []string{"f4", "f3"})
+	}
+	if got := f.has["f4"]["a"]; got.All > 3*Slot {
+		t.Errorf("cut off it has %+v", got)
+	}
+	if may := f.shares["f4"].Of("new"); may.Regular != 0 {
+		t.Errorf("cut off it has %+v of a tenant that it had nothing of", may)
+	}
+	if all := f.has["f0"]["a"].All + f.has["f1"]["a"].All + f.has["f2"]["a"].All; all != 12*Slot {
+		t.Errorf("the others have %d of what those take along that are gone", all)
+	}
+	f.now = f.now.Add(ForgetAfter)
+	tell("f4", []string{"f4", "f3"})
+	tell("f4", []string{"f4", "f3"})
+	if got := f.has["f4"]["a"].All; got < 6*Slot {
+		t.Errorf("after that time it has %d", got)
+	}
+}
+
+// Without a file all is regular, and nothing is bounded.
+func TestSharesNoFile(t *testing.T) {
+	s := NewShares("f")
+	if s.Of("a") != (May{Unlimited, Unlimited}) {
+		t.Error(s.Of("a"))
+	}
+	var none *File
+	if none.Bound("a") != Unlimited {
+		t.Error(none.Bound("a"))
+	}
+}
