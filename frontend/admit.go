@@ -81,6 +81,9 @@ func (c *jobs) enter(j *job) {
 	c.pending += j.left
 	c.payloads += j.payloads
 	c.byID[j.ID] = j
+	for i := range j.tasks {
+		j.tenant.used.enters(&j.tasks[i])
+	}
 	for _, g := range j.groups {
 		c.use(g)
 		if g.near != nil {
@@ -246,6 +249,7 @@ func (c *jobs) group(j *job) *RefusedError {
 		class string
 	}
 	groups := map[kind]*group{}
+	bound := c.terms.Bound(j.Tenant)
 	for i := range j.Tasks {
 		t := &j.Tasks[i]
 		if t.Demand.CPU == 0 {
@@ -269,6 +273,8 @@ func (c *jobs) group(j *job) *RefusedError {
 			return &RefusedError{Reason: TooBigJob, Message: fmt.Sprintf("task %d: payload of %d bytes, the limit is %d: pass a reference to the data instead", t.Index, len(t.Payload), c.cfg.MaxPayload)}
 		case t.Demand.CPU < 0 || t.Demand.Mem < 0:
 			return invalid(i, "demand of %v: give positive numbers", t.Demand)
+		case int64(t.Demand.CPU) > bound:
+			return &RefusedError{Reason: TooBigJob, Message: fmt.Sprintf("task %d: demand of %v, and tenant %q uses at most %s slots at a time: demand less", t.Index, t.Demand, j.Tenant, slots(bound))}
 		case t.Estimate < 0 || t.Timeout < 0:
 			return invalid(i, "estimate %v, timeout %v: neither may be negative", t.Estimate, t.Timeout)
 		case t.Retries < 0:

@@ -51,7 +51,8 @@ func (c *Core) checkTimers() error {
 // every job forward.
 func (c *Core) checkJobs() error {
 	pending, payloads, hungry, timers := 0, 0, 0, 0
-	jobsOf, pendingOf, payloadsOf := map[*tenant]int{}, map[*tenant]int{}, map[*tenant]int{}
+	jobsOf, pendingOf, payloadsOf, holds := map[*tenant]int{}, map[*tenant]int{}, map[*tenant]int{}, map[*tenant]int{}
+	used := map[*tenant]usage{}
 	for id, j := range c.byID {
 		if j.ID != id || j.ended {
 			return fmt.Errorf("job %v is filed under %v, ended: %t", j.ID, id, j.ended)
@@ -73,6 +74,14 @@ func (c *Core) checkJobs() error {
 			}
 			if t.state != done {
 				left++
+			}
+			if levelOf[t.state] > idle {
+				use := used[j.tenant]
+				use.enters(t)
+				used[j.tenant] = use
+			}
+			if t.state == held {
+				holds[j.tenant]++
 			}
 			if (t.attempt != nil) != (t.state == riding || t.state == enqueued || t.state == bound || t.state == adrift) {
 				return fmt.Errorf("job %v, task %d: state %d, with an attempt: %t", id, t.spec.Index, t.state, t.attempt != nil)
@@ -145,6 +154,13 @@ func (c *Core) checkJobs() error {
 		}
 	}
 	for name, t := range c.tenants {
+		use := used[t]
+		if use.most = t.used.most; use != t.used {
+			return fmt.Errorf("tenant %q uses %+v, %+v is counted", name, use, t.used)
+		}
+		if n := t.held.Len(); n != holds[t] || n > 0 && (!slices.Contains(c.holding, t) || c.fits(t.held.Min())) {
+			return fmt.Errorf("tenant %q: %d tasks are held, %d counted; the first may go on: %t", name, holds[t], n, n > 0 && c.fits(t.held.Min()))
+		}
 		if t.name != name || t.jobs != jobsOf[t] || t.pending != pendingOf[t] || t.payloads != payloadsOf[t] || t.jobs == 0 {
 			return fmt.Errorf("tenant %q has %d jobs, %d tasks pending and %d bytes of payloads, %d, %d and %d are counted",
 				name, jobsOf[t], pendingOf[t], payloadsOf[t], t.jobs, t.pending, t.payloads)

@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
 	"github.com/phoebe-sched/phoebe/frontend/place"
+	"github.com/phoebe-sched/phoebe/frontend/tenants"
 	"github.com/phoebe-sched/phoebe/frontend/view"
 	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/probe/list"
@@ -32,6 +34,7 @@ func New(cfg Config, rng *rand.Rand) *Core {
 			byID:     map[probe.JobID]*job{},
 			tenants:  map[string]*tenant{},
 			paced:    map[string]time.Time{},
+			shares:   tenants.NewShares(),
 			users:    map[*view.Set]list.List[*group]{},
 			unserved: map[waiters][]*job{},
 		}},
@@ -95,6 +98,8 @@ func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
 		c.view.Busy(ev.Message, ev.Share)
 	case Terms:
 		c.setTerms(ev.File)
+	case Others:
+		c.others(&ev, now)
 	case Wake:
 		acts = c.wake(now, acts)
 	default:
@@ -226,6 +231,7 @@ func (c *Core) submit(spec *Job, now time.Time, acts []Action) []Action {
 			if c.block(g) {
 				continue
 			}
+			c.hold(g)
 			if g.path == estimate.Estimation {
 				c.estimateAll(g)
 			}
@@ -357,3 +363,34 @@ func (c *Core) Status(key Worker) (WorkerStatus, bool) {
 	s.View = c.view.Server(w.Worker, s.Reservations+s.Attempts)
 	return s, true
 }
+
+// TenantStatus is what a frontend has of a tenant, for people. Amounts are in thousandths of slots, and those of the
+// tenant's own jobs, without tenants below it.
+type TenantStatus struct {
+	Path             string
+	Use, Spare, Want int64
+	May              tenants.May
+	Waiting          int64 // of what is wanted, what is not at a worker
+	Held             int   // tasks of these that may not be yet
+	Pending          int   // tasks, with those of tenants below
+}
+
+// Tenants is what there is of tenants with jobs, and of those above them, the one that wants most first, at most so many.
+func (c *Core) Tenants(most int) []TenantStatus {
+	list := make([]TenantStatus, 0, len(c.tenants))
+	for name, t := range c.tenants {
+		u := &t.used
+		list = append(list, TenantStatus{
+			Path: name, Use: u.at[placed], Spare: u.spare, Want: u.at[wanted], Waiting: u.at[wanted] - u.at[placed], Held: t.held.Len(), Pending: t.pending,
+		})
+	}
+	slices.SortFunc(list, func(a, b TenantStatus) int { return cmp.Or(cmp.Compare(b.Want, a.Want), cmp.Compare(a.Path, b.Path)) })
+	list = list[:min(len(list), most)]
+	for i := range list {
+		list[i].May = c.shares.Of(list[i].Path)
+	}
+	return list
+}
+
+// Needs is what other frontends are to be told since the last Others.
+func (c *Core) Needs() []tenants.Need { return c.needs }

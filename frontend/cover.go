@@ -4,6 +4,9 @@ import "time"
 
 // plan gives the jobs that want something the places that their waiting tasks are worth.
 func (c *planner) plan(now time.Time, acts []Action) []Action {
+	if len(c.holding) > 0 {
+		c.letGo()
+	}
 	if len(c.wants) > 0 {
 		for _, j := range c.wanting() {
 			acts = c.cover(j, j.taken(), now, acts)

@@ -84,6 +84,14 @@ type Busy struct {
 // Terms: what tenants may have from now on.
 type Terms struct{ *tenants.File }
 
+// Others: which frontends there are, and what the others have told that they need of tenants. It comes once a second, also if
+// there are none, and Needs is what they are to be told then. What it has is not to be written to.
+type Others struct {
+	Self    string
+	Members []string
+	Needs   map[string][]tenants.Need // by frontend
+}
+
 // Wake: the time that NextWake named has come.
 type Wake struct{}
 
@@ -101,6 +109,7 @@ func (Cancel) event()      {}
 func (Leave) event()       {}
 func (Busy) event()        {}
 func (Terms) event()       {}
+func (Others) event()      {}
 func (Wake) event()        {}
 func (CancelTasks) event() {}
 

@@ -98,8 +98,11 @@ func (c *Core) explain(j *job, task int) []Decision {
 			continue
 		}
 		d := Decision{Job: j.ID, Task: t.spec.Index, Path: g.path, Why: g.why, Choice: estimate.Decision{Chosen: -1}}
-		if task >= 0 || t.state == blocked {
+		if task >= 0 || t.state == blocked || t.state == held {
 			d.Outcome = stateText[t.state]
+		}
+		if t.state == held {
+			d.Budget = c.heldBy(t)
 		}
 		if a := t.attempt; a != nil && task >= 0 {
 			d.Attempt, d.Worker = a.id, a.w.Welcome().Worker

@@ -24,6 +24,7 @@ const (
 	waiting  taskState = iota // for a place's turn
 	matching                  // for a worker to be matched with (estimation)
 	blocked                   // for the stages before its own
+	held                      // for what its tenant may use
 	probing                   // for the queue lengths it was sampled by (early binding)
 	riding                    // with a reservation, to be started if there is room
 	enqueued                  // at a worker, bound early
@@ -35,15 +36,16 @@ const (
 
 // moves is every legal change of a task. A pair missing here is our bug, not bad input.
 var moves = [...][]taskState{
-	waiting:  {matching, blocked, probing, riding, enqueued, bound, claiming, done},
+	waiting:  {matching, blocked, held, probing, riding, enqueued, bound, claiming, done},
 	matching: {enqueued, done},
-	blocked:  {waiting, matching, done},
+	blocked:  {waiting, matching, held, done},
+	held:     {waiting, matching, done},
 	probing:  {waiting, enqueued, done},
 	riding:   {waiting, bound, adrift, done},
 	enqueued: {waiting, matching, bound, adrift, done},
 	bound:    {waiting, matching, blocked, adrift, done},
 	adrift:   {waiting, matching, blocked, bound, done},
-	claiming: {waiting, matching, blocked, bound, done},
+	claiming: {waiting, matching, blocked, held, bound, done},
 	done:     {},
 }
 
@@ -117,6 +119,8 @@ type task struct {
 	long     *longTask    // once it was to be placed by estimation
 	near     *nearTask    // once it was to be sampled near its inputs
 	node     list.Node[*task]
+	pos      int  // among those of its tenant that are held
+	spare    bool // it is at a worker, and not covered by tokens
 
 	sampledAt, readyAt, boundAt time.Time
 	expected                    time.Duration // run of its attempt; 0: not known
@@ -124,6 +128,14 @@ type task struct {
 
 // Links makes it an item of lists.
 func (t *task) Links() *list.Node[*task] { return &t.node }
+
+// Before orders tasks that are held: by priority, then by job.
+func (t *task) Before(u *task) bool {
+	i, j := t.group.job, u.group.job
+	return cmp.Or(cmp.Compare(j.Priority, i.Priority), compareJobs(i, j), cmp.Compare(t.spec.Index, u.spec.Index)) < 0
+}
+
+func (t *task) Pos() *int { return &t.pos }
 
 // group is the tasks of a job that demand the same of a worker.
 type group struct {
@@ -177,12 +189,33 @@ type tenant struct {
 	pending  int             // tasks without an outcome, of these
 	payloads int             // bytes, of these
 	hungry   list.List[*job] // its jobs with waiting tasks, in order of submission
+	used     usage           // by its own jobs
+	held     pq.Heap[*task]  // of these
 
 	node list.Node[*tenant] // among those with hungry jobs
 }
 
 // Links makes it an item of lists.
 func (t *tenant) Links() *list.Node[*tenant] { return &t.node }
+
+// level is how far a task has come in what its tenant may use.
+type level uint8
+
+const (
+	idle   level = iota // it can not run yet, or it is over
+	wanted              // it could run
+	let                 // it may
+	placed              // it is at a worker
+	levels
+)
+
+// usage is what tasks of a tenant's own jobs take, in thousandths of slots.
+type usage struct {
+	at    [levels]int64 // by level, with those above; at[idle] is 0
+	long  int64         // of those let, by tasks that are placed by estimation
+	spare int64         // of those placed, by tasks that were not covered by tokens
+	most  int64         // by the largest of its tasks so far
+}
 
 // stage is a Stage under way.
 type stage struct {

@@ -13,26 +13,27 @@ import (
 
 // Every state with every other: x is legal, anything else panics.
 func TestMoves(t *testing.T) {
-	states := []taskState{waiting, matching, blocked, probing, riding, enqueued, bound, adrift, claiming, done}
+	states := []taskState{waiting, matching, blocked, held, probing, riding, enqueued, bound, adrift, claiming, done}
 	table := map[taskState]string{
-		// to:     w m k p r e b a c d
-		waiting:  ". x x x x x x . x x",
-		matching: ". . . . . x . . . x",
-		blocked:  "x x . . . . . . . x",
-		probing:  "x . . . . x . . . x",
-		riding:   "x . . . . . x x . x",
-		enqueued: "x x . . . . x x . x",
-		bound:    "x x x . . . . x . x",
-		adrift:   "x x x . . . x . . x",
-		claiming: "x x x . . . x . . x",
-		done:     ". . . . . . . . . .",
+		// to:     w m k h p r e b a c d
+		waiting:  ". x x x x x x x . x x",
+		matching: ". . . . . . x . . . x",
+		blocked:  "x x . x . . . . . . x",
+		held:     "x x . . . . . . . . x",
+		probing:  "x . . . . . x . . . x",
+		riding:   "x . . . . . . x x . x",
+		enqueued: "x x . . . . . x x . x",
+		bound:    "x x x . . . . . x . x",
+		adrift:   "x x x . . . . x . . x",
+		claiming: "x x x x . . . x . . x",
+		done:     ". . . . . . . . . . .",
 	}
 	if len(table) != len(moves) || len(states) != len(moves) {
 		t.Fatalf("%d states in the table, %d in moves", len(table), len(moves))
 	}
 	legal := func(from, to taskState) (ok bool) {
 		defer func() { ok = recover() == nil }()
-		task := &task{spec: &Task{}, group: &group{job: &job{}}, state: from}
+		task := &task{spec: &Task{}, group: &group{job: &job{tenant: &tenant{}}}, state: from}
 		task.move(to)
 		return task.state == to
 	}

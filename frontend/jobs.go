@@ -28,6 +28,9 @@ type jobs struct {
 	staging []*job // jobs with stages of which one has ended or failed in this step
 
 	terms   *tenants.File      // what tenants may have; nil: nothing is said of that
+	shares  *tenants.Shares    // how much of that this frontend may have
+	needs   []tenants.Need     // what others are to be told of that
+	holding []*tenant          // those with tasks that are held, and some that have none any more
 	tenants map[string]*tenant // by path: those with jobs, and those above them
 	hungry  hungry
 

@@ -109,13 +109,14 @@ func (c *ledger) commitLong(x *longTask, w *worker, choice *estimate.Decision, n
 		}
 	}
 	c.Stats.Enqueued++
+	budget := c.cover(x.task)
 	acts = c.enqueue(x.task, w, now, acts)
 	a, short := x.task.attempt, x.run < x.spec.LongFrom
 	c.view.Expect(w.Worker, view.Promise{Attempt: a.id, Res: a.res, Demand: x.spec.Demand, Short: short, Run: x.run})
 	if known {
 		c.view.Fill(w.Worker, x.spec.Demand, short, x.run)
 	}
-	c.decided(x, choice, w, now)
+	c.decided(x, choice, w, now).Budget = budget
 	return acts
 }
 

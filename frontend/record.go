@@ -28,6 +28,7 @@ type Decision struct {
 	Waited  time.Duration     // until it started there; 0 if that is not known
 	Ran     time.Duration
 	Usage   probe.Usage
+	Budget  string   // whether it was covered by its tenant's tokens, or what of its tenant's it waits for; "": neither is limited
 	Samples []Sample // of a sampled task, and of others of its group; those that are remembered
 
 	Near  []Site        // of a sampled task with inputs: where these are, nearest first, and at last anywhere
@@ -280,6 +281,6 @@ func (ds *decisions) sample(s sampled) {
 }
 
 var stateText = [...]string{
-	waiting: "waits", matching: "waits to be placed", blocked: "waits for other stages", probing: "waits for queue lengths", riding: "sent along with a reservation",
+	waiting: "waits", matching: "waits to be placed", blocked: "waits for other stages", held: "waits until its tenant uses less", probing: "waits for queue lengths", riding: "sent along with a reservation",
 	enqueued: "sent", bound: "runs", adrift: "its link is broken", claiming: "is being claimed", done: "has ended",
 }

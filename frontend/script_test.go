@@ -31,7 +31,9 @@ import (
 //	submit x tasks=3 policy=...    3 tasks alike; 1.hosts=h1 is for task 1 only; once: may start only once
 //	... gen=2 age=5s               its client has turned to two frontends before, first 5 s ago; resubmitted: gen=1 age=1s
 //	delivered a1, dropped a1       the outcome of a1 is at its client; nobody knows whether it is
-//	terms *:2:0 a/b:0:9:5          what tenants may have: tokens, tasks pending, and jobs in a second
+//	terms *:2:0 a/b:0:9:5:4        what tenants may have: tokens, tasks pending, jobs in a second, and slots
+//	others f1:a:2:5 f2             the other frontends, and that f1 uses 2 slots of tenant a, and wants 5
+//	state -> a=2+1/9               it uses 2 slots, 1 more that is not covered by tokens, and wants 9
 //	cancel-tasks x 0 2             these tasks are not wanted any more
 //	busy message=10us share=0.9    what messages cost; may-wait: up to LingerFor, for others
 //	w1 up old                      it is of version 0.1.0
@@ -81,11 +83,24 @@ func termsOf(l *script.Line) *tenants.File {
 		for i, text := range parts[1:] {
 			n, err := strconv.Atoi(text)
 			l.Fail(err)
-			*[]*int{&e.Tokens, &e.Queue, &e.Rate}[i] = n
+			*[]*int{&e.Tokens, &e.Queue, &e.Rate, &e.Max}[i] = n
 		}
 		all = append(all, e)
 	}
 	return tenants.New(1, nil, all)
+}
+
+func othersOf(l *script.Line) Others {
+	ev := Others{Self: "f0", Needs: map[string][]tenants.Need{}}
+	for l.Left() > 0 {
+		parts := strings.Split(l.Word(), ":")
+		name := parts[0]
+		if ev.Members = append(ev.Members, name); len(parts) == 4 {
+			use := int64(l.Int(parts[2])) * tenants.Slot
+			ev.Needs[name] = []tenants.Need{{Path: parts[1], Use: use, Want: int64(l.Int(parts[3])) * tenants.Slot, Most: tenants.Slot, May: tenants.May{Regular: use, All: use}}}
+		}
+	}
+	return ev
 }
 
 func showWeights(ws []uint32) string {
@@ -103,6 +118,8 @@ func (s *story) event(l *script.Line) Event {
 		return Leave{}
 	case "terms":
 		return Terms{termsOf(l)}
+	case "others":
+		return othersOf(l)
 	case "busy":
 		return Busy{Message: l.Duration("message"), Share: l.Float("share")}
 	case "cancel":
@@ -723,6 +740,11 @@ func (s *story) state() string {
 	add("acks", acks)
 	add("idle", len(c.view.Idle()))
 	add("held", c.view.Held())
+	for _, t := range c.Tenants(9) {
+		if t.Held > 0 || t.Spare > 0 {
+			words = append(words, fmt.Sprintf("%s=%s+%s/%s", t.Path, slots(t.Use-t.Spare), slots(t.Spare), slots(t.Want)))
+		}
+	}
 	if len(words) == 0 {
 		return "nothing"
 	}

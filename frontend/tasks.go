@@ -7,6 +7,7 @@ import (
 
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
 	"github.com/phoebe-sched/phoebe/frontend/place"
+	"github.com/phoebe-sched/phoebe/frontend/tenants"
 )
 
 // move changes a task's state, which must be legal, and with it the queue and the counts that tell of it. Of tasks that
@@ -33,10 +34,15 @@ func (t *task) move(to taskState) {
 		if g.lone {
 			j.lone--
 		}
+	case held:
+		j.tenant.held.Remove(t)
+	}
+	if a, b := levelOf[from], levelOf[to]; a != b {
+		j.tenant.used.moved(t, a, b)
 	}
 	switch t.state = to; to {
 	case waiting:
-		if from == blocked || from == claiming {
+		if from == blocked || from == held || from == claiming {
 			g.queue.Push(t)
 		} else {
 			g.queue.PushFront(t)
@@ -56,6 +62,8 @@ func (t *task) move(to taskState) {
 		if g.lone {
 			j.lone++
 		}
+	case held:
+		j.tenant.held.Push(t)
 	case done:
 		j.left--
 	}
@@ -71,12 +79,52 @@ func (c *jobs) await(t *task) {
 	if len(j.stages) > 0 && j.stages[t.group.number].passes {
 		t.weigh()
 	}
-	switch {
-	case t.group.path == estimate.Estimation:
+	if c.holds(t) {
+		c.keep(t)
+		return
+	}
+	c.run(t)
+}
+
+// run lets a task wait for a batch to be matched, or for a place's turn.
+func (c *jobs) run(t *task) {
+	if t.group.path == estimate.Estimation {
 		c.estimated(t)
-	default:
+	} else {
 		t.move(waiting)
 	}
+}
+
+// hold lets all tasks of a group that has just come wait for what its tenant may use, if there is any limit to that.
+func (c *jobs) hold(g *group) {
+	may := c.shares.Of(g.job.tenant.name)
+	if may.All == tenants.Unlimited && (g.path != estimate.Estimation || may.Regular == tenants.Unlimited) {
+		return
+	}
+	for g.queue.Len() > 0 {
+		c.keep(g.queue.First())
+	}
+}
+
+// keep lets a task wait until its tenant may use what it takes.
+func (c *jobs) keep(t *task) {
+	t.move(held)
+	of := t.group.job.tenant
+	if of.held.Len() == 1 {
+		c.holding = append(c.holding, of)
+	}
+}
+
+// letGo lets held tasks run, as far as their tenants may use what they take.
+func (c *jobs) letGo() {
+	c.holding = slices.DeleteFunc(c.holding, func(of *tenant) bool {
+		for of.held.Len() > 0 && c.fits(of.held.Min()) {
+			t := of.held.Min()
+			c.run(t)
+			c.want(t.group)
+		}
+		return of.held.Len() == 0
+	})
 }
 
 // probe lets a task wait for the queue lengths that it is to be bound by.
@@ -260,8 +308,8 @@ func (c *jobs) remembered(t *task) *Decision {
 }
 
 // decided remembers a decision on x: that it goes to w, or nowhere. One that found no place again takes the place
-// of the one before.
-func (c *jobs) decided(x *longTask, choice *estimate.Decision, w *worker, now time.Time) {
+// of the one before. It returns what is remembered.
+func (c *jobs) decided(x *longTask, choice *estimate.Decision, w *worker, now time.Time) *Decision {
 	ds, j := &c.log.long, x.task.group.job
 	d := ds.get(x.decision)
 	if d == nil || d.Worker != "" {
@@ -274,4 +322,5 @@ func (c *jobs) decided(x *longTask, choice *estimate.Decision, w *worker, now ti
 	if w != nil {
 		d.Attempt, d.Worker, d.Outcome = x.task.attempt.id, w.Welcome().Worker, "sent"
 	}
+	return d
 }

@@ -69,15 +69,14 @@ type told struct {
 }
 
 // NewShares is for a frontend that is alone.
-func NewShares(me string) *Shares {
-	return &Shares{me: me, last: []string{me}, may: map[string]May{}}
-}
+func NewShares() *Shares { return &Shares{last: []string{""}, may: map[string]May{}} }
 
-// Tell takes in which frontends there are, what they have told, and what this one has, and returns what it has to tell. Who is
+// Tell takes in what this frontend is called, which frontends there are, what they have told, and what this one has, and returns what it has to tell. Who is
 // left with fewer than half of those that there were is cut off: it may have no more than it had, until others are back, or
 // that has lasted for ForgetAfter.
-func (s *Shares) Tell(now time.Time, members []string, needs map[string][]Need, own []Own) []Need {
-	there := append(slices.Clone(members), s.me)
+func (s *Shares) Tell(now time.Time, me string, members []string, needs map[string][]Need, own []Own) []Need {
+	s.me = me
+	there := append(slices.Clone(members), me)
 	slices.Sort(there)
 	there = slices.Compact(there)
 	s.turn = now.UnixNano() / int64(turnFor)

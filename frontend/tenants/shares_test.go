@@ -87,7 +87,7 @@ func newFleet(file *File, n int) *fleet {
 	for i := range n {
 		name := fmt.Sprint("f", i)
 		f.names = append(f.names, name)
-		f.shares[name] = NewShares(name)
+		f.shares[name] = NewShares()
 		f.shares[name].Hold(file)
 		f.wants[name], f.has[name] = map[string]int64{}, map[string]May{}
 	}
@@ -117,7 +117,7 @@ func (f *fleet) tell(name string, members []string) {
 	for _, m := range members {
 		told[m] = f.told[m]
 	}
-	f.told[name] = f.shares[name].Tell(f.now, members, told, own)
+	f.told[name] = f.shares[name].Tell(f.now, name, members, told, own)
 	f.start(name)
 }
 
@@ -283,7 +283,7 @@ func TestSharesCutOff(t *testing.T) {
 
 // Without a file all is regular, and nothing is bounded.
 func TestSharesNoFile(t *testing.T) {
-	s := NewShares("f")
+	s := NewShares()
 	if s.Of("a") != (May{Unlimited, Unlimited}) {
 		t.Error(s.Of("a"))
 	}

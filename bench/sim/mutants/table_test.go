@@ -392,6 +392,26 @@ var table = []mutant{
 		"for t := c.nearest(j.Tenant);", "for t := c.tenants[j.Tenant];",
 	},
 	{
+		"a tenant uses no more than its maximum", "frontend/budget.go",
+		"of.used.at[let]+n > may.All", "false",
+	},
+	{
+		"a tenant has so much that its tokens do not cover", "frontend/budget.go",
+		"of.used.long+n <= (1+maxSpare)*may.Regular", "true",
+	},
+	{
+		"tokens cover as much as they are", "frontend/budget.go",
+		"t.spare = has+n > may.Regular", "t.spare = false",
+	},
+	{
+		"tokens that a task has come back when it ends", "frontend/budget.go",
+		"t.spare = false\n\t\tu.spare -= n", "u.spare -= n",
+	},
+	{
+		"what ends lets go what is held", "frontend/cover.go",
+		"if len(c.holding) > 0 {", "if false {",
+	},
+	{
 		"workers are told what tenants weigh", "frontend/places.go",
 		"if m.Weights = j.tenant.weights; g.estimate == 0 {", "if g.estimate == 0 {",
 	},
@@ -526,11 +546,11 @@ var table = []mutant{
 	},
 	{
 		"tasks that were given out before go first", "frontend/tasks.go",
-		"if from == blocked || from == claiming {", "if true {",
+		"if from == blocked || from == held || from == claiming {", "if true {",
 	},
 	{
 		"tasks that have waited for others go last", "frontend/tasks.go",
-		"if from == blocked || from == claiming {", "if false {",
+		"if from == blocked || from == held || from == claiming {", "if false {",
 	},
 	{
 		"a sample that is forgotten has no fates", "frontend/record.go",

@@ -1,0 +1,107 @@
+package frontend
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend/estimate"
+	"github.com/phoebe-sched/phoebe/frontend/tenants"
+)
+
+var levelOf = [...]level{
+	blocked: idle, done: idle, held: wanted, claiming: wanted, waiting: let, matching: let, probing: let,
+	riding: placed, enqueued: placed, bound: placed, adrift: placed,
+}
+
+func (t *task) takes() int64 { return max(int64(t.spec.Demand.CPU), 1) }
+
+// enters counts a task that has just come, and moved one that goes from a state to another.
+func (u *usage) enters(t *task) {
+	u.most = max(u.most, t.takes())
+	u.moved(t, idle, levelOf[t.state])
+}
+
+func (u *usage) moved(t *task, from, to level) {
+	n := t.takes()
+	for l := from; l > to; l-- {
+		u.at[l] -= n
+	}
+	for l := from + 1; l <= to; l++ {
+		u.at[l] += n
+	}
+	if estimated := t.group.path == estimate.Estimation; estimated && from >= let && to < let {
+		u.long -= n
+	} else if estimated && from < let && to >= let {
+		u.long += n
+	}
+	switch {
+	case !t.spare:
+	case to == placed:
+		u.spare += n
+	case from == placed:
+		t.spare = false
+		u.spare -= n
+	}
+}
+
+// maxSpare is how many times what is covered by tokens a tenant may have besides.
+const maxSpare = 2
+
+// fits reports whether its tenant may use what a task that can run takes. What it takes of a maximum counts from now on, so
+// it is never exceeded. One task of it is let go on even where there are no tokens, and so is one that was accepted
+// when it might take more than it may now.
+func (c *jobs) fits(t *task) bool {
+	of, n := t.group.job.tenant, t.takes()
+	may := c.shares.Of(of.name)
+	if of.used.at[let]+n > may.All && (n <= c.terms.Bound(of.name) || of.used.at[let] > 0) {
+		return false
+	}
+	return t.group.path != estimate.Estimation || of.used.long == 0 || of.used.long+n <= (1+maxSpare)*may.Regular
+}
+
+// holds reports whether a task that can run from now on has to wait for what its tenant may use.
+func (c *jobs) holds(t *task) bool {
+	return levelOf[t.state] < let && (!c.fits(t) || t.group.job.tenant.held.Len() > 0)
+}
+
+// cover notes whether a task that is bound to a worker now, by estimation, is covered by its tenant's tokens. It says what
+// that is to be known by, or "" if there are no tokens.
+func (c *jobs) cover(t *task) string {
+	of := t.group.job.tenant
+	may := c.shares.Of(of.name)
+	if may.Regular == tenants.Unlimited {
+		return ""
+	}
+	n, has := t.takes(), of.used.at[placed]-of.used.spare
+	is := "covered"
+	if t.spare = has+n > may.Regular; t.spare {
+		is = "not covered"
+	}
+	return fmt.Sprintf("%s by tokens: tenant %q has %s of the %s slots that it may have here", is, of.name, slots(has), slots(may.Regular))
+}
+
+// heldBy says what a held task waits for.
+func (c *jobs) heldBy(t *task) string {
+	of := t.group.job.tenant
+	may := c.shares.Of(of.name)
+	if of.used.at[let]+t.takes() > may.All {
+		return fmt.Sprintf("held: tenant %q has %s of the %s slots of its maximum that it may have here", of.name, slots(of.used.at[let]), slots(may.All))
+	}
+	return fmt.Sprintf("held: long tasks of tenant %q have %s slots, and it may have %s by its tokens here, and %d times as many besides", of.name, slots(of.used.long), slots(may.Regular), maxSpare)
+}
+
+func slots(n int64) string { return fmt.Sprintf("%.4g", float64(n)/float64(tenants.Slot)) }
+
+// others takes in what other frontends need.
+func (c *jobs) others(ev *Others, now time.Time) {
+	var own []tenants.Own
+	for _, name := range slices.Sorted(maps.Keys(c.tenants)) {
+		if t := c.tenants[name]; t.used.at[wanted] > 0 {
+			u := &t.used
+			own = append(own, tenants.Own{Path: name, Use: u.at[placed], Want: u.at[wanted], Most: u.most, Has: tenants.May{Regular: u.at[placed] - u.spare, All: u.at[let]}})
+		}
+	}
+	c.needs = c.shares.Tell(now, ev.Self, ev.Members, ev.Needs, own)
+}
