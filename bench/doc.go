@@ -26,7 +26,7 @@
 //	warnings        that others have disturbed the figures
 //	cut_short       why there is less than was asked for
 //	runs            every repeat of every policy at every load on every cluster:
-//	  cluster         embedded, processes or running (one that was there)
+//	  cluster         embedded, processes, running (one that was there), A or B
 //	  policy workload load slots repeat (from 1) seed
 //	  started_s       from when the first run began
 //	  jobs tasks      answered in full, and their tasks
@@ -51,6 +51,12 @@
 //	                jobs tasks errors refused retries; then, of each figure of a run:
 //	  median          over so many repeats
 //	  low high        between which its true median lies with this confidence, by order statistics: see Spread
+//	comparisons     of two fleets that had the same jobs by turns (clusters A and B above; load is that of both):
+//	  policy workload load repeat
+//	  pairs           jobs that both have answered in full
+//	  a_ms b_ms       p50 p99 of their responses
+//	  pair            B's response over A's, the median over the pairs: ratio low high (95 % confidence)
+//	  p50 p99         the same of B's quantile over A's, by resampling pairs
 //	noop_runs       of jobs that do nothing, every repeat on every cluster: cluster repeat cpu, and
 //	  rtt_us          p50 p99 of a one-task job, one after the other
 //	  floor_us        p50 p99 of the relayed echo in turns with them: see Floor

@@ -27,14 +27,16 @@ func WriteHTML(w io.Writer, doc *Document) error {
 
 // reportPage is what the template shows.
 type reportPage struct {
-	Doc      *Document
-	Facts    []fact
-	Legend   []legendItem
-	Phases   []legendItem
-	Sections []section
-	Loads    []loadSection
-	NoopNote string
-	Noop     grid
+	Doc          *Document
+	Facts        []fact
+	Legend       []legendItem
+	Phases       []legendItem
+	Sections     []section
+	Loads        []loadSection
+	NoopNote     string
+	Compared     grid
+	ComparedNote string
+	Noop         grid
 }
 
 type legendItem struct{ Name, Class string }
@@ -63,7 +65,7 @@ type namedPlot struct {
 }
 
 func page(doc *Document) reportPage {
-	p := reportPage{Doc: doc, Facts: doc.facts()}
+	p := reportPage{Doc: doc, Facts: doc.facts(), Compared: comparisonGrid(doc.Comparisons), ComparedNote: comparisonNote}
 	groups := groupRuns(doc.Runs)
 	all := slices.Concat(groups...)
 	classes := make(map[string]string) // of policies, the same in every plot

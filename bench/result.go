@@ -68,6 +68,8 @@ type Document struct {
 	CutShort string    `json:"cut_short,omitempty"` // why there is less than was asked for
 	Runs     []Run     `json:"runs"`
 	NoopRuns []NoopRun `json:"noop_runs,omitempty"`
+
+	Comparisons []Comparison `json:"comparisons,omitempty"`
 }
 
 // Meta says where the numbers come from.
@@ -138,7 +140,7 @@ const (
 // Run is one workload at one load under one policy, once. Jobs count by their intended send time: those of the
 // warm-up and those after the measured time load the cluster and are not counted.
 type Run struct {
-	Cluster  string  `json:"cluster"` // Embedded or Processes, with ByTLS or without, or Running
+	Cluster  string  `json:"cluster"` // Embedded or Processes, with ByTLS or without, Running, FleetA or FleetB
 	Policy   string  `json:"policy"`
 	Workload string  `json:"workload"`
 	Load     float64 `json:"load"` // share of the slots that is asked for
@@ -259,7 +261,7 @@ func (d *Document) Warnings() []string {
 	var worst CPUUse
 	look := func(cluster string, use CPUUse) {
 		of++
-		running = running || cluster == Running
+		running = running || cluster == Running || cluster == FleetA
 		if use.Busy(d.Meta.Machine.CPUs) == "" {
 			return
 		}

@@ -43,6 +43,10 @@ func WriteTable(w io.Writer, doc *Document) error {
 			}
 		}
 	}
+	if len(doc.Comparisons) > 0 {
+		fmt.Fprintf(&b, "\n%s\n", comparisonNote)
+		comparisonGrid(doc.Comparisons).write(&b)
+	}
 	if noop := summarizeNoop(doc.NoopRuns); len(noop) > 0 {
 		b.WriteByte('\n')
 		if note := noop[0].note(); note != "" {

@@ -24,7 +24,9 @@ import (
 type Options struct {
 	// Connect are the frontends of a running cluster. If there are none, clusters of so many parts are started: each
 	// measurement has one of its own.
-	Connect                   []string
+	Connect []string
+	// Against are two fleets of frontends, each by its addresses, which get the same jobs by turns. They have the same workers.
+	Against                   [][]string
 	Secret                    string
 	TLSDir                    string // keys of all parts; "": in plain
 	Plain                     bool   // with TLSDir, clusters that are started are measured without it, too, in turns
@@ -74,6 +76,9 @@ func (o *Options) Validate() error {
 
 // clusters are those that are measured.
 func (o *Options) clusters() []string {
+	if len(o.Against) > 0 {
+		return []string{bench.FleetA}
+	}
 	if len(o.Connect) > 0 {
 		return []string{bench.Running}
 	}
@@ -98,6 +103,7 @@ func (o *Options) clusters() []string {
 // target is the cluster that is driven.
 type target struct {
 	client    *client.Client
+	workers   []string   // that were there before and are linked to its frontends
 	parts     *processes // nil: none that this process has started
 	slots     int
 	closeFunc func() error
@@ -109,10 +115,13 @@ func (o *Options) open(ctx context.Context, cluster string) (*target, error) {
 	addrs := o.Connect
 	kind, sealed := strings.CutSuffix(cluster, bench.ByTLS)
 	tlsDir := ""
-	if sealed || kind == bench.Running {
+	there := len(o.Connect)+len(o.Against) > 0
+	if sealed || there {
 		tlsDir = o.TLSDir
 	}
 	switch kind {
+	case bench.FleetA, bench.FleetB:
+		addrs = o.Against[slices.Index(fleets, kind)]
 	case bench.Embedded:
 		c, err := local.Start(local.Config{Frontends: o.Frontends, Workers: o.Workers, Slots: o.Slots, Secret: o.Secret, TLSDir: tlsDir})
 		if err != nil {
@@ -132,7 +141,7 @@ func (o *Options) open(ctx context.Context, cluster string) (*target, error) {
 	if err != nil {
 		return nil, errors.Join(err, t.closeFunc())
 	}
-	if cluster == bench.Running {
+	if there {
 		st, err := t.client.Cluster(ctx)
 		if err != nil {
 			return nil, errors.Join(err, t.close())
@@ -141,6 +150,7 @@ func (o *Options) open(ctx context.Context, cluster string) (*target, error) {
 		for _, w := range st.Workers {
 			if w.State == "up" {
 				t.slots += int(w.Capacity.CPU) / 1000
+				t.workers = append(t.workers, w.Name)
 			}
 		}
 		if t.slots == 0 {
@@ -150,11 +160,52 @@ func (o *Options) open(ctx context.Context, cluster string) (*target, error) {
 	return t, nil
 }
 
+var fleets = []string{bench.FleetA, bench.FleetB}
+
+// openAll opens all that is driven in one run: a cluster, or two fleets of frontends.
+func (o *Options) openAll(ctx context.Context, cluster string) (all []*target, err error) {
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, closeAll(all))
+		}
+	}()
+	names := []string{cluster}
+	if len(o.Against) > 0 {
+		names = fleets
+	}
+	for _, name := range names {
+		t, err := o.open(ctx, name)
+		if err != nil {
+			return all, err
+		}
+		all = append(all, t)
+		slices.Sort(t.workers)
+		if first := all[0]; !slices.Equal(t.workers, first.workers) {
+			return all, fmt.Errorf("%s is linked to the workers %v, %s to %v: they must be the same", fleets[0], first.workers, name, t.workers)
+		}
+	}
+	return all, nil
+}
+
+func closeAll(all []*target) error {
+	var errs []error
+	for _, t := range all {
+		errs = append(errs, t.close())
+	}
+	return errors.Join(errs...)
+}
+
 func (t *target) close() error { return errors.Join(t.client.Close(), t.closeFunc()) }
 
 // settings describe the clusters.
 func (o *Options) settings() []string {
 	var lines []string
+	for i, addrs := range o.Against {
+		lines = append(lines, fmt.Sprintf("%s: frontends at %s", fleets[i], strings.Join(addrs, ", ")))
+	}
+	if len(lines) > 0 {
+		return append(lines, "each has half of the jobs, and so have its ideal and omniscient")
+	}
 	for _, cluster := range o.clusters() {
 		parts := fmt.Sprintf("%d frontends, %d workers of %d slots", o.Frontends, o.Workers, o.Slots)
 		kind, sealed := strings.CutSuffix(cluster, bench.ByTLS)
@@ -199,9 +250,15 @@ func Run(ctx context.Context, o Options, progress *bench.Progress) (*bench.Docum
 					opts := bench.RunOptions{
 						Cluster: cluster, Policy: policy, Load: load, Repeat: repeat + 1, Seed: o.Seed + uint64(repeat), Started: time.Since(begin),
 					}
-					run, settings, err := o.once(ctx, opts, progress)
-					if run.Jobs+run.Errors > 0 || err == nil {
-						doc.Runs = append(doc.Runs, run)
+					recs, use, settings, err := o.once(ctx, opts, progress)
+					for _, rec := range recs {
+						if run := rec.Run(); run.Jobs+run.Errors > 0 || err == nil {
+							run.CPU = use
+							doc.Runs = append(doc.Runs, run)
+						}
+					}
+					if len(recs) > 1 {
+						doc.Comparisons = append(doc.Comparisons, bench.Compare(recs[0], recs[1]))
 					}
 					if err != nil {
 						return doc, err
@@ -218,27 +275,35 @@ func Run(ctx context.Context, o Options, progress *bench.Progress) (*bench.Docum
 	return doc, nil
 }
 
-// once makes one run on a cluster of its own.
-func (o *Options) once(ctx context.Context, opts bench.RunOptions, progress *bench.Progress) (run bench.Run, settings []string, err error) {
-	t, err := o.open(ctx, opts.Cluster)
+// once makes one run on a cluster of its own. There is a recorder for each that was driven.
+func (o *Options) once(ctx context.Context, opts bench.RunOptions, progress *bench.Progress) (recs []*bench.Recorder, use bench.CPUUse, settings []string, err error) {
+	all, err := o.openAll(ctx, opts.Cluster)
 	if err != nil {
-		return run, nil, err
+		return nil, use, nil, err
 	}
-	defer func() { err = errors.Join(err, t.close()) }()
+	defer func() { err = errors.Join(err, closeAll(all)) }()
+	t := all[0]
 	var jobs []bench.Job
 	var span time.Duration
 	if opts.Workload, jobs, span, settings, err = o.workload(opts.Load, opts.Seed, t.slots); err != nil {
-		return run, nil, err
+		return nil, use, nil, err
+	}
+	if len(all) > 1 {
+		for i := 1; i < len(jobs); i += 2 {
+			jobs[i].Tasks = jobs[i-1].Tasks
+		}
 	}
 	if opts.Load == 0 {
 		opts.Load = bench.Offered(jobs, t.slots, span)
 	}
 	opts.Slots, opts.Warmup, opts.For = t.slots, o.Warmup, span-o.Warmup
 	meter := bench.NewCPUMeter(t.parts.pids()...)
-	run, err = t.drive(ctx, o, opts, jobs, progress)
-	run.CPU = meter.Use()
-	return run, settings, err
+	recs, err = o.drive(ctx, all, opts, jobs, progress)
+	return recs, meter.Use(), settings, err
 }
+
+// turn is which of so many is given the i-th job. Of two, each gets one of every pair, and every other time the first.
+func turn(i, of int) int { return (i + i/2) % of }
 
 // workload makes the jobs of one load.
 func (o *Options) workload(load float64, seed uint64, slots int) (name string, jobs []bench.Job, span time.Duration, settings []string, err error) {
@@ -262,22 +327,32 @@ func (o *Options) workload(load float64, seed uint64, slots int) (name string, j
 // straggle is how long after the last arrival jobs may still end.
 const straggle = time.Minute
 
-// drive sends the jobs at their times, whatever becomes of those before. If interrupted ends, it returns what was
-// recorded until then.
-func (t *target) drive(interrupted context.Context, o *Options, opts bench.RunOptions, jobs []bench.Job, progress *bench.Progress) (bench.Run, error) {
+// drive sends the jobs at their times, by turns where there are several targets, whatever becomes of those before. If
+// interrupted ends, it returns what was recorded until then.
+func (o *Options) drive(interrupted context.Context, targets []*target, opts bench.RunOptions, jobs []bench.Job, progress *bench.Progress) (recs []*bench.Recorder, err error) {
 	alarm, err := exec.OpenAlarm()
 	if err != nil {
-		return bench.Run{}, err
+		return nil, err
 	}
 	defer alarm.Close()
 	runtime.GC()
 
 	ctx, cancel := context.WithCancel(interrupted)
 	defer cancel()
-	rec := bench.NewRecorder(opts)
+	begin := time.Now().Add(20 * time.Millisecond)
+	for i := range targets {
+		if len(targets) > 1 {
+			opts.Cluster = fleets[i]
+		}
+		recs = append(recs, bench.NewRecorder(opts))
+	}
+	cutAll := func() {
+		for _, rec := range recs {
+			rec.Cut(time.Since(begin))
+		}
+	}
 	var running sync.WaitGroup
 	var sent, done atomic.Int64
-	begin := time.Now().Add(20 * time.Millisecond)
 	allSent := make(chan struct{})
 	endSending := sync.OnceFunc(func() { close(allSent) })
 	var sending sync.Mutex // when it is free and ctx has ended, no more jobs are sent
@@ -301,7 +376,9 @@ func (t *target) drive(interrupted context.Context, o *Options, opts bench.RunOp
 			sent.Add(1)
 			running.Go(func() {
 				defer done.Add(1)
-				ended := t.one(ctx, o, opts.Policy, begin, &jobs[i], rec)
+				k := turn(i, len(targets))
+				rec := recs[k]
+				ended := targets[k].one(ctx, o, opts.Policy, begin, &jobs[i], rec)
 				if !ended.Failed || interrupted.Err() == nil {
 					rec.Job(ended)
 				}
@@ -326,13 +403,13 @@ func (t *target) drive(interrupted context.Context, o *Options, opts bench.RunOp
 		select {
 		case <-cut:
 			cut = nil
-			rec.Cut(time.Since(begin))
+			cutAll()
 		case <-finished:
 			progress.Clear()
 			if cut != nil && interrupted.Err() != nil {
-				rec.Cut(time.Since(begin))
+				cutAll()
 			}
-			return rec.Run(), interrupted.Err()
+			return recs, interrupted.Err()
 		case <-tick.C:
 			progress.Set("%d of %d: %s, %s, %s, load %.2f: %v of %v, %d jobs sent, %d under way", opts.Repeat, o.Repeat, opts.Cluster, opts.Policy, opts.Workload, opts.Load,
 				time.Since(begin).Round(time.Second), opts.Warmup+opts.For, sent.Load(), sent.Load()-done.Load())

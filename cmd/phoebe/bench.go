@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -20,6 +22,7 @@ type benchCmd struct {
 	What string `arg:"" optional:"" enum:"load,noop" default:"load" help:"load: latency of sleeping tasks under an open loop of jobs. noop: round trip and throughput of jobs that do nothing. Default ${default}."`
 
 	Connect   []string `placeholder:"HOST:PORT" help:"Frontends of a running cluster to measure. Default: none, a cluster is started for each run."`
+	Against   []string `placeholder:"A,B" group:"load" help:"Compare two fleets of frontends on the same workers: each gets the same jobs by turns. Each is HOST:PORT, several frontends of one with a plus between them. Default: none."`
 	Embedded  bool     `default:"true" negatable:"" help:"Measure a cluster within this process. Default: yes."`
 	Processes bool     `help:"Measure a cluster whose frontends and workers are processes, too, in turns with the embedded one; --no-embedded leaves that out. Default: no."`
 	TLS       bool     `name:"tls" help:"Measure each cluster by TLS, too, in turns with the plain one; with --tls-dir only by TLS. Default: no."`
@@ -67,6 +70,7 @@ statistics, which guesses at no distribution. A warning tells where others used 
 
   phoebe bench --load 0.5,0.8 --policy phoebe,late-binding --task-duration mix:90%5ms,10%200ms
   phoebe bench --trace jobs.csv.gz --speedup 60 --load 0.8
+  phoebe bench --against 10.0.0.1:7410,10.0.0.2:7410 --load 0.6
   phoebe bench --repeat 9 --for 10s --html report.html
   phoebe bench noop --processes
 
@@ -105,7 +109,7 @@ func (c *benchCmd) Run(ctx context.Context, line *kong.Context, out *streams) er
 	wserve.RaiseFileLimit(65_536)
 	meta := bench.NewMeta(append([]string{"phoebe"}, line.Args...), o.Seed, time.Now())
 	meta.Watch(ctx)
-	if text := meta.CPUBefore.Busy(meta.Machine.CPUs); text != "" && len(c.Connect) == 0 {
+	if text := meta.CPUBefore.Busy(meta.Machine.CPUs); text != "" && len(c.Connect)+len(c.Against) == 0 {
 		fmt.Fprintf(out.err, "phoebe: warning: just now %s: figures will suffer\n", text)
 	}
 	measure := live.Run
@@ -171,6 +175,17 @@ func (c *benchCmd) options(line *kong.Context) (live.Options, error) {
 	if c.TLS && (c.TLSDir != "" || len(c.Connect) > 0) {
 		return o, errors.New("--tls makes certificates for a cluster that it starts: leave out --tls-dir and --connect")
 	}
+	if len(c.Against) > 0 {
+		if len(c.Against) != 2 {
+			return o, fmt.Errorf("--against %s: want two fleets, such as 10.0.0.1:7410+10.0.0.2:7410,10.0.0.3:7410", strings.Join(c.Against, ","))
+		}
+		if len(c.Connect) > 0 || c.Processes || c.TLS || c.Simulate {
+			return o, errors.New("--against measures two fleets that run: leave out --connect, --processes, --tls and --simulate")
+		}
+		for _, fleet := range c.Against {
+			o.Against = append(o.Against, strings.Split(fleet, "+"))
+		}
+	}
 	if len(c.Connect) > 0 && c.Processes {
 		return o, errors.New("--connect measures a running cluster, --processes one that it starts: leave one of them out")
 	}
@@ -193,9 +208,9 @@ func (c *benchCmd) options(line *kong.Context) (live.Options, error) {
 // check says what a run could not begin with, before anything is started.
 func (c *benchCmd) check(o *live.Options) error {
 	var errs []error
-	for _, addr := range c.Connect {
+	for _, addr := range slices.Concat(append(o.Against, c.Connect)...) {
 		if _, _, err := net.SplitHostPort(addr); err != nil {
-			errs = append(errs, fmt.Errorf("--connect %q: want host:port", addr))
+			errs = append(errs, fmt.Errorf("--connect or --against %q: want host:port", addr))
 		}
 	}
 	if o.Trace != nil {

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/phoebe-sched/phoebe/bench"
 	"github.com/phoebe-sched/phoebe/frontend/client"
 )
 
@@ -705,9 +706,54 @@ func TestBench(t *testing.T) {
 		{[]string{"--no-embedded"}, 2, "nothing to measure"},
 		{[]string{"--processes", "--connect", "localhost:1"}, 2, "--processes"},
 		{[]string{"--simulate", "--connect", "localhost:1"}, 2, "--simulate"},
+		{[]string{"--against", "localhost:1"}, 2, "two fleets"},
+		{[]string{"--against", "localhost:1,localhost"}, 2, "host:port"},
+		{[]string{"--against", "localhost:1,localhost:2", "--connect", "localhost:3"}, 2, "--connect"},
+		{[]string{"noop", "--against", "localhost:1,localhost:2"}, 2, "--against"},
 	} {
 		phoebe(t, append([]string{"bench"}, test.args...)...).want(t, test.code, test.says)
 	}
+}
+
+// Two fleets of frontends on the same workers get the same jobs by turns; on others they are not compared.
+func TestBenchAgainst(t *testing.T) {
+	var workers []string
+	for range 2 {
+		workers = append(workers, start(t, "worker", "--listen", "127.0.0.1:0", "--slots", "4").addr())
+	}
+	var apis []string
+	for _, of := range []string{strings.Join(workers, ","), strings.Join(workers, ","), strings.Join(workers, ","), workers[0]} {
+		apis = append(apis, start(t, "frontend", "--listen", "127.0.0.1:0", "--workers", of).said("frontend", 1)[0])
+		linked(t, apis[len(apis)-1], 1+strings.Count(of, ","))
+	}
+	jsonFile, htmlFile := filepath.Join(t.TempDir(), "b.json"), filepath.Join(t.TempDir(), "b.html")
+	args := []string{"bench", "--load", "0.4", "--task-duration", "task-exp:5ms", "--tasks-per-job", "2", "--warmup", "100ms", "--for", "2s"}
+	phoebe(t, append(args, "--against", apis[0]+"+"+apis[1]+","+apis[2], "--json", jsonFile, "--html", htmlFile)...).
+		want(t, 0, "A: frontends at "+apis[0]+", "+apis[1], "B: frontends at "+apis[2], "pair by pair", "phoebe, A ", "phoebe, B ", "load 0.4", "8 slots")
+	text, err := os.ReadFile(jsonFile)
+	var doc bench.Document
+	if err == nil {
+		err = json.Unmarshal(text, &doc)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(doc.Runs) != 2 || len(doc.Comparisons) != 1 {
+		t.Fatalf("%s", text)
+	}
+	a, b, c := doc.Runs[0], doc.Runs[1], doc.Comparisons[0]
+	if a.Errors+b.Errors > 0 || a.Jobs-b.Jobs > 1 || b.Jobs-a.Jobs > 1 || c.Pairs < min(a.Jobs, b.Jobs)-1 || c.Pairs == 0 {
+		t.Errorf("%d and %d jobs, %d and %d errors, %d pairs", a.Jobs, b.Jobs, a.Errors, b.Errors, c.Pairs)
+	}
+	for _, r := range []bench.Ratio{c.Pair, c.P50, c.P99} {
+		if !(0 < r.Low && r.Low <= r.Ratio && r.Ratio <= r.High) {
+			t.Errorf("%+v", r)
+		}
+	}
+	if html, err := os.ReadFile(htmlFile); err != nil || !strings.Contains(string(html), "Two fleets") {
+		t.Errorf("%v in %.100s", err, html)
+	}
+	phoebe(t, append(args, "--against", apis[0]+","+apis[3])...).want(t, 1, "they must be the same")
 }
 
 // A Thrift client in another language, which knows only the schema.

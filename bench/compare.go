@@ -1,0 +1,113 @@
+package bench
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// The clusters of a comparison: two fleets of frontends on the same workers.
+const (
+	FleetA = "A"
+	FleetB = "B"
+)
+
+// Comparison is what two fleets of frontends took for the same jobs. Arrivals go by pairs with the same tasks, one to each
+// fleet, which take turns at being the first.
+type Comparison struct {
+	Policy   string    `json:"policy"`
+	Workload string    `json:"workload"`
+	Load     float64   `json:"load"` // of both together
+	Repeat   int       `json:"repeat"`
+	Pairs    int       `json:"pairs"` // of jobs that both have answered in full
+	AMS      Quantiles `json:"a_ms"`  // responses of A to these
+	BMS      Quantiles `json:"b_ms"`
+	Pair     Ratio     `json:"pair"` // B's response over A's, job by job: the median
+	P50      Ratio     `json:"p50"`  // B's over A's
+	P99      Ratio     `json:"p99"`
+}
+
+// Ratio is one with the bounds between which it lies with 95 % confidence.
+type Ratio struct {
+	Ratio float64 `json:"ratio"`
+	Low   float64 `json:"low"`
+	High  float64 `json:"high"`
+}
+
+// resamples are drawn for the bounds of ratios of quantiles: pairs with replacement, as many as there are.
+const resamples = 400
+
+// Compare compares what the two recorders have of the pairs: of arrivals 0 and 1, 2 and 3, and so on.
+func Compare(a, b *Recorder) Comparison {
+	c := Comparison{Policy: a.opts.Policy, Workload: a.opts.Workload, Load: a.opts.Load, Repeat: a.opts.Repeat}
+	other := map[int]time.Duration{}
+	for _, j := range b.jobs {
+		if !j.Failed && b.counts(j.At) {
+			other[j.Index] = j.Response
+		}
+	}
+	var pairs [][2]float64
+	var ratios []float64
+	for _, j := range a.jobs {
+		if took, ok := other[j.Index^1]; ok && !j.Failed && a.counts(j.At) {
+			p := [2]float64{milliseconds(j.Response), milliseconds(took)}
+			pairs, ratios = append(pairs, p), append(ratios, p[1]/p[0])
+		}
+	}
+	if c.Pairs = len(pairs); c.Pairs == 0 {
+		return c
+	}
+	slices.Sort(ratios)
+	rank, _ := medianInterval(c.Pairs)
+	c.Pair = Ratio{(ratios[(c.Pairs-1)/2] + ratios[c.Pairs/2]) / 2, ratios[rank-1], ratios[c.Pairs-rank]}
+	of := func(pick func() [2]float64) (qs [2]Quantiles) {
+		var sorted [2][]float64
+		for range pairs {
+			p := pick()
+			sorted[0], sorted[1] = append(sorted[0], p[0]), append(sorted[1], p[1])
+		}
+		for i, s := range sorted {
+			slices.Sort(s)
+			qs[i] = Quantiles{P50: s[len(s)/2], P99: s[len(s)*99/100]}
+		}
+		return qs
+	}
+	next := 0
+	all := of(func() [2]float64 { next++; return pairs[next-1] })
+	c.AMS, c.BMS = all[0], all[1]
+	random := rand.New(rand.NewPCG(a.opts.Seed, uint64(c.Pairs)))
+	var p50s, p99s []float64
+	for range resamples {
+		qs := of(func() [2]float64 { return pairs[random.IntN(len(pairs))] })
+		p50s, p99s = append(p50s, qs[1].P50/qs[0].P50), append(p99s, qs[1].P99/qs[0].P99)
+	}
+	bounds := func(ratio float64, drawn []float64) Ratio {
+		slices.Sort(drawn)
+		return Ratio{ratio, drawn[resamples/40], drawn[resamples-1-resamples/40]}
+	}
+	c.P50, c.P99 = bounds(c.BMS.P50/c.AMS.P50, p50s), bounds(c.BMS.P99/c.AMS.P99, p99s)
+	return c
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+const comparisonNote = "A and B, the same jobs by turns on the same workers. Response in ms; ratios are B's over A's, with their 95 % intervals: in the " +
+	"median pair, and of the quantiles"
+
+// comparisonGrid has a row for each comparison.
+func comparisonGrid(all []Comparison) grid {
+	if len(all) == 0 {
+		return nil
+	}
+	g := grid{{"policy", "load", "repeat", "pairs", "A p50", "B p50", "A p99", "B p99", "pair by pair", "", "p50", "", "p99", ""}}
+	for _, c := range all {
+		row := []string{c.Policy, number(c.Load), strconv.Itoa(c.Repeat), strconv.Itoa(c.Pairs), number(c.AMS.P50), number(c.BMS.P50), number(c.AMS.P99), number(c.BMS.P99)}
+		for _, r := range []Ratio{c.Pair, c.P50, c.P99} {
+			row = append(row, number(r.Ratio), fmt.Sprintf("%s to %s", number(r.Low), number(r.High)))
+		}
+		g = append(g, row)
+	}
+	return g
+}
