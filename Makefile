@@ -137,7 +137,7 @@ soak: build python ## faults at full length: every process killed and frozen in 
 	bin/phoebe sim faults --seeds 20000
 
 .PHONY: upgrade
-upgrade: ## bring a fleet of the release that cmd/phoebe/RELEASED names to this tree and back, under load (2 minutes)
+upgrade: ## bring a fleet of the release that cmd/phoebe/RELEASED names to this tree and back, under load, a minute of each with half of it (5 minutes)
 	PHOEBE_UPGRADE=1 go test -v -count=1 -run 'TestUpgrade$$' -timeout 15m ./cmd/phoebe/
 
 .PHONY: rotate

@@ -14,7 +14,7 @@ import (
 )
 
 // mixedFor is how long a fleet stays half of one release and half of the other, under load.
-const mixedFor = 5 * time.Second
+const mixedFor = time.Minute
 
 // A fleet of the release whose commit RELEASED names is brought to this one and back, one process after the other, while jobs
 // flow: none fails.
