@@ -57,6 +57,7 @@ type cli struct {
 	Status     statusCmd     `cmd:"" help:"Show frontends, their workers, queues and links."`
 	UI         uiCmd         `cmd:"" name:"ui" help:"Serve the web page of a cluster."`
 	Doctor     doctorCmd     `cmd:"" help:"Look for what is wrong with a fleet, and say what to do."`
+	Ready      readyCmd      `cmd:"" help:"Tell whether a frontend or a worker is ready, by its admin port."`
 	Cancel     cancelCmd     `cmd:"" help:"Cancel a job."`
 	Explain    explainCmd    `cmd:"" help:"Tell where a job's tasks were placed, and why."`
 	Jobs       jobsCmd       `cmd:"" help:"List the jobs of all frontends, and what they were slow for."`

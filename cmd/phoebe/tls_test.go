@@ -99,6 +99,11 @@ func TestTLSPorts(t *testing.T) {
 	}
 	phoebe(t, "run", "--connect", s.frontend.api, "--tls-dir", s.dir("client/other"), "--function", "echo", "--payload", "by the command line").want(t, 0, "by the command line")
 	for _, p := range s.ports() {
+		if strings.HasSuffix(p.of, "admin") {
+			phoebe(t, "ready", p.addr, "--tls-dir", s.dir("worker")).want(t, 0, "ok")
+			phoebe(t, "ready", p.addr, "--live", "--tls-dir", s.dir("client/acme")).want(t, 0, "ok")
+			phoebe(t, "ready", p.addr).want(t, 3)
+		}
 		for _, who := range []string{"frontend", "worker", "operator", "client/acme"} {
 			keys, err := identity.Open(s.dir(who))
 			if err != nil {

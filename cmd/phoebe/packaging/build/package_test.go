@@ -156,12 +156,17 @@ func TestUnits(t *testing.T) {
 			t.Errorf("%s: exposure %v, want at most %v\n%s", names[i], got, most, out)
 		}
 	}
-	// With the drop-in for processes.
-	dir := filepath.Dir(names[1]) + "/phoebe-worker.service.d"
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
+	// With the drop-in for TLS.
+	for _, name := range names {
+		dir := name + ".d"
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		write(t, dir+"/tls.conf", read(t, packaging+"/systemd/tls.conf"))
+		verify(name)
 	}
-	write(t, dir+"/processes.conf", read(t, packaging+"/systemd/phoebe-worker.service.d/processes.conf"))
+	// With the drop-in for processes, too.
+	write(t, names[1]+".d/processes.conf", read(t, packaging+"/systemd/phoebe-worker.service.d/processes.conf"))
 	verify(names[1])
 	// A unit gives a service longer than it takes to drain.
 	for _, name := range names {
@@ -354,9 +359,24 @@ func TestRecipes(t *testing.T) {
 	does(t, tool(t, "nginx", "nginx-light libnginx-mod-stream"), "-t", "-c", absolute(t, packaging+"/nginx.conf"))
 }
 
-// The compose file is one, and phoebe takes the command lines in it.
+// makeKeys makes keys as compose.tls.yaml says.
+func makeKeys(t *testing.T) string {
+	t.Helper()
+	keys := t.TempDir() + "/keys"
+	does(t, root+"/bin/phoebe", "tls", keys)
+	write(t, keys+"/balancer.pem", read(t, keys+"/operator/tls.crt")+read(t, keys+"/operator/tls.key"))
+	return keys
+}
+
+// The compose file is one, also with that for TLS, and phoebe takes the command lines in it.
 func TestCompose(t *testing.T) {
-	options, err := cli.NewProjectOptions([]string{packaging + "/compose.yaml"})
+	for _, files := range [][]string{{packaging + "/compose.yaml"}, {packaging + "/compose.yaml", packaging + "/compose.tls.yaml"}} {
+		t.Run(filepath.Base(files[len(files)-1]), func(t *testing.T) { compose(t, files) })
+	}
+}
+
+func compose(t *testing.T, files []string) {
+	options, err := cli.NewProjectOptions(files)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -366,7 +386,8 @@ func TestCompose(t *testing.T) {
 	}
 	dir := t.TempDir()
 	secret, empty := write(t, dir+"/secret", "sesame\n"), write(t, dir+"/empty.yaml", "{}\n")
-	checked := 0
+	keys := makeKeys(t)
+	checked, byTLS := 0, 0
 	for name, s := range project.Services {
 		if s.Image != "phoebe" {
 			continue
@@ -379,6 +400,13 @@ func TestCompose(t *testing.T) {
 		cmd := exec.Command(root+"/bin/phoebe", args...)
 		cmd.Env = os.Environ()
 		for k, v := range s.Environment {
+			if k == "PHOEBE_TLS_DIR" {
+				if byTLS++; len(s.Volumes) != 1 || s.Volumes[0].Target != *v {
+					t.Errorf("%s: its keys are at %q: %+v", name, *v, s.Volumes)
+					continue
+				}
+				*v = keys + "/" + filepath.Base(s.Volumes[0].Source)
+			}
 			cmd.Env = append(cmd.Env, k+"="+*v)
 		}
 		if out, err := cmd.CombinedOutput(); err != nil {
@@ -388,8 +416,8 @@ func TestCompose(t *testing.T) {
 			t.Errorf("%s is killed after %v, while it may drain for 30s", name, grace)
 		}
 	}
-	if checked != 9 {
-		t.Errorf("%d services are phoebe's", checked)
+	if checked != 9 || byTLS != (len(files)-1)*checked {
+		t.Errorf("%d services are phoebe's, %d by TLS", checked, byTLS)
 	}
 	// The balancer there is that of the recipe, in front of other addresses.
 	recipe := regexp.MustCompile(`(?s)    option httpchk.*?rise 1[^\n]*`).FindString(read(t, packaging+"/haproxy.cfg"))
@@ -397,7 +425,9 @@ func TestCompose(t *testing.T) {
 	if recipe == "" || !strings.Contains(read(t, packaging+"/compose.yaml"), indented) {
 		t.Errorf("the checks of haproxy.cfg are not in compose.yaml:\n%s", indented)
 	}
-	conf := regexp.MustCompile(`server (\S+) frontend-\d:`).ReplaceAllString(project.Configs["haproxy"].Content, "server $1 127.0.0.1:")
+	content := project.Configs[project.Services["balancer"].Configs[0].Source].Content
+	conf := regexp.MustCompile(`server (\S+) frontend-\d:`).ReplaceAllString(content, "server $1 127.0.0.1:")
+	conf = strings.ReplaceAll(conf, "/run/keys", keys)
 	does(t, tool(t, "haproxy", "haproxy"), "-c", "-f", write(t, dir+"/haproxy.cfg", conf))
 }
 
@@ -411,9 +441,13 @@ func TestChart(t *testing.T) {
 	chart := packaging + "/helm/phoebe"
 	does(t, helm, "lint", "--strict", chart)
 	dir := t.TempDir()
-	for i, values := range []string{"", "worker.kind=DaemonSet", "podMonitor.enabled=true,networkPolicy.enabled=false"} {
+	keys := makeKeys(t)
+	for i, values := range []string{"", "worker.kind=DaemonSet", "tls.enabled=true", "podMonitor.enabled=true,networkPolicy.enabled=false", "podMonitor.enabled=true,tls.enabled=true,podMonitor.tlsConfig.insecureSkipVerify=true"} {
 		text := does(t, helm, "template", "fleet", chart, "--set", values)
-		if i < 2 { // the third is of a kind that is not Kubernetes' own
+		if byTLS := strings.Contains(values, "tls.enabled"); strings.Count(text, "--tls-dir=/run/phoebe-keys\n") != map[bool]int{true: 2}[byTLS] || strings.Contains(text, "scheme: https") != (byTLS && i > 2) {
+			t.Errorf("%s: not all by TLS, or none:\n%s", values, text)
+		}
+		if i < 3 { // the others are of a kind that is not Kubernetes' own
 			name := write(t, fmt.Sprintf("%s/%d.yaml", dir, i), text)
 			for _, minor := range []string{"1.31", "1.32", "1.33", "1.34", "1.35"} {
 				does(t, "sh", "-c", fmt.Sprintf("%s --strict -k %s %s", validate, minor, name))
@@ -429,10 +463,13 @@ func TestChart(t *testing.T) {
 				}
 				args = append(args, strings.NewReplacer("$(POD_IP)", "10.1.2.3", "$(POD_NAME)", "pod", "/run/phoebe/secret", secret).Replace(arg))
 			}
+			for i, arg := range args {
+				args[i] = strings.ReplaceAll(arg, "/run/phoebe-keys", keys+"/"+args[3])
+			}
 			does(t, root+"/bin/phoebe", args...)
 		}
 	}
-	for _, wrong := range []string{"terminationGracePeriodSeconds=30", "worker.kind=Job"} {
+	for _, wrong := range []string{"terminationGracePeriodSeconds=30", "worker.kind=Job", "podMonitor.enabled=true,tls.enabled=true"} {
 		if out, err := exec.Command(helm, "template", "fleet", chart, "--set", wrong).CombinedOutput(); err == nil || !strings.Contains(string(out), "must be") {
 			t.Errorf("%s: %v\n%s", wrong, err, out)
 		}

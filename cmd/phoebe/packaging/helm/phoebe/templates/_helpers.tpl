@@ -18,6 +18,16 @@ securityContext:
   fsGroup: 65532
   seccompProfile: {type: RuntimeDefault}
 {{- end }}
+{{/* By TLS the kubelet has no certificate to show, so the process's own binary asks. */}}
+{{- define "phoebe.probes" -}}
+{{- if .tls -}}
+readinessProbe: {exec: {command: [/phoebe, ready, "127.0.0.1:{{ .port }}", --tls-dir=/run/phoebe-keys]}, periodSeconds: 2, timeoutSeconds: 2, failureThreshold: 2}
+livenessProbe: {exec: {command: [/phoebe, ready, "127.0.0.1:{{ .port }}", --tls-dir=/run/phoebe-keys, --live, --wait=5s]}, periodSeconds: 10, timeoutSeconds: 6}
+{{- else -}}
+readinessProbe: {httpGet: {path: /readyz, port: admin}, periodSeconds: 1, failureThreshold: 2}
+livenessProbe: {httpGet: {path: /livez, port: admin}, periodSeconds: 10}
+{{- end }}
+{{- end }}
 {{- define "phoebe.container" -}}
 image: {{ include "phoebe.image" . }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/probe/identity"
+)
+
+type readyCmd struct {
+	Admin string        `arg:"" help:"HOST:PORT of the admin port."`
+	Live  bool          `help:"Ask only whether it lives, as /livez does. Default: whether it is ready, as /readyz does."`
+	Wait  time.Duration `default:"1s" placeholder:"D" help:"How long to wait for the answer. Default ${default}."`
+
+	secretFlags
+}
+
+// Help says what it is for.
+func (c *readyCmd) Help() string {
+	return `Asks the admin port of a frontend or a worker what /readyz says. It is for checks that cannot show a certificate by themselves,
+such as those of Kubernetes where --tls-dir is used: any role will do.
+
+Exit codes: 0 it is ready, 1 it is not, 2 wrong usage, 3 it does not answer.`
+}
+
+// Run asks.
+func (c *readyCmd) Run(ctx context.Context, out *streams) error {
+	keys, err := c.keys()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.Wait)
+	defer cancel()
+	path := "/readyz"
+	if c.Live {
+		path = "/livez"
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+c.Admin+path, nil)
+	if err != nil {
+		return usage(err)
+	}
+	by := &http.Transport{DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
+		return keys.Connect(ctx, new(net.Dialer).DialContext, addr, identity.Anyone)
+	}}
+	defer by.CloseIdleConnections()
+	res, err := by.RoundTrip(req)
+	if err != nil {
+		return &exitError{exitUnavailable, err}
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(res.Body, 64<<10))
+	if err != nil {
+		return &exitError{exitUnavailable, err}
+	}
+	if res.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", res.Status, strings.TrimSpace(string(text)))
+	}
+	_, err = out.out.Write(text)
+	return err
+}
