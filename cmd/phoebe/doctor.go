@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/probe/identity"
 )
 
 type doctorCmd struct {
@@ -27,7 +28,7 @@ type doctorCmd struct {
 // Help says what is looked at.
 func (c *doctorCmd) Help() string {
 	return `Asks every frontend in --connect, and every one that these know by gossip, and looks at: frontends that do not answer,
-their versions, clocks, limits of open files and advertised addresses, who knows whom by gossip, links to workers that do
+their certificates and one's own, versions, clocks, limits of open files and advertised addresses, who knows whom by gossip, links to workers that do
 not work, and the ports for gossip and heartbeats. A problem is printed with its remedy; a note may be as it should be,
 as when this machine is not to reach a port.
 
@@ -46,16 +47,29 @@ type finding struct {
 func (c *doctorCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, c.RetryFor)
 	defer cancel()
+	findings := c.ownKeys()
 	answers, err := c.askThose(ctx, log)
-	if err != nil {
-		return err
+	if err == nil {
+		var more []answer
+		more, err = c.ask(ctx, log, unasked(answers))
+		answers = append(answers, more...)
 	}
-	more, err := c.ask(ctx, log, unasked(answers))
-	if err != nil {
-		return err
+	asked := c.Connect
+	if err == nil {
+		asked = nil
+		for _, a := range answers {
+			asked = append(asked, a.connect)
+		}
 	}
-	answers = append(answers, more...)
-	findings := append(diagnose(answers), closedPorts(ctx, answers)...)
+	findings = append(findings, c.shownKeys(ctx, asked)...)
+	switch {
+	case err != nil && len(findings) == 0:
+		return err
+	case err != nil:
+		findings = append(findings, finding{Where: strings.Join(c.Connect, ", "), Problem: err.Error(), Remedy: "See to what is said above first."})
+	}
+	findings = append(findings, diagnose(answers)...)
+	findings = append(findings, closedPorts(ctx, answers)...)
 	if err := c.print(out.out, answers, findings); err != nil {
 		return err
 	}
@@ -63,6 +77,34 @@ func (c *doctorCmd) Run(ctx context.Context, out *streams, log *slog.Logger) err
 		return &exitError{code: exitFailed}
 	}
 	return nil
+}
+
+// ownKeys tells what is wrong with --tls-dir.
+func (c *doctorCmd) ownKeys() []finding {
+	if c.TLSDir == "" {
+		return nil
+	}
+	return ofKeys("keys in "+c.TLSDir, identity.Examine(c.TLSDir, identity.Client|identity.Frontend|identity.Operator, time.Now()))
+}
+
+// shownKeys tells what is wrong with the certificates of frontends. What else keeps these from answering they are asked for anyway.
+func (c *doctorCmd) shownKeys(ctx context.Context, addrs []string) (findings []finding) {
+	keys, err := c.keys()
+	if err != nil || keys == nil {
+		return nil
+	}
+	for _, addr := range addrs {
+		flaws, _ := keys.Examine(ctx, addr, identity.Frontend, time.Now())
+		findings = append(findings, ofKeys("frontend "+addr, flaws)...)
+	}
+	return findings
+}
+
+func ofKeys(where string, flaws []identity.Flaw) (findings []finding) {
+	for _, f := range flaws {
+		findings = append(findings, finding{f.Soon, where, f.Problem, f.Remedy})
+	}
+	return findings
 }
 
 func (c *doctorCmd) print(w io.Writer, answers []answer, findings []finding) error {

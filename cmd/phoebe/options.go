@@ -82,6 +82,23 @@ func (s *secretFlags) keys() (*identity.Keys, error) {
 	return keys, nil
 }
 
+// sound says what is wrong with the keys of --tls-dir, also what only others would refuse.
+func (s *secretFlags) sound() error {
+	if s.TLSDir == "" {
+		return nil
+	}
+	if _, err := identity.Open(s.TLSDir); err != nil {
+		return nil // it has been said
+	}
+	var errs []error
+	for _, f := range identity.Examine(s.TLSDir, identity.Anyone, time.Now()) { // the role has been looked at
+		if !f.Soon {
+			errs = append(errs, fmt.Errorf("--tls-dir: %s: %s", f.Problem, f.Remedy))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // trust is by what a process knows its peers, and where it is written down what they ask for.
 type trust struct {
 	keys    *identity.Keys

@@ -10,6 +10,7 @@ import (
 	"net/http/pprof"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -103,6 +104,19 @@ func (f *serviceFlags) checkAdmin() error {
 		return fmt.Errorf("--admin %q: %w: want host:port, or :port for loopback", f.Admin, err)
 	}
 	return nil
+}
+
+// checkFiles tells whether the files of the flags are there, or can be made.
+func (f *serviceFlags) checkFiles() error {
+	_, err := f.adminToken()
+	if f.AuditLog != "" {
+		if dir, none := os.Stat(filepath.Dir(f.AuditLog)); none != nil {
+			err = errors.Join(err, fmt.Errorf("--audit-log: %w: make the folder, or name a file in another one", none))
+		} else if !dir.IsDir() {
+			err = errors.Join(err, fmt.Errorf("--audit-log: %s is no folder: name a file in one", filepath.Dir(f.AuditLog)))
+		}
+	}
+	return err
 }
 
 // startAdmin serves what operators and monitors ask for.

@@ -228,3 +228,18 @@ func TestAuditLog(t *testing.T) {
 		t.Errorf("it tells payloads: %s", text)
 	}
 }
+
+// The doctor looks at certificates, its own and those that it is shown.
+func TestDoctorOfKeys(t *testing.T) {
+	t.Parallel()
+	s := secure(t)
+	doctor := func(dir string) said {
+		return phoebe(t, "doctor", "--connect", s.frontend.api, "--tls-dir", dir, "--retry-for", "2s")
+	}
+	doctor(s.dir("operator")).want(t, 0, "asked 1 frontends, which know 1 workers: 0 findings")
+	doctor(s.dir("worker")).want(t, 1, "tls.crt is of worker, and here one of frontend or client or operator is needed", "Put one of that role in place")
+	others := filepath.Join(t.TempDir(), "others")
+	phoebe(t, "tls", others, "--last", "5m").want(t, 0)
+	doctor(filepath.Join(others, "operator")).want(t, 1, "problem: frontend "+s.frontend.api+": its certificate is not signed by a CA in ca.crt", "no frontend answers")
+	doctor(filepath.Join(others, "none")).want(t, 1, "a folder with keys has ca.crt, tls.crt and tls.key")
+}

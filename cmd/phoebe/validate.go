@@ -35,8 +35,15 @@ Exit codes: 0 the command would start with the file, 2 it would not.`
 // checked is a command whose flags can be wrong together, though each of them makes sense.
 type checked interface{ check() error }
 
-func (c *frontendCmd) check() error { _, err := c.config(); return err }
-func (c *workerCmd) check() error   { _, err := c.config(); return err }
+func (c *frontendCmd) check() error {
+	_, err := c.config()
+	return errors.Join(err, c.sound(), c.checkFiles())
+}
+
+func (c *workerCmd) check() error {
+	_, err := c.config()
+	return errors.Join(err, c.sound(), c.checkFiles())
+}
 
 // Run checks the file.
 func (v *validateCmd) Run(out *streams) error {

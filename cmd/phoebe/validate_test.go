@@ -8,6 +8,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/probe/identity"
 )
 
 // withoutSettings takes those out of the environment for as long as the test runs.
@@ -33,9 +36,51 @@ func validate(t *testing.T, text string, command ...string) (file, out, errs str
 	return file, stdout.String(), stderr.String(), code
 }
 
+// brokenKeys is a folder with keys, and tenants files, that are good and bad.
+func brokenKeys(t *testing.T) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	ours, theirs := authority(t), authority(t)
+	for name, k := range map[string]struct {
+		role   identity.Role
+		lasts  time.Duration
+		trusts *identity.Authority
+	}{
+		"frontend": {identity.Frontend, time.Hour, ours}, "worker": {identity.Worker, time.Hour, ours}, "mixed": {identity.Worker, time.Hour, ours},
+		"expired": {identity.Worker, -30 * time.Second, ours}, "foreign": {identity.Worker, time.Hour, theirs},
+	} {
+		if err := ours.Issue(filepath.Join(dir, name), identity.Identity{Roles: k.role}, k.lasts, k.trusts); err != nil {
+			t.Fatal(err)
+		}
+	}
+	key, err := os.ReadFile(filepath.Join(dir, "worker", identity.KeyFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"mixed/" + identity.KeyFile: string(key), "flawed.yaml": "revision: 1\ntenants:\n  web: {token-hashes: [a token]}\n",
+		"tokens.yaml": "revision: 1\ntenants:\n  web: {token-hashes: [" + strings.Repeat("0a", 32) + "]}\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func authority(t *testing.T) *identity.Authority {
+	t.Helper()
+	a, err := identity.NewAuthority("test", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
 // Each of these files is answered with the line that is wrong, and with what to write instead; and with nothing else.
 func TestBrokenConfigurations(t *testing.T) {
 	withoutSettings(t)
+	keys := brokenKeys(t)
 	const frontend, worker, dev = "frontend", "worker", "dev"
 	for i, test := range []struct {
 		command, text string
@@ -91,8 +136,24 @@ func TestBrokenConfigurations(t *testing.T) {
 		{worker, "join: [dns:seed]\n", 1, []string{`"dns:seed"`, "dns:host:port"}},
 		{frontend, "workers: [10.0.0.7:7420]\nproxy-from: [10.0.0.5]\n", 2, []string{"10.0.0.5", "/32"}},
 		{dev, "frontends: 2\nfrontend-port: first\n", 2, []string{"first", "whole number"}},
+		{worker, "name: w\ntls-dir: /nonexistent\n", 2, []string{"/nonexistent", "a folder with keys has ca.crt, tls.crt and tls.key"}},
+		{worker, "name: w\ntls-dir: KEYS/frontend\n", 2, []string{"is of frontend, and here one of worker is needed"}},
+		{worker, "name: w\ntls-dir: KEYS/expired\n", 2, []string{"tls.crt ended at", "Replace it"}},
+		{worker, "name: w\ntls-dir: KEYS/foreign\n", 2, []string{"tls.crt is not signed by a CA in ca.crt", "Append the certificate of the CA"}},
+		{worker, "name: w\ntls-dir: KEYS/mixed\n", 2, []string{"private key does not match", "tls.crt and tls.key in"}},
+		{worker, "name: w\ntls-dir: KEYS/worker\nevent-loops: 2\n", 2, []string{"event loops, which know no TLS"}},
+		{frontend, "listen: 127.0.0.1:7410\ntls-dir: KEYS/frontend\ngossip: 10.0.0.1:7411\nheartbeat: 10.0.0.1:7412\n", 3, []string{"set a secret (--secret-file)", "gossip is encrypted by it"}},
+		{frontend, "workers: [10.0.0.7:7420]\ntenants: /nonexistent\n", 2, []string{"/nonexistent", "write it, such as {revision: 1"}},
+		{frontend, "workers: [10.0.0.7:7420]\ntenants: KEYS/flawed.yaml\n", 2, []string{`flawed.yaml:3: tenant "web": token-hashes want the hashes that phoebe token prints`}},
+		{frontend, "workers: [10.0.0.7:7420]\ntenants: KEYS/tokens.yaml\n", 2, []string{"token-hashes keep nobody out here", "--tls-dir or --secret-file"}},
+		{frontend, "workers: [10.0.0.7:7420]\nslo: p99 below 5ms\nrecord-dir: /tmp\n", 2, []string{"p99 below 5ms"}},
+		{frontend, "workers: [10.0.0.7:7420]\nrecord-dir: /tmp\n", 2, []string{"--slo and --record-dir go together"}},
+		{frontend, "workers: [10.0.0.7:7420]\naudit-log: /nonexistent/audit\n", 2, []string{"/nonexistent", "make the folder"}},
+		{frontend, "workers: [10.0.0.7:7420]\nadmin-token-file: /nonexistent\n", 2, []string{"/nonexistent", "no such file"}},
+		{worker, "name: w\naudit-log: /etc/hosts/audit\n", 2, []string{"/etc/hosts", "name a file in one"}},
 	} {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			test.text = strings.ReplaceAll(test.text, "KEYS", keys)
 			file, out, errs, code := validate(t, test.text, test.command)
 			lines := strings.Split(strings.TrimSpace(errs), "\n")
 			if code != exitUsage || out != "" || len(lines) != 1 {

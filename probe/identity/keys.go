@@ -53,7 +53,9 @@ type bundle struct {
 	files [len(fileNames)][]byte
 	own   tls.Certificate
 	roots *x509.CertPool
-	until time.Time // when the first of the certificates ends
+
+	signers []*x509.Certificate // in roots
+	until   time.Time           // when the first of the certificates ends
 }
 
 // peer is the other end of a connection.
@@ -95,8 +97,7 @@ func readBundle(dir string) (*bundle, error) {
 		return nil, fmt.Errorf("%s in %s: %w", CertFile, dir, err)
 	}
 	b.until = b.own.Leaf.NotAfter
-	signers := 0
-	for rest := b.files[0]; ; signers++ {
+	for rest := b.files[0]; ; {
 		var block *pem.Block
 		if block, rest = pem.Decode(rest); block == nil {
 			break
@@ -106,8 +107,9 @@ func readBundle(dir string) (*bundle, error) {
 			return nil, fmt.Errorf("%s in %s: %w", CAFile, dir, err)
 		}
 		b.roots.AddCert(ca)
+		b.signers = append(b.signers, ca)
 	}
-	if signers == 0 {
+	if len(b.signers) == 0 {
 		return nil, fmt.Errorf("%s in %s holds no certificate", CAFile, dir)
 	}
 	return b, nil

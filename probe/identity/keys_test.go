@@ -3,6 +3,8 @@ package identity
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"io"
 	"net"
 	"os"
@@ -45,6 +47,33 @@ func folder(t *testing.T, a *Authority, roles string, lasts time.Duration, trust
 		t.Fatal(err)
 	}
 	return dir
+}
+
+// alone is whose certificate nobody else has signed.
+func alone(t *testing.T, trusts *Authority) *Keys {
+	t.Helper()
+	dir := folder(t, trusts, "worker", time.Hour)
+	cert, key, err := sign(&x509.Certificate{
+		NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(time.Hour), URIs: Identity{Roles: Worker}.uris(),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string][]byte{CertFile: certPEM(cert), KeyFile: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})} {
+		if err := replace(filepath.Join(dir, name), text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
 }
 
 // serve answers what it is told, and then who told it, to those who have a role.
@@ -164,6 +193,7 @@ func TestStrangers(t *testing.T) {
 	addr := serve(t, issue(t, ca, "frontend", time.Hour), Anyone)
 	for what, keys := range map[string]*Keys{
 		"of another CA": issue(t, other, "worker", time.Hour, ca),
+		"self-signed":   alone(t, ca),
 		"expired":       issue(t, ca, "worker", -30*time.Second),
 	} {
 		if got, _ := ask(t, keys, addr, Anyone); !strings.HasPrefix(got, "error") {

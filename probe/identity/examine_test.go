@@ -1,0 +1,59 @@
+package identity
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Whatever is wrong with keys is told, here and at the other end, each flaw once.
+func TestExamine(t *testing.T) {
+	ca, other := authority(t), authority(t)
+	mixed := folder(t, ca, "worker", time.Hour)
+	key, err := os.ReadFile(filepath.Join(folder(t, ca, "worker", time.Hour), KeyFile))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(mixed, KeyFile), key, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	for what, c := range map[string]struct {
+		dir  string
+		at   time.Time
+		says string
+	}{
+		"nothing wrong":            {folder(t, ca, "worker", time.Hour), now, ""},
+		"expired":                  {folder(t, ca, "worker", -30*time.Second), now, "tls.crt ended at"},
+		"all expired":              {folder(t, ca, "worker", time.Hour), now.Add(1000 * time.Hour), "the CA's certificate in ca.crt ended at|tls.crt ended at"},
+		"soon to expire":           {folder(t, ca, "worker", time.Hour), now.Add(50 * time.Minute), "the CA's certificate in ca.crt ends in|tls.crt ends in"},
+		"a clock that is behind":   {folder(t, ca, "worker", time.Hour), now.Add(-time.Hour), "the CA's certificate in ca.crt counts only from|tls.crt counts only from"},
+		"another role":             {folder(t, ca, "client/acme", time.Hour), now, "tls.crt is of client/acme, and here one of worker is needed"},
+		"a key that does not fit":  {mixed, now, "private key does not match public key"},
+		"a CA that does not match": {folder(t, ca, "worker", time.Hour, other), now, "tls.crt is not signed by a CA in ca.crt"},
+		"no folder":                {filepath.Join(t.TempDir(), "none"), now, "a folder with keys has ca.crt, tls.crt and tls.key"},
+	} {
+		var said []string
+		for _, f := range Examine(c.dir, Worker, c.at) {
+			if said = append(said, f.Problem); f.Remedy == "" || f.Soon != strings.HasPrefix(what, "soon") {
+				t.Errorf("%s: %+v", what, f)
+			}
+		}
+		want := strings.Split(c.says, "|")
+		if c.says == "" {
+			want = nil
+		}
+		for i := range max(len(want), len(said)) {
+			if i >= len(want) || i >= len(said) || !strings.Contains(said[i], want[i]) {
+				t.Fatalf("%s: %q, want %q", what, said, want)
+			}
+		}
+	}
+	addr := serve(t, issue(t, ca, "worker", -30*time.Second, ca), Anyone)
+	flaws, err := issue(t, ca, "operator", time.Hour).Examine(t.Context(), addr, Frontend, now)
+	if err != nil || len(flaws) != 2 || !strings.Contains(flaws[0].Problem, "its certificate ended") || !strings.Contains(flaws[1].Problem, "its certificate is of worker") {
+		t.Errorf("%+v, %v", flaws, err)
+	}
+}
