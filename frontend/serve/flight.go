@@ -156,7 +156,15 @@ func (s *Server) recordFlight(o SLO, observed time.Duration, at time.Time, from 
 			x.GC = append(x.GC, rec.Pause{End: end, Took: gc.Pause[i]})
 		}
 	}
-	name, err := writeRecording(s.cfg.RecordDir, x)
+	name, removed, err := writeRecording(s.cfg.RecordDir, x)
+	counts := &s.recorder.recordings
+	counts.lost.Add(int64(lost))
+	counts.removed.Add(int64(removed))
+	if name != "" {
+		counts.written.Add(1)
+	} else {
+		counts.failed.Add(1)
+	}
 	if err != nil {
 		s.log.Error("what happened cannot be written", "err", err)
 		return
@@ -211,10 +219,10 @@ func (s *Server) recordAttempts(from uint64) (list []rec.Attempt, lost int) {
 	}
 }
 
-// writeRecording writes a file into a folder, from which the oldest go that are too many or too much.
-func writeRecording(dir string, x *rec.Recording) (name string, err error) {
+// writeRecording writes a file into a folder, from which the oldest go that are too many or too much. Without a name nothing was written.
+func writeRecording(dir string, x *rec.Recording) (name string, removed int, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", err
+		return "", 0, err
 	}
 	safe := strings.Map(func(r rune) rune {
 		if r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r == '-' {
@@ -225,27 +233,28 @@ func writeRecording(dir string, x *rec.Recording) (name string, err error) {
 	name = filepath.Join(dir, "recording-"+x.At.UTC().Format("20060102T150405.000")+"-"+safe[:min(len(safe), 64)]+".json.gz")
 	f, err := os.CreateTemp(dir, "unfinished-*")
 	if err != nil {
-		return "", err
+		return "", 0, err
 	}
 	defer os.Remove(f.Name())
 	if err := x.Write(f); err != nil {
 		f.Close()
-		return "", err
+		return "", 0, err
 	}
 	if err := f.Close(); err != nil {
-		return "", err
+		return "", 0, err
 	}
 	if err := os.Rename(f.Name(), name); err != nil {
-		return "", err
+		return "", 0, err
 	}
-	return name, trimRecordings(dir)
+	removed, err = trimRecordings(dir)
+	return name, removed, err
 }
 
-// trimRecordings removes the oldest recordings of a folder.
-func trimRecordings(dir string) error {
+// trimRecordings removes the oldest recordings of a folder, and tells how many.
+func trimRecordings(dir string) (removed int, err error) {
 	files, err := recordingFiles(dir)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	bytes := int64(0)
 	for i := len(files) - 1; i >= 0; i-- {
@@ -255,11 +264,12 @@ func trimRecordings(dir string) error {
 		}
 		if bytes += info.Size(); len(files)-i > maxRecordings || bytes > maxRecordingBytes {
 			if err := os.Remove(files[i]); err != nil {
-				return err
+				return removed, err
 			}
+			removed++
 		}
 	}
-	return nil
+	return removed, nil
 }
 
 // recordingFiles are those of a folder, in the order of their times.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	rec "github.com/phoebe-sched/phoebe/frontend/record"
+	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 )
 
 func TestParseSLO(t *testing.T) {
@@ -35,9 +36,9 @@ func TestRecordings(t *testing.T) {
 		x := &rec.Recording{Summary: rec.Summary{Format: rec.RecordingFormat, Frontend: "../" + strings.Repeat("\x00é", 100), At: at.Add(time.Duration(i) * time.Second)}}
 		x.Workers = []rec.RecordedWorker{{Name: "w"}}
 		x.Keep([]rec.Attempt{{Worker: 7, Ends: [rec.Phases]time.Duration{1, 2, 3, 4, 5, 6, 7}}}, map[uint32]string{7: "w"})
-		name, err := writeRecording(dir, x)
-		if err != nil || filepath.Dir(name) != dir {
-			t.Fatal(name, err)
+		name, removed, err := writeRecording(dir, x)
+		if err != nil || filepath.Dir(name) != dir || (removed == 1) != (i >= maxRecordings) {
+			t.Fatal(name, removed, err)
 		}
 		f, err := os.Open(name)
 		if err != nil {
@@ -83,5 +84,35 @@ func TestRecordAttempts(t *testing.T) {
 	}
 	if lost != 500 || n != 1<<18 {
 		t.Errorf("%d are lost, %d come", lost, n)
+	}
+}
+
+// What becomes of recordings is counted, and so are calls that too many others keep from looking.
+func TestRecordingsCounted(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(dir, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"failed", "written"} {
+		s, err := New(Config{Listen: "127.0.0.1:0", Seed: 1, RecordDir: []string{dir, t.TempDir()}[i]})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.stop() // it does not wait for what follows
+		s.recordFlight(SLO{Share: 0.99, Most: time.Millisecond, Window: time.Second}, time.Second, time.Now(), 0)
+		for range maxLooks {
+			if _, err := (&handler{s}).beginLook(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err = (&handler{s}).beginLook()
+		refusal(t, err, v1.RefusedReason_OVERLOADED, "too many")
+		var text strings.Builder
+		s.metrics.set.WritePrometheus(&text)
+		for _, line := range []string{fmt.Sprintf("phoebe_frontend_recordings_total{outcome=%q} 1\n", want), "phoebe_frontend_looks_refused_total 1\n"} {
+			if !strings.Contains(text.String(), line) {
+				t.Errorf("%q is not exposed: %s", line, text.String())
+			}
+		}
 	}
 }

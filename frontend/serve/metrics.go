@@ -20,7 +20,7 @@ import (
 type serverMetrics struct {
 	set                                                      *metrics.Set
 	accepted, linksLost, protocolErrors, clientsLost         *metrics.Counter
-	unauthorized, forwarded, skipped                         *metrics.Counter
+	unauthorized, forwarded, skipped, looksRefused           *metrics.Counter
 	connsRefused, connsIdle, connsGarbage, connsUnintroduced *metrics.Counter
 	outcomes                                                 [frontend.DeadlineExceeded + 1]*metrics.Counter
 	refusals                                                 [frontend.Leaving + 1]*metrics.Counter
@@ -39,6 +39,7 @@ func newMetrics(set *metrics.Set, s *Server) *serverMetrics {
 		connsIdle:         set.GetOrCreateCounter(`phoebe_frontend_connections_closed_total{reason="idle"}`),
 		connsUnintroduced: set.GetOrCreateCounter(`phoebe_frontend_connections_closed_total{reason="proxy"}`),
 		connsGarbage:      set.GetOrCreateCounter(`phoebe_frontend_connections_closed_total{reason="garbage"}`),
+		looksRefused:      set.GetOrCreateCounter("phoebe_frontend_looks_refused_total"),
 		skipped:           set.GetOrCreateCounter("phoebe_frontend_messages_skipped_total"), // of kinds that only a newer worker knows
 	}
 	for kind, name := range map[frontend.OutcomeKind]string{

@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend"
@@ -25,6 +26,8 @@ type recorder struct {
 	missed     uint64   // that were too many for that
 	open       openJobs
 	roundTrips histogram.Histogram
+
+	recordings struct{ written, failed, removed, lost atomic.Int64 } // of broken objectives; lost are attempts that were forgotten before they were written
 
 	fresh chan struct{} // tells that there are chosen ones
 	looks chan struct{} // one for each call that looks: others are refused
@@ -179,6 +182,10 @@ func (r *recorder) expose(t *exposition.Text) {
 	})
 	t.Value("phoebe_frontend_recorder_lost_total", exposition.Labels("what", "measurement"), float64(r.history.Lost()))
 	t.Value("phoebe_frontend_recorder_lost_total", exposition.Labels("what", "job"), float64(r.jobs.Lost()))
+	t.Value("phoebe_frontend_recorder_lost_total", exposition.Labels("what", "attempt"), float64(r.recordings.lost.Load()))
+	t.Value("phoebe_frontend_recordings_total", exposition.Labels("outcome", "written"), float64(r.recordings.written.Load()))
+	t.Value("phoebe_frontend_recordings_total", exposition.Labels("outcome", "failed"), float64(r.recordings.failed.Load()))
+	t.Value("phoebe_frontend_recordings_total", exposition.Labels("outcome", "removed"), float64(r.recordings.removed.Load()))
 }
 
 // timed is what is counted of a job under way.

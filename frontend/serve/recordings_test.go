@@ -22,7 +22,7 @@ func TestRecordingsOfAll(t *testing.T) {
 	for i, dir := range []string{own, shared} {
 		x := &rec.Recording{Summary: rec.Summary{Format: rec.RecordingFormat, Frontend: "f", At: time.Unix(1000+int64(i), 0), Broken: "p99=1ms", Slowest: "w", Phase: "run"}}
 		x.Profile = bytes.Repeat([]byte{1, 2, byte(i)}, 1000)
-		if _, err := writeRecording(dir, x); err != nil {
+		if _, _, err := writeRecording(dir, x); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -177,6 +177,7 @@ func (h *handler) beginLook() (end func(), err error) {
 	case h.recorder.looks <- struct{}{}:
 		return func() { <-h.recorder.looks }, nil
 	default:
+		h.metrics.looksRefused.Inc()
 		return nil, &v1.Refused{Reason: v1.RefusedReason_OVERLOADED, Message: "too many look at what is recorded at the same time", RetryAfterUs: time.Second.Microseconds()}
 	}
 }
