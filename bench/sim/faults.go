@@ -63,6 +63,7 @@ type FaultStats struct {
 //   - a task starts where its constraints hold and its demand fits, with its files there, and not before all tasks of
 //     the stages before its own have ended well;
 //   - a result is that of the task;
+//   - what a job's response is blamed on adds up to it;
 //   - files that are fetched for an attempt are released, once, and not while it runs;
 //   - once all is over, no core holds anything of any job any more, and no queue was ever longer than its bound.
 //

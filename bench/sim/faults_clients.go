@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend"
+	"github.com/phoebe-sched/phoebe/frontend/record"
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
@@ -13,6 +14,9 @@ type visit struct {
 	job      *faultJob
 	session  int // of the client that listens
 	outcomes []frontend.Outcome
+	came     time.Duration
+	after    [][]int // of each stage, those that it waits for
+	attempts []record.Attempt
 	told     map[probe.TaskIndex]bool
 	left     bool // the client has gone
 	refused  bool
@@ -89,7 +93,8 @@ func (r *faultRun) receiveSubmit(j *faultJob, f *frontendNode, session int, spec
 		}
 		return
 	}
-	v := &visit{job: j, session: session, again: spec.Generation > 0, told: map[probe.TaskIndex]bool{}}
+	v := &visit{job: j, session: session, again: spec.Generation > 0, told: map[probe.TaskIndex]bool{}, came: r.now}
+	_, v.after = record.Stages(&spec)
 	r.visits[f.index][j.id] = v
 	if r.log != nil {
 		r.log("client: job %d to f%d, %d tasks, generation %d, mode %v, policy %+v, %s, stages %+v", j.n, f.index, len(spec.Tasks), spec.Generation, spec.Mode, spec.Policy, spec.Constraint, spec.Stages)
@@ -184,9 +189,12 @@ func (r *faultRun) told(f *frontendNode, a frontend.Action) {
 		if o := &a.Outcome; o.Receipt != (frontend.Receipt{}) {
 			f.receipts = append(f.receipts, o.Receipt)
 		}
+		v.attempts = append(v.attempts, record.Attempt{})
+		v.attempts[len(v.attempts)-1].Set(&a.Outcome, 0, r.now-v.came)
 		r.plausible(f, v, &a.Outcome)
 		r.deliver(v.job, f, v.session, a.Outcome)
 	case frontend.Ended:
+		r.blame(visits[a.Job])
 		delete(visits, a.Job)
 	case frontend.Collect:
 		life := f.life

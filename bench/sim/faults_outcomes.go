@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend"
+	"github.com/phoebe-sched/phoebe/frontend/record"
 	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/worker"
 )
@@ -53,6 +55,29 @@ func (r *faultRun) plausible(f *frontendNode, v *visit, o *frontend.Outcome) {
 	if bad {
 		r.fail("job %d, task %d (retryable %t, %d retries, %d runs, %d of them failed): outcome %d, failure %d, %q without a cause",
 			j.n, o.Task, t.spec.Retryable, t.spec.Retries, t.starts, t.failed, o.Kind, o.Failure, o.Message)
+	}
+}
+
+// blame checks that what a job's response went on adds up to it, and that a task ran for as long as its phases have it.
+func (r *faultRun) blame(v *visit) {
+	r.stats.Seen["jobs blamed"]++
+	response, sum := r.now-v.came, time.Duration(0)
+	blame := record.NewBlame(v.after, response, v.attempts)
+	for kind, d := range blame {
+		if sum += d; d < 0 {
+			r.fail("job %d: %v is blamed for %v", v.job.n, record.Kind(kind), d)
+		}
+	}
+	if (sum - response).Abs() > time.Microsecond {
+		r.fail("job %d took %v, blame adds up to %v: %v", v.job.n, response, sum, blame)
+	}
+	if !r.calm { // a task may have run before its job came here
+		return
+	}
+	for i := range v.attempts {
+		if o := &v.outcomes[i]; (v.attempts[i].Phases()[record.Run] - o.Run).Abs() > time.Microsecond {
+			r.fail("job %d, task %d ran for %v: its phases are %+v", v.job.n, o.Task, o.Run, o.Phases)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/phoebe-sched/phoebe/frontend"
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
@@ -31,12 +32,26 @@ type Attempt struct {
 	Before uint64 // the number of the one of its job before this; 0: it is the first
 }
 
-// WaitsOf is what a worker says of a wait.
-func WaitsOf(w *probe.Waits) (us [waitKinds]uint32) {
+// Set makes a that of an outcome which came at a moment, of a job that came so long before the core had it. What the API numbers in its
+// own way is left to whoever knows that.
+func (a *Attempt) Set(o *frontend.Outcome, lead, came time.Duration) {
+	*a = Attempt{} // in place, and field by field: this is done for each task
+	a.Task, a.Stage, a.Worker = o.Task, o.Stage, uint32(o.Receipt.Worker)
+	a.Tries, a.Path, a.Binding = uint16(min(o.Attempts, math.MaxUint16)), uint8(o.Path), uint8(o.Way)
+	a.Fetched, a.Expected, a.Promised, a.Waited = o.Usage.Fetch, o.Expected, o.Promised, o.Waited
+	w, p := &o.Waits, &o.Phases
 	for i, d := range [...]time.Duration{w.Own, w.Others, w.Long, w.Closed, w.Idle} {
-		us[i] = uint32(min(max(d.Microseconds(), 0), math.MaxUint32))
+		a.Waits[i] = uint32(min(max(d.Microseconds(), 0), math.MaxUint32))
 	}
-	return us
+	if p.Released > 0 {
+		a.Released = lead + p.Released
+	}
+	if p.Finished > 0 {
+		for i, end := range [...]time.Duration{p.Sampled, p.Queued, p.Ready, p.Bound, p.Started, p.Finished} {
+			a.Ends[i] = lead + end
+		}
+	}
+	a.Ends[Delivery] = came
 }
 
 // Phases are how long its phases took.

@@ -1,6 +1,28 @@
 package record
 
-import "time"
+import (
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend"
+)
+
+// Stages are the names of a job's stages, and of each of them the numbers of those that it waits for.
+func Stages(job *frontend.Job) (names []string, after [][]int) {
+	numbers := make(map[string]int, len(job.Stages))
+	for i := range job.Stages {
+		numbers[job.Stages[i].Name] = i
+		names = append(names, job.Stages[i].Name)
+	}
+	after = make([][]int, len(job.Stages))
+	for i := range job.Stages {
+		for _, name := range job.Stages[i].After {
+			if k, known := numbers[name]; known { // else the core refuses the job
+				after[i] = append(after[i], k)
+			}
+		}
+	}
+	return names, after
+}
 
 // Chain finds the longest chain of runs of a job's tasks, one of each stage, each stage after one that it waits for. The zero Chain
 // is of a job without stages.

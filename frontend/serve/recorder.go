@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"math"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -214,22 +213,10 @@ func (s *Server) timedJob(job *frontend.Job, now time.Time) timed {
 	}
 	s.recorder.intake.Tenant(job.Tenant, len(job.Tasks))
 	t := timed{policy: job.Policy.Name, tenant: job.Tenant, came: now}
-	if len(job.Stages) == 0 {
-		return t
+	if len(job.Stages) > 0 {
+		t.stages, t.after = rec.Stages(job)
+		t.chain = rec.NewChain(t.after)
 	}
-	numbers, after := make(map[string]int, len(job.Stages)), make([][]int, len(job.Stages))
-	for i := range job.Stages {
-		numbers[job.Stages[i].Name] = i
-		t.stages = append(t.stages, job.Stages[i].Name)
-	}
-	for i := range job.Stages {
-		for _, name := range job.Stages[i].After {
-			if k, known := numbers[name]; known { // else the core refuses the job
-				after[i] = append(after[i], k)
-			}
-		}
-	}
-	t.after, t.chain = after, rec.NewChain(after)
 	return t
 }
 
@@ -257,24 +244,10 @@ func (s *Server) countTask(t *timed, o *frontend.Outcome) {
 	} else if t.path != o.Path {
 		t.path = mixed
 	}
-	p := &o.Phases
 	a, number := s.recorder.attempts.Next()
-	*a = rec.Attempt{} // in place, and field by field: this is done for each task
-	a.Before, t.last = t.last, number
-	a.Task, a.Stage, a.Worker = o.Task, o.Stage, uint32(o.Receipt.Worker)
-	a.Tries, a.Path, a.Binding = uint16(min(o.Attempts, math.MaxUint16)), uint8(o.Path), uint8(o.Way)
+	a.Set(o, t.lead, s.stepped.Sub(t.came))
 	a.Outcome, a.Failure = uint8(kinds[o.Kind]), failure(o)
-	a.Fetched, a.Expected, a.Promised, a.Waited = o.Usage.Fetch, o.Expected, o.Promised, o.Waited
-	a.Waits = rec.WaitsOf(&o.Waits)
-	if p.Released > 0 {
-		a.Released = t.lead + p.Released
-	}
-	if p.Finished > 0 {
-		for i, end := range [...]time.Duration{p.Sampled, p.Queued, p.Ready, p.Bound, p.Started, p.Finished} {
-			a.Ends[i] = t.lead + end
-		}
-	}
-	a.Ends[rec.Delivery] = s.stepped.Sub(t.came)
+	a.Before, t.last = t.last, number
 	if o.Kind != frontend.Result {
 		s.recorder.tally.Failed++
 		t.failed++
