@@ -392,5 +392,8 @@ func (c *Core) Tenants(most int) []TenantStatus {
 	return list
 }
 
+// May is how much of a tenant this frontend may have.
+func (c *Core) May(tenant string) tenants.May { return c.shares.Of(tenant) }
+
 // Needs is what other frontends are to be told since the last Others.
 func (c *Core) Needs() []tenants.Need { return c.needs }

@@ -630,6 +630,7 @@ func (s *Server) tick() {
 	defer tick.Stop()
 	var m meter
 	m.busy()
+	var shared time.Time
 	for last := monotonic(); ; {
 		select {
 		case <-s.ctx.Done():
@@ -643,6 +644,10 @@ func (s *Server) tick() {
 		s.mu.Lock()
 		s.stepLocked(busy)
 		s.unlock()
+		if at := time.Now(); at.Sub(shared) >= shareEvery {
+			shared = at
+			s.share()
+		}
 		s.watch(s.allLinks(), absence)
 		s.listener.sweep()
 		s.sweepJobs()

@@ -99,3 +99,45 @@ func TestTermsSpread(t *testing.T) {
 		}
 	}
 }
+
+// What a tenant uses at most holds for all frontends together. One that goes leaves its part to the others.
+func TestMaximumOfAll(t *testing.T) {
+	name, _ := termsFile(t, "revision: 1\ntenants:\n  web: {max: 2}\n")
+	a := startCluster(t, 1, 4, gossips(), func(cfg *Config) { cfg.Tenants = name })
+	b := startCluster(t, 1, 4, gossips(a.GossipAddr()))
+	use := func(c *cluster) (n int64) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for _, s := range c.core.Tenants(9) {
+			n += s.Use
+		}
+		return n
+	}
+	poll(t, "each has its part", func() bool {
+		for _, c := range []*cluster{a, b} {
+			c.mu.Lock()
+			may := c.core.May("web")
+			c.mu.Unlock()
+			if may.All != 1000 {
+				return false
+			}
+		}
+		return true
+	})
+	for _, c := range []*cluster{a, b} {
+		j := job("sleep", "1h", "1h", "1h", "1h")
+		j.Tenant = "web"
+		if _, err := c.client.Submit(context.Background(), &v1.SubmitRequest{Job: j}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	poll(t, "all of it is in use", func() bool {
+		all := use(a) + use(b)
+		if all > 2000 {
+			t.Fatalf("%d and %d are in use", use(a), use(b))
+		}
+		return all == 2000
+	})
+	a.Close()
+	poll(t, "the other one has all of it", func() bool { return use(b) == 2000 })
+}

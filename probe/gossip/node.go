@@ -160,6 +160,21 @@ func (n *Node) SetTerms(t view.Terms) {
 	n.core.SetTerms(t)
 }
 
+// TellNeeds tells the others what this frontend needs of tenants: once in a while, as what is left out twice is needed no more.
+func (n *Node) TellNeeds(list []view.Need) {
+	n.mu.Lock()
+	out := n.core.TellNeeds(list, nil)
+	n.mu.Unlock()
+	n.send(out)
+}
+
+// Needs is what the other frontends that there are have told.
+func (n *Node) Needs() map[string][]view.Need {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.core.Needs()
+}
+
 // Get returns what is believed of a worker.
 func (n *Node) Get(name string) (view.Row, bool) {
 	n.mu.Lock()

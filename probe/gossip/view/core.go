@@ -74,6 +74,9 @@ type Core struct {
 	termsDigest uint64
 	tellTerms   bool // the others are to be told that there are new ones
 
+	needs    map[string]*needs // by the frontend that told them
+	needsSeq uint64            // how often this one has
+
 	Stats Stats
 }
 
@@ -98,13 +101,16 @@ type spread struct {
 
 // New makes a core that is the only member. Chance decides whom it asks.
 func New(cfg Config, self Member, now time.Time, chance *rand.Rand) *Core {
-	c := &Core{cfg: cfg, self: self, hash: hashName(self.Name), rand: chance, table: NewTable(cfg.Limits, now)}
+	c := &Core{cfg: cfg, self: self, hash: hashName(self.Name), rand: chance, table: NewTable(cfg.Limits, now), needs: map[string]*needs{}}
 	c.SetMembers(nil)
 	return c
 }
 
 // SetMembers tells which frontends there are. Self is one in any case.
-func (c *Core) SetMembers(list []Member) { c.members = newMembers(append(slices.Clone(list), c.self)) }
+func (c *Core) SetMembers(list []Member) {
+	c.members = newMembers(append(slices.Clone(list), c.self))
+	c.dropNeeds()
+}
 
 // Members are the frontends that there are, self among them, by name. Not to be written to.
 func (c *Core) Members() []Member { return c.members.list }
@@ -276,6 +282,7 @@ const (
 	msgIndex            // what the sender has in the buckets that differ
 	msgHave             // which terms the sender has
 	msgTerms            // the terms themselves
+	msgNeeds            // what the sender needs of tenants
 )
 
 func (c *Core) header(kind byte) []byte { return appendString([]byte{kind}, c.self.Name) }
@@ -301,6 +308,8 @@ func (c *Core) Receive(now time.Time, msg []byte, out []Send) ([]Send, error) {
 			out = c.compareTerms(&rd, from, out)
 		case msgTerms:
 			c.takeTerms(&rd)
+		case msgNeeds:
+			c.takeNeeds(&rd, from)
 		case 0: // nothing is written so
 			rd.fail(errRange)
 		default:

@@ -1,0 +1,55 @@
+package serve
+
+import (
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend"
+	"github.com/phoebe-sched/phoebe/frontend/tenants"
+	"github.com/phoebe-sched/phoebe/probe/gossip/view"
+)
+
+// shareEvery is how often frontends tell each other what they need of tenants.
+const shareEvery = time.Second
+
+// share tells the core what the other frontends need of tenants, and them what this one does. As long as nothing is said of
+// tenants, there is nothing to share.
+func (s *Server) share() {
+	s.terms.mu.Lock()
+	revision := s.terms.revision()
+	s.terms.mu.Unlock()
+	if revision == 0 {
+		return
+	}
+	ev := frontend.Others{Self: s.cfg.Name, Needs: map[string][]tenants.Need{}}
+	if s.fleet != nil {
+		for _, m := range s.fleet.node.Members() {
+			ev.Members = append(ev.Members, m.Name)
+		}
+		for name, list := range s.fleet.node.Needs() {
+			for _, n := range list {
+				ev.Needs[name] = append(ev.Needs[name], needOf(n))
+			}
+		}
+	}
+	s.mu.Lock()
+	s.stepLocked(ev)
+	needs := s.core.Needs()
+	s.unlock()
+	if s.fleet == nil {
+		return
+	}
+	list := make([]view.Need, 0, len(needs))
+	for _, n := range needs {
+		if len(n.Path) > view.MaxName { // an entry's path is shorter
+			continue
+		}
+		list = append(list, view.Need{Path: n.Path, Counts: [...]int64{n.Use, n.Want, n.Most, n.May.Regular, n.May.All}})
+	}
+	s.fleet.node.TellNeeds(list)
+}
+
+// needOf is one as another frontend told it.
+func needOf(n view.Need) tenants.Need {
+	c := n.Counts
+	return tenants.Need{Path: n.Path, Use: c[0], Want: c[1], Most: c[2], May: tenants.May{Regular: c[3], All: c[4]}}
+}

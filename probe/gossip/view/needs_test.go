@@ -1,0 +1,93 @@
+package view
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+func needers(n int) []*Core {
+	var list []Member
+	for i := range n {
+		list = append(list, Member{Name: string(rune('a' + i)), Run: 1})
+	}
+	cores := make([]*Core, n)
+	for i, m := range list {
+		cores[i] = New(DefaultConfig, m, time.Unix(1000, 0), rand.New(rand.NewPCG(1, uint64(i))))
+		cores[i].SetMembers(list)
+	}
+	return cores
+}
+
+func pass(t *testing.T, to *Core, sends []Send) {
+	t.Helper()
+	for _, s := range sends {
+		if len(s.Msg) > MaxPacket {
+			t.Errorf("a message of %d bytes", len(s.Msg))
+		}
+		if _, err := to.Receive(time.Unix(1000, 0), s.Msg, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// What a frontend needs gets to the others in as many messages as it takes; what it tells of no more is forgotten when it has
+// left it out twice; and so is all of it when it goes, or comes back.
+func TestNeeds(t *testing.T) {
+	cs := needers(2)
+	a, b := cs[0], cs[1]
+	var list []Need
+	for i := range 256 {
+		list = append(list, Need{fmt.Sprintf("tenant-%d/of/some/length", i), [5]int64{int64(i), 2, 3, 4, 1 << 60}})
+	}
+	first := a.TellNeeds(list, nil)
+	pass(t, b, first)
+	told := b.Needs()["a"]
+	if len(told) != len(list) {
+		t.Fatalf("%d of %d", len(told), len(list))
+	}
+	for _, n := range told {
+		if n != list[n.Counts[0]] {
+			t.Errorf("%+v", n)
+		}
+	}
+	pass(t, b, a.TellNeeds(list[:1], nil))
+	if n := len(b.Needs()["a"]); n != len(list) {
+		t.Errorf("%d after one time", n)
+	}
+	pass(t, b, a.TellNeeds(nil, nil))
+	if n := len(b.Needs()["a"]); n != 1 {
+		t.Errorf("%d after the next time", n)
+	}
+	pass(t, b, first)
+	pass(t, b, a.TellNeeds(nil, nil))
+	if n := len(b.Needs()["a"]); n != 0 {
+		t.Errorf("%d: it has been told before", n)
+	}
+	pass(t, b, a.TellNeeds(list, nil))
+	b.SetMembers([]Member{{Name: "a", Run: 2}})
+	if n := len(b.Needs()["a"]); n != 0 {
+		t.Errorf("%d of another run", n)
+	}
+	pass(t, b, first) // of the earlier run
+	if n := len(b.Needs()["a"]); n != 0 {
+		t.Errorf("%d of an earlier run", n)
+	}
+	b.SetMembers(nil)
+	if len(b.needs) > 0 {
+		t.Errorf("%d are kept of those that are gone", len(b.needs))
+	}
+}
+
+// Garbage is an error, and changes nothing that was told.
+func TestNeedsGarbage(t *testing.T) {
+	cs := needers(2)
+	msg := cs[0].TellNeeds([]Need{{"x", [5]int64{1, 2, 3, 4, 5}}}, nil)[0].Msg
+	for n := range len(msg) {
+		_, _ = cs[1].Receive(time.Unix(1000, 0), msg[:n], nil)
+		if got := cs[1].Needs()["a"]; len(got) > 0 {
+			t.Fatalf("%d bytes of %d: %+v", n, len(msg), got)
+		}
+	}
+}
