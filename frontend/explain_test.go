@@ -8,6 +8,7 @@ import (
 
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
 	"github.com/phoebe-sched/phoebe/frontend/place"
+	"github.com/phoebe-sched/phoebe/frontend/tenants"
 	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/probe/script"
 )
@@ -41,6 +42,32 @@ func TestExplainWhatWaits(t *testing.T) {
 	explain(0, "w0: the least C of 1")
 	explain(5, "task 5 goes by sampling")
 	explain(6)
+}
+
+// Whether a task is covered by tokens is told, and what one that is held waits for.
+func TestExplainTokens(t *testing.T) {
+	f := newFleet(t, 2, 4, Config{Estimate: estimate.Config{Jitter: -1}})
+	f.step(Terms{tenants.New(1, nil, []tenants.Entry{{Path: "a", Tokens: 1, Max: 2}})})
+	j := jobWith("x", Task{Estimate: time.Minute}, Task{Estimate: time.Minute}, Task{Estimate: time.Minute})
+	j.Tenant = "a"
+	f.step(Submit{j})
+	for w := range 2 {
+		f.tell(w, 0, probe.Load{})
+	}
+	text := ""
+	for task := range 3 {
+		for _, d := range f.core.Explain(script.Job("x"), task) {
+			text += d.String() + "\n"
+		}
+	}
+	for _, want := range []string{
+		`covered by tokens: tenant "a" has 0 of the 1 slots that it may have here`, `not covered by tokens: tenant "a" has 1 of the 1 slots`,
+		`held: tenant "a" has 2 of the 2 slots of its maximum that it may have here`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in\n%s", want, text)
+		}
+	}
 }
 
 // The output of a stage lies where its tasks ran, those as well that a resubmitted job leaves out.

@@ -128,6 +128,9 @@ func (d *Decision) String() string {
 		}
 		fmt.Fprintf(&b, ": %s", &d.Choice)
 	}
+	if d.Budget != "" {
+		fmt.Fprintf(&b, "\n%s", d.Budget)
+	}
 	for i := range d.Near {
 		fmt.Fprintf(&b, "%s%s", [...]string{"\nreading its inputs takes ", ", "}[min(i, 1)], &d.Near[i])
 	}

@@ -11,6 +11,8 @@ import (
 
 	"github.com/phoebe-sched/phoebe/frontend"
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
+	rec "github.com/phoebe-sched/phoebe/frontend/record"
+	"github.com/phoebe-sched/phoebe/frontend/tenants"
 	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/probe/exposition"
 	"github.com/phoebe-sched/phoebe/probe/gossip/view"
@@ -76,7 +78,7 @@ func (s *Server) exposeCore(t *exposition.Text) {
 	jobs, oldest, stats := s.core.Jobs(), s.core.Oldest(), s.core.Stats
 	pending, running := s.core.Pending()
 	estimates := map[string]estimate.Accuracy{"wait": s.core.Waits, "run": s.core.Runs}
-	trips := s.recorder.roundTrips
+	trips, used := s.recorder.roundTrips, s.core.Tenants(math.MaxInt)
 	s.mu.Unlock()
 
 	age := 0.0
@@ -103,7 +105,29 @@ func (s *Server) exposeCore(t *exposition.Text) {
 		t.Value("phoebe_frontend_estimate_error_seconds_total", labels, e.Error)
 	}
 	t.Histogram("phoebe_frontend_round_trip_seconds", "", &trips, time.Second)
+	exposeTenants(t, used)
 }
+
+// exposeTenants tells of those tenants apart that want most, and of the others together.
+func exposeTenants(t *exposition.Text, used []frontend.TenantStatus) {
+	var others frontend.TenantStatus
+	for i, s := range append(used, frontend.TenantStatus{}) {
+		switch {
+		case i == len(used):
+			s = others
+			s.Path = rec.Other
+		case i >= maxTenants || s.Path == rec.Other:
+			others.Use, others.Spare, others.Want = others.Use+s.Use, others.Spare+s.Spare, others.Want+s.Want
+			continue
+		}
+		for what, n := range map[string]int64{"use": s.Use, "uncovered": s.Spare, "want": s.Want} {
+			t.Value("phoebe_frontend_tenant_slots", exposition.Labels("tenant", s.Path, "what", what), float64(n)/float64(tenants.Slot))
+		}
+	}
+}
+
+// maxTenants is how many tenants have series of their own.
+const maxTenants = 16
 
 // workersPerLook is how many workers are looked at before others get the mutex.
 const workersPerLook = 64
