@@ -77,27 +77,34 @@ func capture(t *testing.T, texts ...string) (end func() []int) {
 	}
 }
 
-// A capture of all ports of a fleet in use holds no payload, result, tenant or secret; in plain it does.
+// A capture of all ports of a fleet in use holds no payload, result, tenant, secret or token; in plain it does.
 func TestCapture(t *testing.T) {
 	for _, by := range []string{"plain", "TLS"} {
 		payload, tenant, told := "payload "+rand.Text(), "tenant-"+strings.ToLower(rand.Text()), rand.Text()
-		end := capture(t, payload, tenant, told)
 		dir := t.TempDir()
+		tokens, hash := token(t, dir, "token")
+		shown, err := os.ReadFile(tokens)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tenants := &tenantsFile{t: t, name: filepath.Join(dir, "tenants.yaml")}
+		tenants.put("  " + tenant + ": {token-hashes: [" + hash + "]}\n")
+		end := capture(t, payload, tenant, told, strings.TrimSpace(string(shown)))
 		secretFile := filepath.Join(dir, "secret")
 		if err := os.WriteFile(secretFile, []byte(told), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		keys := filepath.Join(dir, "keys")
 		phoebe(t, "tls", keys, "--for", "frontend,worker,operator,client/"+tenant).want(t, 0)
-		options := []client.Option{client.WithSecret(told)}
+		options := []client.Option{client.WithTokenFile(tokens)}
 		flags := func(who string) []string { return []string{"--secret-file", secretFile} }
 		if by == "TLS" {
-			options = []client.Option{client.WithTLS(filepath.Join(keys, "client-"+tenant))}
+			options = []client.Option{client.WithTokenFile(tokens), client.WithTLS(filepath.Join(keys, "client-"+tenant))}
 			flags = func(who string) []string {
 				return []string{"--secret-file", secretFile, "--tls-dir", filepath.Join(keys, who)}
 			}
 		}
-		one := meet(start(t, append(gossipFlags, flags("frontend")...)...))
+		one := meet(start(t, append(append(gossipFlags, "--tenants", tenants.name), flags("frontend")...)...))
 		two := meet(start(t, append(append(gossipFlags, "--join", one.gossip), flags("frontend")...)...))
 		for i, name := range []string{"w0", "w1"} {
 			start(t, append([]string{"worker", "--listen", "127.0.0.1:0", "--name", name, "--join", []string{one.heartbeat, two.heartbeat}[i], "--allow-exec"}, flags("worker")...)...)
@@ -124,10 +131,10 @@ func TestCapture(t *testing.T) {
 			c.Close()
 		}
 		found := end()
-		t.Logf("%s: payload, tenant and secret are in %d packets", by, found)
+		t.Logf("%s: payload, tenant, secret and token are in %d packets", by, found)
 		for i, n := range found {
 			if by == "plain" && n == 0 || by == "TLS" && n > 0 {
-				t.Errorf("%s: %s is in %d packets", by, []string{"the payload", "the tenant", "the secret"}[i], n)
+				t.Errorf("%s: %s is in %d packets", by, []string{"the payload", "the tenant", "the secret", "the token"}[i], n)
 			}
 		}
 	}
