@@ -1,0 +1,71 @@
+package main_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend/client"
+)
+
+// A balancer that cuts connections on which nothing is said for a time, less than a job takes, costs the job nothing: neither
+// one that is waited for on its connection nor one that was submitted is run again.
+func TestIdleConnectionsAreCut(t *testing.T) {
+	haproxy, err := exec.LookPath("haproxy")
+	if err != nil {
+		if haproxy, err = exec.LookPath("/usr/sbin/haproxy"); err != nil {
+			t.Skip("HAProxy is not installed")
+		}
+	}
+	dir, entry := t.TempDir(), freeAddress(t)
+	conf := filepath.Join(dir, "haproxy.cfg")
+	text := fmt.Sprintf("defaults\n mode tcp\n timeout connect 10s\n timeout client 300ms\n timeout server 300ms\nlisten phoebe\n bind %s\n server one %s\n", entry, startDev(t, "--allow-exec").frontends[0])
+	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	lb := exec.CommandContext(t.Context(), haproxy, "-db", "-f", conf)
+	if err := lb.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		lb.Process.Kill()
+		lb.Wait()
+	}()
+	c := dial(t, entry)
+	eventually(t, func() error {
+		_, err := c.Cluster(t.Context())
+		return err
+	})
+	silent, err := net.Dial("tcp", entry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	silent.SetDeadline(time.Now().Add(patience))
+	if _, err := silent.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Fatalf("a silent connection is not cut: %v", err)
+	}
+	for how, do := range map[string]func(client.Job) ([]client.Outcome, error){
+		"run": func(job client.Job) ([]client.Outcome, error) { return c.Run(t.Context(), job) },
+		"submit": func(job client.Job) ([]client.Outcome, error) {
+			r, err := c.Submit(t.Context(), job)
+			if err != nil {
+				return nil, err
+			}
+			return r.Wait()
+		},
+	} {
+		starts := filepath.Join(dir, how)
+		outs, err := do(client.Job{Tasks: []client.Task{script(t, starts, "sleep 2; echo done")}})
+		if err != nil || string(outs[0].Result) != "done\n" || outs[0].Attempts != 1 {
+			t.Errorf("%s: %+v %v", how, outs, err)
+		}
+		onlyOnce(t, starts)
+	}
+}
