@@ -491,6 +491,7 @@ struct Figures {
   // for a task of an eighth of it; the round trip; how long it was not heard. The last five are logarithms: n stands for 2^(n/8)
   // places, tasks or microseconds, 0 for none, and 255 for what is not known.
   5: binary figures,
+  6: binary ages,                  // for each worker a byte, likewise: how old that wait is
 }
 
 struct ClusterResponse {
@@ -754,6 +755,17 @@ struct RecordingResponse {
   2: i64 size_bytes = 0,        // of the whole file
 }
 
+// A worker is to leave at once, or to announce that it will be away.
+struct LeaveRequest {
+  1: optional Caller caller,
+  2: required string worker,    // its name or address
+  3: bool drain = false,        // end what runs, take nothing new, and end
+  4: i64 in_us = 0,             // else: away in so long
+  5: i64 lasts_us = 0,          // for so long; 0: an announcement is called off
+}
+
+struct LeaveResponse {}
+
 service Phoebe {
   // Runs a job and answers with all its outcomes: the fastest way for a small job.
   RunResponse Run(1: RunRequest request) throws (1: Refused refused),
@@ -777,4 +789,6 @@ service Phoebe {
   RecordingsResponse Recordings(1: RecordingsRequest request) throws (1: Refused refused),
   // A part of such a file.
   RecordingResponse Recording(1: RecordingRequest request) throws (1: Refused refused),
+  // Tells a worker to leave: once this is answered, it has been sent.
+  LeaveResponse Leave(1: LeaveRequest request) throws (1: Refused refused),
 }

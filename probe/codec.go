@@ -59,7 +59,7 @@ const (
 var kindNames = [256]string{
 	kindHello: "Hello", kindReserve: "Reserve", kindBind: "Bind", kindDecline: "Decline",
 	kindEnqueue: "Enqueue", kindCancel: "Cancel", kindKill: "Kill", kindClaim: "Claim", kindAck: "Ack",
-	kindSync: "Sync", kindPing: "Ping", kindProbe: "Probe", kindCommon: "Common", kindForget: "Forget", kindRestamp: "Restamp",
+	kindSync: "Sync", kindPing: "Ping", kindProbe: "Probe", kindCommon: "Common", kindForget: "Forget", kindRestamp: "Restamp", kindAway: "Away",
 	kindWelcome: "Welcome", kindRejected: "Rejected", kindQueued: "Queued", kindStarted: "Started",
 	kindReady: "Ready", kindFinished: "Finished", kindRefused: "Refused", kindEvicted: "Evicted",
 	kindGone: "Gone", kindLoad: "Load", kindDrain: "Drain", kindPong: "Pong",
@@ -204,6 +204,10 @@ func AppendMsg(b []byte, m Msg) []byte {
 		b = appendBytes(b, m.Payload)
 	case Forget:
 		b = append(begin(b, kindForget), m.Job[:]...)
+	case Away:
+		b = appendBool(begin(b, kindAway), m.Drain)
+		b = appendDuration(b, m.In)
+		b = appendDuration(b, m.Lasts)
 	case Welcome:
 		b = begin(b, kindWelcome)
 		b = AppendDialect(b, m.Speaks)
@@ -545,6 +549,8 @@ func (d *Decoder) Decode(body []byte, msgs []Msg) (Epoch, []Msg, error) {
 			msgs = append(msgs, Forget{Job: r.job("job")})
 		case kindRestamp:
 			msgs = append(msgs, Restamp{Res: r.res("res"), Standing: r.standing()})
+		case kindAway:
+			msgs = append(msgs, Away{Drain: r.bool("drain"), In: r.duration("in"), Lasts: r.duration("lasts")})
 		case kindWelcome:
 			msgs = append(msgs, r.welcome())
 		case kindRejected:

@@ -26,7 +26,7 @@ import (
 var all = []Msg{
 	Hello{}, Reserve{}, Bind{}, Decline{}, Enqueue{}, Cancel{}, Kill{}, Claim{}, Ack{}, Sync{}, Ping{}, Probe{},
 	Welcome{}, Rejected{}, Queued{}, Started{}, Ready{}, &Finished{}, Refused{}, Evicted{}, Gone{}, Load{}, Drain{}, Pong{},
-	Claimed{}, Common{}, Forget{}, Restamp{},
+	Claimed{}, Common{}, Forget{}, Restamp{}, Away{},
 }
 
 func TestAllMessages(t *testing.T) {
@@ -800,6 +800,7 @@ var (
 		Common{Job: goldenJob, Number: 4, Payload: []byte("plan")},
 		Forget{Job: goldenJob},
 		Restamp{Res: 104, Standing: Standing{Spare, 3, 4}},
+		Away{Drain: true, In: time.Minute, Lasts: time.Hour},
 	}
 )
 

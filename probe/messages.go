@@ -27,6 +27,7 @@ const (
 	kindCommon
 	kindForget
 	kindRestamp
+	kindAway
 )
 
 // Worker to frontend.
@@ -133,6 +134,13 @@ type Common struct {
 
 // Forget says that no more launches will name what the job has in common.
 type Forget struct{ Job JobID }
+
+// Away has the worker leave: it drains, or it announces that it will be away. It is for peers that know Departing.
+type Away struct {
+	Drain bool          // end what runs, take nothing new, and end
+	In    time.Duration // else: from now on, for how long; Lasts 0 takes an announcement back
+	Lasts time.Duration
+}
 
 // File is one that a task needs on the worker's disk. Its content is what its digest says, wherever it is from.
 type File struct {
@@ -493,6 +501,7 @@ func (Probe) kind() kind     { return kindProbe }
 func (Common) kind() kind    { return kindCommon }
 func (Forget) kind() kind    { return kindForget }
 func (Restamp) kind() kind   { return kindRestamp }
+func (Away) kind() kind      { return kindAway }
 func (Welcome) kind() kind   { return kindWelcome }
 func (Rejected) kind() kind  { return kindRejected }
 func (Queued) kind() kind    { return kindQueued }

@@ -19,6 +19,9 @@ const Passing Features = 1 << 0
 // Classes: a worker heeds the [Class] of what it queues, and may say Preempted; one without it runs all as regular.
 const Classes Features = 1 << 1
 
+// Departing: Away is heeded.
+const Departing Features = 1 << 2
+
 // Dialect is what a release speaks: all versions from Min to Max, with these features.
 type Dialect struct {
 	Min, Max uint32
@@ -26,7 +29,7 @@ type Dialect struct {
 }
 
 // Spoken is what this release speaks.
-var Spoken = Dialect{Min: MinVersion, Max: Version, Features: Passing | Classes}
+var Spoken = Dialect{Min: MinVersion, Max: Version, Features: Passing | Classes | Departing}
 
 // Common is what two peers go on with: the highest version that both speak, and the features that both have. They
 // find the same, each by itself. The error says which of two has to be upgraded: d is called us, its peer them.

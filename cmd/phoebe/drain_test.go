@@ -86,8 +86,21 @@ func onlyOnce(t testing.TB, names ...string) {
 	}
 }
 
-// A worker that is told to end finishes what it runs, and takes nothing new.
+// A worker that is told to end, by a signal or by way of a frontend, finishes what it runs, and takes nothing new.
 func TestDrainWorker(t *testing.T) {
+	for how, tell := range map[string]func(t *testing.T, c *client.Client, w *process){
+		"signal": func(_ *testing.T, _ *client.Client, w *process) { w.signal(syscall.SIGTERM) },
+		"frontend": func(t *testing.T, c *client.Client, _ *process) {
+			if err := c.Drain(t.Context(), "w0"); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(how, func(t *testing.T) { drainWorker(t, tell) })
+	}
+}
+
+func drainWorker(t *testing.T, tell func(*testing.T, *client.Client, *process)) {
 	f := startFleet(t, 1, 2, nil, []string{"--slots", "4"})
 	c := dial(t, f.frontendAddrs...)
 	starts := filepath.Join(t.TempDir(), "starts")
@@ -99,7 +112,7 @@ func TestDrainWorker(t *testing.T) {
 		t.Fatal(err)
 	}
 	started(t, starts)
-	f.workers[0].signal(syscall.SIGTERM)
+	tell(t, c, f.workers[0])
 	eventually(t, func() error { // until the frontend knows
 		said, err := c.Cluster(t.Context())
 		if err != nil {
@@ -130,6 +143,13 @@ func TestDrainWorker(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 	onlyOnce(t, starts)
+	var refused *client.RefusedError
+	if err := c.Drain(t.Context(), "w0"); !errors.As(err, &refused) || refused.Reason != client.Invalid {
+		t.Errorf("one that has gone: %v", err)
+	}
+	if err := c.Maintenance(t.Context(), "w1", time.Hour, time.Hour); !errors.As(err, &refused) || !strings.Contains(refused.Message, "--join") {
+		t.Errorf("one of which gossip does not tell: %v", err)
+	}
 }
 
 func eightEchoes() []client.Task {

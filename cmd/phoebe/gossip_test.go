@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // gossiper is a frontend that gossips.
@@ -259,6 +260,25 @@ func TestMaintenance(t *testing.T) {
 		if got := post(t, w, "/maintenance?"+query); got != code {
 			t.Errorf("%s: %d, want %d", query, got, code)
 		}
+	}
+	c := dial(t, g.api)
+	for _, lasts := range []time.Duration{time.Hour, 0} { // by way of a frontend, and called off
+		if err := c.Maintenance(t.Context(), w.addr(), 30*time.Minute, lasts); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, func() error {
+			said, err := c.Cluster(t.Context())
+			if err != nil {
+				return err
+			}
+			if in := said.Workers[0].View.Maintenance; (in > 29*time.Minute && in <= 31*time.Minute) != (lasts > 0) || (in < 0) != (lasts == 0) {
+				return fmt.Errorf("it is away in %v", in)
+			}
+			return nil
+		})
+	}
+	if err := c.Maintenance(t.Context(), w.addr(), 3000*time.Hour, time.Hour); err == nil {
+		t.Error("maintenance in 3000 h is announced")
 	}
 	phoebe(t, "worker", "--listen", "127.0.0.1:0", "--maintenance-in=-1s").want(t, 2, "maintenance in -1s")
 	phoebe(t, "worker", "--listen", "127.0.0.1:0", "--maintenance-in", "1h").want(t, 2, "--join")

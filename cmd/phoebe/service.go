@@ -213,14 +213,15 @@ func (f *serviceFlags) adminToken() (ui.Token, error) {
 	return ui.Token(token), nil
 }
 
-// withToken has whoever changes something, or takes a profile, show the token, if there is one.
+// withToken has whoever changes something, or takes a profile, show the token, if there is one. The web page asks for it itself: it
+// has no use for the browser's dialog.
 func withToken(h http.Handler, token ui.Token) http.Handler {
 	if token == "" {
 		return h
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		looks := (r.Method == http.MethodGet || r.Method == http.MethodHead) && !strings.HasPrefix(r.URL.Path, "/debug/")
-		if !looks && !token.Shown(r) {
+		if !looks && !strings.HasPrefix(r.URL.Path, ui.Path) && !token.Shown(r) {
 			w.Header().Set("WWW-Authenticate", `Basic realm="phoebe"`)
 			http.Error(w, "this takes the token of --admin-token-file, as a bearer or as a password", http.StatusUnauthorized)
 			return

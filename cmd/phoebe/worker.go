@@ -173,6 +173,9 @@ func (c *workerCmd) Run(ctx context.Context, out *streams, log *slog.Logger) err
 		return err
 	}
 	cfg.Audit = by.audit
+	ctx, leave := context.WithCancelCause(ctx)
+	defer leave(nil)
+	cfg.OnLeave = func(frontend string) { leave(fmt.Errorf("an operator asked frontend %q for it", frontend)) }
 	s, err := serve.New(cfg)
 	if err != nil {
 		return usage(err)

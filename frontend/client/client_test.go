@@ -212,6 +212,10 @@ func (f *fake) Recording(context.Context, *v1.RecordingRequest) (*v1.RecordingRe
 	return nil, errors.ErrUnsupported
 }
 
+func (f *fake) Leave(context.Context, *v1.LeaveRequest) (*v1.LeaveResponse, error) {
+	return nil, errors.ErrUnsupported
+}
+
 func (f *fake) Trace(context.Context, *v1.TraceRequest) (*v1.TraceResponse, error) {
 	return nil, errors.ErrUnsupported
 }

@@ -106,6 +106,23 @@ func (c *Client) cluster(ctx context.Context, req *v1.ClusterRequest) (*v1.Clust
 
 func clamp(n int) int32 { return int32(min(max(n, 0), math.MaxInt32)) }
 
+// Drain has the worker of a name or an address end what runs, take nothing new, and end. It returns when the worker was told.
+func (c *Client) Drain(ctx context.Context, worker string) error {
+	return c.leave(ctx, &v1.LeaveRequest{Worker: worker, Drain: true})
+}
+
+// Maintenance has the worker of a name or an address announce that it will be away in some time, for some time. Frontends that place
+// tasks by estimation heed that. For 0, what was announced is taken back.
+func (c *Client) Maintenance(ctx context.Context, worker string, in, lasts time.Duration) error {
+	return c.leave(ctx, &v1.LeaveRequest{Worker: worker, InUs: in.Microseconds(), LastsUs: lasts.Microseconds()})
+}
+
+func (c *Client) leave(ctx context.Context, req *v1.LeaveRequest) error {
+	req.Caller = c.cfg.caller()
+	_, err := ask(ctx, c, c.inTurn(), func(ctx context.Context, f *frontend) (*v1.LeaveResponse, error) { return f.rpc.Leave(ctx, req) })
+	return err
+}
+
 // Figures are a few numbers of each of all workers.
 type Figures struct {
 	List      int64    // stands for the lists below: it changes when they do
@@ -115,7 +132,7 @@ type Figures struct {
 	Workers   []Figure // in the same order
 }
 
-// Figure is numbers of a worker, of which the last five are logarithms: see FigureValue.
+// Figure is numbers of a worker, of which the last six are logarithms: see FigureValue.
 type Figure struct {
 	State       uint8 // 0 connecting, 1 up, 2 adrift, 3 draining, 4 down
 	CPU, Memory uint8 // the share that is taken, of 255
@@ -124,6 +141,7 @@ type Figure struct {
 	Wait        uint8 // expected for a task of an eighth of the worker
 	RoundTrip   uint8
 	Silence     uint8 // for which it was not heard
+	WaitAge     uint8 // how old Wait is; frontends of 0.1.0 do not tell
 }
 
 // FigureValue is the number that a logarithm in a Figure stands for: places, tasks or microseconds. Negative: it is not known.
@@ -156,7 +174,10 @@ func (c *Client) Figures(ctx context.Context, frontend string, known int64) (*Fi
 	list := &Figures{List: f.Number, Names: f.Names, Addresses: f.Addresses, Racks: f.Racks, Workers: make([]Figure, n)}
 	for i := range list.Workers {
 		b := f.Figures[i*size:]
-		list.Workers[i] = Figure{b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]}
+		list.Workers[i] = Figure{b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7], math.MaxUint8}
+		if i < len(f.Ages) {
+			list.Workers[i].WaitAge = f.Ages[i]
+		}
 	}
 	return list, nil
 }

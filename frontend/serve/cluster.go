@@ -53,7 +53,7 @@ func (s *Server) cluster(req *v1.ClusterRequest) *v1.ClusterResponse {
 	res.Total = int32(len(links))
 	switch {
 	case req.Figures:
-		res.Figures = s.figures(links, req.Known)
+		res.Figures = s.figures(links, req.Known, now)
 		return res
 	case req.Worker != "":
 		links = s.named(links, req.Worker)
@@ -203,7 +203,7 @@ func demand(d probe.Demand) *v1.Demand {
 var states = map[string]byte{connecting: 0, "up": 1, "adrift": 2, "draining": 3, "down": 4}
 
 // figures are a few numbers of each worker, with the names unless they are known.
-func (s *Server) figures(links []*link, known int64) *v1.Figures {
+func (s *Server) figures(links []*link, known int64, now time.Time) *v1.Figures {
 	f := &v1.Figures{Names: make([]string, 0, len(links)), Addresses: make([]string, 0, len(links)), Racks: make([]string, 0, len(links)), Figures: make([]byte, 0, 8*len(links))}
 	list := fnv.New64a()
 	note := func(names *[]string, name string) {
@@ -218,18 +218,22 @@ func (s *Server) figures(links []*link, known int64) *v1.Figures {
 			note(&f.Names, l.addr)
 			note(&f.Racks, "")
 			f.Figures = append(f.Figures, states[connecting], 0, 0, 0, 0, unknown, unknown, unknown)
+			f.Ages = append(f.Ages, unknown)
 			return
 		}
 		note(&f.Names, st.Welcome.Worker)
 		note(&f.Racks, st.Welcome.Rack)
 		capacity, free, wait := st.Welcome.Capacity, st.Load.Free, byte(unknown)
+		age := byte(unknown)
 		if st.View.Matrix != nil {
+			age = logarithm(now.Sub(st.View.Heard).Microseconds())
 			if w := st.View.Matrix.Cells[figureStep][figureStep]; w != probe.NeverFits {
 				wait = logarithm(w.Duration().Microseconds())
 			}
 		}
 		f.Figures = append(f.Figures, states[state(up, st)], share(int64(free.CPU), int64(capacity.CPU)), share(int64(free.Mem), int64(capacity.Mem)),
 			logarithm(int64(st.Load.Queued)), logarithm(int64(st.Load.Running)), wait, logarithm(rtt.Microseconds()), logarithm(heard.Microseconds()))
+		f.Ages = append(f.Ages, age)
 	})
 	f.Number = max(int64(list.Sum64()&math.MaxInt64), 1)
 	if f.Number == known {

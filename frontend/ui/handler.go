@@ -31,6 +31,8 @@ type Fleet interface {
 	ClusterPage(ctx context.Context, q client.ClusterQuery) (*client.Cluster, error)
 	Figures(ctx context.Context, frontend string, known int64) (*client.Figures, error)
 	Cancel(ctx context.Context, h client.Handle, why string) (int, error)
+	Drain(ctx context.Context, worker string) error
+	Maintenance(ctx context.Context, worker string, in, lasts time.Duration) error
 	Recordings(ctx context.Context) ([]client.Recording, []client.FrontendReport, error)
 	Recording(ctx context.Context, frontend, name string, w io.Writer) error
 }
@@ -59,7 +61,7 @@ const (
 	maxAskFor = 10 * time.Second
 )
 
-// New makes the page of a fleet. Whoever knows the token may cancel jobs.
+// New makes the page of a fleet. Whoever knows the token may cancel jobs and have workers leave.
 func New(fleet Fleet, token Token) *Page {
 	p := &Page{fleet: fleet, token: token, asking: make(chan struct{}, maxAsking)}
 	p.live.compose = p.compose
@@ -79,6 +81,8 @@ func New(fleet Fleet, token Token) *Page {
 	mux.HandleFunc("GET "+Path+"api/recordings", p.ask(p.recordings))
 	mux.HandleFunc("GET "+Path+"api/recording/{frontend}/{name}", p.recording)
 	mux.HandleFunc("POST "+Path+"api/cancel", p.admin(p.ask(p.cancel)))
+	mux.HandleFunc("POST "+Path+"api/drain", p.admin(p.ask(p.drain)))
+	mux.HandleFunc("POST "+Path+"api/maintenance", p.admin(p.ask(p.maintenance)))
 	p.mux = http.NewCrossOriginProtection().Handler(mux)
 	return p
 }
@@ -265,9 +269,9 @@ func (p *Page) admin(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case p.token == "":
-			fail(w, http.StatusForbidden, errors.New("this page only shows: it was started without an admin token"))
+			fail(w, http.StatusForbidden, errors.New("this page only shows: start what serves it with --admin-token-file"))
 		case !p.token.Shown(r):
-			fail(w, http.StatusUnauthorized, errors.New("this takes the admin token"))
+			fail(w, http.StatusUnauthorized, errors.New("this takes the admin token, which is in the file of --admin-token-file"))
 		case r.ContentLength != 0:
 			fail(w, http.StatusBadRequest, errors.New("what is asked goes into the address"))
 		default:

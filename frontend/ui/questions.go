@@ -105,6 +105,7 @@ type fleetJSON struct {
 	List     string // changes when the names do
 	Frontend string
 	Levels   []byte
+	Stale    []byte // a bit for each worker, the lowest of a byte first: its wait is too old to be taken at its word
 }
 
 // frameJSON is what is sent each second.
@@ -144,7 +145,7 @@ func (p *Page) fill(ctx context.Context, f *frameJSON) error {
 		return err
 	}
 	p.known = seen.List
-	f.Fleet = &fleetJSON{strconv.FormatInt(seen.List, 10), who, levels(seen.Workers)}
+	f.Fleet = &fleetJSON{strconv.FormatInt(seen.List, 10), who, levels(seen.Workers), stale(seen.Workers)}
 	return nil
 }
 
@@ -173,6 +174,19 @@ func levels(workers []client.Figure) []byte {
 			busy = unknown
 		}
 		b = append(b, level(w.Wait, waitFrom, waitStep)<<4|busy, level(w.RoundTrip, tripFrom, levelStep)<<4|level(w.Silence, silenceFrom, levelStep))
+	}
+	return b
+}
+
+// trusted is until when frontends take a wait at its word.
+const trusted = 2 * time.Second
+
+func stale(workers []client.Figure) []byte {
+	b := make([]byte, (len(workers)+7)/8)
+	for i := range workers {
+		if client.FigureValue(workers[i].WaitAge) > float64(trusted.Microseconds()) {
+			b[i/8] |= 1 << (i % 8)
+		}
 	}
 	return b
 }
@@ -449,6 +463,25 @@ func (p *Page) recording(w http.ResponseWriter, r *http.Request) {
 func (p *Page) cancel(ctx context.Context, r *http.Request) (any, error) {
 	n, err := p.fleet.Cancel(ctx, handle(r), "cancelled on the web page")
 	return map[string]int{"Cancelled": n}, err
+}
+
+// drain has a worker leave at once.
+func (p *Page) drain(ctx context.Context, r *http.Request) (any, error) {
+	return struct{}{}, p.fleet.Drain(ctx, r.FormValue("worker"))
+}
+
+// maintenance has a worker announce that it will be away; for=0 takes that back.
+func (p *Page) maintenance(ctx context.Context, r *http.Request) (any, error) {
+	in, err := number(r, "in")
+	if err != nil {
+		return nil, err
+	}
+	lasts, err := number(r, "for")
+	if err != nil {
+		return nil, err
+	}
+	const most = 1 << 31 // seconds: frontends refuse much less
+	return struct{}{}, p.fleet.Maintenance(ctx, r.FormValue("worker"), time.Duration(min(in, most))*time.Second, time.Duration(min(lasts, most))*time.Second)
 }
 
 func handle(r *http.Request) client.Handle {

@@ -58,6 +58,17 @@ func (f *fake) Trace(context.Context, string, int, int) (*client.Trace, error) {
 	return nil, &client.RefusedError{Reason: client.UnknownJob}
 }
 
+func (f *fake) Drain(_ context.Context, worker string) error {
+	if worker != "w" {
+		return &client.RefusedError{Reason: client.Invalid, Message: "not linked"}
+	}
+	return nil
+}
+
+func (f *fake) Maintenance(_ context.Context, _ string, in, lasts time.Duration) error {
+	return fmt.Errorf("away in %v for %v", in, lasts)
+}
+
 func (f *fake) Recordings(context.Context) ([]client.Recording, []client.FrontendReport, error) {
 	return []client.Recording{{Frontend: "a", Name: hostile}}, nil, nil
 }
@@ -203,6 +214,7 @@ func ask(p *Page, method, what string, header map[string]string) *httptest.Respo
 // Who may do what, and what is said to whoever asks wrongly.
 func TestAsk(t *testing.T) {
 	const token = "secret"
+	shown := map[string]string{"Authorization": "Bearer " + token}
 	foreign := map[string]string{"Authorization": "Bearer " + token, "Sec-Fetch-Site": "cross-site"}
 	for _, x := range []struct {
 		token        Token
@@ -223,13 +235,22 @@ func TestAsk(t *testing.T) {
 		{"", "GET", "api/recordings", nil, 200, `"Frontend":"a","Name":"\u003c/script\u003e`},
 		{"", "GET", "api/recording/a%2Fb/x.gz", nil, 200, "x.gz of a/b"},
 		{"", "GET", "api/recording/a/y.gz", nil, 400, "no recording"},
-		{"", "POST", "api/cancel?job=x", nil, 403, "without an admin token"},
+		{"", "POST", "api/cancel?job=x", nil, 403, "--admin-token-file"},
 		{token, "POST", "api/cancel?job=x", nil, 401, "takes the admin token"},
 		{token, "POST", "api/cancel?job=x", map[string]string{"Authorization": "Bearer secre"}, 401, ""},
 		{token, "GET", "api/cancel?job=x", map[string]string{"Authorization": "Bearer " + token}, 405, ""},
 		{token, "POST", "api/cancel?job=x", foreign, 403, "cross-origin"},
 		{token, "POST", "api/cancel?job=x", map[string]string{"Authorization": "Bearer " + token, "Origin": "http://elsewhere"}, 403, "cross-origin"},
 		{token, "POST", "api/cancel?job=x", map[string]string{"Authorization": "Bearer " + token, "Sec-Fetch-Site": "same-origin"}, 200, "3"},
+		{"", "POST", "api/drain?worker=w", nil, 403, "--admin-token-file"},
+		{token, "POST", "api/drain?worker=w", nil, 401, "--admin-token-file"},
+		{token, "POST", "api/drain?worker=w", foreign, 403, "cross-origin"},
+		{token, "POST", "api/drain?worker=w", shown, 200, "{}"},
+		{token, "POST", "api/drain?worker=v", shown, 400, "not linked"},
+		{token, "GET", "api/drain?worker=w", shown, 405, ""},
+		{token, "POST", "api/maintenance?worker=w&in=60&for=3600", foreign, 403, "cross-origin"},
+		{token, "POST", "api/maintenance?worker=w&in=60&for=3600", shown, 502, "away in 1m0s for 1h0m0s"},
+		{token, "POST", "api/maintenance?worker=w&in=-1", shown, 400, "in="},
 	} {
 		w := ask(New(&fake{}, x.token), x.method, x.what, x.header)
 		if w.Code != x.code || !strings.Contains(w.Body.String(), x.says) {
@@ -275,6 +296,9 @@ func TestLevels(t *testing.T) {
 		{State: 4, CPU: 255, Wait: waitFrom, RoundTrip: tripFrom - 1, Silence: silenceFrom + levelStep},
 		{State: up, CPU: 128, Wait: waitFrom - 1, RoundTrip: tripFrom, Silence: 255},
 	})
+	if b := stale(append(make([]client.Figure, 7), client.Figure{WaitAge: 167}, client.Figure{WaitAge: 168}, client.Figure{WaitAge: 255})); !bytes.Equal(b, []byte{0, 1}) {
+		t.Errorf("stale are %x", b) // 167 stands for 1.92 s, 168 for 2.10 s
+	}
 	if want := []byte{0xfe, 0x0e, 0x1f, 0x02, 0x07, 0x1f}; !bytes.Equal(got, want) {
 		t.Errorf("levels are %x, want %x", got, want)
 	}

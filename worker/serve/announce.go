@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/audit"
 	"github.com/phoebe-sched/phoebe/probe/gossip/view"
 	"github.com/phoebe-sched/phoebe/probe/heartbeat"
 	"github.com/phoebe-sched/phoebe/probe/identity"
@@ -84,6 +86,25 @@ func (s *Server) Maintenance(in, lasts time.Duration) {
 	defer s.mu.Unlock()
 	s.maintenance.at, s.maintenance.lasts = time.Now().Add(in), lasts
 	s.tellChange()
+}
+
+// away does what an operator asks by a frontend.
+func (s *Server) away(m probe.Away, frontend, addr string) {
+	defer s.guard("leaving", nil)
+	what := "maintenance"
+	if m.Drain {
+		what = "drain"
+	}
+	s.cfg.Audit.Note(audit.Entry{What: what, Name: frontend, From: addr}, nil)
+	s.log.Info("an operator has this worker leave", "worker", s.cfg.Name, "frontend", frontend, "drain", m.Drain, "in", m.In.String(), "for", m.Lasts.String())
+	switch {
+	case !m.Drain:
+		s.Maintenance(m.In, m.Lasts)
+	case s.cfg.OnLeave != nil:
+		s.cfg.OnLeave(frontend)
+	default:
+		_ = s.Drain(context.Background()) // it ends with the server
+	}
 }
 
 func (a *announcer) run() {

@@ -90,7 +90,9 @@ type Config struct {
 	MaxLease         time.Duration // the longest lease that a Hello may ask for; default 1 min
 	OutboundLimit    int           // bytes that wait for a peer that does not read; over it, it is closed; default 64 MiB
 
-	Audit *audit.Log // of frontends that were refused; nil: none
+	Audit *audit.Log // of frontends that were refused, and of what they had this worker do; nil: none
+
+	OnLeave func(frontend string) // an operator asks by a frontend that this worker drains. Default: it drains, and goes on to be there
 
 	Logger  *slog.Logger // default: none
 	Metrics *metrics.Set // where metrics go; workers may share one, it then has their sums. Default: a set of its own

@@ -302,9 +302,14 @@ func (s *Server) deliver(c *conn) {
 			s.linkUp(now, c)
 		}
 		for _, m := range c.batch {
-			if c.link != 0 {
-				s.step(now, worker.Received{Link: c.link, Msg: m})
+			if c.link == 0 {
+				break
 			}
+			if away, ok := m.(probe.Away); ok {
+				go s.away(away, c.name, c.wire.RemoteAddr().String())
+				continue
+			}
+			s.step(now, worker.Received{Link: c.link, Msg: m})
 		}
 	})
 }

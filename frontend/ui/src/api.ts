@@ -24,7 +24,7 @@ export interface Job {
 
 export interface Watched { Windows: WindowOf[]; Slowest: Job[] | null; Frontends: Frontend[]; LeftOut: number }
 
-export interface Frame { At: string; Watch?: Watched; Fleet?: { List: string; Frontend: string; Levels: string | null }; Error?: string }
+export interface Frame { At: string; Watch?: Watched; Fleet?: { List: string; Frontend: string; Levels: string | null; Stale: string | null }; Error?: string }
 
 export interface Names { List: string; Names: string[]; Addresses: string[]; Racks: string[]; Levels: string | null }
 
@@ -79,11 +79,9 @@ export async function get<T>(what: string, how: Record<string, string | number |
   return read<T>(await fetch(`api/${what}${text ? `?${text}` : ''}`, signal ? { signal } : {}))
 }
 
-// cancel cancels a job, which takes the admin token.
-export async function cancel(h: Handle, token: string): Promise<number> {
-  const q = new URLSearchParams({ job: h.Job, owner: h.Owner })
-  const said = await read<{ Cancelled: number }>(await fetch(`api/cancel?${q}`, { method: 'POST', headers: { Authorization: `Bearer ${token}` } }))
-  return said.Cancelled
+// change has something done, which takes the admin token.
+export async function change<T>(what: string, how: Record<string, string>, token: string): Promise<T> {
+  return read<T>(await fetch(`api/${what}?${new URLSearchParams(how)}`, { method: 'POST', headers: { Authorization: `Bearer ${token}` } }))
 }
 
 async function read<T>(r: Response): Promise<T> {

@@ -1,10 +1,10 @@
 // Which worker is the slow one?
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
-import { get, type Seen, type Worker } from './api'
+import { change, get, type Seen, type Worker } from './api'
 import { heat, useDark } from './colors'
 import { clock, count, share, time } from './format'
 import { type Fleet as Known, useLive } from './live'
-import { go, Later, link, say, Tabs, useWidth } from './parts'
+import { Admin, go, Later, link, say, Tabs, useWidth } from './parts'
 
 type Metric = 'wait' | 'busy' | 'trip' | 'silence'
 
@@ -18,6 +18,8 @@ function level(levels: Uint8Array, i: number, m: Metric): number {
   const b = levels[2 * i + (m === 'wait' || m === 'busy' ? 0 : 1)] ?? 255
   return m === 'wait' || m === 'trip' ? b >> 4 : b & 15
 }
+
+function isStale(c: Known['columns'][0], i: number): boolean { return ((c.stale[i >> 3] ?? 0) >> (i & 7) & 1) === 1 }
 
 function text(m: Metric, l: number): string {
   if (l >= unknown) return m === 'busy' ? 'not up' : 'not known'
@@ -54,12 +56,14 @@ export function Fleet() {
     return list.sort((a, b) => b.l - a.l)
   }, [rows, last, metric])
   const notUp = last ? rows.filter((i) => level(last.levels, i, 'busy') === unknown).length : 0
+  const stale = last && metric === 'wait' ? rows.filter((i) => isStale(last, i)).length : 0
   return (
     <>
       <div class="bar">
         <Tabs label="what" value={metric} of={metrics} on={setMetric} />
         <span class={notUp > 0 ? 'bad' : 'dim'}>{count(n)} workers{notUp > 0 ? `, ${count(notUp)} not up` : ', all up'}</span>
         {f.frontend && <span class="dim">as {f.frontend} sees them</span>}
+        {stale > 0 && <span class="tag" title="older than frontends take at their word">{count(stale)} waits are stale</span>}
         <Scale metric={metric} />
       </div>
       <Heatmap fleet={f} rows={rows} metric={metric} />
@@ -227,7 +231,7 @@ function WorkerTable(p: { fleet: Known; worst: { i: number }[] }) {
                 <td><a class="row" href={link('worker', names.Names[i] ?? '')}>{names.Names[i]}</a></td><td>{names.Addresses[i]}</td><td>{names.Racks[i] || '–'}</td>
                 {metrics.map(([m]) => {
                   const l = level(last.levels, i, m)
-                  return <td key={m} class={m === 'busy' && l === unknown ? 'n bad' : 'n'}>{text(m, l)}</td>
+                  return <td key={m} class={m === 'busy' && l === unknown ? 'n bad' : 'n'}>{text(m, l)}{m === 'wait' && l !== unknown && isStale(last, i) && <span class="tag">stale</span>}</td>
                 })}
               </tr>
             ))}
@@ -244,7 +248,7 @@ const parts = [1, 2, 4, 8, 12, 16, 24, 32]
 export function WorkerPage(p: { name: string }) {
   return (
     <>
-      <div class="bar"><a href={link('fleet')}>← fleet</a><h2 class="name">{p.name}</h2></div>
+      <div class="bar"><a href={link('fleet')}>← fleet</a><h2 class="name">{p.name}</h2><Leave worker={p.name} /></div>
       <Later key_={p.name} every={2000} ask={(signal) => get<Seen[]>('worker', { name: p.name }, signal)}>
         {(seen) => (
           <>
@@ -266,18 +270,38 @@ export function WorkerPage(p: { name: string }) {
   )
 }
 
+// Leave has a worker end, or tell that it will be away.
+function Leave(p: { worker: string }) {
+  const [at, setAt] = useState('10')
+  const [lasts, setLasts] = useState('60')
+  const away = (minutes: string) => (token: string) =>
+    change('maintenance', { worker: p.worker, in: String(Math.round(Number(at) * 60)), for: String(Math.round(Number(minutes) * 60)) }, token)
+      .then(() => (minutes === '0' ? 'told to take back what it has announced' : `told to announce: away in ${at} min, for ${minutes} min`))
+  return (
+    <Admin label="leave…" acts={[
+      ['drain it', (token) => change('drain', { worker: p.worker }, token).then(() => 'told to end what runs, take nothing new, and end')],
+      ['announce maintenance', away(lasts)], ['take it back', away('0')],
+    ]}>
+      <label class="choice">in <input type="number" min="0" value={at} onInput={(e) => setAt(e.currentTarget.value)} /> min</label>
+      <label class="choice">for <input type="number" min="1" value={lasts} onInput={(e) => setLasts(e.currentTarget.value)} /> min</label>
+    </Admin>
+  )
+}
+
 function SeenRow(p: { s: Seen }) {
   const w = p.s.Worker
   if (!w) return <tr><th scope="row">{p.s.Frontend}</th><td colSpan={10} class={p.s.Error ? 'bad' : 'dim'}>{p.s.Error || 'does not know it'}</td></tr>
   return (
     <tr>
-      <th scope="row">{p.s.Frontend}</th><td class={w.State === 'up' ? '' : 'bad'}>{w.State}{w.Error ? `: ${w.Error}` : ''}</td>
+      <th scope="row">{p.s.Frontend}</th><td class={w.State === 'up' ? '' : 'bad'}>{w.State}{w.Error ? `: ${w.Error}` : ''}{w.View.Maintenance >= 0 && <span class="tag">away in {time(w.View.Maintenance)}</span>}</td>
       <td class="n">{count(w.Free.CPU)} of {count(w.Capacity.CPU)} m</td><td class="n">{count(w.Free.Memory)} of {count(w.Capacity.Memory)} MiB</td><td class="n">{count(w.Queued)}</td><td class="n">{count(w.Running)}</td>
       <td class="n">{time(w.RTT)}</td><td class="n">{time(w.HeardAgo)} ago</td><td class="n">{w.Row ? time(w.Row.Age) : '–'}</td><td class={w.Row?.Flaws?.length ? 'bad' : ''}>{w.Row ? w.Row.From + (w.Row.Flaws?.length ? `, absurd: ${w.Row.Flaws.join(', ')}` : '') : '–'}</td>
       <td class="n">{w.View.Speed > 0 ? w.View.Speed.toFixed(2) : '–'}</td>
     </tr>
   )
 }
+
+const fresh = 2e9 // until when frontends take a wait matrix at its word
 
 // Matrix is the waits that a frontend expects for long tasks, by their size.
 function Matrix(p: { frontend: string; w: Worker }) {
@@ -290,7 +314,8 @@ function Matrix(p: { frontend: string; w: Worker }) {
   }
   return (
     <section class="card">
-      <header><h2>{p.frontend}</h2><span class="dim">{waits.length ? `expected wait, ${time(p.w.View.Age)} old` : 'no wait matrix is known'}</span></header>
+      <header><h2>{p.frontend}</h2><span class="dim">{waits.length ? `expected wait, ${time(p.w.View.Age)} old` : 'no wait matrix is known'}</span>
+        {waits.length > 0 && p.w.View.Age > fresh && <span class="tag">stale</span>}</header>
       {waits.length > 0 && (
         <div class="scroll" tabIndex={0} role="region" aria-label={`expected waits at ${p.w.Name}, as ${p.frontend} sees it`}>
           <table class="matrix">

@@ -1,26 +1,26 @@
 // Why did this job take 900 ms?
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
-import { cancel, type Job } from './api'
+import { change, type Job } from './api'
 import { meaning, partColor, useDark } from './colors'
 import { clock, count, tenantName, time, when } from './format'
 import { at, draw, layout, type Mode, type View } from './gantt'
 import { phases } from './histogram'
-import { Blame, go, link, say, Tabs, Tile, useWidth } from './parts'
+import { Admin, Blame, Failure, go, link, say, Tabs, Tile, useWidth } from './parts'
 import { spansOf, type Tasks, trace } from './trace'
 
 export function JobPage(p: { job: string }) {
   const [tasks, setTasks] = useState<Tasks | null>(null)
-  const [error, setError] = useState('')
+  const [error, setError] = useState<unknown>(null)
   const [progress, setProgress] = useState('')
   const [again, setAgain] = useState(0)
   useEffect(() => {
     const stop = new AbortController()
-    setError('')
+    setError(null)
     trace(p.job, stop.signal, (n, of) => setProgress(`${count(n)} of ${count(of)} tasks`))
-      .then((t) => setTasks(t), (e: Error) => { if (!stop.signal.aborted) setError(e.message) })
+      .then((t) => setTasks(t), (e: unknown) => { if (!stop.signal.aborted) setError(e) })
     return () => stop.abort()
   }, [p.job, again])
-  if (error) return <p class="bad" role="alert">{error}</p>
+  if (error) return <Failure of={error} />
   if (!tasks) return <p class="dim" role="status">loading… {progress}</p>
   const j = tasks.job
   return (
@@ -49,24 +49,8 @@ export function JobPage(p: { job: string }) {
 }
 
 function Cancel(p: { job: Job }) {
-  const [open, setOpen] = useState(false)
-  const [token, setToken] = useState('')
-  const [said, setSaid] = useState('')
-  if (!open) return <button type="button" onClick={() => setOpen(true)}>cancel…</button>
-  const sure = async (e: Event) => {
-    e.preventDefault()
-    try {
-      setSaid(`${await cancel(p.job.Handle, token)} tasks are cancelled`)
-    } catch (e) {
-      setSaid((e as Error).message)
-    }
-  }
-  return (
-    <form class="inline" onSubmit={(e) => void sure(e)}>
-      <label class="choice">admin token <input type="password" autocomplete="off" value={token} onInput={(e) => setToken(e.currentTarget.value)} /></label>
-      <button type="submit">cancel the job</button> <span role="status">{said}</span>
-    </form>
-  )
+  const { Job: job, Owner: owner } = p.job.Handle
+  return <Admin label="cancel…" acts={[['cancel the job', async (token) => `${(await change<{ Cancelled: number }>('cancel', { job, owner }, token)).Cancelled} tasks are cancelled`]]} />
 }
 
 const height = 404 // of the lanes

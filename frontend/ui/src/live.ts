@@ -8,7 +8,7 @@ export interface Fleet {
   list: string
   frontend: string
   names: Names | null
-  columns: { at: number; levels: Uint8Array }[] // the oldest first
+  columns: { at: number; levels: Uint8Array; stale: Uint8Array }[] // the oldest first
 }
 
 export type How = 'connecting' | 'live' | 'polling' | 'paused' | 'lost'
@@ -98,7 +98,7 @@ class Live {
       if (f.Fleet.List !== this.fleet.list || f.Fleet.Frontend !== this.fleet.frontend) {
         this.fleet = { list: f.Fleet.List, frontend: f.Fleet.Frontend, names: null, columns: [] }
       }
-      this.fleet.columns.push({ at, levels })
+      this.fleet.columns.push({ at, levels, stale: bytes(f.Fleet.Stale) })
       if (this.fleet.columns.length > remembered) this.fleet.columns.shift()
       if (!this.fleet.names) void this.name()
     }

@@ -1,7 +1,7 @@
 // What all pages are made of.
 import type { ComponentChildren } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
-import type { Job } from './api'
+import { type Job, Wrong } from './api'
 import { meaning, partColor, useDark } from './colors'
 import { share, time } from './format'
 
@@ -89,9 +89,16 @@ export function moveRow(by: number): void {
   rows[Math.max(0, Math.min(rows.length - 1, at < 0 ? 0 : at + by))]!.focus()
 }
 
+// Failure tells why there is no answer. That a job is forgotten is none.
+export function Failure(p: { of: unknown }) {
+  const text = (p.of as Error).message
+  if (p.of instanceof Wrong && p.of.status === 404) return <p class="dim" role="status">{text}. Jobs that have ended are kept for a time: the slowest and those that failed for longest.</p>
+  return <p class="bad" role="alert">{text}</p>
+}
+
 // Later draws what an answer is needed for.
 export function Later<T>(p: { ask: (signal: AbortSignal) => Promise<T>; key_: string; every?: number; children: (said: T) => ComponentChildren }) {
-  const [said, set] = useState<{ key: string; value?: T; error?: string }>({ key: '' })
+  const [said, set] = useState<{ key: string; value?: T; error?: unknown }>({ key: '' })
   const ask = useRef(p.ask)
   ask.current = p.ask
   useEffect(() => {
@@ -102,7 +109,7 @@ export function Later<T>(p: { ask: (signal: AbortSignal) => Promise<T>; key_: st
         const value = await ask.current(stop.signal)
         if (!stop.signal.aborted) set({ key: p.key_, value })
       } catch (e) {
-        if (!stop.signal.aborted) set({ key: p.key_, error: (e as Error).message })
+        if (!stop.signal.aborted) set({ key: p.key_, error: e })
       }
       if (p.every && !stop.signal.aborted) timer = window.setTimeout(() => void once(), p.every)
     }
@@ -113,8 +120,31 @@ export function Later<T>(p: { ask: (signal: AbortSignal) => Promise<T>; key_: st
     }
   }, [p.key_, p.every])
   if (said.key !== p.key_) return <p class="dim" role="status">loading…</p>
-  if (said.error !== undefined) return <p class="bad" role="alert">{said.error}</p>
+  if (said.error !== undefined) return <Failure of={said.error} />
   return <>{p.children(said.value as T)}</>
+}
+
+// Admin has something done for who knows the admin token. Each act tells what came of it.
+export function Admin(p: { label: string; acts: readonly (readonly [string, (token: string) => Promise<string>])[]; children?: ComponentChildren }) {
+  const [open, setOpen] = useState(false)
+  const [token, setToken] = useState('')
+  const [said, setSaid] = useState<{ text: string; bad: boolean } | null>(null)
+  if (!open) return <button type="button" onClick={() => setOpen(true)}>{p.label}</button>
+  const sure = async (act: (token: string) => Promise<string>) => {
+    try {
+      setSaid({ text: await act(token), bad: false })
+    } catch (e) {
+      setSaid({ text: (e as Error).message, bad: true })
+    }
+  }
+  return (
+    <form class="inline" onSubmit={(e) => e.preventDefault()}>
+      <label class="choice">admin token <input type="password" autocomplete="off" value={token} onInput={(e) => setToken(e.currentTarget.value)} /></label>
+      {p.children}
+      {p.acts.map(([name, act]) => <button key={name} type="button" onClick={() => void sure(act)}>{name}</button>)}
+      <span role="status" class={said?.bad ? 'bad' : ''}>{said?.text}</span>
+    </form>
+  )
 }
 
 // useWidth is how wide an element is.

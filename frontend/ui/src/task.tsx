@@ -107,7 +107,7 @@ function Candidates(p: { d: Decision }) {
                   {terms.map(([term, color]) => <i key={term} style={{ width: `${(100 * part(c, term)) / longest}%`, background: partColor(color, dark) }} />)}
                 </div></td>
                 <td class="n">{time(c.I)}</td><td class="n">{time(c.W)}</td><td class="n">{time(c.R)}</td><td class="n">{time(c.E)}</td><td class="n">{time(c.C)}</td>
-                <td class="n">{share(c.Success)}</td><td class="n">{time(c.Age)}</td>
+                <td class="n">{share(c.Success)}</td><td class="n">{time(c.Age)}{c.Steps > 0 && <span class="tag" title={`W is read as for a task larger by ${c.Steps} eighths of the worker`}>stale</span>}</td>
               </tr>
             ))}
           </tbody>

@@ -24,7 +24,7 @@ function start(args, ...kinds) {
   const found = {}
   let text = ''
   return new Promise((done, fail) => {
-    p.on('exit', (code) => fail(new Error(`phoebe ${args.join(' ')} ends with ${code}: ${text}`)))
+    p.once('exit', (code) => fail(new Error(`phoebe ${args.join(' ')} ends with ${code}: ${text}`)))
     p.stdout.on('data', (some) => {
       text += some
       for (const line of text.split('\n').slice(0, -1)) {
@@ -129,6 +129,7 @@ for (const [kind, how] of kinds) {
       ['overview', '', '.tile dd'], ['fleet', 'fleet', 'main .row'], ['jobs', 'jobs', 'main .row'], ['slow', 'slow', 'main .row'], ['estimates', 'estimates', 'tbody th'],
       ['frontends', 'frontends', 'tbody th'], ['nothing-recorded', 'recordings', 'main code'], ['job', `job/${stages}`, '.gantt canvas[data-frames]'], ['failed', `job/${failed}`, '.gantt canvas[data-frames]'],
       ['task', `task/${fresh}/1`, 'tr.chosen'], ['sampled', `task/${stages}/1`, '.card .tiles'], ['worker', `worker/${worker}`, 'tbody th'], ['nothing', 'nothing', 'main p a'],
+      ['gone', 'job/01M81K713PWJ9S24J35M5RPG02', 'main p[role=status].dim'],
     ]
     for (const [name, path, until] of all) {
       await open(path, how)
@@ -144,6 +145,46 @@ for (const [kind, how] of kinds) {
     }
   })
 }
+
+const token = 'open sesame'
+
+// The token is asked for, and without it nothing is done; without one of the server's the page only shows.
+test('workers drain and announce maintenance', async () => {
+  writeFileSync(`${shots}/token`, token)
+  const { heartbeat, frontend: addr } = await start(['frontend', '--listen', '127.0.0.1:0', '--gossip', '127.0.0.1:0', '--heartbeat', '127.0.0.1:0', '--drain-timeout', '1s'], 'frontend', 'heartbeat')
+  const names = ['w0', hostile]
+  const workers = await Promise.all(names.map((name) => start(['worker', '--listen', '127.0.0.1:0', '--name', name, '--join', heartbeat, '--drain-timeout', '1s'], 'worker')))
+  const { page: at } = await start(['ui', '--admin', '127.0.0.1:0', '--connect', addr, '--admin-token-file', `${shots}/token`], 'page')
+  const { page: shows } = await start(['ui', '--admin', '127.0.0.1:0', '--connect', addr], 'page')
+  await open(`worker/${encodeURIComponent(hostile)}`, {}, at)
+  await page.getByText('up', { exact: true }).first().waitFor()
+  await page.getByRole('button', { name: 'leave…' }).click()
+  const said = page.locator('form [role=status]')
+  const asks = async (button, text) => {
+    await page.getByRole('button', { name: button }).click()
+    await said.getByText(text).waitFor()
+  }
+  await asks('drain it', '--admin-token-file')
+  page.wrong = page.wrong.filter((text) => !text.includes('401')) // the browser tells of it
+  await page.getByLabel('admin token').fill(token)
+  await asks('announce maintenance', 'away in 10 min')
+  await page.getByText(/^away in /).first().waitFor()
+  await fine('maintenance')
+  await asks('take it back', 'take back')
+  await page.getByText(/^away in /).first().waitFor({ state: 'detached' })
+  await asks('drain it', 'told to end')
+  if (workers[1].child.exitCode === null) await new Promise((done) => workers[1].child.on('exit', done))
+  assert.equal(workers[1].child.exitCode, 0)
+  assert.equal(workers[0].child.exitCode, null)
+  await page.close()
+  const ask = (of, header) => fetch(`${of}api/drain?worker=w0`, { method: 'POST', headers: header })
+  const foreign = await ask(at, { Authorization: `Bearer ${token}`, Origin: 'http://elsewhere.example' })
+  assert.equal(foreign.status, 403)
+  const closed = await ask(shows, { Authorization: `Bearer ${token}` })
+  assert.equal(closed.status, 403)
+  assert.match(await closed.text(), /--admin-token-file/)
+  assert.equal(workers[0].child.exitCode, null)
+})
 
 test('names of others are text', async () => {
   await open('jobs')

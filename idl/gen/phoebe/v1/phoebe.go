@@ -4234,6 +4234,7 @@ type Figures struct {
 	Addresses []string `thrift:"addresses,3" frugal:"3,default,list<string>" json:"addresses"`
 	Racks     []string `thrift:"racks,4" frugal:"4,default,list<string>" json:"racks"`
 	Figures   []byte   `thrift:"figures,5" frugal:"5,default,binary" json:"figures"`
+	Ages      []byte   `thrift:"ages,6" frugal:"6,default,binary" json:"ages"`
 }
 
 func NewFigures() *Figures {
@@ -4265,6 +4266,10 @@ func (p *Figures) GetRacks() (v []string) {
 func (p *Figures) GetFigures() (v []byte) {
 	return p.Figures
 }
+
+func (p *Figures) GetAges() (v []byte) {
+	return p.Ages
+}
 func (p *Figures) SetNumber(val int64) {
 	p.Number = val
 }
@@ -4280,6 +4285,9 @@ func (p *Figures) SetRacks(val []string) {
 func (p *Figures) SetFigures(val []byte) {
 	p.Figures = val
 }
+func (p *Figures) SetAges(val []byte) {
+	p.Ages = val
+}
 
 func (p *Figures) String() string {
 	if p == nil {
@@ -4294,6 +4302,7 @@ var fieldIDToName_Figures = map[int16]string{
 	3: "addresses",
 	4: "racks",
 	5: "figures",
+	6: "ages",
 }
 
 type ClusterResponse struct {
@@ -6095,6 +6104,106 @@ var fieldIDToName_RecordingResponse = map[int16]string{
 	2: "size_bytes",
 }
 
+type LeaveRequest struct {
+	Caller  *Caller `thrift:"caller,1,optional" frugal:"1,optional,Caller" json:"caller,omitempty"`
+	Worker  string  `thrift:"worker,2,required" frugal:"2,required,string" json:"worker"`
+	Drain   bool    `thrift:"drain,3" frugal:"3,default,bool" json:"drain"`
+	InUs    int64   `thrift:"in_us,4" frugal:"4,default,i64" json:"in_us"`
+	LastsUs int64   `thrift:"lasts_us,5" frugal:"5,default,i64" json:"lasts_us"`
+}
+
+func NewLeaveRequest() *LeaveRequest {
+	return &LeaveRequest{
+		Drain:   false,
+		InUs:    0,
+		LastsUs: 0,
+	}
+}
+
+func (p *LeaveRequest) InitDefault() {
+	p.Drain = false
+	p.InUs = 0
+	p.LastsUs = 0
+}
+
+var LeaveRequest_Caller_DEFAULT *Caller
+
+func (p *LeaveRequest) GetCaller() (v *Caller) {
+	if !p.IsSetCaller() {
+		return LeaveRequest_Caller_DEFAULT
+	}
+	return p.Caller
+}
+
+func (p *LeaveRequest) GetWorker() (v string) {
+	return p.Worker
+}
+
+func (p *LeaveRequest) GetDrain() (v bool) {
+	return p.Drain
+}
+
+func (p *LeaveRequest) GetInUs() (v int64) {
+	return p.InUs
+}
+
+func (p *LeaveRequest) GetLastsUs() (v int64) {
+	return p.LastsUs
+}
+func (p *LeaveRequest) SetCaller(val *Caller) {
+	p.Caller = val
+}
+func (p *LeaveRequest) SetWorker(val string) {
+	p.Worker = val
+}
+func (p *LeaveRequest) SetDrain(val bool) {
+	p.Drain = val
+}
+func (p *LeaveRequest) SetInUs(val int64) {
+	p.InUs = val
+}
+func (p *LeaveRequest) SetLastsUs(val int64) {
+	p.LastsUs = val
+}
+
+func (p *LeaveRequest) IsSetCaller() bool {
+	return p.Caller != nil
+}
+
+func (p *LeaveRequest) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("LeaveRequest(%+v)", *p)
+}
+
+var fieldIDToName_LeaveRequest = map[int16]string{
+	1: "caller",
+	2: "worker",
+	3: "drain",
+	4: "in_us",
+	5: "lasts_us",
+}
+
+type LeaveResponse struct {
+}
+
+func NewLeaveResponse() *LeaveResponse {
+	return &LeaveResponse{}
+}
+
+func (p *LeaveResponse) InitDefault() {
+}
+
+func (p *LeaveResponse) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("LeaveResponse(%+v)", *p)
+}
+
+var fieldIDToName_LeaveResponse = map[int16]string{}
+
 type Refused struct {
 	Reason       RefusedReason `thrift:"reason,1,required" frugal:"1,required,RefusedReason" json:"reason"`
 	Message      string        `thrift:"message,2,required" frugal:"2,required,string" json:"message"`
@@ -6172,6 +6281,8 @@ type Phoebe interface {
 	Recordings(ctx context.Context, request *RecordingsRequest) (r *RecordingsResponse, err error)
 
 	Recording(ctx context.Context, request *RecordingRequest) (r *RecordingResponse, err error)
+
+	Leave(ctx context.Context, request *LeaveRequest) (r *LeaveResponse, err error)
 }
 
 type PhoebeRunArgs struct {
@@ -7298,6 +7409,100 @@ func (p *PhoebeRecordingResult) String() string {
 }
 
 var fieldIDToName_PhoebeRecordingResult = map[int16]string{
+	0: "success",
+	1: "refused",
+}
+
+type PhoebeLeaveArgs struct {
+	Request *LeaveRequest `thrift:"request,1" frugal:"1,default,LeaveRequest" json:"request"`
+}
+
+func NewPhoebeLeaveArgs() *PhoebeLeaveArgs {
+	return &PhoebeLeaveArgs{}
+}
+
+func (p *PhoebeLeaveArgs) InitDefault() {
+}
+
+var PhoebeLeaveArgs_Request_DEFAULT *LeaveRequest
+
+func (p *PhoebeLeaveArgs) GetRequest() (v *LeaveRequest) {
+	if !p.IsSetRequest() {
+		return PhoebeLeaveArgs_Request_DEFAULT
+	}
+	return p.Request
+}
+func (p *PhoebeLeaveArgs) SetRequest(val *LeaveRequest) {
+	p.Request = val
+}
+
+func (p *PhoebeLeaveArgs) IsSetRequest() bool {
+	return p.Request != nil
+}
+
+func (p *PhoebeLeaveArgs) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("PhoebeLeaveArgs(%+v)", *p)
+}
+
+var fieldIDToName_PhoebeLeaveArgs = map[int16]string{
+	1: "request",
+}
+
+type PhoebeLeaveResult struct {
+	Success *LeaveResponse `thrift:"success,0,optional" frugal:"0,optional,LeaveResponse" json:"success,omitempty"`
+	Refused *Refused       `thrift:"refused,1,optional" frugal:"1,optional,Refused" json:"refused,omitempty"`
+}
+
+func NewPhoebeLeaveResult() *PhoebeLeaveResult {
+	return &PhoebeLeaveResult{}
+}
+
+func (p *PhoebeLeaveResult) InitDefault() {
+}
+
+var PhoebeLeaveResult_Success_DEFAULT *LeaveResponse
+
+func (p *PhoebeLeaveResult) GetSuccess() (v *LeaveResponse) {
+	if !p.IsSetSuccess() {
+		return PhoebeLeaveResult_Success_DEFAULT
+	}
+	return p.Success
+}
+
+var PhoebeLeaveResult_Refused_DEFAULT *Refused
+
+func (p *PhoebeLeaveResult) GetRefused() (v *Refused) {
+	if !p.IsSetRefused() {
+		return PhoebeLeaveResult_Refused_DEFAULT
+	}
+	return p.Refused
+}
+func (p *PhoebeLeaveResult) SetSuccess(x interface{}) {
+	p.Success = x.(*LeaveResponse)
+}
+func (p *PhoebeLeaveResult) SetRefused(val *Refused) {
+	p.Refused = val
+}
+
+func (p *PhoebeLeaveResult) IsSetSuccess() bool {
+	return p.Success != nil
+}
+
+func (p *PhoebeLeaveResult) IsSetRefused() bool {
+	return p.Refused != nil
+}
+
+func (p *PhoebeLeaveResult) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("PhoebeLeaveResult(%+v)", *p)
+}
+
+var fieldIDToName_PhoebeLeaveResult = map[int16]string{
 	0: "success",
 	1: "refused",
 }

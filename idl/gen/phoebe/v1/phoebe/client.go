@@ -23,6 +23,7 @@ type Client interface {
 	Trace(ctx context.Context, request *v1.TraceRequest, callOptions ...callopt.Option) (r *v1.TraceResponse, err error)
 	Recordings(ctx context.Context, request *v1.RecordingsRequest, callOptions ...callopt.Option) (r *v1.RecordingsResponse, err error)
 	Recording(ctx context.Context, request *v1.RecordingRequest, callOptions ...callopt.Option) (r *v1.RecordingResponse, err error)
+	Leave(ctx context.Context, request *v1.LeaveRequest, callOptions ...callopt.Option) (r *v1.LeaveResponse, err error)
 }
 
 // NewClient creates a client for the service defined in IDL.
@@ -112,4 +113,9 @@ func (p *kPhoebeClient) Recordings(ctx context.Context, request *v1.RecordingsRe
 func (p *kPhoebeClient) Recording(ctx context.Context, request *v1.RecordingRequest, callOptions ...callopt.Option) (r *v1.RecordingResponse, err error) {
 	ctx = client.NewCtxWithCallOptions(ctx, callOptions)
 	return p.kClient.Recording(ctx, request)
+}
+
+func (p *kPhoebeClient) Leave(ctx context.Context, request *v1.LeaveRequest, callOptions ...callopt.Option) (r *v1.LeaveResponse, err error) {
+	ctx = client.NewCtxWithCallOptions(ctx, callOptions)
+	return p.kClient.Leave(ctx, request)
 }

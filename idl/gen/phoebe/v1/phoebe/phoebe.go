@@ -97,6 +97,13 @@ var serviceMethods = map[string]kitex.MethodInfo{
 		false,
 		kitex.WithStreamingMode(kitex.StreamingNone),
 	),
+	"Leave": kitex.NewMethodInfo(
+		leaveHandler,
+		newPhoebeLeaveArgs,
+		newPhoebeLeaveResult,
+		false,
+		kitex.WithStreamingMode(kitex.StreamingNone),
+	),
 }
 
 var (
@@ -430,6 +437,31 @@ func newPhoebeRecordingResult() interface{} {
 	return v1.NewPhoebeRecordingResult()
 }
 
+func leaveHandler(ctx context.Context, handler interface{}, arg, result interface{}) error {
+	realArg := arg.(*v1.PhoebeLeaveArgs)
+	realResult := result.(*v1.PhoebeLeaveResult)
+	success, err := handler.(v1.Phoebe).Leave(ctx, realArg.Request)
+	if err != nil {
+		switch v := err.(type) {
+		case *v1.Refused:
+			realResult.Refused = v
+		default:
+			return err
+		}
+	} else {
+		realResult.Success = success
+	}
+	return nil
+}
+
+func newPhoebeLeaveArgs() interface{} {
+	return v1.NewPhoebeLeaveArgs()
+}
+
+func newPhoebeLeaveResult() interface{} {
+	return v1.NewPhoebeLeaveResult()
+}
+
 type kClient struct {
 	c  client.Client
 	sc client.Streaming
@@ -601,6 +633,20 @@ func (p *kClient) Recording(ctx context.Context, request *v1.RecordingRequest) (
 	_args.Request = request
 	var _result v1.PhoebeRecordingResult
 	if err = p.c.Call(ctx, "Recording", &_args, &_result); err != nil {
+		return
+	}
+	switch {
+	case _result.Refused != nil:
+		return r, _result.Refused
+	}
+	return _result.GetSuccess(), nil
+}
+
+func (p *kClient) Leave(ctx context.Context, request *v1.LeaveRequest) (r *v1.LeaveResponse, err error) {
+	var _args v1.PhoebeLeaveArgs
+	_args.Request = request
+	var _result v1.PhoebeLeaveResult
+	if err = p.c.Call(ctx, "Leave", &_args, &_result); err != nil {
 		return
 	}
 	switch {
