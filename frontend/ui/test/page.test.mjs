@@ -19,20 +19,29 @@ let browser, page, frontend, base
 
 // start runs phoebe, and resolves with the first of its lines of each kind that are waited for.
 function start(args, ...kinds) {
-  const p = spawn(phoebe, args, { stdio: ['ignore', 'pipe', 'inherit'] })
+  const p = spawn(phoebe, args, { stdio: ['ignore', 'pipe', 'pipe'] })
   children.push(p)
   const found = {}
   let text = ''
   return new Promise((done, fail) => {
     p.once('exit', (code) => fail(new Error(`phoebe ${args.join(' ')} ends with ${code}: ${text}`)))
-    p.stdout.on('data', (some) => {
-      text += some
-      for (const line of text.split('\n').slice(0, -1)) {
+    const check = () => {
+      const lines = text.split('\n').slice(0, -1)
+      for (const line of lines) {
         const [kind, value] = line.split(' ')
         if (kinds.includes(kind)) found[kind] ??= value
       }
-      const lines = text.split('\n').slice(0, -1)
-      if (kinds.every((k) => lines.some((l) => l.split(' ')[0] === k))) done({ ...found, lines, child: p })
+      if (kinds.every((k) => k in found)) done({ ...found, lines, child: p })
+    }
+    p.stdout.on('data', (some) => {
+      text += some
+      check()
+    })
+    p.stderr.on('data', (some) => {
+      process.stderr.write(some)
+      const admin = /msg="admin port serves" address=(\S+)/.exec(some)
+      if (admin) found.admin ??= admin[1] // of who does not print where its page is
+      check()
     })
   })
 }
@@ -118,6 +127,12 @@ async function jobOf(tenant) {
   throw new Error(`no job of ${tenant} is kept`)
 }
 
+// tables shows all charts as tables, or takes that back. A chart may come or go with what there is to show.
+async function tables(shown) {
+  const next = page.getByRole('button', { name: 'as a table', pressed: shown }).first()
+  while (await next.count() > 0) await next.click()
+}
+
 const kinds = [['dark', { colorScheme: 'dark' }], ['light', { colorScheme: 'light' }], ['360', { colorScheme: 'dark', viewport: { width: 360, height: 780 } }]]
 
 for (const [kind, how] of kinds) {
@@ -135,10 +150,10 @@ for (const [kind, how] of kinds) {
       await open(path, how)
       await page.locator(until).first().waitFor()
       if (name === 'overview' || name === 'fleet') await page.waitForTimeout(2500) // some frames
-      for (const table of await page.getByRole('button', { name: 'as a table' }).all()) await table.click()
+      await tables(false)
       await fine(`${name}-${kind}`)
       if (kind !== '360' && name === 'overview') {
-        for (const table of await page.getByRole('button', { name: 'as a table' }).all()) await table.click()
+        await tables(true)
         await page.screenshot({ path: `${shots}/${name}-${kind}.png`, fullPage: true })
       }
       await page.close()
@@ -184,6 +199,29 @@ test('workers drain and announce maintenance', async () => {
   assert.equal(closed.status, 403)
   assert.match(await closed.text(), /--admin-token-file/)
   assert.equal(workers[0].child.exitCode, null)
+})
+
+// By TLS the page is for operators: whoever shows another certificate is told so, and who has none is not let in.
+test('by certificates', async () => {
+  const keys = `${shots}/keys`
+  await run('tls', keys)
+  const { worker } = await start(['worker', '--listen', '127.0.0.1:0', '--tls-dir', `${keys}/worker`, '--drain-timeout', '1s'], 'worker')
+  const { admin } = await start(['--log-level', 'info', 'frontend', '--listen', '127.0.0.1:0', '--admin', '127.0.0.1:0', '--workers', worker, '--tls-dir', `${keys}/frontend`, '--drain-delay', '0s', '--drain-timeout', '1s'], 'admin')
+  const at = `https://${admin}/ui/`
+  const as = (role) => ({ ignoreHTTPSErrors: true, clientCertificates: [{ origin: new URL(at).origin, certPath: `${keys}/${role}/tls.crt`, keyPath: `${keys}/${role}/tls.key` }] })
+  await open('frontends', as('operator'), at)
+  await page.locator('tbody th').first().waitFor()
+  await page.getByRole('button', { name: /^live/ }).waitFor()
+  await fine('tls')
+  await page.close()
+  const client = await browser.newPage(as('client-default'))
+  const said = await client.goto(at)
+  assert.equal(said.status(), 403)
+  assert.match(await said.text(), /role operator/)
+  await client.close()
+  const nobody = await browser.newPage({ ignoreHTTPSErrors: true })
+  await assert.rejects(nobody.goto(at), /net::ERR/)
+  await nobody.close()
 })
 
 test('names of others are text', async () => {
@@ -306,6 +344,38 @@ test('figures are those of the API', async () => {
   await page.close()
 })
 
+// Tasks take so long that the way to the client, which only the bench counts, is small beside them.
+test('figures are those of the bench', async () => {
+  const { frontend: addr, page: at } = await start(['dev', '--frontend-port', '0', '--frontends', '2', '--workers', '4', '--drain-timeout', '1s'], 'frontend', 'page')
+  const json = `${shots}/bench.json`
+  await run('bench', '--connect', addr, '--tasks-per-job', '4', '--task-duration', 'task-exp:500ms', '--load', '0.2', '--policy', 'phoebe', '--warmup', '0s', '--for', '20s', '--seed', '1', '--json', json)
+  const { response_ms: response, jobs } = JSON.parse(readFileSync(json, 'utf8')).runs[0]
+  await open('', {}, at)
+  await page.waitForFunction(() => document.querySelector('.tiles').dataset.to)
+  await page.waitForTimeout(2000)
+  const shown = await page.locator('.tiles .tile').allTextContents()
+  const cell = 1 / 16 // is how wide they are at most
+  for (const [i, q, name] of [[0, 'p50', 'response p50'], [1, 'p99', 'p99']]) {
+    const value = nanoseconds(shown[i].slice(name.length)) / 1e6
+    console.log(`${q} of ${jobs} jobs: ${value} ms on the page, ${response[q]} ms by the bench`)
+    assert.ok(Math.abs(value / response[q] - 1) <= 1.5 * cell, `${shown[i]}: the bench has ${response[q]} ms`)
+  }
+  await page.close()
+})
+
+// The pictures of the chapter "From an alert to the cause".
+test('pictures for the guide', async () => {
+  const slow = (await api('jobs?tenant=reports')).Jobs[0].Handle.Job
+  for (const [name, path, until, height] of [['overview', '', '.tile dd', 760], ['slow', 'slow', 'main .row', 420], ['job', `job/${slow}`, '.gantt canvas[data-frames]', 760], ['fleet', 'fleet', 'main .row', 420]]) {
+    await open(path, { colorScheme: 'light', viewport: { width: 1000, height } })
+    await page.locator(until).first().waitFor()
+    if (name === 'overview' || name === 'fleet') await page.waitForTimeout(3000) // some frames
+    const { length } = await page.screenshot({ path: `${shots}/guide-${name}.jpg`, type: 'jpeg', quality: 60 })
+    assert.ok(length < 100_000, `${name} takes ${length} bytes`)
+    await page.close()
+  }
+})
+
 test('first paint under a second', async () => {
   const times = []
   for (let n = 0; n < 3; n++) {
@@ -425,6 +495,9 @@ test('recordings name the slow worker', async () => {
     await page.emulateMedia({ colorScheme: how[1].colorScheme })
     await fine(`recording-${how[0]}`)
   }
+  await page.emulateMedia({ colorScheme: 'light' })
+  await page.setViewportSize({ width: 1000, height: 420 })
+  await page.screenshot({ path: `${shots}/guide-recording.jpg`, type: 'jpeg', quality: 60 })
   writeFileSync(`${shots}/none.gz`, 'nothing')
   await page.goto(`${at}#/recordings`)
   await page.getByLabel('open a file').setInputFiles(`${shots}/none.gz`)
