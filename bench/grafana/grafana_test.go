@@ -123,6 +123,35 @@ func TestDatabases(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	dir := t.TempDir()
+	config := filepath.Join(dir, "scrape.yaml")
+	text := fmt.Sprintf("global: {scrape_interval: 2s}\nscrape_configs:\n- {job_name: phoebe, static_configs: [{targets: [%q, %q]}]}\n", at.Host, gossips)
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	databases := map[string]string{"prometheus": free(t), "victoria-metrics": free(t)}
+	start(t, nil, "prometheus", "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "p"), "--web.listen-address="+databases["prometheus"])
+	start(t, nil, "victoria-metrics", "-promscrape.config="+config, "-storageDataPath="+filepath.Join(dir, "v"), "-httpListenAddr="+databases["victoria-metrics"], "-search.latencyOffset=0s")
+
+	measured := filepath.Join(dir, "bench.json")
+	if out, err := exec.CommandContext(t.Context(), phoebe, "bench", "--connect", frontend, "--tasks-per-job", "10", "--task-duration", "task-exp:200ms", "--load", "0.3", "--policy", "phoebe", "--warmup", "0s", "--for", "15s", "--json", measured).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	p99 := benched(t, measured)
+	for name, addr := range databases {
+		var seen float64
+		for try := 0; try < 30; try++ { // until it is scraped
+			_, seen, err = ask(t.Context(), addr, "histogram_quantile(0.99, sum by (le) (phoebe_frontend_job_response_seconds_bucket))")
+			if off := seen / p99; err == nil && off > 1/bucket && off < bucket {
+				break
+			}
+			time.Sleep(time.Second)
+		}
+		t.Logf("%s: p99 is %.3f s, by the bench %.3f s", name, seen, p99)
+		if off := seen / p99; err != nil || !(off > 1/bucket && off < bucket) {
+			t.Errorf("%s: p99 is %v s, by the bench %v s: %v", name, seen, p99, err)
+		}
+	}
 	run := exec.CommandContext(t.Context(), phoebe, "bench", "--connect", frontend, "--tasks-per-job", "10", "--task-duration", "mix:90%5ms,10%200ms", "--load", "0.5", "--policy", "phoebe", "--warmup", "1s", "--for", "300s")
 	if err := run.Start(); err != nil {
 		t.Fatal(err)
@@ -134,21 +163,11 @@ func TestDatabases(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = long.Process.Kill(); _ = long.Wait() })
 
-	dir := t.TempDir()
-	config := filepath.Join(dir, "scrape.yaml")
-	text := fmt.Sprintf("global: {scrape_interval: 2s}\nscrape_configs:\n- {job_name: phoebe, static_configs: [{targets: [%q, %q]}]}\n", at.Host, gossips)
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	databases := map[string]string{"prometheus": free(t), "victoria-metrics": free(t)}
-	start(t, nil, "prometheus", "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "p"), "--web.listen-address="+databases["prometheus"])
-	start(t, nil, "victoria-metrics", "-promscrape.config="+config, "-storageDataPath="+filepath.Join(dir, "v"), "-httpListenAddr="+databases["victoria-metrics"], "-search.latencyOffset=0s")
-
 	until := time.Now().Add(3 * time.Minute)
 	for name, addr := range databases {
 		for _, q := range queries(t) {
 			for {
-				n, err := ask(t.Context(), addr, q.expr)
+				n, _, err := ask(t.Context(), addr, q.expr)
 				if err == nil && n > 0 {
 					break
 				}
@@ -168,15 +187,35 @@ func TestDatabases(t *testing.T) {
 	tool(res.Body, "check", "metrics")
 }
 
-// ask is how many numbers a query gives.
-func ask(ctx context.Context, addr, expr string) (n int, err error) {
+// bucket is how many times as wide as the one before the widest bucket of /metrics is.
+const bucket = 1.5
+
+// benched is the p99 of the response that phoebe bench has measured, in seconds.
+func benched(t *testing.T, file string) float64 {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var result struct {
+		Runs []struct {
+			Response struct{ P99 float64 } `json:"response_ms"`
+		}
+	}
+	if err := json.Unmarshal(text, &result); err != nil || len(result.Runs) != 1 {
+		t.Fatalf("%d runs: %v", len(result.Runs), err)
+	}
+	return result.Runs[0].Response.P99 / 1000
+}
+
+// ask is how many numbers a query gives, and the last of them.
+func ask(ctx context.Context, addr, expr string) (n int, last float64, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/api/v1/query?query="+url.QueryEscape(expr), nil)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	defer res.Body.Close()
 	var said struct {
@@ -186,18 +225,18 @@ func ask(ctx context.Context, addr, expr string) (n int, err error) {
 		}
 	}
 	if err := json.NewDecoder(res.Body).Decode(&said); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	for _, r := range said.Data.Result {
 		text, _ := r.Value[1].(string)
 		if x, err := strconv.ParseFloat(text, 64); err == nil && x == x { // a number
-			n++
+			n, last = n+1, x
 		}
 	}
 	if said.Error != "" {
 		err = fmt.Errorf("%s", said.Error)
 	}
-	return n, err
+	return n, last, err
 }
 
 // start runs a process until the test ends, once a line of its output is found.
