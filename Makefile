@@ -103,6 +103,10 @@ ui-cost: ## what recorder and page cost: no-op tasks with them and eight viewers
 	go test -v -count=1 -tags holds -run 'TestHolds$$' ./frontend/serve/
 	PHOEBE_UI_COST=1 go test -v -count=1 -run 'TestUICost$$' -timeout 20m ./cmd/phoebe/
 
+.PHONY: pictures
+pictures: ## renew the pictures of the operations guide from those of the last make ui-test
+	@for picture in out/ui/shots/guide-*.jpg; do cp "$$picture" "cmd/phoebe/pictures/$${picture##*/guide-}"; done
+
 out/ui/node_modules/.installed: $(UI)/package.json $(UI)/package-lock.json
 	@mkdir -p out/ui
 	@cp $^ out/ui/
