@@ -161,6 +161,10 @@ func TestShapes(t *testing.T) {
 		"SELECT p_partkey, l_orderkey FROM part LEFT JOIN lineitem ON p_partkey = l_partkey AND l_quantity > 49 WHERE p_size = 7 ORDER BY ALL",
 		"SELECT count(l_comment) FROM lineitem RIGHT JOIN supplier ON l_suppkey = s_suppkey FULL JOIN part ON l_partkey = p_partkey AND p_partkey > 847",
 		"SELECT DISTINCT l_shipmode FROM lineitem ORDER BY 1 DESC",
+		"SELECT l_shipmode, count(*) FROM supplier LEFT JOIN lineitem ON s_suppkey = l_suppkey JOIN part ON l_partkey = p_partkey GROUP BY 1",
+		"SELECT l_linenumber, o_orderstatus, sum(s_nationkey) FROM lineitem RIGHT JOIN supplier ON l_suppkey = s_suppkey AND s_nationkey <= 17 JOIN orders ON l_orderkey = o_orderkey GROUP BY 1, 2",
+		"SELECT sum(DISTINCT 7) AS a FROM partsupp WHERE ps_partkey < 100",
+		"SELECT 9 AS a, count(*) FROM orders GROUP BY a ORDER BY a",
 		"SELECT s_name FROM supplier UNION SELECT c_name FROM customer WHERE c_custkey < 10 ORDER BY 1",
 		"WITH a AS (SELECT l_suppkey AS k, sum(l_quantity) AS q FROM lineitem GROUP BY 1) SELECT x.k FROM a x, a y WHERE x.k = y.k + 1 AND x.q > y.q ORDER BY 1",
 	} {

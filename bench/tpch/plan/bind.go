@@ -44,6 +44,7 @@ type elem struct {
 	kind        string // of the join: LEFT, RIGHT, FULL or, below one of these, INNER; "" of a leaf
 	left, right *elem
 	on          []node
+	known       *piece // what it is, if what is in it has been moved
 }
 
 // leaf is a table, the output of a stage, or a query.
@@ -79,7 +80,7 @@ func (e *elem) rewrite(f func(node) node) *elem {
 		}
 		return &elem{leaf: &l}
 	}
-	return &elem{kind: e.kind, left: e.left.rewrite(f), right: e.right.rewrite(f), on: rewriteAll(e.on, f)}
+	return &elem{kind: e.kind, left: e.left.rewrite(f), right: e.right.rewrite(f), on: rewriteAll(e.on, f), known: e.known}
 }
 
 func (q *query) rewrite(f func(node) node) *query {

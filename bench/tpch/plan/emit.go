@@ -39,7 +39,11 @@ func emit(q *query) node {
 			if nulls == "" {
 				nulls = "ORDER_DEFAULT"
 			}
-			l = append(l, node{"type": dir, "null_order": nulls, "expression": emitNode(o.expr)})
+			by := o.expr
+			if q.setop == "" {
+				by = noPosition(by)
+			}
+			l = append(l, node{"type": dir, "null_order": nulls, "expression": emitNode(by)})
 		}
 		modifiers = append(modifiers, node{"type": "ORDER_MODIFIER", "orders": l})
 	}
@@ -82,7 +86,7 @@ func emit(q *query) node {
 	if len(q.group) > 0 {
 		var l []any
 		for _, g := range q.group {
-			l = append(l, with(emitNode(g), "alias", ""))
+			l = append(l, with(emitNode(noPosition(g)), "alias", ""))
 		}
 		n["group_expressions"], n["group_sets"] = l, q.groupSets
 		if len(q.groupSets) == 0 {
@@ -93,6 +97,14 @@ func emit(q *query) node {
 		n["having"] = emitNode(conjunction("AND", q.having))
 	}
 	return n
+}
+
+// noPosition is n as GROUP BY and ORDER BY take it: a number on its own would be the position of a column.
+func noPosition(n node) node {
+	if str(n, "type") != "VALUE_CONSTANT" {
+		return n
+	}
+	return node{"class": "CAST", "type": "OPERATOR_CAST", "child": n, "cast_type": sub(n, "value")["type"]}
 }
 
 func emitElem(e *elem) node {

@@ -334,6 +334,9 @@ func (b *block) piece(e *elem, top bool) piece {
 		}
 		return piece{}
 	}
+	if e.known != nil {
+		return piece{e.known.class, copied(e.known.keys)}
+	}
 	if e.kind == "RIGHT" {
 		e.kind, e.left, e.right = "LEFT", e.right, e.left
 	}
@@ -385,7 +388,8 @@ func (b *block) piece(e *elem, top bool) piece {
 			to := b.p.exchange()
 			e.right = b.cut(e.right, own, to, y)
 			b.where = append(b.where, b.p.mine(to, x))
-			return piece{to, map[string]bool{name(x): true}}
+			e.known = &piece{to, map[string]bool{name(x): true}}
+			return piece{to, copied(e.known.keys)}
 		}
 	}
 	e.right = b.cut(e.right, own, nil)
