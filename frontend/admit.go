@@ -275,8 +275,8 @@ func (c *jobs) group(j *job) *RefusedError {
 			return invalid(i, "demand of %v: give positive numbers", t.Demand)
 		case int64(t.Demand.CPU) > bound:
 			return &RefusedError{Reason: TooBigJob, Message: fmt.Sprintf("task %d: demand of %v, and tenant %q uses at most %s slots at a time: demand less", t.Index, t.Demand, j.Tenant, slots(bound))}
-		case t.Estimate < 0 || t.Timeout < 0:
-			return invalid(i, "estimate %v, timeout %v: neither may be negative", t.Estimate, t.Timeout)
+		case t.Estimate < 0 || t.Timeout < 0 || t.Backoff < 0:
+			return invalid(i, "estimate %v, timeout %v, backoff %v: none may be negative", t.Estimate, t.Timeout, t.Backoff)
 		case t.Retries < 0:
 			return invalid(i, "%d retries: give 0 or more", t.Retries)
 		}

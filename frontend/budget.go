@@ -11,7 +11,7 @@ import (
 )
 
 var levelOf = [...]level{
-	blocked: idle, done: idle, held: wanted, claiming: wanted, waiting: let, matching: let, probing: let,
+	blocked: idle, resting: idle, done: idle, held: wanted, claiming: wanted, waiting: let, matching: let, probing: let,
 	riding: placed, enqueued: placed, bound: placed, adrift: placed,
 }
 

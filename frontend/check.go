@@ -50,7 +50,7 @@ func (c *Core) checkTimers() error {
 // Counts agree with the tasks' states, a waiting task is in the queue of its group, and something will bring
 // every job forward.
 func (c *Core) checkJobs() error {
-	pending, payloads, hungry, timers := 0, 0, 0, 0
+	pending, payloads, hungry, timers, rest := 0, 0, 0, 0, 0
 	jobsOf, pendingOf, payloadsOf, holds := map[*tenant]int{}, map[*tenant]int{}, map[*tenant]int{}, map[*tenant]int{}
 	used := map[*tenant]usage{}
 	for id, j := range c.byID {
@@ -71,6 +71,11 @@ func (c *Core) checkJobs() error {
 				matched[t.group]++
 			case claiming:
 				claims++
+			case resting:
+				rest++
+			}
+			if (t.pos > 0) != (t.state == resting || t.state == held) {
+				return fmt.Errorf("job %v, task %d: state %d, at position %d of those that rest or are held", id, t.spec.Index, t.state, t.pos)
 			}
 			if t.state != done {
 				left++
@@ -173,6 +178,8 @@ func (c *Core) checkJobs() error {
 		return fmt.Errorf("%d bytes of payloads, %d counted", payloads, c.payloads)
 	case hungry != listed:
 		return fmt.Errorf("%d hungry jobs, %d listed", hungry, listed)
+	case rest != c.resting.Len():
+		return fmt.Errorf("%d tasks rest, %d are counted", rest, c.resting.Len())
 	case timers != c.byWake.Len():
 		return fmt.Errorf("%d jobs with timers, %d timers", timers, c.byWake.Len())
 	}

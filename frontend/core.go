@@ -190,6 +190,9 @@ func (c *Core) NextWake() time.Time {
 	if c.ripening.Len() > 0 {
 		soonest(c.ripening.Min().green.Min().from)
 	}
+	if c.resting.Len() > 0 {
+		soonest(c.resting.Min().rested)
+	}
 	batch, task := c.nextLong()
 	soonest(batch)
 	soonest(task)
@@ -206,6 +209,7 @@ func (c *Core) wake(now time.Time, acts []Action) []Action {
 	if !c.spareAt.IsZero() && !now.Before(c.spareAt) {
 		acts = c.cancelSpare(acts)
 	}
+	c.wakeRested(now)
 	c.wakeLong(now)
 	c.ripenAll(now)
 	return c.expireRounds(now, acts)

@@ -31,6 +31,7 @@ const (
 	bound                     // at a worker, running as far as we know
 	adrift                    // riding, enqueued or bound where the link is broken
 	claiming                  // the job was resubmitted; an attempt may still run somewhere
+	resting                   // after its own failure, before it is tried again
 	done
 )
 
@@ -41,11 +42,12 @@ var moves = [...][]taskState{
 	blocked:  {waiting, matching, held, done},
 	held:     {waiting, matching, done},
 	probing:  {waiting, enqueued, done},
-	riding:   {waiting, bound, adrift, done},
-	enqueued: {waiting, matching, bound, adrift, done},
-	bound:    {waiting, matching, blocked, adrift, done},
-	adrift:   {waiting, matching, blocked, bound, done},
+	riding:   {waiting, bound, adrift, resting, done},
+	enqueued: {waiting, matching, bound, adrift, resting, done},
+	bound:    {waiting, matching, blocked, adrift, resting, done},
+	adrift:   {waiting, matching, blocked, bound, resting, done},
 	claiming: {waiting, matching, blocked, held, bound, done},
+	resting:  {waiting, matching, blocked, held, done},
 	done:     {},
 }
 
@@ -118,8 +120,9 @@ type task struct {
 	shuns    *view.Worker // where it failed, and would again; nil: none
 	long     *longTask    // once it was to be placed by estimation
 	near     *nearTask    // once it was to be sampled near its inputs
+	rested   time.Time    // when it may be tried again, if it is resting
 	node     list.Node[*task]
-	pos      int  // among those of its tenant that are held
+	pos      int  // among those that are resting, or those of its tenant that are held
 	spare    bool // it is at a worker, and not covered by tokens
 
 	sampledAt, readyAt, boundAt time.Time
@@ -136,6 +139,13 @@ func (t *task) Before(u *task) bool {
 }
 
 func (t *task) Pos() *int { return &t.pos }
+
+// rester is a task that is resting: it is ordered by when it may be tried again.
+type rester struct{ *task }
+
+func (x rester) Before(y rester) bool {
+	return cmp.Or(x.rested.Compare(y.rested), compareJobs(x.group.job, y.group.job), cmp.Compare(x.spec.Index, y.spec.Index)) < 0
+}
 
 // group is the tasks of a job that demand the same of a worker.
 type group struct {

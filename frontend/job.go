@@ -70,7 +70,8 @@ type Task struct {
 	Files      []probe.File // that must be at the worker before it starts
 	Retryable  bool
 	Timeout    time.Duration
-	Retries    int // of the task's own failures
+	Retries    int           // of the task's own failures
+	Backoff    time.Duration // before the first of these; before each further one twice as long, up to a minute
 }
 
 // Input is data that a task reads: of so many bytes, and where copies of it are, or the output of a stage before

@@ -13,20 +13,21 @@ import (
 
 // Every state with every other: x is legal, anything else panics.
 func TestMoves(t *testing.T) {
-	states := []taskState{waiting, matching, blocked, held, probing, riding, enqueued, bound, adrift, claiming, done}
+	states := []taskState{waiting, matching, blocked, held, probing, riding, enqueued, bound, adrift, claiming, resting, done}
 	table := map[taskState]string{
-		// to:     w m k h p r e b a c d
-		waiting:  ". x x x x x x x . x x",
-		matching: ". . . . . . x . . . x",
-		blocked:  "x x . x . . . . . . x",
-		held:     "x x . . . . . . . . x",
-		probing:  "x . . . . . x . . . x",
-		riding:   "x . . . . . . x x . x",
-		enqueued: "x x . . . . . x x . x",
-		bound:    "x x x . . . . . x . x",
-		adrift:   "x x x . . . . x . . x",
-		claiming: "x x x x . . . x . . x",
-		done:     ". . . . . . . . . . .",
+		// to:     w m k h p r e b a c s d
+		waiting:  ". x x x x x x x . x . x",
+		matching: ". . . . . . x . . . . x",
+		blocked:  "x x . x . . . . . . . x",
+		held:     "x x . . . . . . . . . x",
+		probing:  "x . . . . . x . . . . x",
+		riding:   "x . . . . . . x x . x x",
+		enqueued: "x x . . . . . x x . x x",
+		bound:    "x x x . . . . . x . x x",
+		adrift:   "x x x . . . . x . . x x",
+		claiming: "x x x x . . . x . . . x",
+		resting:  "x x x x . . . . . . . x",
+		done:     ". . . . . . . . . . . .",
 	}
 	if len(table) != len(moves) || len(states) != len(moves) {
 		t.Fatalf("%d states in the table, %d in moves", len(table), len(moves))

@@ -42,6 +42,7 @@ type jobs struct {
 	pending  int                             // tasks without an outcome
 	payloads int                             // bytes, of those
 
+	resting  pq.Heap[rester]    // those of this state
 	due      pq.Heap[*longTask] // to be placed in the next batch
 	later    pq.Heap[sleeper]   // to be placed later
 	nears    list.List[*near]   // of the jobs under way

@@ -33,7 +33,7 @@ func (c *ledger) finished(w *worker, m *probe.Finished, now time.Time, acts []Ac
 			o.Receipt, acts = c.receipt(t, w, m.Attempt, now, acts)
 			return c.end(t, o, now, acts)
 		}
-		return c.again(t, w, m.Attempt, now, acts)
+		return c.again(t, w, m.Attempt, 0, now, acts)
 	}
 	return c.conclude(t, w, m, now, acts)
 }
@@ -102,14 +102,14 @@ func (c *ledger) conclude(t *task, w *worker, m *probe.Finished, now time.Time, 
 		if t.failures++; m.Retry == probe.Elsewhere {
 			t.shuns = w.Worker
 		}
-		return c.again(t, w, m.Attempt, now, acts)
+		return c.again(t, w, m.Attempt, t.backoff(), now, acts)
 	}
 	o.Receipt, acts = c.receipt(t, w, m.Attempt, now, acts)
 	return c.end(t, o, now, acts)
 }
 
-// again lets a task wait for another attempt than the one that has ended at w.
-func (c *ledger) again(t *task, w *worker, id probe.AttemptID, now time.Time, acts []Action) []Action {
+// again lets a task rest, and then wait for another attempt than the one that has ended at w.
+func (c *ledger) again(t *task, w *worker, id probe.AttemptID, rests time.Duration, now time.Time, acts []Action) []Action {
 	acts = c.ack(w, id, now, acts)
 	c.Stats.Retries++
 	if t.state == claiming { // there may be one already, of which it has not been told yet
@@ -118,6 +118,10 @@ func (c *ledger) again(t *task, w *worker, id probe.AttemptID, now time.Time, ac
 			j.failed = map[probe.AttemptID]bool{}
 		}
 		j.failed[id] = true
+		return acts
+	}
+	if rests > 0 {
+		c.rest(t, now.Add(rests))
 		return acts
 	}
 	c.await(t)
@@ -376,9 +380,7 @@ func (c *ledger) moved(j *job, now time.Time, acts []Action) []Action {
 			c.settleRide(t.attempt, place.Withdrawn)
 			c.dropAttempt(t.attempt)
 		}
-		if t.state == matching {
-			c.unmatch(t)
-		}
+		c.unwait(t)
 		if t.state != done {
 			t.move(done)
 		}
@@ -399,9 +401,7 @@ func (c *ledger) forget(j *job, now time.Time, acts []Action) []Action {
 // end gives a task its outcome; the last one ends the job.
 func (c *ledger) end(t *task, o Outcome, now time.Time, acts []Action) []Action {
 	j := t.group.job
-	if t.state == matching {
-		c.unmatch(t)
-	}
+	c.unwait(t)
 	t.move(done)
 	o.Task, o.Stage, o.Path, o.Attempts = t.spec.Index, t.spec.Stage, t.group.path, t.attempts
 	c.unload(j, len(t.spec.Payload))

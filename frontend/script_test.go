@@ -195,7 +195,7 @@ func jobOf(l *script.Line) *Job {
 		j.Stages = append(j.Stages, s)
 	}
 	all := Task{
-		Function: cmp.Or(l.Text("f"), "f"), Estimate: l.Duration("est"), Retryable: !l.Flag("once"), Retries: l.Number("retries", 0),
+		Function: cmp.Or(l.Text("f"), "f"), Estimate: l.Duration("est"), Retryable: !l.Flag("once"), Retries: l.Number("retries", 0), Backoff: l.Duration("backoff"),
 		Timeout: l.Duration("timeout"), Payload: make([]byte, l.Number("payload", 0)),
 	}
 	if n := l.Number("size", 0); n != 0 {

@@ -167,6 +167,44 @@ func (c *jobs) startStages(j *job, now time.Time) {
 	c.wantAllOf(j)
 }
 
+// maxBackoff bounds how long a task rests that does not ask for more.
+const maxBackoff = time.Minute
+
+// backoff is how long a task rests after its last failure.
+func (t *task) backoff() time.Duration {
+	rests := t.spec.Backoff
+	for failed := 1; failed < t.failures && 0 < rests && rests < maxBackoff; failed++ {
+		rests = min(2*rests, maxBackoff)
+	}
+	return rests
+}
+
+// rest lets a task wait for a time before it is tried again.
+func (c *jobs) rest(t *task, until time.Time) {
+	t.move(resting)
+	t.rested = until
+	c.resting.Push(rester{t})
+}
+
+// wakeRested lets tasks wait for what they need next that have rested enough.
+func (c *jobs) wakeRested(now time.Time) {
+	for c.resting.Len() > 0 && !now.Before(c.resting.Min().rested) {
+		t := c.resting.Pop().task
+		c.await(t)
+		c.want(t.group)
+	}
+}
+
+// unwait takes a task from those that wait for a time or a batch.
+func (c *jobs) unwait(t *task) {
+	switch t.state {
+	case matching:
+		c.unmatch(t)
+	case resting:
+		c.resting.Remove(rester{t})
+	}
+}
+
 // estimated lets a task that is to be placed by estimation wait for the next batch, or for a later one.
 func (c *jobs) estimated(t *task) {
 	t.move(matching)

@@ -135,6 +135,7 @@ struct Task {
   12: optional list<File> files,    // at most 64
   13: i32 partition = -1,           // its number in the stage; -1: as listed, which a resubmission does not tell
   14: string run_class = "",            // run times are learnt for each class of a function, such as a query's fingerprint with its stage's name
+  15: i64 backoff_us = 0,           // before the first retry of the task's own failure; before each further one twice as long, up to a minute
 }
 
 // Where tasks of a stage have ended with results.

@@ -42,6 +42,14 @@ type faultTask struct {
 	outcomes  int
 	reported  int // outcomes, by frontends
 	tries     []*try
+	rest      rest
+}
+
+// rest is what a frontend has to keep after a task's own failure.
+type rest struct {
+	of      probe.FrontendID
+	session int // of the job's client
+	until   time.Duration
 }
 
 // makeJobs draws the workload and when it arrives.
@@ -86,6 +94,9 @@ func (r *faultRun) makeJobs(n int) {
 			t.spec = frontend.Task{
 				Index: probe.TaskIndex(k), Function: calls, Retryable: !chance(d, once),
 				Estimate: time.Duration(float64(takes) * hint), Retries: d.IntN(3),
+			}
+			if chance(d, 0.3) {
+				t.spec.Backoff = time.Millisecond << d.IntN(8)
 			}
 			if mixed {
 				t.spec.Demand = slotsOf(1 + d.IntN(2))

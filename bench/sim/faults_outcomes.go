@@ -99,6 +99,9 @@ func (r *faultRun) taskStarted(w *workerNode, s *worker.Start) {
 	if !r.calm {
 		r.startsAgain(j, t, s)
 	}
+	if at := &t.rest; r.steady && at.of == s.Launch.Attempt.Frontend && at.session == j.session && r.now < at.until {
+		r.fail("task %d of job %d has failed and starts again %v too soon", s.Launch.Task, j.n, at.until-r.now)
+	}
 	if string(s.Launch.Payload) != string(t.spec.Payload) || s.Launch.Function != t.spec.Function {
 		r.fail("task %d of job %d starts with another payload or function", s.Launch.Task, j.n)
 	}
@@ -115,12 +118,16 @@ func (r *faultRun) taskEnded(s *worker.Start, ev *worker.Exited) {
 			x.over = ev.Status == probe.Failed || ev.Status == probe.TimedOut || ev.Status == probe.Killed
 		}
 	}()
+	fails := func() {
+		t.failed++
+		t.rest = rest{s.Launch.Attempt.Frontend, j.session, r.now + t.spec.Backoff}
+	}
 	switch {
 	case ev.Status == probe.TimedOut:
-		t.failed++
+		fails()
 	case ev.Status == probe.Succeeded && t.fails > 0:
 		t.fails--
-		t.failed++
+		fails()
 		ev.Status, ev.Error = probe.Failed, "as planned"
 	case ev.Status == probe.Succeeded:
 		t.succeeded++

@@ -107,6 +107,7 @@ type Task struct {
 	Once       bool          // start it at most once, ever; a lost attempt is an error, not a retry
 	Timeout    time.Duration // longest run time of one attempt; zero: none
 	Retries    int           // how often the task's own failure is retried, unless the function's exec.Error says otherwise
+	Backoff    time.Duration // before the first retry; before each further one twice as long, up to a minute; zero: at once
 }
 
 // Input is data that a task reads: where copies of it are, or the output of a stage, which lies where the tasks of
@@ -233,6 +234,7 @@ func (t *Task) fill(w *v1.Task) error {
 	w.TimeoutUs = micros(t.Timeout)
 	w.Retries = int32(min(max(t.Retries, math.MinInt32), math.MaxInt32))
 	w.Index = -1
+	w.BackoffUs = micros(t.Backoff)
 	w.Stage, w.Partition = t.Stage, -1
 	for _, in := range t.Inputs {
 		pass, err := in.Pass.wire()

@@ -234,3 +234,25 @@ func TestTypedErrors(t *testing.T) {
 		t.Errorf("%+v, %v", outs, err)
 	}
 }
+
+// A task that fails is tried again only after a while.
+func TestBackoff(t *testing.T) {
+	var failed time.Time
+	_, c := passing(t, local.Config{}, map[string]exec.Func{
+		"once": func(ctx context.Context, _ []byte) ([]byte, error) {
+			if exec.Task(ctx).Attempt == 1 {
+				failed = time.Now()
+				return nil, errors.New("not yet")
+			}
+			return fmt.Append(nil, time.Since(failed)), nil
+		},
+	})
+	const backoff = 30 * time.Millisecond
+	outs, err := c.Run(t.Context(), client.Job{Tasks: []client.Task{{Function: "once", Retries: 1, Backoff: backoff}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if after, err := time.ParseDuration(string(outs[0].Result)); err != nil || after < backoff {
+		t.Errorf("it was tried again after %v, %v", after, err)
+	}
+}

@@ -149,7 +149,7 @@ func parseTask(in *v1.Task, i int, stages map[string]int32) (frontend.Task, erro
 	}
 	t := frontend.Task{
 		Index: index, Function: in.FunctionName, Payload: in.Payload, Estimate: micros(in.EstimateUs),
-		Constraint: constraint(in.Constraint), Retryable: in.Retryable, Timeout: micros(in.TimeoutUs), Retries: int(in.Retries),
+		Constraint: constraint(in.Constraint), Retryable: in.Retryable, Timeout: micros(in.TimeoutUs), Retries: int(in.Retries), Backoff: micros(in.BackoffUs),
 		Partition: max(in.Partition, 0), Class: in.RunClass,
 	}
 	if len(t.Class) > probe.MaxString {

@@ -871,6 +871,26 @@ var table = []mutant{
 		" && m.Retry != probe.Never {", " {",
 	},
 	{
+		"a task that has failed rests before it is tried again", "frontend/outcomes.go",
+		"if rests > 0 {", "if false {",
+	},
+	{
+		"a task rests longer with each failure", "frontend/tasks.go",
+		"rests = min(2*rests, maxBackoff)", "rests = min(rests, maxBackoff)",
+	},
+	{
+		"who does not fail by itself does not rest", "frontend/outcomes.go",
+		"return c.again(t, w, m.Attempt, 0, now, acts)", "return c.again(t, w, m.Attempt, t.backoff(), now, acts)",
+	},
+	{
+		"what rests is woken", "frontend/core.go",
+		"soonest(c.resting.Min().rested)", "_ = c.resting.Min().rested",
+	},
+	{
+		"a task that ends rests no more", "frontend/tasks.go",
+		"		c.resting.Remove(rester{t})\n", "",
+	},
+	{
 		"a task that shuns a worker goes to another one", "frontend/line.go",
 		"if l.shy[i].of != w {", "if true {",
 	},
@@ -936,7 +956,7 @@ var table = []mutant{
 	},
 	{
 		"a job that moves is no longer matched with workers", "frontend/outcomes.go",
-		"if t.state == matching {\n\t\t\tc.unmatch(t)\n", "if false {\n",
+		"		c.unwait(t)\n		if t.state != done {", "		if t.state != done {",
 	},
 	{
 		"a task that fails fails the stages after its own", "frontend/stages.go",

@@ -1377,6 +1377,7 @@ type Task struct {
 	Files        []*File     `thrift:"files,12,optional" frugal:"12,optional,list<File>" json:"files,omitempty"`
 	Partition    int32       `thrift:"partition,13" frugal:"13,default,i32" json:"partition"`
 	RunClass     string      `thrift:"run_class,14" frugal:"14,default,string" json:"run_class"`
+	BackoffUs    int64       `thrift:"backoff_us,15" frugal:"15,default,i64" json:"backoff_us"`
 }
 
 func NewTask() *Task {
@@ -1389,6 +1390,7 @@ func NewTask() *Task {
 		Stage:      "",
 		Partition:  -1,
 		RunClass:   "",
+		BackoffUs:  0,
 	}
 }
 
@@ -1401,6 +1403,7 @@ func (p *Task) InitDefault() {
 	p.Stage = ""
 	p.Partition = -1
 	p.RunClass = ""
+	p.BackoffUs = 0
 }
 
 func (p *Task) GetFunctionName() (v string) {
@@ -1483,6 +1486,10 @@ func (p *Task) GetPartition() (v int32) {
 func (p *Task) GetRunClass() (v string) {
 	return p.RunClass
 }
+
+func (p *Task) GetBackoffUs() (v int64) {
+	return p.BackoffUs
+}
 func (p *Task) SetFunctionName(val string) {
 	p.FunctionName = val
 }
@@ -1524,6 +1531,9 @@ func (p *Task) SetPartition(val int32) {
 }
 func (p *Task) SetRunClass(val string) {
 	p.RunClass = val
+}
+func (p *Task) SetBackoffUs(val int64) {
+	p.BackoffUs = val
 }
 
 func (p *Task) IsSetDemand() bool {
@@ -1568,6 +1578,7 @@ var fieldIDToName_Task = map[int16]string{
 	12: "files",
 	13: "partition",
 	14: "run_class",
+	15: "backoff_us",
 }
 
 type StageRun struct {
