@@ -1,5 +1,7 @@
 // Package client is the Go SDK: it runs jobs on a phoebe cluster.
 //
+// # Jobs
+//
 // A [Client] knows the addresses of several frontends, any of which takes any job. A frontend keeps a job
 // only in memory, so the client holds the job and the results it has: if the frontend dies, hangs or
 // leaves, the client brings what is unfinished to another one under the same job id, and attempts that
@@ -9,8 +11,33 @@
 // [Client.Run] is for jobs whose results are wanted together, [Client.Submit] for those whose results are
 // wanted as they come. Ending the context cancels the job.
 //
-// A job may have stages, whose tasks wait for those of others, and tasks may name inputs and files: phoebe then places
-// them where they are expected to be done first. [Client.Explain] tells what was decided, and why.
+// # For the author of an engine
+//
+// An engine has two programs: workers that embed package worker/serve and register their functions, and whoever takes
+// queries, plans them and has this package run the fragments. In the order in which such an author needs them:
+//
+//   - Functions. exec.Registry names what workers run, exec.Register takes functions of Go values, Registry.Use puts around
+//     all of them what they have in common. exec.Task tells a function of its task. Package client/local runs a cluster in
+//     tests.
+//   - Stages. A [Stage] starts when those in its After have results. What all its tasks need, such as the plan, is
+//     its Common: it reaches each worker once for the job, and functions by exec.Common.
+//   - What stages pass on. A function writes by exec.Output into a partition, and the tasks of later stages that name stage
+//     and partition in an [Input] read it by exec.Inputs: inline if it is small, else as files that workers fetch from each other.
+//   - Where tasks run. A task that names its [Input]s with their Copies goes near them, as long as waiting for that costs less
+//     than reading from elsewhere, and a short one is still sampled. [Constraint] says where it must run, [File] what must be on
+//     the worker's disk before.
+//   - How long tasks run. [Task].Estimate says what is known, and Class keeps apart what is learnt: a query's
+//     fingerprint with its stage.
+//   - Results. [Running.Next] takes them one by one under a context; with [Job].Window, no more of them come to the client
+//     than it has room for.
+//   - Enough. [Running.CancelTasks] ends what is not wanted any more, and [Running.Satisfied] the whole job without an error,
+//     such as when a LIMIT is reached.
+//   - Failures. exec.Error tells code, detail and where to try again, exec.Permanent that it is of no use; [Task].Retries is how
+//     often, Backoff how long before. All of it comes back in [TaskError].
+//   - Why it took so long. [Client.Explain] tells what was decided for each task, Job.Phases when each was where, and
+//     [WithTracer] with exec.Traced in the workers makes one trace of it.
+//
+// # Errors
 //
 // Errors are of these types, for errors.As: [*RefusedError] (nothing was started), [*TaskError] (a task
 // ended without a result), [*UnfinishedError] (the client gave up: what became of the named tasks is not
