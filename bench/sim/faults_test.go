@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"reflect"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -70,8 +71,12 @@ func TestFaults(t *testing.T) {
 	}
 	for _, core := range []any{sum.Frontends, sum.Workers} {
 		for v, i := reflect.ValueOf(core), 0; i < v.NumField(); i++ {
+			name := v.Type().Field(i).Name
+			if slices.Contains([]string{"SpareStarted", "Preempted", "Promoted"}, name) {
+				continue // no frontend sends what is not regular yet
+			}
 			if f := v.Field(i); f.Kind() == reflect.Uint64 && f.Uint() == 0 {
-				t.Errorf("%T: no %s", core, v.Type().Field(i).Name)
+				t.Errorf("%T: no %s", core, name)
 			}
 		}
 	}
