@@ -1,0 +1,72 @@
+package main_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend/client"
+)
+
+// A frontend is killed while its job runs. What another one's page is sent names it within two seconds, and the job, which that one
+// has claimed for the client, is listed there as under way.
+func TestKilledFrontend(t *testing.T) {
+	first := gossip(t)
+	second := gossip(t, first.gossip)
+	w := announced(t, "w", first.heartbeat, second.heartbeat)
+	for _, g := range []*gossiper{first, second} {
+		g.lists(w.addr())
+		g.members(2)
+	}
+	if _, err := dial(t, second.api).Watch(t.Context(), time.Second, time.Time{}, 0); err != nil { // it knows what the other one is called
+		t.Fatal(err)
+	}
+	r, err := dial(t, first.api, second.api).Submit(t.Context(), client.Job{Tasks: []client.Task{{Function: "sleep", Payload: []byte("1h")}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Cancel(t.Context())
+	killed, left := first, second
+	if r.Handle().Owner == second.api {
+		killed, left = second, first
+	}
+	frame := func() string {
+		res, err := http.Get("http://" + adminAddr(t, left.process) + "/ui/api/frame")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		text, err := io.ReadAll(res.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	frame() // from now on there is one each second
+	killed.signal(syscall.SIGKILL)
+	at := time.Now()
+	eventually(t, func() error {
+		for _, sign := range []string{"connection refused", "gone, as gossip tells"} {
+			if text := frame(); strings.Contains(text, killed.api) && strings.Contains(text, sign) {
+				return nil
+			}
+		}
+		return errors.New("the page does not name the frontend that was killed")
+	})
+	if took := time.Since(at); took > 2*time.Second {
+		t.Errorf("the page names the frontend that was killed after %v", took)
+	}
+	c := dial(t, left.api)
+	eventually(t, func() error {
+		page, err := c.Jobs(t.Context(), client.JobFilter{Running: true}, "", 0)
+		if err != nil || len(page.Jobs) != 1 || page.Jobs[0].Handle != (client.Handle{Job: r.Handle().Job, Owner: left.api}) {
+			return fmt.Errorf("jobs: %+v, %v", page, err)
+		}
+		return nil
+	})
+}
