@@ -61,7 +61,7 @@ func (c *Core) checkJobs() error {
 		if err := j.checkStages(); err != nil {
 			return fmt.Errorf("job %v: %w", id, err)
 		}
-		matched := map[*group]int{}
+		matched, measured, out := map[*group]int{}, map[*group]int{}, map[*group]int{}
 		for i := range j.tasks {
 			t := &j.tasks[i]
 			switch t.state {
@@ -69,6 +69,8 @@ func (c *Core) checkJobs() error {
 				waits++
 			case matching:
 				matched[t.group]++
+			case probing:
+				measured[t.group]++
 			case claiming:
 				claims++
 			case resting:
@@ -88,7 +90,10 @@ func (c *Core) checkJobs() error {
 			if t.state == held {
 				holds[j.tenant]++
 			}
-			if (t.attempt != nil) != (t.state == riding || t.state == enqueued || t.state == bound || t.state == adrift) {
+			if t.state.out() {
+				out[t.group]++
+			}
+			if (t.attempt != nil) != t.state.out() {
 				return fmt.Errorf("job %v, task %d: state %d, with an attempt: %t", id, t.spec.Index, t.state, t.attempt != nil)
 			}
 		}
@@ -102,6 +107,9 @@ func (c *Core) checkJobs() error {
 		for _, g := range j.groups {
 			if matched[g] != g.matching || g.path == estimate.Estimation && g.queue.Len()+g.places.Len() > 0 {
 				return fmt.Errorf("job %v: %d tasks of a group are to be matched, %d counted; %d are queued, at %d places, on the path of %s", id, matched[g], g.matching, g.queue.Len(), g.places.Len(), g.path)
+			}
+			if out[g] != g.out || measured[g] != g.measured {
+				return fmt.Errorf("job %v: workers have %d tasks of a group, and %d are probed for; %d and %d counted", id, out[g], measured[g], g.out, g.measured)
 			}
 			for t := range g.queue.All() {
 				if t.state != waiting || t.group != g {
@@ -190,7 +198,7 @@ func (c *Core) checkJobs() error {
 func (c *Core) checkProspects(g *group) error {
 	j := g.job
 	switch {
-	case g.queue.Len() == 0, g.live > 0, !j.lagAt.IsZero(), !j.retryAt.IsZero(), !j.claimUntil.IsZero():
+	case g.queue.Len() == 0, g.live > 0, g.room() == 0, !j.lagAt.IsZero(), !j.retryAt.IsZero(), !j.claimUntil.IsZero():
 		return nil
 	case g.near != nil && g.near.anywhere().Len() == 0 && len(g.near.fresh) == 0: // each has a timer
 		return nil

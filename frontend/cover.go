@@ -42,12 +42,19 @@ func (c *planner) coverGroup(g *group, now time.Time, acts []Action) []Action {
 	case g.queue.Len() == 0 || g.Set.Len() == 0:
 		return acts
 	case p.Binding == EarlyPerTask || p.Binding == EarlyBatch:
-		return c.measure(g, now, acts)
+		return c.measure(g, g.room(), now, acts)
 	case g.near != nil:
 		return c.coverNear(g.near, now, acts)
 	}
-	if missing := g.missing(); missing > 0 {
+	missing := g.missing()
+	if p.Binding == EarlyRandom {
+		missing = g.room()
+	}
+	if missing > 0 {
 		acts = c.commit(g, nil, c.sampler.For(p).Place(c.short(g, missing), now), now, acts)
+	}
+	if p.Binding == EarlyRandom && g.room() > 0 {
+		c.putOff(g.job, now, now) // to the next step
 	}
 	return acts
 }

@@ -18,22 +18,31 @@ func (r *rounds) deadline() time.Time {
 	return r.queue[0].until
 }
 
-// measure asks workers how long their queues are, before the waiting tasks of a group are bound by that. Its tasks ask
+// measure asks workers how long their queues are, before n waiting tasks of a group are bound by that. Its tasks ask
 // different ones, while there are any.
-func (c *planner) measure(g *group, now time.Time, acts []Action) []Action {
-	n := g.Set.Len()
+func (c *planner) measure(g *group, n int, now time.Time, acts []Action) []Action {
+	workers := g.Set.Len()
 	switch g.job.Policy.Binding {
 	case EarlyPerTask:
-		each := min(g.Probes(1), n)
-		for first := 0; g.queue.Len() > 0; first += each {
-			if first+each > n {
+		each, first := min(g.Probes(1), workers), 0
+		for ; n > 0; n-- {
+			if first+each > workers {
 				first = 0
 			}
 			acts = c.sample(g, []*task{g.queue.First()}, first, each, now, acts)
+			first += each
 		}
 	case EarlyBatch:
-		tasks := slices.Collect(g.queue.All())
-		acts = c.sample(g, tasks, 0, min(g.Probes(len(tasks)), n), now, acts)
+		tasks := make([]*task, 0, n)
+		for t := range g.queue.All() {
+			if len(tasks) == n {
+				break
+			}
+			tasks = append(tasks, t)
+		}
+		if n > 0 {
+			acts = c.sample(g, tasks, 0, min(g.Probes(n), workers), now, acts)
+		}
 	}
 	return acts
 }
@@ -109,11 +118,10 @@ func (c *planner) finishRound(r *round, now time.Time, acts []Action) []Action {
 			left++
 		}
 	}
-	acts = c.commit(r.group, nil, c.sampler.Shortest(r.answers, left, r.group.Probes(len(r.tasks))), now, acts)
-	if j := r.group.job; j.waiting > 0 { // nobody answered
-		c.putOff(j, now.Add(c.cfg.ProbeTimeout), now)
-	} else {
-		c.settle(j, now)
+	if left > 0 && len(r.answers) == 0 {
+		c.putOff(r.group.job, now.Add(c.cfg.ProbeTimeout), now)
+		return acts
 	}
-	return acts
+	c.want(r.group) // it may have more tasks to ask for
+	return c.commit(r.group, nil, c.sampler.Shortest(r.answers, left, r.group.Probes(len(r.tasks))), now, acts)
 }

@@ -35,6 +35,9 @@ const (
 	done
 )
 
+// out reports whether a worker has the task.
+func (s taskState) out() bool { return s == riding || s == enqueued || s == bound || s == adrift }
+
 // moves is every legal change of a task. A pair missing here is our bug, not bad input.
 var moves = [...][]taskState{
 	waiting:  {matching, blocked, held, probing, riding, enqueued, bound, claiming, done},
@@ -169,6 +172,10 @@ type group struct {
 	why      estimate.Reason // of the path of its first task
 	stage    *estimate.Stats // of its finished tasks, if they are placed by estimation
 	matching int             // tasks in state matching
+	measured int             // tasks in state probing
+	out      int             // tasks that workers have
+	window   int             // that many may be out or measured, since a queue was full (early binding); 0: any number
+	ended    int             // tasks since then
 	ends     time.Time       // when the last of those is expected to end that were placed by estimation
 	longest  time.Duration   // that any of them is expected to run
 

@@ -252,6 +252,9 @@ func (c *ledger) refused(w *worker, m *probe.Refused, now time.Time, acts []Acti
 			acts = c.hitch(a, m.Reason, now, acts)
 		default:
 			c.takeBack(a)
+			if g := a.task.group; m.Reason == probe.QueueFull && g.Policy.Binding != Late {
+				g.narrow()
+			}
 			if m.Reason == probe.Late && a.spent && w.Up() && w.places[a.res] == nil {
 				c.restore(a)
 			}
@@ -402,7 +405,9 @@ func (c *ledger) forget(j *job, now time.Time, acts []Action) []Action {
 func (c *ledger) end(t *task, o Outcome, now time.Time, acts []Action) []Action {
 	j := t.group.job
 	c.unwait(t)
-	t.move(done)
+	if t.move(done); t.group.window > 0 {
+		c.widen(t.group)
+	}
 	o.Task, o.Stage, o.Path, o.Attempts = t.spec.Index, t.spec.Stage, t.group.path, t.attempts
 	c.unload(j, len(t.spec.Payload))
 	t.spec.Payload = nil

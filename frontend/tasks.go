@@ -36,9 +36,17 @@ func (t *task) move(to taskState) {
 		}
 	case held:
 		j.tenant.held.Remove(t)
+	case probing:
+		g.measured--
 	}
 	if a, b := levelOf[from], levelOf[to]; a != b {
 		j.tenant.used.moved(t, a, b)
+	}
+	if from.out() {
+		g.out--
+	}
+	if to.out() {
+		g.out++
 	}
 	switch t.state = to; to {
 	case waiting:
@@ -64,6 +72,8 @@ func (t *task) move(to taskState) {
 		}
 	case held:
 		j.tenant.held.Push(t)
+	case probing:
+		g.measured++
 	case done:
 		j.left--
 	}
@@ -306,6 +316,32 @@ func (g *group) Fit(n, bytes int) int {
 		fit++
 	}
 	return n
+}
+
+// maxEarly is how many tasks of a group are bound early in one step, or are about to be as soon as workers have said how
+// long their queues are. With all tasks of the largest job at once a frontend could do nothing else for too long.
+const maxEarly = 1024
+
+// room is how many of the waiting tasks of a group may be bound early now.
+func (g *group) room() int {
+	n := min(g.queue.Len(), maxEarly-g.measured)
+	if g.window > 0 {
+		n = min(n, g.window-g.out-g.measured)
+	}
+	return max(n, 0)
+}
+
+// narrow lets workers have no more tasks of a group than they have now, as one of them had no room for another. To send
+// those that are left again and again would cost more the more there are.
+func (g *group) narrow() { g.window, g.ended = max(g.out, 1), 0 }
+
+// widen lets another task of a group take the place of one that has ended, and one more after some of them: queues may
+// have become shorter.
+func (c *jobs) widen(g *group) {
+	if g.ended++; g.ended%8 == 0 {
+		g.window++
+	}
+	c.want(g)
 }
 
 // choose is the group whose first waiting task a place of group g at w gets: its own, or any other of the

@@ -39,12 +39,12 @@ func (s *Sampler) Shortest(answers []Answer, n, probes int) []Decision {
 	return s.out
 }
 
-// random binds each task to a random worker: different ones, while there are any.
+// random binds as many tasks as may have probes, each to a random worker: different ones, while there are any.
 type random Sampler
 
 func (r *random) Place(w *Want, _ time.Time) []Decision {
 	r.out = r.out[:0]
-	for i := range w.Queue.Len() {
+	for i := range w.Probes {
 		r.out = append(r.out, Decision{Worker: w.Set.Draw(i%w.Set.Len(), r.rand), Bound: true})
 	}
 	return r.out

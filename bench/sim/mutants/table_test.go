@@ -943,8 +943,16 @@ var table = []mutant{
 		"w.Set.Draw(i%w.Set.Len(), r.rand)", "w.Set.Draw(0*i, r.rand)",
 	},
 	{
+		"a full queue takes no more of a job than it has", "frontend/outcomes.go",
+		"g.narrow()", "",
+	},
+	{
+		"a task that has ended makes room for another of its job", "frontend/outcomes.go",
+		"c.widen(t.group)", "",
+	},
+	{
 		"tasks of a job that go by queue lengths ask different workers", "frontend/early.go",
-		"if first+each > n {", "if true {",
+		"if first+each > workers {", "if true {",
 	},
 	{
 		"a batch puts no two tasks on a worker while there are others", "frontend/place/early.go",
