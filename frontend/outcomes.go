@@ -122,10 +122,10 @@ func (c *ledger) again(t *task, w *worker, id probe.AttemptID, rests time.Durati
 	}
 	if rests > 0 {
 		c.rest(t, now.Add(rests))
-		return acts
+	} else {
+		c.await(t)
 	}
-	c.await(t)
-	c.want(t.group)
+	c.want(t.group) // for another task, if this one rests
 	return acts
 }
 
