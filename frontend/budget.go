@@ -51,9 +51,13 @@ const maxSpare = 2
 
 // fits reports whether its tenant may use what a task that can run takes. What it takes of a maximum counts from now on, so
 // it is never exceeded. One task of it is let go on even where there are no tokens, and so is one that was accepted
-// when it might take more than it may now.
+// when it might take more than it may now. A part of a maximum may be too small for any task, for ever: then one is let
+// go nevertheless, after patience.
 func (c *jobs) fits(t *task) bool {
 	of, n := t.group.job.tenant, t.takes()
+	if of.used.at[let] == 0 && of.starved > c.patience {
+		return true
+	}
 	may := c.shares.Of(of.name)
 	if of.used.at[let]+n > may.All && (n <= c.terms.Bound(of.name) || of.used.at[let] > 0) {
 		return false
@@ -104,4 +108,10 @@ func (c *jobs) others(ev *Others, now time.Time) {
 		}
 	}
 	c.needs = c.shares.Tell(now, ev.Self, ev.Members, ev.Needs, own)
+	c.patience = 10 * (len(ev.Members) + 2) // each frontend has had a turn of what cannot be divided by then
+	for _, t := range c.holding {
+		if t.starved++; t.used.at[let] > 0 {
+			t.starved = 0
+		}
+	}
 }

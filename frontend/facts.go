@@ -208,6 +208,7 @@ type tenant struct {
 	hungry   list.List[*job] // its jobs with waiting tasks, in order of submission
 	used     usage           // by its own jobs
 	held     pq.Heap[*task]  // of these
+	starved  int             // how often it was told what others need since the first one is held and no task of it may go
 
 	node list.Node[*tenant] // among those with hungry jobs
 }

@@ -27,12 +27,13 @@ type jobs struct {
 	wantAll bool   // so it has for all jobs with waiting tasks: there is room that there was not
 	staging []*job // jobs with stages of which one has ended or failed in this step
 
-	terms   *tenants.File      // what tenants may have; nil: nothing is said of that
-	shares  *tenants.Shares    // how much of that this frontend may have
-	needs   []tenants.Need     // what others are to be told of that
-	holding []*tenant          // those with tasks that are held, and some that have none any more
-	tenants map[string]*tenant // by path: those with jobs, and those above them
-	hungry  hungry
+	terms    *tenants.File      // what tenants may have; nil: nothing is said of that
+	shares   *tenants.Shares    // how much of that this frontend may have
+	needs    []tenants.Need     // what others are to be told of that
+	holding  []*tenant          // those with tasks that are held, and some that have none any more
+	patience int                // how often a tenant is told of others before a held task of it goes in any case, if none else may
+	tenants  map[string]*tenant // by path: those with jobs, and those above them
+	hungry   hungry
 
 	paced     map[string]time.Time // by path, of those with a rate: when its jobs so far would have come, at that rate one after the other
 	pacedRoom int                  // how many it may have before those are dropped that are over

@@ -121,6 +121,7 @@ func (c *jobs) keep(t *task) {
 	t.move(held)
 	of := t.group.job.tenant
 	if of.held.Len() == 1 {
+		of.starved = 0
 		c.holding = append(c.holding, of)
 	}
 }
