@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend"
+	"github.com/phoebe-sched/phoebe/frontend/tenants"
 	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/worker"
 )
@@ -14,6 +15,7 @@ import (
 // cluster is frontends, workers, and what is between them.
 type cluster struct {
 	clock
+	terms     *tenants.File // what tenants may have; nil: nothing is said of that
 	net       network
 	cpu       CPU
 	shared    *machine   // the last that there is: of all, if they share one
@@ -148,6 +150,9 @@ func (c *cluster) startFrontend(f *frontendNode, seed uint64) {
 		f.core = frontend.New(cfg, rng)
 	} else {
 		f.core = c.newScheduler(cfg, rng)
+	}
+	if core, ok := f.core.(*frontend.Core); ok && c.terms != nil {
+		core.Step(c.time(), frontend.Terms{File: c.terms}, nil)
 	}
 	f.conns = make([]*conn, len(c.workers))
 	f.down, f.hung, f.wakeAt = false, nil, 0

@@ -15,6 +15,7 @@ import (
 
 	"github.com/phoebe-sched/phoebe/frontend"
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
+	"github.com/phoebe-sched/phoebe/frontend/tenants"
 	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/worker"
 )
@@ -269,6 +270,7 @@ func (r *faultRun) draw() {
 			r.gossip(w, liar)
 		}
 	}
+	r.limitTenants()
 	for i := range 1 + d.IntN(3) {
 		r.visits = append(r.visits, map[probe.JobID]*visit{})
 		cfg := frontend.Config{
@@ -295,6 +297,9 @@ func (r *faultRun) draw() {
 	}
 	r.later(r.horizon, r.heal)
 	r.end, r.busy = r.horizon+time.Minute, 50_000
+	if r.terms != nil {
+		r.share(make([][]tenants.Need, len(r.frontends)), rand.New(rand.NewPCG(r.seed, 's')))
+	}
 }
 
 // next is a step of the cluster, of those up to the given time.

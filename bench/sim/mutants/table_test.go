@@ -943,6 +943,14 @@ var table = []mutant{
 		"w.Set.Draw(i%w.Set.Len(), r.rand)", "w.Set.Draw(0*i, r.rand)",
 	},
 	{
+		"a tenant whose part of a maximum is too small for its tasks gets one to run in the end", "frontend/budget.go",
+		"of.used.at[let] == 0 && of.starved > c.patience", "false",
+	},
+	{
+		"a task that rests leaves its room to others of its job", "frontend/outcomes.go",
+		"c.want(t.group) // for another task, if this one rests", "if rests == 0 {\n\t\tc.want(t.group)\n\t}",
+	},
+	{
 		"a full queue takes no more of a job than it has", "frontend/outcomes.go",
 		"g.narrow()", "",
 	},
