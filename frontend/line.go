@@ -23,8 +23,8 @@ type shy[T waiter[T]] struct {
 
 type waiter[T any] interface {
 	list.Item[T]
-	// shunned is the worker that it had better not be given to, or nil: the same one while it waits.
-	shunned() *view.Worker
+	// Shunned is the worker that it had better not be given to, or nil: the same one while it waits.
+	Shunned() *view.Worker
 }
 
 func (l *line[T]) Len() int { return l.n }
@@ -72,13 +72,13 @@ func (l *line[T]) All() iter.Seq[T] {
 // Push puts x at the back of those that shun the same worker, or none.
 func (l *line[T]) Push(x T) {
 	l.n++
-	l.with(x.shunned()).Push(x)
+	l.with(x.Shunned()).Push(x)
 }
 
 // PushFront puts x at the front of those.
 func (l *line[T]) PushFront(x T) {
 	l.n++
-	l.with(x.shunned()).PushFront(x)
+	l.with(x.Shunned()).PushFront(x)
 }
 
 // with is the list of those that shun w, or of the rest.
@@ -100,7 +100,7 @@ func (l *line[T]) Remove(x T) {
 		return
 	}
 	l.n--
-	w := x.shunned()
+	w := x.Shunned()
 	if l.with(w).Remove(x); w != nil {
 		l.shy = slices.DeleteFunc(l.shy, func(s shy[T]) bool { return s.Len() == 0 })
 	}

@@ -185,8 +185,8 @@ func (c *jobs) ripenAll(now time.Time) {
 	}
 }
 
-func (t *task) shunned() *view.Worker { return t.shuns }
-func (x *spot) shunned() *view.Worker { return x.task.shuns }
+func (t *task) Shunned() *view.Worker { return t.shuns }
+func (x *spot) Shunned() *view.Worker { return x.task.shuns }
 
 // avoidable is w, or nil if tasks of the group that shun it can go nowhere else.
 func (g *group) avoidable(w *worker) *view.Worker {
