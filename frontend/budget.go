@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/phoebe-sched/phoebe/frontend/estimate"
 	"github.com/phoebe-sched/phoebe/frontend/tenants"
 )
 
@@ -31,11 +30,6 @@ func (u *usage) moved(t *task, from, to level) {
 	for l := from + 1; l <= to; l++ {
 		u.at[l] += n
 	}
-	if estimated := t.group.path == estimate.Estimation; estimated && from >= let && to < let {
-		u.long -= n
-	} else if estimated && from < let && to >= let {
-		u.long += n
-	}
 	switch {
 	case !t.spare:
 	case to == placed:
@@ -46,23 +40,17 @@ func (u *usage) moved(t *task, from, to level) {
 	}
 }
 
-// maxSpare is how many times what is covered by tokens a tenant may have besides.
-const maxSpare = 2
-
 // fits reports whether its tenant may use what a task that can run takes. What it takes of a maximum counts from now on, so
-// it is never exceeded. One task of it is let go on even where there are no tokens, and so is one that was accepted
-// when it might take more than it may now. A part of a maximum may be too small for any task, for ever: then one is let
-// go nevertheless, after patience.
+// it is never exceeded. One task that was accepted when it might take more than it may now is let go on. A part of a maximum
+// may be too small for any task, for ever: then one is let go nevertheless, after patience. Tokens hold nothing: what
+// they do not cover would be spare capacity.
 func (c *jobs) fits(t *task) bool {
 	of, n := t.group.job.tenant, t.takes()
 	if of.used.at[let] == 0 && of.starved > c.patience {
 		return true
 	}
 	may := c.shares.Of(of.name)
-	if of.used.at[let]+n > may.All && (n <= c.terms.Bound(of.name) || of.used.at[let] > 0) {
-		return false
-	}
-	return t.group.path != estimate.Estimation || of.used.long == 0 || of.used.long+n <= (1+maxSpare)*may.Regular
+	return of.used.at[let]+n <= may.All || n > c.terms.Bound(of.name) && of.used.at[let] == 0
 }
 
 // holds reports whether a task that can run from now on has to wait for what its tenant may use.
@@ -89,11 +77,7 @@ func (c *jobs) cover(t *task) string {
 // heldBy says what a held task waits for.
 func (c *jobs) heldBy(t *task) string {
 	of := t.group.job.tenant
-	may := c.shares.Of(of.name)
-	if of.used.at[let]+t.takes() > may.All {
-		return fmt.Sprintf("held: tenant %q has %s of the %s slots of its maximum that it may have here", of.name, slots(of.used.at[let]), slots(may.All))
-	}
-	return fmt.Sprintf("held: long tasks of tenant %q have %s slots, and it may have %s by its tokens here, and %d times as many besides", of.name, slots(of.used.long), slots(may.Regular), maxSpare)
+	return fmt.Sprintf("held: tenant %q has %s of the %s slots of its maximum that it may have here", of.name, slots(of.used.at[let]), slots(c.shares.Of(of.name).All))
 }
 
 func slots(n int64) string { return fmt.Sprintf("%.4g", float64(n)/float64(tenants.Slot)) }

@@ -230,7 +230,6 @@ const (
 // usage is what tasks of a tenant's own jobs take, in thousandths of slots.
 type usage struct {
 	at    [levels]int64 // by level, with those above; at[idle] is 0
-	long  int64         // of those let, by tasks that are placed by estimation
 	spare int64         // of those placed, by tasks that were not covered by tokens
 	most  int64         // by the largest of its tasks so far
 }

@@ -107,8 +107,7 @@ func (c *jobs) run(t *task) {
 
 // hold lets all tasks of a group that has just come wait for what its tenant may use, if there is any limit to that.
 func (c *jobs) hold(g *group) {
-	may := c.shares.Of(g.job.tenant.name)
-	if may.All == tenants.Unlimited && (g.path != estimate.Estimation || may.Regular == tenants.Unlimited) {
+	if c.shares.Of(g.job.tenant.name).All == tenants.Unlimited {
 		return
 	}
 	for g.queue.Len() > 0 {

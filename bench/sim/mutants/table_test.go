@@ -393,11 +393,7 @@ var table = []mutant{
 	},
 	{
 		"a tenant uses no more than its maximum", "frontend/budget.go",
-		"of.used.at[let]+n > may.All", "false",
-	},
-	{
-		"a tenant has so much that its tokens do not cover", "frontend/budget.go",
-		"of.used.long+n <= (1+maxSpare)*may.Regular", "true",
+		"of.used.at[let]+n <= may.All ||", "true ||",
 	},
 	{
 		"tokens cover as much as they are", "frontend/budget.go",
