@@ -101,7 +101,7 @@ type frontendCmd struct {
 	WorkersFile string   `placeholder:"FILE" xor:"workers" help:"File with the workers' addresses, one in each line, read again when it changes. Default: none."`
 	Peers       []string `placeholder:"HOST:PORT" help:"Addresses of other frontends: calls for their jobs are forwarded to them. Default: none."`
 
-	Tenants string `placeholder:"FILE" help:"File that says what tenants may have: tokens, which are their weight at workers, tasks pending, jobs in a second, and functions; and by which tokens and certificates their clients are known. Read again when it changes; the newest revision holds for all frontends that gossip. Default: none, all weigh the same."`
+	Tenants string `placeholder:"FILE" help:"File that says what tenants may have: tokens, which are their weight at workers, slots over the fleet, tasks pending, jobs in a second, and functions; and by which tokens and certificates their clients are known. Read again when it changes; the newest revision holds for all frontends that gossip. Default: none, all weigh the same."`
 
 	Gossip          string   `placeholder:"HOST:PORT" help:"Where frontends tell each other which workers and frontends there are (TCP and UDP); port 0 takes a free one. Beyond loopback a secret is needed, also with --tls-dir. Default: off."`
 	GossipAdvertise string   `placeholder:"HOST[:PORT]" help:"Where other frontends reach --gossip; workers reach --heartbeat under the same host. Default: --gossip."`
