@@ -23,7 +23,7 @@ func TestFaults(t *testing.T) {
 	}
 	n := uint64(400)
 	if slow > 1 {
-		n = 80
+		n = 160
 	}
 	if os.Getenv("PHOEBE_SOAK") != "" {
 		n = 20_000
@@ -41,7 +41,7 @@ func TestFaults(t *testing.T) {
 		t.Errorf("%v\nreplay: %s", err, failed.Replay())
 	}
 	t.Logf("%d seeds: %+v", n, *sum)
-	if t.Failed() || n < 80 {
+	if t.Failed() || n < 160 {
 		return
 	}
 	if len(sum.Faults) != 14 {

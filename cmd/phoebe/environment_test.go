@@ -16,7 +16,7 @@ func TestVariables(t *testing.T) {
 		t.Fatal(err)
 	}
 	shared := map[string]bool{
-		"PHOEBE_CONFIG": true, "PHOEBE_LOG_FORMAT": true, "PHOEBE_LOG_LEVEL": true, "PHOEBE_SECRET_FILE": true, "PHOEBE_CONNECT": true, "PHOEBE_RETRY_FOR": true, "PHOEBE_TLS_DIR": true,
+		"PHOEBE_CONFIG": true, "PHOEBE_LOG_FORMAT": true, "PHOEBE_LOG_LEVEL": true, "PHOEBE_SECRET_FILE": true, "PHOEBE_TOKEN_FILE": true, "PHOEBE_CONNECT": true, "PHOEBE_RETRY_FOR": true, "PHOEBE_TLS_DIR": true,
 	}
 	of := map[string]string{}
 	var walk func(n *kong.Node)

@@ -25,7 +25,7 @@ func TestIdleConnectionsAreCut(t *testing.T) {
 	}
 	dir, entry := t.TempDir(), freeAddress(t)
 	conf := filepath.Join(dir, "haproxy.cfg")
-	text := fmt.Sprintf("defaults\n mode tcp\n timeout connect 10s\n timeout client 300ms\n timeout server 300ms\nlisten phoebe\n bind %s\n server one %s\n", entry, startDev(t, "--allow-exec").frontends[0])
+	text := fmt.Sprintf("defaults\n mode tcp\n timeout connect 10s\n timeout client 600ms\n timeout server 600ms\nlisten phoebe\n bind %s\n server one %s\n", entry, startDev(t, "--allow-exec").frontends[0])
 	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
