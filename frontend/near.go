@@ -251,6 +251,9 @@ func (n *near) anywhere() *shelf { return n.shelf(estimate.Across, "") }
 func (n *near) queued(r *reservation, places int) {
 	if n.held[r.w] += places; n.held[r.w] == 0 {
 		delete(n.held, r.w)
+		if s := n.anywhere(); s.ripe.Len() > 0 && s.missing() > 0 { // it may have left w out for the place that w had
+			s.worry()
+		}
 	}
 	s := r.shelf
 	if s == nil {
