@@ -16,7 +16,7 @@ var table = []mutant{
 	},
 	{
 		"what is about to end is not stopped", "worker/spare.go",
-		"remaining(expected, ran) > c.cfg.PreemptAfter", "true",
+		"remaining(expected, ran) > c.cfg.PreemptAfter", "remaining(expected, ran) >= 0",
 	},
 	{
 		"the youngest is stopped first", "worker/spare.go",
@@ -393,15 +393,15 @@ var table = []mutant{
 	},
 	{
 		"a tenant uses no more than its maximum", "frontend/budget.go",
-		"of.used.at[let]+n <= may.All ||", "true ||",
+		"of.used.at[let]+n <= may.All ||", "may.All >= 0 ||",
 	},
 	{
 		"tokens cover as much as they are", "frontend/budget.go",
-		"t.spare = has+n > may.Regular", "t.spare = false",
+		"t.spare = has+n > may.Regular", "t.spare = has+n > may.Regular && false",
 	},
 	{
 		"tokens that a task has come back when it ends", "frontend/budget.go",
-		"t.spare = false\n\t\tu.spare -= n", "u.spare -= n",
+		"t.spare = false\n\t\tu.spare -= n", "t.spare = false",
 	},
 	{
 		"what ends lets go what is held", "frontend/cover.go",
