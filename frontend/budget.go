@@ -40,10 +40,10 @@ func (u *usage) moved(t *task, from, to level) {
 	}
 }
 
-// fits reports whether its tenant may use what a task that can run takes. What it takes of a maximum counts from now on, so
-// it is never exceeded. One task that was accepted when it might take more than it may now is let go on. A part of a maximum
-// may be too small for any task, for ever: then one is let go nevertheless, after patience. Tokens hold nothing: what
-// they do not cover would be spare capacity.
+// fits reports whether its tenant may use what a task that can run takes. What it takes of a maximum counts from now on. One
+// task that was accepted when it might take more than it may now is let go on. A part of a maximum may be too small for any
+// task, for ever: then one is let go nevertheless, after patience, and only then is a maximum exceeded. Tokens hold nothing:
+// what they do not cover would be spare capacity.
 func (c *jobs) fits(t *task) bool {
 	of, n := t.group.job.tenant, t.takes()
 	if of.used.at[let] == 0 && of.starved > c.patience {
