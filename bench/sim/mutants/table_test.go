@@ -105,7 +105,7 @@ var table = []mutant{
 	},
 	{
 		"a claim leaves a tombstone", "worker/claims.go",
-		"known.owner, known.generation = l.frontend, m.Generation", "",
+		"known.owner, known.generation = l.frontend, m.Generation", "_ = known",
 	},
 	{
 		"what comes of a job that was claimed since is refused", "worker/claims.go",
