@@ -1,6 +1,9 @@
 package record
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // Kind is one that time is blamed on.
 type Kind uint8
@@ -40,10 +43,10 @@ func NewBlame(after [][]int, response time.Duration, attempts []Attempt) (b Blam
 	var end *Attempt
 	for i := range attempts {
 		a := &attempts[i]
-		if x := last[int(a.Stage)]; x == nil || a.Ends[Delivery] > x.Ends[Delivery] {
+		if x := last[int(a.Stage)]; x == nil || a.later(x) {
 			last[int(a.Stage)] = a
 		}
-		if end == nil || a.Ends[Delivery] > end.Ends[Delivery] {
+		if end == nil || a.later(end) {
 			end = a
 		}
 	}
@@ -57,6 +60,11 @@ func NewBlame(after [][]int, response time.Duration, attempts []Attempt) (b Blam
 	}
 	b[then] += left
 	return b
+}
+
+// later reports whether an attempt ended after another one: of two whose ends were heard of at once, the one that ran for longer.
+func (a *Attempt) later(b *Attempt) bool {
+	return cmp.Or(cmp.Compare(a.Ends[Delivery], b.Ends[Delivery]), cmp.Compare(a.Ends[Run], b.Ends[Run])) > 0
 }
 
 // before is the task that ended last of the stages that a stage waited for; of one of which no task is known, those before it.
@@ -73,7 +81,7 @@ func before(after [][]int, stage int, last map[int]*Attempt) (found *Attempt) {
 			seen[k] = true
 			if a := last[k]; a == nil {
 				look = append(look, k)
-			} else if found == nil || a.Ends[Delivery] > found.Ends[Delivery] {
+			} else if found == nil || a.later(found) {
 				found = a
 			}
 		}

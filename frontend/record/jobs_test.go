@@ -305,6 +305,10 @@ func TestBlame(t *testing.T) {
 	if got := NewBlame(nil, lost.Response, lost.Attempts); got[Outside] != 900*time.Millisecond || got[Delivery] != 100*time.Millisecond {
 		t.Errorf("a task that was lost: %v", got)
 	}
+	both := &past{Response: 9 * time.Millisecond, Attempts: []Attempt{{Ends: ends(1, 1, 1, 1, 1, 3, 9)}, {Ends: ends(1, 1, 1, 1, 1, 8, 9)}}}
+	if got := NewBlame(nil, both.Response, both.Attempts); got[Kind(Run)] != 7*time.Millisecond {
+		t.Errorf("two tasks whose ends were heard of at once: %v", got)
+	}
 	for k := range Kind(Kinds) {
 		if k.String() == "" {
 			t.Errorf("kind %d has no name", k)
