@@ -35,7 +35,7 @@ func (c *jobs) admit(spec *Job, now time.Time) (*job, *RefusedError) {
 		spec.ProbeRatio = c.cfg.ProbeRatio
 	}
 	spec.usual = c.average(spec.Tasks)
-	j := &job{Job: *spec, submitted: now, tasks: make([]task, n), left: n, lag: firstLag}
+	j := &job{Job: *spec, submitted: now, vouchedAt: now, tasks: make([]task, n), left: n, lag: firstLag}
 	if j.Deadline > 0 {
 		j.deadline = now.Add(j.Deadline)
 	}

@@ -34,6 +34,7 @@ func TestHeldForEver(t *testing.T) {
 			t.Fatal("held for more than a minute")
 		}
 		step(taken)
+		step(Wake{})
 	}
 	for range 100 {
 		now = now.Add(time.Second)

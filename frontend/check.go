@@ -171,7 +171,7 @@ func (c *Core) checkJobs() error {
 		if use.most = t.used.most; use != t.used {
 			return fmt.Errorf("tenant %q uses %+v, %+v is counted", name, use, t.used)
 		}
-		if n := t.held.Len(); n != holds[t] || n > 0 && (!slices.Contains(c.holding, t) || c.fits(t.held.Min())) {
+		if n := t.held.Len(); n != holds[t] || n > 0 && (!slices.Contains(c.holding, t) || c.fits(t.held.Min()) && t.held.Min().group.job.vouchers == 0) {
 			return fmt.Errorf("tenant %q: %d tasks are held, %d counted; the first may go on: %t", name, holds[t], n, n > 0 && c.fits(t.held.Min()))
 		}
 		if t.name != name || t.jobs != jobsOf[t] || t.pending != pendingOf[t] || t.payloads != payloadsOf[t] || t.jobs == 0 {

@@ -58,11 +58,35 @@ func (c *ledger) claimed(w *worker, m *probe.Claimed, now time.Time, acts []Acti
 	case m.Moved:
 		return c.moved(j, now, acts)
 	}
+	j.vouched(j.vouchers-1, now)
 	delete(j.untold, w)
 	if j.asked[w] && (j.Age == 0 || m.Knows < j.age(now)+c.sureFor()) {
 		j.unsure = append(j.unsure, fmt.Sprintf("%s has started since, or forgot what had", w.Name()))
 	}
 	return c.answered(j, w, now, acts)
+}
+
+// vouchFor is how long a job is known to be here after a worker has shown it.
+const vouchFor = time.Second
+
+// vouch asks workers whether a job is still here. Of a job that has nothing at any worker, as all its tasks are held, none
+// tells when the client has gone with it to another frontend, and a worker that has started since would run a task again.
+// If there are none to ask, whichever comes first knows as much.
+func (c *ledger) vouch(j *job, ws []*worker, now time.Time, acts []Action) []Action {
+	for _, w := range ws {
+		c.Stats.Claims++
+		acts = append(acts, Send{Worker: w.Key, Msg: probe.Claim{Job: j.ID, Generation: j.Generation}})
+	}
+	j.vouchers, j.vouchUntil = len(ws), now.Add(c.cfg.ClaimFor)
+	c.settle(j, now)
+	return acts
+}
+
+// vouched notes that all but so many of those that were asked take a job for one of this frontend, or are not waited for.
+func (j *job) vouched(left int, now time.Time) {
+	if j.vouchers = max(left, 0); j.vouchers == 0 {
+		j.vouchedAt = now
+	}
 }
 
 // age is how long ago the job was submitted for the first time; less by the time that the submission was under way.
@@ -144,6 +168,9 @@ func (c *ledger) doubt(j *job) string {
 // for them.
 func (c *ledger) link(w *worker, m probe.Welcome, sync, now time.Time, acts []Action) []Action {
 	fresh := w.Welcome().Incarnation != m.Incarnation
+	if fresh {
+		w.since = now
+	}
 	c.view.Linked(w.Worker, m, now)
 	c.turn()
 	w.told()

@@ -253,6 +253,10 @@ func (c *Core) wakeJob(j *job, now time.Time, acts []Action) []Action {
 	if !j.claimUntil.IsZero() && !now.Before(j.claimUntil) {
 		acts = c.plan(now, c.unclaimed(j, now, acts))
 	}
+	if j.vouchers > 0 && !now.Before(j.vouchUntil) {
+		j.vouched(0, now) // whoever was asked is gone, or frozen
+		acts = c.plan(now, acts)
+	}
 	if !j.stranded.IsZero() && now.Sub(j.stranded) >= c.cfg.StrandedFor {
 		acts = c.endStranded(j, now, acts)
 	}

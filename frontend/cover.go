@@ -1,11 +1,15 @@
 package frontend
 
-import "time"
+import (
+	"cmp"
+	"slices"
+	"time"
+)
 
 // plan gives the jobs that want something the places that their waiting tasks are worth.
 func (c *planner) plan(now time.Time, acts []Action) []Action {
 	if len(c.holding) > 0 {
-		c.letGo()
+		acts = c.letGo(now, acts)
 	}
 	if len(c.wants) > 0 {
 		for _, j := range c.wanting() {
@@ -21,6 +25,42 @@ func (c *planner) plan(now time.Time, acts []Action) []Action {
 		}
 	}
 	return acts
+}
+
+// letGo lets held tasks run, as far as their tenants may use what they take.
+func (c *planner) letGo(now time.Time, acts []Action) []Action {
+	for _, of := range c.holding {
+		for of.held.Len() > 0 && c.fits(of.held.Min()) {
+			t := of.held.Min()
+			if j := t.group.job; now.Sub(j.vouchedAt) >= vouchFor {
+				if j.vouchers == 0 {
+					acts = c.vouch(j, c.elders(), now, acts)
+				}
+				if j.vouchers > 0 {
+					break
+				}
+			}
+			c.run(t)
+			c.want(t.group)
+		}
+	}
+	c.holdOn()
+	return acts
+}
+
+// Of so many workers so many are asked whether a job is still here: those whose memory goes back furthest.
+const eldersOf, maxElders = 16, 2
+
+// elders are workers that have been there for long.
+func (c *planner) elders() []*worker {
+	var ws []*worker
+	for range min(eldersOf, len(c.workers)) {
+		if w := c.workers[c.rand.IntN(len(c.workers))]; w != nil && w.Up() && !slices.Contains(ws, w) {
+			ws = append(ws, w)
+		}
+	}
+	slices.SortFunc(ws, func(a, b *worker) int { return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.Key, b.Key)) })
+	return ws[:min(len(ws), maxElders)]
 }
 
 // cover gives groups of a job the places that they want.

@@ -85,6 +85,9 @@ type job struct {
 	asked      map[*worker]bool          // those whose answers to a claim of the whole job are waited for
 	untold     map[*worker]bool          // those that have not answered it, and may not know yet whose the job is
 	unsure     []string                  // those that answered, and may have forgotten attempts that started
+	vouchedAt  time.Time                 // when a worker last showed that it takes the job for one of this frontend
+	vouchers   int                       // those whose answers are waited for whether they still do
+	vouchUntil time.Time                 // for how long
 
 	lag      time.Duration // Resample: how long it waits for a turn before it samples again
 	lagAt    time.Time     // when it does; zero: it does not wait, or for retryAt
@@ -208,6 +211,7 @@ type tenant struct {
 	hungry   list.List[*job] // its jobs with waiting tasks, in order of submission
 	used     usage           // by its own jobs
 	held     pq.Heap[*task]  // of these
+	holding  bool            // it is among those with such tasks
 	starved  int             // how often it was told what others need since the first one is held and no task of it may go
 
 	node list.Node[*tenant] // among those with hungry jobs
@@ -440,6 +444,7 @@ type worker struct {
 	enqueued map[probe.ResID]*attempt // those that were bound early
 	acks     []probe.AttemptID
 	spare    []*reservation // to be cancelled soon
+	since    time.Time      // when the first link was made to this run of it
 
 	cancels    [8]probe.Cancel // the last ones that were sent
 	nextCancel int

@@ -174,6 +174,9 @@ func (c *jobs) settle(j *job, now time.Time) {
 		if !j.claimUntil.IsZero() {
 			soonest(j.claimUntil)
 		}
+		if j.vouchers > 0 {
+			soonest(j.vouchUntil)
+		}
 		switch {
 		case j.waiting == 0:
 			j.lagAt, j.retryAt = time.Time{}, time.Time{}

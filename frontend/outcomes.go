@@ -17,7 +17,7 @@ func (c *ledger) finished(w *worker, m *probe.Finished, now time.Time, acts []Ac
 		return c.finishedElsewhere(w, m, now, acts)
 	}
 	t := a.task
-	t.group.job.served = true
+	t.group.job.served, t.group.job.vouchedAt = true, now
 	if t.state == riding {
 		c.Stats.RidesStarted++
 		if r := w.places[a.res]; r != nil {

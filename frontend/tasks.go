@@ -121,19 +121,18 @@ func (c *jobs) keep(t *task) {
 	of := t.group.job.tenant
 	if of.held.Len() == 1 {
 		of.starved = 0
+	}
+	if !of.holding {
+		of.holding = true
 		c.holding = append(c.holding, of)
 	}
 }
 
-// letGo lets held tasks run, as far as their tenants may use what they take.
-func (c *jobs) letGo() {
+// holdOn forgets the tenants of which nothing is held any more.
+func (c *jobs) holdOn() {
 	c.holding = slices.DeleteFunc(c.holding, func(of *tenant) bool {
-		for of.held.Len() > 0 && c.fits(of.held.Min()) {
-			t := of.held.Min()
-			c.run(t)
-			c.want(t.group)
-		}
-		return of.held.Len() == 0
+		of.holding = of.held.Len() > 0
+		return !of.holding
 	})
 }
 

@@ -51,6 +51,22 @@ var table = []mutant{
 		"p.key = float64(p.left)", "p.key = 0",
 	},
 	{
+		"before a job goes on that was held, workers are asked whether it is still here", "frontend/cover.go",
+		"now.Sub(j.vouchedAt) >= vouchFor", "false",
+	},
+	{
+		"those are asked that have been there for longest", "frontend/cover.go",
+		"cmp.Or(a.since.Compare(b.since)", "cmp.Or(b.since.Compare(a.since)",
+	},
+	{
+		"a job goes on when all that were asked have answered", "frontend/claims.go",
+		"j.vouched(j.vouchers-1, now)", "j.vouched(0, now)",
+	},
+	{
+		"whoever is asked and does not answer holds up nothing for long", "frontend/jobs.go",
+		"soonest(j.vouchUntil)", "",
+	},
+	{
 		"a cancelled place goes", "worker/core.go",
 		"c.dropPlace(p)\n\t\t\t\tc.Stats.Cancelled++", "c.Stats.Cancelled++",
 	},
