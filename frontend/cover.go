@@ -54,7 +54,7 @@ const eldersOf, maxElders = 16, 2
 // elders are workers that have been there for long.
 func (c *planner) elders() []*worker {
 	var ws []*worker
-	for range min(eldersOf, len(c.workers)) {
+	for i := 0; i < eldersOf && len(c.workers) > 0; i++ {
 		if w := c.workers[c.rand.IntN(len(c.workers))]; w != nil && w.Up() && !slices.Contains(ws, w) {
 			ws = append(ws, w)
 		}
