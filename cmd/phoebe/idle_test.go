@@ -25,7 +25,7 @@ func TestIdleConnectionsAreCut(t *testing.T) {
 	}
 	dir, entry := t.TempDir(), freeAddress(t)
 	conf := filepath.Join(dir, "haproxy.cfg")
-	text := fmt.Sprintf("defaults\n mode tcp\n timeout connect 10s\n timeout client 600ms\n timeout server 600ms\nlisten phoebe\n bind %s\n server one %s\n", entry, startDev(t, "--allow-exec").frontends[0])
+	text := fmt.Sprintf("defaults\n mode tcp\n timeout connect 10s\n timeout client 400ms\n timeout server 400ms\nlisten phoebe\n bind %s\n server one %s\n", entry, startDev(t, "--allow-exec").frontends[0])
 	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -61,4 +61,14 @@ func TestIdleConnectionsAreCut(t *testing.T) {
 		t.Errorf("%+v %v", outs, err)
 	}
 	onlyOnce(t, starts)
+
+	// One that is waited for by Run is submitted when its connection is cut: otherwise it would be given up after nine cuts.
+	starts = filepath.Join(dir, "starts-run")
+	outs, err = c.Run(t.Context(), client.Job{Tasks: []client.Task{script(t, starts, "sleep 5; echo done")}})
+	if err != nil || string(outs[0].Result) != "done\n" {
+		t.Errorf("%+v %v", outs, err)
+	}
+	if n := count(t, starts); n > 2 {
+		t.Errorf("started %d times", n)
+	}
 }

@@ -191,6 +191,35 @@ func TestBalancerThatCutsConnections(t *testing.T) {
 	checkEchoes(t, outs, 2)
 }
 
+// One that cuts every call of Run, because its job takes longer, has the job submitted: that needs no connection to live.
+func TestBalancerThatCutsEveryRun(t *testing.T) {
+	a := newFake(t)
+	lb := newBalancer(t, a)
+	a.run = func(*v1.RunRequest) (*v1.RunResponse, error) {
+		lb.cut()
+		return nil, &v1.Refused{Reason: v1.RefusedReason_INVALID, Message: "unheard"}
+	}
+	var job *v1.Job
+	a.submit = a.take(&job)
+	a.events = func(r *v1.EventsRequest) (*v1.EventsResponse, error) {
+		if r.Cursor == 0 {
+			return events(1, false, echo(job, 1)), nil
+		}
+		return events(2, true, echo(job, 0)), nil
+	}
+	c := newClient(t, []string{lb.addr()})
+	spec := echoJob(2)
+	spec.Window = 1 // whoever waits for all of them reads them as they come
+	outs, err := c.Run(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkEchoes(t, outs, 2)
+	if job.Resubmission == nil || job.Resubmission.PreviousOwner != a.addr {
+		t.Errorf("submitted as %+v", job.Resubmission)
+	}
+}
+
 // A new connection that leads to a frontend that hangs has another one made beside it, and no job is given to the first.
 func TestConnectionToFrozenFrontend(t *testing.T) {
 	a, b := newFake(t), newFake(t)

@@ -175,7 +175,8 @@ func (c *Client) enter() error {
 //
 // A small job takes a single call. One of more than 512 tasks, of more than 1 MiB of payloads or with an
 // estimate of a second or more goes by way of Submit, because a large or late answer is better had in parts, as does one
-// with tasks that may start only once, of which frontend and workers remember what they did until it has arrived.
+// with tasks that may start only once, of which frontend and workers remember what they did until it has arrived. So does
+// one whose call was cut off, such as by a balancer to which it was silent for too long.
 // Results of more than 64 MiB together are too many for one call: Submit such a job.
 func (c *Client) Run(ctx context.Context, job Job) (outs []Outcome, err error) {
 	if large(&job) {

@@ -131,9 +131,10 @@ func (c *Client) newSession(ctx context.Context, job Job) (*session, error) {
 	return s, nil
 }
 
-// run gets the outcomes by Run calls, into outs by task.
+// run gets the outcomes by a call of Run, into outs by task. A job whose call was cut off is submitted, so that it outlives
+// its next connections, too: what cuts those that are silent for long would do so again.
 func (s *session) run(ctx context.Context, outs []Outcome) error {
-	for {
+	for !s.sent {
 		if err := s.choose(ctx); err != nil {
 			return err
 		}
@@ -163,6 +164,17 @@ func (s *session) run(ctx context.Context, outs []Outcome) error {
 			return err
 		}
 	}
+	if err := s.submit(ctx); err != nil {
+		return err
+	}
+	r := newRunning(s)
+	r.ended = func(error) {}
+	r.waits = true
+	r.poll(ctx)
+	for _, o := range r.outcomes {
+		outs[o.Task] = o
+	}
+	return r.err
 }
 
 // submit gets the unfinished tasks accepted by some frontend.
