@@ -28,6 +28,10 @@ func (c *jobs) admit(spec *Job, now time.Time) (*job, *RefusedError) {
 		return nil, &RefusedError{Reason: Invalid, Message: fmt.Sprintf("mode %d is unknown", spec.Mode)}
 	case spec.Mode == estimate.Estimate && spec.Policy.Binding != Late:
 		return nil, &RefusedError{Reason: Invalid, Message: fmt.Sprintf("mode estimate and policy %s exclude each other: name one of them", spec.Policy.Name)}
+	case spec.Class > Spare:
+		return nil, &RefusedError{Reason: Invalid, Message: fmt.Sprintf("class %d is unknown", spec.Class)}
+	case spec.Due < 0 || spec.Due > 0 && spec.Class != Spare:
+		return nil, &RefusedError{Reason: Invalid, Message: fmt.Sprintf("due %v: give the time from now, or 0, to a job of class spare", spec.Due)}
 	case spec.Deadline < 0:
 		return nil, &RefusedError{Reason: Invalid, Message: fmt.Sprintf("deadline %v is negative: give the time from now, or 0 for none", spec.Deadline)}
 	}
@@ -38,6 +42,9 @@ func (c *jobs) admit(spec *Job, now time.Time) (*job, *RefusedError) {
 	j := &job{Job: *spec, submitted: now, vouchedAt: now, tasks: make([]task, n), left: n, lag: firstLag}
 	if j.Deadline > 0 {
 		j.deadline = now.Add(j.Deadline)
+	}
+	if j.Class == Spare {
+		j.spare(now)
 	}
 	if err := c.checkStages(j); err != nil {
 		return nil, err
@@ -58,7 +65,7 @@ func (c *jobs) admit(spec *Job, now time.Time) (*job, *RefusedError) {
 		if g.path == estimate.Estimation { // a long wait for it says nothing of how long others wait
 			continue
 		}
-		if c.cfg.MaxWait >= 0 { // else nobody would look, and take out those that were served
+		if c.cfg.MaxWait >= 0 && j.Class != Spare { // else nobody would look, and take out those that were served
 			at := waiters{g.Set, j.tenant}
 			c.unserved[at] = append(c.unserved[at], j)
 		}
@@ -149,7 +156,7 @@ func (c *jobs) overloaded(j *job, now time.Time) *RefusedError {
 		}
 	}
 	limit := c.cfg.MaxWait
-	if limit < 0 {
+	if limit < 0 || j.Class == Spare { // which is to wait
 		return nil
 	}
 	for _, g := range j.groups {
@@ -246,7 +253,8 @@ func (c *jobs) group(j *job) *RefusedError {
 		path  estimate.Path
 		stage int32
 		near  bool
-		class string
+		runs  string
+		class probe.Class
 	}
 	groups := map[kind]*group{}
 	bound := c.terms.Bound(j.Tenant)
@@ -286,7 +294,7 @@ func (c *jobs) group(j *job) *RefusedError {
 				return invalid(i, "%v", err)
 			}
 		}
-		same := last != nil && t.Stage == lastSpec.Stage && t.Function == lastSpec.Function && t.Class == lastSpec.Class && t.Demand == lastSpec.Demand && !t.needy() && !lastSpec.needy() &&
+		same := last != nil && t.Stage == lastSpec.Stage && t.Function == lastSpec.Function && t.Class == lastSpec.Class && j.Job.class(t) == last.class && t.Demand == lastSpec.Demand && !t.needy() && !lastSpec.needy() &&
 			c.class(last.Runs.Correct(t.Estimate)) == c.class(last.Runs.Correct(lastSpec.Estimate))
 		if j.byIndex != nil {
 			j.byIndex[t.Index] = &j.tasks[i]
@@ -305,7 +313,7 @@ func (c *jobs) group(j *job) *RefusedError {
 			}
 			key := need.Key()
 			near := path == estimate.Sampling && c.cares(&j.Job, t)
-			last = groups[kind{key, path, t.Stage, near, t.Class}]
+			last = groups[kind{key, path, t.Stage, near, t.Class, j.Job.class(t)}]
 			if last == nil {
 				set := c.view.Set(key)
 				if set == nil {
@@ -314,7 +322,7 @@ func (c *jobs) group(j *job) *RefusedError {
 				if set.Len() == 0 {
 					return c.noWorker(t, j.Constraint, need.Features != 0)
 				}
-				last = &group{job: j, index: len(j.groups), path: path, number: int(t.Stage), why: why, Kind: place.Kind{
+				last = &group{job: j, index: len(j.groups), path: path, class: j.Job.class(t), number: int(t.Stage), why: why, Kind: place.Kind{
 					Policy: &j.Policy, Set: set, Demand: t.Demand, Runs: c.view.Runs(t.runs()), Ratio: j.ProbeRatio, Of: len(j.Tasks),
 				}}
 				if path == estimate.Estimation {
@@ -323,7 +331,7 @@ func (c *jobs) group(j *job) *RefusedError {
 				if near {
 					c.makeNear(last)
 				}
-				groups[kind{key, path, t.Stage, near, t.Class}] = last
+				groups[kind{key, path, t.Stage, near, t.Class, j.Job.class(t)}] = last
 				j.groups = append(j.groups, last)
 			}
 			lastSpec = t

@@ -316,7 +316,9 @@ func (c *Core) checkAttempts() error {
 		}
 		var taken probe.Demand
 		for _, a := range w.attempts {
-			taken = taken.Add(a.task.spec.Demand)
+			if a.task.group.class != probe.Spare {
+				taken = taken.Add(a.task.spec.Demand)
+			}
 		}
 		if taken != w.Taken() {
 			return fmt.Errorf("worker %d: its attempts take %v, %v is counted", w.Key, taken, w.Taken())

@@ -68,6 +68,7 @@
 //	shelf              the tasks of a group that had better be run at one host, in one rack, or anywhere: green until they may be, then ripe
 //	decision           what one worker gets, and why it; in explanations, also where a long task went, or one with inputs, and why
 //	sample             the decisions of one time for a group
+//	class              what a place may stand in the way of: regular, yielded (it starts where nothing regular can, and stays) or spare (and is stopped)
 //	tactic             what the messages for a group are spent on: by how many round trips its tasks run, and by the price
 //	price              of a message: the CPU that it takes, the more the busier the machine is
 //	claim              to ask workers for the attempts of a job that came from another frontend

@@ -165,6 +165,7 @@ type Stats struct {
 	Jobs, Tasks, Refusals                                               uint64
 	Places, Rides, RidesStarted, Binds, Kept, Shared, Declines, Cancels uint64
 	Offers, Resamples, Retries, Losses, Claims, Adopted, Lost, Poisons  uint64
+	Preempted                                                           uint64 // attempts, for what is regular
 	NeverStarted                                                        uint64 // tasks that may start only once, of a job that was claimed
 	Outcomes                                                            [DeadlineExceeded + 1]uint64
 

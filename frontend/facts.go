@@ -75,6 +75,7 @@ type job struct {
 	wantsAll  bool     // so are all its groups
 	wanting   []*group // those that are
 
+	due    time.Time     // from when on it is regular; zero: never, or it is
 	stages []stage       // none: the job has none
 	cause  string        // of its failure, as a task of a stage has failed
 	told   map[told]bool // false: it may not have heard it
@@ -159,12 +160,13 @@ type group struct {
 	place.Kind
 	estimate  time.Duration // mean of those of its tasks that have one; 0: none has
 	path      estimate.Path
-	number    int         // of its stage
-	index     int         // among those of its job
-	seats     []seat      // none: its job has no other group
-	lone      bool        // no worker is up for it
-	placed    bool        // it is among those of its job
-	wants     bool        // likewise
+	number    int    // of its stage
+	index     int    // among those of its job
+	seats     []seat // none: its job has no other group
+	lone      bool   // no worker is up for it
+	placed    bool   // it is among those of its job
+	wants     bool   // likewise
+	class     probe.Class
 	queue     line[*task] // those that wait
 	places    list.List[*reservation]
 	live      int       // places believed to be in queues

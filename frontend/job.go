@@ -29,6 +29,8 @@ type Job struct {
 	Generation probe.Generation
 	Age        time.Duration // since its first submission, if this is not it; 0: not known
 	Trace      string        // traceparent of its span; "": none
+	Class      Class
+	Due        time.Duration // Spare: from when on, from now, what of it has not started is regular; 0: from its deadline, or never
 
 	usual time.Duration // mean of its tasks' estimates, of those that have one; 0: none has
 }
@@ -51,6 +53,17 @@ type Made struct {
 	Worker  string // in whose cache those are that are files
 	Outputs []probe.Output
 }
+
+// Class says what the tasks of a job may stand in the way of.
+type Class uint8
+
+const (
+	Auto Class = iota // it is left to the frontend
+	Regular
+	// Spare: they start only where nothing regular can, and are stopped, and tried again, where they stand in its way. Those
+	// that may start only once stay where they have started.
+	Spare
+)
 
 // MaxStages bounds the stages of a job.
 const MaxStages = 1000

@@ -25,6 +25,9 @@ func (c *ledger) finished(w *worker, m *probe.Finished, now time.Time, acts []Ac
 		}
 	}
 	c.dropAttempt(a)
+	if m.Status == probe.Preempted {
+		return c.preempted(t, w, m, now, acts)
+	}
 	if m.Status == probe.Killed {
 		c.note(t, "killed")
 		// The worker drains, or gave us up: no fault of the task's.
@@ -33,9 +36,19 @@ func (c *ledger) finished(w *worker, m *probe.Finished, now time.Time, acts []Ac
 			o.Receipt, acts = c.receipt(t, w, m.Attempt, now, acts)
 			return c.end(t, o, now, acts)
 		}
+		c.Stats.Retries++
 		return c.again(t, w, m.Attempt, 0, now, acts)
 	}
 	return c.conclude(t, w, m, now, acts)
+}
+
+// preempted lets a task wait for another attempt that was stopped for what is regular: that is no failure of anybody's.
+func (c *ledger) preempted(t *task, w *worker, m *probe.Finished, now time.Time, acts []Action) []Action {
+	c.Stats.Preempted++
+	if d := c.note(t, m.Status.String()); d != nil {
+		d.Waited, d.Ran, d.Usage = m.Waited, m.Run, m.Usage
+	}
+	return c.again(t, w, m.Attempt, 0, now, acts)
 }
 
 // finishedElsewhere takes the result of an attempt that is not under way here: another frontend launched it, or the one
@@ -49,6 +62,9 @@ func (c *ledger) finishedElsewhere(w *worker, m *probe.Finished, now time.Time, 
 		return disown(w, m.Attempt, acts)
 	case t.state == claiming:
 		t.attempts++
+		if m.Status == probe.Preempted {
+			return c.preempted(t, w, m, now, acts)
+		}
 		return c.conclude(t, w, m, now, acts)
 	}
 	return append(acts, Send{Worker: w.Key, Msg: probe.Kill{Attempt: m.Attempt}}) // another attempt has given, or will give, the outcome
@@ -102,6 +118,7 @@ func (c *ledger) conclude(t *task, w *worker, m *probe.Finished, now time.Time, 
 		if t.failures++; m.Retry == probe.Elsewhere {
 			t.shuns = w.Worker
 		}
+		c.Stats.Retries++
 		return c.again(t, w, m.Attempt, t.backoff(), now, acts)
 	}
 	o.Receipt, acts = c.receipt(t, w, m.Attempt, now, acts)
@@ -111,7 +128,6 @@ func (c *ledger) conclude(t *task, w *worker, m *probe.Finished, now time.Time, 
 // again lets a task rest, and then wait for another attempt than the one that has ended at w.
 func (c *ledger) again(t *task, w *worker, id probe.AttemptID, rests time.Duration, now time.Time, acts []Action) []Action {
 	acts = c.ack(w, id, now, acts)
-	c.Stats.Retries++
 	if t.state == claiming { // there may be one already, of which it has not been told yet
 		j := t.group.job
 		if j.failed == nil {
@@ -237,7 +253,12 @@ func (c *ledger) started(w *worker, m *probe.Started, acts []Action) []Action {
 
 // refused takes back what a worker did not accept.
 func (c *ledger) refused(w *worker, m *probe.Refused, now time.Time, acts []Action) []Action {
+	regular := true
+	if r := w.places[m.First]; m.Count > 0 && r != nil {
+		regular = r.group.class == probe.Regular
+	}
 	if a := w.attempts[m.Attempt]; a != nil {
+		regular = a.task.group.class == probe.Regular
 		c.want(a.task.group)
 		c.settleRide(a, place.Gone)
 		c.note(a.task, "refused: "+m.Reason.String())
@@ -271,7 +292,9 @@ func (c *ledger) refused(w *worker, m *probe.Refused, now time.Time, acts []Acti
 	case probe.Moved:
 		return c.allMoved(now, acts)
 	case probe.QueueFull:
-		c.full(w, m.RetryAfter, now)
+		if regular {
+			c.full(w, m.RetryAfter, now)
+		}
 		if m.RetryAfter > 0 {
 			for _, j := range c.wanting() {
 				j.taken()

@@ -46,6 +46,7 @@ func (c *ledger) reserve(g *group, s *shelf, w *worker, d *place.Decision, sampl
 		First: r.first, Count: r.count, Job: j.ID, Tenant: j.Tenant, Priority: j.Priority,
 		Demand: g.Demand, Estimate: g.estimate, Early: j.Policy.Overlap, Generation: j.Generation,
 	}
+	m.Standing = g.standing(now)
 	if m.Weights = j.tenant.weights; g.estimate == 0 {
 		m.Typical = g.Runs.Stats().Typical()
 	}
@@ -112,9 +113,11 @@ func (c *ledger) commitLong(x *longTask, w *worker, choice *estimate.Decision, n
 	budget := c.cover(x.task)
 	acts = c.enqueue(x.task, w, now, acts)
 	a, short := x.task.attempt, x.run < x.spec.LongFrom
-	c.view.Expect(w.Worker, view.Promise{Attempt: a.id, Res: a.res, Demand: x.spec.Demand, Short: short, Run: x.run})
-	if known {
-		c.view.Fill(w.Worker, x.spec.Demand, short, x.run)
+	if x.task.group.class == probe.Regular { // what is not stands in nobody's way
+		c.view.Expect(w.Worker, view.Promise{Attempt: a.id, Res: a.res, Demand: x.spec.Demand, Short: short, Run: x.run})
+		if known {
+			c.view.Fill(w.Worker, x.spec.Demand, short, x.run)
+		}
 	}
 	c.decided(x, choice, w, now).Budget = budget
 	return acts
@@ -243,7 +246,7 @@ func (c *ledger) enqueue(t *task, w *worker, now time.Time, acts []Action) []Act
 	return append(acts, Send{Worker: w.Key, Msg: probe.Enqueue{
 		Res: res, Job: j.ID, Generation: j.Generation, Tenant: j.Tenant, Priority: j.Priority, Demand: t.spec.Demand, Launch: launch,
 		Long:   t.long != nil && t.long.run >= c.cfg.LongTask && !t.long.whole,
-		Matrix: t.long != nil, Weights: j.tenant.weights,
+		Matrix: t.long != nil, Weights: j.tenant.weights, Standing: t.group.standing(now),
 	}})
 }
 
@@ -354,13 +357,17 @@ func (c *ledger) takeBack(a *attempt) {
 // put notes that an attempt is at its worker.
 func (c *ledger) put(a *attempt) {
 	a.w.attempts[a.id] = a
-	c.view.Take(a.w.Worker, a.task.spec.Demand)
+	if a.task.group.class != probe.Spare {
+		c.view.Take(a.w.Worker, a.task.spec.Demand)
+	}
 	c.running++
 }
 
 func (c *ledger) dropAttempt(a *attempt) {
 	delete(a.w.attempts, a.id)
-	c.view.Return(a.w.Worker, a.task.spec.Demand)
+	if a.task.group.class != probe.Spare {
+		c.view.Return(a.w.Worker, a.task.spec.Demand)
+	}
 	if a.w.enqueued[a.res] == a {
 		delete(a.w.enqueued, a.res)
 	}

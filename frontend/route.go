@@ -12,7 +12,7 @@ func (c *jobs) route(j *Job, t *Task) (estimate.Path, estimate.Reason) {
 	if j.Mode == estimate.Auto && !j.Policy.Route {
 		return estimate.Sampling, estimate.Reason{Cause: estimate.ByPolicy}
 	}
-	return estimate.Route(j.Mode, estimate.Needs{Reads: c.farReads(t), Files: len(t.Files) > 0}, c.expect(t), j.usual, c.cfg.LongTask)
+	return estimate.Route(j.mode(t), estimate.Needs{Reads: c.farReads(t), Files: len(t.Files) > 0}, c.expect(t), j.usual, c.cfg.LongTask)
 }
 
 // expect is how long a task will run, by what is known when its job is submitted.

@@ -154,6 +154,13 @@ func (s *story) receiptsOf(l *script.Line) (list []Receipt) {
 	return list
 }
 
+func showStanding(s probe.Standing) string {
+	if s.Class == probe.Regular {
+		return ""
+	}
+	return " " + s.Class.String() + script.Optional(" due", s.Due) + script.Optional(" left", s.Left)
+}
+
 func jobOf(l *script.Line) *Job {
 	j := &Job{
 		ID: script.Job(l.Word()), Tenant: l.Text("tenant"), Priority: int32(l.Number("prio", 0)), Deadline: l.Duration("deadline"),
@@ -161,6 +168,9 @@ func jobOf(l *script.Line) *Job {
 	}
 	if l.Flag("resubmitted") {
 		j.Generation, j.Age = 1, time.Second
+	}
+	if j.Due = l.Duration("due"); l.Flag("spare") {
+		j.Class = Spare
 	}
 	name, parts, _ := strings.Cut(l.Text("policy"), "+")
 	var err error
@@ -412,7 +422,7 @@ func matrix(l *script.Line, capacity probe.Demand) *probe.WaitMatrix {
 
 var statuses = map[string]probe.Status{
 	"ok": probe.Succeeded, "failed": probe.Failed, "panicked": probe.Panicked, "killed": probe.Killed,
-	"timed_out": probe.TimedOut, "too_large": probe.TooLarge, "no_input": probe.NoInput,
+	"timed_out": probe.TimedOut, "too_large": probe.TooLarge, "no_input": probe.NoInput, "preempted": probe.Preempted,
 }
 
 func reason(l *script.Line) probe.Reason {
@@ -594,7 +604,7 @@ func (s *story) showMsg(msg probe.Msg) string {
 		if n := m.Demand.CPU / probe.Slot.CPU; n != 1 {
 			text += fmt.Sprintf(" size=%d", n)
 		}
-		text += script.Optional(" est", m.Estimate) + script.Optional(" typical", m.Typical) + showWeights(m.Weights)
+		text += script.Optional(" est", m.Estimate) + script.Optional(" typical", m.Typical) + showWeights(m.Weights) + showStanding(m.Standing)
 		if len(m.Launches) > 0 {
 			text += " with=" + s.showLaunches(m.Launches)
 		}
@@ -614,7 +624,7 @@ func (s *story) showMsg(msg probe.Msg) string {
 	case probe.Decline:
 		return "decline " + script.ShowTurn(m.Res, m.Turn)
 	case probe.Enqueue:
-		text := fmt.Sprintf("enqueue %d %s", m.Res, s.showLaunches([]probe.Launch{m.Launch})) + showWeights(m.Weights)
+		text := fmt.Sprintf("enqueue %d %s", m.Res, s.showLaunches([]probe.Launch{m.Launch})) + showWeights(m.Weights) + showStanding(m.Standing)
 		if m.Long {
 			text += " long"
 		}

@@ -353,7 +353,7 @@ func (c *jobs) choose(g *group, w *worker, now time.Time) *group {
 		return nil
 	}
 	for other := range g.job.hungryAt(w) {
-		if other.Demand.Fits(g.Demand) && c.first(other, w, now) != nil {
+		if other.class == g.class && other.Demand.Fits(g.Demand) && c.first(other, w, now) != nil {
 			return other
 		}
 	}

@@ -165,6 +165,13 @@ struct Resubmission {
   5: optional list<Made> made,    // by tasks that are left out
 }
 
+// What the tasks of a job may stand in the way of.
+enum JobClass {
+  AUTO = 0,    // it is left to the frontend
+  REGULAR = 1,
+  SPARE = 2,   // they start only where nothing regular can, and are stopped, and tried again, where they stand in its way; those that may start only once stay
+}
+
 struct Job {
   1: required string id,            // a ULID, chosen by the client; submitting it twice is submitting it once
   2: string tenant = "",
@@ -179,6 +186,8 @@ struct Job {
   11: bool phases = false,          // report each outcome's phases
   12: optional list<Stage> stages,  // at most 1000; none: the tasks are all of one
   13: optional string traceparent,  // of its span, as W3C's trace context has it
+  14: optional JobClass job_class,  // none: AUTO
+  15: optional i64 due_us,          // of SPARE: from when on, from receipt, what of it has not started is regular; none: from half of its deadline, or never
 }
 
 // Names a job and the frontend that owns it. Any frontend takes a call with it and forwards to the owner.

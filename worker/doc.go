@@ -21,6 +21,10 @@
 // Files that a task bound early needs are fetched while it waits. It keeps its place, others overtake it as long as
 // they are done when its files are expected, and from then on whoever comes next.
 //
+// A place has a class. What is not regular waits in a line of its own, starts only where nothing regular can, and is
+// regular from when it is due on. What is spare is stopped again where it stands in the way of a regular place that has
+// waited for some time; what is yielded stays (spare.go).
+//
 // Everything a frontend can do is undone when its link breaks, except that its attempts run on for a
 // grace period, in which they can be claimed.
 //

@@ -147,15 +147,16 @@ func (c *Core) preempt(now time.Time, acts []Action) []Action {
 	if c.queue.len() == 0 || c.preemptible == (probe.Demand{}) {
 		return acts
 	}
-	free, sought := c.free, false
+	free, victims, sought := c.free, []*attempt(nil), false
 	for a := range c.stopping.All() {
 		free = free.add(needs(a.demand, a.long))
 	}
 	for p := range c.queue.inOrder(now) {
-		if needs := p.needs(); p.fetching() {
+		if p.fetching() {
 			continue
-		} else if needs.fits(free) {
-			free = free.sub(needs)
+		}
+		if p.needs().fits(free) {
+			free = free.sub(p.needs())
 			continue
 		}
 		if at := now.Add(c.cfg.PreemptAfter - (c.queue.now - p.linedAt)); at.After(now) {
@@ -164,26 +165,22 @@ func (c *Core) preempt(now time.Time, acts []Action) []Action {
 		}
 		if !sought {
 			sought = true
-			c.seekVictims(now)
+			victims = c.seekVictims(now)
 		}
-		n := 0
-		for with := free; n < len(c.victims); {
-			with = with.add(needs(c.victims[n].demand, c.victims[n].long))
-			if n++; p.needs().fits(with) {
-				free = with.sub(p.needs())
-				for _, a := range c.victims[:n] {
-					acts = c.stop(a, now, acts)
-				}
-				c.victims = c.victims[n:]
-				n = -1
-				break
-			}
+		with, n := free, 0
+		for ; n < len(victims) && !p.needs().fits(with); n++ {
+			with = with.add(needs(victims[n].demand, victims[n].long))
 		}
-		if n >= 0 { // all of them are not enough
+		if !p.needs().fits(with) { // all of them are not enough
 			break
 		}
+		for _, a := range victims[:n] {
+			acts = c.stop(a, now, acts)
+		}
+		free, victims = with.sub(p.needs()), victims[n:]
 	}
 	clear(c.victims)
+	c.victims = c.victims[:0]
 	return acts
 }
 
@@ -199,8 +196,7 @@ func (c *Core) stop(a *attempt, now time.Time, acts []Action) []Action {
 }
 
 // seekVictims finds what may be stopped now, the youngest first, and when there may be more.
-func (c *Core) seekVictims(now time.Time) {
-	c.victims = c.victims[:0]
+func (c *Core) seekVictims(now time.Time) []*attempt {
 	for _, a := range c.runs {
 		if a.standing != yields {
 			continue
@@ -215,6 +211,7 @@ func (c *Core) seekVictims(now time.Time) {
 	slices.SortFunc(c.victims, func(a, b *attempt) int {
 		return cmp.Or(b.startedAt.Compare(a.startedAt), cmp.Compare(b.launch.Attempt.Seq, a.launch.Attempt.Seq))
 	})
+	return c.victims
 }
 
 // disobey counts those like any other that were told to stop and go on.

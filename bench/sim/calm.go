@@ -87,6 +87,7 @@ func (r *faultRun) calmJob(n int, most time.Duration) time.Duration {
 	if j.spec.Policy.Binding == frontend.Late {
 		j.spec.Mode = among(d, estimate.Auto, estimate.Auto, estimate.Sample, estimate.Estimate)
 	}
+	r.classify(&j.spec, d)
 	early := j.spec.Policy.Binding != frontend.Late || j.spec.Mode == estimate.Estimate || j.spec.Mode == estimate.Auto && j.spec.Policy.Route
 	needy, constrained, mixed := chance(d, 0.2), chance(d, 0.1), chance(d, 0.2)
 	if chance(d, 0.15) {
@@ -166,7 +167,8 @@ func (r *faultRun) hugeJob(n int) {
 func (j *faultJob) plain() bool {
 	for i := range j.tasks {
 		t := &j.tasks[i].spec
-		if len(t.Constraint.Labels)+len(t.Constraint.Hosts)+len(t.Inputs)+len(t.Files) > 0 || t.Demand != j.tasks[0].spec.Demand || t.Stage > 0 {
+		if len(t.Constraint.Labels)+len(t.Constraint.Hosts)+len(t.Inputs)+len(t.Files) > 0 || t.Demand != j.tasks[0].spec.Demand || t.Stage > 0 ||
+			j.spec.Class == frontend.Spare && t.Retryable != j.tasks[0].spec.Retryable {
 			return false
 		}
 	}
@@ -178,7 +180,7 @@ func (r *faultRun) calmFrontend(f *frontendNode, ev frontend.Event) {
 	for _, a := range f.acts {
 		switch a := a.(type) {
 		case *frontend.Done:
-			if o := &a.Outcome; o.Kind != frontend.Result || o.Attempts != 1 {
+			if o := &a.Outcome; o.Kind != frontend.Result || o.Attempts != 1 && !r.preempts(a.Job, o.Task) {
 				r.fail("nothing is wrong, and task %d of job %d ends at f%d with outcome %d, failure %d, after %d attempts: %s",
 					o.Task, r.jobs[jobOf(a.Job)-1].n, f.index, o.Kind, o.Failure, o.Attempts, o.Message)
 			}
@@ -224,7 +226,11 @@ func (r *faultRun) calmWorker(w *workerNode, ev worker.Event) {
 		switch a := a.(type) {
 		case *worker.Start:
 			left++
-		case worker.Stop, worker.Drop:
+		case worker.Stop:
+			if id := w.started(a.Attempt); id == nil || !r.preempts(id.Job, id.Launch.Task) {
+				r.fail("nothing is wrong, and w%d does %T %+v after %s", w.index, a, a, describe(ev))
+			}
+		case worker.Drop:
 			r.fail("nothing is wrong, and w%d does %T %+v after %s", w.index, a, a, describe(ev))
 		case *worker.Send:
 			switch m := a.Msg.(type) {
@@ -241,7 +247,7 @@ func (r *faultRun) calmWorker(w *workerNode, ev worker.Event) {
 					r.fail("nothing is wrong, and w%d refuses: %s, after %s", w.index, m.Reason, describe(ev))
 				}
 			case *probe.Finished:
-				if m.Status != probe.Succeeded {
+				if m.Status != probe.Succeeded && !(m.Status == probe.Preempted && r.preempts(m.Job, m.Task)) {
 					r.fail("nothing is wrong, and attempt %s at w%d ends as %s: %s", m.Attempt, w.index, m.Status, m.Error)
 				}
 			}

@@ -189,6 +189,27 @@ func (r *faultRun) startsAgain(j *faultJob, t *faultTask, s *worker.Start) {
 	}
 }
 
+// preempts reports whether a task may be stopped for what is regular.
+func (r *faultRun) preempts(id probe.JobID, task probe.TaskIndex) bool {
+	j := r.jobs[jobOf(id)-1]
+	return j.spec.Class == frontend.Spare && j.tasks[task].spec.Retryable
+}
+
+// started is the start of an attempt that runs, or is about to, nil if it does not.
+func (w *workerNode) started(id probe.AttemptID) *worker.Start {
+	for _, x := range w.running {
+		if x.start.Launch.Attempt == id {
+			return &x.start
+		}
+	}
+	for _, a := range w.acts { // it starts only now
+		if s, ok := a.(*worker.Start); ok && s.Launch.Attempt == id {
+			return s
+		}
+	}
+	return nil
+}
+
 // stopped checks what a worker stops.
 func (r *faultRun) stopped(w *workerNode, _ worker.Event) {
 	for _, a := range w.acts {
@@ -201,6 +222,10 @@ func (r *faultRun) stopped(w *workerNode, _ worker.Event) {
 			continue // it has just ended
 		}
 		j, t := r.taskOf(&w.running[i].start)
+		if x := r.tries[a.Attempt]; r.preempts(j.id, w.running[i].start.Launch.Task) {
+			x.over = true
+			continue
+		}
 		if j.cancels || j.deadline || t.reported > 0 || r.cause(j, r.tries[a.Attempt]) != nil {
 			continue
 		}

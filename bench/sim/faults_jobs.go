@@ -64,6 +64,7 @@ func (r *faultRun) makeJobs(n int) {
 		if chance(d, 0.1) {
 			j.spec.Deadline, j.deadline = between(d, time.Millisecond, 2*time.Second), true
 		}
+		r.classify(&j.spec, d)
 		mean, calls := among(d, time.Microsecond, 100*time.Microsecond, 5*time.Millisecond, 50*time.Millisecond, 300*time.Millisecond), function
 		if mean == time.Microsecond {
 			calls = "tiny" // so short that several are given out at a time
@@ -149,6 +150,17 @@ func (r *faultRun) makeJobs(n int) {
 		if wandersOff {
 			r.later(wanders, func() { r.wander(j) })
 		}
+	}
+}
+
+// classify draws the class of a job.
+func (r *faultRun) classify(spec *frontend.Job, d *rand.Rand) {
+	if !chance(d, 0.3) {
+		return
+	}
+	if spec.Class = among(d, frontend.Regular, frontend.Spare, frontend.Spare); spec.Class == frontend.Spare {
+		spec.Due = among(d, 0, 0, 10*time.Millisecond, time.Second)
+		r.stats.Seen["spare jobs"]++
 	}
 }
 

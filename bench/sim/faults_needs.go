@@ -480,7 +480,7 @@ var (
 		"view.sets*", "view.sets.need", "view.sets.workers", "view.sets.member",
 	}
 	keptByWorker = []string{
-		"cfg", "functions", "links*", "links.seen", "links.bound", "byOwner", "queue.known", "queue.kinds",
+		"cfg", "functions", "links*", "links.seen", "links.bound", "byOwner", "queue.known", "queue.kinds", "spare.known", "spare.kinds", "spare.cursors", "spare.walk", "victims",
 		"memories", "forecast", "gaps", "lent", "queue.byTurn", "queue.byArrival", "queue.byTenant", "queue.turns",
 	}
 )

@@ -115,7 +115,7 @@ func (r *faultRun) taskEnded(s *worker.Start, ev *worker.Exited) {
 	t.running--
 	defer func() {
 		if x := r.tries[s.Launch.Attempt]; x != nil {
-			x.over = ev.Status == probe.Failed || ev.Status == probe.TimedOut || ev.Status == probe.Killed
+			x.over = ev.Status == probe.Failed || ev.Status == probe.TimedOut || ev.Status == probe.Killed || ev.Status == probe.Preempted
 		}
 	}()
 	fails := func() {

@@ -62,7 +62,7 @@ func (c *cluster) hello(cn *conn) error {
 	if c.net.watch {
 		c.at(c.now+c.net.ping, event{kind: watch, conn: cn})
 	}
-	return c.stepWorker(w, worker.LinkUp{Link: cn.id, Frontend: cn.f.id, Features: w.welcome.Speaks.Features})
+	return c.stepWorker(w, worker.LinkUp{Link: cn.id, Frontend: cn.f.id, Features: probe.Spoken.Features})
 }
 
 // accepted is the end of dialling: with a Welcome, or without one if the worker refused or was silent.

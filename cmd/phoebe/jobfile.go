@@ -23,6 +23,8 @@ type jobFile struct {
 	Tenant     string        `yaml:"tenant"`
 	Priority   int32         `yaml:"priority"`
 	Deadline   time.Duration `yaml:"deadline"`
+	Class      string        `yaml:"class"`
+	Due        time.Duration `yaml:"due"`
 	Mode       string        `yaml:"mode"`
 	Policy     string        `yaml:"policy"`
 	ProbeRatio float64       `yaml:"probe-ratio"`
@@ -123,7 +125,7 @@ func readJob(name string, stdin io.Reader) (client.Job, error) {
 
 func (f *jobFile) job() (client.Job, error) {
 	job := client.Job{
-		ID: f.ID, Tenant: f.Tenant, Priority: f.Priority, Deadline: f.Deadline, Mode: client.Mode(f.Mode),
+		ID: f.ID, Tenant: f.Tenant, Priority: f.Priority, Deadline: f.Deadline, Class: client.Class(f.Class), Due: f.Due, Mode: client.Mode(f.Mode),
 		Policy: client.Policy(f.Policy), ProbeRatio: f.ProbeRatio, Constraint: client.Constraint{Labels: f.Labels, Hosts: f.Hosts},
 		Phases: f.Phases,
 	}

@@ -55,6 +55,8 @@ type jobFlags struct {
 	Tenant       string        `placeholder:"NAME" group:"job" help:"Who the job is for, where workers share fairly between tenants. Default: nobody."`
 	Priority     int32         `placeholder:"N" group:"job" help:"Higher goes first, where workers queue by priority. Default 0."`
 	Deadline     time.Duration `placeholder:"D" group:"job" help:"What has not ended by then ends as deadline exceeded. Default: none."`
+	Class        string        `placeholder:"NAME" group:"job" help:"What its tasks may stand in the way of: regular; spare, which start only where nothing regular can, and are stopped, and tried again, where they stand in its way; or auto, which leaves it to the frontend. Default auto."`
+	Due          time.Duration `placeholder:"D" group:"job" help:"With --class spare: from then on what has not started is regular. Default: from half of the deadline, or never."`
 	Mode         string        `placeholder:"NAME" group:"job" help:"Which path places its tasks: sample, which suits short ones, estimate, which suits long ones, or auto. Default auto."`
 	Files        []string      `name:"file" sep:"none" placeholder:"URL#sha256=HEX" group:"job" help:"A file that each task needs on the worker's disk: fetched before its turn, and checked. May be repeated. Default: none."`
 	JobPolicy    string        `name:"policy" placeholder:"NAME" group:"job" help:"How its tasks are placed: ${policies}. Default: what the frontend was started with."`
@@ -213,7 +215,7 @@ func (c *runCmd) job(stdin io.Reader) (client.Job, error) {
 		Estimate: f.Estimate, Timeout: f.Timeout, Retries: f.Retries, Once: f.Once,
 	}
 	job := client.Job{
-		ID: f.ID, Tenant: f.Tenant, Priority: f.Priority, Deadline: f.Deadline, Mode: client.Mode(f.Mode), Policy: client.Policy(f.JobPolicy), ProbeRatio: f.ProbeRatio,
+		ID: f.ID, Tenant: f.Tenant, Priority: f.Priority, Deadline: f.Deadline, Class: client.Class(f.Class), Due: f.Due, Mode: client.Mode(f.Mode), Policy: client.Policy(f.JobPolicy), ProbeRatio: f.ProbeRatio,
 		Constraint: client.Constraint{Labels: f.Labels, Hosts: f.Hosts}, Phases: f.Phases,
 	}
 	what := 0

@@ -62,6 +62,29 @@ func (m Mode) wire() (v1.Mode, error) {
 	return 0, &RefusedError{Reason: Invalid, Message: fmt.Sprintf("job.mode %q: use auto, sample, estimate, or leave it empty", string(m))}
 }
 
+// Class says what the tasks of a job may stand in the way of.
+type Class string
+
+const (
+	Auto    Class = "auto" // or "": it is left to the frontend
+	Regular Class = "regular"
+	// Spare: they start only where nothing regular can, and are stopped, and tried again, where they stand in its way. Those
+	// that are Once stay where they have started.
+	Spare Class = "spare"
+)
+
+func (c Class) wire() (*v1.JobClass, error) {
+	switch c {
+	case "", Auto:
+		return nil, nil
+	case Regular:
+		return v1.JobClassPtr(v1.JobClass_REGULAR), nil
+	case Spare:
+		return v1.JobClassPtr(v1.JobClass_SPARE), nil
+	}
+	return nil, &RefusedError{Reason: Invalid, Message: fmt.Sprintf("job.class %q: use auto, regular, spare, or leave it empty", string(c))}
+}
+
 // Job is a set of tasks that are placed together. The client reads it, and what it refers to, until the job
 // has ended: do not change it before.
 type Job struct {
@@ -69,6 +92,8 @@ type Job struct {
 	Tenant     string
 	Priority   int32         // higher goes first, where workers queue by priority
 	Deadline   time.Duration // from the submission; zero: none
+	Class      Class
+	Due        time.Duration // of a job that is Spare: from when on what of it has not started is regular; zero: from half of its deadline, or never
 	Mode       Mode
 	Policy     Policy
 	ProbeRatio float64 // reservations per task, 1 to 10; zero: the frontend's

@@ -58,6 +58,7 @@ type session struct {
 	tasks       []v1.Task
 	began       time.Time
 	within      time.Duration // the job's deadline
+	due         time.Duration // of a spare job; zero: none
 	window      int64
 	made        []*v1.Made              // what tasks have left
 	unwanted    map[int32]bool          // tasks that were cancelled by themselves; guarded by the mutex of Running
@@ -90,19 +91,27 @@ func (c *Client) newSession(ctx context.Context, job Job) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
+	class, err := job.Class.wire()
+	if err != nil {
+		return nil, err
+	}
 	if job.ID == "" {
 		job.ID = NewJobID()
 	}
 	n := len(job.Tasks)
 	s := &session{
-		c: c, began: time.Now(), within: job.Deadline, window: job.Window,
+		c: c, began: time.Now(), within: job.Deadline, due: job.Due, window: job.Window,
 		tasks: make([]v1.Task, n), done: make([]bool, n), left: n,
 		job: v1.Job{
 			Id: job.ID, Tenant: job.Tenant, Priority: job.Priority, DeadlineUs: micros(job.Deadline),
-			Mode: mode, Policy: policy, ProbeRatio: job.ProbeRatio, Constraint: job.Constraint.wire(), Phases: job.Phases,
+			JobClass: class, Mode: mode, Policy: policy, ProbeRatio: job.ProbeRatio, Constraint: job.Constraint.wire(), Phases: job.Phases,
 			Traceparent: traceparent(ctx), Tasks: make([]*v1.Task, n),
 		},
 		handle: v1.Handle{Job: job.ID},
+	}
+	if job.Due != 0 {
+		due := micros(job.Due)
+		s.job.DueUs = &due
 	}
 	for _, st := range job.Stages {
 		s.job.Stages = append(s.job.Stages, &v1.Stage{Name: st.Name, After: st.After, Common: st.Common})
@@ -347,6 +356,10 @@ func (s *session) prepare(f *frontend, now time.Time) {
 	}
 	if s.within > 0 && s.lastErr != nil {
 		s.job.DeadlineUs = max(micros(s.within-now.Sub(s.began)), 1)
+	}
+	if s.due > 0 && s.lastErr != nil {
+		due := max(micros(s.due-now.Sub(s.began)), 1)
+		s.job.DueUs = &due
 	}
 	s.at = f
 	s.handle.Owner = f.addr

@@ -45,6 +45,14 @@ func (h *handler) parseJob(in *v1.Job) (*frontend.Job, error) {
 	if job.Mode, err = modeOf(in.Mode); err != nil {
 		return nil, err
 	}
+	if in.JobClass != nil {
+		if job.Class = frontend.Class(*in.JobClass); *in.JobClass < v1.JobClass_AUTO || *in.JobClass > v1.JobClass_SPARE {
+			return nil, fmt.Errorf("job_class %d is unknown to this frontend: use one of the enumeration JobClass", *in.JobClass)
+		}
+	}
+	if in.DueUs != nil {
+		job.Due = micros(*in.DueUs)
+	}
 	if in.Traceparent != nil {
 		if job.Trace = *in.Traceparent; len(job.Trace) > maxTrace {
 			return nil, fmt.Errorf("traceparent has %d bytes: at most %d are allowed", len(job.Trace), maxTrace)

@@ -3,6 +3,26 @@ package mutants
 // table is the mutants. Keep the old texts short and central, so that they last.
 var table = []mutant{
 	{
+		"preempted is no failure", "frontend/outcomes.go",
+		"if m.Status == probe.Preempted {\n\t\treturn c.preempted", "if false {\n\t\treturn c.preempted",
+	},
+	{
+		"a task that may start only once is not stopped for others", "frontend/class.go",
+		"case !t.Retryable:\n\t\treturn probe.Yielded", "case false:",
+	},
+	{
+		"a task that may start only once gets no place of those that may be stopped", "frontend/tasks.go",
+		"other.class == g.class && ", "",
+	},
+	{
+		"a job is regular when it is due", "frontend/class.go",
+		"!j.due.IsZero() && !now.Before(j.due)", "false",
+	},
+	{
+		"spare jobs wait, and others are not refused for that", "frontend/admit.go",
+		"c.cfg.MaxWait >= 0 && j.Class != Spare {", "c.cfg.MaxWait >= 0 {",
+	},
+	{
 		"spare work starts only where nothing regular can", "worker/places.go",
 		"acts = c.fillSpare(now, c.preempt(now, acts))\n\tif c.queue.len() > 0 {", "if c.queue.len() > 0 {",
 	},
@@ -711,7 +731,7 @@ var table = []mutant{
 	},
 	{
 		"a result counts once", "frontend/outcomes.go",
-		"c.dropAttempt(a)\n\tif m.Status == probe.Killed {", "if m.Status == probe.Killed {",
+		"c.dropAttempt(a)\n\tif m.Status == probe.Preempted {", "if m.Status == probe.Preempted {",
 	},
 	{
 		"a task that may start only once is not started again when it was killed", "frontend/outcomes.go",
@@ -892,7 +912,7 @@ var table = []mutant{
 	},
 	{
 		"who does not fail by itself does not rest", "frontend/outcomes.go",
-		"return c.again(t, w, m.Attempt, 0, now, acts)", "return c.again(t, w, m.Attempt, t.backoff(), now, acts)",
+		"c.Stats.Retries++\n\t\treturn c.again(t, w, m.Attempt, 0, now, acts)", "c.Stats.Retries++\n\t\treturn c.again(t, w, m.Attempt, t.backoff(), now, acts)",
 	},
 	{
 		"what rests is woken", "frontend/core.go",

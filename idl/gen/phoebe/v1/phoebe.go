@@ -284,6 +284,53 @@ func (p *Pass) Value() (driver.Value, error) {
 	return int64(*p), nil
 }
 
+type JobClass int64
+
+const (
+	JobClass_AUTO    JobClass = 0
+	JobClass_REGULAR JobClass = 1
+	JobClass_SPARE   JobClass = 2
+)
+
+func (p JobClass) String() string {
+	switch p {
+	case JobClass_AUTO:
+		return "AUTO"
+	case JobClass_REGULAR:
+		return "REGULAR"
+	case JobClass_SPARE:
+		return "SPARE"
+	}
+	return "<UNSET>"
+}
+
+func JobClassFromString(s string) (JobClass, error) {
+	switch s {
+	case "AUTO":
+		return JobClass_AUTO, nil
+	case "REGULAR":
+		return JobClass_REGULAR, nil
+	case "SPARE":
+		return JobClass_SPARE, nil
+	}
+	return JobClass(0), fmt.Errorf("not a valid JobClass string")
+}
+
+func JobClassPtr(v JobClass) *JobClass { return &v }
+func (p *JobClass) Scan(value interface{}) (err error) {
+	var result sql.NullInt64
+	err = result.Scan(value)
+	*p = JobClass(result.Int64)
+	return
+}
+
+func (p *JobClass) Value() (driver.Value, error) {
+	if p == nil {
+		return nil, nil
+	}
+	return int64(*p), nil
+}
+
 type OutcomeKind int64
 
 const (
@@ -1786,6 +1833,8 @@ type Job struct {
 	Phases       bool          `thrift:"phases,11" frugal:"11,default,bool" json:"phases"`
 	Stages       []*Stage      `thrift:"stages,12,optional" frugal:"12,optional,list<Stage>" json:"stages,omitempty"`
 	Traceparent  *string       `thrift:"traceparent,13,optional" frugal:"13,optional,string" json:"traceparent,omitempty"`
+	JobClass     *JobClass     `thrift:"job_class,14,optional" frugal:"14,optional,JobClass" json:"job_class,omitempty"`
+	DueUs        *int64        `thrift:"due_us,15,optional" frugal:"15,optional,i64" json:"due_us,omitempty"`
 }
 
 func NewJob() *Job {
@@ -1881,6 +1930,24 @@ func (p *Job) GetTraceparent() (v string) {
 	}
 	return *p.Traceparent
 }
+
+var Job_JobClass_DEFAULT JobClass
+
+func (p *Job) GetJobClass() (v JobClass) {
+	if !p.IsSetJobClass() {
+		return Job_JobClass_DEFAULT
+	}
+	return *p.JobClass
+}
+
+var Job_DueUs_DEFAULT int64
+
+func (p *Job) GetDueUs() (v int64) {
+	if !p.IsSetDueUs() {
+		return Job_DueUs_DEFAULT
+	}
+	return *p.DueUs
+}
 func (p *Job) SetId(val string) {
 	p.Id = val
 }
@@ -1920,6 +1987,12 @@ func (p *Job) SetStages(val []*Stage) {
 func (p *Job) SetTraceparent(val *string) {
 	p.Traceparent = val
 }
+func (p *Job) SetJobClass(val *JobClass) {
+	p.JobClass = val
+}
+func (p *Job) SetDueUs(val *int64) {
+	p.DueUs = val
+}
 
 func (p *Job) IsSetConstraint() bool {
 	return p.Constraint != nil
@@ -1935,6 +2008,14 @@ func (p *Job) IsSetStages() bool {
 
 func (p *Job) IsSetTraceparent() bool {
 	return p.Traceparent != nil
+}
+
+func (p *Job) IsSetJobClass() bool {
+	return p.JobClass != nil
+}
+
+func (p *Job) IsSetDueUs() bool {
+	return p.DueUs != nil
 }
 
 func (p *Job) String() string {
@@ -1958,6 +2039,8 @@ var fieldIDToName_Job = map[int16]string{
 	11: "phases",
 	12: "stages",
 	13: "traceparent",
+	14: "job_class",
+	15: "due_us",
 }
 
 type Handle struct {

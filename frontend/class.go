@@ -1,0 +1,58 @@
+package frontend
+
+import (
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend/estimate"
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+// A job that is spare is sampled, and bound late: how long spare work waits is known nowhere, and no worker is idle to it. It looks for no idle
+// workers and lets nothing ride, as these are for what is regular, and shares no turns, which have a class.
+func (j *job) spare(now time.Time) {
+	p := &j.Policy
+	p.RideAlong, p.Informed, p.Overlap, p.Share, p.Bundle = false, false, false, false, false
+	switch {
+	case j.Job.Due > 0:
+		j.due = now.Add(j.Job.Due)
+	case !j.deadline.IsZero():
+		j.due = now.Add(j.Deadline / 2)
+	}
+}
+
+// mode is that by which a task is placed.
+func (j *Job) mode(t *Task) estimate.Mode {
+	if j.Class == Spare && j.Mode == estimate.Auto && len(t.Files) == 0 {
+		return estimate.Sample
+	}
+	return j.Mode
+}
+
+// class is that of a task's places. One that may start only once is not stopped when it has started.
+func (j *Job) class(t *Task) probe.Class {
+	switch {
+	case j.Class != Spare:
+		return probe.Regular
+	case !t.Retryable:
+		return probe.Yielded
+	}
+	return probe.Spare
+}
+
+// standing is that of the group's places from now on.
+func (g *group) standing(now time.Time) (s probe.Standing) {
+	j := g.job
+	if g.class == probe.Regular || !j.due.IsZero() && !now.Before(j.due) {
+		return s
+	}
+	s.Class = g.class
+	if !j.due.IsZero() {
+		s.Due = j.due.Sub(now)
+	}
+	run := g.estimate
+	if run == 0 {
+		run = g.Runs.Stats().Typical()
+	}
+	s.Left = run * time.Duration(j.left)
+	return s
+}
