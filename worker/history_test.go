@@ -915,7 +915,11 @@ func (w *world) connect() {
 func (w *world) exit() {
 	ids := slices.SortedFunc(maps.Keys(w.runs), compareAttempts)
 	if len(ids) > 0 {
-		w.exitOne(ids[w.draw("run", len(ids))], probe.Status(1+w.draw("status", 6)))
+		id, status := ids[w.draw("run", len(ids))], probe.Status(1+w.draw("status", 6))
+		if w.runs[id].preempted && w.draw("obeys", 4) > 0 {
+			status = probe.Killed
+		}
+		w.exitOne(id, status)
 	}
 }
 
