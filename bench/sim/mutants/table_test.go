@@ -7,6 +7,22 @@ var table = []mutant{
 		"if m.Status == probe.Preempted {\n\t\treturn c.preempted", "if false {\n\t\treturn c.preempted",
 	},
 	{
+		"preempted is no failure when it is told to a claim", "frontend/outcomes.go",
+		"t.attempts++\n\t\tif m.Status == probe.Preempted {", "t.attempts++\n\t\tif false {",
+	},
+	{
+		"that there is no room for spare work says nothing of the rest", "frontend/outcomes.go",
+		"regular = r.group.class == probe.Regular", "_ = r",
+	},
+	{
+		"where spare work goes is not taken", "frontend/places.go",
+		"if a.task.group.class != probe.Spare {\n\t\tc.view.Take(", "{\n\t\tc.view.Take(",
+	},
+	{
+		"tasks that may start only once have places of their own class", "frontend/admit.go",
+		"j.Job.class(t) == last.class && ", "",
+	},
+	{
 		"a task that may start only once is not stopped for others", "frontend/class.go",
 		"case !t.Retryable:\n\t\treturn probe.Yielded", "case false:",
 	},
