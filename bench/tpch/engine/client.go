@@ -3,11 +3,12 @@ package engine
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -28,8 +29,7 @@ type Engine struct {
 
 	mu    sync.Mutex
 	plans map[string]*plan.Plan
-	runs  map[string]time.Duration // mean run time of a task, by stage and query
-	nodes map[string][]string      // where data is served, by node
+	nodes map[string][]string // where data is served, by node
 	asked time.Time
 }
 
@@ -50,7 +50,7 @@ func New(c *client.Client, cat data.Catalog) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Engine{c: c, cat: cat, planner: p, plans: map[string]*plan.Plan{}, runs: map[string]time.Duration{}}, nil
+	return &Engine{c: c, cat: cat, planner: p, plans: map[string]*plan.Plan{}}, nil
 }
 
 // Close closes what the engine has opened; the client stays open.
@@ -82,8 +82,7 @@ type Result struct {
 	Columns []plan.Column
 	Stats   Stats
 
-	pieces []Piece
-	urls   []string
+	pieces []*Piece
 }
 
 // Stats tell how a query went.
@@ -99,7 +98,7 @@ type Stats struct {
 // StageStats are of one stage.
 type StageStats struct {
 	Name  string
-	Start time.Duration // since the query began
+	Start time.Duration // since the query began, until its tasks were on their way
 	Took  time.Duration
 	Tasks []TaskStats
 	Rows  int
@@ -112,7 +111,7 @@ type TaskStats struct {
 	Run    time.Duration
 }
 
-// Query runs a query, and returns when its result is there, at workers or here. A failure of a fragment is an *Error;
+// Query runs a query, and returns when its result is there, at workers or here. A failure of a fragment is a *client.TaskError;
 // before anything runs, errors are those of Plan.
 func (e *Engine) Query(ctx context.Context, text string, opt Options) (*Result, error) {
 	start := time.Now()
@@ -124,7 +123,7 @@ func (e *Engine) Query(ctx context.Context, text string, opt Options) (*Result, 
 	planning := time.Since(start)
 	for try := 0; ; try++ {
 		r, err := e.execute(ctx, p, text, opt, start)
-		if own, ok := errors.AsType[*Error](err); ok && (own.Code == LostInput || own.Code == NoData) && try < 4 {
+		if t, ok := errors.AsType[*client.TaskError](err); ok && (t.Reason == client.NoInput || t.Code == NoData) && try < 4 {
 			e.mu.Lock()
 			e.asked = time.Time{}
 			e.mu.Unlock()
@@ -142,73 +141,160 @@ func (e *Engine) Query(ctx context.Context, text string, opt Options) (*Result, 
 	}
 }
 
-// execution is one run of a plan.
-type execution struct {
-	e     *Engine
-	p     *plan.Plan
-	text  string
-	opt   Options
-	id    string
-	start time.Time
-	at    map[string][]string
-
-	mu    sync.Mutex
-	stats Stats
-	urls  []string
+// job is what a plan is for phoebe. Each task is of the stage that the slice tells.
+func (e *Engine) job(p *plan.Plan, text string, opt Options, at map[string][]string) (job client.Job, of []int, err error) {
+	job = client.Job{Tenant: opt.Tenant, Policy: opt.Policy, Phases: true}
+	query := sha256.Sum256([]byte(text))
+	for i := range p.Stages {
+		s := &p.Stages[i]
+		common := Stage{SQL: s.SQL, Buckets: s.Buckets, Last: i == len(p.Stages)-1}
+		stage := client.Stage{Name: s.Name}
+		for _, in := range s.Inputs {
+			from := &p.Stages[in.Stage]
+			stage.After = append(stage.After, from.Name)
+			input := Input{Stage: from.Name, Cut: from.Buckets > 0, Columns: from.Columns}
+			if input.Cut {
+				input.Columns = input.Columns[:len(input.Columns)-1]
+			}
+			common.Inputs = append(common.Inputs, input)
+		}
+		var pieces []*data.Table
+		for _, name := range s.Tables {
+			if t := e.cat.Lookup(name); t.Class == "" {
+				common.Tables = append(common.Tables, table(t, t.Parts, at))
+			} else {
+				pieces = append(pieces, t)
+			}
+		}
+		if stage.Common, err = json.Marshal(common); err != nil {
+			return job, nil, err
+		}
+		job.Stages = append(job.Stages, stage)
+		for n := range s.Tasks {
+			task := client.Task{
+				Stage: s.Name, Function: Function, Class: fmt.Sprintf("%x %s", query[:8], s.Name),
+				Demand: client.Demand{Memory: opt.Memory},
+			}
+			var f Fragment
+			for _, t := range pieces {
+				parts := e.cat.Parts(t, n)
+				f.Tables = append(f.Tables, table(t, parts, at))
+				for _, part := range parts {
+					in := client.Input{Bytes: part.Bytes}
+					for _, node := range part.Nodes {
+						in.Copies = append(in.Copies, client.Copy{At: node})
+					}
+					if !opt.Blind {
+						task.Inputs = append(task.Inputs, in)
+					}
+				}
+			}
+			for _, in := range common.Inputs {
+				input := client.Input{Stage: in.Stage, Pass: client.Inline}
+				if in.Cut {
+					input.Partition = n
+				}
+				task.Inputs = append(task.Inputs, input)
+			}
+			if task.Payload, err = json.Marshal(f); err != nil {
+				return job, nil, err
+			}
+			job.Tasks, of = append(job.Tasks, task), append(of, i)
+		}
+	}
+	return job, of, nil
 }
 
-type made struct {
-	pieces [][]Piece // by task, by bucket
-	err    error
+// table tells where parts of a table are.
+func table(t *data.Table, parts []data.Part, at map[string][]string) Table {
+	out := Table{Name: t.Name}
+	for _, part := range parts {
+		f := File{Name: part.File, SHA256: part.SHA256, Bytes: part.Bytes}
+		for _, node := range part.Nodes {
+			f.At = append(f.At, at[node]...)
+		}
+		out.Files = append(out.Files, f)
+	}
+	return out
 }
 
+// execute runs a plan once.
 func (e *Engine) execute(ctx context.Context, p *plan.Plan, text string, opt Options, start time.Time) (*Result, error) {
 	at, err := e.where(ctx)
 	if err != nil {
 		return nil, err
 	}
-	x := &execution{e: e, p: p, text: text, opt: opt, id: client.NewJobID(), start: start, at: at}
-	x.stats.Stages = make([]StageStats, len(p.Stages))
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	done := make([]chan struct{}, len(p.Stages))
-	out := make([]made, len(p.Stages))
-	for i := range p.Stages {
-		done[i] = make(chan struct{})
+	job, of, err := e.job(p, text, opt, at)
+	if err != nil {
+		return nil, err
+	}
+	begin := time.Since(start)
+	running, err := e.c.Submit(ctx, job)
+	if err != nil {
+		return nil, err
+	}
+	r := &Result{Columns: p.Columns}
+	first := make([]int, len(p.Stages)) // task of each stage
+	for i := len(of) - 1; i >= 0; i-- {
+		first[of[i]] = i
 	}
 	for i := range p.Stages {
-		go func() {
-			defer close(done[i])
-			for _, in := range p.Stages[i].Inputs {
-				<-done[in.Stage]
-				if err := out[in.Stage].err; err != nil {
-					out[i].err = err
-					return
-				}
-			}
-			if out[i].pieces, out[i].err = x.stage(ctx, i, out); out[i].err != nil {
-				cancel(out[i].err)
-			}
-		}()
+		s := &p.Stages[i]
+		r.Stats.Stages = append(r.Stats.Stages, StageStats{Name: s.Name, Tasks: make([]TaskStats, s.Tasks)})
 	}
-	for i := range done {
-		<-done[i]
-	}
-	r := &Result{Columns: p.Columns, urls: x.urls}
-	for i := range out {
-		if err := out[i].err; err != nil {
-			r.Close()
-			if cause := context.Cause(ctx); cause != nil {
-				err = cause // the first
+	r.pieces = make([]*Piece, p.Stages[len(p.Stages)-1].Tasks)
+	enough := make([]bool, len(p.Stages))
+	var failed error
+	for o, err := range running.Results() {
+		var out Output
+		if err == nil {
+			err = json.Unmarshal(o.Result, &out)
+		}
+		if err != nil {
+			t, ok := errors.AsType[*client.TaskError](err)
+			unwanted := ok && t.Reason == client.Cancelled && enough[of[t.Task]]
+			if !unwanted && (failed == nil || ok && t.Reason != client.StageFailed) {
+				failed = err // the cause, rather than what follows from it
 			}
-			return nil, err
+			continue
+		}
+		i := of[o.Task]
+		st := &r.Stats.Stages[i]
+		st.add(o, o.Task-first[i], begin, &out)
+		r.Stats.Local, r.Stats.Remote, r.Stats.Bad = r.Stats.Local+out.Local, r.Stats.Remote+out.Remote, append(r.Stats.Bad, out.Bad...)
+		if out.Piece != nil {
+			r.pieces[o.Task-first[i]] = out.Piece
+		}
+		if s := &p.Stages[i]; s.Enough >= 0 && st.Rows >= s.Enough && !enough[i] {
+			enough[i] = true // the rest would give rows that nobody asks for
+			rest := make([]int, s.Tasks)
+			for n := range rest {
+				rest[n] = first[i] + n
+			}
+			if err := running.CancelTasks(ctx, rest...); err != nil && failed == nil {
+				failed = err
+			}
 		}
 	}
-	for _, t := range out[len(out)-1].pieces {
-		r.pieces = append(r.pieces, t...)
+	if failed != nil {
+		r.Close()
+		if ctx.Err() != nil {
+			failed = context.Cause(ctx)
+		}
+		return nil, failed
 	}
-	r.Stats = x.stats
 	return r, nil
+}
+
+// add counts a task.
+func (s *StageStats) add(o client.Outcome, n int, begin time.Duration, out *Output) {
+	s.Tasks[n] = TaskStats{o.Worker, o.Run}
+	s.Rows, s.Bytes = s.Rows+out.Rows, s.Bytes+out.Bytes
+	from, to := begin+o.Phases.Sampled, begin+o.Phases.Delivered
+	if end := s.Start + s.Took; s.Took > 0 {
+		from, to = min(from, s.Start), max(to, end)
+	}
+	s.Start, s.Took = from, to-from
 }
 
 // Slots is how many tasks the fleet can run at once.
@@ -246,127 +332,11 @@ func (e *Engine) where(ctx context.Context) (map[string][]string, error) {
 	return e.nodes, nil
 }
 
-// inlineTotal is how much a stage's tasks are sent inline, all of them together.
-const inlineTotal = 8 << 20
-
-func (x *execution) stage(ctx context.Context, i int, out []made) ([][]Piece, error) {
-	s := &x.p.Stages[i]
-	begin := time.Since(x.start)
-	var tables []*data.Table
-	for _, name := range s.Tables {
-		tables = append(tables, x.e.cat.Lookup(name))
-	}
-	inline := 64 << 10
-	for _, r := range x.p.Stages {
-		for _, in := range r.Inputs {
-			if in.Stage == i {
-				inline = min(inline, inlineTotal/(s.Tasks*max(r.Tasks, s.Buckets)))
-			}
-		}
-	}
-	job := client.Job{Tenant: x.opt.Tenant, Policy: x.opt.Policy}
-	x.e.mu.Lock()
-	estimate := x.e.runs[s.Name+" "+x.text]
-	x.e.mu.Unlock()
-	for n := range s.Tasks {
-		f := Fragment{SQL: s.SQL, Number: n, Buckets: s.Buckets, Inline: inline, Memory: int64(x.opt.Memory)}
-		task := client.Task{Function: Function, Estimate: estimate, Demand: client.Demand{Memory: x.opt.Memory}}
-		for _, t := range tables {
-			ref := Table{Name: t.Name}
-			for _, part := range x.e.cat.Parts(t, n) {
-				file := File{Name: part.File, SHA256: part.SHA256, Bytes: part.Bytes}
-				in := client.Input{Bytes: part.Bytes}
-				for _, node := range part.Nodes {
-					file.At = append(file.At, x.at[node]...)
-					in.Copies = append(in.Copies, client.Copy{At: node})
-				}
-				ref.Files = append(ref.Files, file)
-				if t.Class != "" && !x.opt.Blind {
-					task.Inputs = append(task.Inputs, in)
-				}
-			}
-			f.Tables = append(f.Tables, ref)
-		}
-		for _, in := range s.Inputs {
-			from := &x.p.Stages[in.Stage]
-			cols := from.Columns
-			input := Input{Name: from.Name, ID: x.id + " " + from.Name}
-			bucket := 0
-			if from.Buckets > 0 {
-				cols = cols[:len(cols)-1]
-				bucket = n
-				input.ID = fmt.Sprintf("%s %s %d", x.id, from.Name, n)
-			}
-			input.Columns = cols
-			for _, t := range out[in.Stage].pieces {
-				if t != nil && t[bucket].Rows > 0 {
-					input.Pieces = append(input.Pieces, t[bucket])
-				}
-			}
-			f.Inputs = append(f.Inputs, input)
-		}
-		var err error
-		if task.Payload, err = f.encode(); err != nil {
-			return nil, err
-		}
-		job.Tasks = append(job.Tasks, task)
-	}
-	running, err := x.e.c.Submit(ctx, job)
-	if err != nil {
-		return nil, err
-	}
-	pieces := make([][]Piece, s.Tasks)
-	stats := StageStats{Name: s.Name, Start: begin, Tasks: make([]TaskStats, s.Tasks)}
-	var runs time.Duration
-	for o, err := range running.Results() {
-		if err != nil {
-			if ctx.Err() != nil {
-				return nil, context.Cause(ctx)
-			}
-			failed, ok := errors.AsType[*client.TaskError](err)
-			if ok && failed.Reason == client.Failed {
-				err = parse(failed.Message)
-			}
-			running.Cancel(context.WithoutCancel(ctx))
-			return nil, err
-		}
-		var out Output
-		if err := out.decode(o.Result); err != nil {
-			return nil, err
-		}
-		pieces[o.Task] = out.Pieces
-		stats.Tasks[o.Task] = TaskStats{o.Worker, o.Run}
-		runs += o.Run
-		x.mu.Lock()
-		x.stats.Local, x.stats.Remote, x.stats.Bad = x.stats.Local+out.Local, x.stats.Remote+out.Remote, append(x.stats.Bad, out.Bad...)
-		for _, p := range out.Pieces {
-			stats.Rows, stats.Bytes = stats.Rows+p.Rows, stats.Bytes+p.Size
-			if p.URL != "" {
-				x.urls = append(x.urls, p.URL)
-			}
-		}
-		x.mu.Unlock()
-		if s.Enough >= 0 && stats.Rows >= s.Enough {
-			running.Cancel(ctx) // the rest would give rows that nobody asks for
-			break
-		}
-	}
-	stats.Took = time.Since(x.start) - begin
-	x.mu.Lock()
-	x.stats.Stages[i] = stats
-	x.mu.Unlock()
-	x.e.mu.Lock()
-	x.e.runs[s.Name+" "+x.text] = runs / time.Duration(s.Tasks)
-	x.e.mu.Unlock()
-	return pieces, nil
-}
-
 // Batches are the rows, as they are read. They are valid until the next is asked for.
 func (r *Result) Batches(ctx context.Context) iter.Seq2[arrow.RecordBatch, error] {
 	return func(yield func(arrow.RecordBatch, error) bool) {
-		for i := range r.pieces {
-			p := &r.pieces[i]
-			if p.Rows == 0 {
+		for _, p := range r.pieces {
+			if p == nil || p.Rows == 0 {
 				continue
 			}
 			if more, err := p.batches(ctx, yield); err != nil {
@@ -375,7 +345,7 @@ func (r *Result) Batches(ctx context.Context) iter.Seq2[arrow.RecordBatch, error
 			} else if !more {
 				return
 			}
-			r.drop(p.URL)
+			p.drop()
 		}
 	}
 }
@@ -403,32 +373,33 @@ func (p *Piece) batches(ctx context.Context, yield func(arrow.RecordBatch, error
 func (r *Result) Rows() int {
 	n := 0
 	for _, p := range r.pieces {
-		n += p.Rows
+		if p != nil {
+			n += p.Rows
+		}
 	}
 	return n
 }
 
-func (r *Result) drop(url string) {
-	if i := slices.Index(r.urls, url); i >= 0 {
-		r.urls = slices.Delete(r.urls, i, i+1)
-		drop(url)
-	}
-}
-
-// Close has workers delete what they keep for the result and for the query's stages.
+// Close has workers delete what they keep of the result.
 func (r *Result) Close() {
-	for _, u := range r.urls {
-		drop(u)
+	for _, p := range r.pieces {
+		if p != nil {
+			p.drop()
+		}
 	}
-	r.urls = nil
 }
 
-func drop(url string) {
-	req, err := http.NewRequest(http.MethodDelete, url, nil)
+// drop has the worker that keeps a piece delete it.
+func (p *Piece) drop() {
+	if p.URL == "" {
+		return
+	}
+	req, err := http.NewRequest(http.MethodDelete, p.URL, nil)
 	if err != nil {
 		return
 	}
 	if res, err := http.DefaultClient.Do(req); err == nil {
 		res.Body.Close()
 	}
+	p.URL = ""
 }

@@ -19,10 +19,11 @@ const maxMessage = 8 << 20
 // Configure has a phoebe worker run the fragments of w, as the node of this name.
 func (w *Worker) Configure(c *serve.Config, node string) error {
 	r := exec.NewRegistry()
-	if err := r.Register(Function, w.Run); err != nil {
+	if err := exec.Register(r, Function, w.Run); err != nil {
 		return err
 	}
 	c.Registry, c.Host = r, node
+	c.CacheDir = filepath.Join(w.cfg.Temp, "cache") // what a stage leaves for others
 	c.Labels = append(slices.Clone(c.Labels), "data="+w.Addr())
 	c.MaxResult, c.Core.MaxPayload = maxMessage, maxMessage
 	c.Core.Capacity = probe.Demand{CPU: probe.Millicores(1000 * w.cfg.Slots), Mem: probe.MiB(w.cfg.Memory)}

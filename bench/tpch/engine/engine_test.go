@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -196,9 +197,9 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-func code(err error) Code {
-	if own, ok := errors.AsType[*Error](err); ok {
-		return own.Code
+func code(err error) string {
+	if t, ok := errors.AsType[*client.TaskError](err); ok {
+		return t.Code
 	}
 	return ""
 }
@@ -208,7 +209,7 @@ func TestFailures(t *testing.T) {
 	for _, c := range []struct {
 		q      string
 		memory int32
-		want   Code
+		want   string
 	}{
 		{"SELECT sum(CAST(l_orderkey * 9000000000000000 AS BIGINT)) FROM lineitem", 0, Overflow},
 		{"SELECT CAST(l_comment AS INTEGER) FROM lineitem", 0, Overflow},
@@ -343,33 +344,36 @@ func TestLargeResult(t *testing.T) {
 	}
 }
 
-// The fragments of a client that has gone end: the worker's slots are free again.
+// The fragments of a client that has gone end within 50 ms: the workers' slots are free again. The machine may be busy with other
+// things, so that several tries are made.
 func TestGone(t *testing.T) {
 	r := start(t, base(t), 20_000)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error)
-	go func() {
-		_, err := r.Query(ctx, "SELECT count(*) FROM lineitem a, lineitem b WHERE a.l_orderkey <> b.l_orderkey AND a.l_comment < b.l_comment", Options{})
-		done <- err
-	}()
-	busy := func() bool {
-		for _, w := range r.cluster.Workers {
-			if len(w.slots) < cap(w.slots) {
-				return true
-			}
+	var took []time.Duration
+	for range 10 {
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() {
+			_, err := r.Query(ctx, "SELECT count(*) FROM lineitem a, lineitem b WHERE a.l_orderkey <> b.l_orderkey AND a.l_comment < b.l_comment", Options{})
+			done <- err
+		}()
+		busy := func(w *Worker) bool { return len(w.slots) < cap(w.slots) }
+		for !slices.ContainsFunc(r.cluster.Workers, busy) {
+			runtime.Gosched()
 		}
-		return false
+		begin := time.Now()
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Fatalf("the query ends with %v", err)
+		}
+		for _, w := range r.cluster.Workers {
+			w.slots <- <-w.slots
+		}
+		if took = append(took, time.Since(begin)); took[len(took)-1] < 50*time.Millisecond {
+			break
+		}
 	}
-	for !busy() {
-		runtime.Gosched()
-	}
-	cancel()
-	begin := time.Now()
-	for _, w := range r.cluster.Workers {
-		w.slots <- <-w.slots
-	}
-	t.Logf("the fragments ended %v after their client was gone", time.Since(begin))
-	if err := <-done; !errors.Is(err, context.Canceled) {
-		t.Errorf("the query ends with %v", err)
+	t.Logf("the fragments ended %v after their client was gone", took)
+	if slices.Min(took) >= 50*time.Millisecond {
+		t.Error("that is too late")
 	}
 }

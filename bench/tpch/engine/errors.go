@@ -2,41 +2,26 @@ package engine
 
 import (
 	"errors"
-	"fmt"
-	"strings"
 
 	"github.com/duckdb/duckdb-go/v2"
+
+	"github.com/phoebe-sched/phoebe/worker/exec"
 )
 
-// Code is what went wrong in a fragment.
-type Code string
-
+// What goes wrong in a fragment, as the Code of a client.TaskError.
 const (
-	BadSQL    Code = "BAD_SQL"    // what the planner should have noticed
-	Overflow  Code = "OVERFLOW"   // a value that its type cannot hold, or no value of a type
-	NoMemory  Code = "NO_MEMORY"  // more than the worker has for a task
-	NoData    Code = "NO_DATA"    // no copy of a file is there and is what its digest says
-	LostInput Code = "LOST_INPUT" // what an earlier stage made is gone: the query must be run again
-	Broken    Code = "BROKEN"     // anything else
+	BadSQL   = "BAD_SQL"   // what the planner should have noticed
+	Overflow = "OVERFLOW"  // a value that its type cannot hold, or no value of a type
+	NoMemory = "NO_MEMORY" // more than the worker has for a task
+	NoData   = "NO_DATA"   // no copy of a file is known to be at a worker that is up, or none is what its digest says
+	Broken   = "BROKEN"    // anything else that DuckDB says
 )
-
-// Error is the failure of a fragment.
-type Error struct {
-	Code   Code
-	Detail string
-}
-
-func (e *Error) Error() string { return string(e.Code) + ": " + e.Detail }
 
 // kind tells an error of DuckDB by its type.
 func kind(err error) error {
-	var own *Error
-	if errors.As(err, &own) {
+	d, ok := errors.AsType[*duckdb.Error](err)
+	if !ok {
 		return err
-	}
-	var d *duckdb.Error
-	if !errors.As(err, &d) {
-		return &Error{Broken, err.Error()}
 	}
 	code := Broken
 	switch d.Type {
@@ -47,15 +32,5 @@ func kind(err error) error {
 	case duckdb.ErrorTypeParser, duckdb.ErrorTypeBinder, duckdb.ErrorTypeCatalog, duckdb.ErrorTypeSyntax:
 		code = BadSQL
 	}
-	return &Error{code, d.Msg}
-}
-
-// parse reads an error as a task's failure tells it.
-func parse(text string) error {
-	for _, c := range []Code{BadSQL, Overflow, NoMemory, NoData, LostInput, Broken} {
-		if detail, ok := strings.CutPrefix(text, string(c)+": "); ok {
-			return &Error{c, detail}
-		}
-	}
-	return fmt.Errorf("a task failed: %s", text)
+	return &exec.Error{Code: code, Retry: exec.Never, Err: errors.New(d.Msg)}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/duckdb/duckdb-go/v2"
 
 	"github.com/phoebe-sched/phoebe/bench/tpch/plan"
+	"github.com/phoebe-sched/phoebe/worker/exec"
 )
 
 // duckdb-go interrupts a query whose context has ended again and again, as DuckDB may miss it, and waits for so long between, also
@@ -97,12 +98,12 @@ func (s *slot) view(ctx context.Context, name, of string) error {
 	return nil
 }
 
-// input makes an input a table.
-func (s *slot) input(ctx context.Context, in *Input, open func(*Piece) (io.ReadCloser, error)) error {
-	table := plan.Quote("input " + in.ID)
-	if i := slices.Index(s.inputs, in.ID); i >= 0 {
-		s.inputs = append(slices.Delete(s.inputs, i, i+1), in.ID)
-		return s.view(ctx, in.Name, table)
+// input makes what was passed of an earlier stage a table. The id is the same for the same content.
+func (s *slot) input(ctx context.Context, in *Input, id string, passed []exec.Input) error {
+	table := plan.Quote("input " + id)
+	if i := slices.Index(s.inputs, id); i >= 0 {
+		s.inputs = append(slices.Delete(s.inputs, i, i+1), id)
+		return s.view(ctx, in.Stage, table)
 	}
 	if len(s.inputs) >= inputsKept {
 		old := s.inputs[0]
@@ -116,19 +117,15 @@ func (s *slot) input(ctx context.Context, in *Input, open func(*Piece) (io.ReadC
 	}
 	var batches []arrow.RecordBatch
 	var schema *arrow.Schema
-	for i := range in.Pieces {
-		p := &in.Pieces[i]
-		if p.Rows == 0 {
-			continue
-		}
-		b, err := open(p)
+	for i := range passed {
+		b, err := passed[i].Open(ctx)
 		if err != nil {
 			return err
 		}
 		defer b.Close()
 		r, err := ipc.NewReader(b)
 		if err != nil {
-			return &Error{LostInput, fmt.Sprintf("input %s: %v", in.Name, err)}
+			return fmt.Errorf("input %s: %w", in.Stage, err)
 		}
 		schema = r.Schema()
 		for r.Next() {
@@ -137,7 +134,7 @@ func (s *slot) input(ctx context.Context, in *Input, open func(*Piece) (io.ReadC
 			batches = append(batches, batch)
 		}
 		if err := r.Err(); err != nil {
-			return &Error{LostInput, fmt.Sprintf("input %s: %v", in.Name, err)}
+			return fmt.Errorf("input %s: %w", in.Stage, err)
 		}
 	}
 	if len(batches) > 0 {
@@ -159,8 +156,8 @@ func (s *slot) input(ctx context.Context, in *Input, open func(*Piece) (io.ReadC
 			return err
 		}
 	}
-	s.inputs = append(s.inputs, in.ID)
-	return s.view(ctx, in.Name, table)
+	s.inputs = append(s.inputs, id)
+	return s.view(ctx, in.Stage, table)
 }
 
 // run runs a query and calls each for every batch of rows, which is valid until each returns.
@@ -178,21 +175,17 @@ func (s *slot) run(ctx context.Context, q string, each func(*arrow.Schema, arrow
 	return r.Err()
 }
 
-// buckets cuts rows by their last column, which ascends.
+// buckets are where rows go, as Arrow IPC: cut by their last column, which ascends, or all into one.
 type buckets struct {
-	spools  []spool
+	open    func(bucket int) (io.Writer, error) // called for each that has rows
 	writers []*ipc.Writer
 	cut     bool
+	rows    int
 }
 
-// newBuckets returns n buckets, or one for all rows, if n is 0. What is over a limit of bytes goes to a file in dir.
-func newBuckets(n, limit int, dir string) *buckets {
-	b := &buckets{cut: n > 0}
-	b.spools, b.writers = make([]spool, max(n, 1)), make([]*ipc.Writer, max(n, 1))
-	for i := range b.spools {
-		b.spools[i].limit, b.spools[i].dir = limit, dir
-	}
-	return b
+// newBuckets returns n buckets, or one for all rows, if n is 0.
+func newBuckets(n int, open func(bucket int) (io.Writer, error)) *buckets {
+	return &buckets{open: open, writers: make([]*ipc.Writer, max(n, 1)), cut: n > 0}
 }
 
 func (b *buckets) write(i int, schema *arrow.Schema, batch arrow.RecordBatch) error {
@@ -200,9 +193,13 @@ func (b *buckets) write(i int, schema *arrow.Schema, batch arrow.RecordBatch) er
 		return nil
 	}
 	if b.writers[i] == nil {
-		b.writers[i] = ipc.NewWriter(&b.spools[i], ipc.WithSchema(schema))
+		w, err := b.open(i)
+		if err != nil {
+			return err
+		}
+		b.writers[i] = ipc.NewWriter(w, ipc.WithSchema(schema))
 	}
-	b.spools[i].rows += int(batch.NumRows())
+	b.rows += int(batch.NumRows())
 	return b.writers[i].Write(batch)
 }
 
@@ -236,55 +233,36 @@ func (b *buckets) add(schema *arrow.Schema, batch arrow.RecordBatch) error {
 	return nil
 }
 
-// close ends what was written, and tells of it.
-func (b *buckets) close() ([]Piece, error) {
-	out := make([]Piece, len(b.writers))
-	for i, w := range b.writers {
-		s := &b.spools[i]
+// close ends what was written.
+func (b *buckets) close() error {
+	for _, w := range b.writers {
 		if w != nil {
 			if err := w.Close(); err != nil {
-				return nil, err
+				return err
 			}
 		}
-		out[i] = Piece{Size: s.size, Rows: s.rows, data: s.buf.Bytes()}
-		if s.file != nil {
-			out[i].data, out[i].file = nil, s.file.Name()
-			if err := s.file.Close(); err != nil {
-				return nil, err
-			}
-			s.file = nil
-		}
 	}
-	return out, nil
+	return nil
 }
 
-// drop deletes what was not closed.
-func (b *buckets) drop() {
-	for i := range b.spools {
-		if f := b.spools[i].file; f != nil {
-			f.Close()
-			os.Remove(f.Name())
-		}
-	}
-}
+// maxInline is how large a result is at most that a task sends at once.
+const maxInline = 64 << 10
 
-// spool is in memory up to its limit, and in a file beyond.
+// spool is a result: in memory while it is small, and in a file beyond.
 type spool struct {
-	limit, size, rows int
-	dir               string
-	buf               bytes.Buffer
-	file              *os.File
+	dir  string
+	buf  bytes.Buffer
+	file *os.File
 }
 
 func (s *spool) Write(p []byte) (int, error) {
-	s.size += len(p)
-	if s.file == nil && s.size > s.limit {
+	if s.file == nil && s.buf.Len()+len(p) > maxInline {
 		var err error
 		if s.file, err = os.CreateTemp(s.dir, "*"); err != nil {
-			return 0, fmt.Errorf("keep an output: %w", err)
+			return 0, fmt.Errorf("keep a result: %w", err)
 		}
 		if _, err := s.file.Write(s.buf.Bytes()); err != nil {
-			return 0, fmt.Errorf("keep an output: %w", err)
+			return 0, fmt.Errorf("keep a result: %w", err)
 		}
 		s.buf = bytes.Buffer{}
 	}

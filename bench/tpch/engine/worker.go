@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,9 +14,12 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/phoebe-sched/phoebe/worker/exec"
 )
 
 // WorkerConfig is what a Worker is told.
@@ -44,7 +48,7 @@ type stamp struct {
 	sum  string
 }
 
-// kept is how long an output is kept that nobody deletes.
+// kept is how long a result is kept that nobody deletes.
 const kept = 10 * time.Minute
 
 // NewWorker makes a worker. It must be closed.
@@ -56,7 +60,7 @@ func NewWorker(cfg WorkerConfig) (*Worker, error) {
 	if err := os.RemoveAll(cfg.Temp); err != nil {
 		return nil, err
 	}
-	for _, d := range []string{"out", "fetched", "spill"} {
+	for _, d := range []string{"out", "fetched", "spill", "cache"} {
 		if err := os.MkdirAll(filepath.Join(cfg.Temp, d), 0o700); err != nil {
 			return nil, err
 		}
@@ -98,66 +102,112 @@ func (w *Worker) Close() error {
 }
 
 // Run is the function of a task.
-func (w *Worker) Run(ctx context.Context, payload []byte) ([]byte, error) {
-	var f Fragment
-	if err := f.decode(payload); err != nil {
-		return nil, err
+func (w *Worker) Run(ctx context.Context, f Fragment) (out Output, err error) {
+	var stage Stage
+	if err := json.Unmarshal(exec.Common(ctx), &stage); err != nil {
+		return out, err
 	}
 	var s *slot
 	select {
 	case s = <-w.slots:
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return out, context.Cause(ctx)
 	}
 	defer func() { w.slots <- s }()
-	if err := s.limit(ctx, f.Memory); err != nil {
-		return nil, kind(err)
+	defer func() {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		err = kind(err)
+	}()
+	task := exec.Task(ctx)
+	if err := s.limit(ctx, int64(task.Memory)); err != nil {
+		return out, err
 	}
-	out := Output{}
-	for _, t := range f.Tables {
+	for _, t := range slices.Concat(stage.Tables, f.Tables) {
 		paths := make([]string, len(t.Files))
 		for i, file := range t.Files {
-			var err error
 			if paths[i], err = w.file(ctx, file, &out); err != nil {
-				return nil, err
+				return out, err
 			}
 		}
 		if err := s.view(ctx, t.Name, "read_parquet(['"+strings.Join(paths, "', '")+"'])"); err != nil {
-			return nil, kind(err)
+			return out, err
 		}
 	}
-	for i := range f.Inputs {
-		if err := s.input(ctx, &f.Inputs[i], func(p *Piece) (io.ReadCloser, error) { return p.open(ctx) }); err != nil {
-			return nil, kind(err)
+	passed := exec.Inputs(ctx)
+	for i := range stage.Inputs {
+		in := &stage.Inputs[i]
+		id := task.Job + " " + in.Stage
+		if in.Cut {
+			id += fmt.Sprint(" ", task.Partition)
+		}
+		n := slices.IndexFunc(passed, func(p exec.Input) bool { return p.Stage != in.Stage })
+		if n < 0 {
+			n = len(passed)
+		}
+		if err := s.input(ctx, in, id, passed[:n]); err != nil {
+			return out, err
+		}
+		passed = passed[n:]
+	}
+	if err := s.exec(ctx, fmt.Sprintf("SET VARIABLE task = %d", task.Partition)); err != nil {
+		return out, err
+	}
+	if stage.Last {
+		return out, w.result(ctx, s, &stage, &out)
+	}
+	var outputs []io.WriteCloser
+	size := 0
+	b := newBuckets(stage.Buckets, func(bucket int) (io.Writer, error) {
+		o, err := exec.Output(ctx, bucket)
+		outputs = append(outputs, o)
+		return counted{o, &size}, err
+	})
+	if err := errors.Join(s.run(ctx, stage.SQL, b.add), b.close()); err != nil {
+		return out, err
+	}
+	for _, o := range outputs {
+		if err := o.Close(); err != nil {
+			return out, err
 		}
 	}
-	if err := s.exec(ctx, fmt.Sprintf("SET VARIABLE task = %d", f.Number)); err != nil {
-		return nil, kind(err)
-	}
+	out.Rows, out.Bytes = b.rows, size
+	return out, nil
+}
+
+// counted counts what is written.
+type counted struct {
+	io.Writer
+	size *int
+}
+
+func (c counted) Write(b []byte) (int, error) {
+	n, err := c.Writer.Write(b)
+	*c.size += n
+	return n, err
+}
+
+// result runs a task of the last stage. What it makes is sent, or kept here until it is read.
+func (w *Worker) result(ctx context.Context, s *slot, stage *Stage, out *Output) error {
 	w.sweep()
-	b := newBuckets(f.Buckets, f.Inline, w.out())
-	defer b.drop()
-	if err := s.run(ctx, f.SQL, b.add); err != nil {
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		return nil, kind(err)
-	}
-	var err error
-	if out.Pieces, err = b.close(); err != nil {
-		return nil, err
-	}
-	for i := range out.Pieces {
-		if p := &out.Pieces[i]; p.file != "" {
-			p.URL = "http://" + w.Addr() + "/out/" + filepath.Base(p.file)
+	to := spool{dir: w.out()}
+	b := newBuckets(0, func(int) (io.Writer, error) { return counted{&to, &out.Bytes}, nil })
+	err := errors.Join(s.run(ctx, stage.SQL, b.add), b.close())
+	out.Rows = b.rows
+	out.Piece = &Piece{Rows: b.rows, Data: to.buf.Bytes()}
+	if to.file != nil {
+		out.Piece.URL = "http://" + w.Addr() + "/out/" + filepath.Base(to.file.Name())
+		if err = errors.Join(err, to.file.Close()); err != nil {
+			os.Remove(to.file.Name())
 		}
 	}
-	return encode(&out, out.Pieces)
+	return err
 }
 
 func (w *Worker) out() string { return filepath.Join(w.cfg.Temp, "out") }
 
-// sweep deletes outputs that nobody has asked for in a long time.
+// sweep deletes results that nobody has asked for in a long time.
 func (w *Worker) sweep() {
 	l, _ := os.ReadDir(w.out())
 	for _, e := range l {
@@ -176,7 +226,7 @@ func (w *Worker) file(ctx context.Context, f File, out *Output) (string, error) 
 		return own, nil
 	}
 	var bad []string
-	if !errors.Is(err, os.ErrNotExist) || holds(f, w.Addr()) {
+	if !errors.Is(err, os.ErrNotExist) || slices.Contains(f.At, w.Addr()) {
 		bad = append(bad, fmt.Sprintf("%s at %s: %v", f.Name, w.Addr(), err))
 	}
 	fetched := filepath.Join(w.cfg.Temp, "fetched", f.SHA256+".parquet")
@@ -204,18 +254,9 @@ func (w *Worker) file(ctx context.Context, f File, out *Output) (string, error) 
 		}
 	}
 	if len(bad) == 0 {
-		return "", &Error{LostInput, f.Name + ": no worker that is up is known to have it"}
+		bad = []string{f.Name + ": no worker that is up is known to have it"}
 	}
-	return "", &Error{NoData, strings.Join(bad, ", and ")}
-}
-
-func holds(f File, at string) bool {
-	for _, a := range f.At {
-		if a == at {
-			return true
-		}
-	}
-	return false
+	return "", &exec.Error{Code: NoData, Retry: exec.Never, Err: errors.New(strings.Join(bad, ", and "))}
 }
 
 // check compares a file with its digest, once for as long as it stays as it is.
@@ -289,14 +330,7 @@ func get(ctx context.Context, url string) (io.ReadCloser, error) {
 // open reads a piece.
 func (p *Piece) open(ctx context.Context) (io.ReadCloser, error) {
 	if p.URL == "" {
-		return io.NopCloser(bytes.NewReader(p.data)), nil
+		return io.NopCloser(bytes.NewReader(p.Data)), nil
 	}
-	body, err := get(ctx, p.URL)
-	if err != nil && ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	if err != nil {
-		return nil, &Error{LostInput, err.Error()}
-	}
-	return body, nil
+	return get(ctx, p.URL)
 }
