@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/phoebe-sched/phoebe/bench"
 	"github.com/phoebe-sched/phoebe/frontend/client"
@@ -133,6 +134,12 @@ tasks:
 	})
 	t.Run("failed", func(t *testing.T) {
 		run("", "--function", "fail", "--payload", "on purpose", "--retries", "2").want(t, 1, "0\tfailed", "on purpose", "attempt 3")
+		begin := time.Now()
+		run("", "--function", "fail", "--payload", "x", "--retries", "2", "--backoff", "50ms").want(t, 1, "attempt 3")
+		run("tasks: [{function: fail, payload: x, retries: 1, backoff: 150ms}]", "--job", "-").want(t, 1, "attempt 2")
+		if took := time.Since(begin); took < 300*time.Millisecond {
+			t.Errorf("tasks that rest for 50 ms, 100 ms and 150 ms fail for good after %v", took)
+		}
 		o := run("", "--json", "--function", "fail", "--payload", "on purpose").want(t, 1).outcomes(t)[0]
 		if o.Outcome != "failed" || o.Error != "on purpose" || o.Reason != "task error" {
 			t.Errorf("%+v", o)
@@ -212,7 +219,7 @@ func TestUsage(t *testing.T) {
 		{"advertised address", []string{"frontend", "--listen", "127.0.0.1:0", "--workers", "127.0.0.1:1", "--advertise", "x"}, 2, []string{"--advertise", "host:port"}},
 		{"dev", []string{"dev", "--lease=-1s"}, 2, []string{"lease", "-1s"}},
 		{"dev of many", []string{"dev", "--workers", "20000"}, 2, []string{"20000"}},
-		{"negative", []string{"run", "--function", "echo", "--deadline=-1s", "--retries=-2"}, 2, []string{"--deadline is -1s", "--retries is -2"}},
+		{"negative", []string{"run", "--function", "echo", "--deadline=-1s", "--retries=-2", "--backoff=-3s"}, 2, []string{"--deadline is -1s", "--retries is -2", "--backoff is -3s"}},
 		{"id", []string{"run", "--function", "echo", "--id", "x"}, 2, []string{"--id", "ULID"}},
 		{"no simulated trace", []string{"sim", "--trace", "/nonexistent"}, 2, []string{"--trace", "/nonexistent"}},
 		{"long jobs", []string{"sim", "--long-jobs", "2"}, 2, []string{"--long-jobs is 2"}},

@@ -53,6 +53,7 @@ type taskFile struct {
 	Estimate      time.Duration `yaml:"estimate"`
 	Timeout       time.Duration `yaml:"timeout"`
 	Retries       int           `yaml:"retries"`
+	Backoff       time.Duration `yaml:"backoff"`
 	Once          bool          `yaml:"once"`
 	Labels        []string      `yaml:"labels"`
 	Hosts         []string      `yaml:"hosts"`
@@ -155,7 +156,7 @@ func (f *jobFile) job() (client.Job, error) {
 func (f *taskFile) task() (client.Task, error) {
 	t := client.Task{
 		Function: f.Function, Payload: []byte(f.Payload), Demand: client.Demand{CPU: f.CPU, Memory: f.Memory},
-		Estimate: f.Estimate, Timeout: f.Timeout, Retries: f.Retries, Once: f.Once,
+		Estimate: f.Estimate, Timeout: f.Timeout, Retries: f.Retries, Backoff: f.Backoff, Once: f.Once,
 		Constraint: client.Constraint{Labels: f.Labels, Hosts: f.Hosts}, Stage: f.Stage,
 	}
 	for _, in := range f.Inputs {

@@ -68,6 +68,7 @@ type jobFlags struct {
 	Estimate     time.Duration `placeholder:"D" group:"job" help:"Expected run time of a task. Default: unknown."`
 	Timeout      time.Duration `placeholder:"D" group:"job" help:"Longest run time of one attempt at a task. Default: none."`
 	Retries      int           `placeholder:"N" group:"job" help:"How often a task is tried again that fails by itself. Default 0."`
+	Backoff      time.Duration `placeholder:"D" group:"job" help:"How long a task rests before it is tried again the first time; before each further time twice as long, up to a minute. Default: not at all."`
 	Once         bool          `group:"job" help:"Start each task at most once: one that is lost with its worker fails. Default: no."`
 	Phases       bool          `group:"job" help:"Print when each phase of a task was reached. Default: no."`
 }
@@ -98,8 +99,8 @@ func (c *runCmd) Help() string {
 
 A job file's keys are id, tenant, priority, deadline, mode, policy, probe-ratio, labels, hosts, phases, stages and
 tasks; those of its tasks are count, stage, function, payload, payload-base64, command (argv, env, dir, stdin), cpu,
-memory, estimate, timeout, retries, once, labels, hosts, inputs and files. They mean what the flags mean. The tasks of a
-stage start when all of those that it comes after have results:
+memory, estimate, timeout, retries, backoff, once, labels, hosts, inputs and files. They mean what the flags mean. The
+tasks of a stage start when all of those that it comes after have results:
 
     stages: [{name: map}, {name: reduce, after: [map]}]
     tasks:
@@ -212,7 +213,7 @@ func (c *runCmd) job(stdin io.Reader) (client.Job, error) {
 	}
 	task := client.Task{
 		Function: f.Function, Payload: []byte(f.Payload), Demand: client.Demand{CPU: f.CPU, Memory: f.Memory},
-		Estimate: f.Estimate, Timeout: f.Timeout, Retries: f.Retries, Once: f.Once,
+		Estimate: f.Estimate, Timeout: f.Timeout, Retries: f.Retries, Backoff: f.Backoff, Once: f.Once,
 	}
 	job := client.Job{
 		ID: f.ID, Tenant: f.Tenant, Priority: f.Priority, Deadline: f.Deadline, Class: client.Class(f.Class), Due: f.Due, Mode: client.Mode(f.Mode), Policy: client.Policy(f.JobPolicy), ProbeRatio: f.ProbeRatio,
@@ -279,7 +280,7 @@ func (f *jobFlags) check() error {
 		text string
 	}{
 		{"deadline", int64(f.Deadline), f.Deadline.String()}, {"estimate", int64(f.Estimate), f.Estimate.String()}, {"timeout", int64(f.Timeout), f.Timeout.String()},
-		{"retries", int64(f.Retries), strconv.Itoa(f.Retries)}, {"cpu", int64(f.CPU), strconv.Itoa(int(f.CPU))}, {"memory", int64(f.Memory), strconv.Itoa(int(f.Memory))},
+		{"backoff", int64(f.Backoff), f.Backoff.String()}, {"retries", int64(f.Retries), strconv.Itoa(f.Retries)}, {"cpu", int64(f.CPU), strconv.Itoa(int(f.CPU))}, {"memory", int64(f.Memory), strconv.Itoa(int(f.Memory))},
 	} {
 		if n.is < 0 {
 			errs = append(errs, fmt.Errorf("--%s is %s: it must not be negative", n.flag, n.text))
