@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
@@ -81,6 +82,17 @@ func (c *Core) holders(sites []Site) []Site {
 		slices.Sort(s.Workers)
 	}
 	return sites
+}
+
+// Copies are where a file is: in the caches of workers that are up, by their names, as far as these have told.
+func (c *Core) Copies(id estimate.FileID) (copies []estimate.Copy) {
+	for _, key := range c.view.Fleet().Holders(id) {
+		if w := c.workers[Worker(key)]; w.Up() {
+			copies = append(copies, estimate.Copy{At: w.Welcome().Worker, Rack: w.Welcome().Rack})
+		}
+	}
+	slices.SortFunc(copies, func(a, b estimate.Copy) int { return cmp.Compare(a.At, b.At) })
+	return copies[:min(len(copies), MaxCopies)]
 }
 
 // explain is the Decisions on a task of a job that no others tell of, or, if that is negative, on the first such task of

@@ -776,6 +776,15 @@ struct LeaveRequest {
 
 struct LeaveResponse {}
 
+struct LocateRequest {
+  1: optional Caller caller,
+  2: required list<string> sha256, // of the contents of files, as 64 hexadecimal digits: at most 100
+}
+
+struct LocateResponse {
+  1: required list<list<Copy>> copies, // of each of these files: in the caches of which workers it is, at most 16
+}
+
 service Phoebe {
   // Runs a job and answers with all its outcomes: the fastest way for a small job.
   RunResponse Run(1: RunRequest request) throws (1: Refused refused),
@@ -801,4 +810,6 @@ service Phoebe {
   RecordingResponse Recording(1: RecordingRequest request) throws (1: Refused refused),
   // Tells a worker to leave: once this is answered, it has been sent.
   LeaveResponse Leave(1: LeaveRequest request) throws (1: Refused refused),
+  // Where files are that tasks may need, as far as this frontend has heard by gossip.
+  LocateResponse Locate(1: LocateRequest request) throws (1: Refused refused),
 }

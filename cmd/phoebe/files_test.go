@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -111,6 +112,20 @@ func TestFiles(t *testing.T) {
 		})
 	}
 	known(map[string]int{"first": 1})
+	located := func(want ...client.Copy) {
+		t.Helper()
+		unknown := strings.Repeat("0", 64)
+		got, err := c.Locate(t.Context(), slices.Insert(slices.Repeat([]string{unknown}, 150), 120, part.SHA256)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, at := range got {
+			if i == 120 && !slices.Equal(at, want) || i != 120 && len(at) > 0 {
+				t.Errorf("file %d of %d is at %v, want %v for that of 120", i, len(got), at, want)
+			}
+		}
+	}
+	located(client.Copy{At: "first"})
 	fetched("second", part.Bytes)
 	fetched("second", 0)
 	if n := store.asked.Load(); n != 1 {
@@ -120,6 +135,10 @@ func TestFiles(t *testing.T) {
 		t.Errorf("the first worker has sent %v bytes to the second", n)
 	}
 	known(map[string]int{"first": 1, "second": 1})
+	located(client.Copy{At: "first"}, client.Copy{At: "second"})
+	if _, err := c.Locate(t.Context(), part.SHA256[:60]); err == nil || !strings.Contains(err.Error(), "64 hexadecimal digits") {
+		t.Errorf("a digest that is cut short: %v", err)
+	}
 
 	wrong, none := store.file("part", "something else"), store.file("nothing", "x")
 	wrong.Bytes = 0

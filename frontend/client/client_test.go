@@ -227,6 +227,9 @@ func (f *fake) Recording(context.Context, *v1.RecordingRequest) (*v1.RecordingRe
 func (f *fake) Leave(context.Context, *v1.LeaveRequest) (*v1.LeaveResponse, error) {
 	return nil, errors.ErrUnsupported
 }
+func (f *fake) Locate(context.Context, *v1.LocateRequest) (*v1.LocateResponse, error) {
+	return nil, errors.ErrUnsupported
+}
 
 func (f *fake) Trace(context.Context, *v1.TraceRequest) (*v1.TraceResponse, error) {
 	return nil, errors.ErrUnsupported

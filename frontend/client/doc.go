@@ -25,7 +25,7 @@
 //     and partition in an [Input] read it by exec.Inputs: inline if it is small, else as files that workers fetch from each other.
 //   - Where tasks run. A task that names its [Input]s with their Copies goes near them, as long as waiting for that costs less
 //     than reading from elsewhere, and a short one is still sampled. [Constraint] says where it must run, [File] what must be on
-//     the worker's disk before.
+//     the worker's disk before, and [Client.Locate] which workers have such files.
 //   - How long tasks run. [Task].Estimate says what is known, and Class keeps apart what is learnt: a query's
 //     fingerprint with its stage.
 //   - Results. [Running.Next] takes them one by one under a context; with [Job].Window, no more of them come to the client

@@ -156,6 +156,29 @@ func ExampleInput() {
 	// map[or:1]
 }
 
+// A file that a task of an earlier job has needed draws the next one to it.
+func ExampleClient_Locate() {
+	c, err := client.New([]string{"dns:phoebe.example:7400"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	part := client.File{
+		URL: "https://store.example/part-7", SHA256: "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824", Bytes: 1 << 30,
+	}
+	at, err := c.Locate(context.Background(), part.SHA256)
+	if err != nil {
+		log.Fatal(err)
+	}
+	outcomes, err := c.Run(context.Background(), client.Job{Tasks: []client.Task{{
+		Function: "scan", Files: []client.File{part}, Inputs: []client.Input{{Bytes: part.Bytes, Copies: at[0]}},
+	}}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(outcomes[0].Worker)
+}
+
 // split writes each word into the partition that its first letter says.
 func split(ctx context.Context, text []byte) ([]byte, error) {
 	var partitions int

@@ -139,12 +139,9 @@ func parseOutputs(in []*v1.Output) ([]probe.Output, error) {
 		if o.Sha256 == nil {
 			continue
 		}
-		digest, err := hex.DecodeString(*o.Sha256)
-		if err != nil || len(digest) != len(outputs[i].Digest) {
+		if outputs[i].Digest, outputs[i].File = parseDigest(*o.Sha256); !outputs[i].File {
 			return nil, fmt.Errorf("outputs[%d]: sha256 %q: give it as the outcome said it", i, clip(*o.Sha256))
 		}
-		copy(outputs[i].Digest[:], digest)
-		outputs[i].File = true
 	}
 	return outputs, nil
 }
@@ -214,17 +211,23 @@ func parseInput(in *v1.Input) (frontend.Input, error) {
 
 func parseFile(in *v1.File) (probe.File, error) {
 	f := probe.File{URL: in.Url, Bytes: uint64(max(in.Bytes, 0))}
-	digest, err := hex.DecodeString(in.Sha256)
+	digest, ok := parseDigest(in.Sha256)
 	switch {
-	case err != nil || len(digest) != len(f.Digest):
+	case !ok:
 		return f, fmt.Errorf("sha256 %q of %s: give 64 hexadecimal digits, as sha256sum prints them", clip(in.Sha256), clip(in.Url))
 	case len(in.Url) > probe.MaxString:
 		return f, fmt.Errorf("the URL has %d bytes: at most %d are allowed", len(in.Url), probe.MaxString)
 	case in.Bytes < 0:
 		return f, fmt.Errorf("%s has %d bytes: give its size, or 0 if it is not known", in.Url, in.Bytes)
 	}
-	copy(f.Digest[:], digest)
+	f.Digest = digest
 	return f, nil
+}
+
+func parseDigest(text string) (digest [32]byte, ok bool) {
+	b, err := hex.DecodeString(text)
+	copy(digest[:], b)
+	return digest, err == nil && len(b) == len(digest)
 }
 
 // clip is s, or its beginning if it is too long for a message.

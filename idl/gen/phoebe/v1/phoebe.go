@@ -6298,6 +6298,82 @@ func (p *LeaveResponse) String() string {
 
 var fieldIDToName_LeaveResponse = map[int16]string{}
 
+type LocateRequest struct {
+	Caller *Caller  `thrift:"caller,1,optional" frugal:"1,optional,Caller" json:"caller,omitempty"`
+	Sha256 []string `thrift:"sha256,2,required" frugal:"2,required,list<string>" json:"sha256"`
+}
+
+func NewLocateRequest() *LocateRequest {
+	return &LocateRequest{}
+}
+
+func (p *LocateRequest) InitDefault() {
+}
+
+var LocateRequest_Caller_DEFAULT *Caller
+
+func (p *LocateRequest) GetCaller() (v *Caller) {
+	if !p.IsSetCaller() {
+		return LocateRequest_Caller_DEFAULT
+	}
+	return p.Caller
+}
+
+func (p *LocateRequest) GetSha256() (v []string) {
+	return p.Sha256
+}
+func (p *LocateRequest) SetCaller(val *Caller) {
+	p.Caller = val
+}
+func (p *LocateRequest) SetSha256(val []string) {
+	p.Sha256 = val
+}
+
+func (p *LocateRequest) IsSetCaller() bool {
+	return p.Caller != nil
+}
+
+func (p *LocateRequest) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("LocateRequest(%+v)", *p)
+}
+
+var fieldIDToName_LocateRequest = map[int16]string{
+	1: "caller",
+	2: "sha256",
+}
+
+type LocateResponse struct {
+	Copies [][]*Copy `thrift:"copies,1,required" frugal:"1,required,list<list<Copy>>" json:"copies"`
+}
+
+func NewLocateResponse() *LocateResponse {
+	return &LocateResponse{}
+}
+
+func (p *LocateResponse) InitDefault() {
+}
+
+func (p *LocateResponse) GetCopies() (v [][]*Copy) {
+	return p.Copies
+}
+func (p *LocateResponse) SetCopies(val [][]*Copy) {
+	p.Copies = val
+}
+
+func (p *LocateResponse) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("LocateResponse(%+v)", *p)
+}
+
+var fieldIDToName_LocateResponse = map[int16]string{
+	1: "copies",
+}
+
 type Refused struct {
 	Reason       RefusedReason `thrift:"reason,1,required" frugal:"1,required,RefusedReason" json:"reason"`
 	Message      string        `thrift:"message,2,required" frugal:"2,required,string" json:"message"`
@@ -6377,6 +6453,8 @@ type Phoebe interface {
 	Recording(ctx context.Context, request *RecordingRequest) (r *RecordingResponse, err error)
 
 	Leave(ctx context.Context, request *LeaveRequest) (r *LeaveResponse, err error)
+
+	Locate(ctx context.Context, request *LocateRequest) (r *LocateResponse, err error)
 }
 
 type PhoebeRunArgs struct {
@@ -7597,6 +7675,100 @@ func (p *PhoebeLeaveResult) String() string {
 }
 
 var fieldIDToName_PhoebeLeaveResult = map[int16]string{
+	0: "success",
+	1: "refused",
+}
+
+type PhoebeLocateArgs struct {
+	Request *LocateRequest `thrift:"request,1" frugal:"1,default,LocateRequest" json:"request"`
+}
+
+func NewPhoebeLocateArgs() *PhoebeLocateArgs {
+	return &PhoebeLocateArgs{}
+}
+
+func (p *PhoebeLocateArgs) InitDefault() {
+}
+
+var PhoebeLocateArgs_Request_DEFAULT *LocateRequest
+
+func (p *PhoebeLocateArgs) GetRequest() (v *LocateRequest) {
+	if !p.IsSetRequest() {
+		return PhoebeLocateArgs_Request_DEFAULT
+	}
+	return p.Request
+}
+func (p *PhoebeLocateArgs) SetRequest(val *LocateRequest) {
+	p.Request = val
+}
+
+func (p *PhoebeLocateArgs) IsSetRequest() bool {
+	return p.Request != nil
+}
+
+func (p *PhoebeLocateArgs) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("PhoebeLocateArgs(%+v)", *p)
+}
+
+var fieldIDToName_PhoebeLocateArgs = map[int16]string{
+	1: "request",
+}
+
+type PhoebeLocateResult struct {
+	Success *LocateResponse `thrift:"success,0,optional" frugal:"0,optional,LocateResponse" json:"success,omitempty"`
+	Refused *Refused        `thrift:"refused,1,optional" frugal:"1,optional,Refused" json:"refused,omitempty"`
+}
+
+func NewPhoebeLocateResult() *PhoebeLocateResult {
+	return &PhoebeLocateResult{}
+}
+
+func (p *PhoebeLocateResult) InitDefault() {
+}
+
+var PhoebeLocateResult_Success_DEFAULT *LocateResponse
+
+func (p *PhoebeLocateResult) GetSuccess() (v *LocateResponse) {
+	if !p.IsSetSuccess() {
+		return PhoebeLocateResult_Success_DEFAULT
+	}
+	return p.Success
+}
+
+var PhoebeLocateResult_Refused_DEFAULT *Refused
+
+func (p *PhoebeLocateResult) GetRefused() (v *Refused) {
+	if !p.IsSetRefused() {
+		return PhoebeLocateResult_Refused_DEFAULT
+	}
+	return p.Refused
+}
+func (p *PhoebeLocateResult) SetSuccess(x interface{}) {
+	p.Success = x.(*LocateResponse)
+}
+func (p *PhoebeLocateResult) SetRefused(val *Refused) {
+	p.Refused = val
+}
+
+func (p *PhoebeLocateResult) IsSetSuccess() bool {
+	return p.Success != nil
+}
+
+func (p *PhoebeLocateResult) IsSetRefused() bool {
+	return p.Refused != nil
+}
+
+func (p *PhoebeLocateResult) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("PhoebeLocateResult(%+v)", *p)
+}
+
+var fieldIDToName_PhoebeLocateResult = map[int16]string{
 	0: "success",
 	1: "refused",
 }

@@ -24,6 +24,7 @@ type Client interface {
 	Recordings(ctx context.Context, request *v1.RecordingsRequest, callOptions ...callopt.Option) (r *v1.RecordingsResponse, err error)
 	Recording(ctx context.Context, request *v1.RecordingRequest, callOptions ...callopt.Option) (r *v1.RecordingResponse, err error)
 	Leave(ctx context.Context, request *v1.LeaveRequest, callOptions ...callopt.Option) (r *v1.LeaveResponse, err error)
+	Locate(ctx context.Context, request *v1.LocateRequest, callOptions ...callopt.Option) (r *v1.LocateResponse, err error)
 }
 
 // NewClient creates a client for the service defined in IDL.
@@ -118,4 +119,9 @@ func (p *kPhoebeClient) Recording(ctx context.Context, request *v1.RecordingRequ
 func (p *kPhoebeClient) Leave(ctx context.Context, request *v1.LeaveRequest, callOptions ...callopt.Option) (r *v1.LeaveResponse, err error) {
 	ctx = client.NewCtxWithCallOptions(ctx, callOptions)
 	return p.kClient.Leave(ctx, request)
+}
+
+func (p *kPhoebeClient) Locate(ctx context.Context, request *v1.LocateRequest, callOptions ...callopt.Option) (r *v1.LocateResponse, err error) {
+	ctx = client.NewCtxWithCallOptions(ctx, callOptions)
+	return p.kClient.Locate(ctx, request)
 }

@@ -104,6 +104,13 @@ var serviceMethods = map[string]kitex.MethodInfo{
 		false,
 		kitex.WithStreamingMode(kitex.StreamingNone),
 	),
+	"Locate": kitex.NewMethodInfo(
+		locateHandler,
+		newPhoebeLocateArgs,
+		newPhoebeLocateResult,
+		false,
+		kitex.WithStreamingMode(kitex.StreamingNone),
+	),
 }
 
 var (
@@ -462,6 +469,31 @@ func newPhoebeLeaveResult() interface{} {
 	return v1.NewPhoebeLeaveResult()
 }
 
+func locateHandler(ctx context.Context, handler interface{}, arg, result interface{}) error {
+	realArg := arg.(*v1.PhoebeLocateArgs)
+	realResult := result.(*v1.PhoebeLocateResult)
+	success, err := handler.(v1.Phoebe).Locate(ctx, realArg.Request)
+	if err != nil {
+		switch v := err.(type) {
+		case *v1.Refused:
+			realResult.Refused = v
+		default:
+			return err
+		}
+	} else {
+		realResult.Success = success
+	}
+	return nil
+}
+
+func newPhoebeLocateArgs() interface{} {
+	return v1.NewPhoebeLocateArgs()
+}
+
+func newPhoebeLocateResult() interface{} {
+	return v1.NewPhoebeLocateResult()
+}
+
 type kClient struct {
 	c  client.Client
 	sc client.Streaming
@@ -647,6 +679,20 @@ func (p *kClient) Leave(ctx context.Context, request *v1.LeaveRequest) (r *v1.Le
 	_args.Request = request
 	var _result v1.PhoebeLeaveResult
 	if err = p.c.Call(ctx, "Leave", &_args, &_result); err != nil {
+		return
+	}
+	switch {
+	case _result.Refused != nil:
+		return r, _result.Refused
+	}
+	return _result.GetSuccess(), nil
+}
+
+func (p *kClient) Locate(ctx context.Context, request *v1.LocateRequest) (r *v1.LocateResponse, err error) {
+	var _args v1.PhoebeLocateArgs
+	_args.Request = request
+	var _result v1.PhoebeLocateResult
+	if err = p.c.Call(ctx, "Locate", &_args, &_result); err != nil {
 		return
 	}
 	switch {
