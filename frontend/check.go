@@ -57,7 +57,7 @@ func (c *Core) checkJobs() error {
 		if j.ID != id || j.ended {
 			return fmt.Errorf("job %v is filed under %v, ended: %t", j.ID, id, j.ended)
 		}
-		left, waits, claims := 0, 0, 0
+		left, waits, matches, claims := 0, 0, 0, 0
 		if err := j.checkStages(); err != nil {
 			return fmt.Errorf("job %v: %w", id, err)
 		}
@@ -69,6 +69,7 @@ func (c *Core) checkJobs() error {
 				waits++
 			case matching:
 				matched[t.group]++
+				matches++
 			case probing:
 				measured[t.group]++
 			case claiming:
@@ -96,9 +97,15 @@ func (c *Core) checkJobs() error {
 			if (t.attempt != nil) != t.state.out() {
 				return fmt.Errorf("job %v, task %d: state %d, with an attempt: %t", id, t.spec.Index, t.state, t.attempt != nil)
 			}
+			if b := t.copy; b != nil && (t.attempt == nil || b == t.attempt || b.as == nil || !t.spec.Retryable) {
+				return fmt.Errorf("job %v, task %d: attempt %v is its copy, with another one: %t; it may start more than once: %t", id, t.spec.Index, b.id, t.attempt != nil, t.spec.Retryable)
+			}
 		}
-		if left != j.left || waits != j.waiting || left == 0 {
-			return fmt.Errorf("job %v: %d tasks left and %d waiting, %d and %d counted", id, left, waits, j.left, j.waiting)
+		if left != j.left || waits != j.waiting || matches != j.matching || left == 0 {
+			return fmt.Errorf("job %v: %d tasks left, %d waiting and %d to be matched, %d, %d and %d counted", id, left, waits, matches, j.left, j.waiting, j.matching)
+		}
+		if tail := c.atTail(j); tail == j.tailAt.IsZero() {
+			return fmt.Errorf("job %v: all of its tasks have been given out: %t; it is looked which are late at %v", id, tail, j.tailAt)
 		}
 		if claims > 0 && j.claimUntil.IsZero() {
 			return fmt.Errorf("job %v: %d tasks wait for claims without a time limit", id, claims)
@@ -331,13 +338,13 @@ func (c *Core) checkAttempts() error {
 		for id, a := range w.attempts {
 			n++
 			t := a.task
-			if a.id != id || a.w != w || t.attempt != a || t.group.job != a.job || c.byID[a.job.ID] != a.job {
+			if a.id != id || a.w != w || t.attempt != a && t.copy != a || t.group.job != a.job || c.byID[a.job.ID] != a.job {
 				return fmt.Errorf("attempt %v at worker %d is not that of its task, or its job has ended", id, w.Key)
 			}
-			if w.State() == view.Adrift && t.state != adrift || w.State() == view.Down || a.id.Seq > c.attempts && a.id.Frontend == c.cfg.ID {
+			if w.State() == view.Adrift && t.state != adrift && t.copy != a || w.State() == view.Down || a.id.Seq > c.attempts && a.id.Frontend == c.cfg.ID {
 				return fmt.Errorf("attempt %v: state %d, worker %d is %s", id, t.state, w.Key, w.State())
 			}
-			if r := w.places[a.res]; t.state == riding && (r == nil || r.ride(a.res) != a) {
+			if r := w.places[a.res]; t.state == riding && t.copy != a && (r == nil || r.ride(a.res) != a) {
 				return fmt.Errorf("attempt %v rides without a place", id)
 			}
 		}
@@ -347,8 +354,10 @@ func (c *Core) checkAttempts() error {
 	}
 	for _, j := range c.byID {
 		for i := range j.tasks {
-			if a := j.tasks[i].attempt; a != nil && a.w.attempts[a.id] != a {
-				return fmt.Errorf("job %v, task %d: its attempt %v is unknown", j.ID, j.tasks[i].spec.Index, a.id)
+			for _, a := range j.tasks[i].underWay() {
+				if a.w.attempts[a.id] != a {
+					return fmt.Errorf("job %v, task %d: its attempt %v is unknown", j.ID, j.tasks[i].spec.Index, a.id)
+				}
 			}
 		}
 	}
@@ -434,7 +443,7 @@ func (c *Core) checkLong() error {
 			return fmt.Errorf("worker %d is %s, and its matrix is waited for", w.Key, w.State())
 		}
 		for _, p := range w.Untold() {
-			if a := w.attempts[p.Attempt]; a == nil || a.task.long == nil || a.task.state != enqueued {
+			if a := w.attempts[p.Attempt]; a == nil || a.task.long == nil || a.ran {
 				return fmt.Errorf("worker %d does not count attempt %v yet, which is not enqueued there", w.Key, p.Attempt)
 			}
 		}

@@ -198,7 +198,7 @@ func (c *ledger) unlink(w *worker, now time.Time) {
 	c.untell(w)
 	c.dropPlaces(w)
 	for _, a := range w.attemptsInOrder() {
-		if a.task.state != adrift { // else it was being claimed when the link broke again
+		if a.task.copy != a && a.task.state != adrift { // else it was being claimed when the link broke again
 			a.task.move(adrift)
 		}
 	}

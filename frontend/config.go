@@ -18,6 +18,8 @@ type Config struct {
 	MaxPayloads    int           // bytes of their payloads; of a tenant likewise
 	MaxWait        time.Duration // while a job has waited for its first task for longer than this, and than 20 of its tasks run, further ones of its tenant are refused; negative: no limit
 
+	Copies float64 // share of tasks that may have a second attempt because they are late; 0: none
+
 	PoisonAfter  int           // workers that died with a task before it is taken for the cause
 	AdriftFor    time.Duration // how long a broken link's attempts wait for it to come back
 	ClaimFor     time.Duration // how long workers may take to answer a claim

@@ -143,11 +143,11 @@ func (c *Core) take(w *worker, msg probe.Msg, now time.Time, acts []Action) []Ac
 	case probe.Queued:
 		c.view.CountedPlaces(w.Worker, m.First, m.Count)
 		c.heard(w, m.Load, now)
-		c.queued(w, &m)
+		acts = c.queued(w, &m, now, acts)
 	case probe.Started:
 		c.view.Counted(w.Worker, m.Attempt)
 		c.heard(w, m.Load, now)
-		acts = c.started(w, &m, acts)
+		acts = c.started(w, &m, now, acts)
 	case probe.Refused:
 		c.heard(w, m.Load, now)
 		acts = c.refused(w, &m, now, acts)
@@ -266,6 +266,8 @@ func (c *Core) wakeJob(j *job, now time.Time, acts []Action) []Action {
 		c.retry(j)
 	case !j.lagAt.IsZero() && !now.Before(j.lagAt):
 		acts = c.resample(j, now, acts)
+	case !j.tailAt.IsZero() && !now.Before(j.tailAt):
+		acts = c.lookAtTail(j, now, acts)
 	}
 	c.settle(j, now)
 	return acts
@@ -331,6 +333,9 @@ func (c *Core) workerGone(w *worker, now time.Time, acts []Action) []Action {
 	acts = c.plan(now, c.linkLost(w, now, acts))
 	c.view.Gone(w.Worker, now)
 	for _, a := range slices.Backward(w.attemptsInOrder()) { // the task of the first one goes to the front last
+		if w.attempts[a.id] != a {
+			continue // its task has ended with another one
+		}
 		acts = c.lose(a, true, fmt.Sprintf("worker %s went away", w.Welcome().Worker), now, acts)
 	}
 	acts = c.plan(now, acts)

@@ -48,6 +48,7 @@ func (c *Core) Explain(job probe.JobID, task int) []Decision {
 		}
 	}
 	found = append(found, near...)
+	found = append(found, ds.copies.of(job, is)...)
 	if j := c.byID[job]; j != nil {
 		return append(found, c.explain(j, task)...)
 	}

@@ -45,10 +45,10 @@ var moves = [...][]taskState{
 	blocked:  {waiting, matching, held, done},
 	held:     {waiting, matching, done},
 	probing:  {waiting, enqueued, done},
-	riding:   {waiting, bound, adrift, resting, done},
+	riding:   {waiting, enqueued, bound, adrift, resting, done}, // enqueued: a copy takes its place, here and below
 	enqueued: {waiting, matching, bound, adrift, resting, done},
-	bound:    {waiting, matching, blocked, adrift, resting, done},
-	adrift:   {waiting, matching, blocked, bound, resting, done},
+	bound:    {waiting, matching, blocked, enqueued, adrift, resting, done},
+	adrift:   {waiting, matching, blocked, enqueued, bound, resting, done},
 	claiming: {waiting, matching, blocked, held, bound, done},
 	resting:  {waiting, matching, blocked, held, done},
 	done:     {},
@@ -67,6 +67,7 @@ type job struct {
 	payloads  int                          // bytes, of those, and of what stages have in common and leave
 	kept      int                          // the second part of it
 	waiting   int                          // tasks in state waiting
+	matching  int                          // tasks in state matching
 	lone      int                          // tasks that wait, or are to be matched, and that no worker is up for
 	served    bool                         // a task of it has started, or all are over
 	ended     bool
@@ -89,6 +90,8 @@ type job struct {
 	vouchedAt  time.Time                 // when a worker last showed that it takes the job for one of this frontend
 	vouchers   int                       // those whose answers are waited for whether they still do
 	vouchUntil time.Time                 // for how long
+
+	tailAt time.Time // when it is looked which of its last tasks are late; zero: it is not
 
 	lag      time.Duration // Resample: how long it waits for a turn before it samples again
 	lagAt    time.Time     // when it does; zero: it does not wait, or for retryAt
@@ -118,6 +121,8 @@ type task struct {
 	state    taskState
 	way      Way // of its last attempt
 	attempt  *attempt
+	copy     *attempt        // a second one, while both are under way; nil: there is none
+	copied   uint64          // the decision to make its last attempt, which was a copy; 0: it was none
 	last     probe.AttemptID // the last one of which it has the end
 	attempts int
 	failures int          // its own
@@ -433,7 +438,18 @@ type attempt struct {
 	sent time.Time
 	ran  bool // known to have started, or bound to a slot
 
+	since time.Time // it runs, as far as we know; zero: it does not
+	as    *copied   // nil: it was not made as a copy
+
 	spent bool // its place was used up for it, and comes back if the worker hands it back
+}
+
+// copied is what is known of an attempt that was made as a copy, until it takes the place of the other one: of that, the
+// task knows as much.
+type copied struct {
+	decision        uint64
+	expected        time.Duration
+	wait, run, read time.Duration // as of a longTask
 }
 
 // worker is what the frontend gave a worker and has not had back, and what passes between them.

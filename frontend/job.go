@@ -267,6 +267,7 @@ const (
 	WayBundle      // behind another task that a turn got
 	WayAhead       // with a turn that the worker asked for before it had room
 	WayEarly       // placed by estimation, or by a policy that binds early
+	WayCopy        // as a second attempt, because the first one was late
 )
 
 // Receipt is for a result that its worker keeps until the client has it: see [Delivered].

@@ -189,6 +189,14 @@ func (c *jobs) settle(j *job, now time.Time) {
 			}
 			soonest(j.lagAt)
 		}
+		if !c.atTail(j) {
+			j.tailAt = time.Time{}
+		} else {
+			if j.tailAt.IsZero() {
+				j.tailAt = now.Add(c.tailLag(j))
+			}
+			soonest(j.tailAt)
+		}
 		if j.lone == 0 {
 			j.stranded = time.Time{}
 		} else if j.stranded.IsZero() {
@@ -229,3 +237,30 @@ func (c *jobs) lagged(j *job) {
 	j.lag, j.lagAt = min(2*j.lag, maxLag), time.Time{}
 	c.wantAllOf(j)
 }
+
+// atTail reports whether all tasks of a job that may run have been given out, so that its end depends on them, and they
+// may have copies. Spare work has none: nobody is in a hurry for it.
+func (c *jobs) atTail(j *job) bool {
+	return c.cfg.Copies > 0 && j.Class != Spare && j.Policy.Binding == Late && j.waiting+j.matching == 0 && j.claimUntil.IsZero()
+}
+
+// tailLag is how long it takes at least until one of a job's last tasks is late.
+func (c *jobs) tailLag(j *job) time.Duration {
+	lag := time.Duration(0)
+	for _, g := range j.groups {
+		of := firstLag
+		switch {
+		case g.path == estimate.Estimation:
+			of = max(g.longest/2, firstLag)
+		case g.Runs.Any():
+			of = 2*g.Runs.Shortest() + c.view.Trip()
+		}
+		if lag == 0 || of < lag {
+			lag = of
+		}
+	}
+	return lag
+}
+
+// tailed notes when it is to be looked again at a job's last tasks.
+func (c *jobs) tailed(j *job, at time.Time) { j.tailAt = at }

@@ -196,6 +196,11 @@ func (c *planner) match(now time.Time, acts []Action) []Action {
 			x.blind++
 		}
 	}
+	for _, x := range batch {
+		if j := x.task.group.job; j.matching == 0 {
+			c.settle(j, now)
+		}
+	}
 	return acts
 }
 

@@ -18,26 +18,30 @@ func (c *ledger) finished(w *worker, m *probe.Finished, now time.Time, acts []Ac
 	}
 	t := a.task
 	t.group.job.served, t.group.job.vouchedAt = true, now
-	if t.state == riding {
+	if t.state == riding && a == t.attempt {
 		c.Stats.RidesStarted++
 		if r := w.places[a.res]; r != nil {
 			c.dropPlace(w, a.res, r, place.Started)
 		}
+	}
+	if a == t.copy && m.Status != probe.Killed && !c.triesAgain(t, m, now) {
+		acts = c.prefer(a, now, acts)
+	}
+	if d := c.note(a, m.Status.String()); d != nil {
+		d.Waited, d.Ran, d.Usage = m.Waited, m.Run, m.Usage
 	}
 	c.dropAttempt(a)
 	if m.Status == probe.Preempted {
 		return c.preempted(t, w, m, now, acts)
 	}
 	if m.Status == probe.Killed {
-		c.note(t, "killed")
 		// The worker drains, or gave us up: no fault of the task's.
 		if !t.spec.Retryable {
 			o := Outcome{Kind: Failed, Failure: Lost, Message: "it was killed by worker " + w.Welcome().Worker + ", and may start only once", Worker: w.Welcome().Worker}
 			o.Receipt, acts = c.receipt(t, w, m.Attempt, now, acts)
 			return c.end(t, o, now, acts)
 		}
-		c.Stats.Retries++
-		return c.again(t, w, m.Attempt, 0, now, acts)
+		return c.again(t, w, m, 0, now, acts)
 	}
 	return c.conclude(t, w, m, now, acts)
 }
@@ -45,10 +49,7 @@ func (c *ledger) finished(w *worker, m *probe.Finished, now time.Time, acts []Ac
 // preempted lets a task wait for another attempt that was stopped for what is regular: that is no failure of anybody's.
 func (c *ledger) preempted(t *task, w *worker, m *probe.Finished, now time.Time, acts []Action) []Action {
 	c.Stats.Preempted++
-	if d := c.note(t, m.Status.String()); d != nil {
-		d.Waited, d.Ran, d.Usage = m.Waited, m.Run, m.Usage
-	}
-	return c.again(t, w, m.Attempt, 0, now, acts)
+	return c.again(t, w, m, 0, now, acts)
 }
 
 // finishedElsewhere takes the result of an attempt that is not under way here: another frontend launched it, or the one
@@ -66,6 +67,9 @@ func (c *ledger) finishedElsewhere(w *worker, m *probe.Finished, now time.Time, 
 			return c.preempted(t, w, m, now, acts)
 		}
 		return c.conclude(t, w, m, now, acts)
+	case c.adoptsCopy(t, m.Attempt):
+		c.adoptCopy(t, w, m.Attempt, m.Run, now)
+		return c.finished(w, m, now, acts)
 	}
 	return append(acts, Send{Worker: w.Key, Msg: probe.Kill{Attempt: m.Attempt}}) // another attempt has given, or will give, the outcome
 }
@@ -82,9 +86,6 @@ func (c *ledger) conclude(t *task, w *worker, m *probe.Finished, now time.Time, 
 		o.Promised = t.long.wait
 	}
 	c.view.Ended(w.Worker, t.spec.Function, m.Status, now)
-	if d := c.note(t, m.Status.String()); d != nil {
-		d.Waited, d.Ran, d.Usage = m.Waited, m.Run, m.Usage
-	}
 	switch m.Status {
 	case probe.Succeeded:
 		o.Kind, o.Result = Result, m.Result
@@ -114,26 +115,44 @@ func (c *ledger) conclude(t *task, w *worker, m *probe.Finished, now time.Time, 
 	default:
 		o.Failure = TaskError
 	}
-	if o.Kind == Failed && o.Failure != TooLarge && t.failures < t.spec.Retries && t.spec.Retryable && m.Retry != probe.Never {
+	if c.triesAgain(t, m, now) {
 		if t.failures++; m.Retry == probe.Elsewhere {
 			t.shuns = w.Worker
 		}
-		c.Stats.Retries++
-		return c.again(t, w, m.Attempt, t.backoff(), now, acts)
+		return c.again(t, w, m, t.backoff(), now, acts)
 	}
 	o.Receipt, acts = c.receipt(t, w, m.Attempt, now, acts)
 	return c.end(t, o, now, acts)
 }
 
-// again lets a task rest, and then wait for another attempt than the one that has ended at w.
-func (c *ledger) again(t *task, w *worker, id probe.AttemptID, rests time.Duration, now time.Time, acts []Action) []Action {
-	acts = c.ack(w, id, now, acts)
+// triesAgain reports whether a task is tried again after an attempt has ended with that.
+func (c *ledger) triesAgain(t *task, m *probe.Finished, now time.Time) bool {
+	switch m.Status {
+	case probe.Succeeded, probe.TooLarge:
+		return false
+	case probe.TimedOut:
+		if j := t.group.job; !j.deadline.IsZero() && !now.Before(j.deadline) {
+			return false
+		}
+	}
+	return t.failures < t.spec.Retries && t.spec.Retryable && m.Retry != probe.Never
+}
+
+// again lets a task rest, and then wait for another attempt than the one that has ended at w, if there is none.
+func (c *ledger) again(t *task, w *worker, m *probe.Finished, rests time.Duration, now time.Time, acts []Action) []Action {
+	acts = c.ack(w, m.Attempt, now, acts)
+	if c.goesOn(t) {
+		return acts
+	}
+	if m.Status != probe.Preempted {
+		c.Stats.Retries++
+	}
 	if t.state == claiming { // there may be one already, of which it has not been told yet
 		j := t.group.job
 		if j.failed == nil {
 			j.failed = map[probe.AttemptID]bool{}
 		}
-		j.failed[id] = true
+		j.failed[m.Attempt] = true
 		return acts
 	}
 	if rests > 0 {
@@ -209,9 +228,9 @@ func (c *ledger) remember(t *task, w *worker, m *probe.Finished) {
 func (c *ledger) lose(a *attempt, died bool, why string, now time.Time, acts []Action) []Action {
 	t := a.task
 	c.settleRide(a, place.Gone)
+	c.note(a, "lost: "+why)
 	c.dropAttempt(a)
 	c.want(a.task.group)
-	c.note(t, "lost: "+why)
 	c.Stats.Losses++
 	if !t.spec.Retryable {
 		c.Stats.Lost++
@@ -223,29 +242,38 @@ func (c *ledger) lose(a *attempt, died bool, why string, now time.Time, acts []A
 			return c.end(t, Outcome{Kind: Failed, Failure: Poison, Message: fmt.Sprintf("%d workers went away while they ran it, the last was %s: it is taken for the cause", t.losses, a.w.Welcome().Worker), Worker: a.w.Welcome().Worker}, now, acts)
 		}
 	}
+	if c.goesOn(t) {
+		return acts
+	}
 	c.Stats.Retries++
 	c.await(t)
 	return acts
 }
 
 // started notes that an attempt runs.
-func (c *ledger) started(w *worker, m *probe.Started, acts []Action) []Action {
+func (c *ledger) started(w *worker, m *probe.Started, now time.Time, acts []Action) []Action {
 	if a := w.attempts[m.Attempt]; a != nil {
-		a.ran = true
+		a.ran, a.since = true, now.Add(-m.Ran)
 		a.job.served = true
-		if a.task.state != bound {
+		switch {
+		case a == a.task.copy:
+			c.note(a, "started")
+		case a.task.state != bound:
 			c.settleRide(a, place.Started)
 			a.task.move(bound)
-			c.note(a.task, "started")
+			c.note(a, "started")
 		}
 		return acts
 	}
-	if t := c.task(m.Job, m.Task); t != nil && t.state == claiming {
+	switch t := c.task(m.Job, m.Task); {
+	case t == nil:
+	case t.state == claiming:
 		c.Stats.Adopted++
 		t.move(bound)
-		t.attempt = &attempt{id: m.Attempt, job: t.group.job, task: t, w: w, ran: true}
-		t.attempts++
-		c.put(t.attempt)
+		t.attempt = c.adopt(t, w, m.Attempt, m.Ran, now)
+		return acts
+	case c.adoptsCopy(t, m.Attempt):
+		c.adoptCopy(t, w, m.Attempt, m.Ran, now)
 		return acts
 	}
 	return append(acts, Send{Worker: w.Key, Msg: probe.Kill{Attempt: m.Attempt}}) // its task has its outcome
@@ -261,10 +289,10 @@ func (c *ledger) refused(w *worker, m *probe.Refused, now time.Time, acts []Acti
 		regular = a.task.group.class == probe.Regular
 		c.want(a.task.group)
 		c.settleRide(a, place.Gone)
-		c.note(a.task, "refused: "+m.Reason.String())
+		c.note(a, "refused: "+m.Reason.String())
 		switch m.Reason {
 		case probe.Unknown:
-			if m.Knows > now.Sub(a.task.boundAt) { // it went down with the link before it started
+			if m.Knows > now.Sub(a.sent) { // it went down with the link before it started
 				c.takeBack(a)
 				break
 			}
@@ -278,6 +306,9 @@ func (c *ledger) refused(w *worker, m *probe.Refused, now time.Time, acts []Acti
 			}
 			if m.Reason == probe.Late && a.spent && w.Up() && w.places[a.res] == nil {
 				c.restore(a)
+				if a.job.waiting == 0 && a.job.Policy.Cancel { // its copy goes on
+					acts = c.cancelPlaces(a.job, now, acts)
+				}
 			}
 		}
 	}
@@ -319,6 +350,9 @@ func (c *ledger) hitch(a *attempt, why probe.Reason, now time.Time, acts []Actio
 		return acts
 	}
 	c.dropAttempt(a)
+	if c.goesOn(t) {
+		return acts
+	}
 	return c.end(t, Outcome{Kind: Failed, Failure: Infrastructure, Message: fmt.Sprintf("launched %d times and always refused, at last by %s: %v", t.hitches, a.w.Welcome().Worker, why)}, now, acts)
 }
 
@@ -334,24 +368,33 @@ func (c *ledger) placeGone(w *worker, id probe.ResID) {
 		}
 		return
 	}
-	if a := w.enqueued[id]; a != nil && a.task.state == enqueued {
+	if a := w.enqueued[id]; a != nil && !a.ran {
 		c.want(a.task.group)
-		c.note(a.task, "evicted from its queue")
+		c.note(a, "evicted from its queue")
 		c.takeBack(a)
 	}
 }
 
 // queued takes back the rides that did not start.
-func (c *ledger) queued(w *worker, m *probe.Queued) {
+func (c *ledger) queued(w *worker, m *probe.Queued, now time.Time, acts []Action) []Action {
+	var of *job                    // whose rides were taken back
 	for i := m.Count; i > 0; i-- { // the first one goes to the front last
 		id := m.First + probe.ResID(i-1)
 		if r := w.places[id]; r != nil {
 			if a := r.ride(id); a != nil {
 				c.unride(a, r)
 				c.want(r.group)
+				of = r.group.job
 			}
+		} else if a := w.enqueued[id]; a != nil && a == a.task.copy && a.task.long == nil {
+			a.task.attempts--
+			acts = c.halt(a, "withdrawn: there was no room", now, acts)
 		}
 	}
+	if of != nil && of.waiting == 0 && of.Policy.Cancel { // their copies go on
+		acts = c.cancelPlaces(of, now, acts)
+	}
+	return acts
 }
 
 // evicted takes back places that a worker had accepted.
@@ -402,9 +445,8 @@ func (c *ledger) moved(j *job, now time.Time, acts []Action) []Action {
 	c.settled(j, j.left)
 	for i := range j.tasks {
 		t := &j.tasks[i]
-		if t.attempt != nil {
-			c.settleRide(t.attempt, place.Withdrawn)
-			c.dropAttempt(t.attempt)
+		for _, a := range t.underWay() {
+			c.withdraw(a)
 		}
 		c.unwait(t)
 		if t.state != done {
@@ -428,6 +470,7 @@ func (c *ledger) forget(j *job, now time.Time, acts []Action) []Action {
 func (c *ledger) end(t *task, o Outcome, now time.Time, acts []Action) []Action {
 	j := t.group.job
 	c.unwait(t)
+	acts = c.stopRest(t, now, acts)
 	if t.move(done); t.group.window > 0 {
 		c.widen(t.group)
 	}
@@ -462,11 +505,8 @@ func (c *ledger) endAll(j *job, o Outcome, now time.Time, acts []Action) []Actio
 
 // stop ends a task that has no outcome yet, wherever it is.
 func (c *ledger) stop(t *task, o Outcome, now time.Time, acts []Action) []Action {
-	if a := t.attempt; a != nil {
-		acts = append(acts, Send{Worker: a.w.Key, Msg: probe.Kill{Attempt: a.id, Res: a.res, Turn: a.turn}})
-		c.settleRide(a, place.Withdrawn)
-		c.dropAttempt(a)
-		c.note(t, "stopped: "+o.Message)
+	for _, a := range t.underWay() {
+		acts = c.halt(a, "stopped: "+o.Message, now, acts)
 	}
 	return c.end(t, o, now, acts)
 }

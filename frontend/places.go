@@ -71,7 +71,7 @@ func (c *ledger) reserve(g *group, s *shelf, w *worker, d *place.Decision, sampl
 		t.way = WayRide
 		t.readyAt, t.boundAt = now, now
 		r.rides = append(r.rides, a)
-		l := t.launch(a.id, c.view.Trip())
+		l := t.launch(a, c.view.Trip())
 		acts = c.equip(t, w, &l, acts)
 		m.Launches = append(m.Launches, l)
 	}
@@ -125,14 +125,12 @@ func (c *ledger) commitLong(x *longTask, w *worker, choice *estimate.Decision, n
 
 // launch makes of a an attempt of t at w, in the given state.
 func (c *ledger) launch(a *attempt, t *task, w *worker, res probe.ResID, state taskState, now time.Time) {
-	c.attempts++
-	*a = attempt{
-		id: probe.AttemptID{Frontend: c.cfg.ID, Seq: c.attempts}, job: t.group.job, task: t, w: w, res: res,
-		sent: now, ran: state != enqueued,
+	c.make(a, t, w, res, now)
+	if state != enqueued {
+		a.ran, a.since = true, now
 	}
 	t.move(state)
-	t.attempt = a
-	t.attempts++
+	t.attempt, t.copied = a, 0
 	if t.near != nil {
 		c.wentNear(t, w, now)
 	}
@@ -145,9 +143,30 @@ func (c *ledger) launch(a *attempt, t *task, w *worker, res probe.ResID, state t
 	c.put(a)
 }
 
-func (t *task) launch(id probe.AttemptID, trip time.Duration) probe.Launch {
-	s := t.spec
-	expected := t.group.Runs.Correct(s.Estimate)
+// make makes of a an attempt of t at w.
+func (c *ledger) make(a *attempt, t *task, w *worker, res probe.ResID, now time.Time) {
+	c.attempts++
+	*a = attempt{id: probe.AttemptID{Frontend: c.cfg.ID, Seq: c.attempts}, job: t.group.job, task: t, w: w, res: res, sent: now}
+	t.attempts++
+}
+
+// adopt makes an attempt that was found to run at w one of t.
+func (c *ledger) adopt(t *task, w *worker, id probe.AttemptID, ran time.Duration, now time.Time) *attempt {
+	a := &attempt{id: id, job: t.group.job, task: t, w: w, ran: true, since: now.Add(-ran)}
+	t.attempts++
+	c.put(a)
+	return a
+}
+
+// launch is what the worker of an attempt is told to run, and notes for how long it is expected to.
+func (t *task) launch(a *attempt, trip time.Duration) probe.Launch {
+	t.expected = t.expect(trip)
+	return t.launchAs(a, t.expected)
+}
+
+// expect is how long the worker of the task is told that it will run.
+func (t *task) expect(trip time.Duration) time.Duration {
+	expected := t.group.Runs.Correct(t.spec.Estimate)
 	switch {
 	case t.near != nil && expected > 0:
 		expected += t.near.read
@@ -156,10 +175,14 @@ func (t *task) launch(id probe.AttemptID, trip time.Duration) probe.Launch {
 	case expected == 0 && t.group.job.Policy.Overlap:
 		expected = t.group.Runs.Steady(trip)
 	}
-	t.expected = expected
-	l := probe.Launch{Attempt: id, Task: s.Index, Function: s.Function, Payload: s.Payload, Estimate: expected, Timeout: s.Timeout, Files: s.Files}
+	return expected
+}
+
+func (t *task) launchAs(a *attempt, expected time.Duration) probe.Launch {
+	s := t.spec
+	l := probe.Launch{Attempt: a.id, Task: s.Index, Function: s.Function, Payload: s.Payload, Estimate: expected, Timeout: s.Timeout, Files: s.Files}
 	if deadline := t.group.job.deadline; !deadline.IsZero() {
-		l.Deadline = max(deadline.Sub(t.attempt.sent), 1)
+		l.Deadline = max(deadline.Sub(a.sent), 1)
 	}
 	return l
 }
@@ -218,7 +241,7 @@ func (c *ledger) bindNext(a *attempt, g *group, w *worker, m *probe.Ready, way W
 	c.launch(a, t, w, m.Res, bound, now)
 	a.turn = m.Turn
 	t.readyAt, t.boundAt, t.way = now, now, way
-	l := t.launch(a.id, c.view.Trip())
+	l := t.launch(a, c.view.Trip())
 	return l, c.equip(t, w, &l, acts)
 }
 
@@ -230,22 +253,25 @@ func (c *ledger) decline(w *worker, m *probe.Ready, acts []Action) []Action {
 
 // enqueue binds t to w, now.
 func (c *ledger) enqueue(t *task, w *worker, now time.Time, acts []Action) []Action {
-	res := w.nextRes
-	w.nextRes++
 	a := new(attempt)
-	c.launch(a, t, w, res, enqueued, now)
+	c.launch(a, t, w, w.nextRes, enqueued, now)
 	t.way = WayEarly
-	w.enqueued[res] = a
 	t.readyAt, t.boundAt = now, now
-	j := t.group.job
-	launch := t.launch(a.id, c.view.Trip())
+	return c.sendEarly(a, t.launch(a, c.view.Trip()), now, acts)
+}
+
+// sendEarly sends an attempt that is bound early to its worker.
+func (c *ledger) sendEarly(a *attempt, launch probe.Launch, now time.Time, acts []Action) []Action {
+	t, w, j := a.task, a.w, a.job
+	w.nextRes++
+	w.enqueued[a.res] = a
 	if len(launch.Files) > 0 {
 		launch.Files = c.withPeers(launch.Files, w)
 	}
 	acts = c.equip(t, w, &launch, acts)
 	return append(acts, Send{Worker: w.Key, Msg: probe.Enqueue{
-		Res: res, Job: j.ID, Generation: j.Generation, Tenant: j.Tenant, Priority: j.Priority, Demand: t.spec.Demand, Launch: launch,
-		Long:   t.long != nil && t.long.run >= c.cfg.LongTask && !t.long.whole,
+		Res: a.res, Job: j.ID, Generation: j.Generation, Tenant: j.Tenant, Priority: j.Priority, Demand: t.spec.Demand, Launch: launch,
+		Long:   t.long != nil && launch.Estimate >= c.cfg.LongTask && !t.long.whole,
 		Matrix: t.long != nil, Weights: j.tenant.weights, Standing: t.group.standing(now),
 	}})
 }
@@ -343,15 +369,49 @@ func (c *ledger) unride(a *attempt, r *reservation) {
 	r.riding--
 	r.queue(1)
 	c.log.fates(r).Add(place.Returned, 1)
-	c.note(a.task, "came back: there was no room")
+	c.note(a, "came back: there was no room")
 	c.takeBack(a)
 }
 
-// takeBack puts the task of an attempt that never started at the front of those that wait.
+// takeBack puts the task of an attempt that never started at the front of those that wait, if there is no other attempt.
 func (c *ledger) takeBack(a *attempt) {
 	c.dropAttempt(a)
 	a.task.attempts--
-	c.await(a.task)
+	if !c.goesOn(a.task) {
+		c.await(a.task)
+	}
+}
+
+// goesOn reports whether a task of which an attempt is gone has another one, which is the only one from now on.
+func (c *ledger) goesOn(t *task) bool {
+	if t.copy != nil {
+		t.promote()
+	}
+	return t.attempt != nil
+}
+
+// promote makes the copy of a task its attempt, in the place of one that is gone.
+func (t *task) promote() {
+	a := t.copy
+	t.attempt, t.copy = a, nil
+	t.copied, t.way, t.expected = a.as.decision, WayCopy, a.as.expected
+	t.readyAt, t.boundAt = a.sent, a.sent
+	if x := t.long; x != nil {
+		x.wait, x.run, x.read = a.as.wait, a.as.run, a.as.read
+	}
+	if x := t.near; x != nil {
+		x.read = a.as.read
+	}
+	to := bound
+	switch {
+	case a.w.State() == view.Adrift:
+		to = adrift
+	case !a.ran:
+		to = enqueued
+	}
+	if to != t.state {
+		t.move(to)
+	}
 }
 
 // put notes that an attempt is at its worker.
@@ -371,7 +431,11 @@ func (c *ledger) dropAttempt(a *attempt) {
 	if a.w.enqueued[a.res] == a {
 		delete(a.w.enqueued, a.res)
 	}
-	a.task.attempt = nil
+	if a == a.task.copy {
+		a.task.copy = nil
+	} else {
+		a.task.attempt = nil
+	}
 	c.running--
 	c.view.Counted(a.w.Worker, a.id)
 }

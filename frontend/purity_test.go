@@ -52,8 +52,8 @@ func TestRooms(t *testing.T) {
 var floors = []string{
 	"policy", "job", "config", "events", // what is said to a core, and what it answers
 	"line", "facts", "record", "tenant", "jobs", "terms", "sets", "seats", "budget", "class", "route", "passing", "stages", "near", "tasks", "admit", // jobs
-	"ledger", "context", "places", "outcomes", "claims", // what was promised
-	"plan", "turns", "early", "long", "cover", // decisions
+	"ledger", "context", "places", "copy", "outcomes", "claims", // what was promised
+	"plan", "turns", "early", "long", "cover", "tail", // decisions
 	"core", "explain", "check_near", "check",
 }
 
@@ -74,7 +74,7 @@ func TestOwners(t *testing.T) {
 	ledger, planner := c.floor["ledger"], c.floor["plan"]
 	above := map[string]int{"job": 0, "group": 0, "task": 0, "tenant": 0, "stage": 0, "reservation": ledger, "attempt": ledger, "worker": ledger}
 	only := map[string][]string{
-		"task.state": {"move"}, "job.left": {"move"}, "job.waiting": {"move", "group"}, "group.matching": {"move"}, "group.queue": {"move", "group"}, "job.lone": {"move", "turn"},
+		"task.state": {"move"}, "job.left": {"move"}, "job.waiting": {"move", "group"}, "group.matching": {"move"}, "job.matching": {"move"}, "group.queue": {"move", "group"}, "job.lone": {"move", "turn"},
 		"group.live": {"queue"}, "group.probing": {"queue"}, "jobs.pending": {"enter", "settled"}, "jobs.payloads": {"enter", "unload"},
 	}
 	owner := map[types.Object]string{}

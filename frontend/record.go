@@ -168,6 +168,7 @@ const (
 type decisions struct {
 	long    ring // on tasks placed by estimation
 	near    ring // on tasks that are sampled near their inputs
+	copies  ring // to copy attempts
 	sampled []sampled
 	jobs    uint64 // ever in sampled
 	samples []sample

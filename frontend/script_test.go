@@ -65,7 +65,7 @@ func newStory(l *script.Line) *script.Story[Event, Action] {
 		ID: 'a', MaxTasksPerJob: l.Number("tasks", 0), MaxPayload: l.Number("payload", 0), MaxPending: l.Number("pending", 0),
 		PoisonAfter: l.Number("poison", 0), MaxWait: l.Duration("wait"), AdriftFor: l.Duration("adrift"),
 		ClaimFor: l.Duration("claim"), StrandedFor: l.Duration("stranded"), SyncEvery: cmp.Or(l.Duration("sync"), time.Hour),
-		Estimate: estimate.Config{Jitter: -1},
+		Estimate: estimate.Config{Jitter: -1}, Copies: l.Float("copies"),
 	}
 	var err error
 	cfg.Matcher, err = estimate.ParseMatcher(cmp.Or(l.Text("matcher"), "stable"))

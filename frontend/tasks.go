@@ -31,6 +31,7 @@ func (t *task) move(to taskState) {
 		}
 	case matching:
 		g.matching--
+		j.matching--
 		if g.lone {
 			j.lone--
 		}
@@ -67,6 +68,7 @@ func (t *task) move(to taskState) {
 		}
 	case matching:
 		g.matching++
+		j.matching++
 		if g.lone {
 			j.lone++
 		}
@@ -360,9 +362,12 @@ func (c *jobs) choose(g *group, w *worker, now time.Time) *group {
 	return nil
 }
 
-// note remembers what became of an attempt of t.
-func (c *jobs) note(t *task, outcome string) *Decision {
-	d := c.remembered(t)
+// note remembers what became of an attempt.
+func (c *jobs) note(a *attempt, outcome string) *Decision {
+	d := c.remembered(a.task)
+	if a == a.task.copy {
+		d = c.log.copies.get(a.as.decision)
+	}
 	if d != nil {
 		d.Outcome = outcome
 	}
@@ -372,6 +377,8 @@ func (c *jobs) note(t *task, outcome string) *Decision {
 // remembered is the last decision on t, if it is one of those that are remembered.
 func (c *jobs) remembered(t *task) *Decision {
 	switch {
+	case t.copied != 0:
+		return c.log.copies.get(t.copied)
 	case t.long != nil:
 		return c.log.long.get(t.long.decision)
 	case t.near != nil:

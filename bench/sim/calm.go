@@ -58,7 +58,7 @@ func (r *faultRun) drawCalm() {
 	for i := range 1 + d.IntN(3) {
 		r.visits = append(r.visits, map[probe.JobID]*visit{})
 		r.addFrontend(frontend.Config{
-			MaxWait: among[time.Duration](d, 0, -1), Matcher: among(d, estimate.Stable, estimate.Greedy, estimate.Optimal),
+			MaxWait: among[time.Duration](d, 0, -1), Matcher: among(d, estimate.Stable, estimate.Greedy, estimate.Optimal), Copies: r.copies,
 		}, r.seed+uint64(i)<<32)
 	}
 	work := time.Duration(slots) * between(d, 10*time.Second, 150*time.Second)
@@ -180,7 +180,7 @@ func (r *faultRun) calmFrontend(f *frontendNode, ev frontend.Event) {
 	for _, a := range f.acts {
 		switch a := a.(type) {
 		case *frontend.Done:
-			if o := &a.Outcome; o.Kind != frontend.Result || o.Attempts != 1 && !r.preempts(a.Job, o.Task) {
+			if o := &a.Outcome; o.Kind != frontend.Result || o.Attempts != 1 && !r.preempts(a.Job, o.Task) && (o.Attempts != 2 || r.copies == 0) {
 				r.fail("nothing is wrong, and task %d of job %d ends at f%d with outcome %d, failure %d, after %d attempts: %s",
 					o.Task, r.jobs[jobOf(a.Job)-1].n, f.index, o.Kind, o.Failure, o.Attempts, o.Message)
 			}
@@ -202,12 +202,20 @@ func (r *faultRun) calmFrontend(f *frontendNode, ev frontend.Event) {
 						r.fail("nothing is wrong, and f%d declines place %d of job %d at w%d, of which %d tasks wait", f.index, m.Res, j.n, a.Worker, n)
 					}
 				}
-			case probe.Kill, probe.Claim:
+			case probe.Kill:
+				if r.copies == 0 {
+					r.fail("nothing is wrong, and f%d sends w%d %+v", f.index, a.Worker, m)
+				}
+			case probe.Claim:
 				r.fail("nothing is wrong, and f%d sends w%d %T %+v", f.index, a.Worker, m, m)
 			}
 		}
 	}
-	if s := f.frontend().Stats; s.Retries+s.Losses+s.Lost+s.Poisons > 0 {
+	s := f.frontend().Stats
+	if most := max(1, uint64(r.copies*float64(s.Tasks))); s.Copies > most || r.copies == 0 && s.Copies > 0 {
+		r.fail("f%d has made %d copies of %d tasks, of which %g may have one", f.index, s.Copies, s.Tasks, r.copies)
+	}
+	if s.Retries+s.Losses+s.Lost+s.Poisons > 0 {
 		r.fail("nothing is wrong, and f%d counts %d retries, %d losses, %d lost, %d poisons after %s", f.index, s.Retries, s.Losses, s.Lost, s.Poisons, describe(ev))
 	}
 }
@@ -227,7 +235,7 @@ func (r *faultRun) calmWorker(w *workerNode, ev worker.Event) {
 		case *worker.Start:
 			left++
 		case worker.Stop:
-			if id := w.started(a.Attempt); id == nil || !r.preempts(id.Job, id.Launch.Task) {
+			if id := w.started(a.Attempt); r.copies == 0 && (id == nil || !r.preempts(id.Job, id.Launch.Task)) {
 				r.fail("nothing is wrong, and w%d does %T %+v after %s", w.index, a, a, describe(ev))
 			}
 		case worker.Drop:

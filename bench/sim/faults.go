@@ -61,6 +61,7 @@ type FaultStats struct {
 //   - what is lost, stopped, given up for poison or for want of a worker, or runs again, was hit by a fault, and which one
 //     is known;
 //   - a task that may start only once never starts twice;
+//   - no task has more than two attempts under way at a frontend, and the loser is stopped;
 //   - a task starts where its constraints hold and its demand fits, with its files there, and not before all tasks of
 //     the stages before its own have ended well;
 //   - a result is that of the task;
@@ -149,6 +150,7 @@ type faultRun struct {
 	steady  bool          // only frontends and clients do
 	horizon time.Duration // no more faults from then on
 	end     time.Duration // all jobs must have ended by then
+	copies  float64       // share of tasks that may have a second attempt
 	grace   time.Duration // a frontend cancels the job of a client that is gone for so long
 	jobs    []*faultJob
 	faults  int                      // drawn
@@ -180,6 +182,7 @@ func newFaultRun(seed uint64, without Omission) *faultRun {
 	r.stats.Faults, r.stats.Seen = map[string]int{}, map[string]int{}
 	r.chances = rand.New(rand.NewPCG(seed, 'c'))
 	r.rng = rand.New(rand.NewPCG(seed, 'n'))
+	r.copies = among(rand.New(rand.NewPCG(seed, 'k')), 0, 0.03, 1)
 	r.check = 1
 	r.tell = r.told
 	r.onStart = r.taskStarted
@@ -278,7 +281,7 @@ func (r *faultRun) draw() {
 			StrandedFor: [...]time.Duration{2 * time.Second, 300 * time.Millisecond}[r.seed%2], SyncEvery: between(d, 300*time.Millisecond, 2*time.Second), ProbeTimeout: 20 * time.Millisecond,
 			MaxPending: among(d, 60, 1<<20), MaxWait: among(d, 100*time.Millisecond, -1),
 			LongTask: among(d, 20*time.Millisecond, 200*time.Millisecond, 0),
-			Matcher:  among(d, estimate.Stable, estimate.Greedy, estimate.Optimal), PoisonAfter: among(d, 2, 3),
+			Matcher:  among(d, estimate.Stable, estimate.Greedy, estimate.Optimal), PoisonAfter: among(d, 2, 3), Copies: r.copies,
 		}
 		if r.steady {
 			cfg.AdriftFor, cfg.ClaimFor, cfg.MaxPending, cfg.MaxWait = 5*time.Second, 1200*time.Millisecond, 1<<20, -1

@@ -66,6 +66,7 @@ type try struct {
 	w       *workerNode
 	sent    time.Duration
 	started bool
+	copy    bool // its task has another one at that frontend
 	over    bool // it has failed by itself, or was stopped, which had its cause
 }
 
@@ -145,7 +146,9 @@ func (r *faultRun) attempted(f *frontendNode, _ frontend.Event) {
 			r.tried(f, s.Worker, j, m.Launch)
 			r.tried(f, s.Worker, j, m.Bundle...)
 		case probe.Enqueue:
-			r.tried(f, s.Worker, r.jobs[jobOf(m.Job)-1], m.Launch)
+			j := r.jobs[jobOf(m.Job)-1]
+			r.tried(f, s.Worker, j, m.Launch)
+			r.tries[m.Launch.Attempt].copy = r.copies > 0 && j.tasks[m.Launch.Task].spec.Retryable
 		case probe.Kill:
 			r.dismissed(f, m.Attempt)
 		}
@@ -164,7 +167,7 @@ func (r *faultRun) tried(f *frontendNode, w frontend.Worker, j *faultJob, launch
 // dismissed notes that an attempt is over, and its result in vain, of whose task its frontend gives another outcome just now.
 func (r *faultRun) dismissed(f *frontendNode, id probe.AttemptID) {
 	x := r.tries[id]
-	x.over = x.over || slices.ContainsFunc(f.acts, func(a frontend.Action) bool {
+	x.over = x.over || x.copy || slices.ContainsFunc(f.acts, func(a frontend.Action) bool {
 		d, ok := a.(*frontend.Done)
 		return ok && slices.Contains(r.jobs[jobOf(d.Job)-1].tasks[d.Outcome.Task].tries, x)
 	})
@@ -177,8 +180,13 @@ func (r *faultRun) startsAgain(j *faultJob, t *faultTask, s *worker.Start) {
 	if r.harm(now) != nil {
 		return // it was given up, and another one ran meanwhile
 	}
+	twice := false
 	for _, x := range t.tries {
 		if x == now || !x.started || x.over || r.harm(x) != nil {
+			continue
+		}
+		if !twice && x.f == now.f && (x.copy || now.copy) { // one of them is a copy of the other
+			twice = true
 			continue
 		}
 		// Where its client has left its frontend, the next one may not reach the worker, or hear first that it has told all,
@@ -222,11 +230,12 @@ func (r *faultRun) stopped(w *workerNode, _ worker.Event) {
 			continue // it has just ended
 		}
 		j, t := r.taskOf(&w.running[i].start)
-		if x := r.tries[a.Attempt]; r.preempts(j.id, w.running[i].start.Launch.Task) {
+		x := r.tries[a.Attempt]
+		if r.preempts(j.id, w.running[i].start.Launch.Task) {
 			x.over = true
 			continue
 		}
-		if j.cancels || j.deadline || t.reported > 0 || r.cause(j, r.tries[a.Attempt]) != nil {
+		if j.cancels || j.deadline || t.reported > 0 || x.over || r.cause(j, x) != nil {
 			continue
 		}
 		r.fail("w%d stops attempt %s at task %d of job %d without a cause", w.index, a.Attempt, w.running[i].start.Launch.Task, j.n)

@@ -93,13 +93,17 @@ func (r *faultRun) taskStarted(w *workerNode, s *worker.Start) {
 	if t.starts > 1 && !t.spec.Retryable {
 		r.fail("task %d of job %d may start only once, and starts again, at w%d", s.Launch.Task, j.n, w.index)
 	}
-	if t.running++; r.steady && !j.stopped && (t.running > 1 || t.succeeded > 0) {
+	most := 1
+	if r.copies > 0 && t.spec.Retryable {
+		most = 2
+	}
+	if t.running++; r.steady && !j.stopped && (t.running > most || t.succeeded >= most) {
 		r.fail("task %d of job %d starts at w%d, and runs at %d other places, and has ended well %d times, though only frontends fail", s.Launch.Task, j.n, w.index, t.running-1, t.succeeded)
 	}
 	if !r.calm {
 		r.startsAgain(j, t, s)
 	}
-	if at := &t.rest; r.steady && at.of == s.Launch.Attempt.Frontend && at.session == j.session && r.now < at.until {
+	if at := &t.rest; r.steady && at.of == s.Launch.Attempt.Frontend && at.session == j.session && r.now < at.until && !r.tries[s.Launch.Attempt].copy {
 		r.fail("task %d of job %d has failed and starts again %v too soon", s.Launch.Task, j.n, at.until-r.now)
 	}
 	if string(s.Launch.Payload) != string(t.spec.Payload) || s.Launch.Function != t.spec.Function {

@@ -104,8 +104,9 @@ func newPage(l *script.Line) *script.Story[func(), pageLine] {
 		w := p.addWorker(cfg, 1)
 		w.welcome.Worker, w.welcome.Host, w.welcome.Cache = fmt.Sprint("w", i+1), fmt.Sprint("h", i+1), fmt.Sprintf("h%d:81", i+1)
 	}
+	copies := l.Float("copies")
 	for i := range l.Number("frontends", 1) {
-		p.addFrontend(frontend.Config{}, uint64(i))
+		p.addFrontend(frontend.Config{Copies: copies}, uint64(i))
 	}
 	for at, _ := p.due(); at <= 10*p.net.delay; at, _ = p.due() {
 		l.Fail(p.step())

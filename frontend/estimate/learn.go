@@ -192,6 +192,39 @@ func duration(seconds float64) time.Duration {
 	return time.Duration(min(seconds, maxTerm.Seconds()) * 1e9)
 }
 
+// Longest is the longest that any of the samples took at other workers than one, and how many these are.
+func (s *Stats) Longest(beside int32) (longest time.Duration, n int) {
+	for i := range s.kept {
+		if s.from[i] != beside {
+			longest = max(longest, duration(float64(s.work[i])))
+			n++
+		}
+	}
+	return longest, n
+}
+
+// Left is how much longer than a time those of the samples went on, on average, that took longer at other workers than
+// one, each as if it had had a hint and inputs of so many bytes. It is not known if none took longer.
+func (s *Stats) Left(ran, hint time.Duration, bytes int64, beside int32) (left time.Duration, known bool) {
+	sum, n := 0.0, 0
+	for i := range s.kept {
+		if s.from[i] == beside {
+			continue
+		}
+		took := float64(s.work[i])
+		if hint > 0 && s.off[i] > 0 {
+			took = hint.Seconds() * float64(s.off[i])
+		} else if usual := s.expect(int64(s.bytes[i]), FromStage).Mean; usual > 0 {
+			took *= s.expect(bytes, FromStage).Mean.Seconds() / usual.Seconds()
+		}
+		if more := took - ran.Seconds(); more > 0 {
+			sum += more
+			n++
+		}
+	}
+	return duration(sum / float64(max(n, 1))), n > 0
+}
+
 // Typical is what half of the tasks took longer than, and half shorter, besides reading inputs; 0: not known.
 func (s *Stats) Typical() time.Duration { return duration(float64(s.base)) }
 

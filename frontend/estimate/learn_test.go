@@ -160,3 +160,33 @@ func BenchmarkStatsAdd(b *testing.B) {
 		s.Add(Finished{Run: time.Duration(rng.IntN(1e9)), Bytes: int64(rng.IntN(1e9)), Worker: int32(rng.IntN(100))})
 	}
 }
+
+// What is left of a task is what others that ran longer went on for, each scaled to its hint and inputs; what ran at its own
+// worker says nothing of whether it is late.
+func TestStatsLeft(t *testing.T) {
+	s := stats(
+		Finished{Run: 10 * time.Second, Worker: 1}, Finished{Run: 20 * time.Second, Worker: 2},
+		Finished{Run: 40 * time.Second, Worker: 3}, Finished{Run: 100 * time.Second, Worker: 4},
+	)
+	for _, c := range []struct {
+		ran   time.Duration
+		at    int32
+		left  time.Duration
+		known bool
+	}{{0, 9, 42500 * time.Millisecond, true}, {15 * time.Second, 4, 15 * time.Second, true}, {30 * time.Second, 9, 40 * time.Second, true}, {30 * time.Second, 4, 10 * time.Second, true}, {50 * time.Second, 4, 0, false}} {
+		if left, known := s.Left(c.ran, 0, 0, c.at); (left-c.left).Abs() > time.Millisecond || known != c.known {
+			t.Errorf("a task that has run for %v at worker %d has %v left (%t), want %v (%t)", c.ran, c.at, left, known, c.left, c.known)
+		}
+	}
+	if longest, n := s.Longest(4); longest != 40*time.Second || n != 3 {
+		t.Errorf("beside worker 4, the longest of %d is %v", n, longest)
+	}
+	sized := stats(Finished{Run: 10 * time.Second, Bytes: 100, Worker: 1}, Finished{Run: 12 * time.Second, Bytes: 100, Worker: 2})
+	if left, known := sized.Left(20*time.Second, 0, 500, 3); !known || (left-35*time.Second).Abs() > time.Second {
+		t.Errorf("a task with five times the data is taken to go on for %v (%t)", left, known)
+	}
+	hinted := stats(Finished{Run: 10 * time.Second, Hint: 5 * time.Second, Worker: 1})
+	if left, known := hinted.Left(15*time.Second, 10*time.Second, 0, 3); !known || left != 5*time.Second {
+		t.Errorf("a task whose hint is half of what it takes goes on for %v (%t)", left, known)
+	}
+}

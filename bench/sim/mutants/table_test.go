@@ -201,11 +201,11 @@ var table = []mutant{
 	},
 	{
 		"a task that was lost with its link is not lost", "frontend/outcomes.go",
-		"m.Knows > now.Sub(a.task.boundAt)", "false",
+		"m.Knows > now.Sub(a.sent)", "false",
 	},
 	{
 		"what a worker knows has to reach back to when the task was sent", "frontend/outcomes.go",
-		"m.Knows > now.Sub(a.task.boundAt)", "m.Knows > 0",
+		"m.Knows > now.Sub(a.sent)", "m.Knows > 0",
 	},
 	{
 		"an attempt that was stopped counts as forgotten", "worker/attempts.go",
@@ -683,7 +683,7 @@ var table = []mutant{
 	},
 	{
 		"a failure that is tried again is acknowledged", "frontend/outcomes.go",
-		"acts = c.ack(w, id, now, acts)", "",
+		"acts = c.ack(w, m.Attempt, now, acts)\n\tif c.goesOn", "if c.goesOn",
 	},
 	{
 		"an attempt that is claimed and failed may have been followed by another", "frontend/outcomes.go",
@@ -802,7 +802,7 @@ var table = []mutant{
 		"acts)\n\tc.depart(j)", "acts)[:len(acts)]\n\tc.depart(j)",
 	},
 	{
-		"a job that is cancelled stops its attempts", "frontend/outcomes.go",
+		"a job that is cancelled stops its attempts", "frontend/copy.go",
 		"probe.Kill{Attempt: a.id, Res: a.res, Turn: a.turn}", "probe.Kill{}",
 	},
 	{
@@ -916,7 +916,7 @@ var table = []mutant{
 	},
 	{
 		"a function may say that its task is not to be tried again", "frontend/outcomes.go",
-		" && m.Retry != probe.Never {", " {",
+		" && m.Retry != probe.Never\n", "\n",
 	},
 	{
 		"a task that has failed rests before it is tried again", "frontend/outcomes.go",
@@ -928,7 +928,7 @@ var table = []mutant{
 	},
 	{
 		"who does not fail by itself does not rest", "frontend/outcomes.go",
-		"c.Stats.Retries++\n\t\treturn c.again(t, w, m.Attempt, 0, now, acts)", "c.Stats.Retries++\n\t\treturn c.again(t, w, m.Attempt, t.backoff(), now, acts)",
+		"}\n\t\treturn c.again(t, w, m, 0, now, acts)", "}\n\t\treturn c.again(t, w, m, t.backoff(), now, acts)",
 	},
 	{
 		"what rests is woken", "frontend/core.go",
@@ -1036,7 +1036,7 @@ var table = []mutant{
 	},
 	{
 		"a launch tells how much of the job's deadline is left", "frontend/places.go",
-		"max(deadline.Sub(t.attempt.sent), 1)", "0",
+		"max(deadline.Sub(a.sent), 1)", "0",
 	},
 	{
 		"a deadline is counted from when it was told, not from the start", "worker/attempts.go",
@@ -1220,6 +1220,62 @@ var table = []mutant{
 	},
 	{
 		"an outcome tells what its run was expected to be", "frontend/places.go",
-		"t.expected = expected\n", "",
+		"t.expected = t.expect(trip)\n\treturn t.launchAs(a, t.expected)", "return t.launchAs(a, t.expect(trip))",
+	},
+	{
+		"a copy that finishes first has the other attempt killed", "frontend/copy.go",
+		"acts = c.halt(a.task.attempt, \"stopped: its copy was done first\", now, acts)", "c.withdraw(a.task.attempt)",
+	},
+	{
+		"the first to finish has its copy killed", "frontend/outcomes.go",
+		"acts = c.stopRest(t, now, acts)\n", "",
+	},
+	{
+		"where the first attempt is lost, its copy goes on", "frontend/places.go",
+		"to := bound\n\tswitch {\n\tcase a.w.State() == view.Adrift:", "to := bound\n\tswitch {\n\tcase false:",
+	},
+	{
+		"what may start only once has no copy", "frontend/copy.go",
+		"(t.state == bound || t.state == riding) && t.spec.Retryable", "(t.state == bound || t.state == riding)",
+	},
+	{
+		"what was lost with a worker has no copy", "frontend/copy.go",
+		"&& t.losses == 0", "",
+	},
+	{
+		"copies are a share of the tasks", "frontend/copy.go",
+		"c.Stats.Copies < max(1, uint64(c.cfg.Copies*float64(c.Stats.Tasks)))", "true",
+	},
+	{
+		"a copy whose link breaks does not set its task adrift", "frontend/claims.go",
+		"a.task.copy != a && ", "",
+	},
+	{
+		"a copy fails, and the first attempt goes on", "frontend/outcomes.go",
+		"m.Status != probe.Killed && !c.triesAgain(t, m, now)", "m.Status != probe.Killed",
+	},
+	{
+		"a copy is worth what it saves", "frontend/tail.go",
+		"float64(l.left) <= worthCopy*float64(best)", "false",
+	},
+	{
+		"the place of a ride that comes back is cancelled while its copy goes on", "frontend/outcomes.go",
+		"of.waiting == 0 && of.Policy.Cancel {", "false {",
+	},
+	{
+		"a second attempt that a claim finds becomes the copy", "frontend/copy.go",
+		"t.group.job.Generation > 0 && id.Frontend", "false && id.Frontend",
+	},
+	{
+		"a short copy that finds no room is withdrawn", "frontend/outcomes.go",
+		"a == a.task.copy && a.task.long == nil {", "false {",
+	},
+	{
+		"of what others ran longer, the rest is what is left", "frontend/estimate/learn.go",
+		"if more := took - ran.Seconds(); more > 0 {", "if more := took; more > 0 {",
+	},
+	{
+		"a worker's own runs say nothing of whether its tasks are late", "frontend/estimate/learn.go",
+		"if s.from[i] != beside {", "{",
 	},
 }

@@ -1,0 +1,116 @@
+package frontend
+
+import (
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend/estimate"
+	"github.com/phoebe-sched/phoebe/frontend/place"
+	"github.com/phoebe-sched/phoebe/frontend/view"
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+// A task whose attempt is late may have a second one, its copy, never more. The first that finishes gives the outcome, and the
+// other is killed: nothing that becomes of it afterwards is counted. Where one of them is lost, or comes back, or fails and
+// the task is to be tried again, the task goes on with the other.
+
+// underWay is the attempts of a task that have not ended.
+func (t *task) underWay() []*attempt {
+	as := make([]*attempt, 0, 2)
+	for _, a := range [...]*attempt{t.attempt, t.copy} {
+		if a != nil {
+			as = append(as, a)
+		}
+	}
+	return as
+}
+
+// mayCopy reports whether a task may have a copy, or has one: it runs or is taken to, may start more than once, and is under no
+// suspicion to be what took a worker away.
+func (t *task) mayCopy() bool {
+	return (t.state == bound || t.state == riding) && t.spec.Retryable && t.losses == 0 && !t.attempt.since.IsZero()
+}
+
+// copiesLeft reports whether another copy is within the share of tasks that may have one. The first one always is.
+func (c *ledger) copiesLeft() bool {
+	return c.Stats.Copies < max(1, uint64(c.cfg.Copies*float64(c.Stats.Tasks)))
+}
+
+// commitCopy gives a task a copy where it was decided to.
+func (c *ledger) commitCopy(t *task, choice *estimate.Decision, now time.Time, acts []Action) []Action {
+	at := choice.Choice()
+	w := c.workers[at.Worker]
+	a := new(attempt)
+	c.make(a, t, w, w.nextRes, now)
+	a.as = &copied{wait: max(at.I, at.W), run: at.R, read: at.Read, expected: at.R}
+	t.copy = a
+	c.put(a)
+	c.Stats.Copies++
+	if x := t.long; x != nil {
+		short := at.R < x.spec.LongFrom
+		c.view.Expect(w.Worker, view.Promise{Attempt: a.id, Res: a.res, Demand: t.spec.Demand, Short: short, Run: at.R})
+		c.view.Fill(w.Worker, t.spec.Demand, short, at.R)
+	} else {
+		c.view.Occupy(w.Worker, t.spec.Demand, 1)
+	}
+	c.noteCopy(a, choice, "sent", now)
+	return c.sendEarly(a, t.launchAs(a, at.R), now, acts)
+}
+
+// noteCopy remembers the decision to make a copy.
+func (c *ledger) noteCopy(a *attempt, choice *estimate.Decision, outcome string, now time.Time) {
+	t := a.task
+	d := c.log.copies.add()
+	a.as.decision = c.log.copies.n
+	*d = Decision{
+		Job: a.job.ID, Task: t.spec.Index, Path: t.group.path, Why: t.group.why, Choice: *choice, At: now.Sub(a.job.submitted), Tries: 1,
+		Attempt: a.id, Worker: a.w.Welcome().Worker, Outcome: outcome,
+	}
+}
+
+// adoptsCopy reports whether an attempt that was found to run is the second one of a task, and not one that was given up here.
+func (c *ledger) adoptsCopy(t *task, id probe.AttemptID) bool {
+	return t.attempt != nil && t.copy == nil && t.spec.Retryable && t.group.job.Generation > 0 && id.Frontend != c.cfg.ID
+}
+
+// adoptCopy makes such an attempt the copy of its task.
+func (c *ledger) adoptCopy(t *task, w *worker, id probe.AttemptID, ran time.Duration, now time.Time) {
+	c.Stats.Adopted++
+	t.copy = c.adopt(t, w, id, ran, now)
+	t.copy.as = &copied{}
+	c.noteCopy(t.copy, &estimate.Decision{Chosen: -1, Reason: "a second attempt that its earlier frontend had made"}, "started", now)
+}
+
+// prefer lets a copy give the outcome that has finished first.
+func (c *ledger) prefer(a *attempt, now time.Time, acts []Action) []Action {
+	c.Stats.CopiesWon++
+	acts = c.halt(a.task.attempt, "stopped: its copy was done first", now, acts)
+	a.task.promote()
+	return acts
+}
+
+// stopRest stops what is still under way of a task that has its outcome.
+func (c *ledger) stopRest(t *task, now time.Time, acts []Action) []Action {
+	if t.attempt == nil && t.copy == nil {
+		return acts
+	}
+	for _, a := range t.underWay() {
+		acts = c.halt(a, "stopped: another attempt has ended its task", now, acts)
+	}
+	return acts
+}
+
+// halt stops an attempt, wherever it is.
+func (c *ledger) halt(a *attempt, why string, now time.Time, acts []Action) []Action {
+	if t := a.task; t.copy != nil && !a.since.IsZero() {
+		c.Stats.InVain += uint64(now.Sub(a.since))
+	}
+	c.note(a, why)
+	c.withdraw(a)
+	return append(acts, Send{Worker: a.w.Key, Msg: probe.Kill{Attempt: a.id, Res: a.res, Turn: a.turn}})
+}
+
+// withdraw forgets an attempt, wherever it is.
+func (c *ledger) withdraw(a *attempt) {
+	c.settleRide(a, place.Withdrawn)
+	c.dropAttempt(a)
+}

@@ -1,0 +1,176 @@
+package frontend
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend/estimate"
+	"github.com/phoebe-sched/phoebe/frontend/view"
+)
+
+// When all tasks of a job that may run have been given out, its end depends on the last of them. Those that are late, by what
+// is known of others, get copies at workers where they would be done sooner, as long as copies are few.
+
+const (
+	// worthCopy is how many times longer than its copy would take a task must have left.
+	worthCopy = 1.25
+	// enoughRuns is how many tasks must have been seen to run elsewhere before the longest of them says anything of others.
+	enoughRuns = 8
+	// looksEach is how often in the time that a task is expected to run it is looked whether it is late. A job that has so
+	// many tasks that this takes long is looked at less often: a hundredth of the time.
+	looksEach = 8
+	lookTakes = 100 * 2 * time.Nanosecond // for each task
+)
+
+// late is a task that may need a copy.
+type late struct {
+	task *task
+	left time.Duration // that it is expected to go on
+}
+
+// lookAtTail makes copies of a job's last tasks, if some are late.
+func (c *planner) lookAtTail(j *job, now time.Time, acts []Action) []Action {
+	again := maxSleep
+	var short, long []late
+	for i := range j.tasks {
+		t := &j.tasks[i]
+		if !t.mayCopy() {
+			continue
+		}
+		if t.long == nil {
+			due, every := c.shortLate(t, now)
+			if due <= 0 {
+				due = every
+				short = append(short, late{t, now.Sub(t.attempt.since)})
+			}
+			again = min(again, due)
+			continue
+		}
+		c.gauge(t.long)
+		again = min(again, max(t.long.spec.Work.Mean/looksEach, worthSleep))
+		long = append(long, late{t, c.left(t, now)})
+	}
+	acts = c.copyShort(short, now, acts)
+	acts = c.copyLong(long, now, acts)
+	c.tailed(j, now.Add(max(again, breath, time.Duration(len(j.tasks))*lookTakes)))
+	return acts
+}
+
+// longestFirst sorts tasks by what is left of them.
+func longestFirst(ts []late) {
+	slices.SortFunc(ts, func(a, b late) int {
+		return cmp.Or(cmp.Compare(b.left, a.left), cmp.Compare(a.task.spec.Index, b.task.spec.Index))
+	})
+}
+
+// shortLate is in how long a sampled task will be late, and how often it is worth to look after that: it is when it has run
+// for twice as long as any of its function has lately run at other workers.
+func (c *planner) shortLate(t *task, now time.Time) (in, every time.Duration) {
+	a := t.attempt
+	longest, seen := t.group.Runs.Stats().Longest(int32(a.w.Key))
+	every = max(longest, c.view.Trip())
+	if seen < enoughRuns {
+		return max(every, firstLag), 0
+	}
+	return a.since.Add(2*longest + c.view.Trip()).Sub(now), every
+}
+
+// copyShort lets copies of late tasks ride to idle workers.
+func (c *planner) copyShort(late []late, now time.Time, acts []Action) []Action {
+	longestFirst(late)
+	for _, l := range late {
+		if !c.copiesLeft() {
+			break
+		}
+		t := l.task
+		if t.copy != nil {
+			continue
+		}
+		w := c.idleFor(t)
+		if w == nil {
+			continue
+		}
+		run := t.group.Runs.Stats().Typical()
+		if t.near != nil {
+			run += c.view.Fleet().Reads(t.near.inputs, int32(w.Key))
+		}
+		acts = c.commitCopy(t, &estimate.Decision{
+			Work:       estimate.Work{Mean: run, Source: estimate.FromFunction, Samples: t.group.Runs.Stats().N()},
+			Candidates: []estimate.Candidate{{Worker: int32(w.Key), Name: w.Welcome().Worker, Kind: estimate.Light, R: run, E: run, C: run, Psucc: 1}},
+			Seen:       1,
+			Reason: fmt.Sprintf("a copy of %s, which has run at %s for %v, twice as long as any other lately: this worker is idle",
+				t.attempt.id, t.attempt.w.Welcome().Worker, l.left.Round(time.Microsecond)),
+		}, now, acts)
+	}
+	return acts
+}
+
+// idleFor is a worker that is believed to have room for a copy of a task, nil if there is none.
+func (c *planner) idleFor(t *task) *view.Worker {
+	idle := c.view.Idle()
+	if len(idle) == 0 {
+		return nil
+	}
+	first := c.rand.IntN(len(idle))
+	for i := range min(len(idle), mostLooked) {
+		w := idle[(first+i)%len(idle)]
+		if w != t.attempt.w.Worker && w != t.shuns && t.group.Set.Contains(w) && w.Room(t.spec.Demand) > 0 {
+			return w
+		}
+	}
+	return nil
+}
+
+// left is how much longer a long task is expected to run: as much as others of its stage, or of its function, that ran for
+// longer went on.
+func (c *planner) left(t *task, now time.Time) time.Duration {
+	x, a := t.long, t.attempt
+	ran := max(now.Sub(a.since)-x.read, 0)
+	stats := t.group.stage
+	if stats.N() == 0 {
+		stats = t.group.Runs.Stats()
+	}
+	if left, known := stats.Left(ran, t.spec.Estimate, x.bytes, int32(a.w.Key)); known {
+		return left
+	}
+	if left := x.run - ran; left > 0 {
+		return left
+	}
+	return ran
+}
+
+// copyLong makes copies of tasks that would be done sooner elsewhere, and on which the end of their job depends: with or
+// without copies, it comes no sooner than that of any other one.
+func (c *planner) copyLong(late []late, now time.Time, acts []Action) []Action {
+	longestFirst(late)
+	end := time.Duration(0)
+	for _, l := range late {
+		if l.left <= end || !c.copiesLeft() {
+			break
+		}
+		t := l.task
+		if t.copy != nil {
+			continue // its end is that of its copy, at the latest
+		}
+		t.long.spec.Set, t.long.spec.Also = 0, nil
+		choice := c.view.Fleet().Decide(&t.long.spec, now, c.rand)
+		choice.Chosen = slices.IndexFunc(choice.Candidates, func(k estimate.Candidate) bool {
+			return k.Worker != int32(t.attempt.w.Key) && (t.shuns == nil || k.Worker != int32(t.shuns.Key)) && c.workers[k.Worker].Up()
+		})
+		if choice.Chosen < 0 {
+			end = max(end, l.left)
+			continue
+		}
+		best := choice.Choice().C
+		end = max(end, min(l.left, best))
+		if float64(l.left) <= worthCopy*float64(best) {
+			continue
+		}
+		choice.Reason = fmt.Sprintf("a copy of %s, which has run at %s for %.3fs and is expected to go on for %.3fs",
+			t.attempt.id, t.attempt.w.Welcome().Worker, now.Sub(t.attempt.since).Seconds(), l.left.Seconds())
+		acts = c.commitCopy(t, &choice, now, acts)
+	}
+	return acts
+}
