@@ -140,6 +140,10 @@ soak: build python ## faults at full length: every process killed and frozen in 
 	PHOEBE_SOAK=1 go test -v -count=1 -run Soak -timeout 40m ./cmd/phoebe/ ./frontend/serve/
 	bin/phoebe sim faults --seeds 20000
 
+.PHONY: copies
+copies: ## one worker of eight slowed to a tenth: the 99th percentile of jobs with copies of late tasks and without (2 minutes)
+	PHOEBE_SOAK=1 go test -count=1 -v -timeout 10m -run 'TestSlowWorker$$' ./cmd/phoebe
+
 .PHONY: upgrade
 upgrade: ## bring a fleet of the release that cmd/phoebe/RELEASED names to this tree and back, under load, a minute of each with half of it (5 minutes)
 	PHOEBE_UPGRADE=1 go test -v -count=1 -run 'TestUpgrade$$' -timeout 15m ./cmd/phoebe/

@@ -70,5 +70,8 @@ func (c Config) Defaults() Config {
 // MaxProbeRatio is the most reservations per task that a job or a frontend may ask for.
 const MaxProbeRatio = 10
 
+// FewCopies is the share of tasks that may have a second attempt unless it is said otherwise.
+const FewCopies = 0.03
+
 // sureFor is the default of Config.SureFor: to ask costs a round trip, to find others' tasks there much more.
 const sureFor = 50 * time.Millisecond

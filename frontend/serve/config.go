@@ -151,6 +151,9 @@ func (c Config) Validate() error {
 	if r := c.Core.ProbeRatio; !(r >= 1 && r <= frontend.MaxProbeRatio) {
 		wrong("the probe ratio is %v: it must be from 1 to %d; below 1 a task might never be placed", r, frontend.MaxProbeRatio)
 	}
+	if s := c.Core.Copies; !(s >= 0 && s <= 1) {
+		wrong("copies of %v of the tasks: it must be from 0, for none, to 1", s)
+	}
 	if c.Core.LongTask < 0 {
 		wrong("long tasks are those of %v and more: it must be more than 0", c.Core.LongTask)
 	}

@@ -187,6 +187,7 @@ func (c *Cluster) startFrontends(cfg Config, policy frontend.Policy) error {
 			Listen: addr, Name: fmt.Sprintf("frontend-%d", i), Secret: cfg.Secret, Secrets: cfg.Secrets, Keys: c.keys, Workers: fserve.Static(c.Workers()),
 			Peers: addrs, Policy: policy, Logger: cfg.Logger, Metrics: cfg.Metrics,
 		}
+		fc.Core.Copies = frontend.FewCopies
 		if cfg.Frontend != nil {
 			cfg.Frontend(i, &fc)
 		}

@@ -1,0 +1,85 @@
+package main_test
+
+import (
+	"context"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend/client"
+)
+
+// One worker of eight is slowed to a tenth: it is stopped for nine tenths of each turn. The 99th percentile of jobs is at most
+// half with copies of what it is without, as long as these are few. PHOEBE_SOAK=1 takes five times as long.
+func TestSlowWorker(t *testing.T) {
+	f := startFleet(t, 0, 8, nil, []string{"--slots", "4"})
+	slow, turn := f.workers[0], 600*time.Millisecond
+	ctx, cancel := context.WithCancel(t.Context())
+	var turns sync.WaitGroup
+	turns.Go(func() {
+		for ctx.Err() == nil {
+			_ = slow.cmd.Process.Signal(syscall.SIGSTOP)
+			pause(t, turn*9/10)
+			_ = slow.cmd.Process.Signal(syscall.SIGCONT)
+			pause(t, turn/10)
+		}
+	})
+	defer turns.Wait()
+	defer cancel()
+
+	rounds := 2
+	if os.Getenv("PHOEBE_SOAK") != "" {
+		rounds = 10
+	}
+	took := map[string][]time.Duration{} // by --copies
+	for i := range 2 * rounds {
+		share := []string{"0", "0.03"}[i%2]
+		took[share] = append(took[share], slowJobs(t, f, share, 4*time.Second)...)
+	}
+	without, with := p99(took["0"]), p99(took["0.03"])
+	t.Logf("p99 of %d jobs without copies %v, of %d with copies %v: %.2f times as long", len(took["0"]), without, len(took["0.03"]), with, with.Seconds()/without.Seconds())
+	if 2*with > without {
+		t.Errorf("p99 is %v with copies and %v without: want at most half", with, without)
+	}
+}
+
+// slowJobs is how long each job took of those that go one after the other, in four rows, through a frontend with such copies.
+func slowJobs(t *testing.T, f *fleet, share string, goOn time.Duration) (took []time.Duration) {
+	front := start(t, "frontend", "--listen", "127.0.0.1:0", "--workers", strings.Join(f.workerAddrs, ","), "--copies", share)
+	addr := front.said("frontend", 1)[0]
+	linked(t, addr, len(f.workerAddrs))
+	c := dial(t, addr)
+	var mu sync.Mutex
+	var rows sync.WaitGroup
+	for range 4 {
+		rows.Go(func() {
+			for until := time.Now().Add(goOn); time.Now().Before(until); {
+				job := client.Job{Tasks: make([]client.Task, 10)}
+				for i := range job.Tasks {
+					job.Tasks[i] = client.Task{Function: "sleep", Payload: []byte("20ms")}
+				}
+				began := time.Now()
+				if _, err := c.Run(t.Context(), job); err != nil {
+					t.Errorf("with copies of %s: %v", share, err)
+					return
+				}
+				mu.Lock()
+				took = append(took, time.Since(began))
+				mu.Unlock()
+			}
+		})
+	}
+	rows.Wait()
+	front.signal(syscall.SIGTERM)
+	front.ends()
+	return took
+}
+
+func p99(took []time.Duration) time.Duration {
+	slices.Sort(took)
+	return took[len(took)*99/100]
+}
