@@ -5,6 +5,7 @@ import (
 
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
 	"github.com/phoebe-sched/phoebe/frontend/place"
+	"github.com/phoebe-sched/phoebe/frontend/tenants"
 	"github.com/phoebe-sched/phoebe/frontend/view"
 	"github.com/phoebe-sched/phoebe/probe"
 )
@@ -25,9 +26,10 @@ func (t *task) underWay() []*attempt {
 }
 
 // mayCopy reports whether a task may have a copy, or has one: it runs or is taken to, may start more than once, and is under no
-// suspicion to be what took a worker away.
-func (t *task) mayCopy() bool {
-	return (t.state == bound || t.state == riding) && t.spec.Retryable && t.losses == 0 && !t.attempt.since.IsZero()
+// suspicion to be what took a worker away. What a tenant has a maximum of is only for first attempts.
+func (c *ledger) mayCopy(t *task) bool {
+	return (t.state == bound || t.state == riding) && t.spec.Retryable && t.losses == 0 && !t.attempt.since.IsZero() &&
+		c.shares.Of(t.group.job.tenant.name).All == tenants.Unlimited
 }
 
 // copiesLeft reports whether another copy is within the share of tasks that may have one. The first one always is.

@@ -24,7 +24,7 @@ func (c *ledger) finished(w *worker, m *probe.Finished, now time.Time, acts []Ac
 			c.dropPlace(w, a.res, r, place.Started)
 		}
 	}
-	if a == t.copy && m.Status != probe.Killed && !c.triesAgain(t, m, now) {
+	if a == t.copy && m.Status != probe.Killed && m.Status != probe.Preempted && !c.triesAgain(t, m, now) {
 		acts = c.prefer(a, now, acts)
 	}
 	if d := c.note(a, m.Status.String()); d != nil {

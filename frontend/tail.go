@@ -36,7 +36,7 @@ func (c *planner) lookAtTail(j *job, now time.Time, acts []Action) []Action {
 	var short, long []late
 	for i := range j.tasks {
 		t := &j.tasks[i]
-		if !t.mayCopy() {
+		if !c.mayCopy(t) {
 			continue
 		}
 		if t.long == nil {

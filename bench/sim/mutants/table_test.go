@@ -1252,7 +1252,7 @@ var table = []mutant{
 	},
 	{
 		"a copy fails, and the first attempt goes on", "frontend/outcomes.go",
-		"m.Status != probe.Killed && !c.triesAgain(t, m, now)", "m.Status != probe.Killed",
+		" && !c.triesAgain(t, m, now) {", " {",
 	},
 	{
 		"a copy is worth what it saves", "frontend/tail.go",
