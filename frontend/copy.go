@@ -54,19 +54,21 @@ func (c *ledger) commitCopy(t *task, choice *estimate.Decision, now time.Time, a
 	} else {
 		c.view.Occupy(w.Worker, t.spec.Demand, 1)
 	}
-	c.noteCopy(a, choice, "sent", now)
+	d := c.noteCopy(a, now)
+	d.Choice, d.Tries, d.Outcome = *choice, 1, "sent"
 	return c.sendEarly(a, t.launchAs(a, at.R), now, acts)
 }
 
-// noteCopy remembers the decision to make a copy.
-func (c *ledger) noteCopy(a *attempt, choice *estimate.Decision, outcome string, now time.Time) {
+// noteCopy remembers that there is a copy.
+func (c *ledger) noteCopy(a *attempt, now time.Time) *Decision {
 	t := a.task
 	d := c.log.copies.add()
 	a.as.decision = c.log.copies.n
 	*d = Decision{
-		Job: a.job.ID, Task: t.spec.Index, Path: t.group.path, Why: t.group.why, Choice: *choice, At: now.Sub(a.job.submitted), Tries: 1,
-		Attempt: a.id, Worker: a.w.Welcome().Worker, Outcome: outcome,
+		Job: a.job.ID, Task: t.spec.Index, Path: t.group.path, Why: t.group.why, Choice: estimate.Decision{Chosen: -1}, At: now.Sub(a.job.submitted),
+		Attempt: a.id, Worker: a.w.Welcome().Worker,
 	}
+	return d
 }
 
 // adoptsCopy reports whether an attempt that was found to run is the second one of a task, and not one that was given up here.
@@ -79,7 +81,7 @@ func (c *ledger) adoptCopy(t *task, w *worker, id probe.AttemptID, ran time.Dura
 	c.Stats.Adopted++
 	t.copy = c.adopt(t, w, id, ran, now)
 	t.copy.as = &copied{}
-	c.noteCopy(t.copy, &estimate.Decision{Chosen: -1, Reason: "a second attempt that its earlier frontend had made"}, "started", now)
+	c.noteCopy(t.copy, now).Outcome = "started, as a second attempt that an earlier frontend made"
 }
 
 // prefer lets a copy give the outcome that has finished first.

@@ -70,6 +70,38 @@ func TestExplainTokens(t *testing.T) {
 	}
 }
 
+// A copy is explained behind the first attempt: why it was made, where, and what became of both.
+func TestExplainCopies(t *testing.T) {
+	f := newFleet(t, 2, 1, Config{Copies: 1, Estimate: estimate.Config{Jitter: -1}})
+	f.tell(0, 0, probe.Load{})
+	f.tell(1, time.Second, probe.Load{})
+	_, first := enqueues(f.step(Submit{jobWith("x", Task{Estimate: 10 * time.Second, Retryable: true})}))
+	f.step(Received{0, probe.Started{Attempt: first[0].Attempt, Job: script.Job("x")}})
+	f.tell(1, 0, probe.Load{})
+	var copies []probe.Launch
+	for range 20 {
+		f.now = f.now.Add(time.Second)
+		_, more := enqueues(f.step(Wake{}))
+		copies = append(copies, more...)
+	}
+	if len(copies) != 1 {
+		t.Fatalf("%d copies", len(copies))
+	}
+	f.step(Received{1, &probe.Finished{Attempt: copies[0].Attempt, Job: script.Job("x"), Status: probe.Succeeded, Run: 5 * time.Second}})
+	ds := f.core.Explain(script.Job("x"), 0)
+	if len(ds) != 2 {
+		t.Fatalf("decisions: %v", ds)
+	}
+	for i, want := range []string{"at w0: stopped: its copy was done first", "w1: a copy of " + first[0].Attempt.String() + ", which has run at w0 for 1"} {
+		if text := ds[i].String(); !strings.Contains(text, want) {
+			t.Errorf("decision %d: %q lacks %q", i, text, want)
+		}
+	}
+	if text := ds[1].String(); !strings.Contains(text, "at w1: succeeded, waited 0s, ran 5s") {
+		t.Errorf("the copy: %q", text)
+	}
+}
+
 // The output of a stage lies where its tasks ran, those as well that a resubmitted job leaves out.
 func TestOutputsOfResubmittedStages(t *testing.T) {
 	f := newFleet(t, 3, 4, Config{Estimate: estimate.Config{Jitter: -1}})
