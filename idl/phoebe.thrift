@@ -701,6 +701,7 @@ enum Binding {
   BUNDLE = 4,  // behind another task that a turn got
   AHEAD = 5,   // with a turn that the worker asked for before it had room
   EARLY = 6,   // placed by estimation, or by a policy that binds early
+  COPY = 7,    // as a second attempt, as the first one was late
 }
 
 struct TraceResponse {

@@ -119,7 +119,7 @@ type TaskTrace struct {
 	Worker   string // empty: none
 	Tries    int    // this was the last of so many
 	Path     string // sampling or estimation
-	Binding  string // how it came to the worker: not known, late, ride, shared, bundle, ahead or early
+	Binding  string // how it came to the worker: not known, late, ride, shared, bundle, ahead, early or copy
 	Outcome  string // result, failed, cancelled or deadline exceeded
 	Failure  TaskReason
 	Released time.Duration                      // when it could start

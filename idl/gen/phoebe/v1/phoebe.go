@@ -877,6 +877,7 @@ const (
 	Binding_BUNDLE    Binding = 4
 	Binding_AHEAD     Binding = 5
 	Binding_EARLY     Binding = 6
+	Binding_COPY      Binding = 7
 )
 
 func (p Binding) String() string {
@@ -895,6 +896,8 @@ func (p Binding) String() string {
 		return "AHEAD"
 	case Binding_EARLY:
 		return "EARLY"
+	case Binding_COPY:
+		return "COPY"
 	}
 	return "<UNSET>"
 }
@@ -915,6 +918,8 @@ func BindingFromString(s string) (Binding, error) {
 		return Binding_AHEAD, nil
 	case "EARLY":
 		return Binding_EARLY, nil
+	case "COPY":
+		return Binding_COPY, nil
 	}
 	return Binding(0), fmt.Errorf("not a valid Binding string")
 }
