@@ -65,6 +65,7 @@ type try struct {
 	f       *frontendNode
 	w       *workerNode
 	sent    time.Duration
+	session int // of the job's client, as its frontend knew it
 	started bool
 	copy    bool // its task has another one at that frontend
 	over    bool // it has failed by itself, or was stopped, which had its cause
@@ -158,6 +159,9 @@ func (r *faultRun) attempted(f *frontendNode, _ frontend.Event) {
 func (r *faultRun) tried(f *frontendNode, w frontend.Worker, j *faultJob, launches ...probe.Launch) {
 	for i := range launches {
 		x := &try{id: launches[i].Attempt, f: f, w: r.workers[w], sent: r.now}
+		if v := r.visits[f.index][j.id]; v != nil {
+			x.session = v.session
+		}
 		t := &j.tasks[launches[i].Task]
 		t.tries = append(t.tries, x)
 		r.tries[x.id] = x

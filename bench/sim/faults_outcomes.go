@@ -124,7 +124,9 @@ func (r *faultRun) taskEnded(s *worker.Start, ev *worker.Exited) {
 	}()
 	fails := func() {
 		t.failed++
-		t.rest = rest{s.Launch.Attempt.Frontend, j.session, r.now + t.spec.Backoff}
+		if x := r.tries[s.Launch.Attempt]; x != nil {
+			t.rest = rest{x.id.Frontend, x.session, r.now + t.spec.Backoff}
+		}
 	}
 	switch {
 	case ev.Status == probe.TimedOut:
