@@ -1231,7 +1231,7 @@ var table = []mutant{
 		"acts = c.stopRest(t, now, acts)\n", "",
 	},
 	{
-		"where the first attempt is lost, its copy goes on", "frontend/places.go",
+		"a copy may take the place of the first attempt while its link is broken", "frontend/places.go",
 		"to := bound\n\tswitch {\n\tcase a.w.State() == view.Adrift:", "to := bound\n\tswitch {\n\tcase false:",
 	},
 	{
@@ -1277,5 +1277,97 @@ var table = []mutant{
 	{
 		"a worker's own runs say nothing of whether its tasks are late", "frontend/estimate/learn.go",
 		"if s.from[i] != beside {", "{",
+	},
+	{
+		"a tenant with a maximum has no copies", "frontend/copy.go",
+		"c.shares.Of(t.group.job.tenant.name).All == tenants.Unlimited", "true",
+	},
+	{
+		"what has not begun to run has no copy", "frontend/copy.go",
+		" && !t.attempt.since.IsZero() &&", " &&",
+	},
+	{
+		"the first copy is always within the budget", "frontend/copy.go",
+		"max(1, uint64(c.cfg.Copies*float64(c.Stats.Tasks)))", "uint64(c.cfg.Copies*float64(c.Stats.Tasks))",
+	},
+	{
+		"a long task that is late has one copy", "frontend/tail.go",
+		"if t.copy != nil {\n\t\t\tcontinue // its end is that of its copy, at the latest\n\t\t}\n", "",
+	},
+	{
+		"a short task that is late has one copy", "frontend/tail.go",
+		"t := l.task\n\t\tif t.copy != nil {\n\t\t\tcontinue\n\t\t}\n", "t := l.task\n",
+	},
+	{
+		"only tasks on which the end of their job depends have copies", "frontend/tail.go",
+		"l.left <= end || ", "",
+	},
+	{
+		"what has longest left has its copy first", "frontend/tail.go",
+		"cmp.Compare(b.left, a.left)", "cmp.Compare(a.left, b.left)",
+	},
+	{
+		"a job whose tasks wait has no copies", "frontend/jobs.go",
+		"j.waiting+j.matching == 0 && j.claimUntil", "j.claimUntil",
+	},
+	{
+		"a short task is late when it has run twice as long as any other", "frontend/tail.go",
+		"a.since.Add(2*longest", "a.since.Add(longest",
+	},
+	{
+		"few runs do not tell that a short task is late", "frontend/tail.go",
+		"seen < enoughRuns", "seen < 1",
+	},
+	{
+		"a short copy goes to another worker", "frontend/tail.go",
+		"w != t.attempt.w.Worker && w != t.shuns", "w != t.shuns",
+	},
+	{
+		"a short copy goes where there is room", "frontend/tail.go",
+		" && w.Room(t.spec.Demand) > 0", "",
+	},
+	{
+		"a long copy goes to another worker", "frontend/tail.go",
+		"k.Worker != int32(t.attempt.w.Key) && (", "(",
+	},
+	{
+		"a long copy does not go where the task failed", "frontend/tail.go",
+		"(t.shuns == nil || k.Worker != int32(t.shuns.Key)) && ", "",
+	},
+	{
+		"where one of two attempts is lost, the other goes on", "frontend/outcomes.go",
+		"if c.goesOn(t) {\n\t\treturn acts\n\t}\n\tc.Stats.Retries++\n\tc.await(t)", "c.Stats.Retries++\n\tc.await(t)",
+	},
+	{
+		"where one of two attempts comes back, the other goes on", "frontend/places.go",
+		"if !c.goesOn(a.task) {\n\t\tc.await(a.task)\n\t}", "c.await(a.task)",
+	},
+	{
+		"where one of two attempts has failed or was killed, the other goes on", "frontend/outcomes.go",
+		"acts = c.ack(w, id, now, acts)\n\tif c.goesOn(t) {\n\t\treturn acts\n\t}\n", "acts = c.ack(w, id, now, acts)\n",
+	},
+	{
+		"a copy that waits in its queue goes on there", "frontend/places.go",
+		"case !a.ran:\n\t\tto = enqueued", "case false:\n\t\tto = enqueued",
+	},
+	{
+		"a task that both attempts were lost of is tried again once, or taken for the cause", "frontend/core.go",
+		"if w.attempts[a.id] != a {", "if false {",
+	},
+	{
+		"a place that is handed back while a copy goes on is cancelled", "frontend/outcomes.go",
+		"a.job.waiting == 0 && a.job.Policy.Cancel {", "false {",
+	},
+	{
+		"of three attempts that claims find, one is stopped", "frontend/copy.go",
+		"t.attempt != nil && t.copy == nil && t.spec", "t.attempt != nil && t.spec",
+	},
+	{
+		"what may start only once has no second attempt that a claim finds", "frontend/copy.go",
+		"t.copy == nil && t.spec.Retryable && ", "t.copy == nil && ",
+	},
+	{
+		"a killed copy does not give the outcome", "frontend/outcomes.go",
+		"a == t.copy && m.Status != probe.Killed && ", "a == t.copy && ",
 	},
 }
