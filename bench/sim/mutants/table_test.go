@@ -1344,7 +1344,7 @@ var table = []mutant{
 	},
 	{
 		"where one of two attempts has failed or was killed, the other goes on", "frontend/outcomes.go",
-		"acts = c.ack(w, id, now, acts)\n\tif c.goesOn(t) {\n\t\treturn acts\n\t}\n", "acts = c.ack(w, id, now, acts)\n",
+		"acts = c.ack(w, m.Attempt, now, acts)\n\tif c.goesOn(t) {\n\t\treturn acts\n\t}\n", "acts = c.ack(w, m.Attempt, now, acts)\n",
 	},
 	{
 		"a copy that waits in its queue goes on there", "frontend/places.go",
@@ -1367,7 +1367,11 @@ var table = []mutant{
 		"t.copy == nil && t.spec.Retryable && ", "t.copy == nil && ",
 	},
 	{
-		"a killed copy does not give the outcome", "frontend/outcomes.go",
-		"a == t.copy && m.Status != probe.Killed && ", "a == t.copy && ",
+		"a copy that is killed, or stopped for what is regular, does not give the outcome", "frontend/outcomes.go",
+		"m.Status != probe.Killed && m.Status != probe.Preempted && !c", "!c",
+	},
+	{
+		"spare work has no copies", "frontend/jobs.go",
+		" && j.Class != Spare", "",
 	},
 }
