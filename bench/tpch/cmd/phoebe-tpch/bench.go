@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -18,20 +19,25 @@ import (
 // interactive are the queries that users wait for.
 var interactive = []int{1, 3, 4, 5, 6, 7, 10, 12, 14, 18, 19, 21}
 
+// etl are queries as of a tenant that turns tables around: the largest joins and exchanges.
+var etl = []int{8, 9, 13, 20}
+
 type benchCmd struct {
 	fleet
 	SF       float64       `name:"sf" default:"1" placeholder:"X" help:"Scale factor of the data. Default ${default}."`
 	Load     float64       `default:"0.8" help:"Of the slots' time, what the queries' tasks take when they run alone. Default ${default}."`
 	For      time.Duration `default:"30s" help:"How long queries arrive. Default ${default}."`
 	Policies []string      `default:"phoebe,late-binding,random" placeholder:"NAME,..." help:"Policies that are measured, one after the other. Default ${default}."`
+	ETL      bool          `name:"etl" help:"Measure each also with half of the load from another tenant, whose queries are large joins, beside the interactive ones."`
 	Alone    bool          `default:"true" negatable:"" help:"Measure a DuckDB on its own as well. Default: yes."`
 	Seed     uint64        `default:"1" help:"Of arrivals. Default ${default}."`
 }
 
 // arrival is a query that is due at a time.
 type arrival struct {
-	at time.Duration
-	n  int
+	at  time.Duration
+	n   int
+	etl bool
 }
 
 // sample is how a query went. For one that failed, there is an error.
@@ -54,8 +60,7 @@ func (b *benchCmd) Run(ctx context.Context, c *cli) error {
 	}
 	// Each query alone, the second time: what its tasks take.
 	work := map[int]time.Duration{}
-	var mean time.Duration
-	for _, n := range interactive {
+	for _, n := range slices.Concat(interactive, etl) {
 		for range 2 {
 			r, err := e.Query(ctx, m.Queries[n-1], b.options())
 			if err != nil {
@@ -64,28 +69,54 @@ func (b *benchCmd) Run(ctx context.Context, c *cli) error {
 			r.Close()
 			work[n] = tasks(&r.Stats)
 		}
-		mean += work[n] / time.Duration(len(interactive))
 	}
-	gap := time.Duration(float64(mean) / (b.Load * float64(slots)))
 	r := rand.New(rand.NewPCG(b.Seed, 0))
-	var due []arrival
-	for at := time.Duration(0); at < b.For; at += time.Duration(r.ExpFloat64() * float64(gap)) {
-		due = append(due, arrival{at, interactive[r.IntN(len(interactive))]})
+	// come has queries arrive whose tasks take this share of the slots' time.
+	come := func(numbers []int, load float64, etl bool) (due []arrival) {
+		mean := time.Duration(0)
+		for _, n := range numbers {
+			mean += work[n] / time.Duration(len(numbers))
+		}
+		gap := time.Duration(float64(mean) / (load * float64(slots)))
+		for at := time.Duration(0); at < b.For; at += time.Duration(r.ExpFloat64() * float64(gap)) {
+			due = append(due, arrival{at, numbers[r.IntN(len(numbers))], etl})
+		}
+		fmt.Printf("queries %v: %d in %v, one each %v, whose tasks take %v: load %g of %d slots\n", numbers, len(due), b.For, gap.Round(time.Millisecond), mean.Round(time.Millisecond), load, slots)
+		return due
 	}
-	fmt.Printf("scale factor %g, %d queries in %v, one each %v, whose tasks take %v: load %g of %d slots\n", b.SF, len(due), b.For, gap.Round(time.Millisecond), mean.Round(time.Millisecond), b.Load, slots)
-	fmt.Printf("%-28s %10s %10s %19s %7s %7s %7s\n", "", "p50", "p99", "omniscient p50, p99", "x p50", "x p99", "local")
+	fmt.Printf("scale factor %g\n", b.SF)
+	load := b.Load
+	if b.ETL {
+		load /= 2
+	}
+	due := come(interactive, load, false)
+	mixed := due
+	if b.ETL {
+		mixed = slices.SortedStableFunc(slices.Values(slices.Concat(due, come(etl, load, true))), func(a, b arrival) int { return cmp.Compare(a.at, b.at) })
+	}
+	fmt.Printf("%-34s %10s %10s %19s %7s %7s %7s\n", "", "p50", "p99", "omniscient p50, p99", "x p50", "x p99", "local")
+	// measure measures without and, if that is asked for, with the other tenant.
+	measure := func(name string, slots int, run func(arrival) (engine.Stats, error)) {
+		p99 := b.report(name, drive(ctx, due, run), slots)
+		if b.ETL {
+			beside := b.report(name+", ETL", drive(ctx, mixed, run), slots)
+			fmt.Printf("  with the ETL tenant beside it, p99 is %.2f times what it is without\n", float64(beside)/float64(p99))
+		}
+	}
 	for _, p := range b.Policies {
-		opt := b.options()
-		opt.Policy = client.Policy(p)
-		l := drive(ctx, due, func(n int) (engine.Stats, error) {
-			r, err := e.Query(ctx, m.Queries[n-1], opt)
+		measure(p, slots, func(a arrival) (engine.Stats, error) {
+			opt := b.options()
+			opt.Policy = client.Policy(p)
+			if a.etl {
+				opt.Tenant = "etl"
+			}
+			r, err := e.Query(ctx, m.Queries[a.n-1], opt)
 			if err != nil {
 				return engine.Stats{}, err
 			}
 			r.Close()
 			return r.Stats, nil
 		})
-		b.report(p, l, slots)
 	}
 	if !b.Alone {
 		return nil
@@ -111,8 +142,7 @@ func (b *benchCmd) Run(ctx context.Context, c *cli) error {
 					one[n] = time.Since(begin)
 				}
 			}
-			l := drive(ctx, due, func(n int) (engine.Stats, error) { return engine.Stats{}, run(ctx, n) })
-			b.report(fmt.Sprintf("DuckDB, %d queries x %d thr.", queries, threads), l, 0)
+			measure(fmt.Sprintf("DuckDB, %d queries x %d thr.", queries, threads), 0, func(a arrival) (engine.Stats, error) { return engine.Stats{}, run(ctx, a.n) })
 			stop()
 		}
 	}
@@ -135,7 +165,7 @@ func tasks(s *engine.Stats) time.Duration {
 
 // drive runs queries when they are due, however many are under way, and returns when all have ended. Responses count from when
 // they were due.
-func drive(ctx context.Context, due []arrival, run func(n int) (engine.Stats, error)) []sample {
+func drive(ctx context.Context, due []arrival, run func(arrival) (engine.Stats, error)) []sample {
 	out := make([]sample, len(due))
 	var wg sync.WaitGroup
 	begin := time.Now()
@@ -145,7 +175,7 @@ func drive(ctx context.Context, due []arrival, run func(n int) (engine.Stats, er
 			break
 		}
 		wg.Go(func() {
-			s, err := run(a.n)
+			s, err := run(a)
 			out[i] = sample{a, time.Since(begin) - a.at, s, err}
 		})
 	}
@@ -181,8 +211,8 @@ func alone(m *data.Manifest, queries, threads int) (run func(context.Context, in
 	}, stop, nil
 }
 
-// report prints a line; with slots, it compares with what is ideal on so many.
-func (b *benchCmd) report(name string, l []sample, slots int) {
+// report prints a line about the interactive queries, and returns their p99; with slots, it compares with what is ideal on so many.
+func (b *benchCmd) report(name string, l []sample, slots int) (p99 time.Duration) {
 	var got []time.Duration
 	failed, local, remote := 0, 0, 0
 	for _, s := range l {
@@ -190,11 +220,15 @@ func (b *benchCmd) report(name string, l []sample, slots int) {
 			failed++
 			continue
 		}
+		if s.etl {
+			continue
+		}
 		got = append(got, s.response)
 		local, remote = local+s.stats.Local, remote+s.stats.Remote
 	}
-	p50, p99 := quantile(got, 0.5), quantile(got, 0.99)
-	line := fmt.Sprintf("%-28s %10v %10v", name, p50, p99)
+	p50 := quantile(got, 0.5)
+	p99 = quantile(got, 0.99)
+	line := fmt.Sprintf("%-34s %10v %10v", name, p50, p99)
 	if slots > 0 {
 		ideal := omniscient(l, slots)
 		i50, i99 := quantile(ideal, 0.5), quantile(ideal, 0.99)
@@ -204,6 +238,7 @@ func (b *benchCmd) report(name string, l []sample, slots int) {
 		line += fmt.Sprintf(" (%d failed)", failed)
 	}
 	fmt.Println(strings.TrimRight(line, " "))
+	return p99
 }
 
 func quantile(l []time.Duration, q float64) time.Duration {
@@ -214,7 +249,7 @@ func quantile(l []time.Duration, q float64) time.Duration {
 	return l[min(len(l)-1, int(q*float64(len(l))))].Round(100 * time.Microsecond)
 }
 
-// omniscient is how long the queries would have taken from one central queue without any delay: tasks with the run times that
+// omniscient is how long the interactive queries would have taken from one central queue without any delay: tasks with the run times that
 // were measured, those of the query that came first before others, and a stage when the one before it is done.
 func omniscient(l []sample, slots int) []time.Duration {
 	type job struct {
@@ -264,7 +299,9 @@ func omniscient(l []sample, slots int) []time.Duration {
 			if j.at > now || j.stage < len(j.stats.Stages) {
 				return false
 			}
-			out = append(out, now-j.at)
+			if !j.etl {
+				out = append(out, now-j.at)
+			}
 			return true
 		})
 	}
