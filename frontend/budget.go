@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/tenants"
+	"github.com/phoebe-sched/phoebe/probe"
 )
 
 var levelOf = [...]level{
@@ -31,10 +32,11 @@ func (u *usage) moved(t *task, from, to level) {
 		u.at[l] += n
 	}
 	switch {
-	case !t.spare:
 	case to == placed:
-		u.spare += n
-	case from == placed:
+		if t.spare = t.spare || t.group.class != probe.Regular; t.spare {
+			u.spare += n
+		}
+	case from == placed && t.spare:
 		t.spare = false
 		u.spare -= n
 	}
@@ -59,11 +61,11 @@ func (c *jobs) holds(t *task) bool {
 }
 
 // cover notes whether a task that is bound to a worker now, by estimation, is covered by its tenant's tokens. It says what
-// that is to be known by, or "" if there are no tokens.
+// that is to be known by, or "" if there are no tokens, or it needs none by its class.
 func (c *jobs) cover(t *task) string {
 	of := t.group.job.tenant
 	may := c.shares.Of(of.name)
-	if may.Regular == tenants.Unlimited {
+	if may.Regular == tenants.Unlimited || t.group.class != probe.Regular {
 		return ""
 	}
 	n, has := t.takes(), of.used.at[placed]-of.used.spare

@@ -135,7 +135,7 @@ type task struct {
 	rested   time.Time    // when it may be tried again, if it is resting
 	node     list.Node[*task]
 	pos      int  // among those that are resting, or those of its tenant that are held
-	spare    bool // it is at a worker, and not covered by tokens
+	spare    bool // it is at a worker, and not regular, or not covered by tokens
 
 	sampledAt, readyAt, boundAt time.Time
 	expected                    time.Duration // run of its attempt; 0: not known
@@ -241,7 +241,7 @@ const (
 // usage is what tasks of a tenant's own jobs take, in thousandths of slots.
 type usage struct {
 	at    [levels]int64 // by level, with those above; at[idle] is 0
-	spare int64         // of those placed, by tasks that were not covered by tokens
+	spare int64         // of those placed, by tasks that are not regular, or were not covered by tokens
 	most  int64         // by the largest of its tasks so far
 }
 
