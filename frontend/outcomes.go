@@ -31,25 +31,24 @@ func (c *ledger) finished(w *worker, m *probe.Finished, now time.Time, acts []Ac
 		d.Waited, d.Ran, d.Usage = m.Waited, m.Run, m.Usage
 	}
 	c.dropAttempt(a)
-	if m.Status == probe.Preempted {
-		return c.preempted(t, w, m, now, acts)
-	}
-	if m.Status == probe.Killed {
-		// The worker drains, or gave us up: no fault of the task's.
-		if !t.spec.Retryable {
-			o := Outcome{Kind: Failed, Failure: Lost, Message: "it was killed by worker " + w.Welcome().Worker + ", and may start only once", Worker: w.Welcome().Worker}
-			o.Receipt, acts = c.receipt(t, w, m.Attempt, now, acts)
-			return c.end(t, o, now, acts)
-		}
+	return c.over(t, w, m, now, acts)
+}
+
+// over takes how an attempt ended. That it was stopped is no failure of anybody's: for what is regular, or because its worker drains, or
+// gave us up.
+func (c *ledger) over(t *task, w *worker, m *probe.Finished, now time.Time, acts []Action) []Action {
+	switch {
+	case m.Status == probe.Killed && !t.spec.Retryable:
+		o := Outcome{Kind: Failed, Failure: Lost, Message: "it was killed by worker " + w.Welcome().Worker + ", and may start only once", Worker: w.Welcome().Worker}
+		o.Receipt, acts = c.receipt(t, w, m.Attempt, now, acts)
+		return c.end(t, o, now, acts)
+	case m.Status == probe.Killed:
+		return c.again(t, w, m, 0, now, acts)
+	case m.Status == probe.Preempted:
+		c.Stats.Preempted++
 		return c.again(t, w, m, 0, now, acts)
 	}
 	return c.conclude(t, w, m, now, acts)
-}
-
-// preempted lets a task wait for another attempt that was stopped for what is regular: that is no failure of anybody's.
-func (c *ledger) preempted(t *task, w *worker, m *probe.Finished, now time.Time, acts []Action) []Action {
-	c.Stats.Preempted++
-	return c.again(t, w, m, 0, now, acts)
 }
 
 // finishedElsewhere takes the result of an attempt that is not under way here: another frontend launched it, or the one
@@ -63,10 +62,7 @@ func (c *ledger) finishedElsewhere(w *worker, m *probe.Finished, now time.Time, 
 		return disown(w, m.Attempt, acts)
 	case t.state == claiming:
 		t.attempts++
-		if m.Status == probe.Preempted {
-			return c.preempted(t, w, m, now, acts)
-		}
-		return c.conclude(t, w, m, now, acts)
+		return c.over(t, w, m, now, acts)
 	case c.adoptsCopy(t, m.Attempt):
 		c.adoptCopy(t, w, m.Attempt, m.Run, now)
 		return c.finished(w, m, now, acts)

@@ -4,11 +4,15 @@ package mutants
 var table = []mutant{
 	{
 		"preempted is no failure", "frontend/outcomes.go",
-		"if m.Status == probe.Preempted {\n\t\treturn c.preempted", "if false {\n\t\treturn c.preempted",
+		"case m.Status == probe.Preempted:", "case false:",
 	},
 	{
-		"preempted is no failure when it is told to a claim", "frontend/outcomes.go",
-		"t.attempts++\n\t\tif m.Status == probe.Preempted {", "t.attempts++\n\t\tif false {",
+		"to be stopped is no failure when it is told to a claim, either", "frontend/outcomes.go",
+		"t.attempts++\n\t\treturn c.over(", "t.attempts++\n\t\treturn c.conclude(",
+	},
+	{
+		"what is spare takes nothing of the tokens", "frontend/budget.go",
+		"t.spare = t.spare || t.group.class != probe.Regular; t.spare", "t.spare",
 	},
 	{
 		"that there is no room for spare work says nothing of the rest", "frontend/outcomes.go",
@@ -747,11 +751,11 @@ var table = []mutant{
 	},
 	{
 		"a result counts once", "frontend/outcomes.go",
-		"c.dropAttempt(a)\n\tif m.Status == probe.Preempted {", "if m.Status == probe.Preempted {",
+		"c.dropAttempt(a)\n\treturn c.over(", "return c.over(",
 	},
 	{
 		"a task that may start only once is not started again when it was killed", "frontend/outcomes.go",
-		"if !t.spec.Retryable {\n\t\t\to := Outcome", "if false {\n\t\t\to := Outcome",
+		"m.Status == probe.Killed && !t.spec.Retryable", "false",
 	},
 	{
 		"a task that may start only once is not started again when it failed", "frontend/outcomes.go",
@@ -928,7 +932,7 @@ var table = []mutant{
 	},
 	{
 		"who does not fail by itself does not rest", "frontend/outcomes.go",
-		"}\n\t\treturn c.again(t, w, m, 0, now, acts)", "}\n\t\treturn c.again(t, w, m, t.backoff(), now, acts)",
+		"case m.Status == probe.Killed:\n\t\treturn c.again(t, w, m, 0,", "case m.Status == probe.Killed:\n\t\treturn c.again(t, w, m, t.backoff(),",
 	},
 	{
 		"what rests is woken", "frontend/core.go",
