@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
@@ -37,6 +38,27 @@ func (j *Job) class(t *Task) probe.Class {
 		return probe.Yielded
 	}
 	return probe.Spare
+}
+
+// told says of what class the group's places are, and why.
+func (g *group) told() string {
+	switch j := g.job; {
+	case j.Class == Auto:
+		return "class regular: its job names none"
+	case j.Class == Regular:
+		return "class regular: its job names it"
+	case g.class == probe.Yielded:
+		return "class yielded: its job is spare, and it may start only once" + j.ages()
+	}
+	return "class spare: its job names it" + g.job.ages()
+}
+
+// ages says from when on a spare job is regular.
+func (j *job) ages() string {
+	if j.due.IsZero() {
+		return ""
+	}
+	return fmt.Sprintf("; regular from %v after it came", j.due.Sub(j.submitted))
 }
 
 // standing is that of the group's places from now on.

@@ -57,7 +57,7 @@ func (c *Core) Explain(job probe.JobID, task int) []Decision {
 	}
 	for i := range ds.sampled {
 		if s := &ds.sampled[i]; s.job == job && (task < 0 || task >= int(s.first) && task <= int(s.last)) {
-			d := Decision{Job: job, Task: probe.TaskIndex(task), Why: s.why, Samples: c.samples(job, -1)}
+			d := Decision{Job: job, Task: probe.TaskIndex(task), Why: s.why, Class: s.class, Samples: c.samples(job, -1)}
 			if task < 0 {
 				d.Task, d.Alike = s.first, s.tasks-1
 			}
@@ -110,7 +110,7 @@ func (c *Core) explain(j *job, task int) []Decision {
 			d.Alike++
 			continue
 		}
-		d := Decision{Job: j.ID, Task: t.spec.Index, Path: g.path, Why: g.why, Choice: estimate.Decision{Chosen: -1}}
+		d := Decision{Job: j.ID, Task: t.spec.Index, Path: g.path, Why: g.why, Class: g.told(), Choice: estimate.Decision{Chosen: -1}}
 		if task >= 0 || t.state == blocked || t.state == held {
 			d.Outcome = stateText[t.state]
 		}

@@ -102,6 +102,40 @@ func TestExplainCopies(t *testing.T) {
 	}
 }
 
+// Of every task the class is told, on both paths, whether it is placed yet, is placed, or has ended.
+func TestExplainClass(t *testing.T) {
+	for _, want := range []struct {
+		job  Job
+		once bool
+		says string
+	}{
+		{Job{}, false, "class regular: its job names none"},
+		{Job{Class: Regular}, false, "class regular: its job names it"},
+		{Job{Class: Spare}, false, "class spare: its job names it"},
+		{Job{Class: Spare, Due: 3 * time.Second}, false, "class spare: its job names it; regular from 3s after it came"},
+		{Job{Class: Spare, Deadline: 8 * time.Second}, true, "class yielded: its job is spare, and it may start only once; regular from 4s after it came"},
+	} {
+		for _, mode := range []estimate.Mode{estimate.Sample, estimate.Estimate} {
+			f := newFleet(t, 1, 1, Config{})
+			j := jobWith("x", Task{Estimate: time.Minute, Retryable: !want.once})
+			j.Class, j.Due, j.Deadline, j.Mode = want.job.Class, want.job.Due, want.job.Deadline, mode
+			check := func(when string) {
+				t.Helper()
+				ds := f.core.Explain(script.Job("x"), 0)
+				if len(ds) != 1 || !slices.Contains(strings.Split(ds[0].String(), "\n"), want.says) {
+					t.Errorf("%v, %s: %v lacks the line %q", mode, when, ds, want.says)
+				}
+			}
+			f.step(Submit{j})
+			check("submitted")
+			f.tell(0, 0, probe.Load{})
+			check("placed")
+			f.step(Cancel{Job: script.Job("x")})
+			check("ended")
+		}
+	}
+}
+
 // The output of a stage lies where its tasks ran, those as well that a resubmitted job leaves out.
 func TestOutputsOfResubmittedStages(t *testing.T) {
 	f := newFleet(t, 3, 4, Config{Estimate: estimate.Config{Jitter: -1}})

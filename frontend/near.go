@@ -102,7 +102,7 @@ func (c *jobs) wentNear(t *task, w *worker, now time.Time) {
 	d := c.log.near.add()
 	x.decision = c.log.near.n
 	*d = Decision{
-		Job: j.ID, Task: t.spec.Index, Path: estimate.Sampling, Why: t.group.why, At: now.Sub(j.submitted), Attempt: t.attempt.id, Worker: w.Welcome().Worker,
+		Job: j.ID, Task: t.spec.Index, Path: estimate.Sampling, Why: t.group.why, Class: t.group.told(), At: now.Sub(j.submitted), Attempt: t.attempt.id, Worker: w.Welcome().Worker,
 		Outcome: stateText[t.state], Near: x.told(), Read: x.read, Delay: now.Sub(x.since), group: t.group.index,
 	}
 	switch {

@@ -51,7 +51,7 @@ func TestRooms(t *testing.T) {
 // floors are the files of this package, from the ground up.
 var floors = []string{
 	"policy", "job", "config", "events", // what is said to a core, and what it answers
-	"line", "facts", "record", "tenant", "jobs", "terms", "sets", "seats", "budget", "class", "route", "passing", "stages", "near", "tasks", "admit", // jobs
+	"line", "facts", "class", "record", "tenant", "jobs", "terms", "sets", "seats", "budget", "route", "passing", "stages", "near", "tasks", "admit", // jobs
 	"ledger", "context", "places", "copy", "outcomes", "claims", // what was promised
 	"plan", "turns", "early", "long", "cover", "tail", // decisions
 	"core", "explain", "check_near", "check",

@@ -19,6 +19,7 @@ type Decision struct {
 	Alike   int // other tasks of which it tells as well
 	Path    estimate.Path
 	Why     estimate.Reason   // of the path
+	Class   string            // of its places, why, and from when on they are regular
 	Choice  estimate.Decision // candidates and terms; zero for a sampled task
 	At      time.Duration     // of the choice, since the job was submitted
 	Tries   int               // how often it was tried since it was placed last; 0: not yet, or it is sampled
@@ -151,6 +152,7 @@ func (d *Decision) String() string {
 	if u := d.Usage; u != (probe.Usage{}) {
 		fmt.Fprintf(&b, ", used %v of CPU and %d MiB, fetched %d bytes in %v", u.CPU.Round(time.Microsecond), u.Memory, u.Fetched, u.Fetch.Round(time.Microsecond))
 	}
+	fmt.Fprintf(&b, "\n%s", d.Class)
 	for i := range d.Samples {
 		fmt.Fprintf(&b, "\n%s", &d.Samples[i])
 	}
@@ -262,13 +264,14 @@ type sampled struct {
 	first, last probe.TaskIndex // of those tasks
 	tasks       int
 	why         estimate.Reason // of the first one
+	class       string          // likewise
 }
 
 // add takes the sampled tasks of a group into account, whose indices ascend as a rule.
 func (s *sampled) add(g *group) {
 	first, last := g.queue.First().spec.Index, g.queue.Last().spec.Index
 	if s.tasks == 0 || first < s.first {
-		s.first, s.why = first, g.why
+		s.first, s.why, s.class = first, g.why, g.told()
 	}
 	s.last = max(s.last, last)
 	s.tasks += g.queue.Len()

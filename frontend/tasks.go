@@ -395,7 +395,7 @@ func (c *jobs) decided(x *longTask, choice *estimate.Decision, w *worker, now ti
 	if d == nil || d.Worker != "" {
 		d = ds.add()
 		x.decision = ds.n
-		*d = Decision{Job: j.ID, Task: x.task.spec.Index, Path: estimate.Estimation, Why: x.why}
+		*d = Decision{Job: j.ID, Task: x.task.spec.Index, Path: estimate.Estimation, Why: x.why, Class: x.task.group.told()}
 	}
 	d.Choice, d.At = *choice, now.Sub(j.submitted)
 	d.Tries++

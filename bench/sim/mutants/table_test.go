@@ -11,6 +11,14 @@ var table = []mutant{
 		"t.attempts++\n\t\treturn c.over(", "t.attempts++\n\t\treturn c.conclude(",
 	},
 	{
+		"the class of what has ended is told", "frontend/record.go",
+		"s.first, s.why, s.class = first, g.why, g.told()", "s.first, s.why = first, g.why",
+	},
+	{
+		"the class of what is placed by estimation is told", "frontend/tasks.go",
+		"Why: x.why, Class: x.task.group.told()}", "Why: x.why}",
+	},
+	{
 		"what is spare takes nothing of the tokens", "frontend/budget.go",
 		"t.spare = t.spare || t.group.class != probe.Regular; t.spare", "t.spare",
 	},
