@@ -138,6 +138,9 @@ func (p *Page) fill(ctx context.Context, f *frameJSON) error {
 		p.ahead = time.Until(said.Frontends[0].Clock)
 	}
 	w := watchJSON(said)
+	for i := range w.Windows {
+		w.Windows[i].fold(maxSeries / len(w.Windows))
+	}
 	f.Watch = &w
 	who := seer(said.Frontends)
 	seen, err := p.fleet.Figures(ctx, who, p.known)
@@ -147,6 +150,36 @@ func (p *Page) fill(ctx context.Context, f *frameJSON) error {
 	p.known = seen.List
 	f.Fleet = &fleetJSON{strconv.FormatInt(seen.List, 10), who, levels(seen.Workers), stale(seen.Workers)}
 	return nil
+}
+
+// maxSeries is how many bytes the series of a frame take, about.
+const maxSeries = 36 << 10
+
+// other is what series are called that are told together.
+const other = "other"
+
+// fold tells the last series of a window together, so that they take no more than some bytes. The page asks for all of them later.
+func (w *windowJSON) fold(most int) {
+	size := 0
+	for i := range w.Series {
+		s := &w.Series[i]
+		if size += len(s.Path) + len(s.Policy) + len(s.Tenant) + len(s.Histograms); size <= most {
+			continue
+		}
+		var sum client.Histograms
+		for _, s := range w.Series[i:] {
+			b := s.Histograms
+			for m := range sum {
+				b, _ = sum[m].MergeFrom(b) // it was looked at when it came
+			}
+		}
+		*s = seriesJSON{Path: other, Policy: other, Tenant: other}
+		for m := range sum {
+			s.Histograms = sum[m].Append(s.Histograms)
+		}
+		w.Series = w.Series[:i+1]
+		return
+	}
 }
 
 // seer is the frontend whose view of the fleet is shown: always the same one, as long as it answers.

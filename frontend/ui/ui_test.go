@@ -25,6 +25,7 @@ import (
 type fake struct {
 	Fleet
 	workers int
+	windows []client.Window
 	watched atomic.Int64
 	err     error
 }
@@ -34,8 +35,12 @@ func (f *fake) Watch(context.Context, time.Duration, time.Time, int) (*client.Wa
 	if f.err != nil {
 		return nil, f.err
 	}
+	windows := f.windows
+	if windows == nil {
+		windows = []client.Window{{At: time.Unix(1000, 0), Length: time.Second, Series: []client.Series{{Path: "sampling", Tenant: hostile}}}}
+	}
 	return &client.Watched{
-		Windows:   []client.Window{{At: time.Unix(1000, 0), Length: time.Second, Series: []client.Series{{Path: "sampling", Tenant: hostile}}}},
+		Windows:   windows,
 		Frontends: []client.FrontendReport{{Name: "b"}, {Name: "a"}, {Name: "0", Err: "no answer"}},
 	}, nil
 }
@@ -181,9 +186,61 @@ func TestFrame(t *testing.T) {
 	} else {
 		t.Logf("a frame of 20,000 workers takes %d bytes", n)
 	}
+	windows, rng := make([]client.Window, 5), rand.New(rand.NewPCG(1, 2))
+	for i := range windows {
+		for range 1000 {
+			name := make([]byte, 64)
+			for k := range name {
+				name[k] = byte(' ' + rng.IntN('~'-' '))
+			}
+			windows[i].Series = append(windows[i].Series, client.Series{Tenant: string(name)})
+		}
+	}
+	tenants := New(&fake{workers: 20_000, windows: windows}, "").compose(t.Context())
+	if n := len(compressed(tenants)); n > 100_000 {
+		t.Errorf("a frame of 20,000 workers and very many tenants takes %d bytes", n)
+	} else {
+		t.Logf("a frame of 20,000 workers and very many tenants takes %d bytes of %d", n, len(tenants))
+	}
 	var f frameJSON
 	if err := json.Unmarshal(New(&fake{err: errors.New("nobody")}, "").compose(t.Context()), &f); err != nil || f.Error != "nobody" {
 		t.Errorf("%v: %+v", err, f)
+	}
+}
+
+// Series that are too many are told together: nothing that was counted is missing.
+func TestFold(t *testing.T) {
+	var w windowJSON
+	rng := rand.New(rand.NewPCG(1, 2))
+	for i := range 64 {
+		s := seriesJSON{Tenant: fmt.Sprint("tenant-", i)}
+		for range client.Measures {
+			var h client.Histogram
+			for range 100 {
+				h.Add(time.Duration(rng.ExpFloat64() * 1e7))
+			}
+			s.Histograms = h.Append(s.Histograms)
+		}
+		w.Series = append(w.Series, s)
+	}
+	sums := func() (sum client.Histograms, bytes int) {
+		for _, s := range w.Series {
+			b := s.Histograms
+			bytes += len(b)
+			for m := range sum {
+				b, _ = sum[m].MergeFrom(b)
+			}
+		}
+		return sum, bytes
+	}
+	was, _ := sums()
+	w.fold(10_000)
+	now, bytes := sums()
+	if now != was {
+		t.Error("together they are not what they were")
+	}
+	if last := w.Series[len(w.Series)-1]; bytes > 14_000 || len(w.Series) < 5 || last.Tenant != other || w.Series[0].Tenant != "tenant-0" {
+		t.Errorf("%d series of %d bytes, the last of %q", len(w.Series), bytes, last.Tenant)
 	}
 }
 
