@@ -11,6 +11,9 @@ import (
 // maxAttempts is how many attempts are remembered.
 const maxAttempts = 1 << 18
 
+// MaxAttempts is how many bytes they take.
+const MaxAttempts = 38 << 20
+
 // Attempt is the one that gave a task its outcome.
 type Attempt struct {
 	Task     probe.TaskIndex

@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"testing"
 	"time"
-	"unsafe"
 
 	"github.com/phoebe-sched/phoebe/frontend"
 	rec "github.com/phoebe-sched/phoebe/frontend/record"
@@ -33,8 +32,7 @@ func TestSoakRecorder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const attempts = 1 << 18 // that are remembered
-	most := int64(rec.MaxBytes + rec.MaxKept*11/10 + attempts*int(unsafe.Sizeof(rec.Attempt{})) + 8<<20)
+	const most = int64(rec.MaxBytes + rec.MaxKept*11/10 + rec.MaxAttempts + 8<<20)
 	rng, now := rand.New(rand.NewPCG(1, 2)), s.recorder.putAt
 	for second := range seconds {
 		for range 10 {
