@@ -472,7 +472,8 @@ test('recordings name the slow worker', async () => {
   await page.getByText('There is none.').waitFor()
   await fine('recordings-none')
   await page.close()
-  void run('bench', '--connect', addr, '--tasks-per-job', '6', '--task-duration', 'fixed:2ms', '--load', '0.3', '--policy', 'phoebe', '--warmup', '1s', '--for', '600s', '--seed', '1')
+  // So little that also a busy machine's other workers have no queues.
+  void run('bench', '--connect', addr, '--tasks-per-job', '6', '--task-duration', 'fixed:5ms', '--load', '0.1', '--policy', 'phoebe', '--warmup', '1s', '--for', '600s', '--seed', '1')
   const { child } = workers[2]
   let n = 0
   const stall = setInterval(() => child.kill(n++ % 4 === 3 ? 'SIGCONT' : 'SIGSTOP'), 100)
