@@ -33,11 +33,12 @@ type SimRun struct {
 	Short    *SimGroup `json:"short,omitempty"` // of the short ones, where a cutoff or the workload divides them
 	Long     *SimGroup `json:"long,omitempty"`
 
-	WorkerWaitMS Stats         `json:"worker_wait_ms"`       // of workers: the mean of wait_ms over the tasks that count and started there
-	WorkerSpread float64       `json:"worker_spread_ms"`     // their standard deviation
-	Estimates    *SimEstimates `json:"estimates,omitempty"`  // where tasks were placed by estimation
-	Read         *SimRead      `json:"read,omitempty"`       // where tasks have inputs
-	Completion   *SimMatching  `json:"completion,omitempty"` // of a figure that matches tasks with workers once
+	WorkerWaitMS Stats          `json:"worker_wait_ms"`       // of workers: the mean of wait_ms over the tasks that count and started there
+	WorkerSpread float64        `json:"worker_spread_ms"`     // their standard deviation
+	Estimates    *SimEstimates  `json:"estimates,omitempty"`  // where tasks were placed by estimation
+	Read         *SimRead       `json:"read,omitempty"`       // where tasks have inputs
+	Completion   *SimMatching   `json:"completion,omitempty"` // of a figure that matches tasks with workers once
+	Stragglers   *SimStragglers `json:"stragglers,omitempty"` // where some tasks take much longer than others
 
 	MessagesPerTask float64 `json:"messages_per_task"`      // pings, syncs and acknowledgements included
 	CPU             *SimCPU `json:"cpu,omitempty"`          // where messages cost some
@@ -71,6 +72,16 @@ type SimRead struct {
 	Host   float64 `json:"host"` // in memory or on the disk of its own
 	Rack   float64 `json:"rack"`
 	Across float64 `json:"across"`
+}
+
+// SimStragglers is which of the tasks that take much longer than others had a second attempt.
+type SimStragglers struct {
+	Machine int     `json:"machine"` // first attempts that were slow because of the machine alone
+	Caught  int     `json:"caught"`  // of these, those that had a copy
+	Data    int     `json:"data"`    // tasks that were slow because of their inputs alone
+	InVain  int     `json:"in_vain"` // of these, those that had a copy
+	Copies  int     `json:"copies"`  // of all tasks
+	Work    float64 `json:"work"`    // share of the time of all slots in use that copies took
 }
 
 // SimMatching is when a set of tasks is done, in units of their mean run time.

@@ -58,6 +58,9 @@ type Config struct {
 	Input          int64
 	Racks          int // that the workers are in, in turn; 0: none that is known
 
+	Second     float64    // share of the tasks that may have a second attempt
+	Stragglers Stragglers // default: none; they have inputs of their own
+
 	check   bool                                 // tests: the schedulers' and workers' state, after every step
 	started func(w *workerNode, s *worker.Start) // tests: hears of every start of a task
 
@@ -98,6 +101,9 @@ func (c *Config) Validate() error {
 	if c.Stages < 0 || c.Stages > frontend.MaxStages || c.Copies < 0 || c.Copies > frontend.MaxCopies || c.Input < 0 || c.Racks < 0 {
 		bad("%d stages, inputs of %d bytes with %d copies, %d racks: none may be negative, stages are at most %d, copies at most %d",
 			c.Stages, c.Input, c.Copies, c.Racks, frontend.MaxStages, frontend.MaxCopies)
+	}
+	if c.Stragglers != (Stragglers{}) && (c.Stages > 1 || c.Input > 0) {
+		bad("stragglers among tasks with stages or inputs: leave one of them out")
 	}
 	if c.Policy.rival != nil && (c.Stages > 1 || c.Input > 0) {
 		bad("policy %s knows nothing of stages and inputs: leave them out, or it", c.Policy.Name)
@@ -154,6 +160,8 @@ type runner struct {
 	estimates *rand.Rand
 	inputs    *rand.Rand
 	grouped   bool
+
+	stragglers stragglers // where there are some
 
 	readSum  [3]float64 // bytes, by where they were
 	reading  int        // tasks that read them
@@ -212,9 +220,16 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	}
 	r.onStart = r.taskStarted
 	output := make([]byte, cfg.Result)
-	r.onEnd = func(_ *worker.Start, ev *worker.Exited) {
+	r.onEnd = func(s *worker.Start, ev *worker.Exited) {
 		r.use(-1)
+		r.stragglers.ended(s, r.now)
 		ev.Result = output
+	}
+	if cfg.Stragglers != (Stragglers{}) {
+		r.stragglers = stragglers{
+			rng: rand.New(rand.NewPCG(cfg.Seed, 's')), tasks: map[stragglerID]*straggler{}, copies: map[probe.AttemptID]time.Duration{},
+		}
+		r.reads = r.slowed
 	}
 	frontends := cfg.Frontends
 	if rival := cfg.Policy.rival; rival != nil {
@@ -237,7 +252,7 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	}
 	for i := range frontends {
 		// What overload does to a policy is to be seen, not refused.
-		r.addFrontend(frontend.Config{MaxTasksPerJob: math.MaxInt32, MaxPending: math.MaxInt / 2, MaxWait: math.MaxInt64 / 2, SyncEvery: 2 * ping, SureFor: cfg.SureFor}, cfg.Seed+uint64(i)<<32)
+		r.addFrontend(frontend.Config{MaxTasksPerJob: math.MaxInt32, MaxPending: math.MaxInt / 2, MaxWait: math.MaxInt64 / 2, SyncEvery: 2 * ping, SureFor: cfg.SureFor, Copies: cfg.Second}, cfg.Seed+uint64(i)<<32)
 	}
 	if cfg.Gossip.Period != 0 && cfg.Policy.routes() {
 		if cfg.Gossip.Period == AsPing {
@@ -343,6 +358,10 @@ func (r *runner) submit(job *arrival) {
 	spec := &frontend.Job{
 		ID: jobID(job.Index), Policy: r.cfg.Policy.frontend, Mode: r.cfg.Policy.mode, ProbeRatio: r.cfg.ProbeRatio, Tasks: make([]frontend.Task, len(job.Tasks)),
 	}
+	if r.stragglers.tasks != nil {
+		job.Tasks = r.drawStragglers(job.Index, job.Tasks)
+		j.tasks = job.Tasks
+	}
 	factor := r.cfg.Estimates.factor(r.estimates)
 	size := max(r.cfg.Payload, 8)
 	payloads := make([]byte, size*len(job.Tasks))
@@ -358,7 +377,9 @@ func (r *runner) submit(job *arrival) {
 			Estimate: time.Duration(estimate), Retryable: true,
 		}
 	}
-	if r.reads != nil && (j.long || !r.grouped) {
+	if r.stragglers.tasks != nil {
+		r.stragglers.addInputs(job.Index, spec)
+	} else if r.reads != nil && (j.long || !r.grouped) {
 		r.addNeeds(j, spec)
 	}
 	f := r.frontends[r.route.IntN(len(r.frontends))]
@@ -517,6 +538,11 @@ func (r *runner) result() *Result {
 	if r.reading > 0 {
 		n := float64(r.reading)
 		res.Read = &bench.SimRead{Host: r.readSum[0] / n, Rack: r.readSum[1] / n, Across: r.readSum[2] / n}
+	}
+	if r.stragglers.tasks != nil {
+		seen := r.stragglers.seen
+		seen.Work = r.stragglers.work.Seconds() / r.used.Seconds()
+		res.Stragglers = &seen
 	}
 	var means []time.Duration
 	for _, w := range r.atWorker {

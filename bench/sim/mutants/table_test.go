@@ -1292,7 +1292,7 @@ var table = []mutant{
 	},
 	{
 		"a tenant with a maximum has no copies", "frontend/copy.go",
-		"c.shares.Of(t.group.job.tenant.name).All == tenants.Unlimited", "true",
+		"c.shares.Of(t.group.job.tenant.name).All == tenants.Unlimited", "c.shares.Of(t.group.job.tenant.name).All <= tenants.Unlimited",
 	},
 	{
 		"what has not begun to run has no copy", "frontend/copy.go",

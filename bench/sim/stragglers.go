@@ -1,0 +1,165 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/bench"
+	"github.com/phoebe-sched/phoebe/frontend"
+	"github.com/phoebe-sched/phoebe/frontend/estimate"
+	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/worker"
+)
+
+// Stragglers are tasks that take Times as long as others: a share of all attempts because of the machine, whatever the task is,
+// and a share of the tasks because of their inputs, which are as many times as large.
+type Stragglers struct{ Machine, Data, Times float64 }
+
+// usualInput is how large the inputs of the other tasks are: small, so that reading them takes no time.
+const usualInput = 1 << 20
+
+// stragglers is what is seen of them in a run.
+type stragglers struct {
+	rng    *rand.Rand
+	tasks  map[stragglerID]*straggler
+	copies map[probe.AttemptID]time.Duration // those that run, since when
+	work   time.Duration                     // that those took that have ended
+	seen   bench.SimStragglers
+}
+
+type stragglerID struct {
+	job  int
+	task probe.TaskIndex
+}
+
+type straggler struct {
+	data, machine bool // which it is slow by; machine: its first attempt is
+	bytes         int64
+	starts        int
+}
+
+// drawStragglers draws which tasks of a job are slow, the same ones in every run of a seed, and returns how long they take
+// where the machine is not.
+func (r *runner) drawStragglers(n int, usual []time.Duration) []time.Duration {
+	s, of := &r.stragglers, r.cfg.Stragglers
+	durations := slices.Clone(usual)
+	for i := range durations {
+		x := &straggler{data: s.rng.Float64() < of.Data, machine: s.rng.Float64() < of.Machine, bytes: usualInput}
+		if x.data {
+			x.bytes = int64(usualInput * of.Times)
+			durations[i] = time.Duration(float64(durations[i]) * of.Times)
+		}
+		s.tasks[stragglerID{n, probe.TaskIndex(i)}] = x
+	}
+	return durations
+}
+
+// addInputs says how large the inputs of the tasks are. They are as near to every worker.
+func (s *stragglers) addInputs(n int, job *frontend.Job) {
+	for i := range job.Tasks {
+		job.Tasks[i].Inputs = []frontend.Input{{Bytes: s.tasks[stragglerID{n, probe.TaskIndex(i)}].bytes, Copies: []estimate.Copy{{Rack: rackName(0)}}}}
+	}
+}
+
+// slowed is how much longer an attempt takes because of the machine.
+func (r *runner) slowed(_ *workerNode, start *worker.Start) time.Duration {
+	s := &r.stragglers
+	n := jobOf(start.Job)
+	x := s.tasks[stragglerID{n, start.Launch.Task}]
+	x.starts++
+	slow := x.machine
+	if x.starts > 1 {
+		slow = r.rng.Float64() < r.cfg.Stragglers.Machine
+		s.copies[start.Launch.Attempt] = r.now
+	}
+	if r.counts(n) {
+		s.count(x)
+	}
+	if !slow {
+		return 0
+	}
+	return time.Duration(float64(durationOf(start.Launch.Payload)) * (r.cfg.Stragglers.Times - 1))
+}
+
+// count counts a task that starts for the first or the second time.
+func (s *stragglers) count(x *straggler) {
+	add := func(n *int, yes bool) {
+		if yes {
+			*n++
+		}
+	}
+	if x.starts == 1 {
+		add(&s.seen.Machine, x.machine && !x.data)
+		add(&s.seen.Data, x.data && !x.machine)
+		return
+	}
+	s.seen.Copies++
+	add(&s.seen.Caught, x.machine && !x.data)
+	add(&s.seen.InVain, x.data && !x.machine)
+}
+
+// ended notes how long an attempt ran, if it was a copy.
+func (s *stragglers) ended(start *worker.Start, now time.Duration) {
+	if began, ok := s.copies[start.Launch.Attempt]; ok {
+		delete(s.copies, start.Launch.Attempt)
+		s.work += now - began
+	}
+}
+
+// sound is the line of clusters in which no machine is slow: no copies can do better.
+const sound = "phoebe, were no machine slow"
+
+// stragglersFigure is about late tasks and their copies.
+var stragglersFigure = Figure{
+	Name: "stragglers", Title: "Late tasks and their copies",
+	Claim: "Where 5 % of the tasks take five times as long because of the machine and 5 % because of their data, at least 70 % of the first have a copy and at most 10 % of the second; " +
+		"copies take at most 3 % of the work, and the p99 of jobs falls by a quarter.",
+	x: bench.Axis{Label: "share of tasks that may have a copy, %"}, seeds: [...]int{3, 5},
+	views: []view{
+		{title: "p99 response, ms", of: p99Response}, {title: "mean response, ms", of: meanResponse},
+		{title: "slow because of the machine, with a copy, %", of: caught}, {title: "slow because of their data, with a copy, %", of: inVain},
+		{title: "copies, % of the tasks", of: copied}, {title: "copies, % of the work", of: copyWork},
+	},
+	parts: func(s FigureScale) []part {
+		var parts []part
+		for _, machine := range []float64{0.05, 0} {
+			for _, share := range []float64{0, 3, 10} {
+				w := longSweep(s.pick(40, 200), s.pick(400, 3000), "phoebe")
+				w.Estimates, w.Stragglers, w.Second, w.Racks = Estimates{Absent: true}, Stragglers{machine, 0.05, 5}, share/100, 1
+				w.Loads = []float64{0.5} // without what stragglers take, which is two fifths more
+				parts = append(parts, part{share, w})
+			}
+		}
+		return parts
+	},
+	at: func(p *part, r *Result) (string, float64) {
+		if p.sweep.Stragglers.Machine == 0 {
+			return sound, p.x
+		}
+		return r.Policy, p.x
+	},
+	check: func(d *figureData) []Check {
+		var checks []Check
+		const line = "phoebe"
+		for _, x := range d.xs[1:] {
+			p99, best := d.over(line, x, line, d.xs[0], p99Response), d.over(sound, d.xs[0], line, d.xs[0], p99Response)
+			mean, bestMean := d.over(line, x, line, d.xs[0], meanResponse), d.over(sound, d.xs[0], line, d.xs[0], meanResponse)
+			first, second, work := d.mean(line, x, caught), d.mean(line, x, inVain), d.mean(line, x, copyWork)
+			checks = append(checks,
+				check(first >= 70 && second <= 10, "up to %g %% copies: of the tasks that are slow because of the machine %.0f %% have one, of those because of their data %.0f %%", x, first, second),
+				check(work <= 3, "they are %.1f %% of the tasks and %.1f %% of the work", d.mean(line, x, copied), work),
+				check(p99 <= 0.75, "p99 is %.2f times that without copies (%.2f were no machine slow), the mean %.2f times (%.2f)", p99, best, mean, bestMean))
+		}
+		return checks
+	},
+}
+
+func caught(r *bench.SimRun) float64 {
+	return 100 * float64(r.Stragglers.Caught) / float64(max(r.Stragglers.Machine, 1))
+}
+func inVain(r *bench.SimRun) float64 {
+	return 100 * float64(r.Stragglers.InVain) / float64(r.Stragglers.Data)
+}
+func copied(r *bench.SimRun) float64   { return 100 * float64(r.Stragglers.Copies) / float64(r.Tasks) }
+func copyWork(r *bench.SimRun) float64 { return 100 * r.Stragglers.Work }
