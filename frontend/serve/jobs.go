@@ -115,8 +115,8 @@ func (r *record) fill(out *v1.Outcome, use *v1.Usage, o *frontend.Outcome) {
 		}
 	case frontend.Failed:
 		out.Failure = &v1.Failure{Reason: failures[o.Failure], Message: o.Message, RetryWhere: v1.Retry(o.Retry), Detail: o.Detail}
-		if o.Code != "" {
-			out.Failure.Code = &o.Code
+		if code := o.Code; code != "" { // o is lent
+			out.Failure.Code = &code
 		}
 	default:
 		out.Failure = &v1.Failure{Reason: v1.FailureReason_TASK_ERROR, Message: o.Message}

@@ -177,6 +177,17 @@ func TestStageFails(t *testing.T) {
 	}
 }
 
+// What is told of an outcome stays as it is when the core lends another one.
+func TestOutcomeIsCopied(t *testing.T) {
+	o := frontend.Outcome{Kind: frontend.Failed, Failure: frontend.TaskError, Message: "disk full", Code: "FULL"}
+	var told v1.Outcome
+	new(record).fill(&told, new(v1.Usage), &o)
+	o = frontend.Outcome{Kind: frontend.Failed, Failure: frontend.StageFailed, Code: "OTHER"}
+	if f := told.Failure; f.GetCode() != "FULL" || f.Message != "disk full" {
+		t.Errorf("a failure with the code FULL is told as %+v with the code %s", f, f.GetCode())
+	}
+}
+
 // Whatever the core reports has its word in the API.
 func TestWordsOfTheAPI(t *testing.T) {
 	for f := frontend.TaskError; f <= frontend.StageFailed; f++ {

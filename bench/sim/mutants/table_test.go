@@ -1211,6 +1211,10 @@ var table = []mutant{
 		"phases[Queue] -= b.addWaits(a, phases[Queue])", "b.addWaits(a, phases[Queue])",
 	},
 	{
+		"the code of a failure is not that of another task", "frontend/serve/jobs.go",
+		"out.Failure.Code = &code", "out.Failure.Code = &o.Code",
+	},
+	{
 		"who asks for the next page of jobs gets none twice", "frontend/serve/recorded.go",
 		"positionOf(j).compare(after) > 0 &&", "",
 	},
