@@ -112,6 +112,9 @@ func (c *Core) checkJobs() error {
 		}
 		queued, lone := 0, 0
 		for _, g := range j.groups {
+			if n := g.crowd.Len(); n > 0 && !g.isFull(g.matching-n) {
+				return fmt.Errorf("job %v: %d tasks of a group wait for others to end, and only %d are at workers or about to be, of %d", id, n, g.out+g.matching-n, g.window)
+			}
 			if matched[g] != g.matching || g.path == estimate.Estimation && g.queue.Len()+g.places.Len() > 0 {
 				return fmt.Errorf("job %v: %d tasks of a group are to be matched, %d counted; %d are queued, at %d places, on the path of %s", id, matched[g], g.matching, g.queue.Len(), g.places.Len(), g.path)
 			}
@@ -400,7 +403,7 @@ func (c *Core) checkRounds() error {
 	return nil
 }
 
-// A task that is to be matched is due or sleeps, and something will wake it; attempts that a worker does not count yet
+// A task that is to be matched is due, or sleeps, and something will wake it, or waits for others of its group to end; attempts that a worker does not count yet
 // are enqueued there.
 func (c *Core) checkLong() error {
 	l := &c.batch
@@ -415,6 +418,15 @@ func (c *Core) checkLong() error {
 			return fmt.Errorf("job %v, task %d sleeps without end", x.task.group.job.ID, x.task.spec.Index)
 		}
 	}
+	for _, j := range c.byID {
+		for _, g := range j.groups {
+			for x := range g.crowd.All() {
+				if in[x.task]++; !x.crowded || !x.at.IsZero() {
+					return fmt.Errorf("job %v, task %d waits for others to end: %t, until %v", j.ID, x.task.spec.Index, x.crowded, x.at)
+				}
+			}
+		}
+	}
 	for x, n := range in {
 		if x.state != matching || n != 1 || c.byID[x.group.job.ID] != x.group.job {
 			return fmt.Errorf("job %v, task %d is %d times among those to be matched: state %d", x.group.job.ID, x.spec.Index, n, x.state)
@@ -427,7 +439,7 @@ func (c *Core) checkLong() error {
 		}
 	}
 	if tasks != len(in) {
-		return fmt.Errorf("%d tasks are to be matched, %d are due or sleep", tasks, len(in))
+		return fmt.Errorf("%d tasks are to be matched, %d are due, sleep or wait for others to end", tasks, len(in))
 	}
 	if c.due.Len() > 0 && l.until.IsZero() && l.at.IsZero() {
 		return fmt.Errorf("%d tasks are due, and nothing will wake them", c.due.Len())

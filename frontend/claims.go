@@ -184,6 +184,7 @@ func (c *ledger) link(w *worker, m probe.Welcome, sync, now time.Time, acts []Ac
 	}
 	if w.Up() {
 		c.nearUp()
+		c.widenBy(w.Worker)
 		c.wantAll = true
 	}
 	c.setTimer(w)

@@ -179,15 +179,16 @@ type group struct {
 	sampledAt time.Time // when its first places were reserved; zero: not yet
 	budget    int       // probes that the tasks were worth and that were not needed yet
 
-	why      estimate.Reason // of the path of its first task
-	stage    *estimate.Stats // of its finished tasks, if they are placed by estimation
-	matching int             // tasks in state matching
-	measured int             // tasks in state probing
-	out      int             // tasks that workers have
-	window   int             // that many may be out or measured, since a queue was full (early binding); 0: any number
-	ended    int             // tasks since then
-	ends     time.Time       // when the last of those is expected to end that were placed by estimation
-	longest  time.Duration   // that any of them is expected to run
+	why      estimate.Reason      // of the path of its first task
+	stage    *estimate.Stats      // of its finished tasks, if they are placed by estimation
+	matching int                  // tasks in state matching
+	measured int                  // tasks in state probing
+	out      int                  // tasks that workers have
+	window   int                  // that many may be out or measured, or to be placed by estimation, since queues were full; 0: any number
+	crowd    list.List[*longTask] // of those that are to be matched, the ones beyond that
+	ended    int                  // tasks since then
+	ends     time.Time            // when the last of those is expected to end that were placed by estimation
+	longest  time.Duration        // that any of them is expected to run
 
 	near *near             // nil: none of its tasks cares where it runs
 	node list.Node[*group] // among those of its eligible set
@@ -277,16 +278,18 @@ type told struct {
 
 // longTask is a task that is placed by estimation.
 type longTask struct {
-	task   *task
-	why    estimate.Reason
-	spec   estimate.Task // Work, LongFrom and Also are filled in for each batch
-	bytes  int64         // of its inputs
-	at     time.Time     // when it is due; zero: it does not sleep
-	pos    int           // in due or later
-	latest time.Time     // until which it may be postponed; zero: it was not, since it was placed last
-	blind  int           // how often in a row there was no candidate
-	left   int           // how often in a row all candidates went to others
-	whole  bool          // it is larger than what workers have open to long tasks, and may use all
+	task    *task
+	why     estimate.Reason
+	spec    estimate.Task // Work, LongFrom and Also are filled in for each batch
+	bytes   int64         // of its inputs
+	at      time.Time     // when it is due; zero: it does not sleep
+	pos     int           // in due or later
+	crowded bool          // it is in neither, but in the crowd of its group
+	node    list.Node[*longTask]
+	latest  time.Time // until which it may be postponed; zero: it was not, since it was placed last
+	blind   int       // how often in a row there was no candidate
+	left    int       // how often in a row all candidates went to others
+	whole   bool      // it is larger than what workers have open to long tasks, and may use all
 
 	decision        uint64        // number of the last one
 	wait, run, read time.Duration // expected by it: of the wait at the worker, and of the run, of which read is for inputs
@@ -318,6 +321,9 @@ func (x *longTask) like(y *longTask) bool {
 }
 
 func (x *longTask) Pos() *int { return &x.pos }
+
+// Links makes it an item of lists.
+func (x *longTask) Links() *list.Node[*longTask] { return &x.node }
 
 // sleeper is a longTask that waits for its time.
 type sleeper struct{ *longTask }
@@ -467,12 +473,13 @@ type worker struct {
 	cancels    [8]probe.Cancel // the last ones that were sent
 	nextCancel int
 
-	ackAt   time.Time
-	syncAt  time.Time
-	askFrom time.Time // when its matrix may be asked for again; zero: at once
-	asked   bool      // the next batch waits for its matrix
-	wakeAt  time.Time
-	pos     int
+	ackAt     time.Time
+	syncAt    time.Time
+	askFrom   time.Time // when its matrix may be asked for again; zero: at once
+	fullUntil time.Time // until when it is believed to have no room in its queue
+	asked     bool      // the next batch waits for its matrix
+	wakeAt    time.Time
+	pos       int
 }
 
 func (w *worker) Before(v *worker) bool {

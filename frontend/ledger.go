@@ -76,6 +76,12 @@ func (c *ledger) drain(w *worker) {
 func (c *ledger) full(w *worker, retry time.Duration, now time.Time) {
 	c.view.Disbelieve(w.Worker)
 	w.askFrom = now.Add(retry)
+	w.fullUntil = w.askFrom
+}
+
+// allFull reports whether all workers that may run tasks of a group have just said that their queues are full, the last one now.
+func (c *ledger) allFull(g *group, last *worker, now time.Time) bool {
+	return !slices.ContainsFunc(g.Set.Workers(), func(w *view.Worker) bool { return w != last.Worker && now.After(c.at(w).fullUntil) })
 }
 
 func (c *ledger) setTimer(w *worker) {

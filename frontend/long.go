@@ -143,7 +143,8 @@ func (c *planner) match(now time.Time, acts []Action) []Action {
 	var batch []*longTask
 	var specs []estimate.Task
 	sets := map[*group]int{} // numbers, from 1
-	for c.due.Len() > 0 && len(batch) < estimate.MaxBatch {
+	picked := map[*group]int{}
+	for crowded := 0; c.due.Len() > 0 && len(batch) < estimate.MaxBatch && crowded < maxEarly; {
 		x := c.due.Min()
 		if len(batch) > 0 && !x.like(batch[len(batch)-1]) {
 			break
@@ -157,6 +158,12 @@ func (c *planner) match(now time.Time, acts []Action) []Action {
 			c.delay(x, now.Add(blindAgain<<maxBlind))
 			continue
 		}
+		if g.isFull(picked[g]) {
+			c.wait(x)
+			crowded++
+			continue
+		}
+		picked[g]++
 		c.takeDue(x)
 		x.spec.Also = l.also
 		if sets[g] == 0 {

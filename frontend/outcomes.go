@@ -297,7 +297,7 @@ func (c *ledger) refused(w *worker, m *probe.Refused, now time.Time, acts []Acti
 			acts = c.hitch(a, m.Reason, now, acts)
 		default:
 			c.takeBack(a)
-			if g := a.task.group; m.Reason == probe.QueueFull && g.Policy.Binding != Late {
+			if g := a.task.group; m.Reason == probe.QueueFull && (g.Policy.Binding != Late || regular && g.path == estimate.Estimation && c.allFull(g, w, now)) {
 				g.narrow()
 			}
 			if m.Reason == probe.Late && a.spent && w.Up() && w.places[a.res] == nil {

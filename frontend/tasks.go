@@ -8,6 +8,7 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
 	"github.com/phoebe-sched/phoebe/frontend/place"
 	"github.com/phoebe-sched/phoebe/frontend/tenants"
+	"github.com/phoebe-sched/phoebe/frontend/view"
 )
 
 // move changes a task's state, which must be legal, and with it the queue and the counts that tell of it. Of tasks that
@@ -258,11 +259,36 @@ func (c *jobs) takeDue(x *longTask) {
 
 // unmatch takes a task out of those to be placed.
 func (c *jobs) unmatch(t *task) {
-	if x := t.long; x.at.IsZero() {
+	switch x := t.long; {
+	case x.crowded:
+		x.crowded = false
+		t.group.crowd.Remove(x)
+	case x.at.IsZero():
 		c.due.Remove(x)
-	} else {
+	default:
 		c.later.Remove(sleeper{x})
 		x.at = time.Time{}
+	}
+}
+
+// isFull reports whether as many tasks of a group are at workers, or about to be, as have found room.
+func (g *group) isFull(about int) bool { return g.window > 0 && g.out+about >= g.window }
+
+// wait lets a task that is due wait until others of its group have ended: to estimate for each of those that found no room
+// again and again would cost more the more there are.
+func (c *jobs) wait(x *longTask) {
+	c.due.Remove(x)
+	x.crowded = true
+	x.task.group.crowd.Push(x)
+}
+
+// admitCrowd makes as many tasks of a group due again as may have found room.
+func (c *jobs) admitCrowd(g *group) {
+	for g.crowd.Len() > 0 && !g.isFull(g.matching-g.crowd.Len()) {
+		x := g.crowd.First()
+		g.crowd.Remove(x)
+		x.crowded = false
+		c.due.Push(x)
 	}
 }
 
@@ -335,6 +361,21 @@ func (g *group) room() int {
 // narrow lets workers have no more tasks of a group than they have now, as one of them had no room for another. To send
 // those that are left again and again would cost more the more there are.
 func (g *group) narrow() { g.window, g.ended = max(g.out, 1), 0 }
+
+// widenBy lets that many more tasks be at workers that a worker may run which has just come.
+func (c *jobs) widenBy(w *view.Worker) {
+	for set, groups := range c.users {
+		if !set.Contains(w) {
+			continue
+		}
+		for g := range groups.All() {
+			if g.window > 0 {
+				g.window += w.Slots()
+				c.want(g)
+			}
+		}
+	}
+}
 
 // widen lets another task of a group take the place of one that has ended, and one more after some of them: queues may
 // have become shorter.

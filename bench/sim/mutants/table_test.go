@@ -115,6 +115,26 @@ var table = []mutant{
 		"soonest(j.vouchUntil)", "",
 	},
 	{
+		"a full queue is no reason to wait while another one may have room", "frontend/ledger.go",
+		"w != last.Worker && now.After(c.at(w).fullUntil)", "false",
+	},
+	{
+		"when all queues are full, the tasks of a job wait for others of it to end", "frontend/long.go",
+		"if g.isFull(picked[g]) {", "if false {",
+	},
+	{
+		"those that wait for others to end go on when one has", "frontend/cover.go",
+		"c.admitCrowd(g)\n", "",
+	},
+	{
+		"a worker that comes has room for some that wait for others to end", "frontend/claims.go",
+		"c.widenBy(w.Worker)\n", "",
+	},
+	{
+		"a task that waits for others to end can be cancelled", "frontend/tasks.go",
+		"t.group.crowd.Remove(x)", "",
+	},
+	{
 		"a cancelled place goes", "worker/core.go",
 		"c.dropPlace(p)\n\t\t\t\tc.Stats.Cancelled++", "c.Stats.Cancelled++",
 	},
