@@ -2,10 +2,13 @@ package main_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -13,6 +16,9 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/probe/identity"
+	"github.com/phoebe-sched/phoebe/worker/exec"
+	wserve "github.com/phoebe-sched/phoebe/worker/serve"
 )
 
 // capture looks at all packets on loopback for texts, until it is ended; then it tells how often each was there.
@@ -77,10 +83,64 @@ func capture(t *testing.T, texts ...string) (end func() []int) {
 	}
 }
 
-// A capture of all ports of a fleet in use holds no payload, result, tenant, secret or token; in plain it does.
+const passedBytes = 1 << 20 // too much to travel by way of the frontend
+
+// passFile is a job whose first task leaves a file at a worker, which the second one reads at another; they are of programs
+// that embed workers.
+func passFile(t *testing.T, text string, worker wserve.Config) client.Job {
+	t.Helper()
+	worker.Registry = exec.NewRegistry()
+	for name, f := range map[string]exec.Func{
+		"leave": func(ctx context.Context, _ []byte) ([]byte, error) {
+			out, err := exec.Output(ctx, 0)
+			if err == nil {
+				_, err = io.WriteString(out, strings.Repeat(text, passedBytes/len(text)))
+			}
+			if err != nil {
+				return nil, err
+			}
+			return nil, out.Close()
+		},
+		"count": func(ctx context.Context, _ []byte) ([]byte, error) {
+			in, err := exec.Inputs(ctx)[0].Open(ctx)
+			if err != nil {
+				return nil, err
+			}
+			defer in.Close()
+			all, err := io.ReadAll(in)
+			return strconv.AppendInt(nil, int64(bytes.Count(all, []byte(text))), 10), err
+		},
+	} {
+		if err := worker.Registry.Register(name, f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	worker.Listen, worker.Goroutines = "127.0.0.1:0", true
+	for _, name := range []string{"leaves", "counts"} {
+		worker.Name, worker.Host, worker.CacheDir = name, name, filepath.Join(t.TempDir(), name)
+		w, err := wserve.New(worker)
+		if err == nil {
+			t.Cleanup(func() { w.Close() })
+			err = w.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return client.Job{
+		Stages: []client.Stage{{Name: "a"}, {Name: "b", After: []string{"a"}}},
+		Tasks: []client.Task{
+			{Stage: "a", Function: "leave", Constraint: client.Constraint{Hosts: []string{"leaves"}}},
+			{Stage: "b", Function: "count", Constraint: client.Constraint{Hosts: []string{"counts"}}, Inputs: []client.Input{{Stage: "a", Pass: client.AsFile}}},
+		},
+	}
+}
+
+// A capture of all ports of a fleet in use holds no payload, result, file that is passed, tenant, secret or token; in plain
+// it does.
 func TestCapture(t *testing.T) {
 	for _, by := range []string{"plain", "TLS"} {
-		payload, tenant, told := "payload "+rand.Text(), "tenant-"+strings.ToLower(rand.Text()), rand.Text()
+		payload, passed, tenant, told := "payload "+rand.Text(), "passed "+rand.Text(), "tenant-"+strings.ToLower(rand.Text()), rand.Text()
 		dir := t.TempDir()
 		tokens, hash := token(t, dir, "token")
 		shown, err := os.ReadFile(tokens)
@@ -89,7 +149,7 @@ func TestCapture(t *testing.T) {
 		}
 		tenants := &tenantsFile{t: t, name: filepath.Join(dir, "tenants.yaml")}
 		tenants.put("  " + tenant + ": {token-hashes: [" + hash + "]}\n")
-		end := capture(t, payload, tenant, told, strings.TrimSpace(string(shown)))
+		end := capture(t, payload, passed, tenant, told, strings.TrimSpace(string(shown)))
 		secretFile := filepath.Join(dir, "secret")
 		if err := os.WriteFile(secretFile, []byte(told), 0o600); err != nil {
 			t.Fatal(err)
@@ -130,11 +190,31 @@ func TestCapture(t *testing.T) {
 			}
 			c.Close()
 		}
+		worker := wserve.Config{Join: []string{one.heartbeat}, Secret: told}
+		if by == "TLS" {
+			if worker.Keys, err = identity.Open(filepath.Join(keys, "worker")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		job := passFile(t, passed, worker)
+		job.Tenant = tenant
+		c, err := client.New([]string{one.api}, options...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, func() error {
+			outs, err := c.Run(t.Context(), job)
+			if err == nil && string(outs[1].Result) != strconv.Itoa(passedBytes/len(passed)) {
+				t.Errorf("%+v", outs)
+			}
+			return err
+		})
+		c.Close()
 		found := end()
-		t.Logf("%s: payload, tenant, secret and token are in %d packets", by, found)
+		t.Logf("%s: payload, passed file, tenant, secret and token are in %d packets", by, found)
 		for i, n := range found {
 			if by == "plain" && n == 0 || by == "TLS" && n > 0 {
-				t.Errorf("%s: %s is in %d packets", by, []string{"the payload", "the tenant", "the secret", "the token"}[i], n)
+				t.Errorf("%s: %s is in %d packets", by, []string{"the payload", "the passed file", "the tenant", "the secret", "the token"}[i], n)
 			}
 		}
 	}

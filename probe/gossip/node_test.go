@@ -1,12 +1,14 @@
 package gossip
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -416,4 +418,51 @@ func TestMeta(t *testing.T) {
 	corpus.Check(t, probe.MinVersion, probe.Version, []corpus.Example{
 		{Name: "member", Msg: m, Wire: b, Decode: func(b []byte) (any, error) { return decodeMeta(b) }},
 	})
+}
+
+// Who asks without the secret for what all members are told is not told it, nor that somebody is there; without a secret he is.
+func TestStrangersAreToldNothing(t *testing.T) {
+	ask := map[string]string{
+		"tcp": "\x06\x83\xa5Nodes\x00\xacUserStateLen\x00\xa4Join\xc3", // for the state
+		"udp": "\x00\x81\xa5SeqNo\x07",                                 // for a sign of life
+	}
+	for _, secret := range []string{"", "one"} {
+		a := newWatcher(t).start(Config{Name: "a", Secrets: identity.NewSecrets(secret)})
+		for network, says := range ask {
+			conn, err := net.Dial(network, a.Addr())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			conn.SetDeadline(time.Now().Add(time.Minute))
+			complaints := a.traffic.complaints.Load()
+			if _, err := conn.Write([]byte(says)); err != nil {
+				t.Fatal(err)
+			}
+			b := make([]byte, 10_000)
+			n := 0
+			switch {
+			case network == "tcp":
+				for more := 0; err == nil; n += more {
+					more, err = conn.Read(b[n:])
+				}
+			case secret == "":
+				n, err = conn.Read(b)
+			default:
+				for a.traffic.complaints.Load() == complaints {
+					runtime.Gosched()
+				}
+				conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+				n, err = conn.Read(b)
+			}
+			known := bytes.Contains(b[:n], []byte("api-a:1")) || network == "udp" && n > 0
+			if known != (secret == "") {
+				t.Errorf("by %s, with the secret %q, a stranger hears %q, %v", network, secret, b[:n], err)
+			}
+			// An error, for those with the secret alone to read.
+			if secret != "" && n > 0 && (b[0] != 10 || n > 200) {
+				t.Errorf("by %s a stranger hears %q", network, b[:n])
+			}
+		}
+	}
 }
