@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"os"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -12,13 +13,14 @@ import (
 	"github.com/VictoriaMetrics/metrics"
 
 	"github.com/phoebe-sched/phoebe/frontend/serve"
+	"github.com/phoebe-sched/phoebe/frontend/tenants"
 	wserve "github.com/phoebe-sched/phoebe/worker/serve"
 )
 
 // limits are the flags that the operations guide tells of: what is too much, and how long is too long.
 var limits = regexp.MustCompile(`^(max-.*|cache-size|lease|client-grace|grace|retain|ready-expiry|starvation-bound|file-timeout|drain-timeout|drain-delay)$`)
 
-// The operations guide has each limit of a frontend and of a worker, with its default, and metrics that there are.
+// The operations guide has each limit of a frontend, of a worker and of a tenant, with its default, and metrics that there are.
 func TestLimitsInGuide(t *testing.T) {
 	text, err := os.ReadFile("OPERATIONS.md")
 	if err != nil {
@@ -26,7 +28,7 @@ func TestLimitsInGuide(t *testing.T) {
 	}
 	type row struct{ value, metric string }
 	rows := map[string]row{}
-	for _, r := range regexp.MustCompile("(?m)^\\| (frontend|worker) \\| `([a-z-]+)` \\| ([^|]+) \\| [^|]+ \\| ([^|]+) \\|$").FindAllStringSubmatch(string(text), -1) {
+	for _, r := range regexp.MustCompile("(?m)^\\| (frontend|worker|tenant) \\| `([a-z-]+)` \\| ([^|]+) \\| [^|]+ \\| ([^|]+) \\|$").FindAllStringSubmatch(string(text), -1) {
 		rows[r[1]+" "+r[2]] = row{r[3], strings.Trim(r[4], "` ")}
 	}
 	set := metrics.NewSet()
@@ -45,6 +47,20 @@ func TestLimitsInGuide(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	check := func(name, value string) {
+		r, ok := rows[name]
+		if !ok {
+			t.Errorf("%s is missing: its default is %s", name, value)
+			return
+		}
+		delete(rows, name)
+		if r.value != value {
+			t.Errorf("%s: the guide says %q, the default is %q", name, r.value, value)
+		}
+		if r.metric != "-" && !strings.Contains(page.String(), "\n"+r.metric) && !strings.HasPrefix(page.String(), r.metric) {
+			t.Errorf("%s: there is no metric %s", name, r.metric)
+		}
+	}
 	for _, n := range parser.Model.Children {
 		if !slices.Contains([]string{"frontend", "worker"}, n.Name) {
 			continue
@@ -53,19 +69,12 @@ func TestLimitsInGuide(t *testing.T) {
 			if !limits.MatchString(flag.Name) {
 				continue
 			}
-			name := n.Name + " " + flag.Name
-			r, ok := rows[name]
-			if !ok {
-				t.Errorf("%s is missing: its default is %s", name, flag.Default)
-				continue
-			}
-			delete(rows, name)
-			if r.value != flag.Default {
-				t.Errorf("%s: the guide says %q, the default is %q", name, r.value, flag.Default)
-			}
-			if r.metric != "-" && !strings.Contains(page.String(), "\n"+r.metric) && !strings.HasPrefix(page.String(), r.metric) {
-				t.Errorf("%s: there is no metric %s", name, r.metric)
-			}
+			check(n.Name+" "+flag.Name, flag.Default)
+		}
+	}
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[tenants.Entry]()) {
+		if f.Type.Kind() == reflect.Int && f.Name != "Tokens" {
+			check("tenant "+strings.ToLower(f.Name), "none")
 		}
 	}
 	for name := range rows {

@@ -20,11 +20,13 @@ type rotation struct {
 	t       *testing.T
 	dir     string
 	secrets string // file
-	tls     bool
+	by      string // the load is known to frontends
 	load    *load
 	apis    []string
 	trusts  []*identity.Authority
 	signs   *identity.Authority
+	tenants tenantsFile
+	hashes  []string // of the tokens, by number
 }
 
 var fleetRoles = []string{"frontend", "worker", "client/acme", "operator"}
@@ -58,6 +60,39 @@ func (r *rotation) tell(all ...string) {
 	}
 }
 
+// allow has the tokens of these numbers count.
+func (r *rotation) allow(numbers ...int) {
+	var hashes []string
+	for _, n := range numbers {
+		for len(r.hashes) <= n {
+			_, hash := token(r.t, r.dir, fmt.Sprint("token ", len(r.hashes)))
+			r.hashes = append(r.hashes, hash)
+		}
+		hashes = append(hashes, r.hashes[n])
+	}
+	r.tenants.put("  acme: {token-hashes: [" + strings.Join(hashes, ", ") + "]}\n")
+}
+
+func (r *rotation) token(n int) string { return filepath.Join(r.dir, fmt.Sprint("token ", n)) }
+
+// show has the client use a token.
+func (r *rotation) show(n int) {
+	r.t.Helper()
+	text, err := os.ReadFile(r.token(n))
+	if err == nil {
+		err = os.WriteFile(r.shown()+".new", text, 0o600)
+	}
+	if err == nil {
+		err = os.Rename(r.shown()+".new", r.shown())
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// shown is the file with the client's token.
+func (r *rotation) shown() string { return filepath.Join(r.dir, "token") }
+
 // settles waits until every process has looked at its files, and the load has gone on since.
 func (r *rotation) settles() {
 	r.t.Helper()
@@ -82,17 +117,20 @@ func (r *rotation) refused(what string, since time.Time, ask func() error) {
 	}
 }
 
-// TestRotate replaces the authority, the certificates, the secret and with it the key of the gossip of a fleet under load: no
-// call fails, no task that may start only once is lost, and what is old is refused within 10 s of its removal. make rotate
+// TestRotate replaces the authority, the certificates, the secret and with it the key of the gossip, and a tenant's tokens, of a
+// fleet under load: no call fails, no task that may start only once is lost, and what is old is refused within 10 s of its removal. make rotate
 // does it for longer.
 func TestRotate(t *testing.T) {
 	rounds := 1
 	if os.Getenv("PHOEBE_ROTATE") != "" {
 		rounds = 3
 	}
-	for _, by := range []string{"certificates", "secrets"} {
+	for _, by := range []string{"certificates", "secrets", "tokens"} {
 		t.Run(by, func(t *testing.T) {
-			r := &rotation{t: t, dir: t.TempDir(), tls: by == "certificates"}
+			r := &rotation{t: t, dir: t.TempDir(), by: by}
+			r.tenants = tenantsFile{t: t, name: filepath.Join(r.dir, "tenants.yaml")}
+			r.allow(0)
+			r.show(0)
 			r.secrets = filepath.Join(r.dir, "secret")
 			r.tell("secret 0")
 			first, err := identity.NewAuthority("authority 0", time.Hour)
@@ -102,24 +140,23 @@ func TestRotate(t *testing.T) {
 			r.signs, r.trusts = first, []*identity.Authority{first}
 			r.put()
 			flags := func(who string) []string {
-				if r.tls && who == "worker" {
+				if by == "certificates" && who == "worker" {
 					return []string{"--tls-dir", r.keys(who)}
-				} else if r.tls { // gossip has a secret, too
+				} else if by == "certificates" { // gossip has a secret, too
 					return []string{"--tls-dir", r.keys(who), "--secret-file", r.secrets}
 				}
 				return []string{"--secret-file", r.secrets}
 			}
-			one := meet(start(t, append(gossipFlags, flags("frontend")...)...))
+			one := meet(start(t, append(append(gossipFlags, "--tenants", r.tenants.name), flags("frontend")...)...))
 			two := meet(start(t, append(append(gossipFlags, "--join", one.gossip), flags("frontend")...)...))
 			r.apis = []string{one.api, two.api}
 			for i := range 3 {
 				start(t, append([]string{"worker", "--listen", "127.0.0.1:0", "--name", fmt.Sprint("w", i), "--allow-exec", "--slots", "4", "--join", one.heartbeat}, flags("worker")...)...)
 			}
-			options := []client.Option{client.WithSecretFile(r.secrets), client.WithRetryFor(10 * time.Second)}
-			if r.tls {
-				options = []client.Option{client.WithTLS(r.keys("client/acme")), client.WithRetryFor(10 * time.Second)}
+			shows := map[string]client.Option{
+				"certificates": client.WithTLS(r.keys("client/acme")), "secrets": client.WithSecretFile(r.secrets), "tokens": client.WithTokenFile(r.shown()),
 			}
-			c, err := client.New(r.apis, options...)
+			c, err := client.New(r.apis, shows[by], client.WithRetryFor(10*time.Second))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -170,11 +207,13 @@ func (r *rotation) round(n int) {
 	r.trusts = []*identity.Authority{was, next}
 	r.put()
 	r.tell(old, young)
+	r.allow(n, n+1)
 	r.settles()
 	// Both count, the new ones are used.
 	r.signs = next
 	r.put()
 	r.tell(young, old)
+	r.show(n + 1)
 	r.settles()
 	stolen := filepath.Join(t.TempDir(), "stolen")
 	if err := was.Issue(stolen, identity.Identity{Roles: identity.Client, Tenant: "acme"}, time.Hour, was, next); err != nil {
@@ -184,17 +223,11 @@ func (r *rotation) round(n int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !r.tls {
-		keys = nil
-	}
 	ask := func(addr string) error {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
-		option := client.WithSecret(old)
-		if r.tls {
-			option = client.WithTLS(stolen)
-		}
-		c, err := client.New([]string{addr}, option, client.WithRetryFor(time.Second))
+		shows := map[string]client.Option{"certificates": client.WithTLS(stolen), "secrets": client.WithSecret(old), "tokens": client.WithTokenFile(r.token(n))}
+		c, err := client.New([]string{addr}, shows[r.by], client.WithRetryFor(time.Second))
 		if err != nil {
 			return err
 		}
@@ -208,7 +241,7 @@ func (r *rotation) round(n int) {
 		}
 	}
 	var there net.Conn // a connection that was made while they counted
-	if r.tls {
+	if r.by == "certificates" {
 		if there, err = keys.Connect(t.Context(), new(net.Dialer).DialContext, r.apis[0], identity.Frontend); err != nil {
 			t.Fatal(err)
 		}
@@ -218,6 +251,7 @@ func (r *rotation) round(n int) {
 	r.trusts = []*identity.Authority{next}
 	r.put()
 	r.tell(young)
+	r.allow(n + 1)
 	since := time.Now()
 	for _, api := range r.apis {
 		r.refused("the old one at "+api, since, func() error { return ask(api) })
