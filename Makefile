@@ -156,7 +156,7 @@ rotate: ## replace the authority, certificates and secrets of a fleet under load
 LB ?= haproxy
 .PHONY: rolling
 rolling: build python ## restart a fleet's processes, each twice, under load behind LB (haproxy, nginx or none): no call may fail (2 minutes)
-	PHOEBE_ROLLING=$(LB) PHOEBE_TEST_BINARY=$(CURDIR)/bin/phoebe go test -v -count=1 -run 'TestRolling$$' -timeout 20m ./cmd/phoebe/
+	PHOEBE_ROLLING=$(LB) PHOEBE_TEST_BINARY=$(CURDIR)/bin/phoebe go test -v -count=1 -run 'TestRolling$$|TestFrozenBehindBoth$$' -timeout 20m ./cmd/phoebe/
 
 .PHONY: mutants
 mutants: ## break each rule in bench/sim/mutants/table_test.go, one at a time: the tests must notice (20 minutes)

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -269,6 +270,118 @@ func TestRolling(t *testing.T) {
 	p.signal(syscall.SIGTERM)
 	if code := p.ends(); code != 0 {
 		t.Errorf("exit code %d", code)
+	}
+}
+
+// A frontend that hangs behind both balancers at once, of which one asks it how it is and the other does not, costs no call of those
+// who come by way of either. make rolling also holds the longest against its limit.
+func TestFrozenBehindBoth(t *testing.T) {
+	const module, frontends = "/usr/lib/nginx/modules/ngx_stream_module.so", 3
+	if _, err := os.Stat(module); err != nil {
+		t.Skip("nginx with its stream module is not installed")
+	}
+	if _, err := os.Stat("/usr/sbin/haproxy"); err != nil {
+		t.Skip("HAProxy is not installed")
+	}
+	p := start(t, "dev", "--fleet", "--frontends", fmt.Sprint(frontends), "--workers", "2", "--slots", "8", "--frontend-port", "0", "--balancer", "haproxy")
+	p.said("ready", 1)
+	f := rehearsal{process: p}
+	recipe, err := os.ReadFile(filepath.Join("packaging", "nginx.conf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, entry := t.TempDir(), freeAddress(t)
+	text := strings.NewReplacer("listen 7410", "listen "+entry, "/run/nginx.pid", filepath.Join(dir, "pid")).Replace(string(recipe))
+	for i := range frontends {
+		api, _ := f.at("frontend", i)
+		text = strings.Replace(text, fmt.Sprintf("10.0.0.%d:7410", i+1), api, 1)
+	}
+	conf := filepath.Join(dir, "nginx.conf")
+	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	nginx := exec.Command("/usr/sbin/nginx", "-e", "stderr", "-g", "daemon off;", "-c", conf)
+	if err := nginx.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		nginx.Process.Signal(syscall.SIGTERM) // it ends its own processes
+		nginx.Wait()
+	}()
+	haproxy, _ := f.at("balancer", 0)
+	ctx, stop := context.WithCancel(t.Context())
+	var calling sync.WaitGroup
+	defer calling.Wait()
+	defer stop()
+	type caller struct {
+		by              string
+		calls           atomic.Int64
+		longest, frozen time.Duration // before and after the frontend hangs
+	}
+	var hangs atomic.Bool
+	var callers []*caller
+	for i := range 12 {
+		by, addr := "HAProxy", haproxy
+		if i%2 > 0 {
+			by, addr = "nginx", entry
+		}
+		k, c := &caller{by: by}, dial(t, addr)
+		callers = append(callers, k)
+		calling.Go(func() {
+			for ctx.Err() == nil {
+				began := time.Now()
+				_, err := c.Run(context.Background(), client.Job{Tasks: []client.Task{{Function: "sleep", Payload: []byte("20ms")}}})
+				if err != nil {
+					t.Errorf("by %s: %v", by, err)
+					return
+				}
+				if took := time.Since(began); hangs.Load() {
+					k.frozen = max(k.frozen, took)
+				} else {
+					k.longest = max(k.longest, took)
+				}
+				k.calls.Add(1)
+			}
+		})
+	}
+	all := func(n int64) {
+		t.Helper()
+		from := make([]int64, len(callers))
+		for i, k := range callers {
+			from[i] = k.calls.Load()
+		}
+		eventually(t, func() error {
+			for i, k := range callers {
+				if got := k.calls.Load() - from[i]; got < n {
+					return fmt.Errorf("a client by %s has %d calls of %d", k.by, got, n)
+				}
+			}
+			return nil
+		})
+	}
+	all(20)
+	_, pid := f.at("frontend", 0)
+	hangs.Store(true)
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	all(50)
+	if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	calling.Wait()
+	for _, by := range []string{"HAProxy", "nginx"} {
+		var longest, frozen time.Duration
+		for _, k := range callers {
+			if k.by == by {
+				longest, frozen = max(longest, k.longest), max(frozen, k.frozen)
+			}
+		}
+		t.Logf("by %s: longest call %v, with a frontend frozen %v", by, longest.Round(time.Millisecond), frozen.Round(time.Millisecond))
+		if os.Getenv("PHOEBE_ROLLING") != "" && frozen > 5*time.Second {
+			t.Errorf("a stall of %v", frozen)
+		}
 	}
 }
 

@@ -140,14 +140,19 @@ func TestRotate(t *testing.T) {
 			r.signs, r.trusts = first, []*identity.Authority{first}
 			r.put()
 			flags := func(who string) []string {
-				if by == "certificates" && who == "worker" {
-					return []string{"--tls-dir", r.keys(who)}
-				} else if by == "certificates" { // gossip has a secret, too
-					return []string{"--tls-dir", r.keys(who), "--secret-file", r.secrets}
+				var list []string
+				if by == "certificates" {
+					list = []string{"--tls-dir", r.keys(who)}
 				}
-				return []string{"--secret-file", r.secrets}
+				if by != "certificates" || who == "frontend" { // gossip has a secret, too
+					list = append(list, "--secret-file", r.secrets)
+				}
+				if who == "frontend" {
+					list = append(list, "--tenants", r.tenants.name)
+				}
+				return list
 			}
-			one := meet(start(t, append(append(gossipFlags, "--tenants", r.tenants.name), flags("frontend")...)...))
+			one := meet(start(t, append(gossipFlags, flags("frontend")...)...))
 			two := meet(start(t, append(append(gossipFlags, "--join", one.gossip), flags("frontend")...)...))
 			r.apis = []string{one.api, two.api}
 			for i := range 3 {
