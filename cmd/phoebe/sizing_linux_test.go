@@ -1,0 +1,119 @@
+package main_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cloudwego/kitex/pkg/klog"
+
+	"github.com/phoebe-sched/phoebe/frontend/client"
+	fserve "github.com/phoebe-sched/phoebe/frontend/serve"
+	wserve "github.com/phoebe-sched/phoebe/worker/serve"
+)
+
+// used is how much CPU a process has used.
+func used(t *testing.T, p *process) time.Duration {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), ") ")
+	words := strings.Fields(rest)
+	user, _ := strconv.Atoi(words[11])
+	system, _ := strconv.Atoi(words[12])
+	return time.Duration(user+system) * 10 * time.Millisecond
+}
+
+// TestSizing measures what a frontend and a worker cost, for the operations guide: by tasks a second, and by links.
+func TestSizing(t *testing.T) {
+	if os.Getenv("PHOEBE_SIZING") == "" {
+		t.Skip("PHOEBE_SIZING is not set")
+	}
+	klog.SetOutput(io.Discard)
+	const tasks, runs = 10, 10 * time.Second
+	for _, rate := range []int{500, 2000, 5000, 10000} {
+		w := start(t, "worker", "--listen", "127.0.0.1:0", "--slots", "64")
+		f := start(t, "frontend", "--listen", "127.0.0.1:0", "--workers", w.addr())
+		api := f.said("frontend", 1)[0]
+		linked(t, api, 1)
+		c := dial(t, api)
+		job := client.Job{Tasks: make([]client.Task, tasks)}
+		for i := range job.Tasks {
+			job.Tasks[i].Function = "echo"
+		}
+		var jobs sync.WaitGroup
+		ctx, end := context.WithTimeout(t.Context(), runs)
+		began, frontend, worker, sent := time.Now(), used(t, f), used(t, w), 0
+		for tick := time.NewTicker(10 * time.Millisecond); ctx.Err() == nil; <-tick.C {
+			for due := int(time.Since(began).Seconds() * float64(rate) / tasks); sent < due; sent++ {
+				jobs.Go(func() {
+					if _, err := c.Run(t.Context(), job); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+		}
+		jobs.Wait()
+		end()
+		took := time.Since(began)
+		frontend, worker = used(t, f)-frontend, used(t, w)-worker
+		n := sent * tasks
+		t.Logf("%6.0f tasks/s: frontend %.3f cores, %v a task, %d MiB; worker %.3f cores, %v a task, %d MiB", float64(n)/took.Seconds(),
+			frontend.Seconds()/took.Seconds(), frontend/time.Duration(n), resident(t, f)>>20, worker.Seconds()/took.Seconds(), worker/time.Duration(n), resident(t, w)>>20)
+	}
+	const links = 400
+	var addrs []string
+	for i := range links {
+		w, err := wserve.New(wserve.Config{Listen: "127.0.0.1:0", Name: fmt.Sprint("w", i), Goroutines: true})
+		if err == nil {
+			t.Cleanup(func() { w.Close() })
+			err = w.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		addrs = append(addrs, w.Addr().String())
+	}
+	per := func(n int) (bytes int, cores float64) {
+		f := start(t, "frontend", "--listen", "127.0.0.1:0", "--workers", strings.Join(addrs[:n], ","))
+		linked(t, f.said("frontend", 1)[0], n)
+		before := used(t, f)
+		pause(t, runs)
+		return resident(t, f), (used(t, f) - before).Seconds() / runs.Seconds()
+	}
+	few, idle := per(1)
+	many, busy := per(links)
+	t.Logf("a frontend's link: %.1f KB, %.3f cores for %d that are idle, %.3f for one", float64(many-few)/(links-1)/1024, busy, links, idle)
+	w := start(t, "worker", "--listen", "127.0.0.1:0")
+	of := func(n int) {
+		var all []*fserve.Server
+		for i := range n {
+			f, err := fserve.New(fserve.Config{Listen: "127.0.0.1:0", Name: fmt.Sprint("f", i), Workers: fserve.Static([]string{w.addr()})})
+			if err == nil {
+				err = f.Start()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, f)
+		}
+		for _, f := range all {
+			linked(t, f.Addr(), 1)
+			t.Cleanup(func() { f.Close() })
+		}
+	}
+	of(1)
+	one := resident(t, w)
+	of(100)
+	before := used(t, w)
+	pause(t, runs)
+	t.Logf("a worker's link: %.1f KB, %.3f cores for 101 that are idle", float64(resident(t, w)-one)/100/1024, (used(t, w)-before).Seconds()/runs.Seconds())
+}
