@@ -148,8 +148,8 @@ func (f *costedFleet) view(t *testing.T, viewers int) (end func()) {
 	}
 }
 
-// ofRecorder are functions of the recorder and of the page, and those that only these two call: the core has histograms of its own.
-var ofRecorder = regexp.MustCompile(`/frontend/(record|ui)\.|/frontend/client\.|^net/http\.|/probe/exposition\.|` +
+// ofRecorder are functions of the recorder and of the page, and those that only these two call.
+var ofRecorder = regexp.MustCompile(`/frontend/(record|ui)\.|/frontend/client\.|^net/http\.|/probe/(histogram|exposition)\.|` +
 	`/frontend/serve\.\(\*\w+\)\.(countTask|countJob|timedJob|record|collectJobs|put|checkObjectives|Watch|Jobs|Trace|Explain|Cluster)$|` +
 	`/v1\.\(\*(Watch|Cluster|Window|Series|Told|JobSummary|Figures)\w*\)\.`)
 
