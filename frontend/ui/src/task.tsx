@@ -73,8 +73,8 @@ function Decided(p: { d: Decision; n: number; of: number; frontend: string }) {
       <p>{d.Why}</p>
       {d.Reason && <p>{d.Reason}</p>}
       {d.Far && <p>{d.Far}</p>}
-      {(d.Candidates ?? []).length > 0 && <Candidates d={d} />}
-      {(d.Samples ?? []).length > 0 && <Samples d={d} />}
+      {(d.Candidates ?? []).length > 0 && <Candidates d={d} n={p.n} />}
+      {(d.Samples ?? []).length > 0 && <Samples d={d} n={p.n} />}
       <details><summary>all of it, as phoebe explain tells it</summary><pre tabIndex={0}>{d.Text}</pre></details>
     </section>
   )
@@ -82,7 +82,7 @@ function Decided(p: { d: Decision; n: number; of: number; frontend: string }) {
 
 const terms = [['I', 'fetch', 'fetching files that it has not'], ['W', 'queue', 'waiting for room'], ['R', 'run', 'running']] as const
 
-function Candidates(p: { d: Decision }) {
+function Candidates(p: { d: Decision; n: number }) {
   const dark = useDark()
   const list = p.d.Candidates ?? []
   const longest = Math.max(1, ...list.map((c) => c.E))
@@ -93,7 +93,7 @@ function Candidates(p: { d: Decision }) {
         {terms.map(([term, color, what]) => <li key={term}><i style={{ background: partColor(color, dark) }} />{term}: {what}</li>)}
         <li class="dim">{list.length} of {p.d.Seen} candidates; E = I + W + R, C counts what failing would cost</li>
       </ul>
-      <div class="scroll" tabIndex={0} role="region" aria-label="candidates">
+      <div class="scroll" tabIndex={0} role="region" aria-label={`candidates of decision ${p.n}`}>
         <table>
           <thead>
             <tr><th scope="col">worker</th><th scope="col">why</th><th scope="col" class="blame">E = I + W + R</th><th scope="col" class="n">I</th><th scope="col" class="n">W</th><th scope="col" class="n">R</th>
@@ -117,13 +117,13 @@ function Candidates(p: { d: Decision }) {
   )
 }
 
-function Samples(p: { d: Decision }) {
+function Samples(p: { d: Decision; n: number }) {
   return (
     <>
       {(p.d.Samples ?? []).map((s, i) => (
         <details key={i} open={i === 0}>
           <summary>{time(s.At)} after the job came: {count(s.Tasks)} tasks waited, {s.Tactic}</summary>
-          <div class="scroll" tabIndex={0} role="region" aria-label={`sample ${i + 1}`}>
+          <div class="scroll" tabIndex={0} role="region" aria-label={`sample ${i + 1} of decision ${p.n}`}>
             <table>
               <thead><tr><th scope="col">worker</th><th scope="col">why it was chosen</th><th scope="col" class="n">tasks sent along</th><th scope="col" class="n">places</th><th scope="col">what became of them</th></tr></thead>
               <tbody>

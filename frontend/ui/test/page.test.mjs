@@ -235,6 +235,21 @@ test('names of others are text', async () => {
   await page.close()
 })
 
+test('tasks that were placed twice', async () => {
+  for (const [tenant, until] of [['batch', 'tr.chosen'], ['reports', 'details table']]) {
+    await open()
+    await page.route('**/api/explain*', async (route) => {
+      const response = await route.fetch(), said = await response.json()
+      await route.fulfill({ response, json: { ...said, Decisions: [said.Decisions[0], said.Decisions[0]] } })
+    })
+    await page.goto(`${base}#/task/${await jobOf(tenant)}/1`)
+    await page.locator(until).first().waitFor()
+    await page.getByRole('heading', { name: 'Decision 2 of 2' }).waitFor()
+    await fine(`twice-${tenant}`)
+    await page.close()
+  }
+})
+
 test('by the keyboard alone', async () => {
   await open()
   const heading = (name) => page.getByRole('heading', { level: 1, name }).waitFor({ state: 'attached' })
