@@ -1320,7 +1320,7 @@ var table = []mutant{
 	},
 	{
 		"what has not begun to run has no copy", "frontend/copy.go",
-		" && !t.attempt.since.IsZero() &&", " &&",
+		"(t.state == bound || t.state == riding) && t.spec.Retryable && t.losses == 0 && !t.attempt.since.IsZero()", "t.attempt != nil && t.spec.Retryable && t.losses == 0",
 	},
 	{
 		"the first copy is always within the budget", "frontend/copy.go",
@@ -1387,7 +1387,7 @@ var table = []mutant{
 		"case !a.ran:\n\t\tto = enqueued", "case false:\n\t\tto = enqueued",
 	},
 	{
-		"a task that both attempts were lost of is tried again once, or taken for the cause", "frontend/core.go",
+		"of two attempts at a worker that goes away, the second is not lost again if the task has ended with the first", "frontend/core.go",
 		"if w.attempts[a.id] != a {", "if false {",
 	},
 	{
