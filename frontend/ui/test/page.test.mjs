@@ -235,19 +235,19 @@ test('names of others are text', async () => {
   await page.close()
 })
 
-test('tasks that were placed twice', async () => {
-  for (const [tenant, until] of [['batch', 'tr.chosen'], ['reports', 'details table']]) {
-    await open()
-    await page.route('**/api/explain*', async (route) => {
-      const response = await route.fetch(), said = await response.json()
-      await route.fulfill({ response, json: { ...said, Decisions: [said.Decisions[0], said.Decisions[0]] } })
-    })
-    await page.goto(`${base}#/task/${await jobOf(tenant)}/1`)
-    await page.locator(until).first().waitFor()
-    await page.getByRole('heading', { name: 'Decision 2 of 2' }).waitFor()
-    await fine(`twice-${tenant}`)
-    await page.close()
-  }
+test('a task that was placed twice', async () => {
+  await job('long', long)
+  const id = await jobOf('batch')
+  await open()
+  await page.route('**/api/explain*', async (route) => {
+    const response = await route.fetch(), said = await response.json()
+    await route.fulfill({ response, json: { ...said, Decisions: [said.Decisions[0], said.Decisions[0]] } })
+  })
+  await page.goto(`${base}#/task/${id}/1`)
+  await page.locator('tr.chosen').first().waitFor()
+  await page.getByRole('heading', { name: 'Decision 2 of 2' }).waitFor()
+  await fine('twice')
+  await page.close()
 })
 
 test('by the keyboard alone', async () => {
