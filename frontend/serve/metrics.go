@@ -93,6 +93,7 @@ func (s *Server) exposeCore(t *exposition.Text) {
 		{"places_total", float64(stats.Places)}, {"rides_total", float64(stats.Rides)}, {"rides_started_total", float64(stats.RidesStarted)},
 		{"binds_total", float64(stats.Binds)}, {"declines_total", float64(stats.Declines)}, {"resamples_total", float64(stats.Resamples)},
 		{"retries_total", float64(stats.Retries)}, {"attempts_lost_total", float64(stats.Losses)}, {"attempts_adopted_total", float64(stats.Adopted)},
+		{"attempts_preempted_total", float64(stats.Preempted)},
 		{"copies_total", float64(stats.Copies)}, {"copies_won_total", float64(stats.CopiesWon)}, {"copies_lost_work_seconds_total", time.Duration(stats.InVain).Seconds()},
 		{"tasks_estimated_total", float64(stats.Estimated)}, {"matches_left_over_total", float64(stats.Leftovers)}, {"matrices_asked_total", float64(stats.Asked)},
 	} {
