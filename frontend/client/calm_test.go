@@ -17,6 +17,7 @@ import (
 
 	"github.com/phoebe-sched/phoebe/frontend/client"
 	"github.com/phoebe-sched/phoebe/frontend/client/local"
+	fserve "github.com/phoebe-sched/phoebe/frontend/serve"
 	wserve "github.com/phoebe-sched/phoebe/worker/serve"
 
 	"github.com/phoebe-sched/phoebe/worker/exec"
@@ -24,7 +25,7 @@ import (
 
 // Where nothing goes wrong, each task starts once and has its result at its first attempt: under every policy, with
 // queues longer than two Syncs of the links (2 s apart), files that take longer than one, and tasks of microseconds
-// beside them.
+// beside them. Copies of late tasks are left out: on a busy machine some are late.
 func TestNothingIsLostWhileAllIsWell(t *testing.T) {
 	t.Parallel()
 	var starts sync.Map // of tasks, by their payloads
@@ -60,9 +61,13 @@ func TestNothingIsLostWhileAllIsWell(t *testing.T) {
 	t.Cleanup(origin.Close)
 	sum := sha256.Sum256(content)
 	file := client.File{URL: origin.URL, SHA256: hex.EncodeToString(sum[:]), Bytes: int64(len(content))}
-	cluster := start(t, local.Config{Frontends: 2, Workers: 3, Slots: 4, Registry: registry, Worker: func(_ int, c *wserve.Config) {
-		c.CacheDir, c.FileHosts = filepath.Join(t.TempDir(), "cache"), []string{"127.0.0.1"}
-	}})
+	cluster := start(t, local.Config{
+		Frontends: 2, Workers: 3, Slots: 4, Registry: registry,
+		Frontend: func(_ int, c *fserve.Config) { c.Core.Copies = 0 },
+		Worker: func(_ int, c *wserve.Config) {
+			c.CacheDir, c.FileHosts = filepath.Join(t.TempDir(), "cache"), []string{"127.0.0.1"}
+		},
+	})
 
 	const long = time.Second
 	jobs := map[string]client.Job{}
