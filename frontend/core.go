@@ -220,6 +220,9 @@ func (c *Core) submit(spec *Job, now time.Time, acts []Action) []Action {
 	j, err := c.admit(spec, now)
 	if err != nil {
 		c.Stats.Refusals++
+		if of := c.tenants[spec.Tenant]; of != nil {
+			of.refused++
+		}
 		return append(acts, Refused{spec.ID, err})
 	}
 	c.Stats.Jobs++
@@ -386,6 +389,7 @@ type TenantStatus struct {
 	Waiting          int64 // of what is wanted, what is not at a worker
 	Held             int   // tasks of these that may not be yet
 	Pending          int   // tasks, with those of tenants below
+	Refused          int   // jobs, since it has had others all the time
 }
 
 // Tenants is what there is of tenants with jobs, and of those above them, the one that wants most first, at most so many.
@@ -394,7 +398,7 @@ func (c *Core) Tenants(most int) []TenantStatus {
 	for name, t := range c.tenants {
 		u := &t.used
 		list = append(list, TenantStatus{
-			Path: name, Use: u.at[placed], Spare: u.spare, Want: u.at[wanted], Waiting: u.at[wanted] - u.at[placed], Held: t.held.Len(), Pending: t.pending,
+			Path: name, Use: u.at[placed], Spare: u.spare, Want: u.at[wanted], Waiting: u.at[wanted] - u.at[placed], Held: t.held.Len(), Pending: t.pending, Refused: t.refused,
 		})
 	}
 	slices.SortFunc(list, func(a, b TenantStatus) int { return cmp.Or(cmp.Compare(b.Want, a.Want), cmp.Compare(a.Path, b.Path)) })

@@ -216,6 +216,7 @@ type tenant struct {
 	jobs     int             // under way, of it and of those below it
 	pending  int             // tasks without an outcome, of these
 	payloads int             // bytes, of these
+	refused  int             // jobs of its own
 	hungry   list.List[*job] // its jobs with waiting tasks, in order of submission
 	used     usage           // by its own jobs
 	held     pq.Heap[*task]  // of these

@@ -454,6 +454,7 @@ struct ClusterRequest {
   6: i64 known = 0,                // with figures: the list whose names the caller has
   7: string frontend = "",         // the name or the address of another frontend, that is to be asked by this one
   8: bool frontends_only = false,  // leave the workers out: what a client asks to know whom it has reached
+  9: bool tenants = false,         // tell of tenants, too
 }
 
 struct WorkerStatus {
@@ -504,6 +505,19 @@ struct Figures {
   6: binary ages,                  // for each worker a byte, likewise: how old that wait is
 }
 
+// What a frontend has of a tenant. Amounts are in thousandths of slots, and are those of the tenant's own jobs, without tenants below it.
+struct TenantStatus {
+  1: required string path,
+  2: i64 used = 0,                 // by tasks at workers
+  3: i64 spare = 0,                // of these, by tasks that are not regular, or not covered by its tokens
+  4: i64 wanted = 0,               // by these, and by tasks that could be there
+  5: i64 tokens = -1,              // so much of them it may have here; -1: they are not limited
+  6: i64 most = -1,                // so much it may have here of its maximum; -1: there is none
+  7: i32 held = 0,                 // tasks that its maximum keeps waiting
+  8: i32 pending = 0,              // tasks without an outcome, with those of tenants below it
+  9: i64 refused = 0,              // jobs, since it has had others here all the time
+}
+
 struct ClusterResponse {
   1: required string frontend,     // its name
   2: required string address,
@@ -522,6 +536,7 @@ struct ClusterResponse {
   15: string next_page = "",        // after of the next page; empty: this is the last
   16: i32 total = 0,               // workers, on all pages
   17: optional Figures figures,
+  18: list<TenantStatus> tenants,  // those with jobs here that want most, at most 1000; only what the caller may see
 }
 
 // One thing that is measured. The first seven are the phases of a task, which follow each other from when it could start.

@@ -48,10 +48,10 @@ func (c *doctorCmd) Run(ctx context.Context, out *streams, log *slog.Logger) err
 	ctx, cancel := context.WithTimeout(ctx, c.RetryFor)
 	defer cancel()
 	findings := c.ownKeys()
-	answers, err := c.askThose(ctx, log)
+	answers, err := c.askThose(ctx, log, client.ClusterQuery{})
 	if err == nil {
 		var more []answer
-		more, err = c.ask(ctx, log, unasked(answers))
+		more, err = c.ask(ctx, log, unasked(answers), client.ClusterQuery{})
 		answers = append(answers, more...)
 	}
 	asked := c.Connect

@@ -21,6 +21,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/phoebe-sched/phoebe/frontend/client"
 	"github.com/phoebe-sched/phoebe/probe/identity"
 )
 
@@ -337,7 +338,7 @@ func (c *devCmd) linked(ctx context.Context, apis, connect []string, workers int
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		answers, err := asks.ask(ctx, slog.New(slog.DiscardHandler), slices.Concat(apis, connect))
+		answers, err := asks.ask(ctx, slog.New(slog.DiscardHandler), slices.Concat(apis, connect), client.ClusterQuery{})
 		if err != nil {
 			return err
 		}

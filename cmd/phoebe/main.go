@@ -61,6 +61,7 @@ type cli struct {
 	Cancel     cancelCmd     `cmd:"" help:"Cancel a job."`
 	Explain    explainCmd    `cmd:"" help:"Tell where a job's tasks were placed, and why."`
 	Jobs       jobsCmd       `cmd:"" help:"List the jobs of all frontends, and what they were slow for."`
+	Tenants    tenantsCmd    `cmd:"" help:"Show what each tenant has, wants and may have."`
 	Trace      traceCmd      `cmd:"" help:"Tell what the tasks of a job have been through."`
 	Record     recordCmd     `cmd:"" help:"Look at what frontends have recorded as an objective was broken."`
 	Top        topCmd        `cmd:"" help:"Watch the fleet in a terminal."`

@@ -113,7 +113,7 @@ type answer struct {
 }
 
 // ask asks all frontends at once.
-func (c *clientFlags) ask(ctx context.Context, log *slog.Logger, addrs []string) ([]answer, error) {
+func (c *clientFlags) ask(ctx context.Context, log *slog.Logger, addrs []string, q client.ClusterQuery) ([]answer, error) {
 	answers := make([]answer, len(addrs))
 	var asked sync.WaitGroup
 	defer asked.Wait()
@@ -125,7 +125,7 @@ func (c *clientFlags) ask(ctx context.Context, log *slog.Logger, addrs []string)
 		asked.Go(func() {
 			defer cl.Close()
 			a := answer{connect: addr, sent: time.Now()}
-			a.said, a.err = cl.Cluster(ctx)
+			a.said, a.err = cl.ClusterPage(ctx, q)
 			a.got = time.Now()
 			answers[i] = a
 		})
@@ -134,8 +134,8 @@ func (c *clientFlags) ask(ctx context.Context, log *slog.Logger, addrs []string)
 }
 
 // askThose asks the frontends that --connect names, of which one must answer.
-func (c *clientFlags) askThose(ctx context.Context, log *slog.Logger) ([]answer, error) {
-	answers, err := c.ask(ctx, log, c.Connect)
+func (c *clientFlags) askThose(ctx context.Context, log *slog.Logger, q client.ClusterQuery) ([]answer, error) {
+	answers, err := c.ask(ctx, log, c.Connect, q)
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +153,7 @@ func (c *clientFlags) askThose(ctx context.Context, log *slog.Logger) ([]answer,
 func (c *statusCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, c.RetryFor)
 	defer cancel()
-	answers, err := c.askThose(ctx, log)
+	answers, err := c.askThose(ctx, log, client.ClusterQuery{})
 	if err != nil {
 		return err
 	}

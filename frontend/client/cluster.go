@@ -27,6 +27,19 @@ type Cluster struct {
 	MaxClients   int    // connections of clients that it takes
 	Next         string // the page behind this one is after it; empty: there is none
 	Total        int    // workers on all pages; zero of a frontend that does not tell
+	Tenants      []Tenant
+}
+
+// Tenant is what a frontend has of a tenant with jobs there, in slots, and without tenants below it.
+type Tenant struct {
+	Path         string
+	Used         float64 // by tasks at workers
+	Spare        float64 // of these, by tasks that are not regular, or not covered by its tokens
+	Wanted       float64 // by these, and by tasks that could be there
+	Tokens, Most float64 // so much of its tokens, and of its maximum, it may have there; negative: that is not limited
+	Held         int     // tasks that its maximum keeps waiting
+	Pending      int     // tasks without an outcome, with those of tenants below it
+	Refused      int     // jobs, since it has had others there all the time
 }
 
 // Member is a frontend, as gossip tells.
@@ -88,11 +101,12 @@ type ClusterQuery struct {
 	Worker   string // only the one of this name or address; empty: all
 	After    string // address of the last worker of the page before
 	Max      int    // workers on a page; zero: all
+	Tenants  bool   // tell of tenants instead of workers
 }
 
 // ClusterPage is a part of what a frontend believes, of which Next, if it is not empty, is After of the next part.
 func (c *Client) ClusterPage(ctx context.Context, q ClusterQuery) (*Cluster, error) {
-	resp, err := c.cluster(ctx, &v1.ClusterRequest{Frontend: q.Frontend, Worker: q.Worker, After: q.After, MaxWorkers: clamp(q.Max)})
+	resp, err := c.cluster(ctx, &v1.ClusterRequest{Frontend: q.Frontend, Worker: q.Worker, After: q.After, MaxWorkers: clamp(q.Max), Tenants: q.Tenants, FrontendsOnly: q.Tenants})
 	if err != nil {
 		return nil, err
 	}
@@ -192,6 +206,13 @@ func fromCluster(r *v1.ClusterResponse) *Cluster {
 	}
 	for i, m := range r.Members {
 		c.Members[i] = Member{Name: m.Name, Address: m.Address, Gossip: m.Gossip, Heartbeat: m.Heartbeat}
+	}
+	for _, t := range r.Tenants {
+		slots := func(n int64) float64 { return float64(n) / 1000 }
+		c.Tenants = append(c.Tenants, Tenant{
+			Path: t.Path, Used: slots(t.Used), Spare: slots(t.Spare), Wanted: slots(t.Wanted), Tokens: slots(t.Tokens), Most: slots(t.Most),
+			Held: int(t.Held), Pending: int(t.Pending), Refused: int(t.Refused),
+		})
 	}
 	for i, w := range r.Workers {
 		c.Workers[i] = Worker{

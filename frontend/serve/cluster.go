@@ -13,6 +13,7 @@ import (
 	"github.com/cloudwego/kitex/client/callopt"
 
 	"github.com/phoebe-sched/phoebe/frontend"
+	"github.com/phoebe-sched/phoebe/frontend/tenants"
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 	"github.com/phoebe-sched/phoebe/probe"
 )
@@ -22,7 +23,11 @@ func (h *handler) Cluster(ctx context.Context, req *v1.ClusterRequest) (*v1.Clus
 	if other := req.Frontend; other != "" && other != h.cfg.Name && other != h.cfg.Advertise {
 		return h.clusterOf(ctx, other, req)
 	}
-	return h.cluster(req), nil
+	res := h.cluster(req)
+	if own, is := h.bound(ctx, req.Caller); is {
+		res.Tenants = slices.DeleteFunc(res.Tenants, func(t *v1.TenantStatus) bool { return !tenants.Covers(own, t.Path) })
+	}
+	return res, nil
 }
 
 // Cluster is what this frontend believes of the fleet.
@@ -43,6 +48,14 @@ func (s *Server) cluster(req *v1.ClusterRequest) *v1.ClusterResponse {
 	if s.fleet != nil {
 		for _, m := range s.fleet.node.Members() {
 			res.Members = append(res.Members, &v1.Member{Name: m.Name, Address: m.API, Gossip: m.Gossip, Heartbeat: m.Heartbeat})
+		}
+	}
+	if req.Tenants {
+		s.mu.Lock()
+		list := s.core.Tenants(maxTenantsTold)
+		s.mu.Unlock()
+		for i := range list {
+			res.Tenants = append(res.Tenants, tenantStatus(&list[i]))
 		}
 	}
 	if req.FrontendsOnly {
@@ -81,6 +94,24 @@ func (s *Server) cluster(req *v1.ClusterRequest) *v1.ClusterResponse {
 		}
 	}
 	return res
+}
+
+// maxTenantsTold is how many tenants are told of at once.
+const maxTenantsTold = 1000
+
+func tenantStatus(s *frontend.TenantStatus) *v1.TenantStatus {
+	return &v1.TenantStatus{
+		Path: s.Path, Used: s.Use, Spare: s.Spare, Wanted: s.Want, Tokens: limit(s.May.Regular), Most: limit(s.May.All),
+		Held: int32(s.Held), Pending: int32(s.Pending), Refused: int64(s.Refused),
+	}
+}
+
+// limit is -1 for what is not limited.
+func limit(n int64) int64 {
+	if n == tenants.Unlimited {
+		return -1
+	}
+	return n
 }
 
 // clusterOf asks another frontend, of a name or an address.

@@ -3872,6 +3872,7 @@ type ClusterRequest struct {
 	Known         int64   `thrift:"known,6" frugal:"6,default,i64" json:"known"`
 	Frontend      string  `thrift:"frontend,7" frugal:"7,default,string" json:"frontend"`
 	FrontendsOnly bool    `thrift:"frontends_only,8" frugal:"8,default,bool" json:"frontends_only"`
+	Tenants       bool    `thrift:"tenants,9" frugal:"9,default,bool" json:"tenants"`
 }
 
 func NewClusterRequest() *ClusterRequest {
@@ -3883,6 +3884,7 @@ func NewClusterRequest() *ClusterRequest {
 		Known:         0,
 		Frontend:      "",
 		FrontendsOnly: false,
+		Tenants:       false,
 	}
 }
 
@@ -3894,6 +3896,7 @@ func (p *ClusterRequest) InitDefault() {
 	p.Known = 0
 	p.Frontend = ""
 	p.FrontendsOnly = false
+	p.Tenants = false
 }
 
 var ClusterRequest_Caller_DEFAULT *Caller
@@ -3932,6 +3935,10 @@ func (p *ClusterRequest) GetFrontend() (v string) {
 func (p *ClusterRequest) GetFrontendsOnly() (v bool) {
 	return p.FrontendsOnly
 }
+
+func (p *ClusterRequest) GetTenants() (v bool) {
+	return p.Tenants
+}
 func (p *ClusterRequest) SetCaller(val *Caller) {
 	p.Caller = val
 }
@@ -3956,6 +3963,9 @@ func (p *ClusterRequest) SetFrontend(val string) {
 func (p *ClusterRequest) SetFrontendsOnly(val bool) {
 	p.FrontendsOnly = val
 }
+func (p *ClusterRequest) SetTenants(val bool) {
+	p.Tenants = val
+}
 
 func (p *ClusterRequest) IsSetCaller() bool {
 	return p.Caller != nil
@@ -3977,6 +3987,7 @@ var fieldIDToName_ClusterRequest = map[int16]string{
 	6: "known",
 	7: "frontend",
 	8: "frontends_only",
+	9: "tenants",
 }
 
 type WorkerStatus struct {
@@ -4404,6 +4415,124 @@ var fieldIDToName_Figures = map[int16]string{
 	6: "ages",
 }
 
+type TenantStatus struct {
+	Path    string `thrift:"path,1,required" frugal:"1,required,string" json:"path"`
+	Used    int64  `thrift:"used,2" frugal:"2,default,i64" json:"used"`
+	Spare   int64  `thrift:"spare,3" frugal:"3,default,i64" json:"spare"`
+	Wanted  int64  `thrift:"wanted,4" frugal:"4,default,i64" json:"wanted"`
+	Tokens  int64  `thrift:"tokens,5" frugal:"5,default,i64" json:"tokens"`
+	Most    int64  `thrift:"most,6" frugal:"6,default,i64" json:"most"`
+	Held    int32  `thrift:"held,7" frugal:"7,default,i32" json:"held"`
+	Pending int32  `thrift:"pending,8" frugal:"8,default,i32" json:"pending"`
+	Refused int64  `thrift:"refused,9" frugal:"9,default,i64" json:"refused"`
+}
+
+func NewTenantStatus() *TenantStatus {
+	return &TenantStatus{
+		Used:    0,
+		Spare:   0,
+		Wanted:  0,
+		Tokens:  -1,
+		Most:    -1,
+		Held:    0,
+		Pending: 0,
+		Refused: 0,
+	}
+}
+
+func (p *TenantStatus) InitDefault() {
+	p.Used = 0
+	p.Spare = 0
+	p.Wanted = 0
+	p.Tokens = -1
+	p.Most = -1
+	p.Held = 0
+	p.Pending = 0
+	p.Refused = 0
+}
+
+func (p *TenantStatus) GetPath() (v string) {
+	return p.Path
+}
+
+func (p *TenantStatus) GetUsed() (v int64) {
+	return p.Used
+}
+
+func (p *TenantStatus) GetSpare() (v int64) {
+	return p.Spare
+}
+
+func (p *TenantStatus) GetWanted() (v int64) {
+	return p.Wanted
+}
+
+func (p *TenantStatus) GetTokens() (v int64) {
+	return p.Tokens
+}
+
+func (p *TenantStatus) GetMost() (v int64) {
+	return p.Most
+}
+
+func (p *TenantStatus) GetHeld() (v int32) {
+	return p.Held
+}
+
+func (p *TenantStatus) GetPending() (v int32) {
+	return p.Pending
+}
+
+func (p *TenantStatus) GetRefused() (v int64) {
+	return p.Refused
+}
+func (p *TenantStatus) SetPath(val string) {
+	p.Path = val
+}
+func (p *TenantStatus) SetUsed(val int64) {
+	p.Used = val
+}
+func (p *TenantStatus) SetSpare(val int64) {
+	p.Spare = val
+}
+func (p *TenantStatus) SetWanted(val int64) {
+	p.Wanted = val
+}
+func (p *TenantStatus) SetTokens(val int64) {
+	p.Tokens = val
+}
+func (p *TenantStatus) SetMost(val int64) {
+	p.Most = val
+}
+func (p *TenantStatus) SetHeld(val int32) {
+	p.Held = val
+}
+func (p *TenantStatus) SetPending(val int32) {
+	p.Pending = val
+}
+func (p *TenantStatus) SetRefused(val int64) {
+	p.Refused = val
+}
+
+func (p *TenantStatus) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("TenantStatus(%+v)", *p)
+}
+
+var fieldIDToName_TenantStatus = map[int16]string{
+	1: "path",
+	2: "used",
+	3: "spare",
+	4: "wanted",
+	5: "tokens",
+	6: "most",
+	7: "held",
+	8: "pending",
+	9: "refused",
+}
+
 type ClusterResponse struct {
 	Frontend     string          `thrift:"frontend,1,required" frugal:"1,required,string" json:"frontend"`
 	Address      string          `thrift:"address,2,required" frugal:"2,required,string" json:"address"`
@@ -4422,6 +4551,7 @@ type ClusterResponse struct {
 	NextPage     string          `thrift:"next_page,15" frugal:"15,default,string" json:"next_page"`
 	Total        int32           `thrift:"total,16" frugal:"16,default,i32" json:"total"`
 	Figures      *Figures        `thrift:"figures,17,optional" frugal:"17,optional,Figures" json:"figures,omitempty"`
+	Tenants      []*TenantStatus `thrift:"tenants,18" frugal:"18,default,list<TenantStatus>" json:"tenants"`
 }
 
 func NewClusterResponse() *ClusterResponse {
@@ -4526,6 +4656,10 @@ func (p *ClusterResponse) GetFigures() (v *Figures) {
 	}
 	return p.Figures
 }
+
+func (p *ClusterResponse) GetTenants() (v []*TenantStatus) {
+	return p.Tenants
+}
 func (p *ClusterResponse) SetFrontend(val string) {
 	p.Frontend = val
 }
@@ -4577,6 +4711,9 @@ func (p *ClusterResponse) SetTotal(val int32) {
 func (p *ClusterResponse) SetFigures(val *Figures) {
 	p.Figures = val
 }
+func (p *ClusterResponse) SetTenants(val []*TenantStatus) {
+	p.Tenants = val
+}
 
 func (p *ClusterResponse) IsSetFigures() bool {
 	return p.Figures != nil
@@ -4607,6 +4744,7 @@ var fieldIDToName_ClusterResponse = map[int16]string{
 	15: "next_page",
 	16: "total",
 	17: "figures",
+	18: "tenants",
 }
 
 type Told struct {
