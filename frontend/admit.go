@@ -77,6 +77,13 @@ func (c *jobs) admit(spec *Job, now time.Time) (*job, *RefusedError) {
 	return j, nil
 }
 
+// turnedAway counts a job of a tenant that was refused, as long as it has others.
+func (c *jobs) turnedAway(tenant string) {
+	if of := c.tenants[tenant]; of != nil {
+		of.refused++
+	}
+}
+
 // enter files a job that was admitted.
 func (c *jobs) enter(j *job) {
 	j.tenant = c.tenant(j.Tenant)

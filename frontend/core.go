@@ -220,9 +220,7 @@ func (c *Core) submit(spec *Job, now time.Time, acts []Action) []Action {
 	j, err := c.admit(spec, now)
 	if err != nil {
 		c.Stats.Refusals++
-		if of := c.tenants[spec.Tenant]; of != nil {
-			of.refused++
-		}
+		c.turnedAway(spec.Tenant)
 		return append(acts, Refused{spec.ID, err})
 	}
 	c.Stats.Jobs++
