@@ -137,18 +137,20 @@ func (c *ledger) triesAgain(t *task, m *probe.Finished, now time.Time) bool {
 // again lets a task rest, and then wait for another attempt than the one that has ended at w, if there is none.
 func (c *ledger) again(t *task, w *worker, m *probe.Finished, rests time.Duration, now time.Time, acts []Action) []Action {
 	acts = c.ack(w, m.Attempt, now, acts)
+	claims := t.state == claiming // there may be another one already, of which it has not been told yet
+	if j := t.group.job; claims || m.Attempt.Frontend != c.cfg.ID {
+		if j.failed == nil {
+			j.failed = map[probe.AttemptID]bool{}
+		}
+		j.failed[m.Attempt] = true // a worker that is asked again tells it again
+	}
 	if c.goesOn(t) {
 		return acts
 	}
 	if m.Status != probe.Preempted {
 		c.Stats.Retries++
 	}
-	if t.state == claiming { // there may be one already, of which it has not been told yet
-		j := t.group.job
-		if j.failed == nil {
-			j.failed = map[probe.AttemptID]bool{}
-		}
-		j.failed[m.Attempt] = true
+	if claims {
 		return acts
 	}
 	if rests > 0 {

@@ -135,6 +135,10 @@ var table = []mutant{
 		"t.group.crowd.Remove(x)", "",
 	},
 	{
+		"a failure that a claim has found beside another attempt counts once", "frontend/outcomes.go",
+		"claims || m.Attempt.Frontend != c.cfg.ID {", "claims {",
+	},
+	{
 		"a cancelled place goes", "worker/core.go",
 		"c.dropPlace(p)\n\t\t\t\tc.Stats.Cancelled++", "c.Stats.Cancelled++",
 	},
@@ -715,11 +719,11 @@ var table = []mutant{
 	},
 	{
 		"a failure that is tried again is acknowledged", "frontend/outcomes.go",
-		"acts = c.ack(w, m.Attempt, now, acts)\n\tif c.goesOn", "if c.goesOn",
+		"acts = c.ack(w, m.Attempt, now, acts)\n\tclaims :=", "claims :=",
 	},
 	{
 		"an attempt that is claimed and failed may have been followed by another", "frontend/outcomes.go",
-		"if t.state == claiming { // there may", "if false { // there may",
+		"if claims {\n\t\treturn acts", "if false {\n\t\treturn acts",
 	},
 	{
 		"a result of a job that is not here is left to who has it", "frontend/outcomes.go",
@@ -1380,7 +1384,7 @@ var table = []mutant{
 	},
 	{
 		"where one of two attempts has failed or was killed, the other goes on", "frontend/outcomes.go",
-		"acts = c.ack(w, m.Attempt, now, acts)\n\tif c.goesOn(t) {\n\t\treturn acts\n\t}\n", "acts = c.ack(w, m.Attempt, now, acts)\n",
+		"if c.goesOn(t) {\n\t\treturn acts\n\t}\n\tif m.Status", "if m.Status",
 	},
 	{
 		"a copy that waits in its queue goes on there", "frontend/places.go",
