@@ -344,6 +344,9 @@ func (c *Core) checkAttempts() error {
 			if a.id != id || a.w != w || t.attempt != a && t.copy != a || t.group.job != a.job || c.byID[a.job.ID] != a.job {
 				return fmt.Errorf("attempt %v at worker %d is not that of its task, or its job has ended", id, w.Key)
 			}
+			if t.attempt == a && t.state == bound && !a.ran {
+				return fmt.Errorf("attempt %v is taken to run, and waits in the queue of worker %d", id, w.Key)
+			}
 			if w.State() == view.Adrift && t.state != adrift && t.copy != a || w.State() == view.Down || a.id.Seq > c.attempts && a.id.Frontend == c.cfg.ID {
 				return fmt.Errorf("attempt %v: state %d, worker %d is %s", id, t.state, w.Key, w.State())
 			}
