@@ -48,12 +48,7 @@ func (c *doctorCmd) Run(ctx context.Context, out *streams, log *slog.Logger) err
 	ctx, cancel := context.WithTimeout(ctx, c.RetryFor)
 	defer cancel()
 	findings := c.ownKeys()
-	answers, err := c.askThose(ctx, log, client.ClusterQuery{})
-	if err == nil {
-		var more []answer
-		more, err = c.ask(ctx, log, unasked(answers), client.ClusterQuery{})
-		answers = append(answers, more...)
-	}
+	answers, err := c.askAll(ctx, log, client.ClusterQuery{})
 	asked := c.Connect
 	if err == nil {
 		asked = nil
@@ -131,6 +126,16 @@ func (c *doctorCmd) print(w io.Writer, answers []answer, findings []finding) err
 	}
 	_, err := fmt.Fprintf(w, "asked %d frontends, which know %d workers: %d findings\n", len(frontends), len(workers), len(findings))
 	return err
+}
+
+// askAll asks the frontends that --connect names, and then those that they know.
+func (c *clientFlags) askAll(ctx context.Context, log *slog.Logger, q client.ClusterQuery) ([]answer, error) {
+	answers, err := c.askThose(ctx, log, q)
+	if err != nil {
+		return nil, err
+	}
+	more, err := c.ask(ctx, log, unasked(answers), q)
+	return append(answers, more...), err
 }
 
 // unasked are the frontends that others know and nobody has asked.

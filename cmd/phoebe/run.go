@@ -97,8 +97,8 @@ func (c *runCmd) Help() string {
       - command: {argv: [sort, -n], stdin: "2\n1\n"}
         timeout: 2s
 
-A job file's keys are id, tenant, priority, deadline, mode, policy, probe-ratio, labels, hosts, phases, stages and
-tasks; those of its tasks are count, stage, function, payload, payload-base64, command (argv, env, dir, stdin), cpu,
+A job file's keys are id, tenant, priority, deadline, class, due, mode, policy, probe-ratio, labels, hosts, phases, stages
+and tasks; those of its tasks are count, stage, function, payload, payload-base64, command (argv, env, dir, stdin), cpu,
 memory, estimate, timeout, retries, backoff, once, labels, hosts, inputs and files. They mean what the flags mean. The
 tasks of a stage start when all of those that it comes after have results:
 

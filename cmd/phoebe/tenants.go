@@ -46,16 +46,10 @@ type tenantJSON struct {
 func (c *tenantsCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, c.RetryFor)
 	defer cancel()
-	q := client.ClusterQuery{Tenants: true}
-	answers, err := c.askThose(ctx, log, q)
+	answers, err := c.askAll(ctx, log, client.ClusterQuery{Tenants: true})
 	if err != nil {
 		return err
 	}
-	more, err := c.ask(ctx, log, unasked(answers), q)
-	if err != nil {
-		return err
-	}
-	answers = append(answers, more...)
 	for _, a := range answers {
 		if a.err != nil {
 			fmt.Fprintf(out.err, "frontend %s is missing: %v\n", a.connect, a.err)
