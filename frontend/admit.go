@@ -18,7 +18,7 @@ func (c *jobs) admit(spec *Job, now time.Time) (*job, *RefusedError) {
 	switch {
 	case c.leaving:
 		return nil, &RefusedError{Reason: Leaving, Message: "this frontend is leaving: submit to another one", RetryAfter: startRetry}
-	case n == 0:
+	case n == 0 && !spec.Open:
 		return nil, &RefusedError{Reason: Invalid, Message: "the job has no tasks: give it at least one"}
 	case n > min(c.cfg.MaxTasksPerJob, c.cfg.MaxPending):
 		return nil, &RefusedError{Reason: TooBigJob, Message: fmt.Sprintf("the job has %d tasks, the limit is %d: split it", n, min(c.cfg.MaxTasksPerJob, c.cfg.MaxPending))}
@@ -39,7 +39,10 @@ func (c *jobs) admit(spec *Job, now time.Time) (*job, *RefusedError) {
 		spec.ProbeRatio = c.cfg.ProbeRatio
 	}
 	spec.usual = c.average(spec.Tasks)
-	j := &job{Job: *spec, submitted: now, vouchedAt: now, tasks: make([]task, n), left: n, lag: firstLag}
+	j := &job{Job: *spec, submitted: now, vouchedAt: now, left: n, had: spec.Had, lag: firstLag}
+	for i := range j.Tasks {
+		j.had = max(j.had, int(j.Tasks[i].Index)+1)
+	}
 	if j.Deadline > 0 {
 		j.deadline = now.Add(j.Deadline)
 	}
@@ -59,20 +62,16 @@ func (c *jobs) admit(spec *Job, now time.Time) (*job, *RefusedError) {
 		return nil, err
 	}
 	c.pace(j.Tenant, now)
+	j.seatAll()
 	c.enter(j)
-	remember := sampled{job: j.ID}
-	for _, g := range j.groups {
-		if g.path == estimate.Estimation { // a long wait for it says nothing of how long others wait
-			continue
-		}
-		if c.cfg.MaxWait >= 0 && j.Class != Spare { // else nobody would look, and take out those that were served
+	if c.cfg.MaxWait >= 0 && j.Class != Spare { // else nobody would look, and take out those that were served
+		for _, g := range j.groups {
+			if g.path == estimate.Estimation { // a long wait for it says nothing of how long others wait
+				continue
+			}
 			at := waiters{g.Set, j.tenant}
 			c.unserved[at] = append(c.unserved[at], j)
 		}
-		remember.add(g)
-	}
-	if remember.tasks > 0 {
-		c.log.sample(remember)
 	}
 	return j, nil
 }
@@ -89,20 +88,34 @@ func (c *jobs) enter(j *job) {
 	j.tenant = c.tenant(j.Tenant)
 	for t := j.tenant; t != nil; t = t.above {
 		t.jobs++
-		t.pending += j.left
-		t.payloads += j.payloads
 	}
-	c.pending += j.left
-	c.payloads += j.payloads
 	c.byID[j.ID] = j
-	for i := range j.tasks {
-		j.tenant.used.enters(&j.tasks[i])
+	c.load(j.tenant, j)
+}
+
+// load files the tasks of x for a tenant: of a job that was admitted, or of what is added to one.
+func (c *jobs) load(of *tenant, x *job) {
+	for t := of; t != nil; t = t.above {
+		t.pending += len(x.tasks)
+		t.payloads += x.payloads
 	}
-	for _, g := range j.groups {
+	c.pending += len(x.tasks)
+	c.payloads += x.payloads
+	for _, t := range x.tasks {
+		of.used.enters(t)
+	}
+	remember := sampled{job: x.ID}
+	for _, g := range x.groups {
 		c.use(g)
 		if g.near != nil {
 			c.nears.Push(g.near)
 		}
+		if g.path == estimate.Sampling {
+			remember.add(g)
+		}
+	}
+	if remember.tasks > 0 {
+		c.log.sample(remember)
 	}
 }
 
@@ -133,6 +146,14 @@ func (c *jobs) overloaded(j *job, now time.Time) *RefusedError {
 	if err := c.tooFast(j.Tenant, now); err != nil {
 		return err
 	}
+	if err := c.tooMuch(j); err != nil {
+		return err
+	}
+	return c.waitsTooLong(j, now)
+}
+
+// tooMuch says whether there is no room for the tasks of a job, or for their payloads.
+func (c *jobs) tooMuch(j *job) *RefusedError {
 	if err := c.overfull(j.Tenant, len(j.tasks)); err != nil {
 		return err
 	}
@@ -162,6 +183,11 @@ func (c *jobs) overloaded(j *job, now time.Time) *RefusedError {
 			}
 		}
 	}
+	return nil
+}
+
+// waitsTooLong says whether another job of the tenant has waited for too long for what a job would wait for, too.
+func (c *jobs) waitsTooLong(j *job, now time.Time) *RefusedError {
 	limit := c.cfg.MaxWait
 	if limit < 0 || j.Class == Spare { // which is to wait
 		return nil
@@ -265,6 +291,8 @@ func (c *jobs) group(j *job) *RefusedError {
 	}
 	groups := map[kind]*group{}
 	bound := c.terms.Bound(j.Tenant)
+	tasks := make([]task, len(j.Tasks))
+	j.tasks = make([]*task, len(j.Tasks))
 	for i := range j.Tasks {
 		t := &j.Tasks[i]
 		if t.Demand.CPU == 0 {
@@ -276,7 +304,7 @@ func (c *jobs) group(j *job) *RefusedError {
 		if j.byIndex == nil && t.Index != probe.TaskIndex(i) {
 			j.byIndex = make(map[probe.TaskIndex]*task, len(j.Tasks))
 			for k := range i {
-				j.byIndex[j.Tasks[k].Index] = &j.tasks[k]
+				j.byIndex[j.Tasks[k].Index] = j.tasks[k]
 			}
 		}
 		switch {
@@ -304,7 +332,7 @@ func (c *jobs) group(j *job) *RefusedError {
 		same := last != nil && t.Stage == lastSpec.Stage && t.Function == lastSpec.Function && t.Class == lastSpec.Class && j.Job.class(t) == last.class && t.Demand == lastSpec.Demand && !t.needy() && !lastSpec.needy() &&
 			c.class(last.Runs.Correct(t.Estimate)) == c.class(last.Runs.Correct(lastSpec.Estimate))
 		if j.byIndex != nil {
-			j.byIndex[t.Index] = &j.tasks[i]
+			j.byIndex[t.Index] = &tasks[i]
 		}
 		if !same {
 			if err := t.Constraint.Validate(); err != nil {
@@ -347,10 +375,11 @@ func (c *jobs) group(j *job) *RefusedError {
 			last.Add(t.Estimate, 0, len(t.Payload))
 		} else {
 			last.Add(t.Estimate, c.farReads(t), len(t.Payload))
-			last.near.came(&j.tasks[i])
+			last.near.came(&tasks[i])
 		}
-		j.tasks[i] = task{spec: t, group: last}
-		last.queue.Push(&j.tasks[i])
+		tasks[i] = task{spec: t, group: last}
+		j.tasks[i] = &tasks[i]
+		last.queue.Push(&tasks[i])
 		j.waiting++
 	}
 	for _, g := range j.groups {
@@ -359,7 +388,6 @@ func (c *jobs) group(j *job) *RefusedError {
 	if len(j.stages) > 0 {
 		j.sortGroups()
 	}
-	j.seatAll()
 	return nil
 }
 

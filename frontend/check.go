@@ -62,8 +62,7 @@ func (c *Core) checkJobs() error {
 			return fmt.Errorf("job %v: %w", id, err)
 		}
 		matched, measured, out := map[*group]int{}, map[*group]int{}, map[*group]int{}
-		for i := range j.tasks {
-			t := &j.tasks[i]
+		for _, t := range j.tasks {
 			switch t.state {
 			case waiting:
 				waits++
@@ -101,7 +100,7 @@ func (c *Core) checkJobs() error {
 				return fmt.Errorf("job %v, task %d: attempt %v is its copy, with another one: %t; it may start more than once: %t", id, t.spec.Index, b.id, t.attempt != nil, t.spec.Retryable)
 			}
 		}
-		if left != j.left || waits != j.waiting || matches != j.matching || left == 0 {
+		if left != j.left || waits != j.waiting || matches != j.matching || left == 0 && !j.Open {
 			return fmt.Errorf("job %v: %d tasks left, %d waiting and %d to be matched, %d, %d and %d counted", id, left, waits, matches, j.left, j.waiting, j.matching)
 		}
 		if tail := c.atTail(j); tail == j.tailAt.IsZero() {
@@ -154,8 +153,8 @@ func (c *Core) checkJobs() error {
 		}
 		pending += left
 		held := j.kept
-		for i := range j.Tasks {
-			held += len(j.Tasks[i].Payload)
+		for _, t := range j.tasks {
+			held += len(t.spec.Payload)
 		}
 		payloads += held
 		for t := j.tenant; t != nil; t = t.above {
@@ -359,10 +358,10 @@ func (c *Core) checkAttempts() error {
 		return fmt.Errorf("%d attempts, %d counted", n, c.running)
 	}
 	for _, j := range c.byID {
-		for i := range j.tasks {
-			for _, a := range j.tasks[i].underWay() {
+		for _, t := range j.tasks {
+			for _, a := range t.underWay() {
 				if a.w.attempts[a.id] != a {
-					return fmt.Errorf("job %v, task %d: its attempt %v is unknown", j.ID, j.tasks[i].spec.Index, a.id)
+					return fmt.Errorf("job %v, task %d: its attempt %v is unknown", j.ID, t.spec.Index, a.id)
 				}
 			}
 		}
@@ -397,8 +396,8 @@ func (c *Core) checkRounds() error {
 		return fmt.Errorf("%d workers are asked, %d answers are waited for", asked, len(c.rounds.bySeq))
 	}
 	for _, j := range c.byID {
-		for i := range j.tasks {
-			if t := &j.tasks[i]; t.state == probing && in[t] != 1 {
+		for _, t := range j.tasks {
+			if t.state == probing && in[t] != 1 {
 				return fmt.Errorf("job %v, task %d is in %d rounds", j.ID, t.spec.Index, in[t])
 			}
 		}
@@ -469,8 +468,7 @@ func (c *Core) checkLong() error {
 // A stage is ready when those before it have ended; until then its tasks are blocked, or being claimed.
 func (j *job) checkStages() error {
 	left := make([]int, len(j.stages))
-	for i := range j.tasks {
-		t := &j.tasks[i]
+	for _, t := range j.tasks {
 		if len(j.stages) == 0 {
 			if t.state == blocked {
 				return fmt.Errorf("task %d is blocked, and there are no stages", t.spec.Index)

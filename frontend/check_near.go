@@ -36,8 +36,7 @@ func (c *Core) checkNear() error {
 
 func (n *near) check() (timers int, err error) {
 	spots := 0
-	for i := range n.group.job.tasks {
-		t := &n.group.job.tasks[i]
+	for _, t := range n.group.job.tasks {
 		if t.group != n.group {
 			continue
 		}

@@ -120,8 +120,7 @@ func (c *ledger) unclaimed(j *job, now time.Time, acts []Action) []Action {
 		clear(j.asked)
 	}
 	left := false
-	for i := range j.tasks {
-		t := &j.tasks[i]
+	for _, t := range j.tasks {
 		switch {
 		case t.state != claiming:
 		case !t.spec.Retryable && !over:

@@ -55,6 +55,12 @@ func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
 		acts = c.receive(ev.Worker, ev.Msgs, now, acts)
 	case Submit:
 		acts = c.submit(ev.Job, now, acts)
+	case Extend:
+		acts = c.extend(&ev, now, acts)
+	case Outdated:
+		if j := c.byID[ev.Job]; j != nil {
+			acts = c.moved(j, now, acts)
+		}
 	case Cancel:
 		if j := c.byID[ev.Job]; j != nil {
 			acts = c.endAll(j, Outcome{Kind: Cancelled, Message: ev.Reason}, now, acts)
@@ -229,20 +235,51 @@ func (c *Core) submit(spec *Job, now time.Time, acts []Action) []Action {
 	if j.Generation > 0 {
 		acts = c.claim(j, now, acts)
 	} else {
-		for _, g := range j.groups {
-			if g.path == estimate.Estimation {
-				c.Stats.Estimated += uint64(g.queue.Len())
-			}
-			if c.block(g) {
-				continue
-			}
-			c.hold(g)
-			if g.path == estimate.Estimation {
-				c.estimateAll(g)
-			}
-		}
+		c.begin(j.groups)
 	}
 	c.wantAllOf(j)
+	return acts
+}
+
+// begin lets the tasks of groups that have just come wait for what they need first.
+func (c *Core) begin(groups []*group) {
+	for _, g := range groups {
+		if g.path == estimate.Estimation {
+			c.Stats.Estimated += uint64(g.queue.Len())
+		}
+		if c.block(g) {
+			continue
+		}
+		c.hold(g)
+		if g.path == estimate.Estimation {
+			c.estimateAll(g)
+		}
+	}
+}
+
+// extend adds to a job under way what has not been added before.
+func (c *Core) extend(ev *Extend, now time.Time, acts []Action) []Action {
+	j := c.byID[ev.Job]
+	if j == nil {
+		return acts
+	}
+	n, had := len(ev.Tasks), j.had
+	if again := ev.From < had && ev.From+n <= had; !again && n+len(ev.Stages) > 0 {
+		x, err := c.addition(j, ev)
+		if err != nil {
+			return append(acts, Extended{Job: j.ID, Tasks: j.had, Err: err})
+		}
+		c.Stats.Tasks += uint64(n)
+		c.grow(j, x, now)
+		c.begin(x.groups) // no worker can have any of these, whoever had the job before
+		c.wantAllOf(j)
+	}
+	acts = append(acts, Extended{Job: j.ID, Tasks: j.had, Added: j.had - had})
+	if ev.Last {
+		if j.seal(); j.left == 0 {
+			acts = c.endJob(j, now, acts)
+		}
+	}
 	return acts
 }
 
@@ -303,6 +340,20 @@ func (c *Core) Waiting(id probe.JobID) int {
 		return j.waiting
 	}
 	return 0
+}
+
+// Knows reports whether all is known of a job under way that is submitted again: its client may have added to it elsewhere.
+func (c *Core) Knows(spec *Job) bool {
+	j := c.byID[spec.ID]
+	return j == nil || j.had >= spec.Had && (spec.Open || !j.Open)
+}
+
+// Stages is those of a job under way; nobody may write to them.
+func (c *Core) Stages(id probe.JobID) []Stage {
+	if j := c.byID[id]; j != nil {
+		return j.Stages
+	}
+	return nil
 }
 
 // Jobs is how many jobs are under way.

@@ -8,8 +8,8 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// Event is what a Core is told: one of Listed, WorkerUp, LinkLost, WorkerGone, Received, Frame, Heard, Submit, Cancel, CancelTasks,
-// Delivered, Dropped, Leave, Busy, Terms, Wake.
+// Event is what a Core is told: one of Listed, WorkerUp, LinkLost, WorkerGone, Received, Frame, Heard, Submit, Extend,
+// Outdated, Cancel, CancelTasks, Delivered, Dropped, Leave, Busy, Terms, Wake.
 type Event interface{ event() }
 
 // WorkerUp: a link was made, for the first time or again.
@@ -50,6 +50,19 @@ type Heard view.Rumour
 
 // Submit a job, whose id is not under way. The core owns it from here on.
 type Submit struct{ Job *Job }
+
+// Extend adds stages and tasks to a job under way. What was added before is not added again. The core owns them from here on.
+type Extend struct {
+	Job    probe.JobID
+	From   int     // how many tasks the job has had so far, in all: the index of the first new one
+	Stages []Stage // after those that it has
+	Tasks  []Task
+	Last   bool // no more are added: a job that is open ends with its tasks
+}
+
+// Outdated: the client of a job under way comes back with more of it than is known here. What is here is forgotten, for the job
+// to be submitted again.
+type Outdated struct{ Job probe.JobID }
 
 // Cancel a job.
 type Cancel struct {
@@ -105,6 +118,8 @@ func (Received) event()    {}
 func (Frame) event()       {}
 func (Heard) event()       {}
 func (Submit) event()      {}
+func (Extend) event()      {}
+func (Outdated) event()    {}
 func (Cancel) event()      {}
 func (Leave) event()       {}
 func (Busy) event()        {}
@@ -113,7 +128,7 @@ func (Others) event()      {}
 func (Wake) event()        {}
 func (CancelTasks) event() {}
 
-// Action is what the shell must do: one of Send, Accepted, Refused, Done, Ended, Moved and Collect.
+// Action is what the shell must do: one of Send, Accepted, Refused, Extended, Done, Ended, Moved and Collect.
 type Action interface{ action() }
 
 // Send a message to a worker; it may be lost if the link breaks.
@@ -133,6 +148,14 @@ type Accepted struct{ Job probe.JobID }
 type Refused struct {
 	Job probe.JobID
 	Err *RefusedError
+}
+
+// Extended answers an Extend.
+type Extended struct {
+	Job   probe.JobID
+	Tasks int           // that it has had so far, in all
+	Added int           // of these, now
+	Err   *RefusedError // why nothing was added; nil: all is there
 }
 
 // Done reports a task's outcome; there is one for each task of an accepted job that does not move. It comes by its address,
@@ -155,6 +178,7 @@ type Collect struct{ Worker Worker }
 func (Send) action()     {}
 func (Accepted) action() {}
 func (Refused) action()  {}
+func (Extended) action() {}
 func (*Done) action()    {}
 func (Ended) action()    {}
 func (Moved) action()    {}

@@ -58,10 +58,11 @@ func (c *Core) Explain(job probe.JobID, task int) []Decision {
 	for i := range ds.sampled {
 		if s := &ds.sampled[i]; s.job == job && (task < 0 || task >= int(s.first) && task <= int(s.last)) {
 			d := Decision{Job: job, Task: probe.TaskIndex(task), Why: s.why, Class: s.class, Samples: c.samples(job, -1)}
-			if task < 0 {
-				d.Task, d.Alike = s.first, s.tasks-1
+			if found = append(found, d); task >= 0 {
+				return found
 			}
-			return append(found, d)
+			last := &found[len(found)-1]
+			last.Task, last.Alike = s.first, s.tasks-1
 		}
 	}
 	return found
@@ -100,8 +101,7 @@ func (c *Core) Copies(id estimate.FileID) (copies []estimate.Copy) {
 // each group, in the order of these.
 func (c *Core) explain(j *job, task int) []Decision {
 	of := make([]*Decision, len(j.groups))
-	for i := range j.tasks {
-		t := &j.tasks[i]
+	for _, t := range j.tasks {
 		g := t.group
 		if task >= 0 && t.spec.Index != probe.TaskIndex(task) || c.remembered(t) != nil {
 			continue

@@ -59,7 +59,8 @@ type job struct {
 	Job
 	submitted time.Time
 	deadline  time.Time // zero: none
-	tasks     []task
+	tasks     []*task
+	had       int // so many tasks, with those that a resubmission has left out
 	groups    []*group
 	seats     map[string]*list.List[*seat] // by name; nil: it has one group
 	placed    []*group                     // those with places believed to be in queues, and some that no longer have any
@@ -165,12 +166,13 @@ type group struct {
 	place.Kind
 	estimate  time.Duration // mean of those of its tasks that have one; 0: none has
 	path      estimate.Path
-	number    int    // of its stage
-	index     int    // among those of its job
-	seats     []seat // none: its job has no other group
-	lone      bool   // no worker is up for it
-	placed    bool   // it is among those of its job
-	wants     bool   // likewise
+	came      time.Time // zero: with its job
+	number    int       // of its stage
+	index     int       // among those of its job
+	seats     []seat    // none: its job has no other group
+	lone      bool      // no worker is up for it
+	placed    bool      // it is among those of its job
+	wants     bool      // likewise
 	class     probe.Class
 	queue     line[*task] // those that wait
 	places    list.List[*reservation]
@@ -254,7 +256,8 @@ type stage struct {
 	left          int   // tasks without an outcome
 	ready         bool
 	readyAt       time.Time      // zero: from the start
-	path          time.Duration  // the longest chain of expected run times from its start to the end of the job
+	longest       time.Duration  // expected run of its tasks
+	path          time.Duration  // the longest chain of these from its start to the end of the job
 	ran           map[string]int // how many of its tasks ended well, by worker
 	all           int            // how many that are: what ranAt has counted
 	most          []string       // these workers, the one with most first; nil: ranAt has to sort and count them

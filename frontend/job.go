@@ -30,6 +30,8 @@ type Job struct {
 	Age        time.Duration // since its first submission, if this is not it; 0: not known
 	Trace      string        // traceparent of its span; "": none
 	Class      Class
+	Open       bool          // tasks are to be added: it does not end before the last ones are, and may begin without any
+	Had        int           // how many tasks it has had in all, if it was submitted before; 0: as many as their indices tell
 	Due        time.Duration // Spare: from when on, from now, what of it has not started is regular; 0: from its deadline, or never
 
 	usual time.Duration // mean of its tasks' estimates, of those that have one; 0: none has

@@ -137,7 +137,7 @@ func (c *jobs) task(id probe.JobID, index probe.TaskIndex) *task {
 	case j.byIndex != nil:
 		return j.byIndex[index]
 	case int(index) < len(j.tasks):
-		return &j.tasks[index]
+		return j.tasks[index]
 	}
 	return nil
 }
@@ -241,7 +241,7 @@ func (c *jobs) lagged(j *job) {
 // atTail reports whether all tasks of a job that may run have been given out, so that its end depends on them, and they
 // may have copies. Spare work has none: nobody is in a hurry for it.
 func (c *jobs) atTail(j *job) bool {
-	return c.cfg.Copies > 0 && j.Class != Spare && j.Policy.Binding == Late && j.waiting+j.matching == 0 && j.claimUntil.IsZero()
+	return c.cfg.Copies > 0 && j.Class != Spare && j.Policy.Binding == Late && j.left > 0 && j.waiting+j.matching == 0 && j.claimUntil.IsZero()
 }
 
 // tailLag is how long it takes at least until one of a job's last tasks is late.

@@ -172,9 +172,9 @@ func (t *task) phases(m *probe.Finished, now time.Time) Phases {
 		return x.Sub(since)
 	}
 	end := now.Sub(since) - m.Kept
-	p := Phases{Sampled: at(t.sampledAt), Ready: at(t.readyAt), Bound: at(t.boundAt)}
+	p := Phases{Released: at(t.group.came), Sampled: at(t.sampledAt), Ready: at(t.readyAt), Bound: at(t.boundAt)}
 	if stages := t.group.job.stages; len(stages) > 0 {
-		p.Released = at(stages[t.spec.Stage].readyAt)
+		p.Released = max(p.Released, at(stages[t.spec.Stage].readyAt))
 	}
 	way := t.trip(m, now) / 2
 	p.Finished = end - way
@@ -441,8 +441,7 @@ func (c *ledger) moved(j *job, now time.Time, acts []Action) []Action {
 		return acts
 	}
 	c.settled(j, j.left)
-	for i := range j.tasks {
-		t := &j.tasks[i]
+	for _, t := range j.tasks {
 		for _, a := range t.underWay() {
 			c.withdraw(a)
 		}
@@ -481,20 +480,29 @@ func (c *ledger) end(t *task, o Outcome, now time.Time, acts []Action) []Action 
 	if len(j.stages) > 0 {
 		c.stageEnded(t, &o)
 	}
-	if j.left == 0 {
-		acts = c.forget(j, now, acts)
-		acts = append(acts, Ended{j.ID})
+	if j.left == 0 && (!j.Open || j.ending) {
+		acts = c.endJob(j, now, acts)
 	} else if j.waiting == 0 && j.Policy.Cancel && !j.ending {
 		acts = c.cancelPlaces(j, now, acts)
+	}
+	if !j.ended && j.left == 0 {
+		c.settle(j, now) // nothing of it is late any more
 	}
 	return acts
 }
 
-// endAll ends every task of a job that has no outcome yet, wherever it is.
+// endJob ends a job all of whose tasks have outcomes.
+func (c *ledger) endJob(j *job, now time.Time, acts []Action) []Action {
+	return append(c.forget(j, now, acts), Ended{j.ID})
+}
+
+// endAll ends every task of a job that has no outcome yet, wherever it is, and so the job.
 func (c *ledger) endAll(j *job, o Outcome, now time.Time, acts []Action) []Action {
-	j.ending = true
-	for i := range j.tasks {
-		if t := &j.tasks[i]; t.state != done {
+	if j.ending = true; j.left == 0 {
+		return c.endJob(j, now, acts)
+	}
+	for _, t := range j.tasks {
+		if t.state != done {
 			acts = c.stop(t, o, now, acts)
 		}
 	}
@@ -512,8 +520,7 @@ func (c *ledger) stop(t *task, o Outcome, now time.Time, acts []Action) []Action
 // endStranded ends the tasks of a job for which no worker has come back in time.
 func (c *ledger) endStranded(j *job, now time.Time, acts []Action) []Action {
 	j.stranded = time.Time{}
-	for i := range j.tasks {
-		t := &j.tasks[i]
+	for _, t := range j.tasks {
 		if (t.state == waiting || t.state == matching) && t.group.Set.Len() == 0 {
 			acts = c.end(t, Outcome{Kind: Failed, Failure: NoWorker, Message: fmt.Sprintf("every worker that could run it has been away for %v", c.cfg.StrandedFor)}, now, acts)
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
 	"github.com/phoebe-sched/phoebe/probe"
@@ -13,16 +14,18 @@ import (
 // workers that made it.
 
 const (
-	// maxInline is the largest output that goes by way of the frontend, and maxCarried bounds all of them that one task gets.
+	// maxInline is the largest output that goes by way of the frontend, and maxCarried bounds all of them that one task gets;
+	// maxSettled those of stages that could not know of it.
 	maxInline  = 256 << 10
 	maxCarried = 4 << 20
+	maxSettled = 2 * maxCarried
 )
 
 // checkPassing says what stages need of workers, and how much of what they leave goes by way of the frontend. Tasks are
-// counted, and the names of stages known to be right.
-func (c *jobs) checkPassing(j *job, numbers map[string]int) *RefusedError {
+// counted, and the names of stages known to be right. What stages before the first one may leave is settled.
+func (c *jobs) checkPassing(j *job, numbers map[string]int, first int) *RefusedError {
 	budget := make([]int, len(j.stages)) // bytes of all outputs in a partition
-	for i := range budget {
+	for i := first; i < len(budget); i++ {
 		if n := len(j.Stages[i].Common); n > c.cfg.MaxPayload {
 			return &RefusedError{Reason: TooBigJob, Message: fmt.Sprintf("stage %q: common payload of %d bytes, the limit is %d: pass a reference to the data instead", j.Stages[i].Name, n, c.cfg.MaxPayload)}
 		}
@@ -31,7 +34,7 @@ func (c *jobs) checkPassing(j *job, numbers map[string]int) *RefusedError {
 	}
 	for i := range j.Tasks {
 		t := &j.Tasks[i]
-		n := t.passed()
+		n, left, most := t.passed(), 0, 0
 		for k := range t.Inputs {
 			in := &t.Inputs[k]
 			if in.Pass == NotPassed {
@@ -39,12 +42,23 @@ func (c *jobs) checkPassing(j *job, numbers map[string]int) *RefusedError {
 			}
 			from := numbers[in.Stage]
 			j.stages[from].passes, j.stages[t.Stage].passes = true, true
+			if from < first {
+				has, may := j.stages[from].carries(in.Partition)
+				left, most = left+has, most+may
+				continue
+			}
 			if budget[from] = min(budget[from], maxCarried/n); in.Pass == File {
 				budget[from] = 0
 			}
 		}
+		switch {
+		case left > maxSettled:
+			return &RefusedError{Reason: Invalid, Message: fmt.Sprintf("task %d: earlier stages have left %d bytes that would go with it, the limit is %d: have it read fewer of them", t.Index, left, maxSettled)}
+		case most > maxSettled:
+			return &RefusedError{Reason: Overloaded, Message: fmt.Sprintf("task %d: earlier stages may leave %d bytes that go with it, the limit is %d; come back when they have ended", t.Index, most, maxSettled), RetryAfter: 100 * time.Millisecond}
+		}
 	}
-	for i := range j.stages {
+	for i := first; i < len(j.stages); i++ {
 		s := &j.stages[i]
 		s.inline = min(maxInline, budget[i]/max(s.left, 1))
 		for k := range j.Stages[i].Made {
@@ -55,6 +69,14 @@ func (c *jobs) checkPassing(j *job, numbers map[string]int) *RefusedError {
 	}
 	j.payloads += j.kept
 	return nil
+}
+
+// carries is how many bytes of what the tasks of a stage have left in a partition go with a task, and how many may do at the end.
+func (s *stage) carries(partition int32) (now, most int) {
+	for _, m := range s.made[partition] {
+		now += len(m.output.Data)
+	}
+	return now, now + s.inline*s.left
 }
 
 // keep remembers what a task of a stage has left.

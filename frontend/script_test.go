@@ -34,6 +34,9 @@ import (
 //	terms *:2:0 a/b:0:9:5:4        what tenants may have: tokens, tasks pending, jobs in a second, and slots
 //	others f1:a:2:5 f2             the other frontends, and that f1 uses 2 slots of tenant a, and wants 5
 //	state -> a=2+1/9               it uses 2 slots, 1 more that is not covered by tokens, and wants 9
+//	submit x open tasks=0          it may be added to until the last is
+//	extend x from=3 tasks=2 last   2 tasks are added to the 3 that it has had; stages=c<a: and a stage
+//	outdated x                     its client comes back with more of it
 //	cancel-tasks x 0 2             these tasks are not wanted any more
 //	busy message=10us share=0.9    what messages cost; may-wait: up to LingerFor, for others
 //	w1 up old                      it is of version 0.1.0
@@ -132,6 +135,11 @@ func (s *story) event(l *script.Line) Event {
 		return ev
 	case "submit":
 		return Submit{Job: jobOf(l)}
+	case "outdated":
+		return Outdated{Job: script.Job(l.Word())}
+	case "extend":
+		j := jobOf(l)
+		return Extend{Job: j.ID, From: l.Number("from", 0), Stages: j.Stages, Tasks: j.Tasks, Last: l.Flag("last")}
 	case "delivered":
 		return Delivered{Receipts: s.receiptsOf(l)}
 	case "dropped":
@@ -169,6 +177,7 @@ func jobOf(l *script.Line) *Job {
 	if l.Flag("resubmitted") {
 		j.Generation, j.Age = 1, time.Second
 	}
+	j.Open, j.Had = l.Flag("open"), l.Number("had", 0)
 	if j.Due = l.Duration("due"); l.Flag("spare") {
 		j.Class = Spare
 	}
@@ -560,6 +569,11 @@ func (s *story) showAction(a Action) string {
 			text += " may-wait"
 		}
 		return text
+	case Extended:
+		if a.Err != nil {
+			return fmt.Sprintf("not extended %s, with %d tasks, %s%s: %s", script.ShowJob(a.Job), a.Tasks, refusals[a.Err.Reason], script.Optional(" retry", a.Err.RetryAfter), a.Err.Message)
+		}
+		return fmt.Sprintf("extended %s to %d tasks", script.ShowJob(a.Job), a.Tasks)
 	case Accepted:
 		return "accepted " + script.ShowJob(a.Job)
 	case Refused:

@@ -13,13 +13,18 @@ import (
 // none may be for it.
 const mostKinds = 256
 
-// seatAll makes the seats of the groups of a job that has several.
+// seatAll makes the seats of those groups of a job that have none, if it has several.
 func (j *job) seatAll() {
 	if len(j.groups) < 2 {
 		return
 	}
-	j.seats = map[string]*list.List[*seat]{}
+	if j.seats == nil {
+		j.seats = map[string]*list.List[*seat]{}
+	}
 	for _, g := range j.groups {
+		if len(g.seats) > 0 {
+			continue
+		}
 		names := g.Set.Own().Hosts
 		if len(names) == 0 {
 			names = []string{""}
@@ -31,7 +36,9 @@ func (j *job) seatAll() {
 				j.seats[name] = &list.List[*seat]{}
 			}
 		}
-		g.sit()
+		if g.queue.Len() > 0 {
+			g.sit()
+		}
 	}
 }
 

@@ -11,8 +11,9 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
 )
 
-// checkStages makes the stages of a job, or says what is wrong with them.
+// checkStages makes the stages of a job, or says what is wrong with them. Those that it has already are only added to.
 func (c *jobs) checkStages(j *job) *RefusedError {
+	first := len(j.stages)
 	invalid := func(format string, args ...any) *RefusedError {
 		return &RefusedError{Reason: Invalid, Message: fmt.Sprintf(format, args...)}
 	}
@@ -28,7 +29,7 @@ func (c *jobs) checkStages(j *job) *RefusedError {
 		}
 		return nil
 	}
-	j.stages = make([]stage, len(j.Stages))
+	j.stages = slices.Grow(j.stages, len(j.Stages)-first)
 	numbers := make(map[string]int, len(j.Stages))
 	for i, s := range j.Stages {
 		switch _, repeated := numbers[s.Name]; {
@@ -38,9 +39,12 @@ func (c *jobs) checkStages(j *job) *RefusedError {
 			return invalid("two stages are called %q", s.Name)
 		}
 		numbers[s.Name] = i
-		j.stages[i].ran = s.Ran
+		if i >= first {
+			j.stages = append(j.stages, stage{ran: s.Ran})
+		}
 	}
-	for i, s := range j.Stages {
+	for i := first; i < len(j.Stages); i++ {
+		s := &j.Stages[i]
 		for k, name := range s.After {
 			before, known := numbers[name]
 			switch {
@@ -64,8 +68,11 @@ func (c *jobs) checkStages(j *job) *RefusedError {
 			return invalid("task %d is of stage %d of %d: count them from 0", t.Index, t.Stage, len(j.Stages))
 		}
 		s := &j.stages[t.Stage]
+		if int(t.Stage) < first && s.ended() {
+			return invalid("task %d is of stage %q, which has ended: others have started after it", t.Index, j.Stages[t.Stage].Name)
+		}
 		s.left++
-		s.path = max(s.path, c.expect(t).Mean)
+		s.longest = max(s.longest, c.expect(t).Mean)
 		for k := range t.Inputs {
 			name := t.Inputs[k].Stage
 			if name == "" {
@@ -81,12 +88,12 @@ func (c *jobs) checkStages(j *job) *RefusedError {
 			}
 		}
 	}
-	for i := range j.stages {
-		if j.stages[i].left == 0 && j.Generation == 0 { // of one that is, what has ended is left out
+	for i := first; i < len(j.stages); i++ {
+		if j.stages[i].left == 0 && (j.Generation == 0 || first > 0) { // of a job that was submitted before, what has ended is left out
 			return invalid("stage %q has no tasks", j.Stages[i].Name)
 		}
 	}
-	if err := c.checkPassing(j, numbers); err != nil {
+	if err := c.checkPassing(j, numbers, first); err != nil {
 		return err
 	}
 	for _, i := range slices.Backward(order) {
@@ -94,7 +101,7 @@ func (c *jobs) checkStages(j *job) *RefusedError {
 		for _, k := range s.before {
 			longest = max(longest, j.stages[k].path)
 		}
-		s.path += longest
+		s.path = s.longest + longest
 	}
 	for _, i := range order {
 		j.count(&j.stages[i])

@@ -34,8 +34,7 @@ type late struct {
 func (c *planner) lookAtTail(j *job, now time.Time, acts []Action) []Action {
 	again := maxSleep
 	var short, long []late
-	for i := range j.tasks {
-		t := &j.tasks[i]
+	for _, t := range j.tasks {
 		if !c.mayCopy(t) {
 			continue
 		}

@@ -171,8 +171,8 @@ func (c *jobs) startStages(j *job, now time.Time) {
 			again = again || s.ready && s.left == 0
 		}
 	}
-	for i := range j.tasks {
-		if t := &j.tasks[i]; t.state == blocked && !j.blocks(t.group) {
+	for _, t := range j.tasks {
+		if t.state == blocked && !j.blocks(t.group) {
 			c.await(t)
 		}
 	}

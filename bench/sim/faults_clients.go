@@ -20,6 +20,8 @@ type visit struct {
 	told     map[probe.TaskIndex]bool
 	left     bool // the client has gone
 	refused  bool
+	open     bool // its core may be told of more tasks
+	step     int  // of the job's growth, that it is told
 	again    bool // it had been submitted before, as far as the client knows
 }
 
@@ -50,13 +52,20 @@ func (r *faultRun) submitTo(j *faultJob, f *frontendNode, session int) {
 	} else {
 		j.first = r.now
 	}
+	j.takeIn()
+	if !gone() && j.left == 0 && !j.open() {
+		r.ends(j)
+		return
+	}
+	had := j.had()
+	spec.Had, spec.Open, spec.Stages = had, j.open(), j.known(had)
 	if len(j.made) > 0 {
 		spec.Stages = slices.Clone(spec.Stages)
 		for i := range spec.Stages {
 			spec.Stages[i].Made = j.made[i]
 		}
 	}
-	for i := range j.tasks {
+	for i := range j.tasks[:had] {
 		if j.tasks[i].outcomes == 0 {
 			spec.Tasks = append(spec.Tasks, j.tasks[i].spec)
 		}
@@ -86,6 +95,12 @@ func (r *faultRun) receiveSubmit(j *faultJob, f *frontendNode, session int, spec
 	if f.down || spec.Generation > 0 && j.gone(f, session) { // it is not listened to if it has hung up
 		return
 	}
+	if v := r.visits[f.index][j.id]; v != nil && spec.Generation > 0 && !f.frontend().Knows(&spec) {
+		r.stats.Seen["jobs outdated"]++
+		if err := r.stepFrontend(f, frontend.Outdated{Job: j.id}); err != nil {
+			r.fail("%w", err)
+		}
+	}
 	if v := r.visits[f.index][j.id]; v != nil {
 		v.session, v.left = session, false
 		for _, o := range v.outcomes {
@@ -93,7 +108,7 @@ func (r *faultRun) receiveSubmit(j *faultJob, f *frontendNode, session int, spec
 		}
 		return
 	}
-	v := &visit{job: j, session: session, again: spec.Generation > 0, told: map[probe.TaskIndex]bool{}, came: r.now}
+	v := &visit{job: j, session: session, again: spec.Generation > 0, told: map[probe.TaskIndex]bool{}, came: r.now, open: spec.Open}
 	_, v.after = record.Stages(&spec)
 	r.visits[f.index][j.id] = v
 	if r.log != nil {
@@ -102,8 +117,12 @@ func (r *faultRun) receiveSubmit(j *faultJob, f *frontendNode, session int, spec
 	if err := r.stepFrontend(f, frontend.Submit{Job: &spec}); err != nil {
 		r.fail("%w", err)
 	}
-	if !v.refused {
-		j.tried = true // it was taken
+	if v.refused {
+		return
+	}
+	j.tried = true // it was taken
+	if j.gone(f, session) && v.open {
+		r.miss(f, v)
 	}
 }
 
@@ -116,14 +135,19 @@ func (r *faultRun) leave(j *faultJob) {
 	j.owner = nil
 	r.stats.Failovers++
 	if v := r.visits[f.index][j.id]; v != nil && v.session == session && !f.down {
-		v.left = true
-		life := f.life
-		r.later(r.now+r.grace, func() {
-			still := func() bool { return f.life == life && v.left && r.visits[f.index][j.id] == v }
-			r.tellFrontend(f, frontend.Cancel{Job: j.id, Reason: "its client is gone"}, still)
-		})
+		r.miss(f, v)
 	}
 	r.later(r.now+between(j.dice, 0, 50*time.Millisecond), func() { r.turnTo(j, among(j.dice, r.frontends...)) })
+}
+
+// miss has a frontend cancel the job of a client that does not come back in time.
+func (r *faultRun) miss(f *frontendNode, v *visit) {
+	v.left = true
+	id, life := v.job.id, f.life
+	r.later(r.now+r.grace, func() {
+		still := func() bool { return f.life == life && v.left && r.visits[f.index][id] == v }
+		r.tellFrontend(f, frontend.Cancel{Job: id, Reason: "its client is gone"}, still)
+	})
 }
 
 // tellFrontend steps a frontend, or has it stepped when it goes on, if it is to be told then.
@@ -193,9 +217,13 @@ func (r *faultRun) told(f *frontendNode, a frontend.Action) {
 		v.attempts[len(v.attempts)-1].Set(&a.Outcome, 0, r.now-v.came)
 		r.plausible(f, v, &a.Outcome)
 		r.deliver(v.job, f, v.session, a.Outcome)
+	case frontend.Extended:
+		r.extended(f, visits[a.Job], a)
 	case frontend.Ended:
-		r.blame(visits[a.Job])
+		v := visits[a.Job]
+		r.blame(v)
 		delete(visits, a.Job)
+		r.endsOpen(f, v)
 	case frontend.Collect:
 		life := f.life
 		for _, o := range f.receipts {
@@ -247,9 +275,8 @@ func (r *faultRun) deliver(j *faultJob, f *frontendNode, session int, o frontend
 		if o.Kind == frontend.Failed {
 			r.stats.Failures[o.Failure]++
 		}
-		if j.left--; j.left == 0 {
-			j.ended = true
-			r.open--
+		if j.left--; j.left == 0 && !j.open() {
+			r.ends(j)
 		}
 	})
 }

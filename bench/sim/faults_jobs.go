@@ -29,6 +29,7 @@ type faultJob struct {
 	ended    bool
 	cancels  bool
 	deadline bool
+	grows    growth
 }
 
 type faultTask struct {
@@ -89,7 +90,9 @@ func (r *faultRun) makeJobs(n int) {
 			r.constrain(&j.spec.Constraint, d)
 			mixed = false // who satisfies it may have no room for more
 		}
-		for k := range len(j.spec.Stages) + 1 + d.IntN(among(d, 2, 10, 40)) {
+		count := len(j.spec.Stages) + 1 + d.IntN(among(d, 2, 10, 40))
+		r.drawGrowth(j, count)
+		for k := range count {
 			t := faultTask{}
 			takes := time.Duration(d.ExpFloat64() * float64(mean))
 			t.spec = frontend.Task{
@@ -110,7 +113,7 @@ func (r *faultRun) makeJobs(n int) {
 			}
 			if n := len(j.spec.Stages); n > 0 {
 				if t.spec.Stage = int32(k); k >= n {
-					t.spec.Stage = int32(d.IntN(n))
+					t.spec.Stage = max(int32(d.IntN(n)), int32(j.grows.stages))
 				}
 			}
 			if constrained && len(j.spec.Constraint.Labels)+len(j.spec.Constraint.Hosts) == 0 && t.spec.Function != "rare" && chance(d, 0.5) {
@@ -176,6 +179,9 @@ func (r *faultRun) enter(j *faultJob, comes time.Duration) bool {
 	r.stats.Tasks += j.left
 	r.open++
 	r.later(comes, func() { r.turnTo(j, among(j.dice, r.frontends...)) })
+	if j.open() {
+		r.later(comes, func() { r.grow(j) })
+	}
 	return true
 }
 

@@ -70,7 +70,7 @@ func (r *faultRun) constrain(c *frontend.Constraint, d *rand.Rand) {
 // pass draws what stages have in common, and has what some leave passed to tasks of those that come after them.
 func (r *faultRun) pass(j *faultJob, d *rand.Rand) {
 	for i := range j.spec.Stages {
-		if chance(d, 0.4) {
+		if chance(d, 0.4) || j.grows.stages > 0 { // what is added may read what stages leave that pass nothing so far
 			j.spec.Stages[i].Common = fmt.Appendf(nil, "of stage %d of job %d", i, j.n)
 		}
 	}

@@ -927,6 +927,42 @@ var table = []mutant{
 		"if w.state != Down && !w.leaves {", "if w.state != Down {",
 	},
 	{
+		"what was added before is not added again", "frontend/core.go",
+		"again := ev.From < had && ev.From+n <= had", "again := false",
+	},
+	{
+		"an open job does not end with its tasks", "frontend/outcomes.go",
+		"if j.left == 0 && (!j.Open || j.ending) {", "if j.left == 0 {",
+	},
+	{
+		"an open job that has no task left ends when nothing is added any more", "frontend/core.go",
+		"if j.seal(); j.left == 0 {", "if j.seal(); false {",
+	},
+	{
+		"an open job that has no task left ends with its deadline", "frontend/outcomes.go",
+		"if j.ending = true; j.left == 0 {", "if j.ending = true; false {",
+	},
+	{
+		"nothing of an open job is late when it has no task left", "frontend/outcomes.go",
+		"c.settle(j, now) // nothing of it is late any more", "_ = now",
+	},
+	{
+		"nothing is added to a stage that has ended", "frontend/stages.go",
+		"if int(t.Stage) < first && s.ended() {", "if false && s.ended() {",
+	},
+	{
+		"a job may not grow beyond what a job may have", "frontend/extend.go",
+		"case j.had+n > most:", "case n > most:",
+	},
+	{
+		"what is added to a job with gaps is found by its index", "frontend/extend.go",
+		"if j.byIndex == nil && j.had > len(j.tasks) {", "if false {",
+	},
+	{
+		"whoever comes back with more of a job than is known has it claimed anew", "frontend/core.go",
+		"return j == nil || j.had >= spec.Had && (spec.Open || !j.Open)", "return true",
+	},
+	{
 		"a stage waits for those before it", "frontend/stages.go",
 		"s.ready = s.blocking == 0", "s.ready = true",
 	},

@@ -1,0 +1,85 @@
+package frontend
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+// What is added to a job is checked as if it were another job with the same stages, and becomes a part of it when nothing is
+// wrong: its tasks are of groups of their own.
+
+// addition makes another job of what is to be added to one under way, or says why it may not be.
+func (c *jobs) addition(j *job, ev *Extend) (*job, *RefusedError) {
+	invalid := func(format string, args ...any) (*job, *RefusedError) {
+		return nil, &RefusedError{Reason: Invalid, Message: fmt.Sprintf(format, args...)}
+	}
+	n := len(ev.Tasks)
+	switch most := c.cfg.MaxTasksPerJob; {
+	case !j.Open:
+		return invalid("the job is not open, or its last tasks have been added: submit another one")
+	case ev.From != j.had:
+		return invalid("the job has had %d tasks so far, the first new one cannot have index %d", j.had, ev.From)
+	case len(j.stages) == 0 && j.had > 0 && len(ev.Stages) > 0:
+		return invalid("the job has tasks and no stages: submit it with the first ones")
+	case j.had+n > most:
+		return nil, &RefusedError{Reason: TooBigJob, Message: fmt.Sprintf("the job has had %d tasks, with %d more it would have %d, the limit is %d: submit another one", j.had, n, j.had+n, most)}
+	}
+	x := &job{Job: j.Job, submitted: j.submitted, deadline: j.deadline, due: j.due, stages: slices.Clone(j.stages)}
+	x.Stages, x.Tasks = slices.Concat(j.Stages, ev.Stages), ev.Tasks
+	x.usual = c.average(x.Tasks)
+	for i := range x.Tasks {
+		x.Tasks[i].Index = probe.TaskIndex(ev.From + i)
+	}
+	if err := c.checkStages(x); err != nil {
+		return nil, err
+	}
+	if err := c.group(x); err != nil {
+		return nil, err
+	}
+	if sum := j.payloads + x.payloads; sum > c.cfg.MaxPayloads {
+		return nil, &RefusedError{Reason: TooBigJob, Message: fmt.Sprintf("the payloads of the job would be %d bytes together, the limit is %d: pass references to the data", sum, c.cfg.MaxPayloads)}
+	}
+	if err := c.tooMuch(x); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// grow adds to a job what was found to be right.
+func (c *jobs) grow(j, x *job, now time.Time) {
+	for i := len(j.stages); i < len(x.stages); i++ {
+		if s := &x.stages[i]; s.ready {
+			s.readyAt = now
+		}
+	}
+	j.Stages, j.stages = x.Stages, x.stages
+	if j.byIndex == nil && j.had > len(j.tasks) {
+		j.byIndex = make(map[probe.TaskIndex]*task, len(j.tasks)+len(x.tasks))
+		for _, t := range j.tasks {
+			j.byIndex[t.spec.Index] = t
+		}
+	}
+	for _, t := range x.tasks {
+		if j.byIndex != nil {
+			j.byIndex[t.spec.Index] = t
+		}
+	}
+	j.tasks = append(j.tasks, x.tasks...)
+	j.had += len(x.tasks)
+	j.left += len(x.tasks)
+	j.waiting += x.waiting
+	j.payloads += x.payloads
+	j.kept += x.kept
+	for i, g := range x.groups {
+		g.job, g.Policy, g.Of, g.index, g.came = j, &j.Policy, j.had, len(j.groups)+i, now
+	}
+	j.groups = append(j.groups, x.groups...)
+	j.seatAll()
+	c.load(j.tenant, x)
+}
+
+// seal notes that nothing is added to a job any more.
+func (j *job) seal() { j.Open = false }
