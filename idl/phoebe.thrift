@@ -163,6 +163,7 @@ struct Resubmission {
   3: i32 count = 1,               // 1 for the first resubmission of the job, then one more for each: of two owners the later one counts
   4: i64 age_us = 0,              // since the first submission; if it is given, tasks that certainly never started are started although they may start only once
   5: optional list<Made> made,    // by tasks that are left out
+  6: i32 tasks = 0,               // that the job has had in all, with those that Extend has added; 0: up to the highest index of those that are listed
 }
 
 // What the tasks of a job may stand in the way of.
@@ -188,6 +189,7 @@ struct Job {
   13: optional string traceparent,  // of its span, as W3C's trace context has it
   14: optional JobClass job_class,  // none: AUTO
   15: optional i64 due_us,          // of SPARE: from when on, from receipt, what of it has not started is regular; none: from half of its deadline, or never
+  16: bool open = false,            // Extend is to add tasks: it does not end before one that says last. It may begin without any
 }
 
 // Names a job and the frontend that owns it. Any frontend takes a call with it and forwards to the owner.
@@ -314,6 +316,21 @@ struct CancelTasksRequest {
   2: required Handle handle,
   3: required list<i32> tasks, // their indices in the original job
   4: string reason = "",
+}
+
+// Adds stages and tasks to a job that was submitted and has not ended. What was added before is not added again, so that a
+// call without an answer may be made once more.
+struct ExtendRequest {
+  1: optional Caller caller,
+  2: required Handle handle,
+  3: required i32 from_task,       // how many tasks the job has had so far, in all: the index of the first new one
+  4: optional list<Stage> stages,  // after those that it has; each comes with a task, at least
+  5: optional list<Task> tasks,    // of new stages, or of those that have not ended: then with their partition
+  6: bool last = false,            // no more are added: a job that is open ends with its tasks
+}
+
+struct ExtendResponse {
+  1: required i32 tasks,           // that the job has had so far, in all
 }
 
 struct CancelResponse {
@@ -810,6 +827,7 @@ service Phoebe {
   EventsResponse Events(1: EventsRequest request) throws (1: Refused refused),
   CancelResponse Cancel(1: CancelRequest request) throws (1: Refused refused),
   CancelResponse CancelTasks(1: CancelTasksRequest request) throws (1: Refused refused),
+  ExtendResponse Extend(1: ExtendRequest request) throws (1: Refused refused),
   // What was decided on a job's tasks, and why: while it is under way, and for a time after.
   ExplainResponse Explain(1: ExplainRequest request) throws (1: Refused refused),
   // What this frontend believes of the fleet.

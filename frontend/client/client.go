@@ -179,6 +179,9 @@ func (c *Client) enter() error {
 // one whose call was cut off, such as by a balancer to which it was silent for too long.
 // Results of more than 64 MiB together are too many for one call: Submit such a job.
 func (c *Client) Run(ctx context.Context, job Job) (outs []Outcome, err error) {
+	if job.Open {
+		return nil, &RefusedError{Reason: Invalid, Message: "job.open: Run waits for its end, use Submit"}
+	}
 	if large(&job) {
 		r, err := c.Submit(ctx, job)
 		if err != nil {

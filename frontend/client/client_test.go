@@ -54,6 +54,7 @@ type fake struct {
 	run     func(*v1.RunRequest) (*v1.RunResponse, error)
 	submit  func(*v1.SubmitRequest) (*v1.SubmitResponse, error)
 	events  func(*v1.EventsRequest) (*v1.EventsResponse, error)
+	extend  func(*v1.ExtendRequest) (*v1.ExtendResponse, error)
 	cancel  func(*v1.CancelRequest) (*v1.CancelResponse, error)
 	cluster func(*v1.ClusterRequest) (*v1.ClusterResponse, error)
 	explain func(*v1.ExplainRequest) (*v1.ExplainResponse, error)
@@ -191,6 +192,12 @@ func (f *fake) Cancel(_ context.Context, r *v1.CancelRequest) (*v1.CancelRespons
 	f.wait()
 	defer fence()
 	return f.cancel(r)
+}
+
+func (f *fake) Extend(_ context.Context, r *v1.ExtendRequest) (*v1.ExtendResponse, error) {
+	f.wait()
+	defer fence()
+	return f.extend(r)
 }
 
 func (f *fake) CancelTasks(context.Context, *v1.CancelTasksRequest) (*v1.CancelResponse, error) {

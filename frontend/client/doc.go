@@ -30,6 +30,8 @@
 //     fingerprint with its stage.
 //   - Results. [Running.Next] takes them one by one under a context; with [Job].Window, no more of them come to the client
 //     than it has room for.
+//   - Plans that are made while they run. To a [Job] that is Open, [Running.Extend] adds stages and tasks when what they depend on
+//     is known; after [Running.Seal] it ends with its tasks.
 //   - Enough. [Running.CancelTasks] ends what is not wanted any more, and [Running.Satisfied] the whole job without an error,
 //     such as when a LIMIT is reached.
 //   - Failures. exec.Error tells code, detail and where to try again, exec.Permanent that it is of no use; [Task].Retries is how

@@ -156,6 +156,47 @@ func ExampleInput() {
 	// map[or:1]
 }
 
+// A plan that depends on what its first stage has found: the job is open, and gets its next stage when that is known.
+func ExampleRunning_Extend() {
+	cluster, err := local.Start(local.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer cluster.Close()
+	c, err := client.New(cluster.Frontends())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+
+	ctx := context.Background()
+	running, err := c.Submit(ctx, client.Job{
+		Open:   true,
+		Stages: []client.Stage{{Name: "sample"}},
+		Tasks:  []client.Task{{Stage: "sample", Function: "echo", Payload: []byte("few rows")}},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	found, err := running.Next(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	join := client.Task{Stage: "join", Function: "echo", Payload: []byte("partitioned")}
+	if string(found.Result) == "few rows" {
+		join.Payload = []byte("broadcast")
+	}
+	must(running.Extend(ctx, []client.Stage{{Name: "join", After: []string{"sample"}}}, []client.Task{join}))
+	must(running.Seal(ctx)) // that was all
+	outcomes, err := running.Wait()
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("task %d: %s\n", outcomes[0].Task, outcomes[0].Result)
+	// Output:
+	// task 1: broadcast
+}
+
 // A file that a task of an earlier job has needed draws the next one to it.
 func ExampleClient_Locate() {
 	c, err := client.New([]string{"dns:phoebe.example:7400"})

@@ -100,6 +100,7 @@ type Job struct {
 	Constraint Constraint
 	Stages     []Stage // none: the tasks are all of one
 	Tasks      []Task
+	Open       bool // Running.Extend is to add tasks: the job does not end before Running.Seal, and may begin without any
 	Phases     bool // report each outcome's phases
 	// Window is how many bytes of results the client takes that have not been read, by Next or Results, and 4 MiB more: the rest
 	// stays at the frontend. Zero: all of them.

@@ -31,12 +31,17 @@ type Running struct {
 	handle    v1.Handle
 	cancelled bool
 	satisfied bool
-	unread    int64 // bytes of results in outcomes
-	waits     bool  // for all of them
+	unread    int64       // bytes of results in outcomes
+	waits     bool        // for all of them
+	added     []*addition // that are not in yet; of all but the last one it is known that they are taken
+
+	adding     chan struct{}    // who puts something in may add to the job
+	had        int              // so many tasks, with what was added; guarded by both
+	partitions map[string]int32 // how many of them each stage has; guarded by adding
 }
 
 func newRunning(s *session) *Running {
-	r := &Running{s: s}
+	r := &Running{s: s, had: len(s.tasks), adding: make(chan struct{}, 1), partitions: s.partitions}
 	r.news.L = &r.mu
 	return r
 }
@@ -110,7 +115,7 @@ func (r *Running) wake() {
 	r.news.Broadcast()
 }
 
-// Wait waits for the job to end. It returns the outcomes that Results has not handed out, in the order of
+// Wait waits for the job to end, which one that is Open does after Seal. It returns the outcomes that Results has not handed out, in the order of
 // Job.Tasks, and an error as Run does.
 func (r *Running) Wait() ([]Outcome, error) {
 	r.mu.Lock()
@@ -176,7 +181,7 @@ func (r *Running) CancelTasks(ctx context.Context, tasks ...int) error {
 	r.mu.Lock()
 	var left []int32
 	for _, i := range tasks {
-		if i >= 0 && i < len(r.s.done) && !r.s.done[i] {
+		if i >= 0 && i < r.had && (i >= len(r.s.done) || !r.s.done[i]) {
 			left = append(left, int32(i))
 			if r.s.unwanted == nil {
 				r.s.unwanted = map[int32]bool{}
@@ -254,6 +259,11 @@ func (r *Running) publish() {
 func (r *Running) end(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if unfinished, is := errors.AsType[*UnfinishedError](err); is {
+		for i := len(r.s.done); i < r.had; i++ { // what was added just now
+			unfinished.Tasks = append(unfinished.Tasks, i)
+		}
+	}
 	r.over, r.err = true, err
 	r.ended(err)
 	r.news.Broadcast()
@@ -264,9 +274,10 @@ func (r *Running) poll(ctx context.Context) {
 	s := r.s
 	var cursor int64
 	again := false // the connection broke, and the same frontend is asked once more
-	for s.left > 0 {
+	for s.left > 0 || s.job.Open {
 		idle := r.full(ctx)
 		resp, err := s.events(ctx, cursor, idle)
+		r.takeIn(false)
 		if err == nil && idle {
 			continue
 		}
@@ -274,7 +285,7 @@ func (r *Running) poll(ctx context.Context) {
 			again = false
 			cursor = resp.Cursor
 			r.deliver(resp.Events)
-			if !resp.Done || s.left == 0 {
+			if s.job.Open = s.job.Open && !resp.Done; !resp.Done || s.left == 0 {
 				continue
 			}
 			err = &callError{addr: s.at.addr, err: errShort, sent: true}
@@ -304,6 +315,9 @@ func (r *Running) poll(ctx context.Context) {
 			return
 		}
 		if r.cancelRest() || r.failRest() || r.dropUnwanted() {
+			break
+		}
+		if r.takeIn(true); s.left == 0 && !s.job.Open {
 			break
 		}
 		if err := s.submit(ctx); err != nil {
@@ -401,6 +415,9 @@ func (r *Running) deliver(events []*v1.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, e := range events {
+		if o := e.Outcome; o != nil && int(o.Task) >= len(r.s.done) {
+			r.takeInLocked(true) // the answer that it was taken has not come yet
+		}
 		if o := e.Outcome; o != nil && r.s.accept(o) && !(r.satisfied && o.Kind == v1.OutcomeKind_CANCELLED) {
 			r.unread += int64(len(o.Result_))
 			r.outcomes = append(r.outcomes, Outcome{})
@@ -438,7 +455,7 @@ func (r *Running) dropUnwanted() bool {
 		}
 	}
 	r.news.Broadcast()
-	return r.s.left == 0
+	return r.s.left == 0 && !r.s.job.Open
 }
 
 // failRest ends a job with stages of which a task ended without a result, and whose owner was lost before it had told

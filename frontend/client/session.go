@@ -54,7 +54,8 @@ func large(job *Job) bool {
 // session is one job on its way through the frontends. One goroutine owns it.
 type session struct {
 	c           *Client
-	job         v1.Job // as it goes out next
+	job         v1.Job           // as it goes out next
+	partitions  map[string]int32 // how many tasks each stage has
 	tasks       []v1.Task
 	began       time.Time
 	within      time.Duration // the job's deadline
@@ -101,11 +102,11 @@ func (c *Client) newSession(ctx context.Context, job Job) (*session, error) {
 	n := len(job.Tasks)
 	s := &session{
 		c: c, began: time.Now(), within: job.Deadline, due: job.Due, window: job.Window,
-		tasks: make([]v1.Task, n), done: make([]bool, n), left: n,
+		done: make([]bool, n), left: n, partitions: make(map[string]int32, len(job.Stages)),
 		job: v1.Job{
 			Id: job.ID, Tenant: job.Tenant, Priority: job.Priority, DeadlineUs: micros(job.Deadline),
 			JobClass: class, Mode: mode, Policy: policy, ProbeRatio: job.ProbeRatio, Constraint: job.Constraint.wire(), Phases: job.Phases,
-			Traceparent: traceparent(ctx), Tasks: make([]*v1.Task, n),
+			Traceparent: traceparent(ctx), Tasks: make([]*v1.Task, n), Open: job.Open, Stages: wireStages(job.Stages),
 		},
 		handle: v1.Handle{Job: job.ID},
 	}
@@ -113,20 +114,12 @@ func (c *Client) newSession(ctx context.Context, job Job) (*session, error) {
 		due := micros(job.Due)
 		s.job.DueUs = &due
 	}
-	for _, st := range job.Stages {
-		s.job.Stages = append(s.job.Stages, &v1.Stage{Name: st.Name, After: st.After, Common: st.Common})
+	if s.tasks, err = wireTasks(job.Tasks, s.partitions); err != nil {
+		return nil, err
 	}
 	size, needy := 0, len(job.Stages) > 0
-	partitions := make(map[string]int32, len(job.Stages))
 	for i := range job.Tasks {
-		if err := job.Tasks[i].fill(&s.tasks[i]); err != nil {
-			return nil, err
-		}
 		s.job.Tasks[i] = &s.tasks[i]
-		if len(job.Stages) > 0 {
-			s.tasks[i].Partition = partitions[job.Tasks[i].Stage]
-			partitions[job.Tasks[i].Stage]++
-		}
 		size += len(job.Tasks[i].Payload) + len(job.Tasks[i].Function)
 		needy = needy || len(job.Tasks[i].Inputs)+len(job.Tasks[i].Files) > 0
 	}
@@ -138,6 +131,29 @@ func (c *Client) newSession(ctx context.Context, job Job) (*session, error) {
 			"the job takes %d bytes; at most %d go into one: split it", size, maxRequest)}
 	}
 	return s, nil
+}
+
+func wireStages(stages []Stage) []*v1.Stage {
+	var list []*v1.Stage
+	for _, s := range stages {
+		list = append(list, &v1.Stage{Name: s.Name, After: s.After, Common: s.Common})
+	}
+	return list
+}
+
+// wireTasks numbers those of each stage, behind as many as it has.
+func wireTasks(tasks []Task, partitions map[string]int32) ([]v1.Task, error) {
+	list := make([]v1.Task, len(tasks))
+	for i := range tasks {
+		if err := tasks[i].fill(&list[i]); err != nil {
+			return nil, err
+		}
+		if stage := tasks[i].Stage; stage != "" {
+			list[i].Partition = partitions[stage]
+			partitions[stage]++
+		}
+	}
+	return list, nil
 }
 
 // run gets the outcomes by a call of Run, into outs by task. A job whose call was cut off is submitted, so that it outlives
@@ -341,7 +357,7 @@ func (s *session) pastDeadline() error {
 func (s *session) prepare(f *frontend, now time.Time) {
 	if s.sent {
 		s.resubmitted++
-		s.job.Resubmission = &v1.Resubmission{PreviousOwner: s.owner, Count: s.resubmitted, AgeUs: micros(now.Sub(s.began)), Made: s.made}
+		s.job.Resubmission = &v1.Resubmission{PreviousOwner: s.owner, Count: s.resubmitted, AgeUs: micros(now.Sub(s.began)), Made: s.made, Tasks: int32(len(s.tasks))}
 		for at, n := range s.ran {
 			s.job.Resubmission.Ran = append(s.job.Resubmission.Ran, &v1.StageRun{Stage: at.stage, Worker: at.worker, Tasks: int32(n)})
 		}

@@ -200,7 +200,7 @@ func TestClaims(t *testing.T) {
 
 // FuzzWeigh: what is found to be light enough is decoded without a panic, and in not much more memory.
 func FuzzWeigh(f *testing.F) {
-	methods := []string{"Run", "Submit", "Events", "Cancel", "CancelTasks", "Explain", "Cluster"}
+	methods := []string{"Run", "Submit", "Events", "Cancel", "CancelTasks", "Extend", "Explain", "Cluster"}
 	args := rich(3)
 	b := make([]byte, args.BLength())
 	args.FastWrite(b)

@@ -45,6 +45,13 @@ func NewChain(after [][]int) Chain {
 	return c
 }
 
+// Grow makes it the chain of a job that has got more stages, behind those that it has.
+func (c *Chain) Grow(after [][]int) {
+	for i := len(c.stages); i < len(after); i++ {
+		c.stages = append(c.stages, link{after: after[i]})
+	}
+}
+
 // Ran notes the run of a task.
 func (c *Chain) Ran(stage int, run time.Duration) {
 	longest := &c.longest

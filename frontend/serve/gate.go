@@ -164,7 +164,7 @@ func (g *gate) large(ctx context.Context, v *visitor) error {
 		return v.refuse(false, refuse(v1.RefusedReason_TOO_LARGE, "the request has %d bytes, the limit is %d: split the job", size, most))
 	}
 	if !v.job() {
-		return v.refuse(false, refuse(v1.RefusedReason_TOO_LARGE, "the request has %d bytes: only Run and Submit may have more than %d", size, small))
+		return v.refuse(false, refuse(v1.RefusedReason_TOO_LARGE, "the request has %d bytes: only Run, Submit and Extend may have more than %d", size, small))
 	}
 	h := &hold{patience: g.patience}
 	defer h.end()
@@ -268,9 +268,10 @@ type whole struct {
 
 func (w *whole) Reader() *bufiox.DefaultReader { return w.r }
 
-// job reports whether the call brings a job.
+// job reports whether the call brings a job, or what is added to one.
 func (v *visitor) job() bool {
-	return string(v.head.Method) == "Run" || string(v.head.Method) == "Submit"
+	m := string(v.head.Method)
+	return m == "Run" || m == "Submit" || m == "Extend"
 }
 
 // Peek implements frame.Peeker.

@@ -214,7 +214,7 @@ func TestLargeRequests(t *testing.T) {
 	_, err := c.client.Submit(ctx, &v1.SubmitRequest{Job: crowded})
 	refusal(t, err, v1.RefusedReason_TOO_LARGE, "bytes of memory: split it")
 	_, err = c.client.Cancel(ctx, &v1.CancelRequest{Handle: &v1.Handle{Job: newID()}, Reason: strings.Repeat("r", 10_000)})
-	refusal(t, err, v1.RefusedReason_TOO_LARGE, "only Run and Submit")
+	refusal(t, err, v1.RefusedReason_TOO_LARGE, "only Run, Submit and Extend")
 	big := connect(t, c)
 	big.says(runFrame("", padded(5<<20))[:1000])
 	big.refused(v1.RefusedReason_TOO_LARGE, "the limit is 4194304: split the job")

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend"
@@ -179,6 +180,67 @@ func (h *handler) CancelTasks(ctx context.Context, req *v1.CancelTasksRequest) (
 	return &v1.CancelResponse{Cancelled: int32(left - r.left)}, nil
 }
 
+// Extend implements the API.
+func (h *handler) Extend(ctx context.Context, req *v1.ExtendRequest) (res *v1.ExtendResponse, err error) {
+	defer taken(ctx)
+	if to, err := h.ownerOf(req.Caller, req.Handle); to != nil || err != nil {
+		if err != nil {
+			return nil, err
+		}
+		return to.Extend(ctx, req)
+	}
+	id, err := probe.ParseJobID(req.Handle.Job)
+	if err != nil {
+		return nil, refuse(v1.RefusedReason_INVALID, "%v", err)
+	}
+	h.mu.Lock()
+	has := h.core.Stages(id)
+	h.mu.Unlock() // for as long as it takes to parse what may be large
+	ev, wrong := parseExtend(req, id, has)
+	h.mu.Lock()
+	defer h.unlock()
+	r, err := h.growing(ctx, req, id, wrong)
+	if err != nil {
+		return nil, err
+	}
+	h.stepLocked(ev)
+	done := r.extended
+	if e := done.Err; e != nil {
+		return nil, &v1.Refused{Reason: refusals[e.Reason], Message: e.Message, RetryAfterUs: e.RetryAfter.Microseconds()}
+	}
+	if done.Added > 0 {
+		r.once = r.once || slices.ContainsFunc(ev.Tasks, func(t frontend.Task) bool { return !t.Retryable })
+		h.timedMore(&r.timed, h.core.Stages(id), done.Added)
+	}
+	return &v1.ExtendResponse{Tasks: int32(done.Tasks)}, nil
+}
+
+// growing is the record of a job that is to be added to, unless something is wrong with that. The mutex is held.
+func (h *handler) growing(ctx context.Context, req *v1.ExtendRequest, id probe.JobID, wrong error) (r *record, err error) {
+	tenant := ""
+	defer func() { h.note(ctx, req.Caller, "extend", req.Handle.Job, tenant, err) }()
+	if r = h.jobs[id]; r == nil || r.over && !r.moved {
+		return nil, refuse(v1.RefusedReason_UNKNOWN_JOB, "job %v is not under way here: it has ended, and is added to no more; submit another one, or have the next one open", id)
+	}
+	tenant = r.timed.tenant
+	if r.moved {
+		return nil, refuse(v1.RefusedReason_OWNER_LOST, "this frontend lost the job: resubmit what is unfinished under the same id to another one")
+	}
+	if r.run {
+		return nil, refuse(v1.RefusedReason_INVALID, "job %v was given to Run, which has one answer: submit what is to be added to", id)
+	}
+	if refused := h.mayTouch(ctx, req.Caller, id, tenant); refused != nil {
+		return nil, refused
+	}
+	if client := clientOf(ctx); client != nil && client.hungUp() {
+		return nil, refuse(v1.RefusedReason_OWNER_LOST, "the connection is closed: the job is taken to have gone elsewhere")
+	}
+	if wrong != nil {
+		return nil, refuse(v1.RefusedReason_INVALID, "%v", wrong)
+	}
+	return r, orNil(h.mayRun(tenant, req.Tasks))
+}
+
 // submit hands a client's job to the core, unless it has it already. If a is not nil, it is a Run, which is answered when
 // the job is over, but not if there is an error.
 func (h *handler) submit(ctx context.Context, caller *v1.Caller, in *v1.Job, client *clientConn, a *asker) (handle *v1.Handle, err error) {
@@ -199,6 +261,12 @@ func (h *handler) submit(ctx context.Context, caller *v1.Caller, in *v1.Job, cli
 	now := time.Now()
 	h.mu.Lock()
 	defer h.unlock()
+	if r := h.jobs[job.ID]; r != nil && !r.moved && job.Generation > 0 && !r.run && !h.core.Knows(job) {
+		if err := h.mayTouch(ctx, caller, job.ID, r.timed.tenant); err != nil {
+			return nil, err
+		}
+		h.stepLocked(frontend.Outdated{Job: job.ID})
+	}
 	if r := h.jobs[job.ID]; r != nil && !r.moved {
 		if err := h.mayTouch(ctx, caller, job.ID, r.timed.tenant); err != nil {
 			return nil, err

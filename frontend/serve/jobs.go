@@ -34,8 +34,9 @@ type record struct {
 	bytes    int           // of results in outcomes, or of the answer
 	changed  chan struct{} // closed when there is something new; nil while nobody waits
 
-	refused *frontend.RefusedError
-	moved   bool
+	refused  *frontend.RefusedError
+	extended frontend.Extended // the answer to the last Extend
+	moved    bool
 
 	tooLarge int  // bytes of the results that were too many for Run, and were dropped
 	over     bool // every outcome is in

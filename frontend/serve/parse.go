@@ -3,6 +3,7 @@ package serve
 import (
 	"encoding/hex"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -31,8 +32,7 @@ func (h *handler) parseJob(in *v1.Job) (*frontend.Job, error) {
 	}
 	job := &frontend.Job{
 		ID: id, Tenant: in.Tenant, Priority: in.Priority, Deadline: micros(in.DeadlineUs), Policy: h.cfg.Policy,
-		ProbeRatio: in.ProbeRatio, Constraint: constraint(in.Constraint),
-		Tasks: make([]frontend.Task, len(in.Tasks)),
+		ProbeRatio: in.ProbeRatio, Constraint: constraint(in.Constraint), Open: in.Open,
 	}
 	if r := in.Resubmission; r != nil {
 		job.Generation, job.Age = probe.Generation(max(r.Count, 1)), micros(max(r.AgeUs, 0))
@@ -62,19 +62,49 @@ func (h *handler) parseJob(in *v1.Job) (*frontend.Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	listed := make([]int32, len(in.Stages)) // tasks of each
-	for i, t := range in.Tasks {
-		if job.Tasks[i], err = parseTask(t, i, stages); err != nil {
-			return nil, err
-		}
-		if len(listed) > 0 {
-			if of := job.Tasks[i].Stage; t.Partition < 0 {
-				job.Tasks[i].Partition = listed[of]
-			}
-			listed[job.Tasks[i].Stage]++
-		}
+	if job.Tasks, err = parseTasks(in.Tasks, 0, stages, 0); err != nil {
+		return nil, err
 	}
 	return job, nil
+}
+
+// parseExtend makes the core's Extend of the API's, for a job with these stages.
+func parseExtend(in *v1.ExtendRequest, id probe.JobID, has []frontend.Stage) (ev frontend.Extend, err error) {
+	if in.FromTask < 0 || int(in.FromTask)+len(in.Tasks) > math.MaxInt32 {
+		return ev, fmt.Errorf("from_task %d: say how many tasks the job has had so far", in.FromTask)
+	}
+	ev = frontend.Extend{Job: id, From: int(in.FromTask), Last: in.Last}
+	stages := make(map[string]int32, len(has)+len(in.Stages))
+	for i := range has {
+		stages[has[i].Name] = int32(i)
+	}
+	if ev.Stages, err = nameStages(in.Stages, stages); err == nil {
+		ev.Tasks, err = parseTasks(in.Tasks, ev.From, stages, int32(len(has)))
+	}
+	return ev, err
+}
+
+// parseTasks makes the core's tasks of the API's, of which the first one has an index. Those of stages before the one numbered fresh
+// have to tell their partition.
+func parseTasks(in []*v1.Task, first int, stages map[string]int32, fresh int32) (tasks []frontend.Task, err error) {
+	tasks = make([]frontend.Task, len(in))
+	listed := make([]int32, len(stages)) // tasks of each
+	for i, t := range in {
+		if tasks[i], err = parseTask(t, first+i, stages); err != nil {
+			return nil, err
+		}
+		if len(listed) == 0 {
+			continue
+		}
+		if of := tasks[i].Stage; t.Partition < 0 {
+			if of < fresh {
+				return nil, fmt.Errorf("task %d is of stage %q, which has others: give its partition", tasks[i].Index, t.Stage)
+			}
+			tasks[i].Partition = listed[of]
+		}
+		listed[tasks[i].Stage]++
+	}
+	return tasks, nil
 }
 
 // maxTrace is longer than any traceparent there is.
@@ -84,21 +114,11 @@ const maxTrace = 128
 // stages the core says.
 func parseStages(in *v1.Job, job *frontend.Job, most int) (map[string]int32, error) {
 	stages := make(map[string]int32, len(in.Stages))
-	for i, s := range in.Stages {
-		switch _, repeated := stages[s.Name]; { // the core says so too, but tasks are to be counted to one of them first
-		case s.Name == "":
-			return nil, fmt.Errorf("stage %d has no name", i)
-		case repeated:
-			return nil, fmt.Errorf("two stages are called %q: give each its own name", s.Name)
-		case len(s.Name) > probe.MaxString:
-			return nil, fmt.Errorf("stage %d: its name has %d bytes: at most %d are allowed", i, len(s.Name), probe.MaxString)
-		}
-		stages[s.Name] = int32(i)
-		job.Stages = append(job.Stages, frontend.Stage{Name: s.Name, After: s.After, Common: s.Common})
+	var err error
+	if job.Stages, err = nameStages(in.Stages, stages); err != nil || in.Resubmission == nil {
+		return stages, err
 	}
-	if in.Resubmission == nil {
-		return stages, nil
-	}
+	job.Had = int(in.Resubmission.Tasks)
 	if n := len(in.Resubmission.Ran); n > most {
 		return nil, fmt.Errorf("resubmission: ran has %d entries: at most %d are allowed, one for each stage and worker", n, most)
 	}
@@ -128,6 +148,23 @@ func parseStages(in *v1.Job, job *frontend.Job, most int) (map[string]int32, err
 			return nil, fmt.Errorf("resubmission: made[%d]: %w", i, err)
 		}
 		job.Stages[at].Made = append(job.Stages[at].Made, frontend.Made{Task: probe.TaskIndex(m.Task), Worker: m.Worker, Outputs: outputs})
+	}
+	return stages, nil
+}
+
+// nameStages makes the core's stages of the API's, and adds their positions to those of others.
+func nameStages(in []*v1.Stage, positions map[string]int32) (stages []frontend.Stage, err error) {
+	for i, s := range in {
+		switch _, repeated := positions[s.Name]; { // the core says so too, but tasks are to be counted to one of them first
+		case s.Name == "":
+			return nil, fmt.Errorf("stage %d has no name", i)
+		case repeated:
+			return nil, fmt.Errorf("two stages are called %q: give each its own name", s.Name)
+		case len(s.Name) > probe.MaxString:
+			return nil, fmt.Errorf("stage %d: its name has %d bytes: at most %d are allowed", i, len(s.Name), probe.MaxString)
+		}
+		positions[s.Name] = int32(len(positions))
+		stages = append(stages, frontend.Stage{Name: s.Name, After: s.After, Common: s.Common})
 	}
 	return stages, nil
 }

@@ -243,6 +243,12 @@ func (p *peer) CancelTasks(ctx context.Context, req *v1.CancelTasksRequest) (*v1
 	return res, lostOwner(p.addr, err)
 }
 
+func (p *peer) Extend(ctx context.Context, req *v1.ExtendRequest) (*v1.ExtendResponse, error) {
+	req.Caller = p.caller(ctx)
+	res, err := p.client.Extend(ctx, req, callopt.WithRPCTimeout(10*ownerTimeout))
+	return res, lostOwner(p.addr, err)
+}
+
 // Explain returns the answer, a refusal, or neither if there is no answer.
 func (p *peer) Explain(ctx context.Context, req *v1.ExplainRequest) (*v1.ExplainResponse, *v1.Refused) {
 	req = &v1.ExplainRequest{Caller: p.caller(ctx), Handle: req.Handle, Task: req.Task}

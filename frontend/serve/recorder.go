@@ -220,6 +220,18 @@ func (s *Server) timedJob(job *frontend.Job, now time.Time) timed {
 	return t
 }
 
+// timedMore notes that a job has got more tasks, and perhaps stages.
+func (s *Server) timedMore(t *timed, stages []frontend.Stage, tasks int) {
+	if !recording {
+		return
+	}
+	s.recorder.intake.Tenant(t.tenant, tasks)
+	if len(stages) > len(t.stages) {
+		t.stages, t.after = rec.Stages(&frontend.Job{Stages: stages})
+		t.chain.Grow(t.after)
+	}
+}
+
 func (s *Server) slot(t *timed, path estimate.Path) rec.Slot {
 	t.slots[path] = s.recorder.intake.Slot(rec.Key{Path: pathNames[path], Policy: t.policy, Tenant: t.tenant}, t.slots[path])
 	return t.slots[path]

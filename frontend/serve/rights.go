@@ -112,13 +112,18 @@ func (h *handler) adopt(ctx context.Context, caller *v1.Caller, job *v1.Job) *v1
 			return refuse(v1.RefusedReason_FORBIDDEN, "the job names tenant %q, and you are known as a client of %q: name no tenant, that one or one below it, or show a token or a certificate of the other one", job.Tenant, tenant)
 		}
 	}
+	return h.mayRun(job.Tenant, job.Tasks)
+}
+
+// mayRun refuses functions that a tenant may not run.
+func (h *handler) mayRun(tenant string, tasks []*v1.Task) *v1.Refused {
 	file := h.terms.now.Load()
-	for i, t := range job.Tasks {
-		if t == nil || i > 0 && job.Tasks[i-1] != nil && t.FunctionName == job.Tasks[i-1].FunctionName {
+	for i, t := range tasks {
+		if t == nil || i > 0 && tasks[i-1] != nil && t.FunctionName == tasks[i-1].FunctionName {
 			continue
 		}
-		if by, may := file.Runs(job.Tenant, t.FunctionName); !may {
-			return refuse(v1.RefusedReason_FORBIDDEN, "task %d: tenant %q may not run %q: the entry of %q in the tenants file says which functions it may, add it there or run another one", i, job.Tenant, t.FunctionName, by)
+		if by, may := file.Runs(tenant, t.FunctionName); !may {
+			return refuse(v1.RefusedReason_FORBIDDEN, "task %d: tenant %q may not run %q: the entry of %q in the tenants file says which functions it may, add it there or run another one", i, tenant, t.FunctionName, by)
 		}
 	}
 	return nil

@@ -21,7 +21,7 @@ func TestTokenRights(t *testing.T) {
 	c := startCluster(t, 1, 2, func(cfg *Config) { cfg.Secret, cfg.Tenants = "the fleet's", name })
 	ctx, by := context.Background(), func(told string) *v1.Caller { return &v1.Caller{Secret: &told} }
 	j := job("sleep", "1h", "1h")
-	j.Tenant = "ads/etl"
+	j.Tenant, j.Open = "ads/etl", true
 	sub, err := c.client.Submit(ctx, &v1.SubmitRequest{Caller: by("ads's"), Job: j})
 	if err != nil {
 		t.Fatal(err)
@@ -29,11 +29,12 @@ func TestTokenRights(t *testing.T) {
 	asks := func(of *v1.Caller) map[string]error {
 		_, events := c.client.Events(ctx, &v1.EventsRequest{Caller: of, Handle: sub.Handle})
 		_, tasks := c.client.CancelTasks(ctx, &v1.CancelTasksRequest{Caller: of, Handle: sub.Handle, Tasks: []int32{0}})
+		_, extend := c.client.Extend(ctx, &v1.ExtendRequest{Caller: of, Handle: sub.Handle, FromTask: 2, Tasks: job("sleep", "1h").Tasks})
 		_, cancel := c.client.Cancel(ctx, &v1.CancelRequest{Caller: of, Handle: &v1.Handle{Job: newID(), Owner: sub.Handle.Owner}})
 		_, trace := c.client.Trace(ctx, &v1.TraceRequest{Caller: of, Job: sub.Handle.Job})
 		_, explain := c.client.Explain(ctx, &v1.ExplainRequest{Caller: of, Handle: sub.Handle, Task: -1})
 		_, again := c.client.Submit(ctx, &v1.SubmitRequest{Caller: of, Job: j})
-		return map[string]error{"events": events, "cancel tasks": tasks, "cancel what is not there": cancel, "trace": trace, "explain": explain, "submit": again}
+		return map[string]error{"events": events, "cancel tasks": tasks, "extend": extend, "cancel what is not there": cancel, "trace": trace, "explain": explain, "submit": again}
 	}
 	posing := by("web's")
 	operator := "operator"

@@ -516,6 +516,10 @@ func (s *Server) do(a frontend.Action) {
 		r := s.jobs[a.Job]
 		r.refused = a.Err
 		delete(s.jobs, a.Job)
+	case frontend.Extended:
+		r := s.jobs[a.Job]
+		r.extended = a
+		r.left += a.Added
 	case frontend.Ended:
 		s.endRecord(a.Job)
 	case frontend.Collect:

@@ -140,6 +140,36 @@ def run_stages_and_explain(api, client):
     expect(chosen.worker == decision.worker == answer.outcomes[-1].worker, f"job {job.id} task 0: {decision}")
 
 
+def extend(api, client):
+    """A job that is open gets a stage when it has none left, and ends when it is told that this was the last."""
+    job = api.Job(
+        id=ulid(),
+        open=True,
+        stages=[api.Stage(name="sample", after=[])],
+        tasks=[api.Task(function_name="echo", payload=b"few", stage="sample")],
+    )
+    handle = client.call("Submit", api.request("Submit", job=job)).handle
+    answer = client.call("Events", api.request("Events", handle=handle, max_wait_us=CALL_SECONDS * 500_000))
+    expect(len(answer.events) == 1 and not answer.done, f"job {job.id}: it is open, and {answer}")
+    added = [api.Task(function_name="echo", payload=b"broadcast", stage="join")]
+    request = api.request(
+        "Extend",
+        handle=handle,
+        from_task=1,
+        stages=[api.Stage(name="join", after=["sample"])],
+        tasks=added,
+        last=True,
+    )
+    has = client.call("Extend", request).tasks
+    expect(has == 2, f"job {job.id}: it has 2 tasks, not {has}")
+    job.tasks += added
+    outcomes = [e.outcome for e in answer.events]
+    while not answer.done:
+        answer = client.call("Events", api.request("Events", handle=handle, cursor=answer.cursor, max_wait_us=1_000_000))
+        outcomes += [e.outcome for e in answer.events]
+    check_outcomes(api, job, outcomes)
+
+
 def main():
     parser = argparse.ArgumentParser(description="Runs jobs against a phoebe frontend.")
     parser.add_argument("address", metavar="HOST:PORT", help="the frontend's API address")
@@ -157,6 +187,7 @@ def main():
         run(api, client, args.tasks)
         submit_and_follow(api, client, args.tasks)
         run_stages_and_explain(api, client)
+        extend(api, client)
         be_refused(api, client)  # and the connection lives on:
         fleet = client.call("Cluster", api.request("Cluster"))
         expect(fleet.workers, f"frontend {fleet.frontend} knows of no worker")
@@ -165,7 +196,7 @@ def main():
         sys.exit(f"run_job: {args.address}: {type(problem).__name__}: {str(problem) or repr(problem)}")
     print(
         f"ok: frontend {fleet.frontend} with {len(fleet.workers)} workers ran 2 jobs of {args.tasks} tasks"
-        " and one with stages, and refused 1"
+        " and two with stages, and refused 1"
     )
 
 

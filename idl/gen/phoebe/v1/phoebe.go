@@ -1742,18 +1742,21 @@ type Resubmission struct {
 	Count         int32       `thrift:"count,3" frugal:"3,default,i32" json:"count"`
 	AgeUs         int64       `thrift:"age_us,4" frugal:"4,default,i64" json:"age_us"`
 	Made          []*Made     `thrift:"made,5,optional" frugal:"5,optional,list<Made>" json:"made,omitempty"`
+	Tasks         int32       `thrift:"tasks,6" frugal:"6,default,i32" json:"tasks"`
 }
 
 func NewResubmission() *Resubmission {
 	return &Resubmission{
 		Count: 1,
 		AgeUs: 0,
+		Tasks: 0,
 	}
 }
 
 func (p *Resubmission) InitDefault() {
 	p.Count = 1
 	p.AgeUs = 0
+	p.Tasks = 0
 }
 
 func (p *Resubmission) GetPreviousOwner() (v string) {
@@ -1785,6 +1788,10 @@ func (p *Resubmission) GetMade() (v []*Made) {
 	}
 	return p.Made
 }
+
+func (p *Resubmission) GetTasks() (v int32) {
+	return p.Tasks
+}
 func (p *Resubmission) SetPreviousOwner(val string) {
 	p.PreviousOwner = val
 }
@@ -1799,6 +1806,9 @@ func (p *Resubmission) SetAgeUs(val int64) {
 }
 func (p *Resubmission) SetMade(val []*Made) {
 	p.Made = val
+}
+func (p *Resubmission) SetTasks(val int32) {
+	p.Tasks = val
 }
 
 func (p *Resubmission) IsSetRan() bool {
@@ -1822,6 +1832,7 @@ var fieldIDToName_Resubmission = map[int16]string{
 	3: "count",
 	4: "age_us",
 	5: "made",
+	6: "tasks",
 }
 
 type Job struct {
@@ -1840,6 +1851,7 @@ type Job struct {
 	Traceparent  *string       `thrift:"traceparent,13,optional" frugal:"13,optional,string" json:"traceparent,omitempty"`
 	JobClass     *JobClass     `thrift:"job_class,14,optional" frugal:"14,optional,JobClass" json:"job_class,omitempty"`
 	DueUs        *int64        `thrift:"due_us,15,optional" frugal:"15,optional,i64" json:"due_us,omitempty"`
+	Open         bool          `thrift:"open,16" frugal:"16,default,bool" json:"open"`
 }
 
 func NewJob() *Job {
@@ -1851,6 +1863,7 @@ func NewJob() *Job {
 		Policy:     Policy_DEFAULT,
 		ProbeRatio: 0.0,
 		Phases:     false,
+		Open:       false,
 	}
 }
 
@@ -1862,6 +1875,7 @@ func (p *Job) InitDefault() {
 	p.Policy = Policy_DEFAULT
 	p.ProbeRatio = 0.0
 	p.Phases = false
+	p.Open = false
 }
 
 func (p *Job) GetId() (v string) {
@@ -1953,6 +1967,10 @@ func (p *Job) GetDueUs() (v int64) {
 	}
 	return *p.DueUs
 }
+
+func (p *Job) GetOpen() (v bool) {
+	return p.Open
+}
 func (p *Job) SetId(val string) {
 	p.Id = val
 }
@@ -1997,6 +2015,9 @@ func (p *Job) SetJobClass(val *JobClass) {
 }
 func (p *Job) SetDueUs(val *int64) {
 	p.DueUs = val
+}
+func (p *Job) SetOpen(val bool) {
+	p.Open = val
 }
 
 func (p *Job) IsSetConstraint() bool {
@@ -2046,6 +2067,7 @@ var fieldIDToName_Job = map[int16]string{
 	13: "traceparent",
 	14: "job_class",
 	15: "due_us",
+	16: "open",
 }
 
 type Handle struct {
@@ -2997,6 +3019,148 @@ var fieldIDToName_CancelTasksRequest = map[int16]string{
 	2: "handle",
 	3: "tasks",
 	4: "reason",
+}
+
+type ExtendRequest struct {
+	Caller   *Caller  `thrift:"caller,1,optional" frugal:"1,optional,Caller" json:"caller,omitempty"`
+	Handle   *Handle  `thrift:"handle,2,required" frugal:"2,required,Handle" json:"handle"`
+	FromTask int32    `thrift:"from_task,3,required" frugal:"3,required,i32" json:"from_task"`
+	Stages   []*Stage `thrift:"stages,4,optional" frugal:"4,optional,list<Stage>" json:"stages,omitempty"`
+	Tasks    []*Task  `thrift:"tasks,5,optional" frugal:"5,optional,list<Task>" json:"tasks,omitempty"`
+	Last     bool     `thrift:"last,6" frugal:"6,default,bool" json:"last"`
+}
+
+func NewExtendRequest() *ExtendRequest {
+	return &ExtendRequest{
+		Last: false,
+	}
+}
+
+func (p *ExtendRequest) InitDefault() {
+	p.Last = false
+}
+
+var ExtendRequest_Caller_DEFAULT *Caller
+
+func (p *ExtendRequest) GetCaller() (v *Caller) {
+	if !p.IsSetCaller() {
+		return ExtendRequest_Caller_DEFAULT
+	}
+	return p.Caller
+}
+
+var ExtendRequest_Handle_DEFAULT *Handle
+
+func (p *ExtendRequest) GetHandle() (v *Handle) {
+	if !p.IsSetHandle() {
+		return ExtendRequest_Handle_DEFAULT
+	}
+	return p.Handle
+}
+
+func (p *ExtendRequest) GetFromTask() (v int32) {
+	return p.FromTask
+}
+
+var ExtendRequest_Stages_DEFAULT []*Stage
+
+func (p *ExtendRequest) GetStages() (v []*Stage) {
+	if !p.IsSetStages() {
+		return ExtendRequest_Stages_DEFAULT
+	}
+	return p.Stages
+}
+
+var ExtendRequest_Tasks_DEFAULT []*Task
+
+func (p *ExtendRequest) GetTasks() (v []*Task) {
+	if !p.IsSetTasks() {
+		return ExtendRequest_Tasks_DEFAULT
+	}
+	return p.Tasks
+}
+
+func (p *ExtendRequest) GetLast() (v bool) {
+	return p.Last
+}
+func (p *ExtendRequest) SetCaller(val *Caller) {
+	p.Caller = val
+}
+func (p *ExtendRequest) SetHandle(val *Handle) {
+	p.Handle = val
+}
+func (p *ExtendRequest) SetFromTask(val int32) {
+	p.FromTask = val
+}
+func (p *ExtendRequest) SetStages(val []*Stage) {
+	p.Stages = val
+}
+func (p *ExtendRequest) SetTasks(val []*Task) {
+	p.Tasks = val
+}
+func (p *ExtendRequest) SetLast(val bool) {
+	p.Last = val
+}
+
+func (p *ExtendRequest) IsSetCaller() bool {
+	return p.Caller != nil
+}
+
+func (p *ExtendRequest) IsSetHandle() bool {
+	return p.Handle != nil
+}
+
+func (p *ExtendRequest) IsSetStages() bool {
+	return p.Stages != nil
+}
+
+func (p *ExtendRequest) IsSetTasks() bool {
+	return p.Tasks != nil
+}
+
+func (p *ExtendRequest) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("ExtendRequest(%+v)", *p)
+}
+
+var fieldIDToName_ExtendRequest = map[int16]string{
+	1: "caller",
+	2: "handle",
+	3: "from_task",
+	4: "stages",
+	5: "tasks",
+	6: "last",
+}
+
+type ExtendResponse struct {
+	Tasks int32 `thrift:"tasks,1,required" frugal:"1,required,i32" json:"tasks"`
+}
+
+func NewExtendResponse() *ExtendResponse {
+	return &ExtendResponse{}
+}
+
+func (p *ExtendResponse) InitDefault() {
+}
+
+func (p *ExtendResponse) GetTasks() (v int32) {
+	return p.Tasks
+}
+func (p *ExtendResponse) SetTasks(val int32) {
+	p.Tasks = val
+}
+
+func (p *ExtendResponse) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("ExtendResponse(%+v)", *p)
+}
+
+var fieldIDToName_ExtendResponse = map[int16]string{
+	1: "tasks",
 }
 
 type CancelResponse struct {
@@ -6581,6 +6745,8 @@ type Phoebe interface {
 
 	CancelTasks(ctx context.Context, request *CancelTasksRequest) (r *CancelResponse, err error)
 
+	Extend(ctx context.Context, request *ExtendRequest) (r *ExtendResponse, err error)
+
 	Explain(ctx context.Context, request *ExplainRequest) (r *ExplainResponse, err error)
 
 	Cluster(ctx context.Context, request *ClusterRequest) (r *ClusterResponse, err error)
@@ -7066,6 +7232,100 @@ func (p *PhoebeCancelTasksResult) String() string {
 }
 
 var fieldIDToName_PhoebeCancelTasksResult = map[int16]string{
+	0: "success",
+	1: "refused",
+}
+
+type PhoebeExtendArgs struct {
+	Request *ExtendRequest `thrift:"request,1" frugal:"1,default,ExtendRequest" json:"request"`
+}
+
+func NewPhoebeExtendArgs() *PhoebeExtendArgs {
+	return &PhoebeExtendArgs{}
+}
+
+func (p *PhoebeExtendArgs) InitDefault() {
+}
+
+var PhoebeExtendArgs_Request_DEFAULT *ExtendRequest
+
+func (p *PhoebeExtendArgs) GetRequest() (v *ExtendRequest) {
+	if !p.IsSetRequest() {
+		return PhoebeExtendArgs_Request_DEFAULT
+	}
+	return p.Request
+}
+func (p *PhoebeExtendArgs) SetRequest(val *ExtendRequest) {
+	p.Request = val
+}
+
+func (p *PhoebeExtendArgs) IsSetRequest() bool {
+	return p.Request != nil
+}
+
+func (p *PhoebeExtendArgs) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("PhoebeExtendArgs(%+v)", *p)
+}
+
+var fieldIDToName_PhoebeExtendArgs = map[int16]string{
+	1: "request",
+}
+
+type PhoebeExtendResult struct {
+	Success *ExtendResponse `thrift:"success,0,optional" frugal:"0,optional,ExtendResponse" json:"success,omitempty"`
+	Refused *Refused        `thrift:"refused,1,optional" frugal:"1,optional,Refused" json:"refused,omitempty"`
+}
+
+func NewPhoebeExtendResult() *PhoebeExtendResult {
+	return &PhoebeExtendResult{}
+}
+
+func (p *PhoebeExtendResult) InitDefault() {
+}
+
+var PhoebeExtendResult_Success_DEFAULT *ExtendResponse
+
+func (p *PhoebeExtendResult) GetSuccess() (v *ExtendResponse) {
+	if !p.IsSetSuccess() {
+		return PhoebeExtendResult_Success_DEFAULT
+	}
+	return p.Success
+}
+
+var PhoebeExtendResult_Refused_DEFAULT *Refused
+
+func (p *PhoebeExtendResult) GetRefused() (v *Refused) {
+	if !p.IsSetRefused() {
+		return PhoebeExtendResult_Refused_DEFAULT
+	}
+	return p.Refused
+}
+func (p *PhoebeExtendResult) SetSuccess(x interface{}) {
+	p.Success = x.(*ExtendResponse)
+}
+func (p *PhoebeExtendResult) SetRefused(val *Refused) {
+	p.Refused = val
+}
+
+func (p *PhoebeExtendResult) IsSetSuccess() bool {
+	return p.Success != nil
+}
+
+func (p *PhoebeExtendResult) IsSetRefused() bool {
+	return p.Refused != nil
+}
+
+func (p *PhoebeExtendResult) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("PhoebeExtendResult(%+v)", *p)
+}
+
+var fieldIDToName_PhoebeExtendResult = map[int16]string{
 	0: "success",
 	1: "refused",
 }

@@ -16,6 +16,7 @@ type Client interface {
 	Events(ctx context.Context, request *v1.EventsRequest, callOptions ...callopt.Option) (r *v1.EventsResponse, err error)
 	Cancel(ctx context.Context, request *v1.CancelRequest, callOptions ...callopt.Option) (r *v1.CancelResponse, err error)
 	CancelTasks(ctx context.Context, request *v1.CancelTasksRequest, callOptions ...callopt.Option) (r *v1.CancelResponse, err error)
+	Extend(ctx context.Context, request *v1.ExtendRequest, callOptions ...callopt.Option) (r *v1.ExtendResponse, err error)
 	Explain(ctx context.Context, request *v1.ExplainRequest, callOptions ...callopt.Option) (r *v1.ExplainResponse, err error)
 	Cluster(ctx context.Context, request *v1.ClusterRequest, callOptions ...callopt.Option) (r *v1.ClusterResponse, err error)
 	Watch(ctx context.Context, request *v1.WatchRequest, callOptions ...callopt.Option) (r *v1.WatchResponse, err error)
@@ -79,6 +80,11 @@ func (p *kPhoebeClient) Cancel(ctx context.Context, request *v1.CancelRequest, c
 func (p *kPhoebeClient) CancelTasks(ctx context.Context, request *v1.CancelTasksRequest, callOptions ...callopt.Option) (r *v1.CancelResponse, err error) {
 	ctx = client.NewCtxWithCallOptions(ctx, callOptions)
 	return p.kClient.CancelTasks(ctx, request)
+}
+
+func (p *kPhoebeClient) Extend(ctx context.Context, request *v1.ExtendRequest, callOptions ...callopt.Option) (r *v1.ExtendResponse, err error) {
+	ctx = client.NewCtxWithCallOptions(ctx, callOptions)
+	return p.kClient.Extend(ctx, request)
 }
 
 func (p *kPhoebeClient) Explain(ctx context.Context, request *v1.ExplainRequest, callOptions ...callopt.Option) (r *v1.ExplainResponse, err error) {

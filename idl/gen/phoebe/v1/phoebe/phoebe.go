@@ -48,6 +48,13 @@ var serviceMethods = map[string]kitex.MethodInfo{
 		false,
 		kitex.WithStreamingMode(kitex.StreamingNone),
 	),
+	"Extend": kitex.NewMethodInfo(
+		extendHandler,
+		newPhoebeExtendArgs,
+		newPhoebeExtendResult,
+		false,
+		kitex.WithStreamingMode(kitex.StreamingNone),
+	),
 	"Explain": kitex.NewMethodInfo(
 		explainHandler,
 		newPhoebeExplainArgs,
@@ -267,6 +274,31 @@ func newPhoebeCancelTasksArgs() interface{} {
 
 func newPhoebeCancelTasksResult() interface{} {
 	return v1.NewPhoebeCancelTasksResult()
+}
+
+func extendHandler(ctx context.Context, handler interface{}, arg, result interface{}) error {
+	realArg := arg.(*v1.PhoebeExtendArgs)
+	realResult := result.(*v1.PhoebeExtendResult)
+	success, err := handler.(v1.Phoebe).Extend(ctx, realArg.Request)
+	if err != nil {
+		switch v := err.(type) {
+		case *v1.Refused:
+			realResult.Refused = v
+		default:
+			return err
+		}
+	} else {
+		realResult.Success = success
+	}
+	return nil
+}
+
+func newPhoebeExtendArgs() interface{} {
+	return v1.NewPhoebeExtendArgs()
+}
+
+func newPhoebeExtendResult() interface{} {
+	return v1.NewPhoebeExtendResult()
 }
 
 func explainHandler(ctx context.Context, handler interface{}, arg, result interface{}) error {
@@ -567,6 +599,20 @@ func (p *kClient) CancelTasks(ctx context.Context, request *v1.CancelTasksReques
 	_args.Request = request
 	var _result v1.PhoebeCancelTasksResult
 	if err = p.c.Call(ctx, "CancelTasks", &_args, &_result); err != nil {
+		return
+	}
+	switch {
+	case _result.Refused != nil:
+		return r, _result.Refused
+	}
+	return _result.GetSuccess(), nil
+}
+
+func (p *kClient) Extend(ctx context.Context, request *v1.ExtendRequest) (r *v1.ExtendResponse, err error) {
+	var _args v1.PhoebeExtendArgs
+	_args.Request = request
+	var _result v1.PhoebeExtendResult
+	if err = p.c.Call(ctx, "Extend", &_args, &_result); err != nil {
 		return
 	}
 	switch {

@@ -1,0 +1,137 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/frontend/client/local"
+	"github.com/phoebe-sched/phoebe/worker/exec"
+)
+
+// A job is added to when what was known of it has ended, and reads what that has left.
+func TestExtend(t *testing.T) {
+	_, c := passing(t, local.Config{}, map[string]exec.Func{"leave": leave, "look": look})
+	r, err := c.Submit(t.Context(), client.Job{Open: true, Stages: []client.Stage{{Name: "s0"}}, Tasks: []client.Task{{Stage: "s0", Function: "leave", Payload: []byte("7")}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 5 {
+		if o, err := r.Next(t.Context()); err != nil || o.Task != 2*i || i > 0 && string(o.Result) != "" {
+			t.Fatalf("task %d: %q, %v", o.Task, o.Result, err)
+		}
+		before, name := fmt.Sprint("s", i), fmt.Sprint("s", i+1)
+		err := r.Extend(t.Context(), []client.Stage{{Name: "look" + before, After: []string{before}}, {Name: name, After: []string{"look" + before}}}, []client.Task{
+			{Stage: "look" + before, Function: "look", Inputs: []client.Input{{Stage: before, Pass: client.Inline}}},
+			{Stage: name, Function: "leave", Payload: []byte("7")},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if o, err := r.Next(t.Context()); err != nil || o.Task != 2*i+1 || string(o.Result) != fmt.Sprintf("%s.%d:7 ", before, 2*i) {
+			t.Fatalf("task %d: %q, %v", o.Task, o.Result, err)
+		}
+	}
+	if err := r.Seal(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if outs, err := r.Wait(); err != nil || len(outs) != 1 || outs[0].Task != 10 {
+		t.Error(outs, err)
+	}
+	var refused *client.RefusedError
+	if err := r.Extend(t.Context(), nil, []client.Task{{Stage: "s0", Function: "leave"}}); !errors.As(err, &refused) || refused.Reason != client.UnknownJob {
+		t.Error(err)
+	}
+	if err := r.Seal(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// What is refused changes nothing, and says why.
+func TestExtendRefused(t *testing.T) {
+	_, c := passing(t, local.Config{}, nil)
+	echo := client.Task{Function: "echo", Payload: []byte("x")}
+	closed, err := c.Submit(t.Context(), client.Job{Tasks: []client.Task{{Function: "sleep", Payload: []byte("1h")}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	open, err := c.Submit(t.Context(), client.Job{Open: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for says, err := range map[string]error{
+		"the job is not open":         closed.Extend(t.Context(), nil, []client.Task{echo}),
+		"no worker has a function":    open.Extend(t.Context(), nil, []client.Task{{Function: "none"}}),
+		"list it among them":          open.Extend(t.Context(), nil, []client.Task{{Function: "echo", Stage: "none"}}),
+		"the limit is 100000":         open.Extend(t.Context(), nil, slices.Repeat([]client.Task{echo}, 100_001)),
+		"job.open: Run waits for its": func() error { _, err := c.Run(t.Context(), client.Job{Open: true}); return err }(),
+	} {
+		var refused *client.RefusedError
+		if !errors.As(err, &refused) || !strings.Contains(refused.Message, says) {
+			t.Errorf("%s: %v", says, err)
+		}
+	}
+	if err := open.Extend(t.Context(), nil, []client.Task{echo}); err != nil {
+		t.Fatal(err)
+	}
+	if o, err := open.Next(t.Context()); err != nil || o.Task != 0 || string(o.Result) != "x" {
+		t.Error(o, err)
+	}
+	if err := open.Satisfied(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if o, err := open.Next(t.Context()); err != io.EOF {
+		t.Error(o, err)
+	}
+	if err := closed.Cancel(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// A job that was added to goes to another frontend with all of it, and is added to there.
+func TestExtendFailsOver(t *testing.T) {
+	release := make(chan struct{})
+	cluster, c := passing(t, local.Config{Frontends: 2}, map[string]exec.Func{
+		"wait": func(ctx context.Context, payload []byte) ([]byte, error) {
+			select {
+			case <-release:
+			case <-ctx.Done():
+			}
+			return payload, nil
+		},
+	})
+	r, err := c.Submit(t.Context(), client.Job{Open: true, Tasks: []client.Task{{Function: "echo", Payload: []byte("0")}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o, err := r.Next(t.Context()); err != nil || string(o.Result) != "0" {
+		t.Fatal(o, err)
+	}
+	if err := r.Extend(t.Context(), nil, []client.Task{{Function: "wait", Payload: []byte("1"), Once: true}, {Function: "wait", Payload: []byte("2")}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := cluster.StopFrontend(slices.Index(cluster.Frontends(), r.Handle().Owner)); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Extend(t.Context(), nil, []client.Task{{Function: "echo", Payload: []byte("3")}}); err != nil {
+		t.Fatal(err)
+	}
+	close(release)
+	if err := r.Seal(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	outs, err := r.Wait()
+	if err != nil || len(outs) != 3 {
+		t.Fatal(outs, err)
+	}
+	for i, o := range outs {
+		if o.Task != i+1 || string(o.Result) != fmt.Sprint(i+1) {
+			t.Errorf("%+v", o)
+		}
+	}
+}
