@@ -87,6 +87,7 @@ func (c *ledger) adoptCopy(t *task, w *worker, id probe.AttemptID, ran time.Dura
 // prefer lets a copy give the outcome that has finished first.
 func (c *ledger) prefer(a *attempt, now time.Time, acts []Action) []Action {
 	c.Stats.CopiesWon++
+	c.stopped(a.task.attempt, EndBeaten, now)
 	acts = c.halt(a.task.attempt, "stopped: its copy was done first", now, acts)
 	a.task.promote()
 	return acts
@@ -98,6 +99,7 @@ func (c *ledger) stopRest(t *task, now time.Time, acts []Action) []Action {
 		return acts
 	}
 	for _, a := range t.underWay() {
+		c.stopped(a, EndBeaten, now)
 		acts = c.halt(a, "stopped: another attempt has ended its task", now, acts)
 	}
 	return acts

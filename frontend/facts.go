@@ -126,6 +126,7 @@ type task struct {
 	copied   uint64          // the decision to make its last attempt, which was a copy; 0: it was none
 	last     probe.AttemptID // the last one of which it has the end
 	attempts int
+	earlier  []Earlier    // attempts that ended in vain
 	failures int          // its own
 	losses   int          // workers that went away while it ran
 	hitches  int          // attempts that could not be launched

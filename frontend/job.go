@@ -240,8 +240,10 @@ type Outcome struct {
 	Result   []byte
 	Failure  Failure
 	Message  string
-	Worker   string // of the attempt that counted
+	Worker   string // of the attempt that counted; "": there was none
+	At       Worker // that is
 	Attempts int
+	Earlier  []Earlier     // those that did not count, or all if none did; the last ones
 	Run      time.Duration // of that attempt, measured by its executor
 	Expected time.Duration // what the worker was told of that run; 0: nothing
 	Promised time.Duration // wait at the worker that was expected there, of a task placed by estimation
@@ -257,6 +259,33 @@ type Outcome struct {
 	Phases   Phases
 	Receipt  Receipt // of the worker's result; zero: there is none
 }
+
+// MaxEarlier is how many attempts of a task are remembered that did not give its outcome: the last ones.
+const MaxEarlier = 4
+
+// Earlier is an attempt that did not give the outcome of its task. Moments are since the job was submitted; 0: not known, or it never
+// started. The way of the last message, half a round trip, counts as its own.
+type Earlier struct {
+	Worker               Worker
+	Way                  Way
+	End                  End
+	Sent, Started, Ended time.Duration
+}
+
+// End is why an attempt ended that did not give the outcome of its task.
+type End uint8
+
+const (
+	EndFailed    End = iota + 1 // and was to be tried again
+	EndTimedOut                 // likewise
+	EndPanicked                 // likewise
+	EndNoInput                  // likewise
+	EndKilled                   // by its worker, which drained, or had given this frontend up
+	EndPreempted                // it was spare, and in the way
+	EndLost                     // its worker went away, or knows nothing of it
+	EndBeaten                   // another attempt has ended the task
+	EndStopped                  // the task was not wanted any more
+)
 
 // Way is how a task came to its worker.
 type Way uint8

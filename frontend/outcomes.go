@@ -31,24 +31,25 @@ func (c *ledger) finished(w *worker, m *probe.Finished, now time.Time, acts []Ac
 		d.Waited, d.Ran, d.Usage = m.Waited, m.Run, m.Usage
 	}
 	c.dropAttempt(a)
-	return c.over(t, w, m, now, acts)
+	return c.over(a, m, now, acts)
 }
 
 // over takes how an attempt ended. That it was stopped is no failure of anybody's: for what is regular, or because its worker drains, or
 // gave us up.
-func (c *ledger) over(t *task, w *worker, m *probe.Finished, now time.Time, acts []Action) []Action {
+func (c *ledger) over(a *attempt, m *probe.Finished, now time.Time, acts []Action) []Action {
+	t, w := a.task, a.w
 	switch {
 	case m.Status == probe.Killed && !t.spec.Retryable:
-		o := Outcome{Kind: Failed, Failure: Lost, Message: "it was killed by worker " + w.Welcome().Worker + ", and may start only once", Worker: w.Welcome().Worker}
+		o := Outcome{Kind: Failed, Failure: Lost, Message: "it was killed by worker " + w.Welcome().Worker + ", and may start only once", Worker: w.Welcome().Worker, At: w.Key}
 		o.Receipt, acts = c.receipt(t, w, m.Attempt, now, acts)
 		return c.end(t, o, now, acts)
 	case m.Status == probe.Killed:
-		return c.again(t, w, m, 0, now, acts)
+		return c.again(a, m, 0, now, acts)
 	case m.Status == probe.Preempted:
 		c.Stats.Preempted++
-		return c.again(t, w, m, 0, now, acts)
+		return c.again(a, m, 0, now, acts)
 	}
-	return c.conclude(t, w, m, now, acts)
+	return c.conclude(a, m, now, acts)
 }
 
 // finishedElsewhere takes the result of an attempt that is not under way here: another frontend launched it, or the one
@@ -62,7 +63,7 @@ func (c *ledger) finishedElsewhere(w *worker, m *probe.Finished, now time.Time, 
 		return disown(w, m.Attempt, acts)
 	case t.state == claiming:
 		t.attempts++
-		return c.over(t, w, m, now, acts)
+		return c.over(&attempt{job: t.group.job, task: t, w: w}, m, now, acts)
 	case c.adoptsCopy(t, m.Attempt):
 		c.adoptCopy(t, w, m.Attempt, m.Run, now)
 		return c.finished(w, m, now, acts)
@@ -71,9 +72,10 @@ func (c *ledger) finishedElsewhere(w *worker, m *probe.Finished, now time.Time, 
 }
 
 // conclude ends a task with what an attempt reported, or tries again.
-func (c *ledger) conclude(t *task, w *worker, m *probe.Finished, now time.Time, acts []Action) []Action {
+func (c *ledger) conclude(a *attempt, m *probe.Finished, now time.Time, acts []Action) []Action {
+	t, w := a.task, a.w
 	o := Outcome{
-		Kind: Failed, Message: m.Error, Worker: w.Welcome().Worker, Run: m.Run, Usage: m.Usage,
+		Kind: Failed, Message: m.Error, Worker: w.Welcome().Worker, At: w.Key, Run: m.Run, Usage: m.Usage,
 		Phases: t.phases(m, now), Expected: t.expected, Waited: m.Waited,
 		Waits: m.Waits, Way: t.way,
 		Code: m.Code, Detail: m.Detail, Retry: m.Retry,
@@ -115,7 +117,7 @@ func (c *ledger) conclude(t *task, w *worker, m *probe.Finished, now time.Time, 
 		if t.failures++; m.Retry == probe.Elsewhere {
 			t.shuns = w.Worker
 		}
-		return c.again(t, w, m, t.backoff(), now, acts)
+		return c.again(a, m, t.backoff(), now, acts)
 	}
 	o.Receipt, acts = c.receipt(t, w, m.Attempt, now, acts)
 	return c.end(t, o, now, acts)
@@ -134,9 +136,15 @@ func (c *ledger) triesAgain(t *task, m *probe.Finished, now time.Time) bool {
 	return t.failures < t.spec.Retries && t.spec.Retryable && m.Retry != probe.Never
 }
 
-// again lets a task rest, and then wait for another attempt than the one that has ended at w, if there is none.
-func (c *ledger) again(t *task, w *worker, m *probe.Finished, rests time.Duration, now time.Time, acts []Action) []Action {
-	acts = c.ack(w, m.Attempt, now, acts)
+// again lets a task rest, and then wait for another attempt than the one that has ended, if there is none.
+func (c *ledger) again(a *attempt, m *probe.Finished, rests time.Duration, now time.Time, acts []Action) []Action {
+	t := a.task
+	started, ended := time.Time{}, now.Add(-m.Kept)
+	if m.Run > 0 {
+		started = ended.Add(-m.Run)
+	}
+	c.tried(a, endOf(m.Status), started, ended)
+	acts = c.ack(a.w, m.Attempt, now, acts)
 	claims := t.state == claiming // there may be another one already, of which it has not been told yet
 	if j := t.group.job; claims || m.Attempt.Frontend != c.cfg.ID {
 		if j.failed == nil {
@@ -227,17 +235,18 @@ func (c *ledger) lose(a *attempt, died bool, why string, now time.Time, acts []A
 	t := a.task
 	c.settleRide(a, place.Gone)
 	c.note(a, "lost: "+why)
+	c.stopped(a, EndLost, now)
 	c.dropAttempt(a)
 	c.want(a.task.group)
 	c.Stats.Losses++
 	if !t.spec.Retryable {
 		c.Stats.Lost++
-		return c.end(t, Outcome{Kind: Failed, Failure: Lost, Message: why + "; the task may start only once, and may or may not have run", Worker: a.w.Welcome().Worker}, now, acts)
+		return c.end(t, Outcome{Kind: Failed, Failure: Lost, Message: why + "; the task may start only once, and may or may not have run", Worker: a.w.Welcome().Worker, At: a.w.Key}, now, acts)
 	}
 	if died && a.ran {
 		if t.losses++; t.losses >= c.cfg.PoisonAfter {
 			c.Stats.Poisons++
-			return c.end(t, Outcome{Kind: Failed, Failure: Poison, Message: fmt.Sprintf("%d workers went away while they ran it, the last was %s: it is taken for the cause", t.losses, a.w.Welcome().Worker), Worker: a.w.Welcome().Worker}, now, acts)
+			return c.end(t, Outcome{Kind: Failed, Failure: Poison, Message: fmt.Sprintf("%d workers went away while they ran it, the last was %s: it is taken for the cause", t.losses, a.w.Welcome().Worker), Worker: a.w.Welcome().Worker, At: a.w.Key}, now, acts)
 		}
 	}
 	if c.goesOn(t) {
@@ -471,7 +480,7 @@ func (c *ledger) end(t *task, o Outcome, now time.Time, acts []Action) []Action 
 	if t.move(done); t.group.window > 0 {
 		c.widen(t.group)
 	}
-	o.Task, o.Stage, o.Path, o.Attempts = t.spec.Index, t.spec.Stage, t.group.path, t.attempts
+	o.Task, o.Stage, o.Path, o.Attempts, o.Earlier = t.spec.Index, t.spec.Stage, t.group.path, t.attempts, t.earlier
 	c.unload(j, len(t.spec.Payload))
 	t.spec.Payload = nil
 	c.settled(j, 1)
@@ -512,6 +521,7 @@ func (c *ledger) endAll(j *job, o Outcome, now time.Time, acts []Action) []Actio
 // stop ends a task that has no outcome yet, wherever it is.
 func (c *ledger) stop(t *task, o Outcome, now time.Time, acts []Action) []Action {
 	for _, a := range t.underWay() {
+		c.stopped(a, EndStopped, now)
 		acts = c.halt(a, "stopped: "+o.Message, now, acts)
 	}
 	return c.end(t, o, now, acts)

@@ -20,6 +20,9 @@ func (r *faultRun) plausible(f *frontendNode, v *visit, o *frontend.Outcome) {
 	t := &j.tasks[o.Task]
 	t.reported++
 	bad := false
+	if n := len(o.Earlier); n < min(o.Attempts-1, frontend.MaxEarlier) || n > min(o.Attempts, frontend.MaxEarlier) {
+		r.fail("job %d, task %d: of %d attempts %d are told beside the one that counted", j.n, o.Task, o.Attempts, n)
+	}
 	switch o.Kind {
 	case frontend.Result:
 		bad = t.starts == 0 || string(o.Result) != string(t.spec.Payload[8:16])

@@ -719,7 +719,7 @@ var table = []mutant{
 	},
 	{
 		"a failure that is tried again is acknowledged", "frontend/outcomes.go",
-		"acts = c.ack(w, m.Attempt, now, acts)\n\tclaims :=", "claims :=",
+		"acts = c.ack(a.w, m.Attempt, now, acts)\n\tclaims :=", "claims :=",
 	},
 	{
 		"an attempt that is claimed and failed may have been followed by another", "frontend/outcomes.go",
@@ -1000,7 +1000,7 @@ var table = []mutant{
 	},
 	{
 		"who does not fail by itself does not rest", "frontend/outcomes.go",
-		"case m.Status == probe.Killed:\n\t\treturn c.again(t, w, m, 0,", "case m.Status == probe.Killed:\n\t\treturn c.again(t, w, m, t.backoff(),",
+		"case m.Status == probe.Killed:\n\t\treturn c.again(a, m, 0,", "case m.Status == probe.Killed:\n\t\treturn c.again(a, m, t.backoff(),",
 	},
 	{
 		"what rests is woken", "frontend/core.go",
@@ -1249,6 +1249,26 @@ var table = []mutant{
 	{
 		"a window does not end before it begins", "frontend/record/intake.go",
 		"if full.to = now; now.Before(full.from) {", "if full.to = now; false {",
+	},
+	{
+		"a task that stands for others counts for them", "frontend/record/intake.go",
+		"n := p.passed", "n := uint32(1)",
+	},
+	{
+		"of very many tasks those of a part of the jobs are remembered", "frontend/record/intake.go",
+		"min(1, perSecond/float64(max(in.submitted, 1)))", "1",
+	},
+	{
+		"a job of which not all attempts are remembered has no blame", "frontend/serve/recorder.go",
+		"ok && len(attempts) == c.Tasks", "ok",
+	},
+	{
+		"an attempt that was lost is told beside the one that counted", "frontend/outcomes.go",
+		"c.stopped(a, EndLost, now)\n", "",
+	},
+	{
+		"earlier attempts are told with the tasks of their page", "frontend/record/earlier.go",
+		"position >= uint64(from)", "position > uint64(from)",
 	},
 	{
 		"a slot that was given away is asked for again", "frontend/record/intake.go",

@@ -1,0 +1,47 @@
+package frontend
+
+import (
+	"slices"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+// endOf is how an attempt ended whose task is tried again.
+func endOf(s probe.Status) End {
+	switch s {
+	case probe.TimedOut:
+		return EndTimedOut
+	case probe.Panicked:
+		return EndPanicked
+	case probe.NoInput:
+		return EndNoInput
+	case probe.Killed:
+		return EndKilled
+	case probe.Preempted:
+		return EndPreempted
+	}
+	return EndFailed
+}
+
+// tried remembers an attempt that has ended without giving the outcome of its task.
+func (c *ledger) tried(a *attempt, end End, started, ended time.Time) {
+	t := a.task
+	since := func(at time.Time) time.Duration {
+		if at.IsZero() {
+			return 0
+		}
+		return max(at.Sub(a.job.submitted), 0)
+	}
+	e := Earlier{Worker: a.w.Key, Way: t.way, End: end, Sent: since(a.sent), Started: since(started), Ended: since(ended)}
+	if a.as != nil {
+		e.Way = WayCopy
+	}
+	if len(t.earlier) == MaxEarlier {
+		t.earlier = slices.Delete(t.earlier, 0, 1)
+	}
+	t.earlier = append(t.earlier, e)
+}
+
+// stopped is tried of an attempt that is stopped.
+func (c *ledger) stopped(a *attempt, end End, now time.Time) { c.tried(a, end, a.since, now) }
