@@ -736,6 +736,20 @@ enum Binding {
   COPY = 7,    // as a second attempt, as the first one was late
 }
 
+// Why an attempt ended that did not give the outcome of its task.
+enum AttemptEnd {
+  NOT_TOLD = 0,
+  FAILED = 1,     // and was tried again, as is the case with the next three
+  TIMED_OUT = 2,
+  PANICKED = 3,
+  NO_INPUT = 4,
+  KILLED = 5,     // by its worker, which drained, or had given its frontend up
+  PREEMPTED = 6,  // it was spare, and in the way
+  LOST = 7,       // its worker went away, or knew nothing of it
+  BEATEN = 8,     // another attempt at the task had ended before
+  STOPPED = 9,    // the task was not wanted any more
+}
+
 struct TraceResponse {
   1: required JobSummary job,
   2: list<Stage> stages,
@@ -763,6 +777,16 @@ struct TraceResponse {
   6: i32 next_page = 0,        // first of the next page; 0: this is the last
   7: string frontend = "",          // that knows it
   8: list<Told> frontends,
+  // Attempts that did not give the outcomes of the tasks of this page, the last 4 of a task at most, in the order of these tasks, in
+  // numbers as above:
+  //  0 the position of the one that did among all that are known
+  //  1 worker: position in workers + 1, 0 for none
+  //  2 Binding
+  //  3 AttemptEnd
+  //  4 when it was sent, since its job came, 0 if that is not known
+  //  5 when it started, 0 if it never did, or that is not known
+  //  6 when it ended
+  9: optional binary earlier,
 }
 
 struct RecordingsRequest {

@@ -28,7 +28,9 @@ type traceCmd struct {
 // Help says what is traced.
 func (c *traceCmd) Help() string {
 	return `Tells what the tasks of a job have been through that is under way, or has ended and is kept (see phoebe jobs): how its response
-splits along its critical path, and for each task when its phases ended since the job came, and where it ran.
+splits along its critical path, and for each task when its phases ended since the job came, and where it ran. Below a task that was
+tried more than once, or had a copy, stand its other attempts, the last four at most: where, how each ended, and when it was sent,
+started and ended.
 
 Exit codes: 0 told, 1 the job is not known, or was not kept, 2 wrong usage, 3 refused or unreachable.`
 }
@@ -117,6 +119,9 @@ func printTrace(w io.Writer, x *client.Trace, most int) error {
 			fmt.Fprintf(t, "\t%v", brief(end))
 		}
 		fmt.Fprintln(t)
+		for _, e := range k.Earlier {
+			fmt.Fprintf(t, "  other\t\t%s\t%s\t\t%s\t\t\t\t\t%s\t%s\t%s\t\n", dash(e.Worker), e.End, e.Binding, moment(e.Sent), moment(e.Started), moment(e.Ended))
+		}
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -126,6 +131,14 @@ func printTrace(w io.Writer, x *client.Trace, most int) error {
 		return err
 	}
 	return nil
+}
+
+// moment is when something was that may not be known.
+func moment(d time.Duration) string {
+	if d == 0 {
+		return "-"
+	}
+	return brief(d).String()
 }
 
 // taskJSON is a task in `phoebe trace --json`. Moments are since the job came.
@@ -145,6 +158,17 @@ type taskJSON struct {
 	PromisedMicros int64            `json:"promised_wait_us,omitempty"`
 	WaitedMicros   int64            `json:"waited_us,omitempty"`
 	WaitsMicros    map[string]int64 `json:"waits_us,omitempty"` // what of the wait at the worker was for what
+	Earlier        []earlierJSON    `json:"earlier,omitempty"`  // attempts that did not give the outcome
+}
+
+// earlierJSON is one of these.
+type earlierJSON struct {
+	Worker        string `json:"worker,omitempty"`
+	Binding       string `json:"binding"`
+	End           string `json:"end"`
+	SentMicros    int64  `json:"sent_us,omitempty"`
+	StartedMicros int64  `json:"started_us,omitempty"`
+	EndedMicros   int64  `json:"ended_us"`
 }
 
 func printTraceJSON(w io.Writer, x *client.Trace) error {
@@ -172,6 +196,9 @@ func printTraceJSON(w io.Writer, x *client.Trace) error {
 				to.WaitsMicros = map[string]int64{}
 			}
 			to.WaitsMicros[of.Part] = of.Took.Microseconds()
+		}
+		for _, x := range k.Earlier {
+			to.Earlier = append(to.Earlier, earlierJSON{x.Worker, x.Binding, x.End, x.Sent.Microseconds(), x.Started.Microseconds(), x.Ended.Microseconds()})
 		}
 		if err := e.Encode(to); err != nil {
 			return err
@@ -251,10 +278,11 @@ func writeChrome(w io.Writer, x *client.Trace) error {
 	}
 	type span struct{ from, to time.Duration }
 	stages := make([]span, len(x.Stages))
-	tasks := make([]*client.TaskTrace, len(x.Tasks))
+	var tried []chromeAttempt
 	for i := range x.Tasks {
 		k := &x.Tasks[i]
-		if tasks[i] = k; k.Stage < len(stages) {
+		tried = append(tried, attemptsOf(k)...)
+		if k.Stage < len(stages) {
 			s := &stages[k.Stage]
 			if s.to == 0 || k.Released < s.from {
 				s.from = k.Released
@@ -267,49 +295,81 @@ func writeChrome(w io.Writer, x *client.Trace) error {
 			return err
 		}
 	}
-	slices.SortStableFunc(tasks, func(a, b *client.TaskTrace) int {
-		return cmp.Compare(a.Ends[client.MeasureBinding], b.Ends[client.MeasureBinding])
-	})
+	slices.SortStableFunc(tried, func(a, b chromeAttempt) int { return cmp.Compare(a.from, b.from) })
 	processes, lanes := map[string]int{}, map[string][]time.Duration{} // when each is free
-	for _, k := range tasks {
-		if !k.Known {
-			continue
-		}
-		process := processes[k.Worker]
+	for _, k := range tried {
+		process := processes[k.worker]
 		if process == 0 {
 			process = job + 1 + len(processes)
-			processes[k.Worker] = process
-			if err := named(process, "worker "+k.Worker); err != nil {
+			processes[k.worker] = process
+			if err := named(process, "worker "+k.worker); err != nil {
 				return err
 			}
 		}
-		from, started, to := k.Ends[client.MeasureBinding], k.Ends[client.MeasureLaunch], k.Ends[client.MeasureRun]
-		lane := slices.IndexFunc(lanes[k.Worker], func(free time.Duration) bool { return free <= from })
+		lane := slices.IndexFunc(lanes[k.worker], func(free time.Duration) bool { return free <= k.from })
 		if lane < 0 {
-			lane = len(lanes[k.Worker])
-			lanes[k.Worker] = append(lanes[k.Worker], 0)
+			lane = len(lanes[k.worker])
+			lanes[k.worker] = append(lanes[k.worker], 0)
 		}
-		lanes[k.Worker][lane] = max(to, from)
-		args := map[string]any{"outcome": k.Outcome, "tries": k.Tries, "path": k.Path, "binding": k.Binding, "released us": k.Released.Microseconds()}
-		for m, end := range k.Ends {
-			args[client.Measure(m).String()+" until us"] = end.Microseconds()
-		}
-		for _, p := range waitsOf(k) {
-			args["waited for "+p.Part+" us"] = p.Took.Microseconds()
-		}
-		if k.Expected > 0 {
-			args["expected run us"] = k.Expected.Microseconds()
-		}
-		if err := slice(process, lane, fmt.Sprintf("task %d", k.Task), from, to, args); err != nil {
+		lanes[k.worker][lane] = max(k.to, k.from)
+		if err := slice(process, lane, k.name(), k.from, k.to, k.args()); err != nil {
 			return err
 		}
-		if err := slice(process, lane, "launch", from, started, nil); err != nil {
+		if k.started == 0 {
+			continue
+		}
+		if err := slice(process, lane, "launch", k.from, k.started, nil); err != nil {
 			return err
 		}
-		if err := slice(process, lane, "run", started, to, nil); err != nil {
+		if err := slice(process, lane, "run", k.started, k.to, nil); err != nil {
 			return err
 		}
 	}
 	_, err := io.WriteString(w, "\n]}\n")
 	return err
+}
+
+// chromeAttempt is one at a task, at a worker.
+type chromeAttempt struct {
+	task              *client.TaskTrace
+	earlier           *client.EarlierAttempt // nil: it gave the outcome
+	worker            string
+	from, started, to time.Duration // started is 0 if it never did
+}
+
+// attemptsOf is the attempts at a task of which it is known where and when they were.
+func attemptsOf(k *client.TaskTrace) (list []chromeAttempt) {
+	for i := range k.Earlier {
+		e := &k.Earlier[i]
+		list = append(list, chromeAttempt{k, e, e.Worker, cmp.Or(e.Sent, e.Started, e.Ended), e.Started, e.Ended})
+	}
+	if k.Known {
+		list = append(list, chromeAttempt{k, nil, k.Worker, k.Ends[client.MeasureBinding], k.Ends[client.MeasureLaunch], k.Ends[client.MeasureRun]})
+	}
+	return list
+}
+
+func (a *chromeAttempt) name() string {
+	if a.earlier != nil {
+		return fmt.Sprintf("task %d, %s", a.task.Task, a.earlier.End)
+	}
+	return fmt.Sprintf("task %d", a.task.Task)
+}
+
+func (a *chromeAttempt) args() map[string]any {
+	if e := a.earlier; e != nil {
+		return map[string]any{"end": e.End, "binding": e.Binding}
+	}
+	k := a.task
+	args := map[string]any{"outcome": k.Outcome, "tries": k.Tries, "path": k.Path, "binding": k.Binding, "released us": k.Released.Microseconds()}
+	for m, end := range k.Ends {
+		args[client.Measure(m).String()+" until us"] = end.Microseconds()
+	}
+	for _, p := range waitsOf(k) {
+		args["waited for "+p.Part+" us"] = p.Took.Microseconds()
+	}
+	if k.Expected > 0 {
+		args["expected run us"] = k.Expected.Microseconds()
+	}
+	return args
 }

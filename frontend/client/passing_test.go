@@ -229,9 +229,18 @@ func TestTypedErrors(t *testing.T) {
 	if !errors.As(err, &failed) || failed.Attempts != 1 || failed.Code != "no_table" || string(failed.Detail) != "orders" || failed.Retry != client.RetryNever || failed.Message != "no_table: it is gone" {
 		t.Errorf("%+v", failed)
 	}
-	outs, err := c.Run(t.Context(), client.Job{Tasks: []client.Task{{Function: "missing", Payload: []byte("x"), Retries: 5}}})
+	id := client.NewJobID()
+	outs, err := c.Run(t.Context(), client.Job{ID: id, Tasks: []client.Task{{Function: "missing", Payload: []byte("x"), Retries: 5}}})
 	if err != nil || outs[0].Attempts != 2 {
-		t.Errorf("%+v, %v", outs, err)
+		t.Fatalf("%+v, %v", outs, err)
+	}
+	trace, err := c.Trace(t.Context(), id, 0, 0)
+	if err != nil || len(trace.Tasks) != 1 || len(trace.Tasks[0].Earlier) != 1 {
+		t.Fatalf("%+v, %v", trace, err)
+	}
+	k := &trace.Tasks[0]
+	if e := &k.Earlier[0]; e.End != "failed" || e.Worker == "" || e.Worker == k.Worker || k.Worker != outs[0].Worker || e.Started < e.Sent || e.Ended < e.Started || k.Ends[client.MeasureLaunch] < e.Ended {
+		t.Errorf("the first attempt is %+v, of %+v", e, k)
 	}
 }
 

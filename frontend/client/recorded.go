@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -130,6 +131,15 @@ type TaskTrace struct {
 	Promised time.Duration                      // wait at the worker, of a task placed by estimation
 	Waited   time.Duration                      // what that was
 	Waits    Waits
+	Earlier  []EarlierAttempt // the last ones before it, and beside it
+}
+
+// EarlierAttempt is one that did not give its task the outcome. Moments are since the job came; zero: not known, or it never started.
+type EarlierAttempt struct {
+	Worker               string
+	Binding              string // as in TaskTrace
+	End                  string // why it ended: failed, timed out, panicked, no input, killed, preempted, lost, beaten (by another attempt) or stopped
+	Sent, Started, Ended time.Duration
 }
 
 // Trace is what tasks of a job have been through.
@@ -169,15 +179,19 @@ func (c *Client) Trace(ctx context.Context, job string, from, most int) (*Trace,
 	if t.Frontends, err = fromTold(resp.Frontends); err != nil {
 		return nil, err
 	}
-	t.Tasks, err = fromAttempts(resp.Attempts, resp.Workers)
-	return t, err
+	if t.Tasks, err = fromAttempts(resp.Attempts, resp.Workers); err != nil {
+		return nil, err
+	}
+	return t, fromEarlier(resp.Earlier, resp.Workers, t)
 }
 
 // knownFields is how many fields of an attempt this client knows.
 const knownFields = 26
 
-func fromAttempts(b []byte, workers []string) ([]TaskTrace, error) {
-	bad := errors.New("an answer holds attempts that are none")
+var errAttempts = errors.New("an answer holds attempts that are none")
+
+// unpack hands out the first fields of each attempt; those that are not there are 0.
+func unpack(b []byte, each func(x *[knownFields]uint64) error) error {
 	ok := true
 	next := func() uint64 {
 		n, size := binary.Uvarint(b)
@@ -186,23 +200,43 @@ func fromAttempts(b []byte, workers []string) ([]TaskTrace, error) {
 		return n
 	}
 	if len(b) == 0 {
-		return nil, nil
+		return nil
 	}
-	fields := int(next())
-	if fields <= 0 || fields > 1000 {
-		return nil, bad
+	fields := next()
+	if fields == 0 || fields > 1000 {
+		return errAttempts
 	}
-	list := make([]TaskTrace, 0, len(b)/(2*fields))
 	for len(b) > 0 {
 		var x [knownFields]uint64
 		for i := range fields {
-			if n := next(); i < len(x) {
+			if n := next(); i < knownFields {
 				x[i] = n
 			}
 		}
 		if !ok {
-			return nil, bad
+			return errAttempts
 		}
+		if err := each(&x); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// workerOf is the name of one by its field; 0 is none.
+func workerOf(x uint64, workers []string) (string, error) {
+	if x > uint64(len(workers)) {
+		return "", fmt.Errorf("%w: worker %d of %d", errAttempts, x, len(workers))
+	}
+	if x == 0 {
+		return "", nil
+	}
+	return workers[x-1], nil
+}
+
+func fromAttempts(b []byte, workers []string) (list []TaskTrace, err error) {
+	list = make([]TaskTrace, 0, len(b)/(2*knownFields))
+	err = unpack(b, func(x *[knownFields]uint64) (err error) {
 		d := func(i int) time.Duration { return time.Duration(x[i]) }
 		t := TaskTrace{
 			Task: int(x[0]), Stage: int(x[1]), Tries: int(x[3]), Path: words(v1.Path(x[4] + 1).String()), Binding: words(v1.Binding(x[5]).String()),
@@ -212,13 +246,26 @@ func fromAttempts(b []byte, workers []string) ([]TaskTrace, error) {
 		for i := range t.Ends {
 			t.Ends[i] = d(10 + i)
 		}
-		if w := x[2]; w > 0 {
-			if w > uint64(len(workers)) {
-				return nil, fmt.Errorf("%w: worker %d of %d", bad, w, len(workers))
-			}
-			t.Worker = workers[w-1]
-		}
+		t.Worker, err = workerOf(x[2], workers)
 		list = append(list, t)
-	}
-	return list, nil
+		return err
+	})
+	return list, err
+}
+
+// fromEarlier adds attempts to the tasks of a page.
+func fromEarlier(b []byte, workers []string, t *Trace) error {
+	return unpack(b, func(x *[knownFields]uint64) error {
+		worker, err := workerOf(x[1], workers)
+		at := x[0] - uint64(t.From)
+		if err != nil || at >= uint64(len(t.Tasks)) {
+			return cmp.Or(err, errAttempts)
+		}
+		k := &t.Tasks[at]
+		k.Earlier = append(k.Earlier, EarlierAttempt{
+			Worker: worker, Binding: words(v1.Binding(x[2]).String()), End: words(v1.AttemptEnd(x[3]).String()),
+			Sent: time.Duration(x[4]), Started: time.Duration(x[5]), Ended: time.Duration(x[6]),
+		})
+		return nil
+	})
 }

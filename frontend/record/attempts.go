@@ -14,11 +14,14 @@ const maxAttempts = 1 << 18
 // MaxAttempts is how many bytes they take.
 const MaxAttempts = 38 << 20
 
+// NoWorker is the worker of a task that came to none.
+const NoWorker = math.MaxUint32
+
 // Attempt is the one that gave a task its outcome.
 type Attempt struct {
 	Task     probe.TaskIndex
 	Stage    int32
-	Worker   uint32 // its key at the frontend; meaningless if there was none
+	Worker   uint32 // its key at the frontend, or NoWorker
 	Tries    uint16 // it is the last one of so many
 	Path     uint8
 	Outcome  uint8
@@ -28,7 +31,7 @@ type Attempt struct {
 	Expected time.Duration         // run; 0: not known
 	Promised time.Duration         // wait at the worker, of a task placed by estimation
 	Waited   time.Duration         // what that was
-	Waits    [waitKinds]uint32     // for what it waited there, in microseconds, by Kind from OwnTenant on; all 0: it is not known
+	Waits    [waitKinds]uint32     // for what it waited there, in units of tick, by Kind from OwnTenant on; all 0: it is not known
 	Released time.Duration         // when the task could start, since its job came
 	Ends     [Phases]time.Duration // of its phases, likewise; all but the last are 0 if it is not known that it ran
 
@@ -39,23 +42,24 @@ type Attempt struct {
 // own way is left to whoever knows that.
 func (a *Attempt) Set(o *frontend.Outcome, lead, came time.Duration) {
 	*a = Attempt{} // in place, and field by field: this is done for each task
-	a.Task, a.Stage, a.Worker = o.Task, o.Stage, uint32(o.Receipt.Worker)
+	a.Task, a.Stage, a.Worker = o.Task, o.Stage, NoWorker
+	if o.Worker != "" {
+		a.Worker = uint32(o.At)
+	}
 	a.Tries, a.Path, a.Binding = uint16(min(o.Attempts, math.MaxUint16)), uint8(o.Path), uint8(o.Way)
 	a.Fetched, a.Expected, a.Promised, a.Waited = o.Usage.Fetch, o.Expected, o.Promised, o.Waited
 	w, p := &o.Waits, &o.Phases
-	for i, d := range [...]time.Duration{w.Own, w.Others, w.Long, w.Closed, w.Idle} {
-		a.Waits[i] = uint32(min(max(d.Microseconds(), 0), math.MaxUint32))
-	}
+	a.Waits = [...]uint32{ticks(w.Own), ticks(w.Others), ticks(w.Long), ticks(w.Closed), ticks(w.Idle)}
 	if p.Released > 0 {
 		a.Released = lead + p.Released
 	}
 	if p.Finished > 0 {
-		for i, end := range [...]time.Duration{p.Sampled, p.Queued, p.Ready, p.Bound, p.Started, p.Finished} {
-			a.Ends[i] = lead + end
-		}
+		a.Ends = [...]time.Duration{lead + p.Sampled, lead + p.Queued, lead + p.Ready, lead + p.Bound, lead + p.Started, lead + p.Finished, 0}
 	}
 	a.Ends[Delivery] = came
 }
+
+func ticks(d time.Duration) uint32 { return uint32(min(max(d, 0)>>tickBits, math.MaxUint32)) }
 
 // Phases are how long its phases took.
 func (a *Attempt) Phases() [Phases]time.Duration {
@@ -83,6 +87,12 @@ type Attempts struct {
 }
 
 const perChunk = 1 << 12
+
+// tick is about a microsecond: to divide by that takes longer than all the rest that is done for a task.
+const (
+	tickBits = 10
+	tick     = 1 << tickBits * time.Nanosecond
+)
 
 // Next is room for one more, all of which is to be set, and its number.
 func (r *Attempts) Next() (*Attempt, uint64) {

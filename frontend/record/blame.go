@@ -114,15 +114,15 @@ func (b *Blame) add(a *Attempt, released, done time.Duration) {
 // that, the places of its job were taken by other tasks of it.
 func (b *Blame) addWaits(a *Attempt, queue time.Duration) time.Duration {
 	all, sum, given := uint64(0), uint64(0), time.Duration(0)
-	for _, us := range a.Waits {
-		all += uint64(us)
+	for _, ticks := range a.Waits {
+		all += uint64(ticks)
 	}
 	if all == 0 {
 		return 0
 	}
-	queue = min(queue, time.Duration(all)*time.Microsecond)
-	for i, us := range a.Waits {
-		sum += uint64(us)
+	queue = min(queue, time.Duration(all)*tick)
+	for i, ticks := range a.Waits {
+		sum += uint64(ticks)
 		until := time.Duration(float64(queue) * (float64(sum) / float64(all)))
 		if sum == all {
 			until = queue

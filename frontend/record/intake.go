@@ -1,6 +1,7 @@
 package record
 
 import (
+	"math/rand/v2"
 	"strings"
 	"time"
 )
@@ -15,12 +16,30 @@ const maxName = 128
 // electEvery is how often it is looked which tenants are to be told apart.
 const electEvery = 5 * time.Minute
 
+// Of the tasks of a key that give results between two Takes, so many have all their phases counted; of those that follow, one of a few
+// stands for these. To count all costs a frontend whose tasks do nothing 1 % of its time, and tells little more: the rank of the
+// 0.99-quantile of a second is off by 0.005 at most in nineteen of twenty.
+const (
+	exactly  = 1 << 12
+	standFor = 8 // on average: a lot decides how many, so that no rhythm of the tasks agrees with it
+)
+
+// perSecond is how many tasks may be submitted between two Takes so that all attempts of all jobs are remembered. Of more, those of a
+// part of the jobs are, chosen by lot as they come: what is remembered then reaches back for as long as a recording does, and longer.
+const perSecond = maxAttempts / 32
+
 // Intake counts what happens.
 type Intake struct {
+	rand      *rand.Rand
 	batch     *Batch // what was counted since it was taken last
+	paces     []pace // of its keys
 	slots     map[Key]uint16
 	epoch     uint32 // of the slots
+	recent    Key    // that Slot was last asked for
+	settled   Slot   // of that
 	tenants   tenants
+	submitted uint64  // tasks, since the last Take
+	share     float64 // of jobs, of which all attempts are to be remembered
 	electedAt time.Time
 }
 
@@ -28,6 +47,13 @@ type Intake struct {
 type Slot struct {
 	at    uint16
 	epoch uint32
+}
+
+// pace tells which of the tasks of a key have their phases counted.
+type pace struct {
+	counted uint32 // since the last Take
+	passed  uint32 // tasks since the last one that was
+	gap     uint32 // how many of these the next one is to stand for
 }
 
 // Batch is what was counted between two moments.
@@ -55,19 +81,31 @@ func (t *Tally) Add(o *Tally) {
 	t.Age, t.Pending, t.Running = max(t.Age, o.Age), max(t.Pending, o.Pending), max(t.Running, o.Running)
 }
 
-// NewIntake makes an intake that has counted nothing.
-func NewIntake(now time.Time) *Intake {
-	return &Intake{batch: &Batch{from: now}, slots: map[Key]uint16{}, epoch: 1, electedAt: now}
+// NewIntake makes an intake that has counted nothing. It owns rng.
+func NewIntake(now time.Time, rng *rand.Rand) *Intake {
+	return &Intake{rand: rng, batch: &Batch{from: now}, slots: map[Key]uint16{}, epoch: 1, electedAt: now, share: 1}
 }
 
-// Tenant notes that a tenant has submitted so many tasks. Those that have most are told apart.
-func (in *Intake) Tenant(name string, tasks int) { in.tenants.add(cut(name), uint64(tasks)) }
+// Submitted notes that a tenant has submitted a job of so many tasks. Those that have most are told apart. It reports whether all
+// attempts of the job are to be remembered, or only those that failed.
+func (in *Intake) Submitted(tenant string, tasks int) (whole bool) {
+	in.tenants.add(cut(tenant), uint64(tasks))
+	in.submitted += uint64(tasks)
+	return in.share == 1 || in.rand.Float64() < in.share
+}
 
-// Slot is where key is counted until the next Take. Given its last answer for the same key, it most often returns that.
-func (in *Intake) Slot(key Key, last Slot) Slot {
-	if last.epoch == in.epoch {
-		return last
+// Holds reports whether what Slot has answered holds still.
+func (in *Intake) Holds(s Slot) bool { return s.epoch == in.epoch }
+
+// Slot is where key is counted as long as that Holds.
+func (in *Intake) Slot(key Key) Slot {
+	if key != in.recent || !in.Holds(in.settled) {
+		in.recent, in.settled = key, in.settle(key)
 	}
+	return in.settled
+}
+
+func (in *Intake) settle(key Key) Slot {
 	key.Policy, key.Tenant = cut(key.Policy), cut(key.Tenant)
 	if !in.tenants.has(key.Tenant) {
 		key.Tenant = Other
@@ -86,6 +124,7 @@ func (in *Intake) Slot(key Key, last Slot) Slot {
 		if n := len(in.batch.keys); n < room {
 			in.slots[key] = uint16(n)
 			in.batch.keys, in.batch.series = append(in.batch.keys, key), append(in.batch.series, series{})
+			in.paces = append(in.paces, pace{})
 			continue
 		}
 		if key.Tenant != Other {
@@ -104,13 +143,32 @@ func cut(name string) string {
 }
 
 // Add counts one.
-func (in *Intake) Add(s Slot, m Measure, d time.Duration) { in.batch.series[s.at].add(m, d) }
+func (in *Intake) Add(s Slot, m Measure, d time.Duration) { in.batch.series[s.at].add(m, d, 1) }
 
-// AddPhases counts those of an attempt.
-func (in *Intake) AddPhases(s Slot, a *Attempt) {
+// StandsFor is for how many tasks the phases of one that has ended are to be counted; 0: a later one stands for it.
+func (in *Intake) StandsFor(s Slot) uint64 {
+	p := &in.paces[s.at]
+	if p.passed++; p.passed < p.gap {
+		return 0
+	}
+	return in.draw(p)
+}
+
+// draw notes that a task is counted, and draws which the next one is.
+func (in *Intake) draw(p *pace) uint64 {
+	n := p.passed
+	p.passed, p.gap = 0, 1
+	if p.counted++; p.counted >= exactly {
+		p.gap = standFor/2 + 1 + in.rand.Uint32N(standFor-1)
+	}
+	return uint64(n)
+}
+
+// AddPhases counts those of an attempt, for so many.
+func (in *Intake) AddPhases(s Slot, a *Attempt, times uint64) {
 	of := &in.batch.series[s.at]
 	for i, d := range a.Phases() {
-		of.add(Measure(i), d)
+		of.add(Measure(i), d, times)
 	}
 }
 
@@ -130,6 +188,10 @@ func (in *Intake) Take(now time.Time, empty *Batch) *Batch {
 	}
 	empty.series = empty.series[:len(empty.keys)]
 	in.batch = empty
+	for i := range in.paces {
+		in.paces[i].counted, in.paces[i].gap = 0, 1
+	}
+	in.share, in.submitted = min(1, perSecond/float64(max(in.submitted, 1))), 0
 	if now.Sub(in.electedAt).Abs() >= electEvery {
 		in.electedAt = now
 		if in.tenants.elect() {
@@ -146,11 +208,12 @@ func (in *Intake) resettle() {
 	b := in.batch
 	keys := b.keys
 	b.keys = b.keys[:0]
-	for _, key := range keys {
+	for i, key := range keys {
 		if key.Tenant == Other || in.tenants.has(key.Tenant) {
 			in.slots[key] = uint16(len(b.keys))
+			in.paces[len(b.keys)] = in.paces[i]
 			b.keys = append(b.keys, key)
 		}
 	}
-	b.series = b.series[:len(b.keys)] // nothing is counted there yet
+	b.series, in.paces = b.series[:len(b.keys)], in.paces[:len(b.keys)] // nothing is counted there yet
 }

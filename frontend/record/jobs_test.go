@@ -88,7 +88,7 @@ func TestJobs(t *testing.T) {
 	c, k, now := NewChoice(rand.New(rand.NewPCG(1, 2))), NewJobs(), start
 	end := func(j *Job) {
 		if chosen := c.Ended(now, j); chosen.Why != 0 {
-			chosen.Trace = NewTrace(make([]Attempt, 3), nil)
+			chosen.Trace = NewTrace(make([]Attempt, 3), nil, nil)
 			k.Keep(chosen)
 		}
 	}
@@ -136,7 +136,7 @@ func TestJobs(t *testing.T) {
 		t.Errorf("of a sample of %d, %d are of the first half", perMinute, early)
 	}
 	huge := c.Ended(now, &Job{Failed: 1})
-	huge.Trace = NewTrace(make([]Attempt, MaxKept/4/attemptFields+1), nil)
+	huge.Trace = NewTrace(make([]Attempt, MaxKept/4/attemptFields+1), nil, nil)
 	if k.Keep(huge); k.Lost() != 1 {
 		t.Errorf("%d are lost", k.Lost())
 	}
@@ -174,7 +174,7 @@ func TestJobsMemory(t *testing.T) {
 			for i := range attempts {
 				attempts[i] = Attempt{Task: probe.TaskIndex(i), Worker: uint32(i % 10), Released: 1e6, Ends: [Phases]time.Duration{1e6, 2e6, 3e6, 4e6, 5e6, 6e6, 7e6}}
 			}
-			chosen.Trace = NewTrace(attempts, map[uint32]string{0: "worker-0", 1: "worker-1", 9: "worker-9"})
+			chosen.Trace = NewTrace(attempts, nil, map[uint32]string{0: "worker-0", 1: "worker-1", 9: "worker-9"})
 			k.Keep(chosen)
 		}
 		now = now.Add(20 * time.Millisecond)
@@ -299,7 +299,7 @@ func TestBlame(t *testing.T) {
 		}
 	}
 	later := &past{Response: 9 * time.Millisecond, Attempts: []Attempt{{Ends: ends(1, 1, 5, 6, 7, 8, 9), Waits: [waitKinds]uint32{0, 0, 500}}}}
-	if got := NewBlame(nil, later.Response, later.Attempts); got[LongTasks] != 500*time.Microsecond || got[Queue] != 3500*time.Microsecond {
+	if got := NewBlame(nil, later.Response, later.Attempts); got[LongTasks] != 500*tick || got[Queue] != 4*time.Millisecond-500*tick {
 		t.Errorf("a task that had its turn after others of its job: %v", got)
 	}
 	lost := &past{Response: time.Second, Attempts: []Attempt{{Ends: [Phases]time.Duration{Delivery: 900 * time.Millisecond}}}}

@@ -127,7 +127,7 @@ type Suspect struct {
 
 // Keep packs attempts, whose workers have these names, and finds who is to be blamed. Workers must be there.
 func (r *Recording) Keep(attempts []Attempt, names map[uint32]string) {
-	t := NewTrace(attempts, names)
+	t := NewTrace(attempts, nil, names)
 	r.Names, r.Attempts = t.Workers, t.data
 	r.Suspects = suspects(r.Workers, attempts, names)
 	if len(r.Suspects) > 0 && r.Suspects[0].Excess > 0 {

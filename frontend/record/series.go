@@ -43,11 +43,11 @@ const Other = "other"
 // series are the histograms of a key; those that have counted nothing are nil.
 type series [Measures]*histogram.Histogram
 
-func (s *series) add(m Measure, d time.Duration) {
+func (s *series) add(m Measure, d time.Duration, times uint64) {
 	if s[m] == nil {
 		s[m] = new(histogram.Histogram)
 	}
-	s[m].Add(d)
+	s[m].AddTimes(d, times)
 }
 
 func (s *series) count() (n uint64) {

@@ -11,29 +11,32 @@ type Trace struct {
 	Workers []string // names, that the attempts refer to
 	N       int
 	data    []byte
+	earlier []byte
 }
 
-// NewTrace packs attempts, whose workers have these names.
-func NewTrace(attempts []Attempt, names map[uint32]string) Trace {
+// NewTrace packs attempts, whose workers have these names, and those that did not give outcomes, of these the last ones first.
+func NewTrace(attempts []Attempt, earlier []Earlier, names map[uint32]string) Trace {
 	t := Trace{N: len(attempts)}
 	numbers := make(map[uint32]int, len(names))
-	for i := range attempts {
-		worker := 0
-		if name, known := names[attempts[i].Worker]; known {
-			if worker = numbers[attempts[i].Worker]; worker == 0 {
+	number := func(key uint32) (worker int) {
+		if name, known := names[key]; known {
+			if worker = numbers[key]; worker == 0 {
 				t.Workers = append(t.Workers, name)
 				worker = len(t.Workers)
-				numbers[attempts[i].Worker] = worker
+				numbers[key] = worker
 			}
 		}
-		t.data = attempts[i].append(t.data, worker)
+		return worker
 	}
-	t.data = slices.Clip(slices.Clone(t.data))
+	for i := range attempts {
+		t.data = attempts[i].append(t.data, number(attempts[i].Worker))
+	}
+	t.data, t.earlier = slices.Clip(slices.Clone(t.data)), packEarlier(earlier, attempts, number)
 	return t
 }
 
 func (t *Trace) size() int {
-	size := len(t.data)
+	size := len(t.data) + len(t.earlier)
 	for _, name := range t.Workers {
 		size += 16 + len(name)
 	}
@@ -61,8 +64,8 @@ func (a *Attempt) append(b []byte, worker int) []byte {
 	for _, d := range [...]time.Duration{a.Fetched, a.Expected, a.Promised, a.Waited} {
 		b = appendDuration(b, d)
 	}
-	for _, us := range a.Waits {
-		b = binary.AppendUvarint(b, uint64(us)*uint64(time.Microsecond))
+	for _, ticks := range a.Waits {
+		b = appendDuration(b, time.Duration(ticks)*tick)
 	}
 	return b
 }
@@ -71,21 +74,21 @@ func appendDuration(b []byte, d time.Duration) []byte {
 	return binary.AppendUvarint(b, uint64(max(d, 0)))
 }
 
-// Page is up to most attempts from one position on, as the API has them.
-func (t *Trace) Page(from, most int) (b []byte, next int) {
+// Page is up to most attempts from one position on, and the earlier ones at their tasks, as the API has them.
+func (t *Trace) Page(from, most int) (b, earlier []byte, next int) {
 	from = min(max(from, 0), t.N)
 	until := from + min(max(most, 0), t.N-from)
-	start := skip(t.data, from)
-	end := start + skip(t.data[start:], until-from)
+	start := skip(t.data, from*attemptFields)
+	end := start + skip(t.data[start:], (until-from)*attemptFields)
 	if next = until; next == t.N {
 		next = 0
 	}
-	return append(binary.AppendUvarint(nil, attemptFields), t.data[start:end]...), next
+	return append(binary.AppendUvarint(nil, attemptFields), t.data[start:end]...), t.earlierAt(from, until), next
 }
 
-// skip is how many bytes n attempts take.
-func skip(b []byte, n int) (at int) {
-	for left := n * attemptFields; left > 0; at++ {
+// skip is how many bytes so many numbers take.
+func skip(b []byte, left int) (at int) {
+	for ; left > 0; at++ {
 		if b[at] < 0x80 {
 			left--
 		}

@@ -270,8 +270,7 @@ func (h *handler) traceHere(id probe.JobID, from, most int) *v1.TraceResponse {
 	}
 	summary, t := h.openSummary(r, time.Now()), r.timed
 	h.mu.Unlock()
-	attempts, names, _ := h.collectAttempts(t.last, t.ended) // nothing is told if some are forgotten
-	trace := rec.NewTrace(attempts, names)
+	_, trace, _ := h.collectAttempts(t.last) // nothing is told if some are forgotten
 	return h.trace(summary, t.stages, t.after, &trace, from, most)
 }
 
@@ -284,7 +283,8 @@ func (h *handler) trace(j *v1.JobSummary, names []string, after [][]int, t *rec.
 		}
 		res.Stages = append(res.Stages, stage)
 	}
-	b, next := t.Page(from, most)
-	res.Attempts, res.NextPage = b, int32(next)
+	next := 0
+	res.Attempts, res.Earlier, next = t.Page(from, most)
+	res.NextPage = int32(next)
 	return res
 }

@@ -20,7 +20,10 @@ type recorder struct {
 	intake     *rec.Intake
 	tally      rec.Tally // since it was taken last
 	attempts   rec.Attempts
+	scratch    rec.Attempt // one that is not remembered
+	earlier    rec.EarlierAttempts
 	choice     *rec.Choice
+	ended      ended
 	chosen     []chosen // whose attempts are still to be collected
 	missed     uint64   // that were too many for that
 	open       openJobs
@@ -37,13 +40,23 @@ type recorder struct {
 	history *rec.History
 	jobs    *rec.Jobs
 	spare   *rec.Batch
+	shown   ended // as of the last put
 	putAt   time.Time
 }
+
+// ended is how many jobs have: those of which all attempts were remembered, and those of which only some were.
+type ended struct{ whole, parted uint64 }
 
 // chosen is a job that is to be kept.
 type chosen struct {
 	rec.Chosen
-	last uint64 // the number of its last attempt
+	last remembered
+}
+
+// remembered is what is remembered of a job: of how many tasks the attempt that gave the outcome, and the numbers of the last attempts.
+type remembered struct {
+	tasks            int
+	outcome, earlier uint64
 }
 
 // maxChosen is how many jobs may wait to be kept.
@@ -53,8 +66,9 @@ const maxChosen = 4096
 const maxLooks = 8
 
 func newRecorder(now time.Time, seed uint64) recorder {
+	rng := rand.New(rand.NewPCG(seed, 0))
 	return recorder{
-		intake: rec.NewIntake(now), choice: rec.NewChoice(rand.New(rand.NewPCG(seed, 0))), jobs: rec.NewJobs(), history: rec.NewHistory(), putAt: now,
+		intake: rec.NewIntake(now, rng), choice: rec.NewChoice(rng), jobs: rec.NewJobs(), history: rec.NewHistory(), putAt: now,
 		fresh: make(chan struct{}, 1), looks: make(chan struct{}, maxLooks),
 	}
 }
@@ -99,6 +113,7 @@ func (s *Server) put(now time.Time) {
 	r.putAt = now
 	s.mu.Lock()
 	full := r.intake.Take(now, r.spare)
+	r.shown = r.ended
 	full.Tally, r.tally = r.tally, rec.Tally{}
 	oldest := s.core.Oldest()
 	full.Pending, full.Running = s.core.Pending()
@@ -127,10 +142,9 @@ func (s *Server) collectJobs() {
 	r.mu.Unlock()
 	for i := range list {
 		c := &list[i]
-		attempts, names, ok := s.collectAttempts(c.last, c.Tasks)
-		if ok {
+		attempts, trace, ok := s.collectAttempts(c.last)
+		if c.Trace = trace; ok && len(attempts) == c.Tasks {
 			c.Blame = rec.NewBlame(c.After, c.Response, attempts)
-			c.Trace = rec.NewTrace(attempts, names)
 		}
 		r.mu.Lock()
 		if ok {
@@ -142,26 +156,39 @@ func (s *Server) collectJobs() {
 	}
 }
 
-// collectAttempts copies so many attempts of a job, of which the last one has this number, and the names of their workers. It is not
-// ok if some are forgotten.
-func (s *Server) collectAttempts(last uint64, n int) (attempts []rec.Attempt, names map[uint32]string, ok bool) {
-	attempts, names = make([]rec.Attempt, n), map[uint32]string{}
-	for end := n; end > 0; end = max(end-collectEvery, 0) {
+// collectAttempts copies the attempts that gave tasks of a job their outcomes, and makes a trace of these and of the earlier ones. It is
+// not ok if some of the former are forgotten.
+func (s *Server) collectAttempts(last remembered) (attempts []rec.Attempt, trace rec.Trace, ok bool) {
+	attempts = make([]rec.Attempt, last.tasks)
+	names := map[uint32]string{}
+	name := func(key uint32) {
+		if _, known := names[key]; !known && int(key) < len(s.links) && s.links[key] != nil {
+			names[key] = s.links[key].run.worker
+		}
+	}
+	for end := len(attempts); end > 0; end = max(end-collectEvery, 0) {
 		part := attempts[max(end-collectEvery, 0):end]
 		s.mu.Lock()
-		if last, ok = s.recorder.attempts.Collect(part, last); !ok {
+		if last.outcome, ok = s.recorder.attempts.Collect(part, last.outcome); !ok {
 			s.mu.Unlock()
-			return nil, nil, false
+			return nil, rec.Trace{}, false
 		}
 		for i := range part {
-			key := part[i].Worker
-			if _, known := names[key]; !known && int(key) < len(s.links) && s.links[key] != nil {
-				names[key] = s.links[key].run.worker
-			}
+			name(part[i].Worker)
 		}
 		s.mu.Unlock()
 	}
-	return attempts, names, true
+	var earlier []rec.Earlier
+	for last.earlier > 0 {
+		from := len(earlier)
+		s.mu.Lock()
+		earlier, last.earlier = s.recorder.earlier.Collect(earlier, last.earlier, collectEvery)
+		for i := range earlier[from:] {
+			name(earlier[from+i].Worker)
+		}
+		s.mu.Unlock()
+	}
+	return attempts, rec.NewTrace(attempts, earlier, names), true
 }
 
 // expose adds what was timed. It is as of the last put.
@@ -182,6 +209,8 @@ func (r *recorder) expose(t *exposition.Text) {
 	t.Value("phoebe_frontend_recorder_lost_total", exposition.Labels("what", "measurement"), float64(r.history.Lost()))
 	t.Value("phoebe_frontend_recorder_lost_total", exposition.Labels("what", "job"), float64(r.jobs.Lost()))
 	t.Value("phoebe_frontend_recorder_lost_total", exposition.Labels("what", "attempt"), float64(r.recordings.lost.Load()))
+	t.Value("phoebe_frontend_recorder_jobs_total", exposition.Labels("attempts", "all"), float64(r.shown.whole))
+	t.Value("phoebe_frontend_recorder_jobs_total", exposition.Labels("attempts", "failed"), float64(r.shown.parted))
 	t.Value("phoebe_frontend_recordings_total", exposition.Labels("outcome", "written"), float64(r.recordings.written.Load()))
 	t.Value("phoebe_frontend_recordings_total", exposition.Labels("outcome", "failed"), float64(r.recordings.failed.Load()))
 	t.Value("phoebe_frontend_recordings_total", exposition.Labels("outcome", "removed"), float64(r.recordings.removed.Load()))
@@ -195,10 +224,11 @@ type timed struct {
 	lead           time.Duration // until the core had it
 	path           estimate.Path // of the tasks that have ended
 	ended, failed  int           // tasks
-	last           uint64        // attempt that was remembered
-	stages         []string      // names
-	after          [][]int       // of each stage, those that it waits for
-	chain          rec.Chain     // of runs that gave results
+	whole          bool          // all its attempts are remembered
+	last           remembered
+	stages         []string  // names
+	after          [][]int   // of each stage, those that it waits for
+	chain          rec.Chain // of runs that gave results
 }
 
 // mixed is the path of a job whose tasks do not all go the same.
@@ -211,8 +241,7 @@ func (s *Server) timedJob(job *frontend.Job, now time.Time) timed {
 	if !recording {
 		return timed{}
 	}
-	s.recorder.intake.Tenant(job.Tenant, len(job.Tasks))
-	t := timed{policy: job.Policy.Name, tenant: job.Tenant, came: now}
+	t := timed{policy: job.Policy.Name, tenant: job.Tenant, came: now, whole: s.recorder.intake.Submitted(job.Tenant, len(job.Tasks))}
 	if len(job.Stages) > 0 {
 		t.stages, t.after = rec.Stages(job)
 		t.chain = rec.NewChain(t.after)
@@ -225,7 +254,7 @@ func (s *Server) timedMore(t *timed, stages []frontend.Stage, tasks int) {
 	if !recording {
 		return
 	}
-	s.recorder.intake.Tenant(t.tenant, tasks)
+	s.recorder.intake.Submitted(t.tenant, tasks) // whether all attempts of the job are remembered is decided
 	if len(stages) > len(t.stages) {
 		t.stages, t.after = rec.Stages(&frontend.Job{Stages: stages})
 		t.chain.Grow(t.after)
@@ -233,7 +262,9 @@ func (s *Server) timedMore(t *timed, stages []frontend.Stage, tasks int) {
 }
 
 func (s *Server) slot(t *timed, path estimate.Path) rec.Slot {
-	t.slots[path] = s.recorder.intake.Slot(rec.Key{Path: pathNames[path], Policy: t.policy, Tenant: t.tenant}, t.slots[path])
+	if in := s.recorder.intake; !in.Holds(t.slots[path]) {
+		t.slots[path] = in.Slot(rec.Key{Path: pathNames[path], Policy: t.policy, Tenant: t.tenant})
+	}
 	return t.slots[path]
 }
 
@@ -245,28 +276,53 @@ func failure(o *frontend.Outcome) uint8 {
 	return 0
 }
 
-// countTask remembers what became of a task, and counts its phases if it gave a result.
+// countTask counts what became of a task, and remembers the attempt that was. Where they are too many, the phases of some stand for those
+// of others, and of a part of the jobs only what went wrong is remembered.
 func (s *Server) countTask(t *timed, o *frontend.Outcome) {
 	if !recording {
 		return
 	}
-	s.recorder.tally.Tasks++
+	r := &s.recorder
+	r.tally.Tasks++
 	if t.ended++; t.ended == 1 {
 		t.path = o.Path
 	} else if t.path != o.Path {
 		t.path = mixed
 	}
+	slot, standsFor := rec.Slot{}, uint64(0)
+	if o.Kind == frontend.Result {
+		t.chain.Ran(int(o.Stage), o.Run)
+		slot = s.slot(t, o.Path)
+		standsFor = r.intake.StandsFor(slot)
+	} else {
+		r.tally.Failed++
+		t.failed++
+	}
+	a := &r.scratch
+	switch {
+	case t.whole || o.Kind != frontend.Result || len(o.Earlier) > 0:
+		a = s.remember(t, o)
+	case standsFor > 0:
+		a.Set(o, t.lead, s.stepped.Sub(t.came))
+	}
+	if standsFor > 0 {
+		r.intake.AddPhases(slot, a, standsFor)
+	}
+}
+
+// remember remembers the attempts at a task that has ended.
+func (s *Server) remember(t *timed, o *frontend.Outcome) *rec.Attempt {
 	a, number := s.recorder.attempts.Next()
 	a.Set(o, t.lead, s.stepped.Sub(t.came))
 	a.Outcome, a.Failure = uint8(kinds[o.Kind]), failure(o)
-	a.Before, t.last = t.last, number
-	if o.Kind != frontend.Result {
-		s.recorder.tally.Failed++
-		t.failed++
-		return
+	a.Before, t.last.outcome = t.last.outcome, number
+	t.last.tasks++
+	for i := range o.Earlier {
+		e := rec.NewEarlier(o.Task, &o.Earlier[i], t.lead)
+		e.Before = t.last.earlier
+		t.last.earlier = s.recorder.earlier.Add(e)
 	}
-	t.chain.Ran(int(o.Stage), o.Run)
-	s.recorder.intake.AddPhases(s.slot(t, o.Path), a)
+	return a
 }
 
 // countJob counts a job, of which all outcomes are in, and keeps it if somebody may ask for it.
@@ -280,11 +336,19 @@ func (s *Server) countJob(r *record) {
 	if ideal := t.chain.Longest(); ideal > 0 {
 		rc.intake.Add(slot, rec.Slowdown, time.Duration(float64(response)/float64(ideal)*float64(rec.One)))
 	}
+	if t.whole {
+		rc.ended.whole++
+	} else if rc.ended.parted++; t.failed == 0 {
+		return
+	}
 	job := rec.Job{
 		ID: r.id, Path: pathNames[t.path], Policy: t.policy, Tenant: t.tenant, Came: r.received, Response: response, Stages: t.stages, After: t.after,
 		Tasks: t.ended, Failed: t.failed,
 	}
-	c := rc.choice.Ended(r.endedAt, &job)
+	c := rec.Chosen{Job: &job, Why: rec.Failed}
+	if t.whole {
+		c = rc.choice.Ended(r.endedAt, &job)
+	}
 	switch {
 	case c.Why == 0:
 		return

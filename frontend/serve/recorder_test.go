@@ -11,6 +11,7 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend"
 	rec "github.com/phoebe-sched/phoebe/frontend/record"
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
+	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/probe/histogram"
 )
 
@@ -80,6 +81,79 @@ func TestRecorder(t *testing.T) {
 		if i == 1 && j.Blame[rec.Kind(rec.Run)]+j.Blame[rec.Excess] < 2*time.Millisecond { // of each stage a task, whichever was heard of last
 			t.Errorf("the critical path of stages is %v", j.Blame)
 		}
+	}
+}
+
+// Of more tasks than can be remembered for long, those of a part of the jobs are, all of each. Of the others, what failed is; and of all
+// everything is counted.
+func TestRecorderOfMany(t *testing.T) {
+	s, err := New(Config{Listen: "127.0.0.1:0", Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const tasks, jobs = 100, 1000
+	now := s.recorder.putAt
+	second := func(failing int) {
+		for n := range jobs {
+			r := &record{id: probe.JobID{byte(n), byte(n >> 8), 1}, received: now, endedAt: now.Add(time.Second)}
+			s.stepped = r.endedAt
+			r.timed = s.timedJob(&frontend.Job{ID: r.id, Policy: frontend.Policies[0], Tasks: make([]frontend.Task, tasks)}, now)
+			for k := range tasks {
+				o := &frontend.Outcome{Task: probe.TaskIndex(k), Kind: frontend.Result, Run: time.Millisecond, Phases: frontend.Phases{Finished: time.Millisecond}}
+				if n < failing && k == 7 {
+					o.Kind = frontend.Failed
+				}
+				s.countTask(&r.timed, o)
+			}
+			s.countJob(r)
+		}
+		now = now.Add(time.Second)
+		s.put(now)
+		s.collectJobs()
+	}
+	second(0)
+	if e := s.recorder.ended; e.whole != jobs || e.parted != 0 {
+		t.Fatalf("before it is known how many come: %+v", e)
+	}
+	const failing = 50
+	second(failing)
+	if e := s.recorder.ended; e.parted < jobs*9/10-50 || e.whole < jobs+50 {
+		t.Errorf("of twelve times as many as can be remembered: %+v", e)
+	}
+	now = now.Add(time.Second)
+	s.put(now)
+	second(0)
+	if e := s.recorder.ended; e.whole < 2*jobs {
+		t.Errorf("after a second without any: %+v", e)
+	}
+	parted := 0
+	for _, j := range s.recorder.jobs.All() {
+		sum := time.Duration(0)
+		for _, d := range j.Blame {
+			sum += d
+		}
+		switch {
+		case j.Trace.N == tasks && sum == j.Response:
+		case j.Trace.N == 1 && sum == 0 && j.Failed == 1 && j.Why == rec.Failed:
+			parted++
+		default:
+			t.Errorf("a job that is kept for %b has %d attempts and %d tasks that failed, its blame is %v of %v", j.Why, j.Trace.N, j.Failed, sum, j.Response)
+		}
+	}
+	if parted < failing*3/4 || parted == failing {
+		t.Errorf("of %d jobs of which something failed %d are kept without the rest of it", failing, parted)
+	}
+	failed, runs := uint64(0), uint64(0)
+	for _, w := range s.recorder.history.Windows(time.Second, time.Time{}) {
+		failed += w.Failed
+	}
+	s.recorder.history.Total(func(_ rec.Key, m rec.Measure, h *histogram.Histogram) {
+		if m == rec.Run {
+			runs = h.Count
+		}
+	})
+	if failed != failing || runs+20 < 3*jobs*tasks-failing || runs > 3*jobs*tasks-failing {
+		t.Errorf("%d failed, %d runs are counted", failed, runs)
 	}
 }
 

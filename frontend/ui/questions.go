@@ -359,7 +359,16 @@ type traceJSON struct {
 	Words     []string // for path, binding and outcome
 	Columns   []string
 	Tasks     []json.RawMessage // of each column all tasks
+	Earlier   []earlierJSON     `json:",omitempty"`
 	Frontends []frontendJSON
+}
+
+// earlierJSON is an attempt that did not give the outcome of its task. Moments are in microseconds since the job came.
+type earlierJSON struct {
+	At                   int   // the task's position among these
+	Worker               int64 // likewise
+	Bound, End           string
+	Sent, Started, Ended int64
 }
 
 // maxTasks is how many tasks are told at once.
@@ -386,6 +395,13 @@ func (p *Page) trace(ctx context.Context, r *http.Request) (any, error) {
 			list = strconv.AppendInt(list, c.of(&t.Tasks[i]), 10)
 		}
 		to.Columns, to.Tasks = append(to.Columns, c.name), append(to.Tasks, append(list, ']'))
+	}
+	for i := range t.Tasks {
+		for _, e := range t.Tasks[i].Earlier {
+			to.Earlier = append(to.Earlier, earlierJSON{
+				i, workers.number(e.Worker), e.Binding, e.End, e.Sent.Microseconds(), e.Started.Microseconds(), e.Ended.Microseconds(),
+			})
+		}
 	}
 	to.Workers, to.Words = workers.list, words.list
 	return to, nil

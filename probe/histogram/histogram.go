@@ -46,12 +46,17 @@ func floor(i int) time.Duration {
 }
 
 // Add counts d. What is negative counts as 0.
-func (h *Histogram) Add(d time.Duration) {
+func (h *Histogram) Add(d time.Duration) { h.AddTimes(d, 1) }
+
+// AddTimes counts d so many times.
+func (h *Histogram) AddTimes(d time.Duration, n uint64) {
 	d = max(d, 0)
-	h.Count++
-	h.cells[cell(d)]++
-	if h.Sum += d; h.Sum < 0 {
+	h.Count += n
+	h.cells[cell(d)] += n
+	if high, sum := bits.Mul64(uint64(d), n); high > 0 || sum > math.MaxInt64 {
 		h.Sum = math.MaxInt64
+	} else {
+		h.Sum = plus(h.Sum, time.Duration(sum))
 	}
 }
 

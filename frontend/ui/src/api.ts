@@ -45,8 +45,11 @@ export interface JobPage { Jobs: Job[]; Next: string; Frontends: Frontend[] }
 
 export interface TracePage {
   Job: Job; Stages: { Name: string; After: string[] | null }[] | null; Frontend: string; Total: number; Next: number
-  Workers: string[] | null; Words: string[] | null; Columns: string[]; Tasks: number[][]; Frontends: Frontend[]
+  Workers: string[] | null; Words: string[] | null; Columns: string[]; Tasks: number[][]; Earlier?: Earlier[]; Frontends: Frontend[]
 }
+
+// Earlier is an attempt that did not give the outcome of its task. Moments are microseconds since the job came; 0: not known, or never.
+export interface Earlier { At: number; Worker: number; Bound: string; End: string; Sent: number; Started: number; Ended: number }
 
 export interface Candidate {
   Worker: string; Kind: string; I: number; W: number; R: number; Read: number; Success: number; E: number; C: number; Noise: number

@@ -46,6 +46,19 @@ export const meaning: Record<string, string> = {
   outside: 'of which it is not known where it went',
 }
 
+// What is meant by why an attempt ended that did not give an outcome.
+export const ends: Record<string, string> = {
+  failed: 'it was tried again',
+  'timed out': 'it ran for too long, and was tried again',
+  panicked: 'it was tried again',
+  'no input': 'a file could not be fetched, and it was tried again',
+  killed: 'its worker drained, or had given the frontend up',
+  preempted: 'it was spare, and in the way of what is regular',
+  lost: 'its worker went away, or knew nothing of it',
+  beaten: 'another attempt had ended the task before',
+  stopped: 'the task was not wanted any more',
+}
+
 // heat is a scale from dark to light (cividis), for levels from 0 to 14; 15 is not known.
 const cividis = [
   [0, 34, 78], [0, 45, 104], [28, 56, 112], [52, 68, 110], [71, 79, 108], [88, 91, 109], [104, 103, 113], [120, 115, 120],

@@ -15,6 +15,7 @@ export function layout(t: Tasks, mode: Mode): Layout {
   const all = Array.from({ length: t.n }, (_, i) => i)
   let span = 1
   for (let i = 0; i < t.n; i++) span = Math.max(span, t.delivery[i]!)
+  for (const e of t.earlier) span = Math.max(span, e.Ended)
   if (mode !== 'worker') {
     const list = mode === 'critical' ? t.critical : all.sort((a, b) => t.stage[a]! - t.stage[b]! || t.released[a]! - t.released[b]! || t.started(a) - t.started(b))
     return {
@@ -26,12 +27,13 @@ export function layout(t: Tasks, mode: Mode): Layout {
   const inOrder = new Intl.Collator('en', { numeric: true })
   const rank = new Float64Array(t.workers.length)
   t.workers.map((name, i) => ({ name, i })).sort((a, b) => inOrder.compare(a.name, b.name)).forEach((w, k) => { rank[w.i] = k })
-  const ran = all.filter((i) => t.known[i]).sort((a, b) => rank[t.worker[a]!]! - rank[t.worker[b]!]! || t.started(a) - t.started(b))
+  const ran = all.filter((i) => t.known[i]).concat(t.earlier.map((_, k) => t.n + k))
+    .sort((a, b) => rank[t.workerOf(a)]! - rank[t.workerOf(b)]! || t.started(a) - t.started(b))
   const lanes: { label: string; tasks: number[]; until: number }[] = []
   let worker = -1, from = 0
   for (const i of ran) {
-    if (t.worker[i] !== worker) {
-      worker = t.worker[i]!
+    if (t.workerOf(i) !== worker) {
+      worker = t.workerOf(i)
       from = lanes.length
     }
     let lane = lanes.slice(from, from + 256).find((l) => l.until <= t.started(i))
@@ -50,7 +52,10 @@ export function layout(t: Tasks, mode: Mode): Layout {
   }
 }
 
-export interface Palette { phases: Uint32Array; failed: number; back: number; mark: number }
+export interface Palette { phases: Uint32Array; failed: number; vain: number; back: number; mark: number }
+
+// A lane of so many lines shows in its lower part, from there on, attempts that did not give the outcome.
+const least = 6, lower = 0.6
 
 // draw fills the pixels of an image, and tells how many lanes a line stands for.
 export function draw(pixels: Uint32Array, width: number, height: number, t: Tasks, l: Layout, v: View, mode: Mode, p: Palette, selected: number): number {
@@ -69,17 +74,18 @@ export function draw(pixels: Uint32Array, width: number, height: number, t: Task
       if (b > a) pixels.fill(color, line + a, line + b)
     }
     // Of the tasks of a lane, which follow each other, the first that is in sight.
+    const last = (i: number) => (mode === 'worker' ? t.ended(i) : Math.max(t.delivery[i]!, ...t.othersOf(i).map((k) => t.ended(k))))
     let lo = lane.first, hi = lane.end
     while (lo < hi) {
       const mid = (lo + hi) >> 1
-      if (t.delivery[l.order[mid]!]! < v.from) lo = mid + 1
+      if (last(l.order[mid]!) < v.from) lo = mid + 1
       else hi = mid
     }
     for (let k = lo; k < lane.end; k++) {
       const i = l.order[k]!
       if (mode === 'worker') {
         if (t.started(i) > v.to) break
-        fill(t.started(i), t.ended(i), i === selected ? p.mark : t.failed(i) ? p.failed : p.phases[5]!)
+        fill(t.started(i), t.ended(i), i === selected ? p.mark : i >= t.n ? p.vain : t.failed(i) ? p.failed : p.phases[5]!)
         continue
       }
       if (t.released[i]! > v.to) break
@@ -95,6 +101,13 @@ export function draw(pixels: Uint32Array, width: number, height: number, t: Task
       }
     }
     for (let k = 1; k < each - gap && y + k < height; k++) pixels.copyWithin(line + k * width, line, line + width)
+    if (mode === 'worker' || each < least) continue
+    for (let i = lane.first; i < lane.end; i++) {
+      for (const other of t.othersOf(l.order[i]!)) {
+        const a = Math.max(0, x(t.started(other))), b = Math.min(width, Math.max(x(t.ended(other)), x(t.started(other)) + 1))
+        for (let k = Math.ceil(each * lower); b > a && k < each - gap && y + k < height; k++) pixels.fill(p.vain, line + k * width + a, line + k * width + b)
+      }
+    }
   }
   return step
 }

@@ -72,7 +72,7 @@ export function Gantt(p: { tasks: Tasks }) {
   const frames = useRef(0)
 
   const palette = useMemo(() => ({
-    phases: Uint32Array.from(phases.map((name) => pixel(partColor(name, dark)))), failed: pixel(dark ? '#ff5f5f' : '#c2185b'), back: pixel(dark ? '#0e1318' : '#f6f7f8'),
+    phases: Uint32Array.from(phases.map((name) => pixel(partColor(name, dark)))), failed: pixel(dark ? '#ff5f5f' : '#c2185b'), vain: pixel(vain(dark)), back: pixel(dark ? '#0e1318' : '#f6f7f8'),
     mark: pixel(dark ? '#ffffff' : '#000000'),
   }), [dark])
 
@@ -142,7 +142,7 @@ export function Gantt(p: { tasks: Tasks }) {
       case '0': case 'Home': view.current = whole(); repaint(); break
       case 'j': choose(order[Math.min(order.length - 1, of + 1)] ?? -1); break
       case 'k': choose(order[Math.max(0, of - 1)] ?? -1); break
-      case 'Enter': if (selected >= 0) go(link('task', t.job.Handle.Job, t.task[selected]!)); break
+      case 'Enter': if (selected >= 0) go(link('task', t.job.Handle.Job, t.task[t.taskOf(selected)]!)); break
       default: return
     }
     e.preventDefault()
@@ -163,6 +163,7 @@ export function Gantt(p: { tasks: Tasks }) {
       <ul class="legend">
         {(mode === 'worker' ? ['run'] : [...phases]).map((name) => <li key={name} title={meaning[name]}><i style={{ background: partColor(name, dark) }} />{name}</li>)}
         <li><i class="failed" />no result</li>
+        {t.earlier.length > 0 && <li title="attempts that did not give their task its outcome"><i style={{ background: vain(dark) }} />attempt in vain</li>}
         <li class="dim">{count(shape.lanes.length)} lanes{stands > 1 ? `, a line is one of ${Math.ceil(stands)}: zoom in with ] or shift and the wheel` : `, each a ${shape.what}`}</li>
       </ul>
       <div class="gantt" ref={box} tabIndex={0} role="application" aria-roledescription="chart" onKeyDown={keys}
@@ -201,18 +202,26 @@ export function Gantt(p: { tasks: Tasks }) {
           }} />
       </div>
       <p class="selected" role="status">
-        {shown >= 0 ? <><a href={link('task', t.job.Handle.Job, t.task[shown]!)}>task {t.task[shown]}</a> {describe(t, shown)}</> : <span class="dim">choose a task: click, or j and k</span>}
+        {shown >= 0 ? <><a href={link('task', t.job.Handle.Job, t.task[t.taskOf(shown)]!)}>task {t.task[t.taskOf(shown)]}</a> {describe(t, shown)}</> : <span class="dim">choose a task: click, or j and k</span>}
       </p>
     </section>
   )
 }
 
+// vain is the colour of attempts that did not give an outcome.
+function vain(dark: boolean): string { return dark ? '#98a2ac' : '#68727c' }
+
 function describe(t: Tasks, i: number): string {
   const c = t.columns
   const us = (x: number) => time(x * 1000)
+  if (i >= t.n) {
+    const e = t.earlier[i - t.n]!
+    return `attempt in vain at ${t.workers[e.Worker] || 'no worker'}: ${e.End}, ${e.Started ? `ran ${us(e.Ended - e.Started)}` : 'is not known to have started'}`
+  }
   const text = [`${t.word('outcome', i)} at ${t.workers[t.worker[i]!] || 'no worker'}`]
   if (t.known[i]) text.push(...spansOf(t, i).map((s) => `${s.name} ${us(s.us)}`))
-  if (c.tries[i]! > 1) text.push(`attempt ${c.tries[i]}`)
+  if (c.tries[i]! > 1) text.push(`one of ${c.tries[i]} attempts`)
+  for (const k of t.othersOf(i)) text.push(describe(t, k))
   if (c.expected[i]! > 0) text.push(`run expected ${us(c.expected[i]!)}`)
   if (c.promised[i]! > 0) text.push(`wait promised ${us(c.promised[i]!)}, was ${us(c.waited[i]!)}`)
   return text.join(', ')

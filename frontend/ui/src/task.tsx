@@ -1,6 +1,6 @@
 // Why is my task not placed, or where it is?
 import { get, type Candidate, type Decision, type Explanation } from './api'
-import { meaning, partColor, useDark } from './colors'
+import { ends, meaning, partColor, useDark } from './colors'
 import { count, share, time } from './format'
 import { Later, link, Tile } from './parts'
 import { spansOf, type Tasks, trace } from './trace'
@@ -52,7 +52,28 @@ function Been(p: { t: Tasks; i: number }) {
           </ul>
         </>
       ) : <p class="dim">It is not known when its phases ended.</p>}
+      {t.othersOf(i).length > 0 && <Others t={t} i={i} />}
     </section>
+  )
+}
+
+// Others are the attempts that did not give the task its outcome.
+function Others(p: { t: Tasks; i: number }) {
+  const list = p.t.othersOf(p.i).map((k) => p.t.earlier[k - p.t.n]!)
+  const at = (us: number) => (us ? time(us * 1000) : '–')
+  return (
+    <div class="scroll" tabIndex={0} role="region" aria-label="attempts in vain">
+      <table>
+        <caption>attempts in vain, moments since the job came</caption>
+        <thead><tr><th scope="col">worker</th><th scope="col">why it ended</th><th scope="col">bound</th><th scope="col" class="n">sent</th><th scope="col" class="n">started</th><th scope="col" class="n">ended</th></tr></thead>
+        <tbody>
+          {list.map((e, k) => (
+            <tr key={k}><td>{p.t.workers[e.Worker] || 'none'}</td><td>{e.End}<span class="dim">: {ends[e.End] ?? ''}</span></td><td>{e.Bound}</td>
+              <td class="n">{at(e.Sent)}</td><td class="n">{at(e.Started)}</td><td class="n">{at(e.Ended)}</td></tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
   )
 }
 

@@ -1,5 +1,5 @@
 // What the tasks of a job have been through, as columns.
-import { get, type Job, type TracePage } from './api'
+import { type Earlier, get, type Job, type TracePage } from './api'
 import { phases } from './histogram'
 
 type Column = 'task' | 'stage' | 'worker' | 'tries' | 'path' | 'bound' | 'outcome' | 'released' | 'known' | 'fetched' | 'expected' |
@@ -8,9 +8,12 @@ type Column = 'task' | 'stage' | 'worker' | 'tries' | 'path' | 'bound' | 'outcom
 const names: Column[] = ['task', 'stage', 'worker', 'tries', 'path', 'bound', 'outcome', 'released', 'known', 'fetched', 'expected',
   'promised', 'waited', 'ownTenant', 'otherTenants', 'longTasks', 'closedShare', 'idleSlot']
 
-// Tasks are durations in microseconds since the job came, by number of the task in the order in which they ended.
+// Tasks are durations in microseconds since the job came, by number of the task in the order in which they ended. Attempts that did not
+// give an outcome have the numbers from n on.
 export class Tasks {
   readonly n: number
+  readonly earlier: Earlier[] = []
+  private readonly others = new Map<number, number[]>() // numbers of these, by task
   readonly workers: string[] = []
   readonly words: string[] = []
   readonly stages: { Name: string; After: string[] | null }[]
@@ -35,6 +38,12 @@ export class Tasks {
         const map = name === 'worker' ? workers : name === 'path' || name === 'bound' || name === 'outcome' ? words : null
         for (let i = 0; i < from.length; i++) to[at + i] = map ? map[from[i]!]! : from[i]!
       })
+      for (const e of p.Earlier ?? []) {
+        const task = at + e.At, list = this.others.get(task) ?? []
+        list.push(this.n + this.earlier.length)
+        this.others.set(task, list)
+        this.earlier.push({ ...e, At: task, Worker: workers[e.Worker]! })
+      }
       at += p.Tasks[0]?.length ?? 0
     }
     this.critical = this.path()
@@ -46,8 +55,15 @@ export class Tasks {
   get released() { return this.columns.released }
   get known() { return this.columns.known }
   get delivery() { return this.ends[6]! }
-  started(i: number): number { return this.ends[4]![i]! }
-  ended(i: number): number { return this.ends[5]![i]! }
+  taskOf(i: number): number { return i < this.n ? i : this.earlier[i - this.n]!.At }
+  othersOf(i: number): readonly number[] { return this.others.get(i) ?? [] }
+  workerOf(i: number): number { return i < this.n ? this.worker[i]! : this.earlier[i - this.n]!.Worker }
+  started(i: number): number {
+    if (i < this.n) return this.ends[4]![i]!
+    const e = this.earlier[i - this.n]!
+    return e.Started || e.Sent || e.Ended
+  }
+  ended(i: number): number { return i < this.n ? this.ends[5]![i]! : this.earlier[i - this.n]!.Ended }
   word(c: 'path' | 'bound' | 'outcome', i: number): string { return this.words[this.columns[c][i]!] ?? '' }
   failed(i: number): boolean { return this.word('outcome', i) !== 'result' }
 

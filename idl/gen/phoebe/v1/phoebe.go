@@ -939,6 +939,88 @@ func (p *Binding) Value() (driver.Value, error) {
 	return int64(*p), nil
 }
 
+type AttemptEnd int64
+
+const (
+	AttemptEnd_NOT_TOLD  AttemptEnd = 0
+	AttemptEnd_FAILED    AttemptEnd = 1
+	AttemptEnd_TIMED_OUT AttemptEnd = 2
+	AttemptEnd_PANICKED  AttemptEnd = 3
+	AttemptEnd_NO_INPUT  AttemptEnd = 4
+	AttemptEnd_KILLED    AttemptEnd = 5
+	AttemptEnd_PREEMPTED AttemptEnd = 6
+	AttemptEnd_LOST      AttemptEnd = 7
+	AttemptEnd_BEATEN    AttemptEnd = 8
+	AttemptEnd_STOPPED   AttemptEnd = 9
+)
+
+func (p AttemptEnd) String() string {
+	switch p {
+	case AttemptEnd_NOT_TOLD:
+		return "NOT_TOLD"
+	case AttemptEnd_FAILED:
+		return "FAILED"
+	case AttemptEnd_TIMED_OUT:
+		return "TIMED_OUT"
+	case AttemptEnd_PANICKED:
+		return "PANICKED"
+	case AttemptEnd_NO_INPUT:
+		return "NO_INPUT"
+	case AttemptEnd_KILLED:
+		return "KILLED"
+	case AttemptEnd_PREEMPTED:
+		return "PREEMPTED"
+	case AttemptEnd_LOST:
+		return "LOST"
+	case AttemptEnd_BEATEN:
+		return "BEATEN"
+	case AttemptEnd_STOPPED:
+		return "STOPPED"
+	}
+	return "<UNSET>"
+}
+
+func AttemptEndFromString(s string) (AttemptEnd, error) {
+	switch s {
+	case "NOT_TOLD":
+		return AttemptEnd_NOT_TOLD, nil
+	case "FAILED":
+		return AttemptEnd_FAILED, nil
+	case "TIMED_OUT":
+		return AttemptEnd_TIMED_OUT, nil
+	case "PANICKED":
+		return AttemptEnd_PANICKED, nil
+	case "NO_INPUT":
+		return AttemptEnd_NO_INPUT, nil
+	case "KILLED":
+		return AttemptEnd_KILLED, nil
+	case "PREEMPTED":
+		return AttemptEnd_PREEMPTED, nil
+	case "LOST":
+		return AttemptEnd_LOST, nil
+	case "BEATEN":
+		return AttemptEnd_BEATEN, nil
+	case "STOPPED":
+		return AttemptEnd_STOPPED, nil
+	}
+	return AttemptEnd(0), fmt.Errorf("not a valid AttemptEnd string")
+}
+
+func AttemptEndPtr(v AttemptEnd) *AttemptEnd { return &v }
+func (p *AttemptEnd) Scan(value interface{}) (err error) {
+	var result sql.NullInt64
+	err = result.Scan(value)
+	*p = AttemptEnd(result.Int64)
+	return
+}
+
+func (p *AttemptEnd) Value() (driver.Value, error) {
+	if p == nil {
+		return nil, nil
+	}
+	return int64(*p), nil
+}
+
 type Caller struct {
 	Secret    *string `thrift:"secret,1,optional" frugal:"1,optional,string" json:"secret,omitempty"`
 	Name      *string `thrift:"name,2,optional" frugal:"2,optional,string" json:"name,omitempty"`
@@ -6118,6 +6200,7 @@ type TraceResponse struct {
 	NextPage  int32       `thrift:"next_page,6" frugal:"6,default,i32" json:"next_page"`
 	Frontend  string      `thrift:"frontend,7" frugal:"7,default,string" json:"frontend"`
 	Frontends []*Told     `thrift:"frontends,8" frugal:"8,default,list<Told>" json:"frontends"`
+	Earlier   []byte      `thrift:"earlier,9,optional" frugal:"9,optional,binary" json:"earlier,omitempty"`
 }
 
 func NewTraceResponse() *TraceResponse {
@@ -6168,6 +6251,15 @@ func (p *TraceResponse) GetFrontend() (v string) {
 func (p *TraceResponse) GetFrontends() (v []*Told) {
 	return p.Frontends
 }
+
+var TraceResponse_Earlier_DEFAULT []byte
+
+func (p *TraceResponse) GetEarlier() (v []byte) {
+	if !p.IsSetEarlier() {
+		return TraceResponse_Earlier_DEFAULT
+	}
+	return p.Earlier
+}
 func (p *TraceResponse) SetJob(val *JobSummary) {
 	p.Job = val
 }
@@ -6192,9 +6284,16 @@ func (p *TraceResponse) SetFrontend(val string) {
 func (p *TraceResponse) SetFrontends(val []*Told) {
 	p.Frontends = val
 }
+func (p *TraceResponse) SetEarlier(val []byte) {
+	p.Earlier = val
+}
 
 func (p *TraceResponse) IsSetJob() bool {
 	return p.Job != nil
+}
+
+func (p *TraceResponse) IsSetEarlier() bool {
+	return p.Earlier != nil
 }
 
 func (p *TraceResponse) String() string {
@@ -6213,6 +6312,7 @@ var fieldIDToName_TraceResponse = map[int16]string{
 	6: "next_page",
 	7: "frontend",
 	8: "frontends",
+	9: "earlier",
 }
 
 type RecordingsRequest struct {
