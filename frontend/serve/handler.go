@@ -261,6 +261,9 @@ func (h *handler) submit(ctx context.Context, caller *v1.Caller, in *v1.Job, cli
 	now := time.Now()
 	h.mu.Lock()
 	defer h.unlock()
+	if client != nil {
+		h.goesOn(client)
+	}
 	if r := h.jobs[job.ID]; r != nil && !r.moved && job.Generation > 0 && !r.run && !h.core.Knows(job) {
 		if err := h.mayTouch(ctx, caller, job.ID, r.timed.tenant); err != nil {
 			return nil, err

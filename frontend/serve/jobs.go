@@ -275,16 +275,28 @@ func (s *Server) answer(r *record, now time.Time) {
 	}
 }
 
+// goesOn takes the last answer to a client's Run for one that has arrived: it makes its next call on the same connection.
+func (s *Server) goesOn(client *clientConn) {
+	if r := s.jobs[client.answered]; r != nil && !r.once {
+		s.deliver(r)
+	}
+}
+
+// deliver lets the workers forget the results of r: the client has them.
+func (s *Server) deliver(r *record) {
+	if receipts := r.receipts; len(receipts) > 0 {
+		r.receipts = nil
+		s.stepLocked(frontend.Delivered{Receipts: receipts})
+	}
+}
+
 // arrived takes the answers that have arrived by now, up to so many: each step does a few.
 func (s *Server) arrived(now time.Time, most int) {
 	for ; most > 0 && len(s.answered) > 0 && now.Sub(s.answered[0].at) >= arriveFor; most-- {
 		r := s.answered[0].record
 		s.answered[0] = answered{}
 		s.answered = s.answered[1:]
-		if receipts := r.receipts; len(receipts) > 0 {
-			r.receipts = nil
-			s.stepLocked(frontend.Delivered{Receipts: receipts})
-		}
+		s.deliver(r)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/probe/identity"
 	"github.com/phoebe-sched/phoebe/probe/sock"
 )
@@ -49,6 +50,7 @@ type clientConn struct {
 	stranger   *list.Element     // nil: it is known, or closed. listener.mu guards it
 	trusted    bool              // known has been called: it is in no need of the lock
 	id         identity.Identity // by its certificate, once it is known; zero where there are none
+	answered   probe.JobID       // the last one of which it was told by the answer to a Run. Server.mu guards it
 
 	mu      sync.Mutex // guards all below
 	owes    bool       // the answer to a Run: until it is written, nothing else may be

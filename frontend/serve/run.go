@@ -96,6 +96,7 @@ func (s *Server) reply(r *record, a asker) {
 		b = r.answer.To(a.seq)
 	}
 	s.answer(r, r.endedAt)
+	a.conn.answered = r.id
 	s.replies = append(s.replies, reply{a.conn, b})
 }
 

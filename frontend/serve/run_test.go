@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
+	"github.com/phoebe-sched/phoebe/probe"
 )
 
 // told is the answer to the next Run on a connection, and the number of its call.
@@ -159,5 +160,32 @@ func TestRunAgain(t *testing.T) {
 	}
 	if n := c.stats().Tasks; n != 2 {
 		t.Errorf("%d tasks were run", n)
+	}
+}
+
+// Who makes the next call on a connection has the answer to the last one: the workers may forget its results.
+func TestRunArrives(t *testing.T) {
+	c := startCluster(t, 1, 4)
+	client := connect(t, c)
+	unheard := func(j *v1.Job) int {
+		id, err := probe.ParseJobID(j.Id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return len(c.jobs[id].receipts)
+	}
+	first, second := job("echo", "a", "b"), job("echo", "c")
+	began := time.Now()
+	client.says(numbered(1, first))
+	client.told()
+	if n := unheard(first); n != 2 && time.Since(began) < arriveFor {
+		t.Errorf("%d results are kept before the next call, want both", n)
+	}
+	client.says(numbered(2, second))
+	client.told()
+	if n := unheard(first); n != 0 {
+		t.Errorf("%d results are kept after the next call", n)
 	}
 }
