@@ -193,7 +193,7 @@ func (c *Core) forget(a *attempt) {
 	}
 	c.kept -= a.weight()
 	delete(c.attempts, a.launch.Attempt)
-	a.end = Exited{} // what came with it may last
+	c.forgotten.add(a)
 }
 
 // acknowledged forgets a result of the link's, or one that nobody has claimed since its link broke; or only leaves it to

@@ -202,9 +202,10 @@ type Core struct {
 	leaving   bool
 	stays     time.Time // it leaves, but until then answers those who may not have heard of it; zero: for none
 
-	links    map[LinkID]*link
-	byOwner  map[probe.FrontendID]*link
-	attempts map[probe.AttemptID]*attempt
+	links     map[LinkID]*link
+	byOwner   map[probe.FrontendID]*link
+	attempts  map[probe.AttemptID]*attempt
+	forgotten forgotten
 
 	capacity    room         // what is open of it changes
 	always      probe.Demand // what stays open of it once a short task had to wait for long ones
@@ -314,20 +315,27 @@ type attempt struct {
 	node list.Node[*attempt]
 }
 
-// slab makes the attempts of one message.
-type slab []attempt
+// forgotten is attempts to be used again, the last one first: it is in the processor's cache.
+type forgotten []*attempt
 
-// maxSlab bounds how many of them last as long as the one that lasts longest.
-const maxSlab = 32
+const maxForgotten = 1024
 
-// next is a new attempt, of so many that may come yet.
-func (s *slab) next(left int) *attempt {
-	if len(*s) == 0 {
-		*s = make(slab, min(left, maxSlab))
+// next is an attempt whose fields are zero.
+func (f *forgotten) next() *attempt {
+	n := len(*f)
+	if n == 0 {
+		return new(attempt)
 	}
-	a := &(*s)[0]
-	*s = (*s)[1:]
+	a := (*f)[n-1]
+	*f = (*f)[:n-1]
 	return a
+}
+
+func (f *forgotten) add(a *attempt) {
+	*a = attempt{} // what came with it may last
+	if len(*f) < maxForgotten {
+		*f = append(*f, a)
+	}
 }
 
 type attemptState uint8

@@ -37,7 +37,6 @@ func (c *Core) reserve(l *link, m *probe.Reserve, now time.Time, acts []Action) 
 		c.cameShort(need, now)
 	}
 	looked, gap := false, false // whether, though others wait, there may be room for those that ride along
-	var slab slab
 	for i := range m.Count {
 		id := m.First + probe.ResID(i)
 		if !l.seen.Mark(id) {
@@ -52,7 +51,7 @@ func (c *Core) reserve(l *link, m *probe.Reserve, now time.Time, acts []Action) 
 			ride = gap
 		}
 		if ride {
-			a := slab.next(rides - int(i))
+			a := c.forgotten.next()
 			*a = attempt{launch: m.Launches[i], job: m.Job, generation: m.Generation, tenant: m.Tenant, demand: m.Demand, owner: l, arrivedAt: now, of: of}
 			a.common = l.common(m.Job, &a.launch)
 			a.expected = cmp.Or(a.launch.Estimate, m.Estimate, m.Typical)
@@ -400,8 +399,7 @@ func (c *Core) bind(l *link, m *probe.Bind, now time.Time, acts []Action) []Acti
 	if !own { // tasks of another job may be of another function
 		expected = 0
 	}
-	var slab slab
-	a := slab.next(1 + len(m.Bundle))
+	a := c.forgotten.next()
 	*a = attempt{
 		launch: m.Launch, job: job, generation: generation, tenant: p.tenant, demand: p.demand, class: p.class, owner: l, arrivedAt: now, expected: cmp.Or(m.Launch.Estimate, expected),
 		waited: p.askedAt.Sub(p.queuedAt), held: now.Sub(p.askedAt), of: p.of, waits: p.waits,
@@ -443,7 +441,7 @@ func (c *Core) bind(l *link, m *probe.Bind, now time.Time, acts []Action) []Acti
 			continue
 		}
 		c.Stats.Bound++
-		b := slab.next(len(m.Bundle) - i)
+		b := c.forgotten.next()
 		*b = attempt{
 			launch: *launch, job: job, generation: generation, tenant: p.tenant, common: l.common(job, launch), demand: p.demand, owner: l, arrivedAt: now, expected: cmp.Or(launch.Estimate, expected), waited: a.waited, held: a.held, of: a.of, waits: a.waits,
 			bill: c.queue.chargeMore(c.queue.tenant(p.tenant), p.demand, cmp.Or(launch.Estimate, p.expected)),

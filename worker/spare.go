@@ -140,13 +140,18 @@ func (c *Core) setStanding(a *attempt, s standing) {
 	}
 }
 
-// preempt stops spare work for regular places that have waited for long enough, and could start without it: no more than
-// they need, and the youngest first, of which the least is lost.
+// preempt stops spare work that stands in the way of what is regular.
 func (c *Core) preempt(now time.Time, acts []Action) []Action {
 	c.preemptAt = time.Time{}
 	if c.queue.len() == 0 || c.preemptible == (probe.Demand{}) {
 		return acts
 	}
+	return c.preemptFor(now, acts)
+}
+
+// preemptFor stops spare work for regular places that have waited for long enough, and could start without it: no more than
+// they need, and the youngest first, of which the least is lost. Its parameters go to the heap, so it is not called in vain.
+func (c *Core) preemptFor(now time.Time, acts []Action) []Action {
 	free, victims, sought := c.free, []*attempt(nil), false
 	for a := range c.stopping.All() {
 		free = free.add(needs(a.demand, a.long))
