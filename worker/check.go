@@ -375,6 +375,11 @@ func (c *Core) checkRoom() error {
 			}
 		}
 	}
+	for _, a := range c.forgotten {
+		if c.attempts[a.launch.Attempt] == a || a.owner != nil || a.state != staged {
+			return fmt.Errorf("attempt %s is in use, and is to be used again", a.launch.Attempt)
+		}
+	}
 	for _, a := range c.attempts {
 		switch a.state {
 		case running:

@@ -481,6 +481,6 @@ var (
 	}
 	keptByWorker = []string{
 		"cfg", "functions", "links*", "links.seen", "links.bound", "byOwner", "queue.known", "queue.kinds", "spare.known", "spare.kinds", "spare.cursors", "spare.walk", "victims",
-		"memories", "forecast", "gaps", "lent", "queue.byTurn", "queue.byArrival", "queue.byTenant", "queue.turns",
+		"memories", "forecast", "gaps", "lent", "forgotten", "queue.byTurn", "queue.byArrival", "queue.byTenant", "queue.turns",
 	}
 )

@@ -159,6 +159,14 @@ var table = []mutant{
 		"a == nil || a.owner != l && a.owner != nil || a.state != ended", "a == nil || a.owner != l && a.owner != nil",
 	},
 	{
+		"a result that is disowned is not used again", "worker/claims.go",
+		"c.unclaimed.Push(a)\n	}", "c.unclaimed.Push(a)\n		c.forgotten.add(a)\n	}",
+	},
+	{
+		"who makes the next call on a connection has the last answer", "frontend/serve/handler.go",
+		"if client != nil {\n		h.goesOn(client)\n	}\n", "",
+	},
+	{
 		"a link that was silent takes part again when it is heard", "worker/core.go",
 		"c.unpark(l)", "",
 	},
