@@ -26,7 +26,7 @@ func TestUpgrade(t *testing.T) {
 	f := &upgraded{t: t}
 	var homes []string
 	for i := range 3 {
-		args := slices.Clone(gossipFlags)
+		args := append(slices.Clone(gossipFlags), "--lease", "3s") // as a fleet has it: no process is to die here
 		if i > 0 {
 			args = append(args, "--join", f.frontends[0].gossip)
 		}
