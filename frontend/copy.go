@@ -11,8 +11,8 @@ import (
 )
 
 // A task whose attempt is late may have a second one, its copy, never more. The first that finishes gives the outcome, and the
-// other is killed: nothing that becomes of it afterwards is counted. Where one of them is lost, or comes back, or fails and
-// the task is to be tried again, the task goes on with the other.
+// other is killed: nothing that becomes of it afterwards is counted. Where both wait in queues, the first that starts is the only
+// one from then on. Where one of them is lost, or comes back, or fails and the task is to be tried again, the task goes on with the other.
 
 // underWay is the attempts of a task that have not ended.
 func (t *task) underWay() []*attempt {
@@ -25,11 +25,26 @@ func (t *task) underWay() []*attempt {
 	return as
 }
 
-// mayCopy reports whether a task may have a copy, or has one: it runs or is taken to, may start more than once, and is under no
-// suspicion to be what took a worker away. What a tenant has a maximum of is only for first attempts.
+// mayCopy reports whether a task may have a copy, or has one: it runs or is taken to, or its turn comes later than it was to when it
+// was placed; it may start more than once, and is under no suspicion to be what took a worker away. What a tenant has a maximum of is
+// only for first attempts.
 func (c *ledger) mayCopy(t *task) bool {
-	return (t.state == bound || t.state == riding) && t.spec.Retryable && t.losses == 0 && !t.attempt.since.IsZero() &&
-		c.shares.Of(t.group.job.tenant.name).All == tenants.Unlimited
+	return (t.runs() || t.slips()) && t.spec.Retryable && t.losses == 0 && c.shares.Of(t.group.job.tenant.name).All == tenants.Unlimited
+}
+
+// runs reports whether a task runs, as far as we know.
+func (t *task) runs() bool {
+	return (t.state == bound || t.state == riding) && !t.attempt.since.IsZero()
+}
+
+// queues reports whether a task waits in a queue, and its worker has said for how long.
+func (t *task) queues() bool {
+	return t.state == enqueued && t.long != nil && !t.attempt.starts.IsZero()
+}
+
+// slips reports whether such a task is to start later than it was to when it was placed.
+func (t *task) slips() bool {
+	return t.queues() && t.attempt.starts.After(t.attempt.sent.Add(t.long.wait))
 }
 
 // copiesLeft reports whether another copy is within the share of tasks that may have one. The first one always is.
@@ -90,6 +105,22 @@ func (c *ledger) prefer(a *attempt, now time.Time, acts []Action) []Action {
 	c.stopped(a.task.attempt, EndBeaten, now)
 	acts = c.halt(a.task.attempt, "stopped: its copy was done first", now, acts)
 	a.task.promote()
+	return acts
+}
+
+// begun withdraws the other attempt of a task of which one has just started, if that waits in a queue.
+func (c *ledger) begun(a *attempt, now time.Time, acts []Action) []Action {
+	t := a.task
+	switch {
+	case a == t.copy && !t.attempt.ran:
+		c.Stats.CopiesWon++
+		t.attempts--
+		acts = c.halt(t.attempt, "withdrawn: its copy has started first", now, acts)
+		t.promote()
+	case a == t.attempt && t.copy != nil && !t.copy.ran:
+		t.attempts--
+		acts = c.halt(t.copy, "withdrawn: the first attempt has started", now, acts)
+	}
 	return acts
 }
 

@@ -168,6 +168,7 @@ func (c *Core) take(w *worker, msg probe.Msg, now time.Time, acts []Action) []Ac
 		acts = c.measured(w, m, now, acts)
 	case probe.Pong:
 		c.heard(w, m.Load, now)
+		w.expects(m.Expect, now)
 	case probe.Drain:
 		c.drain(w)
 		acts = append(acts, Collect{w.Key})

@@ -191,7 +191,7 @@ type Stats struct {
 	Offers, Resamples, Retries, Losses, Claims, Adopted, Lost, Poisons  uint64
 	Preempted                                                           uint64 // attempts, for what is regular
 	NeverStarted                                                        uint64 // tasks that may start only once, of a job that was claimed
-	Copies, CopiesWon                                                   uint64 // second attempts of late tasks, and those that finished first
+	Copies, CopiesWon                                                   uint64 // second attempts of late tasks, and those that finished first, or started first of two that waited
 	InVain                                                              uint64 // nanoseconds that the other attempts of such tasks ran
 	Outcomes                                                            [DeadlineExceeded + 1]uint64
 

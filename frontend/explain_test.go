@@ -102,6 +102,36 @@ func TestExplainCopies(t *testing.T) {
 	}
 }
 
+// So is a copy of what waits: for how long that was to wait, has, and will.
+func TestExplainCopyOfQueued(t *testing.T) {
+	f := newFleet(t, 2, 1, Config{Copies: 1, Estimate: estimate.Config{Jitter: -1}})
+	f.tell(0, 5*time.Second, probe.Load{})
+	f.tell(1, time.Hour, probe.Load{})
+	_, first := enqueues(f.step(Submit{jobWith("x", Task{Estimate: 10 * time.Second, Retryable: true})}))
+	f.step(Received{0, probe.Queued{First: 1, Count: 1}})
+	f.now = f.now.Add(time.Second)
+	f.step(Received{0, probe.Pong{Expect: []probe.Expect{{Attempt: first[0].Attempt, Wait: 20 * time.Second}}}})
+	f.tell(1, 0, probe.Load{})
+	f.now = f.now.Add(4 * time.Second)
+	_, copies := enqueues(f.step(Wake{}))
+	if len(copies) != 1 {
+		t.Fatalf("%d copies", len(copies))
+	}
+	f.step(Received{1, probe.Started{Attempt: copies[0].Attempt, Job: script.Job("x")}})
+	ds := f.core.Explain(script.Job("x"), 0)
+	if len(ds) != 2 {
+		t.Fatalf("decisions: %v", ds)
+	}
+	for i, want := range []string{
+		"at w0: withdrawn: its copy has started first",
+		"w1: a copy of " + first[0].Attempt.String() + ", which was to wait at w0 for 5.000s, has waited for 5.000s, and is expected to wait for 16.000s more",
+	} {
+		if text := ds[i].String(); !strings.Contains(text, want) {
+			t.Errorf("decision %d: %q lacks %q", i, text, want)
+		}
+	}
+}
+
 // Of every task the class is told, on both paths, whether it is placed yet, is placed, or has ended.
 func TestExplainClass(t *testing.T) {
 	for _, want := range []struct {

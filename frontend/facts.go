@@ -449,8 +449,9 @@ type attempt struct {
 	sent time.Time
 	ran  bool // known to have started, or bound to a slot
 
-	since time.Time // it runs, as far as we know; zero: it does not
-	as    *copied   // nil: it was not made as a copy
+	since  time.Time // it runs, as far as we know; zero: it does not
+	starts time.Time // else: when its worker expects it to; zero: it has not said
+	as     *copied   // nil: it was not made as a copy
 
 	spent bool // its place was used up for it, and comes back if the worker hands it back
 }

@@ -52,6 +52,15 @@ func (c *ledger) heard(w *worker, load probe.Load, now time.Time) {
 	}
 }
 
+// expects notes when w expects attempts that wait in its queue to start.
+func (w *worker) expects(list []probe.Expect, now time.Time) {
+	for i := range list {
+		if a := w.attempts[list[i].Attempt]; a != nil && !a.ran {
+			a.starts = now.Add(list[i].Wait)
+		}
+	}
+}
+
 // ask notes that the next batch waits for the matrix of w, which is not asked for again before a time; told that w has told
 // it; and awaitNone that no batch waits for it any more.
 func (w *worker) ask(again time.Time) { w.askFrom, w.asked = again, true }

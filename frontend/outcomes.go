@@ -260,6 +260,7 @@ func (c *ledger) lose(a *attempt, died bool, why string, now time.Time, acts []A
 // started notes that an attempt runs.
 func (c *ledger) started(w *worker, m *probe.Started, now time.Time, acts []Action) []Action {
 	if a := w.attempts[m.Attempt]; a != nil {
+		waited := !a.ran
 		a.ran, a.since = true, now.Add(-m.Ran)
 		a.job.served = true
 		switch {
@@ -269,6 +270,9 @@ func (c *ledger) started(w *worker, m *probe.Started, now time.Time, acts []Acti
 			c.settleRide(a, place.Started)
 			a.task.move(bound)
 			c.note(a, "started")
+		}
+		if waited {
+			acts = c.begun(a, now, acts)
 		}
 		return acts
 	}

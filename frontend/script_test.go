@@ -27,6 +27,7 @@ import (
 //	w1 answers queued=3            w1 answers the probe for its load
 //	w1 tells wait=5s               w1 sends its load with a matrix: all tasks would wait for so long, or "never" fit;
 //	                               short=0s: short ones would not
+//	w1 pong expects=a1+5s          w1 sends a Pong, and expects a1 to wait for 5 s more
 //	w1 row 3 age=1s wait=5s ...    gossip tells of w1: sequence number 3
 //	submit x tasks=3 policy=...    3 tasks alike; 1.hosts=h1 is for task 1 only; once: may start only once
 //	... gen=2 age=5s               its client has turned to two frontends before, first 5 s ago; resubmitted: gen=1 age=1s
@@ -516,7 +517,14 @@ func message(l *script.Line, verb string, capacity probe.Demand) probe.Msg {
 		load.Seq = uint64(l.Int(l.Word()))
 		return load
 	case "pong":
-		return probe.Pong{Load: load}
+		m := probe.Pong{Load: load}
+		for _, text := range l.List("expects") {
+			id, wait, _ := strings.Cut(text, "+")
+			d, err := time.ParseDuration(wait)
+			l.Fail(err)
+			m.Expect = append(m.Expect, probe.Expect{Attempt: l.Attempt(id), Wait: d})
+		}
+		return m
 	case "drain":
 		return probe.Drain{}
 	}

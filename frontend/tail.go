@@ -11,7 +11,8 @@ import (
 )
 
 // When all tasks of a job that may run have been given out, its end depends on the last of them. Those that are late, by what
-// is known of others, get copies at workers where they would be done sooner, as long as copies are few.
+// is known of others or because their workers say that their turn comes later than was expected, get copies at workers where they would be
+// done sooner, as long as copies are few.
 
 const (
 	// worthCopy is how many times longer than its copy would take a task must have left.
@@ -22,12 +23,14 @@ const (
 	// many tasks that this takes long is looked at less often: a hundredth of the time.
 	looksEach = 8
 	lookTakes = 100 * 2 * time.Nanosecond // for each task
+	// mostDecided bounds the tasks for which it is estimated at a time where they would be done sooner.
+	mostDecided = 32
 )
 
 // late is a task that may need a copy.
 type late struct {
 	task *task
-	left time.Duration // that it is expected to go on
+	left time.Duration // until it is expected to be done
 }
 
 // lookAtTail makes copies of a job's last tasks, if some are late.
@@ -35,21 +38,20 @@ func (c *planner) lookAtTail(j *job, now time.Time, acts []Action) []Action {
 	again := maxSleep
 	var short, long []late
 	for _, t := range j.tasks {
-		if !c.mayCopy(t) {
-			continue
-		}
-		if t.long == nil {
+		switch {
+		case t.long != nil && (t.runs() || t.queues()):
+			if c.gauge(t.long); t.spec.Retryable {
+				again = min(again, max(t.long.spec.Work.Mean/looksEach, worthSleep))
+			}
+			long = append(long, late{t, c.left(t, now)})
+		case t.long == nil && c.mayCopy(t):
 			due, every := c.shortLate(t, now)
 			if due <= 0 {
 				due = every
 				short = append(short, late{t, now.Sub(t.attempt.since)})
 			}
 			again = min(again, due)
-			continue
 		}
-		c.gauge(t.long)
-		again = min(again, max(t.long.spec.Work.Mean/looksEach, worthSleep))
-		long = append(long, late{t, c.left(t, now)})
 	}
 	acts = c.copyShort(short, now, acts)
 	acts = c.copyLong(long, now, acts)
@@ -122,10 +124,13 @@ func (c *planner) idleFor(t *task) *view.Worker {
 	return nil
 }
 
-// left is how much longer a long task is expected to run: as much as others of its stage, or of its function, that ran for
-// longer went on.
+// left is in how long a long task is expected to be done. One that runs goes on for as long as others of its stage, or of its function,
+// that ran for longer went on.
 func (c *planner) left(t *task, now time.Time) time.Duration {
 	x, a := t.long, t.attempt
+	if !t.runs() {
+		return max(a.starts.Sub(now), 0) + x.run
+	}
 	ran := max(now.Sub(a.since)-x.read, 0)
 	stats := t.group.stage
 	if stats.N() == 0 {
@@ -144,15 +149,20 @@ func (c *planner) left(t *task, now time.Time) time.Duration {
 // without copies, it comes no sooner than that of any other one.
 func (c *planner) copyLong(late []late, now time.Time, acts []Action) []Action {
 	longestFirst(late)
-	end := time.Duration(0)
+	end, decided := time.Duration(0), 0
 	for _, l := range late {
-		if l.left <= end || !c.copiesLeft() {
+		if l.left <= end || decided == mostDecided || !c.copiesLeft() {
 			break
 		}
 		t := l.task
 		if t.copy != nil {
 			continue // its end is that of its copy, at the latest
 		}
+		if !c.mayCopy(t) {
+			end = l.left
+			continue
+		}
+		decided++
 		t.long.spec.Set, t.long.spec.Also = 0, nil
 		choice := c.view.Fleet().Decide(&t.long.spec, now, c.rand)
 		choice.Chosen = slices.IndexFunc(choice.Candidates, func(k estimate.Candidate) bool {
@@ -167,9 +177,19 @@ func (c *planner) copyLong(late []late, now time.Time, acts []Action) []Action {
 		if float64(l.left) <= worthCopy*float64(best) {
 			continue
 		}
-		choice.Reason = fmt.Sprintf("a copy of %s, which has run at %s for %.3fs and is expected to go on for %.3fs",
-			t.attempt.id, t.attempt.w.Welcome().Worker, now.Sub(t.attempt.since).Seconds(), l.left.Seconds())
+		choice.Reason = fmt.Sprintf("a copy of %s, %s", t.attempt.id, whyLate(t, l.left, now))
 		acts = c.commitCopy(t, &choice, now, acts)
 	}
 	return acts
+}
+
+// whyLate says why a long task is late.
+func whyLate(t *task, left time.Duration, now time.Time) string {
+	a := t.attempt
+	at := a.w.Welcome().Worker
+	if t.runs() {
+		return fmt.Sprintf("which has run at %s for %.3fs and is expected to go on for %.3fs", at, now.Sub(a.since).Seconds(), left.Seconds())
+	}
+	return fmt.Sprintf("which was to wait at %s for %.3fs, has waited for %.3fs, and is expected to wait for %.3fs more",
+		at, t.long.wait.Seconds(), now.Sub(a.sent).Seconds(), max(a.starts.Sub(now), 0).Seconds())
 }

@@ -302,6 +302,10 @@ func AppendMsg(b []byte, m Msg) []byte {
 	case Pong:
 		b = appendUint(begin(b, kindPong), m.Seq)
 		b = appendLoad(b, &m.Load)
+		b = appendUint(b, uint64(len(m.Expect)))
+		for i := range m.Expect {
+			b = appendDuration(appendAttempt(b, m.Expect[i].Attempt), m.Expect[i].Wait)
+		}
 	case Claimed:
 		b = begin(b, kindClaimed)
 		b = append(b, m.Job[:]...)
@@ -592,7 +596,11 @@ func (d *Decoder) Decode(body []byte, msgs []Msg) (Epoch, []Msg, error) {
 		case kindDrain:
 			msgs = append(msgs, Drain{})
 		case kindPong:
-			msgs = append(msgs, Pong{Seq: r.uint("seq"), Load: r.load()})
+			m := Pong{Seq: r.uint("seq"), Load: r.load()}
+			if r.more() {
+				m.Expect = r.expect()
+			}
+			msgs = append(msgs, m)
 		case kindClaimed:
 			msgs = append(msgs, Claimed{Job: r.job("job"), Generation: r.generation(), Count: r.uint32("count"), Knows: r.duration("knows"), Moved: r.bool("moved")})
 		case 0: // nothing is written so
@@ -852,6 +860,18 @@ func (r *reader) finished(m *Finished) {
 			Idle: r.duration("waits.idle"),
 		}
 	}
+}
+
+func (r *reader) expect() []Expect {
+	n := r.count("expect", MaxPlaces, attemptSize+1)
+	if n == 0 {
+		return nil
+	}
+	list := make([]Expect, n)
+	for i := range list {
+		list[i] = Expect{Attempt: r.attempt("expect"), Wait: r.duration("expect")}
+	}
+	return list
 }
 
 func (r *reader) reason() Reason {

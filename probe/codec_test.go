@@ -351,6 +351,9 @@ func shorter(m Msg) []int {
 	case Refused:
 		m.Knows = 0
 		return []int{fields(m) - none}
+	case Pong:
+		m.Expect = nil
+		return []int{fields(m) - none}
 	}
 	return nil
 }
@@ -795,7 +798,7 @@ var (
 		Gone{Places: []Range{{1, 2}}, Attempts: []AttemptID{goldenAttempt}},
 		goldenFull,
 		Drain{},
-		Pong{Seq: 11, Load: goldenLoad},
+		Pong{Seq: 11, Load: goldenLoad, Expect: []Expect{{AttemptID{0x0123456789abcdef, 42}, time.Second}}},
 		Claimed{Job: goldenJob, Generation: 8, Count: 8, Knows: time.Second, Moved: true},
 		Common{Job: goldenJob, Number: 4, Payload: []byte("plan")},
 		Forget{Job: goldenJob},

@@ -480,10 +480,17 @@ type Gone struct {
 // Drain tells that the worker leaves: it takes nothing new and finishes what runs.
 type Drain struct{}
 
-// Pong answers a Ping.
+// Pong answers a Ping, and tells how the frontend's attempts stand.
 type Pong struct {
-	Seq  uint64
-	Load Load
+	Seq    uint64
+	Load   Load
+	Expect []Expect // of those that were bound early and wait; some, if they are many
+}
+
+// Expect is how long from now an attempt is expected to wait in the queue.
+type Expect struct {
+	Attempt AttemptID
+	Wait    time.Duration
 }
 
 func (Hello) kind() kind     { return kindHello }

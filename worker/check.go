@@ -30,6 +30,15 @@ func (c *Core) checkLinks() error {
 		if l.id != id || c.byOwner[l.frontend] != l {
 			return fmt.Errorf("link %d is filed under %d, or not that of its frontend", l.id, id)
 		}
+		tasks := 0
+		for _, p := range l.places {
+			if p.launch != nil {
+				tasks++
+			}
+		}
+		if tasks != l.tasks {
+			return fmt.Errorf("link %d has %d places with a task, %d counted", id, tasks, l.tasks)
+		}
 		if !l.silent && len(l.parked) > 0 {
 			return fmt.Errorf("link %d is not silent and has %d parked places", id, len(l.parked))
 		}

@@ -272,6 +272,7 @@ type link struct {
 	places   map[probe.ResID]*place
 	commons  map[commonKey]*common
 	silent   bool // its last turn expired and nothing was heard since
+	tasks    int  // of places, those that have a task, and wait
 	parked   []*place
 	answer   time.Duration // how long it takes to answer a Ready, smoothed
 	stray    time.Duration // its mean deviation
@@ -486,7 +487,7 @@ func (c *Core) receive(l *link, msg probe.Msg, now time.Time, acts []Action) []A
 	case probe.Sync:
 		return c.sync(l, &m, now, acts)
 	case probe.Ping:
-		return c.send(l, probe.Pong{Seq: m.Seq, Load: c.load(m.Matrix, now)}, acts)
+		return c.send(l, probe.Pong{Seq: m.Seq, Load: c.load(m.Matrix, now), Expect: c.expect(l, now)}, acts)
 	case probe.Probe:
 		load := c.load(m.Matrix, now)
 		load.Seq = m.Seq

@@ -198,6 +198,9 @@ func (c *Core) queuePlace(p *place, now time.Time) {
 	p.seq, p.queuedAt, p.toldAt = c.seq, now, now
 	p.of = c.queueOf(p.class).tenant(p.tenant)
 	p.since = c.sums(p.of)
+	if p.launch != nil {
+		p.link.tasks++
+	}
 	c.line(p)
 }
 
@@ -296,6 +299,7 @@ func (c *Core) begin(p *place, now time.Time, acts []Action) []Action {
 		return acts
 	}
 	delete(p.link.places, p.res)
+	p.link.tasks--
 	if p.files != nil {
 		delete(c.fetches, p.launch.Attempt)
 	}
@@ -510,6 +514,9 @@ func (c *Core) dropPlace(p *place) {
 	}
 	p.endTurn().settle(0)
 	delete(p.link.places, p.res)
+	if p.launch != nil {
+		p.link.tasks--
+	}
 	if p.files != nil {
 		delete(c.fetches, p.launch.Attempt)
 		c.release(p.launch.Attempt)

@@ -117,6 +117,25 @@ func (c *Core) Matrix(now time.Time) probe.WaitMatrix {
 	return m
 }
 
+// expect is how long those of a link's places that have a task are expected to wait, as far as the queue is planned one by one. A wait
+// matrix would not tell: it counts what came after them.
+func (c *Core) expect(l *link, now time.Time) (list []probe.Expect) {
+	if l.tasks == 0 {
+		return nil
+	}
+	f, n := c.occupied(now), 0
+	for p := range c.queue.inOrder(now) {
+		if n++; n > planDepth || len(list) == l.tasks {
+			break
+		}
+		wait := f.plan(p.needs(), p.fetchedIn(now), c.cost(p))
+		if p.link == l && p.launch != nil {
+			list = append(list, probe.Expect{Attempt: p.launch.Attempt, Wait: wait})
+		}
+	}
+	return list
+}
+
 // backfill starts entries behind the head of the queue, for which there is no room yet, where that does not delay the
 // expected start of any entry ahead of them (conservative backfilling). It reports whether there were any.
 func (c *Core) backfill(now time.Time, acts []Action) ([]Action, bool) {

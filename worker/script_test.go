@@ -302,7 +302,11 @@ func showMsg(msg probe.Msg) string {
 	case probe.Drain:
 		return "drain"
 	case probe.Pong:
-		return fmt.Sprintf("pong %d", m.Seq) + showLoad(m.Load)
+		text := fmt.Sprintf("pong %d", m.Seq) + showLoad(m.Load)
+		for _, e := range m.Expect {
+			text += " " + script.ShowAttempt(e.Attempt) + "+" + e.Wait.String()
+		}
+		return text
 	case probe.Load:
 		return fmt.Sprintf("load %d", m.Seq) + showLoad(m)
 	case probe.Claimed:

@@ -32,7 +32,7 @@ type policyFlags struct {
 type longFlags struct {
 	LongTask   time.Duration `default:"1s" placeholder:"D" help:"Tasks that are expected to run so long are placed where they will be done first. Default ${default}."`
 	Matching   string        `default:"stable" enum:"stable,greedy,optimal" help:"How such tasks that come together are given to workers: ${enum}. Default ${default}."`
-	Copies     float64       `default:"0.03" placeholder:"SHARE" help:"Share of tasks that may be started a second time elsewhere, because they run much longer than others; the first to finish counts. 0: none. Default ${default}."`
+	Copies     float64       `default:"0.03" placeholder:"SHARE" help:"Share of tasks that may be started a second time elsewhere, because they run, or are to wait in a queue, for much longer than expected; the first to finish counts. 0: none. Default ${default}."`
 	MemoryRate size          `placeholder:"SIZE" help:"Bytes per second that a task reads from the memory of its host. Default 2000000000."`
 	DiskRate   size          `placeholder:"SIZE" help:"The same from a disk of its host. Default 160000000."`
 	RackRate   size          `placeholder:"SIZE" help:"The same from its rack. Default 100000000."`

@@ -1340,7 +1340,7 @@ var table = []mutant{
 	},
 	{
 		"what may start only once has no copy", "frontend/copy.go",
-		"(t.state == bound || t.state == riding) && t.spec.Retryable", "(t.state == bound || t.state == riding)",
+		"(t.runs() || t.slips()) && t.spec.Retryable", "(t.runs() || t.slips())",
 	},
 	{
 		"what was lost with a worker has no copy", "frontend/copy.go",
@@ -1388,7 +1388,7 @@ var table = []mutant{
 	},
 	{
 		"what has not begun to run has no copy", "frontend/copy.go",
-		"(t.state == bound || t.state == riding) && t.spec.Retryable && t.losses == 0 && !t.attempt.since.IsZero()", "t.attempt != nil && t.spec.Retryable && t.losses == 0",
+		"(t.state == bound || t.state == riding) && !t.attempt.since.IsZero()", "t.attempt != nil",
 	},
 	{
 		"the first copy is always within the budget", "frontend/copy.go",
@@ -1477,5 +1477,45 @@ var table = []mutant{
 	{
 		"spare work has no copies", "frontend/jobs.go",
 		" && j.Class != Spare", "",
+	},
+	{
+		"what waits for longer than it was to may have a copy", "frontend/copy.go",
+		"(t.runs() || t.slips())", "t.runs()",
+	},
+	{
+		"what waits for as long as it was to has no copy", "frontend/copy.go",
+		"t.queues() && t.attempt.starts.After(t.attempt.sent.Add(t.long.wait))", "t.queues()",
+	},
+	{
+		"of two attempts that wait, the first that starts withdraws its copy", "frontend/copy.go",
+		"case a == t.attempt && t.copy != nil && !t.copy.ran:", "case false:",
+	},
+	{
+		"of two attempts that wait, the copy that starts withdraws the first", "frontend/copy.go",
+		"case a == t.copy && !t.attempt.ran:", "case false:",
+	},
+	{
+		"a copy that starts does not withdraw a first attempt that runs", "frontend/copy.go",
+		"a == t.copy && !t.attempt.ran", "a == t.copy",
+	},
+	{
+		"an attempt that is found to run again does not withdraw its copy", "frontend/outcomes.go",
+		"waited := !a.ran", "waited := true",
+	},
+	{
+		"what is left of a task that waits is its wait, and its run", "frontend/tail.go",
+		"max(a.starts.Sub(now), 0) + x.run", "x.run",
+	},
+	{
+		"where a task of a job that may have no copy ends last, none has a copy", "frontend/tail.go",
+		"end = l.left\n", "\n",
+	},
+	{
+		"a worker tells each frontend how long its own tasks wait", "worker/plan.go",
+		"p.link == l && p.launch != nil", "p.launch != nil",
+	},
+	{
+		"how long a task waits is told without what comes after it", "worker/plan.go",
+		"wait := f.plan(p.needs(), p.fetchedIn(now), c.cost(p))", "wait := c.Matrix(now).Wait(p.demand).Duration()",
 	},
 }
