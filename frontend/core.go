@@ -169,6 +169,8 @@ func (c *Core) take(w *worker, msg probe.Msg, now time.Time, acts []Action) []Ac
 	case probe.Pong:
 		c.heard(w, m.Load, now)
 		w.expects(m.Expect, now)
+		w.progressed(m.Progress, now)
+		c.view.Paced(w.Worker, float64(m.Pace)/1000)
 	case probe.Drain:
 		c.drain(w)
 		acts = append(acts, Collect{w.Key})

@@ -59,6 +59,7 @@
 //	bind               to give a task to a worker: late, at a place's turn, or early, without a place that came before
 //	ride               a task that is sent along with its reservation, to start if there is room at once
 //	attempt            one try at a task, at a worker
+//	pace               of a worker: how many times as long as expected long tasks take there lately
 //	copy               a second attempt of a task that is late: it runs, or waits in its queue, for longer than was expected
 //	keep               what a sticky place does after its turn: it stays, for another task
 //	spare              a place that its job needs no more, kept for a moment for the turns of other jobs

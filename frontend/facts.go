@@ -449,11 +449,19 @@ type attempt struct {
 	sent time.Time
 	ran  bool // known to have started, or bound to a slot
 
-	since  time.Time // it runs, as far as we know; zero: it does not
-	starts time.Time // else: when its worker expects it to; zero: it has not said
-	as     *copied   // nil: it was not made as a copy
+	since    time.Time // it runs, as far as we know; zero: it does not
+	starts   time.Time // else: when its worker expects it to; zero: it has not said
+	as       *copied   // nil: it was not made as a copy
+	progress progress
 
 	spent bool // its place was used up for it, and comes back if the worker hands it back
+}
+
+// progress is how far a running attempt is, as its worker has said.
+type progress struct {
+	done float64       // share of its work; 0: it says nothing of that
+	left time.Duration // that it was to go on then
+	at   time.Time
 }
 
 // copied is what is known of an attempt that was made as a copy, until it takes the place of the other one: of that, the

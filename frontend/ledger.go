@@ -61,6 +61,15 @@ func (w *worker) expects(list []probe.Expect, now time.Time) {
 	}
 }
 
+// progressed notes how far attempts at w are.
+func (w *worker) progressed(list []probe.Progress, now time.Time) {
+	for i := range list {
+		if a := w.attempts[list[i].Attempt]; a != nil {
+			a.progress = progress{float64(list[i].Done) / 1e6, list[i].Left, now}
+		}
+	}
+}
+
 // ask notes that the next batch waits for the matrix of w, which is not asked for again before a time; told that w has told
 // it; and awaitNone that no batch waits for it any more.
 func (w *worker) ask(again time.Time) { w.askFrom, w.asked = again, true }

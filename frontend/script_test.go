@@ -28,6 +28,7 @@ import (
 //	w1 tells wait=5s               w1 sends its load with a matrix: all tasks would wait for so long, or "never" fit;
 //	                               short=0s: short ones would not
 //	w1 pong expects=a1+5s          w1 sends a Pong, and expects a1 to wait for 5 s more
+//	... progress=a1=30/5s pace=2   a1 has done 30 % and goes on for 5 s, and long tasks take twice as long as expected
 //	w1 row 3 age=1s wait=5s ...    gossip tells of w1: sequence number 3
 //	submit x tasks=3 policy=...    3 tasks alike; 1.hosts=h1 is for task 1 only; once: may start only once
 //	... gen=2 age=5s               its client has turned to two frontends before, first 5 s ago; resubmitted: gen=1 age=1s
@@ -524,6 +525,14 @@ func message(l *script.Line, verb string, capacity probe.Demand) probe.Msg {
 			l.Fail(err)
 			m.Expect = append(m.Expect, probe.Expect{Attempt: l.Attempt(id), Wait: d})
 		}
+		for _, text := range l.List("progress") {
+			id, far, _ := strings.Cut(text, "=")
+			percent, left, _ := strings.Cut(far, "/")
+			d, err := time.ParseDuration(left)
+			l.Fail(err)
+			m.Progress = append(m.Progress, probe.Progress{Attempt: l.Attempt(id), Done: uint32(l.Int(percent)) * 1e4, Left: d})
+		}
+		m.Pace = uint32(1000 * l.Float("pace"))
 		return m
 	case "drain":
 		return probe.Drain{}

@@ -3,6 +3,7 @@ package frontend
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -124,14 +125,30 @@ func (c *planner) idleFor(t *task) *view.Worker {
 	return nil
 }
 
-// left is in how long a long task is expected to be done. One that runs goes on for as long as others of its stage, or of its function,
-// that ran for longer went on.
+// left is in how long a long task is expected to be done, at the pace of its worker.
 func (c *planner) left(t *task, now time.Time) time.Duration {
 	x, a := t.long, t.attempt
-	if !t.runs() {
-		return max(a.starts.Sub(now), 0) + x.run
+	pace := paceOf(a.w.Worker)
+	switch {
+	case !t.runs():
+		return max(a.starts.Sub(now), 0) + times(pace, x.run)
+	case a.progress.done > 0:
+		return max(a.progress.left-now.Sub(a.progress.at), 0)
 	}
-	ran := max(now.Sub(a.since)-x.read, 0)
+	return times(pace, c.remains(t, times(1/pace, max(now.Sub(a.since)-x.read, 0))))
+}
+
+// paceOf is the pace of a worker, that of others if it is not known.
+func paceOf(w *view.Worker) float64 { return cmp.Or(w.Pace(), 1) }
+
+func times(factor float64, d time.Duration) time.Duration {
+	return time.Duration(min(factor*float64(d), float64(math.MaxInt64/2)))
+}
+
+// remains is how much longer a long task that ran for so long is expected to: as long as others of its stage, or of its function, that ran
+// for longer went on.
+func (c *planner) remains(t *task, ran time.Duration) time.Duration {
+	x, a := t.long, t.attempt
 	stats := t.group.stage
 	if stats.N() == 0 {
 		stats = t.group.Runs.Stats()
@@ -164,15 +181,13 @@ func (c *planner) copyLong(late []late, now time.Time, acts []Action) []Action {
 		}
 		decided++
 		t.long.spec.Set, t.long.spec.Also = 0, nil
+		t.long.spec.Work = c.workOfCopy(t)
 		choice := c.view.Fleet().Decide(&t.long.spec, now, c.rand)
-		choice.Chosen = slices.IndexFunc(choice.Candidates, func(k estimate.Candidate) bool {
-			return k.Worker != int32(t.attempt.w.Key) && (t.shuns == nil || k.Worker != int32(t.shuns.Key)) && c.workers[k.Worker].Up()
-		})
+		best := c.soonest(t, &choice)
 		if choice.Chosen < 0 {
 			end = max(end, l.left)
 			continue
 		}
-		best := choice.Choice().C
 		end = max(end, min(l.left, best))
 		if float64(l.left) <= worthCopy*float64(best) {
 			continue
@@ -183,12 +198,51 @@ func (c *planner) copyLong(late []late, now time.Time, acts []Action) []Action {
 	return acts
 }
 
+// workOfCopy is how long a task of which nothing is done yet would run. What one takes that runs and says how far it is may be due to its
+// machine, by as much as that is slow, and the rest is its own.
+func (c *planner) workOfCopy(t *task) estimate.Work {
+	x, a := t.long, t.attempt
+	p := &a.progress
+	if !t.runs() || p.done == 0 || p.done >= 1 || a.w.Pace() == 0 {
+		return x.spec.Work
+	}
+	whole := max(times(1/(1-p.done)/a.w.Pace(), p.left)-x.read, 0)
+	if row := c.view.Fleet().Get(int32(a.w.Key)); row != nil && row.Speed > 0 {
+		whole = times(row.Speed, whole)
+	}
+	return estimate.Work{Mean: whole, Dev: x.spec.Work.Dev, Source: estimate.FromProgress}
+}
+
+// soonest chooses the candidate for a copy that would be done first, by the paces of the workers, and returns in how long; none if there
+// is no other worker.
+func (c *planner) soonest(t *task, choice *estimate.Decision) (best time.Duration) {
+	choice.Chosen = -1
+	for i := range choice.Candidates {
+		k := &choice.Candidates[i]
+		w := c.workers[k.Worker].Worker
+		if w == t.attempt.w.Worker || w == t.shuns || !w.Up() {
+			continue
+		}
+		if in := k.C + times(paceOf(w)-1, k.R); choice.Chosen < 0 || in < best {
+			choice.Chosen, best = i, in
+		}
+	}
+	return best
+}
+
 // whyLate says why a long task is late.
 func whyLate(t *task, left time.Duration, now time.Time) string {
 	a := t.attempt
 	at := a.w.Welcome().Worker
 	if t.runs() {
-		return fmt.Sprintf("which has run at %s for %.3fs and is expected to go on for %.3fs", at, now.Sub(a.since).Seconds(), left.Seconds())
+		text := fmt.Sprintf("which has run at %s for %.3fs and is expected to go on for %.3fs", at, now.Sub(a.since).Seconds(), left.Seconds())
+		if p := a.progress; p.done > 0 {
+			text += fmt.Sprintf(", as %.0f %% is done", 100*p.done)
+		}
+		if pace := a.w.Pace(); pace > 0 {
+			text += fmt.Sprintf("; long tasks take %.1f times as long as expected there", pace)
+		}
+		return text
 	}
 	return fmt.Sprintf("which was to wait at %s for %.3fs, has waited for %.3fs, and is expected to wait for %.3fs more",
 		at, t.long.wait.Seconds(), now.Sub(a.sent).Seconds(), max(a.starts.Sub(now), 0).Seconds())

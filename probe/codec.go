@@ -306,6 +306,12 @@ func AppendMsg(b []byte, m Msg) []byte {
 		for i := range m.Expect {
 			b = appendDuration(appendAttempt(b, m.Expect[i].Attempt), m.Expect[i].Wait)
 		}
+		b = appendUint(b, uint64(len(m.Progress)))
+		for i := range m.Progress {
+			p := &m.Progress[i]
+			b = appendDuration(appendUint(appendAttempt(b, p.Attempt), uint64(p.Done)), p.Left)
+		}
+		b = appendUint(b, uint64(m.Pace))
 	case Claimed:
 		b = begin(b, kindClaimed)
 		b = append(b, m.Job[:]...)
@@ -598,7 +604,7 @@ func (d *Decoder) Decode(body []byte, msgs []Msg) (Epoch, []Msg, error) {
 		case kindPong:
 			m := Pong{Seq: r.uint("seq"), Load: r.load()}
 			if r.more() {
-				m.Expect = r.expect()
+				m.Expect, m.Progress, m.Pace = r.expect(), r.progress(), r.uint32("pace")
 			}
 			msgs = append(msgs, m)
 		case kindClaimed:
@@ -870,6 +876,18 @@ func (r *reader) expect() []Expect {
 	list := make([]Expect, n)
 	for i := range list {
 		list[i] = Expect{Attempt: r.attempt("expect"), Wait: r.duration("expect")}
+	}
+	return list
+}
+
+func (r *reader) progress() []Progress {
+	n := r.count("progress", MaxPlaces, attemptSize+2)
+	if n == 0 {
+		return nil
+	}
+	list := make([]Progress, n)
+	for i := range list {
+		list[i] = Progress{Attempt: r.attempt("progress"), Done: r.uint32("progress"), Left: r.duration("progress")}
 	}
 	return list
 }

@@ -352,8 +352,8 @@ func shorter(m Msg) []int {
 		m.Knows = 0
 		return []int{fields(m) - none}
 	case Pong:
-		m.Expect = nil
-		return []int{fields(m) - none}
+		m.Expect, m.Progress, m.Pace = nil, nil, 0
+		return []int{fields(m) - 3*none}
 	}
 	return nil
 }
@@ -798,7 +798,7 @@ var (
 		Gone{Places: []Range{{1, 2}}, Attempts: []AttemptID{goldenAttempt}},
 		goldenFull,
 		Drain{},
-		Pong{Seq: 11, Load: goldenLoad, Expect: []Expect{{AttemptID{0x0123456789abcdef, 42}, time.Second}}},
+		Pong{Seq: 11, Load: goldenLoad, Expect: []Expect{{goldenAttempt, time.Second}}, Progress: []Progress{{goldenAttempt, 250_000, time.Minute}}, Pace: 1500},
 		Claimed{Job: goldenJob, Generation: 8, Count: 8, Knows: time.Second, Moved: true},
 		Common{Job: goldenJob, Number: 4, Payload: []byte("plan")},
 		Forget{Job: goldenJob},

@@ -482,15 +482,24 @@ type Drain struct{}
 
 // Pong answers a Ping, and tells how the frontend's attempts stand.
 type Pong struct {
-	Seq    uint64
-	Load   Load
-	Expect []Expect // of those that were bound early and wait; some, if they are many
+	Seq      uint64
+	Load     Load
+	Expect   []Expect   // of those that were bound early and wait; some, if they are many
+	Progress []Progress // of those that run, and say how far they are
+	Pace     uint32     // how many times as long as expected long tasks take at the worker now, in thousandths; 0: not known
 }
 
 // Expect is how long from now an attempt is expected to wait in the queue.
 type Expect struct {
 	Attempt AttemptID
 	Wait    time.Duration
+}
+
+// Progress is how far a running attempt has come.
+type Progress struct {
+	Attempt AttemptID
+	Done    uint32        // of its work, in millionths
+	Left    time.Duration // that it will go on, as fast as it went lately
 }
 
 func (Hello) kind() kind     { return kindHello }

@@ -82,6 +82,9 @@ func (c *Core) exited(ev *Exited, now time.Time, acts []Action) []Action {
 	c.runs[last] = nil
 	c.runs = c.runs[:last]
 	c.learned.ran(ev.Run)
+	if a.long && a.expected > 0 && ev.Status == probe.Succeeded {
+		c.paces.ended(ev.Run, a.expected)
+	}
 	a.bill.settle(max(ev.Run, now.Sub(a.startedAt)))
 	a.bill = bill{}
 	c.Stats.Finished++

@@ -81,7 +81,7 @@ func (c Config) Open() probe.Demand {
 // LinkID names a connection at this worker; the shell never uses one twice.
 type LinkID uint64
 
-// Event is what a Core is told: one of LinkUp, LinkDown, Received, Exited, Fetched, Leave and Wake.
+// Event is what a Core is told: one of LinkUp, LinkDown, Received, Exited, Fetched, Progressed, Leave and Wake.
 type Event interface{ event() }
 
 // LinkUp: a frontend said a good Hello on a new connection. An older connection of the same frontend
@@ -127,6 +127,16 @@ type Fetched struct {
 	Err     string
 }
 
+// Progressed: running attempts have said how far they are.
+type Progressed struct{ Attempts []Progress }
+
+// Progress is what one has said last.
+type Progress struct {
+	Attempt probe.AttemptID
+	Done    float64 // the share of its work
+	Ago     time.Duration
+}
+
 // Leave: take nothing new, finish what runs, and go when Idle says so.
 type Leave struct{}
 
@@ -170,13 +180,14 @@ type Fetch struct {
 // becomes of the attempt.
 type Release struct{ Attempt probe.AttemptID }
 
-func (LinkUp) event()   {}
-func (LinkDown) event() {}
-func (Received) event() {}
-func (*Exited) event()  {}
-func (Fetched) event()  {}
-func (Leave) event()    {}
-func (Wake) event()     {}
+func (LinkUp) event()     {}
+func (LinkDown) event()   {}
+func (Received) event()   {}
+func (*Exited) event()    {}
+func (Fetched) event()    {}
+func (Progressed) event() {}
+func (Leave) event()      {}
+func (Wake) event()       {}
 
 func (*Send) action()  {}
 func (*Start) action() {}
@@ -241,6 +252,7 @@ type Core struct {
 
 	occupants occupants
 	learned   learned
+	paces     paces
 	forecast  forecast
 	gaps      []*place   // scratch of findGaps
 	victims   []*attempt // scratch of preempt
@@ -295,9 +307,10 @@ type attempt struct {
 	files      *files        // nil: it needs none
 	owner      *link         // nil: orphan
 	expected   time.Duration // run time; 0: not known
-	run        int32         // its index in Core.runs
-	from       *place        // staged only: the place it was bound to, to be queued again if it is handed back
-	bill       bill          // until it has ended
+	progress   progress
+	run        int32  // its index in Core.runs
+	from       *place // staged only: the place it was bound to, to be queued again if it is handed back
+	bill       bill   // until it has ended
 	of         *tenant
 
 	waits        probe.Waits
@@ -422,6 +435,8 @@ func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
 		acts = c.exited(ev, now, acts)
 	case Fetched:
 		acts = c.fetched(&ev, now, acts)
+	case Progressed:
+		c.progressed(&ev, now)
 	case Wake:
 	case LinkUp:
 		acts = c.linkUp(ev, now, acts)
@@ -487,7 +502,7 @@ func (c *Core) receive(l *link, msg probe.Msg, now time.Time, acts []Action) []A
 	case probe.Sync:
 		return c.sync(l, &m, now, acts)
 	case probe.Ping:
-		return c.send(l, probe.Pong{Seq: m.Seq, Load: c.load(m.Matrix, now), Expect: c.expect(l, now)}, acts)
+		return c.send(l, probe.Pong{Seq: m.Seq, Load: c.load(m.Matrix, now), Expect: c.expect(l, now), Progress: c.progress(l, now), Pace: uint32(1000 * c.pace(now))}, acts)
 	case probe.Probe:
 		load := c.load(m.Matrix, now)
 		load.Seq = m.Seq

@@ -17,7 +17,7 @@
 // The same forecast, of what runs and of what waits at its expected cost, gives the wait matrix that frontends
 // place long tasks by (Apollo, section 3.2; Core.Matrix). A share of the worker is closed to long tasks while
 // there are short ones that would have to wait for them (share.go). A Pong tells each frontend how long its own
-// tasks that wait are expected to.
+// tasks that wait are expected to, how far those are that run and say so, and how much slower long tasks are here than was expected (progress.go).
 //
 // Files that a task bound early needs are fetched while it waits. It keeps its place, others overtake it as long as
 // they are done when its files are expected, and from then on whoever comes next.

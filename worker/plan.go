@@ -76,7 +76,7 @@ func (c *Core) occupied(now time.Time) *forecast {
 	}
 	f.reset(capacity)
 	for _, a := range c.runs {
-		left := remaining(expectedCost(a.expected, c.learned.run, 1), now.Sub(a.startedAt))
+		left := c.left(a, now)
 		if a.standing != stays {
 			left = min(left, c.cfg.PreemptAfter)
 		}

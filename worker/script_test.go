@@ -19,6 +19,7 @@ import (
 //	a bind 1.2 a1                    place 1 in its turn 2 gets a task
 //	exit a1 failed                   the executor is done with an attempt
 //	fetched a1 failed                so is the fetcher with its files
+//	progress a1 done=30 ago=1s       a1 has said that it has done 30 % of its work, a second ago
 func TestScripts(t *testing.T) { script.Run(t, newStory) }
 
 // story is a core, and the connections of the frontends that the script names.
@@ -73,6 +74,8 @@ func (s *story) event(l *script.Line) Event {
 			ev.Run = run
 		}
 		return ev
+	case "progress":
+		return Progressed{[]Progress{{Attempt: l.Attempt(l.Word()), Done: float64(l.Number("done", 0)) / 100, Ago: l.Duration("ago")}}}
 	case "fetched":
 		ev := Fetched{Attempt: l.Attempt(l.Word()), Took: l.Duration("took"), Bytes: uint64(l.Number("bytes", 0))}
 		if l.Flag("failed") {
@@ -305,6 +308,12 @@ func showMsg(msg probe.Msg) string {
 		text := fmt.Sprintf("pong %d", m.Seq) + showLoad(m.Load)
 		for _, e := range m.Expect {
 			text += " " + script.ShowAttempt(e.Attempt) + "+" + e.Wait.String()
+		}
+		for _, p := range m.Progress {
+			text += fmt.Sprintf(" %s=%g%%/%v", script.ShowAttempt(p.Attempt), float64(p.Done)/1e4, p.Left)
+		}
+		if m.Pace > 0 {
+			text += fmt.Sprintf(" pace=%g", float64(m.Pace)/1000)
 		}
 		return text
 	case probe.Load:

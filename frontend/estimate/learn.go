@@ -16,9 +16,10 @@ const (
 	FromHintCorrected // by how far the hints of finished tasks of the stage, or of the function, were off
 	FromStage
 	FromFunction
+	FromProgress // of its attempt, at the worker where that runs
 )
 
-var sourceNames = [...]string{"nothing", "hint", "corrected hint", "stage", "function"}
+var sourceNames = [...]string{"nothing", "hint", "corrected hint", "stage", "function", "progress"}
 
 func (s Source) String() string { return sourceNames[s] }
 
@@ -35,8 +36,8 @@ func (w Work) String() string {
 	switch w.Source {
 	case FromNothing:
 		return fmt.Sprintf("runs %s, a guess", seconds(w.Mean))
-	case FromHint:
-		return fmt.Sprintf("runs %s by its hint", seconds(w.Mean))
+	case FromHint, FromProgress:
+		return fmt.Sprintf("runs %s by its %s", seconds(w.Mean), w.Source)
 	}
 	return fmt.Sprintf("runs %s, give or take %s, by %s (%d finished)", seconds(w.Mean), seconds(w.Dev), w.Source, w.Samples)
 }

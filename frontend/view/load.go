@@ -38,6 +38,9 @@ func (v *View) Heard(w *Worker, load probe.Load, at time.Time) (told bool) {
 	return true
 }
 
+// Paced takes what a worker says of its pace.
+func (v *View) Paced(w *Worker, pace float64) { w.pace = pace }
+
 // Rumour is what gossip tells of a worker that is linked. Of one run of a worker a newer Seq counts, of another run than that of the
 // link nothing.
 type Rumour struct {

@@ -110,7 +110,7 @@ func (v *View) Linked(w *Worker, m probe.Welcome, now time.Time) {
 	for _, f := range m.Functions {
 		w.functions[f] = true
 	}
-	w.load, w.heardAt = probe.Load{Free: m.Capacity}, now.UnixNano()
+	w.load, w.heardAt, w.pace = probe.Load{Free: m.Capacity}, now.UnixNano(), 0
 	w.slots = probe.Slot.Times(m.Capacity)
 	v.enlist(w)
 	if w.state == Up {

@@ -38,6 +38,7 @@ type Worker struct {
 	functions map[string]bool
 	slots     int
 
+	pace     float64      // how many times as long as expected long tasks take there; 0: not known
 	load     probe.Load   // as last heard, less what was sent there since
 	taken    probe.Demand // by attempts of this frontend
 	heardAt  int64        // when load was heard, as Unix time in nanoseconds
@@ -118,6 +119,9 @@ func (w *Worker) Open() probe.Demand {
 	}
 	return w.welcome.Open
 }
+
+// Pace is how many times as long as was expected long tasks take there lately; 0: it is not known.
+func (w *Worker) Pace() float64 { return w.pace }
 
 // Name is what people call the worker.
 func (w *Worker) Name() string {

@@ -49,6 +49,7 @@ func parseDuration(function string, payload []byte) (time.Duration, error) {
 type sleeping struct {
 	pool  *Pool
 	start time.Time
+	lasts time.Duration
 	timer *Timer // set within enter, so that Close finds it
 	done  func(Result)
 	end   Result // what the timer will report
@@ -60,7 +61,7 @@ func (p *Pool) startSleep(t *Attempt, done func(Result)) (Running, Result, bool)
 	if err != nil {
 		return nil, Result{Status: Failed, Err: err.Error()}, true
 	}
-	s := &sleeping{pool: p, start: start, done: done}
+	s := &sleeping{pool: p, start: start, lasts: d, done: done}
 	if t.Timeout > 0 && t.Timeout < d {
 		d = t.Timeout
 		s.end = Result{Status: TimedOut, Err: timedOut(d).Error()}
@@ -78,6 +79,11 @@ func (s *sleeping) finish(r Result) {
 	r.Run = time.Since(s.start)
 	s.done(r)
 	s.pool.leave(s)
+}
+
+// Progress is exact: nothing slows a sleep down.
+func (s *sleeping) Progress() (float64, time.Duration) {
+	return time.Since(s.start).Seconds() / s.lasts.Seconds(), 0
 }
 
 func (s *sleeping) Kill(reason string) {

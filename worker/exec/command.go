@@ -12,11 +12,12 @@ import (
 // Command is the payload of the function "exec", as JSON: a process to run. Its standard output is the
 // task's result; its standard error is kept only for the message of a task that fails, the last 4 KiB. The paths of the
 // files that the task needs are in PHOEBE_FILE_0, PHOEBE_FILE_1 and so on of its environment, in the order in which the
-// task names them.
+// task names them. It may write which share of its work it has done, a line with a number from 0 to 1 each time, to the file
+// descriptor that PHOEBE_PROGRESS_FD names: see [Progress].
 type Command struct {
 	// Argv is the program and its arguments. Argv[0] is looked up in PATH unless it has a slash.
 	Argv []string `json:"argv"`
-	// Env is the whole environment but for the files and for PATH, which is the worker's unless given here.
+	// Env is the whole environment but for the files and the progress, and for PATH, which is the worker's unless given here.
 	Env map[string]string `json:"env,omitempty"`
 	// Dir is where it runs; by default where the worker does.
 	Dir string `json:"dir,omitempty"`

@@ -190,6 +190,8 @@ type Running interface {
 	// function as soon as it heeds its context. It does not block and does nothing to a task that has
 	// ended.
 	Kill(reason string)
+	// Progress is the share of its work that the task has said to have done, and how long ago; 0: it has not said.
+	Progress() (done float64, ago time.Duration)
 }
 
 // Pool runs tasks. Safe for concurrent use.

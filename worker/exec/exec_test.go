@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 	"strings"
@@ -166,6 +167,40 @@ func TestKill(t *testing.T) {
 		}
 		r.Kill("after the end")
 	}
+}
+
+// What a function says of its progress only grows, up to all; a sleep knows it.
+func TestProgress(t *testing.T) {
+	said, goOn := make(chan struct{}), make(chan struct{})
+	p := newPool(t, testRegistry(t, map[string]Func{"tells": func(ctx context.Context, _ []byte) ([]byte, error) {
+		for _, done := range []float64{-1, 0.3, 0.2, math.NaN()} {
+			Progress(ctx, done)
+		}
+		said <- struct{}{}
+		<-goOn
+		Progress(ctx, 7)
+		said <- struct{}{}
+		<-goOn
+		return nil, nil
+	}, "mute": untilEnded}))
+	r, end := startTask(t, p, Attempt{Function: "tells"})
+	for _, want := range []float64{0.3, 1} {
+		<-said
+		if done, ago := r.Progress(); done != want || ago < 0 || ago > time.Minute {
+			t.Errorf("%v is done, as was said %v ago, want %v", done, ago, want)
+		}
+		goOn <- struct{}{}
+	}
+	<-end
+	for function, most := range map[string]float64{"mute": 0, "sleep": 0.5} {
+		r, end := startTask(t, p, Attempt{Function: function, Payload: []byte("1h"), Timeout: 30 * time.Minute})
+		if done, _ := r.Progress(); done < 0 || done > most || function == "sleep" && done == 0 {
+			t.Errorf("%s has done %v of its work at once", function, done)
+		}
+		r.Kill("enough")
+		<-end
+	}
+	Progress(t.Context(), 0.5) // of no task
 }
 
 // Kill and the natural end race; startTask checks that one result comes.

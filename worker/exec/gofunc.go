@@ -11,8 +11,11 @@ import (
 
 // goRun is a Go function on its own goroutine.
 type goRun struct {
+	work   *work
 	cancel context.CancelCauseFunc
 }
+
+func (g *goRun) Progress() (float64, time.Duration) { return g.work.progress.last() }
 
 func (g *goRun) Kill(reason string) { g.cancel(killed(reason)) }
 
@@ -21,7 +24,7 @@ func (g *goRun) Kill(reason string) { g.cancel(killed(reason)) }
 func (p *Pool) startFunc(f Func, t *Attempt, done func(Result)) (Running, Result, bool) {
 	w := newWork(t)
 	ctx, cancel := limit(w, t)
-	g := &goRun{cancel: cancel}
+	g := &goRun{work: w, cancel: cancel}
 	run := func() {
 		res := Result{Status: Panicked, Err: "the function called runtime.Goexit"}
 		defer func() { // deferred for that case

@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -25,17 +26,19 @@ import (
 const processesSupported = true
 
 const (
-	maxFiles   = 4096                   // open files of a process
-	fileEnv    = "PHOEBE_FILE_"         // variables with the paths of the files that a task needs; a number follows
-	stderrTail = 4 << 10                // bytes of standard error that a failure quotes
-	pipeGrace  = 100 * time.Millisecond // for output of strays that hold the pipes after the process ended
+	maxFiles    = 4096                   // open files of a process
+	fileEnv     = "PHOEBE_FILE_"         // variables with the paths of the files that a task needs; a number follows
+	progressEnv = "PHOEBE_PROGRESS_FD"   // variable with the descriptor that takes lines of progress
+	stderrTail  = 4 << 10                // bytes of standard error that a failure quotes
+	pipeGrace   = 100 * time.Millisecond // for output of strays that hold the pipes after the process ended
 )
 
 // process is a process and its group. It is killed with its group, and what is left of the group when
 // it ends by itself is killed then. What leaves the group (setsid) is not followed. If the worker dies
 // the kernel kills the process, but not its children.
 type process struct {
-	cancel context.CancelCauseFunc
+	cancel   context.CancelCauseFunc
+	progress progress
 
 	mu   sync.Mutex
 	pid  int  // zero until it is started
@@ -43,6 +46,18 @@ type process struct {
 }
 
 func (pr *process) Kill(reason string) { pr.cancel(killed(reason)) }
+
+func (pr *process) Progress() (float64, time.Duration) { return pr.progress.last() }
+
+// follow takes what the process says of its progress.
+func (pr *process) follow(lines io.Reader) {
+	for scan := bufio.NewScanner(lines); scan.Scan(); {
+		if done, err := strconv.ParseFloat(strings.TrimSpace(scan.Text()), 64); err == nil {
+			pr.progress.say(done)
+		}
+	}
+	io.Copy(io.Discard, lines) // of a line that is too long, so that the process is not held up
+}
 
 // killGroup is safe at any time.
 func (pr *process) killGroup() {
@@ -79,7 +94,7 @@ func failed(format string, args ...any) Result {
 }
 
 func (pr *process) run(ctx context.Context, l *launcher, c Command, t *Attempt) Result {
-	env := map[string]string{"PATH": os.Getenv("PATH")}
+	env := map[string]string{"PATH": os.Getenv("PATH"), progressEnv: "3"}
 	maps.Copy(env, c.Env)
 	for i, path := range t.Files {
 		env[fileEnv+strconv.Itoa(i)] = path
@@ -144,21 +159,22 @@ func (pr *process) run(ctx context.Context, l *launcher, c Command, t *Attempt) 
 	}
 	var out []byte
 	var errTail tail
-	var io3 sync.WaitGroup
-	io3.Go(func() {
+	var streams sync.WaitGroup
+	streams.Go(func() {
 		pipes.ours[0].Write(stdin) // what the process does not read is its own business
 		pipes.ours[0].Close()
 	})
-	io3.Go(func() {
+	streams.Go(func() {
 		out = readOutput(pipes.ours[1], limit+1)
 		if len(out) > limit {
 			pr.killGroup()
 		}
 	})
-	io3.Go(func() { io.Copy(&errTail, pipes.ours[2]) })
+	streams.Go(func() { io.Copy(&errTail, pipes.ours[2]) })
+	streams.Go(func() { pr.follow(pipes.ours[3]) })
 	over := make(chan struct{})
 	var seen int64
-	io3.Go(func() { seen = watchMemory(proc.Pid, over) })
+	streams.Go(func() { seen = watchMemory(proc.Pid, over) })
 
 	// Wait, but do not reap: as long as the process is a zombie, nobody else can get its group's id.
 	err = retryEINTR(func() error {
@@ -173,7 +189,7 @@ func (pr *process) run(ctx context.Context, l *launcher, c Command, t *Attempt) 
 	pr.mu.Unlock()
 	state, waitErr := proc.Wait()
 	pipes.setDeadline(time.Now().Add(pipeGrace))
-	io3.Wait()
+	streams.Wait()
 	if err := errors.Join(err, waitErr); err != nil {
 		return failed("exec %s: the process is lost: %v", path, err)
 	}
@@ -254,8 +270,8 @@ func readOutput(pipe *os.File, most int) []byte {
 	return out
 }
 
-// pipes are the three standard files: our ends, and theirs for the process.
-type pipes struct{ ours, theirs [3]*os.File }
+// pipes are the three standard files, and the one for progress: our ends, and theirs for the process.
+type pipes struct{ ours, theirs [4]*os.File }
 
 func openPipes() (p *pipes, err error) {
 	p = new(pipes)

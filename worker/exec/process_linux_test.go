@@ -9,6 +9,7 @@ import (
 	"os"
 	osexec "os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -58,10 +59,10 @@ func TestProcess(t *testing.T) {
 		{"stdin both ways at once", Command{Argv: []string{"cat"}, Stdin: long}, Attempt{}, Succeeded, long, nil},
 		{"stdin that nobody reads", Command{Argv: []string{"true"}, Stdin: long}, Attempt{}, Succeeded, "", nil},
 		{"no stdin", Command{Argv: []string{"cat"}}, Attempt{}, Succeeded, "", nil},
-		{"environment", Command{Argv: []string{"env"}, Env: map[string]string{"A": "1", "PATH": "/usr/bin:/bin"}}, Attempt{}, Succeeded, "A=1\nPATH=/usr/bin:/bin\n", nil},
-		{"default environment", Command{Argv: []string{"env"}}, Attempt{}, Succeeded, "PATH=" + os.Getenv("PATH") + "\n", nil},
+		{"environment", Command{Argv: []string{"env"}, Env: map[string]string{"A": "1", "PATH": "/usr/bin:/bin"}}, Attempt{}, Succeeded, "A=1\nPATH=/usr/bin:/bin\nPHOEBE_PROGRESS_FD=3\n", nil},
+		{"default environment", Command{Argv: []string{"env"}}, Attempt{}, Succeeded, "PATH=" + os.Getenv("PATH") + "\nPHOEBE_PROGRESS_FD=3\n", nil},
 		{"files", Command{Argv: []string{"env"}, Env: map[string]string{"PATH": "/bin:/usr/bin", "PHOEBE_FILE_1": "no"}}, Attempt{Files: []string{"/c/a", "/c/b\nb"}},
-			Succeeded, "PATH=/bin:/usr/bin\nPHOEBE_FILE_0=/c/a\nPHOEBE_FILE_1=/c/b\nb\n", nil},
+			Succeeded, "PATH=/bin:/usr/bin\nPHOEBE_FILE_0=/c/a\nPHOEBE_FILE_1=/c/b\nb\nPHOEBE_PROGRESS_FD=3\n", nil},
 		{"dir", Command{Argv: []string{"pwd"}, Dir: dir}, Attempt{}, Succeeded, dir + "\n", nil},
 		{"no such dir", Command{Argv: []string{"pwd"}, Dir: dir + "/x"}, Attempt{}, Failed, "", []string{dir + "/x"}},
 		{"no such program", Command{Argv: []string{"phoebe-nonesuch"}}, Attempt{}, Failed, "", []string{`"phoebe-nonesuch"`, "PATH=" + os.Getenv("PATH")}},
@@ -174,6 +175,27 @@ func TestKillEndsTheProcessGroup(t *testing.T) {
 		}
 		expectEOF(t, family)
 	}
+}
+
+// A process says how far it is by lines on a descriptor of its own; what is no number is ignored.
+func TestProcessTellsProgress(t *testing.T) {
+	p := processPool(t)
+	fifo, open := presence(t)
+	r, end := startTask(t, p, Attempt{
+		Function: "exec",
+		Payload:  command(t, shell("exec 4>"+fifo+"; for x in 0.1 much 0.6; do echo $x >&$PHOEBE_PROGRESS_FD; done; echo up >&4; sleep 100")),
+	})
+	expectLine(t, open(), "up")
+	for began := time.Now(); ; { // it is read by another goroutine
+		if done, _ := r.Progress(); done == 0.6 {
+			break
+		} else if time.Since(began) > time.Minute {
+			t.Fatalf("%v is done", done)
+		}
+		runtime.Gosched()
+	}
+	r.Kill("enough")
+	<-end
 }
 
 func TestStrayGrandchildDiesWithItsParent(t *testing.T) {

@@ -16,6 +16,8 @@ type work struct {
 	attempt Attempt
 	began   time.Time
 
+	progress progress
+
 	mu      sync.Mutex
 	over    bool
 	outputs []*output
@@ -105,3 +107,29 @@ func Common(ctx context.Context) []byte { return workOf(ctx).attempt.Common }
 // context that its function got. They are for reading only, and there until the function returns; the slice is not to
 // be changed.
 func Files(ctx context.Context) []string { return workOf(ctx).attempt.Files }
+
+// Progress says which share of its work a function has done, from 0 to 1: with the context that it got, as often as it likes. By that it
+// is known how much longer the task takes, where others can count on its room, and whether it had better be started a second time
+// elsewhere. What is less than was said before counts for nothing.
+func Progress(ctx context.Context, done float64) { workOf(ctx).progress.say(done) }
+
+// progress is what a task has said of how far it is.
+type progress struct {
+	mu   sync.Mutex
+	done float64
+	at   time.Duration // since began
+}
+
+func (p *progress) say(done float64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if done > p.done {
+		p.done, p.at = min(done, 1), time.Since(began)
+	}
+}
+
+func (p *progress) last() (done float64, ago time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.done, time.Since(began) - p.at
+}

@@ -406,6 +406,29 @@ func TestSilentPeer(t *testing.T) {
 	wantMetric(t, s, `phoebe_worker_orphans_total{outcome="abandoned"}`, "1")
 }
 
+// A Pong tells how far tasks are that say so.
+func TestPongTellsProgress(t *testing.T) {
+	said := make(chan struct{})
+	s := newServer(t, 1, func(cfg *Config) {
+		cfg.Registry = exec.NewRegistry()
+		_ = cfg.Registry.Register("tells", func(ctx context.Context, _ []byte) ([]byte, error) {
+			exec.Progress(ctx, 0.25)
+			said <- struct{}{}
+			<-ctx.Done()
+			return nil, nil
+		})
+	})
+	p, _ := join(t, s, 7)
+	p.send(reserve(1, launch(7, 1, "tells", "")))
+	<-said
+	p.send(probe.Ping{Seq: 1})
+	m := expect[probe.Pong](p)
+	if len(m.Progress) != 1 || m.Progress[0].Attempt.Seq != 1 || m.Progress[0].Done != 250_000 || m.Progress[0].Left <= 0 {
+		t.Errorf("the ping gets %+v", m)
+	}
+	p.send(probe.Kill{Attempt: probe.AttemptID{Frontend: 7, Seq: 1}})
+}
+
 // Whoever pings within its lease stays, for many leases.
 func TestPingsKeepTheLease(t *testing.T) {
 	s := newServer(t, 1, nil)

@@ -309,9 +309,25 @@ func (s *Server) deliver(c *conn) {
 				go s.away(away, c.name, c.wire.RemoteAddr().String())
 				continue
 			}
+			if _, ping := m.(probe.Ping); ping { // its answer tells of progress
+				s.askProgress(now)
+			}
 			s.step(now, worker.Received{Link: c.link, Msg: m})
 		}
 	})
+}
+
+// askProgress tells the core what running tasks have said.
+func (s *Server) askProgress(now time.Time) {
+	var said []worker.Progress
+	for id, r := range s.tasks {
+		if done, ago := r.Progress(); done > 0 {
+			said = append(said, worker.Progress{Attempt: id, Done: done, Ago: ago})
+		}
+	}
+	if len(said) > 0 {
+		s.step(now, worker.Progressed{Attempts: said})
+	}
 }
 
 // linkUp welcomes a frontend.

@@ -1432,11 +1432,11 @@ var table = []mutant{
 	},
 	{
 		"a long copy goes to another worker", "frontend/tail.go",
-		"k.Worker != int32(t.attempt.w.Key) && (", "(",
+		"w == t.attempt.w.Worker || w == t.shuns", "w == t.shuns",
 	},
 	{
 		"a long copy does not go where the task failed", "frontend/tail.go",
-		"(t.shuns == nil || k.Worker != int32(t.shuns.Key)) && ", "",
+		"w == t.attempt.w.Worker || w == t.shuns || ", "w == t.attempt.w.Worker || ",
 	},
 	{
 		"where one of two attempts is lost, the other goes on", "frontend/outcomes.go",
@@ -1517,5 +1517,53 @@ var table = []mutant{
 	{
 		"how long a task waits is told without what comes after it", "worker/plan.go",
 		"wait := f.plan(p.needs(), p.fetchedIn(now), c.cost(p))", "wait := c.Matrix(now).Wait(p.demand).Duration()",
+	},
+	{
+		"what a task says of its progress tells what is left of it", "frontend/tail.go",
+		"case a.progress.done > 0:", "case false:",
+	},
+	{
+		"what takes long on a sound machine would take as long elsewhere", "frontend/tail.go",
+		"!t.runs() || p.done == 0 || p.done >= 1 || a.w.Pace() == 0", "true",
+	},
+	{
+		"what takes long on a slow machine would take less long elsewhere", "frontend/tail.go",
+		"times(1/(1-p.done)/a.w.Pace(), p.left)", "times(1/(1-p.done), p.left)",
+	},
+	{
+		"a copy on a slow machine takes longer", "frontend/tail.go",
+		"k.C + times(paceOf(w)-1, k.R)", "k.C",
+	},
+	{
+		"on a slow machine a task has done less", "frontend/tail.go",
+		"c.remains(t, times(1/pace, max(now.Sub(a.since)-x.read, 0)))", "c.remains(t, max(now.Sub(a.since)-x.read, 0))",
+	},
+	{
+		"how fast a task goes is how fast it went lately", "worker/progress.go",
+		"whole = (p.whole + whole) / 2", "whole = time.Duration(float64(at) / done)",
+	},
+	{
+		"a task that says nothing more goes on for as long again", "worker/progress.go",
+		"(1-p.done))-silent, silent)", "(1-p.done))-silent, 0)",
+	},
+	{
+		"what was said shortly after is not compared with what was said before", "worker/progress.go",
+		"|| p.done > 0 && at-p.at < tellEach {", "{",
+	},
+	{
+		"forecasts go by what tasks say of their progress", "worker/plan.go",
+		"left := c.left(a, now)", "left := remaining(expectedCost(a.expected, c.learned.run, 1), now.Sub(a.startedAt))",
+	},
+	{
+		"two long tasks do not tell a worker's pace", "worker/progress.go",
+		"len(all) < leastPaces", "false",
+	},
+	{
+		"what runs tells a worker's pace before what has ended", "worker/progress.go",
+		"p := &a.progress; a.long && p.done > 0 && a.expected > 0", "p := &a.progress; false && p != nil",
+	},
+	{
+		"only long tasks that succeeded tell a worker's pace", "worker/attempts.go",
+		"a.long && a.expected > 0 && ev.Status == probe.Succeeded", "a.expected > 0",
 	},
 }
