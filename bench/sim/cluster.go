@@ -46,7 +46,9 @@ type cluster struct {
 	onFetch   func(w *workerNode, a worker.Fetch)
 	onRelease func(w *workerNode, a worker.Release)
 	// reads is how long a task reads its inputs at a worker, on top of its run; nil: tasks have none.
-	reads  func(w *workerNode, s *worker.Start) time.Duration
+	reads func(w *workerNode, s *worker.Start) time.Duration
+	// says is how far the tasks that run at a worker say that they are; nil: they do not.
+	says   func(w *workerNode) []worker.Progress
 	failed error // what an event of kind call found, at the end of the step: of a Run, and of gossip
 }
 
@@ -236,6 +238,13 @@ func (c *cluster) happen(e *event) error {
 			return c.hello(e.conn)
 		}
 		e.conn.wHeard = c.now
+		if _, ping := e.what.(probe.Ping); ping && c.says != nil {
+			if said := c.says(e.conn.w); len(said) > 0 {
+				if err := c.stepWorker(e.conn.w, worker.Progressed{Attempts: said}); err != nil {
+					return err
+				}
+			}
+		}
 		return c.stepWorker(e.conn.w, worker.Received{Link: e.conn.id, Msg: e.what.(probe.Msg)})
 	case toFrontend:
 		e.conn.fHeard = c.now

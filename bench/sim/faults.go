@@ -184,6 +184,7 @@ func newFaultRun(seed uint64, without Omission) *faultRun {
 	r.rng = rand.New(rand.NewPCG(seed, 'n'))
 	r.copies = among(rand.New(rand.NewPCG(seed, 'k')), 0, 0.03, 1)
 	r.check = 1
+	r.says = r.said
 	r.tell = r.told
 	r.onStart = r.taskStarted
 	r.onEnd = r.taskEnded
