@@ -38,6 +38,7 @@ type SimRun struct {
 	Estimates    *SimEstimates  `json:"estimates,omitempty"`  // where tasks were placed by estimation
 	Read         *SimRead       `json:"read,omitempty"`       // where tasks have inputs
 	Completion   *SimMatching   `json:"completion,omitempty"` // of a figure that matches tasks with workers once
+	Copies       SimCopies      `json:"copies"`
 	Stragglers   *SimStragglers `json:"stragglers,omitempty"` // where some tasks take much longer than others
 
 	MessagesPerTask float64 `json:"messages_per_task"`      // pings, syncs and acknowledgements included
@@ -72,6 +73,12 @@ type SimRead struct {
 	Host   float64 `json:"host"` // in memory or on the disk of its own
 	Rack   float64 `json:"rack"`
 	Across float64 `json:"across"`
+}
+
+// SimCopies is the second attempts of tasks, those included that were withdrawn before they started.
+type SimCopies struct {
+	Share float64 `json:"share"` // of all tasks that have one
+	Won   float64 `json:"won"`   // of these, those whose second attempt gave the outcome; 1 if none has one
 }
 
 // SimStragglers is which of the tasks that take much longer than others had a second attempt.

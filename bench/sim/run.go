@@ -60,6 +60,8 @@ type Config struct {
 
 	Second     float64    // share of the tasks that may have a second attempt
 	Stragglers Stragglers // default: none; they have inputs of their own
+	Spells     Spells     // of the workers; default: none
+	Tells      bool       // tasks say how far they are
 
 	check   bool                                 // tests: the schedulers' and workers' state, after every step
 	started func(w *workerNode, s *worker.Start) // tests: hears of every start of a task
@@ -102,8 +104,8 @@ func (c *Config) Validate() error {
 		bad("%d stages, inputs of %d bytes with %d copies, %d racks: none may be negative, stages are at most %d, copies at most %d",
 			c.Stages, c.Input, c.Copies, c.Racks, frontend.MaxStages, frontend.MaxCopies)
 	}
-	if c.Stragglers != (Stragglers{}) && (c.Stages > 1 || c.Input > 0) {
-		bad("stragglers among tasks with stages or inputs: leave one of them out")
+	if (c.Stragglers != (Stragglers{}) || c.Spells != (Spells{})) && (c.Stages > 1 || c.Input > 0) {
+		bad("stragglers or slow spells, and tasks with stages or inputs: leave one of them out")
 	}
 	if c.Policy.rival != nil && (c.Stages > 1 || c.Input > 0) {
 		bad("policy %s knows nothing of stages and inputs: leave them out, or it", c.Policy.Name)
@@ -162,6 +164,7 @@ type runner struct {
 	grouped   bool
 
 	stragglers stragglers // where there are some
+	spells     *spells    // likewise
 
 	readSum  [3]float64 // bytes, by where they were
 	reading  int        // tasks that read them
@@ -229,7 +232,13 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 		r.stragglers = stragglers{
 			rng: rand.New(rand.NewPCG(cfg.Seed, 's')), tasks: map[stragglerID]*straggler{}, copies: map[probe.AttemptID]time.Duration{},
 		}
+	}
+	if cfg.Spells != (Spells{}) {
+		r.spells = newSpells(cfg.Spells, cfg.Workers, cfg.Seed)
 		r.reads = r.slowed
+	}
+	if cfg.Tells {
+		r.says = r.progress
 	}
 	frontends := cfg.Frontends
 	if rival := cfg.Policy.rival; rival != nil {
@@ -400,6 +409,9 @@ func (r *runner) taskStarted(w *workerNode, s *worker.Start) {
 	if r.cfg.started != nil {
 		r.cfg.started(w, s)
 	}
+	if r.stragglers.tasks != nil {
+		r.straggles(w, s)
+	}
 	if n := jobOf(s.Job); r.counts(n) {
 		j := r.jobs[n]
 		wait := r.now - j.at
@@ -518,6 +530,7 @@ func (r *runner) result() *Result {
 		res.MessagesPerTask = float64(r.messages) / float64(tasks)
 	}
 	res.CPU = r.cpuUsed(tasks)
+	res.Copies.Won = 1
 	var waits, runs estimate.Accuracy
 	add := func(sum *estimate.Accuracy, a estimate.Accuracy) {
 		sum.Seen, sum.Good, sum.Over, sum.Error = sum.Seen+a.Seen, sum.Good+a.Good, sum.Over+a.Over, sum.Error+a.Error
@@ -528,6 +541,9 @@ func (r *runner) result() *Result {
 			add(&waits, core.Waits)
 			add(&runs, core.Runs)
 		}
+	}
+	if sum := &res.FrontendSum; sum.Copies > 0 {
+		res.Copies = bench.SimCopies{Share: float64(sum.Copies) / float64(sum.Tasks), Won: float64(sum.CopiesWon) / float64(sum.Copies)}
 	}
 	if waits.Seen > 0 {
 		res.Estimates = &bench.SimEstimates{

@@ -2,15 +2,17 @@ package sim
 
 import (
 	"testing"
+	"time"
 
 	"github.com/phoebe-sched/phoebe/bench"
 )
 
-// Who is slow is drawn alike with copies and without, and these keep to their budget and shorten the mean.
+// Copies of tasks that tell how far they are keep to their budget, go to those that are slow because of the machine, and shorten the mean.
 func TestStragglers(t *testing.T) {
 	run := func(share float64) *bench.SimRun {
 		w := longSweep(10, 60, "phoebe")
-		w.Estimates, w.Stragglers, w.Second, w.Racks, w.Loads, w.Seed = Estimates{Absent: true}, Stragglers{0.05, 0.05, 5}, share, 1, []float64{0.5}, 1
+		w.Estimates, w.Stragglers, w.Second, w.Racks, w.Loads, w.Seed = Estimates{Absent: true}, Stragglers{0.05, 5}, share, 1, []float64{0.5}, 1
+		w.Spells, w.Tells, w.Ping = steady, true, time.Second
 		results, err := w.Run(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
@@ -19,10 +21,10 @@ func TestStragglers(t *testing.T) {
 	}
 	without, with := run(0), run(0.1)
 	a, b := without.Stragglers, with.Stragglers
-	if a.Machine != b.Machine || a.Data != b.Data || a.Machine < 30 || a.Data < 30 {
+	if a.Machine < 30 || b.Machine < 30 || a.Data < 30 || b.Data < 30 {
 		t.Errorf("of %d tasks %+v are slow, and with copies %+v", without.Tasks, a, b)
 	}
-	if a.Copies != 0 || a.Work != 0 || b.Copies == 0 || b.Caught == 0 || b.Caught+b.InVain > b.Copies || float64(b.Copies) > 0.11*float64(with.Tasks) {
+	if a.Copies != 0 || a.Work != 0 || b.Copies == 0 || b.Caught < 5*b.InVain || b.Caught+b.InVain > b.Copies || float64(b.Copies) > 0.11*float64(with.Tasks) {
 		t.Errorf("%+v have copies where there are none, and %+v of %d tasks where every tenth may", a, b, with.Tasks)
 	}
 	if with.ResponseMS.Mean > 0.95*without.ResponseMS.Mean {

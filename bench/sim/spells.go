@@ -1,0 +1,105 @@
+package sim
+
+import (
+	"iter"
+	"math/rand/v2"
+	"sort"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/worker"
+)
+
+// Spells are times in which a worker runs its tasks Times as slowly as else: a Share of its time, each for Last on average.
+type Spells struct {
+	Share, Times float64
+	Last         time.Duration
+}
+
+// spells are those of all workers, drawn as far as they are asked for: the same ones in every run of a seed.
+type spells struct {
+	of  Spells
+	all []workerSpells
+}
+
+type workerSpells struct {
+	rng   *rand.Rand
+	turns []time.Duration // when one begins, when it ends, and so on
+}
+
+func newSpells(of Spells, workers int, seed uint64) *spells {
+	s := &spells{of: of, all: make([]workerSpells, workers)}
+	for i := range s.all {
+		s.all[i].rng = rand.New(rand.NewPCG(seed, uint64(i)<<8|'w'))
+	}
+	return s
+}
+
+// speeds are how fast a worker runs its tasks from a moment on, and until when each time.
+func (s *spells) speeds(worker int, from time.Duration) iter.Seq2[time.Duration, float64] {
+	return func(yield func(time.Duration, float64) bool) {
+		w := &s.all[worker]
+		for i := sort.Search(len(w.turns), func(i int) bool { return w.turns[i] > from }); ; i++ {
+			speed, lasts := 1.0, float64(s.of.Last)*(1/s.of.Share-1)
+			if i%2 == 1 {
+				speed, lasts = 1/s.of.Times, float64(s.of.Last)
+			}
+			if i == len(w.turns) {
+				last := time.Duration(0)
+				if i > 0 {
+					last = w.turns[i-1]
+				}
+				w.turns = append(w.turns, last+time.Duration(lasts*w.rng.ExpFloat64())+1)
+			}
+			if w.turns[i] > from && !yield(w.turns[i], speed) {
+				return
+			}
+		}
+	}
+}
+
+// takes is how long work takes at a worker from a moment on.
+func (s *spells) takes(worker int, from, work time.Duration) time.Duration {
+	left, at := float64(work), from
+	for until, speed := range s.speeds(worker, from) {
+		room := float64(until-at) * speed
+		if left <= room {
+			at += time.Duration(left / speed)
+			break
+		}
+		left, at = left-room, until
+	}
+	return at - from
+}
+
+// done is how much work is done at a worker from a moment to another one.
+func (s *spells) done(worker int, from, to time.Duration) time.Duration {
+	sum, at := 0.0, from
+	for until, speed := range s.speeds(worker, from) {
+		until = min(until, to)
+		if sum, at = sum+float64(until-at)*speed, until; at == to {
+			break
+		}
+	}
+	return time.Duration(sum)
+}
+
+// slowed is how much longer a task takes that starts at a worker, because of its spells.
+func (r *runner) slowed(w *workerNode, s *worker.Start) time.Duration {
+	work := time.Duration(float64(durationOf(s.Launch.Payload)) / w.speed)
+	return r.spells.takes(w.index, r.now, work) - work
+}
+
+// progress is what the tasks that run at a worker say of how far they are.
+func (r *runner) progress(w *workerNode) (list []worker.Progress) {
+	for _, x := range w.running {
+		work := time.Duration(float64(durationOf(x.start.Launch.Payload)) / w.speed)
+		done := r.now - x.began
+		if r.spells != nil {
+			done = r.spells.done(w.index, x.began, r.now)
+		}
+		if work > 0 && done > 0 {
+			list = append(list, worker.Progress{Attempt: x.start.Launch.Attempt, Done: min(done.Seconds()/work.Seconds(), 1)})
+		}
+	}
+	return list
+}
