@@ -1504,7 +1504,7 @@ var table = []mutant{
 	},
 	{
 		"what is left of a task that waits is its wait, and its run", "frontend/tail.go",
-		"max(a.starts.Sub(now), 0) + x.run", "x.run",
+		"max(a.starts.Sub(now), 0) + times(pace, x.run)", "x.run",
 	},
 	{
 		"where a task of a job that may have no copy ends last, none has a copy", "frontend/tail.go",
