@@ -1515,10 +1515,6 @@ var table = []mutant{
 		"p.link == l && p.launch != nil", "p.launch != nil",
 	},
 	{
-		"how long a task waits is told without what comes after it", "worker/plan.go",
-		"wait := f.plan(p.needs(), p.fetchedIn(now), c.cost(p))", "wait := c.Matrix(now).Wait(p.demand).Duration()",
-	},
-	{
 		"what a task says of its progress tells what is left of it", "frontend/tail.go",
 		"case a.progress.done > 0:", "case false:",
 	},
