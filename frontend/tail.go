@@ -125,17 +125,17 @@ func (c *planner) idleFor(t *task) *view.Worker {
 	return nil
 }
 
-// left is in how long a long task is expected to be done, at the pace of its worker.
+// left is in how long a long task is expected to be done. What its worker's pace was says little of one that says nothing itself: the
+// machine may be slow no more.
 func (c *planner) left(t *task, now time.Time) time.Duration {
 	x, a := t.long, t.attempt
-	pace := paceOf(a.w.Worker)
 	switch {
 	case !t.runs():
-		return max(a.starts.Sub(now), 0) + times(pace, x.run)
+		return max(a.starts.Sub(now), 0) + x.run
 	case a.progress.done > 0:
 		return max(a.progress.left-now.Sub(a.progress.at), 0)
 	}
-	return times(pace, c.remains(t, times(1/pace, max(now.Sub(a.since)-x.read, 0))))
+	return c.remains(t, max(now.Sub(a.since)-x.read, 0))
 }
 
 // paceOf is the pace of a worker, that of others if it is not known.

@@ -1504,7 +1504,7 @@ var table = []mutant{
 	},
 	{
 		"what is left of a task that waits is its wait, and its run", "frontend/tail.go",
-		"max(a.starts.Sub(now), 0) + times(pace, x.run)", "x.run",
+		"max(a.starts.Sub(now), 0) + x.run", "x.run",
 	},
 	{
 		"where a task of a job that may have no copy ends last, none has a copy", "frontend/tail.go",
@@ -1529,10 +1529,6 @@ var table = []mutant{
 	{
 		"a copy on a slow machine takes longer", "frontend/tail.go",
 		"k.C + times(paceOf(w)-1, k.R)", "k.C",
-	},
-	{
-		"on a slow machine a task has done less", "frontend/tail.go",
-		"c.remains(t, times(1/pace, max(now.Sub(a.since)-x.read, 0)))", "c.remains(t, max(now.Sub(a.since)-x.read, 0))",
 	},
 	{
 		"how fast a task goes is how fast it went lately", "worker/progress.go",
