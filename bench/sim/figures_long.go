@@ -166,6 +166,7 @@ var longFigures = []Figure{
 		},
 	},
 	stragglersFigure,
+	correctionsFigure,
 	mixedFigure("mixed", Estimates{}, "with estimates of each task's run time that are right"),
 	mixedFigure("mixed-noisy", Estimates{Noise: 2}, "with estimates that are up to twice too long or too short, by job"),
 	mixedFigure("mixed-mean", Estimates{Mean: true}, "where of each task only the mean run time of its job is known"),

@@ -388,7 +388,7 @@ func (r *runner) submit(job *arrival) {
 	}
 	if r.stragglers.tasks != nil {
 		r.stragglers.addInputs(job.Index, spec)
-	} else if r.reads != nil && (j.long || !r.grouped) {
+	} else if (r.cfg.Stages > 1 || r.cfg.Input > 0) && (j.long || !r.grouped) {
 		r.addNeeds(j, spec)
 	}
 	f := r.frontends[r.route.IntN(len(r.frontends))]
