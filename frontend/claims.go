@@ -89,9 +89,6 @@ func (j *job) vouched(left int, now time.Time) {
 	}
 }
 
-// age is how long ago the job was submitted for the first time; less by the time that the submission was under way.
-func (j *job) age(now time.Time) time.Duration { return j.Age + now.Sub(j.submitted) }
-
 // sureFor is longer than a submission can be under way: a client waits for no longer, and one that has hung up is not
 // listened to.
 func (c *ledger) sureFor() time.Duration { return 3 * c.cfg.ClaimFor }

@@ -61,9 +61,15 @@ func (j *job) ages() string {
 	return fmt.Sprintf("; regular from %v after it came", j.due.Sub(j.submitted))
 }
 
+// age is how long ago the job was submitted for the first time; less by the time that the submission was under way.
+func (j *job) age(now time.Time) time.Duration { return j.Age + now.Sub(j.submitted) }
+
 // standing is that of the group's places from now on.
 func (g *group) standing(now time.Time) (s probe.Standing) {
 	j := g.job
+	if j.Policy.Seniority && len(j.stages) > 0 && len(j.stages[g.number].after) > 0 {
+		s.Age = j.age(now)
+	}
 	if g.class == probe.Regular || !j.due.IsZero() && !now.Before(j.due) {
 		return s
 	}

@@ -13,7 +13,9 @@
 //     in which they came (compare Eagle's sticky batch probing);
 //   - overlap: a worker may ask one round trip before it expects a slot to fall free;
 //   - bundle: tasks that are shorter than the round trip for the next one are given out several at a time;
-//   - resample: a job whose places do not come round is given more.
+//   - resample: a job whose places do not come round is given more;
+//   - seniority: the places of later stages stand in queues as if they had come with their job, so that it does not wait
+//     behind all that came after it once for each stage.
 //
 // Tasks that are long, or need files or much data, go another way in mode auto: each is estimated to be done first somewhere (package estimate), by the wait matrices that workers
 // tell when they are asked and that gossip brings ([Heard]), and is bound early, there. A batch of them is matched

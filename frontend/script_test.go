@@ -165,10 +165,11 @@ func (s *story) receiptsOf(l *script.Line) (list []Receipt) {
 }
 
 func showStanding(s probe.Standing) string {
-	if s.Class == probe.Regular {
-		return ""
+	text := script.Optional(" age", s.Age)
+	if s.Class != probe.Regular {
+		text += " " + s.Class.String() + script.Optional(" due", s.Due) + script.Optional(" left", s.Left)
 	}
-	return " " + s.Class.String() + script.Optional(" due", s.Due) + script.Optional(" left", s.Left)
+	return text
 }
 
 func jobOf(l *script.Line) *Job {

@@ -346,9 +346,10 @@ func appendWeights(b []byte, ws []uint32) []byte {
 	return b
 }
 
-// appendStanding writes one byte for what is regular.
+// appendStanding writes two bytes for what is regular and of a first stage.
 func appendStanding(b []byte, s Standing) []byte {
-	if b = append(b, byte(s.Class)); s.Class == Regular {
+	b = appendDuration(append(b, byte(s.Class)), s.Age)
+	if s.Class == Regular {
 		return b
 	}
 	return appendDuration(appendDuration(b, s.Due), s.Left)
@@ -678,7 +679,8 @@ func (r *reader) reserve() Reserve {
 }
 
 func (r *reader) standing() (s Standing) {
-	if s.Class = Class(r.enum("class", byte(Regular), byte(Spare))); s.Class != Regular {
+	s.Class, s.Age = Class(r.enum("class", byte(Regular), byte(Spare))), r.duration("age")
+	if s.Class != Regular {
 		s.Due, s.Left = r.duration("due"), r.duration("left")
 	}
 	return s

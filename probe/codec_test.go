@@ -162,7 +162,7 @@ func fill(t *rapid.T, v reflect.Value, path string) {
 		switch o := v.Addr().Interface().(type) {
 		case *Standing:
 			if o.Class == Regular {
-				*o = Standing{}
+				*o = Standing{Age: o.Age}
 			}
 		case *Output:
 			if o.File {
@@ -323,25 +323,25 @@ func shorter(m Msg) []int {
 		}
 		return ls
 	}
-	const none = 1 // byte, that says so
+	const none, regular = 1, 2 // bytes, that say so
 	switch m := m.(type) {
 	case Reserve:
 		m.Standing = Standing{}
-		weights := fields(m) - none
+		weights := fields(m) - regular
 		m.Weights = nil
-		contexts := fields(m) - 2*none
+		contexts := fields(m) - regular - none
 		m.Launches = bare(m.Launches)
-		return []int{weights, contexts, fields(m) - 3*none}
+		return []int{weights, contexts, fields(m) - regular - 2*none}
 	case Bind:
 		m.Launch.Context, m.Bundle = nil, bare(m.Bundle)
 		return []int{fields(m) - 2*none}
 	case Enqueue:
 		m.Standing = Standing{}
-		weights := fields(m) - none
+		weights := fields(m) - regular
 		m.Weights = nil
-		context := fields(m) - 2*none
+		context := fields(m) - regular - none
 		m.Launch.Context = nil
-		return []int{weights, context, fields(m) - 3*none}
+		return []int{weights, context, fields(m) - regular - 2*none}
 	case *Finished:
 		old := *m
 		old.Waits = Waits{}
@@ -759,11 +759,11 @@ var (
 		Reserve{
 			First: 100, Count: 2, Job: goldenJob, Tenant: "etl", Priority: -1, Demand: Slot,
 			Estimate: 10 * time.Millisecond, Typical: 9 * time.Millisecond, Early: true, Bundle: 7, Launches: []Launch{goldenLaunch}, Generation: 5, Weights: []uint32{300, 2},
-			Standing: Standing{Class: Spare, Due: time.Minute, Left: time.Second},
+			Standing: Standing{Class: Spare, Due: time.Minute, Left: time.Second, Age: time.Hour},
 		},
 		Bind{Res: 100, Turn: 1, Keep: true, Job: goldenJob, Generation: 6, Launch: goldenLaunch, Bundle: []Launch{goldenLaunch}},
 		Decline{Res: 101, Turn: 2},
-		Enqueue{Res: 102, Job: goldenJob, Tenant: "etl", Priority: 5, Demand: Slot, Long: true, Matrix: true, Launch: goldenLong, Generation: 7, Weights: []uint32{1}, Standing: Standing{Yielded, 1, 2}},
+		Enqueue{Res: 102, Job: goldenJob, Tenant: "etl", Priority: 5, Demand: Slot, Long: true, Matrix: true, Launch: goldenLong, Generation: 7, Weights: []uint32{1}, Standing: Standing{Yielded, 1, 2, 3}},
 		Cancel{First: 100, Count: 3},
 		Kill{Attempt: goldenAttempt, Res: 100, Turn: 1},
 		Claim{Job: goldenJob, Attempt: goldenAttempt, Generation: 8},
@@ -802,7 +802,7 @@ var (
 		Claimed{Job: goldenJob, Generation: 8, Count: 8, Knows: time.Second, Moved: true},
 		Common{Job: goldenJob, Number: 4, Payload: []byte("plan")},
 		Forget{Job: goldenJob},
-		Restamp{Res: 104, Standing: Standing{Spare, 3, 4}},
+		Restamp{Res: 104, Standing: Standing{Spare, 3, 4, 0}},
 		Away{Drain: true, In: time.Minute, Lasts: time.Hour},
 	}
 )

@@ -105,6 +105,7 @@ type Standing struct {
 	Class Class
 	Due   time.Duration // from when this is sent until it is regular by itself; 0: never
 	Left  time.Duration // work that its job has left, of which the least goes first; 0: not known
+	Age   time.Duration // of its job, if it is of a later stage: it stands where it would if it had come then
 }
 
 // Passed is an output of another task that is passed to this one.

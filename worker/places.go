@@ -418,7 +418,7 @@ func (c *Core) bind(l *link, m *probe.Bind, now time.Time, acts []Action) []Acti
 	case m.Keep:
 		if (p.turn+1)%maxTurns == 0 {
 			c.seq++
-			p.seq, p.queuedAt, p.since = c.seq, now, c.sums(p.of)
+			p.seq, p.came, p.queuedAt, p.since = c.seq, c.queue.now, now, c.sums(p.of)
 		}
 		c.requeue(p)
 	default:

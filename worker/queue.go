@@ -200,7 +200,8 @@ func (b *backlog) expected(unknown time.Duration, chance float64) (w work) {
 type place struct {
 	// First what the heaps compare and move, so that it is in one line of the processor's cache.
 	key             float64
-	seq             uint64 // order of arrival
+	came            time.Duration // since the core began: when it did, or its job
+	seq             uint64        // order of arrival
 	pos, arrivalPos int
 
 	link     *link
@@ -255,6 +256,9 @@ const (
 func (p *place) Before(q *place) bool {
 	if p.key != q.key {
 		return p.key < q.key
+	}
+	if p.came != q.came {
+		return p.came < q.came
 	}
 	return p.seq < q.seq
 }

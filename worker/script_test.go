@@ -177,7 +177,7 @@ func message(l *script.Line, verb string) probe.Msg {
 	return nil
 }
 
-// stands reads class=spare due=1s left=2s.
+// stands reads class=spare due=1s left=2s age=3s.
 func stands(l *script.Line) (s probe.Standing) {
 	if name := l.Text("class"); name != "" {
 		for s.Class.String() != name {
@@ -186,7 +186,7 @@ func stands(l *script.Line) (s probe.Standing) {
 			}
 		}
 	}
-	s.Due, s.Left = l.Duration("due"), l.Duration("left")
+	s.Due, s.Left, s.Age = l.Duration("due"), l.Duration("left"), l.Duration("age")
 	return s
 }
 

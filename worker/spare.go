@@ -36,7 +36,7 @@ func (c *Core) queueOf(class probe.Class) *queue {
 
 // stamp notes how a place stands from now on.
 func (c *Core) stamp(p *place, s probe.Standing) {
-	p.class, p.left, p.due = s.Class, s.Left, 0
+	p.class, p.left, p.due, p.came = s.Class, s.Left, 0, c.queue.now-s.Age
 	if s.Due > 0 {
 		p.due = c.queue.now + min(s.Due, horizon)
 	}

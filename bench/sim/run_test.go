@@ -187,3 +187,17 @@ func TestBandwidth(t *testing.T) {
 		t.Errorf("without a limit, a job takes %v ms, want 5", got)
 	}
 }
+
+// A job with stages waits once behind those that came before it, not once for each stage behind those that came since.
+func TestSeniority(t *testing.T) {
+	mean := func(name string) float64 {
+		cfg := small(t)
+		cfg.Policy, cfg.Workload, cfg.Stages, cfg.Workers, cfg.Slots = policy(t, name), poisson(t, "10", "task-exp:20ms"), 3, 2, 1
+		return run(t, cfg).ResponseMS.Mean
+	}
+	with, without := mean("phoebe"), mean("phoebe-seniority")
+	t.Logf("the mean response is %.1f ms with it, %.1f without", with, without)
+	if with > 0.9*without {
+		t.Error("it brings nothing")
+	}
+}

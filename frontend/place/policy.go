@@ -25,13 +25,14 @@ type Policy struct {
 	Share     bool // a turn that its own job needs no more goes to another job that waits
 	Bundle    bool // several tasks to one turn, if they are so short that asking for each would take longer
 	Resample  bool
+	Seniority bool // tasks of later stages wait where they would if they had come with their job
 	Near      bool // tasks go where their inputs are, if that is worth the wait
 	Route     bool // in mode auto, tasks that are long or care where they run are placed by estimation
 }
 
 // Policies are those that a job can name. The first is the default.
 var Policies = []Policy{
-	{Name: "phoebe", Cancel: true, RideAlong: true, Informed: true, Sticky: true, Overlap: true, Share: true, Bundle: true, Resample: true, Near: true, Route: true},
+	{Name: "phoebe", Cancel: true, RideAlong: true, Informed: true, Sticky: true, Overlap: true, Share: true, Bundle: true, Resample: true, Seniority: true, Near: true, Route: true},
 	{Name: "late-binding", Cancel: true},
 	{Name: "batch", Binding: EarlyBatch},
 	{Name: "per-task", Binding: EarlyPerTask},

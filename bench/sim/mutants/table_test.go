@@ -416,6 +416,14 @@ var table = []mutant{
 		"&& (!shareOnly || c.inShortShare(p.needs(), f.spans[0].free))", "",
 	},
 	{
+		"a later stage stands where it would if it had come with its job", "worker/queue.go",
+		"return p.came < q.came", "return p.seq < q.seq",
+	},
+	{
+		"a later stage tells the age of its job", "frontend/class.go",
+		"s.Age = j.age(now)", "s.Age = 0",
+	},
+	{
 		"reservations count at their chance", "worker/plan.go",
 		"chance = c.learned.chance", "",
 	},
