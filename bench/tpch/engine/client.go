@@ -36,6 +36,8 @@ type Engine struct {
 // Options are of one query.
 type Options struct {
 	Tenant string
+	Class  client.Class
+	Mode   client.Mode
 	Policy client.Policy
 	Blind  bool  // tell nothing of where files are
 	Memory int32 // MiB for each task; default 512
@@ -90,14 +92,15 @@ type Stats struct {
 	Planning time.Duration
 	Stages   []StageStats
 	Total    time.Duration
-	Local    int // files that tasks read where they ran
-	Remote   int
+	Local    int      // tasks that read pieces of tables and found them all where they ran
+	Remote   int      // and those that had to fetch some
 	Bad      []string // files that were no good, and where
 }
 
 // StageStats are of one stage.
 type StageStats struct {
 	Name  string
+	After []int         // positions of the stages that it waited for
 	Start time.Duration // since the query began, until its tasks were on their way
 	Took  time.Duration
 	Tasks []TaskStats
@@ -109,6 +112,7 @@ type StageStats struct {
 type TaskStats struct {
 	Worker string
 	Run    time.Duration
+	Phases client.Phases
 }
 
 // Query runs a query, and returns when its result is there, at workers or here. A failure of a fragment is a *client.TaskError;
@@ -143,7 +147,7 @@ func (e *Engine) Query(ctx context.Context, text string, opt Options) (*Result, 
 
 // job is what a plan is for phoebe. Each task is of the stage that the slice tells.
 func (e *Engine) job(p *plan.Plan, text string, opt Options, at map[string][]string) (job client.Job, of []int, err error) {
-	job = client.Job{Tenant: opt.Tenant, Policy: opt.Policy, Phases: true}
+	job = client.Job{Tenant: opt.Tenant, Class: opt.Class, Mode: opt.Mode, Policy: opt.Policy, Phases: true}
 	query := sha256.Sum256([]byte(text))
 	for i := range p.Stages {
 		s := &p.Stages[i]
@@ -240,7 +244,11 @@ func (e *Engine) execute(ctx context.Context, p *plan.Plan, text string, opt Opt
 	}
 	for i := range p.Stages {
 		s := &p.Stages[i]
-		r.Stats.Stages = append(r.Stats.Stages, StageStats{Name: s.Name, Tasks: make([]TaskStats, s.Tasks)})
+		st := StageStats{Name: s.Name, Tasks: make([]TaskStats, s.Tasks)}
+		for _, in := range s.Inputs {
+			st.After = append(st.After, in.Stage)
+		}
+		r.Stats.Stages = append(r.Stats.Stages, st)
 	}
 	r.pieces = make([]*Piece, p.Stages[len(p.Stages)-1].Tasks)
 	enough := make([]bool, len(p.Stages))
@@ -261,7 +269,14 @@ func (e *Engine) execute(ctx context.Context, p *plan.Plan, text string, opt Opt
 		i := of[o.Task]
 		st := &r.Stats.Stages[i]
 		st.add(o, o.Task-first[i], begin, &out)
-		r.Stats.Local, r.Stats.Remote, r.Stats.Bad = r.Stats.Local+out.Local, r.Stats.Remote+out.Remote, append(r.Stats.Bad, out.Bad...)
+		r.Stats.Bad = append(r.Stats.Bad, out.Bad...)
+		switch {
+		case p.Stages[i].Class == "":
+		case out.Fetched == 0:
+			r.Stats.Local++
+		default:
+			r.Stats.Remote++
+		}
 		if out.Piece != nil {
 			r.pieces[o.Task-first[i]] = out.Piece
 		}
@@ -288,7 +303,7 @@ func (e *Engine) execute(ctx context.Context, p *plan.Plan, text string, opt Opt
 
 // add counts a task.
 func (s *StageStats) add(o client.Outcome, n int, begin time.Duration, out *Output) {
-	s.Tasks[n] = TaskStats{o.Worker, o.Run}
+	s.Tasks[n] = TaskStats{o.Worker, o.Run, *o.Phases}
 	s.Rows, s.Bytes = s.Rows+out.Rows, s.Bytes+out.Bytes
 	from, to := begin+o.Phases.Sampled, begin+o.Phases.Delivered
 	if end := s.Start + s.Took; s.Took > 0 {

@@ -36,7 +36,8 @@ type slot struct {
 	arrow     *duckdb.Arrow
 	inputs    []string // those that are tables, by ID, the one used last at the end
 	views     map[string]string
-	memory    int64 // MiB
+	memory    int64  // MiB
+	fetched   string // folder for files of its task
 }
 
 // inputsKept is how many inputs stay tables for later tasks of their stage.

@@ -49,10 +49,9 @@ type Piece struct {
 
 // Output is what a task tells of what it has made.
 type Output struct {
-	Rows   int
-	Bytes  int
-	Piece  *Piece   `json:",omitempty"` // of the result
-	Local  int      // files that were at the worker
-	Remote int      // files that were fetched
-	Bad    []string `json:",omitempty"` // files that were missing or not what their digests say, and where
+	Rows    int
+	Bytes   int
+	Piece   *Piece   `json:",omitempty"` // of the result
+	Fetched int      // files that were not at the worker
+	Bad     []string `json:",omitempty"` // files that were missing or not what their digests say, and where
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -15,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -24,6 +26,7 @@ import (
 
 // WorkerConfig is what a Worker is told.
 type WorkerConfig struct {
+	Listen string // host:port where others fetch its files; default: a free port of 127.0.0.1
 	Data   string // folder with the files of this worker's node
 	Temp   string // folder of its own, for what does not fit elsewhere; what is in it is deleted
 	Slots  int    // tasks at once
@@ -65,15 +68,20 @@ func NewWorker(cfg WorkerConfig) (*Worker, error) {
 			return nil, err
 		}
 	}
-	for range cfg.Slots {
+	for i := range cfg.Slots {
 		s, err := newSlot(1, cfg.Memory/int64(cfg.Slots), filepath.Join(cfg.Temp, "spill"))
 		if err != nil {
+			return nil, errors.Join(err, w.Close())
+		}
+		s.fetched = filepath.Join(cfg.Temp, "fetched", strconv.Itoa(i))
+		if err := os.Mkdir(s.fetched, 0o700); err != nil {
+			s.close()
 			return nil, errors.Join(err, w.Close())
 		}
 		w.slots <- s
 	}
 	var err error
-	if w.ln, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+	if w.ln, err = net.Listen("tcp", cmp.Or(cfg.Listen, "127.0.0.1:0")); err != nil {
 		return nil, errors.Join(err, w.Close())
 	}
 	mux := http.NewServeMux()
@@ -120,6 +128,12 @@ func (w *Worker) Run(ctx context.Context, f Fragment) (out Output, err error) {
 		}
 		err = kind(err)
 	}()
+	var fetched []string // copies for this task alone: a worker does not come to have everything
+	defer func() {
+		for _, f := range fetched {
+			os.Remove(f)
+		}
+	}()
 	task := exec.Task(ctx)
 	if err := s.limit(ctx, int64(task.Memory)); err != nil {
 		return out, err
@@ -127,8 +141,12 @@ func (w *Worker) Run(ctx context.Context, f Fragment) (out Output, err error) {
 	for _, t := range slices.Concat(stage.Tables, f.Tables) {
 		paths := make([]string, len(t.Files))
 		for i, file := range t.Files {
-			if paths[i], err = w.file(ctx, file, &out); err != nil {
+			var own bool
+			if paths[i], own, err = w.file(ctx, file, s.fetched, &out); err != nil {
 				return out, err
+			}
+			if !own {
+				fetched = append(fetched, paths[i])
 			}
 		}
 		if err := s.view(ctx, t.Name, "read_parquet(['"+strings.Join(paths, "', '")+"'])"); err != nil {
@@ -217,46 +235,36 @@ func (w *Worker) sweep() {
 	}
 }
 
-// file returns the path of a good copy: the worker's own, or one that it fetches.
-func (w *Worker) file(ctx context.Context, f File, out *Output) (string, error) {
-	own := filepath.Join(w.cfg.Data, f.Name)
-	err := w.check(own, f)
-	if err == nil {
-		out.Local++
-		return own, nil
+// file returns the path of a good copy: the worker's own, or one that it fetches into a folder.
+func (w *Worker) file(ctx context.Context, f File, to string, out *Output) (path string, own bool, err error) {
+	path = filepath.Join(w.cfg.Data, f.Name)
+	if err = w.check(path, f); err == nil {
+		return path, true, nil
 	}
 	var bad []string
 	if !errors.Is(err, os.ErrNotExist) || slices.Contains(f.At, w.Addr()) {
 		bad = append(bad, fmt.Sprintf("%s at %s: %v", f.Name, w.Addr(), err))
 	}
-	fetched := filepath.Join(w.cfg.Temp, "fetched", f.SHA256+".parquet")
-	if w.check(fetched, f) == nil {
-		out.Remote++
-		return fetched, nil
-	}
 	for _, at := range f.At {
 		if at == w.Addr() {
 			continue
 		}
-		if err := fetch(ctx, "http://"+at+"/data/"+f.Name, fetched); err == nil {
-			if err = w.check(fetched, f); err == nil {
-				out.Remote++
-				out.Bad = append(out.Bad, bad...)
-				for _, b := range bad {
-					w.cfg.Log.Warn("a copy of a file is no good, and another is read", "file", b, "from", at)
-				}
-				return fetched, nil
-			}
-			os.Remove(fetched)
+		path = filepath.Join(to, f.SHA256+".parquet") // not by chance: DuckDB remembers what it has read
+		if err = fetch(ctx, "http://"+at+"/data/"+f.Name, path, f.SHA256); err != nil {
 			bad = append(bad, fmt.Sprintf("%s at %s: %v", f.Name, at, err))
-		} else {
-			bad = append(bad, fmt.Sprintf("%s at %s: %v", f.Name, at, err))
+			continue
 		}
+		out.Fetched++
+		out.Bad = append(out.Bad, bad...)
+		for _, b := range bad {
+			w.cfg.Log.Warn("a copy of a file is no good, and another is read", "file", b, "from", at)
+		}
+		return path, false, nil
 	}
 	if len(bad) == 0 {
 		bad = []string{f.Name + ": no worker that is up is known to have it"}
 	}
-	return "", &exec.Error{Code: NoData, Retry: exec.Never, Err: errors.New(strings.Join(bad, ", and "))}
+	return "", false, &exec.Error{Code: NoData, Retry: exec.Never, Err: errors.New(strings.Join(bad, ", and "))}
 }
 
 // check compares a file with its digest, once for as long as it stays as it is.
@@ -277,12 +285,8 @@ func (w *Worker) check(path string, f File) error {
 		return err
 	}
 	defer r.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, r); err != nil {
+	if err := compare(io.Discard, r, f.SHA256); err != nil {
 		return err
-	}
-	if got := hex.EncodeToString(h.Sum(nil)); got != f.SHA256 {
-		return fmt.Errorf("its digest is %.12s…, not %.12s…", got, f.SHA256)
 	}
 	w.mu.Lock()
 	w.good[path] = now
@@ -290,25 +294,32 @@ func (w *Worker) check(path string, f File) error {
 	return nil
 }
 
-func fetch(ctx context.Context, url, path string) error {
+// compare copies a file, and fails unless it is what its digest says.
+func compare(to io.Writer, from io.Reader, sum string) error {
+	h := sha256.New()
+	if _, err := io.Copy(io.MultiWriter(h, to), from); err != nil {
+		return err
+	}
+	if got := hex.EncodeToString(h.Sum(nil)); got != sum {
+		return fmt.Errorf("its digest is %.12s…, not %.12s…", got, sum)
+	}
+	return nil
+}
+
+func fetch(ctx context.Context, url, path, sum string) error {
 	body, err := get(ctx, url)
 	if err != nil {
 		return err
 	}
 	defer body.Close()
-	tmp, err := os.CreateTemp(filepath.Dir(path), "part")
+	f, err := os.Create(path)
 	if err != nil {
 		return err
 	}
-	defer os.Remove(tmp.Name())
-	if _, err := io.Copy(tmp, body); err != nil {
-		tmp.Close()
-		return err
+	if err = errors.Join(compare(f, body, sum), f.Close()); err != nil {
+		os.Remove(path)
 	}
-	if err := tmp.Close(); err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), path)
+	return err
 }
 
 func get(ctx context.Context, url string) (io.ReadCloser, error) {

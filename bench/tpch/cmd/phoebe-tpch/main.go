@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -61,7 +62,7 @@ func (g *genCmd) Run(c *cli) error {
 
 type workerCmd struct {
 	Node       string   `required:"" placeholder:"NAME" help:"The node of the data that is at this worker."`
-	Listen     string   `default:"127.0.0.1:0" placeholder:"HOST:PORT" help:"Where frontends connect; port 0 takes a free one. Default ${default}."`
+	Listen     string   `default:"127.0.0.1:0" placeholder:"HOST:PORT" help:"Where frontends connect; port 0 takes a free one. Its files are had from a port of the same host. Default ${default}."`
 	Join       []string `placeholder:"HOST:PORT" help:"Heartbeat addresses of some frontends, to which it announces itself. Default: none, frontends must list it."`
 	Slots      int      `default:"1" placeholder:"N" help:"Fragments that run at once, each on one thread. Default ${default}."`
 	Memory     int64    `default:"2048" placeholder:"MiB" help:"Memory for all fragments that run at once. Default ${default}."`
@@ -74,7 +75,11 @@ func (w *workerCmd) Run(ctx context.Context, c *cli) error {
 	if err != nil {
 		return err
 	}
-	run, err := engine.NewWorker(engine.WorkerConfig{Data: filepath.Join(c.Data, w.Node), Temp: temp, Slots: w.Slots, Memory: w.Memory, Log: log})
+	host, _, err := net.SplitHostPort(w.Listen)
+	if err != nil {
+		return err
+	}
+	run, err := engine.NewWorker(engine.WorkerConfig{Listen: net.JoinHostPort(host, "0"), Data: filepath.Join(c.Data, w.Node), Temp: temp, Slots: w.Slots, Memory: w.Memory, Log: log})
 	if err != nil {
 		return err
 	}
@@ -116,10 +121,13 @@ type fleet struct {
 	Blind   bool     `help:"Place tasks without telling where their files are."`
 	Rows    int      `default:"500000" placeholder:"N" help:"Rows of its largest table that a task has at least, if so many are at one node: 1 makes a task for each file. Default ${default}."`
 	Policy  string   `placeholder:"NAME" help:"How tasks are placed. Default: as the frontend does."`
+	Class   string   `placeholder:"NAME" help:"regular, or spare: only where nothing else can run. Default: regular."`
+
+	SecretFile string `placeholder:"FILE" help:"File with the secret that frontends have. Default: none."`
 }
 
 func (f *fleet) options() engine.Options {
-	return engine.Options{Tenant: f.Tenant, Memory: f.Memory, Blind: f.Blind, Policy: client.Policy(f.Policy)}
+	return engine.Options{Tenant: f.Tenant, Class: client.Class(f.Class), Memory: f.Memory, Blind: f.Blind, Policy: client.Policy(f.Policy)}
 }
 
 // open returns an engine for the data of a scale factor.
@@ -142,7 +150,11 @@ func (f *fleet) open(c *cli, sf float64) (e *engine.Engine, m *data.Manifest, cl
 		undo = append(undo, func() { cluster.Close() })
 		frontends = cluster.Frontends()
 	}
-	cl, err := client.New(frontends, client.WithName("phoebe-tpch"))
+	opts := []client.Option{client.WithName("phoebe-tpch")}
+	if f.SecretFile != "" {
+		opts = append(opts, client.WithSecretFile(f.SecretFile))
+	}
+	cl, err := client.New(frontends, opts...)
 	if err != nil {
 		close()
 		return nil, nil, nil, err
@@ -299,7 +311,7 @@ func explain(out io.Writer, p *plan.Plan) {
 }
 
 func timings(out io.Writer, s *engine.Stats) {
-	fmt.Fprintf(out, "planned in %v, done after %v; %d files read where they were, %d fetched\n", s.Planning, s.Total, s.Local, s.Remote)
+	fmt.Fprintf(out, "planned in %v, done after %v; %d tasks read their tables where they ran, %d fetched some\n", s.Planning, s.Total, s.Local, s.Remote)
 	for _, b := range s.Bad {
 		fmt.Fprintln(out, "  read elsewhere:", b)
 	}
