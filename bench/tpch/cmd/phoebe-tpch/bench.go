@@ -3,14 +3,17 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/phoebe-sched/phoebe/bench"
 	"github.com/phoebe-sched/phoebe/bench/tpch/data"
 	"github.com/phoebe-sched/phoebe/bench/tpch/engine"
 	"github.com/phoebe-sched/phoebe/frontend/client"
@@ -25,12 +28,14 @@ var etl = []int{8, 9, 13, 20}
 type benchCmd struct {
 	fleet
 	SF       float64       `name:"sf" default:"1" placeholder:"X" help:"Scale factor of the data. Default ${default}."`
-	Load     float64       `default:"0.8" help:"Of the slots' time, what the queries' tasks take when they run alone. Default ${default}."`
+	Load     float64       `default:"0.8" help:"Of the time of the slots, or of the CPUs if these are fewer, what the queries' tasks take when they run alone. Default ${default}."`
 	For      time.Duration `default:"30s" help:"How long queries arrive. Default ${default}."`
-	Policies []string      `default:"phoebe,late-binding,random" placeholder:"NAME,..." help:"Policies that are measured, one after the other. Default ${default}."`
-	ETL      bool          `name:"etl" help:"Measure each also with half of the load from another tenant, whose queries are large joins, beside the interactive ones."`
+	Policies []string      `default:"phoebe,blind,late-binding,random" placeholder:"NAME,..." help:"Policies that are measured, one after the other; blind is phoebe's where nothing is told of files. Default ${default}."`
+	ETL      bool          `name:"etl" help:"Measure each also beside a tenant of as much load, whose queries are large joins. Each has half of the load."`
 	Alone    bool          `default:"true" negatable:"" help:"Measure a DuckDB on its own as well. Default: yes."`
 	Seed     uint64        `default:"1" help:"Of arrivals. Default ${default}."`
+
+	pids []int // of the workers, if they are this program's own
 }
 
 // arrival is a query that is due at a time.
@@ -48,109 +53,108 @@ type sample struct {
 	err      error
 }
 
+// rounds is how often each query is run alone, to see what it takes.
+const rounds = 3
+
+// cost is what a query takes.
+type cost struct {
+	tasks time.Duration // for which its tasks run
+	cpu   time.Duration // of all processes
+}
+
+// one runs a query.
+type one func(arrival) (engine.Stats, error)
+
 func (b *benchCmd) Run(ctx context.Context, c *cli) error {
-	e, m, close, err := b.open(c, b.SF)
+	m, err := data.Read(c.Data, b.SF)
+	if err != nil {
+		return err
+	}
+	var own *nodes
+	if len(b.Connect) == 0 {
+		if own, err = startNodes(c.Data, m.Nodes); err != nil {
+			return err
+		}
+		defer own.close()
+		b.Connect, b.pids = []string{own.frontend.Addr()}, own.pids()
+	}
+	e, _, close, err := b.open(c, b.SF)
 	if err != nil {
 		return err
 	}
 	defer close()
+	if own != nil {
+		if err := await(ctx, e, len(m.Nodes)); err != nil {
+			return err
+		}
+	}
 	slots, err := e.Slots(ctx)
 	if err != nil {
 		return err
 	}
-	// Each query alone, the second time: what its tasks take.
-	work := map[int]time.Duration{}
-	for _, n := range slices.Concat(interactive, etl) {
-		for range 2 {
-			r, err := e.Query(ctx, m.Queries[n-1], b.options())
-			if err != nil {
-				return fmt.Errorf("Q%d: %w", n, err)
-			}
-			r.Close()
-			work[n] = tasks(&r.Stats)
-		}
-	}
-	r := rand.New(rand.NewPCG(b.Seed, 0))
-	// come has queries arrive whose tasks take this share of the slots' time.
-	come := func(numbers []int, load float64, etl bool) (due []arrival) {
-		mean := time.Duration(0)
-		for _, n := range numbers {
-			mean += work[n] / time.Duration(len(numbers))
-		}
-		gap := time.Duration(float64(mean) / (load * float64(slots)))
-		for at := time.Duration(0); at < b.For; at += time.Duration(r.ExpFloat64() * float64(gap)) {
-			due = append(due, arrival{at, numbers[r.IntN(len(numbers))], etl})
-		}
-		fmt.Printf("queries %v: %d in %v, one each %v, whose tasks take %v: load %g of %d slots\n", numbers, len(due), b.For, gap.Round(time.Millisecond), mean.Round(time.Millisecond), load, slots)
-		return due
-	}
-	fmt.Printf("scale factor %g\n", b.SF)
-	load := b.Load
-	if b.ETL {
-		load /= 2
-	}
-	due := come(interactive, load, false)
-	mixed := due
-	if b.ETL {
-		mixed = slices.SortedStableFunc(slices.Values(slices.Concat(due, come(etl, load, true))), func(a, b arrival) int { return cmp.Compare(a.at, b.at) })
-	}
-	fmt.Printf("%-34s %10s %10s %19s %7s %7s %7s\n", "", "p50", "p99", "omniscient p50, p99", "x p50", "x p99", "local")
-	// measure measures without and, if that is asked for, with the other tenant.
-	measure := func(name string, slots int, run func(arrival) (engine.Stats, error)) {
-		p99 := b.report(name, drive(ctx, due, run), slots)
-		if b.ETL {
-			beside := b.report(name+", ETL", drive(ctx, mixed, run), slots)
-			fmt.Printf("  with the ETL tenant beside it, p99 is %.2f times what it is without\n", float64(beside)/float64(p99))
-		}
-	}
-	for _, p := range b.Policies {
-		measure(p, slots, func(a arrival) (engine.Stats, error) {
+	phoebe := func(policy string) one {
+		return func(a arrival) (engine.Stats, error) {
 			opt := b.options()
-			opt.Policy = client.Policy(p)
+			if opt.Policy = client.Policy(policy); policy == "blind" {
+				opt.Policy, opt.Blind = client.PhoebePolicy, true
+			}
 			if a.etl {
-				opt.Tenant = "etl"
+				opt.Tenant, opt.Class = "etl", client.Spare
 			}
 			r, err := e.Query(ctx, m.Queries[a.n-1], opt)
 			if err != nil {
 				return engine.Stats{}, err
 			}
-			r.Close()
+			defer r.Close()
 			return r.Stats, nil
-		})
-	}
-	if !b.Alone {
-		return nil
-	}
-	one := map[int]time.Duration{}
-	for _, queries := range []int{1, 2, 4} {
-		for _, threads := range []int{1, 2} {
-			run, stop, err := alone(m, queries, threads)
-			if err != nil {
-				return err
-			}
-			for _, n := range interactive { // warm, as the workers are
-				begin := time.Now()
-				if err := run(ctx, n); err != nil {
-					stop()
-					return err
-				}
-				if begin = time.Now(); queries == 1 && threads == 1 {
-					if err := run(ctx, n); err != nil {
-						stop()
-						return err
-					}
-					one[n] = time.Since(begin)
-				}
-			}
-			measure(fmt.Sprintf("DuckDB, %d queries x %d thr.", queries, threads), 0, func(a arrival) (engine.Stats, error) { return engine.Stats{}, run(ctx, a.n) })
-			stop()
 		}
 	}
-	fmt.Println("time of a query's tasks over that of one thread of DuckDB on its own:")
-	for _, n := range interactive {
-		fmt.Printf("  Q%d %.2f (%v over %v)\n", n, float64(work[n])/float64(one[n]), work[n].Round(time.Millisecond), one[n].Round(time.Millisecond))
+	fmt.Printf("scale factor %g, %d workers, %d slots, %d CPUs\n", b.SF, len(m.Nodes), slots, runtime.NumCPU())
+	costs, err := each(b.pids, phoebe("phoebe"))
+	if err != nil {
+		return err
+	}
+	due, beside := b.workload(costs, slots)
+	fmt.Printf("%-34s %9s %9s  %-15s %s\n", "", "p50", "p99", "over the ideal", "local")
+	for _, p := range b.Policies {
+		b.measure(ctx, p, due, beside, slots, phoebe(p))
+	}
+	if b.Alone {
+		return b.best(ctx, m, costs, due, beside)
 	}
 	return nil
+}
+
+// each runs each query on its own; own are the processes that it runs in.
+func each(own []int, run one) (map[int]cost, error) {
+	costs := map[int]cost{}
+	for _, n := range slices.Concat(interactive, etl) {
+		var c cost
+		var meter *bench.CPUMeter
+		for i := range 1 + rounds {
+			if i == 1 { // warm
+				meter = bench.NewCPUMeter(own...)
+			}
+			stats, err := run(arrival{n: n})
+			if err != nil {
+				return nil, fmt.Errorf("Q%d: %w", n, err)
+			}
+			if i > 0 {
+				c.tasks += tasks(&stats) / rounds
+			}
+		}
+		if own != nil {
+			c.cpu = used(meter) / rounds
+		}
+		costs[n] = c
+	}
+	return costs, nil
+}
+
+// used is the CPU time of a meter's processes.
+func used(m *bench.CPUMeter) time.Duration {
+	u := m.Use()
+	return time.Duration(u.Own * u.Seconds * float64(time.Second))
 }
 
 func tasks(s *engine.Stats) time.Duration {
@@ -163,9 +167,43 @@ func tasks(s *engine.Stats) time.Duration {
 	return sum
 }
 
+// workload is when the interactive queries are due, and then beside those of the other tenant.
+func (b *benchCmd) workload(costs map[int]cost, slots int) (due, beside []arrival) {
+	r := rand.New(rand.NewPCG(b.Seed, 0))
+	width := min(slots, runtime.NumCPU())
+	come := func(numbers []int, load float64, etl bool) (due []arrival) {
+		mean := time.Duration(0)
+		for _, n := range numbers {
+			mean += costs[n].tasks / time.Duration(len(numbers))
+		}
+		gap := float64(mean) / (load * float64(width))
+		for at := time.Duration(0); at < b.For; at += time.Duration(r.ExpFloat64() * gap) {
+			due = append(due, arrival{at, numbers[r.IntN(len(numbers))], etl})
+		}
+		fmt.Printf("queries %v: %d in %v, one each %v, whose tasks take %v: load %g of %d\n",
+			numbers, len(due), b.For, time.Duration(gap).Round(time.Millisecond), mean.Round(time.Millisecond), load, width)
+		return due
+	}
+	if !b.ETL {
+		return come(interactive, b.Load, false), nil
+	}
+	due = come(interactive, b.Load/2, false)
+	beside = append(slices.Clone(due), come(etl, b.Load/2, true)...)
+	slices.SortStableFunc(beside, func(a, b arrival) int { return cmp.Compare(a.at, b.at) })
+	return due, beside
+}
+
+// measure prints how the queries go, without the other tenant and beside it, if there is one.
+func (b *benchCmd) measure(ctx context.Context, name string, due, beside []arrival, slots int, run one) {
+	p99 := b.report(ctx, name, due, slots, run)
+	if beside != nil {
+		fmt.Printf("  p99 is %.2f times that of without it\n", float64(b.report(ctx, name+", beside ETL", beside, slots, run))/float64(p99))
+	}
+}
+
 // drive runs queries when they are due, however many are under way, and returns when all have ended. Responses count from when
 // they were due.
-func drive(ctx context.Context, due []arrival, run func(arrival) (engine.Stats, error)) []sample {
+func drive(ctx context.Context, due []arrival, run one) []sample {
 	out := make([]sample, len(due))
 	var wg sync.WaitGroup
 	begin := time.Now()
@@ -183,8 +221,125 @@ func drive(ctx context.Context, due []arrival, run func(arrival) (engine.Stats, 
 	return out
 }
 
-// alone is DuckDBs on their own, for so many queries at a time; the others wait.
-func alone(m *data.Manifest, queries, threads int) (run func(context.Context, int) error, stop func(), err error) {
+// report runs queries, prints a line about the interactive ones, and returns their p99; with slots, it compares with what is ideal on
+// so many, and says what the responses went on.
+func (b *benchCmd) report(ctx context.Context, name string, due []arrival, slots int, run one) (p99 time.Duration) {
+	meter := bench.NewCPUMeter(b.pids...)
+	l := drive(ctx, due, run)
+	if busy := meter.Use().Busy(runtime.NumCPU()); busy != "" {
+		fmt.Printf("  (meanwhile %s)\n", busy)
+	}
+	failed := len(l)
+	l = slices.DeleteFunc(l, func(s sample) bool { return s.err != nil || s.response == 0 })
+	failed -= len(l)
+	best := make([]time.Duration, len(l))
+	if slots > 0 {
+		best = ideal(l, slots)
+	}
+	var got, ideals, others []time.Duration
+	var parts [parts]time.Duration
+	local, remote := 0, 0
+	for i, s := range l {
+		if s.etl {
+			others = append(others, s.response)
+			continue
+		}
+		got, ideals = append(got, s.response), append(ideals, best[i])
+		local, remote = local+s.stats.Local, remote+s.stats.Remote
+		if slots > 0 {
+			for k, d := range blame(&s) {
+				parts[k] += d
+			}
+		}
+	}
+	p50, p99 := quantile(got, 0.5), quantile(got, 0.99)
+	line := fmt.Sprintf("%-34s %9v %9v", name, p50, p99)
+	if slots > 0 {
+		line += fmt.Sprintf("  x %.2f, x %.2f  %5.1f%%", float64(p50)/float64(quantile(ideals, 0.5)), float64(p99)/float64(quantile(ideals, 0.99)), 100*float64(local)/float64(max(1, local+remote)))
+	}
+	if failed > 0 {
+		line += fmt.Sprintf("  %d of %d failed", failed, len(due))
+	}
+	fmt.Println(line)
+	if slots > 0 {
+		var words []string
+		for k, d := range parts {
+			words = append(words, fmt.Sprintf("%v %.1f", part(k), d.Seconds()*1000/float64(len(got))))
+		}
+		fmt.Printf("  mean %v, the ideal's %v: %s ms\n", mean(got), mean(ideals), strings.Join(words, ", "))
+	}
+	if len(others) > 0 {
+		fmt.Printf("  of the other tenant's queries p50 %v, p99 %v\n", quantile(others, 0.5), quantile(others, 0.99))
+	}
+	return p99
+}
+
+func mean(l []time.Duration) (m time.Duration) {
+	for _, d := range l {
+		m += d / time.Duration(len(l))
+	}
+	return m.Round(100 * time.Microsecond)
+}
+
+func quantile(l []time.Duration, q float64) time.Duration {
+	if len(l) == 0 {
+		return 0
+	}
+	l = slices.Sorted(slices.Values(l))
+	return l[min(len(l)-1, int(q*float64(len(l))))].Round(100 * time.Microsecond)
+}
+
+// best measures DuckDBs on their own, of which the best way is found with a part of the queries, and compares what queries cost.
+func (b *benchCmd) best(ctx context.Context, m *data.Manifest, costs map[int]cost, due, beside []arrival) error {
+	trial := due
+	if beside != nil {
+		trial = beside
+	}
+	trial = trial[:len(trial)/3]
+	alone := map[int]cost{}
+	least := time.Duration(0)
+	var queries, threads int
+	for _, q := range []int{1, 2, 4} {
+		for _, t := range []int{1, 2} {
+			run, stop, err := b.alone(ctx, m, q, t)
+			if err != nil {
+				return err
+			}
+			if q == 1 && t == 1 {
+				alone, err = each([]int{}, run)
+			}
+			if err != nil {
+				stop()
+				return err
+			}
+			p99 := b.report(ctx, fmt.Sprintf("DuckDB, %d queries x %d, a third", q, t), trial, 0, run)
+			if stop(); least == 0 || p99 < least {
+				least, queries, threads = p99, q, t
+			}
+		}
+	}
+	run, stop, err := b.alone(ctx, m, queries, threads)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	b.measure(ctx, fmt.Sprintf("DuckDB at its best, %d x %d", queries, threads), due, beside, 0, run)
+	if costs[1].cpu == 0 { // the workers are not this program's own
+		return nil
+	}
+	fmt.Println("CPU time of a query, of workers, frontend and client together, over that of a DuckDB of one thread:")
+	var sum cost
+	var one time.Duration
+	for _, n := range slices.Concat(interactive, etl) {
+		sum.cpu, one = sum.cpu+costs[n].cpu, one+alone[n].cpu
+		fmt.Printf("  Q%-2d %4d ms over %4d ms: %.2f\n", n, costs[n].cpu.Milliseconds(), alone[n].cpu.Milliseconds(), float64(costs[n].cpu)/float64(alone[n].cpu))
+	}
+	fmt.Printf("  all %4d ms over %4d ms: %.2f\n", sum.cpu.Milliseconds(), one.Milliseconds(), float64(sum.cpu)/float64(one))
+	return nil
+}
+
+// alone is DuckDBs on their own, for so many queries at a time; the others wait. All are warm, as the workers are.
+func (b *benchCmd) alone(ctx context.Context, m *data.Manifest, queries, threads int) (run one, stop func(), err error) {
 	temp, err := os.MkdirTemp("", "phoebe-tpch")
 	if err != nil {
 		return nil, nil, err
@@ -198,112 +353,19 @@ func alone(m *data.Manifest, queries, threads int) (run func(context.Context, in
 	}
 	for range queries {
 		r, err := engine.NewReference(m, threads, 4096/int64(queries), temp)
+		if err == nil {
+			free <- r
+			err = errors.Join(r.Run(ctx, m.Queries[5-1]), r.Run(ctx, m.Queries[9-1])) // together they read all tables
+		}
 		if err != nil {
 			stop()
 			return nil, nil, err
 		}
-		free <- r
 	}
-	return func(ctx context.Context, n int) error {
+	run = func(a arrival) (engine.Stats, error) {
 		r := <-free
 		defer func() { free <- r }()
-		return r.Run(ctx, m.Queries[n-1])
-	}, stop, nil
-}
-
-// report prints a line about the interactive queries, and returns their p99; with slots, it compares with what is ideal on so many.
-func (b *benchCmd) report(name string, l []sample, slots int) (p99 time.Duration) {
-	var got []time.Duration
-	failed, local, remote := 0, 0, 0
-	for _, s := range l {
-		if s.err != nil {
-			failed++
-			continue
-		}
-		if s.etl {
-			continue
-		}
-		got = append(got, s.response)
-		local, remote = local+s.stats.Local, remote+s.stats.Remote
+		return engine.Stats{}, r.Run(ctx, m.Queries[a.n-1])
 	}
-	p50 := quantile(got, 0.5)
-	p99 = quantile(got, 0.99)
-	line := fmt.Sprintf("%-34s %10v %10v", name, p50, p99)
-	if slots > 0 {
-		ideal := omniscient(l, slots)
-		i50, i99 := quantile(ideal, 0.5), quantile(ideal, 0.99)
-		line += fmt.Sprintf(" %10v %8v %7.2f %7.2f %6.1f%%", i50, i99, float64(p50)/float64(i50), float64(p99)/float64(i99), 100*float64(local)/float64(max(1, local+remote)))
-	}
-	if failed > 0 {
-		line += fmt.Sprintf(" (%d failed)", failed)
-	}
-	fmt.Println(strings.TrimRight(line, " "))
-	return p99
-}
-
-func quantile(l []time.Duration, q float64) time.Duration {
-	if len(l) == 0 {
-		return 0
-	}
-	l = slices.Sorted(slices.Values(l))
-	return l[min(len(l)-1, int(q*float64(len(l))))].Round(100 * time.Microsecond)
-}
-
-// omniscient is how long the interactive queries would have taken from one central queue without any delay: tasks with the run times that
-// were measured, those of the query that came first before others, and a stage when the one before it is done.
-func omniscient(l []sample, slots int) []time.Duration {
-	type job struct {
-		sample
-		stage, next, running int
-	}
-	type run struct {
-		end time.Duration
-		j   *job
-	}
-	var jobs []*job
-	for _, s := range l {
-		if s.err == nil {
-			jobs = append(jobs, &job{sample: s})
-		}
-	}
-	var out []time.Duration
-	var running []run
-	for now := time.Duration(0); len(jobs) > 0; {
-		for _, j := range jobs {
-			for j.at <= now && j.stage < len(j.stats.Stages) && j.next < len(j.stats.Stages[j.stage].Tasks) && len(running) < slots {
-				running = append(running, run{now + j.stats.Stages[j.stage].Tasks[j.next].Run, j})
-				j.next, j.running = j.next+1, j.running+1
-			}
-		}
-		soonest := time.Duration(1<<63 - 1)
-		for _, j := range jobs {
-			if j.at > now {
-				soonest = min(soonest, j.at)
-			}
-		}
-		for _, r := range running {
-			soonest = min(soonest, r.end)
-		}
-		now = soonest
-		running = slices.DeleteFunc(running, func(r run) bool {
-			if r.end > now {
-				return false
-			}
-			r.j.running--
-			return true
-		})
-		jobs = slices.DeleteFunc(jobs, func(j *job) bool {
-			for j.stage < len(j.stats.Stages) && j.next == len(j.stats.Stages[j.stage].Tasks) && j.running == 0 {
-				j.stage, j.next = j.stage+1, 0
-			}
-			if j.at > now || j.stage < len(j.stats.Stages) {
-				return false
-			}
-			if !j.etl {
-				out = append(out, now-j.at)
-			}
-			return true
-		})
-	}
-	return out
+	return run, stop, nil
 }

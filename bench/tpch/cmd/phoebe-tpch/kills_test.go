@@ -1,11 +1,11 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"io"
 	"math/rand/v2"
+	"net"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -18,44 +18,66 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/client"
 )
 
-// process is one that is killed and started again at its address.
-type process struct {
-	bin  string
-	args []string
-	addr string
-	cmd  *exec.Cmd
+// wire is what frontends reach a worker by. While it is cut, neither end is told, and what was sent arrives when it is whole again.
+type wire struct {
+	ln    net.Listener
+	mu    sync.Mutex
+	whole *sync.Cond
+	cut   bool
 }
 
-func (p *process) start(t *testing.T) {
-	t.Helper()
-	listen := p.addr
-	if listen == "" {
-		listen = "127.0.0.1:0"
-	}
-	p.cmd = exec.Command(p.bin, append(append([]string{}, p.args...), "--listen", listen)...)
-	out, err := p.cmd.StdoutPipe()
+func newWire(t *testing.T, to *process) *wire {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	line, err := bufio.NewReader(out).ReadString('\n')
-	f := strings.Fields(line)
-	if err != nil || len(f) < 2 {
-		t.Fatalf("%s says %q: %v", p.bin, line, err)
-	}
-	p.addr = f[1]
-	go io.Copy(io.Discard, out)
+	t.Cleanup(func() { ln.Close() })
+	w := &wire{ln: ln}
+	w.whole = sync.NewCond(&w.mu)
+	go func() {
+		for {
+			near, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			far, err := net.Dial("tcp", to.addr)
+			if err != nil {
+				near.Close()
+				continue
+			}
+			go w.pass(near, far)
+			go w.pass(far, near)
+		}
+	}()
+	return w
 }
 
-func (p *process) kill() {
-	p.cmd.Process.Kill()
-	p.cmd.Wait()
+func (w *wire) pass(from, to net.Conn) {
+	defer from.Close()
+	defer to.Close()
+	b := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(b)
+		w.mu.Lock()
+		for w.cut {
+			w.whole.Wait()
+		}
+		w.mu.Unlock()
+		if _, failed := to.Write(b[:n]); err != nil || failed != nil {
+			return
+		}
+	}
 }
 
-// Workers and frontends are killed, one after the other, under the 22 queries: none of these is answered wrongly, none hangs, and none
-// fails.
+func (w *wire) set(cut bool) {
+	w.mu.Lock()
+	w.cut = cut
+	w.mu.Unlock()
+	w.whole.Broadcast()
+}
+
+// Workers and frontends are killed, and links between them cut, one after the other, under the 22 queries: none of these is answered
+// wrongly, none hangs, and none fails.
 func TestKills(t *testing.T) {
 	dir := t.TempDir()
 	for bin, from := range map[string]string{"phoebe": "../../../../cmd/phoebe", "phoebe-tpch": "."} {
@@ -74,23 +96,29 @@ func TestKills(t *testing.T) {
 		t.Fatal(err)
 	}
 	var all, frontends []*process
+	var wires []*wire
 	var at []string
-	for _, n := range m.Nodes {
-		p := &process{bin: filepath.Join(dir, "phoebe-tpch"), args: []string{"--data", root, "worker", "--node", n}}
-		p.start(t)
-		all, at = append(all, p), append(at, p.addr)
-	}
-	var connect []string
-	for range 2 {
-		p := &process{bin: filepath.Join(dir, "phoebe"), args: []string{"frontend", "--workers", strings.Join(at, ",")}}
-		p.start(t)
-		all, frontends, connect = append(all, p), append(frontends, p), append(connect, p.addr)
+	begin := func(p *process) *process {
+		if err := p.start(); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+		return p
 	}
 	t.Cleanup(func() {
 		for _, p := range all {
 			p.kill()
 		}
 	})
+	for _, n := range m.Nodes {
+		w := newWire(t, begin(&process{bin: filepath.Join(dir, "phoebe-tpch"), args: []string{"--data", root, "worker", "--node", n}}))
+		wires, at = append(wires, w), append(at, w.ln.Addr().String())
+	}
+	var connect []string
+	for range 2 {
+		p := begin(&process{bin: filepath.Join(dir, "phoebe"), args: []string{"frontend", "--workers", strings.Join(at, ","), "--lease", "500ms"}})
+		frontends, connect = append(frontends, p), append(connect, p.addr)
+	}
 	ref, err := engine.NewReference(m, 1, 1024, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -158,21 +186,33 @@ func TestKills(t *testing.T) {
 		})
 	}
 	random := rand.New(rand.NewPCG(1, 0))
-	const kills = 8
-	for i := range kills {
-		for range 4 { // a few queries between kills, however slow the machine is
+	const faults = 9
+	between := func() { // a few queries, however slow the machine is
+		for range 3 {
 			<-ended
 		}
+	}
+	for i := range faults {
+		between()
 		p := all[random.IntN(len(m.Nodes))]
-		if i%3 == 2 {
+		switch i % 3 {
+		case 1:
 			p = frontends[random.IntN(len(frontends))]
+		case 2:
+			w := wires[random.IntN(len(wires))]
+			w.set(true)
+			between()
+			w.set(false)
+			continue
 		}
 		p.kill()
-		p.start(t)
+		if err := p.start(); err != nil {
+			t.Fatal(err)
+		}
 	}
 	stop()
 	wg.Wait()
-	t.Logf("%d queries while %d processes were killed, of which failed: %v", done, kills, failed)
+	t.Logf("%d queries with %d faults, of which failed: %v", done, faults, failed)
 	if len(failed) > 0 {
 		t.Error("a query fails")
 	}

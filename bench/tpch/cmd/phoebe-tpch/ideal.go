@@ -1,0 +1,130 @@
+package main
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/bench/tpch/engine"
+)
+
+// ideal is how long each query would have taken from one central queue that knows every slot and needs no time to act: tasks have the
+// run times that were measured, a stage starts the moment that those it waits for have ended, and whatever may run of the query
+// that came first goes first.
+func ideal(queries []sample, slots int) []time.Duration {
+	type job struct {
+		query   int
+		begun   []int // tasks of each stage
+		running []int
+		left    int // stages that have not ended
+	}
+	ended := func(j *job, stages []engine.StageStats, i int) bool {
+		return j.begun[i] == len(stages[i].Tasks) && j.running[i] == 0
+	}
+	type run struct {
+		end   time.Duration
+		j     *job
+		stage int
+	}
+	order := make([]int, len(queries))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(i, k int) int { return cmp.Compare(queries[i].at, queries[k].at) })
+	responses := make([]time.Duration, len(queries))
+	var jobs []*job
+	var running []run
+	for now := time.Duration(0); len(order)+len(jobs) > 0; {
+		for len(order) > 0 && queries[order[0]].at <= now {
+			n := len(queries[order[0]].stats.Stages)
+			jobs = append(jobs, &job{order[0], make([]int, n), make([]int, n), n})
+			order = order[1:]
+		}
+		for _, j := range jobs {
+			stages := queries[j.query].stats.Stages
+			for i, s := range stages {
+				if slices.ContainsFunc(s.After, func(k int) bool { return !ended(j, stages, k) }) {
+					continue
+				}
+				for ; j.begun[i] < len(s.Tasks) && len(running) < slots; j.begun[i]++ {
+					running = append(running, run{now + s.Tasks[j.begun[i]].Run, j, i})
+					j.running[i]++
+				}
+			}
+		}
+		next := time.Duration(-1)
+		if len(order) > 0 {
+			next = queries[order[0]].at
+		}
+		for _, r := range running {
+			if next < 0 || r.end < next {
+				next = r.end
+			}
+		}
+		now = max(now, next)
+		running = slices.DeleteFunc(running, func(r run) bool {
+			if r.end > now {
+				return false
+			}
+			if r.j.running[r.stage]--; ended(r.j, queries[r.j.query].stats.Stages, r.stage) {
+				r.j.left--
+			}
+			return true
+		})
+		jobs = slices.DeleteFunc(jobs, func(j *job) bool {
+			if j.left == 0 {
+				responses[j.query] = now - queries[j.query].at
+			}
+			return j.left == 0
+		})
+	}
+	return responses
+}
+
+// part is one that a response has.
+type part int
+
+const (
+	outside part = iota // planning, and on the way to the frontend and back
+	sampling
+	link
+	queue
+	binding
+	launch
+	running
+	delivery
+	parts
+)
+
+func (p part) String() string {
+	return [...]string{"outside", "sampling", "link", "queue", "binding", "launch", "run", "delivery"}[p]
+}
+
+// blame is what the response of a query went on: the parts of the tasks that the next stage waited for, or the end.
+func blame(s *sample) (b [parts]time.Duration) {
+	stages := s.stats.Stages
+	last := func(i int) *engine.TaskStats {
+		t := slices.MaxFunc(stages[i].Tasks, func(t, u engine.TaskStats) int { return cmp.Compare(t.Phases.Delivered, u.Phases.Delivered) })
+		return &t
+	}
+	b[outside] = s.response
+	for i := len(stages) - 1; i >= 0; {
+		t, before := last(i), -1
+		ready := time.Duration(0)
+		for _, k := range stages[i].After {
+			if d := last(k).Phases.Delivered; d > ready {
+				ready, before = d, k
+			}
+		}
+		p := &t.Phases
+		for k, at := range [...]time.Duration{p.Sampled, p.Queued, p.Ready, p.Bound, p.Started, p.Finished, p.Delivered} {
+			b[sampling+part(k)] += at - ready
+			ready = at
+		}
+		if i == len(stages)-1 {
+			b[outside] -= p.Delivered
+		}
+		i = before
+	}
+	return b
+}
