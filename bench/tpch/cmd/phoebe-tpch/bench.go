@@ -28,7 +28,7 @@ var etl = []int{8, 9, 13, 20}
 type benchCmd struct {
 	fleet
 	SF       float64       `name:"sf" default:"1" placeholder:"X" help:"Scale factor of the data. Default ${default}."`
-	Load     float64       `default:"0.8" help:"Of the time of the slots, or of the CPUs if these are fewer, what the queries' tasks take when they run alone. Default ${default}."`
+	Load     float64       `default:"0.8" help:"Share of the CPUs that queries keep busy, by what they use when they run alone; with --connect, of the slots. Default ${default}."`
 	For      time.Duration `default:"30s" help:"How long queries arrive. Default ${default}."`
 	Policies []string      `default:"phoebe,blind,late-binding,random" placeholder:"NAME,..." help:"Policies that are measured, one after the other; blind is phoebe's where nothing is told of files. Default ${default}."`
 	ETL      bool          `name:"etl" help:"Measure each also beside a tenant of as much load, whose queries are large joins. Each has half of the load."`
@@ -128,20 +128,23 @@ func (b *benchCmd) Run(ctx context.Context, c *cli) error {
 // each runs each query on its own; own are the processes that it runs in.
 func each(own []int, run one) (map[int]cost, error) {
 	costs := map[int]cost{}
-	for _, n := range slices.Concat(interactive, etl) {
-		var c cost
-		var meter *bench.CPUMeter
-		for i := range 1 + rounds {
-			if i == 1 { // warm
-				meter = bench.NewCPUMeter(own...)
+	all := slices.Concat(interactive, etl)
+	for range rounds { // until files are in memory, and their digests were compared, wherever they are
+		for _, n := range all {
+			if _, err := run(arrival{n: n}); err != nil {
+				return nil, fmt.Errorf("Q%d: %w", n, err)
 			}
+		}
+	}
+	for _, n := range all {
+		var c cost
+		meter := bench.NewCPUMeter(own...)
+		for range rounds {
 			stats, err := run(arrival{n: n})
 			if err != nil {
 				return nil, fmt.Errorf("Q%d: %w", n, err)
 			}
-			if i > 0 {
-				c.tasks += tasks(&stats) / rounds
-			}
+			c.tasks += tasks(&stats) / rounds
 		}
 		if own != nil {
 			c.cpu = used(meter) / rounds
@@ -170,18 +173,25 @@ func tasks(s *engine.Stats) time.Duration {
 // workload is when the interactive queries are due, and then beside those of the other tenant.
 func (b *benchCmd) workload(costs map[int]cost, slots int) (due, beside []arrival) {
 	r := rand.New(rand.NewPCG(b.Seed, 0))
-	width := min(slots, runtime.NumCPU())
+	width, of := slots, "the slots' time"
+	if b.pids != nil {
+		width, of = runtime.NumCPU(), "the CPUs' time"
+	}
 	come := func(numbers []int, load float64, etl bool) (due []arrival) {
 		mean := time.Duration(0)
 		for _, n := range numbers {
-			mean += costs[n].tasks / time.Duration(len(numbers))
+			took := costs[n].tasks
+			if b.pids != nil {
+				took = costs[n].cpu
+			}
+			mean += took / time.Duration(len(numbers))
 		}
 		gap := float64(mean) / (load * float64(width))
 		for at := time.Duration(0); at < b.For; at += time.Duration(r.ExpFloat64() * gap) {
 			due = append(due, arrival{at, numbers[r.IntN(len(numbers))], etl})
 		}
-		fmt.Printf("queries %v: %d in %v, one each %v, whose tasks take %v: load %g of %d\n",
-			numbers, len(due), b.For, time.Duration(gap).Round(time.Millisecond), mean.Round(time.Millisecond), load, width)
+		fmt.Printf("queries %v: %d in %v, one each %v, which takes %v alone: %g of %s\n",
+			numbers, len(due), b.For, time.Duration(gap).Round(time.Millisecond), mean.Round(time.Millisecond), load, of)
 		return due
 	}
 	if !b.ETL {
