@@ -709,6 +709,7 @@ struct JobSummary {
   13: i32 stages = 0,
   14: string path = "",             // of its tasks: sampling, estimation or mixed
   15: list<string> kept,            // why: failed, slow, sample
+  16: optional JobClass job_class,  // none: AUTO, or it is not told
 }
 
 struct JobsResponse {

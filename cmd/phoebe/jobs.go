@@ -88,10 +88,10 @@ func nameSilent(w io.Writer, told []client.FrontendReport) {
 
 func printJobs(w io.Writer, jobs []client.JobSummary) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "JOB\tFRONTEND\tPOLICY\tTENANT\tCAME\tRESPONSE\tTASKS\tFAILED\tSTATE\tBLAME")
+	fmt.Fprintln(t, "JOB\tFRONTEND\tPOLICY\tTENANT\tCLASS\tCAME\tRESPONSE\tTASKS\tFAILED\tSTATE\tBLAME")
 	for i := range jobs {
 		j := &jobs[i]
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%v\t%d/%d\t%d\t%s\t%s\n", plain([]byte(j.Handle.Job)), plain([]byte(j.Frontend)), plain([]byte(j.Policy)), dash(j.Tenant),
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%v\t%d/%d\t%d\t%s\t%s\n", plain([]byte(j.Handle.Job)), plain([]byte(j.Frontend)), plain([]byte(j.Policy)), dash(j.Tenant), j.Class,
 			j.Came.Local().Format("15:04:05.000"), brief(j.Response), j.Ended, j.Tasks, j.Failed, stateOf(j), mostly(j))
 	}
 	return t.Flush()
@@ -137,6 +137,7 @@ type jobJSON struct {
 	Frontend       string           `json:"frontend"`
 	Policy         string           `json:"policy"`
 	Tenant         string           `json:"tenant"`
+	Class          string           `json:"class"`
 	Path           string           `json:"path,omitempty"`
 	Came           time.Time        `json:"came"`
 	ResponseMicros int64            `json:"response_us"`
@@ -151,7 +152,7 @@ type jobJSON struct {
 
 func jobOf(j *client.JobSummary) jobJSON {
 	to := jobJSON{
-		Job: j.Handle.Job, Owner: j.Handle.Owner, Frontend: j.Frontend, Policy: j.Policy, Tenant: j.Tenant, Path: j.Path, Came: j.Came.UTC(),
+		Job: j.Handle.Job, Owner: j.Handle.Owner, Frontend: j.Frontend, Policy: j.Policy, Tenant: j.Tenant, Class: string(j.Class), Path: j.Path, Came: j.Came.UTC(),
 		ResponseMicros: j.Response.Microseconds(), Tasks: j.Tasks, Ended: j.Ended, Failed: j.Failed, Stages: j.Stages, Running: j.Running, Kept: j.Kept,
 	}
 	for _, p := range j.Blame {

@@ -93,7 +93,7 @@ func printTrace(w io.Writer, x *client.Trace, most int) error {
 	if j.Tenant != "" {
 		fmt.Fprintf(w, ", tenant %s", plain([]byte(j.Tenant)))
 	}
-	fmt.Fprintf(w, ", policy %s, came %s\n", plain([]byte(j.Policy)), j.Came.Local().Format("2006-01-02 15:04:05.000"))
+	fmt.Fprintf(w, ", class %s, policy %s, came %s\n", j.Class, plain([]byte(j.Policy)), j.Came.Local().Format("2006-01-02 15:04:05.000"))
 	if j.Running {
 		fmt.Fprintf(w, "under way for %v: %d of %d tasks have ended, %d of them without a result\n", brief(j.Response), j.Ended, j.Tasks, j.Failed)
 	} else {

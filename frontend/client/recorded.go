@@ -37,6 +37,7 @@ type JobSummary struct {
 	Handle         Handle
 	Frontend       string // name of its owner
 	Policy, Tenant string
+	Class          Class
 	Path           string // of its tasks: sampling, estimation or mixed
 	Came           time.Time
 	Response       time.Duration // so far, of one that is under way
@@ -88,7 +89,7 @@ func fromSummaries(list []*v1.JobSummary) []JobSummary {
 
 func fromSummary(j *v1.JobSummary) JobSummary {
 	to := JobSummary{
-		Handle: Handle{j.Job, j.Owner}, Frontend: j.Frontend, Policy: j.Policy, Tenant: j.Tenant, Path: j.Path, Came: time.UnixMicro(j.CameUs),
+		Handle: Handle{j.Job, j.Owner}, Frontend: j.Frontend, Policy: j.Policy, Tenant: j.Tenant, Class: Class(words(j.GetJobClass().String())), Path: j.Path, Came: time.UnixMicro(j.CameUs),
 		Response: fromMicros(j.ResponseUs), Tasks: int(j.Tasks), Ended: int(j.Ended), Failed: int(j.Failed), Stages: int(j.Stages),
 		Running: j.Running, Kept: j.Kept,
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/phoebe-sched/phoebe/frontend"
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
@@ -18,6 +19,7 @@ type Job struct {
 	Stages               []string // their names
 	After                [][]int  // of each stage, those that it waits for; nil: it has none
 	Tasks, Failed        int      // of these, without a result
+	Class                frontend.Class
 	Blame                Blame
 	Trace                Trace
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cloudwego/kitex/client/callopt"
 
+	"github.com/phoebe-sched/phoebe/frontend"
 	rec "github.com/phoebe-sched/phoebe/frontend/record"
 	"github.com/phoebe-sched/phoebe/frontend/tenants"
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
@@ -160,13 +161,15 @@ func (h *handler) openSummary(r *record, now time.Time) *v1.JobSummary {
 	j := &v1.JobSummary{
 		Job: r.id.String(), Owner: h.cfg.Advertise, Frontend: h.cfg.Name, Policy: t.policy, Tenant: t.tenant, CameUs: r.received.UnixMicro(),
 		ResponseUs: max(now.Sub(r.received), 0).Microseconds(), Tasks: int32(t.ended + r.left), Ended: int32(t.ended), Failed: int32(t.failed),
-		Running: true, Stages: int32(len(t.stages)), Blame: []*v1.PartOf{}, Kept: []string{},
+		Running: true, Stages: int32(len(t.stages)), JobClass: jobClass(t.class), Blame: []*v1.PartOf{}, Kept: []string{},
 	}
 	if t.ended > 0 {
 		j.Path = pathNames[t.path]
 	}
 	return j
 }
+
+func jobClass(c frontend.Class) *v1.JobClass { return v1.JobClassPtr(v1.JobClass(c)) }
 
 // reasons are why a job is kept, as the API has them.
 var reasons = []struct {
@@ -177,7 +180,7 @@ var reasons = []struct {
 func (h *handler) keptSummary(k *rec.Kept) *v1.JobSummary {
 	j := &v1.JobSummary{
 		Job: k.ID.String(), Owner: h.cfg.Advertise, Frontend: h.cfg.Name, Policy: k.Policy, Tenant: k.Tenant, Path: k.Path, CameUs: k.Came.UnixMicro(),
-		ResponseUs: k.Response.Microseconds(), Tasks: int32(k.Tasks), Ended: int32(k.Tasks), Failed: int32(k.Failed), Stages: int32(len(k.Stages)),
+		ResponseUs: k.Response.Microseconds(), Tasks: int32(k.Tasks), Ended: int32(k.Tasks), Failed: int32(k.Failed), Stages: int32(len(k.Stages)), JobClass: jobClass(k.Class),
 		Blame: blame(&k.Blame), Kept: []string{},
 	}
 	for _, r := range reasons {

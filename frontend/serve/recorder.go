@@ -219,6 +219,7 @@ func (r *recorder) expose(t *exposition.Text) {
 // timed is what is counted of a job under way.
 type timed struct {
 	policy, tenant string
+	class          frontend.Class
 	slots          [mixed + 1]rec.Slot // by path
 	came           time.Time
 	lead           time.Duration // until the core had it
@@ -241,7 +242,7 @@ func (s *Server) timedJob(job *frontend.Job, now time.Time) timed {
 	if !recording {
 		return timed{}
 	}
-	t := timed{policy: job.Policy.Name, tenant: job.Tenant, came: now, whole: s.recorder.intake.Submitted(job.Tenant, len(job.Tasks))}
+	t := timed{policy: job.Policy.Name, tenant: job.Tenant, class: job.Class, came: now, whole: s.recorder.intake.Submitted(job.Tenant, len(job.Tasks))}
 	if len(job.Stages) > 0 {
 		t.stages, t.after = rec.Stages(job)
 		t.chain = rec.NewChain(t.after)
@@ -343,7 +344,7 @@ func (s *Server) countJob(r *record) {
 	}
 	job := rec.Job{
 		ID: r.id, Path: pathNames[t.path], Policy: t.policy, Tenant: t.tenant, Came: r.received, Response: response, Stages: t.stages, After: t.after,
-		Tasks: t.ended, Failed: t.failed,
+		Tasks: t.ended, Failed: t.failed, Class: t.class,
 	}
 	c := rec.Chosen{Job: &job, Why: rec.Failed}
 	if t.whole {

@@ -19,7 +19,7 @@ export interface Handle { Job: string; Owner: string }
 
 export interface Job {
   Handle: Handle; Frontend: string; Policy: string; Tenant: string; Path: string; Came: string; Response: number; Tasks: number
-  Ended: number; Failed: number; Stages: number; Running: boolean; Blame: { Part: string; Took: number }[] | null; Kept: string[] | null
+  Ended: number; Failed: number; Stages: number; Running: boolean; Class: string; Blame: { Part: string; Took: number }[] | null; Kept: string[] | null
 }
 
 export interface Watched { Windows: WindowOf[]; Slowest: Job[] | null; Frontends: Frontend[]; LeftOut: number }

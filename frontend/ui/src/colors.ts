@@ -6,7 +6,7 @@ const parts: Record<string, [dark: string, light: string]> = {
   sampling: ['#7cc4f0', '#3d93c9'],
   link: ['#c9a0dc', '#9a67b3'],
   queue: ['#e69f00', '#d18f00'],
-  'own tenant': ['#e69f00', '#d18f00'],
+  'own tenant': ['#cf9468', '#a8683a'],
   'other tenants': ['#b97f00', '#a36d00'],
   'long tasks': ['#f2c14e', '#e6ad1f'],
   'closed share': ['#8d6508', '#7d5800'],
@@ -20,6 +20,10 @@ const parts: Record<string, [dark: string, light: string]> = {
   'stage wait': ['#8b95a1', '#7a848f'],
   outside: ['#5c6670', '#a2abb5'],
 }
+
+// bad is the colour of what has no result, and vain that of attempts that did not give an outcome.
+export function bad(dark: boolean): string { return dark ? '#ff5f5f' : '#c62828' }
+export function vain(dark: boolean): string { return dark ? '#98a2ac' : '#68727c' }
 
 export function partColor(part: string, dark: boolean): string {
   const pair = parts[part] ?? ['#999999', '#777777']

@@ -4,7 +4,7 @@ import type { Tasks } from './trace'
 
 export type Mode = 'stage' | 'worker' | 'critical'
 
-export interface Lane { label: string; first: number; end: number } // of the tasks in Layout.order
+export interface Lane { label: string; group: string; first: number; end: number } // of the tasks in Layout.order; the stage or worker
 
 export interface Layout { lanes: Lane[]; order: Int32Array; span: number; what: string }
 
@@ -19,7 +19,10 @@ export function layout(t: Tasks, mode: Mode): Layout {
   if (mode !== 'worker') {
     const list = mode === 'critical' ? t.critical : all.sort((a, b) => t.stage[a]! - t.stage[b]! || t.released[a]! - t.released[b]! || t.started(a) - t.started(b))
     return {
-      lanes: list.map((i, k) => ({ label: `${t.stages[t.stage[i]!]?.Name ?? ''} ${t.task[i]}`.trim(), first: k, end: k + 1 })),
+      lanes: list.map((i, k) => {
+        const group = t.stages[t.stage[i]!]?.Name ?? ''
+        return { label: `${group} ${t.task[i]}`.trim(), group, first: k, end: k + 1 }
+      }),
       order: Int32Array.from(list), span, what: mode === 'critical' ? 'task of the critical path' : 'task',
     }
   }
@@ -46,7 +49,7 @@ export function layout(t: Tasks, mode: Mode): Layout {
     lanes: lanes.map((l) => {
       const first = order.length
       for (const i of l.tasks) order.push(i)
-      return { label: l.label, first, end: order.length }
+      return { label: l.label, group: l.label, first, end: order.length }
     }),
     order: Int32Array.from(order), span, what: 'slot of a worker',
   }

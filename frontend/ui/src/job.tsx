@@ -1,9 +1,9 @@
 // Why did this job take 900 ms?
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { change, type Job } from './api'
-import { meaning, partColor, useDark } from './colors'
+import { bad, meaning, partColor, useDark, vain } from './colors'
 import { clock, count, tenantName, time, when } from './format'
-import { at, draw, layout, type Mode, type View } from './gantt'
+import { at, draw, type Lane, layout, type Mode, type View } from './gantt'
 import { phases } from './histogram'
 import { Admin, Blame, Failure, go, link, say, Tabs, Tile, useWidth } from './parts'
 import { spansOf, type Tasks, trace } from './trace'
@@ -32,7 +32,9 @@ export function JobPage(p: { job: string }) {
         <Tile label={j.Running ? 'so far' : 'response'} value={time(j.Response)} />
         <Tile label="tasks" value={j.Running ? `${count(j.Ended)} / ${count(j.Tasks)}` : count(j.Tasks)} />
         <Tile label="failed" value={count(j.Failed)} bad={j.Failed > 0} />
-        <Tile label="stages" value={count(j.Stages)} />
+        {j.Stages > 0 && <Tile label="stages" value={count(j.Stages)} />}
+        {copies(tasks) > 0 && <Tile label="copies" value={count(copies(tasks))} title="second attempts at tasks that were late" />}
+        <Tile label="class" value={j.Class} title="auto is left to the frontend; spare starts only where nothing regular can" />
         <Tile label="came" value={clock(Date.parse(j.Came))} title={when(j.Came)} />
         <Tile label="policy" value={j.Policy || '–'} />
         <Tile label="path" value={j.Path || '–'} />
@@ -46,6 +48,13 @@ export function JobPage(p: { job: string }) {
       <TaskTable tasks={tasks} />
     </>
   )
+}
+
+// copies is how many attempts were second ones beside a late first one.
+function copies(t: Tasks): number {
+  let n = t.earlier.filter((e) => e.Bound === 'copy').length
+  for (let i = 0; i < t.n; i++) if (t.word('bound', i) === 'copy') n++
+  return n
 }
 
 function Cancel(p: { job: Job }) {
@@ -72,7 +81,7 @@ export function Gantt(p: { tasks: Tasks }) {
   const frames = useRef(0)
 
   const palette = useMemo(() => ({
-    phases: Uint32Array.from(phases.map((name) => pixel(partColor(name, dark)))), failed: pixel(dark ? '#ff5f5f' : '#c2185b'), vain: pixel(vain(dark)), back: pixel(dark ? '#0e1318' : '#f6f7f8'),
+    phases: Uint32Array.from(phases.map((name) => pixel(partColor(name, dark)))), failed: pixel(bad(dark)), vain: pixel(vain(dark)), back: pixel(dark ? '#0e1318' : '#f6f7f8'),
     mark: pixel(dark ? '#ffffff' : '#000000'),
   }), [dark])
 
@@ -162,7 +171,7 @@ export function Gantt(p: { tasks: Tasks }) {
       </header>
       <ul class="legend">
         {(mode === 'worker' ? ['run'] : [...phases]).map((name) => <li key={name} title={meaning[name]}><i style={{ background: partColor(name, dark) }} />{name}</li>)}
-        <li><i class="failed" />no result</li>
+        <li><i style={{ background: bad(dark) }} />no result</li>
         {t.earlier.length > 0 && <li title="attempts that did not give their task its outcome"><i style={{ background: vain(dark) }} />attempt in vain</li>}
         <li class="dim">{count(shape.lanes.length)} lanes{stands > 1 ? `, a line is one of ${Math.ceil(stands)}: zoom in with ] or shift and the wheel` : `, each a ${shape.what}`}</li>
       </ul>
@@ -208,9 +217,6 @@ export function Gantt(p: { tasks: Tasks }) {
   )
 }
 
-// vain is the colour of attempts that did not give an outcome.
-function vain(dark: boolean): string { return dark ? '#98a2ac' : '#68727c' }
-
 function describe(t: Tasks, i: number): string {
   const c = t.columns
   const us = (x: number) => time(x * 1000)
@@ -233,19 +239,26 @@ function pixel(hex: string): number {
   return (0xff000000 | ((n & 0xff) << 16) | (n & 0xff00) | (n >> 16)) >>> 0
 }
 
-function label(g: CanvasRenderingContext2D, width: number, lanes: { label: string }[], v: View, dark: boolean): void {
+function label(g: CanvasRenderingContext2D, width: number, lanes: Lane[], v: View, dark: boolean): void {
   g.font = '10px system-ui, sans-serif'
   g.textBaseline = 'middle'
-  const each = Math.floor(v.laneHeight)
-  if (each >= 11) {
-    for (let y = 0; y < height; y += each) {
-      const lane = lanes[Math.floor(v.top + y / each)]
-      if (!lane) break
-      const wide = g.measureText(lane.label).width
-      g.fillStyle = dark ? '#0e1318c0' : '#f6f7f8c0'
-      g.fillRect(2, y, wide + 4, each - 1)
-      g.fillStyle = dark ? '#aab4be' : '#404a54'
-      g.fillText(lane.label, 4, y + each / 2)
+  const write = (text: string, y: number, high: number) => {
+    g.fillStyle = dark ? '#0e1318c0' : '#f6f7f8c0'
+    g.fillRect(2, y, g.measureText(text).width + 4, high - 1)
+    g.fillStyle = dark ? '#dfe6ec' : '#1c2630'
+    g.fillText(text, 4, y + high / 2)
+  }
+  // Where lanes are too thin, the first one of each stage or worker is named, as far as there is room.
+  const each = v.laneHeight >= 1 ? Math.floor(v.laneHeight) : v.laneHeight, high = Math.max(each, 13)
+  let group: string | null = null, free = 0
+  for (let y = 0; y < height; y += Math.max(1, each)) {
+    const lane = lanes[Math.floor(v.top + y / each)]
+    if (!lane) break
+    if (each >= 11) write(lane.label, y, each)
+    else if (lane.group !== group && y >= free) {
+      group = lane.group
+      if (group) write(group, y, high)
+      free = y + high
     }
   }
   const step = nice((v.to - v.from) / Math.max(2, width / 110))

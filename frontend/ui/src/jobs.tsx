@@ -88,7 +88,7 @@ export function Jobs() {
           <table class="jobs fixed" aria-rowcount={next ? -1 : jobs.length + 1}>
             <thead>
               <tr aria-rowindex={1}><th scope="col" class="w-id">job</th><th scope="col" class="w-when">came</th><th scope="col" class="n w-n">response</th><th scope="col" class="blame">blame</th><th scope="col" class="n w-n">tasks</th>
-                <th scope="col" class="n w-n">failed</th><th scope="col" class="w-t">policy</th><th scope="col" class="w-t">tenant</th><th scope="col" class="w-t">path</th><th scope="col" class="w-t">frontend</th></tr>
+                <th scope="col" class="n w-n">failed</th><th scope="col" class="w-t">policy</th><th scope="col" class="w-t">tenant</th><th scope="col" class="w-n">class</th><th scope="col" class="w-t">path</th><th scope="col" class="w-t">frontend</th></tr>
             </thead>
             <tbody>
               {first > 0 && <tr aria-hidden="true" style={{ height: `${first * rowHeight}px` }} />}
@@ -96,11 +96,11 @@ export function Jobs() {
                 <tr key={j.Handle.Job} aria-rowindex={first + i + 2}>
                   <td><a class="row id" href={link('job', j.Handle.Job)}>{j.Handle.Job}</a></td><td>{when(j.Came)}</td><td class="n">{time(j.Response)}</td>
                   <td class="blame"><Blame of={j} /></td><td class="n">{j.Running ? `${count(j.Ended)} / ${count(j.Tasks)}` : count(j.Tasks)}</td>
-                  <td class={j.Failed ? 'n bad' : 'n'}>{count(j.Failed)}</td><td>{j.Policy}</td><td>{tenantName(j.Tenant)}</td><td>{j.Path}</td><td>{j.Frontend}</td>
+                  <td class={j.Failed ? 'n bad' : 'n'}>{count(j.Failed)}</td><td>{j.Policy}</td><td>{tenantName(j.Tenant)}</td><td>{j.Class}</td><td>{j.Path}</td><td>{j.Frontend}</td>
                 </tr>
               ))}
               {end < jobs.length && <tr aria-hidden="true" style={{ height: `${(jobs.length - end) * rowHeight}px` }} />}
-              {jobs.length === 0 && <tr><td colSpan={10} class="dim">{next === '' ? 'loading…' : 'no such job is under way or kept'}</td></tr>}
+              {jobs.length === 0 && <tr><td colSpan={11} class="dim">{next === '' ? 'loading…' : 'no such job is under way or kept'}</td></tr>}
             </tbody>
           </table>
         </div>

@@ -1,6 +1,7 @@
 // The slowest jobs, and what they have in common.
 import { useState } from 'preact/hooks'
 import type { Job } from './api'
+import { meaning } from './colors'
 import { count, tenantName, time, when } from './format'
 import { live, type Length, useWindows } from './live'
 import { Blame, link, Tabs, worst } from './parts'
@@ -30,19 +31,22 @@ export function SlowTable(p: { jobs: Job[] }) {
 
 // alike groups jobs by what most of their time beside running went on.
 function alike(jobs: Job[]): { part: string; n: number; who: string }[] {
+  const told = kinds.filter(([, of]) => new Set(jobs.map(of)).size > 1) // what all have in common tells nothing
   const by = new Map<string, Job[]>()
   for (const j of jobs) by.set(worst(j), [...(by.get(worst(j)) ?? []), j])
-  return [...by.entries()].map(([part, list]) => ({ part, n: list.length, who: common(list) })).sort((a, b) => b.n - a.n)
+  return [...by.entries()].map(([part, list]) => ({ part, n: list.length, who: common(list, told) })).sort((a, b) => b.n - a.n)
 }
 
+const kinds: readonly (readonly [string, (j: Job) => string])[] = [['policy', (j) => j.Policy], ['class', (j) => j.Class], ['tenant', (j) => tenantName(j.Tenant)], ['frontend', (j) => j.Frontend]]
+
 // common is what most of some jobs have in common.
-function common(list: Job[]): string {
+function common(list: Job[], told: typeof kinds): string {
   const words: string[] = []
-  for (const [what, of] of [['policy', (j: Job) => j.Policy], ['tenant', (j: Job) => tenantName(j.Tenant)], ['frontend', (j: Job) => j.Frontend]] as const) {
+  for (const [what, of] of told) {
     const n = new Map<string, number>()
     for (const j of list) n.set(of(j), (n.get(of(j)) ?? 0) + 1)
     const [name, times] = [...n.entries()].sort((a, b) => b[1] - a[1])[0]!
-    if (times > list.length * 0.6 && name) words.push(`${times === list.length ? 'all' : times} of ${what} ${name}`)
+    if (times > list.length * 0.6 && name) words.push(`${list.length === 1 ? '' : times === list.length ? 'all of ' : `${times} of `}${what} ${name}`)
   }
   return words.join(', ')
 }
@@ -65,7 +69,7 @@ export function Slow() {
         <ul class="alike">
           {groups.map((g) => (
             <li key={g.part}>
-              <button type="button" aria-pressed={part === g.part} onClick={() => setPart(part === g.part ? '' : g.part)}>
+              <button type="button" title={meaning[g.part]} aria-pressed={part === g.part} onClick={() => setPart(part === g.part ? '' : g.part)}>
                 <b>{g.n} of {jobs.length}</b> mostly {g.part || 'not known'}{g.who && <span class="dim"> · {g.who}</span>}
               </button>
             </li>

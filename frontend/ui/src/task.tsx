@@ -1,7 +1,7 @@
 // Why is my task not placed, or where it is?
 import { get, type Candidate, type Decision, type Explanation } from './api'
 import { ends, meaning, partColor, useDark } from './colors'
-import { count, share, time } from './format'
+import { count, share, tenantName, time } from './format'
 import { Later, link, Tile } from './parts'
 import { spansOf, type Tasks, trace } from './trace'
 
@@ -29,13 +29,15 @@ function Been(p: { t: Tasks; i: number }) {
   const all = Math.max(1, t.delivery[i]! - t.released[i]!)
   return (
     <section class="card">
-      <header><h2>What it has been through</h2><span class="dim">{time(t.released[i]! * 1000)} after the job came it could start</span></header>
+      <header><h2>What it has been through</h2><span class="dim">{t.released[i] ? `it could start ${time(t.released[i]! * 1000)} after the job came` : 'it could start at once'}</span></header>
       <dl class="tiles">
         <Tile label="outcome" value={t.word('outcome', i)} bad={t.failed(i)} />
         <Tile label="took" value={time(all * 1000)} />
         <Tile label="worker" value={t.workers[t.worker[i]!] || 'none'} />
         <Tile label="attempts" value={String(c.tries[i])} />
         <Tile label="bound" value={t.word('bound', i)} />
+        <Tile label="tenant" value={tenantName(t.job.Tenant)} />
+        <Tile label="class" value={t.job.Class} />
         <Tile label="run expected" value={c.expected[i] ? time(c.expected[i]! * 1000) : 'not known'} />
         <Tile label="wait promised" value={c.promised[i] ? time(c.promised[i]! * 1000) : '–'} />
         <Tile label="wait was" value={c.promised[i] ? time(c.waited[i]! * 1000) : '–'} />
@@ -91,7 +93,7 @@ function Decided(p: { d: Decision; n: number; of: number; frontend: string }) {
         <Tile label="worker" value={d.Worker || 'none'} />
         <Tile label="outcome" value={d.Outcome || '–'} />
       </dl>
-      <p>{d.Why}</p>
+      <p>{d.Path}, as {d.Why}</p>
       {d.Reason && <p>{d.Reason}</p>}
       {d.Far && <p>{d.Far}</p>}
       {(d.Candidates ?? []).length > 0 && <Candidates d={d} n={p.n} />}

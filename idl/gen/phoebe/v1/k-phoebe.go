@@ -19354,6 +19354,20 @@ func (p *JobSummary) FastRead(buf []byte) (int, error) {
 					goto SkipFieldError
 				}
 			}
+		case 16:
+			if fieldTypeId == thrift.I32 {
+				l, err = p.FastReadField16(buf[offset:])
+				offset += l
+				if err != nil {
+					goto ReadFieldError
+				}
+			} else {
+				l, err = thrift.Binary.Skip(buf[offset:], fieldTypeId)
+				offset += l
+				if err != nil {
+					goto SkipFieldError
+				}
+			}
 		default:
 			l, err = thrift.Binary.Skip(buf[offset:], fieldTypeId)
 			offset += l
@@ -19619,6 +19633,22 @@ func (p *JobSummary) FastReadField15(buf []byte) (int, error) {
 	return offset, nil
 }
 
+func (p *JobSummary) FastReadField16(buf []byte) (int, error) {
+	offset := 0
+
+	var _field *JobClass
+	if v, l, err := thrift.Binary.ReadI32(buf[offset:]); err != nil {
+		return offset, err
+	} else {
+		offset += l
+
+		tmp := JobClass(v)
+		_field = &tmp
+	}
+	p.JobClass = _field
+	return offset, nil
+}
+
 func (p *JobSummary) FastWrite(buf []byte) int {
 	return p.FastWriteNocopy(buf, nil)
 }
@@ -19641,6 +19671,7 @@ func (p *JobSummary) FastWriteNocopy(buf []byte, w thrift.NocopyWriter) int {
 		offset += p.fastWriteField12(buf[offset:], w)
 		offset += p.fastWriteField14(buf[offset:], w)
 		offset += p.fastWriteField15(buf[offset:], w)
+		offset += p.fastWriteField16(buf[offset:], w)
 	}
 	offset += thrift.Binary.WriteFieldStop(buf[offset:])
 	return offset
@@ -19664,6 +19695,7 @@ func (p *JobSummary) BLength() int {
 		l += p.field13Length()
 		l += p.field14Length()
 		l += p.field15Length()
+		l += p.field16Length()
 	}
 	l += thrift.Binary.FieldStopLength()
 	return l
@@ -19788,6 +19820,15 @@ func (p *JobSummary) fastWriteField15(buf []byte, w thrift.NocopyWriter) int {
 	return offset
 }
 
+func (p *JobSummary) fastWriteField16(buf []byte, w thrift.NocopyWriter) int {
+	offset := 0
+	if p.IsSetJobClass() {
+		offset += thrift.Binary.WriteFieldBegin(buf[offset:], thrift.I32, 16)
+		offset += thrift.Binary.WriteI32(buf[offset:], int32(*p.JobClass))
+	}
+	return offset
+}
+
 func (p *JobSummary) field1Length() int {
 	l := 0
 	l += thrift.Binary.FieldBeginLength()
@@ -19897,6 +19938,15 @@ func (p *JobSummary) field15Length() int {
 	for _, v := range p.Kept {
 		_ = v
 		l += thrift.Binary.StringLengthNocopy(v)
+	}
+	return l
+}
+
+func (p *JobSummary) field16Length() int {
+	l := 0
+	if p.IsSetJobClass() {
+		l += thrift.Binary.FieldBeginLength()
+		l += thrift.Binary.I32Length()
 	}
 	return l
 }

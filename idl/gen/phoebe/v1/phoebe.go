@@ -5911,6 +5911,7 @@ type JobSummary struct {
 	Stages     int32     `thrift:"stages,13" frugal:"13,default,i32" json:"stages"`
 	Path       string    `thrift:"path,14" frugal:"14,default,string" json:"path"`
 	Kept       []string  `thrift:"kept,15" frugal:"15,default,list<string>" json:"kept"`
+	JobClass   *JobClass `thrift:"job_class,16,optional" frugal:"16,optional,JobClass" json:"job_class,omitempty"`
 }
 
 func NewJobSummary() *JobSummary {
@@ -6000,6 +6001,15 @@ func (p *JobSummary) GetPath() (v string) {
 func (p *JobSummary) GetKept() (v []string) {
 	return p.Kept
 }
+
+var JobSummary_JobClass_DEFAULT JobClass
+
+func (p *JobSummary) GetJobClass() (v JobClass) {
+	if !p.IsSetJobClass() {
+		return JobSummary_JobClass_DEFAULT
+	}
+	return *p.JobClass
+}
 func (p *JobSummary) SetJob(val string) {
 	p.Job = val
 }
@@ -6045,6 +6055,13 @@ func (p *JobSummary) SetPath(val string) {
 func (p *JobSummary) SetKept(val []string) {
 	p.Kept = val
 }
+func (p *JobSummary) SetJobClass(val *JobClass) {
+	p.JobClass = val
+}
+
+func (p *JobSummary) IsSetJobClass() bool {
+	return p.JobClass != nil
+}
 
 func (p *JobSummary) String() string {
 	if p == nil {
@@ -6069,6 +6086,7 @@ var fieldIDToName_JobSummary = map[int16]string{
 	13: "stages",
 	14: "path",
 	15: "kept",
+	16: "job_class",
 }
 
 type JobsResponse struct {
