@@ -24,9 +24,13 @@ const (
 	standFor = 8 // on average: a lot decides how many, so that no rhythm of the tasks agrees with it
 )
 
-// perSecond is how many tasks may be submitted between two Takes so that all attempts of all jobs are remembered. Of more, those of a
-// part of the jobs are, chosen by lot as they come: what is remembered then reaches back for as long as a recording does, and longer.
-const perSecond = maxAttempts / 32
+// perSecond is how many tasks may be submitted between two Takes, on the average of as many Takes as those count for, so that all attempts
+// of all jobs are remembered. Of more, those of a part of the jobs are, chosen by lot as they come: what is remembered then reaches back for
+// as long as a recording does, and longer.
+const (
+	perSecond = maxAttempts / 32
+	average   = 16
+)
 
 // Intake counts what happens.
 type Intake struct {
@@ -39,6 +43,7 @@ type Intake struct {
 	settled   Slot   // of that
 	tenants   tenants
 	submitted uint64  // tasks, since the last Take
+	rate      float64 // of these, between two Takes
 	share     float64 // of jobs, of which all attempts are to be remembered
 	electedAt time.Time
 }
@@ -191,7 +196,8 @@ func (in *Intake) Take(now time.Time, empty *Batch) *Batch {
 	for i := range in.paces {
 		in.paces[i].counted, in.paces[i].gap = 0, 1
 	}
-	in.share, in.submitted = min(1, perSecond/float64(max(in.submitted, 1))), 0
+	in.rate, in.submitted = in.rate+(float64(in.submitted)-in.rate)/average, 0
+	in.share = min(1, perSecond/max(in.rate, 1))
 	if now.Sub(in.electedAt).Abs() >= electEvery {
 		in.electedAt = now
 		if in.tenants.elect() {

@@ -115,16 +115,25 @@ func TestRecorderOfMany(t *testing.T) {
 	if e := s.recorder.ended; e.whole != jobs || e.parted != 0 {
 		t.Fatalf("before it is known how many come: %+v", e)
 	}
+	pass := func(seconds, submitted int) {
+		for range seconds {
+			for range submitted {
+				s.timedJob(&frontend.Job{Policy: frontend.Policies[0], Tasks: make([]frontend.Task, tasks)}, now)
+			}
+			now = now.Add(time.Second)
+			s.put(now)
+		}
+	}
+	pass(60, jobs)
 	const failing = 50
 	second(failing)
 	if e := s.recorder.ended; e.parted < jobs*9/10-50 || e.whole < jobs+50 {
 		t.Errorf("of twelve times as many as can be remembered: %+v", e)
 	}
-	now = now.Add(time.Second)
-	s.put(now)
+	pass(60, 0)
 	second(0)
 	if e := s.recorder.ended; e.whole < 2*jobs {
-		t.Errorf("after a second without any: %+v", e)
+		t.Errorf("after a minute without any: %+v", e)
 	}
 	parted := 0
 	for _, j := range s.recorder.jobs.All() {
@@ -144,7 +153,7 @@ func TestRecorderOfMany(t *testing.T) {
 		t.Errorf("of %d jobs of which something failed %d are kept without the rest of it", failing, parted)
 	}
 	failed, runs := uint64(0), uint64(0)
-	for _, w := range s.recorder.history.Windows(time.Second, time.Time{}) {
+	for _, w := range s.recorder.history.Windows(5*time.Minute, time.Time{}) {
 		failed += w.Failed
 	}
 	s.recorder.history.Total(func(_ rec.Key, m rec.Measure, h *histogram.Histogram) {

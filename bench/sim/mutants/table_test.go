@@ -1272,7 +1272,7 @@ var table = []mutant{
 	},
 	{
 		"of very many tasks those of a part of the jobs are remembered", "frontend/record/intake.go",
-		"min(1, perSecond/float64(max(in.submitted, 1)))", "1",
+		"min(1, perSecond/max(in.rate, 1))", "1",
 	},
 	{
 		"a job of which not all attempts are remembered has no blame", "frontend/serve/recorder.go",

@@ -55,9 +55,15 @@ function run(...args) {
   })
 }
 
-function job(name, text) {
+// job runs a job that must succeed.
+async function job(name, text) {
   writeFileSync(`${shots}/${name}.yaml`, text)
-  return run('run', '--connect', frontend, '--job', `${shots}/${name}.yaml`)
+  const p = spawn(phoebe, ['run', '--connect', frontend, '--job', `${shots}/${name}.yaml`], { stdio: ['ignore', 'ignore', 'pipe'] })
+  children.push(p)
+  let said = ''
+  p.stderr.on('data', (some) => { said += some })
+  const code = await new Promise((done) => p.on('close', done))
+  assert.equal(code, 0, `the job ${name} fails: ${said}`)
 }
 
 before(async () => {
@@ -494,12 +500,12 @@ test('recordings name the slow worker', async () => {
   const stall = setInterval(() => child.kill(n++ % 4 === 3 ? 'SIGCONT' : 'SIGSTOP'), 100)
   try {
     await open('recordings', {}, at)
-    await page.getByRole('row').filter({ hasText: hostile }).first().waitFor({ timeout: 40_000 })
+    await page.getByRole('row').filter({ hasText: name }).first().waitFor({ timeout: 60_000 }) // before that another worker may have had less of a busy machine
   } finally {
     clearInterval(stall)
     child.kill('SIGCONT')
   }
-  const row = page.locator('tbody tr').last()
+  const row = page.getByRole('row').filter({ hasText: name }).first()
   assert.ok((await row.textContent()).includes(name), await row.textContent())
   await fine('recordings')
   const [saved] = await Promise.all([page.waitForEvent('download'), row.getByRole('link', { name: 'save' }).click()])
