@@ -126,8 +126,8 @@ func TestExplainCopyOfQueued(t *testing.T) {
 		"at w0: withdrawn: its copy has started first",
 		"w1: a copy of " + first[0].Attempt.String() + ", which was to wait at w0 for 5.000s, has waited for 5.000s, and is expected to wait for 16.000s more",
 	} {
-		if text := ds[i].String(); !strings.Contains(text, want) {
-			t.Errorf("decision %d: %q lacks %q", i, text, want)
+		if text := ds[i].String(); !strings.Contains(text, want) || !strings.Contains(text, "class regular") {
+			t.Errorf("decision %d: %q lacks %q, or its class", i, text, want)
 		}
 	}
 }
