@@ -31,7 +31,7 @@ func (c *ledger) tried(a *attempt, end End, started, ended time.Time) {
 		if at.IsZero() {
 			return 0
 		}
-		return max(at.Sub(a.job.submitted), 0)
+		return max(at.Sub(a.job.submitted), 1) // 0 is that it is not known
 	}
 	e := Earlier{Worker: a.w.Key, Way: t.way, End: end, Sent: since(a.sent), Started: since(started), Ended: since(ended)}
 	if a.as != nil {

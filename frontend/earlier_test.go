@@ -80,7 +80,7 @@ func TestEarlier(t *testing.T) {
 		f.pass(time.Second)
 		f.step(WorkerGone{Worker: w})
 		to, l := next(f)
-		if got, _ := earlierOf(t, over(f, to, l, probe.Succeeded)); got != at(w, WayEarly, EndLost, 0, 0, time.Second) {
+		if got, _ := earlierOf(t, over(f, to, l, probe.Succeeded)); got != at(w, WayEarly, EndLost, 1, 1, time.Second) {
 			t.Error(got)
 		}
 	})
@@ -101,7 +101,7 @@ func TestEarlier(t *testing.T) {
 		second, other := next(f)
 		f.pass(time.Second)
 		now := f.now.Sub(time.Unix(1000, 0))
-		if got, _ := earlierOf(t, over(f, second, other, probe.Succeeded)); got != at(first, WayEarly, EndBeaten, 0, 0, now) {
+		if got, _ := earlierOf(t, over(f, second, other, probe.Succeeded)); got != at(first, WayEarly, EndBeaten, 1, 1, now) {
 			t.Error("the copy gave the outcome:", got)
 		}
 	})
@@ -110,7 +110,7 @@ func TestEarlier(t *testing.T) {
 		f.pass(time.Second)
 		f.step(Received{w, probe.Started{Attempt: l.Attempt, Job: script.Job("x")}})
 		f.pass(time.Second)
-		if got, _ := earlierOf(t, f.step(Cancel{Job: script.Job("x")})); got != at(w, WayEarly, EndStopped, 0, time.Second, 2*time.Second) {
+		if got, _ := earlierOf(t, f.step(Cancel{Job: script.Job("x")})); got != at(w, WayEarly, EndStopped, 1, time.Second, 2*time.Second) {
 			t.Error(got)
 		}
 	})
