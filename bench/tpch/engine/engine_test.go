@@ -345,7 +345,7 @@ func TestLargeResult(t *testing.T) {
 }
 
 // The fragments of a client that has gone end within 50 ms: the workers' slots are free again. The machine may be busy with other
-// things, so that several tries are made.
+// things, for which two of the tries may take longer.
 func TestGone(t *testing.T) {
 	r := start(t, base(t), 20_000)
 	var took []time.Duration
@@ -368,12 +368,10 @@ func TestGone(t *testing.T) {
 		for _, w := range r.cluster.Workers {
 			w.slots <- <-w.slots
 		}
-		if took = append(took, time.Since(begin)); took[len(took)-1] < 50*time.Millisecond {
-			break
-		}
+		took = append(took, time.Since(begin))
 	}
 	t.Logf("the fragments ended %v after their client was gone", took)
-	if slices.Min(took) >= 50*time.Millisecond {
+	if slices.Sort(took); took[len(took)-3] >= 50*time.Millisecond {
 		t.Error("that is too late")
 	}
 }
