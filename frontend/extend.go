@@ -78,6 +78,11 @@ func (c *jobs) grow(j, x *job, now time.Time) {
 	}
 	j.groups = append(j.groups, x.groups...)
 	j.seatAll()
+	for _, t := range x.tasks {
+		if len(j.stages) > 0 && j.stages[t.group.number].passes {
+			t.weigh() // it may be passed what there is already
+		}
+	}
 	c.load(j.tenant, x)
 }
 

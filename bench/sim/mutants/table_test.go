@@ -975,6 +975,10 @@ var table = []mutant{
 		"if j.byIndex == nil && j.had > len(j.tasks) {", "if false {",
 	},
 	{
+		"what is passed with a task that is added counts from the start", "frontend/extend.go",
+		"t.weigh()", "_ = t",
+	},
+	{
 		"whoever comes back with more of a job than is known has it claimed anew", "frontend/core.go",
 		"return j == nil || j.had >= spec.Had && (spec.Open || !j.Open)", "return true",
 	},
