@@ -63,6 +63,7 @@ func (c *jobs) admit(spec *Job, now time.Time) (*job, *RefusedError) {
 	}
 	c.pace(j.Tenant, now)
 	j.seatAll()
+	j.align(j.tasks)
 	c.enter(j)
 	if c.cfg.MaxWait >= 0 && j.Class != Spare { // else nobody would look, and take out those that were served
 		for _, g := range j.groups {

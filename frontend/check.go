@@ -478,21 +478,19 @@ func (j *job) checkStages() error {
 		n := t.group.number
 		if t.state != done {
 			left[n]++
+			if p := j.stages[n].pending; p != nil && p[t.spec.Partition] == 0 {
+				return fmt.Errorf("task %d of stage %q has not ended, and its partition has", t.spec.Index, j.Stages[n].Name)
+			}
 		}
-		ready := j.stages[n].ready
-		if t.state == blocked && ready || (t.state == waiting || t.state == matching || t.state == probing) && !ready {
-			return fmt.Errorf("task %d of stage %q is in state %d, the stage is ready: %t", t.spec.Index, j.Stages[n].Name, t.state, ready)
+		blocks := j.blocks(t)
+		if t.state == blocked && !blocks || (t.state == waiting || t.state == matching || t.state == probing) && blocks {
+			return fmt.Errorf("task %d of stage %q is in state %d, it has to wait: %t", t.spec.Index, j.Stages[n].Name, t.state, blocks)
 		}
 	}
 	for i := range j.stages {
 		s := &j.stages[i]
-		blocking := 0
-		for _, k := range s.after {
-			if !j.stages[k].ended() {
-				blocking++
-			}
-		}
-		if left[i] != s.left || blocking != s.blocking || s.ready != (blocking == 0) {
+		blocking, ready := j.blockers(s)
+		if left[i] != s.left || blocking != s.blocking || s.ready != ready {
 			return fmt.Errorf("stage %q has %d tasks left and %d stages before it that have not ended; counted are %d and %d, ready: %t", j.Stages[i].Name, left[i], blocking, s.left, s.blocking, s.ready)
 		}
 	}

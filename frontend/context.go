@@ -43,7 +43,7 @@ func (c *ledger) passedTo(t *task, w *worker) []probe.Passed {
 		if in.Pass == NotPassed {
 			continue
 		}
-		for _, m := range t.group.job.madeFor(in) {
+		for _, m := range t.madeFor(in) {
 			p := probe.Passed{Stage: in.Stage, Task: m.task, Output: *m.output}
 			if p.File && m.worker != w.Welcome().Worker {
 				p.Peers = c.holders(m.worker, FileID(p.Digest), w)

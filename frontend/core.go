@@ -112,7 +112,7 @@ func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
 		panic(fmt.Sprintf("frontend: unknown event %T", ev))
 	}
 	acts = c.plan(now, acts)
-	if len(c.staging) > 0 {
+	if len(c.staging)+len(c.freed) > 0 {
 		acts = c.plan(now, c.advance(now, acts))
 	}
 	if c.due.Len() > 0 || !c.batch.until.IsZero() {

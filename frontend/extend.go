@@ -78,6 +78,7 @@ func (c *jobs) grow(j, x *job, now time.Time) {
 	}
 	j.groups = append(j.groups, x.groups...)
 	j.seatAll()
+	j.align(x.tasks)
 	for _, t := range x.tasks {
 		if len(j.stages) > 0 && j.stages[t.group.number].passes {
 			t.weigh() // it may be passed what there is already

@@ -131,6 +131,8 @@ type task struct {
 	losses   int          // workers that went away while it ran
 	hitches  int          // attempts that could not be launched
 	carries  int          // bytes of what is passed with it
+	awaits   int          // partitions that have not ended, of stages along which its own goes
+	freedAt  time.Time    // when the last of them did; zero: from the start
 	shuns    *view.Worker // where it failed, and would again; nil: none
 	long     *longTask    // once it was to be placed by estimation
 	near     *nearTask    // once it was to be sampled near its inputs
@@ -252,16 +254,20 @@ type usage struct {
 
 // stage is a Stage under way.
 type stage struct {
-	after, before []int // stages that it depends on, and that depend on it
-	blocking      int   // of after, those that have not ended
-	left          int   // tasks without an outcome
-	ready         bool
+	after, before []int          // stages that it depends on, and that depend on it
+	along         []int          // of after, those of which a task waits only for its partitions
+	blocking      int            // of after, those that have not ended
+	left          int            // tasks without an outcome
+	ready         bool           // all that have not ended are among along
 	readyAt       time.Time      // zero: from the start
 	longest       time.Duration  // expected run of its tasks
 	path          time.Duration  // the longest chain of these from its start to the end of the job
 	ran           map[string]int // how many of its tasks ended well, by worker
 	all           int            // how many that are: what ranAt has counted
 	most          []string       // these workers, the one with most first; nil: ranAt has to sort and count them
+
+	pending map[int32]int     // of one that others go along: tasks without an outcome, by partition
+	waiting map[int32][]*task // who waits for these
 
 	passes bool             // its tasks run only at workers that pass what stages have in common and leave
 	inline int              // bytes up to which an output travels with the result
@@ -270,9 +276,10 @@ type stage struct {
 
 // made is an output of a task.
 type made struct {
-	task   probe.TaskIndex
-	worker string
-	output *probe.Output
+	task      probe.TaskIndex
+	partition int32 // of the task
+	worker    string
+	output    *probe.Output
 }
 
 // told is a worker that was told what tasks of a stage have in common.

@@ -42,6 +42,7 @@ type Job struct {
 type Stage struct {
 	Name  string
 	After []string // names of other stages
+	Along []string // of these, those of which a task waits only for its partitions, and gets what these have left
 	// Ran: where tasks of it have ended well that a resubmitted job leaves out, by worker. The core keeps it.
 	Ran map[string]int
 	// Made: what such tasks have left for later stages. The core keeps it.
@@ -51,9 +52,10 @@ type Stage struct {
 
 // Made is what a task has left for later stages.
 type Made struct {
-	Task    probe.TaskIndex
-	Worker  string // in whose cache those are that are files
-	Outputs []probe.Output
+	Task      probe.TaskIndex
+	Partition int32  // of the task
+	Worker    string // in whose cache those are that are files
+	Outputs   []probe.Output
 }
 
 // Class says what the tasks of a job may stand in the way of.
@@ -73,8 +75,9 @@ const MaxStages = 1000
 // Task is one unit of a job.
 type Task struct {
 	Index      probe.TaskIndex
-	Stage      int32 // its position in the job's Stages
-	Partition  int32 // its number in the stage
+	Stage      int32   // its position in the job's Stages
+	Partition  int32   // its number in the stage
+	Along      []int32 // partitions that it waits for, where its stage goes along others; none: its own
 	Function   string
 	Class      string // of those of the function that run alike; "": all do
 	Payload    []byte
@@ -121,6 +124,14 @@ type Worker = view.Key
 
 // Constraint says where a task may run.
 type Constraint = view.Constraint
+
+// partitions are those that a task waits for, of a stage along which its own goes.
+func (t *Task) partitions() []int32 {
+	if len(t.Along) > 0 {
+		return t.Along
+	}
+	return []int32{t.Partition}
+}
 
 // runs is what the task's run time is remembered by.
 func (t *Task) runs() string { return view.RunsOf(t.Function, t.Class) }

@@ -23,9 +23,10 @@ type jobs struct {
 
 	byID    map[probe.JobID]*job
 	byWake  pq.Heap[*job]
-	wants   []*job // what this step has left to be planned
-	wantAll bool   // so it has for all jobs with waiting tasks: there is room that there was not
-	staging []*job // jobs with stages of which one has ended or failed in this step
+	wants   []*job  // what this step has left to be planned
+	wantAll bool    // so it has for all jobs with waiting tasks: there is room that there was not
+	staging []*job  // jobs with stages of which one has ended or failed in this step
+	freed   []*task // that have waited for the last of their partitions until this step
 
 	terms    *tenants.File      // what tenants may have; nil: nothing is said of that
 	shares   *tenants.Shares    // how much of that this frontend may have

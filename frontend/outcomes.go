@@ -182,7 +182,7 @@ func (t *task) phases(m *probe.Finished, now time.Time) Phases {
 	end := now.Sub(since) - m.Kept
 	p := Phases{Released: at(t.group.came), Sampled: at(t.sampledAt), Ready: at(t.readyAt), Bound: at(t.boundAt)}
 	if stages := t.group.job.stages; len(stages) > 0 {
-		p.Released = max(p.Released, at(stages[t.spec.Stage].readyAt))
+		p.Released = max(p.Released, at(stages[t.spec.Stage].readyAt), at(t.freedAt))
 	}
 	way := t.trip(m, now) / 2
 	p.Finished = end - way
@@ -551,8 +551,8 @@ func (c *ledger) overdue(j *job, now time.Time, acts []Action) []Action {
 	return c.endAll(j, Outcome{Kind: DeadlineExceeded, Message: why}, now, acts)
 }
 
-// advance fails the jobs of which a stage has failed, and starts the stages of the others for which those before
-// them have ended.
+// advance fails the jobs of which a stage has failed, and starts the stages, and the tasks, of the others for which those
+// before them have ended.
 func (c *ledger) advance(now time.Time, acts []Action) []Action {
 	for len(c.staging) > 0 {
 		j := c.staging[0]
@@ -565,5 +565,6 @@ func (c *ledger) advance(now time.Time, acts []Action) []Action {
 			c.startStages(j, now)
 		}
 	}
+	c.free(now)
 	return acts
 }

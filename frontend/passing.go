@@ -63,7 +63,7 @@ func (c *jobs) checkPassing(j *job, numbers map[string]int, first int) *RefusedE
 		s.inline = min(maxInline, budget[i]/max(s.left, 1))
 		for k := range j.Stages[i].Made {
 			m := &j.Stages[i].Made[k]
-			j.keep(s, m.Task, m.Worker, m.Outputs)
+			j.keep(s, m)
 		}
 		j.kept += len(j.Stages[i].Common)
 	}
@@ -80,15 +80,15 @@ func (s *stage) carries(partition int32) (now, most int) {
 }
 
 // keep remembers what a task of a stage has left.
-func (j *job) keep(s *stage, task probe.TaskIndex, worker string, outputs []probe.Output) {
+func (j *job) keep(s *stage, by *Made) {
 	if s.made == nil {
 		s.made = map[int32][]made{}
 	}
-	for i := range outputs {
-		o := &outputs[i]
+	for i := range by.Outputs {
+		o := &by.Outputs[i]
 		list := s.made[int32(o.Partition)]
-		at, _ := slices.BinarySearchFunc(list, task, func(m made, task probe.TaskIndex) int { return cmp.Compare(m.task, task) })
-		s.made[int32(o.Partition)] = slices.Insert(list, at, made{task, worker, o})
+		at, _ := slices.BinarySearchFunc(list, by.Task, func(m made, task probe.TaskIndex) int { return cmp.Compare(m.task, task) })
+		s.made[int32(o.Partition)] = slices.Insert(list, at, made{by.Task, by.Partition, by.Worker, o})
 		j.kept += len(o.Data)
 	}
 }
@@ -100,12 +100,20 @@ func (c *jobs) leaves(t *task, w *worker, outputs []probe.Output) {
 		return
 	}
 	before := j.kept
-	j.keep(&j.stages[t.group.number], t.spec.Index, w.Welcome().Worker, outputs)
+	j.keep(&j.stages[t.group.number], &Made{Task: t.spec.Index, Partition: t.spec.Partition, Worker: w.Welcome().Worker, Outputs: outputs})
 	c.unload(j, before-j.kept)
 }
 
-// madeFor is what was left for an input that is passed.
-func (j *job) madeFor(in *Input) []made { return j.stages[j.number(in.Stage)].made[in.Partition] }
+// madeFor is what was left for an input of a task that is passed.
+func (t *task) madeFor(in *Input) []made {
+	j := t.group.job
+	from := j.number(in.Stage)
+	list := j.stages[from].made[in.Partition]
+	if !slices.Contains(j.stages[t.group.number].along, from) {
+		return list
+	}
+	return slices.DeleteFunc(slices.Clone(list), func(m made) bool { return !slices.Contains(t.spec.partitions(), m.partition) })
+}
 
 // number is the position of a stage.
 func (j *job) number(name string) int {
@@ -117,7 +125,7 @@ func (t *task) weigh() {
 	t.carries = 0
 	for i := range t.spec.Inputs {
 		if in := &t.spec.Inputs[i]; in.Pass != NotPassed {
-			for _, m := range t.group.job.madeFor(in) {
+			for _, m := range t.madeFor(in) {
 				t.carries += len(m.output.Data)
 			}
 		}
@@ -131,10 +139,10 @@ func (t *task) weigh() {
 func (t *task) weight() int { return len(t.spec.Payload) + t.carries }
 
 // passedFrom is where an input is that is passed.
-func (j *job) passedFrom(in *Input) []estimate.Input {
+func (t *task) passedFrom(in *Input) []estimate.Input {
 	var ins []estimate.Input
 	at := map[string]int{}
-	for _, m := range j.madeFor(in) {
+	for _, m := range t.madeFor(in) {
 		i, known := at[m.worker]
 		switch {
 		case !m.output.File:

@@ -46,6 +46,7 @@ import (
 //	w1 finished a1 failed retry=never  its function says that it is not to be tried again; or elsewhere
 //	submit x ... common.a=9        tasks of stage a have 9 bytes in common; they are shown as a1(x.0)+common1
 //	... 1.in=inline/a/0:7          what stage a left in partition 0 is passed, 7 MB by estimate; or file/a/0
+//	... along.b=a 2.part=1         tasks of b wait only for their partition of a; task 2 is number 1 of its stage; 2.along=0,3: for these
 //	... made.a=0,w1,0:9            task 0 of stage a, which is left out, has left that at w1
 //	... stages=a,b<a,c<a+b         its stages, b after a and c after both; 2.stage=1 is the number of task 2's
 //
@@ -210,6 +211,7 @@ func jobOf(l *script.Line) *Job {
 		if after != "" {
 			s.After = strings.Split(after, "+")
 		}
+		s.Along = l.List("along." + s.Name)
 		s.Common = make([]byte, l.Number("common."+s.Name, 0))
 		if made := l.List("made." + s.Name); len(made) > 0 { // task, worker, outputs
 			s.Made = []Made{{Task: probe.TaskIndex(l.Int(made[0])), Worker: made[1], Outputs: outputs(l, made[2:])}}
@@ -251,7 +253,10 @@ func jobOf(l *script.Line) *Job {
 			t.Index = probe.TaskIndex(n)
 		}
 		t.Inputs, t.Files = needs(l, prefix)
-		t.Stage = int32(l.Number(prefix+"stage", 0))
+		t.Stage, t.Partition = int32(l.Number(prefix+"stage", 0)), int32(l.Number(prefix+"part", 0))
+		for _, p := range l.List(prefix + "along") {
+			t.Along = append(t.Along, int32(l.Int(p)))
+		}
 		if d := l.Duration(prefix + "est"); d != 0 {
 			t.Estimate = d
 		}

@@ -56,6 +56,12 @@ func (c *jobs) checkStages(j *job) *RefusedError {
 			j.stages[i].after = append(j.stages[i].after, before)
 			j.stages[before].before = append(j.stages[before].before, i)
 		}
+		for k, name := range s.Along {
+			if !slices.Contains(s.After, name) || slices.Contains(s.Along[:k], name) {
+				return invalid("stage %q goes along %q: name it once, and among those that it comes after", s.Name, name)
+			}
+			j.stages[i].along = append(j.stages[i].along, numbers[name])
+		}
 	}
 	after := map[[2]int]bool{} // what depends said
 	order, cycle := j.order()
@@ -70,6 +76,14 @@ func (c *jobs) checkStages(j *job) *RefusedError {
 		s := &j.stages[t.Stage]
 		if int(t.Stage) < first && s.ended() {
 			return invalid("task %d is of stage %q, which has ended: others have started after it", t.Index, j.Stages[t.Stage].Name)
+		}
+		switch {
+		case int(t.Stage) < first && j.led(int(t.Stage)):
+			return invalid("task %d is of stage %q, which others go along: they may have started", t.Index, j.Stages[t.Stage].Name)
+		case len(t.Along) > 0 && len(s.along) == 0:
+			return invalid("task %d lists partitions, and stage %q goes along none", t.Index, j.Stages[t.Stage].Name)
+		case len(t.Along) > MaxInputs:
+			return invalid("task %d lists %d partitions, the limit is %d", t.Index, len(t.Along), MaxInputs)
 		}
 		s.left++
 		s.longest = max(s.longest, c.expect(t).Mean)
@@ -110,14 +124,68 @@ func (c *jobs) checkStages(j *job) *RefusedError {
 }
 
 // count counts the stages that a stage has to wait for.
-func (j *job) count(s *stage) {
-	s.blocking = 0
+func (j *job) count(s *stage) { s.blocking, s.ready = j.blockers(s) }
+
+// blockers is how many stages before a stage have not ended, and whether it goes along all of them.
+func (j *job) blockers(s *stage) (n int, ready bool) {
+	ready = true
 	for _, k := range s.after {
 		if !j.stages[k].ended() {
-			s.blocking++
+			n++
+			ready = ready && slices.Contains(s.along, k)
 		}
 	}
-	s.ready = s.blocking == 0
+	return n, ready
+}
+
+// led reports whether other stages go along one.
+func (j *job) led(k int) bool {
+	return slices.ContainsFunc(j.stages[k].before, func(i int) bool { return slices.Contains(j.stages[i].along, k) })
+}
+
+// align lets tasks that have just come wait for their partitions of stages along which theirs go. A partition without any task is
+// not waited for.
+func (j *job) align(fresh []*task) {
+	for k := range j.stages {
+		s := &j.stages[k]
+		if s.pending != nil || !j.led(k) {
+			continue
+		}
+		s.pending, s.waiting = map[int32]int{}, map[int32][]*task{}
+		for _, t := range j.tasks {
+			if t.group.number == k && t.state != done {
+				s.pending[t.spec.Partition]++
+			}
+		}
+	}
+	for _, t := range fresh {
+		if len(j.stages) == 0 {
+			return
+		}
+		for _, k := range j.stages[t.group.number].along {
+			for _, p := range t.spec.partitions() {
+				if s := &j.stages[k]; s.pending[p] > 0 {
+					s.waiting[p] = append(s.waiting[p], t)
+					t.awaits++
+				}
+			}
+		}
+	}
+}
+
+// partitionOf notes that a task of a stage that others go along has ended, and which of theirs wait no more with it.
+func (c *jobs) partitionOf(t *task, s *stage) {
+	p := t.spec.Partition
+	if s.pending[p]--; s.pending[p] > 0 {
+		return
+	}
+	for _, next := range s.waiting[p] {
+		if next.awaits--; next.awaits == 0 {
+			c.freed = append(c.freed, next)
+		}
+	}
+	delete(s.pending, p)
+	delete(s.waiting, p)
 }
 
 // ended reports whether all tasks have ended, and so have the stages before.
@@ -190,8 +258,10 @@ func (j *job) sortGroups() {
 	}
 }
 
-// blocks reports whether the tasks of a group have to wait for the stages before theirs.
-func (j *job) blocks(g *group) bool { return len(j.stages) > 0 && !j.stages[g.number].ready }
+// blocks reports whether a task has to wait for the stages before its own, or for its partitions of these.
+func (j *job) blocks(t *task) bool {
+	return len(j.stages) > 0 && (t.awaits > 0 || !j.stages[t.group.number].ready)
+}
 
 // stageEnded notes the outcome of a task of a job with stages. What follows from it is left to the end of the step.
 func (c *jobs) stageEnded(t *task, o *Outcome) {
@@ -207,6 +277,9 @@ func (c *jobs) stageEnded(t *task, o *Outcome) {
 		}
 		if o.Kind == Result {
 			s.ran[o.Worker]++
+		}
+		if s.pending != nil {
+			c.partitionOf(t, s)
 		}
 		if !s.ended() {
 			return
@@ -241,10 +314,14 @@ func (t *task) located() []estimate.Input {
 			continue
 		}
 		if in.Pass != NotPassed {
-			ins = append(ins, j.passedFrom(&in)...)
+			ins = append(ins, t.passedFrom(&in)...)
 			continue
 		}
 		s := &j.stages[j.number(in.Stage)]
+		if !s.ended() { // its own goes along it: where the partitions are is not known
+			ins = append(ins, estimate.Input{Bytes: in.Bytes})
+			continue
+		}
 		names, rest := s.ranAt(), in.Bytes
 		for _, name := range names[:min(len(names), MaxInputs)] {
 			part := int64(float64(in.Bytes) * float64(s.ran[name]) / float64(s.all))

@@ -85,7 +85,7 @@ func (t *task) move(to taskState) {
 // await lets a task wait for what it needs next: the stages before its own, a batch to be matched, or a place's turn.
 func (c *jobs) await(t *task) {
 	j := t.group.job
-	if j.blocks(t.group) { // also if it was claimed, and of a stage before its own not all is known to have ended
+	if j.blocks(t) { // also if it was claimed, and of a stage before its own not all is known to have ended
 		t.move(blocked)
 		return
 	}
@@ -145,15 +145,18 @@ func (t *task) probe(now time.Time) {
 	t.sampledAt = now
 }
 
-// block lets the tasks of a group wait for the stages before theirs. It reports whether they have to.
+// block lets the tasks of a group wait for the stages before theirs. It reports whether all have to.
 func (c *jobs) block(g *group) bool {
-	if !g.job.blocks(g) {
+	j := g.job
+	if len(j.stages) == 0 || j.stages[g.number].ready && len(j.stages[g.number].along) == 0 {
 		return false
 	}
-	for g.queue.Len() > 0 {
-		g.queue.First().move(blocked)
+	for _, t := range slices.Collect(g.queue.All()) {
+		if j.blocks(t) {
+			t.move(blocked)
+		}
 	}
-	return true
+	return g.queue.Len() == 0
 }
 
 // startStages starts the stages of a job that wait no more.
@@ -162,21 +165,34 @@ func (c *jobs) startStages(j *job, now time.Time) {
 		again = false
 		for i := range j.stages {
 			s := &j.stages[i]
-			if s.ready {
+			if s.blocking == 0 {
 				continue
 			}
-			if j.count(s); s.ready {
+			was := s.ready
+			if j.count(s); s.ready && !was {
 				s.readyAt = now
 			}
-			again = again || s.ready && s.left == 0
+			again = again || s.ended()
 		}
 	}
 	for _, t := range j.tasks {
-		if t.state == blocked && !j.blocks(t.group) {
+		if t.state == blocked && !j.blocks(t) {
 			c.await(t)
 		}
 	}
 	c.wantAllOf(j)
+}
+
+// free lets tasks go on that have waited for the last of their partitions.
+func (c *jobs) free(now time.Time) {
+	for _, t := range c.freed {
+		if t.freedAt = now; t.state == blocked && !t.group.job.blocks(t) {
+			c.await(t)
+			c.want(t.group)
+		}
+	}
+	clear(c.freed)
+	c.freed = c.freed[:0]
 }
 
 // maxBackoff bounds how long a task rests that does not ask for more.

@@ -118,6 +118,7 @@ struct Stage {
   1: required string name,
   2: list<string> after,
   3: optional binary common, // goes with the payload of each of its tasks: sent once for each worker and job
+  4: optional list<string> along, // of after: of these, a task waits only for the tasks of its own partition, and gets what they have left
 }
 
 struct Task {
@@ -136,6 +137,7 @@ struct Task {
   13: i32 partition = -1,           // its number in the stage; -1: as listed, which a resubmission does not tell
   14: string run_class = "",            // run times are learnt for each class of a function, such as a query's fingerprint with its stage's name
   15: i64 backoff_us = 0,           // before the first retry of the task's own failure; before each further one twice as long, up to a minute
+  16: optional list<i32> along,     // where its stage goes along others: the partitions that it waits for, if not its own; at most 256
 }
 
 // Where tasks of a stage have ended with results.
@@ -151,6 +153,7 @@ struct Made {
   2: required i32 task,
   3: required string worker,
   4: required list<Output> outputs,
+  5: i32 partition = 0,           // of the task
 }
 
 // A resubmission goes to another frontend after the owner was lost: same job id, unfinished tasks only,

@@ -269,7 +269,7 @@ func (r *faultRun) deliver(j *faultJob, f *frontendNode, session int, o frontend
 			if j.made == nil {
 				j.made = make([][]frontend.Made, len(j.spec.Stages))
 			}
-			j.made[o.Stage] = append(j.made[o.Stage], frontend.Made{Task: o.Task, Worker: o.Worker, Outputs: o.Outputs})
+			j.made[o.Stage] = append(j.made[o.Stage], frontend.Made{Task: o.Task, Partition: t.spec.Partition, Worker: o.Worker, Outputs: o.Outputs})
 		}
 		r.stats.Outcomes[o.Kind]++
 		if o.Kind == frontend.Failed {

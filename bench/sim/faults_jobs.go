@@ -92,6 +92,8 @@ func (r *faultRun) makeJobs(n int) {
 		}
 		count := len(j.spec.Stages) + 1 + d.IntN(among(d, 2, 10, 40))
 		r.drawGrowth(j, count)
+		r.align(j)
+		partitions := make([]int32, len(j.spec.Stages))
 		for k := range count {
 			t := faultTask{}
 			takes := time.Duration(d.ExpFloat64() * float64(mean))
@@ -114,6 +116,11 @@ func (r *faultRun) makeJobs(n int) {
 			if n := len(j.spec.Stages); n > 0 {
 				if t.spec.Stage = int32(k); k >= n {
 					t.spec.Stage = max(int32(d.IntN(n)), int32(j.grows.stages))
+				}
+				t.spec.Partition = partitions[t.spec.Stage]
+				partitions[t.spec.Stage]++
+				if len(j.spec.Stages[t.spec.Stage].Along) > 0 && chance(j.dice, 0.3) {
+					t.spec.Along = []int32{int32(j.dice.IntN(4)), t.spec.Partition}
 				}
 			}
 			if constrained && len(j.spec.Constraint.Labels)+len(j.spec.Constraint.Hosts) == 0 && t.spec.Function != "rare" && chance(d, 0.5) {

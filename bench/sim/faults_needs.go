@@ -58,6 +58,30 @@ func (r *faultRun) stages(d *rand.Rand) []frontend.Stage {
 	return stages
 }
 
+// align draws along which stages others go.
+func (r *faultRun) align(j *faultJob) {
+	for i := range j.spec.Stages {
+		s := &j.spec.Stages[i]
+		for _, name := range s.After {
+			if chance(j.dice, 0.3) {
+				s.Along = append(s.Along, name)
+				r.stats.Seen["stages along others"]++
+			}
+		}
+	}
+}
+
+// awaits reports whether a task waits for one of a stage before its own.
+func (j *faultJob) awaits(t, before *frontend.Task) bool {
+	if !slices.Contains(j.spec.Stages[t.Stage].Along, j.spec.Stages[before.Stage].Name) {
+		return true
+	}
+	if len(t.Along) > 0 {
+		return slices.Contains(t.Along, before.Partition)
+	}
+	return t.Partition == before.Partition
+}
+
 // constrain draws where a task may run.
 func (r *faultRun) constrain(c *frontend.Constraint, d *rand.Rand) {
 	if chance(d, 0.3) {
@@ -114,7 +138,7 @@ func (j *faultJob) hasAll(t *faultTask, s *worker.Start) error {
 			continue
 		}
 		for k := range j.tasks {
-			if from := &j.tasks[k].spec; j.spec.Stages[from.Stage].Name == in.Stage {
+			if from := &j.tasks[k].spec; j.spec.Stages[from.Stage].Name == in.Stage && j.awaits(&t.spec, from) {
 				want = append(want, fmt.Sprintf("%s of task %d in %d", in.Stage, from.Index, in.Partition))
 			}
 		}
@@ -231,7 +255,7 @@ func (r *faultRun) placed(j *faultJob, t *faultTask, w *workerNode, s *worker.St
 	if len(j.spec.Stages) > 0 {
 		for _, name := range j.spec.Stages[t.spec.Stage].After {
 			for k := range j.tasks {
-				if b := &j.tasks[k]; j.spec.Stages[b.spec.Stage].Name == name && b.succeeded == 0 {
+				if b := &j.tasks[k]; j.spec.Stages[b.spec.Stage].Name == name && j.awaits(&t.spec, &b.spec) && b.succeeded == 0 {
 					return fmt.Errorf("comes after stage %s, of which task %d has not ended well", name, k)
 				}
 			}

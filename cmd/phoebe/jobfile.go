@@ -38,6 +38,7 @@ type jobFile struct {
 type stageFile struct {
 	Name  string   `yaml:"name"`
 	After []string `yaml:"after"`
+	Along []string `yaml:"along"`
 }
 
 // taskFile is some equal tasks.
@@ -131,7 +132,7 @@ func (f *jobFile) job() (client.Job, error) {
 		Phases: f.Phases,
 	}
 	for _, s := range f.Stages {
-		job.Stages = append(job.Stages, client.Stage{Name: s.Name, After: s.After})
+		job.Stages = append(job.Stages, client.Stage{Name: s.Name, After: s.After, Along: s.Along})
 	}
 	if len(f.Tasks) == 0 {
 		return job, errors.New("there are no tasks: list at least one under tasks, such as {function: echo, payload: hello}")

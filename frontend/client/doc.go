@@ -21,6 +21,7 @@
 //     tests.
 //   - Stages. A [Stage] starts when those in its After have results. What all its tasks need, such as the plan, is
 //     its Common: it reaches each worker once for the job, and functions by exec.Common.
+//     Along says where a task need not wait for a whole stage, but for the tasks of its own partition there.
 //   - What stages pass on. A function writes by exec.Output into a partition, and the tasks of later stages that name stage
 //     and partition in an [Input] read it by exec.Inputs: inline if it is small, else as files that workers fetch from each other.
 //   - Where tasks run. A task that names its [Input]s with their Copies goes near them, as long as waiting for that costs less

@@ -156,6 +156,44 @@ func ExampleInput() {
 	// map[or:1]
 }
 
+// Each partition goes its own way through the stages: the second one's first task does not wait for the slow task of the first.
+func ExampleStage_along() {
+	cluster, err := local.Start(local.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer cluster.Close()
+	c, err := client.New(cluster.Frontends())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+
+	running, err := c.Submit(context.Background(), client.Job{
+		Stages: []client.Stage{{Name: "scan"}, {Name: "filter", After: []string{"scan"}, Along: []string{"scan"}}},
+		Tasks: []client.Task{
+			{Stage: "scan", Function: "sleep", Payload: []byte("300ms")},
+			{Stage: "scan", Function: "echo", Payload: []byte("scan, partition 1")},
+			{Stage: "filter", Function: "echo", Payload: []byte("filter, partition 0")},
+			{Stage: "filter", Function: "echo", Payload: []byte("filter, partition 1")},
+		},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for o, err := range running.Results() {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Printf("%s\n", o.Result)
+	}
+	// Output:
+	// scan, partition 1
+	// filter, partition 1
+	//
+	// filter, partition 0
+}
+
 // A plan that depends on what its first stage has found: the job is open, and gets its next stage when that is known.
 func ExampleRunning_Extend() {
 	cluster, err := local.Start(local.Config{})

@@ -113,9 +113,14 @@ type Job struct {
 //
 // What its tasks have in common is best said once, in Common: it reaches each worker once for the job, and the functions
 // by exec.Common.
+//
+// Along names those of After of which a task need not wait for the whole stage: it starts when the tasks of its own partition there have
+// results, which are those of its number in the stage, or those that its Along lists. What it is passed is theirs alone. Where the partitions
+// of two stages depend on each other one to one, the slowest task of the first one holds up a single task of the second.
 type Stage struct {
 	Name   string
 	After  []string
+	Along  []string
 	Common []byte
 }
 
@@ -130,6 +135,7 @@ type Task struct {
 	Constraint Constraint
 	Inputs     []Input
 	Files      []File
+	Along      []int         // partitions to wait for, where its stage goes along others; none: its own
 	Once       bool          // start it at most once, ever; a lost attempt is an error, not a retry
 	Timeout    time.Duration // longest run time of one attempt; zero: none
 	Retries    int           // how often the task's own failure is retried, unless the function's exec.Error says otherwise
@@ -262,6 +268,9 @@ func (t *Task) fill(w *v1.Task) error {
 	w.Index = -1
 	w.BackoffUs = micros(t.Backoff)
 	w.Stage, w.Partition = t.Stage, -1
+	for _, p := range t.Along {
+		w.Along = append(w.Along, int32(p))
+	}
 	for _, in := range t.Inputs {
 		pass, err := in.Pass.wire()
 		if err != nil {

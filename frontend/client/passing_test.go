@@ -265,3 +265,62 @@ func TestBackoff(t *testing.T) {
 		t.Errorf("it was tried again after %v, %v", after, err)
 	}
 }
+
+// A task whose stage goes along another one is passed what its own partition has left there, also from before its frontend was lost.
+func TestPassingAlong(t *testing.T) {
+	release := make(chan struct{})
+	cluster, c := passing(t, local.Config{Frontends: 2}, map[string]exec.Func{
+		"leave": func(ctx context.Context, payload []byte) ([]byte, error) {
+			if exec.Task(ctx).Partition == 0 {
+				select {
+				case <-release:
+				case <-ctx.Done():
+				}
+			}
+			return leave(ctx, payload)
+		},
+		"wait": func(ctx context.Context, payload []byte) ([]byte, error) {
+			select {
+			case <-release:
+			case <-ctx.Done():
+			}
+			return look(ctx, payload)
+		},
+		"look": look,
+	})
+	from := []client.Input{{Stage: "a", Pass: client.Inline}}
+	r, err := c.Submit(t.Context(), client.Job{
+		Stages: []client.Stage{{Name: "a"}, {Name: "b", After: []string{"a"}, Along: []string{"a"}}},
+		Tasks: []client.Task{
+			{Stage: "a", Function: "leave", Payload: []byte("10")}, {Stage: "a", Function: "leave", Payload: []byte("11")}, {Stage: "a", Function: "leave", Payload: []byte("12")},
+			{Stage: "b", Function: "look", Inputs: from}, {Stage: "b", Function: "look", Inputs: from}, {Stage: "b", Function: "wait", Inputs: from, Along: []int{1, 2}},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[int]string{}
+	for range 3 { // all that goes on without the first
+		o, err := r.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got[o.Task] = string(o.Result)
+	}
+	if err := cluster.StopFrontend(slices.Index(cluster.Frontends(), r.Handle().Owner)); err != nil {
+		t.Fatal(err)
+	}
+	close(release)
+	for range 3 {
+		o, err := r.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got[o.Task] = string(o.Result)
+	}
+	for i, want := range []string{"", "", "", "a.0:10 ", "a.1:11 ", "a.1:11 a.2:12 "} {
+		if got[i] != want {
+			t.Errorf("task %d: %q, not %q", i, got[i], want)
+		}
+	}
+}

@@ -136,7 +136,7 @@ func (c *Client) newSession(ctx context.Context, job Job) (*session, error) {
 func wireStages(stages []Stage) []*v1.Stage {
 	var list []*v1.Stage
 	for _, s := range stages {
-		list = append(list, &v1.Stage{Name: s.Name, After: s.After, Common: s.Common})
+		list = append(list, &v1.Stage{Name: s.Name, After: s.After, Along: s.Along, Common: s.Common})
 	}
 	return list
 }
@@ -262,7 +262,8 @@ func (s *session) staged(o *v1.Outcome) {
 		}
 		s.ran[place{s.tasks[o.Task].Stage, o.Worker}]++
 		if len(o.Outputs) > 0 {
-			s.made = append(s.made, &v1.Made{Stage: s.tasks[o.Task].Stage, Task: o.Task, Worker: o.Worker, Outputs: o.Outputs})
+			t := &s.tasks[o.Task]
+			s.made = append(s.made, &v1.Made{Stage: t.Stage, Task: o.Task, Partition: t.Partition, Worker: o.Worker, Outputs: o.Outputs})
 		}
 	case s.cause == nil && !s.unwanted[o.Task]:
 		s.cause = taskError(o)

@@ -147,7 +147,7 @@ func parseStages(in *v1.Job, job *frontend.Job, most int) (map[string]int32, err
 		if err != nil {
 			return nil, fmt.Errorf("resubmission: made[%d]: %w", i, err)
 		}
-		job.Stages[at].Made = append(job.Stages[at].Made, frontend.Made{Task: probe.TaskIndex(m.Task), Worker: m.Worker, Outputs: outputs})
+		job.Stages[at].Made = append(job.Stages[at].Made, frontend.Made{Task: probe.TaskIndex(m.Task), Partition: m.Partition, Worker: m.Worker, Outputs: outputs})
 	}
 	return stages, nil
 }
@@ -164,7 +164,7 @@ func nameStages(in []*v1.Stage, positions map[string]int32) (stages []frontend.S
 			return nil, fmt.Errorf("stage %d: its name has %d bytes: at most %d are allowed", i, len(s.Name), probe.MaxString)
 		}
 		positions[s.Name] = int32(len(positions))
-		stages = append(stages, frontend.Stage{Name: s.Name, After: s.After, Common: s.Common})
+		stages = append(stages, frontend.Stage{Name: s.Name, After: s.After, Along: s.Along, Common: s.Common})
 	}
 	return stages, nil
 }
@@ -192,7 +192,7 @@ func parseTask(in *v1.Task, i int, stages map[string]int32) (frontend.Task, erro
 	t := frontend.Task{
 		Index: index, Function: in.FunctionName, Payload: in.Payload, Estimate: micros(in.EstimateUs),
 		Constraint: constraint(in.Constraint), Retryable: in.Retryable, Timeout: micros(in.TimeoutUs), Retries: int(in.Retries), Backoff: micros(in.BackoffUs),
-		Partition: max(in.Partition, 0), Class: in.RunClass,
+		Partition: max(in.Partition, 0), Along: in.Along, Class: in.RunClass,
 	}
 	if len(t.Class) > probe.MaxString {
 		return t, fmt.Errorf("task %d: the class has %d bytes: at most %d are allowed", index, len(t.Class), probe.MaxString)

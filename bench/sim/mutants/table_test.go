@@ -984,7 +984,31 @@ var table = []mutant{
 	},
 	{
 		"a stage waits for those before it", "frontend/stages.go",
-		"s.ready = s.blocking == 0", "s.ready = true",
+		"s.blocking, s.ready = j.blockers(s)", "s.blocking, _ = j.blockers(s); s.ready = true",
+	},
+	{
+		"a stage is ready when it goes along all that have not ended", "frontend/stages.go",
+		"ready = ready && slices.Contains(s.along, k)", "ready = false",
+	},
+	{
+		"a task waits for its partitions of the stages along which its own goes", "frontend/stages.go",
+		"(t.awaits > 0 || !j.stages", "(!j.stages",
+	},
+	{
+		"a task goes on when the last of its partitions has ended", "frontend/stages.go",
+		"c.freed = append(c.freed, next)", "_ = next",
+	},
+	{
+		"a partition has ended when all of its tasks have", "frontend/stages.go",
+		"if s.pending[p]--; s.pending[p] > 0 {", "if s.pending[p]--; false {",
+	},
+	{
+		"a task is passed what its own partitions have left", "frontend/passing.go",
+		"if !slices.Contains(j.stages[t.group.number].along, from) {", "if true {",
+	},
+	{
+		"a stage that others go along is not added to", "frontend/stages.go",
+		"case int(t.Stage) < first && j.led(int(t.Stage)):", "case false:",
 	},
 	{
 		"a stage has not ended before those before it have", "frontend/stages.go",
@@ -996,7 +1020,7 @@ var table = []mutant{
 	},
 	{
 		"a task that was claimed before its turn, and failed, waits for the stages before its own", "frontend/tasks.go",
-		"if j.blocks(t.group) { // also if", "if false { // also if",
+		"if j.blocks(t) { // also if", "if false { // also if",
 	},
 	{
 		"what stages have in common is told again when a link was made again", "frontend/claims.go",

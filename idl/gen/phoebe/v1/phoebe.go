@@ -1444,6 +1444,7 @@ type Stage struct {
 	Name   string   `thrift:"name,1,required" frugal:"1,required,string" json:"name"`
 	After  []string `thrift:"after,2" frugal:"2,default,list<string>" json:"after"`
 	Common []byte   `thrift:"common,3,optional" frugal:"3,optional,binary" json:"common,omitempty"`
+	Along  []string `thrift:"along,4,optional" frugal:"4,optional,list<string>" json:"along,omitempty"`
 }
 
 func NewStage() *Stage {
@@ -1469,6 +1470,15 @@ func (p *Stage) GetCommon() (v []byte) {
 	}
 	return p.Common
 }
+
+var Stage_Along_DEFAULT []string
+
+func (p *Stage) GetAlong() (v []string) {
+	if !p.IsSetAlong() {
+		return Stage_Along_DEFAULT
+	}
+	return p.Along
+}
 func (p *Stage) SetName(val string) {
 	p.Name = val
 }
@@ -1478,9 +1488,16 @@ func (p *Stage) SetAfter(val []string) {
 func (p *Stage) SetCommon(val []byte) {
 	p.Common = val
 }
+func (p *Stage) SetAlong(val []string) {
+	p.Along = val
+}
 
 func (p *Stage) IsSetCommon() bool {
 	return p.Common != nil
+}
+
+func (p *Stage) IsSetAlong() bool {
+	return p.Along != nil
 }
 
 func (p *Stage) String() string {
@@ -1494,6 +1511,7 @@ var fieldIDToName_Stage = map[int16]string{
 	1: "name",
 	2: "after",
 	3: "common",
+	4: "along",
 }
 
 type Task struct {
@@ -1512,6 +1530,7 @@ type Task struct {
 	Partition    int32       `thrift:"partition,13" frugal:"13,default,i32" json:"partition"`
 	RunClass     string      `thrift:"run_class,14" frugal:"14,default,string" json:"run_class"`
 	BackoffUs    int64       `thrift:"backoff_us,15" frugal:"15,default,i64" json:"backoff_us"`
+	Along        []int32     `thrift:"along,16,optional" frugal:"16,optional,list<i32>" json:"along,omitempty"`
 }
 
 func NewTask() *Task {
@@ -1624,6 +1643,15 @@ func (p *Task) GetRunClass() (v string) {
 func (p *Task) GetBackoffUs() (v int64) {
 	return p.BackoffUs
 }
+
+var Task_Along_DEFAULT []int32
+
+func (p *Task) GetAlong() (v []int32) {
+	if !p.IsSetAlong() {
+		return Task_Along_DEFAULT
+	}
+	return p.Along
+}
 func (p *Task) SetFunctionName(val string) {
 	p.FunctionName = val
 }
@@ -1669,6 +1697,9 @@ func (p *Task) SetRunClass(val string) {
 func (p *Task) SetBackoffUs(val int64) {
 	p.BackoffUs = val
 }
+func (p *Task) SetAlong(val []int32) {
+	p.Along = val
+}
 
 func (p *Task) IsSetDemand() bool {
 	return p.Demand != nil
@@ -1688,6 +1719,10 @@ func (p *Task) IsSetInputs() bool {
 
 func (p *Task) IsSetFiles() bool {
 	return p.Files != nil
+}
+
+func (p *Task) IsSetAlong() bool {
+	return p.Along != nil
 }
 
 func (p *Task) String() string {
@@ -1713,6 +1748,7 @@ var fieldIDToName_Task = map[int16]string{
 	13: "partition",
 	14: "run_class",
 	15: "backoff_us",
+	16: "along",
 }
 
 type StageRun struct {
@@ -1763,17 +1799,21 @@ var fieldIDToName_StageRun = map[int16]string{
 }
 
 type Made struct {
-	Stage   string    `thrift:"stage,1,required" frugal:"1,required,string" json:"stage"`
-	Task    int32     `thrift:"task,2,required" frugal:"2,required,i32" json:"task"`
-	Worker  string    `thrift:"worker,3,required" frugal:"3,required,string" json:"worker"`
-	Outputs []*Output `thrift:"outputs,4,required" frugal:"4,required,list<Output>" json:"outputs"`
+	Stage     string    `thrift:"stage,1,required" frugal:"1,required,string" json:"stage"`
+	Task      int32     `thrift:"task,2,required" frugal:"2,required,i32" json:"task"`
+	Worker    string    `thrift:"worker,3,required" frugal:"3,required,string" json:"worker"`
+	Outputs   []*Output `thrift:"outputs,4,required" frugal:"4,required,list<Output>" json:"outputs"`
+	Partition int32     `thrift:"partition,5" frugal:"5,default,i32" json:"partition"`
 }
 
 func NewMade() *Made {
-	return &Made{}
+	return &Made{
+		Partition: 0,
+	}
 }
 
 func (p *Made) InitDefault() {
+	p.Partition = 0
 }
 
 func (p *Made) GetStage() (v string) {
@@ -1791,6 +1831,10 @@ func (p *Made) GetWorker() (v string) {
 func (p *Made) GetOutputs() (v []*Output) {
 	return p.Outputs
 }
+
+func (p *Made) GetPartition() (v int32) {
+	return p.Partition
+}
 func (p *Made) SetStage(val string) {
 	p.Stage = val
 }
@@ -1802,6 +1846,9 @@ func (p *Made) SetWorker(val string) {
 }
 func (p *Made) SetOutputs(val []*Output) {
 	p.Outputs = val
+}
+func (p *Made) SetPartition(val int32) {
+	p.Partition = val
 }
 
 func (p *Made) String() string {
@@ -1816,6 +1863,7 @@ var fieldIDToName_Made = map[int16]string{
 	2: "task",
 	3: "worker",
 	4: "outputs",
+	5: "partition",
 }
 
 type Resubmission struct {
