@@ -980,7 +980,7 @@ var table = []mutant{
 	},
 	{
 		"whoever comes back with more of a job than is known has it claimed anew", "frontend/core.go",
-		"return j == nil || j.had >= spec.Had && (spec.Open || !j.Open)", "return true",
+		"return j == nil || j.had >= spec.Had && (spec.Open || !j.Open)", "return j == nil || true",
 	},
 	{
 		"a stage waits for those before it", "frontend/stages.go",
