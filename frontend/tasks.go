@@ -172,7 +172,7 @@ func (c *jobs) startStages(j *job, now time.Time) {
 			if j.count(s); s.ready && !was {
 				s.readyAt = now
 			}
-			again = again || s.ended()
+			again = again || s.blocking == 0
 		}
 	}
 	for _, t := range j.tasks {

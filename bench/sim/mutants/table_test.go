@@ -1072,7 +1072,7 @@ var table = []mutant{
 	},
 	{
 		"another frontend gets what tasks have left", "frontend/passing.go",
-		"j.keep(s, m.Task, m.Worker, m.Outputs)", "_ = m",
+		"j.keep(s, m)", "_ = m",
 	},
 	{
 		"what a launch has in common with others is there", "worker/places.go",
@@ -1144,7 +1144,7 @@ var table = []mutant{
 	},
 	{
 		"a stage without tasks left ends when those before it have", "frontend/tasks.go",
-		"again = again || s.ready && s.left == 0", "",
+		"again = again || s.blocking == 0", "",
 	},
 	{
 		"the sets of a job that is being admitted are kept", "frontend/sets.go",
