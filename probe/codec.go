@@ -174,7 +174,7 @@ func AppendMsg(b []byte, m Msg) []byte {
 		b = appendWeights(b, m.Weights)
 		b = appendStanding(b, m.Standing)
 	case Restamp:
-		b = appendStanding(appendUint(begin(b, kindRestamp), uint64(m.Res)), m.Standing)
+		b = appendAttempt(appendStanding(appendUint(begin(b, kindRestamp), uint64(m.Res)), m.Standing), m.Attempt)
 	case Cancel:
 		b = appendPlaces(begin(b, kindCancel), m.First, m.Count)
 	case Kill:
@@ -559,7 +559,11 @@ func (d *Decoder) Decode(body []byte, msgs []Msg) (Epoch, []Msg, error) {
 		case kindForget:
 			msgs = append(msgs, Forget{Job: r.job("job")})
 		case kindRestamp:
-			msgs = append(msgs, Restamp{Res: r.res("res"), Standing: r.standing()})
+			m := Restamp{Res: r.res("res"), Standing: r.standing()}
+			if r.more() {
+				m.Attempt = r.attempt("attempt")
+			}
+			msgs = append(msgs, m)
 		case kindAway:
 			msgs = append(msgs, Away{Drain: r.bool("drain"), In: r.duration("in"), Lasts: r.duration("lasts")})
 		case kindWelcome:

@@ -342,6 +342,8 @@ func shorter(m Msg) []int {
 		context := fields(m) - regular - none
 		m.Launch.Context = nil
 		return []int{weights, context, fields(m) - regular - 2*none}
+	case Restamp:
+		return []int{fields(m) - len(appendAttempt(nil, m.Attempt))}
 	case *Finished:
 		old := *m
 		old.Waits = Waits{}
@@ -802,7 +804,7 @@ var (
 		Claimed{Job: goldenJob, Generation: 8, Count: 8, Knows: time.Second, Moved: true},
 		Common{Job: goldenJob, Number: 4, Payload: []byte("plan")},
 		Forget{Job: goldenJob},
-		Restamp{Res: 104, Standing: Standing{Spare, 3, 4, 0}},
+		Restamp{Res: 104, Standing: Standing{Spare, 3, 4, 0}, Attempt: goldenAttempt},
 		Away{Drain: true, In: time.Minute, Lasts: time.Hour},
 	}
 )

@@ -208,11 +208,12 @@ type Enqueue struct {
 	Standing   Standing
 }
 
-// Restamp changes how the place Res stands, if its turn is yet to come. Nothing answers it: a place that is not there is told of as
-// ever. Only for a worker with [Classes].
+// Restamp changes how the place Res stands, if its turn is yet to come. If its Attempt runs already, it is not stopped for others any
+// more, unless it stays spare. Nothing answers it: a place that is not there is told of as ever. Only for a worker with [Classes].
 type Restamp struct {
 	Res      ResID
 	Standing Standing
+	Attempt  AttemptID // bound early to Res; zero: none
 }
 
 // Cancel takes back Count places from First on. A place the worker has not heard of yet is dropped when

@@ -134,7 +134,11 @@ func message(l *script.Line, verb string) probe.Msg {
 			Long: l.Flag("long"), Matrix: l.Flag("matrix"), Standing: stands(l),
 		}
 	case "restamp":
-		return probe.Restamp{Res: probe.ResID(l.Int(l.Word())), Standing: stands(l)}
+		m := probe.Restamp{Res: probe.ResID(l.Int(l.Word())), Standing: stands(l)}
+		if l.Left() > 0 {
+			m.Attempt = l.Attempt(l.Word())
+		}
+		return m
 	case "cancel":
 		return probe.Cancel(l.Places(l.Word()))
 	case "kill":

@@ -58,7 +58,7 @@ func (c *Core) classify(p *place) *queue {
 	return q
 }
 
-// restamp changes how a place stands whose turn is yet to come.
+// restamp changes how a place stands whose turn is yet to come, or lets what runs stay.
 func (c *Core) restamp(l *link, m *probe.Restamp) {
 	if p := l.places[m.Res]; p != nil && p.state == queued {
 		was := p.class
@@ -67,6 +67,10 @@ func (c *Core) restamp(l *link, m *probe.Restamp) {
 			c.cameRegular(p)
 		}
 		c.line(p)
+		return
+	}
+	if a := c.attempts[m.Attempt]; a != nil && a.owner == l && a.standing == yields && m.Standing.Class != probe.Spare {
+		c.setStanding(a, stays)
 	}
 }
 
