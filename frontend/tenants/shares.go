@@ -43,7 +43,8 @@ type Need struct {
 type Own struct {
 	Path            string
 	Use, Want, Most int64
-	Has             May // what of May is taken
+	Spare           int64 // of Want, by spare jobs
+	Has             May   // what of May is taken
 }
 
 // Shares is what a frontend knows of what all want, and what it may have of that. There is no ledger elsewhere: each finds its
@@ -80,6 +81,11 @@ func (s *Shares) Tell(now time.Time, me string, members []string, needs map[stri
 	slices.Sort(there)
 	there = slices.Compact(there)
 	s.turn = now.UnixNano() / int64(turnFor)
+	for i := range own { // spare jobs take of a maximum as others do, and nothing of tokens
+		if o := &own[i]; !s.file.bounded(o.Path) {
+			o.Want -= o.Spare
+		}
+	}
 	s.own = own
 	if s.cut = 2*len(there) < len(s.last) && now.Sub(s.lastAt) < ForgetAfter; !s.cut {
 		s.last, s.lastAt = there, now

@@ -111,7 +111,7 @@ func (f *fleet) start(name string) {
 func (f *fleet) tell(name string, members []string) {
 	var own []Own
 	for path, want := range f.wants[name] {
-		own = append(own, Own{path, f.has[name][path].All, want, f.task, f.has[name][path]})
+		own = append(own, Own{Path: path, Use: f.has[name][path].All, Want: want, Most: f.task, Has: f.has[name][path]})
 	}
 	told := map[string][]Need{}
 	for _, m := range members {
@@ -208,6 +208,23 @@ func TestSharesTurns(t *testing.T) {
 				t.Errorf("tasks of %d slots: %v", task, had)
 			}
 		}
+	}
+}
+
+// Spare jobs want nothing of the tokens, but their part of a maximum.
+func TestSpareWants(t *testing.T) {
+	file := New(1, nil, []Entry{{Path: "a", Tokens: 12}, {Path: "b", Tokens: 12, Max: 12}})
+	f0, f1 := NewShares(), NewShares()
+	f0.Hold(file)
+	f1.Hold(file)
+	var told0, told1 []Need
+	for i := range 3 {
+		now := time.Unix(1000+int64(i), 0)
+		told0 = f0.Tell(now, "f0", []string{"f1"}, map[string][]Need{"f1": told1}, []Own{{Path: "a", Want: 90 * Slot, Spare: 90 * Slot, Most: Slot}, {Path: "b", Want: 90 * Slot, Spare: 90 * Slot, Most: Slot}})
+		told1 = f1.Tell(now, "f1", []string{"f0"}, map[string][]Need{"f0": told0}, []Own{{Path: "a", Want: 90 * Slot, Most: Slot}, {Path: "b", Want: 90 * Slot, Most: Slot}})
+	}
+	if a, b := f1.Of("a").Regular, f1.Of("b").All; a != 12*Slot || b != 6*Slot {
+		t.Errorf("%d of the tokens and %d of a maximum are left to others", a, b)
 	}
 }
 
