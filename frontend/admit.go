@@ -46,8 +46,8 @@ func (c *jobs) admit(spec *Job, now time.Time) (*job, *RefusedError) {
 	if j.Deadline > 0 {
 		j.deadline = now.Add(j.Deadline)
 	}
-	if j.Class == Spare {
-		j.spare(now)
+	if j.ageFrom(now); j.Class == Spare {
+		j.spare()
 	}
 	if err := c.checkStages(j); err != nil {
 		return nil, err

@@ -17,6 +17,9 @@ var levelOf = [...]level{
 
 func (t *task) takes() int64 { return max(int64(t.spec.Demand.CPU), 1) }
 
+// takes is what each task of a group takes.
+func (g *group) takes() int64 { return max(int64(g.Demand.CPU), 1) }
+
 // enters counts a task that has just come, and moved one that goes from a state to another.
 func (u *usage) enters(t *task) {
 	u.most = max(u.most, t.takes())
@@ -30,6 +33,13 @@ func (u *usage) moved(t *task, from, to level) {
 	}
 	for l := from + 1; l <= to; l++ {
 		u.at[l] += n
+	}
+	if t.group.class != probe.Regular && (from < wanted) != (to < wanted) {
+		if to < wanted {
+			u.lower -= n
+		} else {
+			u.lower += n
+		}
 	}
 	switch {
 	case to == placed:
@@ -45,7 +55,7 @@ func (u *usage) moved(t *task, from, to level) {
 // fits reports whether its tenant may use what a task that can run takes. What it takes of a maximum counts from now on. One
 // task that was accepted when it might take more than it may now is let go on. A part of a maximum may be too small for any
 // task, for ever: then one is let go nevertheless, after patience, and only then is a maximum exceeded. Tokens hold nothing:
-// what they do not cover would be spare capacity.
+// what they do not cover is spare.
 func (c *jobs) fits(t *task) bool {
 	of, n := t.group.job.tenant, t.takes()
 	if of.used.at[let] == 0 && of.starved > c.patience {
@@ -64,16 +74,36 @@ func (c *jobs) holds(t *task) bool {
 // that is to be known by, or "" if there are no tokens, or it needs none by its class.
 func (c *jobs) cover(t *task) string {
 	of := t.group.job.tenant
-	may := c.shares.Of(of.name)
-	if may.Regular == tenants.Unlimited || t.group.class != probe.Regular {
+	may := c.shares.Of(of.name).Regular
+	if may == tenants.Unlimited || t.group.class != probe.Regular {
 		return ""
 	}
-	n, has := t.takes(), of.used.at[placed]-of.used.spare
-	is := "covered"
-	if t.spare = has+n > may.Regular; t.spare {
+	has, is := of.used.covered(), "covered"
+	if has+t.takes() > may {
 		is = "not covered"
+		t.spare = t.group.job.Class == Auto
 	}
-	return fmt.Sprintf("%s by tokens: tenant %q has %s of the %s slots that it may have here", is, of.name, slots(has), slots(may.Regular))
+	return fmt.Sprintf("%s by tokens: tenant %q has %s of the %s slots that it may have here", is, of.name, slots(has), slots(may))
+}
+
+// covered is what is at workers and not spare.
+func (u *usage) covered() int64 { return u.at[placed] - u.spare }
+
+// coversNext reports whether tokens cover the first of a tenant's tasks that are beyond them, by now.
+func (c *jobs) coversNext(of *tenant) bool {
+	return of.beyond.Len() > 0 && of.used.covered()+of.beyond.Min().task.takes() <= c.shares.Of(of.name).Regular
+}
+
+// overdrawn reports whether a task of a group may not be placed by estimation now, with so much more of its tenant that is about
+// to be: tokens do not cover it, and twice as much as they cover would wait at workers beyond them. There it may wait for long
+// while others would have room for it. One that waits alone always may.
+func (c *jobs) overdrawn(g *group, about int64) bool {
+	of := g.job.tenant
+	may := c.shares.Of(of.name).Regular
+	if may == tenants.Unlimited || g.class != probe.Regular || g.job.Class != Auto || of.queued+about == 0 {
+		return false
+	}
+	return of.queued+about+g.takes() > max(may-of.used.covered(), 0)+2*may
 }
 
 // heldBy says what a held task waits for.
@@ -90,7 +120,7 @@ func (c *jobs) others(ev *Others, now time.Time) {
 	for _, name := range slices.Sorted(maps.Keys(c.tenants)) {
 		if t := c.tenants[name]; t.used.at[wanted] > 0 {
 			u := &t.used
-			own = append(own, tenants.Own{Path: name, Use: u.at[placed], Want: u.at[wanted], Most: u.most, Has: tenants.May{Regular: u.at[placed] - u.spare, All: u.at[let]}})
+			own = append(own, tenants.Own{Path: name, Use: u.at[placed], Want: u.at[wanted], Spare: u.lower, Most: u.most, Has: tenants.May{Regular: u.covered(), All: u.at[let]}})
 		}
 	}
 	c.needs = c.shares.Tell(now, ev.Self, ev.Members, ev.Needs, own)

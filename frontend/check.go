@@ -52,7 +52,7 @@ func (c *Core) checkTimers() error {
 func (c *Core) checkJobs() error {
 	pending, payloads, hungry, timers, rest := 0, 0, 0, 0, 0
 	jobsOf, pendingOf, payloadsOf, holds := map[*tenant]int{}, map[*tenant]int{}, map[*tenant]int{}, map[*tenant]int{}
-	used := map[*tenant]usage{}
+	used, about := map[*tenant]usage{}, map[*tenant]int64{}
 	for id, j := range c.byID {
 		if j.ID != id || j.ended {
 			return fmt.Errorf("job %v is filed under %v, ended: %t", j.ID, id, j.ended)
@@ -111,8 +111,8 @@ func (c *Core) checkJobs() error {
 		}
 		queued, lone := 0, 0
 		for _, g := range j.groups {
-			if n := g.crowd.Len(); n > 0 && !g.isFull(g.matching-n) {
-				return fmt.Errorf("job %v: %d tasks of a group wait for others to end, and only %d are at workers or about to be, of %d", id, n, g.out+g.matching-n, g.window)
+			if g.class == probe.Regular {
+				about[j.tenant] += int64(g.matching-g.crowd.Len()) * g.takes()
 			}
 			if matched[g] != g.matching || g.path == estimate.Estimation && g.queue.Len()+g.places.Len() > 0 {
 				return fmt.Errorf("job %v: %d tasks of a group are to be matched, %d counted; %d are queued, at %d places, on the path of %s", id, matched[g], g.matching, g.queue.Len(), g.places.Len(), g.path)
@@ -175,7 +175,17 @@ func (c *Core) checkJobs() error {
 			listed++
 		}
 	}
+	for id, j := range c.byID {
+		for _, g := range j.groups {
+			if n := g.crowd.Len(); n > 0 && (!slices.Contains(j.tenant.crowds, g) || !g.isFull(g.matching-n) && !c.overdrawn(g, about[j.tenant]) && j.tenant.used.at[placed] == 0) {
+				return fmt.Errorf("job %v: %d tasks of a group wait for others to end, and only %d are at workers or about to be, of %d", id, n, g.out+g.matching-n, g.window)
+			}
+		}
+	}
 	for name, t := range c.tenants {
+		if err := c.checkBeyond(t); err != nil {
+			return fmt.Errorf("tenant %q: %w", name, err)
+		}
 		use := used[t]
 		if use.most = t.used.most; use != t.used {
 			return fmt.Errorf("tenant %q uses %+v, %+v is counted", name, use, t.used)
@@ -199,6 +209,29 @@ func (c *Core) checkJobs() error {
 		return fmt.Errorf("%d tasks rest, %d are counted", rest, c.resting.Len())
 	case timers != c.byWake.Len():
 		return fmt.Errorf("%d jobs with timers, %d timers", timers, c.byWake.Len())
+	}
+	return nil
+}
+
+// checkBeyond: of a tenant's tasks that are beyond its tokens all are at workers, and known, and as many of them are beyond as have to be.
+func (c *Core) checkBeyond(of *tenant) error {
+	n, queued := 0, int64(0)
+	for _, j := range c.byID {
+		for _, t := range j.tasks {
+			if j.tenant != of || !t.isBeyond() {
+				continue
+			}
+			if n++; t.state == enqueued {
+				queued += t.takes()
+			}
+			if !t.state.out() || !slices.Contains(of.beyond.All(), t.long) {
+				return fmt.Errorf("job %v, task %d is beyond its tokens, and in state %d", j.ID, t.spec.Index, t.state)
+			}
+		}
+	}
+	debts := n > 0 || len(of.crowds) > 0
+	if n != of.beyond.Len() || queued != of.queued || c.coversNext(of) || debts && (!of.debtor || !slices.Contains(c.debtors, of)) {
+		return fmt.Errorf("%d tasks are beyond its tokens, %d are known; they wait at workers with %d, counted %d; the first is covered: %t", n, of.beyond.Len(), queued, of.queued, c.coversNext(of))
 	}
 	return nil
 }
@@ -325,7 +358,7 @@ func (c *Core) checkAttempts() error {
 		}
 		var taken probe.Demand
 		for _, a := range w.attempts {
-			if a.task.group.class != probe.Spare {
+			if a.class != probe.Spare {
 				taken = taken.Add(a.task.spec.Demand)
 			}
 		}

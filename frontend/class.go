@@ -10,9 +10,13 @@ import (
 
 // A job that is spare is sampled, and bound late: how long spare work waits is known nowhere, and no worker is idle to it. It looks for no idle
 // workers and lets nothing ride, as these are for what is regular, and shares no turns, which have a class.
-func (j *job) spare(now time.Time) {
+func (j *job) spare() {
 	p := &j.Policy
 	p.RideAlong, p.Informed, p.Overlap, p.Share, p.Bundle = false, false, false, false, false
+}
+
+// ageFrom sets when what is spare of a job is regular by itself.
+func (j *job) ageFrom(now time.Time) {
 	switch {
 	case j.Job.Due > 0:
 		j.due = now.Add(j.Job.Due)
@@ -40,6 +44,28 @@ func (j *Job) class(t *Task) probe.Class {
 	return probe.Spare
 }
 
+// isBeyond reports whether a task is at a worker, or about to be, beyond its tenant's tokens.
+func (t *task) isBeyond() bool { return t.spare && t.group.class == probe.Regular }
+
+// class is that of the next attempt at a task.
+func (t *task) class() probe.Class {
+	switch {
+	case !t.isBeyond():
+		return t.group.class
+	case !t.spec.Retryable:
+		return probe.Yielded
+	}
+	return probe.Spare
+}
+
+// told says of what class the task is, and why.
+func (t *task) told() string {
+	if t.isBeyond() {
+		return fmt.Sprintf("class %v: its job names none, and its tenant's tokens do not cover it", t.class()) + t.group.job.ages()
+	}
+	return t.group.told()
+}
+
 // told says of what class the group's places are, and why.
 func (g *group) told() string {
 	switch j := g.job; {
@@ -64,16 +90,16 @@ func (j *job) ages() string {
 // age is how long ago the job was submitted for the first time; less by the time that the submission was under way.
 func (j *job) age(now time.Time) time.Duration { return j.Age + now.Sub(j.submitted) }
 
-// standing is that of the group's places from now on.
-func (g *group) standing(now time.Time) (s probe.Standing) {
+// standing is that of the group's places, or attempts, of a class from now on.
+func (g *group) standing(class probe.Class, now time.Time) (s probe.Standing) {
 	j := g.job
 	if j.Policy.Seniority && len(j.stages) > 0 && len(j.stages[g.number].after) > 0 {
 		s.Age = j.age(now)
 	}
-	if g.class == probe.Regular || !j.due.IsZero() && !now.Before(j.due) {
+	if class == probe.Regular || !j.due.IsZero() && !now.Before(j.due) {
 		return s
 	}
-	s.Class = g.class
+	s.Class = class
 	if !j.due.IsZero() {
 		s.Due = j.due.Sub(now)
 	}

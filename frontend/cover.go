@@ -11,6 +11,9 @@ func (c *planner) plan(now time.Time, acts []Action) []Action {
 	if len(c.holding) > 0 {
 		acts = c.letGo(now, acts)
 	}
+	if len(c.debtors) > 0 {
+		acts = c.settleDebts(now, acts)
+	}
 	if len(c.wants) > 0 {
 		for _, j := range c.wanting() {
 			acts = c.cover(j, j.taken(), now, acts)

@@ -27,6 +27,9 @@
 // many that little would be left to other tenants; what room workers have is offered to tenants by turns. Whose turn
 // comes first at a worker is up to the worker's order: under fair, which is the default, a tenant waits for its own jobs
 // alone. Under fifo it waits behind those of all others, up to MaxWait for each that asks for more than there is.
+// Where a file says how many tokens tenants have, tasks that are placed by estimation are regular as far as their tenant's tokens go, and
+// spare beyond: they use what nobody else does. Of these, no more wait at workers than twice what the tokens cover. What falls free of
+// tokens makes the most urgent of them regular.
 //
 // What a frontend believes of a worker, its view, is only ever a hint: a wrong one costs time, never a
 // task. The baselines random, per-task and batch bind early, as in section 5 of the paper.
@@ -73,6 +76,7 @@
 //	decision           what one worker gets, and why it; in explanations, also where a long task went, or one with inputs, and why
 //	sample             the decisions of one time for a group
 //	class              what a place may stand in the way of: regular, yielded (it starts where nothing regular can, and stays) or spare (and is stopped)
+//	beyond             of a task that was bound early: its tenant's tokens do not cover it. It is spare, until one falls free
 //	tactic             what the messages for a group are spent on: by how many round trips its tasks run, and by the price
 //	price              of a message: the CPU that it takes, the more the busier the machine is
 //	claim              to ask workers for the attempts of a job that came from another frontend

@@ -190,6 +190,7 @@ type Stats struct {
 	Places, Rides, RidesStarted, Binds, Kept, Shared, Declines, Cancels uint64
 	Offers, Resamples, Retries, Losses, Claims, Adopted, Lost, Poisons  uint64
 	Preempted                                                           uint64 // attempts, for what is regular
+	Beyond, Restamps                                                    uint64 // attempts at tasks that tokens did not cover, and how often one was told that they do now
 	NeverStarted                                                        uint64 // tasks that may start only once, of a job that was claimed
 	Copies, CopiesWon                                                   uint64 // second attempts of late tasks, and those that finished first, or started first of two that waited
 	InVain                                                              uint64 // nanoseconds that the other attempts of such tasks ran

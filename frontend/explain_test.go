@@ -62,11 +62,17 @@ func TestExplainTokens(t *testing.T) {
 	}
 	for _, want := range []string{
 		`covered by tokens: tenant "a" has 0 of the 1 slots that it may have here`, `not covered by tokens: tenant "a" has 1 of the 1 slots`,
+		"class regular: its job names none\n", "class yielded: its job names none, and its tenant's tokens do not cover it\n",
 		`held: tenant "a" has 2 of the 2 slots of its maximum that it may have here`,
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
 		}
+	}
+	f.now = f.now.Add(time.Second)
+	f.step(Terms{tenants.New(2, nil, []tenants.Entry{{Path: "a", Tokens: 2, Max: 2}})})
+	if text := f.core.Explain(script.Job("x"), 1)[0].String(); !strings.Contains(text, "class regular: its job names none") || !strings.Contains(text, "not covered by tokens: tenant \"a\" has 1 of the 1 slots that it may have here; covered since 1s after it came") {
+		t.Errorf("with another token:\n%s", text)
 	}
 }
 

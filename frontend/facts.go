@@ -139,7 +139,7 @@ type task struct {
 	rested   time.Time    // when it may be tried again, if it is resting
 	node     list.Node[*task]
 	pos      int  // among those that are resting, or those of its tenant that are held
-	spare    bool // it is at a worker, and not regular, or not covered by tokens
+	spare    bool // it is at a worker, or about to be, and spare: by its job, or as tokens do not cover it
 
 	sampledAt, readyAt, boundAt time.Time
 	expected                    time.Duration // run of its attempt; 0: not known
@@ -216,17 +216,21 @@ func (s *seat) Links() *list.Node[*seat] { return &s.node }
 // the tasks that may be pending, and the room that workers are believed to have.
 type tenant struct {
 	name     string
-	above    *tenant         // whose path is one part shorter; nil: there is none
-	weights  []uint32        // of the parts of its path, the topmost first; nil: not known
-	jobs     int             // under way, of it and of those below it
-	pending  int             // tasks without an outcome, of these
-	payloads int             // bytes, of these
-	refused  int             // jobs of its own
-	hungry   list.List[*job] // its jobs with waiting tasks, in order of submission
-	used     usage           // by its own jobs
-	held     pq.Heap[*task]  // of these
-	holding  bool            // it is among those with such tasks
-	starved  int             // how often it was told what others need since the first one is held and no task of it may go
+	above    *tenant            // whose path is one part shorter; nil: there is none
+	weights  []uint32           // of the parts of its path, the topmost first; nil: not known
+	jobs     int                // under way, of it and of those below it
+	pending  int                // tasks without an outcome, of these
+	payloads int                // bytes, of these
+	refused  int                // jobs of its own
+	hungry   list.List[*job]    // its jobs with waiting tasks, in order of submission
+	used     usage              // by its own jobs
+	held     pq.Heap[*task]     // of these
+	holding  bool               // it is among those with such tasks
+	beyond   pq.Heap[*longTask] // of its tasks at workers, those that tokens do not cover
+	queued   int64              // of what these take, the part that has not started
+	crowds   []*group           // with tasks that wait for tokens, or for those to start
+	debtor   bool               // it is among those with either
+	starved  int                // how often it was told what others need since the first one is held and no task of it may go
 
 	node list.Node[*tenant] // among those with hungry jobs
 }
@@ -248,7 +252,8 @@ const (
 // usage is what tasks of a tenant's own jobs take, in thousandths of slots.
 type usage struct {
 	at    [levels]int64 // by level, with those above; at[idle] is 0
-	spare int64         // of those placed, by tasks that are not regular, or were not covered by tokens
+	spare int64         // of those placed, by tasks that are spare
+	lower int64         // of those wanted, by tasks of spare jobs
 	most  int64         // by the largest of its tasks so far
 }
 
@@ -295,8 +300,8 @@ type longTask struct {
 	spec    estimate.Task // Work, LongFrom and Also are filled in for each batch
 	bytes   int64         // of its inputs
 	at      time.Time     // when it is due; zero: it does not sleep
-	pos     int           // in due or later
-	crowded bool          // it is in neither, but in the crowd of its group
+	pos     int           // in due or later, or among those beyond its tenant's tokens
+	crowded bool          // it is to be placed, and in neither, but in the crowd of its group
 	node    list.Node[*longTask]
 	latest  time.Time // until which it may be postponed; zero: it was not, since it was placed last
 	blind   int       // how often in a row there was no candidate
@@ -455,6 +460,8 @@ type attempt struct {
 	turn probe.Turn
 	sent time.Time
 	ran  bool // known to have started, or bound to a slot
+
+	class probe.Class // as which it was sent, or stands since
 
 	since    time.Time // it runs, as far as we know; zero: it does not
 	starts   time.Time // else: when its worker expects it to; zero: it has not said

@@ -32,6 +32,7 @@ type jobs struct {
 	shares   *tenants.Shares    // how much of that this frontend may have
 	needs    []tenants.Need     // what others are to be told of that
 	holding  []*tenant          // those with tasks that are held, and some that have none any more
+	debtors  []*tenant          // those with tasks beyond their tokens, or some that wait for those, and some that have none any more
 	patience int                // how often a tenant is told of others before a held task of it goes in any case, if none else may
 	tenants  map[string]*tenant // by path: those with jobs, and those above them
 	hungry   hungry

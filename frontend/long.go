@@ -143,7 +143,7 @@ func (c *planner) match(now time.Time, acts []Action) []Action {
 	var batch []*longTask
 	var specs []estimate.Task
 	sets := map[*group]int{} // numbers, from 1
-	picked := map[*group]int{}
+	picked, about := map[*group]int{}, map[*tenant]int64{}
 	for crowded := 0; c.due.Len() > 0 && len(batch) < estimate.MaxBatch && crowded < maxEarly; {
 		x := c.due.Min()
 		if len(batch) > 0 && !x.like(batch[len(batch)-1]) {
@@ -158,10 +158,12 @@ func (c *planner) match(now time.Time, acts []Action) []Action {
 			c.delay(x, now.Add(blindAgain<<maxBlind))
 			continue
 		}
-		if g.isFull(picked[g]) {
+		if of := g.job.tenant; g.isFull(picked[g]) || c.overdrawn(g, about[of]) {
 			c.wait(x)
 			crowded++
 			continue
+		} else if g.class == probe.Regular {
+			about[of] += g.takes()
 		}
 		picked[g]++
 		c.takeDue(x)

@@ -297,7 +297,7 @@ func (c *ledger) refused(w *worker, m *probe.Refused, now time.Time, acts []Acti
 		regular = r.group.class == probe.Regular
 	}
 	if a := w.attempts[m.Attempt]; a != nil {
-		regular = a.task.group.class == probe.Regular
+		regular = a.class == probe.Regular
 		c.want(a.task.group)
 		c.settleRide(a, place.Gone)
 		c.note(a, "refused: "+m.Reason.String())

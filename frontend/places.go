@@ -46,7 +46,7 @@ func (c *ledger) reserve(g *group, s *shelf, w *worker, d *place.Decision, sampl
 		First: r.first, Count: r.count, Job: j.ID, Tenant: j.Tenant, Priority: j.Priority,
 		Demand: g.Demand, Estimate: g.estimate, Early: j.Policy.Overlap, Generation: j.Generation,
 	}
-	m.Standing = g.standing(now)
+	m.Standing = g.standing(g.class, now)
 	if m.Weights = j.tenant.weights; g.estimate == 0 {
 		m.Typical = g.Runs.Stats().Typical()
 	}
@@ -113,7 +113,11 @@ func (c *ledger) commitLong(x *longTask, w *worker, choice *estimate.Decision, n
 	budget := c.cover(x.task)
 	acts = c.enqueue(x.task, w, now, acts)
 	a, short := x.task.attempt, x.run < x.spec.LongFrom
-	if x.task.group.class == probe.Regular { // what is not stands in nobody's way
+	if x.task.isBeyond() {
+		c.Stats.Beyond++
+		c.owe(x.task.group.job.tenant)
+	}
+	if a.class == probe.Regular { // what is not stands in nobody's way
 		c.view.Expect(w.Worker, view.Promise{Attempt: a.id, Res: a.res, Demand: x.spec.Demand, Short: short, Run: x.run})
 		if known {
 			c.view.Fill(w.Worker, x.spec.Demand, short, x.run)
@@ -146,13 +150,13 @@ func (c *ledger) launch(a *attempt, t *task, w *worker, res probe.ResID, state t
 // make makes of a an attempt of t at w.
 func (c *ledger) make(a *attempt, t *task, w *worker, res probe.ResID, now time.Time) {
 	c.attempts++
-	*a = attempt{id: probe.AttemptID{Frontend: c.cfg.ID, Seq: c.attempts}, job: t.group.job, task: t, w: w, res: res, sent: now}
+	*a = attempt{id: probe.AttemptID{Frontend: c.cfg.ID, Seq: c.attempts}, job: t.group.job, task: t, w: w, res: res, sent: now, class: t.class()}
 	t.attempts++
 }
 
 // adopt makes an attempt that was found to run at w one of t.
 func (c *ledger) adopt(t *task, w *worker, id probe.AttemptID, ran time.Duration, now time.Time) *attempt {
-	a := &attempt{id: id, job: t.group.job, task: t, w: w, ran: true, since: now.Add(-ran)}
+	a := &attempt{id: id, job: t.group.job, task: t, w: w, ran: true, since: now.Add(-ran), class: t.class()}
 	t.attempts++
 	c.put(a)
 	return a
@@ -272,7 +276,7 @@ func (c *ledger) sendEarly(a *attempt, launch probe.Launch, now time.Time, acts 
 	return append(acts, Send{Worker: w.Key, Msg: probe.Enqueue{
 		Res: a.res, Job: j.ID, Generation: j.Generation, Tenant: j.Tenant, Priority: j.Priority, Demand: t.spec.Demand, Launch: launch,
 		Long:   t.long != nil && launch.Estimate >= c.cfg.LongTask && !t.long.whole,
-		Matrix: t.long != nil, Weights: j.tenant.weights, Standing: t.group.standing(now),
+		Matrix: t.long != nil, Weights: j.tenant.weights, Standing: t.group.standing(a.class, now),
 	}})
 }
 
@@ -417,7 +421,7 @@ func (t *task) promote() {
 // put notes that an attempt is at its worker.
 func (c *ledger) put(a *attempt) {
 	a.w.attempts[a.id] = a
-	if a.task.group.class != probe.Spare {
+	if a.class != probe.Spare {
 		c.view.Take(a.w.Worker, a.task.spec.Demand)
 	}
 	c.running++
@@ -425,7 +429,7 @@ func (c *ledger) put(a *attempt) {
 
 func (c *ledger) dropAttempt(a *attempt) {
 	delete(a.w.attempts, a.id)
-	if a.task.group.class != probe.Spare {
+	if a.class != probe.Spare {
 		c.view.Return(a.w.Worker, a.task.spec.Demand)
 	}
 	if a.w.enqueued[a.res] == a {

@@ -52,7 +52,7 @@ func TestRooms(t *testing.T) {
 var floors = []string{
 	"policy", "job", "config", "events", // what is said to a core, and what it answers
 	"line", "facts", "class", "record", "tenant", "jobs", "terms", "sets", "seats", "budget", "route", "passing", "stages", "near", "tasks", "admit", "extend", // jobs
-	"ledger", "context", "places", "earlier", "copy", "outcomes", "claims", // what was promised
+	"ledger", "context", "places", "earlier", "copy", "restamp", "outcomes", "claims", // what was promised
 	"plan", "turns", "early", "long", "cover", "tail", // decisions
 	"core", "explain", "check_near", "check",
 }

@@ -35,7 +35,7 @@ import (
 //	delivered a1, dropped a1       the outcome of a1 is at its client; nobody knows whether it is
 //	terms *:2:0 a/b:0:9:5:4        what tenants may have: tokens, tasks pending, jobs in a second, and slots
 //	others f1:a:2:5 f2             the other frontends, and that f1 uses 2 slots of tenant a, and wants 5
-//	state -> a=2+1/9               it uses 2 slots, 1 more that is not covered by tokens, and wants 9
+//	state -> a=2+1/9               it uses 2 slots, 1 more that is spare, and wants 9
 //	submit x open tasks=0          it may be added to until the last is
 //	extend x from=3 tasks=2 last   2 tasks are added to the 3 that it has had; stages=c<a: and a stage
 //	outdated x                     its client comes back with more of it
@@ -182,8 +182,11 @@ func jobOf(l *script.Line) *Job {
 		j.Generation, j.Age = 1, time.Second
 	}
 	j.Open, j.Had = l.Flag("open"), l.Number("had", 0)
-	if j.Due = l.Duration("due"); l.Flag("spare") {
+	switch j.Due = l.Duration("due"); {
+	case l.Flag("spare"):
 		j.Class = Spare
+	case l.Flag("regular"):
+		j.Class = Regular
 	}
 	name, parts, _ := strings.Cut(l.Text("policy"), "+")
 	var err error
@@ -671,6 +674,8 @@ func (s *story) showMsg(msg probe.Msg) string {
 			}
 		}
 		return text
+	case probe.Restamp:
+		return fmt.Sprintf("restamp %d %s", m.Res, script.ShowAttempt(m.Attempt)) + showStanding(m.Standing)
 	case probe.Cancel:
 		return "cancel " + script.ShowPlaces(m.First, m.Count)
 	case probe.Kill:

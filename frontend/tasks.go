@@ -41,6 +41,9 @@ func (t *task) move(to taskState) {
 	case probing:
 		g.measured--
 	}
+	if from.out() && t.isBeyond() {
+		j.tenant.ends(t)
+	}
 	if a, b := levelOf[from], levelOf[to]; a != b {
 		j.tenant.used.moved(t, a, b)
 	}
@@ -79,6 +82,32 @@ func (t *task) move(to taskState) {
 		g.measured++
 	case done:
 		j.left--
+	}
+	if to.out() && t.isBeyond() {
+		j.tenant.begins(t)
+	}
+}
+
+// begins notes that a task is in its state at a worker beyond tokens, and ends that it is not any more.
+func (of *tenant) begins(t *task) {
+	of.beyond.Push(t.long)
+	if t.state == enqueued {
+		of.queued += t.takes()
+	}
+}
+
+func (of *tenant) ends(t *task) {
+	of.beyond.Remove(t.long)
+	if t.state == enqueued {
+		of.queued -= t.takes()
+	}
+}
+
+// owe notes that a tenant has tasks beyond its tokens, or some that wait for those.
+func (c *jobs) owe(of *tenant) {
+	if !of.debtor {
+		of.debtor = true
+		c.debtors = append(c.debtors, of)
 	}
 }
 
@@ -290,17 +319,26 @@ func (c *jobs) unmatch(t *task) {
 // isFull reports whether as many tasks of a group are at workers, or about to be, as have found room.
 func (g *group) isFull(about int) bool { return g.window > 0 && g.out+about >= g.window }
 
-// wait lets a task that is due wait until others of its group have ended: to estimate for each of those that found no room
-// again and again would cost more the more there are.
+// wait lets a task that is due wait until others of its group, or of its tenant, have started or ended: to estimate for each of
+// those that found no room again and again would cost more the more there are.
 func (c *jobs) wait(x *longTask) {
 	c.due.Remove(x)
 	x.crowded = true
-	x.task.group.crowd.Push(x)
+	g := x.task.group
+	g.crowd.Push(x)
+	if of := g.job.tenant; g.crowd.Len() == 1 && !slices.Contains(of.crowds, g) {
+		of.crowds = append(of.crowds, g)
+		c.owe(of)
+	}
 }
 
 // admitCrowd makes as many tasks of a group due again as may have found room.
 func (c *jobs) admitCrowd(g *group) {
-	for g.crowd.Len() > 0 && !g.isFull(g.matching-g.crowd.Len()) {
+	for g.crowd.Len() > 0 {
+		about := g.matching - g.crowd.Len()
+		if g.isFull(about) || c.overdrawn(g, int64(about)*g.takes()) {
+			break
+		}
 		x := g.crowd.First()
 		g.crowd.Remove(x)
 		x.crowded = false
@@ -452,9 +490,9 @@ func (c *jobs) decided(x *longTask, choice *estimate.Decision, w *worker, now ti
 	if d == nil || d.Worker != "" {
 		d = ds.add()
 		x.decision = ds.n
-		*d = Decision{Job: j.ID, Task: x.task.spec.Index, Path: estimate.Estimation, Why: x.why, Class: x.task.group.told()}
+		*d = Decision{Job: j.ID, Task: x.task.spec.Index, Path: estimate.Estimation, Why: x.why}
 	}
-	d.Choice, d.At = *choice, now.Sub(j.submitted)
+	d.Class, d.Choice, d.At = x.task.told(), *choice, now.Sub(j.submitted)
 	d.Tries++
 	if w != nil {
 		d.Attempt, d.Worker, d.Outcome = x.task.attempt.id, w.Welcome().Worker, "sent"

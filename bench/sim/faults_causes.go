@@ -68,6 +68,7 @@ type try struct {
 	session int // of the job's client, as its frontend knew it
 	started bool
 	copy    bool // its task has another one at that frontend
+	spare   bool // it was sent as such
 	over    bool // it has failed by itself, or was stopped, which had its cause
 }
 
@@ -149,7 +150,9 @@ func (r *faultRun) attempted(f *frontendNode, _ frontend.Event) {
 		case probe.Enqueue:
 			j := r.jobs[jobOf(m.Job)-1]
 			r.tried(f, s.Worker, j, m.Launch)
-			r.tries[m.Launch.Attempt].copy = r.copies > 0 && j.tasks[m.Launch.Task].spec.Retryable
+			x := r.tries[m.Launch.Attempt]
+			x.copy = r.copies > 0 && j.tasks[m.Launch.Task].spec.Retryable
+			x.spare = m.Standing.Class == probe.Spare
 		case probe.Kill:
 			r.dismissed(f, m.Attempt)
 		}
@@ -201,7 +204,7 @@ func (r *faultRun) startsAgain(j *faultJob, t *faultTask, s *worker.Start) {
 	}
 }
 
-// preempts reports whether a task may be stopped for what is regular.
+// preempts reports whether a task may be stopped for what is regular, by its job.
 func (r *faultRun) preempts(id probe.JobID, task probe.TaskIndex) bool {
 	j := r.jobs[jobOf(id)-1]
 	return j.spec.Class == frontend.Spare && j.tasks[task].spec.Retryable
@@ -235,7 +238,7 @@ func (r *faultRun) stopped(w *workerNode, _ worker.Event) {
 		}
 		j, t := r.taskOf(&w.running[i].start)
 		x := r.tries[a.Attempt]
-		if r.preempts(j.id, w.running[i].start.Launch.Task) {
+		if x.spare || r.preempts(j.id, w.running[i].start.Launch.Task) {
 			x.over = true
 			continue
 		}

@@ -16,11 +16,51 @@ var table = []mutant{
 	},
 	{
 		"the class of what is placed by estimation is told", "frontend/tasks.go",
-		"Why: x.why, Class: x.task.group.told()}", "Why: x.why}",
+		"d.Class, d.Choice, d.At = x.task.told(), ", "d.Choice, d.At = ",
 	},
 	{
 		"what is spare takes nothing of the tokens", "frontend/budget.go",
 		"t.spare = t.spare || t.group.class != probe.Regular; t.spare", "t.spare",
+	},
+	{
+		"what tokens do not cover is spare", "frontend/class.go",
+		"case !t.isBeyond():", "default:\n\t\treturn t.group.class\n\tcase false:",
+	},
+	{
+		"who names the class regular is regular beyond tokens", "frontend/budget.go",
+		"t.spare = t.group.job.Class == Auto", "t.spare = true",
+	},
+	{
+		"of what is beyond tokens no more waits at workers than twice what they cover", "frontend/budget.go",
+		"return of.queued+about+g.takes() >", "return false && of.queued+about+g.takes() >",
+	},
+	{
+		"one task beyond tokens may always wait at a worker", "frontend/budget.go",
+		" || of.queued+about == 0 {", " {",
+	},
+	{
+		"a token that falls free makes the most urgent regular", "frontend/restamp.go",
+		"for c.coversNext(of) {", "for false {",
+	},
+	{
+		"those that wait for tokens are placed when there are some", "frontend/restamp.go",
+		"\t\t\tc.admitCrowd(g)\n", "",
+	},
+	{
+		"a worker that knows no classes is not sent a Restamp", "frontend/restamp.go",
+		"a.w.Linked() && a.w.Has(probe.Classes)", "a.w.Linked()",
+	},
+	{
+		"what runs and is covered now is not stopped for others", "worker/spare.go",
+		"a.owner == l && a.standing == yields && m.Standing.Class != probe.Spare", "false",
+	},
+	{
+		"only its own frontend says how an attempt stands", "worker/spare.go",
+		"a.owner == l && a.standing == yields", "a.standing == yields",
+	},
+	{
+		"spare jobs want nothing of the tokens", "frontend/tenants/shares.go",
+		"o.Want -= o.Spare", "_ = o",
 	},
 	{
 		"that there is no room for spare work says nothing of the rest", "frontend/outcomes.go",
@@ -28,7 +68,7 @@ var table = []mutant{
 	},
 	{
 		"where spare work goes is not taken", "frontend/places.go",
-		"if a.task.group.class != probe.Spare {\n\t\tc.view.Take(", "{\n\t\tc.view.Take(",
+		"if a.class != probe.Spare {\n\t\tc.view.Take(", "{\n\t\tc.view.Take(",
 	},
 	{
 		"tasks that may start only once have places of their own class", "frontend/admit.go",
