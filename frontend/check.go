@@ -224,7 +224,7 @@ func (c *Core) checkBeyond(of *tenant) error {
 			if n++; t.state == enqueued {
 				queued += t.takes()
 			}
-			if !t.state.out() || !slices.Contains(of.beyond.All(), t.long) {
+			if !t.state.out() || !slices.Contains(of.beyond.All(), debt{t.long}) {
 				return fmt.Errorf("job %v, task %d is beyond its tokens, and in state %d", j.ID, t.spec.Index, t.state)
 			}
 		}

@@ -216,21 +216,21 @@ func (s *seat) Links() *list.Node[*seat] { return &s.node }
 // the tasks that may be pending, and the room that workers are believed to have.
 type tenant struct {
 	name     string
-	above    *tenant            // whose path is one part shorter; nil: there is none
-	weights  []uint32           // of the parts of its path, the topmost first; nil: not known
-	jobs     int                // under way, of it and of those below it
-	pending  int                // tasks without an outcome, of these
-	payloads int                // bytes, of these
-	refused  int                // jobs of its own
-	hungry   list.List[*job]    // its jobs with waiting tasks, in order of submission
-	used     usage              // by its own jobs
-	held     pq.Heap[*task]     // of these
-	holding  bool               // it is among those with such tasks
-	beyond   pq.Heap[*longTask] // of its tasks at workers, those that tokens do not cover
-	queued   int64              // of what these take, the part that has not started
-	crowds   []*group           // with tasks that wait for tokens, or for those to start
-	debtor   bool               // it is among those with either
-	starved  int                // how often it was told what others need since the first one is held and no task of it may go
+	above    *tenant         // whose path is one part shorter; nil: there is none
+	weights  []uint32        // of the parts of its path, the topmost first; nil: not known
+	jobs     int             // under way, of it and of those below it
+	pending  int             // tasks without an outcome, of these
+	payloads int             // bytes, of these
+	refused  int             // jobs of its own
+	hungry   list.List[*job] // its jobs with waiting tasks, in order of submission
+	used     usage           // by its own jobs
+	held     pq.Heap[*task]  // of these
+	holding  bool            // it is among those with such tasks
+	beyond   pq.Heap[debt]   // of its tasks at workers, those that tokens do not cover
+	queued   int64           // of what these take, the part that has not started
+	crowds   []*group        // with tasks that wait for tokens, or for those to start
+	debtor   bool            // it is among those with either
+	starved  int             // how often it was told what others need since the first one is held and no task of it may go
 
 	node list.Node[*tenant] // among those with hungry jobs
 }
@@ -348,6 +348,17 @@ type sleeper struct{ *longTask }
 func (x sleeper) Before(y sleeper) bool {
 	if !x.at.Equal(y.at) {
 		return x.at.Before(y.at)
+	}
+	return x.longTask.Before(y.longTask)
+}
+
+// debt is a longTask that goes beyond its tenant's tokens. What runs comes first: what waits may be where it has to wait for long, and
+// would keep its token from others meanwhile.
+type debt struct{ *longTask }
+
+func (x debt) Before(y debt) bool {
+	if a, b := x.task.state == bound, y.task.state == bound; a != b {
+		return a
 	}
 	return x.longTask.Before(y.longTask)
 }

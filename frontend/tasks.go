@@ -90,14 +90,14 @@ func (t *task) move(to taskState) {
 
 // begins notes that a task is in its state at a worker beyond tokens, and ends that it is not any more.
 func (of *tenant) begins(t *task) {
-	of.beyond.Push(t.long)
+	of.beyond.Push(debt{t.long})
 	if t.state == enqueued {
 		of.queued += t.takes()
 	}
 }
 
 func (of *tenant) ends(t *task) {
-	of.beyond.Remove(t.long)
+	of.beyond.Remove(debt{t.long})
 	if t.state == enqueued {
 		of.queued -= t.takes()
 	}

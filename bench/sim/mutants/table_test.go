@@ -43,6 +43,10 @@ var table = []mutant{
 		"for c.coversNext(of) {", "for false {",
 	},
 	{
+		"a token that falls free covers what runs first", "frontend/facts.go",
+		"y.task.state == bound; a != b {", "y.task.state == bound; false && a != b {",
+	},
+	{
 		"those that wait for tokens are placed when there are some", "frontend/restamp.go",
 		"\t\t\tc.admitCrowd(g)\n", "",
 	},
@@ -160,7 +164,7 @@ var table = []mutant{
 	},
 	{
 		"when all queues are full, the tasks of a job wait for others of it to end", "frontend/long.go",
-		"if g.isFull(picked[g]) {", "if false {",
+		"g.isFull(picked[g]) || ", "",
 	},
 	{
 		"those that wait for others to end go on when one has", "frontend/cover.go",
@@ -541,7 +545,7 @@ var table = []mutant{
 	},
 	{
 		"tokens cover as much as they are", "frontend/budget.go",
-		"t.spare = has+n > may.Regular", "t.spare = has+n > may.Regular && false",
+		"if has+t.takes() > may {", "if has+t.takes() >= may {",
 	},
 	{
 		"tokens that a task has come back when it ends", "frontend/budget.go",
