@@ -40,6 +40,7 @@ type SimRun struct {
 	Completion   *SimMatching   `json:"completion,omitempty"` // of a figure that matches tasks with workers once
 	Copies       SimCopies      `json:"copies"`
 	Stragglers   *SimStragglers `json:"stragglers,omitempty"` // where some tasks take much longer than others
+	Sharing      *SimSharing    `json:"sharing,omitempty"`    // where tenants share the slots
 
 	MessagesPerTask float64 `json:"messages_per_task"`      // pings, syncs and acknowledgements included
 	CPU             *SimCPU `json:"cpu,omitempty"`          // where messages cost some
@@ -89,6 +90,14 @@ type SimStragglers struct {
 	InVain  int     `json:"in_vain"` // of these, those that had a copy
 	Copies  int     `json:"copies"`  // of all tasks
 	Work    float64 `json:"work"`    // share of the time of all slots in use that copies took
+}
+
+// SimSharing is what tenants got of the slots.
+type SimSharing struct {
+	Got  map[string]float64 `json:"got"`  // of all slots, by tenant
+	Lost float64            `json:"lost"` // of what spare tasks got: by those that were stopped
+	Over float64            `json:"over"` // slots of regular tasks beyond the tokens of their tenants, over all tokens
+	Idle float64            `json:"idle"` // of all tokens: those that covered no task although their tenant had some
 }
 
 // SimMatching is when a set of tasks is done, in units of their mean run time.

@@ -22,7 +22,7 @@ type Figure struct {
 	seeds [FullScale + 1]int
 	parts func(s FigureScale) []part
 	// play, in place of parts and at, makes the runs of one seed otherwise, and setup says how.
-	play  func(s FigureScale, seed uint64, add func(line string, x float64, r *bench.SimRun))
+	play  func(o FigureOptions, seed uint64, add func(line string, x float64, r *bench.SimRun))
 	setup string
 	// at is which line a run belongs to, and where it is on it.
 	at func(p *part, r *Result) (line string, x float64)
@@ -165,7 +165,7 @@ func (f *Figure) playAll(ctx context.Context, d *figureData, o FigureOptions, se
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		f.play(o.Scale, o.Seed+uint64(i), d.add)
+		f.play(o, o.Seed+uint64(i), d.add)
 		if o.Progress != nil {
 			o.Progress(float64(i+1) / float64(seeds))
 		}

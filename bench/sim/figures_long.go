@@ -21,10 +21,10 @@ var longFigures = []Figure{
 			fmt.Sprintf("Production's limits, %d tasks a batch and %d servers for each, cost less than 1 %% of the former and less than 10 %% of the latter.", estimate.MaxBatch, estimate.MaxKept),
 		x: bench.Axis{Label: "tasks", Scale: bench.Log}, seeds: [...]int{10, 30},
 		views: []view{{title: "mean completion, mean run times", of: meanDone}, {title: "last completion, mean run times", of: lastDone}},
-		play: func(s FigureScale, seed uint64, add func(line string, x float64, r *bench.SimRun)) {
+		play: func(o FigureOptions, seed uint64, add func(line string, x float64, r *bench.SimRun)) {
 			const servers = 100
 			speedups := []float64{4}
-			if s == FullScale {
+			if o.Scale == FullScale {
 				speedups = []float64{2, 4, 10}
 			}
 			for _, speedup := range speedups {
@@ -167,6 +167,8 @@ var longFigures = []Figure{
 	},
 	stragglersFigure,
 	correctionsFigure,
+	spareFigure,
+	tenantsFigure,
 	mixedFigure("mixed", Estimates{}, "with estimates of each task's run time that are right"),
 	mixedFigure("mixed-noisy", Estimates{Noise: 2}, "with estimates that are up to twice too long or too short, by job"),
 	mixedFigure("mixed-mean", Estimates{Mean: true}, "where of each task only the mean run time of its job is known"),

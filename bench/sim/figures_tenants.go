@@ -1,0 +1,214 @@
+package sim
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/bench"
+	"github.com/phoebe-sched/phoebe/frontend"
+	"github.com/phoebe-sched/phoebe/worker"
+)
+
+// spareFigure is about work that nobody waits for.
+var spareFigure = Figure{
+	Name: "spare", Title: "Spare work",
+	Claim: "Endless spare work fills what regular work leaves, at least 95 % of all slots are in use, and the p99 of regular jobs is at most 1.05 times that without it. " +
+		"Spare tenants share by their tokens, 10 % more or less, and at most 3 % of their work is lost.",
+	x: bench.Axis{Label: "mean run time of spare tasks, s", Scale: bench.Log}, seeds: [...]int{1, 3},
+	views: []view{
+		{title: "p99 of regular jobs, ms", of: p99Response}, {title: "mean of regular jobs, ms", of: meanResponse}, {title: "utilisation", of: utilisation},
+		{title: "spare work that was lost, %", of: lostWork}, {title: "the first spare tenant's part of what both got, %", of: firstSpare},
+	},
+	setup: "regular jobs of 10 tasks of 100 ms, load 0.3 and 0.9 by turns of 5 s; two spare tenants with tokens 1:3, each always with six times as many tasks as there are slots; workers of 4 slots, 4 frontends, messages take 250us",
+	play: func(o FigureOptions, seed uint64, add func(line string, x float64, r *bench.SimRun)) {
+		for _, run := range []time.Duration{20 * time.Millisecond, 100 * time.Millisecond, time.Second} {
+			for _, plan := range sparePlans {
+				f := sharing{
+					workers: o.Scale.pick(10, 50), frontends: 4,
+					tenants: []sharer{{name: "regular", tokens: 1000, tasks: 10, run: 100 * time.Millisecond, loads: []float64{0.3, 0.9}}},
+				}
+				for i, name := range []string{"first", "second"} {
+					f.tenants = append(f.tenants, sharer{name: name, tokens: 1 + 2*i, class: frontend.Spare, tasks: 20, run: run, jobs: f.workers * sharedSlots * 6 / 20})
+				}
+				f.goOn(o, 1200)
+				plan.change(&f)
+				add(plan.name, run.Seconds(), must(f.play(seed)).run(0.6))
+			}
+		}
+	},
+	check: func(d *figureData) []Check {
+		var checks []Check
+		for _, x := range d.xs {
+			p99, mean := d.over("phoebe", x, "without", x, p99Response), d.over("phoebe", x, "without", x, meanResponse)
+			used, lost, first := d.mean("phoebe", x, utilisation), d.mean("phoebe", x, lostWork), d.mean("phoebe", x, firstSpare)
+			var others []string
+			for _, line := range d.lines {
+				if line != "phoebe" && line != "without" {
+					others = append(others, fmt.Sprintf("%s %.2f and %.3f", line, d.over(line, x, "without", x, p99Response), d.mean(line, x, utilisation)))
+				}
+			}
+			checks = append(checks,
+				check(p99 <= 1.05 && used >= 0.95, "spare tasks of %g s: p99 of regular jobs %.3f times that without (mean %.3f times), utilisation %.3f; %s", x, p99, mean, used, strings.Join(others, ", ")),
+				check(lost <= 3 && math.Abs(first/25-1) <= 0.1, "%.1f %% of their work is lost; the first tenant got %.1f %% of what both did", lost, first))
+		}
+		return checks
+	},
+}
+
+// sparePlans are ways to run spare work, each as a change of the way that phoebe does.
+var sparePlans = []struct {
+	name   string
+	change func(f *sharing)
+}{
+	{"without", func(f *sharing) { f.tenants = f.tenants[:1] }},
+	{"phoebe", func(*sharing) {}},
+	{"never stopped", func(f *sharing) { f.worker.PreemptAfter = -1 }},
+	{"by weight alone", func(f *sharing) {
+		for i := range f.tenants {
+			f.tenants[i].class = frontend.Regular
+		}
+	}},
+	{"on a third of the workers", func(f *sharing) {
+		f.labels = func(w int) []string {
+			return []string{fmt.Sprint("for=", map[bool]string{true: "spare", false: "regular"}[w%3 == 0])}
+		}
+		for i := range f.tenants {
+			f.tenants[i].label = "for=" + map[bool]string{true: "spare", false: "regular"}[i > 0]
+			f.tenants[i].class = frontend.Regular
+		}
+	}},
+}
+
+func lostWork(r *bench.SimRun) float64 { return 100 * r.Sharing.Lost }
+
+// firstSpare is the first spare tenant's part of what all of them got, in %; 0 if there are none.
+func firstSpare(r *bench.SimRun) float64 {
+	got := r.Sharing.Got
+	return 100 * got["first"] / max(got["first"]+got["second"], 1e-9)
+}
+
+// tenantsFigure is about tenants that want more than there is.
+var tenantsFigure = Figure{
+	Name: "tenants", Title: "Tenants that want more than there is",
+	Claim: "Beside a tenant at one and a half times the capacity, an interactive one has at most 1.15 times the p50 and 1.3 times the p99 that it has alone; of two such tenants each gets what its tokens are of all, within 3 points; " +
+		"and tasks of ten gossip periods exceed their tokens by at most 2 %, though a tenth of the news is lost and a frontend crashes.",
+	x: bench.Axis{Label: "load of the greedy"}, seeds: [...]int{1, 3},
+	views: []view{
+		{title: "p50 of the first tenant's jobs, ms", scale: bench.Log, of: func(r *bench.SimRun) float64 { return r.ResponseMS.P50 }}, {title: "p99 of the first tenant's jobs, ms", scale: bench.Log, of: p99Response},
+		{title: "the first tenant's part of the slots in use, %", of: firstPart}, {title: "regular beyond tokens, %", of: beyondTokens}, {title: "tokens idle while tasks wait, %", of: idleTokens},
+		{title: "utilisation", of: utilisation},
+	},
+	setup: "workers of 4 slots, 4 frontends, messages take 250us. Interactive: jobs of 10 tasks of 100 ms at load 0.2, and those of the greedy tenant are alike. 30:70: two such greedy tenants. " +
+		"Long: two tenants with 30 and 70 % of the slots as tokens, tasks of 10 s, the load shared alike",
+	play: func(o FigureOptions, seed uint64, add func(line string, x float64, r *bench.SimRun)) {
+		for _, load := range []float64{0.8, 1.5, 3} {
+			for _, plan := range tenantPlans {
+				f := sharing{workers: o.Scale.pick(10, 50), frontends: 4}
+				plan.set(&f, load)
+				f.goOn(o, 1000)
+				add(plan.name, load, must(f.play(seed)).run(load))
+			}
+		}
+	},
+	check: func(d *figureData) []Check {
+		var checks []Check
+		p50 := func(r *bench.SimRun) float64 { return r.ResponseMS.P50 }
+		for _, x := range d.xs[1:] {
+			half, tail := d.over("interactive, phoebe", x, "interactive, alone", x, p50), d.over("interactive, phoebe", x, "interactive, alone", x, p99Response)
+			checks = append(checks, check(half <= 1.15 && tail <= 1.3, "beside one at load %g: p50 %.2f times that alone, p99 %.2f times; by arrival %.2f and %.2f, with half of the workers each %.2f and %.2f", x, half, tail,
+				d.over("interactive, by arrival", x, "interactive, alone", x, p50), d.over("interactive, by arrival", x, "interactive, alone", x, p99Response),
+				d.over("interactive, half of the workers each", x, "interactive, alone", x, p50), d.over("interactive, half of the workers each", x, "interactive, alone", x, p99Response)))
+			part := d.mean("30:70, phoebe", x, firstPart)
+			checks = append(checks, check(math.Abs(part-30) <= 3, "of two at load %g the first one gets %.1f %%; by arrival %.1f %%", x, part, d.mean("30:70, by arrival", x, firstPart)))
+		}
+		for _, x := range d.xs {
+			over, idle := d.mean("long, phoebe", x, beyondTokens), d.mean("long, phoebe", x, idleTokens)
+			checks = append(checks, check(over <= 2 && idle < d.mean("long, tokens split", x, idleTokens),
+				"long tasks at load %g: %.1f %% beyond tokens, and %.1f %% of them idle; split between frontends %.1f and %.1f %%, without news %.1f and %.1f %%", x, over, idle,
+				d.mean("long, tokens split", x, beyondTokens), d.mean("long, tokens split", x, idleTokens), d.mean("long, no news", x, beyondTokens), d.mean("long, no news", x, idleTokens)))
+		}
+		return checks
+	},
+}
+
+// tenantPlans are what tenants ask for, and by which plan they get it.
+var tenantPlans = []struct {
+	name string
+	set  func(f *sharing, load float64)
+}{
+	{"interactive, alone", func(f *sharing, load float64) {
+		interactive(f, load)
+		f.tenants = f.tenants[:1]
+	}},
+	{"interactive, phoebe", interactive},
+	{"interactive, by arrival", func(f *sharing, load float64) {
+		interactive(f, load)
+		f.worker.Order = worker.FIFO
+	}},
+	{"interactive, half of the workers each", func(f *sharing, load float64) {
+		interactive(f, load)
+		f.labels = func(w int) []string { return []string{fmt.Sprint("half=", w%2)} }
+		for i := range f.tenants {
+			f.tenants[i].label = fmt.Sprint("half=", i)
+		}
+	}},
+	{"30:70, phoebe", greedy},
+	{"30:70, by arrival", func(f *sharing, load float64) {
+		greedy(f, load)
+		f.worker.Order = worker.FIFO
+	}},
+	{"long, phoebe", longTenants},
+	{"long, tokens split", func(f *sharing, load float64) {
+		longTenants(f, load)
+		f.split = true
+	}},
+	{"long, no news", func(f *sharing, load float64) {
+		longTenants(f, load)
+		f.mute = true
+	}},
+}
+
+// goOn sets how long it goes on: for so many jobs of the first tenant, or those of the options, as keep all slots busy; the first fifth is
+// to warm up.
+func (f *sharing) goOn(o FigureOptions, jobs int) {
+	of := f.tenants[0]
+	if o.Jobs > 0 {
+		jobs = o.Jobs
+	}
+	f.lasts = time.Duration(jobs*of.tasks) * of.run / time.Duration(f.workers*sharedSlots)
+	f.warmup = f.lasts / 5
+}
+
+func interactive(f *sharing, load float64) {
+	f.tenants = []sharer{
+		{name: "interactive", tokens: 1, tasks: 10, run: 100 * time.Millisecond, loads: []float64{0.2}},
+		{name: "greedy", tokens: 1, tasks: 10, run: 100 * time.Millisecond, loads: []float64{load}},
+	}
+}
+
+func greedy(f *sharing, load float64) {
+	f.tenants = []sharer{
+		{name: "a", tokens: 3, tasks: 10, run: 100 * time.Millisecond, loads: []float64{load}},
+		{name: "b", tokens: 7, tasks: 10, run: 100 * time.Millisecond, loads: []float64{load}},
+	}
+}
+
+func longTenants(f *sharing, load float64) {
+	f.loss, f.crash = 0.1, true
+	slots := f.workers * sharedSlots
+	f.tenants = []sharer{
+		{name: "a", tokens: slots * 3 / 10, tasks: 10, run: 10 * time.Second, hints: true, loads: []float64{0.3 * load}},
+		{name: "b", tokens: slots * 7 / 10, tasks: 10, run: 10 * time.Second, hints: true, loads: []float64{0.7 * load}},
+	}
+}
+
+// firstPart is what the first of two tenants got of what both did, in %; 0 if there are no such tenants.
+func firstPart(r *bench.SimRun) float64 {
+	got := r.Sharing.Got
+	return 100 * (got["a"] + got["interactive"]) / r.Utilisation
+}
+
+func beyondTokens(r *bench.SimRun) float64 { return 100 * r.Sharing.Over }
+func idleTokens(r *bench.SimRun) float64   { return 100 * r.Sharing.Idle }
