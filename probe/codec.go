@@ -559,7 +559,7 @@ func (d *Decoder) Decode(body []byte, msgs []Msg) (Epoch, []Msg, error) {
 		case kindForget:
 			msgs = append(msgs, Forget{Job: r.job("job")})
 		case kindRestamp:
-			m := Restamp{Res: r.res("res"), Standing: r.standing()}
+			m := Restamp{Res: ResID(r.uint("res")), Standing: r.standing()}
 			if r.more() {
 				m.Attempt = r.attempt("attempt")
 			}

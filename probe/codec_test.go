@@ -805,6 +805,7 @@ var (
 		Common{Job: goldenJob, Number: 4, Payload: []byte("plan")},
 		Forget{Job: goldenJob},
 		Restamp{Res: 104, Standing: Standing{Spare, 3, 4, 0}, Attempt: goldenAttempt},
+		Restamp{Standing: Standing{Yielded, 3, 4, 0}, Attempt: goldenAttempt},
 		Away{Drain: true, In: time.Minute, Lasts: time.Hour},
 	}
 )

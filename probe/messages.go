@@ -211,7 +211,7 @@ type Enqueue struct {
 // Restamp changes how the place Res stands, if its turn is yet to come. If its Attempt runs already, it is not stopped for others any
 // more, unless it stays spare. Nothing answers it: a place that is not there is told of as ever. Only for a worker with [Classes].
 type Restamp struct {
-	Res      ResID
+	Res      ResID // 0: none, as its Attempt was claimed
 	Standing Standing
 	Attempt  AttemptID // bound early to Res; zero: none
 }
