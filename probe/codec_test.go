@@ -148,7 +148,11 @@ func fill(t *rapid.T, v reflect.Value, path string) {
 		}
 		return
 	case ResID: // Bind.Res and the like; First is below
-		v.SetUint(rapid.Uint64Range(1, math.MaxUint64-1).Draw(t, path))
+		least := uint64(1)
+		if path == "Kill.Res" || path == "Restamp.Res" { // 0: at none
+			least = 0
+		}
+		v.SetUint(rapid.Uint64Range(least, math.MaxUint64-1).Draw(t, path))
 		return
 	}
 	switch v.Kind() {
@@ -805,7 +809,6 @@ var (
 		Common{Job: goldenJob, Number: 4, Payload: []byte("plan")},
 		Forget{Job: goldenJob},
 		Restamp{Res: 104, Standing: Standing{Spare, 3, 4, 0}, Attempt: goldenAttempt},
-		Restamp{Standing: Standing{Yielded, 3, 4, 0}, Attempt: goldenAttempt},
 		Away{Drain: true, In: time.Minute, Lasts: time.Hour},
 	}
 )

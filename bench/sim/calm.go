@@ -196,6 +196,10 @@ func (r *faultRun) calmFrontend(f *frontendNode, ev frontend.Event) {
 				for i := range m.Count {
 					r.placeOf[placeKey{f.index, int(a.Worker), m.First + probe.ResID(i)}] = r.jobs[jobOf(m.Job)-1]
 				}
+			case probe.Cancel: // it may be its turn before its worker hears of that
+				for i := range m.Count {
+					delete(r.placeOf, placeKey{f.index, int(a.Worker), m.First + probe.ResID(i)})
+				}
 			case probe.Decline:
 				if j := r.placeOf[placeKey{f.index, int(a.Worker), m.Res}]; j != nil && !j.ended {
 					if n := f.frontend().Waiting(j.id); n > 0 && j.plain() {
