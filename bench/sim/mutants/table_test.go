@@ -203,8 +203,8 @@ var table = []mutant{
 		"a == nil || a.owner != l && a.owner != nil || a.state != ended", "a == nil || a.owner != l && a.owner != nil",
 	},
 	{
-		"a result that is disowned is not used again", "worker/claims.go",
-		"c.unclaimed.Push(a)\n	}", "c.unclaimed.Push(a)\n		c.forgotten.add(a)\n	}",
+		"an attempt that is forgotten is used again once", "worker/core.go",
+		"	*f = (*f)[:n-1]\n", "",
 	},
 	{
 		"who makes the next call on a connection has the last answer", "frontend/serve/handler.go",
