@@ -17,9 +17,13 @@ const horizon = time.Duration(probe.NeverFits-1) * probe.WaitStep
 // room is what is free of a worker, and of the part of it that is open to long tasks; or what a task takes of these.
 type room struct{ all, open probe.Demand }
 
-func (r room) fits(in room) bool { return r.all.Fits(in.all) && r.open.Fits(in.open) }
-func (r room) add(s room) room   { return room{r.all.Add(s.all), r.open.Add(s.open)} }
-func (r room) sub(s room) room   { return room{r.all.Sub(s.all), r.open.Sub(s.open)} }
+// fits reports whether there is so much. Of what is open, long tasks may have more than all: that is nothing to short ones.
+func (r room) fits(in room) bool {
+	return r.all.Fits(in.all) && (r.open == probe.Demand{} || r.open.Fits(in.open))
+}
+
+func (r room) add(s room) room { return room{r.all.Add(s.all), r.open.Add(s.open)} }
+func (r room) sub(s room) room { return room{r.all.Sub(s.all), r.open.Sub(s.open)} }
 
 // needs is the room that a task takes.
 func needs(d probe.Demand, long bool) room {

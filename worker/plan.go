@@ -214,9 +214,9 @@ func (c *Core) findGaps(now time.Time, more *room) (found, shareOnly bool) {
 }
 
 // inShortShare reports whether a short task of these needs, beside all short ones for which room is taken, fits into
-// what is closed to long ones: it never delays any of these.
+// what is closed to long ones: it never delays any of these. Long ones may have more than what is open to them.
 func (c *Core) inShortShare(needs, free room) bool {
-	if needs.open != (probe.Demand{}) {
+	if needs.open != (probe.Demand{}) || !needs.fits(free) {
 		return false
 	}
 	all := c.capacity.all.Sub(free.all)

@@ -231,6 +231,42 @@ func TestShortBehindMany(t *testing.T) {
 	}
 }
 
+// What is closed to long tasks, but taken by those that came while there were no short ones, is not there for short ones either.
+func TestShortBehindManyInTakenShare(t *testing.T) {
+	now := time.Unix(1_000_000, 0)
+	c := New(Config{Capacity: size(8), Functions: []string{"f"}, ShortShare: 3.0 / 8})
+	step := func(ev Event) {
+		c.Step(now, ev, nil)
+		now = now.Add(time.Millisecond)
+	}
+	step(LinkUp{Link: 1, Frontend: 1})
+	res := probe.ResID(0)
+	long := func(slots int) {
+		res++
+		step(Received{1, probe.Enqueue{Res: res, Demand: size(slots), Long: true, Launch: probe.Launch{
+			Attempt: probe.AttemptID{Seq: uint64(res)}, Function: "f", Estimate: time.Minute,
+		}}})
+	}
+	for range 7 {
+		long(1)
+	}
+	if got := c.Load().Free; got != size(1) {
+		t.Fatalf("%v is free, want one slot", got)
+	}
+	for range gapDepth + 1 {
+		long(5)
+	}
+	step(Received{1, probe.Reserve{First: res + 1, Count: 1, Demand: size(3)}})
+	step(Received{1, probe.Reserve{First: res + 2, Count: 1, Demand: size(1)}})
+	if got := c.Load().Free; got != size(1) {
+		t.Errorf("%v is free, want one slot, for the first short task needs three", got)
+	}
+	step(Received{1, probe.Cancel{First: res + 1, Count: 1}})
+	if got := c.Load().Free; got != size(0) {
+		t.Errorf("%v is free, want none: the slot is closed to long tasks", got)
+	}
+}
+
 // The queue foresees its own order.
 func TestInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

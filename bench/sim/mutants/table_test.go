@@ -203,6 +203,18 @@ var table = []mutant{
 		"a == nil || a.owner != l && a.owner != nil || a.state != ended", "a == nil || a.owner != l && a.owner != nil",
 	},
 	{
+		"what is closed to long tasks may be taken by them", "worker/plan.go",
+		" || !needs.fits(free) {", " {",
+	},
+	{
+		"long tasks that have more than is open to them are nothing to short ones", "worker/matrix.go",
+		"(r.open == probe.Demand{} || r.open.Fits(in.open))", "r.open.Fits(in.open)",
+	},
+	{
+		"Restamp may be of an attempt without a place", "probe/codec.go",
+		"m := Restamp{Res: ResID(r.uint(\"res\"))", "m := Restamp{Res: r.res(\"res\")",
+	},
+	{
 		"an attempt that is forgotten is used again once", "worker/core.go",
 		"	*f = (*f)[:n-1]\n", "",
 	},
