@@ -81,7 +81,7 @@ func (c *ledger) noteCopy(a *attempt, now time.Time) *Decision {
 	a.as.decision = c.log.copies.n
 	*d = Decision{
 		Job: a.job.ID, Task: t.spec.Index, Path: t.group.path, Why: t.group.why, Choice: estimate.Decision{Chosen: -1}, At: now.Sub(a.job.submitted),
-		Attempt: a.id, Worker: a.w.Welcome().Worker, Class: t.group.told(),
+		Attempt: a.id, Worker: a.w.Welcome().Worker, Class: t.told(),
 	}
 	return d
 }
