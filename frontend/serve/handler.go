@@ -126,26 +126,14 @@ func (h *handler) Cancel(ctx context.Context, req *v1.CancelRequest) (*v1.Cancel
 		}
 		return to.Cancel(ctx, req)
 	}
-	id, err := probe.ParseJobID(req.Handle.Job)
-	if err != nil {
-		return nil, refuse(v1.RefusedReason_INVALID, "%v", err)
-	}
 	h.mu.Lock()
 	defer h.unlock()
-	r := h.jobs[id]
-	if r == nil {
-		return nil, refuse(v1.RefusedReason_UNKNOWN_JOB, "job %v is not known here: it has ended, or belongs to another frontend (the owner in its handle)", id)
-	}
-	refused := h.mayTouch(ctx, req.Caller, id, r.timed.tenant)
-	if h.note(ctx, req.Caller, "cancel", req.Handle.Job, r.timed.tenant, orNil(refused)); refused != nil {
-		return nil, refused
+	r, err := h.cancelling(ctx, req.Caller, "cancel", req.Handle)
+	if err != nil {
+		return nil, err
 	}
 	left := r.left
-	reason := req.Reason
-	if reason == "" {
-		reason = "cancelled by its client"
-	}
-	h.stepLocked(frontend.Cancel{Job: id, Reason: reason})
+	h.stepLocked(frontend.Cancel{Job: r.id, Reason: cmp.Or(req.Reason, cancelled)})
 	return &v1.CancelResponse{Cancelled: int32(left)}, nil
 }
 
@@ -157,27 +145,37 @@ func (h *handler) CancelTasks(ctx context.Context, req *v1.CancelTasksRequest) (
 		}
 		return to.CancelTasks(ctx, req)
 	}
-	id, err := probe.ParseJobID(req.Handle.Job)
-	if err != nil {
-		return nil, refuse(v1.RefusedReason_INVALID, "%v", err)
-	}
-	ev := frontend.CancelTasks{Job: id, Reason: cmp.Or(req.Reason, "cancelled by its client")}
-	for _, index := range req.Tasks {
-		ev.Tasks = append(ev.Tasks, probe.TaskIndex(index))
+	tasks := make([]probe.TaskIndex, len(req.Tasks))
+	for i, index := range req.Tasks {
+		tasks[i] = probe.TaskIndex(index)
 	}
 	h.mu.Lock()
 	defer h.unlock()
+	r, err := h.cancelling(ctx, req.Caller, "cancel tasks", req.Handle)
+	if err != nil {
+		return nil, err
+	}
+	left := r.left
+	h.stepLocked(frontend.CancelTasks{Job: r.id, Tasks: tasks, Reason: cmp.Or(req.Reason, cancelled)})
+	return &v1.CancelResponse{Cancelled: int32(left - r.left)}, nil
+}
+
+// cancelled is the reason of a client that tells none.
+const cancelled = "cancelled by its client"
+
+// cancelling is the record of a job of which something is to be cancelled, if the caller may do that. The mutex is held.
+func (h *handler) cancelling(ctx context.Context, caller *v1.Caller, what string, handle *v1.Handle) (*record, error) {
+	id, err := probe.ParseJobID(handle.Job)
+	if err != nil {
+		return nil, refuse(v1.RefusedReason_INVALID, "%v", err)
+	}
 	r := h.jobs[id]
 	if r == nil {
 		return nil, refuse(v1.RefusedReason_UNKNOWN_JOB, "job %v is not known here: it has ended, or belongs to another frontend (the owner in its handle)", id)
 	}
-	refused := h.mayTouch(ctx, req.Caller, id, r.timed.tenant)
-	if h.note(ctx, req.Caller, "cancel tasks", req.Handle.Job, r.timed.tenant, orNil(refused)); refused != nil {
-		return nil, refused
-	}
-	left := r.left
-	h.stepLocked(ev)
-	return &v1.CancelResponse{Cancelled: int32(left - r.left)}, nil
+	err = orNil(h.mayTouch(ctx, caller, id, r.timed.tenant))
+	h.note(ctx, caller, what, handle.Job, r.timed.tenant, err)
+	return r, err
 }
 
 // Extend implements the API.
