@@ -44,11 +44,7 @@ var correctionsFigure = Figure{
 			w := sweep(s.pick(40, 100), s.pick(6000, 15_000), "1", "fixed:1ms", 500*time.Microsecond, how.who...)
 			w.Frontends, w.Slots, w.Ping = 4, 8, time.Second
 			w.Gossip, w.Reserved = Gossip{Period: time.Second, Delay: w.Delay}, 0.1
-			w.Workload = Mixed{
-				Short:    Poisson{must(bench.ParseCounts("geometric:10")), must(bench.ParseDurations("task-exp:200ms"))},
-				Long:     Poisson{must(bench.ParseCounts("20")), must(bench.ParseDurations("task-exp:10s"))},
-				LongJobs: 0.1,
-			}
+			w.Workload = mixedJobs()
 			w.Loads = []float64{0.6, 0.8}
 			w.Second, w.Spells, w.Tells, w.Estimates = how.second, how.spells, how.tells, Estimates{Noise: how.noise}
 			parts = append(parts, part{sweep: w})

@@ -234,11 +234,7 @@ func mixedFigure(name string, e Estimates, setting string) Figure {
 				w := sweep(n, s.pick(6000, 10_000), "1", "fixed:1ms", 500*time.Microsecond, "phoebe", "late-binding", "estimation", "eagle")
 				w.Frontends, w.Slots, w.Estimates = 4, 8, e
 				w.Gossip, w.Reserved = Gossip{Period: time.Second, Delay: w.Delay}, 0.1
-				w.Workload = Mixed{
-					Short:    Poisson{must(bench.ParseCounts("geometric:10")), must(bench.ParseDurations("task-exp:200ms"))},
-					Long:     Poisson{must(bench.ParseCounts("20")), must(bench.ParseDurations("task-exp:10s"))},
-					LongJobs: 0.1,
-				}
+				w.Workload = mixedJobs()
 				w.Loads = []float64{0.8, 0.95}
 				parts = append(parts, part{float64(n), w})
 			}
@@ -301,4 +297,13 @@ func mixedFigure(name string, e Estimates, setting string) Figure {
 		return checks
 	}
 	return f
+}
+
+// mixedJobs is nine short jobs in ten, and nine tenths of the work in long ones.
+func mixedJobs() Mixed {
+	return Mixed{
+		Short:    Poisson{must(bench.ParseCounts("geometric:10")), must(bench.ParseDurations("task-exp:200ms"))},
+		Long:     Poisson{must(bench.ParseCounts("20")), must(bench.ParseDurations("task-exp:10s"))},
+		LongJobs: 0.1,
+	}
 }
