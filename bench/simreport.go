@@ -86,6 +86,7 @@ type SimCopies struct {
 type SimStragglers struct {
 	Machine int     `json:"machine"` // first attempts that were slow because of the machine alone
 	Caught  int     `json:"caught"`  // of these, those that had a copy
+	Spared  int     `json:"spared"`  // those that had none, and others of their job ended later: a copy would have brought nothing
 	Data    int     `json:"data"`    // tasks that were slow because of their inputs alone
 	InVain  int     `json:"in_vain"` // of these, those that had a copy
 	Copies  int     `json:"copies"`  // of all tasks

@@ -39,10 +39,7 @@ func (c *jobs) admit(spec *Job, now time.Time) (*job, *RefusedError) {
 		spec.ProbeRatio = c.cfg.ProbeRatio
 	}
 	spec.usual = c.average(spec.Tasks)
-	j := &job{Job: *spec, submitted: now, vouchedAt: now, left: n, had: spec.Had, lag: firstLag}
-	for i := range j.Tasks {
-		j.had = max(j.had, int(j.Tasks[i].Index)+1)
-	}
+	j := &job{Job: *spec, submitted: now, vouchedAt: now, left: n, had: spec.InAll(), lag: firstLag}
 	if j.Deadline > 0 {
 		j.deadline = now.Add(j.Deadline)
 	}
@@ -75,13 +72,6 @@ func (c *jobs) admit(spec *Job, now time.Time) (*job, *RefusedError) {
 		}
 	}
 	return j, nil
-}
-
-// turnedAway counts a job of a tenant that was refused, as long as it has others.
-func (c *jobs) turnedAway(tenant string) {
-	if of := c.tenants[tenant]; of != nil {
-		of.refused++
-	}
 }
 
 // enter files a job that was admitted.
@@ -284,6 +274,7 @@ func (c *jobs) group(j *job) *RefusedError {
 	var lastSpec *Task
 	type kind struct {
 		set   string
+		asked probe.Demand
 		path  estimate.Path
 		stage int32
 		near  bool
@@ -296,12 +287,8 @@ func (c *jobs) group(j *job) *RefusedError {
 	j.tasks = make([]*task, len(j.Tasks))
 	for i := range j.Tasks {
 		t := &j.Tasks[i]
-		if t.Demand.CPU == 0 {
-			t.Demand.CPU = probe.Slot.CPU
-		}
-		if t.Demand.Mem == 0 {
-			t.Demand.Mem = probe.Slot.Mem
-		}
+		asked := t.Demand
+		t.Demand = orSlot(asked)
 		if j.byIndex == nil && t.Index != probe.TaskIndex(i) {
 			j.byIndex = make(map[probe.TaskIndex]*task, len(j.Tasks))
 			for k := range i {
@@ -330,7 +317,7 @@ func (c *jobs) group(j *job) *RefusedError {
 				return invalid(i, "%v", err)
 			}
 		}
-		same := last != nil && t.Stage == lastSpec.Stage && t.Function == lastSpec.Function && t.Class == lastSpec.Class && j.Job.class(t) == last.class && t.Demand == lastSpec.Demand && !t.needy() && !lastSpec.needy() &&
+		same := last != nil && t.Stage == lastSpec.Stage && t.Function == lastSpec.Function && t.Class == lastSpec.Class && j.Job.class(t) == last.class && asked == last.asked && !t.needy() && !lastSpec.needy() &&
 			c.class(last.Runs.Correct(t.Estimate)) == c.class(last.Runs.Correct(lastSpec.Estimate))
 		if j.byIndex != nil {
 			j.byIndex[t.Index] = &tasks[i]
@@ -349,7 +336,7 @@ func (c *jobs) group(j *job) *RefusedError {
 			}
 			key := need.Key()
 			near := path == estimate.Sampling && c.cares(&j.Job, t)
-			last = groups[kind{key, path, t.Stage, near, t.Class, j.Job.class(t)}]
+			last = groups[kind{key, asked, path, t.Stage, near, t.Class, j.Job.class(t)}]
 			if last == nil {
 				set := c.view.Set(key)
 				if set == nil {
@@ -358,20 +345,22 @@ func (c *jobs) group(j *job) *RefusedError {
 				if set.Len() == 0 {
 					return c.noWorker(t, j.Constraint, need.Features != 0)
 				}
-				last = &group{job: j, index: len(j.groups), path: path, class: j.Job.class(t), number: int(t.Stage), why: why, Kind: place.Kind{
+				last = &group{job: j, index: len(j.groups), path: path, class: j.Job.class(t), number: int(t.Stage), why: why, asked: asked, Kind: place.Kind{
 					Policy: &j.Policy, Set: set, Demand: t.Demand, Runs: c.view.Runs(t.runs()), Ratio: j.ProbeRatio, Of: len(j.Tasks),
 				}}
+				last.refine(t, bound)
 				if path == estimate.Estimation {
 					last.stage = &estimate.Stats{}
 				}
 				if near {
 					c.makeNear(last)
 				}
-				groups[kind{key, path, t.Stage, near, t.Class, j.Job.class(t)}] = last
+				groups[kind{key, asked, path, t.Stage, near, t.Class, j.Job.class(t)}] = last
 				j.groups = append(j.groups, last)
 			}
 			lastSpec = t
 		}
+		t.Demand = last.Demand
 		if last.near == nil {
 			last.Add(t.Estimate, 0, len(t.Payload))
 		} else {

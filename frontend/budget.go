@@ -112,6 +112,14 @@ func (c *jobs) heldBy(t *task) string {
 	return fmt.Sprintf("held: tenant %q has %s of the %s slots of its maximum that it may have here", of.name, slots(of.used.at[let]), slots(c.shares.Of(of.name).All))
 }
 
+// weighs says what a tenant's tokens are to tasks that are sampled.
+func (c *jobs) weighs(of *tenant) string {
+	if len(of.weights) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("needs no tokens, as it is sampled: those of tenant %q are its weights in workers' queues, %v by the parts of its path", of.name, of.weights)
+}
+
 func slots(n int64) string { return fmt.Sprintf("%.4g", float64(n)/float64(tenants.Slot)) }
 
 // others takes in what other frontends need.

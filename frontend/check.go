@@ -502,22 +502,19 @@ func (c *Core) checkLong() error {
 func (j *job) checkStages() error {
 	left := make([]int, len(j.stages))
 	for _, t := range j.tasks {
+		blocks := j.blocks(t)
+		if t.state == blocked && !blocks || (t.state == waiting || t.state == matching || t.state == held || t.state == probing && !j.full) && blocks {
+			return fmt.Errorf("task %d is in state %d, it has to wait: %t", t.spec.Index, t.state, blocks)
+		}
 		if len(j.stages) == 0 {
-			if t.state == blocked {
-				return fmt.Errorf("task %d is blocked, and there are no stages", t.spec.Index)
-			}
 			continue
 		}
 		n := t.group.number
-		if t.state != done {
+		if t.state != done && t.remade == 0 {
 			left[n]++
 			if p := j.stages[n].pending; p != nil && p[t.spec.Partition] == 0 {
 				return fmt.Errorf("task %d of stage %q has not ended, and its partition has", t.spec.Index, j.Stages[n].Name)
 			}
-		}
-		blocks := j.blocks(t)
-		if t.state == blocked && !blocks || (t.state == waiting || t.state == matching || t.state == probing) && blocks {
-			return fmt.Errorf("task %d of stage %q is in state %d, it has to wait: %t", t.spec.Index, j.Stages[n].Name, t.state, blocks)
 		}
 	}
 	for i := range j.stages {

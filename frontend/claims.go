@@ -124,7 +124,7 @@ func (c *ledger) unclaimed(j *job, now time.Time, acts []Action) []Action {
 			left = true
 		case !t.spec.Retryable && doubt != "":
 			c.Stats.Lost++
-			acts = c.end(t, Outcome{Kind: Failed, Failure: Lost, Message: "its frontend was lost, and " + doubt + "; the task may start only once, and may or may not have run"}, now, acts)
+			acts = c.end(t, &Outcome{Kind: Failed, Failure: Lost, Message: "its frontend was lost, and " + doubt + "; the task may start only once, and may or may not have run"}, now, acts)
 		default:
 			if !t.spec.Retryable {
 				c.Stats.NeverStarted++

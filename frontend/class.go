@@ -1,10 +1,10 @@
 package frontend
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
-	"github.com/phoebe-sched/phoebe/frontend/estimate"
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
@@ -17,21 +17,13 @@ func (j *job) spare() {
 
 // ageFrom sets when what is spare of a job is regular by itself.
 func (j *job) ageFrom(now time.Time) {
-	switch {
-	case j.Job.Due > 0:
-		j.due = now.Add(j.Job.Due)
-	case !j.deadline.IsZero():
-		j.due = now.Add(j.Deadline / 2)
+	if in := j.Ages(); in > 0 {
+		j.due = now.Add(in)
 	}
 }
 
-// mode is that by which a task is placed.
-func (j *Job) mode(t *Task) estimate.Mode {
-	if j.Class == Spare && j.Mode == estimate.Auto && len(t.Files) == 0 {
-		return estimate.Sample
-	}
-	return j.Mode
-}
+// Ages is from when on what is spare of the job is regular by itself, since it was submitted; 0: never.
+func (j *Job) Ages() time.Duration { return cmp.Or(j.Due, j.Deadline/2) }
 
 // class is that of a task's places. One that may start only once is not stopped when it has started.
 func (j *Job) class(t *Task) probe.Class {
@@ -58,42 +50,55 @@ func (t *task) class() probe.Class {
 	return probe.Spare
 }
 
+// ClassReason is of what class the places of a task are, and why.
+type ClassReason struct {
+	Class probe.Class
+	Why   string
+	Due   time.Duration // from when on they are regular, since the job was submitted; 0: from the start, or never
+}
+
+func (r ClassReason) String() string {
+	if r.Due == 0 {
+		return fmt.Sprintf("class %v: %s", r.Class, r.Why)
+	}
+	return fmt.Sprintf("class %v: %s; regular from %v after it came", r.Class, r.Why, r.Due)
+}
+
 // told says of what class the task is, and why.
-func (t *task) told() string {
+func (t *task) told() ClassReason {
 	if t.isBeyond() {
-		return fmt.Sprintf("class %v: its job names none, and its tenant's tokens do not cover it", t.class()) + t.group.job.ages()
+		return ClassReason{t.class(), "its job names none, and its tenant's tokens do not cover it", t.group.job.Ages()}
 	}
 	return t.group.told()
 }
 
 // told says of what class the group's places are, and why.
-func (g *group) told() string {
+func (g *group) told() ClassReason {
+	r := ClassReason{Class: g.class, Why: "its job names it"}
 	switch j := g.job; {
 	case j.Class == Auto:
-		return "class regular: its job names none"
-	case j.Class == Regular:
-		return "class regular: its job names it"
-	case g.class == probe.Yielded:
-		return "class yielded: its job is spare, and it may start only once" + j.ages()
+		r.Why = "its job names none"
+	case j.Class == Spare:
+		if r.Due = j.Ages(); g.class == probe.Yielded {
+			r.Why = "its job is spare, and it may start only once"
+		}
 	}
-	return "class spare: its job names it" + g.job.ages()
-}
-
-// ages says from when on a spare job is regular.
-func (j *job) ages() string {
-	if j.due.IsZero() {
-		return ""
-	}
-	return fmt.Sprintf("; regular from %v after it came", j.due.Sub(j.submitted))
+	return r
 }
 
 // age is how long ago the job was submitted for the first time; less by the time that the submission was under way.
 func (j *job) age(now time.Time) time.Duration { return j.Age + now.Sub(j.submitted) }
 
+// later reports whether the group is of a stage that waited for others.
+func (g *group) later() bool {
+	j := g.job
+	return len(j.stages) > 0 && len(j.stages[g.number].after) > 0
+}
+
 // standing is that of the group's places, or attempts, of a class from now on.
 func (g *group) standing(class probe.Class, now time.Time) (s probe.Standing) {
 	j := g.job
-	if j.Policy.Seniority && len(j.stages) > 0 && len(j.stages[g.number].after) > 0 {
+	if j.Policy.Seniority && g.later() {
 		s.Age = j.age(now)
 	}
 	if class == probe.Regular || !j.due.IsZero() && !now.Before(j.due) {

@@ -12,10 +12,10 @@ import (
 // equip gives a launch what its task may know and what is passed to it, and tells its worker before what its stage has in common.
 func (c *ledger) equip(t *task, w *worker, l *probe.Launch, acts []Action) []Action {
 	j := t.group.job
-	if len(j.stages) == 0 && j.Trace == "" && t.attempts == 1 || !w.Has(probe.Passing) {
+	if len(j.stages) == 0 && j.Trace == "" && !j.Large && t.attempts == 1 || !w.Has(probe.Passing) {
 		return acts
 	}
-	m := &probe.Context{Partition: uint32(t.spec.Partition), Attempt: uint32(t.attempts), Trace: j.Trace, Inline: maxInline}
+	m := &probe.Context{Partition: uint32(t.spec.Partition), Attempt: uint32(t.attempts), Trace: j.Trace, Inline: maxInline, Large: j.Large}
 	l.Context = m
 	if len(j.stages) == 0 {
 		return acts

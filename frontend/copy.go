@@ -1,6 +1,8 @@
 package frontend
 
 import (
+	"cmp"
+	"fmt"
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
@@ -25,11 +27,40 @@ func (t *task) underWay() []*attempt {
 	return as
 }
 
-// mayCopy reports whether a task may have a copy, or has one: it runs or is taken to, or its turn comes later than it was to when it
+// mayCopy reports whether a task may have a copy, or has one.
+func (c *ledger) mayCopy(t *task) bool { return c.whyNoCopy(t) == "" }
+
+// whyNoCopy says why a task may have no copy, "" if it may: it runs or is taken to, or its turn comes later than it was to when it
 // was placed; it may start more than once, and is under no suspicion to be what took a worker away. What a tenant has a maximum of is
 // only for first attempts.
-func (c *ledger) mayCopy(t *task) bool {
-	return (t.runs() || t.slips()) && t.spec.Retryable && t.losses == 0 && c.shares.Of(t.group.job.tenant.name).All == tenants.Unlimited
+func (c *ledger) whyNoCopy(t *task) string {
+	switch {
+	case !t.spec.Retryable:
+		return "it may start only once"
+	case t.losses > 0:
+		return "it may be what took its worker away"
+	case !t.runs() && !t.slips():
+		return "it does not run, nor wait for longer than it was to"
+	case c.shares.Of(t.group.job.tenant.name).All != tenants.Unlimited:
+		return "its tenant has a maximum"
+	}
+	return ""
+}
+
+// tellCopy says where a task that is at a worker has a copy, or why it has none.
+func (c *ledger) tellCopy(t *task) string {
+	if t.copy != nil {
+		return "its copy is at " + t.copy.w.Welcome().Worker
+	}
+	why := cmp.Or(c.whyNotLast(t.group.job), c.whyNoCopy(t))
+	switch {
+	case why != "":
+	case !c.copiesLeft():
+		why = fmt.Sprintf("%d of %d tasks have had one", c.Stats.Copies, c.Stats.Tasks)
+	default:
+		why = "it is not late by what is known, or would be done no sooner elsewhere"
+	}
+	return "no copy: " + why
 }
 
 // runs reports whether a task runs, as far as we know.
@@ -70,7 +101,7 @@ func (c *ledger) commitCopy(t *task, choice *estimate.Decision, now time.Time, a
 		c.view.Occupy(w.Worker, t.spec.Demand, 1)
 	}
 	d := c.noteCopy(a, now)
-	d.Choice, d.Tries, d.Outcome = *choice, 1, "sent"
+	d.Choice, d.Tries, d.Outcome, d.CopyOf = *choice, 1, "sent", t.attempt.id
 	return c.sendEarly(a, t.launchAs(a, at.R), now, acts)
 }
 
@@ -81,7 +112,7 @@ func (c *ledger) noteCopy(a *attempt, now time.Time) *Decision {
 	a.as.decision = c.log.copies.n
 	*d = Decision{
 		Job: a.job.ID, Task: t.spec.Index, Path: t.group.path, Why: t.group.why, Choice: estimate.Decision{Chosen: -1}, At: now.Sub(a.job.submitted),
-		Attempt: a.id, Worker: a.w.Welcome().Worker, Class: t.told(),
+		Attempt: a.id, Worker: a.w.Welcome().Worker, Class: t.told(), Demand: t.group.takesWhy(),
 	}
 	return d
 }

@@ -29,14 +29,15 @@ func New(cfg Config, rng *rand.Rand) *Core {
 	v := view.New(cfg.Estimate, rng)
 	return &Core{planner{
 		ledger: ledger{jobs: jobs{
-			cfg:      cfg,
-			view:     v,
-			byID:     map[probe.JobID]*job{},
-			tenants:  map[string]*tenant{},
-			paced:    map[string]time.Time{},
-			shares:   tenants.NewShares(),
-			users:    map[*view.Set]list.List[*group]{},
-			unserved: map[waiters][]*job{},
+			cfg:        cfg,
+			view:       v,
+			byID:       map[probe.JobID]*job{},
+			tenants:    map[string]*tenant{},
+			turnedAway: turnedAway{of: map[string]*turned{}},
+			paced:      map[string]time.Time{},
+			shares:     tenants.NewShares(),
+			users:      map[*view.Set]list.List[*group]{},
+			unserved:   map[waiters][]*job{},
 		}},
 		rand:    rng,
 		sampler: place.NewSampler(v, rng),
@@ -47,7 +48,8 @@ func New(cfg Config, rng *rand.Rand) *Core {
 // Step applies ev at now and appends what the shell must do, in order, to acts. It never blocks and reads
 // no clock. now must not go back.
 func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
-	c.lent.TakeBack()
+	c.lent.done.TakeBack()
+	c.lent.launches.TakeBack()
 	switch ev := ev.(type) {
 	case Received:
 		acts = c.receive(ev.Worker, []probe.Msg{ev.Msg}, now, acts)
@@ -70,6 +72,12 @@ func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
 			if t := c.task(ev.Job, index); t != nil && t.state != done {
 				acts = c.stop(t, Outcome{Kind: Cancelled, Message: ev.Reason, Unwanted: true}, now, acts)
 				c.wantAllOf(t.group.job)
+			}
+		}
+	case Unread:
+		if j := c.byID[ev.Job]; j != nil && j.full != ev.Full {
+			if c.fill(j, ev.Full); ev.Full && j.Policy.Cancel {
+				acts = c.cancelPlaces(j, now, acts)
 			}
 		}
 	case Heard:
@@ -150,6 +158,7 @@ func (c *Core) take(w *worker, msg probe.Msg, now time.Time, acts []Action) []Ac
 		c.view.CountedPlaces(w.Worker, m.First, m.Count)
 		c.heard(w, m.Load, now)
 		acts = c.queued(w, &m, now, acts)
+		c.hurry(w, &m, now)
 	case probe.Started:
 		c.view.Counted(w.Worker, m.Attempt)
 		c.heard(w, m.Load, now)
@@ -229,7 +238,7 @@ func (c *Core) submit(spec *Job, now time.Time, acts []Action) []Action {
 	j, err := c.admit(spec, now)
 	if err != nil {
 		c.Stats.Refusals++
-		c.turnedAway(spec.Tenant)
+		c.turnedAway.add(spec.Tenant)
 		return append(acts, Refused{spec.ID, err})
 	}
 	c.Stats.Jobs++
@@ -441,24 +450,40 @@ type TenantStatus struct {
 	Waiting          int64 // of what is wanted, what is not at a worker
 	Held             int   // tasks of these that may not be yet
 	Pending          int   // tasks, with those of tenants below
-	Refused          int   // jobs, since it has had others all the time
+	Refused          int   // jobs, since it is counted
 }
 
-// Tenants is what there is of tenants with jobs, and of those above them, the one that wants most first, at most so many.
+// Tenants is what there is of tenants with jobs, of those above them, and of those of whom most jobs were refused, the one that wants
+// most first, at most so many.
 func (c *Core) Tenants(most int) []TenantStatus {
 	list := make([]TenantStatus, 0, len(c.tenants))
+	for name, r := range c.turnedAway.of {
+		if c.tenants[name] == nil {
+			list = append(list, TenantStatus{Path: name, Refused: r.n})
+		}
+	}
 	for name, t := range c.tenants {
 		u := &t.used
 		list = append(list, TenantStatus{
-			Path: name, Use: u.at[placed], Spare: u.spare, Want: u.at[wanted], Waiting: u.at[wanted] - u.at[placed], Held: t.held.Len(), Pending: t.pending, Refused: t.refused,
+			Path: name, Use: u.at[placed], Spare: u.spare, Want: u.at[wanted], Waiting: u.at[wanted] - u.at[placed], Held: t.held.Len(), Pending: t.pending, Refused: c.turnedAway.count(name),
 		})
 	}
-	slices.SortFunc(list, func(a, b TenantStatus) int { return cmp.Or(cmp.Compare(b.Want, a.Want), cmp.Compare(a.Path, b.Path)) })
+	slices.SortFunc(list, func(a, b TenantStatus) int {
+		return cmp.Or(cmp.Compare(b.Want, a.Want), cmp.Compare(b.Refused, a.Refused), cmp.Compare(a.Path, b.Path))
+	})
 	list = list[:min(len(list), most)]
 	for i := range list {
 		list[i].May = c.shares.Of(list[i].Path)
 	}
 	return list
+}
+
+// Spare is what tasks at workers take that are not regular, or not covered by tokens, in thousandths of slots.
+func (c *Core) Spare() (all int64) {
+	for _, t := range c.tenants {
+		all += t.used.spare
+	}
+	return all
 }
 
 // May is how much of a tenant this frontend may have.

@@ -15,7 +15,7 @@
 //   - bundle: tasks that are shorter than the round trip for the next one are given out several at a time;
 //   - resample: a job whose places do not come round is given more;
 //   - seniority: the places of later stages stand in queues as if they had come with their job, so that it does not wait
-//     behind all that came after it once for each stage.
+//     behind all that came after it once for each stage, and turns of jobs that came later go to them.
 //
 // Tasks that are long, or need files or much data, go another way in mode auto: each is estimated to be done first somewhere (package estimate), by the wait matrices that workers
 // tell when they are asked and that gossip brings ([Heard]), and is bound early, there. A batch of them is matched
@@ -66,6 +66,8 @@
 //	attempt            one try at a task, at a worker
 //	pace               of a worker: how many times as long as expected long tasks take there lately
 //	copy               a second attempt of a task that is late: it runs, or waits in its queue, for longer than was expected
+//	full               of a job: its client has so many results to fetch that no more of its tasks start
+//	remade             of a task: it runs again after its outcome, as what it had left for later stages is lost with its worker
 //	keep               what a sticky place does after its turn: it stays, for another task
 //	spare              a place that its job needs no more, kept for a moment for the turns of other jobs
 //	share              to give a turn to another job than the place is of

@@ -114,8 +114,9 @@ func (c *planner) finishRound(r *round, now time.Time, acts []Action) []Action {
 	left := 0
 	for _, t := range slices.Backward(r.tasks) { // the first one goes to the front last
 		if t.state == probing { // else it was cancelled in the meantime
-			c.await(t)
-			left++
+			if c.await(t); t.state == waiting { // its job is not full
+				left++
+			}
 		}
 	}
 	if left > 0 && len(r.answers) == 0 {

@@ -9,7 +9,7 @@ import (
 )
 
 // Event is what a Core is told: one of Listed, WorkerUp, LinkLost, WorkerGone, Received, Frame, Heard, Submit, Extend,
-// Outdated, Cancel, CancelTasks, Delivered, Dropped, Leave, Busy, Terms, Wake.
+// Outdated, Cancel, CancelTasks, Unread, Delivered, Dropped, Leave, Busy, Terms, Others, Wake.
 type Event interface{ event() }
 
 // WorkerUp: a link was made, for the first time or again.
@@ -77,6 +77,12 @@ type CancelTasks struct {
 	Reason string
 }
 
+// Unread: the client of a job has so many results to fetch that no more of its tasks are to start, or it has fetched enough.
+type Unread struct {
+	Job  probe.JobID
+	Full bool
+}
+
 // Delivered: clients have the outcomes that these receipts came with, or do without; the workers may forget the results.
 // Until then they keep them for whoever claims the job, should this frontend be lost.
 type Delivered struct{ Receipts []Receipt }
@@ -127,8 +133,10 @@ func (Terms) event()       {}
 func (Others) event()      {}
 func (Wake) event()        {}
 func (CancelTasks) event() {}
+func (Unread) event()      {}
 
-// Action is what the shell must do: one of Send, Accepted, Refused, Extended, Done, Ended, Moved and Collect.
+// Action is what the shell must do: one of Send, Accepted, Refused, Extended, Done, Ended, Moved and Collect. What comes by its
+// address is the core's again with its next step, and so are the launches of its messages.
 type Action interface{ action() }
 
 // Send a message to a worker; it may be lost if the link breaks.
@@ -190,6 +198,7 @@ type Stats struct {
 	Places, Rides, RidesStarted, Binds, Kept, Shared, Declines, Cancels uint64
 	Offers, Resamples, Retries, Losses, Claims, Adopted, Lost, Poisons  uint64
 	Preempted                                                           uint64 // attempts, for what is regular
+	Remade                                                              uint64 // tasks that ran again for what they had left
 	Beyond, Restamps                                                    uint64 // attempts at tasks that tokens did not cover, and how often one was told that they do now
 	NeverStarted                                                        uint64 // tasks that may start only once, of a job that was claimed
 	Copies, CopiesWon                                                   uint64 // second attempts of late tasks, and those that finished first, or started first of two that waited

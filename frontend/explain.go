@@ -50,14 +50,24 @@ func (c *Core) Explain(job probe.JobID, task int) []Decision {
 	found = append(found, near...)
 	found = append(found, ds.copies.of(job, is)...)
 	if j := c.byID[job]; j != nil {
-		return append(found, c.explain(j, task)...)
+		found = append(found, c.explain(j, task)...)
+		for i := range found {
+			d, t := &found[i], c.task(job, found[i].Task)
+			if t != nil && t.attempt != nil && d.Attempt == t.attempt.id {
+				d.Copies = c.tellCopy(t)
+			}
+			if d.Path == estimate.Sampling && d.Budget == "" {
+				d.Budget = c.weighs(j.tenant)
+			}
+		}
+		return found
 	}
 	if len(found) > 0 && task >= 0 {
 		return found
 	}
 	for i := range ds.sampled {
 		if s := &ds.sampled[i]; s.job == job && (task < 0 || task >= int(s.first) && task <= int(s.last)) {
-			d := Decision{Job: job, Task: probe.TaskIndex(task), Why: s.why, Class: s.class, Samples: c.samples(job, -1)}
+			d := Decision{Job: job, Task: probe.TaskIndex(task), Why: s.why, Class: s.class, Demand: s.demand, Samples: c.samples(job, -1)}
 			if found = append(found, d); task >= 0 {
 				return found
 			}
@@ -97,6 +107,18 @@ func (c *Core) Copies(id estimate.FileID) (copies []estimate.Copy) {
 	return copies[:min(len(copies), MaxCopies)]
 }
 
+// Caches are the addresses of caches that should have a file: that of the worker of this name first.
+func (c *Core) Caches(name string, id estimate.FileID) (at []string) {
+	fleet := c.view.Fleet()
+	for _, key := range slices.Concat(fleet.Named(name), fleet.Holders(id)) {
+		w := c.workers[key]
+		if cache := w.Welcome().Cache; w.Linked() && cache != "" && !slices.Contains(at, cache) {
+			at = append(at, cache)
+		}
+	}
+	return at[:min(len(at), MaxCopies)]
+}
+
 // explain is the Decisions on a task of a job that no others tell of, or, if that is negative, on the first such task of
 // each group, in the order of these.
 func (c *Core) explain(j *job, task int) []Decision {
@@ -110,12 +132,15 @@ func (c *Core) explain(j *job, task int) []Decision {
 			d.Alike++
 			continue
 		}
-		d := Decision{Job: j.ID, Task: t.spec.Index, Path: g.path, Why: g.why, Class: g.told(), Choice: estimate.Decision{Chosen: -1}}
+		d := Decision{Job: j.ID, Task: t.spec.Index, Path: g.path, Why: g.why, Class: g.told(), Demand: g.takesWhy(), Choice: estimate.Decision{Chosen: -1}}
 		if task >= 0 || t.state == blocked || t.state == held {
 			d.Outcome = stateText[t.state]
 		}
 		if t.state == held {
 			d.Budget = c.heldBy(t)
+		}
+		if t.state == blocked && j.full {
+			d.Outcome = "waits until its client has fetched results"
 		}
 		if a := t.attempt; a != nil && task >= 0 {
 			d.Attempt, d.Worker = a.id, a.w.Welcome().Worker

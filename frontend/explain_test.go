@@ -85,7 +85,7 @@ func TestExplainCopies(t *testing.T) {
 	f.step(Received{0, probe.Started{Attempt: first[0].Attempt, Job: script.Job("x")}})
 	f.tell(1, 0, probe.Load{})
 	var copies []probe.Launch
-	for range 20 {
+	for range 40 {
 		f.now = f.now.Add(time.Second)
 		_, more := enqueues(f.step(Wake{}))
 		copies = append(copies, more...)
@@ -93,18 +93,66 @@ func TestExplainCopies(t *testing.T) {
 	if len(copies) != 1 {
 		t.Fatalf("%d copies", len(copies))
 	}
-	f.step(Received{1, &probe.Finished{Attempt: copies[0].Attempt, Job: script.Job("x"), Status: probe.Succeeded, Run: 5 * time.Second}})
 	ds := f.core.Explain(script.Job("x"), 0)
+	if len(ds) != 2 || ds[0].Copies != "its copy is at w1" || ds[0].CopyOf != (probe.AttemptID{}) || ds[1].CopyOf != first[0].Attempt {
+		t.Errorf("decisions: %+v", ds)
+	}
+	f.step(Received{1, &probe.Finished{Attempt: copies[0].Attempt, Job: script.Job("x"), Status: probe.Succeeded, Run: 5 * time.Second}})
+	ds = f.core.Explain(script.Job("x"), 0)
 	if len(ds) != 2 {
 		t.Fatalf("decisions: %v", ds)
 	}
-	for i, want := range []string{"at w0: stopped: its copy was done first", "w1: a copy of " + first[0].Attempt.String() + ", which has run at w0 for 1"} {
+	for i, want := range []string{"at w0: stopped: its copy was done first", "w1: a copy of " + first[0].Attempt.String() + ", which has run at w0 for 31"} {
 		if text := ds[i].String(); !strings.Contains(text, want) {
 			t.Errorf("decision %d: %q lacks %q", i, text, want)
 		}
 	}
 	if text := ds[1].String(); !strings.Contains(text, "at w1: succeeded, waited 0s, ran 5s") {
 		t.Errorf("the copy: %q", text)
+	}
+}
+
+// Of a task that runs and has no copy it is told why, on both paths.
+func TestExplainNoCopy(t *testing.T) {
+	for _, want := range []struct {
+		cfg  Config
+		job  Job
+		once bool
+		says string
+	}{
+		{Config{Copies: 1}, Job{}, false, "no copy: it is not late by what is known, or would be done no sooner elsewhere"},
+		{Config{}, Job{}, false, "no copy: this frontend makes none"},
+		{Config{Copies: 1}, Job{}, true, "no copy: it may start only once"},
+		{Config{Copies: 1}, Job{Tenant: "bounded"}, false, "no copy: its tenant has a maximum"},
+		{Config{Copies: 1}, Job{Class: Spare}, false, "no copy: its job is spare"},
+	} {
+		for _, mode := range []estimate.Mode{estimate.Sample, estimate.Estimate} {
+			f := newFleet(t, 1, 1, want.cfg)
+			f.step(Terms{tenants.New(1, nil, []tenants.Entry{{Path: "bounded", Tokens: 7, Max: 2}})})
+			f.tell(0, 0, probe.Load{})
+			j := jobWith("x", Task{Estimate: time.Minute, Retryable: !want.once})
+			j.Class, j.Tenant, j.Mode = want.job.Class, want.job.Tenant, mode
+			for _, a := range f.step(Submit{j}) {
+				s, _ := a.(Send)
+				switch m := s.Msg.(type) {
+				case probe.Enqueue:
+					f.step(Received{0, probe.Started{Attempt: m.Launch.Attempt, Job: j.ID}})
+				case probe.Reserve:
+					if len(m.Launches) > 0 {
+						f.step(Received{0, probe.Started{Attempt: m.Launches[0].Attempt, Job: j.ID}})
+					} else {
+						f.step(Received{0, probe.Ready{Res: m.First}})
+					}
+				}
+			}
+			ds := f.core.Explain(script.Job("x"), 0)
+			if len(ds) != 1 || ds[0].Worker == "" || !slices.Contains(strings.Split(ds[0].String(), "\n"), want.says) {
+				t.Errorf("%v: %v lacks the line %q", mode, ds, want.says)
+			}
+			if tokens := "weights in workers' queues, [7] by the parts of its path"; mode == estimate.Sample && j.Tenant != "" && !strings.Contains(ds[0].Budget, tokens) {
+				t.Errorf("%q lacks %q", ds[0].Budget, tokens)
+			}
+		}
 	}
 }
 
@@ -337,5 +385,18 @@ func TestExplainCrowded(t *testing.T) {
 	}
 	if far != 1 || near != 1 {
 		t.Errorf("%d tasks went far as it is crowded, %d near: %v", far, near, f.core.Explain(script.Job("x"), -1))
+	}
+}
+
+// A job that is spare is sampled for that, unless it says how it is to be placed.
+func TestExplainPathOfSpare(t *testing.T) {
+	f := newFleet(t, 1, 1, Config{})
+	for mode, want := range map[estimate.Mode]string{estimate.Auto: "goes by sampling: its job is spare", estimate.Sample: "goes by sampling: the job's mode says so"} {
+		j := jobWith(mode.String(), Task{Estimate: time.Minute})
+		j.Class, j.Mode = Spare, mode
+		f.step(Submit{j})
+		if text := f.core.Explain(j.ID, 0)[0].String(); !strings.Contains(text, want) {
+			t.Errorf("%v: %q lacks %q", mode, text, want)
+		}
 	}
 }

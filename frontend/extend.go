@@ -56,6 +56,13 @@ func (c *jobs) grow(j, x *job, now time.Time) {
 		}
 	}
 	j.Stages, j.stages = x.Stages, x.stages
+	j.kept += x.kept
+	c.join(j, x, now)
+	j.had += len(x.tasks)
+}
+
+// join makes the tasks of x a part of j.
+func (c *jobs) join(j, x *job, now time.Time) {
 	if j.byIndex == nil && j.had > len(j.tasks) {
 		j.byIndex = make(map[probe.TaskIndex]*task, len(j.tasks)+len(x.tasks))
 		for _, t := range j.tasks {
@@ -68,13 +75,11 @@ func (c *jobs) grow(j, x *job, now time.Time) {
 		}
 	}
 	j.tasks = append(j.tasks, x.tasks...)
-	j.had += len(x.tasks)
 	j.left += len(x.tasks)
 	j.waiting += x.waiting
 	j.payloads += x.payloads
-	j.kept += x.kept
 	for i, g := range x.groups {
-		g.job, g.Policy, g.Of, g.index, g.came = j, &j.Policy, j.had, len(j.groups)+i, now
+		g.job, g.Policy, g.Of, g.index, g.came = j, &j.Policy, j.had+len(x.tasks), len(j.groups)+i, now
 	}
 	j.groups = append(j.groups, x.groups...)
 	j.seatAll()

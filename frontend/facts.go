@@ -23,7 +23,7 @@ type taskState uint8
 const (
 	waiting  taskState = iota // for a place's turn
 	matching                  // for a worker to be matched with (estimation)
-	blocked                   // for the stages before its own
+	blocked                   // for the stages before its own, or as its job is full
 	held                      // for what its tenant may use
 	probing                   // for the queue lengths it was sampled by (early binding)
 	riding                    // with a reservation, to be started if there is room
@@ -41,17 +41,17 @@ func (s taskState) out() bool { return s == riding || s == enqueued || s == boun
 // moves is every legal change of a task. A pair missing here is our bug, not bad input.
 var moves = [...][]taskState{
 	waiting:  {matching, blocked, held, probing, riding, enqueued, bound, claiming, done},
-	matching: {enqueued, done},
+	matching: {blocked, enqueued, done},
 	blocked:  {waiting, matching, held, done},
-	held:     {waiting, matching, done},
-	probing:  {waiting, enqueued, done},
-	riding:   {waiting, enqueued, bound, adrift, resting, done}, // enqueued: a copy takes its place, here and below
-	enqueued: {waiting, matching, bound, adrift, resting, done},
+	held:     {waiting, matching, blocked, done},
+	probing:  {waiting, blocked, enqueued, done},
+	riding:   {waiting, blocked, enqueued, bound, adrift, resting, done}, // enqueued: a copy takes its place, here and below
+	enqueued: {waiting, matching, blocked, bound, adrift, resting, done},
 	bound:    {waiting, matching, blocked, enqueued, adrift, resting, done},
 	adrift:   {waiting, matching, blocked, enqueued, bound, resting, done},
 	claiming: {waiting, matching, blocked, held, bound, done},
 	resting:  {waiting, matching, blocked, held, done},
-	done:     {},
+	done:     {waiting, matching, blocked, held}, // it runs again, for what it has left
 }
 
 // job is a Job under way.
@@ -73,6 +73,7 @@ type job struct {
 	served    bool                         // a task of it has started, or all are over
 	ended     bool
 	ending    bool     // all its tasks are being ended
+	full      bool     // its client has so many results to fetch that no more tasks start
 	wants     bool     // it is among the wants
 	wantsAll  bool     // so are all its groups
 	wanting   []*group // those that are
@@ -120,7 +121,8 @@ type task struct {
 	spec     *Task
 	group    *group
 	state    taskState
-	way      Way // of its last attempt
+	spare    bool // it is at a worker, or about to be, and spare: by its job, or as tokens do not cover it
+	way      Way  // of its last attempt
 	attempt  *attempt
 	copy     *attempt        // a second one, while both are under way; nil: there is none
 	copied   uint64          // the decision to make its last attempt, which was a copy; 0: it was none
@@ -131,15 +133,17 @@ type task struct {
 	losses   int          // workers that went away while it ran
 	hitches  int          // attempts that could not be launched
 	carries  int          // bytes of what is passed with it
-	awaits   int          // partitions that have not ended, of stages along which its own goes
+	awaits   int          // partitions that have not ended, of stages along which its own goes, and tasks that run again for it
+	readers  []*task      // that wait for it to run again
+	remade   int          // how often it has, or does
+	missed   int          // how often it did not find what is passed to it, where it should have been
 	freedAt  time.Time    // when the last of them did; zero: from the start
 	shuns    *view.Worker // where it failed, and would again; nil: none
 	long     *longTask    // once it was to be placed by estimation
 	near     *nearTask    // once it was to be sampled near its inputs
 	rested   time.Time    // when it may be tried again, if it is resting
 	node     list.Node[*task]
-	pos      int  // among those that are resting, or those of its tenant that are held
-	spare    bool // it is at a worker, or about to be, and spare: by its job, or as tokens do not cover it
+	pos      int // among those that are resting, or those of its tenant that are held
 
 	sampledAt, readyAt, boundAt time.Time
 	expected                    time.Duration // run of its attempt; 0: not known
@@ -177,7 +181,9 @@ type group struct {
 	placed    bool      // it is among those of its job
 	wants     bool      // likewise
 	class     probe.Class
-	queue     line[*task] // those that wait
+	asked     probe.Demand // what its job says that each of its tasks demands; 0: nothing
+	seen      int          // finished tasks by which that is refined; 0: it is not
+	queue     line[*task]  // those that wait
 	places    list.List[*reservation]
 	live      int       // places believed to be in queues
 	probing   int       // reservations that have some of those
@@ -221,7 +227,6 @@ type tenant struct {
 	jobs     int             // under way, of it and of those below it
 	pending  int             // tasks without an outcome, of these
 	payloads int             // bytes, of these
-	refused  int             // jobs of its own
 	hungry   list.List[*job] // its jobs with waiting tasks, in order of submission
 	used     usage           // by its own jobs
 	held     pq.Heap[*task]  // of these
@@ -284,7 +289,9 @@ type made struct {
 	task      probe.TaskIndex
 	partition int32 // of the task
 	worker    string
+	run       uint64 // its incarnation; 0: not known
 	output    *probe.Output
+	at        time.Time // when it was told; zero: to another frontend
 }
 
 // told is a worker that was told what tasks of a stage have in common.

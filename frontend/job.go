@@ -31,10 +31,20 @@ type Job struct {
 	Trace      string        // traceparent of its span; "": none
 	Class      Class
 	Open       bool          // tasks are to be added: it does not end before the last ones are, and may begin without any
+	Large      bool          // a result that is too large to travel may stay at its worker, as a file
 	Had        int           // how many tasks it has had in all, if it was submitted before; 0: as many as their indices tell
 	Due        time.Duration // Spare: from when on, from now, what of it has not started is regular; 0: from its deadline, or never
 
 	usual time.Duration // mean of its tasks' estimates, of those that have one; 0: none has
+}
+
+// InAll is how many tasks the job has had.
+func (j *Job) InAll() int {
+	n := j.Had
+	for i := range j.Tasks {
+		n = max(n, int(j.Tasks[i].Index)+1)
+	}
+	return n
 }
 
 // Stage is the tasks of a job that do the same work on different data, between two barriers: they start when all
@@ -56,6 +66,9 @@ type Made struct {
 	Partition int32  // of the task
 	Worker    string // in whose cache those are that are files
 	Outputs   []probe.Output
+	Spec      *Task  // it, where it may run again for these; nil: it is not known
+	run       uint64 // incarnation of that worker; 0: not known
+	at        time.Time
 }
 
 // Class says what the tasks of a job may stand in the way of.
@@ -266,6 +279,7 @@ type Outcome struct {
 	Detail   []byte
 	Retry    probe.Retry
 	Outputs  []probe.Output // that it has left for later stages
+	File     *probe.Output  // that its result is, as it was too large to travel; nil: it is none
 	Unwanted bool           // by itself: its job goes on without it
 	Phases   Phases
 	Receipt  Receipt // of the worker's result; zero: there is none

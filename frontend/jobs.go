@@ -37,8 +37,9 @@ type jobs struct {
 	tenants  map[string]*tenant // by path: those with jobs, and those above them
 	hungry   hungry
 
-	paced     map[string]time.Time // by path, of those with a rate: when its jobs so far would have come, at that rate one after the other
-	pacedRoom int                  // how many it may have before those are dropped that are over
+	turnedAway turnedAway
+	paced      map[string]time.Time // by path, of those with a rate: when its jobs so far would have come, at that rate one after the other
+	pacedRoom  int                  // how many it may have before those are dropped that are over
 
 	users    map[*view.Set]list.List[*group] // groups of jobs under way
 	unserved map[waiters][]*job              // those that wait for their first task, oldest first, and some that no longer do
@@ -241,9 +242,26 @@ func (c *jobs) lagged(j *job) {
 }
 
 // atTail reports whether all tasks of a job that may run have been given out, so that its end depends on them, and they
-// may have copies. Spare work has none: nobody is in a hurry for it.
-func (c *jobs) atTail(j *job) bool {
-	return c.cfg.Copies > 0 && j.Class != Spare && j.Policy.Binding == Late && j.left > 0 && j.waiting+j.matching == 0 && j.claimUntil.IsZero()
+// may have copies.
+func (c *jobs) atTail(j *job) bool { return j.left > 0 && c.whyNotLast(j) == "" }
+
+// whyNotLast says why none of a job's tasks may have copies now, "" if some may. Spare work has none: nobody is in a hurry for it.
+func (c *jobs) whyNotLast(j *job) string {
+	switch {
+	case c.cfg.Copies <= 0:
+		return "this frontend makes none"
+	case j.Class == Spare:
+		return "its job is spare"
+	case j.Policy.Binding != Late:
+		return "its job's policy binds early"
+	case j.full:
+		return "its client does not fetch its results"
+	case j.waiting+j.matching > 0:
+		return "others of its job are still to be placed"
+	case !j.claimUntil.IsZero():
+		return "its job's attempts are being claimed"
+	}
+	return ""
 }
 
 // tailLag is how long it takes at least until one of a job's last tasks is late.

@@ -21,7 +21,11 @@ type ledger struct {
 	running  int       // attempts at workers
 	sparing  []*worker // those with spare places
 	spareAt  time.Time // when these are cancelled; zero if there are none
-	lent     lent.Of[Done]
+
+	lent struct { // with the actions of this step
+		done     lent.Of[Done]
+		launches lent.Of[probe.Launch] // of Reserve and Bind
+	}
 }
 
 // at is the worker of a row.
@@ -70,10 +74,11 @@ func (w *worker) progressed(list []probe.Progress, now time.Time) {
 	}
 }
 
-// ask notes that the next batch waits for the matrix of w, which is not asked for again before a time; told that w has told
-// it; and awaitNone that no batch waits for it any more.
-func (w *worker) ask(again time.Time) { w.askFrom, w.asked = again, true }
+// ask notes that the matrix of w is not asked for again before a time; told that w has told it; await that the next batch waits
+// for it, and awaitNone that none does any more.
+func (w *worker) ask(again time.Time) { w.askFrom = again }
 func (w *worker) told()               { w.askFrom, w.asked = time.Time{}, false }
+func (w *worker) await()              { w.asked = true }
 func (w *worker) awaitNone()          { w.asked = false }
 
 // away notes that a worker is not up.

@@ -100,41 +100,53 @@ func (c *planner) ask(now time.Time, acts []Action) []Action {
 	c.view.Sweep(now)
 	due := c.due.All()
 	due = due[:min(len(due), estimate.MaxBatch)]
+	for _, x := range due {
+		c.gauge(x)
+		for _, key := range c.doubtful(x, len(due), now) {
+			if w := c.workers[key]; len(l.also) < maxAsked && w.mayAsk(now) {
+				w.await()
+				l.also = append(l.also, key)
+				acts = c.askMatrix(w, now, acts)
+			}
+		}
+	}
+	return acts
+}
+
+// doubtful is the workers that a task, one of so many, may be placed on, and some at random, where what is known of their matrices
+// is missing or old.
+func (c *planner) doubtful(x *longTask, tasks int, now time.Time) []int32 {
+	workers := x.task.group.Set.Workers()
+	if len(workers) == 0 {
+		return nil
+	}
 	sure := c.cfg.SureFor
 	if sure < 0 {
 		sure = math.MaxInt64
 	}
-	var keys []int32
-	for _, x := range due {
-		workers := x.task.group.Set.Workers()
-		if len(workers) == 0 {
-			continue
+	keys := c.view.Fleet().Doubtful(&x.spec, tasks, sure, now, c.rand, c.batch.keys[:0])
+	for i := range 2 * askedEach {
+		from := workers
+		if i%2 == 0 && len(c.view.Idle()) > 0 {
+			from = c.view.Idle()
 		}
-		c.gauge(x)
-		keys = c.view.Fleet().Doubtful(&x.spec, len(due), sure, now, c.rand, keys[:0])
-		for i := range 2 * askedEach {
-			from := workers
-			if i%2 == 0 && len(c.view.Idle()) > 0 {
-				from = c.view.Idle()
-			}
-			w := from[c.rand.IntN(len(from))]
-			row := c.view.Fleet().Get(int32(w.Key))
-			if x.task.group.Set.Contains(w) && (row.Matrix == nil || now.Sub(row.Heard) > sure) {
-				keys = append(keys, row.Key)
-			}
-		}
-		for _, key := range keys {
-			w := c.workers[key]
-			if len(l.also) == maxAsked || !w.Up() || now.Before(w.askFrom) {
-				continue
-			}
-			w.ask(now.Add(askAgain))
-			l.also = append(l.also, key)
-			c.Stats.Asked++
-			acts = append(acts, Send{Worker: w.Key, Msg: probe.Probe{Matrix: true}})
+		w := from[c.rand.IntN(len(from))]
+		row := c.view.Fleet().Get(int32(w.Key))
+		if x.task.group.Set.Contains(w) && (row.Matrix == nil || now.Sub(row.Heard) > sure) {
+			keys = append(keys, row.Key)
 		}
 	}
-	return acts
+	c.batch.keys = keys
+	return keys
+}
+
+// mayAsk reports whether a worker may be asked for its matrix.
+func (w *worker) mayAsk(now time.Time) bool { return w.Up() && !now.Before(w.askFrom) }
+
+func (c *planner) askMatrix(w *worker, now time.Time, acts []Action) []Action {
+	w.ask(now.Add(askAgain))
+	c.Stats.Asked++
+	return append(acts, Send{Worker: w.Key, Msg: probe.Probe{Matrix: true}})
 }
 
 // match places a batch of the tasks that are due, of the same priority. What it cannot place sleeps for a while.

@@ -3,6 +3,7 @@ package frontend
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -102,7 +103,7 @@ func (c *jobs) wentNear(t *task, w *worker, now time.Time) {
 	d := c.log.near.add()
 	x.decision = c.log.near.n
 	*d = Decision{
-		Job: j.ID, Task: t.spec.Index, Path: estimate.Sampling, Why: t.group.why, Class: t.group.told(), At: now.Sub(j.submitted), Attempt: t.attempt.id, Worker: w.Welcome().Worker,
+		Job: j.ID, Task: t.spec.Index, Path: estimate.Sampling, Why: t.group.why, Class: t.group.told(), Demand: t.group.takesWhy(), At: now.Sub(j.submitted), Attempt: t.attempt.id, Worker: w.Welcome().Worker,
 		Outcome: stateText[t.state], Near: x.told(), Read: x.read, Delay: now.Sub(x.since), group: t.group.index,
 	}
 	switch {
@@ -217,12 +218,36 @@ func (c *jobs) first(g *group, w *worker, now time.Time) *task {
 	return nil
 }
 
-// first is the ripe task that w gets next; nil: none.
+// first is the ripe task that w gets next; nil: none. Of the foremost it is the one whose other hosts have most to choose from, so that each
+// finds what is left where it is.
 func (s *shelf) first(w *worker) *task {
-	if x := s.ripe.For(s.near.group.avoidable(w)); x != nil {
-		return x.task
+	best := s.ripe.For(s.near.group.avoidable(w))
+	if best == nil {
+		return nil
 	}
-	return nil
+	if best.Shunned() == nil {
+		most, looked := best.elsewhere(), 0
+		for x := range s.ripe.rest.All() {
+			if looked++; looked > mostLooked {
+				break
+			}
+			if n := x.elsewhere(); n > most {
+				best, most = x, n
+			}
+		}
+	}
+	return best.task
+}
+
+// elsewhere is how many tasks are ripe where fewest are, of the other hosts that have the task's inputs.
+func (x *spot) elsewhere() int {
+	least := math.MaxInt
+	for _, y := range x.task.near.spots {
+		if y != x && y.shelf.tier == estimate.Disk {
+			least = min(least, y.shelf.ripe.Len())
+		}
+	}
+	return least
 }
 
 // Len, Riders and Fit make a shelf the queue of its ripe tasks.

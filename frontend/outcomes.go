@@ -42,7 +42,7 @@ func (c *ledger) over(a *attempt, m *probe.Finished, now time.Time, acts []Actio
 	case m.Status == probe.Killed && !t.spec.Retryable:
 		o := Outcome{Kind: Failed, Failure: Lost, Message: "it was killed by worker " + w.Welcome().Worker + ", and may start only once", Worker: w.Welcome().Worker, At: w.Key}
 		o.Receipt, acts = c.receipt(t, w, m.Attempt, now, acts)
-		return c.end(t, o, now, acts)
+		return c.end(t, &o, now, acts)
 	case m.Status == probe.Killed:
 		return c.again(a, m, 0, now, acts)
 	case m.Status == probe.Preempted:
@@ -87,9 +87,12 @@ func (c *ledger) conclude(a *attempt, m *probe.Finished, now time.Time, acts []A
 	switch m.Status {
 	case probe.Succeeded:
 		o.Kind, o.Result = Result, m.Result
-		if len(m.Outputs) > 0 {
-			o.Outputs = m.Outputs
-			c.leaves(t, w, m.Outputs)
+		o.Outputs = m.Outputs
+		if n := len(o.Outputs); n > 0 && o.Outputs[n-1].Partition == probe.ResultPartition {
+			o.Outputs, o.File = o.Outputs[:n-1], &o.Outputs[n-1]
+		}
+		if len(o.Outputs) > 0 || t.remade > 0 {
+			c.leaves(t, w, o.Outputs, now)
 		}
 		c.learn(t, w, m)
 		if !t.boundAt.IsZero() {
@@ -110,6 +113,13 @@ func (c *ledger) conclude(a *attempt, m *probe.Finished, now time.Time, acts []A
 		}
 	case probe.NoInput:
 		o.Failure = NoInput
+		again, rests, why := c.missing(a, m.Outputs, now)
+		if again {
+			return c.again(a, m, rests, now, acts)
+		}
+		if why != "" {
+			o.Message += "; " + why
+		}
 	default:
 		o.Failure = TaskError
 	}
@@ -120,7 +130,7 @@ func (c *ledger) conclude(a *attempt, m *probe.Finished, now time.Time, acts []A
 		return c.again(a, m, t.backoff(), now, acts)
 	}
 	o.Receipt, acts = c.receipt(t, w, m.Attempt, now, acts)
-	return c.end(t, o, now, acts)
+	return c.end(t, &o, now, acts)
 }
 
 // triesAgain reports whether a task is tried again after an attempt has ended with that.
@@ -214,7 +224,7 @@ func (c *ledger) learn(t *task, w *worker, m *probe.Finished) {
 
 // remember takes a run into account for the estimates of later ones.
 func (c *ledger) remember(t *task, w *worker, m *probe.Finished) {
-	run := estimate.Finished{Run: m.Run, Worker: int32(w.Key), Hint: t.spec.Estimate}
+	run := estimate.Finished{Run: m.Run, Worker: int32(w.Key), Hint: t.spec.Estimate, Used: m.Usage.Demand(m.Run)}
 	if row := c.view.Fleet().Get(int32(w.Key)); row != nil {
 		run.Speed = row.Speed
 	}
@@ -241,12 +251,12 @@ func (c *ledger) lose(a *attempt, died bool, why string, now time.Time, acts []A
 	c.Stats.Losses++
 	if !t.spec.Retryable {
 		c.Stats.Lost++
-		return c.end(t, Outcome{Kind: Failed, Failure: Lost, Message: why + "; the task may start only once, and may or may not have run", Worker: a.w.Welcome().Worker, At: a.w.Key}, now, acts)
+		return c.end(t, &Outcome{Kind: Failed, Failure: Lost, Message: why + "; the task may start only once, and may or may not have run", Worker: a.w.Welcome().Worker, At: a.w.Key}, now, acts)
 	}
 	if died && a.ran {
 		if t.losses++; t.losses >= c.cfg.PoisonAfter {
 			c.Stats.Poisons++
-			return c.end(t, Outcome{Kind: Failed, Failure: Poison, Message: fmt.Sprintf("%d workers went away while they ran it, the last was %s: it is taken for the cause", t.losses, a.w.Welcome().Worker), Worker: a.w.Welcome().Worker, At: a.w.Key}, now, acts)
+			return c.end(t, &Outcome{Kind: Failed, Failure: Poison, Message: fmt.Sprintf("%d workers went away while they ran it, the last was %s: it is taken for the cause", t.losses, a.w.Welcome().Worker), Worker: a.w.Welcome().Worker, At: a.w.Key}, now, acts)
 		}
 	}
 	if c.goesOn(t) {
@@ -364,7 +374,7 @@ func (c *ledger) hitch(a *attempt, why probe.Reason, now time.Time, acts []Actio
 	if c.goesOn(t) {
 		return acts
 	}
-	return c.end(t, Outcome{Kind: Failed, Failure: Infrastructure, Message: fmt.Sprintf("launched %d times and always refused, at last by %s: %v", t.hitches, a.w.Welcome().Worker, why)}, now, acts)
+	return c.end(t, &Outcome{Kind: Failed, Failure: Infrastructure, Message: fmt.Sprintf("launched %d times and always refused, at last by %s: %v", t.hitches, a.w.Welcome().Worker, why)}, now, acts)
 }
 
 // placeGone forgets a place that the worker dropped or never took, and takes its task back if one rode along
@@ -400,6 +410,8 @@ func (c *ledger) queued(w *worker, m *probe.Queued, now time.Time, acts []Action
 		} else if a := w.enqueued[id]; a != nil && a == a.task.copy && a.task.long == nil {
 			a.task.attempts--
 			acts = c.halt(a, "withdrawn: there was no room", now, acts)
+		} else if a != nil && m.Wait > 0 {
+			a.starts = now.Add(m.Wait)
 		}
 	}
 	if of != nil && of.waiting == 0 && of.Policy.Cancel { // their copies go on
@@ -477,7 +489,7 @@ func (c *ledger) forget(j *job, now time.Time, acts []Action) []Action {
 }
 
 // end gives a task its outcome; the last one ends the job.
-func (c *ledger) end(t *task, o Outcome, now time.Time, acts []Action) []Action {
+func (c *ledger) end(t *task, o *Outcome, now time.Time, acts []Action) []Action {
 	j := t.group.job
 	c.unwait(t)
 	acts = c.stopRest(t, now, acts)
@@ -485,13 +497,24 @@ func (c *ledger) end(t *task, o Outcome, now time.Time, acts []Action) []Action 
 		c.widen(t.group)
 	}
 	o.Task, o.Stage, o.Path, o.Attempts, o.Earlier = t.spec.Index, t.spec.Stage, t.group.path, t.attempts, t.earlier
-	c.unload(j, len(t.spec.Payload))
-	t.spec.Payload = nil
+	if !slices.ContainsFunc(o.Outputs, func(o probe.Output) bool { return o.File }) { // else it may have to run again
+		c.unload(j, len(t.spec.Payload))
+		t.spec.Payload = nil
+	}
 	c.settled(j, 1)
-	c.Stats.Outcomes[o.Kind]++
-	acts = append(acts, c.lent.Lend(Done{j.ID, o}))
-	if len(j.stages) > 0 {
-		c.stageEnded(t, &o)
+	if t.remade > 0 {
+		acts = c.remadeEnded(t, o, now, acts)
+	} else {
+		c.Stats.Outcomes[o.Kind]++
+		d := c.lent.done.New()
+		d.Job, d.Outcome = j.ID, *o
+		acts = append(acts, d)
+		if len(j.stages) > 0 {
+			c.stageEnded(t, o)
+		}
+	}
+	if j.ended { // with the last of those that waited for this one
+		return acts
 	}
 	if j.left == 0 && (!j.Open || j.ending) {
 		acts = c.endJob(j, now, acts)
@@ -500,6 +523,25 @@ func (c *ledger) end(t *task, o Outcome, now time.Time, acts []Action) []Action 
 	}
 	if !j.ended && j.left == 0 {
 		c.settle(j, now) // nothing of it is late any more
+	}
+	return acts
+}
+
+// remadeEnded lets those go on that have waited for a task to run again, or fails them.
+func (c *ledger) remadeEnded(p *task, o *Outcome, now time.Time, acts []Action) []Action {
+	readers := p.readers
+	p.readers = nil
+	acts = c.delivered([]Receipt{o.Receipt}, now, acts) // nobody else asks for it
+	for _, t := range readers {
+		switch {
+		case t.state == done || t.group.job.ending:
+		case o.Kind != Result:
+			acts = c.stop(t, Outcome{Kind: Failed, Failure: NoInput, Message: fmt.Sprintf("what task %d had left is lost, and it failed when it ran again: %s", p.spec.Index, o.Message)}, now, acts)
+		default:
+			if t.awaits--; t.awaits == 0 {
+				c.freed = append(c.freed, t)
+			}
+		}
 	}
 	return acts
 }
@@ -528,7 +570,7 @@ func (c *ledger) stop(t *task, o Outcome, now time.Time, acts []Action) []Action
 		c.stopped(a, EndStopped, now)
 		acts = c.halt(a, "stopped: "+o.Message, now, acts)
 	}
-	return c.end(t, o, now, acts)
+	return c.end(t, &o, now, acts)
 }
 
 // endStranded ends the tasks of a job for which no worker has come back in time.
@@ -536,7 +578,7 @@ func (c *ledger) endStranded(j *job, now time.Time, acts []Action) []Action {
 	j.stranded = time.Time{}
 	for _, t := range j.tasks {
 		if (t.state == waiting || t.state == matching) && t.group.Set.Len() == 0 {
-			acts = c.end(t, Outcome{Kind: Failed, Failure: NoWorker, Message: fmt.Sprintf("every worker that could run it has been away for %v", c.cfg.StrandedFor)}, now, acts)
+			acts = c.end(t, &Outcome{Kind: Failed, Failure: NoWorker, Message: fmt.Sprintf("every worker that could run it has been away for %v", c.cfg.StrandedFor)}, now, acts)
 		}
 	}
 	return acts

@@ -32,9 +32,8 @@ func (c *jobs) checkPassing(j *job, numbers map[string]int, first int) *RefusedE
 		budget[i] = maxCarried
 		j.stages[i].passes = len(j.Stages[i].Common) > 0
 	}
-	for i := range j.Tasks {
-		t := &j.Tasks[i]
-		n, left, most := t.passed(), 0, 0
+	read := func(t *Task) (left, most int) {
+		n := t.passed()
 		for k := range t.Inputs {
 			in := &t.Inputs[k]
 			if in.Pass == NotPassed {
@@ -51,6 +50,18 @@ func (c *jobs) checkPassing(j *job, numbers map[string]int, first int) *RefusedE
 				budget[from] = 0
 			}
 		}
+		return left, most
+	}
+	for i := first; i < len(j.stages); i++ {
+		for k := range j.Stages[i].Made {
+			if m := &j.Stages[i].Made[k]; m.Spec != nil {
+				read(m.Spec)
+			}
+		}
+	}
+	for i := range j.Tasks {
+		t := &j.Tasks[i]
+		left, most := read(t)
 		switch {
 		case left > maxSettled:
 			return &RefusedError{Reason: Invalid, Message: fmt.Sprintf("task %d: earlier stages have left %d bytes that would go with it, the limit is %d: have it read fewer of them", t.Index, left, maxSettled)}
@@ -60,10 +71,12 @@ func (c *jobs) checkPassing(j *job, numbers map[string]int, first int) *RefusedE
 	}
 	for i := first; i < len(j.stages); i++ {
 		s := &j.stages[i]
-		s.inline = min(maxInline, budget[i]/max(s.left, 1))
+		s.inline = min(maxInline, budget[i]/max(s.left+len(j.Stages[i].Made), 1))
 		for k := range j.Stages[i].Made {
 			m := &j.Stages[i].Made[k]
-			j.keep(s, m)
+			if j.keep(s, m); m.Spec != nil {
+				j.kept += len(m.Spec.Payload)
+			}
 		}
 		j.kept += len(j.Stages[i].Common)
 	}
@@ -88,20 +101,36 @@ func (j *job) keep(s *stage, by *Made) {
 		o := &by.Outputs[i]
 		list := s.made[int32(o.Partition)]
 		at, _ := slices.BinarySearchFunc(list, by.Task, func(m made, task probe.TaskIndex) int { return cmp.Compare(m.task, task) })
-		s.made[int32(o.Partition)] = slices.Insert(list, at, made{by.Task, by.Partition, by.Worker, o})
+		s.made[int32(o.Partition)] = slices.Insert(list, at, made{by.Task, by.Partition, by.Worker, by.run, o, by.at})
 		j.kept += len(o.Data)
 	}
 }
 
 // leaves remembers what a task that has ended well leaves for later stages.
-func (c *jobs) leaves(t *task, w *worker, outputs []probe.Output) {
+func (c *jobs) leaves(t *task, w *worker, outputs []probe.Output, now time.Time) {
 	j := t.group.job
 	if len(j.stages) == 0 {
 		return
 	}
-	before := j.kept
-	j.keep(&j.stages[t.group.number], &Made{Task: t.spec.Index, Partition: t.spec.Partition, Worker: w.Welcome().Worker, Outputs: outputs})
+	s, before := &j.stages[t.group.number], j.kept
+	if t.remade > 0 {
+		j.replaced(s, t.spec.Index)
+	}
+	j.keep(s, &Made{Task: t.spec.Index, Partition: t.spec.Partition, Worker: w.Welcome().Worker, Outputs: outputs, run: w.Welcome().Incarnation, at: now})
 	c.unload(j, before-j.kept)
+}
+
+// replaced forgets what a task of a stage had left before it ran again.
+func (j *job) replaced(s *stage, task probe.TaskIndex) {
+	for partition, list := range s.made {
+		s.made[partition] = slices.DeleteFunc(list, func(m made) bool {
+			if m.task != task {
+				return false
+			}
+			j.kept -= len(m.output.Data)
+			return true
+		})
+	}
 }
 
 // madeFor is what was left for an input of a task that is passed.

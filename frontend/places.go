@@ -44,7 +44,7 @@ func (c *ledger) reserve(g *group, s *shelf, w *worker, d *place.Decision, sampl
 	r := &reservation{w: w, group: g, first: w.nextRes, count: uint32(d.Rides + d.Places), shelf: s, sample: sample, chosen: chosen}
 	m := probe.Reserve{
 		First: r.first, Count: r.count, Job: j.ID, Tenant: j.Tenant, Priority: j.Priority,
-		Demand: g.Demand, Estimate: g.estimate, Early: j.Policy.Overlap, Generation: j.Generation,
+		Demand: g.demandAt(w.Worker, false), Estimate: g.estimate, Early: j.Policy.Overlap, Generation: j.Generation,
 	}
 	m.Standing = g.standing(g.class, now)
 	if m.Weights = j.tenant.weights; g.estimate == 0 {
@@ -55,7 +55,7 @@ func (c *ledger) reserve(g *group, s *shelf, w *worker, d *place.Decision, sampl
 	}
 	w.nextRes += probe.ResID(r.count)
 	attempts := make([]attempt, d.Rides) // of one job: none outlives it
-	r.rides, m.Launches = make([]*attempt, 0, d.Rides), make([]probe.Launch, 0, d.Rides)
+	r.rides, m.Launches = make([]*attempt, 0, d.Rides), c.lent.launches.Take(d.Rides)[:0]
 	for i := range d.Rides {
 		var t *task
 		if s != nil {
@@ -214,14 +214,14 @@ func (c *ledger) bind(r *reservation, g *group, m *probe.Ready, now time.Time, a
 	}
 	if more := min(g.Bundle(g, place.BundleBytes-first.task.weight())-1, g.Len()); more > 0 {
 		attempts := make([]attempt, more) // of one job: none outlives it
-		bind.Bundle = make([]probe.Launch, 0, more)
+		bind.Bundle = c.lent.launches.Take(more)[:0]
 		for i := 0; i < more && c.first(g, w, now) != nil; i++ {
 			var l probe.Launch
 			l, acts = c.bindNext(&attempts[i], g, w, m, WayBundle, now, acts)
 			bind.Bundle = append(bind.Bundle, l)
 		}
 	}
-	if bind.Keep = !shared && own.Policy.Sticky && c.choose(own, w, now) != nil; bind.Keep {
+	if bind.Keep = own.Policy.Sticky && c.choose(own, w, now) != nil; bind.Keep {
 		c.Stats.Kept++
 	} else {
 		c.dropPlace(w, m.Res, r, place.Used)
@@ -273,10 +273,10 @@ func (c *ledger) sendEarly(a *attempt, launch probe.Launch, now time.Time, acts 
 		launch.Files = c.withPeers(launch.Files, w)
 	}
 	acts = c.equip(t, w, &launch, acts)
+	long := t.long != nil && launch.Estimate >= c.cfg.LongTask && !t.long.whole
 	return append(acts, Send{Worker: w.Key, Msg: probe.Enqueue{
-		Res: a.res, Job: j.ID, Generation: j.Generation, Tenant: j.Tenant, Priority: j.Priority, Demand: t.spec.Demand, Launch: launch,
-		Long:   t.long != nil && launch.Estimate >= c.cfg.LongTask && !t.long.whole,
-		Matrix: t.long != nil, Weights: j.tenant.weights, Standing: t.group.standing(a.class, now),
+		Res: a.res, Job: j.ID, Generation: j.Generation, Tenant: j.Tenant, Priority: j.Priority, Demand: t.group.demandAt(w.Worker, long), Launch: launch,
+		Long: long, Matrix: t.long != nil, Weights: j.tenant.weights, Standing: t.group.standing(a.class, now),
 	}})
 }
 

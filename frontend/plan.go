@@ -25,6 +25,7 @@ type batch struct {
 	at    time.Time // before which there is none; zero: at once
 	until time.Time // how long the matrices are waited for that were asked for it; zero: none were
 	also  []int32   // the workers that were asked
+	keys  []int32   // scratch of doubtful
 }
 
 // rounds are those under way; all wait equally long, so they end in order.

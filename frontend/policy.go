@@ -18,5 +18,8 @@ const (
 // Policies are those that a job can name. The first is the default.
 var Policies = place.Policies
 
-// ParsePolicy finds a policy by name.
+// PolicyParts are the names of what can be turned off and on in a policy that binds late.
+var PolicyParts = place.Parts
+
+// ParsePolicy finds a policy by name, perhaps with parts turned off and on.
 func ParsePolicy(name string) (Policy, error) { return place.ParsePolicy(name) }

@@ -51,8 +51,8 @@ func TestRooms(t *testing.T) {
 // floors are the files of this package, from the ground up.
 var floors = []string{
 	"policy", "job", "config", "events", // what is said to a core, and what it answers
-	"line", "facts", "class", "record", "tenant", "jobs", "terms", "sets", "seats", "budget", "route", "passing", "stages", "near", "tasks", "admit", "extend", // jobs
-	"ledger", "context", "places", "earlier", "copy", "restamp", "outcomes", "claims", // what was promised
+	"line", "facts", "class", "demand", "record", "tenant", "refused", "jobs", "terms", "sets", "seats", "budget", "route", "passing", "stages", "near", "tasks", "admit", "extend", // jobs
+	"ledger", "context", "places", "earlier", "copy", "restamp", "remake", "outcomes", "claims", // what was promised
 	"plan", "turns", "early", "long", "cover", "tail", // decisions
 	"core", "explain", "check_near", "check",
 }
@@ -74,7 +74,7 @@ func TestOwners(t *testing.T) {
 	ledger, planner := c.floor["ledger"], c.floor["plan"]
 	above := map[string]int{"job": 0, "group": 0, "task": 0, "tenant": 0, "stage": 0, "reservation": ledger, "attempt": ledger, "worker": ledger}
 	only := map[string][]string{
-		"task.state": {"move"}, "job.left": {"move", "grow"}, "job.waiting": {"move", "group", "grow"}, "group.matching": {"move"}, "job.matching": {"move"}, "group.queue": {"move", "group"}, "job.lone": {"move", "turn"},
+		"task.state": {"move"}, "job.left": {"move", "join"}, "job.waiting": {"move", "group", "join"}, "group.matching": {"move"}, "job.matching": {"move"}, "group.queue": {"move", "group"}, "job.lone": {"move", "turn"},
 		"group.live": {"queue"}, "group.probing": {"queue"}, "jobs.pending": {"load", "settled"}, "jobs.payloads": {"load", "unload"},
 	}
 	owner := map[types.Object]string{}

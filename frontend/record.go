@@ -19,7 +19,8 @@ type Decision struct {
 	Alike   int // other tasks of which it tells as well
 	Path    estimate.Path
 	Why     estimate.Reason   // of the path
-	Class   string            // of its places, why, and from when on they are regular
+	Class   ClassReason       // of its places
+	Demand  DemandReason      // what it takes of its worker
 	Choice  estimate.Decision // candidates and terms; zero for a sampled task
 	At      time.Duration     // of the choice, since the job was submitted
 	Tries   int               // how often it was tried since it was placed last; 0: not yet, or it is sampled
@@ -29,8 +30,10 @@ type Decision struct {
 	Waited  time.Duration     // until it started there; 0 if that is not known
 	Ran     time.Duration
 	Usage   probe.Usage
-	Budget  string   // whether it was covered by its tenant's tokens, or what of its tenant's it waits for; "": neither is limited
-	Samples []Sample // of a sampled task, and of others of its group; those that are remembered
+	Budget  string          // whether it was covered by its tenant's tokens, or what of its tenant's it waits for; "": neither is limited
+	CopyOf  probe.AttemptID // that was late, where the attempt is a copy; zero: it is none, or was made by an earlier frontend
+	Copies  string          // of a task under way: where it has a copy, or why it has none
+	Samples []Sample        // of a sampled task, and of others of its group; those that are remembered
 
 	Near  []Site        // of a sampled task with inputs: where these are, nearest first, and at last anywhere
 	Read  time.Duration // what reading them takes at Worker
@@ -152,7 +155,10 @@ func (d *Decision) String() string {
 	if u := d.Usage; u != (probe.Usage{}) {
 		fmt.Fprintf(&b, ", used %v of CPU and %d MiB, fetched %d bytes in %v", u.CPU.Round(time.Microsecond), u.Memory, u.Fetched, u.Fetch.Round(time.Microsecond))
 	}
-	fmt.Fprintf(&b, "\n%s", d.Class)
+	fmt.Fprintf(&b, "\n%s\n%s", d.Demand, d.Class)
+	if d.Copies != "" {
+		fmt.Fprintf(&b, "\n%s", d.Copies)
+	}
 	for i := range d.Samples {
 		fmt.Fprintf(&b, "\n%s", &d.Samples[i])
 	}
@@ -264,14 +270,15 @@ type sampled struct {
 	first, last probe.TaskIndex // of those tasks
 	tasks       int
 	why         estimate.Reason // of the first one
-	class       string          // likewise
+	class       ClassReason     // likewise
+	demand      DemandReason    // likewise
 }
 
 // add takes the sampled tasks of a group into account, whose indices ascend as a rule.
 func (s *sampled) add(g *group) {
 	first, last := g.queue.First().spec.Index, g.queue.Last().spec.Index
 	if s.tasks == 0 || first < s.first {
-		s.first, s.why, s.class = first, g.why, g.told()
+		s.first, s.why, s.class, s.demand = first, g.why, g.told(), g.takesWhy()
 	}
 	s.last = max(s.last, last)
 	s.tasks += g.queue.Len()

@@ -9,10 +9,15 @@ import (
 
 // route chooses the path of a task.
 func (c *jobs) route(j *Job, t *Task) (estimate.Path, estimate.Reason) {
-	if j.Mode == estimate.Auto && !j.Policy.Route {
-		return estimate.Sampling, estimate.Reason{Cause: estimate.ByPolicy}
+	if j.Mode == estimate.Auto {
+		switch {
+		case !j.Policy.Route:
+			return estimate.Sampling, estimate.Reason{Cause: estimate.ByPolicy}
+		case j.Class == Spare && len(t.Files) == 0:
+			return estimate.Sampling, estimate.Reason{Cause: estimate.ByClass}
+		}
 	}
-	return estimate.Route(j.mode(t), estimate.Needs{Reads: c.farReads(t), Files: len(t.Files) > 0}, c.expect(t), j.usual, c.cfg.LongTask)
+	return estimate.Route(j.Mode, estimate.Needs{Reads: c.farReads(t), Files: len(t.Files) > 0}, c.expect(t), j.usual, c.cfg.LongTask)
 }
 
 // expect is how long a task will run, by what is known when its job is submitted.

@@ -40,9 +40,11 @@ import (
 //	extend x from=3 tasks=2 last   2 tasks are added to the 3 that it has had; stages=c<a: and a stage
 //	outdated x                     its client comes back with more of it
 //	cancel-tasks x 0 2             these tasks are not wanted any more
+//	unread x full                  its client has many results to fetch; without full: no more
 //	busy message=10us share=0.9    what messages cost; may-wait: up to LingerFor, for others
 //	w1 up old                      it is of version 0.1.0
 //	w1 finished a1 ok out=0:9,1:file  it has left 9 bytes in partition 0, and a file in 1
+//	submit x large                 results may be files: a1(x.0)+large; w1 finished a1 ok out=65535:file is one
 //	w1 finished a1 failed retry=never  its function says that it is not to be tried again; or elsewhere
 //	submit x ... common.a=9        tasks of stage a have 9 bytes in common; they are shown as a1(x.0)+common1
 //	... 1.in=inline/a/0:7          what stage a left in partition 0 is passed, 7 MB by estimate; or file/a/0
@@ -136,6 +138,8 @@ func (s *story) event(l *script.Line) Event {
 			ev.Tasks = append(ev.Tasks, probe.TaskIndex(l.Int(l.Word())))
 		}
 		return ev
+	case "unread":
+		return Unread{Job: script.Job(l.Word()), Full: l.Flag("full")}
 	case "submit":
 		return Submit{Job: jobOf(l)}
 	case "outdated":
@@ -181,7 +185,7 @@ func jobOf(l *script.Line) *Job {
 	if l.Flag("resubmitted") {
 		j.Generation, j.Age = 1, time.Second
 	}
-	j.Open, j.Had = l.Flag("open"), l.Number("had", 0)
+	j.Open, j.Had, j.Large = l.Flag("open"), l.Number("had", 0), l.Flag("large")
 	switch j.Due = l.Duration("due"); {
 	case l.Flag("spare"):
 		j.Class = Spare
@@ -223,7 +227,7 @@ func jobOf(l *script.Line) *Job {
 	}
 	all := Task{
 		Function: cmp.Or(l.Text("f"), "f"), Estimate: l.Duration("est"), Retryable: !l.Flag("once"), Retries: l.Number("retries", 0), Backoff: l.Duration("backoff"),
-		Timeout: l.Duration("timeout"), Payload: make([]byte, l.Number("payload", 0)),
+		Timeout: l.Duration("timeout"), Payload: make([]byte, l.Number("payload", 0)), Class: l.Text("alike"),
 	}
 	if n := l.Number("size", 0); n != 0 {
 		all.Demand = size(n)
@@ -238,41 +242,54 @@ func jobOf(l *script.Line) *Job {
 			}
 			t.Index = probe.TaskIndex(l.Int(own[i]))
 		}
-		prefix := fmt.Sprint(i, ".")
-		t.Constraint = constraint(l, prefix)
-		if n := l.Number(prefix+"size", 0); n != 0 {
-			t.Demand = size(n)
-		}
-		if f := l.Text(prefix + "f"); f != "" {
-			t.Function = f
-		}
-		if n := l.Number(prefix+"payload", -1); n >= 0 {
-			t.Payload = make([]byte, n)
-		}
-		if l.Text(prefix+"once") != "" {
-			t.Retryable = false
-		}
-		if n := l.Number(prefix+"index", -1); n >= 0 {
-			t.Index = probe.TaskIndex(n)
-		}
-		t.Inputs, t.Files = needs(l, prefix)
-		t.Stage, t.Partition = int32(l.Number(prefix+"stage", 0)), int32(l.Number(prefix+"part", 0))
-		for _, p := range l.List(prefix + "along") {
-			t.Along = append(t.Along, int32(l.Int(p)))
-		}
-		if d := l.Duration(prefix + "est"); d != 0 {
-			t.Estimate = d
-		}
+		tell(l, &t, fmt.Sprint(i, "."))
 		j.Tasks = append(j.Tasks, t)
 	}
+	for i := range j.Stages { // spec.NAME: of the task that has left something there
+		s := &j.Stages[i]
+		if prefix := "spec." + s.Name; l.Flag(prefix) {
+			t := all
+			tell(l, &t, prefix+".")
+			t.Index, t.Stage = s.Made[0].Task, int32(i)
+			s.Made[0].Spec = &t
+		}
+	}
 	return j
+}
+
+// tell makes of a task what is said of it alone.
+func tell(l *script.Line, t *Task, prefix string) {
+	t.Constraint = constraint(l, prefix)
+	if n := l.Number(prefix+"size", 0); n != 0 {
+		t.Demand = size(n)
+	}
+	if f := l.Text(prefix + "f"); f != "" {
+		t.Function = f
+	}
+	if n := l.Number(prefix+"payload", -1); n >= 0 {
+		t.Payload = make([]byte, n)
+	}
+	if l.Text(prefix+"once") != "" {
+		t.Retryable = false
+	}
+	if n := l.Number(prefix+"index", -1); n >= 0 {
+		t.Index = probe.TaskIndex(n)
+	}
+	t.Inputs, t.Files = needs(l, prefix)
+	t.Stage, t.Partition = int32(l.Number(prefix+"stage", 0)), int32(l.Number(prefix+"part", 0))
+	for _, p := range l.List(prefix + "along") {
+		t.Along = append(t.Along, int32(l.Int(p)))
+	}
+	if d := l.Duration(prefix + "est"); d != 0 {
+		t.Estimate = d
+	}
 }
 
 func constraint(l *script.Line, prefix string) Constraint {
 	return Constraint{Labels: l.List(prefix + "labels"), Hosts: l.List(prefix + "hosts")}
 }
 
-// needs reads in=h1:500,rack/r2:100,stage/map:200,nowhere:7 (an input each: where, MB) and file=c0ffee:10 (digest, MB).
+// needs reads in=h1+h2:500,rack/r2:100,stage/map:200,nowhere:7 (an input each: where, MB) and file=c0ffee:10 (digest, MB).
 func needs(l *script.Line, prefix string) (ins []Input, files []probe.File) {
 	for _, text := range l.List(prefix + "in") {
 		where, mb, _ := strings.Cut(text, ":")
@@ -286,7 +303,9 @@ func needs(l *script.Line, prefix string) (ins []Input, files []probe.File) {
 		} else if rack, ok := strings.CutPrefix(where, "rack/"); ok {
 			in.Copies = []estimate.Copy{{Rack: rack}}
 		} else if where != "nowhere" {
-			in.Copies = []estimate.Copy{{At: where}}
+			for at := range strings.SplitSeq(where, "+") {
+				in.Copies = append(in.Copies, estimate.Copy{At: at})
+			}
 		}
 		ins = append(ins, in)
 	}
@@ -456,6 +475,17 @@ func reason(l *script.Line) probe.Reason {
 	return 0
 }
 
+// showDemand is empty for a slot.
+func showDemand(d probe.Demand) string {
+	switch n := int(d.CPU / probe.Slot.CPU); {
+	case d == probe.Slot:
+		return ""
+	case d == size(n):
+		return fmt.Sprintf(" size=%d", n)
+	}
+	return fmt.Sprintf(" takes=%dm,%dMiB", d.CPU, d.Mem)
+}
+
 func load(l *script.Line) probe.Load {
 	return probe.Load{Free: size(l.Number("free", 0)), Queued: uint32(l.Number("queued", 0)), Running: uint32(l.Number("running", 0))}
 }
@@ -469,7 +499,7 @@ func message(l *script.Line, verb string, capacity probe.Demand) probe.Msg {
 		return probe.Ready{Res: res, Turn: turn, Load: load}
 	case "queued":
 		p := l.Places(l.Word())
-		return probe.Queued{First: p.First, Count: p.Count, Load: load}
+		return probe.Queued{First: p.First, Count: p.Count, Load: load, Wait: l.Duration("behind")}
 	case "started":
 		m := probe.Started{Attempt: l.Attempt(l.Word()), Load: load}
 		if l.Left() > 0 {
@@ -479,6 +509,7 @@ func message(l *script.Line, verb string, capacity probe.Demand) probe.Msg {
 	case "finished":
 		m := &probe.Finished{Attempt: l.Attempt(l.Word()), Load: load, Run: cmp.Or(l.Duration("run"), time.Millisecond)}
 		m.Status = statuses[l.Word()]
+		m.Usage.CPU, m.Usage.Memory = l.Duration("cpu"), probe.MiB(l.Number("mem", 0))
 		m.Outputs = outputs(l, l.List("out"))
 		m.Retry = map[string]probe.Retry{"": probe.Anywhere, "elsewhere": probe.Elsewhere, "never": probe.Never}[l.Text("retry")]
 		if m.Status == probe.Succeeded {
@@ -620,6 +651,9 @@ func (s *story) showAction(a Action) string {
 		case DeadlineExceeded:
 			text += "deadline"
 		}
+		if o.File != nil {
+			text += " in a file"
+		}
 		if o.Attempts != 1 {
 			text += fmt.Sprintf(" attempts=%d", o.Attempts)
 		}
@@ -641,10 +675,7 @@ func (s *story) showMsg(msg probe.Msg) string {
 	switch m := msg.(type) {
 	case probe.Reserve:
 		text := fmt.Sprintf("reserve %s %s", script.ShowPlaces(m.First, m.Count), script.ShowJob(m.Job))
-		if n := m.Demand.CPU / probe.Slot.CPU; n != 1 {
-			text += fmt.Sprintf(" size=%d", n)
-		}
-		text += script.Optional(" est", m.Estimate) + script.Optional(" typical", m.Typical) + showWeights(m.Weights) + showStanding(m.Standing)
+		text += showDemand(m.Demand) + script.Optional(" est", m.Estimate) + script.Optional(" typical", m.Typical) + showWeights(m.Weights) + showStanding(m.Standing)
 		if len(m.Launches) > 0 {
 			text += " with=" + s.showLaunches(m.Launches)
 		}
@@ -664,7 +695,7 @@ func (s *story) showMsg(msg probe.Msg) string {
 	case probe.Decline:
 		return "decline " + script.ShowTurn(m.Res, m.Turn)
 	case probe.Enqueue:
-		text := fmt.Sprintf("enqueue %d %s", m.Res, s.showLaunches([]probe.Launch{m.Launch})) + showWeights(m.Weights) + showStanding(m.Standing)
+		text := fmt.Sprintf("enqueue %d %s", m.Res, s.showLaunches([]probe.Launch{m.Launch})) + showDemand(m.Demand) + showWeights(m.Weights) + showStanding(m.Standing)
 		if m.Long {
 			text += " long"
 		}
@@ -746,6 +777,9 @@ func showContext(m *probe.Context) (text string) {
 	}
 	if m.Common > 0 {
 		text += fmt.Sprintf("+common%d", m.Common)
+	}
+	if m.Large {
+		text += "+large"
 	}
 	for _, p := range m.Inputs {
 		text += fmt.Sprintf("+%s.%d/%d", p.Stage, p.Task, p.Partition)

@@ -63,11 +63,11 @@ func (c *jobs) checkStages(j *job) *RefusedError {
 			j.stages[i].along = append(j.stages[i].along, numbers[name])
 		}
 	}
-	after := map[[2]int]bool{} // what depends said
 	order, cycle := j.order()
 	if cycle != nil {
 		return invalid("stages wait for each other: %s", strings.Join(cycle, " after "))
 	}
+	reads := reading{j: j, numbers: numbers, after: map[[2]int]bool{}}
 	for i := range j.Tasks {
 		t := &j.Tasks[i]
 		if t.Stage < 0 || int(t.Stage) >= len(j.Stages) {
@@ -77,32 +77,28 @@ func (c *jobs) checkStages(j *job) *RefusedError {
 		if int(t.Stage) < first && s.ended() {
 			return invalid("task %d is of stage %q, which has ended: others have started after it", t.Index, j.Stages[t.Stage].Name)
 		}
-		switch {
-		case int(t.Stage) < first && j.led(int(t.Stage)):
+		if int(t.Stage) < first && j.led(int(t.Stage)) {
 			return invalid("task %d is of stage %q, which others go along: they may have started", t.Index, j.Stages[t.Stage].Name)
-		case len(t.Along) > 0 && len(s.along) == 0:
-			return invalid("task %d lists partitions, and stage %q goes along none", t.Index, j.Stages[t.Stage].Name)
-		case len(t.Along) > MaxInputs:
-			return invalid("task %d lists %d partitions, the limit is %d", t.Index, len(t.Along), MaxInputs)
 		}
 		s.left++
 		s.longest = max(s.longest, c.expect(t).Mean)
-		for k := range t.Inputs {
-			name := t.Inputs[k].Stage
-			if name == "" {
-				continue
-			}
-			from, known := numbers[name]
-			pair := [2]int{int(t.Stage), from}
-			if _, asked := after[pair]; known && !asked {
-				after[pair] = j.depends(pair[0], from)
-			}
-			if !known || !after[pair] {
-				return invalid("task %d: input %d is the output of %q, after which stage %q does not come", t.Index, k, name, j.Stages[t.Stage].Name)
-			}
+		if wrong := reads.check(t); wrong != "" {
+			return invalid("%s", wrong)
 		}
 	}
 	for i := first; i < len(j.stages); i++ {
+		for k := range j.Stages[i].Made {
+			m := &j.Stages[i].Made[k]
+			if m.Spec == nil {
+				continue
+			}
+			if int(m.Spec.Stage) != i || m.Spec.Index != m.Task || m.Spec.Partition != m.Partition {
+				return invalid("task %d of stage %q has left something, and is told to be task %d of stage %d, in another partition perhaps", m.Task, j.Stages[i].Name, m.Spec.Index, m.Spec.Stage)
+			}
+			if wrong := reads.check(m.Spec); wrong != "" {
+				return invalid("%s", wrong)
+			}
+		}
 		if j.stages[i].left == 0 && (j.Generation == 0 || first > 0) { // of a job that was submitted before, what has ended is left out
 			return invalid("stage %q has no tasks", j.Stages[i].Name)
 		}
@@ -121,6 +117,39 @@ func (c *jobs) checkStages(j *job) *RefusedError {
 		j.count(&j.stages[i])
 	}
 	return nil
+}
+
+// reading checks which stages tasks of a job read.
+type reading struct {
+	j       *job
+	numbers map[string]int  // of its stages
+	after   map[[2]int]bool // what depends said
+}
+
+// check says what is wrong with the stages that a task reads, or with the partitions that it waits for; "" if nothing is.
+func (r *reading) check(t *Task) (wrong string) {
+	j := r.j
+	switch {
+	case len(t.Along) > 0 && len(j.stages[t.Stage].along) == 0:
+		return fmt.Sprintf("task %d lists partitions, and stage %q goes along none", t.Index, j.Stages[t.Stage].Name)
+	case len(t.Along) > MaxInputs:
+		return fmt.Sprintf("task %d lists %d partitions, the limit is %d", t.Index, len(t.Along), MaxInputs)
+	}
+	for k := range t.Inputs {
+		name := t.Inputs[k].Stage
+		if name == "" {
+			continue
+		}
+		from, known := r.numbers[name]
+		pair := [2]int{int(t.Stage), from}
+		if _, asked := r.after[pair]; known && !asked {
+			r.after[pair] = j.depends(pair[0], from)
+		}
+		if !known || !r.after[pair] {
+			return fmt.Sprintf("task %d: input %d is the output of %q, after which stage %q does not come", t.Index, k, name, j.Stages[t.Stage].Name)
+		}
+	}
+	return ""
 }
 
 // count counts the stages that a stage has to wait for.
@@ -258,9 +287,10 @@ func (j *job) sortGroups() {
 	}
 }
 
-// blocks reports whether a task has to wait for the stages before its own, or for its partitions of these.
+// blocks reports whether a task has to wait for the stages before its own, for its partitions of these, or until its job is not
+// full any more.
 func (j *job) blocks(t *task) bool {
-	return len(j.stages) > 0 && (t.awaits > 0 || !j.stages[t.group.number].ready)
+	return j.full || len(j.stages) > 0 && (t.awaits > 0 || !j.stages[t.group.number].ready)
 }
 
 // stageEnded notes the outcome of a task of a job with stages. What follows from it is left to the end of the step.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
 	"github.com/phoebe-sched/phoebe/frontend/view"
+	"github.com/phoebe-sched/phoebe/probe"
 )
 
 // When all tasks of a job that may run have been given out, its end depends on the last of them. Those that are late, by what
@@ -20,6 +21,8 @@ const (
 	worthCopy = 1.25
 	// enoughRuns is how many tasks must have been seen to run elsewhere before the longest of them says anything of others.
 	enoughRuns = 8
+	// hintsWithin is for how many times as long as its hint a task may run before that alone says that it is late.
+	hintsWithin = 3
 	// looksEach is how often in the time that a task is expected to run it is looked whether it is late. A job that has so
 	// many tasks that this takes long is looked at less often: a hundredth of the time.
 	looksEach = 8
@@ -45,7 +48,7 @@ func (c *planner) lookAtTail(j *job, now time.Time, acts []Action) []Action {
 				again = min(again, max(t.long.spec.Work.Mean/looksEach, worthSleep))
 			}
 			long = append(long, late{t, c.left(t, now)})
-		case t.long == nil && c.mayCopy(t):
+		case t.long == nil && len(t.spec.Files) == 0 && c.mayCopy(t): // where it is claimed it may have some, and a copy would not start at once
 			due, every := c.shortLate(t, now)
 			if due <= 0 {
 				due = every
@@ -55,9 +58,28 @@ func (c *planner) lookAtTail(j *job, now time.Time, acts []Action) []Action {
 		}
 	}
 	acts = c.copyShort(short, now, acts)
-	acts = c.copyLong(long, now, acts)
-	c.tailed(j, now.Add(max(again, breath, time.Duration(len(j.tasks))*lookTakes)))
+	acts, asked := c.copyLong(long, now, acts)
+	if asked {
+		again = c.view.Trip()
+	}
+	c.tailed(j, now.Add(max(again, lookPause(j))))
 	return acts
+}
+
+// lookPause is for how long it is not looked again at a job.
+func lookPause(j *job) time.Duration { return max(breath, time.Duration(len(j.tasks))*lookTakes) }
+
+// hurry has it looked soon whether a task is late of which its worker has just said that it will start later than it was to: another
+// frontend may have chosen that worker, too.
+func (c *planner) hurry(w *worker, m *probe.Queued, now time.Time) {
+	a := w.enqueued[m.First]
+	if m.Wait <= 0 || a == nil || !a.task.slips() {
+		return
+	}
+	if j, at := a.job, now.Add(lookPause(a.job)); at.Before(j.tailAt) {
+		c.tailed(j, at)
+		c.settle(j, now)
+	}
 }
 
 // longestFirst sorts tasks by what is left of them.
@@ -146,25 +168,29 @@ func times(factor float64, d time.Duration) time.Duration {
 }
 
 // remains is how much longer a long task that ran for so long is expected to: as long as others of its stage, or of its function, that ran
-// for longer went on.
+// for longer went on. Of one with a hint the few that have ended say little, and those of other jobs, with other hints, nothing.
 func (c *planner) remains(t *task, ran time.Duration) time.Duration {
 	x, a := t.long, t.attempt
-	stats := t.group.stage
-	if stats.N() == 0 {
+	stats, run := t.group.stage, x.spec.Work.Mean
+	if row := c.view.Fleet().Get(int32(a.w.Key)); row != nil && row.Speed > 0 {
+		run = times(1/row.Speed, run)
+	}
+	switch {
+	case stats.N() >= enoughRuns:
+	case t.spec.Estimate > 0 && ran <= hintsWithin*run:
+		return max(run-ran, 0)
+	case stats.N() == 0:
 		stats = t.group.Runs.Stats()
 	}
 	if left, known := stats.Left(ran, t.spec.Estimate, x.bytes, int32(a.w.Key)); known {
 		return left
 	}
-	if left := x.run - ran; left > 0 {
-		return left
-	}
-	return ran
+	return max(run-ran, ran)
 }
 
 // copyLong makes copies of tasks that would be done sooner elsewhere, and on which the end of their job depends: with or
-// without copies, it comes no sooner than that of any other one.
-func (c *planner) copyLong(late []late, now time.Time, acts []Action) []Action {
+// without copies, it comes no sooner than that of any other one. It reports whether workers were asked first how long one would wait there.
+func (c *planner) copyLong(late []late, now time.Time, acts []Action) (_ []Action, asked bool) {
 	longestFirst(late)
 	end, decided := time.Duration(0), 0
 	for _, l := range late {
@@ -184,16 +210,53 @@ func (c *planner) copyLong(late []late, now time.Time, acts []Action) []Action {
 		t.long.spec.Work = c.workOfCopy(t)
 		choice := c.view.Fleet().Decide(&t.long.spec, now, c.rand)
 		best := c.soonest(t, &choice)
-		if choice.Chosen < 0 {
+		known := choice.Chosen >= 0
+		if known {
+			end = max(end, min(l.left, best))
+		} else {
 			end = max(end, l.left)
+		}
+		if !known || float64(l.left) <= worthCopy*float64(best) {
+			if float64(l.left) > worthCopy*float64(t.long.spec.Work.Mean) {
+				acts = c.askForCopy(t, now, acts)
+			}
 			continue
 		}
-		end = max(end, min(l.left, best))
-		if float64(l.left) <= worthCopy*float64(best) {
-			continue
+		if n := len(acts); t.queues() {
+			if acts = c.askSince(t.attempt, &choice, now, acts); len(acts) > n {
+				asked = true
+				continue
+			}
 		}
 		choice.Reason = fmt.Sprintf("a copy of %s, %s", t.attempt.id, whyLate(t, l.left, now))
 		acts = c.commitCopy(t, &choice, now, acts)
+	}
+	return acts, asked
+}
+
+// askSince asks the worker that was chosen for the copy of an attempt, and who else might be, for matrices of after that was sent: by what was
+// known then it would not have to wait.
+func (c *planner) askSince(a *attempt, choice *estimate.Decision, now time.Time, acts []Action) []Action {
+	old := func(at *estimate.Candidate) bool { return at.Age >= now.Sub(a.sent) }
+	if !old(choice.Choice()) {
+		return acts
+	}
+	for i := range choice.Candidates {
+		at := &choice.Candidates[i]
+		if w := c.workers[at.Worker]; w != a.w && old(at) && w.mayAsk(now) {
+			acts = c.askMatrix(w, now, acts)
+		}
+	}
+	return acts
+}
+
+// askForCopy asks for matrices by which it is known next time where a copy of a task would be done sooner: where frontends do not gossip,
+// they may be as old as its placing, when others were busy.
+func (c *planner) askForCopy(t *task, now time.Time, acts []Action) []Action {
+	for _, key := range c.doubtful(t.long, 1, now) {
+		if w := c.workers[key]; w != t.attempt.w && w.mayAsk(now) {
+			acts = c.askMatrix(w, now, acts)
+		}
 	}
 	return acts
 }

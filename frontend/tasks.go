@@ -40,6 +40,8 @@ func (t *task) move(to taskState) {
 		j.tenant.held.Remove(t)
 	case probing:
 		g.measured--
+	case done:
+		j.left++
 	}
 	if from.out() && t.isBeyond() {
 		j.tenant.ends(t)
@@ -111,7 +113,7 @@ func (c *jobs) owe(of *tenant) {
 	}
 }
 
-// await lets a task wait for what it needs next: the stages before its own, a batch to be matched, or a place's turn.
+// await lets a task wait for what it needs next: the stages before its own, room for its result, a batch to be matched, or a place's turn.
 func (c *jobs) await(t *task) {
 	j := t.group.job
 	if j.blocks(t) { // also if it was claimed, and of a stage before its own not all is known to have ended
@@ -174,10 +176,10 @@ func (t *task) probe(now time.Time) {
 	t.sampledAt = now
 }
 
-// block lets the tasks of a group wait for the stages before theirs. It reports whether all have to.
+// block lets those tasks of a group wait that must not start yet. It reports whether all have to.
 func (c *jobs) block(g *group) bool {
 	j := g.job
-	if len(j.stages) == 0 || j.stages[g.number].ready && len(j.stages[g.number].along) == 0 {
+	if !j.full && (len(j.stages) == 0 || j.stages[g.number].ready && len(j.stages[g.number].along) == 0) {
 		return false
 	}
 	for _, t := range slices.Collect(g.queue.All()) {
@@ -186,6 +188,21 @@ func (c *jobs) block(g *group) bool {
 		}
 	}
 	return g.queue.Len() == 0
+}
+
+// fill notes whether a job is full. As long as it is, none of its tasks that no worker has goes to one.
+func (c *jobs) fill(j *job, full bool) {
+	j.full = full
+	for _, t := range j.tasks {
+		switch {
+		case t.state == blocked && !j.blocks(t):
+			c.await(t)
+		case full && (t.state == waiting || t.state == matching || t.state == held):
+			c.unwait(t)
+			t.move(blocked)
+		}
+	}
+	c.wantAllOf(j)
 }
 
 // startStages starts the stages of a job that wait no more.
@@ -490,7 +507,7 @@ func (c *jobs) decided(x *longTask, choice *estimate.Decision, w *worker, now ti
 	if d == nil || d.Worker != "" {
 		d = ds.add()
 		x.decision = ds.n
-		*d = Decision{Job: j.ID, Task: x.task.spec.Index, Path: estimate.Estimation, Why: x.why}
+		*d = Decision{Job: j.ID, Task: x.task.spec.Index, Path: estimate.Estimation, Why: x.why, Demand: x.task.group.takesWhy()}
 	}
 	d.Class, d.Choice, d.At = x.task.told(), *choice, now.Sub(j.submitted)
 	d.Tries++

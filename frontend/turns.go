@@ -19,10 +19,13 @@ func (c *planner) ready(w *worker, m *probe.Ready, now time.Time, acts []Action)
 	if a := r.ride(m.Res); a != nil {
 		c.unride(a, r) // its Queued was overtaken
 	}
+	if g := c.share(r.group, w, now, true); g != nil {
+		return c.bind(r, g, m, now, acts)
+	}
 	if g := c.choose(r.group, w, now); g != nil {
 		return c.bind(r, g, m, now, acts)
 	}
-	if g := c.share(r.group, w, now); g != nil {
+	if g := c.share(r.group, w, now, false); g != nil {
 		return c.bind(r, g, m, now, acts)
 	}
 	c.dropPlace(w, m.Res, r, place.Declined)
@@ -33,8 +36,9 @@ func (c *planner) ready(w *worker, m *probe.Ready, now time.Time, acts []Action)
 }
 
 // share is the group of another job of the tenant, the oldest one first, whose next task a turn at w gets that place group g
-// does not need: one for which the worker would have put the place where it was. Nil if none waits.
-func (c *planner) share(g *group, w *worker, now time.Time) *group {
+// does not need: one for which the worker would have put the place where it was. If g does, only later stages of jobs that came before
+// its own are senior to it. Nil if none waits.
+func (c *planner) share(g *group, w *worker, now time.Time, senior bool) *group {
 	j := g.job
 	t := c.tenants[j.Tenant] // j.tenant, unless j has ended
 	if !j.Policy.Share || t == nil {
@@ -42,14 +46,14 @@ func (c *planner) share(g *group, w *worker, now time.Time) *group {
 	}
 	looked := 0
 	for k := range t.hungry.All() {
-		if looked++; looked > mostLooked {
+		if looked++; looked > mostLooked || senior && compareJobs(k, j) >= 0 {
 			break
 		}
-		if !k.Policy.Share || k.Priority != j.Priority {
+		if senior && len(k.stages) == 0 || !k.Policy.Share || k.Priority != j.Priority {
 			continue
 		}
 		for other := range k.hungryAt(w) {
-			if other.Demand.Fits(g.Demand) && c.first(other, w, now) != nil &&
+			if (!senior || k.Policy.Seniority && other.later()) && other.Demand.Fits(g.Demand) && c.first(other, w, now) != nil &&
 				(g.estimate == 0 || other.estimate > 0 && other.estimate <= g.estimate) {
 				return other
 			}

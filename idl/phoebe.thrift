@@ -35,6 +35,7 @@ enum RefusedReason {
   UNAUTHORIZED = 7,  // the secret is missing or wrong
   OWNER_LOST = 8,    // the job's owner does not answer: resubmit what is unfinished under the same id
   FORBIDDEN = 9,     // the caller is known, and may not do this: the job is of another tenant
+  NO_FILE = 10,      // no worker that can be reached has the file: run the task again that made it, after a while if there is a retry_after_us
 }
 
 // The one exception of every call. Act on reason, never on the text.
@@ -97,7 +98,9 @@ struct Input {
   5: i32 partition = 0,     // in this partition
 }
 
-// What a task has left in one partition, for those of later stages: the data itself, or a file in its worker's cache.
+// What a task has left in one partition, for those of later stages: the data itself, or a file in its worker's cache. If a file that
+// others need is lost, with its worker or as the cache had to make room, the task runs again, unless it may start only once; no other
+// outcome of it is told.
 struct Output {
   1: required i32 partition,
   2: required i64 bytes,
@@ -135,7 +138,7 @@ struct Task {
   11: optional list<Input> inputs,  // at most 256
   12: optional list<File> files,    // at most 64
   13: i32 partition = -1,           // its number in the stage; -1: as listed, which a resubmission does not tell
-  14: string run_class = "",            // run times are learnt for each class of a function, such as a query's fingerprint with its stage's name
+  14: string run_class = "",            // run times are learnt for each class of a function, such as a query's fingerprint with its stage's name; and what tasks use whose demand is left open
   15: i64 backoff_us = 0,           // before the first retry of the task's own failure; before each further one twice as long, up to a minute
   16: optional list<i32> along,     // where its stage goes along others: the partitions that it waits for, if not its own; at most 256
 }
@@ -154,6 +157,7 @@ struct Made {
   3: required string worker,
   4: required list<Output> outputs,
   5: i32 partition = 0,           // of the task
+  6: optional Task spec,          // the task itself, as it was submitted: without it, it cannot run again for files that are lost
 }
 
 // A resubmission goes to another frontend after the owner was lost: same job id, unfinished tasks only,
@@ -193,6 +197,7 @@ struct Job {
   14: optional JobClass job_class,  // none: AUTO
   15: optional i64 due_us,          // of SPARE: from when on, from receipt, what of it has not started is regular; none: from half of its deadline, or never
   16: bool open = false,            // Extend is to add tasks: it does not end before one that says last. It may begin without any
+  17: bool large_results = false,   // a result may be larger than what travels: then it is a file at its worker, which ReadFile reads
 }
 
 // Names a job and the frontend that owns it. Any frontend takes a call with it and forwards to the owner.
@@ -267,6 +272,7 @@ struct Outcome {
   8: optional Phases phases,
   9: optional Usage usage,  // of that attempt; absent where nothing is known
   10: optional list<Output> outputs, // that it has left for later stages
+  11: optional Output result_file,  // instead of result: it is too large to travel, and ReadFile reads it. Only of a job with large_results
 }
 
 struct RunRequest {
@@ -361,6 +367,7 @@ enum Cause {
   BY_IGNORANCE = 6, // nothing is known of its run time: sampling does not depend on knowing
   BY_LENGTH = 7,    // it is long
   BY_BREVITY = 8,   // it is short
+  BY_CLASS = 9,     // its job is spare
 }
 
 // By what a run time is expected.
@@ -458,6 +465,14 @@ struct Decision {
   23: i64 read_us,          // what reading its inputs takes at the worker
   24: i64 delay_us,         // for which it had waited near its inputs when it was given to the worker
   25: string far = "",      // why it does not read where that takes least; empty: it does
+  26: string task_class = "", // of its places: regular, yielded (it starts only where nothing regular can, and stays) or spare
+  27: string class_why = "",
+  28: i64 due_us = 0,       // from when on they are regular, since the job was received; 0: from the start, or never
+  29: string tokens = "",   // how it stands to its tenant's tokens, or what of its maximum it waits for; empty: neither is limited
+  30: string copy_of = "",  // the attempt that was late, where this one is a copy of it
+  31: string copies = "",   // of a task at a worker: where its copy is, or why it has none
+  32: optional Demand demand,  // what it takes of its worker
+  33: string demand_why = "",
 }
 
 struct ExplainResponse {
@@ -535,7 +550,7 @@ struct TenantStatus {
   6: i64 most = -1,                // so much it may have here of its maximum; -1: there is none
   7: i32 held = 0,                 // tasks that its maximum keeps waiting
   8: i32 pending = 0,              // tasks without an outcome, with those of tenants below it
-  9: i64 refused = 0,              // jobs, since it has had others here all the time
+  9: i64 refused = 0,              // jobs, since they are counted: of the 1024 tenants of whom most were
 }
 
 struct ClusterResponse {
@@ -556,7 +571,11 @@ struct ClusterResponse {
   15: string next_page = "",        // after of the next page; empty: this is the last
   16: i32 total = 0,               // workers, on all pages
   17: optional Figures figures,
-  18: list<TenantStatus> tenants,  // those with jobs here that want most, at most 1000; only what the caller may see
+  18: list<TenantStatus> tenants,  // those with jobs here, or of whom jobs were refused, that want most, at most 1000; only what the caller may see
+  19: i64 spare = 0,               // thousandths of slots that tasks at workers take that are not regular, or not covered by tokens; not told with figures or frontends_only
+  20: i64 copies = 0,              // second attempts of late tasks, since it started
+  21: i64 copies_won = 0,          // of these, those that were done first, or started first of two that waited
+  22: i64 preempted = 0,           // attempts that were stopped as they stood in the way of regular work, since it started
 }
 
 // One thing that is measured. The first seven are the phases of a task, which follow each other from when it could start.
@@ -713,6 +732,9 @@ struct JobSummary {
   14: string path = "",             // of its tasks: sampling, estimation or mixed
   15: list<string> kept,            // why: failed, slow, sample
   16: optional JobClass job_class,  // none: AUTO, or it is not told
+  17: i64 due_us = 0,               // from when on it is regular, since it came; 0: from the start, or never
+  18: i32 copies = 0,               // second attempts at its tasks, as the first ones were late
+  19: i32 preempted = 0,            // attempts that stood in the way of regular work, and were stopped
 }
 
 struct JobsResponse {
@@ -846,6 +868,20 @@ struct LocateResponse {
   1: required list<list<Copy>> copies, // of each of these files: in the caches of which workers it is, at most 16
 }
 
+// A part of a file that a task has left in its worker's cache: its result, or an output. Who knows its digest may read it.
+struct ReadFileRequest {
+  1: optional Caller caller,
+  2: required string sha256,    // of the whole file, as the outcome says
+  3: string worker = "",        // that made it, as the outcome names it: it is asked first, then others that are said to have it
+  4: i64 from_byte = 0,
+  5: i32 max_bytes = 0,         // default and limit 1 MiB
+}
+
+struct ReadFileResponse {
+  1: required binary data,      // from from_byte on
+  2: required i64 size_bytes,   // of the whole file
+}
+
 service Phoebe {
   // Runs a job and answers with all its outcomes: the fastest way for a small job.
   RunResponse Run(1: RunRequest request) throws (1: Refused refused),
@@ -874,4 +910,6 @@ service Phoebe {
   LeaveResponse Leave(1: LeaveRequest request) throws (1: Refused refused),
   // Where files are that tasks may need, as far as this frontend has heard by gossip.
   LocateResponse Locate(1: LocateRequest request) throws (1: Refused refused),
+  // A part of a file that a task has left. Any frontend reads it, so that it outlives the one that had the job.
+  ReadFileResponse ReadFile(1: ReadFileRequest request) throws (1: Refused refused),
 }

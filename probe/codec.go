@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/phoebe-sched/phoebe/probe/lent"
 )
 
 // On the wire, fastrpc puts a request id before each frame: 0 (nobody waits for an answer) both ways.
@@ -51,7 +53,7 @@ const (
 	rangeSize   = 2
 	launchSize  = attemptSize + 5
 	fileSize    = 32 + 3
-	contextSize = 8
+	contextSize = 9
 	outputSize  = 4 + 8 + 1
 	passedSize  = 1 + 4 + outputSize
 )
@@ -232,6 +234,7 @@ func AppendMsg(b []byte, m Msg) []byte {
 		b = appendPlaces(b, m.First, m.Count)
 		b = appendUint(b, uint64(m.Ahead))
 		b = appendLoad(b, &m.Load)
+		b = appendDuration(b, m.Wait)
 	case Started:
 		b = begin(b, kindStarted)
 		b = appendAttempt(b, m.Attempt)
@@ -407,7 +410,7 @@ func appendContext(b []byte, c *Context) []byte {
 	b = appendUint(b, uint64(c.Attempt))
 	b = appendString(b, c.Trace)
 	b = appendUint(b, uint64(c.Common))
-	b = appendUint(b, uint64(c.Inline))
+	b = appendBool(appendUint(b, uint64(c.Inline)), c.Large)
 	b = appendUint(b, uint64(len(c.Inputs)))
 	for i := range c.Inputs {
 		p := &c.Inputs[i]
@@ -451,39 +454,21 @@ func appendLoad(b []byte, l *Load) []byte {
 type Decoder struct {
 	Skipped int // messages of unknown kinds in good frames
 	names   names
-	results reused[Finished]
-	riders  reused[Launch] // of Reserve and Bind
+	results *lent.Of[Finished]
+	riders  *lent.Of[Launch] // of Reserve and Bind
 }
 
-// reused is values of which the memory is used again.
-type reused[T any] struct{ list []T }
-
-// maxReuse is of how many the memory is kept.
-const maxReuse = 64
-
-// take is n values that are yet to be set.
-func (m *reused[T]) take(n int) []T {
-	at := len(m.list)
-	if at+n > cap(m.list) {
-		m.list, at = make([]T, 0, max(n, min(2*cap(m.list), maxReuse))), 0 // those before stay where they are
-	}
-	m.list = m.list[:at+n]
-	return m.list[at : at+n : at+n]
-}
-
-func (m *reused[T]) reuse() {
-	if cap(m.list) > maxReuse {
-		m.list = nil
-	}
-	clear(m.list)
-	m.list = m.list[:0]
-}
+// The memory of what decoders lend: few of them do at a time.
+var (
+	results lent.Pool[Finished]
+	riders  lent.Pool[Launch]
+)
 
 // Reuse says that nobody uses what was decoded before any more, but for what it aliases: the memory of each Finished, and of
 // the launches of Reserve and Bind, is used again.
 func (d *Decoder) Reuse() {
-	d.results.reuse()
-	d.riders.reuse()
+	results.TakeBack(&d.results)
+	riders.TakeBack(&d.riders)
 }
 
 // Decode appends the messages of a frame's body to msgs. They alias body, which from then on belongs to
@@ -572,7 +557,11 @@ func (d *Decoder) Decode(body []byte, msgs []Msg) (Epoch, []Msg, error) {
 			msgs = append(msgs, Rejected{Reason: r.text("reason", MaxText)})
 		case kindQueued:
 			first, count := r.places(0)
-			msgs = append(msgs, Queued{First: first, Count: count, Ahead: r.uint32("ahead"), Load: r.load()})
+			m := Queued{First: first, Count: count, Ahead: r.uint32("ahead"), Load: r.load()}
+			if r.more() {
+				m.Wait = r.duration("wait")
+			}
+			msgs = append(msgs, m)
 		case kindStarted:
 			msgs = append(msgs, Started{
 				Attempt: r.attempt("attempt"), Res: ResID(r.uint("res")), Job: r.job("job"),
@@ -584,7 +573,7 @@ func (d *Decoder) Decode(body []byte, msgs []Msg) (Epoch, []Msg, error) {
 				Expiry: r.duration("expiry"), Early: r.duration("early"), Load: r.load(),
 			})
 		case kindFinished:
-			m := &d.results.take(1)[0]
+			m := results.Of(&d.results).New()
 			r.finished(m)
 			msgs = append(msgs, m)
 		case kindRefused:
@@ -713,7 +702,7 @@ func (r *reader) launches(field string, max int) []Launch {
 	if n == 0 {
 		return nil
 	}
-	ls := r.riders.take(n)
+	ls := riders.Of(r.riders).Take(n)
 	for i := range ls {
 		ls[i] = r.launch()
 	}
@@ -758,6 +747,7 @@ func (r *reader) context(field string) *Context {
 	c := &Context{
 		Stage: r.name("context.stage"), Partition: r.uint32("context.partition"), Attempt: r.uint32("context.attempt"),
 		Trace: r.text("context.trace", MaxString), Common: r.uint32("context.common"), Inline: r.uint32("context.inline"),
+		Large: r.bool("context.large"),
 	}
 	n := r.count("context.inputs", MaxPassed, passedSize)
 	if n == 0 {

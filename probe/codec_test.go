@@ -336,6 +336,9 @@ func shorter(m Msg) []int {
 		contexts := fields(m) - regular - none
 		m.Launches = bare(m.Launches)
 		return []int{weights, contexts, fields(m) - regular - 2*none}
+	case Queued:
+		m.Wait = 0
+		return []int{fields(m) - none}
 	case Bind:
 		m.Launch.Context, m.Bundle = nil, bare(m.Bundle)
 		return []int{fields(m) - 2*none}
@@ -673,16 +676,22 @@ func TestLengthBombs(t *testing.T) {
 	bombs = append(bombs, body(1, Sync{Live: slices.Repeat([]Range{{1, 1}}, 1<<20)}))
 	bombs = append(bombs, body(1, Reserve{First: 1, Count: MaxPlaces, Launches: make([]Launch, MaxPlaces)}))
 
-	var before, after runtime.MemStats
-	for _, b := range bombs {
+	costs := func(b []byte) uint64 {
+		var before, after runtime.MemStats
 		var d Decoder
 		runtime.ReadMemStats(&before)
 		d.Decode(b, nil)
 		runtime.ReadMemStats(&after)
-		bytes := after.TotalAlloc - before.TotalAlloc
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	for _, b := range bombs {
 		most := uint64(100*len(b) + 4096)
 		if len(b) > 2<<20 {
 			most = uint64(10 * len(b))
+		}
+		bytes := costs(b)
+		for try := 0; bytes > most && try < 3; try++ { // the runtime allocates too, now and then
+			bytes = min(bytes, costs(b))
 		}
 		if bytes > most {
 			t.Fatalf("%d bytes allocated for a body of %d: %x", bytes, len(b), b[:min(len(b), 64)])
@@ -736,7 +745,7 @@ var (
 		Files: []File{{Digest: [32]byte{0xaa, 31: 0xbb}, URL: "http://store/part", Bytes: 1 << 30, Peers: []string{"h2:80"}}, {}},
 	}
 	goldenContext = &Context{
-		Stage: "join", Partition: 2, Attempt: 3, Trace: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", Common: 4, Inline: 1 << 16,
+		Stage: "join", Partition: 2, Attempt: 3, Trace: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", Common: 4, Inline: 1 << 16, Large: true,
 		Inputs: []Passed{
 			{Stage: "scan", Task: 6, Output: Output{Partition: 7, Bytes: 3, Data: []byte("row")}},
 			{Stage: "scan", Task: 8, Output: Output{Partition: 7, Bytes: 1 << 30, File: true, Digest: [32]byte{0xcc}}, Peers: []string{"h3:80"}},
@@ -783,7 +792,7 @@ var (
 			MaxPayload: 1 << 20, MaxResult: 1 << 21, Speed: 1500, Cache: "h1:81", Draining: true,
 		},
 		Rejected{Reason: "wrong secret"},
-		Queued{First: 100, Count: 2, Ahead: 4, Load: goldenLoad},
+		Queued{First: 100, Count: 2, Ahead: 4, Load: goldenLoad, Wait: 3 * time.Second},
 		Started{Attempt: goldenAttempt, Res: 100, Job: goldenJob, Task: 3, Ran: time.Millisecond, Load: goldenLoad},
 		Ready{
 			Res: 100, Turn: 1, Waited: 20 * time.Millisecond, Expiry: time.Second, Early: time.Microsecond,
@@ -920,7 +929,7 @@ func TestAppendDoesNotAllocate(t *testing.T) {
 func TestDecoderReuse(t *testing.T) {
 	var d Decoder
 	var msgs []Msg
-	for i := range uint64(3 * maxReuse) {
+	for i := range uint64(2000) {
 		body := AppendMsg([]byte{1}, &Finished{Attempt: AttemptID{1, i}, Status: Succeeded})
 		body = AppendMsg(body, Bind{Res: 1, Bundle: []Launch{{Task: 1}, {Task: TaskIndex(i)}}})
 		var err error
@@ -941,7 +950,15 @@ func TestDecoderReuse(t *testing.T) {
 		}
 	}
 	d.Reuse()
-	if n := testing.AllocsPerRun(10, func() { d.results.take(1); d.riders.take(2); d.Reuse() }); n > 0 {
+	frame := AppendMsg([]byte{1}, &Finished{Attempt: AttemptID{1, 1}, Status: Succeeded})
+	frame = AppendMsg(frame, Ack{})
+	n := testing.AllocsPerRun(100, func() {
+		if _, msgs, _ = d.Decode(frame, msgs[:0]); len(msgs) != 2 {
+			t.Fatal(msgs)
+		}
+		d.Reuse()
+	})
+	if n > 2 {
 		t.Errorf("%v allocations", n)
 	}
 }

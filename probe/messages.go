@@ -1,6 +1,9 @@
 package probe
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // Msg is a message of the probe protocol: one of the structs of this file, by value, but for Finished: there are so many of
 // these that they come by their address, and may be lent. Slices and strings in it belong to the message; nobody writes to
@@ -79,6 +82,7 @@ type Context struct {
 	Trace     string // the job's traceparent, as W3C has it; "": none
 	Common    uint32 // number of the Common that goes with the payload; 0: none does
 	Inline    uint32 // bytes up to which an output travels with the result; larger ones become files
+	Large     bool   // so does a result that is too large to travel, as an output in ResultPartition
 	Inputs    []Passed
 }
 
@@ -107,6 +111,9 @@ type Standing struct {
 	Left  time.Duration // work that its job has left, of which the least goes first; 0: not known
 	Age   time.Duration // of its job, if it is of a later stage: it stands where it would if it had come then
 }
+
+// ResultPartition is where the result of a task is that is too large to travel.
+const ResultPartition = MaxPassed - 1
 
 // Passed is an output of another task that is passed to this one.
 type Passed struct {
@@ -320,6 +327,7 @@ type Queued struct {
 	Count uint32
 	Ahead uint32
 	Load  Load
+	Wait  time.Duration // of an Enqueue that asked for the matrix, how long its task is expected to wait; 0: not known
 }
 
 // Started tells that an attempt runs which was bound early or claimed. Launches of Reserve and Bind start
@@ -387,6 +395,15 @@ type Usage struct {
 	Fetch   time.Duration // that it took to have all its files there, in parallel with the wait
 }
 
+// Demand is what an attempt would have had to demand that ran for so long: cores on average, and memory at its peak.
+func (u *Usage) Demand(run time.Duration) (d Demand) {
+	if run > 0 {
+		d.CPU = Millicores(min(1000*u.CPU.Seconds()/run.Seconds(), math.MaxInt32))
+	}
+	d.Mem = u.Memory
+	return d
+}
+
 // Finished carries an attempt's end and result. The worker keeps it until it is acknowledged, for the one who claims
 // the job if this frontend is lost before the client has it.
 type Finished struct {
@@ -406,7 +423,7 @@ type Finished struct {
 	Code    string // of the function's own error; "": it gave none
 	Detail  []byte // likewise
 	Retry   Retry
-	Outputs []Output // of one that succeeded
+	Outputs []Output // of one that succeeded; of one without all its input, the files that are nowhere
 	Waits   Waits
 }
 

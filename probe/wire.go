@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"time"
 	"unicode/utf8"
+
+	"github.com/phoebe-sched/phoebe/probe/lent"
 )
 
 // DecodeError is a frame that does not follow the protocol; its connection is to be closed.
@@ -39,7 +41,7 @@ type reader struct {
 	err   *DecodeError
 	names *names
 
-	riders   *reused[Launch]
+	riders   **lent.Of[Launch]
 	matrices int // that were read
 }
 

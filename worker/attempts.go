@@ -8,9 +8,19 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
+// arrive is the attempt of a launch that has come on a link.
+func (c *Core) arrive(l *link, launch *probe.Launch, job probe.JobID, generation probe.Generation, now time.Time) *attempt {
+	a := c.forgotten.next()
+	a.active = c.idle.next()
+	a.id, a.task, a.launch = launch.Attempt, launch.Task, *launch
+	a.job, a.generation, a.owner = job, generation, l
+	a.common, a.arrivedAt = l.common(job, launch), now
+	return a
+}
+
 // enter adds an attempt to those that are here.
 func (c *Core) enter(a *attempt) {
-	id, l := a.launch.Attempt, a.owner
+	id, l := a.id, a.owner
 	c.attempts[id] = a
 	if l.frontend != id.Frontend {
 		l = c.byOwner[id.Frontend]
@@ -61,7 +71,7 @@ func (c *Core) unstage(a *attempt) {
 func (c *Core) dropStaged(a *attempt) {
 	c.unstage(a)
 	a.bill.settle(0)
-	delete(c.attempts, a.launch.Attempt)
+	delete(c.attempts, a.id)
 }
 
 // exited frees the attempt's room first, so that the next Ready leaves before the result: the result is
@@ -100,7 +110,7 @@ func (c *Core) exited(ev *Exited, now time.Time, acts []Action) []Action {
 	acts = c.fill(now, acts)
 	c.orphans.Remove(a)
 	if a.unwanted {
-		delete(c.attempts, a.launch.Attempt)
+		delete(c.attempts, a.id)
 		return acts
 	}
 	return c.conclude(a, ev, now, acts)
@@ -108,39 +118,54 @@ func (c *Core) exited(ev *Exited, now time.Time, acts []Action) []Action {
 
 // conclude keeps what became of an attempt, and tells its owner.
 func (c *Core) conclude(a *attempt, ev *Exited, now time.Time, acts []Action) []Action {
-	a.state, a.endedAt, a.end = ended, now, *ev
-	a.launch.Payload, a.launch.Files, a.launch.Context, a.common = nil, nil, nil, nil
+	a.state, a.endedAt, a.launched, a.end = ended, c.queue.now, a.startedAt.Sub(a.arrivedAt), endingOf(ev)
+	c.idle.add(a.active)
+	a.active = nil
 	c.retain(a, now)
 	c.kept += a.weight()
 	if a.owner == nil {
 		return acts
 	}
-	return c.send(a.owner, c.finished(a, now), acts)
+	return c.send(a.owner, c.finished(a), acts)
 }
 
-func (c *Core) finished(a *attempt, now time.Time) *probe.Finished {
-	usage := probe.Usage{CPU: a.end.CPU, Memory: a.end.Memory}
+func (c *Core) finished(a *attempt) *probe.Finished {
+	usage := probe.Usage{CPU: a.end.cpu, Memory: a.end.memory}
 	if a.files != nil {
 		usage.Fetched, usage.Fetch = a.files.bytes, a.files.took
 	}
-	status := a.end.Status
+	status := a.end.status
 	if status == probe.Preempted && a.owner.features&probe.Classes == 0 { // it has claimed it
 		status = probe.Killed
 	}
-	return c.lent.results.Lend(probe.Finished{
-		Attempt: a.launch.Attempt, Job: a.job, Task: a.launch.Task,
-		Status: status, Result: a.end.Result, Error: a.end.Error,
-		Waited: a.waited, Held: a.held, Launch: a.startedAt.Sub(a.arrivedAt), Run: a.end.Run, Kept: now.Sub(a.endedAt),
-		Usage: usage, Load: c.Load(), Waits: a.waits,
-		Code: a.end.Code, Detail: a.end.Detail, Retry: a.end.Retry, Outputs: a.end.Outputs,
-	})
+	m := c.lent.results.New()
+	m.Attempt, m.Job, m.Task = a.id, a.job, a.task
+	m.Status, m.Result = status, a.end.result
+	m.Waited, m.Held, m.Launch, m.Run, m.Kept = a.waited, a.held, a.launched, a.end.run, c.queue.now-a.endedAt
+	m.Usage, m.Load, m.Waits = usage, c.Load(), a.waits
+	if more := a.end.more; more != nil {
+		m.Error, m.Code, m.Detail, m.Retry, m.Outputs = more.Error, more.Code, more.Detail, more.Retry, more.Outputs
+	}
+	return m
+}
+
+func endingOf(ev *Exited) ending {
+	e := ending{status: ev.Status, memory: ev.Memory, result: ev.Result, run: ev.Run, cpu: ev.CPU}
+	if ev.Error != "" || ev.Code != "" || len(ev.Detail)+len(ev.Outputs) > 0 || ev.Retry != probe.Anywhere {
+		more := *ev
+		e.more = &more
+	}
+	return e
 }
 
 // weight is what an attempt that has ended costs to keep, in bytes.
 func (a *attempt) weight() int {
-	bytes := retainedCost + len(a.end.Result) + len(a.end.Error) + len(a.end.Code) + len(a.end.Detail)
-	for i := range a.end.Outputs {
-		bytes += outputCost + len(a.end.Outputs[i].Data)
+	bytes := retainedCost + len(a.end.result)
+	if more := a.end.more; more != nil {
+		bytes += moreCost + len(more.Error) + len(more.Code) + len(more.Detail)
+		for i := range more.Outputs {
+			bytes += outputCost + len(more.Outputs[i].Data)
+		}
 	}
 	return bytes
 }
@@ -239,12 +264,12 @@ func (c *Core) sync(l *link, m *probe.Sync, now time.Time, acts []Action) []Acti
 			acts = c.refuse(l, 0, 0, id, probe.Moved, 0, acts)
 		case a != nil && a.owner == nil:
 			acts = c.adopt(l, a, now, acts) // its Claim was lost
-		case a != nil && a.owner == l && a.state == ended && now.Sub(a.endedAt) >= probe.SyncAge:
-			acts = c.send(l, c.finished(a, now), acts)
+		case a != nil && a.owner == l && a.state == ended && c.queue.now-a.endedAt >= probe.SyncAge:
+			acts = c.send(l, c.finished(a), acts)
 		}
 	}
 	for _, a := range c.attemptsInOrder(func(a *attempt) bool {
-		return a.owner == l && a.state != ended && !wanted[a.launch.Attempt] && now.Sub(a.arrivedAt) >= probe.SyncAge
+		return a.owner == l && a.state != ended && !wanted[a.id] && now.Sub(a.arrivedAt) >= probe.SyncAge
 	}) {
 		acts = c.abandon(a, now, acts)
 	}

@@ -208,10 +208,10 @@ func (c *Core) checkQueueOf(q *queue, paid bool) error {
 		}
 	}
 	for id, a := range c.attempts {
-		if c.queueOf(a.class) != q {
+		if a.state == ended || c.queueOf(a.class) != q {
 			continue
 		}
-		if (a.state != ended && paid) != (a.bill.of != nil) {
+		if paid != (a.bill.of != nil) {
 			return fmt.Errorf("attempt %s is in state %d: bill %v", id, a.state, a.bill)
 		}
 		add(a.bill, 0)
@@ -301,7 +301,7 @@ func (c *Core) checkAttempts() error {
 		n := 0
 		for a := range l.All() {
 			if a.state != state {
-				return fmt.Errorf("attempt %s is %s: state %d", a.launch.Attempt, name, a.state)
+				return fmt.Errorf("attempt %s is %s: state %d", a.id, name, a.state)
 			}
 			in[a]++
 			n++
@@ -318,10 +318,16 @@ func (c *Core) checkAttempts() error {
 			return err
 		}
 	}
-	started, kept := 0, 0
+	started, kept, idle := 0, 0, map[*active]bool{}
+	for _, x := range c.idle {
+		idle[x] = true
+	}
 	for id, a := range c.attempts {
-		if a.launch.Attempt != id {
-			return fmt.Errorf("attempt %s is filed under %s", a.launch.Attempt, id)
+		if (a.state == ended) != (a.active == nil) || idle[a.active] {
+			return fmt.Errorf("attempt %s is in state %d, and what is active of it is used otherwise", id, a.state)
+		}
+		if a.id != id {
+			return fmt.Errorf("attempt %s is filed under %s", a.id, id)
 		}
 		if a.owner != nil && c.links[a.owner.id] != a.owner {
 			return fmt.Errorf("attempt %s belongs to link %d, which is gone", id, a.owner.id)
@@ -353,7 +359,7 @@ func (c *Core) checkAttempts() error {
 	}
 	for a := range c.retained.All() {
 		if a.owner == nil {
-			return fmt.Errorf("attempt %s is retained for nobody", a.launch.Attempt)
+			return fmt.Errorf("attempt %s is retained for nobody", a.id)
 		}
 	}
 	if len(in) > 0 {
@@ -363,8 +369,8 @@ func (c *Core) checkAttempts() error {
 		return fmt.Errorf("%d attempts run and %d bytes are kept, %d and %d counted", started, kept, len(c.runs), c.kept)
 	}
 	for _, a := range c.willEnd.All() {
-		if a.state != running || a.due || c.attempts[a.launch.Attempt] != a {
-			return fmt.Errorf("attempt %s will end: state %d, due %t", a.launch.Attempt, a.state, a.due)
+		if a.state != running || a.due || c.attempts[a.id] != a {
+			return fmt.Errorf("attempt %s will end: state %d, due %t", a.id, a.state, a.due)
 		}
 	}
 	return nil
@@ -385,8 +391,8 @@ func (c *Core) checkRoom() error {
 		}
 	}
 	for _, a := range c.forgotten {
-		if c.attempts[a.launch.Attempt] == a || a.owner != nil || a.state != staged {
-			return fmt.Errorf("attempt %s is in use, and is to be used again", a.launch.Attempt)
+		if c.attempts[a.id] == a || a.owner != nil || a.state != staged {
+			return fmt.Errorf("attempt %s is in use, and is to be used again", a.id)
 		}
 	}
 	for _, a := range c.attempts {
@@ -398,8 +404,8 @@ func (c *Core) checkRoom() error {
 		}
 	}
 	for _, a := range c.due {
-		if a.state != running || !a.due || c.attempts[a.launch.Attempt] != a {
-			return fmt.Errorf("attempt %s is due: state %d", a.launch.Attempt, a.state)
+		if a.state != running || !a.due || c.attempts[a.id] != a {
+			return fmt.Errorf("attempt %s is due: state %d", a.id, a.state)
 		}
 		due = due.Add(a.demand)
 	}
@@ -419,7 +425,7 @@ func (c *Core) checkRoom() error {
 	}
 	switch a := c.staged.First(); {
 	case a != nil && needs(a.demand, a.long).fits(c.free):
-		return fmt.Errorf("attempt %s is staged, though %v is free", a.launch.Attempt, c.free)
+		return fmt.Errorf("attempt %s is staged, though %v is free", a.id, c.free)
 	case a != nil || c.queue.len() == 0:
 	case len(c.early) > 0 && c.early[0].needs().fits(c.free):
 		return fmt.Errorf("place %d was asked early, though %v is free", c.early[0].res, c.free)
@@ -443,7 +449,7 @@ func (c *Core) checkSpare() error {
 			told++
 		}
 		if a.standing != stays && a.class != probe.Spare || (a.standing == stops) != list.Has(stopping{a}) || a.standing == stops && a.toldAt.IsZero() {
-			return fmt.Errorf("attempt %s is %v, and stands as %d", a.launch.Attempt, a.class, a.standing)
+			return fmt.Errorf("attempt %s is %v, and stands as %d", a.id, a.class, a.standing)
 		}
 	}
 	if room != c.preemptible || told != c.stopping.Len() {

@@ -132,14 +132,14 @@ func (c *Core) withdraw(l *link, a *attempt, acts []Action) []Action {
 	if a.owner == l {
 		return acts
 	}
-	return c.refuse(a.owner, 0, 0, a.launch.Attempt, probe.Moved, 0, acts)
+	return c.refuse(a.owner, 0, 0, a.id, probe.Moved, 0, acts)
 }
 
 // adopt makes l the owner of a, and tells it how a stands. The earlier owner, if it is still there, learns
 // that the job has moved.
 func (c *Core) adopt(l *link, a *attempt, now time.Time, acts []Action) []Action {
 	if a.owner != nil && a.owner != l {
-		acts = c.refuse(a.owner, 0, 0, a.launch.Attempt, probe.Moved, 0, acts)
+		acts = c.refuse(a.owner, 0, 0, a.id, probe.Moved, 0, acts)
 	}
 	if a.owner == nil {
 		c.disowned(a).Remove(a)
@@ -150,10 +150,10 @@ func (c *Core) adopt(l *link, a *attempt, now time.Time, acts []Action) []Action
 	a.owner = l
 	c.Stats.Claimed++
 	if a.state == ended {
-		return c.send(l, c.finished(a, now), acts)
+		return c.send(l, c.finished(a), acts)
 	}
 	return c.send(l, probe.Started{
-		Attempt: a.launch.Attempt, Job: a.job, Task: a.launch.Task, Ran: now.Sub(a.startedAt), Load: c.Load(),
+		Attempt: a.id, Job: a.job, Task: a.task, Ran: now.Sub(a.startedAt), Load: c.Load(),
 	}, acts)
 }
 
@@ -192,7 +192,7 @@ func (c *Core) forget(a *attempt) {
 		c.unclaimed.Remove(a)
 	}
 	c.kept -= a.weight()
-	delete(c.attempts, a.launch.Attempt)
+	delete(c.attempts, a.id)
 	c.forgotten.add(a)
 }
 
@@ -248,7 +248,7 @@ func (c *Core) attemptsInOrder(meant func(*attempt) bool) []*attempt {
 		}
 	}
 	slices.SortFunc(as, func(a, b *attempt) int {
-		x, y := a.launch.Attempt, b.launch.Attempt
+		x, y := a.id, b.id
 		return cmp.Or(cmp.Compare(x.Frontend, y.Frontend), cmp.Compare(x.Seq, y.Seq))
 	})
 	return as

@@ -19,7 +19,7 @@ type Config struct {
 	StarvationBound time.Duration      // Shortest: a place that waited this long goes ahead
 	Weights         map[string]float64 // Fair: by tenant, 1 where absent
 
-	// PreemptAfter is how long a regular place waits before spare work is stopped that stands in its way, and would go on
+	// PreemptAfter is how long a regular place waits at least before spare work is stopped that stands in its way, and would go on
 	// for longer than that. Negative: it never is.
 	PreemptAfter time.Duration
 
@@ -114,7 +114,7 @@ type Exited struct {
 	Code    string        // of the function's own error
 	Detail  []byte
 	Retry   probe.Retry
-	Outputs []probe.Output // of one that succeeded
+	Outputs []probe.Output // of one that succeeded; of one without all its input, the files that are nowhere
 }
 
 // Fetched: the files that Fetch asked for are there, or one of them will never be: Err, for people, then names it
@@ -216,7 +216,8 @@ type Core struct {
 	links     map[LinkID]*link
 	byOwner   map[probe.FrontendID]*link
 	attempts  map[probe.AttemptID]*attempt
-	forgotten forgotten
+	forgotten reused[attempt]
+	idle      reused[active] // of attempts that have ended
 
 	capacity    room         // what is open of it changes
 	always      probe.Demand // what stays open of it once a short task had to wait for long ones
@@ -291,64 +292,86 @@ type link struct {
 	lead     time.Duration // how long ahead to ask
 }
 
-// attempt is one try at a task, from its arrival to its acknowledgement.
+// attempt is one try at a task, from its arrival to its acknowledgement. Of those that have ended there may be very many.
 type attempt struct {
-	launch     probe.Launch
+	*active // nil: it has ended
+
+	id         probe.AttemptID
+	task       probe.TaskIndex
+	state      attemptState
+	unwanted   bool // its end interests nobody
 	job        probe.JobID
 	generation probe.Generation // of the job when it was launched, or claimed
-	tenant     string
-	common     []byte // that its launch names
-	state      attemptState
-	long       bool
-	unwanted   bool // its end interests nobody
-	class      probe.Class
-	standing   standing // running, of a spare one
-	demand     probe.Demand
-	files      *files        // nil: it needs none
-	owner      *link         // nil: orphan
-	expected   time.Duration // run time; 0: not known
-	progress   progress
-	run        int32  // its index in Core.runs
-	from       *place // staged only: the place it was bound to, to be queued again if it is handed back
-	bill       bill   // until it has ended
-	of         *tenant
+	owner      *link            // nil: orphan
+	files      *files           // nil: it needs none
 
 	waits        probe.Waits
 	waited, held time.Duration
-	arrivedAt    time.Time
-	startedAt    time.Time
-	since        time.Time // staged, or without an owner
-	endedAt      time.Time
-	askAt        time.Time // when a successor may be asked for
-	due          bool
-	end          Exited
-	stopNode     list.Node[stopping]
-	toldAt       time.Time // when it was told to stop; zero: it was not
+	launched     time.Duration // once it has ended: from its arrival to its start
+	since        time.Time     // staged, or without an owner
+	endedAt      time.Duration // since the core began
+	end          ending
 
-	pos  int
 	node list.Node[*attempt]
 }
 
-// forgotten is attempts to be used again, the last one first: it is in the processor's cache.
-type forgotten []*attempt
+// active is what of an attempt matters only until it has ended.
+type active struct {
+	launch   probe.Launch
+	tenant   string
+	common   []byte // that its launch names
+	long     bool
+	class    probe.Class
+	standing standing // running, of a spare one
+	clears   bool     // spare work is stopped for it
+	demand   probe.Demand
+	expected time.Duration // run time; 0: not known
+	progress progress
+	run      int32  // its index in Core.runs
+	from     *place // staged only: the place it was bound to, to be queued again if it is handed back
+	bill     bill
+	of       *tenant
 
-const maxForgotten = 1024
+	arrivedAt time.Time
+	startedAt time.Time
+	askAt     time.Time // when a successor may be asked for
+	due       bool
+	stopNode  list.Node[stopping]
+	toldAt    time.Time // when it was told to stop; zero: it was not
 
-// next is an attempt whose fields are zero.
-func (f *forgotten) next() *attempt {
-	n := len(*f)
-	if n == 0 {
-		return new(attempt)
-	}
-	a := (*f)[n-1]
-	*f = (*f)[:n-1]
-	return a
+	pos int
 }
 
-func (f *forgotten) add(a *attempt) {
-	*a = attempt{} // what came with it may last
-	if len(*f) < maxForgotten {
-		*f = append(*f, a)
+// ending is how an attempt ended.
+type ending struct {
+	status   probe.Status
+	memory   probe.MiB
+	result   []byte
+	run, cpu time.Duration
+	more     *Exited // nil: that is all there is to it
+}
+
+// reused is values to be used again, the last one first: it is in the processor's cache.
+type reused[T any] []*T
+
+const maxReused = 1024
+
+// next is a value that is zero.
+func (r *reused[T]) next() *T {
+	n := len(*r)
+	if n == 0 {
+		return new(T)
+	}
+	v := (*r)[n-1]
+	*r = (*r)[:n-1]
+	return v
+}
+
+func (r *reused[T]) add(v *T) {
+	var zero T
+	*v = zero // what came with it may last
+	if len(*r) < maxReused {
+		*r = append(*r, v)
 	}
 }
 
@@ -383,7 +406,8 @@ const (
 	maxSync = 1 << 18
 	// retainedCost is what keeping a result takes besides its bytes.
 	retainedCost = 512
-	outputCost   = 64 // each of its outputs
+	moreCost     = 160 // if it is told how, and why
+	outputCost   = 64  // each of its outputs
 	// fullRetry is the retry-after of a full queue.
 	fullRetry = 50 * time.Millisecond
 )

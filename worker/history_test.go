@@ -41,7 +41,7 @@ func TestHistories(t *testing.T) {
 			weight int
 			do     func()
 		}{
-			{"reserve", 3, w.reserve}, {"enqueue", 1, w.enqueue}, {"answer", 8, w.answer}, {"cancel", 1, w.cancel},
+			{"reserve", 3, w.reserve}, {"enqueue", 2, w.enqueue}, {"answer", 8, w.answer}, {"cancel", 1, w.cancel},
 			{"kill", 1, w.kill}, {"restamp", 1, w.restamp}, {"claim", 1, w.claim}, {"ack", 1, w.ack}, {"sync", 1, w.sync}, {"rude", 2, w.rude},
 			{"chat", 1, w.chat}, {"deliver", 20, w.deliver}, {"repeat", 1, w.repeat}, {"lose", 1, w.lose},
 			{"hear", 14, w.hear}, {"break", 1, w.breakLink}, {"connect", 1, w.connect}, {"exit", 3, w.exit}, {"fetched", 2, w.fetched},
@@ -191,6 +191,8 @@ func newWorld(t *rapid.T, seen map[string]int) *world {
 		MaxPayload: 100,
 		MaxQueue:   rapid.SampledFrom([]int{20, 3}).Draw(t, "queue"),
 		ShortShare: rapid.SampledFrom([]float64{-1, 0.3}).Draw(t, "share"),
+
+		PreemptAfter: time.Millisecond,
 	}
 	w := &world{
 		t: t, seen: seen, core: New(cfg), now: time.Unix(1_000_000, 0), free: room{cfg.Capacity, cfg.Capacity},

@@ -54,13 +54,13 @@ func (l *ledger) fits(needs room, from, to time.Duration) bool {
 		at = append(at, b.from, b.to)
 	}
 	for _, t := range at {
-		used := needs
+		free := l.capacity
 		for _, b := range l.taken {
 			if b.from <= t && t < b.to {
-				used = used.add(b.needs)
+				free = free.sub(b.needs)
 			}
 		}
-		if from <= t && t < to && !used.fits(l.capacity) {
+		if from <= t && t < to && !needs.fits(free) {
 			return false
 		}
 	}

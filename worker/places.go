@@ -51,9 +51,8 @@ func (c *Core) reserve(l *link, m *probe.Reserve, now time.Time, acts []Action) 
 			ride = gap
 		}
 		if ride {
-			a := c.forgotten.next()
-			*a = attempt{launch: m.Launches[i], job: m.Job, generation: m.Generation, tenant: m.Tenant, demand: m.Demand, owner: l, arrivedAt: now, of: of}
-			a.common = l.common(m.Job, &a.launch)
+			a := c.arrive(l, &m.Launches[i], m.Job, m.Generation, now)
+			a.tenant, a.demand, a.of = m.Tenant, m.Demand, of
 			a.expected = cmp.Or(a.launch.Estimate, m.Estimate, m.Typical)
 			if c.staged.Len() == 0 && need.fits(c.free) {
 				c.take(need)
@@ -136,7 +135,11 @@ func (c *Core) enqueue(l *link, m *probe.Enqueue, now time.Time, acts []Action) 
 	}
 	c.queuePlace(p, now)
 	if acts = c.fill(now, acts); l.places[m.Res] != nil {
-		acts = c.send(l, probe.Queued{First: m.Res, Count: 1, Ahead: ahead, Load: c.load(m.Matrix, now)}, acts)
+		answer := probe.Queued{First: m.Res, Count: 1, Ahead: ahead, Load: c.load(m.Matrix, now)}
+		if m.Matrix {
+			answer.Wait = c.waitOf(p, now)
+		}
+		acts = c.send(l, answer, acts)
 	}
 	return acts
 }
@@ -308,7 +311,7 @@ func (c *Core) begin(p *place, now time.Time, acts []Action) []Action {
 	c.take(p.needs())
 	acts = c.start(a, now, acts)
 	return c.send(p.link, probe.Started{
-		Attempt: a.launch.Attempt, Res: p.res, Job: p.job, Task: a.launch.Task, Load: c.load(p.tellMatrix, now),
+		Attempt: a.id, Res: p.res, Job: p.job, Task: a.task, Load: c.load(p.tellMatrix, now),
 	}, acts)
 }
 
@@ -320,11 +323,12 @@ func (c *Core) hold(p *place) {
 
 // attempt is that of a task bound early, whose wait is over.
 func (c *Core) attempt(p *place, now time.Time) *attempt {
-	return &attempt{
-		launch: *p.launch, job: p.job, generation: p.generation, tenant: p.tenant, common: p.common, demand: p.demand, long: p.long, class: p.class, files: p.files, owner: p.link,
-		arrivedAt: p.queuedAt, startedAt: now, waited: now.Sub(p.queuedAt), bill: p.endTurn(), expected: p.expected,
-		of: p.of, waits: c.waits(p),
-	}
+	a := c.arrive(p.link, p.launch, p.job, p.generation, p.queuedAt)
+	a.tenant, a.demand, a.long, a.class, a.of = p.tenant, p.demand, p.long, p.class, p.of
+	a.common, a.files, a.expected = p.common, p.files, p.expected
+	a.startedAt, a.waited, a.waits = now, now.Sub(p.queuedAt), c.waits(p)
+	a.bill = p.endTurn()
+	return a
 }
 
 // askAhead lets places ask for the room of attempts that should end within one round trip.
@@ -340,13 +344,18 @@ func (c *Core) askAhead(now time.Time, acts []Action) []Action {
 		if !p.mayAskEarly || !c.promised.Add(p.demand).Fits(c.free.all.Add(c.dueRoom)) {
 			break
 		}
-		c.queue.take(p)
-		c.early = append(c.early, p)
-		c.promised = c.promised.Add(p.demand)
-		c.Stats.EarlyAsks++
-		acts = c.ask(p, early, now, acts)
+		acts = c.askEarly(p, now, acts)
 	}
 	return acts
+}
+
+// askEarly asks whether there is a task for a place, ahead of its room.
+func (c *Core) askEarly(p *place, now time.Time, acts []Action) []Action {
+	c.queue.take(p)
+	c.early = append(c.early, p)
+	c.promised = c.promised.Add(p.demand)
+	c.Stats.EarlyAsks++
+	return c.ask(p, early, now, acts)
 }
 
 // ask tells the frontend that the place's turn has come.
@@ -403,12 +412,10 @@ func (c *Core) bind(l *link, m *probe.Bind, now time.Time, acts []Action) []Acti
 	if !own { // tasks of another job may be of another function
 		expected = 0
 	}
-	a := c.forgotten.next()
-	*a = attempt{
-		launch: m.Launch, job: job, generation: generation, tenant: p.tenant, demand: p.demand, class: p.class, owner: l, arrivedAt: now, expected: cmp.Or(m.Launch.Estimate, expected),
-		waited: p.askedAt.Sub(p.queuedAt), held: now.Sub(p.askedAt), of: p.of, waits: p.waits,
-	}
-	a.common = l.common(job, &a.launch)
+	a := c.arrive(l, &m.Launch, job, generation, now)
+	a.tenant, a.demand, a.class, a.of = p.tenant, p.demand, p.class, p.of
+	a.expected = cmp.Or(m.Launch.Estimate, expected)
+	a.waited, a.held, a.waits, a.clears = p.askedAt.Sub(p.queuedAt), now.Sub(p.askedAt), p.waits, p.clears
 	wasHeld := p.state == held
 	c.unask(p)
 	switch {
@@ -445,11 +452,11 @@ func (c *Core) bind(l *link, m *probe.Bind, now time.Time, acts []Action) []Acti
 			continue
 		}
 		c.Stats.Bound++
-		b := c.forgotten.next()
-		*b = attempt{
-			launch: *launch, job: job, generation: generation, tenant: p.tenant, common: l.common(job, launch), demand: p.demand, owner: l, arrivedAt: now, expected: cmp.Or(launch.Estimate, expected), waited: a.waited, held: a.held, of: a.of, waits: a.waits,
-			bill: c.queue.chargeMore(c.queue.tenant(p.tenant), p.demand, cmp.Or(launch.Estimate, p.expected)),
-		}
+		b := c.arrive(l, launch, job, generation, now)
+		b.tenant, b.demand, b.of = p.tenant, p.demand, p.of
+		b.expected = cmp.Or(launch.Estimate, expected)
+		b.waited, b.held, b.waits = a.waited, a.held, a.waits
+		b.bill = c.queue.chargeMore(c.queue.tenant(p.tenant), p.demand, cmp.Or(launch.Estimate, p.expected))
 		c.stage(b, now)
 	}
 	return acts
@@ -480,7 +487,7 @@ const maxTurns = 16
 // requeue puts a place back where it was in the queue, for another turn.
 func (c *Core) requeue(p *place) {
 	p.turn++
-	p.startIn = 0
+	p.startIn, p.clears = 0, false
 	c.line(p)
 }
 
@@ -609,6 +616,9 @@ func (c *Core) lateStaged(now time.Time) *attempt {
 
 // patience is how long a staged attempt waits for the slot it was promised.
 func (c *Core) patience(a *attempt) time.Duration {
+	if a.clears && c.stopping.Len() > 0 {
+		return 2 * obeysFor
+	}
 	return lateAfter * max(a.owner.lead, firstLead)
 }
 
@@ -626,5 +636,5 @@ func (c *Core) handBack(a *attempt, now time.Time, acts []Action) []Action {
 		p.toldAt = now
 		c.requeue(p)
 	}
-	return c.refuse(a.owner, 0, 0, a.launch.Attempt, probe.Late, c.cfg.ReadyExpiry, acts)
+	return c.refuse(a.owner, 0, 0, a.id, probe.Late, c.cfg.ReadyExpiry, acts)
 }

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"iter"
 	"time"
 
 	"github.com/phoebe-sched/phoebe/probe"
@@ -123,17 +124,36 @@ func (c *Core) expect(l *link, now time.Time) (list []probe.Expect) {
 	if l.tasks == 0 {
 		return nil
 	}
-	f, n := c.occupied(now), 0
-	for p := range c.queue.inOrder(now) {
-		if n++; n > planDepth || len(list) == l.tasks {
-			break
-		}
-		wait := f.plan(p.needs(), p.fetchedIn(now), c.cost(p))
+	for p, wait := range c.planned(now) {
 		if p.link == l && p.launch != nil {
-			list = append(list, probe.Expect{Attempt: p.launch.Attempt, Wait: wait})
+			if list = append(list, probe.Expect{Attempt: p.launch.Attempt, Wait: wait}); len(list) == l.tasks {
+				break
+			}
 		}
 	}
 	return list
+}
+
+// waitOf is how long a place is expected to wait; 0: it is not planned.
+func (c *Core) waitOf(of *place, now time.Time) time.Duration {
+	for p, wait := range c.planned(now) {
+		if p == of {
+			return wait
+		}
+	}
+	return 0
+}
+
+// planned is the places that are planned one by one, in their order, and how long each is expected to wait.
+func (c *Core) planned(now time.Time) iter.Seq2[*place, time.Duration] {
+	return func(yield func(*place, time.Duration) bool) {
+		f, n := c.occupied(now), 0
+		for p := range c.queue.inOrder(now) {
+			if n++; n > planDepth || !yield(p, f.plan(p.needs(), p.fetchedIn(now), c.cost(p))) {
+				return
+			}
+		}
+	}
 }
 
 // backfill starts entries behind the head of the queue, for which there is no room yet, where that does not delay the

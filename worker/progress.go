@@ -61,7 +61,7 @@ func (c *Core) progressed(ev *Progressed, now time.Time) {
 func (c *Core) progress(l *link, now time.Time) (list []probe.Progress) {
 	for _, a := range c.runs {
 		if p := &a.progress; p.done > 0 && a.owner == l {
-			list = append(list, probe.Progress{Attempt: a.launch.Attempt, Done: uint32(p.done * 1e6), Left: p.left(now.Sub(a.startedAt))})
+			list = append(list, probe.Progress{Attempt: a.id, Done: uint32(p.done * 1e6), Left: p.left(now.Sub(a.startedAt))})
 		}
 	}
 	return list

@@ -217,6 +217,7 @@ type place struct {
 	long        bool
 	tellMatrix  bool
 	mayAskEarly bool
+	clears      bool // it was asked early, and spare work is stopped for what it gets
 
 	class    probe.Class
 	agingPos int

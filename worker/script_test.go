@@ -275,7 +275,7 @@ func showMsg(msg probe.Msg) string {
 	case probe.Ready:
 		return "ready " + script.ShowTurn(m.Res, m.Turn) + script.Optional(" early", m.Early)
 	case probe.Queued:
-		return "queued " + script.ShowPlaces(m.First, m.Count) + fmt.Sprintf(" ahead=%d", m.Ahead) + showWaits(m.Load)
+		return "queued " + script.ShowPlaces(m.First, m.Count) + fmt.Sprintf(" ahead=%d", m.Ahead) + script.Optional(" behind", m.Wait) + showWaits(m.Load)
 	case probe.Started:
 		text := "started " + script.ShowAttempt(m.Attempt)
 		if m.Res != 0 {

@@ -11,11 +11,19 @@ import (
 
 // What is not regular waits in a line of its own, fair over tenants, and in each those go first whose jobs have the least work left. It
 // starts where nothing regular can. What is yielded stays then; what is spare is stopped where something regular has
-// waited for PreemptAfter and could start without it. A place that is due is regular from then on.
+// waited for PreemptAfter, and longer where much would be lost, and could start without it. A place that is due is regular from then on.
 
 // obeysFor is how long an attempt that was told to stop is expected to take for it. One that goes on, as Go functions can, counts
 // like any other from then on, and is not told again.
 const obeysFor = 100 * time.Millisecond
+
+// Those that wait do so, all together, for worthWait times as long as what would be stopped had run when the first of them came, and
+// for mostPatience times PreemptAfter at most. Less would lose spare tasks of a tenth of a second again and again, more would have those of a
+// second be in the way (figure spare).
+const (
+	worthWait    = 3
+	mostPatience = 20
+)
 
 // standing is how a running attempt stands to what is regular.
 type standing uint8
@@ -69,7 +77,7 @@ func (c *Core) restamp(l *link, m *probe.Restamp) {
 		c.line(p)
 		return
 	}
-	if a := c.attempts[m.Attempt]; a != nil && a.owner == l && a.standing == yields && m.Standing.Class != probe.Spare {
+	if a := c.attempts[m.Attempt]; a != nil && a.owner == l && a.state == running && a.standing == yields && m.Standing.Class != probe.Spare {
 		c.setStanding(a, stays)
 	}
 }
@@ -147,49 +155,133 @@ func (c *Core) setStanding(a *attempt, s standing) {
 // preempt stops spare work that stands in the way of what is regular.
 func (c *Core) preempt(now time.Time, acts []Action) []Action {
 	c.preemptAt = time.Time{}
-	if c.queue.len() == 0 || c.preemptible == (probe.Demand{}) {
+	if c.preemptible == (probe.Demand{}) || !c.regularWaits() {
 		return acts
 	}
 	return c.preemptFor(now, acts)
 }
 
-// preemptFor stops spare work for regular places that have waited for long enough, and could start without it: no more than
-// they need, and the youngest first, of which the least is lost. Its parameters go to the heap, so it is not called in vain.
+// preemptFor stops spare work for what is regular, has waited for long enough, and could start without it: no more than that
+// needs. Most turns of reservations are in vain, so these ask first, and what they get is stopped for. Its parameters go to the heap,
+// so it is not called in vain.
 func (c *Core) preemptFor(now time.Time, acts []Action) []Action {
-	free, victims, sought := c.free, []*attempt(nil), false
+	s := clearing{c: c, now: now, free: c.free}
 	for a := range c.stopping.All() {
-		free = free.add(needs(a.demand, a.long))
+		s.free = s.free.add(needs(a.demand, a.long))
 	}
+	for a := range c.staged.All() { // the others are to have room that falls free by itself
+		if a.clears {
+			stop, _ := s.room(needs(a.demand, a.long))
+			acts = s.stop(stop, acts)
+		}
+	}
+	for _, p := range c.early {
+		if p.clears {
+			s.room(p.needs())
+		}
+	}
+	n := 0
+	for p := range c.queue.inOrder(now) {
+		if n++; n > planDepth {
+			break
+		}
+		s.count(p, 1)
+	}
+	var asks []*place
 	for p := range c.queue.inOrder(now) {
 		if p.fetching() {
 			continue
 		}
-		if p.needs().fits(free) {
-			free = free.sub(p.needs())
-			continue
-		}
-		if at := now.Add(c.cfg.PreemptAfter - (c.queue.now - p.linedAt)); at.After(now) {
-			c.preemptAt = at
+		if !p.needs().fits(s.free) && s.tooSoon(c.queue.now-p.linedAt) {
 			break
 		}
-		if !sought {
-			sought = true
-			victims = c.seekVictims(now)
-		}
-		with, n := free, 0
-		for ; n < len(victims) && !p.needs().fits(with); n++ {
-			with = with.add(needs(victims[n].demand, victims[n].long))
-		}
-		if !p.needs().fits(with) { // all of them are not enough
+		stop, ok := s.room(p.needs())
+		if !ok { // all of it is not enough
 			break
 		}
-		for _, a := range victims[:n] {
-			acts = c.stop(a, now, acts)
+		switch s.count(p, -1); {
+		case len(stop) == 0 || p.launch == nil && p.needs().fits(c.free): // which is for one ahead of it
+		case p.launch == nil:
+			asks = append(asks, p)
+		default:
+			acts = s.stop(stop, acts)
 		}
-		free, victims = with.sub(p.needs()), victims[n:]
+	}
+	for _, p := range asks {
+		p.clears = true
+		acts = c.askEarly(p, now, acts)
 	}
 	clear(c.victims)
 	c.victims = c.victims[:0]
+	return acts
+}
+
+// clearing is the search for spare work that is to be stopped for who comes next.
+type clearing struct {
+	c       *Core
+	now     time.Time
+	free    room       // that is not for those ahead
+	victims []*attempt // that may be stopped, the youngest first
+	sought  bool
+	n       float64 // of those that come next, how many there are; a reservation is less than one
+	waited  float64 // for how long they have waited together
+}
+
+// count counts a place n times among those that come next.
+func (s *clearing) count(p *place, n float64) {
+	if p.launch == nil {
+		n *= s.c.learned.chance
+	}
+	s.n += n
+	s.waited += n * float64(s.c.queue.now-p.linedAt)
+}
+
+// seek finds what may be stopped, if it has not been found yet.
+func (s *clearing) seek() {
+	if !s.sought {
+		s.sought, s.victims = true, s.c.seekVictims(s.now)
+	}
+}
+
+// tooSoon reports whether who has waited for so long is to wait on: for PreemptAfter, and then for longer the more would be lost. Meanwhile
+// something may end by itself, or less is to be lost at another worker.
+func (s *clearing) tooSoon(waited time.Duration) bool {
+	c := s.c
+	wait := c.cfg.PreemptAfter - waited
+	if s.seek(); wait <= 0 && len(s.victims) > 0 {
+		ran := s.now.Sub(s.victims[0].startedAt) - waited
+		if lack := float64(min(worthWait*ran, mostPatience*c.cfg.PreemptAfter)) - s.waited; lack > 0 {
+			wait = max(time.Duration(lack/s.n), time.Millisecond)
+		}
+	}
+	if wait <= 0 {
+		return false
+	}
+	c.preemptBy(s.now.Add(wait))
+	return true
+}
+
+// room takes room for who needs so much, and returns what has to be stopped for that, if all that may be is enough.
+func (s *clearing) room(need room) (stop []*attempt, ok bool) {
+	with, n := s.free, 0
+	if !need.fits(with) {
+		s.seek()
+	}
+	for ; n < len(s.victims) && !need.fits(with); n++ {
+		with = with.add(needs(s.victims[n].demand, s.victims[n].long))
+	}
+	if !need.fits(with) {
+		return nil, false
+	}
+	stop, s.victims = s.victims[:n], s.victims[n:]
+	s.free = with.sub(need)
+	return stop, true
+}
+
+func (s *clearing) stop(victims []*attempt, acts []Action) []Action {
+	for _, a := range victims {
+		acts = s.c.stop(a, s.now, acts)
+	}
 	return acts
 }
 
@@ -201,7 +293,14 @@ func (c *Core) stop(a *attempt, now time.Time, acts []Action) []Action {
 	if a.toldAt = now; a.standing == yields {
 		c.setStanding(a, stops)
 	}
-	return append(acts, Stop{a.launch.Attempt})
+	return append(acts, Stop{a.id})
+}
+
+// preemptBy has it looked by then what is to be stopped.
+func (c *Core) preemptBy(at time.Time) {
+	if c.preemptAt.IsZero() || at.Before(c.preemptAt) {
+		c.preemptAt = at
+	}
 }
 
 // seekVictims finds what may be stopped now, the youngest first, and when there may be more.
@@ -213,12 +312,12 @@ func (c *Core) seekVictims(now time.Time) []*attempt {
 		ran, expected := now.Sub(a.startedAt), expectedCost(a.expected, c.learned.run, 1)
 		if remaining(expected, ran) > c.cfg.PreemptAfter {
 			c.victims = append(c.victims, a)
-		} else if at := a.startedAt.Add(expected + c.cfg.PreemptAfter + 1); c.preemptAt.IsZero() || at.Before(c.preemptAt) {
-			c.preemptAt = at // if it is not over by then
+		} else {
+			c.preemptBy(a.startedAt.Add(expected + c.cfg.PreemptAfter + 1)) // if it is not over by then
 		}
 	}
 	slices.SortFunc(c.victims, func(a, b *attempt) int {
-		return cmp.Or(b.startedAt.Compare(a.startedAt), cmp.Compare(b.launch.Attempt.Seq, a.launch.Attempt.Seq))
+		return cmp.Or(b.startedAt.Compare(a.startedAt), cmp.Compare(b.id.Seq, a.id.Seq))
 	})
 	return c.victims
 }

@@ -106,11 +106,12 @@ type target struct {
 	workers   []string   // that were there before and are linked to its frontends
 	parts     *processes // nil: none that this process has started
 	slots     int
+	policy    client.Policy // that its jobs name; "": the cluster was started with it
 	closeFunc func() error
 }
 
-// open starts or connects to a cluster and waits until it is ready.
-func (o *Options) open(ctx context.Context, cluster string) (*target, error) {
+// open starts or connects to a cluster whose tasks are to be placed by a policy, and waits until it is ready.
+func (o *Options) open(ctx context.Context, cluster, policy string) (*target, error) {
 	t := &target{slots: o.Workers * o.Slots, closeFunc: func() error { return nil }}
 	addrs := o.Connect
 	kind, sealed := strings.CutSuffix(cluster, bench.ByTLS)
@@ -119,18 +120,21 @@ func (o *Options) open(ctx context.Context, cluster string) (*target, error) {
 	if sealed || there {
 		tlsDir = o.TLSDir
 	}
+	if there {
+		t.policy = client.Policy(policy)
+	}
 	switch kind {
 	case bench.FleetA, bench.FleetB:
 		addrs = o.Against[slices.Index(fleets, kind)]
 	case bench.Embedded:
-		c, err := local.Start(local.Config{Frontends: o.Frontends, Workers: o.Workers, Slots: o.Slots, Secret: o.Secret, TLSDir: tlsDir})
+		c, err := local.Start(local.Config{Frontends: o.Frontends, Workers: o.Workers, Slots: o.Slots, Policy: policy, Secret: o.Secret, TLSDir: tlsDir})
 		if err != nil {
 			return nil, err
 		}
 		t.closeFunc = c.Close
 		addrs = c.Frontends()
 	case bench.Processes:
-		p, err := startProcesses(ctx, o, tlsDir)
+		p, err := startProcesses(ctx, o, policy, tlsDir)
 		if err != nil {
 			return nil, err
 		}
@@ -163,7 +167,7 @@ func (o *Options) open(ctx context.Context, cluster string) (*target, error) {
 var fleets = []string{bench.FleetA, bench.FleetB}
 
 // openAll opens all that is driven in one run: a cluster, or two fleets of frontends.
-func (o *Options) openAll(ctx context.Context, cluster string) (all []*target, err error) {
+func (o *Options) openAll(ctx context.Context, cluster, policy string) (all []*target, err error) {
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, closeAll(all))
@@ -174,7 +178,7 @@ func (o *Options) openAll(ctx context.Context, cluster string) (all []*target, e
 		names = fleets
 	}
 	for _, name := range names {
-		t, err := o.open(ctx, name)
+		t, err := o.open(ctx, name, policy)
 		if err != nil {
 			return all, err
 		}
@@ -277,7 +281,7 @@ func Run(ctx context.Context, o Options, progress *bench.Progress) (*bench.Docum
 
 // once makes one run on a cluster of its own. There is a recorder for each that was driven.
 func (o *Options) once(ctx context.Context, opts bench.RunOptions, progress *bench.Progress) (recs []*bench.Recorder, use bench.CPUUse, settings []string, err error) {
-	all, err := o.openAll(ctx, opts.Cluster)
+	all, err := o.openAll(ctx, opts.Cluster, opts.Policy)
 	if err != nil {
 		return nil, use, nil, err
 	}
@@ -378,7 +382,7 @@ func (o *Options) drive(interrupted context.Context, targets []*target, opts ben
 				defer done.Add(1)
 				k := turn(i, len(targets))
 				rec := recs[k]
-				ended := targets[k].one(ctx, o, opts.Policy, begin, &jobs[i], rec)
+				ended := targets[k].one(ctx, o, begin, &jobs[i], rec)
 				if !ended.Failed || interrupted.Err() == nil {
 					rec.Job(ended)
 				}
@@ -420,7 +424,7 @@ func (o *Options) drive(interrupted context.Context, targets []*target, opts ben
 }
 
 // one runs one job, records its tasks and returns what became of it.
-func (t *target) one(ctx context.Context, o *Options, policy string, begin time.Time, j *bench.Job, rec *bench.Recorder) bench.JobOutcome {
+func (t *target) one(ctx context.Context, o *Options, begin time.Time, j *bench.Job, rec *bench.Recorder) bench.JobOutcome {
 	tasks := make([]client.Task, len(j.Tasks))
 	for i, d := range j.Tasks {
 		tasks[i] = client.Task{Function: "sleep", Payload: []byte(d.String())}
@@ -428,7 +432,7 @@ func (t *target) one(ctx context.Context, o *Options, policy string, begin time.
 			tasks[i].Estimate = d
 		}
 	}
-	outs, err := t.client.Run(ctx, client.Job{Policy: client.Policy(policy), ProbeRatio: o.ProbeRatio, Tasks: tasks, Phases: true})
+	outs, err := t.client.Run(ctx, client.Job{Policy: t.policy, ProbeRatio: o.ProbeRatio, Tasks: tasks, Phases: true})
 	response := time.Since(begin.Add(j.At))
 
 	var refused *client.RefusedError

@@ -48,7 +48,7 @@ func Noop(ctx context.Context, o Options, progress *bench.Progress) (*bench.Docu
 
 // noop measures once, on a cluster of its own.
 func (o *Options) noop(ctx context.Context, cluster string, progress func(what string)) (run bench.NoopRun, err error) {
-	t, err := o.open(ctx, cluster)
+	t, err := o.open(ctx, cluster, o.Policies[0])
 	if err != nil {
 		return run, err
 	}
@@ -58,12 +58,8 @@ func (o *Options) noop(ctx context.Context, cluster string, progress func(what s
 		return run, err
 	}
 	defer floor.Close()
-	policy := client.Policy("")
-	if len(o.Policies) > 0 {
-		policy = client.Policy(o.Policies[0])
-	}
 	job := func(tasks int) error {
-		job := client.Job{Policy: policy, ProbeRatio: o.ProbeRatio, Tasks: make([]client.Task, tasks)}
+		job := client.Job{Policy: t.policy, ProbeRatio: o.ProbeRatio, Tasks: make([]client.Task, tasks)}
 		for i := range job.Tasks {
 			job.Tasks[i].Function = "echo"
 		}

@@ -39,7 +39,7 @@ type process struct {
 const startTime = time.Minute
 
 // startProcesses starts workers and frontends, and waits until each frontend is linked to each worker.
-func startProcesses(ctx context.Context, o *Options, tlsDir string) (*processes, error) {
+func startProcesses(ctx context.Context, o *Options, policy, tlsDir string) (*processes, error) {
 	p := newProcesses(o, tlsDir)
 	ctx, cancel := context.WithTimeoutCause(ctx, startTime, fmt.Errorf("not linked within %v", startTime))
 	defer cancel()
@@ -52,7 +52,7 @@ func startProcesses(ctx context.Context, o *Options, tlsDir string) (*processes,
 		workers = append(workers, addr)
 	}
 	for range o.Frontends {
-		addr, err := p.start(ctx, "frontend", "frontend", "--listen", "127.0.0.1:0", "--workers", strings.Join(workers, ","))
+		addr, err := p.start(ctx, "frontend", "frontend", "--listen", "127.0.0.1:0", "--workers", strings.Join(workers, ","), "--policy", policy)
 		if err != nil {
 			return nil, errors.Join(err, p.close())
 		}

@@ -42,6 +42,8 @@ type cluster struct {
 	// onStart and onEnd hear of every run of a task; nil where nobody wants to. onEnd may change how it ends.
 	onStart func(w *workerNode, s *worker.Start)
 	onEnd   func(s *worker.Start, ev *worker.Exited)
+	// obeys tells whether a task stops that is told to; nil: all do.
+	obeys func(s *worker.Start) bool
 	// onFetch and onRelease are the fetcher of a worker's files; needed only where tasks name files.
 	onFetch   func(w *workerNode, a worker.Fetch)
 	onRelease func(w *workerNode, a worker.Release)
@@ -100,6 +102,7 @@ type workerNode struct {
 	acts    []worker.Action
 	running []*execution
 	speed   float64 // of running tasks; 1 is nominal
+	deaf    bool    // it hears no Restamp
 	process
 	links   []*conn // that the core knows, in no order
 	cfg     worker.Config
@@ -238,6 +241,9 @@ func (c *cluster) happen(e *event) error {
 			return c.hello(e.conn)
 		}
 		e.conn.wHeard = c.now
+		if _, restamp := e.what.(probe.Restamp); restamp && e.conn.w.deaf {
+			return nil
+		}
 		if _, ping := e.what.(probe.Ping); ping && c.says != nil {
 			if said := c.says(e.conn.w); len(said) > 0 {
 				if err := c.stepWorker(e.conn.w, worker.Progressed{Attempts: said}); err != nil {
@@ -321,9 +327,9 @@ func (c *cluster) stepFrontend(f *frontendNode, ev frontend.Event) error {
 			c.turn.tell(a)
 			c.tell(f, a)
 		} else if m.MayWait {
-			c.linger(f.conns[m.Worker], m.Msg)
+			c.linger(f.conns[m.Worker], kept(m.Msg))
 		} else {
-			c.send(f.conns[m.Worker], m.Msg)
+			c.send(f.conns[m.Worker], kept(m.Msg))
 		}
 	}
 	if len(f.lingers) > 0 {
@@ -358,8 +364,10 @@ func (c *cluster) stepWorker(w *workerNode, ev worker.Event) error {
 			c.execute(w, *a)
 		case worker.Stop:
 			i := slices.IndexFunc(w.running, func(r *execution) bool { return r.start.Launch.Attempt == a.Attempt })
-			if i >= 0 && !w.running[i].stopping {
-				r := w.running[i]
+			if i < 0 {
+				break
+			}
+			if r := w.running[i]; !r.stopping && (c.obeys == nil || c.obeys(&r.start)) {
 				r.stopping = true
 				c.exitAt(c.now+stopTakes, w, r)
 			}

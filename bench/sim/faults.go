@@ -167,6 +167,7 @@ type faultRun struct {
 	harmed   []*harm
 	reorders bool // messages overtake one another
 	tries    map[probe.AttemptID]*try
+	stored   map[[32]byte][]storedAt // what tasks have left as files, by digest
 
 	open   int // jobs that have not ended
 	failed error
@@ -178,7 +179,7 @@ type faultRun struct {
 
 func newFaultRun(seed uint64, without Omission) *faultRun {
 	r := &faultRun{seed: seed, without: without, dice: rand.New(rand.NewPCG(seed, 'd')), calm: seed%calmEvery == 0, steady: seed%calmEvery == 1}
-	r.placeOf, r.tries = map[placeKey]*faultJob{}, map[probe.AttemptID]*try{}
+	r.placeOf, r.tries, r.stored = map[placeKey]*faultJob{}, map[probe.AttemptID]*try{}, map[[32]byte][]storedAt{}
 	r.stats.Faults, r.stats.Seen = map[string]int{}, map[string]int{}
 	r.chances = rand.New(rand.NewPCG(seed, 'c'))
 	r.rng = rand.New(rand.NewPCG(seed, 'n'))
@@ -233,7 +234,7 @@ func (r *faultRun) run() (err error) {
 
 // draw makes the cluster, what it has to do and what goes wrong.
 func (r *faultRun) draw() {
-	r.afterFrontend, r.afterWorker = r.attempted, r.stopped
+	r.afterFrontend, r.afterWorker, r.obeys = r.attempted, r.stopped, r.heeds
 	d := r.dice
 	r.net = network{
 		delay: between(d, 10*time.Microsecond, time.Millisecond), jitter: between(d, 0, time.Millisecond),
@@ -264,7 +265,9 @@ func (r *faultRun) draw() {
 		if r.steady { // patience for frontends that hang
 			cfg.MaxRetained, cfg.Grace = 256<<20, 5*time.Second
 		}
-		r.furnish(r.addWorker(cfg, 1), d)
+		w := r.addWorker(cfg, 1)
+		w.deaf = chance(rand.New(rand.NewPCG(r.seed, 'r'<<32|uint64(i))), 0.2)
+		r.furnish(w, d)
 	}
 	r.fetchers, r.rumours = make([]fetcher, len(r.workers)), make([]uint64, len(r.workers))
 	r.leaving, r.outages = make([]int32, len(r.workers)), make([]outage, len(r.workers))

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -163,6 +164,24 @@ func (r *faultRun) tellFrontend(f *frontendNode, ev frontend.Event, still func()
 	}
 }
 
+// readSlowly: for the client of a job, its frontend has too many results now and then, until it has fetched some.
+func (r *faultRun) readSlowly(j *faultJob, d *rand.Rand) {
+	if j.ended {
+		return
+	}
+	f, fetched := j.owner, r.now+between(d, time.Millisecond, 300*time.Millisecond)
+	if f != nil && r.now < r.horizon {
+		r.stats.Seen["full jobs"]++
+		life, v := f.life, r.visits[f.index][j.id]
+		here := func() bool { return v != nil && f.life == life && r.visits[f.index][j.id] == v }
+		r.tellFrontend(f, frontend.Unread{Job: j.id, Full: true}, here)
+		r.later(fetched, func() { r.tellFrontend(f, frontend.Unread{Job: j.id}, here) })
+	}
+	if r.now < r.horizon {
+		r.later(fetched+between(d, 0, 100*time.Millisecond), func() { r.readSlowly(j, d) })
+	}
+}
+
 // wander: a client loses its connection although its frontend is well.
 func (r *faultRun) wander(j *faultJob) {
 	r.stats.Faults["client wanders"]++
@@ -269,7 +288,8 @@ func (r *faultRun) deliver(j *faultJob, f *frontendNode, session int, o frontend
 			if j.made == nil {
 				j.made = make([][]frontend.Made, len(j.spec.Stages))
 			}
-			j.made[o.Stage] = append(j.made[o.Stage], frontend.Made{Task: o.Task, Partition: t.spec.Partition, Worker: o.Worker, Outputs: o.Outputs})
+			spec := t.spec
+			j.made[o.Stage] = append(j.made[o.Stage], frontend.Made{Task: o.Task, Partition: t.spec.Partition, Worker: o.Worker, Outputs: o.Outputs, Spec: &spec})
 		}
 		r.stats.Outcomes[o.Kind]++
 		if o.Kind == frontend.Failed {

@@ -40,6 +40,7 @@ type faultTask struct {
 	failed    int // runs
 	succeeded int // runs
 	unfetched int // attempts without their files
+	missed    int // runs that did not find what other tasks had left
 	outcomes  int
 	reported  int // outcomes, by frontends
 	tries     []*try
@@ -112,6 +113,9 @@ func (r *faultRun) makeJobs(n int) {
 				if chance(d, 0.3) {
 					t.spec.Function, t.spec.Demand = "rare", probe.Demand{}
 				}
+			}
+			if t.spec.Function == function && (j.n+int(r.seed))%3 == 0 {
+				t.spec.Class = hungry
 			}
 			if n := len(j.spec.Stages); n > 0 {
 				if t.spec.Stage = int32(k); k >= n {
@@ -189,6 +193,9 @@ func (r *faultRun) enter(j *faultJob, comes time.Duration) bool {
 	if j.open() {
 		r.later(comes, func() { r.grow(j) })
 	}
+	if d := rand.New(rand.NewPCG(r.seed, 'u'<<32|uint64(j.n))); chance(d, 0.2) {
+		r.later(comes, func() { r.readSlowly(j, d) })
+	}
 	return true
 }
 
@@ -224,8 +231,8 @@ func (r *faultRun) policy() frontend.Policy {
 		return among(d, frontend.Policies...)
 	}
 	p.Name = "variant"
-	for _, part := range partNames() {
-		*partOf(&p, part) = chance(d, 0.5)
+	for _, part := range frontend.PolicyParts {
+		*p.Part(part) = chance(d, 0.5)
 	}
 	return p
 }

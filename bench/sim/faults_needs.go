@@ -124,6 +124,42 @@ func (j *faultJob) leaves(task probe.TaskIndex, partition int32, inline int) pro
 	return o
 }
 
+// storedAt is where a file is: in the cache of a worker, for as long as it lives.
+type storedAt struct {
+	w    *workerNode
+	life int32
+}
+
+// store keeps what a task has left as files.
+func (r *faultRun) store(s *worker.Start, outputs []probe.Output) {
+	x := r.tries[s.Launch.Attempt]
+	for i := range outputs {
+		if o := &outputs[i]; o.File && x != nil {
+			r.stored[o.Digest] = append(r.stored[o.Digest], storedAt{x.w, x.w.life})
+		}
+	}
+}
+
+// misses is the first file that is passed to a task and has gone with those who had it.
+func (r *faultRun) misses(s *worker.Start) (o probe.Output, is bool) {
+	if s.Launch.Context != nil {
+		for _, p := range s.Launch.Context.Inputs {
+			if p.File && !slices.ContainsFunc(r.stored[p.Digest], func(at storedAt) bool { return at.life == at.w.life && !at.w.down }) {
+				return p.Output, true
+			}
+		}
+	}
+	return o, false
+}
+
+// lacked reports whether a task may have failed as what it needs is lost: that is not made again for ever, nor by what may start only
+// once, fails or finds no worker, or has run for another frontend that did not tell how.
+func (r *faultRun) lacked(j *faultJob, t *faultTask, f *frontendNode, v *visit) bool {
+	return t.missed > 0 && (!t.spec.Retryable || t.missed > 3 || v.again || slices.ContainsFunc(j.tasks, func(of faultTask) bool {
+		return of.spec.Stage != t.spec.Stage && (!of.spec.Retryable || of.missed > 3 || of.failed > 0 || r.stranded(j, &of, f, r.now-f.cfg.StrandedFor))
+	}))
+}
+
 // hasAll checks that a task has what it is to have in common with others, and what tasks before it have left.
 func (j *faultJob) hasAll(t *faultTask, s *worker.Start) error {
 	if len(j.spec.Stages) == 0 {
@@ -224,7 +260,10 @@ func (j *faultJob) passes(stage int32) bool {
 	})
 }
 
-// demand is what a task gets that demands what it does.
+// Tasks of this class use two slots and a half, which those demand that say nothing, where that is known and all workers have it that may run them.
+const hungry = "hungry"
+
+// demand is what a task gets at least that demands what it does.
 func (t *faultTask) demand() probe.Demand {
 	d := t.spec.Demand
 	d.CPU, d.Mem = cmp.Or(d.CPU, probe.Slot.CPU), cmp.Or(d.Mem, probe.Slot.Mem)
@@ -245,6 +284,9 @@ func (r *faultRun) placed(j *faultJob, t *faultTask, w *workerNode, s *worker.St
 		return fmt.Errorf("demands %v, and has %v at w%d", want, s.Demand, w.index)
 	case !used.Fits(w.cfg.Capacity):
 		return fmt.Errorf("runs at w%d, where %v are in use then, of %v", w.index, used, w.cfg.Capacity)
+	}
+	if t.spec.Class == hungry && t.spec.Demand == (probe.Demand{}) && s.Demand != probe.Slot {
+		r.stats.Seen["demands by what was used"]++
 	}
 	if f := r.fetcherOf(w).under[s.Launch.Attempt]; len(t.spec.Files) > 0 && (f == nil || !f.there) {
 		return fmt.Errorf("needs files that are not at w%d", w.index)
@@ -499,12 +541,12 @@ func leftovers(core any, kept ...string) []string {
 // What cores may keep when no job is under way: what they know of workers, links and functions, and room to work in.
 var (
 	keptByFrontend = []string{
-		"workers*", "byTimer.items", "log", "sampler*", "sampler.at", "sampler.out", "scratch.Has", "lent.list",
+		"workers*", "byTimer.items", "log", "sampler*", "sampler.at", "sampler.out", "scratch.Has", "lent", "turnedAway", "batch.keys",
 		"view*", "view.workers*", "view.workers.welcome", "view.workers.functions", "view.idle", "view.runs",
 		"view.sets*", "view.sets.need", "view.sets.workers", "view.sets.member",
 	}
 	keptByWorker = []string{
 		"cfg", "functions", "links*", "links.seen", "links.bound", "byOwner", "queue.known", "queue.kinds", "spare.known", "spare.kinds", "spare.cursors", "spare.walk", "victims",
-		"memories", "forecast", "gaps", "lent", "forgotten", "queue.byTurn", "queue.byArrival", "queue.byTenant", "queue.turns",
+		"memories", "forecast", "gaps", "lent", "forgotten", "idle", "queue.byTurn", "queue.byArrival", "queue.byTenant", "queue.turns",
 	}
 )

@@ -37,7 +37,7 @@ func (r *faultRun) plausible(f *frontendNode, v *visit, o *frontend.Outcome) {
 		case frontend.TaskError:
 			bad = t.failed == 0 || retried
 		case frontend.NoInput:
-			bad = t.unfetched == 0 || retried
+			bad = (t.unfetched == 0 || retried) && !r.lacked(j, t, f, v)
 		case frontend.StageFailed:
 			bad = !slices.ContainsFunc(v.outcomes, func(o frontend.Outcome) bool {
 				return o.Kind == frontend.Failed && o.Failure != frontend.StageFailed
@@ -136,9 +136,12 @@ func (r *faultRun) said(w *workerNode) (list []worker.Progress) {
 func (r *faultRun) taskEnded(s *worker.Start, ev *worker.Exited) {
 	j, t := r.taskOf(s)
 	t.running--
+	if t.spec.Class == hungry {
+		ev.CPU, ev.Memory = 5*ev.Run/2, 640
+	}
 	defer func() {
 		if x := r.tries[s.Launch.Attempt]; x != nil {
-			x.over = ev.Status == probe.Failed || ev.Status == probe.TimedOut || ev.Status == probe.Killed || ev.Status == probe.Preempted
+			x.over = x.over || ev.Status == probe.Failed || ev.Status == probe.TimedOut || ev.Status == probe.Killed || ev.Status == probe.Preempted || ev.Status == probe.NoInput
 		}
 	}()
 	fails := func() {
@@ -147,9 +150,16 @@ func (r *faultRun) taskEnded(s *worker.Start, ev *worker.Exited) {
 			t.rest = rest{x.id.Frontend, x.session, r.now + t.spec.Backoff}
 		}
 	}
+	gone, lacks := r.misses(s)
 	switch {
 	case ev.Status == probe.TimedOut:
 		fails()
+	case ev.Status == probe.Succeeded && lacks:
+		r.stats.Seen["outputs lost"]++
+		t.missed++
+		if ev.Status, ev.Error = probe.NoInput, "it cannot be had"; s.Launch.Attempt.Seq%2 == 0 {
+			ev.Outputs = []probe.Output{gone}
+		}
 	case ev.Status == probe.Succeeded && t.fails > 0:
 		t.fails--
 		fails()
@@ -161,6 +171,7 @@ func (r *faultRun) taskEnded(s *worker.Start, ev *worker.Exited) {
 			for p := range int32(partitions) {
 				ev.Outputs = append(ev.Outputs, j.leaves(s.Launch.Task, p, int(c.Inline)))
 			}
+			r.store(s, ev.Outputs)
 		}
 	}
 }

@@ -49,7 +49,7 @@ func TestFaults(t *testing.T) {
 	for _, what := range []string{
 		"jobs with stages", "tasks with constraints", "tasks with inputs", "tasks with files", "fetches", "fetches that fail",
 		"fetches that end after their release", "steady runs", "rumours", "lies", "calm runs", "huge jobs", "jobs that pass outputs", "jobs blamed", "spare jobs",
-		"stages along others", "jobs that grow", "additions", "additions refused", "jobs outdated",
+		"stages along others", "jobs that grow", "full jobs", "outputs lost", "additions", "additions refused", "jobs outdated", "restamps in vain", "tasks that do not stop", "demands by what was used",
 	} {
 		if sum.Seen[what] == 0 {
 			t.Errorf("no %s", what)

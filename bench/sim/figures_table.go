@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/bench"
+	"github.com/phoebe-sched/phoebe/frontend"
 )
 
 // Figures are all there are. Where a claim names a section, it is one of Sparrow (Ousterhout et al., SOSP 2013).
@@ -278,10 +279,7 @@ func additions(name, setting string, seeds [FullScale + 1]int, loads []float64, 
 		parts: func(s FigureScale) []part {
 			w := setup(s)
 			w.Policies, w.Loads = policies(all), loads
-			for _, name := range partNames() {
-				if name == "cancel" || !*partOf(&w.Policies[0].frontend, name) {
-					continue // not an addition; not on
-				}
+			for _, name := range additionNames() {
 				w.Policies = append(w.Policies, policies(all+"-"+name)...)
 			}
 			return []part{{sweep: w}}
@@ -330,6 +328,13 @@ func additions(name, setting string, seeds [FullScale + 1]int, loads []float64, 
 		return checks
 	}
 	return f
+}
+
+// additionNames are what phoebe adds to late binding, as far as it can matter to jobs of one stage without inputs or long tasks.
+func additionNames() []string {
+	return slices.DeleteFunc(slices.Clone(frontend.PolicyParts), func(part string) bool {
+		return slices.Contains([]string{"cancel", "seniority", "near", "route"}, part)
+	})
 }
 
 // pick is a number for each scale.

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"math"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -64,6 +66,26 @@ func TestFigures(t *testing.T) {
 	}
 	if _, err := FindFigure("best"); err == nil || !strings.Contains(err.Error(), "late-binding") {
 		t.Error(err)
+	}
+}
+
+// FIGURES.md has one command for each figure: make figures runs those.
+func TestFiguresAreTold(t *testing.T) {
+	text, err := os.ReadFile("../FIGURES.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told, all []string
+	for _, m := range regexp.MustCompile("(?m)^`phoebe sim figure ([^ `]+)").FindAllStringSubmatch(string(text), -1) {
+		told = append(told, m[1])
+	}
+	for i := range Figures {
+		all = append(all, Figures[i].Name)
+	}
+	slices.Sort(told)
+	slices.Sort(all)
+	if !slices.Equal(told, all) {
+		t.Errorf("FIGURES.md has commands for %q, figures are %q", told, all)
 	}
 }
 

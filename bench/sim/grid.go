@@ -63,8 +63,8 @@ func GridTasks() []string {
 // GridPolicies is phoebe, and phoebe without each of what it adds to late binding.
 func GridPolicies() []Policy {
 	all := policies("phoebe")
-	for _, name := range partNames() {
-		if name != "cancel" && name != "resample" && name != "route" && *partOf(&all[0].frontend, name) { // nothing breaks here, nothing is long
+	for _, name := range additionNames() {
+		if name != "resample" { // nothing breaks here
 			all = append(all, policies("phoebe-"+name)...)
 		}
 	}

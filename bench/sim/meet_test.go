@@ -13,18 +13,18 @@ import (
 	"github.com/phoebe-sched/phoebe/worker"
 )
 
-// pairs is jobs of so many tasks that come by twos, each two at the same moment and when nothing else is under way.
-type pairs struct {
-	tasks int
-	run   time.Duration
+// volleys is jobs of so many tasks that come so many at the same moment, when nothing else is under way.
+type volleys struct {
+	of, tasks int
+	run       time.Duration
 }
 
-func (p pairs) arrivals(_ uint64, load, _ float64) (*arrivals, error) {
-	return &arrivals{load: load, tasks: float64(2*p.tasks) / p.every().Seconds(), jobs: func(yield func(arrival) bool) {
+func (v volleys) arrivals(_ uint64, load, _ float64) (*arrivals, error) {
+	return &arrivals{load: load, tasks: float64(v.of*v.tasks) / v.every().Seconds(), jobs: func(yield func(arrival) bool) {
 		for n := 0; ; n++ {
-			job := arrival{Job: bench.Job{Index: n, At: time.Duration(n/2) * p.every()}, mean: p.run}
-			for range p.tasks {
-				job.Tasks = append(job.Tasks, p.run)
+			job := arrival{Job: bench.Job{Index: n, At: time.Duration(n/v.of) * v.every()}, mean: v.run}
+			for range v.tasks {
+				job.Tasks = append(job.Tasks, v.run)
 			}
 			if !yield(job) {
 				return
@@ -33,7 +33,7 @@ func (p pairs) arrivals(_ uint64, load, _ float64) (*arrivals, error) {
 	}}, nil
 }
 
-func (p pairs) every() time.Duration { return 3*p.run + 100*time.Millisecond }
+func (v volleys) every() time.Duration { return time.Duration(v.of+1)*v.run + 100*time.Millisecond }
 
 // Two frontends that decide at the same moment, and know the same, meet at a worker no more often than if each had drawn its
 // workers at random: nothing that they share makes them prefer the same one.
@@ -57,7 +57,7 @@ func TestFrontendsMeetByChance(t *testing.T) {
 			at := make([][]int, jobs)            // the workers of each job
 			by := make([]probe.FrontendID, jobs) // its frontend
 			cfg := Config{
-				Policy: policy(t, "phoebe"), Load: 0.01, Frontends: 2, Workers: workers, Slots: 8, Workload: pairs{test.tasks, test.run},
+				Policy: policy(t, "phoebe"), Load: 0.01, Frontends: 2, Workers: workers, Slots: 8, Workload: volleys{2, test.tasks, test.run},
 				Jobs: jobs, Seed: 1, Delay: 50 * time.Microsecond, Gossip: Gossip{Period: AsPing, Delay: 50 * time.Microsecond},
 			}
 			cfg.Policy.mode = test.mode
@@ -114,5 +114,49 @@ func TestFrontendsMeetByChance(t *testing.T) {
 				t.Errorf("%.0f pairs met %.4f times each, by chance %.4f ± %.4f", pairs, seen/pairs, mean, within)
 			}
 		})
+	}
+}
+
+// Of frontends that decide at the same moment, and each have one task for workers with one slot, two meet at a worker as often as if each
+// had drawn its own at random. With copies the one whose task came second there hears it with the next answer, and has it start elsewhere.
+func TestLoserStartsElsewhere(t *testing.T) {
+	const workers, of, takes = 20, 4, 2 * time.Second
+	jobs := 1200 / slow
+	volley := func(copies float64) (met, pairs int, r *Result) {
+		at := make([][]int, jobs) // the workers of each job
+		by := make([]probe.FrontendID, jobs)
+		cfg := Config{
+			Policy: policy(t, "phoebe"), Load: 0.01, Frontends: of, Workers: workers, Slots: 1, Workload: volleys{of, 1, takes},
+			Jobs: jobs, Seed: 1, Delay: 50 * time.Microsecond, Ping: time.Second, Gossip: Gossip{Period: AsPing, Delay: 50 * time.Microsecond}, Second: copies,
+		}
+		cfg.started = func(w *workerNode, s *worker.Start) {
+			if n := jobOf(s.Job); n < jobs {
+				at[n], by[n] = append(at[n], w.index), s.Launch.Attempt.Frontend
+			}
+		}
+		r = run(t, cfg)
+		for n := range jobs {
+			for m := n - n%of; m < n; m++ {
+				if by[m] != by[n] {
+					if pairs++; at[m][0] == at[n][0] {
+						met++
+					}
+				}
+			}
+		}
+		return met, pairs, r
+	}
+
+	met, pairs, without := volley(0)
+	chance := float64(pairs) / workers
+	within := 4 * math.Sqrt(chance)
+	t.Logf("of %d pairs %d met, by chance %.0f ± %.0f; responses p50 %.1f, p99 %.1f, max %.1f ms", pairs, met, chance, within, without.ResponseMS.P50, without.ResponseMS.P99, without.ResponseMS.Max)
+	if float64(met) > chance+within || met == 0 {
+		t.Errorf("of %d pairs %d met, by chance %.0f ± %.0f", pairs, met, chance, within)
+	}
+	still, _, with := volley(1)
+	t.Logf("with copies %d; %d copies, %d won; responses p50 %.1f, p99 %.1f, max %.1f ms", still, with.FrontendSum.Copies, with.FrontendSum.CopiesWon, with.ResponseMS.P50, with.ResponseMS.P99, with.ResponseMS.Max)
+	if most := 1.2 * takes.Seconds() * 1000; still > 0 || with.ResponseMS.Max > most || without.ResponseMS.Max < 2*takes.Seconds()*1000 {
+		t.Errorf("%d pairs ran at one worker with copies, and the slowest job took %.1f s; without it took %.1f s", still, with.ResponseMS.Max/1000, without.ResponseMS.Max/1000)
 	}
 }

@@ -3,6 +3,7 @@ package sim
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend"
@@ -45,10 +46,7 @@ func (c *cluster) push(cn *conn, m probe.Msg) {
 		return
 	}
 	c.messages++
-	if f, ok := m.(*probe.Finished); ok { // it is only lent
-		kept := *f
-		m = &kept
-	}
+	m = kept(m)
 	if cn.cut || c.gather(cn, m) {
 		return
 	}
@@ -58,6 +56,22 @@ func (c *cluster) push(cn *conn, m probe.Msg) {
 	if c.net.repeat > 0 && c.rng.Float64() < c.net.repeat {
 		c.at(c.travel(leaves, &cn.fLast), event{kind: toFrontend, conn: cn, what: c.recode(m)})
 	}
+}
+
+// kept is a message that lasts, as a core only lends some of what it sends.
+func kept(m probe.Msg) probe.Msg {
+	switch m := m.(type) {
+	case *probe.Finished:
+		f := *m
+		return &f
+	case probe.Reserve:
+		m.Launches = slices.Clone(m.Launches)
+		return m
+	case probe.Bind:
+		m.Bundle = slices.Clone(m.Bundle)
+		return m
+	}
+	return m
 }
 
 // recode is what the other end gets to see of m.

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"fmt"
-	"reflect"
 	"strings"
 
 	"github.com/phoebe-sched/phoebe/frontend"
@@ -66,44 +65,12 @@ func ParsePolicy(text string) (Policy, error) {
 	if policy.Name == "" || policy.rival != nil || policy.frontend.Binding != frontend.Late {
 		return Policy{}, fmt.Errorf("policy %q is unknown: use one of %q", text, PolicyNames())
 	}
-	rest := text[len(policy.Name):]
-	for rest != "" {
-		sign := rest[0]
-		end := strings.IndexAny(rest[1:], "+-") + 1
-		if end == 0 {
-			end = len(rest)
-		}
-		field := partOf(&policy.frontend, rest[1:end])
-		if field == nil {
-			return Policy{}, fmt.Errorf("policy %q: %s has no part %q: its parts are %s", text, policy.Name, rest[1:end], strings.Join(partNames(), ", "))
-		}
-		*field = sign == '+'
-		rest = rest[end:]
+	var err error
+	if policy.frontend, err = policy.frontend.With(text[len(policy.Name):]); err != nil {
+		return Policy{}, err
 	}
-	policy.Name, policy.frontend.Name = text, text
+	policy.Name = text
 	return policy, nil
-}
-
-// partOf is the field of a policy that turns a part of late binding on, by its name in lower case; nil if there is
-// none.
-func partOf(p *frontend.Policy, name string) *bool {
-	v := reflect.ValueOf(p).Elem()
-	for i := range v.NumField() {
-		if field, ok := v.Field(i).Addr().Interface().(*bool); ok && strings.ToLower(v.Type().Field(i).Name) == name {
-			return field
-		}
-	}
-	return nil
-}
-
-func partNames() []string {
-	var names []string
-	for _, f := range reflect.VisibleFields(reflect.TypeFor[frontend.Policy]()) {
-		if f.Type.Kind() == reflect.Bool {
-			names = append(names, strings.ToLower(f.Name))
-		}
-	}
-	return names
 }
 
 // routes reports whether any task may be placed by estimation.

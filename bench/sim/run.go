@@ -461,6 +461,7 @@ func (r *runner) told(f *frontendNode, a frontend.Action) {
 			}
 			if r.counts(n) {
 				r.counted--
+				r.stragglers.jobEnded(n, len(j.tasks), a.Outcome.Task)
 			}
 		}
 	case frontend.Refused:

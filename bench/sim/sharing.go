@@ -71,6 +71,13 @@ type sharedRun struct {
 	last  int
 	open  int           // jobs that count and have not ended
 	at    time.Duration // up to when slots are counted
+	first []inUse       // by tasks of the first tenant, whenever that changes
+}
+
+// inUse is how many slots are in use from a moment on.
+type inUse struct {
+	at    time.Duration
+	slots int
 }
 
 type sharedJob struct {
@@ -133,6 +140,33 @@ func (s *sharing) play(seed uint64) (*sharedRun, error) {
 	return r, r.failed
 }
 
+// fits is how much of all slots tasks that all take so long could use beside the first tenant's, none of which they delay and of none of which they
+// are stopped, if somebody knew when these come: as soon as one fits until its end it starts, which is the most of them that there can be.
+func (r *sharedRun) fits(run time.Duration) float64 {
+	const tick = time.Millisecond
+	from, to := int(r.cfg.warmup/tick), int(r.cfg.lasts/tick)
+	free := make([]int, to-from) // at best, in each tick
+	n, next := 0, 0
+	for i := range free {
+		least := n
+		for ; next < len(r.first) && r.first[next].at < time.Duration(from+i+1)*tick; next++ {
+			n = r.first[next].slots
+			least = min(least, n)
+		}
+		free[i] = r.cfg.workers*sharedSlots - least
+	}
+	takes, started := int(run/tick), 0
+	for i := range max(len(free)-takes+1, 0) {
+		if more := slices.Min(free[i : i+takes]); more > 0 {
+			for k := i; k < i+takes; k++ {
+				free[k] -= more
+			}
+			started += more
+		}
+	}
+	return float64(started*takes) / float64(len(free)*r.cfg.workers*sharedSlots)
+}
+
 func (r *sharedRun) counts() bool { return r.now >= r.cfg.warmup && r.now < r.cfg.lasts }
 
 // count counts the slots that are taken up to now.
@@ -153,7 +187,9 @@ func (r *sharedRun) count() {
 func (r *sharedRun) runs(start *worker.Start, n int) {
 	r.count()
 	of, id := r.of[start.Tenant], start.Launch.Attempt
-	of.runs += n
+	if of.runs += n; of == r.all[0] {
+		r.first = append(r.first, inUse{r.now, of.runs})
+	}
 	if !r.spare[id] {
 		of.regular += n
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/phoebe-sched/phoebe/frontend"
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
+	"github.com/phoebe-sched/phoebe/frontend/tenants"
 	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/probe/script"
 	"github.com/phoebe-sched/phoebe/worker"
@@ -31,6 +32,7 @@ import (
 //	f1-w1 breaks, f1-w1 dead         their connection is reset, and made again; it is half-open until that is noticed
 //	f1 crashes, w1 crashes           without a trace: silent; "f1 starts" again
 //	w1 hangs, w1 goes-on             so for f1
+//	w1 deaf                          from here on it does nothing that a Restamp asks for
 //	w1 drains, f1 leaves
 //	messages, no-messages            from here on messages are told, or not; show=messages: from the beginning
 //	state                            what the cores hold
@@ -103,6 +105,14 @@ func newPage(l *script.Line) *script.Story[func(), pageLine] {
 		}
 		w := p.addWorker(cfg, 1)
 		w.welcome.Worker, w.welcome.Host, w.welcome.Cache = fmt.Sprint("w", i+1), fmt.Sprint("h", i+1), fmt.Sprintf("h%d:81", i+1)
+	}
+	if tokens := l.List("tokens"); len(tokens) > 0 {
+		var entries []tenants.Entry
+		for _, text := range tokens {
+			path, n, _ := strings.Cut(text, ":")
+			entries = append(entries, tenants.Entry{Path: path, Tokens: l.Int(n)})
+		}
+		p.terms = tenants.New(1, nil, entries)
 	}
 	copies := l.Float("copies")
 	for i := range l.Number("frontends", 1) {
@@ -274,6 +284,8 @@ func (p *page) event(l *script.Line) func() {
 			return func() { w.hung = &hang{since: p.now} }
 		case "goes-on":
 			return func() { p.resume(&w.hung) }
+		case "deaf":
+			return func() { w.deaf = true }
 		case "drains":
 			return func() { p.last = cmp.Or(p.last, p.stepWorker(w, worker.Leave{})) }
 		}
@@ -505,6 +517,8 @@ func (p *page) said(m probe.Msg, f *frontendNode, w int) string {
 		return "cancel " + script.ShowPlaces(m.First, m.Count)
 	case probe.Kill:
 		return "kill " + p.task(m.Attempt)
+	case probe.Restamp:
+		return "restamp " + p.task(m.Attempt)
 	case probe.Claim:
 		if m.Attempt != (probe.AttemptID{}) {
 			return "claim " + p.task(m.Attempt)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/bench"
+	"github.com/phoebe-sched/phoebe/frontend"
 )
 
 func TestValidate(t *testing.T) {
@@ -79,7 +80,7 @@ func TestParsePolicy(t *testing.T) {
 	if p := policy(t, "late-binding-cancel").frontend; p.Cancel || p.Binding != plain.frontend.Binding {
 		t.Errorf("%+v", p)
 	}
-	p := policy(t, "late-binding-no-cancel+"+strings.Join(partNames(), "+")).frontend
+	p := policy(t, "late-binding-no-cancel+"+strings.Join(frontend.PolicyParts, "+")).frontend
 	if p.Name = "phoebe"; p != full.frontend {
 		t.Errorf("%+v, want %+v", p, full.frontend)
 	}

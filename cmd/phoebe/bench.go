@@ -34,7 +34,7 @@ type benchCmd struct {
 	Warmup *time.Duration `placeholder:"D" help:"Time at the start of each run, and of each figure of noop, that does not count. Default: 5s, noop 500ms."`
 	For    *time.Duration `placeholder:"D" help:"Time after it that counts. Default: 30s, noop 3s."`
 
-	Policy       []string  `default:"${policy}" placeholder:"NAME" help:"Policies to compare, one run each: ${policies}. Default ${default}."`
+	Policy       []string  `default:"${policy}" placeholder:"NAME" help:"Policies to compare, one run each: ${policies}. On clusters that are started, parts of one that binds late can be turned off and on: phoebe-overlap. Default ${default}."`
 	ProbeRatio   float64   `default:"2" placeholder:"N" help:"Reservations sent for each task, 1 to 10. Default ${default}."`
 	Load         []float64 `default:"0.8" placeholder:"N" group:"load" help:"Shares of the slots that the jobs keep busy, one run each; above 1 is overload, 0 a trace's own. Default ${default}."`
 	TasksPerJob  int       `default:"10" placeholder:"N" group:"load" help:"Tasks of each job. Default ${default}."`

@@ -34,6 +34,7 @@ type outcome struct {
 	Outcome      string
 	Result       *string
 	ResultBase64 []byte `json:"result_base64"`
+	ResultFile   string `json:"result_file"`
 	Reason       string
 	Error        string
 	Worker       string
@@ -647,9 +648,9 @@ func TestWorkersFile(t *testing.T) {
 func TestBench(t *testing.T) {
 	dir := t.TempDir()
 	jsonFile, htmlFile := filepath.Join(dir, "b.json"), filepath.Join(dir, "b.html")
-	phoebe(t, "bench", "--frontends", "1", "--workers", "2", "--slots", "2", "--load", "0.3", "--policy", "phoebe,random", "--task-duration", "fixed:5ms",
+	phoebe(t, "bench", "--frontends", "1", "--workers", "2", "--slots", "2", "--load", "0.3", "--policy", "phoebe-sticky,random", "--task-duration", "fixed:5ms",
 		"--tasks-per-job", "2", "--warmup", "100ms", "--for", "500ms", "--simulate", "--json", jsonFile, "--html", htmlFile).
-		want(t, 0, "phoebe ", "random ", "omniscient", "simulated", "ideal", "load 0.3", "4 slots")
+		want(t, 0, "phoebe-sticky ", "random ", "omniscient", "simulated", "ideal", "load 0.3", "4 slots")
 	read := func() (doc struct {
 		Meta struct{ Command string }
 		Runs []struct {

@@ -180,7 +180,7 @@ func diagnose(answers []answer) (findings []finding) {
 	for _, a := range all {
 		f, where := a.said, "frontend "+a.said.Frontend
 		if f.Warning != "" {
-			problem(where, "See that its --join names frontends that run, and that TCP and UDP reach their --gossip ports, in both directions.", "%s", f.Warning)
+			problem(where, "See to what it says itself: until then it goes on with what it has.", "%s", f.Warning)
 		}
 		if f.Draining {
 			findings = append(findings, finding{true, where, "drains: it takes no more jobs", "Nothing, if it is to end. Else start it again."})

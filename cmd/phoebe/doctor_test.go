@@ -39,7 +39,7 @@ func TestDiagnose(t *testing.T) {
 		note, nothing bool
 	}{
 		"silent":        {harm: func(f0, _ *answer) { f0.said, f0.err = nil, errors.New("refused") }, where: "frontend 10.0.0.1:7410", says: "refused", remedy: "firewall"},
-		"cut off":       {harm: func(_, f1 *answer) { f1.said.Warning = "nothing heard" }, where: "frontend f1", says: "nothing heard", remedy: "--join"},
+		"cut off":       {harm: func(_, f1 *answer) { f1.said.Warning = "nothing heard" }, where: "frontend f1", says: "nothing heard", remedy: "what it says"},
 		"drains":        {harm: func(_, f1 *answer) { f1.said.Draining = true }, where: "frontend f1", says: "drains", remedy: "start it again", note: true},
 		"advertised":    {harm: func(f0, _ *answer) { f0.said.Address = "127.0.0.1:7410" }, where: "frontend f0", says: "127.0.0.1:7410", remedy: "--advertise"},
 		"files":         {harm: func(f0, _ *answer) { f0.said.FileLimit = 1024 }, where: "frontend f0", says: "1024", remedy: "LimitNOFILE=10516"},

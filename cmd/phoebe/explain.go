@@ -21,8 +21,9 @@ type explainCmd struct {
 func (c *explainCmd) Help() string {
 	return `Tells which path each task of a job went, and why; of a task that was placed by estimation also which workers were
 candidates, what was expected of each, where it went and what became of it there; of one that was sampled which workers were
-chosen, and, if it has inputs, where these are, where it went, after which wait, and why far from them. A frontend remembers that for a time
-after the job has ended. Of a candidate, C is when the task would be done, Psucc the chance that the worker is there until
+chosen, and, if it has inputs, where these are, where it went, after which wait, and why far from them. Of each it tells the class
+(regular, yielded or spare) and from when on it is regular, how it stands to its tenant's tokens, and where its copy is or why it has
+none; the latter while it is at a worker. A frontend remembers that for a time after the job has ended. Of a candidate, C is when the task would be done, Psucc the chance that the worker is there until
 then, and E = I + W + R: fetching files, waiting for room and running. The chosen one is marked with *.
 
 Exit codes: 0 explained, 1 the job is not known, or no longer, 2 wrong usage, 3 refused or unreachable.`
@@ -88,6 +89,15 @@ type decisionJSON struct {
 	ReadMicros      int64           `json:"read_us"`        // at the worker
 	DelayMicros     int64           `json:"delay_us"`       // for which it had waited near them
 	Far             string          `json:"far,omitempty"`  // why it reads from far
+	CPUMillicores   int32           `json:"cpu_millicores"` // that it takes of its worker
+	MemoryMiB       int32           `json:"memory_mib"`     // likewise
+	DemandWhy       string          `json:"demand_why,omitempty"`
+	Class           string          `json:"class,omitempty"`
+	ClassWhy        string          `json:"class_why,omitempty"`
+	DueMicros       int64           `json:"due_us"`
+	Tokens          string          `json:"tokens,omitempty"`
+	CopyOf          string          `json:"copy_of,omitempty"`
+	Copies          string          `json:"copies,omitempty"`
 }
 
 type siteJSON struct {
@@ -157,6 +167,7 @@ func explanationOf(job string, x *client.Explanation) explanationJSON {
 			WaitedMicros: d.Waited.Microseconds(), RanMicros: d.Ran.Microseconds(), Usage: usageOf(d.Usage),
 			Candidates: make([]candidateJSON, len(d.Candidates)), Seen: d.Seen, Chosen: d.Chosen, Reason: d.Reason,
 			ReadMicros: d.Read.Microseconds(), DelayMicros: d.Delay.Microseconds(), Far: d.Far,
+			CPUMillicores: d.Demand.CPU, MemoryMiB: d.Demand.Memory, DemandWhy: d.DemandWhy, Class: d.Class, ClassWhy: d.ClassWhy, DueMicros: d.Due.Microseconds(), Tokens: d.Tokens, CopyOf: d.CopyOf, Copies: d.Copies,
 		}
 		for _, s := range d.Near {
 			to.Near = append(to.Near, siteJSON{s.At, s.Read.Microseconds(), s.Workers})

@@ -15,6 +15,10 @@ type decisions struct {
 	Decisions     []struct {
 		Task                                 int
 		Path, Cause, Worker, Outcome, Reason string
+		Class, Tokens, Copies, Attempt       string
+		ClassWhy                             string `json:"class_why"`
+		CopyOf                               string `json:"copy_of"`
+		Due                                  int64  `json:"due_us"`
 		Work                                 struct {
 			Mean   int64 `json:"mean_us"`
 			Source string

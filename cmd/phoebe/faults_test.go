@@ -351,6 +351,46 @@ func TestClaim(t *testing.T) {
 	}
 }
 
+// A frontend dies while a task of its runs at two workers: the next one has both attempts, and no third one. One of them gives the
+// outcome, and the other is stopped.
+func TestClaimOfCopy(t *testing.T) {
+	f := startFleet(t, 2, 2, nil, []string{"--slots", "1"})
+	c := dial(t, f.frontendAddrs...)
+	dir := t.TempDir()
+	trace, proceed := filepath.Join(dir, "task"), filepath.Join(dir, "go")
+	task := script(t, trace, fmt.Sprintf("n=$(wc -l < %s); while [ ! -e %s$n ]; do sleep 0.01; done; echo $n", trace, proceed))
+	task.Estimate = time.Second // a hint is believed three times
+	r, err := c.Submit(t.Context(), client.Job{Tasks: []client.Task{task}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() error {
+		if n := count(t, trace); n != 2 {
+			return fmt.Errorf("it has started %d times", n)
+		}
+		return nil
+	})
+	owner, other := f.owner(t)
+	f.frontends[owner].signal(syscall.SIGKILL)
+	f.frontends[owner].ends()
+	f.attempts(t, other, 2)
+	touch(t, proceed+"2")
+	outs, err := r.Wait()
+	if err != nil || len(outs) != 1 || string(outs[0].Result) != "2\n" {
+		t.Errorf("%+v, %v", outs, err)
+	}
+	heir := dial(t, f.frontendAddrs[other])
+	for i := range f.workers { // its slot is free
+		last := client.Task{Function: "echo", Constraint: client.Constraint{Hosts: []string{fmt.Sprint("w", i)}}}
+		if _, err := heir.Run(t.Context(), client.Job{Tasks: []client.Task{last}}); err != nil {
+			t.Error(err)
+		}
+	}
+	if n := count(t, trace); n != 2 {
+		t.Errorf("it has started %d times", n)
+	}
+}
+
 // What had ended, and waited at a frontend for the rest of its job when that was killed, is found at its workers and
 // does not run again.
 func TestResultsOutliveTheirFrontend(t *testing.T) {

@@ -24,7 +24,7 @@ import (
 
 // policyFlags choose how jobs are placed that do not say it themselves.
 type policyFlags struct {
-	Policy     string  `default:"${policy}" enum:"${policies}" help:"How tasks are placed, of jobs that name no policy: ${enum}. Default ${default}."`
+	Policy     string  `default:"${policy}" placeholder:"NAME" help:"How tasks are placed, of jobs that name no policy: ${policies}. Parts of one that binds late can be turned off and on: phoebe-overlap, late-binding+ridealong. Default ${default}."`
 	ProbeRatio float64 `default:"2" placeholder:"N" help:"Reservations sent for each task, 1 to 10: more find idle workers sooner and cost messages. Default ${default}."`
 }
 
@@ -59,7 +59,7 @@ type frontendLimits struct {
 	MaxPayload     size          `default:"1MiB" placeholder:"SIZE" help:"Payload of one task. Default ${default}."`
 	MaxRequest     size          `default:"64MiB" placeholder:"SIZE" help:"One request of a client. Default ${default}."`
 	MaxRunResult   size          `default:"64MiB" placeholder:"SIZE" help:"Results that one call of Run answers with. Default ${default}."`
-	MaxKept        size          `default:"256MiB" placeholder:"SIZE" help:"Results kept for a job whose client does not fetch them. Default ${default}."`
+	MaxKept        size          `default:"256MiB" placeholder:"SIZE" help:"Results of submitted jobs that clients have not fetched: a job that has more of them than are left starts no more tasks until its client has. Default ${default}."`
 	SLO            []string      `name:"slo" sep:"none" placeholder:"SLO" help:"An objective, such as policy=phoebe,p99=50ms,window=10s: when it is broken, what happens is recorded in --record-dir. May be repeated. Default: none."`
 	RecordDir      string        `placeholder:"DIR" help:"Where to record what happens when an --slo is broken: at most 10 files, and 256 MiB. Default: nowhere."`
 	MaxClients     int           `default:"10000" placeholder:"N" help:"Connections of clients; those beyond are closed. Default ${default}."`

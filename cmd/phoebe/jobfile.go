@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -191,7 +192,9 @@ func (f *taskFile) task() (client.Task, error) {
 		}
 	}
 	if c := f.Command; c != nil {
-		t.Function = execFunction
+		if t.Function = execFunction; len(c.Argv) > 0 {
+			t.Class = filepath.Base(c.Argv[0]) // what a program uses says nothing of another one
+		}
 		t.Payload, err = exec.Command{Argv: c.Argv, Env: c.Env, Dir: c.Dir, Stdin: c.Stdin}.Encode()
 	}
 	return t, err

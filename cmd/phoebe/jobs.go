@@ -31,7 +31,8 @@ type jobsCmd struct {
 func (c *jobsCmd) Help() string {
 	return `Shows the jobs of all frontends, the one that came last first: those that are under way, and of those that have ended the ones
 that are kept in memory (64 MiB at each frontend): each that failed, the 64 slowest of each minute and policy, and a sample.
-BLAME is on what most of its response went along its critical path; phoebe trace tells all of it.
+CLASS tells with a slash from when on a spare job is regular; COPIES are second attempts of late tasks, and PREEMPTED attempts that
+were stopped for regular work, as far as their tasks have ended. BLAME is on what most of its response went along its critical path; phoebe trace tells all of it.
 
 Exit codes: 0 shown, 2 wrong usage, 3 no frontend answers. A frontend that does not answer is named on stderr.`
 }
@@ -88,11 +89,11 @@ func nameSilent(w io.Writer, told []client.FrontendReport) {
 
 func printJobs(w io.Writer, jobs []client.JobSummary) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "JOB\tFRONTEND\tPOLICY\tTENANT\tCLASS\tCAME\tRESPONSE\tTASKS\tFAILED\tSTATE\tBLAME")
+	fmt.Fprintln(t, "JOB\tFRONTEND\tPOLICY\tTENANT\tCLASS\tCAME\tRESPONSE\tTASKS\tFAILED\tCOPIES\tPREEMPTED\tSTATE\tBLAME")
 	for i := range jobs {
 		j := &jobs[i]
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%v\t%d/%d\t%d\t%s\t%s\n", plain([]byte(j.Handle.Job)), plain([]byte(j.Frontend)), plain([]byte(j.Policy)), dash(j.Tenant), j.Class,
-			j.Came.Local().Format("15:04:05.000"), brief(j.Response), j.Ended, j.Tasks, j.Failed, stateOf(j), mostly(j))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%v\t%d/%d\t%d\t%d\t%d\t%s\t%s\n", plain([]byte(j.Handle.Job)), plain([]byte(j.Frontend)), plain([]byte(j.Policy)), dash(j.Tenant), classOf(j),
+			j.Came.Local().Format("15:04:05.000"), brief(j.Response), j.Ended, j.Tasks, j.Failed, j.Copies, j.Preempted, stateOf(j), mostly(j))
 	}
 	return t.Flush()
 }
@@ -102,6 +103,14 @@ func stateOf(j *client.JobSummary) string {
 		return "running"
 	}
 	return plain([]byte(strings.Join(j.Kept, ",")))
+}
+
+// classOf is a job's class, and from when on it is regular.
+func classOf(j *client.JobSummary) string {
+	if j.Due == 0 {
+		return string(j.Class)
+	}
+	return fmt.Sprintf("%s/%v", j.Class, brief(j.Due))
 }
 
 func dash(name string) string {
@@ -138,6 +147,9 @@ type jobJSON struct {
 	Policy         string           `json:"policy"`
 	Tenant         string           `json:"tenant"`
 	Class          string           `json:"class"`
+	DueMicros      int64            `json:"due_us"`
+	Copies         int              `json:"copies"`
+	Preempted      int              `json:"preempted"`
 	Path           string           `json:"path,omitempty"`
 	Came           time.Time        `json:"came"`
 	ResponseMicros int64            `json:"response_us"`
@@ -154,6 +166,7 @@ func jobOf(j *client.JobSummary) jobJSON {
 	to := jobJSON{
 		Job: j.Handle.Job, Owner: j.Handle.Owner, Frontend: j.Frontend, Policy: j.Policy, Tenant: j.Tenant, Class: string(j.Class), Path: j.Path, Came: j.Came.UTC(),
 		ResponseMicros: j.Response.Microseconds(), Tasks: j.Tasks, Ended: j.Ended, Failed: j.Failed, Stages: j.Stages, Running: j.Running, Kept: j.Kept,
+		DueMicros: j.Due.Microseconds(), Copies: j.Copies, Preempted: j.Preempted,
 	}
 	for _, p := range j.Blame {
 		if to.BlameMicros == nil {

@@ -165,7 +165,7 @@ func newParser(c *cli, stdout, stderr io.Writer) (*kong.Kong, error) {
 		kong.Exit(func(code int) { panic(exited(code)) }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, NoAppDescFormat: true}),
 		kong.ExplicitGroups([]kong.Group{{Key: "load", Title: "Flags of bench load:"}, {Key: "job", Title: "Flags for the job:"}}),
-		kong.Vars{"policy": frontend.Policies[0].Name, "policies": strings.Join(policyNames(), ","), "simPolicies": strings.Join(sim.PolicyNames(), ", ")},
+		kong.Vars{"policy": frontend.Policies[0].Name, "policies": strings.Join(policyNames(), ", "), "simPolicies": strings.Join(sim.PolicyNames(), ", ")},
 		kong.TypeMapper(sizeType, sizeMapper{}),
 	)
 }

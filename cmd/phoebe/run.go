@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -77,6 +78,7 @@ type runCmd struct {
 	Job     string   `placeholder:"FILE" help:"YAML or JSON file with the job, or - for standard input, instead of the flags for it. Default: none."`
 	Command []string `arg:"" optional:"" help:"Program and arguments to run as a process in each task, after --; the workers must allow it."`
 	JSON    bool     `name:"json" help:"Print each outcome as a line of JSON. Default: tab-separated text."`
+	Output  string   `placeholder:"DIR" help:"Folder for the results, which may be of any size: that of task 0 becomes the file 0. What is larger than travels with an outcome needs workers with --cache-dir. Default: none, they are printed."`
 
 	jobFlags
 	clientFlags
@@ -111,7 +113,9 @@ An input has bytes, and the stage whose output it is or copies, each with at (a 
 it is not on disk); tasks are placed near their inputs. A file has url (http, https or file), sha256 and bytes.
 
 Outcomes are printed as tasks end: task, outcome, run time, worker, result or error. The job's handle and a
-summary go to stderr. An interrupt cancels the job.
+summary go to stderr. An interrupt cancels the job. With --output the results become files, and their names are printed:
+
+  phoebe run --output results --tasks 3 -- sh -c 'seq 1000000'
 
 Exit codes: 0 all results, 1 a task failed, 2 wrong usage or an invalid job, 3 refused (as when no worker has
 the function) or unreachable, 4 cancelled or past the deadline, 130 interrupted. A job that is refused as overload is
@@ -129,6 +133,12 @@ func (c *runCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error 
 		return err
 	}
 	defer cl.Close()
+	if c.Output != "" {
+		job.LargeResults = true
+		if err := os.MkdirAll(c.Output, 0o777); err != nil {
+			return usage(fmt.Errorf("--output: %w", err))
+		}
+	}
 	began := time.Now()
 	running, err := cl.Submit(ctx, job)
 	if err != nil {
@@ -138,7 +148,7 @@ func (c *runCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error 
 	fmt.Fprintf(out.err, "job %s\n", handleText(running.Handle()))
 	progress := bench.NewProgress(os.Stderr)
 	defer progress.Clear()
-	t := tally{of: len(job.Tasks)}
+	t, tooLarge := tally{of: len(job.Tasks)}, false
 	print := printText
 	if c.JSON {
 		print = printJSON
@@ -149,15 +159,27 @@ func (c *runCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error 
 			fmt.Fprintf(out.err, "%s in %v\n", t.summary(), time.Since(began).Round(10*time.Microsecond))
 			return jobError(ctx, err)
 		}
+		file := ""
+		if c.Output != "" && o.Err == nil {
+			if file, err = save(ctx, cl, c.Output, &o); err != nil {
+				return fmt.Errorf("--output: %w", err)
+			}
+		}
 		t.add(&o)
 		progress.Clear()
-		if err := print(out.out, &o); err != nil {
+		if err := print(out.out, &o, file); err != nil {
 			return err
+		}
+		if failed, ok := errors.AsType[*client.TaskError](o.Err); ok && failed.Reason == client.ResultTooLarge && c.Output == "" {
+			tooLarge = true
 		}
 		progress.Set("%s", t.bar(time.Since(began)))
 	}
 	progress.Clear()
 	fmt.Fprintf(out.err, "%s in %v\n", t.summary(), time.Since(began).Round(10*time.Microsecond))
+	if tooLarge {
+		fmt.Fprintln(out.err, "results of any size become files with --output DIR")
+	}
 	switch {
 	case ctx.Err() != nil:
 		return jobError(ctx, ctx.Err())
@@ -167,6 +189,46 @@ func (c *runCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error 
 		return &exitError{exitFailed, nil}
 	}
 	return nil
+}
+
+// save writes the result of a task into a folder, and returns the name of the file. What cannot be read of it is the task's error.
+func save(ctx context.Context, c *client.Client, dir string, o *client.Outcome) (name string, err error) {
+	result, err := c.Open(ctx, *o)
+	if err != nil {
+		o.Err = err
+		return "", nil
+	}
+	defer result.Close()
+	name = filepath.Join(dir, strconv.Itoa(o.Task))
+	file, err := os.Create(name + ".part")
+	if err != nil {
+		return "", err
+	}
+	defer os.Remove(file.Name()) // unless it is complete
+	from := &reading{Reader: result}
+	_, err = io.Copy(file, from)
+	if err = errors.Join(err, file.Close()); from.err != nil {
+		o.Err = from.err
+		return "", nil
+	}
+	if err == nil {
+		err = os.Rename(file.Name(), name)
+	}
+	return name, err
+}
+
+// reading keeps what went wrong with a Reader.
+type reading struct {
+	io.Reader
+	err error
+}
+
+func (r *reading) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	if err != nil && err != io.EOF {
+		r.err = err
+	}
+	return n, err
 }
 
 // allowExec says, with a refusal for want of the function that runs processes, how workers come to have it.
@@ -251,7 +313,7 @@ func (c *runCmd) job(stdin io.Reader) (client.Job, error) {
 		if argv[0] == "--" {
 			argv = argv[1:]
 		}
-		task.Function = execFunction
+		task.Function, task.Class = execFunction, filepath.Base(argv[0])
 		if task.Payload, err = (exec.Command{Argv: argv}).Encode(); err != nil {
 			return job, err
 		}
@@ -354,10 +416,14 @@ func outcomeWord(o *client.Outcome) string {
 	return "failed"
 }
 
-func printText(w io.Writer, o *client.Outcome) error {
+// printText prints an outcome. The file is what has its result, if there is one.
+func printText(w io.Writer, o *client.Outcome, file string) error {
 	what := plain(o.Result)
-	if o.Err != nil {
+	switch {
+	case o.Err != nil:
 		what = plain([]byte(o.Err.Error()))
+	case file != "":
+		what = plain([]byte(file))
 	}
 	line := fmt.Sprintf("%d\t%s\t%v\t%s\t%s\n", o.Task, outcomeWord(o), o.Run, cmp.Or(o.Worker, "-"), what)
 	if p := o.Phases; p != nil {
@@ -385,6 +451,7 @@ type outcomeJSON struct {
 	Outcome      string      `json:"outcome"` // result, failed, cancelled or deadline-exceeded
 	Result       *string     `json:"result,omitempty"`
 	ResultBase64 []byte      `json:"result_base64,omitempty"` // instead, if it is not UTF-8
+	ResultFile   string      `json:"result_file,omitempty"`   // instead, with --output
 	Reason       string      `json:"reason,omitempty"`
 	Error        string      `json:"error,omitempty"`
 	Worker       string      `json:"worker,omitempty"`
@@ -419,7 +486,7 @@ type phasesJSON struct {
 	Delivered int64 `json:"delivered"`
 }
 
-func printJSON(w io.Writer, o *client.Outcome) error {
+func printJSON(w io.Writer, o *client.Outcome, file string) error {
 	line := outcomeJSON{Task: o.Task, Outcome: outcomeWord(o), Worker: o.Worker, Attempts: o.Attempts, RunMS: float64(o.Run) / 1e6, Usage: usageOf(o.Usage)}
 	var failure *client.TaskError
 	switch {
@@ -428,6 +495,8 @@ func printJSON(w io.Writer, o *client.Outcome) error {
 		line.Worker, line.Attempts = failure.Worker, failure.Attempts
 	case o.Err != nil:
 		line.Error = o.Err.Error()
+	case file != "":
+		line.ResultFile = file
 	case utf8.Valid(o.Result):
 		text := string(o.Result)
 		line.Result = &text

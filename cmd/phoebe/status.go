@@ -26,7 +26,9 @@ type statusCmd struct {
 
 // Help explains the columns.
 func (c *statusCmd) Help() string {
-	return `Shows every frontend in --connect and every worker that one of them knows. What a frontend says of a worker is
+	return `Shows every frontend in --connect and every worker that one of them knows. SPARE are the slots that its tasks at workers take
+that are not regular, or not covered by tokens; COPIES the second attempts of late tasks, of which so many came first, and PREEMPTED
+the attempts that were stopped for regular work, since it started. What a frontend says of a worker is
 what it last heard; LINKS is how many of the frontends that answered have a working link to it. WAIT is what it
 expects of the wait of the smallest and of the largest long task there, with what it has sent there itself, and AGE how
 old that is, at the frontend that knows it best. Where frontends gossip, ROW is how old the youngest row of the worker
@@ -48,6 +50,10 @@ type statusJSON struct {
 	Jobs         int          `json:"jobs"`
 	TasksPending int          `json:"tasks_pending"`
 	TasksRunning int          `json:"tasks_running"`
+	Spare        float64      `json:"spare"` // slots
+	Copies       int          `json:"copies"`
+	CopiesWon    int          `json:"copies_won"`
+	Preempted    int          `json:"preempted"`
 	Workers      []workerJSON `json:"workers"`
 	Members      []memberJSON `json:"members,omitempty"`
 	Warning      string       `json:"warning,omitempty"`
@@ -180,7 +186,7 @@ func statusOf(addr string, c *client.Cluster) statusJSON {
 	s := statusJSON{
 		Connect: addr, Frontend: c.Frontend, Address: c.Address, Version: c.Version, UptimeMS: c.Uptime.Milliseconds(),
 		Draining: c.Draining, Jobs: c.Jobs, TasksPending: c.TasksPending, TasksRunning: c.TasksRunning, Workers: []workerJSON{},
-		Warning: c.Warning,
+		Warning: c.Warning, Spare: c.Spare, Copies: c.Copies, CopiesWon: c.CopiesWon, Preempted: c.Preempted,
 	}
 	for _, m := range c.Members {
 		s.Members = append(s.Members, memberJSON(m))
@@ -322,14 +328,14 @@ type knownMember struct {
 
 func printStatus(w io.Writer, all []statusJSON) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "FRONTEND\tADDRESS\tSTATE\tUPTIME\tJOBS\tPENDING\tRUNNING\tVERSION")
+	fmt.Fprintln(t, "FRONTEND\tADDRESS\tSTATE\tUPTIME\tJOBS\tPENDING\tRUNNING\tSPARE\tCOPIES\tPREEMPTED\tVERSION")
 	fleet := map[string]*fleetWorker{}
 	members := map[string]*knownMember{}
 	answered := 0
 	var broken []string
 	for _, f := range all {
 		if f.Error != "" {
-			fmt.Fprintf(t, "-\t%s\tunreachable\t-\t-\t-\t-\t-\n", f.Connect)
+			fmt.Fprintf(t, "-\t%s\tunreachable\t-\t-\t-\t-\t-\t-\t-\t-\n", f.Connect)
 			who := "frontend " + f.Connect + ": "
 			broken = append(broken, who+strings.TrimPrefix(f.Error, who))
 			continue
@@ -340,7 +346,8 @@ func printStatus(w io.Writer, all []statusJSON) error {
 			state = "draining"
 		}
 		uptime := time.Duration(f.UptimeMS) * time.Millisecond
-		fmt.Fprintf(t, "%s\t%s\t%s\t%v\t%d\t%d\t%d\t%s\n", f.Frontend, f.Address, state, uptime.Round(time.Second), f.Jobs, f.TasksPending, f.TasksRunning, f.Version)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%v\t%d\t%d\t%d\t%.4g\t%d/%d\t%d\t%s\n", f.Frontend, f.Address, state, uptime.Round(time.Second), f.Jobs, f.TasksPending, f.TasksRunning,
+			f.Spare, f.CopiesWon, f.Copies, f.Preempted, f.Version)
 		if f.Warning != "" {
 			broken = append(broken, fmt.Sprintf("frontend %s: %s", f.Frontend, f.Warning))
 		}

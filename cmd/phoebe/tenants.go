@@ -21,10 +21,12 @@ type tenantsCmd struct {
 
 // Help explains the columns.
 func (c *tenantsCmd) Help() string {
-	return `Shows the tenants that have jobs at those frontends that --connect names and that these know, each with what all of these say together, and with what each says.
+	return `Shows the tenants that have jobs, or have had jobs refused, at those frontends that --connect names and that these know, each with what all of these say together, and with what each says.
 Amounts are slots of the tenant's own jobs, without those of tenants below it. USED is what tasks at workers take, SPARE what of
 that is not regular or not covered by tokens, WAITING what is wanted beyond it. TOKENS and MAX are what it may have there
-by the tenants file. HELD are tasks that its maximum keeps waiting, and REFUSED jobs, since it has had others there all the time.
+by the tenants file. HELD are tasks that its maximum keeps waiting, and REFUSED jobs since the frontend started: it counts those of 1024 tenants, of whom
+most were; a name that comes later than these starts from 0.
+What keeps a frontend from going by its tenants file is printed on standard error.
 
 Exit codes: 0 some frontend answered, 2 wrong usage, 3 none did.`
 }
@@ -57,6 +59,9 @@ func (c *tenantsCmd) Run(ctx context.Context, out *streams, log *slog.Logger) er
 	}
 	said := map[string][]tenantJSON{}
 	for _, a := range heard(answers) {
+		if a.said.Warning != "" {
+			fmt.Fprintf(out.err, "frontend %s: %s\n", a.said.Frontend, a.said.Warning)
+		}
 		for _, t := range a.said.Tenants {
 			said[t.Path] = append(said[t.Path], tenantJSON{
 				Frontend: a.said.Frontend, Tenant: t.Path, Used: t.Used, Spare: t.Spare, Wanted: t.Wanted, Tokens: limited(t.Tokens), Max: limited(t.Most),

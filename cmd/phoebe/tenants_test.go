@@ -4,8 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -36,7 +39,7 @@ func TestTenantsCommand(t *testing.T) {
 		linkedBy(t, dial(addr), 1)
 		addrs = append(addrs, addr)
 		long := client.Task{Function: "sleep", Payload: []byte("1h")}
-		for _, j := range []client.Job{{Tenant: "ads", Tasks: []client.Task{long, long}}, {Tenant: "web", Class: client.Spare, Tasks: []client.Task{long}}} {
+		for _, j := range []client.Job{{Tenant: "ads", Tasks: []client.Task{long, long}}, {Tenant: "web", Class: client.Spare, Due: time.Hour, Tasks: []client.Task{long}}} {
 			if _, err := dial(addr).Submit(t.Context(), j); err != nil {
 				t.Fatal(err)
 			}
@@ -66,6 +69,13 @@ web b 1 1 0 2 - 0 0
 		}
 		return nil
 	})
+	phoebe(t, "status", "--json", "--secret-file", key, "--connect", addrs[0]).want(t, 0, `"spare": 1,`, `"copies": 0,`)
+	spare := phoebe(t, "jobs", "--tenant", "web", "--secret-file", key, "--connect", addrs[0]).want(t, 0, " spare/1h0m0s ")
+	why := phoebe(t, "explain", strings.Fields(strings.Split(spare.out, "\n")[1])[0], "0", "--json", "--secret-file", key, "--connect", addrs[0]).want(t, 0,
+		`"cause": "class"`, `"class": "spare"`, `"class_why": "its job names it"`, `"due_us": 3600000000`, `"copies": "no copy: its job is spare"`)
+	if !strings.Contains(why.out, `"tokens": "needs no tokens, as it is sampled: those of tenant \"web\" are its weights in workers' queues, [2] by the parts of its path"`) {
+		t.Errorf("%s", why.out)
+	}
 	var one struct {
 		Frontend, Tenant            string
 		Used, Spare, Wanted, Tokens float64
@@ -75,4 +85,138 @@ web b 1 1 0 2 - 0 0
 	if err := json.Unmarshal([]byte(s.out), &one); err != nil || one.Tenant != "web" || one.Frontend != "b" || one.Used != 1 || one.Spare != 1 || one.Wanted != 1 || one.Tokens != 2 || one.Max != nil {
 		t.Errorf("%v, %+v of %q", err, one, s.out)
 	}
+}
+
+// A tenants file with flaws changes nothing, and each flaw is told with its line and what to write instead, wherever somebody looks. A
+// frontend does not start with one. Who has no entry has what the default says.
+func TestBadTenantsFile(t *testing.T) {
+	t.Parallel()
+	file := &tenantsFile{t: t, name: filepath.Join(t.TempDir(), "tenants.yaml")}
+	file.put("  web: {tokens: 2, queue: 1}\n  \"*\": {tokens: 1, queue: 2}\n")
+	args := []string{"--log-level", "info", "frontend", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--tenants", file.name, "--workers", start(t, "worker", "--listen", "127.0.0.1:0").addr()}
+	p := start(t, args...)
+	addr := p.said("frontend", 1)[0]
+	linked(t, addr, 1)
+	limits := func() {
+		t.Helper()
+		for tenant, queue := range map[string]int{"web": 1, "nobody/said": 2} {
+			tasks := func(n int) said {
+				return phoebe(t, "run", "--connect", addr, "--tenant", tenant, "--function", "echo", "--tasks", fmt.Sprint(n))
+			}
+			tasks(queue).want(t, 0)
+			tasks(queue+1).want(t, 2, fmt.Sprintf("may have %d pending", queue))
+		}
+	}
+	limits()
+	for _, bad := range []struct {
+		tenants string
+		flaws   []string
+	}{
+		{"  web: {tokens: -3, queue: 9}\n  ads/../..//x: {tokens: 1}\n  y: {token: 1}\n", []string{
+			`:3: tenant "web": tokens "-3": want a whole number from 1 to`, `:4: tenant "ads/../..//x": a part of the path is empty: write parts with one / between them`,
+			`:5: tenant "y": unknown key "token": it is one of ["certificates" "functions" "max" "queue" "rate" "token-hashes" "tokens"]`,
+		}},
+		{"  web: &loop\n    tokens: *loop\n", []string{":3: anchors, aliases and << are not read here, as they may go round in circles: write the values out", ":4: anchors"}},
+	} {
+		file.put(bad.tenants)
+		says := func(s said, code int) {
+			t.Helper()
+			for _, flaw := range bad.flaws {
+				s.want(t, code, file.name+flaw)
+			}
+		}
+		eventually(t, func() error {
+			if text := get(t, p, "/readyz"); !strings.Contains(text, bad.flaws[len(bad.flaws)-1]) {
+				return errors.New(text)
+			}
+			return nil
+		})
+		ready := phoebe(t, "ready", adminAddr(t, p)) // it serves
+		says(ready, 0)
+		ready.want(t, 0, "ok\nwarning: tenants file: ", "; revision 1 holds on")
+		says(said{err: strings.ReplaceAll(p.errs.String(), `\"`, `"`)}, 0)
+		says(phoebe(t, "tenants", "--connect", addr), 0)
+		says(phoebe(t, "status", "--connect", addr), 0)
+		says(phoebe(t, "doctor", "--connect", addr), 1)
+		says(phoebe(t, args...), 2)
+		limits()
+	}
+	file.put("  web: {tokens: 2, queue: 1}\n  \"*\": {tokens: 1, queue: 2}\n")
+	eventually(t, func() error {
+		if text := get(t, p, "/readyz"); text != "ok\n" {
+			return errors.New(text)
+		}
+		return nil
+	})
+	limits()
+}
+
+// A frontend that hangs, or dies, with tokens and a part of a maximum in use takes along what it wanted: another one has all of both soon.
+// One that goes on has its part again, as tasks of the other one end.
+func TestTokensReturn(t *testing.T) {
+	t.Parallel()
+	file := &tenantsFile{t: t, name: filepath.Join(t.TempDir(), "tenants.yaml")}
+	file.put("  tokens: {tokens: 4}\n  bounded: {tokens: 1, max: 4}\n")
+	var all []*gossiper
+	for range 2 {
+		args := append(slices.Clone(gossipFlags), "--tenants", file.name)
+		for _, g := range all {
+			args = append(args, "--join", g.gossip)
+		}
+		all = append(all, meet(start(t, args...)))
+	}
+	w := start(t, "worker", "--listen", "127.0.0.1:0", "--slots", "32", "--grace", "500ms", "--join", all[0].heartbeat+","+all[1].heartbeat)
+	for _, g := range all {
+		g.lists(w.addr())
+		g.members(2)
+	}
+	// shares waits until a frontend has so many slots of both in use.
+	shares := func(g *gossiper, want float64) {
+		t.Helper()
+		c := dial(t, g.api)
+		eventually(t, func() error {
+			said, err := c.ClusterPage(t.Context(), client.ClusterQuery{Tenants: true})
+			if err != nil {
+				return err
+			}
+			has := map[string]float64{}
+			for _, s := range said.Tenants {
+				if has[s.Path] = s.Used; s.Path == "tokens" { // what they do not cover is spare
+					has[s.Path] -= s.Spare
+				}
+			}
+			if has["tokens"] != want || has["bounded"] != want {
+				return fmt.Errorf("%v are in use at %s, want %v of each: %+v", has, g.api, want, said.Tenants)
+			}
+			return nil
+		})
+	}
+	for _, g := range all {
+		c, err := client.New([]string{g.api}, client.WithLoadBalancerOnly())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		for _, tenant := range []string{"tokens", "bounded"} {
+			job := client.Job{Tenant: tenant}
+			for range 1000 { // more than will run here
+				job.Tasks = append(job.Tasks, client.Task{Function: "sleep", Payload: []byte("2s"), Estimate: 2 * time.Second})
+			}
+			if _, err := c.Submit(t.Context(), job); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	both := func() {
+		t.Helper()
+		shares(all[0], 2)
+		shares(all[1], 2)
+	}
+	both()
+	all[0].signal(syscall.SIGSTOP)
+	shares(all[1], 4)
+	all[0].signal(syscall.SIGCONT)
+	both()
+	all[1].signal(syscall.SIGKILL)
+	shares(all[0], 4)
 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -82,9 +84,28 @@ func (s *secured) ports() []port {
 		{"the API", s.frontend.api, "frontend operator client/acme"},
 		{"heartbeats", s.frontend.heartbeat, "worker"},
 		{"probe links", s.worker.addr(), "frontend"},
-		{"files", files, "worker"},
+		{"files", files, "frontend worker"},
 		{"a frontend's admin", adminAddr(s.t, s.frontend.process), "frontend worker operator client/acme"},
 		{"a worker's admin", adminAddr(s.t, s.worker), "frontend worker operator client/acme"},
+	}
+}
+
+// large reads a result that is too large to travel.
+func (s *secured) large() {
+	s.t.Helper()
+	const size = 3_000_000
+	c := s.client("client/acme")
+	outs, err := c.Run(s.t.Context(), client.Job{LargeResults: true, Tasks: []client.Task{script(s.t, "/dev/null", fmt.Sprintf("head -c %d /dev/zero", size))}})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r, err := c.Open(s.t.Context(), outs[0])
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer r.Close()
+	if n, err := io.Copy(io.Discard, r); n != size || err != nil || len(outs[0].Result) > 0 {
+		s.t.Errorf("%d bytes, %v", n, err)
 	}
 }
 
@@ -98,6 +119,7 @@ func TestTLSPorts(t *testing.T) {
 		t.Fatalf("%+v, %v", outs, err)
 	}
 	phoebe(t, "run", "--connect", s.frontend.api, "--tls-dir", s.dir("client/other"), "--function", "echo", "--payload", "by the command line").want(t, 0, "by the command line")
+	s.large()
 	for _, p := range s.ports() {
 		if strings.HasSuffix(p.of, "admin") {
 			phoebe(t, "ready", p.addr, "--tls-dir", s.dir("worker")).want(t, 0, "ok")

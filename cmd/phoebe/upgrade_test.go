@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/phoebe-sched/phoebe/bench"
 )
 
 // mixedFor is how long a fleet stays half of one release and half of the other, under load.
@@ -65,6 +68,58 @@ func TestUpgrade(t *testing.T) {
 	}
 	if n := f.load.lost.Load(); n > 0 {
 		t.Errorf("%d tasks that may start only once were lost", n)
+	}
+}
+
+// Frontends of that release and of this one serve the same workers, of which half are of either, and get the same jobs by turns under
+// load, in both orders: none fails.
+func TestMixedReleases(t *testing.T) {
+	if os.Getenv("PHOEBE_UPGRADE") == "" {
+		t.Skip("PHOEBE_UPGRADE is not set")
+	}
+	f := &upgraded{t: t}
+	programs := []string{buildReleased(t), binary}
+	for i := range 8 {
+		w := startAs(t, programs[i%2], "--log-level", "info", "worker", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--name", fmt.Sprint("w", i), "--slots", "4")
+		f.workers, f.workerAddrs = append(f.workers, w), append(f.workerAddrs, w.addr())
+	}
+	var fleets []string
+	parts := f.workers
+	for _, program := range programs {
+		var apis []string
+		for range 2 {
+			g := startAs(t, program, "--log-level", "info", "frontend", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--workers", strings.Join(f.workerAddrs, ","),
+				"--max-wait=-1s") // no job is turned away because the machine has other work
+			parts, apis = append(parts, g), append(apis, g.said("frontend", 1)[0])
+			linked(t, apis[len(apis)-1], len(f.workers))
+		}
+		fleets = append(fleets, strings.Join(apis, "+"))
+	}
+	for _, order := range [][]string{{"the release before", "this one"}, {"this one", "the release before"}} {
+		for _, work := range [][]string{{"task-exp:20ms"}, {"task-exp:1.5s", "--estimates"}} {
+			file := filepath.Join(t.TempDir(), "b.json")
+			args := []string{"bench", "--against", strings.Join(fleets, ","), "--load", "0.7", "--tasks-per-job", "4", "--warmup", "1s", "--for", "15s", "--json", file, "--task-duration"}
+			phoebe(t, append(args, work...)...).want(t, 0)
+			text, err := os.ReadFile(file)
+			var doc bench.Document
+			if err == nil {
+				err = json.Unmarshal(text, &doc)
+			}
+			if err != nil || len(doc.Runs) != 2 || len(doc.Comparisons) != 1 {
+				t.Fatalf("%v: %s", err, text)
+			}
+			a, b, c := doc.Runs[0], doc.Runs[1], doc.Comparisons[0]
+			if a.Errors+b.Errors > 0 || c.Pairs == 0 {
+				t.Errorf("%s: %d of %d jobs of %s and %d of %d of %s failed (refused: %v, %v), %d pairs",
+					work[0], a.Errors, a.Jobs+a.Errors, order[0], b.Errors, b.Jobs+b.Errors, order[1], a.Refused, b.Refused, c.Pairs)
+			}
+			t.Logf("%s, %d pairs of jobs: %s took %.3f times as long as %s (%.3f to %.3f), at p99 %.3f (%.3f to %.3f)",
+				work[0], c.Pairs, order[1], c.Pair.Ratio, order[0], c.Pair.Low, c.Pair.High, c.P99.Ratio, c.P99.Low, c.P99.High)
+		}
+		slices.Reverse(fleets)
+	}
+	for _, p := range parts {
+		f.understood(p)
 	}
 }
 

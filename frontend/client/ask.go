@@ -16,7 +16,7 @@ func (c *Client) inTurn() []*frontend {
 	return slices.Concat(seeds[start:], seeds[:start])
 }
 
-// ask asks frontends one after the other until one answers, or refuses otherwise than by not knowing a job.
+// ask asks frontends one after the other until one answers, or refuses otherwise than by not knowing a job or a file.
 func ask[R any](ctx context.Context, c *Client, order []*frontend, rpc func(context.Context, *frontend) (*R, error)) (*R, error) {
 	if err := c.enter(); err != nil {
 		return nil, err
@@ -35,7 +35,7 @@ func ask[R any](ctx context.Context, c *Client, order []*frontend, rpc func(cont
 			err = &callError{addr: f.addr, err: errNothing}
 		case err == nil:
 			return resp, nil
-		case errors.As(err, &refused) && refused.Reason != UnknownJob:
+		case errors.As(err, &refused) && refused.Reason != UnknownJob && refused.Reason != NoFile:
 			return nil, refused
 		}
 		errs = append(errs, err)

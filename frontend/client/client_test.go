@@ -51,14 +51,15 @@ type fake struct {
 	// frozen, if set, is waited for by every call, pings included.
 	frozen chan struct{}
 
-	run     func(*v1.RunRequest) (*v1.RunResponse, error)
-	submit  func(*v1.SubmitRequest) (*v1.SubmitResponse, error)
-	events  func(*v1.EventsRequest) (*v1.EventsResponse, error)
-	extend  func(*v1.ExtendRequest) (*v1.ExtendResponse, error)
-	cancel  func(*v1.CancelRequest) (*v1.CancelResponse, error)
-	cluster func(*v1.ClusterRequest) (*v1.ClusterResponse, error)
-	explain func(*v1.ExplainRequest) (*v1.ExplainResponse, error)
-	ran     sync.Map // outcomes that run gave in the place of submit, by job
+	run         func(*v1.RunRequest) (*v1.RunResponse, error)
+	submit      func(*v1.SubmitRequest) (*v1.SubmitResponse, error)
+	events      func(*v1.EventsRequest) (*v1.EventsResponse, error)
+	extend      func(*v1.ExtendRequest) (*v1.ExtendResponse, error)
+	cancel      func(*v1.CancelRequest) (*v1.CancelResponse, error)
+	cancelTasks func(*v1.CancelTasksRequest) (*v1.CancelResponse, error)
+	cluster     func(*v1.ClusterRequest) (*v1.ClusterResponse, error)
+	explain     func(*v1.ExplainRequest) (*v1.ExplainResponse, error)
+	ran         sync.Map // outcomes that run gave in the place of submit, by job
 
 	greeting func() *v1.ClusterResponse // nil: that it is at addr
 	passes   map[string]*fake           // to whom it passes pings on, by address
@@ -200,8 +201,10 @@ func (f *fake) Extend(_ context.Context, r *v1.ExtendRequest) (*v1.ExtendRespons
 	return f.extend(r)
 }
 
-func (f *fake) CancelTasks(context.Context, *v1.CancelTasksRequest) (*v1.CancelResponse, error) {
-	return &v1.CancelResponse{}, nil
+func (f *fake) CancelTasks(_ context.Context, r *v1.CancelTasksRequest) (*v1.CancelResponse, error) {
+	f.wait()
+	defer fence()
+	return f.cancelTasks(r)
 }
 
 func (f *fake) Cluster(_ context.Context, r *v1.ClusterRequest) (*v1.ClusterResponse, error) {
@@ -234,6 +237,10 @@ func (f *fake) Recording(context.Context, *v1.RecordingRequest) (*v1.RecordingRe
 func (f *fake) Leave(context.Context, *v1.LeaveRequest) (*v1.LeaveResponse, error) {
 	return nil, errors.ErrUnsupported
 }
+func (f *fake) ReadFile(context.Context, *v1.ReadFileRequest) (*v1.ReadFileResponse, error) {
+	return nil, errors.ErrUnsupported
+}
+
 func (f *fake) Locate(context.Context, *v1.LocateRequest) (*v1.LocateResponse, error) {
 	return nil, errors.ErrUnsupported
 }

@@ -19,6 +19,10 @@ type Cluster struct {
 	Jobs         int
 	TasksPending int
 	TasksRunning int
+	Spare        float64 // slots that tasks at workers take that are not regular, or not covered by tokens
+	Copies       int     // second attempts of late tasks, since it started
+	CopiesWon    int     // of these, those that were done first, or started first of two that waited
+	Preempted    int     // attempts that were stopped as they stood in the way of regular work, since it started
 	Workers      []Worker
 	Members      []Member // the frontends that gossip tells of, itself among them; none without gossip
 	Warning      string   // what is not well although it serves
@@ -30,7 +34,7 @@ type Cluster struct {
 	Tenants      []Tenant
 }
 
-// Tenant is what a frontend has of a tenant with jobs there, in slots, and without tenants below it.
+// Tenant is what a frontend has of a tenant with jobs there, or of whom jobs were refused, in slots, and without tenants below it.
 type Tenant struct {
 	Path         string
 	Used         float64 // by tasks at workers
@@ -39,7 +43,7 @@ type Tenant struct {
 	Tokens, Most float64 // so much of its tokens, and of its maximum, it may have there; negative: that is not limited
 	Held         int     // tasks that its maximum keeps waiting
 	Pending      int     // tasks without an outcome, with those of tenants below it
-	Refused      int     // jobs, since it has had others there all the time
+	Refused      int     // jobs, since they are counted: of the 1024 tenants of whom most were
 }
 
 // Member is a frontend, as gossip tells.
@@ -196,6 +200,8 @@ func (c *Client) Figures(ctx context.Context, frontend string, known int64) (*Fi
 	return list, nil
 }
 
+func fromSlots(n int64) float64 { return float64(n) / 1000 }
+
 func fromCluster(r *v1.ClusterResponse) *Cluster {
 	c := &Cluster{
 		Frontend: r.Frontend, Address: r.Address, Version: r.Version, Uptime: fromMicros(r.UptimeUs),
@@ -203,14 +209,14 @@ func fromCluster(r *v1.ClusterResponse) *Cluster {
 		Workers: make([]Worker, len(r.Workers)), Members: make([]Member, len(r.Members)), Warning: r.Warning,
 		Clock: time.UnixMicro(r.ClockUs), FileLimit: int(r.FileLimit), MaxClients: int(r.MaxClients),
 		Next: r.NextPage, Total: int(r.Total),
+		Spare: fromSlots(r.Spare), Copies: int(r.Copies), CopiesWon: int(r.CopiesWon), Preempted: int(r.Preempted),
 	}
 	for i, m := range r.Members {
 		c.Members[i] = Member{Name: m.Name, Address: m.Address, Gossip: m.Gossip, Heartbeat: m.Heartbeat}
 	}
 	for _, t := range r.Tenants {
-		slots := func(n int64) float64 { return float64(n) / 1000 }
 		c.Tenants = append(c.Tenants, Tenant{
-			Path: t.Path, Used: slots(t.Used), Spare: slots(t.Spare), Wanted: slots(t.Wanted), Tokens: slots(t.Tokens), Most: slots(t.Most),
+			Path: t.Path, Used: fromSlots(t.Used), Spare: fromSlots(t.Spare), Wanted: fromSlots(t.Wanted), Tokens: fromSlots(t.Tokens), Most: fromSlots(t.Most),
 			Held: int(t.Held), Pending: int(t.Pending), Refused: int(t.Refused),
 		})
 	}

@@ -23,14 +23,19 @@
 //     its Common: it reaches each worker once for the job, and functions by exec.Common.
 //     Along says where a task need not wait for a whole stage, but for the tasks of its own partition there.
 //   - What stages pass on. A function writes by exec.Output into a partition, and the tasks of later stages that name stage
-//     and partition in an [Input] read it by exec.Inputs: inline if it is small, else as files that workers fetch from each other.
+//     and partition in an [Input] read it by exec.Inputs: inline if it is small, else as files that workers fetch from each other. If
+//     a worker dies with such a file, the task that made it runs again, unless it is Once: a function that cannot open an input returns
+//     that error, and is tried again when there is one.
 //   - Where tasks run. A task that names its [Input]s with their Copies goes near them, as long as waiting for that costs less
 //     than reading from elsewhere, and a short one is still sampled. [Constraint] says where it must run, [File] what must be on
 //     the worker's disk before, and [Client.Locate] which workers have such files.
 //   - How long tasks run. [Task].Estimate says what is known, and Class keeps apart what is learnt: a query's
 //     fingerprint with its stage.
 //   - Results. [Running.Next] takes them one by one under a context; with [Job].Window, no more of them come to the client
-//     than it has room for.
+//     than it has room for. What it does not take stays at the frontend, and where that is too much, no more tasks of the job start
+//     until it has: a result of any number of rows may be read slowly, and none is lost.
+//   - Large results. Where [Job].LargeResults says so, a task's result may be of any size: exec.ResultWriter writes it, it becomes a file
+//     in its worker's cache, and [Client.Open] reads it part by part, in little memory.
 //   - Plans that are made while they run. To a [Job] that is Open, [Running.Extend] adds stages and tasks when what they depend on
 //     is known; after [Running.Seal] it ends with its tasks.
 //   - Enough. [Running.CancelTasks] ends what is not wanted any more, and [Running.Satisfied] the whole job without an error,

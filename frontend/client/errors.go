@@ -27,6 +27,7 @@ const (
 	Unauthorized = RefusedReason(v1.RefusedReason_UNAUTHORIZED) // the secret is missing or wrong
 	OwnerLost    = RefusedReason(v1.RefusedReason_OWNER_LOST)   // the job's frontend does not answer
 	Forbidden    = RefusedReason(v1.RefusedReason_FORBIDDEN)    // the job is of another tenant
+	NoFile       = RefusedReason(v1.RefusedReason_NO_FILE)      // no worker has it any more
 )
 
 func (r RefusedReason) String() string { return words(v1.RefusedReason(r).String()) }
@@ -58,6 +59,7 @@ const (
 	StageFailed      = TaskReason(v1.FailureReason_STAGE_FAILED)     // another task of its job, which has stages, failed: Message says which
 	Cancelled        = TaskReason(100)                               // by Running.Cancel or Client.Cancel
 	DeadlineExceeded = TaskReason(101)                               // Job.Deadline
+	ResultLost       = TaskReason(102)                               // it had a result, which was too large to travel, and is gone: see Client.Open
 )
 
 func (r TaskReason) String() string {
@@ -66,6 +68,8 @@ func (r TaskReason) String() string {
 		return "cancelled"
 	case DeadlineExceeded:
 		return "deadline exceeded"
+	case ResultLost:
+		return "result lost"
 	default:
 		return words(v1.FailureReason(r).String())
 	}

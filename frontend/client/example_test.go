@@ -1,16 +1,20 @@
 package client_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/phoebe-sched/phoebe/frontend/client"
 	"github.com/phoebe-sched/phoebe/frontend/client/local"
 	"github.com/phoebe-sched/phoebe/worker/exec"
+	wserve "github.com/phoebe-sched/phoebe/worker/serve"
 )
 
 func Example() {
@@ -233,6 +237,133 @@ func ExampleRunning_Extend() {
 	fmt.Printf("task %d: %s\n", outcomes[0].Task, outcomes[0].Result)
 	// Output:
 	// task 1: broadcast
+}
+
+// Results are read one by one. While 1 MiB of them is unread, no more come to the client; what it leaves at its frontend holds up the
+// job's other tasks.
+func ExampleRunning_Next() {
+	c, done := withCaches(nil)
+	defer done()
+	ctx := context.Background()
+	job := client.Job{Window: 1 << 20}
+	for i := range 100 {
+		job.Tasks = append(job.Tasks, client.Task{Function: "echo", Payload: []byte(strings.Repeat("row ", i))})
+	}
+	running, err := c.Submit(ctx, job)
+	if err != nil {
+		log.Fatal(err)
+	}
+	rows := 0
+	for {
+		o, err := running.Next(ctx)
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			log.Fatal(err)
+		}
+		rows += len(strings.Fields(string(o.Result)))
+	}
+	fmt.Println(rows, "rows")
+	// Output:
+	// 4950 rows
+}
+
+// A function writes a result that is too large for memory, and the client reads it as a stream. Workers need a cache for that.
+func ExampleClient_Open() {
+	registry := exec.NewRegistry() // of the workers
+	must(registry.Register("table", func(ctx context.Context, _ []byte) ([]byte, error) {
+		result, err := exec.ResultWriter(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for row := range 1_000_000 {
+			if _, err := fmt.Fprintln(result, row); err != nil {
+				return nil, err
+			}
+		}
+		return nil, result.Close()
+	}))
+	c, done := withCaches(registry)
+	defer done()
+	ctx := context.Background()
+	outcomes, err := c.Run(ctx, client.Job{LargeResults: true, Tasks: []client.Task{{Function: "table"}}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	result, err := c.Open(ctx, outcomes[0])
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer result.Close()
+	rows := bufio.NewScanner(result)
+	n := 0
+	for rows.Scan() {
+		n++
+	}
+	if err := rows.Err(); err != nil { // a *client.TaskError with Reason ResultLost: run the task again
+		log.Fatal(err)
+	}
+	fmt.Println(n, "rows")
+	// Output:
+	// 1000000 rows
+}
+
+// A query with a limit is satisfied before all of its tasks have run.
+func ExampleRunning_Satisfied() {
+	c, done := withCaches(nil)
+	defer done()
+	ctx := context.Background()
+	running, err := c.Submit(ctx, client.Job{Tasks: []client.Task{
+		{Function: "echo", Payload: []byte("ten rows")},
+		{Function: "sleep", Payload: []byte("1h")},
+	}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	first, err := running.Next(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	must(running.Satisfied(ctx)) // the other task is stopped, and is no error
+	if _, err := running.Wait(); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%s\n", first.Result)
+	// Output:
+	// ten rows
+}
+
+// A function says what went wrong, and that to try again is of no use; the client acts on that.
+func ExampleTaskError() {
+	registry := exec.NewRegistry() // of the workers
+	must(registry.Register("scan", func(ctx context.Context, table []byte) ([]byte, error) {
+		return nil, &exec.Error{Code: "NO_TABLE", Detail: table, Retry: exec.Never}
+	}))
+	c, done := withCaches(registry)
+	defer done()
+	_, err := c.Run(context.Background(), client.Job{Tasks: []client.Task{{Function: "scan", Payload: []byte("orders"), Retries: 3}}})
+	var failed *client.TaskError
+	if errors.As(err, &failed) {
+		fmt.Printf("%s of %s, in %d attempt\n", failed.Code, failed.Detail, failed.Attempts)
+	}
+	// Output:
+	// NO_TABLE of orders, in 1 attempt
+}
+
+// withCaches starts a cluster whose workers have caches, and connects to it.
+func withCaches(registry *exec.Registry) (c *client.Client, done func()) {
+	dir, err := os.MkdirTemp("", "phoebe")
+	must(err)
+	cluster, err := local.Start(local.Config{Registry: registry, Worker: func(i int, w *wserve.Config) {
+		w.CacheDir = filepath.Join(dir, fmt.Sprint(i))
+	}})
+	must(err)
+	c, err = client.New(cluster.Frontends())
+	must(err)
+	return c, func() {
+		must(errors.Join(c.Close(), cluster.Close(), os.RemoveAll(dir)))
+	}
 }
 
 // A file that a task of an earlier job has needed draws the next one to it.

@@ -21,7 +21,7 @@ type Decision struct {
 	Task      int           // of several that are alike, the first
 	Alike     int           // other tasks of which it tells as well, where all were asked for
 	Path      string        // sampling or estimation
-	Cause     string        // of that, as a word: mode, policy, inputs, files, ignorance, length or brevity
+	Cause     string        // of that, as a word: mode, policy, inputs, files, ignorance, length, brevity or class
 	Why       string        // the same as a sentence
 	Threshold time.Duration // from which run time on a task is long
 	Work      Work          // by which it was chosen
@@ -33,6 +33,14 @@ type Decision struct {
 	Waited    time.Duration // there, until it started; zero: not known
 	Ran       time.Duration
 	Usage     Usage
+	Demand    Demand        // what it takes of its worker
+	DemandWhy string        // by what that is known, as a sentence
+	Class     string        // of its places: regular, yielded (it starts only where nothing regular can, and stays) or spare
+	ClassWhy  string        // why, as a sentence
+	Due       time.Duration // from when on they are regular, since the job was received; zero: from the start, or never
+	Tokens    string        // how it stands to its tenant's tokens, or what of its maximum it waits for; empty: neither is limited
+	CopyOf    string        // the attempt that was late, where this one is a copy of it
+	Copies    string        // of a task at a worker: where its copy is, or why it has none
 
 	Candidates []Candidate // of estimation, best first: at most 16
 	Seen       int         // candidates, with those that are left out here
@@ -135,6 +143,7 @@ func fromExplanation(r *v1.ExplainResponse) *Explanation {
 			Worker: d.Worker, Outcome: d.Outcome, Waited: fromMicros(d.WaitedUs), Ran: fromMicros(d.RanUs), Usage: fromUsage(d.Usage),
 			Candidates: make([]Candidate, len(d.Candidates)), Seen: int(d.Seen), Chosen: int(d.Chosen), Reason: d.Reason, Text: d.Text,
 			Read: fromMicros(d.ReadUs), Delay: fromMicros(d.DelayUs), Far: d.Far,
+			Demand: fromDemand(d.Demand), DemandWhy: d.DemandWhy, Class: d.TaskClass, ClassWhy: d.ClassWhy, Due: fromMicros(d.DueUs), Tokens: d.Tokens, CopyOf: d.CopyOf, Copies: d.Copies,
 		}
 		for _, s := range d.Near {
 			x.Decisions[i].Near = append(x.Decisions[i].Near, Site{At: s.At, Read: fromMicros(s.ReadUs), Workers: s.Workers})

@@ -90,8 +90,12 @@ func (r *Running) carry(ctx context.Context, a *addition) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for r.added = append(r.added, a); !a.in; {
-		if r.over || r.cancelled {
+		if r.over {
 			return r.ends()
+		}
+		if r.cancelled { // it ends, unless nobody could be told
+			r.rest(c.cfg.backoffMin)
+			continue
 		}
 		at, handle := r.at, r.handle
 		r.mu.Unlock()

@@ -95,9 +95,10 @@ func TestExtendRefused(t *testing.T) {
 
 // A job that was added to goes to another frontend with all of it, and is added to there.
 func TestExtendFailsOver(t *testing.T) {
-	release := make(chan struct{})
+	started, release := make(chan string, 10), make(chan struct{})
 	cluster, c := passing(t, local.Config{Frontends: 2}, map[string]exec.Func{
 		"wait": func(ctx context.Context, payload []byte) ([]byte, error) {
+			started <- string(payload)
 			select {
 			case <-release:
 			case <-ctx.Done():
@@ -114,6 +115,8 @@ func TestExtendFailsOver(t *testing.T) {
 	}
 	if err := r.Extend(t.Context(), nil, []client.Task{{Function: "wait", Payload: []byte("1"), Once: true}, {Function: "wait", Payload: []byte("2")}}); err != nil {
 		t.Fatal(err)
+	}
+	for <-started != "1" { // of what is under way to workers this young nobody can say that it never started
 	}
 	if err := cluster.StopFrontend(slices.Index(cluster.Frontends(), r.Handle().Owner)); err != nil {
 		t.Fatal(err)

@@ -102,6 +102,9 @@ type Job struct {
 	Tasks      []Task
 	Open       bool // Running.Extend is to add tasks: the job does not end before Running.Seal, and may begin without any
 	Phases     bool // report each outcome's phases
+	// LargeResults lets results be larger than what travels, which is 1 MiB unless the workers say otherwise (--max-result): such an
+	// outcome has no Result but a File, and Client.Open reads it. Without it, such a task fails as ResultTooLarge.
+	LargeResults bool
 	// Window is how many bytes of results the client takes that have not been read, by Next or Results, and 4 MiB more: the rest
 	// stays at the frontend. Zero: all of them.
 	Window int64
@@ -128,7 +131,7 @@ type Stage struct {
 type Task struct {
 	Stage      string // the name of its stage, in a job with stages
 	Function   string
-	Class      string // run times are learnt for each class of a function, such as a query's fingerprint with its stage; empty: they are all alike
+	Class      string // run times are learnt for each class of a function, such as a query's fingerprint with its stage, and what tasks use whose Demand is left open; empty: they are all alike
 	Payload    []byte
 	Demand     Demand
 	Estimate   time.Duration // expected run time; zero: unknown
@@ -146,7 +149,8 @@ type Task struct {
 // that one have run. Tasks are placed near their inputs.
 //
 // With Pass, what the stage's tasks have written by exec.Output in a partition is passed to the task, which reads it by
-// exec.Inputs: one input for each of those tasks, in their order.
+// exec.Inputs: one input for each of those tasks, in their order. What is lost with a worker, or was thrown away in its cache for others,
+// is made again, up to three times, by the tasks that made it, unless they are Once: then its readers fail as NoInput.
 type Input struct {
 	Bytes     int64
 	Copies    []Copy
@@ -217,6 +221,7 @@ type Constraint struct {
 type Outcome struct {
 	Task     int // index in Job.Tasks
 	Result   []byte
+	File     File // of a job with LargeResults: the result, where it was too large to travel; it has no URL. Else zero
 	Err      error
 	Worker   string // of the attempt that counted
 	Attempts int
@@ -302,6 +307,9 @@ func (o *Outcome) fill(w *v1.Outcome) {
 	}
 	if w.Kind == v1.OutcomeKind_RESULT {
 		o.Result = w.Result_
+		if f := w.ResultFile; f != nil && f.Sha256 != nil {
+			o.File = File{SHA256: *f.Sha256, Bytes: f.Bytes}
+		}
 	} else {
 		o.Err = taskError(w)
 	}

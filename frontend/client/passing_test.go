@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,7 +31,12 @@ func passing(t *testing.T, cfg local.Config, functions map[string]exec.Func) (*l
 		}
 	}
 	dir := t.TempDir()
-	cfg.Worker = func(i int, c *wserve.Config) { c.CacheDir = filepath.Join(dir, fmt.Sprint("worker-", i)) }
+	more := cfg.Worker
+	cfg.Worker = func(i int, c *wserve.Config) {
+		if c.CacheDir = filepath.Join(dir, fmt.Sprint("worker-", i)); more != nil {
+			more(i, c)
+		}
+	}
 	cluster, err := local.Start(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -156,6 +162,97 @@ func TestPassingFailsOver(t *testing.T) {
 	}
 	if last := outs[len(outs)-1]; string(last.Result) != "a.0:10 a.1:1000000 in common" {
 		t.Errorf("%q", last.Result)
+	}
+}
+
+// A worker dies with what its task has left for later stages: the task runs again, and its client hears of it once. So it is if the
+// frontend dies, too, at which it has run: another one knows from the client how to run it.
+func TestLostOutputsAreMadeAgain(t *testing.T) {
+	for _, frontend := range []bool{false, true} {
+		release := make(chan struct{})
+		cluster, c := passing(t, local.Config{Workers: 2, Frontends: 2}, map[string]exec.Func{
+			"leave": leave, "look": look,
+			"wait": func(ctx context.Context, _ []byte) ([]byte, error) {
+				select {
+				case <-release:
+				case <-ctx.Done():
+				}
+				return nil, nil
+			},
+		})
+		r, err := c.Submit(t.Context(), client.Job{
+			Stages: []client.Stage{{Name: "a"}, {Name: "w", After: []string{"a"}}, {Name: "b", After: []string{"a", "w"}}},
+			Tasks: []client.Task{
+				{Stage: "a", Function: "leave", Payload: []byte("1000000")},
+				{Stage: "w", Function: "wait"},
+				{Stage: "b", Function: "look", Inputs: []client.Input{{Stage: "a", Pass: client.AsFile}}},
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, _ := nextOf(r)
+		var worker int
+		if _, err := fmt.Sscanf(first.Worker, "worker-%d", &worker); err != nil || first.Task != 0 {
+			t.Fatalf("%+v, %v", first, err)
+		}
+		if frontend {
+			if err := cluster.StopFrontend(slices.Index(cluster.Frontends(), r.Handle().Owner)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := cluster.StopWorker(worker); err != nil {
+			t.Fatal(err)
+		}
+		close(release)
+		outs, err := r.Wait()
+		if err != nil {
+			t.Errorf("without the frontend %t: %v", frontend, err)
+		} else if len(outs) != 2 || string(outs[1].Result) != "a.0:1000000 " || outs[1].Worker == first.Worker {
+			t.Errorf("%+v", outs)
+		}
+	}
+}
+
+// A worker throws away for others what its task has left: the task runs again.
+func TestThrownAwayOutputsAreMadeAgain(t *testing.T) {
+	release := make(chan struct{})
+	var runs atomic.Int32
+	_, c := passing(t, local.Config{Workers: 1, Worker: func(_ int, w *wserve.Config) { w.CacheSize = 4 << 20 }}, map[string]exec.Func{
+		"leave": func(ctx context.Context, payload []byte) ([]byte, error) {
+			runs.Add(1)
+			return leave(ctx, payload)
+		},
+		"look": look,
+		"wait": func(ctx context.Context, payload []byte) ([]byte, error) {
+			select {
+			case <-release:
+			case <-ctx.Done():
+			}
+			return nil, nil
+		},
+	})
+	r, err := c.Submit(t.Context(), client.Job{
+		Stages: []client.Stage{{Name: "a"}, {Name: "w", After: []string{"a"}}, {Name: "b", After: []string{"a", "w"}}},
+		Tasks: []client.Task{
+			{Stage: "a", Function: "leave", Payload: []byte("2000000")},
+			{Stage: "w", Function: "wait"},
+			{Stage: "b", Function: "look", Inputs: []client.Input{{Stage: "a", Pass: client.AsFile}}},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first, _ := nextOf(r); first.Err != nil {
+		t.Fatal(first.Err)
+	}
+	if _, err := c.Run(t.Context(), client.Job{Stages: []client.Stage{{Name: "a"}}, Tasks: []client.Task{{Stage: "a", Function: "leave", Payload: []byte("3000000")}}}); err != nil {
+		t.Fatal(err)
+	}
+	close(release)
+	outs, err := r.Wait()
+	if err != nil || string(outs[len(outs)-1].Result) != "a.0:2000000 " || runs.Load() != 3 {
+		t.Errorf("%+v, %v, after %d runs", outs, err, runs.Load())
 	}
 }
 

@@ -38,7 +38,10 @@ type JobSummary struct {
 	Frontend       string // name of its owner
 	Policy, Tenant string
 	Class          Class
-	Path           string // of its tasks: sampling, estimation or mixed
+	Due            time.Duration // from when on it is regular, since it came; zero: from the start, or never
+	Copies         int           // attempts at tasks that have ended that were copies of late ones,
+	Preempted      int           // and those that were stopped as they stood in the way of regular work
+	Path           string        // of its tasks: sampling, estimation or mixed
 	Came           time.Time
 	Response       time.Duration // so far, of one that is under way
 	Tasks          int
@@ -91,7 +94,7 @@ func fromSummary(j *v1.JobSummary) JobSummary {
 	to := JobSummary{
 		Handle: Handle{j.Job, j.Owner}, Frontend: j.Frontend, Policy: j.Policy, Tenant: j.Tenant, Class: Class(words(j.GetJobClass().String())), Path: j.Path, Came: time.UnixMicro(j.CameUs),
 		Response: fromMicros(j.ResponseUs), Tasks: int(j.Tasks), Ended: int(j.Ended), Failed: int(j.Failed), Stages: int(j.Stages),
-		Running: j.Running, Kept: j.Kept,
+		Running: j.Running, Kept: j.Kept, Due: fromMicros(j.DueUs), Copies: int(j.Copies), Preempted: int(j.Preempted),
 	}
 	for _, b := range j.Blame {
 		to.Blame = append(to.Blame, PartOf{words(b.Part.String()), fromMicros(b.Us)})

@@ -325,7 +325,9 @@ func (r *Running) poll(ctx context.Context) {
 			return
 		}
 		cursor = 0
-		r.publish()
+		if r.publish(); r.catchUp() {
+			break
+		}
 	}
 	if cursor > 0 && slices.ContainsFunc(s.tasks, func(t v1.Task) bool { return !t.Retryable }) {
 		s.c.background.Go(func() { s.c.confirm(s.at, &s.handle, cursor) })
@@ -440,6 +442,26 @@ func (r *Running) cancelRest() bool {
 		}
 	}
 	return true
+}
+
+// catchUp tells the new owner of a job what was cancelled while the job was on its way there, when nobody had it who could have been
+// told. It reports whether the job is over with that.
+func (r *Running) catchUp() (over bool) {
+	s := r.s
+	r.mu.Lock()
+	all, tasks := r.cancelled, []int32(nil)
+	for i := range s.done {
+		if !all && !s.done[i] && s.unwanted[int32(i)] {
+			tasks = append(tasks, int32(i))
+		}
+	}
+	r.mu.Unlock()
+	if !all && len(tasks) == 0 {
+		return false
+	}
+	f, h := s.at, s.handle
+	s.c.background.Go(func() { s.c.part(f, &h, tasks, "cancelled by its client") })
+	return r.cancelRest() || r.dropUnwanted()
 }
 
 // dropUnwanted ends tasks that were cancelled by themselves and whose owner was lost: another one does not get them. It

@@ -106,7 +106,7 @@ func (c *Client) newSession(ctx context.Context, job Job) (*session, error) {
 		job: v1.Job{
 			Id: job.ID, Tenant: job.Tenant, Priority: job.Priority, DeadlineUs: micros(job.Deadline),
 			JobClass: class, Mode: mode, Policy: policy, ProbeRatio: job.ProbeRatio, Constraint: job.Constraint.wire(), Phases: job.Phases,
-			Traceparent: traceparent(ctx), Tasks: make([]*v1.Task, n), Open: job.Open, Stages: wireStages(job.Stages),
+			Traceparent: traceparent(ctx), Tasks: make([]*v1.Task, n), Open: job.Open, LargeResults: job.LargeResults, Stages: wireStages(job.Stages),
 		},
 		handle: v1.Handle{Job: job.ID},
 	}
@@ -263,7 +263,11 @@ func (s *session) staged(o *v1.Outcome) {
 		s.ran[place{s.tasks[o.Task].Stage, o.Worker}]++
 		if len(o.Outputs) > 0 {
 			t := &s.tasks[o.Task]
-			s.made = append(s.made, &v1.Made{Stage: t.Stage, Task: o.Task, Partition: t.Partition, Worker: o.Worker, Outputs: o.Outputs})
+			made := &v1.Made{Stage: t.Stage, Task: o.Task, Partition: t.Partition, Worker: o.Worker, Outputs: o.Outputs}
+			if slices.ContainsFunc(o.Outputs, func(o *v1.Output) bool { return o.Sha256 != nil }) {
+				made.Spec = t // it may have to run again
+			}
+			s.made = append(s.made, made)
 		}
 	case s.cause == nil && !s.unwanted[o.Task]:
 		s.cause = taskError(o)
@@ -474,7 +478,7 @@ func (s *session) giveUp(err error) error {
 		}
 	} else {
 		f, h := s.at, s.handle
-		s.c.background.Go(func() { s.c.part(f, &h) })
+		s.c.background.Go(func() { s.c.part(f, &h, nil, "the client gave up") })
 	}
 	tasks := make([]int, 0, s.left)
 	for i, done := range s.done {
@@ -485,12 +489,12 @@ func (s *session) giveUp(err error) error {
 	return &UnfinishedError{Job: s.job.Id, Tasks: tasks, Err: err}
 }
 
-// part cancels a job that nobody waits for, if that is quickly done. If not, its frontend cancels it when
+// part cancels a job that nobody waits for, or tasks of it, if that is quickly done. If not, its frontend cancels the job when
 // it has not been asked about it for a while.
-func (c *Client) part(f *frontend, h *v1.Handle) {
+func (c *Client) part(f *frontend, h *v1.Handle, tasks []int32, why string) {
 	ctx, cancel := context.WithTimeout(context.Background(), partingTimeout)
 	defer cancel()
-	_, err := c.cancelAt(ctx, f, h, nil, "the client gave up", true)
+	_, err := c.cancelAt(ctx, f, h, tasks, why, true)
 	if err != nil {
 		c.cfg.log.Debug("job left behind", "job", h.Job, "frontend", f.addr, "err", err)
 	}

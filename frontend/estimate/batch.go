@@ -53,15 +53,15 @@ func (f *Fleet) Batch(tasks []Task, m Matcher, now time.Time, rng *rand.Rand) ([
 		case len(d.Candidates) == 0:
 			continue // estimate said why
 		case k == Postponed:
-			d.Reason = fmt.Sprintf("sooner behind another of %d tasks, at a better worker than was left for it (%s)", len(tasks), m)
+			d.Reason = fmt.Sprintf("it would be done sooner behind another of the %d tasks placed together, at a better worker than was left for it (%s)", len(tasks), m)
 			continue
 		case k == Unmatched:
-			d.Reason = fmt.Sprintf("all %d candidates that were kept went to others of %d tasks (%s)", len(d.Candidates), len(tasks), m)
+			d.Reason = fmt.Sprintf("all %d candidates that were kept went to other tasks: %d were placed together (%s)", len(d.Candidates), len(tasks), m)
 			continue
 		case k == 0:
 			d.Reason = fmt.Sprintf("the least C of %d, among %d tasks (%s)", d.Seen, len(tasks), m)
 		default:
-			d.Reason = fmt.Sprintf("%d better of %d went to others of %d tasks (%s)", k, d.Seen, len(tasks), m)
+			d.Reason = fmt.Sprintf("number %d of its %d candidates, as what came before it went to other tasks: %d were placed together (%s)", k+1, d.Seen, len(tasks), m)
 		}
 		order = append(order, i)
 	}

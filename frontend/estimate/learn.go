@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/phoebe-sched/phoebe/probe"
 )
 
 // Source is what a run time is known from.
@@ -50,6 +52,7 @@ type Finished struct {
 	Worker int32         // where it ran, by the key of its Server
 	Speed  float64       // of the worker, as it says
 	Hint   time.Duration // 0: none
+	Used   probe.Demand  // of CPU on average, of memory at its peak; 0: not known
 }
 
 const (
@@ -61,8 +64,10 @@ const (
 	share = window / 4
 	// fitEvery: with many samples, not each one is worth a new fit.
 	fitEvery = 8
-	// minHints is how many hints must have met the truth before they are corrected.
+	// minHints is how many hints must have met the truth before they are corrected, and minUsed of how many tasks it must be known what
+	// they used.
 	minHints = 3
+	minUsed  = 3
 	// wrong is from which factor on the hints of a function's earlier tasks were wrong, so that those of later jobs are
 	// corrected: within it, the job knows its tasks better than others do.
 	wrong = 2
@@ -82,11 +87,13 @@ type Stats struct {
 	work  [window]float32
 	bytes [window]float32
 	off   [window]float32 // work by hint; 0: there was no hint
+	used  [window]probe.Demand
 
 	base, slope float32 // seconds, and seconds per byte
 	size        float32 // median bytes, if the sizes are all about the same; else 0
 	dev         float32
 	offBy       float32 // median of off; 0: too few hints
+	uses        probe.Demand
 }
 
 // N is the number of samples ever added.
@@ -97,7 +104,7 @@ func (s *Stats) Add(m Finished) {
 	work := max(m.Run-m.Read, 0).Seconds() * speed(m.Speed)
 	i := s.slot(m.Worker)
 	s.nth[i], s.from[i] = s.n, m.Worker
-	s.work[i], s.bytes[i], s.off[i] = float32(work), float32(max(m.Bytes, 0)), 0
+	s.work[i], s.bytes[i], s.off[i], s.used[i] = float32(work), float32(max(m.Bytes, 0)), 0, m.Used
 	if m.Hint > 0 {
 		s.off[i] = float32(work / m.Hint.Seconds())
 	}
@@ -171,7 +178,31 @@ func (s *Stats) fit() {
 	if len(hints) >= minHints {
 		s.offBy = median(hints)
 	}
+
+	var cpu, mem []int32
+	var most [2 * window]int32
+	cpu, mem = most[:0:window], most[window:window]
+	for _, u := range s.used[:n] {
+		if u.CPU > 0 {
+			cpu = append(cpu, int32(u.CPU))
+		}
+		if u.Mem > 0 {
+			mem = append(mem, int32(u.Mem))
+		}
+	}
+	s.uses = probe.Demand{}
+	if len(cpu) >= minUsed {
+		slices.Sort(cpu)
+		s.uses.CPU = probe.Millicores(cpu[(len(cpu)-1)*3/4])
+	}
+	if len(mem) >= minUsed {
+		s.uses.Mem = probe.MiB(slices.Max(mem))
+	}
 }
+
+// Used is what tasks used: of CPU, which can be shared, no more than three quarters of the samples did, of memory, which cannot, none did
+// more. 0 is not known.
+func (s *Stats) Used() probe.Demand { return s.uses }
 
 // median sorts xs, of which there is at least one.
 func median(xs []float32) float32 {

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/phoebe-sched/phoebe/probe"
 )
 
 func stats(samples ...Finished) *Stats {
@@ -35,6 +37,36 @@ func TestStatsOutvoteLiars(t *testing.T) {
 				t.Errorf("one of seven claims a speed of %v, and runs most: %d MB take %v s, want %v", lie, size, got, want)
 			}
 		}
+	}
+}
+
+// Of CPU what tasks used counts but for the fourth of them that used most, of memory all: from three of them on.
+func TestUsed(t *testing.T) {
+	s := &Stats{}
+	use := func(worker int32, cpu probe.Millicores, mem probe.MiB) {
+		s.Add(Finished{Run: time.Second, Worker: worker, Used: probe.Demand{CPU: cpu, Mem: mem}})
+	}
+	for i, want := range []probe.Demand{{}, {}, {CPU: 200, Mem: 30}, {CPU: 300, Mem: 40}, {CPU: 400, Mem: 50}} {
+		use(int32(i), probe.Millicores(100*(i+1)), probe.MiB(10*(i+1)))
+		if got := s.Used(); got != want {
+			t.Errorf("%d tasks used %v, want %v", i+1, got, want)
+		}
+	}
+	for i := range 400 { // a fourth of them at a worker where they use much, or it says so
+		use(int32(i), 100, 10)
+		use(9, 64_000, 10)
+	}
+	if got, want := s.Used(), (probe.Demand{CPU: 100, Mem: 10}); got != want {
+		t.Errorf("tasks used %v, but for those at one worker, and %v counts", want, got)
+	}
+	for range 2 * window { // they do not tell
+		use(9, 0, 0)
+		use(8, 0, 0)
+		use(7, 0, 0)
+		use(6, 0, 0)
+	}
+	if got := s.Used(); got != (probe.Demand{}) {
+		t.Errorf("tasks that tell nothing used %v", got)
 	}
 }
 

@@ -63,6 +63,7 @@ const (
 	ByIgnorance
 	ByLength
 	ByBrevity
+	ByClass // the job is spare, and needs no files
 )
 
 // Reason is the choice of a path, with what it was made from.
@@ -80,6 +81,8 @@ func (r Reason) String() string {
 		return "the job's mode says so"
 	case ByPolicy:
 		return "the job's policy samples only"
+	case ByClass:
+		return "its job is spare: how long such work waits is known nowhere"
 	case ByInputs:
 		return fmt.Sprintf("its inputs may take %s to read: %s, threshold %s", seconds(r.Reads), r.Work, seconds(r.Threshold))
 	case ByFiles:

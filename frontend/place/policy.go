@@ -1,6 +1,10 @@
 package place
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
 
 // Binding says when a task is given to a worker.
 type Binding uint8
@@ -39,14 +43,51 @@ var Policies = []Policy{
 	{Name: "random", Binding: EarlyRandom},
 }
 
-// ParsePolicy finds a policy by name.
-func ParsePolicy(name string) (Policy, error) {
+// ParsePolicy finds a policy by name. Behind the name of one that binds late, parts of it may be turned off and on:
+// phoebe-overlap-sticky, late-binding+ridealong.
+func ParsePolicy(text string) (Policy, error) {
+	for _, p := range Policies {
+		if text == p.Name {
+			return p, nil
+		}
+	}
 	names := make([]string, 0, len(Policies))
 	for _, p := range Policies {
-		if p.Name == name {
-			return p, nil
+		if parts, ok := strings.CutPrefix(text, p.Name); ok && p.Binding == Late && strings.ContainsAny(parts[:1], "+-") {
+			return p.With(parts)
 		}
 		names = append(names, p.Name)
 	}
-	return Policy{}, fmt.Errorf("policy %q is unknown: use one of %q", name, names)
+	return Policy{}, fmt.Errorf("policy %q is unknown: use one of %q", text, names)
+}
+
+// With is a policy that differs from p, which binds late, in some parts: -overlap+resample has one less, and one more.
+func (p Policy) With(parts string) (Policy, error) {
+	q := p
+	q.Name += parts
+	for rest := parts; rest != ""; {
+		name := rest[1:]
+		if end := strings.IndexAny(name, "+-"); end >= 0 {
+			name = name[:end]
+		}
+		part := q.Part(name)
+		if part == nil {
+			return Policy{}, fmt.Errorf("policy %q: %s has no part %q: its parts are %s", q.Name, p.Name, name, strings.Join(Parts, ", "))
+		}
+		*part = rest[0] == '+'
+		rest = rest[1+len(name):]
+	}
+	return q, nil
+}
+
+// Parts are the names of what With turns off and on.
+var Parts = []string{"cancel", "ridealong", "informed", "sticky", "overlap", "share", "bundle", "resample", "seniority", "near", "route"}
+
+// Part is whether p has a part, to be read or changed; nil: there is none of that name.
+func (p *Policy) Part(name string) *bool {
+	all := [...]*bool{&p.Cancel, &p.RideAlong, &p.Informed, &p.Sticky, &p.Overlap, &p.Share, &p.Bundle, &p.Resample, &p.Seniority, &p.Near, &p.Route}
+	if i := slices.Index(Parts, name); i >= 0 {
+		return all[i]
+	}
+	return nil
 }

@@ -48,8 +48,15 @@ func (a *Attempt) Set(o *frontend.Outcome, lead, came time.Duration) {
 	}
 	a.Tries, a.Path, a.Binding = uint16(min(o.Attempts, math.MaxUint16)), uint8(o.Path), uint8(o.Way)
 	a.Fetched, a.Expected, a.Promised, a.Waited = o.Usage.Fetch, o.Expected, o.Promised, o.Waited
-	w, p := &o.Waits, &o.Phases
+	w := &o.Waits
 	a.Waits = [...]uint32{ticks(w.Own), ticks(w.Others), ticks(w.Long), ticks(w.Closed), ticks(w.Idle)}
+	a.SetPhases(o, lead, came)
+}
+
+// SetPhases is that part of Set from which Phases are known.
+func (a *Attempt) SetPhases(o *frontend.Outcome, lead, came time.Duration) {
+	p := &o.Phases
+	a.Released, a.Ends = 0, [Phases]time.Duration{}
 	if p.Released > 0 {
 		a.Released = lead + p.Released
 	}

@@ -63,6 +63,9 @@ func (c *Chain) Ran(stage int, run time.Duration) {
 
 // Longest is how long the chain is.
 func (c *Chain) Longest() time.Duration {
+	if len(c.stages) == 0 {
+		return c.longest
+	}
 	longest, known := c.longest, make([]bool, len(c.stages))
 	chains := make([]time.Duration, len(c.stages))
 	var upTo func(i int) time.Duration

@@ -20,6 +20,8 @@ type Job struct {
 	After                [][]int  // of each stage, those that it waits for; nil: it has none
 	Tasks, Failed        int      // of these, without a result
 	Class                frontend.Class
+	Due                  time.Duration // from when on it was regular; 0: from the start, or never
+	Copies, Preempted    int           // attempts that were copies, and that were stopped for what is regular
 	Blame                Blame
 	Trace                Trace
 }

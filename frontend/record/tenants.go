@@ -13,8 +13,9 @@ const (
 // tenants finds those with most tasks, by counting those of a few only: who is not among them takes the place of who has
 // fewest, and its count (Metwally et al., ICDT 2005, Space-Saving).
 type tenants struct {
-	list  []candidate
-	named int
+	list   []candidate
+	named  int
+	recent int // that was added last: most are the same one
 }
 
 type candidate struct {
@@ -25,6 +26,10 @@ type candidate struct {
 
 // add counts tasks of a tenant. As long as there are few, each gets a name of its own at once.
 func (t *tenants) add(name string, tasks uint64) {
+	if at := t.recent; at < len(t.list) && t.list[at].name == name {
+		t.list[at].tasks += tasks
+		return
+	}
 	at := slices.IndexFunc(t.list, func(c candidate) bool { return c.name == name })
 	switch {
 	case at >= 0:
@@ -43,6 +48,7 @@ func (t *tenants) add(name string, tasks uint64) {
 		t.list[at].name = name
 	}
 	t.list[at].tasks += tasks
+	t.recent = at
 }
 
 // has reports whether a tenant is told apart from the others.

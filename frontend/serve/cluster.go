@@ -25,6 +25,7 @@ func (h *handler) Cluster(ctx context.Context, req *v1.ClusterRequest) (*v1.Clus
 	}
 	res := h.cluster(req)
 	if own, is := h.bound(ctx, req.Caller); is {
+		res.Warning = "" // it may be of other tenants' entries
 		res.Tenants = slices.DeleteFunc(res.Tenants, func(t *v1.TenantStatus) bool { return !tenants.Covers(own, t.Path) })
 	}
 	return res, nil
@@ -61,6 +62,10 @@ func (s *Server) cluster(req *v1.ClusterRequest) *v1.ClusterResponse {
 	if req.FrontendsOnly {
 		return res
 	}
+	s.mu.Lock()
+	stats := &s.core.Stats
+	res.Spare, res.Copies, res.CopiesWon, res.Preempted = s.core.Spare(), int64(stats.Copies), int64(stats.CopiesWon), int64(stats.Preempted)
+	s.mu.Unlock()
 	links := s.allLinks()
 	slices.SortFunc(links, func(a, b *link) int { return cmp.Compare(a.addr, b.addr) })
 	res.Total = int32(len(links))

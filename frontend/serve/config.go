@@ -74,7 +74,7 @@ type Config struct {
 	MaxConns     int           // of clients; those over it are closed at once; default 10,000
 	MaxRequest   int           // bytes; default 64 MiB
 	MaxRunResult int           // bytes of all results that Run answers with; default 64 MiB
-	MaxKept      int           // bytes of results kept for one submitted job; default 256 MiB
+	MaxKept      int           // bytes of results of submitted jobs that clients have not fetched: a job has as many at most as are left, or no more tasks of it start; default 256 MiB
 	SLOs         []SLO         // when one is broken, what happens is recorded
 	RecordDir    string        // where; empty: nowhere
 	FileLimit    uint64        // files that the process may have open, to be told to operators; 0: not known

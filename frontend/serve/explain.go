@@ -106,7 +106,7 @@ var paths = [...]v1.Path{estimate.Sampling: v1.Path_SAMPLING, estimate.Estimatio
 var causes = [...]v1.Cause{
 	estimate.ByMode: v1.Cause_BY_MODE, estimate.ByPolicy: v1.Cause_BY_POLICY, estimate.ByInputs: v1.Cause_BY_INPUTS,
 	estimate.ByFiles: v1.Cause_BY_FILES, estimate.ByIgnorance: v1.Cause_BY_IGNORANCE,
-	estimate.ByLength: v1.Cause_BY_LENGTH, estimate.ByBrevity: v1.Cause_BY_BREVITY,
+	estimate.ByLength: v1.Cause_BY_LENGTH, estimate.ByBrevity: v1.Cause_BY_BREVITY, estimate.ByClass: v1.Cause_BY_CLASS,
 }
 
 var sources = [...]v1.Source{
@@ -144,6 +144,12 @@ func decision(d *frontend.Decision) *v1.Decision {
 	for i := range d.Near {
 		s := &d.Near[i]
 		out.Near = append(out.Near, &v1.Site{At: s.Where(), ReadUs: s.Read.Microseconds(), Workers: s.Workers})
+	}
+	out.TaskClass, out.ClassWhy, out.DueUs = d.Class.Class.String(), d.Class.Why, d.Class.Due.Microseconds()
+	out.Demand, out.DemandWhy = demand(d.Demand.Demand), d.Demand.Why
+	out.Tokens, out.Copies = d.Budget, d.Copies
+	if d.CopyOf != (probe.AttemptID{}) {
+		out.CopyOf = d.CopyOf.String()
 	}
 	out.ReadUs, out.DelayUs, out.Far = d.Read.Microseconds(), d.Delay.Microseconds(), d.Far.String()
 	return out

@@ -269,14 +269,16 @@ func (s *Server) HeartbeatAddr() string {
 	return s.fleet.beatAddr
 }
 
-// warning says how this frontend stands with the others if that is not well, or "".
+const alone = ": of workers, this one knows only what they tell it; see that --join names frontends that run, and that TCP and UDP reach their --gossip ports, in both directions"
+
+// warning says how this frontend stands with the others if that is not well, and what to do, or "".
 func (f *fleet) warning() string {
 	h := f.node.Health()
 	switch {
 	case !h.CutOff:
 		return ""
 	case h.Members == 1:
-		return "no other frontend is reached: of workers, this one knows only what they tell it"
+		return "no other frontend is reached" + alone
 	}
-	return fmt.Sprintf("nothing heard from any of %d other frontends for %v: of workers, this one knows only what they tell it", h.Members-1, h.Silence.Round(time.Second))
+	return fmt.Sprintf("nothing heard from any of %d other frontends for %v", h.Members-1, h.Silence.Round(time.Second)) + alone
 }

@@ -87,7 +87,8 @@ func (h *handler) Events(ctx context.Context, req *v1.EventsRequest) (*v1.Events
 			batch, next, done = r.peek(req.Cursor, most)
 		} else {
 			var had []frontend.Receipt
-			if batch, next, had, done = r.fetch(req.Cursor, most, now); len(had) > 0 {
+			batch, next, had, done = r.fetch(req.Cursor, most, now)
+			if h.weigh(r); len(had) > 0 {
 				h.stepLocked(frontend.Delivered{Receipts: had})
 			}
 		}
@@ -207,6 +208,7 @@ func (h *handler) Extend(ctx context.Context, req *v1.ExtendRequest) (res *v1.Ex
 		return nil, &v1.Refused{Reason: refusals[e.Reason], Message: e.Message, RetryAfterUs: e.RetryAfter.Microseconds()}
 	}
 	if done.Added > 0 {
+		r.had = done.Tasks
 		r.once = r.once || slices.ContainsFunc(ev.Tasks, func(t frontend.Task) bool { return !t.Retryable })
 		h.timedMore(&r.timed, h.core.Stages(id), done.Added)
 	}
@@ -273,6 +275,8 @@ func (h *handler) submit(ctx context.Context, caller *v1.Caller, in *v1.Job, cli
 			return nil, err
 		}
 		switch {
+		case a == nil && r.over && !r.run:
+			h.endLate(r, job.Tasks)
 		case a == nil:
 		case !r.run:
 			return nil, refuse(v1.RefusedReason_INVALID, "job %v was submitted before: ask for its events", r.id)
@@ -289,7 +293,8 @@ func (h *handler) submit(ctx context.Context, caller *v1.Caller, in *v1.Job, cli
 		return nil, refuse(v1.RefusedReason_OWNER_LOST, "the connection is closed: the job is taken to have gone elsewhere")
 	}
 	r := newRecord(job, in.Phases, now)
-	r.client, r.timed = client, h.timedJob(job, now)
+	r.client = client
+	h.timedJob(&r.timed, job, now)
 	if a != nil {
 		r.run, r.answer = true, frame.NewRunAnswer(handle, len(job.Tasks))
 		h.ask(r, *a)

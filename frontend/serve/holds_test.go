@@ -109,7 +109,7 @@ func countMany(s *Server) {
 			tasks = 20_000
 		}
 		r := &record{id: probe.JobID{byte(i), byte(i >> 8)}, received: now.Add(-time.Duration(i) * time.Millisecond), endedAt: now}
-		r.timed = s.timedJob(&frontend.Job{Tenant: fmt.Sprint("tenant-", i%20), Policy: frontend.Policies[i%len(frontend.Policies)], Tasks: make([]frontend.Task, tasks)}, r.received)
+		s.timedJob(&r.timed, &frontend.Job{Tenant: fmt.Sprint("tenant-", i%20), Policy: frontend.Policies[i%len(frontend.Policies)], Tasks: make([]frontend.Task, tasks)}, r.received)
 		for k := range tasks {
 			o := &frontend.Outcome{Task: probe.TaskIndex(k), Receipt: frontend.Receipt{Worker: frontend.Worker((i + k) % len(s.links))}, Run: time.Millisecond}
 			if k%10 == 9 {

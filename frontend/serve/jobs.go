@@ -15,24 +15,29 @@ import (
 
 // record is what the shell keeps of a job: the outcomes that have not been fetched. Server.mu guards it.
 type record struct {
-	id       probe.JobID
-	timed    timed
-	number   uint64 // among those under way; 0: it is none of them
+	// What is touched for each task lies together.
+	left     int                // tasks without an outcome
+	bytes    int                // of results in outcomes, or of the answer
+	counted  int                // of these, in the server's sums
+	receipts []frontend.Receipt // of outcomes, until their workers may forget the results
+	run      bool               // Run waits for the whole of it; else Events fetches it
 	phases   bool
-	once     bool // some task of it may start only once
+	full     bool             // no more tasks of it are to start, as they are too many
+	answer   *frame.RunAnswer // of a Run, with the outcomes, but for those in outcomes; nil: not of a Run, or too large
+	changed  chan struct{}    // closed when there is something new; nil while nobody waits
+	timed    timed
+
+	id       probe.JobID
+	number   uint64        // among those under way; 0: it is none of them
+	had      int           // so many tasks, in all
+	deadline time.Duration // from receipt; 0: none
+	once     bool          // some task of it may start only once
 	received time.Time
-	left     int // tasks without an outcome
+	askers   []asker // of a Run, until it is over
 
-	run    bool             // Run waits for the whole of it; else Events fetches it
-	answer *frame.RunAnswer // of a Run, with the outcomes, but for those in outcomes; nil: not of a Run, or too large
-	askers []asker          // of a Run, until it is over
-
-	slab     []v1.Outcome       // room for the outcomes that are to come
-	outcomes []*v1.Outcome      // in the order in which they came, from cursor base on
-	receipts []frontend.Receipt // of these, until their workers may forget the results
+	slab     []v1.Outcome  // room for the outcomes that are to come
+	outcomes []*v1.Outcome // in the order in which they came, from cursor base on
 	base     int64
-	bytes    int           // of results in outcomes, or of the answer
-	changed  chan struct{} // closed when there is something new; nil while nobody waits
 
 	refused  *frontend.RefusedError
 	extended frontend.Extended // the answer to the last Extend
@@ -49,7 +54,7 @@ type record struct {
 
 func newRecord(job *frontend.Job, phases bool, now time.Time) *record {
 	return &record{
-		id: job.ID, phases: phases, received: now, polled: now, left: len(job.Tasks),
+		id: job.ID, had: job.InAll(), deadline: job.Deadline, phases: phases, received: now, polled: now, left: len(job.Tasks),
 		once:     slices.ContainsFunc(job.Tasks, func(t frontend.Task) bool { return !t.Retryable }),
 		receipts: make([]frontend.Receipt, 0, len(job.Tasks)),
 	}
@@ -78,9 +83,11 @@ type scratch struct {
 func (r *record) done(o *frontend.Outcome, mostOfRun int, s *scratch) {
 	r.left--
 	r.receipts = append(r.receipts, o.Receipt)
-	r.bytes += len(o.Result)
-	for i := range o.Outputs {
-		r.bytes += len(o.Outputs[i].Data)
+	if r.run {
+		r.bytes += len(o.Result)
+		for i := range o.Outputs {
+			r.bytes += len(o.Outputs[i].Data)
+		}
 	}
 	switch {
 	case r.run && r.bytes > mostOfRun:
@@ -97,8 +104,31 @@ func (r *record) done(o *frontend.Outcome, mostOfRun int, s *scratch) {
 		r.slab = r.slab[1:]
 		r.fill(out, &v1.Usage{}, o)
 		r.outcomes = append(r.outcomes, out)
+		if !r.run {
+			r.bytes += weight(out)
+		}
 	}
 	r.notify()
+}
+
+// endLate gives those tasks an outcome that were added to a job at another frontend, or on the way here, and came when it had ended.
+func (s *Server) endLate(r *record, tasks []frontend.Task) {
+	kind := v1.OutcomeKind_CANCELLED
+	if r.deadline > 0 && r.endedAt.Sub(r.received) >= r.deadline {
+		kind = v1.OutcomeKind_DEADLINE_EXCEEDED
+	}
+	had := r.had
+	for i := range tasks {
+		if index := int(tasks[i].Index); index >= had {
+			r.had = max(r.had, index+1)
+			r.outcomes = append(r.outcomes, &v1.Outcome{Task: int32(index), Kind: kind, Failure: &v1.Failure{
+				Reason: v1.FailureReason_TASK_ERROR, Message: "the job had ended when this task was added to it",
+			}})
+			r.bytes += weight(r.outcomes[len(r.outcomes)-1])
+		}
+	}
+	r.notify()
+	s.weigh(r)
 }
 
 // fill makes out of o; what was used, if that is known, is in use.
@@ -113,6 +143,9 @@ func (r *record) fill(out *v1.Outcome, use *v1.Usage, o *frontend.Outcome) {
 	case frontend.Result:
 		if out.Result_ = o.Result; out.Result_ == nil {
 			out.Result_ = []byte{}
+		}
+		if o.File != nil {
+			out.ResultFile = outputOf(o.File)
 		}
 	case frontend.Failed:
 		out.Failure = &v1.Failure{Reason: failures[o.Failure], Message: o.Message, RetryWhere: v1.Retry(o.Retry), Detail: o.Detail}
@@ -148,13 +181,38 @@ func outputOf(o *probe.Output) *v1.Output {
 	return out
 }
 
-// weight is how many bytes of results, and of what tasks have left, there are in an outcome.
+// weight is how many bytes an outcome has, about.
 func weight(o *v1.Outcome) int {
-	n := len(o.Result_)
+	n := 64 + len(o.Result_)
 	for _, out := range o.Outputs {
-		n += len(out.Data)
+		n += 64 + len(out.Data)
+	}
+	if f := o.Failure; f != nil {
+		n += len(f.Message) + len(f.Detail)
 	}
 	return n
+}
+
+// weigh counts what the client of a submitted job has yet to fetch. A job has at most as much of it as all of them leave free: then
+// no more of its tasks start, until its client has fetched about half of that. One whose client reads goes on in any case.
+func (s *Server) weigh(r *record) {
+	more := r.bytes - r.counted
+	s.unread += more
+	r.counted = r.bytes
+	if r.kept {
+		s.ended.bytes += more
+	}
+	free, full := max(s.cfg.MaxKept-s.unread, 0), r.full
+	switch {
+	case r.bytes > free:
+		full = true
+	case 2*r.bytes <= free:
+		full = false
+	}
+	if full != r.full && !r.over {
+		r.full = full
+		s.later = append(s.later, frontend.Unread{Job: r.id, Full: full})
+	}
 }
 
 func (r *record) notify() {
@@ -179,7 +237,7 @@ func (r *record) fetch(cursor int64, most int, now time.Time) (batch []*v1.Outco
 	}
 	size := 0
 	for _, o := range r.outcomes {
-		if size += weight(o) + 64; len(batch) == most || len(batch) > 0 && size > maxAnswer {
+		if size += weight(o); len(batch) == most || len(batch) > 0 && size > maxAnswer {
 			break
 		}
 		batch = append(batch, o)
@@ -246,6 +304,8 @@ func (s *Server) forget(r *record) {
 	if s.jobs[r.id] == r {
 		delete(s.jobs, r.id)
 	}
+	s.unread -= r.counted
+	r.counted = 0
 	s.drop(r)
 }
 
@@ -371,8 +431,6 @@ func (s *Server) sweepLocked(now time.Time) {
 				s.stepLocked(frontend.Cancel{Job: id, Reason: "its client closed the connection"})
 				s.forget(r) // should the client come back, it did not cancel anything
 			}
-		case !r.run && !r.over && r.bytes > s.cfg.MaxKept:
-			s.stepLocked(frontend.Cancel{Job: id, Reason: fmt.Sprintf("its client does not fetch its results: %d bytes wait, the limit is %d", r.bytes, s.cfg.MaxKept)})
 		case !r.run && now.Sub(r.polled) > s.cfg.ClientGrace && (r.polls == 0 || r.client != nil && r.client.hungUp()):
 			if !r.over {
 				s.log.Info("client has not asked for events, its job is cancelled", "job", id.String())

@@ -39,7 +39,7 @@ func TestSoakRecorder(t *testing.T) {
 			tasks := 1 + rng.IntN(60)
 			r := &record{received: now, endedAt: now.Add(time.Duration(rng.Int64N(1e9)))}
 			s.stepped = r.endedAt
-			r.timed = s.timedJob(&frontend.Job{Tenant: fmt.Sprint("tenant-", rng.IntN(1000)), Policy: frontend.Policies[rng.IntN(len(frontend.Policies))], Tasks: make([]frontend.Task, tasks)}, now)
+			s.timedJob(&r.timed, &frontend.Job{Tenant: fmt.Sprint("tenant-", rng.IntN(1000)), Policy: frontend.Policies[rng.IntN(len(frontend.Policies))], Tasks: make([]frontend.Task, tasks)}, now)
 			for k := range tasks {
 				at := time.Duration(rng.Int64N(1e8))
 				o := &frontend.Outcome{Task: probe.TaskIndex(k), Run: at, Phases: frontend.Phases{Sampled: at, Queued: 2 * at, Ready: 3 * at, Bound: 4 * at, Started: 5 * at, Finished: 6 * at}}

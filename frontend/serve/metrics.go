@@ -76,6 +76,12 @@ func (s *Server) exposeCore(t *exposition.Text) {
 	now := time.Now()
 	s.mu.Lock()
 	jobs, oldest, stats := s.core.Jobs(), s.core.Oldest(), s.core.Stats
+	unread, full := s.unread, 0
+	for _, r := range s.jobs {
+		if r.full && !r.over {
+			full++
+		}
+	}
 	pending, running := s.core.Pending()
 	estimates := map[string]estimate.Accuracy{"wait": s.core.Waits, "run": s.core.Runs}
 	trips, used := s.recorder.roundTrips, s.core.Tenants(math.MaxInt)
@@ -89,11 +95,11 @@ func (s *Server) exposeCore(t *exposition.Text) {
 		name  string
 		value float64
 	}{
-		{"jobs", float64(jobs)}, {"tasks_pending", float64(pending)}, {"tasks_running", float64(running)}, {"queue_age_seconds", age},
+		{"jobs", float64(jobs)}, {"jobs_full", float64(full)}, {"results_unread_bytes", float64(unread)}, {"tasks_pending", float64(pending)}, {"tasks_running", float64(running)}, {"queue_age_seconds", age},
 		{"places_total", float64(stats.Places)}, {"rides_total", float64(stats.Rides)}, {"rides_started_total", float64(stats.RidesStarted)},
 		{"binds_total", float64(stats.Binds)}, {"declines_total", float64(stats.Declines)}, {"resamples_total", float64(stats.Resamples)},
 		{"retries_total", float64(stats.Retries)}, {"attempts_lost_total", float64(stats.Losses)}, {"attempts_adopted_total", float64(stats.Adopted)},
-		{"attempts_preempted_total", float64(stats.Preempted)},
+		{"attempts_preempted_total", float64(stats.Preempted)}, {"tasks_remade_total", float64(stats.Remade)},
 		{"copies_total", float64(stats.Copies)}, {"copies_won_total", float64(stats.CopiesWon)}, {"copies_lost_work_seconds_total", time.Duration(stats.InVain).Seconds()},
 		{"tasks_estimated_total", float64(stats.Estimated)}, {"matches_left_over_total", float64(stats.Leftovers)}, {"matrices_asked_total", float64(stats.Asked)},
 	} {
@@ -118,6 +124,8 @@ func exposeTenants(t *exposition.Text, used []frontend.TenantStatus) {
 		case i == len(used):
 			s = others
 			s.Path = rec.Other
+		case s.Pending == 0: // only its refused jobs are counted
+			continue
 		case i >= maxTenants || s.Path == rec.Other:
 			others.Use, others.Spare, others.Want = others.Use+s.Use, others.Spare+s.Spare, others.Want+s.Want
 			continue

@@ -32,7 +32,7 @@ func (h *handler) parseJob(in *v1.Job) (*frontend.Job, error) {
 	}
 	job := &frontend.Job{
 		ID: id, Tenant: in.Tenant, Priority: in.Priority, Deadline: micros(in.DeadlineUs), Policy: h.cfg.Policy,
-		ProbeRatio: in.ProbeRatio, Constraint: constraint(in.Constraint), Open: in.Open,
+		ProbeRatio: in.ProbeRatio, Constraint: constraint(in.Constraint), Open: in.Open, Large: in.LargeResults,
 	}
 	if r := in.Resubmission; r != nil {
 		job.Generation, job.Age = probe.Generation(max(r.Count, 1)), micros(max(r.AgeUs, 0))
@@ -147,7 +147,15 @@ func parseStages(in *v1.Job, job *frontend.Job, most int) (map[string]int32, err
 		if err != nil {
 			return nil, fmt.Errorf("resubmission: made[%d]: %w", i, err)
 		}
-		job.Stages[at].Made = append(job.Stages[at].Made, frontend.Made{Task: probe.TaskIndex(m.Task), Partition: m.Partition, Worker: m.Worker, Outputs: outputs})
+		made := frontend.Made{Task: probe.TaskIndex(m.Task), Partition: m.Partition, Worker: m.Worker, Outputs: outputs}
+		if m.Spec != nil {
+			spec, err := parseTask(m.Spec, int(m.Task), stages)
+			if err != nil {
+				return nil, fmt.Errorf("resubmission: made[%d]: %w", i, err)
+			}
+			made.Spec = &spec
+		}
+		job.Stages[at].Made = append(job.Stages[at].Made, made)
 	}
 	return stages, nil
 }

@@ -162,6 +162,7 @@ func (h *handler) openSummary(r *record, now time.Time) *v1.JobSummary {
 		Job: r.id.String(), Owner: h.cfg.Advertise, Frontend: h.cfg.Name, Policy: t.policy, Tenant: t.tenant, CameUs: r.received.UnixMicro(),
 		ResponseUs: max(now.Sub(r.received), 0).Microseconds(), Tasks: int32(t.ended + r.left), Ended: int32(t.ended), Failed: int32(t.failed),
 		Running: true, Stages: int32(len(t.stages)), JobClass: jobClass(t.class), Blame: []*v1.PartOf{}, Kept: []string{},
+		DueUs: t.due.Microseconds(), Copies: int32(t.copies), Preempted: int32(t.preempted),
 	}
 	if t.ended > 0 {
 		j.Path = pathNames[t.path]
@@ -181,7 +182,7 @@ func (h *handler) keptSummary(k *rec.Kept) *v1.JobSummary {
 	j := &v1.JobSummary{
 		Job: k.ID.String(), Owner: h.cfg.Advertise, Frontend: h.cfg.Name, Policy: k.Policy, Tenant: k.Tenant, Path: k.Path, CameUs: k.Came.UnixMicro(),
 		ResponseUs: k.Response.Microseconds(), Tasks: int32(k.Tasks), Ended: int32(k.Tasks), Failed: int32(k.Failed), Stages: int32(len(k.Stages)), JobClass: jobClass(k.Class),
-		Blame: blame(&k.Blame), Kept: []string{},
+		Blame: blame(&k.Blame), Kept: []string{}, DueUs: k.Due.Microseconds(), Copies: int32(k.Copies), Preempted: int32(k.Preempted),
 	}
 	for _, r := range reasons {
 		if k.Why&r.why != 0 {

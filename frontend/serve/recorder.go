@@ -20,7 +20,7 @@ type recorder struct {
 	intake     *rec.Intake
 	tally      rec.Tally // since it was taken last
 	attempts   rec.Attempts
-	scratch    rec.Attempt // one that is not remembered
+	scratch    rec.Attempt // one that is not remembered: its phases
 	earlier    rec.EarlierAttempts
 	choice     *rec.Choice
 	ended      ended
@@ -216,20 +216,23 @@ func (r *recorder) expose(t *exposition.Text) {
 	t.Value("phoebe_frontend_recordings_total", exposition.Labels("outcome", "removed"), float64(r.recordings.removed.Load()))
 }
 
-// timed is what is counted of a job under way.
+// timed is what is counted of a job under way. What is touched for each task lies together.
 type timed struct {
+	ended, failed  int                 // tasks
+	path           estimate.Path       // of the tasks that have ended
+	whole          bool                // all its attempts are remembered
+	slots          [mixed + 1]rec.Slot // by path
+	chain          rec.Chain           // of runs that gave results
+	last           remembered
+	lead           time.Duration // until the core had it
+	came           time.Time
 	policy, tenant string
 	class          frontend.Class
-	slots          [mixed + 1]rec.Slot // by path
-	came           time.Time
-	lead           time.Duration // until the core had it
-	path           estimate.Path // of the tasks that have ended
-	ended, failed  int           // tasks
-	whole          bool          // all its attempts are remembered
-	last           remembered
-	stages         []string  // names
-	after          [][]int   // of each stage, those that it waits for
-	chain          rec.Chain // of runs that gave results
+	due            time.Duration // from when on it is regular; 0: from the start, or never
+	copies         int           // attempts that were copies of late ones,
+	preempted      int           // and those that were stopped for what is regular, as far as outcomes tell of them
+	stages         []string      // names
+	after          [][]int       // of each stage, those that it waits for
 }
 
 // mixed is the path of a job whose tasks do not all go the same.
@@ -237,17 +240,20 @@ const mixed = estimate.Estimation + 1
 
 var pathNames = [...]string{estimate.Sampling: estimate.Sampling.String(), estimate.Estimation: estimate.Estimation.String(), mixed: "mixed"}
 
-// timedJob notes of whom a job is that is about to be submitted.
-func (s *Server) timedJob(job *frontend.Job, now time.Time) timed {
+// timedJob notes in t, which is empty, of whom a job is that is about to be submitted.
+func (s *Server) timedJob(t *timed, job *frontend.Job, now time.Time) {
 	if !recording {
-		return timed{}
+		return
 	}
-	t := timed{policy: job.Policy.Name, tenant: job.Tenant, class: job.Class, came: now, whole: s.recorder.intake.Submitted(job.Tenant, len(job.Tasks))}
+	t.policy, t.tenant, t.class, t.came = job.Policy.Name, job.Tenant, job.Class, now
+	t.whole = s.recorder.intake.Submitted(job.Tenant, len(job.Tasks))
 	if len(job.Stages) > 0 {
 		t.stages, t.after = rec.Stages(job)
 		t.chain = rec.NewChain(t.after)
 	}
-	return t
+	if job.Class == frontend.Spare {
+		t.due = job.Ages()
+	}
 }
 
 // timedMore notes that a job has got more tasks, and perhaps stages.
@@ -285,15 +291,28 @@ func (s *Server) countTask(t *timed, o *frontend.Outcome) {
 	}
 	r := &s.recorder
 	r.tally.Tasks++
+	if o.Way == frontend.WayCopy {
+		t.copies++
+	}
+	for i := range o.Earlier {
+		switch e := &o.Earlier[i]; {
+		case e.Way == frontend.WayCopy:
+			t.copies++
+		case e.End == frontend.EndPreempted:
+			t.preempted++
+		}
+	}
 	if t.ended++; t.ended == 1 {
 		t.path = o.Path
 	} else if t.path != o.Path {
 		t.path = mixed
 	}
-	slot, standsFor := rec.Slot{}, uint64(0)
+	slot, standsFor := rec.Slot{}, uint32(0)
 	if o.Kind == frontend.Result {
 		t.chain.Ran(int(o.Stage), o.Run)
-		slot = s.slot(t, o.Path)
+		if slot = t.slots[o.Path]; !r.intake.Holds(slot) {
+			slot = s.slot(t, o.Path)
+		}
 		standsFor = r.intake.StandsFor(slot)
 	} else {
 		r.tally.Failed++
@@ -304,7 +323,7 @@ func (s *Server) countTask(t *timed, o *frontend.Outcome) {
 	case t.whole || o.Kind != frontend.Result || len(o.Earlier) > 0:
 		a = s.remember(t, o)
 	case standsFor > 0:
-		a.Set(o, t.lead, s.stepped.Sub(t.came))
+		a.SetPhases(o, t.lead, s.stepped.Sub(t.came))
 	}
 	if standsFor > 0 {
 		r.intake.AddPhases(slot, a, standsFor)
@@ -332,11 +351,11 @@ func (s *Server) countJob(r *record) {
 		return
 	}
 	t, response, rc := &r.timed, r.endedAt.Sub(r.received), &s.recorder
-	slot := s.slot(t, t.path)
-	rc.intake.Add(slot, rec.Response, response)
+	slowdown := time.Duration(0)
 	if ideal := t.chain.Longest(); ideal > 0 {
-		rc.intake.Add(slot, rec.Slowdown, time.Duration(float64(response)/float64(ideal)*float64(rec.One)))
+		slowdown = time.Duration(float64(response) / float64(ideal) * float64(rec.One))
 	}
+	rc.intake.AddJob(s.slot(t, t.path), response, slowdown)
 	if t.whole {
 		rc.ended.whole++
 	} else if rc.ended.parted++; t.failed == 0 {
@@ -344,11 +363,14 @@ func (s *Server) countJob(r *record) {
 	}
 	job := rec.Job{
 		ID: r.id, Path: pathNames[t.path], Policy: t.policy, Tenant: t.tenant, Came: r.received, Response: response, Stages: t.stages, After: t.after,
-		Tasks: t.ended, Failed: t.failed, Class: t.class,
+		Tasks: t.ended, Failed: t.failed, Class: t.class, Due: t.due, Copies: t.copies, Preempted: t.preempted,
 	}
-	c := rec.Chosen{Job: &job, Why: rec.Failed}
+	var c rec.Chosen
 	if t.whole {
 		c = rc.choice.Ended(r.endedAt, &job)
+	} else {
+		kept := job // as most are not, it is not made there
+		c = rec.Chosen{Job: &kept, Why: rec.Failed}
 	}
 	switch {
 	case c.Why == 0:

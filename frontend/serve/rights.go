@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 
 	"github.com/phoebe-sched/phoebe/frontend/tenants"
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
@@ -112,7 +113,14 @@ func (h *handler) adopt(ctx context.Context, caller *v1.Caller, job *v1.Job) *v1
 			return refuse(v1.RefusedReason_FORBIDDEN, "the job names tenant %q, and you are known as a client of %q: name no tenant, that one or one below it, or show a token or a certificate of the other one", job.Tenant, tenant)
 		}
 	}
-	return h.mayRun(job.Tenant, job.Tasks)
+	tasks := job.Tasks
+	if r := job.Resubmission; r != nil {
+		tasks = slices.Clone(tasks)
+		for _, m := range r.Made {
+			tasks = append(tasks, m.Spec)
+		}
+	}
+	return h.mayRun(job.Tenant, tasks)
 }
 
 // mayRun refuses functions that a tenant may not run.

@@ -83,3 +83,18 @@ func TestTokenRights(t *testing.T) {
 	}
 	refusal(t, <-waits, v1.RefusedReason_UNAUTHORIZED, "unknown here")
 }
+
+// What is wrong in the tenants file is told to those who run the fleet, and to no tenant: it may be of another one.
+func TestWarningRights(t *testing.T) {
+	text := fmt.Sprintf("revision: 1\ntenants:\n  web: {token-hashes: [%x]}\n", sha256.Sum256([]byte("web's")))
+	name, replace := termsFile(t, text)
+	c := startCluster(t, 0, 0, func(cfg *Config) { cfg.Secret, cfg.Tenants = "the fleet's", name })
+	replace(text + "  ads: {tokens: 0}\n")
+	poll(t, "it warns", func() bool { return c.Warning() != "" })
+	for told, warns := range map[string]bool{"the fleet's": true, "web's": false} {
+		res, err := c.client.Cluster(context.Background(), &v1.ClusterRequest{Caller: &v1.Caller{Secret: &told}})
+		if err != nil || (res.Warning != "") != warns {
+			t.Errorf("who shows %s is told %q, %v", told, res.Warning, err)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -261,5 +262,34 @@ func TestCloseAtOnce(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// An open job that has no task left does not hold a frontend that drains: its client goes on with it elsewhere.
+func TestOpenJobsDoNotHoldADrain(t *testing.T) {
+	c := startCluster(t, 1, 1)
+	ctx := context.Background()
+	j := job("echo", "first")
+	j.Open = true
+	submitted, err := c.client.Submit(ctx, &v1.SubmitRequest{Job: j})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := submitted.Handle
+	res, err := c.client.Events(ctx, &v1.EventsRequest{Handle: h, MaxWaitUs: time.Minute.Microseconds()})
+	if err != nil || len(res.Events) != 1 {
+		t.Fatal(res, err)
+	}
+	lost := make(chan error)
+	go func() {
+		_, err := c.client.Events(ctx, &v1.EventsRequest{Handle: h, Cursor: res.Cursor, MaxWaitUs: time.Minute.Microseconds()})
+		lost <- err
+	}()
+	if err := c.Drain(ctx); err != nil {
+		t.Fatal(err)
+	}
+	var refused *v1.Refused
+	if err := <-lost; !errors.As(err, &refused) || refused.Reason != v1.RefusedReason_OWNER_LOST {
+		t.Error(err)
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1/phoebe"
 	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/probe/identity"
+	"github.com/phoebe-sched/phoebe/worker/files"
 )
 
 // Server is a frontend. Make it with New, then Start; at the end Drain and Close.
@@ -36,6 +37,8 @@ type Server struct {
 	api      server.Server
 	peers    *peers
 	fleet    *fleet // nil without gossip
+	files    *files.Reader
+	reads    chan struct{} // an element for each part of a file that is being read
 	terms    *terms
 	stop     context.CancelFunc
 	ctx      context.Context
@@ -55,6 +58,7 @@ type Server struct {
 	byAddr   map[string]*link
 	runs     map[run]*link // that is, or was last, linked to a run of a worker
 	jobs     map[probe.JobID]*record
+	unread   int // bytes of the results of submitted jobs that clients have not fetched
 	ended    endedList
 	answered []answered // of which it is to be told that they have arrived, oldest first
 	replies  []reply    // to be written when the mutex is free
@@ -90,6 +94,8 @@ func New(cfg Config) (*Server, error) {
 		runs:   map[run]*link{},
 		jobs:   map[probe.JobID]*record{},
 		failed: make(chan error, 1),
+		files:  files.NewReader(cfg.Keys, cfg.asked()),
+		reads:  make(chan struct{}, mostReads),
 	}
 	s.dial = s.dialWorker
 	s.terms = &terms{server: s, name: cfg.Tenants}
@@ -211,8 +217,8 @@ const drainPoll = 5 * time.Millisecond
 // firstCall is how long Drain waits for the first call on a connection that was accepted just before.
 const firstCall = time.Second
 
-// Drain refuses new jobs and waits until those under way have ended, their clients have the outcomes, and the workers
-// have what they were sent, or ctx ends. It accepts no more clients once no job is left that they ask for by Events: they
+// Drain refuses new jobs and waits until those under way have ended, or are open and have no task left, their clients have the
+// outcomes, and the workers have what they were sent, or ctx ends. It accepts no more clients once no job is left that they ask for by Events: they
 // may connect for each call. Whoever has connected but not called yet when it begins is not refused: it may be a client
 // that calls once on each connection and knows of no other frontend.
 func (s *Server) Drain(ctx context.Context) error {
@@ -233,6 +239,7 @@ func (s *Server) Drain(ctx context.Context) error {
 	var answering map[*clientConn]int64 // connections that had not written their last answer
 	var telling map[*link]uint64        // links whose workers have not answered their last Ping
 	for {
+		s.handOn()
 		unfinished, unfetched, asked := s.left()
 		if !asked {
 			s.acceptNobody()
@@ -254,6 +261,17 @@ func (s *Server) Drain(ctx context.Context) error {
 		case <-tick.C:
 		case <-ctx.Done():
 			return fmt.Errorf("frontend: %d jobs are unfinished, the outcomes of %d were not fetched, %d workers have not heard all: %w", unfinished, unfetched, len(telling), context.Cause(ctx))
+		}
+	}
+}
+
+// handOn gives up the jobs that are open and have no task left: their clients may add to them at any time, and take them elsewhere.
+func (s *Server) handOn() {
+	s.mu.Lock()
+	defer s.unlock()
+	for id, r := range s.jobs {
+		if !r.run && !r.over && r.left == 0 && len(r.outcomes) == 0 {
+			s.later = append(s.later, frontend.Outdated{Job: id})
 		}
 	}
 }
@@ -328,6 +346,7 @@ func (s *Server) Close() error {
 	<-s.quiet.accepts // before that, there is nothing yet that it would stop
 	s.api.Stop()      // complains of calls that had not been answered in time: their connections are closed already
 	s.peers.close()
+	s.files.Close()
 	s.running.Wait()
 	return err
 }
@@ -504,8 +523,10 @@ func (s *Server) do(a frontend.Action) {
 	case *frontend.Done:
 		s.metrics.outcomes[a.Outcome.Kind].Inc()
 		if r := s.jobs[a.Job]; r != nil {
+			if r.done(&a.Outcome, s.cfg.MaxRunResult, &s.scratch); !r.run {
+				s.weigh(r)
+			}
 			s.countTask(&r.timed, &a.Outcome)
-			r.done(&a.Outcome, s.cfg.MaxRunResult, &s.scratch)
 		}
 	case frontend.Accepted:
 		s.metrics.accepted.Inc()

@@ -45,9 +45,10 @@ func (n *Need) matches(w *Worker) bool {
 // Set is the workers that are up and may run a kind of task.
 type Set struct {
 	need    Need
-	workers []*Worker // in no order: sampling shuffles it
-	few     bool      // they are looked for among workers: a job may name many sets
-	member  []bool    // by Key, of others
+	workers []*Worker    // in no order: sampling shuffles it
+	least   probe.Demand // that is open to long tasks at any worker that was ever in it
+	few     bool         // they are looked for among workers: a job may name many sets
+	member  []bool       // by Key, of others
 }
 
 // MaxSets is from how many sets on those are looked for that nobody uses, each time there are twice as many as were left
@@ -105,6 +106,9 @@ func (s *Set) Has(key int32) bool {
 func (s *Set) Len() int       { return len(s.workers) }
 func (s *Set) At(i int) int32 { return int32(s.workers[i].Key) }
 
+// Least is no more than what is open to long tasks at each of the workers.
+func (s *Set) Least() probe.Demand { return s.least }
+
 // Own is what the tasks demand for themselves, besides what their job does. Nobody may write to it.
 func (s *Set) Own() Constraint { return s.need.Own }
 
@@ -139,6 +143,11 @@ func (s *Set) add(w *Worker) (first bool) {
 		}
 		s.member[w.Key] = true
 	}
+	open := w.Open()
+	if s.least == (probe.Demand{}) {
+		s.least = open
+	}
+	s.least = probe.Demand{CPU: min(s.least.CPU, open.CPU), Mem: min(s.least.Mem, open.Mem)}
 	s.workers = append(s.workers, w)
 	return len(s.workers) == 1
 }

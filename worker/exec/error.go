@@ -2,6 +2,7 @@ package exec
 
 import (
 	"errors"
+	"io/fs"
 
 	"github.com/phoebe-sched/phoebe/probe"
 )
@@ -45,7 +46,13 @@ func (r *Result) explain(err error) {
 	if e, ok := errors.AsType[*Error](err); ok {
 		r.Code, r.Detail, r.Retry = e.Code[:min(len(e.Code), maxCode)], e.Detail[:min(len(e.Detail), maxErr)], e.Retry
 	}
-	if _, ok := errors.AsType[*InputError](err); ok {
+	if e, ok := errors.AsType[*InputError](err); ok {
 		r.Status = NoInput
+		if errors.Is(e, fs.ErrNotExist) {
+			r.Passed = []probe.Output{e.file}
+		}
+	}
+	if _, ok := errors.AsType[*sizeError](err); ok {
+		r.Status = TooLarge
 	}
 }

@@ -25,7 +25,8 @@ import (
 // shuts down; context.Cause tells which. payload belongs to the function, the result to the caller. Files has the
 // paths of the files that the task needs.
 //
-// A Go function cannot be killed: one that ignores ctx keeps its slot until it returns. A panic is
+// A Go function cannot be killed: one that ignores ctx keeps its slot until it returns. What it returns then without an error
+// counts, if it took long, and somebody still wants it: so return an error, such as ctx's, where the work is not done. A panic is
 // caught and reported; a fatal error of the runtime (concurrent map writes, out of memory) and
 // os.Exit end the worker.
 type Func func(ctx context.Context, payload []byte) ([]byte, error)
@@ -181,14 +182,14 @@ type Result struct {
 	Code   string // of the function's [*Error]
 	Detail []byte
 	Retry  Retry
-	Passed []probe.Output // what the task wrote by [Output], by partition; only if it succeeded
+	Passed []probe.Output // what the task wrote by [Output], by partition, if it succeeded; of NoInput: the file that is nowhere
 }
 
 // Running is a task between its start and its end.
 type Running interface {
 	// Kill ends the task with Status Killed and the reason in Err: a process and a sleep at once, a Go
-	// function as soon as it heeds its context. It does not block and does nothing to a task that has
-	// ended.
+	// function as soon as it heeds its context; one that goes on and returns no error has Succeeded. It does not block and does
+	// nothing to a task that has ended.
 	Kill(reason string)
 	// Progress is the share of its work that the task has said to have done, and how long ago; 0: it has not said.
 	Progress() (done float64, ago time.Duration)
@@ -357,14 +358,15 @@ func tooLarge(size string, limit int) string {
 type endedError struct {
 	status Status
 	reason string
+	at     time.Time // of one that was killed
 }
 
 func (e *endedError) Error() string { return e.reason }
 
-func killed(reason string) error { return &endedError{Killed, clip(reason)} }
+func killed(reason string) error { return &endedError{Killed, clip(reason), time.Now()} }
 
 func timedOut(after time.Duration) error {
-	return &endedError{TimedOut, fmt.Sprintf("the task ran into its timeout of %v", after)}
+	return &endedError{status: TimedOut, reason: fmt.Sprintf("the task ran into its timeout of %v", after)}
 }
 
 func newWork(t *Attempt) *work {
@@ -380,7 +382,7 @@ func limit(ctx context.Context, t *Attempt) (context.Context, context.CancelCaus
 	ctx, cancel := context.WithCancelCause(ctx)
 	lasts, cause := t.Timeout, timedOut(t.Timeout)
 	if t.Deadline > 0 && (lasts <= 0 || t.Deadline < lasts) {
-		lasts, cause = t.Deadline, &endedError{TimedOut, "the job's deadline has passed"}
+		lasts, cause = t.Deadline, &endedError{status: TimedOut, reason: "the job's deadline has passed"}
 	}
 	if lasts <= 0 {
 		return ctx, cancel

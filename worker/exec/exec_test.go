@@ -266,7 +266,12 @@ func TestClose(t *testing.T) {
 	release := make(chan struct{})
 	reg := testRegistry(t, map[string]Func{
 		"wait": untilEnded,
-		"deaf": func(context.Context, []byte) ([]byte, error) { <-release; return nil, nil },
+		"deaf": func(ctx context.Context, _ []byte) ([]byte, error) {
+			<-ctx.Done()
+			<-release
+			<-time.After(goesOn)
+			return nil, nil
+		},
 	})
 	p, err := NewPool(reg)
 	if err != nil {
@@ -293,7 +298,7 @@ func TestClose(t *testing.T) {
 	if err := p.Close(context.Background()); err != nil {
 		t.Errorf("a second Close: %v", err)
 	}
-	if res := <-deaf; res.Status != Killed {
+	if res := <-deaf; res.Status != Succeeded {
 		t.Errorf("got %v", res.Status)
 	}
 	for _, f := range []string{"sleep", "wait"} {

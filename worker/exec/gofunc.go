@@ -44,8 +44,11 @@ func (p *Pool) startFunc(f Func, t *Attempt, done func(Result)) (Running, Result
 // began is what run times are measured from: time.Now would read the wall clock, too.
 var began = time.Now()
 
-// runGuarded runs f and makes a Result of whatever it does. The end of ctx before f returned outranks
-// what f returned: nobody waits for that any more.
+// goesOn is after how long a function that was killed is taken to go on: some that end at once say that all is well.
+const goesOn = 100 * time.Millisecond
+
+// runGuarded runs f and makes a Result of whatever it does. The end of ctx before f returned outranks what f returned, unless it was
+// killed, went on, and came to a good end: if it was stopped for others only, it would else run for as long again and again, in vain.
 func runGuarded(ctx context.Context, f Func, t *Attempt) (res Result) {
 	start := time.Since(began)
 	out, panicked, err := call(ctx, f, t.Payload)
@@ -54,13 +57,18 @@ func runGuarded(ctx context.Context, f Func, t *Attempt) (res Result) {
 	switch {
 	case panicked != "":
 		res.Status, res.Err = Panicked, clip(panicked)
-	case isEnded:
+	case isEnded && (err != nil || ended.status != Killed || time.Since(ended.at) < goesOn):
 		res.Status, res.Err = ended.status, ended.reason
 	case err != nil:
 		res.Status, res.Err = Failed, clip(cmp.Or(err.Error(), "the function returned an error with no text"))
 		res.explain(err)
-	case t.MaxResult > 0 && len(out) > t.MaxResult:
+	case t.MaxResult > 0 && len(out) > t.MaxResult && !t.large():
 		res.Status, res.Err = TooLarge, tooLarge(fmt.Sprintf("%d bytes", len(out)), t.MaxResult)
+	case t.MaxResult > 0 && len(out) > t.MaxResult:
+		o := newResult(t)
+		o.Write(out) // what goes wrong, its end says
+		o.Close()
+		res.take(o)
 	default:
 		res.Output = out
 	}

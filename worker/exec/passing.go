@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 
 	"github.com/phoebe-sched/phoebe/probe"
@@ -15,7 +16,8 @@ import (
 type Store interface {
 	// Create begins a file.
 	Create() (Draft, error)
-	// Fetch returns where a file is, which it fetches from peers if it has to. It stays there until release is called.
+	// Fetch returns where a file is, which it fetches from peers if it has to. It stays there until release is called. The error is
+	// fs.ErrNotExist if none of them has it.
 	Fetch(ctx context.Context, f probe.File) (path string, release func(), err error)
 }
 
@@ -30,7 +32,7 @@ const (
 	// maxRides is how many bytes of outputs travel with a task's result; 0 of a job without stages: nobody is there to take them.
 	maxRides = 256 << 10
 	// mostPartitions bounds the outputs of a task.
-	mostPartitions = 1 << 16
+	mostPartitions = probe.ResultPartition
 )
 
 // output is what a function writes into a partition: in memory, until that is too much to travel.
@@ -48,38 +50,120 @@ type output struct {
 //
 // What is small travels with the result. The rest becomes a file of the worker's cache, and needs one.
 func Output(ctx context.Context, partition int) (io.WriteCloser, error) {
-	w := workOf(ctx)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch {
-	case w.over:
-		return nil, errors.New("output: the task has ended")
-	case partition < 0 || partition >= mostPartitions:
+	if partition < 0 || partition >= mostPartitions {
 		return nil, fmt.Errorf("output: partition %d: count them from 0 to %d", partition, mostPartitions-1)
 	}
-	for _, o := range w.outputs {
-		if int(o.made.Partition) == partition {
-			return nil, fmt.Errorf("output: partition %d was begun before: write it once", partition)
+	return workOf(ctx).begin(uint32(partition))
+}
+
+// ResultWriter is where a function writes its result, instead of returning it: what is written need not be in memory as a whole. It
+// counts if the function returns nothing, without an error, and has closed it.
+//
+// What is small travels as any result. The rest becomes a file of the worker's cache, and needs one, and a client that asks for that
+// by Job.LargeResults: it reads the result with Client.Open.
+func ResultWriter(ctx context.Context) (io.WriteCloser, error) {
+	return workOf(ctx).begin(probe.ResultPartition)
+}
+
+func (w *work) begin(partition uint32) (*output, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.over {
+		return nil, errors.New("output: the task has ended")
+	}
+	o := &output{work: w, made: probe.Output{Partition: partition}}
+	for _, other := range w.outputs {
+		if other.made.Partition == partition {
+			return nil, fmt.Errorf("%s was begun before: write it once", o.name())
 		}
 	}
-	o := &output{work: w, made: probe.Output{Partition: uint32(partition)}}
 	w.outputs = append(w.outputs, o)
 	return o, nil
 }
 
-// inline is how many bytes of an output may travel.
-func (w *work) inline() int {
-	if c := w.attempt.Context; c != nil {
-		return min(int(c.Inline), maxRides)
+// large reports whether the result of an attempt may be a file.
+func (t *Attempt) large() bool { return t.Context != nil && t.Context.Large }
+
+// newResult is where a result is written of which nobody knows yet how large it is.
+func newResult(t *Attempt) *output {
+	return &output{work: newWork(t), made: probe.Output{Partition: probe.ResultPartition}}
+}
+
+// take makes what was written to o the task's result.
+func (r *Result) take(o *output) {
+	if err := o.end(true); err != nil {
+		r.fail(err)
+		return
+	}
+	r.add(o)
+}
+
+// add adds what was written to o, which has ended well.
+func (r *Result) add(o *output) {
+	if o.isResult() && !o.made.File {
+		r.Output = o.made.Data
+	} else {
+		r.Passed = append(r.Passed, o.made)
+	}
+}
+
+// fail says why what a task has written cannot be kept.
+func (r *Result) fail(err error) {
+	r.Status, r.Err, r.Output, r.Passed = Failed, clip(err.Error()), nil, nil
+	if _, size := errors.AsType[*sizeError](err); size {
+		r.Status = TooLarge
+	}
+}
+
+// isResult reports whether this is the task's result.
+func (o *output) isResult() bool { return o.made.Partition == probe.ResultPartition }
+
+// name is what it is called in errors.
+func (o *output) name() string {
+	if o.isResult() {
+		return "the result"
+	}
+	return fmt.Sprintf("the output of partition %d", o.made.Partition)
+}
+
+// inline is how many bytes of it may travel.
+func (o *output) inline() int {
+	t := &o.work.attempt
+	switch {
+	case o.isResult() && t.MaxResult > 0:
+		return t.MaxResult
+	case o.isResult():
+		return math.MaxInt
+	case t.Context != nil:
+		return min(int(t.Context.Inline), maxRides)
 	}
 	return maxRides
+}
+
+// sizeError says that a result is too large to travel, and may not be a file.
+type sizeError struct{ text string }
+
+func (e *sizeError) Error() string { return e.text }
+
+// mayBeFile says why it cannot become a file, or nil.
+func (o *output) mayBeFile() error {
+	t := &o.work.attempt
+	switch {
+	case o.isResult() && !t.large():
+		return &sizeError{tooLarge("longer", t.MaxResult)}
+	case o.isResult() && t.Store == nil:
+		return &sizeError{tooLarge("longer", t.MaxResult) + "; or start this worker with --cache-dir, so that it can be a file"}
+	case t.Store == nil:
+		return fmt.Errorf("%s: it is too large to travel with the result, and this worker keeps no files: start it with --cache-dir", o.name())
+	}
+	return nil
 }
 
 func (o *output) Write(b []byte) (int, error) {
 	if o.closed || o.err != nil {
 		return 0, errors.Join(o.err, os.ErrClosed)
 	}
-	if o.draft == nil && o.buf.Len()+len(b) > o.work.inline() {
+	if o.draft == nil && len(b) > o.inline()-o.buf.Len() {
 		if err := o.spill(); err != nil {
 			return 0, err
 		}
@@ -96,12 +180,10 @@ func (o *output) Write(b []byte) (int, error) {
 
 // spill goes on in a file.
 func (o *output) spill() error {
-	store := o.work.attempt.Store
-	if store == nil {
-		o.err = fmt.Errorf("output of partition %d: it is too large to travel with the result, and this worker keeps no files: start it with --cache-dir", o.made.Partition)
+	if o.err = o.mayBeFile(); o.err != nil {
 		return o.err
 	}
-	if o.draft, o.err = store.Create(); o.err == nil {
+	if o.draft, o.err = o.work.attempt.Store.Create(); o.err == nil {
 		_, o.err = o.draft.Write(o.buf.Bytes())
 	}
 	o.buf = bytes.Buffer{}
@@ -131,6 +213,9 @@ func (o *output) Close() error {
 
 // rides counts the output among those that travel, if there is room.
 func (o *output) rides() bool {
+	if o.isResult() {
+		return true
+	}
 	w := o.work
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -152,7 +237,7 @@ func (o *output) end(counts bool) error {
 	case o.err != nil:
 		return o.err
 	case !o.closed:
-		return fmt.Errorf("output of partition %d: the function did not close it", o.made.Partition)
+		return fmt.Errorf("%s: the function did not close it", o.name())
 	}
 	return nil
 }
@@ -185,12 +270,14 @@ func Inputs(ctx context.Context) []Input {
 }
 
 // InputError says that an output that was passed to a task is nowhere to be had. A function that fails with it has failed
-// for lack of input, not by itself.
+// for lack of input, not by itself: it is tried again, and where the worker is gone that had it, after it was made again.
 type InputError struct {
 	Stage     string
 	Task      int
 	Partition int
 	Err       error
+
+	file probe.Output
 }
 
 func (e *InputError) Error() string {
@@ -253,5 +340,5 @@ func (in *Input) Path(ctx context.Context) (string, error) {
 }
 
 func (in *Input) lost(err error) error {
-	return &InputError{Stage: in.Stage, Task: in.Task, Partition: in.Partition, Err: err}
+	return &InputError{Stage: in.Stage, Task: in.Task, Partition: in.Partition, Err: err, file: in.passed.Output}
 }

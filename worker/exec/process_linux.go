@@ -153,11 +153,7 @@ func (pr *process) run(ctx context.Context, l *launcher, c Command, t *Attempt) 
 		worker.Maxrss = math.MaxInt64
 	}
 
-	limit := t.MaxResult
-	if limit <= 0 {
-		limit = math.MaxInt - 1
-	}
-	var out []byte
+	out := newResult(t)
 	var errTail tail
 	var streams sync.WaitGroup
 	streams.Go(func() {
@@ -165,8 +161,7 @@ func (pr *process) run(ctx context.Context, l *launcher, c Command, t *Attempt) 
 		pipes.ours[0].Close()
 	})
 	streams.Go(func() {
-		out = readOutput(pipes.ours[1], limit+1)
-		if len(out) > limit {
+		if copyOutput(out, pipes.ours[1]) != nil {
 			pr.killGroup()
 		}
 	})
@@ -199,20 +194,24 @@ func (pr *process) run(ctx context.Context, l *launcher, c Command, t *Attempt) 
 	if most := state.SysUsage().(*syscall.Rusage).Maxrss; most > worker.Maxrss {
 		res.MaxRSS = most << 10
 	}
+	_, large := out.err.(*sizeError)
 	switch {
 	case isEnded:
 		res.Status, res.Err = e.status, e.reason
-	case len(out) > limit:
-		res.Status, res.Err = TooLarge, tooLarge("longer", limit)
-	case !state.Success():
+	case large:
+		res.fail(out.err)
+	case !state.Success() && out.err == nil: // else it was killed
 		res.Status = Failed
 		if state.Sys().(syscall.WaitStatus).Signaled() {
 			res.Status = Panicked
 		}
 		res.Err = clip(fmt.Sprintf("exec %s: %v; stderr: %s", path, state, errTail.String()))
 	default:
-		res.Output = out
+		out.Close()
+		res.take(out)
+		return res
 	}
+	out.end(false)
 	return res
 }
 
@@ -241,33 +240,36 @@ func watchMemory(pid int, over <-chan struct{}) (most int64) {
 // maxPipe is more than a pipe holds.
 const maxPipe = 1 << 20
 
-// readOutput is at most so many bytes that come by a pipe, up to its end or deadline. What was written before the
-// deadline is never left out, however late this process comes to read it: it may have been stopped.
-func readOutput(pipe *os.File, most int) []byte {
-	out, err := io.ReadAll(io.LimitReader(pipe, int64(most)))
+// copyOutput copies what comes by a pipe, up to its end or deadline, and returns why it cannot be kept, if it cannot. What was
+// written before the deadline is never left out, however late this process comes to read it: it may have been stopped.
+func copyOutput(to *output, pipe *os.File) error {
+	buf := make([]byte, 32<<10)
+	_, err := io.CopyBuffer(to, struct{ io.Reader }{pipe}, buf)
 	if !errors.Is(err, os.ErrDeadlineExceeded) || pipe.SetReadDeadline(time.Time{}) != nil {
-		return out
+		return to.err
 	}
 	raw, err := pipe.SyscallConn()
 	if err != nil {
-		return out
+		return nil
 	}
-	buf := make([]byte, 32<<10)
-	most = min(most, len(out)+maxPipe) // a stray may go on writing
+	left := maxPipe // a stray may go on writing
 	_ = raw.Read(func(fd uintptr) bool {
-		for len(out) < most {
-			n, err := unix.Read(int(fd), buf[:min(len(buf), most-len(out))])
+		for left > 0 {
+			n, err := unix.Read(int(fd), buf[:min(len(buf), left)])
 			if err == unix.EINTR {
 				continue
 			}
 			if n <= 0 {
 				break
 			}
-			out = append(out, buf[:n]...)
+			left -= n
+			if _, err := to.Write(buf[:n]); err != nil {
+				break
+			}
 		}
 		return true
 	})
-	return out
+	return to.err
 }
 
 // pipes are the three standard files, and the one for progress: our ends, and theirs for the process.

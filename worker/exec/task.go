@@ -3,6 +3,7 @@ package exec
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -53,15 +54,18 @@ func (w *work) conclude(res Result) Result {
 		release()
 	}
 	for _, o := range outputs {
-		if err := o.end(res.Status == Succeeded); err != nil {
-			res = Result{Status: Failed, Err: clip(err.Error()), Run: res.Run}
+		switch err := o.end(res.Status == Succeeded); {
+		case err != nil:
+			res.fail(err)
+		case res.Status == Succeeded && o.isResult() && len(res.Output)+len(res.Passed) > 0:
+			res.fail(errors.New("the function wrote its result, and returned another one"))
 		}
 	}
 	if res.Status != Succeeded {
 		return res
 	}
 	for _, o := range outputs {
-		res.Passed = append(res.Passed, o.made)
+		res.add(o)
 	}
 	slices.SortFunc(res.Passed, func(a, b probe.Output) int { return cmp.Compare(a.Partition, b.Partition) })
 	return res

@@ -16,15 +16,18 @@ import (
 const BadPayload = "BAD_PAYLOAD"
 
 // Register adds a function of Go values to r: its argument is read from the payload as JSON, and what it returns is written as
-// JSON. A payload that cannot be read fails the task for good.
+// JSON, so that clients make the one by json.Marshal and read the other by json.Unmarshal. Without a payload the argument is its zero
+// value. A payload that cannot be read fails the task for good.
 func Register[T, R any](r *Registry, name string, f func(context.Context, T) (R, error), opts ...Option) error {
 	if f == nil {
 		return r.Register(name, nil)
 	}
 	return r.Register(name, func(ctx context.Context, payload []byte) ([]byte, error) {
 		var in T
-		if err := json.Unmarshal(payload, &in); err != nil {
-			return nil, &Error{Code: BadPayload, Retry: Never, Err: fmt.Errorf("%s: the payload is no %T: %w", name, in, err)}
+		if len(payload) > 0 {
+			if err := json.Unmarshal(payload, &in); err != nil {
+				return nil, &Error{Code: BadPayload, Retry: Never, Err: fmt.Errorf("%s: the payload is no %T: %w", name, in, err)}
+			}
 		}
 		out, err := f(ctx, in)
 		if err != nil {

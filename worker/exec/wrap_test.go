@@ -34,7 +34,8 @@ func TestRegisterValues(t *testing.T) {
 		{function: "area", payload: `{"Width": 3, "Height": 4}`, output: "12"},
 		{function: "area", payload: `{"Width": -1}`, err: "narrower than nothing"},
 		{function: "area", payload: `{"Width": "wide"}`, code: BadPayload, retry: Never, err: "area: the payload is no exec.area"},
-		{function: "area", code: BadPayload, retry: Never, err: "JSON"},
+		{function: "area", payload: "{", code: BadPayload, retry: Never, err: "JSON"},
+		{function: "area", output: "0"},
 		{function: "channel", payload: "null", err: "unsupported type"},
 	} {
 		res := runTask(t, p, Attempt{Function: tc.function, Payload: []byte(tc.payload)})

@@ -120,7 +120,7 @@ func Open(dir string, maxBytes int64, opts Options) (*Cache, error) {
 		changes: map[[32]byte]bool{}, changed: make(chan struct{}, 1),
 		queues: map[string]*queue{}, cramped: make(chan struct{}, 1),
 	}
-	c.peers, c.origin = c.clients()
+	c.peers, c.origin = toPeers(c.opts.Keys, c.opts.Timeout), c.toOrigins()
 	if err := c.open(); err != nil {
 		return nil, fmt.Errorf("file cache: %w", err)
 	}

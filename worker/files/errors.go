@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 
 	"github.com/phoebe-sched/phoebe/probe"
@@ -50,6 +51,9 @@ type Error struct {
 func (e *Error) Error() string { return fmt.Sprintf("%s: %v", describe(e.File), e.Err) }
 
 func (e *Error) Unwrap() error { return e.Err }
+
+// Is makes what no source has an fs.ErrNotExist.
+func (e *Error) Is(target error) bool { return target == fs.ErrNotExist && e.Reason == Missing }
 
 // describe names f for a message.
 func describe(f probe.File) string {

@@ -3,6 +3,7 @@ package files
 import (
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -11,8 +12,8 @@ import (
 	"time"
 )
 
-// Handler gives peers what is in the cache: GET or HEAD of /files/ and the digest in 64 lowercase hex digits, always
-// the whole file. With Secrets in the options requests must carry one; without, nothing but loopback must reach the
+// Handler gives peers what is in the cache: GET or HEAD of /files/ and the digest in 64 lowercase hex digits, the whole file, or
+// the part that a Range of the form bytes=FIRST-LAST names. With Secrets in the options requests must carry one; without, nothing but loopback must reach the
 // handler. A file that is evicted while it is sent keeps its disk space until it is sent: peers do not count as those
 // who hold it, for they must not keep out this worker's own tasks.
 func (c *Cache) Handler() http.Handler {
@@ -69,7 +70,21 @@ func (c *Cache) serve(w http.ResponseWriter, r *http.Request, digest [32]byte) {
 		c.mu.Unlock()
 	}()
 	w.Header().Set("Content-Type", "application/octet-stream")
+	status, whole := http.StatusOK, bytes
+	if part := r.Header.Get("Range"); part != "" {
+		first, last, ok := parseRange(part, whole)
+		if ok {
+			_, err = file.Seek(int64(first), io.SeekStart)
+		}
+		if !ok || err != nil {
+			http.Error(w, fmt.Sprintf("no such part of %d bytes", whole), http.StatusRequestedRangeNotSatisfiable)
+			return
+		}
+		status, bytes = http.StatusPartialContent, last-first+1
+		w.Header().Set("Content-Range", fmt.Sprintf(rangeFormat, first, last, whole))
+	}
 	w.Header().Set("Content-Length", strconv.FormatUint(bytes, 10))
+	w.WriteHeader(status)
 	if r.Method == http.MethodHead {
 		return
 	}
@@ -91,6 +106,18 @@ func (c *Cache) serve(w http.ResponseWriter, r *http.Request, digest [32]byte) {
 		panic(http.ErrAbortHandler) // closes the connection, so that the peer does not wait for the rest
 	}
 	control.SetWriteDeadline(time.Time{})
+}
+
+// rangeFormat is how a part of a file is told: its first and last byte, and how many bytes the file has.
+const rangeFormat = "bytes %d-%d/%d"
+
+// parseRange returns the first and the last byte of a part of so many bytes.
+func parseRange(text string, whole uint64) (first, last uint64, ok bool) {
+	n, err := fmt.Sscanf(text, "bytes=%d-%d", &first, &last)
+	if err != nil || n != 2 || first > last || first >= whole {
+		return 0, 0, false
+	}
+	return first, min(last, whole-1), true
 }
 
 var errServing = errors.New("this worker sends as many files as it may: try another")

@@ -143,34 +143,40 @@ func (c *Cache) allowed(u *url.URL) error {
 	return nil
 }
 
-// clients returns what asks peers and origins.
-func (c *Cache) clients() (peers, origin *http.Client) {
-	transport := func(control func(network, address string, _ syscall.RawConn) error) *http.Transport {
-		return &http.Transport{
-			DialContext:            (&net.Dialer{Timeout: connectTimeout, Control: control}).DialContext,
-			ForceAttemptHTTP2:      true,
-			DisableCompression:     true, // sizes and digests are those of what is sent
-			MaxResponseHeaderBytes: 64 << 10,
-			MaxIdleConns:           16,
-			IdleConnTimeout:        90 * time.Second,
-			TLSHandshakeTimeout:    c.opts.Timeout, // it outlives the request
-		}
+// transport is what connects to where files are. A handshake outlives its request.
+func transport(control func(network, address string, _ syscall.RawConn) error, handshake time.Duration) *http.Transport {
+	return &http.Transport{
+		DialContext:            (&net.Dialer{Timeout: connectTimeout, Control: control}).DialContext,
+		ForceAttemptHTTP2:      true,
+		DisableCompression:     true, // sizes and digests are those of what is sent
+		MaxResponseHeaderBytes: 64 << 10,
+		MaxIdleConns:           16,
+		IdleConnTimeout:        90 * time.Second,
+		TLSHandshakeTimeout:    handshake,
 	}
-	toPeers := transport(nil)
-	dial := toPeers.DialContext
-	toPeers.DialContext = func(ctx context.Context, _, addr string) (net.Conn, error) {
-		return c.opts.Keys.Connect(ctx, dial, addr, identity.Worker)
+}
+
+// toPeers returns what asks workers.
+func toPeers(keys *identity.Keys, handshake time.Duration) *http.Client {
+	t := transport(nil, handshake)
+	dial := t.DialContext
+	t.DialContext = func(ctx context.Context, _, addr string) (net.Conn, error) {
+		return keys.Connect(ctx, dial, addr, identity.Worker)
 	}
-	peers = &http.Client{
-		Transport:     toPeers,
+	return &http.Client{
+		Transport:     t,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // it would take the secret along
 	}
+}
+
+// toOrigins returns what asks origins.
+func (c *Cache) toOrigins() *http.Client {
 	control := refuseNear
 	if len(c.opts.Hosts) > 0 {
 		control = nil
 	}
-	origin = &http.Client{
-		Transport: transport(control),
+	return &http.Client{
+		Transport: transport(control, c.opts.Timeout),
 		CheckRedirect: func(req *http.Request, via []*http.Request) error {
 			if len(via) > maxRedirects {
 				return fail(Unreachable, "give the URL that it ends at", "it redirects more than %d times", maxRedirects)
@@ -178,7 +184,6 @@ func (c *Cache) clients() (peers, origin *http.Client) {
 			return c.allowed(req.URL)
 		},
 	}
-	return peers, origin
 }
 
 // refuseNear keeps connections from addresses where things listen that trust whoever reaches them. It sees what a
@@ -197,9 +202,21 @@ func refuseNear(_, address string, _ syscall.RawConn) error {
 
 // get asks client for u.
 func get(ctx context.Context, client *http.Client, u *url.URL, secret string) (io.ReadCloser, int64, error) {
+	resp, err := ask(ctx, client, u, secret, "")
+	if err != nil {
+		return nil, 0, err
+	}
+	return resp.Body, resp.ContentLength, nil
+}
+
+// ask asks for a part of what is at u, or for all of it.
+func ask(ctx context.Context, client *http.Client, u *url.URL, secret, part string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
-		return nil, 0, fail(BadURL, "", "its URL is not valid")
+		return nil, fail(BadURL, "", "its URL is not valid")
+	}
+	if part != "" {
+		req.Header.Set("Range", part)
 	}
 	req.Header.Set("User-Agent", "phoebe-worker")
 	if secret != "" {
@@ -208,22 +225,25 @@ func get(ctx context.Context, client *http.Client, u *url.URL, secret string) (i
 	resp, err := client.Do(req)
 	if err != nil {
 		if ours, ok := errors.AsType[*failure](err); ok {
-			return nil, 0, ours
+			return nil, ours
 		}
 		if inner, ok := errors.AsType[*url.Error](err); ok {
 			err = inner.Err // without the URL and its secrets
 		}
-		return nil, 0, falter("is the host right and up?", "%w", err)
+		return nil, falter("is the host right and up?", "%w", err)
 	}
-	if err := checkResponse(resp); err != nil {
+	if err := checkResponse(resp, part != ""); err != nil {
 		resp.Body.Close()
-		return nil, 0, err
+		return nil, err
 	}
-	return resp.Body, resp.ContentLength, nil
+	return resp, nil
 }
 
-func checkResponse(resp *http.Response) error {
+func checkResponse(resp *http.Response, part bool) error {
 	status := fmt.Sprintf("%d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
+	if part && resp.StatusCode == http.StatusPartialContent {
+		return nil
+	}
 	switch resp.StatusCode {
 	case http.StatusOK:
 	case http.StatusNotFound, http.StatusGone:

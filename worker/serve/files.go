@@ -106,7 +106,7 @@ func (s *Server) openStore() error {
 		},
 	}
 	s.store.ended.Go(func() {
-		if err := s.store.http.Serve(cfg.Keys.Listen(l, identity.Worker)); !errors.Is(err, http.ErrServerClosed) {
+		if err := s.store.http.Serve(cfg.Keys.Listen(l, identity.Worker|identity.Frontend)); !errors.Is(err, http.ErrServerClosed) {
 			s.fail(fmt.Errorf("serve files: %w", err))
 		}
 	})

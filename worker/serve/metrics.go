@@ -18,7 +18,7 @@ import (
 type meters struct {
 	connections, links, running, places *metrics.Gauge
 	wait, run                           timer
-	tasks                               [probe.TooLarge + 1]*metrics.Counter
+	tasks                               [probe.NoInput + 1]*metrics.Counter
 	outcomes                            []outcome
 	files                               []fileOutcome
 	spareRan, spareLost                 *metrics.FloatCounter
@@ -81,7 +81,7 @@ func newMeters(set *metrics.Set, capacity probe.Demand) *meters {
 	})
 	for s, name := range map[probe.Status]string{
 		probe.Succeeded: "succeeded", probe.Failed: "failed", probe.Panicked: "panicked",
-		probe.Killed: "killed", probe.TimedOut: "timed_out", probe.TooLarge: "too_large",
+		probe.Killed: "killed", probe.TimedOut: "timed_out", probe.TooLarge: "too_large", probe.NoInput: "no_input",
 	} {
 		m.tasks[s] = set.GetOrCreateCounter(`phoebe_worker_tasks_total{status="` + name + `"}`)
 	}

@@ -3,6 +3,114 @@ package mutants
 // table is the mutants. Keep the old texts short and central, so that they last.
 var table = []mutant{
 	{
+		"tasks take what finished ones of their class used", "frontend/demand.go",
+		"if t.Class == \"\" {", "if true {",
+	},
+	{
+		"what a function uses says nothing of a class", "frontend/demand.go",
+		"if t.Class == \"\" {", "if false {",
+	},
+	{
+		"what is refined is at no worker more than it has", "frontend/demand.go",
+		"if g.seen == 0 {", "if true {",
+	},
+	{
+		"of CPU what most used counts", "frontend/estimate/learn.go",
+		"cpu[(len(cpu)-1)*3/4]", "cpu[len(cpu)-1]",
+	},
+	{
+		"who meets another task hears it at once", "worker/places.go",
+		"answer.Wait = c.waitOf(p, now)", "",
+	},
+	{
+		"who hears that its task waits looks soon whether it is late", "frontend/core.go",
+		"c.hurry(w, &m, now)", "",
+	},
+	{
+		"workers are asked before a copy starts where nobody was to wait", "frontend/tail.go",
+		"old(choice.Choice()) {", "false {",
+	},
+	{
+		"no place is asked early that could start", "worker/spare.go",
+		" || p.launch == nil && p.needs().fits(c.free)", "",
+	},
+	{
+		"what is lost with its worker is made again", "frontend/remake.go",
+		"case len(lost) > 0:", "case false:",
+	},
+	{
+		"what may start only once is not made again", "frontend/remake.go",
+		"case !p.spec.Retryable:", "case false:",
+	},
+	{
+		"what ran for another frontend is made again, if its client says how", "frontend/remake.go",
+		"if by == nil || by.Spec == nil {", "if true {",
+	},
+	{
+		"what a worker has thrown away is made again", "frontend/remake.go",
+		"gone := slices.", "gone := false && slices.",
+	},
+	{
+		"what was made again since is there", "frontend/remake.go",
+		"gone && m.at.After(a.sent)", "false",
+	},
+	{
+		"what runs again for another frontend passes on what it has left", "frontend/passing.go",
+		"read(m.Spec)", "_ = read",
+	},
+	{
+		"a task that runs again for another frontend is counted once", "frontend/remake.go",
+		"c.settled(j, 1)\n\treturn t", "return t",
+	},
+	{
+		"how a task runs again fits its job", "frontend/stages.go",
+		"if wrong := reads.check(m.Spec); wrong != \"\" {", "if wrong := \"\"; wrong != \"\" {",
+	},
+	{
+		"nothing is made again for ever", "frontend/remake.go",
+		"p.state == done && p.remade == maxRemade:", "false:",
+	},
+	{
+		"a worker that was started again has nothing of before", "frontend/remake.go",
+		" && (m.run == 0 || m.run == w.Welcome().Incarnation)", "",
+	},
+	{
+		"a client hears once of a task that runs again", "frontend/outcomes.go",
+		"if t.remade > 0 {\n\t\tacts = c.remadeEnded", "if t.remade > 0 {\n\t\tacts = append(acts, &Done{j.ID, *o})\n\t\tacts = c.remadeEnded",
+	},
+	{
+		"what was left before is not passed beside what is left now", "frontend/passing.go",
+		"if t.remade > 0 {\n\t\tj.replaced", "if false {\n\t\tj.replaced",
+	},
+	{
+		"a result that is a file is no output for later stages", "frontend/outcomes.go",
+		"o.Outputs[n-1].Partition == probe.ResultPartition", "false",
+	},
+	{
+		"tasks of a full job are not bound by queue lengths", "frontend/early.go",
+		"c.await(t); t.state == waiting {", "c.await(t); true {",
+	},
+	{
+		"no task of a full job starts", "frontend/stages.go",
+		"return j.full || ", "return ",
+	},
+	{
+		"what waits of a job that is full does not start, either", "frontend/tasks.go",
+		"case full && (t.state == waiting", "case false && (t.state == waiting",
+	},
+	{
+		"a job that is not full any more goes on", "frontend/tasks.go",
+		"case t.state == blocked && !j.blocks(t):", "case false:",
+	},
+	{
+		"places that a full job does not need are cancelled", "frontend/core.go",
+		"ev.Full && j.Policy.Cancel", "false",
+	},
+	{
+		"what is added to a full job does not start", "frontend/tasks.go",
+		"if !j.full && (len(", "if (len(",
+	},
+	{
 		"preempted is no failure", "frontend/outcomes.go",
 		"case m.Status == probe.Preempted:", "case false:",
 	},
@@ -12,11 +120,15 @@ var table = []mutant{
 	},
 	{
 		"the class of what has ended is told", "frontend/record.go",
-		"s.first, s.why, s.class = first, g.why, g.told()", "s.first, s.why = first, g.why",
+		"s.first, s.why, s.class, s.demand = first, g.why, g.told(), g.takesWhy()", "s.first, s.why = first, g.why",
 	},
 	{
 		"the class of what is placed by estimation is told", "frontend/tasks.go",
 		"d.Class, d.Choice, d.At = x.task.told(), ", "d.Choice, d.At = ",
+	},
+	{
+		"a hint alone does not say that a task is late", "frontend/tail.go",
+		"t.spec.Estimate > 0 && ran <= hintsWithin*run", "false",
 	},
 	{
 		"what is spare takes nothing of the tokens", "frontend/budget.go",
@@ -56,11 +168,19 @@ var table = []mutant{
 	},
 	{
 		"what runs and is covered now is not stopped for others", "worker/spare.go",
-		"a.owner == l && a.standing == yields && m.Standing.Class != probe.Spare", "false",
+		"a.standing == yields && m.Standing.Class != probe.Spare", "false",
 	},
 	{
 		"only its own frontend says how an attempt stands", "worker/spare.go",
-		"a.owner == l && a.standing == yields", "a.standing == yields",
+		"a.owner == l && a.state == running && a.standing == yields", "a.state == running && a.standing == yields",
+	},
+	{
+		"a function that goes on though it was killed, and ends well, has ended well", "worker/exec/gofunc.go",
+		"isEnded && (err != nil || ended.status != Killed || time.Since(ended.at) < goesOn)", "isEnded",
+	},
+	{
+		"a function that ends at once when it is killed has not ended well", "worker/exec/gofunc.go",
+		"|| time.Since(ended.at) < goesOn)", ")",
 	},
 	{
 		"spare jobs want nothing of the tokens", "frontend/tenants/shares.go",
@@ -104,7 +224,31 @@ var table = []mutant{
 	},
 	{
 		"nothing is stopped for a place that has just come", "worker/spare.go",
-		"at := now.Add(c.cfg.PreemptAfter - (c.queue.now - p.linedAt)); at.After(now)", "at := now; at.After(now)",
+		"wait := c.cfg.PreemptAfter - waited", "wait := -waited",
+	},
+	{
+		"the more would be lost, the longer regular places wait", "worker/spare.go",
+		"min(worthWait*ran,", "min(0*ran,",
+	},
+	{
+		"however much would be lost, regular places do not wait for long", "worker/spare.go",
+		"min(worthWait*ran, mostPatience*c.cfg.PreemptAfter)", "worthWait*ran",
+	},
+	{
+		"those that wait do so together", "worker/spare.go",
+		"if n++; n > planDepth {\n\t\t\tbreak\n\t\t}\n\t\ts.count(p, 1)", "if n++; n > 1 {\n\t\t\tbreak\n\t\t}\n\t\ts.count(p, 1)",
+	},
+	{
+		"a reservation is asked before something is stopped for it", "worker/spare.go",
+		"case p.launch == nil:", "case false:",
+	},
+	{
+		"who asked has something stopped for what it gets", "worker/spare.go",
+		"p.clears = true", "p.clears = false",
+	},
+	{
+		"what is bound waits while something stops for it", "worker/places.go",
+		"if a.clears && c.stopping.Len() > 0 {", "if false {",
 	},
 	{
 		"what is about to end is not stopped", "worker/spare.go",
@@ -216,7 +360,7 @@ var table = []mutant{
 	},
 	{
 		"an attempt that is forgotten is used again once", "worker/core.go",
-		"	*f = (*f)[:n-1]\n", "",
+		"	*r = (*r)[:n-1]\n", "",
 	},
 	{
 		"who makes the next call on a connection has the last answer", "frontend/serve/handler.go",
@@ -232,7 +376,7 @@ var table = []mutant{
 	},
 	{
 		"a result is kept until it is acknowledged", "worker/attempts.go",
-		"return c.send(a.owner, c.finished(a, now), acts)",
+		"return c.send(a.owner, c.finished(a), acts)",
 		"acts = c.send(a.owner, c.finished(a, now), acts)\n\tc.forget(a)\n\treturn acts",
 	},
 	{
@@ -474,6 +618,22 @@ var table = []mutant{
 	{
 		"a later stage stands where it would if it had come with its job", "worker/queue.go",
 		"return p.came < q.came", "return p.seq < q.seq",
+	},
+	{
+		"a turn goes to the later stage of an older job", "frontend/turns.go",
+		"if g := c.share(r.group, w, now, true); g != nil {", "if g := c.share(r.group, w, now, true); g != nil && false {",
+	},
+	{
+		"a turn goes to no later stage of a younger job", "frontend/turns.go",
+		"|| senior && compareJobs(k, j) >= 0 {", "{",
+	},
+	{
+		"a turn goes to no first stage of an older job", "frontend/turns.go",
+		"k.Policy.Seniority && other.later()", "k.Policy.Seniority",
+	},
+	{
+		"a place that has lent its turn stays", "frontend/places.go",
+		"if bind.Keep = own.Policy.Sticky &&", "if bind.Keep = !shared && own.Policy.Sticky &&",
 	},
 	{
 		"a later stage tells the age of its job", "frontend/class.go",
@@ -1064,7 +1224,7 @@ var table = []mutant{
 	},
 	{
 		"a stage that others go along is not added to", "frontend/stages.go",
-		"case int(t.Stage) < first && j.led(int(t.Stage)):", "case false:",
+		"if int(t.Stage) < first && j.led(int(t.Stage)) {", "if false {",
 	},
 	{
 		"a stage has not ended before those before it have", "frontend/stages.go",
@@ -1243,6 +1403,10 @@ var table = []mutant{
 		"[...]shelfKey{{estimate.Disk, row.Host}, {estimate.Rack, row.Rack}, {estimate.Across, \"\"}}", "[...]shelfKey{{estimate.Across, \"\"}, {estimate.Rack, row.Rack}, {estimate.Disk, row.Host}}",
 	},
 	{
+		"what other hosts can do is left to those with least to choose from", "frontend/near.go",
+		"n := x.elsewhere(); n > most", "n := 0; n > most",
+	},
+	{
 		"a task waits for its data as long as that is worth it", "frontend/near.go",
 		"x.since.Add(x.sites[len(x.sites)-1].Read - best)", "now",
 	},
@@ -1352,7 +1516,7 @@ var table = []mutant{
 	},
 	{
 		"a task that stands for others counts for them", "frontend/record/intake.go",
-		"n := p.passed", "n := uint32(1)",
+		"n := p.of\n", "n := uint32(1)\n",
 	},
 	{
 		"of very many tasks those of a part of the jobs are remembered", "frontend/record/intake.go",
@@ -1432,11 +1596,11 @@ var table = []mutant{
 	},
 	{
 		"what may start only once has no copy", "frontend/copy.go",
-		"(t.runs() || t.slips()) && t.spec.Retryable", "(t.runs() || t.slips())",
+		"case !t.spec.Retryable:", "case false:",
 	},
 	{
 		"what was lost with a worker has no copy", "frontend/copy.go",
-		"&& t.losses == 0", "",
+		"case t.losses > 0:", "case false:",
 	},
 	{
 		"copies are a share of the tasks", "frontend/copy.go",
@@ -1476,7 +1640,7 @@ var table = []mutant{
 	},
 	{
 		"a tenant with a maximum has no copies", "frontend/copy.go",
-		"c.shares.Of(t.group.job.tenant.name).All == tenants.Unlimited", "c.shares.Of(t.group.job.tenant.name).All <= tenants.Unlimited",
+		"All != tenants.Unlimited:", "All > tenants.Unlimited:",
 	},
 	{
 		"what has not begun to run has no copy", "frontend/copy.go",
@@ -1504,7 +1668,7 @@ var table = []mutant{
 	},
 	{
 		"a job whose tasks wait has no copies", "frontend/jobs.go",
-		"j.waiting+j.matching == 0 && j.claimUntil", "j.claimUntil",
+		"case j.waiting+j.matching > 0:", "case false:",
 	},
 	{
 		"a short task is late when it has run twice as long as any other", "frontend/tail.go",
@@ -1567,12 +1731,48 @@ var table = []mutant{
 		"m.Status != probe.Killed && m.Status != probe.Preempted && !c", "!c",
 	},
 	{
+		"a spare job's path is told to be by its class", "frontend/route.go",
+		"Cause: estimate.ByClass", "Cause: estimate.ByMode",
+	},
+	{
+		"why a task has no copy is told", "frontend/explain.go",
+		"d.Copies = c.tellCopy(t)", "_ = t",
+	},
+	{
+		"of which attempt one is a copy is told", "frontend/copy.go",
+		"d.Choice, d.Tries, d.Outcome, d.CopyOf = *choice, 1, \"sent\", t.attempt.id", "d.Choice, d.Tries, d.Outcome = *choice, 1, \"sent\"",
+	},
+	{
+		"the tenants are bounded of which refused jobs are counted", "frontend/refused.go",
+		"len(c.of) < maxRefused", "true",
+	},
+	{
+		"a tenant that comes late is counted if enough of it is refused", "frontend/refused.go",
+		"r.tenant, r.missed, r.n = tenant, r.rank(), 0", "r.tenant, r.missed, r.n = tenant, 0, 0",
+	},
+	{
+		"a tenant with refused jobs alone is told of", "frontend/core.go",
+		"if c.tenants[name] == nil {", "if false {",
+	},
+	{
+		"what needs files has no copy that is to start at once", "frontend/tail.go",
+		"case t.long == nil && len(t.spec.Files) == 0 && c.mayCopy(t)", "case t.long == nil && c.mayCopy(t)",
+	},
+	{
+		"workers are asked how long a copy would wait there, if it is not known", "frontend/tail.go",
+		"acts = c.askForCopy(t, now, acts)", "_ = t",
+	},
+	{
+		"of those, the one is not asked where the task is", "frontend/tail.go",
+		"w != t.attempt.w && w.mayAsk", "w.mayAsk",
+	},
+	{
 		"spare work has no copies", "frontend/jobs.go",
-		" && j.Class != Spare", "",
+		"case j.Class == Spare:", "case false:",
 	},
 	{
 		"what waits for longer than it was to may have a copy", "frontend/copy.go",
-		"(t.runs() || t.slips())", "t.runs()",
+		"!t.runs() && !t.slips()", "!t.runs()",
 	},
 	{
 		"what waits for as long as it was to has no copy", "frontend/copy.go",

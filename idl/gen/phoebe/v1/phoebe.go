@@ -130,6 +130,7 @@ const (
 	RefusedReason_UNAUTHORIZED RefusedReason = 7
 	RefusedReason_OWNER_LOST   RefusedReason = 8
 	RefusedReason_FORBIDDEN    RefusedReason = 9
+	RefusedReason_NO_FILE      RefusedReason = 10
 )
 
 func (p RefusedReason) String() string {
@@ -152,6 +153,8 @@ func (p RefusedReason) String() string {
 		return "OWNER_LOST"
 	case RefusedReason_FORBIDDEN:
 		return "FORBIDDEN"
+	case RefusedReason_NO_FILE:
+		return "NO_FILE"
 	}
 	return "<UNSET>"
 }
@@ -176,6 +179,8 @@ func RefusedReasonFromString(s string) (RefusedReason, error) {
 		return RefusedReason_OWNER_LOST, nil
 	case "FORBIDDEN":
 		return RefusedReason_FORBIDDEN, nil
+	case "NO_FILE":
+		return RefusedReason_NO_FILE, nil
 	}
 	return RefusedReason(0), fmt.Errorf("not a valid RefusedReason string")
 }
@@ -564,6 +569,7 @@ const (
 	Cause_BY_IGNORANCE Cause = 6
 	Cause_BY_LENGTH    Cause = 7
 	Cause_BY_BREVITY   Cause = 8
+	Cause_BY_CLASS     Cause = 9
 )
 
 func (p Cause) String() string {
@@ -582,6 +588,8 @@ func (p Cause) String() string {
 		return "BY_LENGTH"
 	case Cause_BY_BREVITY:
 		return "BY_BREVITY"
+	case Cause_BY_CLASS:
+		return "BY_CLASS"
 	}
 	return "<UNSET>"
 }
@@ -602,6 +610,8 @@ func CauseFromString(s string) (Cause, error) {
 		return Cause_BY_LENGTH, nil
 	case "BY_BREVITY":
 		return Cause_BY_BREVITY, nil
+	case "BY_CLASS":
+		return Cause_BY_CLASS, nil
 	}
 	return Cause(0), fmt.Errorf("not a valid Cause string")
 }
@@ -1804,6 +1814,7 @@ type Made struct {
 	Worker    string    `thrift:"worker,3,required" frugal:"3,required,string" json:"worker"`
 	Outputs   []*Output `thrift:"outputs,4,required" frugal:"4,required,list<Output>" json:"outputs"`
 	Partition int32     `thrift:"partition,5" frugal:"5,default,i32" json:"partition"`
+	Spec      *Task     `thrift:"spec,6,optional" frugal:"6,optional,Task" json:"spec,omitempty"`
 }
 
 func NewMade() *Made {
@@ -1835,6 +1846,15 @@ func (p *Made) GetOutputs() (v []*Output) {
 func (p *Made) GetPartition() (v int32) {
 	return p.Partition
 }
+
+var Made_Spec_DEFAULT *Task
+
+func (p *Made) GetSpec() (v *Task) {
+	if !p.IsSetSpec() {
+		return Made_Spec_DEFAULT
+	}
+	return p.Spec
+}
 func (p *Made) SetStage(val string) {
 	p.Stage = val
 }
@@ -1850,6 +1870,13 @@ func (p *Made) SetOutputs(val []*Output) {
 func (p *Made) SetPartition(val int32) {
 	p.Partition = val
 }
+func (p *Made) SetSpec(val *Task) {
+	p.Spec = val
+}
+
+func (p *Made) IsSetSpec() bool {
+	return p.Spec != nil
+}
 
 func (p *Made) String() string {
 	if p == nil {
@@ -1864,6 +1891,7 @@ var fieldIDToName_Made = map[int16]string{
 	3: "worker",
 	4: "outputs",
 	5: "partition",
+	6: "spec",
 }
 
 type Resubmission struct {
@@ -1982,18 +2010,20 @@ type Job struct {
 	JobClass     *JobClass     `thrift:"job_class,14,optional" frugal:"14,optional,JobClass" json:"job_class,omitempty"`
 	DueUs        *int64        `thrift:"due_us,15,optional" frugal:"15,optional,i64" json:"due_us,omitempty"`
 	Open         bool          `thrift:"open,16" frugal:"16,default,bool" json:"open"`
+	LargeResults bool          `thrift:"large_results,17" frugal:"17,default,bool" json:"large_results"`
 }
 
 func NewJob() *Job {
 	return &Job{
-		Tenant:     "",
-		Priority:   0,
-		DeadlineUs: 0,
-		Mode:       Mode_AUTO,
-		Policy:     Policy_DEFAULT,
-		ProbeRatio: 0.0,
-		Phases:     false,
-		Open:       false,
+		Tenant:       "",
+		Priority:     0,
+		DeadlineUs:   0,
+		Mode:         Mode_AUTO,
+		Policy:       Policy_DEFAULT,
+		ProbeRatio:   0.0,
+		Phases:       false,
+		Open:         false,
+		LargeResults: false,
 	}
 }
 
@@ -2006,6 +2036,7 @@ func (p *Job) InitDefault() {
 	p.ProbeRatio = 0.0
 	p.Phases = false
 	p.Open = false
+	p.LargeResults = false
 }
 
 func (p *Job) GetId() (v string) {
@@ -2101,6 +2132,10 @@ func (p *Job) GetDueUs() (v int64) {
 func (p *Job) GetOpen() (v bool) {
 	return p.Open
 }
+
+func (p *Job) GetLargeResults() (v bool) {
+	return p.LargeResults
+}
 func (p *Job) SetId(val string) {
 	p.Id = val
 }
@@ -2148,6 +2183,9 @@ func (p *Job) SetDueUs(val *int64) {
 }
 func (p *Job) SetOpen(val bool) {
 	p.Open = val
+}
+func (p *Job) SetLargeResults(val bool) {
+	p.LargeResults = val
 }
 
 func (p *Job) IsSetConstraint() bool {
@@ -2198,6 +2236,7 @@ var fieldIDToName_Job = map[int16]string{
 	14: "job_class",
 	15: "due_us",
 	16: "open",
+	17: "large_results",
 }
 
 type Handle struct {
@@ -2473,16 +2512,17 @@ var fieldIDToName_Usage = map[int16]string{
 }
 
 type Outcome struct {
-	Task     int32       `thrift:"task,1,required" frugal:"1,required,i32" json:"task"`
-	Kind     OutcomeKind `thrift:"kind,2,required" frugal:"2,required,OutcomeKind" json:"kind"`
-	Result_  []byte      `thrift:"result,3,optional" frugal:"3,optional,binary" json:"result,omitempty"`
-	Failure  *Failure    `thrift:"failure,4,optional" frugal:"4,optional,Failure" json:"failure,omitempty"`
-	Worker   string      `thrift:"worker,5" frugal:"5,default,string" json:"worker"`
-	Attempts int32       `thrift:"attempts,6" frugal:"6,default,i32" json:"attempts"`
-	RunUs    int64       `thrift:"run_us,7" frugal:"7,default,i64" json:"run_us"`
-	Phases   *Phases     `thrift:"phases,8,optional" frugal:"8,optional,Phases" json:"phases,omitempty"`
-	Usage    *Usage      `thrift:"usage,9,optional" frugal:"9,optional,Usage" json:"usage,omitempty"`
-	Outputs  []*Output   `thrift:"outputs,10,optional" frugal:"10,optional,list<Output>" json:"outputs,omitempty"`
+	Task       int32       `thrift:"task,1,required" frugal:"1,required,i32" json:"task"`
+	Kind       OutcomeKind `thrift:"kind,2,required" frugal:"2,required,OutcomeKind" json:"kind"`
+	Result_    []byte      `thrift:"result,3,optional" frugal:"3,optional,binary" json:"result,omitempty"`
+	Failure    *Failure    `thrift:"failure,4,optional" frugal:"4,optional,Failure" json:"failure,omitempty"`
+	Worker     string      `thrift:"worker,5" frugal:"5,default,string" json:"worker"`
+	Attempts   int32       `thrift:"attempts,6" frugal:"6,default,i32" json:"attempts"`
+	RunUs      int64       `thrift:"run_us,7" frugal:"7,default,i64" json:"run_us"`
+	Phases     *Phases     `thrift:"phases,8,optional" frugal:"8,optional,Phases" json:"phases,omitempty"`
+	Usage      *Usage      `thrift:"usage,9,optional" frugal:"9,optional,Usage" json:"usage,omitempty"`
+	Outputs    []*Output   `thrift:"outputs,10,optional" frugal:"10,optional,list<Output>" json:"outputs,omitempty"`
+	ResultFile *Output     `thrift:"result_file,11,optional" frugal:"11,optional,Output" json:"result_file,omitempty"`
 }
 
 func NewOutcome() *Outcome {
@@ -2563,6 +2603,15 @@ func (p *Outcome) GetOutputs() (v []*Output) {
 	}
 	return p.Outputs
 }
+
+var Outcome_ResultFile_DEFAULT *Output
+
+func (p *Outcome) GetResultFile() (v *Output) {
+	if !p.IsSetResultFile() {
+		return Outcome_ResultFile_DEFAULT
+	}
+	return p.ResultFile
+}
 func (p *Outcome) SetTask(val int32) {
 	p.Task = val
 }
@@ -2593,6 +2642,9 @@ func (p *Outcome) SetUsage(val *Usage) {
 func (p *Outcome) SetOutputs(val []*Output) {
 	p.Outputs = val
 }
+func (p *Outcome) SetResultFile(val *Output) {
+	p.ResultFile = val
+}
 
 func (p *Outcome) IsSetResult_() bool {
 	return p.Result_ != nil
@@ -2614,6 +2666,10 @@ func (p *Outcome) IsSetOutputs() bool {
 	return p.Outputs != nil
 }
 
+func (p *Outcome) IsSetResultFile() bool {
+	return p.ResultFile != nil
+}
+
 func (p *Outcome) String() string {
 	if p == nil {
 		return "<nil>"
@@ -2632,6 +2688,7 @@ var fieldIDToName_Outcome = map[int16]string{
 	8:  "phases",
 	9:  "usage",
 	10: "outputs",
+	11: "result_file",
 }
 
 type RunRequest struct {
@@ -3869,16 +3926,31 @@ type Decision struct {
 	ReadUs      int64        `thrift:"read_us,23" frugal:"23,default,i64" json:"read_us"`
 	DelayUs     int64        `thrift:"delay_us,24" frugal:"24,default,i64" json:"delay_us"`
 	Far         string       `thrift:"far,25" frugal:"25,default,string" json:"far"`
+	TaskClass   string       `thrift:"task_class,26" frugal:"26,default,string" json:"task_class"`
+	ClassWhy    string       `thrift:"class_why,27" frugal:"27,default,string" json:"class_why"`
+	DueUs       int64        `thrift:"due_us,28" frugal:"28,default,i64" json:"due_us"`
+	Tokens      string       `thrift:"tokens,29" frugal:"29,default,string" json:"tokens"`
+	CopyOf      string       `thrift:"copy_of,30" frugal:"30,default,string" json:"copy_of"`
+	Copies      string       `thrift:"copies,31" frugal:"31,default,string" json:"copies"`
+	Demand      *Demand      `thrift:"demand,32,optional" frugal:"32,optional,Demand" json:"demand,omitempty"`
+	DemandWhy   string       `thrift:"demand_why,33" frugal:"33,default,string" json:"demand_why"`
 }
 
 func NewDecision() *Decision {
 	return &Decision{
-		Attempt: "",
-		Worker:  "",
-		Outcome: "",
-		Chosen:  -1,
-		Reason:  "",
-		Far:     "",
+		Attempt:   "",
+		Worker:    "",
+		Outcome:   "",
+		Chosen:    -1,
+		Reason:    "",
+		Far:       "",
+		TaskClass: "",
+		ClassWhy:  "",
+		DueUs:     0,
+		Tokens:    "",
+		CopyOf:    "",
+		Copies:    "",
+		DemandWhy: "",
 	}
 }
 
@@ -3889,6 +3961,13 @@ func (p *Decision) InitDefault() {
 	p.Chosen = -1
 	p.Reason = ""
 	p.Far = ""
+	p.TaskClass = ""
+	p.ClassWhy = ""
+	p.DueUs = 0
+	p.Tokens = ""
+	p.CopyOf = ""
+	p.Copies = ""
+	p.DemandWhy = ""
 }
 
 func (p *Decision) GetTask() (v int32) {
@@ -4000,6 +4079,43 @@ func (p *Decision) GetDelayUs() (v int64) {
 func (p *Decision) GetFar() (v string) {
 	return p.Far
 }
+
+func (p *Decision) GetTaskClass() (v string) {
+	return p.TaskClass
+}
+
+func (p *Decision) GetClassWhy() (v string) {
+	return p.ClassWhy
+}
+
+func (p *Decision) GetDueUs() (v int64) {
+	return p.DueUs
+}
+
+func (p *Decision) GetTokens() (v string) {
+	return p.Tokens
+}
+
+func (p *Decision) GetCopyOf() (v string) {
+	return p.CopyOf
+}
+
+func (p *Decision) GetCopies() (v string) {
+	return p.Copies
+}
+
+var Decision_Demand_DEFAULT *Demand
+
+func (p *Decision) GetDemand() (v *Demand) {
+	if !p.IsSetDemand() {
+		return Decision_Demand_DEFAULT
+	}
+	return p.Demand
+}
+
+func (p *Decision) GetDemandWhy() (v string) {
+	return p.DemandWhy
+}
 func (p *Decision) SetTask(val int32) {
 	p.Task = val
 }
@@ -4075,6 +4191,30 @@ func (p *Decision) SetDelayUs(val int64) {
 func (p *Decision) SetFar(val string) {
 	p.Far = val
 }
+func (p *Decision) SetTaskClass(val string) {
+	p.TaskClass = val
+}
+func (p *Decision) SetClassWhy(val string) {
+	p.ClassWhy = val
+}
+func (p *Decision) SetDueUs(val int64) {
+	p.DueUs = val
+}
+func (p *Decision) SetTokens(val string) {
+	p.Tokens = val
+}
+func (p *Decision) SetCopyOf(val string) {
+	p.CopyOf = val
+}
+func (p *Decision) SetCopies(val string) {
+	p.Copies = val
+}
+func (p *Decision) SetDemand(val *Demand) {
+	p.Demand = val
+}
+func (p *Decision) SetDemandWhy(val string) {
+	p.DemandWhy = val
+}
 
 func (p *Decision) IsSetWork() bool {
 	return p.Work != nil
@@ -4082,6 +4222,10 @@ func (p *Decision) IsSetWork() bool {
 
 func (p *Decision) IsSetUsage() bool {
 	return p.Usage != nil
+}
+
+func (p *Decision) IsSetDemand() bool {
+	return p.Demand != nil
 }
 
 func (p *Decision) String() string {
@@ -4117,6 +4261,14 @@ var fieldIDToName_Decision = map[int16]string{
 	23: "read_us",
 	24: "delay_us",
 	25: "far",
+	26: "task_class",
+	27: "class_why",
+	28: "due_us",
+	29: "tokens",
+	30: "copy_of",
+	31: "copies",
+	32: "demand",
+	33: "demand_why",
 }
 
 type ExplainResponse struct {
@@ -4846,6 +4998,10 @@ type ClusterResponse struct {
 	Total        int32           `thrift:"total,16" frugal:"16,default,i32" json:"total"`
 	Figures      *Figures        `thrift:"figures,17,optional" frugal:"17,optional,Figures" json:"figures,omitempty"`
 	Tenants      []*TenantStatus `thrift:"tenants,18" frugal:"18,default,list<TenantStatus>" json:"tenants"`
+	Spare        int64           `thrift:"spare,19" frugal:"19,default,i64" json:"spare"`
+	Copies       int64           `thrift:"copies,20" frugal:"20,default,i64" json:"copies"`
+	CopiesWon    int64           `thrift:"copies_won,21" frugal:"21,default,i64" json:"copies_won"`
+	Preempted    int64           `thrift:"preempted,22" frugal:"22,default,i64" json:"preempted"`
 }
 
 func NewClusterResponse() *ClusterResponse {
@@ -4861,6 +5017,10 @@ func NewClusterResponse() *ClusterResponse {
 		MaxClients:   0,
 		NextPage:     "",
 		Total:        0,
+		Spare:        0,
+		Copies:       0,
+		CopiesWon:    0,
+		Preempted:    0,
 	}
 }
 
@@ -4876,6 +5036,10 @@ func (p *ClusterResponse) InitDefault() {
 	p.MaxClients = 0
 	p.NextPage = ""
 	p.Total = 0
+	p.Spare = 0
+	p.Copies = 0
+	p.CopiesWon = 0
+	p.Preempted = 0
 }
 
 func (p *ClusterResponse) GetFrontend() (v string) {
@@ -4954,6 +5118,22 @@ func (p *ClusterResponse) GetFigures() (v *Figures) {
 func (p *ClusterResponse) GetTenants() (v []*TenantStatus) {
 	return p.Tenants
 }
+
+func (p *ClusterResponse) GetSpare() (v int64) {
+	return p.Spare
+}
+
+func (p *ClusterResponse) GetCopies() (v int64) {
+	return p.Copies
+}
+
+func (p *ClusterResponse) GetCopiesWon() (v int64) {
+	return p.CopiesWon
+}
+
+func (p *ClusterResponse) GetPreempted() (v int64) {
+	return p.Preempted
+}
 func (p *ClusterResponse) SetFrontend(val string) {
 	p.Frontend = val
 }
@@ -5008,6 +5188,18 @@ func (p *ClusterResponse) SetFigures(val *Figures) {
 func (p *ClusterResponse) SetTenants(val []*TenantStatus) {
 	p.Tenants = val
 }
+func (p *ClusterResponse) SetSpare(val int64) {
+	p.Spare = val
+}
+func (p *ClusterResponse) SetCopies(val int64) {
+	p.Copies = val
+}
+func (p *ClusterResponse) SetCopiesWon(val int64) {
+	p.CopiesWon = val
+}
+func (p *ClusterResponse) SetPreempted(val int64) {
+	p.Preempted = val
+}
 
 func (p *ClusterResponse) IsSetFigures() bool {
 	return p.Figures != nil
@@ -5039,6 +5231,10 @@ var fieldIDToName_ClusterResponse = map[int16]string{
 	16: "total",
 	17: "figures",
 	18: "tenants",
+	19: "spare",
+	20: "copies",
+	21: "copies_won",
+	22: "preempted",
 }
 
 type Told struct {
@@ -5960,6 +6156,9 @@ type JobSummary struct {
 	Path       string    `thrift:"path,14" frugal:"14,default,string" json:"path"`
 	Kept       []string  `thrift:"kept,15" frugal:"15,default,list<string>" json:"kept"`
 	JobClass   *JobClass `thrift:"job_class,16,optional" frugal:"16,optional,JobClass" json:"job_class,omitempty"`
+	DueUs      int64     `thrift:"due_us,17" frugal:"17,default,i64" json:"due_us"`
+	Copies     int32     `thrift:"copies,18" frugal:"18,default,i32" json:"copies"`
+	Preempted  int32     `thrift:"preempted,19" frugal:"19,default,i32" json:"preempted"`
 }
 
 func NewJobSummary() *JobSummary {
@@ -5974,6 +6173,9 @@ func NewJobSummary() *JobSummary {
 		Running:    false,
 		Stages:     0,
 		Path:       "",
+		DueUs:      0,
+		Copies:     0,
+		Preempted:  0,
 	}
 }
 
@@ -5988,6 +6190,9 @@ func (p *JobSummary) InitDefault() {
 	p.Running = false
 	p.Stages = 0
 	p.Path = ""
+	p.DueUs = 0
+	p.Copies = 0
+	p.Preempted = 0
 }
 
 func (p *JobSummary) GetJob() (v string) {
@@ -6058,6 +6263,18 @@ func (p *JobSummary) GetJobClass() (v JobClass) {
 	}
 	return *p.JobClass
 }
+
+func (p *JobSummary) GetDueUs() (v int64) {
+	return p.DueUs
+}
+
+func (p *JobSummary) GetCopies() (v int32) {
+	return p.Copies
+}
+
+func (p *JobSummary) GetPreempted() (v int32) {
+	return p.Preempted
+}
 func (p *JobSummary) SetJob(val string) {
 	p.Job = val
 }
@@ -6106,6 +6323,15 @@ func (p *JobSummary) SetKept(val []string) {
 func (p *JobSummary) SetJobClass(val *JobClass) {
 	p.JobClass = val
 }
+func (p *JobSummary) SetDueUs(val int64) {
+	p.DueUs = val
+}
+func (p *JobSummary) SetCopies(val int32) {
+	p.Copies = val
+}
+func (p *JobSummary) SetPreempted(val int32) {
+	p.Preempted = val
+}
 
 func (p *JobSummary) IsSetJobClass() bool {
 	return p.JobClass != nil
@@ -6135,6 +6361,9 @@ var fieldIDToName_JobSummary = map[int16]string{
 	14: "path",
 	15: "kept",
 	16: "job_class",
+	17: "due_us",
+	18: "copies",
+	19: "preempted",
 }
 
 type JobsResponse struct {
@@ -6847,6 +7076,125 @@ var fieldIDToName_LocateResponse = map[int16]string{
 	1: "copies",
 }
 
+type ReadFileRequest struct {
+	Caller   *Caller `thrift:"caller,1,optional" frugal:"1,optional,Caller" json:"caller,omitempty"`
+	Sha256   string  `thrift:"sha256,2,required" frugal:"2,required,string" json:"sha256"`
+	Worker   string  `thrift:"worker,3" frugal:"3,default,string" json:"worker"`
+	FromByte int64   `thrift:"from_byte,4" frugal:"4,default,i64" json:"from_byte"`
+	MaxBytes int32   `thrift:"max_bytes,5" frugal:"5,default,i32" json:"max_bytes"`
+}
+
+func NewReadFileRequest() *ReadFileRequest {
+	return &ReadFileRequest{
+		Worker:   "",
+		FromByte: 0,
+		MaxBytes: 0,
+	}
+}
+
+func (p *ReadFileRequest) InitDefault() {
+	p.Worker = ""
+	p.FromByte = 0
+	p.MaxBytes = 0
+}
+
+var ReadFileRequest_Caller_DEFAULT *Caller
+
+func (p *ReadFileRequest) GetCaller() (v *Caller) {
+	if !p.IsSetCaller() {
+		return ReadFileRequest_Caller_DEFAULT
+	}
+	return p.Caller
+}
+
+func (p *ReadFileRequest) GetSha256() (v string) {
+	return p.Sha256
+}
+
+func (p *ReadFileRequest) GetWorker() (v string) {
+	return p.Worker
+}
+
+func (p *ReadFileRequest) GetFromByte() (v int64) {
+	return p.FromByte
+}
+
+func (p *ReadFileRequest) GetMaxBytes() (v int32) {
+	return p.MaxBytes
+}
+func (p *ReadFileRequest) SetCaller(val *Caller) {
+	p.Caller = val
+}
+func (p *ReadFileRequest) SetSha256(val string) {
+	p.Sha256 = val
+}
+func (p *ReadFileRequest) SetWorker(val string) {
+	p.Worker = val
+}
+func (p *ReadFileRequest) SetFromByte(val int64) {
+	p.FromByte = val
+}
+func (p *ReadFileRequest) SetMaxBytes(val int32) {
+	p.MaxBytes = val
+}
+
+func (p *ReadFileRequest) IsSetCaller() bool {
+	return p.Caller != nil
+}
+
+func (p *ReadFileRequest) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("ReadFileRequest(%+v)", *p)
+}
+
+var fieldIDToName_ReadFileRequest = map[int16]string{
+	1: "caller",
+	2: "sha256",
+	3: "worker",
+	4: "from_byte",
+	5: "max_bytes",
+}
+
+type ReadFileResponse struct {
+	Data      []byte `thrift:"data,1,required" frugal:"1,required,binary" json:"data"`
+	SizeBytes int64  `thrift:"size_bytes,2,required" frugal:"2,required,i64" json:"size_bytes"`
+}
+
+func NewReadFileResponse() *ReadFileResponse {
+	return &ReadFileResponse{}
+}
+
+func (p *ReadFileResponse) InitDefault() {
+}
+
+func (p *ReadFileResponse) GetData() (v []byte) {
+	return p.Data
+}
+
+func (p *ReadFileResponse) GetSizeBytes() (v int64) {
+	return p.SizeBytes
+}
+func (p *ReadFileResponse) SetData(val []byte) {
+	p.Data = val
+}
+func (p *ReadFileResponse) SetSizeBytes(val int64) {
+	p.SizeBytes = val
+}
+
+func (p *ReadFileResponse) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("ReadFileResponse(%+v)", *p)
+}
+
+var fieldIDToName_ReadFileResponse = map[int16]string{
+	1: "data",
+	2: "size_bytes",
+}
+
 type Refused struct {
 	Reason       RefusedReason `thrift:"reason,1,required" frugal:"1,required,RefusedReason" json:"reason"`
 	Message      string        `thrift:"message,2,required" frugal:"2,required,string" json:"message"`
@@ -6930,6 +7278,8 @@ type Phoebe interface {
 	Leave(ctx context.Context, request *LeaveRequest) (r *LeaveResponse, err error)
 
 	Locate(ctx context.Context, request *LocateRequest) (r *LocateResponse, err error)
+
+	ReadFile(ctx context.Context, request *ReadFileRequest) (r *ReadFileResponse, err error)
 }
 
 type PhoebeRunArgs struct {
@@ -8338,6 +8688,100 @@ func (p *PhoebeLocateResult) String() string {
 }
 
 var fieldIDToName_PhoebeLocateResult = map[int16]string{
+	0: "success",
+	1: "refused",
+}
+
+type PhoebeReadFileArgs struct {
+	Request *ReadFileRequest `thrift:"request,1" frugal:"1,default,ReadFileRequest" json:"request"`
+}
+
+func NewPhoebeReadFileArgs() *PhoebeReadFileArgs {
+	return &PhoebeReadFileArgs{}
+}
+
+func (p *PhoebeReadFileArgs) InitDefault() {
+}
+
+var PhoebeReadFileArgs_Request_DEFAULT *ReadFileRequest
+
+func (p *PhoebeReadFileArgs) GetRequest() (v *ReadFileRequest) {
+	if !p.IsSetRequest() {
+		return PhoebeReadFileArgs_Request_DEFAULT
+	}
+	return p.Request
+}
+func (p *PhoebeReadFileArgs) SetRequest(val *ReadFileRequest) {
+	p.Request = val
+}
+
+func (p *PhoebeReadFileArgs) IsSetRequest() bool {
+	return p.Request != nil
+}
+
+func (p *PhoebeReadFileArgs) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("PhoebeReadFileArgs(%+v)", *p)
+}
+
+var fieldIDToName_PhoebeReadFileArgs = map[int16]string{
+	1: "request",
+}
+
+type PhoebeReadFileResult struct {
+	Success *ReadFileResponse `thrift:"success,0,optional" frugal:"0,optional,ReadFileResponse" json:"success,omitempty"`
+	Refused *Refused          `thrift:"refused,1,optional" frugal:"1,optional,Refused" json:"refused,omitempty"`
+}
+
+func NewPhoebeReadFileResult() *PhoebeReadFileResult {
+	return &PhoebeReadFileResult{}
+}
+
+func (p *PhoebeReadFileResult) InitDefault() {
+}
+
+var PhoebeReadFileResult_Success_DEFAULT *ReadFileResponse
+
+func (p *PhoebeReadFileResult) GetSuccess() (v *ReadFileResponse) {
+	if !p.IsSetSuccess() {
+		return PhoebeReadFileResult_Success_DEFAULT
+	}
+	return p.Success
+}
+
+var PhoebeReadFileResult_Refused_DEFAULT *Refused
+
+func (p *PhoebeReadFileResult) GetRefused() (v *Refused) {
+	if !p.IsSetRefused() {
+		return PhoebeReadFileResult_Refused_DEFAULT
+	}
+	return p.Refused
+}
+func (p *PhoebeReadFileResult) SetSuccess(x interface{}) {
+	p.Success = x.(*ReadFileResponse)
+}
+func (p *PhoebeReadFileResult) SetRefused(val *Refused) {
+	p.Refused = val
+}
+
+func (p *PhoebeReadFileResult) IsSetSuccess() bool {
+	return p.Success != nil
+}
+
+func (p *PhoebeReadFileResult) IsSetRefused() bool {
+	return p.Refused != nil
+}
+
+func (p *PhoebeReadFileResult) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("PhoebeReadFileResult(%+v)", *p)
+}
+
+var fieldIDToName_PhoebeReadFileResult = map[int16]string{
 	0: "success",
 	1: "refused",
 }

@@ -26,6 +26,7 @@ type Client interface {
 	Recording(ctx context.Context, request *v1.RecordingRequest, callOptions ...callopt.Option) (r *v1.RecordingResponse, err error)
 	Leave(ctx context.Context, request *v1.LeaveRequest, callOptions ...callopt.Option) (r *v1.LeaveResponse, err error)
 	Locate(ctx context.Context, request *v1.LocateRequest, callOptions ...callopt.Option) (r *v1.LocateResponse, err error)
+	ReadFile(ctx context.Context, request *v1.ReadFileRequest, callOptions ...callopt.Option) (r *v1.ReadFileResponse, err error)
 }
 
 // NewClient creates a client for the service defined in IDL.
@@ -130,4 +131,9 @@ func (p *kPhoebeClient) Leave(ctx context.Context, request *v1.LeaveRequest, cal
 func (p *kPhoebeClient) Locate(ctx context.Context, request *v1.LocateRequest, callOptions ...callopt.Option) (r *v1.LocateResponse, err error) {
 	ctx = client.NewCtxWithCallOptions(ctx, callOptions)
 	return p.kClient.Locate(ctx, request)
+}
+
+func (p *kPhoebeClient) ReadFile(ctx context.Context, request *v1.ReadFileRequest, callOptions ...callopt.Option) (r *v1.ReadFileResponse, err error) {
+	ctx = client.NewCtxWithCallOptions(ctx, callOptions)
+	return p.kClient.ReadFile(ctx, request)
 }

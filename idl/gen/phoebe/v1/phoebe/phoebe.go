@@ -118,6 +118,13 @@ var serviceMethods = map[string]kitex.MethodInfo{
 		false,
 		kitex.WithStreamingMode(kitex.StreamingNone),
 	),
+	"ReadFile": kitex.NewMethodInfo(
+		readFileHandler,
+		newPhoebeReadFileArgs,
+		newPhoebeReadFileResult,
+		false,
+		kitex.WithStreamingMode(kitex.StreamingNone),
+	),
 }
 
 var (
@@ -526,6 +533,31 @@ func newPhoebeLocateResult() interface{} {
 	return v1.NewPhoebeLocateResult()
 }
 
+func readFileHandler(ctx context.Context, handler interface{}, arg, result interface{}) error {
+	realArg := arg.(*v1.PhoebeReadFileArgs)
+	realResult := result.(*v1.PhoebeReadFileResult)
+	success, err := handler.(v1.Phoebe).ReadFile(ctx, realArg.Request)
+	if err != nil {
+		switch v := err.(type) {
+		case *v1.Refused:
+			realResult.Refused = v
+		default:
+			return err
+		}
+	} else {
+		realResult.Success = success
+	}
+	return nil
+}
+
+func newPhoebeReadFileArgs() interface{} {
+	return v1.NewPhoebeReadFileArgs()
+}
+
+func newPhoebeReadFileResult() interface{} {
+	return v1.NewPhoebeReadFileResult()
+}
+
 type kClient struct {
 	c  client.Client
 	sc client.Streaming
@@ -739,6 +771,20 @@ func (p *kClient) Locate(ctx context.Context, request *v1.LocateRequest) (r *v1.
 	_args.Request = request
 	var _result v1.PhoebeLocateResult
 	if err = p.c.Call(ctx, "Locate", &_args, &_result); err != nil {
+		return
+	}
+	switch {
+	case _result.Refused != nil:
+		return r, _result.Refused
+	}
+	return _result.GetSuccess(), nil
+}
+
+func (p *kClient) ReadFile(ctx context.Context, request *v1.ReadFileRequest) (r *v1.ReadFileResponse, err error) {
+	var _args v1.PhoebeReadFileArgs
+	_args.Request = request
+	var _result v1.PhoebeReadFileResult
+	if err = p.c.Call(ctx, "ReadFile", &_args, &_result); err != nil {
 		return
 	}
 	switch {

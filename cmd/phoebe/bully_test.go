@@ -1,0 +1,127 @@
+package main_test
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/bench"
+	"github.com/phoebe-sched/phoebe/frontend/client"
+)
+
+// A tenant that asks for three times what there is leaves an interactive one its latency: the 99th percentile of jobs is at most 1.3
+// times as long beside it as alone, by the median of turns in which the same jobs come. Without PHOEBE_TENANTS there is one short turn,
+// which tells whether the tenants are kept apart at all: behind all that the bully may have pending the jobs would wait for a second.
+func TestBully(t *testing.T) {
+	turns, span, most := 1, 3*time.Second, 3.0
+	if os.Getenv("PHOEBE_TENANTS") != "" {
+		turns, span, most = 5, 20*time.Second, 1.3
+	}
+	const workers, slots = 8, 4
+	terms := &tenantsFile{t: t, name: filepath.Join(t.TempDir(), "tenants.yaml")}
+	terms.put("  interactive: {tokens: 1}\n  bully: {tokens: 1}\n")
+	f := startFleet(t, 2, workers, []string{"--tenants", terms.name}, []string{"--slots", fmt.Sprint(slots)})
+	law, err := bench.ParseDurations("task-exp:50ms")
+	if err != nil {
+		t.Fatal(err)
+	}
+	jobs := func(seed uint64, load float64) iter.Seq[bench.Job] {
+		all, err := bench.Poisson(seed, load, workers*slots, 10, law, span)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	interactive := dial(t, f.frontendAddrs...)
+	bully, err := client.New(f.frontendAddrs, client.WithRefusalsFinal(), client.WithSecret(secret))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer bully.Close()
+
+	quantiles := map[bool][2][]float64{} // of each turn in ms, p50 and p99, by whether the bully was there
+	for i := range turns {
+		for k := range 2 {
+			there := (i+k)%2 == 1
+			var both sync.WaitGroup
+			if there {
+				both.Go(func() {
+					ran, refused := openLoop(t, bully, "bully", jobs(uint64(100+i), 3))
+					t.Logf("turn %d: of the bully's jobs %d ran and %d were refused", i+1, len(ran), refused)
+				})
+			}
+			took, refused := openLoop(t, interactive, "interactive", jobs(uint64(i), 0.2))
+			both.Wait()
+			if refused > 0 {
+				t.Errorf("%d interactive jobs were refused", refused)
+			}
+			slices.Sort(took)
+			q := quantiles[there]
+			for n, at := range []int{len(took) / 2, len(took) * 99 / 100} {
+				q[n] = append(q[n], took[at].Seconds()*1e3)
+			}
+			quantiles[there] = q
+		}
+	}
+	alone, beside := quantiles[false], quantiles[true]
+	var ratios [2]float64
+	for n, name := range []string{"p50", "p99"} {
+		var each []float64
+		for i := range turns {
+			each = append(each, beside[n][i]/alone[n][i])
+		}
+		ratios[n] = middle(each)
+		t.Logf("interactive %s, medians of %d turns: %.0f ms alone, %.0f ms beside the bully: %.2f times as long (by turn %.2f)",
+			name, turns, middle(alone[n]), middle(beside[n]), ratios[n], each)
+	}
+	if verdict := fmt.Sprintf("interactive p99 is %.2f times as long beside a bully at three times the capacity: want at most %g", ratios[1], most); ratios[1] > most {
+		t.Error(verdict)
+	} else {
+		t.Log(verdict)
+	}
+}
+
+// openLoop runs the jobs of a tenant at their times, and returns how long each took that was not refused.
+func openLoop(t *testing.T, c *client.Client, tenant string, jobs iter.Seq[bench.Job]) (took []time.Duration, refused int64) {
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	var turnedAway atomic.Int64
+	begin := time.Now()
+	for j := range jobs {
+		job := client.Job{Tenant: tenant}
+		for _, d := range j.Tasks {
+			job.Tasks = append(job.Tasks, client.Task{Function: "sleep", Payload: []byte(d.String())})
+		}
+		at := begin.Add(j.At)
+		pause(t, time.Until(at))
+		all.Go(func() {
+			_, err := c.Run(t.Context(), job)
+			if no := (*client.RefusedError)(nil); errors.As(err, &no) && no.Reason == client.Overloaded {
+				turnedAway.Add(1)
+				return
+			}
+			if err != nil {
+				t.Errorf("a job of %s: %v", tenant, err)
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			took = append(took, time.Since(at))
+		})
+	}
+	all.Wait()
+	return took, turnedAway.Load()
+}
+
+// middle is the median.
+func middle(of []float64) float64 {
+	of = slices.Sorted(slices.Values(of))
+	return of[len(of)/2]
+}

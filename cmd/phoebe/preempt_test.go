@@ -1,0 +1,40 @@
+package main_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"github.com/phoebe-sched/phoebe/frontend/client"
+)
+
+// A process that is spare, and heeds no signal that it could, is stopped where regular work waits for its room. That is no failure of
+// its: it starts again when there is room, and has one outcome.
+func TestPreemptedProcess(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 1, 1, nil, []string{"--slots", "1"})
+	api, dir := f.frontendAddrs[0], t.TempDir()
+	c, proceed := dial(t, api), filepath.Join(dir, "go")
+	task := script(t, filepath.Join(dir, "spare"), fmt.Sprintf("trap '' TERM INT HUP QUIT; while [ ! -e %s ]; do sleep 0.01; done; echo done", proceed))
+	spare, err := c.Submit(t.Context(), client.Job{Class: client.Spare, Tasks: []client.Task{task}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for turn := range 2 {
+		eventually(t, func() error {
+			if n := count(t, filepath.Join(dir, "spare")); n != turn+1 {
+				return fmt.Errorf("it has started %d times, want %d", n, turn+1)
+			}
+			return nil
+		})
+		if _, err := c.Run(t.Context(), client.Job{Tasks: []client.Task{{Function: "echo"}}}); err != nil {
+			t.Error(err)
+		}
+	}
+	touch(t, proceed)
+	outs, err := spare.Wait()
+	if err != nil || len(outs) != 1 || string(outs[0].Result) != "done\n" || outs[0].Attempts != 3 {
+		t.Errorf("%+v, %v", outs, err)
+	}
+	phoebe(t, "status", "--json", "--connect", api).want(t, 0, `"preempted": 2,`)
+}

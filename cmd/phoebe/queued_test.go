@@ -1,0 +1,101 @@
+package main_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend/client"
+)
+
+// A long task that waits behind one that goes on for longer than was expected gets a copy at a worker that has room by then. It
+// starts there, the place in the queue is given up, and there is one outcome.
+func TestCopyOfQueued(t *testing.T) {
+	t.Run("gossip", func(t *testing.T) {
+		t.Parallel()
+		g := gossip(t)
+		var addrs []string
+		for _, name := range []string{"w0", "w1"} {
+			addrs = append(addrs, start(t, "worker", "--listen", "127.0.0.1:0", "--name", name, "--allow-exec", "--slots", "1", "--join", g.heartbeat).addr())
+		}
+		g.lists(addrs...)
+		copyOfQueued(t, g.api)
+	})
+	t.Run("list", func(t *testing.T) {
+		t.Parallel()
+		copyOfQueued(t, startFleet(t, 1, 2, nil, []string{"--slots", "1"}).frontendAddrs[0])
+	})
+}
+
+// copyOfQueued goes by a frontend with two workers of one slot.
+func copyOfQueued(t *testing.T, api string) {
+	c, dir := dial(t, api), t.TempDir()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	name := func(of string) string { return filepath.Join(dir, of) }
+	holds := func(worker string, expected time.Duration) client.Task {
+		task := script(t, name("holds-"+worker), fmt.Sprintf("while [ ! -e %s ]; do sleep 0.01; done", name("free-"+worker)))
+		task.Estimate, task.Once, task.Constraint = expected, true, client.Constraint{Hosts: []string{worker}}
+		return task
+	}
+	hold := make(chan error, 2)
+	for worker, expected := range map[string]time.Duration{"w0": time.Second, "w1": time.Hour} {
+		go func() {
+			_, err := c.Run(ctx, client.Job{Tasks: []client.Task{holds(worker, expected)}})
+			hold <- err
+		}()
+	}
+	started(t, name("holds-w0"), name("holds-w1"))
+
+	task := script(t, name("task"), "echo done")
+	task.Estimate = 2 * time.Second
+	running, err := c.Submit(ctx, client.Job{Tasks: []client.Task{task}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	handle := running.Handle()
+	eventually(t, func() error {
+		d := explain(t, handle.Job, "0", "--connect", api)
+		if at := d.Decisions[0]; at.Worker != "w0" {
+			return fmt.Errorf("%+v", at)
+		}
+		return nil
+	})
+	touch(t, name("free-w1"))
+	eventually(t, func() error {
+		if d := explain(t, handle.Job, "0", "--connect", api).Decisions; len(d) < 2 {
+			return fmt.Errorf("%+v", d)
+		}
+		return nil
+	})
+	outs, err := running.Wait()
+	if err != nil || len(outs) != 1 || string(outs[0].Result) != "done\n" || outs[0].Worker != "w1" {
+		t.Errorf("%+v, %v", outs, err)
+	}
+	d := explain(t, handle.Job, "0", "--connect", api).Decisions
+	if len(d) != 2 || d[0].Worker != "w0" || !strings.HasPrefix(d[0].Outcome, "withdrawn: its copy has started first") || d[1].Worker != "w1" || d[1].CopyOf != d[0].Attempt || d[1].CopyOf == "" {
+		t.Errorf("decisions %+v", d)
+	}
+	var job struct{ Copies int }
+	s := phoebe(t, "jobs", "--json", "--connect", api, "--most", "1").want(t, 0)
+	if err := json.Unmarshal([]byte(s.out), &job); err != nil || job.Copies != 1 {
+		t.Errorf("%v, %q", err, s.out)
+	}
+	phoebe(t, "status", "--connect", api).want(t, 0, " 1/1 ")
+
+	touch(t, name("free-w0"))
+	if err := errors.Join(<-hold, <-hold); err != nil {
+		t.Error(err)
+	}
+	last := script(t, name("last"), "true") // w0 has come to the end of its queue
+	last.Constraint = client.Constraint{Hosts: []string{"w0"}}
+	if _, err := c.Run(ctx, client.Job{Tasks: []client.Task{last}}); err != nil {
+		t.Error(err)
+	}
+	onlyOnce(t, name("task"), name("holds-w0"), name("holds-w1"))
+}

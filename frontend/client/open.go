@@ -1,0 +1,118 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"slices"
+	"time"
+
+	v1 "github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
+)
+
+// Open reads the result of a task, however large it is: one that was too large to travel comes part by part, as it is read, and is never
+// in memory as a whole. It is read from the worker that made it, by way of any frontend, so that the loss of the one that had the job
+// only delays it. The end of ctx ends the reading.
+//
+// Such a result stays in its worker's cache (--cache-size) until room is needed there for what was used later. If it is gone, or its
+// worker is, reading fails with a *TaskError whose Reason is ResultLost: run the task again.
+func (c *Client) Open(ctx context.Context, o Outcome) (io.ReadCloser, error) {
+	switch {
+	case o.Err != nil:
+		return nil, o.Err
+	case o.File.SHA256 == "":
+		return io.NopCloser(bytes.NewReader(o.Result)), nil
+	}
+	r := &reader{ctx: ctx, c: c, of: o, sum: sha256.New()}
+	r.next() // so that a file that is gone is an error here
+	return r, r.err
+}
+
+// reader reads a file in a worker's cache.
+type reader struct {
+	ctx  context.Context
+	c    *Client
+	of   Outcome
+	sum  hash.Hash // of what came
+	at   int64     // how much that is
+	part []byte    // of it, what has not been read
+	err  error
+}
+
+func (r *reader) Read(p []byte) (int, error) {
+	if len(r.part) == 0 && r.err == nil {
+		r.next()
+	}
+	if len(r.part) == 0 {
+		return 0, r.err
+	}
+	n := copy(p, r.part)
+	r.part = r.part[n:]
+	return n, nil
+}
+
+func (r *reader) Close() error {
+	r.part, r.err = nil, errors.New("the result was closed")
+	return nil
+}
+
+// next gets the next part, or the error that there is none.
+func (r *reader) next() {
+	f := &r.of.File
+	if r.at == f.Bytes {
+		if r.err = io.EOF; hex.EncodeToString(r.sum.Sum(nil)) != f.SHA256 {
+			r.err = r.lost("what its worker has is not what it was")
+		}
+		return
+	}
+	resp, err := r.ask()
+	var refused *RefusedError
+	switch {
+	case errors.As(err, &refused) && refused.Reason == NoFile:
+		r.err = r.lost(refused.Message)
+	case err != nil:
+		r.err = err
+	case len(resp.Data) == 0 || resp.SizeBytes != f.Bytes || int64(len(resp.Data)) > f.Bytes-r.at:
+		r.err = r.lost(fmt.Sprintf("it has %d bytes, and had %d", resp.SizeBytes, f.Bytes))
+	default:
+		r.part = resp.Data
+		r.at += int64(len(r.part))
+		r.sum.Write(r.part)
+	}
+}
+
+func (r *reader) lost(why string) error {
+	return &TaskError{Task: r.of.Task, Reason: ResultLost, Message: why, Worker: r.of.Worker, Attempts: r.of.Attempts}
+}
+
+// ask asks for the next part until some frontend has it, or there is none.
+func (r *reader) ask() (*v1.ReadFileResponse, error) {
+	req := &v1.ReadFileRequest{Caller: r.c.cfg.caller(), Sha256: r.of.File.SHA256, Worker: r.of.Worker, FromByte: r.at}
+	began, pause, patience := time.Now(), r.c.cfg.backoffMin, r.c.cfg.retryFor
+	for {
+		order := slices.Concat(r.c.inTurn(), r.c.roster.Load().members)
+		resp, err := ask(r.ctx, r.c, order, func(ctx context.Context, f *frontend) (*v1.ReadFileResponse, error) { return f.rpc.ReadFile(ctx, req) })
+		var refused *RefusedError
+		pause = min(2*pause, r.c.cfg.backoffMax)
+		if errors.As(err, &refused) {
+			if pause = refused.RetryAfter; refused.Reason == NoFile {
+				patience = r.c.cfg.rpcTimeout // its worker may come back
+			}
+		}
+		if err == nil || pause == 0 || errors.Is(err, ErrClosed) || time.Since(began) >= patience {
+			return resp, err
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-r.ctx.Done():
+			timer.Stop()
+			return nil, context.Cause(r.ctx)
+		}
+	}
+}

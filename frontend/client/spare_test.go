@@ -1,0 +1,70 @@
+package client_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/frontend/client/local"
+	"github.com/phoebe-sched/phoebe/worker/exec"
+)
+
+// A function that is spare is told to stop where regular work waits, and goes on: another one is stopped instead, which starts again
+// later. The first one is not told again, keeps its slot, and what it returns in the end counts.
+func TestDeafFunction(t *testing.T) {
+	registry := exec.NewRegistry()
+	heeds := newGate(t, registry)
+	began, told, release := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	err := registry.Register("deaf", func(ctx context.Context, payload []byte) ([]byte, error) {
+		close(began) // twice would panic
+		<-ctx.Done()
+		close(told)
+		<-release
+		return payload, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster := start(t, local.Config{Workers: 1, Slots: 2, Registry: registry})
+	c := connect(t, cluster.Frontends())
+	submit := func(function string) *client.Running {
+		t.Helper()
+		r, err := c.Submit(t.Context(), client.Job{Class: client.Spare, Tasks: []client.Task{{Function: function, Payload: []byte(function), Estimate: time.Hour}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	older := submit("gate")
+	<-heeds.begun
+	deaf := submit("deaf") // it is the younger one, which is stopped first
+	<-began
+	regular := func() {
+		t.Helper()
+		if _, err := c.Run(t.Context(), client.Job{Tasks: []client.Task{{Function: "echo"}}}); err != nil {
+			t.Error(err)
+		}
+	}
+	regular()
+	<-told
+	<-heeds.begun // again
+	regular()
+	<-heeds.begun
+	if n := heeds.ended.Load(); n != 2 {
+		t.Errorf("the one that heeds was stopped %d times", n)
+	}
+	close(release)
+	close(heeds.open)
+	for i, r := range []*client.Running{older, deaf} {
+		outs, err := r.Wait()
+		if want := []string{"gate after 3", "deaf after 1"}[i]; err != nil || len(outs) != 1 || fmt.Sprintf("%s after %d", outs[0].Result, outs[0].Attempts) != want {
+			t.Errorf("%+v, %v, want %s", outs, err, want)
+		}
+	}
+	said, err := c.Cluster(t.Context())
+	if err != nil || said.Preempted != 2 {
+		t.Errorf("%d were preempted, %v", said.Preempted, err)
+	}
+}

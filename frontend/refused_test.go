@@ -1,0 +1,73 @@
+package frontend
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/phoebe-sched/phoebe/frontend/tenants"
+)
+
+// However many names there are, few are kept, and those of whom most jobs were refused are among them, with as many as were at most.
+func TestRefusedAreBounded(t *testing.T) {
+	c := turnedAway{of: map[string]*turned{}}
+	rng := rand.New(rand.NewPCG(1, 2))
+	busy, busiest := 0, 0
+	for i := range 200 * maxRefused {
+		switch rng.IntN(100) {
+		case 0:
+			c.add("busy")
+			busy++
+		case 1, 2:
+			c.add("busiest")
+			busiest++
+		default:
+			c.add(fmt.Sprint("made up ", i))
+		}
+	}
+	if len(c.of) != maxRefused || c.fewest.Len() != maxRefused {
+		t.Errorf("%d tenants are kept, and %d are ordered", len(c.of), c.fewest.Len())
+	}
+	for name, n := range map[string]int{"busy": busy, "busiest": busiest} { // both came first when there was room
+		if got := c.count(name); got != n {
+			t.Errorf("of %s %d are counted, %d were refused", name, got, n)
+		}
+	}
+	for i := range 400 { // it would lose its place to each of the others, had it not got the rank with it
+		c.add("late")
+		c.add(fmt.Sprint("a ", i))
+		c.add(fmt.Sprint("b ", i))
+	}
+	if got := c.count("late"); got != 400 {
+		t.Errorf("of one that came late %d are counted", got)
+	}
+	for name, r := range c.of {
+		if r.tenant != name || r.n < 1 {
+			t.Errorf("%s is %+v", name, r)
+		}
+	}
+}
+
+// A tenant whose jobs are all refused is told of, and one that has none any more still is.
+func TestRefusedOutliveJobs(t *testing.T) {
+	f := newFleet(t, 1, 1, Config{})
+	f.step(Terms{tenants.New(1, nil, []tenants.Entry{{Path: "never", Queue: 1}, {Path: "once", Queue: 1}})})
+	for _, name := range []string{"never", "never", "once"} {
+		j := jobWith(name, Task{}, Task{})
+		j.Tenant = name
+		f.step(Submit{j})
+	}
+	j := jobWith("x", Task{})
+	j.Tenant = "once"
+	f.step(Submit{j})
+	for _, under := range []bool{true, false} {
+		got := fmt.Sprint()
+		for _, s := range f.core.Tenants(9) {
+			got += fmt.Sprintf("%s %d ", s.Path, s.Refused)
+		}
+		if want := map[bool]string{true: "once 1 never 2 ", false: "never 2 once 1 "}[under]; got != want {
+			t.Errorf("with a job under way %v: %q, want %q", under, got, want)
+		}
+		f.step(Cancel{Job: j.ID})
+	}
+}

@@ -1,0 +1,70 @@
+package files
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/identity"
+)
+
+// Reader reads files in the caches of workers, part by part. It is safe for concurrent use.
+type Reader struct {
+	client  *http.Client
+	secrets *identity.Secrets
+}
+
+// NewReader makes a reader. With keys it connects by TLS, and with secrets it tells one.
+func NewReader(keys *identity.Keys, secrets *identity.Secrets) *Reader {
+	return &Reader{toPeers(keys, readTimeout), secrets}
+}
+
+// readTimeout is how long a part may take.
+const readTimeout = 10 * time.Second
+
+// Read returns what a file has from a byte on, at most so many, and how many bytes the whole file has. The worker is that of
+// Welcome.Cache. An error is an *Error, or wraps the cause of ctx.
+func (r *Reader) Read(ctx context.Context, worker string, digest [32]byte, from uint64, most int) (data []byte, whole uint64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	data, whole, err = r.read(ctx, worker, digest, from, most)
+	if err != nil && ctx.Err() == nil {
+		err = &Error{probe.File{Digest: digest}, reasonOf(err), err}
+	}
+	return data, whole, err
+}
+
+func (r *Reader) read(ctx context.Context, worker string, digest [32]byte, from uint64, most int) (data []byte, whole uint64, err error) {
+	u := &url.URL{Scheme: "http", Host: worker, Path: filesPath + hex.EncodeToString(digest[:])}
+	last := from + uint64(most) - 1
+	resp, err := ask(ctx, r.client, u, r.secrets.Tell(), fmt.Sprintf("bytes=%d-%d", from, last))
+	if err != nil {
+		return nil, 0, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusOK {
+		return nil, 0, fail(Unreachable, "upgrade the worker", "it sends whole files only")
+	}
+	var first, end uint64
+	n, err := fmt.Sscanf(resp.Header.Get("Content-Range"), rangeFormat, &first, &end, &whole)
+	if err != nil || n != 3 || first != from || end < first || end > last || end >= whole {
+		return nil, 0, fail(WrongSize, "", "the worker sends another part than was asked for: %q", resp.Header.Get("Content-Range"))
+	}
+	data = make([]byte, end-first+1)
+	if _, err := io.ReadFull(resp.Body, data); err != nil {
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			err = errCut
+		}
+		return nil, 0, falter(isUp, "it broke off: %w", err)
+	}
+	return data, whole, nil
+}
+
+// Close closes the connections that are not in use.
+func (r *Reader) Close() { r.client.CloseIdleConnections() }
