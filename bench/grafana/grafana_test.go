@@ -79,6 +79,28 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// Of each alert it is tested that it fires, and that it clears.
+func TestAlertsTested(t *testing.T) {
+	read := func(file string) string {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	alerts, tests := regexp.MustCompile(`- alert: (\w+)`).FindAllStringSubmatch(read("alerts.yaml"), -1), read("alerts.test.yaml")
+	if len(alerts) < 10 {
+		t.Fatalf("only %d alerts are found", len(alerts))
+	}
+	for _, alert := range alerts {
+		for what, expected := range map[string]string{"fires": `\[\{`, "clears": `\[\]`} {
+			if !regexp.MustCompile(`alertname: ` + alert[1] + `(,|\n) *exp_alerts: ` + expected).MatchString(tests) {
+				t.Errorf("no test tells that %s %s", alert[1], what)
+			}
+		}
+	}
+}
+
 // Real databases scrape a cluster under load, and each query gives a number in both.
 func TestDatabases(t *testing.T) {
 	phoebe := os.Getenv("DASHBOARDS")

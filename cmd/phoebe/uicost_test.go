@@ -3,10 +3,11 @@ package main_test
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
+	"math"
+	"math/rand/v2"
 	"net/http"
 	"os"
 	"os/exec"
@@ -15,22 +16,26 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/pprof/profile"
 
-	"github.com/phoebe-sched/phoebe/bench"
+	"github.com/phoebe-sched/phoebe/frontend/client"
 )
 
 const (
-	costPairs   = 15 // of measurements, with and without, in turns
+	costPairs   = 40 // of measurements, with and without, in turns
 	costViewers = 8
+	costWarmup  = 200 * time.Millisecond
+	costFor     = time.Second // each of a turn's measurements: as long as a viewer waits for the next frame
 	profileFor  = 60 * time.Second
 )
 
 // TestUICost is make ui-cost: what it costs that everything is recorded, and that some look at it. Two fleets of processes stand side
-// by side, one of them of a build without the recorder; no-op jobs go to one, then to the other.
+// by side, one of them of a build without the recorder; no-op jobs go to one, then to the other. The figures are of all turns together:
+// the p99 of one second is another one each time, by more than what is looked for.
 func TestUICost(t *testing.T) {
 	if os.Getenv("PHOEBE_UI_COST") == "" {
 		t.Skip("PHOEBE_UI_COST is not set")
@@ -40,36 +45,52 @@ func TestUICost(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	with, plain := startCosted(t, binary), startCosted(t, without)
-	var rates1, rates16, p50s, p99s, cpus []float64
 	for i := range costPairs {
-		var figures [2]costed
 		for k := range 2 {
 			if (i+k)%2 == 0 {
-				figures[0] = with.measure(t, costViewers)
+				with.measure(t, costViewers)
 			} else {
-				figures[1] = plain.measure(t, 0)
+				plain.measure(t, 0)
 			}
 		}
-		a, b := &figures[0], &figures[1]
-		rates1, rates16 = append(rates1, a.TasksPerS1/b.TasksPerS1), append(rates16, a.TasksPerS16/b.TasksPerS16)
-		p50s, p99s, cpus = append(p50s, a.RTTUS.P50/b.RTTUS.P50), append(p99s, a.RTTUS.P99/b.RTTUS.P99), append(cpus, a.cpu/b.cpu)
-		t.Logf("pair %d: %.0f and %.0f tasks/s, p99 %.0f and %.0f us, CPU of the frontend %.2f and %.2f us/task", i, a.TasksPerS16, b.TasksPerS16, a.RTTUS.P99, b.RTTUS.P99, a.cpu, b.cpu)
+	}
+	all := func(f *costedFleet, times []int) (sum costed) {
+		for i, n := range times {
+			sum.add(&f.turns[i], n)
+		}
+		return sum
+	}
+	once := slices.Repeat([]int{1}, costPairs)
+	a, b := all(with, once), all(plain, once)
+	var drawn [][2]costed // what might have been measured as well: as many pairs, drawn from those there are
+	random := rand.New(rand.NewPCG(1, 1))
+	for range 1000 {
+		times := make([]int, costPairs)
+		for range costPairs {
+			times[random.IntN(costPairs)]++
+		}
+		drawn = append(drawn, [2]costed{all(with, times), all(plain, times)})
 	}
 	for _, of := range []struct {
 		name        string
-		ratios      []float64
+		figure      func(*costed) float64
 		least, most float64
 	}{
-		{"tasks/s, a job in flight", rates1, 0.99, 0}, {"tasks/s, 16 jobs in flight", rates16, 0.99, 0}, {"round trip, p50", p50s, 0, 1.03}, {"round trip, p99", p99s, 0, 1.03},
-		{"CPU of the frontend for a task", cpus, 0, 0},
+		{"tasks/s, a job in flight", func(c *costed) float64 { return float64(c.tasks1) / c.took1.Seconds() }, 0.99, 0},
+		{"tasks/s, 16 jobs in flight", func(c *costed) float64 { return float64(c.tasks16) / c.took16.Seconds() }, 0.99, 0},
+		{"round trip in us, p50", func(c *costed) float64 { return c.trips.quantile(0.5) }, 0, 1.03},
+		{"round trip in us, p99", func(c *costed) float64 { return c.trips.quantile(0.99) }, 0, 1.03},
+		{"CPU of the frontend in us for a task", func(c *costed) float64 { return 1e6 * c.cpu / float64(c.tasks16) }, 0, 0},
 	} {
-		slices.Sort(of.ratios)
-		n := len(of.ratios)
-		median := of.ratios[n/2]
-		// Of the order statistics these bound the median of what is drawn with 96 % confidence, of 15.
-		t.Logf("%s: %.4f, between %.4f and %.4f", of.name, median, of.ratios[3], of.ratios[n-4])
-		if median < of.least || of.most > 0 && median > of.most {
-			t.Errorf("%s, with the recorder and %d viewers over without: %.4f, want at least %v, at most %v", of.name, costViewers, median, of.least, of.most)
+		ratio := of.figure(&a) / of.figure(&b)
+		var ratios []float64
+		for i := range drawn {
+			ratios = append(ratios, of.figure(&drawn[i][0])/of.figure(&drawn[i][1]))
+		}
+		slices.Sort(ratios)
+		t.Logf("%s: %.1f and %.1f, ratio %.4f, with 95 %% confidence between %.4f and %.4f", of.name, of.figure(&a), of.figure(&b), ratio, ratios[25], ratios[974])
+		if ratio < of.least || of.most > 0 && ratio > of.most {
+			t.Errorf("%s, with the recorder and %d viewers over without: %.4f, want at least %v, at most %v", of.name, costViewers, ratio, of.least, of.most)
 		}
 	}
 	if s := with.share(t); s >= 0.01 {
@@ -81,6 +102,8 @@ func TestUICost(t *testing.T) {
 type costedFleet struct {
 	frontend   *process
 	api, admin string
+	client     *client.Client
+	turns      []costed
 }
 
 func startCosted(t *testing.T, program string) *costedFleet {
@@ -91,36 +114,94 @@ func startCosted(t *testing.T, program string) *costedFleet {
 	p := startAs(t, program, "--log-level", "info", "frontend", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--workers", strings.Join(workers, ","))
 	f := &costedFleet{frontend: p, api: p.said("frontend", 1)[0], admin: adminAddr(t, p)}
 	linked(t, f.api, len(workers))
-	return f
-}
-
-// costed is what was measured once.
-type costed struct {
-	bench.Noop
-	cpu float64 // of the frontend, in us for a task
-}
-
-// measure has no-op jobs run while some look at the page.
-func (f *costedFleet) measure(t *testing.T, viewers int) costed {
-	defer f.view(t, viewers)()
-	file := filepath.Join(t.TempDir(), "noop.json")
-	cpu, tasks := f.counts(t)
-	phoebe(t, "bench", "noop", "--connect", f.api, "--repeat", "1", "--warmup", "200ms", "--for", "1s", "--json", file).want(t, 0)
-	cpuAfter, tasksAfter := f.counts(t)
-	text, err := os.ReadFile(file)
+	c, err := client.New([]string{f.api})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var doc bench.Document
-	if err := json.Unmarshal(text, &doc); err != nil || len(doc.NoopRuns) != 1 {
-		t.Fatal(err, len(doc.NoopRuns))
-	}
-	return costed{doc.NoopRuns[0].Noop, 1e6 * (cpuAfter - cpu) / (tasksAfter - tasks)}
+	t.Cleanup(func() { _ = c.Close() })
+	f.client = c
+	return f
 }
 
-// counts are the seconds of CPU that the frontend has used, and its tasks.
-func (f *costedFleet) counts(t *testing.T) (cpu, tasks float64) {
-	return metric(t, f.frontend, "process_cpu_seconds_total"), metric(t, f.frontend, "phoebe_frontend_tasks_total")
+// costed is what was measured in a turn, or in several.
+type costed struct {
+	trips           trips
+	tasks1, tasks16 int // in so long, with so many jobs in flight
+	took1, took16   time.Duration
+	cpu             float64 // seconds that the frontend used for tasks16
+}
+
+// add adds what was measured in a turn, n times.
+func (c *costed) add(d *costed, n int) {
+	for i, of := range d.trips {
+		c.trips[i] += n * of
+	}
+	c.tasks1, c.tasks16 = c.tasks1+n*d.tasks1, c.tasks16+n*d.tasks16
+	c.took1, c.took16 = c.took1+time.Duration(n)*d.took1, c.took16+time.Duration(n)*d.took16
+	c.cpu += float64(n) * d.cpu
+}
+
+// trips counts round trips by how long they took: the cell i has those of about 1.005^i us.
+type trips [3000]int
+
+func (t *trips) count(took time.Duration) {
+	us := max(float64(took)/float64(time.Microsecond), 1)
+	t[min(int(math.Log(us)/math.Log(1.005)), len(t)-1)]++
+}
+
+func (t *trips) quantile(q float64) float64 {
+	n := 0
+	for _, of := range t {
+		n += of
+	}
+	left := q * float64(n)
+	for i, of := range t {
+		if left -= float64(of); left <= 0 {
+			return math.Pow(1.005, float64(i))
+		}
+	}
+	return math.NaN()
+}
+
+// measure has no-op jobs run while some look at the page.
+func (f *costedFleet) measure(t *testing.T, viewers int) {
+	defer f.view(t, viewers)()
+	var c costed
+	f.run(t, 1, 1, costWarmup, nil)
+	f.run(t, 1, 1, costFor, &c.trips)
+	f.run(t, 1, 100, costWarmup, nil)
+	c.tasks1, c.took1 = f.run(t, 1, 100, costFor, nil)
+	f.run(t, 16, 100, costWarmup, nil)
+	before := metric(t, f.frontend, "process_cpu_seconds_total")
+	c.tasks16, c.took16 = f.run(t, 16, 100, costFor, nil)
+	c.cpu = metric(t, f.frontend, "process_cpu_seconds_total") - before
+	f.turns = append(f.turns, c)
+}
+
+// run keeps so many no-op jobs in flight, and counts their tasks. What a job took is counted where it is asked for, with one in flight.
+func (f *costedFleet) run(t *testing.T, flights, tasks int, lasts time.Duration, to *trips) (ran int, took time.Duration) {
+	job := client.Job{Tasks: slices.Repeat([]client.Task{{Function: "echo"}}, tasks)}
+	var jobs atomic.Int64
+	var all sync.WaitGroup
+	begin := time.Now()
+	for range flights {
+		all.Go(func() {
+			for last := begin; last.Sub(begin) < lasts; {
+				if _, err := f.client.Run(t.Context(), job); err != nil {
+					t.Error(err)
+					return
+				}
+				now := time.Now()
+				if to != nil {
+					to.count(now.Sub(last))
+				}
+				last = now
+				jobs.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	return tasks * int(jobs.Load()), time.Since(begin)
 }
 
 // view opens the page for some, who read what they are sent until the end.

@@ -3,6 +3,7 @@ package ui
 import (
 	"bufio"
 	"bytes"
+	"compress/flate"
 	"compress/gzip"
 	"context"
 	"encoding/json"
@@ -12,6 +13,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -178,10 +180,26 @@ func TestStream(t *testing.T) {
 	}
 }
 
+// squeezed is how many bytes of a frame are sent.
+func squeezed(t *testing.T, plain []byte) int {
+	var b bytes.Buffer
+	z, err := flate.NewWriter(&b, squeezing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := z.Write(event(plain)); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Len()
+}
+
 // A frame of a large fleet is small, and one without an answer says so.
 func TestFrame(t *testing.T) {
 	large := New(&fake{workers: 20_000}, "").compose(t.Context())
-	if n := len(compressed(large)); n > 100_000 {
+	if n := squeezed(t, large); n > 100_000 {
 		t.Errorf("a frame of 20,000 workers takes %d bytes", n)
 	} else {
 		t.Logf("a frame of 20,000 workers takes %d bytes", n)
@@ -197,7 +215,7 @@ func TestFrame(t *testing.T) {
 		}
 	}
 	tenants := New(&fake{workers: 20_000, windows: windows}, "").compose(t.Context())
-	if n := len(compressed(tenants)); n > 100_000 {
+	if n := squeezed(t, tenants); n > 100_000 {
 		t.Errorf("a frame of 20,000 workers and very many tenants takes %d bytes", n)
 	} else {
 		t.Logf("a frame of 20,000 workers and very many tenants takes %d bytes of %d", n, len(tenants))
@@ -343,6 +361,60 @@ func TestSilentViewers(t *testing.T) {
 			t.Errorf("%d: %s", w.Code, w.Body)
 		}
 		close(reads)
+	})
+}
+
+// dead is a viewer whose connection takes no more after the first bytes, until its deadline.
+type dead struct {
+	*httptest.ResponseRecorder
+	until  time.Time
+	writes int
+}
+
+func (d *dead) SetWriteDeadline(until time.Time) error {
+	d.until = until
+	return nil
+}
+
+func (d *dead) Write(b []byte) (int, error) {
+	if d.writes++; d.writes == 1 {
+		return d.ResponseRecorder.Write(b)
+	}
+	time.Sleep(time.Until(d.until))
+	return 0, os.ErrDeadlineExceeded
+}
+
+// A viewer that is dead is taken for gone, and others get each frame meanwhile.
+func TestDeadViewer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l live
+		l.compose = func(context.Context) []byte { return []byte("frame") }
+		left := make(chan time.Duration, 1)
+		began := time.Now()
+		go func() {
+			l.serve(&dead{ResponseRecorder: httptest.NewRecorder()}, httptest.NewRequest(http.MethodGet, Path+"api/live", nil))
+			left <- time.Since(began)
+		}()
+		synctest.Wait()
+		v, ok := l.join()
+		if !ok {
+			t.Fatal("a viewer is refused")
+		}
+		<-v // the last one
+		for range 4 {
+			at := time.Now()
+			if <-v; time.Since(at) > every {
+				t.Errorf("a frame comes %v after the one before", time.Since(at))
+			}
+		}
+		if took := <-left; took > maxWriting+every {
+			t.Errorf("who is dead is let go after %v", took)
+		}
+		l.leave(v)
+		if len(l.viewers) != 0 {
+			t.Errorf("%d viewers are left", len(l.viewers))
+		}
+		time.Sleep(2 * every)
 	})
 }
 

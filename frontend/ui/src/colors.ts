@@ -34,7 +34,7 @@ export function partColor(part: string, dark: boolean): string {
 export const meaning: Record<string, string> = {
   sampling: 'until it was decided where places are asked for',
   link: 'until the worker had that',
-  queue: 'at the worker, until its turn came',
+  queue: 'at the worker, until its turn came; and attempts in vain before that',
   'own tenant': 'in the queue behind tasks of its own tenant',
   'other tenants': 'in the queue behind tasks of other tenants',
   'long tasks': 'in the queue behind long tasks',
@@ -48,6 +48,17 @@ export const meaning: Record<string, string> = {
   delivery: 'until the frontend had the outcome',
   'stage wait': 'between the end of one stage and the start of the next',
   outside: 'of which it is not known where it went',
+}
+
+// What is meant by how a task came to its worker.
+export const ways: Record<string, string> = {
+  late: 'when its place in the worker\'s queue had its turn',
+  ride: 'with the message that asked for its place',
+  shared: 'when the place of another job had its turn',
+  bundle: 'behind another task of its job',
+  ahead: 'a little before the worker had room',
+  early: 'when it was decided where it goes',
+  copy: 'as a second attempt, as the first one was late',
 }
 
 // What is meant by why an attempt ended that did not give an outcome.

@@ -10,6 +10,8 @@ export interface Layout { lanes: Lane[]; order: Int32Array; span: number; what: 
 
 export interface View { from: number; to: number; top: number; laneHeight: number } // time in microseconds, top in lanes
 
+const slack = 0.05 // of a run
+
 // layout puts tasks into lanes.
 export function layout(t: Tasks, mode: Mode): Layout {
   const all = Array.from({ length: t.n }, (_, i) => i)
@@ -26,7 +28,7 @@ export function layout(t: Tasks, mode: Mode): Layout {
       order: Int32Array.from(list), span, what: mode === 'critical' ? 'task of the critical path' : 'task',
     }
   }
-  // Of a worker, each lane has the first tasks that do not overlap.
+  // Of a worker, each lane has the first tasks that do not overlap, but for what is not known better: moments are reckoned from here.
   const inOrder = new Intl.Collator('en', { numeric: true })
   const rank = new Float64Array(t.workers.length)
   t.workers.map((name, i) => ({ name, i })).sort((a, b) => inOrder.compare(a.name, b.name)).forEach((w, k) => { rank[w.i] = k })
@@ -39,7 +41,7 @@ export function layout(t: Tasks, mode: Mode): Layout {
       worker = t.workerOf(i)
       from = lanes.length
     }
-    let lane = lanes.slice(from, from + 256).find((l) => l.until <= t.started(i))
+    let lane = lanes.slice(from, from + 256).find((l) => l.until <= t.started(i) + (t.ended(i) - t.started(i)) * slack)
     if (!lane) lanes.push(lane = { label: t.workers[worker] ?? '', tasks: [], until: 0 })
     lane.tasks.push(i)
     lane.until = t.ended(i)

@@ -1,7 +1,7 @@
 // Why did this job take 900 ms?
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { change, type Job } from './api'
-import { bad, meaning, partColor, useDark, vain } from './colors'
+import { bad, meaning, partColor, useDark, vain, ways } from './colors'
 import { clock, count, tenantName, time, when } from './format'
 import { at, draw, type Lane, layout, type Mode, type View } from './gantt'
 import { phases } from './histogram'
@@ -42,7 +42,8 @@ export function JobPage(p: { job: string }) {
         <Tile label="frontend" value={tasks.frontend || j.Frontend} />
         <Tile label="kept as" value={(j.Kept ?? []).join(', ') || (j.Running ? 'under way' : '–')} />
       </dl>
-      <section class="card"><header><h2>Blame</h2><span class="dim">the critical path's time; it adds up to the response</span></header><Blame of={j} wide /></section>
+      <section class="card"><header><h2>Blame</h2><span class="dim">the critical path's time; it adds up to the response</span></header><Blame of={j} wide />
+        {inVain(tasks) > 0 && <p>Of the queue, {time(inVain(tasks) * 1000)} went on attempts in vain at tasks of the critical path.</p>}</section>
       <Gantt tasks={tasks} />
       {tasks.n < j.Tasks && <p class="dim">{count(tasks.n)} of {count(j.Tasks)} tasks are told: {j.Running ? 'the others are under way' : 'the others are not known any more'}.</p>}
       <TaskTable tasks={tasks} />
@@ -55,6 +56,20 @@ function copies(t: Tasks): number {
   let n = t.earlier.filter((e) => e.Bound === 'copy').length
   for (let i = 0; i < t.n; i++) if (t.word('bound', i) === 'copy') n++
   return n
+}
+
+// inVain is for how long the tasks of the critical path had attempts that came to nothing, before the one that counted started.
+function inVain(t: Tasks): number {
+  let all = 0
+  for (const i of t.critical) {
+    let from = t.released[i]!
+    for (const k of [...t.othersOf(i)].sort((a, b) => t.started(a) - t.started(b))) {
+      const until = Math.min(t.ended(k), t.started(i))
+      all += Math.max(0, until - Math.max(from, t.started(k)))
+      from = Math.max(from, until)
+    }
+  }
+  return all
 }
 
 function Cancel(p: { job: Job }) {
@@ -297,7 +312,7 @@ function TaskTable(p: { tasks: Tasks }) {
               <tr key={i}>
                 <td><a class="row" href={link('task', t.job.Handle.Job, t.task[i]!)}>{t.task[i]}</a>{critical.has(i) && <span class="tag" title="on the critical path">critical</span>}</td>
                 <td>{t.stages[t.stage[i]!]?.Name ?? '–'}</td><td>{t.workers[t.worker[i]!] || '–'}</td><td class={t.failed(i) ? 'bad' : ''}>{t.word('outcome', i)}</td>
-                <td>{t.word('bound', i)}</td><td class="n">{t.columns.tries[i]}</td><td class="n">{time(t.released[i]! * 1000)}</td><td class="n">{time((t.delivery[i]! - t.released[i]!) * 1000)}</td>
+                <td title={ways[t.word('bound', i)]}>{t.word('bound', i)}</td><td class="n">{t.columns.tries[i]}</td><td class="n">{time(t.released[i]! * 1000)}</td><td class="n">{time((t.delivery[i]! - t.released[i]!) * 1000)}</td>
                 {phases.map((name, m) => <td class="n" key={name}>{t.known[i] ? time(Math.max(0, t.ends[m]![i]! - (m === 0 ? t.released[i]! : Math.max(t.released[i]!, t.ends[m - 1]![i]!))) * 1000) : '–'}</td>)}
                 <td class="n">{t.columns.expected[i] ? time(t.columns.expected[i]! * 1000) : '–'}</td>
               </tr>

@@ -1,6 +1,6 @@
 // The frame of all pages: what is shown, and the keys.
 import { type ComponentChildren, render } from 'preact'
-import { useEffect, useRef, useState } from 'preact/hooks'
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { loadTheme, switchTheme, useDark } from './colors'
 import { Estimates } from './estimates'
 import { Fleet, WorkerPage } from './fleet'
@@ -44,7 +44,7 @@ function Page() {
     addEventListener('hashchange', f)
     return () => removeEventListener('hashchange', f)
   }, [])
-  useEffect(() => {
+  useLayoutEffect(() => { // at once, or it takes the focus from what the next key has chosen
     document.title = `${title} · phoebe`
     if (!first.current) {
       main.current?.focus()
@@ -140,7 +140,7 @@ function Help(p: { close: () => void }) {
 
 // keys has the page go by the keyboard; it returns how to stop that.
 function keys(help: () => void): () => void {
-  let going = 0
+  let going = false
   const f = (e: KeyboardEvent) => {
     if (e.ctrlKey || e.metaKey || e.altKey || e.defaultPrevented) return
     const target = e.target as HTMLElement
@@ -149,8 +149,8 @@ function keys(help: () => void): () => void {
       if (e.key === 'Escape') target.blur()
       return
     }
-    if (e.timeStamp - going < 1500) {
-      going = 0
+    if (going) {
+      going = false
       const to = pages.find(([key]) => key === e.key)
       if (to) {
         e.preventDefault()
@@ -160,7 +160,7 @@ function keys(help: () => void): () => void {
     }
     switch (e.key) {
       case '?': if (!target.closest('dialog')) help(); break
-      case 'g': going = e.timeStamp; break
+      case 'g': going = true; break
       case 'j': moveRow(1); break
       case 'k': moveRow(-1); break
       case 't': switchTheme(); break

@@ -18,7 +18,7 @@ export function link(...parts: (string | number)[]): string { return `#/${parts.
 
 export function Tile(p: { label: string; value: string; title?: string; bad?: boolean }) {
   return (
-    <div class={p.bad ? 'tile bad' : 'tile'} title={p.title}>
+    <div class={p.bad ? 'tile bad' : 'tile'} title={p.title ?? p.value}>
       <dt>{p.label}</dt><dd>{p.value}</dd>
     </div>
   )

@@ -1,6 +1,6 @@
 // Why is my task not placed, or where it is?
 import { get, type Candidate, type Decision, type Explanation } from './api'
-import { ends, meaning, partColor, useDark } from './colors'
+import { ends, meaning, partColor, useDark, ways } from './colors'
 import { count, share, tenantName, time } from './format'
 import { Later, link, Tile } from './parts'
 import { spansOf, type Tasks, trace } from './trace'
@@ -35,7 +35,7 @@ function Been(p: { t: Tasks; i: number }) {
         <Tile label="took" value={time(all * 1000)} />
         <Tile label="worker" value={t.workers[t.worker[i]!] || 'none'} />
         <Tile label="attempts" value={String(c.tries[i])} />
-        <Tile label="bound" value={t.word('bound', i)} />
+        <Tile label="bound" value={t.word('bound', i)} title={ways[t.word('bound', i)] ?? ''} />
         <Tile label="tenant" value={tenantName(t.job.Tenant)} />
         <Tile label="class" value={t.job.Class} />
         <Tile label="run expected" value={c.expected[i] ? time(c.expected[i]! * 1000) : 'not known'} />
@@ -70,7 +70,7 @@ function Others(p: { t: Tasks; i: number }) {
         <thead><tr><th scope="col">worker</th><th scope="col">why it ended</th><th scope="col">bound</th><th scope="col" class="n">sent</th><th scope="col" class="n">started</th><th scope="col" class="n">ended</th></tr></thead>
         <tbody>
           {list.map((e, k) => (
-            <tr key={k}><td>{p.t.workers[e.Worker] || 'none'}</td><td>{e.End}<span class="dim">: {ends[e.End] ?? ''}</span></td><td>{e.Bound}</td>
+            <tr key={k}><td>{p.t.workers[e.Worker] || 'none'}</td><td>{e.End}<span class="dim">: {ends[e.End] ?? ''}</span></td><td title={ways[e.Bound]}>{e.Bound}</td>
               <td class="n">{at(e.Sent)}</td><td class="n">{at(e.Started)}</td><td class="n">{at(e.Ended)}</td></tr>
           ))}
         </tbody>
@@ -79,19 +79,25 @@ function Others(p: { t: Tasks; i: number }) {
   )
 }
 
+function after(ns: number): string { return ns > 0 ? `${time(ns)} after the job came` : 'as the job came' }
+
 function Decided(p: { d: Decision; n: number; of: number; frontend: string }) {
   const d = p.d
   const known = d.Work.Source !== 'nothing' && d.Work.Mean > 0
   return (
     <section class="card">
-      <header><h2>Decision {p.of > 1 ? `${p.n} of ${p.of}` : ''}</h2><span class="dim">by {p.frontend}, {time(d.At)} after the job came</span></header>
+      <header><h2>Decision {p.of > 1 ? `${p.n} of ${p.of}` : ''}</h2><span class="dim">by {p.frontend}, {after(d.At)}</span></header>
       <dl class="tiles">
         <Tile label="path" value={d.Path} title={d.Why} />
         <Tile label="run expected" value={known ? time(d.Work.Mean) : 'not known'} title={known ? `by ${d.Work.Source}, ${d.Work.Samples} samples` : ''} />
-        <Tile label="it ran" value={d.Ran ? time(d.Ran) : '–'} />
-        <Tile label="it waited there" value={d.Waited ? time(d.Waited) : '–'} />
-        <Tile label="worker" value={d.Worker || 'none'} />
-        <Tile label="outcome" value={d.Outcome || '–'} />
+        {d.Path === 'estimation' && (
+          <>
+            <Tile label="it ran" value={d.Ran ? time(d.Ran) : '–'} />
+            <Tile label="it waited there" value={d.Waited ? time(d.Waited) : '–'} />
+            <Tile label="worker" value={d.Worker || 'none'} />
+            <Tile label="outcome" value={d.Outcome || '–'} />
+          </>
+        )}
       </dl>
       <p>{d.Path}, as {d.Why}</p>
       {d.Reason && <p>{d.Reason}</p>}
@@ -145,7 +151,7 @@ function Samples(p: { d: Decision; n: number }) {
     <>
       {(p.d.Samples ?? []).map((s, i) => (
         <details key={i} open={i === 0}>
-          <summary>{time(s.At)} after the job came: {count(s.Tasks)} tasks waited, {s.Tactic}</summary>
+          <summary>{after(s.At)}: {count(s.Tasks)} tasks waited, {s.Tactic}</summary>
           <div class="scroll" tabIndex={0} role="region" aria-label={`sample ${i + 1} of decision ${p.n}`}>
             <table>
               <thead><tr><th scope="col">worker</th><th scope="col">why it was chosen</th><th scope="col" class="n">tasks sent along</th><th scope="col" class="n">places</th><th scope="col">what became of them</th></tr></thead>

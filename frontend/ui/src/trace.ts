@@ -70,11 +70,13 @@ export class Tasks {
   // path is the critical one: the task that ended last, before it the one that ended last of the stages that its own waited for.
   private path(): number[] {
     const last = new Map<number, number>()
+    // Of two that were heard of at once the one is later that ran for longer.
+    const ended = (a: number, b: number) => this.delivery[a]! - this.delivery[b]! || this.ends[5]![a]! - this.ends[5]![b]!
+    const later = (a: number | undefined, b: number | undefined) => (a === undefined || (b !== undefined && ended(b, a) > 0) ? b : a)
     for (let i = 0; i < this.n; i++) {
       const known = last.get(this.stage[i]!)
-      if (known === undefined || this.delivery[i]! > this.delivery[known]!) last.set(this.stage[i]!, i)
+      last.set(this.stage[i]!, later(known, i)!)
     }
-    const later = (a: number | undefined, b: number | undefined) => (a === undefined || (b !== undefined && this.delivery[b]! > this.delivery[a]!) ? b : a)
     const found: number[] = []
     let task = [...last.values()].reduce<number | undefined>(later, undefined)
     const seen = new Set<number>()
