@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -79,13 +80,14 @@ func (m *Manifest) Lookup(name string) *Table {
 // Catalog is the manifest as the planner sees it: a task reads several files of a class, so that it has enough to do.
 type Catalog struct {
 	*Manifest
-	files map[string]int // that a task reads, by class
+	rows  int            // that a task has at least
+	files map[string]int // that it reads, by class
 }
 
 // NewCatalog returns one in which a task has at least so many rows of the largest table of a class, as long as all of its files
 // are at one node.
 func NewCatalog(m *Manifest, rows int) Catalog {
-	c := Catalog{m, map[string]int{}}
+	c := Catalog{m, rows, map[string]int{}}
 	for class, files := range Classes {
 		largest := 0
 		for _, t := range m.Tables {
@@ -111,6 +113,14 @@ func (c Catalog) Table(name string) *plan.Table {
 }
 
 func (c Catalog) Tasks(class string) int { return Classes[class] / c.files[class] }
+
+// mostExchange is how many tasks share what is moved at most.
+const mostExchange = 12
+
+// Exchange gives each task a quarter of the rows that one has which only reads them: those that are moved are grouped or joined.
+func (c Catalog) Exchange(rows float64) int {
+	return int(min(max(1, math.Ceil(4*rows/float64(c.rows))), mostExchange))
+}
 
 func (c Catalog) Bucket(class, key string) string {
 	return fmt.Sprintf("CAST(%s // %d AS INTEGER)", number(class, key), c.files[class])

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"iter"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -183,14 +184,8 @@ func (e *Engine) job(p *plan.Plan, text string, opt Options, at map[string][]str
 			for _, t := range pieces {
 				parts := e.cat.Parts(t, n)
 				f.Tables = append(f.Tables, table(t, parts, at))
-				for _, part := range parts {
-					in := client.Input{Bytes: part.Bytes}
-					for _, node := range part.Nodes {
-						in.Copies = append(in.Copies, client.Copy{At: node})
-					}
-					if !opt.Blind {
-						task.Inputs = append(task.Inputs, in)
-					}
+				if !opt.Blind {
+					task.Inputs = append(task.Inputs, inputs(parts)...)
 				}
 			}
 			for _, in := range common.Inputs {
@@ -207,6 +202,23 @@ func (e *Engine) job(p *plan.Plan, text string, opt Options, at map[string][]str
 		}
 	}
 	return job, of, nil
+}
+
+// inputs tells where parts are: those of the same nodes as one, as what is a small part of all that a task reads does not count.
+func inputs(parts []data.Part) []client.Input {
+	var out []client.Input
+	for i, part := range parts {
+		if i > 0 && slices.Equal(part.Nodes, parts[i-1].Nodes) {
+			out[len(out)-1].Bytes += part.Bytes
+			continue
+		}
+		in := client.Input{Bytes: part.Bytes}
+		for _, node := range part.Nodes {
+			in.Copies = append(in.Copies, client.Copy{At: node})
+		}
+		out = append(out, in)
+	}
+	return out
 }
 
 // table tells where parts of a table are.

@@ -167,6 +167,11 @@ func TestShapes(t *testing.T) {
 		"SELECT sum(DISTINCT 7) AS a FROM partsupp WHERE ps_partkey < 100",
 		"SELECT 9 AS a, count(*) FROM orders GROUP BY a ORDER BY a",
 		"SELECT s_name FROM supplier UNION SELECT c_name FROM customer WHERE c_custkey < 10 ORDER BY 1",
+		"SELECT c_custkey, n_name, r_name AS r, o_orderstatus, count(*), sum(o_totalprice) FROM customer, orders, nation, region WHERE c_custkey = o_custkey AND c_nationkey = n_nationkey AND n_regionkey = r_regionkey AND o_orderkey < 5000 GROUP BY ALL HAVING count(*) > 1 ORDER BY r DESC, 1, 4",
+		"SELECT o_custkey, count(*) FROM customer, orders, nation WHERE c_custkey = o_custkey AND n_regionkey > c_nationkey GROUP BY 1",
+		"SELECT c_custkey, c_name, max(c_acctbal), count(*) FROM customer, orders WHERE c_custkey = o_custkey GROUP BY 1, 2",
+		"SELECT c_custkey, substr(c_name, o_shippriority + 1) FROM customer, orders WHERE c_custkey = o_custkey GROUP BY 1, 2",
+		"SELECT c_custkey, count(*) FROM customer, orders WHERE c_custkey = o_custkey AND c_mktsegment = 'BUILDING' GROUP BY 1",
 		"WITH a AS (SELECT l_suppkey AS k, sum(l_quantity) AS q FROM lineitem GROUP BY 1) SELECT x.k FROM a x, a y WHERE x.k = y.k + 1 AND x.q > y.q ORDER BY 1",
 	} {
 		if _, err := r.Plan(t.Context(), q); err != nil {
@@ -176,6 +181,18 @@ func TestShapes(t *testing.T) {
 			continue
 		}
 		r.answers(t, q)
+	}
+}
+
+// Who the customers are is looked up once for each, and not by each task for all.
+func TestLookup(t *testing.T) {
+	r := start(t, base(t), 20_000)
+	p, err := r.Plan(t.Context(), r.m.Queries[10-1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first, last := p.Stages[0].Tables, p.Stages[len(p.Stages)-1].Tables; slices.Contains(first, "customer") || !slices.Contains(last, "customer") {
+		t.Errorf("the first stage reads %v, the last %v", first, last)
 	}
 }
 
@@ -265,6 +282,36 @@ func TestBadFiles(t *testing.T) {
 	}
 }
 
+// What has no copy where it is read is read from elsewhere, as far as a query needs it.
+func TestElsewhere(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(base(t))); err != nil {
+		t.Fatal(err)
+	}
+	r := start(t, dir, 20_000)
+	for _, i := range []int{1, 3} { // of each file a copy is left
+		if err := os.RemoveAll(filepath.Join(dir, r.m.Nodes[i])); err != nil {
+			t.Fatal(err)
+		}
+	}
+	whole, err := data.Read(base(t), 0.01)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.ref.s.exec(t.Context(), whole.Views()); err != nil {
+		t.Fatal(err)
+	}
+	remote := 0
+	for _, q := range r.m.Queries {
+		if res := r.answers(t, q); res != nil {
+			remote += res.Stats.Remote
+		}
+	}
+	if remote == 0 {
+		t.Error("nothing was read from elsewhere")
+	}
+}
+
 func TestNoFile(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.CopyFS(dir, os.DirFS(base(t))); err != nil {
@@ -341,6 +388,38 @@ func TestLargeResult(t *testing.T) {
 	res.Close()
 	if k := kept(); k > 0 {
 		t.Errorf("%d files are left", k)
+	}
+}
+
+// Of ten million rows, only those are in memory that are being read, however slowly that goes.
+func TestSlowReader(t *testing.T) {
+	r := start(t, base(t), 20_000)
+	res, err := r.Query(t.Context(), "SELECT l_orderkey, c_custkey FROM lineitem, customer WHERE c_custkey <= 170", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Close()
+	if res.Rows() < 10_000_000 {
+		t.Errorf("%d rows", res.Rows())
+	}
+	heap := func() int {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int(m.HeapAlloc)
+	}
+	before, most, batches := heap(), 0, 0
+	for _, err := range res.Batches(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if batches++; batches%500 == 0 { // and time to read ahead, if anybody would
+			most = max(most, heap()-before)
+		}
+	}
+	t.Logf("%d batches, at most %d KB more in memory", batches, most>>10)
+	if batches < 1000 || most > 16<<20 {
+		t.Error("they are not read bit by bit")
 	}
 }
 

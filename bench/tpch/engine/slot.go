@@ -36,8 +36,9 @@ type slot struct {
 	arrow     *duckdb.Arrow
 	inputs    []string // those that are tables, by ID, the one used last at the end
 	views     map[string]string
-	memory    int64  // MiB
-	fetched   string // folder for files of its task
+	memory    int64              // MiB
+	fetched   string             // folder for files of its task
+	layouts   map[string]*layout // of files that were fetched, by digest
 }
 
 // inputsKept is how many inputs stay tables for later tasks of their stage.
@@ -48,7 +49,7 @@ func newSlot(threads int, memory int64, temp string) (*slot, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &slot{connector: connector, views: map[string]string{}, memory: memory}
+	s := &slot{connector: connector, views: map[string]string{}, layouts: map[string]*layout{}, memory: memory}
 	if s.conn, err = connector.Connect(context.Background()); err != nil {
 		connector.Close()
 		return nil, err

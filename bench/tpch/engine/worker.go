@@ -85,7 +85,7 @@ func NewWorker(cfg WorkerConfig) (*Worker, error) {
 		return nil, errors.Join(err, w.Close())
 	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /data/", http.StripPrefix("/data/", http.FileServer(http.Dir(cfg.Data))))
+	mux.HandleFunc("GET /data/{name...}", w.serveData)
 	mux.Handle("GET /out/", http.StripPrefix("/out/", http.FileServer(http.Dir(w.out()))))
 	mux.HandleFunc("DELETE /out/{id}", func(_ http.ResponseWriter, r *http.Request) {
 		os.Remove(filepath.Join(w.out(), filepath.Base(r.PathValue("id"))))
@@ -142,7 +142,7 @@ func (w *Worker) Run(ctx context.Context, f Fragment) (out Output, err error) {
 		paths := make([]string, len(t.Files))
 		for i, file := range t.Files {
 			var own bool
-			if paths[i], own, err = w.file(ctx, file, s.fetched, &out); err != nil {
+			if paths[i], own, err = w.file(ctx, s, file, stage.SQL, &out); err != nil {
 				return out, err
 			}
 			if !own {
@@ -235,8 +235,8 @@ func (w *Worker) sweep() {
 	}
 }
 
-// file returns the path of a good copy: the worker's own, or one that it fetches into a folder.
-func (w *Worker) file(ctx context.Context, f File, to string, out *Output) (path string, own bool, err error) {
+// file returns the path of a good copy: the worker's own, or one with what a query reads of it, which is fetched.
+func (w *Worker) file(ctx context.Context, s *slot, f File, query string, out *Output) (path string, own bool, err error) {
 	path = filepath.Join(w.cfg.Data, f.Name)
 	if err = w.check(path, f); err == nil {
 		return path, true, nil
@@ -249,8 +249,7 @@ func (w *Worker) file(ctx context.Context, f File, to string, out *Output) (path
 		if at == w.Addr() {
 			continue
 		}
-		path = filepath.Join(to, f.SHA256+".parquet") // not by chance: DuckDB remembers what it has read
-		if err = fetch(ctx, "http://"+at+"/data/"+f.Name, path, f.SHA256); err != nil {
+		if path, err = s.fetch(ctx, at, f, query); err != nil {
 			bad = append(bad, fmt.Sprintf("%s at %s: %v", f.Name, at, err))
 			continue
 		}
@@ -285,8 +284,12 @@ func (w *Worker) check(path string, f File) error {
 		return err
 	}
 	defer r.Close()
-	if err := compare(io.Discard, r, f.SHA256); err != nil {
+	h := sha256.New()
+	if _, err := io.Copy(h, r); err != nil {
 		return err
+	}
+	if got := hex.EncodeToString(h.Sum(nil)); got != f.SHA256 {
+		return fmt.Errorf("its digest is %.12s…, not %.12s…", got, f.SHA256)
 	}
 	w.mu.Lock()
 	w.good[path] = now
@@ -294,54 +297,14 @@ func (w *Worker) check(path string, f File) error {
 	return nil
 }
 
-// compare copies a file, and fails unless it is what its digest says.
-func compare(to io.Writer, from io.Reader, sum string) error {
-	h := sha256.New()
-	if _, err := io.Copy(io.MultiWriter(h, to), from); err != nil {
-		return err
-	}
-	if got := hex.EncodeToString(h.Sum(nil)); got != sum {
-		return fmt.Errorf("its digest is %.12s…, not %.12s…", got, sum)
-	}
-	return nil
-}
-
-func fetch(ctx context.Context, url, path, sum string) error {
-	body, err := get(ctx, url)
-	if err != nil {
-		return err
-	}
-	defer body.Close()
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	if err = errors.Join(compare(f, body, sum), f.Close()); err != nil {
-		os.Remove(path)
-	}
-	return err
-}
-
-func get(ctx context.Context, url string) (io.ReadCloser, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return nil, err
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	if res.StatusCode != http.StatusOK {
-		res.Body.Close()
-		return nil, fmt.Errorf("%s: %s", url, res.Status)
-	}
-	return res.Body, nil
-}
-
 // open reads a piece.
 func (p *Piece) open(ctx context.Context) (io.ReadCloser, error) {
 	if p.URL == "" {
 		return io.NopCloser(bytes.NewReader(p.Data)), nil
 	}
-	return get(ctx, p.URL)
+	res, err := get(ctx, p.URL, "")
+	if err != nil {
+		return nil, err
+	}
+	return res.Body, nil
 }

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -470,8 +471,15 @@ func (b *block) split(root bool) *rel {
 	}
 	alias := b.p.bind.alias("parts")
 	byGroup := map[string]node{}
+	late := b.lookup()
+	part.elems, part.where = late.elems, late.where
 	for _, g := range b.query.group {
-		byGroup[key(g)] = column(alias, put("g", g))
+		if byGroup[key(g)] = g; !meets(refs(g), late.aliases) {
+			byGroup[key(g)] = column(alias, put("g", g))
+		}
+	}
+	if late.by != nil {
+		late.on = append(late.on, equal(late.of, column(alias, put("g", late.by))))
 	}
 	group := slices.Clone(exprs(part.sel))
 	whole := func(x node) node {
@@ -525,15 +533,15 @@ func (b *block) split(root bool) *rel {
 	var by []node
 	groups := b.p.groups(part.elems, part.group)
 	moved := min(b.rows, groups*float64(b.class.tasks))
-	if len(group) > 0 && len(b.groupSets) <= 1 && moved > 2*fewRows {
-		to = b.p.exchange()
+	if len(group) > 0 && len(b.groupSets) <= 1 && b.p.cat.Exchange(moved) > 1 {
+		to = b.p.exchange(moved)
 		for i := range group {
 			by = append(by, column("", part.sel[i].name))
 		}
 	}
 	st := b.p.materialise(&rel{q: &part, class: b.class, rows: moved}, to, by...)
 	l := &leaf{alias: alias, stage: st, cols: part.columns()}
-	f.elems = []*elem{{leaf: l}}
+	f.elems, f.where = append([]*elem{{leaf: l}}, late.late...), late.on
 	in := &block{p: b.p, query: &f, derived: map[string]piece{}, merged: map[string]*rel{}, rows: min(b.rows, groups), facts: factsOf(nil)}
 	for _, x := range f.expressions() {
 		n, ok := x.(node)
@@ -541,7 +549,7 @@ func (b *block) split(root bool) *rel {
 			continue
 		}
 		for a := range free(n) {
-			if a != alias {
+			if a != alias && !late.aliases[a] {
 				refuse("a column that is neither grouped nor aggregated")
 			}
 		}
@@ -560,6 +568,94 @@ func (b *block) split(root bool) *rel {
 		r.merged = true
 	}
 	return r
+}
+
+// lookup is tables that tell more of what rows are grouped by, and keep none of the rows away.
+type lookup struct {
+	late    []*elem // they are joined when the parts are put together, by this equality of their column of with what rows are grouped by
+	of, by  node
+	on      []node // what else they are joined by
+	aliases map[string]bool
+
+	elems []*elem // the others
+	where []node
+}
+
+// lookup finds tables that each task would read whole to no avail, as rows are grouped by their key anyway.
+func (b *block) lookup() *lookup {
+	grouped := map[string]bool{}
+	for _, g := range b.query.group {
+		if n := name(g); n != "" {
+			grouped[n] = true
+		}
+	}
+	for i, c := range b.where {
+		x, y := sub(c, "left"), sub(c, "right")
+		if str(c, "type") != "COMPARE_EQUAL" || name(y) == "" || !b.facts.among(name(x), grouped) || len(b.groupSets) > 1 {
+			continue
+		}
+		where := slices.Delete(slices.Clone(b.where), i, i+1)
+		for _, of := range []node{x, y} {
+			l := &lookup{of: of, by: y, aliases: map[string]bool{refOf(of): true}}
+			if same(of, y) {
+				l.by = x
+			}
+			if b.fill(l, where) {
+				return l
+			}
+		}
+	}
+	return &lookup{elems: b.elems, where: b.where}
+}
+
+// fill puts into l the tables that are joined with its first one, and reports whether these can be joined late.
+func (b *block) fill(l *lookup, where []node) bool {
+	for n := 0; n < len(l.aliases); {
+		n = len(l.aliases)
+		for _, c := range where {
+			if r := free(c); meets(r, l.aliases) {
+				maps.Copy(l.aliases, r)
+			}
+		}
+	}
+	if l.aliases[refOf(l.by)] {
+		return false
+	}
+	for _, c := range where {
+		switch r := free(c); {
+		case !meets(r, l.aliases):
+			l.where = append(l.where, c)
+		case len(r) == 1 || hasSubquery(c): // it keeps rows away
+			return false
+		default:
+			l.on = append(l.on, c)
+		}
+	}
+	for _, e := range b.elems {
+		switch {
+		case !meets(e.aliases(), l.aliases):
+			l.elems = append(l.elems, e)
+		case e.kind != "" || e.table == "" || b.p.cat.Table(e.table).Class != "":
+			return false
+		default:
+			l.late = append(l.late, e)
+		}
+	}
+	for _, g := range b.query.group {
+		if r := refs(g); meets(r, l.aliases) && !within(r, l.aliases) {
+			return false
+		}
+	}
+	apart := true
+	for _, x := range slices.Concat(exprs(b.sel), b.having, orders(b.order)) {
+		visit(x, func(n node) bool {
+			if b.p.agg[strings.ToLower(str(n, "function_name"))] && meets(refs(n), l.aliases) {
+				apart = false
+			}
+			return apart
+		})
+	}
+	return apart
 }
 
 // class0 plans the subqueries in what the tasks group by and aggregate.
@@ -629,18 +725,37 @@ func (p *planner) merge(n node, alias string, put func(string, node) string) nod
 func (p *planner) groups(elems []*elem, by []node) float64 {
 	n := 1.0
 	for _, g := range by {
-		a, c := columnOf(g)
-		d := 100.0
-		for _, e := range elems {
-			for _, l := range e.leaves() {
-				if l.alias == a && l.table != "" {
-					d = float64(p.cat.Table(l.table).Distinct[c])
-				} else if l.alias == a && l.stage != nil {
-					d = l.stage.rel.rows
+		n *= max(1, p.values(elems, g))
+	}
+	return n
+}
+
+// unknownValues is how many values something has of which nothing is known.
+const unknownValues = 100
+
+// values is an estimate of how many values an expression has.
+func (p *planner) values(elems []*elem, g node) float64 {
+	a, c := columnOf(g)
+	of := refs(g)
+	for _, e := range elems {
+		for _, l := range e.leaves() {
+			switch {
+			case len(of) != 1 || !of[l.alias]:
+			case l.sub != nil && a != "" && l.sub.setop == "":
+				i := slices.IndexFunc(l.sub.sel, func(it item) bool { return it.name == c })
+				if i >= 0 {
+					return p.values(l.sub.elems, l.sub.sel[i].expr)
+				}
+			case l.stage != nil && a != "":
+				return l.stage.rel.rows
+			case l.table != "" && a != "":
+				return float64(p.cat.Table(l.table).Distinct[c])
+			case l.table != "" && !hasSubquery(g) && !p.aggregates(g):
+				if v, err := p.sql.Values(l.table, l.alias, p.text(g)); err == nil {
+					return v
 				}
 			}
 		}
-		n *= max(1, d)
 	}
-	return n
+	return unknownValues
 }

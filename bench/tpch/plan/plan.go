@@ -20,6 +20,8 @@ const (
 type Catalog interface {
 	Table(name string) *Table // nil: there is none
 	Tasks(class string) int   // how many tasks read the tables of a class
+	// Exchange is how many tasks share so many rows that are moved.
+	Exchange(rows float64) int
 	// Bucket is the number of the task that reads the rows with this key, as SQL; it holds for keys of other tables, too.
 	Bucket(class, key string) string
 }
@@ -42,6 +44,7 @@ type SQL interface {
 	Print(stmt node) (string, error)
 	Aggregates() map[string]bool
 	Matches(table, alias, cond string) (float64, error) // the share of a table's rows, by a sample of them
+	Values(table, alias, expr string) (float64, error)  // how many values there are in the sample
 }
 
 type stage struct {
@@ -111,10 +114,10 @@ func (p *planner) base(name string) *class {
 	return c
 }
 
-// exchange is a class of its own, for rows that are cut by some key for one purpose.
-func (p *planner) exchange() *class {
+// exchange is a class of its own, for so many rows that are cut by some key for one purpose.
+func (p *planner) exchange(rows float64) *class {
 	p.exchanges++
-	n := 12
+	n := p.cat.Exchange(rows)
 	return &class{name: fmt.Sprintf("exchange %d", p.exchanges), tasks: n, bucket: fmt.Sprintf("CAST(hash(%s) %% %d AS INTEGER)", keyHere, n)}
 }
 
@@ -372,7 +375,7 @@ func (b *block) piece(e *elem, top bool) piece {
 		}
 	}
 	e.on = slices.DeleteFunc(e.on, func(c node) bool { return slices.ContainsFunc(own, func(o node) bool { return same(o, c) }) })
-	if top && l.class == nil && b.p.estimate(e.right.leaves(), own) > fewRows {
+	if rows := b.p.estimate(e.right.leaves(), own); top && l.class == nil && rows > fewRows {
 		for _, c := range e.on {
 			x, y := sub(c, "left"), sub(c, "right")
 			if str(c, "type") != "COMPARE_EQUAL" || name(x) == "" || name(y) == "" {
@@ -385,7 +388,7 @@ func (b *block) piece(e *elem, top bool) piece {
 				continue // what is equal must have the same hash
 			}
 			// Both sides are cut by the key of the join: the right moves, and of the left, which is everywhere, each task takes its piece.
-			to := b.p.exchange()
+			to := b.p.exchange(rows)
 			e.right = b.cut(e.right, own, to, y)
 			b.where = append(b.where, b.p.mine(to, x))
 			e.known = &piece{to, map[string]bool{name(x): true}}

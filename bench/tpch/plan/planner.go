@@ -49,11 +49,11 @@ type Column struct{ Name, Type string }
 type Planner struct {
 	cat Catalog
 
-	mu    sync.Mutex
-	db    *sql.DB
-	conn  *sql.Conn
-	agg   map[string]bool
-	share map[string]float64
+	mu      sync.Mutex
+	db      *sql.DB
+	conn    *sql.Conn
+	agg     map[string]bool
+	samples map[string]float64 // what was asked of them
 }
 
 // New returns a planner. In db, which becomes its own, are samples of the tables.
@@ -62,7 +62,7 @@ func New(db *sql.DB, cat Catalog) (*Planner, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Planner{cat: cat, db: db, conn: conn, agg: map[string]bool{}, share: map[string]float64{}}
+	p := &Planner{cat: cat, db: db, conn: conn, agg: map[string]bool{}, samples: map[string]float64{}}
 	rows, err := conn.QueryContext(context.Background(), "SELECT DISTINCT function_name FROM duckdb_functions() WHERE function_type = 'aggregate'")
 	if err != nil {
 		return nil, err
@@ -298,14 +298,24 @@ func (p *Planner) Aggregates() map[string]bool { return p.agg }
 
 // Matches returns the share of a table's rows of which cond holds.
 func (p *Planner) Matches(table, alias, cond string) (float64, error) {
-	q := fmt.Sprintf("SELECT count(*) FILTER (WHERE %s) / count(*) FROM %s AS %s", cond, Quote(table), Quote(alias))
-	if s, ok := p.share[q]; ok {
+	return p.sampled("count(*) FILTER (WHERE "+cond+") / count(*)", table, alias)
+}
+
+// Values returns how many values an expression has.
+func (p *Planner) Values(table, alias, expr string) (float64, error) {
+	return p.sampled("count(DISTINCT "+expr+")", table, alias)
+}
+
+// sampled is what an aggregate gives of a table's sample.
+func (p *Planner) sampled(agg, table, alias string) (float64, error) {
+	q := fmt.Sprintf("SELECT %s FROM %s AS %s", agg, Quote(table), Quote(alias))
+	if s, ok := p.samples[q]; ok {
 		return s, nil
 	}
 	var s float64
 	err := p.conn.QueryRowContext(context.Background(), q).Scan(&s)
 	if err == nil {
-		p.share[q] = s
+		p.samples[q] = s
 	}
 	return s, err
 }

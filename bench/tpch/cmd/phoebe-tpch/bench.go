@@ -29,9 +29,9 @@ type benchCmd struct {
 	fleet
 	SF       float64       `name:"sf" default:"1" placeholder:"X" help:"Scale factor of the data. Default ${default}."`
 	Load     float64       `default:"0.8" help:"Share of the CPUs that queries keep busy, by what they use when they run alone; with --connect, of the slots. Default ${default}."`
-	For      time.Duration `default:"30s" help:"How long queries arrive. Default ${default}."`
+	For      time.Duration `default:"30s" help:"How long queries arrive; 0: only see what each costs. Default ${default}."`
 	Policies []string      `default:"phoebe,blind,late-binding,random" placeholder:"NAME,..." help:"Policies that are measured, one after the other; blind is phoebe's where nothing is told of files. Default ${default}."`
-	ETL      bool          `name:"etl" help:"Measure each also beside a tenant of as much load, whose queries are large joins. Each has half of the load."`
+	ETL      bool          `name:"etl" help:"Measure each also beside a tenant of as much load, whose queries are large joins, placed by estimation under phoebe. Each has half of the load."`
 	Alone    bool          `default:"true" negatable:"" help:"Measure a DuckDB on its own as well. Default: yes."`
 	Seed     uint64        `default:"1" help:"Of arrivals. Default ${default}."`
 
@@ -54,12 +54,15 @@ type sample struct {
 }
 
 // rounds is how often each query is run alone, to see what it takes.
-const rounds = 3
+const rounds = 5
 
-// cost is what a query takes.
+// cost is what a query takes: the median of what it took each time.
 type cost struct {
 	tasks time.Duration // for which its tasks run
 	cpu   time.Duration // of all processes
+	alone time.Duration // CPU time of a DuckDB on its own
+
+	local, remote int // tasks of all times, by where they found what they read
 }
 
 // one runs a query.
@@ -95,11 +98,15 @@ func (b *benchCmd) Run(ctx context.Context, c *cli) error {
 	phoebe := func(policy string) one {
 		return func(a arrival) (engine.Stats, error) {
 			opt := b.options()
+			opt.Mode = client.SampleMode // they are short, whatever is said of what they read
 			if opt.Policy = client.Policy(policy); policy == "blind" {
 				opt.Policy, opt.Blind = client.PhoebePolicy, true
 			}
 			if a.etl {
 				opt.Tenant, opt.Class = "etl", client.Spare
+				if policy == "phoebe" { // so that tasks of both paths meet
+					opt.Mode = client.EstimateMode
+				}
 			}
 			r, err := e.Query(ctx, m.Queries[a.n-1], opt)
 			if err != nil {
@@ -110,9 +117,15 @@ func (b *benchCmd) Run(ctx context.Context, c *cli) error {
 		}
 	}
 	fmt.Printf("scale factor %g, %d workers, %d slots, %d CPUs\n", b.SF, len(m.Nodes), slots, runtime.NumCPU())
-	costs, err := each(b.pids, phoebe("phoebe"))
+	costs, err := b.each(ctx, m, b.pids, phoebe("phoebe"))
 	if err != nil {
 		return err
+	}
+	if own != nil {
+		compare(costs)
+	}
+	if b.For == 0 {
+		return nil
 	}
 	due, beside := b.workload(costs, slots)
 	fmt.Printf("%-34s %9s %9s  %-15s %s\n", "", "p50", "p99", "over the ideal", "local")
@@ -120,38 +133,64 @@ func (b *benchCmd) Run(ctx context.Context, c *cli) error {
 		b.measure(ctx, p, due, beside, slots, phoebe(p))
 	}
 	if b.Alone {
-		return b.best(ctx, m, costs, due, beside)
+		return b.best(ctx, m, due, beside)
 	}
 	return nil
 }
 
-// each runs each query on its own; own are the processes that it runs in.
-func each(own []int, run one) (map[int]cost, error) {
-	costs := map[int]cost{}
+// each runs each query on its own, by turns on the cluster, of which own are the workers' processes, and in a DuckDB of one thread.
+func (b *benchCmd) each(ctx context.Context, m *data.Manifest, own []int, run one) (map[int]cost, error) {
+	single, stop, err := b.alone(ctx, m, 1, 1)
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
 	all := slices.Concat(interactive, etl)
-	for range rounds { // until files are in memory, and their digests were compared, wherever they are
+	for range 3 { // until files are in memory, and their digests were compared, wherever they are
 		for _, n := range all {
 			if _, err := run(arrival{n: n}); err != nil {
 				return nil, fmt.Errorf("Q%d: %w", n, err)
 			}
 		}
 	}
+	costs := map[int]cost{}
 	for _, n := range all {
+		var took [3][]time.Duration
 		var c cost
-		meter := bench.NewCPUMeter(own...)
 		for range rounds {
+			meter := bench.NewCPUMeter(own...)
 			stats, err := run(arrival{n: n})
 			if err != nil {
 				return nil, fmt.Errorf("Q%d: %w", n, err)
 			}
-			c.tasks += tasks(&stats) / rounds
+			took[0], took[1] = append(took[0], tasks(&stats)), append(took[1], used(meter))
+			c.local, c.remote = c.local+stats.Local, c.remote+stats.Remote
+			meter = bench.NewCPUMeter()
+			if _, err := single(arrival{n: n}); err != nil {
+				return nil, fmt.Errorf("Q%d: %w", n, err)
+			}
+			took[2] = append(took[2], used(meter))
 		}
-		if own != nil {
-			c.cpu = used(meter) / rounds
-		}
+		c.tasks, c.cpu, c.alone = quantile(took[0], 0.5), quantile(took[1], 0.5), quantile(took[2], 0.5)
 		costs[n] = c
 	}
 	return costs, nil
+}
+
+// compare prints what queries cost on the cluster, and in a DuckDB on its own.
+func compare(costs map[int]cost) {
+	fmt.Println("CPU time of a query, of workers, frontend and client together, over that of a DuckDB of one thread, and its local tasks:")
+	var sum cost
+	for _, n := range slices.Concat(interactive, etl) {
+		c := costs[n]
+		sum.cpu, sum.alone, sum.local, sum.remote = sum.cpu+c.cpu, sum.alone+c.alone, sum.local+c.local, sum.remote+c.remote
+		c.print(fmt.Sprintf("Q%d", n))
+	}
+	sum.print("all")
+}
+
+func (c *cost) print(of string) {
+	fmt.Printf("  %-3s %5d ms over %5d ms: %.2f  %5.1f%%\n", of, c.cpu.Milliseconds(), c.alone.Milliseconds(), float64(c.cpu)/float64(c.alone), share(c.local, c.remote))
 }
 
 // used is the CPU time of a meter's processes.
@@ -248,10 +287,11 @@ func (b *benchCmd) report(ctx context.Context, name string, due []arrival, slots
 	}
 	var got, ideals, others []time.Duration
 	var parts [parts]time.Duration
-	local, remote := 0, 0
+	local, remote, otherLocal, otherRemote := 0, 0, 0, 0
 	for i, s := range l {
 		if s.etl {
 			others = append(others, s.response)
+			otherLocal, otherRemote = otherLocal+s.stats.Local, otherRemote+s.stats.Remote
 			continue
 		}
 		got, ideals = append(got, s.response), append(ideals, best[i])
@@ -265,7 +305,7 @@ func (b *benchCmd) report(ctx context.Context, name string, due []arrival, slots
 	p50, p99 := quantile(got, 0.5), quantile(got, 0.99)
 	line := fmt.Sprintf("%-34s %9v %9v", name, p50, p99)
 	if slots > 0 {
-		line += fmt.Sprintf("  x %.2f, x %.2f  %5.1f%%", float64(p50)/float64(quantile(ideals, 0.5)), float64(p99)/float64(quantile(ideals, 0.99)), 100*float64(local)/float64(max(1, local+remote)))
+		line += fmt.Sprintf("  x %.2f, x %.2f  %5.1f%%", float64(p50)/float64(quantile(ideals, 0.5)), float64(p99)/float64(quantile(ideals, 0.99)), share(local, remote))
 	}
 	if failed > 0 {
 		line += fmt.Sprintf("  %d of %d failed", failed, len(due))
@@ -279,10 +319,17 @@ func (b *benchCmd) report(ctx context.Context, name string, due []arrival, slots
 		fmt.Printf("  mean %v, the ideal's %v: %s ms\n", mean(got), mean(ideals), strings.Join(words, ", "))
 	}
 	if len(others) > 0 {
-		fmt.Printf("  of the other tenant's queries p50 %v, p99 %v\n", quantile(others, 0.5), quantile(others, 0.99))
+		line := fmt.Sprintf("  of the other tenant's queries p50 %v, p99 %v", quantile(others, 0.5), quantile(others, 0.99))
+		if slots > 0 {
+			line += fmt.Sprintf(", %.1f%% local", share(otherLocal, otherRemote))
+		}
+		fmt.Println(line)
 	}
 	return p99
 }
+
+// share is that of part in all, in percent.
+func share(part, rest int) float64 { return 100 * float64(part) / float64(max(1, part+rest)) }
 
 func mean(l []time.Duration) (m time.Duration) {
 	for _, d := range l {
@@ -299,27 +346,19 @@ func quantile(l []time.Duration, q float64) time.Duration {
 	return l[min(len(l)-1, int(q*float64(len(l))))].Round(100 * time.Microsecond)
 }
 
-// best measures DuckDBs on their own, of which the best way is found with a part of the queries, and compares what queries cost.
-func (b *benchCmd) best(ctx context.Context, m *data.Manifest, costs map[int]cost, due, beside []arrival) error {
+// best measures DuckDBs on their own, of which the best way is found with a part of the queries.
+func (b *benchCmd) best(ctx context.Context, m *data.Manifest, due, beside []arrival) error {
 	trial := due
 	if beside != nil {
 		trial = beside
 	}
 	trial = trial[:len(trial)/3]
-	alone := map[int]cost{}
 	least := time.Duration(0)
 	var queries, threads int
 	for _, q := range []int{1, 2, 4} {
 		for _, t := range []int{1, 2} {
 			run, stop, err := b.alone(ctx, m, q, t)
 			if err != nil {
-				return err
-			}
-			if q == 1 && t == 1 {
-				alone, err = each([]int{}, run)
-			}
-			if err != nil {
-				stop()
 				return err
 			}
 			p99 := b.report(ctx, fmt.Sprintf("DuckDB, %d queries x %d, a third", q, t), trial, 0, run)
@@ -334,17 +373,6 @@ func (b *benchCmd) best(ctx context.Context, m *data.Manifest, costs map[int]cos
 	}
 	defer stop()
 	b.measure(ctx, fmt.Sprintf("DuckDB at its best, %d x %d", queries, threads), due, beside, 0, run)
-	if costs[1].cpu == 0 { // the workers are not this program's own
-		return nil
-	}
-	fmt.Println("CPU time of a query, of workers, frontend and client together, over that of a DuckDB of one thread:")
-	var sum cost
-	var one time.Duration
-	for _, n := range slices.Concat(interactive, etl) {
-		sum.cpu, one = sum.cpu+costs[n].cpu, one+alone[n].cpu
-		fmt.Printf("  Q%-2d %4d ms over %4d ms: %.2f\n", n, costs[n].cpu.Milliseconds(), alone[n].cpu.Milliseconds(), float64(costs[n].cpu)/float64(alone[n].cpu))
-	}
-	fmt.Printf("  all %4d ms over %4d ms: %.2f\n", sum.cpu.Milliseconds(), one.Milliseconds(), float64(sum.cpu)/float64(one))
 	return nil
 }
 

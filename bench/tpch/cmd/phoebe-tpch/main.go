@@ -119,7 +119,7 @@ type fleet struct {
 	Memory  int32    `default:"512" placeholder:"MiB" help:"Memory of each task. Default ${default}."`
 	Tenant  string   `placeholder:"NAME" help:"For whom the queries are."`
 	Blind   bool     `help:"Place tasks without telling where their files are."`
-	Rows    int      `default:"500000" placeholder:"N" help:"Rows of its largest table that a task has at least, if so many are at one node: 1 makes a task for each file. Default ${default}."`
+	Rows    int      `default:"1000000" placeholder:"N" help:"Rows of its largest table that a task has at least, if so many are at one node: 1 makes a task for each file. Default ${default}."`
 	Policy  string   `placeholder:"NAME" help:"How tasks are placed. Default: as the frontend does."`
 	Class   string   `placeholder:"NAME" help:"regular, or spare: only where nothing else can run. Default: regular."`
 

@@ -83,6 +83,7 @@ func startNodes(root string, names []string) (n *nodes, err error) {
 	}
 	cfg := serve.Config{Listen: "127.0.0.1:0", Workers: serve.Static(at)}
 	cfg.Core.Copies = frontend.FewCopies
+	cfg.Core.MaxWait = -1 // queries of seconds wait for each other for longer than a second, and are not to be sent away for that
 	if n.frontend, err = serve.New(cfg); err != nil {
 		return n, err
 	}
