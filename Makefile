@@ -1,6 +1,7 @@
-# Everything here needs Go and GNU make; the test of the API from Python also needs python3 with pip, and the web page Node with
-# npm. What is fetched comes from the Go module proxy, PyPI and the npm registry, at the versions that go.mod, requirements.txt
-# and package-lock.json name. What is built stays in bin/ and out/.
+# Everything here needs Go and GNU make; the test of the API from Python also needs python3 with pip, the web page Node with
+# npm, and its test a browser, and those of the dashboard two databases. What is fetched comes from the Go module proxy, PyPI and the
+# npm registry, at the versions that go.mod, requirements.txt and package-lock.json name, and browser and databases from Debian.
+# What is built stays in bin/ and out/.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -33,8 +34,23 @@ build: ## build bin/phoebe; the go command stamps the version from git into it
 	go build -trimpath -o bin/phoebe ./cmd/phoebe
 
 .PHONY: test
-test: check-format vet staticcheck check-generate check-ui python ## all checks, then all tests with the race detector: what CI runs
+test: check-format vet staticcheck check-generate check-ui python tools ## all checks, all tests with the race detector, the page in a browser, the dashboard in databases: what CI runs
 	go test -race -timeout 15m ./...
+	env -u PHOEBE_PYTHON_PATH $(MAKE) --no-print-directory ui-test dashboards # which run the command: it refuses variables that it does not know
+
+# Programs that tests need, and the Debian packages that have them: what is missing is installed, where that is possible.
+.PHONY: tools
+tools: ## install what the tests of page and dashboard need: a browser, Prometheus and VictoriaMetrics
+	@missing=; \
+	has() { command -v "$$1" >/dev/null; }; \
+	test -n "$${CHROMIUM:-}" || has chromium || has chromium-browser || has google-chrome || has google-chrome-stable || missing+=" chromium"; \
+	has promtool && has prometheus || missing+=" prometheus"; \
+	has vmalert && has victoria-metrics || missing+=" victoria-metrics"; \
+	if [ -z "$$missing" ]; then exit 0; fi; \
+	if [ "$$(id -u)" = 0 ] && has apt-get; then \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $$missing >/dev/null && exit 0; \
+	fi; \
+	echo "not found, and not installed: install$$missing (on Debian: apt-get install$$missing)"; exit 1
 
 .PHONY: check-format
 check-format: ## fail if gofmt would change a file
@@ -99,7 +115,7 @@ ui-test: build check-ui ## look at every view of the web page in a real Chromium
 	cd out/ui && PHOEBE=$(CURDIR)/bin/phoebe SHOTS=$(CURDIR)/out/ui/shots node --test --test-concurrency=1 test/*.mjs
 
 .PHONY: ui-cost
-ui-cost: ## what recorder and page cost: no-op tasks with them and eight viewers over without, in turns, and their share of CPU, and how long they hold the lock (5 minutes)
+ui-cost: ## what recorder and page cost: no-op tasks with them and eight viewers over without, in turns, and their share of CPU, and how long they hold the lock (7 minutes)
 	go test -v -count=1 -tags holds -run 'TestHolds$$' ./frontend/serve/
 	PHOEBE_UI_COST=1 go test -v -count=1 -run 'TestUICost$$' -timeout 20m ./cmd/phoebe/
 
@@ -144,9 +160,13 @@ soak: build python ## faults at full length: every process killed and frozen in 
 copies: ## one worker of eight slowed to a tenth: the 99th percentile of jobs with copies of late tasks and without (2 minutes)
 	PHOEBE_SOAK=1 go test -count=1 -v -timeout 10m -run 'TestSlowWorker$$' ./cmd/phoebe
 
+.PHONY: tenants
+tenants: ## a tenant that asks for three times what there is beside an interactive one: by how much the latter's jobs take longer (4 minutes)
+	PHOEBE_TENANTS=1 go test -count=1 -v -timeout 15m -run 'TestBully$$' ./cmd/phoebe
+
 .PHONY: upgrade
-upgrade: ## bring a fleet of the release that cmd/phoebe/RELEASED names to this tree and back, under load, a minute of each with half of it (5 minutes)
-	PHOEBE_UPGRADE=1 go test -v -count=1 -run 'TestUpgrade$$' -timeout 15m ./cmd/phoebe/
+upgrade: ## bring a fleet of the release that cmd/phoebe/RELEASED names to this tree and back, under load, a minute of each with half of it, and compare frontends of both (7 minutes)
+	PHOEBE_UPGRADE=1 go test -v -count=1 -run 'TestUpgrade$$|TestMixedReleases$$' -timeout 15m ./cmd/phoebe/
 
 .PHONY: rotate
 rotate: ## replace the authority, certificates and secrets of a fleet under load, three times: no call may fail (2 minutes)
@@ -167,6 +187,18 @@ sim: build ## 1,000 simulated workers, the policies side by side at three loads
 	bin/phoebe sim --workers 1000 --slots 4 --frontends 10 --tasks-per-job 100 --task-duration job-exp:100ms --delay 500us \
 		--load 0.5,0.8,0.95 --policy phoebe,late-binding,batch,omniscient --jobs 4000 --warmup-jobs 800 --seed 1
 
+# Where make figures writes, and how many it makes at a time, each on one core.
+FIGURES := out/figures
+FIGURES_AT_ONCE ?= $(shell nproc 2>/dev/null || echo 1)
+
+.PHONY: figures
+figures: build ## all figures that bench/FIGURES.md tells of, by the commands that stand there, in out/figures (70 minutes on two cores)
+	rm -rf $(FIGURES)
+	mkdir -p $(FIGURES)
+	git describe --always --dirty --abbrev=12 >$(FIGURES)/commit
+	grep -oE '^`phoebe sim figure [^`]+' bench/FIGURES.md | cut -d' ' -f4- | GOMAXPROCS=1 xargs -L1 -P$(FIGURES_AT_ONCE) \
+		sh -c 'exec nice -n 19 bin/phoebe sim figure "$$0" "$$@" --json "$(FIGURES)/$$0.json" >"$(FIGURES)/$$0.txt"'
+
 # The query engine needs cgo and a C++ compiler, and has its own go.mod.
 bin/phoebe-tpch: FORCE
 	cd bench/tpch && go build -tags duckdb_arrow -trimpath -o ../../bin/phoebe-tpch ./cmd/phoebe-tpch
@@ -175,10 +207,11 @@ bin/phoebe-tpch: FORCE
 FORCE:
 
 .PHONY: tpch
-tpch: bin/phoebe-tpch ## the query engine on phoebe: data at scale factor 0.01, the 22 queries and 50 random ones compared with DuckDB
+tpch: bin/phoebe-tpch ## the query engine on phoebe: data at scale factor 0.01, the 22 queries and 50 random ones compared with DuckDB, and a short bench
 	bin/phoebe-tpch gen --sf 0.01
 	bin/phoebe-tpch check --sf 0.01
 	bin/phoebe-tpch fuzz --n 50
+	bin/phoebe-tpch bench --sf 0.01 --for 3s --policies phoebe --no-alone
 
 .PHONY: tpch-test
 tpch-test: ## vet and test the query engine
