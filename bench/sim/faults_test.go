@@ -21,9 +21,6 @@ func TestFaults(t *testing.T) {
 		return n
 	}
 	n := uint64(400)
-	if slow > 1 {
-		n = 160
-	}
 	if os.Getenv("PHOEBE_SOAK") != "" {
 		n = 20_000
 	}

@@ -31,9 +31,6 @@ func TestFigures(t *testing.T) {
 			t.Errorf("%q: %q, %q, %d views", f.Name, f.Title, f.Claim, len(f.views))
 		}
 		names = append(names, f.Name)
-		if slow > 1 && !slices.Contains([]string{"frontends", "additions-1ms"}, f.Name) {
-			continue
-		}
 		last := 0.0
 		r, err := f.Run(t.Context(), FigureOptions{Jobs: 10, Seed: 3, Seeds: 1, Progress: func(share float64) {
 			if share < last || share > 1+1e-9 {

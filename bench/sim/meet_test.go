@@ -53,16 +53,15 @@ func TestFrontendsMeetByChance(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			jobs := test.jobs / slow
-			at := make([][]int, jobs)            // the workers of each job
-			by := make([]probe.FrontendID, jobs) // its frontend
+			at := make([][]int, test.jobs)            // the workers of each job
+			by := make([]probe.FrontendID, test.jobs) // its frontend
 			cfg := Config{
 				Policy: policy(t, "phoebe"), Load: 0.01, Frontends: 2, Workers: workers, Slots: 8, Workload: volleys{2, test.tasks, test.run},
-				Jobs: jobs, Seed: 1, Delay: 50 * time.Microsecond, Gossip: Gossip{Period: AsPing, Delay: 50 * time.Microsecond},
+				Jobs: test.jobs, Seed: 1, Delay: 50 * time.Microsecond, Gossip: Gossip{Period: AsPing, Delay: 50 * time.Microsecond},
 			}
 			cfg.Policy.mode = test.mode
 			cfg.started = func(w *workerNode, s *worker.Start) {
-				if n := jobOf(s.Job); n < jobs {
+				if n := jobOf(s.Job); n < test.jobs {
 					at[n], by[n] = append(at[n], w.index), s.Launch.Attempt.Frontend
 				}
 			}
@@ -94,7 +93,7 @@ func TestFrontendsMeetByChance(t *testing.T) {
 				return n
 			}
 			seen, chance, squares, trials := 0.0, 0.0, 0.0, 0.0
-			for n := 0; n+1 < jobs; n += 2 {
+			for n := 0; n+1 < test.jobs; n += 2 {
 				if by[n] == by[n+1] {
 					continue
 				}
@@ -110,7 +109,7 @@ func TestFrontendsMeetByChance(t *testing.T) {
 			mean := chance / trials
 			within := 4 * math.Sqrt((squares/trials-mean*mean)/pairs)
 			t.Logf("%.0f pairs, met %.4f times each, by chance %.4f ± %.4f", pairs, seen/pairs, mean, within)
-			if pairs < float64(jobs)/5 || seen/pairs > mean+within {
+			if pairs < float64(test.jobs)/5 || seen/pairs > mean+within {
 				t.Errorf("%.0f pairs met %.4f times each, by chance %.4f ± %.4f", pairs, seen/pairs, mean, within)
 			}
 		})
@@ -121,7 +120,7 @@ func TestFrontendsMeetByChance(t *testing.T) {
 // had drawn its own at random. With copies the one whose task came second there hears it with the next answer, and has it start elsewhere.
 func TestLoserStartsElsewhere(t *testing.T) {
 	const workers, of, takes = 20, 4, 2 * time.Second
-	jobs := 1200 / slow
+	const jobs = 1200
 	volley := func(copies float64) (met, pairs int, r *Result) {
 		at := make([][]int, jobs) // the workers of each job
 		by := make([]probe.FrontendID, jobs)

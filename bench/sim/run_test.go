@@ -108,13 +108,10 @@ func TestTheory(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			jobs, limit := test.jobs, 0.02
-			if slow > 1 {
-				jobs, limit = jobs/10, 0.25 // fewer jobs say less
-			}
+			const limit = 0.02
 			r := run(t, Config{
 				Policy: policy(t, test.policy), Load: test.load, Frontends: 1, Workers: test.workers, Slots: test.slots,
-				Workload: poisson(t, "1", test.law), Jobs: jobs, WarmupJobs: jobs / 10, Seed: 1, Estimates: Estimates{Absent: true},
+				Workload: poisson(t, "1", test.law), Jobs: test.jobs, WarmupJobs: test.jobs / 10, Seed: 1, Estimates: Estimates{Absent: true},
 			})
 			got := r.WaitMS.Mean / 10
 			if off := got/test.want - 1; math.Abs(off) > limit {
