@@ -131,7 +131,7 @@ func (c *jobs) others(ev *Others, now time.Time) {
 			own = append(own, tenants.Own{Path: name, Use: u.at[placed], Want: u.at[wanted], Spare: u.lower, Most: u.most, Has: tenants.May{Regular: u.covered(), All: u.at[let]}})
 		}
 	}
-	c.needs = c.shares.Tell(now, ev.Self, ev.Members, ev.Needs, own)
+	c.needs = c.shares.Tell(now, ev.Self, ev.Members, ev.Silent, ev.Needs, own)
 	c.patience = 10 * (len(ev.Members) + 2) // each frontend has had a turn of what cannot be divided by then
 	for _, t := range c.holding {
 		if t.starved++; t.used.at[let] > 0 {

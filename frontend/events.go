@@ -103,11 +103,12 @@ type Busy struct {
 // Terms: what tenants may have from now on.
 type Terms struct{ *tenants.File }
 
-// Others: which frontends there are, and what the others have told that they need of tenants. It comes once a second, also if
-// there are none, and Needs is what they are to be told then. What it has is not to be written to.
+// Others: which frontends there are, which of them are silent by now, and what the others have told that they need of tenants. It comes
+// once a second, also if there are none, and Needs is what they are to be told then. What it has is not to be written to.
 type Others struct {
 	Self    string
 	Members []string
+	Silent  []string
 	Needs   map[string][]tenants.Need // by frontend
 }
 

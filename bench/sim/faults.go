@@ -305,7 +305,11 @@ func (r *faultRun) draw() {
 	r.later(r.horizon, r.heal)
 	r.end, r.busy = r.horizon+time.Minute, 50_000
 	if r.terms != nil {
-		r.share(make([][]tenants.Need, len(r.frontends)), rand.New(rand.NewPCG(r.seed, 's')))
+		told := &told{by: make([][][]tenants.Need, len(r.frontends))}
+		for i := range told.by {
+			told.by[i] = make([][]tenants.Need, len(r.frontends))
+		}
+		r.share(told, rand.New(rand.NewPCG(r.seed, 's')))
 	}
 }
 

@@ -8,8 +8,13 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/gossip/view"
 )
 
-// shareEvery is how often frontends tell each other what they need of tenants.
-const shareEvery = time.Second
+const (
+	// shareEvery is how often frontends tell each other what they need of tenants.
+	shareEvery = time.Second
+	// silentAfter is for how long nothing comes of that from who is taken for cut off: before gossip gives it up, so that the
+	// others are missed together, and not one after the other.
+	silentAfter = 3 * shareEvery
+)
 
 // share tells the core what the other frontends need of tenants, and them what this one does. As long as nothing is said of
 // tenants, there is nothing to share.
@@ -25,7 +30,9 @@ func (s *Server) share() {
 		for _, m := range s.fleet.node.Members() {
 			ev.Members = append(ev.Members, m.Name)
 		}
-		for name, list := range s.fleet.node.Needs() {
+		told, silent := s.fleet.node.Needs(silentAfter)
+		ev.Silent = silent
+		for name, list := range told {
 			for _, n := range list {
 				ev.Needs[name] = append(ev.Needs[name], needOf(n))
 			}

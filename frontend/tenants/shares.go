@@ -2,6 +2,7 @@ package tenants
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"math/bits"
 	"slices"
@@ -58,8 +59,9 @@ type Shares struct {
 	promised map[string]May // what was told last of these
 	last     []string       // the frontends that there were, by name, me among them
 	lastAt   time.Time
-	cut      bool  // from most of them
-	turn     int64 // whose it is to have what cannot be divided
+	silent   map[string]bool // those that are, and those that were when they went
+	cut      bool            // from most of them
+	turn     int64           // whose it is to have what cannot be divided
 	may      map[string]May
 }
 
@@ -70,16 +72,29 @@ type told struct {
 }
 
 // NewShares is for a frontend that is alone.
-func NewShares() *Shares { return &Shares{last: []string{""}, may: map[string]May{}} }
+func NewShares() *Shares {
+	return &Shares{last: []string{""}, silent: map[string]bool{}, may: map[string]May{}}
+}
 
-// Tell takes in what this frontend is called, which frontends there are, what they have told, and what this one has, and returns what it has to tell. Who is
-// left with fewer than half of those that there were is cut off: it may have no more than it had, until others are back, or
-// that has lasted for ForgetAfter.
-func (s *Shares) Tell(now time.Time, me string, members []string, needs map[string][]Need, own []Own) []Need {
+// Tell takes in what this frontend is called, which frontends there are, which of them are silent, what they have told, and what this one has, and
+// returns what it has to tell. Who hears of fewer than half of those that there were is cut off: it may have no more than it had, until
+// others are back, or that has lasted for ForgetAfter. Those are not missed that had something to say until they went: they left.
+func (s *Shares) Tell(now time.Time, me string, members, silent []string, needs map[string][]Need, own []Own) []Need {
 	s.me = me
 	there := append(slices.Clone(members), me)
 	slices.Sort(there)
 	there = slices.Compact(there)
+	gone := func(name string) bool { return !slices.Contains(there, name) }
+	maps.DeleteFunc(s.silent, func(name string, _ bool) bool { return !gone(name) })
+	for _, name := range silent {
+		s.silent[name] = true
+	}
+	missed := 0
+	for _, name := range s.last {
+		if s.silent[name] {
+			missed++
+		}
+	}
 	s.turn = now.UnixNano() / int64(turnFor)
 	for i := range own { // spare jobs take of a maximum as others do, and nothing of tokens
 		if o := &own[i]; !s.file.bounded(o.Path) {
@@ -87,8 +102,9 @@ func (s *Shares) Tell(now time.Time, me string, members []string, needs map[stri
 		}
 	}
 	s.own = own
-	if s.cut = 2*len(there) < len(s.last) && now.Sub(s.lastAt) < ForgetAfter; !s.cut {
+	if s.cut = missed > len(there)-len(silent) && now.Sub(s.lastAt) < ForgetAfter; !s.cut {
 		s.last, s.lastAt = there, now
+		maps.DeleteFunc(s.silent, func(name string, _ bool) bool { return gone(name) })
 		s.hear(needs)
 		clear(s.may)
 	}

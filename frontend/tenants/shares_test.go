@@ -108,7 +108,7 @@ func (f *fleet) start(name string) {
 	}
 }
 
-func (f *fleet) tell(name string, members []string) {
+func (f *fleet) tell(name string, members []string, silent ...string) {
 	var own []Own
 	for path, want := range f.wants[name] {
 		own = append(own, Own{Path: path, Use: f.has[name][path].All, Want: want, Most: f.task, Has: f.has[name][path]})
@@ -117,7 +117,7 @@ func (f *fleet) tell(name string, members []string) {
 	for _, m := range members {
 		told[m] = f.told[m]
 	}
-	f.told[name] = f.shares[name].Tell(f.now, name, members, told, own)
+	f.told[name] = f.shares[name].Tell(f.now, name, members, silent, told, own)
 	f.start(name)
 }
 
@@ -220,8 +220,8 @@ func TestSpareWants(t *testing.T) {
 	var told0, told1 []Need
 	for i := range 3 {
 		now := time.Unix(1000+int64(i), 0)
-		told0 = f0.Tell(now, "f0", []string{"f1"}, map[string][]Need{"f1": told1}, []Own{{Path: "a", Want: 90 * Slot, Spare: 90 * Slot, Most: Slot}, {Path: "b", Want: 90 * Slot, Spare: 90 * Slot, Most: Slot}})
-		told1 = f1.Tell(now, "f1", []string{"f0"}, map[string][]Need{"f0": told0}, []Own{{Path: "a", Want: 90 * Slot, Most: Slot}, {Path: "b", Want: 90 * Slot, Most: Slot}})
+		told0 = f0.Tell(now, "f0", []string{"f1"}, nil, map[string][]Need{"f1": told1}, []Own{{Path: "a", Want: 90 * Slot, Spare: 90 * Slot, Most: Slot}, {Path: "b", Want: 90 * Slot, Spare: 90 * Slot, Most: Slot}})
+		told1 = f1.Tell(now, "f1", []string{"f0"}, nil, map[string][]Need{"f0": told0}, []Own{{Path: "a", Want: 90 * Slot, Most: Slot}, {Path: "b", Want: 90 * Slot, Most: Slot}})
 	}
 	if a, b := f1.Of("a").Regular, f1.Of("b").All; a != 12*Slot || b != 6*Slot {
 		t.Errorf("%d of the tokens and %d of a maximum are left to others", a, b)
@@ -257,13 +257,13 @@ func TestSharesFollow(t *testing.T) {
 	}
 }
 
-// A frontend that dies takes its wants along. One that is left with fewer than half of all has no more than it had, until
-// they are back, or for ForgetAfter.
+// A frontend that dies takes its wants along. One that hears of fewer than half of all has no more than it had, until
+// they are back, or for ForgetAfter, also where gossip gives them up one after the other.
 func TestSharesCutOff(t *testing.T) {
 	f := newFleet(New(1, nil, []Entry{{Path: "a", Tokens: 12, Max: 12}}), 5)
-	tell := func(name string, members []string) {
+	tell := func(name string, members []string, silent ...string) {
 		f.now = f.now.Add(time.Second)
-		f.tell(name, members)
+		f.tell(name, members, silent...)
 	}
 	for range 3 {
 		for _, name := range f.names {
@@ -275,17 +275,29 @@ func TestSharesCutOff(t *testing.T) {
 	for _, name := range f.names {
 		f.wants[name]["a"] = 20 * Slot
 	}
+	check := func() {
+		t.Helper()
+		if got := f.has["f4"]["a"]; got.All > 3*Slot {
+			t.Errorf("cut off it has %+v", got)
+		}
+		if may := f.shares["f4"].Of("new"); may.Regular != 0 {
+			t.Errorf("cut off it has %+v of a tenant that it had nothing of", may)
+		}
+	}
+	tell("f4", f.names, "f0") // its turn to tell had come
+	tell("f4", f.names, most...)
+	for n := range most {
+		for _, name := range most {
+			tell(name, f.names, "f3", "f4")
+		}
+		check()
+		tell("f4", append(most[n+1:], "f3", "f4"), most[n+1:]...)
+	}
+	check()
 	for range 3 {
 		for _, name := range most {
 			tell(name, most)
 		}
-		tell("f4", []string{"f4", "f3"})
-	}
-	if got := f.has["f4"]["a"]; got.All > 3*Slot {
-		t.Errorf("cut off it has %+v", got)
-	}
-	if may := f.shares["f4"].Of("new"); may.Regular != 0 {
-		t.Errorf("cut off it has %+v of a tenant that it had nothing of", may)
 	}
 	if all := f.has["f0"]["a"].All + f.has["f1"]["a"].All + f.has["f2"]["a"].All; all != 12*Slot {
 		t.Errorf("the others have %d of what those take along that are gone", all)
@@ -295,6 +307,23 @@ func TestSharesCutOff(t *testing.T) {
 	tell("f4", []string{"f4", "f3"})
 	if got := f.has["f4"]["a"].All; got < 6*Slot {
 		t.Errorf("after that time it has %d", got)
+	}
+}
+
+// Frontends that leave are not missed, however many do at once.
+func TestSharesLeft(t *testing.T) {
+	f := newFleet(New(1, nil, []Entry{{Path: "a", Tokens: 12, Max: 12}}), 5)
+	f.wants["f0"]["a"] = 20 * Slot
+	f.tell("f0", f.names)
+	f.now = f.now.Add(time.Second)
+	f.tell("f0", f.names[:1])
+	f.wants["f0"]["b"] = Slot
+	f.tell("f0", f.names[:1])
+	if got := f.has["f0"]["a"].All; got != 12*Slot {
+		t.Errorf("it has %d", got)
+	}
+	if f.shares["f0"].cut {
+		t.Error("it takes itself for cut off")
 	}
 }
 

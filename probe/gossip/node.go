@@ -168,11 +168,11 @@ func (n *Node) TellNeeds(list []view.Need) {
 	n.send(out)
 }
 
-// Needs is what the other frontends that there are have told.
-func (n *Node) Needs() map[string][]view.Need {
+// Needs is what the other frontends that there are have told. Silent are those that have told nothing more for within.
+func (n *Node) Needs(within time.Duration) (told map[string][]view.Need, silent []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.core.Needs()
+	return n.core.Needs(time.Now(), within)
 }
 
 // Get returns what is believed of a worker.

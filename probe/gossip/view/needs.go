@@ -3,6 +3,7 @@ package view
 import (
 	"encoding/binary"
 	"math"
+	"time"
 )
 
 // Need is what a frontend says of a tenant. What its numbers mean is not known here.
@@ -18,6 +19,7 @@ const maxNeeds = 1024
 type needs struct {
 	run uint64
 	seq uint64 // the last time
+	at  time.Duration
 	all map[string]toldNeed
 }
 
@@ -46,17 +48,23 @@ func (c *Core) TellNeeds(list []Need, out []Send) []Send {
 	return p.send(out, header, "", false)
 }
 
-// Needs is what the other frontends that there are have told.
-func (c *Core) Needs() map[string][]Need {
-	told := map[string][]Need{}
+// Needs is what the other frontends that there are have told. Silent are those that have told nothing more for within.
+func (c *Core) Needs(now time.Time, within time.Duration) (told map[string][]Need, silent []string) {
+	c.table.tick(now)
+	told = map[string][]Need{}
 	for _, m := range c.members.list {
-		if of := c.needs[m.Name]; of != nil && of.run == m.Run {
-			for _, n := range of.all {
-				told[m.Name] = append(told[m.Name], n.Need)
-			}
+		of := c.needs[m.Name]
+		if of == nil || of.run != m.Run {
+			continue
+		}
+		for _, n := range of.all {
+			told[m.Name] = append(told[m.Name], n.Need)
+		}
+		if c.table.now-of.at > within {
+			silent = append(silent, m.Name)
 		}
 	}
-	return told
+	return told, silent
 }
 
 // dropNeeds forgets what those have told that are there no more.
@@ -89,7 +97,7 @@ func (c *Core) takeNeeds(rd *reader, from string) {
 	if seq < of.seq {
 		return // it was overtaken
 	}
-	of.seq = seq
+	of.seq, of.at = seq, c.table.now
 	for len(rd.buf) > 0 {
 		n := toldNeed{seq: seq}
 		n.Path = rd.string(MaxName)

@@ -3,6 +3,7 @@ package view
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 )
@@ -32,6 +33,39 @@ func pass(t *testing.T, to *Core, sends []Send) {
 	}
 }
 
+func toldBy(c *Core, name string) []Need {
+	told, _ := c.Needs(time.Unix(1000, 0), time.Second)
+	return told[name]
+}
+
+// A frontend that has told what it needs, be that nothing, and tells it no more, is silent, as long as it is there.
+func TestNeedsSilent(t *testing.T) {
+	cs := needers(3)
+	a, b := cs[0], cs[1]
+	silentAt := func(sec int64) []string {
+		_, silent := b.Needs(time.Unix(sec, 0), 3*time.Second)
+		return silent
+	}
+	if silent := silentAt(1010); silent != nil {
+		t.Errorf("%q, who never told anything", silent)
+	}
+	for _, s := range a.TellNeeds(nil, nil) {
+		if _, err := b.Receive(time.Unix(1010, 0), s.Msg, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if silent := silentAt(1013); silent != nil {
+		t.Errorf("%q after 3 s", silent)
+	}
+	if silent := silentAt(1014); !slices.Equal(silent, []string{"a"}) {
+		t.Errorf("%q after 4 s", silent)
+	}
+	b.SetMembers([]Member{{Name: "a", Run: 2}})
+	if silent := silentAt(1015); silent != nil {
+		t.Errorf("%q of an earlier run", silent)
+	}
+}
+
 // What a frontend needs gets to the others in as many messages as it takes; what it tells of no more is forgotten when it has
 // left it out twice; and so is all of it when it goes, or comes back.
 func TestNeeds(t *testing.T) {
@@ -43,7 +77,7 @@ func TestNeeds(t *testing.T) {
 	}
 	first := a.TellNeeds(list, nil)
 	pass(t, b, first)
-	told := b.Needs()["a"]
+	told := toldBy(b, "a")
 	if len(told) != len(list) {
 		t.Fatalf("%d of %d", len(told), len(list))
 	}
@@ -53,25 +87,25 @@ func TestNeeds(t *testing.T) {
 		}
 	}
 	pass(t, b, a.TellNeeds(list[:1], nil))
-	if n := len(b.Needs()["a"]); n != len(list) {
+	if n := len(toldBy(b, "a")); n != len(list) {
 		t.Errorf("%d after one time", n)
 	}
 	pass(t, b, a.TellNeeds(nil, nil))
-	if n := len(b.Needs()["a"]); n != 1 {
+	if n := len(toldBy(b, "a")); n != 1 {
 		t.Errorf("%d after the next time", n)
 	}
 	pass(t, b, first)
 	pass(t, b, a.TellNeeds(nil, nil))
-	if n := len(b.Needs()["a"]); n != 0 {
+	if n := len(toldBy(b, "a")); n != 0 {
 		t.Errorf("%d: it has been told before", n)
 	}
 	pass(t, b, a.TellNeeds(list, nil))
 	b.SetMembers([]Member{{Name: "a", Run: 2}})
-	if n := len(b.Needs()["a"]); n != 0 {
+	if n := len(toldBy(b, "a")); n != 0 {
 		t.Errorf("%d of another run", n)
 	}
 	pass(t, b, first) // of the earlier run
-	if n := len(b.Needs()["a"]); n != 0 {
+	if n := len(toldBy(b, "a")); n != 0 {
 		t.Errorf("%d of an earlier run", n)
 	}
 	b.SetMembers(nil)
@@ -86,7 +120,7 @@ func TestNeedsGarbage(t *testing.T) {
 	msg := cs[0].TellNeeds([]Need{{"x", [5]int64{1, 2, 3, 4, 5}}}, nil)[0].Msg
 	for n := range len(msg) {
 		_, _ = cs[1].Receive(time.Unix(1000, 0), msg[:n], nil)
-		if got := cs[1].Needs()["a"]; len(got) > 0 {
+		if got := toldBy(cs[1], "a"); len(got) > 0 {
 			t.Fatalf("%d bytes of %d: %+v", n, len(msg), got)
 		}
 	}
