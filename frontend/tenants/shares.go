@@ -2,6 +2,8 @@ package tenants
 
 import (
 	"cmp"
+	"fmt"
+	"hash/fnv"
 	"maps"
 	"math"
 	"math/bits"
@@ -189,6 +191,7 @@ type branch struct {
 	needs []Need  // by frontend, as in last; nil: no jobs are of this very path
 	parts []int64 // what of the thing that is divided is to be theirs
 	want  int64   // of all, with those below
+	unit  int64   // by the largest task, with those below
 	free  int64   // of what all below may have together
 }
 
@@ -232,8 +235,10 @@ func (s *Shares) divide(tenant string) {
 		for i := range b.needs {
 			b.want += b.needs[i].Want
 		}
+		b.unit = max(b.unit, b.largest())
 		if b.above != nil {
 			b.above.want += b.want
+			b.above.unit = max(b.above.unit, b.unit)
 		}
 	}
 	tokens := min(int64(s.file.Entry(top).Tokens)*Slot, s.file.limit(top))
@@ -303,15 +308,17 @@ func (s *Shares) spread(b *branch, has int64) {
 	sharers := make([]Sharer, len(b.below), len(b.below)+1)
 	rest := b.want
 	for i, c := range b.below {
-		sharers[i] = Sharer{c.want, int64(s.file.Entry(c.path).Tokens), s.file.limit(c.path)}
+		sharers[i] = Sharer{c.want, int64(s.file.Entry(c.path).Tokens), s.file.limit(c.path), c.unit}
 		rest -= c.want
 	}
 	if b.needs != nil {
-		sharers = append(sharers, Sharer{rest, 1, Unlimited})
+		sharers = append(sharers, Sharer{rest, 1, Unlimited, b.largest()})
 	}
 	parts := make([]int64, len(sharers))
 	if has < Unlimited {
-		parts = Waterfill(has, sharers)
+		h := fnv.New64a()
+		fmt.Fprint(h, s.turn, b.path)
+		parts = Whole(has, sharers, drawn(sharers, h.Sum64()))
 	} else {
 		for i := range sharers {
 			parts[i] = sharers[i].Max
@@ -325,39 +332,84 @@ func (s *Shares) spread(b *branch, has int64) {
 	}
 }
 
-// split gives frontends their parts of what a tenant has. Tasks do not take parts of slots, so what is left of whole ones goes
-// to some by turns.
-func (s *Shares) split(b *branch, has int64) {
+// largest is what the largest task of a path itself takes, a slot at least.
+func (b *branch) largest() int64 {
 	unit := Slot
-	sharers := make([]Sharer, len(b.needs))
 	for i := range b.needs {
-		sharers[i] = Sharer{b.needs[i].Want, 1, Unlimited}
 		unit = max(unit, b.needs[i].Most)
 	}
+	return unit
+}
+
+// split gives frontends their parts of what a tenant has.
+func (s *Shares) split(b *branch, has int64) {
 	if has == Unlimited {
 		b.parts = slices.Repeat([]int64{Unlimited}, len(b.needs))
 		return
 	}
-	unit = max(min(unit, has), 1)
-	b.parts = Waterfill(has, sharers)
-	rest := has
-	for i := range b.parts {
-		b.parts[i] -= b.parts[i] % unit
-		rest -= b.parts[i]
+	sharers, unit := make([]Sharer, len(b.needs)), b.largest()
+	for i := range b.needs {
+		sharers[i] = Sharer{b.needs[i].Want, 1, Unlimited, unit}
 	}
-	for _, more := range []bool{true, false} { // those first that want it
-		for k := range b.parts {
-			if i := s.turned(k); (b.needs[i].Want > b.parts[i]) == more {
-				n := min(rest, unit)
-				b.parts[i] += n
-				rest -= n
-			}
-		}
-	}
+	b.parts = Whole(has, sharers, s.turned(0))
 }
 
-// Sharer wants so much of something, and gets at most Max.
-type Sharer struct{ Want, Weight, Max int64 }
+// drawn is one of the sharers, by a random number, each as often as its weight says.
+func drawn(sharers []Sharer, random uint64) int {
+	all := int64(0)
+	for _, s := range sharers {
+		all += s.Weight
+	}
+	at, _ := bits.Mul64(random, uint64(all))
+	for i, s := range sharers {
+		if at < uint64(s.Weight) {
+			return i
+		}
+		at -= uint64(s.Weight)
+	}
+	return 0
+}
+
+// Sharer wants so much of something, and gets at most Max. Less than Unit is of no use to it.
+type Sharer struct{ Want, Weight, Max, Unit int64 }
+
+// Whole shares out as Waterfill does, in units: tasks do not take parts of slots. Whose turn it is has one though its share is less, and what
+// does not go into units is for those that want more, from that one on.
+func Whole(all int64, sharers []Sharer, turn int) []int64 {
+	unit := func(i int) int64 { return max(min(sharers[i].Unit, sharers[i].Max, all), 1) }
+	parts, first := Waterfill(all, sharers), unit(turn)
+	if first <= all && parts[turn] < min(first, sharers[turn].Want) {
+		others := slices.Clone(sharers)
+		others[turn].Max = 0
+		parts = Waterfill(all-first, others)
+		parts[turn] = first
+	}
+	rest := all
+	for i := range parts {
+		parts[i] -= parts[i] % unit(i)
+		rest -= parts[i]
+	}
+	give := func(wanted bool, most func(i int) int64) (given bool) {
+		for k := range parts {
+			i := (k + turn) % len(parts)
+			n := most(i)
+			if n > 0 && n <= min(rest, sharers[i].Max-parts[i]) && (sharers[i].Want > parts[i]) == wanted {
+				parts[i] += n
+				rest -= n
+				given = true
+			}
+		}
+		return given
+	}
+	for _, wanted := range []bool{true, false} {
+		for give(wanted, unit) {
+		}
+	}
+	for _, wanted := range []bool{true, false} {
+		give(wanted, func(i int) int64 { return min(rest, sharers[i].Max-parts[i]) })
+	}
+	return parts
+}
 
 // Waterfill shares something out: all get as much by weight as long as they want it, and then what nobody wants likewise. The
 // order of the sharers does not matter: what does not go into shares of equal size is left over.

@@ -11,7 +11,7 @@ import (
 )
 
 var drawSharers = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Sharer {
-	s := Sharer{rapid.Int64Range(0, 50).Draw(t, "want") * 1000, rapid.Int64Range(1, 1_000_000_000).Draw(t, "weight"), Unlimited}
+	s := Sharer{rapid.Int64Range(0, 50).Draw(t, "want") * 1000, rapid.Int64Range(1, 1_000_000_000).Draw(t, "weight"), Unlimited, rapid.Int64Range(1, 5000).Draw(t, "unit")}
 	if rapid.Bool().Draw(t, "even") {
 		s.Weight = s.Weight%3 + 1
 	}
@@ -68,6 +68,61 @@ func TestWaterfill(t *testing.T) {
 			}
 		}
 	})
+}
+
+// In units there is no more than there is either; nobody lacks more of its share than a unit and that of whose turn it is; who
+// wants something has a unit when it is its turn.
+func TestWhole(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		all, sharers := rapid.Int64Range(0, 20_000).Draw(t, "all"), drawSharers.Draw(t, "sharers")
+		turn := rapid.IntRange(0, len(sharers)-1).Draw(t, "turn")
+		parts, exact := Whole(all, sharers, turn), Waterfill(all, sharers)
+		sum := int64(0)
+		for i, s := range sharers {
+			sum += parts[i]
+			if parts[i] < exact[i]-s.Unit-sharers[turn].Unit || parts[i] > s.Max {
+				t.Fatalf("%d gets %d, and its share is %d", i, parts[i], exact[i])
+			}
+		}
+		if sum > all {
+			t.Fatalf("%v of %d add up to %d", parts, all, sum)
+		}
+		if s := sharers[turn]; parts[turn] < min(s.Unit, s.Max, all, s.Want) {
+			t.Fatalf("%v of %d: whose turn it is has no unit", parts, all)
+		}
+	})
+}
+
+// A maximum that is less than a task of each of two paths is used by one of them after the other, as often as their tokens say.
+func TestSharesOfPathsTurn(t *testing.T) {
+	f := newFleet(New(1, nil, []Entry{{Path: "b", Tokens: 1, Max: 3}, {Path: "b/c", Tokens: 3}}), 2)
+	had := map[string]int{}
+	const turns = 400
+	for range turns {
+		f.now = f.now.Add(turnFor)
+		f.task = Slot
+		f.wants["f0"], f.has["f0"] = map[string]int64{"b": 18 * Slot}, map[string]May{}
+		f.wants["f1"], f.has["f1"] = map[string]int64{"b/c": 5 * Slot / 2}, map[string]May{}
+		for range 3 { // what one had, it tells that it has no more
+			f.task = Slot
+			f.tell("f0", f.names)
+			f.task = 5 * Slot / 2
+			f.tell("f1", f.names)
+		}
+		of, below := f.has["f0"]["b"].All, f.has["f1"]["b/c"].All
+		if of+below > 3*Slot {
+			t.Fatalf("%d and %d", of, below)
+		}
+		if of > 0 {
+			had["b"]++
+		}
+		if below > 0 {
+			had["b/c"]++
+		}
+	}
+	if a, b := had["b"], had["b/c"]; a+b < turns*9/10 || b < 2*a || b > 4*a {
+		t.Errorf("%d and %d of %d turns", a, b, turns)
+	}
 }
 
 // fleet is frontends that use what they may, and tell each other.

@@ -183,6 +183,22 @@ var table = []mutant{
 		"|| time.Since(ended.at) < goesOn)", ")",
 	},
 	{
+		"who is silent is missed, not only who is gone", "frontend/tenants/shares.go",
+		"missed > len(there)-len(silent) &&", "2*len(there) < len(s.last) && missed >= 0 &&",
+	},
+	{
+		"who leaves is not missed", "frontend/tenants/shares.go",
+		"		if s.silent[name] {\n", "		if s.silent[name] || gone(name) {\n",
+	},
+	{
+		"paths have whole units by turns", "frontend/tenants/shares.go",
+		"parts = Whole(has, sharers, drawn(sharers, h.Sum64()))", "parts = Waterfill(has, sharers)",
+	},
+	{
+		"whose turn it is has a unit though its share is less", "frontend/tenants/shares.go",
+		"first <= all && parts[turn] <", "first < 0 && parts[turn] <",
+	},
+	{
 		"spare jobs want nothing of the tokens", "frontend/tenants/shares.go",
 		"o.Want -= o.Spare", "_ = o",
 	},
