@@ -117,7 +117,7 @@ ui-test: build check-ui ## look at every view of the web page in a real Chromium
 	cd out/ui && PHOEBE=$(CURDIR)/bin/phoebe SHOTS=$(CURDIR)/out/ui/shots node --test --test-concurrency=1 test/*.mjs
 
 .PHONY: ui-cost
-ui-cost: ## what recorder and page cost: no-op tasks with them and eight viewers over without, in turns, and their share of CPU, and how long they hold the lock (7 minutes)
+ui-cost: ## what recorder and page cost: no-op tasks with them and eight viewers over without, in turns, and their share of CPU, and how long they hold the lock (8 minutes)
 	go test -v -count=1 -tags holds -run 'TestHolds$$' ./frontend/serve/
 	PHOEBE_UI_COST=1 go test -v -count=1 -run 'TestUICost$$' -timeout 20m ./cmd/phoebe/
 
@@ -167,7 +167,7 @@ tenants: ## a tenant that asks for three times what there is beside an interacti
 	PHOEBE_TENANTS=1 go test -count=1 -v -timeout 15m -run 'TestBully$$' ./cmd/phoebe
 
 .PHONY: upgrade
-upgrade: ## bring a fleet of the release that cmd/phoebe/RELEASED names to this tree and back, under load, a minute of each with half of it, and compare frontends of both (7 minutes)
+upgrade: ## bring a fleet of the release that cmd/phoebe/RELEASED names to this tree and back, under load, a minute of each with half of it, and compare frontends of both (8 minutes)
 	PHOEBE_UPGRADE=1 go test -v -count=1 -run 'TestUpgrade$$|TestMixedReleases$$' -timeout 15m ./cmd/phoebe/
 
 .PHONY: rotate

@@ -30,12 +30,13 @@ const (
 	costViewers = 8
 	costWarmup  = 200 * time.Millisecond
 	costFor     = time.Second // each of a turn's measurements: as long as a viewer waits for the next frame
-	profileFor  = 60 * time.Second
+	profileFor  = 2 * time.Minute
 )
 
 // TestUICost is make ui-cost: what it costs that everything is recorded, and that some look at it. Two fleets of processes stand side
 // by side, one of them of a build without the recorder; no-op jobs go to one, then to the other. The figures are of all turns together:
-// the p99 of one second is another one each time, by more than what is looked for.
+// the p99 of one second is another one each time, by more than what is looked for. So many pairs still leave one or two hundredths open: a
+// bar is missed where all of the interval lies beyond it.
 func TestUICost(t *testing.T) {
 	if os.Getenv("PHOEBE_UI_COST") == "" {
 		t.Skip("PHOEBE_UI_COST is not set")
@@ -89,8 +90,8 @@ func TestUICost(t *testing.T) {
 		}
 		slices.Sort(ratios)
 		t.Logf("%s: %.1f and %.1f, ratio %.4f, with 95 %% confidence between %.4f and %.4f", of.name, of.figure(&a), of.figure(&b), ratio, ratios[25], ratios[974])
-		if ratio < of.least || of.most > 0 && ratio > of.most {
-			t.Errorf("%s, with the recorder and %d viewers over without: %.4f, want at least %v, at most %v", of.name, costViewers, ratio, of.least, of.most)
+		if least, most := ratios[25], ratios[974]; most < of.least || of.most > 0 && least > of.most {
+			t.Errorf("%s, with the recorder and %d viewers over without: %.4f to %.4f, want at least %v, at most %v", of.name, costViewers, least, most, of.least, of.most)
 		}
 	}
 	if s := with.share(t); s >= 0.01 {
