@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -170,41 +171,13 @@ func TestTokensReturn(t *testing.T) {
 		g.lists(w.addr())
 		g.members(2)
 	}
-	// shares waits until a frontend has so many slots of both in use.
 	shares := func(g *gossiper, want float64) {
 		t.Helper()
-		c := dial(t, g.api)
-		eventually(t, func() error {
-			said, err := c.ClusterPage(t.Context(), client.ClusterQuery{Tenants: true})
-			if err != nil {
-				return err
-			}
-			has := map[string]float64{}
-			for _, s := range said.Tenants {
-				if has[s.Path] = s.Used; s.Path == "tokens" { // what they do not cover is spare
-					has[s.Path] -= s.Spare
-				}
-			}
-			if has["tokens"] != want || has["bounded"] != want {
-				return fmt.Errorf("%v are in use at %s, want %v of each: %+v", has, g.api, want, said.Tenants)
-			}
-			return nil
-		})
+		uses(t, dial(t, g.api), map[string]float64{"tokens": want, "bounded": want})
 	}
 	for _, g := range all {
-		c, err := client.New([]string{g.api}, client.WithLoadBalancerOnly())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { c.Close() })
 		for _, tenant := range []string{"tokens", "bounded"} {
-			job := client.Job{Tenant: tenant}
-			for range 1000 { // more than will run here
-				job.Tasks = append(job.Tasks, client.Task{Function: "sleep", Payload: []byte("2s"), Estimate: 2 * time.Second})
-			}
-			if _, err := c.Submit(t.Context(), job); err != nil {
-				t.Fatal(err)
-			}
+			wantsMuch(t, g.api, tenant, 2*time.Second)
 		}
 	}
 	both := func() {
@@ -219,4 +192,45 @@ func TestTokensReturn(t *testing.T) {
 	both()
 	all[1].signal(syscall.SIGKILL)
 	shares(all[0], 4)
+}
+
+// wantsMuch submits a job to a frontend of more tasks than will run there, and leaves it there.
+func wantsMuch(t *testing.T, api, tenant string, run time.Duration) {
+	t.Helper()
+	c, err := client.New([]string{api}, client.WithLoadBalancerOnly(), client.WithSecret(secret))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	tasks := slices.Repeat([]client.Task{{Function: "sleep", Payload: []byte(run.String()), Estimate: run}}, 1000)
+	if _, err := c.Submit(t.Context(), client.Job{Tenant: tenant, Tasks: tasks}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// inUse is how many slots tenants have in use of a frontend: of those with tokens, what these cover.
+func inUse(t *testing.T, c *client.Client) (map[string]float64, error) {
+	said, err := c.ClusterPage(t.Context(), client.ClusterQuery{Tenants: true})
+	if err != nil {
+		return nil, err
+	}
+	has := map[string]float64{}
+	for _, s := range said.Tenants {
+		if has[s.Path] = s.Used; s.Path == "tokens" { // what they do not cover is spare
+			has[s.Path] -= s.Spare
+		}
+	}
+	return has, nil
+}
+
+// uses waits until tenants have so many slots in use of a frontend.
+func uses(t *testing.T, c *client.Client, want map[string]float64) {
+	t.Helper()
+	eventually(t, func() error {
+		has, err := inUse(t, c)
+		if err == nil && !maps.Equal(has, want) {
+			err = fmt.Errorf("%v are in use, want %v", has, want)
+		}
+		return err
+	})
 }
