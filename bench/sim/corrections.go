@@ -19,7 +19,7 @@ const (
 var correctionsFigure = Figure{
 	Name: "corrections", Title: "Corrections of what turned out otherwise",
 	Claim: "Where all goes as was expected, at most 0.5 % of the tasks have a second attempt. Where estimates are up to twice too long or too short and 5 % of the workers, " +
-		"for a minute each, run at a fifth of their speed, the p99 of long jobs is at most 0.8 times that without. Of the second attempts three quarters win.",
+		"for a minute each, run at a fifth of their speed, the p99 of long jobs is at most 0.8 times that without. Of the second attempts there three quarters win.",
 	x: bench.Axis{Label: "load"}, seeds: [...]int{3, 5},
 	views: []view{
 		{title: "p99 response of long jobs, ms", of: longP99}, {title: "mean response of long jobs, ms", of: longMean},
@@ -40,6 +40,7 @@ var correctionsFigure = Figure{
 			{0, spelled, 2, false, []string{"phoebe", "late-binding", "estimation", "eagle"}},
 			{0.03, spelled, 2, false, []string{"phoebe", "late-binding", "estimation"}},
 			{0.03, spelled, 2, true, []string{"phoebe"}},
+			{0, Spells{}, 2, false, []string{"phoebe"}},
 		} {
 			w := sweep(s.pick(40, 100), s.pick(6000, 15_000), "1", "fixed:1ms", 500*time.Microsecond, how.who...)
 			w.Frontends, w.Slots, w.Ping = 4, 8, time.Second
@@ -64,18 +65,24 @@ var correctionsFigure = Figure{
 				continue
 			}
 			share, won := d.mean(calm, x, corrected), d.mean(calm, x, correctedWell)
-			checks = append(checks, check(share <= 0.5 && won >= 75, "at load %g, all as was expected, %.2f %% of the tasks have a second attempt, and %.0f %% of these win", x, share, won))
+			checks = append(checks, check(share <= 0.5, "at load %g, all as was expected, %.2f %% of the tasks have a second attempt, and %.0f %% of these win", x, share, won))
 			for _, line := range []string{with, told} {
 				p99, won := d.over(line, x, without, x, longP99), d.mean(line, x, correctedWell)
-				checks = append(checks, check(p99 <= 0.8 && won >= 75, "%s: the p99 of long jobs is %.2f times that without, the mean %.2f times, the p99 of short jobs %.2f times; %.2f %% of the tasks have a second attempt, and %.0f %% of these win",
-					line, p99, d.over(line, x, without, x, longMean), d.over(line, x, without, x, shortP99), d.mean(line, x, corrected), won))
+				checks = append(checks, check(p99 <= 0.8 && won >= 75, "%s: the p99 of long jobs is %.2f times that without (if no machine were slow %.2f times), the mean %.2f times, the p99 of short jobs %.2f times; %.2f %% of the tasks have a second attempt, and %.0f %% of these win",
+					line, p99, d.over(noneSlow, x, without, x, longP99), d.over(line, x, without, x, longMean), d.over(line, x, without, x, shortP99), d.mean(line, x, corrected), won))
 			}
 		}
 		return checks
 	},
 }
 
+// noneSlow is the line of jobs with estimates that are as far off, where no machine is slow: copies of what is late can hardly do better.
+const noneSlow = "phoebe, as far off, no machine is slow"
+
 func correctionsLine(policy string, s *Sweep) string {
+	if s.Spells == (Spells{}) && s.Estimates.Noise > 0 {
+		return noneSlow
+	}
 	how := calmly
 	if s.Spells != (Spells{}) {
 		how = disturbed
