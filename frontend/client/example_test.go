@@ -10,9 +10,15 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/phoebe-sched/phoebe/frontend/client"
 	"github.com/phoebe-sched/phoebe/frontend/client/local"
+	fserve "github.com/phoebe-sched/phoebe/frontend/serve"
 	"github.com/phoebe-sched/phoebe/worker/exec"
 	wserve "github.com/phoebe-sched/phoebe/worker/serve"
 )
@@ -72,9 +78,9 @@ func ExampleClient_Submit() {
 		}
 		fmt.Println("task", o.Task, "is done")
 	}
-	// Output:
-	// task 1 failed
+	// Unordered output:
 	// task 0 is done
+	// task 1 failed
 }
 
 // The tasks of a stage start when all of those that it comes after have results, near where these are.
@@ -102,10 +108,11 @@ func ExampleStage() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	for o, err := range running.Results() {
-		if err != nil {
-			log.Fatal(err)
-		}
+	outcomes, err := running.Wait()
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, o := range outcomes {
 		fmt.Printf("task %d: %q\n", o.Task, o.Result)
 	}
 	x, err := c.Explain(ctx, running.Handle(), 2)
@@ -162,21 +169,13 @@ func ExampleInput() {
 
 // Each partition goes its own way through the stages: the second one's first task does not wait for the slow task of the first.
 func ExampleStage_along() {
-	cluster, err := local.Start(local.Config{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer cluster.Close()
-	c, err := client.New(cluster.Frontends())
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer c.Close()
-
-	running, err := c.Submit(context.Background(), client.Job{
+	c, done := withCaches(nil)
+	defer done()
+	ctx := context.Background()
+	running, err := c.Submit(ctx, client.Job{
 		Stages: []client.Stage{{Name: "scan"}, {Name: "filter", After: []string{"scan"}, Along: []string{"scan"}}},
 		Tasks: []client.Task{
-			{Stage: "scan", Function: "sleep", Payload: []byte("300ms")},
+			{Stage: "scan", Function: "sleep", Payload: []byte("1h")},
 			{Stage: "scan", Function: "echo", Payload: []byte("scan, partition 1")},
 			{Stage: "filter", Function: "echo", Payload: []byte("filter, partition 0")},
 			{Stage: "filter", Function: "echo", Payload: []byte("filter, partition 1")},
@@ -185,17 +184,17 @@ func ExampleStage_along() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	for o, err := range running.Results() {
+	for range 2 {
+		o, err := running.Next(ctx)
 		if err != nil {
 			log.Fatal(err)
 		}
 		fmt.Printf("%s\n", o.Result)
 	}
+	must(running.Satisfied(ctx)) // partition 0 is not wanted any more
 	// Output:
 	// scan, partition 1
 	// filter, partition 1
-	//
-	// filter, partition 0
 }
 
 // A plan that depends on what its first stage has found: the job is open, and gets its next stage when that is known.
@@ -307,6 +306,210 @@ func ExampleClient_Open() {
 	fmt.Println(n, "rows")
 	// Output:
 	// 1000000 rows
+}
+
+// An engine has one function for all of its fragments. What is learnt of one query's scan is kept apart from that of another one.
+func ExampleTask_class() {
+	c, done := withCaches(nil)
+	defer done()
+	ctx := context.Background()
+	for _, class := range []string{"query 1, scan", "query 1, scan", "query 2, scan"} {
+		job := client.Job{}
+		for range 8 {
+			job.Tasks = append(job.Tasks, client.Task{Function: "sleep", Payload: []byte("1ms"), Class: class})
+		}
+		running, err := c.Submit(ctx, job)
+		if err != nil {
+			log.Fatal(err)
+		}
+		if _, err := running.Wait(); err != nil {
+			log.Fatal(err)
+		}
+		x, err := c.Explain(ctx, running.Handle(), 0)
+		if err != nil {
+			log.Fatal(err)
+		}
+		by := x.Decisions[0].Work // by which its tasks were placed
+		fmt.Printf("%s: known from %s, %d times\n", class, by.Source, by.Samples)
+	}
+	// Output:
+	// query 1, scan: known from nothing, 0 times
+	// query 1, scan: known from function, 8 times
+	// query 2, scan: known from nothing, 0 times
+}
+
+// The slow partition is given up, and the next stage goes on with what the others have left.
+func ExampleRunning_CancelTasks() {
+	c, done := withCaches(nil)
+	defer done()
+	ctx := context.Background()
+	running, err := c.Submit(ctx, client.Job{
+		Stages: []client.Stage{{Name: "scan"}, {Name: "merge", After: []string{"scan"}}},
+		Tasks: []client.Task{
+			{Stage: "scan", Function: "echo", Payload: []byte("ten rows")},
+			{Stage: "scan", Function: "sleep", Payload: []byte("1h")},
+			{Stage: "merge", Function: "echo", Payload: []byte("merged")},
+		},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := running.Next(ctx); err != nil {
+		log.Fatal(err)
+	}
+	must(running.CancelTasks(ctx, 1))
+	for o, err := range running.Results() {
+		if failed, ok := errors.AsType[*client.TaskError](err); ok && failed.Reason == client.Cancelled {
+			fmt.Println("task", o.Task, "is given up")
+			continue
+		}
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Printf("task %d: %s\n", o.Task, o.Result)
+	}
+	// Output:
+	// task 1 is given up
+	// task 2: merged
+}
+
+// Spare work is stopped where regular work waits for its room, and started again when there is some.
+func ExampleClass() {
+	registry := exec.NewRegistry() // of the workers
+	began := make(chan bool, 1)
+	must(registry.Register("compact", func(ctx context.Context, _ []byte) ([]byte, error) {
+		if exec.Task(ctx).Attempt > 1 {
+			return []byte("compacted"), nil
+		}
+		began <- true
+		<-ctx.Done() // in place of hours of work
+		return nil, ctx.Err()
+	}))
+	cluster, err := local.Start(local.Config{Workers: 1, Slots: 1, Registry: registry})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer cluster.Close()
+	c, err := client.New(cluster.Frontends())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+
+	ctx := context.Background()
+	spare, err := c.Submit(ctx, client.Job{Class: client.Spare, Tasks: []client.Task{{Function: "compact", Estimate: time.Hour}}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	<-began
+	query, err := c.Run(ctx, client.Job{Tasks: []client.Task{{Function: "echo", Payload: []byte("ten rows")}}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%s\n", query[0].Result)
+	outcomes, err := spare.Wait()
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%s, in %d attempts\n", outcomes[0].Result, outcomes[0].Attempts)
+	// Output:
+	// ten rows
+	// compacted, in 2 attempts
+}
+
+// What a frontend refuses has not begun. Its Reason says what is to be done; a time to come back after is heeded by the client itself,
+// unless it was made WithRefusalsFinal.
+func ExampleRefusedError() {
+	cluster, err := local.Start(local.Config{Frontend: func(_ int, f *fserve.Config) { f.Core.MaxPending = 3 }})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer cluster.Close()
+	c, err := client.New(cluster.Frontends(), client.WithRefusalsFinal())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+
+	ctx := context.Background()
+	background, err := c.Submit(ctx, client.Job{Tasks: []client.Task{{Function: "sleep", Payload: []byte("1h")}, {Function: "sleep", Payload: []byte("1h")}}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer background.Cancel(ctx)
+	for _, job := range []client.Job{
+		{Tasks: []client.Task{{Function: "ecco"}}},
+		{Tasks: []client.Task{{Function: "echo"}, {Function: "echo"}}},
+	} {
+		_, err := c.Run(ctx, job)
+		refused, ok := errors.AsType[*client.RefusedError](err)
+		if !ok {
+			log.Fatal(err)
+		}
+		switch refused.Reason {
+		case client.Overloaded:
+			fmt.Println("come back after", refused.RetryAfter)
+		case client.NoWorker:
+			fmt.Println("no worker runs this")
+		default:
+			log.Fatal(err)
+		}
+	}
+	// Output:
+	// no worker runs this
+	// come back after 1s
+}
+
+// A query comes with a trace, to which the span of its job and those of its functions belong.
+func ExampleWithTracer() {
+	tracer := noop.NewTracerProvider().Tracer("engine") // otel.Tracer("engine"), where spans are exported
+	registry := exec.NewRegistry()                      // of the workers
+	registry.Use(exec.Traced(tracer))
+	must(registry.Register("scan", func(ctx context.Context, _ []byte) ([]byte, error) {
+		span := trace.SpanFromContext(ctx) // to add attributes and events to
+		return []byte(span.SpanContext().TraceID().String()), nil
+	}))
+	cluster, err := local.Start(local.Config{Registry: registry})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer cluster.Close()
+	c, err := client.New(cluster.Frontends(), client.WithTracer(tracer))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+
+	request := propagation.MapCarrier{"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"} // headers
+	ctx := propagation.TraceContext{}.Extract(context.Background(), request)
+	outcomes, err := c.Run(ctx, client.Job{Tasks: []client.Task{{Function: "scan"}}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("scanned in the trace %s\n", outcomes[0].Result)
+	// Output:
+	// scanned in the trace 0af7651916cd43dd8448eb211c80319c
+}
+
+// Where the time of a job went that is under way or has ended, for any client that knows its id.
+func ExampleClient_Trace() {
+	c, done := withCaches(nil)
+	defer done()
+	ctx := context.Background()
+	id := client.NewJobID()
+	if _, err := c.Run(ctx, client.Job{ID: id, Tasks: []client.Task{{Function: "sleep", Payload: []byte("20ms")}}}); err != nil {
+		log.Fatal(err)
+	}
+	trace, err := c.Trace(ctx, id, 0, 0)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, t := range trace.Tasks {
+		ran := t.Ends[client.MeasureRun] - t.Ends[client.MeasureLaunch]
+		fmt.Printf("task %d: a %s by %s, in which it ran for more than 10 ms: %t\n", t.Task, t.Outcome, t.Path, ran > 10*time.Millisecond)
+	}
+	// Output:
+	// task 0: a result by sampling, in which it ran for more than 10 ms: true
 }
 
 // A query with a limit is satisfied before all of its tasks have run.
