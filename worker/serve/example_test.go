@@ -1,0 +1,72 @@
+package serve_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend/client"
+	fserve "github.com/phoebe-sched/phoebe/frontend/serve"
+	"github.com/phoebe-sched/phoebe/worker/exec"
+	"github.com/phoebe-sched/phoebe/worker/serve"
+)
+
+// A program is a worker: it registers its functions, tells a frontend of itself, runs what comes, and ends well.
+func Example() {
+	registry := exec.NewRegistry()
+	must(exec.Register(registry, "greet", func(_ context.Context, whom string) (string, error) {
+		return "hello, " + whom, nil
+	}))
+	frontend := startFrontend() // in other programs, as a rule: phoebe frontend --gossip HOST:PORT
+	defer frontend.Close()
+	w, err := serve.New(serve.Config{
+		Listen:     "127.0.0.1:0",
+		Name:       "greeter-1",
+		Join:       []string{frontend.HeartbeatAddr()},
+		Registry:   registry,
+		Goroutines: true,
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer w.Close()
+	must(w.Start())
+
+	// A client's program. Jobs wait for the first worker.
+	c, err := client.New([]string{frontend.Addr()})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	outcomes, err := c.Run(context.Background(), client.Job{Tasks: []client.Task{{Function: "greet", Payload: []byte(`"world"`)}}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%s from %s\n", outcomes[0].Result, outcomes[0].Worker)
+
+	// A worker's program would now wait for a signal, by signal.NotifyContext, or for w.Done. What runs then may end.
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	must(w.Drain(ctx))
+	must(w.Close())
+	<-w.Done()
+	fmt.Println("ended:", w.Err())
+	// Output:
+	// "hello, world" from greeter-1
+	// ended: <nil>
+}
+
+// startFrontend starts a frontend to which workers announce themselves.
+func startFrontend() *fserve.Server {
+	f, err := fserve.New(fserve.Config{Listen: "127.0.0.1:0", Gossip: "127.0.0.1:0", Heartbeat: "127.0.0.1:0"})
+	must(err)
+	must(f.Start())
+	return f
+}
+
+func must(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}
