@@ -90,3 +90,46 @@ func TestSlowFiles(t *testing.T) {
 		t.Errorf("it was asked for %d times, want once", n)
 	}
 }
+
+// By gossip, each frontend hears which worker has what in its cache.
+func TestGossip(t *testing.T) {
+	t.Parallel()
+	content := []byte("in a cache")
+	name := filepath.Join(t.TempDir(), "part")
+	if err := os.WriteFile(name, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	c := begin(t, local.Config{Frontends: 2, Workers: 3, Gossip: true, Secret: "xyzzy", Worker: func(i int, w *wserve.Config) {
+		w.CacheDir, w.FileRoots = filepath.Join(dir, w.Name), []string{filepath.Dir(name)}
+	}})
+	sum := sha256.Sum256(content)
+	file := client.File{URL: "file://" + name, SHA256: hex.EncodeToString(sum[:])}
+	var at string
+	for i, addr := range c.Frontends() {
+		cl, err := client.New([]string{addr}, client.WithSecret("xyzzy"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer cl.Close()
+		if i == 0 {
+			outcomes, err := cl.Run(t.Context(), client.Job{Tasks: []client.Task{{Function: "echo", Files: []client.File{file}}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			at = outcomes[0].Worker
+		}
+		for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+			copies, err := cl.Locate(t.Context(), file.SHA256)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(copies[0]) == 1 && copies[0][0].At == at {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("frontend %s: the file of %s is at %+v", addr, at, copies)
+			}
+		}
+	}
+}

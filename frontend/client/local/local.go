@@ -36,6 +36,10 @@ type Config struct {
 	FrontendPort, WorkerPort int
 	OrFree                   bool // if one of the frontends' ports is taken, all of them have free ones
 
+	// Gossip has the frontends hear of the workers, and of the files in their caches, by heartbeats and gossip, as large fleets do:
+	// Client.Locate knows of files by that. Default: each of them is told of all workers when it starts, and of no files.
+	Gossip bool
+
 	Registry *exec.Registry    // what the workers run; default exec.NewRegistry()
 	Policy   string            // of jobs that name none; default the first of frontend.Policies
 	Secret   string            // default: none
@@ -134,13 +138,27 @@ func start(cfg Config) (*Cluster, error) {
 			}
 		})
 	}
-	if err := c.startWorkers(cfg); err != nil {
+	if !cfg.Gossip { // else the workers need to know the frontends
+		err = c.startWorkers(cfg)
+	}
+	if err == nil {
+		err = c.tryFrontends(cfg, policy)
+	}
+	if err == nil && cfg.Gossip {
+		err = c.startWorkers(cfg)
+	}
+	if err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
+	return c, nil
+}
+
+// tryFrontends starts the frontends, on other ports if those that were free are not any more.
+func (c *Cluster) tryFrontends(cfg Config, policy frontend.Policy) error {
 	for try := 0; ; try++ {
 		err := c.startFrontends(cfg, policy)
 		if err == nil {
-			return c, nil
+			return nil
 		}
 		c.closeFrontends()
 		c.frontends = nil
@@ -150,7 +168,7 @@ func start(cfg Config) (*Cluster, error) {
 		}
 		// A free port that was found may be taken by somebody else before it is used.
 		if cfg.FrontendPort > 0 || !errors.Is(err, syscall.EADDRINUSE) || try == 10 {
-			return nil, errors.Join(err, c.Close())
+			return err
 		}
 	}
 }
@@ -160,6 +178,11 @@ func (c *Cluster) startWorkers(cfg Config) error {
 		wc := wserve.Config{
 			Listen: address(cfg.WorkerPort, i), Name: fmt.Sprintf("worker-%d", i),
 			Secret: cfg.Secret, Secrets: cfg.Secrets, Keys: c.keys, Registry: cfg.Registry, Logger: cfg.Logger, Metrics: cfg.Metrics, Goroutines: true,
+		}
+		if cfg.Gossip {
+			for _, f := range c.frontends {
+				wc.Join = append(wc.Join, f.HeartbeatAddr())
+			}
 		}
 		wc.Core.Capacity = probe.Demand{CPU: probe.Slot.CPU * probe.Millicores(cfg.Slots), Mem: probe.Slot.Mem * probe.MiB(cfg.Slots)}
 		if cfg.Worker != nil {
@@ -186,6 +209,12 @@ func (c *Cluster) startFrontends(cfg Config, policy frontend.Policy) error {
 		fc := fserve.Config{
 			Listen: addr, Name: fmt.Sprintf("frontend-%d", i), Secret: cfg.Secret, Secrets: cfg.Secrets, Keys: c.keys, Workers: fserve.Static(c.Workers()),
 			Peers: addrs, Policy: policy, Logger: cfg.Logger, Metrics: cfg.Metrics,
+		}
+		if cfg.Gossip {
+			fc.Gossip, fc.Heartbeat = address(0, 0), address(0, 0)
+			for _, f := range c.frontends {
+				fc.Join = append(fc.Join, f.GossipAddr())
+			}
 		}
 		fc.Core.Copies = frontend.FewCopies
 		if cfg.Frontend != nil {
@@ -267,7 +296,7 @@ func (c *Cluster) await(ctx context.Context, f *fserve.Server) error {
 	tick := time.NewTicker(awaitPoll)
 	defer tick.Stop()
 	for {
-		err := linked(f)
+		err := c.linked(f)
 		if err == nil || errors.Is(err, errRejected) {
 			return err
 		}
@@ -280,8 +309,11 @@ func (c *Cluster) await(ctx context.Context, f *fserve.Server) error {
 }
 
 // linked says which worker a frontend is not linked to, if there is one.
-func linked(f *fserve.Server) error {
+func (c *Cluster) linked(f *fserve.Server) error {
 	res := f.Cluster()
+	if n := len(res.Workers); n < len(c.workers) {
+		return fmt.Errorf("it has heard of %d workers of %d", n, len(c.workers))
+	}
 	for _, w := range res.Workers {
 		if strings.HasPrefix(w.Error, "rejected") {
 			return fmt.Errorf("%w frontend %s: %s", errRejected, res.Frontend, w.Error)
