@@ -2,7 +2,9 @@ package client_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -165,6 +167,58 @@ func ExampleInput() {
 	// Output:
 	// map[be:2 not:2 to:2]
 	// map[or:1]
+}
+
+// A file that a task of an earlier job has needed draws the next one to it.
+func ExampleClient_Locate() {
+	dir, err := os.MkdirTemp("", "phoebe")
+	must(err)
+	defer os.RemoveAll(dir)
+	name, rows := filepath.Join(dir, "part-7"), bytes.Repeat([]byte("a row\n"), 1_000_000)
+	must(os.WriteFile(name, rows, 0o600))
+	part := client.File{URL: "file://" + name, SHA256: fmt.Sprintf("%x", sha256.Sum256(rows)), Bytes: int64(len(rows))}
+
+	registry := exec.NewRegistry() // of the workers
+	must(registry.Register("scan", func(ctx context.Context, _ []byte) ([]byte, error) {
+		rows, err := os.ReadFile(exec.Files(ctx)[0])
+		return fmt.Appendf(nil, "%d rows", bytes.Count(rows, []byte("\n"))), err
+	}))
+	cluster, err := local.Start(local.Config{Gossip: true, Registry: registry, Worker: func(i int, w *wserve.Config) {
+		w.CacheDir, w.FileRoots = filepath.Join(dir, w.Name), []string{dir}
+	}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer cluster.Close()
+	c, err := client.New(cluster.Frontends())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+
+	ctx := context.Background()
+	scan := client.Task{Function: "scan", Files: []client.File{part}}
+	first, err := c.Run(ctx, client.Job{Tasks: []client.Task{scan}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	var copies []client.Copy
+	for len(copies) == 0 { // a frontend hears of it by gossip, which takes a moment; an engine would not wait for that
+		at, err := c.Locate(ctx, part.SHA256)
+		if err != nil {
+			log.Fatal(err)
+		}
+		copies = at[0]
+		time.Sleep(time.Millisecond)
+	}
+	scan.Inputs = []client.Input{{Bytes: part.Bytes, Copies: copies}}
+	again, err := c.Run(ctx, client.Job{Tasks: []client.Task{scan}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%s, at the same worker: %t\n", again[0].Result, again[0].Worker == first[0].Worker)
+	// Output:
+	// 1000000 rows, at the same worker: true
 }
 
 // Each partition goes its own way through the stages: the second one's first task does not wait for the slow task of the first.
@@ -567,29 +621,6 @@ func withCaches(registry *exec.Registry) (c *client.Client, done func()) {
 	return c, func() {
 		must(errors.Join(c.Close(), cluster.Close(), os.RemoveAll(dir)))
 	}
-}
-
-// A file that a task of an earlier job has needed draws the next one to it.
-func ExampleClient_Locate() {
-	c, err := client.New([]string{"dns:phoebe.example:7400"})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer c.Close()
-	part := client.File{
-		URL: "https://store.example/part-7", SHA256: "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824", Bytes: 1 << 30,
-	}
-	at, err := c.Locate(context.Background(), part.SHA256)
-	if err != nil {
-		log.Fatal(err)
-	}
-	outcomes, err := c.Run(context.Background(), client.Job{Tasks: []client.Task{{
-		Function: "scan", Files: []client.File{part}, Inputs: []client.Input{{Bytes: part.Bytes, Copies: at[0]}},
-	}}})
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(outcomes[0].Worker)
 }
 
 // split writes each word into the partition that its first letter says.
