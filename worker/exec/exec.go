@@ -1,6 +1,23 @@
 // Package exec runs the tasks of a worker: Go functions of the program itself, and processes.
 //
-// A Registry names the functions, a Pool runs them. The pool decides nothing: it starts what it is
+// # For the author of functions
+//
+// A [Registry] names the functions that a worker offers, which package worker/serve is started with. [Register] adds one of Go values,
+// [Registry.Register] a [Func] of bytes; [Registry.Use] puts around those that follow what they have in common, such as [Traced]. By the context
+// that it got, a function
+//
+//   - is told to stop, which it has to heed: nothing else can stop it;
+//   - learns of its task by [Task], and of what its stage has in common by [Common];
+//   - reads the files that its task needs, by [Files], and what earlier stages have left for it, by [Inputs];
+//   - leaves what it makes for later stages by [Output], and returns its result, or writes a large one by [ResultWriter];
+//   - says how far it is, by [Progress].
+//
+// An error of any kind is tried again as often as the task's Retries say. An [*Error] tells the client more, and says where to try again,
+// [Permanent] that it is of no use, and an error of an [Input] is returned as it is: that input is made again.
+//
+// # How it is made
+//
+// A Pool runs the functions of a Registry. The pool decides nothing: it starts what it is
 // told to start, however many that is, and reports how each ended. Slots and queues live in the
 // worker's core.
 //

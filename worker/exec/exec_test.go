@@ -16,7 +16,12 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// What the clusters of the examples leave behind: goroutines that begin with the program, and fastrpc's clients, which never end.
+	goleak.VerifyTestMain(m, goleak.IgnoreCurrent(),
+		goleak.IgnoreAnyFunction("github.com/valyala/fastrpc.(*Client).worker"),
+		goleak.IgnoreAnyFunction("github.com/valyala/fastrpc.(*Client).init.func1"))
+}
 
 // runTask runs one task to its end.
 func runTask(tb testing.TB, p *Pool, t Attempt) Result {
