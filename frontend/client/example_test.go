@@ -471,6 +471,35 @@ func ExampleClass() {
 	// compacted, in 2 attempts
 }
 
+// What an engine does about a job without results depends on the type of the error.
+func ExampleClient_Run() {
+	c, done := withCaches(nil)
+	defer done()
+	short, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	for _, query := range []struct {
+		ctx  context.Context
+		task client.Task
+	}{
+		{context.Background(), client.Task{Function: "fail", Payload: []byte("no such column")}},
+		{context.Background(), client.Task{Function: "no such function"}},
+		{short, client.Task{Function: "sleep", Payload: []byte("1h")}},
+	} {
+		_, err := c.Run(query.ctx, client.Job{Tasks: []client.Task{query.task}})
+		if failed, ok := errors.AsType[*client.TaskError](err); ok { // it ended without a result
+			fmt.Printf("task %d: %s: %s\n", failed.Task, failed.Reason, failed.Message)
+		} else if refused, ok := errors.AsType[*client.RefusedError](err); ok { // nothing was started
+			fmt.Println("refused:", refused.Reason)
+		} else if unfinished, ok := errors.AsType[*client.UnfinishedError](err); ok { // these may have run, or not
+			fmt.Printf("unfinished: tasks %d: %v\n", unfinished.Tasks, unfinished.Err)
+		}
+	}
+	// Output:
+	// task 0: task error: no such column
+	// refused: no worker
+	// unfinished: tasks [0]: context deadline exceeded
+}
+
 // What a frontend refuses has not begun. Its Reason says what is to be done; a time to come back after is heeded by the client itself,
 // unless it was made WithRefusalsFinal.
 func ExampleRefusedError() {

@@ -124,3 +124,52 @@ func TestTraceReachesWorkers(t *testing.T) {
 		}
 	}
 }
+
+// numbered is a tracer whose spans are of their parents' traces, and notes by name the parent of each.
+type numbered struct {
+	noop.Tracer
+	mu      sync.Mutex
+	spans   map[string]trace.SpanID
+	parents map[string]trace.SpanID
+}
+
+func (t *numbered) Start(ctx context.Context, name string, _ ...trace.SpanStartOption) (context.Context, trace.Span) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	parent := trace.SpanContextFromContext(ctx)
+	t.spans[name], t.parents[name] = trace.SpanID{byte(len(t.spans) + 1)}, parent.SpanID()
+	ctx = trace.ContextWithSpanContext(ctx, parent.WithTraceID(trace.TraceID{7}).WithSpanID(t.spans[name]))
+	return ctx, trace.SpanFromContext(ctx)
+}
+
+// The span of a function is below that of its job, however that was handed over, and the job's below the caller's.
+func TestSpansOfAJob(t *testing.T) {
+	tracer := &numbered{spans: map[string]trace.SpanID{}, parents: map[string]trace.SpanID{}}
+	registry := exec.NewRegistry()
+	registry.Use(exec.Traced(tracer))
+	for _, name := range []string{"run", "submitted"} {
+		registry.Register(name, func(context.Context, []byte) ([]byte, error) { return nil, nil })
+	}
+	cluster, err := local.Start(local.Config{Registry: registry})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cluster.Close()
+	c := newClient(t, cluster.Frontends(), WithTracer(tracer))
+	ctx, _ := tracer.Start(t.Context(), "query")
+	if _, err := c.Run(ctx, Job{Tasks: []Task{{Function: "run"}}}); err != nil {
+		t.Fatal(err)
+	}
+	r, err := c.Submit(ctx, Job{Tasks: []Task{{Function: "submitted"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	for name, above := range map[string]string{"phoebe.Run": "query", "phoebe.Submit": "query", "run": "phoebe.Run", "submitted": "phoebe.Submit"} {
+		if got := tracer.parents[name]; got != tracer.spans[above] {
+			t.Errorf("the span %q is below %v, want %v, which is %q: %v", name, got, tracer.spans[above], above, tracer.spans)
+		}
+	}
+}
