@@ -233,6 +233,7 @@ type block struct {
 	facts   *facts
 	class   *class          // of its rows before grouping
 	keys    map[string]bool // columns that are its key
+	implied []node          // conditions that hold of a leaf where others do
 	merged  map[string]*rel // by alias: queries in FROM that join what tasks have made
 	once    bool            // something in it is merged
 	rows    float64
@@ -265,6 +266,7 @@ func (b *block) plan(root bool) *rel {
 	}
 	b.facts = factsOf(b.where)
 	b.anchor(pieces)
+	b.streamed()
 	b.facts = factsOf(b.where)
 	if b.class != nil {
 		for _, e := range b.elems {
@@ -316,11 +318,26 @@ func (b *block) factor() {
 					or = append(or, conjunction("AND", own))
 				}
 			}
-			if len(or) == len(branches) {
-				b.where = append(b.where, conjunction("OR", or))
+			if own := conjunction("OR", or); len(or) == len(branches) && !same(own, c) {
+				b.where, b.implied = append(b.where, own), append(b.implied, own)
 			}
 		}
 	}
+}
+
+// streamed drops what is only implied of the largest table: its rows go past hash tables of the others anyway, and what is asked of
+// each of them twice costs more than it keeps away.
+func (b *block) streamed() {
+	var largest *leaf
+	rows := 0
+	for _, e := range b.elems {
+		if e.kind == "" && e.table != "" && b.p.cat.Table(e.table).Rows > rows {
+			largest, rows = e.leaf, b.p.cat.Table(e.table).Rows
+		}
+	}
+	b.where = slices.DeleteFunc(b.where, func(c node) bool {
+		return largest != nil && refs(c)[largest.alias] && slices.ContainsFunc(b.implied, func(o node) bool { return same(o, c) })
+	})
 }
 
 // piece tells what e is, with what is in it moved where its join needs that. At the top, what WHERE says of e's first leaf holds
