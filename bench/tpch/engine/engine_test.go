@@ -196,6 +196,32 @@ func TestLookup(t *testing.T) {
 	}
 }
 
+// What moves for an outer join is put together before, where only aggregates are asked of it.
+func TestSummed(t *testing.T) {
+	r := start(t, base(t), 20_000)
+	for q, want := range map[string]bool{
+		"SELECT s_suppkey, count(l_orderkey), sum(l_quantity), avg(l_tax), min(l_shipdate), max(s_name) FROM supplier LEFT JOIN lineitem ON s_suppkey = l_suppkey AND l_quantity > 49 AND l_linenumber > 6 GROUP BY 1":                     false, // too few to be cut
+		"SELECT s_suppkey, count(l_orderkey), sum(l_quantity), avg(l_tax), min(l_shipdate), max(s_name) FROM supplier LEFT JOIN lineitem ON s_suppkey = l_suppkey AND l_linenumber < 90 AND l_suppkey > 50 OR l_suppkey = 3 GROUP BY 1":    false, // not by a key
+		"SELECT s_suppkey, count(l_orderkey), sum(l_quantity), avg(l_tax), min(l_shipdate), max(s_name) FROM supplier LEFT JOIN lineitem ON s_suppkey = l_suppkey AND l_shipmode <> 'nothing' AND s_suppkey > 50 GROUP BY 1 ORDER BY 2, 1": true,
+		"SELECT s_nationkey, count(*), sum(l_quantity) / count(l_tax) AS r FROM supplier LEFT JOIN lineitem ON s_suppkey = l_suppkey AND s_suppkey > 50 GROUP BY 1 HAVING count(*) > 2 ORDER BY count(l_tax) DESC, 1 LIMIT 3":              true,
+		"SELECT count(*), count(l_orderkey), sum(l_linenumber), avg(l_quantity) FROM supplier LEFT JOIN lineitem ON s_suppkey = l_suppkey AND s_nationkey < 9":                                                                             true,
+		"SELECT l_linestatus, n_name, max(l_tax), count(*) FROM supplier LEFT JOIN lineitem ON s_suppkey = l_suppkey AND s_suppkey > 20 JOIN nation ON s_nationkey = n_nationkey GROUP BY ROLLUP (1, 2)":                                   true,
+		"SELECT s_suppkey, count(DISTINCT l_linestatus) FROM supplier LEFT JOIN lineitem ON s_suppkey = l_suppkey GROUP BY 1":                                                                                                              false,
+		"SELECT s_suppkey, sum(s_acctbal), count(l_tax) FROM supplier LEFT JOIN lineitem ON s_suppkey = l_suppkey GROUP BY 1":                                                                                                              false,
+		"SELECT s_suppkey, sum(coalesce(l_tax, 1)) FROM supplier LEFT JOIN lineitem ON s_suppkey = l_suppkey GROUP BY 1":                                                                                                                   false,
+		"SELECT s_suppkey, count(l_tax) FROM supplier LEFT JOIN lineitem ON s_suppkey = l_suppkey AND l_orderkey > s_suppkey GROUP BY 1":                                                                                                   false, // as many as there were
+	} {
+		r.answers(t, q)
+		p, err := r.Plan(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(p.Stages[0].SQL, " AS moved GROUP BY"); got != want {
+			t.Errorf("put together: %v, of\n%s\n%s", got, q, p.Stages[0].SQL)
+		}
+	}
+}
+
 func TestRefused(t *testing.T) {
 	r := start(t, base(t), 20_000)
 	for _, c := range []struct{ q, says string }{

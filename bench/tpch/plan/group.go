@@ -676,6 +676,98 @@ func (b *block) class0() {
 	}
 }
 
+// summed tells whether the rows of an outer join's other side can be put together before the join, those that are the same in the
+// columns that it returns: all else that is asked of them is aggregates of columns, which are NULL where there is no such row.
+func (b *block) summed(of map[string]bool) (keys []node, ok bool) {
+	ok = b.agg
+	add := func(n node) {
+		if a, _ := columnOf(n); of[a] && !slices.ContainsFunc(keys, func(k node) bool { return same(k, n) }) {
+			keys = append(keys, n)
+		}
+	}
+	var look func(n node) bool
+	look = func(n node) bool {
+		add(n)
+		if str(n, "class") == "SUBQUERY" {
+			visit(n, func(n node) bool { add(n); return true })
+			return false
+		}
+		f := strings.ToLower(str(n, "function_name"))
+		if str(n, "class") != "FUNCTION" || !b.p.agg[f] {
+			return true
+		}
+		extreme := f == "min" || f == "max"
+		if !meets(refs(n), of) {
+			ok = ok && (extreme || f == "count_star" && sub(n, "filter") == nil)
+			return true
+		}
+		args := nodes(n, "children")
+		plain := len(args) == 1 && name(args[0]) != "" && sub(n, "filter") == nil && len(nodes(sub(n, "order_bys"), "orders")) == 0
+		ok = ok && plain && (extreme || (f == "count" || f == "sum" || f == "avg" || f == "mean") && !flag(n, "distinct"))
+		return false
+	}
+	for _, x := range b.query.expressions() {
+		visit(x, look)
+	}
+	return keys, ok
+}
+
+// sum has tasks put together what they move to be read as l, which is summed, so that there are this many rows.
+func (b *block) sum(l *leaf, rows float64) {
+	keys, _ := b.summed(map[string]bool{l.alias: true})
+	from := b.p.bind.alias("moved")
+	part := &query{agg: true, elems: []*elem{{leaf: &leaf{alias: from, sub: l.stage.rel.q, cols: l.cols}}}}
+	for _, k := range keys {
+		_, c := columnOf(k)
+		part.group = append(part.group, column(from, c))
+		part.sel = append(part.sel, item{column(from, c), c})
+	}
+	part.groupSets = []any{positions(len(part.group))}
+	put := func(kind string, x node) string {
+		x = rewriteNode(x, func(n node) node {
+			if a, c := columnOf(n); a == l.alias {
+				return column(from, c)
+			}
+			return nil
+		})
+		for _, it := range part.sel {
+			if same(it.expr, x) {
+				return it.name
+			}
+		}
+		part.sel = append(part.sel, item{x, fmt.Sprintf("%s%d", kind, len(part.sel))})
+		return part.sel[len(part.sel)-1].name
+	}
+	whole := func(x node) node {
+		return rewriteNode(x, func(n node) node {
+			if str(n, "class") == "SUBQUERY" {
+				return n
+			}
+			switch f := strings.ToLower(str(n, "function_name")); {
+			case str(n, "class") != "FUNCTION" || !b.p.agg[f]:
+			case f == "count_star": // where there is no other side, there is a row all the same
+				one := node{"class": "OPERATOR", "type": "OPERATOR_COALESCE", "children": []any{column(l.alias, put("a", n)), integer(1)}}
+				return cast(node{"class": "OPERATOR", "type": "OPERATOR_COALESCE", "children": []any{call("sum", one), integer(0)}}, "BIGINT")
+			case refs(n)[l.alias]:
+				return b.p.merge(n, l.alias, put)
+			}
+			return nil
+		})
+	}
+	for i := range b.sel {
+		b.sel[i].expr = whole(b.sel[i].expr)
+	}
+	for i := range b.having {
+		b.having[i] = whole(b.having[i])
+	}
+	for i := range b.order {
+		b.order[i].expr = whole(b.order[i].expr)
+	}
+	r := *l.stage.rel
+	r.q, r.rows = part, rows
+	l.stage.rel, l.cols = &r, part.columns()
+}
+
 // merge puts an aggregate's parts among what the tasks make, and returns how they become the whole.
 func (p *planner) merge(n node, alias string, put func(string, node) string) node {
 	f := strings.ToLower(str(n, "function_name"))

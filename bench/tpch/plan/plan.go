@@ -404,9 +404,19 @@ func (b *block) piece(e *elem, top bool) piece {
 			if t := b.typeOf(e.left, x); !e.right.aliases()[refOf(y)] || t == "" || t != b.typeOf(e.right, y) {
 				continue // what is equal must have the same hash
 			}
+			keys, sums := b.summed(e.right.aliases())
+			if sums {
+				groups := b.p.groups([]*elem{e.right}, keys) * float64(r.class.tasks)
+				if sums = 2*groups <= rows; sums {
+					rows = groups
+				}
+			}
 			// Both sides are cut by the key of the join: the right moves, and of the left, which is everywhere, each task takes its piece.
 			to := b.p.exchange(rows)
 			e.right = b.cut(e.right, own, to, y)
+			if sums {
+				b.sum(e.right.leaf, rows)
+			}
 			b.where = append(b.where, b.p.mine(to, x))
 			e.known = &piece{to, map[string]bool{name(x): true}}
 			return piece{to, copied(e.known.keys)}
