@@ -172,6 +172,11 @@ func TestShapes(t *testing.T) {
 		"SELECT c_custkey, c_name, max(c_acctbal), count(*) FROM customer, orders WHERE c_custkey = o_custkey GROUP BY 1, 2",
 		"SELECT c_custkey, substr(c_name, o_shippriority + 1) FROM customer, orders WHERE c_custkey = o_custkey GROUP BY 1, 2",
 		"SELECT c_custkey, count(*) FROM customer, orders WHERE c_custkey = o_custkey AND c_mktsegment = 'BUILDING' GROUP BY 1",
+		"SELECT count(*), sum(o_totalprice) FROM orders WHERE EXISTS (SELECT 1 FROM partsupp WHERE ps_suppkey = o_custkey AND ps_availqty = o_orderkey)",
+		"SELECT count(*), sum(o_totalprice) FROM orders WHERE EXISTS (SELECT 1 FROM partsupp WHERE ps_suppkey = o_custkey AND CAST(o_totalprice AS INTEGER) % 10000 = ps_availqty)",
+		"SELECT count(*), sum(o_totalprice) FROM orders WHERE EXISTS (SELECT 1 FROM partsupp WHERE ps_suppkey = o_custkey AND ps_supplycost > o_shippriority)",
+		"SELECT count(*) FROM (SELECT nullif(l_partkey, 7) AS p, nullif(l_suppkey, 5) AS s FROM lineitem) AS l WHERE EXISTS (SELECT 1 FROM (SELECT nullif(ps_partkey, 9) AS p, nullif(ps_suppkey, 5) AS s FROM partsupp WHERE ps_partkey < 50) AS ps WHERE ps.p = l.p AND ps.s = l.s)",
+		"SELECT count(*) FROM supplier, customer LEFT JOIN orders ON c_custkey = o_custkey WHERE s_suppkey = c_custkey AND EXISTS (SELECT 1 FROM partsupp WHERE ps_suppkey = o_custkey AND ps_partkey = c_custkey)",
 		"WITH a AS (SELECT l_suppkey AS k, sum(l_quantity) AS q FROM lineitem GROUP BY 1) SELECT x.k FROM a x, a y WHERE x.k = y.k + 1 AND x.q > y.q ORDER BY 1",
 	} {
 		if _, err := r.Plan(t.Context(), q); err != nil {

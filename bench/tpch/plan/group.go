@@ -267,6 +267,64 @@ func (b *block) decorrelate(n node, q *query, kind string, outer map[string]bool
 	return out
 }
 
+// member is a condition that rows must meet, as IN if it asks whether a stage has one with values that are equal to theirs. DuckDB
+// looks each row up then; for EXISTS, it first gathers what values the rows have. Of NULL, neither holds. The types must be the same,
+// as IN casts none.
+func (b *block) member(c node) node {
+	q, ok := c["query"].(*query)
+	if !ok || str(c, "subquery_type") != "EXISTS" || len(q.elems) != 1 || q.elems[0].kind != "" || q.elems[0].stage == nil || q.agg || q.limit != nil || len(q.where) == 0 {
+		return c
+	}
+	own := map[string]bool{q.elems[0].alias: true}
+	var have, want, known []node
+	for _, w := range q.where {
+		x, y := sub(w, "left"), sub(w, "right")
+		if meets(refs(y), own) {
+			x, y = y, x
+		}
+		if str(w, "type") != "COMPARE_EQUAL" || !own[refOf(x)] || typeIn(b.p.cat, q.elems, x) == "" || typeIn(b.p.cat, q.elems, x) != typeIn(b.p.cat, b.elems, y) {
+			return c
+		}
+		have, want = append(have, x), append(want, y)
+		known = append(known, node{"class": "OPERATOR", "type": "OPERATOR_IS_NOT_NULL", "children": []any{x}})
+	}
+	m := *q
+	m.where = nil
+	x, y := have[0], want[0]
+	if len(have) > 1 { // NULLs in rows are equal
+		x, y, m.where = call("row", have...), call("row", want...), known
+	}
+	m.sel = []item{{x, "one"}}
+	return node{"class": "SUBQUERY", "type": "SUBQUERY", "subquery_type": "ANY", "comparison_type": "COMPARE_EQUAL", "child": y, "query": &m}
+}
+
+// typeIn is the type of a column of elems, if it is a table's, whatever it has passed through; else "".
+func typeIn(cat Catalog, elems []*elem, n node) string {
+	a, c := columnOf(n)
+	for _, e := range elems {
+		for _, l := range e.leaves() {
+			if l.alias != a || a == "" {
+				continue
+			}
+			q := l.sub
+			if l.stage != nil {
+				q = l.stage.rel.q
+			}
+			if l.table != "" {
+				t := cat.Table(l.table)
+				return t.Types[slices.Index(t.Columns, c)]
+			}
+			if q == nil || q.setop != "" {
+				return ""
+			}
+			if i := slices.IndexFunc(q.sel, func(it item) bool { return it.name == c }); i >= 0 {
+				return typeIn(cat, q.elems, q.sel[i].expr)
+			}
+		}
+	}
+	return ""
+}
+
 func pairsOf[P any](l []P, f func(P) (node, node)) [][2]node {
 	var out [][2]node
 	for _, p := range l {

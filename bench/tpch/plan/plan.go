@@ -280,6 +280,9 @@ func (b *block) plan(root bool) *rel {
 		b.once = b.once || len(b.merged) > 0
 	}
 	b.where = b.subqueries(b.where, b.class, b.keys)
+	for i, c := range b.where {
+		b.where[i] = b.member(c)
+	}
 	return b.group(root)
 }
 
