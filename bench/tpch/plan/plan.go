@@ -591,8 +591,8 @@ func (b *block) anchor(pieces map[*elem]piece) {
 	}
 	moves := func(a, c *cluster) (cost float64, by node) {
 		cost = c.rows * (1 + float64(a.class.tasks)/2)
-		if by := aligned(a, c); by != nil && c.rows > fewRows/50 && 3*c.rows < cost {
-			return 3 * c.rows, by
+		if by := aligned(a, c); by != nil && c.rows > fewRows/50 && 2.5*c.rows < cost {
+			return 2.5 * c.rows, by
 		}
 		return cost, nil
 	}
