@@ -227,6 +227,18 @@ func TestSummed(t *testing.T) {
 	}
 }
 
+// How many values an expression of a query in FROM has is seen in the sample.
+func TestGroupsOfExpression(t *testing.T) {
+	r := start(t, base(t), 20_000)
+	p, err := r.Plan(t.Context(), "SELECT y, s, count(*) FROM (SELECT year(l_shipdate) AS y, l_suppkey AS s FROM lineitem) GROUP BY 1, 2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(p.Stages) != 2 || p.Stages[0].Buckets > 0 {
+		t.Errorf("%d stages, the first into %d buckets, for so few groups", len(p.Stages), p.Stages[0].Buckets)
+	}
+}
+
 func TestRefused(t *testing.T) {
 	r := start(t, base(t), 20_000)
 	for _, c := range []struct{ q, says string }{

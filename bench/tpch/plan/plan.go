@@ -669,8 +669,9 @@ func (p *planner) estimate(leaves []*leaf, conds []node) float64 {
 	return max(1, rows*share)
 }
 
+// text is an expression as SQL, without the name that it may have.
 func (p *planner) text(n node) string {
-	s, err := p.sql.Print(node{"type": "SELECT_NODE", "cte_map": node{"map": []any{}}, "select_list": []any{emitNode(n)}, "from_table": node{"type": "EMPTY"}, "aggregate_handling": "STANDARD_HANDLING"})
+	s, err := p.sql.Print(node{"type": "SELECT_NODE", "cte_map": node{"map": []any{}}, "select_list": []any{with(emitNode(n), "alias", "")}, "from_table": node{"type": "EMPTY"}, "aggregate_handling": "STANDARD_HANDLING"})
 	if err != nil {
 		panic(err)
 	}
