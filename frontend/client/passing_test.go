@@ -165,6 +165,29 @@ func TestPassingFailsOver(t *testing.T) {
 	}
 }
 
+// leftForLater is a job that reads so many bytes of its first task when another task has waited.
+func leftForLater(bytes string) client.Job {
+	return client.Job{
+		Stages: []client.Stage{{Name: "a"}, {Name: "w", After: []string{"a"}}, {Name: "b", After: []string{"a", "w"}}},
+		Tasks: []client.Task{
+			{Stage: "a", Function: "leave", Payload: []byte(bytes)},
+			{Stage: "w", Function: "wait"},
+			{Stage: "b", Function: "look", Inputs: []client.Input{{Stage: "a", Pass: client.AsFile}}},
+		},
+	}
+}
+
+// waitFor is a function that waits until release is closed.
+func waitFor(release <-chan struct{}) exec.Func {
+	return func(ctx context.Context, _ []byte) ([]byte, error) {
+		select {
+		case <-release:
+		case <-ctx.Done():
+		}
+		return nil, nil
+	}
+}
+
 // A worker dies with what its task has left for later stages: the task runs again, and its client hears of it once. So it is if the
 // frontend dies, too, at which it has run: another one knows from the client how to run it.
 func TestLostOutputsAreMadeAgain(t *testing.T) {
@@ -172,22 +195,9 @@ func TestLostOutputsAreMadeAgain(t *testing.T) {
 		release := make(chan struct{})
 		cluster, c := passing(t, local.Config{Workers: 2, Frontends: 2}, map[string]exec.Func{
 			"leave": leave, "look": look,
-			"wait": func(ctx context.Context, _ []byte) ([]byte, error) {
-				select {
-				case <-release:
-				case <-ctx.Done():
-				}
-				return nil, nil
-			},
+			"wait": waitFor(release),
 		})
-		r, err := c.Submit(t.Context(), client.Job{
-			Stages: []client.Stage{{Name: "a"}, {Name: "w", After: []string{"a"}}, {Name: "b", After: []string{"a", "w"}}},
-			Tasks: []client.Task{
-				{Stage: "a", Function: "leave", Payload: []byte("1000000")},
-				{Stage: "w", Function: "wait"},
-				{Stage: "b", Function: "look", Inputs: []client.Input{{Stage: "a", Pass: client.AsFile}}},
-			},
-		})
+		r, err := c.Submit(t.Context(), leftForLater("1000000"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -224,22 +234,9 @@ func TestThrownAwayOutputsAreMadeAgain(t *testing.T) {
 			return leave(ctx, payload)
 		},
 		"look": look,
-		"wait": func(ctx context.Context, payload []byte) ([]byte, error) {
-			select {
-			case <-release:
-			case <-ctx.Done():
-			}
-			return nil, nil
-		},
+		"wait": waitFor(release),
 	})
-	r, err := c.Submit(t.Context(), client.Job{
-		Stages: []client.Stage{{Name: "a"}, {Name: "w", After: []string{"a"}}, {Name: "b", After: []string{"a", "w"}}},
-		Tasks: []client.Task{
-			{Stage: "a", Function: "leave", Payload: []byte("2000000")},
-			{Stage: "w", Function: "wait"},
-			{Stage: "b", Function: "look", Inputs: []client.Input{{Stage: "a", Pass: client.AsFile}}},
-		},
-	})
+	r, err := c.Submit(t.Context(), leftForLater("2000000"))
 	if err != nil {
 		t.Fatal(err)
 	}
