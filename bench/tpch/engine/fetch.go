@@ -15,9 +15,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/phoebe-sched/phoebe/worker/exec"
 )
 
 // serveData serves the files of this worker's node, or parts of them, as long as they are what their digests say.
@@ -28,6 +32,89 @@ func (w *Worker) serveData(rw http.ResponseWriter, r *http.Request) {
 		return
 	}
 	http.ServeFile(rw, r, file)
+}
+
+// files are those that a task reads: the worker's own, and copies of others for this task alone, so that a worker does not come to
+// have everything.
+type files struct {
+	worker *Worker
+	slot   *slot
+	query  string
+
+	mu     sync.Mutex
+	out    *Output // where it says what was fetched, and what was no good
+	copies []string
+}
+
+// fetchesAtOnce is how many files a task fetches at a time. There are many small ones, and what takes long is to wait for each.
+const fetchesAtOnce = 8
+
+// peers are other workers.
+var peers = func() *http.Client {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.MaxIdleConnsPerHost = fetchesAtOnce
+	return &http.Client{Transport: t}
+}()
+
+// paths are where good copies of the files of tables are.
+func (f *files) paths(ctx context.Context, tables []Table) ([][]string, error) {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(fetchesAtOnce)
+	paths := make([][]string, len(tables))
+	for i, t := range tables {
+		paths[i] = make([]string, len(t.Files))
+		for k, file := range t.Files {
+			own := filepath.Join(f.worker.cfg.Data, file.Name)
+			err := f.worker.check(own, file)
+			if err == nil {
+				paths[i][k] = own
+				continue
+			}
+			group.Go(func() (failed error) {
+				paths[i][k], failed = f.fetch(ctx, file, err)
+				return failed
+			})
+		}
+	}
+	return paths, group.Wait()
+}
+
+// fetch returns the path of a copy of a file, of which the worker's own is no good.
+func (f *files) fetch(ctx context.Context, file File, why error) (path string, err error) {
+	w := f.worker
+	var bad []string
+	if !errors.Is(why, os.ErrNotExist) || slices.Contains(file.At, w.Addr()) {
+		bad = append(bad, fmt.Sprintf("%s at %s: %v", file.Name, w.Addr(), why))
+	}
+	for _, at := range file.At {
+		if at == w.Addr() {
+			continue
+		}
+		if path, err = f.slot.fetch(ctx, at, file, f.query); err != nil {
+			bad = append(bad, fmt.Sprintf("%s at %s: %v", file.Name, at, err))
+			continue
+		}
+		for _, b := range bad {
+			w.cfg.Log.Warn("a copy of a file is no good, and another is read", "file", b, "from", at)
+		}
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.out.Fetched++
+		f.out.Bad = append(f.out.Bad, bad...)
+		f.copies = append(f.copies, path)
+		return path, nil
+	}
+	if len(bad) == 0 {
+		bad = []string{file.Name + ": no worker that is up is known to have it"}
+	}
+	return "", &exec.Error{Code: NoData, Retry: exec.Never, Err: errors.New(strings.Join(bad, ", and "))}
+}
+
+// remove deletes the copies.
+func (f *files) remove() {
+	for _, path := range f.copies {
+		os.Remove(path)
+	}
 }
 
 // span is a part of a file, its end not included.
@@ -51,7 +138,9 @@ func (s *slot) fetch(ctx context.Context, at string, f File, text string) (copie
 			return err
 		}
 		end := span{max(0, f.Bytes-tail), f.Bytes}
+		s.mu.Lock()
 		l := s.layouts[f.SHA256]
+		s.mu.Unlock()
 		if l == nil {
 			if err := getSpans(ctx, url, file, end); err != nil || end.from == 0 {
 				return err
@@ -59,7 +148,9 @@ func (s *slot) fetch(ctx context.Context, at string, f File, text string) (copie
 			if l, err = s.layout(ctx, copied); err != nil { // its footer is longer
 				return getSpans(ctx, url, file, span{0, f.Bytes})
 			}
+			s.mu.Lock()
 			s.layouts[f.SHA256], end.to = l, end.from
+			s.mu.Unlock()
 		}
 		return getSpans(ctx, url, file, append(l.read(text), span{l.end, max(l.end, end.to)})...)
 	}()
@@ -80,6 +171,8 @@ type layout struct {
 // layout is that of a file whose end is there.
 func (s *slot) layout(ctx context.Context, file string) (*layout, error) {
 	l := &layout{}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	err := s.run(ctx, "SELECT path_in_schema, CAST(least(data_page_offset, coalesce(nullif(dictionary_page_offset, 0), data_page_offset)) AS BIGINT), CAST(total_compressed_size AS BIGINT) FROM parquet_metadata('"+file+"')",
 		func(_ *arrow.Schema, b arrow.RecordBatch) error {
 			names, at, size := b.Column(0).(*array.String), b.Column(1).(*array.Int64), b.Column(2).(*array.Int64)
@@ -161,7 +254,7 @@ func get(ctx context.Context, url, ranges string) (*http.Response, error) {
 	if ranges != "" {
 		req.Header.Set("Range", ranges)
 	}
-	res, err := http.DefaultClient.Do(req)
+	res, err := peers.Do(req)
 	if err != nil {
 		return nil, err
 	}

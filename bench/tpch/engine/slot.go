@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	_ "unsafe" // for linkname
 
@@ -31,14 +32,17 @@ func init() { interruptInterval = 5 * time.Millisecond }
 
 // slot is a DuckDB of its own, for one task at a time: its threads and its memory are the task's.
 type slot struct {
+	thread    thread
 	connector *duckdb.Connector
 	conn      driver.Conn
 	arrow     *duckdb.Arrow
 	inputs    []string // those that are tables, by ID, the one used last at the end
 	views     map[string]string
-	memory    int64              // MiB
-	fetched   string             // folder for files of its task
-	layouts   map[string]*layout // of files that were fetched, by digest
+	memory    int64  // MiB
+	fetched   string // folder for files of its task
+
+	mu      sync.Mutex         // while files are fetched, several at once
+	layouts map[string]*layout // of files that were fetched, by digest
 }
 
 // inputsKept is how many inputs stay tables for later tasks of their stage.
@@ -66,6 +70,9 @@ func newSlot(threads int, memory int64, temp string) (*slot, error) {
 }
 
 func (s *slot) close() {
+	if s.thread != nil {
+		close(s.thread)
+	}
 	s.conn.Close()
 	s.connector.Close()
 }

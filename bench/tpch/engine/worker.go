@@ -73,7 +73,7 @@ func NewWorker(cfg WorkerConfig) (*Worker, error) {
 		if err != nil {
 			return nil, errors.Join(err, w.Close())
 		}
-		s.fetched = filepath.Join(cfg.Temp, "fetched", strconv.Itoa(i))
+		s.fetched, s.thread = filepath.Join(cfg.Temp, "fetched", strconv.Itoa(i)), newThread()
 		if err := os.Mkdir(s.fetched, 0o700); err != nil {
 			s.close()
 			return nil, errors.Join(err, w.Close())
@@ -122,35 +122,28 @@ func (w *Worker) Run(ctx context.Context, f Fragment) (out Output, err error) {
 		return out, context.Cause(ctx)
 	}
 	defer func() { w.slots <- s }()
-	defer func() {
-		if ctx.Err() != nil {
-			err = context.Cause(ctx)
-		}
-		err = kind(err)
-	}()
-	var fetched []string // copies for this task alone: a worker does not come to have everything
-	defer func() {
-		for _, f := range fetched {
-			os.Remove(f)
-		}
-	}()
+	s.thread.do(func() { err = w.run(ctx, s, &stage, f.Tables, &out) })
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return out, kind(err)
+}
+
+func (w *Worker) run(ctx context.Context, s *slot, stage *Stage, pieces []Table, out *Output) error {
 	task := exec.Task(ctx)
 	if err := s.limit(ctx, int64(task.Memory)); err != nil {
-		return out, err
+		return err
 	}
-	for _, t := range slices.Concat(stage.Tables, f.Tables) {
-		paths := make([]string, len(t.Files))
-		for i, file := range t.Files {
-			var own bool
-			if paths[i], own, err = w.file(ctx, s, file, stage.SQL, &out); err != nil {
-				return out, err
-			}
-			if !own {
-				fetched = append(fetched, paths[i])
-			}
-		}
-		if err := s.view(ctx, t.Name, "read_parquet(['"+strings.Join(paths, "', '")+"'])"); err != nil {
-			return out, err
+	tables := slices.Concat(stage.Tables, pieces)
+	files := &files{worker: w, slot: s, query: stage.SQL, out: out}
+	defer files.remove()
+	paths, err := files.paths(ctx, tables)
+	if err != nil {
+		return err
+	}
+	for i, t := range tables {
+		if err := s.view(ctx, t.Name, "read_parquet(['"+strings.Join(paths[i], "', '")+"'])"); err != nil {
+			return err
 		}
 	}
 	passed := exec.Inputs(ctx)
@@ -165,15 +158,15 @@ func (w *Worker) Run(ctx context.Context, f Fragment) (out Output, err error) {
 			n = len(passed)
 		}
 		if err := s.input(ctx, in, id, passed[:n]); err != nil {
-			return out, err
+			return err
 		}
 		passed = passed[n:]
 	}
 	if err := s.exec(ctx, fmt.Sprintf("SET VARIABLE task = %d", task.Partition)); err != nil {
-		return out, err
+		return err
 	}
 	if stage.Last {
-		return out, w.result(ctx, s, &stage, &out)
+		return w.result(ctx, s, stage, out)
 	}
 	var outputs []io.WriteCloser
 	size := 0
@@ -183,15 +176,15 @@ func (w *Worker) Run(ctx context.Context, f Fragment) (out Output, err error) {
 		return counted{o, &size}, err
 	})
 	if err := errors.Join(s.run(ctx, stage.SQL, b.add), b.close()); err != nil {
-		return out, err
+		return err
 	}
 	for _, o := range outputs {
 		if err := o.Close(); err != nil {
-			return out, err
+			return err
 		}
 	}
 	out.Rows, out.Bytes = b.rows, size
-	return out, nil
+	return nil
 }
 
 // counted counts what is written.
@@ -233,37 +226,6 @@ func (w *Worker) sweep() {
 			os.Remove(filepath.Join(w.out(), e.Name()))
 		}
 	}
-}
-
-// file returns the path of a good copy: the worker's own, or one with what a query reads of it, which is fetched.
-func (w *Worker) file(ctx context.Context, s *slot, f File, query string, out *Output) (path string, own bool, err error) {
-	path = filepath.Join(w.cfg.Data, f.Name)
-	if err = w.check(path, f); err == nil {
-		return path, true, nil
-	}
-	var bad []string
-	if !errors.Is(err, os.ErrNotExist) || slices.Contains(f.At, w.Addr()) {
-		bad = append(bad, fmt.Sprintf("%s at %s: %v", f.Name, w.Addr(), err))
-	}
-	for _, at := range f.At {
-		if at == w.Addr() {
-			continue
-		}
-		if path, err = s.fetch(ctx, at, f, query); err != nil {
-			bad = append(bad, fmt.Sprintf("%s at %s: %v", f.Name, at, err))
-			continue
-		}
-		out.Fetched++
-		out.Bad = append(out.Bad, bad...)
-		for _, b := range bad {
-			w.cfg.Log.Warn("a copy of a file is no good, and another is read", "file", b, "from", at)
-		}
-		return path, false, nil
-	}
-	if len(bad) == 0 {
-		bad = []string{f.Name + ": no worker that is up is known to have it"}
-	}
-	return "", false, &exec.Error{Code: NoData, Retry: exec.Never, Err: errors.New(strings.Join(bad, ", and "))}
 }
 
 // check compares a file with its digest, once for as long as it stays as it is.
