@@ -172,6 +172,12 @@ func TestShapes(t *testing.T) {
 		"SELECT c_custkey, c_name, max(c_acctbal), count(*) FROM customer, orders WHERE c_custkey = o_custkey GROUP BY 1, 2",
 		"SELECT c_custkey, substr(c_name, o_shippriority + 1) FROM customer, orders WHERE c_custkey = o_custkey GROUP BY 1, 2",
 		"SELECT c_custkey, count(*) FROM customer, orders WHERE c_custkey = o_custkey AND c_mktsegment = 'BUILDING' GROUP BY 1",
+		"SELECT o_orderpriority, count(*) + (SELECT count(*) FROM nation) FROM orders GROUP BY 1",
+		"SELECT o_shippriority, (SELECT count(*) FROM nation WHERE n_nationkey > o_shippriority) FROM orders GROUP BY 1",
+		"SELECT l_linenumber, (SELECT max(o_totalprice) FROM orders WHERE o_custkey = l_linenumber), count(*) FROM lineitem GROUP BY 1",
+		"SELECT l_linenumber, (SELECT count(*) FROM orders WHERE o_custkey = l_linenumber), sum(l_tax) FROM lineitem GROUP BY 1",
+		"SELECT l_returnflag, sum(l_quantity) FROM lineitem GROUP BY 1 HAVING sum(l_quantity) > (SELECT avg(o_totalprice) FROM orders)",
+		"SELECT l_linenumber, count(*) FROM lineitem GROUP BY 1 HAVING min(l_suppkey) IN (SELECT s_suppkey FROM supplier WHERE s_nationkey < 20) ORDER BY 1",
 		"SELECT count(*), sum(o_totalprice) FROM orders WHERE EXISTS (SELECT 1 FROM partsupp WHERE ps_suppkey = o_custkey AND ps_availqty = o_orderkey)",
 		"SELECT count(*), sum(o_totalprice) FROM orders WHERE EXISTS (SELECT 1 FROM partsupp WHERE ps_suppkey = o_custkey AND CAST(o_totalprice AS INTEGER) % 10000 = ps_availqty)",
 		"SELECT count(*), sum(o_totalprice) FROM orders WHERE EXISTS (SELECT 1 FROM partsupp WHERE ps_suppkey = o_custkey AND ps_supplycost > o_shippriority)",
@@ -186,6 +192,24 @@ func TestShapes(t *testing.T) {
 			continue
 		}
 		r.answers(t, q)
+	}
+}
+
+// What DuckDB takes for an aggregate of the query around a subquery is refused, and not taken for one of the subquery.
+func TestOuterAggregate(t *testing.T) {
+	r := start(t, base(t), 20_000)
+	for _, q := range []string{
+		"SELECT o_orderpriority, (SELECT count(*) FROM nation WHERE n_nationkey < min(o_custkey)) FROM orders GROUP BY 1",
+		"SELECT (SELECT count(*) FROM nation WHERE n_nationkey < min(o_custkey)) FROM orders",
+		"SELECT o_custkey FROM orders GROUP BY 1 HAVING EXISTS (SELECT 1 FROM nation WHERE n_nationkey IN (SELECT min(o_shippriority) FROM region))",
+	} {
+		if _, err := r.ref.Rows(t.Context(), q); err != nil {
+			t.Error(err)
+		}
+		_, err := r.Plan(t.Context(), q)
+		if e, ok := errors.AsType[*plan.RefusedError](err); !ok || !strings.Contains(e.What, "aggregate of an outer query") {
+			t.Errorf("%v\n%s", err, q)
+		}
 	}
 }
 

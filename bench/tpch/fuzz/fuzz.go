@@ -84,9 +84,16 @@ func (g *gen) query(root bool) string {
 		for range 1 + g.IntN(3) {
 			sel = append(sel, g.aggregate(in))
 		}
+		if g.depth < 3 && g.chance(0.1) {
+			key := g.typed(in, "BIGINT")
+			group, sel = append(group, key), append(sel, key, g.value(pick(g, []string{"", key, key, "min(" + g.column(in) + ")"})))
+		}
 	} else {
 		for range 1 + g.IntN(4) {
 			sel = append(sel, g.scalar(in))
+		}
+		if g.depth < 3 && g.chance(0.06) {
+			sel = append(sel, g.value(pick(g, []string{"", g.typed(in, "BIGINT")})))
 		}
 		if g.chance(0.04) {
 			sel = append(sel, fmt.Sprintf("rank() OVER (PARTITION BY %s ORDER BY %s)", g.column(in), g.column(in)))
@@ -106,8 +113,11 @@ func (g *gen) query(root bool) string {
 		} else {
 			q += " GROUP BY " + strings.Join(group, ", ")
 		}
-		if g.chance(0.25) {
+		switch {
+		case g.chance(0.25):
 			q += fmt.Sprintf(" HAVING count(*) > %d", g.IntN(5))
+		case g.depth < 3 && g.chance(0.1):
+			q += fmt.Sprintf(" HAVING %s > %s", g.aggregate(in), g.value(""))
 		}
 	}
 	if root && g.chance(0.5) {
@@ -308,6 +318,17 @@ func (g *gen) pred(in []source) string {
 
 func (g *gen) simple(in []source) string {
 	return fmt.Sprintf("%s %s %d", g.typed(in, "BIGINT"), pick(g, []string{"<", ">", "="}), g.IntN(1500))
+}
+
+// value is a subquery with one value: for each of a key, unless that is empty.
+func (g *gen) value(key string) string {
+	s := g.source(pick(g, tables))
+	one := []source{s}
+	where := g.pred(one)
+	if key != "" {
+		where = fmt.Sprintf("%s = %s AND %s", g.typed(one, "BIGINT"), key, where)
+	}
+	return fmt.Sprintf("(SELECT %s FROM %s %s WHERE %s)", pick(g, []string{"count(*)", "max(" + g.number(one) + ")", "avg(" + g.number(one) + ")"}), s.table, s.alias, where)
 }
 
 // subquery is a condition with one, about one of these.

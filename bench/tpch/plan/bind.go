@@ -576,7 +576,7 @@ func (b *binder) expr(n node, s *scope) node {
 		case "SUBQUERY":
 			r := maps.Clone(n)
 			delete(r, "subquery")
-			r["query"] = b.query(sub(sub(n, "subquery"), "node"), s)
+			r["query"] = b.closed(b.query(sub(sub(n, "subquery"), "node"), s))
 			if c := sub(n, "child"); c != nil {
 				r["child"] = b.expr(c, s)
 			}
@@ -588,6 +588,20 @@ func (b *binder) expr(n node, s *scope) node {
 		}
 		return nil
 	})
+}
+
+// closed returns q, the aggregates of which are its own: one of columns of the query around it would be that query's.
+func (b *binder) closed(q *query) *query {
+	own := q.defined()
+	for _, x := range q.expressions() {
+		visit(x, func(n node) bool {
+			if r := refs(n); b.p.isAggregate(n) && len(r) > 0 && !meets(r, own) {
+				refuse("an aggregate of an outer query's columns in a subquery")
+			}
+			return str(n, "class") != "SUBQUERY"
+		})
+	}
+	return q
 }
 
 func (b *binder) column(n node, s *scope) node {

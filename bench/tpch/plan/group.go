@@ -540,21 +540,23 @@ func (b *block) split(root bool) *rel {
 		late.on = append(late.on, equal(late.of, column(alias, put("g", late.by))))
 	}
 	group := slices.Clone(exprs(part.sel))
-	whole := func(x node) node {
+	grouped := func(n node) node { return byGroup[key(n)] }
+	var whole func(x node) node
+	whole = func(x node) node {
 		return rewriteNode(x, func(n node) node {
-			if g := byGroup[key(n)]; g != nil {
+			switch g := grouped(n); {
+			case g != nil:
 				return g
-			}
-			switch str(n, "class") {
-			case "WINDOW":
-				return nil
-			case "FUNCTION":
-				if b.p.agg[strings.ToLower(str(n, "function_name"))] {
-					return b.p.merge(n, alias, put)
+			case str(n, "class") == "SUBQUERY": // its aggregates are its own
+				n = with(n, "query", n["query"].(*query).rewrite(grouped))
+				if child := sub(n, "child"); child != nil {
+					n["child"] = whole(child)
 				}
-				if str(n, "function_name") == "grouping" {
-					refuse("grouping()")
-				}
+				return n
+			case b.p.isAggregate(n):
+				return b.p.merge(n, alias, put)
+			case str(n, "class") == "FUNCTION" && str(n, "function_name") == "grouping":
+				refuse("grouping()")
 			}
 			return nil
 		})
@@ -707,7 +709,7 @@ func (b *block) fill(l *lookup, where []node) bool {
 	apart := true
 	for _, x := range slices.Concat(exprs(b.sel), b.having, orders(b.order)) {
 		visit(x, func(n node) bool {
-			if b.p.agg[strings.ToLower(str(n, "function_name"))] && meets(refs(n), l.aliases) {
+			if b.p.isAggregate(n) && meets(refs(n), l.aliases) {
 				apart = false
 			}
 			return apart
@@ -726,7 +728,7 @@ func (b *block) class0() {
 	}
 	for _, it := range b.sel {
 		visit(it.expr, func(n node) bool {
-			if str(n, "class") == "FUNCTION" && b.p.agg[strings.ToLower(str(n, "function_name"))] && hasSubquery(n) {
+			if b.p.isAggregate(n) && hasSubquery(n) {
 				refuse("a subquery in an aggregate")
 			}
 			return true
@@ -751,7 +753,7 @@ func (b *block) summed(of map[string]bool) (keys []node, ok bool) {
 			return false
 		}
 		f := strings.ToLower(str(n, "function_name"))
-		if str(n, "class") != "FUNCTION" || !b.p.agg[f] {
+		if !b.p.isAggregate(n) {
 			return true
 		}
 		extreme := f == "min" || f == "max"
@@ -802,7 +804,7 @@ func (b *block) sum(l *leaf, rows float64) {
 				return n
 			}
 			switch f := strings.ToLower(str(n, "function_name")); {
-			case str(n, "class") != "FUNCTION" || !b.p.agg[f]:
+			case !b.p.isAggregate(n):
 			case f == "count_star": // where there is no other side, there is a row all the same
 				one := node{"class": "OPERATOR", "type": "OPERATOR_COALESCE", "children": []any{column(l.alias, put("a", n)), integer(1)}}
 				return cast(node{"class": "OPERATOR", "type": "OPERATOR_COALESCE", "children": []any{call("sum", one), integer(0)}}, "BIGINT")

@@ -91,16 +91,16 @@ const keyHere = "$key"
 // fewRows is so many that moving them is no matter.
 const fewRows = 50_000
 
+func (p *planner) isAggregate(n node) bool {
+	return str(n, "class") == "FUNCTION" && p.agg[strings.ToLower(str(n, "function_name"))]
+}
+
+// aggregates tells whether there is an aggregate in n. Those of its subqueries are theirs.
 func (p *planner) aggregates(n any) bool {
 	found := false
 	visit(n, func(n node) bool {
-		switch str(n, "class") {
-		case "SUBQUERY":
-			return false
-		case "FUNCTION":
-			found = found || p.agg[strings.ToLower(str(n, "function_name"))]
-		}
-		return !found
+		found = found || p.isAggregate(n)
+		return !found && str(n, "class") != "SUBQUERY"
 	})
 	return found
 }
