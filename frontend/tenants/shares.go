@@ -370,13 +370,19 @@ func drawn(sharers []Sharer, random uint64) int {
 	return 0
 }
 
-// Sharer wants so much of something, and gets at most Max. Less than Unit is of no use to it.
+// Sharer wants so much of something, and gets at most Max. Less than Unit is of no use to it, unless it wants less.
 type Sharer struct{ Want, Weight, Max, Unit int64 }
 
 // Whole shares out as Waterfill does, in units: tasks do not take parts of slots. Whose turn it is has one though its share is less, and what
 // does not go into units is for those that want more, from that one on.
 func Whole(all int64, sharers []Sharer, turn int) []int64 {
-	unit := func(i int) int64 { return max(min(sharers[i].Unit, sharers[i].Max, all), 1) }
+	unit := func(i int) int64 {
+		s := &sharers[i]
+		if s.Want > 0 { // what its tasks take together: none of them takes more
+			return max(min(s.Unit, s.Max, all, s.Want), 1)
+		}
+		return max(min(s.Unit, s.Max, all), 1)
+	}
 	parts, first := Waterfill(all, sharers), unit(turn)
 	if first <= all && parts[turn] < min(first, sharers[turn].Want) {
 		others := slices.Clone(sharers)

@@ -93,6 +93,13 @@ func TestWhole(t *testing.T) {
 	})
 }
 
+// Who had larger tasks once, and wants less than one of these now, gets that.
+func TestWholeOfLess(t *testing.T) {
+	if parts := Whole(1000, []Sharer{{Weight: 1, Max: Unlimited, Unit: 1}, {Want: 500, Weight: 1, Max: Unlimited, Unit: 1000}}, 1); parts[1] < 500 {
+		t.Errorf("one wants 500 of 1000, nobody else wants any, and the parts are %d", parts)
+	}
+}
+
 // A maximum that is less than a task of each of two paths is used by one of them after the other, as often as their tokens say.
 func TestSharesOfPathsTurn(t *testing.T) {
 	f := newFleet(New(1, nil, []Entry{{Path: "b", Tokens: 1, Max: 3}, {Path: "b/c", Tokens: 3}}), 2)
