@@ -81,7 +81,6 @@ func (c *planner) cover(j *job, groups []*group, now time.Time, acts []Action) [
 // coverGroup gives a group that has no places, lost some, or got tasks back, as many places as its waiting tasks are worth.
 func (c *planner) coverGroup(g *group, now time.Time, acts []Action) []Action {
 	p := g.Policy
-	c.admitCrowd(g)
 	switch {
 	case g.queue.Len() == 0 || g.Set.Len() == 0:
 		return acts

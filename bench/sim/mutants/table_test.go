@@ -327,10 +327,6 @@ var table = []mutant{
 		"g.isFull(picked[g]) || ", "",
 	},
 	{
-		"those that wait for others to end go on when one has", "frontend/cover.go",
-		"c.admitCrowd(g)\n", "",
-	},
-	{
 		"a worker that comes has room for some that wait for others to end", "frontend/claims.go",
 		"c.widenBy(w.Worker)\n", "",
 	},
