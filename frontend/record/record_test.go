@@ -19,6 +19,28 @@ func TestPure(t *testing.T) { purity.Check(t, ".") }
 
 var start = time.Unix(1_000_000, 0)
 
+// Of four times as many tasks as there is room for, those of a quarter of the jobs are remembered; of fewer all are.
+func TestShareRemembered(t *testing.T) {
+	for more, want := range map[int]float64{1: 1, 4: 0.25} {
+		in, empty, whole := newIntake(), &Batch{}, 0
+		const seconds, jobs = 200, 64
+		for second := range seconds {
+			if second == seconds/2 {
+				whole = 0 // by now it is known how many come
+			}
+			for range jobs {
+				if in.Submitted("a", more*perSecond/jobs) {
+					whole++
+				}
+			}
+			empty = in.Take(start.Add(time.Duration(second)*time.Second), empty)
+		}
+		if got := float64(whole) / (jobs * seconds / 2); math.Abs(got-want) > 0.02 {
+			t.Errorf("with %d times as many tasks, those of %.3f of the jobs are remembered, instead of %.3f", more, got, want)
+		}
+	}
+}
+
 // count counts one of any measure.
 func count(in *Intake, s Slot, m Measure, d time.Duration) { in.batch.series[s.at].add(m, d, 1) }
 
