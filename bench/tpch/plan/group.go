@@ -709,7 +709,7 @@ func (b *block) fill(l *lookup, where []node) bool {
 	apart := true
 	for _, x := range slices.Concat(exprs(b.sel), b.having, orders(b.order)) {
 		visit(x, func(n node) bool {
-			if b.p.isAggregate(n) && meets(refs(n), l.aliases) {
+			if b.p.agg[strings.ToLower(str(n, "function_name"))] && meets(refs(n), l.aliases) { // also as a window function
 				apart = false
 			}
 			return apart
