@@ -14,7 +14,7 @@ func (c *Core) arrive(l *link, launch *probe.Launch, job probe.JobID, generation
 	a.active = c.idle.next()
 	a.id, a.task, a.launch = launch.Attempt, launch.Task, *launch
 	a.job, a.generation, a.owner = job, generation, l
-	a.common, a.arrivedAt = l.common(job, launch), now
+	a.common, a.arrivedAt, a.since = l.common(job, launch), now, now
 	return a
 }
 
@@ -269,7 +269,7 @@ func (c *Core) sync(l *link, m *probe.Sync, now time.Time, acts []Action) []Acti
 		}
 	}
 	for _, a := range c.attemptsInOrder(func(a *attempt) bool {
-		return a.owner == l && a.state != ended && !wanted[a.id] && now.Sub(a.arrivedAt) >= probe.SyncAge
+		return a.owner == l && a.state != ended && !wanted[a.id] && now.Sub(a.since) >= probe.SyncAge
 	}) {
 		acts = c.abandon(a, now, acts)
 	}

@@ -147,7 +147,7 @@ func (c *Core) adopt(l *link, a *attempt, now time.Time, acts []Action) []Action
 			c.retained.Push(a)
 		}
 	}
-	a.owner = l
+	a.owner, a.since = l, now
 	c.Stats.Claimed++
 	if a.state == ended {
 		return c.send(l, c.finished(a), acts)

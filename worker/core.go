@@ -308,7 +308,7 @@ type attempt struct {
 	waits        probe.Waits
 	waited, held time.Duration
 	launched     time.Duration // once it has ended: from its arrival to its start
-	since        time.Time     // staged, or without an owner
+	since        time.Time     // it is staged, its owner's, or nobody's
 	endedAt      time.Duration // since the core began
 	end          ending
 

@@ -24,13 +24,9 @@ func describe(x any) string {
 		m = x.Msg
 	}
 	m = value(m)
-	switch m := m.(type) {
+	switch m.(type) {
 	case probe.Ping, probe.Pong, frontend.Wake, worker.Wake, frontend.Submit: // of the last, the client tells
 		return ""
-	case probe.Sync:
-		if len(m.Live)+len(m.Attempts) == 0 {
-			return ""
-		}
 	}
 	to := ""
 	switch x := x.(type) {

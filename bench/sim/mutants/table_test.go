@@ -351,6 +351,10 @@ var table = []mutant{
 		"l.learn(now.Sub(p.askedAt))\n\t\t\tc.dropPlace(p)", "l.learn(now.Sub(p.askedAt))\n\t\t\tc.unask(p)\n\t\t\tdelete(l.places, p.res)",
 	},
 	{
+		"what runs is not stopped by a sync of who has not heard yet that it is its owner", "worker/claims.go",
+		"a.owner, a.since = l, now", "a.owner = l",
+	},
+	{
 		"an ack counts from the owner only", "worker/claims.go",
 		"a == nil || a.owner != l && a.owner != nil || a.state != ended", "a == nil || a.state != ended",
 	},
@@ -409,7 +413,7 @@ var table = []mutant{
 	},
 	{
 		"a claim changes the owner", "worker/claims.go",
-		"a.owner = l\n", "",
+		"a.owner, a.since = l, now", "a.since = now",
 	},
 	{
 		"a claim leaves a tombstone", "worker/claims.go",
