@@ -16,13 +16,12 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/frame"
 	v1 "github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 	"github.com/phoebe-sched/phoebe/probe/identity"
+	"github.com/phoebe-sched/phoebe/probe/list"
 	"github.com/phoebe-sched/phoebe/probe/sock"
 )
 
 const (
-	// maxIdle connections are kept for each frontend, each for idleFor: less than the two minutes after
-	// which the frontend would close it.
-	maxIdle = 512
+	// idleFor is how long an idle connection is kept: less than the two minutes after which the frontend would close it.
 	idleFor = time.Minute
 	// trustFor is how long a connection may have been idle and be used without a look whether it still lives. Where it
 	// does not, the frontend may have had the call, for all that is known: a task that may start only once is lost then.
@@ -117,6 +116,10 @@ type conn struct {
 	cause error // why we closed it, if we did
 }
 
+func newConn(s *sock.Conn) *conn {
+	return &conn{Conn: s, r: bufiox.NewDefaultReader(s), w: bufiox.NewDefaultWriter(s)}
+}
+
 func (c *conn) Reader() *bufiox.DefaultReader { return c.r }
 func (c *conn) Writer() *bufiox.DefaultWriter { return c.w }
 
@@ -141,23 +144,27 @@ func (c *conn) killed() error {
 // pool is the connections to one frontend: Kitex's connection pool, but that it knows those in use, too,
 // and can end them. Safe for concurrent use.
 type pool struct {
-	addr     string
-	keys     *identity.Keys
-	dialer   net.Dialer
-	aborting context.Context // ended by abort
-	end      context.CancelFunc
-	tells    bool                                           // a token, which nobody on the way is to see
-	greet    func(context.Context, *conn) (*process, error) // asks who is behind a new connection; nil: nobody need know
+	addr   string
+	keys   *identity.Keys
+	dialer net.Dialer
+	tells  bool                                           // a token, which nobody on the way is to see
+	greet  func(context.Context, *conn) (*process, error) // asks who is behind a new connection; nil: nobody need know
 
-	mu   sync.Mutex
-	idle []*conn // longest idle first
-	all  map[*conn]struct{}
-	shut error // what Get answers
+	mu       sync.Mutex
+	idle     []*conn // longest idle first
+	all      map[*conn]bool
+	sweeper  *time.Timer // nil: none is idle
+	waiting  list.List[*waiter]
+	dials    []*dial
+	begun    uint64          // dials, ever
+	dialling context.Context // theirs, ended by abort
+	endDials context.CancelFunc
+	shut     error // what Get answers
 }
 
 func newPool(addr string, connectTimeout time.Duration, keys *identity.Keys) *pool {
-	p := &pool{addr: addr, keys: keys, dialer: net.Dialer{Timeout: connectTimeout}, all: map[*conn]struct{}{}}
-	p.aborting, p.end = context.WithCancel(context.Background())
+	p := &pool{addr: addr, keys: keys, dialer: net.Dialer{Timeout: connectTimeout}, all: map[*conn]bool{}}
+	p.dialling, p.endDials = context.WithCancel(context.Background())
 	return p
 }
 
@@ -199,8 +206,7 @@ func (p *pool) get(cl *call) (*conn, error) {
 		}
 		i := p.suits(cl)
 		if i < 0 {
-			p.mu.Unlock()
-			return p.dial(cl)
+			return p.wait(cl)
 		}
 		c := p.idle[i]
 		p.idle = slices.Delete(p.idle, i, i+1)
@@ -218,121 +224,14 @@ func (p *pool) suits(cl *call) int {
 	other := -1
 	for i, c := range slices.Backward(p.idle) {
 		switch {
-		case cl.job && c.of != nil && c.of.leaves.Load():
+		case !c.serves(cl):
 		case cl.of == nil || c.of == cl.of:
 			return i
-		case other < 0 && !cl.ping:
+		case other < 0:
 			other = i // which forwards
 		}
 	}
 	return other
-}
-
-// A new connection whose frontend says nothing for so long has others tried beside it, so many in all: behind a balancer, it
-// may lead to a frontend that hangs, and the next one need not.
-const (
-	besideAfter = 250 * time.Millisecond
-	dials       = 4
-)
-
-var (
-	errLeaves  = errors.New("it takes no new jobs: it leaves")
-	errInPlain = errors.New("the token would be told in plain: use TLS too, beyond this machine (client.WithTLS, --tls-dir)")
-)
-
-// dial makes a connection, to a frontend that has given a sign of life.
-func (p *pool) dial(cl *call) (*conn, error) {
-	ctx, cancel := context.WithCancel(cl.ctx)
-	defer cancel()
-	if !cl.deadline.IsZero() {
-		ctx, cancel = context.WithDeadline(ctx, cl.deadline)
-		defer cancel()
-	}
-	if !cl.parting {
-		defer context.AfterFunc(p.aborting, cancel)()
-	}
-	c, err := p.first(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if cl.job && c.of != nil && c.of.leaves.Load() {
-		c.Conn.Close()
-		return nil, errLeaves
-	}
-	p.mu.Lock()
-	shut := p.shut
-	if cl.parting {
-		shut = nil
-	}
-	if shut == nil {
-		p.all[c] = struct{}{}
-	}
-	p.mu.Unlock()
-	if shut != nil {
-		c.Conn.Close()
-		return nil, shut
-	}
-	return c, nil
-}
-
-// first is the first of some connections behind which somebody gives a sign of life.
-func (p *pool) first(ctx context.Context) (*conn, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	came, failed := make(chan *conn), make(chan error, dials)
-	begin := func() {
-		c, err := p.connect(ctx)
-		if err != nil {
-			failed <- err
-			return
-		}
-		select {
-		case came <- c:
-		case <-ctx.Done(): // another one came before
-			c.Conn.Close()
-		}
-	}
-	beside := time.NewTicker(besideAfter)
-	defer beside.Stop()
-	begun, under := 1, 1
-	go begin()
-	for {
-		select {
-		case c := <-came:
-			return c, nil
-		case err := <-failed:
-			if under--; under == 0 {
-				return nil, err
-			}
-		case <-beside.C:
-			if begun < dials {
-				begun++
-				under++
-				go begin()
-			}
-		}
-	}
-}
-
-// connect makes a connection and asks who is behind it.
-func (p *pool) connect(ctx context.Context) (*conn, error) {
-	raw, err := p.keys.Connect(ctx, p.dialer.DialContext, p.addr, identity.Frontend)
-	if err != nil {
-		return nil, err
-	}
-	if at, tcp := raw.RemoteAddr().(*net.TCPAddr); p.tells && p.keys == nil && tcp && !at.IP.IsLoopback() {
-		raw.Close()
-		return nil, errInPlain
-	}
-	s := sock.New(raw)
-	c := &conn{Conn: s, r: bufiox.NewDefaultReader(s), w: bufiox.NewDefaultWriter(s)}
-	if p.greet != nil {
-		if c.of, err = p.greet(ctx, c); err != nil {
-			raw.Close()
-			return nil, err
-		}
-	}
-	return c, nil
 }
 
 // Put implements remote.ConnPool: the call on nc is over, and was answered.
@@ -347,7 +246,7 @@ func (p *pool) Put(nc net.Conn) error {
 		c.Conn.SetDeadline(time.Time{})
 		return nil
 	}
-	if c.killed() != nil || c.r.Buffered() > 0 { // an answer nobody asked for
+	if c.killed() != nil || c.r.Buffered() > 0 || !p.keys.Current(c.Conn) { // an answer nobody asked for
 		p.drop(c)
 		return nil
 	}
@@ -355,18 +254,23 @@ func (p *pool) Put(nc net.Conn) error {
 		c.Conn.SetDeadline(time.Time{})
 	}
 	c.since = time.Now()
-	var old *conn
-	p.mu.Lock()
-	p.idle = append(p.idle, c)
-	if len(p.idle) > maxIdle || c.since.Sub(p.idle[0].since) > idleFor {
-		old = p.idle[0]
-		p.idle = append(p.idle[:0], p.idle[1:]...)
-	}
-	p.mu.Unlock()
-	if old != nil {
-		p.drop(old)
-	}
+	p.free(c)
 	return nil
+}
+
+// sweep closes the connections that have been idle for too long.
+func (p *pool) sweep() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := 0
+	for ; n < len(p.idle) && time.Since(p.idle[n].since) >= idleFor; n++ {
+		delete(p.all, p.idle[n])
+		p.idle[n].Conn.Close()
+	}
+	p.idle = slices.Delete(p.idle, 0, n)
+	if p.sweeper = nil; len(p.idle) > 0 {
+		p.sweeper = time.AfterFunc(idleFor-time.Since(p.idle[0].since), p.sweep)
+	}
 }
 
 // Discard implements remote.ConnPool: the call on nc failed.
@@ -478,8 +382,14 @@ func (p *pool) owing() map[*process]uint64 {
 func (p *pool) abort(cause error) {
 	p.mu.Lock()
 	p.shut = cause
+	p.endDials()
+	p.dialling, p.endDials = context.WithCancel(context.Background())
+	p.fail(cause, func(w *waiter) bool { return !w.call.parting })
+	if p.sweeper != nil {
+		p.sweeper.Stop()
+		p.sweeper = nil
+	}
 	p.mu.Unlock()
-	p.end()
 	p.kill(nil, cause)
 }
 
