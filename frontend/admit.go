@@ -62,15 +62,7 @@ func (c *jobs) admit(spec *Job, now time.Time) (*job, *RefusedError) {
 	j.seatAll()
 	j.align(j.tasks)
 	c.enter(j)
-	if c.cfg.MaxWait >= 0 && j.Class != Spare { // else nobody would look, and take out those that were served
-		for _, g := range j.groups {
-			if g.path == estimate.Estimation { // a long wait for it says nothing of how long others wait
-				continue
-			}
-			at := waiters{g.Set, j.tenant}
-			c.unserved[at] = append(c.unserved[at], j)
-		}
-	}
+	c.waits(j, now)
 	return j, nil
 }
 
@@ -177,35 +169,6 @@ func (c *jobs) tooMuch(j *job) *RefusedError {
 	return nil
 }
 
-// waitsTooLong says whether another job of the tenant has waited for too long for what a job would wait for, too.
-func (c *jobs) waitsTooLong(j *job, now time.Time) *RefusedError {
-	limit := c.cfg.MaxWait
-	if limit < 0 || j.Class == Spare { // which is to wait
-		return nil
-	}
-	for _, g := range j.groups {
-		if g.path == estimate.Estimation {
-			continue
-		}
-		limit := max(limit, maxWaitRuns*g.Runs.Longest())
-		if j.Deadline > 0 {
-			limit = min(limit, j.Deadline)
-		}
-		first := c.firstUnserved(waiters{g.Set, c.tenants[j.Tenant]}, j.Priority)
-		if first == nil {
-			continue
-		}
-		if waited := now.Sub(first.submitted); waited > limit {
-			return &RefusedError{
-				Reason:     Overloaded,
-				Message:    fmt.Sprintf("a job of the tenant, submitted %v ago, still waits for its first task to start, the limit is %v; come back later", waited.Round(time.Millisecond), limit),
-				RetryAfter: max(waited-limit/2, 10*time.Millisecond),
-			}
-		}
-	}
-	return nil
-}
-
 // maxHold is how many times more tasks, or bytes of payloads, a tenant may hold than it leaves room for: whoever comes later, however
 // greedy the others are, finds some. A tenant that holds none may come with any job for which there is room.
 const maxHold = 3
@@ -257,10 +220,6 @@ func (c *jobs) noWorker(t *Task, of Constraint, passes bool) *RefusedError {
 
 // startRetry is the retry-after while no worker is linked yet.
 const startRetry = 100 * time.Millisecond
-
-// maxWaitRuns is how many times as long as its tasks lately ran a job may have to wait, if that is more than
-// MaxWait: a second is much for tasks of milliseconds, and little for those of a second.
-const maxWaitRuns = 20
 
 // group checks the tasks and sorts them by what they demand of a worker.
 func (c *jobs) group(j *job) *RefusedError {

@@ -16,7 +16,7 @@ type Config struct {
 	MaxPayload     int           // bytes of one task
 	MaxPending     int           // tasks without an outcome, over all jobs; of a tenant at most three times what is left
 	MaxPayloads    int           // bytes of their payloads; of a tenant likewise
-	MaxWait        time.Duration // while a job has waited for its first task for longer than this, and than 20 of its tasks run, further ones of its tenant are refused; negative: no limit
+	MaxWait        time.Duration // while a job has waited for its first task for longer than this, and than 20 of its tasks run, further ones of its tenant are refused, unless few wait; negative: no limit
 
 	Copies float64 // share of tasks that may have a second attempt because they are late; 0: none
 

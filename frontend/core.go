@@ -37,7 +37,7 @@ func New(cfg Config, rng *rand.Rand) *Core {
 			paced:      map[string]time.Time{},
 			shares:     tenants.NewShares(),
 			users:      map[*view.Set]list.List[*group]{},
-			unserved:   map[waiters][]*job{},
+			unserved:   map[waiters]*unserved{},
 		}},
 		rand:    rng,
 		sampler: place.NewSampler(v, rng),
@@ -329,9 +329,8 @@ func (c *Core) Pending() (pending, running int) { return c.pending, c.running }
 // Oldest is since when the oldest job waits for its first task; zero: none does. It is not known if MaxWait is negative.
 func (c *Core) Oldest() (since time.Time) {
 	for of := range c.unserved {
-		c.forgetServed(of)
-		if jobs := c.unserved[of]; len(jobs) > 0 && (since.IsZero() || jobs[0].submitted.Before(since)) {
-			since = jobs[0].submitted
+		if u := c.forgetServed(of); u != nil && (since.IsZero() || u.jobs[0].submitted.Before(since)) {
+			since = u.jobs[0].submitted
 		}
 	}
 	return since

@@ -71,6 +71,7 @@ type job struct {
 	matching  int                          // tasks in state matching
 	lone      int                          // tasks that wait, or are to be matched, and that no worker is up for
 	served    bool                         // a task of it has started, or all are over
+	waitsIn   []*unserved                  // until then, if it is asked how long it waits
 	ended     bool
 	ending    bool     // all its tasks are being ended
 	full      bool     // its client has so many results to fetch that no more tasks start
@@ -242,6 +243,23 @@ type tenant struct {
 
 // Links makes it an item of lists.
 func (t *tenant) Links() *list.Node[*tenant] { return &t.node }
+
+// waiters are the jobs of a tenant whose tasks may run at the same workers.
+type waiters struct {
+	set    *view.Set
+	tenant *tenant
+}
+
+// unserved is those of them that wait for their first task.
+type unserved struct {
+	jobs    []*job // oldest first, and some that no longer wait
+	waiting int    // that do
+
+	rate   float64   // so many were served in a second, by the last count; 0: none, or it is not known
+	since  time.Time // of the next count
+	served int
+	again  time.Time // when the next job that is refused may come again, at the earliest
+}
 
 // level is how far a task has come in what its tenant may use.
 type level uint8

@@ -42,9 +42,9 @@ type jobs struct {
 	pacedRoom  int                  // how many it may have before those are dropped that are over
 
 	users    map[*view.Set]list.List[*group] // groups of jobs under way
-	unserved map[waiters][]*job              // those that wait for their first task, oldest first, and some that no longer do
-	pending  int                             // tasks without an outcome
-	payloads int                             // bytes, of those
+	unserved map[waiters]*unserved
+	pending  int // tasks without an outcome
+	payloads int // bytes, of those
 
 	resting  pq.Heap[rester]    // those of this state
 	due      pq.Heap[*longTask] // to be placed in the next batch

@@ -17,7 +17,8 @@ func (c *ledger) finished(w *worker, m *probe.Finished, now time.Time, acts []Ac
 		return c.finishedElsewhere(w, m, now, acts)
 	}
 	t := a.task
-	t.group.job.served, t.group.job.vouchedAt = true, now
+	t.group.job.serve()
+	t.group.job.vouchedAt = now
 	if t.state == riding && a == t.attempt {
 		c.Stats.RidesStarted++
 		if r := w.places[a.res]; r != nil {
@@ -272,7 +273,7 @@ func (c *ledger) started(w *worker, m *probe.Started, now time.Time, acts []Acti
 	if a := w.attempts[m.Attempt]; a != nil {
 		waited := !a.ran
 		a.ran, a.since = true, now.Add(-m.Ran)
-		a.job.served = true
+		a.job.serve()
 		switch {
 		case a == a.task.copy:
 			c.note(a, "started")
@@ -481,7 +482,8 @@ func (c *ledger) moved(j *job, now time.Time, acts []Action) []Action {
 
 // forget drops a job that has no task left to care for.
 func (c *ledger) forget(j *job, now time.Time, acts []Action) []Action {
-	j.ended, j.served = true, true
+	j.ended = true
+	j.leave()
 	acts = c.cancelPlaces(j, now, acts)
 	acts = c.retract(j, acts)
 	c.depart(j)

@@ -194,7 +194,7 @@ func (t *task) launchAs(a *attempt, expected time.Duration) probe.Launch {
 // bind gives the next tasks of a group to the turn of a place, which another job shares if the place is not its own.
 func (c *ledger) bind(r *reservation, g *group, m *probe.Ready, now time.Time, acts []Action) []Action {
 	w, own, j := r.w, r.group, g.job
-	j.served = true
+	j.serve()
 	shared, way := own.job != j, WayLate
 	switch {
 	case shared:

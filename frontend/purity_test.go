@@ -51,7 +51,7 @@ func TestRooms(t *testing.T) {
 // floors are the files of this package, from the ground up.
 var floors = []string{
 	"policy", "job", "config", "events", // what is said to a core, and what it answers
-	"line", "facts", "class", "demand", "record", "tenant", "refused", "jobs", "terms", "sets", "seats", "budget", "route", "passing", "stages", "near", "tasks", "admit", "extend", // jobs
+	"line", "facts", "class", "demand", "record", "tenant", "refused", "jobs", "terms", "unserved", "sets", "seats", "budget", "route", "passing", "stages", "near", "tasks", "admit", "extend", // jobs
 	"ledger", "context", "places", "earlier", "copy", "restamp", "remake", "outcomes", "claims", // what was promised
 	"plan", "turns", "early", "long", "cover", "tail", // decisions
 	"core", "explain", "check_near", "check",

@@ -52,30 +52,3 @@ func (c *jobs) turn() {
 		}
 	}
 }
-
-// firstUnserved is the oldest of the jobs that waits for its first task and is not of lower priority than given. It
-// looks at some only: a long row of less important ones may hide it.
-func (c *jobs) firstUnserved(of waiters, priority int32) *job {
-	c.forgetServed(of)
-	jobs := c.unserved[of]
-	for _, j := range jobs[:min(len(jobs), 64)] {
-		if !j.served && j.Priority >= priority {
-			return j
-		}
-	}
-	return nil
-}
-
-// forgetServed lets go of the oldest jobs of unserved that no longer wait.
-func (c *jobs) forgetServed(of waiters) {
-	jobs := c.unserved[of]
-	for len(jobs) > 0 && jobs[0].served {
-		jobs[0] = nil
-		jobs = jobs[1:]
-	}
-	if len(jobs) > 0 {
-		c.unserved[of] = jobs
-	} else {
-		delete(c.unserved, of)
-	}
-}

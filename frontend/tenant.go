@@ -1,9 +1,6 @@
 package frontend
 
-import (
-	"github.com/phoebe-sched/phoebe/frontend/view"
-	"github.com/phoebe-sched/phoebe/probe/list"
-)
+import "github.com/phoebe-sched/phoebe/probe/list"
 
 // hungry is the tenants with waiting tasks, the one whose turn is next first.
 type hungry struct{ all list.List[*tenant] }
@@ -55,10 +52,4 @@ func (h *hungry) first(room *[mostLooked]*job) []*job {
 		}
 	}
 	return jobs
-}
-
-// waiters are the jobs of a tenant whose tasks may run at the same workers.
-type waiters struct {
-	set    *view.Set
-	tenant *tenant
 }

@@ -41,6 +41,7 @@ type Options struct {
 	TasksPerJob int
 	Durations   bench.Spec
 	Estimates   bool                // jobs tell how long their tasks will run
+	Again       bool                // jobs that are refused as overload come again when they are told to, else they are errors
 	Trace       *bench.TraceOptions // instead of TasksPerJob and Durations; its Slots are filled in
 
 	Warmup, For time.Duration
@@ -141,7 +142,11 @@ func (o *Options) open(ctx context.Context, cluster, policy string) (*target, er
 		addrs, t.parts, t.closeFunc = p.frontends, p, p.close
 	}
 	var err error
-	t.client, err = client.New(addrs, client.WithSecret(o.Secret), client.WithTLS(tlsDir), client.WithName("bench"), client.WithRefusalsFinal())
+	options := []client.Option{client.WithSecret(o.Secret), client.WithTLS(tlsDir), client.WithName("bench")}
+	if !o.Again {
+		options = append(options, client.WithRefusalsFinal())
+	}
+	t.client, err = client.New(addrs, options...)
 	if err != nil {
 		return nil, errors.Join(err, t.closeFunc())
 	}
@@ -241,7 +246,8 @@ func Run(ctx context.Context, o Options, progress *bench.Progress) (*bench.Docum
 		return nil, err
 	}
 	doc := &bench.Document{}
-	doc.Meta.Settings = append(o.settings(), fmt.Sprintf("probe ratio %g; estimates %s; warm-up %v", o.ProbeRatio, map[bool]string{true: "exact", false: "none"}[o.Estimates], o.Warmup))
+	doc.Meta.Settings = append(o.settings(), fmt.Sprintf("probe ratio %g; estimates %s; refused jobs %s; warm-up %v", o.ProbeRatio, map[bool]string{true: "exact", false: "none"}[o.Estimates],
+		map[bool]string{true: "come again", false: "are errors"}[o.Again], o.Warmup))
 	if o.Trace != nil && len(o.Loads) == 0 {
 		o.Loads = []float64{0} // as the trace has it
 	}

@@ -63,15 +63,16 @@ type shared struct {
 // sharedRun is such a fleet at work.
 type sharedRun struct {
 	cluster
-	cfg   *sharing
-	all   []*shared
-	of    map[string]*shared
-	jobs  map[probe.JobID]*sharedJob
-	spare map[probe.AttemptID]bool // those that were sent as such, and what they are by now
-	last  int
-	open  int           // jobs that count and have not ended
-	at    time.Duration // up to when slots are counted
-	first []inUse       // by tasks of the first tenant, whenever that changes
+	cfg     *sharing
+	all     []*shared
+	of      map[string]*shared
+	jobs    map[probe.JobID]*sharedJob
+	spare   map[probe.AttemptID]bool // those that were sent as such, and what they are by now
+	last    int                      // jobs that came
+	refused int                      // times
+	open    int                      // jobs that count and have not ended
+	at      time.Duration            // up to when slots are counted
+	first   []inUse                  // by tasks of the first tenant, whenever that changes
 }
 
 // inUse is how many slots are in use from a moment on.
@@ -310,6 +311,7 @@ func (r *sharedRun) told(_ *frontendNode, a frontend.Action) {
 			r.failed = a.Err
 			return
 		}
+		r.refused++
 		r.later(r.now+a.Err.RetryAfter, func() { r.turnTo(j, r.rng.IntN(len(r.frontends))) })
 	}
 }

@@ -40,6 +40,7 @@ type benchCmd struct {
 	TasksPerJob  int       `default:"10" placeholder:"N" group:"load" help:"Tasks of each job. Default ${default}."`
 	TaskDuration string    `default:"fixed:10ms" placeholder:"LAW" group:"load" help:"How long tasks sleep: fixed:D, job-exp:D (one exponential draw for each job), task-exp:D (for each task), mix:90%5ms,10%200ms, pareto:ALPHA,D or lognormal:SIGMA,D (D is the mean). Default ${default}."`
 	Estimates    bool      `group:"load" help:"Jobs tell how long their tasks will run. Default: no."`
+	Again        bool      `group:"load" help:"Jobs that are refused as overload come again when they are told to, as those of clients do by default; their response counts from when they were to be sent at first. Default: a refused job is an error."`
 	Seed         uint64    `default:"1" placeholder:"N" group:"load" help:"Seed of arrivals and durations in the first repeat, the others have the ones that follow: every policy meets the same jobs. Default ${default}."`
 
 	Simulate bool `group:"load" help:"Simulate the same jobs, too, with messages that take as long as they did, and print how far the simulator is off. Default: no."`
@@ -140,7 +141,7 @@ func (c *benchCmd) Run(ctx context.Context, line *kong.Context, out *streams) er
 func (c *benchCmd) options(line *kong.Context) (live.Options, error) {
 	o := live.Options{
 		Connect: c.Connect, Frontends: c.Frontends, Workers: c.Workers, Slots: c.Slots, Policies: c.Policy, Loads: c.Load,
-		ProbeRatio: c.ProbeRatio, TasksPerJob: c.TasksPerJob, Estimates: c.Estimates, Warmup: 5 * time.Second, For: 30 * time.Second,
+		ProbeRatio: c.ProbeRatio, TasksPerJob: c.TasksPerJob, Estimates: c.Estimates, Again: c.Again, Warmup: 5 * time.Second, For: 30 * time.Second,
 		Embedded: c.Embedded, Repeat: 1, Seed: c.Seed,
 	}
 	if c.What == "noop" {

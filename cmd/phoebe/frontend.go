@@ -52,7 +52,7 @@ func (l *longFlags) apply(c *frontend.Config) {
 type frontendLimits struct {
 	Lease          time.Duration `default:"3s" placeholder:"D" help:"Silence after which the link to a worker is taken for broken. Default ${default}."`
 	ClientGrace    time.Duration `default:"30s" placeholder:"D" help:"How long a job goes on whose client does not ask for its events. Default ${default}."`
-	MaxWait        time.Duration `default:"1s" placeholder:"D" help:"A job is refused as overload while another one of its tenant has waited longer than this; negative: none is. Default ${default}."`
+	MaxWait        time.Duration `default:"1s" placeholder:"D" help:"A job is refused as overload while another one of its tenant has waited longer than this, and more wait than are served in half of it; negative: none is. Default ${default}."`
 	MaxPending     int           `default:"200000" placeholder:"N" help:"Tasks without an outcome, over all jobs; jobs beyond are refused, and those that make a tenant hold three times as many as are left. Default ${default}."`
 	MaxPayloads    size          `default:"512MiB" placeholder:"SIZE" help:"Payloads of these tasks, refused likewise. Default ${default}."`
 	MaxTasksPerJob int           `default:"100000" placeholder:"N" help:"Tasks in one job. Default ${default}."`

@@ -211,6 +211,30 @@ var table = []mutant{
 		"if a.class != probe.Spare {\n\t\tc.view.Take(", "{\n\t\tc.view.Take(",
 	},
 	{
+		"jobs that are refused come back one after the other", "frontend/unserved.go",
+		"u.again = now.Add(", "_ = now.Add(",
+	},
+	{
+		"as fast as jobs are served", "frontend/unserved.go",
+		"if u.rate > 0 {", "if false {",
+	},
+	{
+		"nobody is sent away for long because of others", "frontend/unserved.go",
+		"if after > soonest+longestAway {", "if false {",
+	},
+	{
+		"a job is taken in if few others wait, however long one of them has", "frontend/unserved.go",
+		"&& u.many(limit, now) {", "{",
+	},
+	{
+		"a job that ends without being served is not counted as served", "frontend/outcomes.go",
+		"j.leave()", "j.serve()",
+	},
+	{
+		"those that no longer wait are not counted", "frontend/unserved.go",
+		"u.waiting--", "_ = u",
+	},
+	{
 		"tasks that may start only once have places of their own class", "frontend/admit.go",
 		"j.Job.class(t) == last.class && ", "",
 	},
@@ -227,8 +251,8 @@ var table = []mutant{
 		"!j.due.IsZero() && !now.Before(j.due)", "false",
 	},
 	{
-		"spare jobs wait, and others are not refused for that", "frontend/admit.go",
-		"c.cfg.MaxWait >= 0 && j.Class != Spare {", "c.cfg.MaxWait >= 0 {",
+		"spare jobs wait, and others are not refused for that", "frontend/unserved.go",
+		"if c.cfg.MaxWait < 0 || j.Class == Spare {\n\t\treturn\n", "if c.cfg.MaxWait < 0 {\n\t\treturn\n",
 	},
 	{
 		"spare work starts only where nothing regular can", "worker/places.go",
@@ -845,8 +869,8 @@ var table = []mutant{
 		"c.unload(j, j.payloads)", "",
 	},
 	{
-		"a tenant is not refused because another one waits", "frontend/admit.go",
-		"first := c.firstUnserved(waiters{g.Set, c.tenants[j.Tenant]}, j.Priority)", "first := (*job)(nil)\n\t\tfor u := range c.unserved {\n\t\t\tfirst = c.firstUnserved(u, j.Priority)\n\t\t}",
+		"a tenant is not refused because another one waits", "frontend/unserved.go",
+		"u := c.forgetServed(waiters{g.Set, c.tenants[j.Tenant]})\n", "u := (*unserved)(nil)\n\t\tfor of := range c.unserved {\n\t\t\tu = c.forgetServed(of)\n\t\t}\n",
 	},
 	{
 		"room is offered to tenants by turns", "frontend/tenant.go",

@@ -1,0 +1,24 @@
+package sim
+
+import (
+	"testing"
+	"time"
+)
+
+// Half more jobs come than the fleet can do, and those that are refused come again when they are told to: few of them in vain, and
+// soon enough for the fleet to be busy until all are done.
+func TestRefusedJobsComeAgain(t *testing.T) {
+	const lasts, load = 8 * time.Second, 1.5
+	for _, frontends := range []int{1, 3} {
+		fleet := sharing{workers: 10, frontends: frontends, lasts: lasts, tenants: []sharer{{name: "t", tasks: 10, run: 5 * time.Millisecond, loads: []float64{load}}}}
+		r, err := fleet.play(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		each, least := float64(r.refused)/float64(r.last), time.Duration(load*float64(lasts))
+		t.Logf("%d frontends: %d jobs were refused %.2f times each; all were done after %.2f times the least", frontends, r.last, each, r.now.Seconds()/least.Seconds())
+		if each > 2 || r.now > least*5/4 {
+			t.Errorf("%d frontends: %d jobs were refused %.2f times each; all were done after %v, not %v", frontends, r.last, each, r.now, least)
+		}
+	}
+}

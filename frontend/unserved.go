@@ -1,0 +1,140 @@
+package frontend
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend/estimate"
+)
+
+// waits puts a job that was admitted among those that wait. If nobody looks, nobody takes out those that were served.
+func (c *jobs) waits(j *job, now time.Time) {
+	if c.cfg.MaxWait < 0 || j.Class == Spare {
+		return
+	}
+	for _, g := range j.groups {
+		if g.path == estimate.Estimation { // a long wait for it says nothing of how long others wait
+			continue
+		}
+		at := waiters{g.Set, j.tenant}
+		u := c.unserved[at]
+		if u == nil {
+			u = &unserved{since: now}
+			c.unserved[at] = u
+		}
+		u.jobs = append(u.jobs, j)
+		u.waiting++
+		j.waitsIn = append(j.waitsIn, u)
+	}
+}
+
+// serve notes that a job waits no more for its first task.
+func (j *job) serve() {
+	for _, u := range j.waitsIn {
+		u.served++
+	}
+	j.leave()
+}
+
+// leave notes that a job does not wait, served or not.
+func (j *job) leave() {
+	for _, u := range j.waitsIn {
+		u.waiting--
+	}
+	j.served, j.waitsIn = true, nil
+}
+
+// first is the oldest of the jobs that waits and is not of lower priority than given. It looks at some only: a long row of less important
+// ones may hide it.
+func (u *unserved) first(priority int32) *job {
+	for _, j := range u.jobs[:min(len(u.jobs), 64)] {
+		if !j.served && j.Priority >= priority {
+			return j
+		}
+	}
+	return nil
+}
+
+// forgetServed lets go of the oldest jobs that no longer wait. It returns the others, or nil.
+func (c *jobs) forgetServed(of waiters) *unserved {
+	u := c.unserved[of]
+	if u == nil {
+		return nil
+	}
+	for len(u.jobs) > 0 && u.jobs[0].served {
+		u.jobs[0] = nil
+		u.jobs = u.jobs[1:]
+	}
+	if len(u.jobs) == 0 {
+		delete(c.unserved, of)
+		return nil
+	}
+	return u
+}
+
+// maxWaitRuns is how many times as long as its tasks lately ran a job may have to wait, if that is more than
+// MaxWait: a second is much for tasks of milliseconds, and little for those of a second.
+const maxWaitRuns = 20
+
+// waitsTooLong says whether another job of the tenant has waited for too long for what a job would wait for, too, and is not the last of
+// a few: so many as are served in half of that time. Else nothing would be taken in, as long as one of them has bad luck, until the
+// fleet has nothing to do.
+func (c *jobs) waitsTooLong(j *job, now time.Time) *RefusedError {
+	limit := c.cfg.MaxWait
+	if limit < 0 || j.Class == Spare { // which is to wait
+		return nil
+	}
+	for _, g := range j.groups {
+		if g.path == estimate.Estimation {
+			continue
+		}
+		u := c.forgetServed(waiters{g.Set, c.tenants[j.Tenant]})
+		if u == nil {
+			continue
+		}
+		limit := max(limit, maxWaitRuns*g.Runs.Longest())
+		if j.Deadline > 0 {
+			limit = min(limit, j.Deadline)
+		}
+		first := u.first(j.Priority)
+		if first == nil {
+			continue
+		}
+		if waited := now.Sub(first.submitted); waited > limit && u.many(limit, now) {
+			return &RefusedError{
+				Reason:     Overloaded,
+				Message:    fmt.Sprintf("a job of the tenant, submitted %v ago, still waits for its first task to start, the limit is %v; come back later", waited.Round(time.Millisecond), limit),
+				RetryAfter: u.comesAgain(max(waited-limit/2, 10*time.Millisecond), waited, now),
+			}
+		}
+	}
+	return nil
+}
+
+// many reports whether more wait than are served in half of the time that they may wait, by what was served in all of it.
+func (u *unserved) many(limit time.Duration, now time.Time) bool {
+	if span := now.Sub(u.since); span >= limit {
+		u.rate = float64(u.served) / span.Seconds()
+		u.since, u.served = now, 0
+	}
+	return float64(u.waiting) > u.rate*limit.Seconds()/2
+}
+
+// longestAway is for how much longer a job is sent away at most because of others: by then what is known now does not hold any more.
+const longestAway = 10 * time.Second
+
+// comesAgain says when a job that is refused may come again: not before soonest, and after those that were refused before it, as fast as
+// jobs are served. All that come back at once would be as many refusals once more, each of which costs its client and this frontend
+// as much as to take a job in. Where nothing is known, those that wait are taken to be served in the time that the oldest of them has waited.
+func (u *unserved) comesAgain(soonest, waited time.Duration, now time.Time) time.Duration {
+	after := max(u.again.Sub(now), soonest)
+	if after > soonest+longestAway { // a row of them is complete, and another one begins
+		after = soonest
+	}
+	apart := waited / time.Duration(u.waiting)
+	if u.rate > 0 {
+		apart = time.Duration(float64(time.Second) / u.rate)
+	}
+	u.again = now.Add(after + min(apart, longestAway))
+	return after
+}
