@@ -48,3 +48,47 @@ func TestEndedJobIsLetGoOf(t *testing.T) {
 		t.Errorf("%d tenants and %d sets keep jobs that have ended", len(c.unserved), len(c.users))
 	}
 }
+
+// A job that waits for long does not keep all of those that came and went since.
+func TestServedJobsAreLetGoOf(t *testing.T) {
+	c := New(Config{ID: 1}, rand.New(rand.NewPCG(1, 2)))
+	now := time.Unix(0, 0)
+	step := func(ev Event) []Action { return c.Step(now, ev, nil) }
+	step(WorkerUp{0, probe.Welcome{Worker: "w", Functions: []string{"f"}, Capacity: probe.Slot}})
+	submit := func(n uint16) {
+		step(Submit{&Job{ID: probe.JobID{byte(n >> 8), byte(n)}, Policy: Policies[1], Tasks: []Task{{Function: "f"}}}})
+	}
+	submit(0)
+	for n := range uint16(1000) {
+		submit(n + 1)
+		if len(c.unserved) != 1 {
+			t.Fatalf("%d kinds of jobs wait", len(c.unserved))
+		}
+		for _, u := range c.unserved {
+			if u.waiting != 2 {
+				t.Fatalf("%d jobs wait", u.waiting)
+			}
+			if len(u.jobs) > 100 {
+				t.Fatalf("%d jobs are kept, and 2 wait", len(u.jobs))
+			}
+		}
+		step(Cancel{Job: probe.JobID{byte((n + 1) >> 8), byte(n + 1)}})
+	}
+}
+
+// A job with several groups for the same workers waits once.
+func TestJobOfStagesWaitsOnce(t *testing.T) {
+	c := New(Config{ID: 1}, rand.New(rand.NewPCG(1, 2)))
+	now := time.Unix(0, 0)
+	c.Step(now, WorkerUp{0, probe.Welcome{Worker: "w", Functions: []string{"f"}, Capacity: probe.Slot}}, nil)
+	c.Step(now, Received{0, probe.Load{Queued: 1}}, nil)
+	c.Step(now, Submit{&Job{ID: probe.JobID{1}, Stages: []Stage{{Name: "a"}, {Name: "b", After: []string{"a"}}}, Tasks: []Task{{Function: "f"}, {Index: 1, Function: "f", Stage: 1}}}}, nil)
+	if len(c.unserved) != 1 {
+		t.Fatalf("%d kinds of jobs wait", len(c.unserved))
+	}
+	for _, u := range c.unserved {
+		if u.waiting != 1 || len(u.jobs) != 1 {
+			t.Errorf("%d wait, of %d", u.waiting, len(u.jobs))
+		}
+	}
+}

@@ -64,6 +64,7 @@ func (c *ledger) finishedElsewhere(w *worker, m *probe.Finished, now time.Time, 
 		return disown(w, m.Attempt, acts)
 	case t.state == claiming:
 		t.attempts++
+		t.group.job.serve()
 		return c.over(&attempt{job: t.group.job, task: t, w: w}, m, now, acts)
 	case c.adoptsCopy(t, m.Attempt):
 		c.adoptCopy(t, w, m.Attempt, m.Run, now)

@@ -158,6 +158,7 @@ func (c *ledger) make(a *attempt, t *task, w *worker, res probe.ResID, now time.
 func (c *ledger) adopt(t *task, w *worker, id probe.AttemptID, ran time.Duration, now time.Time) *attempt {
 	a := &attempt{id: id, job: t.group.job, task: t, w: w, ran: true, since: now.Add(-ran), class: t.class()}
 	t.attempts++
+	a.job.serve()
 	c.put(a)
 	return a
 }

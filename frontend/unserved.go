@@ -2,6 +2,7 @@ package frontend
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
@@ -21,6 +22,12 @@ func (c *jobs) waits(j *job, now time.Time) {
 		if u == nil {
 			u = &unserved{since: now}
 			c.unserved[at] = u
+		}
+		if slices.Contains(j.waitsIn, u) { // by another group
+			continue
+		}
+		if len(u.jobs) > 2*u.waiting+64 { // the first of them may wait for long
+			u.jobs = slices.DeleteFunc(u.jobs, func(j *job) bool { return j.served })
 		}
 		u.jobs = append(u.jobs, j)
 		u.waiting++
@@ -92,7 +99,8 @@ func (c *jobs) waitsTooLong(j *job, now time.Time) *RefusedError {
 		if u == nil {
 			continue
 		}
-		limit := max(limit, maxWaitRuns*g.Runs.Longest())
+		span := max(limit, maxWaitRuns*g.Runs.Longest())
+		limit := span
 		if j.Deadline > 0 {
 			limit = min(limit, j.Deadline)
 		}
@@ -100,21 +108,21 @@ func (c *jobs) waitsTooLong(j *job, now time.Time) *RefusedError {
 		if first == nil {
 			continue
 		}
-		if waited := now.Sub(first.submitted); waited > limit && u.many(limit, now) {
+		if waited := now.Sub(first.submitted); waited > limit && u.many(limit, span, now) {
 			return &RefusedError{
 				Reason:     Overloaded,
 				Message:    fmt.Sprintf("a job of the tenant, submitted %v ago, still waits for its first task to start, the limit is %v; come back later", waited.Round(time.Millisecond), limit),
-				RetryAfter: u.comesAgain(max(waited-limit/2, 10*time.Millisecond), waited, now),
+				RetryAfter: u.comesAgain(max(waited-limit/2, 10*time.Millisecond), waited, c.peers, now),
 			}
 		}
 	}
 	return nil
 }
 
-// many reports whether more wait than are served in half of the time that they may wait, by what was served in all of it.
-func (u *unserved) many(limit time.Duration, now time.Time) bool {
-	if span := now.Sub(u.since); span >= limit {
-		u.rate = float64(u.served) / span.Seconds()
+// many reports whether more wait than are served in half of the time that they may wait, by what was served in a span.
+func (u *unserved) many(limit, span time.Duration, now time.Time) bool {
+	if took := now.Sub(u.since); took >= span {
+		u.rate = float64(u.served) / took.Seconds()
 		u.since, u.served = now, 0
 	}
 	return float64(u.waiting) > u.rate*limit.Seconds()/2
@@ -125,8 +133,9 @@ const longestAway = 10 * time.Second
 
 // comesAgain says when a job that is refused may come again: not before soonest, and after those that were refused before it, as fast as
 // jobs are served. All that come back at once would be as many refusals once more, each of which costs its client and this frontend
-// as much as to take a job in. Where nothing is known, those that wait are taken to be served in the time that the oldest of them has waited.
-func (u *unserved) comesAgain(soonest, waited time.Duration, now time.Time) time.Duration {
+// as much as to take a job in. Where nothing is known, those that wait are taken to be served in the time that the oldest of them has waited. Clients
+// ask the other frontends, too, and come back to the one that says the earliest time.
+func (u *unserved) comesAgain(soonest, waited time.Duration, peers int, now time.Time) time.Duration {
 	after := max(u.again.Sub(now), soonest)
 	if after > soonest+longestAway { // a row of them is complete, and another one begins
 		after = soonest
@@ -135,6 +144,6 @@ func (u *unserved) comesAgain(soonest, waited time.Duration, now time.Time) time
 	if u.rate > 0 {
 		apart = time.Duration(float64(time.Second) / u.rate)
 	}
-	u.again = now.Add(after + min(apart, longestAway))
+	u.again = now.Add(after + min(apart, longestAway)/time.Duration(1+peers))
 	return after
 }

@@ -70,6 +70,7 @@ type try struct {
 	copy    bool // its task has another one at that frontend
 	spare   bool // it was sent as such
 	over    bool // it has failed by itself, or was stopped, which had its cause
+	goesOn  bool // though it was told to stop
 }
 
 // harm is the one that has hit an attempt, nil if there is none.
@@ -236,7 +237,10 @@ func (r *faultRun) heeds(s *worker.Start) bool {
 		return true
 	}
 	r.stats.Seen["tasks that do not stop"]++
-	r.tries[id].over = true
+	x := r.tries[id]
+	x.over, x.goesOn = true, true
+	_, t := r.taskOf(s)
+	t.running--
 	return false
 }
 

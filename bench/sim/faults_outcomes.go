@@ -107,7 +107,8 @@ func (r *faultRun) taskStarted(w *workerNode, s *worker.Start) {
 	if !r.calm {
 		r.startsAgain(j, t, s)
 	}
-	if at := &t.rest; r.steady && at.of == s.Launch.Attempt.Frontend && at.session == j.session && r.now < at.until && !r.tries[s.Launch.Attempt].copy {
+	x := r.tries[s.Launch.Attempt] // a copy, or what it is one of, may have been under way by then
+	if at := &t.rest; r.steady && at.of == s.Launch.Attempt.Frontend && at.session == j.session && r.now < at.until && !x.copy && x.sent >= at.until-t.spec.Backoff {
 		r.fail("task %d of job %d has failed and starts again %v too soon", s.Launch.Task, j.n, at.until-r.now)
 	}
 	if string(s.Launch.Payload) != string(t.spec.Payload) || s.Launch.Function != t.spec.Function {
@@ -135,7 +136,9 @@ func (r *faultRun) said(w *workerNode) (list []worker.Progress) {
 
 func (r *faultRun) taskEnded(s *worker.Start, ev *worker.Exited) {
 	j, t := r.taskOf(s)
-	t.running--
+	if x := r.tries[s.Launch.Attempt]; x == nil || !x.goesOn {
+		t.running--
+	}
 	if t.spec.Class == hungry {
 		ev.CPU, ev.Memory = 5*ev.Run/2, 640
 	}

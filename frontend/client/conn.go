@@ -157,6 +157,8 @@ type pool struct {
 	waiting  list.List[*waiter]
 	dials    []*dial
 	begun    uint64          // dials, ever
+	fails    uint64          // of these
+	row      uint64          // the last so many
 	dialling context.Context // theirs, ended by abort
 	endDials context.CancelFunc
 	shut     error // what Get answers
@@ -261,15 +263,18 @@ func (p *pool) Put(nc net.Conn) error {
 // sweep closes the connections that have been idle for too long.
 func (p *pool) sweep() {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	n := 0
 	for ; n < len(p.idle) && time.Since(p.idle[n].since) >= idleFor; n++ {
 		delete(p.all, p.idle[n])
-		p.idle[n].Conn.Close()
 	}
+	old := slices.Clone(p.idle[:n])
 	p.idle = slices.Delete(p.idle, 0, n)
 	if p.sweeper = nil; len(p.idle) > 0 {
 		p.sweeper = time.AfterFunc(idleFor-time.Since(p.idle[0].since), p.sweep)
+	}
+	p.mu.Unlock()
+	for _, c := range old {
+		c.Conn.Close()
 	}
 }
 

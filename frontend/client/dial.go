@@ -35,11 +35,12 @@ var (
 
 // waiter is a call that waits for a connection.
 type waiter struct {
-	call *call
-	came uint64 // how many dials had begun by then
-	at   time.Time
-	got  chan lent // has room for it
-	node list.Node[*waiter]
+	call  *call
+	came  uint64 // how many dials had begun by then
+	fails uint64 // and failed
+	at    time.Time
+	got   chan lent // has room for it
+	node  list.Node[*waiter]
 }
 
 // lent is what a call has waited for.
@@ -55,11 +56,12 @@ func (w *waiter) Links() *list.Node[*waiter] { return &w.node }
 type dial struct {
 	n      uint64 // how many had begun, with it
 	silent bool   // for besideAfter
+	rests  bool   // it is over
 }
 
 // wait waits for a connection for a call. The mutex is held, and is not afterwards.
 func (p *pool) wait(cl *call) (*conn, error) {
-	w := &waiter{call: cl, came: p.begun, at: time.Now(), got: make(chan lent, 1)}
+	w := &waiter{call: cl, came: p.begun, fails: p.fails, at: time.Now(), got: make(chan lent, 1)}
 	if cl.ping { // by which it is known whether the others wait in vain
 		p.waiting.PushFront(w)
 		p.dial()
@@ -99,22 +101,25 @@ func (p *pool) wait(cl *call) (*conn, error) {
 // free gives a connection that nobody uses to the first call that waits and can use it, or keeps it for later ones.
 func (p *pool) free(c *conn) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.all[c] {
+	ours := p.all[c] && c.killed() == nil
+	if ours {
 		p.offer(c)
-	} else { // the pool was closed meanwhile
-		c.Conn.Close()
+	}
+	p.mu.Unlock()
+	if !ours { // the pool was closed meanwhile
+		p.drop(c)
 	}
 }
 
 // offer is free. The mutex is held.
 func (p *pool) offer(c *conn) {
-	for w := range p.waiting.All() {
-		if c.serves(w.call) {
-			p.answer(w, lent{conn: c})
-			return
-		}
+	if !p.give(c) {
+		p.keep(c)
 	}
+}
+
+// keep keeps a connection for later calls.
+func (p *pool) keep(c *conn) {
 	c.since = time.Now()
 	p.idle = append(p.idle, c)
 	if p.sweeper == nil {
@@ -122,16 +127,30 @@ func (p *pool) offer(c *conn) {
 	}
 }
 
+// give gives a connection to the first call that waits and can use it, and reports whether there is one.
+func (p *pool) give(c *conn) bool {
+	for w := range p.waiting.All() {
+		if c.serves(w.call) {
+			p.answer(w, lent{conn: c})
+			return true
+		}
+	}
+	return false
+}
+
 // serves reports whether a call may go out on a connection. A ping is for one frontend, but where it has to come by a new connection.
 func (c *conn) serves(cl *call) bool {
 	switch {
-	case cl.job && c.of != nil && c.of.leaves.Load():
+	case cl.job && c.leaving():
 		return false
 	case cl.ping:
 		return c.of == cl.of || c.since.IsZero()
 	}
 	return true
 }
+
+// leaving reports whether the frontend behind a connection takes no new jobs.
+func (c *conn) leaving() bool { return c.of != nil && c.of.leaves.Load() }
 
 func (p *pool) answer(w *waiter, l lent) {
 	p.waiting.Remove(w)
@@ -149,13 +168,20 @@ func (p *pool) fail(err error, meant func(*waiter) bool) {
 
 // dialMore makes connections for those that wait. The mutex is held.
 func (p *pool) dialMore() {
-	silent := 0
+	if p.waiting.Len() == 0 {
+		return
+	}
+	most := min(p.waiting.Len(), maxDials)
+	silent, since := 0, 0 // the one that waits at the front came
 	for _, d := range p.dials {
 		if d.silent {
 			silent++
 		}
+		if d.n > p.waiting.First().came {
+			since++
+		}
 	}
-	for most := min(p.waiting.Len(), maxDials); len(p.dials)-silent < most && len(p.dials) < besides*most; {
+	for ; len(p.dials)-silent < most && since < besides*most && len(p.dials) < besides*maxDials; since++ {
 		p.dial()
 	}
 }
@@ -182,29 +208,64 @@ func (p *pool) later(d *dial) {
 	p.dialMore()
 }
 
-// dialled ends a dial, which may have been in vain: then so has the waiting of those for whom it began. But where it was closed at once, as
-// by a frontend that has too many, and others are in use, they wait for these for a while, and the next dial rests.
+// dialled ends a dial, which may have been in vain, and with it the waiting of calls. But where it was closed at once, as by a frontend
+// that has too many, and others are in use, they wait for these for a while, and the next dial rests.
 func (p *pool) dialled(ctx context.Context, d *dial, c *conn, err error) {
+	kept := false
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	waited := func(w *waiter) bool { return w.came < d.n }
 	switch {
-	case err != nil && ctx.Err() != nil: // it was aborted
-	case err != nil && closedAtOnce(err) && len(p.all) > len(p.idle):
-		p.fail(err, func(w *waiter) bool { return waited(w) && time.Since(w.at) >= besides*besideAfter })
-		time.AfterFunc(besideAfter, func() { p.rested(d) })
-		return
-	case err != nil:
-		p.fail(err, waited)
-	case p.shut != nil && p.waiting.Len() == 0:
-		c.Conn.Close()
-	default:
-		p.all[c] = true
-		if p.offer(c); c.of != nil && c.of.leaves.Load() {
-			p.fail(errLeaves, func(w *waiter) bool { return waited(w) && w.call.job })
+	case err == nil:
+		if kept = p.take(c); !c.leaving() {
+			p.row = 0
+			break
 		}
+		p.failed(d, errLeaves, func(w *waiter) bool { return w.call.job })
+	case ctx.Err() != nil: // it was aborted
+	case closedAtOnce(err) && len(p.all) > len(p.idle):
+		p.fail(err, func(w *waiter) bool {
+			return w.came < d.n && (w.call.ping || time.Since(w.at) >= besides*besideAfter)
+		})
+		d.rests = true
+		time.AfterFunc(besideAfter, func() { p.rested(d) })
+	default:
+		p.failed(d, err, func(*waiter) bool { return true })
 	}
-	p.ended(d)
+	if !d.rests {
+		p.ended(d)
+	}
+	p.mu.Unlock()
+	if err == nil && !kept {
+		c.Conn.Close()
+	}
+}
+
+// take gives a new connection to a call that waits, or keeps it, unless nobody may need it: then it reports false.
+func (p *pool) take(c *conn) bool {
+	if p.shut != nil && p.waiting.Len() == 0 {
+		return false
+	}
+	p.all[c] = true
+	switch {
+	case p.give(c):
+	case c.leaving():
+		delete(p.all, c)
+		return false
+	default:
+		p.keep(c)
+	}
+	return true
+}
+
+// failed tells those that are meant, and wait in vain as a dial that began since they came has failed: no other one is under way, or so many
+// have failed in a row as may be made for all that wait. Behind a balancer, the next one may lead elsewhere.
+func (p *pool) failed(d *dial, err error, meant func(*waiter) bool) {
+	p.row++
+	p.fails++
+	most := uint64(besides * min(p.waiting.Len(), maxDials))
+	last := !slices.ContainsFunc(p.dials, func(x *dial) bool { return x != d && !x.rests })
+	p.fail(err, func(w *waiter) bool {
+		return w.came < d.n && meant(w) && (last || min(p.row, p.fails-w.fails) >= most)
+	})
 }
 
 // rested ends a dial that was of no use.

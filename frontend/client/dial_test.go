@@ -6,8 +6,8 @@ import (
 	"io"
 	"net"
 	"os"
-	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -242,6 +242,61 @@ func TestSilentFrontend(t *testing.T) {
 	}
 }
 
+// What is left of dials for calls that wait no more, and says nothing, does not keep others from being made.
+func TestSilentDialsOfOthers(t *testing.T) {
+	d, p := newDoor(t)
+	p.greet = hello
+	ctx, cancel := context.WithCancel(context.Background())
+	const calls = 2
+	got := asks(p, calls, func() *call { return &call{ctx: ctx} })
+	for range calls * besides {
+		<-d.came
+	}
+	cancel()
+	for range calls {
+		<-got
+	}
+	got = asks(p, 1, anyCall)
+	(<-d.came).Write([]byte{1})
+	if l := <-got; l.err != nil {
+		t.Error(l.err)
+	}
+	of := &process{name: "f"}
+	ping := asks(p, 1, func() *call { return &call{ctx: context.Background(), ping: true, of: of} })
+	<-d.came
+	(<-d.came).Write([]byte{1}) // beside the first one, which is silent
+	if l := <-ping; l.err != nil {
+		t.Error(l.err)
+	}
+}
+
+// Behind a balancer every other connection leads nowhere: all calls get one of the others.
+func TestEveryOtherConnectionFails(t *testing.T) {
+	d, p := newDoor(t)
+	var n atomic.Int64
+	p.greet = func(context.Context, *conn) (*process, error) {
+		if n.Add(1)%2 == 0 {
+			return nil, errors.New("nobody is behind it")
+		}
+		return &process{name: "f"}, nil
+	}
+	go func() {
+		for range d.came {
+		}
+	}()
+	const calls = 300
+	got := asks(p, calls, anyCall)
+	failed := 0
+	for range calls {
+		if l := <-got; l.err != nil {
+			failed++
+		}
+	}
+	if failed > calls/20 {
+		t.Errorf("%d of %d calls fail", failed, calls)
+	}
+}
+
 // A call that ends just when a connection comes for it has that kept for others.
 func TestCallThatEndsAsItsConnectionComes(t *testing.T) {
 	_, p := newDoor(t)
@@ -326,8 +381,14 @@ func TestWhoMayUseAConnection(t *testing.T) {
 	}
 	_, p := newDoor(t)
 	p.greet = func(context.Context, *conn) (*process, error) { return leaves, nil }
-	got := []lent{<-asks(p, 1, func() *call { return &call{ctx: context.Background(), job: true} }), <-asks(p, 1, anyCall)}
-	if !slices.ContainsFunc(got[:1], func(l lent) bool { return errors.Is(l.err, errLeaves) }) || got[1].err != nil {
-		t.Errorf("%+v", got)
+	if l := <-asks(p, 1, func() *call { return &call{ctx: context.Background(), job: true} }); !errors.Is(l.err, errLeaves) {
+		t.Error(l.err)
+	}
+	await(t, p, "no dial is left", func() bool { return len(p.dials) == 0 })
+	if len(p.all) > 0 {
+		t.Error("a connection is kept that was made for a job, to a frontend that leaves")
+	}
+	if l := <-asks(p, 1, anyCall); l.err != nil {
+		t.Error(l.err)
 	}
 }

@@ -116,7 +116,7 @@ var table = []mutant{
 	},
 	{
 		"to be stopped is no failure when it is told to a claim, either", "frontend/outcomes.go",
-		"t.attempts++\n\t\treturn c.over(", "t.attempts++\n\t\treturn c.conclude(",
+		"t.group.job.serve()\n\t\treturn c.over(", "t.group.job.serve()\n\t\treturn c.conclude(",
 	},
 	{
 		"the class of what has ended is told", "frontend/record.go",
@@ -224,7 +224,31 @@ var table = []mutant{
 	},
 	{
 		"a job is taken in if few others wait, however long one of them has", "frontend/unserved.go",
-		"&& u.many(limit, now) {", "{",
+		"&& u.many(limit, span, now) {", "{",
+	},
+	{
+		"how many jobs are served is counted over a limit without deadlines", "frontend/unserved.go",
+		"u.many(limit, span, now)", "u.many(limit, limit, now)",
+	},
+	{
+		"a job waits once, however many groups it has", "frontend/unserved.go",
+		"if slices.Contains(j.waitsIn, u) {", "if false {",
+	},
+	{
+		"jobs that came and went behind one that waits are not kept", "frontend/unserved.go",
+		"if len(u.jobs) > 2*u.waiting+64 {", "if false {",
+	},
+	{
+		"jobs come back as fast as all frontends serve them", "frontend/unserved.go",
+		"/time.Duration(1+peers)", "+0*time.Duration(peers)",
+	},
+	{
+		"a job that was claimed and runs does not wait", "frontend/places.go",
+		"a.job.serve()\n", "\n",
+	},
+	{
+		"nor does one that was claimed and had ended", "frontend/outcomes.go",
+		"t.attempts++\n\t\tt.group.job.serve()", "t.attempts++",
 	},
 	{
 		"a job that ends without being served is not counted as served", "frontend/outcomes.go",
