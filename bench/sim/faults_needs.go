@@ -155,7 +155,7 @@ func (r *faultRun) misses(s *worker.Start) (o probe.Output, is bool) {
 // lacked reports whether a task may have failed as what it needs is lost: that is not made again for ever, nor by what may start only
 // once, fails or finds no worker, or has run for another frontend that did not tell how.
 func (r *faultRun) lacked(j *faultJob, t *faultTask, f *frontendNode, v *visit) bool {
-	return t.missed > 0 && (!t.spec.Retryable || t.missed > 3 || v.again || slices.ContainsFunc(j.tasks, func(of faultTask) bool {
+	return t.missed+t.unfetched > 0 && (!t.spec.Retryable || t.missed > 3 || v.again || slices.ContainsFunc(j.tasks, func(of faultTask) bool {
 		return of.spec.Stage != t.spec.Stage && (!of.spec.Retryable || of.missed > 3 || of.failed+of.unfetched > of.spec.Retries || r.stranded(j, &of, f, r.now-f.cfg.StrandedFor))
 	}))
 }
