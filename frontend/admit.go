@@ -124,7 +124,7 @@ func (c *jobs) depart(j *job) {
 // overloaded says whether a job is too much now: too many tasks or payloads are held, or another one of its tenant that is
 // eligible for the same workers and goes first has waited for too long for its first task. How long it has waited is
 // known, how long the new one would have to is not: any estimate by rates would refuse the first jobs
-// after a pause. That others wait is no reason: whose turn comes first is for the workers to say.
+// after a pause, so that a rate only lets more in. That others wait is no reason: whose turn comes first is for the workers to say.
 func (c *jobs) overloaded(j *job, now time.Time) *RefusedError {
 	if err := c.tooFast(j.Tenant, now); err != nil {
 		return err

@@ -132,8 +132,7 @@ func (c *jobs) others(ev *Others, now time.Time) {
 		}
 	}
 	c.needs = c.shares.Tell(now, ev.Self, ev.Members, ev.Silent, ev.Needs, own)
-	c.peers = len(ev.Members)
-	c.patience = 10 * (c.peers + 2) // each frontend has had a turn of what cannot be divided by then
+	c.patience = 10 * (len(ev.Members) + 2) // each frontend has had a turn of what cannot be divided by then
 	for _, t := range c.holding {
 		if t.starved++; t.used.at[let] > 0 {
 			t.starved = 0

@@ -33,7 +33,6 @@ type jobs struct {
 	needs    []tenants.Need     // what others are to be told of that
 	holding  []*tenant          // those with tasks that are held, and some that have none any more
 	debtors  []*tenant          // those with tasks beyond their tokens, or some that wait for those, and some that have none any more
-	peers    int                // other frontends
 	patience int                // how often a tenant is told of others before a held task of it goes in any case, if none else may
 	tenants  map[string]*tenant // by path: those with jobs, and those above them
 	hungry   hungry

@@ -112,7 +112,7 @@ func (c *jobs) waitsTooLong(j *job, now time.Time) *RefusedError {
 			return &RefusedError{
 				Reason:     Overloaded,
 				Message:    fmt.Sprintf("a job of the tenant, submitted %v ago, still waits for its first task to start, the limit is %v; come back later", waited.Round(time.Millisecond), limit),
-				RetryAfter: u.comesAgain(max(waited-limit/2, 10*time.Millisecond), waited, c.peers, now),
+				RetryAfter: u.comesAgain(max(waited-limit/2, 10*time.Millisecond), waited, c.shares.Frontends(), now),
 			}
 		}
 	}
@@ -135,7 +135,7 @@ const longestAway = 10 * time.Second
 // jobs are served. All that come back at once would be as many refusals once more, each of which costs its client and this frontend
 // as much as to take a job in. Where nothing is known, those that wait are taken to be served in the time that the oldest of them has waited. Clients
 // ask the other frontends, too, and come back to the one that says the earliest time.
-func (u *unserved) comesAgain(soonest, waited time.Duration, peers int, now time.Time) time.Duration {
+func (u *unserved) comesAgain(soonest, waited time.Duration, frontends int, now time.Time) time.Duration {
 	after := max(u.again.Sub(now), soonest)
 	if after > soonest+longestAway { // a row of them is complete, and another one begins
 		after = soonest
@@ -144,6 +144,6 @@ func (u *unserved) comesAgain(soonest, waited time.Duration, peers int, now time
 	if u.rate > 0 {
 		apart = time.Duration(float64(time.Second) / u.rate)
 	}
-	u.again = now.Add(after + min(apart, longestAway)/time.Duration(1+peers))
+	u.again = now.Add(after + min(apart, longestAway)/time.Duration(frontends))
 	return after
 }

@@ -79,6 +79,9 @@ func TestFindEachOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	poll(t, "they know each other", func() bool { return a.fleet.node.Health().Members == 2 })
+	if ev := a.others(false); len(ev.Members) != 2 {
+		t.Errorf("without bounds of tenants, the core is told of frontends %q", ev.Members)
+	}
 	poll(t, "the call is forwarded", func() bool {
 		ev, err := a.client.Events(ctx, &v1.EventsRequest{Handle: h.Handle, MaxWaitUs: 5e6})
 		return err == nil && ev.Done

@@ -16,33 +16,21 @@ const (
 	silentAfter = 3 * shareEvery
 )
 
-// share tells the core what the other frontends need of tenants, and them what this one does. As long as nothing is said of
-// tenants, there is nothing to share.
+// share tells the core which other frontends there are and what they need of tenants, and them what this one does. As long as nothing
+// is said of tenants, there is nothing to share, and the core is told of the frontends alone.
 func (s *Server) share() {
 	s.terms.mu.Lock()
-	revision := s.terms.revision()
+	bounds := s.terms.revision() > 0
 	s.terms.mu.Unlock()
-	if revision == 0 {
+	if !bounds && s.fleet == nil {
 		return
 	}
-	ev := frontend.Others{Self: s.cfg.Name, Needs: map[string][]tenants.Need{}}
-	if s.fleet != nil {
-		for _, m := range s.fleet.node.Members() {
-			ev.Members = append(ev.Members, m.Name)
-		}
-		told, silent := s.fleet.node.Needs(silentAfter)
-		ev.Silent = silent
-		for name, list := range told {
-			for _, n := range list {
-				ev.Needs[name] = append(ev.Needs[name], needOf(n))
-			}
-		}
-	}
+	ev := s.others(bounds)
 	s.mu.Lock()
 	s.stepLocked(ev)
 	needs := s.core.Needs()
 	s.unlock()
-	if s.fleet == nil {
+	if !bounds || s.fleet == nil {
 		return
 	}
 	list := make([]view.Need, 0, len(needs))
@@ -53,6 +41,28 @@ func (s *Server) share() {
 		list = append(list, view.Need{Path: n.Path, Counts: [...]int64{n.Use, n.Want, n.Most, n.May.Regular, n.May.All}})
 	}
 	s.fleet.node.TellNeeds(list)
+}
+
+// others is which frontends there are, and what they need, if tenants have bounds.
+func (s *Server) others(bounds bool) frontend.Others {
+	ev := frontend.Others{Self: s.cfg.Name, Needs: map[string][]tenants.Need{}}
+	if s.fleet == nil {
+		return ev
+	}
+	for _, m := range s.fleet.node.Members() {
+		ev.Members = append(ev.Members, m.Name)
+	}
+	if !bounds {
+		return ev
+	}
+	told, silent := s.fleet.node.Needs(silentAfter)
+	ev.Silent = silent
+	for name, list := range told {
+		for _, n := range list {
+			ev.Needs[name] = append(ev.Needs[name], needOf(n))
+		}
+	}
+	return ev
 }
 
 // needOf is one as another frontend told it.

@@ -78,6 +78,9 @@ func NewShares() *Shares {
 	return &Shares{last: []string{""}, silent: map[string]bool{}, may: map[string]May{}}
 }
 
+// Frontends is how many there are, this one among them, as far as it was told.
+func (s *Shares) Frontends() int { return len(s.last) }
+
 // Tell takes in what this frontend is called, which frontends there are, which of them are silent, what they have told, and what this one has, and
 // returns what it has to tell. Who hears of fewer than half of those that there were is cut off: it may have no more than it had, until
 // others are back, or that has lasted for ForgetAfter. Those are not missed that had something to say until they went: they left.

@@ -240,7 +240,7 @@ var table = []mutant{
 	},
 	{
 		"jobs come back as fast as all frontends serve them", "frontend/unserved.go",
-		"/time.Duration(1+peers)", "+0*time.Duration(peers)",
+		"/time.Duration(frontends)", "+0*time.Duration(frontends)",
 	},
 	{
 		"a job that was claimed and runs does not wait", "frontend/places.go",
