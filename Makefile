@@ -181,7 +181,7 @@ rolling: build python ## restart a fleet's processes, each twice, under load beh
 	PHOEBE_ROLLING=$(LB) PHOEBE_TEST_BINARY=$(CURDIR)/bin/phoebe go test -v -count=1 -run 'TestRolling$$|TestFrozenBehindBoth$$' -timeout 20m ./cmd/phoebe/
 
 .PHONY: mutants
-mutants: ## break each rule in bench/sim/mutants/table_test.go, one at a time: the tests must notice (20 minutes)
+mutants: ## break each rule in bench/sim/mutants, one at a time: the tests must notice (20 minutes)
 	PHOEBE_MUTANTS=1 go test -v -count=1 -run 'TestMutants$$' -timeout 1h ./bench/sim/mutants/
 
 .PHONY: sim

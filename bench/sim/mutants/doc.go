@@ -1,3 +1,4 @@
-// Package mutants tests the tests of the cores: it breaks one of their rules at a time and sees to it that the
-// scripts, the other tests of that core, the stories of both or the simulator's faults notice. The rules are in table_test.go.
+// Package mutants tests the tests of the cores. A mutant breaks one rule of a core. For each mutant, a script, another
+// test of the core, a story or a simulation with faults must fail. The mutants of each package are in a file of their
+// own: frontend_test.go, worker_test.go and so on.
 package mutants

@@ -1,0 +1,37 @@
+package mutants
+
+// frontendPlace lists the mutants of package frontend/place. Keep the old texts short and central, so that they stay valid.
+var frontendPlace = packageMutants{"frontend/place", []mutant{
+	{
+		"a wrong hint is corrected by what became of earlier ones", "Kind.Add",
+		"estimate = k.Runs.Correct(estimate) + reads\n", "estimate += reads\n",
+	},
+	{
+		"a group is as long as the longest of its tasks", "Kind.Add",
+		"k.atMost = max(k.atMost, estimate)", "k.atMost = k.sum / time.Duration(k.hinted)",
+	},
+	{
+		"short tasks keep away from long ones", "Sampler.places",
+		"if spared > 0 && s.view.IsHeld(row, now) {", "if false {",
+	},
+	{
+		"a job asks a worker for no more places than its share", "Sampler.places",
+		"min(share, w.Demand", "min(share+maxSticky, w.Demand",
+	},
+	{
+		"tasks of a job that go anywhere go to different workers", "random.Place",
+		"w.Set.Draw(i%w.Set.Len(), r.rand)", "w.Set.Draw(0*i, r.rand)",
+	},
+	{
+		"a batch puts no two tasks on a worker while there are others", "Sampler.Shortest",
+		"if len(answers) >= probes {", "if false {",
+	},
+	{
+		"of short tasks one place at a worker must do", "Kind.Short",
+		"run > 0 && run < shortRun*trip", "run < 0",
+	},
+	{
+		"of tasks that are not short one place does not", "Kind.Short",
+		"run > 0 && run < shortRun*trip", "run > 0",
+	},
+}}

@@ -1,0 +1,57 @@
+package mutants
+
+// frontendView lists the mutants of package frontend/view. Keep the old texts short and central, so that they stay valid.
+var frontendView = packageMutants{"frontend/view", []mutant{
+	{
+		"a worker has no more tasks on their way than it has room for", "Worker.Room",
+		"return min(d.Times(w.load.Free), d.Times(w.welcome.Capacity.Sub(w.taken)))", "return d.Times(w.load.Free)",
+	},
+	{
+		"who drains gets nothing new", "View.Drain",
+		"v.withdraw(w)\n\t\tw.state = Draining", "w.state = Draining",
+	},
+	{
+		"a task that was enqueued counts at its worker until that has answered", "View.put",
+		"matrix = estimate.Occupied(matrix, p.Demand, p.Short, p.Run)", "_ = p",
+	},
+	{
+		"a task that was enqueued counts in the matrix of its worker", "View.Fill",
+		"row.Matrix = &occupied", "_ = occupied",
+	},
+	{
+		"who is not up is no candidate", "View.withdraw",
+		"s.Draining, s.Matrix = true, nil", "s.Matrix = nil",
+	},
+	{
+		"gossip on another run of a worker does not count", "View.Rumoured",
+		"r.Incarnation != w.welcome.Incarnation ||", "",
+	},
+	{
+		"old gossip does not count", "View.Rumoured",
+		"|| r.Seq <= w.heardSeq {", "{",
+	},
+	{
+		"a worker that leaves has not failed", "View.Gone",
+		"if w.state != Down && !w.leaves {", "if w.state != Down {",
+	},
+	{
+		"the constraint of a job holds for its tasks", "Need.matches",
+		"n.Of.Matches(m.Labels, m.Host, m.Worker) &&", "true &&",
+	},
+	{
+		"the constraint of a task holds", "Need.matches",
+		"&& n.Own.Matches(m.Labels, m.Host, m.Worker)", "",
+	},
+	{
+		"tasks that need files go where there is a cache", "Need.matches",
+		"(!n.Files || m.Cache != \"\")", "true",
+	},
+	{
+		"workers at which short tasks would start at once are not held", "View.hold",
+		"m.ShortWait(slot)", "m.Wait(slot)",
+	},
+	{
+		"on a busy machine messages are dear", "View.Busy",
+		" / (1 - min(share, mostBusy))", "",
+	},
+}}

@@ -1,0 +1,9 @@
+package mutants
+
+// probe lists the mutants of package probe. Keep the old texts short and central, so that they stay valid.
+var probe = packageMutants{"probe", []mutant{
+	{
+		"Restamp may be of an attempt without a place", "Decoder.Decode",
+		"m := Restamp{Res: ResID(r.uint(\"res\"))", "m := Restamp{Res: r.res(\"res\")",
+	},
+}}
