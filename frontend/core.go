@@ -326,8 +326,9 @@ func (c *Core) wakeJob(j *job, now time.Time, acts []Action) []Action {
 // Pending is how many tasks have no outcome yet, and how many of those are at a worker.
 func (c *Core) Pending() (pending, running int) { return c.pending, c.running }
 
-// Oldest is since when the oldest job waits for its first task; zero: none does. It is not known if MaxWait is negative.
-func (c *Core) Oldest() (since time.Time) {
+// Oldest is since when the oldest job waits at now for its first task; zero: no job waits, or MaxWait is negative and nobody counts.
+func (c *Core) Oldest(now time.Time) (since time.Time) {
+	c.presumeStarted(now)
 	for of := range c.unserved {
 		if u := c.forgetServed(of); u != nil && (since.IsZero() || u.jobs[0].submitted.Before(since)) {
 			since = u.jobs[0].submitted

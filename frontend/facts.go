@@ -70,7 +70,9 @@ type job struct {
 	waiting   int                          // tasks in state waiting
 	matching  int                          // tasks in state matching
 	lone      int                          // tasks that wait, or are to be matched, and that no worker is up for
-	served    bool                         // a task of it has started, or all are over
+	served    bool                         // a task of it has started, or is taken to have, or all are over
+	presumed  bool                         // served, because a ride has not come back within a round trip
+	rides     []sentRide                   // oldest first, while no task is known to have started; empty: the job's wait does not count
 	waitsIn   []*unserved                  // until then, if it is asked how long it waits
 	ended     bool
 	ending    bool     // all its tasks are being ended
@@ -252,6 +254,7 @@ type waiters struct {
 
 // unserved is those of them that wait for their first task.
 type unserved struct {
+	of      waiters
 	jobs    []*job // oldest first, and some that no longer wait
 	waiting int    // that do
 
@@ -259,6 +262,18 @@ type unserved struct {
 	since  time.Time // of the next count
 	served int
 	again  time.Time // when the next job that is refused may come again, at the earliest
+}
+
+// sentRide is a reservation with tasks that rode along, and the time when it was sent.
+type sentRide struct {
+	res *reservation
+	at  time.Time
+}
+
+// sentJob is a job that has a sentRide of that time.
+type sentJob struct {
+	job *job
+	at  time.Time
 }
 
 // level is how far a task has come in what its tenant may use.

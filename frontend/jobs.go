@@ -43,8 +43,9 @@ type jobs struct {
 
 	users    map[*view.Set]list.List[*group] // groups of jobs under way
 	unserved map[waiters]*unserved
-	pending  int // tasks without an outcome
-	payloads int // bytes, of those
+	sent     []sentJob // rides of unserved jobs, oldest first, until a round trip has passed
+	pending  int       // tasks without an outcome
+	payloads int       // bytes, of those
 
 	resting  pq.Heap[rester]    // those of this state
 	due      pq.Heap[*longTask] // to be placed in the next batch

@@ -485,6 +485,7 @@ func (c *ledger) moved(j *job, now time.Time, acts []Action) []Action {
 func (c *ledger) forget(j *job, now time.Time, acts []Action) []Action {
 	j.ended = true
 	j.leave()
+	c.presumeStarted(now) // lets go of j
 	acts = c.cancelPlaces(j, now, acts)
 	acts = c.retract(j, acts)
 	c.depart(j)

@@ -83,6 +83,9 @@ func (c *ledger) reserve(g *group, s *shelf, w *worker, d *place.Decision, sampl
 	r.queue(int(r.count) - r.riding)
 	c.Stats.Places += uint64(r.count)
 	c.Stats.Rides += uint64(r.riding)
+	if r.riding > 0 {
+		c.noteRide(r, now)
+	}
 	c.view.Occupy(w.Worker, g.Demand, r.riding)
 	if g.Policy.Sticky {
 		g.budget -= max(1, d.Rides)
@@ -443,6 +446,7 @@ func (c *ledger) dropAttempt(a *attempt) {
 	}
 	c.running--
 	c.view.Counted(a.w.Worker, a.id)
+	c.checkPresumed(a.job)
 }
 
 // dropPlaces forgets the places at w.

@@ -8,6 +8,72 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
 )
 
+// noteRide remembers that tasks of an unserved job ride with r. A worker sends no message when a ride starts at once: only
+// a ride that must wait comes back. So presumeStarted counts the job as served if no ride came back within a round trip.
+func (c *jobs) noteRide(r *reservation, now time.Time) {
+	j := r.group.job
+	if len(j.waitsIn) == 0 {
+		return
+	}
+	c.presumeStarted(now)
+	j.rides = append(j.rides, sentRide{r, now})
+	if !j.presumed {
+		c.sent = append(c.sent, sentJob{j, now})
+	}
+}
+
+// presumeStarted counts jobs as served if a worker has had a ride of theirs for a round trip and has not sent it back. All
+// that asks how long jobs wait calls presumeStarted first.
+func (c *jobs) presumeStarted(now time.Time) {
+	trip := c.view.Trip()
+	for len(c.sent) > 0 && (c.sent[0].job.served || now.Sub(c.sent[0].at) >= trip) {
+		j := c.sent[0].job
+		c.sent[0] = sentJob{}
+		c.sent = c.sent[1:]
+		if !j.served && j.dropSettledRides() && now.Sub(j.rides[0].at) >= trip {
+			j.presumed, j.served = true, true
+			for _, u := range j.waitsIn {
+				u.served++
+				u.waiting--
+			}
+		}
+	}
+	if len(c.sent) == 0 {
+		c.sent = nil
+	}
+}
+
+// dropSettledRides forgets the oldest rides of which the fate is known. It reports whether the job has others.
+func (j *job) dropSettledRides() bool {
+	for len(j.rides) > 0 && j.rides[0].res.riding == 0 {
+		j.rides = j.rides[1:]
+	}
+	return len(j.rides) > 0
+}
+
+// checkPresumed lets a job wait for its first task again if it was presumed to be served and its last ride came back: the
+// answer took longer than a round trip usually does, or the worker is gone.
+func (c *jobs) checkPresumed(j *job) {
+	if !j.presumed || j.dropSettledRides() {
+		return
+	}
+	j.presumed, j.served = false, false
+	for i, u := range j.waitsIn {
+		if current := c.unserved[u.of]; current != nil {
+			u = current
+		} else { // forgotten while no job waited
+			c.unserved[u.of] = u
+		}
+		j.waitsIn[i] = u
+		u.waiting++
+		u.served = max(u.served-1, 0)
+		if !slices.Contains(u.jobs, j) {
+			at, _ := slices.BinarySearchFunc(u.jobs, j, func(a, b *job) int { return a.submitted.Compare(b.submitted) })
+			u.jobs = slices.Insert(u.jobs, at, j)
+		}
+	}
+}
+
 // waits puts a job that was admitted among those that wait. If nobody looks, nobody takes out those that were served.
 func (c *jobs) waits(j *job, now time.Time) {
 	if c.cfg.MaxWait < 0 || j.Class == Spare {
@@ -20,7 +86,7 @@ func (c *jobs) waits(j *job, now time.Time) {
 		at := waiters{g.Set, j.tenant}
 		u := c.unserved[at]
 		if u == nil {
-			u = &unserved{since: now}
+			u = &unserved{of: at, since: now}
 			c.unserved[at] = u
 		}
 		if slices.Contains(j.waitsIn, u) { // by another group
@@ -37,18 +103,22 @@ func (c *jobs) waits(j *job, now time.Time) {
 
 // serve notes that a job waits no more for its first task.
 func (j *job) serve() {
-	for _, u := range j.waitsIn {
-		u.served++
+	if !j.presumed {
+		for _, u := range j.waitsIn {
+			u.served++
+		}
 	}
 	j.leave()
 }
 
 // leave notes that a job does not wait, served or not.
 func (j *job) leave() {
-	for _, u := range j.waitsIn {
-		u.waiting--
+	if !j.presumed {
+		for _, u := range j.waitsIn {
+			u.waiting--
+		}
 	}
-	j.served, j.waitsIn = true, nil
+	j.served, j.presumed, j.waitsIn, j.rides = true, false, nil, nil
 }
 
 // first is the oldest of the jobs that waits and is not of lower priority than given. It looks at some only: a long row of less important
@@ -91,6 +161,7 @@ func (c *jobs) waitsTooLong(j *job, now time.Time) *RefusedError {
 	if limit < 0 || j.Class == Spare { // which is to wait
 		return nil
 	}
+	c.presumeStarted(now)
 	for _, g := range j.groups {
 		if g.path == estimate.Estimation {
 			continue

@@ -15,11 +15,16 @@ import (
 // A calm run is one of Faults without any: both cores have the limits and timers of production, and jobs take from
 // microseconds to minutes. Whatever is lost, dropped, tried again or declined although it was wanted is a defect then.
 
-// calmEvery: of so many seeds, one is calm; hugeEvery: of so many of these, one has a job of very many tasks.
+// One seed of calmEvery is calm. Of the calm runs, one of hugeEvery has a job of very many tasks, and one of idleEvery has
+// little to do, so that slots are free most of the time.
 const (
 	calmEvery = 4
 	hugeEvery = 50
+	idleEvery = 2
 )
+
+// idleShare is the work of a run that has little to do, as a share of what other calm runs have.
+const idleShare = 0.2
 
 // Tasks of calm runs take this long.
 const (
@@ -48,7 +53,7 @@ func (r *faultRun) drawCalm() {
 	}
 	r.fetchers, r.rumours = make([]fetcher, len(r.workers)), make([]uint64, len(r.workers))
 	r.leaving, r.outages = make([]int32, len(r.workers)), make([]outage, len(r.workers))
-	r.queued = make([]uint32, len(r.workers))
+	r.queued, r.idle = make([]uint32, len(r.workers)), make([]idleSpan, len(r.workers))
 	r.afterFrontend, r.afterWorker = r.calmFrontend, r.calmWorker
 	if chance(d, 0.5) {
 		for _, w := range r.workers {
@@ -62,11 +67,17 @@ func (r *faultRun) drawCalm() {
 		}, r.seed+uint64(i)<<32)
 	}
 	work := time.Duration(slots) * between(d, 10*time.Second, 150*time.Second)
+	most := work
+	if r.seed/calmEvery%idleEvery == 0 {
+		r.stats.Seen["calm runs with little to do"]++
+		work = time.Duration(idleShare * float64(work))
+		most = work / 8
+	}
 	for n := range 1 + d.IntN(12) {
 		if work <= 0 {
 			break
 		}
-		work -= r.calmJob(n, work)
+		work -= r.calmJob(n, min(work, most))
 	}
 	if r.seed/calmEvery%hugeEvery == 1 {
 		r.hugeJob(len(r.jobs))
@@ -232,6 +243,7 @@ type placeKey struct {
 
 // calmWorker looks at a step of a worker where all is well.
 func (r *faultRun) calmWorker(w *workerNode, ev worker.Event) {
+	r.noteIdle(w)
 	queued := w.core.Load().Queued
 	left := 0 // the queue, as they must
 	for _, a := range w.acts {

@@ -66,6 +66,7 @@ type FaultStats struct {
 //     the stages before its own have ended well;
 //   - a result is that of the task;
 //   - what a job's response is blamed on adds up to it;
+//   - no job is refused because others of its tenant wait while a worker that may run it is idle;
 //   - files that are fetched for an attempt are released, once, and not while it runs;
 //   - once all is over, no core holds anything of any job any more, and no queue was ever longer than its bound.
 //
@@ -162,7 +163,8 @@ type faultRun struct {
 	leaving  []int32   // by worker, the life in which it drains
 	outages  []outage  // by worker
 
-	queued   []uint32 // calm: by worker, after its last step
+	queued   []uint32   // calm: by worker, after its last step
+	idle     []idleSpan // by worker, after its last step
 	placeOf  map[placeKey]*faultJob
 	harmed   []*harm
 	reorders bool // messages overtake one another
@@ -271,6 +273,7 @@ func (r *faultRun) draw() {
 	}
 	r.fetchers, r.rumours = make([]fetcher, len(r.workers)), make([]uint64, len(r.workers))
 	r.leaving, r.outages = make([]int32, len(r.workers)), make([]outage, len(r.workers))
+	r.idle = make([]idleSpan, len(r.workers))
 	gossips := chance(d, 0.7)
 	for _, w := range r.workers {
 		if liar := chance(d, 0.1); gossips {

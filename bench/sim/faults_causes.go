@@ -3,9 +3,11 @@ package sim
 import (
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend"
+	"github.com/phoebe-sched/phoebe/frontend/tenants"
 	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/worker"
 )
@@ -246,6 +248,7 @@ func (r *faultRun) heeds(s *worker.Start) bool {
 
 // stopped checks what a worker stops.
 func (r *faultRun) stopped(w *workerNode, _ worker.Event) {
+	r.noteIdle(w)
 	for _, a := range w.acts {
 		a, ok := a.(worker.Stop)
 		if !ok {
@@ -265,5 +268,43 @@ func (r *faultRun) stopped(w *workerNode, _ worker.Event) {
 			continue
 		}
 		r.fail("w%d stops attempt %s at task %d of job %d without a cause", w.index, a.Attempt, w.running[i].start.Launch.Task, j.n)
+	}
+}
+
+// idleSpan says since when a life of a worker has had room for any task.
+type idleSpan struct {
+	life  int32 // 0: it has no room
+	since time.Duration
+}
+
+// largestDemand is the most that tasks of these runs demand. Larger workers may have room for it while other tasks run.
+var largestDemand = slotsOf(3)
+
+// noteIdle notes after a step of w whether w has room for any task, and no queue.
+func (r *faultRun) noteIdle(w *workerNode) {
+	idle := &r.idle[w.index]
+	switch load := w.core.Load(); {
+	case load.Queued > 0 || load.Free != w.cfg.Capacity && !largestDemand.Fits(load.Free):
+		*idle = idleSpan{}
+	case idle.life != w.life:
+		*idle = idleSpan{w.life, r.now}
+	}
+}
+
+// checkRefusal fails the run if f refuses a job because others wait, although a worker has been idle that may run all tasks
+// of the job, and f has had the time to hear of it.
+func (r *faultRun) checkRefusal(f *frontendNode, j *faultJob, err *frontend.RefusedError) {
+	if !strings.Contains(err.Message, "waits for its first task") || f.frontend().May(j.spec.Tenant).All != tenants.Unlimited {
+		return // or the tenant may not use what is free
+	}
+	heard := r.now - r.net.ping - 50*time.Millisecond
+	for _, w := range r.workers {
+		idle := r.idle[w.index]
+		if w.down || w.hung != nil || idle.life != w.life || idle.since > heard || r.leaving[w.index] == w.life || r.between(f, w, heard) != nil {
+			continue
+		}
+		if !slices.ContainsFunc(j.tasks, func(t faultTask) bool { return r.may(j, &t, w) != nil }) {
+			r.fail("f%d refuses job %d though w%d has been idle for %v: %v", f.index, j.n, w.index, r.now-idle.since, err)
+		}
 	}
 }

@@ -212,6 +212,8 @@ func (r *faultRun) told(f *frontendNode, a frontend.Action) {
 		switch a.Err.Reason {
 		case frontend.Invalid, frontend.TooBigJob:
 			r.fail("job %d refused: %v", j.n, a.Err)
+		case frontend.Overloaded:
+			r.checkRefusal(f, j, a.Err)
 		}
 		if session := v.session; j.session == session && j.owner == f {
 			j.owner = nil

@@ -75,7 +75,7 @@ func (s *Server) expose(w io.Writer) {
 func (s *Server) exposeCore(t *exposition.Text) {
 	now := time.Now()
 	s.mu.Lock()
-	jobs, oldest, stats := s.core.Jobs(), s.core.Oldest(), s.core.Stats
+	jobs, oldest, stats := s.core.Jobs(), s.core.Oldest(now), s.core.Stats
 	unread, full := s.unread, 0
 	for _, r := range s.jobs {
 		if r.full && !r.over {

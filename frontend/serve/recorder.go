@@ -115,7 +115,7 @@ func (s *Server) put(now time.Time) {
 	full := r.intake.Take(now, r.spare)
 	r.shown = r.ended
 	full.Tally, r.tally = r.tally, rec.Tally{}
-	oldest := s.core.Oldest()
+	oldest := s.core.Oldest(now)
 	full.Pending, full.Running = s.core.Pending()
 	s.mu.Unlock()
 	if !oldest.IsZero() {

@@ -1158,4 +1158,16 @@ var frontend = packageMutants{"frontend", []mutant{
 		"a copy on a slow machine takes longer", "planner.soonest",
 		"k.C + times(paceOf(w)-1, k.R)", "k.C",
 	},
+	{
+		"a ride that has not come back counts as a start", "jobs.presumeStarted",
+		"if !j.served && j.dropSettledRides()", "if false && j.dropSettledRides()",
+	},
+	{
+		"a ride that comes back late does not count as a start", "jobs.checkPresumed",
+		"if !j.presumed || j.dropSettledRides() {", "if true {",
+	},
+	{
+		"a job that waits again does so since it was submitted", "jobs.checkPresumed",
+		"u.jobs = slices.Insert(u.jobs, at, j)", "_ = at",
+	},
 }}
