@@ -42,17 +42,17 @@ const resamples = 400
 // Compare compares what the two recorders have of the pairs: of arrivals 0 and 1, 2 and 3, and so on.
 func Compare(a, b *Recorder) Comparison {
 	c := Comparison{Policy: a.opts.Policy, Workload: a.opts.Workload, Load: a.opts.Load, Repeat: a.opts.Repeat}
-	other := map[int]time.Duration{}
+	responsesB := map[int]time.Duration{}
 	for _, j := range b.jobs {
-		if !j.Failed && b.counts(j.At) {
-			other[j.Index] = j.Response
+		if !j.Failed && b.isCounted(j.At) {
+			responsesB[j.Index] = j.Response
 		}
 	}
 	var pairs [][2]float64
 	var ratios []float64
 	for _, j := range a.jobs {
-		if took, ok := other[j.Index^1]; ok && !j.Failed && a.counts(j.At) {
-			p := [2]float64{milliseconds(j.Response), milliseconds(took)}
+		if took, ok := responsesB[j.Index^1]; ok && !j.Failed && a.isCounted(j.At) {
+			p := [2]float64{toMillis(j.Response), toMillis(took)}
 			pairs, ratios = append(pairs, p), append(ratios, p[1]/p[0])
 		}
 	}
@@ -62,7 +62,7 @@ func Compare(a, b *Recorder) Comparison {
 	slices.Sort(ratios)
 	rank, _ := medianInterval(c.Pairs)
 	c.Pair = Ratio{(ratios[(c.Pairs-1)/2] + ratios[c.Pairs/2]) / 2, ratios[rank-1], ratios[c.Pairs-rank]}
-	of := func(pick func() [2]float64) (qs [2]Quantiles) {
+	quantilesOf := func(pick func() [2]float64) (qs [2]Quantiles) {
 		var sorted [2][]float64
 		for range pairs {
 			p := pick()
@@ -75,12 +75,12 @@ func Compare(a, b *Recorder) Comparison {
 		return qs
 	}
 	next := 0
-	all := of(func() [2]float64 { next++; return pairs[next-1] })
+	all := quantilesOf(func() [2]float64 { next++; return pairs[next-1] })
 	c.AMS, c.BMS = all[0], all[1]
 	random := rand.New(rand.NewPCG(a.opts.Seed, uint64(c.Pairs)))
 	var p50s, p99s []float64
 	for range resamples {
-		qs := of(func() [2]float64 { return pairs[random.IntN(len(pairs))] })
+		qs := quantilesOf(func() [2]float64 { return pairs[random.IntN(len(pairs))] })
 		p50s, p99s = append(p50s, qs[1].P50/qs[0].P50), append(p99s, qs[1].P99/qs[0].P99)
 	}
 	bounds := func(ratio float64, drawn []float64) Ratio {
@@ -91,7 +91,7 @@ func Compare(a, b *Recorder) Comparison {
 	return c
 }
 
-func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+func toMillis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 const comparisonNote = "A and B, the same jobs by turns on the same workers. Response in ms; ratios are B's over A's, with their 95 % intervals: in the " +
 	"median pair, and of the quantiles"
@@ -103,9 +103,9 @@ func comparisonGrid(all []Comparison) grid {
 	}
 	g := grid{{"policy", "load", "repeat", "pairs", "A p50", "B p50", "A p99", "B p99", "pair by pair", "", "p50", "", "p99", ""}}
 	for _, c := range all {
-		row := []string{c.Policy, number(c.Load), strconv.Itoa(c.Repeat), strconv.Itoa(c.Pairs), number(c.AMS.P50), number(c.BMS.P50), number(c.AMS.P99), number(c.BMS.P99)}
+		row := []string{c.Policy, formatNumber(c.Load), strconv.Itoa(c.Repeat), strconv.Itoa(c.Pairs), formatNumber(c.AMS.P50), formatNumber(c.BMS.P50), formatNumber(c.AMS.P99), formatNumber(c.BMS.P99)}
 		for _, r := range []Ratio{c.Pair, c.P50, c.P99} {
-			row = append(row, number(r.Ratio), fmt.Sprintf("%s to %s", number(r.Low), number(r.High)))
+			row = append(row, formatNumber(r.Ratio), fmt.Sprintf("%s to %s", formatNumber(r.Low), formatNumber(r.High)))
 		}
 		g = append(g, row)
 	}

@@ -28,26 +28,26 @@ type Floor struct {
 // StartFloor connects the three parties on ports of the system's choice.
 func StartFloor() (*Floor, error) {
 	f := &Floor{}
-	if err := f.start(); err != nil {
+	if err := f.connectAll(); err != nil {
 		f.Close()
 		return nil, fmt.Errorf("start the echo floor: %w", err)
 	}
 	return f, nil
 }
 
-func (f *Floor) start() error {
-	toEcho, echo, err := f.connect()
+func (f *Floor) connectAll() error {
+	toEcho, echo, err := f.connectPair()
 	if err != nil {
 		return err
 	}
-	toRelay, relay, err := f.connect()
+	toRelay, relay, err := f.connectPair()
 	if err != nil {
 		return err
 	}
 	f.client = toRelay
-	f.running.Go(func() { forward(echo, echo) })
-	f.running.Go(func() { forward(relay, toEcho) })
-	f.running.Go(func() { forward(toEcho, relay) })
+	f.running.Go(func() { forwardBytes(echo, echo) })
+	f.running.Go(func() { forwardBytes(relay, toEcho) })
+	f.running.Go(func() { forwardBytes(toEcho, relay) })
 	return nil
 }
 
@@ -79,14 +79,14 @@ func ServeFloor(echo string, listening func(addr string)) error {
 			if to, err = net.Dial("tcp", echo); err != nil {
 				return err
 			}
-			go forward(to, from)
+			go forwardBytes(to, from)
 		}
-		go forward(from, to)
+		go forwardBytes(from, to)
 	}
 }
 
-// connect makes the two ends of one loopback TCP connection; Close closes them.
-func (f *Floor) connect() (dialled, accepted net.Conn, err error) {
+// connectPair makes the two ends of one loopback TCP connection; Close closes them.
+func (f *Floor) connectPair() (dialled, accepted net.Conn, err error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, nil, err
@@ -108,9 +108,9 @@ func (f *Floor) connect() (dialled, accepted net.Conn, err error) {
 	return dialled, accepted, nil
 }
 
-// forward copies until an end closes. It is not io.Copy, which would splice inside the kernel: no program
+// forwardBytes copies until an end closes. It is not io.Copy, which would splice inside the kernel: no program
 // that looks at what it relays can do that.
-func forward(from, to net.Conn) {
+func forwardBytes(from, to net.Conn) {
 	var buf [2 * floorPayload]byte
 	for {
 		n, err := from.Read(buf[:])

@@ -22,7 +22,7 @@ var reports = template.Must(template.New("").Funcs(template.FuncMap{
 // WriteHTML writes the document as one page that refers to nothing outside itself. Runs that were read back
 // from JSON have no curves: those exist only where the run was recorded.
 func WriteHTML(w io.Writer, doc *Document) error {
-	return reports.ExecuteTemplate(w, "report.html.tmpl", page(doc))
+	return reports.ExecuteTemplate(w, "report.html.tmpl", newReportPage(doc))
 }
 
 // reportPage is what the template shows.
@@ -64,16 +64,16 @@ type namedPlot struct {
 	SVG   template.HTML
 }
 
-func page(doc *Document) reportPage {
-	p := reportPage{Doc: doc, Facts: doc.facts(), Compared: comparisonGrid(doc.Comparisons), ComparedNote: comparisonNote}
+func newReportPage(doc *Document) reportPage {
+	p := reportPage{Doc: doc, Facts: doc.listFacts(), Compared: comparisonGrid(doc.Comparisons), ComparedNote: comparisonNote}
 	groups := groupRuns(doc.Runs)
 	all := slices.Concat(groups...)
 	classes := make(map[string]string) // of policies, the same in every plot
 	for _, s := range all {
-		if classes[s.name] == "" {
+		if classes[s.label] == "" {
 			class := fmt.Sprintf("c%d", len(classes)%8)
-			classes[s.name] = class
-			p.Legend = append(p.Legend, legendItem{s.name, class})
+			classes[s.label] = class
+			p.Legend = append(p.Legend, legendItem{s.label, class})
 		}
 	}
 	if len(all) > 0 {
@@ -89,13 +89,13 @@ func page(doc *Document) reportPage {
 	}
 	p.Loads = loadSections(all, classes)
 	if noop := summarizeNoop(doc.NoopRuns); len(noop) > 0 {
-		p.Noop, p.NoopNote = noopGrid(noop), noop[0].note()
+		p.Noop, p.NoopNote = noopGrid(noop), noop[0].boundsNote()
 	}
 	return p
 }
 
 func newSection(group []Summary, classes map[string]string) section {
-	s := section{Title: group[0].title(), Note: group[0].note(), Responses: responseGrid(group)}
+	s := section{Title: group[0].titleText(), Note: group[0].boundsNote(), Responses: responseGrid(group)}
 	var lines []series
 	lo, hi, most := math.Inf(1), 0.0, 0.0
 	add := func(name, class string, cdf []cdfPoint) {
@@ -108,8 +108,8 @@ func newSection(group []Summary, classes map[string]string) section {
 		lines = append(lines, line)
 	}
 	add("omniscient", "omni", medianCDF(group[0].runs, func(r *Run) []cdfPoint { return r.omniscientCDF }))
-	for _, of := range group {
-		add(of.name, classes[of.name], medianCDF(of.runs, func(r *Run) []cdfPoint { return r.responseCDF }))
+	for _, summary := range group {
+		add(summary.label, classes[summary.label], medianCDF(summary.runs, func(r *Run) []cdfPoint { return r.responseCDF }))
 	}
 	if hi > 0 {
 		s.CDF = linePlot("Response by share of jobs, "+s.Title,
@@ -117,9 +117,9 @@ func newSection(group []Summary, classes map[string]string) section {
 	}
 
 	s.OverTime = overTimePlots(group, s.Title, classes)
-	for _, of := range group {
-		if note := of.troubles(); note != "" {
-			s.Troubles = append(s.Troubles, of.name+": "+note)
+	for _, summary := range group {
+		if note := summary.describeTroubles(); note != "" {
+			s.Troubles = append(s.Troubles, summary.label+": "+note)
 		}
 	}
 	if table := phaseGrid(group); len(table) > 1 {
@@ -128,19 +128,19 @@ func newSection(group []Summary, classes map[string]string) section {
 			{"Where a task's time goes outside its run", phasePlot(group, s.Title, PhaseFinished)},
 			{"The same without the wait in a worker's queue", phasePlot(group, s.Title, PhaseFinished, PhaseReady)},
 		}
-		s.RunTimeMean = number(group[0].Median.PhasesUS[PhaseFinished.String()].Mean)
+		s.RunTimeMean = formatNumber(group[0].Median.PhasesUS[PhaseFinished.String()].Mean)
 	}
 	return s
 }
 
 // medianCDF is, share by share, the median of the repeats that have so many jobs as it takes to tell.
-func medianCDF(runs []Run, of func(*Run) []cdfPoint) []cdfPoint {
+func medianCDF(runs []Run, cdfOf func(*Run) []cdfPoint) []cdfPoint {
 	var points []cdfPoint
 	for i := 0; ; i++ {
 		var ms []float64
 		var share float64
 		for k := range runs {
-			if cdf := of(&runs[k]); i < len(cdf) {
+			if cdf := cdfOf(&runs[k]); i < len(cdf) {
 				ms, share = append(ms, cdf[i].ms), cdf[i].share
 			}
 		}
@@ -166,19 +166,19 @@ func overTimePlots(group []Summary, title string, classes map[string]string) []n
 		var x, y extent
 		for _, s := range group {
 			for _, r := range s.runs {
-				response, omniscient := series{name: s.name, class: classes[s.name]}, series{name: "omniscient", class: "omni"}
+				response, omniscient := series{name: s.label, class: classes[s.label]}, series{name: "omniscient", class: "omni"}
 				for _, m := range r.OverTime {
 					at := r.StartedS + m.AtS
 					got, best := pick.of(m)
 					response.points, omniscient.points = append(response.points, [2]float64{at, got}), append(omniscient.points, [2]float64{at, best})
-					x.cover(at)
-					y.cover(max(got, 1e-3))
-					y.cover(max(best, 1e-3))
+					x.extendTo(at)
+					y.extendTo(max(got, 1e-3))
+					y.extendTo(max(best, 1e-3))
 				}
 				lines = append(lines, omniscient, response)
 			}
 		}
-		if x.any {
+		if x.hasValues {
 			plots = append(plots, namedPlot{pick.title, linePlot(pick.title+", "+title,
 				linearScale("sent, s after the first run began", x.lo, x.hi), logScale("response, ms (log)", y.lo, y.hi), lines)})
 		}
@@ -190,7 +190,7 @@ func overTimePlots(group []Summary, title string, classes map[string]string) []n
 func phasePlot(group []Summary, title string, without ...Phase) template.HTML {
 	var bars []bar
 	for _, s := range group {
-		b := bar{name: s.name}
+		b := bar{name: s.label}
 		for i, name := range phaseNames {
 			if !slices.Contains(without, Phase(i)) {
 				b.segments = append(b.segments, segment{name, fmt.Sprintf("p%d", i), s.Median.PhasesUS[name].Mean})
@@ -239,7 +239,7 @@ func loadSections(all []Summary, classes map[string]string) []loadSection {
 	return sections
 }
 
-func loadPlot(title string, group []Summary, of func(Stats) float64, classes map[string]string) template.HTML {
+func loadPlot(title string, group []Summary, statOf func(Stats) float64, classes map[string]string) template.HTML {
 	lines := map[string]*series{"": {name: "omniscient", class: "omni", marks: true}}
 	lo, hi := math.Inf(1), 0.0
 	add := func(policy string, load, v float64) {
@@ -258,9 +258,9 @@ func loadPlot(title string, group []Summary, of func(Stats) float64, classes map
 	for _, s := range group {
 		if !seen[s.Load] { // the policies' omniscient responses differ by their measured durations only
 			seen[s.Load] = true
-			add("", s.Load, of(s.Median.OmniscientMS))
+			add("", s.Load, statOf(s.Median.OmniscientMS))
 		}
-		add(s.name, s.Load, of(s.Median.ResponseMS))
+		add(s.label, s.Load, statOf(s.Median.ResponseMS))
 	}
 	if hi == 0 {
 		return ""

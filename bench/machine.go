@@ -42,9 +42,9 @@ func cpuModel() string {
 	return ""
 }
 
-// build is the version of this program and the commit that it was built from, as the go command has stamped them
+// buildStamp is the version of this program and the commit that it was built from, as the go command has stamped them
 // into it; "" where it has not.
-func build() (version, commit string) {
+func buildStamp() (version, commit string) {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "", ""
@@ -78,8 +78,8 @@ type CPUUse struct {
 	Pressure float64 `json:"pressure_share"` // share of the time, 0 to 1, in which some thread waited for a CPU
 }
 
-// add takes the mean of both, weighted by their time.
-func (u *CPUUse) add(v CPUUse) {
+// addMean takes the mean of both, weighted by their time.
+func (u *CPUUse) addMean(v CPUUse) {
 	total := u.Seconds + v.Seconds
 	if total == 0 {
 		return

@@ -45,9 +45,9 @@ func TestCPUMeter(t *testing.T) {
 
 func TestCPUUse(t *testing.T) {
 	sum := CPUUse{}
-	sum.add(CPUUse{})
-	sum.add(CPUUse{Seconds: 1, Own: 2, Pressure: 0.4})
-	sum.add(CPUUse{Seconds: 3, Own: 1, Others: 0.2, Stolen: 0.04})
+	sum.addMean(CPUUse{})
+	sum.addMean(CPUUse{Seconds: 1, Own: 2, Pressure: 0.4})
+	sum.addMean(CPUUse{Seconds: 3, Own: 1, Others: 0.2, Stolen: 0.04})
 	if sum != (CPUUse{Seconds: 4, Own: 1.25, Others: 0.15000000000000002, Stolen: 0.03, Pressure: 0.1}) {
 		t.Errorf("%+v", sum)
 	}

@@ -25,7 +25,7 @@ func Omniscient(arrivals []time.Duration, durations [][]time.Duration, slots int
 	for _, i := range order {
 		end := arrivals[i]
 		for _, d := range durations[i] {
-			end = max(end, free.run(arrivals[i], d))
+			end = max(end, free.runTask(arrivals[i], d))
 		}
 		responses[i] = end - arrivals[i]
 	}
@@ -35,9 +35,9 @@ func Omniscient(arrivals []time.Duration, durations [][]time.Duration, slots int
 // freeTimes is a binary heap of the moments at which the slots fall free, the earliest first.
 type freeTimes []time.Duration
 
-// run puts a task of length d that arrived at the given moment onto the slot that is free first, and returns
+// runTask puts a task of length d that arrived at the given moment onto the slot that is free first, and returns
 // when the task ends.
-func (h freeTimes) run(arrival, d time.Duration) time.Duration {
+func (h freeTimes) runTask(arrival, d time.Duration) time.Duration {
 	end := max(h[0], arrival) + d
 	i := 0
 	for {

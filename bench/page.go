@@ -75,7 +75,7 @@ func WritePage(w io.Writer, p *Page) error {
 		part := part{PageSection: s}
 		for i := range s.Charts {
 			c := &s.Charts[i]
-			svg, legend := c.draw(s.Title, colours)
+			svg, legend := c.drawPlot(s.Title, colours)
 			if len(legend) > 0 {
 				part.Charts = append(part.Charts, chart{c.Title, c.Note, legend, svg})
 			}
@@ -85,8 +85,8 @@ func WritePage(w io.Writer, p *Page) error {
 	return reports.ExecuteTemplate(w, "page.html.tmpl", out)
 }
 
-// draw returns the plot and its lines, of which there are none if no point can be shown.
-func (c *Chart) draw(section string, colours map[string]string) (template.HTML, []legendItem) {
+// drawPlot returns the plot and its lines, of which there are none if no point can be shown.
+func (c *Chart) drawPlot(section string, colours map[string]string) (template.HTML, []legendItem) {
 	var lines []series
 	var legend []legendItem
 	var x, y extent
@@ -103,8 +103,8 @@ func (c *Chart) draw(section string, colours map[string]string) (template.HTML, 
 				continue
 			}
 			line.points = append(line.points, p)
-			x.cover(p[0])
-			y.cover(p[1])
+			x.extendTo(p[0])
+			y.extendTo(p[1])
 		}
 		if len(line.points) > 0 {
 			lines = append(lines, line)
@@ -114,23 +114,23 @@ func (c *Chart) draw(section string, colours map[string]string) (template.HTML, 
 	if len(lines) == 0 {
 		return "", nil
 	}
-	return linePlot(c.Title+", "+section, c.X.scale(x, true), c.Y.scale(y, false), lines), legend
+	return linePlot(c.Title+", "+section, c.X.newScale(x, true), c.Y.newScale(y, false), lines), legend
 }
 
 // extent is what values lie between.
 type extent struct {
-	lo, hi float64
-	any    bool
+	lo, hi    float64
+	hasValues bool
 }
 
-func (e *extent) cover(v float64) {
-	if !e.any {
-		e.lo, e.hi, e.any = v, v, true
+func (e *extent) extendTo(v float64) {
+	if !e.hasValues {
+		e.lo, e.hi, e.hasValues = v, v, true
 	}
 	e.lo, e.hi = min(e.lo, v), max(e.hi, v)
 }
 
-func (a *Axis) scale(e extent, pad bool) scale {
+func (a *Axis) newScale(e extent, pad bool) scale {
 	switch a.Scale {
 	case Log:
 		return logScale(a.Label, e.lo, e.hi)
@@ -156,10 +156,10 @@ func WriteSimHTML(w io.Writer, doc *SimDocument) error {
 	for _, group := range groupSimRuns(doc.Runs) {
 		rows := simGrid(group)
 		header := make([]string, len(rows[0]))
-		over := ""
+		heading := ""
 		for i := range header {
-			over = cmp.Or(rows[0][i], over)
-			header[i] = over + " " + rows[1][i]
+			heading = cmp.Or(rows[0][i], heading)
+			header[i] = heading + " " + rows[1][i]
 		}
 		header[0] = rows[1][0]
 		header[len(header)-1] = rows[1][len(header)-1]
@@ -167,13 +167,13 @@ func WriteSimHTML(w io.Writer, doc *SimDocument) error {
 		cdf := Chart{
 			Title: "Response by share of jobs", Note: "up and to the left is better; every nine gets the same height",
 			X: Axis{"response, ms (log)", Log}, Y: Axis{"share of jobs answered", Nines},
-			Lines: []Line{{Name: "ideal", Dashed: true, Points: points(group[0].idealCDF)}},
+			Lines: []Line{{Name: "ideal", Dashed: true, Points: plotPoints(group[0].idealCDF)}},
 		}
 		for i := range group {
-			if line := group[i].cutShort(); line != "" {
+			if line := group[i].describeCut(); line != "" {
 				s.Text = append(s.Text, line)
 			}
-			cdf.Lines = append(cdf.Lines, Line{Name: group[i].Policy, Points: points(group[i].responseCDF)})
+			cdf.Lines = append(cdf.Lines, Line{Name: group[i].Policy, Points: plotPoints(group[i].responseCDF)})
 		}
 		s.Charts = []Chart{cdf}
 		page.Sections = append(page.Sections, s)
@@ -185,7 +185,7 @@ func WriteSimHTML(w io.Writer, doc *SimDocument) error {
 	return WritePage(w, page)
 }
 
-func points(cdf []cdfPoint) [][2]float64 {
+func plotPoints(cdf []cdfPoint) [][2]float64 {
 	var ps [][2]float64
 	for _, p := range cdf {
 		ps = append(ps, [2]float64{max(p.ms, 1e-3), p.share})
@@ -194,16 +194,16 @@ func points(cdf []cdfPoint) [][2]float64 {
 }
 
 // simSweep plots what comes of x for each value of what else differs, where x has several.
-func simSweep(runs []SimRun, what, other string, x, rest func(*SimRun) float64) []PageSection {
+func simSweep(runs []SimRun, name, fixedName string, x, fixedValue func(*SimRun) float64) []PageSection {
 	var sections []PageSection
 	var values []float64
 	for i := range runs {
-		if v := rest(&runs[i]); !slices.Contains(values, v) {
+		if v := fixedValue(&runs[i]); !slices.Contains(values, v) {
 			values = append(values, v)
 		}
 	}
 	for _, value := range values {
-		s := PageSection{Title: fmt.Sprintf("By %s, at %s %.4g", what, other, value)}
+		s := PageSection{Title: fmt.Sprintf("By %s, at %s %.4g", name, fixedName, value)}
 		several := false
 		for _, pick := range []struct {
 			title string
@@ -214,10 +214,10 @@ func simSweep(runs []SimRun, what, other string, x, rest func(*SimRun) float64) 
 			{"Slowdown, 99th percentile", func(r *SimRun) float64 { return r.Ratio.P99 }},
 			{"Wait of a task, mean, ms", func(r *SimRun) float64 { return r.WaitMS.Mean }},
 		} {
-			c := Chart{Title: pick.title, X: Axis{Label: what}, Y: Axis{pick.title + " (log)", Log}}
+			c := Chart{Title: pick.title, X: Axis{Label: name}, Y: Axis{pick.title + " (log)", Log}}
 			for i := range runs {
 				r := &runs[i]
-				if rest(r) != value {
+				if fixedValue(r) != value {
 					continue
 				}
 				k := slices.IndexFunc(c.Lines, func(l Line) bool { return l.Name == r.Policy })

@@ -23,14 +23,14 @@ type tick struct {
 	text string
 }
 
-func (s scale) pos(v float64) float64 {
+func (s scale) positionOf(v float64) float64 {
 	if s.hi == s.lo {
 		return 0.5
 	}
 	return (s.warp(v) - s.lo) / (s.hi - s.lo)
 }
 
-func identity(v float64) float64 { return v }
+func noWarp(v float64) float64 { return v }
 
 // linearScale covers lo to hi and ends on round values at the top.
 func linearScale(label string, lo, hi float64) scale {
@@ -44,7 +44,7 @@ func linearScale(label string, lo, hi float64) scale {
 			break
 		}
 	}
-	s := scale{label: label, warp: identity, lo: lo, hi: hi}
+	s := scale{label: label, warp: noWarp, lo: lo, hi: hi}
 	for i := int(math.Ceil(lo/step - 1e-9)); float64(i)*step <= hi*(1+1e-9); i++ {
 		s.ticks = append(s.ticks, tick{float64(i) * step, tickText(float64(i) * step)})
 	}
@@ -106,8 +106,8 @@ const (
 // linePlot draws the series over both axes.
 func linePlot(title string, x, y scale, lines []series) template.HTML {
 	w, h := plotWidth-marginLeft-marginRight, plotHeight-marginTop-marginBottom
-	px := func(v float64) float64 { return marginLeft + w*x.pos(v) }
-	py := func(v float64) float64 { return marginTop + h*(1-y.pos(v)) }
+	px := func(v float64) float64 { return marginLeft + w*x.positionOf(v) }
+	py := func(v float64) float64 { return marginTop + h*(1-y.positionOf(v)) }
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg viewBox="0 0 %g %g" role="img" aria-label="%s">`, plotWidth, plotHeight, html.EscapeString(title))
 	for _, t := range y.ticks {
@@ -133,7 +133,7 @@ func linePlot(title string, x, y scale, lines []series) template.HTML {
 		}
 		for _, p := range s.points {
 			fmt.Fprintf(&b, `<circle class="dot %s" cx="%.1f" cy="%.1f" r="4"><title>%s: %s at %s</title></circle>`,
-				s.class, px(p[0]), py(p[1]), html.EscapeString(s.name), number(p[1]), tickText(p[0]))
+				s.class, px(p[0]), py(p[1]), html.EscapeString(s.name), formatNumber(p[1]), tickText(p[0]))
 		}
 	}
 	b.WriteString(`</svg>`)
@@ -172,8 +172,8 @@ func stackPlot(title, label string, bars []bar) template.HTML {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg viewBox="0 0 %g %g" role="img" aria-label="%s">`, plotWidth, height, html.EscapeString(title))
 	for _, t := range x.ticks {
-		fmt.Fprintf(&b, `<path class="grid" d="M%.1f %.1fV%.1f"/>`, left+w*x.pos(t.at), marginTop, height-foot)
-		fmt.Fprintf(&b, `<text class="tick mid" x="%.1f" y="%.1f">%s</text>`, left+w*x.pos(t.at), height-foot+17, html.EscapeString(t.text))
+		fmt.Fprintf(&b, `<path class="grid" d="M%.1f %.1fV%.1f"/>`, left+w*x.positionOf(t.at), marginTop, height-foot)
+		fmt.Fprintf(&b, `<text class="tick mid" x="%.1f" y="%.1f">%s</text>`, left+w*x.positionOf(t.at), height-foot+17, html.EscapeString(t.text))
 	}
 	fmt.Fprintf(&b, `<text class="label mid" x="%.1f" y="%.1f">%s</text>`, left+w/2, height-8, html.EscapeString(label))
 	for i, bar := range bars {
@@ -181,12 +181,12 @@ func stackPlot(title, label string, bars []bar) template.HTML {
 		fmt.Fprintf(&b, `<text class="name end" x="%.1f" y="%.1f">%s</text>`, left-8, top+row/2-1, html.EscapeString(bar.name))
 		at := left
 		for _, s := range bar.segments {
-			width := w * x.pos(s.value)
+			width := w * x.positionOf(s.value)
 			fmt.Fprintf(&b, `<rect class="%s" x="%.2f" y="%.1f" width="%.2f" height="%.1f"><title>%s, %s: %s</title></rect>`,
-				s.class, at, top, width, row-12, html.EscapeString(bar.name), html.EscapeString(s.name), number(s.value))
+				s.class, at, top, width, row-12, html.EscapeString(bar.name), html.EscapeString(s.name), formatNumber(s.value))
 			at += width
 		}
-		fmt.Fprintf(&b, `<text class="tick" x="%.1f" y="%.1f">%s</text>`, at+6, top+row/2-1, number(sums[i]))
+		fmt.Fprintf(&b, `<text class="tick" x="%.1f" y="%.1f">%s</text>`, at+6, top+row/2-1, formatNumber(sums[i]))
 	}
 	b.WriteString(`</svg>`)
 	return template.HTML(b.String())

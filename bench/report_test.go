@@ -223,7 +223,7 @@ func TestScales(t *testing.T) {
 		}
 		last := -1.0
 		for _, tick := range s.ticks {
-			if at := s.pos(tick.at); at < -1e-9 || at > 1+1e-9 || at <= last {
+			if at := s.positionOf(tick.at); at < -1e-9 || at > 1+1e-9 || at <= last {
 				t.Errorf("tick %s lies at %g, after %g", tick.text, at, last)
 			} else {
 				last = at

@@ -90,7 +90,7 @@ type Meta struct {
 
 // NewMeta describes this machine and a command line. Values of flags that hold secrets are left out.
 func NewMeta(args []string, seed uint64, date time.Time) Meta {
-	version, commit := build()
+	version, commit := buildStamp()
 	return Meta{
 		Command: commandLine(args), Version: version, Commit: commit, Machine: thisMachine(), Go: runtime.Version(),
 		Date: date.UTC().Truncate(time.Second), Seed: seed, LoadBefore: LoadAverage(),
@@ -199,13 +199,13 @@ type Summary struct {
 	Refused map[string]int `json:"refused"`
 	Retries int            `json:"retries"`
 
-	name string // policy, and which cluster if there are several
-	runs []Run
+	label string // policy, and which cluster if there are several
+	runs  []Run
 }
 
-// summarize puts the repeats of each run together, in the order of their first, without one that was cut short after
+// summarizeRuns puts the repeats of each run together, in the order of their first, without one that was cut short after
 // others.
-func summarize(runs []Run) []Summary {
+func summarizeRuns(runs []Run) []Summary {
 	var all []Summary
 	for _, r := range runs {
 		i := slices.IndexFunc(all, func(s Summary) bool {
@@ -214,10 +214,10 @@ func summarize(runs []Run) []Summary {
 		if i < 0 {
 			i = len(all)
 			all = append(all, Summary{
-				Cluster: r.Cluster, Policy: r.Policy, Workload: r.Workload, Load: r.Load, Slots: r.Slots, Refused: map[string]int{}, name: r.Policy,
+				Cluster: r.Cluster, Policy: r.Policy, Workload: r.Workload, Load: r.Load, Slots: r.Slots, Refused: map[string]int{}, label: r.Policy,
 			})
 			if slices.ContainsFunc(runs, func(o Run) bool { return o.Cluster != r.Cluster }) {
-				all[i].name += ", " + r.Cluster
+				all[i].label += ", " + r.Cluster
 			}
 		}
 		s := &all[i]
@@ -245,10 +245,10 @@ func summarize(runs []Run) []Summary {
 func (d *Document) CPU() CPUUse {
 	var sum CPUUse
 	for _, r := range d.Runs {
-		sum.add(r.CPU)
+		sum.addMean(r.CPU)
 	}
 	for _, r := range d.NoopRuns {
-		sum.add(r.CPU)
+		sum.addMean(r.CPU)
 	}
 	return sum
 }
@@ -257,10 +257,10 @@ func (d *Document) CPU() CPUUse {
 // told from what others do.
 func (d *Document) Warnings() []string {
 	running := false
-	busy, of := 0, 0
+	busy, total := 0, 0
 	var worst CPUUse
-	look := func(cluster string, use CPUUse) {
-		of++
+	noteUse := func(cluster string, use CPUUse) {
+		total++
 		running = running || cluster == Running || cluster == FleetA
 		if use.Busy(d.Meta.Machine.CPUs) == "" {
 			return
@@ -271,10 +271,10 @@ func (d *Document) Warnings() []string {
 		}
 	}
 	for _, r := range d.Runs {
-		look(r.Cluster, r.CPU)
+		noteUse(r.Cluster, r.CPU)
 	}
 	for _, r := range d.NoopRuns {
-		look(r.Cluster, r.CPU)
+		noteUse(r.Cluster, r.CPU)
 	}
 	if running {
 		return nil
@@ -285,7 +285,7 @@ func (d *Document) Warnings() []string {
 	}
 	if busy > 0 {
 		warnings = append(warnings, fmt.Sprintf("the machine was busy with others during %d of %d runs: in the worst, %s. Times are longer for it, and scatter.",
-			busy, of, worst.Busy(d.Meta.Machine.CPUs)))
+			busy, total, worst.Busy(d.Meta.Machine.CPUs)))
 	}
 	return warnings
 }
@@ -305,7 +305,7 @@ func (r *Run) Delay() time.Duration {
 
 // Simulate notes what the response to so many jobs was in a simulation of the run, and how long messages took in it.
 func (r *Run) Simulate(jobs int, delay time.Duration, response Stats) {
-	r.Simulated = &Simulated{Jobs: jobs, DelayUS: float64(delay) / float64(time.Microsecond), ResponseMS: response, Ratio: r.ResponseMS.over(response)}
+	r.Simulated = &Simulated{Jobs: jobs, DelayUS: float64(delay) / float64(time.Microsecond), ResponseMS: response, Ratio: r.ResponseMS.dividedBy(response)}
 }
 
 // Stats sum up a distribution. Mean and max are exact, percentiles within 0.1 % and never above max.
@@ -319,8 +319,8 @@ type Stats struct {
 	Max  float64 `json:"max"`
 }
 
-// over divides statistic by statistic; what has no divisor is 0.
-func (s Stats) over(t Stats) Stats {
+// dividedBy divides statistic by statistic; what has no divisor is 0.
+func (s Stats) dividedBy(t Stats) Stats {
 	div := func(a, b float64) float64 {
 		if b == 0 {
 			return 0
@@ -395,7 +395,7 @@ func WriteJSON(w io.Writer, doc *Document) error {
 		Summaries     []Summary     `json:"summaries,omitempty"`
 		Noop          *Noop         `json:"noop,omitempty"`
 		NoopSummaries []NoopSummary `json:"noop_summaries,omitempty"`
-	}{Document: doc, CPU: doc.CPU(), Warnings: doc.Warnings(), Summaries: summarize(doc.Runs), NoopSummaries: summarizeNoop(doc.NoopRuns)}
+	}{Document: doc, CPU: doc.CPU(), Warnings: doc.Warnings(), Summaries: summarizeRuns(doc.Runs), NoopSummaries: summarizeNoop(doc.NoopRuns)}
 	if len(full.NoopSummaries) > 0 {
 		full.Noop = &full.NoopSummaries[0].Median
 	}
@@ -428,13 +428,13 @@ func (h *Histogram) Record(d time.Duration) {
 	}
 }
 
-// quantile returns the value below or at which a share q of all lies.
-func (h *Histogram) quantile(q float64) time.Duration {
+// quantileAt returns the value below or at which a share q of all lies.
+func (h *Histogram) quantileAt(q float64) time.Duration {
 	// The library answers with the top of a bucket, which may lie above all that was recorded.
 	return min(time.Duration(h.counts.ValueAtQuantile(100*q)), h.max)
 }
 
-func (h *Histogram) mean() float64 {
+func (h *Histogram) meanNanos() float64 {
 	if n := h.counts.TotalCount(); n > 0 {
 		return h.sum / float64(n)
 	}
@@ -445,9 +445,9 @@ func (h *Histogram) mean() float64 {
 func (h *Histogram) Stats(unit time.Duration) Stats {
 	in := func(d time.Duration) float64 { return float64(d) / float64(unit) }
 	return Stats{
-		Mean: h.mean() / float64(unit),
-		P50:  in(h.quantile(0.5)), P90: in(h.quantile(0.9)), P95: in(h.quantile(0.95)),
-		P99: in(h.quantile(0.99)), P999: in(h.quantile(0.999)), Max: in(h.max),
+		Mean: h.meanNanos() / float64(unit),
+		P50:  in(h.quantileAt(0.5)), P90: in(h.quantileAt(0.9)), P95: in(h.quantileAt(0.95)),
+		P99: in(h.quantileAt(0.99)), P999: in(h.quantileAt(0.999)), Max: in(h.max),
 	}
 }
 
@@ -460,9 +460,9 @@ func (h *Histogram) Quantiles(unit time.Duration) Quantiles {
 // cdfPoint says that a share of the jobs was answered within ms.
 type cdfPoint struct{ ms, share float64 }
 
-// cdf samples the distribution evenly in nines (50 %, 90 %, 99 %, …): ten steps each, no finer than there
+// cdfInNines samples the distribution evenly in nines (50 %, 90 %, 99 %, …): ten steps each, no finer than there
 // are jobs to tell.
-func (h *Histogram) cdf() []cdfPoint {
+func (h *Histogram) cdfInNines() []cdfPoint {
 	n := float64(h.counts.TotalCount())
 	if n == 0 {
 		return nil
@@ -474,7 +474,7 @@ func (h *Histogram) cdf() []cdfPoint {
 		if i > 0 && 1-share < 1/n {
 			return points
 		}
-		points = append(points, cdfPoint{float64(h.quantile(share)) / 1e6, share})
+		points = append(points, cdfPoint{float64(h.quantileAt(share)) / 1e6, share})
 	}
 }
 
@@ -506,13 +506,13 @@ type JobOutcome struct {
 type Recorder struct {
 	opts RunOptions
 
-	mu      sync.Mutex
-	jobs    []JobOutcome
-	tasks   int // that phases were recorded of
-	phases  [numPhases]*Histogram
-	refused map[string]int
-	retries int
-	cut     time.Duration // see Cut; 0: it was not
+	mu       sync.Mutex
+	jobs     []JobOutcome
+	tasks    int // that phases were recorded of
+	phases   [numPhases]*Histogram
+	refused  map[string]int
+	retries  int
+	cutAfter time.Duration // see Cut; 0: it was not
 }
 
 // NewRecorder returns a recorder for one run.
@@ -529,7 +529,7 @@ func (r *Recorder) Job(o JobOutcome) {
 
 // Task records the phases of a task of a job with intended send time at.
 func (r *Recorder) Task(at time.Duration, times PhaseTimes) {
-	if !r.counts(at) {
+	if !r.isCounted(at) {
 		return
 	}
 	r.mu.Lock()
@@ -548,7 +548,7 @@ func (r *Recorder) Task(at time.Duration, times PhaseTimes) {
 
 // Refused counts one refusal of a job with intended send time at.
 func (r *Recorder) Refused(at time.Duration, reason string) {
-	if r.counts(at) {
+	if r.isCounted(at) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.refused[reason]++
@@ -557,7 +557,7 @@ func (r *Recorder) Refused(at time.Duration, reason string) {
 
 // Retried counts one repetition of a job, or of a task of it, with intended send time at.
 func (r *Recorder) Retried(at time.Duration) {
-	if r.counts(at) {
+	if r.isCounted(at) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.retries++
@@ -568,10 +568,10 @@ func (r *Recorder) Retried(at time.Duration) {
 func (r *Recorder) Cut(after time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.cut = max(after, 1)
+	r.cutAfter = max(after, 1)
 }
 
-func (r *Recorder) counts(at time.Duration) bool {
+func (r *Recorder) isCounted(at time.Duration) bool {
 	return at >= r.opts.Warmup && at < r.opts.Warmup+r.opts.For
 }
 
@@ -598,10 +598,10 @@ func (r *Recorder) Run() Run {
 	response, ideal, omniscient := NewHistogram(), NewHistogram(), NewHistogram()
 	offered, achieved := 0, 0
 	for i, j := range r.jobs {
-		if !j.Failed && r.counts(j.At+j.Response) {
+		if !j.Failed && r.isCounted(j.At+j.Response) {
 			achieved += j.Tasks
 		}
-		if !r.counts(j.At) {
+		if !r.isCounted(j.At) {
 			continue
 		}
 		offered += j.Tasks
@@ -616,8 +616,8 @@ func (r *Recorder) Run() Run {
 		omniscient.Record(best[i])
 	}
 	counted := r.opts.For
-	if r.cut > 0 {
-		counted = min(counted, max(0, r.cut-r.opts.Warmup))
+	if r.cutAfter > 0 {
+		counted = min(counted, max(0, r.cutAfter-r.opts.Warmup))
 		run.CutShortS = counted.Seconds()
 	}
 	if seconds := counted.Seconds(); seconds > 0 {
@@ -627,10 +627,10 @@ func (r *Recorder) Run() Run {
 	run.ResponseMS = response.Stats(time.Millisecond)
 	run.IdealMS = ideal.Stats(time.Millisecond)
 	run.OmniscientMS = omniscient.Stats(time.Millisecond)
-	run.Ratio = run.ResponseMS.over(run.IdealMS)
-	run.RatioOmniscient = run.ResponseMS.over(run.OmniscientMS)
+	run.Ratio = run.ResponseMS.dividedBy(run.IdealMS)
+	run.RatioOmniscient = run.ResponseMS.dividedBy(run.OmniscientMS)
 	run.OverTime = r.overTime(run.Jobs, best)
-	run.responseCDF, run.omniscientCDF = response.cdf(), omniscient.cdf()
+	run.responseCDF, run.omniscientCDF = response.cdfInNines(), omniscient.cdfInNines()
 	for p, h := range r.phases {
 		if h != nil {
 			q := h.Quantiles(time.Microsecond)
@@ -649,7 +649,7 @@ func (r *Recorder) overTime(jobs int, best []time.Duration) []Moment {
 	parts := min(max(jobs/100, 2), 40)
 	response, omniscient := make([][]time.Duration, parts), make([][]time.Duration, parts)
 	for i, j := range r.jobs {
-		if !j.Failed && r.counts(j.At) {
+		if !j.Failed && r.isCounted(j.At) {
 			part := int(int64(parts) * int64(j.At-r.opts.Warmup) / int64(r.opts.For))
 			response[part], omniscient[part] = append(response[part], j.Response), append(omniscient[part], best[i])
 		}

@@ -51,7 +51,7 @@ func TestHistogramAgainstSorting(t *testing.T) {
 
 func TestHistogramEdges(t *testing.T) {
 	h := NewHistogram()
-	if s := h.Stats(ms); s != (Stats{}) || h.cdf() != nil {
+	if s := h.Stats(ms); s != (Stats{}) || h.cdfInNines() != nil {
 		t.Errorf("empty: %+v", s)
 	}
 	h.Record(-time.Second)
@@ -288,7 +288,7 @@ func TestSummarize(t *testing.T) {
 		return Run{Cluster: Embedded, Policy: policy, Seed: seed, Jobs: 10, Errors: 1, Retries: 2, Refused: map[string]int{"leaving": 3},
 			Figures: Figures{ResponseMS: Stats{P50: p50}}, CutShortS: cut}
 	}
-	all := summarize([]Run{run("a", 1, 10, 0), run("b", 1, 20, 0), run("b", 2, 30, 0), run("a", 2, 15, 0), run("b", 3, 1000, 0.1), run("c", 3, 5, 0.1)})
+	all := summarizeRuns([]Run{run("a", 1, 10, 0), run("b", 1, 20, 0), run("b", 2, 30, 0), run("a", 2, 15, 0), run("b", 3, 1000, 0.1), run("c", 3, 5, 0.1)})
 	if len(all) != 3 {
 		t.Fatalf("%+v", all)
 	}

@@ -144,10 +144,10 @@ func (s *SimSample) Group() *SimGroup {
 		ResponseMS: sampleStats(s.Response), IdealMS: sampleStats(s.Ideal), WaitMS: sampleStats(s.Wait),
 		responseCDF: sampleCDF(s.Response), idealCDF: sampleCDF(s.Ideal),
 	}
-	g.Ratio = g.ResponseMS.over(g.IdealMS)
+	g.Ratio = g.ResponseMS.dividedBy(g.IdealMS)
 	if len(s.Omniscient) > 0 {
 		best := sampleStats(s.Omniscient)
-		ratio := g.ResponseMS.over(best)
+		ratio := g.ResponseMS.dividedBy(best)
 		g.OmniscientMS, g.RatioOmniscient = &best, &ratio
 	}
 	return g
@@ -214,9 +214,9 @@ func WriteSimTable(w io.Writer, doc *SimDocument) error {
 	}
 	for _, group := range groupSimRuns(doc.Runs) {
 		fmt.Fprintf(&b, "\n%s, times in ms\n", simTitle(&group[0]))
-		simGrid(group).write(&b)
+		simGrid(group).writeText(&b)
 		for i := range group {
-			if line := group[i].cutShort(); line != "" {
+			if line := group[i].describeCut(); line != "" {
 				fmt.Fprintln(&b, line)
 			}
 			if e := group[i].Estimates; e != nil {
@@ -233,8 +233,8 @@ func WriteSimTable(w io.Writer, doc *SimDocument) error {
 	return err
 }
 
-// cutShort says of a run that was cut short how much of it there is, "" of others.
-func (r *SimRun) cutShort() string {
+// describeCut says of a run that was cut short how much of it there is, "" of others.
+func (r *SimRun) describeCut() string {
 	if r.CutShortOf == 0 {
 		return ""
 	}
@@ -262,7 +262,7 @@ func groupSimRuns(runs []SimRun) [][]SimRun {
 // simGrid has a row for each run of a group, and one for the ideal, which is that of the first.
 func simGrid(group []SimRun) grid {
 	cells := func(s Stats) []string {
-		return []string{number(s.Mean), number(s.P50), number(s.P90), number(s.P99)}
+		return []string{formatNumber(s.Mean), formatNumber(s.P50), formatNumber(s.P90), formatNumber(s.P99)}
 	}
 	g := grid{
 		{"", "response", "", "", "", "slowdown", "", "", "", "wait", "", "", "", "msgs", ""},
@@ -274,7 +274,7 @@ func simGrid(group []SimRun) grid {
 	ideal := func(name string, s *SimGroup) []string { return append([]string{name}, cells(s.IdealMS)...) }
 	for i := range group {
 		r := &group[i]
-		g = append(g, append(row(r.Policy, &r.SimGroup), number(r.MessagesPerTask), strconv.FormatFloat(r.Utilisation, 'f', 3, 64)))
+		g = append(g, append(row(r.Policy, &r.SimGroup), formatNumber(r.MessagesPerTask), strconv.FormatFloat(r.Utilisation, 'f', 3, 64)))
 		if r.Short != nil {
 			g = append(g, row("  short", r.Short), row("  long", r.Long))
 		}

@@ -24,14 +24,14 @@ const (
 
 func TestMain(m *testing.M) {
 	if os.Getenv(sleeperEnv) != "" {
-		sleeper()
+		runSleeper()
 		return
 	}
 	os.Exit(m.Run())
 }
 
-// sleeper answers each message of a connection after a millisecond, and tells in the end how much CPU that took.
-func sleeper() {
+// runSleeper answers each message of a connection after a millisecond, and tells in the end how much CPU that took.
+func runSleeper() {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		panic(err)

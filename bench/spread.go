@@ -43,43 +43,43 @@ func spreadOf[T any](repeats []T) Spread[T] {
 
 // pickEach sets every number within to by those at the same place in all, sorted. What is not a number stays zero, and
 // so does what one of them lacks.
-func pickEach(to reflect.Value, all []reflect.Value, pick func(sorted []float64) float64) {
-	each := func(in func(reflect.Value) reflect.Value) []reflect.Value {
+func pickEach(target reflect.Value, all []reflect.Value, pick func(sorted []float64) float64) {
+	each := func(descend func(reflect.Value) reflect.Value) []reflect.Value {
 		inner := make([]reflect.Value, len(all))
 		for i, v := range all {
-			inner[i] = in(v)
+			inner[i] = descend(v)
 		}
 		return inner
 	}
-	switch to.Kind() {
+	switch target.Kind() {
 	case reflect.Float64, reflect.Int:
 		values := make([]float64, len(all))
 		for i, v := range all {
 			values[i] = v.Convert(reflect.TypeFor[float64]()).Float()
 		}
 		slices.Sort(values)
-		to.Set(reflect.ValueOf(pick(values)).Convert(to.Type()))
+		target.Set(reflect.ValueOf(pick(values)).Convert(target.Type()))
 	case reflect.Struct:
-		for i := range to.NumField() {
-			if to.Type().Field(i).IsExported() {
-				pickEach(to.Field(i), each(func(v reflect.Value) reflect.Value { return v.Field(i) }), pick)
+		for i := range target.NumField() {
+			if target.Type().Field(i).IsExported() {
+				pickEach(target.Field(i), each(func(v reflect.Value) reflect.Value { return v.Field(i) }), pick)
 			}
 		}
 	case reflect.Pointer:
 		if !slices.ContainsFunc(all, reflect.Value.IsNil) {
-			to.Set(reflect.New(to.Type().Elem()))
-			pickEach(to.Elem(), each(reflect.Value.Elem), pick)
+			target.Set(reflect.New(target.Type().Elem()))
+			pickEach(target.Elem(), each(reflect.Value.Elem), pick)
 		}
 	case reflect.Map:
-		to.Set(reflect.MakeMap(to.Type()))
+		target.Set(reflect.MakeMap(target.Type()))
 		for _, key := range all[0].MapKeys() {
 			values := each(func(v reflect.Value) reflect.Value { return v.MapIndex(key) })
 			if slices.ContainsFunc(values, func(v reflect.Value) bool { return !v.IsValid() }) {
 				continue
 			}
-			value := reflect.New(to.Type().Elem()).Elem()
+			value := reflect.New(target.Type().Elem()).Elem()
 			pickEach(value, values, pick)
-			to.SetMapIndex(key, value)
+			target.SetMapIndex(key, value)
 		}
 	}
 }
@@ -103,8 +103,8 @@ func medianInterval(n int) (rank int, confidence float64) {
 	return rank, confidence
 }
 
-// note says how to read the rows of the table that are from Low and High; "" if there are none.
-func (s *Spread[T]) note() string {
+// boundsNote says how to read the rows of the table that are from Low and High; "" if there are none.
+func (s *Spread[T]) boundsNote() string {
 	if s.Repeats < 2 {
 		return ""
 	}

@@ -52,10 +52,10 @@ func TestSpreadOf(t *testing.T) {
 	for i := range nine {
 		nine[i] = float64((i * 5) % 9)
 	}
-	if s := spreadOf(nine); s.Low != 1 || s.Median != 4 || s.High != 7 || !strings.Contains(s.note(), "no. 2 and no. 8 of them by size, with 96.1 %") {
-		t.Errorf("%+v: %s", s, s.note())
+	if s := spreadOf(nine); s.Low != 1 || s.Median != 4 || s.High != 7 || !strings.Contains(s.boundsNote(), "no. 2 and no. 8 of them by size, with 96.1 %") {
+		t.Errorf("%+v: %s", s, s.boundsNote())
 	}
-	if s := spreadOf(nine[:1]); s.Low != nine[0] || s.Median != nine[0] || s.note() != "" {
-		t.Errorf("%+v: %s", s, s.note())
+	if s := spreadOf(nine[:1]); s.Low != nine[0] || s.Median != nine[0] || s.boundsNote() != "" {
+		t.Errorf("%+v: %s", s, s.boundsNote())
 	}
 }

@@ -20,39 +20,39 @@ import (
 // figures.
 func WriteTable(w io.Writer, doc *Document) error {
 	var b strings.Builder
-	for _, f := range doc.facts() {
+	for _, f := range doc.listFacts() {
 		fmt.Fprintf(&b, "%-9s %s\n", f.Name, f.Text)
 	}
 	for _, group := range groupRuns(doc.Runs) {
-		fmt.Fprintf(&b, "\n%s, response in ms\n", group[0].title())
-		if note := group[0].note(); note != "" {
+		fmt.Fprintf(&b, "\n%s, response in ms\n", group[0].titleText())
+		if note := group[0].boundsNote(); note != "" {
 			fmt.Fprintln(&b, note)
 		}
-		responseGrid(group).write(&b)
+		responseGrid(group).writeText(&b)
 		if grid := phaseGrid(group); len(grid) > 1 {
 			b.WriteString("\nphases of a task, us: p50 / p99\n")
-			grid.write(&b)
+			grid.writeText(&b)
 		}
 		if grid := simulatedGrid(group); len(grid) > 1 {
 			b.WriteString("\nthe same jobs simulated, response in ms, and how many times that was measured\n")
-			grid.write(&b)
+			grid.writeText(&b)
 		}
 		for _, s := range group {
-			if line := s.troubles(); line != "" {
-				fmt.Fprintf(&b, "%s: %s\n", s.name, line)
+			if line := s.describeTroubles(); line != "" {
+				fmt.Fprintf(&b, "%s: %s\n", s.label, line)
 			}
 		}
 	}
 	if len(doc.Comparisons) > 0 {
 		fmt.Fprintf(&b, "\n%s\n", comparisonNote)
-		comparisonGrid(doc.Comparisons).write(&b)
+		comparisonGrid(doc.Comparisons).writeText(&b)
 	}
 	if noop := summarizeNoop(doc.NoopRuns); len(noop) > 0 {
 		b.WriteByte('\n')
-		if note := noop[0].note(); note != "" {
+		if note := noop[0].boundsNote(); note != "" {
 			fmt.Fprintln(&b, note)
 		}
-		noopGrid(noop).write(&b)
+		noopGrid(noop).writeText(&b)
 	}
 	for i, warning := range doc.Warnings() {
 		if i == 0 {
@@ -75,7 +75,7 @@ func writeCut(b *strings.Builder, why string) {
 // fact is one thing about where the numbers come from.
 type fact struct{ Name, Text string }
 
-func (d *Document) facts() []fact {
+func (d *Document) listFacts() []fact {
 	var facts []fact
 	add := func(name, format string, args ...any) {
 		facts = append(facts, fact{name, fmt.Sprintf(format, args...)})
@@ -92,7 +92,7 @@ func (d *Document) facts() []fact {
 		add("CPUs", "of %d, this benchmark used %.2f, others %.2f (%.2f before it), the host %.2f", m.Machine.CPUs, use.Own, use.Others, m.CPUBefore.Others, use.Stolen)
 		add("", "pressure: %.1f %% of the time something waited for a CPU; load average %.2f before, %.2f after", 100*use.Pressure, m.LoadBefore, m.LoadAfter)
 	}
-	if seeds := d.seeds(); seeds != "" {
+	if seeds := d.listSeeds(); seeds != "" {
 		add("seeds", "%s", seeds)
 	}
 	for i, line := range m.Settings {
@@ -101,8 +101,8 @@ func (d *Document) facts() []fact {
 	return facts
 }
 
-// seeds lists those of the repeats.
-func (d *Document) seeds() string {
+// listSeeds lists those of the repeats.
+func (d *Document) listSeeds() string {
 	var seeds []string
 	for _, r := range d.Runs {
 		if seed := strconv.FormatUint(r.Seed, 10); !slices.Contains(seeds, seed) {
@@ -112,14 +112,14 @@ func (d *Document) seeds() string {
 	return strings.Join(seeds, ", ")
 }
 
-func (s *Summary) title() string {
-	return fmt.Sprintf("%s, load %s, %d slots", s.Workload, number(s.Load), s.Slots)
+func (s *Summary) titleText() string {
+	return fmt.Sprintf("%s, load %s, %d slots", s.Workload, formatNumber(s.Load), s.Slots)
 }
 
 // groupRuns puts the summaries of runs of the same workload, load and slots together, in the order of their first.
 func groupRuns(runs []Run) [][]Summary {
 	var groups [][]Summary
-	for _, s := range summarize(runs) {
+	for _, s := range summarizeRuns(runs) {
 		i := slices.IndexFunc(groups, func(g []Summary) bool {
 			return g[0].Workload == s.Workload && g[0].Load == s.Load && g[0].Slots == s.Slots
 		})
@@ -135,7 +135,7 @@ func groupRuns(runs []Run) [][]Summary {
 // grid is a table: the first row is the header, the first column is flush left, the others flush right.
 type grid [][]string
 
-func (g grid) write(b *strings.Builder) {
+func (g grid) writeText(b *strings.Builder) {
 	var widths []int
 	for _, row := range g {
 		for i, cell := range row {
@@ -164,9 +164,9 @@ func responseGrid(group []Summary) grid {
 	g := grid{{"policy", "jobs", "errors", "tasks/s", "mean", "p50", "p90", "p95", "p99", "p99.9", "max",
 		"p50/ideal", "p99/ideal", "p50/omni", "p99/omni"}}
 	row := func(name, jobs, errors string, rate float64, times Stats, ratios ...float64) {
-		cells := []string{name, jobs, errors, number(rate)}
+		cells := []string{name, jobs, errors, formatNumber(rate)}
 		for _, v := range append([]float64{times.Mean, times.P50, times.P90, times.P95, times.P99, times.P999, times.Max}, ratios...) {
-			cells = append(cells, number(v))
+			cells = append(cells, formatNumber(v))
 		}
 		g = append(g, cells)
 	}
@@ -175,14 +175,14 @@ func responseGrid(group []Summary) grid {
 	}
 	for i := range group {
 		s := &group[i]
-		figures(s.name, strconv.Itoa(s.Jobs), strconv.Itoa(s.Errors), &s.Median)
+		figures(s.label, strconv.Itoa(s.Jobs), strconv.Itoa(s.Errors), &s.Median)
 		if s.Repeats > 1 {
 			figures("  from", "", "", &s.Low)
 			figures("  to", "", "", &s.High)
 		}
 	}
 	first := &group[0].Median
-	versusIdeal := first.OmniscientMS.over(first.IdealMS)
+	versusIdeal := first.OmniscientMS.dividedBy(first.IdealMS)
 	row("omniscient", "", "", first.OfferedTasksPerS, first.OmniscientMS, versusIdeal.P50, versusIdeal.P99)
 	row("ideal", "", "", 0, first.IdealMS)
 	g[len(g)-1][3] = ""
@@ -197,14 +197,14 @@ func phaseGrid(group []Summary) grid {
 		if len(s.Median.PhasesUS) == 0 {
 			continue
 		}
-		row := []string{s.name}
+		row := []string{s.label}
 		for _, name := range names {
 			p, ok := s.Median.PhasesUS[name]
 			if !ok {
 				row = append(row, "-")
 				continue
 			}
-			row = append(row, number(p.P50)+" / "+number(p.P99))
+			row = append(row, formatNumber(p.P50)+" / "+formatNumber(p.P99))
 		}
 		g = append(g, row)
 	}
@@ -216,8 +216,8 @@ func simulatedGrid(group []Summary) grid {
 	g := grid{{"policy", "messages", "mean", "p50", "p90", "p99", "mean/sim", "p50/sim", "p90/sim", "p99/sim"}}
 	row := func(name string, s *Simulated) {
 		g = append(g, []string{
-			name, number(s.DelayUS) + " us", number(s.ResponseMS.Mean), number(s.ResponseMS.P50), number(s.ResponseMS.P90), number(s.ResponseMS.P99),
-			number(s.Ratio.Mean), number(s.Ratio.P50), number(s.Ratio.P90), number(s.Ratio.P99),
+			name, formatNumber(s.DelayUS) + " us", formatNumber(s.ResponseMS.Mean), formatNumber(s.ResponseMS.P50), formatNumber(s.ResponseMS.P90), formatNumber(s.ResponseMS.P99),
+			formatNumber(s.Ratio.Mean), formatNumber(s.Ratio.P50), formatNumber(s.Ratio.P90), formatNumber(s.Ratio.P99),
 		})
 	}
 	for i := range group {
@@ -225,7 +225,7 @@ func simulatedGrid(group []Summary) grid {
 		if s.Median.Simulated == nil {
 			continue
 		}
-		row(s.name, s.Median.Simulated)
+		row(s.label, s.Median.Simulated)
 		if s.Repeats > 1 {
 			row("  from", s.Low.Simulated)
 			row("  to", s.High.Simulated)
@@ -247,12 +247,12 @@ func phasesOf(group []Summary) []string {
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// troubles says what else happened in the runs, "" if nothing did.
-func (s *Summary) troubles() string {
+// describeTroubles says what else happened in the runs, "" if nothing did.
+func (s *Summary) describeTroubles() string {
 	var parts []string
 	for _, r := range s.runs {
 		if r.CutShortS > 0 {
-			parts = append(parts, fmt.Sprintf("cut short after %s s that count, without the jobs that were under way", number(r.CutShortS)))
+			parts = append(parts, fmt.Sprintf("cut short after %s s that count, without the jobs that were under way", formatNumber(r.CutShortS)))
 		}
 	}
 	for _, reason := range sortedKeys(s.Refused) {
@@ -283,7 +283,7 @@ func noopGrid(clusters []NoopSummary) grid {
 		for _, v := range []float64{
 			n.RTTUS.P50, n.RTTUS.P99, n.FloorUS.P50, n.FloorUS.P99, n.OverFloor.P50, n.OverFloor.P99, n.TasksPerS1, n.TasksPerS16, n.CPUUSPerTask,
 		} {
-			cells = append(cells, number(v))
+			cells = append(cells, formatNumber(v))
 		}
 		for i := range g {
 			g[i] = append(g[i], cells[i])
@@ -300,8 +300,8 @@ func noopGrid(clusters []NoopSummary) grid {
 	return g
 }
 
-// number writes v with three significant digits, and all digits before the point.
-func number(v float64) string {
+// formatNumber writes v with three significant digits, and all digits before the point.
+func formatNumber(v float64) string {
 	switch a := max(v, -v); {
 	case v == 0:
 		return "0"

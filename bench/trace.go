@@ -124,13 +124,13 @@ func LoadTrace(o TraceOptions) (*Trace, error) {
 	if err != nil {
 		return nil, err
 	}
-	return replay(rows, o)
+	return replayRows(rows, o)
 }
 
-func replay(rows []traceRow, o TraceOptions) (*Trace, error) {
+func replayRows(rows []traceRow, o TraceOptions) (*Trace, error) {
 	submits := spreadSeconds(rows)
 	var jobs []Job
-	var after []time.Duration // of each job, from its submit time to its arrival
+	var delays []time.Duration // of each job, from its submit time to its arrival
 	var taken, capped int
 	var work, removed float64 // ms, as derived
 	for i, row := range rows {
@@ -138,7 +138,7 @@ func replay(rows []traceRow, o TraceOptions) (*Trace, error) {
 			continue
 		}
 		taken++
-		p := o.Setting.derive(row)
+		p := o.Setting.derivePhases(row)
 		maps, reduces := min(p.maps, int64(o.MaxTasks)), min(p.reduces, int64(o.MaxTasks))
 		if maps < p.maps || reduces < p.reduces {
 			capped++
@@ -148,11 +148,11 @@ func replay(rows []traceRow, o TraceOptions) (*Trace, error) {
 
 		vary := newVariation(o.Variation, o.Name, row.job)
 		at := time.Duration(float64(submits[i]-o.From) / o.Speedup)
-		tasks := vary.tasks(0, maps, p.mapMS/o.Speedup)
-		jobs, after = append(jobs, Job{At: at, Tasks: tasks}), append(after, 0)
+		tasks := vary.drawTasks(0, maps, p.mapMS/o.Speedup)
+		jobs, delays = append(jobs, Job{At: at, Tasks: tasks}), append(delays, 0)
 		if reduces > 0 {
-			jobs = append(jobs, Job{At: at, Tasks: vary.tasks(p.maps, reduces, p.reduceMS/o.Speedup)})
-			after = append(after, Ideal(tasks))
+			jobs = append(jobs, Job{At: at, Tasks: vary.drawTasks(p.maps, reduces, p.reduceMS/o.Speedup)})
+			delays = append(delays, Ideal(tasks))
 		}
 	}
 	if taken == 0 {
@@ -172,7 +172,7 @@ func replay(rows []traceRow, o TraceOptions) (*Trace, error) {
 	tasks := 0
 	for i := range jobs {
 		j := &jobs[i]
-		j.At = time.Duration(float64(j.At)*stretch) + after[i]
+		j.At = time.Duration(float64(j.At)*stretch) + delays[i]
 		tasks += len(j.Tasks)
 	}
 	slices.SortStableFunc(jobs, func(a, b Job) int { return cmp.Compare(a.At, b.At) })
@@ -194,19 +194,19 @@ func replay(rows []traceRow, o TraceOptions) (*Trace, error) {
 	return t, nil
 }
 
-// phases is a job as the formulae see it.
-type phases struct {
+// jobPhases is a job as the formulae see it.
+type jobPhases struct {
 	maps, reduces   int64
 	mapMS, reduceMS float64 // per task
 }
 
-func (s TraceSetting) derive(row traceRow) phases {
+func (s TraceSetting) derivePhases(row traceRow) jobPhases {
 	input := row.input
 	if row.shuffle == 0 {
 		input = max(row.input, row.output)
 	}
 	c := float64(s.Fixed) / float64(time.Millisecond)
-	p := phases{maps: max(1, ceilDiv(input, s.MapBytes))}
+	p := jobPhases{maps: max(1, ceilDiv(input, s.MapBytes))}
 	p.mapMS = c + float64(row.input)/float64(p.maps)/s.BytesPerMS
 	if row.shuffle == 0 {
 		p.mapMS += float64(row.output) / float64(p.maps) / s.BytesPerMS
@@ -238,8 +238,8 @@ func spreadSeconds(rows []traceRow) []time.Duration {
 
 // variation draws the run times of one job.
 type variation struct {
-	s    float64
-	seed uint64 // of trace and job
+	sigma float64
+	seed  uint64 // of trace and job
 }
 
 func newVariation(s float64, trace string, job int64) variation {
@@ -248,24 +248,24 @@ func newVariation(s float64, trace string, job int64) variation {
 	return variation{s, h.Sum64()}
 }
 
-// tasks returns n durations of the given mean, for the tasks of the job that are numbered from first.
-func (v variation) tasks(first, n int64, meanMS float64) []time.Duration {
+// drawTasks returns n durations of the given mean, for the tasks of the job that are numbered from first.
+func (v variation) drawTasks(first, n int64, meanMS float64) []time.Duration {
 	tasks := make([]time.Duration, n)
 	var pcg rand.PCG
 	rng := rand.New(&pcg)
 	for i := range tasks {
 		ns := meanMS * 1e6
-		if v.s > 0 {
-			pcg.Seed(v.seed, scramble(uint64(first)+uint64(i)))
-			ns *= math.Exp(v.s*rng.NormFloat64() - v.s*v.s/2)
+		if v.sigma > 0 {
+			pcg.Seed(v.seed, scrambleBits(uint64(first)+uint64(i)))
+			ns *= math.Exp(v.sigma*rng.NormFloat64() - v.sigma*v.sigma/2)
 		}
-		tasks[i] = micros(ns)
+		tasks[i] = toMicros(ns)
 	}
 	return tasks
 }
 
-// scramble is splitmix64's finaliser: neighbouring tasks must not get neighbouring generators.
-func scramble(x uint64) uint64 {
+// scrambleBits is splitmix64's finaliser: neighbouring tasks must not get neighbouring generators.
+func scrambleBits(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb

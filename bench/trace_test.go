@@ -42,7 +42,7 @@ func writeTrace(t *testing.T, text string, zipped bool) string {
 	return path
 }
 
-func hadoop(t *testing.T) TraceSetting {
+func hadoopSetting(t *testing.T) TraceSetting {
 	t.Helper()
 	s, err := ParseTraceSetting("hadoop")
 	if err != nil {
@@ -53,7 +53,7 @@ func hadoop(t *testing.T) TraceSetting {
 
 func smallOptions(t *testing.T, path string) TraceOptions {
 	return TraceOptions{
-		Path: path, Name: "small", Setting: hadoop(t), Span: time.Hour, Speedup: 1, Slots: 4, MaxTasks: 10_000,
+		Path: path, Name: "small", Setting: hadoopSetting(t), Span: time.Hour, Speedup: 1, Slots: 4, MaxTasks: 10_000,
 	}
 }
 
@@ -280,7 +280,7 @@ func TestRealTrace(t *testing.T) {
 				}
 				perSecond[r.submit]++
 				got.mostInOneSecond = max(got.mostInOneSecond, perSecond[r.submit])
-				p := hadoop(t).derive(r)
+				p := hadoopSetting(t).derivePhases(r)
 				got.maps, got.reduces = got.maps+p.maps, got.reduces+p.reduces
 				n := float64(p.maps + p.reduces)
 				if n == 1 {

@@ -93,8 +93,8 @@ func parseDuration(text string) (time.Duration, error) {
 // longestDraw bounds what a law with a heavy tail may draw: sums of a million of them are durations yet.
 const longestDraw = 1000 * time.Hour
 
-// micros rounds a drawn duration to what a task can ask for.
-func micros(ns float64) time.Duration {
+// toMicros rounds a drawn duration to what a task can ask for.
+func toMicros(ns float64) time.Duration {
 	return max(time.Microsecond, time.Duration(math.Round(min(ns, float64(longestDraw))/1e3))*time.Microsecond)
 }
 
@@ -111,7 +111,7 @@ func (f fixed) String() string      { return "fixed:" + time.Duration(f).String(
 type jobExp time.Duration
 
 func (e jobExp) Draw(rng *rand.Rand, tasks []time.Duration) {
-	d := micros(rng.ExpFloat64() * float64(e))
+	d := toMicros(rng.ExpFloat64() * float64(e))
 	for i := range tasks {
 		tasks[i] = d
 	}
@@ -123,16 +123,16 @@ type taskExp time.Duration
 
 func (e taskExp) Draw(rng *rand.Rand, tasks []time.Duration) {
 	for i := range tasks {
-		tasks[i] = micros(rng.ExpFloat64() * float64(e))
+		tasks[i] = toMicros(rng.ExpFloat64() * float64(e))
 	}
 }
 func (e taskExp) Mean() time.Duration { return time.Duration(e) }
 func (e taskExp) String() string      { return "task-exp:" + time.Duration(e).String() }
 
 // mix draws each task from a few kinds. Shares are percentages, positive, and sum to 100.
-type mix []kind
+type mix []mixPart
 
-type kind struct {
+type mixPart struct {
 	share float64
 	d     time.Duration
 }
@@ -153,7 +153,7 @@ func parseMix(arg string) (Spec, error) {
 		if err != nil {
 			return nil, err
 		}
-		m = append(m, kind{share, d})
+		m = append(m, mixPart{share, d})
 		sum += share
 	}
 	if math.Abs(sum-100) > 1e-6 {
@@ -210,7 +210,7 @@ func parsePareto(arg string) (Spec, error) {
 func (p pareto) Draw(rng *rand.Rand, tasks []time.Duration) {
 	least := float64(p.mean) * (p.alpha - 1) / p.alpha
 	for i := range tasks {
-		tasks[i] = micros(least * math.Exp(rng.ExpFloat64()/p.alpha))
+		tasks[i] = toMicros(least * math.Exp(rng.ExpFloat64()/p.alpha))
 	}
 }
 func (p pareto) Mean() time.Duration { return p.mean }
@@ -232,7 +232,7 @@ func parseLogNormal(arg string) (Spec, error) {
 
 func (l logNormal) Draw(rng *rand.Rand, tasks []time.Duration) {
 	for i := range tasks {
-		tasks[i] = micros(float64(l.mean) * math.Exp(l.sigma*rng.NormFloat64()-l.sigma*l.sigma/2))
+		tasks[i] = toMicros(float64(l.mean) * math.Exp(l.sigma*rng.NormFloat64()-l.sigma*l.sigma/2))
 	}
 }
 func (l logNormal) Mean() time.Duration { return l.mean }
@@ -278,9 +278,9 @@ func ParseCounts(text string) (Counts, error) {
 		}
 		return n, nil
 	}
-	name, arg, law := strings.Cut(text, ":")
+	name, arg, hasKind := strings.Cut(text, ":")
 	switch {
-	case !law:
+	case !hasKind:
 		n, err := number(text)
 		if err != nil {
 			return fail("%w", err)

@@ -85,7 +85,7 @@ func newStory(l *script.Line) *script.Story[Event, Action] {
 // termsOf is what each word says of a tenant: PATH:TOKENS:QUEUE:RATE, 0 where nothing is said, also at the end.
 func termsOf(l *script.Line) *tenants.File {
 	var all []tenants.Entry
-	for l.Left() > 0 {
+	for l.WordsLeft() > 0 {
 		parts := strings.Split(l.Word(), ":")
 		e := tenants.Entry{Path: parts[0]}
 		for i, text := range parts[1:] {
@@ -100,7 +100,7 @@ func termsOf(l *script.Line) *tenants.File {
 
 func othersOf(l *script.Line) Others {
 	ev := Others{Self: "f0", Needs: map[string][]tenants.Need{}}
-	for l.Left() > 0 {
+	for l.WordsLeft() > 0 {
 		parts := strings.Split(l.Word(), ":")
 		name := parts[0]
 		if ev.Members = append(ev.Members, name); len(parts) == 4 {
@@ -134,7 +134,7 @@ func (s *story) event(l *script.Line) Event {
 		return Cancel{Job: script.Job(l.Word()), Reason: "not wanted"}
 	case "cancel-tasks":
 		ev := CancelTasks{Job: script.Job(l.Word()), Reason: "not wanted"}
-		for l.Left() > 0 {
+		for l.WordsLeft() > 0 {
 			ev.Tasks = append(ev.Tasks, probe.TaskIndex(l.Int(l.Word())))
 		}
 		return ev
@@ -158,7 +158,7 @@ func (s *story) event(l *script.Line) Event {
 
 // receiptsOf reads attempts of which outcomes came with receipts.
 func (s *story) receiptsOf(l *script.Line) (list []Receipt) {
-	for l.Left() > 0 {
+	for l.WordsLeft() > 0 {
 		id := l.Attempt(l.Word())
 		r, ok := s.receipts[id]
 		if !ok {
@@ -502,7 +502,7 @@ func message(l *script.Line, verb string, capacity probe.Demand) probe.Msg {
 		return probe.Queued{First: p.First, Count: p.Count, Load: load, Wait: l.Duration("behind")}
 	case "started":
 		m := probe.Started{Attempt: l.Attempt(l.Word()), Load: load}
-		if l.Left() > 0 {
+		if l.WordsLeft() > 0 {
 			m.Job, m.Task = taskNamed(l, l.Word())
 		}
 		return m
@@ -517,13 +517,13 @@ func message(l *script.Line, verb string, capacity probe.Demand) probe.Msg {
 		} else if m.Status == probe.Failed {
 			m.Error = "no luck"
 		}
-		if l.Left() > 0 {
+		if l.WordsLeft() > 0 {
 			m.Job, m.Task = taskNamed(l, l.Word())
 		}
 		return m
 	case "refused":
 		m := probe.Refused{RetryAfter: l.Duration("retry"), Load: load, Knows: l.Duration("knows")}
-		for l.Left() > 1 {
+		for l.WordsLeft() > 1 {
 			if w := l.Word(); script.IsAttempt(w) {
 				m.Attempt = l.Attempt(w)
 			} else {
@@ -538,7 +538,7 @@ func message(l *script.Line, verb string, capacity probe.Demand) probe.Msg {
 		return probe.Evicted{First: p.First, Count: p.Count, Reason: reason(l)}
 	case "knows-not":
 		var m probe.Gone
-		for l.Left() > 0 {
+		for l.WordsLeft() > 0 {
 			if w := l.Word(); script.IsAttempt(w) {
 				m.Attempts = append(m.Attempts, l.Attempt(w))
 			} else {

@@ -121,7 +121,7 @@ func AppendMsg(b []byte, m Msg) []byte {
 	at := len(b)
 	switch m := m.(type) {
 	case Hello:
-		b = begin(b, kindHello)
+		b = beginMsg(b, kindHello)
 		b = AppendDialect(b, m.Speaks)
 		b = appendString(b, m.Secret)
 		b = binary.LittleEndian.AppendUint64(b, uint64(m.Frontend))
@@ -129,7 +129,7 @@ func AppendMsg(b []byte, m Msg) []byte {
 		b = appendUint(b, uint64(m.Epoch))
 		b = appendDuration(b, m.Lease)
 	case Reserve:
-		b = begin(b, kindReserve)
+		b = beginMsg(b, kindReserve)
 		b = appendPlaces(b, m.First, m.Count)
 		b = append(b, m.Job[:]...)
 		b = appendString(b, m.Tenant)
@@ -145,7 +145,7 @@ func AppendMsg(b []byte, m Msg) []byte {
 		b = appendWeights(b, m.Weights)
 		b = appendStanding(b, m.Standing)
 	case Bind:
-		b = begin(b, kindBind)
+		b = beginMsg(b, kindBind)
 		b = appendUint(b, uint64(m.Res))
 		b = appendUint(b, uint64(m.Turn))
 		b = appendBool(b, m.Keep)
@@ -158,11 +158,11 @@ func AppendMsg(b []byte, m Msg) []byte {
 		b = appendContext(b, m.Launch.Context)
 		b = appendContexts(b, m.Bundle)
 	case Decline:
-		b = begin(b, kindDecline)
+		b = beginMsg(b, kindDecline)
 		b = appendUint(b, uint64(m.Res))
 		b = appendUint(b, uint64(m.Turn))
 	case Enqueue:
-		b = begin(b, kindEnqueue)
+		b = beginMsg(b, kindEnqueue)
 		b = appendUint(b, uint64(m.Res))
 		b = append(b, m.Job[:]...)
 		b = appendString(b, m.Tenant)
@@ -176,42 +176,42 @@ func AppendMsg(b []byte, m Msg) []byte {
 		b = appendWeights(b, m.Weights)
 		b = appendStanding(b, m.Standing)
 	case Restamp:
-		b = appendAttempt(appendStanding(appendUint(begin(b, kindRestamp), uint64(m.Res)), m.Standing), m.Attempt)
+		b = appendAttempt(appendStanding(appendUint(beginMsg(b, kindRestamp), uint64(m.Res)), m.Standing), m.Attempt)
 	case Cancel:
-		b = appendPlaces(begin(b, kindCancel), m.First, m.Count)
+		b = appendPlaces(beginMsg(b, kindCancel), m.First, m.Count)
 	case Kill:
-		b = begin(b, kindKill)
+		b = beginMsg(b, kindKill)
 		b = appendAttempt(b, m.Attempt)
 		b = appendUint(b, uint64(m.Res))
 		b = appendUint(b, uint64(m.Turn))
 	case Claim:
-		b = begin(b, kindClaim)
+		b = beginMsg(b, kindClaim)
 		b = append(b, m.Job[:]...)
 		b = appendAttempt(b, m.Attempt)
 		b = appendUint(b, uint64(m.Generation))
 	case Ack:
-		b = appendBool(appendAttempts(begin(b, kindAck), m.Attempts), m.Disowned)
+		b = appendBool(appendAttempts(beginMsg(b, kindAck), m.Attempts), m.Disowned)
 	case Sync:
-		b = begin(b, kindSync)
+		b = beginMsg(b, kindSync)
 		b = appendUint(b, uint64(m.Next))
 		b = appendRanges(b, m.Live)
 		b = appendAttempts(b, m.Attempts)
 	case Ping:
-		b = appendBool(appendUint(begin(b, kindPing), m.Seq), m.Matrix)
+		b = appendBool(appendUint(beginMsg(b, kindPing), m.Seq), m.Matrix)
 	case Probe:
-		b = appendBool(appendUint(begin(b, kindProbe), m.Seq), m.Matrix)
+		b = appendBool(appendUint(beginMsg(b, kindProbe), m.Seq), m.Matrix)
 	case Common:
-		b = append(begin(b, kindCommon), m.Job[:]...)
+		b = append(beginMsg(b, kindCommon), m.Job[:]...)
 		b = appendUint(b, uint64(m.Number))
 		b = appendBytes(b, m.Payload)
 	case Forget:
-		b = append(begin(b, kindForget), m.Job[:]...)
+		b = append(beginMsg(b, kindForget), m.Job[:]...)
 	case Away:
-		b = appendBool(begin(b, kindAway), m.Drain)
+		b = appendBool(beginMsg(b, kindAway), m.Drain)
 		b = appendDuration(b, m.In)
 		b = appendDuration(b, m.Lasts)
 	case Welcome:
-		b = begin(b, kindWelcome)
+		b = beginMsg(b, kindWelcome)
 		b = AppendDialect(b, m.Speaks)
 		b = appendUint(b, uint64(m.Epoch))
 		b = appendString(b, m.Worker)
@@ -228,15 +228,15 @@ func AppendMsg(b []byte, m Msg) []byte {
 		b = appendString(b, m.Cache)
 		b = appendBool(b, m.Draining)
 	case Rejected:
-		b = appendText(begin(b, kindRejected), m.Reason)
+		b = appendText(beginMsg(b, kindRejected), m.Reason)
 	case Queued:
-		b = begin(b, kindQueued)
+		b = beginMsg(b, kindQueued)
 		b = appendPlaces(b, m.First, m.Count)
 		b = appendUint(b, uint64(m.Ahead))
 		b = appendLoad(b, &m.Load)
 		b = appendDuration(b, m.Wait)
 	case Started:
-		b = begin(b, kindStarted)
+		b = beginMsg(b, kindStarted)
 		b = appendAttempt(b, m.Attempt)
 		b = appendUint(b, uint64(m.Res))
 		b = append(b, m.Job[:]...)
@@ -244,7 +244,7 @@ func AppendMsg(b []byte, m Msg) []byte {
 		b = appendDuration(b, m.Ran)
 		b = appendLoad(b, &m.Load)
 	case Ready:
-		b = begin(b, kindReady)
+		b = beginMsg(b, kindReady)
 		b = appendUint(b, uint64(m.Res))
 		b = appendUint(b, uint64(m.Turn))
 		b = appendDuration(b, m.Waited)
@@ -252,7 +252,7 @@ func AppendMsg(b []byte, m Msg) []byte {
 		b = appendDuration(b, m.Early)
 		b = appendLoad(b, &m.Load)
 	case *Finished:
-		b = begin(b, kindFinished)
+		b = beginMsg(b, kindFinished)
 		b = appendAttempt(b, m.Attempt)
 		b = append(b, m.Job[:]...)
 		b = appendUint(b, uint64(m.Task))
@@ -285,7 +285,7 @@ func AppendMsg(b []byte, m Msg) []byte {
 			}
 		}
 	case Refused:
-		b = begin(b, kindRefused)
+		b = beginMsg(b, kindRefused)
 		b = appendPlaces(b, m.First, m.Count)
 		b = appendAttempt(b, m.Attempt)
 		b = append(b, byte(m.Reason))
@@ -293,17 +293,17 @@ func AppendMsg(b []byte, m Msg) []byte {
 		b = appendLoad(b, &m.Load)
 		b = appendDuration(b, m.Knows)
 	case Evicted:
-		b = appendPlaces(begin(b, kindEvicted), m.First, m.Count)
+		b = appendPlaces(beginMsg(b, kindEvicted), m.First, m.Count)
 		b = append(b, byte(m.Reason))
 	case Gone:
-		b = appendRanges(begin(b, kindGone), m.Places)
+		b = appendRanges(beginMsg(b, kindGone), m.Places)
 		b = appendAttempts(b, m.Attempts)
 	case Load:
-		b = appendLoad(begin(b, kindLoad), &m)
+		b = appendLoad(beginMsg(b, kindLoad), &m)
 	case Drain:
-		b = begin(b, kindDrain)
+		b = beginMsg(b, kindDrain)
 	case Pong:
-		b = appendUint(begin(b, kindPong), m.Seq)
+		b = appendUint(beginMsg(b, kindPong), m.Seq)
 		b = appendLoad(b, &m.Load)
 		b = appendUint(b, uint64(len(m.Expect)))
 		for i := range m.Expect {
@@ -316,7 +316,7 @@ func AppendMsg(b []byte, m Msg) []byte {
 		}
 		b = appendUint(b, uint64(m.Pace))
 	case Claimed:
-		b = begin(b, kindClaimed)
+		b = beginMsg(b, kindClaimed)
 		b = append(b, m.Job[:]...)
 		b = appendUint(b, uint64(m.Generation))
 		b = appendUint(b, uint64(m.Count))
@@ -330,8 +330,8 @@ func AppendMsg(b []byte, m Msg) []byte {
 	return b
 }
 
-// begin appends the header of a message whose length is not known yet.
-func begin(b []byte, k kind) []byte { return append(b, byte(k), 0, 0, 0) }
+// beginMsg appends the header of a message whose length is not known yet.
+func beginMsg(b []byte, k kind) []byte { return append(b, byte(k), 0, 0, 0) }
 
 func appendLaunches(b []byte, ls []Launch) []byte {
 	b = appendUint(b, uint64(len(ls)))
@@ -452,23 +452,23 @@ func appendLoad(b []byte, l *Load) []byte {
 
 // Decoder decodes the frames of one connection. It is not for concurrent use. The zero Decoder is ready.
 type Decoder struct {
-	Skipped int // messages of unknown kinds in good frames
-	names   names
-	results *lent.Of[Finished]
-	riders  *lent.Of[Launch] // of Reserve and Bind
+	Skipped      int // messages of unknown kinds in good frames
+	names        nameCache
+	lentResults  *lent.Of[Finished]
+	lentLaunches *lent.Of[Launch] // of Reserve and Bind
 }
 
 // The memory of what decoders lend: few of them do at a time.
 var (
-	results lent.Pool[Finished]
-	riders  lent.Pool[Launch]
+	resultPool lent.Pool[Finished]
+	launchPool lent.Pool[Launch]
 )
 
 // Reuse says that nobody uses what was decoded before any more, but for what it aliases: the memory of each Finished, and of
 // the launches of Reserve and Bind, is used again.
 func (d *Decoder) Reuse() {
-	results.TakeBack(&d.results)
-	riders.TakeBack(&d.riders)
+	resultPool.TakeBack(&d.lentResults)
+	launchPool.TakeBack(&d.lentLaunches)
 }
 
 // Decode appends the messages of a frame's body to msgs. They alias body, which from then on belongs to
@@ -476,133 +476,133 @@ func (d *Decoder) Reuse() {
 // right nevertheless if the frame had one. What is allocated is bounded by the length of body, whatever lengths it claims: at most 100 bytes for each byte
 // of a small frame and 10 for each of a great one.
 func (d *Decoder) Decode(body []byte, msgs []Msg) (Epoch, []Msg, error) {
-	r := reader{buf: body, names: &d.names, riders: &d.riders}
+	r := reader{buf: body, names: &d.names, lentLaunches: &d.lentLaunches}
 	if len(body) > MaxFrame {
 		r.fail("length", 0, overLimit)
 	}
-	epoch := Epoch(r.uint("epoch"))
+	epoch := Epoch(r.readUint("epoch"))
 	before, skipped := len(msgs), 0
 	for r.pos < len(body) && r.err == nil {
 		if len(msgs)-before == MaxMsgs {
 			r.fail("messages", r.pos, overLimit)
 			break
 		}
-		end := r.message(body)
+		end := r.readHeader(body)
 		switch r.kind {
 		case kindHello:
-			msgs = append(msgs, r.hello())
+			msgs = append(msgs, r.readHello())
 		case kindReserve:
-			msgs = append(msgs, r.reserve())
+			msgs = append(msgs, r.readReserve())
 		case kindBind:
-			m := Bind{Res: r.res("res"), Turn: Turn(r.uint32("turn")), Keep: r.bool("keep")}
-			if r.bool("of another job") {
-				m.Job, m.Generation = r.job("job"), r.generation()
+			m := Bind{Res: r.readRes("res"), Turn: Turn(r.readUint32("turn")), Keep: r.readBool("keep")}
+			if r.readBool("of another job") {
+				m.Job, m.Generation = r.readJob("job"), r.readGeneration()
 			}
-			m.Launch, m.Bundle = r.launch(), r.launches("bundle", MaxPlaces)
-			if r.more() {
-				m.Launch.Context = r.context("context")
-				r.contexts("contexts", m.Bundle)
+			m.Launch, m.Bundle = r.readLaunch(), r.readLaunches("bundle", MaxPlaces)
+			if r.hasMore() {
+				m.Launch.Context = r.readContext("context")
+				r.readContexts("contexts", m.Bundle)
 			}
 			msgs = append(msgs, m)
 		case kindDecline:
-			msgs = append(msgs, Decline{Res: r.res("res"), Turn: Turn(r.uint32("turn"))})
+			msgs = append(msgs, Decline{Res: r.readRes("res"), Turn: Turn(r.readUint32("turn"))})
 		case kindEnqueue:
 			m := Enqueue{
-				Res: r.res("res"), Job: r.job("job"), Tenant: r.name("tenant"),
-				Priority: r.int32("priority"), Demand: r.demand("demand"), Long: r.bool("long"), Matrix: r.bool("matrix"),
-				Launch: r.launch(), Generation: r.generation(),
+				Res: r.readRes("res"), Job: r.readJob("job"), Tenant: r.readName("tenant"),
+				Priority: r.readInt32("priority"), Demand: r.readDemand("demand"), Long: r.readBool("long"), Matrix: r.readBool("matrix"),
+				Launch: r.readLaunch(), Generation: r.readGeneration(),
 			}
-			if r.more() {
-				m.Launch.Context = r.context("context")
+			if r.hasMore() {
+				m.Launch.Context = r.readContext("context")
 			}
-			m.Weights = r.weights()
-			if r.more() {
-				m.Standing = r.standing()
+			m.Weights = r.readWeights()
+			if r.hasMore() {
+				m.Standing = r.readStanding()
 			}
 			msgs = append(msgs, m)
 		case kindCancel:
-			first, count := r.places(1)
+			first, count := r.readPlaces(1)
 			msgs = append(msgs, Cancel{First: first, Count: count})
 		case kindKill:
 			msgs = append(msgs, Kill{
-				Attempt: r.attempt("attempt"), Res: ResID(r.uint("res")), Turn: Turn(r.uint32("turn")),
+				Attempt: r.readAttempt("attempt"), Res: ResID(r.readUint("res")), Turn: Turn(r.readUint32("turn")),
 			})
 		case kindClaim:
-			msgs = append(msgs, Claim{Job: r.job("job"), Attempt: r.attempt("attempt"), Generation: r.generation()})
+			msgs = append(msgs, Claim{Job: r.readJob("job"), Attempt: r.readAttempt("attempt"), Generation: r.readGeneration()})
 		case kindAck:
-			msgs = append(msgs, Ack{Attempts: r.attempts("attempts"), Disowned: r.bool("disowned")})
+			msgs = append(msgs, Ack{Attempts: r.readAttempts("attempts"), Disowned: r.readBool("disowned")})
 		case kindSync:
 			msgs = append(msgs, Sync{
-				Next: ResID(r.uint("next")), Live: r.ranges("live"), Attempts: r.attempts("attempts"),
+				Next: ResID(r.readUint("next")), Live: r.readRanges("live"), Attempts: r.readAttempts("attempts"),
 			})
 		case kindPing:
-			msgs = append(msgs, Ping{Seq: r.uint("seq"), Matrix: r.bool("matrix")})
+			msgs = append(msgs, Ping{Seq: r.readUint("seq"), Matrix: r.readBool("matrix")})
 		case kindProbe:
-			msgs = append(msgs, Probe{Seq: r.uint("seq"), Matrix: r.bool("matrix")})
+			msgs = append(msgs, Probe{Seq: r.readUint("seq"), Matrix: r.readBool("matrix")})
 		case kindCommon:
-			msgs = append(msgs, Common{Job: r.job("job"), Number: r.uint32("number"), Payload: r.bytes("payload", MaxBlob)})
+			msgs = append(msgs, Common{Job: r.readJob("job"), Number: r.readUint32("number"), Payload: r.readBytes("payload", MaxBlob)})
 		case kindForget:
-			msgs = append(msgs, Forget{Job: r.job("job")})
+			msgs = append(msgs, Forget{Job: r.readJob("job")})
 		case kindRestamp:
-			m := Restamp{Res: ResID(r.uint("res")), Standing: r.standing()}
-			if r.more() {
-				m.Attempt = r.attempt("attempt")
+			m := Restamp{Res: ResID(r.readUint("res")), Standing: r.readStanding()}
+			if r.hasMore() {
+				m.Attempt = r.readAttempt("attempt")
 			}
 			msgs = append(msgs, m)
 		case kindAway:
-			msgs = append(msgs, Away{Drain: r.bool("drain"), In: r.duration("in"), Lasts: r.duration("lasts")})
+			msgs = append(msgs, Away{Drain: r.readBool("drain"), In: r.readDuration("in"), Lasts: r.readDuration("lasts")})
 		case kindWelcome:
-			msgs = append(msgs, r.welcome())
+			msgs = append(msgs, r.readWelcome())
 		case kindRejected:
-			msgs = append(msgs, Rejected{Reason: r.text("reason", MaxText)})
+			msgs = append(msgs, Rejected{Reason: r.readText("reason", MaxText)})
 		case kindQueued:
-			first, count := r.places(0)
-			m := Queued{First: first, Count: count, Ahead: r.uint32("ahead"), Load: r.load()}
-			if r.more() {
-				m.Wait = r.duration("wait")
+			first, count := r.readPlaces(0)
+			m := Queued{First: first, Count: count, Ahead: r.readUint32("ahead"), Load: r.readLoad()}
+			if r.hasMore() {
+				m.Wait = r.readDuration("wait")
 			}
 			msgs = append(msgs, m)
 		case kindStarted:
 			msgs = append(msgs, Started{
-				Attempt: r.attempt("attempt"), Res: ResID(r.uint("res")), Job: r.job("job"),
-				Task: TaskIndex(r.uint32("task")), Ran: r.duration("ran"), Load: r.load(),
+				Attempt: r.readAttempt("attempt"), Res: ResID(r.readUint("res")), Job: r.readJob("job"),
+				Task: TaskIndex(r.readUint32("task")), Ran: r.readDuration("ran"), Load: r.readLoad(),
 			})
 		case kindReady:
 			msgs = append(msgs, Ready{
-				Res: r.res("res"), Turn: Turn(r.uint32("turn")), Waited: r.duration("waited"),
-				Expiry: r.duration("expiry"), Early: r.duration("early"), Load: r.load(),
+				Res: r.readRes("res"), Turn: Turn(r.readUint32("turn")), Waited: r.readDuration("waited"),
+				Expiry: r.readDuration("expiry"), Early: r.readDuration("early"), Load: r.readLoad(),
 			})
 		case kindFinished:
-			m := results.Of(&d.results).New()
-			r.finished(m)
+			m := resultPool.Of(&d.lentResults).New()
+			r.readFinished(m)
 			msgs = append(msgs, m)
 		case kindRefused:
-			first, count := r.places(0)
+			first, count := r.readPlaces(0)
 			m := Refused{
-				First: first, Count: count, Attempt: r.attempt("attempt"), Reason: r.reason(),
-				RetryAfter: r.duration("retry after"), Load: r.load(),
+				First: first, Count: count, Attempt: r.readAttempt("attempt"), Reason: r.readReason(),
+				RetryAfter: r.readDuration("retry after"), Load: r.readLoad(),
 			}
-			if r.more() {
-				m.Knows = r.duration("knows")
+			if r.hasMore() {
+				m.Knows = r.readDuration("knows")
 			}
 			msgs = append(msgs, m)
 		case kindEvicted:
-			first, count := r.places(1)
-			msgs = append(msgs, Evicted{First: first, Count: count, Reason: r.reason()})
+			first, count := r.readPlaces(1)
+			msgs = append(msgs, Evicted{First: first, Count: count, Reason: r.readReason()})
 		case kindGone:
-			msgs = append(msgs, Gone{Places: r.ranges("places"), Attempts: r.attempts("attempts")})
+			msgs = append(msgs, Gone{Places: r.readRanges("places"), Attempts: r.readAttempts("attempts")})
 		case kindLoad:
-			msgs = append(msgs, r.load())
+			msgs = append(msgs, r.readLoad())
 		case kindDrain:
 			msgs = append(msgs, Drain{})
 		case kindPong:
-			m := Pong{Seq: r.uint("seq"), Load: r.load()}
-			if r.more() {
-				m.Expect, m.Progress, m.Pace = r.expect(), r.progress(), r.uint32("pace")
+			m := Pong{Seq: r.readUint("seq"), Load: r.readLoad()}
+			if r.hasMore() {
+				m.Expect, m.Progress, m.Pace = r.readExpects(), r.readProgress(), r.readUint32("pace")
 			}
 			msgs = append(msgs, m)
 		case kindClaimed:
-			msgs = append(msgs, Claimed{Job: r.job("job"), Generation: r.generation(), Count: r.uint32("count"), Knows: r.duration("knows"), Moved: r.bool("moved")})
+			msgs = append(msgs, Claimed{Job: r.readJob("job"), Generation: r.readGeneration(), Count: r.readUint32("count"), Knows: r.readDuration("knows"), Moved: r.readBool("moved")})
 		case 0: // nothing is written so
 			r.fail("kind", r.pos-msgHeader, notKnown)
 		default:
@@ -617,8 +617,8 @@ func (d *Decoder) Decode(body []byte, msgs []Msg) (Epoch, []Msg, error) {
 	return epoch, msgs, nil
 }
 
-// message reads the header of a message, and bounds the reader to its fields: they end at end.
-func (r *reader) message(body []byte) (end int) {
+// readHeader reads the header of a message, and bounds the reader to its fields: they end at end.
+func (r *reader) readHeader(body []byte) (end int) {
 	r.buf, r.kind = body, 0
 	if len(body)-r.pos < msgHeader {
 		r.fail("kind", r.pos, cutShort)
@@ -635,103 +635,103 @@ func (r *reader) message(body []byte) (end int) {
 	return end
 }
 
-func (r *reader) hello() Hello {
+func (r *reader) readHello() Hello {
 	return Hello{
-		Speaks:   r.dialect("speaks"),
-		Secret:   r.text("secret", MaxString),
-		Frontend: FrontendID(r.uint64("frontend")),
-		Name:     r.text("name", MaxString),
-		Epoch:    Epoch(r.uint("epoch")),
-		Lease:    r.duration("lease"),
+		Speaks:   r.readDialect("speaks"),
+		Secret:   r.readText("secret", MaxString),
+		Frontend: FrontendID(r.readUint64("frontend")),
+		Name:     r.readText("name", MaxString),
+		Epoch:    Epoch(r.readUint("epoch")),
+		Lease:    r.readDuration("lease"),
 	}
 }
 
-func (r *reader) reserve() Reserve {
-	first, count := r.places(1)
+func (r *reader) readReserve() Reserve {
+	first, count := r.readPlaces(1)
 	m := Reserve{
 		First:    first,
 		Count:    count,
-		Job:      r.job("job"),
-		Tenant:   r.name("tenant"),
-		Priority: r.int32("priority"),
-		Demand:   r.demand("demand"),
-		Estimate: r.duration("estimate"),
-		Typical:  r.duration("typical"),
-		Early:    r.bool("early"),
-		Bundle:   r.uint32("bundle"),
+		Job:      r.readJob("job"),
+		Tenant:   r.readName("tenant"),
+		Priority: r.readInt32("priority"),
+		Demand:   r.readDemand("demand"),
+		Estimate: r.readDuration("estimate"),
+		Typical:  r.readDuration("typical"),
+		Early:    r.readBool("early"),
+		Bundle:   r.readUint32("bundle"),
 	}
-	m.Launches, m.Generation = r.launches("launches", int(count)), r.generation()
-	if r.more() {
-		r.contexts("contexts", m.Launches)
+	m.Launches, m.Generation = r.readLaunches("launches", int(count)), r.readGeneration()
+	if r.hasMore() {
+		r.readContexts("contexts", m.Launches)
 	}
-	m.Weights = r.weights()
-	if r.more() {
-		m.Standing = r.standing()
+	m.Weights = r.readWeights()
+	if r.hasMore() {
+		m.Standing = r.readStanding()
 	}
 	return m
 }
 
-func (r *reader) standing() (s Standing) {
-	s.Class, s.Age = Class(r.enum("class", byte(Regular), byte(Spare))), r.duration("age")
+func (r *reader) readStanding() (s Standing) {
+	s.Class, s.Age = Class(r.readEnum("class", byte(Regular), byte(Spare))), r.readDuration("age")
 	if s.Class != Regular {
-		s.Due, s.Left = r.duration("due"), r.duration("left")
+		s.Due, s.Left = r.readDuration("due"), r.readDuration("left")
 	}
 	return s
 }
 
-// weights reads what version 8 has appended.
-func (r *reader) weights() []uint32 {
-	if !r.more() {
+// readWeights reads what version 8 has appended.
+func (r *reader) readWeights() []uint32 {
+	if !r.hasMore() {
 		return nil
 	}
-	n := r.count("weights", MaxParts, 1)
+	n := r.readCount("weights", MaxParts, 1)
 	if n == 0 {
 		return nil
 	}
 	ws := make([]uint32, n)
 	for i := range ws {
-		ws[i] = r.uint32("weights")
+		ws[i] = r.readUint32("weights")
 	}
 	return ws
 }
 
-func (r *reader) generation() Generation { return Generation(r.uint32("generation")) }
+func (r *reader) readGeneration() Generation { return Generation(r.readUint32("generation")) }
 
-func (r *reader) launches(field string, max int) []Launch {
-	n := r.count(field, max, launchSize)
+func (r *reader) readLaunches(field string, max int) []Launch {
+	n := r.readCount(field, max, launchSize)
 	if n == 0 {
 		return nil
 	}
-	ls := riders.Of(r.riders).Take(n)
+	ls := launchPool.Of(r.lentLaunches).Take(n)
 	for i := range ls {
-		ls[i] = r.launch()
+		ls[i] = r.readLaunch()
 	}
 	return ls
 }
 
-func (r *reader) launch() Launch {
+func (r *reader) readLaunch() Launch {
 	l := Launch{
-		Attempt:  r.attempt("launch.attempt"),
-		Task:     TaskIndex(r.uint32("launch.task")),
-		Function: r.name("launch.function"),
-		Payload:  r.bytes("launch.payload", MaxBlob),
+		Attempt:  r.readAttempt("launch.attempt"),
+		Task:     TaskIndex(r.readUint32("launch.task")),
+		Function: r.readName("launch.function"),
+		Payload:  r.readBytes("launch.payload", MaxBlob),
 	}
-	estimate, deadline := r.flagged("launch.estimate", math.MaxInt64)
+	estimate, deadline := r.readFlagged("launch.estimate", math.MaxInt64)
 	if l.Estimate = time.Duration(estimate); deadline {
-		l.Deadline = r.duration("launch.deadline")
+		l.Deadline = r.readDuration("launch.deadline")
 	}
-	timeout, files := r.flagged("launch.timeout", math.MaxInt64)
+	timeout, files := r.readFlagged("launch.timeout", math.MaxInt64)
 	if l.Timeout = time.Duration(timeout); files {
-		l.Files = r.files("launch.files")
+		l.Files = r.readFiles("launch.files")
 	}
 	return l
 }
 
-func (r *reader) contexts(field string, ls []Launch) {
-	for range r.count(field, len(ls), contextSize) {
+func (r *reader) readContexts(field string, ls []Launch) {
+	for range r.readCount(field, len(ls), contextSize) {
 		at := r.pos
-		i := r.upTo(field, math.MaxUint32, outOfRange)
-		c := r.context(field)
+		i := r.readUpTo(field, math.MaxUint32, outOfRange)
+		c := r.readContext(field)
 		if i >= uint64(len(ls)) || c == nil || ls[i].Context != nil {
 			r.fail(field, at, outOfRange)
 			return
@@ -740,172 +740,172 @@ func (r *reader) contexts(field string, ls []Launch) {
 	}
 }
 
-func (r *reader) context(field string) *Context {
-	if !r.bool(field) {
+func (r *reader) readContext(field string) *Context {
+	if !r.readBool(field) {
 		return nil
 	}
 	c := &Context{
-		Stage: r.name("context.stage"), Partition: r.uint32("context.partition"), Attempt: r.uint32("context.attempt"),
-		Trace: r.text("context.trace", MaxString), Common: r.uint32("context.common"), Inline: r.uint32("context.inline"),
-		Large: r.bool("context.large"),
+		Stage: r.readName("context.stage"), Partition: r.readUint32("context.partition"), Attempt: r.readUint32("context.attempt"),
+		Trace: r.readText("context.trace", MaxString), Common: r.readUint32("context.common"), Inline: r.readUint32("context.inline"),
+		Large: r.readBool("context.large"),
 	}
-	n := r.count("context.inputs", MaxPassed, passedSize)
+	n := r.readCount("context.inputs", MaxPassed, passedSize)
 	if n == 0 {
 		return c
 	}
 	c.Inputs = make([]Passed, n)
 	for i := range c.Inputs {
 		p := &c.Inputs[i]
-		p.Stage, p.Task = r.name("context.inputs"), TaskIndex(r.fixed32("context.inputs"))
-		if p.Output = r.output("context.inputs"); p.File {
-			p.Peers = r.peers("context.inputs")
+		p.Stage, p.Task = r.readName("context.inputs"), TaskIndex(r.readFixed32("context.inputs"))
+		if p.Output = r.readOutput("context.inputs"); p.File {
+			p.Peers = r.readPeers("context.inputs")
 		}
 	}
 	return c
 }
 
-func (r *reader) output(field string) Output {
-	o := Output{Partition: r.fixed32(field), Bytes: r.uint64(field)}
-	if o.File = r.bool(field); o.File {
-		copy(o.Digest[:], r.fixed(field, len(o.Digest)))
+func (r *reader) readOutput(field string) Output {
+	o := Output{Partition: r.readFixed32(field), Bytes: r.readUint64(field)}
+	if o.File = r.readBool(field); o.File {
+		copy(o.Digest[:], r.readFixed(field, len(o.Digest)))
 	} else {
-		o.Data = r.bytes(field, MaxBlob)
+		o.Data = r.readBytes(field, MaxBlob)
 	}
 	return o
 }
 
-// peers reads the addresses of caches.
-func (r *reader) peers(field string) []string {
-	n := r.count(field, MaxPeers, 1)
+// readPeers reads the addresses of caches.
+func (r *reader) readPeers(field string) []string {
+	n := r.readCount(field, MaxPeers, 1)
 	if n == 0 {
 		return nil
 	}
 	peers := make([]string, n)
 	for i := range peers {
-		peers[i] = r.text(field, MaxString)
+		peers[i] = r.readText(field, MaxString)
 	}
 	return peers
 }
 
-func (r *reader) files(field string) []File {
-	n := r.count(field, MaxFiles, fileSize)
+func (r *reader) readFiles(field string) []File {
+	n := r.readCount(field, MaxFiles, fileSize)
 	if n == 0 {
 		return nil
 	}
 	list := make([]File, n)
 	for i := range list {
 		f := &list[i]
-		copy(f.Digest[:], r.fixed(field, len(f.Digest)))
-		f.URL = r.text(field, MaxString)
-		f.Bytes = r.uint(field)
-		f.Peers = r.peers(field)
+		copy(f.Digest[:], r.readFixed(field, len(f.Digest)))
+		f.URL = r.readText(field, MaxString)
+		f.Bytes = r.readUint(field)
+		f.Peers = r.readPeers(field)
 	}
 	return list
 }
 
-func (r *reader) welcome() Welcome {
+func (r *reader) readWelcome() Welcome {
 	return Welcome{
-		Speaks:      r.dialect("speaks"),
-		Epoch:       Epoch(r.uint("epoch")),
-		Worker:      r.text("worker", MaxString),
-		Incarnation: r.uint64("incarnation"),
-		Host:        r.text("host", MaxString),
-		Rack:        r.text("rack", MaxString),
-		Capacity:    r.demand("capacity"),
-		Open:        r.demand("open"),
-		Labels:      r.texts("labels"),
-		Functions:   r.texts("functions"),
-		MaxPayload:  r.uint32("max payload"),
-		MaxResult:   r.uint32("max result"),
-		Speed:       r.uint32("speed"),
-		Cache:       r.text("cache", MaxString),
-		Draining:    r.bool("draining"),
+		Speaks:      r.readDialect("speaks"),
+		Epoch:       Epoch(r.readUint("epoch")),
+		Worker:      r.readText("worker", MaxString),
+		Incarnation: r.readUint64("incarnation"),
+		Host:        r.readText("host", MaxString),
+		Rack:        r.readText("rack", MaxString),
+		Capacity:    r.readDemand("capacity"),
+		Open:        r.readDemand("open"),
+		Labels:      r.readTexts("labels"),
+		Functions:   r.readTexts("functions"),
+		MaxPayload:  r.readUint32("max payload"),
+		MaxResult:   r.readUint32("max result"),
+		Speed:       r.readUint32("speed"),
+		Cache:       r.readText("cache", MaxString),
+		Draining:    r.readBool("draining"),
 	}
 }
 
-func (r *reader) finished(m *Finished) {
+func (r *reader) readFinished(m *Finished) {
 	*m = Finished{
-		Attempt: r.attempt("attempt"),
-		Job:     r.job("job"),
-		Task:    TaskIndex(r.uint32("task")),
-		Status:  Status(r.enum("status", byte(Succeeded), byte(Preempted))),
-		Result:  r.bytes("result", MaxBlob),
-		Error:   r.text("error", MaxText),
-		Waited:  r.duration("waited"),
-		Held:    r.duration("held"),
-		Launch:  r.duration("launch"),
-		Run:     r.duration("run"),
+		Attempt: r.readAttempt("attempt"),
+		Job:     r.readJob("job"),
+		Task:    TaskIndex(r.readUint32("task")),
+		Status:  Status(r.readEnum("status", byte(Succeeded), byte(Preempted))),
+		Result:  r.readBytes("result", MaxBlob),
+		Error:   r.readText("error", MaxText),
+		Waited:  r.readDuration("waited"),
+		Held:    r.readDuration("held"),
+		Launch:  r.readDuration("launch"),
+		Run:     r.readDuration("run"),
 	}
-	kept, usage := r.flagged("kept", math.MaxInt64)
+	kept, usage := r.readFlagged("kept", math.MaxInt64)
 	if m.Kept = time.Duration(kept); usage {
 		m.Usage = Usage{
-			CPU:     r.duration("usage.cpu"),
-			Memory:  MiB(r.upTo("usage.memory", math.MaxInt32, outOfRange)),
-			Fetched: r.uint("usage.fetched"),
-			Fetch:   r.duration("usage.fetch"),
+			CPU:     r.readDuration("usage.cpu"),
+			Memory:  MiB(r.readUpTo("usage.memory", math.MaxInt32, outOfRange)),
+			Fetched: r.readUint("usage.fetched"),
+			Fetch:   r.readDuration("usage.fetch"),
 		}
 	}
-	m.Load = r.load()
-	if r.more() && r.bool("more") {
-		m.Code, m.Detail = r.name("code"), r.bytes("detail", MaxBlob)
-		m.Retry = Retry(r.enum("retry", byte(Anywhere), byte(Never)))
-		if n := r.count("outputs", MaxPassed, outputSize); n > 0 {
+	m.Load = r.readLoad()
+	if r.hasMore() && r.readBool("more") {
+		m.Code, m.Detail = r.readName("code"), r.readBytes("detail", MaxBlob)
+		m.Retry = Retry(r.readEnum("retry", byte(Anywhere), byte(Never)))
+		if n := r.readCount("outputs", MaxPassed, outputSize); n > 0 {
 			m.Outputs = make([]Output, n)
 			for i := range m.Outputs {
-				m.Outputs[i] = r.output("outputs")
+				m.Outputs[i] = r.readOutput("outputs")
 			}
 		}
 	}
-	if r.more() && r.bool("waits") {
+	if r.hasMore() && r.readBool("waits") {
 		m.Waits = Waits{
-			Own: r.duration("waits.own"), Others: r.duration("waits.others"), Long: r.duration("waits.long"), Closed: r.duration("waits.closed"),
-			Idle: r.duration("waits.idle"),
+			Own: r.readDuration("waits.own"), Others: r.readDuration("waits.others"), Long: r.readDuration("waits.long"), Closed: r.readDuration("waits.closed"),
+			Idle: r.readDuration("waits.idle"),
 		}
 	}
 }
 
-func (r *reader) expect() []Expect {
-	n := r.count("expect", MaxPlaces, attemptSize+1)
+func (r *reader) readExpects() []Expect {
+	n := r.readCount("expect", MaxPlaces, attemptSize+1)
 	if n == 0 {
 		return nil
 	}
 	list := make([]Expect, n)
 	for i := range list {
-		list[i] = Expect{Attempt: r.attempt("expect"), Wait: r.duration("expect")}
+		list[i] = Expect{Attempt: r.readAttempt("expect"), Wait: r.readDuration("expect")}
 	}
 	return list
 }
 
-func (r *reader) progress() []Progress {
-	n := r.count("progress", MaxPlaces, attemptSize+2)
+func (r *reader) readProgress() []Progress {
+	n := r.readCount("progress", MaxPlaces, attemptSize+2)
 	if n == 0 {
 		return nil
 	}
 	list := make([]Progress, n)
 	for i := range list {
-		list[i] = Progress{Attempt: r.attempt("progress"), Done: r.uint32("progress"), Left: r.duration("progress")}
+		list[i] = Progress{Attempt: r.readAttempt("progress"), Done: r.readUint32("progress"), Left: r.readDuration("progress")}
 	}
 	return list
 }
 
-func (r *reader) reason() Reason {
-	return Reason(r.enum("reason", byte(QueueFull), byte(len(reasonNames)-1)))
+func (r *reader) readReason() Reason {
+	return Reason(r.readEnum("reason", byte(QueueFull), byte(len(reasonNames)-1)))
 }
 
-func (r *reader) load() Load {
+func (r *reader) readLoad() Load {
 	l := Load{
-		Seq:    r.uint("load.seq"),
-		Free:   r.demand("load.free"),
-		Queued: r.uint32("load.queued"),
+		Seq:    r.readUint("load.seq"),
+		Free:   r.readDemand("load.free"),
+		Queued: r.readUint32("load.queued"),
 	}
-	running, matrix := r.flagged("load.running", math.MaxUint32)
+	running, matrix := r.readFlagged("load.running", math.MaxUint32)
 	if l.Running = uint32(running); matrix {
 		if r.matrices++; r.matrices > MaxMatrices {
 			r.fail("load.matrix", r.pos, overLimit)
 			return l
 		}
 		l.Matrix = new(WaitMatrix)
-		r.matrix("load.matrix", l.Matrix)
+		r.readMatrix("load.matrix", l.Matrix)
 	}
 	return l
 }

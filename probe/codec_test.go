@@ -22,8 +22,8 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/corpus"
 )
 
-// all has every message once; TestAllMessages holds it against the source.
-var all = []Msg{
+// sampleMsgs has every message once; TestAllMessages holds it against the source.
+var sampleMsgs = []Msg{
 	Hello{}, Reserve{}, Bind{}, Decline{}, Enqueue{}, Cancel{}, Kill{}, Claim{}, Ack{}, Sync{}, Ping{}, Probe{},
 	Welcome{}, Rejected{}, Queued{}, Started{}, Ready{}, &Finished{}, Refused{}, Evicted{}, Gone{}, Load{}, Drain{}, Pong{},
 	Claimed{}, Common{}, Forget{}, Restamp{}, Away{},
@@ -32,27 +32,27 @@ var all = []Msg{
 func TestAllMessages(t *testing.T) {
 	var inSource []string
 	for _, decl := range parseMessages(t).Decls {
-		if f, ok := decl.(*ast.FuncDecl); ok && f.Recv != nil && f.Name.Name == "kind" {
-			of := f.Recv.List[0].Type
-			if star, ok := of.(*ast.StarExpr); ok {
-				of = star.X
+		if f, ok := decl.(*ast.FuncDecl); ok && f.Recv != nil && f.Name.Name == "wireKind" {
+			typ := f.Recv.List[0].Type
+			if star, ok := typ.(*ast.StarExpr); ok {
+				typ = star.X
 			}
-			inSource = append(inSource, of.(*ast.Ident).Name)
+			inSource = append(inSource, typ.(*ast.Ident).Name)
 		}
 	}
 	var known []string
 	kinds := map[kind]string{}
-	for _, m := range all {
+	for _, m := range sampleMsgs {
 		name := reflect.Indirect(reflect.ValueOf(m)).Type().Name()
 		known = append(known, name)
-		if other := kinds[m.kind()]; other != "" {
+		if other := kinds[m.wireKind()]; other != "" {
 			t.Errorf("%s and %s are of the same kind", name, other)
 		}
-		kinds[m.kind()] = name
-		if got := m.kind().String(); got != name {
+		kinds[m.wireKind()] = name
+		if got := m.wireKind().String(); got != name {
 			t.Errorf("the kind of %s is called %q", name, got)
 		}
-		if b := AppendMsg(nil, m); kind(b[0]) != m.kind() {
+		if b := AppendMsg(nil, m); kind(b[0]) != m.wireKind() {
 			t.Errorf("%s is written with the kind byte of %v", name, kind(b[0]))
 		}
 	}
@@ -90,14 +90,14 @@ func countConsts(t testing.TB, typ string) int {
 // drawMsg fills a message of the type of m with anything legal, field by field, so that a field the codec
 // forgets comes back as zero.
 func drawMsg(t *rapid.T, m Msg) Msg {
-	of := reflect.TypeOf(m)
-	if of.Kind() == reflect.Pointer {
-		v := reflect.New(of.Elem())
-		fill(t, v.Elem(), of.Elem().Name())
+	typ := reflect.TypeOf(m)
+	if typ.Kind() == reflect.Pointer {
+		v := reflect.New(typ.Elem())
+		fillValue(t, v.Elem(), typ.Elem().Name())
 		return v.Interface().(Msg)
 	}
-	v := reflect.New(of).Elem()
-	fill(t, v, of.Name())
+	v := reflect.New(typ).Elem()
+	fillValue(t, v, typ.Name())
 	return v.Interface().(Msg)
 }
 
@@ -107,11 +107,11 @@ func drawJobID(t *rapid.T) (id JobID) {
 	return id
 }
 
-func drawn[N Millicores | MiB](t *rapid.T, path string) N {
+func drawAmount[N Millicores | MiB](t *rapid.T, path string) N {
 	return N(rapid.Int32Range(0, math.MaxInt32).Draw(t, path))
 }
 
-func fill(t *rapid.T, v reflect.Value, path string) {
+func fillValue(t *rapid.T, v reflect.Value, path string) {
 	switch v.Interface().(type) {
 	case time.Duration:
 		v.SetInt(rapid.Int64Range(0, math.MaxInt64).Draw(t, path))
@@ -137,13 +137,13 @@ func fill(t *rapid.T, v reflect.Value, path string) {
 	case *Context:
 		if rapid.Bool().Draw(t, path) {
 			v.Set(reflect.New(v.Type().Elem()))
-			fill(t, v.Elem(), path)
+			fillValue(t, v.Elem(), path)
 		}
 		return
 	case *WaitMatrix:
 		if rapid.Bool().Draw(t, path) {
-			m := grid(func(int, int) Wait { return Wait(rapid.Uint32().Draw(t, path)) })
-			m.Capacity = Demand{drawn[Millicores](t, path), drawn[MiB](t, path)}
+			m := newGrid(func(int, int) Wait { return Wait(rapid.Uint32().Draw(t, path)) })
+			m.Capacity = Demand{drawAmount[Millicores](t, path), drawAmount[MiB](t, path)}
 			v.Set(reflect.ValueOf(m))
 		}
 		return
@@ -158,7 +158,7 @@ func fill(t *rapid.T, v reflect.Value, path string) {
 	switch v.Kind() {
 	case reflect.Struct:
 		for i := range v.NumField() {
-			fill(t, v.Field(i), path+"."+v.Type().Field(i).Name)
+			fillValue(t, v.Field(i), path+"."+v.Type().Field(i).Name)
 		}
 		if m, ok := v.Interface().(Bind); ok && m.Job == (JobID{}) {
 			v.FieldByName("Generation").SetUint(0) // it is that of Job
@@ -209,7 +209,7 @@ func fill(t *rapid.T, v reflect.Value, path string) {
 		}
 		v.Set(reflect.MakeSlice(v.Type(), n, n))
 		for i := range n {
-			fill(t, v.Index(i), path)
+			fillValue(t, v.Index(i), path)
 		}
 	case reflect.String:
 		v.SetString(rapid.StringN(0, 200, 800).Draw(t, path))
@@ -224,11 +224,11 @@ func fill(t *rapid.T, v reflect.Value, path string) {
 	}
 }
 
-// body is the body of a frame with these messages.
-func body(e Epoch, msgs ...Msg) []byte { return AppendFrame(nil, e, msgs...)[FrameHeader:] }
+// bodyOf is the body of a frame with these messages.
+func bodyOf(e Epoch, msgs ...Msg) []byte { return AppendFrame(nil, e, msgs...)[FrameHeader:] }
 
-// raw is the body of a frame of epoch 1 with one message, of which every byte is given.
-func raw(k kind, fields ...byte) []byte { return rawMsg([]byte{1}, k, fields...) }
+// rawBody is the body of a frame of epoch 1 with one message, of which every byte is given.
+func rawBody(k kind, fields ...byte) []byte { return rawMsg([]byte{1}, k, fields...) }
 
 func rawMsg(b []byte, k kind, fields ...byte) []byte {
 	n := len(fields)
@@ -243,11 +243,11 @@ func TestRoundTrip(t *testing.T) {
 			epoch := Epoch(rapid.Uint64().Draw(t, "epoch"))
 			var msgs []Msg
 			for range rapid.IntRange(0, 20).Draw(t, "messages") {
-				m := drawMsg(t, rapid.SampledFrom(all).Draw(t, "kind"))
-				drawn[m.kind()]++
+				m := drawMsg(t, rapid.SampledFrom(sampleMsgs).Draw(t, "kind"))
+				drawn[m.wireKind()]++
 				msgs = append(msgs, m)
 			}
-			gotEpoch, got, err := d.Decode(body(epoch, msgs...), nil)
+			gotEpoch, got, err := d.Decode(bodyOf(epoch, msgs...), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -261,8 +261,8 @@ func TestRoundTrip(t *testing.T) {
 			}
 		}
 	})
-	for _, m := range all {
-		if drawn[m.kind()] == 0 {
+	for _, m := range sampleMsgs {
+		if drawn[m.wireKind()] == 0 {
 			t.Errorf("no %T was ever drawn", m)
 		}
 	}
@@ -270,8 +270,8 @@ func TestRoundTrip(t *testing.T) {
 
 func TestTruncated(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		m := drawMsg(t, rapid.SampledFrom(all).Draw(t, "kind"))
-		whole, before := body(1<<60, m), body(1<<60)
+		m := drawMsg(t, rapid.SampledFrom(sampleMsgs).Draw(t, "kind"))
+		whole, before := bodyOf(1<<60, m), bodyOf(1<<60)
 		prior := []Msg{Drain{}}
 		for cut := range whole {
 			var d Decoder
@@ -286,7 +286,7 @@ func TestTruncated(t *testing.T) {
 				t.Fatalf("%T cut to %d of %d bytes is accepted: %#v", m, cut, len(whole), got)
 			case e.Problem != cutShort || e.Field == "" || e.Offset > cut:
 				t.Fatalf("%T cut to %d of %d bytes: %#v", m, cut, len(whole), e)
-			case cut >= len(before)+msgHeader && e.Message != m.kind().String():
+			case cut >= len(before)+msgHeader && e.Message != m.wireKind().String():
 				t.Fatalf("%T cut to %d of %d bytes: about %q", m, cut, len(whole), e.Message)
 			}
 			if len(got) != 1 {
@@ -299,26 +299,26 @@ func TestTruncated(t *testing.T) {
 // A message that is too short for its fields is cut short, even if it says so itself.
 func TestTooShort(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		m := drawMsg(t, rapid.SampledFrom(all).Draw(t, "kind"))
+		m := drawMsg(t, rapid.SampledFrom(sampleMsgs).Draw(t, "kind"))
 		fields := AppendMsg(nil, m)[msgHeader:]
 		for cut := range fields {
 			var e *DecodeError
-			_, got, err := new(Decoder).Decode(rawMsg(raw(m.kind(), fields[:cut]...), kindDrain), nil)
-			if err == nil && slices.Contains(shorter(m), cut) { // an older peer writes no more
+			_, got, err := new(Decoder).Decode(rawMsg(rawBody(m.wireKind(), fields[:cut]...), kindDrain), nil)
+			if err == nil && slices.Contains(olderLengths(m), cut) { // an older peer writes no more
 				if len(got) != 2 {
 					t.Fatalf("%T cut to what an older peer writes: %#v", m, got)
 				}
 			} else if !errors.As(err, &e) {
 				t.Fatalf("%T cut to %d of %d bytes is accepted", m, cut, len(fields))
-			} else if e.Message != m.kind().String() || e.Problem != cutShort {
+			} else if e.Message != m.wireKind().String() || e.Problem != cutShort {
 				t.Fatalf("%T cut to %d of %d bytes: %v", m, cut, len(fields), e)
 			}
 		}
 	})
 }
 
-// shorter is how many bytes of fields older peers write of a message.
-func shorter(m Msg) []int {
+// olderLengths is how many bytes of fields older peers write of a message.
+func olderLengths(m Msg) []int {
 	fields := func(m Msg) int { return len(AppendMsg(nil, m)) - msgHeader }
 	bare := func(ls []Launch) []Launch {
 		ls = slices.Clone(ls)
@@ -376,9 +376,9 @@ func TestNewerPeer(t *testing.T) {
 		for range rapid.IntRange(0, 5).Draw(t, "messages") {
 			extra := rapid.SliceOfN(rapid.Byte(), 0, 300).Draw(t, "extra")
 			if rapid.Bool().Draw(t, "known") {
-				m := drawMsg(t, rapid.SampledFrom(all).Draw(t, "kind"))
+				m := drawMsg(t, rapid.SampledFrom(sampleMsgs).Draw(t, "kind"))
 				want = append(want, m)
-				b = rawMsg(b, m.kind(), append(AppendMsg(nil, m)[msgHeader:], extra...)...)
+				b = rawMsg(b, m.wireKind(), append(AppendMsg(nil, m)[msgHeader:], extra...)...)
 			} else {
 				unknown := rapid.Byte().Filter(func(k byte) bool { return k > 0 && kind(k).String() == "" })
 				b = rawMsg(b, kind(unknown.Draw(t, "unknown")), extra...)
@@ -397,9 +397,9 @@ func TestAppendedField(t *testing.T) {
 	read := func(fields ...byte) (seq uint64, appended uint32, err error) {
 		b := rawMsg(nil, kindPing, fields...)
 		r := reader{}
-		r.message(append(b, 99)) // which is of the next message
-		if seq = r.uint("seq"); r.more() {
-			appended = r.uint32("appended")
+		r.readHeader(append(b, 99)) // which is of the next message
+		if seq = r.readUint("seq"); r.hasMore() {
+			appended = r.readUint32("appended")
 		}
 		if r.err != nil {
 			err = r.err
@@ -428,48 +428,48 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"nothing", nil, "frame, epoch: cut short"},
 		{"epoch over 64 bits", bytes.Repeat([]byte{0xff}, 11), "frame, epoch: out of range"},
-		{"kind 0", raw(0), "frame, kind: unknown value"},
-		{"garbage after a message", append(body(1, Ping{Seq: 1}), 0xee), "frame, kind: cut short"},
-		{"a length beyond the frame", body(1, Ping{}, Ping{})[:12], "Ping, length: cut short"},
+		{"kind 0", rawBody(0), "frame, kind: unknown value"},
+		{"garbage after a message", append(bodyOf(1, Ping{Seq: 1}), 0xee), "frame, kind: cut short"},
+		{"a length beyond the frame", bodyOf(1, Ping{}, Ping{})[:12], "Ping, length: cut short"},
 		{"a length beyond the frame of what is not known", []byte{1, 255, 1, 0, 0}, "frame, length: cut short"},
 		{"too long a frame", make([]byte, MaxFrame+1), "frame, length: over the limit"},
 
 		{"messages", append([]byte{1}, bytes.Repeat(AppendMsg(nil, Drain{}), MaxMsgs+1)...), "Drain, messages: over the limit"},
 
-		{"place 0", body(1, Bind{Res: 0, Launch: launch}), "Bind, res: out of range"},
-		{"last place", body(1, Enqueue{Res: math.MaxUint64, Launch: launch}), "Enqueue, res: out of range"},
-		{"keep 2", raw(kindBind, 1, 0, 2), "Bind, keep: unknown value"},
-		{"first 0", body(1, Reserve{First: 0, Count: 1}), "Reserve, first, count: out of range"},
-		{"count 0", body(1, Reserve{First: 1, Count: 0}), "Reserve, first, count: out of range"},
-		{"count over", body(1, Reserve{First: 1, Count: MaxPlaces + 1}), "Reserve, count: over the limit"},
-		{"ids over", body(1, Reserve{First: math.MaxUint64, Count: 1}), "Reserve, first, count: out of range"},
-		{"ids just over", body(1, Cancel{First: math.MaxUint64 - 8, Count: 9}), "Cancel, first, count: out of range"},
-		{"cancel of nothing", body(1, Cancel{First: 1}), "Cancel, first, count: out of range"},
-		{"empty range", body(1, Sync{Live: []Range{{1, 1}, {2, 0}}}), "Sync, first, count: out of range"},
-		{"launches over count", body(1, Reserve{First: 1, Count: 1, Launches: []Launch{launch, launch}}), "Reserve, launches: over the limit"},
-		{"demand over", raw(kindLoad, 0, 0xff, 0xff, 0xff, 0xff, 0x0f, 0, 0, 0), "Load, load.free: out of range"},
-		{"turn over 32 bits", raw(kindDecline, 1, 0xff, 0xff, 0xff, 0xff, 0x7f), "Decline, turn: out of range"},
-		{"duration over", raw(kindReady, binary.AppendUvarint([]byte{1, 0}, 1<<63)...), "Ready, waited: out of range"},
-		{"status 0", body(1, &Finished{}), "Finished, status: unknown value"},
-		{"status over", body(1, &Finished{Status: Preempted + 1}), "Finished, status: unknown value"},
-		{"reason 0", body(1, Evicted{First: 1, Count: 1}), "Evicted, reason: unknown value"},
-		{"reason over", body(1, Evicted{First: 1, Count: 1, Reason: Reason(len(reasonNames))}), "Evicted, reason: unknown value"},
+		{"place 0", bodyOf(1, Bind{Res: 0, Launch: launch}), "Bind, res: out of range"},
+		{"last place", bodyOf(1, Enqueue{Res: math.MaxUint64, Launch: launch}), "Enqueue, res: out of range"},
+		{"keep 2", rawBody(kindBind, 1, 0, 2), "Bind, keep: unknown value"},
+		{"first 0", bodyOf(1, Reserve{First: 0, Count: 1}), "Reserve, first, count: out of range"},
+		{"count 0", bodyOf(1, Reserve{First: 1, Count: 0}), "Reserve, first, count: out of range"},
+		{"count over", bodyOf(1, Reserve{First: 1, Count: MaxPlaces + 1}), "Reserve, count: over the limit"},
+		{"ids over", bodyOf(1, Reserve{First: math.MaxUint64, Count: 1}), "Reserve, first, count: out of range"},
+		{"ids just over", bodyOf(1, Cancel{First: math.MaxUint64 - 8, Count: 9}), "Cancel, first, count: out of range"},
+		{"cancel of nothing", bodyOf(1, Cancel{First: 1}), "Cancel, first, count: out of range"},
+		{"empty range", bodyOf(1, Sync{Live: []Range{{1, 1}, {2, 0}}}), "Sync, first, count: out of range"},
+		{"launches over count", bodyOf(1, Reserve{First: 1, Count: 1, Launches: []Launch{launch, launch}}), "Reserve, launches: over the limit"},
+		{"demand over", rawBody(kindLoad, 0, 0xff, 0xff, 0xff, 0xff, 0x0f, 0, 0, 0), "Load, load.free: out of range"},
+		{"turn over 32 bits", rawBody(kindDecline, 1, 0xff, 0xff, 0xff, 0xff, 0x7f), "Decline, turn: out of range"},
+		{"duration over", rawBody(kindReady, binary.AppendUvarint([]byte{1, 0}, 1<<63)...), "Ready, waited: out of range"},
+		{"status 0", bodyOf(1, &Finished{}), "Finished, status: unknown value"},
+		{"status over", bodyOf(1, &Finished{Status: Preempted + 1}), "Finished, status: unknown value"},
+		{"reason 0", bodyOf(1, Evicted{First: 1, Count: 1}), "Evicted, reason: unknown value"},
+		{"reason over", bodyOf(1, Evicted{First: 1, Count: 1, Reason: Reason(len(reasonNames))}), "Evicted, reason: unknown value"},
 
-		{"function", body(1, Bind{Res: 1, Launch: Launch{Function: long}}), "Bind, launch.function: over the limit"},
-		{"tenant", body(1, Reserve{First: 1, Count: 1, Tenant: long}), "Reserve, tenant: over the limit"},
-		{"secret", body(1, Hello{Secret: long}), "Hello, secret: over the limit"},
-		{"label", body(1, Welcome{Labels: []string{"a=b", long}}), "Welcome, labels: over the limit"},
-		{"labels", body(1, Welcome{Labels: list}), "Welcome, labels: over the limit"},
-		{"functions", body(1, Welcome{Functions: list}), "Welcome, functions: over the limit"},
-		{"files", body(1, Bind{Res: 1, Launch: Launch{Files: make([]File, MaxFiles+1)}}), "Bind, launch.files: over the limit"},
-		{"files that are not there", raw(kindBind, AppendMsg(nil, Bind{Res: 1, Launch: Launch{Files: make([]File, 9)}})[msgHeader:60]...), "Bind, launch.files: cut short"},
-		{"peers", body(1, Bind{Res: 1, Launch: Launch{Files: []File{{Peers: make([]string, MaxPeers+1)}}}}), "Bind, launch.files: over the limit"},
-		{"peer", body(1, Bind{Res: 1, Launch: Launch{Files: []File{{Peers: []string{long}}}}}), "Bind, launch.files: over the limit"},
-		{"url", body(1, Bind{Res: 1, Launch: Launch{Files: []File{{URL: long}}}}), "Bind, launch.files: over the limit"},
-		{"running over", raw(kindLoad, 0, 0, 0, 0, 0x80, 0x80, 0x80, 0x80, 0x20), "Load, load.running: out of range"},
-		{"matrices", body(1, slices.Repeat([]Msg{Load{Matrix: &WaitMatrix{}}}, MaxMatrices+1)...), "Load, load.matrix: over the limit"},
-		{"payload", body(1, Bind{Res: 1, Launch: Launch{Payload: make([]byte, MaxBlob+1)}}), "Bind, launch.payload: over the limit"},
-		{"reason text", raw(kindRejected, binary.AppendUvarint(nil, MaxText+1)...), "Rejected, reason: over the limit"},
+		{"function", bodyOf(1, Bind{Res: 1, Launch: Launch{Function: long}}), "Bind, launch.function: over the limit"},
+		{"tenant", bodyOf(1, Reserve{First: 1, Count: 1, Tenant: long}), "Reserve, tenant: over the limit"},
+		{"secret", bodyOf(1, Hello{Secret: long}), "Hello, secret: over the limit"},
+		{"label", bodyOf(1, Welcome{Labels: []string{"a=b", long}}), "Welcome, labels: over the limit"},
+		{"labels", bodyOf(1, Welcome{Labels: list}), "Welcome, labels: over the limit"},
+		{"functions", bodyOf(1, Welcome{Functions: list}), "Welcome, functions: over the limit"},
+		{"files", bodyOf(1, Bind{Res: 1, Launch: Launch{Files: make([]File, MaxFiles+1)}}), "Bind, launch.files: over the limit"},
+		{"files that are not there", rawBody(kindBind, AppendMsg(nil, Bind{Res: 1, Launch: Launch{Files: make([]File, 9)}})[msgHeader:60]...), "Bind, launch.files: cut short"},
+		{"peers", bodyOf(1, Bind{Res: 1, Launch: Launch{Files: []File{{Peers: make([]string, MaxPeers+1)}}}}), "Bind, launch.files: over the limit"},
+		{"peer", bodyOf(1, Bind{Res: 1, Launch: Launch{Files: []File{{Peers: []string{long}}}}}), "Bind, launch.files: over the limit"},
+		{"url", bodyOf(1, Bind{Res: 1, Launch: Launch{Files: []File{{URL: long}}}}), "Bind, launch.files: over the limit"},
+		{"running over", rawBody(kindLoad, 0, 0, 0, 0, 0x80, 0x80, 0x80, 0x80, 0x20), "Load, load.running: out of range"},
+		{"matrices", bodyOf(1, slices.Repeat([]Msg{Load{Matrix: &WaitMatrix{}}}, MaxMatrices+1)...), "Load, load.matrix: over the limit"},
+		{"payload", bodyOf(1, Bind{Res: 1, Launch: Launch{Payload: make([]byte, MaxBlob+1)}}), "Bind, launch.payload: over the limit"},
+		{"reason text", rawBody(kindRejected, binary.AppendUvarint(nil, MaxText+1)...), "Rejected, reason: over the limit"},
 	} {
 		var d Decoder
 		_, _, err := d.Decode(c.body, nil)
@@ -491,12 +491,12 @@ func TestRefusals(t *testing.T) {
 		body []byte
 		want string
 	}{
-		{raw(kindDecline, 7), "probe: Decline, turn at byte 6: cut short"},
+		{rawBody(kindDecline, 7), "probe: Decline, turn at byte 6: cut short"},
 		// What is read whole before it is refused is named by where it begins.
-		{raw(kindDecline, 0, 1), "probe: Decline, res at byte 5: out of range"},
-		{raw(kindDecline, 7, 0xff, 0xff, 0xff, 0xff, 0x7f), "probe: Decline, turn at byte 6: out of range"},
-		{raw(kindBind, 7, 0, 2), "probe: Bind, keep at byte 7: unknown value"},
-		{raw(0), "probe: frame, kind at byte 1: unknown value"},
+		{rawBody(kindDecline, 0, 1), "probe: Decline, res at byte 5: out of range"},
+		{rawBody(kindDecline, 7, 0xff, 0xff, 0xff, 0xff, 0x7f), "probe: Decline, turn at byte 6: out of range"},
+		{rawBody(kindBind, 7, 0, 2), "probe: Bind, keep at byte 7: unknown value"},
+		{rawBody(0), "probe: frame, kind at byte 1: unknown value"},
 		{[]byte{1, byte(kindPing), 1, 0, 0}, "probe: Ping, length at byte 2: cut short"},
 	} {
 		if _, _, err := new(Decoder).Decode(c.body, nil); err == nil || err.Error() != c.want {
@@ -517,11 +517,11 @@ func TestLimits(t *testing.T) {
 		Reserve{First: 1, Count: MaxPlaces, Launches: make([]Launch, MaxPlaces)},
 		Refused{Reason: Unknown}, // of an attempt, not of places
 	} {
-		if _, got, err := new(Decoder).Decode(body(1, m), nil); err != nil || !reflect.DeepEqual(got, []Msg{m}) {
+		if _, got, err := new(Decoder).Decode(bodyOf(1, m), nil); err != nil || !reflect.DeepEqual(got, []Msg{m}) {
 			t.Errorf("%T: %v", m, err)
 		}
 	}
-	if n := len(body(math.MaxUint64, Hello{Dialect{math.MaxUint32, math.MaxUint32, math.MaxUint64}, name, math.MaxUint64, name, math.MaxUint64, math.MaxInt64})); n > MaxHello {
+	if n := len(bodyOf(math.MaxUint64, Hello{Dialect{math.MaxUint32, math.MaxUint32, math.MaxUint64}, name, math.MaxUint64, name, math.MaxUint64, math.MaxInt64})); n > MaxHello {
 		t.Errorf("a Hello can have %d bytes", n)
 	}
 	if _, got, err := new(Decoder).Decode(append([]byte{1}, bytes.Repeat(AppendMsg(nil, Drain{}), MaxMsgs)...), nil); err != nil || len(got) != MaxMsgs {
@@ -545,16 +545,16 @@ func TestMended(t *testing.T) {
 			&Finished{Status: Failed, Error: strings.Repeat("\x80", MaxText-4)},
 		},
 	} {
-		if _, got, err := new(Decoder).Decode(body(1, c.m), nil); err != nil || !reflect.DeepEqual(got, []Msg{c.want}) {
+		if _, got, err := new(Decoder).Decode(bodyOf(1, c.m), nil); err != nil || !reflect.DeepEqual(got, []Msg{c.want}) {
 			t.Errorf("%T: %v", c.m, err)
 		}
 	}
 }
 
-type stranger struct{ Msg }
+type foreignMsg struct{ Msg }
 
 func TestUnknownMessagePanics(t *testing.T) {
-	for _, m := range []Msg{nil, stranger{}, &Ping{}} {
+	for _, m := range []Msg{nil, foreignMsg{}, &Ping{}} {
 		func() {
 			defer func() {
 				if recover() == nil {
@@ -622,14 +622,14 @@ func TestNames(t *testing.T) {
 	var d Decoder
 	for i := range 10 * maxNames {
 		m := Reserve{First: 1, Count: 1, Tenant: fmt.Sprint("tenant ", i)}
-		if _, got, err := d.Decode(body(1, m), nil); err != nil || !reflect.DeepEqual(got[0], m) {
+		if _, got, err := d.Decode(bodyOf(1, m), nil); err != nil || !reflect.DeepEqual(got[0], m) {
 			t.Fatal(got, err)
 		}
 		if len(d.names.known) > maxNames {
 			t.Fatalf("%d names kept", len(d.names.known))
 		}
 	}
-	b := body(1, Bind{Res: 1, Launch: Launch{Function: "sleep"}})
+	b := bodyOf(1, Bind{Res: 1, Launch: Launch{Function: "sleep"}})
 	msgs := make([]Msg, 0, 1)
 	if n := testing.AllocsPerRun(100, func() { _, msgs, _ = d.Decode(b, msgs[:0]) }); n > 1 {
 		t.Errorf("%v allocations for a Bind, want one: its own", n)
@@ -637,7 +637,7 @@ func TestNames(t *testing.T) {
 }
 
 func TestPayloadAliasesBody(t *testing.T) {
-	b := body(1, Bind{Res: 1, Launch: Launch{Payload: []byte("payload")}}, Ping{Seq: 1})
+	b := bodyOf(1, Bind{Res: 1, Launch: Launch{Payload: []byte("payload")}}, Ping{Seq: 1})
 	_, msgs, err := new(Decoder).Decode(b, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -656,7 +656,7 @@ func TestLengthBombs(t *testing.T) {
 	huge := []uint64{2, MaxList, MaxPlaces, MaxString, MaxText, MaxBlob, MaxFrame, math.MaxInt32, math.MaxUint32, math.MaxInt64, math.MaxUint64}
 	var bombs [][]byte
 	for _, m := range golden {
-		whole := body(1, m)
+		whole := bodyOf(1, m)
 		for at := range whole { // a great number in place of each byte
 			for _, n := range huge {
 				bombs = append(bombs, binary.AppendUvarint(bytes.Clone(whole[:at]), n))
@@ -665,7 +665,7 @@ func TestLengthBombs(t *testing.T) {
 		}
 	}
 	// The densest good frames: the most memory for each byte.
-	for _, m := range all {
+	for _, m := range sampleMsgs {
 		one := AppendMsg(nil, m)
 		bombs = append(bombs, append([]byte{1}, bytes.Repeat(one, 20_000/len(one))...))
 	}
@@ -673,8 +673,8 @@ func TestLengthBombs(t *testing.T) {
 		one := AppendMsg(nil, m)
 		bombs = append(bombs, append([]byte{1}, bytes.Repeat(one, 4<<20/len(one))...))
 	}
-	bombs = append(bombs, body(1, Sync{Live: slices.Repeat([]Range{{1, 1}}, 1<<20)}))
-	bombs = append(bombs, body(1, Reserve{First: 1, Count: MaxPlaces, Launches: make([]Launch, MaxPlaces)}))
+	bombs = append(bombs, bodyOf(1, Sync{Live: slices.Repeat([]Range{{1, 1}}, 1<<20)}))
+	bombs = append(bombs, bodyOf(1, Reserve{First: 1, Count: MaxPlaces, Launches: make([]Launch, MaxPlaces)}))
 
 	costs := func(b []byte) uint64 {
 		var before, after runtime.MemStats
@@ -708,7 +708,7 @@ func TestCorpora(t *testing.T) {
 				t.Errorf("%T.%s is zero in the corpus", m, v.Type().Field(i).Name)
 			}
 		}
-		examples = append(examples, corpus.Example{Name: m.kind().String(), Msg: m, Wire: AppendMsg(nil, m), Decode: func(b []byte) (any, error) {
+		examples = append(examples, corpus.Example{Name: m.wireKind().String(), Msg: m, Wire: AppendMsg(nil, m), Decode: func(b []byte) (any, error) {
 			_, msgs, err := new(Decoder).Decode(append([]byte{1}, b...), nil)
 			if err != nil {
 				return nil, err
@@ -716,8 +716,8 @@ func TestCorpora(t *testing.T) {
 			return msgs[0], nil
 		}})
 	}
-	for _, m := range all {
-		if !slices.ContainsFunc(golden, func(g Msg) bool { return g.kind() == m.kind() }) {
+	for _, m := range sampleMsgs {
+		if !slices.ContainsFunc(golden, func(g Msg) bool { return g.wireKind() == m.wireKind() }) {
 			t.Errorf("no %T in the corpus", m)
 		}
 	}
@@ -823,15 +823,15 @@ var (
 )
 
 func FuzzDecode(f *testing.F) {
-	f.Add(body(1, golden...))
+	f.Add(bodyOf(1, golden...))
 	for _, m := range golden {
-		f.Add(body(300, m))
-		f.Add(body(300, m, m))
+		f.Add(bodyOf(300, m))
+		f.Add(bodyOf(300, m, m))
 	}
 	for _, m := range golden {
 		fields := AppendMsg(nil, m)[msgHeader:]
-		f.Add(rawMsg(rawMsg([]byte{1}, 255, fields...), m.kind(), append(fields, fields...)...))
-		f.Add(raw(m.kind(), fields[:len(fields)/2]...))
+		f.Add(rawMsg(rawMsg([]byte{1}, 255, fields...), m.wireKind(), append(fields, fields...)...))
+		f.Add(rawBody(m.wireKind(), fields[:len(fields)/2]...))
 	}
 	f.Add([]byte{})
 	bad, _ := hex.DecodeString("01ffffffffffffffffff7f")
@@ -846,7 +846,7 @@ func FuzzDecode(f *testing.F) {
 			}
 			return
 		}
-		b := body(epoch, msgs...)
+		b := bodyOf(epoch, msgs...)
 		epoch2, again, err := d.Decode(b, nil)
 		if err != nil || epoch2 != epoch || !reflect.DeepEqual(msgs, again) {
 			t.Fatalf("epoch %d, %v\n%#v\nbecame epoch %d\n%#v", epoch, err, msgs, epoch2, again)
@@ -876,7 +876,7 @@ func benchmark(b *testing.B, run func(*testing.B, []Msg)) {
 		},
 		Cancel{First: 1 << 20, Count: 1},
 	} {
-		b.Run(m.kind().String(), func(b *testing.B) {
+		b.Run(m.wireKind().String(), func(b *testing.B) {
 			b.ReportAllocs()
 			run(b, slices.Repeat([]Msg{m}, 32))
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/32, "ns/msg")
@@ -897,7 +897,7 @@ func benchAppend(b *testing.B, msgs []Msg) {
 }
 
 func benchDecode(b *testing.B, msgs []Msg) {
-	frame := body(1, msgs...)
+	frame := bodyOf(1, msgs...)
 	var d Decoder
 	var out []Msg
 	for b.Loop() {

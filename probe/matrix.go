@@ -50,7 +50,7 @@ func (m *WaitMatrix) Wait(d Demand) Wait {
 	if !d.Fits(m.Capacity) {
 		return NeverFits
 	}
-	return m.Cells[step(int64(d.CPU), int64(m.Capacity.CPU))][step(int64(d.Mem), int64(m.Capacity.Mem))]
+	return m.Cells[stepIndex(int64(d.CPU), int64(m.Capacity.CPU))][stepIndex(int64(d.Mem), int64(m.Capacity.Mem))]
 }
 
 // ShortWait is the expected wait of a short task of demand d, NeverFits if it is more than all of the worker.
@@ -58,7 +58,7 @@ func (m *WaitMatrix) ShortWait(d Demand) Wait {
 	if !d.Fits(m.Capacity) {
 		return NeverFits
 	}
-	return m.Short[max(step(int64(d.CPU), int64(m.Capacity.CPU)), step(int64(d.Mem), int64(m.Capacity.Mem)))]
+	return m.Short[max(stepIndex(int64(d.CPU), int64(m.Capacity.CPU)), stepIndex(int64(d.Mem), int64(m.Capacity.Mem)))]
 }
 
 // Idle is the matrix of the same worker when it has nothing to do.
@@ -75,8 +75,8 @@ func (m *WaitMatrix) Idle() *WaitMatrix {
 	return &idle
 }
 
-// step is the index of the smallest step of capacity that holds amount, which is at most capacity.
-func step(amount, capacity int64) int {
+// stepIndex is the index of the smallest step of capacity that holds amount, which is at most capacity.
+func stepIndex(amount, capacity int64) int {
 	i := 0
 	for amount*steps[MatrixSide-1] > capacity*steps[i] {
 		i++

@@ -60,7 +60,7 @@ func TestWaitInSmallestCell(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		capacity := rapid.Int64Range(1, math.MaxInt32).Draw(t, "capacity")
 		amount := rapid.Int64Range(1, capacity).Draw(t, "amount")
-		got := step(amount, capacity)
+		got := stepIndex(amount, capacity)
 		if MatrixStep(Millicores(capacity), got) < Millicores(amount) || got > 0 && MatrixStep(Millicores(capacity), got-1) >= Millicores(amount) {
 			t.Fatalf("%d of %d is in cell %d", amount, capacity, got)
 		}

@@ -34,8 +34,8 @@ var matrixCells = func() (order [allCells]struct{ row, col uint8 }) {
 	return order
 }()
 
-// floor is the least that the cell may be, by the invariant.
-func (m *WaitMatrix) floor(row, col uint8) Wait {
+// leastWait is the least that the cell may be, by the invariant.
+func (m *WaitMatrix) leastWait(row, col uint8) Wait {
 	var w Wait
 	if row > 0 {
 		w = m.Cells[row-1][col]
@@ -52,17 +52,17 @@ func AppendMatrix(b []byte, m *WaitMatrix) []byte {
 	b = appendDemand(b, m.Capacity)
 	rising := *m
 	var mask uint64
-	var above [allCells]Wait
+	var increments [allCells]Wait
 	for n, at := range matrixCells {
-		cell, floor := &rising.Cells[at.row][at.col], rising.floor(at.row, at.col)
+		cell, floor := &rising.Cells[at.row][at.col], rising.leastWait(at.row, at.col)
 		*cell = max(*cell, floor)
-		if above[n] = *cell - floor; above[n] > 0 {
+		if increments[n] = *cell - floor; increments[n] > 0 {
 			mask |= 1 << n
 		}
 	}
 	b = appendUint(b, mask)
 	for ; mask > 0; mask &= mask - 1 {
-		b = appendUint(b, uint64(above[bits.TrailingZeros64(mask)]))
+		b = appendUint(b, uint64(increments[bits.TrailingZeros64(mask)]))
 	}
 	short, floor := [MatrixSide]Wait{}, Wait(0)
 	for i, w := range m.Short {
@@ -82,28 +82,28 @@ func AppendMatrix(b []byte, m *WaitMatrix) []byte {
 // is read satisfies the invariant of a WaitMatrix.
 func ReadMatrix(b []byte) (m WaitMatrix, rest []byte, err error) {
 	r := reader{buf: b}
-	r.matrix("matrix", &m)
+	r.readMatrix("matrix", &m)
 	if r.err != nil {
 		return WaitMatrix{}, nil, r.err
 	}
 	return m, b[r.pos:], nil
 }
 
-func (r *reader) matrix(field string, m *WaitMatrix) {
-	m.Capacity = r.demand(field)
-	mask := r.uint(field)
+func (r *reader) readMatrix(field string, m *WaitMatrix) {
+	m.Capacity = r.readDemand(field)
+	mask := r.readUint(field)
 	for n, at := range matrixCells {
-		floor := m.floor(at.row, at.col)
+		floor := m.leastWait(at.row, at.col)
 		if mask>>n&1 > 0 {
-			floor += Wait(r.upTo(field, uint64(math.MaxUint32-floor), outOfRange))
+			floor += Wait(r.readUpTo(field, uint64(math.MaxUint32-floor), outOfRange))
 		}
 		m.Cells[at.row][at.col] = floor
 	}
-	mask = r.upTo(field, math.MaxUint8, outOfRange)
+	mask = r.readUpTo(field, math.MaxUint8, outOfRange)
 	floor := Wait(0)
 	for i := range m.Short {
 		if mask>>i&1 > 0 {
-			floor += Wait(r.upTo(field, uint64(math.MaxUint32-floor), outOfRange))
+			floor += Wait(r.readUpTo(field, uint64(math.MaxUint32-floor), outOfRange))
 		}
 		m.Short[i] = floor
 	}
@@ -118,22 +118,22 @@ const (
 // Differs reports whether m is so far from what a worker told some time ago that it should not wait for its next
 // heartbeat to tell m: another capacity, or a wait that is longer than was told, or shorter than was told less the
 // time since then, by more than a tenth or 100 ms. That a wait passes as time does is no news.
-func (m *WaitMatrix) Differs(told *WaitMatrix, ago time.Duration) bool {
-	if m.Capacity != told.Capacity {
+func (m *WaitMatrix) Differs(earlier *WaitMatrix, elapsed time.Duration) bool {
+	if m.Capacity != earlier.Capacity {
 		return true
 	}
-	passed := WaitOf(ago)
-	strays := func(now, then Wait) bool {
-		stray := max(waitStray, then/waitStrayPer)
-		return now != then && (now == NeverFits || then == NeverFits || now > then && now-then > stray || then > now && then-now > stray && then-now-stray > passed)
+	passed := WaitOf(elapsed)
+	strays := func(now, before Wait) bool {
+		stray := max(waitStray, before/waitStrayPer)
+		return now != before && (now == NeverFits || before == NeverFits || now > before && now-before > stray || before > now && before-now > stray && before-now-stray > passed)
 	}
 	for i := range MatrixSide {
 		for j := range MatrixSide {
-			if strays(m.Cells[i][j], told.Cells[i][j]) {
+			if strays(m.Cells[i][j], earlier.Cells[i][j]) {
 				return true
 			}
 		}
-		if strays(m.Short[i], told.Short[i]) {
+		if strays(m.Short[i], earlier.Short[i]) {
 			return true
 		}
 	}

@@ -11,12 +11,12 @@ import (
 	"pgregory.net/rapid"
 )
 
-// grid makes a matrix of a worker of 64 cores and 256 GiB, each cell that is not smaller than it may be.
-func grid(cell func(i, j int) Wait) *WaitMatrix {
+// newGrid makes a matrix of a worker of 64 cores and 256 GiB, each cell that is not smaller than it may be.
+func newGrid(cell func(i, j int) Wait) *WaitMatrix {
 	m := &WaitMatrix{Capacity: Demand{CPU: 64_000, Mem: 256 << 10}}
 	for i := range MatrixSide {
 		for j := range MatrixSide {
-			m.Cells[i][j] = max(cell(i, j), m.floor(uint8(i), uint8(j)))
+			m.Cells[i][j] = max(cell(i, j), m.leastWait(uint8(i), uint8(j)))
 		}
 		m.Short[i] = m.Cells[i][i] / 2
 	}
@@ -29,18 +29,18 @@ var matrices = []struct {
 	size int // bytes
 }{
 	{"of no worker", &WaitMatrix{}, 4},
-	{"idle", grid(func(int, int) Wait { return 0 }), 8},
-	{"one wait for all", grid(func(int, int) Wait { return WaitOf(40 * time.Millisecond) }), 12},
-	{"short tasks", grid(func(i, j int) Wait { return WaitOf(time.Duration(max(3*i, 2*j)) * 1700 * time.Microsecond) }), 32},
-	{"long tasks", grid(func(i, j int) Wait { return WaitOf(time.Duration(max(7*i, 5*j)) * 3 * time.Second) }), 74},
-	{"no structure", grid(func(i, j int) Wait { return WaitOf(time.Duration(i*i+3*i*j+j*j) * time.Second) }), 226},
-	{"nothing ever fits", grid(func(int, int) Wait { return NeverFits }), 18},
-	{"worst", worst(), 381},
+	{"idle", newGrid(func(int, int) Wait { return 0 }), 8},
+	{"one wait for all", newGrid(func(int, int) Wait { return WaitOf(40 * time.Millisecond) }), 12},
+	{"short tasks", newGrid(func(i, j int) Wait { return WaitOf(time.Duration(max(3*i, 2*j)) * 1700 * time.Microsecond) }), 32},
+	{"long tasks", newGrid(func(i, j int) Wait { return WaitOf(time.Duration(max(7*i, 5*j)) * 3 * time.Second) }), 74},
+	{"no structure", newGrid(func(i, j int) Wait { return WaitOf(time.Duration(i*i+3*i*j+j*j) * time.Second) }), 226},
+	{"nothing ever fits", newGrid(func(int, int) Wait { return NeverFits }), 18},
+	{"worst", worstMatrix(), 381},
 }
 
-// worst has in each cell as much above its neighbours as 64 cells can have.
-func worst() *WaitMatrix {
-	m := grid(func(i, j int) Wait { return Wait(i+j+1) * (NeverFits / (2*MatrixSide - 1)) })
+// worstMatrix has in each cell as much above its neighbours as 64 cells can have.
+func worstMatrix() *WaitMatrix {
+	m := newGrid(func(i, j int) Wait { return Wait(i+j+1) * (NeverFits / (2*MatrixSide - 1)) })
 	m.Capacity = Demand{math.MaxInt32, math.MaxInt32}
 	return m
 }
@@ -66,7 +66,7 @@ func TestMatrixSizes(t *testing.T) {
 // The format does not change by accident.
 func TestMatrixGolden(t *testing.T) {
 	const want = "80f40380801005" + "b207" + "01" + "01d903" // two cells stand out: the first by 946 steps, the third by 1; short tasks wait 473
-	m := grid(func(i, j int) Wait {
+	m := newGrid(func(i, j int) Wait {
 		if j >= 2 {
 			return 947
 		}
@@ -117,7 +117,7 @@ func TestMatrixRoundTrip(t *testing.T) {
 			}
 			any.Short[i] = Wait(rapid.Uint32Range(0, few).Draw(t, "short"))
 		}
-		want := *grid(func(i, j int) Wait { return any.Cells[i][j] })
+		want := *newGrid(func(i, j int) Wait { return any.Cells[i][j] })
 		most := Wait(0)
 		for i, w := range any.Short {
 			most = max(most, w)
@@ -142,7 +142,7 @@ func FuzzReadMatrix(f *testing.F) {
 	for _, c := range matrices {
 		f.Add(AppendMatrix(nil, c.m))
 	}
-	f.Add(append(AppendMatrix(nil, worst()), 1, 2, 3))
+	f.Add(append(AppendMatrix(nil, worstMatrix()), 1, 2, 3))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		m, rest, err := ReadMatrix(data)
 		if err != nil {
@@ -160,7 +160,7 @@ func FuzzReadMatrix(f *testing.F) {
 		}
 		for i := range MatrixSide {
 			for j := range MatrixSide {
-				if m.Cells[i][j] < m.floor(uint8(i), uint8(j)) {
+				if m.Cells[i][j] < m.leastWait(uint8(i), uint8(j)) {
 					t.Fatalf("the wait falls at %d, %d: %v", i, j, m.Cells)
 				}
 			}
@@ -176,13 +176,13 @@ func FuzzReadMatrix(f *testing.F) {
 }
 
 func TestDiffers(t *testing.T) {
-	all := func(d time.Duration) *WaitMatrix { return grid(func(int, int) Wait { return WaitOf(d) }) }
+	all := func(d time.Duration) *WaitMatrix { return newGrid(func(int, int) Wait { return WaitOf(d) }) }
 	one := func(d, last time.Duration) *WaitMatrix {
 		m := all(d)
 		m.Cells[MatrixSide-1][MatrixSide-1] = WaitOf(last)
 		return m
 	}
-	never := grid(func(int, int) Wait { return NeverFits })
+	never := newGrid(func(int, int) Wait { return NeverFits })
 	smaller := all(0)
 	smaller.Capacity.Mem--
 	for _, c := range []struct {

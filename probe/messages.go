@@ -8,7 +8,7 @@ import (
 // Msg is a message of the probe protocol: one of the structs of this file, by value, but for Finished: there are so many of
 // these that they come by their address, and may be lent. Slices and strings in it belong to the message; nobody writes to
 // them afterwards. Durations are never negative.
-type Msg interface{ kind() kind }
+type Msg interface{ wireKind() kind }
 
 // kind is the first byte of an encoded message. Numbers are never reused.
 type kind byte
@@ -521,32 +521,32 @@ type Progress struct {
 	Left    time.Duration // that it will go on, as fast as it went lately
 }
 
-func (Hello) kind() kind     { return kindHello }
-func (Reserve) kind() kind   { return kindReserve }
-func (Bind) kind() kind      { return kindBind }
-func (Decline) kind() kind   { return kindDecline }
-func (Enqueue) kind() kind   { return kindEnqueue }
-func (Cancel) kind() kind    { return kindCancel }
-func (Kill) kind() kind      { return kindKill }
-func (Claim) kind() kind     { return kindClaim }
-func (Ack) kind() kind       { return kindAck }
-func (Sync) kind() kind      { return kindSync }
-func (Ping) kind() kind      { return kindPing }
-func (Probe) kind() kind     { return kindProbe }
-func (Common) kind() kind    { return kindCommon }
-func (Forget) kind() kind    { return kindForget }
-func (Restamp) kind() kind   { return kindRestamp }
-func (Away) kind() kind      { return kindAway }
-func (Welcome) kind() kind   { return kindWelcome }
-func (Rejected) kind() kind  { return kindRejected }
-func (Queued) kind() kind    { return kindQueued }
-func (Started) kind() kind   { return kindStarted }
-func (Ready) kind() kind     { return kindReady }
-func (*Finished) kind() kind { return kindFinished }
-func (Refused) kind() kind   { return kindRefused }
-func (Evicted) kind() kind   { return kindEvicted }
-func (Gone) kind() kind      { return kindGone }
-func (Load) kind() kind      { return kindLoad }
-func (Drain) kind() kind     { return kindDrain }
-func (Pong) kind() kind      { return kindPong }
-func (Claimed) kind() kind   { return kindClaimed }
+func (Hello) wireKind() kind     { return kindHello }
+func (Reserve) wireKind() kind   { return kindReserve }
+func (Bind) wireKind() kind      { return kindBind }
+func (Decline) wireKind() kind   { return kindDecline }
+func (Enqueue) wireKind() kind   { return kindEnqueue }
+func (Cancel) wireKind() kind    { return kindCancel }
+func (Kill) wireKind() kind      { return kindKill }
+func (Claim) wireKind() kind     { return kindClaim }
+func (Ack) wireKind() kind       { return kindAck }
+func (Sync) wireKind() kind      { return kindSync }
+func (Ping) wireKind() kind      { return kindPing }
+func (Probe) wireKind() kind     { return kindProbe }
+func (Common) wireKind() kind    { return kindCommon }
+func (Forget) wireKind() kind    { return kindForget }
+func (Restamp) wireKind() kind   { return kindRestamp }
+func (Away) wireKind() kind      { return kindAway }
+func (Welcome) wireKind() kind   { return kindWelcome }
+func (Rejected) wireKind() kind  { return kindRejected }
+func (Queued) wireKind() kind    { return kindQueued }
+func (Started) wireKind() kind   { return kindStarted }
+func (Ready) wireKind() kind     { return kindReady }
+func (*Finished) wireKind() kind { return kindFinished }
+func (Refused) wireKind() kind   { return kindRefused }
+func (Evicted) wireKind() kind   { return kindEvicted }
+func (Gone) wireKind() kind      { return kindGone }
+func (Load) wireKind() kind      { return kindLoad }
+func (Drain) wireKind() kind     { return kindDrain }
+func (Pong) wireKind() kind      { return kindPong }
+func (Claimed) wireKind() kind   { return kindClaimed }

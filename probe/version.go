@@ -33,16 +33,16 @@ var Spoken = Dialect{Min: MinVersion, Max: Version, Features: Passing | Classes 
 
 // Common is what two peers go on with: the highest version that both speak, and the features that both have. They
 // find the same, each by itself. The error says which of two has to be upgraded: d is called us, its peer them.
-func (d Dialect) Common(peer Dialect, us, them string) (version uint32, features Features, err error) {
+func (d Dialect) Common(peer Dialect, ownName, peerName string) (version uint32, features Features, err error) {
 	version = min(d.Max, peer.Max)
 	if version >= max(d.Min, peer.Min) {
 		return version, d.Features & peer.Features, nil
 	}
-	older := them
+	older := peerName
 	if d.Max < peer.Min {
-		older = us
+		older = ownName
 	}
-	return 0, 0, fmt.Errorf("%s speaks %v of the probe protocol, %s %v: upgrade %s", us, d, them, peer, older)
+	return 0, 0, fmt.Errorf("%s speaks %v of the probe protocol, %s %v: upgrade %s", ownName, d, peerName, peer, older)
 }
 
 // String names the versions, for people.
@@ -61,15 +61,15 @@ func AppendDialect(b []byte, d Dialect) []byte {
 // ReadDialect reads a dialect off the front of b and returns what follows it. The error is a *DecodeError.
 func ReadDialect(b []byte) (d Dialect, rest []byte, err error) {
 	r := reader{buf: b}
-	d = r.dialect("dialect")
+	d = r.readDialect("dialect")
 	if r.err != nil {
 		return Dialect{}, nil, r.err
 	}
 	return d, b[r.pos:], nil
 }
 
-func (r *reader) dialect(field string) Dialect {
-	return Dialect{Min: r.uint32(field), Max: r.uint32(field), Features: Features(r.uint(field))}
+func (r *reader) readDialect(field string) Dialect {
+	return Dialect{Min: r.readUint32(field), Max: r.readUint32(field), Features: Features(r.readUint(field))}
 }
 
 // AppendOldRejected appends a frame, as a worker writes it, that tells a frontend why its Hello cannot be read, in the form

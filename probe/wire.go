@@ -39,10 +39,10 @@ type reader struct {
 	pos   int
 	kind  kind // of the message being read; 0 before the first
 	err   *DecodeError
-	names *names
+	names *nameCache
 
-	riders   **lent.Of[Launch]
-	matrices int // that were read
+	lentLaunches **lent.Of[Launch]
+	matrices     int // that were read
 }
 
 func (r *reader) fail(field string, at int, problem string) {
@@ -52,11 +52,11 @@ func (r *reader) fail(field string, at int, problem string) {
 	r.pos = len(r.buf) // whatever is read from here on is cut short, which ends all loops
 }
 
-// more reports whether the message has further fields. An older peer's ends before those that were appended since
+// hasMore reports whether the message has further fields. An older peer's ends before those that were appended since
 // MinVersion: they are read if there are more.
-func (r *reader) more() bool { return r.pos < len(r.buf) }
+func (r *reader) hasMore() bool { return r.pos < len(r.buf) }
 
-func (r *reader) byte(field string) byte {
+func (r *reader) readByte(field string) byte {
 	if r.pos >= len(r.buf) {
 		r.fail(field, r.pos, cutShort)
 		return 0
@@ -66,12 +66,12 @@ func (r *reader) byte(field string) byte {
 	return c
 }
 
-func (r *reader) bool(field string) bool { return r.enum(field, 0, 1) == 1 }
+func (r *reader) readBool(field string) bool { return r.readEnum(field, 0, 1) == 1 }
 
-// enum is a byte from low to high.
-func (r *reader) enum(field string, low, high byte) byte {
+// readEnum is a byte from low to high.
+func (r *reader) readEnum(field string, low, high byte) byte {
 	at := r.pos
-	c := r.byte(field)
+	c := r.readByte(field)
 	if r.err == nil && (c < low || c > high) {
 		r.fail(field, at, notKnown)
 		return 0
@@ -79,7 +79,7 @@ func (r *reader) enum(field string, low, high byte) byte {
 	return c
 }
 
-func (r *reader) uint(field string) uint64 {
+func (r *reader) readUint(field string) uint64 {
 	if r.pos < len(r.buf) && r.buf[r.pos] < 0x80 { // most numbers take one byte
 		r.pos++
 		return uint64(r.buf[r.pos-1])
@@ -97,10 +97,10 @@ func (r *reader) uint(field string) uint64 {
 	return v
 }
 
-// upTo is a uint of at most max.
-func (r *reader) upTo(field string, max uint64, problem string) uint64 {
+// readUpTo is a uint of at most max.
+func (r *reader) readUpTo(field string, max uint64, problem string) uint64 {
 	at := r.pos
-	v := r.uint(field)
+	v := r.readUint(field)
 	if v > max {
 		r.fail(field, at, problem)
 		return 0
@@ -108,16 +108,16 @@ func (r *reader) upTo(field string, max uint64, problem string) uint64 {
 	return v
 }
 
-func (r *reader) uint32(field string) uint32 {
-	return uint32(r.upTo(field, math.MaxUint32, outOfRange))
+func (r *reader) readUint32(field string) uint32 {
+	return uint32(r.readUpTo(field, math.MaxUint32, outOfRange))
 }
 
-func (r *reader) int32(field string) int32 {
-	v := r.uint32(field)
+func (r *reader) readInt32(field string) int32 {
+	v := r.readUint32(field)
 	return int32(v>>1) ^ -int32(v&1)
 }
 
-func (r *reader) uint64(field string) uint64 {
+func (r *reader) readUint64(field string) uint64 {
 	if len(r.buf)-r.pos < 8 {
 		r.fail(field, r.pos, cutShort)
 		return 0
@@ -126,21 +126,21 @@ func (r *reader) uint64(field string) uint64 {
 	return binary.LittleEndian.Uint64(r.buf[r.pos-8:])
 }
 
-func (r *reader) fixed32(field string) uint32 {
-	if b := r.fixed(field, 4); b != nil {
+func (r *reader) readFixed32(field string) uint32 {
+	if b := r.readFixed(field, 4); b != nil {
 		return binary.LittleEndian.Uint32(b)
 	}
 	return 0
 }
 
-func (r *reader) duration(field string) time.Duration {
-	return time.Duration(r.upTo(field, math.MaxInt64, outOfRange))
+func (r *reader) readDuration(field string) time.Duration {
+	return time.Duration(r.readUpTo(field, math.MaxInt64, outOfRange))
 }
 
-// bytes aliases the body; nil if empty.
-func (r *reader) bytes(field string, max int) []byte {
+// readBytes aliases the body; nil if empty.
+func (r *reader) readBytes(field string, max int) []byte {
 	at := r.pos
-	n := r.upTo(field, uint64(max), overLimit)
+	n := r.readUpTo(field, uint64(max), overLimit)
 	if n == 0 {
 		return nil
 	}
@@ -152,16 +152,18 @@ func (r *reader) bytes(field string, max int) []byte {
 	return r.buf[r.pos-int(n) : r.pos : r.pos]
 }
 
-func (r *reader) text(field string, max int) string { return string(r.bytes(field, max)) }
+func (r *reader) readText(field string, max int) string { return string(r.readBytes(field, max)) }
 
-// name is a string of which few different ones are expected.
-func (r *reader) name(field string) string { return r.names.get(r.bytes(field, MaxString)) }
+// readName is a string of which few different ones are expected.
+func (r *reader) readName(field string) string {
+	return r.names.internString(r.readBytes(field, MaxString))
+}
 
-// count is the number of elements that follow, each of at least size bytes: what does not fit the rest of
+// readCount is the number of elements that follow, each of at least size bytes: what does not fit the rest of
 // the body is refused before anything is allocated for it.
-func (r *reader) count(field string, max, size int) int {
+func (r *reader) readCount(field string, max, size int) int {
 	at := r.pos
-	n := r.upTo(field, uint64(max), overLimit)
+	n := r.readUpTo(field, uint64(max), overLimit)
 	if n > uint64((len(r.buf)-r.pos)/size) {
 		r.fail(field, at, cutShort)
 		return 0
@@ -169,25 +171,25 @@ func (r *reader) count(field string, max, size int) int {
 	return int(n)
 }
 
-func (r *reader) texts(field string) []string {
-	n := r.count(field, MaxList, 1)
+func (r *reader) readTexts(field string) []string {
+	n := r.readCount(field, MaxList, 1)
 	if n == 0 {
 		return nil
 	}
 	list := make([]string, n)
 	for i := range list {
-		list[i] = r.text(field, MaxString)
+		list[i] = r.readText(field, MaxString)
 	}
 	return list
 }
 
-func (r *reader) job(field string) (j JobID) {
-	copy(j[:], r.fixed(field, len(j)))
+func (r *reader) readJob(field string) (j JobID) {
+	copy(j[:], r.readFixed(field, len(j)))
 	return j
 }
 
-// fixed is the next n bytes of the body itself; nil if there are not so many.
-func (r *reader) fixed(field string, n int) []byte {
+// readFixed is the next n bytes of the body itself; nil if there are not so many.
+func (r *reader) readFixed(field string, n int) []byte {
 	if len(r.buf)-r.pos < n {
 		r.fail(field, r.pos, cutShort)
 		return nil
@@ -196,26 +198,26 @@ func (r *reader) fixed(field string, n int) []byte {
 	return r.buf[r.pos-n : r.pos]
 }
 
-func (r *reader) attempt(field string) AttemptID {
-	return AttemptID{Frontend: FrontendID(r.uint64(field)), Seq: r.uint(field)}
+func (r *reader) readAttempt(field string) AttemptID {
+	return AttemptID{Frontend: FrontendID(r.readUint64(field)), Seq: r.readUint(field)}
 }
 
-func (r *reader) attempts(field string) []AttemptID {
-	n := r.count(field, MaxFrame, attemptSize)
+func (r *reader) readAttempts(field string) []AttemptID {
+	n := r.readCount(field, MaxFrame, attemptSize)
 	if n == 0 {
 		return nil
 	}
 	list := make([]AttemptID, n)
 	for i := range list {
-		list[i] = r.attempt(field)
+		list[i] = r.readAttempt(field)
 	}
 	return list
 }
 
-// res is the id of one place.
-func (r *reader) res(field string) ResID {
+// readRes is the id of one place.
+func (r *reader) readRes(field string) ResID {
 	at := r.pos
-	id := ResID(r.uint(field))
+	id := ResID(r.readUint(field))
 	if r.err == nil && (id == 0 || id == math.MaxUint64) {
 		r.fail(field, at, outOfRange)
 		return 0
@@ -223,11 +225,11 @@ func (r *reader) res(field string) ResID {
 	return id
 }
 
-// places reads First and Count. At least min places are meant, and First+Count does not overflow.
-func (r *reader) places(min uint32) (first ResID, count uint32) {
+// readPlaces reads First and Count. At least min places are meant, and First+Count does not overflow.
+func (r *reader) readPlaces(min uint32) (first ResID, count uint32) {
 	at := r.pos
-	first = ResID(r.uint("first"))
-	count = uint32(r.upTo("count", MaxPlaces, overLimit))
+	first = ResID(r.readUint("first"))
+	count = uint32(r.readUpTo("count", MaxPlaces, overLimit))
 	if r.err == nil && (count < min || count > 0 && first == 0 || first+ResID(count) < first) {
 		r.fail("first, count", at, outOfRange)
 		return 0, 0
@@ -235,41 +237,41 @@ func (r *reader) places(min uint32) (first ResID, count uint32) {
 	return first, count
 }
 
-func (r *reader) ranges(field string) []Range {
-	n := r.count(field, MaxFrame, rangeSize)
+func (r *reader) readRanges(field string) []Range {
+	n := r.readCount(field, MaxFrame, rangeSize)
 	if n == 0 {
 		return nil
 	}
 	list := make([]Range, n)
 	for i := range list {
-		list[i].First, list[i].Count = r.places(1)
+		list[i].First, list[i].Count = r.readPlaces(1)
 	}
 	return list
 }
 
-func (r *reader) demand(field string) Demand {
+func (r *reader) readDemand(field string) Demand {
 	return Demand{
-		CPU: Millicores(r.upTo(field, math.MaxInt32, outOfRange)),
-		Mem: MiB(r.upTo(field, math.MaxInt32, outOfRange)),
+		CPU: Millicores(r.readUpTo(field, math.MaxInt32, outOfRange)),
+		Mem: MiB(r.readUpTo(field, math.MaxInt32, outOfRange)),
 	}
 }
 
-// flagged reads what appendFlagged wrote.
-func (r *reader) flagged(field string, max uint64) (v uint64, flag bool) {
-	v = r.upTo(field, max<<1|1, outOfRange)
+// readFlagged reads what appendFlagged wrote.
+func (r *reader) readFlagged(field string, max uint64) (v uint64, flag bool) {
+	v = r.readUpTo(field, max<<1|1, outOfRange)
 	return v >> 1, v&1 == 1
 }
 
-// names keeps strings that come again and again from being allocated each time. It forgets all of them
+// nameCache keeps strings that come again and again from being allocated each time. It forgets all of them
 // when there are too many, so a peer that invents names costs at most maxNames*maxName bytes.
-type names struct{ known map[string]string }
+type nameCache struct{ known map[string]string }
 
 const (
 	maxNames = 256
 	maxName  = 128 // bytes; longer strings are copied each time
 )
 
-func (n *names) get(b []byte) string {
+func (n *nameCache) internString(b []byte) string {
 	if s, ok := n.known[string(b)]; ok { // does not allocate
 		return s
 	}

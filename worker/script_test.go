@@ -135,7 +135,7 @@ func message(l *script.Line, verb string) probe.Msg {
 		}
 	case "restamp":
 		m := probe.Restamp{Res: probe.ResID(l.Int(l.Word())), Standing: stands(l)}
-		if l.Left() > 0 {
+		if l.WordsLeft() > 0 {
 			m.Attempt = l.Attempt(l.Word())
 		}
 		return m
@@ -152,7 +152,7 @@ func message(l *script.Line, verb string) probe.Msg {
 		if name := l.Text("job"); name != "" {
 			m.Job = job(name)
 		}
-		if l.Left() > 0 {
+		if l.WordsLeft() > 0 {
 			m.Attempt = l.Attempt(l.Word())
 		}
 		return m

@@ -21,9 +21,9 @@ import (
 )
 
 // query is one of a panel, or the value that an alert compares.
-type query struct{ of, expr string }
+type query struct{ owner, expr string }
 
-func queries(t *testing.T) (list []query) {
+func readQueries(t *testing.T) (list []query) {
 	t.Helper()
 	var board struct {
 		Panels []struct {
@@ -70,10 +70,10 @@ func TestNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, q := range queries(t) {
+	for _, q := range readQueries(t) {
 		for _, name := range regexp.MustCompile(`phoebe_[a-z_]+`).FindAllString(q.expr, -1) {
 			if !strings.Contains(string(table), "`"+strings.TrimSuffix(name, "_bucket")+"`") {
-				t.Errorf("%s asks for %s, which is not exposed", q.of, name)
+				t.Errorf("%s asks for %s, which is not exposed", q.owner, name)
 			}
 		}
 	}
@@ -93,9 +93,9 @@ func TestAlertsTested(t *testing.T) {
 		t.Fatalf("only %d alerts are found", len(alerts))
 	}
 	for _, alert := range alerts {
-		for what, expected := range map[string]string{"fires": `\[\{`, "clears": `\[\]`} {
+		for event, expected := range map[string]string{"fires": `\[\{`, "clears": `\[\]`} {
 			if !regexp.MustCompile(`alertname: ` + alert[1] + `(,|\n) *exp_alerts: ` + expected).MatchString(tests) {
-				t.Errorf("no test tells that %s %s", alert[1], what)
+				t.Errorf("no test tells that %s %s", alert[1], event)
 			}
 		}
 	}
@@ -124,7 +124,7 @@ func TestDatabases(t *testing.T) {
 	tool(nil, "test", "rules", "alerts.test.yaml")
 
 	frontend, admin := "", ""
-	start(t, func(line string) bool {
+	startProcess(t, func(line string) bool {
 		kind, value, _ := strings.Cut(line, " ")
 		if kind == "frontend" && frontend == "" {
 			frontend = value
@@ -136,7 +136,7 @@ func TestDatabases(t *testing.T) {
 	}, phoebe, "dev", "--frontend-port", "0", "--drain-timeout", "1s")
 	// The one that gossips has the metrics of that.
 	gossips := ""
-	start(t, func(line string) bool {
+	startProcess(t, func(line string) bool {
 		_, rest, ok := strings.Cut(line, `msg="admin port serves" address=`)
 		gossips, _, _ = strings.Cut(rest, " ")
 		return ok
@@ -151,26 +151,26 @@ func TestDatabases(t *testing.T) {
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	databases := map[string]string{"prometheus": free(t), "victoria-metrics": free(t)}
-	start(t, nil, "prometheus", "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "p"), "--web.listen-address="+databases["prometheus"])
-	start(t, nil, "victoria-metrics", "-promscrape.config="+config, "-storageDataPath="+filepath.Join(dir, "v"), "-httpListenAddr="+databases["victoria-metrics"], "-search.latencyOffset=0s")
+	databases := map[string]string{"prometheus": freeAddr(t), "victoria-metrics": freeAddr(t)}
+	startProcess(t, nil, "prometheus", "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "p"), "--web.listen-address="+databases["prometheus"])
+	startProcess(t, nil, "victoria-metrics", "-promscrape.config="+config, "-storageDataPath="+filepath.Join(dir, "v"), "-httpListenAddr="+databases["victoria-metrics"], "-search.latencyOffset=0s")
 
 	measured := filepath.Join(dir, "bench.json")
 	if out, err := exec.CommandContext(t.Context(), phoebe, "bench", "--connect", frontend, "--tasks-per-job", "10", "--task-duration", "task-exp:200ms", "--load", "0.3", "--policy", "phoebe", "--warmup", "0s", "--for", "15s", "--json", measured).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	p99 := benched(t, measured)
+	p99 := benchP99(t, measured)
 	for name, addr := range databases {
 		var seen float64
 		for try := 0; try < 30; try++ { // until it is scraped
-			_, seen, err = ask(t.Context(), addr, "histogram_quantile(0.99, sum by (le) (phoebe_frontend_job_response_seconds_bucket))")
-			if off := seen / p99; err == nil && off > 1/bucket && off < bucket {
+			_, seen, err = queryNumbers(t.Context(), addr, "histogram_quantile(0.99, sum by (le) (phoebe_frontend_job_response_seconds_bucket))")
+			if off := seen / p99; err == nil && off > 1/bucketRatio && off < bucketRatio {
 				break
 			}
 			time.Sleep(time.Second)
 		}
 		t.Logf("%s: p99 is %.3f s, by the bench %.3f s", name, seen, p99)
-		if off := seen / p99; err != nil || !(off > 1/bucket && off < bucket) {
+		if off := seen / p99; err != nil || !(off > 1/bucketRatio && off < bucketRatio) {
 			t.Errorf("%s: p99 is %v s, by the bench %v s: %v", name, seen, p99, err)
 		}
 	}
@@ -187,14 +187,14 @@ func TestDatabases(t *testing.T) {
 
 	until := time.Now().Add(3 * time.Minute)
 	for name, addr := range databases {
-		for _, q := range queries(t) {
+		for _, q := range readQueries(t) {
 			for {
-				n, _, err := ask(t.Context(), addr, q.expr)
+				n, _, err := queryNumbers(t.Context(), addr, q.expr)
 				if err == nil && n > 0 {
 					break
 				}
 				if time.Now().After(until) {
-					t.Errorf("%s: %s: %d numbers, %v: %s", name, q.of, n, err, q.expr)
+					t.Errorf("%s: %s: %d numbers, %v: %s", name, q.owner, n, err, q.expr)
 					break
 				}
 				time.Sleep(time.Second) // until it was scraped often enough
@@ -209,11 +209,11 @@ func TestDatabases(t *testing.T) {
 	tool(res.Body, "check", "metrics")
 }
 
-// bucket is how many times as wide as the one before the widest bucket of /metrics is.
-const bucket = 1.5
+// bucketRatio is how many times as wide as the one before the widest bucket of /metrics is.
+const bucketRatio = 1.5
 
-// benched is the p99 of the response that phoebe bench has measured, in seconds.
-func benched(t *testing.T, file string) float64 {
+// benchP99 is the p99 of the response that phoebe bench has measured, in seconds.
+func benchP99(t *testing.T, file string) float64 {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -229,8 +229,8 @@ func benched(t *testing.T, file string) float64 {
 	return result.Runs[0].Response.P99 / 1000
 }
 
-// ask is how many numbers a query gives, and the last of them.
-func ask(ctx context.Context, addr, expr string) (n int, last float64, err error) {
+// queryNumbers is how many numbers a query gives, and the last of them.
+func queryNumbers(ctx context.Context, addr, expr string) (n int, last float64, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/api/v1/query?query="+url.QueryEscape(expr), nil)
 	if err != nil {
 		return 0, 0, err
@@ -240,29 +240,29 @@ func ask(ctx context.Context, addr, expr string) (n int, last float64, err error
 		return 0, 0, err
 	}
 	defer res.Body.Close()
-	var said struct {
+	var answer struct {
 		Error string
 		Data  struct {
 			Result []struct{ Value [2]any }
 		}
 	}
-	if err := json.NewDecoder(res.Body).Decode(&said); err != nil {
+	if err := json.NewDecoder(res.Body).Decode(&answer); err != nil {
 		return 0, 0, err
 	}
-	for _, r := range said.Data.Result {
+	for _, r := range answer.Data.Result {
 		text, _ := r.Value[1].(string)
 		if x, err := strconv.ParseFloat(text, 64); err == nil && x == x { // a number
 			n, last = n+1, x
 		}
 	}
-	if said.Error != "" {
-		err = fmt.Errorf("%s", said.Error)
+	if answer.Error != "" {
+		err = fmt.Errorf("%s", answer.Error)
 	}
 	return n, last, err
 }
 
-// start runs a process until the test ends, once a line of its output is found.
-func start(t *testing.T, found func(line string) bool, name string, args ...string) {
+// startProcess runs a process until the test ends, once a line of its output is found.
+func startProcess(t *testing.T, found func(line string) bool, name string, args ...string) {
 	t.Helper()
 	cmd := exec.Command(name, args...)
 	out, err := cmd.StdoutPipe()
@@ -291,7 +291,7 @@ func start(t *testing.T, found func(line string) bool, name string, args ...stri
 	}()
 }
 
-func free(t *testing.T) string {
+func freeAddr(t *testing.T) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

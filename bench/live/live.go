@@ -75,8 +75,8 @@ func (o *Options) Validate() error {
 	return errors.Join(errs...)
 }
 
-// clusters are those that are measured.
-func (o *Options) clusters() []string {
+// clusterNames are those that are measured.
+func (o *Options) clusterNames() []string {
 	if len(o.Against) > 0 {
 		return []string{bench.FleetA}
 	}
@@ -105,23 +105,23 @@ func (o *Options) clusters() []string {
 type target struct {
 	client    *client.Client
 	workers   []string   // that were there before and are linked to its frontends
-	parts     *processes // nil: none that this process has started
+	processes *processes // nil: none that this process has started
 	slots     int
 	policy    client.Policy // that its jobs name; "": the cluster was started with it
 	closeFunc func() error
 }
 
-// open starts or connects to a cluster whose tasks are to be placed by a policy, and waits until it is ready.
-func (o *Options) open(ctx context.Context, cluster, policy string) (*target, error) {
+// openTarget starts or connects to a cluster whose tasks are to be placed by a policy, and waits until it is ready.
+func (o *Options) openTarget(ctx context.Context, cluster, policy string) (*target, error) {
 	t := &target{slots: o.Workers * o.Slots, closeFunc: func() error { return nil }}
 	addrs := o.Connect
 	kind, sealed := strings.CutSuffix(cluster, bench.ByTLS)
 	tlsDir := ""
-	there := len(o.Connect)+len(o.Against) > 0
-	if sealed || there {
+	isRunning := len(o.Connect)+len(o.Against) > 0
+	if sealed || isRunning {
 		tlsDir = o.TLSDir
 	}
-	if there {
+	if isRunning {
 		t.policy = client.Policy(policy)
 	}
 	switch kind {
@@ -139,7 +139,7 @@ func (o *Options) open(ctx context.Context, cluster, policy string) (*target, er
 		if err != nil {
 			return nil, err
 		}
-		addrs, t.parts, t.closeFunc = p.frontends, p, p.close
+		addrs, t.processes, t.closeFunc = p.frontends, p, p.close
 	}
 	var err error
 	options := []client.Option{client.WithSecret(o.Secret), client.WithTLS(tlsDir), client.WithName("bench")}
@@ -150,7 +150,7 @@ func (o *Options) open(ctx context.Context, cluster, policy string) (*target, er
 	if err != nil {
 		return nil, errors.Join(err, t.closeFunc())
 	}
-	if there {
+	if isRunning {
 		st, err := t.client.Cluster(ctx)
 		if err != nil {
 			return nil, errors.Join(err, t.close())
@@ -183,7 +183,7 @@ func (o *Options) openAll(ctx context.Context, cluster, policy string) (all []*t
 		names = fleets
 	}
 	for _, name := range names {
-		t, err := o.open(ctx, name, policy)
+		t, err := o.openTarget(ctx, name, policy)
 		if err != nil {
 			return all, err
 		}
@@ -206,8 +206,8 @@ func closeAll(all []*target) error {
 
 func (t *target) close() error { return errors.Join(t.client.Close(), t.closeFunc()) }
 
-// settings describe the clusters.
-func (o *Options) settings() []string {
+// describeClusters describe the clusters.
+func (o *Options) describeClusters() []string {
 	var lines []string
 	for i, addrs := range o.Against {
 		lines = append(lines, fmt.Sprintf("%s: frontends at %s", fleets[i], strings.Join(addrs, ", ")))
@@ -215,7 +215,7 @@ func (o *Options) settings() []string {
 	if len(lines) > 0 {
 		return append(lines, "each has half of the jobs, and so have its ideal and omniscient")
 	}
-	for _, cluster := range o.clusters() {
+	for _, cluster := range o.clusterNames() {
 		parts := fmt.Sprintf("%d frontends, %d workers of %d slots", o.Frontends, o.Workers, o.Slots)
 		kind, sealed := strings.CutSuffix(cluster, bench.ByTLS)
 		if sealed {
@@ -233,8 +233,8 @@ func (o *Options) settings() []string {
 	return lines
 }
 
-// rotated starts with another one in each repeat, so that none is always the first.
-func rotated[T any](all []T, repeat int) []T {
+// rotatedBy starts with another one in each repeat, so that none is always the first.
+func rotatedBy[T any](all []T, repeat int) []T {
 	k := repeat % len(all)
 	return slices.Concat(all[k:], all[:k])
 }
@@ -246,7 +246,7 @@ func Run(ctx context.Context, o Options, progress *bench.Progress) (*bench.Docum
 		return nil, err
 	}
 	doc := &bench.Document{}
-	doc.Meta.Settings = append(o.settings(), fmt.Sprintf("probe ratio %g; estimates %s; refused jobs %s; warm-up %v", o.ProbeRatio, map[bool]string{true: "exact", false: "none"}[o.Estimates],
+	doc.Meta.Settings = append(o.describeClusters(), fmt.Sprintf("probe ratio %g; estimates %s; refused jobs %s; warm-up %v", o.ProbeRatio, map[bool]string{true: "exact", false: "none"}[o.Estimates],
 		map[bool]string{true: "come again", false: "are errors"}[o.Again], o.Warmup))
 	if o.Trace != nil && len(o.Loads) == 0 {
 		o.Loads = []float64{0} // as the trace has it
@@ -255,12 +255,12 @@ func Run(ctx context.Context, o Options, progress *bench.Progress) (*bench.Docum
 	begin := time.Now()
 	for repeat := range o.Repeat {
 		for _, load := range o.Loads {
-			for _, policy := range rotated(o.Policies, repeat) {
-				for _, cluster := range o.clusters() {
+			for _, policy := range rotatedBy(o.Policies, repeat) {
+				for _, cluster := range o.clusterNames() {
 					opts := bench.RunOptions{
 						Cluster: cluster, Policy: policy, Load: load, Repeat: repeat + 1, Seed: o.Seed + uint64(repeat), Started: time.Since(begin),
 					}
-					recs, use, settings, err := o.once(ctx, opts, progress)
+					recs, use, settings, err := o.runOnce(ctx, opts, progress)
 					for _, rec := range recs {
 						if run := rec.Run(); run.Jobs+run.Errors > 0 || err == nil {
 							run.CPU = use
@@ -285,8 +285,8 @@ func Run(ctx context.Context, o Options, progress *bench.Progress) (*bench.Docum
 	return doc, nil
 }
 
-// once makes one run on a cluster of its own. There is a recorder for each that was driven.
-func (o *Options) once(ctx context.Context, opts bench.RunOptions, progress *bench.Progress) (recs []*bench.Recorder, use bench.CPUUse, settings []string, err error) {
+// runOnce makes one run on a cluster of its own. There is a recorder for each that was driven.
+func (o *Options) runOnce(ctx context.Context, opts bench.RunOptions, progress *bench.Progress) (recs []*bench.Recorder, use bench.CPUUse, settings []string, err error) {
 	all, err := o.openAll(ctx, opts.Cluster, opts.Policy)
 	if err != nil {
 		return nil, use, nil, err
@@ -295,7 +295,7 @@ func (o *Options) once(ctx context.Context, opts bench.RunOptions, progress *ben
 	t := all[0]
 	var jobs []bench.Job
 	var span time.Duration
-	if opts.Workload, jobs, span, settings, err = o.workload(opts.Load, opts.Seed, t.slots); err != nil {
+	if opts.Workload, jobs, span, settings, err = o.makeJobs(opts.Load, opts.Seed, t.slots); err != nil {
 		return nil, use, nil, err
 	}
 	if len(all) > 1 {
@@ -307,16 +307,16 @@ func (o *Options) once(ctx context.Context, opts bench.RunOptions, progress *ben
 		opts.Load = bench.Offered(jobs, t.slots, span)
 	}
 	opts.Slots, opts.Warmup, opts.For = t.slots, o.Warmup, span-o.Warmup
-	meter := bench.NewCPUMeter(t.parts.pids()...)
-	recs, err = o.drive(ctx, all, opts, jobs, progress)
+	meter := bench.NewCPUMeter(t.processes.processIDs()...)
+	recs, err = o.driveJobs(ctx, all, opts, jobs, progress)
 	return recs, meter.Use(), settings, err
 }
 
-// turn is which of so many is given the i-th job. Of two, each gets one of every pair, and every other time the first.
-func turn(i, of int) int { return (i + i/2) % of }
+// targetIndex is which of so many is given the i-th job. Of two, each gets one of every pair, and every other time the first.
+func targetIndex(i, targets int) int { return (i + i/2) % targets }
 
-// workload makes the jobs of one load.
-func (o *Options) workload(load float64, seed uint64, slots int) (name string, jobs []bench.Job, span time.Duration, settings []string, err error) {
+// makeJobs makes the jobs of one load.
+func (o *Options) makeJobs(load float64, seed uint64, slots int) (name string, jobs []bench.Job, span time.Duration, settings []string, err error) {
 	if o.Trace != nil {
 		trace := *o.Trace
 		trace.Slots, trace.Load = slots, load
@@ -337,9 +337,9 @@ func (o *Options) workload(load float64, seed uint64, slots int) (name string, j
 // straggle is how long after the last arrival jobs may still end.
 const straggle = time.Minute
 
-// drive sends the jobs at their times, by turns where there are several targets, whatever becomes of those before. If
+// driveJobs sends the jobs at their times, by turns where there are several targets, whatever becomes of those before. If
 // interrupted ends, it returns what was recorded until then.
-func (o *Options) drive(interrupted context.Context, targets []*target, opts bench.RunOptions, jobs []bench.Job, progress *bench.Progress) (recs []*bench.Recorder, err error) {
+func (o *Options) driveJobs(interrupted context.Context, targets []*target, opts bench.RunOptions, jobs []bench.Job, progress *bench.Progress) (recs []*bench.Recorder, err error) {
 	alarm, err := exec.OpenAlarm()
 	if err != nil {
 		return nil, err
@@ -386,9 +386,9 @@ func (o *Options) drive(interrupted context.Context, targets []*target, opts ben
 			sent.Add(1)
 			running.Go(func() {
 				defer done.Add(1)
-				k := turn(i, len(targets))
+				k := targetIndex(i, len(targets))
 				rec := recs[k]
-				ended := targets[k].one(ctx, o, begin, &jobs[i], rec)
+				ended := targets[k].runJob(ctx, o, begin, &jobs[i], rec)
 				if !ended.Failed || interrupted.Err() == nil {
 					rec.Job(ended)
 				}
@@ -429,8 +429,8 @@ func (o *Options) drive(interrupted context.Context, targets []*target, opts ben
 	}
 }
 
-// one runs one job, records its tasks and returns what became of it.
-func (t *target) one(ctx context.Context, o *Options, begin time.Time, j *bench.Job, rec *bench.Recorder) bench.JobOutcome {
+// runJob runs one job, records its tasks and returns what became of it.
+func (t *target) runJob(ctx context.Context, o *Options, begin time.Time, j *bench.Job, rec *bench.Recorder) bench.JobOutcome {
 	tasks := make([]client.Task, len(j.Tasks))
 	for i, d := range j.Tasks {
 		tasks[i] = client.Task{Function: "sleep", Payload: []byte(d.String())}

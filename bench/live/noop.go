@@ -25,16 +25,16 @@ func Noop(ctx context.Context, o Options, progress *bench.Progress) (*bench.Docu
 		return nil, err
 	}
 	doc := &bench.Document{}
-	doc.Meta.Settings = append(o.settings(), fmt.Sprintf("round trips of one echo task in turns with the floor, echo tasks in jobs of %d: %v each, after %v that do not count",
+	doc.Meta.Settings = append(o.describeClusters(), fmt.Sprintf("round trips of one echo task in turns with the floor, echo tasks in jobs of %d: %v each, after %v that do not count",
 		noopPerJob, o.For, o.Warmup))
 	if len(o.Connect) > 0 {
 		doc.Meta.Settings = append(doc.Meta.Settings, "CPU per task is that of the load generator alone")
 	}
 	defer progress.Clear()
 	for repeat := range o.Repeat {
-		for _, cluster := range rotated(o.clusters(), repeat) {
-			run, err := o.noop(ctx, cluster, func(what string) {
-				progress.Set("%d of %d: %s, %s", repeat+1, o.Repeat, cluster, what)
+		for _, cluster := range rotatedBy(o.clusterNames(), repeat) {
+			run, err := o.measureNoop(ctx, cluster, func(step string) {
+				progress.Set("%d of %d: %s, %s", repeat+1, o.Repeat, cluster, step)
 			})
 			if err != nil {
 				return doc, err
@@ -46,14 +46,14 @@ func Noop(ctx context.Context, o Options, progress *bench.Progress) (*bench.Docu
 	return doc, nil
 }
 
-// noop measures once, on a cluster of its own.
-func (o *Options) noop(ctx context.Context, cluster string, progress func(what string)) (run bench.NoopRun, err error) {
-	t, err := o.open(ctx, cluster, o.Policies[0])
+// measureNoop measures once, on a cluster of its own.
+func (o *Options) measureNoop(ctx context.Context, cluster string, progress func(step string)) (run bench.NoopRun, err error) {
+	t, err := o.openTarget(ctx, cluster, o.Policies[0])
 	if err != nil {
 		return run, err
 	}
 	defer func() { err = errors.Join(err, t.close()) }()
-	floor, err := t.floor(ctx)
+	floor, err := t.openFloor(ctx)
 	if err != nil {
 		return run, err
 	}
@@ -67,7 +67,7 @@ func (o *Options) noop(ctx context.Context, cluster string, progress func(what s
 		return err
 	}
 
-	meter := bench.NewCPUMeter(t.parts.pids()...)
+	meter := bench.NewCPUMeter(t.processes.processIDs()...)
 	rtts, floors := bench.NewHistogram(), bench.NewHistogram()
 	progress("round trips")
 	start, counted := time.Now(), 0
@@ -91,11 +91,11 @@ func (o *Options) noop(ctx context.Context, cluster string, progress func(what s
 
 	for _, flights := range []int{1, noopFlights} {
 		progress(fmt.Sprintf("throughput, %d jobs in flight", flights))
-		if _, err := throughput(flights, o.Warmup, job); err != nil {
+		if _, err := measureThroughput(flights, o.Warmup, job); err != nil {
 			return run, err
 		}
-		own := bench.NewCPUMeter(t.parts.pids()...)
-		rate, err := throughput(flights, o.For, job)
+		own := bench.NewCPUMeter(t.processes.processIDs()...)
+		rate, err := measureThroughput(flights, o.For, job)
 		if err != nil {
 			return run, err
 		}
@@ -110,31 +110,31 @@ func (o *Options) noop(ctx context.Context, cluster string, progress func(what s
 	return run, nil
 }
 
-// floor is the floor that a cluster's round trips are compared with.
-func (t *target) floor(ctx context.Context) (*bench.Floor, error) {
-	if t.parts == nil {
+// openFloor is the floor that a cluster's round trips are compared with.
+func (t *target) openFloor(ctx context.Context) (*bench.Floor, error) {
+	if t.processes == nil {
 		return bench.StartFloor()
 	}
-	echo, err := t.parts.start(ctx, "floor", "floor")
+	echo, err := t.processes.startProcess(ctx, "floor", "floor")
 	if err != nil {
 		return nil, err
 	}
-	relay, err := t.parts.start(ctx, "floor", "floor", "--to", echo)
+	relay, err := t.processes.startProcess(ctx, "floor", "floor", "--to", echo)
 	if err != nil {
 		return nil, err
 	}
 	return bench.DialFloor(relay)
 }
 
-// throughput keeps so many jobs in flight for a time and returns the tasks per second.
-func throughput(flights int, lasts time.Duration, job func(tasks int) error) (rate float64, err error) {
+// measureThroughput keeps so many jobs in flight for a time and returns the tasks per second.
+func measureThroughput(flights int, span time.Duration, job func(tasks int) error) (rate float64, err error) {
 	var wait sync.WaitGroup
 	var jobs atomic.Int64
 	errs := make([]error, flights)
 	begin := time.Now()
 	for i := range flights {
 		wait.Go(func() {
-			for time.Since(begin) < lasts && errs[i] == nil {
+			for time.Since(begin) < span && errs[i] == nil {
 				errs[i] = job(noopPerJob)
 				jobs.Add(1)
 			}

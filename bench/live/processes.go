@@ -24,13 +24,13 @@ type processes struct {
 	env       []string
 	frontends []string // addresses
 
-	thread  chan func() // runs all starts: see start
-	started []*process
+	startThread chan func() // runs all starts: see start
+	started     []*process
 }
 
 type process struct {
 	cmd    *exec.Cmd
-	errors lastWords
+	stderr lastWords
 	ended  chan struct{} // closed when err tells how it ended
 	err    error
 }
@@ -45,14 +45,14 @@ func startProcesses(ctx context.Context, o *Options, policy, tlsDir string) (*pr
 	defer cancel()
 	var workers []string
 	for range o.Workers {
-		addr, err := p.start(ctx, "worker", "worker", "--listen", "127.0.0.1:0", "--slots", strconv.Itoa(o.Slots))
+		addr, err := p.startProcess(ctx, "worker", "worker", "--listen", "127.0.0.1:0", "--slots", strconv.Itoa(o.Slots))
 		if err != nil {
 			return nil, errors.Join(err, p.close())
 		}
 		workers = append(workers, addr)
 	}
 	for range o.Frontends {
-		addr, err := p.start(ctx, "frontend", "frontend", "--listen", "127.0.0.1:0", "--workers", strings.Join(workers, ","), "--policy", policy)
+		addr, err := p.startProcess(ctx, "frontend", "frontend", "--listen", "127.0.0.1:0", "--workers", strings.Join(workers, ","), "--policy", policy)
 		if err != nil {
 			return nil, errors.Join(err, p.close())
 		}
@@ -67,7 +67,7 @@ func startProcesses(ctx context.Context, o *Options, policy, tlsDir string) (*pr
 }
 
 func newProcesses(o *Options, tlsDir string) *processes {
-	p := &processes{program: o.Processes, thread: make(chan func())}
+	p := &processes{program: o.Processes, startThread: make(chan func())}
 	for _, v := range os.Environ() {
 		if !strings.HasPrefix(v, "PHOEBE_") { // which are for this process
 			p.env = append(p.env, v)
@@ -81,24 +81,24 @@ func newProcesses(o *Options, tlsDir string) *processes {
 	}
 	go func() {
 		runtime.LockOSThread()
-		for do := range p.thread {
-			do()
+		for start := range p.startThread {
+			start()
 		}
 	}()
 	return p
 }
 
-// start starts the program and returns the address that its first line names, after a word. It starts it from a thread
+// startProcess starts the program and returns the address that its first line names, after a word. It starts it from a thread
 // that stays: the kernel takes the end of the thread that did for the death of the parent.
-func (p *processes) start(ctx context.Context, word string, args ...string) (addr string, err error) {
+func (p *processes) startProcess(ctx context.Context, word string, args ...string) (addr string, err error) {
 	proc := &process{cmd: exec.Command(p.program, args...), ended: make(chan struct{})}
-	proc.cmd.Env, proc.cmd.Stderr, proc.cmd.SysProcAttr = p.env, &proc.errors, attributes()
+	proc.cmd.Env, proc.cmd.Stderr, proc.cmd.SysProcAttr = p.env, &proc.stderr, processAttributes()
 	out, err := proc.cmd.StdoutPipe()
 	if err != nil {
 		return "", err
 	}
 	done := make(chan struct{})
-	p.thread <- func() { err = proc.cmd.Start(); close(done) }
+	p.startThread <- func() { err = proc.cmd.Start(); close(done) }
 	<-done
 	if err != nil {
 		return "", fmt.Errorf("start a process for the cluster: %w", err)
@@ -114,7 +114,7 @@ func (p *processes) start(ctx context.Context, word string, args ...string) (add
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
-		return "", fmt.Errorf("%s did not tell its address: %w: %s", proc.cmd, err, proc.errors.String())
+		return "", fmt.Errorf("%s did not tell its address: %w: %s", proc.cmd, err, proc.stderr.String())
 	}
 	p.started = append(p.started, proc)
 	go func() {
@@ -148,7 +148,7 @@ func (p *processes) awaitLinks(ctx context.Context, addr string, o *Options, tls
 			}
 			err = fmt.Errorf("linked to %d of %d workers", up, o.Workers)
 		}
-		if p.lost() != nil {
+		if p.findLost() != nil {
 			return err // close says which
 		}
 		select {
@@ -159,8 +159,8 @@ func (p *processes) awaitLinks(ctx context.Context, addr string, o *Options, tls
 	}
 }
 
-// pids are the ids of the processes; p may be nil.
-func (p *processes) pids() []int {
+// processIDs are the ids of the processes; p may be nil.
+func (p *processes) processIDs() []int {
 	if p == nil {
 		return nil
 	}
@@ -171,13 +171,13 @@ func (p *processes) pids() []int {
 	return pids
 }
 
-// lost says which processes have ended by themselves.
-func (p *processes) lost() error {
+// findLost says which processes have ended by themselves.
+func (p *processes) findLost() error {
 	var errs []error
 	for _, proc := range p.started {
 		select {
 		case <-proc.ended:
-			errs = append(errs, fmt.Errorf("%s ended by itself: %v: %s", proc.cmd, proc.err, proc.errors.String()))
+			errs = append(errs, fmt.Errorf("%s ended by itself: %v: %s", proc.cmd, proc.err, proc.stderr.String()))
 		default:
 		}
 	}
@@ -186,12 +186,12 @@ func (p *processes) lost() error {
 
 // close kills the processes, and says which were lost before.
 func (p *processes) close() error {
-	err := p.lost()
+	err := p.findLost()
 	for _, proc := range p.started {
 		_ = proc.cmd.Process.Kill()
 		<-proc.ended
 	}
-	close(p.thread)
+	close(p.startThread)
 	return err
 }
 

@@ -38,8 +38,8 @@ type Log struct {
 }
 
 const (
-	room    = 4096 // entries that may wait; one over that is dropped
-	maxText = 300  // bytes of a text that others have chosen
+	maxWaiting = 4096 // entries that may wait; one over that is dropped
+	maxText    = 300  // bytes of a text that others have chosen
 )
 
 // Open appends to a file, which is made for its owner alone. What is dropped is counted.
@@ -48,8 +48,8 @@ func Open(name string, dropped *metrics.Counter) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Log{file: f, dropped: dropped, entries: make(chan Entry, room), done: make(chan struct{})}
-	go l.write()
+	l := &Log{file: f, dropped: dropped, entries: make(chan Entry, maxWaiting), done: make(chan struct{})}
+	go l.writeEntries()
 	return l, nil
 }
 
@@ -82,21 +82,21 @@ func (l *Log) Note(e Entry, err error) {
 	}
 }
 
-// write ends when the log is closed.
-func (l *Log) write() {
+// writeEntries ends when the log is closed.
+func (l *Log) writeEntries() {
 	defer close(l.done)
 	w := bufio.NewWriterSize(l.file, 64<<10)
-	waiting := 0
+	unflushed := 0
 	for e := range l.entries {
 		_ = json.NewEncoder(w).Encode(e) // into w, whose error Flush returns; an encoder that has failed would write no more
-		if waiting++; len(l.entries) > 0 {
+		if unflushed++; len(l.entries) > 0 {
 			continue
 		}
 		if w.Flush() != nil {
-			l.dropped.Add(waiting)
+			l.dropped.Add(unflushed)
 			w.Reset(l.file)
 		}
-		waiting = 0
+		unflushed = 0
 	}
 }
 

@@ -57,12 +57,12 @@ func TestFullDisk(t *testing.T) {
 	}
 	// More at once than is written at once, and then again, as the disk is still full.
 	for round := range uint64(3) {
-		for range room {
+		for range maxWaiting {
 			l.Note(Entry{What: "submit"}, nil)
 		}
-		for end := time.Now().Add(time.Minute); l.dropped.Get() != (round+1)*room; runtime.Gosched() {
+		for end := time.Now().Add(time.Minute); l.dropped.Get() != (round+1)*maxWaiting; runtime.Gosched() {
 			if time.Now().After(end) {
-				t.Fatalf("%d of %d entries are counted as dropped", l.dropped.Get(), (round+1)*room)
+				t.Fatalf("%d of %d entries are counted as dropped", l.dropped.Get(), (round+1)*maxWaiting)
 			}
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write the corpus of the newest version, if there is none")
+var updateCorpus = flag.Bool("update", false, "write the corpus of the newest version, if there is none")
 
 // Example is a message as it is written now. No field of it is zero, but where two exclude each other.
 type Example struct {
@@ -26,32 +26,32 @@ type Example struct {
 // writes must not change, and what the others wrote must be understood.
 func Check(t *testing.T, oldest, newest uint32, examples []Example) {
 	t.Helper()
-	var now strings.Builder
+	var current strings.Builder
 	byName := map[string]*Example{}
 	for i := range examples {
 		e := &examples[i]
 		byName[e.Name] = e
-		fmt.Fprintf(&now, "%s %x\n", e.Name, e.Wire)
+		fmt.Fprintf(&current, "%s %x\n", e.Name, e.Wire)
 	}
 	for v := oldest; v <= newest; v++ {
 		file := fmt.Sprintf("testdata/wire-%d.txt", v)
-		then, err := os.ReadFile(file)
-		if *update && v == newest && os.IsNotExist(err) {
-			then, err = []byte(now.String()), os.WriteFile(file, []byte(now.String()), 0o644)
+		stored, err := os.ReadFile(file)
+		if *updateCorpus && v == newest && os.IsNotExist(err) {
+			stored, err = []byte(current.String()), os.WriteFile(file, []byte(current.String()), 0o644)
 		}
 		if err != nil {
 			t.Fatalf("%v: write the corpus of a new version with -update", err)
 		}
-		if v == newest && now.String() != string(then) {
+		if v == newest && current.String() != string(stored) {
 			t.Errorf(`what is written has changed, and the version is still %d.
 If a release speaks it: append fields, read them only if there are more, raise Version, keep %s, and run with -update.
 If none does: remove %s and run with -update. See probe/doc.go.
 %s
 is not
-%s`, v, file, file, now.String(), then)
+%s`, v, file, file, current.String(), stored)
 			continue
 		}
-		for line := range strings.Lines(string(then)) {
+		for line := range strings.Lines(string(stored)) {
 			name, text, _ := strings.Cut(strings.TrimSpace(line), " ")
 			wire, err := hex.DecodeString(text)
 			e := byName[name]
@@ -62,15 +62,15 @@ is not
 			got, err := e.Decode(bytes.Clone(wire))
 			if err != nil {
 				t.Errorf("%s of version %d cannot be read any more: %v", name, v, err)
-			} else if !agrees(reflect.ValueOf(got), reflect.ValueOf(e.Msg), v < newest) {
+			} else if !agreesWith(reflect.ValueOf(got), reflect.ValueOf(e.Msg), v < newest) {
 				t.Errorf("%s of version %d is read as\n%+v, want\n%+v", name, v, got, e.Msg)
 			}
 		}
 	}
 }
 
-// agrees reports whether got is want, but for fields that an older version may lack.
-func agrees(got, want reflect.Value, older bool) bool {
+// agreesWith reports whether got is want, but for fields that an older version may lack.
+func agreesWith(got, want reflect.Value, older bool) bool {
 	if older && got.IsZero() {
 		return true
 	}
@@ -79,13 +79,13 @@ func agrees(got, want reflect.Value, older bool) bool {
 		if got.IsNil() || want.IsNil() {
 			return got.IsNil() && want.IsNil()
 		}
-		return agrees(got.Elem(), want.Elem(), older)
+		return agreesWith(got.Elem(), want.Elem(), older)
 	case reflect.Struct:
 		if got.Type() != want.Type() {
 			return false
 		}
 		for i := range got.NumField() {
-			if !agrees(got.Field(i), want.Field(i), older) {
+			if !agreesWith(got.Field(i), want.Field(i), older) {
 				return false
 			}
 		}
@@ -95,7 +95,7 @@ func agrees(got, want reflect.Value, older bool) bool {
 			return false
 		}
 		for i := range got.Len() {
-			if !agrees(got.Index(i), want.Index(i), older) {
+			if !agreesWith(got.Index(i), want.Index(i), older) {
 				return false
 			}
 		}

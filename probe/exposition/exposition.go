@@ -30,12 +30,12 @@ func Labels(pairs ...string) string {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		fmt.Fprintf(&b, `%s="%s"`, pairs[i], escape.Replace(strings.ToValidUTF8(pairs[i+1], "\uFFFD")))
+		fmt.Fprintf(&b, `%s="%s"`, pairs[i], labelEscaper.Replace(strings.ToValidUTF8(pairs[i+1], "\uFFFD")))
 	}
 	return b.String()
 }
 
-var escape = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
+var labelEscaper = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
 
 // Value adds a sample. Labels may be "".
 func (t *Text) Value(name, labels string, value float64) {
@@ -58,16 +58,16 @@ func (t *Text) Histogram(name, labels string, h *histogram.Histogram, unit time.
 	bucket := func(kind, bound string, n uint64) {
 		t.Value(name+"_bucket", labels+comma+kind+`="`+bound+`"`, float64(n))
 	}
-	for than, n := range h.Cumulative {
-		bucket("le", number(than), n)
+	for limit, n := range h.Cumulative {
+		bucket("le", number(limit), n)
 	}
 	bucket("le", "+Inf", h.Count)
 	for r, n := range h.All {
-		to := number(r.To)
+		upper := number(r.To)
 		if r.Last() {
-			to = "+Inf"
+			upper = "+Inf"
 		}
-		bucket("vmrange", number(r.From)+"..."+to, n)
+		bucket("vmrange", number(r.From)+"..."+upper, n)
 	}
 	t.Value(name+"_sum", labels, float64(h.Sum)/float64(unit))
 	t.Value(name+"_count", labels, float64(h.Count))
@@ -88,8 +88,8 @@ const (
 	Both    Histograms = "both"
 )
 
-// leaves reports whether a sample has a bucket that is not wanted.
-func (h Histograms) leaves(series string) bool {
+// leavesOut reports whether a sample has a bucket that is not wanted.
+func (h Histograms) leavesOut(series string) bool {
 	return h != VMRange && h != Both && strings.Contains(series, `vmrange="`) || h == VMRange && strings.Contains(series, `le="`)
 }
 
@@ -106,16 +106,16 @@ func Write(w io.Writer, set *metrics.Set, version string, buckets Histograms) er
 	families := map[string]*samples{}
 	for line := range strings.Lines(b.String()) {
 		series, value, ok := cutLast(strings.TrimSuffix(line, "\n"))
-		if !ok || buckets.leaves(series) {
+		if !ok || buckets.leavesOut(series) {
 			continue
 		}
-		name := family(series)
+		name := familyName(series)
 		f := families[name]
 		if f == nil {
 			f = &samples{values: map[string]string{}}
 			families[name] = f
 		}
-		f.add(series, value)
+		f.addSample(series, value)
 	}
 	b.Reset()
 	for _, name := range slices.Sorted(maps.Keys(families)) {
@@ -139,9 +139,9 @@ type samples struct {
 	values map[string]string
 }
 
-func (f *samples) add(series, value string) {
-	old, again := f.values[series]
-	if !again {
+func (f *samples) addSample(series, value string) {
+	old, repeated := f.values[series]
+	if !repeated {
 		f.order = append(f.order, series)
 	} else if a, err := strconv.ParseFloat(old, 64); err == nil {
 		if b, err := strconv.ParseFloat(value, 64); err == nil {
@@ -160,8 +160,8 @@ func cutLast(line string) (series, value string, ok bool) {
 	return line[:at], line[at+1:], true
 }
 
-// family is the name of a sample's family.
-func family(series string) string {
+// familyName is the name of a sample's family.
+func familyName(series string) string {
 	name, _, _ := strings.Cut(series, "{")
 	for _, suffix := range []string{"_bucket", "_sum", "_count"} {
 		if base, ok := strings.CutSuffix(name, suffix); ok && Table()[base].Type == "histogram" {
@@ -179,12 +179,12 @@ type Metric struct {
 }
 
 //go:embed METRICS.md
-var document string
+var metricsDoc string
 
 // Table is what METRICS.md says of each metric, by name.
 var Table = sync.OnceValue(func() map[string]Metric {
 	table := map[string]Metric{}
-	for line := range strings.Lines(document) {
+	for line := range strings.Lines(metricsDoc) {
 		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
 		if len(cells) != 4 || !strings.Contains(cells[0], "`phoebe_") {
 			continue

@@ -16,8 +16,8 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/histogram"
 )
 
-// written is what Prometheus' own parser makes of what is written.
-func written(t *testing.T, set *metrics.Set, buckets Histograms) (map[string]*dto.MetricFamily, string) {
+// parseWritten is what Prometheus' own parser makes of what is written.
+func parseWritten(t *testing.T, set *metrics.Set, buckets Histograms) (map[string]*dto.MetricFamily, string) {
 	t.Helper()
 	var b strings.Builder
 	if err := Write(&b, set, "v1", buckets); err != nil {
@@ -31,8 +31,8 @@ func written(t *testing.T, set *metrics.Set, buckets Histograms) (map[string]*dt
 	return families, b.String()
 }
 
-// set has a histogram of a tenant with a hostile name, twice, as two frontends would have it.
-func set() *metrics.Set {
+// exampleSet has a histogram of a tenant with a hostile name, twice, as two frontends would have it.
+func exampleSet() *metrics.Set {
 	set := metrics.NewSet()
 	set.GetOrCreateCounter(`phoebe_frontend_tasks_total{outcome="result"}`).Add(3)
 	for range 2 {
@@ -53,7 +53,7 @@ func set() *metrics.Set {
 const hostile = "a\"} 7\nphoebe_x{vmrange=\"le=\"\\\xff b"
 
 func TestWrite(t *testing.T) {
-	families, text := written(t, set(), LE)
+	families, text := parseWritten(t, exampleSet(), LE)
 	for name, f := range families {
 		if f.GetHelp() == "" || !strings.HasPrefix(name, "phoebe_") && f.GetType() != dto.MetricType_UNTYPED {
 			t.Errorf("%s is a %v with help %q", name, f.GetType(), f.GetHelp())
@@ -99,12 +99,12 @@ func TestBuckets(t *testing.T) {
 		buckets    Histograms
 		le, range_ bool
 	}{{LE, true, false}, {VMRange, false, true}, {Both, true, true}} {
-		_, text := written(t, set(), c.buckets)
+		_, text := parseWritten(t, exampleSet(), c.buckets)
 		if le, ranges := strings.Contains(text, `",le="`), strings.Contains(text, `",vmrange="`); le != c.le || ranges != c.range_ {
 			t.Errorf("%s has le %t, vmrange %t:\n%s", c.buckets, le, ranges, text)
 		}
 	}
-	_, text := written(t, set(), VMRange)
+	_, text := parseWritten(t, exampleSet(), VMRange)
 	if n := strings.Count(text, "phoebe_frontend_job_response_seconds_bucket"); n != 4 {
 		t.Errorf("%d ranges, want the 4 in which there is something:\n%s", n, text)
 	}

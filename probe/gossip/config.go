@@ -55,25 +55,25 @@ type Config struct {
 // Validate names what is wrong with c.
 func (c *Config) Validate() error {
 	var errs []error
-	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf("gossip: "+format, args...)) }
+	addProblem := func(format string, args ...any) { errs = append(errs, fmt.Errorf("gossip: "+format, args...)) }
 	if c.Name == "" {
-		wrong("a frontend needs a name")
+		addProblem("a frontend needs a name")
 	}
 	host, _, err := net.SplitHostPort(c.Bind)
 	if err != nil {
-		wrong("bind address %q: %w", c.Bind, err)
-	} else if ip, err := resolve(host); err != nil {
-		wrong("bind address %q: %w", c.Bind, err)
+		addProblem("bind address %q: %w", c.Bind, err)
+	} else if ip, err := resolveHost(host); err != nil {
+		addProblem("bind address %q: %w", c.Bind, err)
 	} else if c.Secrets.Tell() == "" && !ip.IsLoopback() {
-		wrong("bind address %q is not of loopback: that needs a secret", c.Bind)
+		addProblem("bind address %q is not of loopback: that needs a secret", c.Bind)
 	}
 	for _, s := range c.Seeds {
 		if err := names.Check(s); err != nil {
-			wrong("seed %w", err)
+			addProblem("seed %w", err)
 		}
 	}
 	if n := len(encodeMeta(view.Member{Name: c.Name, API: c.API, Heartbeat: c.Heartbeat})); n > memberlist.MetaMaxSize {
-		wrong("name and addresses are %d bytes too long together", n-memberlist.MetaMaxSize)
+		addProblem("name and addresses are %d bytes too long together", n-memberlist.MetaMaxSize)
 	}
 	if c.View != (view.Config{}) {
 		if err := c.View.Validate(); err != nil {
@@ -83,8 +83,8 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// resolve finds the address of host; "" is any.
-func resolve(host string) (net.IP, error) {
+// resolveHost finds the address of host; "" is any.
+func resolveHost(host string) (net.IP, error) {
 	if host == "" {
 		return net.IPv4zero, nil
 	}
@@ -100,8 +100,8 @@ func resolve(host string) (net.IP, error) {
 	return ips[0], nil
 }
 
-// keys are made from the secrets: packets are encrypted with the first, and decrypted with any.
-func (c *Config) keys() (keys [][]byte) {
+// deriveKeys are made from the secrets: packets are encrypted with the first, and decrypted with any.
+func (c *Config) deriveKeys() (keys [][]byte) {
 	for _, secret := range c.Secrets.All() {
 		key, err := hkdf.Key(sha256.New, []byte(secret), nil, "phoebe gossip 1", 32)
 		if err != nil {
@@ -112,15 +112,15 @@ func (c *Config) keys() (keys [][]byte) {
 	return keys
 }
 
-// memberlist is c for the library, without delegates.
-func (c *Config) memberlist(name string) (*memberlist.Config, error) {
+// libraryConfig is c for the library, without delegates.
+func (c *Config) libraryConfig(name string) (*memberlist.Config, error) {
 	m := memberlist.DefaultLANConfig()
 	m.Name = name
 	host, port, err := net.SplitHostPort(c.Bind)
 	if err != nil {
 		return nil, err
 	}
-	ip, err := resolve(host)
+	ip, err := resolveHost(host)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +134,7 @@ func (c *Config) memberlist(name string) (*memberlist.Config, error) {
 		if h, p, err := net.SplitHostPort(c.Advertise); err == nil {
 			host, port = h, p
 		}
-		ip, err := resolve(host)
+		ip, err := resolveHost(host)
 		if err != nil {
 			return nil, fmt.Errorf("advertised address: %w", err)
 		}
@@ -143,7 +143,7 @@ func (c *Config) memberlist(name string) (*memberlist.Config, error) {
 			m.AdvertisePort = int(n)
 		}
 	}
-	if keys := c.keys(); len(keys) > 0 {
+	if keys := c.deriveKeys(); len(keys) > 0 {
 		if m.Keyring, err = memberlist.NewKeyring(keys, keys[0]); err != nil {
 			return nil, err
 		}

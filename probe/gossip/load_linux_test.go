@@ -29,12 +29,12 @@ func TestLoad(t *testing.T) {
 	var all []*Node
 	var seeds []string
 	for i := range frontends {
-		n := w.start(Config{Name: fmt.Sprint("f", i), Secrets: identity.NewSecrets("s3cret"), Seeds: seeds})
+		n := w.startNode(Config{Name: fmt.Sprint("f", i), Secrets: identity.NewSecrets("s3cret"), Seeds: seeds})
 		nodes[n.cfg.Heartbeat] = n
 		all = append(all, n)
 		seeds = []string{n.Addr()}
 	}
-	w.until("all know all", func() bool {
+	w.waitUntil("all know all", func() bool {
 		return !slices.ContainsFunc(all, func(n *Node) bool { return len(n.Members()) != frontends })
 	})
 
@@ -56,7 +56,7 @@ func TestLoad(t *testing.T) {
 	var hbBytes int
 	var buf []byte
 	beat := func(a *view.Announcer) {
-		row := view.Row{Speed: 1.07, Finished: 123_456, Failed: 78, Matrix: busy(rng)}
+		row := view.Row{Speed: 1.07, Finished: 123_456, Failed: 78, Matrix: busyMatrix(rng)}
 		for _, b := range a.Beats(row, "s3cret") {
 			buf = view.AppendHeartbeat(buf[:0], &b.Heartbeat)
 			var h view.Heartbeat
@@ -138,8 +138,8 @@ func TestLoad(t *testing.T) {
 		100*cpu.Seconds()/took.Seconds()/float64(frontends), float64(m.HeapAlloc)/1e6)
 }
 
-// busy is the matrix of a worker in use.
-func busy(rng *rand.Rand) (m probe.WaitMatrix) {
+// busyMatrix is the matrix of a worker in use.
+func busyMatrix(rng *rand.Rand) (m probe.WaitMatrix) {
 	for i := range m.Cells {
 		for j := range m.Cells[i] {
 			w := probe.Wait(0)

@@ -21,11 +21,11 @@ func encodeMeta(m view.Member) []byte {
 }
 
 func decodeMeta(b []byte) (m view.Member, err error) {
-	theirs, b, err := probe.ReadDialect(b)
+	dialect, b, err := probe.ReadDialect(b)
 	if err != nil {
 		return m, errMeta
 	}
-	if _, _, err := probe.Spoken.Common(theirs, "this frontend", "that one"); err != nil {
+	if _, _, err := probe.Spoken.Common(dialect, "this frontend", "that one"); err != nil {
 		return m, err
 	}
 	if len(b) < 8 {

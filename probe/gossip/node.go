@@ -33,35 +33,35 @@ const (
 	packetCost   = 28 + 1 + 5 + 29  // bytes of IP, UDP, type, checksum and encryption around a message
 	streamCost   = 400              // about, with the packets that open and close a connection
 	silentFor    = 5                // heartbeats without any message from others, which talk twice per heartbeat
-	byeKind      = 0                // of the message that a member leaves; the others are view's
+	leaveKind    = 0                // of the message that a member leaves; the others are view's
 )
 
 // Node is this frontend's place among the others. Its methods may be called by any goroutine.
 type Node struct {
-	cfg     Config
-	self    view.Member         // without its gossip address, which the library finds
-	run     string              // what the library calls this member
-	ring    *memberlist.Keyring // nil: nothing is encrypted
-	secrets uint64              // their version when the ring was made
-	log     *slog.Logger
-	list    *memberlist.Memberlist
-	addr    string
-	ready   atomic.Bool // list and addr are set
-	ctx     context.Context
-	cancel  context.CancelFunc
-	done    sync.WaitGroup
+	cfg            Config
+	self           view.Member         // without its gossip address, which the library finds
+	runName        string              // what the library calls this member
+	ring           *memberlist.Keyring // nil: nothing is encrypted
+	secretsVersion uint64              // their version when the ring was made
+	log            *slog.Logger
+	list           *memberlist.Memberlist
+	addr           string
+	ready          atomic.Bool // list and addr are set
+	ctx            context.Context
+	cancel         context.CancelFunc
+	done           sync.WaitGroup
 
-	streams chan stream
+	streams chan streamMsg
 
 	mu   sync.Mutex // held for microseconds: never over a call of memberlist or of the user
 	core *view.Core
 
-	peersMu sync.Mutex       // guards what follows. memberlist calls the events below with its own lock held: take this one last
-	peers   map[string]*peer // the others, by run
-	former  map[string]lost  // those of them that were lost, by run
-	said    map[string]bool  // runs of members that said they leave
-	seeds   []string         // what the configured ones stand for
-	changed bool
+	peersMu        sync.Mutex            // guards what follows. memberlist calls the events below with its own lock held: take this one last
+	peers          map[string]*peer      // the others, by run
+	lostMembers    map[string]lostMember // those of them that were lost, by run
+	leaving        map[string]bool       // runs of members that said they leave
+	seedAddrs      []string              // what the configured ones stand for
+	membersChanged bool
 
 	traffic struct{ packetsIn, packetsOut, bytesIn, bytesOut, dropped, failed, complaints, stalls atomic.Uint64 }
 }
@@ -72,15 +72,15 @@ type peer struct {
 	node memberlist.Node
 }
 
-// lost is where a member was that did not say it leaves, and when it was found to be gone.
-type lost struct {
+// lostMember is where a member was that did not say it leaves, and when it was found to be gone.
+type lostMember struct {
 	addr  string
 	since time.Time
 }
 
-type stream struct {
-	to  *peer
-	msg []byte
+type streamMsg struct {
+	peer *peer
+	msg  []byte
 }
 
 // Start takes part in the gossip at once, and joins the seeds in the background. cfg is not changed.
@@ -94,23 +94,23 @@ func Start(cfg Config) (*Node, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	n := &Node{cfg: cfg, log: cfg.Log, streams: make(chan stream, streamQueue), peers: map[string]*peer{}, former: map[string]lost{}, said: map[string]bool{}, changed: true}
+	n := &Node{cfg: cfg, log: cfg.Log, streams: make(chan streamMsg, streamQueue), peers: map[string]*peer{}, lostMembers: map[string]lostMember{}, leaving: map[string]bool{}, membersChanged: true}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	now := time.Now()
 	n.self = view.Member{Name: cfg.Name, Run: view.NewIncarnation(now.UnixMilli(), rand.Uint64()), API: cfg.API, Heartbeat: cfg.Heartbeat}
 	n.core = view.New(cfg.View, n.self, now, rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())))
 
 	// A name per run: memberlist refuses a known name at a new address for some time.
-	n.run = cfg.Name + "~" + strconv.FormatUint(n.self.Run, 36)
-	n.secrets = cfg.Secrets.Version()
-	conf, err := cfg.memberlist(n.run)
+	n.runName = cfg.Name + "~" + strconv.FormatUint(n.self.Run, 36)
+	n.secretsVersion = cfg.Secrets.Version()
+	conf, err := cfg.libraryConfig(n.runName)
 	if err != nil {
 		return nil, fmt.Errorf("gossip: %w", err)
 	}
 	n.ring = conf.Keyring
 	conf.Delegate, conf.Events = (*delegate)(n), (*events)(n)
-	conf.LogOutput, conf.Logger = nil, log.New(complaints{n}, "", 0)
-	ports, err := listen(conf)
+	conf.LogOutput, conf.Logger = nil, log.New(memberlistLog{n}, "", 0)
+	ports, err := openPorts(conf)
 	if err != nil {
 		n.cancel()
 		return nil, fmt.Errorf("gossip: %w", err)
@@ -123,14 +123,14 @@ func Start(cfg Config) (*Node, error) {
 	}
 	n.addr = n.list.LocalNode().Address()
 	n.ready.Store(true)
-	n.members()
-	n.seeds = names.Plain(cfg.Seeds)
+	n.reportMembers()
+	n.seedAddrs = names.Plain(cfg.Seeds)
 	if slices.ContainsFunc(cfg.Seeds, names.Is) {
-		n.done.Go(n.lookUp)
+		n.done.Go(n.followSeeds)
 	}
-	n.done.Go(n.tick)
-	n.done.Go(n.stream)
-	n.done.Go(n.join)
+	n.done.Go(n.runCore)
+	n.done.Go(n.sendStreams)
+	n.done.Go(n.joinMissing)
 	return n, nil
 }
 
@@ -139,7 +139,7 @@ func (n *Node) Addr() string { return n.addr }
 
 // Hear takes a row that came from its worker, on whatever way. lacking means that the worker should send its whole
 // row.
-func (n *Node) Hear(r view.Row) (o view.Outcome, lacking bool) {
+func (n *Node) Hear(r view.Row) (o view.Outcome, wantsWholeRow bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.core.Hear(time.Now(), r)
@@ -165,14 +165,14 @@ func (n *Node) TellNeeds(list []view.Need) {
 	n.mu.Lock()
 	out := n.core.TellNeeds(list, nil)
 	n.mu.Unlock()
-	n.send(out)
+	n.sendAll(out)
 }
 
 // Needs is what the other frontends that there are have told. Silent are those that have told nothing more for within.
-func (n *Node) Needs(within time.Duration) (told map[string][]view.Need, silent []string) {
+func (n *Node) Needs(silentAfter time.Duration) (needs map[string][]view.Need, silent []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.core.Needs(time.Now(), within)
+	return n.core.Needs(time.Now(), silentAfter)
 }
 
 // Get returns what is believed of a worker.
@@ -183,17 +183,17 @@ func (n *Node) Get(name string) (view.Row, bool) {
 }
 
 // Since returns the rows that changed after a version of the view, and the version they lead to. Since(0) is all.
-func (n *Node) Since(version uint64) (rows []view.Row, to uint64) {
+func (n *Node) Since(version uint64) (list []view.Row, to uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.since(nil, version)
+	return n.appendSince(nil, version)
 }
 
-func (n *Node) since(rows []view.Row, version uint64) ([]view.Row, uint64) {
+func (n *Node) appendSince(list []view.Row, version uint64) ([]view.Row, uint64) {
 	for _, r := range n.core.Since(time.Now(), version) {
-		rows = append(rows, r)
+		list = append(list, r)
 	}
-	return rows, n.core.Version()
+	return list, n.core.Version()
 }
 
 // Ages are how old what is known of the workers is that are up.
@@ -230,7 +230,7 @@ func (n *Node) Health() Health {
 	if h.Members > 1 {
 		h.CutOff = h.Silence > silentFor*n.cfg.View.Heartbeat
 	} else {
-		h.CutOff = len(n.missing()) > 0
+		h.CutOff = len(n.missingAddrs()) > 0
 	}
 	return h
 }
@@ -267,7 +267,7 @@ func (n *Node) Leave(timeout time.Duration) error {
 	if n.ctx.Err() != nil {
 		return errors.New("gossip: leave after close")
 	}
-	n.broadcast(append([]byte{byeKind}, n.run...))
+	n.sendToPeers(append([]byte{leaveKind}, n.runName...))
 	return n.list.Leave(timeout)
 }
 
@@ -280,17 +280,17 @@ func (n *Node) Close() error {
 	return err
 }
 
-// tick drives the core, and tells what has changed.
-func (n *Node) tick() {
+// runCore drives the core, and tells what has changed.
+func (n *Node) runCore() {
 	timer := time.NewTicker(view.FlushEvery)
 	defer timer.Stop()
-	var told uint64
+	var rowsVersion uint64
 	var sends []view.Send
-	var rows []view.Row
-	var revision uint64
-	var text []byte // of the terms that were told last
+	var changedRows []view.Row
+	var termsRevision uint64
+	var termsText []byte // of the terms that were told last
 	last := time.Now()
-	secrets := n.secrets
+	secrets := n.secretsVersion
 	for {
 		select {
 		case <-n.ctx.Done():
@@ -302,7 +302,7 @@ func (n *Node) tick() {
 			n.traffic.stalls.Add(1)
 		}
 		last = now
-		n.members()
+		n.reportMembers()
 		if v := n.cfg.Secrets.Version(); v != secrets {
 			secrets = v
 			n.changeKeys()
@@ -310,25 +310,25 @@ func (n *Node) tick() {
 		n.mu.Lock()
 		sends = n.core.Tick(now, sends[:0])
 		if n.cfg.OnRows != nil {
-			rows, told = n.since(rows[:0], told)
+			changedRows, rowsVersion = n.appendSince(changedRows[:0], rowsVersion)
 		}
 		terms := n.core.Terms()
 		n.mu.Unlock()
-		n.send(sends)
+		n.sendAll(sends)
 		clear(sends)
-		if n.cfg.OnTerms != nil && terms.Revision > 0 && (terms.Revision != revision || !bytes.Equal(terms.Text, text)) {
-			revision, text = terms.Revision, terms.Text
+		if n.cfg.OnTerms != nil && terms.Revision > 0 && (terms.Revision != termsRevision || !bytes.Equal(terms.Text, termsText)) {
+			termsRevision, termsText = terms.Revision, terms.Text
 			n.cfg.OnTerms(terms)
 		}
-		if len(rows) > 0 {
-			n.cfg.OnRows(rows)
+		if len(changedRows) > 0 {
+			n.cfg.OnRows(changedRows)
 		}
 	}
 }
 
 // changeKeys takes in that the secrets have changed.
 func (n *Node) changeKeys() {
-	keys := n.cfg.keys()
+	keys := n.cfg.deriveKeys()
 	if n.ring == nil || len(keys) == 0 {
 		n.log.Error("gossip can not begin or cease to be encrypted while it runs: start this frontend again")
 		return
@@ -350,14 +350,14 @@ func (n *Node) changeKeys() {
 	n.log.Info("gossip keys have changed", "keys", len(keys))
 }
 
-// members takes changes of the membership to the core and to whoever wants to know. Calls do not overlap.
-func (n *Node) members() {
+// reportMembers takes changes of the membership to the core and to whoever wants to know. Calls do not overlap.
+func (n *Node) reportMembers() {
 	n.peersMu.Lock()
-	if !n.changed {
+	if !n.membersChanged {
 		n.peersMu.Unlock()
 		return
 	}
-	n.changed = false
+	n.membersChanged = false
 	self := n.self
 	self.Gossip = n.addr
 	list := []view.Member{self}
@@ -374,31 +374,31 @@ func (n *Node) members() {
 	}
 }
 
-func (n *Node) send(sends []view.Send) {
+func (n *Node) sendAll(sends []view.Send) {
 	for _, s := range sends {
 		if s.To == "" {
-			n.broadcast(s.Msg)
+			n.sendToPeers(s.Msg)
 			continue
 		}
 		n.peersMu.Lock()
-		p := n.newest(s.To)
+		p := n.newestRun(s.To)
 		n.peersMu.Unlock()
 		switch {
 		case p == nil:
 		case s.Stream:
 			select {
-			case n.streams <- stream{p, s.Msg}:
+			case n.streams <- streamMsg{p, s.Msg}:
 			default:
 				n.traffic.dropped.Add(1)
 			}
 		default:
-			n.packet(p, s.Msg)
+			n.sendPacket(p, s.Msg)
 		}
 	}
 }
 
-// newest is the newest run of the member under a name, or nil.
-func (n *Node) newest(name string) (p *peer) {
+// newestRun is the newest run of the member under a name, or nil.
+func (n *Node) newestRun(name string) (p *peer) {
 	for _, q := range n.peers {
 		if q.Name == name && (p == nil || q.Run > p.Run) {
 			p = q
@@ -407,35 +407,35 @@ func (n *Node) newest(name string) (p *peer) {
 	return p
 }
 
-func (n *Node) broadcast(msg []byte) {
+func (n *Node) sendToPeers(msg []byte) {
 	n.peersMu.Lock()
-	to := make([]*peer, 0, len(n.peers))
+	peers := make([]*peer, 0, len(n.peers))
 	for _, p := range n.peers {
-		to = append(to, p)
+		peers = append(peers, p)
 	}
 	n.peersMu.Unlock()
-	for _, p := range to {
-		n.packet(p, msg)
+	for _, p := range peers {
+		n.sendPacket(p, msg)
 	}
 }
 
-func (n *Node) packet(p *peer, msg []byte) {
-	n.sent(n.list.SendBestEffort(&p.node, msg), len(msg)+packetCost)
+func (n *Node) sendPacket(p *peer, msg []byte) {
+	n.countSent(n.list.SendBestEffort(&p.node, msg), len(msg)+packetCost)
 }
 
-// stream sends what is too long for a packet.
-func (n *Node) stream() {
+// sendStreams sends what is too long for a packet.
+func (n *Node) sendStreams() {
 	for {
 		select {
 		case <-n.ctx.Done():
 			return
 		case s := <-n.streams:
-			n.sent(n.list.SendReliable(&s.to.node, s.msg), len(s.msg)+streamCost)
+			n.countSent(n.list.SendReliable(&s.peer.node, s.msg), len(s.msg)+streamCost)
 		}
 	}
 }
 
-func (n *Node) sent(err error, bytes int) {
+func (n *Node) countSent(err error, bytes int) {
 	if err != nil {
 		n.traffic.failed.Add(1)
 		return
@@ -444,22 +444,22 @@ func (n *Node) sent(err error, bytes int) {
 	n.traffic.bytesOut.Add(uint64(bytes))
 }
 
-// lookUp follows what the names of seeds stand for.
-func (n *Node) lookUp() {
+// followSeeds follows what the names of seeds stand for.
+func (n *Node) followSeeds() {
 	warn := func(err error) { n.log.Warn("frontends cannot be looked up", "frontend", n.self.Name, "err", err) }
 	names.Watcher{Addrs: n.cfg.Seeds, Warn: warn}.Watch(n.ctx, func(addrs []string) {
 		n.peersMu.Lock()
 		defer n.peersMu.Unlock()
-		n.seeds = addrs
+		n.seedAddrs = addrs
 	})
 }
 
-// join tries to reach those that should be there and are not. What memberlist took for dead it would not look for.
-func (n *Node) join() {
+// joinMissing tries to reach those that should be there and are not. What memberlist took for dead it would not look for.
+func (n *Node) joinMissing() {
 	failed := ""
 	for {
 		var errs []error
-		for _, addr := range n.missing() {
+		for _, addr := range n.missingAddrs() {
 			if n.ctx.Err() != nil {
 				return
 			}
@@ -487,24 +487,24 @@ func (n *Node) join() {
 	}
 }
 
-// missing is the addresses of seeds and lost members at which there is no member.
-func (n *Node) missing() []string {
+// missingAddrs is the addresses of seeds and lost members at which there is no member.
+func (n *Node) missingAddrs() []string {
 	n.peersMu.Lock()
 	defer n.peersMu.Unlock()
 	var addrs []string
-	for run, l := range n.former {
+	for run, l := range n.lostMembers {
 		if time.Since(l.since) > rememberFor {
-			delete(n.former, run)
+			delete(n.lostMembers, run)
 		} else {
 			addrs = append(addrs, l.addr)
 		}
 	}
-	there := map[string]bool{n.addr: true, n.cfg.Bind: true, n.cfg.Advertise: true}
+	present := map[string]bool{n.addr: true, n.cfg.Bind: true, n.cfg.Advertise: true}
 	for _, p := range n.peers {
-		there[p.Gossip] = true
+		present[p.Gossip] = true
 	}
-	for _, addr := range n.seeds {
-		if host, _, _ := net.SplitHostPort(addr); !there[addr] && (len(n.peers) == 0 || net.ParseIP(host) != nil) {
+	for _, addr := range n.seedAddrs {
+		if host, _, _ := net.SplitHostPort(addr); !present[addr] && (len(n.peers) == 0 || net.ParseIP(host) != nil) {
 			addrs = append(addrs, addr)
 		}
 	}
@@ -528,8 +528,8 @@ func (d *delegate) NotifyMsg(msg []byte) {
 		cost = streamCost
 	}
 	n.traffic.bytesIn.Add(uint64(len(msg) + cost))
-	if len(msg) > 0 && msg[0] == byeKind {
-		n.bye(string(msg[1:]))
+	if len(msg) > 0 && msg[0] == leaveKind {
+		n.noteLeaving(string(msg[1:]))
 		return
 	}
 	n.mu.Lock()
@@ -538,18 +538,18 @@ func (d *delegate) NotifyMsg(msg []byte) {
 	if err != nil {
 		n.log.Debug("unreadable gossip", "frontend", n.self.Name, "err", err)
 	}
-	n.send(out)
+	n.sendAll(out)
 }
 
-// bye notes that a member leaves. memberlist may tell sooner that it is gone.
-func (n *Node) bye(run string) {
+// noteLeaving notes that a member leaves. memberlist may tell sooner that it is gone.
+func (n *Node) noteLeaving(run string) {
 	n.peersMu.Lock()
 	defer n.peersMu.Unlock()
 	if n.peers[run] != nil {
-		n.said[run] = true
-	} else if _, ok := n.former[run]; ok {
-		delete(n.former, run)
-		n.changed = true // nothing but what Health says
+		n.leaving[run] = true
+	} else if _, ok := n.lostMembers[run]; ok {
+		delete(n.lostMembers, run)
+		n.membersChanged = true // nothing but what Health says
 	}
 }
 
@@ -560,11 +560,11 @@ func (*delegate) MergeRemoteState([]byte, bool)   {}
 // events is what memberlist tells of members, with its lock held.
 type events Node
 
-func (e *events) NotifyJoin(node *memberlist.Node) { e.set(node) }
+func (e *events) NotifyJoin(node *memberlist.Node) { e.noteMember(node) }
 
-func (e *events) NotifyUpdate(node *memberlist.Node) { e.set(node) }
+func (e *events) NotifyUpdate(node *memberlist.Node) { e.noteMember(node) }
 
-func (e *events) set(node *memberlist.Node) {
+func (e *events) noteMember(node *memberlist.Node) {
 	m, err := decodeMeta(node.Meta)
 	switch {
 	case err != nil:
@@ -579,12 +579,12 @@ func (e *events) set(node *memberlist.Node) {
 	}
 	e.peersMu.Lock()
 	defer e.peersMu.Unlock()
-	maps.DeleteFunc(e.former, func(_ string, l lost) bool { return l.addr == m.Gossip })
+	maps.DeleteFunc(e.lostMembers, func(_ string, l lostMember) bool { return l.addr == m.Gossip })
 	if e.peers[node.Name] == nil {
 		e.log.Info("frontend joined", "frontend", m.Name, "addr", m.Gossip)
 	}
 	e.peers[node.Name] = &peer{m, *node}
-	e.changed = true
+	e.membersChanged = true
 }
 
 func (e *events) NotifyLeave(node *memberlist.Node) {
@@ -594,26 +594,26 @@ func (e *events) NotifyLeave(node *memberlist.Node) {
 	if p == nil {
 		return
 	}
-	if e.said[node.Name] {
+	if e.leaving[node.Name] {
 		e.log.Info("frontend left", "frontend", p.Name, "addr", p.Gossip)
 	} else {
 		e.log.Warn("frontend lost", "frontend", p.Name, "addr", p.Gossip)
-		e.former[node.Name] = lost{p.Gossip, time.Now()}
+		e.lostMembers[node.Name] = lostMember{p.Gossip, time.Now()}
 	}
 	delete(e.peers, node.Name)
-	delete(e.said, node.Name)
-	e.changed = true
+	delete(e.leaving, node.Name)
+	e.membersChanged = true
 }
 
-// complaints takes memberlist's log: garbage on the port must not fill ours.
-type complaints struct{ n *Node }
+// memberlistLog takes memberlist's log: garbage on the port must not fill ours.
+type memberlistLog struct{ node *Node }
 
-func (c complaints) Write(line []byte) (int, error) {
+func (c memberlistLog) Write(line []byte) (int, error) {
 	if bytes.Contains(line, []byte("[ERR]")) || bytes.Contains(line, []byte("[WARN]")) {
-		c.n.traffic.complaints.Add(1)
+		c.node.traffic.complaints.Add(1)
 	}
-	c.n.log.Debug("memberlist", "text", string(bytes.TrimSpace(line)))
+	c.node.log.Debug("memberlist", "text", string(bytes.TrimSpace(line)))
 	return len(line), nil
 }
 
-var _ io.Writer = complaints{}
+var _ io.Writer = memberlistLog{}

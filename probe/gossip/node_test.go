@@ -41,21 +41,21 @@ func (w *watcher) wake() {
 	}
 }
 
-// until waits for cond, which is asked again whenever a node tells something.
-func (w *watcher) until(what string, cond func() bool) {
+// waitUntil waits for cond, which is asked again whenever a node tells something.
+func (w *watcher) waitUntil(event string, cond func() bool) {
 	w.t.Helper()
 	limit := time.After(time.Minute)
 	for !cond() {
 		select {
 		case <-w.woken:
 		case <-limit:
-			w.t.Fatalf("waited in vain until %s", what)
+			w.t.Fatalf("waited in vain until %s", event)
 		}
 	}
 }
 
-// start begins a node on loopback, which notices within a second who is gone.
-func (w *watcher) start(cfg Config) *Node {
+// startNode begins a node on loopback, which notices within a second who is gone.
+func (w *watcher) startNode(cfg Config) *Node {
 	w.t.Helper()
 	cfg.Bind = "127.0.0.1:0"
 	cfg.API, cfg.Heartbeat = "api-"+cfg.Name+":1", "hb-"+cfg.Name+":1"
@@ -92,8 +92,8 @@ func fullRow(name string, incarnation, seq uint64) view.Row {
 		Profile: &view.Profile{Name: name, Addr: name + ":7420", Capacity: probe.Demand{CPU: 8000, Mem: 8192}}}
 }
 
-// know reports whether all nodes have this version of a worker's row.
-func know(worker string, incarnation, seq uint64, nodes ...*Node) func() bool {
+// allHave reports whether all nodes have this version of a worker's row.
+func allHave(worker string, incarnation, seq uint64, nodes ...*Node) func() bool {
 	return func() bool {
 		return !slices.ContainsFunc(nodes, func(n *Node) bool {
 			r, _ := n.Get(worker)
@@ -107,7 +107,7 @@ func know(worker string, incarnation, seq uint64, nodes ...*Node) func() bool {
 func TestComeAndGo(t *testing.T) {
 	w := newWatcher(t)
 	start := func(name string, seeds ...string) *Node {
-		return w.start(Config{Name: name, Secrets: identity.NewSecrets("s3cret"), Seeds: seeds})
+		return w.startNode(Config{Name: name, Secrets: identity.NewSecrets("s3cret"), Seeds: seeds})
 	}
 	a := start("a")
 	if h := a.Health(); h.CutOff || h.Members != 1 {
@@ -117,7 +117,7 @@ func TestComeAndGo(t *testing.T) {
 	c := start("c", b.Addr())
 	d := start("d", c.Addr())
 	all := []*Node{a, b, c, d}
-	w.until("all know all", func() bool {
+	w.waitUntil("all know all", func() bool {
 		return !slices.ContainsFunc(all, func(n *Node) bool { return namesOf(n) != "a b c d" })
 	})
 	if m := d.Members()[0]; m.API != "api-a:1" || m.Heartbeat != "hb-a:1" || m.Gossip != a.Addr() {
@@ -128,12 +128,12 @@ func TestComeAndGo(t *testing.T) {
 		all[i%4].Hear(fullRow(fmt.Sprint("w", i), 1, 1))
 	}
 	for i := range 20 {
-		w.until("all know all workers", know(fmt.Sprint("w", i), 1, 1, all...))
+		w.waitUntil("all know all workers", allHave(fmt.Sprint("w", i), 1, 1, all...))
 	}
-	w.until("some of that was pushed", func() bool { return b.Stats().Told > 0 })
+	w.waitUntil("some of that was pushed", func() bool { return b.Stats().Told > 0 })
 	a.Hear(fullRow("w0", 2, 1))
 	d.Hear(fullRow("w0", 1, 9))
-	w.until("the newer run counts", know("w0", 2, 1, all...))
+	w.waitUntil("the newer run counts", allHave("w0", 2, 1, all...))
 
 	if err := d.Leave(10 * time.Second); err != nil {
 		t.Error(err)
@@ -141,14 +141,14 @@ func TestComeAndGo(t *testing.T) {
 	if err := d.Close(); err != nil {
 		t.Error(err)
 	}
-	w.until("it is known that d left", func() bool { return namesOf(a) == "a b c" && namesOf(b) == "a b c" && namesOf(c) == "a b c" })
-	w.until("a does not look for d", func() bool { return len(a.missing()) == 0 })
+	w.waitUntil("it is known that d left", func() bool { return namesOf(a) == "a b c" && namesOf(b) == "a b c" && namesOf(c) == "a b c" })
+	w.waitUntil("a does not look for d", func() bool { return len(a.missingAddrs()) == 0 })
 	for _, n := range []*Node{b, c} { // crash
 		if err := n.Close(); err != nil {
 			t.Error(err)
 		}
 	}
-	w.until("a is the last", func() bool { return namesOf(a) == "a" })
+	w.waitUntil("a is the last", func() bool { return namesOf(a) == "a" })
 	if h := a.Health(); !h.CutOff {
 		t.Errorf("the others are lost: %+v", h)
 	}
@@ -157,8 +157,8 @@ func TestComeAndGo(t *testing.T) {
 	}
 
 	b = start("b", "127.0.0.1:1", a.Addr()) // back, elsewhere, with one seed that does not answer
-	w.until("b is back", func() bool { return namesOf(a) == "a b" && namesOf(b) == "a b" })
-	w.until("b learnt everything", know("w7", 1, 1, a, b))
+	w.waitUntil("b is back", func() bool { return namesOf(a) == "a b" && namesOf(b) == "a b" })
+	w.waitUntil("b learnt everything", allHave("w7", 1, 1, a, b))
 	if h := b.Health(); h.Members != 2 {
 		t.Errorf("b is back: %+v", h)
 	}
@@ -170,12 +170,12 @@ func TestWorkerFindsHomes(t *testing.T) {
 	nodes := map[string]*Node{}
 	var seeds []string
 	for _, name := range []string{"a", "b", "c", "d"} {
-		n := w.start(Config{Name: name, Seeds: seeds})
+		n := w.startNode(Config{Name: name, Seeds: seeds})
 		nodes["hb-"+name+":1"] = n
 		seeds = []string{n.Addr()}
 	}
 	all := []*Node{nodes["hb-a:1"], nodes["hb-b:1"], nodes["hb-c:1"], nodes["hb-d:1"]}
-	w.until("all know all", func() bool {
+	w.waitUntil("all know all", func() bool {
 		return !slices.ContainsFunc(all, func(n *Node) bool { return namesOf(n) != "a b c d" })
 	})
 	ann, err := view.NewAnnouncer([]string{"hb-a:1"}, *fullRow("w", 1, 1).Profile, 7)
@@ -194,19 +194,19 @@ func TestWorkerFindsHomes(t *testing.T) {
 	if to[homes[0].Heartbeat] < 2 || to[homes[1].Heartbeat] < 2 || to["hb-a:1"] < 1 {
 		t.Errorf("heartbeats went to %v; the seed is a, the homes are %v", to, homes)
 	}
-	w.until("all know the worker", func() bool {
+	w.waitUntil("all know the worker", func() bool {
 		return !slices.ContainsFunc(all, func(n *Node) bool { r, ok := n.Get("w"); return !ok || r.State != view.Up })
 	})
 }
 
-// logged is a log handler that tells of messages.
-type logged struct {
+// logCatcher is a log handler that tells of messages.
+type logCatcher struct {
 	slog.Handler
 	lines chan string
 }
 
-func (l logged) Enabled(context.Context, slog.Level) bool { return true }
-func (l logged) Handle(_ context.Context, r slog.Record) error {
+func (l logCatcher) Enabled(context.Context, slog.Level) bool { return true }
+func (l logCatcher) Handle(_ context.Context, r slog.Record) error {
 	select {
 	case l.lines <- r.Message:
 	default:
@@ -214,8 +214,8 @@ func (l logged) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// expect waits for a message.
-func (l logged) expect(t *testing.T, text string) {
+// expectText waits for a message.
+func (l logCatcher) expectText(t *testing.T, text string) {
 	t.Helper()
 	limit := time.After(time.Minute)
 	for {
@@ -232,11 +232,11 @@ func (l logged) expect(t *testing.T, text string) {
 
 func TestOtherSecretIsRefused(t *testing.T) {
 	w := newWatcher(t)
-	a := w.start(Config{Name: "a", Secrets: identity.NewSecrets("one")})
+	a := w.startNode(Config{Name: "a", Secrets: identity.NewSecrets("one")})
 	for _, secret := range []string{"two", ""} {
-		l := logged{slog.DiscardHandler, make(chan string, 1000)}
-		b := w.start(Config{Name: "b", Secrets: identity.NewSecrets(secret), Seeds: []string{a.Addr()}, Log: slog.New(l)})
-		l.expect(t, "no other frontend can be joined")
+		l := logCatcher{slog.DiscardHandler, make(chan string, 1000)}
+		b := w.startNode(Config{Name: "b", Secrets: identity.NewSecrets(secret), Seeds: []string{a.Addr()}, Log: slog.New(l)})
+		l.expectText(t, "no other frontend can be joined")
 		if namesOf(a) != "a" || namesOf(b) != "b" || !b.Health().CutOff {
 			t.Errorf("with the secret %q: a knows %s, b knows %s, %+v", secret, namesOf(a), namesOf(b), b.Health())
 		}
@@ -249,14 +249,14 @@ func TestOtherSecretIsRefused(t *testing.T) {
 // What a worker claims against all sense is replaced, flagged and counted, everywhere.
 func TestAbsurdRow(t *testing.T) {
 	w := newWatcher(t)
-	a := w.start(Config{Name: "a"})
-	b := w.start(Config{Name: "b", Seeds: []string{a.Addr()}})
-	w.until("they know each other", func() bool { return namesOf(a) == "a b" && namesOf(b) == "a b" })
+	a := w.startNode(Config{Name: "a"})
+	b := w.startNode(Config{Name: "b", Seeds: []string{a.Addr()}})
+	w.waitUntil("they know each other", func() bool { return namesOf(a) == "a b" && namesOf(b) == "a b" })
 	r := fullRow("liar", 1, 1)
 	r.Matrix.Cells[0][0] = 77
 	r.Profile.Labels = make([]string, 5000)
 	a.Hear(r)
-	w.until("b knows it", know("liar", 1, 1, a, b))
+	w.waitUntil("b knows it", allHave("liar", 1, 1, a, b))
 	for _, n := range []*Node{a, b} {
 		r, _ := n.Get("liar")
 		if r.Flaws != view.BadMatrix || r.Profile.Flaws != view.BadLabels || len(r.Profile.Labels) > view.MaxLabels ||
@@ -269,8 +269,8 @@ func TestAbsurdRow(t *testing.T) {
 // Garbage on the port is counted, and nothing else.
 func TestGarbage(t *testing.T) {
 	w := newWatcher(t)
-	l := logged{slog.DiscardHandler, make(chan string, 1000)}
-	a := w.start(Config{Name: "a", Secrets: identity.NewSecrets("one"), Log: slog.New(l)})
+	l := logCatcher{slog.DiscardHandler, make(chan string, 1000)}
+	a := w.startNode(Config{Name: "a", Secrets: identity.NewSecrets("one"), Log: slog.New(l)})
 	for _, network := range []string{"udp", "tcp"} {
 		conn, err := net.Dial(network, a.Addr())
 		if err != nil {
@@ -287,21 +287,21 @@ func TestGarbage(t *testing.T) {
 		conn.Close()
 	}
 	for a.traffic.complaints.Load() < 2 {
-		l.expect(t, "memberlist")
+		l.expectText(t, "memberlist")
 	}
-	b := w.start(Config{Name: "b", Secrets: identity.NewSecrets("one"), Seeds: []string{a.Addr()}})
-	w.until("b can join", func() bool { return namesOf(a) == "a b" && namesOf(b) == "a b" })
+	b := w.startNode(Config{Name: "b", Secrets: identity.NewSecrets("one"), Seeds: []string{a.Addr()}})
+	w.waitUntil("b can join", func() bool { return namesOf(a) == "a b" && namesOf(b) == "a b" })
 }
 
 // Strangers that send what memberlist would buffer, before it looks for the secret, share one bound.
 func TestStrangersShareABound(t *testing.T) {
 	cfg := Config{Name: "a", Bind: "127.0.0.1:0", Secrets: identity.NewSecrets("right")}
-	conf, err := cfg.memberlist("a")
+	conf, err := cfg.libraryConfig("a")
 	if err != nil {
 		t.Fatal(err)
 	}
 	conf.LogOutput, conf.TCPTimeout = io.Discard, time.Minute
-	ports, err := listen(conf)
+	ports, err := openPorts(conf)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -330,14 +330,14 @@ func TestStrangersShareABound(t *testing.T) {
 		})
 	}
 	<-refused // or the test times out
-	if n := ports.bytes.Load(); n > maxInboundBytes+strangers*maxRead {
+	if n := ports.inboundBytes.Load(); n > maxInboundBytes+strangers*maxRead {
 		t.Errorf("%d bytes are kept of strangers, the bound is %d", n, maxInboundBytes)
 	}
 }
 
 // Callbacks may call the node.
 func TestCallbacksMayCall(t *testing.T) {
-	rows := make(chan view.Row, 1)
+	reported := make(chan view.Row, 1)
 	var n *Node
 	started := make(chan struct{})
 	cfg := Config{Name: "a", Bind: "127.0.0.1:0", OnRows: func(changed []view.Row) {
@@ -345,7 +345,7 @@ func TestCallbacksMayCall(t *testing.T) {
 		n.Members()
 		n.Stats()
 		got, _ := n.Get(changed[0].Name())
-		rows <- got
+		reported <- got
 	}}
 	n, err := Start(cfg)
 	if err != nil {
@@ -354,7 +354,7 @@ func TestCallbacksMayCall(t *testing.T) {
 	defer n.Close()
 	close(started)
 	n.Hear(fullRow("w", 1, 1))
-	if r := <-rows; r.Name() != "w" {
+	if r := <-reported; r.Name() != "w" {
 		t.Errorf("told of %+v", r)
 	}
 	if all, version := n.Since(0); len(all) != 1 || version != 1 {
@@ -427,7 +427,7 @@ func TestStrangersAreToldNothing(t *testing.T) {
 		"udp": "\x00\x81\xa5SeqNo\x07",                                 // for a sign of life
 	}
 	for _, secret := range []string{"", "one"} {
-		a := newWatcher(t).start(Config{Name: "a", Secrets: identity.NewSecrets(secret)})
+		a := newWatcher(t).startNode(Config{Name: "a", Secrets: identity.NewSecrets(secret)})
 		for network, says := range ask {
 			conn, err := net.Dial(network, a.Addr())
 			if err != nil {

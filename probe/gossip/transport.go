@@ -26,15 +26,15 @@ const (
 // transport is memberlist's own, with a bound on what comes in by streams.
 type transport struct {
 	*memberlist.NetTransport
-	streams chan net.Conn
-	closed  chan struct{}
-	once    sync.Once
-	bytes   atomic.Int64 // that came in by the streams that are open
-	open    atomic.Int64
+	streams      chan net.Conn
+	closed       chan struct{}
+	closeOnce    sync.Once
+	inboundBytes atomic.Int64 // that came in by the streams that are open
+	openCount    atomic.Int64
 }
 
-// listen opens the ports of m. If it names no port, a free one is taken, and written into m.
-func listen(m *memberlist.Config) (*transport, error) {
+// openPorts opens the ports of m. If it names no port, a free one is taken, and written into m.
+func openPorts(m *memberlist.Config) (*transport, error) {
 	// A port that is free for TCP may be taken for UDP.
 	tries := 1
 	if m.BindPort == 0 {
@@ -52,7 +52,7 @@ func listen(m *memberlist.Config) (*transport, error) {
 				m.AdvertisePort = m.BindPort
 			}
 			b := &transport{NetTransport: t, streams: make(chan net.Conn), closed: make(chan struct{})}
-			go b.admit()
+			go b.admitStreams()
 			return b, nil
 		}
 		if !strings.Contains(err.Error(), "address already in use") {
@@ -67,23 +67,23 @@ func (t *transport) StreamCh() <-chan net.Conn { return t.streams }
 
 // Shutdown closes the ports.
 func (t *transport) Shutdown() error {
-	t.once.Do(func() { close(t.closed) })
+	t.closeOnce.Do(func() { close(t.closed) })
 	return t.NetTransport.Shutdown()
 }
 
-// admit lets streams in, while there are not too many.
-func (t *transport) admit() {
+// admitStreams lets streams in, while there are not too many.
+func (t *transport) admitStreams() {
 	for {
 		select {
 		case <-t.closed:
 			return
 		case conn := <-t.NetTransport.StreamCh():
-			if t.open.Load() >= maxInbound {
+			if t.openCount.Load() >= maxInbound {
 				conn.Close()
 				continue
 			}
-			t.open.Add(1)
-			in := &inbound{Conn: conn, of: t}
+			t.openCount.Add(1)
+			in := &inbound{Conn: conn, owner: t}
 			select {
 			case t.streams <- in:
 			case <-t.closed:
@@ -99,15 +99,15 @@ var errInbound = errors.New("too many bytes are coming in by all gossip streams 
 // inbound is a stream that counts what came in by it, until it is closed. One goroutine reads and closes it.
 type inbound struct {
 	net.Conn
-	of     *transport
-	bytes  int64
-	closed bool
+	owner    *transport
+	received int64
+	closed   bool
 }
 
 func (c *inbound) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b[:min(len(b), maxRead)])
-	c.bytes += int64(n)
-	if c.of.bytes.Add(int64(n)) > maxInboundBytes && err == nil {
+	c.received += int64(n)
+	if c.owner.inboundBytes.Add(int64(n)) > maxInboundBytes && err == nil {
 		err = errInbound
 	}
 	return n, err
@@ -116,8 +116,8 @@ func (c *inbound) Read(b []byte) (int, error) {
 func (c *inbound) Close() error {
 	if !c.closed {
 		c.closed = true
-		c.of.bytes.Add(-c.bytes)
-		c.of.open.Add(-1)
+		c.owner.inboundBytes.Add(-c.received)
+		c.owner.openCount.Add(-1)
 	}
 	return c.Conn.Close()
 }

@@ -41,17 +41,17 @@ func Dial(ctx context.Context, addr string, keys *identity.Keys) (*Conn, error) 
 	return &Conn{Conn: raw}, nil
 }
 
-// greet exchanges greetings, on the first call.
-func (c *Conn) greet() error {
+// greetServer exchanges greetings, on the first call.
+func (c *Conn) greetServer() error {
 	if _, err := c.Write(greeting); err != nil {
 		return err
 	}
 	c.br = bufio.NewReaderSize(c, bufferSize)
-	theirs := make([]byte, len(greeting))
-	switch _, err := io.ReadFull(c.br, theirs); {
+	answer := make([]byte, len(greeting))
+	switch _, err := io.ReadFull(c.br, answer); {
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, net.ErrClosed):
 		return err
-	case err != nil || string(theirs) != string(greeting):
+	case err != nil || string(answer) != string(greeting):
 		return errNotHeartbeats
 	}
 	return nil
@@ -64,7 +64,7 @@ func (c *Conn) Beat(deadline time.Time, h *view.Heartbeat, a *view.Answer) error
 		return err
 	}
 	if c.br == nil {
-		if err := c.greet(); err != nil {
+		if err := c.greetServer(); err != nil {
 			return err
 		}
 	}
@@ -86,9 +86,9 @@ func (c *Conn) Beat(deadline time.Time, h *view.Heartbeat, a *view.Answer) error
 		return errNotHeartbeats
 	}
 	switch body[0] {
-	case answered:
+	case kindAnswered:
 		err = view.ReadAnswer(body[1:], a)
-	case refused:
+	case kindRefused:
 		err = &RefusedError{Reason: string(body[1:])}
 	default:
 		err = fmt.Errorf("heartbeat: answer of an unknown kind %d: upgrade this worker", body[0])

@@ -51,8 +51,8 @@ func beat(c *Conn, h *view.Heartbeat) (a view.Answer, err error) {
 	return a, err
 }
 
-// hello is a worker's first heartbeat.
-func hello(secret string, labels ...string) *view.Heartbeat {
+// firstBeat is a worker's first heartbeat.
+func firstBeat(secret string, labels ...string) *view.Heartbeat {
 	return &view.Heartbeat{Speaks: probe.Spoken, Secret: secret, Row: view.Row{Incarnation: 7, Seq: 3, ProfileRev: 1,
 		Profile: &view.Profile{Name: "w", Addr: "h:1", Labels: labels}}}
 }
@@ -66,17 +66,17 @@ func TestBeats(t *testing.T) {
 	c := dial(t, addr)
 	for range 3 { // on one connection, with a body that does not fit any buffer among them
 		for _, labels := range [][]string{nil, {strings.Repeat("x", 4000), strings.Repeat("y", 4000), strings.Repeat("z", 4000)}} {
-			a, err := beat(c, hello("sesame", labels...))
+			a, err := beat(c, firstBeat("sesame", labels...))
 			if err != nil || a.Seq != 3 || a.Version != 5 || len(a.Members) != 1 || a.Members[0].Heartbeat != "f:1" {
 				t.Fatalf("%+v, %v", a, err)
 			}
 		}
 	}
 	var no *RefusedError
-	if _, err := beat(dial(t, addr), hello("simsim")); !errors.As(err, &no) || !strings.Contains(no.Reason, "secret") {
+	if _, err := beat(dial(t, addr), firstBeat("simsim")); !errors.As(err, &no) || !strings.Contains(no.Reason, "secret") {
 		t.Errorf("with a wrong secret: %v", err)
 	}
-	old := hello("sesame")
+	old := firstBeat("sesame")
 	old.Speaks = probe.Dialect{Min: 1, Max: probe.MinVersion - 1}
 	if _, err := beat(c, old); !errors.As(err, &no) || !strings.Contains(no.Reason, "upgrade the worker") {
 		t.Errorf("of an older release: %v", err)
@@ -107,13 +107,13 @@ func TestAcceptFails(t *testing.T) {
 	}
 	s := Serve(&failing{Listener: l}, Config{MaxConns: 1, Answer: func(*view.Heartbeat) view.Answer { return view.Answer{} }})
 	defer s.Close()
-	if _, err := beat(dial(t, l.Addr().String()), hello("")); err != nil {
+	if _, err := beat(dial(t, l.Addr().String()), firstBeat("")); err != nil {
 		t.Error(err)
 	}
 }
 
-// closes waits until the other end closes a connection on which something was said.
-func closes(t *testing.T, addr string, say []byte) {
+// expectClose waits until the other end closes a connection on which something was said.
+func expectClose(t *testing.T, addr string, say []byte) {
 	t.Helper()
 	c, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -143,8 +143,8 @@ func TestGarbage(t *testing.T) {
 		request(maxRequest+1, ""),
 	}
 	for i, say := range bad {
-		closes(t, addr, say)
-		until(t, "it is counted", func() bool { return s.Stats().Errors == uint64(i+1) })
+		expectClose(t, addr, say)
+		waitUntil(t, "it is counted", func() bool { return s.Stats().Errors == uint64(i+1) })
 	}
 	// It may be from an older release: that is answered.
 	for i, body := range []string{"\xff\xff\xff\xff", "abc", ""} {
@@ -154,7 +154,7 @@ func TestGarbage(t *testing.T) {
 		}
 		want := fmt.Sprintf("this frontend speaks %v", probe.Spoken)
 		got := make([]byte, len(greeting)+9+len(want))
-		if _, err := io.ReadFull(c, got); err != nil || got[len(greeting)+8] != refused || !strings.HasSuffix(string(got), want) {
+		if _, err := io.ReadFull(c, got); err != nil || got[len(greeting)+8] != kindRefused || !strings.HasSuffix(string(got), want) {
 			t.Errorf("%q is answered with %q, %v", body, got, err)
 		}
 		if n := s.Stats().Errors; n != uint64(len(bad)+i+1) {
@@ -162,31 +162,31 @@ func TestGarbage(t *testing.T) {
 		}
 		c.Close()
 	}
-	until(t, "they are gone", func() bool { s.mu.Lock(); defer s.mu.Unlock(); return len(s.conns) == 0 })
+	waitUntil(t, "they are gone", func() bool { s.mu.Lock(); defer s.mu.Unlock(); return len(s.conns) == 0 })
 	first, second := dial(t, addr), dial(t, addr)
 	for _, c := range []*Conn{first, second} {
-		if _, err := beat(c, hello("")); err != nil {
+		if _, err := beat(c, firstBeat("")); err != nil {
 			t.Error(err)
 		}
 	}
-	closes(t, addr, nil) // too many
+	expectClose(t, addr, nil) // too many
 	if n := s.Stats().Limit; n != 1 {
 		t.Errorf("%d connections were too many", n)
 	}
 	first.Close()
-	until(t, "there is room again", func() bool {
-		_, err := beat(dial(t, addr), hello(""))
+	waitUntil(t, "there is room again", func() bool {
+		_, err := beat(dial(t, addr), firstBeat(""))
 		return err == nil
 	})
 }
 
-func until(t *testing.T, what string, ok func() bool) {
+func waitUntil(t *testing.T, event string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for end := time.Now().Add(patience); !ok(); <-tick.C {
 		if time.Now().After(end) {
-			t.Fatalf("waited in vain until %s", what)
+			t.Fatalf("waited in vain until %s", event)
 		}
 	}
 }
@@ -213,7 +213,7 @@ func TestNotAFrontend(t *testing.T) {
 	defer close(answers)
 	for _, text := range []string{"", "HTTP/1.1 400 Bad Request\r\n\r\n", "phoebe/1\x01\x01\x00"} {
 		answers <- text
-		if _, err := beat(dial(t, l.Addr().String()), hello("")); !errors.Is(err, errNotHeartbeats) {
+		if _, err := beat(dial(t, l.Addr().String()), firstBeat("")); !errors.Is(err, errNotHeartbeats) {
 			t.Errorf("after %q: %v", text, err)
 		}
 	}

@@ -41,7 +41,7 @@ type Server struct {
 	accepts  sync.WaitGroup
 	mu       sync.Mutex
 	conns    map[*conn]bool
-	count    struct{ answered, unauthorized, versions, errors, limit atomic.Uint64 }
+	counts   struct{ answered, unauthorized, versions, errors, limit atomic.Uint64 }
 }
 
 // Stats count since the start.
@@ -55,7 +55,7 @@ type Stats struct {
 
 // Stats are as of now.
 func (s *Server) Stats() Stats {
-	c := &s.count
+	c := &s.counts
 	return Stats{Answered: c.answered.Load(), Unauthorized: c.unauthorized.Load(), Versions: c.versions.Load(), Errors: c.errors.Load(), Limit: c.limit.Load()}
 }
 
@@ -67,7 +67,7 @@ func Serve(l net.Listener, cfg Config) *Server {
 		ProtocolVersion: protocolVersion,
 		CompressType:    fastrpc.CompressNone,
 		NewHandlerCtx:   func() fastrpc.HandlerCtx { return &call{server: s} },
-		Handler:         func(ctx fastrpc.HandlerCtx) fastrpc.HandlerCtx { ctx.(*call).handle(); return ctx },
+		Handler:         func(ctx fastrpc.HandlerCtx) fastrpc.HandlerCtx { ctx.(*call).answerBeat(); return ctx },
 		Concurrency:     concurrency,
 		ReadTimeout:     silentFor,
 		WriteTimeout:    writeTimeout,
@@ -108,7 +108,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		case l.stopped.Load() || errors.Is(err, net.ErrClosed):
 			return nil, err
 		default:
-			l.count.errors.Add(1)
+			l.counts.errors.Add(1)
 			time.Sleep(acceptPause)
 			continue
 		}
@@ -122,7 +122,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		if !full {
 			return c, nil
 		}
-		l.count.limit.Add(1)
+		l.counts.limit.Add(1)
 		raw.Close()
 	}
 }
@@ -148,7 +148,7 @@ type errorCount struct{ *Server }
 
 func (e errorCount) Printf(string, ...any) {
 	if !e.stopped.Load() {
-		e.count.errors.Add(1)
+		e.counts.errors.Add(1)
 	}
 }
 
@@ -172,38 +172,38 @@ func (c *call) ReadRequest(br *bufio.Reader) (err error) {
 	return err
 }
 
-func (c *call) handle() {
+func (c *call) answerBeat() {
 	s := c.server
 	if c.err != nil {
-		s.count.errors.Add(1)
-		c.refuse(fmt.Sprintf("this frontend speaks %v of the probe protocol, and cannot read this heartbeat (%v): upgrade whichever of both is older", probe.Spoken, c.err))
+		s.counts.errors.Add(1)
+		c.refuseBeat(fmt.Sprintf("this frontend speaks %v of the probe protocol, and cannot read this heartbeat (%v): upgrade whichever of both is older", probe.Spoken, c.err))
 		return
 	}
 	if _, _, err := probe.Spoken.Common(c.beat.Speaks, "this frontend", "the worker"); err != nil {
-		s.count.versions.Add(1)
-		c.refuse(err.Error())
+		s.counts.versions.Add(1)
+		c.refuseBeat(err.Error())
 		return
 	}
 	if !s.cfg.Secrets.Takes(c.beat.Secret) {
-		s.count.unauthorized.Add(1)
-		c.refuse("the secret is not this frontend's: give all frontends and workers the same one")
+		s.counts.unauthorized.Add(1)
+		c.refuseBeat("the secret is not this frontend's: give all frontends and workers the same one")
 		return
 	}
-	s.count.answered.Add(1)
+	s.counts.answered.Add(1)
 	a := s.cfg.Answer(&c.beat)
-	c.respond(answered, func(b []byte) []byte { return view.AppendAnswer(b, &a) })
+	c.encodeAnswer(kindAnswered, func(b []byte) []byte { return view.AppendAnswer(b, &a) })
 }
 
 // ConcurrencyLimitError implements fastrpc.HandlerCtx.
 func (c *call) ConcurrencyLimitError(int) {
-	c.refuse("too many heartbeats at once: the next may succeed")
+	c.refuseBeat("too many heartbeats at once: the next may succeed")
 }
 
-func (c *call) refuse(why string) {
-	c.respond(refused, func(b []byte) []byte { return append(b, why...) })
+func (c *call) refuseBeat(why string) {
+	c.encodeAnswer(kindRefused, func(b []byte) []byte { return append(b, why...) })
 }
 
-func (c *call) respond(kind byte, body func([]byte) []byte) {
+func (c *call) encodeAnswer(kind byte, body func([]byte) []byte) {
 	c.beat = view.Heartbeat{}
 	c.buf = appendBody(c.buf[:0], func(b []byte) []byte { return body(append(b, kind)) })
 }

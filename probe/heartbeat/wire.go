@@ -30,8 +30,8 @@ const (
 
 // Kinds of answers. Numbers are never reused.
 const (
-	answered = iota + 1
-	refused
+	kindAnswered = iota + 1
+	kindRefused
 )
 
 // readBody appends a frame's body to b, which takes no more memory than twice what has arrived.

@@ -11,38 +11,38 @@ import (
 // A histogram has 16 cells for each doubling, which makes them 6 % wide at most. The first cell has what is under 1.024 us, the
 // last one what is over 73 minutes.
 const (
-	perOctave = 16
-	octaves   = 32
-	lowest    = 10 // the first octave starts at 2^lowest ns
-	cells     = 1 + octaves*perOctave + 1
+	perOctave    = 16
+	octaves      = 32
+	lowestOctave = 10 // the first octave starts at 2^lowest ns
+	numCells     = 1 + octaves*perOctave + 1
 )
 
 // Histogram counts durations. The zero value is empty.
 type Histogram struct {
 	Count uint64
 	Sum   time.Duration // it stays at the largest there is
-	cells [cells]uint64
+	cells [numCells]uint64
 }
 
-// cell is where d is counted.
-func cell(d time.Duration) int {
-	if d < 1<<lowest {
+// cellIndex is where d is counted.
+func cellIndex(d time.Duration) int {
+	if d < 1<<lowestOctave {
 		return 0
 	}
 	n := bits.Len64(uint64(d))
-	return min((n-1-lowest)*perOctave+int(d>>(n-5)&(perOctave-1))+1, cells-1)
+	return min((n-1-lowestOctave)*perOctave+int(d>>(n-5)&(perOctave-1))+1, numCells-1)
 }
 
-// floor is the shortest duration of a cell; that of the cell after the last one is the longest of all.
-func floor(i int) time.Duration {
+// cellFloor is the shortest duration of a cell; that of the cell after the last one is the longest of all.
+func cellFloor(i int) time.Duration {
 	switch {
 	case i <= 0:
 		return 0
-	case i >= cells:
+	case i >= numCells:
 		return math.MaxInt64
 	}
 	octave, part := (i-1)/perOctave, (i-1)%perOctave
-	return time.Duration(perOctave+part) << (octave + lowest - 4)
+	return time.Duration(perOctave+part) << (octave + lowestOctave - 4)
 }
 
 // Add counts d. What is negative counts as 0.
@@ -52,24 +52,24 @@ func (h *Histogram) Add(d time.Duration) { h.AddTimes(d, 1) }
 func (h *Histogram) AddTimes(d time.Duration, n uint64) {
 	d = max(d, 0)
 	h.Count += n
-	h.cells[cell(d)] += n
+	h.cells[cellIndex(d)] += n
 	if high, sum := bits.Mul64(uint64(d), n); high > 0 || sum > math.MaxInt64 {
 		h.Sum = math.MaxInt64
 	} else {
-		h.Sum = plus(h.Sum, time.Duration(sum))
+		h.Sum = addCapped(h.Sum, time.Duration(sum))
 	}
 }
 
 // Merge adds what o has counted.
 func (h *Histogram) Merge(o *Histogram) {
 	h.Count += o.Count
-	h.Sum = plus(h.Sum, o.Sum)
+	h.Sum = addCapped(h.Sum, o.Sum)
 	for i, n := range o.cells {
 		h.cells[i] += n
 	}
 }
 
-func plus(a, b time.Duration) time.Duration {
+func addCapped(a, b time.Duration) time.Duration {
 	if sum := a + b; sum >= 0 {
 		return sum
 	}
@@ -85,10 +85,10 @@ func (h *Histogram) Quantile(q float64) time.Duration {
 	rank = max(1, min(rank, h.Count))
 	for i, n := range h.cells {
 		if n >= rank {
-			if i == cells-1 {
-				return floor(i)
+			if i == numCells-1 {
+				return cellFloor(i)
 			}
-			return (floor(i) + floor(i+1)) / 2
+			return (cellFloor(i) + cellFloor(i+1)) / 2
 		}
 		rank -= n
 	}
@@ -99,13 +99,13 @@ func (h *Histogram) Quantile(q float64) time.Duration {
 const firstBound, lastBound, boundEvery = 3*perOctave + 1, 28*perOctave + 1, perOctave / 2
 
 // Cumulative tells, for some rising durations, how many are shorter.
-func (h *Histogram) Cumulative(yield func(than time.Duration, n uint64) bool) {
+func (h *Histogram) Cumulative(yield func(bound time.Duration, n uint64) bool) {
 	n, at := uint64(0), 0
 	for edge := firstBound; edge <= lastBound; edge += boundEvery {
 		for ; at < edge; at++ {
 			n += h.cells[at]
 		}
-		if !yield(floor(edge), n) {
+		if !yield(cellFloor(edge), n) {
 			return
 		}
 	}
@@ -148,11 +148,11 @@ func (h *Histogram) MergeFrom(b []byte) (rest []byte, ok bool) {
 	if used == 0 || !ok {
 		return b, ok
 	}
-	h.Sum = plus(h.Sum, time.Duration(next()&math.MaxInt64))
+	h.Sum = addCapped(h.Sum, time.Duration(next()&math.MaxInt64))
 	for at := uint64(0); used > 0; used-- {
-		at += min(next(), cells)
+		at += min(next(), numCells)
 		n := next()
-		if !ok || at >= cells {
+		if !ok || at >= numCells {
 			return nil, false
 		}
 		h.cells[at] += n
@@ -170,7 +170,7 @@ func (r Range) Last() bool { return r.To == math.MaxInt64 }
 // All are the cells that have counted something.
 func (h *Histogram) All(yield func(r Range, n uint64) bool) {
 	for i, n := range h.cells {
-		if n > 0 && !yield(Range{floor(i), floor(i + 1)}, n) {
+		if n > 0 && !yield(Range{cellFloor(i), cellFloor(i + 1)}, n) {
 			return
 		}
 	}

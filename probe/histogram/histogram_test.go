@@ -22,15 +22,15 @@ var durations = rapid.OneOf(
 )
 
 func TestCells(t *testing.T) {
-	if cell(time.Microsecond*102/100) != 0 || cell(time.Hour) >= cells-1 || cell(1<<42) != cells-1 {
-		t.Errorf("1 us is in cell %d, an hour in %d, 73 minutes in %d of %d", cell(time.Microsecond), cell(time.Hour), cell(1<<42), cells)
+	if cellIndex(time.Microsecond*102/100) != 0 || cellIndex(time.Hour) >= numCells-1 || cellIndex(1<<42) != numCells-1 {
+		t.Errorf("1 us is in cell %d, an hour in %d, 73 minutes in %d of %d", cellIndex(time.Microsecond), cellIndex(time.Hour), cellIndex(1<<42), numCells)
 	}
-	for i := range cells {
-		if from := floor(i); cell(from) != i || i > 0 && cell(from-1) != i-1 {
-			t.Errorf("cell %d starts at %v, which is counted in %d, and 1 ns less in %d", i, from, cell(from), cell(from-1))
+	for i := range numCells {
+		if from := cellFloor(i); cellIndex(from) != i || i > 0 && cellIndex(from-1) != i-1 {
+			t.Errorf("cell %d starts at %v, which is counted in %d, and 1 ns less in %d", i, from, cellIndex(from), cellIndex(from-1))
 		}
-		if i > 0 && i < cells-1 && float64(floor(i+1)) > float64(floor(i))*17/16+1 {
-			t.Errorf("cell %d is from %v to %v", i, floor(i), floor(i+1))
+		if i > 0 && i < numCells-1 && float64(cellFloor(i+1)) > float64(cellFloor(i))*17/16+1 {
+			t.Errorf("cell %d is from %v to %v", i, cellFloor(i), cellFloor(i+1))
 		}
 	}
 }
@@ -44,7 +44,7 @@ func TestHistogram(t *testing.T) {
 		sum := time.Duration(0)
 		for i, v := range values {
 			all.Add(v)
-			sum = plus(sum, max(v, 0))
+			sum = addCapped(sum, max(v, 0))
 			if i < cut {
 				first.Add(v)
 			} else {
@@ -61,7 +61,7 @@ func TestHistogram(t *testing.T) {
 		slices.Sort(values)
 		for _, q := range []float64{0, 0.5, 0.9, 0.99, 0.999, 1} {
 			want := values[max(int(math.Ceil(q*float64(len(values))))-1, 0)]
-			if got := all.Quantile(q); cell(got) != cell(want) {
+			if got := all.Quantile(q); cellIndex(got) != cellIndex(want) {
 				t.Fatalf("quantile %v of %v is %v, want about %v", q, values, got, want)
 			}
 		}

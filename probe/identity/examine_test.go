@@ -10,9 +10,9 @@ import (
 
 // Whatever is wrong with keys is told, here and at the other end, each flaw once.
 func TestExamine(t *testing.T) {
-	ca, other := authority(t), authority(t)
-	mixed := folder(t, ca, "worker", time.Hour)
-	key, err := os.ReadFile(filepath.Join(folder(t, ca, "worker", time.Hour), KeyFile))
+	ca, other := newAuthority(t), newAuthority(t)
+	mixed := issueFolder(t, ca, "worker", time.Hour)
+	key, err := os.ReadFile(filepath.Join(issueFolder(t, ca, "worker", time.Hour), KeyFile))
 	if err == nil {
 		err = os.WriteFile(filepath.Join(mixed, KeyFile), key, 0o600)
 	}
@@ -25,14 +25,14 @@ func TestExamine(t *testing.T) {
 		at   time.Time
 		says string
 	}{
-		"nothing wrong":            {folder(t, ca, "worker", time.Hour), now, ""},
-		"expired":                  {folder(t, ca, "worker", -30*time.Second), now, "tls.crt ended at"},
-		"all expired":              {folder(t, ca, "worker", time.Hour), now.Add(1000 * time.Hour), "the CA's certificate in ca.crt ended at|tls.crt ended at"},
-		"soon to expire":           {folder(t, ca, "worker", time.Hour), now.Add(50 * time.Minute), "the CA's certificate in ca.crt ends in|tls.crt ends in"},
-		"a clock that is behind":   {folder(t, ca, "worker", time.Hour), now.Add(-time.Hour), "the CA's certificate in ca.crt counts only from|tls.crt counts only from"},
-		"another role":             {folder(t, ca, "client/acme", time.Hour), now, "tls.crt is of client/acme, and here one of worker is needed"},
+		"nothing wrong":            {issueFolder(t, ca, "worker", time.Hour), now, ""},
+		"expired":                  {issueFolder(t, ca, "worker", -30*time.Second), now, "tls.crt ended at"},
+		"all expired":              {issueFolder(t, ca, "worker", time.Hour), now.Add(1000 * time.Hour), "the CA's certificate in ca.crt ended at|tls.crt ended at"},
+		"soon to expire":           {issueFolder(t, ca, "worker", time.Hour), now.Add(50 * time.Minute), "the CA's certificate in ca.crt ends in|tls.crt ends in"},
+		"a clock that is behind":   {issueFolder(t, ca, "worker", time.Hour), now.Add(-time.Hour), "the CA's certificate in ca.crt counts only from|tls.crt counts only from"},
+		"another role":             {issueFolder(t, ca, "client/acme", time.Hour), now, "tls.crt is of client/acme, and here one of worker is needed"},
 		"a key that does not fit":  {mixed, now, "private key does not match public key"},
-		"a CA that does not match": {folder(t, ca, "worker", time.Hour, other), now, "tls.crt is not signed by a CA in ca.crt"},
+		"a CA that does not match": {issueFolder(t, ca, "worker", time.Hour, other), now, "tls.crt is not signed by a CA in ca.crt"},
 		"no folder":                {filepath.Join(t.TempDir(), "none"), now, "a folder with keys has ca.crt, tls.crt and tls.key"},
 	} {
 		var said []string

@@ -65,14 +65,14 @@ func (id Identity) String() string {
 // Parse reads roles that + joins: frontend, worker, operator, client/TENANT.
 func Parse(text string) (id Identity, err error) {
 	for name := range strings.SplitSeq(text, "+") {
-		if err := id.add(name); err != nil {
+		if err := id.addRole(name); err != nil {
 			return Identity{}, err
 		}
 	}
 	return id, nil
 }
 
-func (id *Identity) add(name string) error {
+func (id *Identity) addRole(name string) error {
 	name, tenant, named := strings.Cut(name, "/")
 	for _, n := range roleNames {
 		switch {
@@ -91,8 +91,8 @@ func (id *Identity) add(name string) error {
 	return fmt.Errorf("unknown role %q: want frontend, worker, operator or client/TENANT", name)
 }
 
-// uris are how a certificate tells the identity.
-func (id Identity) uris() (list []*url.URL) {
+// roleURIs are how a certificate tells the identity.
+func (id Identity) roleURIs() (list []*url.URL) {
 	for _, n := range roleNames {
 		if id.Roles&n.role == 0 {
 			continue
@@ -106,15 +106,15 @@ func (id Identity) uris() (list []*url.URL) {
 	return list
 }
 
-// of reads what a certificate tells.
-func of(cert *x509.Certificate) (id Identity, err error) {
+// identityOf reads what a certificate tells.
+func identityOf(cert *x509.Certificate) (id Identity, err error) {
 	for _, u := range cert.URIs {
 		if u.Scheme != scheme {
 			continue
 		}
 		name, err := url.PathUnescape(u.Opaque)
 		if err == nil {
-			err = id.add(name)
+			err = id.addRole(name)
 		}
 		if err != nil {
 			return Identity{}, err

@@ -33,26 +33,26 @@ type Keys struct {
 	// Refused, if it is set before there are connections, is told of those who wanted to connect and may not.
 	Refused func(from string, why error)
 
-	dir   string
-	hands chan struct{} // that are shaken, with those we connect to
+	dir            string
+	handshakeSlots chan struct{} // that are shaken, with those we connect to
 
-	mu    sync.Mutex
-	now   *bundle
-	conns map[*sock.Conn]*peer
+	mu      sync.Mutex
+	current *bundle
+	conns   map[*sock.Conn]*peer
 }
 
-// handshakes is how many a CPU begins at a time: all of a fleet's at once would take so long that other ends give up, and
+// handshakesPerCPU is how many a CPU begins at a time: all of a fleet's at once would take so long that other ends give up, and
 // then have to be made again.
-const handshakes = 8
+const handshakesPerCPU = 8
 
 // handshakeTimeout is how long one may take that we begin.
 const handshakeTimeout = 5 * time.Second
 
 // bundle is what was in the folder at one time.
 type bundle struct {
-	files [len(fileNames)][]byte
-	own   tls.Certificate
-	roots *x509.CertPool
+	files   [len(fileNames)][]byte
+	ownCert tls.Certificate
+	roots   *x509.CertPool
 
 	signers []*x509.Certificate // in roots
 	until   time.Time           // when the first of the certificates ends
@@ -60,10 +60,10 @@ type bundle struct {
 
 // peer is the other end of a connection.
 type peer struct {
-	needs Role
-	usage x509.ExtKeyUsage
-	conn  net.Conn // to it
-	by    *bundle  // of ours that it was shown
+	needs       Role
+	usage       x509.ExtKeyUsage
+	conn        net.Conn // to it
+	shownBundle *bundle  // of ours that it was shown
 
 	// Set by the handshake.
 	id    Identity
@@ -73,9 +73,9 @@ type peer struct {
 
 // Open reads the keys in dir.
 func Open(dir string) (*Keys, error) {
-	k := &Keys{dir: dir, conns: map[*sock.Conn]*peer{}, hands: make(chan struct{}, handshakes*runtime.GOMAXPROCS(0))}
+	k := &Keys{dir: dir, conns: map[*sock.Conn]*peer{}, handshakeSlots: make(chan struct{}, handshakesPerCPU*runtime.GOMAXPROCS(0))}
 	var err error
-	if k.now, err = readBundle(dir); err != nil {
+	if k.current, err = readBundle(dir); err != nil {
 		return nil, err
 	}
 	return k, nil
@@ -90,13 +90,13 @@ func readBundle(dir string) (*bundle, error) {
 		}
 	}
 	var err error
-	if b.own, err = tls.X509KeyPair(b.files[1], b.files[2]); err != nil {
+	if b.ownCert, err = tls.X509KeyPair(b.files[1], b.files[2]); err != nil {
 		return nil, fmt.Errorf("%s and %s in %s: %w", CertFile, KeyFile, dir, err)
 	}
-	if _, err := of(b.own.Leaf); err != nil {
+	if _, err := identityOf(b.ownCert.Leaf); err != nil {
 		return nil, fmt.Errorf("%s in %s: %w", CertFile, dir, err)
 	}
-	b.until = b.own.Leaf.NotAfter
+	b.until = b.ownCert.Leaf.NotAfter
 	for rest := b.files[0]; ; {
 		var block *pem.Block
 		if block, rest = pem.Decode(rest); block == nil {
@@ -115,15 +115,15 @@ func readBundle(dir string) (*bundle, error) {
 	return b, nil
 }
 
-func (k *Keys) bundle() *bundle {
+func (k *Keys) currentBundle() *bundle {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.now
+	return k.current
 }
 
 // Identity is what one's own certificate says.
 func (k *Keys) Identity() Identity {
-	id, _ := of(k.bundle().own.Leaf)
+	id, _ := identityOf(k.currentBundle().ownCert.Leaf)
 	return id
 }
 
@@ -143,23 +143,23 @@ func (k *Keys) Until() time.Time {
 	if k == nil {
 		return time.Time{}
 	}
-	return k.bundle().until
+	return k.currentBundle().until
 }
 
-// verify checks the certificates that a peer has shown.
-func (b *bundle) verify(p *peer, chain []*x509.Certificate) error {
+// verifyPeer checks the certificates that a peer has shown.
+func (b *bundle) verifyPeer(p *peer, chain []*x509.Certificate) error {
 	if len(chain) == 0 {
 		return errors.New("it shows no certificate")
 	}
-	between := x509.NewCertPool()
+	intermediates := x509.NewCertPool()
 	for _, c := range chain[1:] {
-		between.AddCert(c)
+		intermediates.AddCert(c)
 	}
-	found, err := chain[0].Verify(x509.VerifyOptions{Roots: b.roots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{p.usage}})
+	found, err := chain[0].Verify(x509.VerifyOptions{Roots: b.roots, Intermediates: intermediates, KeyUsages: []x509.ExtKeyUsage{p.usage}})
 	if err != nil {
 		return err
 	}
-	id, err := of(chain[0])
+	id, err := identityOf(chain[0])
 	if err != nil {
 		return err
 	}
@@ -176,48 +176,48 @@ func (b *bundle) verify(p *peer, chain []*x509.Certificate) error {
 	return nil
 }
 
-// config is that of one connection. Whom a certificate is for is told by its role, not by the name or address of its host: a
+// tlsConfig is that of one connection. Whom a certificate is for is told by its role, not by the name or address of its host: a
 // balancer has another, and so have processes that move.
-func (k *Keys) config(p *peer) *tls.Config {
-	p.by = k.bundle()
+func (k *Keys) tlsConfig(p *peer) *tls.Config {
+	p.shownBundle = k.currentBundle()
 	return &tls.Config{
 		MinVersion:                  tls.VersionTLS13,
-		Certificates:                []tls.Certificate{p.by.own},
+		Certificates:                []tls.Certificate{p.shownBundle.ownCert},
 		ClientAuth:                  tls.RequireAnyClientCert, // VerifyConnection verifies it
 		InsecureSkipVerify:          true,                     // the same
-		VerifyConnection:            func(s tls.ConnectionState) error { return k.admit(p, s.PeerCertificates) },
+		VerifyConnection:            func(s tls.ConnectionState) error { return k.admitPeer(p, s.PeerCertificates) },
 		SessionTicketsDisabled:      true, // each connection shows its certificates
 		DynamicRecordSizingDisabled: true,
 	}
 }
 
-// admit verifies a peer by what is in the folder now, which may be more recent than its connection.
-func (k *Keys) admit(p *peer, chain []*x509.Certificate) error {
+// admitPeer verifies a peer by what is in the folder now, which may be more recent than its connection.
+func (k *Keys) admitPeer(p *peer, chain []*x509.Certificate) error {
 	for {
-		b, shown := k.bundle(), *p
-		if err := b.verify(&shown, chain); err != nil {
+		b, shown := k.currentBundle(), *p
+		if err := b.verifyPeer(&shown, chain); err != nil {
 			if k.Refused != nil && p.usage == x509.ExtKeyUsageClientAuth {
 				k.Refused(p.conn.RemoteAddr().String(), err) // a balancer may have told by now for whom it is
 			}
 			return err
 		}
 		k.mu.Lock()
-		still := k.now == b
-		if still {
+		unchanged := k.current == b
+		if unchanged {
 			*p = shown
 		}
 		k.mu.Unlock()
-		if still {
+		if unchanged {
 			return nil
 		}
 	}
 }
 
-// seal has c speak TLS.
-func (k *Keys) seal(c net.Conn, p *peer, end func(net.Conn, *tls.Config) *tls.Conn) *sock.Conn {
+// sealConn has c speak TLS.
+func (k *Keys) sealConn(c net.Conn, p *peer, end func(net.Conn, *tls.Config) *tls.Conn) *sock.Conn {
 	p.conn = c
 	var s *sock.Conn
-	s = sock.Seal(c, func(c net.Conn) *tls.Conn { return end(c, k.config(p)) }, func() {
+	s = sock.Seal(c, func(c net.Conn) *tls.Conn { return end(c, k.tlsConfig(p)) }, func() {
 		k.mu.Lock()
 		delete(k.conns, s)
 		k.mu.Unlock()
@@ -231,7 +231,7 @@ func (k *Keys) seal(c net.Conn, p *peer, end func(net.Conn, *tls.Config) *tls.Co
 // Server has a connection that was accepted speak TLS with those who have one of the roles. The handshake comes with its
 // first read. The keys are not nil.
 func (k *Keys) Server(c net.Conn, needs Role) *sock.Conn {
-	return k.seal(c, &peer{needs: needs, usage: x509.ExtKeyUsageClientAuth}, tls.Server)
+	return k.sealConn(c, &peer{needs: needs, usage: x509.ExtKeyUsageClientAuth}, tls.Server)
 }
 
 // Connect makes a connection by dial, to one who has one of the roles.
@@ -241,24 +241,24 @@ func (k *Keys) Connect(ctx context.Context, dial func(ctx context.Context, netwo
 		return c, err
 	}
 	select {
-	case k.hands <- struct{}{}:
+	case k.handshakeSlots <- struct{}{}:
 	default:
 		// The other end waits only for a time: it is called again when it is its turn.
 		c.Close()
 		select {
-		case k.hands <- struct{}{}:
+		case k.handshakeSlots <- struct{}{}:
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
 		if c, err = dial(ctx, "tcp", addr); err != nil {
-			<-k.hands
+			<-k.handshakeSlots
 			return nil, err
 		}
 	}
-	defer func() { <-k.hands }()
+	defer func() { <-k.handshakeSlots }()
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
-	s := k.seal(c, &peer{needs: needs, usage: x509.ExtKeyUsageServerAuth}, tls.Client)
+	s := k.sealConn(c, &peer{needs: needs, usage: x509.ExtKeyUsageServerAuth}, tls.Client)
 	if err := s.Handshake(ctx); err != nil {
 		s.Close()
 		return nil, fmt.Errorf("TLS with %s: %w", addr, err)
@@ -312,38 +312,38 @@ func (k *Keys) Current(c net.Conn) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	p := k.conns[s]
-	return p != nil && p.by == k.now
+	return p != nil && p.shownBundle == k.current
 }
 
 // Watch takes in what changes in the folder, until ctx ends, and closes the connections of those whose certificates do not
 // count any more. told is called with nil when they have changed, and with an error when what is there cannot be used; what was
 // there before counts on.
-func (k *Keys) Watch(ctx context.Context, told func(error)) {
+func (k *Keys) Watch(ctx context.Context, report func(error)) {
 	if k != nil {
-		every(ctx, told, func() (bool, error) { return k.look(time.Now()) })
+		pollChanges(ctx, report, func() (bool, error) { return k.reloadKeys(time.Now()) })
 	}
 }
 
-// look looks once.
-func (k *Keys) look(now time.Time) (changed bool, err error) {
+// reloadKeys looks once.
+func (k *Keys) reloadKeys(now time.Time) (changed bool, err error) {
 	b, err := readBundle(k.dir)
 	k.mu.Lock()
 	if err == nil {
 		for i := range b.files {
-			changed = changed || !bytes.Equal(b.files[i], k.now.files[i])
+			changed = changed || !bytes.Equal(b.files[i], k.current.files[i])
 		}
 	}
 	if changed {
-		k.now = b
+		k.current = b
 	}
-	var over []*sock.Conn
+	var ended []*sock.Conn
 	for c, p := range k.conns {
-		if p.chain != nil && (now.After(p.until) || changed && k.now.verify(p, p.chain) != nil) {
-			over = append(over, c)
+		if p.chain != nil && (now.After(p.until) || changed && k.current.verifyPeer(p, p.chain) != nil) {
+			ended = append(ended, c)
 		}
 	}
 	k.mu.Unlock()
-	for _, c := range over {
+	for _, c := range ended {
 		c.Close()
 	}
 	return changed, err

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-func authority(t *testing.T) *Authority {
+func newAuthority(t *testing.T) *Authority {
 	t.Helper()
 	a, err := NewAuthority("test", time.Hour)
 	if err != nil {
@@ -26,14 +26,14 @@ func authority(t *testing.T) *Authority {
 // issue writes keys, and opens them.
 func issue(t *testing.T, a *Authority, roles string, lasts time.Duration, trusts ...*Authority) *Keys {
 	t.Helper()
-	k, err := Open(folder(t, a, roles, lasts, trusts...))
+	k, err := Open(issueFolder(t, a, roles, lasts, trusts...))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return k
 }
 
-func folder(t *testing.T, a *Authority, roles string, lasts time.Duration, trusts ...*Authority) string {
+func issueFolder(t *testing.T, a *Authority, roles string, lasts time.Duration, trusts ...*Authority) string {
 	t.Helper()
 	id, err := Parse(roles)
 	if err != nil {
@@ -49,12 +49,12 @@ func folder(t *testing.T, a *Authority, roles string, lasts time.Duration, trust
 	return dir
 }
 
-// alone is whose certificate nobody else has signed.
-func alone(t *testing.T, trusts *Authority) *Keys {
+// openSelfSigned is whose certificate nobody else has signed.
+func openSelfSigned(t *testing.T, trusts *Authority) *Keys {
 	t.Helper()
-	dir := folder(t, trusts, "worker", time.Hour)
-	cert, key, err := sign(&x509.Certificate{
-		NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(time.Hour), URIs: Identity{Roles: Worker}.uris(),
+	dir := issueFolder(t, trusts, "worker", time.Hour)
+	cert, key, err := signCert(&x509.Certificate{
+		NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(time.Hour), URIs: Identity{Roles: Worker}.roleURIs(),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}, nil)
 	if err != nil {
@@ -65,7 +65,7 @@ func alone(t *testing.T, trusts *Authority) *Keys {
 		t.Fatal(err)
 	}
 	for name, text := range map[string][]byte{CertFile: certPEM(cert), KeyFile: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})} {
-		if err := replace(filepath.Join(dir, name), text); err != nil {
+		if err := replaceFile(filepath.Join(dir, name), text); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -107,8 +107,8 @@ func serve(t *testing.T, k *Keys, needs Role) (addr string) {
 	return l.Addr().String()
 }
 
-// ask says hello, and returns the answer, or why there is none.
-func ask(t *testing.T, k *Keys, addr string, needs Role) (string, net.Conn) {
+// sayHello says hello, and returns the answer, or why there is none.
+func sayHello(t *testing.T, k *Keys, addr string, needs Role) (string, net.Conn) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -117,10 +117,10 @@ func ask(t *testing.T, k *Keys, addr string, needs Role) (string, net.Conn) {
 		return "error: " + err.Error(), nil
 	}
 	t.Cleanup(func() { c.Close() })
-	return say(c), c
+	return exchange(c), c
 }
 
-func say(c net.Conn) string {
+func exchange(c net.Conn) string {
 	c.SetDeadline(time.Now().Add(10 * time.Second))
 	if _, err := c.Write([]byte("hello")); err != nil {
 		return "error: " + err.Error()
@@ -133,15 +133,15 @@ func say(c net.Conn) string {
 	return string(b[:n])
 }
 
-func want(t *testing.T, what, got, want string) {
+func expectText(t *testing.T, name, got, want string) {
 	t.Helper()
 	if got != want {
-		t.Errorf("%s: %q, want %q", what, got, want)
+		t.Errorf("%s: %q, want %q", name, got, want)
 	}
 }
 
 func TestRoles(t *testing.T) {
-	ca := authority(t)
+	ca := newAuthority(t)
 	addr := serve(t, issue(t, ca, "worker", time.Hour), Frontend|Operator)
 	for _, c := range []struct {
 		roles, answer string
@@ -154,7 +154,7 @@ func TestRoles(t *testing.T) {
 		{"client/a b", "error", Worker},
 		{"frontend", "its certificate is of worker, and here one of frontend is needed", Frontend}, // both ends look
 	} {
-		got, _ := ask(t, issue(t, ca, c.roles, time.Hour), addr, c.needs)
+		got, _ := sayHello(t, issue(t, ca, c.roles, time.Hour), addr, c.needs)
 		if !strings.Contains(got, c.answer) {
 			t.Errorf("%s: %q, want %q", c.roles, got, c.answer)
 		}
@@ -162,7 +162,7 @@ func TestRoles(t *testing.T) {
 }
 
 func TestTenants(t *testing.T) {
-	ca := authority(t)
+	ca := newAuthority(t)
 	addr := serve(t, issue(t, ca, "frontend", time.Hour), Client)
 	for _, tenant := range []string{"acme", "a/b", "with space", "50%+ü"} {
 		dir := t.TempDir()
@@ -173,7 +173,7 @@ func TestTenants(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, _ := ask(t, k, addr, Frontend); got != "hello client/"+tenant {
+		if got, _ := sayHello(t, k, addr, Frontend); got != "hello client/"+tenant {
 			t.Errorf("%q: %q", tenant, got)
 		}
 	}
@@ -189,32 +189,32 @@ func TestParse(t *testing.T) {
 
 // Who is not of the family, or not any more, gets no byte.
 func TestStrangers(t *testing.T) {
-	ca, other := authority(t), authority(t)
+	ca, other := newAuthority(t), newAuthority(t)
 	addr := serve(t, issue(t, ca, "frontend", time.Hour), Anyone)
 	for what, keys := range map[string]*Keys{
 		"of another CA": issue(t, other, "worker", time.Hour, ca),
-		"self-signed":   alone(t, ca),
+		"self-signed":   openSelfSigned(t, ca),
 		"expired":       issue(t, ca, "worker", -30*time.Second),
 	} {
-		if got, _ := ask(t, keys, addr, Anyone); !strings.HasPrefix(got, "error") {
+		if got, _ := sayHello(t, keys, addr, Anyone); !strings.HasPrefix(got, "error") {
 			t.Errorf("%s: %q", what, got)
 		}
 	}
 	// It does not take the other end's, either.
-	got, _ := ask(t, issue(t, ca, "worker", time.Hour, other), addr, Anyone)
+	got, _ := sayHello(t, issue(t, ca, "worker", time.Hour, other), addr, Anyone)
 	if !strings.HasPrefix(got, "error: TLS with "+addr+": x509: certificate signed by unknown authority") {
 		t.Errorf("a server of another CA: %q", got)
 	}
 
 	for what, conf := range map[string]*tls.Config{
 		"no certificate": {InsecureSkipVerify: true},
-		"TLS 1.2":        {InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12, Certificates: []tls.Certificate{issue(t, ca, "worker", time.Hour).now.own}},
+		"TLS 1.2":        {InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12, Certificates: []tls.Certificate{issue(t, ca, "worker", time.Hour).current.ownCert}},
 	} {
 		c, err := tls.Dial("tcp", addr, conf)
 		if err != nil {
 			continue
 		}
-		if got := say(c); !strings.HasPrefix(got, "error") {
+		if got := exchange(c); !strings.HasPrefix(got, "error") {
 			t.Errorf("%s: %q", what, got)
 		}
 		c.Close()
@@ -232,8 +232,8 @@ func TestStrangers(t *testing.T) {
 
 // New keys are used, and old ones are not any more, without a connection that is lost before it has to be.
 func TestRotation(t *testing.T) {
-	old, young := authority(t), authority(t)
-	server, client := folder(t, old, "frontend", time.Hour), folder(t, old, "worker", time.Hour)
+	old, young := newAuthority(t), newAuthority(t)
+	server, client := issueFolder(t, old, "frontend", time.Hour), issueFolder(t, old, "worker", time.Hour)
 	ks, err := Open(server)
 	if err != nil {
 		t.Fatal(err)
@@ -246,7 +246,7 @@ func TestRotation(t *testing.T) {
 	look := func() {
 		t.Helper()
 		for _, k := range []*Keys{ks, kc} {
-			if _, err := k.look(now); err != nil {
+			if _, err := k.reloadKeys(now); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -259,39 +259,39 @@ func TestRotation(t *testing.T) {
 		}
 	}
 	addr := serve(t, ks, Worker)
-	got, first := ask(t, kc, addr, Frontend)
-	want(t, "before", got, "hello worker")
+	got, first := sayHello(t, kc, addr, Frontend)
+	expectText(t, "before", got, "hello worker")
 
 	put(server, "frontend", old, old, young)
 	put(client, "worker", old, old, young)
 	look()
-	want(t, "both CAs", say(first), "hello worker")
+	expectText(t, "both CAs", exchange(first), "hello worker")
 	if kc.Current(first) {
 		t.Error("the first connection is still of the keys that are there now")
 	}
 	put(server, "frontend", young, old, young)
 	look()
-	want(t, "the server's is new", say(first), "hello worker")
-	got, second := ask(t, kc, addr, Frontend)
-	want(t, "and on a new connection", got, "hello worker")
+	expectText(t, "the server's is new", exchange(first), "hello worker")
+	got, second := sayHello(t, kc, addr, Frontend)
+	expectText(t, "and on a new connection", got, "hello worker")
 	put(client, "worker", young, old, young)
 	look()
-	got, third := ask(t, kc, addr, Frontend)
-	want(t, "both are new", got, "hello worker")
+	got, third := sayHello(t, kc, addr, Frontend)
+	expectText(t, "both are new", got, "hello worker")
 
 	stolen := issue(t, old, "worker", time.Hour, old, young)
-	got, thief := ask(t, stolen, addr, Frontend)
-	want(t, "an old one while it counts", got, "hello worker")
+	got, thief := sayHello(t, stolen, addr, Frontend)
+	expectText(t, "an old one while it counts", got, "hello worker")
 	put(server, "frontend", young, young)
 	put(client, "worker", young, young)
 	look()
 	for what, c := range map[string]net.Conn{"first": first, "second": second, "old": thief} {
-		if got := say(c); !strings.HasPrefix(got, "error") {
+		if got := exchange(c); !strings.HasPrefix(got, "error") {
 			t.Errorf("the %s connection goes on: %q", what, got)
 		}
 	}
-	want(t, "the third connection", say(third), "hello worker")
-	if got, _ := ask(t, stolen, addr, Frontend); !strings.HasPrefix(got, "error") {
+	expectText(t, "the third connection", exchange(third), "hello worker")
+	if got, _ := sayHello(t, stolen, addr, Frontend); !strings.HasPrefix(got, "error") {
 		t.Errorf("an old certificate: %q", got)
 	}
 
@@ -299,15 +299,15 @@ func TestRotation(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(server, CertFile), []byte("-----BEGIN"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ks.look(now); err == nil {
+	if _, err := ks.reloadKeys(now); err == nil {
 		t.Error("no error for half a file")
 	}
-	got, _ = ask(t, kc, addr, Frontend)
-	want(t, "after half a file", got, "hello worker")
+	got, _ = sayHello(t, kc, addr, Frontend)
+	expectText(t, "after half a file", got, "hello worker")
 	// A certificate that ends takes its connections along.
 	now = now.Add(2 * time.Hour)
-	ks.look(now)
-	if got := say(third); !strings.HasPrefix(got, "error") {
+	ks.reloadKeys(now)
+	if got := exchange(third); !strings.HasPrefix(got, "error") {
 		t.Errorf("a connection of a certificate that has ended goes on: %q", got)
 	}
 }
@@ -316,8 +316,8 @@ func TestRotation(t *testing.T) {
 func TestPlain(t *testing.T) {
 	var k *Keys
 	addr := serve(t, k, Worker)
-	got, c := ask(t, k, addr, Frontend)
-	want(t, "in plain", got, "hello ")
+	got, c := sayHello(t, k, addr, Frontend)
+	expectText(t, "in plain", got, "hello ")
 	if !k.Current(c) || k.Check(Operator) != nil || !k.Until().IsZero() {
 		t.Error("a nil one asks for something")
 	}
@@ -325,7 +325,7 @@ func TestPlain(t *testing.T) {
 
 func TestOpen(t *testing.T) {
 	for name, content := range map[string]string{CAFile: "nothing", KeyFile: "", CertFile: "-----BEGIN CERTIFICATE-----"} {
-		dir := folder(t, authority(t), "worker", time.Hour)
+		dir := issueFolder(t, newAuthority(t), "worker", time.Hour)
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -21,15 +21,15 @@ type Authority struct {
 }
 
 // NewAuthority makes one whose certificate lasts so long.
-func NewAuthority(name string, lasts time.Duration) (*Authority, error) {
+func NewAuthority(name string, lifetime time.Duration) (*Authority, error) {
 	a := &Authority{}
 	now := time.Now()
 	a.cert = &x509.Certificate{
-		Subject: pkix.Name{CommonName: name}, NotBefore: now.Add(-time.Minute), NotAfter: now.Add(lasts),
+		Subject: pkix.Name{CommonName: name}, NotBefore: now.Add(-time.Minute), NotAfter: now.Add(lifetime),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	var err error
-	a.cert, a.key, err = sign(a.cert, nil)
+	a.cert, a.key, err = signCert(a.cert, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -37,20 +37,20 @@ func NewAuthority(name string, lasts time.Duration) (*Authority, error) {
 	return a, nil
 }
 
-// sign makes a key and a certificate to it; by nil it is its own authority's.
-func sign(what *x509.Certificate, by *Authority) (*x509.Certificate, *ecdsa.PrivateKey, error) {
+// signCert makes a key and a certificate to it; by nil it is its own authority's.
+func signCert(template *x509.Certificate, authority *Authority) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, nil, err
 	}
-	if what.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120)); err != nil {
+	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120)); err != nil {
 		return nil, nil, err
 	}
-	signer, signerKey := what, key
-	if by != nil {
-		signer, signerKey = by.cert, by.key
+	signer, signerKey := template, key
+	if authority != nil {
+		signer, signerKey = authority.cert, authority.key
 	}
-	der, err := x509.CreateCertificate(rand.Reader, what, signer, &key.PublicKey, signerKey)
+	der, err := x509.CreateCertificate(rand.Reader, template, signer, &key.PublicKey, signerKey)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -63,10 +63,10 @@ func certPEM(c *x509.Certificate) []byte {
 }
 
 // Issue writes a folder with keys for id into dir, which is made. trusts are the authorities whose certificates its owner takes.
-func (a *Authority) Issue(dir string, id Identity, lasts time.Duration, trusts ...*Authority) error {
+func (a *Authority) Issue(dir string, id Identity, lifetime time.Duration, trusts ...*Authority) error {
 	now := time.Now()
-	cert, key, err := sign(&x509.Certificate{
-		Subject: pkix.Name{CommonName: id.String()}, NotBefore: now.Add(-time.Minute), NotAfter: now.Add(lasts), URIs: id.uris(),
+	cert, key, err := signCert(&x509.Certificate{
+		Subject: pkix.Name{CommonName: id.String()}, NotBefore: now.Add(-time.Minute), NotAfter: now.Add(lifetime), URIs: id.roleURIs(),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}, a)
 	if err != nil {
@@ -86,15 +86,15 @@ func (a *Authority) Issue(dir string, id Identity, lasts time.Duration, trusts .
 	for name, content := range map[string][]byte{
 		CAFile: roots, CertFile: certPEM(cert), KeyFile: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}),
 	} {
-		if err := replace(filepath.Join(dir, name), content); err != nil {
+		if err := replaceFile(filepath.Join(dir, name), content); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// replace writes a file that others may be reading.
-func replace(name string, content []byte) error {
+// replaceFile writes a file that others may be reading.
+func replaceFile(name string, content []byte) error {
 	if err := os.WriteFile(name+".new", content, 0o600); err != nil {
 		return err
 	}

@@ -15,11 +15,11 @@ import (
 // Secrets are what processes share that trust each other: one, and a second one while they are replaced. Each process tells
 // the first, and takes any. None, or a nil one, tells nothing and takes everything.
 type Secrets struct {
-	file string // they are in; "": nowhere
-	now  atomic.Pointer[secrets]
+	file    string // they are in; "": nowhere
+	current atomic.Pointer[secretSet]
 }
 
-type secrets struct {
+type secretSet struct {
 	all     []string
 	sums    [][sha256.Size]byte
 	version uint64
@@ -28,22 +28,22 @@ type secrets struct {
 // NewSecrets are these, for as long as they are used. Empty ones do not count.
 func NewSecrets(all ...string) *Secrets {
 	s := &Secrets{}
-	s.set(slices.DeleteFunc(slices.Clone(all), func(one string) bool { return one == "" }))
+	s.setSecrets(slices.DeleteFunc(slices.Clone(all), func(secret string) bool { return secret == "" }))
 	return s
 }
 
 // OpenSecrets reads them from a file, one in each line.
 func OpenSecrets(file string) (*Secrets, error) {
 	s := &Secrets{file: file}
-	all, err := s.read()
+	all, err := s.readFile()
 	if err != nil {
 		return nil, err
 	}
-	s.set(all)
+	s.setSecrets(all)
 	return s, nil
 }
 
-func (s *Secrets) read() (all []string, err error) {
+func (s *Secrets) readFile() (all []string, err error) {
 	text, err := os.ReadFile(s.file)
 	if err != nil {
 		return nil, err
@@ -59,12 +59,12 @@ func (s *Secrets) read() (all []string, err error) {
 	return all, nil
 }
 
-func (s *Secrets) set(all []string) {
-	next := &secrets{all: all, version: s.Version() + 1}
-	for _, one := range all {
-		next.sums = append(next.sums, sha256.Sum256([]byte(one)))
+func (s *Secrets) setSecrets(all []string) {
+	next := &secretSet{all: all, version: s.Version() + 1}
+	for _, secret := range all {
+		next.sums = append(next.sums, sha256.Sum256([]byte(secret)))
 	}
-	s.now.Store(next)
+	s.current.Store(next)
 }
 
 // All are the secrets.
@@ -72,7 +72,7 @@ func (s *Secrets) All() []string {
 	if s == nil {
 		return nil
 	}
-	return s.now.Load().all
+	return s.current.Load().all
 }
 
 // Tell is the one to be told to others.
@@ -84,35 +84,35 @@ func (s *Secrets) Tell() string {
 }
 
 // Takes tells whether what somebody has told is one of them.
-func (s *Secrets) Takes(told string) bool {
+func (s *Secrets) Takes(secret string) bool {
 	if len(s.All()) == 0 {
 		return true
 	}
-	sum, match := sha256.Sum256([]byte(told)), 0
-	for _, one := range s.now.Load().sums {
-		match |= subtle.ConstantTimeCompare(sum[:], one[:])
+	sum, match := sha256.Sum256([]byte(secret)), 0
+	for _, known := range s.current.Load().sums {
+		match |= subtle.ConstantTimeCompare(sum[:], known[:])
 	}
 	return match == 1
 }
 
 // Version is another one whenever they have changed: who was let in by one that is gone has to go.
 func (s *Secrets) Version() uint64 {
-	if s == nil || s.now.Load() == nil {
+	if s == nil || s.current.Load() == nil {
 		return 0
 	}
-	return s.now.Load().version
+	return s.current.Load().version
 }
 
 // Watch takes in what changes in their file, until ctx ends. told is called with nil when they have changed, and with an error
 // when what is there cannot be used; what was there before counts on.
-func (s *Secrets) Watch(ctx context.Context, told func(error)) {
+func (s *Secrets) Watch(ctx context.Context, report func(error)) {
 	if s == nil || s.file == "" {
 		return
 	}
-	every(ctx, told, func() (changed bool, err error) {
-		all, err := s.read()
+	pollChanges(ctx, report, func() (changed bool, err error) {
+		all, err := s.readFile()
 		if err == nil && !slices.Equal(all, s.All()) {
-			s.set(all)
+			s.setSecrets(all)
 			changed = true
 		}
 		return changed, err
@@ -122,25 +122,25 @@ func (s *Secrets) Watch(ctx context.Context, told func(error)) {
 // lookEvery is how often files are looked at, and for certificates that have ended.
 const lookEvery = time.Second
 
-// every looks again and again, until ctx ends, and tells of each change, and of each error once.
-func every(ctx context.Context, told func(error), look func() (changed bool, err error)) {
+// pollChanges looks again and again, until ctx ends, and tells of each change, and of each error once.
+func pollChanges(ctx context.Context, report func(error), check func() (changed bool, err error)) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
-	said := ""
+	reported := ""
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		changed, err := look()
+		changed, err := check()
 		text := ""
 		if err != nil {
 			text = err.Error()
 		}
-		if changed || text != "" && text != said {
-			told(err)
+		if changed || text != "" && text != reported {
+			report(err)
 		}
-		said = text
+		reported = text
 	}
 }

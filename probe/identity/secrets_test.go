@@ -39,8 +39,8 @@ func TestSecrets(t *testing.T) {
 	} {
 		write(step.text)
 		before := s.Version()
-		if all, err := s.read(); err == nil {
-			s.set(all)
+		if all, err := s.readFile(); err == nil {
+			s.setSecrets(all)
 		} else if !strings.Contains(err.Error(), "is empty: write the secret into it") {
 			t.Error(err)
 		} else if s.Version() != before {

@@ -7,14 +7,14 @@ import "sync"
 // Of is values that are lent. The zero Of has lent none.
 type Of[T any] struct{ list []T }
 
-// most is of how many the memory is kept.
-const most = 1024
+// maxKept is of how many the memory is kept.
+const maxKept = 1024
 
 // Take is n values, all zero, until TakeBack. Those that were lent before stay where they are.
 func (o *Of[T]) Take(n int) []T {
 	at := len(o.list)
 	if at+n > cap(o.list) {
-		o.list, at = make([]T, 0, max(n, min(2*cap(o.list), most))), 0
+		o.list, at = make([]T, 0, max(n, min(2*cap(o.list), maxKept))), 0
 	}
 	o.list = o.list[:at+n]
 	return o.list[at : at+n : at+n]
@@ -32,7 +32,7 @@ func (o *Of[T]) Lend(v T) *T {
 
 // TakeBack ends the use of all that was lent.
 func (o *Of[T]) TakeBack() {
-	if cap(o.list) > most {
+	if cap(o.list) > maxKept {
 		o.list = nil
 		return
 	}

@@ -7,7 +7,7 @@ func TestLend(t *testing.T) {
 	var before []*int
 	for step := range 3 {
 		var lent []*int
-		for i := range most + step - 1 {
+		for i := range maxKept + step - 1 {
 			lent = append(lent, o.Lend(i))
 		}
 		for i, p := range lent {

@@ -13,7 +13,7 @@ type List[T Item[T]] struct {
 // Node is an item's place in its list.
 type Node[T any] struct {
 	next, prev T
-	in         bool
+	isListed   bool
 }
 
 // Item is a pointer to what is listed, which carries its Node.
@@ -38,49 +38,49 @@ func (l *List[T]) Next(x T) T { return x.Links().next }
 func (l *List[T]) Prev(x T) T { return x.Links().prev }
 
 // Has reports whether x is in a list.
-func Has[T Item[T]](x T) bool { return x.Links().in }
+func Has[T Item[T]](x T) bool { return x.Links().isListed }
 
 // Push puts x, which is in no list, at the back.
 func (l *List[T]) Push(x T) { l.InsertAfter(l.tail, x) }
 
 // PushFront puts x, which is in no list, at the front.
 func (l *List[T]) PushFront(x T) {
-	var none T
-	l.InsertAfter(none, x)
+	var zero T
+	l.InsertAfter(zero, x)
 }
 
 // InsertAfter puts x, which is in no list, behind an item of this one, or at the front if that is nil.
 func (l *List[T]) InsertAfter(after, x T) {
-	var none T
+	var zero T
 	next := l.head
-	if after != none {
+	if after != zero {
 		next = after.Links().next
 		after.Links().next = x
 	} else {
 		l.head = x
 	}
-	if next != none {
+	if next != zero {
 		next.Links().prev = x
 	} else {
 		l.tail = x
 	}
-	*x.Links() = Node[T]{next: next, prev: after, in: true}
+	*x.Links() = Node[T]{next: next, prev: after, isListed: true}
 	l.n++
 }
 
 // Remove takes x out, which is in this list or in none.
 func (l *List[T]) Remove(x T) {
-	var none T
+	var zero T
 	n := x.Links()
-	if !n.in {
+	if !n.isListed {
 		return
 	}
-	if n.prev == none {
+	if n.prev == zero {
 		l.head = n.next
 	} else {
 		n.prev.Links().next = n.next
 	}
-	if n.next == none {
+	if n.next == zero {
 		l.tail = n.prev
 	} else {
 		n.next.Links().prev = n.prev
@@ -99,8 +99,8 @@ func (l *List[T]) Pop() T {
 // All yields the items from front to back. The one that was yielded may be removed meanwhile, and no other.
 func (l *List[T]) All() iter.Seq[T] {
 	return func(yield func(T) bool) {
-		var none T
-		for x := l.head; x != none; {
+		var zero T
+		for x := l.head; x != zero; {
 			next := x.Links().next
 			if !yield(x) {
 				return

@@ -14,25 +14,27 @@ import (
 )
 
 const (
-	host    = "dns:"
-	service = "srv:"
+	hostPrefix    = "dns:"
+	servicePrefix = "srv:"
 )
 
 // Is reports whether addr is to be looked up.
-func Is(addr string) bool { return strings.HasPrefix(addr, host) || strings.HasPrefix(addr, service) }
+func Is(addr string) bool {
+	return strings.HasPrefix(addr, hostPrefix) || strings.HasPrefix(addr, servicePrefix)
+}
 
 // Plain is those of the addresses that stand for themselves.
 func Plain(addrs []string) []string { return slices.DeleteFunc(slices.Clone(addrs), Is) }
 
 // Check says what is wrong with an address, or a name of some.
 func Check(addr string) error {
-	if name, ok := strings.CutPrefix(addr, service); ok {
+	if name, ok := strings.CutPrefix(addr, servicePrefix); ok {
 		if labels := strings.Split(name, "."); len(labels) < 3 || !strings.HasPrefix(labels[0], "_") || !strings.HasPrefix(labels[1], "_") {
 			return fmt.Errorf("%q: want a service record, such as srv:_phoebe._tcp.example.org", addr)
 		}
 		return nil
 	}
-	if h, port, err := net.SplitHostPort(strings.TrimPrefix(addr, host)); err != nil || h == "" || port == "" {
+	if h, port, err := net.SplitHostPort(strings.TrimPrefix(addr, hostPrefix)); err != nil || h == "" || port == "" {
 		return fmt.Errorf("%q: want host:port, such as 10.0.0.7:7420, dns:host:port or srv:_phoebe._tcp.example.org", addr)
 	}
 	return nil
@@ -62,14 +64,14 @@ func (w Watcher) Watch(ctx context.Context, set func(addrs []string)) {
 		w.Warn = func(error) {}
 	}
 	found, failed := map[string][]string{}, map[string]bool{}
-	look := func() []string {
+	lookUpAll := func() []string {
 		var all []string
 		for _, addr := range w.Addrs {
 			if !Is(addr) {
 				all = append(all, addr)
 				continue
 			}
-			addrs, err := w.lookup(ctx, addr)
+			addrs, err := w.lookUpName(ctx, addr)
 			if err == nil {
 				found[addr] = addrs
 			} else if !failed[addr] && ctx.Err() == nil {
@@ -81,7 +83,7 @@ func (w Watcher) Watch(ctx context.Context, set func(addrs []string)) {
 		slices.Sort(all)
 		return slices.Compact(all)
 	}
-	known := look()
+	known := lookUpAll()
 	set(known)
 	if !slices.ContainsFunc(w.Addrs, Is) {
 		return
@@ -95,19 +97,19 @@ func (w Watcher) Watch(ctx context.Context, set func(addrs []string)) {
 				return
 			case <-tick.C:
 			}
-			if now := look(); ctx.Err() == nil && !slices.Equal(now, known) {
-				known = now
+			if latest := lookUpAll(); ctx.Err() == nil && !slices.Equal(latest, known) {
+				known = latest
 				set(known)
 			}
 		}
 	}()
 }
 
-func (w Watcher) lookup(ctx context.Context, name string) ([]string, error) {
+func (w Watcher) lookUpName(ctx context.Context, name string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	var addrs []string
-	if name, ok := strings.CutPrefix(name, service); ok {
+	if name, ok := strings.CutPrefix(name, servicePrefix); ok {
 		_, records, err := w.Resolver.LookupSRV(ctx, "", "", name)
 		if err != nil {
 			return nil, err
@@ -116,7 +118,7 @@ func (w Watcher) lookup(ctx context.Context, name string) ([]string, error) {
 			addrs = append(addrs, net.JoinHostPort(strings.TrimSuffix(r.Target, "."), strconv.Itoa(int(r.Port))))
 		}
 	} else {
-		h, port, _ := net.SplitHostPort(strings.TrimPrefix(name, host))
+		h, port, _ := net.SplitHostPort(strings.TrimPrefix(name, hostPrefix))
 		ips, err := w.Resolver.LookupHost(ctx, h)
 		if err != nil {
 			return nil, err

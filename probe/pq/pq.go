@@ -26,7 +26,7 @@ func (h *Heap[T]) All() []T { return h.items }
 // Push adds an item that is in no heap.
 func (h *Heap[T]) Push(x T) {
 	h.items = append(h.items, x)
-	h.up(len(h.items) - 1)
+	h.siftUp(len(h.items) - 1)
 }
 
 // Pop removes the first item; the heap must not be empty.
@@ -50,31 +50,31 @@ func (h *Heap[T]) Remove(x T) {
 	*x.Pos() = 0
 	if i < last {
 		h.items[i] = moved
-		h.down(i)
-		h.up(*moved.Pos() - 1)
+		h.siftDown(i)
+		h.siftUp(*moved.Pos() - 1)
 	}
 }
 
 // Fix moves x to where it belongs after its order changed.
 func (h *Heap[T]) Fix(x T) {
-	h.down(*x.Pos() - 1)
-	h.up(*x.Pos() - 1)
+	h.siftDown(*x.Pos() - 1)
+	h.siftUp(*x.Pos() - 1)
 }
 
-func (h *Heap[T]) up(i int) {
+func (h *Heap[T]) siftUp(i int) {
 	x := h.items[i]
 	for i > 0 {
 		parent := (i - 1) / 2
 		if !x.Before(h.items[parent]) {
 			break
 		}
-		h.put(i, h.items[parent])
+		h.putAt(i, h.items[parent])
 		i = parent
 	}
-	h.put(i, x)
+	h.putAt(i, x)
 }
 
-func (h *Heap[T]) down(i int) {
+func (h *Heap[T]) siftDown(i int) {
 	x := h.items[i]
 	for {
 		child := 2*i + 1
@@ -87,13 +87,13 @@ func (h *Heap[T]) down(i int) {
 		if !h.items[child].Before(x) {
 			break
 		}
-		h.put(i, h.items[child])
+		h.putAt(i, h.items[child])
 		i = child
 	}
-	h.put(i, x)
+	h.putAt(i, x)
 }
 
-func (h *Heap[T]) put(i int, x T) {
+func (h *Heap[T]) putAt(i int, x T) {
 	h.items[i] = x
 	*x.Pos() = i + 1
 }

@@ -21,13 +21,13 @@ var banned = []string{"C", "context", "crypto/rand", "log", "net", "os", "runtim
 
 // allowed names of packages of which a core may use a part.
 var allowed = map[string]map[string]bool{
-	"time": set("Time", "Duration", "Month", "Nanosecond", "Microsecond", "Millisecond", "Second", "Minute", "Hour",
+	"time": setOf("Time", "Duration", "Month", "Nanosecond", "Microsecond", "Millisecond", "Second", "Minute", "Hour",
 		"Unix", "UnixMilli", "UnixMicro", "Date", "UTC"),
-	"math/rand":    set(), // use v2
-	"math/rand/v2": set("Rand", "Source", "New", "NewPCG", "PCG", "NewChaCha8", "ChaCha8", "NewZipf", "Zipf"),
+	"math/rand":    setOf(), // use v2
+	"math/rand/v2": setOf("Rand", "Source", "New", "NewPCG", "PCG", "NewChaCha8", "ChaCha8", "NewZipf", "Zipf"),
 }
 
-func set(names ...string) map[string]bool {
+func setOf(names ...string) map[string]bool {
 	m := make(map[string]bool, len(names))
 	for _, n := range names {
 		m[n] = true
@@ -53,7 +53,7 @@ func Check(t testing.TB, dir string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		found, err := problems(name, src)
+		found, err := findProblems(name, src)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -67,8 +67,8 @@ func Check(t testing.TB, dir string) {
 	}
 }
 
-// problems lists what is impure in one file, each with its position.
-func problems(name string, src []byte) ([]string, error) {
+// findProblems lists what is impure in one file, each with its position.
+func findProblems(name string, src []byte) ([]string, error) {
 	fset := token.NewFileSet()
 	file, err := parser.ParseFile(fset, name, src, parser.SkipObjectResolution)
 	if err != nil {
@@ -78,13 +78,13 @@ func problems(name string, src []byte) ([]string, error) {
 	report := func(n ast.Node, format string, args ...any) {
 		found = append(found, fmt.Sprintf("%s: %s", fset.Position(n.Pos()), fmt.Sprintf(format, args...)))
 	}
-	partly := map[string]string{} // local name to path, of the packages in allowed
+	partlyAllowed := map[string]string{} // local name to path, of the packages in allowed
 	for _, imp := range file.Imports {
 		path, err := strconv.Unquote(imp.Path.Value)
 		if err != nil {
 			return nil, err
 		}
-		if why := badImport(path); why != "" {
+		if why := whyBadImport(path); why != "" {
 			report(imp, "a core must not import %s (%s)", path, why)
 		}
 		local := path[strings.LastIndexByte(strings.TrimSuffix(path, "/v2"), '/')+1:]
@@ -96,14 +96,14 @@ func problems(name string, src []byte) ([]string, error) {
 			report(imp, "a core must not import with a dot")
 		}
 		if allowed[path] != nil {
-			partly[local] = path
+			partlyAllowed[local] = path
 		}
 	}
 	ast.Inspect(file, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.SelectorExpr:
 			if pkg, ok := n.X.(*ast.Ident); ok {
-				if path := partly[pkg.Name]; path != "" && !allowed[path][n.Sel.Name] {
+				if path := partlyAllowed[pkg.Name]; path != "" && !allowed[path][n.Sel.Name] {
 					report(n, "a core must not use %s.%s: time and chance are arguments", path, n.Sel.Name)
 				}
 			}
@@ -125,7 +125,7 @@ func problems(name string, src []byte) ([]string, error) {
 	return found, nil
 }
 
-func badImport(path string) string {
+func whyBadImport(path string) string {
 	for _, b := range banned {
 		if path == b || strings.HasPrefix(path, b+"/") {
 			return "I/O, clock, chance or concurrency"

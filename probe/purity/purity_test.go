@@ -38,7 +38,7 @@ func TestProblems(t *testing.T) {
 		{`func f(c c) { <-c }`, "receive"},
 		{`func f() { select {} }`, "select"},
 	} {
-		got, err := problems("x.go", []byte("package x; "+c.src))
+		got, err := findProblems("x.go", []byte("package x; "+c.src))
 		if err != nil {
 			t.Fatalf("%s: %v", c.src, err)
 		}

@@ -20,7 +20,7 @@ type Line struct {
 	err   error
 }
 
-func parse(text string) *Line {
+func parseLine(text string) *Line {
 	l := &Line{named: map[string]string{}}
 	for w := range strings.FieldsSeq(text) {
 		if key, val, ok := strings.Cut(w, "="); ok {
@@ -35,16 +35,16 @@ func parse(text string) *Line {
 // Fail notes what is wrong with the line, if anything is.
 func (l *Line) Fail(err error) { l.err = errors.Join(l.err, err) }
 
-// end is what was wrong.
-func (l *Line) end() error {
+// finishLine is what was wrong.
+func (l *Line) finishLine() error {
 	if l.err == nil && len(l.words)+len(l.named) > 0 {
 		l.err = fmt.Errorf("what is %q %v?", l.words, slices.Sorted(maps.Keys(l.named)))
 	}
 	return l.err
 }
 
-// Left is how many words were not taken yet.
-func (l *Line) Left() int { return len(l.words) }
+// WordsLeft is how many words were not taken yet.
+func (l *Line) WordsLeft() int { return len(l.words) }
 
 // Word takes the next one.
 func (l *Line) Word() string {
@@ -83,11 +83,11 @@ func (l *Line) List(key string) []string {
 }
 
 // Number takes what stands behind key=; or, if nothing does, is or.
-func (l *Line) Number(key string, or int) int {
+func (l *Line) Number(key string, fallback int) int {
 	if v := l.Text(key); v != "" {
 		return l.Int(v)
 	}
-	return or
+	return fallback
 }
 
 // Float is like Number, with 0 for nothing.

@@ -53,7 +53,7 @@ func Run[E, A any](t *testing.T, start func(settings *Line) *Story[E, A]) {
 				settings.named[arg.Key] = strings.Join(arg.Vals, ",")
 			}
 			s := start(settings)
-			if err := settings.end(); err != nil {
+			if err := settings.finishLine(); err != nil {
 				d.Fatalf(t, "%v", err)
 			}
 			s.now = time.Unix(1_000_000, 0)
@@ -65,7 +65,7 @@ func Run[E, A any](t *testing.T, start func(settings *Line) *Story[E, A]) {
 				if event == "" || strings.HasPrefix(event, "->") {
 					continue // one more line of actions
 				}
-				answer, err := s.play(event)
+				answer, err := s.playLine(event)
 				if err != nil {
 					d.Fatalf(t, "%s: %v", event, err)
 				}
@@ -85,19 +85,19 @@ func Run[E, A any](t *testing.T, start func(settings *Line) *Story[E, A]) {
 	})
 }
 
-// play lets one line happen and puts into words what follows from it.
-func (s *Story[E, A]) play(text string) (string, error) {
+// playLine lets one line happen and puts into words what follows from it.
+func (s *Story[E, A]) playLine(text string) (string, error) {
 	if text == "state" {
 		return s.State(), nil
 	}
 	var acts []A
 	var err error
 	if wait, ok := strings.CutPrefix(text, "+"); ok {
-		acts, err = s.pass(wait)
+		acts, err = s.passTime(wait)
 	} else {
-		l := parse(text)
+		l := parseLine(text)
 		ev := s.Event(l)
-		if err = l.end(); err == nil {
+		if err = l.finishLine(); err == nil {
 			acts = s.Core.Step(s.now, ev, nil)
 		}
 	}
@@ -110,8 +110,8 @@ func (s *Story[E, A]) play(text string) (string, error) {
 	return s.Show(acts), nil
 }
 
-// pass lets time pass as a shell does.
-func (s *Story[E, A]) pass(wait string) ([]A, error) {
+// passTime lets time pass as a shell does.
+func (s *Story[E, A]) passTime(wait string) ([]A, error) {
 	d, err := time.ParseDuration(wait)
 	if err != nil {
 		return nil, err

@@ -4,6 +4,6 @@ package sock
 
 import "syscall"
 
-func read(int, []byte) (int, syscall.Errno) { return 0, syscall.ENOSYS }
+func readFD(int, []byte) (int, syscall.Errno) { return 0, syscall.ENOSYS }
 
-func write(int, []byte) (int, syscall.Errno) { return 0, syscall.ENOSYS }
+func writeFD(int, []byte) (int, syscall.Errno) { return 0, syscall.ENOSYS }

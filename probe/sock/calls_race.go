@@ -6,11 +6,11 @@ import "syscall"
 
 // The race detector knows what syscall does: who has read what another one wrote comes after him.
 
-func read(fd int, b []byte) (int, syscall.Errno) { return result(syscall.Read(fd, b)) }
+func readFD(fd int, b []byte) (int, syscall.Errno) { return splitErrno(syscall.Read(fd, b)) }
 
-func write(fd int, b []byte) (int, syscall.Errno) { return result(syscall.Write(fd, b)) }
+func writeFD(fd int, b []byte) (int, syscall.Errno) { return splitErrno(syscall.Write(fd, b)) }
 
-func result(n int, err error) (int, syscall.Errno) {
+func splitErrno(n int, err error) (int, syscall.Errno) {
 	if err != nil {
 		errno, _ := err.(syscall.Errno)
 		return 0, errno

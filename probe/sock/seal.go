@@ -12,24 +12,24 @@ import (
 // seal is the TLS of a connection. What TLS writes goes to the kernel as far as that takes it at once, and what is left is
 // written by a goroutine: so one may try to write although a record cannot be cut.
 type seal struct {
-	tls   *tls.Conn
-	plain *Conn
-	ready atomic.Bool // the handshake is over
-	once  sync.Once
-	ended func()
+	tls        *tls.Conn
+	plain      *Conn
+	handshaken atomic.Bool // the handshake is over
+	closeOnce  sync.Once
+	onClose    func()
 
 	mu      sync.Mutex
 	emptied sync.Cond
-	left    []byte // what the kernel has not taken
+	unsent  []byte // what the kernel has not taken
 	err     error  // of writing that
 }
 
 // Seal makes a Conn of c that speaks TLS: as end says, to which it gives what TLS is to read and write. ended is called when
 // it is closed. The handshake comes with the first read, or before.
-func Seal(c net.Conn, end func(net.Conn) *tls.Conn, ended func()) *Conn {
-	s := &seal{plain: New(c), ended: ended}
+func Seal(c net.Conn, newTLS func(net.Conn) *tls.Conn, onClose func()) *Conn {
+	s := &seal{plain: New(c), onClose: onClose}
 	s.emptied.L = &s.mu
-	s.tls = end(outlet{s.plain, s})
+	s.tls = newTLS(outlet{s.plain, s})
 	return &Conn{Conn: s.tls, seal: s}
 }
 
@@ -40,7 +40,7 @@ func (c *Conn) Handshake(ctx context.Context) error {
 	}
 	err := c.seal.tls.HandshakeContext(ctx)
 	if err == nil {
-		c.seal.ready.Store(true)
+		c.seal.handshaken.Store(true)
 	}
 	return err
 }
@@ -48,7 +48,7 @@ func (c *Conn) Handshake(ctx context.Context) error {
 // Close implements net.Conn.
 func (c *Conn) Close() error {
 	if c.seal != nil {
-		c.seal.once.Do(c.seal.ended)
+		c.seal.closeOnce.Do(c.seal.onClose)
 	}
 	return c.Conn.Close()
 }
@@ -61,70 +61,70 @@ func (c *Conn) CloseWrite() error {
 	return nil
 }
 
-func (s *seal) read(b []byte) (int, error) {
+func (s *seal) readSealed(b []byte) (int, error) {
 	n, err := s.tls.Read(b)
 	if err == nil {
-		s.ready.Store(true)
+		s.handshaken.Store(true)
 	}
 	return n, err
 }
 
-// mostAtOnce is the largest write that is tried: what the kernel does not take of it is held here.
-const mostAtOnce = 64 << 10
+// maxSealedWrite is the largest write that is tried: what the kernel does not take of it is held here.
+const maxSealedWrite = 64 << 10
 
 func (s *seal) tryWrite(b []byte) int {
-	if !s.ready.Load() || len(b) > mostAtOnce {
+	if !s.handshaken.Load() || len(b) > maxSealedWrite {
 		return 0
 	}
 	s.mu.Lock()
-	held := len(s.left) > 0 || s.err != nil
+	hasUnsent := len(s.unsent) > 0 || s.err != nil
 	s.mu.Unlock()
-	if held {
+	if hasUnsent {
 		return 0
 	}
 	n, _ := s.tls.Write(b)
 	return n
 }
 
-// write returns when the kernel has all of b.
-func (s *seal) write(b []byte) (n int, err error) {
+// writeAll returns when the kernel has all of b.
+func (s *seal) writeAll(b []byte) (n int, err error) {
 	for first := true; first || n < len(b); first = false {
-		if err := s.wait(); err != nil {
+		if err := s.waitFlushed(); err != nil {
 			return n, err
 		}
-		more, err := s.tls.Write(b[n:min(len(b), n+mostAtOnce)])
+		more, err := s.tls.Write(b[n:min(len(b), n+maxSealedWrite)])
 		if n += more; err != nil {
 			return n, err
 		}
 	}
-	return n, s.wait()
+	return n, s.waitFlushed()
 }
 
-// wait returns when the kernel has taken all.
-func (s *seal) wait() error {
+// waitFlushed returns when the kernel has taken all.
+func (s *seal) waitFlushed() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for len(s.left) > 0 && s.err == nil {
+	for len(s.unsent) > 0 && s.err == nil {
 		s.emptied.Wait()
 	}
 	return s.err
 }
 
-// flush writes what is left.
-func (s *seal) flush() {
+// flushUnsent writes what is left.
+func (s *seal) flushUnsent() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer s.emptied.Broadcast()
-	for len(s.left) > 0 {
-		b := s.left
+	for len(s.unsent) > 0 {
+		b := s.unsent
 		s.mu.Unlock()
 		_, err := s.plain.Conn.Write(b)
 		s.mu.Lock()
-		if s.left = s.left[len(b):]; err != nil {
-			s.left, s.err = nil, err
+		if s.unsent = s.unsent[len(b):]; err != nil {
+			s.unsent, s.err = nil, err
 		}
 	}
-	s.left = nil
+	s.unsent = nil
 }
 
 // outlet is where TLS reads and writes.
@@ -140,13 +140,13 @@ func (o outlet) Write(b []byte) (int, error) {
 	if s.err != nil {
 		return 0, s.err
 	}
-	if len(s.left) > 0 {
-		s.left = append(s.left, b...)
+	if len(s.unsent) > 0 {
+		s.unsent = append(s.unsent, b...)
 		return len(b), nil
 	}
 	if rest := b[s.plain.TryWrite(b):]; len(rest) > 0 {
-		s.left = append(s.left, rest...)
-		go s.flush()
+		s.unsent = append(s.unsent, rest...)
+		go s.flushUnsent()
 	}
 	return len(b), nil
 }

@@ -16,12 +16,12 @@ import (
 type Conn struct {
 	net.Conn
 	raw     syscall.RawConn // nil: it is another one
-	in, out side
+	in, out direction
 	seal    *seal // nil: it is not one of Seal's
 }
 
-// side is one direction of a connection. One at a time may use it, so that nothing is allocated.
-type side struct {
+// direction is one direction of a connection. One at a time may use it, so that nothing is allocated.
+type direction struct {
 	b    []byte
 	n    int
 	err  syscall.Errno
@@ -57,7 +57,7 @@ func New(c net.Conn) *Conn {
 // Read implements net.Conn. One at a time may call it.
 func (c *Conn) Read(b []byte) (int, error) {
 	if c.seal != nil {
-		return c.seal.read(b)
+		return c.seal.readSealed(b)
 	}
 	if c.raw == nil || len(b) == 0 {
 		return c.Conn.Read(b)
@@ -96,7 +96,7 @@ func (c *Conn) TryWrite(b []byte) int {
 // Write implements net.Conn. One at a time may call it, or TryWrite.
 func (c *Conn) Write(b []byte) (int, error) {
 	if c.seal != nil {
-		return c.seal.write(b)
+		return c.seal.writeAll(b)
 	}
 	n := c.TryWrite(b)
 	if n == len(b) && n > 0 {
@@ -121,7 +121,7 @@ func (c *Conn) SyscallConn() (syscall.RawConn, error) {
 // is to come.
 func ReadNow(fd int, b []byte) (n int, err syscall.Errno) {
 	for {
-		if n, err = read(fd, b); err != syscall.EINTR {
+		if n, err = readFD(fd, b); err != syscall.EINTR {
 			return n, err
 		}
 	}
@@ -131,7 +131,7 @@ func ReadNow(fd int, b []byte) (n int, err syscall.Errno) {
 // nothing, the next write will find out.
 func WriteNow(fd int, b []byte) int {
 	for len(b) > 0 {
-		if n, err := write(fd, b); err != syscall.EINTR {
+		if n, err := writeFD(fd, b); err != syscall.EINTR {
 			return n
 		}
 	}

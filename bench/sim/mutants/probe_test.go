@@ -4,6 +4,6 @@ package mutants
 var probe = packageMutants{"probe", []mutant{
 	{
 		"Restamp may be of an attempt without a place", "Decoder.Decode",
-		"m := Restamp{Res: ResID(r.uint(\"res\"))", "m := Restamp{Res: r.res(\"res\")",
+		"m := Restamp{Res: ResID(r.readUint(\"res\"))", "m := Restamp{Res: r.readRes(\"res\")",
 	},
 }}

@@ -20,13 +20,13 @@ type Announcer struct {
 	files   *Files
 	revs    revs
 
-	members []Member
-	version uint64
-	sent    map[string]revs // revisions that the frontend at an address has, as far as is known
-	failing map[string]bool // addresses at which the last heartbeat failed
-	turn    int             // whose turn it is among those that are failing, and among the seeds
+	members        []Member
+	membersVersion uint64
+	knownRevs      map[string]revs // revisions that the frontend at an address has, as far as is known
+	failing        map[string]bool // addresses at which the last heartbeat failed
+	rotation       int             // whose turn it is among those that are failing, and among the seeds
 
-	newer uint64
+	newerRun uint64
 }
 
 type revs struct{ profile, files uint32 }
@@ -49,7 +49,7 @@ func NewAnnouncer(seeds []string, p Profile, incarnation uint64) (*Announcer, er
 		}
 	}
 	return &Announcer{seeds: seeds, key: KeyOf(p.Name, incarnation), run: incarnation, profile: &p, revs: revs{profile: 1},
-		sent: map[string]revs{}, failing: map[string]bool{}}, nil
+		knownRevs: map[string]revs{}, failing: map[string]bool{}}, nil
 }
 
 // SetSeeds changes the addresses of those frontends.
@@ -58,7 +58,7 @@ func (a *Announcer) SetSeeds(addrs []string) { a.seeds = addrs }
 // SetProfile changes the profile. The name stays what it was.
 func (a *Announcer) SetProfile(p Profile) {
 	p.Name = a.profile.Name
-	if !p.equal(a.profile) {
+	if !p.equalTo(a.profile) {
 		a.profile = &p
 		a.revs.profile++
 	}
@@ -96,13 +96,13 @@ func (a *Announcer) Row(load Row) Row {
 func (a *Announcer) Beats(load Row, secret string) []Beat {
 	row := a.Row(load)
 	var beats []Beat
-	for _, addr := range a.targets() {
-		b := Beat{Addr: addr, Heartbeat: Heartbeat{Speaks: probe.Spoken, Secret: secret, Members: a.version, Row: row}, revs: a.revs}
-		has := a.sent[addr]
-		if has.profile != a.revs.profile {
+	for _, addr := range a.pickTargets() {
+		b := Beat{Addr: addr, Heartbeat: Heartbeat{Speaks: probe.Spoken, Secret: secret, Members: a.membersVersion, Row: row}, revs: a.revs}
+		known := a.knownRevs[addr]
+		if known.profile != a.revs.profile {
 			b.Heartbeat.Row.Profile = a.profile
 		}
-		if has.files != a.revs.files {
+		if known.files != a.revs.files {
 			b.Heartbeat.Row.Files = a.files
 		}
 		beats = append(beats, b)
@@ -110,12 +110,12 @@ func (a *Announcer) Beats(load Row, secret string) []Beat {
 	return beats
 }
 
-// targets are the addresses for the next heartbeats: the two best homes that are not failing, and in turn one of
+// pickTargets are the addresses for the next heartbeats: the two best homes that are not failing, and in turn one of
 // those that are and would be better. If all are failing, a seed in turn as well.
-func (a *Announcer) targets() []string {
+func (a *Announcer) pickTargets() []string {
 	h := hashName(a.profile.Name)
 	ranked := slices.SortedFunc(slices.Values(a.members), func(x, y Member) int {
-		return cmp.Or(cmp.Compare(weight(h, hashName(y.Name)), weight(h, hashName(x.Name))), cmp.Compare(x.Name, y.Name))
+		return cmp.Or(cmp.Compare(homeWeight(h, hashName(y.Name)), homeWeight(h, hashName(x.Name))), cmp.Compare(x.Name, y.Name))
 	})
 	var addrs, failing []string
 	for _, m := range ranked {
@@ -127,49 +127,49 @@ func (a *Announcer) targets() []string {
 			addrs = append(addrs, m.Heartbeat)
 		}
 	}
-	none := len(addrs) == 0
+	allFail := len(addrs) == 0
 	if len(failing) > 0 {
-		addrs = append(addrs, failing[a.turn%len(failing)])
+		addrs = append(addrs, failing[a.rotation%len(failing)])
 	}
-	if none && len(a.seeds) > 0 {
-		addrs = append(addrs, a.seeds[a.turn%len(a.seeds)])
+	if allFail && len(a.seeds) > 0 {
+		addrs = append(addrs, a.seeds[a.rotation%len(a.seeds)])
 	}
-	a.turn++
+	a.rotation++
 	slices.Sort(addrs)
 	return slices.Compact(addrs)
 }
 
 // Answered takes the answer to a beat. again means that the frontend wants a full heartbeat, and it is best sent
 // at once.
-func (a *Announcer) Answered(b *Beat, ans *Answer) (again bool) {
+func (a *Announcer) Answered(b *Beat, ans *Answer) (resend bool) {
 	delete(a.failing, b.Addr)
 	switch {
 	case ans.Full:
-		again = a.sent[b.Addr] != revs{}
-		delete(a.sent, b.Addr)
+		resend = a.knownRevs[b.Addr] != revs{}
+		delete(a.knownRevs, b.Addr)
 	default:
-		a.sent[b.Addr] = b.revs
+		a.knownRevs[b.Addr] = b.revs
 	}
-	a.newer = ans.Incarnation
-	if len(ans.Members) > 0 && ans.Version != a.version {
-		a.members, a.version = ans.Members, ans.Version
+	a.newerRun = ans.Incarnation
+	if len(ans.Members) > 0 && ans.Version != a.membersVersion {
+		a.members, a.membersVersion = ans.Members, ans.Version
 		gone := func(addr string) bool {
 			return !slices.ContainsFunc(a.members, func(m Member) bool { return m.Heartbeat == addr })
 		}
-		maps.DeleteFunc(a.sent, func(addr string, _ revs) bool { return gone(addr) })
+		maps.DeleteFunc(a.knownRevs, func(addr string, _ revs) bool { return gone(addr) })
 		maps.DeleteFunc(a.failing, func(addr string, _ bool) bool { return gone(addr) })
 	}
-	return again
+	return resend
 }
 
 // Failed notes that a beat was not answered.
 func (a *Announcer) Failed(b *Beat) {
 	a.failing[b.Addr] = true
-	delete(a.sent, b.Addr)
+	delete(a.knownRevs, b.Addr)
 }
 
 // Superseded is the incarnation of a newer run that frontends know under the worker's name; 0 if there is none.
-func (a *Announcer) Superseded() uint64 { return a.newer }
+func (a *Announcer) Superseded() uint64 { return a.newerRun }
 
 // Members are the frontends that the worker knows of.
 func (a *Announcer) Members() []Member { return a.members }

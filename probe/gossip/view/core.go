@@ -12,10 +12,10 @@ import (
 
 // Sizes of messages between frontends.
 const (
-	MaxPacket = 1350    // bytes of a message that goes as one datagram
-	MaxStream = 1 << 20 // bytes of one that goes over a stream, about
-	packets   = 8       // with more of them than this, an answer goes over a stream
-	maxWants  = 4096    // rows asked for at once
+	MaxPacket  = 1350    // bytes of a message that goes as one datagram
+	MaxStream  = 1 << 20 // bytes of one that goes over a stream, about
+	maxPackets = 8       // with more of them than this, an answer goes over a stream
+	maxWants   = 4096    // rows asked for at once
 )
 
 // FlushEvery is how often Tick is to be called: rows that are pushed wait for half of it on average.
@@ -64,18 +64,18 @@ type Core struct {
 	hash    uint64 // of self's name
 	rand    *rand.Rand
 	table   *Table
-	members members
+	members memberSet
 
-	flushed uint64        // version of the table up to which Tick has pushed
-	pullAt  time.Duration // when to ask another frontend next
-	heardAt time.Duration // when anything came from another frontend
+	pushedVersion uint64        // version of the table up to which Tick has pushed
+	pullAt        time.Duration // when to ask another frontend next
+	heardAt       time.Duration // when anything came from another frontend
 
 	terms       Terms
 	termsDigest uint64
-	tellTerms   bool // the others are to be told that there are new ones
+	termsAreNew bool // the others are to be told that there are new ones
 
-	needs    map[string]*needs // by the frontend that told them
-	needsSeq uint64            // how often this one has
+	needs    map[string]*frontendNeeds // by the frontend that told them
+	needsSeq uint64                    // how often this one has
 
 	Stats Stats
 }
@@ -84,24 +84,24 @@ type Core struct {
 type parts uint8
 
 const (
-	wantProfile parts = 1 << iota
-	wantFiles
-	wantAll = wantProfile | wantFiles
+	partProfile parts = 1 << iota
+	partFiles
+	partAll = partProfile | partFiles
 )
 
-// spread is what an entry's frontend knows of who told whom.
-type spread struct {
-	heard   uint64        // the last sequence number that came from the worker itself
-	sent    uint64        // the last one that was pushed by this frontend
-	at      time.Duration // when
-	told    time.Duration // when another frontend pushed this row last, or when the entry was made
-	profile uint32        // the last revision that another frontend has, or that was pushed to all
-	files   uint32
+// pushState is what an entry's frontend knows of who told whom.
+type pushState struct {
+	heardSeq       uint64        // the last sequence number that came from the worker itself
+	pushedSeq      uint64        // the last one that was pushed by this frontend
+	pushedAt       time.Duration // when
+	othersPushedAt time.Duration // when another frontend pushed this row last, or when the entry was made
+	profileRev     uint32        // the last revision that another frontend has, or that was pushed to all
+	filesRev       uint32
 }
 
 // New makes a core that is the only member. Chance decides whom it asks.
 func New(cfg Config, self Member, now time.Time, chance *rand.Rand) *Core {
-	c := &Core{cfg: cfg, self: self, hash: hashName(self.Name), rand: chance, table: NewTable(cfg.Limits, now), needs: map[string]*needs{}}
+	c := &Core{cfg: cfg, self: self, hash: hashName(self.Name), rand: chance, table: NewTable(cfg.Limits, now), needs: map[string]*frontendNeeds{}}
 	c.SetMembers(nil)
 	return c
 }
@@ -123,47 +123,47 @@ func (c *Core) Since(now time.Time, v uint64) iter.Seq2[uint64, Row] { return c.
 
 // Counts are the rows merged so far, by what became of them; how many had a flaw; and how often the clock went
 // back.
-func (c *Core) Counts() (by map[string]uint64, flawed, back uint64) {
-	by = make(map[string]uint64, len(c.table.Counts))
+func (c *Core) Counts() (byOutcome map[string]uint64, flawed, clockBack uint64) {
+	byOutcome = make(map[string]uint64, len(c.table.Counts))
 	for o, n := range c.table.Counts {
-		by[Outcome(o).String()] = n
+		byOutcome[Outcome(o).String()] = n
 	}
-	return by, c.table.Flawed, c.table.Back
+	return byOutcome, c.table.Flawed, c.table.ClockBack
 }
 
 // Silence is for how long nothing came from any other frontend; since the start, if nothing ever did.
 func (c *Core) Silence(now time.Time) time.Duration {
-	c.table.tick(now)
+	c.table.advanceClock(now)
 	return c.table.now - c.heardAt
 }
 
 // Hear takes what a worker itself said. lacking means that it must send the whole row, since the table does not
 // have the parts that this one names.
-func (c *Core) Hear(now time.Time, r Row) (o Outcome, lacking bool) {
-	c.table.tick(now)
+func (c *Core) Hear(now time.Time, r Row) (o Outcome, wantsWholeRow bool) {
+	c.table.advanceClock(now)
 	c.Stats.Heard++
-	e, o := c.table.merge(&r)
+	e, o := c.table.mergeRow(&r)
 	switch o {
 	case Unknown:
 		return o, true
 	case Started, Newer:
 		if e.row.Seq == r.Seq {
-			e.spread.heard = r.Seq
+			e.pushState.heardSeq = r.Seq
 		}
 		fallthrough
 	case Old:
-		return o, e.lacks(&r) != 0
+		return o, e.missingParts(&r) != 0
 	}
 	return o, false
 }
 
-// lacks is which parts r names that e does not have.
-func (e *entry) lacks(r *Row) (p parts) {
+// missingParts is which parts r names that e does not have.
+func (e *entry) missingParts(r *Row) (p parts) {
 	if r.ProfileRev > e.row.ProfileRev {
-		p |= wantProfile
+		p |= partProfile
 	}
 	if r.FilesRev > e.row.FilesRev {
-		p |= wantFiles
+		p |= partFiles
 	}
 	return p
 }
@@ -171,16 +171,16 @@ func (e *entry) lacks(r *Row) (p parts) {
 // Tick appends what is to be sent now: the rows that workers sent since the last time, and twice per heartbeat
 // the questions to another frontend.
 func (c *Core) Tick(now time.Time, out []Send) []Send {
-	c.table.tick(now)
-	out = c.push(out)
-	if c.tellTerms && len(c.members.list) > 1 {
-		c.tellTerms = false
-		out = append(out, Send{Msg: c.haveTerms()})
+	c.table.advanceClock(now)
+	out = c.pushRows(out)
+	if c.termsAreNew && len(c.members.list) > 1 {
+		c.termsAreNew = false
+		out = append(out, Send{Msg: c.haveTermsMsg()})
 	}
 	if c.table.now >= c.pullAt {
 		c.pullAt = c.table.now + c.cfg.Heartbeat/2
 		c.table.Expire(now)
-		out = c.pull(out)
+		out = c.pullFromMember(out)
 	}
 	return out
 }
@@ -192,57 +192,57 @@ var patience = [...]time.Duration{0, 140, 240}
 // pushGap is how many hundredths of a heartbeat lie between two pushes of a row in which no part is new.
 const pushGap = 60
 
-func (c *Core) push(out []Send) []Send {
+func (c *Core) pushRows(out []Send) []Send {
 	var p parcel
 	alone := len(c.members.list) == 1
-	for e := c.table.after(c.flushed); e != &c.table.list && !alone; e = e.next {
-		s := &e.spread
-		if s.heard != e.row.Seq || s.sent == e.row.Seq || e.row.State == Lost {
+	for e := c.table.firstAfter(c.pushedVersion); e != &c.table.list && !alone; e = e.next {
+		s := &e.pushState
+		if s.heardSeq != e.row.Seq || s.pushedSeq == e.row.Seq || e.row.State == Lost {
 			continue
 		}
-		rank := c.members.rank(e.nameHash, c.hash)
-		if c.table.now-s.told < patience[rank]*c.cfg.Heartbeat/100 && rank > 0 {
+		rank := c.members.homeRank(e.nameHash, c.hash)
+		if c.table.now-s.othersPushedAt < patience[rank]*c.cfg.Heartbeat/100 && rank > 0 {
 			continue
 		}
-		r := c.table.at(e)
-		if r.ProfileRev <= s.profile {
+		r := c.table.rowOf(e)
+		if r.ProfileRev <= s.profileRev {
 			r.Profile = nil
 		}
-		if r.FilesRev <= s.files {
+		if r.FilesRev <= s.filesRev {
 			r.Files = nil
 		}
-		news := r.Profile != nil || r.Files != nil || r.State != Up
-		if !news && s.sent > 0 && c.table.now-s.at < pushGap*c.cfg.Heartbeat/100 {
+		isNews := r.Profile != nil || r.Files != nil || r.State != Up
+		if !isNews && s.pushedSeq > 0 && c.table.now-s.pushedAt < pushGap*c.cfg.Heartbeat/100 {
 			continue
 		}
-		s.sent, s.at, s.profile, s.files = e.row.Seq, c.table.now, e.row.ProfileRev, e.row.FilesRev
-		p.row(&r, MaxPacket-len(c.self.Name)-3)
+		s.pushedSeq, s.pushedAt, s.profileRev, s.filesRev = e.row.Seq, c.table.now, e.row.ProfileRev, e.row.FilesRev
+		p.addRow(&r, MaxPacket-len(c.self.Name)-3)
 		c.Stats.Pushed++
 	}
-	c.flushed = c.table.version
-	return p.send(out, c.header(msgPush), "", false)
+	c.pushedVersion = c.table.version
+	return p.appendSends(out, c.msgHeader(msgPush), "", false)
 }
 
-// pull asks a member at random.
-func (c *Core) pull(out []Send) []Send {
+// pullFromMember asks a member at random.
+func (c *Core) pullFromMember(out []Send) []Send {
 	others := slices.DeleteFunc(slices.Clone(c.members.list), func(m Member) bool { return m.Name == c.self.Name })
 	if len(others) == 0 {
 		return out
 	}
-	to := others[c.rand.IntN(len(others))].Name
+	member := others[c.rand.IntN(len(others))].Name
 
-	msg := c.header(msgSums)
+	msg := c.msgHeader(msgSums)
 	for _, s := range c.table.sums {
 		msg = binary.LittleEndian.AppendUint32(msg, s)
 	}
-	out = append(out, Send{To: to, Msg: msg})
+	out = append(out, Send{To: member, Msg: msg})
 	if c.terms.Revision > 0 {
-		out = append(out, Send{To: to, Msg: c.haveTerms()})
+		out = append(out, Send{To: member, Msg: c.haveTermsMsg()})
 	}
 
 	// What did not change for one and a half heartbeats is at the front of the table's list.
 	var wants []want
-	for e := c.table.list.next; e != &c.table.list && c.table.now-e.changed > c.cfg.Heartbeat*3/2; e = e.next {
+	for e := c.table.list.next; e != &c.table.list && c.table.now-e.changedAt > c.cfg.Heartbeat*3/2; e = e.next {
 		if e.row.State == Up {
 			wants = append(wants, want{e.row.Key, e.row.Seq, 0})
 		}
@@ -251,7 +251,7 @@ func (c *Core) pull(out []Send) []Send {
 		from := c.rand.IntN(n + 1)
 		wants = wants[from : from+maxWants]
 	}
-	return c.ask(to, wants, out)
+	return c.askForRows(member, wants, out)
 }
 
 // want asks for a row if it is newer than seq, and for parts of it in any case.
@@ -261,16 +261,16 @@ type want struct {
 	parts parts
 }
 
-func (c *Core) ask(to string, wants []want, out []Send) []Send {
+func (c *Core) askForRows(to string, wants []want, out []Send) []Send {
 	var p parcel
 	for _, w := range wants[:min(len(wants), maxWants)] {
 		p.buf = binary.LittleEndian.AppendUint64(p.buf, uint64(w.key))
 		p.buf = binary.AppendUvarint(p.buf, w.seq)
 		p.buf = append(p.buf, byte(w.parts))
-		p.end()
+		p.endItem()
 		c.Stats.Wanted++
 	}
-	return p.send(out, c.header(msgWant), to, true)
+	return p.appendSends(out, c.msgHeader(msgWant), to, true)
 }
 
 // What messages between frontends begin with: this and the sender's name. Numbers are never reused.
@@ -285,27 +285,27 @@ const (
 	msgNeeds            // what the sender needs of tenants
 )
 
-func (c *Core) header(kind byte) []byte { return appendString([]byte{kind}, c.self.Name) }
+func (c *Core) msgHeader(kind byte) []byte { return appendString([]byte{kind}, c.self.Name) }
 
 // Receive takes a message from another frontend and appends the answers to out. An error says that it could not
 // be read to the end; what was read until then has been taken.
 func (c *Core) Receive(now time.Time, msg []byte, out []Send) ([]Send, error) {
-	c.table.tick(now)
+	c.table.advanceClock(now)
 	rd := reader{buf: msg}
-	kind, from := rd.byte(), rd.string(MaxName)
+	kind, from := rd.readByte(), rd.readString(MaxName)
 	if rd.err == nil {
 		c.heardAt = c.table.now
 		switch kind {
 		case msgPush, msgRows:
 			c.takeRows(&rd, kind == msgPush)
 		case msgWant:
-			out = c.supply(&rd, from, out)
+			out = c.answerWant(&rd, from, out)
 		case msgSums:
-			out = c.compare(&rd, from, out)
+			out = c.answerSums(&rd, from, out)
 		case msgIndex:
-			out = c.askFor(&rd, from, out)
+			out = c.answerIndex(&rd, from, out)
 		case msgHave:
-			out = c.compareTerms(&rd, from, out)
+			out = c.answerHave(&rd, from, out)
 		case msgTerms:
 			c.takeTerms(&rd)
 		case msgNeeds:
@@ -326,96 +326,96 @@ func (c *Core) Receive(now time.Time, msg []byte, out []Send) ([]Send, error) {
 func (c *Core) takeRows(rd *reader, pushed bool) {
 	var r Row
 	for len(rd.buf) > 0 {
-		rd.row(&r)
+		rd.readRow(&r)
 		if rd.err != nil {
 			return
 		}
-		e, o := c.table.merge(&r)
+		e, o := c.table.mergeRow(&r)
 		if pushed {
 			c.Stats.Told++
 		}
 		if o == Started || o == Newer || o == Old {
-			s := &e.spread
-			s.profile, s.files = max(s.profile, r.ProfileRev), max(s.files, r.FilesRev)
+			s := &e.pushState
+			s.profileRev, s.filesRev = max(s.profileRev, r.ProfileRev), max(s.filesRev, r.FilesRev)
 			if pushed {
-				s.told = c.table.now
+				s.othersPushedAt = c.table.now
 			}
 		}
 	}
 }
 
-// supply answers a msgWant.
-func (c *Core) supply(rd *reader, to string, out []Send) []Send {
+// answerWant answers a msgWant.
+func (c *Core) answerWant(rd *reader, to string, out []Send) []Send {
 	var p parcel
 	for len(rd.buf) > 0 {
-		k, seq, which := Key(rd.uint64()), rd.uint(), parts(rd.byte())
+		k, seq, wanted := Key(rd.readUint64()), rd.readUint(), parts(rd.readByte())
 		if rd.err != nil {
 			break
 		}
 		e := c.table.byKey[k]
-		if e == nil || e.row.State == Lost || e.row.Seq <= seq && which == 0 || len(p.buf) > MaxStream {
+		if e == nil || e.row.State == Lost || e.row.Seq <= seq && wanted == 0 || len(p.buf) > MaxStream {
 			continue
 		}
-		r := c.table.at(e)
-		if which&wantProfile == 0 {
+		r := c.table.rowOf(e)
+		if wanted&partProfile == 0 {
 			r.Profile = nil
 		}
-		if which&wantFiles == 0 {
+		if wanted&partFiles == 0 {
 			r.Files = nil
 		}
-		p.row(&r, MaxStream)
+		p.addRow(&r, MaxStream)
 		c.Stats.Supplied++
 	}
-	return p.send(out, c.header(msgRows), to, true)
+	return p.appendSends(out, c.msgHeader(msgRows), to, true)
 }
 
-// compare answers a msgSums.
-func (c *Core) compare(rd *reader, to string, out []Send) []Send {
+// answerSums answers a msgSums.
+func (c *Core) answerSums(rd *reader, to string, out []Send) []Send {
 	var differs [Buckets]bool
-	any := false
+	anyDiffers := false
 	for i := range differs {
 		if len(rd.buf) < 4 {
 			rd.fail(errShort)
 			return out
 		}
 		differs[i] = binary.LittleEndian.Uint32(rd.buf) != c.table.sums[i]
-		any = any || differs[i]
+		anyDiffers = anyDiffers || differs[i]
 		rd.buf = rd.buf[4:]
 	}
-	if !any {
+	if !anyDiffers {
 		return out
 	}
 	var p parcel
 	for e := c.table.list.next; e != &c.table.list && len(p.buf) < MaxStream; e = e.next {
-		if e.row.State == Up && differs[e.row.Key.bucket()] {
+		if e.row.State == Up && differs[e.row.Key.bucketIndex()] {
 			p.buf = binary.LittleEndian.AppendUint64(p.buf, uint64(e.row.Key))
 			p.buf = binary.AppendUvarint(p.buf, uint64(e.row.ProfileRev))
 			p.buf = binary.AppendUvarint(p.buf, uint64(e.row.FilesRev))
-			p.end()
+			p.endItem()
 		}
 	}
-	return p.send(out, c.header(msgIndex), to, true)
+	return p.appendSends(out, c.msgHeader(msgIndex), to, true)
 }
 
-// askFor answers a msgIndex: it asks for what the sender has and the table has not.
-func (c *Core) askFor(rd *reader, to string, out []Send) []Send {
+// answerIndex answers a msgIndex: it asks for what the sender has and the table has not.
+func (c *Core) answerIndex(rd *reader, to string, out []Send) []Send {
 	var wants []want
 	for len(rd.buf) > 0 {
-		k := Key(rd.uint64())
-		r := Row{ProfileRev: uint32(rd.uint()), FilesRev: uint32(rd.uint())}
+		k := Key(rd.readUint64())
+		r := Row{ProfileRev: uint32(rd.readUint()), FilesRev: uint32(rd.readUint())}
 		if rd.err != nil {
 			break
 		}
-		w := want{key: k, parts: wantAll}
+		w := want{key: k, parts: partAll}
 		if e := c.table.byKey[k]; e != nil {
-			w.seq, w.parts = e.row.Seq, e.lacks(&r)
+			w.seq, w.parts = e.row.Seq, e.missingParts(&r)
 			if w.parts == 0 {
 				continue
 			}
 		}
 		wants = append(wants, w)
 	}
-	return c.ask(to, wants, out)
+	return c.askForRows(to, wants, out)
 }
 
 // parcel is things that are sent together, in one message or in several.
@@ -424,16 +424,16 @@ type parcel struct {
 	ends []int // of each thing in buf
 }
 
-func (p *parcel) end() { p.ends = append(p.ends, len(p.buf)) }
+func (p *parcel) endItem() { p.ends = append(p.ends, len(p.buf)) }
 
-// row adds a row, without those parts that would make it longer than most.
-func (p *parcel) row(r *Row, most int) {
+// addRow adds a row, without those parts that would make it longer than most.
+func (p *parcel) addRow(r *Row, maxSize int) {
 	at := len(p.buf)
 	for {
 		p.buf = AppendRow(p.buf[:at], r)
 		switch {
-		case len(p.buf)-at <= most:
-			p.end()
+		case len(p.buf)-at <= maxSize:
+			p.endItem()
 			return
 		case r.Files != nil:
 			r.Files = nil
@@ -443,8 +443,8 @@ func (p *parcel) row(r *Row, most int) {
 	}
 }
 
-// send appends the messages to out: datagrams, or one stream if it may and there were too many of them.
-func (p *parcel) send(out []Send, header []byte, to string, stream bool) []Send {
+// appendSends appends the messages to out: datagrams, or one stream if it may and there were too many of them.
+func (p *parcel) appendSends(out []Send, header []byte, to string, stream bool) []Send {
 	if len(p.ends) == 0 {
 		return out
 	}
@@ -453,7 +453,7 @@ func (p *parcel) send(out []Send, header []byte, to string, stream bool) []Send 
 	for i, end := range p.ends {
 		fits = fits && (i == 0 && end <= room || i > 0 && end-p.ends[i-1] <= room)
 	}
-	if stream && (!fits || len(p.buf) > packets*room) {
+	if stream && (!fits || len(p.buf) > maxPackets*room) {
 		return append(out, Send{To: to, Stream: true, Msg: append(header, p.buf...)})
 	}
 	for from, i := 0, 0; i < len(p.ends); {

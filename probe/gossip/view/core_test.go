@@ -201,9 +201,9 @@ func (n *fakeNet) ages(name string) []time.Duration {
 
 func percentile(ages []time.Duration, p int) time.Duration { return ages[(len(ages)-1)*p/100] }
 
-// told returns how many rows others pushed to each frontend, per heartbeat, and how many bytes came for each of
+// pushStats returns how many rows others pushed to each frontend, per heartbeat, and how many bytes came for each of
 // them, since it was last called.
-func (n *fakeNet) told() (per float64, bytes int) {
+func (n *fakeNet) pushStats() (perRow float64, bytes int) {
 	var told uint64
 	for _, c := range n.cores {
 		told += c.Stats.Told
@@ -212,10 +212,10 @@ func (n *fakeNet) told() (per float64, bytes int) {
 	for _, b := range n.bytes {
 		bytes += b
 	}
-	per, bytes = float64(told)/float64(n.beats*(len(n.order)-1)), bytes/int(told)
+	perRow, bytes = float64(told)/float64(n.beats*(len(n.order)-1)), bytes/int(told)
 	n.beats = 0
 	clear(n.bytes)
-	return per, bytes
+	return perRow, bytes
 }
 
 // Two packets in a hundred are lost, and all ages stay under two heartbeats; and each row comes to each frontend
@@ -227,13 +227,13 @@ func TestFreshAndOnce(t *testing.T) {
 	for _, w := range n.workers {
 		n.restart(w)
 	}
-	n.told()
+	n.pushStats()
 	n.run(2 * time.Second)
-	if per, _ := n.told(); per > 0.8 { // with their first heartbeats to seeds, they only find their homes
+	if per, _ := n.pushStats(); per > 0.8 { // with their first heartbeats to seeds, they only find their homes
 		t.Errorf("when all restart, each row is told each other frontend %.2f times", per)
 	}
 	n.run(3 * time.Second)
-	n.told()
+	n.pushStats()
 	for range 100 {
 		n.run(100 * time.Millisecond)
 		for _, name := range n.order {
@@ -243,16 +243,16 @@ func TestFreshAndOnce(t *testing.T) {
 		}
 	}
 	// Of the bytes, the sums of the buckets, which do not grow with the fleet, are some 8.
-	if per, bytes := n.told(); per < 0.9 || per > 1.1 || bytes > 40 {
+	if per, bytes := n.pushStats(); per < 0.9 || per > 1.1 || bytes > 40 {
 		t.Errorf("each row is told each other frontend %.2f times, for %d bytes", per, bytes)
 	}
 	n.stop("f0")
 	n.run(2500 * time.Millisecond)
-	if per, bytes := n.told(); per < 0.9 || per > 1.1 || bytes > 40 {
+	if per, bytes := n.pushStats(); per < 0.9 || per > 1.1 || bytes > 40 {
 		t.Errorf("after a frontend left, each row is told each other frontend %.2f times, for %d bytes", per, bytes)
 	}
 	for _, c := range n.cores {
-		c.table.check()
+		c.table.checkInvariants()
 	}
 }
 
@@ -298,12 +298,12 @@ func TestAllOverdueAreAskedFor(t *testing.T) {
 	for i := range 40 {
 		for _, s := range c.Tick(epoch.Add(2*time.Second+time.Duration(i)*500*time.Millisecond), nil) {
 			rd := reader{buf: s.Msg}
-			if kind, _ := rd.byte(), rd.string(MaxName); kind == msgWant {
+			if kind, _ := rd.readByte(), rd.readString(MaxName); kind == msgWant {
 				n := 0
 				for ; len(rd.buf) > 0; n++ {
-					asked[Key(rd.uint64())] = true
-					rd.uint()
-					rd.byte()
+					asked[Key(rd.readUint64())] = true
+					rd.readUint()
+					rd.readByte()
 				}
 				if n > maxWants || !s.Stream {
 					t.Fatalf("asks for %d rows at once, over a stream: %v", n, s.Stream)
@@ -429,7 +429,7 @@ func TestFrontendsConverge(t *testing.T) {
 		want := ""
 		for _, name := range n.order {
 			c := n.cores[name]
-			c.table.check()
+			c.table.checkInvariants()
 			if a := n.ages(name); len(a) > 0 && a[len(a)-1] > 1500*time.Millisecond {
 				t.Fatalf("%s: a live worker's age is %v", name, a[len(a)-1])
 			}
@@ -443,7 +443,7 @@ func TestFrontendsConverge(t *testing.T) {
 					if got := len(w.ann.Members()); got != len(n.order) {
 						t.Fatalf("%s knows of %d frontends, not of %d", w.name, got, len(n.order))
 					}
-					if !r.Profile.equal(w.ann.profile) || r.FilesRev != w.ann.revs.files {
+					if !r.Profile.equalTo(w.ann.profile) || r.FilesRev != w.ann.revs.files {
 						t.Fatalf("%s has an old part of %s", name, w.name)
 					}
 					lines = append(lines, fmt.Sprint(w.name, r.Incarnation, r.ProfileRev, r.FilesRev, r.Profile.Rack, r.Files))
@@ -469,7 +469,7 @@ func TestLostIsNotTold(t *testing.T) {
 	r := fullRow("w", 1, 7)
 	c.Hear(epoch, r)
 	ask := binary.LittleEndian.AppendUint64(appendString([]byte{msgWant}, "f2"), uint64(r.Key))
-	ask = append(ask, 0, byte(wantAll))
+	ask = append(ask, 0, byte(partAll))
 	for after, want := range map[time.Duration]int{time.Second: 1, time.Minute: 0} {
 		now := epoch.Add(after)
 		c.table.Expire(now)
@@ -525,7 +525,7 @@ func TestHomes(t *testing.T) {
 			if want < 0 {
 				want = 2
 			}
-			if got := ms.rank(hashName(w), hashName(m.Name)); got != want {
+			if got := ms.homeRank(hashName(w), hashName(m.Name)); got != want {
 				t.Fatalf("%s ranks %d for %s, want %d", m.Name, got, w, want)
 			}
 		}

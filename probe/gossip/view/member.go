@@ -22,7 +22,7 @@ func Homes(worker string, members []Member) []Member {
 	ranked := make([]Member, 0, 2)
 	for _, m := range members {
 		at := len(ranked)
-		for at > 0 && ahead(h, m.Name, ranked[at-1].Name) {
+		for at > 0 && isBetterHome(h, m.Name, ranked[at-1].Name) {
 			at--
 		}
 		if at < 2 {
@@ -33,12 +33,12 @@ func Homes(worker string, members []Member) []Member {
 	return ranked
 }
 
-// ahead reports whether a is a better home than b for the worker whose name has the hash h.
-func ahead(h uint64, a, b string) bool {
-	return cmp.Or(cmp.Compare(weight(h, hashName(b)), weight(h, hashName(a))), cmp.Compare(a, b)) < 0
+// isBetterHome reports whether a is a better home than b for the worker whose name has the hash h.
+func isBetterHome(h uint64, a, b string) bool {
+	return cmp.Or(cmp.Compare(homeWeight(h, hashName(b)), homeWeight(h, hashName(a))), cmp.Compare(a, b)) < 0
 }
 
-func weight(worker, member uint64) uint64 { return mix(worker ^ mix(member)) }
+func homeWeight(worker, member uint64) uint64 { return mixBits(worker ^ mixBits(member)) }
 
 // hashName is FNV-1a, with its bits mixed.
 func hashName(s string) uint64 {
@@ -46,38 +46,38 @@ func hashName(s string) uint64 {
 	for i := range len(s) {
 		h = (h ^ uint64(s[i])) * 1099511628211
 	}
-	return mix(h)
+	return mixBits(h)
 }
 
-// members is a set of frontends.
-type members struct {
+// memberSet is a set of frontends.
+type memberSet struct {
 	list    []Member // by name
 	hashes  []uint64
 	version uint64 // stands for names and heartbeat addresses; never 0
 }
 
 // newMembers keeps the newest of those under one name.
-func newMembers(list []Member) members {
+func newMembers(list []Member) memberSet {
 	list = slices.Clone(list)
 	slices.SortStableFunc(list, func(a, b Member) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(b.Run, a.Run))
 	})
 	list = slices.CompactFunc(list, func(a, b Member) bool { return a.Name == b.Name })
-	ms := members{list: list}
+	ms := memberSet{list: list}
 	for _, m := range list {
 		h := hashName(m.Name)
 		ms.hashes = append(ms.hashes, h)
-		ms.version = mix(ms.version ^ h ^ mix(hashName(m.Heartbeat)))
+		ms.version = mixBits(ms.version ^ h ^ mixBits(hashName(m.Heartbeat)))
 	}
 	ms.version |= 1
 	return ms
 }
 
-// rank is how many members other than self are better homes for the worker, at most 2.
-func (ms *members) rank(worker, self uint64) int {
-	own, rank := weight(worker, self), 0
+// homeRank is how many members other than self are better homes for the worker, at most 2.
+func (ms *memberSet) homeRank(worker, self uint64) int {
+	own, rank := homeWeight(worker, self), 0
 	for _, h := range ms.hashes {
-		if w := weight(worker, h); w > own {
+		if w := homeWeight(worker, h); w > own {
 			if rank++; rank == 2 {
 				break
 			}

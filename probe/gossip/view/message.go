@@ -43,10 +43,10 @@ func ReadHeartbeat(b []byte, h *Heartbeat) (err error) {
 	if h.Speaks, rd.buf, err = probe.ReadDialect(b); err != nil {
 		return err
 	}
-	h.Secret = rd.string(maxRawLabel)
-	h.Members = rd.uint64()
-	rd.row(&h.Row)
-	return rd.end("heartbeat")
+	h.Secret = rd.readString(maxRawLabel)
+	h.Members = rd.readUint64()
+	rd.readRow(&h.Row)
+	return rd.errorFor("heartbeat")
 }
 
 // AppendAnswer appends a.
@@ -70,20 +70,20 @@ func AppendAnswer(b []byte, a *Answer) []byte {
 // ReadAnswer reads b into a; what was appended to it since is ignored.
 func ReadAnswer(b []byte, a *Answer) error {
 	rd := reader{buf: b}
-	*a = Answer{Seq: rd.uint(), Full: rd.byte() == 1, Incarnation: rd.uint64(), Version: rd.uint64()}
-	if n := rd.count(maxMembers, 2); n > 0 {
+	*a = Answer{Seq: rd.readUint(), Full: rd.readByte() == 1, Incarnation: rd.readUint64(), Version: rd.readUint64()}
+	if n := rd.readCount(maxMembers, 2); n > 0 {
 		a.Members = make([]Member, n)
 		for i := range a.Members {
-			a.Members[i] = Member{Name: rd.string(MaxName), Heartbeat: rd.string(MaxName)}
+			a.Members[i] = Member{Name: rd.readString(MaxName), Heartbeat: rd.readString(MaxName)}
 		}
 	}
-	return rd.end("answer")
+	return rd.errorFor("answer")
 }
 
-// end is the reader's problem.
-func (rd *reader) end(what string) error {
+// errorFor is the reader's problem.
+func (rd *reader) errorFor(message string) error {
 	if rd.err != nil {
-		return fmt.Errorf("view: %s: %w", what, rd.err)
+		return fmt.Errorf("view: %s: %w", message, rd.err)
 	}
 	return nil
 }

@@ -15,15 +15,15 @@ type Need struct {
 // maxNeeds bounds the tenants that are kept of what one frontend tells.
 const maxNeeds = 1024
 
-// needs is what a frontend has told.
-type needs struct {
-	run uint64
-	seq uint64 // the last time
-	at  time.Duration
-	all map[string]toldNeed
+// frontendNeeds is what a frontend has told.
+type frontendNeeds struct {
+	run        uint64
+	seq        uint64 // the last time
+	receivedAt time.Duration
+	byPath     map[string]datedNeed
 }
 
-type toldNeed struct {
+type datedNeed struct {
 	Need
 	seq uint64
 }
@@ -32,7 +32,7 @@ type toldNeed struct {
 // is needed no more, so that one time may get lost.
 func (c *Core) TellNeeds(list []Need, out []Send) []Send {
 	c.needsSeq++
-	header := binary.LittleEndian.AppendUint64(c.header(msgNeeds), c.self.Run)
+	header := binary.LittleEndian.AppendUint64(c.msgHeader(msgNeeds), c.self.Run)
 	header = binary.AppendUvarint(header, c.needsSeq)
 	var p parcel
 	for i := range list {
@@ -40,48 +40,48 @@ func (c *Core) TellNeeds(list []Need, out []Send) []Send {
 		for _, n := range list[i].Counts {
 			p.buf = binary.AppendUvarint(p.buf, uint64(n))
 		}
-		p.end()
+		p.endItem()
 	}
 	if len(list) == 0 {
 		return append(out, Send{Msg: header})
 	}
-	return p.send(out, header, "", false)
+	return p.appendSends(out, header, "", false)
 }
 
 // Needs is what the other frontends that there are have told. Silent are those that have told nothing more for within.
-func (c *Core) Needs(now time.Time, within time.Duration) (told map[string][]Need, silent []string) {
-	c.table.tick(now)
-	told = map[string][]Need{}
+func (c *Core) Needs(now time.Time, silentAfter time.Duration) (needs map[string][]Need, silent []string) {
+	c.table.advanceClock(now)
+	needs = map[string][]Need{}
 	for _, m := range c.members.list {
-		of := c.needs[m.Name]
-		if of == nil || of.run != m.Run {
+		sender := c.needs[m.Name]
+		if sender == nil || sender.run != m.Run {
 			continue
 		}
-		for _, n := range of.all {
-			told[m.Name] = append(told[m.Name], n.Need)
+		for _, n := range sender.byPath {
+			needs[m.Name] = append(needs[m.Name], n.Need)
 		}
-		if c.table.now-of.at > within {
+		if c.table.now-sender.receivedAt > silentAfter {
 			silent = append(silent, m.Name)
 		}
 	}
-	return told, silent
+	return needs, silent
 }
 
 // dropNeeds forgets what those have told that are there no more.
 func (c *Core) dropNeeds() {
-	there := map[string]bool{}
+	present := map[string]bool{}
 	for _, m := range c.members.list {
-		there[m.Name] = true
+		present[m.Name] = true
 	}
 	for name := range c.needs {
-		if !there[name] {
+		if !present[name] {
 			delete(c.needs, name)
 		}
 	}
 }
 
 func (c *Core) takeNeeds(rd *reader, from string) {
-	run, seq := rd.uint64(), rd.uint()
+	run, seq := rd.readUint64(), rd.readUint()
 	known := false
 	for _, m := range c.members.list {
 		known = known || m.Name == from && m.Run == run
@@ -89,31 +89,31 @@ func (c *Core) takeNeeds(rd *reader, from string) {
 	if rd.err != nil || !known {
 		return
 	}
-	of := c.needs[from]
-	if of == nil || of.run != run {
-		of = &needs{run: run, all: map[string]toldNeed{}}
-		c.needs[from] = of
+	sender := c.needs[from]
+	if sender == nil || sender.run != run {
+		sender = &frontendNeeds{run: run, byPath: map[string]datedNeed{}}
+		c.needs[from] = sender
 	}
-	if seq < of.seq {
+	if seq < sender.seq {
 		return // it was overtaken
 	}
-	of.seq, of.at = seq, c.table.now
+	sender.seq, sender.receivedAt = seq, c.table.now
 	for len(rd.buf) > 0 {
-		n := toldNeed{seq: seq}
-		n.Path = rd.string(MaxName)
+		n := datedNeed{seq: seq}
+		n.Path = rd.readString(MaxName)
 		for i := range n.Counts {
-			n.Counts[i] = int64(rd.upTo(math.MaxInt64 / 4))
+			n.Counts[i] = int64(rd.readUpTo(math.MaxInt64 / 4))
 		}
 		if rd.err != nil {
 			return
 		}
-		if _, told := of.all[n.Path]; told || len(of.all) < maxNeeds {
-			of.all[n.Path] = n
+		if _, listed := sender.byPath[n.Path]; listed || len(sender.byPath) < maxNeeds {
+			sender.byPath[n.Path] = n
 		}
 	}
-	for path, n := range of.all {
+	for path, n := range sender.byPath {
 		if n.seq+1 < seq {
-			delete(of.all, path)
+			delete(sender.byPath, path)
 		}
 	}
 }

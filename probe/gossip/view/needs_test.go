@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func needers(n int) []*Core {
+func newNeedersNet(n int) []*Core {
 	var list []Member
 	for i := range n {
 		list = append(list, Member{Name: string(rune('a' + i)), Run: 1})
@@ -21,7 +21,7 @@ func needers(n int) []*Core {
 	return cores
 }
 
-func pass(t *testing.T, to *Core, sends []Send) {
+func deliver(t *testing.T, to *Core, sends []Send) {
 	t.Helper()
 	for _, s := range sends {
 		if len(s.Msg) > MaxPacket {
@@ -33,14 +33,14 @@ func pass(t *testing.T, to *Core, sends []Send) {
 	}
 }
 
-func toldBy(c *Core, name string) []Need {
+func needsOf(c *Core, name string) []Need {
 	told, _ := c.Needs(time.Unix(1000, 0), time.Second)
 	return told[name]
 }
 
 // A frontend that has told what it needs, be that nothing, and tells it no more, is silent, as long as it is there.
 func TestNeedsSilent(t *testing.T) {
-	cs := needers(3)
+	cs := newNeedersNet(3)
 	a, b := cs[0], cs[1]
 	silentAt := func(sec int64) []string {
 		_, silent := b.Needs(time.Unix(sec, 0), 3*time.Second)
@@ -69,15 +69,15 @@ func TestNeedsSilent(t *testing.T) {
 // What a frontend needs gets to the others in as many messages as it takes; what it tells of no more is forgotten when it has
 // left it out twice; and so is all of it when it goes, or comes back.
 func TestNeeds(t *testing.T) {
-	cs := needers(2)
+	cs := newNeedersNet(2)
 	a, b := cs[0], cs[1]
 	var list []Need
 	for i := range 256 {
 		list = append(list, Need{fmt.Sprintf("tenant-%d/of/some/length", i), [5]int64{int64(i), 2, 3, 4, 1 << 60}})
 	}
 	first := a.TellNeeds(list, nil)
-	pass(t, b, first)
-	told := toldBy(b, "a")
+	deliver(t, b, first)
+	told := needsOf(b, "a")
 	if len(told) != len(list) {
 		t.Fatalf("%d of %d", len(told), len(list))
 	}
@@ -86,26 +86,26 @@ func TestNeeds(t *testing.T) {
 			t.Errorf("%+v", n)
 		}
 	}
-	pass(t, b, a.TellNeeds(list[:1], nil))
-	if n := len(toldBy(b, "a")); n != len(list) {
+	deliver(t, b, a.TellNeeds(list[:1], nil))
+	if n := len(needsOf(b, "a")); n != len(list) {
 		t.Errorf("%d after one time", n)
 	}
-	pass(t, b, a.TellNeeds(nil, nil))
-	if n := len(toldBy(b, "a")); n != 1 {
+	deliver(t, b, a.TellNeeds(nil, nil))
+	if n := len(needsOf(b, "a")); n != 1 {
 		t.Errorf("%d after the next time", n)
 	}
-	pass(t, b, first)
-	pass(t, b, a.TellNeeds(nil, nil))
-	if n := len(toldBy(b, "a")); n != 0 {
+	deliver(t, b, first)
+	deliver(t, b, a.TellNeeds(nil, nil))
+	if n := len(needsOf(b, "a")); n != 0 {
 		t.Errorf("%d: it has been told before", n)
 	}
-	pass(t, b, a.TellNeeds(list, nil))
+	deliver(t, b, a.TellNeeds(list, nil))
 	b.SetMembers([]Member{{Name: "a", Run: 2}})
-	if n := len(toldBy(b, "a")); n != 0 {
+	if n := len(needsOf(b, "a")); n != 0 {
 		t.Errorf("%d of another run", n)
 	}
-	pass(t, b, first) // of the earlier run
-	if n := len(toldBy(b, "a")); n != 0 {
+	deliver(t, b, first) // of the earlier run
+	if n := len(needsOf(b, "a")); n != 0 {
 		t.Errorf("%d of an earlier run", n)
 	}
 	b.SetMembers(nil)
@@ -116,11 +116,11 @@ func TestNeeds(t *testing.T) {
 
 // Garbage is an error, and changes nothing that was told.
 func TestNeedsGarbage(t *testing.T) {
-	cs := needers(2)
+	cs := newNeedersNet(2)
 	msg := cs[0].TellNeeds([]Need{{"x", [5]int64{1, 2, 3, 4, 5}}}, nil)[0].Msg
 	for n := range len(msg) {
 		_, _ = cs[1].Receive(time.Unix(1000, 0), msg[:n], nil)
-		if got := toldBy(cs[1], "a"); len(got) > 0 {
+		if got := needsOf(cs[1], "a"); len(got) > 0 {
 			t.Fatalf("%d bytes of %d: %+v", n, len(msg), got)
 		}
 	}

@@ -161,9 +161,9 @@ var noRoom = func() (m probe.WaitMatrix) {
 	return m
 }()
 
-// clean replaces what is absurd in r, and flags it.
-func (r *Row) clean() {
-	if !believable(&r.Matrix) {
+// replaceAbsurd replaces what is absurd in r, and flags it.
+func (r *Row) replaceAbsurd() {
+	if !isBelievable(&r.Matrix) {
 		r.Matrix.Cells, r.Matrix.Short = noRoom.Cells, noRoom.Short
 		r.Flaws |= BadMatrix
 	}
@@ -180,12 +180,12 @@ func (r *Row) clean() {
 		r.Flaws |= BadCounts
 	}
 	if r.Profile != nil {
-		r.Profile = r.Profile.clean()
+		r.Profile = r.Profile.withoutAbsurd()
 	}
 }
 
-// believable reports whether no wait of m falls along a row or down a column, and none is absurdly long.
-func believable(m *probe.WaitMatrix) bool {
+// isBelievable reports whether no wait of m falls along a row or down a column, and none is absurdly long.
+func isBelievable(m *probe.WaitMatrix) bool {
 	longest := probe.WaitOf(maxWait)
 	for i, w := range m.Short {
 		if i > 0 && w < m.Short[i-1] || w > longest && w != probe.NeverFits {
@@ -202,8 +202,8 @@ func believable(m *probe.WaitMatrix) bool {
 	return true
 }
 
-// clean is p without what is absurd; p itself if all is well.
-func (p *Profile) clean() *Profile {
+// withoutAbsurd is p without what is absurd; p itself if all is well.
+func (p *Profile) withoutAbsurd() *Profile {
 	tooLong := func(l string) bool { return len(l) > MaxLabel }
 	c := p.Capacity
 	q := *p
@@ -222,8 +222,8 @@ func (p *Profile) clean() *Profile {
 	return &q
 }
 
-// equal reports whether the worker said the same.
-func (p *Profile) equal(q *Profile) bool {
+// equalTo reports whether the worker said the same.
+func (p *Profile) equalTo(q *Profile) bool {
 	return p.Name == q.Name && p.Addr == q.Addr && p.Host == q.Host && p.Rack == q.Rack &&
 		p.Capacity == q.Capacity && slices.Equal(p.Labels, q.Labels)
 }

@@ -18,7 +18,7 @@ const (
 	Expired                // older than what is forgotten
 	Full                   // no room for another worker
 	Invalid                // no row that a worker could have written
-	outcomes
+	numOutcomes
 )
 
 func (o Outcome) String() string {
@@ -56,23 +56,23 @@ type Table struct {
 	version uint64 // of the last change
 	list    entry  // ring, oldest change first
 	sums    [Buckets]uint32
-	live    int
+	upCount int
 
-	Counts [outcomes]uint64 // rows merged, by what became of them
-	Flawed uint64           // rows merged that had a flaw
-	Back   uint64           // times that the clock went back, and was not followed
+	Counts    [numOutcomes]uint64 // rows merged, by what became of them
+	Flawed    uint64              // rows merged that had a flaw
+	ClockBack uint64              // times that the clock went back, and was not followed
 }
 
 // entry is a row, with Age as it was at the time made+Age.
 type entry struct {
 	row        Row
-	made       time.Duration // when the worker made the row's version, on the table's clock
-	changed    time.Duration // when the entry changed last
+	madeAt     time.Duration // when the worker made the row's version, on the table's clock
+	changedAt  time.Duration // when the entry changed last
 	version    uint64
 	next, prev *entry
 
-	nameHash uint64
-	spread   spread
+	nameHash  uint64
+	pushState pushState
 }
 
 // NewTable is an empty table; now is the start of its clock.
@@ -82,18 +82,18 @@ func NewTable(l Limits, now time.Time) *Table {
 	return t
 }
 
-// tick moves the clock on; it never goes back.
-func (t *Table) tick(now time.Time) {
+// advanceClock moves the clock on; it never goes back.
+func (t *Table) advanceClock(now time.Time) {
 	switch d := now.Sub(t.start); {
 	case d >= t.now:
 		t.now = d
 	default:
-		t.Back++
+		t.ClockBack++
 	}
 }
 
 // Len is the number of workers that are up.
-func (t *Table) Len() int { return t.live }
+func (t *Table) Len() int { return t.upCount }
 
 // Version numbers the last change.
 func (t *Table) Version() uint64 { return t.version }
@@ -101,16 +101,16 @@ func (t *Table) Version() uint64 { return t.version }
 // Merge takes r into the table and keeps what of it is newer. What is absurd in r is replaced and flagged.
 // The table keeps the parts that r points to; nobody writes to them afterwards.
 func (t *Table) Merge(now time.Time, r Row) Outcome {
-	t.tick(now)
-	_, o := t.merge(&r)
+	t.advanceClock(now)
+	_, o := t.mergeRow(&r)
 	return o
 }
 
-// merge is Merge, with the entry that r is about if the table has one.
-func (t *Table) merge(r *Row) (*entry, Outcome) {
+// mergeRow is Merge, with the entry that r is about if the table has one.
+func (t *Table) mergeRow(r *Row) (*entry, Outcome) {
 	flawed := r.Flaws
-	r.clean()
-	e, o := t.take(r)
+	r.replaceAbsurd()
+	e, o := t.applyRow(r)
 	t.Counts[o]++
 	if (r.Flaws|flawed) != 0 || r.Profile != nil && r.Profile.Flaws != 0 {
 		t.Flawed++
@@ -118,7 +118,7 @@ func (t *Table) merge(r *Row) (*entry, Outcome) {
 	return e, o
 }
 
-func (t *Table) take(r *Row) (*entry, Outcome) {
+func (t *Table) applyRow(r *Row) (*entry, Outcome) {
 	e := t.byKey[r.Key]
 	switch {
 	case r.Seq == 0 || r.State == Lost || r.Age < 0:
@@ -126,7 +126,7 @@ func (t *Table) take(r *Row) (*entry, Outcome) {
 	case r.Age > t.limits.Expire:
 		return e, Expired
 	case e != nil:
-		return e, t.update(e, r)
+		return e, t.updateEntry(e, r)
 	case r.Profile == nil:
 		return nil, Unknown
 	case r.Key != KeyOf(r.Profile.Name, r.Incarnation):
@@ -137,26 +137,26 @@ func (t *Table) take(r *Row) (*entry, Outcome) {
 	case old != nil && old.row.Incarnation > r.Incarnation:
 		return old, Ended
 	case old != nil:
-		t.remove(old)
+		t.removeEntry(old)
 	case len(t.byName) >= t.limits.Rows:
 		return nil, Full
 	}
-	e = &entry{row: *r, made: t.now - r.Age, nameHash: hashName(r.Profile.Name)}
+	e = &entry{row: *r, madeAt: t.now - r.Age, nameHash: hashName(r.Profile.Name)}
 	e.row.Matrix.Capacity = r.Profile.Capacity
 	if r.Files == nil {
 		e.row.FilesRev = 0 // the revision that it has, not the one that there is
 	}
-	e.spread.told = t.now
+	e.pushState.othersPushedAt = t.now
 	t.byKey[r.Key] = e
 	t.byName[r.Profile.Name] = e
 	e.next, e.prev = e, e
-	t.count(e)
-	t.touch(e)
+	t.countEntry(e)
+	t.noteChange(e)
 	return e, Started
 }
 
-// update merges r into the entry of the same run.
-func (t *Table) update(e *entry, r *Row) Outcome {
+// updateEntry merges r into the entry of the same run.
+func (t *Table) updateEntry(e *entry, r *Row) Outcome {
 	old := &e.row
 	profile := r.Profile != nil && r.ProfileRev > old.ProfileRev
 	files := r.Files != nil && r.FilesRev > old.FilesRev
@@ -167,14 +167,14 @@ func (t *Table) update(e *entry, r *Row) Outcome {
 	if !profile && !files && !load {
 		return Old
 	}
-	t.uncount(e)
+	t.uncountEntry(e)
 	ended := old.State != Up
 	if load {
 		prev := *old
 		*old = *r
 		old.Incarnation = prev.Incarnation
 		old.ProfileRev, old.Profile, old.FilesRev, old.Files = prev.ProfileRev, prev.Profile, prev.FilesRev, prev.Files
-		e.made = t.now - r.Age
+		e.madeAt = t.now - r.Age
 	}
 	if profile {
 		old.ProfileRev, old.Profile = r.ProfileRev, r.Profile
@@ -183,41 +183,41 @@ func (t *Table) update(e *entry, r *Row) Outcome {
 		old.FilesRev, old.Files = r.FilesRev, r.Files
 	}
 	old.Matrix.Capacity = old.Profile.Capacity
-	t.count(e)
-	t.touch(e)
+	t.countEntry(e)
+	t.noteChange(e)
 	if ended && old.State == Up {
 		return Started
 	}
 	return Newer
 }
 
-// count and uncount keep sums and live in step with a change of e.
-func (t *Table) count(e *entry) {
+// countEntry and uncount keep sums and live in step with a change of e.
+func (t *Table) countEntry(e *entry) {
 	if e.row.State == Up {
-		t.live++
-		t.sums[e.row.Key.bucket()] += e.row.sum()
+		t.upCount++
+		t.sums[e.row.Key.bucketIndex()] += e.row.revisionSum()
 	}
 }
 
-func (t *Table) uncount(e *entry) {
+func (t *Table) uncountEntry(e *entry) {
 	if e.row.State == Up {
-		t.live--
-		t.sums[e.row.Key.bucket()] -= e.row.sum()
+		t.upCount--
+		t.sums[e.row.Key.bucketIndex()] -= e.row.revisionSum()
 	}
 }
 
-// touch makes e the entry that changed last.
-func (t *Table) touch(e *entry) {
+// noteChange makes e the entry that changed last.
+func (t *Table) noteChange(e *entry) {
 	t.version++
-	e.version, e.changed = t.version, t.now
+	e.version, e.changedAt = t.version, t.now
 	e.prev.next, e.next.prev = e.next, e.prev
 	e.prev, e.next = t.list.prev, &t.list
 	e.prev.next, e.next.prev = e, e
 }
 
-// remove forgets e.
-func (t *Table) remove(e *entry) {
-	t.uncount(e)
+// removeEntry forgets e.
+func (t *Table) removeEntry(e *entry) {
+	t.uncountEntry(e)
 	e.prev.next, e.next.prev = e.next, e.prev
 	delete(t.byKey, e.row.Key)
 	delete(t.byName, e.row.Profile.Name)
@@ -227,38 +227,38 @@ func (t *Table) remove(e *entry) {
 // ago. It looks only at entries that did not change for an eighth of the expiry, so one whose last news was old
 // when it came may be that much late.
 func (t *Table) Expire(now time.Time) {
-	t.tick(now)
+	t.advanceClock(now)
 	for e := t.list.next; e != &t.list; {
 		cur := e
 		e = e.next
-		idle := t.now - cur.changed
+		idle := t.now - cur.changedAt
 		switch {
 		case idle < t.limits.Expire/8:
 			return
-		case cur.row.State == Up && t.now-cur.made > t.limits.Expire:
-			t.uncount(cur)
+		case cur.row.State == Up && t.now-cur.madeAt > t.limits.Expire:
+			t.uncountEntry(cur)
 			cur.row.State = Lost
-			t.touch(cur)
+			t.noteChange(cur)
 		case cur.row.State != Up && idle > t.limits.Forget:
-			t.remove(cur)
+			t.removeEntry(cur)
 		}
 	}
 }
 
 // Get returns the row of a worker as of now, with its ended state if it is not yet forgotten.
 func (t *Table) Get(now time.Time, name string) (Row, bool) {
-	t.tick(now)
+	t.advanceClock(now)
 	e := t.byName[name]
 	if e == nil {
 		return Row{}, false
 	}
-	return t.at(e), true
+	return t.rowOf(e), true
 }
 
-// at is e's row with its age.
-func (t *Table) at(e *entry) Row {
+// rowOf is e's row with its age.
+func (t *Table) rowOf(e *entry) Row {
 	r := e.row
-	r.Age = t.now - e.made
+	r.Age = t.now - e.madeAt
 	return r
 }
 
@@ -266,18 +266,18 @@ func (t *Table) at(e *entry) Row {
 // the version of that change. So whoever remembers the last one it got can ask for what came after. Since(now, 0)
 // is all rows. What was forgotten is not among them: it had ended before. The table must not change meanwhile.
 func (t *Table) Since(now time.Time, v uint64) iter.Seq2[uint64, Row] {
-	t.tick(now)
+	t.advanceClock(now)
 	return func(yield func(uint64, Row) bool) {
-		for e := t.after(v); e != &t.list; e = e.next {
-			if !yield(e.version, t.at(e)) {
+		for e := t.firstAfter(v); e != &t.list; e = e.next {
+			if !yield(e.version, t.rowOf(e)) {
 				return
 			}
 		}
 	}
 }
 
-// after is the first entry that changed after v, or the list's head.
-func (t *Table) after(v uint64) *entry {
+// firstAfter is the first entry that changed after v, or the list's head.
+func (t *Table) firstAfter(v uint64) *entry {
 	e := &t.list
 	for e.prev != &t.list && e.prev.version > v {
 		e = e.prev
@@ -285,8 +285,8 @@ func (t *Table) after(v uint64) *entry {
 	return e
 }
 
-// check panics if an invariant is broken.
-func (t *Table) check() {
+// checkInvariants panics if an invariant is broken.
+func (t *Table) checkInvariants() {
 	var sums [Buckets]uint32
 	live, n, version := 0, 0, uint64(0)
 	for e := t.list.next; e != &t.list; e = e.next {
@@ -297,26 +297,26 @@ func (t *Table) check() {
 		version = e.version
 		if e.row.State == Up {
 			live++
-			sums[e.row.Key.bucket()] += e.row.sum()
+			sums[e.row.Key.bucketIndex()] += e.row.revisionSum()
 		}
 	}
-	if n != len(t.byKey) || n != len(t.byName) || live != t.live || sums != t.sums || version > t.version {
-		panic(fmt.Sprintf("view: %d entries, %d by key, %d by name, %d of %d live", n, len(t.byKey), len(t.byName), t.live, live))
+	if n != len(t.byKey) || n != len(t.byName) || live != t.upCount || sums != t.sums || version > t.version {
+		panic(fmt.Sprintf("view: %d entries, %d by key, %d by name, %d of %d live", n, len(t.byKey), len(t.byName), t.upCount, live))
 	}
 }
 
 // Buckets is into how many parts the rows are divided, by key, to find out which differ between two frontends.
 const Buckets = 256
 
-func (k Key) bucket() int { return int(k >> 56) }
+func (k Key) bucketIndex() int { return int(k >> 56) }
 
-// sum stands for which run a row is of and which revisions of its parts it has.
-func (r *Row) sum() uint32 {
-	return uint32(mix(uint64(r.Key)^mix(uint64(r.ProfileRev)<<32|uint64(r.FilesRev))) >> 32)
+// revisionSum stands for which run a row is of and which revisions of its parts it has.
+func (r *Row) revisionSum() uint32 {
+	return uint32(mixBits(uint64(r.Key)^mixBits(uint64(r.ProfileRev)<<32|uint64(r.FilesRev))) >> 32)
 }
 
-// mix spreads all bits of x over all of the result (the finalizer of splitmix64).
-func mix(x uint64) uint64 {
+// mixBits spreads all bits of x over all of the result (the finalizer of splitmix64).
+func mixBits(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb

@@ -19,8 +19,8 @@ var epoch = time.Unix(1000, 0)
 
 func newTestTable() *Table { return NewTable(DefaultLimits, epoch) }
 
-// history draws the rows that some workers made, whole ones, some of several runs under one name.
-func history(t *rapid.T) []Row {
+// drawHistory draws the rows that some workers made, whole ones, some of several runs under one name.
+func drawHistory(t *rapid.T) []Row {
 	var rows []Row
 	for w := range rapid.IntRange(1, 4).Draw(t, "workers") {
 		name := fmt.Sprintf("w%d", w)
@@ -53,7 +53,7 @@ func history(t *rapid.T) []Row {
 
 // dump is all that a table believes, without ages and versions.
 func dump(t *Table) string {
-	t.check()
+	t.checkInvariants()
 	var lines []string
 	for _, r := range t.Since(epoch, 0) {
 		lines = append(lines, fmt.Sprintf("%s %d/%d %v rev %d %d rack %s files %v wait %v", r.Profile.Name, r.Incarnation, r.Seq,
@@ -63,7 +63,7 @@ func dump(t *Table) string {
 	return strings.Join(lines, "\n")
 }
 
-func merged(rows ...Row) *Table {
+func mergedTable(rows ...Row) *Table {
 	t := newTestTable()
 	for _, r := range rows {
 		t.Merge(epoch, r)
@@ -81,15 +81,15 @@ func rowsOf(t *Table) (rows []Row) {
 // Any order, any repetition and any grouping of the same rows end in the same table.
 func TestMergeIsAJoin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		rows := history(t)
-		want := dump(merged(rows...))
+		rows := drawHistory(t)
+		want := dump(mergedTable(rows...))
 		shuffled := rapid.Permutation(rows).Draw(t, "order")
 		cut := rapid.IntRange(0, len(rows)).Draw(t, "cut")
-		if got := dump(merged(append(shuffled, shuffled[:cut]...)...)); got != want {
+		if got := dump(mergedTable(append(shuffled, shuffled[:cut]...)...)); got != want {
 			t.Fatalf("in another order:\n%s\nwant\n%s", got, want)
 		}
-		left, right := merged(shuffled[:cut]...), merged(shuffled[cut:]...)
-		if got := dump(merged(append(rowsOf(right), rowsOf(left)...)...)); got != want {
+		left, right := mergedTable(shuffled[:cut]...), mergedTable(shuffled[cut:]...)
+		if got := dump(mergedTable(append(rowsOf(right), rowsOf(left)...)...)); got != want {
 			t.Fatalf("in two groups:\n%s\nwant\n%s", got, want)
 		}
 	})
@@ -99,7 +99,7 @@ func TestMergeIsAJoin(t *testing.T) {
 // what changed since it last asked.
 func TestTablesConverge(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		rows := history(t)
+		rows := drawHistory(t)
 		tables := []*Table{newTestTable(), newTestTable(), newTestTable()}
 		var asked [3][3]uint64
 		ask := func(i, j int) {
@@ -111,7 +111,7 @@ func TestTablesConverge(t *testing.T) {
 		for range 3 * len(rows) {
 			r := rapid.SampledFrom(rows).Draw(t, "row")
 			if rapid.Bool().Draw(t, "short") {
-				r = short(r)
+				r = shortRow(r)
 			}
 			i, j := rapid.IntRange(0, 2).Draw(t, "at"), rapid.IntRange(0, 2).Draw(t, "from")
 			tables[i].Merge(epoch, r)
@@ -143,23 +143,23 @@ func TestOutcomes(t *testing.T) {
 	tab := NewTable(Limits{Rows: 2, Expire: 30 * time.Second, Forget: time.Minute}, epoch)
 	a := fullRow("a", 5, 3)
 	aged := func(r Row, age time.Duration) Row { r.Age = age; return r }
-	again := short(a)
+	again := shortRow(a)
 	again.Seq = 4
 	moved := a
 	moved.ProfileRev, moved.Profile = 2, &Profile{Name: "a", Rack: "other", Capacity: a.Profile.Capacity}
 	withoutFiles := fullRow("b", 5, 1)
 	withoutFiles.FilesRev = 1
-	itsFiles := short(withoutFiles)
+	itsFiles := shortRow(withoutFiles)
 	itsFiles.Files = &Files{7}
 	restarted := fullRow("a", 6, 1)
 	for i, c := range []struct {
 		row  Row
 		want Outcome
 	}{
-		{short(a), Unknown},
+		{shortRow(a), Unknown},
 		{a, Started},
 		{a, Old},
-		{short(a), Old},
+		{shortRow(a), Old},
 		{again, Newer},
 		{a, Old},
 		{moved, Newer}, // its load is old, its profile is new
@@ -177,7 +177,7 @@ func TestOutcomes(t *testing.T) {
 		if got := tab.Merge(epoch, c.row); got != c.want {
 			t.Errorf("row %d: %v, want %v", i, got, c.want)
 		}
-		tab.check()
+		tab.checkInvariants()
 	}
 	if r, _ := tab.Get(epoch, "a"); r.Incarnation != 6 || r.Matrix.Capacity != r.Profile.Capacity {
 		t.Errorf("a is %+v", r)
@@ -190,7 +190,7 @@ func TestExpiry(t *testing.T) {
 	at := func(s float64) time.Time { return epoch.Add(time.Duration(s * float64(time.Second))) }
 	state := func(s float64) string {
 		tab.Expire(at(s))
-		tab.check()
+		tab.checkInvariants()
 		r, ok := tab.Get(at(s), "a")
 		if !ok {
 			return "forgotten"
@@ -225,8 +225,8 @@ func TestExpiry(t *testing.T) {
 		t.Errorf("%s at last", s)
 	}
 	tab.Merge(at(100), fullRow("b", 1, 1)) // the clock goes back
-	if r, _ := tab.Get(at(200), "b"); tab.Back != 1 || r.Age != 0 {
-		t.Errorf("clock back %d times, age %v", tab.Back, r.Age)
+	if r, _ := tab.Get(at(200), "b"); tab.ClockBack != 1 || r.Age != 0 {
+		t.Errorf("clock back %d times, age %v", tab.ClockBack, r.Age)
 	}
 }
 
@@ -327,7 +327,7 @@ func TestViewOf20000Workers(t *testing.T) {
 	for i := range fleet {
 		r := busyRow(i, 1)
 		b := AppendRow(nil, &r)
-		s := short(r)
+		s := shortRow(r)
 		bytes, shorts = bytes+len(b), shorts+len(AppendRow(nil, &s))
 		var got Row
 		if _, err := ReadRow(b, &got); err != nil {
@@ -353,7 +353,7 @@ func BenchmarkMerge(b *testing.B) {
 	for i := range fleet {
 		r := busyRow(i, 1)
 		tab.Merge(epoch, r)
-		seqs = append(seqs, short(r))
+		seqs = append(seqs, shortRow(r))
 	}
 	rng := rand.New(rand.NewPCG(1, 2))
 	rng.Shuffle(len(seqs), func(i, j int) { seqs[i], seqs[j] = seqs[j], seqs[i] })
@@ -373,8 +373,8 @@ func BenchmarkMerge(b *testing.B) {
 			rd.buf = wire
 			b.StartTimer()
 		}
-		rd.row(&r)
-		if _, o := tab.merge(&r); o != Newer {
+		rd.readRow(&r)
+		if _, o := tab.mergeRow(&r); o != Newer {
 			b.Fatal(o)
 		}
 	}

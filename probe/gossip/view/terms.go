@@ -17,8 +17,8 @@ type Terms struct {
 	Text     []byte // nobody writes to it
 }
 
-// digest stands for the text, so that all decide alike between two of one revision.
-func (t *Terms) digest() uint64 {
+// textDigest stands for the text, so that all decide alike between two of one revision.
+func (t *Terms) textDigest() uint64 {
 	if t.Revision == 0 {
 		return 0
 	}
@@ -28,51 +28,51 @@ func (t *Terms) digest() uint64 {
 
 // SetTerms takes terms of this frontend's own, or does not if it has later ones.
 func (c *Core) SetTerms(t Terms) {
-	if c.adopt(Terms{t.Revision, bytes.Clone(t.Text)}) {
-		c.tellTerms = true
+	if c.adoptTerms(Terms{t.Revision, bytes.Clone(t.Text)}) {
+		c.termsAreNew = true
 	}
 }
 
 // Terms are the latest that are known.
 func (c *Core) Terms() Terms { return c.terms }
 
-func (c *Core) adopt(t Terms) bool {
-	digest := t.digest()
-	if len(t.Text) > MaxTerms || !later(t.Revision, digest, c.terms.Revision, c.termsDigest) {
+func (c *Core) adoptTerms(t Terms) bool {
+	digest := t.textDigest()
+	if len(t.Text) > MaxTerms || !isLater(t.Revision, digest, c.terms.Revision, c.termsDigest) {
 		return false
 	}
 	c.terms, c.termsDigest = t, digest
 	return true
 }
 
-func later(revision, digest, than, thanDigest uint64) bool {
-	return revision > than || revision == than && digest > thanDigest
+func isLater(revision, digest, otherRevision, otherDigest uint64) bool {
+	return revision > otherRevision || revision == otherRevision && digest > otherDigest
 }
 
-// haveTerms says which terms there are here.
-func (c *Core) haveTerms() []byte {
-	b := binary.AppendUvarint(c.header(msgHave), c.terms.Revision)
+// haveTermsMsg says which terms there are here.
+func (c *Core) haveTermsMsg() []byte {
+	b := binary.AppendUvarint(c.msgHeader(msgHave), c.terms.Revision)
 	return binary.LittleEndian.AppendUint64(b, c.termsDigest)
 }
 
-// compareTerms answers a msgHave: with the terms, if those of the sender are older, or with which ones there are here, if
+// answerHave answers a msgHave: with the terms, if those of the sender are older, or with which ones there are here, if
 // these are, so that it sends its own.
-func (c *Core) compareTerms(rd *reader, to string, out []Send) []Send {
-	revision, digest := rd.uint(), rd.uint64()
+func (c *Core) answerHave(rd *reader, to string, out []Send) []Send {
+	revision, digest := rd.readUint(), rd.readUint64()
 	switch {
 	case rd.err != nil:
-	case later(c.terms.Revision, c.termsDigest, revision, digest):
-		msg := binary.AppendUvarint(c.header(msgTerms), c.terms.Revision)
+	case isLater(c.terms.Revision, c.termsDigest, revision, digest):
+		msg := binary.AppendUvarint(c.msgHeader(msgTerms), c.terms.Revision)
 		return append(out, Send{To: to, Stream: true, Msg: append(msg, c.terms.Text...)})
-	case later(revision, digest, c.terms.Revision, c.termsDigest):
-		return append(out, Send{To: to, Msg: c.haveTerms()})
+	case isLater(revision, digest, c.terms.Revision, c.termsDigest):
+		return append(out, Send{To: to, Msg: c.haveTermsMsg()})
 	}
 	return out
 }
 
 func (c *Core) takeTerms(rd *reader) {
-	t := Terms{Revision: rd.upTo(math.MaxInt64), Text: bytes.Clone(rd.buf)}
+	t := Terms{Revision: rd.readUpTo(math.MaxInt64), Text: bytes.Clone(rd.buf)}
 	if rd.err == nil {
-		c.adopt(t)
+		c.adoptTerms(t)
 	}
 }

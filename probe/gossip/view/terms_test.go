@@ -73,8 +73,8 @@ func TestTermsGarbage(t *testing.T) {
 	c.SetTerms(Terms{3, []byte("x")})
 	other := New(DefaultConfig, Member{Name: "b", Run: 1}, time.Unix(1000, 0), rand.New(rand.NewPCG(1, 1)))
 	for _, msg := range [][]byte{
-		other.header(msgTerms), other.header(msgHave), append(other.header(msgHave), 4, 1, 2),
-		append(append(other.header(msgTerms), 4), make([]byte, MaxTerms+1)...),
+		other.msgHeader(msgTerms), other.msgHeader(msgHave), append(other.msgHeader(msgHave), 4, 1, 2),
+		append(append(other.msgHeader(msgTerms), 4), make([]byte, MaxTerms+1)...),
 	} {
 		if out, _ := c.Receive(time.Unix(1000, 0), msg, nil); len(out) > 0 || c.Terms().Revision != 3 {
 			t.Errorf("%.20q: %v", msg, out)

@@ -28,7 +28,7 @@ const (
 	hasFlaws
 	hasLeft
 	isDraining
-	notUsed
+	firstUnused
 )
 
 var (
@@ -50,7 +50,7 @@ func (r *reader) fail(err error) {
 	r.buf = nil
 }
 
-func (r *reader) byte() byte {
+func (r *reader) readByte() byte {
 	if len(r.buf) == 0 {
 		r.fail(errShort)
 		return 0
@@ -60,7 +60,7 @@ func (r *reader) byte() byte {
 	return c
 }
 
-func (r *reader) uint() uint64 {
+func (r *reader) readUint() uint64 {
 	if len(r.buf) > 0 && r.buf[0] < 0x80 { // most numbers take one byte
 		c := r.buf[0]
 		r.buf = r.buf[1:]
@@ -79,8 +79,8 @@ func (r *reader) uint() uint64 {
 	return v
 }
 
-func (r *reader) upTo(most uint64) uint64 {
-	v := r.uint()
+func (r *reader) readUpTo(most uint64) uint64 {
+	v := r.readUint()
 	if v > most {
 		r.fail(errRange)
 		return 0
@@ -88,7 +88,7 @@ func (r *reader) upTo(most uint64) uint64 {
 	return v
 }
 
-func (r *reader) uint64() uint64 {
+func (r *reader) readUint64() uint64 {
 	if len(r.buf) < 8 {
 		r.fail(errShort)
 		return 0
@@ -98,21 +98,21 @@ func (r *reader) uint64() uint64 {
 	return v
 }
 
-func (r *reader) millis() time.Duration {
-	return time.Duration(r.upTo(uint64(math.MaxInt64/time.Millisecond))) * time.Millisecond
+func (r *reader) readMillis() time.Duration {
+	return time.Duration(r.readUpTo(uint64(math.MaxInt64/time.Millisecond))) * time.Millisecond
 }
 
-func (r *reader) string(most int) string {
-	n := r.count(most, 1)
+func (r *reader) readString(most int) string {
+	n := r.readCount(most, 1)
 	s := string(r.buf[:n])
 	r.buf = r.buf[n:]
 	return s
 }
 
-// count is the number of elements that follow, each of at least size bytes: what does not fit the rest is
+// readCount is the number of elements that follow, each of at least size bytes: what does not fit the rest is
 // refused before anything is allocated for it.
-func (r *reader) count(most, size int) int {
-	n := r.uint()
+func (r *reader) readCount(most, size int) int {
+	n := r.readUint()
 	switch {
 	case n > uint64(most):
 		r.fail(errLimit)
@@ -156,7 +156,7 @@ func AppendRow(b []byte, r *Row) []byte {
 	b = appendAge(b, r.Age)
 	b = binary.AppendUvarint(b, uint64(r.ProfileRev))
 	b = binary.AppendUvarint(b, uint64(r.FilesRev))
-	b = binary.AppendUvarint(b, thousandths(r.Speed))
+	b = binary.AppendUvarint(b, speedThousandths(r.Speed))
 	b = binary.AppendUvarint(b, r.Finished)
 	b = binary.AppendUvarint(b, r.Failed)
 	if r.State == Left {
@@ -201,8 +201,8 @@ func AppendRow(b []byte, r *Row) []byte {
 	return slices.Insert(b, at, binary.AppendUvarint(size[:0], uint64(len(b)-at))...)
 }
 
-// thousandths is a speed factor as it is sent. One that is absurd stays absurd.
-func thousandths(speed float64) uint64 {
+// speedThousandths is a speed factor as it is sent. One that is absurd stays absurd.
+func speedThousandths(speed float64) uint64 {
 	switch {
 	case speed > 0 && speed <= 100:
 		return uint64(math.Round(speed * 1000))
@@ -212,59 +212,59 @@ func thousandths(speed float64) uint64 {
 	return 1e6
 }
 
-// row reads a row into r. It allocates nothing for a short row.
-func (rd *reader) row(r *Row) {
-	n := rd.count(math.MaxInt32, 1)
-	one := reader{buf: rd.buf[:n], err: rd.err}
+// readRow reads a row into r. It allocates nothing for a short row.
+func (rd *reader) readRow(r *Row) {
+	n := rd.readCount(math.MaxInt32, 1)
+	rowReader := reader{buf: rd.buf[:n], err: rd.err}
 	rd.buf = rd.buf[n:]
-	if one.fields(r); one.err != nil {
-		rd.fail(one.err)
+	if rowReader.readFields(r); rowReader.err != nil {
+		rd.fail(rowReader.err)
 	}
 }
 
-func (rd *reader) fields(r *Row) {
+func (rd *reader) readFields(r *Row) {
 	*r = Row{}
-	flags := rd.byte()
-	if flags >= notUsed {
+	flags := rd.readByte()
+	if flags >= firstUnused {
 		rd.fail(errRange)
 	}
 	if flags&hasProfile != 0 {
-		r.Incarnation = rd.uint64()
+		r.Incarnation = rd.readUint64()
 	} else {
-		r.Key = Key(rd.uint64())
+		r.Key = Key(rd.readUint64())
 	}
-	if r.Seq = rd.uint(); r.Seq == 0 {
+	if r.Seq = rd.readUint(); r.Seq == 0 {
 		rd.fail(errRange)
 	}
-	r.Age = rd.millis()
-	r.ProfileRev = uint32(rd.upTo(math.MaxUint32))
-	r.FilesRev = uint32(rd.upTo(math.MaxUint32))
-	r.Speed = float64(rd.uint()) / 1000
-	r.Finished, r.Failed = rd.uint(), rd.uint()
+	r.Age = rd.readMillis()
+	r.ProfileRev = uint32(rd.readUpTo(math.MaxUint32))
+	r.FilesRev = uint32(rd.readUpTo(math.MaxUint32))
+	r.Speed = float64(rd.readUint()) / 1000
+	r.Finished, r.Failed = rd.readUint(), rd.readUint()
 	if flags&hasLeft != 0 {
 		r.State = Left
 	}
 	r.Draining = flags&isDraining != 0
 	if flags&hasMaintenance != 0 {
-		r.Maintenance = Maintenance{In: rd.millis(), Lasts: rd.millis()}
+		r.Maintenance = Maintenance{In: rd.readMillis(), Lasts: rd.readMillis()}
 	}
 	if flags&hasFlaws != 0 {
-		r.Flaws = Flaws(rd.byte())
+		r.Flaws = Flaws(rd.readByte())
 	}
-	rd.matrix(&r.Matrix)
+	rd.readMatrix(&r.Matrix)
 	if flags&hasProfile != 0 {
-		r.Profile = rd.profile()
+		r.Profile = rd.readProfile()
 		r.Key = KeyOf(r.Profile.Name, r.Incarnation)
 	}
 	if flags&hasFiles != 0 {
-		r.Files = rd.files()
+		r.Files = rd.readFiles()
 	}
 	if r.Profile != nil && r.ProfileRev == 0 || r.Files != nil && r.FilesRev == 0 {
 		rd.fail(errRange)
 	}
 }
 
-func (rd *reader) matrix(m *probe.WaitMatrix) {
+func (rd *reader) readMatrix(m *probe.WaitMatrix) {
 	if rd.err != nil {
 		return
 	}
@@ -275,15 +275,15 @@ func (rd *reader) matrix(m *probe.WaitMatrix) {
 	m.Capacity = probe.Demand{}
 }
 
-func (rd *reader) profile() *Profile {
-	p := &Profile{Name: rd.string(MaxName), Addr: rd.string(MaxName), Host: rd.string(MaxName), Rack: rd.string(MaxName)}
-	p.Capacity.CPU = probe.Millicores(rd.upTo(math.MaxInt32))
-	p.Capacity.Mem = probe.MiB(rd.upTo(math.MaxInt32))
-	p.Flaws = Flaws(rd.byte())
-	if n := rd.count(maxRawLabels, 1); n > 0 {
+func (rd *reader) readProfile() *Profile {
+	p := &Profile{Name: rd.readString(MaxName), Addr: rd.readString(MaxName), Host: rd.readString(MaxName), Rack: rd.readString(MaxName)}
+	p.Capacity.CPU = probe.Millicores(rd.readUpTo(math.MaxInt32))
+	p.Capacity.Mem = probe.MiB(rd.readUpTo(math.MaxInt32))
+	p.Flaws = Flaws(rd.readByte())
+	if n := rd.readCount(maxRawLabels, 1); n > 0 {
 		p.Labels = make([]string, n)
 		for i := range p.Labels {
-			p.Labels[i] = rd.string(maxRawLabel)
+			p.Labels[i] = rd.readString(maxRawLabel)
 		}
 	}
 	if p.Name == "" {
@@ -292,10 +292,10 @@ func (rd *reader) profile() *Profile {
 	return p
 }
 
-func (rd *reader) files() *Files {
-	f := make(Files, rd.count(MaxFiles, 8))
+func (rd *reader) readFiles() *Files {
+	f := make(Files, rd.readCount(MaxFiles, 8))
 	for i := range f {
-		f[i] = FileID(rd.uint64())
+		f[i] = FileID(rd.readUint64())
 		if i > 0 && f[i] <= f[i-1] {
 			rd.fail(errRange)
 		}
@@ -306,7 +306,7 @@ func (rd *reader) files() *Files {
 // ReadRow reads one row off the front of b and returns the rest.
 func ReadRow(b []byte, r *Row) (rest []byte, err error) {
 	rd := reader{buf: b}
-	rd.row(r)
+	rd.readRow(r)
 	if rd.err != nil {
 		return nil, fmt.Errorf("view: row: %w", rd.err)
 	}

@@ -147,7 +147,7 @@ func TestCorpora(t *testing.T) {
 	full.Matrix.Cells[7][7], full.Matrix.Short = 500, [probe.MatrixSide]probe.Wait{1, 2, 3, 4, 5, 6, 7, 8}
 	full.Profile.Labels, full.Profile.Flaws = []string{"gpu=no"}, BadLabels
 	full.FilesRev, full.Files = 4, &Files{3, 77}
-	brief := short(full)
+	brief := shortRow(full)
 	corpus.Check(t, probe.MinVersion, probe.Version, []corpus.Example{
 		{Name: "row", Msg: brief, Wire: AppendRow(nil, &brief), Decode: func(b []byte) (any, error) {
 			var r Row
@@ -200,8 +200,8 @@ func fullRow(name string, incarnation, seq uint64) Row {
 		Profile: &Profile{Name: name, Addr: name + ":7420", Host: "h", Rack: "r", Capacity: probe.Demand{CPU: 8000, Mem: 8192}}}
 }
 
-// short is r without its parts.
-func short(r Row) Row {
+// shortRow is r without its parts.
+func shortRow(r Row) Row {
 	r.Incarnation, r.Profile, r.Files = 0, nil, nil
 	return r
 }
@@ -212,7 +212,7 @@ func FuzzMessages(f *testing.F) {
 	f.Add(AppendHeartbeat(nil, &Heartbeat{Secret: "s", Members: 3, Row: r}))
 	f.Add(AppendAnswer(nil, &Answer{Seq: 3, Full: true, Version: 3, Members: []Member{{Name: "f", Heartbeat: "h"}}}))
 	push := appendString([]byte{msgPush}, "f2")
-	s := short(r)
+	s := shortRow(r)
 	f.Add(AppendRow(AppendRow(push, &r), &s))
 	row := AppendRow(nil, &s)
 	f.Add(append(append(push, byte(len(row)+1)), append(row[1:], 9)...)) // what is appended
@@ -246,8 +246,8 @@ func FuzzMessages(f *testing.F) {
 				t.Fatalf("a datagram of %d bytes", len(s.Msg))
 			}
 		}
-		c.table.check()
+		c.table.checkInvariants()
 		c.Tick(epoch.Add(time.Minute), nil)
-		c.table.check()
+		c.table.checkInvariants()
 	})
 }
