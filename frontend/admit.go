@@ -241,7 +241,7 @@ func (c *jobs) group(j *job) *RefusedError {
 		class probe.Class
 	}
 	groups := map[kind]*group{}
-	bound := c.terms.Bound(j.Tenant)
+	bound := c.terms.TaskMaximum(j.Tenant)
 	tasks := make([]task, len(j.Tasks))
 	j.tasks = make([]*task, len(j.Tasks))
 	for i := range j.Tasks {
@@ -289,7 +289,7 @@ func (c *jobs) group(j *job) *RefusedError {
 			if path == estimate.Sampling && len(t.Files) > 0 && j.Policy.Binding == Late {
 				return invalid(i, "it needs files, which are fetched only for tasks that are bound early: leave out mode sample and policy %s", j.Policy.Name)
 			}
-			need := view.Need{Function: t.Function, Demand: t.Demand, Files: len(t.Files) > 0, Of: j.Constraint, Own: t.Constraint}
+			need := view.Need{Function: t.Function, Demand: t.Demand, Files: len(t.Files) > 0, JobConstraint: j.Constraint, TaskConstraint: t.Constraint}
 			if len(j.stages) > 0 && j.stages[t.Stage].passes {
 				need.Features = probe.Passing
 			}
@@ -305,7 +305,7 @@ func (c *jobs) group(j *job) *RefusedError {
 					return c.noWorker(t, j.Constraint, need.Features != 0)
 				}
 				last = &group{job: j, index: len(j.groups), path: path, class: j.Job.class(t), number: int(t.Stage), why: why, asked: asked, Kind: place.Kind{
-					Policy: &j.Policy, Set: set, Demand: t.Demand, Runs: c.view.Runs(t.runs()), Ratio: j.ProbeRatio, Of: len(j.Tasks),
+					Policy: &j.Policy, Set: set, Demand: t.Demand, Runs: c.view.Runs(t.runs()), Ratio: j.ProbeRatio, JobTasks: len(j.Tasks),
 				}}
 				last.refine(t, bound)
 				if path == estimate.Estimation {

@@ -62,7 +62,7 @@ func (c *jobs) fits(t *task) bool {
 		return true
 	}
 	may := c.shares.Of(of.name)
-	return of.used.at[let]+n <= may.All || n > c.terms.Bound(of.name) && of.used.at[let] == 0
+	return of.used.at[let]+n <= may.All || n > c.terms.TaskMaximum(of.name) && of.used.at[let] == 0
 }
 
 // holds reports whether a task that can run from now on has to wait for what its tenant may use.
@@ -124,14 +124,14 @@ func slots(n int64) string { return fmt.Sprintf("%.4g", float64(n)/float64(tenan
 
 // others takes in what other frontends need.
 func (c *jobs) others(ev *Others, now time.Time) {
-	var own []tenants.Own
+	var own []tenants.OwnNeed
 	for _, name := range slices.Sorted(maps.Keys(c.tenants)) {
 		if t := c.tenants[name]; t.used.at[wanted] > 0 {
 			u := &t.used
-			own = append(own, tenants.Own{Path: name, Use: u.at[placed], Want: u.at[wanted], Spare: u.lower, Most: u.most, Has: tenants.May{Regular: u.covered(), All: u.at[let]}})
+			own = append(own, tenants.OwnNeed{Path: name, Use: u.at[placed], Want: u.at[wanted], Spare: u.lower, Most: u.most, Taken: tenants.Quota{Regular: u.covered(), All: u.at[let]}})
 		}
 	}
-	c.needs = c.shares.Tell(now, ev.Self, ev.Members, ev.Silent, ev.Needs, own)
+	c.needs = c.shares.Exchange(now, ev.Self, ev.Members, ev.Silent, ev.Needs, own)
 	c.patience = 10 * (len(ev.Members) + 2) // each frontend has had a turn of what cannot be divided by then
 	for _, t := range c.holding {
 		if t.starved++; t.used.at[let] > 0 {

@@ -23,7 +23,7 @@ func TestHeldForEver(t *testing.T) {
 	step(WorkerUp{0, probe.Welcome{Worker: "w", Host: "h", Incarnation: 1, Functions: []string{"f"}, Capacity: probe.Demand{CPU: 9 * probe.Slot.CPU, Mem: 9 * probe.Slot.Mem}}})
 	step(Terms{tenants.New(1, nil, []tenants.Entry{{Path: "a", Tokens: 1, Max: 1}})})
 	taken := Others{Self: "f0", Members: []string{"f1"}, Needs: map[string][]tenants.Need{
-		"f1": {{Path: "a", Use: tenants.Slot, Want: 9 * tenants.Slot, Most: tenants.Slot, May: tenants.May{Regular: tenants.Slot, All: tenants.Slot}}},
+		"f1": {{Path: "a", Use: tenants.Slot, Want: 9 * tenants.Slot, Most: tenants.Slot, Quota: tenants.Quota{Regular: tenants.Slot, All: tenants.Slot}}},
 	}}
 	step(taken)
 	j := jobWith("x", make([]Task, 3)...)

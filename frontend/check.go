@@ -489,7 +489,7 @@ func (c *Core) checkLong() error {
 		if w.asked && (!w.Up() || !slices.Contains(l.also, int32(w.Key))) {
 			return fmt.Errorf("worker %d is %s, and its matrix is waited for", w.Key, w.State())
 		}
-		for _, p := range w.Untold() {
+		for _, p := range w.Uncounted() {
 			if a := w.attempts[p.Attempt]; a == nil || a.task.long == nil || a.ran {
 				return fmt.Errorf("worker %d does not count attempt %v yet, which is not enqueued there", w.Key, p.Attempt)
 			}

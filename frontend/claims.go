@@ -151,7 +151,7 @@ func (c *ledger) doubt(j *job) string {
 			doubts = append(doubts, w.Name()+" did not answer")
 		}
 	}
-	if left := c.view.Left(); left != (view.Departure{}) && (j.Age == 0 || j.submitted.Sub(left.At) < j.Age+c.sureFor()) {
+	if left := c.view.LastDeparture(); left != (view.Departure{}) && (j.Age == 0 || j.submitted.Sub(left.At) < j.Age+c.sureFor()) {
 		doubts = append(doubts, left.Name+" has left")
 	}
 	if n := len(doubts); n > 3 {
@@ -167,7 +167,7 @@ func (c *ledger) link(w *worker, m probe.Welcome, sync, now time.Time, acts []Ac
 	if fresh {
 		w.since = now
 	}
-	c.view.Linked(w.Worker, m, now)
+	c.view.NoteLinked(w.Worker, m, now)
 	c.turn()
 	w.told()
 	w.syncAt = sync
@@ -189,7 +189,7 @@ func (c *ledger) link(w *worker, m probe.Welcome, sync, now time.Time, acts []Ac
 
 // unlink forgets the places at w, which it has dropped or will, and leaves its attempts adrift.
 func (c *ledger) unlink(w *worker, now time.Time) {
-	c.view.LinkLost(w.Worker, now)
+	c.view.NoteLinkLost(w.Worker, now)
 	c.away(w)
 	w.acks = w.acks[:0]
 	c.untell(w)

@@ -90,7 +90,7 @@ func (c *ledger) retract(j *job, acts []Action) []Action {
 
 // holders are the addresses of caches that should have a file which a task has left at a worker of this name, for w to ask.
 func (c *ledger) holders(name string, id estimate.FileID, w *worker) (at []string) {
-	for _, key := range c.view.Fleet().Named(name) {
+	for _, key := range c.view.Fleet().WorkersNamed(name) {
 		if x := c.workers[key]; x.Welcome().Worker == name && x.Linked() && x.Welcome().Cache != "" {
 			at = append(at, x.Welcome().Cache)
 		}

@@ -95,8 +95,8 @@ func (c *ledger) commitCopy(t *task, choice *estimate.Decision, now time.Time, a
 	c.Stats.Copies++
 	if x := t.long; x != nil {
 		short := at.R < x.spec.LongFrom
-		c.view.Expect(w.Worker, view.Promise{Attempt: a.id, Res: a.res, Demand: t.spec.Demand, Short: short, Run: at.R})
-		c.view.Fill(w.Worker, t.spec.Demand, short, at.R)
+		c.view.NotePromise(w.Worker, view.Promise{Attempt: a.id, Res: a.res, Demand: t.spec.Demand, Short: short, Run: at.R})
+		c.view.OccupyMatrix(w.Worker, t.spec.Demand, short, at.R)
 	} else {
 		c.view.Occupy(w.Worker, t.spec.Demand, 1)
 	}

@@ -35,7 +35,7 @@ func New(cfg Config, rng *rand.Rand) *Core {
 			tenants:    map[string]*tenant{},
 			turnedAway: turnedAway{of: map[string]*turned{}},
 			paced:      map[string]time.Time{},
-			shares:     tenants.NewShares(),
+			shares:     tenants.NewQuotas(),
 			users:      map[*view.Set]list.List[*group]{},
 			unserved:   map[waiters]*unserved{},
 		}},
@@ -82,7 +82,7 @@ func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
 		}
 	case Heard:
 		if w := c.worker(ev.Worker); w != nil {
-			c.view.Rumoured(w.Worker, (*view.Rumour)(&ev), now)
+			c.view.NoteRumour(w.Worker, (*view.Rumour)(&ev), now)
 			if !w.Up() {
 				c.away(w)
 			}
@@ -94,12 +94,12 @@ func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
 			acts = c.linkLost(w, now, acts)
 		}
 	case Listed:
-		c.view.List(c.known(ev.Worker).Worker, ev.Address)
+		c.view.NoteListed(c.known(ev.Worker).Worker, ev.Address)
 	case WorkerGone:
 		if w := c.worker(ev.Worker); w != nil {
 			acts = c.workerGone(w, now, acts)
 			if ev.Off {
-				c.view.Unlist(w.Worker, now)
+				c.view.NoteUnlisted(w.Worker, now)
 			}
 		}
 	case Delivered:
@@ -109,7 +109,7 @@ func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
 	case Leave:
 		acts = c.leave(acts)
 	case Busy:
-		c.view.Busy(ev.Message, ev.Share)
+		c.view.NoteMessageCost(ev.Message, ev.Share)
 	case Terms:
 		c.setTerms(ev.File)
 	case Others:
@@ -155,12 +155,12 @@ func (c *Core) take(w *worker, msg probe.Msg, now time.Time, acts []Action) []Ac
 		c.heard(w, m.Load, now)
 		acts = c.finished(w, m, now, acts)
 	case probe.Queued:
-		c.view.CountedPlaces(w.Worker, m.First, m.Count)
+		c.view.NoteCountedPlaces(w.Worker, m.First, m.Count)
 		c.heard(w, m.Load, now)
 		acts = c.queued(w, &m, now, acts)
 		c.hurry(w, &m, now)
 	case probe.Started:
-		c.view.Counted(w.Worker, m.Attempt)
+		c.view.NoteCounted(w.Worker, m.Attempt)
 		c.heard(w, m.Load, now)
 		acts = c.started(w, &m, now, acts)
 	case probe.Refused:
@@ -179,7 +179,7 @@ func (c *Core) take(w *worker, msg probe.Msg, now time.Time, acts []Action) []Ac
 		c.heard(w, m.Load, now)
 		w.expects(m.Expect, now)
 		w.progressed(m.Progress, now)
-		c.view.Paced(w.Worker, float64(m.Pace)/1000)
+		c.view.NotePace(w.Worker, float64(m.Pace)/1000)
 	case probe.Drain:
 		c.drain(w)
 		acts = append(acts, Collect{w.Key})
@@ -395,7 +395,7 @@ func (c *Core) linkLost(w *worker, now time.Time, acts []Action) []Action {
 // workerGone counts every attempt at w as lost.
 func (c *Core) workerGone(w *worker, now time.Time, acts []Action) []Action {
 	acts = c.plan(now, c.linkLost(w, now, acts))
-	c.view.Gone(w.Worker, now)
+	c.view.NoteGone(w.Worker, now)
 	for _, a := range slices.Backward(w.attemptsInOrder()) { // the task of the first one goes to the front last
 		if w.attempts[a.id] != a {
 			continue // its task has ended with another one
@@ -446,7 +446,7 @@ func (c *Core) Status(key Worker) (WorkerStatus, bool) {
 type TenantStatus struct {
 	Path             string
 	Use, Spare, Want int64
-	May              tenants.May
+	May              tenants.Quota
 	Waiting          int64 // of what is wanted, what is not at a worker
 	Held             int   // tasks of these that may not be yet
 	Pending          int   // tasks, with those of tenants below
@@ -487,7 +487,7 @@ func (c *Core) Spare() (all int64) {
 }
 
 // May is how much of a tenant this frontend may have.
-func (c *Core) May(tenant string) tenants.May { return c.shares.Of(tenant) }
+func (c *Core) May(tenant string) tenants.Quota { return c.shares.Of(tenant) }
 
 // Needs is what other frontends are to be told since the last Others.
 func (c *Core) Needs() []tenants.Need { return c.needs }

@@ -94,7 +94,7 @@ func (c *planner) coverGroup(g *group, now time.Time, acts []Action) []Action {
 		missing = g.room()
 	}
 	if missing > 0 {
-		acts = c.commit(g, nil, c.sampler.For(p).Place(c.short(g, missing), now), now, acts)
+		acts = c.commit(g, nil, c.sampler.PlacerFor(p).Place(c.short(g, missing), now), now, acts)
 	}
 	if p.Binding == EarlyRandom && g.room() > 0 {
 		c.putOff(g.job, now, now) // to the next step

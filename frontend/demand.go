@@ -29,7 +29,7 @@ func (g *group) refine(t *Task, bound int64) {
 	if t.Class == "" {
 		return
 	}
-	used, most := g.Runs.Stats().Used(), g.Set.Least()
+	used, most := g.Runs.Stats().Used(), g.Set.LeastOpen()
 	if g.asked.CPU == 0 {
 		g.Demand.CPU = max(g.Demand.CPU, min(used.CPU, most.CPU, probe.Millicores(min(bound, math.MaxInt32))))
 	}

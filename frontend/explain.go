@@ -86,7 +86,7 @@ func (c *Core) holders(sites []Site) []Site {
 	sites = slices.Clone(sites)
 	for i := range sites {
 		s := &sites[i]
-		for _, key := range c.view.Fleet().At(s.Tier, s.Name) {
+		for _, key := range c.view.Fleet().WorkersAt(s.Tier, s.Name) {
 			if w := c.workers[key]; w.Up() && len(s.Workers) < maxNamed {
 				s.Workers = append(s.Workers, w.Welcome().Worker)
 			}
@@ -110,7 +110,7 @@ func (c *Core) Copies(id estimate.FileID) (copies []estimate.Copy) {
 // Caches are the addresses of caches that should have a file: that of the worker of this name first.
 func (c *Core) Caches(name string, id estimate.FileID) (at []string) {
 	fleet := c.view.Fleet()
-	for _, key := range slices.Concat(fleet.Named(name), fleet.Holders(id)) {
+	for _, key := range slices.Concat(fleet.WorkersNamed(name), fleet.Holders(id)) {
 		w := c.workers[key]
 		if cache := w.Welcome().Cache; w.Linked() && cache != "" && !slices.Contains(at, cache) {
 			at = append(at, cache)

@@ -79,7 +79,7 @@ func (c *jobs) join(j, x *job, now time.Time) {
 	j.waiting += x.waiting
 	j.payloads += x.payloads
 	for i, g := range x.groups {
-		g.job, g.Policy, g.Of, g.index, g.came = j, &j.Policy, j.had+len(x.tasks), len(j.groups)+i, now
+		g.job, g.Policy, g.JobTasks, g.index, g.came = j, &j.Policy, j.had+len(x.tasks), len(j.groups)+i, now
 	}
 	j.groups = append(j.groups, x.groups...)
 	j.seatAll()

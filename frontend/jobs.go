@@ -29,7 +29,7 @@ type jobs struct {
 	freed   []*task // that have waited for the last of their partitions until this step
 
 	terms    *tenants.File      // what tenants may have; nil: nothing is said of that
-	shares   *tenants.Shares    // how much of that this frontend may have
+	shares   *tenants.Quotas    // how much of that this frontend may have
 	needs    []tenants.Need     // what others are to be told of that
 	holding  []*tenant          // those with tasks that are held, and some that have none any more
 	debtors  []*tenant          // those with tasks beyond their tokens, or some that wait for those, and some that have none any more

@@ -44,14 +44,14 @@ func (c *ledger) known(key Worker) *worker {
 		c.workers = append(c.workers, nil)
 	}
 	if c.workers[key] == nil {
-		c.workers[key] = &worker{Worker: c.view.Known(key), nextRes: 1, places: map[probe.ResID]*reservation{}, attempts: map[probe.AttemptID]*attempt{}, enqueued: map[probe.ResID]*attempt{}}
+		c.workers[key] = &worker{Worker: c.view.EnsureWorker(key), nextRes: 1, places: map[probe.ResID]*reservation{}, attempts: map[probe.AttemptID]*attempt{}, enqueued: map[probe.ResID]*attempt{}}
 	}
 	return c.workers[key]
 }
 
 // heard takes what a worker said of its load into the view.
 func (c *ledger) heard(w *worker, load probe.Load, now time.Time) {
-	if c.view.Heard(w.Worker, load, now) {
+	if c.view.NoteLoad(w.Worker, load, now) {
 		w.told()
 	}
 }
@@ -97,7 +97,7 @@ func (c *ledger) drain(w *worker) {
 // full places nothing at a worker by estimation whose queue is full, until it tells its matrix again, and does not
 // ask for that before its time.
 func (c *ledger) full(w *worker, retry time.Duration, now time.Time) {
-	c.view.Disbelieve(w.Worker)
+	c.view.ForgetMatrix(w.Worker)
 	w.askFrom = now.Add(retry)
 	w.fullUntil = w.askFrom
 }

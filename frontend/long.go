@@ -179,11 +179,11 @@ func (c *planner) match(now time.Time, acts []Action) []Action {
 		}
 		picked[g]++
 		c.takeDue(x)
-		x.spec.Also = l.also
+		x.spec.ExtraCandidates = l.also
 		if sets[g] == 0 {
 			sets[g] = len(sets) + 1
 		}
-		x.spec.Set, x.spec.Until = sets[g], max(g.ends.Sub(now), 0)
+		x.spec.Set, x.spec.SetEnd = sets[g], max(g.ends.Sub(now), 0)
 		batch = append(batch, x)
 		specs = append(specs, x.spec)
 	}

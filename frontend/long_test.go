@@ -138,7 +138,7 @@ func TestSamplingAvoidsWorkersHeldByLongTasks(t *testing.T) {
 		t.Error("a worker that had room is still avoided")
 	}
 	f.pass(2 * time.Second)
-	if counts = reserved(2); counts[5] == 0 || f.core.view.Held() == 10 {
+	if counts = reserved(2); counts[5] == 0 || f.core.view.Avoided() == 10 {
 		t.Errorf("after 2s workers are still avoided: %v", counts)
 	}
 }

@@ -99,7 +99,7 @@ func (c *jobs) shelveTask(n *near, t *task, now time.Time) {
 // wentNear remembers where a task was given to, near its inputs or far from them, and why.
 func (c *jobs) wentNear(t *task, w *worker, now time.Time) {
 	x, j := t.near, t.group.job
-	x.read = c.view.Fleet().Reads(x.inputs, int32(w.Key))
+	x.read = c.view.Fleet().ReadTime(x.inputs, int32(w.Key))
 	d := c.log.near.add()
 	x.decision = c.log.near.n
 	*d = Decision{
@@ -134,8 +134,8 @@ func (c *jobs) crowded(n *near, x *nearTask, now time.Time) bool {
 	for _, at := range x.sites[:len(x.sites)-1] {
 		run := max(g.estimate-far+at.Read, g.Runs.Shortest())
 		ahead, slots := n.shelf(at.Tier, at.Name).ripe.Len(), 0
-		for _, key := range c.view.Fleet().At(at.Tier, at.Name) {
-			if w := c.view.Worker(Worker(key)); g.Set.Contains(w) && !c.view.IsHeld(w, now) {
+		for _, key := range c.view.Fleet().WorkersAt(at.Tier, at.Name) {
+			if w := c.view.Worker(Worker(key)); g.Set.Contains(w) && !c.view.IsAvoided(w, now) {
 				slots += g.Demand.Times(w.Welcome().Capacity)
 				if time.Duration(ahead/max(slots, 1))*run < far-at.Read {
 					return false
@@ -305,7 +305,7 @@ func (c *jobs) nearGone(w *worker) {
 	for n := range c.nears.All() {
 		for _, key := range [...]shelfKey{{estimate.Disk, row.Host}, {estimate.Rack, row.Rack}} {
 			s := n.shelves[key]
-			if s == nil || slices.ContainsFunc(c.view.Fleet().At(key.tier, key.name), n.group.Set.Has) {
+			if s == nil || slices.ContainsFunc(c.view.Fleet().WorkersAt(key.tier, key.name), n.group.Set.Has) {
 				continue
 			}
 			for s.ripe.Len() > 0 {

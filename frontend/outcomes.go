@@ -85,7 +85,7 @@ func (c *ledger) conclude(a *attempt, m *probe.Finished, now time.Time, acts []A
 	if t.long != nil {
 		o.Promised = t.long.wait
 	}
-	c.view.Ended(w.Worker, t.spec.Function, m.Status, now)
+	c.view.NoteEnded(w.Worker, t.spec.Function, m.Status, now)
 	switch m.Status {
 	case probe.Succeeded:
 		o.Kind, o.Result = Result, m.Result
@@ -98,7 +98,7 @@ func (c *ledger) conclude(a *attempt, m *probe.Finished, now time.Time, acts []A
 		}
 		c.learn(t, w, m)
 		if !t.boundAt.IsZero() {
-			c.view.Travelled(t.trip(m, now))
+			c.view.NoteTrip(t.trip(m, now))
 		}
 	case probe.TooLarge:
 		o.Failure = TooLarge

@@ -160,7 +160,7 @@ func (t *task) weigh() {
 		}
 	}
 	if t.carries > 0 {
-		t.group.Carries(t.weight())
+		t.group.NotePayload(t.weight())
 	}
 }
 

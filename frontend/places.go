@@ -20,7 +20,7 @@ func (c *ledger) commit(g *group, s *shelf, ds []place.Decision, now time.Time, 
 			q, near = s, s.name
 		}
 		t := g.Tactic(q, c.view.Trip())
-		t.Near, t.Dear = near, c.dear(g)
+		t.Near, t.MessagesWait = near, c.dear(g)
 		sample = c.log.chose(g, q.Len(), ds, t, now)
 	}
 	for i := range ds {
@@ -121,9 +121,9 @@ func (c *ledger) commitLong(x *longTask, w *worker, choice *estimate.Decision, n
 		c.owe(x.task.group.job.tenant)
 	}
 	if a.class == probe.Regular { // what is not stands in nobody's way
-		c.view.Expect(w.Worker, view.Promise{Attempt: a.id, Res: a.res, Demand: x.spec.Demand, Short: short, Run: x.run})
+		c.view.NotePromise(w.Worker, view.Promise{Attempt: a.id, Res: a.res, Demand: x.spec.Demand, Short: short, Run: x.run})
 		if known {
-			c.view.Fill(w.Worker, x.spec.Demand, short, x.run)
+			c.view.OccupyMatrix(w.Worker, x.spec.Demand, short, x.run)
 		}
 	}
 	c.decided(x, choice, w, now).Budget = budget
@@ -445,7 +445,7 @@ func (c *ledger) dropAttempt(a *attempt) {
 		a.task.attempt = nil
 	}
 	c.running--
-	c.view.Counted(a.w.Worker, a.id)
+	c.view.NoteCounted(a.w.Worker, a.id)
 	c.checkPresumed(a.job)
 }
 

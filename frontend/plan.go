@@ -48,10 +48,10 @@ type round struct {
 // short is what a group is short of: so many probes. It is good until the next call.
 func (c *planner) short(g *group, probes int) *place.Want {
 	w := &c.scratch
-	*w = place.Want{Kind: &g.Kind, Queue: g, Probes: probes, Fresh: g.live == 0, Has: w.Has[:0]}
+	*w = place.Want{Kind: &g.Kind, Queue: g, Probes: probes, Fresh: g.live == 0, PlacesAt: w.PlacesAt[:0]}
 	for r := range g.places.All() {
 		if r.live > 0 {
-			w.Has = append(w.Has, r.w.Worker)
+			w.PlacesAt = append(w.PlacesAt, r.w.Worker)
 		}
 	}
 	return w
@@ -163,18 +163,18 @@ func (c *planner) placeShelf(s *shelf, probes int, now time.Time, acts []Action)
 	n := s.near
 	kind := n.group.Kind
 	if s.tier != estimate.Across {
-		kind.Set = c.view.Among(kind.Set, c.view.Fleet().At(s.tier, s.name))
+		kind.Set = c.view.Among(kind.Set, c.view.Fleet().WorkersAt(s.tier, s.name))
 	}
 	w := &c.scratch
-	*w = place.Want{Kind: &kind, Queue: s, Probes: probes, Fresh: s.live == 0, Has: w.Has[:0]}
+	*w = place.Want{Kind: &kind, Queue: s, Probes: probes, Fresh: s.live == 0, PlacesAt: w.PlacesAt[:0]}
 	if s.tier == estimate.Across {
 		for held := range n.held { // in no order, which changes nothing
-			w.Has = append(w.Has, held.Worker)
+			w.PlacesAt = append(w.PlacesAt, held.Worker)
 		}
 	} else {
 		for _, row := range kind.Set.Workers() {
 			if n.held[c.at(row)] > 0 {
-				w.Has = append(w.Has, row)
+				w.PlacesAt = append(w.PlacesAt, row)
 			}
 		}
 	}

@@ -63,7 +63,7 @@ func (c *ledger) missing(a *attempt, nowhere []probe.Output, now time.Time) (aga
 
 // stays reports whether the run of a worker is there that has made something.
 func (c *ledger) stays(m *made) bool {
-	return slices.ContainsFunc(c.view.Fleet().Named(m.worker), func(key int32) bool {
+	return slices.ContainsFunc(c.view.Fleet().WorkersNamed(m.worker), func(key int32) bool {
 		w := c.workers[key]
 		return w.Linked() && w.Welcome().Worker == m.worker && (m.run == 0 || m.run == w.Welcome().Incarnation)
 	})

@@ -71,4 +71,6 @@ func (c *jobs) cares(j *Job, t *Task) bool {
 }
 
 // farReads is how long reading the inputs of a task takes where none of them is near.
-func (c *jobs) farReads(t *Task) time.Duration { return c.cfg.Estimate.Rates.Far(t.inputBytes()) }
+func (c *jobs) farReads(t *Task) time.Duration {
+	return c.cfg.Estimate.Rates.FarReadTime(t.inputBytes())
+}

@@ -105,7 +105,7 @@ func othersOf(l *script.Line) Others {
 		name := parts[0]
 		if ev.Members = append(ev.Members, name); len(parts) == 4 {
 			use := int64(l.Int(parts[2])) * tenants.Slot
-			ev.Needs[name] = []tenants.Need{{Path: parts[1], Use: use, Want: int64(l.Int(parts[3])) * tenants.Slot, Most: tenants.Slot, May: tenants.May{Regular: use, All: use}}}
+			ev.Needs[name] = []tenants.Need{{Path: parts[1], Use: use, Want: int64(l.Int(parts[3])) * tenants.Slot, Most: tenants.Slot, Quota: tenants.Quota{Regular: use, All: use}}}
 		}
 	}
 	return ev
@@ -825,7 +825,7 @@ func (s *story) state() string {
 	add("rounds", len(c.rounds.bySeq))
 	add("acks", acks)
 	add("idle", len(c.view.Idle()))
-	add("held", c.view.Held())
+	add("held", c.view.Avoided())
 	for _, t := range c.Tenants(9) {
 		if t.Held > 0 || t.Spare > 0 {
 			words = append(words, fmt.Sprintf("%s=%s+%s/%s", t.Path, slots(t.Use-t.Spare), slots(t.Spare), slots(t.Want)))

@@ -25,7 +25,7 @@ func (j *job) seatAll() {
 		if len(g.seats) > 0 {
 			continue
 		}
-		names := g.Set.Own().Hosts
+		names := g.Set.TaskConstraint().Hosts
 		if len(names) == 0 {
 			names = []string{""}
 		}

@@ -39,7 +39,7 @@ func (c *jobs) inUse(admitted *job) func(*view.Set) bool {
 
 // turn notes which groups no worker is up for any more, and which have one again.
 func (c *jobs) turn() {
-	for _, s := range c.view.Turned() {
+	for _, s := range c.view.TakeChangedSets() {
 		users := c.users[s]
 		for g := range users.All() {
 			switch lone := s.Len() == 0; {

@@ -118,7 +118,7 @@ func (c *planner) copyShort(late []late, now time.Time, acts []Action) []Action 
 		}
 		run := t.group.Runs.Stats().Typical()
 		if t.near != nil {
-			run += c.view.Fleet().Reads(t.near.inputs, int32(w.Key))
+			run += c.view.Fleet().ReadTime(t.near.inputs, int32(w.Key))
 		}
 		acts = c.commitCopy(t, &estimate.Decision{
 			Work:       estimate.Work{Mean: run, Source: estimate.FromFunction, Samples: t.group.Runs.Stats().N()},
@@ -182,7 +182,7 @@ func (c *planner) remains(t *task, ran time.Duration) time.Duration {
 	case stats.N() == 0:
 		stats = t.group.Runs.Stats()
 	}
-	if left, known := stats.Left(ran, t.spec.Estimate, x.bytes, int32(a.w.Key)); known {
+	if left, known := stats.TimeLeft(ran, t.spec.Estimate, x.bytes, int32(a.w.Key)); known {
 		return left
 	}
 	return max(run-ran, ran)
@@ -206,7 +206,7 @@ func (c *planner) copyLong(late []late, now time.Time, acts []Action) (_ []Actio
 			continue
 		}
 		decided++
-		t.long.spec.Set, t.long.spec.Also = 0, nil
+		t.long.spec.Set, t.long.spec.ExtraCandidates = 0, nil
 		t.long.spec.Work = c.workOfCopy(t)
 		choice := c.view.Fleet().Decide(&t.long.spec, now, c.rand)
 		best := c.soonest(t, &choice)

@@ -38,7 +38,7 @@ func (c *jobs) nearest(name string) (t *tenant) {
 // setTerms notes what tenants may have from now on. What was accepted stays so.
 func (c *jobs) setTerms(terms *tenants.File) {
 	c.terms = terms
-	c.shares.Hold(terms)
+	c.shares.UseFile(terms)
 	for _, t := range c.tenants {
 		t.weights = terms.Weights(t.name)
 	}

@@ -130,7 +130,7 @@ func TestShortTasksWithInputsAtOneHost(t *testing.T) {
 			t.Inputs = []frontend.Input{{Bytes: bytes, Copies: []estimate.Copy{{At: "h2"}}}}
 		})}
 		r := playLocality(t, 4, 2, job)
-		far := 5 * (5*time.Millisecond + estimate.Config{}.Defaults().Rates.Far(bytes))
+		far := 5 * (5*time.Millisecond + estimate.Config{}.Defaults().Rates.FarReadTime(bytes))
 		t.Logf("40 tasks of 5 ms with inputs of %d bytes at one of 4 workers: %v, %v if all read from elsewhere, %d near", bytes, r.done, far, r.near)
 		if r.done > far*5/4 {
 			t.Errorf("inputs of %d bytes: %v, %v if all read from elsewhere", bytes, r.done, far)

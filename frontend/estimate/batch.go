@@ -21,13 +21,13 @@ func (f *Fleet) Batch(tasks []Task, m Matcher, now time.Time, rng *rand.Rand) ([
 	bids := make([][]Bid, len(tasks))
 	kept := 0
 	for i := range tasks {
-		decisions[i] = f.estimate(&tasks[i], len(tasks), now, rng)
+		decisions[i] = f.estimateTask(&tasks[i], len(tasks), now, rng)
 		kept += len(decisions[i].Candidates)
 	}
 	ends := map[int]time.Duration{} // of sets, if each of their tasks gets its best worker
 	for i := range tasks {
 		if t := &tasks[i]; t.Set != 0 && len(decisions[i].Candidates) > 0 {
-			ends[t.Set] = max(ends[t.Set], t.Until, decisions[i].Candidates[0].C)
+			ends[t.Set] = max(ends[t.Set], t.SetEnd, decisions[i].Candidates[0].C)
 		}
 	}
 	due := make([]float64, len(tasks))

@@ -49,24 +49,24 @@ type Config struct {
 // (disk and network as in Apollo, section 3.3), KFail 2, fresh for 2 s, 2 % jitter, 2 light workers, inputs
 // significant from 10 %, 1 s where nothing is known, 30 days between failures, a grudge of 1 h, outages of 30 s.
 func (c Config) Defaults() Config {
-	def(&c.Rates.Memory, 2e9)
-	def(&c.Rates.Disk, 160e6)
-	def(&c.Rates.Rack, 100e6)
-	def(&c.Rates.Across, 80e6)
-	def(&c.Rates.Origin, 80e6)
-	def(&c.KFail, 2)
-	def(&c.Fresh, 2*time.Second)
-	def(&c.Jitter, 0.02)
-	def(&c.Lights, 2)
-	def(&c.Significant, 0.1)
-	def(&c.Unknown, time.Second)
-	def(&c.Lifetime, 30*24*time.Hour)
-	def(&c.Grudge, time.Hour)
-	def(&c.Outage, 30*time.Second)
+	setDefault(&c.Rates.Memory, 2e9)
+	setDefault(&c.Rates.Disk, 160e6)
+	setDefault(&c.Rates.Rack, 100e6)
+	setDefault(&c.Rates.Across, 80e6)
+	setDefault(&c.Rates.Origin, 80e6)
+	setDefault(&c.KFail, 2)
+	setDefault(&c.Fresh, 2*time.Second)
+	setDefault(&c.Jitter, 0.02)
+	setDefault(&c.Lights, 2)
+	setDefault(&c.Significant, 0.1)
+	setDefault(&c.Unknown, time.Second)
+	setDefault(&c.Lifetime, 30*24*time.Hour)
+	setDefault(&c.Grudge, time.Hour)
+	setDefault(&c.Outage, 30*time.Second)
 	return c
 }
 
-func def[T comparable](field *T, value T) {
+func setDefault[T comparable](field *T, value T) {
 	var zero T
 	if *field == zero {
 		*field = value

@@ -25,14 +25,14 @@ type Task struct {
 	// Set, if not 0, says which tasks are of use only when the last of them is done, as those of a stage are; Until is
 	// when that will be at the earliest, from now, because of others that were placed before. Between tasks that want
 	// the same worker, what counts is what the set loses.
-	Set   int
-	Until time.Duration
-	// Also are candidates besides those that are found: workers of which more is known than of others.
-	Also []int32
+	Set    int
+	SetEnd time.Duration
+	// ExtraCandidates are candidates besides those that are found: workers of which more is known than of others.
+	ExtraCandidates []int32
 }
 
-// short reports whether workers take it for short where it has nothing to read.
-func (t *Task) short() bool { return t.Work.Mean < t.LongFrom }
+// isShort reports whether workers take it for short where it has nothing to read.
+func (t *Task) isShort() bool { return t.Work.Mean < t.LongFrom }
 
 // Input is data that a task reads. Without copies it is read across racks, wherever the task runs.
 type Input struct {
@@ -68,10 +68,10 @@ const (
 	Disk
 	Rack
 	Across
-	tiers
+	numTiers
 )
 
-var tierNames = [tiers]string{"memory", "disk", "rack", "across"}
+var tierNames = [numTiers]string{"memory", "disk", "rack", "across"}
 
 func (t Tier) String() string { return tierNames[t] }
 
@@ -93,30 +93,30 @@ func (k Kind) String() string { return kindNames[k] }
 
 // Candidate is a worker that a task could run on, with every term of its estimate.
 type Candidate struct {
-	Worker int32
-	Name   string
-	Kind   Kind
-	I      time.Duration // fetching what is not cached
-	W      time.Duration // waiting for room
-	R      time.Duration // running, of which Read is for reading inputs
-	Read   time.Duration
-	Psucc  float64 // the chance that the worker is there until the end
-	E      time.Duration
-	C      time.Duration
-	Noise  time.Duration // what chance added to C in the choice
-	tie    uint32        // chance, where C and Noise are equal
-	Age    time.Duration // of the wait matrix
-	Steps  int           // eighths of the worker by which the matrix was read for a larger task
-	Bytes  [tiers]int64  // read from each tier
-	Fetch  int64         // bytes of files that are not cached
-	From   []Tier        // of each input
+	Worker   int32
+	Name     string
+	Kind     Kind
+	I        time.Duration // fetching what is not cached
+	W        time.Duration // waiting for room
+	R        time.Duration // running, of which Read is for reading inputs
+	Read     time.Duration
+	Psucc    float64 // the chance that the worker is there until the end
+	E        time.Duration
+	C        time.Duration
+	Noise    time.Duration   // what chance added to C in the choice
+	tieBreak uint32          // chance, where C and Noise are equal
+	Age      time.Duration   // of the wait matrix
+	Steps    int             // eighths of the worker by which the matrix was read for a larger task
+	Bytes    [numTiers]int64 // read from each tier
+	Fetch    int64           // bytes of files that are not cached
+	From     []Tier          // of each input
 }
 
 func (c *Candidate) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s (%s): C %s = E %s at Psucc %.4f; E = I %s + W %s + R %s", c.Name, c.Kind, seconds(c.C), seconds(c.E), c.Psucc, seconds(c.I), seconds(c.W), seconds(c.R))
+	fmt.Fprintf(&b, "%s (%s): C %s = E %s at Psucc %.4f; E = I %s + W %s + R %s", c.Name, c.Kind, formatSeconds(c.C), formatSeconds(c.E), c.Psucc, formatSeconds(c.I), formatSeconds(c.W), formatSeconds(c.R))
 	if c.Read > 0 {
-		fmt.Fprintf(&b, " of which reading %s", seconds(c.Read))
+		fmt.Fprintf(&b, " of which reading %s", formatSeconds(c.Read))
 		sep := " ("
 		for tier, n := range c.Bytes {
 			if n > 0 {
@@ -126,14 +126,14 @@ func (c *Candidate) String() string {
 		}
 		b.WriteByte(')')
 	}
-	fmt.Fprintf(&b, "; matrix %s old", seconds(c.Age))
+	fmt.Fprintf(&b, "; matrix %s old", formatSeconds(c.Age))
 	if c.Steps > 0 {
 		fmt.Fprintf(&b, ", read %d steps up", c.Steps)
 	}
 	return b.String()
 }
 
-func seconds(d time.Duration) string { return fmt.Sprintf("%.3fs", d.Seconds()) }
+func formatSeconds(d time.Duration) string { return fmt.Sprintf("%.3fs", d.Seconds()) }
 
 // Decision is where a task is placed, and why.
 type Decision struct {
@@ -184,25 +184,25 @@ const (
 	minSpeed, maxSpeed = 1.0 / 16, 16.0
 )
 
-// found is a worker that is a candidate.
-type found struct {
-	row  *server
+// foundWorker is a worker that is a candidate.
+type foundWorker struct {
+	row  *serverRow
 	kind Kind
 }
 
-// place is a Copy, looked up.
-type place struct {
+// inputSite is a Copy, looked up.
+type inputSite struct {
 	input  int
-	key    int32  // of the worker it names; -1: none
-	host   *group // nil: no worker is there
-	rack   *group // nil: not known, or no worker is there
+	key    int32        // of the worker it names; -1: none
+	host   *siteWorkers // nil: no worker is there
+	rack   *siteWorkers // nil: not known, or no worker is there
 	memory bool
 }
 
 // Decide places one task: on the candidate with the least C plus chance. Nothing is noted of it in the fleet:
 // Put the worker with the matrix that Occupied makes, if the next decision is to know.
 func (f *Fleet) Decide(t *Task, now time.Time, rng *rand.Rand) Decision {
-	d := f.estimate(t, 1, now, rng)
+	d := f.estimateTask(t, 1, now, rng)
 	if len(d.Candidates) > 0 {
 		d.Chosen = 0
 		d.Reason = fmt.Sprintf("the least C of %d", d.Seen)
@@ -210,58 +210,58 @@ func (f *Fleet) Decide(t *Task, now time.Time, rng *rand.Rand) Decision {
 	return d
 }
 
-// estimate is the decision on t with its best candidates, none of them chosen yet. batch is how many tasks are
+// estimateTask is the decision on t with its best candidates, none of them chosen yet. batch is how many tasks are
 // placed at once, all of which need a light worker of their own.
-func (f *Fleet) estimate(t *Task, batch int, now time.Time, rng *rand.Rand) Decision {
-	f.collect(t, batch, rng)
-	d := Decision{Work: t.Work, Seen: len(f.found), Chosen: -1}
-	f.kept = f.kept[:0]
-	for _, at := range f.found {
-		c := f.terms(t, at.row, now)
+func (f *Fleet) estimateTask(t *Task, batch int, now time.Time, rng *rand.Rand) Decision {
+	f.collectCandidates(t, batch, rng)
+	d := Decision{Work: t.Work, Seen: len(f.candidates), Chosen: -1}
+	f.best = f.best[:0]
+	for _, at := range f.candidates {
+		c := f.estimateAt(t, at.row, now)
 		c.Kind = at.kind
 		if f.cfg.Jitter > 0 {
-			c.tie = rng.Uint32()
+			c.tieBreak = rng.Uint32()
 			c.Noise = min(time.Duration(float64(c.C)*f.cfg.Jitter), c.Age)
 			c.Noise = time.Duration(float64(c.Noise) * rng.Float64())
 		}
-		f.keep(&c)
+		f.keepBest(&c)
 	}
-	if len(f.kept) == 0 {
+	if len(f.best) == 0 {
 		d.Reason = fmt.Sprintf("none of %d workers may run it and has room for %s", f.count, t.Demand)
 		return d
 	}
-	d.Candidates = slices.Clone(f.kept)
-	f.sources(t, d.Candidates)
+	d.Candidates = slices.Clone(f.best)
+	f.fillInputTiers(t, d.Candidates)
 	return d
 }
 
-// better orders candidates by C and chance. Equal ones are in random order: frontends that decide at the same time see
+// isBetter orders candidates by C and chance. Equal ones are in random order: frontends that decide at the same time see
 // the same idle workers, and are not all to choose the first. A seed has one outcome.
-func better(a, b *Candidate) bool {
-	return cmp.Or(cmp.Compare(a.C+a.Noise, b.C+b.Noise), cmp.Compare(a.tie, b.tie), cmp.Compare(a.Worker, b.Worker)) < 0
+func isBetter(a, b *Candidate) bool {
+	return cmp.Or(cmp.Compare(a.C+a.Noise, b.C+b.Noise), cmp.Compare(a.tieBreak, b.tieBreak), cmp.Compare(a.Worker, b.Worker)) < 0
 }
 
-// keep puts c into kept, if it is among the best.
-func (f *Fleet) keep(c *Candidate) {
-	if len(f.kept) == MaxKept {
-		if !better(c, &f.kept[MaxKept-1]) {
+// keepBest puts c into kept, if it is among the best.
+func (f *Fleet) keepBest(c *Candidate) {
+	if len(f.best) == MaxKept {
+		if !isBetter(c, &f.best[MaxKept-1]) {
 			return
 		}
-		f.kept = f.kept[:MaxKept-1]
+		f.best = f.best[:MaxKept-1]
 	}
-	i := len(f.kept)
-	for i > 0 && better(c, &f.kept[i-1]) {
+	i := len(f.best)
+	for i > 0 && isBetter(c, &f.best[i-1]) {
 		i--
 	}
-	f.kept = slices.Insert(f.kept, i, *c)
+	f.best = slices.Insert(f.best, i, *c)
 }
 
-// locate looks up where inputs are.
-func (f *Fleet) locate(ins []Input) {
-	f.copies = f.copies[:0]
+// locateInputs looks up where inputs are.
+func (f *Fleet) locateInputs(ins []Input) {
+	f.inputSites = f.inputSites[:0]
 	for i, in := range ins {
 		for _, c := range in.Copies {
-			at := place{input: i, key: -1, rack: f.racks[c.Rack], memory: c.Memory}
+			at := inputSite{input: i, key: -1, rack: f.racks[c.Rack], memory: c.Memory}
 			if key, ok := f.names[c.At]; ok {
 				at.key = key
 				at.host = f.servers[key].host
@@ -271,14 +271,14 @@ func (f *Fleet) locate(ins []Input) {
 			if at.host != nil {
 				at.rack = cmp.Or(f.servers[at.host.members[0]].rack, at.rack)
 			}
-			f.copies = append(f.copies, at)
+			f.inputSites = append(f.inputSites, at)
 		}
 	}
 }
 
-// tier is from where a worker reads a copy. What is in memory is in that of its host, which may run several
+// readTier is from where a worker reads a copy. What is in memory is in that of its host, which may run several
 // workers: they share it.
-func (p *place) tier(row *server) Tier {
+func (p *inputSite) readTier(row *serverRow) Tier {
 	switch {
 	case p.host == row.host && p.host != nil:
 		if p.memory {
@@ -291,8 +291,8 @@ func (p *place) tier(row *server) Tier {
 	return Across
 }
 
-// terms estimates t at a worker that has room for it. collect went before.
-func (f *Fleet) terms(t *Task, row *server, now time.Time) Candidate {
+// estimateAt estimates t at a worker that has room for it. collect went before.
+func (f *Fleet) estimateAt(t *Task, row *serverRow, now time.Time) Candidate {
 	c := Candidate{Worker: row.Key, Name: row.Name}
 
 	for _, file := range t.Files {
@@ -302,45 +302,45 @@ func (f *Fleet) terms(t *Task, row *server, now time.Time) Candidate {
 			if len(f.files[file.ID]) > 0 {
 				rate = f.cfg.Rates.Across
 			}
-			c.I = add(c.I, take(file.Bytes, rate))
+			c.I = addTerms(c.I, transferTime(file.Bytes, rate))
 		}
 	}
 
-	c.Bytes, c.Read = f.reading(t.Inputs, row)
-	c.R = add(c.Read, min(time.Duration(float64(min(t.Work.Mean, maxTerm))/speed(row.Speed)), maxTerm))
+	c.Bytes, c.Read = f.readFromTiers(t.Inputs, row)
+	c.R = addTerms(c.Read, min(time.Duration(float64(min(t.Work.Mean, maxTerm))/believedSpeed(row.Speed)), maxTerm))
 
 	c.Age = max(now.Sub(row.Heard), 0)
-	c.Steps = steps(c.Age, f.cfg.Fresh)
-	c.W = pessimistic(row.Matrix, t.Demand, c.R < t.LongFrom, c.Steps).Duration()
+	c.Steps = ageSteps(c.Age, f.cfg.Fresh)
+	c.W = pessimisticWait(row.Matrix, t.Demand, c.R < t.LongFrom, c.Steps).Duration()
 
-	c.E = add(add(c.I, c.W), c.R)
-	c.Psucc = f.survives(row, now, c.E, t.Work.Dev)
+	c.E = addTerms(addTerms(c.I, c.W), c.R)
+	c.Psucc = f.survivalChance(row, now, c.E, t.Work.Dev)
 	// That is Psucc*E + KFail*(1-Psucc)*E, in a form that is exactly E where Psucc is 1.
 	c.C = c.E + time.Duration(float64(c.E)*(1-c.Psucc)*(f.cfg.KFail-1))
 	return c
 }
 
-// add sums two terms.
-func add(a, b time.Duration) time.Duration { return min(a+b, maxTerm) }
+// addTerms sums two terms.
+func addTerms(a, b time.Duration) time.Duration { return min(a+b, maxTerm) }
 
-// take is how long bytes take at a rate in bytes per second.
-func take(bytes int64, rate float64) time.Duration {
+// transferTime is how long bytes take at a rate in bytes per second.
+func transferTime(bytes int64, rate float64) time.Duration {
 	if bytes <= 0 {
 		return 0
 	}
 	return time.Duration(min(float64(bytes)/rate, maxTerm.Seconds()) * 1e9)
 }
 
-// speed is a worker's speed as far as it is believed.
-func speed(s float64) float64 {
+// believedSpeed is a worker's speed as far as it is believed.
+func believedSpeed(s float64) float64 {
 	if !(s > 0) || math.IsInf(s, 0) {
 		return 1
 	}
 	return min(max(s, minSpeed), maxSpeed)
 }
 
-// sources fills in from where each candidate reads each input.
-func (f *Fleet) sources(t *Task, cs []Candidate) {
+// fillInputTiers fills in from where each candidate reads each input.
+func (f *Fleet) fillInputTiers(t *Task, cs []Candidate) {
 	n := len(t.Inputs)
 	if n == 0 {
 		return
@@ -351,9 +351,9 @@ func (f *Fleet) sources(t *Task, cs []Candidate) {
 		for j := range from {
 			from[j] = Across
 		}
-		for j := range f.copies {
-			p := &f.copies[j]
-			from[p.input] = min(from[p.input], p.tier(f.servers[cs[i].Worker]))
+		for j := range f.inputSites {
+			p := &f.inputSites[j]
+			from[p.input] = min(from[p.input], p.readTier(f.servers[cs[i].Worker]))
 		}
 		cs[i].From = from
 	}
@@ -362,10 +362,10 @@ func (f *Fleet) sources(t *Task, cs []Candidate) {
 // Doubtful appends to keys the workers that Batch would consider for t, one of batch tasks, if their matrices
 // were known, and that have none or one older than sure: those to be asked first.
 func (f *Fleet) Doubtful(t *Task, batch int, sure time.Duration, now time.Time, rng *rand.Rand, keys []int32) []int32 {
-	f.blind = true
-	f.collect(t, batch, rng)
-	f.blind = false
-	for _, at := range f.found {
+	f.allowUnheard = true
+	f.collectCandidates(t, batch, rng)
+	f.allowUnheard = false
+	for _, at := range f.candidates {
 		if at.row.Matrix == nil || now.Sub(at.row.Heard) > sure {
 			keys = append(keys, at.row.Key)
 		}
@@ -373,17 +373,17 @@ func (f *Fleet) Doubtful(t *Task, batch int, sure time.Duration, now time.Time, 
 	return keys
 }
 
-// collect finds the candidates of t: workers that have inputs of significant size or files, workers in the
+// collectCandidates finds the candidates of t: workers that have inputs of significant size or files, workers in the
 // racks of such inputs, and lightly loaded ones (Apollo, section 3.4).
-func (f *Fleet) collect(t *Task, batch int, rng *rand.Rand) {
-	f.locate(t.Inputs)
-	f.found = f.found[:0]
-	f.nearby = f.nearby[:0]
+func (f *Fleet) collectCandidates(t *Task, batch int, rng *rand.Rand) {
+	f.locateInputs(t.Inputs)
+	f.candidates = f.candidates[:0]
+	f.nearbyRacks = f.nearbyRacks[:0]
 	f.epoch++
 
 	if t.Pool != nil && t.Pool.Len() <= maxPool {
 		for i := range t.Pool.Len() {
-			f.consider(t, t.Pool.At(i), InPool)
+			f.considerWorker(t, t.Pool.At(i), InPool)
 		}
 		return
 	}
@@ -397,17 +397,17 @@ func (f *Fleet) collect(t *Task, batch int, rng *rand.Rand) {
 	}
 	significant := func(bytes int64) bool { return bytes > 0 && float64(bytes) >= f.cfg.Significant*total }
 
-	for i := range f.copies {
-		if p := &f.copies[i]; significant(t.Inputs[p.input].Bytes) {
+	for i := range f.inputSites {
+		if p := &f.inputSites[i]; significant(t.Inputs[p.input].Bytes) {
 			if p.key >= 0 {
-				f.consider(t, p.key, HasInput)
+				f.considerWorker(t, p.key, HasInput)
 			}
 			if p.host != nil {
 				f.considerSome(t, p.host.members, maxHolders, HasInput, rng)
 			}
-			if rack := p.rack; rack != nil && rack.epoch != f.epoch && len(f.nearby) < maxRacks {
+			if rack := p.rack; rack != nil && rack.epoch != f.epoch && len(f.nearbyRacks) < maxRacks {
 				rack.epoch = f.epoch
-				f.nearby = append(f.nearby, rack)
+				f.nearbyRacks = append(f.nearbyRacks, rack)
 			}
 		}
 	}
@@ -416,11 +416,11 @@ func (f *Fleet) collect(t *Task, batch int, rng *rand.Rand) {
 			f.considerSome(t, f.files[file.ID], maxHolders, HasFile, rng)
 		}
 	}
-	for _, rack := range f.nearby {
-		f.considerSome(t, rack.members, maxNear/len(f.nearby), SameRack, rng)
+	for _, rack := range f.nearbyRacks {
+		f.considerSome(t, rack.members, maxNear/len(f.nearbyRacks), SameRack, rng)
 	}
-	for _, key := range t.Also {
-		f.consider(t, key, Named)
+	for _, key := range t.ExtraCandidates {
+		f.considerWorker(t, key, Named)
 	}
 	f.considerLight(t, batch, rng)
 }
@@ -432,7 +432,7 @@ func (f *Fleet) considerSome(t *Task, keys []int32, limit int, kind Kind, rng *r
 		start = rng.IntN(len(keys))
 	}
 	for i := range min(len(keys), limit) {
-		f.consider(t, keys[(start+i)%len(keys)], kind)
+		f.considerWorker(t, keys[(start+i)%len(keys)], kind)
 	}
 }
 
@@ -447,44 +447,44 @@ const (
 // considerLight draws light workers until enough of them may run t; then, where few of the light ones may,
 // workers of its pool; and if t would have no candidate at all, it looks at every worker, lightest first.
 func (f *Fleet) considerLight(t *Task, batch int, rng *rand.Rand) {
-	l := &f.lights[lightList(t.Demand, t.short())]
-	left := f.cfg.Lights
+	l := &f.lights[lightListOf(t.Demand, t.isShort())]
+	missing := f.cfg.Lights
 	width := max(lightWidth, 2*f.cfg.Lights*batch)
-	for try := 0; left > 0 && try < lightTries && l.size > 0; try++ {
-		if f.consider(t, l.draw(width, rng), Light) {
-			left--
+	for try := 0; missing > 0 && try < lightTries && l.size > 0; try++ {
+		if f.considerWorker(t, l.drawWorker(width, rng), Light) {
+			missing--
 		}
 	}
 	if t.Pool != nil {
-		for try := 0; left > 0 && try < lightTries; try++ {
-			if f.consider(t, t.Pool.At(rng.IntN(t.Pool.Len())), InPool) {
-				left--
+		for try := 0; missing > 0 && try < lightTries; try++ {
+			if f.considerWorker(t, t.Pool.At(rng.IntN(t.Pool.Len())), InPool) {
+				missing--
 			}
 		}
 	}
-	if len(f.found) > 0 {
+	if len(f.candidates) > 0 {
 		return
 	}
 	for _, bucket := range l.buckets {
 		for _, key := range bucket {
-			f.consider(t, key, Light)
+			f.considerWorker(t, key, Light)
 		}
-		if len(f.found) >= f.cfg.Lights {
+		if len(f.candidates) >= f.cfg.Lights {
 			return
 		}
 	}
 }
 
-// consider makes a worker a candidate, if it may run t and is not one already.
-func (f *Fleet) consider(t *Task, key int32, kind Kind) bool {
-	row := f.at(key)
-	if row == nil || row.epoch == f.epoch || row.Draining || row.Matrix == nil && !f.blind {
+// considerWorker makes a worker a candidate, if it may run t and is not one already.
+func (f *Fleet) considerWorker(t *Task, key int32, kind Kind) bool {
+	row := f.rowOf(key)
+	if row == nil || row.epoch == f.epoch || row.Draining || row.Matrix == nil && !f.allowUnheard {
 		return false
 	}
 	row.epoch = f.epoch
-	if row.Matrix != nil && waitOf(row.Matrix, t.Demand, t.short()) == probe.NeverFits || t.Pool != nil && !t.Pool.Has(key) {
+	if row.Matrix != nil && waitOf(row.Matrix, t.Demand, t.isShort()) == probe.NeverFits || t.Pool != nil && !t.Pool.Has(key) {
 		return false
 	}
-	f.found = append(f.found, found{row, kind})
+	f.candidates = append(f.candidates, foundWorker{row, kind})
 	return true
 }

@@ -15,7 +15,7 @@ import (
 
 var (
 	t0   = time.Unix(1_700_000_000, 0)
-	room = scaled(probe.Slot, 8)
+	room = scaleDemand(probe.Slot, 8)
 )
 
 const (
@@ -23,8 +23,8 @@ const (
 	gb = 1_000_000_000
 )
 
-// flat is a matrix that says the same wait for every size.
-func flat(wait time.Duration) *probe.WaitMatrix {
+// flatMatrix is a matrix that says the same wait for every size.
+func flatMatrix(wait time.Duration) *probe.WaitMatrix {
 	m := &probe.WaitMatrix{Capacity: room}
 	for i := range m.Cells {
 		for j := range m.Cells[i] {
@@ -37,8 +37,8 @@ func flat(wait time.Duration) *probe.WaitMatrix {
 	return m
 }
 
-// rising is a matrix where a task of n eighths of the worker waits n times step.
-func rising(step time.Duration) *probe.WaitMatrix {
+// risingMatrix is a matrix where a task of n eighths of the worker waits n times step.
+func risingMatrix(step time.Duration) *probe.WaitMatrix {
 	m := &probe.WaitMatrix{Capacity: room}
 	for i := range m.Cells {
 		for j := range m.Cells[i] {
@@ -53,9 +53,9 @@ func slotsOf(i int) int {
 	return int((probe.MatrixStep(room.CPU, i) + probe.Slot.CPU - 1) / probe.Slot.CPU)
 }
 
-func random(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) }
+func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) }
 
-func hint(d time.Duration) Work { return Work{Mean: d, Source: FromHint} }
+func hintWork(d time.Duration) Work { return Work{Mean: d, Source: FromHint} }
 
 // Apollo, section 3.3 and figure 4: data is read from local disks at 160 MB/s, within the rack at 100 MB/s and
 // from another rack at 80 MB/s. The task reads 100 MB that are on A and 5 GB that are on C, and is bound by
@@ -67,13 +67,13 @@ func TestSection33(t *testing.T) {
 		name, rack string
 		wait       time.Duration
 	}{{"A", "1", 0}, {"B", "1", 0}, {"C", "2", 40 * time.Second}, {"D", "2", 5 * time.Second}} {
-		f.Put(Server{Key: int32(key), Name: s.name, Rack: s.rack, Matrix: flat(s.wait), Heard: t0})
+		f.Put(Server{Key: int32(key), Name: s.name, Rack: s.rack, Matrix: flatMatrix(s.wait), Heard: t0})
 	}
 	task := Task{Demand: probe.Slot, Inputs: []Input{
 		{Bytes: 100 * mb, Copies: []Copy{{At: "A"}}},
 		{Bytes: 5 * gb, Copies: []Copy{{At: "C"}}},
 	}}
-	d := f.Decide(&task, t0, random(1))
+	d := f.Decide(&task, t0, newRand(1))
 	if d.Choice() == nil || d.Choice().Name != "D" {
 		t.Fatalf("want D: %s", &d)
 	}
@@ -111,7 +111,7 @@ func TestSection33(t *testing.T) {
 // Each term by itself, on one worker.
 func TestTerms(t *testing.T) {
 	small := Config{Jitter: -1, Rates: Rates{Memory: 1000 * mb, Disk: 100 * mb, Rack: 50 * mb, Across: 10 * mb, Origin: 5 * mb}}
-	base := Server{Key: 0, Name: "w", Host: "h", Rack: "r", Matrix: flat(0), Heard: t0}
+	base := Server{Key: 0, Name: "w", Host: "h", Rack: "r", Matrix: flatMatrix(0), Heard: t0}
 	on := func(change func(*Server)) Server { s := base; change(&s); return s }
 	read := func(bytes int64, copies ...Copy) Task {
 		return Task{Demand: probe.Slot, Inputs: []Input{{bytes, copies}}}
@@ -124,16 +124,16 @@ func TestTerms(t *testing.T) {
 		i, w, r time.Duration
 	}{
 		{"nothing", base, Task{Demand: probe.Slot}, 0, 0, 0},
-		{"work", base, Task{Work: hint(3 * s)}, 0, 0, 3 * s},
-		{"work on a fast worker", on(func(s *Server) { s.Speed = 2 }), Task{Work: hint(3 * s)}, 0, 0, 1500 * time.Millisecond},
-		{"a speed that nobody believes", on(func(s *Server) { s.Speed = 1e9 }), Task{Work: hint(16 * s)}, 0, 0, s},
-		{"no number for a speed", on(func(s *Server) { s.Speed = math.NaN() }), Task{Work: hint(3 * s)}, 0, 0, 3 * s},
-		{"a negative speed", on(func(s *Server) { s.Speed = -3 }), Task{Work: hint(3 * s)}, 0, 0, 3 * s},
-		{"wait", on(func(s *Server) { s.Matrix = rising(time.Second) }), Task{Demand: scaled(probe.Slot, 3)}, 0, 3 * s, 0},
-		{"wait, heard 2 s ago", on(func(s *Server) { s.Matrix, s.Heard = rising(time.Second), t0.Add(-2*time.Second) }), Task{Demand: probe.Slot}, 0, s, 0},
-		{"wait, heard 3 s ago", on(func(s *Server) { s.Matrix, s.Heard = rising(time.Second), t0.Add(-3*time.Second) }), Task{Demand: probe.Slot}, 0, 2 * s, 0},
-		{"wait, heard 1 h ago", on(func(s *Server) { s.Matrix, s.Heard = rising(time.Second), t0.Add(-time.Hour) }), Task{Demand: probe.Slot}, 0, 8 * s, 0},
-		{"wait, heard tomorrow", on(func(s *Server) { s.Matrix, s.Heard = rising(time.Second), t0.Add(24*time.Hour) }), Task{Demand: probe.Slot}, 0, s, 0},
+		{"work", base, Task{Work: hintWork(3 * s)}, 0, 0, 3 * s},
+		{"work on a fast worker", on(func(s *Server) { s.Speed = 2 }), Task{Work: hintWork(3 * s)}, 0, 0, 1500 * time.Millisecond},
+		{"a speed that nobody believes", on(func(s *Server) { s.Speed = 1e9 }), Task{Work: hintWork(16 * s)}, 0, 0, s},
+		{"no number for a speed", on(func(s *Server) { s.Speed = math.NaN() }), Task{Work: hintWork(3 * s)}, 0, 0, 3 * s},
+		{"a negative speed", on(func(s *Server) { s.Speed = -3 }), Task{Work: hintWork(3 * s)}, 0, 0, 3 * s},
+		{"wait", on(func(s *Server) { s.Matrix = risingMatrix(time.Second) }), Task{Demand: scaleDemand(probe.Slot, 3)}, 0, 3 * s, 0},
+		{"wait, heard 2 s ago", on(func(s *Server) { s.Matrix, s.Heard = risingMatrix(time.Second), t0.Add(-2*time.Second) }), Task{Demand: probe.Slot}, 0, s, 0},
+		{"wait, heard 3 s ago", on(func(s *Server) { s.Matrix, s.Heard = risingMatrix(time.Second), t0.Add(-3*time.Second) }), Task{Demand: probe.Slot}, 0, 2 * s, 0},
+		{"wait, heard 1 h ago", on(func(s *Server) { s.Matrix, s.Heard = risingMatrix(time.Second), t0.Add(-time.Hour) }), Task{Demand: probe.Slot}, 0, 8 * s, 0},
+		{"wait, heard tomorrow", on(func(s *Server) { s.Matrix, s.Heard = risingMatrix(time.Second), t0.Add(24*time.Hour) }), Task{Demand: probe.Slot}, 0, s, 0},
 		{"from memory", base, read(100*mb, Copy{At: "h", Memory: true}), 0, 0, s / 10},
 		{"from disk", base, read(100*mb, Copy{At: "h"}), 0, 0, s},
 		{"by the worker's name", base, read(100*mb, Copy{At: "w"}), 0, 0, s},
@@ -146,14 +146,14 @@ func TestTerms(t *testing.T) {
 		{"a file", base, Task{Files: []File{{7, 10 * mb}}}, 2 * s, 0, 0},
 		{"a file that is cached", on(func(s *Server) { s.Files = []FileID{3, 7} }), Task{Files: []File{{7, 10 * mb}}}, 0, 0, 0},
 		{"a file that another has", on(func(s *Server) { s.Files = []FileID{3} }), Task{Files: []File{{9, 10 * mb}}}, s, 0, 0},
-		{"absurd", on(func(s *Server) { s.Matrix = flat(math.MaxInt64) }), Task{Work: hint(math.MaxInt64), Inputs: []Input{{Bytes: math.MaxInt64}}, Files: []File{{1, math.MaxInt64}, {2, math.MaxInt64}}}, maxTerm, (probe.NeverFits - 1).Duration(), maxTerm},
+		{"absurd", on(func(s *Server) { s.Matrix = flatMatrix(math.MaxInt64) }), Task{Work: hintWork(math.MaxInt64), Inputs: []Input{{Bytes: math.MaxInt64}}, Files: []File{{1, math.MaxInt64}, {2, math.MaxInt64}}}, maxTerm, (probe.NeverFits - 1).Duration(), maxTerm},
 	} {
 		f := NewFleet(small)
 		f.Put(test.server)
 		if strings.Contains(test.name, "another") {
 			f.Put(Server{Key: 1, Name: "other", Rack: "q", Draining: true, Files: []FileID{9}})
 		}
-		d := f.Decide(&test.task, t0, random(1))
+		d := f.Decide(&test.task, t0, newRand(1))
 		c := d.Choice()
 		if c == nil || c.I != test.i || c.W != test.w || c.R != test.r || c.E != min(c.I+c.W+c.R, maxTerm) {
 			t.Errorf("%s: want I %v, W %v, R %v: %s", test.name, test.i, test.w, test.r, &d)
@@ -166,9 +166,9 @@ func TestTerms(t *testing.T) {
 
 func TestFailuresCost(t *testing.T) {
 	f := NewFleet(Config{Jitter: -1, KFail: 3, Lifetime: math.MaxInt64})
-	f.Put(Server{Key: 0, Name: "safe", Matrix: flat(10 * time.Second), Heard: t0})
-	f.Put(Server{Key: 1, Name: "leaves", Matrix: flat(0), Heard: t0, Maintenance: t0.Add(10 * time.Second)})
-	d := f.Decide(&Task{Work: hint(10 * time.Second)}, t0, random(1))
+	f.Put(Server{Key: 0, Name: "safe", Matrix: flatMatrix(10 * time.Second), Heard: t0})
+	f.Put(Server{Key: 1, Name: "leaves", Matrix: flatMatrix(0), Heard: t0, Maintenance: t0.Add(10 * time.Second)})
+	d := f.Decide(&Task{Work: hintWork(10 * time.Second)}, t0, newRand(1))
 	// It leaves just when the task should be done: one chance in two. C = 10/2 + 3*10/2 is as much as E of the other.
 	leaves := d.Candidates[slices.IndexFunc(d.Candidates, func(c Candidate) bool { return c.Name == "leaves" })]
 	if math.Abs(leaves.Psucc-0.5) > 1e-9 || (leaves.C-20*time.Second).Abs() > time.Millisecond {
@@ -178,7 +178,7 @@ func TestFailuresCost(t *testing.T) {
 		run  time.Duration
 		want string
 	}{{5 * time.Second, "leaves"}, {20 * time.Second, "safe"}} {
-		if d := f.Decide(&Task{Work: hint(test.run)}, t0, random(1)); d.Choice().Name != test.want {
+		if d := f.Decide(&Task{Work: hintWork(test.run)}, t0, newRand(1)); d.Choice().Name != test.want {
 			t.Errorf("a task of %v: want %s: %s", test.run, test.want, &d)
 		}
 	}
@@ -186,42 +186,42 @@ func TestFailuresCost(t *testing.T) {
 
 func TestNoCandidates(t *testing.T) {
 	f := NewFleet(Config{})
-	f.Put(Server{Key: 0, Name: "draining", Matrix: flat(0), Heard: t0, Draining: true})
+	f.Put(Server{Key: 0, Name: "draining", Matrix: flatMatrix(0), Heard: t0, Draining: true})
 	f.Put(Server{Key: 1, Name: "unheard"})
 	f.Put(Server{Key: 2, Name: "small", Matrix: &probe.WaitMatrix{Capacity: probe.Slot}, Heard: t0})
-	check(t, f)
-	d := f.Decide(&Task{Demand: scaled(probe.Slot, 2), Inputs: []Input{{mb, []Copy{{At: "draining"}, {At: "unheard"}, {At: "nowhere"}}}}}, t0, random(1))
+	checkFleet(t, f)
+	d := f.Decide(&Task{Demand: scaleDemand(probe.Slot, 2), Inputs: []Input{{mb, []Copy{{At: "draining"}, {At: "unheard"}, {At: "nowhere"}}}}}, t0, newRand(1))
 	if d.Choice() != nil || !strings.HasPrefix(d.String(), "unplaced: none of 3 workers may run it and has room for 2000m CPU, 512 MiB") {
 		t.Errorf("%s", &d)
 	}
 }
 
-// set is a Pool.
-type set []int32
+// poolSet is a Pool.
+type poolSet []int32
 
-func (s set) Has(key int32) bool { return slices.Contains(s, key) }
-func (s set) Len() int           { return len(s) }
-func (s set) At(i int) int32     { return s[i] }
+func (s poolSet) Has(key int32) bool { return slices.Contains(s, key) }
+func (s poolSet) Len() int           { return len(s) }
+func (s poolSet) At(i int) int32     { return s[i] }
 
 // Who is considered: those with significant inputs, their racks, those with files, and two light ones.
 func TestCandidates(t *testing.T) {
 	f := NewFleet(Config{})
 	for key := range int32(1000) {
-		s := Server{Key: key, Name: fmt.Sprintf("w%d", key), Rack: fmt.Sprintf("r%d", key/20), Matrix: flat(time.Hour), Heard: t0}
+		s := Server{Key: key, Name: fmt.Sprintf("w%d", key), Rack: fmt.Sprintf("r%d", key/20), Matrix: flatMatrix(time.Hour), Heard: t0}
 		if key >= 900 {
-			s.Matrix = flat(0)
+			s.Matrix = flatMatrix(0)
 		}
 		if key == 333 {
 			s.Files = []FileID{5}
 		}
 		f.Put(s)
 	}
-	check(t, f)
+	checkFleet(t, f)
 	kinds := func(task *Task) map[Kind][]int32 {
-		f.locate(task.Inputs)
-		f.collect(task, 1, random(2))
+		f.locateInputs(task.Inputs)
+		f.collectCandidates(task, 1, newRand(2))
 		m := map[Kind][]int32{}
-		for _, at := range f.found {
+		for _, at := range f.candidates {
 			m[at.kind] = append(m[at.kind], at.row.Key)
 		}
 		for _, keys := range m {
@@ -246,11 +246,11 @@ func TestCandidates(t *testing.T) {
 		}
 	}
 
-	few := set{1, 2, 3}
+	few := poolSet{1, 2, 3}
 	if m := kinds(&Task{Demand: probe.Slot, Pool: few}); !slices.Equal(m[InPool], few) || len(m) != 1 {
 		t.Errorf("of a small pool: %v", m)
 	}
-	busy := set{}
+	busy := poolSet{}
 	for key := range int32(50) {
 		busy = append(busy, key)
 	}
@@ -267,12 +267,12 @@ func TestCandidates(t *testing.T) {
 // Of many candidates the best are kept, in order, and the reason counts them all.
 func TestKept(t *testing.T) {
 	for seed := range uint64(20) {
-		rng := random(seed)
+		rng := newRand(seed)
 		f := NewFleet(Config{Jitter: -1})
 		var waits []time.Duration
 		for key := range int32(40) {
 			waits = append(waits, time.Duration(rng.IntN(30))*time.Second)
-			f.Put(Server{Key: key, Name: fmt.Sprint(key), Rack: "r", Matrix: flat(waits[key]), Heard: t0})
+			f.Put(Server{Key: key, Name: fmt.Sprint(key), Rack: "r", Matrix: flatMatrix(waits[key]), Heard: t0})
 		}
 		slices.Sort(waits)
 		d := f.Decide(&Task{Inputs: []Input{{mb, []Copy{{At: "store", Rack: "r"}}}}}, t0, rng)
@@ -280,7 +280,7 @@ func TestKept(t *testing.T) {
 			t.Fatalf("seed %d: %s", seed, &d)
 		}
 		for i := range d.Candidates {
-			if d.Candidates[i].W != waits[i] || i > 0 && !better(&d.Candidates[i-1], &d.Candidates[i]) {
+			if d.Candidates[i].W != waits[i] || i > 0 && !isBetter(&d.Candidates[i-1], &d.Candidates[i]) {
 				t.Fatalf("seed %d: candidate %d should wait %v: %s", seed, i, waits[i], &d)
 			}
 		}
@@ -291,12 +291,12 @@ func TestKept(t *testing.T) {
 func TestJitter(t *testing.T) {
 	f := NewFleet(Config{})
 	for key := range int32(2) {
-		f.Put(Server{Key: key, Name: fmt.Sprint(key), Matrix: flat(0), Heard: t0.Add(-time.Second)})
+		f.Put(Server{Key: key, Name: fmt.Sprint(key), Matrix: flatMatrix(0), Heard: t0.Add(-time.Second)})
 	}
-	task := Task{Work: hint(time.Second)}
+	task := Task{Work: hintWork(time.Second)}
 	var count [2]int
 	for seed := range uint64(100) {
-		d, again := f.Decide(&task, t0, random(seed)), f.Decide(&task, t0, random(seed))
+		d, again := f.Decide(&task, t0, newRand(seed)), f.Decide(&task, t0, newRand(seed))
 		if d.String() != again.String() {
 			t.Fatalf("seed %d: %s\nand then\n%s", seed, &d, &again)
 		}
@@ -314,14 +314,14 @@ func TestJitter(t *testing.T) {
 func TestTies(t *testing.T) {
 	f := NewFleet(Config{})
 	for key := range int32(8) {
-		f.Put(Server{Key: key, Name: fmt.Sprint(key), Matrix: flat(0), Heard: t0})
+		f.Put(Server{Key: key, Name: fmt.Sprint(key), Matrix: flatMatrix(0), Heard: t0})
 	}
-	task := Task{Work: hint(time.Second)}
+	task := Task{Work: hintWork(time.Second)}
 	var alone, batch [8]int
 	for seed := range uint64(400) {
-		d := f.Decide(&task, t0, random(seed))
+		d := f.Decide(&task, t0, newRand(seed))
 		alone[d.Choice().Worker]++
-		ds, _ := f.Batch([]Task{task, task}, Stable, t0, random(seed))
+		ds, _ := f.Batch([]Task{task, task}, Stable, t0, newRand(seed))
 		batch[ds[0].Choice().Worker]++
 	}
 	if slices.Min(alone[:]) < 25 || slices.Min(batch[:]) < 25 {
@@ -333,11 +333,11 @@ func TestTies(t *testing.T) {
 func TestJitterIsNoMoreThanAge(t *testing.T) {
 	f := NewFleet(Config{})
 	for key, age := range []time.Duration{0, time.Millisecond, time.Hour} {
-		f.Put(Server{Key: int32(key), Name: fmt.Sprint(key), Matrix: flat(0), Heard: t0.Add(-age)})
+		f.Put(Server{Key: int32(key), Name: fmt.Sprint(key), Matrix: flatMatrix(0), Heard: t0.Add(-age)})
 	}
 	most := map[int32]time.Duration{}
 	for seed := range uint64(50) {
-		d := f.Decide(&Task{Work: hint(100 * time.Second)}, t0, random(seed))
+		d := f.Decide(&Task{Work: hintWork(100 * time.Second)}, t0, newRand(seed))
 		for _, c := range d.Candidates {
 			most[c.Worker] = max(most[c.Worker], c.Noise)
 		}
@@ -353,13 +353,13 @@ func TestBatch(t *testing.T) {
 	for _, m := range []Matcher{Stable, Greedy, Optimal} {
 		f := NewFleet(Config{})
 		for key := range int32(20) {
-			f.Put(Server{Key: key, Name: fmt.Sprintf("w%d", key), Rack: fmt.Sprint(key / 5), Matrix: flat(time.Duration(key) * time.Second), Heard: t0})
+			f.Put(Server{Key: key, Name: fmt.Sprintf("w%d", key), Rack: fmt.Sprint(key / 5), Matrix: flatMatrix(time.Duration(key) * time.Second), Heard: t0})
 		}
 		tasks := make([]Task, 60)
 		for i := range tasks {
-			tasks[i] = Task{Demand: probe.Slot, Work: hint(time.Second * time.Duration(1+i%7)), Inputs: []Input{{gb, []Copy{{At: fmt.Sprintf("w%d", i%4)}}}}}
+			tasks[i] = Task{Demand: probe.Slot, Work: hintWork(time.Second * time.Duration(1+i%7)), Inputs: []Input{{gb, []Copy{{At: fmt.Sprintf("w%d", i%4)}}}}}
 		}
-		rng := random(3)
+		rng := newRand(3)
 		batches := 0
 		for len(tasks) > 0 {
 			if batches++; batches > 60 {
@@ -394,12 +394,12 @@ func TestBatch(t *testing.T) {
 				}
 			}
 			tasks = left
-			check(t, f)
+			checkFleet(t, f)
 		}
 	}
 }
 
-func check(t *testing.T, f *Fleet) {
+func checkFleet(t *testing.T, f *Fleet) {
 	t.Helper()
 	if err := f.Check(); err != nil {
 		t.Fatal(err)
@@ -411,18 +411,18 @@ func TestDoubtful(t *testing.T) {
 	f := NewFleet(Config{})
 	now := t0.Add(time.Minute)
 	for i, heard := range []time.Time{now, t0, now, t0} {
-		s := Server{Key: int32(i), Name: fmt.Sprint("w", i), Host: fmt.Sprint("h", i), Heard: heard, Matrix: flat(0)}
+		s := Server{Key: int32(i), Name: fmt.Sprint("w", i), Host: fmt.Sprint("h", i), Heard: heard, Matrix: flatMatrix(0)}
 		if i == 2 {
 			s.Matrix = nil
 		}
 		s.Draining = i == 3
 		f.Put(s)
 	}
-	task := Task{Work: hint(time.Second), Demand: probe.Slot, Pool: set{0, 1, 2, 3}}
-	if got := f.Doubtful(&task, 1, time.Second, now, random(1), nil); !slices.Equal(got, []int32{1, 2}) {
+	task := Task{Work: hintWork(time.Second), Demand: probe.Slot, Pool: poolSet{0, 1, 2, 3}}
+	if got := f.Doubtful(&task, 1, time.Second, now, newRand(1), nil); !slices.Equal(got, []int32{1, 2}) {
 		t.Errorf("to be asked: %v, want the one whose matrix is old and the one without", got)
 	}
-	if d := f.Decide(&task, now, random(1)); d.Seen != 2 {
+	if d := f.Decide(&task, now, newRand(1)); d.Seen != 2 {
 		t.Errorf("%d candidates, want the two with matrices", d.Seen)
 	}
 }
@@ -431,9 +431,9 @@ func TestDoubtful(t *testing.T) {
 func TestAlso(t *testing.T) {
 	f := NewFleet(Config{})
 	for i := range int32(200) {
-		f.Put(Server{Key: i, Name: fmt.Sprint("w", i), Heard: t0, Matrix: flat(time.Duration(i) * time.Second)})
+		f.Put(Server{Key: i, Name: fmt.Sprint("w", i), Heard: t0, Matrix: flatMatrix(time.Duration(i) * time.Second)})
 	}
-	d := f.Decide(&Task{Work: hint(time.Second), Demand: probe.Slot, Also: []int32{198, 199}}, t0, random(1))
+	d := f.Decide(&Task{Work: hintWork(time.Second), Demand: probe.Slot, ExtraCandidates: []int32{198, 199}}, t0, newRand(1))
 	kinds := map[Kind]int{}
 	for _, c := range d.Candidates {
 		kinds[c.Kind]++
@@ -456,14 +456,14 @@ func TestFleetIndexes(t *testing.T) {
 				f.Remove(key)
 				delete(known, key)
 			case 1:
-				f.Lost(key, t0)
+				f.NoteLost(key, t0)
 			default:
 				s := Server{Key: key, Name: fmt.Sprintf("w%d", rng.IntN(30)), Host: fmt.Sprintf("h%d", rng.IntN(10)), Draining: rng.IntN(5) == 0, Heard: t0}
 				if r := rng.IntN(4); r > 0 {
 					s.Rack = fmt.Sprint(r)
 				}
 				if rng.IntN(6) > 0 {
-					s.Matrix = flat(time.Duration(rng.IntN(5)) * time.Second)
+					s.Matrix = flatMatrix(time.Duration(rng.IntN(5)) * time.Second)
 				}
 				for id := range FileID(5) {
 					if rng.IntN(3) == 0 {
@@ -473,7 +473,7 @@ func TestFleetIndexes(t *testing.T) {
 				f.Put(s)
 				known[key] = true
 			}
-			check(t, f)
+			checkFleet(t, f)
 			if f.Len() != len(known) {
 				t.Fatalf("seed %d: %d workers, want %d", seed, f.Len(), len(known))
 			}
@@ -484,7 +484,7 @@ func TestFleetIndexes(t *testing.T) {
 			}
 			f.Remove(key)
 		}
-		check(t, f)
+		checkFleet(t, f)
 		if len(f.names)+len(f.hosts)+len(f.racks)+len(f.files) > 0 {
 			t.Fatalf("seed %d: left behind: %d names, %d hosts, %d racks, %d files", seed, len(f.names), len(f.hosts), len(f.racks), len(f.files))
 		}
@@ -505,7 +505,7 @@ func TestConfig(t *testing.T) {
 
 // bigFleet is 20,000 workers in racks of 40, busy but for some.
 func bigFleet() *Fleet {
-	rng := random(5)
+	rng := newRand(5)
 	f := NewFleet(Config{})
 	for key := range int32(20_000) {
 		var files []FileID
@@ -516,17 +516,17 @@ func bigFleet() *Fleet {
 		}
 		f.Put(Server{
 			Key: key, Name: fmt.Sprintf("worker-%d", key), Host: fmt.Sprintf("host-%d", key), Rack: fmt.Sprintf("rack-%d", key/40),
-			Matrix: rising(time.Duration(rng.ExpFloat64() * 1e9)), Heard: t0.Add(-time.Duration(rng.IntN(1e9))), Files: files,
+			Matrix: risingMatrix(time.Duration(rng.ExpFloat64() * 1e9)), Heard: t0.Add(-time.Duration(rng.IntN(1e9))), Files: files,
 		})
 	}
 	return f
 }
 
 func bigTasks(n int) []Task {
-	rng := random(6)
+	rng := newRand(6)
 	tasks := make([]Task, n)
 	for i := range tasks {
-		tasks[i] = Task{Demand: probe.Slot, Work: hint(5 * time.Second), Files: []File{{FileID(rng.IntN(20)), 10 * mb}}}
+		tasks[i] = Task{Demand: probe.Slot, Work: hintWork(5 * time.Second), Files: []File{{FileID(rng.IntN(20)), 10 * mb}}}
 		for range 2 {
 			in := Input{Bytes: 256 * mb}
 			for range 3 {
@@ -541,8 +541,8 @@ func bigTasks(n int) []Task {
 // One decision among 20,000 workers should stay within 50 us: two inputs of three copies each, in six
 // racks of 40.
 func BenchmarkDecide(b *testing.B) {
-	f, tasks, rng := bigFleet(), bigTasks(1000), random(7)
-	plain := Task{Demand: probe.Slot, Work: hint(5 * time.Second)}
+	f, tasks, rng := bigFleet(), bigTasks(1000), newRand(7)
+	plain := Task{Demand: probe.Slot, Work: hintWork(5 * time.Second)}
 	b.Run("inputs", func(b *testing.B) {
 		b.ReportAllocs()
 		seen, n := 0, 0
@@ -578,10 +578,10 @@ func BenchmarkPut(b *testing.B) {
 	f := bigFleet()
 	runtime.GC()
 	runtime.ReadMemStats(&after)
-	rng := random(8)
+	rng := newRand(8)
 	matrices := make([]*probe.WaitMatrix, 1000)
 	for i := range matrices {
-		matrices[i] = rising(time.Duration(rng.ExpFloat64() * 1e9))
+		matrices[i] = risingMatrix(time.Duration(rng.ExpFloat64() * 1e9))
 	}
 	for b.Loop() {
 		s := *f.Get(int32(rng.IntN(20_000)))

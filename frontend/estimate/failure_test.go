@@ -11,13 +11,13 @@ import (
 func failureFleet() *Fleet {
 	f := NewFleet(Config{Lifetime: math.MaxInt64, Grudge: time.Hour, Outage: 30 * time.Second})
 	for key := range int32(200) {
-		f.Put(Server{Key: key, Name: fmt.Sprintf("w%d", key), Rack: fmt.Sprint(key / 20), Matrix: flat(0), Heard: t0})
+		f.Put(Server{Key: key, Name: fmt.Sprintf("w%d", key), Rack: fmt.Sprint(key / 20), Matrix: flatMatrix(0), Heard: t0})
 	}
 	return f
 }
 
-// charged is the failures that a worker counts with, as of now.
-func charged(f *Fleet, key int32, now time.Time) float64 {
+// chargedFailures is the failures that a worker counts with, as of now.
+func chargedFailures(f *Fleet, key int32, now time.Time) float64 {
 	return math.Round(f.FailureRate(key, now)*1000) / 1000 // with a grudge of an hour, one failure is one an hour
 }
 
@@ -68,13 +68,13 @@ func TestFailureModel(t *testing.T) {
 			now = t0.Add(ev.after)
 			switch ev.function {
 			case "":
-				f.Lost(ev.key, now)
+				f.NoteLost(ev.key, now)
 			default:
-				f.Ended(ev.key, ev.function, ev.function == "ok", now)
+				f.NoteEnded(ev.key, ev.function, ev.function == "ok", now)
 			}
 		}
 		for key, want := range test.want {
-			if got := charged(f, key, now); math.Abs(got-want) > 0.002 {
+			if got := chargedFailures(f, key, now); math.Abs(got-want) > 0.002 {
 				t.Errorf("%s: worker %d counts with %v failures, want %v", test.name, key, got, want)
 			}
 		}
@@ -88,17 +88,17 @@ func TestSmallRacks(t *testing.T) {
 	racks := []string{"a", "a", "b", "", "", "", "c", "c", "c"}
 	put := func() {
 		for key, rack := range racks {
-			f.Put(Server{Key: int32(key), Name: fmt.Sprint(key), Rack: rack, Matrix: flat(0), Heard: t0})
+			f.Put(Server{Key: int32(key), Name: fmt.Sprint(key), Rack: rack, Matrix: flatMatrix(0), Heard: t0})
 		}
 	}
 	put()
 	for key := range int32(8) {
-		f.Lost(key, t0)
+		f.NoteLost(key, t0)
 		f.Remove(key) // as they are gone; the rack gets smaller all the time
 	}
 	put()
 	for key, want := range []float64{0.5, 0.5, 1, 1, 1, 1, 1, 1, 0} {
-		if got := charged(f, int32(key), t0); got != want {
+		if got := chargedFailures(f, int32(key), t0); got != want {
 			t.Errorf("worker %d counts with %v failures after it came back, want %v", key, got, want)
 		}
 	}
@@ -106,12 +106,12 @@ func TestSmallRacks(t *testing.T) {
 
 func TestFailuresFade(t *testing.T) {
 	f := failureFleet()
-	f.Lost(7, t0)
+	f.NoteLost(7, t0)
 	for _, test := range []struct {
 		after time.Duration
 		want  float64
 	}{{-time.Hour, 1}, {0, 1}, {time.Hour, 0.368}, {24 * time.Hour, 0}} {
-		if got := charged(f, 7, t0.Add(test.after)); got != test.want {
+		if got := chargedFailures(f, 7, t0.Add(test.after)); got != test.want {
 			t.Errorf("%v after: %v failures, want %v", test.after, got, test.want)
 		}
 	}
@@ -122,44 +122,44 @@ func TestFailuresFade(t *testing.T) {
 
 func TestSurvives(t *testing.T) {
 	f := NewFleet(Config{Lifetime: time.Hour, Grudge: time.Hour})
-	f.Put(Server{Key: 0, Name: "w", Matrix: flat(0), Heard: t0})
-	row := f.at(0)
+	f.Put(Server{Key: 0, Name: "w", Matrix: flatMatrix(0), Heard: t0})
+	row := f.rowOf(0)
 	near := func(what string, got, want float64) {
 		t.Helper()
 		if math.Abs(got-want) > 1e-4 {
 			t.Errorf("%s: %v, want %v", what, got, want)
 		}
 	}
-	near("an instant", f.survives(row, t0, 0, 0), 1)
-	near("its mean lifetime", f.survives(row, t0, time.Hour, 0), math.Exp(-1))
-	near("a tenth of a second", f.survives(row, t0, 100*time.Millisecond, 0), 1)
-	f.Lost(0, t0)
-	near("its mean lifetime after a crash", f.survives(row, t0, time.Hour, 0), math.Exp(-2))
+	near("an instant", f.survivalChance(row, t0, 0, 0), 1)
+	near("its mean lifetime", f.survivalChance(row, t0, time.Hour, 0), math.Exp(-1))
+	near("a tenth of a second", f.survivalChance(row, t0, 100*time.Millisecond, 0), 1)
+	f.NoteLost(0, t0)
+	near("its mean lifetime after a crash", f.survivalChance(row, t0, time.Hour, 0), math.Exp(-2))
 
 	f = NewFleet(Config{Lifetime: math.MaxInt64})
-	f.Put(Server{Key: 0, Name: "w", Matrix: flat(0), Heard: t0, Maintenance: t0.Add(100 * time.Second)})
-	row = f.at(0)
-	near("long before the maintenance", f.survives(row, t0, 10*time.Second, 0), 1)
-	near("until it", f.survives(row, t0, 100*time.Second, 0), 0.5)
-	near("a standard deviation before", f.survives(row, t0, 80*time.Second, 0), 0.8413)
-	near("a larger deviation before", f.survives(row, t0, 80*time.Second, 40*time.Second), 0.6915)
-	near("long after", f.survives(row, t0, time.Hour, 0), 0)
-	near("in the maintenance", f.survives(row, t0.Add(100*time.Second), 0, 0), 0)
-	near("nothing to run", f.survives(row, t0, 0, 0), 1)
+	f.Put(Server{Key: 0, Name: "w", Matrix: flatMatrix(0), Heard: t0, Maintenance: t0.Add(100 * time.Second)})
+	row = f.rowOf(0)
+	near("long before the maintenance", f.survivalChance(row, t0, 10*time.Second, 0), 1)
+	near("until it", f.survivalChance(row, t0, 100*time.Second, 0), 0.5)
+	near("a standard deviation before", f.survivalChance(row, t0, 80*time.Second, 0), 0.8413)
+	near("a larger deviation before", f.survivalChance(row, t0, 80*time.Second, 40*time.Second), 0.6915)
+	near("long after", f.survivalChance(row, t0, time.Hour, 0), 0)
+	near("in the maintenance", f.survivalChance(row, t0.Add(100*time.Second), 0, 0), 0)
+	near("nothing to run", f.survivalChance(row, t0, 0, 0), 1)
 }
 
 // What is remembered of workers that are gone is bounded.
 func TestRecordsAreBounded(t *testing.T) {
 	f := NewFleet(Config{})
-	for i := range maxRecords + 100 {
-		f.Put(Server{Key: 0, Name: fmt.Sprint(i), Rack: fmt.Sprint(i), Matrix: flat(0), Heard: t0})
-		f.Lost(0, t0.Add(time.Duration(i)*time.Second))
+	for i := range maxHistories + 100 {
+		f.Put(Server{Key: 0, Name: fmt.Sprint(i), Rack: fmt.Sprint(i), Matrix: flatMatrix(0), Heard: t0})
+		f.NoteLost(0, t0.Add(time.Duration(i)*time.Second))
 		f.Remove(0)
 	}
-	if n := len(f.failures.byName); n > maxRecords+1 {
+	if n := len(f.failures.byName); n > maxHistories+1 {
 		t.Errorf("%d records", n)
 	}
-	if n := len(f.failures.racks); n > maxRecords+1 {
+	if n := len(f.failures.racks); n > maxHistories+1 {
 		t.Errorf("outages of %d racks", n)
 	}
 }

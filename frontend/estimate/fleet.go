@@ -27,21 +27,21 @@ type Server struct {
 	Files       []FileID // in its cache, ascending, each once
 }
 
-// server is a Server in its place in the fleet.
-type server struct {
+// serverRow is a Server in its place in the fleet.
+type serverRow struct {
 	Server
-	rack    *group // nil: none known
-	host    *group
-	rackPos int // in rack.members
-	hostPos int
-	files   []int // position in Fleet.files[Files[i]]
-	light   [lightLists]lightPlace
-	record  *record // nil: it never failed
-	epoch   uint32  // of the last collection that met it
+	rack           *siteWorkers // nil: none known
+	host           *siteWorkers
+	rackPos        int // in rack.members
+	hostPos        int
+	files          []int // position in Fleet.files[Files[i]]
+	lightPositions [lightLists]lightPosition
+	history        *failureHistory // nil: it never failed
+	epoch          uint32          // of the last collection that met it
 }
 
-// group is the workers of a rack or host.
-type group struct {
+// siteWorkers is the workers of a rack or host.
+type siteWorkers struct {
 	name    string
 	members []int32
 	epoch   uint32 // of the last collection that met it
@@ -52,21 +52,21 @@ type group struct {
 // concurrent use.
 type Fleet struct {
 	cfg      Config
-	servers  []*server // by key
+	servers  []*serverRow // by key
 	count    int
 	names    map[string]int32
-	hosts    map[string]*group
-	racks    map[string]*group
+	hosts    map[string]*siteWorkers
+	racks    map[string]*siteWorkers
 	files    map[FileID][]int32
-	lights   [lightLists]light
+	lights   [lightLists]lightWorkers
 	failures failures
 
-	blind  bool   // candidates may be without matrices
-	epoch  uint32 // scratch of collect
-	found  []found
-	copies []place
-	kept   []Candidate
-	nearby []*group
+	allowUnheard bool   // candidates may be without matrices
+	epoch        uint32 // scratch of collect
+	candidates   []foundWorker
+	inputSites   []inputSite
+	best         []Candidate
+	nearbyRacks  []*siteWorkers
 }
 
 // NewFleet is a fleet without workers. It panics if cfg, its zero fields filled, is not valid.
@@ -78,8 +78,8 @@ func NewFleet(cfg Config) *Fleet {
 	return &Fleet{
 		cfg:      cfg,
 		names:    map[string]int32{},
-		hosts:    map[string]*group{},
-		racks:    map[string]*group{},
+		hosts:    map[string]*siteWorkers{},
+		racks:    map[string]*siteWorkers{},
 		files:    map[FileID][]int32{},
 		failures: newFailures(cfg),
 	}
@@ -90,21 +90,21 @@ func (f *Fleet) Len() int { return f.count }
 
 // Get is the worker of a key, which belongs to the fleet; nil if there is none.
 func (f *Fleet) Get(key int32) *Server {
-	if s := f.at(key); s != nil {
+	if s := f.rowOf(key); s != nil {
 		return &s.Server
 	}
 	return nil
 }
 
-func (f *Fleet) at(key int32) *server {
+func (f *Fleet) rowOf(key int32) *serverRow {
 	if key >= 0 && int(key) < len(f.servers) {
 		return f.servers[key]
 	}
 	return nil
 }
 
-func (f *Fleet) place(list int) func(int32) *lightPlace {
-	return func(key int32) *lightPlace { return &f.servers[key].light[list] }
+func (f *Fleet) positionsIn(list int) func(int32) *lightPosition {
+	return func(key int32) *lightPosition { return &f.servers[key].lightPositions[list] }
 }
 
 // Put adds a worker or replaces what is known of it. It is cheap where only matrix, age and speed changed. Of
@@ -113,7 +113,7 @@ func (f *Fleet) Put(s Server) {
 	if s.Host == "" {
 		s.Host = s.Name
 	}
-	if old := f.at(s.Key); old != nil && old.Name != s.Name {
+	if old := f.rowOf(s.Key); old != nil && old.Name != s.Name {
 		f.Remove(s.Key) // the key is used again for another worker
 	}
 	for int(s.Key) >= len(f.servers) {
@@ -121,19 +121,19 @@ func (f *Fleet) Put(s Server) {
 	}
 	row := f.servers[s.Key]
 	if row == nil {
-		row = &server{record: f.failures.byName[s.Name]}
+		row = &serverRow{history: f.failures.byName[s.Name]}
 		row.Key, row.Name = s.Key, s.Name
 		f.servers[s.Key] = row
 		f.count++
 		f.names[s.Name] = s.Key
 	}
 	if row.host == nil || row.Host != s.Host {
-		f.leave(f.hosts, row.host, row.hostPos, func(s *server) *int { return &s.hostPos })
-		row.host, row.hostPos = join(f.hosts, s.Host, s.Key)
+		f.leaveSite(f.hosts, row.host, row.hostPos, func(s *serverRow) *int { return &s.hostPos })
+		row.host, row.hostPos = joinSite(f.hosts, s.Host, s.Key)
 	}
 	if row.Rack != s.Rack {
-		f.leave(f.racks, row.rack, row.rackPos, func(s *server) *int { return &s.rackPos })
-		row.rack, row.rackPos = join(f.racks, s.Rack, s.Key)
+		f.leaveSite(f.racks, row.rack, row.rackPos, func(s *serverRow) *int { return &s.rackPos })
+		row.rack, row.rackPos = joinSite(f.racks, s.Rack, s.Key)
 	}
 	if !slices.Equal(row.Files, s.Files) {
 		f.dropFiles(row)
@@ -145,33 +145,33 @@ func (f *Fleet) Put(s Server) {
 	}
 	row.Server = s
 	for list := range f.lights {
-		f.relight(row, list)
+		f.updateLight(row, list)
 	}
 }
 
-// relight keeps one light list in step with what is known of a worker.
-func (f *Fleet) relight(row *server, list int) {
+// updateLight keeps one light list in step with what is known of a worker.
+func (f *Fleet) updateLight(row *serverRow, list int) {
 	l := &f.lights[list]
 	if row.Matrix == nil || row.Draining {
-		l.remove(&row.light[list], f.place(list))
+		l.removeWorker(&row.lightPositions[list], f.positionsIn(list))
 		return
 	}
 	room, d := row.Matrix.Capacity, lightSizes[list%len(lightSizes)]
 	wait := waitOf(row.Matrix, probe.Demand{CPU: min(d.CPU, room.CPU), Mem: min(d.Mem, room.Mem)}, list >= len(lightSizes))
-	l.put(row.Key, &row.light[list], wait, f.place(list))
+	l.putWorker(row.Key, &row.lightPositions[list], wait, f.positionsIn(list))
 }
 
 // Remove forgets a worker, but not how often it failed.
 func (f *Fleet) Remove(key int32) {
-	row := f.at(key)
+	row := f.rowOf(key)
 	if row == nil {
 		return
 	}
 	for list := range f.lights {
-		f.lights[list].remove(&row.light[list], f.place(list))
+		f.lights[list].removeWorker(&row.lightPositions[list], f.positionsIn(list))
 	}
-	f.leave(f.hosts, row.host, row.hostPos, func(s *server) *int { return &s.hostPos })
-	f.leave(f.racks, row.rack, row.rackPos, func(s *server) *int { return &s.rackPos })
+	f.leaveSite(f.hosts, row.host, row.hostPos, func(s *serverRow) *int { return &s.hostPos })
+	f.leaveSite(f.racks, row.rack, row.rackPos, func(s *serverRow) *int { return &s.rackPos })
 	f.dropFiles(row)
 	if f.names[row.Name] == key {
 		delete(f.names, row.Name)
@@ -180,22 +180,22 @@ func (f *Fleet) Remove(key int32) {
 	f.count--
 }
 
-// join adds a worker to a group; nobody joins the group without a name.
-func join(groups map[string]*group, name string, key int32) (*group, int) {
+// joinSite adds a worker to a group; nobody joins the group without a name.
+func joinSite(groups map[string]*siteWorkers, name string, key int32) (*siteWorkers, int) {
 	if name == "" {
 		return nil, 0
 	}
 	g := groups[name]
 	if g == nil {
-		g = &group{name: name}
+		g = &siteWorkers{name: name}
 		groups[name] = g
 	}
 	g.members = append(g.members, key)
 	return g, len(g.members) - 1
 }
 
-// leave takes the worker at pos out of its group; posOf is where workers keep their position in it.
-func (f *Fleet) leave(groups map[string]*group, g *group, pos int, posOf func(*server) *int) {
+// leaveSite takes the worker at pos out of its group; posOf is where workers keep their position in it.
+func (f *Fleet) leaveSite(groups map[string]*siteWorkers, g *siteWorkers, pos int, posOf func(*serverRow) *int) {
 	if g == nil {
 		return
 	}
@@ -209,8 +209,8 @@ func (f *Fleet) leave(groups map[string]*group, g *group, pos int, posOf func(*s
 	}
 }
 
-// Named is the keys of the workers of a host, and of the worker of that name: some perhaps twice.
-func (f *Fleet) Named(name string) []int32 {
+// WorkersNamed is the keys of the workers of a host, and of the worker of that name: some perhaps twice.
+func (f *Fleet) WorkersNamed(name string) []int32 {
 	var keys []int32
 	if host := f.hosts[name]; host != nil {
 		keys = append(keys, host.members...)
@@ -224,7 +224,7 @@ func (f *Fleet) Named(name string) []int32 {
 // Holders are the keys of the workers that have a file, in no order. The slice is the fleet's, until the next Put.
 func (f *Fleet) Holders(id FileID) []int32 { return f.files[id] }
 
-func (f *Fleet) dropFiles(row *server) {
+func (f *Fleet) dropFiles(row *serverRow) {
 	for i, id := range row.Files {
 		keys := f.files[id]
 		last := len(keys) - 1
@@ -271,7 +271,7 @@ func (f *Fleet) Check() error {
 			}
 			inFiles++
 		}
-		for list, at := range row.light {
+		for list, at := range row.lightPositions {
 			if (at.pos > 0) != (row.Matrix != nil && !row.Draining) {
 				return fmt.Errorf("worker %d in light list %d: %t", key, list, at.pos > 0)
 			}

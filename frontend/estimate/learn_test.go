@@ -9,7 +9,7 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-func stats(samples ...Finished) *Stats {
+func statsOf(samples ...Finished) *Stats {
 	s := &Stats{}
 	for _, m := range samples {
 		s.Add(m)
@@ -21,11 +21,11 @@ func stats(samples ...Finished) *Stats {
 // be fast. As long as others run some, it does not change what is expected, and of inputs of any size.
 func TestStatsOutvoteLiars(t *testing.T) {
 	for _, lie := range []float64{1e9, 100, 16, 4, 0.01} {
-		rng := random(1)
+		rng := newRand(1)
 		s := &Stats{}
 		for i := range 400 {
 			bytes := int64(1+rng.IntN(1000)) * mb
-			m := Finished{Run: duration(2 + 0.1*float64(bytes)/mb), Bytes: bytes, Worker: 7, Speed: lie}
+			m := Finished{Run: toDuration(2 + 0.1*float64(bytes)/mb), Bytes: bytes, Worker: 7, Speed: lie}
 			if i%5 == 0 { // at one of six that do not lie
 				m.Worker, m.Speed = int32(i/5%6), 1
 			}
@@ -33,7 +33,7 @@ func TestStatsOutvoteLiars(t *testing.T) {
 		}
 		for _, size := range []int64{100, 500, 1000} {
 			want := 2 + 0.1*float64(size)
-			if got := s.expect(size*mb, FromFunction).Mean.Seconds(); math.Abs(got/want-1) > 0.1 {
+			if got := s.expectRun(size*mb, FromFunction).Mean.Seconds(); math.Abs(got/want-1) > 0.1 {
 				t.Errorf("one of seven claims a speed of %v, and runs most: %d MB take %v s, want %v", lie, size, got, want)
 			}
 		}
@@ -88,25 +88,25 @@ func TestExpect(t *testing.T) {
 	}{
 		{"nothing", 0, 0, nil, nil, 7 * s, FromNothing},
 		{"nothing finished", 0, 0, &Stats{}, &Stats{}, 7 * s, FromNothing},
-		{"hint", 2 * s, 0, nil, stats(took(9 * s)...), 2 * s, FromHint},
-		{"hint before the stage", 2 * s, 0, stats(took(9 * s)...), nil, 2 * s, FromHint},
-		{"stage before function", 0, 0, stats(took(3 * s)...), stats(took(9 * s)...), 3 * s, FromStage},
-		{"function", 0, 0, &Stats{}, stats(took(9 * s)...), 9 * s, FromFunction},
-		{"median", 0, 0, stats(took(3*s, 4*s, 1000*s)...), nil, 4 * s, FromStage},
-		{"two hints off", 10 * s, 0, stats(Finished{Run: 4 * s, Hint: 2 * s}, Finished{Run: 6 * s, Hint: 3 * s}), nil, 10 * s, FromHint},
-		{"three hints off", 10 * s, 0, stats(Finished{Run: 4 * s, Hint: 2 * s}, Finished{Run: 6 * s, Hint: 3 * s}, Finished{Run: s, Hint: s}), nil, 20 * s, FromHintCorrected},
-		{"hints that were right", 10 * s, 0, stats(Finished{Run: 2 * s, Hint: 2 * s}, Finished{Run: 3 * s, Hint: 3 * s}, Finished{Run: s, Hint: s}), nil, 10 * s, FromHintCorrected},
-		{"a fast worker", 0, 0, stats(Finished{Run: 2 * s, Speed: 2}), nil, 4 * s, FromStage},
-		{"reading apart", 0, 0, stats(Finished{Run: 5 * s, Read: 2 * s}), nil, 3 * s, FromStage},
-		{"read faster than expected", 0, 0, stats(Finished{Run: s, Read: 2 * s}), nil, 0, FromStage},
-		{"the same size", 0, 110, stats(Finished{Run: 2 * s, Bytes: 100}, Finished{Run: 2 * s, Bytes: 100}), nil, 2 * s, FromStage},
-		{"five times the size", 0, 500, stats(Finished{Run: 2 * s, Bytes: 100}, Finished{Run: 2 * s, Bytes: 100}), nil, 10 * s, FromStage},
-		{"a tenth of the size", 0, 10, stats(Finished{Run: 2 * s, Bytes: 100}), nil, s / 5, FromStage},
-		{"a size where there were none", 0, 500, stats(took(2*s, 2*s)...), nil, 2 * s, FromStage},
-		{"no size where there were some", 0, 0, stats(Finished{Run: 2 * s, Bytes: 100}), nil, 2 * s, FromStage},
-		{"a line", 0, 400, stats(Finished{Run: 3 * s, Bytes: 100}, Finished{Run: 4 * s, Bytes: 200}, Finished{Run: 5 * s, Bytes: 300}), nil, 6 * s, FromStage},
-		{"less for more is noise", 0, 900, stats(Finished{Run: 3 * s, Bytes: 100}, Finished{Run: 2 * s, Bytes: 200}, Finished{Run: s, Bytes: 300}), nil, 2 * s, FromStage},
-		{"absurd", 0, 0, stats(took(math.MaxInt64)...), nil, maxTerm, FromStage},
+		{"hint", 2 * s, 0, nil, statsOf(took(9 * s)...), 2 * s, FromHint},
+		{"hint before the stage", 2 * s, 0, statsOf(took(9 * s)...), nil, 2 * s, FromHint},
+		{"stage before function", 0, 0, statsOf(took(3 * s)...), statsOf(took(9 * s)...), 3 * s, FromStage},
+		{"function", 0, 0, &Stats{}, statsOf(took(9 * s)...), 9 * s, FromFunction},
+		{"median", 0, 0, statsOf(took(3*s, 4*s, 1000*s)...), nil, 4 * s, FromStage},
+		{"two hints off", 10 * s, 0, statsOf(Finished{Run: 4 * s, Hint: 2 * s}, Finished{Run: 6 * s, Hint: 3 * s}), nil, 10 * s, FromHint},
+		{"three hints off", 10 * s, 0, statsOf(Finished{Run: 4 * s, Hint: 2 * s}, Finished{Run: 6 * s, Hint: 3 * s}, Finished{Run: s, Hint: s}), nil, 20 * s, FromHintCorrected},
+		{"hints that were right", 10 * s, 0, statsOf(Finished{Run: 2 * s, Hint: 2 * s}, Finished{Run: 3 * s, Hint: 3 * s}, Finished{Run: s, Hint: s}), nil, 10 * s, FromHintCorrected},
+		{"a fast worker", 0, 0, statsOf(Finished{Run: 2 * s, Speed: 2}), nil, 4 * s, FromStage},
+		{"reading apart", 0, 0, statsOf(Finished{Run: 5 * s, Read: 2 * s}), nil, 3 * s, FromStage},
+		{"read faster than expected", 0, 0, statsOf(Finished{Run: s, Read: 2 * s}), nil, 0, FromStage},
+		{"the same size", 0, 110, statsOf(Finished{Run: 2 * s, Bytes: 100}, Finished{Run: 2 * s, Bytes: 100}), nil, 2 * s, FromStage},
+		{"five times the size", 0, 500, statsOf(Finished{Run: 2 * s, Bytes: 100}, Finished{Run: 2 * s, Bytes: 100}), nil, 10 * s, FromStage},
+		{"a tenth of the size", 0, 10, statsOf(Finished{Run: 2 * s, Bytes: 100}), nil, s / 5, FromStage},
+		{"a size where there were none", 0, 500, statsOf(took(2*s, 2*s)...), nil, 2 * s, FromStage},
+		{"no size where there were some", 0, 0, statsOf(Finished{Run: 2 * s, Bytes: 100}), nil, 2 * s, FromStage},
+		{"a line", 0, 400, statsOf(Finished{Run: 3 * s, Bytes: 100}, Finished{Run: 4 * s, Bytes: 200}, Finished{Run: 5 * s, Bytes: 300}), nil, 6 * s, FromStage},
+		{"less for more is noise", 0, 900, statsOf(Finished{Run: 3 * s, Bytes: 100}, Finished{Run: 2 * s, Bytes: 200}, Finished{Run: s, Bytes: 300}), nil, 2 * s, FromStage},
+		{"absurd", 0, 0, statsOf(took(math.MaxInt64)...), nil, maxTerm, FromStage},
 		{"an absurd hint", math.MaxInt64, 0, nil, nil, maxTerm, FromHint},
 	} {
 		w := Expect(test.hint, test.bytes, test.stage, test.function, 7*s)
@@ -129,7 +129,7 @@ func TestStatsAreRobust(t *testing.T) {
 				run *= 10
 			}
 			worker++
-			return Finished{Run: duration(run), Bytes: bytes, Worker: worker % 8, Speed: 1}
+			return Finished{Run: toDuration(run), Bytes: bytes, Worker: worker % 8, Speed: 1}
 		}
 		for range 200 {
 			s.Add(task(2, 0.1))
@@ -139,11 +139,11 @@ func TestStatsAreRobust(t *testing.T) {
 		}
 		for _, size := range []int64{100, 500, 2000} {
 			want := 10 + 0.02*float64(size)
-			w := s.expect(size*mb, FromFunction)
+			w := s.expectRun(size*mb, FromFunction)
 			if off := w.Mean.Seconds()/want - 1; math.Abs(off) > 0.15 {
 				t.Errorf("seed %d: %d MB take %v s, want %v", seed, size, w.Mean.Seconds(), want)
 			}
-			if w.Dev > duration(want/2) {
+			if w.Dev > toDuration(want/2) {
 				t.Errorf("seed %d: deviation %v of %v s", seed, w.Dev, want)
 			}
 		}
@@ -186,7 +186,7 @@ func TestAccuracy(t *testing.T) {
 
 func BenchmarkStatsAdd(b *testing.B) {
 	var s Stats
-	rng := random(1)
+	rng := newRand(1)
 	b.ReportAllocs()
 	for b.Loop() {
 		s.Add(Finished{Run: time.Duration(rng.IntN(1e9)), Bytes: int64(rng.IntN(1e9)), Worker: int32(rng.IntN(100))})
@@ -196,7 +196,7 @@ func BenchmarkStatsAdd(b *testing.B) {
 // What is left of a task is what others that ran longer went on for, each scaled to its hint and inputs; what ran at its own
 // worker says nothing of whether it is late.
 func TestStatsLeft(t *testing.T) {
-	s := stats(
+	s := statsOf(
 		Finished{Run: 10 * time.Second, Worker: 1}, Finished{Run: 20 * time.Second, Worker: 2},
 		Finished{Run: 40 * time.Second, Worker: 3}, Finished{Run: 100 * time.Second, Worker: 4},
 	)
@@ -206,19 +206,19 @@ func TestStatsLeft(t *testing.T) {
 		left  time.Duration
 		known bool
 	}{{0, 9, 42500 * time.Millisecond, true}, {15 * time.Second, 4, 15 * time.Second, true}, {30 * time.Second, 9, 40 * time.Second, true}, {30 * time.Second, 4, 10 * time.Second, true}, {50 * time.Second, 4, 0, false}} {
-		if left, known := s.Left(c.ran, 0, 0, c.at); (left-c.left).Abs() > time.Millisecond || known != c.known {
+		if left, known := s.TimeLeft(c.ran, 0, 0, c.at); (left-c.left).Abs() > time.Millisecond || known != c.known {
 			t.Errorf("a task that has run for %v at worker %d has %v left (%t), want %v (%t)", c.ran, c.at, left, known, c.left, c.known)
 		}
 	}
 	if longest, n := s.Longest(4); longest != 40*time.Second || n != 3 {
 		t.Errorf("beside worker 4, the longest of %d is %v", n, longest)
 	}
-	sized := stats(Finished{Run: 10 * time.Second, Bytes: 100, Worker: 1}, Finished{Run: 12 * time.Second, Bytes: 100, Worker: 2})
-	if left, known := sized.Left(20*time.Second, 0, 500, 3); !known || (left-35*time.Second).Abs() > time.Second {
+	sized := statsOf(Finished{Run: 10 * time.Second, Bytes: 100, Worker: 1}, Finished{Run: 12 * time.Second, Bytes: 100, Worker: 2})
+	if left, known := sized.TimeLeft(20*time.Second, 0, 500, 3); !known || (left-35*time.Second).Abs() > time.Second {
 		t.Errorf("a task with five times the data is taken to go on for %v (%t)", left, known)
 	}
-	hinted := stats(Finished{Run: 10 * time.Second, Hint: 5 * time.Second, Worker: 1})
-	if left, known := hinted.Left(15*time.Second, 10*time.Second, 0, 3); !known || left != 5*time.Second {
+	hinted := statsOf(Finished{Run: 10 * time.Second, Hint: 5 * time.Second, Worker: 1})
+	if left, known := hinted.TimeLeft(15*time.Second, 10*time.Second, 0, 3); !known || left != 5*time.Second {
 		t.Errorf("a task whose hint is half of what it takes goes on for %v (%t)", left, known)
 	}
 }

@@ -12,9 +12,9 @@ import (
 func TestLight(t *testing.T) {
 	f := NewFleet(Config{})
 	for key := range int32(500) {
-		m := flat(time.Duration(1+key) * time.Second)
+		m := flatMatrix(time.Duration(1+key) * time.Second)
 		if key >= 480 { // room for one slot, but not for four
-			m = flat(time.Hour)
+			m = flatMatrix(time.Hour)
 			for i := range m.Cells {
 				for j := range m.Cells {
 					if probe.MatrixStep(room.CPU, max(i, j)) <= probe.Slot.CPU {
@@ -25,10 +25,10 @@ func TestLight(t *testing.T) {
 		}
 		f.Put(Server{Key: key, Name: fmt.Sprint(key), Matrix: m, Heard: t0})
 	}
-	rng := random(1)
+	rng := newRand(1)
 	count := map[int32]int{}
 	for range 2000 {
-		count[f.lights[lightSize(probe.Slot)].draw(20, rng)]++
+		count[f.lights[lightSize(probe.Slot)].drawWorker(20, rng)]++
 	}
 	if len(count) != 20 {
 		t.Errorf("%d workers were drawn, want 20", len(count))
@@ -40,7 +40,7 @@ func TestLight(t *testing.T) {
 	}
 	// The 20th lightest waits for 20 s, the last of its bucket for 22.9 s.
 	for range 2000 {
-		if key := f.lights[lightSize(scaled(probe.Slot, 4))].draw(20, rng); key > 22 {
+		if key := f.lights[lightSize(scaleDemand(probe.Slot, 4))].drawWorker(20, rng); key > 22 {
 			t.Fatalf("worker %d was drawn for four slots", key)
 		}
 	}
@@ -48,7 +48,7 @@ func TestLight(t *testing.T) {
 		slots int32
 		want  int
 	}{{0, 0}, {1, 0}, {2, 1}, {4, 1}, {5, 2}, {64, 3}, {1000, 3}} {
-		if got := lightSize(scaled(probe.Slot, test.slots)); got != test.want {
+		if got := lightSize(scaleDemand(probe.Slot, test.slots)); got != test.want {
 			t.Errorf("%d slots: size %d, want %d", test.slots, got, test.want)
 		}
 	}
@@ -58,7 +58,7 @@ func TestLight(t *testing.T) {
 func TestLightForShort(t *testing.T) {
 	f := NewFleet(Config{})
 	for key := range int32(500) {
-		m := flat(time.Duration(1+key) * time.Second)
+		m := flatMatrix(time.Duration(1+key) * time.Second)
 		if key >= 480 {
 			m.Short = [probe.MatrixSide]probe.Wait{}
 		}
@@ -68,7 +68,7 @@ func TestLightForShort(t *testing.T) {
 		work  time.Duration
 		short bool
 	}{{time.Millisecond, true}, {time.Minute, false}} {
-		d := f.Decide(&Task{Demand: probe.Slot, Work: Work{Mean: test.work}, LongFrom: time.Second}, t0, random(1))
+		d := f.Decide(&Task{Demand: probe.Slot, Work: Work{Mean: test.work}, LongFrom: time.Second}, t0, newRand(1))
 		if c := d.Choice(); c == nil || (c.W == 0) != test.short || (c.Worker >= 480) != test.short {
 			t.Errorf("a task of %v: %v", test.work, &d)
 		}
@@ -98,15 +98,15 @@ func TestLightWidth(t *testing.T) {
 	f := NewFleet(Config{})
 	wait := 0.01
 	for key := range int32(100) {
-		f.Put(Server{Key: key, Name: fmt.Sprint(key), Matrix: flat(duration(wait)), Heard: t0})
+		f.Put(Server{Key: key, Name: fmt.Sprint(key), Matrix: flatMatrix(toDuration(wait)), Heard: t0})
 		wait *= 1.25 // so that each is in a bucket of its own, or two are
 	}
 	drawn := func(batch int) int {
 		keys := map[int32]bool{}
-		rng := random(1)
+		rng := newRand(1)
 		for range 500 {
-			f.collect(&Task{Demand: probe.Slot}, batch, rng)
-			for _, at := range f.found {
+			f.collectCandidates(&Task{Demand: probe.Slot}, batch, rng)
+			for _, at := range f.candidates {
 				keys[at.row.Key] = true
 			}
 		}
@@ -116,11 +116,11 @@ func TestLightWidth(t *testing.T) {
 		t.Errorf("%d workers were drawn for one task at a time, %d for 50", one, many)
 	}
 
-	big := *flat(100 * time.Hour)
-	big.Capacity = scaled(room, 2)
+	big := *flatMatrix(100 * time.Hour)
+	big.Capacity = scaleDemand(room, 2)
 	f.Put(Server{Key: 100, Name: "big", Matrix: &big, Heard: t0})
-	f.collect(&Task{Demand: big.Capacity}, 1, random(1))
-	if len(f.found) != 1 || f.found[0].row.Key != 100 {
-		t.Errorf("for a task that fits one worker only, %d were found", len(f.found))
+	f.collectCandidates(&Task{Demand: big.Capacity}, 1, newRand(1))
+	if len(f.candidates) != 1 || f.candidates[0].row.Key != 100 {
+		t.Errorf("for a task that fits one worker only, %d were found", len(f.candidates))
 	}
 }

@@ -51,30 +51,30 @@ const maxRounds = 64
 func Match(m Matcher, bids [][]Bid, due []float64) []int {
 	switch m {
 	case Greedy:
-		return greedy(bids)
+		return matchGreedy(bids)
 	case Optimal:
-		return optimal(bids)
+		return matchOptimal(bids)
 	}
 	if due == nil {
 		due = make([]float64, len(bids))
 	}
-	chosen := stable(bids, due, maxRounds)
-	postpone(bids, chosen)
+	chosen := matchStable(bids, due, maxRounds)
+	postponePoor(bids, chosen)
 	return chosen
 }
 
 // workersOf is the number of workers that bids name, which is one more than the largest key.
 func workersOf(bids [][]Bid) int {
 	n := int32(-1)
-	for _, of := range bids {
-		for _, b := range of {
+	for _, taskBids := range bids {
+		for _, b := range taskBids {
 			n = max(n, b.Worker)
 		}
 	}
 	return int(n) + 1
 }
 
-func filled(n, value int) []int {
+func filledInts(n, value int) []int {
 	xs := make([]int, n)
 	for i := range xs {
 		xs[i] = value
@@ -82,11 +82,11 @@ func filled(n, value int) []int {
 	return xs
 }
 
-func greedy(bids [][]Bid) []int {
+func matchGreedy(bids [][]Bid) []int {
 	taken := make([]bool, workersOf(bids))
-	chosen := filled(len(bids), Unmatched)
-	for t, of := range bids {
-		for k, b := range of {
+	chosen := filledInts(len(bids), Unmatched)
+	for t, taskBids := range bids {
+		for k, b := range taskBids {
 			if !taken[b.Worker] {
 				taken[b.Worker], chosen[t] = true, k
 				break
@@ -96,20 +96,20 @@ func greedy(bids [][]Bid) []int {
 	return chosen
 }
 
-// loss is what is lost if a task does not get its k-th bid: by how much later than due it is done with the next one.
+// lossWithout is what is lost if a task does not get its k-th bid: by how much later than due it is done with the next one.
 // It has nowhere to go after its last one.
-func loss(of []Bid, due float64, k int) float64 {
-	if k+1 == len(of) {
+func lossWithout(taskBids []Bid, due float64, k int) float64 {
+	if k+1 == len(taskBids) {
 		return math.Inf(1)
 	}
-	return max(of[k+1].Cost, due) - max(of[k].Cost, due)
+	return max(taskBids[k+1].Cost, due) - max(taskBids[k].Cost, due)
 }
 
-// postpone takes back matches of low quality, which the paper does by dispatching them last: those of tasks
+// postponePoor takes back matches of low quality, which the paper does by dispatching them last: those of tasks
 // that are done sooner if they are placed in the next batch, behind the task that a better worker was matched
 // with. Whoever is waited for at a worker is done sooner than who waits there, so in the order of cost it is
 // decided before, and the first in that order always stays matched.
-func postpone(bids [][]Bid, chosen []int) {
+func postponePoor(bids [][]Bid, chosen []int) {
 	var order []int
 	for t, k := range chosen {
 		if k >= 0 {
@@ -134,11 +134,11 @@ func postpone(bids [][]Bid, chosen []int) {
 	}
 }
 
-// rather reports whether a worker would rather have task t, for which it is bid k, than task u: the one that
+// isPreferred reports whether a worker would rather have task t, for which it is bid k, than task u: the one that
 // would lose more, then the one that has less time until it is due, then the one that is done sooner, then the earlier
 // one (Apollo, section 3.4, but for what is due).
-func rather(bids [][]Bid, due []float64, t, k, u, l int) bool {
-	if a, b := loss(bids[t], due[t], k), loss(bids[u], due[u], l); a != b {
+func isPreferred(bids [][]Bid, due []float64, t, k, u, l int) bool {
+	if a, b := lossWithout(bids[t], due[t], k), lossWithout(bids[u], due[u], l); a != b {
 		return a > b
 	}
 	if a, b := max(due[t]-bids[t][k].Cost, 0), max(due[u]-bids[u][l].Cost, 0); a != b {
@@ -150,13 +150,13 @@ func rather(bids [][]Bid, due []float64, t, k, u, l int) bool {
 	return t < u
 }
 
-// stable is deferred acceptance: in each round every task without a worker proposes to its best one that has
+// matchStable is deferred acceptance: in each round every task without a worker proposes to its best one that has
 // not turned it down, and a worker keeps the best proposal it ever had. What a task would lose elsewhere does
 // not depend on the round, so with enough rounds no task and worker would both rather have each other. The
 // paper's variant makes each round's pairs final; to let a later, needier task in costs nothing.
-func stable(bids [][]Bid, due []float64, rounds int) []int {
-	holder := filled(workersOf(bids), -1)
-	chosen := filled(len(bids), Unmatched) // the bid that stands; of a task that is free, the last that it was turned down for
+func matchStable(bids [][]Bid, due []float64, rounds int) []int {
+	holder := filledInts(workersOf(bids), -1)
+	chosen := filledInts(len(bids), Unmatched) // the bid that stands; of a task that is free, the last that it was turned down for
 	free := make([]int, 0, len(bids))
 	for t := range bids {
 		free = append(free, t)
@@ -176,7 +176,7 @@ func stable(bids [][]Bid, due []float64, rounds int) []int {
 			switch u := holder[w]; {
 			case u < 0:
 				holder[w] = t
-			case rather(bids, due, t, chosen[t], u, chosen[u]):
+			case isPreferred(bids, due, t, chosen[t], u, chosen[u]):
 				holder[w] = t
 				again = append(again, u)
 			default:
@@ -191,11 +191,11 @@ func stable(bids [][]Bid, due []float64, rounds int) []int {
 	return chosen
 }
 
-// optimal is the assignment of most tasks and, among those, of least cost: successive shortest augmenting
+// matchOptimal is the assignment of most tasks and, among those, of least cost: successive shortest augmenting
 // paths with potentials over the bids alone (Jonker and Volgenant's method on a sparse matrix). To stay
 // unmatched is a column of each task's own, dearer than anything else could be.
-func optimal(bids [][]Bid) []int {
-	s := solve(bids)
+func matchOptimal(bids [][]Bid) []int {
+	s := solveAssignment(bids)
 	for t, k := range s.chosen {
 		if k == len(bids[t]) {
 			s.chosen[t] = Unmatched
@@ -204,18 +204,18 @@ func optimal(bids [][]Bid) []int {
 	return s.chosen
 }
 
-func solve(bids [][]Bid) *solver {
+func solveAssignment(bids [][]Bid) *solver {
 	workers := workersOf(bids)
-	dear := 1.0
-	for _, of := range bids {
-		if len(of) > 0 {
-			dear += math.Abs(of[0].Cost) + math.Abs(of[len(of)-1].Cost)
+	unmatchedCost := 1.0
+	for _, taskBids := range bids {
+		if len(taskBids) > 0 {
+			unmatchedCost += math.Abs(taskBids[0].Cost) + math.Abs(taskBids[len(taskBids)-1].Cost)
 		}
 	}
 	s := &solver{
-		bids: bids, workers: workers, dear: dear,
-		owner:  filled(workers+len(bids), -1),
-		chosen: filled(len(bids), Unmatched),
+		bids: bids, workers: workers, unmatchedCost: unmatchedCost,
+		owner:  filledInts(workers+len(bids), -1),
+		chosen: filledInts(len(bids), Unmatched),
 		price:  make([]float64, workers+len(bids)),
 		dist:   make([]float64, workers+len(bids)),
 		from:   make([]int, workers+len(bids)),
@@ -223,7 +223,7 @@ func solve(bids [][]Bid) *solver {
 		done:   make([]int, workers+len(bids)),
 	}
 	for t := range bids {
-		s.augment(t)
+		s.augmentPath(t)
 	}
 	return s
 }
@@ -232,42 +232,42 @@ func solve(bids [][]Bid) *solver {
 // Invariant: no price is above 0, that of a column nobody owns is 0, and cost - price of an assigned column is
 // the least of its task's. That proves that there is no cheaper way to assign those tasks.
 type solver struct {
-	bids    [][]Bid
-	workers int
-	dear    float64
-	owner   []int // task of each column, -1: none
-	chosen  []int // bid of each task
-	price   []float64
+	bids          [][]Bid
+	workers       int
+	unmatchedCost float64
+	owner         []int // task of each column, -1: none
+	chosen        []int // bid of each task
+	price         []float64
 
 	dist       []float64 // of columns, in the search for task seen-1
 	from       []int     // task before a column on its shortest path
 	seen, done []int     // last search that reached, settled a column, plus one
 	settled    []int
-	heap       []reach
+	heap       []reachedColumn
 }
 
-// reach is a column at a distance.
-type reach struct {
+// reachedColumn is a column at a distance.
+type reachedColumn struct {
 	dist   float64
 	column int
 }
 
-// edge is bid k of t: its column and cost.
-func (s *solver) edge(t, k int) (int, float64) {
+// edgeOf is bid k of t: its column and cost.
+func (s *solver) edgeOf(t, k int) (int, float64) {
 	if k == len(s.bids[t]) {
-		return s.workers + t, s.dear
+		return s.workers + t, s.unmatchedCost
 	}
 	return int(s.bids[t][k].Worker), s.bids[t][k].Cost
 }
 
-// augment assigns one more task, moving others along the shortest path to a column that nobody owns.
-func (s *solver) augment(start int) {
+// augmentPath assigns one more task, moving others along the shortest path to a column that nobody owns.
+func (s *solver) augmentPath(start int) {
 	s.heap, s.settled = s.heap[:0], s.settled[:0]
 	t, base := start, 0.0          // base is the length of the shortest path to t, less the slack of its own column
 	last, bound := -1, math.Inf(1) // no path longer than bound is of use
 	for {
 		for k := range len(s.bids[t]) + 1 {
-			c, cost := s.edge(t, k)
+			c, cost := s.edgeOf(t, k)
 			if base+cost >= bound {
 				break // prices are never above 0, and costs ascend
 			}
@@ -279,11 +279,11 @@ func (s *solver) augment(start int) {
 				bound = d
 			}
 			s.seen[c], s.dist[c], s.from[c] = start+1, d, t
-			s.push(reach{d, c})
+			s.pushReached(reachedColumn{d, c})
 		}
-		top := s.pop()
+		top := s.popReached()
 		for s.done[top.column] == start+1 {
-			top = s.pop() // it was reached again on a shorter path
+			top = s.popReached() // it was reached again on a shorter path
 		}
 		c := top.column
 		s.done[c] = start + 1
@@ -293,7 +293,7 @@ func (s *solver) augment(start int) {
 		}
 		s.settled = append(s.settled, c)
 		t = s.owner[c]
-		_, cost := s.edge(t, s.chosen[t])
+		_, cost := s.edgeOf(t, s.chosen[t])
 		base = top.dist - (cost - s.price[c])
 	}
 	for _, c := range s.settled {
@@ -302,47 +302,47 @@ func (s *solver) augment(start int) {
 	for c := last; ; {
 		t := s.from[c]
 		before := s.chosen[t]
-		s.owner[c], s.chosen[t] = t, s.bid(t, c)
+		s.owner[c], s.chosen[t] = t, s.bidOf(t, c)
 		if t == start {
 			return
 		}
-		c, _ = s.edge(t, before)
+		c, _ = s.edgeOf(t, before)
 	}
 }
 
-// bid is the position of column c in the bids of t.
-func (s *solver) bid(t, c int) int {
+// bidOf is the position of column c in the bids of t.
+func (s *solver) bidOf(t, c int) int {
 	if c == s.workers+t {
 		return len(s.bids[t])
 	}
 	return slices.IndexFunc(s.bids[t], func(b Bid) bool { return int(b.Worker) == c })
 }
 
-func (a reach) before(b reach) bool {
+func (a reachedColumn) isCloser(b reachedColumn) bool {
 	return a.dist < b.dist || a.dist == b.dist && a.column < b.column
 }
 
-func (s *solver) push(r reach) {
+func (s *solver) pushReached(r reachedColumn) {
 	s.heap = append(s.heap, r)
 	i := len(s.heap) - 1
-	for i > 0 && r.before(s.heap[(i-1)/2]) {
+	for i > 0 && r.isCloser(s.heap[(i-1)/2]) {
 		s.heap[i] = s.heap[(i-1)/2]
 		i = (i - 1) / 2
 	}
 	s.heap[i] = r
 }
 
-func (s *solver) pop() reach {
+func (s *solver) popReached() reachedColumn {
 	top := s.heap[0]
 	last := len(s.heap) - 1
 	r := s.heap[last]
 	s.heap = s.heap[:last]
 	for i := 0; last > 0; {
 		child := 2*i + 1
-		if child < last && child+1 < last && s.heap[child+1].before(s.heap[child]) {
+		if child < last && child+1 < last && s.heap[child+1].isCloser(s.heap[child]) {
 			child++
 		}
-		if child >= last || !s.heap[child].before(r) {
+		if child >= last || !s.heap[child].isCloser(r) {
 			s.heap[i] = r
 			break
 		}

@@ -25,17 +25,17 @@ func TestFigure5(t *testing.T) {
 		{Greedy, []int32{a, b, c}},
 		{Stable, []int32{a, c, b}},
 	} {
-		if got := workers(bids, Match(test.matcher, bids, nil)); !slices.Equal(got, test.want) {
+		if got := matchedWorkers(bids, Match(test.matcher, bids, nil)); !slices.Equal(got, test.want) {
 			t.Errorf("%s: T1, T2, T3 on %v, want %v", test.matcher, got, test.want)
 		}
 	}
-	if got := total(bids, Match(Optimal, bids, nil)); got != 33 {
+	if got := totalCost(bids, Match(Optimal, bids, nil)); got != 33 {
 		t.Errorf("optimal: sum %v, want 33", got)
 	}
 }
 
-// workers are those that the tasks were matched with, negative for none.
-func workers(bids [][]Bid, chosen []int) []int32 {
+// matchedWorkers are those that the tasks were matched with, negative for none.
+func matchedWorkers(bids [][]Bid, chosen []int) []int32 {
 	ws := make([]int32, len(bids))
 	for i, k := range chosen {
 		if ws[i] = int32(k); k >= 0 {
@@ -45,7 +45,7 @@ func workers(bids [][]Bid, chosen []int) []int32 {
 	return ws
 }
 
-func total(bids [][]Bid, chosen []int) float64 {
+func totalCost(bids [][]Bid, chosen []int) float64 {
 	sum := 0.0
 	for t, k := range chosen {
 		if k >= 0 {
@@ -55,7 +55,7 @@ func total(bids [][]Bid, chosen []int) float64 {
 	return sum
 }
 
-func matched(chosen []int) int {
+func countMatched(chosen []int) int {
 	n := 0
 	for _, k := range chosen {
 		if k >= 0 {
@@ -83,7 +83,7 @@ func TestMatchStories(t *testing.T) {
 			map[Matcher][]int32{Stable: {0, Postponed}, Greedy: {0, 1}, Optimal: {0, 1}}},
 	} {
 		for m, want := range test.want {
-			if got := workers(test.bids, Match(m, test.bids, nil)); !slices.Equal(got, want) {
+			if got := matchedWorkers(test.bids, Match(m, test.bids, nil)); !slices.Equal(got, want) {
 				t.Errorf("%s: %s: %v, want %v", test.name, m, got, want)
 			}
 		}
@@ -96,7 +96,7 @@ func TestMatchDue(t *testing.T) {
 	bids := [][]Bid{{{0, 1, 1}, {1, 4, 1}}, {{0, 9, 9}, {1, 12, 9}}, {{0, 3, 3}, {1, 6, 3}}}
 	both := [][]Bid{{{0, 1, 1}, {1, 10, 1}}, {{0, 5, 5}, {1, 8, 5}}}
 	for i, want := range [][]int32{{0, 1}, {1, 0}} { // the first one loses 9, or 1 if it is due at 9; the other 3
-		if got := workers(both, stable(both, []float64{float64(9 * i), 0}, maxRounds)); !slices.Equal(got, want) {
+		if got := matchedWorkers(both, matchStable(both, []float64{float64(9 * i), 0}, maxRounds)); !slices.Equal(got, want) {
 			t.Errorf("due at %d: %v, want %v", 9*i, got, want)
 		}
 	}
@@ -108,7 +108,7 @@ func TestMatchDue(t *testing.T) {
 		{[]float64{9, 9, 9}, []int32{-1, 0, 1}},
 		{[]float64{9, 0, 2}, []int32{-1, 1, 0}},
 	} {
-		if got := workers(bids, stable(bids, test.due, maxRounds)); !slices.Equal(got, test.want) {
+		if got := matchedWorkers(bids, matchStable(bids, test.due, maxRounds)); !slices.Equal(got, test.want) {
 			t.Errorf("due at %v: %v, want %v", test.due, got, test.want)
 		}
 	}
@@ -126,7 +126,7 @@ func randomBids(rng *rand.Rand, tasks, workers int) [][]Bid {
 			run := float64(rng.IntN(8)) + 1
 			bids[t] = append(bids[t], Bid{int32(w), wait[w] + run, run})
 		}
-		sorted(bids[t])
+		sortBids(bids[t])
 	}
 	return bids
 }
@@ -136,14 +136,14 @@ func TestMatchersAreMatchings(t *testing.T) {
 	for seed := range uint64(2000) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		bids := randomBids(rng, rng.IntN(12), 1+rng.IntN(12))
-		most := matched(optimal(bids))
+		most := countMatched(matchOptimal(bids))
 		for _, m := range []Matcher{Stable, Greedy, Optimal} {
 			chosen := Match(m, bids, nil)
 			if len(chosen) != len(bids) {
 				t.Fatalf("seed %d, %s: %d tasks, want %d", seed, m, len(chosen), len(bids))
 			}
 			taken := map[int32]bool{}
-			for task, w := range workers(bids, chosen) {
+			for task, w := range matchedWorkers(bids, chosen) {
 				if w >= 0 && taken[w] {
 					t.Fatalf("seed %d, %s: two tasks on worker %d: %v", seed, m, w, chosen)
 				}
@@ -155,7 +155,7 @@ func TestMatchersAreMatchings(t *testing.T) {
 				}
 				if w == Unmatched {
 					for _, b := range bids[task] {
-						if m != Stable && !slices.Contains(workers(bids, chosen), b.Worker) {
+						if m != Stable && !slices.Contains(matchedWorkers(bids, chosen), b.Worker) {
 							t.Fatalf("seed %d, %s: task %d has no worker and worker %d no task", seed, m, task, b.Worker)
 						}
 					}
@@ -180,9 +180,9 @@ func TestStableIsStable(t *testing.T) {
 	for seed := range uint64(3000) {
 		rng := rand.New(rand.NewPCG(seed, 4))
 		bids := randomBids(rng, rng.IntN(15), 1+rng.IntN(15))
-		chosen := stable(bids, make([]float64, len(bids)), math.MaxInt)
+		chosen := matchStable(bids, make([]float64, len(bids)), math.MaxInt)
 		holder := map[int32]int{}
-		for task, w := range workers(bids, chosen) {
+		for task, w := range matchedWorkers(bids, chosen) {
 			if w >= 0 {
 				holder[w] = task
 			}
@@ -194,7 +194,7 @@ func TestStableIsStable(t *testing.T) {
 			}
 			for k, b := range bids[task][:better] {
 				other, ok := holder[b.Worker]
-				if !ok || rather(bids, make([]float64, len(bids)), task, k, other, chosen[other]) {
+				if !ok || isPreferred(bids, make([]float64, len(bids)), task, k, other, chosen[other]) {
 					t.Fatalf("seed %d: task %d and worker %d would rather have each other than %d and %d; bids %v", seed, task, b.Worker, chosen[task], other, bids)
 				}
 				contested++
@@ -211,9 +211,9 @@ func TestPostponedIsSooner(t *testing.T) {
 	for seed := range uint64(2000) {
 		rng := rand.New(rand.NewPCG(seed, 5))
 		bids := randomBids(rng, 1+rng.IntN(12), 1+rng.IntN(8))
-		full := stable(bids, make([]float64, len(bids)), maxRounds)
+		full := matchStable(bids, make([]float64, len(bids)), maxRounds)
 		chosen := slices.Clone(full)
-		postpone(bids, chosen)
+		postponePoor(bids, chosen)
 		for task, k := range chosen {
 			if k != full[task] && k != Postponed {
 				t.Fatalf("seed %d: task %d went from %d to %d", seed, task, full[task], k)
@@ -248,24 +248,24 @@ func TestBoundedRounds(t *testing.T) {
 		}
 	}
 	for rounds := range n + 1 {
-		if got := matched(stable(bids, make([]float64, len(bids)), rounds)); got != rounds {
+		if got := countMatched(matchStable(bids, make([]float64, len(bids)), rounds)); got != rounds {
 			t.Errorf("%d rounds match %d tasks", rounds, got)
 		}
 	}
 }
 
-// best is the slow, obvious model: most tasks, then the least sum.
-func best(bids [][]Bid, task int, taken map[int32]bool) (int, float64) {
+// bestByTrying is the slow, obvious model: most tasks, then the least sum.
+func bestByTrying(bids [][]Bid, task int, taken map[int32]bool) (int, float64) {
 	if task == len(bids) {
 		return 0, 0
 	}
-	most, least := best(bids, task+1, taken)
+	most, least := bestByTrying(bids, task+1, taken)
 	for _, b := range bids[task] {
 		if taken[b.Worker] {
 			continue
 		}
 		taken[b.Worker] = true
-		n, sum := best(bids, task+1, taken)
+		n, sum := bestByTrying(bids, task+1, taken)
 		delete(taken, b.Worker)
 		if n, sum = n+1, sum+b.Cost; n > most || n == most && sum < least {
 			most, least = n, sum
@@ -278,9 +278,9 @@ func TestOptimalIsOptimal(t *testing.T) {
 	for seed := range uint64(1500) {
 		rng := rand.New(rand.NewPCG(seed, 6))
 		bids := randomBids(rng, rng.IntN(7), 1+rng.IntN(6))
-		chosen := optimal(bids)
-		most, least := best(bids, 0, map[int32]bool{})
-		if n, sum := matched(chosen), total(bids, chosen); n != most || math.Abs(sum-least) > 1e-9 {
+		chosen := matchOptimal(bids)
+		most, least := bestByTrying(bids, 0, map[int32]bool{})
+		if n, sum := countMatched(chosen), totalCost(bids, chosen); n != most || math.Abs(sum-least) > 1e-9 {
 			t.Fatalf("seed %d: %d matched for %v, want %d for %v; bids %v", seed, n, sum, most, least, bids)
 		}
 	}
@@ -291,19 +291,19 @@ func TestOptimalIsProven(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 8))
 		bids := batchBids(100 + rng.IntN(300))
-		s := solve(bids)
+		s := solveAssignment(bids)
 		for c, price := range s.price {
 			if price > 0 || price != 0 && s.owner[c] < 0 {
 				t.Fatalf("seed %d: column %d of task %d has price %v", seed, c, s.owner[c], price)
 			}
 		}
 		for task, k := range s.chosen {
-			c, cost := s.edge(task, k)
+			c, cost := s.edgeOf(task, k)
 			if s.owner[c] != task {
 				t.Fatalf("seed %d: task %d has column %d, which has task %d", seed, task, c, s.owner[c])
 			}
 			for other := range len(bids[task]) + 1 {
-				if d, dear := s.edge(task, other); dear-s.price[d] < cost-s.price[c]-1e-6 {
+				if d, otherCost := s.edgeOf(task, other); otherCost-s.price[d] < cost-s.price[c]-1e-6 {
 					t.Fatalf("seed %d: task %d would rather have bid %d than %d", seed, task, other, k)
 				}
 			}
@@ -338,7 +338,7 @@ func batchBids(tasks int) [][]Bid {
 				bids[t] = append(bids[t], Bid{w, rng.ExpFloat64() + run, run})
 			}
 		}
-		sorted(bids[t])
+		sortBids(bids[t])
 	}
 	return bids
 }

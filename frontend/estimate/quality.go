@@ -28,9 +28,9 @@ func MatchQuality(rng *rand.Rand, servers, tasks int, speedup float64) Quality {
 		c.runs[t], c.likes[t] = rng.ExpFloat64(), rng.IntN(servers)
 	}
 	return Quality{
-		Greedy:  c.play(Greedy, 1, servers),
-		Stable:  c.play(Stable, tasks, servers),
-		Limited: c.play(Stable, MaxBatch, MaxKept),
+		Greedy:  c.playMatcher(Greedy, 1, servers),
+		Stable:  c.playMatcher(Stable, tasks, servers),
+		Limited: c.playMatcher(Stable, MaxBatch, MaxKept),
 		Optimal: Completion{Mean: c.leastMean(), Last: c.leastLast()},
 	}
 }
@@ -43,34 +43,34 @@ type contest struct {
 	speedup float64
 }
 
-func (c *contest) run(t, s int) float64 {
+func (c *contest) runTime(t, s int) float64 {
 	if c.likes[t] == s {
 		return c.runs[t] / c.speedup
 	}
 	return c.runs[t]
 }
 
-// sorted puts bids into the order that Match wants.
-func sorted(bids []Bid) {
+// sortBids puts bids into the order that Match wants.
+func sortBids(bids []Bid) {
 	slices.SortFunc(bids, func(a, b Bid) int { return cmp.Compare(a.Cost, b.Cost) })
 }
 
-// play matches the tasks in batches of up to size, each with one of its best servers, of which kept are looked at.
-func (c *contest) play(m Matcher, size, kept int) Completion {
+// playMatcher matches the tasks in batches of up to size, each with one of its best servers, of which kept are looked at.
+func (c *contest) playMatcher(m Matcher, size, kept int) Completion {
 	waits := slices.Clone(c.waits)
-	left := make([]int, len(c.runs))
-	for t := range left {
-		left[t] = t
+	unmatched := make([]int, len(c.runs))
+	for t := range unmatched {
+		unmatched[t] = t
 	}
 	var end Completion
-	for len(left) > 0 {
-		batch := left[:min(size, len(left))]
+	for len(unmatched) > 0 {
+		batch := unmatched[:min(size, len(unmatched))]
 		bids := make([][]Bid, len(batch))
 		for i, t := range batch {
 			for s, wait := range waits {
-				bids[i] = append(bids[i], Bid{int32(s), wait + c.run(t, s), c.run(t, s)})
+				bids[i] = append(bids[i], Bid{int32(s), wait + c.runTime(t, s), c.runTime(t, s)})
 			}
-			sorted(bids[i])
+			sortBids(bids[i])
 			bids[i] = bids[i][:min(kept, len(bids[i]))]
 		}
 		var again []int
@@ -84,7 +84,7 @@ func (c *contest) play(m Matcher, size, kept int) Completion {
 			end.Mean += b.Cost / float64(len(c.runs))
 			end.Last = max(end.Last, b.Cost)
 		}
-		left = append(again, left[len(batch):]...)
+		unmatched = append(again, unmatched[len(batch):]...)
 	}
 	return end
 }
@@ -98,10 +98,10 @@ func (c *contest) leastMean() float64 {
 		for t := range bids {
 			for s, wait := range c.waits {
 				for k := range depth {
-					bids[t] = append(bids[t], Bid{Worker: int32(s*depth + k), Cost: wait + float64(k+1)*c.run(t, s)})
+					bids[t] = append(bids[t], Bid{Worker: int32(s*depth + k), Cost: wait + float64(k+1)*c.runTime(t, s)})
 				}
 			}
-			sorted(bids[t])
+			sortBids(bids[t])
 		}
 		sum, deep := 0.0, false
 		for t, k := range Match(Optimal, bids, nil) {
@@ -123,14 +123,14 @@ func (c *contest) leastLast() float64 {
 	for t := range c.runs {
 		alone := math.Inf(1)
 		for s, wait := range c.waits {
-			alone = min(alone, wait+c.run(t, s))
+			alone = min(alone, wait+c.runTime(t, s))
 		}
 		bound = max(bound, alone)
 	}
 	liked := make([]float64, len(c.waits))
 	high := bound
 	for t, s := range c.likes {
-		liked[s] += c.run(t, s)
+		liked[s] += c.runTime(t, s)
 		high += c.runs[t]
 	}
 	fits := func(end float64) bool {

@@ -88,7 +88,7 @@ func (c *contest) tryAll(waits []float64, placed uint) (sum, last float64) {
 		}
 		for s := range waits {
 			before := waits[s]
-			waits[s] += c.run(t, s)
+			waits[s] += c.runTime(t, s)
 			restSum, restLast := c.tryAll(waits, placed|1<<t)
 			sum, last = min(sum, waits[s]+restSum), min(last, max(waits[s], restLast))
 			waits[s] = before

@@ -84,18 +84,18 @@ func (r Reason) String() string {
 	case ByClass:
 		return "its job is spare: how long such work waits is known nowhere"
 	case ByInputs:
-		return fmt.Sprintf("its inputs may take %s to read: %s, threshold %s", seconds(r.Reads), r.Work, seconds(r.Threshold))
+		return fmt.Sprintf("its inputs may take %s to read: %s, threshold %s", formatSeconds(r.Reads), r.Work, formatSeconds(r.Threshold))
 	case ByFiles:
 		return "needs files"
 	case ByIgnorance:
 		return "nothing is known of its run time"
 	case ByLength:
-		return fmt.Sprintf("long: %s, threshold %s", r.Work, seconds(r.Threshold))
+		return fmt.Sprintf("long: %s, threshold %s", r.Work, formatSeconds(r.Threshold))
 	}
 	if r.Work.Mean >= r.Threshold {
-		return fmt.Sprintf("short on the whole: %s, the tasks of its job %s on average, threshold %s", r.Work, seconds(r.Usual), seconds(r.Threshold))
+		return fmt.Sprintf("short on the whole: %s, the tasks of its job %s on average, threshold %s", r.Work, formatSeconds(r.Usual), formatSeconds(r.Threshold))
 	}
-	return fmt.Sprintf("short: %s, threshold %s", r.Work, seconds(r.Threshold))
+	return fmt.Sprintf("short: %s, threshold %s", r.Work, formatSeconds(r.Threshold))
 }
 
 // Route chooses the path of a task and says why. In mode auto, tasks that are short are sampled; so are those of which nothing is known, because late binding does not depend on

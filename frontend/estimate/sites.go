@@ -33,14 +33,14 @@ const (
 // Sites appends to sites where a task with these inputs could run, the ones where it reads fastest first: hosts and racks
 // of inputs of significant size that have workers in the pool, and at last anywhere.
 func (f *Fleet) Sites(ins []Input, pool Pool, sites []Site) []Site {
-	f.locate(ins)
+	f.locateInputs(ins)
 	total := int64(0)
 	for _, in := range ins {
 		total += max(in.Bytes, 0)
 	}
-	anywhere := Site{Tier: Across, Read: f.reads(ins, &server{})}
+	anywhere := Site{Tier: Across, Read: f.readTime(ins, &serverRow{})}
 	var found []Site
-	inPool := func(g *group) *server {
+	inPool := func(g *siteWorkers) *serverRow {
 		for _, key := range g.members {
 			if pool.Has(key) {
 				return f.servers[key]
@@ -50,7 +50,7 @@ func (f *Fleet) Sites(ins []Input, pool Pool, sites []Site) []Site {
 	}
 	f.epoch++
 	looked := 0
-	for _, p := range f.copies {
+	for _, p := range f.inputSites {
 		if bytes := ins[p.input].Bytes; bytes <= 0 || float64(bytes) < f.cfg.Significant*float64(total) || looked == maxLooked {
 			continue
 		}
@@ -58,30 +58,30 @@ func (f *Fleet) Sites(ins []Input, pool Pool, sites []Site) []Site {
 		if p.host != nil && p.host.epoch != f.epoch {
 			p.host.epoch = f.epoch
 			if row := inPool(p.host); row != nil {
-				found = append(found, Site{Disk, p.host.name, f.reads(ins, row)})
+				found = append(found, Site{Disk, p.host.name, f.readTime(ins, row)})
 			}
 		}
 		if p.rack != nil && p.rack.epoch != f.epoch {
 			p.rack.epoch = f.epoch
 			if inPool(p.rack) != nil {
-				found = append(found, Site{Rack, p.rack.name, f.reads(ins, &server{rack: p.rack})})
+				found = append(found, Site{Rack, p.rack.name, f.readTime(ins, &serverRow{rack: p.rack})})
 			}
 		}
 	}
 	slices.SortFunc(found, func(a, b Site) int {
 		return cmp.Or(cmp.Compare(a.Read, b.Read), cmp.Compare(a.Tier, b.Tier), cmp.Compare(a.Name, b.Name))
 	})
-	left := [tiers]int{Disk: maxHostSites, Rack: maxRackSites}
+	remaining := [numTiers]int{Disk: maxHostSites, Rack: maxRackSites}
 	for _, s := range found {
-		if left[s.Tier]--; s.Read < anywhere.Read && left[s.Tier] >= 0 {
+		if remaining[s.Tier]--; s.Read < anywhere.Read && remaining[s.Tier] >= 0 {
 			sites = append(sites, s)
 		}
 	}
 	return append(sites, anywhere)
 }
 
-// At is the workers of a site, by key: nil for anywhere. The slice is the fleet's, until the next Put.
-func (f *Fleet) At(t Tier, name string) []int32 {
+// WorkersAt is the workers of a site, by key: nil for anywhere. The slice is the fleet's, until the next Put.
+func (f *Fleet) WorkersAt(t Tier, name string) []int32 {
 	groups := f.hosts
 	if t == Rack {
 		groups = f.racks
@@ -92,39 +92,41 @@ func (f *Fleet) At(t Tier, name string) []int32 {
 	return nil
 }
 
-// Reads is what reading the inputs takes at a worker.
-func (f *Fleet) Reads(ins []Input, key int32) time.Duration {
-	row := f.at(key)
+// ReadTime is what reading the inputs takes at a worker.
+func (f *Fleet) ReadTime(ins []Input, key int32) time.Duration {
+	row := f.rowOf(key)
 	if row == nil {
-		row = &server{}
+		row = &serverRow{}
 	}
-	f.locate(ins)
-	return f.reads(ins, row)
+	f.locateInputs(ins)
+	return f.readTime(ins, row)
 }
 
-// reads is what reading the inputs takes at a worker, after locate.
-func (f *Fleet) reads(ins []Input, row *server) time.Duration {
-	_, took := f.reading(ins, row)
+// readTime is what reading the inputs takes at a worker, after locate.
+func (f *Fleet) readTime(ins []Input, row *serverRow) time.Duration {
+	_, took := f.readFromTiers(ins, row)
 	return took
 }
 
-// reading is how much is read from each tier, and how long that takes, after locate.
-func (f *Fleet) reading(ins []Input, row *server) (bytes [tiers]int64, took time.Duration) {
+// readFromTiers is how much is read from each tier, and how long that takes, after locate.
+func (f *Fleet) readFromTiers(ins []Input, row *serverRow) (bytes [numTiers]int64, took time.Duration) {
 	next := 0 // of f.copies, which are in the order of the inputs
 	for i, in := range ins {
 		tier := Across
-		for ; next < len(f.copies) && f.copies[next].input == i; next++ {
-			tier = min(tier, f.copies[next].tier(row))
+		for ; next < len(f.inputSites) && f.inputSites[next].input == i; next++ {
+			tier = min(tier, f.inputSites[next].readTier(row))
 		}
 		bytes[tier] += max(in.Bytes, 0)
 	}
-	for tier, rate := range f.cfg.Rates.tiers() {
-		took = add(took, take(bytes[tier], rate))
+	for tier, rate := range f.cfg.Rates.byTier() {
+		took = addTerms(took, transferTime(bytes[tier], rate))
 	}
 	return bytes, took
 }
 
-func (r Rates) tiers() [tiers]float64 { return [tiers]float64{r.Memory, r.Disk, r.Rack, r.Across} }
+func (r Rates) byTier() [numTiers]float64 {
+	return [numTiers]float64{r.Memory, r.Disk, r.Rack, r.Across}
+}
 
-// Far is what reading so many bytes takes from another rack.
-func (r Rates) Far(bytes int64) time.Duration { return take(bytes, r.Across) }
+// FarReadTime is what reading so many bytes takes from another rack.
+func (r Rates) FarReadTime(bytes int64) time.Duration { return transferTime(bytes, r.Across) }

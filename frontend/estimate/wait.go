@@ -7,9 +7,9 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// steps is how many eighths of a worker larger a task is taken for because its matrix is of age: 0 up to
+// ageSteps is how many eighths of a worker larger a task is taken for because its matrix is of age: 0 up to
 // fresh, then one more each time the age doubles.
-func steps(age, fresh time.Duration) int {
+func ageSteps(age, fresh time.Duration) int {
 	if age <= fresh {
 		return 0
 	}
@@ -24,9 +24,9 @@ func waitOf(m *probe.WaitMatrix, d probe.Demand, short bool) probe.Wait {
 	return m.Wait(d)
 }
 
-// pessimistic is the wait of a task that demands n eighths of the worker more than d, though never more than
+// pessimisticWait is the wait of a task that demands n eighths of the worker more than d, though never more than
 // all of it.
-func pessimistic(m *probe.WaitMatrix, d probe.Demand, short bool, n int) probe.Wait {
+func pessimisticWait(m *probe.WaitMatrix, d probe.Demand, short bool, n int) probe.Wait {
 	if n == 0 || !d.Fits(m.Capacity) {
 		return waitOf(m, d, short)
 	}

@@ -15,14 +15,14 @@ func TestSteps(t *testing.T) {
 		age  time.Duration
 		want int
 	}{{0, 0}, {2 * s, 0}, {2*s + 1, 1}, {4 * s, 1}, {4*s + 1, 2}, {8 * s, 2}, {8*s + 1, 3}, {30 * s, 4}, {time.Hour, 7}, {1 << 62, 7}} {
-		if got := steps(test.age, 2*s); got != test.want {
+		if got := ageSteps(test.age, 2*s); got != test.want {
 			t.Errorf("age %v: %d steps, want %d", test.age, got, test.want)
 		}
 	}
 }
 
 func TestPessimistic(t *testing.T) {
-	m := rising(time.Second)
+	m := risingMatrix(time.Second)
 	for _, test := range []struct {
 		demand probe.Demand
 		steps  int
@@ -30,13 +30,13 @@ func TestPessimistic(t *testing.T) {
 	}{
 		{probe.Slot, 0, probe.WaitOf(time.Second)},
 		{probe.Slot, 2, probe.WaitOf(3 * time.Second)},
-		{scaled(probe.Slot, 7), 7, probe.WaitOf(8 * time.Second)},
-		{scaled(probe.Slot, 8), 1, probe.WaitOf(8 * time.Second)},
-		{scaled(probe.Slot, 9), 0, probe.NeverFits},
-		{scaled(probe.Slot, 9), 7, probe.NeverFits},
+		{scaleDemand(probe.Slot, 7), 7, probe.WaitOf(8 * time.Second)},
+		{scaleDemand(probe.Slot, 8), 1, probe.WaitOf(8 * time.Second)},
+		{scaleDemand(probe.Slot, 9), 0, probe.NeverFits},
+		{scaleDemand(probe.Slot, 9), 7, probe.NeverFits},
 		{probe.Demand{CPU: 2000}, 1, probe.WaitOf(3 * time.Second)},
 	} {
-		if got := pessimistic(m, test.demand, false, test.steps); got != test.want {
+		if got := pessimisticWait(m, test.demand, false, test.steps); got != test.want {
 			t.Errorf("%s, %d steps: %v, want %v", test.demand, test.steps, got, test.want)
 		}
 	}
@@ -44,9 +44,9 @@ func TestPessimistic(t *testing.T) {
 
 func TestOccupied(t *testing.T) {
 	idle := probe.WaitMatrix{Capacity: room}
-	after := Occupied(idle, scaled(probe.Slot, 3), false, 10*time.Second)
+	after := Occupied(idle, scaleDemand(probe.Slot, 3), false, 10*time.Second)
 	for n, want := range map[int32]time.Duration{1: 0, 4: 0, 6: 10 * time.Second, 8: 10 * time.Second} {
-		if got := after.Wait(scaled(probe.Slot, n)); got.Duration() != want {
+		if got := after.Wait(scaleDemand(probe.Slot, n)); got.Duration() != want {
 			t.Errorf("beside three of eight slots, %d slots wait %v, want %v", n, got.Duration(), want)
 		}
 	}
@@ -61,7 +61,7 @@ func TestOccupied(t *testing.T) {
 	if got := after.Wait(probe.Slot); got.Duration() != 15*time.Second {
 		t.Errorf("behind 5 s and 10 s: %v", got.Duration())
 	}
-	if after := Occupied(one, scaled(probe.Slot, 2), false, time.Second); after != one {
+	if after := Occupied(one, scaleDemand(probe.Slot, 2), false, time.Second); after != one {
 		t.Error("a task that never fits changed the matrix")
 	}
 }
@@ -71,17 +71,17 @@ func TestOccupied(t *testing.T) {
 func TestOccupiedIsSafe(t *testing.T) {
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 2))
-		var running []busy
+		var running []busySlots
 		left := 8
 		for left > 0 {
 			n := 1 + rng.IntN(left)
-			running = append(running, busy{n, time.Duration(rng.IntN(20)) * time.Second})
+			running = append(running, busySlots{n, time.Duration(rng.IntN(20)) * time.Second})
 			left -= n
 		}
 		m := matrixOf(running)
 		for range 3 {
 			n := 1 + rng.IntN(8)
-			d, run := scaled(probe.Slot, int32(n)), time.Duration(1+rng.IntN(20))*time.Second
+			d, run := scaleDemand(probe.Slot, int32(n)), time.Duration(1+rng.IntN(20))*time.Second
 			start := m.Wait(d).Duration()
 			after := Occupied(m, d, false, run)
 			for i := range probe.MatrixSide {
@@ -94,7 +94,7 @@ func TestOccupiedIsSafe(t *testing.T) {
 			m = after
 			// From start on the task itself holds n slots; room before that is as it was.
 			for size := 1; size <= 8; size++ {
-				at := m.Wait(scaled(probe.Slot, int32(size))).Duration()
+				at := m.Wait(scaleDemand(probe.Slot, int32(size))).Duration()
 				used := size
 				if at >= start && at < start+run {
 					used += n
@@ -109,7 +109,7 @@ func TestOccupiedIsSafe(t *testing.T) {
 				}
 			}
 			if start == 0 {
-				running = append(running, busy{n, run})
+				running = append(running, busySlots{n, run})
 			} else {
 				break // our model knows no gaps
 			}
@@ -117,13 +117,13 @@ func TestOccupiedIsSafe(t *testing.T) {
 	}
 }
 
-// busy is slots of eight that are taken for a while.
-type busy struct {
+// busySlots is slots of eight that are taken for a while.
+type busySlots struct {
 	slots int
 	until time.Duration
 }
 
-func matrixOf(running []busy) probe.WaitMatrix {
+func matrixOf(running []busySlots) probe.WaitMatrix {
 	m := probe.WaitMatrix{Capacity: room}
 	for step := range probe.MatrixSide {
 		at := time.Duration(0)

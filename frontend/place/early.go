@@ -17,7 +17,7 @@ type Answer struct {
 // Shortest binds n tasks to the n shortest queues. If fewer workers answered than the tasks are worth probes, which the
 // paper does not speak of, each goes to the shortest queue, with those that were bound to it just now.
 func (s *Sampler) Shortest(answers []Answer, n, probes int) []Decision {
-	s.out = s.out[:0]
+	s.decisions = s.decisions[:0]
 	slices.SortStableFunc(answers, func(a, b Answer) int { return cmp.Compare(a.Ahead, b.Ahead) })
 	for i := range n {
 		if len(answers) == 0 {
@@ -34,18 +34,18 @@ func (s *Sampler) Shortest(answers []Answer, n, probes int) []Decision {
 			}
 		}
 		a.Ahead += 1 / float64(max(a.Worker.Slots(), 1))
-		s.out = append(s.out, Decision{Worker: a.Worker, Why: IsShortest, Bound: true})
+		s.decisions = append(s.decisions, Decision{Worker: a.Worker, Why: IsShortest, Bound: true})
 	}
-	return s.out
+	return s.decisions
 }
 
-// random binds as many tasks as may have probes, each to a random worker: different ones, while there are any.
-type random Sampler
+// randomPlacer binds as many tasks as may have probes, each to a random worker: different ones, while there are any.
+type randomPlacer Sampler
 
-func (r *random) Place(w *Want, _ time.Time) []Decision {
-	r.out = r.out[:0]
+func (r *randomPlacer) Place(w *Want, _ time.Time) []Decision {
+	r.decisions = r.decisions[:0]
 	for i := range w.Probes {
-		r.out = append(r.out, Decision{Worker: w.Set.Draw(i%w.Set.Len(), r.rand), Bound: true})
+		r.decisions = append(r.decisions, Decision{Worker: w.Set.Draw(i%w.Set.Len(), r.rand), Bound: true})
 	}
-	return r.out
+	return r.decisions
 }

@@ -28,10 +28,10 @@ func fleet(workers, slots, idle int) (*view.View, *view.Set, *rand.Rand) {
 	now := time.Unix(1000, 0)
 	size := probe.Demand{CPU: probe.Slot.CPU * probe.Millicores(slots), Mem: probe.Slot.Mem * probe.MiB(slots)}
 	for i := range workers {
-		w := v.Known(view.Key(i))
-		v.Linked(w, probe.Welcome{Worker: fmt.Sprint("w", i), Functions: []string{"f"}, Capacity: size}, now)
+		w := v.EnsureWorker(view.Key(i))
+		v.NoteLinked(w, probe.Welcome{Worker: fmt.Sprint("w", i), Functions: []string{"f"}, Capacity: size}, now)
 		if i >= idle {
-			v.Heard(w, probe.Load{Queued: 1}, now)
+			v.NoteLoad(w, probe.Load{Queued: 1}, now)
 		}
 	}
 	need := view.Need{Function: "f", Demand: probe.Slot}
@@ -65,10 +65,10 @@ func TestSampler(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			v, set, rng := fleet(test.workers, test.slots, test.idle)
-			k := &Kind{Policy: test.policy, Set: set, Demand: probe.Slot, Runs: v.Runs("f"), Ratio: 2, Of: max(test.of, test.tasks)}
+			k := &Kind{Policy: test.policy, Set: set, Demand: probe.Slot, Runs: v.Runs("f"), Ratio: 2, JobTasks: max(test.of, test.tasks)}
 			k.Add(test.run, 0, 0)
-			v.Travelled(time.Millisecond)
-			w := &Want{Kind: k, Queue: waiting(test.tasks), Probes: k.Probes(test.tasks), Fresh: test.has == 0, Has: append([]*view.Worker(nil), set.Workers()[:test.has]...)}
+			v.NoteTrip(time.Millisecond)
+			w := &Want{Kind: k, Queue: waiting(test.tasks), Probes: k.Probes(test.tasks), Fresh: test.has == 0, PlacesAt: append([]*view.Worker(nil), set.Workers()[:test.has]...)}
 			s := NewSampler(v, rng)
 			for range 2 { // the second time it finds its scratch as it left it
 				rides, places, riding, reserved := 0, 0, 0, 0
@@ -88,7 +88,7 @@ func TestSampler(t *testing.T) {
 					if d.Rides > 0 && (d.Why != IsIdle || !d.Worker.Idle()) {
 						t.Errorf("a task rides to %s: %s", d.Worker.Name(), d.Why)
 					}
-					for _, h := range w.Has {
+					for _, h := range w.PlacesAt {
 						if h == d.Worker {
 							t.Errorf("%s has places already", d.Worker.Name())
 						}
@@ -117,7 +117,7 @@ func TestOffer(t *testing.T) {
 		{&Policies[0], 3, 100, Decision{Places: 3}},
 		{&Policies[1], 3, 3, Decision{Places: 3}},
 	} {
-		k := &Kind{Policy: test.policy, Set: set, Demand: probe.Slot, Runs: v.Runs("f"), Ratio: 2, Of: test.of}
+		k := &Kind{Policy: test.policy, Set: set, Demand: probe.Slot, Runs: v.Runs("f"), Ratio: 2, JobTasks: test.of}
 		test.want.Worker, test.want.Why = v.Worker(0), BecameIdle
 		if got, any := s.Offer(k, waiting(test.tasks), v.Worker(0)); got != test.want || !any {
 			t.Errorf("policy %s, %d tasks: %+v, want %+v", test.policy.Name, test.tasks, got, test.want)

@@ -10,13 +10,13 @@ import (
 
 // Tactic is what the messages for a Kind are spent on, and why.
 type Tactic struct {
-	Run    time.Duration   // near the longest that a task is believed to run; 0: nothing is known
-	Single bool            // one place at each worker, for it comes round again soon enough
-	Large  bool            // tasks ride only where there is plenty of room
-	Bundle int             // tasks with each message
-	Dear   bool            // messages that may wait for others do
-	Near   string          // the host or rack at which workers are drawn, as inputs are there; empty: anywhere
-	Only   view.Constraint // of the tasks themselves: others could not run them
+	Run          time.Duration   // near the longest that a task is believed to run; 0: nothing is known
+	Single       bool            // one place at each worker, for it comes round again soon enough
+	Large        bool            // tasks ride only where there is plenty of room
+	Bundle       int             // tasks with each message
+	MessagesWait bool            // messages that may wait for others do
+	Near         string          // the host or rack at which workers are drawn, as inputs are there; empty: anywhere
+	Only         view.Constraint // of the tasks themselves: others could not run them
 }
 
 // shortRun is how many round trips tasks run of which one place at each worker must do. With several of them a job gets slots
@@ -33,8 +33,8 @@ func (k *Kind) Short(trip time.Duration) bool {
 // Tactic is the one of the tasks of q, of this Kind, while messages take so long there and back.
 func (k *Kind) Tactic(q Queue, trip time.Duration) Tactic {
 	return Tactic{
-		Only: k.Set.Own(), Run: k.Run(), Single: k.Short(trip),
-		Large: k.Policy.RideAlong && k.large(q), Bundle: k.Bundle(q, BundleBytes),
+		Only: k.Set.TaskConstraint(), Run: k.Run(), Single: k.Short(trip),
+		Large: k.Policy.RideAlong && k.isLarge(q), Bundle: k.Bundle(q, BundleBytes),
 	}
 }
 
@@ -49,7 +49,7 @@ func (t Tactic) String() string {
 	}{
 		{t.Single, "so few round trips that one place at a worker must do"},
 		{t.Large, "so many that they ride only where there is plenty of room"},
-		{t.Dear, "messages are so dear that they wait for others"},
+		{t.MessagesWait, "messages are so dear that they wait for others"},
 	} {
 		if w.holds {
 			words = append(words, w.text)

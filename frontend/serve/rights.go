@@ -130,7 +130,7 @@ func (h *handler) mayRun(tenant string, tasks []*v1.Task) *v1.Refused {
 		if t == nil || i > 0 && tasks[i-1] != nil && t.FunctionName == tasks[i-1].FunctionName {
 			continue
 		}
-		if by, may := file.Runs(tenant, t.FunctionName); !may {
+		if by, may := file.MayRun(tenant, t.FunctionName); !may {
 			return refuse(v1.RefusedReason_FORBIDDEN, "task %d: tenant %q may not run %q: the entry of %q in the tenants file says which functions it may, add it there or run another one", i, tenant, t.FunctionName, by)
 		}
 	}

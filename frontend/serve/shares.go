@@ -38,7 +38,7 @@ func (s *Server) share() {
 		if len(n.Path) > view.MaxName { // an entry's path is shorter
 			continue
 		}
-		list = append(list, view.Need{Path: n.Path, Counts: [...]int64{n.Use, n.Want, n.Most, n.May.Regular, n.May.All}})
+		list = append(list, view.Need{Path: n.Path, Counts: [...]int64{n.Use, n.Want, n.Most, n.Quota.Regular, n.Quota.All}})
 	}
 	s.fleet.node.TellNeeds(list)
 }
@@ -68,5 +68,5 @@ func (s *Server) others(bounds bool) frontend.Others {
 // needOf is one as another frontend told it.
 func needOf(n view.Need) tenants.Need {
 	c := n.Counts
-	return tenants.Need{Path: n.Path, Use: c[0], Want: c[1], Most: c[2], May: tenants.May{Regular: c[3], All: c[4]}}
+	return tenants.Need{Path: n.Path, Use: c[0], Want: c[1], Most: c[2], Quota: tenants.Quota{Regular: c[3], All: c[4]}}
 }

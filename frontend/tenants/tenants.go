@@ -49,7 +49,7 @@ type File struct {
 // common.
 func New(revision uint64, text []byte, entries []Entry) *File {
 	f := &File{Revision: revision, Text: text, entries: make(map[string]*Entry, len(entries)), hashes: map[Hash]string{}, certs: map[string]string{}}
-	tokens := unknown.Tokens
+	tokens := defaultEntry.Tokens
 	for _, e := range entries {
 		if e.Path == Default && e.Tokens > 0 {
 			tokens = e.Tokens
@@ -95,8 +95,8 @@ func Covers(tenant, other string) bool {
 	return below && (rest == "" || tenant != "" && rest[0] == '/')
 }
 
-// Runs tells whether a tenant's tasks may run a function, by its own entry and those above it. If not, it names the entry.
-func (f *File) Runs(tenant, function string) (by string, may bool) {
+// MayRun tells whether a tenant's tasks may run a function, by its own entry and those above it. If not, it names the entry.
+func (f *File) MayRun(tenant, function string) (denier string, may bool) {
 	for path := range probe.TenantPaths(tenant) {
 		if e := f.Entry(path); e.Functions != nil && !slices.Contains(e.Functions, function) {
 			return e.Path, false
@@ -105,7 +105,7 @@ func (f *File) Runs(tenant, function string) (by string, may bool) {
 	return "", true
 }
 
-var unknown = Entry{Path: Default, Tokens: 1}
+var defaultEntry = Entry{Path: Default, Tokens: 1}
 
 // Entry is what holds for a path: its own entry, or the default.
 func (f *File) Entry(path string) *Entry {
@@ -117,7 +117,7 @@ func (f *File) Entry(path string) *Entry {
 			return e
 		}
 	}
-	return &unknown
+	return &defaultEntry
 }
 
 // Weights are the tokens of a tenant's parts, the topmost first; nil if there is no file.

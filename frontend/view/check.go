@@ -14,7 +14,7 @@ import (
 // contains exactly those that are up and match, once. The fleet is the workers that are linked or adrift, those that are
 // up being candidates.
 func (v *View) Check() error {
-	slots, idle, rows, held := 0, 0, 0, 0
+	slots, idle, rows, avoided := 0, 0, 0, 0
 	for key, w := range v.workers {
 		if w == nil {
 			continue
@@ -34,11 +34,11 @@ func (v *View) Check() error {
 		if believed := w.state == Up && w.load.Queued == 0 && probe.Slot.Fits(w.load.Free); believed != (w.idleAt > 0) {
 			return fmt.Errorf("worker %d is %s with load %+v, listed as idle: %t", key, w.state, w.load, !believed)
 		}
-		if !w.heldUntil.IsZero() {
-			held++
+		if !w.avoidUntil.IsZero() {
+			avoided++
 		}
-		if w.state != Up && (len(w.untold) > 0 || !w.heldUntil.IsZero()) {
-			return fmt.Errorf("worker %d is %s, held until %v, with %d attempts that it does not count yet", key, w.state, w.heldUntil, len(w.untold))
+		if w.state != Up && (len(w.uncounted) > 0 || !w.avoidUntil.IsZero()) {
+			return fmt.Errorf("worker %d is %s, held until %v, with %d attempts that it does not count yet", key, w.state, w.avoidUntil, len(w.uncounted))
 		}
 		row := v.fleet.Get(int32(key))
 		switch {
@@ -56,13 +56,13 @@ func (v *View) Check() error {
 		return fmt.Errorf("%d slots up, %d counted", slots, v.slots)
 	case idle != len(v.idle):
 		return fmt.Errorf("%d idle workers, %d listed", idle, len(v.idle))
-	case rows != v.fleet.Len() || held != v.held:
-		return fmt.Errorf("%d workers in the fleet, want %d; %d held, %d counted", v.fleet.Len(), rows, held, v.held)
+	case rows != v.fleet.Len() || avoided != v.avoided:
+		return fmt.Errorf("%d workers in the fleet, want %d; %d held, %d counted", v.fleet.Len(), rows, avoided, v.avoided)
 	}
 	for key, s := range v.sets {
 		members := 0
 		for w := range v.Workers() {
-			want := w.state == Up && s.need.matches(w)
+			want := w.state == Up && s.need.isMetBy(w)
 			if s.Contains(w) != want || slices.Contains(s.workers, w) != want {
 				return fmt.Errorf("set %q: worker %d is %s, a member: %t, should be: %t", key, w.Key, w.state, s.Contains(w), want)
 			}

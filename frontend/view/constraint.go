@@ -30,14 +30,14 @@ func (c Constraint) Matches(labels []string, host, name string) bool {
 		return false
 	}
 	for _, s := range c.Labels {
-		if !selects(s, labels) {
+		if !selectorHolds(s, labels) {
 			return false
 		}
 	}
 	return true
 }
 
-func selects(selector string, labels []string) bool {
+func selectorHolds(selector string, labels []string) bool {
 	has := func(key string) bool {
 		return slices.ContainsFunc(labels, func(l string) bool { return l == key || strings.HasPrefix(l, key+"=") })
 	}

@@ -11,35 +11,35 @@ import (
 const (
 	// forgetAfter is the age from which on a matrix says nothing.
 	forgetAfter = 30 * time.Second
-	// heldWait is how long a task of one slot must be expected to wait at a worker without room before the worker
+	// avoidWait is how long a task of one slot must be expected to wait at a worker without room before the worker
 	// counts as held by long tasks, and heldFor how long that is believed at most without another word of it: the
 	// share that is closed to long tasks may have become free.
-	heldWait = 50 * time.Millisecond
-	heldFor  = 2 * time.Second
+	avoidWait = 50 * time.Millisecond
+	avoidFor  = 2 * time.Second
 )
 
-// Heard takes what a worker said of its load. It reports whether it told its matrix.
-func (v *View) Heard(w *Worker, load probe.Load, at time.Time) (told bool) {
+// NoteLoad takes what a worker said of its load. It reports whether it told its matrix.
+func (v *View) NoteLoad(w *Worker, load probe.Load, at time.Time) (hasMatrix bool) {
 	w.load, w.heardAt = load, at.UnixNano()
-	v.believe(w)
-	if load.Matrix == nil && w.heldUntil.IsZero() {
+	v.updateIdle(w)
+	if load.Matrix == nil && w.avoidUntil.IsZero() {
 		return false
 	}
 	w.load.Matrix = nil
 	if probe.Slot.Fits(w.load.Free) {
-		v.release(w)
+		v.stopAvoiding(w)
 	}
 	if load.Matrix == nil {
 		return false
 	}
 	if row := v.fleet.Get(int32(w.Key)); row != nil {
-		v.put(w, *row, load.Matrix, at, at)
+		v.putRow(w, *row, load.Matrix, at, at)
 	}
 	return true
 }
 
-// Paced takes what a worker says of its pace.
-func (v *View) Paced(w *Worker, pace float64) { w.pace = pace }
+// NotePace takes what a worker says of its pace.
+func (v *View) NotePace(w *Worker, pace float64) { w.pace = pace }
 
 // Rumour is what gossip tells of a worker that is linked. Of one run of a worker a newer Seq counts, of another run than that of the
 // link nothing.
@@ -57,8 +57,8 @@ type Rumour struct {
 	Files       []estimate.FileID // in its cache, ascending, each once. The view keeps it
 }
 
-// Rumoured takes what gossip tells of a worker.
-func (v *View) Rumoured(w *Worker, r *Rumour, now time.Time) {
+// NoteRumour takes what gossip tells of a worker.
+func (v *View) NoteRumour(w *Worker, r *Rumour, now time.Time) {
 	if !w.Linked() || r.Incarnation != w.welcome.Incarnation || r.Seq <= w.heardSeq {
 		return
 	}
@@ -74,7 +74,7 @@ func (v *View) Rumoured(w *Worker, r *Rumour, now time.Time) {
 	if r.Load != nil && at.UnixNano() > w.heardAt {
 		load := *r.Load
 		load.Matrix = nil
-		v.Heard(w, load, at)
+		v.NoteLoad(w, load, at)
 	}
 	s := *row
 	s.Speed = r.Speed
@@ -83,32 +83,32 @@ func (v *View) Rumoured(w *Worker, r *Rumour, now time.Time) {
 	if r.Lasts > 0 {
 		s.Maintenance = at.Add(r.Maintenance)
 	}
-	v.put(w, s, r.Matrix, at, now)
+	v.putRow(w, s, r.Matrix, at, now)
 }
 
-// put is for what is known of a worker beyond its welcome, as gossip or the worker told it at some time.
-func (v *View) put(w *Worker, s estimate.Server, m *probe.WaitMatrix, at, now time.Time) {
+// putRow is for what is known of a worker beyond its welcome, as gossip or the worker told it at some time.
+func (v *View) putRow(w *Worker, s estimate.Server, m *probe.WaitMatrix, at, now time.Time) {
 	if m != nil && (s.Matrix == nil || !at.Before(s.Heard)) {
 		matrix := *m
-		for _, p := range w.untold { // it did not know of these yet
+		for _, p := range w.uncounted { // it did not know of these yet
 			matrix = estimate.Occupied(matrix, p.Demand, p.Short, p.Run)
 		}
 		s.Matrix, s.Heard = &matrix, at
-		v.hold(w, m, at, now)
+		v.updateAvoided(w, m, at, now)
 	}
 	v.fleet.Put(s)
 }
 
-// Fill notes in the matrix of w that a task, short or long, was placed there by it.
-func (v *View) Fill(w *Worker, d probe.Demand, short bool, run time.Duration) {
+// OccupyMatrix notes in the matrix of w that a task, short or long, was placed there by it.
+func (v *View) OccupyMatrix(w *Worker, d probe.Demand, short bool, run time.Duration) {
 	row := *v.fleet.Get(int32(w.Key))
 	occupied := estimate.Occupied(*row.Matrix, d, short, run)
 	row.Matrix = &occupied
 	v.fleet.Put(row)
 }
 
-// Disbelieve forgets the matrix of a worker.
-func (v *View) Disbelieve(w *Worker) {
+// ForgetMatrix forgets the matrix of a worker.
+func (v *View) ForgetMatrix(w *Worker) {
 	if row := v.fleet.Get(int32(w.Key)); row != nil {
 		s := *row
 		s.Matrix = nil
@@ -118,19 +118,19 @@ func (v *View) Disbelieve(w *Worker) {
 
 // Sweep forgets matrices that are so old that they say nothing.
 func (v *View) Sweep(now time.Time) {
-	if now.Sub(v.swept) < forgetAfter {
+	if now.Sub(v.sweptAt) < forgetAfter {
 		return
 	}
-	v.swept = now
+	v.sweptAt = now
 	for w := range v.Workers() {
 		if row := v.fleet.Get(int32(w.Key)); row != nil && row.Matrix != nil && now.Sub(row.Heard) > forgetAfter {
-			v.Disbelieve(w)
+			v.ForgetMatrix(w)
 		}
 	}
 }
 
-// believe keeps the list of idle workers in step with what is believed of w.
-func (v *View) believe(w *Worker) {
+// updateIdle keeps the list of idle workers in step with what is believed of w.
+func (v *View) updateIdle(w *Worker) {
 	idle := w.state == Up && w.load.Queued == 0 && probe.Slot.Fits(w.load.Free)
 	switch {
 	case idle && w.idleAt == 0:
@@ -150,14 +150,14 @@ func (v *View) Idle() []*Worker { return v.idle }
 
 // DrawIdle moves a random one of the idle from i on to position i and returns it: so k calls sample k distinct ones.
 func (v *View) DrawIdle(i int) *Worker {
-	w := draw(v.idle, i, v.rand)
+	w := drawWorker(v.idle, i, v.rand)
 	v.idle[w.idleAt-1].idleAt = w.idleAt // where w was
 	w.idleAt = i + 1
 	return w
 }
 
-// draw is a step of a Fisher-Yates shuffle: k calls sample k distinct workers whatever the size of the fleet.
-func draw(ws []*Worker, i int, rng *rand.Rand) *Worker {
+// drawWorker is a step of a Fisher-Yates shuffle: k calls sample k distinct workers whatever the size of the fleet.
+func drawWorker(ws []*Worker, i int, rng *rand.Rand) *Worker {
 	k := i + rng.IntN(len(ws)-i)
 	ws[i], ws[k] = ws[k], ws[i]
 	return ws[i]
@@ -166,45 +166,45 @@ func draw(ws []*Worker, i int, rng *rand.Rand) *Worker {
 // Occupy notes that room at w was given away to n tasks, until w is heard of again.
 func (v *View) Occupy(w *Worker, d probe.Demand, n int) {
 	w.load.Free = probe.Demand{CPU: w.load.Free.CPU - d.CPU*probe.Millicores(n), Mem: w.load.Free.Mem - d.Mem*probe.MiB(n)}
-	v.believe(w)
+	v.updateIdle(w)
 }
 
 // Take notes that an attempt of this frontend is at w, and Return that it no longer is.
 func (v *View) Take(w *Worker, d probe.Demand)   { w.taken = w.taken.Add(d) }
 func (v *View) Return(w *Worker, d probe.Demand) { w.taken = w.taken.Sub(d) }
 
-// hold notes whether short tasks had better keep away from w, by the matrix that it had at a time.
-func (v *View) hold(w *Worker, m *probe.WaitMatrix, at, now time.Time) {
+// updateAvoided notes whether short tasks had better keep away from w, by the matrix that it had at a time.
+func (v *View) updateAvoided(w *Worker, m *probe.WaitMatrix, at, now time.Time) {
 	slot := probe.Demand{CPU: min(probe.Slot.CPU, m.Capacity.CPU), Mem: min(probe.Slot.Mem, m.Capacity.Mem)}
 	wait := m.ShortWait(slot).Duration()
-	until := at.Add(min(wait, heldFor))
-	held := w.state == Up && wait >= heldWait && now.Before(until) && !probe.Slot.Fits(w.load.Free) && now.UnixNano()-w.heardAt < int64(heldFor)
+	until := at.Add(min(wait, avoidFor))
+	avoid := w.state == Up && wait >= avoidWait && now.Before(until) && !probe.Slot.Fits(w.load.Free) && now.UnixNano()-w.heardAt < int64(avoidFor)
 	switch {
-	case !held:
-		v.release(w)
+	case !avoid:
+		v.stopAvoiding(w)
 	default:
-		if w.heldUntil.IsZero() {
-			v.held++
+		if w.avoidUntil.IsZero() {
+			v.avoided++
 		}
-		w.heldUntil = until
+		w.avoidUntil = until
 	}
 }
 
-// release notes that short tasks need not keep away from w.
-func (v *View) release(w *Worker) {
-	if !w.heldUntil.IsZero() {
-		w.heldUntil = time.Time{}
-		v.held--
+// stopAvoiding notes that short tasks need not keep away from w.
+func (v *View) stopAvoiding(w *Worker) {
+	if !w.avoidUntil.IsZero() {
+		w.avoidUntil = time.Time{}
+		v.avoided--
 	}
 }
 
-// Held is how many workers counted as held by long tasks when they were looked at last.
-func (v *View) Held() int { return v.held }
+// Avoided is how many workers counted as held by long tasks when they were looked at last.
+func (v *View) Avoided() int { return v.avoided }
 
-// IsHeld reports whether short tasks had better keep away from w.
-func (v *View) IsHeld(w *Worker, now time.Time) bool {
-	if !w.heldUntil.IsZero() && !now.Before(w.heldUntil) {
-		v.release(w)
+// IsAvoided reports whether short tasks had better keep away from w.
+func (v *View) IsAvoided(w *Worker, now time.Time) bool {
+	if !w.avoidUntil.IsZero() && !now.Before(w.avoidUntil) {
+		v.stopAvoiding(w)
 	}
-	return !w.heldUntil.IsZero()
+	return !w.avoidUntil.IsZero()
 }

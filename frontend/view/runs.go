@@ -11,7 +11,7 @@ import (
 type Runs struct {
 	name              string
 	node              list.Node[*Runs]
-	n                 int
+	count             int
 	longest, shortest time.Duration // near those of some dozens
 	stats             estimate.Stats
 }
@@ -53,16 +53,16 @@ func (r *Runs) Links() *list.Node[*Runs] { return &r.node }
 func (r *Runs) Ran(run time.Duration) (more bool) {
 	const some, few = 8, 16
 	run = max(run, 1)
-	if r.n++; r.n == 1 {
+	if r.count++; r.count == 1 {
 		r.longest, r.shortest = run, run
 	}
 	r.longest = max(run, r.longest-r.longest/32)
 	r.shortest = min(run, r.shortest+r.shortest/32+1)
-	return r.n <= some || r.n%few == 0
+	return r.count <= some || r.count%few == 0
 }
 
 // Any reports whether any run is known.
-func (r *Runs) Any() bool { return r.n > 0 }
+func (r *Runs) Any() bool { return r.count > 0 }
 
 // Longest is near the longest of the last some dozens; 0 if none is known.
 func (r *Runs) Longest() time.Duration { return r.longest }
@@ -79,7 +79,7 @@ func (r *Runs) Stats() *estimate.Stats { return &r.stats }
 // Steady is how long a task will run, if the function's tasks all take nearly the same, or differ by less than a round trip;
 // 0 if not. It is for tasks without an estimate of their own.
 func (r *Runs) Steady(trip time.Duration) time.Duration {
-	if r.n < 8 || r.longest-r.shortest > max(r.shortest/8, trip) {
+	if r.count < 8 || r.longest-r.shortest > max(r.shortest/8, trip) {
 		return 0
 	}
 	return r.shortest
@@ -88,8 +88,8 @@ func (r *Runs) Steady(trip time.Duration) time.Duration {
 // Trip is how long two messages over a link take, each with what it waits for at both ends; 0 if nothing is known.
 func (v *View) Trip() time.Duration { return v.trip }
 
-// Travelled takes a round trip into account.
-func (v *View) Travelled(trip time.Duration) {
+// NoteTrip takes a round trip into account.
+func (v *View) NoteTrip(trip time.Duration) {
 	if v.trip == 0 {
 		v.trip = trip
 	}
@@ -100,11 +100,11 @@ func (v *View) Travelled(trip time.Duration) {
 // nothing is known.
 func (v *View) Price() time.Duration { return v.price }
 
-// mostBusy bounds how busy a machine is taken to be: it is not measured so exactly that more could be told apart.
-const mostBusy = 0.95
+// maxBusy bounds how busy a machine is taken to be: it is not measured so exactly that more could be told apart.
+const maxBusy = 0.95
 
-// Busy notes how much CPU a message needs, and which share of the machine's CPUs is in use: what has to wait behind so much
+// NoteMessageCost notes how much CPU a message needs, and which share of the machine's CPUs is in use: what has to wait behind so much
 // other work takes 1/(1-share) times as long.
-func (v *View) Busy(message time.Duration, share float64) {
-	v.price = time.Duration(float64(message) / (1 - min(share, mostBusy)))
+func (v *View) NoteMessageCost(message time.Duration, share float64) {
+	v.price = time.Duration(float64(message) / (1 - min(share, maxBusy)))
 }

@@ -17,17 +17,17 @@ import (
 type View struct {
 	rand *rand.Rand
 
-	workers []*Worker // by Key; nil where there never was one
-	slots   int       // of all workers that are up
-	idle    []*Worker // those believed to have room and an empty queue, in no order
-	held    int       // workers with a heldUntil
-	fleet   *estimate.Fleet
-	swept   time.Time // when matrices that are too old were last looked for
-	left    Departure // the last one that there was
+	workers       []*Worker // by Key; nil where there never was one
+	slots         int       // of all workers that are up
+	idle          []*Worker // those believed to have room and an empty queue, in no order
+	avoided       int       // workers with a heldUntil
+	fleet         *estimate.Fleet
+	sweptAt       time.Time // when matrices that are too old were last looked for
+	lastDeparture Departure // the last one that there was
 
-	sets      map[string]*Set
-	sweepSets int    // how many there are when those nobody uses are looked for next
-	turned    []*Set // since it was asked last
+	sets        map[string]*Set
+	sweepSetsAt int    // how many there are when those nobody uses are looked for next
+	changedSets []*Set // since it was asked last
 
 	runs   map[string]*Runs
 	recent list.List[*Runs] // those, the one that was asked for last at the end
@@ -65,8 +65,8 @@ func (v *View) Slots() int { return v.slots }
 // Fleet is what placing by estimation goes by; nobody may write to it.
 func (v *View) Fleet() *estimate.Fleet { return v.fleet }
 
-// Known is the row of a key, which it now has if it did not.
-func (v *View) Known(key Key) *Worker {
+// EnsureWorker is the row of a key, which it now has if it did not.
+func (v *View) EnsureWorker(key Key) *Worker {
 	for int(key) >= len(v.workers) {
 		v.workers = append(v.workers, nil)
 	}
@@ -82,27 +82,27 @@ type Departure struct {
 	At   time.Time
 }
 
-// Left is the last departure.
-func (v *View) Left() Departure { return v.left }
+// LastDeparture is the last departure.
+func (v *View) LastDeparture() Departure { return v.lastDeparture }
 
-// List notes that there is a worker at an address, to which a link is to be made.
-func (v *View) List(w *Worker, address string) {
+// NoteListed notes that there is a worker at an address, to which a link is to be made.
+func (v *View) NoteListed(w *Worker, address string) {
 	w.listed, w.address, w.awaited = true, address, w.state == Down
 }
 
-// Unlist notes that a worker that is down was taken off the list.
-func (v *View) Unlist(w *Worker, now time.Time) {
-	v.left = Departure{w.Name(), now}
+// NoteUnlisted notes that a worker that is down was taken off the list.
+func (v *View) NoteUnlisted(w *Worker, now time.Time) {
+	v.lastDeparture = Departure{w.Name(), now}
 	w.listed, w.address, w.welcome = false, "", probe.Welcome{}
 }
 
-// Linked notes that a link to w was made, which was down or adrift.
-func (v *View) Linked(w *Worker, m probe.Welcome, now time.Time) {
+// NoteLinked notes that a link to w was made, which was down or adrift.
+func (v *View) NoteLinked(w *Worker, m probe.Welcome, now time.Time) {
 	if w.welcome.Incarnation != m.Incarnation {
 		w.heardSeq = 0
 	}
 	w.welcome, w.listed, w.awaited = m, true, false
-	w.state, w.leaves = Up, m.Draining
+	w.state, w.leaving = Up, m.Draining
 	if m.Draining {
 		w.state = Draining
 	}
@@ -112,56 +112,56 @@ func (v *View) Linked(w *Worker, m probe.Welcome, now time.Time) {
 	}
 	w.load, w.heardAt, w.pace = probe.Load{Free: m.Capacity}, now.UnixNano(), 0
 	w.slots = probe.Slot.Times(m.Capacity)
-	v.enlist(w)
+	v.addToFleet(w)
 	if w.state == Up {
 		v.slots += w.slots
 		for _, s := range v.sets {
-			if s.add(w) {
-				v.turned = append(v.turned, s)
+			if s.addWorker(w) {
+				v.changedSets = append(v.changedSets, s)
 			}
 		}
-		v.believe(w)
+		v.updateIdle(w)
 	}
 }
 
 // Drain notes that a worker leaves: it is no longer sampled, and no candidate.
 func (v *View) Drain(w *Worker) {
 	if w.state == Up {
-		v.withdraw(w)
+		v.stopPlacing(w)
 		w.state = Draining
 	}
-	w.leaves = true
+	w.leaving = true
 }
 
-// LinkLost notes that the link of a worker broke.
-func (v *View) LinkLost(w *Worker, now time.Time) {
-	v.withdraw(w)
+// NoteLinkLost notes that the link of a worker broke.
+func (v *View) NoteLinkLost(w *Worker, now time.Time) {
+	v.stopPlacing(w)
 	w.state, w.lostAt = Adrift, now
 }
 
-// Gone notes that a worker whose link broke is not there any more.
-func (v *View) Gone(w *Worker, now time.Time) {
-	if w.state != Down && !w.leaves {
-		v.fleet.Lost(int32(w.Key), now)
+// NoteGone notes that a worker whose link broke is not there any more.
+func (v *View) NoteGone(w *Worker, now time.Time) {
+	if w.state != Down && !w.leaving {
+		v.fleet.NoteLost(int32(w.Key), now)
 	}
 	v.fleet.Remove(int32(w.Key))
 	w.state, w.awaited = Down, false
 }
 
-// withdraw takes a worker that was up out of everything that is sampled, and out of the candidates.
-func (v *View) withdraw(w *Worker) {
+// stopPlacing takes a worker that was up out of everything that is sampled, and out of the candidates.
+func (v *View) stopPlacing(w *Worker) {
 	if w.state == Up {
 		v.slots -= w.slots
 	}
 	for _, s := range v.sets {
-		if s.remove(w) {
-			v.turned = append(v.turned, s)
+		if s.removeWorker(w) {
+			v.changedSets = append(v.changedSets, s)
 		}
 	}
 	w.load = probe.Load{}
-	v.believe(w)
-	v.release(w)
-	w.untold = nil
+	v.updateIdle(w)
+	v.stopAvoiding(w)
+	w.uncounted = nil
 	if row := v.fleet.Get(int32(w.Key)); row != nil {
 		s := *row
 		s.Draining, s.Matrix = true, nil
@@ -169,8 +169,8 @@ func (v *View) withdraw(w *Worker) {
 	}
 }
 
-// enlist makes a worker that is linked known to the fleet, without a matrix.
-func (v *View) enlist(w *Worker) {
+// addToFleet makes a worker that is linked known to the fleet, without a matrix.
+func (v *View) addToFleet(w *Worker) {
 	m := &w.welcome
 	s := estimate.Server{Key: int32(w.Key), Name: m.Worker, Host: m.Host, Rack: m.Rack, Speed: float64(m.Speed) / 1000, Draining: w.state != Up}
 	if s.Rack == "" {
@@ -218,8 +218,8 @@ func (v *View) Peers(id estimate.FileID, w *Worker) (near []string) {
 	return append(near, far[:min(len(far), probe.MaxPeers-len(near))]...)
 }
 
-// Ended tells the failure model how an attempt at w ended by itself. Of successes the first after a failure will do.
-func (v *View) Ended(w *Worker, function string, status probe.Status, now time.Time) {
+// NoteEnded tells the failure model how an attempt at w ended by itself. Of successes the first after a failure will do.
+func (v *View) NoteEnded(w *Worker, function string, status probe.Status, now time.Time) {
 	switch status {
 	case probe.Succeeded:
 		if !w.failing {
@@ -231,22 +231,22 @@ func (v *View) Ended(w *Worker, function string, status probe.Status, now time.T
 	default:
 		return
 	}
-	v.fleet.Ended(int32(w.Key), function, !w.failing, now)
+	v.fleet.NoteEnded(int32(w.Key), function, !w.failing, now)
 }
 
-// Expect notes that a task was placed at w, which what w says does not count until it has answered for it.
-func (v *View) Expect(w *Worker, p Promise) { w.untold = append(w.untold, p) }
+// NotePromise notes that a task was placed at w, which what w says does not count until it has answered for it.
+func (v *View) NotePromise(w *Worker, p Promise) { w.uncounted = append(w.uncounted, p) }
 
-// Counted notes that what w says from now on counts an attempt, or that it is over.
-func (v *View) Counted(w *Worker, id probe.AttemptID) {
-	if len(w.untold) > 0 {
-		w.untold = slices.DeleteFunc(w.untold, func(p Promise) bool { return p.Attempt == id })
+// NoteCounted notes that what w says from now on counts an attempt, or that it is over.
+func (v *View) NoteCounted(w *Worker, id probe.AttemptID) {
+	if len(w.uncounted) > 0 {
+		w.uncounted = slices.DeleteFunc(w.uncounted, func(p Promise) bool { return p.Attempt == id })
 	}
 }
 
-// CountedPlaces notes the same of those attempts for which some places were asked.
-func (v *View) CountedPlaces(w *Worker, first probe.ResID, count uint32) {
-	if len(w.untold) > 0 {
-		w.untold = slices.DeleteFunc(w.untold, func(p Promise) bool { return p.Res >= first && p.Res-first < probe.ResID(count) })
+// NoteCountedPlaces notes the same of those attempts for which some places were asked.
+func (v *View) NoteCountedPlaces(w *Worker, first probe.ResID, count uint32) {
+	if len(w.uncounted) > 0 {
+		w.uncounted = slices.DeleteFunc(w.uncounted, func(p Promise) bool { return p.Res >= first && p.Res-first < probe.ResID(count) })
 	}
 }

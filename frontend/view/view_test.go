@@ -23,7 +23,7 @@ func TestDraw(t *testing.T) {
 	for range n {
 		seen := map[Key]bool{}
 		for i := range 2 {
-			w := draw(ws, i, rng)
+			w := drawWorker(ws, i, rng)
 			if ws[i] != w || seen[w.Key] {
 				t.Fatalf("drew %d, seen %v", w.Key, seen)
 			}
@@ -107,7 +107,7 @@ func TestSteady(t *testing.T) {
 func TestPrice(t *testing.T) {
 	v := New(estimate.Config{}.Defaults(), rand.New(rand.NewPCG(1, 1)))
 	for share, want := range map[float64]time.Duration{0: 10, 0.5: 20, 0.75: 40, 1: 200, 1.5: 200} {
-		v.Busy(10*time.Microsecond, share)
+		v.NoteMessageCost(10*time.Microsecond, share)
 		if got := v.Price().Round(time.Microsecond); got != want*time.Microsecond {
 			t.Errorf("%v of the CPUs in use: %v, want %v", share, got, want*time.Microsecond)
 		}

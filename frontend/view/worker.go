@@ -31,7 +31,7 @@ type Worker struct {
 	state     State
 	listed    bool   // a link to it is up, or is to be made
 	awaited   bool   // it is listed, and nothing has come of the link to it yet
-	leaves    bool   // it said that it will
+	leaving   bool   // it said that it will
 	failing   bool   // the last task that ended there by itself failed
 	address   string // as the list has it
 	welcome   probe.Welcome
@@ -45,9 +45,9 @@ type Worker struct {
 	heardSeq uint64       // of the last rumour that counted
 	lostAt   time.Time    // when its link broke
 
-	idleAt    int       // position among the idle plus one
-	heldUntil time.Time // short tasks keep away, as long tasks hold it; zero: they need not
-	untold    []Promise // what its matrix does not count yet
+	idleAt     int       // position among the idle plus one
+	avoidUntil time.Time // short tasks keep away, as long tasks hold it; zero: they need not
+	uncounted  []Promise // what its matrix does not count yet
 }
 
 // Promise is a task that was placed at a worker by the matrix that it told, and that takes room there.
@@ -106,11 +106,11 @@ func (w *Worker) Room(d probe.Demand) int {
 // Taken is what this frontend's attempts take there.
 func (w *Worker) Taken() probe.Demand { return w.taken }
 
-// Untold is what was promised there and is not in its matrix yet; nobody may write to it.
-func (w *Worker) Untold() []Promise { return w.untold }
+// Uncounted is what was promised there and is not in its matrix yet; nobody may write to it.
+func (w *Worker) Uncounted() []Promise { return w.uncounted }
 
-// Held reports whether the worker counts as held by long tasks, or did when it was looked at last.
-func (w *Worker) Held() bool { return !w.heldUntil.IsZero() }
+// IsAvoided reports whether the worker counts as held by long tasks, or did when it was looked at last.
+func (w *Worker) IsAvoided() bool { return !w.avoidUntil.IsZero() }
 
 // Open is the part of it that long tasks may use.
 func (w *Worker) Open() probe.Demand {

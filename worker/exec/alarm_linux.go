@@ -32,19 +32,19 @@ import (
 // Goroutines that occupy every P for milliseconds without blocking (the function spin) delay it as they
 // delay any goroutine.
 type Alarm struct {
-	epoch time.Time // all deadlines count from here
-	next  atomic.Int64
-	done  chan struct{} // closed when the goroutine has ended
+	epoch        time.Time // all deadlines count from here
+	nextDeadline atomic.Int64
+	done         chan struct{} // closed when the goroutine has ended
 
-	mu     sync.Mutex
-	timers timerHeap
-	firing bool     // the goroutine is in fire and will arm
-	armed  int64    // when the timerfd will tick; never if it will not
-	file   *os.File // the timerfd
-	fd     int      // of file; -1 once closed
-	lead   int64    // how long before a deadline to be woken, ns
-	budget int64    // ns of spinning that may be spent, at most maxBudget
-	earned int64    // when budget was last topped up
+	mu       sync.Mutex
+	timers   timerHeap
+	firing   bool     // the goroutine is in fire and will arm
+	nextTick int64    // when the timerfd will tick; never if it will not
+	file     *os.File // the timerfd
+	fd       int      // of file; -1 once closed
+	lead     int64    // how long before a deadline to be woken, ns
+	budget   int64    // ns of spinning that may be spent, at most maxBudget
+	earnedAt int64    // when budget was last topped up
 }
 
 const (
@@ -99,15 +99,15 @@ func newAlarm() (*Alarm, error) {
 		return nil, fmt.Errorf("open a timerfd for precise sleeps: %w", err)
 	}
 	a := &Alarm{
-		epoch: time.Now(),
-		done:  make(chan struct{}),
-		armed: never,
-		file:  os.NewFile(uintptr(fd), "timerfd"),
-		fd:    fd,
-		lead:  30_000,
+		epoch:    time.Now(),
+		done:     make(chan struct{}),
+		nextTick: never,
+		file:     os.NewFile(uintptr(fd), "timerfd"),
+		fd:       fd,
+		lead:     30_000,
 	}
-	a.next.Store(never)
-	go a.run()
+	a.nextDeadline.Store(never)
+	go a.watchTimerfd()
 	return a, nil
 }
 
@@ -115,24 +115,24 @@ func (a *Alarm) stop() error {
 	a.mu.Lock()
 	a.fd = -1
 	a.timers = nil
-	a.next.Store(math.MinInt64) // whoever waits for it in spin goes on
+	a.nextDeadline.Store(math.MinInt64) // whoever waits for it in spin goes on
 	a.mu.Unlock()
 	err := a.file.Close()
 	<-a.done
 	return err
 }
 
-func (a *Alarm) now() int64 { return int64(time.Since(a.epoch)) }
+func (a *Alarm) sinceEpoch() int64 { return int64(time.Since(a.epoch)) }
 
 // At calls f once, on the alarm's goroutine, when t comes, or soon if it has passed. t needs its
 // monotonic reading (as from time.Now). f must not block: the timers behind it wait.
-func (a *Alarm) At(t time.Time, f func()) *Timer { return a.add(t, f, false) }
+func (a *Alarm) At(t time.Time, f func()) *Timer { return a.addTimer(t, f, false) }
 
 // About is At for what may be some 40 us late: nothing spins for it.
-func (a *Alarm) About(t time.Time, f func()) *Timer { return a.add(t, f, true) }
+func (a *Alarm) About(t time.Time, f func()) *Timer { return a.addTimer(t, f, true) }
 
-func (a *Alarm) add(t time.Time, f func(), rough bool) *Timer {
-	tm := &Timer{alarm: a, at: int64(t.Sub(a.epoch)), f: f, rough: rough, index: -1}
+func (a *Alarm) addTimer(t time.Time, f func(), rough bool) *Timer {
+	tm := &Timer{alarm: a, deadline: int64(t.Sub(a.epoch)), f: f, rough: rough, index: -1}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.fd < 0 {
@@ -140,19 +140,19 @@ func (a *Alarm) add(t time.Time, f func(), rough bool) *Timer {
 	}
 	heap.Push(&a.timers, tm)
 	if tm.index == 0 {
-		a.next.Store(tm.at)
-		a.arm()
+		a.nextDeadline.Store(tm.deadline)
+		a.armTimerfd()
 	}
 	return tm
 }
 
 // Timer is one call that an Alarm owes.
 type Timer struct {
-	alarm *Alarm
-	at    int64 // since the alarm's epoch, ns
-	f     func()
-	rough bool // it is not to be woken early for
-	index int  // in the heap, -1 outside
+	alarm    *Alarm
+	deadline int64 // since the alarm's epoch, ns
+	f        func()
+	rough    bool // it is not to be woken early for
+	index    int  // in the heap, -1 outside
 }
 
 // Stop says whether it prevented the call of f.
@@ -167,28 +167,28 @@ func (t *Timer) Stop() bool {
 	return true
 }
 
-// arm sets the timerfd for the first timer, unless it is set for that already.
-func (a *Alarm) arm() {
+// armTimerfd sets the timerfd for the first timer, unless it is set for that already.
+func (a *Alarm) armTimerfd() {
 	if a.firing || a.fd < 0 || len(a.timers) == 0 {
 		return
 	}
-	at := a.timers[0].at
+	at := a.timers[0].deadline
 	if a.budget > 0 && !a.timers[0].rough {
 		at -= a.lead
 	}
-	if at >= a.armed {
+	if at >= a.nextTick {
 		return
 	}
-	now := a.now()
+	now := a.sinceEpoch()
 	at = max(at, now+1) // what is due already must not count as a late wake
-	a.armed = at
+	a.nextTick = at
 	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(at - now)}
 	if err := unix.TimerfdSettime(a.fd, 0, &spec, nil); err != nil {
 		panic(fmt.Sprintf("exec: timerfd_settime: %v", err)) // cannot happen with these arguments
 	}
 }
 
-func (a *Alarm) run() {
+func (a *Alarm) watchTimerfd() {
 	defer close(a.done)
 	raw, err := a.file.SyscallConn()
 	if err != nil {
@@ -197,53 +197,53 @@ func (a *Alarm) run() {
 	// Fires with each tick, until stop closes the file. The netpoller tells of ticks that nobody has read, too. To read them
 	// would be a system call of the kind that wakes Go's monitor thread from its sleep, which then takes more CPU than all
 	// of this.
-	_ = raw.Read(func(uintptr) bool { a.fire(); return false })
+	_ = raw.Read(func(uintptr) bool { a.fireDue(); return false })
 }
 
-// fire calls what is due, and waits for what is due within the lead.
-func (a *Alarm) fire() {
+// fireDue calls what is due, and waits for what is due within the lead.
+func (a *Alarm) fireDue() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	now := a.now()
-	if late := now - a.armed; late > a.lead {
+	now := a.sinceEpoch()
+	if late := now - a.nextTick; late > a.lead {
 		a.lead = min(a.lead+leadStep, maxLead)
 	} else if late >= 0 {
 		a.lead = max(a.lead-leadStep, 0)
 	}
-	a.budget = min(a.budget+(now-a.earned)/spinShare, maxBudget)
-	a.earned = now
+	a.budget = min(a.budget+(now-a.earnedAt)/spinShare, maxBudget)
+	a.earnedAt = now
 	a.firing = true
 	for len(a.timers) > 0 {
 		t := a.timers[0]
-		now = a.now()
-		if t.at <= now {
+		now = a.sinceEpoch()
+		if t.deadline <= now {
 			heap.Pop(&a.timers)
 			a.mu.Unlock()
 			t.f()
 			a.mu.Lock()
 			continue
 		}
-		a.next.Store(t.at)
-		if t.rough || t.at-now > a.lead || a.budget <= 0 {
+		a.nextDeadline.Store(t.deadline)
+		if t.rough || t.deadline-now > a.lead || a.budget <= 0 {
 			break
 		}
 		a.mu.Unlock()
-		spent := a.spin()
+		spent := a.spinToNext()
 		a.mu.Lock()
 		a.budget -= spent
 	}
 	a.firing = false
-	a.armed = never
-	a.arm()
+	a.nextTick = never
+	a.armTimerfd()
 }
 
-// spin waits for the next deadline, which At may bring forward, and returns how long it took. It does not yield: each
+// spinToNext waits for the next deadline, which At may bring forward, and returns how long it took. It does not yield: each
 // time, Go would wake another thread to look for work.
-func (a *Alarm) spin() (spent int64) {
-	start := a.now()
+func (a *Alarm) spinToNext() (spent int64) {
+	start := a.sinceEpoch()
 	now := start
-	for now < a.next.Load() {
-		now = a.now()
+	for now < a.nextDeadline.Load() {
+		now = a.sinceEpoch()
 	}
 	return now - start
 }
@@ -252,7 +252,7 @@ func (a *Alarm) spin() (spent int64) {
 type timerHeap []*Timer
 
 func (h timerHeap) Len() int           { return len(h) }
-func (h timerHeap) Less(i, j int) bool { return h[i].at < h[j].at }
+func (h timerHeap) Less(i, j int) bool { return h[i].deadline < h[j].deadline }
 func (h timerHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i]; h[i].index, h[j].index = i, j }
 
 func (h *timerHeap) Push(x any) {

@@ -50,12 +50,12 @@ func TestAlarmIsNotEarlyForWhatMayBeLate(t *testing.T) {
 	at := time.Now().Add(10 * time.Minute)
 	rough := a.About(at, func() { t.Error("it fired") })
 	a.At(at.Add(time.Microsecond), func() {})
-	a.fire() // as if it was woken
+	a.fireDue() // as if it was woken
 	a.mu.Lock()
-	armed := a.armed
+	armed := a.nextTick
 	a.mu.Unlock()
-	if armed != rough.at {
-		t.Errorf("armed %v before", time.Duration(rough.at-armed))
+	if armed != rough.deadline {
+		t.Errorf("armed %v before", time.Duration(rough.deadline-armed))
 	}
 	rough.Stop()
 	fired := make(chan bool)

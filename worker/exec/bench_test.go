@@ -16,7 +16,7 @@ func BenchmarkStartEcho(b *testing.B) {
 	task := Attempt{Function: "echo", Payload: []byte("x"), MaxResult: 1 << 20}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, res, over := p.Start(task, nil); !over || res.Status != Succeeded {
+		if _, res, ended := p.Start(task, nil); !ended || res.Status != Succeeded {
 			b.Fatal(res)
 		}
 	}
@@ -25,7 +25,7 @@ func BenchmarkStartEcho(b *testing.B) {
 // BenchmarkStartFunc has 16 tasks in flight, as a worker has.
 func BenchmarkStartFunc(b *testing.B) {
 	r := NewRegistry()
-	if err := r.Register("echo-go", echo); err != nil {
+	if err := r.Register("echo-go", echoPayload); err != nil {
 		b.Fatal(err)
 	}
 	p := newPool(b, r)
@@ -55,27 +55,27 @@ func BenchmarkSleepOvershoot(b *testing.B) {
 		for _, d := range []time.Duration{10 * time.Millisecond, time.Millisecond} {
 			b.Run(fmt.Sprintf("echoes=%d/%v", busy, d), func(b *testing.B) {
 				p := newPool(b, NewRegistry())
-				defer echoes(b, busy)()
-				overshoot(b, p, d)
+				defer startEchoes(b, busy)()
+				benchOvershoot(b, p, d)
 			})
 		}
 	}
 }
 
-func overshoot(b *testing.B, p *Pool, d time.Duration) {
+func benchOvershoot(b *testing.B, p *Pool, d time.Duration) {
 	const sleepers = 40
 	var mu sync.Mutex
-	var over []time.Duration
+	var overshoots []time.Duration
 	var all sync.WaitGroup
-	left := b.N
+	remaining := b.N
 	cpu := cpuTime()
 	start := time.Now()
 	var next func(r Result)
 	task := Attempt{Function: "sleep", Payload: []byte(d.String())}
 	again := func() {
 		mu.Lock()
-		left--
-		more := left >= 0
+		remaining--
+		more := remaining >= 0
 		mu.Unlock()
 		if !more {
 			all.Done()
@@ -85,7 +85,7 @@ func overshoot(b *testing.B, p *Pool, d time.Duration) {
 	}
 	next = func(r Result) {
 		mu.Lock()
-		over = append(over, r.Run-d)
+		overshoots = append(overshoots, r.Run-d)
 		mu.Unlock()
 		again()
 	}
@@ -96,8 +96,8 @@ func overshoot(b *testing.B, p *Pool, d time.Duration) {
 	}
 	all.Wait()
 	b.ReportMetric((cpuTime()-cpu).Seconds()/time.Since(start).Seconds(), "cores")
-	slices.Sort(over)
-	us := func(q float64) float64 { return float64(over[int(q*float64(len(over)-1))]) / 1e3 }
+	slices.Sort(overshoots)
+	us := func(q float64) float64 { return float64(overshoots[int(q*float64(len(overshoots)-1))]) / 1e3 }
 	b.ReportMetric(us(0.5), "p50-us")
 	b.ReportMetric(us(0.9), "p90-us")
 	b.ReportMetric(us(0.99), "p99-us")
@@ -112,8 +112,8 @@ func cpuTime() time.Duration {
 	return time.Duration(ru.Utime.Nano() + ru.Stime.Nano())
 }
 
-// echoes starts n loops of echo round trips and returns what ends them.
-func echoes(b *testing.B, n int) (stop func()) {
+// startEchoes starts n loops of echo round trips and returns what ends them.
+func startEchoes(b *testing.B, n int) (stop func()) {
 	work := func() {
 		for t := time.Now(); time.Since(t) < 10*time.Microsecond; {
 		}

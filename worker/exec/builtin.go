@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-func echo(_ context.Context, payload []byte) ([]byte, error) { return payload, nil }
+func echoPayload(_ context.Context, payload []byte) ([]byte, error) { return payload, nil }
 
-func fail(_ context.Context, payload []byte) ([]byte, error) {
+func failAsAsked(_ context.Context, payload []byte) ([]byte, error) {
 	if len(payload) == 0 {
 		return nil, errors.New("failed as asked: the payload of fail would be the text of its error")
 	}
 	return nil, errors.New(string(payload))
 }
 
-func spin(ctx context.Context, payload []byte) ([]byte, error) {
+func spinFor(ctx context.Context, payload []byte) ([]byte, error) {
 	d, err := parseDuration("spin", payload)
 	if err != nil {
 		return nil, err
@@ -47,12 +47,12 @@ func parseDuration(function string, payload []byte) (time.Duration, error) {
 
 // sleeping is a task of the sleep function: an entry in the alarm, no goroutine.
 type sleeping struct {
-	pool  *Pool
-	start time.Time
-	lasts time.Duration
-	timer *Timer // set within enter, so that Close finds it
-	done  func(Result)
-	end   Result // what the timer will report
+	pool     *Pool
+	start    time.Time
+	duration time.Duration
+	timer    *Timer // set within enter, so that Close finds it
+	done     func(Result)
+	result   Result // what the timer will report
 }
 
 func (p *Pool) startSleep(t *Attempt, done func(Result)) (Running, Result, bool) {
@@ -61,33 +61,33 @@ func (p *Pool) startSleep(t *Attempt, done func(Result)) (Running, Result, bool)
 	if err != nil {
 		return nil, Result{Status: Failed, Err: err.Error()}, true
 	}
-	s := &sleeping{pool: p, start: start, lasts: d, done: done}
+	s := &sleeping{pool: p, start: start, duration: d, done: done}
 	if t.Timeout > 0 && t.Timeout < d {
 		d = t.Timeout
-		s.end = Result{Status: TimedOut, Err: timedOut(d).Error()}
+		s.result = Result{Status: TimedOut, Err: timeoutError(d).Error()}
 	}
 	at := start.Add(d)
-	if !p.enter(s, func() { s.timer = p.alarm.At(at, s.wake) }) {
-		return nil, refusedClosed(), true
+	if !p.addLive(s, func() { s.timer = p.alarm.At(at, s.wakeUp) }) {
+		return nil, closedResult(), true
 	}
 	return s, Result{}, false
 }
 
-func (s *sleeping) wake() { s.finish(s.end) }
+func (s *sleeping) wakeUp() { s.reportEnd(s.result) }
 
-func (s *sleeping) finish(r Result) {
+func (s *sleeping) reportEnd(r Result) {
 	r.Run = time.Since(s.start)
 	s.done(r)
-	s.pool.leave(s)
+	s.pool.removeLive(s)
 }
 
 // Progress is exact: nothing slows a sleep down.
 func (s *sleeping) Progress() (float64, time.Duration) {
-	return time.Since(s.start).Seconds() / s.lasts.Seconds(), 0
+	return time.Since(s.start).Seconds() / s.duration.Seconds(), 0
 }
 
 func (s *sleeping) Kill(reason string) {
 	if s.timer.Stop() {
-		go s.finish(Result{Status: Killed, Err: clip(reason)})
+		go s.reportEnd(Result{Status: Killed, Err: clipText(reason)})
 	}
 }

@@ -41,8 +41,8 @@ func Permanent(err error) error { return &Error{Retry: Never, Err: err} }
 
 const maxCode = 128
 
-// explain takes from the error of a function what programs are to know.
-func (r *Result) explain(err error) {
+// copyErrorDetails takes from the error of a function what programs are to know.
+func (r *Result) copyErrorDetails(err error) {
 	if e, ok := errors.AsType[*Error](err); ok {
 		r.Code, r.Detail, r.Retry = e.Code[:min(len(e.Code), maxCode)], e.Detail[:min(len(e.Detail), maxErr)], e.Retry
 	}

@@ -24,7 +24,7 @@ func ExampleRegister() {
 		return sum, nil
 	}))
 
-	outcomes, err := run(registry, client.Job{Tasks: []client.Task{{Function: "add", Payload: []byte("[1, 2, 3]")}}})
+	outcomes, err := runJob(registry, client.Job{Tasks: []client.Task{{Function: "add", Payload: []byte("[1, 2, 3]")}}})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func ExampleRegistry_Use() {
 	must(registry.Register("export", func(context.Context, []byte) ([]byte, error) { return []byte("exported"), nil }))
 
 	for _, tenant := range []string{"etl", "dashboards"} {
-		outcomes, err := run(registry, client.Job{Tenant: tenant, Tasks: []client.Task{{Function: "export"}}})
+		outcomes, err := runJob(registry, client.Job{Tenant: tenant, Tasks: []client.Task{{Function: "export"}}})
 		if failed, ok := errors.AsType[*client.TaskError](err); ok {
 			fmt.Println(tenant, failed.Code)
 			continue
@@ -71,7 +71,7 @@ func ExampleTask() {
 	}))
 
 	scan := client.Task{Stage: "scan", Function: "scan", Demand: client.Demand{CPU: 2000, Memory: 512}}
-	outcomes, err := run(registry, client.Job{Stages: []client.Stage{{Name: "scan"}}, Tasks: []client.Task{scan, scan}})
+	outcomes, err := runJob(registry, client.Job{Stages: []client.Stage{{Name: "scan"}}, Tasks: []client.Task{scan, scan}})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func ExampleCommon() {
 		return []byte(strings.Join(kept, " ")), nil
 	}))
 
-	outcomes, err := run(registry, client.Job{
+	outcomes, err := runJob(registry, client.Job{
 		Stages: []client.Stage{{Name: "filter", Common: []byte("an")}},
 		Tasks: []client.Task{
 			{Stage: "filter", Function: "filter", Payload: []byte("apple banana cherry")},
@@ -153,7 +153,7 @@ func ExampleOutput() {
 		return []byte(strings.Join(joined, " ")), nil
 	}))
 
-	outcomes, err := run(registry, client.Job{
+	outcomes, err := runJob(registry, client.Job{
 		Stages: []client.Stage{{Name: "split"}, {Name: "join", After: []string{"split"}}},
 		Tasks: []client.Task{
 			{Stage: "split", Function: "split", Payload: []byte("apple banana")},
@@ -183,7 +183,7 @@ func ExampleError() {
 		return nil, &exec.Error{Code: "NO_COLUMN", Detail: []byte("l_tax"), Retry: exec.Never}
 	}))
 
-	_, err := run(registry, client.Job{Tasks: []client.Task{{Function: "scan", Retries: 5}}})
+	_, err := runJob(registry, client.Job{Tasks: []client.Task{{Function: "scan", Retries: 5}}})
 	if failed, ok := errors.AsType[*client.TaskError](err); ok {
 		fmt.Printf("%s: %s, attempt %d\n", failed.Code, failed.Detail, failed.Attempts)
 	}
@@ -206,7 +206,7 @@ func ExampleProgress() {
 		return bytes.Join(parts, []byte(",")), nil
 	}))
 
-	outcomes, err := run(registry, client.Job{Tasks: []client.Task{{Function: "sort", Payload: []byte("a,b,c")}}})
+	outcomes, err := runJob(registry, client.Job{Tasks: []client.Task{{Function: "sort", Payload: []byte("a,b,c")}}})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -215,8 +215,8 @@ func ExampleProgress() {
 	// A,B,C
 }
 
-// run runs a job on a cluster of workers with these functions.
-func run(registry *exec.Registry, job client.Job) ([]client.Outcome, error) {
+// runJob runs a job on a cluster of workers with these functions.
+func runJob(registry *exec.Registry, job client.Job) ([]client.Outcome, error) {
 	cluster, err := local.Start(local.Config{Registry: registry})
 	must(err)
 	defer cluster.Close()

@@ -57,19 +57,19 @@ func Inline() Option { return func(f *function) { f.inline = true } }
 
 // function is one entry of a registry. Exactly one of run, sleep and process is set.
 type function struct {
-	run     Func
-	inline  bool // with run only
-	blind   bool // it looks at no context; with inline only
-	sleep   bool
-	process bool
+	run            Func
+	inline         bool // with run only
+	ignoresContext bool // it looks at no context; with inline only
+	sleep          bool
+	process        bool
 }
 
 // Registry holds the functions that a worker offers, by name. Safe for concurrent use, but a Pool
 // knows only what was registered before NewPool.
 type Registry struct {
-	mu     sync.Mutex
-	funcs  map[string]function
-	around []Middleware
+	mu         sync.Mutex
+	funcs      map[string]function
+	middleware []Middleware
 }
 
 // NewRegistry returns a registry with the built-in functions:
@@ -81,10 +81,10 @@ type Registry struct {
 //	fail   fails with its payload as the error
 func NewRegistry() *Registry {
 	return &Registry{funcs: map[string]function{
-		"echo":  {run: echo, inline: true, blind: true},
-		"fail":  {run: fail, inline: true, blind: true},
+		"echo":  {run: echoPayload, inline: true, ignoresContext: true},
+		"fail":  {run: failAsAsked, inline: true, ignoresContext: true},
 		"sleep": {sleep: true},
-		"spin":  {run: spin},
+		"spin":  {run: spinFor},
 	}}
 }
 
@@ -100,7 +100,7 @@ func (r *Registry) Register(name string, f Func, opts ...Option) error {
 	for _, o := range opts {
 		o(&fn)
 	}
-	return r.add(name, fn)
+	return r.addFunction(name, fn)
 }
 
 // AllowProcesses registers "exec", which runs any command that a Command describes, as the user that
@@ -109,10 +109,10 @@ func (r *Registry) AllowProcesses() error {
 	if !processesSupported {
 		return errors.New("processes are supported on Linux only: do not allow them here")
 	}
-	return r.add("exec", function{process: true})
+	return r.addFunction("exec", function{process: true})
 }
 
-func (r *Registry) add(name string, fn function) error {
+func (r *Registry) addFunction(name string, fn function) error {
 	if !nameRE.MatchString(name) {
 		return fmt.Errorf("register function %q: a name has 1 to 128 letters, digits or . _ / : - and starts with a letter or digit", name)
 	}
@@ -122,7 +122,7 @@ func (r *Registry) add(name string, fn function) error {
 		return fmt.Errorf("register function %q: the name is taken", name)
 	}
 	if fn.run != nil {
-		for _, m := range slices.Backward(r.around) {
+		for _, m := range slices.Backward(r.middleware) {
 			fn.run = m(name, fn.run)
 		}
 	}
@@ -261,11 +261,11 @@ func NewPool(r *Registry) (*Pool, error) {
 //
 // A task that is over already (an Inline function, an unknown function, a bad payload, a closed pool)
 // comes back as its Result with over set; done is not called then and the Running is nil.
-func (p *Pool) Start(t Attempt, done func(Result)) (r Running, res Result, over bool) {
+func (p *Pool) Start(t Attempt, done func(Result)) (r Running, res Result, ended bool) {
 	fn, ok := p.funcs[t.Function]
 	switch {
 	case !ok:
-		return nil, Result{Status: Failed, Err: clip(fmt.Sprintf("this worker has no function %q: register it, or ask for a worker that has it", t.Function))}, true
+		return nil, Result{Status: Failed, Err: clipText(fmt.Sprintf("this worker has no function %q: register it, or ask for a worker that has it", t.Function))}, true
 	case fn.inline:
 		return nil, runInline(fn, &t), true
 	case fn.sleep:
@@ -278,7 +278,7 @@ func (p *Pool) Start(t Attempt, done func(Result)) (r Running, res Result, over 
 }
 
 // Inline runs t if that is an Inline function, and reports whether it did: Start would have, but wants a done, which takes memory.
-func (p *Pool) Inline(t *Attempt) (res Result, over bool) {
+func (p *Pool) Inline(t *Attempt) (res Result, ran bool) {
 	fn := p.funcs[t.Function]
 	if !fn.inline {
 		return Result{}, false
@@ -287,16 +287,16 @@ func (p *Pool) Inline(t *Attempt) (res Result, over bool) {
 }
 
 func runInline(fn function, t *Attempt) Result {
-	if fn.blind {
+	if fn.ignoresContext {
 		return runGuarded(context.Background(), fn.run, t)
 	}
-	w := newWork(t)
-	return w.conclude(runGuarded(w, fn.run, t))
+	w := newTaskContext(t)
+	return w.concludeTask(runGuarded(w, fn.run, t))
 }
 
-// enter adds r to the live tasks and calls begin, which must not block, before anyone else can see r;
+// addLive adds r to the live tasks and calls begin, which must not block, before anyone else can see r;
 // false, without either, if the pool is closed.
-func (p *Pool) enter(r Running, begin func()) bool {
+func (p *Pool) addLive(r Running, begin func()) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -307,8 +307,8 @@ func (p *Pool) enter(r Running, begin func()) bool {
 	return true
 }
 
-// leave comes after done has returned.
-func (p *Pool) leave(r Running) {
+// removeLive comes after done has returned.
+func (p *Pool) removeLive(r Running) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.live, r)
@@ -327,7 +327,7 @@ func (p *Pool) Running() int {
 
 const closingReason = "the worker is shutting down"
 
-func refusedClosed() Result { return Result{Status: Killed, Err: closingReason} }
+func closedResult() Result { return Result{Status: Killed, Err: closingReason} }
 
 // Close kills every task and waits until the last done has returned, or until ctx ends: then the error
 // says how many Go functions would not stop, and a further Close waits for them again.
@@ -357,8 +357,8 @@ func (p *Pool) Close(ctx context.Context) error {
 // maxErr bounds Result.Err: an error travels in frames and logs, a result does not belong in it.
 const maxErr = 8 << 10
 
-// clip also makes s valid UTF-8, as clients in other languages insist on.
-func clip(s string) string {
+// clipText also makes s valid UTF-8, as clients in other languages insist on.
+func clipText(s string) string {
 	const cut = "..."
 	s = strings.ToValidUTF8(s, "?")
 	if len(s) > maxErr {
@@ -373,37 +373,37 @@ func tooLarge(size string, limit int) string {
 
 // endedError is why a task's context ended: context.Cause gives it to the function.
 type endedError struct {
-	status Status
-	reason string
-	at     time.Time // of one that was killed
+	status   Status
+	reason   string
+	killedAt time.Time // of one that was killed
 }
 
 func (e *endedError) Error() string { return e.reason }
 
-func killed(reason string) error { return &endedError{Killed, clip(reason), time.Now()} }
+func killedError(reason string) error { return &endedError{Killed, clipText(reason), time.Now()} }
 
-func timedOut(after time.Duration) error {
+func timeoutError(after time.Duration) error {
 	return &endedError{status: TimedOut, reason: fmt.Sprintf("the task ran into its timeout of %v", after)}
 }
 
-func newWork(t *Attempt) *work {
-	w := &work{Context: context.Background(), attempt: *t}
+func newTaskContext(t *Attempt) *taskContext {
+	w := &taskContext{Context: context.Background(), attempt: *t}
 	if t.Deadline > 0 {
-		w.began = time.Now()
+		w.startedAt = time.Now()
 	}
 	return w
 }
 
-// limit is a context that ends with the attempt's time, if that is limited. Its cancel must be called in the end.
-func limit(ctx context.Context, t *Attempt) (context.Context, context.CancelCauseFunc) {
+// withTimeLimit is a context that ends with the attempt's time, if that is limited. Its cancel must be called in the end.
+func withTimeLimit(ctx context.Context, t *Attempt) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	lasts, cause := t.Timeout, timedOut(t.Timeout)
-	if t.Deadline > 0 && (lasts <= 0 || t.Deadline < lasts) {
-		lasts, cause = t.Deadline, &endedError{status: TimedOut, reason: "the job's deadline has passed"}
+	duration, cause := t.Timeout, timeoutError(t.Timeout)
+	if t.Deadline > 0 && (duration <= 0 || t.Deadline < duration) {
+		duration, cause = t.Deadline, &endedError{status: TimedOut, reason: "the job's deadline has passed"}
 	}
-	if lasts <= 0 {
+	if duration <= 0 {
 		return ctx, cancel
 	}
-	ctx, stop := context.WithTimeoutCause(ctx, lasts, cause)
+	ctx, stop := context.WithTimeoutCause(ctx, duration, cause)
 	return ctx, func(cause error) { cancel(cause); stop() }
 }

@@ -35,17 +35,17 @@ func startTask(tb testing.TB, p *Pool, t Attempt) (Running, <-chan Result) {
 	tb.Helper()
 	end := make(chan Result, 1)
 	var calls atomic.Int32
-	r, res, over := p.Start(t, func(r Result) {
+	r, res, ended := p.Start(t, func(r Result) {
 		if calls.Add(1) > 1 {
 			tb.Errorf("%s: done was called twice", t.Function)
 		}
 		end <- r
 	})
-	if over {
+	if ended {
 		end <- res
 	}
-	if over != (r == nil) {
-		tb.Errorf("%s: over is %v, but the Running is %v", t.Function, over, r)
+	if ended != (r == nil) {
+		tb.Errorf("%s: over is %v, but the Running is %v", t.Function, ended, r)
 	}
 	return r, end
 }
@@ -231,16 +231,16 @@ func TestDoneIsNeverCalledWithinStartOrKill(t *testing.T) {
 	for _, f := range []string{"sleep", "wait", "echo"} {
 		end := make(chan struct{})
 		lock <- struct{}{}
-		r, _, over := p.Start(Attempt{Function: f, Payload: []byte("1h")}, func(Result) {
+		r, _, ended := p.Start(Attempt{Function: f, Payload: []byte("1h")}, func(Result) {
 			lock <- struct{}{}
 			<-lock
 			close(end)
 		})
-		if !over {
+		if !ended {
 			r.Kill("enough")
 		}
 		<-lock
-		if !over {
+		if !ended {
 			<-end
 		}
 	}
@@ -274,7 +274,7 @@ func TestClose(t *testing.T) {
 		"deaf": func(ctx context.Context, _ []byte) ([]byte, error) {
 			<-ctx.Done()
 			<-release
-			<-time.After(goesOn)
+			<-time.After(ignoredKillAfter)
 			return nil, nil
 		},
 	})
@@ -315,12 +315,12 @@ func TestClose(t *testing.T) {
 
 func TestRegister(t *testing.T) {
 	r := NewRegistry()
-	for name, f := range map[string]Func{"echo": echo, "": echo, "a b": echo, "nil": nil, strings.Repeat("x", 129): echo} {
+	for name, f := range map[string]Func{"echo": echoPayload, "": echoPayload, "a b": echoPayload, "nil": nil, strings.Repeat("x", 129): echoPayload} {
 		if err := r.Register(name, f); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%q", name)) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
-	if err := r.Register("query.scan/v1", echo); err != nil {
+	if err := r.Register("query.scan/v1", echoPayload); err != nil {
 		t.Error(err)
 	}
 	if got, want := r.Names(), []string{"echo", "fail", "query.scan/v1", "sleep", "spin"}; !slices.Equal(got, want) {

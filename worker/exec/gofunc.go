@@ -11,64 +11,64 @@ import (
 
 // goRun is a Go function on its own goroutine.
 type goRun struct {
-	work   *work
-	cancel context.CancelCauseFunc
+	taskCtx *taskContext
+	cancel  context.CancelCauseFunc
 }
 
-func (g *goRun) Progress() (float64, time.Duration) { return g.work.progress.last() }
+func (g *goRun) Progress() (float64, time.Duration) { return g.taskCtx.progress.lastReport() }
 
-func (g *goRun) Kill(reason string) { g.cancel(killed(reason)) }
+func (g *goRun) Kill(reason string) { g.cancel(killedError(reason)) }
 
 // startFunc uses a new goroutine for each task: handing it to one that waits on a channel was measured
 // slower.
 func (p *Pool) startFunc(f Func, t *Attempt, done func(Result)) (Running, Result, bool) {
-	w := newWork(t)
-	ctx, cancel := limit(w, t)
-	g := &goRun{work: w, cancel: cancel}
+	w := newTaskContext(t)
+	ctx, cancel := withTimeLimit(w, t)
+	g := &goRun{taskCtx: w, cancel: cancel}
 	run := func() {
 		res := Result{Status: Panicked, Err: "the function called runtime.Goexit"}
 		defer func() { // deferred for that case
 			cancel(nil)
-			done(w.conclude(res))
-			p.leave(g)
+			done(w.concludeTask(res))
+			p.removeLive(g)
 		}()
 		res = runGuarded(ctx, f, &w.attempt)
 	}
-	if !p.enter(g, func() { go run() }) {
+	if !p.addLive(g, func() { go run() }) {
 		cancel(nil)
-		return nil, refusedClosed(), true
+		return nil, closedResult(), true
 	}
 	return g, Result{}, false
 }
 
-// began is what run times are measured from: time.Now would read the wall clock, too.
-var began = time.Now()
+// clockStart is what run times are measured from: time.Now would read the wall clock, too.
+var clockStart = time.Now()
 
-// goesOn is after how long a function that was killed is taken to go on: some that end at once say that all is well.
-const goesOn = 100 * time.Millisecond
+// ignoredKillAfter is after how long a function that was killed is taken to go on: some that end at once say that all is well.
+const ignoredKillAfter = 100 * time.Millisecond
 
 // runGuarded runs f and makes a Result of whatever it does. The end of ctx before f returned outranks what f returned, unless it was
 // killed, went on, and came to a good end: if it was stopped for others only, it would else run for as long again and again, in vain.
 func runGuarded(ctx context.Context, f Func, t *Attempt) (res Result) {
-	start := time.Since(began)
+	start := time.Since(clockStart)
 	out, panicked, err := call(ctx, f, t.Payload)
-	res.Run = time.Since(began) - start
+	res.Run = time.Since(clockStart) - start
 	ended, isEnded := context.Cause(ctx).(*endedError)
 	switch {
 	case panicked != "":
-		res.Status, res.Err = Panicked, clip(panicked)
-	case isEnded && (err != nil || ended.status != Killed || time.Since(ended.at) < goesOn):
+		res.Status, res.Err = Panicked, clipText(panicked)
+	case isEnded && (err != nil || ended.status != Killed || time.Since(ended.killedAt) < ignoredKillAfter):
 		res.Status, res.Err = ended.status, ended.reason
 	case err != nil:
-		res.Status, res.Err = Failed, clip(cmp.Or(err.Error(), "the function returned an error with no text"))
-		res.explain(err)
-	case t.MaxResult > 0 && len(out) > t.MaxResult && !t.large():
+		res.Status, res.Err = Failed, clipText(cmp.Or(err.Error(), "the function returned an error with no text"))
+		res.copyErrorDetails(err)
+	case t.MaxResult > 0 && len(out) > t.MaxResult && !t.mayReturnFile():
 		res.Status, res.Err = TooLarge, tooLarge(fmt.Sprintf("%d bytes", len(out)), t.MaxResult)
 	case t.MaxResult > 0 && len(out) > t.MaxResult:
 		o := newResult(t)
 		o.Write(out) // what goes wrong, its end says
 		o.Close()
-		res.take(o)
+		res.setResult(o)
 	default:
 		res.Output = out
 	}

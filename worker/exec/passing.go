@@ -29,20 +29,20 @@ type Draft interface {
 }
 
 const (
-	// maxRides is how many bytes of outputs travel with a task's result; 0 of a job without stages: nobody is there to take them.
-	maxRides = 256 << 10
-	// mostPartitions bounds the outputs of a task.
-	mostPartitions = probe.ResultPartition
+	// maxInlineBytes is how many bytes of outputs travel with a task's result; 0 of a job without stages: nobody is there to take them.
+	maxInlineBytes = 256 << 10
+	// maxPartitions bounds the outputs of a task.
+	maxPartitions = probe.ResultPartition
 )
 
 // output is what a function writes into a partition: in memory, until that is too much to travel.
 type output struct {
-	work   *work
-	made   probe.Output
-	buf    bytes.Buffer
-	draft  Draft
-	closed bool
-	err    error
+	taskCtx *taskContext
+	meta    probe.Output
+	buf     bytes.Buffer
+	draft   Draft
+	closed  bool
+	err     error
 }
 
 // Output is where a function leaves what it makes for a partition of later stages: their inputs with this task's stage and
@@ -50,10 +50,10 @@ type output struct {
 //
 // What is small travels with the result. The rest becomes a file of the worker's cache, and needs one.
 func Output(ctx context.Context, partition int) (io.WriteCloser, error) {
-	if partition < 0 || partition >= mostPartitions {
-		return nil, fmt.Errorf("output: partition %d: count them from 0 to %d", partition, mostPartitions-1)
+	if partition < 0 || partition >= maxPartitions {
+		return nil, fmt.Errorf("output: partition %d: count them from 0 to %d", partition, maxPartitions-1)
 	}
-	return workOf(ctx).begin(uint32(partition))
+	return taskContextOf(ctx).beginOutput(uint32(partition))
 }
 
 // ResultWriter is where a function writes its result, instead of returning it: what is written need not be in memory as a whole. It
@@ -62,82 +62,82 @@ func Output(ctx context.Context, partition int) (io.WriteCloser, error) {
 // What is small travels as any result. The rest becomes a file of the worker's cache, and needs one, and a client that asks for that
 // by Job.LargeResults: it reads the result with Client.Open.
 func ResultWriter(ctx context.Context) (io.WriteCloser, error) {
-	return workOf(ctx).begin(probe.ResultPartition)
+	return taskContextOf(ctx).beginOutput(probe.ResultPartition)
 }
 
-func (w *work) begin(partition uint32) (*output, error) {
+func (w *taskContext) beginOutput(partition uint32) (*output, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.over {
+	if w.ended {
 		return nil, errors.New("output: the task has ended")
 	}
-	o := &output{work: w, made: probe.Output{Partition: partition}}
+	o := &output{taskCtx: w, meta: probe.Output{Partition: partition}}
 	for _, other := range w.outputs {
-		if other.made.Partition == partition {
-			return nil, fmt.Errorf("%s was begun before: write it once", o.name())
+		if other.meta.Partition == partition {
+			return nil, fmt.Errorf("%s was begun before: write it once", o.displayName())
 		}
 	}
 	w.outputs = append(w.outputs, o)
 	return o, nil
 }
 
-// large reports whether the result of an attempt may be a file.
-func (t *Attempt) large() bool { return t.Context != nil && t.Context.Large }
+// mayReturnFile reports whether the result of an attempt may be a file.
+func (t *Attempt) mayReturnFile() bool { return t.Context != nil && t.Context.Large }
 
 // newResult is where a result is written of which nobody knows yet how large it is.
 func newResult(t *Attempt) *output {
-	return &output{work: newWork(t), made: probe.Output{Partition: probe.ResultPartition}}
+	return &output{taskCtx: newTaskContext(t), meta: probe.Output{Partition: probe.ResultPartition}}
 }
 
-// take makes what was written to o the task's result.
-func (r *Result) take(o *output) {
-	if err := o.end(true); err != nil {
-		r.fail(err)
+// setResult makes what was written to o the task's result.
+func (r *Result) setResult(o *output) {
+	if err := o.endOutput(true); err != nil {
+		r.setFailure(err)
 		return
 	}
-	r.add(o)
+	r.addOutput(o)
 }
 
-// add adds what was written to o, which has ended well.
-func (r *Result) add(o *output) {
-	if o.isResult() && !o.made.File {
-		r.Output = o.made.Data
+// addOutput adds what was written to o, which has ended well.
+func (r *Result) addOutput(o *output) {
+	if o.isResult() && !o.meta.File {
+		r.Output = o.meta.Data
 	} else {
-		r.Passed = append(r.Passed, o.made)
+		r.Passed = append(r.Passed, o.meta)
 	}
 }
 
-// fail says why what a task has written cannot be kept.
-func (r *Result) fail(err error) {
-	r.Status, r.Err, r.Output, r.Passed = Failed, clip(err.Error()), nil, nil
+// setFailure says why what a task has written cannot be kept.
+func (r *Result) setFailure(err error) {
+	r.Status, r.Err, r.Output, r.Passed = Failed, clipText(err.Error()), nil, nil
 	if _, size := errors.AsType[*sizeError](err); size {
 		r.Status = TooLarge
 	}
 }
 
 // isResult reports whether this is the task's result.
-func (o *output) isResult() bool { return o.made.Partition == probe.ResultPartition }
+func (o *output) isResult() bool { return o.meta.Partition == probe.ResultPartition }
 
-// name is what it is called in errors.
-func (o *output) name() string {
+// displayName is what it is called in errors.
+func (o *output) displayName() string {
 	if o.isResult() {
 		return "the result"
 	}
-	return fmt.Sprintf("the output of partition %d", o.made.Partition)
+	return fmt.Sprintf("the output of partition %d", o.meta.Partition)
 }
 
-// inline is how many bytes of it may travel.
-func (o *output) inline() int {
-	t := &o.work.attempt
+// inlineLimit is how many bytes of it may travel.
+func (o *output) inlineLimit() int {
+	t := &o.taskCtx.attempt
 	switch {
 	case o.isResult() && t.MaxResult > 0:
 		return t.MaxResult
 	case o.isResult():
 		return math.MaxInt
 	case t.Context != nil:
-		return min(int(t.Context.Inline), maxRides)
+		return min(int(t.Context.Inline), maxInlineBytes)
 	}
-	return maxRides
+	return maxInlineBytes
 }
 
 // sizeError says that a result is too large to travel, and may not be a file.
@@ -145,16 +145,16 @@ type sizeError struct{ text string }
 
 func (e *sizeError) Error() string { return e.text }
 
-// mayBeFile says why it cannot become a file, or nil.
-func (o *output) mayBeFile() error {
-	t := &o.work.attempt
+// whyNoFile says why it cannot become a file, or nil.
+func (o *output) whyNoFile() error {
+	t := &o.taskCtx.attempt
 	switch {
-	case o.isResult() && !t.large():
+	case o.isResult() && !t.mayReturnFile():
 		return &sizeError{tooLarge("longer", t.MaxResult)}
 	case o.isResult() && t.Store == nil:
 		return &sizeError{tooLarge("longer", t.MaxResult) + "; or start this worker with --cache-dir, so that it can be a file"}
 	case t.Store == nil:
-		return fmt.Errorf("%s: it is too large to travel with the result, and this worker keeps no files: start it with --cache-dir", o.name())
+		return fmt.Errorf("%s: it is too large to travel with the result, and this worker keeps no files: start it with --cache-dir", o.displayName())
 	}
 	return nil
 }
@@ -163,8 +163,8 @@ func (o *output) Write(b []byte) (int, error) {
 	if o.closed || o.err != nil {
 		return 0, errors.Join(o.err, os.ErrClosed)
 	}
-	if o.draft == nil && len(b) > o.inline()-o.buf.Len() {
-		if err := o.spill(); err != nil {
+	if o.draft == nil && len(b) > o.inlineLimit()-o.buf.Len() {
+		if err := o.spillToFile(); err != nil {
 			return 0, err
 		}
 	}
@@ -174,16 +174,16 @@ func (o *output) Write(b []byte) (int, error) {
 	} else {
 		n, _ = o.buf.Write(b)
 	}
-	o.made.Bytes += uint64(n)
+	o.meta.Bytes += uint64(n)
 	return n, o.err
 }
 
-// spill goes on in a file.
-func (o *output) spill() error {
-	if o.err = o.mayBeFile(); o.err != nil {
+// spillToFile goes on in a file.
+func (o *output) spillToFile() error {
+	if o.err = o.whyNoFile(); o.err != nil {
 		return o.err
 	}
-	if o.draft, o.err = o.work.attempt.Store.Create(); o.err == nil {
+	if o.draft, o.err = o.taskCtx.attempt.Store.Create(); o.err == nil {
 		_, o.err = o.draft.Write(o.buf.Bytes())
 	}
 	o.buf = bytes.Buffer{}
@@ -195,39 +195,39 @@ func (o *output) Close() error {
 	if o.closed {
 		return nil
 	}
-	if o.draft == nil && o.err == nil && !o.rides() {
-		o.err = o.spill()
+	if o.draft == nil && o.err == nil && !o.takeInlineRoom() {
+		o.err = o.spillToFile()
 	}
 	o.closed = true
 	switch {
 	case o.err != nil:
 	case o.draft == nil:
-		o.made.Data = o.buf.Bytes()
+		o.meta.Data = o.buf.Bytes()
 	default:
-		o.made.File = true
-		o.made.Digest, o.err = o.draft.Commit()
+		o.meta.File = true
+		o.meta.Digest, o.err = o.draft.Commit()
 		o.draft = nil
 	}
 	return o.err
 }
 
-// rides counts the output among those that travel, if there is room.
-func (o *output) rides() bool {
+// takeInlineRoom counts the output among those that travel, if there is room.
+func (o *output) takeInlineRoom() bool {
 	if o.isResult() {
 		return true
 	}
-	w := o.work
+	w := o.taskCtx
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.rides+o.buf.Len() > maxRides {
+	if w.inlineBytes+o.buf.Len() > maxInlineBytes {
 		return false
 	}
-	w.rides += o.buf.Len()
+	w.inlineBytes += o.buf.Len()
 	return true
 }
 
-// end is called when the function has returned.
-func (o *output) end(counts bool) error {
+// endOutput is called when the function has returned.
+func (o *output) endOutput(counts bool) error {
 	if o.draft != nil && (!o.closed || o.err != nil) {
 		o.draft.Abort()
 	}
@@ -237,7 +237,7 @@ func (o *output) end(counts bool) error {
 	case o.err != nil:
 		return o.err
 	case !o.closed:
-		return fmt.Errorf("%s: the function did not close it", o.name())
+		return fmt.Errorf("%s: the function did not close it", o.displayName())
 	}
 	return nil
 }
@@ -249,14 +249,14 @@ type Input struct {
 	Partition int
 	Bytes     int64
 
-	work   *work
-	passed *probe.Passed
+	taskCtx *taskContext
+	passed  *probe.Passed
 }
 
 // Inputs are the outputs that were passed to a task, in the order of its inputs that name stages, then of the tasks that
 // made them. One that wrote nothing into the partition is left out.
 func Inputs(ctx context.Context) []Input {
-	w := workOf(ctx)
+	w := taskContextOf(ctx)
 	if w.attempt.Context == nil {
 		return nil
 	}
@@ -264,7 +264,7 @@ func Inputs(ctx context.Context) []Input {
 	ins := make([]Input, len(passed))
 	for i := range passed {
 		p := &passed[i]
-		ins[i] = Input{Stage: p.Stage, Task: int(p.Task), Partition: int(p.Partition), Bytes: int64(p.Bytes), work: w, passed: p}
+		ins[i] = Input{Stage: p.Stage, Task: int(p.Task), Partition: int(p.Partition), Bytes: int64(p.Bytes), taskCtx: w, passed: p}
 	}
 	return ins
 }
@@ -297,48 +297,48 @@ func (in *Input) Open(ctx context.Context) (io.ReadCloser, error) {
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, in.lost(err)
+		return nil, in.inputError(err)
 	}
 	return f, nil
 }
 
 // Path is where the input is as a file, for reading only. It is there until the function returns.
 func (in *Input) Path(ctx context.Context) (string, error) {
-	store := in.work.attempt.Store
+	store := in.taskCtx.attempt.Store
 	if store == nil {
-		return "", in.lost(errors.New("this worker keeps no files: start it with --cache-dir"))
+		return "", in.inputError(errors.New("this worker keeps no files: start it with --cache-dir"))
 	}
 	file := probe.File{Digest: in.passed.Digest, Bytes: in.passed.Bytes, Peers: in.passed.Peers}
 	if !in.passed.File {
 		draft, err := store.Create()
 		if err != nil {
-			return "", in.lost(err)
+			return "", in.inputError(err)
 		}
 		if _, err := draft.Write(in.passed.Data); err != nil {
 			draft.Abort()
-			return "", in.lost(err)
+			return "", in.inputError(err)
 		}
 		if file.Digest, err = draft.Commit(); err != nil {
-			return "", in.lost(err)
+			return "", in.inputError(err)
 		}
 	}
 	path, release, err := store.Fetch(ctx, file)
 	if err != nil {
-		return "", in.lost(err)
+		return "", in.inputError(err)
 	}
-	in.work.mu.Lock()
-	over := in.work.over
-	if !over {
-		in.work.held = append(in.work.held, release)
+	in.taskCtx.mu.Lock()
+	ended := in.taskCtx.ended
+	if !ended {
+		in.taskCtx.releases = append(in.taskCtx.releases, release)
 	}
-	in.work.mu.Unlock()
-	if over {
+	in.taskCtx.mu.Unlock()
+	if ended {
 		release()
 		return "", errors.New("input: the task has ended")
 	}
 	return path, nil
 }
 
-func (in *Input) lost(err error) error {
+func (in *Input) inputError(err error) error {
 	return &InputError{Stage: in.Stage, Task: in.Task, Partition: in.Partition, Err: err, file: in.passed.Output}
 }

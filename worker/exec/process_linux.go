@@ -40,20 +40,20 @@ type process struct {
 	cancel   context.CancelCauseFunc
 	progress progress
 
-	mu   sync.Mutex
-	pid  int  // zero until it is started
-	over bool // it is about to be reaped: the pid may come to name another
+	mu      sync.Mutex
+	pid     int  // zero until it is started
+	reaping bool // it is about to be reaped: the pid may come to name another
 }
 
-func (pr *process) Kill(reason string) { pr.cancel(killed(reason)) }
+func (pr *process) Kill(reason string) { pr.cancel(killedError(reason)) }
 
-func (pr *process) Progress() (float64, time.Duration) { return pr.progress.last() }
+func (pr *process) Progress() (float64, time.Duration) { return pr.progress.lastReport() }
 
-// follow takes what the process says of its progress.
-func (pr *process) follow(lines io.Reader) {
+// readProgress takes what the process says of its progress.
+func (pr *process) readProgress(lines io.Reader) {
 	for scan := bufio.NewScanner(lines); scan.Scan(); {
 		if done, err := strconv.ParseFloat(strings.TrimSpace(scan.Text()), 64); err == nil {
-			pr.progress.say(done)
+			pr.progress.noteDone(done)
 		}
 	}
 	io.Copy(io.Discard, lines) // of a line that is too long, so that the process is not held up
@@ -63,7 +63,7 @@ func (pr *process) follow(lines io.Reader) {
 func (pr *process) killGroup() {
 	pr.mu.Lock()
 	defer pr.mu.Unlock()
-	if pr.pid != 0 && !pr.over {
+	if pr.pid != 0 && !pr.reaping {
 		unix.Kill(-pr.pid, unix.SIGKILL) // fails only if nothing is left
 	}
 }
@@ -71,29 +71,29 @@ func (pr *process) killGroup() {
 func (p *Pool) startProcess(t *Attempt, done func(Result)) (Running, Result, bool) {
 	c, err := decodeCommand(t.Payload)
 	if err != nil {
-		return nil, Result{Status: Failed, Err: clip(err.Error())}, true
+		return nil, Result{Status: Failed, Err: clipText(err.Error())}, true
 	}
-	ctx, cancel := limit(context.Background(), t)
+	ctx, cancel := withTimeLimit(context.Background(), t)
 	pr := &process{cancel: cancel}
 	task := *t
 	run := func() {
-		res := pr.run(ctx, p.launcher, c, &task)
+		res := pr.runProcess(ctx, p.launcher, c, &task)
 		cancel(nil)
 		done(res)
-		p.leave(pr)
+		p.removeLive(pr)
 	}
-	if !p.enter(pr, func() { go run() }) {
+	if !p.addLive(pr, func() { go run() }) {
 		cancel(nil)
-		return nil, refusedClosed(), true
+		return nil, closedResult(), true
 	}
 	return pr, Result{}, false
 }
 
-func failed(format string, args ...any) Result {
-	return Result{Status: Failed, Err: clip(fmt.Sprintf(format, args...))}
+func failedResult(format string, args ...any) Result {
+	return Result{Status: Failed, Err: clipText(fmt.Sprintf(format, args...))}
 }
 
-func (pr *process) run(ctx context.Context, l *launcher, c Command, t *Attempt) Result {
+func (pr *process) runProcess(ctx context.Context, l *launcher, c Command, t *Attempt) Result {
 	env := map[string]string{"PATH": os.Getenv("PATH"), progressEnv: "3"}
 	maps.Copy(env, c.Env)
 	for i, path := range t.Files {
@@ -101,11 +101,11 @@ func (pr *process) run(ctx context.Context, l *launcher, c Command, t *Attempt) 
 	}
 	path, err := lookPath(c.Argv[0], env["PATH"])
 	if err != nil {
-		return failed("%v", err)
+		return failedResult("%v", err)
 	}
 	if c.Dir != "" { // or execve's error would blame the program
 		if st, err := os.Stat(c.Dir); err != nil || !st.IsDir() {
-			return failed("exec: dir %s is not a directory on this worker", c.Dir)
+			return failedResult("exec: dir %s is not a directory on this worker", c.Dir)
 		}
 	}
 	stdin := c.StdinBase64
@@ -114,32 +114,32 @@ func (pr *process) run(ctx context.Context, l *launcher, c Command, t *Attempt) 
 	}
 	pipes, err := openPipes()
 	if err != nil {
-		return failed("exec %s: %v", path, err)
+		return failedResult("exec %s: %v", path, err)
 	}
 	defer pipes.closeOurs()
-	ended := func() (*endedError, bool) {
+	endReason := func() (*endedError, bool) {
 		e, ok := context.Cause(ctx).(*endedError)
 		return e, ok
 	}
-	if e, ok := ended(); ok {
+	if e, ok := endReason(); ok {
 		pipes.closeTheirs()
 		return Result{Status: e.status, Err: e.reason}
 	}
 
-	proc, start, err := l.start(launch{
+	proc, start, err := l.start(launchRequest{
 		path:   path,
 		argv:   c.Argv,
 		memory: t.Memory,
 		attr: os.ProcAttr{
 			Dir:   c.Dir,
-			Env:   environ(env),
+			Env:   environList(env),
 			Files: pipes.theirs[:],
 			Sys:   &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
 		},
 	})
 	pipes.closeTheirs()
 	if err != nil {
-		return failed("exec: %v", err)
+		return failedResult("exec: %v", err)
 	}
 	pr.mu.Lock()
 	pr.pid = proc.Pid
@@ -148,13 +148,13 @@ func (pr *process) run(ctx context.Context, l *launcher, c Command, t *Attempt) 
 	defer stopWatching()
 
 	// What the kernel tells of a process that is over begins with what this one had when it forked.
-	var worker unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &worker); err != nil {
-		worker.Maxrss = math.MaxInt64
+	var workerUsage unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &workerUsage); err != nil {
+		workerUsage.Maxrss = math.MaxInt64
 	}
 
 	out := newResult(t)
-	var errTail tail
+	var errTail tailBuffer
 	var streams sync.WaitGroup
 	streams.Go(func() {
 		pipes.ours[0].Write(stdin) // what the process does not read is its own business
@@ -166,62 +166,62 @@ func (pr *process) run(ctx context.Context, l *launcher, c Command, t *Attempt) 
 		}
 	})
 	streams.Go(func() { io.Copy(&errTail, pipes.ours[2]) })
-	streams.Go(func() { pr.follow(pipes.ours[3]) })
-	over := make(chan struct{})
-	var seen int64
-	streams.Go(func() { seen = watchMemory(proc.Pid, over) })
+	streams.Go(func() { pr.readProgress(pipes.ours[3]) })
+	exited := make(chan struct{})
+	var peakSeen int64
+	streams.Go(func() { peakSeen = watchMemory(proc.Pid, exited) })
 
 	// Wait, but do not reap: as long as the process is a zombie, nobody else can get its group's id.
 	err = retryEINTR(func() error {
 		return unix.Waitid(unix.P_PID, proc.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
 	})
 	res := Result{Run: time.Since(start)}
-	close(over)
-	e, isEnded := ended()
+	close(exited)
+	e, isEnded := endReason()
 	pr.killGroup()
 	pr.mu.Lock()
-	pr.over = true
+	pr.reaping = true
 	pr.mu.Unlock()
 	state, waitErr := proc.Wait()
 	pipes.setDeadline(time.Now().Add(pipeGrace))
 	streams.Wait()
 	if err := errors.Join(err, waitErr); err != nil {
-		return failed("exec %s: the process is lost: %v", path, err)
+		return failedResult("exec %s: the process is lost: %v", path, err)
 	}
 
 	res.CPU = state.UserTime() + state.SystemTime()
-	res.MaxRSS = seen
-	if most := state.SysUsage().(*syscall.Rusage).Maxrss; most > worker.Maxrss {
-		res.MaxRSS = most << 10
+	res.MaxRSS = peakSeen
+	if maxKiB := state.SysUsage().(*syscall.Rusage).Maxrss; maxKiB > workerUsage.Maxrss {
+		res.MaxRSS = maxKiB << 10
 	}
 	_, large := out.err.(*sizeError)
 	switch {
 	case isEnded:
 		res.Status, res.Err = e.status, e.reason
 	case large:
-		res.fail(out.err)
+		res.setFailure(out.err)
 	case !state.Success() && out.err == nil: // else it was killed
 		res.Status = Failed
 		if state.Sys().(syscall.WaitStatus).Signaled() {
 			res.Status = Panicked
 		}
-		res.Err = clip(fmt.Sprintf("exec %s: %v; stderr: %s", path, state, errTail.String()))
+		res.Err = clipText(fmt.Sprintf("exec %s: %v; stderr: %s", path, state, errTail.String()))
 	default:
 		out.Close()
-		res.take(out)
+		res.setResult(out)
 		return res
 	}
-	out.end(false)
+	out.endOutput(false)
 	return res
 }
 
 // watchMemory looks, ever more rarely, at the most memory that a process has had, in bytes, until it is over.
-func watchMemory(pid int, over <-chan struct{}) (most int64) {
+func watchMemory(pid int, exited <-chan struct{}) (peak int64) {
 	name := fmt.Sprintf("/proc/%d/status", pid)
 	for pause := time.Millisecond; ; pause = min(2*pause, time.Second) {
 		select {
-		case <-over:
-			return most
+		case <-exited:
+			return peak
 		case <-time.After(pause):
 		}
 		status, err := os.ReadFile(name)
@@ -231,7 +231,7 @@ func watchMemory(pid int, over <-chan struct{}) (most int64) {
 		if _, rest, ok := strings.Cut(string(status), "\nVmHWM:"); ok { // not of a zombie
 			var kib int64
 			if _, err := fmt.Sscan(rest, &kib); err == nil {
-				most = max(most, kib<<10)
+				peak = max(peak, kib<<10)
 			}
 		}
 	}
@@ -242,34 +242,34 @@ const maxPipe = 1 << 20
 
 // copyOutput copies what comes by a pipe, up to its end or deadline, and returns why it cannot be kept, if it cannot. What was
 // written before the deadline is never left out, however late this process comes to read it: it may have been stopped.
-func copyOutput(to *output, pipe *os.File) error {
+func copyOutput(out *output, pipe *os.File) error {
 	buf := make([]byte, 32<<10)
-	_, err := io.CopyBuffer(to, struct{ io.Reader }{pipe}, buf)
+	_, err := io.CopyBuffer(out, struct{ io.Reader }{pipe}, buf)
 	if !errors.Is(err, os.ErrDeadlineExceeded) || pipe.SetReadDeadline(time.Time{}) != nil {
-		return to.err
+		return out.err
 	}
 	raw, err := pipe.SyscallConn()
 	if err != nil {
 		return nil
 	}
-	left := maxPipe // a stray may go on writing
+	budget := maxPipe // a stray may go on writing
 	_ = raw.Read(func(fd uintptr) bool {
-		for left > 0 {
-			n, err := unix.Read(int(fd), buf[:min(len(buf), left)])
+		for budget > 0 {
+			n, err := unix.Read(int(fd), buf[:min(len(buf), budget)])
 			if err == unix.EINTR {
 				continue
 			}
 			if n <= 0 {
 				break
 			}
-			left -= n
-			if _, err := to.Write(buf[:n]); err != nil {
+			budget -= n
+			if _, err := out.Write(buf[:n]); err != nil {
 				break
 			}
 		}
 		return true
 	})
-	return to.err
+	return out.err
 }
 
 // pipes are the three standard files, and the one for progress: our ends, and theirs for the process.
@@ -310,7 +310,7 @@ func (p *pipes) setDeadline(t time.Time) {
 	}
 }
 
-func environ(m map[string]string) []string {
+func environList(m map[string]string) []string {
 	env := make([]string, 0, len(m))
 	for _, k := range slices.Sorted(maps.Keys(m)) {
 		env = append(env, k+"="+m[k])
@@ -335,22 +335,22 @@ func lookPath(name, path string) (string, error) {
 	return "", fmt.Errorf("exec: no program %q in PATH=%s: give argv[0] as a path, or a PATH in env: %w", name, path, fs.ErrNotExist)
 }
 
-// tail keeps the last stderrTail bytes that were written to it.
-type tail struct {
+// tailBuffer keeps the last stderrTail bytes that were written to it.
+type tailBuffer struct {
 	buf []byte
 	cut bool
 }
 
-func (t *tail) Write(b []byte) (int, error) {
+func (t *tailBuffer) Write(b []byte) (int, error) {
 	t.buf = append(t.buf, b...)
-	if over := len(t.buf) - stderrTail; over > 0 {
-		t.buf = append(t.buf[:0], t.buf[over:]...)
+	if excess := len(t.buf) - stderrTail; excess > 0 {
+		t.buf = append(t.buf[:0], t.buf[excess:]...)
 		t.cut = true
 	}
 	return len(b), nil
 }
 
-func (t *tail) String() string {
+func (t *tailBuffer) String() string {
 	s := strings.TrimRight(string(t.buf), "\n")
 	if t.cut {
 		s = "..." + s
@@ -362,33 +362,33 @@ func (t *tail) String() string {
 // to the thread that forks: the signal at the parent's death, which would come too early from a thread
 // that ends before the worker, and ptrace.
 type launcher struct {
-	requests chan launch
+	requests chan launchRequest
 	ended    chan struct{}
 }
 
-type launch struct {
+type launchRequest struct {
 	path   string
 	argv   []string
 	attr   os.ProcAttr
 	memory probe.MiB
-	answer chan launched
+	answer chan launchResult
 }
 
-type launched struct {
+type launchResult struct {
 	proc  *os.Process
 	start time.Time // just before the fork
 	err   error
 }
 
 func newLauncher() *launcher {
-	l := &launcher{requests: make(chan launch), ended: make(chan struct{})}
+	l := &launcher{requests: make(chan launchRequest), ended: make(chan struct{})}
 	go func() {
 		defer close(l.ended)
 		runtime.LockOSThread() // for good: the thread ends with the goroutine
 		for r := range l.requests {
 			start := time.Now()
-			proc, err := r.do()
-			r.answer <- launched{proc, start, err}
+			proc, err := r.startLimited()
+			r.answer <- launchResult{proc, start, err}
 		}
 	}()
 	return l
@@ -400,19 +400,19 @@ func (l *launcher) close() {
 	<-l.ended
 }
 
-func (l *launcher) start(r launch) (*os.Process, time.Time, error) {
-	r.answer = make(chan launched, 1)
+func (l *launcher) start(r launchRequest) (*os.Process, time.Time, error) {
+	r.answer = make(chan launchResult, 1)
 	l.requests <- r
 	a := <-r.answer
 	return a.proc, a.start, a.err
 }
 
-// do starts the process and sets its limits before its first instruction: traced, it stops after execve,
+// startLimited starts the process and sets its limits before its first instruction: traced, it stops after execve,
 // gets its limits and is let go. Where ptrace is forbidden (EPERM) the limits come right after the start
 // instead, and a child that the process forks within that fraction of a millisecond escapes them.
 // Setting limits in a re-executed copy of this program was the alternative: a Go start for each task,
 // and a hidden mode in every program that embeds a worker.
-func (r *launch) do() (*os.Process, error) {
+func (r *launchRequest) startLimited() (*os.Process, error) {
 	r.attr.Sys.Ptrace = true
 	proc, err := os.StartProcess(r.path, r.argv, &r.attr)
 	if errors.Is(err, unix.EPERM) {

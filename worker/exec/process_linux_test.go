@@ -20,7 +20,7 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-func processPool(tb testing.TB) *Pool {
+func newProcessPool(tb testing.TB) *Pool {
 	tb.Helper()
 	r := NewRegistry()
 	if err := r.AllowProcesses(); err != nil {
@@ -29,7 +29,7 @@ func processPool(tb testing.TB) *Pool {
 	return newPool(tb, r)
 }
 
-func command(tb testing.TB, c Command) []byte {
+func encodeCommand(tb testing.TB, c Command) []byte {
 	tb.Helper()
 	b, err := c.Encode()
 	if err != nil {
@@ -38,11 +38,11 @@ func command(tb testing.TB, c Command) []byte {
 	return b
 }
 
-func shell(script string) Command { return Command{Argv: []string{"sh", "-c", script}} }
+func shellCommand(script string) Command { return Command{Argv: []string{"sh", "-c", script}} }
 
 func TestProcess(t *testing.T) {
 	t.Setenv("PHOEBE_SECRET", "hush")
-	p := processPool(t)
+	p := newProcessPool(t)
 	dir := t.TempDir()
 	long := strings.Repeat("x", 1<<20)
 	for _, tc := range []struct {
@@ -68,19 +68,19 @@ func TestProcess(t *testing.T) {
 		{"no such program", Command{Argv: []string{"phoebe-nonesuch"}}, Attempt{}, Failed, "", []string{`"phoebe-nonesuch"`, "PATH=" + os.Getenv("PATH")}},
 		{"no such file", Command{Argv: []string{"/phoebe/nonesuch"}}, Attempt{}, Failed, "", []string{"/phoebe/nonesuch", "no such file"}},
 		{"not executable", Command{Argv: []string{"/etc/passwd"}}, Attempt{}, Failed, "", []string{"/etc/passwd", "permission denied"}},
-		{"exit code", shell("echo lost; echo why >&2; exit 3"), Attempt{}, Failed, "", []string{"exit status 3", "stderr: why"}},
-		{"tail of stderr", shell("head -c 99999 /dev/zero | tr '\\0' x >&2; echo the end >&2; exit 1"), Attempt{}, Failed, "", []string{"stderr: ...xxx", "the end"}},
-		{"signal", shell("kill -SEGV $$"), Attempt{}, Panicked, "", []string{"segmentation fault"}},
+		{"exit code", shellCommand("echo lost; echo why >&2; exit 3"), Attempt{}, Failed, "", []string{"exit status 3", "stderr: why"}},
+		{"tail of stderr", shellCommand("head -c 99999 /dev/zero | tr '\\0' x >&2; echo the end >&2; exit 1"), Attempt{}, Failed, "", []string{"stderr: ...xxx", "the end"}},
+		{"signal", shellCommand("kill -SEGV $$"), Attempt{}, Panicked, "", []string{"segmentation fault"}},
 		{"timeout", Command{Argv: []string{"sleep", "100"}}, Attempt{Timeout: 20 * time.Millisecond}, TimedOut, "", []string{"timeout of 20ms"}},
 		{"result at the limit", Command{Argv: []string{"printf", "four"}}, Attempt{MaxResult: 4}, Succeeded, "four", nil},
 		{"result over the limit", Command{Argv: []string{"printf", "fives"}}, Attempt{MaxResult: 4}, TooLarge, "", []string{"limit of 4 bytes", "raise"}},
 		{"endless result", Command{Argv: []string{"yes"}}, Attempt{MaxResult: 1 << 20}, TooLarge, "", []string{"limit of 1048576 bytes"}},
-		{"limits", shell("ulimit -c; ulimit -d; ulimit -Hd"), Attempt{Memory: 64}, Succeeded, "0\n65536\n65536\n", nil},
-		{"memory", shell("head -c 90000000 /dev/zero | tail -c 80000000 >/dev/null"), Attempt{Memory: 16}, Failed, "", []string{"exit status", "memory"}},
+		{"limits", shellCommand("ulimit -c; ulimit -d; ulimit -Hd"), Attempt{Memory: 64}, Succeeded, "0\n65536\n65536\n", nil},
+		{"memory", shellCommand("head -c 90000000 /dev/zero | tail -c 80000000 >/dev/null"), Attempt{Memory: 16}, Failed, "", []string{"exit status", "memory"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			task := tc.task
-			task.Function, task.Payload = "exec", command(t, tc.cmd)
+			task.Function, task.Payload = "exec", encodeCommand(t, tc.cmd)
 			res := runTask(t, p, task)
 			if res.Status != tc.status || string(res.Output) != tc.output {
 				t.Errorf("got %v %.100q (%s), want %v %.100q", res.Status, res.Output, res.Err, tc.status, tc.output)
@@ -98,7 +98,7 @@ func TestProcess(t *testing.T) {
 }
 
 func TestBadCommand(t *testing.T) {
-	p := processPool(t)
+	p := newProcessPool(t)
 	for payload, want := range map[string]string{
 		"":                                 `{"argv":`,
 		"ls":                               `{"argv":`,
@@ -122,9 +122,9 @@ func TestBadCommand(t *testing.T) {
 	}
 }
 
-// presence returns a FIFO, and what reads it: first the lines of the script, then EOF, which comes when
+// newFIFO returns a FIFO, and what reads it: first the lines of the script, then EOF, which comes when
 // no process has it open any more.
-func presence(t *testing.T) (path string, open func() *bufio.Reader) {
+func newFIFO(t *testing.T) (path string, open func() *bufio.Reader) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "fifo")
 	if err := unix.Mkfifo(path, 0o600); err != nil {
@@ -155,13 +155,13 @@ func expectEOF(t *testing.T, r *bufio.Reader) {
 }
 
 func TestKillEndsTheProcessGroup(t *testing.T) {
-	p := processPool(t)
+	p := newProcessPool(t)
 	for _, timeout := range []time.Duration{0, time.Second} {
-		fifo, open := presence(t)
+		fifo, open := newFIFO(t)
 		r, end := startTask(t, p, Attempt{
 			Function: "exec",
 			Timeout:  timeout,
-			Payload:  command(t, shell("exec 3>"+fifo+"; sleep 100 & echo up >&3; sleep 100")),
+			Payload:  encodeCommand(t, shellCommand("exec 3>"+fifo+"; sleep 100 & echo up >&3; sleep 100")),
 		})
 		family := open()
 		expectLine(t, family, "up")
@@ -179,11 +179,11 @@ func TestKillEndsTheProcessGroup(t *testing.T) {
 
 // A process says how far it is by lines on a descriptor of its own; what is no number is ignored.
 func TestProcessTellsProgress(t *testing.T) {
-	p := processPool(t)
-	fifo, open := presence(t)
+	p := newProcessPool(t)
+	fifo, open := newFIFO(t)
 	r, end := startTask(t, p, Attempt{
 		Function: "exec",
-		Payload:  command(t, shell("exec 4>"+fifo+"; for x in 0.1 much 0.6; do echo $x >&$PHOEBE_PROGRESS_FD; done; echo up >&4; sleep 100")),
+		Payload:  encodeCommand(t, shellCommand("exec 4>"+fifo+"; for x in 0.1 much 0.6; do echo $x >&$PHOEBE_PROGRESS_FD; done; echo up >&4; sleep 100")),
 	})
 	expectLine(t, open(), "up")
 	for began := time.Now(); ; { // it is read by another goroutine
@@ -199,11 +199,11 @@ func TestProcessTellsProgress(t *testing.T) {
 }
 
 func TestStrayGrandchildDiesWithItsParent(t *testing.T) {
-	p := processPool(t)
-	fifo, open := presence(t)
+	p := newProcessPool(t)
+	fifo, open := newFIFO(t)
 	_, end := startTask(t, p, Attempt{
 		Function: "exec",
-		Payload:  command(t, shell("exec 3>"+fifo+"; sleep 100 & echo up >&3; echo result")),
+		Payload:  encodeCommand(t, shellCommand("exec 3>"+fifo+"; sleep 100 & echo up >&3; echo result")),
 	})
 	family := open()
 	expectLine(t, family, "up")
@@ -218,11 +218,11 @@ func TestStrayOutsideTheGroupHoldsNothingUp(t *testing.T) {
 	if _, err := osexec.LookPath("setsid"); err != nil {
 		t.Skip(err)
 	}
-	p := processPool(t)
-	fifo, _ := presence(t)
+	p := newProcessPool(t)
+	fifo, _ := newFIFO(t)
 	res := runTask(t, p, Attempt{
 		Function: "exec",
-		Payload:  command(t, shell("setsid sh -c 'echo $$ >"+fifo+"; exec sleep 100' & read pid <"+fifo+"; echo $pid")),
+		Payload:  encodeCommand(t, shellCommand("setsid sh -c 'echo $$ >"+fifo+"; exec sleep 100' & read pid <"+fifo+"; echo $pid")),
 	})
 	pid, err := strconv.Atoi(strings.TrimSpace(string(res.Output)))
 	if res.Status != Succeeded || err != nil {
@@ -234,9 +234,9 @@ func TestStrayOutsideTheGroupHoldsNothingUp(t *testing.T) {
 }
 
 func TestKillBeforeTheStart(t *testing.T) {
-	p := processPool(t)
+	p := newProcessPool(t)
 	for range 20 { // before, within or after the launch
-		r, end := startTask(t, p, Attempt{Function: "exec", Payload: command(t, Command{Argv: []string{"sleep", "100"}})})
+		r, end := startTask(t, p, Attempt{Function: "exec", Payload: encodeCommand(t, Command{Argv: []string{"sleep", "100"}})})
 		r.Kill("at once")
 		if res := <-end; res.Status != Killed || res.Err != "at once" {
 			t.Fatalf("got %v (%s)", res.Status, res.Err)
@@ -255,7 +255,7 @@ func TestCloseKillsProcesses(t *testing.T) {
 	}
 	var ends []<-chan Result
 	for range 5 {
-		_, end := startTask(t, p, Attempt{Function: "exec", Payload: command(t, Command{Argv: []string{"sleep", "100"}})})
+		_, end := startTask(t, p, Attempt{Function: "exec", Payload: encodeCommand(t, Command{Argv: []string{"sleep", "100"}})})
 		ends = append(ends, end)
 	}
 	if err := p.Close(context.Background()); err != nil {
@@ -295,12 +295,12 @@ const helperEnv = "PHOEBE_EXEC_TEST_FIFO"
 
 func init() {
 	if fifo := os.Getenv(helperEnv); fifo != "" {
-		helper(fifo)
+		runHelperWorker(fifo)
 	}
 }
 
-// helper is a worker, in a process of its own, with one process that never ends.
-func helper(fifo string) {
+// runHelperWorker is a worker, in a process of its own, with one process that never ends.
+func runHelperWorker(fifo string) {
 	r := NewRegistry()
 	if err := r.AllowProcesses(); err != nil {
 		panic(err)
@@ -309,7 +309,7 @@ func helper(fifo string) {
 	if err != nil {
 		panic(err)
 	}
-	payload, err := shell("exec 3>" + fifo + "; echo up >&3; exec sleep 100").Encode()
+	payload, err := shellCommand("exec 3>" + fifo + "; echo up >&3; exec sleep 100").Encode()
 	if err != nil {
 		panic(err)
 	}
@@ -318,7 +318,7 @@ func helper(fifo string) {
 }
 
 func TestProcessesDieWithTheWorker(t *testing.T) {
-	fifo, open := presence(t)
+	fifo, open := newFIFO(t)
 	worker := osexec.Command(os.Args[0])
 	worker.Env = append(os.Environ(), helperEnv+"="+fifo)
 	if err := worker.Start(); err != nil {
@@ -334,8 +334,8 @@ func TestProcessesDieWithTheWorker(t *testing.T) {
 }
 
 func BenchmarkProcess(b *testing.B) {
-	p := processPool(b)
-	payload := command(b, Command{Argv: []string{"true"}})
+	p := newProcessPool(b)
+	payload := encodeCommand(b, Command{Argv: []string{"true"}})
 	for b.Loop() {
 		if res := runTask(b, p, Attempt{Function: "exec", Payload: payload}); res.Status != Succeeded {
 			b.Fatal(res)
@@ -386,10 +386,10 @@ func TestMaxRSS(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Munmap(ballast)
-	p := processPool(t)
+	p := newProcessPool(t)
 	run := func(script string) int64 {
 		t.Helper()
-		res := runTask(t, p, Attempt{Function: "exec", Payload: command(t, shell(script))})
+		res := runTask(t, p, Attempt{Function: "exec", Payload: encodeCommand(t, shellCommand(script))})
 		if res.Status != Succeeded {
 			t.Fatalf("%+v", res)
 		}

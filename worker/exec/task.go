@@ -11,61 +11,61 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// work is what a function can find out, and leaves behind, by its context.
-type work struct {
+// taskContext is what a function can find out, and leaves behind, by its context.
+type taskContext struct {
 	context.Context
-	attempt Attempt
-	began   time.Time
+	attempt   Attempt
+	startedAt time.Time
 
 	progress progress
 
-	mu      sync.Mutex
-	over    bool
-	outputs []*output
-	rides   int // bytes of those that travel with the result
-	held    []func()
+	mu          sync.Mutex
+	ended       bool
+	outputs     []*output
+	inlineBytes int // bytes of those that travel with the result
+	releases    []func()
 }
 
-type workKey struct{}
+type taskContextKey struct{}
 
 // Value implements context.Context.
-func (w *work) Value(key any) any {
-	if key == (workKey{}) {
+func (w *taskContext) Value(key any) any {
+	if key == (taskContextKey{}) {
 		return w
 	}
 	return w.Context.Value(key)
 }
 
-// workOf is that of a function's context; without one, nothing is known.
-func workOf(ctx context.Context) *work {
-	if w, ok := ctx.Value(workKey{}).(*work); ok {
+// taskContextOf is that of a function's context; without one, nothing is known.
+func taskContextOf(ctx context.Context) *taskContext {
+	if w, ok := ctx.Value(taskContextKey{}).(*taskContext); ok {
 		return w
 	}
-	return &work{Context: context.Background()}
+	return &taskContext{Context: context.Background()}
 }
 
-// conclude ends what the function left open, and adds what it leaves to its result.
-func (w *work) conclude(res Result) Result {
+// concludeTask ends what the function left open, and adds what it leaves to its result.
+func (w *taskContext) concludeTask(res Result) Result {
 	w.mu.Lock()
-	w.over = true
-	outputs, held := w.outputs, w.held
+	w.ended = true
+	outputs, releases := w.outputs, w.releases
 	w.mu.Unlock()
-	for _, release := range held {
+	for _, release := range releases {
 		release()
 	}
 	for _, o := range outputs {
-		switch err := o.end(res.Status == Succeeded); {
+		switch err := o.endOutput(res.Status == Succeeded); {
 		case err != nil:
-			res.fail(err)
+			res.setFailure(err)
 		case res.Status == Succeeded && o.isResult() && len(res.Output)+len(res.Passed) > 0:
-			res.fail(errors.New("the function wrote its result, and returned another one"))
+			res.setFailure(errors.New("the function wrote its result, and returned another one"))
 		}
 	}
 	if res.Status != Succeeded {
 		return res
 	}
 	for _, o := range outputs {
-		res.add(o)
+		res.addOutput(o)
 	}
 	slices.SortFunc(res.Passed, func(a, b probe.Output) int { return cmp.Compare(a.Partition, b.Partition) })
 	return res
@@ -88,14 +88,14 @@ type Info struct {
 
 // Task tells a function of its task, from the context that it got.
 func Task(ctx context.Context) Info {
-	w := workOf(ctx)
+	w := taskContextOf(ctx)
 	t := &w.attempt
 	info := Info{
 		Job: t.Job.String(), Index: int(t.Index), Attempt: 1, Tenant: t.Tenant, Worker: t.Worker,
 		CPU: int(t.Demand.CPU), Memory: int(t.Demand.Mem),
 	}
 	if t.Deadline > 0 {
-		info.Deadline = w.began.Add(t.Deadline)
+		info.Deadline = w.startedAt.Add(t.Deadline)
 	}
 	if c := t.Context; c != nil {
 		info.Stage, info.Partition, info.Traceparent = c.Stage, int(c.Partition), c.Trace
@@ -105,35 +105,35 @@ func Task(ctx context.Context) Info {
 }
 
 // Common is the payload that the tasks of a function's stage have in common. It is for reading only.
-func Common(ctx context.Context) []byte { return workOf(ctx).attempt.Common }
+func Common(ctx context.Context) []byte { return taskContextOf(ctx).attempt.Common }
 
 // Files returns the absolute paths of the files that a task needs, in the order in which the task names them, from the
 // context that its function got. They are for reading only, and there until the function returns; the slice is not to
 // be changed.
-func Files(ctx context.Context) []string { return workOf(ctx).attempt.Files }
+func Files(ctx context.Context) []string { return taskContextOf(ctx).attempt.Files }
 
 // Progress says which share of its work a function has done, from 0 to 1: with the context that it got, as often as it likes. By that it
 // is known how much longer the task takes, where others can count on its room, and whether it had better be started a second time
 // elsewhere. What is less than was said before counts for nothing.
-func Progress(ctx context.Context, done float64) { workOf(ctx).progress.say(done) }
+func Progress(ctx context.Context, done float64) { taskContextOf(ctx).progress.noteDone(done) }
 
 // progress is what a task has said of how far it is.
 type progress struct {
-	mu   sync.Mutex
-	done float64
-	at   time.Duration // since began
+	mu         sync.Mutex
+	done       float64
+	reportedAt time.Duration // since began
 }
 
-func (p *progress) say(done float64) {
+func (p *progress) noteDone(done float64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if done > p.done {
-		p.done, p.at = min(done, 1), time.Since(began)
+		p.done, p.reportedAt = min(done, 1), time.Since(clockStart)
 	}
 }
 
-func (p *progress) last() (done float64, ago time.Duration) {
+func (p *progress) lastReport() (done float64, ago time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.done, time.Since(began) - p.at
+	return p.done, time.Since(clockStart) - p.reportedAt
 }

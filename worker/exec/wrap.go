@@ -45,7 +45,7 @@ type Middleware func(name string, f Func) Func
 func (r *Registry) Use(m Middleware) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.around = append(r.around, m)
+	r.middleware = append(r.middleware, m)
 }
 
 // Traced runs each function in a span of t, which belongs to the trace of the job's client, if there is one.
@@ -53,8 +53,8 @@ func Traced(t trace.Tracer) Middleware {
 	return func(name string, f Func) Func {
 		return func(ctx context.Context, payload []byte) (out []byte, err error) {
 			task := Task(ctx)
-			of := propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": task.Traceparent})
-			ctx, span := t.Start(of, name, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(
+			parent := propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": task.Traceparent})
+			ctx, span := t.Start(parent, name, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(
 				attribute.String("phoebe.job", task.Job), attribute.String("phoebe.stage", task.Stage), attribute.Int("phoebe.task", task.Index),
 				attribute.Int("phoebe.attempt", task.Attempt), attribute.String("phoebe.tenant", task.Tenant), attribute.String("phoebe.worker", task.Worker)))
 			err = errors.New("the function did not return") // if it panics

@@ -48,7 +48,7 @@ func TestRegisterValues(t *testing.T) {
 // What is used first is outermost, and what was registered before is left alone.
 func TestUse(t *testing.T) {
 	r := NewRegistry()
-	say := func(what string) Middleware {
+	appendWord := func(what string) Middleware {
 		return func(name string, f Func) Func {
 			return func(ctx context.Context, payload []byte) ([]byte, error) {
 				out, err := f(ctx, payload)
@@ -57,13 +57,13 @@ func TestUse(t *testing.T) {
 		}
 	}
 	register := func(name string, opts ...Option) {
-		if err := r.Register(name, echo, opts...); err != nil {
+		if err := r.Register(name, echoPayload, opts...); err != nil {
 			t.Fatal(err)
 		}
 	}
 	register("early")
-	r.Use(say("outer"))
-	r.Use(say("inner"))
+	r.Use(appendWord("outer"))
+	r.Use(appendWord("inner"))
 	register("late")
 	register("inline", Inline())
 	p := newPool(t, r)

@@ -22,28 +22,28 @@ func (c *Cache) FetchAll(ctx context.Context, files []probe.File, peers func(pro
 	}
 	first := false // of those who wait for room
 	for {
-		fits, there, changed := c.room(files)
+		fits, allPresent, changed := c.countRoom(files)
 		switch {
-		case there, first && fits, fits && len(c.cramped) == 0:
-			held, err := c.together(ctx, files, peers)
-			if e, ok := errors.AsType[*Error](err); !ok || e.Reason != NoSpace || !allKnown(files) {
+		case allPresent, first && fits, fits && len(c.roomWaiter) == 0:
+			held, err := c.fetchTogether(ctx, files, peers)
+			if e, ok := errors.AsType[*Error](err); !ok || e.Reason != NoSpace || !allSizesKnown(files) {
 				return held, err
 			}
 		case first:
 			select {
 			case <-changed:
 			case <-ctx.Done():
-				return nil, cancelled(ctx, files[0])
+				return nil, cancelledError(ctx, files[0])
 			}
 			continue
 		}
 		if !first {
 			select {
-			case c.cramped <- struct{}{}:
+			case c.roomWaiter <- struct{}{}:
 				first = true
-				defer func() { <-c.cramped }()
+				defer func() { <-c.roomWaiter }()
 			case <-ctx.Done():
-				return nil, cancelled(ctx, files[0])
+				return nil, cancelledError(ctx, files[0])
 			}
 		}
 	}
@@ -59,22 +59,22 @@ func (c *Cache) checkTogether(files []probe.File) error {
 		}
 		if !seen[f.Digest] {
 			seen[f.Digest] = true
-			sum += charge(f.Bytes) // at most c.max each
+			sum += chargeOf(f.Bytes) // at most c.max each
 		}
-		if sum > c.max {
-			return &Error{f, TooLarge, fmt.Errorf("with the task's other files it needs %d bytes, the whole cache of this worker has %d: give the worker a larger cache, or the task fewer files", sum, c.max)}
+		if sum > c.maxBytes {
+			return &Error{f, TooLarge, fmt.Errorf("with the task's other files it needs %d bytes, the whole cache of this worker has %d: give the worker a larger cache, or the task fewer files", sum, c.maxBytes)}
 		}
 	}
 	return nil
 }
 
-// room tells whether files fit beside what others hold, and whether they all are there already. The channel is closed
+// countRoom tells whether files fit beside what others hold, and whether they all are there already. The channel is closed
 // when either may have changed for the better.
-func (c *Cache) room(files []probe.File) (enough, there bool, changed <-chan struct{}) {
+func (c *Cache) countRoom(files []probe.File) (enough, allPresent bool, changed <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	others, need := c.used-c.loose, uint64(0)
-	there = true
+	heldBytes, need := c.usedBytes-c.evictableBytes, uint64(0)
+	allPresent = true
 	seen := make(map[[32]byte]bool, len(files))
 	for _, f := range files {
 		if seen[f.Digest] {
@@ -82,24 +82,24 @@ func (c *Cache) room(files []probe.File) (enough, there bool, changed <-chan str
 		}
 		seen[f.Digest] = true
 		e := c.entries[f.Digest]
-		there = there && e != nil && e.state != coming
-		if e != nil && e.place == nil { // counted once, whoever holds it
-			others -= e.charge
+		allPresent = allPresent && e != nil && e.state != stateComing
+		if e != nil && e.element == nil { // counted once, whoever holds it
+			heldBytes -= e.charge
 		}
-		if e != nil && fits(e, f) {
+		if e != nil && sizeFits(e, f) {
 			need += e.charge
 		} else {
-			need += charge(f.Bytes)
+			need += chargeOf(f.Bytes)
 		}
 	}
-	if c.freed == nil {
-		c.freed = make(chan struct{})
+	if c.freedRoom == nil {
+		c.freedRoom = make(chan struct{})
 	}
-	return others+need <= c.max, there, c.freed
+	return heldBytes+need <= c.maxBytes, allPresent, c.freedRoom
 }
 
-// together fetches files at the same time.
-func (c *Cache) together(ctx context.Context, files []probe.File, peers func(probe.File) []string) ([]*Held, error) {
+// fetchTogether fetches files at the same time.
+func (c *Cache) fetchTogether(ctx context.Context, files []probe.File, peers func(probe.File) []string) ([]*Held, error) {
 	inner, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	held := make([]*Held, len(files))
@@ -125,7 +125,7 @@ func (c *Cache) together(ctx context.Context, files []probe.File, peers func(pro
 	return nil, context.Cause(inner)
 }
 
-func allKnown(files []probe.File) bool {
+func allSizesKnown(files []probe.File) bool {
 	for _, f := range files {
 		if !sizeKnown(f) {
 			return false

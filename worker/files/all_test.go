@@ -56,7 +56,7 @@ func TestFetchAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, want := range []int{2, 0, 2} {
-		if held[i].Path != c.path(f[want].Digest) {
+		if held[i].Path != c.pathOf(f[want].Digest) {
 			t.Errorf("file %d is at %s", i, held[i].Path)
 		}
 	}
@@ -65,7 +65,7 @@ func TestFetchAll(t *testing.T) {
 	}
 	_, err = c.FetchAll(t.Context(), []probe.File{f[1], missing}, noPeers)
 	wantError(t, err, Missing, "/missing")
-	c.until(func() bool { return len(c.dying) == 0 }) // the other file's fetch was called off
+	c.waitUntil(func() bool { return len(c.abandoned) == 0 }) // the other file's fetch was called off
 	if s := c.Stats(); s.Held != 2*block {
 		t.Errorf("after an error: %+v", s)
 	}
@@ -92,7 +92,7 @@ func TestFetchAllWaitsForRoom(t *testing.T) {
 			}
 			done <- err
 		}()
-		c.until(func() bool { return len(c.cramped) == 1 && c.freed != nil })
+		c.waitUntil(func() bool { return len(c.roomWaiter) == 1 && c.freedRoom != nil })
 		return done
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -117,7 +117,7 @@ func TestFetchAllInTurn(t *testing.T) {
 	root, f := localFiles(t, 2, 1)
 	c := newCache(t, 3*block, Options{Roots: []string{root}})
 	mustFetch(t, c, f[0]).Release()
-	c.cramped <- struct{}{} // as if somebody waited
+	c.roomWaiter <- struct{}{} // as if somebody waited
 	held, err := c.FetchAll(t.Context(), f[:1], noPeers)
 	if err != nil {
 		t.Fatal(err)
@@ -132,7 +132,7 @@ func TestFetchAllInTurn(t *testing.T) {
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
 	}
-	<-c.cramped
+	<-c.roomWaiter
 }
 
 // Any number of tasks whose files fit one by one get them in the end.
@@ -200,7 +200,7 @@ func TestRoomOfFailedFetch(t *testing.T) {
 		releaseAll(held)
 		done <- err
 	}()
-	c.until(func() bool { return len(c.cramped) == 1 && c.freed != nil })
+	c.waitUntil(func() bool { return len(c.roomWaiter) == 1 && c.freedRoom != nil })
 	close(release)
 	if err := <-done; err != nil {
 		t.Error(err)

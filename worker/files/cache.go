@@ -21,69 +21,69 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// partial begins the names of files that are no entries: being fetched, or about to be deleted.
-const partial = "partial-"
+// partialPrefix begins the names of files that are no entries: being fetched, or about to be deleted.
+const partialPrefix = "partial-"
 
 // block is the unit in which entries count, as on the disk: it bounds how many small ones there are.
 const block = 4096
 
 // Cache is a folder of files, each named by its digest in hex. Safe for concurrent use.
 type Cache struct {
-	dir     string // absolute
-	max     uint64 // bytes
-	opts    Options
-	lock    *os.File
-	cramped chan struct{} // one element while somebody waits for room, at the head of all who do
-	peers   *http.Client
-	origin  *http.Client
-	ctx     context.Context // ends with Close
-	stop    context.CancelCauseFunc
-	tasks   sync.WaitGroup // fetches, and the teller of changes
+	dir        string // absolute
+	maxBytes   uint64 // bytes
+	opts       Options
+	lockFile   *os.File
+	roomWaiter chan struct{} // one element while somebody waits for room, at the head of all who do
+	peers      *http.Client
+	origin     *http.Client
+	ctx        context.Context // ends with Close
+	cancelAll  context.CancelCauseFunc
+	goroutines sync.WaitGroup // fetches, and the teller of changes
 
-	mu      sync.Mutex
-	closed  bool
-	entries map[[32]byte]*entry
-	idle    list.List           // of *entry: what may be evicted, used last first
-	used    uint64              // charges of all entries
-	loose   uint64              // the part of used that is idle
-	coming  int                 // entries that are not in place yet
-	dying   map[*fetch]struct{} // fetches that were called off and have not ended
-	trash   []string            // paths to delete once the lock is free: that may take long
-	serial  uint64              // of names of partial files
-	serving int                 // files that are being sent to peers
-	queues  map[string]*queue   // of fetches, by the host that they ask; "" of what needs this machine only
-	freed   chan struct{}       // closed when room is given back; nil if nobody listens
-	changes map[[32]byte]bool   // not told yet: true if it came, false if it left
-	changed chan struct{}       // holds an element while there are changes
-	stats   Stats
+	mu             sync.Mutex
+	closed         bool
+	entries        map[[32]byte]*entry
+	evictable      list.List             // of *entry: what may be evicted, used last first
+	usedBytes      uint64                // charges of all entries
+	evictableBytes uint64                // the part of used that is idle
+	comingCount    int                   // entries that are not in place yet
+	abandoned      map[*fetch]struct{}   // fetches that were called off and have not ended
+	trash          []string              // paths to delete once the lock is free: that may take long
+	partialSerial  uint64                // of names of partial files
+	servingCount   int                   // files that are being sent to peers
+	hostLimits     map[string]*hostLimit // of fetches, by the host that they ask; "" of what needs this machine only
+	freedRoom      chan struct{}         // closed when room is given back; nil if nobody listens
+	changes        map[[32]byte]bool     // not told yet: true if it came, false if it left
+	changeSignal   chan struct{}         // holds an element while there are changes
+	stats          Stats
 }
 
-// queue lets only some of its users go on at a time.
-type queue struct {
-	users int           // guarded by the cache's lock
-	slots chan struct{} // one element for each that goes on
+// hostLimit lets only some of its users go on at a time.
+type hostLimit struct {
+	users   int           // guarded by the cache's lock
+	running chan struct{} // one element for each that goes on
 }
 
-type state uint8
+type entryState uint8
 
 const (
-	coming   state = iota // being fetched: its charge is reserved, nothing is in place
-	found                 // left by an earlier process: right in name and size
-	verified              // hashed by this process
+	stateComing   entryState = iota // being fetched: its charge is reserved, nothing is in place
+	stateFound                      // left by an earlier process: right in name and size
+	stateVerified                   // hashed by this process
 )
 
 // entry is a file in the cache, or about to be. It is in idle exactly if it is in place, has no fetch and no pins.
 // All but digest, bytes and charge is under the lock of the cache.
 type entry struct {
-	digest [32]byte
-	bytes  uint64
-	charge uint64
-	state  state
-	pins   int           // calls that wait for it and tasks that hold it
-	fetch  *fetch        // that is to bring or check it; nil if none
-	place  *list.Element // in idle; nil if not there
-	stamp  stamp         // of the file whose content was right
-	lost   bool          // no longer the entry of its digest
+	digest  [32]byte
+	bytes   uint64
+	charge  uint64
+	state   entryState
+	pins    int           // calls that wait for it and tasks that hold it
+	fetch   *fetch        // that is to bring or check it; nil if none
+	element *list.Element // in idle; nil if not there
+	stamp   fileStamp     // of the file whose content was right
+	dropped bool          // no longer the entry of its digest
 }
 
 // fetch is the work on one entry, shared by all who wait for it.
@@ -115,24 +115,24 @@ func Open(dir string, maxBytes int64, opts Options) (*Cache, error) {
 		return nil, fmt.Errorf("file cache: %w", err)
 	}
 	c := &Cache{
-		dir: dir, max: uint64(maxBytes), opts: opts.defaults(),
-		entries: map[[32]byte]*entry{}, dying: map[*fetch]struct{}{},
-		changes: map[[32]byte]bool{}, changed: make(chan struct{}, 1),
-		queues: map[string]*queue{}, cramped: make(chan struct{}, 1),
+		dir: dir, maxBytes: uint64(maxBytes), opts: opts.withDefaults(),
+		entries: map[[32]byte]*entry{}, abandoned: map[*fetch]struct{}{},
+		changes: map[[32]byte]bool{}, changeSignal: make(chan struct{}, 1),
+		hostLimits: map[string]*hostLimit{}, roomWaiter: make(chan struct{}, 1),
 	}
-	c.peers, c.origin = toPeers(c.opts.Keys, c.opts.Timeout), c.toOrigins()
-	if err := c.open(); err != nil {
+	c.peers, c.origin = newPeerClient(c.opts.Keys, c.opts.Timeout), c.newOriginClient()
+	if err := c.takeFolder(); err != nil {
 		return nil, fmt.Errorf("file cache: %w", err)
 	}
-	c.ctx, c.stop = context.WithCancelCause(context.Background())
+	c.ctx, c.cancelAll = context.WithCancelCause(context.Background())
 	if c.opts.OnChange != nil {
-		c.tasks.Go(c.tell)
+		c.goroutines.Go(c.tellChanges)
 	}
 	return c, nil
 }
 
-// open takes the folder and what is in it.
-func (c *Cache) open() error {
+// takeFolder takes the folder and what is in it.
+func (c *Cache) takeFolder() error {
 	if err := os.MkdirAll(c.dir, 0o700); err != nil {
 		return err
 	}
@@ -146,26 +146,26 @@ func (c *Cache) open() error {
 	if perm := info.Mode().Perm(); perm&0o077 != 0 {
 		return fmt.Errorf("%s is open to other users (mode %#o): chmod 700 it, or name another folder", c.dir, perm)
 	}
-	if c.lock, err = lock(c.dir); err != nil {
+	if c.lockFile, err = lockFolder(c.dir); err != nil {
 		return err
 	}
-	if err := c.scan(); err != nil {
-		c.lock.Close()
+	if err := c.scanFolder(); err != nil {
+		c.lockFile.Close()
 		return err
 	}
 	return nil
 }
 
-// scan takes over what an earlier cache left: entries, the one fetched last as the one used last, and partial files,
+// scanFolder takes over what an earlier cache left: entries, the one fetched last as the one used last, and partial files,
 // which go.
-func (c *Cache) scan() error {
+func (c *Cache) scanFolder() error {
 	names, err := os.ReadDir(c.dir)
 	if err != nil {
 		return err
 	}
-	var left []*entry
+	var leftover []*entry
 	for _, n := range names {
-		if strings.HasPrefix(n.Name(), partial) {
+		if strings.HasPrefix(n.Name(), partialPrefix) {
 			if err := os.Remove(filepath.Join(c.dir, n.Name())); err != nil {
 				return err
 			}
@@ -183,30 +183,30 @@ func (c *Cache) scan() error {
 			continue
 		}
 		e := newEntry(digest, uint64(info.Size()))
-		e.state, e.stamp.written = found, info.ModTime()
-		left = append(left, e)
+		e.state, e.stamp.written = stateFound, info.ModTime()
+		leftover = append(leftover, e)
 	}
-	slices.SortFunc(left, func(a, b *entry) int { return a.stamp.written.Compare(b.stamp.written) })
+	slices.SortFunc(leftover, func(a, b *entry) int { return a.stamp.written.Compare(b.stamp.written) })
 	c.mu.Lock()
-	defer c.unlock()
-	for _, e := range left {
+	defer c.unlockAndDelete()
+	for _, e := range leftover {
 		c.entries[e.digest] = e
-		c.used += e.charge
-		c.rest(e)
+		c.usedBytes += e.charge
+		c.makeEvictable(e)
 	}
-	for c.used > c.max {
-		c.evict()
+	for c.usedBytes > c.maxBytes {
+		c.evictOldest()
 	}
 	clear(c.changes)
 	return nil
 }
 
 func newEntry(digest [32]byte, bytes uint64) *entry {
-	return &entry{digest: digest, bytes: bytes, charge: charge(bytes)}
+	return &entry{digest: digest, bytes: bytes, charge: chargeOf(bytes)}
 }
 
-// charge is what a file of that size counts. It must not be near the largest uint64.
-func charge(bytes uint64) uint64 { return max(1, (bytes+block-1)/block) * block }
+// chargeOf is what a file of that size counts. It must not be near the largest uint64.
+func chargeOf(bytes uint64) uint64 { return max(1, (bytes+block-1)/block) * block }
 
 // Close calls off all fetches, waits for their ends and gives up the folder. What is in it stays, also for those who
 // still hold it. Requests to Handler that came before may go on.
@@ -217,12 +217,12 @@ func (c *Cache) Close() error {
 		return nil
 	}
 	c.closed = true
-	c.unlock()
-	c.stop(ErrClosed)
-	c.tasks.Wait()
+	c.unlockAndDelete()
+	c.cancelAll(ErrClosed)
+	c.goroutines.Wait()
 	c.peers.CloseIdleConnections()
 	c.origin.CloseIdleConnections()
-	return c.lock.Close()
+	return c.lockFile.Close()
 }
 
 // Held is a file that stays in the cache until Release.
@@ -239,7 +239,7 @@ type Held struct {
 // Release allows the file to be evicted. Calls after the first do nothing.
 func (h *Held) Release() {
 	if !h.released.Swap(true) {
-		h.cache.unpin(h.entry)
+		h.cache.unpinEntry(h.entry)
 	}
 }
 
@@ -254,9 +254,9 @@ func (c *Cache) Fetch(ctx context.Context, f probe.File, peers []string) (*Held,
 	start := time.Now()
 	for {
 		if ctx.Err() != nil {
-			return nil, cancelled(ctx, f)
+			return nil, cancelledError(ctx, f)
 		}
-		e, w, mine, err := c.claim(f, peers)
+		e, w, started, err := c.pinOrFetch(f, peers)
 		if err != nil {
 			return nil, err
 		}
@@ -268,46 +268,46 @@ func (c *Cache) Fetch(ctx context.Context, f probe.File, peers []string) (*Held,
 			}
 			continue
 		case w == nil: // it is there
-			if err := c.intact(ctx, e); ctx.Err() != nil {
-				c.unpin(e)
+			if err := c.checkIntact(ctx, e); ctx.Err() != nil {
+				c.unpinEntry(e)
 				continue
 			} else if err != nil {
-				c.lose(e, err)
+				c.dropSpoilt(e, err)
 				continue
 			}
 		default:
 			select {
 			case <-w.done:
 			case <-ctx.Done():
-				if c.leave(e, w) {
-					return nil, cancelled(ctx, f)
+				if c.leaveFetch(e, w) {
+					return nil, cancelledError(ctx, f)
 				}
 				<-w.done
 			}
 			if w.err != nil {
-				if !mine && (w.file.URL != f.URL || !slices.Equal(w.peers, peers)) {
+				if !started && (w.file.URL != f.URL || !slices.Equal(w.peers, peers)) {
 					continue // our own sources may be better
 				}
 				return nil, w.err
 			}
 		}
-		h := &Held{Path: c.path(e.digest), Took: time.Since(start), cache: c, entry: e}
-		if mine {
+		h := &Held{Path: c.pathOf(e.digest), Took: time.Since(start), cache: c, entry: e}
+		if started {
 			h.Fetched = w.bytes
 		}
 		return h, nil
 	}
 }
 
-func cancelled(ctx context.Context, f probe.File) error {
-	return fmt.Errorf("%s: %w", describe(f), context.Cause(ctx))
+func cancelledError(ctx context.Context, f probe.File) error {
+	return fmt.Errorf("%s: %w", describeFile(f), context.Cause(ctx))
 }
 
-// claim returns f's entry with a pin, and the fetch to wait for: nil if it is in place, mine if it was begun here.
+// pinOrFetch returns f's entry with a pin, and the fetch to wait for: nil if it is in place, mine if it was begun here.
 // Without an entry, the fetch has to end before another try makes sense.
-func (c *Cache) claim(f probe.File, peers []string) (_ *entry, _ *fetch, mine bool, _ error) {
+func (c *Cache) pinOrFetch(f probe.File, peers []string) (_ *entry, _ *fetch, started bool, _ error) {
 	c.mu.Lock()
-	defer c.unlock()
+	defer c.unlockAndDelete()
 	if c.closed {
 		return nil, nil, false, ErrClosed
 	}
@@ -315,21 +315,21 @@ func (c *Cache) claim(f probe.File, peers []string) (_ *entry, _ *fetch, mine bo
 	switch {
 	case e == nil:
 	case e.fetch != nil:
-		if _, dying := c.dying[e.fetch]; dying || !fits(e, f) {
+		if _, abandoned := c.abandoned[e.fetch]; abandoned || !sizeFits(e, f) {
 			return nil, e.fetch, false, nil
 		}
 		e.pins++
 		c.stats.Shared++
 		return e, e.fetch, false, nil
-	case e.state == verified:
-		if !fits(e, f) {
+	case e.state == stateVerified:
+		if !sizeFits(e, f) {
 			return nil, nil, false, &Error{f, WrongSize, fmt.Errorf("it is announced with %d bytes and has %d: announce that", f.Bytes, e.bytes)}
 		}
-		c.pin(e)
+		c.pinEntry(e)
 		c.stats.Hits++
 		return e, nil, false, nil
 	}
-	if e == nil || !fits(e, f) {
+	if e == nil || !sizeFits(e, f) {
 		// What can be said without asking anybody is said before anything leaves the cache.
 		if err := c.Check(f); err != nil {
 			return nil, nil, false, err
@@ -338,7 +338,7 @@ func (c *Cache) claim(f probe.File, peers []string) (_ *entry, _ *fetch, mine bo
 			return nil, nil, false, &Error{f, Missing, errors.New("no worker has it in its cache, and it has no URL: give it one")}
 		}
 		if e != nil { // found, probably cut off by a crash
-			c.drop(e)
+			c.dropEntry(e)
 			c.stats.Spoilt++
 		}
 		if sizeKnown(f) {
@@ -353,15 +353,15 @@ func (c *Cache) claim(f probe.File, peers []string) (_ *entry, _ *fetch, mine bo
 			e = &entry{digest: f.Digest} // its charge comes with its size
 		}
 		c.entries[f.Digest] = e
-		c.used += e.charge
-		c.coming++
+		c.usedBytes += e.charge
+		c.comingCount++
 		c.stats.Misses++
 	}
-	c.pin(e)
+	c.pinEntry(e)
 	w := &fetch{file: f, peers: slices.Clone(peers), done: make(chan struct{})}
 	w.ctx, w.cancel = context.WithCancelCause(c.ctx)
 	e.fetch = w
-	c.tasks.Go(func() { c.run(e, w) })
+	c.goroutines.Go(func() { c.runFetch(e, w) })
 	return e, w, true, nil
 }
 
@@ -370,23 +370,23 @@ func (c *Cache) makeRoom(bytes uint64) (*fetch, error) {
 	if err := c.checkLimit(bytes); err != nil {
 		return nil, err
 	}
-	need := charge(bytes)
-	if c.used-c.loose+need > c.max {
-		for w := range c.dying {
+	need := chargeOf(bytes)
+	if c.usedBytes-c.evictableBytes+need > c.maxBytes {
+		for w := range c.abandoned {
 			return w, nil
 		}
-		return nil, fail(NoSpace, "try another worker, or give this one a larger cache", "its %d bytes do not fit now: tasks that run or wait here hold %d of the cache's %d bytes",
-			bytes, c.used-c.loose, c.max)
+		return nil, newFailure(NoSpace, "try another worker, or give this one a larger cache", "its %d bytes do not fit now: tasks that run or wait here hold %d of the cache's %d bytes",
+			bytes, c.usedBytes-c.evictableBytes, c.maxBytes)
 	}
-	for c.used+need > c.max {
-		c.evict()
+	for c.usedBytes+need > c.maxBytes {
+		c.evictOldest()
 	}
 	return nil, nil
 }
 
 func (c *Cache) checkLimit(bytes uint64) error {
-	if bytes > c.max || charge(bytes) > c.max {
-		return fail(TooLarge, "give the worker a larger cache, or split the file", "it has %d bytes, the whole cache of this worker %d", bytes, c.max)
+	if bytes > c.maxBytes || chargeOf(bytes) > c.maxBytes {
+		return newFailure(TooLarge, "give the worker a larger cache, or split the file", "it has %d bytes, the whole cache of this worker %d", bytes, c.maxBytes)
 	}
 	return nil
 }
@@ -395,14 +395,14 @@ func (c *Cache) checkLimit(bytes uint64) error {
 func (c *Cache) setBytes(e *entry, w *fetch, bytes uint64) error {
 	for {
 		c.mu.Lock()
-		c.used -= e.charge // of a source before
+		c.usedBytes -= e.charge // of a source before
 		e.charge = 0
 		other, err := c.makeRoom(bytes)
 		if other == nil && err == nil {
-			e.bytes, e.charge = bytes, charge(bytes)
-			c.used += e.charge
+			e.bytes, e.charge = bytes, chargeOf(bytes)
+			c.usedBytes += e.charge
 		}
-		c.unlock()
+		c.unlockAndDelete()
 		if other == nil {
 			return err
 		}
@@ -419,115 +419,115 @@ func sizeKnown(f probe.File) bool { return f.Bytes > 0 || f.Digest == emptyDiges
 
 var emptyDigest = sha256.Sum256(nil)
 
-// fits tells whether e has the size that f announces.
-func fits(e *entry, f probe.File) bool { return e.bytes == f.Bytes || !sizeKnown(f) }
+// sizeFits tells whether e has the size that f announces.
+func sizeFits(e *entry, f probe.File) bool { return e.bytes == f.Bytes || !sizeKnown(f) }
 
-// end records how w, the fetch of e, ended.
-func (c *Cache) end(e *entry, w *fetch, s stamp, err error) {
+// endFetch records how w, the fetch of e, ended.
+func (c *Cache) endFetch(e *entry, w *fetch, s fileStamp, err error) {
 	c.mu.Lock()
 	e.fetch = nil
-	delete(c.dying, w)
+	delete(c.abandoned, w)
 	w.err = err
 	switch {
 	case err == nil:
-		if e.state == coming {
-			c.coming--
-			c.note(e.digest, true)
+		if e.state == stateComing {
+			c.comingCount--
+			c.noteChange(e.digest, true)
 		} else {
 			c.stats.Hits++
 		}
-		e.state, e.stamp = verified, s
-		c.rest(e)
-	case e.state == found: // the check was called off
+		e.state, e.stamp = stateVerified, s
+		c.makeEvictable(e)
+	case e.state == stateFound: // the check was called off
 		e.pins = 0
-		c.rest(e)
+		c.makeEvictable(e)
 	default:
 		delete(c.entries, e.digest)
-		c.used -= e.charge
-		c.coming--
-		e.lost = true
-		c.roomFreed()
+		c.usedBytes -= e.charge
+		c.comingCount--
+		e.dropped = true
+		c.announceFreedRoom()
 		if _, ok := errors.AsType[*Error](err); ok {
 			c.stats.Failures++
 		}
 	}
-	c.unlock()
+	c.unlockAndDelete()
 	w.cancel(nil)
 	close(w.done)
 }
 
-// leave gives up waiting for w, unless it has ended. The last one calls it off.
-func (c *Cache) leave(e *entry, w *fetch) bool {
+// leaveFetch gives up waiting for w, unless it has ended. The last one calls it off.
+func (c *Cache) leaveFetch(e *entry, w *fetch) bool {
 	c.mu.Lock()
-	defer c.unlock()
+	defer c.unlockAndDelete()
 	if e.fetch != w {
 		return false
 	}
 	if e.pins--; e.pins == 0 {
-		c.dying[w] = struct{}{}
+		c.abandoned[w] = struct{}{}
 		w.cancel(errAbandoned)
 	}
 	return true
 }
 
-func (c *Cache) unpin(e *entry) {
+func (c *Cache) unpinEntry(e *entry) {
 	c.mu.Lock()
-	defer c.unlock()
+	defer c.unlockAndDelete()
 	e.pins--
-	c.rest(e)
+	c.makeEvictable(e)
 }
 
-// pin takes e out of what may be evicted.
-func (c *Cache) pin(e *entry) {
+// pinEntry takes e out of what may be evicted.
+func (c *Cache) pinEntry(e *entry) {
 	e.pins++
-	if e.place != nil {
-		c.idle.Remove(e.place)
-		e.place = nil
-		c.loose -= e.charge
+	if e.element != nil {
+		c.evictable.Remove(e.element)
+		e.element = nil
+		c.evictableBytes -= e.charge
 	}
 }
 
-// rest lets e be evicted, as the last of all, if nobody needs it.
-func (c *Cache) rest(e *entry) {
-	if e.pins == 0 && e.fetch == nil && !e.lost {
-		e.place = c.idle.PushFront(e)
-		c.loose += e.charge
-		c.roomFreed()
+// makeEvictable lets e be evicted, as the last of all, if nobody needs it.
+func (c *Cache) makeEvictable(e *entry) {
+	if e.pins == 0 && e.fetch == nil && !e.dropped {
+		e.element = c.evictable.PushFront(e)
+		c.evictableBytes += e.charge
+		c.announceFreedRoom()
 	}
 }
 
-func (c *Cache) roomFreed() {
-	if c.freed != nil {
-		close(c.freed)
-		c.freed = nil
+func (c *Cache) announceFreedRoom() {
+	if c.freedRoom != nil {
+		close(c.freedRoom)
+		c.freedRoom = nil
 	}
 }
 
-// evict drops what was used longest ago. There must be something idle.
-func (c *Cache) evict() {
-	c.drop(c.idle.Back().Value.(*entry))
+// evictOldest drops what was used longest ago. There must be something idle.
+func (c *Cache) evictOldest() {
+	c.dropEntry(c.evictable.Back().Value.(*entry))
 	c.stats.Evictions++
 }
 
-// drop takes e, which is in place and has no fetch, and its file out of the cache.
-func (c *Cache) drop(e *entry) {
-	if e.place != nil {
-		c.idle.Remove(e.place)
-		e.place = nil
-		c.loose -= e.charge
+// dropEntry takes e, which is in place and has no fetch, and its file out of the cache.
+func (c *Cache) dropEntry(e *entry) {
+	if e.element != nil {
+		c.evictable.Remove(e.element)
+		e.element = nil
+		c.evictableBytes -= e.charge
 	}
 	delete(c.entries, e.digest)
-	c.used -= e.charge
-	e.lost = true
-	c.roomFreed()
-	c.remove(e.digest)
-	c.note(e.digest, false)
+	c.usedBytes -= e.charge
+	e.dropped = true
+	c.announceFreedRoom()
+	c.removeFile(e.digest)
+	c.noteChange(e.digest, false)
 }
 
-// remove frees the name of an entry at once and deletes its file soon after.
-func (c *Cache) remove(digest [32]byte) {
-	to := c.partial()
-	switch err := os.Rename(c.path(digest), to); {
+// removeFile frees the name of an entry at once and deletes its file soon after.
+func (c *Cache) removeFile(digest [32]byte) {
+	to := c.newPartialPath()
+	switch err := os.Rename(c.pathOf(digest), to); {
 	case err == nil:
 		c.trash = append(c.trash, to)
 	case !errors.Is(err, fs.ErrNotExist):
@@ -535,8 +535,8 @@ func (c *Cache) remove(digest [32]byte) {
 	}
 }
 
-// unlock releases the lock, then deletes what was removed under it.
-func (c *Cache) unlock() {
+// unlockAndDelete releases the lock, then deletes what was removed under it.
+func (c *Cache) unlockAndDelete() {
 	trash := c.trash
 	c.trash = nil
 	c.mu.Unlock()
@@ -547,16 +547,16 @@ func (c *Cache) unlock() {
 	}
 }
 
-// intact tells whether the file of a verified entry is still what was put there: it hashes it again unless its stamp
+// checkIntact tells whether the file of a verified entry is still what was put there: it hashes it again unless its stamp
 // says that nobody has changed it.
-func (c *Cache) intact(ctx context.Context, e *entry) error {
+func (c *Cache) checkIntact(ctx context.Context, e *entry) error {
 	c.mu.Lock()
-	was := e.stamp
+	before := e.stamp
 	c.mu.Unlock()
-	if now, err := stampOf(c.path(e.digest)); err != nil || was.shows(now) {
+	if now, err := stampOf(c.pathOf(e.digest)); err != nil || before.provesUnchanged(now) {
 		return err
 	}
-	now, err := c.inTurn(ctx, "", func() (stamp, error) { return c.check(ctx, e) })
+	now, err := c.runLimited(ctx, "", func() (fileStamp, error) { return c.checkFile(ctx, e) })
 	if err == nil {
 		c.mu.Lock()
 		e.stamp = now
@@ -565,9 +565,9 @@ func (c *Cache) intact(ctx context.Context, e *entry) error {
 	return err
 }
 
-// stamp is what tells that somebody has changed a file. Who may write to it can also set the time back when it was
+// fileStamp is what tells that somebody has changed a file. Who may write to it can also set the time back when it was
 // written, but not the time of the last change to anything about it.
-type stamp struct {
+type fileStamp struct {
 	bytes, inode     uint64
 	written, changed time.Time // the second is zero where the system does not tell
 	taken            time.Time // before the others
@@ -578,38 +578,38 @@ var errNotRegular = errors.New("it is no regular file")
 // tick is how far apart two changes may be and yet have the same time, in kernels and on disks that people use.
 const tick = 20 * time.Millisecond
 
-// shows tells whether now, of the same path, is of the same file without a change since.
-func (s stamp) shows(now stamp) bool {
+// provesUnchanged tells whether now, of the same path, is of the same file without a change since.
+func (s fileStamp) provesUnchanged(now fileStamp) bool {
 	return s.bytes == now.bytes && s.inode == now.inode && s.written.Equal(now.written) && s.changed.Equal(now.changed) &&
 		s.taken.Sub(s.changed) > tick // else a change right after that would have the same time
 }
 
-// lose drops e, whose file somebody changed or removed, and the caller's pin. Others who hold it find it again at the
+// dropSpoilt drops e, whose file somebody changed or removed, and the caller's pin. Others who hold it find it again at the
 // same path once it was fetched again.
-func (c *Cache) lose(e *entry, why error) {
+func (c *Cache) dropSpoilt(e *entry, why error) {
 	c.opts.Logger.Warn("a cached file was spoilt: is something else writing to the cache's folder?",
 		"file", hex.EncodeToString(e.digest[:]), "err", why)
 	c.mu.Lock()
-	defer c.unlock()
+	defer c.unlockAndDelete()
 	e.pins--
 	c.stats.Spoilt++
-	if !e.lost {
-		c.drop(e)
+	if !e.dropped {
+		c.dropEntry(e)
 	}
 }
 
-func (c *Cache) path(digest [32]byte) string {
+func (c *Cache) pathOf(digest [32]byte) string {
 	return c.dir + string(filepath.Separator) + hex.EncodeToString(digest[:])
 }
 
-// partial returns a new path for a file that is no entry.
-func (c *Cache) partial() string {
-	c.serial++
-	return c.dir + string(filepath.Separator) + partial + strconv.FormatUint(c.serial, 10)
+// newPartialPath returns a new path for a file that is no entry.
+func (c *Cache) newPartialPath() string {
+	c.partialSerial++
+	return c.dir + string(filepath.Separator) + partialPrefix + strconv.FormatUint(c.partialSerial, 10)
 }
 
-// note has OnChange told that digest came or left.
-func (c *Cache) note(digest [32]byte, came bool) {
+// noteChange has OnChange told that digest came or left.
+func (c *Cache) noteChange(digest [32]byte, came bool) {
 	if c.opts.OnChange == nil {
 		return
 	}
@@ -619,16 +619,16 @@ func (c *Cache) note(digest [32]byte, came bool) {
 	}
 	c.changes[digest] = came
 	select {
-	case c.changed <- struct{}{}:
+	case c.changeSignal <- struct{}{}:
 	default:
 	}
 }
 
-// tell calls OnChange until Close.
-func (c *Cache) tell() {
+// tellChanges calls OnChange until Close.
+func (c *Cache) tellChanges() {
 	for {
 		select {
-		case <-c.changed:
+		case <-c.changeSignal:
 		case <-c.ctx.Done():
 			return
 		}
@@ -655,17 +655,17 @@ func (c *Cache) tell() {
 func (c *Cache) Digests(most int) [][32]byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	held := min(len(c.entries)-c.coming-c.idle.Len(), most)
+	held := min(len(c.entries)-c.comingCount-c.evictable.Len(), most)
 	digests := make([][32]byte, 0, min(len(c.entries), most))
 	for d, e := range c.entries {
 		if len(digests) == held {
 			break
 		}
-		if e.state != coming && e.place == nil {
+		if e.state != stateComing && e.element == nil {
 			digests = append(digests, d)
 		}
 	}
-	for p := c.idle.Front(); p != nil && len(digests) < most; p = p.Next() {
+	for p := c.evictable.Front(); p != nil && len(digests) < most; p = p.Next() {
 		digests = append(digests, p.Value.(*entry).digest)
 	}
 	return digests
@@ -694,7 +694,7 @@ func (c *Cache) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.stats
-	s.Entries = len(c.entries) - c.coming
-	s.Bytes, s.Held = c.used, c.used-c.loose
+	s.Entries = len(c.entries) - c.comingCount
+	s.Bytes, s.Held = c.usedBytes, c.usedBytes-c.evictableBytes
 	return s
 }

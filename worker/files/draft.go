@@ -25,7 +25,7 @@ const draftStep = 1 << 20
 // Create begins a file.
 func (c *Cache) Create() (*Draft, error) {
 	c.mu.Lock()
-	path, closed := c.partial(), c.closed
+	path, closed := c.newPartialPath(), c.closed
 	c.mu.Unlock()
 	if closed {
 		return nil, ErrClosed
@@ -40,32 +40,32 @@ func (c *Cache) Create() (*Draft, error) {
 // Write implements io.Writer. It fails if there is no room for more.
 func (d *Draft) Write(b []byte) (int, error) {
 	if end := d.bytes + uint64(len(b)); end > d.charge {
-		if err := d.reserve(charge(end + draftStep)); err != nil {
-			if err := d.reserve(charge(end)); err != nil { // there may be just enough
+		if err := d.reserveBytes(chargeOf(end + draftStep)); err != nil {
+			if err := d.reserveBytes(chargeOf(end)); err != nil { // there may be just enough
 				return 0, err
 			}
 		}
 	}
-	n, err := disk{d.cache, d.file}.Write(b)
+	n, err := diskWriter{d.cache, d.file}.Write(b)
 	d.sum.Write(b[:n])
 	d.bytes += uint64(n)
 	return n, err
 }
 
-// reserve has so many bytes of the cache reserved.
-func (d *Draft) reserve(bytes uint64) error {
+// reserveBytes has so many bytes of the cache reserved.
+func (d *Draft) reserveBytes(bytes uint64) error {
 	c := d.cache
 	c.mu.Lock()
-	defer c.unlock()
-	c.used -= d.charge
+	defer c.unlockAndDelete()
+	c.usedBytes -= d.charge
 	other, err := c.makeRoom(bytes)
 	if other != nil { // what is called off will make room, and is not worth the wait
-		err = fail(NoSpace, "", "there is no room for %d bytes now", bytes)
+		err = newFailure(NoSpace, "", "there is no room for %d bytes now", bytes)
 	}
 	if err == nil {
 		d.charge = bytes
 	}
-	c.used += d.charge
+	c.usedBytes += d.charge
 	return err
 }
 
@@ -77,7 +77,7 @@ func (d *Draft) Commit() (digest [32]byte, err error) {
 		return digest, d.cache.diskFailure(err)
 	}
 	for {
-		e, other, err := d.place(digest)
+		e, other, err := d.putFile(digest)
 		switch {
 		case other != nil:
 			<-other.done
@@ -85,47 +85,47 @@ func (d *Draft) Commit() (digest [32]byte, err error) {
 			d.Abort()
 			return digest, err
 		default:
-			d.cache.age(e)
+			d.cache.ageEntry(e)
 			return digest, nil
 		}
 	}
 }
 
-// place makes the file the entry of its digest, if there is none. If one is being fetched, it returns that.
-func (d *Draft) place(digest [32]byte) (_ *entry, other *fetch, err error) {
+// putFile makes the file the entry of its digest, if there is none. If one is being fetched, it returns that.
+func (d *Draft) putFile(digest [32]byte) (_ *entry, other *fetch, err error) {
 	c := d.cache
 	c.mu.Lock()
-	defer c.unlock()
+	defer c.unlockAndDelete()
 	switch e := c.entries[digest]; {
 	case c.closed:
 		return nil, nil, ErrClosed
-	case e != nil && e.state == coming:
+	case e != nil && e.state == stateComing:
 		return nil, e.fetch, nil
 	case e != nil:
 		return nil, nil, nil
 	}
-	if err := os.Rename(d.path, c.path(digest)); err != nil {
+	if err := os.Rename(d.path, c.pathOf(digest)); err != nil {
 		return nil, nil, c.diskFailure(err)
 	}
 	e := newEntry(digest, d.bytes)
-	e.state = verified
-	e.stamp, _ = stampOf(c.path(digest)) // if it is gone, the next hit finds that out
+	e.state = stateVerified
+	e.stamp, _ = stampOf(c.pathOf(digest)) // if it is gone, the next hit finds that out
 	c.entries[digest] = e
-	c.used += e.charge - d.charge
+	c.usedBytes += e.charge - d.charge
 	d.charge = 0
-	c.rest(e)
-	c.note(digest, true)
+	c.makeEvictable(e)
+	c.noteChange(digest, true)
 	return e, nil, nil
 }
 
-// age lets an entry grow so old that a change of it would show, if that takes less than to hash it again.
-func (c *Cache) age(e *entry) {
-	if e.bytes < large {
+// ageEntry lets an entry grow so old that a change of it would show, if that takes less than to hash it again.
+func (c *Cache) ageEntry(e *entry) {
+	if e.bytes < largeFile {
 		return
 	}
 	time.Sleep(tick)
 	c.mu.Lock()
-	defer c.unlock()
+	defer c.unlockAndDelete()
 	e.stamp.taken = time.Now()
 }
 
@@ -135,8 +135,8 @@ func (d *Draft) Abort() {
 	os.Remove(d.path)
 	c := d.cache
 	c.mu.Lock()
-	defer c.unlock()
-	c.used -= d.charge
+	defer c.unlockAndDelete()
+	c.usedBytes -= d.charge
 	d.charge = 0
-	c.roomFreed()
+	c.announceFreedRoom()
 }

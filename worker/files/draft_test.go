@@ -13,7 +13,7 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-func write(t *testing.T, c *Cache, content []byte) *Draft {
+func writeDraft(t *testing.T, c *Cache, content []byte) *Draft {
 	t.Helper()
 	d, err := c.Create()
 	if err != nil {
@@ -33,7 +33,7 @@ func TestDraft(t *testing.T) {
 	for _, size := range []int{0, 10, 3 << 20} {
 		want := content(byte(size), size)
 		for range 2 {
-			digest, err := write(t, c, want).Commit()
+			digest, err := writeDraft(t, c, want).Commit()
 			if err != nil || digest != sha256.Sum256(want) {
 				t.Fatalf("%d bytes: digest %x, %v", size, digest, err)
 			}
@@ -49,7 +49,7 @@ func TestDraft(t *testing.T) {
 			h.Release()
 		}
 	}
-	write(t, c, content(1, 100)).Abort()
+	writeDraft(t, c, content(1, 100)).Abort()
 	if s := c.Stats(); s.Entries != 3 || s.Held != 0 || s.Bytes != 4096+4096+3<<20 {
 		t.Errorf("%+v", s)
 	}
@@ -58,10 +58,10 @@ func TestDraft(t *testing.T) {
 // A draft takes no more room than there is, and gives back what it has not used.
 func TestDraftOverLimit(t *testing.T) {
 	c := openCache(t, filepath.Join(t.TempDir(), "cache"), 2<<20, Options{})
-	if _, err := write(t, c, content(1, 1<<20)).Commit(); err != nil {
+	if _, err := writeDraft(t, c, content(1, 1<<20)).Commit(); err != nil {
 		t.Fatal(err)
 	}
-	d := write(t, c, content(2, 2<<20)) // the first one is evicted for it
+	d := writeDraft(t, c, content(2, 2<<20)) // the first one is evicted for it
 	if _, err := d.Write([]byte("x")); err == nil {
 		t.Error("a draft is larger than the cache")
 	}

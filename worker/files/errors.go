@@ -48,33 +48,33 @@ type Error struct {
 	Err    error // about the last source, normally the file's URL, and what the others before it said
 }
 
-func (e *Error) Error() string { return fmt.Sprintf("%s: %v", describe(e.File), e.Err) }
+func (e *Error) Error() string { return fmt.Sprintf("%s: %v", describeFile(e.File), e.Err) }
 
 func (e *Error) Unwrap() error { return e.Err }
 
 // Is makes what no source has an fs.ErrNotExist.
 func (e *Error) Is(target error) bool { return target == fs.ErrNotExist && e.Reason == Missing }
 
-// describe names f for a message.
-func describe(f probe.File) string {
+// describeFile names f for a message.
+func describeFile(f probe.File) string {
 	short := hex.EncodeToString(f.Digest[:6])
 	if u, err := url.Parse(f.URL); err == nil && f.URL != "" {
-		return fmt.Sprintf("file %s (sha256 %s…)", display(u), short)
+		return fmt.Sprintf("file %s (sha256 %s…)", displayURL(u), short)
 	}
 	return fmt.Sprintf("file with sha256 %s…", short)
 }
 
-// display is u without what may be secret in it.
-func display(u *url.URL) string {
+// displayURL is u without what may be secret in it.
+func displayURL(u *url.URL) string {
 	return (&url.URL{Scheme: u.Scheme, Opaque: u.Opaque, Host: u.Host, Path: u.Path}).String()
 }
 
 // failure is a reason on its way up to an Error.
 type failure struct {
-	reason Reason
-	err    error
-	hint   string // what the user can do, if it is about the origin
-	passes bool   // perhaps, by itself
+	reason    Reason
+	err       error
+	hint      string // what the user can do, if it is about the origin
+	transient bool   // perhaps, by itself
 }
 
 func (f *failure) Error() string {
@@ -86,28 +86,28 @@ func (f *failure) Error() string {
 
 func (f *failure) Unwrap() error { return f.err }
 
-func fail(reason Reason, hint, format string, args ...any) error {
+func newFailure(reason Reason, hint, format string, args ...any) error {
 	return &failure{reason: reason, err: fmt.Errorf(format, args...), hint: hint}
 }
 
-const isUp = "is it up, and the network between us?"
+const isUpHint = "is it up, and the network between us?"
 
-// falter is a source that is Unreachable now, and perhaps not for long.
-func falter(hint, format string, args ...any) error {
+// newTransient is a source that is Unreachable now, and perhaps not for long.
+func newTransient(hint, format string, args ...any) error {
 	return &failure{Unreachable, fmt.Errorf(format, args...), hint, true}
 }
 
-// bare is err without its hint.
-func bare(err error) error {
+// withoutHint is err without its hint.
+func withoutHint(err error) error {
 	if f, ok := errors.AsType[*failure](err); ok {
 		return f.err
 	}
 	return err
 }
 
-func mayPass(err error) bool {
+func isTransient(err error) bool {
 	f, ok := errors.AsType[*failure](err)
-	return ok && f.passes
+	return ok && f.transient
 }
 
 func reasonOf(err error) Reason {

@@ -16,49 +16,49 @@ import (
 )
 
 const (
-	chunk   = 256 << 10 // what a source has slowest times Options.Timeout for
-	slowest = 10
+	chunk            = 256 << 10 // what a source has slowest times Options.Timeout for
+	timeoutsPerChunk = 10
 
-	// firstPause is the part of Options.Timeout after which an origin is asked again. Later pauses are twice the one
+	// firstPauseDivisor is the part of Options.Timeout after which an origin is asked again. Later pauses are twice the one
 	// before.
-	firstPause = 30
+	firstPauseDivisor = 30
 )
 
-// run brings or checks e.
-func (c *Cache) run(e *entry, w *fetch) {
-	s, err := c.work(e, w)
+// runFetch brings or checks e.
+func (c *Cache) runFetch(e *entry, w *fetch) {
+	s, err := c.checkOrFetch(e, w)
 	if w.ctx.Err() != nil && err != nil {
 		err = context.Cause(w.ctx)
 	}
-	c.end(e, w, s, err)
+	c.endFetch(e, w, s, err)
 }
 
-func (c *Cache) work(e *entry, w *fetch) (stamp, error) {
-	if e.state == found { // only this goroutine changes that now
-		s, err := c.inTurn(w.ctx, "", func() (stamp, error) { return c.check(w.ctx, e) })
+func (c *Cache) checkOrFetch(e *entry, w *fetch) (fileStamp, error) {
+	if e.state == stateFound { // only this goroutine changes that now
+		s, err := c.runLimited(w.ctx, "", func() (fileStamp, error) { return c.checkFile(w.ctx, e) })
 		if err == nil || w.ctx.Err() != nil {
 			return s, err
 		}
 		c.opts.Logger.Warn("a cached file from before the start is not what it was", "file", hex.EncodeToString(e.digest[:]), "err", err)
 		c.mu.Lock()
-		c.remove(e.digest)
-		c.note(e.digest, false)
-		e.state = coming
-		c.coming++
+		c.removeFile(e.digest)
+		c.noteChange(e.digest, false)
+		e.state = stateComing
+		c.comingCount++
 		c.stats.Spoilt++
 		c.stats.Misses++
-		c.unlock()
+		c.unlockAndDelete()
 	}
-	return c.bring(e, w)
+	return c.fetchFromSources(e, w)
 }
 
-// inTurn does what only some may do at a time with a host, so that one that hangs keeps nobody from the others.
-func (c *Cache) inTurn(ctx context.Context, host string, do func() (stamp, error)) (stamp, error) {
+// runLimited does what only some may do at a time with a host, so that one that hangs keeps nobody from the others.
+func (c *Cache) runLimited(ctx context.Context, host string, do func() (fileStamp, error)) (fileStamp, error) {
 	c.mu.Lock()
-	q := c.queues[host]
+	q := c.hostLimits[host]
 	if q == nil {
-		q = &queue{slots: make(chan struct{}, c.opts.Parallel)}
-		c.queues[host] = q
+		q = &hostLimit{running: make(chan struct{}, c.opts.Parallel)}
+		c.hostLimits[host] = q
 	}
 	q.users++
 	c.mu.Unlock()
@@ -66,50 +66,50 @@ func (c *Cache) inTurn(ctx context.Context, host string, do func() (stamp, error
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if q.users--; q.users == 0 {
-			delete(c.queues, host)
+			delete(c.hostLimits, host)
 		}
 	}()
 	select {
-	case q.slots <- struct{}{}:
-		defer func() { <-q.slots }()
+	case q.running <- struct{}{}:
+		defer func() { <-q.running }()
 		return do()
 	case <-ctx.Done():
-		return stamp{}, ctx.Err()
+		return fileStamp{}, ctx.Err()
 	}
 }
 
-// check hashes the file of an entry that is in place.
-func (c *Cache) check(ctx context.Context, e *entry) (stamp, error) {
-	s, err := stampOf(c.path(e.digest))
+// checkFile hashes the file of an entry that is in place.
+func (c *Cache) checkFile(ctx context.Context, e *entry) (fileStamp, error) {
+	s, err := stampOf(c.pathOf(e.digest))
 	if err != nil {
-		return stamp{}, err
+		return fileStamp{}, err
 	}
-	file, err := os.OpenFile(c.path(e.digest), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	file, err := os.OpenFile(c.pathOf(e.digest), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return stamp{}, err
+		return fileStamp{}, err
 	}
 	defer file.Close()
 	sum := sha256.New()
-	if err := pour(ctx, sum, file, e.bytes, func() {}); err != nil {
-		return stamp{}, err
+	if err := copyExactly(ctx, sum, file, e.bytes, func() {}); err != nil {
+		return fileStamp{}, err
 	}
 	return s, checkSum(sum, e.digest)
 }
 
-// bring tries the sources of w in turn. Its errors are *Error unless w was called off.
-func (c *Cache) bring(e *entry, w *fetch) (stamp, error) {
-	sources, err := c.sources(w.file, w.peers)
+// fetchFromSources tries the sources of w in turn. Its errors are *Error unless w was called off.
+func (c *Cache) fetchFromSources(e *entry, w *fetch) (fileStamp, error) {
+	sources, err := c.sourcesOf(w.file, w.peers)
 	var tried []string // and failed, but for the last one
 	for i, s := range sources {
-		var put stamp
-		if put, err = c.insist(e, w, s); err == nil {
+		var put fileStamp
+		if put, err = c.fetchWithRetries(e, w, s); err == nil {
 			return put, nil
 		}
 		if w.ctx.Err() != nil {
-			return stamp{}, err
+			return fileStamp{}, err
 		}
 		if r := reasonOf(err); r == Disk || r == NoSpace {
-			return stamp{}, &Error{w.file, r, err} // another source does not help
+			return fileStamp{}, &Error{w.file, r, err} // another source does not help
 		}
 		if s.kind == fromPeer {
 			c.mu.Lock()
@@ -118,77 +118,77 @@ func (c *Cache) bring(e *entry, w *fetch) (stamp, error) {
 			c.opts.Logger.Debug("a peer did not give a file", "file", hex.EncodeToString(w.file.Digest[:]), "peer", s.name, "err", err)
 		}
 		if i < len(sources)-1 {
-			tried = append(tried, fmt.Sprintf("%s: %v", s.name, bare(err)))
+			tried = append(tried, fmt.Sprintf("%s: %v", s.name, withoutHint(err)))
 		} else if s.kind == fromPeer {
-			err = fail(reasonOf(err), "give it one", "%s: %w; and it has no URL", s.name, bare(err))
+			err = newFailure(reasonOf(err), "give it one", "%s: %w; and it has no URL", s.name, withoutHint(err))
 		}
 	}
 	if len(tried) > 0 {
 		err = fmt.Errorf("%w (before that, %s)", err, strings.Join(tried, "; "))
 	}
-	return stamp{}, &Error{w.file, reasonOf(err), err}
+	return fileStamp{}, &Error{w.file, reasonOf(err), err}
 }
 
-// insist takes e's file from s, after pauses again and again if s is an origin that fails in a way that may pass.
-func (c *Cache) insist(e *entry, w *fetch, s source) (stamp, error) {
-	pause := max(c.opts.Timeout/firstPause, 1)
+// fetchWithRetries takes e's file from s, after pauses again and again if s is an origin that fails in a way that may pass.
+func (c *Cache) fetchWithRetries(e *entry, w *fetch, s source) (fileStamp, error) {
+	pause := max(c.opts.Timeout/firstPauseDivisor, 1)
 	for try := 1; ; try++ {
-		put, err := c.inTurn(w.ctx, s.host, func() (stamp, error) { return c.take(e, w, s) })
-		if err == nil || w.ctx.Err() != nil || s.kind != fromWeb || !mayPass(err) {
+		put, err := c.runLimited(w.ctx, s.host, func() (fileStamp, error) { return c.fetchOnce(e, w, s) })
+		if err == nil || w.ctx.Err() != nil || s.kind != fromWeb || !isTransient(err) {
 			return put, err
 		}
 		if try == c.opts.Tries {
 			f, _ := errors.AsType[*failure](err)
-			return stamp{}, fail(f.reason, f.hint, "%w (tried %d times)", f.err, try)
+			return fileStamp{}, newFailure(f.reason, f.hint, "%w (tried %d times)", f.err, try)
 		}
 		select {
 		case <-time.After(pause/2 + rand.N(pause)): // workers that were turned away at once do not come back at once
 		case <-w.ctx.Done():
-			return stamp{}, w.ctx.Err()
+			return fileStamp{}, w.ctx.Err()
 		}
 		pause *= 2
 	}
 }
 
-// take copies e's file from s into its place in the cache, if it is what was announced.
-func (c *Cache) take(e *entry, w *fetch, s source) (_ stamp, err error) {
+// fetchOnce copies e's file from s into its place in the cache, if it is what was announced.
+func (c *Cache) fetchOnce(e *entry, w *fetch, s source) (_ fileStamp, err error) {
 	ctx, cancel := context.WithCancelCause(w.ctx)
 	defer cancel(nil)
-	silence, crawl := c.opts.Timeout, slowest*c.opts.Timeout
-	silent := time.AfterFunc(silence, func() { cancel(falter(isUp, "it sent nothing for %v", silence)) })
+	silence, crawl := c.opts.Timeout, timeoutsPerChunk*c.opts.Timeout
+	silent := time.AfterFunc(silence, func() { cancel(newTransient(isUpHint, "it sent nothing for %v", silence)) })
 	defer silent.Stop()
-	crawling := time.AfterFunc(crawl, func() { cancel(falter(isUp, "it sent less than %d KiB within %v", chunk>>10, crawl)) })
+	crawling := time.AfterFunc(crawl, func() { cancel(newTransient(isUpHint, "it sent less than %d KiB within %v", chunk>>10, crawl)) })
 	defer crawling.Stop()
 	defer func() {
-		if err != nil && mayPass(context.Cause(ctx)) {
+		if err != nil && isTransient(context.Cause(ctx)) {
 			err = context.Cause(ctx)
 		}
 	}()
 
 	body, size, err := s.open(ctx)
 	if err != nil {
-		return stamp{}, err
+		return fileStamp{}, err
 	}
 	defer body.Close()
 	switch {
 	case size < 0 && !sizeKnown(w.file):
-		return stamp{}, fail(WrongSize, "announce it", "its size was not announced, and the server does not tell it")
+		return fileStamp{}, newFailure(WrongSize, "announce it", "its size was not announced, and the server does not tell it")
 	case !sizeKnown(w.file):
 		if err := c.setBytes(e, w, uint64(size)); err != nil {
-			return stamp{}, err
+			return fileStamp{}, err
 		}
 	case size >= 0 && uint64(size) != e.bytes:
-		return stamp{}, fail(WrongSize, "announce its true size", "it has %d bytes, announced were %d", size, e.bytes)
+		return fileStamp{}, newFailure(WrongSize, "announce its true size", "it has %d bytes, announced were %d", size, e.bytes)
 	}
-	counted := &counter{r: body, heard: func() { silent.Reset(silence) }}
-	defer func() { c.count(w, s.kind, counted.n) }()
+	counted := &countingReader{r: body, onRead: func() { silent.Reset(silence) }}
+	defer func() { c.countBytes(w, s.kind, counted.n) }()
 
 	c.mu.Lock()
-	path := c.partial()
+	path := c.newPartialPath()
 	c.mu.Unlock()
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return stamp{}, c.diskFailure(err)
+		return fileStamp{}, c.diskFailure(err)
 	}
 	defer func() {
 		file.Close()
@@ -197,54 +197,54 @@ func (c *Cache) take(e *entry, w *fetch, s source) (_ stamp, err error) {
 		}
 	}()
 	sum := sha256.New()
-	if err := pour(ctx, io.MultiWriter(sum, disk{c, file}), counted, e.bytes, func() { crawling.Reset(crawl) }); err != nil {
-		return stamp{}, err
+	if err := copyExactly(ctx, io.MultiWriter(sum, diskWriter{c, file}), counted, e.bytes, func() { crawling.Reset(crawl) }); err != nil {
+		return fileStamp{}, err
 	}
 	if err := checkSum(sum, w.file.Digest); err != nil {
-		return stamp{}, err
+		return fileStamp{}, err
 	}
-	put, err := settle(file, path, c.path(w.file.Digest))
+	put, err := moveIntoPlace(file, path, c.pathOf(w.file.Digest))
 	if err != nil {
-		return stamp{}, c.diskFailure(err)
+		return fileStamp{}, c.diskFailure(err)
 	}
 	return put, nil
 }
 
-// large is how many bytes take longer to hash than a tick.
-const large = 32 << 20
+// largeFile is how many bytes take longer to hash than a tick.
+const largeFile = 32 << 20
 
-// settle makes the file at path an entry. It is readable, and can be executed: it may be a program.
-func settle(file *os.File, path, entry string) (stamp, error) {
+// moveIntoPlace makes the file at path an entry. It is readable, and can be executed: it may be a program.
+func moveIntoPlace(file *os.File, path, entry string) (fileStamp, error) {
 	if err := file.Chmod(0o500); err != nil {
-		return stamp{}, err
+		return fileStamp{}, err
 	}
 	if err := file.Close(); err != nil {
-		return stamp{}, err
+		return fileStamp{}, err
 	}
 	if err := os.Rename(path, entry); err != nil {
-		return stamp{}, err
+		return fileStamp{}, err
 	}
 	s, err := stampOf(entry)
-	if s.bytes >= large { // otherwise it is hashed again at its next use
+	if s.bytes >= largeFile { // otherwise it is hashed again at its next use
 		time.Sleep(tick)
 		s.taken = time.Now()
 	}
 	return s, err
 }
 
-// pour copies exactly bytes from r to w and calls progress after each chunk. It reads one byte more at most.
-func pour(ctx context.Context, w io.Writer, r io.Reader, bytes uint64, progress func()) error {
+// copyExactly copies exactly bytes from r to w and calls progress after each chunk. It reads one byte more at most.
+func copyExactly(ctx context.Context, w io.Writer, r io.Reader, bytes uint64, progress func()) error {
 	buf := make([]byte, min(chunk, bytes+1))
-	left := bytes
+	remaining := bytes
 	for {
-		n, err := io.ReadFull(r, buf[:min(uint64(len(buf)), left+1)])
+		n, err := io.ReadFull(r, buf[:min(uint64(len(buf)), remaining+1)])
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if uint64(n) > left {
-			return fail(WrongSize, "announce its true size", "it is longer than the %d bytes that were announced", bytes)
+		if uint64(n) > remaining {
+			return newFailure(WrongSize, "announce its true size", "it is longer than the %d bytes that were announced", bytes)
 		}
-		left -= uint64(n)
+		remaining -= uint64(n)
 		if _, err := w.Write(buf[:n]); err != nil {
 			return err
 		}
@@ -252,30 +252,30 @@ func pour(ctx context.Context, w io.Writer, r io.Reader, bytes uint64, progress 
 		switch {
 		case err == nil:
 		case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
-			if left > 0 {
-				return fail(WrongSize, "announce its true size", "it ended after %d of the %d bytes that were announced", bytes-left, bytes)
+			if remaining > 0 {
+				return newFailure(WrongSize, "announce its true size", "it ended after %d of the %d bytes that were announced", bytes-remaining, bytes)
 			}
 			return nil
 		default:
-			return falter(isUp, "it broke off after %d of %d bytes: %w", bytes-left, bytes, err)
+			return newTransient(isUpHint, "it broke off after %d of %d bytes: %w", bytes-remaining, bytes, err)
 		}
 	}
 }
 
 func checkSum(sum hash.Hash, want [32]byte) error {
 	if got := sum.Sum(nil); [32]byte(got) != want {
-		return fail(WrongDigest, "announce that of the content", "its sha256 is %x, announced was %x", got, want)
+		return newFailure(WrongDigest, "announce that of the content", "its sha256 is %x, announced was %x", got, want)
 	}
 	return nil
 }
 
-// disk tells the errors of the cache's folder from those of a source.
-type disk struct {
+// diskWriter tells the errors of the cache's folder from those of a source.
+type diskWriter struct {
 	c    *Cache
 	file *os.File
 }
 
-func (d disk) Write(p []byte) (int, error) {
+func (d diskWriter) Write(p []byte) (int, error) {
 	n, err := d.file.Write(p)
 	if err != nil {
 		err = d.c.diskFailure(err)
@@ -285,24 +285,24 @@ func (d disk) Write(p []byte) (int, error) {
 
 func (c *Cache) diskFailure(err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		return fail(Disk, "free some of it, or give the cache a limit that fits the disk", "the disk of %s is full", c.dir)
+		return newFailure(Disk, "free some of it, or give the cache a limit that fits the disk", "the disk of %s is full", c.dir)
 	}
-	return fail(Disk, "", "cannot write to the cache: %w", err)
+	return newFailure(Disk, "", "cannot write to the cache: %w", err)
 }
 
-type counter struct {
-	r     io.Reader
-	n     uint64
-	heard func() // when something came
+type countingReader struct {
+	r      io.Reader
+	n      uint64
+	onRead func() // when something came
 }
 
 var errCut = errors.New("the connection was cut")
 
-func (c *counter) Read(p []byte) (int, error) {
+func (c *countingReader) Read(p []byte) (int, error) {
 	n, err := c.r.Read(p)
 	if n > 0 {
 		c.n += uint64(n)
-		c.heard()
+		c.onRead()
 	}
 	if errors.Is(err, io.ErrUnexpectedEOF) { // io.ReadFull says that of a source's regular end
 		err = errCut
@@ -310,8 +310,8 @@ func (c *counter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// count adds what a source sent.
-func (c *Cache) count(w *fetch, k kind, n uint64) {
+// countBytes adds what a source sent.
+func (c *Cache) countBytes(w *fetch, k sourceKind, n uint64) {
 	w.bytes += n
 	c.mu.Lock()
 	defer c.mu.Unlock()

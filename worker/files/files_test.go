@@ -132,30 +132,30 @@ func (c *Cache) verify(t testing.TB) {
 	want := []string{"lock"}
 	for d, e := range c.entries {
 		used += e.charge
-		if e.place != nil {
+		if e.element != nil {
 			loose += e.charge
 		}
-		if e.digest != d || e.lost || e.state == coming || e.fetch != nil {
+		if e.digest != d || e.dropped || e.state == stateComing || e.fetch != nil {
 			t.Errorf("entry %x is %+v", d[:4], e)
 		}
-		if (e.pins == 0) != (e.place != nil) {
-			t.Errorf("entry %x has %d pins; evictable: %v", d[:4], e.pins, e.place != nil)
+		if (e.pins == 0) != (e.element != nil) {
+			t.Errorf("entry %x has %d pins; evictable: %v", d[:4], e.pins, e.element != nil)
 		}
-		if e.charge != charge(e.bytes) {
+		if e.charge != chargeOf(e.bytes) {
 			t.Errorf("entry %x of %d bytes counts %d", d[:4], e.bytes, e.charge)
 		}
 		want = append(want, hex.EncodeToString(d[:]))
 	}
-	if used != c.used || loose != c.loose || used > c.max || c.coming != 0 || len(c.dying) != 0 {
+	if used != c.usedBytes || loose != c.evictableBytes || used > c.maxBytes || c.comingCount != 0 || len(c.abandoned) != 0 {
 		t.Errorf("used %d (entries: %d) of %d, evictable %d (entries: %d), %d coming, %d dying",
-			c.used, used, c.max, c.loose, loose, c.coming, len(c.dying))
+			c.usedBytes, used, c.maxBytes, c.evictableBytes, loose, c.comingCount, len(c.abandoned))
 	}
-	if got := names(t, c.dir); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
+	if got := fileNames(t, c.dir); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
 		t.Errorf("the folder has %v, the cache %v", got, want)
 	}
 }
 
-func names(t testing.TB, dir string) (names []string) {
+func fileNames(t testing.TB, dir string) (names []string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -194,7 +194,7 @@ func TestFetchAndHit(t *testing.T) {
 				t.Error("the first holder's pin is gone")
 			}
 			h.Release()
-			if s, want := c.Stats(), (Stats{Hits: 1, Misses: 1, FromHTTP: uint64(size), Entries: 1, Bytes: charge(uint64(size))}); s != want {
+			if s, want := c.Stats(), (Stats{Hits: 1, Misses: 1, FromHTTP: uint64(size), Entries: 1, Bytes: chargeOf(uint64(size))}); s != want {
 				t.Errorf("stats are %+v, want %+v", s, want)
 			}
 		})
@@ -279,19 +279,19 @@ func TestSourcesThatFail(t *testing.T) {
 
 func TestRedirectsAreFollowed(t *testing.T) {
 	b := content(1, 100)
-	var left int
+	var redirects int
 	url := serveHTTP(t, func(w http.ResponseWriter, r *http.Request) {
-		if left--; left >= 0 {
+		if redirects--; redirects >= 0 {
 			http.Redirect(w, r, "/x", http.StatusFound)
 			return
 		}
 		w.Write(b)
 	})
 	c := newCache(t, 1<<20, Options{})
-	left = maxRedirects + 1
+	redirects = maxRedirects + 1
 	_, err := c.Fetch(t.Context(), fileOf(url, b), nil)
 	wantError(t, err, Unreachable, "redirects")
-	left = maxRedirects
+	redirects = maxRedirects
 	mustFetch(t, c, fileOf(url, b)).Release()
 }
 
@@ -438,8 +438,8 @@ func TestPeersFirst(t *testing.T) {
 		t.Errorf("the second worker: %+v", s)
 	}
 	// The peer may have all before it is counted.
-	first.until(func() bool {
-		return first.serving == 0 && first.stats.Served == 1 && first.stats.ServedBytes == f.Bytes
+	first.waitUntil(func() bool {
+		return first.servingCount == 0 && first.stats.Served == 1 && first.stats.ServedBytes == f.Bytes
 	})
 	if asked.Load() != 1 {
 		t.Errorf("the origin was asked %d times", asked.Load())
@@ -581,8 +581,8 @@ func fetchAsync(c *Cache, ctx context.Context, f probe.File, peers ...string) ch
 	return done
 }
 
-// until waits for a state of the cache that other goroutines bring about.
-func (c *Cache) until(cond func() bool) {
+// waitUntil waits for a state of the cache that other goroutines bring about.
+func (c *Cache) waitUntil(cond func() bool) {
 	for ok := false; !ok; runtime.Gosched() {
 		c.mu.Lock()
 		ok = cond()
@@ -603,10 +603,10 @@ func TestOneFetchForAll(t *testing.T) {
 		rest = append(rest, fetchAsync(c, t.Context(), f))
 	}
 	quitter, quit := context.WithCancel(t.Context())
-	left := fetchAsync(c, quitter, f)
-	c.until(func() bool { return c.stats.Shared == n })
+	quitterDone := fetchAsync(c, quitter, f)
+	c.waitUntil(func() bool { return c.stats.Shared == n })
 	quit()
-	if r := <-left; !errors.Is(r.err, context.Canceled) {
+	if r := <-quitterDone; !errors.Is(r.err, context.Canceled) {
 		t.Errorf("who left got %v", r.err)
 	}
 	close(g.release)
@@ -641,7 +641,7 @@ func TestCancel(t *testing.T) {
 	one := fetchAsync(c, ctx1, f)
 	<-g.begun
 	two := fetchAsync(c, ctx2, f)
-	c.until(func() bool { return c.stats.Shared == 1 })
+	c.waitUntil(func() bool { return c.stats.Shared == 1 })
 	cancel1(why)
 	if r := <-one; !errors.Is(r.err, why) || !strings.Contains(r.err.Error(), g.url) {
 		t.Errorf("the first got %v", r.err)
@@ -703,7 +703,7 @@ func TestSharedFailureIsTriedAgain(t *testing.T) {
 			<-begun
 			second := fetchAsync(c, t.Context(), fileOf(good, b))
 			if name == "other URL" {
-				c.until(func() bool { return c.stats.Shared == 1 })
+				c.waitUntil(func() bool { return c.stats.Shared == 1 })
 			}
 			close(release)
 			wantError(t, (<-first).err, Missing)
@@ -728,8 +728,8 @@ func TestParallelIsBounded(t *testing.T) {
 	}
 	<-g.begun
 	<-g.begun
-	c.until(func() bool { return c.coming == 6 })
-	if n := len(g.begun) + len(c.queues[strings.TrimPrefix(g.url, "http://")].slots); n != 2 {
+	c.waitUntil(func() bool { return c.comingCount == 6 })
+	if n := len(g.begun) + len(c.hostLimits[strings.TrimPrefix(g.url, "http://")].running); n != 2 {
 		t.Errorf("%d more requests or fetches than 2", n-2)
 	}
 	close(g.release)
@@ -853,7 +853,7 @@ func TestNoNeedlessEviction(t *testing.T) {
 }
 
 // Room that a fetch still has which was called off is waited for.
-func TestRoomOfTheDying(t *testing.T) {
+func TestRoomOfAbandonedFetches(t *testing.T) {
 	b := content(1, 2*block)
 	url, _ := serveContent(t, b)
 	c := newCache(t, 2*block, Options{})
@@ -931,7 +931,7 @@ func TestAnnouncedSizeOfASharedFetch(t *testing.T) {
 	right := fetchAsync(c, t.Context(), f)
 	<-g.begun
 	f.Bytes = 999
-	if e, w, _, err := c.claim(f, nil); e != nil || w == nil || err != nil {
+	if e, w, _, err := c.pinOrFetch(f, nil); e != nil || w == nil || err != nil {
 		t.Fatalf("got entry %v, fetch %v, %v", e, w, err)
 	}
 	wrong := fetchAsync(c, t.Context(), f)
@@ -1038,10 +1038,10 @@ func TestCheckCalledOff(t *testing.T) {
 	c = openCache(t, dir, 1<<20, Options{Parallel: 1})
 	busy := make(chan struct{}, 1)
 	busy <- struct{}{} // as if something else were being checked
-	c.queues[""] = &queue{users: 1, slots: busy}
+	c.hostLimits[""] = &hostLimit{users: 1, running: busy}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := fetchAsync(c, ctx, fileOf(url, b))
-	c.until(func() bool { return c.entries[sha256.Sum256(b)].fetch != nil })
+	c.waitUntil(func() bool { return c.entries[sha256.Sum256(b)].fetch != nil })
 	cancel()
 	if r := <-done; !errors.Is(r.err, context.Canceled) {
 		t.Error(r.err)
@@ -1050,7 +1050,7 @@ func TestCheckCalledOff(t *testing.T) {
 	// The same while it hashes: the slot is free and the context over, so that either may come first.
 	e := c.entries[sha256.Sum256(b)]
 	for range 50 {
-		if _, err := c.work(e, &fetch{file: fileOf(url, b), ctx: ctx}); !errors.Is(err, context.Canceled) || e.state != found {
+		if _, err := c.checkOrFetch(e, &fetch{file: fileOf(url, b), ctx: ctx}); !errors.Is(err, context.Canceled) || e.state != stateFound {
 			t.Fatalf("state %d, %v", e.state, err)
 		}
 	}
@@ -1060,8 +1060,8 @@ func TestCheckCalledOff(t *testing.T) {
 	}
 }
 
-// alter changes a byte of the file at path, and lets it look as before.
-func alter(path string) error {
+// alterByte changes a byte of the file at path, and lets it look as before.
+func alterByte(path string) error {
 	was, err := os.Stat(path)
 	if err != nil {
 		return err
@@ -1117,10 +1117,10 @@ func TestSpoiltEntries(t *testing.T) {
 			os.Remove(path)
 			return os.Symlink("/dev/zero", path)
 		},
-		"altered": alter,
+		"altered": alterByte,
 		"altered when nobody would hash it again": func(path string) error {
 			time.Sleep(2 * tick) // the clock of the disk
-			return alter(path)
+			return alterByte(path)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -1389,8 +1389,8 @@ func BenchmarkFetchFile(b *testing.B) {
 		}
 		h.Release()
 		c.mu.Lock()
-		c.evict()
-		c.unlock()
+		c.evictOldest()
+		c.unlockAndDelete()
 	}
 }
 

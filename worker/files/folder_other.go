@@ -12,18 +12,18 @@ import (
 func checkOwner(string, fs.FileInfo) error { return nil }
 
 // stampOf is the stamp of the regular file at path. Who sets its modification time back is not found out here.
-func stampOf(path string) (stamp, error) {
+func stampOf(path string) (fileStamp, error) {
 	info, err := os.Lstat(path)
 	if err != nil {
-		return stamp{}, err
+		return fileStamp{}, err
 	}
 	if !info.Mode().IsRegular() {
-		return stamp{}, errNotRegular
+		return fileStamp{}, errNotRegular
 	}
-	return stamp{bytes: uint64(info.Size()), written: info.ModTime(), taken: time.Now()}, nil
+	return fileStamp{bytes: uint64(info.Size()), written: info.ModTime(), taken: time.Now()}, nil
 }
 
-// lock does not keep others out here.
-func lock(dir string) (*os.File, error) {
+// lockFolder does not keep others out here.
+func lockFolder(dir string) (*os.File, error) {
 	return os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 }

@@ -22,8 +22,8 @@ func checkOwner(dir string, info fs.FileInfo) error {
 }
 
 // stampOf is the stamp of the regular file at path.
-func stampOf(path string) (stamp, error) {
-	s := stamp{taken: time.Now()}
+func stampOf(path string) (fileStamp, error) {
+	s := fileStamp{taken: time.Now()}
 	var st unix.Stat_t
 	if err := unix.Lstat(path, &st); err != nil {
 		return s, &fs.PathError{Op: "lstat", Path: path, Err: err}
@@ -36,8 +36,8 @@ func stampOf(path string) (stamp, error) {
 	return s, nil
 }
 
-// lock takes the folder for this cache alone, until the file is closed or the process ends.
-func lock(dir string) (*os.File, error) {
+// lockFolder takes the folder for this cache alone, until the file is closed or the process ends.
+func lockFolder(dir string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err

@@ -32,7 +32,7 @@ func (c *Cache) Handler() http.Handler {
 			http.Error(w, "want "+filesPath+" and a sha256 in lowercase hex", http.StatusBadRequest)
 			return
 		}
-		c.serve(w, r, digest)
+		c.serveFile(w, r, digest)
 	})
 }
 
@@ -53,8 +53,8 @@ func parseDigest(s string) (digest [32]byte, ok bool) {
 	return digest, err == nil
 }
 
-func (c *Cache) serve(w http.ResponseWriter, r *http.Request, digest [32]byte) {
-	file, bytes, err := c.lend(digest)
+func (c *Cache) serveFile(w http.ResponseWriter, r *http.Request, digest [32]byte) {
+	file, bytes, err := c.openToServe(digest)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		http.Error(w, "not in this cache", http.StatusNotFound)
@@ -66,7 +66,7 @@ func (c *Cache) serve(w http.ResponseWriter, r *http.Request, digest [32]byte) {
 	defer func() {
 		file.Close()
 		c.mu.Lock()
-		c.serving--
+		c.servingCount--
 		c.mu.Unlock()
 	}()
 	w.Header().Set("Content-Type", "application/octet-stream")
@@ -122,29 +122,29 @@ func parseRange(text string, whole uint64) (first, last uint64, ok bool) {
 
 var errServing = errors.New("this worker sends as many files as it may: try another")
 
-// lend opens an entry to be sent and counts that it is.
-func (c *Cache) lend(digest [32]byte) (_ *os.File, bytes uint64, _ error) {
+// openToServe opens an entry to be sent and counts that it is.
+func (c *Cache) openToServe(digest [32]byte) (_ *os.File, bytes uint64, _ error) {
 	c.mu.Lock()
 	e := c.entries[digest]
 	switch {
 	case c.closed:
 		c.mu.Unlock()
 		return nil, 0, ErrClosed
-	case e == nil || e.state == coming:
+	case e == nil || e.state == stateComing:
 		c.mu.Unlock()
 		return nil, 0, os.ErrNotExist
-	case c.serving >= c.opts.Serve:
+	case c.servingCount >= c.opts.Serve:
 		c.mu.Unlock()
 		return nil, 0, errServing
 	}
-	c.serving++
-	if e.place != nil {
-		c.idle.MoveToFront(e.place)
+	c.servingCount++
+	if e.element != nil {
+		c.evictable.MoveToFront(e.element)
 	}
 	bytes = e.bytes
 	c.mu.Unlock()
 
-	file, err := os.Open(c.path(digest))
+	file, err := os.Open(c.pathOf(digest))
 	if err == nil {
 		if info, statErr := file.Stat(); statErr == nil && info.Mode().IsRegular() && uint64(info.Size()) == bytes {
 			return file, bytes, nil
@@ -152,7 +152,7 @@ func (c *Cache) lend(digest [32]byte) (_ *os.File, bytes uint64, _ error) {
 		file.Close()
 	}
 	c.mu.Lock()
-	c.serving--
+	c.servingCount--
 	c.mu.Unlock()
 	return nil, 0, os.ErrNotExist // evicted just now, or spoilt: the next hit finds that out
 }

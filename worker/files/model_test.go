@@ -31,13 +31,13 @@ func (m *model) fetch(f probe.File) bool {
 		var held uint64
 		for _, g := range m.used {
 			if m.pins[g.Digest] > 0 {
-				held += charge(g.Bytes)
+				held += chargeOf(g.Bytes)
 			}
 		}
-		if held+charge(f.Bytes) > m.max {
+		if held+chargeOf(f.Bytes) > m.max {
 			return false
 		}
-		for m.bytes()+charge(f.Bytes) > m.max {
+		for m.bytes()+chargeOf(f.Bytes) > m.max {
 			for i := len(m.used) - 1; ; i-- {
 				if m.pins[m.used[i].Digest] == 0 {
 					m.used = slices.Delete(m.used, i, i+1)
@@ -62,7 +62,7 @@ func (m *model) release(f probe.File) {
 
 func (m *model) bytes() (sum uint64) {
 	for _, f := range m.used {
-		sum += charge(f.Bytes)
+		sum += chargeOf(f.Bytes)
 	}
 	return sum
 }
@@ -235,7 +235,7 @@ func TestStress(t *testing.T) {
 	}
 	wg.Wait()
 	for _, c := range caches {
-		c.until(func() bool { return len(c.dying) == 0 && c.coming == 0 })
+		c.waitUntil(func() bool { return len(c.abandoned) == 0 && c.comingCount == 0 })
 		c.verify(t)
 		if s := c.Stats(); s.Hits == 0 || s.FromPeers == 0 || s.FromFiles == 0 || s.Evictions == 0 || s.Held != 0 {
 			t.Errorf("something never happened: %+v", s)

@@ -48,7 +48,7 @@ type Options struct {
 	Logger *slog.Logger // default: none
 }
 
-func (o Options) defaults() Options {
+func (o Options) withDefaults() Options {
 	if o.Parallel == 0 {
 		o.Parallel = 4
 	}
@@ -96,8 +96,8 @@ func (o Options) Validate() error {
 	return errors.Join(errs...)
 }
 
-// names tells whether Hosts has host, which is reached at port.
-func (o *Options) names(host, port string) bool {
+// hasHost tells whether Hosts has host, which is reached at port.
+func (o *Options) hasHost(host, port string) bool {
 	for _, h := range o.Hosts {
 		if strings.EqualFold(h, host) || strings.EqualFold(h, net.JoinHostPort(host, port)) {
 			return true

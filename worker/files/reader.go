@@ -22,7 +22,7 @@ type Reader struct {
 
 // NewReader makes a reader. With keys it connects by TLS, and with secrets it tells one.
 func NewReader(keys *identity.Keys, secrets *identity.Secrets) *Reader {
-	return &Reader{toPeers(keys, readTimeout), secrets}
+	return &Reader{newPeerClient(keys, readTimeout), secrets}
 }
 
 // readTimeout is how long a part may take.
@@ -33,35 +33,35 @@ const readTimeout = 10 * time.Second
 func (r *Reader) Read(ctx context.Context, worker string, digest [32]byte, from uint64, most int) (data []byte, whole uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	data, whole, err = r.read(ctx, worker, digest, from, most)
+	data, whole, err = r.readPart(ctx, worker, digest, from, most)
 	if err != nil && ctx.Err() == nil {
 		err = &Error{probe.File{Digest: digest}, reasonOf(err), err}
 	}
 	return data, whole, err
 }
 
-func (r *Reader) read(ctx context.Context, worker string, digest [32]byte, from uint64, most int) (data []byte, whole uint64, err error) {
+func (r *Reader) readPart(ctx context.Context, worker string, digest [32]byte, from uint64, most int) (data []byte, whole uint64, err error) {
 	u := &url.URL{Scheme: "http", Host: worker, Path: filesPath + hex.EncodeToString(digest[:])}
 	last := from + uint64(most) - 1
-	resp, err := ask(ctx, r.client, u, r.secrets.Tell(), fmt.Sprintf("bytes=%d-%d", from, last))
+	resp, err := sendGet(ctx, r.client, u, r.secrets.Tell(), fmt.Sprintf("bytes=%d-%d", from, last))
 	if err != nil {
 		return nil, 0, err
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode == http.StatusOK {
-		return nil, 0, fail(Unreachable, "upgrade the worker", "it sends whole files only")
+		return nil, 0, newFailure(Unreachable, "upgrade the worker", "it sends whole files only")
 	}
 	var first, end uint64
 	n, err := fmt.Sscanf(resp.Header.Get("Content-Range"), rangeFormat, &first, &end, &whole)
 	if err != nil || n != 3 || first != from || end < first || end > last || end >= whole {
-		return nil, 0, fail(WrongSize, "", "the worker sends another part than was asked for: %q", resp.Header.Get("Content-Range"))
+		return nil, 0, newFailure(WrongSize, "", "the worker sends another part than was asked for: %q", resp.Header.Get("Content-Range"))
 	}
 	data = make([]byte, end-first+1)
 	if _, err := io.ReadFull(resp.Body, data); err != nil {
 		if errors.Is(err, io.ErrUnexpectedEOF) {
 			err = errCut
 		}
-		return nil, 0, falter(isUp, "it broke off: %w", err)
+		return nil, 0, newTransient(isUpHint, "it broke off: %w", err)
 	}
 	return data, whole, nil
 }

@@ -15,8 +15,8 @@ import (
 // answers is an origin in the test's own time: what each request, counted from 1, is told.
 type answers func(try int, req *http.Request) (*http.Response, error)
 
-// asked has a cache ask it, and counts how often it did.
-func (a answers) asked(c *Cache) *atomic.Int64 {
+// serveTo has a cache ask it, and counts how often it did.
+func (a answers) serveTo(c *Cache) *atomic.Int64 {
 	n := new(atomic.Int64)
 	c.origin.Transport = roundTripper(func(req *http.Request) (*http.Response, error) { return a(int(n.Add(1)), req) })
 	return n
@@ -30,17 +30,17 @@ func answer(status int, body io.Reader) *http.Response {
 	return &http.Response{StatusCode: status, ContentLength: -1, Body: io.NopCloser(body)}
 }
 
-// slow reads step bytes each time, after a while, of which a request's end is the end.
-type slow struct {
+// slowReader reads step bytes each time, after a while, of which a request's end is the end.
+type slowReader struct {
 	req   *http.Request
 	r     io.Reader
 	step  int
-	after time.Duration
+	delay time.Duration
 }
 
-func (s *slow) Read(p []byte) (int, error) {
+func (s *slowReader) Read(p []byte) (int, error) {
 	select {
-	case <-time.After(s.after):
+	case <-time.After(s.delay):
 		return s.r.Read(p[:min(len(p), s.step)])
 	case <-s.req.Context().Done():
 		return 0, s.req.Context().Err()
@@ -53,7 +53,7 @@ func TestSlowOrigins(t *testing.T) {
 	b := content(1, 2*chunk+100)
 	whole := func() io.Reader { return strings.NewReader(string(b)) }
 	drip := func(req *http.Request, step int, after time.Duration) (*http.Response, error) {
-		return answer(200, &slow{req, whole(), step, after}), nil
+		return answer(200, &slowReader{req, whole(), step, after}), nil
 	}
 	hang := func(_ int, req *http.Request) (*http.Response, error) {
 		<-req.Context().Done()
@@ -85,7 +85,7 @@ func TestSlowOrigins(t *testing.T) {
 			return answer(200, whole()), nil
 		}, 3, 0, nil, 61 * time.Second, 70 * time.Second},
 		{"hangs in the middle", func(_ int, req *http.Request) (*http.Response, error) {
-			return answer(200, io.MultiReader(strings.NewReader(string(b[:chunk+1])), &slow{req, whole(), 1, time.Hour})), nil
+			return answer(200, io.MultiReader(strings.NewReader(string(b[:chunk+1])), &slowReader{req, whole(), 1, time.Hour})), nil
 		}, 3, Unreachable, []string{"sent nothing for 30s"}, 91 * time.Second, 100 * time.Second},
 		{"drips", func(_ int, req *http.Request) (*http.Response, error) { return drip(req, 1, 20*time.Second) },
 			3, Unreachable, []string{"less than 256 KiB within 5m0s"}, 15 * time.Minute, 16 * time.Minute},
@@ -99,7 +99,7 @@ func TestSlowOrigins(t *testing.T) {
 			case 1:
 				return nil, errors.New("connection refused")
 			case 2:
-				return answer(200, io.MultiReader(strings.NewReader(string(b[:chunk+1])), cut{})), nil
+				return answer(200, io.MultiReader(strings.NewReader(string(b[:chunk+1])), cutReader{})), nil
 			}
 			return answer(200, whole()), nil
 		}, 3, 0, nil, time.Second, 5 * time.Second},
@@ -107,7 +107,7 @@ func TestSlowOrigins(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newCache(t, 1<<22, Options{})
-				asked := tt.origin.asked(c)
+				asked := tt.origin.serveTo(c)
 				began := time.Now()
 				h, err := c.Fetch(t.Context(), fileOf("http://127.0.0.1/slow", b), nil)
 				if tt.reason != 0 {
@@ -128,9 +128,9 @@ func TestSlowOrigins(t *testing.T) {
 	}
 }
 
-type cut struct{}
+type cutReader struct{}
 
-func (cut) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
+func (cutReader) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
 // A host that hangs keeps nobody from the files of another, and it is not asked for more at a time than others.
 func TestHostsAreApart(t *testing.T) {
@@ -148,7 +148,7 @@ func TestHostsAreApart(t *testing.T) {
 			defer at.Add(-1)
 			<-req.Context().Done()
 			return nil, req.Context().Err()
-		}).asked(c)
+		}).serveTo(c)
 		var all []chan result
 		for i := range 5 {
 			f := fileOf(fmt.Sprintf("http://down/%d", i), b)
@@ -167,7 +167,7 @@ func TestHostsAreApart(t *testing.T) {
 		for _, done := range all {
 			wantError(t, (<-done).err, Unreachable, "tried 3 times")
 		}
-		if n := len(c.queues); n != 0 {
+		if n := len(c.hostLimits); n != 0 {
 			t.Errorf("%d queues are left", n)
 		}
 	})

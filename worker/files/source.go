@@ -29,17 +29,17 @@ const (
 	filesPath      = "/files/" // of a peer; then the digest in hex
 )
 
-type kind uint8
+type sourceKind uint8
 
 const (
-	fromPeer kind = iota
+	fromPeer sourceKind = iota
 	fromWeb
 	fromDisk
 )
 
 // source is one place where a file may be.
 type source struct {
-	kind kind
+	kind sourceKind
 	host string // that is asked, with its port; "" for this machine's disk
 	name string // without secrets
 	// open returns the content and how long it says to be, -1 if it does not.
@@ -61,11 +61,11 @@ func (c *Cache) Check(f probe.File) error {
 	return nil
 }
 
-// sources returns where to look for f, best first.
-func (c *Cache) sources(f probe.File, peers []string) ([]source, error) {
+// sourcesOf returns where to look for f, best first.
+func (c *Cache) sourcesOf(f probe.File, peers []string) ([]source, error) {
 	var all []source
 	for _, p := range peers[:min(len(peers), maxPeers)] {
-		all = append(all, c.peer(p, f.Digest))
+		all = append(all, c.peerSource(p, f.Digest))
 	}
 	if f.URL != "" {
 		s, err := c.originOf(f.URL)
@@ -75,7 +75,7 @@ func (c *Cache) sources(f probe.File, peers []string) ([]source, error) {
 		all = append(all, s)
 	}
 	if len(all) == 0 {
-		return nil, fail(Missing, "", "no worker has it in its cache")
+		return nil, newFailure(Missing, "", "no worker has it in its cache")
 	}
 	return all, nil
 }
@@ -87,64 +87,64 @@ func (c *Cache) originOf(raw string) (source, error) {
 		if inner, ok := errors.AsType[*url.Error](err); ok {
 			err = inner.Err // without the URL and its secrets
 		}
-		return source{}, fail(BadURL, "", "its URL is not valid: %w", err)
+		return source{}, newFailure(BadURL, "", "its URL is not valid: %w", err)
 	}
 	switch u.Scheme {
 	case "http", "https":
-		if err := c.allowed(u); err != nil {
+		if err := c.checkAllowed(u); err != nil {
 			return source{}, err
 		}
-		return source{fromWeb, u.Host, display(u), func(ctx context.Context) (io.ReadCloser, int64, error) {
-			return get(ctx, c.origin, u, "")
+		return source{fromWeb, u.Host, displayURL(u), func(ctx context.Context) (io.ReadCloser, int64, error) {
+			return getBody(ctx, c.origin, u, "")
 		}}, nil
 	case "file":
-		root, name, err := c.inRoot(u)
+		root, name, err := c.rootOf(u)
 		if err != nil {
 			return source{}, err
 		}
-		return source{fromDisk, "", display(u), func(context.Context) (io.ReadCloser, int64, error) {
+		return source{fromDisk, "", displayURL(u), func(context.Context) (io.ReadCloser, int64, error) {
 			return openFile(root, name)
 		}}, nil
 	}
-	return source{}, fail(BadURL, "use http, https or file", "URLs of scheme %q are not supported", u.Scheme)
+	return source{}, newFailure(BadURL, "use http, https or file", "URLs of scheme %q are not supported", u.Scheme)
 }
 
-// peer is the source at another worker's Handler. It gets our secret, so peers must come from those who know it.
-func (c *Cache) peer(raw string, digest [32]byte) source {
+// peerSource is the source at another worker's Handler. It gets our secret, so peers must come from those who know it.
+func (c *Cache) peerSource(raw string, digest [32]byte) source {
 	u, err := url.Parse(raw)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" ||
 		strings.Trim(u.Path, "/") != "" || u.User != nil || u.RawQuery != "" {
 		return source{fromPeer, "", "a peer", func(context.Context) (io.ReadCloser, int64, error) {
-			return nil, 0, fail(BadURL, "", "its address is not of the form http://host:port")
+			return nil, 0, newFailure(BadURL, "", "its address is not of the form http://host:port")
 		}}
 	}
 	u = &url.URL{Scheme: u.Scheme, Host: u.Host, Path: filesPath + hex.EncodeToString(digest[:])}
 	return source{fromPeer, u.Host, "peer " + u.Host, func(ctx context.Context) (io.ReadCloser, int64, error) {
-		return get(ctx, c.peers, u, c.opts.Secrets.Tell())
+		return getBody(ctx, c.peers, u, c.opts.Secrets.Tell())
 	}}
 }
 
-// allowed tells whether Hosts lets an origin's URL, also of a redirect, be asked for.
-func (c *Cache) allowed(u *url.URL) error {
+// checkAllowed tells whether Hosts lets an origin's URL, also of a redirect, be asked for.
+func (c *Cache) checkAllowed(u *url.URL) error {
 	if u.Scheme != "http" && u.Scheme != "https" {
-		return fail(BadURL, "", "it leads to a URL of scheme %q: only http and https are followed", u.Scheme)
+		return newFailure(BadURL, "", "it leads to a URL of scheme %q: only http and https are followed", u.Scheme)
 	}
 	host := u.Hostname()
 	if host == "" {
-		return fail(BadURL, "", "its URL names no host")
+		return newFailure(BadURL, "", "its URL names no host")
 	}
 	port := u.Port()
 	if port == "" {
 		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
 	}
-	if len(c.opts.Hosts) > 0 && !c.opts.names(host, port) {
-		return fail(Refused, "use one of them, or have the operator add it (--file-hosts)", "host %s is not among those that this worker may fetch files from", net.JoinHostPort(host, port))
+	if len(c.opts.Hosts) > 0 && !c.opts.hasHost(host, port) {
+		return newFailure(Refused, "use one of them, or have the operator add it (--file-hosts)", "host %s is not among those that this worker may fetch files from", net.JoinHostPort(host, port))
 	}
 	return nil
 }
 
-// transport is what connects to where files are. A handshake outlives its request.
-func transport(control func(network, address string, _ syscall.RawConn) error, handshake time.Duration) *http.Transport {
+// newTransport is what connects to where files are. A handshake outlives its request.
+func newTransport(control func(network, address string, _ syscall.RawConn) error, handshake time.Duration) *http.Transport {
 	return &http.Transport{
 		DialContext:            (&net.Dialer{Timeout: connectTimeout, Control: control}).DialContext,
 		ForceAttemptHTTP2:      true,
@@ -156,9 +156,9 @@ func transport(control func(network, address string, _ syscall.RawConn) error, h
 	}
 }
 
-// toPeers returns what asks workers.
-func toPeers(keys *identity.Keys, handshake time.Duration) *http.Client {
-	t := transport(nil, handshake)
+// newPeerClient returns what asks workers.
+func newPeerClient(keys *identity.Keys, handshake time.Duration) *http.Client {
+	t := newTransport(nil, handshake)
 	dial := t.DialContext
 	t.DialContext = func(ctx context.Context, _, addr string) (net.Conn, error) {
 		return keys.Connect(ctx, dial, addr, identity.Worker)
@@ -169,19 +169,19 @@ func toPeers(keys *identity.Keys, handshake time.Duration) *http.Client {
 	}
 }
 
-// toOrigins returns what asks origins.
-func (c *Cache) toOrigins() *http.Client {
+// newOriginClient returns what asks origins.
+func (c *Cache) newOriginClient() *http.Client {
 	control := refuseNear
 	if len(c.opts.Hosts) > 0 {
 		control = nil
 	}
 	return &http.Client{
-		Transport: transport(control, c.opts.Timeout),
+		Transport: newTransport(control, c.opts.Timeout),
 		CheckRedirect: func(req *http.Request, via []*http.Request) error {
 			if len(via) > maxRedirects {
-				return fail(Unreachable, "give the URL that it ends at", "it redirects more than %d times", maxRedirects)
+				return newFailure(Unreachable, "give the URL that it ends at", "it redirects more than %d times", maxRedirects)
 			}
-			return c.allowed(req.URL)
+			return c.checkAllowed(req.URL)
 		},
 	}
 }
@@ -195,25 +195,25 @@ func refuseNear(_, address string, _ syscall.RawConn) error {
 	}
 	ip := ap.Addr().Unmap()
 	if ip.IsLoopback() || ip.IsUnspecified() || ip.IsLinkLocalUnicast() || ip.IsMulticast() {
-		return fail(Refused, "", "its address %s is loopback, link-local or multicast: this worker fetches from there only if the operator names the host (--file-hosts)", ip)
+		return newFailure(Refused, "", "its address %s is loopback, link-local or multicast: this worker fetches from there only if the operator names the host (--file-hosts)", ip)
 	}
 	return nil
 }
 
-// get asks client for u.
-func get(ctx context.Context, client *http.Client, u *url.URL, secret string) (io.ReadCloser, int64, error) {
-	resp, err := ask(ctx, client, u, secret, "")
+// getBody asks client for u.
+func getBody(ctx context.Context, client *http.Client, u *url.URL, secret string) (io.ReadCloser, int64, error) {
+	resp, err := sendGet(ctx, client, u, secret, "")
 	if err != nil {
 		return nil, 0, err
 	}
 	return resp.Body, resp.ContentLength, nil
 }
 
-// ask asks for a part of what is at u, or for all of it.
-func ask(ctx context.Context, client *http.Client, u *url.URL, secret, part string) (*http.Response, error) {
+// sendGet asks for a part of what is at u, or for all of it.
+func sendGet(ctx context.Context, client *http.Client, u *url.URL, secret, part string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
-		return nil, fail(BadURL, "", "its URL is not valid")
+		return nil, newFailure(BadURL, "", "its URL is not valid")
 	}
 	if part != "" {
 		req.Header.Set("Range", part)
@@ -230,7 +230,7 @@ func ask(ctx context.Context, client *http.Client, u *url.URL, secret, part stri
 		if inner, ok := errors.AsType[*url.Error](err); ok {
 			err = inner.Err // without the URL and its secrets
 		}
-		return nil, falter("is the host right and up?", "%w", err)
+		return nil, newTransient("is the host right and up?", "%w", err)
 	}
 	if err := checkResponse(resp, part != ""); err != nil {
 		resp.Body.Close()
@@ -247,25 +247,25 @@ func checkResponse(resp *http.Response, part bool) error {
 	switch resp.StatusCode {
 	case http.StatusOK:
 	case http.StatusNotFound, http.StatusGone:
-		return fail(Missing, "is the URL right?", "the server says %s", status)
+		return newFailure(Missing, "is the URL right?", "the server says %s", status)
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return fail(Missing, "give a URL that workers may read", "the server says %s", status)
+		return newFailure(Missing, "give a URL that workers may read", "the server says %s", status)
 	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway,
 		http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return falter("is it overloaded?", "the server says %s", status)
+		return newTransient("is it overloaded?", "the server says %s", status)
 	default:
-		return fail(Unreachable, "give the URL of a server that sends the file", "the server says %s, not 200 OK", status)
+		return newFailure(Unreachable, "give the URL of a server that sends the file", "the server says %s, not 200 OK", status)
 	}
 	return nil
 }
 
-// inRoot returns the root that a file URL is below, and its path from there.
-func (c *Cache) inRoot(u *url.URL) (root, name string, _ error) {
+// rootOf returns the root that a file URL is below, and its path from there.
+func (c *Cache) rootOf(u *url.URL) (root, name string, _ error) {
 	if (u.Host != "" && u.Host != "localhost") || u.Opaque != "" || u.User != nil || !strings.HasPrefix(u.Path, "/") {
-		return "", "", fail(BadURL, "", "a file URL has the form file:///path and means a file that the worker can read")
+		return "", "", newFailure(BadURL, "", "a file URL has the form file:///path and means a file that the worker can read")
 	}
 	if strings.ContainsRune(u.Path, 0) {
-		return "", "", fail(BadURL, "", "its path has a zero byte")
+		return "", "", newFailure(BadURL, "", "its path has a zero byte")
 	}
 	path := filepath.Clean(filepath.FromSlash(u.Path))
 	for _, root := range c.opts.Roots {
@@ -274,30 +274,30 @@ func (c *Cache) inRoot(u *url.URL) (root, name string, _ error) {
 		}
 	}
 	if len(c.opts.Roots) == 0 {
-		return "", "", fail(Refused, "use http or https, or have the operator allow a folder (--file-roots)", "this worker accepts no file URLs")
+		return "", "", newFailure(Refused, "use http or https, or have the operator allow a folder (--file-roots)", "this worker accepts no file URLs")
 	}
-	return "", "", fail(Refused, "", "%s is not below a folder that this worker may read (%s)", path, strings.Join(c.opts.Roots, ", "))
+	return "", "", newFailure(Refused, "", "%s is not below a folder that this worker may read (%s)", path, strings.Join(c.opts.Roots, ", "))
 }
 
 // openFile opens name, which must not lead out of root.
 func openFile(root, name string) (io.ReadCloser, int64, error) {
 	r, err := os.OpenRoot(root)
 	if err != nil {
-		return nil, 0, fail(Unreachable, "", "cannot open the folder: %w", err)
+		return nil, 0, newFailure(Unreachable, "", "cannot open the folder: %w", err)
 	}
 	defer r.Close()
 	file, err := r.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a FIFO would hold us here
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, 0, fail(Missing, "", "there is no such file on this worker")
+		return nil, 0, newFailure(Missing, "", "there is no such file on this worker")
 	case errors.Is(err, fs.ErrPermission):
-		return nil, 0, fail(Missing, "", "this worker's user may not read it")
+		return nil, 0, newFailure(Missing, "", "this worker's user may not read it")
 	case err != nil:
-		return nil, 0, fail(Refused, "", "cannot open it: %w", err)
+		return nil, 0, newFailure(Refused, "", "cannot open it: %w", err)
 	}
 	info, err := file.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = fail(Missing, "", "it is not a regular file")
+		err = newFailure(Missing, "", "it is not a regular file")
 	}
 	if err != nil {
 		file.Close()

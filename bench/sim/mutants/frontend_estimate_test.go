@@ -3,12 +3,12 @@ package mutants
 // frontendEstimate lists the mutants of package frontend/estimate. Keep the old texts short and central, so that they stay valid.
 var frontendEstimate = packageMutants{"frontend/estimate", []mutant{
 	{
-		"of CPU what most used counts", "Stats.fit",
+		"of CPU what most used counts", "Stats.fitLine",
 		"cpu[(len(cpu)-1)*3/4]", "cpu[len(cpu)-1]",
 	},
 	{
-		"frontends choose different ones of equal workers", "Fleet.estimate",
-		"c.tie = rng.Uint32()", "",
+		"frontends choose different ones of equal workers", "Fleet.estimateTask",
+		"c.tieBreak = rng.Uint32()", "",
 	},
 	{
 		"a short task is sampled though it has inputs", "Route",
@@ -20,18 +20,18 @@ var frontendEstimate = packageMutants{"frontend/estimate", []mutant{
 	},
 	{
 		"short tasks have light workers of their own", "Fleet.considerLight",
-		"lightList(t.Demand, t.short())", "lightList(t.Demand, false)",
+		"lightListOf(t.Demand, t.isShort())", "lightListOf(t.Demand, false)",
 	},
 	{
-		"an estimated task that is short waits as short ones do", "Fleet.terms",
+		"an estimated task that is short waits as short ones do", "Fleet.estimateAt",
 		"t.Demand, c.R < t.LongFrom, c.Steps", "t.Demand, false, c.Steps",
 	},
 	{
-		"of what others ran longer, the rest is what is left", "Stats.Left",
+		"of what others ran longer, the rest is what is left", "Stats.TimeLeft",
 		"if more := took - ran.Seconds(); more > 0 {", "if more := took; more > 0 {",
 	},
 	{
 		"a worker's own runs say nothing of whether its tasks are late", "Stats.Longest",
-		"if s.from[i] != beside {", "{",
+		"if s.workers[i] != exceptWorker {", "{",
 	},
 }}

@@ -8,18 +8,18 @@ var frontendPlace = packageMutants{"frontend/place", []mutant{
 	},
 	{
 		"a group is as long as the longest of its tasks", "Kind.Add",
-		"k.atMost = max(k.atMost, estimate)", "k.atMost = k.sum / time.Duration(k.hinted)",
+		"k.longest = max(k.longest, estimate)", "k.longest = k.estimateSum / time.Duration(k.hinted)",
 	},
 	{
-		"short tasks keep away from long ones", "Sampler.places",
-		"if spared > 0 && s.view.IsHeld(row, now) {", "if false {",
+		"short tasks keep away from long ones", "Sampler.planPlaces",
+		"if skips > 0 && s.view.IsAvoided(row, now) {", "if false {",
 	},
 	{
-		"a job asks a worker for no more places than its share", "Sampler.places",
+		"a job asks a worker for no more places than its share", "Sampler.planPlaces",
 		"min(share, w.Demand", "min(share+maxSticky, w.Demand",
 	},
 	{
-		"tasks of a job that go anywhere go to different workers", "random.Place",
+		"tasks of a job that go anywhere go to different workers", "randomPlacer.Place",
 		"w.Set.Draw(i%w.Set.Len(), r.rand)", "w.Set.Draw(0*i, r.rand)",
 	},
 	{

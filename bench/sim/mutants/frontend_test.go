@@ -516,7 +516,7 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"who has left may have started a task", "ledger.doubt",
-		"if left := c.view.Left(); left != (view.Departure{}) &&", "if left := c.view.Left(); false &&",
+		"if left := c.view.LastDeparture(); left != (view.Departure{}) &&", "if left := c.view.LastDeparture(); false &&",
 	},
 	{
 		"a frontend that has just started waits for its first links", "ledger.claim",
@@ -628,7 +628,7 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"a worker whose queue is full gets no more until it tells its matrix", "ledger.full",
-		"c.view.Disbelieve(w.Worker)\n\tw.askFrom", "w.askFrom",
+		"c.view.ForgetMatrix(w.Worker)\n\tw.askFrom", "w.askFrom",
 	},
 	{
 		"who does not tell its matrix is not waited for", "planner.placeLong",
@@ -868,7 +868,7 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"nobody waits for data where long tasks hold the workers", "jobs.crowded",
-		"g.Set.Contains(w) && !c.view.IsHeld(w, now)", "g.Set.Contains(w)",
+		"g.Set.Contains(w) && !c.view.IsAvoided(w, now)", "g.Set.Contains(w)",
 	},
 	{
 		"why a task reads its inputs from far is told", "jobs.wentNear",

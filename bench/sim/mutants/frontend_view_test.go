@@ -8,50 +8,50 @@ var frontendView = packageMutants{"frontend/view", []mutant{
 	},
 	{
 		"who drains gets nothing new", "View.Drain",
-		"v.withdraw(w)\n\t\tw.state = Draining", "w.state = Draining",
+		"v.stopPlacing(w)\n\t\tw.state = Draining", "w.state = Draining",
 	},
 	{
-		"a task that was enqueued counts at its worker until that has answered", "View.put",
+		"a task that was enqueued counts at its worker until that has answered", "View.putRow",
 		"matrix = estimate.Occupied(matrix, p.Demand, p.Short, p.Run)", "_ = p",
 	},
 	{
-		"a task that was enqueued counts in the matrix of its worker", "View.Fill",
+		"a task that was enqueued counts in the matrix of its worker", "View.OccupyMatrix",
 		"row.Matrix = &occupied", "_ = occupied",
 	},
 	{
-		"who is not up is no candidate", "View.withdraw",
+		"who is not up is no candidate", "View.stopPlacing",
 		"s.Draining, s.Matrix = true, nil", "s.Matrix = nil",
 	},
 	{
-		"gossip on another run of a worker does not count", "View.Rumoured",
+		"gossip on another run of a worker does not count", "View.NoteRumour",
 		"r.Incarnation != w.welcome.Incarnation ||", "",
 	},
 	{
-		"old gossip does not count", "View.Rumoured",
+		"old gossip does not count", "View.NoteRumour",
 		"|| r.Seq <= w.heardSeq {", "{",
 	},
 	{
-		"a worker that leaves has not failed", "View.Gone",
-		"if w.state != Down && !w.leaves {", "if w.state != Down {",
+		"a worker that leaves has not failed", "View.NoteGone",
+		"if w.state != Down && !w.leaving {", "if w.state != Down {",
 	},
 	{
-		"the constraint of a job holds for its tasks", "Need.matches",
-		"n.Of.Matches(m.Labels, m.Host, m.Worker) &&", "true &&",
+		"the constraint of a job holds for its tasks", "Need.isMetBy",
+		"n.JobConstraint.Matches(m.Labels, m.Host, m.Worker) &&", "true &&",
 	},
 	{
-		"the constraint of a task holds", "Need.matches",
-		"&& n.Own.Matches(m.Labels, m.Host, m.Worker)", "",
+		"the constraint of a task holds", "Need.isMetBy",
+		"&& n.TaskConstraint.Matches(m.Labels, m.Host, m.Worker)", "",
 	},
 	{
-		"tasks that need files go where there is a cache", "Need.matches",
+		"tasks that need files go where there is a cache", "Need.isMetBy",
 		"(!n.Files || m.Cache != \"\")", "true",
 	},
 	{
-		"workers at which short tasks would start at once are not held", "View.hold",
+		"workers at which short tasks would start at once are not held", "View.updateAvoided",
 		"m.ShortWait(slot)", "m.Wait(slot)",
 	},
 	{
-		"on a busy machine messages are dear", "View.Busy",
-		" / (1 - min(share, mostBusy))", "",
+		"on a busy machine messages are dear", "View.NoteMessageCost",
+		" / (1 - min(share, maxBusy))", "",
 	},
 }}

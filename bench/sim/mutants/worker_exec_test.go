@@ -4,10 +4,10 @@ package mutants
 var workerExec = packageMutants{"worker/exec", []mutant{
 	{
 		"a function that goes on though it was killed, and ends well, has ended well", "runGuarded",
-		"isEnded && (err != nil || ended.status != Killed || time.Since(ended.at) < goesOn)", "isEnded",
+		"isEnded && (err != nil || ended.status != Killed || time.Since(ended.killedAt) < ignoredKillAfter)", "isEnded",
 	},
 	{
 		"a function that ends at once when it is killed has not ended well", "runGuarded",
-		"|| time.Since(ended.at) < goesOn)", ")",
+		"|| time.Since(ended.killedAt) < ignoredKillAfter)", ")",
 	},
 }}

@@ -31,7 +31,7 @@ const (
 // Example is a file, in one line.
 const Example = `{revision: 1, tenants: {web: {tokens: 30, max: 60, queue: 1000}, "*": {tokens: 1}}}`
 
-const example = "want a revision and tenants, such as " + Example
+const wantExample = "want a revision and tenants, such as " + Example
 
 // Flaw is what is wrong at a line of a file, and what to write instead.
 type Flaw struct {
@@ -43,17 +43,17 @@ type Flaw struct {
 func (f *Flaw) Error() string { return fmt.Sprintf("%s:%d: %v", f.File, f.Line, f.Err) }
 func (f *Flaw) Unwrap() error { return f.Err }
 
-// keys are what may be said of a tenant.
-var keys = map[string]func(*tenants.Entry, ast.Node) error{
-	"tokens": func(e *tenants.Entry, n ast.Node) error { return amount(&e.Tokens, n) },
-	"max":    func(e *tenants.Entry, n ast.Node) error { return amount(&e.Max, n) },
-	"queue":  func(e *tenants.Entry, n ast.Node) error { return amount(&e.Queue, n) },
-	"rate":   func(e *tenants.Entry, n ast.Node) error { return amount(&e.Rate, n) },
+// entryKeys are what may be said of a tenant.
+var entryKeys = map[string]func(*tenants.Entry, ast.Node) error{
+	"tokens": func(e *tenants.Entry, n ast.Node) error { return readAmount(&e.Tokens, n) },
+	"max":    func(e *tenants.Entry, n ast.Node) error { return readAmount(&e.Max, n) },
+	"queue":  func(e *tenants.Entry, n ast.Node) error { return readAmount(&e.Queue, n) },
+	"rate":   func(e *tenants.Entry, n ast.Node) error { return readAmount(&e.Rate, n) },
 
-	"functions":    func(e *tenants.Entry, n ast.Node) error { return list(n, wantFunctions, name(&e.Functions)) },
-	"token-hashes": func(e *tenants.Entry, n ast.Node) error { return list(n, wantHashes, hash(&e.Hashes)) },
+	"functions":    func(e *tenants.Entry, n ast.Node) error { return readList(n, wantFunctions, addName(&e.Functions)) },
+	"token-hashes": func(e *tenants.Entry, n ast.Node) error { return readList(n, wantHashes, addHash(&e.Hashes)) },
 	"certificates": func(e *tenants.Entry, n ast.Node) error {
-		return list(n, wantCertificates, certificate(&e.Certificates))
+		return readList(n, wantCertificates, addCertificate(&e.Certificates))
 	},
 }
 
@@ -63,8 +63,8 @@ const (
 	wantCertificates = "want the names of clients in certificates, such as [client/web]"
 )
 
-// list reads texts, one or more.
-func list(n ast.Node, want string, add func(text string) bool) error {
+// readList reads texts, one or more.
+func readList(n ast.Node, want string, add func(text string) bool) error {
 	all, ok := n.(*ast.SequenceNode)
 	if !ok || len(all.Values) == 0 {
 		return errors.New(want)
@@ -77,14 +77,14 @@ func list(n ast.Node, want string, add func(text string) bool) error {
 	return nil
 }
 
-func name(to *[]string) func(string) bool {
+func addName(to *[]string) func(string) bool {
 	return func(text string) bool {
 		*to = append(*to, text)
 		return text != ""
 	}
 }
 
-func hash(to *[]tenants.Hash) func(string) bool {
+func addHash(to *[]tenants.Hash) func(string) bool {
 	return func(text string) bool {
 		b, err := hex.DecodeString(text)
 		if err != nil || len(b) != len(tenants.Hash{}) {
@@ -95,7 +95,7 @@ func hash(to *[]tenants.Hash) func(string) bool {
 	}
 }
 
-func certificate(to *[]string) func(string) bool {
+func addCertificate(to *[]string) func(string) bool {
 	return func(text string) bool {
 		name, ok := strings.CutPrefix(text, "client/")
 		*to = append(*to, name)
@@ -103,7 +103,7 @@ func certificate(to *[]string) func(string) bool {
 	}
 }
 
-func amount(to *int, n ast.Node) error {
+func readAmount(to *int, n ast.Node) error {
 	v, err := strconv.Atoi(n.GetToken().Value)
 	if _, whole := n.(*ast.IntegerNode); !whole || err != nil || v < 1 || v > maxAmount {
 		return fmt.Errorf("%q: want a whole number from 1 to %d", n.String(), maxAmount)
@@ -115,9 +115,9 @@ func amount(to *int, n ast.Node) error {
 // Parse reads a file. The error joins all Flaws, in the order of their lines.
 func Parse(name string, text []byte) (*tenants.File, error) {
 	p := parsing{name: name, text: text, owners: map[string]string{}}
-	p.read()
+	p.readText()
 	if len(p.flaws) == 0 {
-		return tenants.New(p.revision, text, p.all), nil
+		return tenants.New(p.revision, text, p.entries), nil
 	}
 	slices.SortStableFunc(p.flaws, func(a, b *Flaw) int { return cmp.Compare(a.Line, b.Line) })
 	errs := make([]error, len(p.flaws))
@@ -131,134 +131,134 @@ type parsing struct {
 	name     string
 	text     []byte
 	revision uint64
-	all      []tenants.Entry
+	entries  []tenants.Entry
 	owners   map[string]string // of tokens and certificates, by what they are called in a flaw
 	flaws    []*Flaw
 }
 
-func (p *parsing) wrong(line int, format string, args ...any) {
+func (p *parsing) addFlaw(line int, format string, args ...any) {
 	p.flaws = append(p.flaws, &Flaw{p.name, line, fmt.Errorf(format, args...)})
 }
 
-func line(n ast.Node) int { return n.GetToken().Position.Line }
+func lineOf(n ast.Node) int { return n.GetToken().Position.Line }
 
-func (p *parsing) read() {
+func (p *parsing) readText() {
 	if len(p.text) > MaxText {
-		p.wrong(1, "the file has %d bytes: at most %d are allowed, as frontends send it to each other", len(p.text), MaxText)
+		p.addFlaw(1, "the file has %d bytes: at most %d are allowed, as frontends send it to each other", len(p.text), MaxText)
 		return
 	}
 	doc, err := parser.ParseBytes(p.text, 0)
 	var syntax yaml.Error
 	switch {
 	case errors.As(err, &syntax):
-		p.wrong(syntax.GetToken().Position.Line, "%s: %s", syntax.GetMessage(), example)
+		p.addFlaw(syntax.GetToken().Position.Line, "%s: %s", syntax.GetMessage(), wantExample)
 		return
 	case err != nil:
-		p.wrong(1, "%w: %s", err, example)
+		p.addFlaw(1, "%w: %s", err, wantExample)
 		return
 	case len(doc.Docs) == 0 || doc.Docs[0].Body == nil:
-		p.wrong(1, "the file is empty: %s", example)
+		p.addFlaw(1, "the file is empty: %s", wantExample)
 		return
 	case len(doc.Docs) > 1:
-		p.wrong(doc.Docs[1].Start.Position.Line, "a second document: %s", example)
+		p.addFlaw(doc.Docs[1].Start.Position.Line, "a second document: %s", wantExample)
 		return
 	}
 	body := doc.Docs[0].Body
-	if !p.plain(body) {
+	if !p.refuseAliases(body) {
 		return
 	}
 	if _, ok := body.(ast.MapNode); !ok {
-		p.wrong(line(body), "%s", example)
+		p.addFlaw(lineOf(body), "%s", wantExample)
 		return
 	}
 	revision := false
-	for key, v := range entries(body) {
+	for key, v := range eachEntry(body) {
 		switch key.GetToken().Value {
 		case "revision":
 			n, err := strconv.ParseUint(v.GetToken().Value, 10, 63)
 			if err != nil || n == 0 {
-				p.wrong(line(v), "revision %q: want a whole number from 1 on, higher with each change: the highest holds", v.String())
+				p.addFlaw(lineOf(v), "revision %q: want a whole number from 1 on, higher with each change: the highest holds", v.String())
 			}
 			p.revision, revision = n, true
 		case "tenants":
-			p.tenants(v)
+			p.readTenants(v)
 		default:
-			p.wrong(line(key), "unknown key %q: %s", key.GetToken().Value, example)
+			p.addFlaw(lineOf(key), "unknown key %q: %s", key.GetToken().Value, wantExample)
 		}
 	}
 	if !revision {
-		p.wrong(1, "the revision is missing: write revision: 1, and a higher one with each change")
+		p.addFlaw(1, "the revision is missing: write revision: 1, and a higher one with each change")
 	}
 }
 
-// plain refuses anchors and aliases, also as an alias may stand in what it stands for, without an end.
-func (p *parsing) plain(body ast.Node) bool {
+// refuseAliases refuses anchors and aliases, also as an alias may stand in what it stands for, without an end.
+func (p *parsing) refuseAliases(body ast.Node) bool {
 	before := len(p.flaws)
-	ast.Walk(visit(func(n ast.Node) {
+	ast.Walk(visitFunc(func(n ast.Node) {
 		switch n.(type) {
 		case *ast.AnchorNode, *ast.AliasNode, *ast.MergeKeyNode:
-			p.wrong(line(n), "anchors, aliases and << are not read here, as they may go round in circles: write the values out")
+			p.addFlaw(lineOf(n), "anchors, aliases and << are not read here, as they may go round in circles: write the values out")
 		}
 	}), body)
 	return len(p.flaws) == before
 }
 
-type visit func(ast.Node)
+type visitFunc func(ast.Node)
 
-func (v visit) Visit(n ast.Node) ast.Visitor { v(n); return v }
+func (v visitFunc) Visit(n ast.Node) ast.Visitor { v(n); return v }
 
-// entries yields what a mapping says.
-func entries(n ast.Node) iter.Seq2[ast.Node, ast.Node] {
+// eachEntry yields what a mapping says.
+func eachEntry(n ast.Node) iter.Seq2[ast.Node, ast.Node] {
 	return func(yield func(key, value ast.Node) bool) {
 		for i := n.(ast.MapNode).MapRange(); i.Next() && yield(i.Key(), i.Value()); {
 		}
 	}
 }
 
-func (p *parsing) tenants(n ast.Node) {
+func (p *parsing) readTenants(n ast.Node) {
 	const want = `want paths with what they may have, such as {web: {tokens: 3}, ads/etl: {tokens: 1}, "*": {tokens: 1}}`
 	if _, ok := n.(ast.MapNode); !ok {
-		p.wrong(line(n), "tenants: %s", want)
+		p.addFlaw(lineOf(n), "tenants: %s", want)
 		return
 	}
-	for key, v := range entries(n) {
+	for key, v := range eachEntry(n) {
 		path := key.GetToken().Value
 		if err := checkPath(path); err != nil {
-			p.wrong(line(key), "tenant %q: %w", path, err)
+			p.addFlaw(lineOf(key), "tenant %q: %w", path, err)
 			continue
 		}
 		e := tenants.Entry{Path: path}
 		if _, ok := v.(ast.MapNode); !ok {
-			p.wrong(line(key), "tenant %q: want what it may have, such as {tokens: 30, max: 60, queue: 1000}", path)
+			p.addFlaw(lineOf(key), "tenant %q: want what it may have, such as {tokens: 30, max: 60, queue: 1000}", path)
 			continue
 		}
-		for what, v := range entries(v) {
-			name := what.GetToken().Value
-			if read := keys[name]; read == nil {
-				p.wrong(line(what), "tenant %q: unknown key %q: it is one of %q", path, name, slices.Sorted(maps.Keys(keys)))
+		for keyNode, v := range eachEntry(v) {
+			name := keyNode.GetToken().Value
+			if read := entryKeys[name]; read == nil {
+				p.addFlaw(lineOf(keyNode), "tenant %q: unknown key %q: it is one of %q", path, name, slices.Sorted(maps.Keys(entryKeys)))
 			} else if err := read(&e, v); err != nil {
-				p.wrong(line(v), "tenant %q: %s %w", path, name, err)
+				p.addFlaw(lineOf(v), "tenant %q: %s %w", path, name, err)
 			}
 		}
 		if path == tenants.Default && len(e.Hashes)+len(e.Certificates) > 0 {
-			p.wrong(line(key), `tenant "*": nobody is known as a tenant without an entry: give the token-hashes and certificates to one by its path`)
+			p.addFlaw(lineOf(key), `tenant "*": nobody is known as a tenant without an entry: give the token-hashes and certificates to one by its path`)
 		}
 		for _, h := range e.Hashes {
-			p.owns(key, path, "the token of "+hex.EncodeToString(h[:]))
+			p.noteOwner(key, path, "the token of "+hex.EncodeToString(h[:]))
 		}
 		for _, name := range e.Certificates {
-			p.owns(key, path, "the certificate client/"+name)
+			p.noteOwner(key, path, "the certificate client/"+name)
 		}
-		p.all = append(p.all, e)
+		p.entries = append(p.entries, e)
 	}
 }
 
-// owns notes whose a token or a certificate is.
-func (p *parsing) owns(key ast.Node, path, what string) {
-	if other, taken := p.owners[what]; taken {
-		p.wrong(line(key), "tenant %q: %s is that of %q, too: give each tenant its own", path, what, other)
+// noteOwner notes whose a token or a certificate is.
+func (p *parsing) noteOwner(key ast.Node, path, credential string) {
+	if other, taken := p.owners[credential]; taken {
+		p.addFlaw(lineOf(key), "tenant %q: %s is that of %q, too: give each tenant its own", path, credential, other)
 	}
-	p.owners[what] = path
+	p.owners[credential] = path
 }
 
 func checkPath(path string) error {

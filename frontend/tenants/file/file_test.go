@@ -68,7 +68,7 @@ func TestIdentities(t *testing.T) {
 		t.Errorf("certificates are of %q and %q", a, b)
 	}
 	for _, c := range []struct{ tenant, function, by string }{{"ads/etl", "sum", ""}, {"ads/etl", "echo", "ads/etl"}, {"ads/etl/x", "sort", "ads"}, {"ads", "sort", "ads"}, {"web", "sort", ""}} {
-		if by, may := f.Runs(c.tenant, c.function); by != c.by || may != (by == "") {
+		if by, may := f.MayRun(c.tenant, c.function); by != c.by || may != (by == "") {
 			t.Errorf("%s runs %s: %v, by %q", c.tenant, c.function, may, by)
 		}
 	}

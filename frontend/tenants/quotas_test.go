@@ -72,11 +72,11 @@ func TestWaterfill(t *testing.T) {
 
 // In units there is no more than there is either; nobody lacks more of its share than a unit and that of whose turn it is; who
 // wants something has a unit when it is its turn.
-func TestWhole(t *testing.T) {
+func TestWaterfillUnits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all, sharers := rapid.Int64Range(0, 20_000).Draw(t, "all"), drawSharers.Draw(t, "sharers")
 		turn := rapid.IntRange(0, len(sharers)-1).Draw(t, "turn")
-		parts, exact := Whole(all, sharers, turn), Waterfill(all, sharers)
+		parts, exact := WaterfillUnits(all, sharers, turn), Waterfill(all, sharers)
 		sum := int64(0)
 		for i, s := range sharers {
 			sum += parts[i]
@@ -94,27 +94,27 @@ func TestWhole(t *testing.T) {
 }
 
 // Who had larger tasks once, and wants less than one of these now, gets that.
-func TestWholeOfLess(t *testing.T) {
-	if parts := Whole(1000, []Sharer{{Weight: 1, Max: Unlimited, Unit: 1}, {Want: 500, Weight: 1, Max: Unlimited, Unit: 1000}}, 1); parts[1] < 500 {
+func TestWaterfillUnitsOfLess(t *testing.T) {
+	if parts := WaterfillUnits(1000, []Sharer{{Weight: 1, Max: Unlimited, Unit: 1}, {Want: 500, Weight: 1, Max: Unlimited, Unit: 1000}}, 1); parts[1] < 500 {
 		t.Errorf("one wants 500 of 1000, nobody else wants any, and the parts are %d", parts)
 	}
 }
 
 // A maximum that is less than a task of each of two paths is used by one of them after the other, as often as their tokens say.
-func TestSharesOfPathsTurn(t *testing.T) {
+func TestQuotasOfPathsRotate(t *testing.T) {
 	f := newFleet(New(1, nil, []Entry{{Path: "b", Tokens: 1, Max: 3}, {Path: "b/c", Tokens: 3}}), 2)
 	had := map[string]int{}
 	const turns = 400
 	for range turns {
-		f.now = f.now.Add(turnFor)
+		f.now = f.now.Add(rotateEvery)
 		f.task = Slot
-		f.wants["f0"], f.has["f0"] = map[string]int64{"b": 18 * Slot}, map[string]May{}
-		f.wants["f1"], f.has["f1"] = map[string]int64{"b/c": 5 * Slot / 2}, map[string]May{}
+		f.wants["f0"], f.has["f0"] = map[string]int64{"b": 18 * Slot}, map[string]Quota{}
+		f.wants["f1"], f.has["f1"] = map[string]int64{"b/c": 5 * Slot / 2}, map[string]Quota{}
 		for range 3 { // what one had, it tells that it has no more
 			f.task = Slot
-			f.tell("f0", f.names)
+			f.exchange("f0", f.names)
 			f.task = 5 * Slot / 2
-			f.tell("f1", f.names)
+			f.exchange("f1", f.names)
 		}
 		of, below := f.has["f0"]["b"].All, f.has["f1"]["b/c"].All
 		if of+below > 3*Slot {
@@ -132,58 +132,58 @@ func TestSharesOfPathsTurn(t *testing.T) {
 	}
 }
 
-// fleet is frontends that use what they may, and tell each other.
-type fleet struct {
+// frontendFleet is frontends that use what they may, and tell each other.
+type frontendFleet struct {
 	file   *File
 	names  []string
-	shares map[string]*Shares
-	told   map[string][]Need
+	quotas map[string]*Quotas
+	needs  map[string][]Need
 	wants  map[string]map[string]int64 // by frontend and path
-	has    map[string]map[string]May
+	has    map[string]map[string]Quota
 	task   int64
 	now    time.Time
 }
 
-func newFleet(file *File, n int) *fleet {
-	f := &fleet{file: file, shares: map[string]*Shares{}, told: map[string][]Need{}, wants: map[string]map[string]int64{}, has: map[string]map[string]May{}, task: Slot, now: time.Unix(1000, 0)}
+func newFleet(file *File, n int) *frontendFleet {
+	f := &frontendFleet{file: file, quotas: map[string]*Quotas{}, needs: map[string][]Need{}, wants: map[string]map[string]int64{}, has: map[string]map[string]Quota{}, task: Slot, now: time.Unix(1000, 0)}
 	for i := range n {
 		name := fmt.Sprint("f", i)
 		f.names = append(f.names, name)
-		f.shares[name] = NewShares()
-		f.shares[name].Hold(file)
-		f.wants[name], f.has[name] = map[string]int64{}, map[string]May{}
+		f.quotas[name] = NewQuotas()
+		f.quotas[name].UseFile(file)
+		f.wants[name], f.has[name] = map[string]int64{}, map[string]Quota{}
 	}
 	return f
 }
 
-// start lets a frontend start what it may.
-func (f *fleet) start(name string) {
+// startTasks lets a frontend start what it may.
+func (f *frontendFleet) startTasks(name string) {
 	for path, want := range f.wants[name] {
-		may, has := f.shares[name].Of(path), f.has[name][path]
-		for has.All+f.task <= want && has.All+f.task <= may.All {
+		quota, has := f.quotas[name].Of(path), f.has[name][path]
+		for has.All+f.task <= want && has.All+f.task <= quota.All {
 			has.All += f.task
 		}
-		for has.Regular+f.task <= has.All && has.Regular+f.task <= may.Regular {
+		for has.Regular+f.task <= has.All && has.Regular+f.task <= quota.Regular {
 			has.Regular += f.task
 		}
 		f.has[name][path] = has
 	}
 }
 
-func (f *fleet) tell(name string, members []string, silent ...string) {
-	var own []Own
+func (f *frontendFleet) exchange(name string, members []string, silent ...string) {
+	var own []OwnNeed
 	for path, want := range f.wants[name] {
-		own = append(own, Own{Path: path, Use: f.has[name][path].All, Want: want, Most: f.task, Has: f.has[name][path]})
+		own = append(own, OwnNeed{Path: path, Use: f.has[name][path].All, Want: want, Most: f.task, Taken: f.has[name][path]})
 	}
-	told := map[string][]Need{}
+	needs := map[string][]Need{}
 	for _, m := range members {
-		told[m] = f.told[m]
+		needs[m] = f.needs[m]
 	}
-	f.told[name] = f.shares[name].Tell(f.now, name, members, silent, told, own)
-	f.start(name)
+	f.needs[name] = f.quotas[name].Exchange(f.now, name, members, silent, needs, own)
+	f.startTasks(name)
 }
 
-func (f *fleet) sum(path string) (all May) {
+func (f *frontendFleet) sumOf(path string) (all Quota) {
 	for _, has := range f.has {
 		all.Regular += has[path].Regular
 		all.All += has[path].All
@@ -193,18 +193,18 @@ func (f *fleet) sum(path string) (all May) {
 
 // Whatever frontends want, as it changes and as tasks end, together they never have more than a tenant's tokens and its
 // maximum, nor than that of the path above; and once it does not change, all of that is in use as far as it is wanted.
-func TestSharesNeverMore(t *testing.T) {
+func TestQuotasNeverExceeded(t *testing.T) {
 	file := New(1, nil, []Entry{{Path: "a", Tokens: 10, Max: 14}, {Path: "a/x", Tokens: 3}, {Path: "a/y", Tokens: 1, Max: 5}, {Path: "b", Tokens: 1, Max: 1}, {Path: "c", Tokens: 7}})
 	paths := []string{"a", "a/x", "a/y", "b", "c"}
 	rapid.Check(t, func(t *rapid.T) {
 		f := newFleet(file, rapid.IntRange(1, 5).Draw(t, "frontends"))
 		f.task = rapid.Int64Range(1, 2).Draw(t, "task") * Slot / 2
 		check := func() {
-			sums := map[string]May{}
+			sums := map[string]Quota{}
 			for _, path := range paths {
-				sums[path] = f.sum(path)
+				sums[path] = f.sumOf(path)
 			}
-			a := May{sums["a"].Regular + sums["a/x"].Regular + sums["a/y"].Regular, sums["a"].All + sums["a/x"].All + sums["a/y"].All}
+			a := Quota{sums["a"].Regular + sums["a/x"].Regular + sums["a/y"].Regular, sums["a"].All + sums["a/x"].All + sums["a/y"].All}
 			if a.Regular > 10*Slot || a.All > 14*Slot || sums["a/y"].All > 5*Slot || sums["b"].All > Slot || sums["c"].Regular > 7*Slot {
 				t.Fatalf("%v, in all %v of a: %v", sums, a, f.has)
 			}
@@ -218,11 +218,11 @@ func TestSharesNeverMore(t *testing.T) {
 			case 1: // some of its tasks end
 				if n := f.task * rapid.Int64Range(0, has.All/f.task).Draw(t, "ended"); n > 0 {
 					f.wants[name][path] -= n
-					f.has[name][path] = May{min(has.Regular, has.All-n), has.All - n}
+					f.has[name][path] = Quota{min(has.Regular, has.All-n), has.All - n}
 				}
 			default:
 				f.now = f.now.Add(time.Duration(rapid.IntRange(0, 3000).Draw(t, "ms")) * time.Millisecond)
-				f.tell(name, f.names)
+				f.exchange(name, f.names)
 			}
 			check()
 		}
@@ -230,9 +230,9 @@ func TestSharesNeverMore(t *testing.T) {
 			f.now = f.now.Add(time.Second)
 			for _, name := range f.names {
 				for path := range f.wants[name] { // all tasks end, and others come
-					f.has[name][path] = May{}
+					f.has[name][path] = Quota{}
 				}
-				f.tell(name, f.names)
+				f.exchange(name, f.names)
 			}
 			check()
 		}
@@ -240,14 +240,14 @@ func TestSharesNeverMore(t *testing.T) {
 		for _, name := range f.names {
 			want += f.wants[name]["c"]
 		}
-		if got := f.sum("c").Regular; got < min(want, 7*Slot)-Slot {
+		if got := f.sumOf("c").Regular; got < min(want, 7*Slot)-Slot {
 			t.Fatalf("%d of c is regular, and %d is wanted", got, want)
 		}
 	})
 }
 
 // What cannot be divided, frontends have by turns, also where one task takes all of it.
-func TestSharesTurns(t *testing.T) {
+func TestQuotasRotate(t *testing.T) {
 	for _, task := range []int64{1, 4} {
 		f := newFleet(New(1, nil, []Entry{{Path: "a", Tokens: 1, Max: int(task)}}), 3)
 		f.task = task * Slot
@@ -255,13 +255,13 @@ func TestSharesTurns(t *testing.T) {
 		for range 90 {
 			f.now = f.now.Add(time.Second)
 			for _, name := range f.names {
-				f.wants[name]["a"], f.has[name]["a"] = 8*Slot, May{}
-				f.tell(name, f.names)
+				f.wants[name]["a"], f.has[name]["a"] = 8*Slot, Quota{}
+				f.exchange(name, f.names)
 				if f.has[name]["a"].All > 0 {
 					had[name]++
 				}
 			}
-			if all := f.sum("a").All; all > f.task {
+			if all := f.sumOf("a").All; all > f.task {
 				t.Fatalf("%d are in use", all)
 			}
 		}
@@ -276,14 +276,14 @@ func TestSharesTurns(t *testing.T) {
 // Spare jobs want nothing of the tokens, but their part of a maximum.
 func TestSpareWants(t *testing.T) {
 	file := New(1, nil, []Entry{{Path: "a", Tokens: 12}, {Path: "b", Tokens: 12, Max: 12}})
-	f0, f1 := NewShares(), NewShares()
-	f0.Hold(file)
-	f1.Hold(file)
+	f0, f1 := NewQuotas(), NewQuotas()
+	f0.UseFile(file)
+	f1.UseFile(file)
 	var told0, told1 []Need
 	for i := range 3 {
 		now := time.Unix(1000+int64(i), 0)
-		told0 = f0.Tell(now, "f0", []string{"f1"}, nil, map[string][]Need{"f1": told1}, []Own{{Path: "a", Want: 90 * Slot, Spare: 90 * Slot, Most: Slot}, {Path: "b", Want: 90 * Slot, Spare: 90 * Slot, Most: Slot}})
-		told1 = f1.Tell(now, "f1", []string{"f0"}, nil, map[string][]Need{"f0": told0}, []Own{{Path: "a", Want: 90 * Slot, Most: Slot}, {Path: "b", Want: 90 * Slot, Most: Slot}})
+		told0 = f0.Exchange(now, "f0", []string{"f1"}, nil, map[string][]Need{"f1": told1}, []OwnNeed{{Path: "a", Want: 90 * Slot, Spare: 90 * Slot, Most: Slot}, {Path: "b", Want: 90 * Slot, Spare: 90 * Slot, Most: Slot}})
+		told1 = f1.Exchange(now, "f1", []string{"f0"}, nil, map[string][]Need{"f0": told0}, []OwnNeed{{Path: "a", Want: 90 * Slot, Most: Slot}, {Path: "b", Want: 90 * Slot, Most: Slot}})
 	}
 	if a, b := f1.Of("a").Regular, f1.Of("b").All; a != 12*Slot || b != 6*Slot {
 		t.Errorf("%d of the tokens and %d of a maximum are left to others", a, b)
@@ -291,12 +291,12 @@ func TestSpareWants(t *testing.T) {
 }
 
 // A tenant's part is for those that want it: what one leaves, others have soon, and it comes back as fast as their tasks end.
-func TestSharesFollow(t *testing.T) {
+func TestQuotasFollowWants(t *testing.T) {
 	f := newFleet(New(1, nil, []Entry{{Path: "a", Tokens: 12}}), 3)
 	tell := func() {
 		f.now = f.now.Add(time.Second)
 		for _, name := range f.names {
-			f.tell(name, f.names)
+			f.exchange(name, f.names)
 		}
 	}
 	f.wants["f0"]["a"] = 20 * Slot
@@ -308,10 +308,10 @@ func TestSharesFollow(t *testing.T) {
 	f.wants["f1"]["a"] = 4 * Slot
 	tell()
 	tell()
-	if got := f.sum("a").Regular; got != 12*Slot {
+	if got := f.sumOf("a").Regular; got != 12*Slot {
 		t.Fatalf("%d are in use while tasks of another one run", got)
 	}
-	f.has["f0"]["a"] = May{8 * Slot, 20 * Slot}
+	f.has["f0"]["a"] = Quota{8 * Slot, 20 * Slot}
 	tell()
 	tell()
 	if f0, f1 := f.has["f0"]["a"].Regular, f.has["f1"]["a"].Regular; f0 != 8*Slot || f1 != 4*Slot {
@@ -321,11 +321,11 @@ func TestSharesFollow(t *testing.T) {
 
 // A frontend that dies takes its wants along. One that hears of fewer than half of all has no more than it had, until
 // they are back, or for ForgetAfter, also where gossip gives them up one after the other.
-func TestSharesCutOff(t *testing.T) {
+func TestQuotasOfCutOff(t *testing.T) {
 	f := newFleet(New(1, nil, []Entry{{Path: "a", Tokens: 12, Max: 12}}), 5)
 	tell := func(name string, members []string, silent ...string) {
 		f.now = f.now.Add(time.Second)
-		f.tell(name, members, silent...)
+		f.exchange(name, members, silent...)
 	}
 	for range 3 {
 		for _, name := range f.names {
@@ -342,7 +342,7 @@ func TestSharesCutOff(t *testing.T) {
 		if got := f.has["f4"]["a"]; got.All > 3*Slot {
 			t.Errorf("cut off it has %+v", got)
 		}
-		if may := f.shares["f4"].Of("new"); may.Regular != 0 {
+		if may := f.quotas["f4"].Of("new"); may.Regular != 0 {
 			t.Errorf("cut off it has %+v of a tenant that it had nothing of", may)
 		}
 	}
@@ -373,30 +373,30 @@ func TestSharesCutOff(t *testing.T) {
 }
 
 // Frontends that leave are not missed, however many do at once.
-func TestSharesLeft(t *testing.T) {
+func TestQuotasOfLeavers(t *testing.T) {
 	f := newFleet(New(1, nil, []Entry{{Path: "a", Tokens: 12, Max: 12}}), 5)
 	f.wants["f0"]["a"] = 20 * Slot
-	f.tell("f0", f.names)
+	f.exchange("f0", f.names)
 	f.now = f.now.Add(time.Second)
-	f.tell("f0", f.names[:1])
+	f.exchange("f0", f.names[:1])
 	f.wants["f0"]["b"] = Slot
-	f.tell("f0", f.names[:1])
+	f.exchange("f0", f.names[:1])
 	if got := f.has["f0"]["a"].All; got != 12*Slot {
 		t.Errorf("it has %d", got)
 	}
-	if f.shares["f0"].cut {
+	if f.quotas["f0"].cutOff {
 		t.Error("it takes itself for cut off")
 	}
 }
 
 // Without a file all is regular, and nothing is bounded.
-func TestSharesNoFile(t *testing.T) {
-	s := NewShares()
-	if s.Of("a") != (May{Unlimited, Unlimited}) {
+func TestQuotasWithoutFile(t *testing.T) {
+	s := NewQuotas()
+	if s.Of("a") != (Quota{Unlimited, Unlimited}) {
 		t.Error(s.Of("a"))
 	}
 	var none *File
-	if none.Bound("a") != Unlimited {
-		t.Error(none.Bound("a"))
+	if none.TaskMaximum("a") != Unlimited {
+		t.Error(none.TaskMaximum("a"))
 	}
 }
