@@ -8,128 +8,128 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// arrive is the attempt of a launch that has come on a link.
-func (c *Core) arrive(l *link, launch *probe.Launch, job probe.JobID, generation probe.Generation, now time.Time) *attempt {
-	a := c.forgotten.next()
-	a.active = c.idle.next()
+// newAttempt is the attempt of a launch that has come on a link.
+func (c *Core) newAttempt(l *link, launch *probe.Launch, job probe.JobID, generation probe.Generation, now time.Time) *attempt {
+	a := c.freeAttempts.getZeroed()
+	a.activePart = c.freeActiveParts.getZeroed()
 	a.id, a.task, a.launch = launch.Attempt, launch.Task, *launch
 	a.job, a.generation, a.owner = job, generation, l
-	a.common, a.arrivedAt, a.since = l.common(job, launch), now, now
+	a.commonPayload, a.arrivedAt, a.stateSince = l.commonPayload(job, launch), now, now
 	return a
 }
 
-// enter adds an attempt to those that are here.
-func (c *Core) enter(a *attempt) {
+// addAttempt adds an attempt to those that are here.
+func (c *Core) addAttempt(a *attempt) {
 	id, l := a.id, a.owner
 	c.attempts[id] = a
 	if l.frontend != id.Frontend {
-		l = c.byOwner[id.Frontend]
+		l = c.linksByFrontend[id.Frontend]
 	}
 	if l != nil {
-		l.top = max(l.top, id.Seq)
+		l.topSeq = max(l.topSeq, id.Seq)
 	}
 }
 
-// has reports whether there is an attempt of this id, which came on a link. One that is new, as nearly all are, is not
+// hasAttempt reports whether there is an attempt of this id, which came on a link. One that is new, as nearly all are, is not
 // looked up: of the results that are kept for clients few are in the processor's cache.
-func (c *Core) has(l *link, id probe.AttemptID) bool {
-	return (id.Frontend != l.frontend || id.Seq <= l.top) && c.attempts[id] != nil
+func (c *Core) hasAttempt(l *link, id probe.AttemptID) bool {
+	return (id.Frontend != l.frontend || id.Seq <= l.topSeq) && c.attempts[id] != nil
 }
 
-// start runs an attempt whose room was taken already.
-func (c *Core) start(a *attempt, now time.Time, acts []Action) []Action {
-	a.state, a.startedAt, a.from = running, now, nil
+// startAttempt runs an attempt whose room was taken already.
+func (c *Core) startAttempt(a *attempt, now time.Time, acts []Action) []Action {
+	a.state, a.startedAt, a.returnPlace = running, now, nil
 	c.changes++
-	a.bill.use()
-	c.occupy(a, a.demand.CPU)
-	a.run = int32(len(c.runs))
+	a.bill.startUse()
+	c.addCPUUse(a, a.demand.CPU)
+	a.runIndex = int32(len(c.runs))
 	c.runs = append(c.runs, a)
 	c.Stats.Started++
 	if a.class == probe.Spare {
 		c.Stats.SpareStarted++
 		if c.cfg.PreemptAfter >= 0 {
-			c.setStanding(a, yields)
+			c.setStanding(a, stoppable)
 		}
 	}
 	if a.launch.Estimate > 0 {
 		a.askAt = now.Add(a.launch.Estimate - a.owner.lead)
-		c.willEnd.Push(a)
+		c.expectedEnds.Push(a)
 	}
 	launch := a.launch
 	if launch.Deadline > 0 {
 		launch.Deadline = max(launch.Deadline-now.Sub(a.arrivedAt), 1)
 	}
-	return append(acts, c.lent.starts.Lend(Start{Job: a.job, Tenant: a.tenant, Demand: a.demand, Launch: launch, Common: a.common}))
+	return append(acts, c.lent.starts.Lend(Start{Job: a.job, Tenant: a.tenant, Demand: a.demand, Launch: launch, Common: a.commonPayload}))
 }
 
-func (c *Core) unstage(a *attempt) {
+func (c *Core) removeStaged(a *attempt) {
 	c.staged.Remove(a)
 	c.promised = c.promised.Sub(a.demand)
 }
 
 // dropStaged forgets a staged attempt: it will not run.
 func (c *Core) dropStaged(a *attempt) {
-	c.unstage(a)
+	c.removeStaged(a)
 	a.bill.settle(0)
 	delete(c.attempts, a.id)
 }
 
-// exited frees the attempt's room first, so that the next Ready leaves before the result: the result is
+// endAttempt frees the attempt's room first, so that the next Ready leaves before the result: the result is
 // larger, and the next task's start waits for the Ready only.
-func (c *Core) exited(ev *Exited, now time.Time, acts []Action) []Action {
+func (c *Core) endAttempt(ev *Exited, now time.Time, acts []Action) []Action {
 	a := c.attempts[ev.Attempt]
 	if a == nil || a.state != running {
 		return acts
 	}
 	if a.class == probe.Spare {
-		c.stopped(a, ev)
+		c.noteSpareEnd(a, ev)
 	}
-	c.give(needs(a.demand, a.long))
-	c.occupy(a, -a.demand.CPU)
+	c.freeRoom(roomFor(a.demand, a.long))
+	c.addCPUUse(a, -a.demand.CPU)
 	last := len(c.runs) - 1
-	c.runs[a.run] = c.runs[last]
-	c.runs[a.run].run = a.run
+	c.runs[a.runIndex] = c.runs[last]
+	c.runs[a.runIndex].runIndex = a.runIndex
 	c.runs[last] = nil
 	c.runs = c.runs[:last]
-	c.learned.ran(ev.Run)
-	if a.long && a.expected > 0 && ev.Status == probe.Succeeded {
-		c.paces.ended(ev.Run, a.expected)
+	c.averages.noteRun(ev.Run)
+	if a.long && a.expectedRun > 0 && ev.Status == probe.Succeeded {
+		c.paces.noteEnd(ev.Run, a.expectedRun)
 	}
 	a.bill.settle(max(ev.Run, now.Sub(a.startedAt)))
 	a.bill = bill{}
 	c.Stats.Finished++
-	c.willEnd.Remove(a)
-	if a.due {
-		a.due = false
-		c.due = slices.Delete(c.due, slices.Index(c.due, a), slices.Index(c.due, a)+1)
-		c.dueRoom = c.dueRoom.Sub(a.demand)
+	c.expectedEnds.Remove(a)
+	if a.endsSoon {
+		a.endsSoon = false
+		c.endingSoon = slices.Delete(c.endingSoon, slices.Index(c.endingSoon, a), slices.Index(c.endingSoon, a)+1)
+		c.endingSoonRoom = c.endingSoonRoom.Sub(a.demand)
 	}
 	if a.files != nil {
-		c.release(ev.Attempt)
+		c.releaseFiles(ev.Attempt)
 	}
-	acts = c.fill(now, acts)
+	acts = c.assignRoom(now, acts)
 	c.orphans.Remove(a)
 	if a.unwanted {
 		delete(c.attempts, a.id)
 		return acts
 	}
-	return c.conclude(a, ev, now, acts)
+	return c.concludeAttempt(a, ev, now, acts)
 }
 
-// conclude keeps what became of an attempt, and tells its owner.
-func (c *Core) conclude(a *attempt, ev *Exited, now time.Time, acts []Action) []Action {
-	a.state, a.endedAt, a.launched, a.end = ended, c.queue.now, a.startedAt.Sub(a.arrivedAt), endingOf(ev)
-	c.idle.add(a.active)
-	a.active = nil
-	c.retain(a, now)
-	c.kept += a.weight()
+// concludeAttempt keeps what became of an attempt, and tells its owner.
+func (c *Core) concludeAttempt(a *attempt, ev *Exited, now time.Time, acts []Action) []Action {
+	a.state, a.endedAt, a.launchTime, a.end = ended, c.queue.now, a.startedAt.Sub(a.arrivedAt), endingOf(ev)
+	c.freeActiveParts.putBack(a.activePart)
+	a.activePart = nil
+	c.retainResult(a, now)
+	c.retainedBytes += a.retainedSize()
 	if a.owner == nil {
 		return acts
 	}
-	return c.send(a.owner, c.finished(a), acts)
+	return c.sendMsg(a.owner, c.finishedMsg(a), acts)
 }
 
-func (c *Core) finished(a *attempt) *probe.Finished {
+func (c *Core) finishedMsg(a *attempt) *probe.Finished {
 	usage := probe.Usage{CPU: a.end.cpu, Memory: a.end.memory}
 	if a.files != nil {
 		usage.Fetched, usage.Fetch = a.files.bytes, a.files.took
@@ -141,9 +141,9 @@ func (c *Core) finished(a *attempt) *probe.Finished {
 	m := c.lent.results.New()
 	m.Attempt, m.Job, m.Task = a.id, a.job, a.task
 	m.Status, m.Result = status, a.end.result
-	m.Waited, m.Held, m.Launch, m.Run, m.Kept = a.waited, a.held, a.launched, a.end.run, c.queue.now-a.endedAt
-	m.Usage, m.Load, m.Waits = usage, c.Load(), a.waits
-	if more := a.end.more; more != nil {
+	m.Waited, m.Held, m.Launch, m.Run, m.Kept = a.waited, a.heldFor, a.launchTime, a.end.run, c.queue.now-a.endedAt
+	m.Usage, m.Load, m.Waits = usage, c.Load(), a.waitParts
+	if more := a.end.details; more != nil {
 		m.Error, m.Code, m.Detail, m.Retry, m.Outputs = more.Error, more.Code, more.Detail, more.Retry, more.Outputs
 	}
 	return m
@@ -153,16 +153,16 @@ func endingOf(ev *Exited) ending {
 	e := ending{status: ev.Status, memory: ev.Memory, result: ev.Result, run: ev.Run, cpu: ev.CPU}
 	if ev.Error != "" || ev.Code != "" || len(ev.Detail)+len(ev.Outputs) > 0 || ev.Retry != probe.Anywhere {
 		more := *ev
-		e.more = &more
+		e.details = &more
 	}
 	return e
 }
 
-// weight is what an attempt that has ended costs to keep, in bytes.
-func (a *attempt) weight() int {
+// retainedSize is what an attempt that has ended costs to keep, in bytes.
+func (a *attempt) retainedSize() int {
 	bytes := retainedCost + len(a.end.result)
-	if more := a.end.more; more != nil {
-		bytes += moreCost + len(more.Error) + len(more.Code) + len(more.Detail)
+	if more := a.end.details; more != nil {
+		bytes += detailsCost + len(more.Error) + len(more.Code) + len(more.Detail)
 		for i := range more.Outputs {
 			bytes += outputCost + len(more.Outputs[i].Data)
 		}
@@ -170,8 +170,8 @@ func (a *attempt) weight() int {
 	return bytes
 }
 
-// abandon gets rid of an attempt whose end interests nobody.
-func (c *Core) abandon(a *attempt, now time.Time, acts []Action) []Action {
+// abandonAttempt gets rid of an attempt whose end interests nobody.
+func (c *Core) abandonAttempt(a *attempt, now time.Time, acts []Action) []Action {
 	switch a.state {
 	case staged:
 		c.dropStaged(a)
@@ -179,27 +179,27 @@ func (c *Core) abandon(a *attempt, now time.Time, acts []Action) []Action {
 		if !a.unwanted {
 			a.unwanted = true
 			c.loseTrack(a, now)
-			return c.stop(a, now, acts)
+			return c.stopAttempt(a, now, acts)
 		}
 	case ended:
 		c.loseTrack(a, now)
-		c.forget(a)
+		c.forgetAttempt(a)
 	}
 	return acts
 }
 
-// kill stops an attempt, or sees to it that it never starts if it is still on its way.
-func (c *Core) kill(l *link, m *probe.Kill, now time.Time, acts []Action) []Action {
+// killAttempt stops an attempt, or sees to it that it never starts if it is still on its way.
+func (c *Core) killAttempt(l *link, m *probe.Kill, now time.Time, acts []Action) []Action {
 	if a := c.attempts[m.Attempt]; a != nil {
 		if a.owner == l {
-			acts = c.abandon(a, now, acts)
+			acts = c.abandonAttempt(a, now, acts)
 		}
 		return acts
 	}
 	if m.Res == 0 {
 		return acts
 	}
-	l.seen.Mark(m.Res)
+	l.seenPlaces.Mark(m.Res)
 	p := l.places[m.Res]
 	if p == nil {
 		return acts
@@ -210,30 +210,30 @@ func (c *Core) kill(l *link, m *probe.Kill, now time.Time, acts []Action) []Acti
 	return acts
 }
 
-// sync drops what the frontend no longer knows of, sends results again that it waits for, and tells it
+// syncLink drops what the frontend no longer knows of, sends results again that it waits for, and tells it
 // what it waits for in vain. Young things are left alone: their messages may have crossed.
-func (c *Core) sync(l *link, m *probe.Sync, now time.Time, acts []Action) []Action {
+func (c *Core) syncLink(l *link, m *probe.Sync, now time.Time, acts []Action) []Action {
 	var gone probe.Gone
 	live := make(map[probe.ResID]bool)
-	back := make(map[probe.ResID]bool) // places that come back if their staged task is handed back
+	returning := make(map[probe.ResID]bool) // places that come back if their staged task is handed back
 	for a := range c.staged.All() {
-		if a.owner == l && a.from != nil {
-			back[a.from.res] = true
+		if a.owner == l && a.returnPlace != nil {
+			returning[a.returnPlace.res] = true
 		}
 	}
-	looked := 0
+	lookups := 0
 	for _, r := range m.Live {
-		if looked += int(r.Count); looked > maxSync {
+		if lookups += int(r.Count); lookups > maxSync {
 			break // no frontend of ours believes in so many
 		}
 		first := len(gone.Places)
 		for i := range r.Count {
 			id := r.First + probe.ResID(i)
 			live[id] = true
-			if l.places[id] != nil || back[id] {
+			if l.places[id] != nil || returning[id] {
 				continue
 			}
-			l.seen.Mark(id) // should it come after all, it is not wanted
+			l.seenPlaces.Mark(id) // should it come after all, it is not wanted
 			if n := len(gone.Places); n > first && gone.Places[n-1].First+probe.ResID(gone.Places[n-1].Count) == id {
 				gone.Places[n-1].Count++
 			} else {
@@ -246,13 +246,13 @@ func (c *Core) sync(l *link, m *probe.Sync, now time.Time, acts []Action) []Acti
 		wanted[id] = true
 	}
 	waits := make(map[probe.AttemptID]bool) // tasks bound early that are still in the queue
-	for _, p := range l.inOrder(all) {
+	for _, p := range l.placesInOrder(anyPlace) {
 		named := live[p.res]
 		if p.launch != nil {
 			named = wanted[p.launch.Attempt] // its frontend holds no place for it, but awaits its end
 			waits[p.launch.Attempt] = true
 		}
-		if p.res < m.Next && !named && (p.state == queued || p.state == parked) && now.Sub(p.toldAt) >= probe.SyncAge {
+		if p.res < m.Next && !named && (p.state == queued || p.state == parked) && now.Sub(p.believedSince) >= probe.SyncAge {
 			c.dropPlace(p)
 		}
 	}
@@ -260,57 +260,57 @@ func (c *Core) sync(l *link, m *probe.Sync, now time.Time, acts []Action) []Acti
 		switch a := c.attempts[id]; {
 		case a == nil && !waits[id]:
 			gone.Attempts = append(gone.Attempts, id)
-		case a != nil && a.owner == nil && c.moved(l, a.job, a.generation):
-			acts = c.refuse(l, 0, 0, id, probe.Moved, 0, acts)
+		case a != nil && a.owner == nil && c.hasMoved(l, a.job, a.generation):
+			acts = c.sendRefused(l, 0, 0, id, probe.Moved, 0, acts)
 		case a != nil && a.owner == nil:
-			acts = c.adopt(l, a, now, acts) // its Claim was lost
+			acts = c.adoptAttempt(l, a, now, acts) // its Claim was lost
 		case a != nil && a.owner == l && a.state == ended && c.queue.now-a.endedAt >= probe.SyncAge:
-			acts = c.send(l, c.finished(a), acts)
+			acts = c.sendMsg(l, c.finishedMsg(a), acts)
 		}
 	}
 	for _, a := range c.attemptsInOrder(func(a *attempt) bool {
-		return a.owner == l && a.state != ended && !wanted[a.id] && now.Sub(a.since) >= probe.SyncAge
+		return a.owner == l && a.state != ended && !wanted[a.id] && now.Sub(a.stateSince) >= probe.SyncAge
 	}) {
-		acts = c.abandon(a, now, acts)
+		acts = c.abandonAttempt(a, now, acts)
 	}
 	if len(gone.Places)+len(gone.Attempts) > 0 {
-		acts = c.send(l, gone, acts)
+		acts = c.sendMsg(l, gone, acts)
 	}
 	return acts
 }
 
-// leave evicts all that has not started and tells every frontend. Turns that are on stay so, and a frontend that has
+// startLeaving evicts all that has not started and tells every frontend. Turns that are on stay so, and a frontend that has
 // not heard of it yet has as long as for a turn.
-func (c *Core) leave(now time.Time, acts []Action) []Action {
+func (c *Core) startLeaving(now time.Time, acts []Action) []Action {
 	if c.leaving {
 		return acts
 	}
-	c.leaving, c.stays = true, now.Add(c.cfg.ReadyExpiry)
+	c.leaving, c.staysUntil = true, now.Add(c.cfg.ReadyExpiry)
 	for _, l := range c.linksInOrder() {
-		acts = c.send(l, probe.Drain{}, acts)
-		for _, p := range l.inOrder(func(p *place) bool { return p.state == queued || p.state == parked }) {
+		acts = c.sendMsg(l, probe.Drain{}, acts)
+		for _, p := range l.placesInOrder(func(p *place) bool { return p.state == queued || p.state == parked }) {
 			c.dropPlace(p)
-			acts = c.send(l, probe.Evicted{First: p.res, Count: 1, Reason: probe.Leaving}, acts)
+			acts = c.sendMsg(l, probe.Evicted{First: p.res, Count: 1, Reason: probe.Leaving}, acts)
 		}
 	}
 	return acts
 }
 
 func (c *Core) linkUp(ev LinkUp, now time.Time, acts []Action) []Action {
-	if old := c.byOwner[ev.Frontend]; old != nil {
+	if old := c.linksByFrontend[ev.Frontend]; old != nil {
 		acts = append(acts, Drop{old.id})
 		c.linkDown(old, now)
 	}
-	l := &link{id: ev.Link, frontend: ev.Frontend, features: ev.Features, places: map[probe.ResID]*place{}, answer: firstLead, lead: firstLead}
+	l := &link{id: ev.Link, frontend: ev.Frontend, features: ev.Features, places: map[probe.ResID]*place{}, answerTime: firstLead, lead: firstLead}
 	for id := range c.attempts {
 		if id.Frontend == l.frontend {
-			l.top = max(l.top, id.Seq)
+			l.topSeq = max(l.topSeq, id.Seq)
 		}
 	}
 	c.links[l.id] = l
-	c.byOwner[l.frontend] = l
+	c.linksByFrontend[l.frontend] = l
 	if c.leaving {
-		acts = c.send(l, probe.Drain{}, acts)
+		acts = c.sendMsg(l, probe.Drain{}, acts)
 	}
 	return acts
 }
@@ -318,7 +318,7 @@ func (c *Core) linkUp(ev LinkUp, now time.Time, acts []Action) []Action {
 // linkDown withdraws the link's places; what runs goes on for the grace period, and what has ended is
 // kept for a claim.
 func (c *Core) linkDown(l *link, now time.Time) {
-	for _, p := range l.inOrder(all) {
+	for _, p := range l.placesInOrder(anyPlace) {
 		c.dropPlace(p)
 	}
 	for _, a := range c.attemptsInOrder(func(a *attempt) bool { return a.owner == l }) {
@@ -328,11 +328,11 @@ func (c *Core) linkDown(l *link, now time.Time) {
 		case running:
 			if !a.unwanted {
 				c.Stats.Orphaned++
-				a.since = now
+				a.stateSince = now
 				c.orphans.Push(a)
 			}
 		case ended:
-			c.disown(a, now)
+			c.disownResult(a, now)
 		}
 		a.owner = nil
 	}
@@ -340,7 +340,7 @@ func (c *Core) linkDown(l *link, now time.Time) {
 		c.commons.Remove(m)
 	}
 	delete(c.links, l.id)
-	delete(c.byOwner, l.frontend)
+	delete(c.linksByFrontend, l.frontend)
 }
 
 func (c *Core) linksInOrder() []*link {

@@ -42,52 +42,52 @@ func (c *cycle) launch() probe.Launch {
 	return probe.Launch{Attempt: probe.AttemptID{Frontend: 1, Seq: c.seq}, Function: "f", Estimate: 10 * time.Millisecond}
 }
 
-func (c *cycle) end(id probe.AttemptID) {
+func (c *cycle) endTask(id probe.AttemptID) {
 	c.step(&Exited{Attempt: id, Status: probe.Succeeded})
 	c.acks[0] = id
 	c.step(Received{1, probe.Ack{Attempts: c.acks[:]}})
 }
 
-// bound: reserve, ready, bind, exit, ack.
-func (c *cycle) bound() {
+// bindOne: reserve, ready, bind, exit, ack.
+func (c *cycle) bindOne() {
 	c.step(Received{1, probe.Reserve{First: c.res, Count: 1, Demand: probe.Slot, Estimate: 10 * time.Millisecond, Early: true}})
 	c.res++
 	p := c.core.asked.First() // if others wait, it is their turn
 	launch := c.launch()
 	c.step(Received{1, probe.Bind{Res: p.res, Turn: p.turn, Launch: launch}})
-	c.end(launch.Attempt)
+	c.endTask(launch.Attempt)
 }
 
-// ride: reserve with a task that starts at once, exit, ack.
-func (c *cycle) ride() {
+// rideOne: reserve with a task that starts at once, exit, ack.
+func (c *cycle) rideOne() {
 	launch := c.launch()
 	c.step(Received{1, probe.Reserve{First: c.res, Count: 1, Demand: probe.Slot, Launches: []probe.Launch{launch}}})
 	c.res++
-	c.end(launch.Attempt)
+	c.endTask(launch.Attempt)
 }
 
-// bundle is how many tasks BenchmarkTask gives out with one turn, and unacked how many results wait to be acknowledged.
-const bundle, unacked = 25, 4000
+// bundleSize is how many tasks BenchmarkTask gives out with one turn, and unacked how many results wait to be acknowledged.
+const bundleSize, unackedCount = 25, 4000
 
-// bundled: reserve, ready, bind of a bundle, exits, and the acknowledgement of as many that ended long ago.
-func (c *cycle) bundled() {
+// bindBundle: reserve, ready, bind of a bundle, exits, and the acknowledgement of as many that ended long ago.
+func (c *cycle) bindBundle() {
 	c.step(Received{1, probe.Reserve{First: c.res, Count: 1, Demand: probe.Slot, Early: true}})
-	m := probe.Bind{Res: c.res, Launch: c.launch(), Bundle: make([]probe.Launch, bundle-1)}
+	m := probe.Bind{Res: c.res, Launch: c.launch(), Bundle: make([]probe.Launch, bundleSize-1)}
 	c.res++
 	for i := range m.Bundle {
 		m.Bundle[i] = c.launch()
 	}
 	c.step(Received{1, m})
 	first := m.Launch.Attempt
-	for i := range uint64(bundle) {
+	for i := range uint64(bundleSize) {
 		c.step(&Exited{Attempt: probe.AttemptID{Frontend: 1, Seq: first.Seq + i}, Status: probe.Succeeded})
 	}
-	if first.Seq < unacked {
+	if first.Seq < unackedCount {
 		return
 	}
-	acks := make([]probe.AttemptID, bundle)
+	acks := make([]probe.AttemptID, bundleSize)
 	for i := range acks {
-		acks[i] = probe.AttemptID{Frontend: 1, Seq: first.Seq + uint64(i) - unacked}
+		acks[i] = probe.AttemptID{Frontend: 1, Seq: first.Seq + uint64(i) - unackedCount}
 	}
 	c.step(Received{1, probe.Ack{Attempts: acks}})
 }
@@ -101,11 +101,11 @@ func BenchmarkTask(b *testing.B) {
 			}
 		})
 	}
-	run("ride", newCycle(FIFO, 0), (*cycle).ride)
-	run("bound", newCycle(FIFO, 0), (*cycle).bound)
-	run("bundled", newCycle(FIFO, 0), (*cycle).bundled)
+	run("ride", newCycle(FIFO, 0), (*cycle).rideOne)
+	run("bound", newCycle(FIFO, 0), (*cycle).bindOne)
+	run("bundled", newCycle(FIFO, 0), (*cycle).bindBundle)
 	for order := range Order(len(orderNames)) {
-		run("bound/"+order.String()+"/1000-wait", newCycle(order, 1000), (*cycle).bound)
+		run("bound/"+order.String()+"/1000-wait", newCycle(order, 1000), (*cycle).bindOne)
 	}
 }
 

@@ -23,11 +23,11 @@ func (c *Core) Check() error {
 
 // A link is found by its id and by its frontend.
 func (c *Core) checkLinks() error {
-	if len(c.links) != len(c.byOwner) {
-		return fmt.Errorf("%d links of %d frontends", len(c.links), len(c.byOwner))
+	if len(c.links) != len(c.linksByFrontend) {
+		return fmt.Errorf("%d links of %d frontends", len(c.links), len(c.linksByFrontend))
 	}
 	for id, l := range c.links {
-		if l.id != id || c.byOwner[l.frontend] != l {
+		if l.id != id || c.linksByFrontend[l.frontend] != l {
 			return fmt.Errorf("link %d is filed under %d, or not that of its frontend", l.id, id)
 		}
 		tasks := 0
@@ -36,16 +36,16 @@ func (c *Core) checkLinks() error {
 				tasks++
 			}
 		}
-		if tasks != l.tasks {
-			return fmt.Errorf("link %d has %d places with a task, %d counted", id, tasks, l.tasks)
+		if tasks != l.taskCount {
+			return fmt.Errorf("link %d has %d places with a task, %d counted", id, tasks, l.taskCount)
 		}
 		if !l.silent && len(l.parked) > 0 {
 			return fmt.Errorf("link %d is not silent and has %d parked places", id, len(l.parked))
 		}
 	}
 	for id := range c.attempts {
-		if l := c.byOwner[id.Frontend]; l != nil && l.top < id.Seq {
-			return fmt.Errorf("link %d knows of no attempt beyond %d, and %s is here", l.id, l.top, id)
+		if l := c.linksByFrontend[id.Frontend]; l != nil && l.topSeq < id.Seq {
+			return fmt.Errorf("link %d knows of no attempt beyond %d, and %s is here", l.id, l.topSeq, id)
 		}
 	}
 	return nil
@@ -53,20 +53,20 @@ func (c *Core) checkLinks() error {
 
 // A place belongs to a link that is up, and is where its state says, and nowhere else.
 func (c *Core) checkPlaces() error {
-	in := map[*place]int{} // how often each place is found in a container
+	found := map[*place]int{} // how often each place is found in a container
 	count := map[placeState]int{}
-	at := func(p *place, state placeState) error {
+	checkAt := func(p *place, state placeState) error {
 		if p.state != state || p.link.places[p.res] != p {
 			return fmt.Errorf("place %d of link %d is among those of state %d: state %d", p.res, p.link.id, state, p.state)
 		}
-		in[p]++
+		found[p]++
 		count[state]++
 		return nil
 	}
 	aged := 0
-	for _, q := range [...]*queue{&c.queue, &c.spare} {
-		for p := range q.all() {
-			if err := at(p, queued); err != nil {
+	for _, q := range [...]*queue{&c.queue, &c.spareQueue} {
+		for p := range q.allPlaces() {
+			if err := checkAt(p, queued); err != nil {
 				return err
 			}
 			if p.link.silent {
@@ -85,44 +85,44 @@ func (c *Core) checkPlaces() error {
 	}
 	for _, l := range c.links {
 		for _, p := range l.parked {
-			if err := at(p, parked); err != nil {
+			if err := checkAt(p, parked); err != nil {
 				return err
 			}
 		}
 	}
-	for _, p := range c.early {
-		if err := at(p, early); err != nil {
+	for _, p := range c.askedAhead {
+		if err := checkAt(p, askingAhead); err != nil {
 			return err
 		}
 	}
 	asked := 0
-	var before *place
+	var previous *place
 	for p := range c.asked.All() {
 		switch {
-		case p.state == early: // counted above
-		case p.state != held || p.link.places[p.res] != p:
+		case p.state == askingAhead: // counted above
+		case p.state != asking || p.link.places[p.res] != p:
 			return fmt.Errorf("place %d of link %d is among those asked: state %d", p.res, p.link.id, p.state)
 		default:
-			in[p]++
-			count[held]++
+			found[p]++
+			count[asking]++
 		}
 		if p.launch != nil {
 			return fmt.Errorf("place %d of link %d was asked, and has a task", p.res, p.link.id)
 		}
-		if before != nil && p.askedAt.Before(before.askedAt) {
+		if previous != nil && p.askedAt.Before(previous.askedAt) {
 			return fmt.Errorf("place %d of link %d was asked before the one ahead of it", p.res, p.link.id)
 		}
-		before = p
+		previous = p
 		asked++
 	}
-	if asked != c.asked.Len() || asked != count[held]+count[early] {
-		return fmt.Errorf("%d places asked, %d held, %d early, %d counted", asked, count[held], count[early], c.asked.Len())
+	if asked != c.asked.Len() || asked != count[asking]+count[askingAhead] {
+		return fmt.Errorf("%d places asked, %d held, %d early, %d counted", asked, count[asking], count[askingAhead], c.asked.Len())
 	}
-	if count[queued] != c.queue.len()+c.spare.len() || count[parked] != c.parked {
-		return fmt.Errorf("%d places queued and %d parked, %d and %d counted", count[queued], count[parked], c.queue.len()+c.spare.len(), c.parked)
+	if count[queued] != c.queue.len()+c.spareQueue.len() || count[parked] != c.parkedCount {
+		return fmt.Errorf("%d places queued and %d parked, %d and %d counted", count[queued], count[parked], c.queue.len()+c.spareQueue.len(), c.parkedCount)
 	}
 	// Places that were asked come back to the queue, whatever has come to it meanwhile.
-	if n, back := c.queue.len()+c.spare.len()+c.parked, 2*probe.Slot.Times(c.cfg.Capacity); n > c.cfg.MaxQueue+back {
+	if n, back := c.queue.len()+c.spareQueue.len()+c.parkedCount, 2*probe.Slot.Times(c.cfg.Capacity); n > c.cfg.MaxQueue+back {
 		return fmt.Errorf("%d places queued and parked, the bound is %d", n, c.cfg.MaxQueue)
 	}
 	if c.leaving && count[queued]+count[parked] > 0 {
@@ -134,65 +134,65 @@ func (c *Core) checkPlaces() error {
 	places := 0
 	for _, l := range c.links {
 		for id, p := range l.places {
-			if p.link != l || p.res != id || in[p] != 1 || !l.seen.Seen(id) {
-				return fmt.Errorf("place %d of link %d is filed %d times, under %d of link %d", p.res, p.link.id, in[p], id, l.id)
+			if p.link != l || p.res != id || found[p] != 1 || !l.seenPlaces.Seen(id) {
+				return fmt.Errorf("place %d of link %d is filed %d times, under %d of link %d", p.res, p.link.id, found[p], id, l.id)
 			}
 			places++
 		}
 	}
-	if places != len(in) {
-		return fmt.Errorf("%d places, %d of them on links", len(in), places)
+	if places != len(found) {
+		return fmt.Errorf("%d places, %d of them on links", len(found), places)
 	}
 	return nil
 }
 
 // Each queue knows what its places need, how much work they are, and who pays for the turns that are on and for attempts.
 func (c *Core) checkQueue() error {
-	return cmp.Or(c.checkQueueOf(&c.queue, c.cfg.Order == Fair), c.checkQueueOf(&c.spare, true))
+	return cmp.Or(c.checkQueueOf(&c.queue, c.cfg.Order == Fair), c.checkQueueOf(&c.spareQueue, true))
 }
 
 func (c *Core) checkQueueOf(q *queue, paid bool) error {
 	counts := map[room]int{}
 	places := map[*account]int{}
 	var sum backlog
-	for p := range q.all() {
-		counts[p.needs()]++
-		places[&p.of.account]++
-		if p.of != q.known[p.tenant] {
+	for p := range q.allPlaces() {
+		counts[p.neededRoom()]++
+		places[&p.queueTenant.account]++
+		if p.queueTenant != q.tenants[p.tenant] {
 			return fmt.Errorf("place %d of link %d is counted among others than of its tenant", p.res, p.link.id)
 		}
-		sum.add(p, 1)
-		if p.kind != q.kinds[p.needs()] {
+		sum.addPlace(p, 1)
+		if p.kind != q.kinds[p.neededRoom()] {
 			return fmt.Errorf("place %d of link %d is counted among others than of its needs", p.res, p.link.id)
 		}
 	}
 	for needs, k := range q.kinds {
-		if k.n != counts[needs] || k.n == 0 && k != q.last {
-			return fmt.Errorf("%d places need %v, %d counted", counts[needs], needs, k.n)
+		if k.count != counts[needs] || k.count == 0 && k != q.lastKind {
+			return fmt.Errorf("%d places need %v, %d counted", counts[needs], needs, k.count)
 		}
 	}
-	for name, t := range q.known {
-		if t.name != name || t.n != places[&t.account] {
-			return fmt.Errorf("tenant %q has %d places, %d counted", name, places[&t.account], t.n)
+	for name, t := range q.tenants {
+		if t.name != name || t.placeCount != places[&t.account] {
+			return fmt.Errorf("tenant %q has %d places, %d counted", name, places[&t.account], t.placeCount)
 		}
 	}
 	bills := map[*account]*account{} // with the sums of those that are open, at or below it
 	add := func(b bill, turns int) {
-		if b.of != nil {
-			places[b.of] += 0 // it counts
+		if b.account != nil {
+			places[b.account] += 0 // it counts
 		}
-		for a := b.of; a != nil && a.above != nil; a = a.above {
+		for a := b.account; a != nil && a.parent != nil; a = a.parent {
 			sum := bills[a]
 			if sum == nil {
 				sum = &account{}
 				bills[a] = sum
 			}
-			sum.bills++
-			sum.turns += turns
-			sum.paid += b.paid
-			if b.using {
-				sum.rate += float64(b.cpu)
-				sum.begun += float64(b.cpu) * float64(b.from)
+			sum.openBills++
+			sum.openTurns += turns
+			sum.paidAhead += b.paid
+			if b.inUse {
+				sum.useRate += float64(b.cpu)
+				sum.begunSum += float64(b.cpu) * float64(b.usedSince)
 			}
 		}
 	}
@@ -201,7 +201,7 @@ func (c *Core) checkQueueOf(q *queue, paid bool) error {
 			if c.queueOf(p.class) != q {
 				continue
 			}
-			if on := p.state == held || p.state == early; (on && paid) != (p.bill.of != nil) {
+			if hasTurn := p.state == asking || p.state == askingAhead; (hasTurn && paid) != (p.bill.account != nil) {
 				return fmt.Errorf("place %d of link %d is in state %d: bill %v", p.res, l.id, p.state, p.bill)
 			}
 			add(p.bill, 1)
@@ -211,18 +211,18 @@ func (c *Core) checkQueueOf(q *queue, paid bool) error {
 		if a.state == ended || c.queueOf(a.class) != q {
 			continue
 		}
-		if paid != (a.bill.of != nil) {
+		if paid != (a.bill.account != nil) {
 			return fmt.Errorf("attempt %s is in state %d: bill %v", id, a.state, a.bill)
 		}
 		add(a.bill, 0)
 	}
 	below := map[*account]int{}
 	var accounts []*account
-	for _, t := range q.known {
+	for _, t := range q.tenants {
 		accounts = append(accounts, &t.account)
 	}
 	if f, ok := q.policy.(*fair); ok {
-		for path, a := range f.inner {
+		for path, a := range f.innerAccounts {
 			if accounts = append(accounts, a); a.path != path {
 				return fmt.Errorf("the path %q is filed under %q", a.path, path)
 			}
@@ -230,18 +230,18 @@ func (c *Core) checkQueueOf(q *queue, paid bool) error {
 		accounts = append(accounts, &f.root)
 	}
 	for _, a := range accounts {
-		if a.above != nil {
-			below[a.above]++
+		if a.parent != nil {
+			below[a.parent]++
 		}
-		if waits := a.waits() && a.above != nil; waits != (a.pos > 0) {
+		if waits := a.hasPlaces() && a.parent != nil; waits != (a.pos > 0) {
 			return fmt.Errorf("%q waits, or does not, and is not where it should be", a.path)
 		}
 	}
 	for _, a := range accounts {
-		if a.below != below[a] {
-			return fmt.Errorf("%d tenants and paths are right below %q, %d counted", below[a], a.path, a.below)
+		if a.childCount != below[a] {
+			return fmt.Errorf("%d tenants and paths are right below %q, %d counted", below[a], a.path, a.childCount)
 		}
-		if a.above == nil {
+		if a.parent == nil {
 			continue
 		}
 		sum := bills[a]
@@ -250,23 +250,23 @@ func (c *Core) checkQueueOf(q *queue, paid bool) error {
 		}
 		delete(bills, a)
 		// A bill of years that was paid and given back leaves an error of up to some hundred mCPU ns in what is small now.
-		off := func(a, b float64) bool { return math.Abs(a-b) > 1e4+max(a, b)/1e9 }
-		if a.turns != sum.turns || a.bills != sum.bills || off(a.paid, sum.paid) || off(a.rate, sum.rate) || off(a.begun, sum.begun) {
+		differ := func(a, b float64) bool { return math.Abs(a-b) > 1e4+max(a, b)/1e9 }
+		if a.openTurns != sum.openTurns || a.openBills != sum.openBills || differ(a.paidAhead, sum.paidAhead) || differ(a.useRate, sum.useRate) || differ(a.begunSum, sum.begunSum) {
 			return fmt.Errorf("tenant %q has open bills %v, counted %v", a.path, sum, a)
 		}
 	}
 	if len(bills) > 0 {
 		return fmt.Errorf("%d tenants are forgotten that have open bills", len(bills))
 	}
-	if q.holders != len(places) || q.recent != nil && q.recent != q.known[q.recent.name] {
-		return fmt.Errorf("%d tenants with places or bills, %d counted", len(places), q.holders)
+	if q.busyTenants != len(places) || q.recentTenant != nil && q.recentTenant != q.tenants[q.recentTenant.name] {
+		return fmt.Errorf("%d tenants with places or bills, %d counted", len(places), q.busyTenants)
 	}
 	for i, w := range sum {
-		off := 1.0 // rounding leaves more where an estimate of days came and went: up to 1 us of a slot's work
+		differ := 1.0 // rounding leaves more where an estimate of days came and went: up to 1 us of a slot's work
 		if i%2 == 0 {
-			off = 1e6
+			differ = 1e6
 		}
-		if math.Abs(w.cpu-q.backlog[i].cpu) > off+w.cpu/1e6 || math.Abs(w.mem-q.backlog[i].mem) > off+w.mem/1e6 {
+		if math.Abs(w.cpu-q.backlog[i].cpu) > differ+w.cpu/1e6 || math.Abs(w.mem-q.backlog[i].mem) > differ+w.mem/1e6 {
 			return fmt.Errorf("the queue has work %v, summed up %v", sum, q.backlog)
 		}
 	}
@@ -288,22 +288,22 @@ func (c *Core) checkFetches() error {
 			}
 		}
 	}
-	if n != len(c.fetches) || len(c.released) > 0 {
-		return fmt.Errorf("%d places need files, %d fetches, %d to be released", n, len(c.fetches), len(c.released))
+	if n != len(c.fetches) || len(c.filesToRelease) > 0 {
+		return fmt.Errorf("%d places need files, %d fetches, %d to be released", n, len(c.fetches), len(c.filesToRelease))
 	}
 	return nil
 }
 
 // An attempt is in the list of its state; its owner is up.
 func (c *Core) checkAttempts() error {
-	in := map[*attempt]int{}
-	within := func(name string, l *list.List[*attempt], state attemptState) error {
+	listCount := map[*attempt]int{}
+	checkList := func(name string, l *list.List[*attempt], state attemptState) error {
 		n := 0
 		for a := range l.All() {
 			if a.state != state {
 				return fmt.Errorf("attempt %s is %s: state %d", a.id, name, a.state)
 			}
-			in[a]++
+			listCount[a]++
 			n++
 		}
 		if n != l.Len() {
@@ -312,18 +312,18 @@ func (c *Core) checkAttempts() error {
 		return nil
 	}
 	for _, err := range []error{
-		within("staged", &c.staged, staged), within("an orphan", &c.orphans, running), within("retained", &c.retained, ended), within("unclaimed", &c.unclaimed, ended),
+		checkList("staged", &c.staged, staged), checkList("an orphan", &c.orphans, running), checkList("retained", &c.retained, ended), checkList("unclaimed", &c.unclaimed, ended),
 	} {
 		if err != nil {
 			return err
 		}
 	}
-	started, kept, idle := 0, 0, map[*active]bool{}
-	for _, x := range c.idle {
+	started, kept, idle := 0, 0, map[*activePart]bool{}
+	for _, x := range c.freeActiveParts {
 		idle[x] = true
 	}
 	for id, a := range c.attempts {
-		if (a.state == ended) != (a.active == nil) || idle[a.active] {
+		if (a.state == ended) != (a.activePart == nil) || idle[a.activePart] {
 			return fmt.Errorf("attempt %s is in state %d, and what is active of it is used otherwise", id, a.state)
 		}
 		if a.id != id {
@@ -335,42 +335,42 @@ func (c *Core) checkAttempts() error {
 		listed := 1
 		switch a.state {
 		case staged:
-			if a.owner == nil || a.from != nil && (a.from.link != a.owner || a.owner.places[a.from.res] != nil) {
+			if a.owner == nil || a.returnPlace != nil && (a.returnPlace.link != a.owner || a.owner.places[a.returnPlace.res] != nil) {
 				return fmt.Errorf("staged attempt %s has no owner, or not that of its place", id)
 			}
 		case running:
 			started++
-			if int(a.run) >= len(c.runs) || c.runs[a.run] != a {
+			if int(a.runIndex) >= len(c.runs) || c.runs[a.runIndex] != a {
 				return fmt.Errorf("attempt %s runs, and is not where it says", id)
 			}
 			if a.owner != nil || a.unwanted {
 				listed = 0
 			}
 		case ended:
-			kept += a.weight()
+			kept += a.retainedSize()
 			if a.unwanted {
 				return fmt.Errorf("attempt %s is unwanted, and retained", id)
 			}
 		}
-		if in[a] != listed {
-			return fmt.Errorf("attempt %s in state %d is in %d lists, not %d", id, a.state, in[a], listed)
+		if listCount[a] != listed {
+			return fmt.Errorf("attempt %s in state %d is in %d lists, not %d", id, a.state, listCount[a], listed)
 		}
-		delete(in, a)
+		delete(listCount, a)
 	}
 	for a := range c.retained.All() {
 		if a.owner == nil {
 			return fmt.Errorf("attempt %s is retained for nobody", a.id)
 		}
 	}
-	if len(in) > 0 {
-		return fmt.Errorf("%d attempts are listed, but forgotten", len(in))
+	if len(listCount) > 0 {
+		return fmt.Errorf("%d attempts are listed, but forgotten", len(listCount))
 	}
-	if started != len(c.runs) || kept != c.kept {
-		return fmt.Errorf("%d attempts run and %d bytes are kept, %d and %d counted", started, kept, len(c.runs), c.kept)
+	if started != len(c.runs) || kept != c.retainedBytes {
+		return fmt.Errorf("%d attempts run and %d bytes are kept, %d and %d counted", started, kept, len(c.runs), c.retainedBytes)
 	}
-	for _, a := range c.willEnd.All() {
-		if a.state != running || a.due || c.attempts[a.id] != a {
-			return fmt.Errorf("attempt %s will end: state %d, due %t", a.id, a.state, a.due)
+	for _, a := range c.expectedEnds.All() {
+		if a.state != running || a.endsSoon || c.attempts[a.id] != a {
+			return fmt.Errorf("attempt %s will end: state %d, due %t", a.id, a.state, a.endsSoon)
 		}
 	}
 	return nil
@@ -383,14 +383,14 @@ func (c *Core) checkRoom() error {
 	for _, l := range c.links {
 		for _, p := range l.places {
 			switch p.state {
-			case held:
-				sum, holds = sum.add(p.needs()), holds.Add(p.demand)
-			case early:
+			case asking:
+				sum, holds = sum.add(p.neededRoom()), holds.Add(p.demand)
+			case askingAhead:
 				promised = promised.Add(p.demand)
 			}
 		}
 	}
-	for _, a := range c.forgotten {
+	for _, a := range c.freeAttempts {
 		if c.attempts[a.id] == a || a.owner != nil || a.state != staged {
 			return fmt.Errorf("attempt %s is in use, and is to be used again", a.id)
 		}
@@ -398,39 +398,39 @@ func (c *Core) checkRoom() error {
 	for _, a := range c.attempts {
 		switch a.state {
 		case running:
-			sum = sum.add(needs(a.demand, a.long))
+			sum = sum.add(roomFor(a.demand, a.long))
 		case staged:
 			promised = promised.Add(a.demand)
 		}
 	}
-	for _, a := range c.due {
-		if a.state != running || !a.due || c.attempts[a.id] != a {
+	for _, a := range c.endingSoon {
+		if a.state != running || !a.endsSoon || c.attempts[a.id] != a {
 			return fmt.Errorf("attempt %s is due: state %d", a.id, a.state)
 		}
 		due = due.Add(a.demand)
 	}
-	if o := &c.occupants; o.short.cpu+o.long.cpu+o.held.cpu+c.free.all.CPU != c.capacity.all.CPU || o.held.cpu != holds.CPU {
-		return fmt.Errorf("short tasks take %v, long ones %v, and %v is held; %v of %v is free", o.short.cpu, o.long.cpu, o.held.cpu, c.free.all, c.capacity.all)
+	if o := &c.occupants; o.short.cpu+o.long.cpu+o.asking.cpu+c.free.all.CPU != c.capacity.all.CPU || o.asking.cpu != holds.CPU {
+		return fmt.Errorf("short tasks take %v, long ones %v, and %v is held; %v of %v is free", o.short.cpu, o.long.cpu, o.asking.cpu, c.free.all, c.capacity.all)
 	}
 	switch {
 	case !(probe.Demand{}).Fits(c.free.all) || !c.capacity.open.Fits(c.free.open.Add(c.capacity.all)) || sum != c.capacity:
 		return fmt.Errorf("free %v, with what is held and used %v of %v", c.free, sum, c.capacity)
 	case promised != c.promised:
 		return fmt.Errorf("promised %v, counted %v", promised, c.promised)
-	case due != c.dueRoom:
-		return fmt.Errorf("due %v, counted %v", due, c.dueRoom)
+	case due != c.endingSoonRoom:
+		return fmt.Errorf("due %v, counted %v", due, c.endingSoonRoom)
 	}
 	if err := c.checkSpare(); err != nil {
 		return err
 	}
 	switch a := c.staged.First(); {
-	case a != nil && needs(a.demand, a.long).fits(c.free):
+	case a != nil && roomFor(a.demand, a.long).fitsIn(c.free):
 		return fmt.Errorf("attempt %s is staged, though %v is free", a.id, c.free)
 	case a != nil || c.queue.len() == 0:
-	case len(c.early) > 0 && c.early[0].needs().fits(c.free):
-		return fmt.Errorf("place %d was asked early, though %v is free", c.early[0].res, c.free)
-	case len(c.early) == 0 && c.cfg.Order != Shortest:
-		if p := c.queue.head(time.Time{}); !p.fetching() && p.needs().fits(c.free) {
+	case len(c.askedAhead) > 0 && c.askedAhead[0].neededRoom().fitsIn(c.free):
+		return fmt.Errorf("place %d was asked early, though %v is free", c.askedAhead[0].res, c.free)
+	case len(c.askedAhead) == 0 && c.cfg.Order != Shortest:
+		if p := c.queue.nextPlace(time.Time{}); !p.waitsForFiles() && p.neededRoom().fitsIn(c.free) {
 			return fmt.Errorf("a place waits, though %v is free", c.free)
 		}
 	}
@@ -440,30 +440,30 @@ func (c *Core) checkRoom() error {
 // What runs of spare work counts as room, until it was told to stop and did not. No room is free for what is not regular,
 // unless something regular is to have it.
 func (c *Core) checkSpare() error {
-	room, told := probe.Demand{}, 0
+	room, toldCount := probe.Demand{}, 0
 	for _, a := range c.runs {
-		if a.standing != stays {
+		if a.standing != unstoppable {
 			room = room.Add(a.demand)
 		}
-		if a.standing == stops {
-			told++
+		if a.standing == toldToStop {
+			toldCount++
 		}
-		if a.standing != stays && a.class != probe.Spare || (a.standing == stops) != list.Has(stopping{a}) || a.standing == stops && a.toldAt.IsZero() {
+		if a.standing != unstoppable && a.class != probe.Spare || (a.standing == toldToStop) != list.Has(stopping{a}) || a.standing == toldToStop && a.stopToldAt.IsZero() {
 			return fmt.Errorf("attempt %s is %v, and stands as %d", a.id, a.class, a.standing)
 		}
 	}
-	if room != c.preemptible || told != c.stopping.Len() {
-		return fmt.Errorf("%v of spare work runs, and %d of it stop: counted %v and %d", room, told, c.preemptible, c.stopping.Len())
+	if room != c.preemptible || toldCount != c.stopping.Len() {
+		return fmt.Errorf("%v of spare work runs, and %d of it stop: counted %v and %d", room, toldCount, c.preemptible, c.stopping.Len())
 	}
-	if c.stopping.Len() > 0 && c.regularWaits() {
+	if c.stopping.Len() > 0 && c.hasRegularWaiting() {
 		return nil
 	}
 	n := 0
-	for p := range c.spare.inOrder(time.Time{}) {
+	for p := range c.spareQueue.inOrder(time.Time{}) {
 		if n++; n > planDepth {
 			break
 		}
-		if !p.fetching() && p.needs().fits(c.free) {
+		if !p.waitsForFiles() && p.neededRoom().fitsIn(c.free) {
 			return fmt.Errorf("place %d of link %d, which is %v, waits, though %v is free", p.res, p.link.id, p.class, c.free)
 		}
 	}

@@ -23,9 +23,9 @@ type commonKey struct {
 
 func (m *common) Links() *list.Node[*common] { return &m.node }
 
-// keep takes what tasks of a job have in common.
-func (c *Core) keep(l *link, told *probe.Common, now time.Time) {
-	key := commonKey{told.Job, told.Number}
+// storeCommon takes what tasks of a job have in common.
+func (c *Core) storeCommon(l *link, msg *probe.Common, now time.Time) {
+	key := commonKey{msg.Job, msg.Number}
 	m := l.commons[key]
 	if m == nil {
 		m = &common{link: l, key: key}
@@ -35,11 +35,11 @@ func (c *Core) keep(l *link, told *probe.Common, now time.Time) {
 		l.commons[key] = m
 		c.commons.Push(m)
 	}
-	m.payload = told.Payload
-	c.used(m, now)
+	m.payload = msg.Payload
+	c.noteCommonUse(m, now)
 }
 
-func (c *Core) used(m *common, now time.Time) {
+func (c *Core) noteCommonUse(m *common, now time.Time) {
 	m.usedAt = now
 	c.commons.Remove(m)
 	c.commons.Push(m)
@@ -67,17 +67,17 @@ func (c *Core) expireCommons(now time.Time) {
 	}
 }
 
-// named is what a launch of a job names as what it has in common with others, or nil.
-func (l *link) named(job probe.JobID, launch *probe.Launch) *common {
+// findCommon is what a launch of a job names as what it has in common with others, or nil.
+func (l *link) findCommon(job probe.JobID, launch *probe.Launch) *common {
 	if launch.Context == nil || launch.Context.Common == 0 {
 		return nil
 	}
 	return l.commons[commonKey{job, launch.Context.Common}]
 }
 
-// common is the payload of that.
-func (l *link) common(job probe.JobID, launch *probe.Launch) []byte {
-	if m := l.named(job, launch); m != nil {
+// commonPayload is the payload of that.
+func (l *link) commonPayload(job probe.JobID, launch *probe.Launch) []byte {
+	if m := l.findCommon(job, launch); m != nil {
 		return m.payload
 	}
 	return nil

@@ -82,7 +82,7 @@ func (c Config) Open() probe.Demand {
 type LinkID uint64
 
 // Event is what a Core is told: one of LinkUp, LinkDown, Received, Exited, Fetched, Progressed, Leave and Wake.
-type Event interface{ event() }
+type Event interface{ isEvent() }
 
 // LinkUp: a frontend said a good Hello on a new connection. An older connection of the same frontend
 // is dropped.
@@ -146,7 +146,7 @@ type Wake struct{}
 // Action is what the shell must do: one of Send, Start, Stop, Drop, Fetch and Release. A shell whose frontends launch
 // no task with Files never sees the last two. What comes by its address, as nothing comes as often, is the core's again with its
 // next step, and so are the Finished of its messages.
-type Action interface{ action() }
+type Action interface{ isAction() }
 
 // Send a message on a link; it may be lost if the link breaks.
 type Send struct {
@@ -180,22 +180,22 @@ type Fetch struct {
 // becomes of the attempt.
 type Release struct{ Attempt probe.AttemptID }
 
-func (LinkUp) event()     {}
-func (LinkDown) event()   {}
-func (Received) event()   {}
-func (*Exited) event()    {}
-func (Fetched) event()    {}
-func (Progressed) event() {}
-func (Leave) event()      {}
-func (Wake) event()       {}
+func (LinkUp) isEvent()     {}
+func (LinkDown) isEvent()   {}
+func (Received) isEvent()   {}
+func (*Exited) isEvent()    {}
+func (Fetched) isEvent()    {}
+func (Progressed) isEvent() {}
+func (Leave) isEvent()      {}
+func (Wake) isEvent()       {}
 
-func (*Send) action()  {}
-func (*Start) action() {}
-func (Stop) action()   {}
-func (Drop) action()   {}
+func (*Send) isAction()  {}
+func (*Start) isAction() {}
+func (Stop) isAction()   {}
+func (Drop) isAction()   {}
 
-func (Fetch) action()   {}
-func (Release) action() {}
+func (Fetch) isAction()   {}
+func (Release) isAction() {}
 
 // Stats counts what a core has done since it was made.
 type Stats struct {
@@ -208,58 +208,58 @@ type Stats struct {
 
 // Core is a worker's state. It is not safe for concurrent use; one history of events has one outcome.
 type Core struct {
-	cfg       Config
-	functions map[string]bool
-	leaving   bool
-	stays     time.Time // it leaves, but until then answers those who may not have heard of it; zero: for none
+	cfg        Config
+	functions  map[string]bool
+	leaving    bool
+	staysUntil time.Time // it leaves, but until then answers those who may not have heard of it; zero: for none
 
-	links     map[LinkID]*link
-	byOwner   map[probe.FrontendID]*link
-	attempts  map[probe.AttemptID]*attempt
-	forgotten reused[attempt]
-	idle      reused[active] // of attempts that have ended
+	links           map[LinkID]*link
+	linksByFrontend map[probe.FrontendID]*link
+	attempts        map[probe.AttemptID]*attempt
+	freeAttempts    freeList[attempt]
+	freeActiveParts freeList[activePart] // of attempts that have ended
 
-	capacity    room         // what is open of it changes
-	always      probe.Demand // what stays open of it once a short task had to wait for long ones
-	shortAt     time.Time    // when the last short one came
-	free        room         // more than what is open may be in use, when it is less than it was
-	changes     uint64       // how often something changed that a forecast depends on, other than the queue
-	runs        []*attempt
-	preemptible probe.Demand        // of those, what spare ones take that are there to be stopped, or stop
-	stopping    list.List[stopping] // of those, the ones that were told to, lately; by when
-	preemptAt   time.Time           // when there may be something to stop; zero: nothing waits for it
-	queue       queue               // of what is regular
-	spare       queue               // of all else
-	aging       pq.Heap[aging]      // those of spare that are regular after a time
-	parked      int
-	seq         uint64
-	asked       list.List[*place]   // Ready is out; by askedAt
-	early       []*place            // of those, the ones that hold no slot
-	staged      list.List[*attempt] // bound ahead of a slot, waiting for it; by when they came
-	promised    probe.Demand        // of early and staged together
-	willEnd     pq.Heap[*attempt]
-	due         []*attempt          // running, and expected to end within one round trip
-	dueRoom     probe.Demand        // of those
-	retained    list.List[*attempt] // ended, to be acknowledged
-	unclaimed   list.List[*attempt] // ended, without a link; by when they lost it, or ended
-	kept        int                 // bytes that both cost
-	commons     list.List[*common]  // of all links; by when they were last used
-	orphans     list.List[*attempt] // running without a link; by when they lost it
+	capacity       room         // what is open of it changes
+	alwaysOpen     probe.Demand // what stays open of it once a short task had to wait for long ones
+	lastShortAt    time.Time    // when the last short one came
+	free           room         // more than what is open may be in use, when it is less than it was
+	changes        uint64       // how often something changed that a forecast depends on, other than the queue
+	runs           []*attempt
+	preemptible    probe.Demand        // of those, what spare ones take that are there to be stopped, or stop
+	stopping       list.List[stopping] // of those, the ones that were told to, lately; by when
+	preemptAt      time.Time           // when there may be something to stop; zero: nothing waits for it
+	queue          queue               // of what is regular
+	spareQueue     queue               // of all else
+	aging          pq.Heap[aging]      // those of spare that are regular after a time
+	parkedCount    int
+	seq            uint64
+	asked          list.List[*place]   // Ready is out; by askedAt
+	askedAhead     []*place            // of those, the ones that hold no slot
+	staged         list.List[*attempt] // bound ahead of a slot, waiting for it; by when they came
+	promised       probe.Demand        // of early and staged together
+	expectedEnds   pq.Heap[*attempt]
+	endingSoon     []*attempt          // running, and expected to end within one round trip
+	endingSoonRoom probe.Demand        // of those
+	retained       list.List[*attempt] // ended, to be acknowledged
+	unclaimed      list.List[*attempt] // ended, without a link; by when they lost it, or ended
+	retainedBytes  int                 // bytes that both cost
+	commons        list.List[*common]  // of all links; by when they were last used
+	orphans        list.List[*attempt] // running without a link; by when they lost it
 
-	memories   map[probe.JobID]*memory
-	remembered list.List[*memory] // those, by when they were last added to
-	began      time.Time          // the first step
-	since      time.Time          // what started from then on is known, acknowledged, or remembered as forgotten
+	memories      map[probe.JobID]*jobMemory
+	memoriesByAge list.List[*jobMemory] // those, by when they were last added to
+	beganAt       time.Time             // the first step
+	knownSince    time.Time             // what started from then on is known, acknowledged, or remembered as forgotten
 
-	occupants occupants
-	learned   learned
-	paces     paces
-	forecast  forecast
-	gaps      []*place   // scratch of findGaps
-	victims   []*attempt // scratch of preempt
-	shareOnly bool       // what hasGap found is for short tasks in the share that is closed to long ones
-	settled   uint64     // the changes up to which backfill found all that may start
-	fetchWake time.Time  // when what backfill found may change because files are late; zero: never
+	occupants      occupants
+	averages       averages
+	paces          paces
+	forecast       forecast
+	gaps           []*place   // scratch of findGaps
+	victims        []*attempt // scratch of preempt
+	shortPartOnly  bool       // what hasGap found is for short tasks in the share that is closed to long ones
+	settledChanges uint64     // the changes up to which backfill found all that may start
+	fetchWake      time.Time  // when what backfill found may change because files are late; zero: never
 
 	lent struct { // with the actions of this step
 		sends   lent.Of[Send]
@@ -267,8 +267,8 @@ type Core struct {
 		results lent.Of[probe.Finished]
 	}
 
-	fetches  map[probe.AttemptID]*place // in the queue, whose files were asked for
-	released []probe.AttemptID          // in this step
+	fetches        map[probe.AttemptID]*place // in the queue, whose files were asked for
+	filesToRelease []probe.AttemptID          // in this step
 
 	// Stats may be read between steps.
 	Stats Stats
@@ -276,25 +276,25 @@ type Core struct {
 
 // link is one connection of a frontend.
 type link struct {
-	id       LinkID
-	frontend probe.FrontendID
-	features probe.Features
-	seen     probe.Window // places
-	bound    probe.Window // attempts, by Seq, whose Bind came
-	top      uint64       // no attempt that is here has a higher Seq of its frontend
-	places   map[probe.ResID]*place
-	commons  map[commonKey]*common
-	silent   bool // its last turn expired and nothing was heard since
-	tasks    int  // of places, those that have a task, and wait
-	parked   []*place
-	answer   time.Duration // how long it takes to answer a Ready, smoothed
-	stray    time.Duration // its mean deviation
-	lead     time.Duration // how long ahead to ask
+	id              LinkID
+	frontend        probe.FrontendID
+	features        probe.Features
+	seenPlaces      probe.Window // places
+	boundAttempts   probe.Window // attempts, by Seq, whose Bind came
+	topSeq          uint64       // no attempt that is here has a higher Seq of its frontend
+	places          map[probe.ResID]*place
+	commons         map[commonKey]*common
+	silent          bool // its last turn expired and nothing was heard since
+	taskCount       int  // of places, those that have a task, and wait
+	parked          []*place
+	answerTime      time.Duration // how long it takes to answer a Ready, smoothed
+	answerDeviation time.Duration // its mean deviation
+	lead            time.Duration // how long ahead to ask
 }
 
 // attempt is one try at a task, from its arrival to its acknowledgement. Of those that have ended there may be very many.
 type attempt struct {
-	*active // nil: it has ended
+	*activePart // nil: it has ended
 
 	id         probe.AttemptID
 	task       probe.TaskIndex
@@ -303,41 +303,41 @@ type attempt struct {
 	job        probe.JobID
 	generation probe.Generation // of the job when it was launched, or claimed
 	owner      *link            // nil: orphan
-	files      *files           // nil: it needs none
+	files      *fileFetch       // nil: it needs none
 
-	waits        probe.Waits
-	waited, held time.Duration
-	launched     time.Duration // once it has ended: from its arrival to its start
-	since        time.Time     // it is staged, its owner's, or nobody's
-	endedAt      time.Duration // since the core began
-	end          ending
+	waitParts       probe.Waits
+	waited, heldFor time.Duration
+	launchTime      time.Duration // once it has ended: from its arrival to its start
+	stateSince      time.Time     // it is staged, its owner's, or nobody's
+	endedAt         time.Duration // since the core began
+	end             ending
 
 	node list.Node[*attempt]
 }
 
-// active is what of an attempt matters only until it has ended.
-type active struct {
-	launch   probe.Launch
-	tenant   string
-	common   []byte // that its launch names
-	long     bool
-	class    probe.Class
-	standing standing // running, of a spare one
-	clears   bool     // spare work is stopped for it
-	demand   probe.Demand
-	expected time.Duration // run time; 0: not known
-	progress progress
-	run      int32  // its index in Core.runs
-	from     *place // staged only: the place it was bound to, to be queued again if it is handed back
-	bill     bill
-	of       *tenant
+// activePart is what of an attempt matters only until it has ended.
+type activePart struct {
+	launch        probe.Launch
+	tenant        string
+	commonPayload []byte // that its launch names
+	long          bool
+	class         probe.Class
+	standing      standing // running, of a spare one
+	clearsSpare   bool     // spare work is stopped for it
+	demand        probe.Demand
+	expectedRun   time.Duration // run time; 0: not known
+	progress      progress
+	runIndex      int32  // its index in Core.runs
+	returnPlace   *place // staged only: the place it was bound to, to be queued again if it is handed back
+	bill          bill
+	queueTenant   *tenant
 
-	arrivedAt time.Time
-	startedAt time.Time
-	askAt     time.Time // when a successor may be asked for
-	due       bool
-	stopNode  list.Node[stopping]
-	toldAt    time.Time // when it was told to stop; zero: it was not
+	arrivedAt  time.Time
+	startedAt  time.Time
+	askAt      time.Time // when a successor may be asked for
+	endsSoon   bool
+	stopNode   list.Node[stopping]
+	stopToldAt time.Time // when it was told to stop; zero: it was not
 
 	pos int
 }
@@ -348,16 +348,16 @@ type ending struct {
 	memory   probe.MiB
 	result   []byte
 	run, cpu time.Duration
-	more     *Exited // nil: that is all there is to it
+	details  *Exited // nil: that is all there is to it
 }
 
-// reused is values to be used again, the last one first: it is in the processor's cache.
-type reused[T any] []*T
+// freeList is values to be used again, the last one first: it is in the processor's cache.
+type freeList[T any] []*T
 
-const maxReused = 1024
+const maxFree = 1024
 
-// next is a value that is zero.
-func (r *reused[T]) next() *T {
+// getZeroed is a value that is zero.
+func (r *freeList[T]) getZeroed() *T {
 	n := len(*r)
 	if n == 0 {
 		return new(T)
@@ -367,10 +367,10 @@ func (r *reused[T]) next() *T {
 	return v
 }
 
-func (r *reused[T]) add(v *T) {
+func (r *freeList[T]) putBack(v *T) {
 	var zero T
 	*v = zero // what came with it may last
-	if len(*r) < maxReused {
+	if len(*r) < maxFree {
 		*r = append(*r, v)
 	}
 }
@@ -406,7 +406,7 @@ const (
 	maxSync = 1 << 18
 	// retainedCost is what keeping a result takes besides its bytes.
 	retainedCost = 512
-	moreCost     = 160 // if it is told how, and why
+	detailsCost  = 160 // if it is told how, and why
 	outputCost   = 64  // each of its outputs
 	// fullRetry is the retry-after of a full queue.
 	fullRetry = 50 * time.Millisecond
@@ -416,21 +416,21 @@ const (
 func New(cfg Config) *Core {
 	cfg = cfg.Defaults()
 	c := &Core{
-		cfg:       cfg,
-		functions: map[string]bool{},
-		links:     map[LinkID]*link{},
-		byOwner:   map[probe.FrontendID]*link{},
-		attempts:  map[probe.AttemptID]*attempt{},
-		memories:  map[probe.JobID]*memory{},
-		fetches:   map[probe.AttemptID]*place{},
-		capacity:  room{cfg.Capacity, cfg.Capacity},
-		always:    cfg.Open(),
-		learned:   learned{run: firstRun, chance: firstChance, fetch: firstFetch},
-		queue:     newQueue(),
-		spare:     newQueue(),
+		cfg:             cfg,
+		functions:       map[string]bool{},
+		links:           map[LinkID]*link{},
+		linksByFrontend: map[probe.FrontendID]*link{},
+		attempts:        map[probe.AttemptID]*attempt{},
+		memories:        map[probe.JobID]*jobMemory{},
+		fetches:         map[probe.AttemptID]*place{},
+		capacity:        room{cfg.Capacity, cfg.Capacity},
+		alwaysOpen:      cfg.Open(),
+		averages:        averages{runTime: firstRun, bindChance: firstChance, fetchRate: firstFetch},
+		queue:           newQueue(),
+		spareQueue:      newQueue(),
 	}
-	c.queue.policy = cfg.Order.policy(&c.cfg, &c.queue)
-	c.spare.policy = &fair{queue: &c.spare, weights: cfg.Weights, inner: map[string]*account{}, byLeft: true}
+	c.queue.policy = cfg.Order.newPolicy(&c.cfg, &c.queue)
+	c.spareQueue.policy = &fair{queue: &c.spareQueue, weights: cfg.Weights, innerAccounts: map[string]*account{}, byWorkLeft: true}
 	c.free = c.capacity
 	for _, f := range cfg.Functions {
 		c.functions[f] = true
@@ -441,26 +441,26 @@ func New(cfg Config) *Core {
 // Step applies ev at now and appends what the shell must do, in order, to acts. It never blocks and reads
 // no clock. now must not go back.
 func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
-	if c.since.IsZero() {
-		c.since, c.began = now, now
+	if c.knownSince.IsZero() {
+		c.knownSince, c.beganAt = now, now
 	}
-	c.queue.now = now.Sub(c.began)
-	c.spare.now = c.queue.now
+	c.queue.now = now.Sub(c.beganAt)
+	c.spareQueue.now = c.queue.now
 	c.lent.sends.TakeBack()
 	c.lent.starts.TakeBack()
 	c.lent.results.TakeBack()
 	switch ev := ev.(type) {
 	case Received:
 		if l := c.links[ev.Link]; l != nil { // else of a connection that was dropped
-			c.unpark(l)
-			acts = c.receive(l, ev.Msg, now, acts)
+			c.unparkLink(l)
+			acts = c.receiveMsg(l, ev.Msg, now, acts)
 		}
 	case *Exited:
-		acts = c.exited(ev, now, acts)
+		acts = c.endAttempt(ev, now, acts)
 	case Fetched:
-		acts = c.fetched(&ev, now, acts)
+		acts = c.finishFetch(&ev, now, acts)
 	case Progressed:
-		c.progressed(&ev, now)
+		c.noteProgress(&ev, now)
 	case Wake:
 	case LinkUp:
 		acts = c.linkUp(ev, now, acts)
@@ -469,70 +469,70 @@ func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
 			c.linkDown(l, now)
 		}
 	case Leave:
-		acts = c.leave(now, acts)
+		acts = c.startLeaving(now, acts)
 	default:
 		panic(fmt.Sprintf("worker: unknown event %T", ev))
 	}
-	acts = c.expire(now, acts)
-	acts = c.fill(now, acts)
+	acts = c.expireOverdue(now, acts)
+	acts = c.assignRoom(now, acts)
 	for c.lateStaged(now) != nil { // behind one with more patience, which has started
-		acts = c.expire(now, acts)
-		acts = c.fill(now, acts)
+		acts = c.expireOverdue(now, acts)
+		acts = c.assignRoom(now, acts)
 	}
-	for _, id := range c.released {
+	for _, id := range c.filesToRelease {
 		acts = append(acts, Release{id})
 	}
-	c.released = c.released[:0]
+	c.filesToRelease = c.filesToRelease[:0]
 	return acts
 }
 
-func (c *Core) receive(l *link, msg probe.Msg, now time.Time, acts []Action) []Action {
+func (c *Core) receiveMsg(l *link, msg probe.Msg, now time.Time, acts []Action) []Action {
 	switch m := msg.(type) {
 	case probe.Reserve:
-		return c.reserve(l, &m, now, acts)
+		return c.reservePlaces(l, &m, now, acts)
 	case probe.Bind:
-		return c.bind(l, &m, now, acts)
+		return c.bindTask(l, &m, now, acts)
 	case probe.Decline:
 		if p := c.askedPlace(l, m.Res, m.Turn); p != nil {
 			c.Stats.Declined++
-			c.learned.turned(false)
-			l.learn(now.Sub(p.askedAt))
+			c.averages.noteTurn(false)
+			l.learnAnswer(now.Sub(p.askedAt))
 			c.dropPlace(p)
 		}
 	case probe.Enqueue:
-		return c.enqueue(l, &m, now, acts)
+		return c.enqueueTask(l, &m, now, acts)
 	case probe.Cancel:
 		for i := range m.Count {
 			id := m.First + probe.ResID(i)
-			l.seen.Mark(id)
+			l.seenPlaces.Mark(id)
 			if p := l.places[id]; p != nil {
 				if p.launch == nil {
-					c.learned.turned(false)
+					c.averages.noteTurn(false)
 				}
 				c.dropPlace(p)
 				c.Stats.Cancelled++
 			}
 		}
 	case probe.Restamp:
-		c.restamp(l, &m)
+		c.restampPlace(l, &m)
 	case probe.Kill:
-		return c.kill(l, &m, now, acts)
+		return c.killAttempt(l, &m, now, acts)
 	case probe.Claim:
-		return c.claim(l, &m, now, acts)
+		return c.grantClaim(l, &m, now, acts)
 	case probe.Ack:
 		for _, id := range m.Attempts {
-			c.acknowledged(l, id, m.Disowned, now)
+			c.acknowledgeResult(l, id, m.Disowned, now)
 		}
 	case probe.Sync:
-		return c.sync(l, &m, now, acts)
+		return c.syncLink(l, &m, now, acts)
 	case probe.Ping:
-		return c.send(l, probe.Pong{Seq: m.Seq, Load: c.load(m.Matrix, now), Expect: c.expect(l, now), Progress: c.progress(l, now), Pace: uint32(1000 * c.pace(now))}, acts)
+		return c.sendMsg(l, probe.Pong{Seq: m.Seq, Load: c.loadWithMatrix(m.Matrix, now), Expect: c.expectedWaits(l, now), Progress: c.linkProgress(l, now), Pace: uint32(1000 * c.currentPace(now))}, acts)
 	case probe.Probe:
-		load := c.load(m.Matrix, now)
+		load := c.loadWithMatrix(m.Matrix, now)
 		load.Seq = m.Seq
-		return c.send(l, load, acts)
+		return c.sendMsg(l, load, acts)
 	case probe.Common:
-		c.keep(l, &m, now)
+		c.storeCommon(l, &m, now)
 	case probe.Forget:
 		c.forgetCommon(l, m.Job)
 	case probe.Hello:
@@ -543,19 +543,19 @@ func (c *Core) receive(l *link, msg probe.Msg, now time.Time, acts []Action) []A
 	return acts
 }
 
-// send has a message sent on a link.
-func (c *Core) send(l *link, m probe.Msg, acts []Action) []Action {
+// sendMsg has a message sent on a link.
+func (c *Core) sendMsg(l *link, m probe.Msg, acts []Action) []Action {
 	return append(acts, c.lent.sends.Lend(Send{l.id, m}))
 }
 
 // Load is what the core tells of itself with most messages. What spare work takes counts as free, and places that are not regular do
 // not: nothing regular waits for them.
 func (c *Core) Load() probe.Load {
-	return probe.Load{Free: c.free.all.Add(c.preemptible), Queued: uint32(c.queue.len() + c.parked + c.staged.Len()), Running: uint32(len(c.runs))}
+	return probe.Load{Free: c.free.all.Add(c.preemptible), Queued: uint32(c.queue.len() + c.parkedCount + c.staged.Len()), Running: uint32(len(c.runs))}
 }
 
-// load is Load, with the wait matrix if it was asked for.
-func (c *Core) load(matrix bool, now time.Time) probe.Load {
+// loadWithMatrix is Load, with the wait matrix if it was asked for.
+func (c *Core) loadWithMatrix(matrix bool, now time.Time) probe.Load {
 	load := c.Load()
 	if matrix {
 		m := c.Matrix(now)
@@ -564,13 +564,13 @@ func (c *Core) load(matrix bool, now time.Time) probe.Load {
 	return load
 }
 
-// take and give change what is free.
-func (c *Core) take(needs room) {
+// takeRoom and give change what is free.
+func (c *Core) takeRoom(needs room) {
 	c.free = c.free.sub(needs)
 	c.changes++
 }
 
-func (c *Core) give(needs room) {
+func (c *Core) freeRoom(needs room) {
 	c.free = c.free.add(needs)
 	c.changes++
 }
@@ -587,28 +587,28 @@ func (c *Core) NextWake() time.Time {
 		soonest(p.askedAt.Add(c.cfg.ReadyExpiry))
 	}
 	if a := c.staged.First(); a != nil {
-		soonest(a.since.Add(c.patience(a)))
+		soonest(a.stateSince.Add(c.patienceFor(a)))
 	}
 	if a := c.unclaimed.First(); a != nil {
-		soonest(a.since.Add(c.claimable()))
+		soonest(a.stateSince.Add(c.claimableFor()))
 	}
 	if a := c.orphans.First(); a != nil {
-		soonest(a.since.Add(c.cfg.Grace))
+		soonest(a.stateSince.Add(c.cfg.Grace))
 	}
 	if m := c.commons.First(); m != nil {
 		soonest(m.usedAt.Add(c.cfg.Retain))
 	}
-	if !c.stays.IsZero() {
-		soonest(c.stays)
+	if !c.staysUntil.IsZero() {
+		soonest(c.staysUntil)
 	}
-	if c.willEnd.Len() > 0 && c.queue.len() > 0 {
-		soonest(c.willEnd.Min().askAt)
+	if c.expectedEnds.Len() > 0 && c.queue.len() > 0 {
+		soonest(c.expectedEnds.Min().askAt)
 	}
 	if !c.fetchWake.IsZero() && c.queue.len() > 0 {
 		soonest(c.fetchWake)
 	}
-	c.spareWakes(soonest)
-	if c.capacity.open != c.capacity.all && c.queue.len() > 0 && !c.shortWaits() {
+	c.addSpareWakes(soonest)
+	if c.capacity.open != c.capacity.all && c.queue.len() > 0 && !c.hasShortWaiting() {
 		soonest(c.quietAt())
 	}
 	return at
@@ -618,5 +618,5 @@ func (c *Core) NextWake() time.Time {
 // was on its way to it when it said so: it may go. What a frontend sent and got no answer to would count as lost, not
 // as refused, and a task that may start only once would fail.
 func (c *Core) Idle() bool {
-	return len(c.attempts) == 0 && (c.stays.IsZero() || len(c.links) == 0)
+	return len(c.attempts) == 0 && (c.staysUntil.IsZero() || len(c.links) == 0)
 }

@@ -6,12 +6,12 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// files is how it stands with the files that a task needs.
-type files struct {
-	there bool
-	by    time.Time // expected
-	took  time.Duration
-	bytes uint64
+// fileFetch is how it stands with the files that a task needs.
+type fileFetch struct {
+	arrived    bool
+	expectedAt time.Time // expected
+	took       time.Duration
+	bytes      uint64
 }
 
 const (
@@ -19,8 +19,8 @@ const (
 	unknownFile = 16 << 20  // bytes of a file of unknown size
 )
 
-// fetch asks for the files of a task that was just queued.
-func (c *Core) fetch(p *place, now time.Time, acts []Action) []Action {
+// fetchFiles asks for the files of a task that was just queued.
+func (c *Core) fetchFiles(p *place, now time.Time, acts []Action) []Action {
 	bytes := 0.0
 	for i := range p.launch.Files {
 		size := p.launch.Files[i].Bytes
@@ -29,33 +29,33 @@ func (c *Core) fetch(p *place, now time.Time, acts []Action) []Action {
 		}
 		bytes += float64(size)
 	}
-	p.files = &files{by: now.Add(time.Duration(min(bytes/c.learned.fetch*float64(time.Second), float64(horizon))))}
+	p.files = &fileFetch{expectedAt: now.Add(time.Duration(min(bytes/c.averages.fetchRate*float64(time.Second), float64(horizon))))}
 	c.fetches[p.launch.Attempt] = p
 	return append(acts, Fetch{Attempt: p.launch.Attempt, Files: p.launch.Files})
 }
 
-// fetching reports whether the place's task cannot start because its files are not there.
-func (p *place) fetching() bool { return p.files != nil && !p.files.there }
+// waitsForFiles reports whether the place's task cannot start because its files are not there.
+func (p *place) waitsForFiles() bool { return p.files != nil && !p.files.arrived }
 
-// fetchedIn is in how long the files of the place's task are expected, at least 1 ns; 0 where it waits for none, or for
+// filesExpectedIn is in how long the files of the place's task are expected, at least 1 ns; 0 where it waits for none, or for
 // longer than expected.
-func (p *place) fetchedIn(now time.Time) time.Duration {
-	if !p.fetching() || now.After(p.files.by) {
+func (p *place) filesExpectedIn(now time.Time) time.Duration {
+	if !p.waitsForFiles() || now.After(p.files.expectedAt) {
 		return 0
 	}
-	return max(p.files.by.Sub(now), 1)
+	return max(p.files.expectedAt.Sub(now), 1)
 }
 
-// fetched lets a task that waited for its files only for its turn from now on, or ends it if they will not come.
-func (c *Core) fetched(ev *Fetched, now time.Time, acts []Action) []Action {
+// finishFetch lets a task that waited for its files only for its turn from now on, or ends it if they will not come.
+func (c *Core) finishFetch(ev *Fetched, now time.Time, acts []Action) []Action {
 	p := c.fetches[ev.Attempt]
-	if p == nil || !p.fetching() {
+	if p == nil || !p.waitsForFiles() {
 		return acts
 	}
 	if seconds := ev.Took.Seconds(); ev.Bytes > 0 && seconds > 0 {
-		c.learned.fetch += (float64(ev.Bytes)/seconds - c.learned.fetch) / 8
+		c.averages.fetchRate += (float64(ev.Bytes)/seconds - c.averages.fetchRate) / 8
 	}
-	p.files.there, p.files.took, p.files.bytes = true, ev.Took, ev.Bytes
+	p.files.arrived, p.files.took, p.files.bytes = true, ev.Took, ev.Bytes
 	c.changes++
 	if ev.Err == "" {
 		return acts
@@ -64,10 +64,10 @@ func (c *Core) fetched(ev *Fetched, now time.Time, acts []Action) []Action {
 	if c.attempts[ev.Attempt] != nil {
 		return acts // its frontend uses an id twice; the first one goes
 	}
-	a := c.attempt(p, now)
-	c.enter(a)
-	return c.conclude(a, &Exited{Attempt: ev.Attempt, Status: probe.NoInput, Error: ev.Err}, now, acts)
+	a := c.newEarlyAttempt(p, now)
+	c.addAttempt(a)
+	return c.concludeAttempt(a, &Exited{Attempt: ev.Attempt, Status: probe.NoInput, Error: ev.Err}, now, acts)
 }
 
-// release lets go of the files of an attempt.
-func (c *Core) release(id probe.AttemptID) { c.released = append(c.released, id) }
+// releaseFiles lets go of the files of an attempt.
+func (c *Core) releaseFiles(id probe.AttemptID) { c.filesToRelease = append(c.filesToRelease, id) }

@@ -15,11 +15,11 @@ type fifo struct {
 	walk   walk[*place] // scratch of inOrder
 }
 
-func (f *fifo) push(p *place)         { f.places.Push(p) }
-func (f *fifo) remove(p *place)       { f.places.Remove(p) }
-func (f *fifo) head(time.Time) *place { return f.places.Min() }
-func (f *fifo) all() iter.Seq[*place] { return slices.Values(f.places.All()) }
+func (f *fifo) addPlace(p *place)           { f.places.Push(p) }
+func (f *fifo) removePlace(p *place)        { f.places.Remove(p) }
+func (f *fifo) nextPlace(time.Time) *place  { return f.places.Min() }
+func (f *fifo) allPlaces() iter.Seq[*place] { return slices.Values(f.places.All()) }
 
 func (f *fifo) inOrder(time.Time) iter.Seq[*place] {
-	return func(yield func(*place) bool) { f.walk.over(&f.places, yield) }
+	return func(yield func(*place) bool) { f.walk.visitAll(&f.places, yield) }
 }

@@ -42,7 +42,7 @@ func TestHistories(t *testing.T) {
 			do     func()
 		}{
 			{"reserve", 3, w.reserve}, {"enqueue", 2, w.enqueue}, {"answer", 8, w.answer}, {"cancel", 1, w.cancel},
-			{"kill", 1, w.kill}, {"restamp", 1, w.restamp}, {"claim", 1, w.claim}, {"ack", 1, w.ack}, {"sync", 1, w.sync}, {"rude", 2, w.rude},
+			{"kill", 1, w.kill}, {"restamp", 1, w.restamp}, {"claim", 1, w.claim}, {"ack", 1, w.ack}, {"sync", 1, w.sync}, {"rude", 2, w.sendRude},
 			{"chat", 1, w.chat}, {"deliver", 20, w.deliver}, {"repeat", 1, w.repeat}, {"lose", 1, w.lose},
 			{"hear", 14, w.hear}, {"break", 1, w.breakLink}, {"connect", 1, w.connect}, {"exit", 3, w.exit}, {"fetched", 2, w.fetched},
 			{"pass", 4, w.pass}, {"ahead", 4, w.passToWake}, {"long", 1, w.passLong}, {"leave", 1, w.leave},
@@ -102,17 +102,17 @@ type world struct {
 	nextID LinkID
 	jobs   []probe.JobID
 
-	free    room
-	runs    map[probe.AttemptID]*run
-	files   map[probe.AttemptID]bool // that were asked for and not released: whether they are there
-	ended   map[probe.AttemptID]Exited
-	dead    map[placeKey]probe.Reason    // places that the core said are gone
-	asked   map[turnKey]bool             // turns that it announced
-	never   map[probe.AttemptID]string   // attempts that must not start, and why
-	started map[probe.AttemptID]bool     // of frontends that keep the rules
-	long    map[probe.AttemptID]bool     // tasks that may not use all
-	rides   map[placeKey]probe.AttemptID // tasks that came with their place
-	owner   map[probe.AttemptID]LinkID   // by what the core said
+	free         room
+	runs         map[probe.AttemptID]*run
+	files        map[probe.AttemptID]bool // that were asked for and not released: whether they are there
+	endings      map[probe.AttemptID]Exited
+	deadPlaces   map[placeKey]probe.Reason    // places that the core said are gone
+	asked        map[turnKey]bool             // turns that it announced
+	neverStart   map[probe.AttemptID]string   // attempts that must not start, and why
+	started      map[probe.AttemptID]bool     // of frontends that keep the rules
+	long         map[probe.AttemptID]bool     // tasks that may not use all
+	rideAttempts map[placeKey]probe.AttemptID // tasks that came with their place
+	owners       map[probe.AttemptID]LinkID   // by what the core said
 
 	claims   map[probe.JobID]jobClaim // the last ones that were answered
 	claiming probe.Generation         // of the Claim that is being received
@@ -121,7 +121,7 @@ type world struct {
 }
 
 type jobClaim struct {
-	by         probe.FrontendID
+	frontend   probe.FrontendID
 	generation probe.Generation
 	at         time.Time
 }
@@ -178,8 +178,8 @@ type wire struct {
 }
 
 type flight struct {
-	msg probe.Msg
-	by  time.Time // it arrives at the latest, unless it is lost
+	msg      probe.Msg
+	deadline time.Time // it arrives at the latest, unless it is lost
 }
 
 func newWorld(t *rapid.T, seen map[string]int) *world {
@@ -197,9 +197,9 @@ func newWorld(t *rapid.T, seen map[string]int) *world {
 	w := &world{
 		t: t, seen: seen, core: New(cfg), now: time.Unix(1_000_000, 0), free: room{cfg.Capacity, cfg.Capacity},
 		files: map[probe.AttemptID]bool{}, long: map[probe.AttemptID]bool{},
-		runs: map[probe.AttemptID]*run{}, ended: map[probe.AttemptID]Exited{}, dead: map[placeKey]probe.Reason{},
-		asked: map[turnKey]bool{}, never: map[probe.AttemptID]string{}, started: map[probe.AttemptID]bool{},
-		rides: map[placeKey]probe.AttemptID{}, owner: map[probe.AttemptID]LinkID{},
+		runs: map[probe.AttemptID]*run{}, endings: map[probe.AttemptID]Exited{}, deadPlaces: map[placeKey]probe.Reason{},
+		asked: map[turnKey]bool{}, neverStart: map[probe.AttemptID]string{}, started: map[probe.AttemptID]bool{},
+		rideAttempts: map[placeKey]probe.AttemptID{}, owners: map[probe.AttemptID]LinkID{},
 		claims: map[probe.JobID]jobClaim{}, launched: map[probe.AttemptID]probe.Generation{}, reserved: map[placeKey]probe.Generation{},
 		jobs: []probe.JobID{job("x"), job("y"), job("z")},
 	}
@@ -231,16 +231,16 @@ var coins = rapid.Custom(func(t *rapid.T) int {
 func (w *world) step(ev Event) {
 	switch ev := ev.(type) {
 	case Received:
-		w.seen[name(ev.Msg)]++
+		w.seen[typeName(ev.Msg)]++
 	default:
-		w.seen[name(ev)]++
+		w.seen[typeName(ev)]++
 	}
 	for _, a := range w.core.Step(w.now, ev, nil) {
-		w.do(a)
+		w.checkAction(a)
 	}
 }
 
-func name(x any) string {
+func typeName(x any) string {
 	s := fmt.Sprintf("%T", x)
 	for i := len(s) - 1; i >= 0; i-- {
 		if s[i] == '.' {
@@ -252,18 +252,18 @@ func name(x any) string {
 
 func (w *world) isRude(id probe.AttemptID) bool { return id.Frontend == 3 }
 
-// do checks an action, and carries it out.
-func (w *world) do(a Action) {
+// checkAction checks an action, and carries it out.
+func (w *world) checkAction(a Action) {
 	switch a := a.(type) {
 	case *Start:
 		w.seen["Start"]++
 		id := a.Launch.Attempt
-		n := needs(a.Demand, w.long[id])
-		if w.free = w.free.sub(n); !(room{}).fits(w.free) {
+		n := roomFor(a.Demand, w.long[id])
+		if w.free = w.free.sub(n); !(room{}).fitsIn(w.free) {
 			w.t.Fatalf("start of %s: there is no room", id)
 		}
-		if there, asked := w.files[id]; len(a.Launch.Files) > 0 && !there || len(a.Launch.Files) == 0 && asked && !w.isRude(id) {
-			w.t.Fatalf("start of %s with %d files: they were asked for: %t, are there: %t", id, len(a.Launch.Files), asked, there)
+		if arrived, asked := w.files[id]; len(a.Launch.Files) > 0 && !arrived || len(a.Launch.Files) == 0 && asked && !w.isRude(id) {
+			w.t.Fatalf("start of %s with %d files: they were asked for: %t, are there: %t", id, len(a.Launch.Files), asked, arrived)
 		}
 		if w.runs[id] != nil {
 			w.t.Fatalf("start of %s: it runs", id)
@@ -271,18 +271,18 @@ func (w *world) do(a Action) {
 		if !w.isRude(id) && w.started[id] {
 			w.t.Fatalf("start of %s: for the second time", id)
 		}
-		if why := w.never[id]; why != "" && !w.isRude(id) {
+		if why := w.neverStart[id]; why != "" && !w.isRude(id) {
 			w.t.Fatalf("start of %s: it was %s", id, why)
 		}
 		g, known := w.launched[id]
-		if last, claimed := w.claims[a.Job]; known && claimed && w.now.Sub(last.at) < rememberFor && (g < last.generation || g == last.generation && last.by != id.Frontend) {
+		if last, claimed := w.claims[a.Job]; known && claimed && w.now.Sub(last.at) < rememberFor && (g < last.generation || g == last.generation && last.frontend != id.Frontend) {
 			w.t.Fatalf("start of %s, of generation %d: its job was claimed since: %+v", id, g, last)
 		}
 		if a.Launch.Function != "f" || len(a.Launch.Payload) > 100 {
 			w.t.Fatalf("start of %s: it cannot run", id)
 		}
 		w.started[id] = true
-		delete(w.owner, id)
+		delete(w.owners, id)
 		w.runs[id] = &run{id: id, needs: n}
 	case Stop:
 		w.seen["Stop"]++
@@ -290,9 +290,9 @@ func (w *world) do(a Action) {
 			w.t.Fatalf("stop of %s: it does not run, or was stopped", a.Attempt)
 		}
 		w.runs[a.Attempt].stopped = true
-		if told := w.core.attempts[a.Attempt]; !told.unwanted {
-			if told.class != probe.Spare {
-				w.t.Fatalf("stop of %s, which is %v", a.Attempt, told.class)
+		if stopped := w.core.attempts[a.Attempt]; !stopped.unwanted {
+			if stopped.class != probe.Spare {
+				w.t.Fatalf("stop of %s, which is %v", a.Attempt, stopped.class)
 			}
 			w.runs[a.Attempt].preempted = true
 		}
@@ -307,16 +307,16 @@ func (w *world) do(a Action) {
 		w.files[a.Attempt] = false
 	case Release:
 		w.seen["Release"]++
-		there, asked := w.files[a.Attempt]
+		arrived, asked := w.files[a.Attempt]
 		if !asked || w.runs[a.Attempt] != nil && !w.isRude(a.Attempt) {
 			w.t.Fatalf("release of files of %s, which were not asked for, or it runs", a.Attempt)
 		}
-		if !there {
+		if !arrived {
 			w.seen["fetch released"]++
 		}
 		delete(w.files, a.Attempt)
 	case *Send:
-		w.seen["sent "+name(a.Msg)]++
+		w.seen["sent "+typeName(a.Msg)]++
 		l := w.wire(a.Link)
 		if l == nil {
 			w.t.Fatalf("%T sent to link %d, which is down", a.Msg, a.Link)
@@ -326,7 +326,7 @@ func (w *world) do(a Action) {
 			w.seen["matrix"]++
 			w.checkMatrix(p.Load.Matrix)
 		}
-		w.check(l, a.Msg)
+		w.checkMsg(l, a.Msg)
 		m := a.Msg
 		if f, ok := m.(*probe.Finished); ok { // it is only lent
 			kept := *f
@@ -338,17 +338,17 @@ func (w *world) do(a Action) {
 	}
 }
 
-// check holds what the core says against what it said before.
-func (w *world) check(l *wire, msg probe.Msg) {
+// checkMsg holds what the core says against what it said before.
+func (w *world) checkMsg(l *wire, msg probe.Msg) {
 	bury := func(first probe.ResID, count uint32, reason probe.Reason) {
 		for i := range count {
-			w.dead[placeKey{l.id, first + probe.ResID(i)}] = reason
+			w.deadPlaces[placeKey{l.id, first + probe.ResID(i)}] = reason
 		}
 	}
 	switch m := msg.(type) {
 	case probe.Ready:
 		key := turnKey{placeKey{l.id, m.Res}, m.Turn}
-		if reason := w.dead[key.placeKey]; reason != 0 && !l.front.rude {
+		if reason := w.deadPlaces[key.placeKey]; reason != 0 && !l.front.rude {
 			w.t.Fatalf("ready for place %d, which is gone: %v", m.Res, reason)
 		}
 		if w.asked[key] {
@@ -365,7 +365,7 @@ func (w *world) check(l *wire, msg probe.Msg) {
 		w.seen[m.Reason.String()]++
 		bury(m.First, m.Count, m.Reason)
 		if m.Reason != probe.Unknown && m.Reason != probe.Moved {
-			w.never[m.Attempt] = "refused"
+			w.neverStart[m.Attempt] = "refused"
 		}
 	case probe.Evicted:
 		bury(m.First, m.Count, m.Reason)
@@ -378,7 +378,7 @@ func (w *world) check(l *wire, msg probe.Msg) {
 				w.t.Fatalf("attempt %s is gone, but runs", id)
 			}
 			if id.Frontend == l.front.id {
-				w.never[id] = "gone"
+				w.neverStart[id] = "gone"
 			}
 		}
 	case probe.Started:
@@ -388,9 +388,9 @@ func (w *world) check(l *wire, msg probe.Msg) {
 		if m.Ran < 0 || m.Ran > time.Hour {
 			w.t.Fatalf("impossible times in %+v", m)
 		}
-		w.owner[m.Attempt] = l.id
+		w.owners[m.Attempt] = l.id
 	case *probe.Finished:
-		end, ok := w.ended[m.Attempt]
+		end, ok := w.endings[m.Attempt]
 		if end.Status == probe.Preempted && l.front.id == oldFrontend {
 			w.seen["told to an older frontend"]++
 			end.Status = probe.Killed
@@ -410,7 +410,7 @@ func (w *world) check(l *wire, msg probe.Msg) {
 		if m.Status == probe.NoInput {
 			w.seen["no_input"]++
 		}
-		w.owner[m.Attempt] = l.id
+		w.owners[m.Attempt] = l.id
 	case probe.Claimed:
 		if m.Moved {
 			w.seen["claimed too late"]++
@@ -428,11 +428,11 @@ func (w *world) checkMatrix(m *probe.WaitMatrix) {
 	if m.Capacity != w.core.cfg.Capacity {
 		w.t.Fatalf("a matrix for %v", m.Capacity)
 	}
-	if wait := m.Wait(w.core.always); wait == probe.NeverFits {
+	if wait := m.Wait(w.core.alwaysOpen); wait == probe.NeverFits {
 		w.t.Fatalf("all that is open to long tasks never has room: %v", m.Cells)
 	}
 	// Where nothing waits, a task waits only for those that run.
-	if c := w.core; len(c.runs)+c.asked.Len()+c.queue.len()+c.staged.Len() == 0 && m.Wait(c.always) != 0 {
+	if c := w.core; len(c.runs)+c.asked.Len()+c.queue.len()+c.staged.Len() == 0 && m.Wait(c.alwaysOpen) != 0 {
 		w.t.Fatalf("an idle worker has waits: %v", m.Cells)
 	}
 }
@@ -449,9 +449,9 @@ func (w *world) wire(id LinkID) *wire {
 // cut ends a connection; what is under way on it is lost.
 func (w *world) cut(l *wire) {
 	w.wires = slices.DeleteFunc(w.wires, func(o *wire) bool { return o == l })
-	for id, link := range w.owner {
+	for id, link := range w.owners {
 		if link == l.id {
-			delete(w.owner, id)
+			delete(w.owners, id)
 		}
 	}
 	for _, f := range w.fronts {
@@ -462,7 +462,7 @@ func (w *world) cut(l *wire) {
 		for _, id := range slices.SortedFunc(maps.Keys(f.awaits), compareAttempts) {
 			f.lost = append(f.lost, id)
 			if !w.started[id] {
-				w.never[id] = "lost with its connection"
+				w.neverStart[id] = "lost with its connection"
 			}
 		}
 	}
@@ -488,8 +488,8 @@ func (w *world) connectFront(f *front) {
 	f.wire, f.places, f.turns, f.toAck, f.awaits = l, map[probe.ResID]bool{}, nil, nil, map[probe.AttemptID]sent{}
 }
 
-// aFront is a connected frontend that keeps the rules, or nil.
-func (w *world) aFront() *front {
+// pickFront is a connected frontend that keeps the rules, or nil.
+func (w *world) pickFront() *front {
 	var fs []*front
 	for _, f := range w.fronts {
 		if f.wire != nil && !f.rude {
@@ -530,7 +530,7 @@ func (w *world) demand() probe.Demand {
 }
 
 func (w *world) reserve() {
-	f := w.aFront()
+	f := w.pickFront()
 	if f == nil {
 		return
 	}
@@ -544,7 +544,7 @@ func (w *world) reserve() {
 	for i := range w.draw("rides", int(m.Count)+1) {
 		at := m.First + probe.ResID(i)
 		m.Launches = append(m.Launches, w.launch(f, sent{res: at}))
-		w.rides[placeKey{f.wire.id, at}] = m.Launches[i].Attempt
+		w.rideAttempts[placeKey{f.wire.id, at}] = m.Launches[i].Attempt
 		w.launched[m.Launches[i].Attempt] = m.Generation
 	}
 	for i := range m.Count {
@@ -556,7 +556,7 @@ func (w *world) reserve() {
 }
 
 func (w *world) enqueue() {
-	f := w.aFront()
+	f := w.pickFront()
 	if f == nil {
 		return
 	}
@@ -569,7 +569,7 @@ func (w *world) enqueue() {
 	if w.draw("files", 3) == 0 {
 		m.Launch.Files = someFiles
 	}
-	w.rides[placeKey{f.wire.id, m.Res}] = m.Launch.Attempt
+	w.rideAttempts[placeKey{f.wire.id, m.Res}] = m.Launch.Attempt
 	f.places[m.Res] = true
 	f.nextRes++
 	w.send(f, m)
@@ -585,14 +585,14 @@ func (w *world) standing() (s probe.Standing) {
 }
 
 func (w *world) restamp() {
-	if f := w.aFront(); f != nil && len(f.places) > 0 {
+	if f := w.pickFront(); f != nil && len(f.places) > 0 {
 		ids := slices.Sorted(maps.Keys(f.places))
 		w.send(f, probe.Restamp{Res: ids[w.draw("place", len(ids))], Standing: w.standing()})
 	}
 }
 
 func (w *world) answer() {
-	f := w.aFront()
+	f := w.pickFront()
 	if f == nil || len(f.turns) == 0 {
 		return
 	}
@@ -623,7 +623,7 @@ func (w *world) answer() {
 }
 
 func (w *world) cancel() {
-	f := w.aFront()
+	f := w.pickFront()
 	if f == nil || f.nextRes == 1 {
 		return
 	}
@@ -636,7 +636,7 @@ func (w *world) cancel() {
 }
 
 func (w *world) kill() {
-	f := w.aFront()
+	f := w.pickFront()
 	if f == nil || len(f.awaits) == 0 {
 		return
 	}
@@ -649,7 +649,7 @@ func (w *world) kill() {
 
 // claim asks for an attempt that was lost with a connection, or for a job.
 func (w *world) claim() {
-	f := w.aFront()
+	f := w.pickFront()
 	if f == nil {
 		return
 	}
@@ -680,7 +680,7 @@ func (w *world) claim() {
 }
 
 func (w *world) ack() {
-	f := w.aFront()
+	f := w.pickFront()
 	if f == nil || len(f.toAck) == 0 {
 		return
 	}
@@ -689,7 +689,7 @@ func (w *world) ack() {
 }
 
 func (w *world) sync() {
-	f := w.aFront()
+	f := w.pickFront()
 	if f == nil {
 		return
 	}
@@ -707,15 +707,15 @@ func (w *world) sync() {
 
 // chat sends what changes nothing.
 func (w *world) chat() {
-	f := w.aFront()
+	f := w.pickFront()
 	if f == nil {
 		return
 	}
 	w.send(f, pick[probe.Msg](w, "chat", probe.Ping{Seq: 1, Matrix: true}, probe.Probe{Seq: 2}, probe.Hello{}, probe.Load{}))
 }
 
-// rude sends a message without sense from the frontend that keeps no rules.
-func (w *world) rude() {
+// sendRude sends a message without sense from the frontend that keeps no rules.
+func (w *world) sendRude() {
 	f := w.fronts[2]
 	if f.wire == nil {
 		return
@@ -747,8 +747,8 @@ func (w *world) rude() {
 	))
 }
 
-// aFlight picks a message that is under way, if there is one, and any of them: that is how they are reordered.
-func (w *world) aFlight(dir func(*wire) *[]flight) (*wire, int) {
+// pickFlight picks a message that is under way, if there is one, and any of them: that is how they are reordered.
+func (w *world) pickFlight(dir func(*wire) *[]flight) (*wire, int) {
 	var ls []*wire
 	for _, l := range w.wires {
 		if len(*dir(l)) > 0 {
@@ -766,7 +766,7 @@ func toWorker(l *wire) *[]flight { return &l.toWorker }
 func toFront(l *wire) *[]flight  { return &l.toFront }
 
 func (w *world) deliver() {
-	if l, i := w.aFlight(toWorker); l != nil {
+	if l, i := w.pickFlight(toWorker); l != nil {
 		w.deliverAt(l, i)
 	}
 }
@@ -778,7 +778,7 @@ func (w *world) deliverAt(l *wire, i int) {
 }
 
 func (w *world) repeat() {
-	if l, i := w.aFlight(toWorker); l != nil {
+	if l, i := w.pickFlight(toWorker); l != nil {
 		w.receive(l, l.toWorker[i].msg)
 	}
 }
@@ -795,26 +795,26 @@ func (w *world) receive(l *wire, msg probe.Msg) {
 	switch m := msg.(type) {
 	case probe.Cancel:
 		for i := range m.Count {
-			id, ok := w.rides[placeKey{l.id, m.First + probe.ResID(i)}]
+			id, ok := w.rideAttempts[placeKey{l.id, m.First + probe.ResID(i)}]
 			if ok && !w.started[id] && w.core.attempts[id] == nil { // else it is staged: no place any more
-				w.never[id] = "cancelled"
+				w.neverStart[id] = "cancelled"
 			}
 		}
 	case probe.Kill:
 		if !w.started[m.Attempt] {
-			w.never[m.Attempt] = "killed"
+			w.neverStart[m.Attempt] = "killed"
 		}
-		if r := w.runs[m.Attempt]; r != nil && w.owner[m.Attempt] == l.id && !r.stopped {
+		if r := w.runs[m.Attempt]; r != nil && w.owners[m.Attempt] == l.id && !r.stopped {
 			w.t.Fatalf("attempt %s was killed, but runs", m.Attempt)
 		}
 	case probe.Reserve:
 		for _, launch := range m.Launches {
-			w.own(l, launch.Attempt)
+			w.noteOwner(l, launch.Attempt)
 		}
 	case probe.Bind:
-		w.own(l, m.Launch.Attempt)
+		w.noteOwner(l, m.Launch.Attempt)
 		for _, launch := range m.Bundle {
-			w.own(l, launch.Attempt)
+			w.noteOwner(l, launch.Attempt)
 		}
 	case probe.Ack:
 		for _, id := range m.Attempts {
@@ -825,24 +825,24 @@ func (w *world) receive(l *wire, msg probe.Msg) {
 	}
 }
 
-// own notes that an attempt which runs was launched on l, unless it went elsewhere since.
-func (w *world) own(l *wire, id probe.AttemptID) {
+// noteOwner notes that an attempt which runs was launched on l, unless it went elsewhere since.
+func (w *world) noteOwner(l *wire, id probe.AttemptID) {
 	if w.runs[id] == nil {
 		return
 	}
 	if a := w.core.attempts[id]; a != nil && a.owner != nil && a.owner.id == l.id {
-		w.owner[id] = l.id
+		w.owners[id] = l.id
 	}
 }
 
 func (w *world) lose() {
-	if l, i := w.aFlight(toWorker); l != nil {
+	if l, i := w.pickFlight(toWorker); l != nil {
 		l.toWorker = slices.Delete(l.toWorker, i, i+1)
 	}
 }
 
 func (w *world) hear() {
-	l, i := w.aFlight(toFront)
+	l, i := w.pickFlight(toFront)
 	if l == nil {
 		return
 	}
@@ -864,7 +864,7 @@ func (w *world) hearMsg(f *front, msg probe.Msg) {
 	}
 	forget := func(first probe.ResID, count uint32) {
 		for id, at := range f.awaits {
-			if ride, ok := w.rides[placeKey{f.wire.id, at.res}]; ok && ride == id && at.res >= first && at.res < first+probe.ResID(count) {
+			if ride, ok := w.rideAttempts[placeKey{f.wire.id, at.res}]; ok && ride == id && at.res >= first && at.res < first+probe.ResID(count) {
 				delete(f.awaits, id)
 			}
 		}
@@ -930,14 +930,14 @@ func (w *world) exitOne(id probe.AttemptID, status probe.Status) {
 	delete(w.runs, id)
 	w.free = w.free.add(r.needs)
 	ev := &Exited{Attempt: id, Status: status, Result: []byte(id.String()), Run: time.Millisecond, CPU: 2 * time.Millisecond, Memory: 3}
-	w.ended[id] = *ev
+	w.endings[id] = *ev
 	if a := w.core.attempts[id]; r.preempted && !a.unwanted && status == probe.Killed {
 		w.seen["preempted"]++
-		end := w.ended[id]
+		end := w.endings[id]
 		end.Status = probe.Preempted
-		w.ended[id] = end
+		w.endings[id] = end
 	}
-	l := w.wire(w.owner[id])
+	l := w.wire(w.owners[id])
 	if l == nil || r.stopped {
 		w.step(ev)
 		return
@@ -957,8 +957,8 @@ var someFiles = []probe.File{{Digest: [32]byte{1}, URL: "http://store/a", Bytes:
 // fetched answers a Fetch, or one whose files were released.
 func (w *world) fetched() {
 	var ids []probe.AttemptID
-	for id, there := range w.files {
-		if !there {
+	for id, arrived := range w.files {
+		if !arrived {
 			ids = append(ids, id)
 		}
 	}
@@ -975,9 +975,9 @@ func (w *world) fetchedOne(id probe.AttemptID, failed bool) {
 	ev := Fetched{Attempt: id, Took: time.Second, Bytes: 1 << 20}
 	if failed {
 		ev.Err = "no such file"
-		w.ended[id] = Exited{Attempt: id, Status: probe.NoInput, Error: ev.Err}
+		w.endings[id] = Exited{Attempt: id, Status: probe.NoInput, Error: ev.Err}
 		if !w.isRude(id) {
-			w.never[id] = "without its files"
+			w.neverStart[id] = "without its files"
 		}
 	}
 	w.files[id] = !failed
@@ -990,7 +990,7 @@ func (w *world) fetchedOne(id probe.AttemptID, failed bool) {
 // fetchAll answers all.
 func (w *world) fetchAll() (any bool) {
 	for _, id := range slices.SortedFunc(maps.Keys(w.files), compareAttempts) {
-		if there, asked := w.files[id]; asked && !there {
+		if arrived, asked := w.files[id]; asked && !arrived {
 			w.fetchedOne(id, false)
 			any = true
 		}
@@ -1019,8 +1019,8 @@ func (w *world) advance(d time.Duration) {
 		next, late := end, (*wire)(nil)
 		for _, l := range w.wires {
 			for _, f := range l.toWorker {
-				if f.by.Before(next) {
-					next, late = f.by, l
+				if f.deadline.Before(next) {
+					next, late = f.deadline, l
 				}
 			}
 		}
@@ -1036,7 +1036,7 @@ func (w *world) advance(d time.Duration) {
 			}
 		case late != nil:
 			w.now = next
-			i := slices.IndexFunc(late.toWorker, func(f flight) bool { return f.by.Equal(next) })
+			i := slices.IndexFunc(late.toWorker, func(f flight) bool { return f.deadline.Equal(next) })
 			w.deliverAt(late, i)
 		default:
 			w.now = end
@@ -1052,22 +1052,22 @@ func (w *world) advance(d time.Duration) {
 // checkOverdue is for a core that was woken whenever it asked for it.
 func (w *world) checkOverdue() {
 	c := w.core
-	late := func(what string, since time.Time, limit time.Duration) {
+	late := func(label string, since time.Time, limit time.Duration) {
 		if age := w.now.Sub(since); age >= limit {
-			w.t.Fatalf("%s is %v old", what, age)
+			w.t.Fatalf("%s is %v old", label, age)
 		}
 	}
 	if p := c.asked.First(); p != nil {
 		late("a turn", p.askedAt, c.cfg.ReadyExpiry)
 	}
 	if a := c.staged.First(); a != nil {
-		late("a staged attempt", a.since, c.patience(a))
+		late("a staged attempt", a.stateSince, c.patienceFor(a))
 	}
 	if a := c.orphans.First(); a != nil {
-		late("an orphan", a.since, c.cfg.Grace)
+		late("an orphan", a.stateSince, c.cfg.Grace)
 	}
 	if a := c.unclaimed.First(); a != nil {
-		late("a result", a.since, c.cfg.Retain)
+		late("a result", a.stateSince, c.cfg.Retain)
 	}
 }
 
@@ -1170,18 +1170,18 @@ func (w *world) checkEmpty() {
 	for _, l := range c.links {
 		places += len(l.places)
 	}
-	left := map[string]int{
-		"places": places, "attempts": len(c.attempts), "queued": c.queue.len() + c.spare.len(), "stopping": c.stopping.Len(), "aging": c.aging.Len(), "parked": c.parked, "asked": c.asked.Len(),
-		"early": len(c.early), "staged": c.staged.Len(), "ending": c.willEnd.Len(), "due": len(c.due),
-		"retained": c.retained.Len(), "unclaimed": c.unclaimed.Len(), "kept": c.kept, "orphans": c.orphans.Len(), "running": len(c.runs), "fetches": len(c.fetches), "runs": len(w.runs), "files": len(w.files),
+	counts := map[string]int{
+		"places": places, "attempts": len(c.attempts), "queued": c.queue.len() + c.spareQueue.len(), "stopping": c.stopping.Len(), "aging": c.aging.Len(), "parked": c.parkedCount, "asked": c.asked.Len(),
+		"early": len(c.askedAhead), "staged": c.staged.Len(), "ending": c.expectedEnds.Len(), "due": len(c.endingSoon),
+		"retained": c.retained.Len(), "unclaimed": c.unclaimed.Len(), "kept": c.retainedBytes, "orphans": c.orphans.Len(), "running": len(c.runs), "fetches": len(c.fetches), "runs": len(w.runs), "files": len(w.files),
 	}
-	for _, what := range slices.Sorted(maps.Keys(left)) {
-		if left[what] != 0 {
-			w.t.Fatalf("left over: %d %s", left[what], what)
+	for _, label := range slices.Sorted(maps.Keys(counts)) {
+		if counts[label] != 0 {
+			w.t.Fatalf("left over: %d %s", counts[label], label)
 		}
 	}
-	if c.free != c.capacity || w.free != (room{c.capacity.all, c.capacity.all}) || c.promised != (probe.Demand{}) || c.preemptible != (probe.Demand{}) || c.dueRoom != (probe.Demand{}) {
-		w.t.Fatalf("free %v of %v, promised %v, due %v", c.free, c.cfg.Capacity, c.promised, c.dueRoom)
+	if c.free != c.capacity || w.free != (room{c.capacity.all, c.capacity.all}) || c.promised != (probe.Demand{}) || c.preemptible != (probe.Demand{}) || c.endingSoonRoom != (probe.Demand{}) {
+		w.t.Fatalf("free %v of %v, promised %v, due %v", c.free, c.cfg.Capacity, c.promised, c.endingSoonRoom)
 	}
 	if !c.Idle() || !c.NextWake().IsZero() {
 		w.t.Fatalf("not idle, or a wake is due at %v", c.NextWake())

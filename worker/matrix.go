@@ -17,16 +17,16 @@ const horizon = time.Duration(probe.NeverFits-1) * probe.WaitStep
 // room is what is free of a worker, and of the part of it that is open to long tasks; or what a task takes of these.
 type room struct{ all, open probe.Demand }
 
-// fits reports whether there is so much. Of what is open, long tasks may have more than all: that is nothing to short ones.
-func (r room) fits(in room) bool {
-	return r.all.Fits(in.all) && (r.open == probe.Demand{} || r.open.Fits(in.open))
+// fitsIn reports whether there is so much. Of what is open, long tasks may have more than all: that is nothing to short ones.
+func (r room) fitsIn(free room) bool {
+	return r.all.Fits(free.all) && (r.open == probe.Demand{} || r.open.Fits(free.open))
 }
 
 func (r room) add(s room) room { return room{r.all.Add(s.all), r.open.Add(s.open)} }
 func (r room) sub(s room) room { return room{r.all.Sub(s.all), r.open.Sub(s.open)} }
 
-// needs is the room that a task takes.
-func needs(d probe.Demand, long bool) room {
+// roomFor is the room that a task takes.
+func roomFor(d probe.Demand, long bool) room {
 	if long {
 		return room{d, d}
 	}
@@ -57,44 +57,44 @@ func (f *forecast) reset(capacity room) {
 	f.spans = append(f.spans[:0], span{free: capacity})
 }
 
-// running notes that so much is occupied from now on, for as long as remains.
-func (f *forecast) running(needs room, remains time.Duration) {
-	end := bounded(remains)
+// addRunning notes that so much is occupied from now on, for as long as remains.
+func (f *forecast) addRunning(needs room, remains time.Duration) {
+	end := boundedTime(remains)
 	i := 1
 	for i < len(f.spans) && f.spans[i].at < end {
 		i++
 	}
-	f.occupy(0, i, end, needs)
+	f.occupySpans(0, i, end, needs)
 }
 
-// plan reserves room for the next entry in the queue's order, whose needs are within the capacity, and returns its
+// planEntry reserves room for the next entry in the queue's order, whose needs are within the capacity, and returns its
 // expected start, from now: not before it may start.
-func (f *forecast) plan(needs room, before, cost time.Duration) time.Duration {
-	cost = bounded(cost)
+func (f *forecast) planEntry(needs room, notBefore, cost time.Duration) time.Duration {
+	cost = boundedTime(cost)
 	i := 0
-	if before > 0 {
-		i = f.split(min(before, horizon))
+	if notBefore > 0 {
+		i = f.splitAt(min(notBefore, horizon))
 	}
 	spans := f.spans
 	for {
-		for i < len(spans)-1 && !needs.fits(spans[i].free) {
+		for i < len(spans)-1 && !needs.fitsIn(spans[i].free) {
 			i++
 		}
 		first, end := i, spans[i].at+cost
 		if spans[i].at >= horizon {
 			return horizon
 		}
-		for i++; i < len(spans) && spans[i].at < end && needs.fits(spans[i].free); i++ {
+		for i++; i < len(spans) && spans[i].at < end && needs.fitsIn(spans[i].free); i++ {
 		}
 		if i == len(spans) || spans[i].at >= end {
-			f.occupy(first, i, end, needs)
+			f.occupySpans(first, i, end, needs)
 			return spans[first].at
 		}
 	}
 }
 
-// split makes a span begin at a moment, and returns its index.
-func (f *forecast) split(at time.Duration) int {
+// splitAt makes a span begin at a moment, and returns its index.
+func (f *forecast) splitAt(at time.Duration) int {
 	i := 0
 	for i < len(f.spans) && f.spans[i].at < at {
 		i++
@@ -105,8 +105,8 @@ func (f *forecast) split(at time.Duration) int {
 	return i
 }
 
-// next is the first moment after now at which room is expected to come or go.
-func (f *forecast) next() time.Duration {
+// nextChange is the first moment after now at which room is expected to come or go.
+func (f *forecast) nextChange() time.Duration {
 	if len(f.spans) == 1 {
 		return 1
 	}
@@ -115,20 +115,20 @@ func (f *forecast) next() time.Duration {
 
 // mayStart reports whether an entry that takes so long can start now without delaying any that was planned.
 func (f *forecast) mayStart(needs room, takes time.Duration) bool {
-	takes = bounded(takes)
+	takes = boundedTime(takes)
 	for _, s := range f.spans {
 		if s.at >= takes {
 			break
 		}
-		if !needs.fits(s.free) {
+		if !needs.fitsIn(s.free) {
 			return false
 		}
 	}
 	return true
 }
 
-// occupy takes room out of the spans from first to before last, which begin before end; those from last on do not.
-func (f *forecast) occupy(first, last int, end time.Duration, needs room) {
+// occupySpans takes room out of the spans from first to before last, which begin before end; those from last on do not.
+func (f *forecast) occupySpans(first, last int, end time.Duration, needs room) {
 	if last == len(f.spans) || f.spans[last].at != end {
 		f.spans = slices.Insert(f.spans, last, span{end, f.spans[last-1].free})
 	}
@@ -137,44 +137,44 @@ func (f *forecast) occupy(first, last int, end time.Duration, needs room) {
 	}
 }
 
-// bounded is d as something that takes time, but does not take for ever.
-func bounded(d time.Duration) time.Duration { return min(max(d, 1), horizon) }
+// boundedTime is d as something that takes time, but does not take for ever.
+func boundedTime(d time.Duration) time.Duration { return min(max(d, 1), horizon) }
 
 // work is room over time, which is what entries cost: in millicore and in MiB times nanoseconds.
 type work struct{ cpu, mem float64 }
 
-// add adds what an entry of this demand and cost takes, n times; n may be negative.
-func (w *work) add(d probe.Demand, cost time.Duration, n int) {
-	took := float64(bounded(cost)) * float64(n)
+// addEntry adds what an entry of this demand and cost takes, n times; n may be negative.
+func (w *work) addEntry(d probe.Demand, cost time.Duration, n int) {
+	took := float64(boundedTime(cost)) * float64(n)
 	w.cpu += float64(d.CPU) * took
 	w.mem += float64(d.Mem) * took
 }
 
-// rest plans entries of which only the sum is known, behind all that were planned: like a fluid they fill all room
+// planRest plans entries of which only the sum is known, behind all that were planned: like a fluid they fill all room
 // that is free, from now until they are used up. Nothing but matrix may follow.
-func (f *forecast) rest(w work) {
+func (f *forecast) planRest(w work) {
 	all := f.capacity.all
-	left := max(w.cpu/max(float64(all.CPU), 1), w.mem/max(float64(all.Mem), 1)) // ns of the whole worker
-	for i := 0; left >= 1 && f.spans[i].at < horizon; i++ {
+	workLeft := max(w.cpu/max(float64(all.CPU), 1), w.mem/max(float64(all.Mem), 1)) // ns of the whole worker
+	for i := 0; workLeft >= 1 && f.spans[i].at < horizon; i++ {
 		s := &f.spans[i]
-		share := max(min(portion(s.free.all.CPU, all.CPU), portion(s.free.all.Mem, all.Mem)), 0)
-		takes := left / share // +Inf if nothing is free
+		share := max(min(portionOf(s.free.all.CPU, all.CPU), portionOf(s.free.all.Mem, all.Mem)), 0)
+		takes := workLeft / share // +Inf if nothing is free
 		if i == len(f.spans)-1 || takes < float64(f.spans[i+1].at-s.at) {
-			f.occupy(i, i+1, s.at+time.Duration(min(takes, float64(horizon))), s.free)
+			f.occupySpans(i, i+1, s.at+time.Duration(min(takes, float64(horizon))), s.free)
 			return
 		}
-		left -= share * float64(f.spans[i+1].at-s.at) // a matrix sees the end of the fluid only
+		workLeft -= share * float64(f.spans[i+1].at-s.at) // a matrix sees the end of the fluid only
 	}
 }
 
-func portion[N probe.Millicores | probe.MiB](part, whole N) float64 {
+func portionOf[N probe.Millicores | probe.MiB](part, whole N) float64 {
 	if whole == 0 {
 		return 1
 	}
 	return float64(part) / float64(whole)
 }
 
-// matrix writes the wait matrix of a long task that arrives last. How long the task runs is not known, so its wait ends
+// writeMatrix writes the wait matrix of a long task that arrives last. How long the task runs is not known, so its wait ends
 // where room for it begins to remain: a gap that is planned to be used again may be too short for it. We tried the
 // first moment at which there is any room: of the waits of tasks of 1 to 40 s behind a hundred such entries, 11 %
 // were within 10 % or 1 s of the truth, against 87 %.
@@ -182,7 +182,7 @@ func portion[N probe.Millicores | probe.MiB](part, whole N) float64 {
 // Room that remains is the least CPU and the least memory that is free from some moment on. These do not depend on
 // each other, so a cell's wait is the later of the one for its CPU and the one for its memory, and one sweep from
 // the end of the forecast finds both.
-func (f *forecast) matrix(m *probe.WaitMatrix, always probe.Demand) {
+func (f *forecast) writeMatrix(m *probe.WaitMatrix, alwaysOpen probe.Demand) {
 	const side = probe.MatrixSide
 	var cpu, mem [side]time.Duration
 	all, open := f.capacity.all, f.capacity.open
@@ -197,20 +197,20 @@ func (f *forecast) matrix(m *probe.WaitMatrix, always probe.Demand) {
 		}
 	}
 	m.Capacity = all
-	m.Short = f.short()
+	m.Short = f.shortWaits()
 	for i := range side {
 		for j := range side {
 			m.Cells[i][j] = probe.WaitOf(max(cpu[i], mem[j]))
-			if closed(all.CPU, always.CPU, i) || closed(all.Mem, always.Mem, j) {
+			if isClosed(all.CPU, alwaysOpen.CPU, i) || isClosed(all.Mem, alwaysOpen.Mem, j) {
 				m.Cells[i][j] = probe.NeverFits
 			}
 		}
 	}
 }
 
-// short is the waits of short tasks, which may use what is closed to long ones, in the same way: until room begins to
+// shortWaits is the waits of short tasks, which may use what is closed to long ones, in the same way: until room begins to
 // remain.
-func (f *forecast) short() (waits [probe.MatrixSide]probe.Wait) {
+func (f *forecast) shortWaits() (waits [probe.MatrixSide]probe.Wait) {
 	all := f.capacity.all
 	i := probe.MatrixSide // how many steps have room in all that was swept
 	for k := len(f.spans) - 1; k >= 0 && i > 0; k-- {
@@ -222,15 +222,15 @@ func (f *forecast) short() (waits [probe.MatrixSide]probe.Wait) {
 	return waits
 }
 
-// closed reports whether all of which step i of a matrix speaks is more than what is always open to long tasks.
-func closed[N probe.Millicores | probe.MiB](all, open N, i int) bool {
+// isClosed reports whether all of which step i of a matrix speaks is more than what is always open to long tasks.
+func isClosed[N probe.Millicores | probe.MiB](all, open N, i int) bool {
 	return open < all && i > 0 && probe.MatrixStep(all, i-1) >= open
 }
 
-// remaining is how long an attempt that ran for so long is expected to run on. One past its estimate is taken to
+// remainingTime is how long an attempt that ran for so long is expected to run on. One past its estimate is taken to
 // run as long again as it is over: that way, what is said of its end while it is over is never further from the
 // truth than the estimate was.
-func remaining(estimate, ran time.Duration) time.Duration {
+func remainingTime(estimate, ran time.Duration) time.Duration {
 	if ran < estimate {
 		return estimate - ran
 	}

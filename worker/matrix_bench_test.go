@@ -23,25 +23,25 @@ type entry struct {
 	long   bool
 }
 
-func (e *entry) needs() room { return needs(e.demand, e.long) }
+func (e *entry) neededRoom() room { return roomFor(e.demand, e.long) }
 
 func (s *scene) room() room { return room{s.capacity, s.open} }
 
-// tell makes the forecast of s, and returns when the last entry is expected to start.
-func (s *scene) tell(f *forecast) (last time.Duration) {
+// buildForecast makes the forecast of s, and returns when the last entry is expected to start.
+func (s *scene) buildForecast(f *forecast) (last time.Duration) {
 	f.reset(s.room())
 	for _, r := range s.runs {
-		f.running(r.needs(), r.cost)
+		f.addRunning(r.neededRoom(), r.cost)
 	}
 	for _, w := range s.waits {
-		last = f.plan(w.needs(), 0, w.cost)
+		last = f.planEntry(w.neededRoom(), 0, w.cost)
 	}
-	f.rest(s.rest)
+	f.planRest(s.rest)
 	return last
 }
 
-// crowd is a machine of 64 cores and 256 GiB with as many entries running, as far as there is room, and waiting.
-func crowd(runs, waits int, draw func(*rand.Rand) entry) *scene {
+// newCrowd is a machine of 64 cores and 256 GiB with as many entries running, as far as there is room, and waiting.
+func newCrowd(runs, waits int, draw func(*rand.Rand) entry) *scene {
 	rng := rand.New(rand.NewPCG(1, 2))
 	s := &scene{capacity: probe.Demand{CPU: 64_000, Mem: 256 << 10}, open: probe.Demand{CPU: 56_000, Mem: 224 << 10}}
 	free := s.capacity
@@ -57,49 +57,49 @@ func crowd(runs, waits int, draw func(*rand.Rand) entry) *scene {
 	return s
 }
 
-// upTo draws an entry of any demand and cost up to these; sized draws only its cost.
-func upTo(r *rand.Rand, cpu probe.Millicores, mem probe.MiB, most time.Duration) entry {
-	return sized(r, probe.Millicores(r.Int32N(int32(cpu))+1), probe.MiB(r.Int32N(int32(mem))+1), most)
+// drawUpTo draws an entry of any demand and cost up to these; sized draws only its cost.
+func drawUpTo(r *rand.Rand, cpu probe.Millicores, mem probe.MiB, most time.Duration) entry {
+	return drawSized(r, probe.Millicores(r.Int32N(int32(cpu))+1), probe.MiB(r.Int32N(int32(mem))+1), most)
 }
 
-func sized(r *rand.Rand, cpu probe.Millicores, mem probe.MiB, most time.Duration) entry {
+func drawSized(r *rand.Rand, cpu probe.Millicores, mem probe.MiB, most time.Duration) entry {
 	return entry{demand: probe.Demand{CPU: cpu, Mem: mem}, cost: time.Duration(r.Int64N(int64(most)))}
 }
 
 // draws are kinds of load.
 var draws = map[string]func(*rand.Rand) entry{
 	// All of one size.
-	"slots": func(r *rand.Rand) entry { return sized(r, 1600, 4<<10, 100*time.Millisecond) },
+	"slots": func(r *rand.Rand) entry { return drawSized(r, 1600, 4<<10, 100*time.Millisecond) },
 	// Nine short tasks of up to two cores to one long one of up to a quarter of the machine.
 	"mixed": func(r *rand.Rand) entry {
 		if r.IntN(10) > 0 {
-			return upTo(r, 2000, 8<<10, 100*time.Millisecond)
+			return drawUpTo(r, 2000, 8<<10, 100*time.Millisecond)
 		}
-		e := upTo(r, 16_000, 64<<10, 100*time.Second)
+		e := drawUpTo(r, 16_000, 64<<10, 100*time.Second)
 		e.long = true
 		return e
 	},
 	// Anything from nothing to half the machine.
-	"wild": func(r *rand.Rand) entry { return upTo(r, 32_000, 128<<10, 10*time.Second) },
+	"wild": func(r *rand.Rand) entry { return drawUpTo(r, 32_000, 128<<10, 10*time.Second) },
 	// Many beside each other, so that each takes long to be taken from the forecast: the worst that a search found.
-	"thin": func(r *rand.Rand) entry { return upTo(r, 600, 300, 100*time.Millisecond) },
+	"thin": func(r *rand.Rand) entry { return drawUpTo(r, 600, 300, 100*time.Millisecond) },
 	// One at a time, all behind each other.
-	"serial": func(r *rand.Rand) entry { return sized(r, 40_000, 4<<10, time.Second) },
+	"serial": func(r *rand.Rand) entry { return drawSized(r, 40_000, 4<<10, time.Second) },
 }
 
 func BenchmarkMatrix(b *testing.B) {
 	for _, load := range []string{"slots", "mixed", "wild", "thin", "serial"} {
 		b.Run(load, func(b *testing.B) {
-			s := crowd(40, 100, draws[load])
+			s := newCrowd(40, 100, draws[load])
 			if load == "serial" || load == "thin" {
-				s.runs = crowd(40, 0, draws["slots"]).runs
+				s.runs = newCrowd(40, 0, draws["slots"]).runs
 			}
 			var f forecast
 			var m probe.WaitMatrix
 			b.ReportAllocs()
 			for b.Loop() {
-				s.tell(&f)
-				f.matrix(&m, f.capacity.open)
+				s.buildForecast(&f)
+				f.writeMatrix(&m, f.capacity.open)
 			}
 			b.ReportMetric(float64(len(s.runs)), "running")
 			b.ReportMetric(float64(len(f.spans)), "spans")

@@ -15,10 +15,10 @@ func TestMatrixTellsShortFromLong(t *testing.T) {
 	var f forecast
 	f.reset(room{all: slots(8), open: slots(7)})
 	for range 7 {
-		f.running(needs(probe.Slot, true), 7*time.Second)
+		f.addRunning(roomFor(probe.Slot, true), 7*time.Second)
 	}
 	var m probe.WaitMatrix
-	f.matrix(&m, f.capacity.open)
+	f.writeMatrix(&m, f.capacity.open)
 	if long, short := m.Wait(probe.Slot).Duration(), m.ShortWait(probe.Slot).Duration(); long != 7*time.Second || short != 0 {
 		t.Errorf("beside 7 long tasks on 8 slots, one of which is closed to them, a long task waits %v, a short one %v", long, short)
 	}
@@ -28,9 +28,9 @@ func TestMatrixTellsShortFromLong(t *testing.T) {
 	if w := m.ShortWait(slots(9)); w != probe.NeverFits {
 		t.Errorf("one of nine slots waits %d", w)
 	}
-	f.running(needs(probe.Slot, false), 2*time.Second)
-	f.plan(needs(probe.Slot, false), 0, time.Second)
-	f.matrix(&m, f.capacity.open)
+	f.addRunning(roomFor(probe.Slot, false), 2*time.Second)
+	f.planEntry(roomFor(probe.Slot, false), 0, time.Second)
+	f.writeMatrix(&m, f.capacity.open)
 	if w := m.ShortWait(probe.Slot).Duration(); w != 3*time.Second {
 		t.Errorf("behind two short tasks, of 2 s and 1 s, one waits %v", w)
 	}

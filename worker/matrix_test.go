@@ -15,7 +15,7 @@ import (
 // ledger is a forecast written for obviousness: all that is taken, from when to when.
 type ledger struct {
 	capacity room
-	taken    []booking
+	bookings []booking
 }
 
 type booking struct {
@@ -26,17 +26,17 @@ type booking struct {
 // moments are now and those at which something ends, which is when room can come.
 func (l *ledger) moments() []time.Duration {
 	at := []time.Duration{0}
-	for _, b := range l.taken {
+	for _, b := range l.bookings {
 		at = append(at, b.to)
 	}
 	slices.Sort(at)
 	return at
 }
 
-// next is the first moment after now at which a booking begins or ends.
-func (l *ledger) next() time.Duration {
+// nextChange is the first moment after now at which a booking begins or ends.
+func (l *ledger) nextChange() time.Duration {
 	next := time.Duration(math.MaxInt64)
-	for _, b := range l.taken {
+	for _, b := range l.bookings {
 		for _, at := range []time.Duration{b.from, b.to} {
 			if at > 0 {
 				next = min(next, at)
@@ -46,31 +46,31 @@ func (l *ledger) next() time.Duration {
 	return next
 }
 
-// fits reports whether there is room for d at each moment from one to another. What is taken changes only when a
+// hasRoom reports whether there is room for d at each moment from one to another. What is taken changes only when a
 // booking begins or ends.
-func (l *ledger) fits(needs room, from, to time.Duration) bool {
+func (l *ledger) hasRoom(needs room, from, to time.Duration) bool {
 	at := []time.Duration{from}
-	for _, b := range l.taken {
+	for _, b := range l.bookings {
 		at = append(at, b.from, b.to)
 	}
 	for _, t := range at {
 		free := l.capacity
-		for _, b := range l.taken {
+		for _, b := range l.bookings {
 			if b.from <= t && t < b.to {
 				free = free.sub(b.needs)
 			}
 		}
-		if from <= t && t < to && !needs.fits(free) {
+		if from <= t && t < to && !needs.fitsIn(free) {
 			return false
 		}
 	}
 	return true
 }
 
-// wait is the first moment, not before the given one, from which there is room for so long.
-func (l *ledger) wait(needs room, before, takes time.Duration) time.Duration {
+// firstStart is the first moment, not before the given one, from which there is room for so long.
+func (l *ledger) firstStart(needs room, notBefore, takes time.Duration) time.Duration {
 	for _, t := range l.moments() {
-		if t = max(t, before); l.fits(needs, t, t+takes) {
+		if t = max(t, notBefore); l.hasRoom(needs, t, t+takes) {
 			return t
 		}
 	}
@@ -78,7 +78,7 @@ func (l *ledger) wait(needs room, before, takes time.Duration) time.Duration {
 }
 
 func (l *ledger) book(needs room, from, takes time.Duration) {
-	l.taken = append(l.taken, booking{needs, from, from + takes})
+	l.bookings = append(l.bookings, booking{needs, from, from + takes})
 }
 
 // anyScene draws a small worker whose capacity no eighth need divide, some of it used.
@@ -92,8 +92,8 @@ func anyScene(t *rapid.T) *scene {
 	}
 	free := s.room()
 	for range rapid.IntRange(0, 6).Draw(t, "runs") {
-		if e := anyEntry(t, s.room()); e.needs().fits(free) {
-			free = free.sub(e.needs())
+		if e := anyEntry(t, s.room()); e.neededRoom().fitsIn(free) {
+			free = free.sub(e.neededRoom())
 			s.runs = append(s.runs, e)
 		}
 	}
@@ -154,27 +154,27 @@ func TestForecastAgainstLedger(t *testing.T) {
 		var f forecast
 		f.reset(s.room())
 		for _, r := range s.runs {
-			f.running(r.needs(), r.cost)
-			l.book(r.needs(), 0, r.cost)
+			f.addRunning(r.neededRoom(), r.cost)
+			l.book(r.neededRoom(), 0, r.cost)
 		}
 		last := time.Duration(0)
 		for i, w := range s.waits {
-			before := time.Duration(max(0, rapid.IntRange(-10, 10).Draw(t, "before"))) * time.Millisecond
-			want := l.wait(w.needs(), before, w.cost)
-			if may := f.mayStart(w.needs(), w.cost); may != (l.wait(w.needs(), 0, w.cost) == 0) {
+			notBefore := time.Duration(max(0, rapid.IntRange(-10, 10).Draw(t, "before"))) * time.Millisecond
+			want := l.firstStart(w.neededRoom(), notBefore, w.cost)
+			if may := f.mayStart(w.neededRoom(), w.cost); may != (l.firstStart(w.neededRoom(), 0, w.cost) == 0) {
 				t.Fatalf("entry %d may start now: %t", i, may)
 			}
-			if got := f.plan(w.needs(), before, w.cost); got != want {
+			if got := f.planEntry(w.neededRoom(), notBefore, w.cost); got != want {
 				t.Fatalf("entry %d starts at %v, want %v", i, got, want)
 			}
-			l.book(w.needs(), want, w.cost)
+			l.book(w.neededRoom(), want, w.cost)
 			if want < last {
 				gaps++
 			}
 			last = max(last, want)
 		}
 		var m probe.WaitMatrix
-		f.matrix(&m, f.capacity.open)
+		f.writeMatrix(&m, f.capacity.open)
 		for _, c := range s.cells() {
 			i, j, d := c.i, c.j, c.demand
 			if c.never != (m.Cells[i][j] == probe.NeverFits) {
@@ -183,7 +183,7 @@ func TestForecastAgainstLedger(t *testing.T) {
 			if c.never {
 				continue
 			}
-			if got, want := m.Cells[i][j], probe.WaitOf(l.wait(room{d, d}, 0, time.Hour)); got != want {
+			if got, want := m.Cells[i][j], probe.WaitOf(l.firstStart(room{d, d}, 0, time.Hour)); got != want {
 				t.Fatalf("cell %d, %d for %v waits %d steps, want %d\n%v", i, j, d, got, want, m.Cells)
 			}
 			if m.Wait(d) > m.Cells[i][j] {
@@ -202,20 +202,20 @@ func TestNoEntryDelaysThoseAhead(t *testing.T) {
 	overtook := 0
 	rapid.Check(t, func(t *rapid.T) {
 		capacity := room{probe.Demand{CPU: 8, Mem: 8}, probe.Demand{CPU: 6, Mem: 6}}
-		var arrivals []arriving
+		var arrivals []arrivingEntry
 		at := time.Duration(0)
 		for range rapid.IntRange(1, 16).Draw(t, "entries") {
 			at += time.Duration(rapid.IntRange(0, 4).Draw(t, "pause")) * time.Millisecond
-			arrivals = append(arrivals, arriving{anyEntry(t, capacity), at})
+			arrivals = append(arrivals, arrivingEntry{anyEntry(t, capacity), at})
 		}
-		all, told := live(t, capacity, arrivals)
+		all, expectedStarts := runWorker(t, capacity, arrivals)
 		for i := range arrivals {
-			alone, _ := live(t, capacity, arrivals[:i+1])
+			alone, _ := runWorker(t, capacity, arrivals[:i+1])
 			if !slices.Equal(alone, all[:i+1]) {
 				t.Fatalf("%v\nwith all of them, the first %d start at %v,\nwithout the later ones at %v", arrivals, i+1, all[:i+1], alone)
 			}
-			if all[i] > told[i] {
-				t.Fatalf("%v\nentry %d starts at %v, and was told %v", arrivals, i, all[i], told[i])
+			if all[i] > expectedStarts[i] {
+				t.Fatalf("%v\nentry %d starts at %v, and was told %v", arrivals, i, all[i], expectedStarts[i])
 			}
 			if i > 0 && all[i] < all[i-1] {
 				overtook++
@@ -227,26 +227,26 @@ func TestNoEntryDelaysThoseAhead(t *testing.T) {
 	}
 }
 
-type arriving struct {
+type arrivingEntry struct {
 	entry
 	at time.Duration
 }
 
-// live runs a worker that asks a new forecast whenever an entry comes or ends, and starts what it allows. It returns
+// runWorker runs a worker that asks a new forecast whenever an entry comes or ends, and starts what it allows. It returns
 // when each entry started, and when it was to start as it came.
-func live(t *rapid.T, capacity room, arrivals []arriving) (started, told []time.Duration) {
+func runWorker(t *rapid.T, capacity room, arrivals []arrivingEntry) (started, expectedStarts []time.Duration) {
 	var f forecast
-	started, told = make([]time.Duration, len(arrivals)), make([]time.Duration, len(arrivals))
+	started, expectedStarts = make([]time.Duration, len(arrivals)), make([]time.Duration, len(arrivals))
 	for i := range started {
-		started[i], told[i] = -1, -1
+		started[i], expectedStarts[i] = -1, -1
 	}
-	for now, left := time.Duration(0), len(arrivals); left > 0; {
+	for now, waiting := time.Duration(0), len(arrivals); waiting > 0; {
 		f.reset(capacity)
 		used, next := room{}, time.Duration(math.MaxInt64)
 		for i, a := range arrivals {
 			if end := started[i] + a.cost; started[i] >= 0 && end > now {
-				f.running(a.needs(), remaining(a.cost, now-started[i]))
-				used = used.add(a.needs())
+				f.addRunning(a.neededRoom(), remainingTime(a.cost, now-started[i]))
+				used = used.add(a.neededRoom())
 				next = min(next, end)
 			}
 		}
@@ -258,23 +258,23 @@ func live(t *rapid.T, capacity room, arrivals []arriving) (started, told []time.
 			if started[i] >= 0 {
 				continue
 			}
-			start := now + f.plan(a.needs(), 0, a.cost)
-			if told[i] < 0 {
-				told[i] = start
+			start := now + f.planEntry(a.neededRoom(), 0, a.cost)
+			if expectedStarts[i] < 0 {
+				expectedStarts[i] = start
 			}
 			if start == now {
 				started[i] = now
-				used = used.add(a.needs())
+				used = used.add(a.neededRoom())
 				next = min(next, now+a.cost)
-				left--
+				waiting--
 			}
 		}
-		if !used.fits(capacity) {
+		if !used.fitsIn(capacity) {
 			t.Fatalf("%v used of %v", used, capacity)
 		}
 		now = next
 	}
-	return started, told
+	return started, expectedStarts
 }
 
 func TestMatrixInvariants(t *testing.T) {
@@ -282,14 +282,14 @@ func TestMatrixInvariants(t *testing.T) {
 		s := anyScene(t)
 		var f forecast
 		var m, more probe.WaitMatrix
-		last := s.tell(&f)
-		f.matrix(&m, f.capacity.open)
+		last := s.buildForecast(&f)
+		f.writeMatrix(&m, f.capacity.open)
 		if m.Capacity != s.capacity {
 			t.Fatalf("matrix of %v for a worker of %v", m.Capacity, s.capacity)
 		}
 		free := s.room()
 		for _, r := range s.runs {
-			free = free.sub(r.needs())
+			free = free.sub(r.neededRoom())
 		}
 		for _, c := range s.cells() {
 			i, j, d := c.i, c.j, c.demand
@@ -303,7 +303,7 @@ func TestMatrixInvariants(t *testing.T) {
 			}
 			// Zero where it fits now and delays nobody, however long it runs.
 			long := entry{demand: d, cost: time.Hour, long: true}
-			harmless := long.needs().fits(free) && slices.Equal(starts(s, long), starts(s, entry{cost: time.Hour}))
+			harmless := long.neededRoom().fitsIn(free) && slices.Equal(startTimes(s, long), startTimes(s, entry{cost: time.Hour}))
 			if (w == 0) != harmless {
 				t.Fatalf("%v waits %d steps; fits now and delays nobody: %t", d, w, harmless)
 			}
@@ -313,19 +313,19 @@ func TestMatrixInvariants(t *testing.T) {
 		}
 		// One more entry in the queue makes no wait shorter, and nor do more of which only the sum is known.
 		e := anyEntry(t, s.room())
-		f.plan(e.needs(), 0, e.cost)
-		f.matrix(&more, f.capacity.open)
-		notShorter(t, &m, &more)
+		f.planEntry(e.neededRoom(), 0, e.cost)
+		f.writeMatrix(&more, f.capacity.open)
+		checkNotShorter(t, &m, &more)
 		m = more
 		var w work
-		w.add(e.demand, e.cost, rapid.IntRange(0, 5).Draw(t, "more"))
-		f.rest(w)
-		f.matrix(&more, f.capacity.open)
-		notShorter(t, &m, &more)
+		w.addEntry(e.demand, e.cost, rapid.IntRange(0, 5).Draw(t, "more"))
+		f.planRest(w)
+		f.writeMatrix(&more, f.capacity.open)
+		checkNotShorter(t, &m, &more)
 	})
 }
 
-func notShorter(t *rapid.T, m, more *probe.WaitMatrix) {
+func checkNotShorter(t *rapid.T, m, more *probe.WaitMatrix) {
 	for i, row := range m.Cells {
 		for j, w := range row {
 			if more.Cells[i][j] < w {
@@ -335,17 +335,17 @@ func notShorter(t *rapid.T, m, more *probe.WaitMatrix) {
 	}
 }
 
-// starts is when each entry starts if first runs as well.
-func starts(s *scene, first entry) []time.Duration {
+// startTimes is when each entry starts if first runs as well.
+func startTimes(s *scene, first entry) []time.Duration {
 	var f forecast
 	var at []time.Duration
 	f.reset(s.room())
-	f.running(first.needs(), first.cost)
+	f.addRunning(first.neededRoom(), first.cost)
 	for _, r := range s.runs {
-		f.running(r.needs(), r.cost)
+		f.addRunning(r.neededRoom(), r.cost)
 	}
 	for _, w := range s.waits {
-		at = append(at, f.plan(w.needs(), 0, w.cost))
+		at = append(at, f.planEntry(w.neededRoom(), 0, w.cost))
 	}
 	return at
 }
@@ -353,18 +353,18 @@ func starts(s *scene, first entry) []time.Duration {
 // A deep queue of which only the front is planned one by one has nearly the waits of one that is planned in full.
 func TestRest(t *testing.T) {
 	for _, load := range []string{"slots", "mixed", "wild"} {
-		s := crowd(40, 4*planDepth, draws[load])
+		s := newCrowd(40, 4*planDepth, draws[load])
 		var f forecast
 		var full, front probe.WaitMatrix
-		s.tell(&f)
-		f.matrix(&full, f.capacity.open)
+		s.buildForecast(&f)
+		f.writeMatrix(&full, f.capacity.open)
 		cut := *s
 		cut.waits = s.waits[:planDepth]
 		for _, w := range s.waits[planDepth:] {
-			cut.rest.add(w.demand, w.cost, 1)
+			cut.rest.addEntry(w.demand, w.cost, 1)
 		}
-		cut.tell(&f)
-		f.matrix(&front, f.capacity.open)
+		cut.buildForecast(&f)
+		f.writeMatrix(&front, f.capacity.open)
 		for i, row := range full.Cells {
 			for j, w := range row {
 				if off := math.Abs(float64(front.Cells[i][j])/float64(w) - 1); off > 0.25 {
@@ -377,14 +377,14 @@ func TestRest(t *testing.T) {
 	// Six of ten cores are free for the first 100 ms, then all: 200 ms of the whole worker are used up after 240 ms.
 	var f forecast
 	var m probe.WaitMatrix
-	f.reset(needs(probe.Demand{CPU: 10, Mem: 10}, true))
-	f.running(needs(probe.Demand{CPU: 4}, true), 100*time.Millisecond)
+	f.reset(roomFor(probe.Demand{CPU: 10, Mem: 10}, true))
+	f.addRunning(roomFor(probe.Demand{CPU: 4}, true), 100*time.Millisecond)
 	var w work
-	w.add(probe.Demand{CPU: 4, Mem: 1}, 40*time.Millisecond, 15)
-	w.add(probe.Demand{CPU: 8}, 25*time.Millisecond, 1)
-	w.add(probe.Demand{CPU: 10}, 60*time.Millisecond, -1)
-	f.rest(w)
-	f.matrix(&m, f.capacity.open)
+	w.addEntry(probe.Demand{CPU: 4, Mem: 1}, 40*time.Millisecond, 15)
+	w.addEntry(probe.Demand{CPU: 8}, 25*time.Millisecond, 1)
+	w.addEntry(probe.Demand{CPU: 10}, 60*time.Millisecond, -1)
+	f.planRest(w)
+	f.writeMatrix(&m, f.capacity.open)
 	if got := m.Wait(probe.Demand{CPU: 1}).Duration(); got < 240*time.Millisecond || got > 241*time.Millisecond {
 		t.Errorf("the rest is done after %v", got)
 	}
@@ -394,22 +394,22 @@ func TestForecastOfAnyCost(t *testing.T) {
 	capacity := probe.Demand{CPU: math.MaxInt32, Mem: math.MaxInt32}
 	for _, cost := range []time.Duration{math.MinInt64, -1, 0, 1, math.MaxInt64} {
 		var f forecast
-		f.reset(needs(capacity, true))
-		f.running(needs(capacity, true), time.Second)
-		f.running(room{}, cost)
+		f.reset(roomFor(capacity, true))
+		f.addRunning(roomFor(capacity, true), time.Second)
+		f.addRunning(room{}, cost)
 		last := time.Second
 		for i := range 3 * planDepth {
-			start := f.plan(needs(capacity, true), cost, cost)
+			start := f.planEntry(roomFor(capacity, true), cost, cost)
 			if start < last || start > horizon {
 				t.Fatalf("cost %d: entry %d starts at %d after one at %d", cost, i, start, last)
 			}
 			last = start
 		}
 		var w work
-		w.add(capacity, cost, math.MaxInt32)
-		f.rest(w)
+		w.addEntry(capacity, cost, math.MaxInt32)
+		f.planRest(w)
 		var m probe.WaitMatrix
-		f.matrix(&m, f.capacity.open)
+		f.writeMatrix(&m, f.capacity.open)
 		if w := m.Wait(capacity); w == 0 || w == probe.NeverFits {
 			t.Errorf("cost %d: the last entry waits %d steps", cost, w)
 		}
@@ -420,13 +420,13 @@ func TestForecastOfAnyCost(t *testing.T) {
 func TestForecastOfNoRoom(t *testing.T) {
 	var f forecast
 	var m probe.WaitMatrix
-	f.reset(needs(probe.Demand{CPU: 2}, true))
-	f.running(needs(probe.Demand{CPU: 1}, false), time.Millisecond)
-	f.plan(needs(probe.Demand{CPU: 1}, true), 0, 2*time.Millisecond)
+	f.reset(roomFor(probe.Demand{CPU: 2}, true))
+	f.addRunning(roomFor(probe.Demand{CPU: 1}, false), time.Millisecond)
+	f.planEntry(roomFor(probe.Demand{CPU: 1}, true), 0, 2*time.Millisecond)
 	var w work
-	w.add(probe.Demand{CPU: 2}, time.Millisecond, 1)
-	f.rest(w)
-	f.matrix(&m, f.capacity.open)
+	w.addEntry(probe.Demand{CPU: 2}, time.Millisecond, 1)
+	f.planRest(w)
+	f.writeMatrix(&m, f.capacity.open)
 	for cpu, want := range []time.Duration{0, 2500 * time.Microsecond, 2500 * time.Microsecond} {
 		if got := m.Wait(probe.Demand{CPU: probe.Millicores(cpu)}).Duration(); got != want {
 			t.Errorf("a task of %d waits %v, want %v", cpu, got, want)
@@ -442,7 +442,7 @@ func TestRemaining(t *testing.T) {
 		{10 * time.Second, 10 * time.Second, probe.WaitStep},
 		{10 * time.Second, 13 * time.Second, 3 * time.Second},
 	} {
-		if got := remaining(c.estimate, c.ran); got != c.want {
+		if got := remainingTime(c.estimate, c.ran); got != c.want {
 			t.Errorf("after %v of %v, %v remain, want %v", c.ran, c.estimate, got, c.want)
 		}
 	}
@@ -450,9 +450,9 @@ func TestRemaining(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	for range 1000 {
 		estimate, late := time.Duration(rng.Int64N(1e10)), time.Duration(rng.Int64N(1e10)+int64(probe.WaitStep))
-		over := time.Duration(rng.Int64N(int64(late)))
-		if off := (over + remaining(estimate, estimate+over) - late).Abs(); off > late {
-			t.Fatalf("%v over of %v: %v off", over, late, off)
+		overrun := time.Duration(rng.Int64N(int64(late)))
+		if deviation := (overrun + remainingTime(estimate, estimate+overrun) - late).Abs(); deviation > late {
+			t.Fatalf("%v over of %v: %v off", overrun, late, deviation)
 		}
 	}
 }
@@ -470,13 +470,13 @@ func TestExpectedCost(t *testing.T) {
 }
 
 func TestForecastAllocatesNothing(t *testing.T) {
-	s := crowd(40, 100, draws["mixed"])
-	s.rest.add(probe.Slot, time.Second, 100)
+	s := newCrowd(40, 100, draws["mixed"])
+	s.rest.addEntry(probe.Slot, time.Second, 100)
 	var f forecast
 	var m probe.WaitMatrix
 	if n := testing.AllocsPerRun(10, func() {
-		s.tell(&f)
-		f.matrix(&m, f.capacity.open)
+		s.buildForecast(&f)
+		f.writeMatrix(&m, f.capacity.open)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}

@@ -14,30 +14,30 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// slow is a worker's queue written for obviousness: one list, searched anew for every turn. It knows no
+// slowWorker is a worker's queue written for obviousness: one list, searched anew for every turn. It knows no
 // expiry, no early turns and no links that break.
-type slow struct {
-	order    Order
-	bound    time.Duration
-	weights  map[string]float64
-	all      room
-	always   probe.Demand // what is open while there are short tasks
-	shortAt  time.Time    // when the last one came
-	free     room
-	waiting  []*slowPlace
-	turns    map[string]*slowPlace    // by link, place and turn; the slot is held
-	running  map[uint64]slowRun       // by attempt
-	seen     map[string]bool          // places, by link and id
-	start    map[string]float64       // Fair: of the next turn of each path, among those with the same path above
-	mean     map[string]time.Duration // Fair: of each tenant's tasks without an estimate
-	bills    []*slowBill              // Fair: that are open
-	payer    map[string]string        // Fair: the last one, by the path above
-	virtual  map[string]float64       // Fair: by the path above
-	log      []string                 // of the current step
-	core     *Core                    // for what it learned, and for nothing else
-	changed  bool                     // since gaps were sought
-	overtook int
-	arrivals int // of places, and of those that go to the back
+type slowWorker struct {
+	order        Order
+	bound        time.Duration
+	weights      map[string]float64
+	capacity     room
+	alwaysOpen   probe.Demand // what is open while there are short tasks
+	lastShortAt  time.Time    // when the last one came
+	free         room
+	waiting      []*slowPlace
+	turns        map[string]*slowPlace    // by link, place and turn; the slot is held
+	running      map[uint64]slowRun       // by attempt
+	seen         map[string]bool          // places, by link and id
+	startTags    map[string]float64       // Fair: of the next turn of each path, among those with the same path above
+	meanRuns     map[string]time.Duration // Fair: of each tenant's tasks without an estimate
+	bills        []*slowBill              // Fair: that are open
+	lastPayers   map[string]string        // Fair: the last one, by the path above
+	virtualTimes map[string]float64       // Fair: by the path above
+	log          []string                 // of the current step
+	core         *Core                    // for what it learned, and for nothing else
+	changed      bool                     // since gaps were sought
+	overtook     int
+	arrivals     int // of places, and of those that go to the back
 }
 
 type slowRun struct {
@@ -57,71 +57,71 @@ type slowBill struct {
 	turn    bool // it is on: no task yet
 }
 
-func (s *slow) cost(tenant string, d probe.Demand, estimate time.Duration) float64 {
-	return float64(cmp.Or(estimate, s.mean[tenant], unknownCost)) * float64(d.CPU)
+func (s *slowWorker) turnCost(tenant string, d probe.Demand, estimate time.Duration) float64 {
+	return float64(cmp.Or(estimate, s.meanRuns[tenant], unknownCost)) * float64(d.CPU)
 }
 
-// above is the path above a path: that of a tenant with others below it is itself with a / at its end.
-func above(path string) string {
+// parentPath is the path above a path: that of a tenant with others below it is itself with a / at its end.
+func parentPath(path string) string {
 	return path[:strings.LastIndexByte(strings.TrimSuffix(path, "/"), '/')+1]
 }
 
-// paths are a tenant's path, and those above it: all but the tenant's own end with a /. Those of the model have others
+// pathsOf are a tenant's path, and those above it: all but the tenant's own end with a /. Those of the model have others
 // below, or not, from the start.
-func paths(tenant string) (all []string) {
-	for path := tenant; path != ""; path = above(path) {
+func pathsOf(tenant string) (all []string) {
+	for path := tenant; path != ""; path = parentPath(path) {
 		all = append(all, path)
 	}
 	return all
 }
 
-// charge makes a tenant pay in advance, and the paths above it.
-func (s *slow) charge(tenant string, d probe.Demand, expected time.Duration, now time.Time) *slowBill {
-	for _, path := range paths(tenant) {
-		s.advance(above(path), now)
+// payInAdvance makes a tenant pay in advance, and the paths above it.
+func (s *slowWorker) payInAdvance(tenant string, d probe.Demand, expected time.Duration, now time.Time) *slowBill {
+	for _, path := range pathsOf(tenant) {
+		s.advanceVirtual(parentPath(path), now)
 	}
-	b := &slowBill{tenant, s.cost(tenant, d, expected), float64(d.CPU), now, expected == 0, false}
-	for _, path := range paths(tenant) {
-		s.start[path] += b.paid / s.weight(path)
-		s.payer[above(path)] = path
+	b := &slowBill{tenant, s.turnCost(tenant, d, expected), float64(d.CPU), now, expected == 0, false}
+	for _, path := range pathsOf(tenant) {
+		s.startTags[path] += b.paid / s.weight(path)
+		s.lastPayers[parentPath(path)] = path
 	}
 	s.bills = append(s.bills, b)
 	return b
 }
 
-func (s *slow) weight(path string) float64 { return cmp.Or(s.weights[path], 1) }
+func (s *slowWorker) weight(path string) float64 { return cmp.Or(s.weights[path], 1) }
 
 // settle corrects a bill to what was used.
-func (s *slow) settle(b *slowBill, ran bool, now time.Time) {
+func (s *slowWorker) settle(b *slowBill, ran bool, now time.Time) {
 	s.bills = slices.DeleteFunc(s.bills, func(o *slowBill) bool { return b == o })
 	used := now.Sub(b.from)
-	if mean := cmp.Or(s.mean[b.tenant], unknownCost); ran && b.guessed {
-		s.mean[b.tenant] = mean + (used-mean)/8
+	if mean := cmp.Or(s.meanRuns[b.tenant], unknownCost); ran && b.guessed {
+		s.meanRuns[b.tenant] = mean + (used-mean)/8
 	}
-	for _, path := range paths(b.tenant) {
-		s.start[path] += (float64(used)*b.cpu - b.paid) / s.weight(path)
+	for _, path := range pathsOf(b.tenant) {
+		s.startTags[path] += (float64(used)*b.cpu - b.paid) / s.weight(path)
 	}
 }
 
-// child is the one of a tenant's paths that is right below a path; "": the tenant is not below that.
-func child(tenant, path string) string {
-	for _, c := range paths(tenant) {
-		if above(c) == path {
+// childPath is the one of a tenant's paths that is right below a path; "": the tenant is not below that.
+func childPath(tenant, path string) string {
+	for _, c := range pathsOf(tenant) {
+		if parentPath(c) == path {
 			return c
 		}
 	}
 	return ""
 }
 
-// next is the place whose turn is next under Fair, of those below a path; nil: there is none.
-func (s *slow) next(path string) *slowPlace {
+// nextBelow is the place whose turn is next under Fair, of those below a path; nil: there is none.
+func (s *slowWorker) nextBelow(path string) *slowPlace {
 	best := map[string]*slowPlace{} // by child
 	for _, p := range s.waiting {
-		switch c := child(p.tenant, path); {
+		switch c := childPath(p.tenant, path); {
 		case c == "":
 		case c != p.tenant:
-			best[c] = s.next(c)
-		case best[c] == nil || goesFirst(p, best[c]) < 0:
+			best[c] = s.nextBelow(c)
+		case best[c] == nil || compareTurns(p, best[c]) < 0:
 			best[c] = p
 		}
 	}
@@ -129,119 +129,119 @@ func (s *slow) next(path string) *slowPlace {
 		return nil
 	}
 	return best[slices.MinFunc(slices.Collect(maps.Keys(best)), func(a, b string) int {
-		return cmp.Or(cmp.Compare(s.start[a], s.start[b]), goesFirst(best[a], best[b]))
+		return cmp.Or(cmp.Compare(s.startTags[a], s.startTags[b]), compareTurns(best[a], best[b]))
 	})]
 }
 
-func goesFirst(p, q *slowPlace) int {
-	return cmp.Or(cmp.Compare(q.priority, p.priority), p.arrived-q.arrived)
+func compareTurns(p, q *slowPlace) int {
+	return cmp.Or(cmp.Compare(q.priority, p.priority), p.arrival-q.arrival)
 }
 
-// advance brings the virtual time of a path to what the next one below it, or if nobody waits the last one that paid, has used.
-func (s *slow) advance(path string, now time.Time) {
-	of := s.payer[path]
-	if p := s.next(path); p != nil {
-		of = child(p.tenant, path)
+// advanceVirtual brings the virtual time of a path to what the next one below it, or if nobody waits the last one that paid, has used.
+func (s *slowWorker) advanceVirtual(path string, now time.Time) {
+	payer := s.lastPayers[path]
+	if p := s.nextBelow(path); p != nil {
+		payer = childPath(p.tenant, path)
 	}
 	ahead := 0.0
 	for _, b := range s.bills {
-		if slices.Contains(paths(b.tenant), of) {
+		if slices.Contains(pathsOf(b.tenant), payer) {
 			ahead += b.paid - b.cpu*float64(now.Sub(b.from))
 		}
 	}
-	s.virtual[path] = max(s.virtual[path], s.start[of]-max(ahead, 0)/s.weight(of))
+	s.virtualTimes[path] = max(s.virtualTimes[path], s.startTags[payer]-max(ahead, 0)/s.weight(payer))
 }
 
-// join lets a tenant, and the paths above it, take part again: they cannot start in the past.
-func (s *slow) join(tenant string, now time.Time) {
-	for _, path := range paths(tenant) {
-		of := func(tenant string) bool { return slices.Contains(paths(tenant), path) }
-		waits := slices.ContainsFunc(s.waiting, func(q *slowPlace) bool { return of(q.tenant) })
-		if waits || slices.ContainsFunc(s.bills, func(b *slowBill) bool { return of(b.tenant) && b.turn }) {
+// raiseStart lets a tenant, and the paths above it, take part again: they cannot start in the past.
+func (s *slowWorker) raiseStart(tenant string, now time.Time) {
+	for _, path := range pathsOf(tenant) {
+		isBelow := func(tenant string) bool { return slices.Contains(pathsOf(tenant), path) }
+		waits := slices.ContainsFunc(s.waiting, func(q *slowPlace) bool { return isBelow(q.tenant) })
+		if waits || slices.ContainsFunc(s.bills, func(b *slowBill) bool { return isBelow(b.tenant) && b.turn }) {
 			return
 		}
-		if !slices.ContainsFunc(s.bills, func(b *slowBill) bool { return of(b.tenant) }) {
-			s.advance(above(path), now)
+		if !slices.ContainsFunc(s.bills, func(b *slowBill) bool { return isBelow(b.tenant) }) {
+			s.advanceVirtual(parentPath(path), now)
 		}
-		s.start[path] = max(s.start[path], s.virtual[above(path)])
+		s.startTags[path] = max(s.startTags[path], s.virtualTimes[parentPath(path)])
 	}
 }
 
 type slowPlace struct {
 	link, res, turn int
-	arrived         int
-	at              time.Time
+	arrival         int
+	queuedAt        time.Time
 	priority        int32
 	tenant          string
 	estimate        time.Duration
-	expected        time.Duration
+	expectedRun     time.Duration
 	demand          probe.Demand
 	attempt         uint64 // bound early
 	long            bool
-	asked           time.Time
+	askedAt         time.Time
 	startBy         time.Time
 	bill            *slowBill
 }
 
-func (p *slowPlace) needs() room { return needs(p.demand, p.long) }
+func (p *slowPlace) neededRoom() room { return roomFor(p.demand, p.long) }
 
 func (p *slowPlace) id() string  { return fmt.Sprint(p.link, "/", p.res) }
 func (p *slowPlace) key() string { return fmt.Sprint(p.id(), ".", p.turn) }
 
-// best is the place whose turn is next.
-func (s *slow) best(now time.Time) *slowPlace {
-	oldest := slices.MinFunc(s.waiting, func(p, q *slowPlace) int { return p.arrived - q.arrived })
-	if s.order == Shortest && now.Sub(oldest.at) >= s.bound {
+// nextPlace is the place whose turn is next.
+func (s *slowWorker) nextPlace(now time.Time) *slowPlace {
+	oldest := slices.MinFunc(s.waiting, func(p, q *slowPlace) int { return p.arrival - q.arrival })
+	if s.order == Shortest && now.Sub(oldest.queuedAt) >= s.bound {
 		return oldest
 	}
 	if s.order == Fair {
-		return s.next("")
+		return s.nextBelow("")
 	}
 	return slices.MinFunc(s.waiting, func(p, q *slowPlace) int {
-		by := 0
+		byPolicy := 0
 		switch s.order {
 		case Priority:
-			by = cmp.Compare(q.priority, p.priority)
+			byPolicy = cmp.Compare(q.priority, p.priority)
 		case Shortest:
-			by = cmp.Compare(s.length(p), s.length(q))
+			byPolicy = cmp.Compare(s.sortTime(p), s.sortTime(q))
 		}
-		return cmp.Or(by, p.arrived-q.arrived)
+		return cmp.Or(byPolicy, p.arrival-q.arrival)
 	})
 }
 
-func (s *slow) length(p *slowPlace) time.Duration {
+func (s *slowWorker) sortTime(p *slowPlace) time.Duration {
 	if p.estimate == 0 {
 		return s.bound
 	}
 	return p.estimate
 }
 
-// wait queues p.
-func (s *slow) wait(p *slowPlace, now time.Time) {
-	s.join(p.tenant, now)
+// addPlace queues p.
+func (s *slowWorker) addPlace(p *slowPlace, now time.Time) {
+	s.raiseStart(p.tenant, now)
 	s.waiting = append(s.waiting, p)
 	s.changed = true
 }
 
-func (s *slow) fill(now time.Time) {
+func (s *slowWorker) assignRoom(now time.Time) {
 	for {
-		if long := s.core.learned.long; long > 0 && now.Sub(s.shortAt) >= long && !slices.ContainsFunc(s.waiting, func(p *slowPlace) bool { return !p.long }) {
-			s.open(s.all.all)
+		if long := s.core.averages.longRunTime; long > 0 && now.Sub(s.lastShortAt) >= long && !slices.ContainsFunc(s.waiting, func(p *slowPlace) bool { return !p.long }) {
+			s.setOpenPart(s.capacity.all)
 		}
 		if len(s.waiting) == 0 {
 			return
 		}
-		if p := s.best(now); p.needs().fits(s.free) {
-			s.turn(p, now)
+		if p := s.nextPlace(now); p.neededRoom().fitsIn(s.free) {
+			s.giveTurn(p, now)
 			continue
 		}
-		if !s.changed || !slices.ContainsFunc(s.waiting, func(p *slowPlace) bool { return p.needs().fits(s.free) }) {
+		if !s.changed || !slices.ContainsFunc(s.waiting, func(p *slowPlace) bool { return p.neededRoom().fitsIn(s.free) }) {
 			return
 		}
-		gaps, _, _ := s.gaps(now, s.waiting)
+		gaps, _, _ := s.findGaps(now, s.waiting)
 		for _, p := range gaps {
 			s.overtook++
-			s.turn(p, now)
+			s.giveTurn(p, now)
 		}
 		if s.changed = false; len(gaps) == 0 {
 			return
@@ -249,79 +249,79 @@ func (s *slow) fill(now time.Time) {
 	}
 }
 
-// turn gives its room to a place that waits.
-func (s *slow) turn(p *slowPlace, now time.Time) {
-	p.bill = s.charge(p.tenant, p.demand, p.expected, now)
-	s.drop(func(q *slowPlace) bool { return p == q })
+// giveTurn gives its room to a place that waits.
+func (s *slowWorker) giveTurn(p *slowPlace, now time.Time) {
+	p.bill = s.payInAdvance(p.tenant, p.demand, p.expectedRun, now)
+	s.removeWaiting(func(q *slowPlace) bool { return p == q })
 	if p.attempt != 0 {
-		s.run(p.attempt, p.needs(), p.expected, p.bill, now)
+		s.startRun(p.attempt, p.neededRoom(), p.expectedRun, p.bill, now)
 		return
 	}
-	s.free = s.free.sub(p.needs())
-	p.asked, p.bill.turn = now, true
+	s.free = s.free.sub(p.neededRoom())
+	p.askedAt, p.bill.turn = now, true
 	s.turns[p.key()] = p
 	s.log = append(s.log, "ready "+p.key())
 }
 
-func (s *slow) drop(which func(*slowPlace) bool) {
+func (s *slowWorker) removeWaiting(match func(*slowPlace) bool) {
 	n := len(s.waiting)
-	s.waiting = slices.DeleteFunc(s.waiting, which)
+	s.waiting = slices.DeleteFunc(s.waiting, match)
 	s.changed = s.changed || len(s.waiting) < n
 }
 
-func (s *slow) give(needs room) {
+func (s *slowWorker) freeRoom(needs room) {
 	s.free = s.free.add(needs)
 	s.changed = true
 }
 
 // inOrder is all that waits, in the order of the turns.
-func (s *slow) inOrder(now time.Time) (all []*slowPlace) {
+func (s *slowWorker) inOrder(now time.Time) (all []*slowPlace) {
 	q := *s // to play the turns with
-	q.waiting, q.start = slices.Clone(s.waiting), maps.Clone(s.start)
+	q.waiting, q.startTags = slices.Clone(s.waiting), maps.Clone(s.startTags)
 	for len(q.waiting) > 0 {
-		p := q.best(now)
+		p := q.nextPlace(now)
 		q.waiting = slices.DeleteFunc(q.waiting, func(o *slowPlace) bool { return p == o })
-		for _, path := range paths(p.tenant) {
-			q.start[path] += s.cost(p.tenant, p.demand, p.expected) / s.weight(path)
+		for _, path := range pathsOf(p.tenant) {
+			q.startTags[path] += s.turnCost(p.tenant, p.demand, p.expectedRun) / s.weight(path)
 		}
 		all = append(all, p)
 	}
 	return all
 }
 
-// gaps plans what waits in a ledger, as long as there is room now for any of those for whom a gap is sought, and
+// findGaps plans what waits in a ledger, as long as there is room now for any of those for whom a gap is sought, and
 // returns what may start now; then whether something more may, and whether only in the share that is closed to long
 // tasks.
-func (s *slow) gaps(now time.Time, sought []*slowPlace) (gaps []*slowPlace, l *ledger, more string) {
-	know := s.core.learned
-	l = &ledger{capacity: s.all}
+func (s *slowWorker) findGaps(now time.Time, sought []*slowPlace) (gaps []*slowPlace, l *ledger, more string) {
+	know := s.core.averages
+	l = &ledger{capacity: s.capacity}
 	for _, r := range s.running {
-		l.book(r.needs, 0, remaining(expectedCost(r.expected, know.run, 1), now.Sub(r.at)))
+		l.book(r.needs, 0, remainingTime(expectedCost(r.expected, know.runTime, 1), now.Sub(r.at)))
 	}
 	for _, p := range s.turns {
-		answer := s.core.links[LinkID(p.link)].answer
-		l.book(p.needs(), 0, remaining(answer+expectedCost(p.expected, know.run, know.chance), now.Sub(p.asked)))
+		answer := s.core.links[LinkID(p.link)].answerTime
+		l.book(p.neededRoom(), 0, remainingTime(answer+expectedCost(p.expectedRun, know.runTime, know.bindChance), now.Sub(p.askedAt)))
 	}
 	more = "any"
 	for _, p := range s.inOrder(now) {
-		if !slices.ContainsFunc(sought, func(q *slowPlace) bool { return l.fits(q.needs(), 0, 1) }) {
+		if !slices.ContainsFunc(sought, func(q *slowPlace) bool { return l.hasRoom(q.neededRoom(), 0, 1) }) {
 			return gaps, l, "none"
 		}
-		cost, longest := expectedCost(p.expected, know.run, 1), p.estimate
+		cost, longest := expectedCost(p.expectedRun, know.runTime, 1), p.estimate
 		if p.attempt == 0 {
-			cost = expectedCost(p.expected, know.run, know.chance)
-			longest += s.core.links[LinkID(p.link)].answer
+			cost = expectedCost(p.expectedRun, know.runTime, know.bindChance)
+			longest += s.core.links[LinkID(p.link)].answerTime
 		}
 		if p.estimate == 0 {
 			longest = horizon
 		}
-		if l.wait(p.needs(), 0, bounded(longest)) == 0 && (more == "any" || s.beside(p.needs(), gaps)) {
+		if l.firstStart(p.neededRoom(), 0, boundedTime(longest)) == 0 && (more == "any" || s.fitsShortPart(p.neededRoom(), gaps)) {
 			gaps = append(gaps, p)
-			l.book(p.needs(), 0, bounded(expectedCost(p.expected, know.run, 1)))
+			l.book(p.neededRoom(), 0, boundedTime(expectedCost(p.expectedRun, know.runTime, 1)))
 			continue
 		}
-		start := l.wait(p.needs(), l.next(), bounded(cost)) // not now
-		l.book(p.needs(), start, bounded(cost))
+		start := l.firstStart(p.neededRoom(), l.nextChange(), boundedTime(cost)) // not now
+		l.book(p.neededRoom(), start, boundedTime(cost))
 		switch {
 		case p.startBy.IsZero():
 			p.startBy = now.Add(max(start, 1))
@@ -335,8 +335,8 @@ func (s *slow) gaps(now time.Time, sought []*slowPlace) (gaps []*slowPlace, l *l
 	return gaps, l, more
 }
 
-// beside reports whether a short task fits into the share that is closed to long ones, beside all short ones.
-func (s *slow) beside(n room, gaps []*slowPlace) bool {
+// fitsShortPart reports whether a short task fits into the share that is closed to long ones, beside all short ones.
+func (s *slowWorker) fitsShortPart(n room, gaps []*slowPlace) bool {
 	all := n.all
 	for _, r := range s.running {
 		if r.needs.open == (probe.Demand{}) {
@@ -351,67 +351,67 @@ func (s *slow) beside(n room, gaps []*slowPlace) bool {
 			all = all.Add(p.demand)
 		}
 	}
-	return n.open == (probe.Demand{}) && all.Fits(s.all.all.Sub(s.always))
+	return n.open == (probe.Demand{}) && all.Fits(s.capacity.all.Sub(s.alwaysOpen))
 }
 
-// open is what is open to long tasks from now on.
-func (s *slow) open(d probe.Demand) {
-	s.changed = s.changed || s.all.open != d
-	s.free.open = s.free.open.Add(d).Sub(s.all.open)
-	s.all.open = d
+// setOpenPart is what is open to long tasks from now on.
+func (s *slowWorker) setOpenPart(d probe.Demand) {
+	s.changed = s.changed || s.capacity.open != d
+	s.free.open = s.free.open.Add(d).Sub(s.capacity.open)
+	s.capacity.open = d
 }
 
-func (s *slow) short(d probe.Demand, now time.Time) {
-	s.shortAt = now
-	if !d.Fits(s.free.all) && s.free.open != s.all.open {
-		s.open(s.always)
+func (s *slowWorker) noteShort(d probe.Demand, now time.Time) {
+	s.lastShortAt = now
+	if !d.Fits(s.free.all) && s.free.open != s.capacity.open {
+		s.setOpenPart(s.alwaysOpen)
 	}
 }
 
-func (s *slow) run(attempt uint64, needs room, expected time.Duration, b *slowBill, now time.Time) {
+func (s *slowWorker) startRun(attempt uint64, needs room, expected time.Duration, b *slowBill, now time.Time) {
 	s.free = s.free.sub(needs)
 	s.running[attempt] = slowRun{needs, expected, now, b}
 	s.log = append(s.log, fmt.Sprint("start ", attempt))
 	s.changed = true
 }
 
-func (s *slow) bind(key string, b probe.Bind, now time.Time) {
+func (s *slowWorker) bindTask(key string, b probe.Bind, now time.Time) {
 	p := s.turns[key]
 	delete(s.turns, key)
-	s.give(p.needs())
+	s.freeRoom(p.neededRoom())
 	expected := b.Launch.Estimate
 	if b.Job == (probe.JobID{}) { // else it may be of another function
-		expected = cmp.Or(expected, p.expected)
+		expected = cmp.Or(expected, p.expectedRun)
 	}
-	s.run(b.Launch.Attempt.Seq, p.needs(), expected, p.bill, now)
+	s.startRun(b.Launch.Attempt.Seq, p.neededRoom(), expected, p.bill, now)
 	if b.Keep {
 		p.turn++
 		p.startBy = time.Time{}
 		if p.turn%maxTurns == 0 {
 			s.arrivals++
-			p.arrived, p.at = s.arrivals, now
+			p.arrival, p.queuedAt = s.arrivals, now
 		}
-		s.wait(p, now)
+		s.addPlace(p, now)
 	}
 	p.bill.turn = false
 }
 
-// decline ends a turn without a task.
-func (s *slow) decline(p *slowPlace, now time.Time) {
+// declineTurn ends a turn without a task.
+func (s *slowWorker) declineTurn(p *slowPlace, now time.Time) {
 	delete(s.turns, p.key())
-	s.give(p.needs())
+	s.freeRoom(p.neededRoom())
 	s.settle(p.bill, false, now)
 }
 
-// cancel is for places that wait, whose turn is on, or that did not come yet.
-func (s *slow) cancel(link, first, count int, now time.Time) {
+// cancelPlaces is for places that wait, whose turn is on, or that did not come yet.
+func (s *slowWorker) cancelPlaces(link, first, count int, now time.Time) {
 	for res := first; res < first+count; res++ {
 		id := fmt.Sprint(link, "/", res)
 		s.seen[id] = true
-		s.drop(func(p *slowPlace) bool { return p.id() == id })
+		s.removeWaiting(func(p *slowPlace) bool { return p.id() == id })
 		for _, p := range s.turns {
 			if p.id() == id {
-				s.decline(p, now)
+				s.declineTurn(p, now)
 			}
 		}
 	}
@@ -442,10 +442,10 @@ func testModel(t *rapid.T) int {
 		ShortShare:  pick(w, "share", -1, 0.3, 0.5),
 	}
 	c, now := New(cfg), time.Unix(1_000_000, 0)
-	m := &slow{
-		order: order, bound: cfg.StarvationBound, weights: map[string]float64{"t": 4, "u/": 2, "u/x": 3}, all: c.capacity, always: cfg.Open(), free: c.capacity, core: c, turns: map[string]*slowPlace{},
-		running: map[uint64]slowRun{}, seen: map[string]bool{}, start: map[string]float64{}, mean: map[string]time.Duration{},
-		payer: map[string]string{}, virtual: map[string]float64{},
+	m := &slowWorker{
+		order: order, bound: cfg.StarvationBound, weights: map[string]float64{"t": 4, "u/": 2, "u/x": 3}, capacity: c.capacity, alwaysOpen: cfg.Open(), free: c.capacity, core: c, turns: map[string]*slowPlace{},
+		running: map[uint64]slowRun{}, seen: map[string]bool{}, startTags: map[string]float64{}, meanRuns: map[string]time.Duration{},
+		lastPayers: map[string]string{}, virtualTimes: map[string]float64{},
 	}
 	for link := range 2 {
 		c.Step(now, LinkUp{Link: LinkID(link), Frontend: probe.FrontendID(link)}, nil)
@@ -478,7 +478,7 @@ func testModel(t *rapid.T) int {
 				return
 			}
 			nextRes[link] = int(r.First) + int(r.Count)
-			m.short(r.Demand, now)
+			m.noteShort(r.Demand, now)
 			for range w.draw("rides", int(r.Count)+1) {
 				r.Launches = append(r.Launches, launch())
 			}
@@ -487,14 +487,14 @@ func testModel(t *rapid.T) int {
 			for i := range int(r.Count) {
 				m.arrivals++
 				p := &slowPlace{
-					link: link, res: int(r.First) + i, arrived: m.arrivals, at: now, priority: r.Priority, tenant: r.Tenant,
-					estimate: r.Estimate, expected: cmp.Or(r.Estimate, r.Typical), demand: r.Demand,
+					link: link, res: int(r.First) + i, arrival: m.arrivals, queuedAt: now, priority: r.Priority, tenant: r.Tenant,
+					estimate: r.Estimate, expectedRun: cmp.Or(r.Estimate, r.Typical), demand: r.Demand,
 				}
 				if m.seen[p.id()] {
 					continue
 				}
 				m.seen[p.id()] = true
-				if i < len(r.Launches) && p.needs().fits(m.free) {
+				if i < len(r.Launches) && p.neededRoom().fitsIn(m.free) {
 					takes := r.Launches[i].Estimate
 					if takes == 0 {
 						takes = horizon
@@ -502,46 +502,46 @@ func testModel(t *rapid.T) int {
 					if len(m.waiting) > 0 && more == "" {
 						var gaps []*slowPlace
 						m.changed = true
-						if gaps, l, more = m.gaps(now, []*slowPlace{p}); len(gaps) > 0 {
+						if gaps, l, more = m.findGaps(now, []*slowPlace{p}); len(gaps) > 0 {
 							more = "none"
 						}
 					}
 					if len(m.waiting) > 0 && more != "none" {
-						if l.wait(p.needs(), 0, takes) == 0 && (more == "any" || m.beside(p.needs(), nil)) {
+						if l.firstStart(p.neededRoom(), 0, takes) == 0 && (more == "any" || m.fitsShortPart(p.neededRoom(), nil)) {
 							m.overtook++
-							l.book(p.needs(), 0, takes)
+							l.book(p.neededRoom(), 0, takes)
 						} else {
 							more = "none"
 						}
 					}
 					if len(m.waiting) == 0 || more != "none" {
-						m.join(p.tenant, now)
+						m.raiseStart(p.tenant, now)
 						takes := r.Launches[i].Estimate
-						takes = cmp.Or(takes, p.expected)
-						m.run(r.Launches[i].Attempt.Seq, p.needs(), takes, m.charge(p.tenant, p.demand, takes, now), now)
+						takes = cmp.Or(takes, p.expectedRun)
+						m.startRun(r.Launches[i].Attempt.Seq, p.neededRoom(), takes, m.payInAdvance(p.tenant, p.demand, takes, now), now)
 						continue
 					}
 				}
-				m.wait(p, now)
+				m.addPlace(p, now)
 			}
 			ev = Received{LinkID(link), r}
 		case 2: // enqueue
 			m.arrivals++
 			e := probe.Enqueue{Res: probe.ResID(nextRes[link]), Tenant: pick(w, "tenant", modelTenants...), Demand: size(pick(w, "size", 1, 1, 2)), Long: w.draw("long", 2) > 0, Launch: launch()}
 			e.Weights = modelWeights[e.Tenant]
-			if !needs(e.Demand, e.Long).fits(room{cfg.Capacity, cfg.Open()}) {
+			if !roomFor(e.Demand, e.Long).fitsIn(room{cfg.Capacity, cfg.Open()}) {
 				return
 			}
 			nextRes[link]++
 			p := &slowPlace{
-				link: link, res: int(e.Res), arrived: m.arrivals, at: now, tenant: e.Tenant, estimate: e.Launch.Estimate, expected: e.Launch.Estimate,
+				link: link, res: int(e.Res), arrival: m.arrivals, queuedAt: now, tenant: e.Tenant, estimate: e.Launch.Estimate, expectedRun: e.Launch.Estimate,
 				demand: e.Demand, attempt: e.Launch.Attempt.Seq, long: e.Long,
 			}
 			if !m.seen[p.id()] && !p.long {
-				m.short(p.demand, now)
+				m.noteShort(p.demand, now)
 			}
 			if !m.seen[p.id()] {
-				m.wait(p, now)
+				m.addPlace(p, now)
 			}
 			m.seen[p.id()] = true
 			ev = Received{LinkID(link), e}
@@ -553,7 +553,7 @@ func testModel(t *rapid.T) int {
 			p := m.turns[keys[w.draw("turn", len(keys))]]
 			res, turn := probe.ResID(p.res), probe.Turn(p.turn)
 			if w.draw("decline", 3) == 0 {
-				m.decline(p, now)
+				m.declineTurn(p, now)
 				ev = Received{LinkID(p.link), probe.Decline{Res: res, Turn: turn}}
 				break
 			}
@@ -561,11 +561,11 @@ func testModel(t *rapid.T) int {
 			if w.draw("for another job", 3) == 0 {
 				b.Job = probe.JobID{15: byte(1 + w.draw("other job", 3))}
 			}
-			m.bind(p.key(), b, now)
+			m.bindTask(p.key(), b, now)
 			ev = Received{LinkID(p.link), b}
 		case 8: // cancel, what is there or will be
 			first, count := 1+w.draw("first", nextRes[link]+2), 1+w.draw("count", 4)
-			m.cancel(link, first, count, now)
+			m.cancelPlaces(link, first, count, now)
 			ev = Received{LinkID(link), probe.Cancel{First: probe.ResID(first), Count: uint32(count)}}
 		case 9:
 			now = now.Add(time.Duration(w.draw("ms", 30)) * time.Millisecond)
@@ -576,13 +576,13 @@ func testModel(t *rapid.T) int {
 				return
 			}
 			id := ids[w.draw("run", len(ids))]
-			m.give(m.running[id].needs)
+			m.freeRoom(m.running[id].needs)
 			m.settle(m.running[id].bill, now.After(m.running[id].at), now)
 			ev = &Exited{Attempt: probe.AttemptID{Seq: id}, Run: now.Sub(m.running[id].at)}
 			delete(m.running, id)
 		}
 		acts := c.Step(now, ev, nil)
-		m.fill(now)
+		m.assignRoom(now)
 
 		var log []string
 		for _, a := range acts {

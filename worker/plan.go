@@ -17,82 +17,82 @@ const (
 	firstChance = 0.5 // a frontend sends about two reservations for each task
 )
 
-// learned is what a core makes of what it has seen, to foresee what will be.
-type learned struct {
-	run    time.Duration // of a task of which nothing is known
-	long   time.Duration // of a long task
-	chance float64       // that a reservation turns into a task
-	fetch  float64       // bytes per second
+// averages is what a core makes of what it has seen, to foresee what will be.
+type averages struct {
+	runTime     time.Duration // of a task of which nothing is known
+	longRunTime time.Duration // of a long task
+	bindChance  float64       // that a reservation turns into a task
+	fetchRate   float64       // bytes per second
 }
 
-// ran takes note of a run time.
-func (l *learned) ran(d time.Duration) {
+// noteRun takes note of a run time.
+func (l *averages) noteRun(d time.Duration) {
 	if d > 0 {
-		l.run += (d - l.run) / 16
+		l.runTime += (d - l.runTime) / 16
 	}
 }
 
-// longer takes note of how long a long task will take.
-func (l *learned) longer(d time.Duration) {
-	if l.long == 0 {
-		l.long = d
+// noteLongRun takes note of how long a long task will take.
+func (l *averages) noteLongRun(d time.Duration) {
+	if l.longRunTime == 0 {
+		l.longRunTime = d
 	}
-	l.long += (d - l.long) / 16
+	l.longRunTime += (d - l.longRunTime) / 16
 }
 
-// turned takes note that a reservation turned into a task, or did not.
-func (l *learned) turned(bound bool) {
-	was := 0.0
+// noteTurn takes note that a reservation turned into a task, or did not.
+func (l *averages) noteTurn(bound bool) {
+	outcome := 0.0
 	if bound {
-		was = 1
+		outcome = 1
 	}
-	l.chance += (was - l.chance) / 64
+	l.bindChance += (outcome - l.bindChance) / 64
 }
 
-// cost is how long the place is expected to occupy its room, once it has it.
-func (c *Core) cost(p *place) time.Duration {
+// placeCost is how long the place is expected to occupy its room, once it has it.
+func (c *Core) placeCost(p *place) time.Duration {
 	chance := 1.0
 	if p.launch == nil {
-		chance = c.learned.chance
+		chance = c.averages.bindChance
 	}
-	return expectedCost(p.expected, c.learned.run, chance)
+	return expectedCost(p.expectedRun, c.averages.runTime, chance)
 }
 
-// longest is how long the place may occupy its room, as far as anybody said.
-func (p *place) longest() time.Duration {
+// longestRun is how long the place may occupy its room, as far as anybody said.
+func (p *place) longestRun() time.Duration {
 	switch {
 	case p.estimate <= 0:
 		return horizon
 	case p.launch == nil:
-		return p.estimate + p.link.answer
+		return p.estimate + p.link.answerTime
 	}
 	return p.estimate
 }
 
-// occupied begins a forecast: what takes room now, and what is bound to take it before the queue does.
-func (c *Core) occupied(now time.Time) *forecast {
+// beginForecast begins a forecast: what takes room now, and what is bound to take it before the queue does.
+func (c *Core) beginForecast(now time.Time) *forecast {
 	f, capacity := &c.forecast, c.capacity
-	if c.quiet(now) {
+	if c.isQuiet(now) {
 		capacity.open = capacity.all
 	}
 	f.reset(capacity)
 	for _, a := range c.runs {
-		left := c.left(a, now)
-		if a.standing != stays {
-			left = min(left, c.cfg.PreemptAfter)
+		timeLeft := c.attemptTimeLeft(a, now)
+		if a.standing != unstoppable {
+			timeLeft = min(timeLeft, c.cfg.PreemptAfter)
 		}
-		f.running(needs(a.demand, a.long), left)
+		f.addRunning(roomFor(a.demand, a.long), timeLeft)
 	}
 	for p := range c.asked.All() {
-		if p.state == held {
-			f.running(p.needs(), remaining(p.link.answer+c.cost(p), now.Sub(p.askedAt)))
+		if p.state == asking {
+			f.addRunning(p.neededRoom(), remainingTime(p.link.answerTime+c.placeCost(p), now.Sub(p.askedAt)))
 		}
 	}
 	for a := range c.staged.All() {
-		f.plan(needs(a.demand, a.long), 0, expectedCost(a.expected, c.learned.run, 1))
+		f.planEntry(roomFor(a.demand, a.long), 0, expectedCost(a.expectedRun, c.averages.runTime, 1))
 	}
-	for _, p := range c.early {
-		f.plan(p.needs(), 0, c.cost(p))
+	for _, p := range c.askedAhead {
+		f.planEntry(p.neededRoom(), 0, c.placeCost(p))
 	}
 	return f
 }
@@ -101,32 +101,32 @@ func (c *Core) occupied(now time.Time) *forecast {
 // queue, and some 100 us with any number. It changes nothing that Step depends on; but, like Step, it is not for
 // concurrent use.
 func (c *Core) Matrix(now time.Time) probe.WaitMatrix {
-	f := c.occupied(now)
+	f := c.beginForecast(now)
 	rest, n := c.queue.backlog, 0
 	for p := range c.queue.inOrder(now) {
 		if n++; n > planDepth {
 			break
 		}
-		rest.add(p, -1)
-		f.plan(p.needs(), p.fetchedIn(now), c.cost(p))
+		rest.addPlace(p, -1)
+		f.planEntry(p.neededRoom(), p.filesExpectedIn(now), c.placeCost(p))
 	}
 	if c.queue.len() > planDepth {
-		f.rest(rest.expected(c.learned.run, c.learned.chance))
+		f.planRest(rest.expectedWork(c.averages.runTime, c.averages.bindChance))
 	}
 	var m probe.WaitMatrix
-	f.matrix(&m, c.always)
+	f.writeMatrix(&m, c.alwaysOpen)
 	return m
 }
 
-// expect is how long those of a link's places that have a task are expected to wait, as far as the queue is planned one by one. A wait
+// expectedWaits is how long those of a link's places that have a task are expected to wait, as far as the queue is planned one by one. A wait
 // matrix would not tell: it counts what came after them.
-func (c *Core) expect(l *link, now time.Time) (list []probe.Expect) {
-	if l.tasks == 0 {
+func (c *Core) expectedWaits(l *link, now time.Time) (list []probe.Expect) {
+	if l.taskCount == 0 {
 		return nil
 	}
-	for p, wait := range c.planned(now) {
+	for p, wait := range c.plannedWaits(now) {
 		if p.link == l && p.launch != nil {
-			if list = append(list, probe.Expect{Attempt: p.launch.Attempt, Wait: wait}); len(list) == l.tasks {
+			if list = append(list, probe.Expect{Attempt: p.launch.Attempt, Wait: wait}); len(list) == l.taskCount {
 				break
 			}
 		}
@@ -134,22 +134,22 @@ func (c *Core) expect(l *link, now time.Time) (list []probe.Expect) {
 	return list
 }
 
-// waitOf is how long a place is expected to wait; 0: it is not planned.
-func (c *Core) waitOf(of *place, now time.Time) time.Duration {
-	for p, wait := range c.planned(now) {
-		if p == of {
+// expectedWait is how long a place is expected to wait; 0: it is not planned.
+func (c *Core) expectedWait(wanted *place, now time.Time) time.Duration {
+	for p, wait := range c.plannedWaits(now) {
+		if p == wanted {
 			return wait
 		}
 	}
 	return 0
 }
 
-// planned is the places that are planned one by one, in their order, and how long each is expected to wait.
-func (c *Core) planned(now time.Time) iter.Seq2[*place, time.Duration] {
+// plannedWaits is the places that are planned one by one, in their order, and how long each is expected to wait.
+func (c *Core) plannedWaits(now time.Time) iter.Seq2[*place, time.Duration] {
 	return func(yield func(*place, time.Duration) bool) {
-		f, n := c.occupied(now), 0
+		f, n := c.beginForecast(now), 0
 		for p := range c.queue.inOrder(now) {
-			if n++; n > planDepth || !yield(p, f.plan(p.needs(), p.fetchedIn(now), c.cost(p))) {
+			if n++; n > planDepth || !yield(p, f.planEntry(p.neededRoom(), p.filesExpectedIn(now), c.placeCost(p))) {
 				return
 			}
 		}
@@ -163,110 +163,110 @@ func (c *Core) backfill(now time.Time, acts []Action) ([]Action, bool) {
 		c.fetchWake = time.Time{}
 		c.changes++
 	}
-	if c.staged.Len() > 0 || len(c.early) > 0 || c.settled == c.changes+c.queue.changes || !c.queue.fitsAny(c.free) {
+	if c.staged.Len() > 0 || len(c.askedAhead) > 0 || c.settledChanges == c.changes+c.queue.changes || !c.queue.fitsAny(c.free) {
 		return acts, false
 	}
 	c.findGaps(now, nil)
 	for _, p := range c.gaps {
 		c.Stats.Backfilled++
-		c.queue.take(p)
-		acts = c.begin(p, now, acts)
+		c.queue.takePlace(p)
+		acts = c.beginTurn(p, now, acts)
 	}
 	filled := len(c.gaps) > 0
 	clear(c.gaps)
-	c.settled = c.changes + c.queue.changes
+	c.settledChanges = c.changes + c.queue.changes
 	return acts, filled
 }
 
 // findGaps plans the queue, and collects in c.gaps the entries that may start now. It reports whether one more, which
 // needs so much, may still find a gap behind all of them, and whether only in the share that is closed to long tasks;
 // without one, it stops where nothing in the queue can.
-func (c *Core) findGaps(now time.Time, more *room) (found, shareOnly bool) {
-	f := c.occupied(now)
+func (c *Core) findGaps(now time.Time, more *room) (found, shortPartOnly bool) {
+	f := c.beginForecast(now)
 	c.gaps, c.fetchWake = c.gaps[:0], time.Time{}
 	tried, n := room{}, 0
-	held := false // a short entry ahead cannot start
+	shortAhead := false // a short entry ahead cannot start
 	for p := range c.queue.inOrder(now) {
 		n++
 		deep := n > gapDepth
-		if n > planDepth || deep && held {
-			return false, shareOnly
+		if n > planDepth || deep && shortAhead {
+			return false, shortPartOnly
 		}
-		shareOnly = shareOnly || deep // what fits into that share delays no long entry
+		shortPartOnly = shortPartOnly || deep // what fits into that share delays no long entry
 		if free := f.spans[0].free; free != tried {
-			if more != nil && !more.fits(free) || more == nil && !c.queue.fitsAny(free) {
-				return false, shareOnly
+			if more != nil && !more.fitsIn(free) || more == nil && !c.queue.fitsAny(free) {
+				return false, shortPartOnly
 			}
 			tried = free
 		}
-		fetched, before := p.fetchedIn(now), f.next()
+		fetched, notBefore := p.filesExpectedIn(now), f.nextChange()
 		switch {
 		case fetched > 0:
-			before = fetched
-			if late := p.files.by.Add(1); c.fetchWake.IsZero() || late.Before(c.fetchWake) {
+			notBefore = fetched
+			if late := p.files.expectedAt.Add(1); c.fetchWake.IsZero() || late.Before(c.fetchWake) {
 				c.fetchWake = late
 			}
-		case p.fetching():
+		case p.waitsForFiles():
 			continue // late: it keeps its place, but no room
-		case (deep || f.mayStart(p.needs(), p.longest())) && (!shareOnly || c.inShortShare(p.needs(), f.spans[0].free)):
-			f.running(p.needs(), expectedCost(p.expected, c.learned.run, 1))
+		case (deep || f.mayStart(p.neededRoom(), p.longestRun())) && (!shortPartOnly || c.fitsShortPart(p.neededRoom(), f.spans[0].free)):
+			f.addRunning(p.neededRoom(), expectedCost(p.expectedRun, c.averages.runTime, 1))
 			c.gaps = append(c.gaps, p)
 			continue
 		}
 		if deep && p.long {
 			continue
 		}
-		held = held || !p.long
+		shortAhead = shortAhead || !p.long
 		waited := now.Sub(p.queuedAt)
-		start := waited + f.plan(p.needs(), before, c.cost(p))
+		start := waited + f.planEntry(p.neededRoom(), notBefore, c.placeCost(p))
 		switch {
 		case fetched > 0:
 		case p.startIn == 0:
 			p.startIn = max(start, 1)
 		case waited <= p.startIn:
 		case !p.long:
-			return false, shareOnly
+			return false, shortPartOnly
 		default:
-			shareOnly = true
+			shortPartOnly = true
 		}
 	}
-	return true, shareOnly
+	return true, shortPartOnly
 }
 
-// inShortShare reports whether a short task of these needs, beside all short ones for which room is taken, fits into
+// fitsShortPart reports whether a short task of these needs, beside all short ones for which room is taken, fits into
 // what is closed to long ones: it never delays any of these. Long ones may have more than what is open to them.
-func (c *Core) inShortShare(needs, free room) bool {
-	if needs.open != (probe.Demand{}) || !needs.fits(free) {
+func (c *Core) fitsShortPart(needs, free room) bool {
+	if needs.open != (probe.Demand{}) || !needs.fitsIn(free) {
 		return false
 	}
 	all := c.capacity.all.Sub(free.all)
 	long := c.capacity.open.Sub(free.open)
-	return all.Sub(long).Add(needs.all).Fits(c.capacity.all.Sub(c.always))
+	return all.Sub(long).Add(needs.all).Fits(c.capacity.all.Sub(c.alwaysOpen))
 }
 
 // hasGap reports whether tasks that need so much, and ride along, may find a gap behind all that wait. Then fillGap
 // tells of each of them, until the step ends.
 func (c *Core) hasGap(needs room, now time.Time) bool {
-	if c.staged.Len() > 0 || len(c.early) > 0 || !needs.fits(c.free) {
+	if c.staged.Len() > 0 || len(c.askedAhead) > 0 || !needs.fitsIn(c.free) {
 		return false
 	}
 	c.changes++ // the next backfill is to start from what then waits
-	found, shareOnly := c.findGaps(now, &needs)
-	c.shareOnly = shareOnly
+	found, shortPartOnly := c.findGaps(now, &needs)
+	c.shortPartOnly = shortPartOnly
 	found = found && len(c.gaps) == 0
 	clear(c.gaps)
 	return found
 }
 
-// fillGap reports whether a task can start now without delaying any that waits, and counts on that it does.
-func (c *Core) fillGap(needs room, estimate time.Duration) bool {
+// takeGap reports whether a task can start now without delaying any that waits, and counts on that it does.
+func (c *Core) takeGap(needs room, estimate time.Duration) bool {
 	takes := estimate
 	if takes <= 0 {
 		takes = horizon
 	}
-	if !c.forecast.mayStart(needs, takes) || c.shareOnly && !c.inShortShare(needs, c.forecast.spans[0].free) {
+	if !c.forecast.mayStart(needs, takes) || c.shortPartOnly && !c.fitsShortPart(needs, c.forecast.spans[0].free) {
 		return false
 	}
-	c.forecast.running(needs, takes)
+	c.forecast.addRunning(needs, takes)
 	return true
 }

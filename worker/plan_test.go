@@ -47,27 +47,27 @@ func anyErrands(t *rapid.T, order Order) (es []errand) {
 	return es
 }
 
-// send lets a core of eight slots, a quarter of them closed to long tasks, run the errands, and returns when each
+// runErrands lets a core of eight slots, a quarter of them closed to long tasks, run the errands, and returns when each
 // started, and the wait that its matrix told just before it came.
-func send(t *rapid.T, order Order, es []errand) (started, told []time.Duration) {
+func runErrands(t *rapid.T, order Order, es []errand) (started, toldWaits []time.Duration) {
 	began := time.Unix(1_000_000, 0)
 	c := New(Config{Capacity: size(8), Functions: []string{"f"}, Order: order, ShortShare: 0.25})
-	c.learned.fetch = 1e9 // a byte takes 1 ns
-	started, told = make([]time.Duration, len(es)), make([]time.Duration, len(es))
+	c.averages.fetchRate = 1e9 // a byte takes 1 ns
+	started, toldWaits = make([]time.Duration, len(es)), make([]time.Duration, len(es))
 	for i := range started {
 		started[i] = -1
 	}
 	now, next := time.Duration(0), 0
 	fetched, ends := map[int]time.Duration{}, map[int]time.Duration{}
-	c.open(c.always)
-	c.shortAt = began
+	c.setOpenPart(c.alwaysOpen)
+	c.lastShortAt = began
 	step := func(ev Event) {
-		c.learned.long = horizon // so that it stays closed
+		c.averages.longRunTime = horizon // so that it stays closed
 		for _, a := range c.Step(began.Add(now), ev, nil) {
 			switch a := a.(type) {
 			case Fetch:
 				i := int(a.Attempt.Seq) - 1
-				fetched[i] = c.fetches[a.Attempt].files.by.Sub(began) // exactly when it is expected
+				fetched[i] = c.fetches[a.Attempt].files.expectedAt.Sub(began) // exactly when it is expected
 			case *Start:
 				i := int(a.Launch.Attempt.Seq) - 1
 				if es[i].fetch > 0 && fetched[i] >= 0 {
@@ -97,7 +97,7 @@ func send(t *rapid.T, order Order, es []errand) (started, told []time.Duration) 
 		for ; next < len(es) && es[next].at == now; next++ {
 			e := es[next]
 			m := c.Matrix(began.Add(now))
-			told[next] = m.Wait(size(e.slots)).Duration()
+			toldWaits[next] = m.Wait(size(e.slots)).Duration()
 			launch := probe.Launch{Attempt: errandID(next), Function: "f", Estimate: e.takes}
 			if e.fetch > 0 {
 				launch.Files = []probe.File{{Bytes: uint64(e.fetch)}}
@@ -132,7 +132,7 @@ func send(t *rapid.T, order Order, es []errand) (started, told []time.Duration) 
 	if slices.Contains(started, -1) {
 		t.Fatalf("%+v\nstarted at %v", es, started)
 	}
-	return started, told
+	return started, toldWaits
 }
 
 func errandID(i int) probe.AttemptID { return probe.AttemptID{Frontend: 1, Seq: uint64(i + 1)} }
@@ -143,14 +143,14 @@ func TestBackfillDelaysNobody(t *testing.T) {
 	overtook := 0
 	rapid.Check(t, func(t *rapid.T) {
 		es := anyErrands(t, FIFO)
-		all, told := send(t, FIFO, es)
+		all, toldWaits := runErrands(t, FIFO, es)
 		for i, e := range es {
-			alone, _ := send(t, FIFO, es[:i+1])
+			alone, _ := runErrands(t, FIFO, es[:i+1])
 			if !slices.Equal(alone, all[:i+1]) {
 				t.Fatalf("%+v\nwith all of them, the first %d start at %v,\nwithout the later ones at %v", es, i+1, all[:i+1], alone)
 			}
-			if e.long && e.fetch == 0 && all[i] > e.at+told[i] {
-				t.Fatalf("%+v\nerrand %d came at %v, was told to wait %v, and starts at %v", es, i, e.at, told[i], all[i])
+			if e.long && e.fetch == 0 && all[i] > e.at+toldWaits[i] {
+				t.Fatalf("%+v\nerrand %d came at %v, was told to wait %v, and starts at %v", es, i, e.at, toldWaits[i], all[i])
 			}
 			if i > 0 && all[i] < all[i-1] {
 				overtook++
@@ -173,8 +173,8 @@ func TestBackfillByPriority(t *testing.T) {
 		}
 		last := len(es) - 1
 		es[last].priority = 0
-		all, _ := send(t, Priority, es)
-		without, _ := send(t, Priority, es[:last])
+		all, _ := runErrands(t, Priority, es)
+		without, _ := runErrands(t, Priority, es[:last])
 		if !slices.Equal(all[:last], without) {
 			t.Fatalf("%+v\nstart at %v,\nwithout the last one at %v", es, all, without)
 		}
@@ -282,7 +282,7 @@ func TestInOrder(t *testing.T) {
 				demand: probe.Slot, estimate: time.Duration(w.draw("estimate", 5)) * time.Millisecond,
 			}, now)
 			if w.draw("take", 3) == 0 {
-				c.queue.take(c.queue.head(now))
+				c.queue.takePlace(c.queue.nextPlace(now))
 			}
 		}
 		var foreseen []probe.ResID
@@ -290,11 +290,11 @@ func TestInOrder(t *testing.T) {
 			foreseen = append(foreseen, p.res)
 		}
 		for i, res := range foreseen {
-			p := c.queue.head(now)
+			p := c.queue.nextPlace(now)
 			if p.res != res {
 				t.Fatalf("%v: place %d is the %d. one, of %v", order, p.res, i+1, foreseen)
 			}
-			c.queue.take(p)
+			c.queue.takePlace(p)
 		}
 		if c.queue.len() > 0 {
 			t.Fatalf("%v: %d places more than %v", order, c.queue.len(), foreseen)
@@ -304,16 +304,16 @@ func TestInOrder(t *testing.T) {
 
 // The chance that a reservation becomes a task is learned, and so are run times.
 func TestLearned(t *testing.T) {
-	l := learned{run: firstRun, chance: firstChance}
+	l := averages{runTime: firstRun, bindChance: firstChance}
 	for i := range 2000 {
-		l.turned(i%4 == 0)
-		l.ran(time.Duration(i%2+1) * time.Second)
+		l.noteTurn(i%4 == 0)
+		l.noteRun(time.Duration(i%2+1) * time.Second)
 	}
-	if l.chance < 0.2 || l.chance > 0.3 || l.run < 1400*time.Millisecond || l.run > 1600*time.Millisecond {
+	if l.bindChance < 0.2 || l.bindChance > 0.3 || l.runTime < 1400*time.Millisecond || l.runTime > 1600*time.Millisecond {
 		t.Errorf("learned %+v", l)
 	}
-	l.ran(0)
-	if l.run == 0 {
+	l.noteRun(0)
+	if l.runTime == 0 {
 		t.Error("no time was learned as a time")
 	}
 }
@@ -333,9 +333,9 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// crowded is a core of 64 slots with as many tasks running as have room beside one of half the worker, which runs, and
+// newCrowdedCore is a core of 64 slots with as many tasks running as have room beside one of half the worker, which runs, and
 // entries that wait: the first one needs all of it.
-func crowded(order Order, waiting int) (*Core, time.Time) {
+func newCrowdedCore(order Order, waiting int) (*Core, time.Time) {
 	now := time.Unix(1_000_000, 0)
 	c := New(Config{Capacity: size(64), Functions: []string{"f"}, Order: order, ShortShare: -1})
 	c.Step(now, LinkUp{Link: 1, Frontend: 1}, nil)
@@ -361,7 +361,7 @@ func crowded(order Order, waiting int) (*Core, time.Time) {
 // BenchmarkBackfill is a reservation that finds a gap, is declined and has the gap closed again, and one that finds none.
 func BenchmarkBackfill(b *testing.B) {
 	for _, waiting := range []int{10, 100, 1000} {
-		c, now := crowded(FIFO, waiting)
+		c, now := newCrowdedCore(FIFO, waiting)
 		res := probe.ResID(1 << 20)
 		for name, estimate := range map[string]time.Duration{"gap": time.Millisecond, "no-gap": time.Hour} {
 			b.Run(name+"/"+strconv.Itoa(waiting), func(b *testing.B) {
@@ -381,7 +381,7 @@ func BenchmarkBackfill(b *testing.B) {
 func BenchmarkTellMatrix(b *testing.B) {
 	for order := range Order(len(orderNames)) {
 		for _, waiting := range []int{100, 1000} {
-			c, now := crowded(order, waiting)
+			c, now := newCrowdedCore(order, waiting)
 			b.Run(order.String()+"/"+strconv.Itoa(waiting), func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {

@@ -39,10 +39,10 @@ func TestFairForgetsTenants(t *testing.T) {
 			c.Step(now, Received{1, probe.Decline{Res: i - 3}}, nil)
 		}
 	}
-	if owes := c.queue.tenant("debtor").owes(); owes < float64(time.Minute)*float64(probe.Slot.CPU) {
+	if owes := c.queue.tenantNamed("debtor").amountOwed(); owes < float64(time.Minute)*float64(probe.Slot.CPU) {
 		t.Errorf("the debtor owes %v millicore nanoseconds", owes)
 	}
-	if n := len(c.queue.known); c.queue.len() != 4 || n > 2000 {
+	if n := len(c.queue.tenants); c.queue.len() != 4 || n > 2000 {
 		t.Errorf("%d tenants are known, of which %d wait", n, c.queue.len())
 	}
 }
@@ -58,7 +58,7 @@ func TestPlansKeepNothing(t *testing.T) {
 			c.Step(now, Received{1, probe.Enqueue{Res: res, Tenant: tenant, Demand: size(2), Launch: probe.Launch{
 				Attempt: probe.AttemptID{Frontend: 1, Seq: uint64(res)}, Function: "f", Estimate: time.Second,
 			}}}, nil)
-			gone = append(gone, weak.Make(c.byOwner[1].places[res]))
+			gone = append(gone, weak.Make(c.linksByFrontend[1].places[res]))
 		}
 		c.Step(now, LinkUp{Link: 1, Frontend: 1}, nil)
 		c.free = room{} // nothing starts
@@ -69,7 +69,7 @@ func TestPlansKeepNothing(t *testing.T) {
 			switch i {
 			case 10: // gaps are looked for on behalf of a task that rides along
 				c.free = c.capacity
-				c.hasGap(needs(size(1), false), now)
+				c.hasGap(roomFor(size(1), false), now)
 				c.free = room{}
 			case 60: // and the heaps grow after the last plan
 				c.Matrix(now)

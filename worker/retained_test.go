@@ -25,8 +25,8 @@ func TestRetainedMemory(t *testing.T) {
 		runtime.GC()
 		runtime.ReadMemStats(&after)
 		used := int(after.HeapAlloc - before.HeapAlloc)
-		if len(c.core.attempts) != results || used > c.core.kept {
-			t.Errorf("%d results of %d bytes are kept in %d bytes, %d counted", len(c.core.attempts), size, used, c.core.kept)
+		if len(c.core.attempts) != results || used > c.core.retainedBytes {
+			t.Errorf("%d results of %d bytes are kept in %d bytes, %d counted", len(c.core.attempts), size, used, c.core.retainedBytes)
 		}
 		t.Logf("%d bytes for a result of %d", used/results, size)
 	}

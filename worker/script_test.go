@@ -56,8 +56,8 @@ func newStory(l *script.Line) *script.Story[Event, Action] {
 var size, job = script.Size, script.Job
 
 func (s *story) event(l *script.Line) Event {
-	who := l.Word()
-	switch who {
+	subject := l.Word()
+	switch subject {
 	case "leave":
 		return Leave{}
 	case "exit":
@@ -86,42 +86,42 @@ func (s *story) event(l *script.Line) Event {
 	verb := l.Word()
 	if verb == "up" {
 		id := LinkID(len(s.names) + 1)
-		s.links[who], s.names[id] = id, who
-		up := LinkUp{Link: id, Frontend: probe.FrontendID(who[0]), Features: probe.Classes}
+		s.links[subject], s.names[id] = id, subject
+		up := LinkUp{Link: id, Frontend: probe.FrontendID(subject[0]), Features: probe.Classes}
 		if l.Flag("old") {
 			up.Features = 0
 		}
 		return up
 	}
-	link := s.links[who]
+	link := s.links[subject]
 	if link == 0 {
-		l.Fail(fmt.Errorf("%s is not connected", who))
+		l.Fail(fmt.Errorf("%s is not connected", subject))
 	}
 	if verb == "down" {
 		return LinkDown{Link: link}
 	}
-	return Received{Link: link, Msg: message(l, verb)}
+	return Received{Link: link, Msg: readMsg(l, verb)}
 }
 
-func message(l *script.Line, verb string) probe.Msg {
+func readMsg(l *script.Line, verb string) probe.Msg {
 	switch verb {
 	case "reserve":
 		r := l.Places(l.Word())
 		m := probe.Reserve{
-			First: r.First, Count: r.Count, Job: job(l.Text("job")), Generation: generation(l), Tenant: l.Text("tenant"),
+			First: r.First, Count: r.Count, Job: job(l.Text("job")), Generation: readGeneration(l), Tenant: l.Text("tenant"),
 			Priority: int32(l.Number("prio", 0)), Demand: size(l.Number("size", 1)), Early: l.Flag("early"),
 		}
 		m.Bundle = uint32(l.Number("bundle", 0))
-		launch := launch(l, probe.AttemptID{})
+		launch := readLaunch(l, probe.AttemptID{})
 		m.Estimate, m.Typical = launch.Estimate, l.Duration("typical")
-		m.Launches, m.Weights, m.Standing = launches(l, "with", launch), weights(l), stands(l)
+		m.Launches, m.Weights, m.Standing = readLaunches(l, "with", launch), readWeights(l), readStanding(l)
 		return m
 	case "bind":
 		res, turn := l.Turn(l.Word())
-		m := probe.Bind{Res: res, Turn: turn, Keep: l.Flag("keep"), Launch: launch(l, l.Attempt(l.Word()))}
-		m.Bundle = launches(l, "and", m.Launch)
+		m := probe.Bind{Res: res, Turn: turn, Keep: l.Flag("keep"), Launch: readLaunch(l, l.Attempt(l.Word()))}
+		m.Bundle = readLaunches(l, "and", m.Launch)
 		if other := l.Text("for"); other != "" {
-			m.Job, m.Generation = job(other), generation(l)
+			m.Job, m.Generation = job(other), readGeneration(l)
 		}
 		return m
 	case "decline":
@@ -129,12 +129,12 @@ func message(l *script.Line, verb string) probe.Msg {
 		return probe.Decline{Res: res, Turn: turn}
 	case "enqueue":
 		return probe.Enqueue{
-			Res: probe.ResID(l.Int(l.Word())), Launch: launch(l, l.Attempt(l.Word())), Job: job(l.Text("job")), Generation: generation(l),
+			Res: probe.ResID(l.Int(l.Word())), Launch: readLaunch(l, l.Attempt(l.Word())), Job: job(l.Text("job")), Generation: readGeneration(l),
 			Tenant: l.Text("tenant"), Priority: int32(l.Number("prio", 0)), Demand: size(l.Number("size", 1)),
-			Long: l.Flag("long"), Matrix: l.Flag("matrix"), Standing: stands(l),
+			Long: l.Flag("long"), Matrix: l.Flag("matrix"), Standing: readStanding(l),
 		}
 	case "restamp":
-		m := probe.Restamp{Res: probe.ResID(l.Int(l.Word())), Standing: stands(l)}
+		m := probe.Restamp{Res: probe.ResID(l.Int(l.Word())), Standing: readStanding(l)}
 		if l.WordsLeft() > 0 {
 			m.Attempt = l.Attempt(l.Word())
 		}
@@ -148,7 +148,7 @@ func message(l *script.Line, verb string) probe.Msg {
 		}
 		return m
 	case "claim":
-		m := probe.Claim{Generation: generation(l)}
+		m := probe.Claim{Generation: readGeneration(l)}
 		if name := l.Text("job"); name != "" {
 			m.Job = job(name)
 		}
@@ -157,9 +157,9 @@ func message(l *script.Line, verb string) probe.Msg {
 		}
 		return m
 	case "ack":
-		return probe.Ack{Disowned: l.Flag("disowned"), Attempts: attempts(l, strings.Split(l.Word(), ","))}
+		return probe.Ack{Disowned: l.Flag("disowned"), Attempts: readAttempts(l, strings.Split(l.Word(), ","))}
 	case "sync":
-		m := probe.Sync{Next: probe.ResID(l.Number("next", 0)), Attempts: attempts(l, l.List("awaits"))}
+		m := probe.Sync{Next: probe.ResID(l.Number("next", 0)), Attempts: readAttempts(l, l.List("awaits"))}
 		for _, r := range l.List("live") {
 			m.Live = append(m.Live, l.Places(r))
 		}
@@ -181,8 +181,8 @@ func message(l *script.Line, verb string) probe.Msg {
 	return nil
 }
 
-// stands reads class=spare due=1s left=2s age=3s.
-func stands(l *script.Line) (s probe.Standing) {
+// readStanding reads class=spare due=1s left=2s age=3s.
+func readStanding(l *script.Line) (s probe.Standing) {
 	if name := l.Text("class"); name != "" {
 		for s.Class.String() != name {
 			if s.Class++; s.Class > probe.Spare {
@@ -194,10 +194,10 @@ func stands(l *script.Line) (s probe.Standing) {
 	return s
 }
 
-// generation reads gen=1.
-func generation(l *script.Line) probe.Generation { return probe.Generation(l.Number("gen", 0)) }
+// readGeneration reads gen=1.
+func readGeneration(l *script.Line) probe.Generation { return probe.Generation(l.Number("gen", 0)) }
 
-func attempts(l *script.Line, words []string) []probe.AttemptID {
+func readAttempts(l *script.Line, words []string) []probe.AttemptID {
 	var ids []probe.AttemptID
 	for _, w := range words {
 		ids = append(ids, l.Attempt(w))
@@ -205,7 +205,7 @@ func attempts(l *script.Line, words []string) []probe.AttemptID {
 	return ids
 }
 
-func launch(l *script.Line, id probe.AttemptID) probe.Launch {
+func readLaunch(l *script.Line, id probe.AttemptID) probe.Launch {
 	m := probe.Launch{
 		Attempt: id, Function: "f", Estimate: l.Duration("est"), Deadline: l.Duration("deadline"), Payload: make([]byte, l.Number("payload", 0)),
 	}
@@ -222,7 +222,7 @@ func launch(l *script.Line, id probe.AttemptID) probe.Launch {
 }
 
 // launches are like m, but for the attempts that are named.
-func weights(l *script.Line) (ws []uint32) {
+func readWeights(l *script.Line) (ws []uint32) {
 	for _, text := range l.List("weights") { // 10,3
 		w, err := strconv.ParseUint(text, 10, 32)
 		l.Fail(err)
@@ -231,9 +231,9 @@ func weights(l *script.Line) (ws []uint32) {
 	return ws
 }
 
-func launches(l *script.Line, key string, m probe.Launch) []probe.Launch {
+func readLaunches(l *script.Line, key string, m probe.Launch) []probe.Launch {
 	var ms []probe.Launch
-	for _, id := range attempts(l, l.List(key)) {
+	for _, id := range readAttempts(l, l.List(key)) {
 		m.Attempt = id
 		ms = append(ms, m)
 	}
@@ -370,8 +370,8 @@ func (s *story) state() string {
 		n    int
 	}{
 		{"queued", c.queue.len()},
-		{"later", c.spare.len()},
-		{"parked", c.parked},
+		{"later", c.spareQueue.len()},
+		{"parked", c.parkedCount},
 		{"asked", c.asked.Len()},
 		{"staged", c.staged.Len()},
 		{"running", len(c.runs)},

@@ -29,9 +29,9 @@ const (
 type standing uint8
 
 const (
-	stays  standing = iota
-	yields          // it is stopped if it stands in the way
-	stops           // it was told to
+	unstoppable standing = iota
+	stoppable            // it is stopped if it stands in the way
+	toldToStop           // it was told to
 )
 
 // queueOf is where places of a class wait.
@@ -39,92 +39,92 @@ func (c *Core) queueOf(class probe.Class) *queue {
 	if class == probe.Regular {
 		return &c.queue
 	}
-	return &c.spare
+	return &c.spareQueue
 }
 
-// stamp notes how a place stands from now on.
-func (c *Core) stamp(p *place, s probe.Standing) {
-	p.class, p.left, p.due, p.came = s.Class, s.Left, 0, c.queue.now-s.Age
+// stampPlace notes how a place stands from now on.
+func (c *Core) stampPlace(p *place, s probe.Standing) {
+	p.class, p.workLeft, p.due, p.cameAt = s.Class, s.Left, 0, c.queue.now-s.Age
 	if s.Due > 0 {
 		p.due = c.queue.now + min(s.Due, horizon)
 	}
 }
 
-// classify has a place that is to be lined wait with those of its class.
-func (c *Core) classify(p *place) *queue {
+// queueByClass has a place that is to be lined wait with those of its class.
+func (c *Core) queueByClass(p *place) *queue {
 	if p.class != probe.Regular && p.due > 0 && p.due <= c.queue.now {
 		p.class = probe.Regular
 		c.Stats.Promoted++
-		c.cameRegular(p)
+		c.noteRegular(p)
 	}
 	q := c.queueOf(p.class)
-	if of := q.tenant(p.tenant); of != p.of {
-		p.since.own += of.taken.until(q.now) - p.of.taken.until(q.now) // what its wait was for so far remains
-		p.of = of
+	if tenant := q.tenantNamed(p.tenant); tenant != p.queueTenant {
+		p.sumsWhenQueued.own += tenant.cpuUse.sumUntil(q.now) - p.queueTenant.cpuUse.sumUntil(q.now) // what its wait was for so far remains
+		p.queueTenant = tenant
 	}
-	p.linedAt = q.now
+	p.inQueueSince = q.now
 	return q
 }
 
-// restamp changes how a place stands whose turn is yet to come, or lets what runs stay.
-func (c *Core) restamp(l *link, m *probe.Restamp) {
+// restampPlace changes how a place stands whose turn is yet to come, or lets what runs stay.
+func (c *Core) restampPlace(l *link, m *probe.Restamp) {
 	if p := l.places[m.Res]; p != nil && p.state == queued {
-		was := p.class
-		c.unline(p)
-		if c.stamp(p, m.Standing); p.class == probe.Regular && was != p.class {
-			c.cameRegular(p)
+		oldClass := p.class
+		c.takeFromQueue(p)
+		if c.stampPlace(p, m.Standing); p.class == probe.Regular && oldClass != p.class {
+			c.noteRegular(p)
 		}
-		c.line(p)
+		c.putInQueue(p)
 		return
 	}
-	if a := c.attempts[m.Attempt]; a != nil && a.owner == l && a.state == running && a.standing == yields && m.Standing.Class != probe.Spare {
-		c.setStanding(a, stays)
+	if a := c.attempts[m.Attempt]; a != nil && a.owner == l && a.state == running && a.standing == stoppable && m.Standing.Class != probe.Spare {
+		c.setStanding(a, unstoppable)
 	}
 }
 
-// cameRegular notes that there is one more place that is regular.
-func (c *Core) cameRegular(p *place) {
+// noteRegular notes that there is one more place that is regular.
+func (c *Core) noteRegular(p *place) {
 	if p.long {
-		c.learned.longer(c.cost(p))
+		c.averages.noteLongRun(c.placeCost(p))
 	} else {
-		c.cameShort(p.needs(), c.began.Add(c.queue.now))
+		c.noteShort(p.neededRoom(), c.beganAt.Add(c.queue.now))
 	}
 }
 
-// promote makes regular what is due.
-func (c *Core) promote() {
+// promoteDue makes regular what is due.
+func (c *Core) promoteDue() {
 	for c.aging.Len() > 0 && c.aging.Min().due <= c.queue.now {
 		p := c.aging.Min().place
-		c.unline(p)
-		c.line(p)
+		c.takeFromQueue(p)
+		c.putInQueue(p)
 	}
 }
 
-// fillSpare hands the room that nothing regular can use to what is not. While something is stopped for what is regular, that gets all.
-func (c *Core) fillSpare(now time.Time, acts []Action) []Action {
-	if c.stopping.Len() > 0 && c.regularWaits() {
+// assignToSpare hands the room that nothing regular can use to what is not. While something is stopped for what is regular, that gets all.
+func (c *Core) assignToSpare(now time.Time, acts []Action) []Action {
+	if c.stopping.Len() > 0 && c.hasRegularWaiting() {
 		return acts
 	}
-	for c.spare.len() > 0 && c.spare.fitsAny(c.free) {
-		p := c.nextSpare(now)
+	for c.spareQueue.len() > 0 && c.spareQueue.fitsAny(c.free) {
+		p := c.nextSparePlace(now)
 		if p == nil {
 			break
 		}
 		c.aging.Remove(aging{p})
-		c.spare.take(p)
-		acts = c.begin(p, now, acts)
+		c.spareQueue.takePlace(p)
+		acts = c.beginTurn(p, now, acts)
 	}
 	return acts
 }
 
-// regularWaits reports whether something regular waits for room.
-func (c *Core) regularWaits() bool { return c.queue.len()+c.staged.Len()+len(c.early) > 0 }
+// hasRegularWaiting reports whether something regular waits for room.
+func (c *Core) hasRegularWaiting() bool { return c.queue.len()+c.staged.Len()+len(c.askedAhead) > 0 }
 
-// nextSpare is the first of the places that are not regular for which there is room, or nil.
-func (c *Core) nextSpare(now time.Time) *place {
+// nextSparePlace is the first of the places that are not regular for which there is room, or nil.
+func (c *Core) nextSparePlace(now time.Time) *place {
 	n := 0
-	for p := range c.spare.inOrder(now) {
-		if !p.fetching() && p.needs().fits(c.free) {
+	for p := range c.spareQueue.inOrder(now) {
+		if !p.waitsForFiles() && p.neededRoom().fitsIn(c.free) {
 			return p
 		}
 		if n++; n == planDepth {
@@ -136,48 +136,48 @@ func (c *Core) nextSpare(now time.Time) *place {
 
 // setStanding notes how a running attempt stands, and the room that is there to be had for what is regular.
 func (c *Core) setStanding(a *attempt, s standing) {
-	if a.standing == stops {
+	if a.standing == toldToStop {
 		c.stopping.Remove(stopping{a})
 	}
-	if (a.standing == stays) != (s == stays) {
+	if (a.standing == unstoppable) != (s == unstoppable) {
 		c.changes++
-		if s == stays {
+		if s == unstoppable {
 			c.preemptible = c.preemptible.Sub(a.demand)
 		} else {
 			c.preemptible = c.preemptible.Add(a.demand)
 		}
 	}
-	if a.standing = s; s == stops {
+	if a.standing = s; s == toldToStop {
 		c.stopping.Push(stopping{a})
 	}
 }
 
-// preempt stops spare work that stands in the way of what is regular.
-func (c *Core) preempt(now time.Time, acts []Action) []Action {
+// preemptSpare stops spare work that stands in the way of what is regular.
+func (c *Core) preemptSpare(now time.Time, acts []Action) []Action {
 	c.preemptAt = time.Time{}
-	if c.preemptible == (probe.Demand{}) || !c.regularWaits() {
+	if c.preemptible == (probe.Demand{}) || !c.hasRegularWaiting() {
 		return acts
 	}
-	return c.preemptFor(now, acts)
+	return c.preemptForRegular(now, acts)
 }
 
-// preemptFor stops spare work for what is regular, has waited for long enough, and could start without it: no more than that
+// preemptForRegular stops spare work for what is regular, has waited for long enough, and could start without it: no more than that
 // needs. Most turns of reservations are in vain, so these ask first, and what they get is stopped for. Its parameters go to the heap,
 // so it is not called in vain.
-func (c *Core) preemptFor(now time.Time, acts []Action) []Action {
+func (c *Core) preemptForRegular(now time.Time, acts []Action) []Action {
 	s := clearing{c: c, now: now, free: c.free}
 	for a := range c.stopping.All() {
-		s.free = s.free.add(needs(a.demand, a.long))
+		s.free = s.free.add(roomFor(a.demand, a.long))
 	}
 	for a := range c.staged.All() { // the others are to have room that falls free by itself
-		if a.clears {
-			stop, _ := s.room(needs(a.demand, a.long))
-			acts = s.stop(stop, acts)
+		if a.clearsSpare {
+			stop, _ := s.makeRoom(roomFor(a.demand, a.long))
+			acts = s.stopVictims(stop, acts)
 		}
 	}
-	for _, p := range c.early {
-		if p.clears {
-			s.room(p.needs())
+	for _, p := range c.askedAhead {
+		if p.clearsSpare {
+			s.makeRoom(p.neededRoom())
 		}
 	}
 	n := 0
@@ -185,31 +185,31 @@ func (c *Core) preemptFor(now time.Time, acts []Action) []Action {
 		if n++; n > planDepth {
 			break
 		}
-		s.count(p, 1)
+		s.countWaiting(p, 1)
 	}
 	var asks []*place
 	for p := range c.queue.inOrder(now) {
-		if p.fetching() {
+		if p.waitsForFiles() {
 			continue
 		}
-		if !p.needs().fits(s.free) && s.tooSoon(c.queue.now-p.linedAt) {
+		if !p.neededRoom().fitsIn(s.free) && s.isTooSoon(c.queue.now-p.inQueueSince) {
 			break
 		}
-		stop, ok := s.room(p.needs())
+		stop, ok := s.makeRoom(p.neededRoom())
 		if !ok { // all of it is not enough
 			break
 		}
-		switch s.count(p, -1); {
-		case len(stop) == 0 || p.launch == nil && p.needs().fits(c.free): // which is for one ahead of it
+		switch s.countWaiting(p, -1); {
+		case len(stop) == 0 || p.launch == nil && p.neededRoom().fitsIn(c.free): // which is for one ahead of it
 		case p.launch == nil:
 			asks = append(asks, p)
 		default:
-			acts = s.stop(stop, acts)
+			acts = s.stopVictims(stop, acts)
 		}
 	}
 	for _, p := range asks {
-		p.clears = true
-		acts = c.askEarly(p, now, acts)
+		p.clearsSpare = true
+		acts = c.askPlaceAhead(p, now, acts)
 	}
 	clear(c.victims)
 	c.victims = c.victims[:0]
@@ -218,86 +218,86 @@ func (c *Core) preemptFor(now time.Time, acts []Action) []Action {
 
 // clearing is the search for spare work that is to be stopped for who comes next.
 type clearing struct {
-	c       *Core
-	now     time.Time
-	free    room       // that is not for those ahead
-	victims []*attempt // that may be stopped, the youngest first
-	sought  bool
-	n       float64 // of those that come next, how many there are; a reservation is less than one
-	waited  float64 // for how long they have waited together
+	c            *Core
+	now          time.Time
+	free         room       // that is not for those ahead
+	victims      []*attempt // that may be stopped, the youngest first
+	hasSought    bool
+	waitingCount float64 // of those that come next, how many there are; a reservation is less than one
+	waitedTotal  float64 // for how long they have waited together
 }
 
-// count counts a place n times among those that come next.
-func (s *clearing) count(p *place, n float64) {
+// countWaiting counts a place n times among those that come next.
+func (s *clearing) countWaiting(p *place, n float64) {
 	if p.launch == nil {
-		n *= s.c.learned.chance
+		n *= s.c.averages.bindChance
 	}
-	s.n += n
-	s.waited += n * float64(s.c.queue.now-p.linedAt)
+	s.waitingCount += n
+	s.waitedTotal += n * float64(s.c.queue.now-p.inQueueSince)
 }
 
-// seek finds what may be stopped, if it has not been found yet.
-func (s *clearing) seek() {
-	if !s.sought {
-		s.sought, s.victims = true, s.c.seekVictims(s.now)
+// seekOnce finds what may be stopped, if it has not been found yet.
+func (s *clearing) seekOnce() {
+	if !s.hasSought {
+		s.hasSought, s.victims = true, s.c.seekVictims(s.now)
 	}
 }
 
-// tooSoon reports whether who has waited for so long is to wait on: for PreemptAfter, and then for longer the more would be lost. Meanwhile
+// isTooSoon reports whether who has waited for so long is to wait on: for PreemptAfter, and then for longer the more would be lost. Meanwhile
 // something may end by itself, or less is to be lost at another worker.
-func (s *clearing) tooSoon(waited time.Duration) bool {
+func (s *clearing) isTooSoon(waited time.Duration) bool {
 	c := s.c
 	wait := c.cfg.PreemptAfter - waited
-	if s.seek(); wait <= 0 && len(s.victims) > 0 {
+	if s.seekOnce(); wait <= 0 && len(s.victims) > 0 {
 		ran := s.now.Sub(s.victims[0].startedAt) - waited
-		if lack := float64(min(worthWait*ran, mostPatience*c.cfg.PreemptAfter)) - s.waited; lack > 0 {
-			wait = max(time.Duration(lack/s.n), time.Millisecond)
+		if lack := float64(min(worthWait*ran, mostPatience*c.cfg.PreemptAfter)) - s.waitedTotal; lack > 0 {
+			wait = max(time.Duration(lack/s.waitingCount), time.Millisecond)
 		}
 	}
 	if wait <= 0 {
 		return false
 	}
-	c.preemptBy(s.now.Add(wait))
+	c.checkPreemptBy(s.now.Add(wait))
 	return true
 }
 
-// room takes room for who needs so much, and returns what has to be stopped for that, if all that may be is enough.
-func (s *clearing) room(need room) (stop []*attempt, ok bool) {
-	with, n := s.free, 0
-	if !need.fits(with) {
-		s.seek()
+// makeRoom takes room for who needs so much, and returns what has to be stopped for that, if all that may be is enough.
+func (s *clearing) makeRoom(need room) (stop []*attempt, ok bool) {
+	free, n := s.free, 0
+	if !need.fitsIn(free) {
+		s.seekOnce()
 	}
-	for ; n < len(s.victims) && !need.fits(with); n++ {
-		with = with.add(needs(s.victims[n].demand, s.victims[n].long))
+	for ; n < len(s.victims) && !need.fitsIn(free); n++ {
+		free = free.add(roomFor(s.victims[n].demand, s.victims[n].long))
 	}
-	if !need.fits(with) {
+	if !need.fitsIn(free) {
 		return nil, false
 	}
 	stop, s.victims = s.victims[:n], s.victims[n:]
-	s.free = with.sub(need)
+	s.free = free.sub(need)
 	return stop, true
 }
 
-func (s *clearing) stop(victims []*attempt, acts []Action) []Action {
+func (s *clearing) stopVictims(victims []*attempt, acts []Action) []Action {
 	for _, a := range victims {
-		acts = s.c.stop(a, s.now, acts)
+		acts = s.c.stopAttempt(a, s.now, acts)
 	}
 	return acts
 }
 
-// stop tells an attempt to stop, if it was not told before.
-func (c *Core) stop(a *attempt, now time.Time, acts []Action) []Action {
-	if !a.toldAt.IsZero() {
+// stopAttempt tells an attempt to stop, if it was not told before.
+func (c *Core) stopAttempt(a *attempt, now time.Time, acts []Action) []Action {
+	if !a.stopToldAt.IsZero() {
 		return acts
 	}
-	if a.toldAt = now; a.standing == yields {
-		c.setStanding(a, stops)
+	if a.stopToldAt = now; a.standing == stoppable {
+		c.setStanding(a, toldToStop)
 	}
 	return append(acts, Stop{a.id})
 }
 
-// preemptBy has it looked by then what is to be stopped.
-func (c *Core) preemptBy(at time.Time) {
+// checkPreemptBy has it looked by then what is to be stopped.
+func (c *Core) checkPreemptBy(at time.Time) {
 	if c.preemptAt.IsZero() || at.Before(c.preemptAt) {
 		c.preemptAt = at
 	}
@@ -306,14 +306,14 @@ func (c *Core) preemptBy(at time.Time) {
 // seekVictims finds what may be stopped now, the youngest first, and when there may be more.
 func (c *Core) seekVictims(now time.Time) []*attempt {
 	for _, a := range c.runs {
-		if a.standing != yields {
+		if a.standing != stoppable {
 			continue
 		}
-		ran, expected := now.Sub(a.startedAt), expectedCost(a.expected, c.learned.run, 1)
-		if remaining(expected, ran) > c.cfg.PreemptAfter {
+		ran, expected := now.Sub(a.startedAt), expectedCost(a.expectedRun, c.averages.runTime, 1)
+		if remainingTime(expected, ran) > c.cfg.PreemptAfter {
 			c.victims = append(c.victims, a)
 		} else {
-			c.preemptBy(a.startedAt.Add(expected + c.cfg.PreemptAfter + 1)) // if it is not over by then
+			c.checkPreemptBy(a.startedAt.Add(expected + c.cfg.PreemptAfter + 1)) // if it is not over by then
 		}
 	}
 	slices.SortFunc(c.victims, func(a, b *attempt) int {
@@ -322,34 +322,34 @@ func (c *Core) seekVictims(now time.Time) []*attempt {
 	return c.victims
 }
 
-// disobey counts those like any other that were told to stop and go on.
-func (c *Core) disobey(now time.Time) {
-	for c.stopping.Len() > 0 && now.Sub(c.stopping.First().toldAt) >= obeysFor {
-		c.setStanding(c.stopping.First().attempt, stays)
+// giveUpStopping counts those like any other that were told to stop and go on.
+func (c *Core) giveUpStopping(now time.Time) {
+	for c.stopping.Len() > 0 && now.Sub(c.stopping.First().stopToldAt) >= obeysFor {
+		c.setStanding(c.stopping.First().attempt, unstoppable)
 	}
 }
 
-// stopped notes how a spare attempt ended.
-func (c *Core) stopped(a *attempt, ev *Exited) {
-	c.setStanding(a, stays)
+// noteSpareEnd notes how a spare attempt ended.
+func (c *Core) noteSpareEnd(a *attempt, ev *Exited) {
+	c.setStanding(a, unstoppable)
 	c.Stats.SpareRan += ev.Run
-	if !a.toldAt.IsZero() && !a.unwanted && ev.Status == probe.Killed {
+	if !a.stopToldAt.IsZero() && !a.unwanted && ev.Status == probe.Killed {
 		ev.Status = probe.Preempted
 		c.Stats.Preempted++
 		c.Stats.SpareLost += ev.Run
 	}
 }
 
-// spareWakes tells when something becomes regular, may be stopped, or should have.
-func (c *Core) spareWakes(soonest func(time.Time)) {
+// addSpareWakes tells when something becomes regular, may be stopped, or should have.
+func (c *Core) addSpareWakes(soonest func(time.Time)) {
 	if c.aging.Len() > 0 {
-		soonest(c.began.Add(c.aging.Min().due))
+		soonest(c.beganAt.Add(c.aging.Min().due))
 	}
 	if !c.preemptAt.IsZero() {
 		soonest(c.preemptAt)
 	}
 	if c.stopping.Len() > 0 {
-		soonest(c.stopping.First().toldAt.Add(obeysFor))
+		soonest(c.stopping.First().stopToldAt.Add(obeysFor))
 	}
 }
 

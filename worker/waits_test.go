@@ -43,16 +43,16 @@ func TestWaits(t *testing.T) {
 				}
 				step(Received{1, m})
 			}
-			for i, what := range test.runs {
+			for i, label := range test.runs {
 				l := &probe.Launch{Attempt: probe.AttemptID{Frontend: 1, Seq: uint64(i + 1)}, Function: "f"}
-				switch what {
+				switch label {
 				case "long":
 					res++
 					step(Received{1, probe.Enqueue{Res: res, Job: probe.JobID{9}, Tenant: "z", Demand: size(1), Long: true, Launch: *l}})
 				case "asked":
 					place("b", nil)
 				default:
-					place(what, l)
+					place(label, l)
 				}
 			}
 			place("a", nil)

@@ -546,7 +546,7 @@ var (
 		"view.sets*", "view.sets.need", "view.sets.workers", "view.sets.member",
 	}
 	keptByWorker = []string{
-		"cfg", "functions", "links*", "links.seen", "links.bound", "byOwner", "queue.known", "queue.kinds", "spare.known", "spare.kinds", "spare.cursors", "spare.walk", "victims",
-		"memories", "forecast", "gaps", "lent", "forgotten", "idle", "queue.byTurn", "queue.byArrival", "queue.byTenant", "queue.turns",
+		"cfg", "functions", "links*", "links.seenPlaces", "links.boundAttempts", "linksByFrontend", "queue.tenants", "queue.kinds", "spareQueue.tenants", "spareQueue.kinds", "spare.cursors", "spare.walk", "victims",
+		"memories", "forecast", "gaps", "lent", "freeAttempts", "freeActiveParts", "queue.byTurn", "queue.byArrival", "queue.byTenant", "queue.turns",
 	}
 )

@@ -19,20 +19,20 @@ import (
 )
 
 const (
-	beatTimeout = 900 * time.Millisecond // of one heartbeat, with the connection that it may need: less than the time between two
-	leaveWait   = 500 * time.Millisecond // of those that say that this worker leaves
+	beatTimeout  = 900 * time.Millisecond // of one heartbeat, with the connection that it may need: less than the time between two
+	leaveTimeout = 500 * time.Millisecond // of those that say that this worker leaves
 )
 
 // announcer tells frontends that this worker is there, and how it does. Only its goroutine touches it, but for
 // changed and stop.
 type announcer struct {
-	server  *Server
-	log     *slog.Logger
-	beats   *view.Announcer
-	conns   map[string]*heartbeat.Conn
-	problem string    // why no frontend knows this worker, as it was logged
-	newer   uint64    // the newer run under this worker's name that was logged
-	filesAt time.Time // when frontends were last to be told of other files
+	server      *Server
+	log         *slog.Logger
+	beats       *view.Announcer
+	conns       map[string]*heartbeat.Conn
+	problem     string    // why no frontend knows this worker, as it was logged
+	newerRun    uint64    // the newer run under this worker's name that was logged
+	filesToldAt time.Time // when frontends were last to be told of other files
 
 	changed chan struct{} // something that frontends should know at once
 	seeds   chan []string // what the names of frontends stand for, when that changes
@@ -41,8 +41,8 @@ type announcer struct {
 	stopped chan struct{}
 }
 
-// announce starts to tell frontends. The address and the name are known.
-func (s *Server) announce() error {
+// startAnnouncing starts to tell frontends. The address and the name are known.
+func (s *Server) startAnnouncing() error {
 	cfg := &s.cfg
 	addr := cfg.Advertise
 	if addr == "" {
@@ -60,7 +60,7 @@ func (s *Server) announce() error {
 	defer s.mu.Unlock()
 	if !s.closing {
 		s.announcer = a
-		go a.run()
+		go a.runLoop()
 		if slices.ContainsFunc(cfg.Join, names.Is) {
 			go a.lookUp(cfg.Join)
 		}
@@ -68,8 +68,8 @@ func (s *Server) announce() error {
 	return nil
 }
 
-// tellChange has frontends told at once of what has changed. The mutex is held.
-func (s *Server) tellChange() {
+// announceChange has frontends told at once of what has changed. The mutex is held.
+func (s *Server) announceChange() {
 	if s.announcer == nil {
 		return
 	}
@@ -85,17 +85,17 @@ func (s *Server) Maintenance(in, lasts time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.maintenance.at, s.maintenance.lasts = time.Now().Add(in), lasts
-	s.tellChange()
+	s.announceChange()
 }
 
-// away does what an operator asks by a frontend.
-func (s *Server) away(m probe.Away, frontend, addr string) {
-	defer s.guard("leaving", nil)
-	what := "maintenance"
+// obeyOperator does what an operator asks by a frontend.
+func (s *Server) obeyOperator(m probe.Away, frontend, addr string) {
+	defer s.recoverPanic("leaving", nil)
+	request := "maintenance"
 	if m.Drain {
-		what = "drain"
+		request = "drain"
 	}
-	s.cfg.Audit.Note(audit.Entry{What: what, Name: frontend, From: addr}, nil)
+	s.cfg.Audit.Note(audit.Entry{What: request, Name: frontend, From: addr}, nil)
 	s.log.Info("an operator has this worker leave", "worker", s.cfg.Name, "frontend", frontend, "drain", m.Drain, "in", m.In.String(), "for", m.Lasts.String())
 	switch {
 	case !m.Drain:
@@ -107,14 +107,14 @@ func (s *Server) away(m probe.Away, frontend, addr string) {
 	}
 }
 
-func (a *announcer) run() {
+func (a *announcer) runLoop() {
 	defer close(a.stopped)
-	defer a.server.guard("announcing itself", nil)
+	defer a.server.recoverPanic("announcing itself", nil)
 	tick := time.NewTicker(view.DefaultConfig.Heartbeat)
 	defer tick.Stop()
 	for {
-		if a.round(beatTimeout) { // a frontend wants more of it, at once
-			a.round(beatTimeout)
+		if a.sendRound(beatTimeout) { // a frontend wants more of it, at once
+			a.sendRound(beatTimeout)
 		}
 		select {
 		case <-tick.C:
@@ -122,7 +122,7 @@ func (a *announcer) run() {
 		case addrs := <-a.seeds:
 			a.beats.SetSeeds(addrs)
 		case <-a.ctx.Done():
-			a.leave()
+			a.announceLeaving()
 			return
 		}
 	}
@@ -139,10 +139,10 @@ func (a *announcer) lookUp(join []string) {
 	})
 }
 
-// leave says that this worker leaves to those that know it.
-func (a *announcer) leave() {
+// announceLeaving says that this worker leaves to those that know it.
+func (a *announcer) announceLeaving() {
 	if len(a.beats.Members()) > 0 {
-		a.round(leaveWait)
+		a.sendRound(leaveTimeout)
 	}
 	for _, c := range a.conns {
 		c.Close()
@@ -154,15 +154,15 @@ const filesEvery = 10 * time.Second
 
 // tellFiles sees to it that the heartbeats tell what is in the cache.
 func (a *announcer) tellFiles() {
-	if now := time.Now(); a.server.store.cache != nil && now.Sub(a.filesAt) >= filesEvery {
-		if ids, news := a.server.used(); news && a.beats.SetFiles(ids) {
-			a.filesAt = now
+	if now := time.Now(); a.server.store.cache != nil && now.Sub(a.filesToldAt) >= filesEvery {
+		if ids, changed := a.server.recentFiles(); changed && a.beats.SetFiles(ids) {
+			a.filesToldAt = now
 		}
 	}
 }
 
-// sent is a heartbeat, and what came of it.
-type sent struct {
+// beatResult is a heartbeat, and what came of it.
+type beatResult struct {
 	view.Beat
 	keys   *identity.Keys
 	conn   *heartbeat.Conn
@@ -170,28 +170,28 @@ type sent struct {
 	err    error
 }
 
-// round sends one heartbeat to each frontend whose turn it is, and takes the answers. again means that one of them
+// sendRound sends one heartbeat to each frontend whose turn it is, and takes the answers. again means that one of them
 // asks for another.
-func (a *announcer) round(timeout time.Duration) (again bool) {
+func (a *announcer) sendRound(timeout time.Duration) (again bool) {
 	a.tellFiles()
-	beats := a.beats.Beats(a.server.row(a.ctx.Err() != nil), a.server.cfg.asked().Tell())
-	results := make([]sent, len(beats))
+	beats := a.beats.Beats(a.server.currentRow(a.ctx.Err() != nil), a.server.cfg.connSecrets().Tell())
+	results := make([]beatResult, len(beats))
 	deadline := time.Now().Add(timeout)
 	var all sync.WaitGroup
 	for i := range beats {
 		r := &results[i]
 		r.Beat, r.keys, r.conn = beats[i], a.server.cfg.Keys, a.conns[beats[i].Addr]
-		all.Go(func() { r.send(deadline) })
+		all.Go(func() { r.sendBeat(deadline) })
 	}
 	all.Wait()
 
 	var errs []error
-	used := make(map[string]*heartbeat.Conn, len(results))
+	usedConns := make(map[string]*heartbeat.Conn, len(results))
 	for i := range results {
 		r := &results[i]
 		outcome := "answered"
 		if r.err == nil {
-			used[r.Addr] = r.conn
+			usedConns[r.Addr] = r.conn
 			again = a.beats.Answered(&r.Beat, &r.answer) || again
 		} else {
 			outcome = "failed"
@@ -199,29 +199,29 @@ func (a *announcer) round(timeout time.Duration) (again bool) {
 				outcome = "refused"
 			}
 			a.beats.Failed(&r.Beat)
-			errs = append(errs, fmt.Errorf("%s: %w", r.Addr, plain(r.err)))
+			errs = append(errs, fmt.Errorf("%s: %w", r.Addr, withoutPorts(r.err)))
 		}
-		a.server.meters.heartbeat(outcome)
+		a.server.meters.countHeartbeat(outcome)
 	}
 	for addr, c := range a.conns { // to those that are not its homes any more
-		if used[addr] == nil && c != nil {
+		if usedConns[addr] == nil && c != nil {
 			c.Close()
 		}
 	}
-	a.conns = used
-	a.report(errs, len(results))
+	a.conns = usedConns
+	a.logRound(errs, len(results))
 	return again
 }
 
-// send is called by a goroutine of its own. After an error there is no connection.
-func (r *sent) send(deadline time.Time) {
+// sendBeat is called by a goroutine of its own. After an error there is no connection.
+func (r *beatResult) sendBeat(deadline time.Time) {
 	old := r.conn
-	if r.err = r.try(deadline); r.err != nil && old != nil && !errors.As(r.err, new(*heartbeat.RefusedError)) && time.Now().Before(deadline) {
-		r.err = r.try(deadline) // the frontend may have closed a connection that it took for idle, or was started again
+	if r.err = r.tryBeat(deadline); r.err != nil && old != nil && !errors.As(r.err, new(*heartbeat.RefusedError)) && time.Now().Before(deadline) {
+		r.err = r.tryBeat(deadline) // the frontend may have closed a connection that it took for idle, or was started again
 	}
 }
 
-func (r *sent) try(deadline time.Time) (err error) {
+func (r *beatResult) tryBeat(deadline time.Time) (err error) {
 	if r.conn == nil {
 		ctx, cancel := context.WithDeadline(context.Background(), deadline)
 		defer cancel()
@@ -237,18 +237,18 @@ func (r *sent) try(deadline time.Time) (err error) {
 	return err
 }
 
-// plain is err without the ports that differ from connection to connection, so that it is logged once.
-func plain(err error) error {
+// withoutPorts is err without the ports that differ from connection to connection, so that it is logged once.
+func withoutPorts(err error) error {
 	if op := (*net.OpError)(nil); errors.As(err, &op) {
 		return fmt.Errorf("%s: %w", op.Op, op.Err)
 	}
 	return err
 }
 
-// report logs what is worth it after a round: each state once.
-func (a *announcer) report(errs []error, of int) {
+// logRound logs what is worth it after a round: each state once.
+func (a *announcer) logRound(errs []error, total int) {
 	problem := ""
-	if of > 0 && len(errs) == of {
+	if total > 0 && len(errs) == total {
 		problem = errors.Join(errs...).Error()
 	}
 	switch {
@@ -258,8 +258,8 @@ func (a *announcer) report(errs []error, of int) {
 		a.log.Info("a frontend takes this worker's heartbeats again")
 	}
 	a.problem = problem
-	if newer := a.beats.Superseded(); newer != a.newer {
-		if a.newer = newer; newer != 0 {
+	if newer := a.beats.Superseded(); newer != a.newerRun {
+		if a.newerRun = newer; newer != 0 {
 			a.log.Error("another worker that was started later has the name of this one, which frontends therefore ignore: give each its own name")
 		}
 	}
@@ -269,12 +269,12 @@ func (a *announcer) report(errs []error, of int) {
 // less than a heartbeat, so that each has a new one.
 const matrixEvery = 900 * time.Millisecond
 
-// row is the row that frontends are told now.
-func (s *Server) row(leaves bool) view.Row {
+// currentRow is the row that frontends are told now.
+func (s *Server) currentRow(leaves bool) view.Row {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	if age := now.Sub(s.matrixAt); age >= matrixEvery && !s.stepping && !s.over {
+	if age := now.Sub(s.matrixAt); age >= matrixEvery && !s.stepping && !s.ended {
 		s.matrix, s.matrixAt = s.core.Matrix(now), now
 	}
 	r := view.Row{Age: now.Sub(s.matrixAt), Draining: s.leaving, Finished: s.finished, Failed: s.failed, Speed: s.cfg.Speed, Matrix: s.matrix}

@@ -15,29 +15,29 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/identity"
 )
 
-// home is a frontend as far as heartbeats go.
-type home struct {
+// fakeFrontend is a frontend as far as heartbeats go.
+type fakeFrontend struct {
 	addr string
 
-	mu    sync.Mutex
-	beats []view.Heartbeat
-	ans   view.Answer // but for Seq
+	mu     sync.Mutex
+	beats  []view.Heartbeat
+	answer view.Answer // but for Seq
 }
 
-func newHome(t *testing.T, listen, secret string) *home {
+func newFakeFrontend(t *testing.T, listen, secret string) *fakeFrontend {
 	t.Helper()
 	l, err := net.Listen("tcp", listen)
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &home{addr: l.Addr().String()}
-	h.ans.Version = 1
-	h.ans.Members = []view.Member{{Name: "f-" + h.addr, Heartbeat: h.addr}}
+	h := &fakeFrontend{addr: l.Addr().String()}
+	h.answer.Version = 1
+	h.answer.Members = []view.Member{{Name: "f-" + h.addr, Heartbeat: h.addr}}
 	s := heartbeat.Serve(l, heartbeat.Config{Secrets: identity.NewSecrets(secret), MaxConns: 10, Answer: func(b *view.Heartbeat) view.Answer {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.beats = append(h.beats, *b)
-		a := h.ans
+		a := h.answer
 		a.Seq = b.Row.Seq
 		return a
 	}})
@@ -45,10 +45,10 @@ func newHome(t *testing.T, listen, secret string) *home {
 	return h
 }
 
-// until waits for a heartbeat like that.
-func (h *home) until(t *testing.T, what string, ok func(b *view.Heartbeat) bool) (found view.Heartbeat) {
+// waitForBeat waits for a heartbeat like that.
+func (h *fakeFrontend) waitForBeat(t *testing.T, what string, ok func(b *view.Heartbeat) bool) (found view.Heartbeat) {
 	t.Helper()
-	until(t, what, func() bool {
+	waitUntil(t, what, func() bool {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		for i := range h.beats {
@@ -62,8 +62,8 @@ func (h *home) until(t *testing.T, what string, ok func(b *view.Heartbeat) bool)
 	return found
 }
 
-func full(b *view.Heartbeat) bool  { return b.Row.Profile != nil }
-func short(b *view.Heartbeat) bool { return b.Row.Profile == nil }
+func hasProfile(b *view.Heartbeat) bool   { return b.Row.Profile != nil }
+func hasNoProfile(b *view.Heartbeat) bool { return b.Row.Profile == nil }
 
 // logLines are what a server logs.
 type logLines struct {
@@ -87,11 +87,11 @@ func (l *logLines) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l
 
 func TestAnnounces(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, "127.0.0.1:0", "sesame")
+	h := newFakeFrontend(t, "127.0.0.1:0", "sesame")
 	s := newServer(t, 2, func(c *Config) {
 		c.Secret, c.Join, c.Name, c.Host, c.Rack, c.Labels = "sesame", []string{h.addr}, "w", "mars", "r7", []string{"disk=ssd"}
 	})
-	row := h.until(t, "it is known", full).Row
+	row := h.waitForBeat(t, "it is known", hasProfile).Row
 	want := view.Profile{Name: "w", Addr: s.Addr().String(), Host: "mars", Rack: "r7", Capacity: capacity(2)}
 	if p := *row.Profile; p.Name != want.Name || p.Addr != want.Addr || p.Host != want.Host || p.Rack != want.Rack || p.Capacity != want.Capacity || len(p.Labels) != 1 {
 		t.Errorf("it announces %+v, want %+v", p, want)
@@ -99,7 +99,7 @@ func TestAnnounces(t *testing.T) {
 	if row.Incarnation != s.incarnation || row.State != view.Up || row.Draining {
 		t.Errorf("its row is %+v", row)
 	}
-	h.until(t, "it spares what is known", short)
+	h.waitForBeat(t, "it spares what is known", hasNoProfile)
 
 	p := dial(t, s)
 	greet := hello(7)
@@ -113,21 +113,21 @@ func TestAnnounces(t *testing.T) {
 		f := expect[*probe.Finished](p)
 		p.send(probe.Ack{Attempts: []probe.AttemptID{f.Attempt}})
 	}
-	h.until(t, "it tells how attempts ended", func(b *view.Heartbeat) bool { return b.Row.Finished == 2 && b.Row.Failed == 1 })
+	h.waitForBeat(t, "it tells how attempts ended", func(b *view.Heartbeat) bool { return b.Row.Finished == 2 && b.Row.Failed == 1 })
 
 	p.send(reserve(3, launch(7, 3, "sleep", "1m"), launch(7, 4, "sleep", "1m")))
-	m := h.until(t, "it tells that it has no room", func(b *view.Heartbeat) bool { return b.Row.Matrix.Cells[0][0] > 0 }).Row.Matrix
+	m := h.waitForBeat(t, "it tells that it has no room", func(b *view.Heartbeat) bool { return b.Row.Matrix.Cells[0][0] > 0 }).Row.Matrix
 	if m.Cells[0][0] == probe.NeverFits {
 		t.Errorf("never any room: %v", m.Cells)
 	}
 
 	s.Maintenance(time.Hour, 10*time.Minute)
-	out := h.until(t, "it announces maintenance", func(b *view.Heartbeat) bool { return b.Row.Maintenance.Lasts > 0 })
+	out := h.waitForBeat(t, "it announces maintenance", func(b *view.Heartbeat) bool { return b.Row.Maintenance.Lasts > 0 })
 	if in, lasts, ok := out.Row.Outage(); !ok || in > time.Hour || in < 50*time.Minute || lasts != 10*time.Minute {
 		t.Errorf("in %v for %v", in, lasts)
 	}
 	s.Maintenance(-time.Minute, 10*time.Minute)
-	out = h.until(t, "it has begun", func(b *view.Heartbeat) bool { m := b.Row.Maintenance; return m.Lasts > 0 && m.Lasts < 10*time.Minute })
+	out = h.waitForBeat(t, "it has begun", func(b *view.Heartbeat) bool { m := b.Row.Maintenance; return m.Lasts > 0 && m.Lasts < 10*time.Minute })
 	if in, lasts, ok := out.Row.Outage(); !ok || in > time.Second || lasts > 9*time.Minute || lasts < 8*time.Minute {
 		t.Errorf("in %v for %v", in, lasts)
 	}
@@ -136,11 +136,11 @@ func TestAnnounces(t *testing.T) {
 	if err := s.Drain(ctx); err == nil {
 		t.Error("drained with a task that runs")
 	}
-	h.until(t, "it tells that it drains", func(b *view.Heartbeat) bool { return b.Row.Draining })
+	h.waitForBeat(t, "it tells that it drains", func(b *view.Heartbeat) bool { return b.Row.Draining })
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
-	h.until(t, "it tells that it left", func(b *view.Heartbeat) bool { return b.Row.State == view.Left })
+	h.waitForBeat(t, "it tells that it left", func(b *view.Heartbeat) bool { return b.Row.State == view.Left })
 
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -154,7 +154,7 @@ func TestAnnounces(t *testing.T) {
 // One seed answers, and tells of homes; one of these is gone, and comes back.
 func TestGoesToHomes(t *testing.T) {
 	t.Parallel()
-	seed, a, b := newHome(t, "127.0.0.1:0", ""), newHome(t, "127.0.0.1:0", ""), newHome(t, "127.0.0.1:0", "")
+	seed, a, b := newFakeFrontend(t, "127.0.0.1:0", ""), newFakeFrontend(t, "127.0.0.1:0", ""), newFakeFrontend(t, "127.0.0.1:0", "")
 	gone, err := net.Listen("tcp", "127.0.0.2:0") // nobody else takes its port, which is bound again
 	if err != nil {
 		t.Fatal(err)
@@ -168,25 +168,25 @@ func TestGoesToHomes(t *testing.T) {
 			name = n
 		}
 	}
-	for _, h := range []*home{seed, a, b} {
+	for _, h := range []*fakeFrontend{seed, a, b} {
 		h.mu.Lock()
-		h.ans.Version, h.ans.Members = 9, members
+		h.answer.Version, h.answer.Members = 9, members
 		h.mu.Unlock()
 	}
 	newServer(t, 1, func(c *Config) { c.Join, c.Name = []string{gone.Addr().String(), seed.addr}, name })
-	a.until(t, "its home knows it", full)
-	b.until(t, "another stands in for the home that is gone", full)
-	back := newHome(t, gone.Addr().String(), "")
+	a.waitForBeat(t, "its home knows it", hasProfile)
+	b.waitForBeat(t, "another stands in for the home that is gone", hasProfile)
+	back := newFakeFrontend(t, gone.Addr().String(), "")
 	back.mu.Lock()
-	back.ans.Version, back.ans.Members = 9, members
+	back.answer.Version, back.answer.Members = 9, members
 	back.mu.Unlock()
-	back.until(t, "the home that came back knows it", full)
-	back.until(t, "and hears of it again", short)
+	back.waitForBeat(t, "the home that came back knows it", hasProfile)
+	back.waitForBeat(t, "and hears of it again", hasNoProfile)
 }
 
 func TestWhenNobodyTakesHeartbeats(t *testing.T) {
 	t.Parallel()
-	strict := newHome(t, "127.0.0.1:0", "sesame")
+	strict := newFakeFrontend(t, "127.0.0.1:0", "sesame")
 	api, err := net.Listen("tcp", "127.0.0.1:0") // something else
 	if err != nil {
 		t.Fatal(err)
@@ -201,16 +201,16 @@ func TestWhenNobodyTakesHeartbeats(t *testing.T) {
 			c.Close()
 		}
 	}()
-	for what, c := range map[string]struct{ join, says, outcome string }{
+	for name, c := range map[string]struct{ join, says, outcome string }{
 		"unreachable":    {"127.0.0.1:1", "connection refused", "failed"},
 		"wrong secret":   {strict.addr, "give all frontends and workers the same one", "refused"},
 		"another server": {api.Addr().String(), "heartbeat address of a frontend", "failed"},
 	} {
-		t.Run(what, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			var log logLines
 			s := newServer(t, 1, func(cfg *Config) { cfg.Join, cfg.Logger = []string{c.join}, log.logger() })
-			until(t, "it is tried again", func() bool {
-				n := metric(s, `phoebe_worker_heartbeats_total{outcome="`+c.outcome+`"}`)
+			waitUntil(t, "it is tried again", func() bool {
+				n := metricValue(s, `phoebe_worker_heartbeats_total{outcome="`+c.outcome+`"}`)
 				return n != "none" && n != "0" && n != "1"
 			})
 			if n := log.count("no frontend takes this worker's heartbeats"); n != 1 || log.count(c.join) != 1 || log.count(c.says) != 1 {
@@ -225,14 +225,14 @@ func TestWhenNobodyTakesHeartbeats(t *testing.T) {
 
 func TestSuperseded(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, "127.0.0.1:0", "")
+	h := newFakeFrontend(t, "127.0.0.1:0", "")
 	var log logLines
 	newServer(t, 1, func(c *Config) { c.Join, c.Logger = []string{h.addr}, log.logger() })
-	h.until(t, "it is known", full)
+	h.waitForBeat(t, "it is known", hasProfile)
 	h.mu.Lock()
-	h.ans.Incarnation = 1 << 62
+	h.answer.Incarnation = 1 << 62
 	h.mu.Unlock()
-	until(t, "it says that it is not heeded", func() bool { return log.count("another worker that was started later has the name") == 1 })
+	waitUntil(t, "it says that it is not heeded", func() bool { return log.count("another worker that was started later has the name") == 1 })
 }
 
 func TestValidateAnnouncement(t *testing.T) {

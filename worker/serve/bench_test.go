@@ -47,7 +47,7 @@ func BenchmarkEcho(b *testing.B) {
 		e := &echoEngine{booted: make(chan struct{})}
 		stopped := make(chan error)
 		go func() {
-			stopped <- gnet.Run(e, "tcp://127.0.0.1:0", gnet.WithNumEventLoop(1), gnet.WithLogger(gnetLog{Config{}.defaults().Logger}))
+			stopped <- gnet.Run(e, "tcp://127.0.0.1:0", gnet.WithNumEventLoop(1), gnet.WithLogger(gnetLog{Config{}.withDefaults().Logger}))
 		}()
 		<-e.booted
 		pingPong(b, e.addr)
@@ -84,7 +84,7 @@ func pingPong(b *testing.B, addr net.Addr) {
 		b.Fatal(err)
 	}
 	defer conn.Close()
-	buf := make([]byte, len(push(1, reserve(1, launch(7, 1, "echo", "x")))))
+	buf := make([]byte, len(pushFrame(1, reserve(1, launch(7, 1, "echo", "x")))))
 	for b.Loop() {
 		if _, err := conn.Write(buf); err != nil {
 			b.Fatal(err)
@@ -138,15 +138,15 @@ func BenchmarkBatch(b *testing.B) {
 			var all sync.WaitGroup
 			for i := range c.frontends {
 				p, _ := join(b, s, probe.FrontendID(i+1))
-				all.Go(func() { p.batches(probe.FrontendID(i+1), b.N/c.frontends/100, c.frames) })
+				all.Go(func() { p.runBatches(probe.FrontendID(i+1), b.N/c.frontends/100, c.frames) })
 			}
 			all.Wait()
 		})
 	}
 }
 
-// batches sends n frames of 100 launches, at most window of them not answered.
-func (p *peer) batches(id probe.FrontendID, n, window int) {
+// runBatches sends n frames of 100 launches, at most window of them not answered.
+func (p *peer) runBatches(id probe.FrontendID, n, window int) {
 	const size = 100
 	slots := make(chan struct{}, window)
 	var acks []probe.AttemptID

@@ -101,8 +101,8 @@ type Config struct {
 // minLease keeps a frontend from asking for a lease that scheduling delays alone would break.
 const minLease = 10 * time.Millisecond
 
-// defaults fills the zero fields.
-func (c Config) defaults() Config {
+// withDefaults fills the zero fields.
+func (c Config) withDefaults() Config {
 	set := func(p *int, v int) {
 		if *p == 0 {
 			*p = v
@@ -127,7 +127,7 @@ func (c Config) defaults() Config {
 		c.Speed = 1
 	}
 	if c.CacheSize == 0 {
-		c.CacheSize = defaultCache
+		c.CacheSize = defaultCacheSize
 	}
 	if c.HandshakeTimeout == 0 {
 		c.HandshakeTimeout = 3 * time.Second
@@ -155,21 +155,21 @@ func (c Config) defaults() Config {
 
 // Validate says all that is wrong with c, zero fields standing for their defaults.
 func (c Config) Validate() error {
-	c = c.defaults()
+	c = c.withDefaults()
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	between := func(what string, n, low, high int) {
+	between := func(name string, n, low, high int) {
 		if n < low || n > high {
-			wrong("%s is %d: it must be from %d to %d", what, n, low, high)
+			wrong("%s is %d: it must be from %d to %d", name, n, low, high)
 		}
 	}
 	errs = append(errs, c.checkListen(), c.Keys.Check(identity.Worker))
 	if c.Keys != nil && !c.Goroutines {
 		wrong("certificates, and gnet's event loops, which know no TLS: leave one of them out")
 	}
-	short := func(what, s string) {
+	short := func(name, s string) {
 		if len(s) > probe.MaxString {
-			wrong("%s has %d bytes: at most %d are allowed", what, len(s), probe.MaxString)
+			wrong("%s has %d bytes: at most %d are allowed", name, len(s), probe.MaxString)
 		}
 	}
 	short("the worker's name", c.Name)
@@ -244,8 +244,8 @@ func (c *Config) checkListen() error {
 	return nil
 }
 
-// asked are the secrets that are asked for, and told, on connections: none where certificates tell who is who.
-func (c *Config) asked() *identity.Secrets {
+// connSecrets are the secrets that are asked for, and told, on connections: none where certificates tell who is who.
+func (c *Config) connSecrets() *identity.Secrets {
 	if c.Keys != nil {
 		return nil
 	}

@@ -36,32 +36,32 @@ type conn struct {
 	wire   transport
 	home   any // equal for connections of the same home
 	timer  *time.Timer
-	over   bool // closed, or about to be: nothing more is read or written at home
+	ended  bool // closed, or about to be: nothing more is read or written at home
 
-	parser   parser
-	decoder  probe.Decoder
-	known    bool // a good Hello came, and set what follows
-	epoch    probe.Epoch
-	frontend probe.FrontendID
-	name     string         // of the frontend
-	told     string         // the secret
-	secrets  uint64         // the version of ours that has taken it
-	features probe.Features // that both ends have
-	lease    time.Duration
-	heard    time.Time   // when something last came; until known, when the connection was opened
-	batch    []probe.Msg // received, to be delivered
+	parser         parser
+	decoder        probe.Decoder
+	helloDone      bool // a good Hello came, and set what follows
+	epoch          probe.Epoch
+	frontend       probe.FrontendID
+	frontendName   string         // of the frontend
+	secret         string         // the secret
+	secretsVersion uint64         // the version of ours that has taken it
+	features       probe.Features // that both ends have
+	lease          time.Duration
+	heardAt        time.Time   // when something last came; until known, when the connection was opened
+	batch          []probe.Msg // received, to be delivered
 
 	// Guarded by the server's mutex.
-	joined  bool          // it has, or had, a link
-	link    worker.LinkID // 0: none
-	speaks  probe.Epoch   // of what is put into the outbox
-	outbox  []byte        // frames
-	body    int           // where the body of the last of them starts; 0: none is open
-	writing bool          // somebody writes, and will look into the outbox again
+	hadLink   bool          // it has, or had, a link
+	link      worker.LinkID // 0: none
+	outEpoch  probe.Epoch   // of what is put into the outbox
+	outbox    []byte        // frames
+	bodyStart int           // where the body of the last of them starts; 0: none is open
+	writing   bool          // somebody writes, and will look into the outbox again
 
 	// Owned by whoever writes.
-	sending []byte // taken from the outbox
-	rest    []byte // of what was taken before, and not written yet
+	taken  []byte // taken from the outbox
+	unsent []byte // of what was taken before, and not written yet
 }
 
 // fault is a reason to close a connection.
@@ -70,58 +70,60 @@ type fault struct {
 	err    error
 }
 
-// rejected is the reason of a fault of which the peer is told.
-const rejected = "rejected"
+// reasonRejected is the reason of a fault of which the peer is told.
+const reasonRejected = "rejected"
 
-func reject(format string, args ...any) *fault { return &fault{rejected, fmt.Errorf(format, args...)} }
+func newRejection(format string, args ...any) *fault {
+	return &fault{reasonRejected, fmt.Errorf(format, args...)}
+}
 
 func newConn(s *Server, t transport, home any) *conn {
-	c := &conn{server: s, wire: t, home: home, heard: time.Now()}
+	c := &conn{server: s, wire: t, home: home, heardAt: time.Now()}
 	c.timer = time.AfterFunc(s.cfg.HandshakeTimeout, func() { t.Later(c.checkSilence) })
 	return c
 }
 
-// receive takes what has come from the peer, which may be anything, and answers.
-func (c *conn) receive(data []byte) {
-	if c.over {
+// receiveData takes what has come from the peer, which may be anything, and answers.
+func (c *conn) receiveData(data []byte) {
+	if c.ended {
 		return
 	}
-	if c.known {
-		c.heard = time.Now()
+	if c.helloDone {
+		c.heardAt = time.Now()
 	}
-	flt := c.outdated()
+	flt := c.checkSecret()
 	if flt == nil {
-		flt = c.parse(data)
+		flt = c.parseFrames(data)
 	}
 	if len(c.batch) > 0 {
-		c.server.deliver(c)
-		c.batch = emptied(c.batch)
+		c.server.deliverBatch(c)
+		c.batch = emptyBatch(c.batch)
 		c.decoder.Reuse()
 	}
 	if flt != nil {
-		c.fail(flt)
+		c.closeForFault(flt)
 	}
 }
 
-// outdated is a fault if the secret that let the frontend in has been replaced.
-func (c *conn) outdated() *fault {
-	secrets := c.server.cfg.asked()
+// checkSecret is a fault if the secret that let the frontend in has been replaced.
+func (c *conn) checkSecret() *fault {
+	secrets := c.server.cfg.connSecrets()
 	version := secrets.Version()
-	if !c.known || version == c.secrets {
+	if !c.helloDone || version == c.secretsVersion {
 		return nil
 	}
-	if c.secrets = version; secrets.Takes(c.told) {
+	if c.secretsVersion = version; secrets.Takes(c.secret) {
 		return nil
 	}
-	return reject("the secret that this connection was made with is not this worker's any more")
+	return newRejection("the secret that this connection was made with is not this worker's any more")
 }
 
-// parse collects messages in the batch. With a fault, those before it are good.
-func (c *conn) parse(data []byte) *fault {
+// parseFrames collects messages in the batch. With a fault, those before it are good.
+func (c *conn) parseFrames(data []byte) *fault {
 	if !c.parser.greeted {
-		rest, err := c.parser.greet(data)
+		rest, err := c.parser.takeGreeting(data)
 		if c.parser.greeted {
-			c.put(greeting)
+			c.writeAtHome(greeting)
 		}
 		if err != nil {
 			return &fault{"handshake", err}
@@ -130,17 +132,17 @@ func (c *conn) parse(data []byte) *fault {
 	}
 	for len(data) > 0 {
 		limit := c.server.cfg.MaxFrame
-		if !c.known {
+		if !c.helloDone {
 			limit = probe.MaxHello
 		}
-		body, rest, err := c.parser.next(data, limit)
+		body, rest, err := c.parser.nextFrame(data, limit)
 		if err != nil {
 			return &fault{"oversized", err}
 		}
 		if body == nil {
 			return nil
 		}
-		if flt := c.open(body); flt != nil {
+		if flt := c.decodeFrame(body); flt != nil {
 			return flt
 		}
 		data = rest
@@ -148,13 +150,13 @@ func (c *conn) parse(data []byte) *fault {
 	return nil
 }
 
-// open decodes a frame. One that is not of the connection's epoch is dropped.
-func (c *conn) open(body []byte) *fault {
+// decodeFrame decodes a frame. One that is not of the connection's epoch is dropped.
+func (c *conn) decodeFrame(body []byte) *fault {
 	before := len(c.batch)
 	epoch, msgs, err := c.decoder.Decode(body, c.batch)
 	if err != nil {
-		if !c.known {
-			c.put(probe.AppendOldRejected(nil, epoch))
+		if !c.helloDone {
+			c.writeAtHome(probe.AppendOldRejected(nil, epoch))
 		}
 		return &fault{"garbage", err}
 	}
@@ -163,14 +165,14 @@ func (c *conn) open(body []byte) *fault {
 		c.decoder.Skipped = 0
 	}
 	switch {
-	case c.known && epoch == c.epoch:
+	case c.helloDone && epoch == c.epoch:
 		c.batch = msgs
-	case c.known:
+	case c.helloDone:
 		clear(msgs[before:])
-		c.server.meters.protocolError("stale_frame")
+		c.server.meters.countFault("stale_frame")
 	case len(msgs) > 0: // an empty frame is nothing
 		c.epoch = epoch
-		if flt := c.hello(msgs[0]); flt != nil {
+		if flt := c.checkHello(msgs[0]); flt != nil {
 			return flt
 		}
 		c.batch = msgs
@@ -178,106 +180,106 @@ func (c *conn) open(body []byte) *fault {
 	return nil
 }
 
-// hello checks the first message of a connection.
-func (c *conn) hello(m probe.Msg) *fault {
+// checkHello checks the first message of a connection.
+func (c *conn) checkHello(m probe.Msg) *fault {
 	h, ok := m.(probe.Hello)
 	if !ok || h.Epoch != c.epoch {
-		return reject("the first message must be a Hello, in a frame of its epoch")
+		return newRejection("the first message must be a Hello, in a frame of its epoch")
 	}
 	cfg := &c.server.cfg
 	version, features, err := probe.Spoken.Common(h.Speaks, "this worker", "the frontend")
-	secrets := cfg.asked()
-	c.secrets = secrets.Version() // before it is compared
+	secrets := cfg.connSecrets()
+	c.secretsVersion = secrets.Version() // before it is compared
 	switch {
 	case err != nil:
-		return reject("%w", err)
+		return newRejection("%w", err)
 	case !secrets.Takes(h.Secret):
-		return reject("the secret is not this worker's: give all frontends and workers the same one")
+		return newRejection("the secret is not this worker's: give all frontends and workers the same one")
 	case h.Lease < minLease || h.Lease > cfg.MaxLease:
-		return reject("a lease of %v: this worker takes %v to %v", h.Lease, minLease, cfg.MaxLease)
+		return newRejection("a lease of %v: this worker takes %v to %v", h.Lease, minLease, cfg.MaxLease)
 	case h.Frontend == 0:
-		return reject("a frontend without an id")
+		return newRejection("a frontend without an id")
 	}
-	c.told = h.Secret
-	c.known, c.frontend, c.name, c.lease, c.heard = true, h.Frontend, h.Name, h.Lease, time.Now()
+	c.secret = h.Secret
+	c.helloDone, c.frontend, c.frontendName, c.lease, c.heardAt = true, h.Frontend, h.Name, h.Lease, time.Now()
 	c.features = features
 	c.timer.Reset(c.lease)
 	c.wire.Tune(c.lease)
-	c.server.log.Info("frontend connected", "worker", cfg.Name, "frontend", c.name, "id", c.frontend.String(),
+	c.server.log.Info("frontend connected", "worker", cfg.Name, "frontend", c.frontendName, "id", c.frontend.String(),
 		"version", version, "features", features)
 	return nil
 }
 
-// append puts a message into the outbox. The server's mutex is held.
-func (c *conn) append(m probe.Msg) {
-	if c.body > 0 && len(c.outbox)-c.body >= probe.FullFrame {
+// appendMsg puts a message into the outbox. The server's mutex is held.
+func (c *conn) appendMsg(m probe.Msg) {
+	if c.bodyStart > 0 && len(c.outbox)-c.bodyStart >= probe.FullFrame {
 		c.endFrame()
 	}
-	if c.body == 0 {
-		c.outbox, c.body = probe.BeginPush(c.outbox, c.speaks)
+	if c.bodyStart == 0 {
+		c.outbox, c.bodyStart = probe.BeginPush(c.outbox, c.outEpoch)
 	}
 	c.outbox = probe.AppendMsg(c.outbox, m)
 }
 
 func (c *conn) endFrame() {
-	c.outbox = probe.EndFrame(c.outbox, c.body)
-	c.body = 0
+	c.outbox = probe.EndFrame(c.outbox, c.bodyStart)
+	c.bodyStart = 0
 }
 
-// take gets what is in the outbox, for whoever writes and has written all from before. The server's mutex
+// takeOutbox gets what is in the outbox, for whoever writes and has written all from before. The server's mutex
 // is held.
-func (c *conn) take() {
-	if c.body > 0 {
+func (c *conn) takeOutbox() {
+	if c.bodyStart > 0 {
 		c.endFrame()
 	}
-	c.sending, c.outbox = c.outbox, c.sending
+	c.taken, c.outbox = c.outbox, c.taken
 }
 
-// maxSpare is the largest outbox, in bytes, that is kept for reuse.
-const maxSpare = 256 << 10
+// maxReusedOutbox is the largest outbox, in bytes, that is kept for reuse.
+const maxReusedOutbox = 256 << 10
 
-// write writes what was taken, and then what has come into the outbox meanwhile. Away from home it writes once, and leaves
+// writeTaken writes what was taken, and then what has come into the outbox meanwhile. Away from home it writes once, and leaves
 // to home what the kernel would not take or came meanwhile.
-func (c *conn) write(atHome bool) {
-	defer c.server.guard("writing to a connection", func() { c.wire.Close() })
+func (c *conn) writeTaken(atHome bool) {
+	defer c.server.recoverPanic("writing to a connection", func() { c.wire.Close() })
 	for more := true; more; {
-		switch b := c.sending; {
+		switch b := c.taken; {
 		case len(b) == 0:
 		case atHome:
-			c.put(b)
+			c.writeAtHome(b)
 		default:
-			c.rest = append(c.rest, b[c.wire.TryWrite(b):]...)
+			c.unsent = append(c.unsent, b[c.wire.TryWrite(b):]...)
 		}
-		if c.sending = c.sending[:0]; cap(c.sending) > maxSpare {
-			c.sending = nil
+		if c.taken = c.taken[:0]; cap(c.taken) > maxReusedOutbox {
+			c.taken = nil
 		}
 
 		c.server.mu.Lock()
 		more = len(c.outbox) > 0
-		leave := !atHome && (more || len(c.rest) > 0)
+		leave := !atHome && (more || len(c.unsent) > 0)
 		if more && atHome {
-			c.take()
+			c.takeOutbox()
 		}
 		c.writing = more || leave
 		c.server.mu.Unlock()
 		if leave {
-			c.wire.Later(c.writeRest)
+			c.wire.Later(c.writeUnsent)
 			break
 		}
 	}
 }
 
-// writeRest goes on where write left off away from home.
-func (c *conn) writeRest() {
-	if len(c.rest) > 0 {
-		c.put(c.rest)
-		c.rest = nil
+// writeUnsent goes on where write left off away from home.
+func (c *conn) writeUnsent() {
+	if len(c.unsent) > 0 {
+		c.writeAtHome(c.unsent)
+		c.unsent = nil
 	}
-	c.write(true)
+	c.writeTaken(true)
 }
 
-// emptied is msgs without elements, and without memory that is rarely needed.
-func emptied(msgs []probe.Msg) []probe.Msg {
+// emptyBatch is msgs without elements, and without memory that is rarely needed.
+func emptyBatch(msgs []probe.Msg) []probe.Msg {
 	if cap(msgs) > 1024 {
 		return nil
 	}
@@ -285,64 +287,64 @@ func emptied(msgs []probe.Msg) []probe.Msg {
 	return msgs[:0]
 }
 
-// put writes b at home.
-func (c *conn) put(b []byte) {
-	if c.over {
+// writeAtHome writes b at home.
+func (c *conn) writeAtHome(b []byte) {
+	if c.ended {
 		return
 	}
 	if _, err := c.wire.Write(b); err != nil {
 		return // and closed
 	}
 	if n := c.wire.OutboundBuffered(); n > c.server.cfg.OutboundLimit {
-		c.fail(&fault{"slow_reader", fmt.Errorf("%d bytes wait for the peer to read", n)})
+		c.closeForFault(&fault{"slow_reader", fmt.Errorf("%d bytes wait for the peer to read", n)})
 	}
 }
 
-// fail closes the connection.
-func (c *conn) fail(flt *fault) {
-	if c.over {
+// closeForFault closes the connection.
+func (c *conn) closeForFault(flt *fault) {
+	if c.ended {
 		return
 	}
 	s := c.server
-	s.meters.protocolError(flt.reason)
-	if flt.reason == rejected {
-		s.cfg.Audit.Note(audit.Entry{What: "connect", Name: c.name, From: c.wire.RemoteAddr().String()}, flt.err)
-		s.log.Warn("frontend rejected", "worker", s.cfg.Name, "frontend", c.name, "err", flt.err)
+	s.meters.countFault(flt.reason)
+	if flt.reason == reasonRejected {
+		s.cfg.Audit.Note(audit.Entry{What: "connect", Name: c.frontendName, From: c.wire.RemoteAddr().String()}, flt.err)
+		s.log.Warn("frontend rejected", "worker", s.cfg.Name, "frontend", c.frontendName, "err", flt.err)
 		s.withCore(c.home, func(time.Time) {
-			c.speaks = c.epoch
-			s.say(c, probe.Rejected{Reason: flt.err.Error()})
+			c.outEpoch = c.epoch
+			s.queueMsg(c, probe.Rejected{Reason: flt.err.Error()})
 		})
 	} else {
-		s.log.Debug("connection closed for a fault", "worker", s.cfg.Name, "frontend", c.name, "reason", flt.reason, "err", flt.err)
+		s.log.Debug("connection closed for a fault", "worker", s.cfg.Name, "frontend", c.frontendName, "reason", flt.reason, "err", flt.err)
 	}
-	c.over = true
+	c.ended = true
 	c.wire.Close()
 }
 
 // checkSilence closes a connection whose peer was not heard of for too long.
 func (c *conn) checkSilence() {
-	defer c.server.guard("checking a lease", func() { c.wire.Close() })
-	silent, limit := time.Since(c.heard), c.server.cfg.HandshakeTimeout
-	if c.known {
+	defer c.server.recoverPanic("checking a lease", func() { c.wire.Close() })
+	silent, limit := time.Since(c.heardAt), c.server.cfg.HandshakeTimeout
+	if c.helloDone {
 		limit = c.lease
 	}
 	switch {
-	case c.over:
+	case c.ended:
 	case silent < limit:
 		c.timer.Reset(limit - silent)
-	case !c.known:
-		c.fail(&fault{"handshake_timeout", fmt.Errorf("no good Hello within %v", limit)})
+	case !c.helloDone:
+		c.closeForFault(&fault{"handshake_timeout", fmt.Errorf("no good Hello within %v", limit)})
 	default:
-		c.fail(&fault{"lease", fmt.Errorf("nothing heard for %v", silent)})
+		c.closeForFault(&fault{"lease", fmt.Errorf("nothing heard for %v", silent)})
 	}
 }
 
-// down is called once, when the connection is closed.
-func (c *conn) down() {
-	c.over = true
+// handleClosed is called once, when the connection is closed.
+func (c *conn) handleClosed() {
+	c.ended = true
 	c.timer.Stop()
-	if c.known {
+	if c.helloDone {
 		c.server.hangUp(c)
-		c.server.log.Info("frontend disconnected", "worker", c.server.cfg.Name, "frontend", c.name, "id", c.frontend.String())
+		c.server.log.Info("frontend disconnected", "worker", c.server.cfg.Name, "frontend", c.frontendName, "id", c.frontend.String())
 	}
 }

@@ -11,31 +11,31 @@ import (
 	"github.com/phoebe-sched/phoebe/worker"
 )
 
-// memory is a transport that keeps what is written.
-type memory struct {
+// memTransport is a transport that keeps what is written.
+type memTransport struct {
 	bytes.Buffer
 	closed bool
 	broken bool
 }
 
-func (m *memory) Write(b []byte) (int, error) {
+func (m *memTransport) Write(b []byte) (int, error) {
 	if m.broken {
 		panic("broken")
 	}
 	return m.Buffer.Write(b)
 }
-func (m *memory) TryWrite(b []byte) int {
+func (m *memTransport) TryWrite(b []byte) int {
 	m.Buffer.WriteByte(b[0]) // a kernel that takes one byte at a time
 	return 1
 }
-func (m *memory) OutboundBuffered() int { return 0 }
-func (m *memory) Tune(time.Duration)    {}
-func (m *memory) Later(f func())        { f() }
-func (m *memory) RemoteAddr() net.Addr  { return &net.TCPAddr{} }
-func (m *memory) Close() error          { m.closed = true; return nil }
+func (m *memTransport) OutboundBuffered() int { return 0 }
+func (m *memTransport) Tune(time.Duration)    {}
+func (m *memTransport) Later(f func())        { f() }
+func (m *memTransport) RemoteAddr() net.Addr  { return &net.TCPAddr{} }
+func (m *memTransport) Close() error          { m.closed = true; return nil }
 
-// idleServer does not listen.
-func idleServer(tb testing.TB) *Server {
+// unstartedServer does not listen.
+func unstartedServer(tb testing.TB) *Server {
 	s, err := New(Config{Core: worker.Config{Capacity: capacity(2)}})
 	if err != nil {
 		tb.Fatal(err)
@@ -45,11 +45,11 @@ func idleServer(tb testing.TB) *Server {
 }
 
 func TestPanicWhileWriting(t *testing.T) {
-	s := idleServer(t)
-	m := &memory{broken: true}
+	s := unstartedServer(t)
+	m := &memTransport{broken: true}
 	c := newConn(s, m, m)
-	s.withCore(m, func(time.Time) { s.say(c, probe.Drain{}) })
-	c.down()
+	s.withCore(m, func(time.Time) { s.queueMsg(c, probe.Drain{}) })
+	c.handleClosed()
 	if !m.closed || s.Err() != nil {
 		t.Errorf("closed %v, %v", m.closed, s.Err())
 	}
@@ -57,31 +57,31 @@ func TestPanicWhileWriting(t *testing.T) {
 
 // What the kernel does not take of several frames at once is written at home, in order.
 func TestWriteAwayFromHome(t *testing.T) {
-	s := idleServer(t)
-	m := &memory{}
+	s := unstartedServer(t)
+	m := &memTransport{}
 	c := newConn(s, m, m)
-	defer c.down()
+	defer c.handleClosed()
 	var want []byte
 	s.withCore(nil, func(time.Time) {
 		for i := range byte(4) {
-			f := &probe.Finished{Status: probe.Succeeded, Result: bytes.Repeat([]byte{i}, maxSpare)}
-			s.say(c, f)
-			want = append(want, push(0, f)...)
+			f := &probe.Finished{Status: probe.Succeeded, Result: bytes.Repeat([]byte{i}, maxReusedOutbox)}
+			s.queueMsg(c, f)
+			want = append(want, pushFrame(0, f)...)
 		}
 	})
 	if !bytes.Equal(m.Bytes(), want) {
 		t.Errorf("%d bytes were written, %d of them as they should be", m.Len(), len(want))
 	}
-	if s.withCore(nil, func(time.Time) { s.say(c, probe.Drain{}) }); m.Len() == len(want) {
+	if s.withCore(nil, func(time.Time) { s.queueMsg(c, probe.Drain{}) }); m.Len() == len(want) {
 		t.Error("nothing is written after that")
 	}
 }
 
 func TestPanicInTheCore(t *testing.T) {
-	s := idleServer(t)
+	s := unstartedServer(t)
 	func() {
-		defer s.guard("testing", nil)
-		s.withCore(nil, func(now time.Time) { s.step(now, nil) })
+		defer s.recoverPanic("testing", nil)
+		s.withCore(nil, func(now time.Time) { s.stepCore(now, nil) })
 	}()
 	<-s.Done()
 	if s.Err() == nil {
@@ -94,30 +94,30 @@ func TestPanicInTheCore(t *testing.T) {
 func FuzzOnTraffic(f *testing.F) {
 	talk := bytes.Join([][]byte{
 		greeting,
-		push(4, probe.Ping{Seq: 3}),
-		push(5, probe.Hello{Speaks: probe.Spoken, Frontend: 7, Epoch: 5, Lease: time.Minute}),
-		push(5, reserve(1, launch(7, 1, "echo", "abc"), launch(7, 2, "fail", "x")), place(3), place(4)),
-		push(5, probe.Bind{Res: 3, Keep: true, Launch: launch(7, 3, "echo", "z")}, probe.Decline{Res: 4}),
-		push(5, probe.Ack{Attempts: []probe.AttemptID{{Frontend: 7, Seq: 1}}}, probe.Cancel{First: 9, Count: 2}),
-		push(5, probe.Sync{Next: 9, Live: []probe.Range{{First: 1, Count: 5}}}, probe.Claim{Job: probe.JobID{1}}),
-		push(5, probe.Kill{Attempt: probe.AttemptID{Frontend: 7, Seq: 9}}, probe.Probe{Seq: 1}, probe.Ping{}),
+		pushFrame(4, probe.Ping{Seq: 3}),
+		pushFrame(5, probe.Hello{Speaks: probe.Spoken, Frontend: 7, Epoch: 5, Lease: time.Minute}),
+		pushFrame(5, reserve(1, launch(7, 1, "echo", "abc"), launch(7, 2, "fail", "x")), reserveOne(3), reserveOne(4)),
+		pushFrame(5, probe.Bind{Res: 3, Keep: true, Launch: launch(7, 3, "echo", "z")}, probe.Decline{Res: 4}),
+		pushFrame(5, probe.Ack{Attempts: []probe.AttemptID{{Frontend: 7, Seq: 1}}}, probe.Cancel{First: 9, Count: 2}),
+		pushFrame(5, probe.Sync{Next: 9, Live: []probe.Range{{First: 1, Count: 5}}}, probe.Claim{Job: probe.JobID{1}}),
+		pushFrame(5, probe.Kill{Attempt: probe.AttemptID{Frontend: 7, Seq: 9}}, probe.Probe{Seq: 1}, probe.Ping{}),
 	}, nil)
 	f.Add(talk, []byte{1})
 	f.Add(talk, []byte{3, 9, 30})
 	f.Add(talk[:len(talk)-5], []byte{11})
 	f.Add([]byte("GET / HTTP/1.1\r\n"), []byte{4})
 	f.Add(append(bytes.Clone(greeting), 0, 0, 0, 0, 255, 255, 255, 255), []byte{2})
-	f.Add(append(bytes.Clone(greeting), push(1, reserve(1, launch(7, 1, "echo", string(make([]byte, 20<<10)))))...), []byte{200})
+	f.Add(append(bytes.Clone(greeting), pushFrame(1, reserve(1, launch(7, 1, "echo", string(make([]byte, 20<<10)))))...), []byte{200})
 	f.Fuzz(func(t *testing.T, data, cuts []byte) {
-		s := idleServer(t)
-		whole := newConn(s, &memory{}, nil)
-		wholeFault := whole.parse(data)
+		s := unstartedServer(t)
+		whole := newConn(s, &memTransport{}, nil)
+		wholeFault := whole.parseFrames(data)
 
-		pieces := newConn(s, &memory{}, nil)
+		pieces := newConn(s, &memTransport{}, nil)
 		var piecesFault *fault
-		each(data, cuts, func(b []byte) bool {
+		eachPiece(data, cuts, func(b []byte) bool {
 			b = bytes.Clone(b)
-			piecesFault = pieces.parse(b)
+			piecesFault = pieces.parseFrames(b)
 			for i := range b {
 				b[i] = 0xff // the loop's buffer is used again
 			}
@@ -132,18 +132,18 @@ func FuzzOnTraffic(f *testing.F) {
 			t.Fatalf("whole %v, pieces %v", wholeFault, piecesFault)
 		}
 
-		m := &memory{}
+		m := &memTransport{}
 		live := newConn(s, m, m)
-		each(data, cuts, func(b []byte) bool { live.receive(b); return !m.closed })
-		live.down()
+		eachPiece(data, cuts, func(b []byte) bool { live.receiveData(b); return !m.closed })
+		live.handleClosed()
 		if s.Err() != nil {
 			t.Fatal(s.Err())
 		}
 	})
 }
 
-// each calls f with the pieces of data, cut at lengths that cuts gives in turn, until f returns false.
-func each(data, cuts []byte, f func([]byte) bool) {
+// eachPiece calls f with the pieces of data, cut at lengths that cuts gives in turn, until f returns false.
+func eachPiece(data, cuts []byte, f func([]byte) bool) {
 	for i := 0; len(data) > 0; i++ {
 		n := len(data)
 		if len(cuts) > 0 {

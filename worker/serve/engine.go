@@ -15,9 +15,9 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/sock"
 )
 
-// spareFiles are the open files that connections leave free: gnet gives up for good when it can accept
+// filesLeftFree are the open files that connections leave free: gnet gives up for good when it can accept
 // none, and it accepts what waits on the listener (as a rule at most 4096) before any of it can be closed.
-const spareFiles = 4096 + 512
+const filesLeftFree = 4096 + 512
 
 // engine accepts connections and calls their conns.
 type engine interface {
@@ -85,7 +85,7 @@ func (e *gnetEngine) OnBoot(g gnet.Engine) gnet.Action {
 		e.bootErr = err
 		return gnet.Shutdown
 	}
-	e.server.listens(addr)
+	e.server.setAddr(addr)
 	close(e.booted)
 	return gnet.None
 }
@@ -109,31 +109,31 @@ func listenAddr(g gnet.Engine) (net.Addr, error) {
 // OnOpen is called when a connection was accepted.
 func (e *gnetEngine) OnOpen(g gnet.Conn) (_ []byte, action gnet.Action) {
 	s := e.server
-	defer s.guard("opening a connection", func() { action = gnet.Close })
-	if !s.admit(g.Fd()) {
+	defer s.recoverPanic("opening a connection", func() { action = gnet.Close })
+	if !s.admitConn(g.Fd()) {
 		return nil, gnet.Close
 	}
-	g.SetContext(newConn(s, &wire{Conn: g, fd: g.Fd()}, g.EventLoop()))
+	g.SetContext(newConn(s, &gnetWire{Conn: g, fd: g.Fd()}, g.EventLoop()))
 	return nil, gnet.None
 }
 
-// admit counts a connection that was opened and reports whether it may stay.
-func (s *Server) admit(fd int) bool {
+// admitConn counts a connection that was opened and reports whether it may stay.
+func (s *Server) admitConn(fd int) bool {
 	open := s.conns.Add(1)
 	s.meters.connections.Inc()
 	switch {
 	case open > int64(s.cfg.MaxConns):
-		s.meters.protocolError("too_many_connections")
+		s.meters.countFault("too_many_connections")
 		return false
-	case uint64(fd)+min(spareFiles, s.fileLimit/4) > s.fileLimit:
-		s.meters.protocolError("too_many_files")
+	case uint64(fd)+min(filesLeftFree, s.fileLimit/4) > s.fileLimit:
+		s.meters.countFault("too_many_files")
 		return false
 	}
 	return true
 }
 
-// left counts a connection that was closed.
-func (s *Server) left() {
+// connClosed counts a connection that was closed.
+func (s *Server) connClosed() {
 	s.conns.Add(-1)
 	s.meters.connections.Dec()
 }
@@ -141,64 +141,64 @@ func (s *Server) left() {
 // OnClose is called when a connection is closed, by whichever side.
 func (e *gnetEngine) OnClose(g gnet.Conn, _ error) gnet.Action {
 	s := e.server
-	defer s.guard("closing a connection", nil)
-	s.left()
+	defer s.recoverPanic("closing a connection", nil)
+	s.connClosed()
 	if c, ok := g.Context().(*conn); ok {
-		c.wire.(*wire).closes()
-		c.down()
+		c.wire.(*gnetWire).blockDirect()
+		c.handleClosed()
 	}
 	return gnet.None
 }
 
 // OnTraffic is called when something was received.
 func (e *gnetEngine) OnTraffic(g gnet.Conn) (action gnet.Action) {
-	defer e.server.guard("reading a connection", func() { action = gnet.Close })
+	defer e.server.recoverPanic("reading a connection", func() { action = gnet.Close })
 	data, _ := g.Next(-1) // all there is: nothing was left over before
 	if c, ok := g.Context().(*conn); ok {
-		c.receive(data)
+		c.receiveData(data)
 	}
 	return gnet.None
 }
 
-// wire is a connection of gnet's as a transport.
-type wire struct {
+// gnetWire is a connection of gnet's as a transport.
+type gnetWire struct {
 	gnet.Conn
 	fd int
 
-	mu    sync.Mutex // held while TryWrite uses fd
-	taken bool       // fd is closed, or what gnet has buffered must be written first
+	mu            sync.Mutex // held while TryWrite uses fd
+	directBlocked bool       // fd is closed, or what gnet has buffered must be written first
 }
 
 // TryWrite writes past gnet, which would take a detour through its event loop: 10 us and more.
-func (w *wire) TryWrite(b []byte) int {
+func (w *gnetWire) TryWrite(b []byte) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.taken {
+	if w.directBlocked {
 		return 0
 	}
 	return sock.WriteNow(w.fd, b)
 }
 
-func (w *wire) Write(b []byte) (int, error) {
+func (w *gnetWire) Write(b []byte) (int, error) {
 	n, err := w.Conn.Write(b)
 	if err == nil {
 		w.mu.Lock()
-		w.taken = w.OutboundBuffered() > 0
+		w.directBlocked = w.OutboundBuffered() > 0
 		w.mu.Unlock()
 	}
 	return n, err
 }
 
-// closes is called before gnet closes fd, the number of which may then be another file's.
-func (w *wire) closes() {
+// blockDirect is called before gnet closes fd, the number of which may then be another file's.
+func (w *gnetWire) blockDirect() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.taken = true
+	w.directBlocked = true
 }
 
-func (w *wire) Tune(lease time.Duration) { tune(w.fd, lease) }
+func (w *gnetWire) Tune(lease time.Duration) { tuneSocket(w.fd, lease) }
 
-func (w *wire) Later(f func()) {
+func (w *gnetWire) Later(f func()) {
 	// An error means that gnet has ended, and with it the connection.
 	_ = w.EventLoop().Execute(context.Background(), gnet.RunnableFunc(func(context.Context) error { f(); return nil }))
 }

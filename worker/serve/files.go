@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	defaultCache = 10 << 30 // bytes
+	defaultCacheSize = 10 << 30 // bytes
 
 	// maxFetches is how many attempts have their files fetched at a time; the others wait for that in the order in
 	// which they came. How many files that are: files.Options.Parallel.
@@ -33,32 +33,32 @@ const (
 
 // store is what a server has of files. The server's mutex guards the second part.
 type store struct {
-	cache *files.Cache // nil: this worker takes no task that needs files
-	addr  string       // host:port, for other workers
-	http  *http.Server
-	ended sync.WaitGroup // goroutines
+	cache      *files.Cache // nil: this worker takes no task that needs files
+	addr       string       // host:port, for other workers
+	http       *http.Server
+	goroutines sync.WaitGroup // goroutines
 
-	fetches map[probe.AttemptID]*fetch
-	waiting []*fetch // to be begun, oldest first, and some that were released
-	running int
-	news    bool // of which files were used last
-	closed  bool
+	fetches      map[probe.AttemptID]*fetch
+	waiting      []*fetch // to be begun, oldest first, and some that were released
+	runningCount int
+	usedChanged  bool // of which files were used last
+	closed       bool
 
-	counting sync.Mutex // of the cache's counters into the metrics
+	statsMu sync.Mutex // of the cache's counters into the metrics
 }
 
 // fetch is the files of one attempt, from the core's Fetch to its Release.
 type fetch struct {
 	attempt probe.AttemptID
 	files   []probe.File
-	asked   time.Time
+	askedAt time.Time
 	ctx     context.Context
 	cancel  context.CancelFunc
 
 	// Guarded by the server's mutex.
-	over  bool // it was released
-	held  []*files.Held
-	paths []string
+	released  bool // it was released
+	heldFiles []*files.Held
+	paths     []string
 }
 
 // openStore opens the cache, and lets other workers read it.
@@ -82,7 +82,7 @@ func (s *Server) openStore() error {
 		host, _, _ = net.SplitHostPort(cfg.Advertise)
 	}
 	handler, conns := cache.Handler(), atomic.Int64{}
-	s.store.cache, s.store.addr, s.store.news = cache, net.JoinHostPort(host, port), true
+	s.store.cache, s.store.addr, s.store.usedChanged = cache, net.JoinHostPort(host, port), true
 	s.store.http = &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			defer s.followFiles() // the handler may end by a panic
@@ -97,7 +97,7 @@ func (s *Server) openStore() error {
 			switch state {
 			case http.StateNew:
 				if conns.Add(1) > maxPeerConns {
-					s.meters.protocolError("too_many_peers")
+					s.meters.countFault("too_many_peers")
 					c.Close()
 				}
 			case http.StateClosed:
@@ -105,7 +105,7 @@ func (s *Server) openStore() error {
 			}
 		},
 	}
-	s.store.ended.Go(func() {
+	s.store.goroutines.Go(func() {
 		if err := s.store.http.Serve(cfg.Keys.Listen(l, identity.Worker|identity.Frontend)); !errors.Is(err, http.ErrServerClosed) {
 			s.fail(fmt.Errorf("serve files: %w", err))
 		}
@@ -122,11 +122,11 @@ func (s *Server) closeStore() error {
 	s.store.waiting, s.store.closed = nil, true
 	s.mu.Unlock()
 	if s.store.cache == nil {
-		s.store.ended.Wait()
+		s.store.goroutines.Wait()
 		return nil
 	}
 	err := s.store.http.Close()
-	s.store.ended.Wait()
+	s.store.goroutines.Wait()
 	s.followFiles()
 	return errors.Join(err, s.store.cache.Close())
 }
@@ -134,13 +134,13 @@ func (s *Server) closeStore() error {
 // FilesAddr is where other workers find the files in this one's cache, once it was started; "" without a cache.
 func (s *Server) FilesAddr() string { return s.store.addr }
 
-// fetch has the files of an attempt fetched. The mutex is held.
-func (s *Server) fetch(a *worker.Fetch, now time.Time) {
-	f := &fetch{attempt: a.Attempt, files: a.Files, asked: now}
+// queueFetch has the files of an attempt fetched. The mutex is held.
+func (s *Server) queueFetch(a *worker.Fetch, now time.Time) {
+	f := &fetch{attempt: a.Attempt, files: a.Files, askedAt: now}
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	s.store.fetches[f.attempt] = f
 	s.store.waiting = append(s.store.waiting, f)
-	s.nextFetch()
+	s.startFetches()
 }
 
 // Create implements exec.Store.
@@ -155,18 +155,18 @@ func (st *store) Fetch(ctx context.Context, f probe.File) (path string, release 
 	return held.Path, held.Release, nil
 }
 
-// nextFetch begins fetches, as many as may run. The mutex is held.
-func (s *Server) nextFetch() {
+// startFetches begins fetches, as many as may run. The mutex is held.
+func (s *Server) startFetches() {
 	st := &s.store
-	for len(st.waiting) > 0 && st.running < maxFetches {
+	for len(st.waiting) > 0 && st.runningCount < maxFetches {
 		f := st.waiting[0]
 		st.waiting[0] = nil
 		st.waiting = st.waiting[1:]
-		if f.over {
+		if f.released {
 			continue
 		}
-		st.running++
-		st.ended.Go(func() { s.runFetch(f) })
+		st.runningCount++
+		st.goroutines.Go(func() { s.runFetch(f) })
 	}
 }
 
@@ -174,11 +174,11 @@ var errNoCache = errors.New("this worker has no cache for the files that the tas
 
 func (s *Server) runFetch(f *fetch) {
 	if s.store.cache == nil {
-		s.fetched(f, nil, errNoCache)
+		s.endFetch(f, nil, errNoCache)
 		return
 	}
 	held, err := s.store.cache.FetchAll(f.ctx, f.files, peersOf)
-	s.fetched(f, held, err)
+	s.endFetch(f, held, err)
 	s.followFiles()
 }
 
@@ -191,48 +191,48 @@ func peersOf(f probe.File) []string {
 	return urls
 }
 
-// fetched ends a fetch.
-func (s *Server) fetched(f *fetch, held []*files.Held, err error) {
-	defer s.guard("ending a fetch", nil)
-	over := false
+// endFetch ends a fetch.
+func (s *Server) endFetch(f *fetch, held []*files.Held, err error) {
+	defer s.recoverPanic("ending a fetch", nil)
+	released := false
 	s.withCore(nil, func(now time.Time) {
-		s.store.running--
-		s.store.news = true
-		over = f.over
-		s.tell(f, held, err, now)
+		s.store.runningCount--
+		s.store.usedChanged = true
+		released = f.released
+		s.tellFetched(f, held, err, now)
 		if e, ok := errors.AsType[*files.Error](err); ok && e.Reason == files.Unreachable {
 			// Who asked for the same before that was known does not wait as long again.
 			waiting := s.store.waiting
 			s.store.waiting = nil
 			for _, f := range waiting {
-				if f.needs(e.File) {
-					s.tell(f, nil, err, now)
+				if f.needsFile(e.File) {
+					s.tellFetched(f, nil, err, now)
 				} else {
 					s.store.waiting = append(s.store.waiting, f)
 				}
 			}
 		}
-		s.nextFetch()
+		s.startFetches()
 	})
-	if over {
-		release(held)
+	if released {
+		releaseFiles(held)
 	}
 }
 
-// needs tells whether f has file, and it would be looked for at the same places.
-func (f *fetch) needs(file probe.File) bool {
+// needsFile tells whether f has file, and it would be looked for at the same places.
+func (f *fetch) needsFile(file probe.File) bool {
 	return slices.ContainsFunc(f.files, func(g probe.File) bool {
 		return g.Digest == file.Digest && g.URL == file.URL && slices.Equal(g.Peers, file.Peers)
 	})
 }
 
-// tell tells the core how a fetch ended, unless it was called off meanwhile. The mutex is held.
-func (s *Server) tell(f *fetch, held []*files.Held, err error, now time.Time) {
-	if f.over {
+// tellFetched tells the core how a fetch ended, unless it was called off meanwhile. The mutex is held.
+func (s *Server) tellFetched(f *fetch, held []*files.Held, err error, now time.Time) {
+	if f.released {
 		return
 	}
-	f.held = held
-	ev := worker.Fetched{Attempt: f.attempt, Took: now.Sub(f.asked)}
+	f.heldFiles = held
+	ev := worker.Fetched{Attempt: f.attempt, Took: now.Sub(f.askedAt)}
 	for _, h := range held {
 		ev.Bytes += h.Fetched
 		f.paths = append(f.paths, h.Path)
@@ -241,31 +241,31 @@ func (s *Server) tell(f *fetch, held []*files.Held, err error, now time.Time) {
 		ev.Err = err.Error()
 		s.log.Warn("a task's files cannot be had", "worker", s.cfg.Name, "attempt", f.attempt.String(), "err", err)
 	}
-	s.step(now, ev)
+	s.stepCore(now, ev)
 }
 
-// release lets go of the files of an attempt, or calls off that they are fetched. The mutex is held.
-func (s *Server) release(id probe.AttemptID) {
+// releaseFetch lets go of the files of an attempt, or calls off that they are fetched. The mutex is held.
+func (s *Server) releaseFetch(id probe.AttemptID) {
 	f := s.store.fetches[id]
 	if f == nil {
 		return
 	}
 	delete(s.store.fetches, id)
-	f.over = true
+	f.released = true
 	f.cancel()
-	if held := f.held; held != nil && !s.store.closed {
-		s.store.ended.Go(func() { release(held) }) // the cache may be busy with its disk
+	if held := f.heldFiles; held != nil && !s.store.closed {
+		s.store.goroutines.Go(func() { releaseFiles(held) }) // the cache may be busy with its disk
 	}
 }
 
-func release(held []*files.Held) {
+func releaseFiles(held []*files.Held) {
 	for _, h := range held {
 		h.Release()
 	}
 }
 
-// paths are where the files of an attempt are. The mutex is held.
-func (s *Server) paths(id probe.AttemptID) []string {
+// filePaths are where the files of an attempt are. The mutex is held.
+func (s *Server) filePaths(id probe.AttemptID) []string {
 	if f := s.store.fetches[id]; f != nil {
 		return f.paths
 	}
@@ -274,18 +274,18 @@ func (s *Server) paths(id probe.AttemptID) []string {
 
 // followFiles brings the metrics up to the cache.
 func (s *Server) followFiles() {
-	s.store.counting.Lock()
-	defer s.store.counting.Unlock()
+	s.store.statsMu.Lock()
+	defer s.store.statsMu.Unlock()
 	stats := s.store.cache.Stats()
 	s.meters.followFiles(&stats)
 }
 
-// used are the files in the cache that were used last, if that may have changed since it was asked for before.
-func (s *Server) used() (ids []view.FileID, news bool) {
+// recentFiles are the files in the cache that were used last, if that may have changed since it was asked for before.
+func (s *Server) recentFiles() (ids []view.FileID, changed bool) {
 	s.mu.Lock()
-	news, s.store.news = s.store.news, false
+	changed, s.store.usedChanged = s.store.usedChanged, false
 	s.mu.Unlock()
-	if !news {
+	if !changed {
 		return nil, false
 	}
 	for _, digest := range s.store.cache.Digests(view.MaxFiles) {
@@ -295,7 +295,7 @@ func (s *Server) used() (ids []view.FileID, news bool) {
 }
 
 func (c *Config) fileOptions() files.Options {
-	return files.Options{Roots: c.FileRoots, Hosts: c.FileHosts, Secrets: c.asked(), Keys: c.Keys, Timeout: c.FileTimeout}
+	return files.Options{Roots: c.FileRoots, Hosts: c.FileHosts, Secrets: c.connSecrets(), Keys: c.Keys, Timeout: c.FileTimeout}
 }
 
 // filesListen is where the cache is served.

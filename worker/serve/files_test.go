@@ -27,10 +27,10 @@ type origin struct {
 	tb   testing.TB
 	hold chan struct{} // unless nil, answers wait until it is closed, or until nobody wants them any more
 
-	mu    sync.Mutex
-	files map[string][]byte
-	asked map[string]int
-	left  int // by who asked, before they had their answer
+	mu        sync.Mutex
+	files     map[string][]byte
+	asked     map[string]int
+	abandoned int // by who asked, before they had their answer
 }
 
 func newOrigin(tb testing.TB) *origin {
@@ -50,7 +50,7 @@ func (o *origin) serve(w http.ResponseWriter, r *http.Request) {
 		case <-o.hold:
 		case <-r.Context().Done():
 			o.mu.Lock()
-			o.left++
+			o.abandoned++
 			o.mu.Unlock()
 			return
 		}
@@ -76,8 +76,8 @@ func (o *origin) requests(name string) int {
 	return o.asked["/"+name]
 }
 
-// caching has a worker cache files, and run cat: the contents of a task's files.
-func caching(tb testing.TB, change func(*Config)) func(*Config) {
+// withCache has a worker cache files, and run cat: the contents of a task's files.
+func withCache(tb testing.TB, change func(*Config)) func(*Config) {
 	reg := exec.NewRegistry()
 	if err := reg.Register("cat", func(ctx context.Context, _ []byte) ([]byte, error) {
 		var all []byte
@@ -107,8 +107,8 @@ func enqueue(id probe.ResID, function, payload string, files ...probe.File) prob
 	return m
 }
 
-// finished waits for the end of a task, whatever is said before.
-func (p *peer) finished() *probe.Finished {
+// waitFinished waits for the end of a task, whatever is said before.
+func (p *peer) waitFinished() *probe.Finished {
 	p.tb.Helper()
 	for {
 		if f, ok := p.next().(*probe.Finished); ok {
@@ -119,23 +119,23 @@ func (p *peer) finished() *probe.Finished {
 
 func TestFiles(t *testing.T) {
 	o := newOrigin(t)
-	s := newServer(t, 1, caching(t, nil))
+	s := newServer(t, 1, withCache(t, nil))
 	p, w := join(t, s, 7)
 	if w.Cache == "" || w.Cache != s.FilesAddr() {
 		t.Errorf("it says that its files are at %q, and they are at %q", w.Cache, s.FilesAddr())
 	}
 	a, b := o.add("a", "first "), o.add("b", "second")
 	p.send(enqueue(1, "cat", "", a, b))
-	if f := p.finished(); f.Status != probe.Succeeded || string(f.Result) != "first second" || f.Usage.Fetched != 12 || f.Usage.Fetch <= 0 {
+	if f := p.waitFinished(); f.Status != probe.Succeeded || string(f.Result) != "first second" || f.Usage.Fetched != 12 || f.Usage.Fetch <= 0 {
 		t.Errorf("it ends as %+v", f)
 	}
 	b.Bytes = 0 // not known
 	p.send(enqueue(2, "cat", "", b))
-	if f := p.finished(); string(f.Result) != "second" || f.Usage.Fetched != 0 {
+	if f := p.waitFinished(); string(f.Result) != "second" || f.Usage.Fetched != 0 {
 		t.Errorf("with a file from the cache it ends as %+v", f)
 	}
 	p.send(reserve(3, launch(7, 3, "cat", "")))
-	if f := p.finished(); f.Status != probe.Succeeded || len(f.Result) > 0 {
+	if f := p.waitFinished(); f.Status != probe.Succeeded || len(f.Result) > 0 {
 		t.Errorf("a task without files ends as %+v", f)
 	}
 	if n := o.requests("a") + o.requests("b"); n != 2 {
@@ -147,14 +147,14 @@ func TestFiles(t *testing.T) {
 	} {
 		wantMetric(t, s, name, want)
 	}
-	until(t, "nobody holds the files", func() bool { return s.store.cache.Stats().Held == 0 })
+	waitUntil(t, "nobody holds the files", func() bool { return s.store.cache.Stats().Held == 0 })
 }
 
 // A worker asks those who are said to have a file before it asks the origin. They must have one secret.
 func TestFilesFromPeers(t *testing.T) {
 	o := newOrigin(t)
 	secret := func(text string) func(*Config) {
-		return caching(t, func(c *Config) { c.Secret = text })
+		return withCache(t, func(c *Config) { c.Secret = text })
 	}
 	meet := func(s *Server, secret string) *peer {
 		p := dial(t, s)
@@ -168,13 +168,13 @@ func TestFilesFromPeers(t *testing.T) {
 	big := o.add("big", strings.Repeat("0123456789", 100_000))
 	p := meet(first, "sesame")
 	p.send(enqueue(1, "cat", "", big))
-	if f := p.finished(); f.Status != probe.Succeeded {
+	if f := p.waitFinished(); f.Status != probe.Succeeded {
 		t.Fatalf("it ends as %+v", f)
 	}
 	big.Peers = []string{"127.0.0.1:1", first.FilesAddr()}
 	p = meet(second, "sesame")
 	p.send(enqueue(1, "cat", "", big))
-	if f := p.finished(); f.Status != probe.Succeeded || f.Usage.Fetched != big.Bytes || !bytes.Equal(f.Result, o.files["/big"]) {
+	if f := p.waitFinished(); f.Status != probe.Succeeded || f.Usage.Fetched != big.Bytes || !bytes.Equal(f.Result, o.files["/big"]) {
 		t.Errorf("with a file of a peer it ends as %v %s, %d bytes, %+v", f.Status, f.Error, len(f.Result), f.Usage)
 	}
 	if n := o.requests("big"); n != 1 {
@@ -186,7 +186,7 @@ func TestFilesFromPeers(t *testing.T) {
 
 	p = meet(stranger, "simsim")
 	p.send(enqueue(1, "cat", "", big))
-	if f := p.finished(); f.Status != probe.Succeeded {
+	if f := p.waitFinished(); f.Status != probe.Succeeded {
 		t.Errorf("without a peer of its secret it ends as %v: %s", f.Status, f.Error)
 	}
 	if n := o.requests("big"); n != 2 {
@@ -197,7 +197,7 @@ func TestFilesFromPeers(t *testing.T) {
 func TestFilesThatCannotBeHad(t *testing.T) {
 	o := newOrigin(t)
 	root := t.TempDir()
-	s := newServer(t, 1, caching(t, func(c *Config) { c.CacheSize, c.FileRoots = 1<<20, []string{root} }))
+	s := newServer(t, 1, withCache(t, func(c *Config) { c.CacheSize, c.FileRoots = 1<<20, []string{root} }))
 	p, _ := join(t, s, 7)
 	good := o.add("good", "good")
 	wrong := o.add("wrong", "wrong")
@@ -216,7 +216,7 @@ func TestFilesThatCannotBeHad(t *testing.T) {
 		{probe.File{Digest: [32]byte{1}, URL: "file:///etc/passwd"}, []string{"/etc/passwd", "not below"}},
 	} {
 		p.send(enqueue(probe.ResID(i+1), "cat", "", good, c.file))
-		f := p.finished()
+		f := p.waitFinished()
 		if f.Status != probe.NoInput || len(f.Result) > 0 || f.Run != 0 {
 			t.Errorf("%s: it ends as %+v", c.file.URL, f)
 		}
@@ -226,7 +226,7 @@ func TestFilesThatCannotBeHad(t *testing.T) {
 			}
 		}
 	}
-	until(t, "nobody holds files", func() bool { return s.store.cache.Stats().Held == 0 })
+	waitUntil(t, "nobody holds files", func() bool { return s.store.cache.Stats().Held == 0 })
 
 	bare := newServer(t, 1, nil)
 	p, w := join(t, bare, 7)
@@ -234,7 +234,7 @@ func TestFilesThatCannotBeHad(t *testing.T) {
 		t.Errorf("a worker without a cache says that it is at %q", w.Cache)
 	}
 	p.send(enqueue(1, "echo", "", good))
-	if f := p.finished(); f.Status != probe.NoInput || !strings.Contains(f.Error, "--cache-dir") {
+	if f := p.waitFinished(); f.Status != probe.NoInput || !strings.Contains(f.Error, "--cache-dir") {
 		t.Errorf("without a cache it ends as %+v", f)
 	}
 }
@@ -244,26 +244,26 @@ func TestFilesThatCannotBeHad(t *testing.T) {
 func TestFilesAreFetchedBeforeTheTurn(t *testing.T) {
 	o := newOrigin(t)
 	o.hold = make(chan struct{})
-	s := newServer(t, 1, caching(t, nil))
+	s := newServer(t, 1, withCache(t, nil))
 	p, _ := join(t, s, 7)
 	p.send(enqueue(1, "sleep", "1h"))
 	for _, ok := p.next().(probe.Started); !ok; _, ok = p.next().(probe.Started) {
 	}
 	p.send(enqueue(2, "cat", "", o.add("a", "a")), enqueue(3, "cat", "", o.add("b", "b")))
-	until(t, "both files are asked for", func() bool { return o.requests("a")+o.requests("b") == 2 })
+	waitUntil(t, "both files are asked for", func() bool { return o.requests("a")+o.requests("b") == 2 })
 	p.send(probe.Cancel{First: 2, Count: 1})
-	until(t, "one of them is not wanted any more", func() bool { o.mu.Lock(); defer o.mu.Unlock(); return o.left == 1 })
+	waitUntil(t, "one of them is not wanted any more", func() bool { o.mu.Lock(); defer o.mu.Unlock(); return o.abandoned == 1 })
 	close(o.hold)
-	until(t, "the other one is there", func() bool { return s.store.cache.Stats().Entries == 1 })
+	waitUntil(t, "the other one is there", func() bool { return s.store.cache.Stats().Entries == 1 })
 
 	p.send(probe.Kill{Attempt: probe.AttemptID{Frontend: 7, Seq: 1}})
-	if f := p.finished(); f.Attempt.Seq != 3 || string(f.Result) != "b" || f.Usage.Fetched != 1 {
+	if f := p.waitFinished(); f.Attempt.Seq != 3 || string(f.Result) != "b" || f.Usage.Fetched != 1 {
 		t.Errorf("the task that waited ends as %+v", f)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if n := len(s.store.fetches); n != 0 || s.store.running != 0 || len(s.store.waiting) != 0 {
-		t.Errorf("%d fetches are left, %d run, %d wait", n, s.store.running, len(s.store.waiting))
+	if n := len(s.store.fetches); n != 0 || s.store.runningCount != 0 || len(s.store.waiting) != 0 {
+		t.Errorf("%d fetches are left, %d run, %d wait", n, s.store.runningCount, len(s.store.waiting))
 	}
 }
 
@@ -271,7 +271,7 @@ func TestFilesAreFetchedBeforeTheTurn(t *testing.T) {
 func TestFetchesAreBounded(t *testing.T) {
 	o := newOrigin(t)
 	o.hold = make(chan struct{})
-	s := newServer(t, 1, caching(t, nil))
+	s := newServer(t, 1, withCache(t, nil))
 	p, _ := join(t, s, 7)
 	const tasks = maxFetches + 20
 	send := func(from int) {
@@ -283,23 +283,23 @@ func TestFetchesAreBounded(t *testing.T) {
 	running := func() (n, waiting int) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return s.store.running, len(s.store.waiting)
+		return s.store.runningCount, len(s.store.waiting)
 	}
 	send(1)
-	until(t, "all are known", func() bool { n, waiting := running(); return n+waiting == tasks })
+	waitUntil(t, "all are known", func() bool { n, waiting := running(); return n+waiting == tasks })
 	if n, _ := running(); n != maxFetches {
 		t.Errorf("%d attempts have their files fetched at a time, want %d", n, maxFetches)
 	}
 	close(o.hold)
 	for range tasks {
-		if f := p.finished(); f.Status != probe.Succeeded || string(f.Result) != fmt.Sprint(f.Attempt.Seq) {
+		if f := p.waitFinished(); f.Status != probe.Succeeded || string(f.Result) != fmt.Sprint(f.Attempt.Seq) {
 			t.Fatalf("it ends as %+v", f)
 		}
 	}
 	o.hold = make(chan struct{})
 	defer close(o.hold)
 	send(1 + tasks)
-	until(t, "all are known again", func() bool { n, waiting := running(); return n+waiting == tasks })
+	waitUntil(t, "all are known again", func() bool { n, waiting := running(); return n+waiting == tasks })
 	began := time.Now()
 	if err := s.Close(); err != nil {
 		t.Error(err)
@@ -331,7 +331,7 @@ func TestOriginThatFails(t *testing.T) {
 				w.WriteHeader(http.StatusServiceUnavailable)
 			}))
 			defer o.Close()
-			s := newServer(t, 1, caching(t, func(cfg *Config) {
+			s := newServer(t, 1, withCache(t, func(cfg *Config) {
 				cfg.FileTimeout = 10 * time.Second
 				if c.mute {
 					cfg.FileTimeout = 50 * time.Millisecond
@@ -347,15 +347,15 @@ func TestOriginThatFails(t *testing.T) {
 				p.send(enqueue(probe.ResID(i+1), "cat", "", file))
 			}
 			if !c.mute {
-				until(t, "all are known", func() bool {
+				waitUntil(t, "all are known", func() bool {
 					s.mu.Lock()
 					defer s.mu.Unlock()
-					return s.store.running+len(s.store.waiting) == n
+					return s.store.runningCount+len(s.store.waiting) == n
 				})
 				close(hold)
 			}
 			for range n {
-				f := p.finished()
+				f := p.waitFinished()
 				if f.Status != probe.NoInput {
 					t.Fatalf("it ends as %+v", f)
 				}
@@ -374,26 +374,26 @@ func TestOriginThatFails(t *testing.T) {
 
 func TestAnnouncesFiles(t *testing.T) {
 	t.Parallel()
-	h, o := newHome(t, "127.0.0.1:0", ""), newOrigin(t)
+	h, o := newFakeFrontend(t, "127.0.0.1:0", ""), newOrigin(t)
 	a := o.add("a", "a")
-	change := caching(t, func(c *Config) { c.Name, c.Join, c.Speed = "w", []string{h.addr}, 0.5 })
+	change := withCache(t, func(c *Config) { c.Name, c.Join, c.Speed = "w", []string{h.addr}, 0.5 })
 	s := newServer(t, 1, change)
-	row := h.until(t, "it is known", full).Row
+	row := h.waitForBeat(t, "it is known", hasProfile).Row
 	if row.Speed != 0.5 || row.Files != nil {
 		t.Errorf("an idle worker's row is %+v", row)
 	}
 	p, _ := join(t, s, 7)
 	p.send(enqueue(1, "cat", "", a))
-	p.finished()
+	p.waitFinished()
 	has := func(b *view.Heartbeat) bool { return b.Row.Files.Has(view.FileIDOf(a.Digest)) }
-	if row = h.until(t, "it tells of the file", has).Row; len(*row.Files) != 1 {
+	if row = h.waitForBeat(t, "it tells of the file", has).Row; len(*row.Files) != 1 {
 		t.Errorf("it tells of %d files", len(*row.Files))
 	}
 	// Changes do not follow each other at once.
 	p.send(enqueue(2, "cat", "", o.add("b", "b")))
-	p.finished()
+	p.waitFinished()
 	rounds := row.Seq
-	h.until(t, "two more heartbeats", func(b *view.Heartbeat) bool { return b.Row.Seq >= rounds+2 })
+	h.waitForBeat(t, "two more heartbeats", func(b *view.Heartbeat) bool { return b.Row.Seq >= rounds+2 })
 	h.mu.Lock()
 	if last := h.beats[len(h.beats)-1].Row; last.FilesRev != 1 {
 		t.Errorf("a second later it tells of other files: %+v", last)

@@ -27,9 +27,9 @@ func RaiseFileLimit(n uint64) uint64 {
 	return lim.Cur
 }
 
-// tune has the kernel give up on a peer whose host is gone: found when idle by keepalive, when not by what
+// tuneSocket has the kernel give up on a peer whose host is gone: found when idle by keepalive, when not by what
 // it does not acknowledge.
-func tune(fd int, lease time.Duration) {
+func tuneSocket(fd int, lease time.Duration) {
 	for _, o := range []struct{ level, option, value int }{
 		{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
 		{unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, 1},

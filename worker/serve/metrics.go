@@ -22,13 +22,13 @@ type meters struct {
 	outcomes                            []outcome
 	files                               []fileOutcome
 	spareRan, spareLost                 *metrics.FloatCounter
-	cached                              *metrics.Gauge
+	cacheBytes                          *metrics.Gauge
 	skipped                             *metrics.Counter // messages of kinds that only a newer frontend knows
 	set                                 *metrics.Set
 
 	seenFiles files.Stats  // what the counters have of the cache's
-	seen      worker.Stats // what the counters have of the core's
-	load      probe.Load   // what the gauges have of it
+	seenStats worker.Stats // what the counters have of the core's
+	seenLoad  probe.Load   // what the gauges have of it
 }
 
 // timer counts durations.
@@ -37,29 +37,29 @@ type timer struct {
 	h  histogram.Histogram
 }
 
-func (t *timer) add(d time.Duration) {
+func (t *timer) addDuration(d time.Duration) {
 	t.mu.Lock()
 	t.h.Add(d)
 	t.mu.Unlock()
 }
 
-func (t *timer) expose(to *exposition.Text, name string) {
+func (t *timer) exposeAs(text *exposition.Text, name string) {
 	t.mu.Lock()
 	h := t.h
 	t.mu.Unlock()
-	to.Histogram(name, "", &h, time.Second)
+	text.Histogram(name, "", &h, time.Second)
 }
 
 // outcome is one counter that follows a field of worker.Stats.
 type outcome struct {
 	counter *metrics.Counter
-	of      func(*worker.Stats) uint64
+	value   func(*worker.Stats) uint64
 }
 
 // fileOutcome is one counter that follows a field of files.Stats.
 type fileOutcome struct {
 	counter *metrics.Counter
-	of      func(*files.Stats) uint64
+	value   func(*files.Stats) uint64
 }
 
 func newMeters(set *metrics.Set, capacity probe.Demand) *meters {
@@ -73,8 +73,8 @@ func newMeters(set *metrics.Set, capacity probe.Demand) *meters {
 	}
 	set.RegisterMetricsWriter(func(w io.Writer) {
 		var t exposition.Text
-		m.wait.expose(&t, "phoebe_worker_reservation_wait_seconds")
-		m.run.expose(&t, "phoebe_worker_task_run_seconds")
+		m.wait.exposeAs(&t, "phoebe_worker_reservation_wait_seconds")
+		m.run.exposeAs(&t, "phoebe_worker_task_run_seconds")
 		t.Value("phoebe_worker_capacity_cores", "", float64(capacity.CPU)/1000)
 		t.Value("phoebe_worker_capacity_bytes", "", float64(capacity.Mem)*(1<<20))
 		_, _ = t.WriteTo(w) // a buffer of the set's
@@ -115,7 +115,7 @@ func newMeters(set *metrics.Set, capacity probe.Demand) *meters {
 	spare("promoted", func(s *worker.Stats) uint64 { return s.Promoted })
 	m.spareRan = set.GetOrCreateFloatCounter(`phoebe_worker_spare_run_seconds_total`)
 	m.spareLost = set.GetOrCreateFloatCounter(`phoebe_worker_spare_lost_seconds_total`)
-	m.cached = set.GetOrCreateGauge("phoebe_worker_cache_bytes", nil)
+	m.cacheBytes = set.GetOrCreateGauge("phoebe_worker_cache_bytes", nil)
 	cache := func(metric string, of func(*files.Stats) uint64) {
 		m.files = append(m.files, fileOutcome{set.GetOrCreateCounter(metric), of})
 	}
@@ -134,50 +134,50 @@ func newMeters(set *metrics.Set, capacity probe.Demand) *meters {
 	return m
 }
 
-// protocolError counts a connection that was closed, or a frame that was dropped, for a reason.
-func (m *meters) protocolError(reason string) {
+// countFault counts a connection that was closed, or a frame that was dropped, for a reason.
+func (m *meters) countFault(reason string) {
 	m.set.GetOrCreateCounter(`phoebe_worker_protocol_errors_total{reason="` + reason + `"}`).Inc()
 }
 
-// heartbeat counts one that was answered, refused or failed.
-func (m *meters) heartbeat(outcome string) {
+// countHeartbeat counts one that was answered, refused or failed.
+func (m *meters) countHeartbeat(outcome string) {
 	m.set.GetOrCreateCounter(`phoebe_worker_heartbeats_total{outcome="` + outcome + `"}`).Inc()
 }
 
-// exited is called once for each task.
-func (m *meters) exited(status probe.Status, run time.Duration) {
+// countExited is called once for each task.
+func (m *meters) countExited(status probe.Status, run time.Duration) {
 	m.tasks[status].Inc()
-	m.run.add(run)
+	m.run.addDuration(run)
 }
 
 // followFiles brings the metrics of files up to the cache. It is called by one goroutine at a time.
 func (m *meters) followFiles(stats *files.Stats) {
 	for i := range m.files {
 		o := &m.files[i]
-		o.counter.AddInt64(int64(o.of(stats) - o.of(&m.seenFiles)))
+		o.counter.AddInt64(int64(o.value(stats) - o.value(&m.seenFiles)))
 	}
-	m.cached.Add(float64(stats.Bytes) - float64(m.seenFiles.Bytes))
+	m.cacheBytes.Add(float64(stats.Bytes) - float64(m.seenFiles.Bytes))
 	m.seenFiles = *stats
 }
 
-// follow brings counters and gauges up to the core. It is called once for each batch of events.
-func (m *meters) follow(stats *worker.Stats, load probe.Load) {
-	if *stats != m.seen {
+// followCore brings counters and gauges up to the core. It is called once for each batch of events.
+func (m *meters) followCore(stats *worker.Stats, load probe.Load) {
+	if *stats != m.seenStats {
 		for i := range m.outcomes {
 			o := &m.outcomes[i]
-			if d := o.of(stats) - o.of(&m.seen); d != 0 {
+			if d := o.value(stats) - o.value(&m.seenStats); d != 0 {
 				o.counter.AddInt64(int64(d))
 			}
 		}
-		m.spareRan.Add((stats.SpareRan - m.seen.SpareRan).Seconds())
-		m.spareLost.Add((stats.SpareLost - m.seen.SpareLost).Seconds())
-		m.seen = *stats
+		m.spareRan.Add((stats.SpareRan - m.seenStats.SpareRan).Seconds())
+		m.spareLost.Add((stats.SpareLost - m.seenStats.SpareLost).Seconds())
+		m.seenStats = *stats
 	}
-	if load.Running != m.load.Running {
-		m.running.Add(float64(load.Running) - float64(m.load.Running))
+	if load.Running != m.seenLoad.Running {
+		m.running.Add(float64(load.Running) - float64(m.seenLoad.Running))
 	}
-	if load.Queued != m.load.Queued {
-		m.places.Add(float64(load.Queued) - float64(m.load.Queued))
+	if load.Queued != m.seenLoad.Queued {
+		m.places.Add(float64(load.Queued) - float64(m.seenLoad.Queued))
 	}
-	m.load = load
+	m.seenLoad = load
 }

@@ -21,15 +21,15 @@ var (
 // zero parser begins with the greeting. Of an incomplete frame it holds at most twice the memory that has
 // arrived of it.
 type parser struct {
-	greeted bool
-	head    []byte // an incomplete greeting or header
-	body    []byte // an incomplete body
-	want    int    // length of the body whose header is complete; 0: none is
+	greeted  bool
+	head     []byte // an incomplete greeting or header
+	body     []byte // an incomplete body
+	bodySize int    // length of the body whose header is complete; 0: none is
 }
 
-// greet takes the greeting off data. With errNotPhoebe the peer deserves no answer, else it does once
+// takeGreeting takes the greeting off data. With errNotPhoebe the peer deserves no answer, else it does once
 // greeted is set.
-func (p *parser) greet(data []byte) (rest []byte, err error) {
+func (p *parser) takeGreeting(data []byte) (rest []byte, err error) {
 	n := min(len(greeting)-len(p.head), len(data))
 	p.head, rest = append(p.head, data[:n]...), data[n:]
 	sniff := min(len(p.head), len(probe.SniffHeader))
@@ -52,11 +52,11 @@ func (p *parser) greet(data []byte) (rest []byte, err error) {
 	return rest, nil
 }
 
-// next takes one frame off data, what came before included. A nil body means that data is used up. The body
+// nextFrame takes one frame off data, what came before included. A nil body means that data is used up. The body
 // is the caller's to keep. One longer than limit is an error, and so is one too short for an epoch, as soon
 // as the header is there.
-func (p *parser) next(data []byte, limit int) (body, rest []byte, err error) {
-	if p.want == 0 {
+func (p *parser) nextFrame(data []byte, limit int) (body, rest []byte, err error) {
+	if p.bodySize == 0 {
 		header := data
 		if len(p.head) > 0 || len(data) < probe.PushHeader {
 			n := min(probe.PushHeader-len(p.head), len(data))
@@ -69,19 +69,19 @@ func (p *parser) next(data []byte, limit int) (body, rest []byte, err error) {
 			data = data[probe.PushHeader:]
 		}
 		// The request id before the length is not looked at: nobody waits for an answer under it.
-		if p.want, err = probe.BodySize(header[probe.PushHeader-probe.FrameHeader:], limit); err != nil {
+		if p.bodySize, err = probe.BodySize(header[probe.PushHeader-probe.FrameHeader:], limit); err != nil {
 			return nil, nil, err
 		}
 		p.head = p.head[:0]
 	}
-	n := min(p.want-len(p.body), len(data))
+	n := min(p.bodySize-len(p.body), len(data))
 	if need := len(p.body) + n; need > cap(p.body) {
-		p.body = append(make([]byte, 0, min(p.want, max(need, 2*cap(p.body)))), p.body...)
+		p.body = append(make([]byte, 0, min(p.bodySize, max(need, 2*cap(p.body)))), p.body...)
 	}
 	p.body = append(p.body, data[:n]...)
-	if len(p.body) < p.want {
+	if len(p.body) < p.bodySize {
 		return nil, nil, nil
 	}
-	body, p.body, p.want = p.body, nil, 0
+	body, p.body, p.bodySize = p.body, nil, 0
 	return body, data[n:], nil
 }

@@ -93,7 +93,7 @@ func dial(tb testing.TB, s *Server) *peer {
 	tb.Helper()
 	p := connect(tb, s)
 	p.write(greeting)
-	p.greeted()
+	p.expectGreeting()
 	return p
 }
 
@@ -109,7 +109,7 @@ func hello(id probe.FrontendID) probe.Hello {
 	return probe.Hello{Speaks: probe.Spoken, Frontend: id, Name: fmt.Sprint("f", uint64(id)), Epoch: 1, Lease: time.Minute}
 }
 
-func (p *peer) greeted() {
+func (p *peer) expectGreeting() {
 	p.tb.Helper()
 	p.conn.SetReadDeadline(time.Now().Add(patience))
 	got := make([]byte, len(greeting))
@@ -127,10 +127,10 @@ func (p *peer) write(b []byte) {
 
 func (p *peer) send(msgs ...probe.Msg) {
 	p.tb.Helper()
-	p.write(push(p.epoch, msgs...))
+	p.write(pushFrame(p.epoch, msgs...))
 }
 
-func push(e probe.Epoch, msgs ...probe.Msg) []byte {
+func pushFrame(e probe.Epoch, msgs ...probe.Msg) []byte {
 	b, body := probe.BeginPush(nil, e)
 	for _, m := range msgs {
 		b = probe.AppendMsg(b, m)
@@ -190,8 +190,8 @@ func expect[T probe.Msg](p *peer) T {
 	return t
 }
 
-// closed waits for the worker to close the connection; a Rejected before it is returned.
-func (p *peer) closed() (reason string) {
+// waitClosed waits for the worker to close the connection; a Rejected before it is returned.
+func (p *peer) waitClosed() (reason string) {
 	p.tb.Helper()
 	for {
 		err := p.read()
@@ -215,8 +215,8 @@ func reserve(first probe.ResID, launches ...probe.Launch) probe.Reserve {
 	return probe.Reserve{First: first, Count: uint32(len(launches)), Job: probe.JobID{1}, Demand: probe.Slot, Launches: launches}
 }
 
-// place asks for one place without a task.
-func place(id probe.ResID) probe.Reserve {
+// reserveOne asks for one place without a task.
+func reserveOne(id probe.ResID) probe.Reserve {
 	return probe.Reserve{First: id, Count: 1, Job: probe.JobID{1}, Demand: probe.Slot}
 }
 
@@ -228,8 +228,8 @@ func launch(owner probe.FrontendID, seq uint64, function, payload string) probe.
 	return l
 }
 
-// until waits for a condition that nothing announces.
-func until(tb testing.TB, what string, ok func() bool) {
+// waitUntil waits for a condition that nothing announces.
+func waitUntil(tb testing.TB, what string, ok func() bool) {
 	tb.Helper()
 	for deadline := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -238,8 +238,8 @@ func until(tb testing.TB, what string, ok func() bool) {
 	}
 }
 
-// metric is the value of a metric, by its full name.
-func metric(s *Server, name string) string {
+// metricValue is the value of a metric, by its full name.
+func metricValue(s *Server, name string) string {
 	var b strings.Builder
 	s.cfg.Metrics.WritePrometheus(&b)
 	for line := range strings.Lines(b.String()) {
@@ -252,9 +252,9 @@ func metric(s *Server, name string) string {
 
 func wantMetric(tb testing.TB, s *Server, name, want string) {
 	tb.Helper()
-	until(tb, name+" "+want, func() bool { return metric(s, name) == want })
+	waitUntil(tb, name+" "+want, func() bool { return metricValue(s, name) == want })
 }
 
-func faults(reason string) string {
+func faultMetric(reason string) string {
 	return `phoebe_worker_protocol_errors_total{reason="` + reason + `"}`
 }

@@ -61,7 +61,7 @@ func TestConversation(t *testing.T) {
 	}
 	p.send(probe.Ack{Attempts: []probe.AttemptID{f.Attempt}})
 
-	p.send(place(2), place(3))
+	p.send(reserveOne(2), reserveOne(3))
 	r := expect[probe.Ready](p)
 	if r.Res != 2 || r.Expiry <= 0 || r.Load.Queued != 0 {
 		t.Errorf("the first place gets %+v", r)
@@ -89,12 +89,12 @@ func TestConversation(t *testing.T) {
 		t.Errorf("an unknown function gets %+v", m)
 	}
 
-	p.send(reserve(5, launch(7, 5, "sleep", "1h")), place(6))
+	p.send(reserve(5, launch(7, 5, "sleep", "1h")), reserveOne(6))
 	p.send(probe.Cancel{First: 6, Count: 1}, probe.Ping{Seq: 10})
 	if m := expect[probe.Pong](p); m.Load.Running != 1 || m.Load.Queued != 0 {
 		t.Errorf("with one task and no place, the ping gets %+v", m)
 	}
-	p.send(place(7), probe.Kill{Attempt: probe.AttemptID{Frontend: 7, Seq: 5}})
+	p.send(reserveOne(7), probe.Kill{Attempt: probe.AttemptID{Frontend: 7, Seq: 5}})
 	if m := expect[probe.Ready](p); m.Res != 7 {
 		t.Errorf("the slot of the killed task goes to %+v", m)
 	}
@@ -174,10 +174,10 @@ func TestStaleFrames(t *testing.T) {
 	p.epoch = 2
 	h := hello(7)
 	h.Epoch = 2
-	p.write(push(1)) // empty
-	p.write(push(2, h, reserve(3, launch(7, 3, "echo", "x"))))
-	p.write(push(1, reserve(4, launch(7, 4, "echo", "x"))))
-	p.write(push(1, hello(7)))
+	p.write(pushFrame(1)) // empty
+	p.write(pushFrame(2, h, reserve(3, launch(7, 3, "echo", "x"))))
+	p.write(pushFrame(1, reserve(4, launch(7, 4, "echo", "x"))))
+	p.write(pushFrame(1, hello(7)))
 	p.send(h)
 	p.send(probe.Ping{Seq: 1})
 	expect[probe.Welcome](p)
@@ -185,7 +185,7 @@ func TestStaleFrames(t *testing.T) {
 		t.Errorf("a task of an earlier epoch ran: %+v", f)
 	}
 	expect[probe.Pong](p)
-	wantMetric(t, s, faults("stale_frame"), "2")
+	wantMetric(t, s, faultMetric("stale_frame"), "2")
 	wantMetric(t, s, "phoebe_worker_links", "1")
 }
 
@@ -196,7 +196,7 @@ func TestReconnectAndClaim(t *testing.T) {
 	expect[probe.Pong](p)
 
 	q, _ := join(t, s, 7) // the old connection is dropped for it
-	p.closed()
+	p.waitClosed()
 	q.send(probe.Claim{Attempt: probe.AttemptID{Frontend: 7, Seq: 1}})
 	expect[probe.Started](q)
 	if f := expect[*probe.Finished](q); f.Status != probe.Succeeded {
@@ -224,10 +224,10 @@ func TestBadHello(t *testing.T) {
 			h.Secret = "xyzzy"
 			test.change(&h)
 			p.send(h, reserve(1, launch(7, 1, "echo", "x")))
-			if reason := p.closed(); !strings.Contains(reason, test.want) {
+			if reason := p.waitClosed(); !strings.Contains(reason, test.want) {
 				t.Errorf("the reason given is %q, it should speak of %q", reason, test.want)
 			}
-			wantMetric(t, s, faults("rejected"), "1")
+			wantMetric(t, s, faultMetric("rejected"), "1")
 			wantMetric(t, s, `phoebe_worker_tasks_total{status="succeeded"}`, "0")
 		})
 	}
@@ -254,7 +254,7 @@ func TestOldHello(t *testing.T) {
 	if reason := string(got[head+2:]); !strings.Contains(reason, probe.Spoken.String()) || !strings.HasSuffix(reason, "upgrade the frontend") {
 		t.Errorf("the reason given is %q", reason)
 	}
-	wantMetric(t, s, faults("garbage"), "1")
+	wantMetric(t, s, faultMetric("garbage"), "1")
 }
 
 // What only a newer frontend knows is skipped and counted.
@@ -304,22 +304,22 @@ func TestMisbehaviour(t *testing.T) {
 		"garbage":               {append(slices.Clone(greeting), 0, 0, 0, 0, 3, 0, 0, 0, 1, 99, 99), true, "garbage"},
 		"empty":                 {append(slices.Clone(greeting), 0, 0, 0, 0, 0, 0, 0, 0), true, "oversized"},
 		"oversized":             {append(slices.Clone(greeting), huge...), true, "oversized"},
-		"oversized after Hello": {append(append(slices.Clone(greeting), push(1, hello(8))...), long...), true, "oversized"},
-		"garbage after Hello":   {append(append(slices.Clone(greeting), push(1, hello(8))...), 0, 0, 0, 0, 2, 0, 0, 0, 1, 200), true, "garbage"},
-		"long before Hello":     {append(slices.Clone(greeting), push(1, reserve(1, launch(8, 1, "echo", strings.Repeat("x", probe.MaxHello))))...), true, "oversized"},
-		"no Hello":              {append(slices.Clone(greeting), push(1, probe.Ping{}, hello(8))...), true, "rejected"},
-		"Hello of other epoch":  {append(slices.Clone(greeting), push(2, hello(8))...), true, "rejected"},
+		"oversized after Hello": {append(append(slices.Clone(greeting), pushFrame(1, hello(8))...), long...), true, "oversized"},
+		"garbage after Hello":   {append(append(slices.Clone(greeting), pushFrame(1, hello(8))...), 0, 0, 0, 0, 2, 0, 0, 0, 1, 200), true, "garbage"},
+		"long before Hello":     {append(slices.Clone(greeting), pushFrame(1, reserve(1, launch(8, 1, "echo", strings.Repeat("x", probe.MaxHello))))...), true, "oversized"},
+		"no Hello":              {append(slices.Clone(greeting), pushFrame(1, probe.Ping{}, hello(8))...), true, "rejected"},
+		"Hello of other epoch":  {append(slices.Clone(greeting), pushFrame(2, hello(8))...), true, "rejected"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			before := metric(s, faults(test.reason))
+			before := metricValue(s, faultMetric(test.reason))
 			p := connect(t, s)
 			p.write(test.bytes)
 			if test.answers {
-				p.greeted()
+				p.expectGreeting()
 			}
-			p.closed()
+			p.waitClosed()
 			works(t)
-			until(t, "the fault to be counted", func() bool { return metric(s, faults(test.reason)) != before })
+			waitUntil(t, "the fault to be counted", func() bool { return metricValue(s, faultMetric(test.reason)) != before })
 		})
 	}
 	wantMetric(t, s, "phoebe_worker_links", "1")
@@ -349,13 +349,13 @@ func TestPeerThatNeverReads(t *testing.T) {
 	bad.conn.SetWriteDeadline(time.Now().Add(patience))
 	payload := strings.Repeat("x", 1<<20)
 	for seq := uint64(1); ; seq++ {
-		_, err := bad.conn.Write(push(1, reserve(probe.ResID(seq), launch(8, seq, "echo", payload)),
+		_, err := bad.conn.Write(pushFrame(1, reserve(probe.ResID(seq), launch(8, seq, "echo", payload)),
 			probe.Ack{Attempts: []probe.AttemptID{{Frontend: 8, Seq: seq - 1}}}))
 		if err != nil {
 			break
 		}
 	}
-	wantMetric(t, s, faults("slow_reader"), "1")
+	wantMetric(t, s, faultMetric("slow_reader"), "1")
 	wantMetric(t, s, "phoebe_worker_links", "1")
 	good.send(reserve(1, launch(7, 1, "echo", "x")))
 	expect[*probe.Finished](good)
@@ -370,9 +370,9 @@ func TestIdleConnections(t *testing.T) {
 	}
 	mute := dial(t, s) // greets, and says no more
 	for _, p := range append(peers, mute) {
-		p.closed()
+		p.waitClosed()
 	}
-	wantMetric(t, s, faults("handshake_timeout"), "1001")
+	wantMetric(t, s, faultMetric("handshake_timeout"), "1001")
 	wantMetric(t, s, "phoebe_worker_connections", "1")
 	good.send(probe.Ping{})
 	expect[probe.Pong](good)
@@ -382,8 +382,8 @@ func TestConnectionLimit(t *testing.T) {
 	s := newServer(t, 1, func(c *Config) { c.MaxConns = 2 })
 	a, _ := join(t, s, 7)
 	join(t, s, 8)
-	connect(t, s).closed()
-	wantMetric(t, s, faults("too_many_connections"), "1")
+	connect(t, s).waitClosed()
+	wantMetric(t, s, faultMetric("too_many_connections"), "1")
 	a.conn.Close()
 	wantMetric(t, s, "phoebe_worker_connections", "1")
 	join(t, s, 9)
@@ -397,9 +397,9 @@ func TestSilentPeer(t *testing.T) {
 	h.Lease = 50 * time.Millisecond
 	mute.send(h, reserve(1, launch(8, 1, "sleep", "1h")))
 	expect[probe.Welcome](mute)
-	good.send(place(1))
-	mute.closed()
-	wantMetric(t, s, faults("lease"), "1")
+	good.send(reserveOne(1))
+	mute.waitClosed()
+	wantMetric(t, s, faultMetric("lease"), "1")
 	if r := expect[probe.Ready](good); r.Res != 1 { // once the orphan's grace has passed
 		t.Errorf("got %+v", r)
 	}
@@ -449,12 +449,12 @@ func TestPingsKeepTheLease(t *testing.T) {
 func TestEveryByteAlone(t *testing.T) {
 	s := newServer(t, 1, nil)
 	p := connect(t, s)
-	all := slices.Concat(greeting, push(1, hello(7)),
-		push(1, reserve(1, launch(7, 1, "echo", "one")), probe.Ping{Seq: 1}), push(1, probe.Ping{Seq: 2}))
+	all := slices.Concat(greeting, pushFrame(1, hello(7)),
+		pushFrame(1, reserve(1, launch(7, 1, "echo", "one")), probe.Ping{Seq: 1}), pushFrame(1, probe.Ping{Seq: 2}))
 	for _, b := range all {
 		p.write([]byte{b})
 	}
-	p.greeted()
+	p.expectGreeting()
 	expect[probe.Welcome](p)
 	if f := expect[*probe.Finished](p); string(f.Result) != "one" {
 		t.Errorf("got %+v", f)
@@ -519,7 +519,7 @@ func TestManyFrontends(t *testing.T) {
 		p, _ := join(t, s, i+1)
 		go func() {
 			defer func() { done <- struct{}{} }()
-			if err := p.run(i+1, tasks); err != nil {
+			if err := p.runTasks(i+1, tasks); err != nil {
 				t.Error(err)
 			}
 		}()
@@ -532,9 +532,9 @@ func TestManyFrontends(t *testing.T) {
 	wantMetric(t, s, "phoebe_worker_queue_places", "0")
 }
 
-// run runs n tasks by way of places.
-func (p *peer) run(id probe.FrontendID, n uint64) error {
-	if _, err := p.conn.Write(push(1, probe.Reserve{First: 1, Count: uint32(n), Job: probe.JobID{byte(id)}, Demand: probe.Slot})); err != nil {
+// runTasks runs n tasks by way of places.
+func (p *peer) runTasks(id probe.FrontendID, n uint64) error {
+	if _, err := p.conn.Write(pushFrame(1, probe.Reserve{First: 1, Count: uint32(n), Job: probe.JobID{byte(id)}, Demand: probe.Slot})); err != nil {
 		return err
 	}
 	bound, ended := uint64(0), uint64(0)
@@ -560,7 +560,7 @@ func (p *peer) run(id probe.FrontendID, n uint64) error {
 		if len(out) == 0 {
 			continue
 		}
-		if _, err := p.conn.Write(push(1, out...)); err != nil {
+		if _, err := p.conn.Write(pushFrame(1, out...)); err != nil {
 			return err
 		}
 	}
@@ -573,9 +573,9 @@ func TestTwoFrontends(t *testing.T) {
 		s := newServer(t, 1, func(c *Config) { c.EventLoops = loops })
 		a, _ := join(t, s, 7)
 		b, _ := join(t, s, 8)
-		a.send(place(1))
+		a.send(reserveOne(1))
 		turn := expect[probe.Ready](a)
-		b.send(place(1), probe.Ping{})
+		b.send(reserveOne(1), probe.Ping{})
 		expect[probe.Pong](b)
 		a.send(probe.Bind{Res: 1, Turn: turn.Turn, Launch: launch(7, 1, "echo", "x")})
 		expect[probe.Ready](b)
@@ -586,7 +586,7 @@ func TestTwoFrontends(t *testing.T) {
 func TestDrain(t *testing.T) {
 	s := newServer(t, 1, nil)
 	p, _ := join(t, s, 7)
-	p.send(reserve(1, launch(7, 1, "sleep", "50ms")), place(2), probe.Ping{})
+	p.send(reserve(1, launch(7, 1, "sleep", "50ms")), reserveOne(2), probe.Ping{})
 	expect[probe.Pong](p)
 	drained := make(chan error, 1)
 	go func() { drained <- s.Drain(t.Context()) }()
@@ -594,7 +594,7 @@ func TestDrain(t *testing.T) {
 	if m := expect[probe.Evicted](p); m.First != 2 || m.Reason != probe.Leaving {
 		t.Errorf("the waiting place gets %+v", m)
 	}
-	p.send(place(3))
+	p.send(reserveOne(3))
 	if m := expect[probe.Refused](p); m.Reason != probe.Leaving {
 		t.Errorf("a new place gets %+v", m)
 	}
@@ -618,7 +618,7 @@ func TestDrainAnswersWhatWasOnItsWay(t *testing.T) {
 	s := newServer(t, 1, func(c *Config) { c.Core.ReadyExpiry = time.Minute })
 	p, _ := join(t, s, 7)
 	q, _ := join(t, s, 8)
-	p.send(place(1))
+	p.send(reserveOne(1))
 	turn := expect[probe.Ready](p)
 	gone := make(chan error, 1)
 	go func() { gone <- errors.Join(s.Drain(t.Context()), s.Close()) }()
@@ -660,7 +660,7 @@ func TestDrainThatTakesTooLong(t *testing.T) {
 	if err := s.Close(); err != nil { // with the task still running
 		t.Error(err)
 	}
-	p.closed()
+	p.waitClosed()
 	<-s.Done()
 	if err := s.Err(); err != nil {
 		t.Errorf("after Close, Err is %v", err)
@@ -742,7 +742,7 @@ func TestStartTwice(t *testing.T) {
 }
 
 func TestValidate(t *testing.T) {
-	if n := probe.Slot.Times((Config{}).defaults().Core.Capacity); int(n) != runtime.NumCPU() {
+	if n := probe.Slot.Times((Config{}).withDefaults().Core.Capacity); int(n) != runtime.NumCPU() {
 		t.Errorf("%d slots by default, on %d CPUs", n, runtime.NumCPU())
 	}
 	if err := (Config{}).Validate(); err != nil {

@@ -55,7 +55,7 @@ type Server struct {
 	started  bool
 	leaving  bool
 	closing  bool
-	over     bool // nothing happens any more
+	ended    bool // nothing happens any more
 
 	store store
 
@@ -77,7 +77,7 @@ func New(cfg Config) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	cfg = cfg.defaults()
+	cfg = cfg.withDefaults()
 	if cfg.AllowExec && !slices.Contains(cfg.Registry.Names(), "exec") { // else of another worker's
 		if err := cfg.Registry.AllowProcesses(); err != nil {
 			return nil, fmt.Errorf("allow processes: %w", err)
@@ -99,7 +99,7 @@ func New(cfg Config) (*Server, error) {
 		pool:        pool,
 		alarm:       alarm,
 		incarnation: view.NewIncarnation(time.Now().UnixMilli(), rand.Uint64()),
-		fileLimit:   RaiseFileLimit(uint64(cfg.MaxConns) + spareFiles),
+		fileLimit:   RaiseFileLimit(uint64(cfg.MaxConns) + filesLeftFree),
 		done:        make(chan struct{}),
 		core:        worker.New(cfg.Core),
 		links:       map[worker.LinkID]*conn{},
@@ -134,13 +134,13 @@ func (s *Server) Start() error {
 	s.log.Info("worker serves", "worker", s.cfg.Name, "address", s.addr.String(), "capacity", s.cfg.Core.Capacity.String(),
 		"functions", s.cfg.Core.Functions)
 	if len(s.cfg.Join) > 0 {
-		return s.announce()
+		return s.startAnnouncing()
 	}
 	return nil
 }
 
-// listens is called when the address is known, before there are connections.
-func (s *Server) listens(addr net.Addr) {
+// setAddr is called when the address is known, before there are connections.
+func (s *Server) setAddr(addr net.Addr) {
 	s.addr = addr
 	if s.cfg.Name == "" {
 		_, port, _ := net.SplitHostPort(addr.String())
@@ -179,8 +179,8 @@ func (s *Server) Ready() error {
 func (s *Server) Drain(ctx context.Context) error {
 	s.withCore(nil, func(now time.Time) {
 		s.leaving = true
-		s.step(now, worker.Leave{})
-		s.tellChange()
+		s.stepCore(now, worker.Leave{})
+		s.announceChange()
 	})
 	select {
 	case <-s.idle:
@@ -222,15 +222,15 @@ func (s *Server) close() error {
 	err := s.pool.Close(ctx)
 	err = errors.Join(err, s.alarm.Close(), s.closeStore())
 	s.mu.Lock()
-	s.over = true
-	s.meters.follow(&s.core.Stats, probe.Load{})
+	s.ended = true
+	s.meters.followCore(&s.core.Stats, probe.Load{})
 	s.mu.Unlock()
-	s.end(nil)
+	s.closeDone(nil)
 	return err
 }
 
-// end closes done, the first time.
-func (s *Server) end(err error) {
+// closeDone closes done, the first time.
+func (s *Server) closeDone(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	select {
@@ -244,7 +244,7 @@ func (s *Server) end(err error) {
 // fail ends the server for a reason other than Close. What it holds is released by Close.
 func (s *Server) fail(err error) {
 	s.log.Error("worker fails", "worker", s.cfg.Name, "err", err)
-	s.end(err)
+	s.closeDone(err)
 }
 
 // engineStopped is called when the engine has ended after it had begun.
@@ -257,14 +257,14 @@ func (s *Server) engineStopped(err error) {
 	}
 }
 
-// guard keeps a panic from ending the process, which may be another program's, and calls then. A panic
+// recoverPanic keeps a panic from ending the process, which may be another program's, and calls then. A panic
 // in the core's step leaves the core broken and ends the server. It is to be deferred, and needs the mutex.
-func (s *Server) guard(doing string, then func()) {
+func (s *Server) recoverPanic(doing string, cleanUp func()) {
 	v := recover()
 	if v == nil {
 		return
 	}
-	s.meters.protocolError("panic")
+	s.meters.countFault("panic")
 	err := fmt.Errorf("panic while %s: %v\n%s", doing, v, debug.Stack())
 	s.mu.Lock()
 	broken := s.stepping
@@ -274,8 +274,8 @@ func (s *Server) guard(doing string, then func()) {
 	} else {
 		s.log.Error("worker recovers", "worker", s.cfg.Name, "err", err)
 	}
-	if then != nil {
-		then()
+	if cleanUp != nil {
+		cleanUp()
 	}
 }
 
@@ -283,22 +283,22 @@ func (s *Server) guard(doing string, then func()) {
 // connection's home.
 func (s *Server) withCore(home any, f func(now time.Time)) {
 	var room [8]*conn
-	for _, c := range s.locked(room[:0], f) {
-		c.write(c.home == home)
+	for _, c := range s.runLocked(room[:0], f) {
+		c.writeTaken(c.home == home)
 	}
 }
 
-func (s *Server) locked(touched []*conn, f func(now time.Time)) []*conn {
+func (s *Server) runLocked(touched []*conn, f func(now time.Time)) []*conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f(time.Now())
-	return s.settle(touched)
+	return s.endLocked(touched)
 }
 
-// deliver brings a batch of messages to the core.
-func (s *Server) deliver(c *conn) {
+// deliverBatch brings a batch of messages to the core.
+func (s *Server) deliverBatch(c *conn) {
 	s.withCore(c.home, func(now time.Time) {
-		if !c.joined {
+		if !c.hadLink {
 			s.linkUp(now, c)
 		}
 		for _, m := range c.batch {
@@ -306,37 +306,37 @@ func (s *Server) deliver(c *conn) {
 				break
 			}
 			if away, ok := m.(probe.Away); ok {
-				go s.away(away, c.name, c.wire.RemoteAddr().String())
+				go s.obeyOperator(away, c.frontendName, c.wire.RemoteAddr().String())
 				continue
 			}
 			if _, ping := m.(probe.Ping); ping { // its answer tells of progress
 				s.askProgress(now)
 			}
-			s.step(now, worker.Received{Link: c.link, Msg: m})
+			s.stepCore(now, worker.Received{Link: c.link, Msg: m})
 		}
 	})
 }
 
 // askProgress tells the core what running tasks have said.
 func (s *Server) askProgress(now time.Time) {
-	var said []worker.Progress
+	var reports []worker.Progress
 	for id, r := range s.tasks {
 		if done, ago := r.Progress(); done > 0 {
-			said = append(said, worker.Progress{Attempt: id, Done: done, Ago: ago})
+			reports = append(reports, worker.Progress{Attempt: id, Done: done, Ago: ago})
 		}
 	}
-	if len(said) > 0 {
-		s.step(now, worker.Progressed{Attempts: said})
+	if len(reports) > 0 {
+		s.stepCore(now, worker.Progressed{Attempts: reports})
 	}
 }
 
 // linkUp welcomes a frontend.
 func (s *Server) linkUp(now time.Time, c *conn) {
 	s.nextLink++
-	c.joined, c.link, c.speaks = true, s.nextLink, c.epoch
+	c.hadLink, c.link, c.outEpoch = true, s.nextLink, c.epoch
 	s.links[c.link] = c
 	s.meters.links.Inc()
-	s.say(c, probe.Welcome{
+	s.queueMsg(c, probe.Welcome{
 		Speaks:      probe.Spoken,
 		Epoch:       c.epoch,
 		Worker:      s.cfg.Name,
@@ -353,76 +353,76 @@ func (s *Server) linkUp(now time.Time, c *conn) {
 		Cache:       s.store.addr,
 		Draining:    s.leaving,
 	})
-	s.step(now, worker.LinkUp{Link: c.link, Frontend: c.frontend, Features: c.features})
+	s.stepCore(now, worker.LinkUp{Link: c.link, Frontend: c.frontend, Features: c.features})
 }
 
 // hangUp is called when a connection that had a link is closed.
 func (s *Server) hangUp(c *conn) {
 	s.withCore(c.home, func(now time.Time) {
 		if id := c.link; id != 0 {
-			s.unlink(c)
-			s.step(now, worker.LinkDown{Link: id})
+			s.forgetLink(c)
+			s.stepCore(now, worker.LinkDown{Link: id})
 		}
 	})
 }
 
-// unlink forgets the link of a connection.
-func (s *Server) unlink(c *conn) {
+// forgetLink forgets the link of a connection.
+func (s *Server) forgetLink(c *conn) {
 	delete(s.links, c.link)
 	c.link = 0
 	s.meters.links.Dec()
 }
 
-// step is one event and all that follows from it at once. The mutex is held.
-func (s *Server) step(now time.Time, ev worker.Event) {
-	if s.stepping || s.over {
+// stepCore is one event and all that follows from it at once. The mutex is held.
+func (s *Server) stepCore(now time.Time, ev worker.Event) {
+	if s.stepping || s.ended {
 		return // stepping still: a panic broke the core
 	}
 	s.stepping = true
 	s.acts = s.core.Step(now, ev, s.acts[:0])
-	s.perform(now)
+	s.performActions(now)
 	for i := 0; i < len(s.exits); i++ {
 		s.acts = s.core.Step(now, &s.exits[i], s.acts[:0])
-		s.perform(now)
+		s.performActions(now)
 	}
 	clear(s.exits)
 	s.exits = s.exits[:0]
 	s.stepping = false
 }
 
-// perform carries out the actions of one step. Nothing in it blocks.
-func (s *Server) perform(now time.Time) {
+// performActions carries out the actions of one step. Nothing in it blocks.
+func (s *Server) performActions(now time.Time) {
 	for _, a := range s.acts {
 		switch a := a.(type) {
 		case *worker.Send:
 			if c := s.links[a.Link]; c != nil {
-				s.say(c, a.Msg)
+				s.queueMsg(c, a.Msg)
 			}
 			if m, ok := a.Msg.(probe.Ready); ok {
-				s.meters.wait.add(m.Waited)
+				s.meters.wait.addDuration(m.Waited)
 			}
 		case *worker.Start:
-			s.start(a)
+			s.startAttempt(a)
 		case worker.Stop:
 			if r := s.tasks[a.Attempt]; r != nil {
 				r.Kill("its frontend wants it no more, or it stood in the way of others")
 			}
 		case worker.Drop:
 			if c := s.links[a.Link]; c != nil {
-				s.unlink(c)
+				s.forgetLink(c)
 				c.wire.Close()
 			}
 		case worker.Fetch:
-			s.fetch(&a, now)
+			s.queueFetch(&a, now)
 		case worker.Release:
-			s.release(a.Attempt)
+			s.releaseFetch(a.Attempt)
 		}
 	}
 	clear(s.acts)
 }
 
-// start begins an attempt; one that is over at once is left in s.exits.
-func (s *Server) start(a *worker.Start) {
+// startAttempt begins an attempt; one that is over at once is left in s.exits.
+func (s *Server) startAttempt(a *worker.Start) {
 	id := a.Launch.Attempt
 	task := exec.Attempt{
 		Function:  a.Launch.Function,
@@ -443,39 +443,39 @@ func (s *Server) start(a *worker.Start) {
 		task.Store = &s.store
 	}
 	if len(a.Launch.Files) > 0 {
-		task.Files = s.paths(id)
+		task.Files = s.filePaths(id)
 	}
-	result, over := s.pool.Inline(&task)
-	if !over {
-		s.run(id, &task)
+	result, ended := s.pool.Inline(&task)
+	if !ended {
+		s.runAttempt(id, &task)
 		return
 	}
-	s.exits = append(s.exits, s.exit(id, &result))
+	s.exits = append(s.exits, s.exitEvent(id, &result))
 }
 
-// run has the executor run an attempt, which may be over at once, too.
-func (s *Server) run(id probe.AttemptID, task *exec.Attempt) {
-	running, result, over := s.pool.Start(*task, func(r exec.Result) { s.exited(id, &r) })
-	if over {
-		s.exits = append(s.exits, s.exit(id, &result))
+// runAttempt has the executor run an attempt, which may be over at once, too.
+func (s *Server) runAttempt(id probe.AttemptID, task *exec.Attempt) {
+	running, result, ended := s.pool.Start(*task, func(r exec.Result) { s.attemptExited(id, &r) })
+	if ended {
+		s.exits = append(s.exits, s.exitEvent(id, &result))
 		return
 	}
 	s.tasks[id] = running // before exited can have the mutex
 }
 
-// exited is called by the executor.
-func (s *Server) exited(id probe.AttemptID, r *exec.Result) {
-	defer s.guard("ending a task", nil)
+// attemptExited is called by the executor.
+func (s *Server) attemptExited(id probe.AttemptID, r *exec.Result) {
+	defer s.recoverPanic("ending a task", nil)
 	s.withCore(nil, func(now time.Time) {
 		delete(s.tasks, id)
-		ev := s.exit(id, r)
-		s.step(now, &ev)
+		ev := s.exitEvent(id, r)
+		s.stepCore(now, &ev)
 	})
 }
 
-func (s *Server) exit(id probe.AttemptID, r *exec.Result) worker.Exited {
+func (s *Server) exitEvent(id probe.AttemptID, r *exec.Result) worker.Exited {
 	status := statuses[r.Status]
-	s.meters.exited(status, r.Run)
+	s.meters.countExited(status, r.Run)
 	if status != probe.Killed {
 		s.finished++
 		if status != probe.Succeeded {
@@ -496,30 +496,30 @@ var statuses = [...]probe.Status{
 	exec.NoInput:   probe.NoInput,
 }
 
-// say puts a message into a connection's outbox. The mutex is held. If nobody writes the connection,
+// queueMsg puts a message into a connection's outbox. The mutex is held. If nobody writes the connection,
 // whoever holds the mutex will.
-func (s *Server) say(c *conn, m probe.Msg) {
+func (s *Server) queueMsg(c *conn, m probe.Msg) {
 	if !c.writing {
 		c.writing = true
 		s.touched = append(s.touched, c)
 	}
-	c.append(m)
+	c.appendMsg(m)
 }
 
-// settle ends what was done under the mutex, which is still held. It appends the connections that the
+// endLocked ends what was done under the mutex, which is still held. It appends the connections that the
 // caller has to write.
-func (s *Server) settle(touched []*conn) []*conn {
-	if s.over {
+func (s *Server) endLocked(touched []*conn) []*conn {
+	if s.ended {
 		return nil
 	}
-	s.meters.follow(&s.core.Stats, s.core.Load())
+	s.meters.followCore(&s.core.Stats, s.core.Load())
 	s.setAlarm()
 	if s.leaving && !s.idleKnown && s.core.Idle() {
 		s.idleKnown = true
 		close(s.idle)
 	}
 	for i, c := range s.touched {
-		c.take()
+		c.takeOutbox()
 		touched = append(touched, c)
 		s.touched[i] = nil
 	}
@@ -543,9 +543,9 @@ func (s *Server) setAlarm() {
 
 // wakeUp is called by the alarm.
 func (s *Server) wakeUp() {
-	defer s.guard("waking up", nil)
+	defer s.recoverPanic("waking up", nil)
 	s.withCore(nil, func(now time.Time) {
 		s.wakeAt, s.wake = time.Time{}, nil
-		s.step(now, worker.Wake{})
+		s.stepCore(now, worker.Wake{})
 	})
 }

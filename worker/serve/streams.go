@@ -29,15 +29,15 @@ func (e *goEngine) start() error {
 		return err
 	}
 	e.listener = l
-	e.server.listens(l.Addr())
-	e.running.Go(e.accept)
+	e.server.setAddr(l.Addr())
+	e.running.Go(e.acceptConns)
 	return nil
 }
 
 // acceptPause is how long to wait after an error that concerns one connection, or all files of the process.
 const acceptPause = 10 * time.Millisecond
 
-func (e *goEngine) accept() {
+func (e *goEngine) acceptConns() {
 	for {
 		c, err := e.listener.Accept()
 		switch {
@@ -50,23 +50,23 @@ func (e *goEngine) accept() {
 			}
 			return
 		case err != nil:
-			e.server.meters.protocolError("accept")
+			e.server.meters.countFault("accept")
 			time.Sleep(acceptPause)
 		default:
-			e.open(c.(*net.TCPConn))
+			e.openStream(c.(*net.TCPConn))
 		}
 	}
 }
 
-func (e *goEngine) open(c *net.TCPConn) {
+func (e *goEngine) openStream(c *net.TCPConn) {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		c.Close()
 		return
 	}
 	s := &stream{TCPConn: c, raw: raw, out: c}
-	s.write = func(fd uintptr) bool { // made once: try would make one for each call
-		s.tried = s.tried[sock.WriteNow(int(fd), s.tried):]
+	s.writeOnce = func(fd uintptr) bool { // made once: try would make one for each call
+		s.unwritten = s.unwritten[sock.WriteNow(int(fd), s.unwritten):]
 		return true
 	}
 	if keys := e.server.cfg.Keys; keys != nil {
@@ -84,33 +84,33 @@ func (e *goEngine) open(c *net.TCPConn) {
 		c.Close()
 		return
 	}
-	if !e.server.admit(s.fd) {
+	if !e.server.admitConn(s.fd) {
 		s.Close()
 	}
-	e.running.Go(func() { e.read(s) })
+	e.running.Go(func() { e.readStream(s) })
 }
 
-// read calls the conn of s with all that comes.
-func (e *goEngine) read(s *stream) {
+// readStream calls the conn of s with all that comes.
+func (e *goEngine) readStream(s *stream) {
 	srv := e.server
 	s.home.Lock()
 	c := newConn(srv, s, s)
 	s.home.Unlock()
 	s.readAll(func(b []byte) {
 		s.atHome(func() {
-			defer srv.guard("reading a connection", func() { s.Close() })
-			c.receive(b)
+			defer srv.recoverPanic("reading a connection", func() { s.Close() })
+			c.receiveData(b)
 		})
 	})
 	s.out.Close()
 	s.atHome(func() {
-		defer srv.guard("closing a connection", nil)
-		c.down()
+		defer srv.recoverPanic("closing a connection", nil)
+		c.handleClosed()
 	})
 	e.mu.Lock()
 	delete(e.streams, s)
 	e.mu.Unlock()
-	srv.left()
+	srv.connClosed()
 }
 
 func (e *goEngine) stop() {
@@ -129,19 +129,19 @@ func (e *goEngine) stop() {
 // stream is a connection as a transport. Its home is whoever holds the mutex of that name.
 type stream struct {
 	*net.TCPConn
-	raw    syscall.RawConn
-	sealed *sock.Conn // by TLS; nil: it is plain
-	out    net.Conn   // whichever of the two it is
-	fd     int        // for Tune and the limit of files only: it may be closed at any time
-	home   sync.Mutex
-	over   atomic.Bool // nothing more is to be read
+	raw     syscall.RawConn
+	sealed  *sock.Conn // by TLS; nil: it is plain
+	out     net.Conn   // whichever of the two it is
+	fd      int        // for Tune and the limit of files only: it may be closed at any time
+	home    sync.Mutex
+	closing atomic.Bool // nothing more is to be read
 
-	mu       sync.Mutex
-	waiting  []byte // what the kernel has not taken yet, and flush has not either
-	inflight int    // bytes that flush has taken
-	flushing bool   // flush runs
-	tried    []byte // what try has to write, and then what is left of it
-	write    func(fd uintptr) bool
+	mu        sync.Mutex
+	waiting   []byte // what the kernel has not taken yet, and flush has not either
+	inflight  int    // bytes that flush has taken
+	flushing  bool   // flush runs
+	unwritten []byte // what try has to write, and then what is left of it
+	writeOnce func(fd uintptr) bool
 }
 
 func (s *stream) atHome(f func()) {
@@ -163,11 +163,11 @@ func (s *stream) readAll(f func([]byte)) {
 		s.readSealed(f)
 		return
 	}
-	s.raw.Read(func(fd uintptr) (over bool) {
+	s.raw.Read(func(fd uintptr) (done bool) {
 		room := readBuffers.Get().(*[readSize]byte)
 		defer readBuffers.Put(room)
 		buf := room[:]
-		for !s.over.Load() {
+		for !s.closing.Load() {
 			switch n, errno := sock.ReadNow(int(fd), buf); {
 			case n > 0:
 				if f(buf[:n]); n < len(buf) {
@@ -186,7 +186,7 @@ const sealedSize = 4 << 10
 
 func (s *stream) readSealed(f func([]byte)) {
 	buf := make([]byte, sealedSize)
-	for !s.over.Load() {
+	for !s.closing.Load() {
 		n, err := s.sealed.Read(buf)
 		if n > 0 {
 			f(buf[:n])
@@ -203,18 +203,18 @@ func (s *stream) TryWrite(b []byte) int {
 	if s.flushing {
 		return 0
 	}
-	return s.try(b)
+	return s.writeNow(b)
 }
 
-// try writes what the kernel takes at once.
-func (s *stream) try(b []byte) int {
+// writeNow writes what the kernel takes at once.
+func (s *stream) writeNow(b []byte) int {
 	if s.sealed != nil {
 		return s.sealed.TryWrite(b)
 	}
-	s.tried = b
-	s.raw.Write(s.write)
-	n := len(b) - len(s.tried)
-	s.tried = nil
+	s.unwritten = b
+	s.raw.Write(s.writeOnce)
+	n := len(b) - len(s.unwritten)
+	s.unwritten = nil
 	return n
 }
 
@@ -222,21 +222,21 @@ func (s *stream) Write(b []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.flushing {
-		n := s.try(b)
+		n := s.writeNow(b)
 		if n == len(b) {
 			return n, nil
 		}
 		s.flushing = true
 		s.waiting = append(s.waiting, b[n:]...)
-		go s.flush()
+		go s.flushWaiting()
 		return len(b), nil
 	}
 	s.waiting = append(s.waiting, b...)
 	return len(b), nil
 }
 
-// flush writes what waits, as the kernel takes it.
-func (s *stream) flush() {
+// flushWaiting writes what waits, as the kernel takes it.
+func (s *stream) flushWaiting() {
 	for {
 		s.mu.Lock()
 		b := s.waiting
@@ -260,13 +260,13 @@ func (s *stream) OutboundBuffered() int {
 }
 
 func (s *stream) Tune(lease time.Duration) {
-	s.raw.Control(func(fd uintptr) { tune(int(fd), lease) })
+	s.raw.Control(func(fd uintptr) { tuneSocket(int(fd), lease) })
 }
 
 // Close ends the reading, upon which the reader closes the connection: TCPConn.Close would wait for the reader,
 // who may be the caller. A peer that goes on sending would keep the reader busy, but for over.
 func (s *stream) Close() error {
-	s.over.Store(true)
+	s.closing.Store(true)
 	s.CloseRead()
 	return s.CloseWrite()
 }

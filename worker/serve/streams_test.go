@@ -17,10 +17,10 @@ func TestAcceptFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := s.engine.(*goEngine)
-	e.listener = &scarce{l, []error{syscall.EMFILE, syscall.ENOMEM, syscall.ENFILE}}
-	s.listens(l.Addr())
+	e.listener = &failingListener{l, []error{syscall.EMFILE, syscall.ENOMEM, syscall.ENFILE}}
+	s.setAddr(l.Addr())
 	s.started = true
-	e.running.Go(e.accept)
+	e.running.Go(e.acceptConns)
 	join(t, s, 1)
 	if n := s.cfg.Metrics.GetOrCreateCounter(`phoebe_worker_protocol_errors_total{reason="accept"}`).Get(); n != 3 {
 		t.Errorf("%d failures are counted, not 3", n)
@@ -30,16 +30,16 @@ func TestAcceptFails(t *testing.T) {
 	}
 }
 
-// scarce fails some times before it accepts.
-type scarce struct {
+// failingListener fails some times before it accepts.
+type failingListener struct {
 	net.Listener
-	fails []error
+	errs []error
 }
 
-func (l *scarce) Accept() (net.Conn, error) {
-	if len(l.fails) > 0 {
-		err := l.fails[0]
-		l.fails = l.fails[1:]
+func (l *failingListener) Accept() (net.Conn, error) {
+	if len(l.errs) > 0 {
+		err := l.errs[0]
+		l.errs = l.errs[1:]
 		return nil, err
 	}
 	return l.Listener.Accept()

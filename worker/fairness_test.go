@@ -11,42 +11,42 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/pq"
 )
 
-// sharer is a tenant that always has more to do. Its frontend answers in 50 us.
-type sharer struct {
-	weight   float64
-	run      time.Duration // of its tasks, on average
-	hint     time.Duration
-	declines float64 // the part of its turns that it needs no more
-	once     bool    // it reserves one place for each task, and keeps none
-	rides    bool    // its tasks ride along, one at a time for each slot, besides those that wait
-	bundle   int     // how many more tasks come with each
-	from     time.Duration
+// greedyTenant is a tenant that always has more to do. Its frontend answers in 50 us.
+type greedyTenant struct {
+	weight       float64
+	run          time.Duration // of its tasks, on average
+	hint         time.Duration
+	declines     float64 // the part of its turns that it needs no more
+	reservesOnce bool    // it reserves one place for each task, and keeps none
+	rides        bool    // its tasks ride along, one at a time for each slot, besides those that wait
+	bundle       int     // how many more tasks come with each
+	from         time.Duration
 
-	cpu  time.Duration // that it got
-	late time.Duration // of that, in the second half
-	last time.Duration // when its last task began
-	gap  time.Duration // the longest between two of those
+	cpuGot     time.Duration // that it got
+	lateCPU    time.Duration // of that, in the second half
+	lastStart  time.Duration // when its last task began
+	longestGap time.Duration // the longest between two of those
 }
 
-// later is what happens in a simulated fleet of one worker.
-type later struct {
+// timedEvent is what happens in a simulated fleet of one worker.
+type timedEvent struct {
 	at  time.Time
 	seq int
 	do  func()
 	pos int
 }
 
-func (l *later) Before(m *later) bool {
+func (l *timedEvent) Before(m *timedEvent) bool {
 	if !l.at.Equal(m.at) {
 		return l.at.Before(m.at)
 	}
 	return l.seq < m.seq
 }
 
-func (l *later) Pos() *int { return &l.pos }
+func (l *timedEvent) Pos() *int { return &l.pos }
 
-// share lets the tenants compete for a worker.
-func share(t *testing.T, slots int, lasts time.Duration, tenants ...*sharer) {
+// compete lets the tenants compete for a worker.
+func compete(t *testing.T, slots int, lasts time.Duration, tenants ...*greedyTenant) {
 	weights := map[string]float64{}
 	for i, s := range tenants {
 		weights[fmt.Sprint(i)] = max(s.weight, 1)
@@ -55,18 +55,18 @@ func share(t *testing.T, slots int, lasts time.Duration, tenants ...*sharer) {
 	draws := rand.New(rand.NewPCG(1, uint64(slots)))
 	now, seq, attempts := time.Unix(1_000_000, 0), 0, uint64(0)
 	start := now
-	var todo pq.Heap[*later]
+	var todo pq.Heap[*timedEvent]
 	after := func(d time.Duration, do func()) {
 		seq++
-		todo.Push(&later{at: now.Add(d), seq: seq, do: do})
+		todo.Push(&timedEvent{at: now.Add(d), seq: seq, do: do})
 	}
-	of := map[probe.AttemptID]*sharer{}
+	tenantOf := map[probe.AttemptID]*greedyTenant{}
 	next := make([]probe.ResID, len(tenants))
 	var step func(Event)
-	launch := func(s *sharer) probe.Launch {
+	launch := func(s *greedyTenant) probe.Launch {
 		attempts++
 		id := probe.AttemptID{Frontend: 1, Seq: attempts}
-		of[id] = s
+		tenantOf[id] = s
 		return probe.Launch{Attempt: id, Function: "f", Estimate: s.hint}
 	}
 	reserve := func(i int, count uint32, launches ...probe.Launch) {
@@ -80,13 +80,13 @@ func share(t *testing.T, slots int, lasts time.Duration, tenants ...*sharer) {
 		for _, a := range c.Step(now, ev, nil) {
 			switch a := a.(type) {
 			case *Start:
-				s, id := of[a.Launch.Attempt], a.Launch.Attempt
+				s, id := tenantOf[a.Launch.Attempt], a.Launch.Attempt
 				run := time.Duration((0.5 + draws.Float64()) * float64(s.run))
-				s.gap = max(s.gap, now.Sub(start)-max(s.last, s.from))
-				s.last = now.Sub(start)
+				s.longestGap = max(s.longestGap, now.Sub(start)-max(s.lastStart, s.from))
+				s.lastStart = now.Sub(start)
 				after(run, func() {
-					if s.cpu += run; now.Sub(start) > lasts/2 {
-						s.late += run
+					if s.cpuGot += run; now.Sub(start) > lasts/2 {
+						s.lateCPU += run
 					}
 					step(&Exited{Attempt: id, Run: run})
 				})
@@ -101,12 +101,12 @@ func share(t *testing.T, slots int, lasts time.Duration, tenants ...*sharer) {
 							reserve(i, 1)
 							return
 						}
-						b := probe.Bind{Res: m.Res, Turn: m.Turn, Keep: !s.once, Launch: launch(s)}
+						b := probe.Bind{Res: m.Res, Turn: m.Turn, Keep: !s.reservesOnce, Launch: launch(s)}
 						for range s.bundle {
 							b.Bundle = append(b.Bundle, launch(s))
 						}
 						step(Received{link, b})
-						if s.once {
+						if s.reservesOnce {
 							reserve(i, 1)
 						}
 					})
@@ -152,21 +152,21 @@ func share(t *testing.T, slots int, lasts time.Duration, tenants ...*sharer) {
 func TestFairShares(t *testing.T) {
 	const ms = time.Millisecond
 	for _, slots := range []int{1, 4} {
-		for name, tenants := range map[string][]*sharer{
+		for name, tenants := range map[string][]*greedyTenant{
 			"without hints":             {{run: 60 * ms}, {run: 6 * ms}},
 			"by weight":                 {{run: 60 * ms}, {run: 6 * ms, weight: 3}},
 			"hints that promise less":   {{run: 60 * ms, hint: 6 * ms}, {run: 6 * ms, hint: 6 * ms}},
 			"hints that promise more":   {{run: 6 * ms, hint: 300 * ms}, {run: 6 * ms, hint: 6 * ms}},
 			"a hint, and none":          {{run: 60 * ms}, {run: 6 * ms, hint: ms}},
 			"turns that are declined":   {{run: 60 * ms}, {run: 6 * ms, declines: 0.5}},
-			"places that are not kept":  {{run: 60 * ms, once: true}, {run: 6 * ms, hint: 60 * ms, once: true}},
+			"places that are not kept":  {{run: 60 * ms, reservesOnce: true}, {run: 6 * ms, hint: 60 * ms, reservesOnce: true}},
 			"tasks that ride along":     {{run: 60 * ms, hint: 60 * ms}, {run: 6 * ms, hint: 6 * ms, rides: true}},
 			"tasks that come in groups": {{run: 20 * ms, hint: 20 * ms}, {run: ms, hint: ms, bundle: 5}},
 		} {
-			share(t, slots, 20*time.Second, tenants...)
+			compete(t, slots, 20*time.Second, tenants...)
 			a, b := tenants[0], tenants[1]
-			if got, want := float64(b.cpu)/float64(a.cpu), max(b.weight, 1); math.Abs(got/want-1) > 0.03 {
-				t.Errorf("%d slots, %s: %v and %v of CPU, 1 to %.2f", slots, name, a.cpu, b.cpu, got)
+			if got, want := float64(b.cpuGot)/float64(a.cpuGot), max(b.weight, 1); math.Abs(got/want-1) > 0.03 {
+				t.Errorf("%d slots, %s: %v and %v of CPU, 1 to %.2f", slots, name, a.cpuGot, b.cpuGot, got)
 			}
 		}
 	}
@@ -175,20 +175,20 @@ func TestFairShares(t *testing.T) {
 // One that comes late has as much from then on as one that has had the worker alone: neither does it wait for what the
 // other has paid in advance, nor has it saved anything up.
 func TestFairNewcomers(t *testing.T) {
-	for name, first := range map[string]*sharer{
+	for name, first := range map[string]*greedyTenant{
 		"true hints":              {run: 4 * time.Second, hint: 4 * time.Second},
 		"no hints":                {run: 4 * time.Second},
 		"hints of far too little": {run: 4 * time.Second, hint: time.Millisecond},
 		"hints of too much":       {run: 20 * time.Millisecond, hint: 4 * time.Second},
 	} {
 		const came = 2 * time.Minute
-		second := &sharer{run: 20 * time.Millisecond, hint: 20 * time.Millisecond, from: came}
-		share(t, 4, 2*came, first, second)
-		if got := float64(second.late) / float64(first.late); math.Abs(got-1) > 0.1 {
+		second := &greedyTenant{run: 20 * time.Millisecond, hint: 20 * time.Millisecond, from: came}
+		compete(t, 4, 2*came, first, second)
+		if got := float64(second.lateCPU) / float64(first.lateCPU); math.Abs(got-1) > 0.1 {
 			t.Errorf("%s: from when it came on, the second got %.2f times the CPU of the first", name, got)
 		}
-		if bound := 4 * max(first.run, second.run); max(first.gap, second.gap) > bound {
-			t.Errorf("%s: the first had to wait for %v, the second for %v", name, first.gap, second.gap)
+		if bound := 4 * max(first.run, second.run); max(first.longestGap, second.longestGap) > bound {
+			t.Errorf("%s: the first had to wait for %v, the second for %v", name, first.longestGap, second.longestGap)
 		}
 	}
 }
