@@ -7,9 +7,9 @@ import (
 	"syscall"
 )
 
-// alive reports whether an idle connection has neither been closed by the peer nor sent bytes that nobody
+// isAlive reports whether an idle connection has neither been closed by the peer nor sent bytes that nobody
 // asked for. It does not block.
-func alive(c net.Conn) bool {
+func isAlive(c net.Conn) bool {
 	sc, ok := c.(syscall.Conn)
 	if !ok {
 		return true

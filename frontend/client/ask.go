@@ -6,19 +6,19 @@ import (
 	"slices"
 )
 
-// inTurn is the seeds, each time another one first.
-func (c *Client) inTurn() []*frontend {
+// seedsInTurn is the seeds, each time another one first.
+func (c *Client) seedsInTurn() []*frontend {
 	seeds := c.roster.Load().seeds
 	if len(seeds) == 0 {
 		return nil
 	}
-	start := int(c.next.Add(1) % uint32(len(seeds)))
+	start := int(c.nextStart.Add(1) % uint32(len(seeds)))
 	return slices.Concat(seeds[start:], seeds[:start])
 }
 
-// ask asks frontends one after the other until one answers, or refuses otherwise than by not knowing a job or a file.
-func ask[R any](ctx context.Context, c *Client, order []*frontend, rpc func(context.Context, *frontend) (*R, error)) (*R, error) {
-	if err := c.enter(); err != nil {
+// askUntilAnswered asks frontends one after the other until one answers, or refuses otherwise than by not knowing a job or a file.
+func askUntilAnswered[R any](ctx context.Context, c *Client, order []*frontend, rpc func(context.Context, *frontend) (*R, error)) (*R, error) {
+	if err := c.holdOpen(); err != nil {
 		return nil, err
 	}
 	defer c.background.Done()
@@ -26,13 +26,13 @@ func ask[R any](ctx context.Context, c *Client, order []*frontend, rpc func(cont
 	var errs []error
 	for _, f := range order {
 		var resp *R
-		err := f.do(ctx, &call{}, c.cfg.rpcTimeout, func(ctx context.Context) (err error) {
+		err := f.makeCall(ctx, &call{}, c.cfg.rpcTimeout, func(ctx context.Context) (err error) {
 			resp, err = rpc(ctx, f)
 			return err
 		})
 		switch {
 		case err == nil && resp == nil:
-			err = &callError{addr: f.addr, err: errNothing}
+			err = &callError{addr: f.addr, err: errEmptyAnswer}
 		case err == nil:
 			return resp, nil
 		case errors.As(err, &refused) && refused.Reason != UnknownJob && refused.Reason != NoFile:
@@ -47,7 +47,7 @@ func ask[R any](ctx context.Context, c *Client, order []*frontend, rpc func(cont
 		return nil, refused
 	}
 	if len(errs) == 0 {
-		return nil, errAway
+		return nil, errNoneAnswers
 	}
 	return nil, errors.Join(errs...)
 }

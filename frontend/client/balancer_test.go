@@ -13,9 +13,9 @@ import (
 // balancer passes connections on to frontends, by turns.
 type balancer struct {
 	net.Listener
-	mu    sync.Mutex
-	to    []string
-	conns []net.Conn
+	mu      sync.Mutex
+	targets []string
+	conns   []net.Conn
 }
 
 func newBalancer(t *testing.T, to ...*fake) *balancer {
@@ -25,7 +25,7 @@ func newBalancer(t *testing.T, to ...*fake) *balancer {
 		t.Fatal(err)
 	}
 	b := &balancer{Listener: l}
-	b.send(to...)
+	b.sendTo(to...)
 	var running sync.WaitGroup
 	running.Go(func() {
 		for {
@@ -34,8 +34,8 @@ func newBalancer(t *testing.T, to ...*fake) *balancer {
 				return
 			}
 			b.mu.Lock()
-			addr := b.to[0]
-			b.to = append(b.to[1:], addr)
+			addr := b.targets[0]
+			b.targets = append(b.targets[1:], addr)
 			b.mu.Unlock()
 			out, err := net.Dial("tcp", addr)
 			if err != nil {
@@ -51,14 +51,14 @@ func newBalancer(t *testing.T, to ...*fake) *balancer {
 	})
 	t.Cleanup(func() {
 		l.Close()
-		b.cut()
+		b.cutAll()
 		running.Wait()
 	})
 	return b
 }
 
-// cut ends all connections.
-func (b *balancer) cut() {
+// cutAll ends all connections.
+func (b *balancer) cutAll() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, c := range b.conns {
@@ -67,13 +67,13 @@ func (b *balancer) cut() {
 	b.conns = nil
 }
 
-// send has new connections go to these, beginning with the first.
-func (b *balancer) send(to ...*fake) {
+// sendTo has new connections go to these, beginning with the first.
+func (b *balancer) sendTo(to ...*fake) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.to = nil
+	b.targets = nil
 	for _, f := range to {
-		b.to = append(b.to, f.addr)
+		b.targets = append(b.targets, f.addr)
 	}
 }
 
@@ -96,7 +96,7 @@ func TestFrontendThatLeavesBehindABalancer(t *testing.T) {
 	}
 	a.greeting = func() *v1.ClusterResponse { return &v1.ClusterResponse{Address: a.addr, Draining: true} }
 	fence()
-	lb.send(a, b) // it has not noticed yet
+	lb.sendTo(a, b) // it has not noticed yet
 	began := time.Now()
 	for range 5 {
 		if _, err := c.Run(t.Context(), echoJob(1)); err != nil {
@@ -134,7 +134,7 @@ func TestFrozenFrontendBehindABalancer(t *testing.T) {
 		}
 		return b.runEcho(r)
 	}
-	a.passes, b.passes = map[string]*fake{b.addr: b}, map[string]*fake{a.addr: a}
+	a.passesPingsTo, b.passesPingsTo = map[string]*fake{b.addr: b}, map[string]*fake{a.addr: a}
 	c := newClient(t, []string{lb.addr()}, func(c *config) { c.pingTimeout = 200 * time.Millisecond })
 	ended := make(chan error, 1)
 	go func() {
@@ -142,7 +142,7 @@ func TestFrozenFrontendBehindABalancer(t *testing.T) {
 		ended <- err
 	}()
 	<-frozen
-	lb.send(b)
+	lb.sendTo(b)
 	other := make(chan error, 1)
 	go func() {
 		_, err := c.Run(t.Context(), echoJob(2))
@@ -175,7 +175,7 @@ func TestBalancerThatCutsConnections(t *testing.T) {
 	asked := 0
 	a.run = func(r *v1.RunRequest) (*v1.RunResponse, error) {
 		if asked++; asked <= 3 {
-			lb.cut()
+			lb.cutAll()
 			return nil, &v1.Refused{Reason: v1.RefusedReason_INVALID, Message: "unheard"}
 		}
 		if r.Job.Resubmission == nil || r.Job.Resubmission.PreviousOwner != a.addr {
@@ -196,16 +196,16 @@ func TestBalancerThatCutsEveryRun(t *testing.T) {
 	a := newFake(t)
 	lb := newBalancer(t, a)
 	a.run = func(*v1.RunRequest) (*v1.RunResponse, error) {
-		lb.cut()
+		lb.cutAll()
 		return nil, &v1.Refused{Reason: v1.RefusedReason_INVALID, Message: "unheard"}
 	}
 	var job *v1.Job
-	a.submit = a.take(&job)
+	a.submit = a.keepJob(&job)
 	a.events = func(r *v1.EventsRequest) (*v1.EventsResponse, error) {
 		if r.Cursor == 0 {
-			return events(1, false, echo(job, 1)), nil
+			return eventsAnswer(1, false, echoOutcome(job, 1)), nil
 		}
-		return events(2, true, echo(job, 0)), nil
+		return eventsAnswer(2, true, echoOutcome(job, 0)), nil
 	}
 	c := newClient(t, []string{lb.addr()})
 	spec := echoJob(2)

@@ -19,7 +19,7 @@ type Client struct {
 	cfg       config
 	roster    atomic.Pointer[roster]
 	processes *processes
-	next      atomic.Uint32 // where the choice of a frontend begins
+	nextStart atomic.Uint32 // where the choice of a frontend begins
 
 	closing    chan struct{}
 	background sync.WaitGroup // calls of the API, and what they have started
@@ -36,29 +36,29 @@ type Client struct {
 // are asked. An address may be that of a load balancer, see WithLoadBalancerOnly. A frontend behind it that hangs is found out if
 // the others know it, by gossip or as a peer.
 func New(frontends []string, opts ...Option) (*Client, error) {
-	c := &Client{cfg: defaults(), processes: &processes{byName: map[string]*process{}}, closing: make(chan struct{})}
+	c := &Client{cfg: defaultConfig(), processes: &processes{byName: map[string]*process{}}, closing: make(chan struct{})}
 	for _, o := range opts {
 		o(&c.cfg)
 	}
 	if err := c.cfg.validate(frontends); err != nil {
 		return nil, err
 	}
-	if err := c.cfg.open(); err != nil {
+	if err := c.cfg.readKeyFiles(); err != nil {
 		return nil, err
 	}
-	c.watch()
+	c.watchKeys()
 	c.roster.Store(&roster{})
 	if !c.cfg.balancerOnly {
-		c.processes.tell = c.met
+		c.processes.onMembers = c.noteMembers
 	}
-	if err := c.follow(frontends); err != nil {
+	if err := c.followSeeds(frontends); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
 }
 
-// open reads the files with keys and secrets.
-func (c *config) open() (err error) {
+// readKeyFiles reads the files with keys and secrets.
+func (c *config) readKeyFiles() (err error) {
 	if c.tlsDir != "" {
 		if c.keys, err = identity.Open(c.tlsDir); err == nil {
 			err = c.keys.Check(identity.Client | identity.Frontend | identity.Operator)
@@ -78,10 +78,10 @@ func (c *config) open() (err error) {
 	return err
 }
 
-// watch takes in what changes in those files, until the client is closed.
-func (c *Client) watch() {
+// watchKeys takes in what changes in those files, until the client is closed.
+func (c *Client) watchKeys() {
 	ctx, cancel := context.WithCancel(context.Background())
-	told := func(err error) {
+	warnUnusable := func(err error) {
 		if err != nil {
 			c.cfg.log.Warn("new keys are no use: the old ones stay", "err", err)
 		}
@@ -90,13 +90,13 @@ func (c *Client) watch() {
 		<-c.closing
 		cancel()
 	})
-	c.background.Go(func() { c.cfg.keys.Watch(ctx, told) })
-	c.background.Go(func() { c.cfg.secrets.Watch(ctx, told) })
-	c.background.Go(func() { c.cfg.tokens.Watch(ctx, told) })
+	c.background.Go(func() { c.cfg.keys.Watch(ctx, warnUnusable) })
+	c.background.Go(func() { c.cfg.secrets.Watch(ctx, warnUnusable) })
+	c.background.Go(func() { c.cfg.tokens.Watch(ctx, warnUnusable) })
 }
 
-// caller is who calls; nil: nobody in particular.
-func (c *config) caller() *v1.Caller {
+// wireCaller is who calls; nil: nobody in particular.
+func (c *config) wireCaller() *v1.Caller {
 	secret := cmp.Or(c.tokens.Tell(), c.secrets.Tell())
 	if secret == "" && c.name == "" {
 		return nil
@@ -147,18 +147,18 @@ func (c *Client) Close() error {
 	c.closed = true
 	close(c.closing)
 	c.mu.Unlock()
-	for _, f := range slices.Concat(c.roster.Load().all(), c.retired) {
+	for _, f := range slices.Concat(c.roster.Load().allFrontends(), c.retired) {
 		f.pool.abort(ErrClosed)
 	}
 	c.background.Wait()
-	for _, f := range slices.Concat(c.roster.Load().all(), c.retired) {
+	for _, f := range slices.Concat(c.roster.Load().allFrontends(), c.retired) {
 		f.pool.abort(ErrClosed) // the connections of the parting calls
 	}
 	return nil
 }
 
-// enter holds Close up until c.background.Done; it fails if the client is closed.
-func (c *Client) enter() error {
+// holdOpen holds Close up until c.background.Done; it fails if the client is closed.
+func (c *Client) holdOpen() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -182,29 +182,29 @@ func (c *Client) Run(ctx context.Context, job Job) (outs []Outcome, err error) {
 	if job.Open {
 		return nil, &RefusedError{Reason: Invalid, Message: "job.open: Run waits for its end, use Submit"}
 	}
-	if large(&job) {
+	if isLarge(&job) {
 		r, err := c.Submit(ctx, job)
 		if err != nil {
 			return nil, err
 		}
 		return r.Wait()
 	}
-	if err := c.enter(); err != nil {
+	if err := c.holdOpen(); err != nil {
 		return nil, err
 	}
 	defer c.background.Done()
-	ctx, end := c.begin(ctx, "phoebe.Run", &job)
+	ctx, end := c.startSpan(ctx, "phoebe.Run", &job)
 	defer func() { end(err) }()
 	s, err := c.newSession(ctx, job)
 	if err != nil {
 		return nil, err
 	}
 	outs = make([]Outcome, len(job.Tasks))
-	return finish(outs, s, s.run(ctx, outs))
+	return finishRun(outs, s, s.runJob(ctx, outs))
 }
 
-// finish completes outs, ordered by task, with what the client does not know, and picks Run's error.
-func finish(outs []Outcome, s *session, err error) ([]Outcome, error) {
+// finishRun completes outs, ordered by task, with what the client does not know, and picks Run's error.
+func finishRun(outs []Outcome, s *session, err error) ([]Outcome, error) {
 	var unfinished *UnfinishedError
 	switch {
 	case errors.As(err, &unfinished):
@@ -228,22 +228,22 @@ func finish(outs []Outcome, s *session, err error) ([]Outcome, error) {
 // Submit hands a job over and returns as soon as a frontend has accepted it. ctx is the job's: when it
 // ends, the job is cancelled.
 func (c *Client) Submit(ctx context.Context, job Job) (*Running, error) {
-	if err := c.enter(); err != nil {
+	if err := c.holdOpen(); err != nil {
 		return nil, err
 	}
 	defer c.background.Done()
-	ctx, end := c.begin(ctx, "phoebe.Submit", &job)
+	ctx, end := c.startSpan(ctx, "phoebe.Submit", &job)
 	s, err := c.newSession(ctx, job)
 	if err == nil {
-		err = s.submit(ctx)
+		err = s.submitJob(ctx)
 	}
 	if err != nil {
 		end(err)
 		return nil, err
 	}
 	r := newRunning(s)
-	r.ended = end
-	r.publish()
+	r.onEnd = end
+	r.publishOwner()
 	c.background.Go(func() { r.poll(ctx) })
 	return r, nil
 }

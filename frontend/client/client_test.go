@@ -59,10 +59,10 @@ type fake struct {
 	cancelTasks func(*v1.CancelTasksRequest) (*v1.CancelResponse, error)
 	cluster     func(*v1.ClusterRequest) (*v1.ClusterResponse, error)
 	explain     func(*v1.ExplainRequest) (*v1.ExplainResponse, error)
-	ran         sync.Map // outcomes that run gave in the place of submit, by job
+	ranOutcomes sync.Map // outcomes that run gave in the place of submit, by job
 
-	greeting func() *v1.ClusterResponse // nil: that it is at addr
-	passes   map[string]*fake           // to whom it passes pings on, by address
+	greeting      func() *v1.ClusterResponse // nil: that it is at addr
+	passesPingsTo map[string]*fake           // to whom it passes pings on, by address
 }
 
 // listener remembers its connections, so that a crash can be staged.
@@ -135,7 +135,7 @@ func fence() {
 	defer fenceMu.Unlock()
 }
 
-func (f *fake) wait() {
+func (f *fake) waitWhileFrozen() {
 	fenceMu.Lock()
 	frozen := f.frozen
 	fenceMu.Unlock()
@@ -154,13 +154,13 @@ func (f *fake) freeze() {
 }
 
 func (f *fake) Run(_ context.Context, r *v1.RunRequest) (*v1.RunResponse, error) {
-	f.wait()
+	f.waitWhileFrozen()
 	defer fence()
 	return f.run(r)
 }
 
 func (f *fake) Submit(_ context.Context, r *v1.SubmitRequest) (*v1.SubmitResponse, error) {
-	f.wait()
+	f.waitWhileFrozen()
 	defer fence()
 	if f.submit != nil {
 		return f.submit(r)
@@ -169,46 +169,46 @@ func (f *fake) Submit(_ context.Context, r *v1.SubmitRequest) (*v1.SubmitRespons
 	if err != nil {
 		return nil, err
 	}
-	f.ran.Store(r.Job.Id, resp.Outcomes)
+	f.ranOutcomes.Store(r.Job.Id, resp.Outcomes)
 	return &v1.SubmitResponse{Handle: resp.Handle}, nil
 }
 
 func (f *fake) Events(_ context.Context, r *v1.EventsRequest) (*v1.EventsResponse, error) {
-	f.wait()
+	f.waitWhileFrozen()
 	defer fence()
 	if r.Handle.Job == noJob {
-		if to := f.passes[r.Handle.Owner]; to != nil {
-			to.wait()
+		if to := f.passesPingsTo[r.Handle.Owner]; to != nil {
+			to.waitWhileFrozen()
 		}
 		f.pings.Add(1)
 		return nil, &v1.Refused{Reason: v1.RefusedReason_UNKNOWN_JOB, Message: "no such job"}
 	}
-	if outs, ok := f.ran.Load(r.Handle.Job); ok {
-		return events(1, true, outs.([]*v1.Outcome)...), nil
+	if outs, ok := f.ranOutcomes.Load(r.Handle.Job); ok {
+		return eventsAnswer(1, true, outs.([]*v1.Outcome)...), nil
 	}
 	return f.events(r)
 }
 
 func (f *fake) Cancel(_ context.Context, r *v1.CancelRequest) (*v1.CancelResponse, error) {
-	f.wait()
+	f.waitWhileFrozen()
 	defer fence()
 	return f.cancel(r)
 }
 
 func (f *fake) Extend(_ context.Context, r *v1.ExtendRequest) (*v1.ExtendResponse, error) {
-	f.wait()
+	f.waitWhileFrozen()
 	defer fence()
 	return f.extend(r)
 }
 
 func (f *fake) CancelTasks(_ context.Context, r *v1.CancelTasksRequest) (*v1.CancelResponse, error) {
-	f.wait()
+	f.waitWhileFrozen()
 	defer fence()
 	return f.cancelTasks(r)
 }
 
 func (f *fake) Cluster(_ context.Context, r *v1.ClusterRequest) (*v1.ClusterResponse, error) {
-	f.wait()
+	f.waitWhileFrozen()
 	defer fence()
 	if r.FrontendsOnly && f.greeting != nil {
 		return f.greeting(), nil
@@ -250,44 +250,44 @@ func (f *fake) Trace(context.Context, *v1.TraceRequest) (*v1.TraceResponse, erro
 }
 
 func (f *fake) Explain(_ context.Context, r *v1.ExplainRequest) (*v1.ExplainResponse, error) {
-	f.wait()
+	f.waitWhileFrozen()
 	defer fence()
 	return f.explain(r)
 }
 
-func (f *fake) handle(job *v1.Job) *v1.Handle { return &v1.Handle{Job: job.Id, Owner: f.addr} }
+func (f *fake) handleOf(job *v1.Job) *v1.Handle { return &v1.Handle{Job: job.Id, Owner: f.addr} }
 
-// index is the task's index in the original job.
-func index(job *v1.Job, i int) int32 {
+// taskIndex is the task's index in the original job.
+func taskIndex(job *v1.Job, i int) int32 {
 	if job.Resubmission != nil {
 		return job.Tasks[i].Index
 	}
 	return int32(i)
 }
 
-// echo is the outcome of the i-th task sent: its payload.
-func echo(job *v1.Job, i int) *v1.Outcome {
-	return &v1.Outcome{Task: index(job, i), Kind: v1.OutcomeKind_RESULT, Result_: job.Tasks[i].Payload, Worker: "w1", Attempts: 1}
+// echoOutcome is the outcome of the i-th task sent: its payload.
+func echoOutcome(job *v1.Job, i int) *v1.Outcome {
+	return &v1.Outcome{Task: taskIndex(job, i), Kind: v1.OutcomeKind_RESULT, Result_: job.Tasks[i].Payload, Worker: "w1", Attempts: 1}
 }
 
 // runEcho answers Run with all results, last task first.
 func (f *fake) runEcho(r *v1.RunRequest) (*v1.RunResponse, error) {
-	resp := &v1.RunResponse{Handle: f.handle(r.Job)}
+	resp := &v1.RunResponse{Handle: f.handleOf(r.Job)}
 	for i := len(r.Job.Tasks) - 1; i >= 0; i-- {
-		resp.Outcomes = append(resp.Outcomes, echo(r.Job, i))
+		resp.Outcomes = append(resp.Outcomes, echoOutcome(r.Job, i))
 	}
 	return resp, nil
 }
 
-// take answers Submit and keeps the job.
-func (f *fake) take(into **v1.Job) func(*v1.SubmitRequest) (*v1.SubmitResponse, error) {
+// keepJob answers Submit and keeps the job.
+func (f *fake) keepJob(into **v1.Job) func(*v1.SubmitRequest) (*v1.SubmitResponse, error) {
 	return func(r *v1.SubmitRequest) (*v1.SubmitResponse, error) {
 		*into = r.Job
-		return &v1.SubmitResponse{Handle: f.handle(r.Job)}, nil
+		return &v1.SubmitResponse{Handle: f.handleOf(r.Job)}, nil
 	}
 }
 
-func events(cursor int64, done bool, outs ...*v1.Outcome) *v1.EventsResponse {
+func eventsAnswer(cursor int64, done bool, outs ...*v1.Outcome) *v1.EventsResponse {
 	resp := &v1.EventsResponse{Cursor: cursor, Done: done, Events: []*v1.Event{}}
 	for _, o := range outs {
 		resp.Events = append(resp.Events, &v1.Event{Outcome: o})
@@ -309,8 +309,8 @@ func newClient(t testing.TB, addrs []string, opts ...Option) *Client {
 	return c
 }
 
-// first makes the client's next choice among its idle frontends the first one.
-func first(c *Client) { c.next.Store(uint32(len(c.roster.Load().seeds)) - 1) }
+// chooseFirst makes the client's next choice among its idle frontends the first one.
+func chooseFirst(c *Client) { c.nextStart.Store(uint32(len(c.roster.Load().seeds)) - 1) }
 
 func echoJob(n int) Job {
 	job := Job{}
@@ -387,14 +387,14 @@ func TestEveryFieldArrives(t *testing.T) {
 func TestOnceIsConfirmed(t *testing.T) {
 	f := newFake(t)
 	var job *v1.Job
-	f.submit = f.take(&job)
+	f.submit = f.keepJob(&job)
 	var mu sync.Mutex
 	var cursors []int64
 	f.events = func(r *v1.EventsRequest) (*v1.EventsResponse, error) {
 		mu.Lock()
 		cursors = append(cursors, r.Cursor)
 		mu.Unlock()
-		return events(2, true, echo(job, 0), echo(job, 1)), nil
+		return eventsAnswer(2, true, echoOutcome(job, 0), echoOutcome(job, 1)), nil
 	}
 	c := newClient(t, []string{f.addr})
 	spec := echoJob(2)
@@ -441,8 +441,8 @@ func TestResubmissionsAreCounted(t *testing.T) {
 
 func TestPoliciesHaveTheirNames(t *testing.T) {
 	for _, p := range []Policy{PhoebePolicy, LateBinding, Batch, PerTask, Random} {
-		w, err := p.wire()
-		if err != nil || words(w.String()) != strings.ReplaceAll(string(p), "-", " ") {
+		w, err := p.toWire()
+		if err != nil || enumWords(w.String()) != strings.ReplaceAll(string(p), "-", " ") {
 			t.Errorf("%s: %v, %v", p, w, err)
 		}
 	}
@@ -574,7 +574,7 @@ func TestPassedDeadline(t *testing.T) {
 		}
 		b.cancel = func(*v1.CancelRequest) (*v1.CancelResponse, error) { return &v1.CancelResponse{}, nil }
 		c := newClient(t, []string{a.addr, b.addr})
-		first(c)
+		chooseFirst(c)
 		job := echoJob(1)
 		job.Deadline = deadline
 		_, err := c.Run(t.Context(), job)
@@ -622,7 +622,7 @@ func TestOverloadedFrontendIsPassedOver(t *testing.T) {
 		}
 		b.run = b.runEcho
 		c := newClient(t, []string{a.addr, b.addr})
-		first(c)
+		chooseFirst(c)
 		outs, err := c.Run(t.Context(), echoJob(1))
 		if err != nil {
 			t.Fatal(err)
@@ -641,7 +641,7 @@ func TestFrontendThatLeavesIsLeftAlone(t *testing.T) {
 	}
 	b.run = b.runEcho
 	c := newClient(t, []string{a.addr, b.addr})
-	first(c)
+	chooseFirst(c)
 	began := time.Now()
 	for range 10 {
 		if _, err := c.Run(t.Context(), echoJob(1)); err != nil {
@@ -654,7 +654,7 @@ func TestFrontendThatLeavesIsLeftAlone(t *testing.T) {
 	}
 }
 
-func TestRefusalsAreFinalIfToldSo(t *testing.T) {
+func TestRefusalsAreFinalIfAsked(t *testing.T) {
 	f := newFake(t)
 	f.run = func(r *v1.RunRequest) (*v1.RunResponse, error) {
 		return nil, &v1.Refused{Reason: v1.RefusedReason_OVERLOADED, RetryAfterUs: 1500}
@@ -676,7 +676,7 @@ func TestUnreachableFrontendIsPassedOver(t *testing.T) {
 		return b.runEcho(r)
 	}
 	c := newClient(t, []string{a.addr, b.addr})
-	first(c)
+	chooseFirst(c)
 	outs, err := c.Run(t.Context(), echoJob(2))
 	if err != nil {
 		t.Fatal(err)
@@ -702,7 +702,7 @@ func TestRunMovesWhenItsFrontendDies(t *testing.T) {
 		return b.runEcho(r)
 	}
 	c := newClient(t, []string{a.addr, b.addr})
-	first(c)
+	chooseFirst(c)
 	job := echoJob(3)
 	job.Deadline = time.Hour
 	outs, err := c.Run(t.Context(), job)
@@ -742,7 +742,7 @@ func TestFrozenFrontendIsFoundOut(t *testing.T) {
 		}
 		a.run = func(r *v1.RunRequest) (*v1.RunResponse, error) {
 			a.freeze()
-			a.wait()
+			a.waitWhileFrozen()
 			return a.runEcho(r)
 		}
 		b.run = func(r *v1.RunRequest) (*v1.RunResponse, error) {
@@ -752,7 +752,7 @@ func TestFrozenFrontendIsFoundOut(t *testing.T) {
 			return b.runEcho(r)
 		}
 		c := newClient(t, []string{a.addr, b.addr}, func(c *config) { c.pingTimeout = 200 * time.Millisecond })
-		first(c)
+		chooseFirst(c)
 		outs, err := c.Run(t.Context(), echoJob(2))
 		if err != nil {
 			t.Fatal(err)
@@ -790,24 +790,24 @@ func TestSlowFrontendIsLeftInPeace(t *testing.T) {
 func TestSubmittedJobMovesWithWhatIsUnfinished(t *testing.T) {
 	a, b := newFake(t), newFake(t)
 	var atA, atB *v1.Job
-	a.submit = a.take(&atA)
+	a.submit = a.keepJob(&atA)
 	a.events = func(r *v1.EventsRequest) (*v1.EventsResponse, error) {
 		if r.Cursor == 0 {
-			return events(2, false, echo(atA, 3), echo(atA, 1)), nil
+			return eventsAnswer(2, false, echoOutcome(atA, 3), echoOutcome(atA, 1)), nil
 		}
 		a.crash()
 		return nil, errors.New("unheard")
 	}
-	b.submit = b.take(&atB)
+	b.submit = b.keepJob(&atB)
 	b.events = func(r *v1.EventsRequest) (*v1.EventsResponse, error) {
 		if r.Handle.Owner != b.addr || r.Cursor != 0 {
 			t.Errorf("asked for %+v", r)
 		}
 		// The outcome of task 1, which a has delivered, comes again.
-		return events(3, true, echo(atA, 1), echo(atB, 1), echo(atB, 0), echo(atB, 0)), nil
+		return eventsAnswer(3, true, echoOutcome(atA, 1), echoOutcome(atB, 1), echoOutcome(atB, 0), echoOutcome(atB, 0)), nil
 	}
 	c := newClient(t, []string{a.addr, b.addr})
-	first(c)
+	chooseFirst(c)
 	r, err := c.Submit(t.Context(), echoJob(4))
 	fence()
 	if err != nil {
@@ -832,20 +832,20 @@ func TestSubmittedJobMovesWithWhatIsUnfinished(t *testing.T) {
 	}
 }
 
-func TestLoneBrokenConnectionIsNotALostOwner(t *testing.T) {
+func TestBrokenConnectionIsNotALostOwner(t *testing.T) {
 	f := newFake(t)
 	var job *v1.Job
 	submits := 0
 	f.submit = func(r *v1.SubmitRequest) (*v1.SubmitResponse, error) {
 		submits++
-		return f.take(&job)(r)
+		return f.keepJob(&job)(r)
 	}
 	polls := 0
 	f.events = func(r *v1.EventsRequest) (*v1.EventsResponse, error) {
 		polls++
 		switch polls {
 		case 1:
-			return events(1, false, echo(job, 0)), nil
+			return eventsAnswer(1, false, echoOutcome(job, 0)), nil
 		case 2:
 			f.ln.breakConns()
 			return nil, errors.New("unheard")
@@ -853,7 +853,7 @@ func TestLoneBrokenConnectionIsNotALostOwner(t *testing.T) {
 		if r.Cursor != 1 {
 			t.Errorf("asked again from %d", r.Cursor)
 		}
-		return events(2, true, echo(job, 1)), nil
+		return eventsAnswer(2, true, echoOutcome(job, 1)), nil
 	}
 	r, err := newClient(t, []string{f.addr}).Submit(t.Context(), echoJob(2))
 	fence()
@@ -875,15 +875,15 @@ func TestOwnerWithoutTheJobIsALostOwner(t *testing.T) {
 	for _, why := range []v1.RefusedReason{v1.RefusedReason_UNKNOWN_JOB, v1.RefusedReason_OWNER_LOST, v1.RefusedReason_DRAINING} {
 		a, b := newFake(t), newFake(t)
 		var atA, atB *v1.Job
-		a.submit, b.submit = a.take(&atA), b.take(&atB)
+		a.submit, b.submit = a.keepJob(&atA), b.keepJob(&atB)
 		a.events = func(r *v1.EventsRequest) (*v1.EventsResponse, error) {
 			return nil, &v1.Refused{Reason: why}
 		}
 		b.events = func(r *v1.EventsRequest) (*v1.EventsResponse, error) {
-			return events(1, true, echo(atB, 0)), nil
+			return eventsAnswer(1, true, echoOutcome(atB, 0)), nil
 		}
 		c := newClient(t, []string{a.addr, b.addr})
-		first(c)
+		chooseFirst(c)
 		r, err := c.Submit(t.Context(), echoJob(1))
 		fence()
 		if err != nil {
@@ -907,17 +907,19 @@ func TestFrozenOwnerIsFoundOut(t *testing.T) {
 	hang := make(chan struct{})
 	t.Cleanup(func() { close(hang) })
 	frozen := make(chan struct{})
-	a.submit = a.take(&atA)
+	a.submit = a.keepJob(&atA)
 	a.events = func(r *v1.EventsRequest) (*v1.EventsResponse, error) {
 		close(frozen)
 		<-hang
 		return nil, errors.New("unheard")
 	}
-	b.submit = b.take(&atB)
-	b.events = func(r *v1.EventsRequest) (*v1.EventsResponse, error) { return events(1, true, echo(atB, 0)), nil }
+	b.submit = b.keepJob(&atB)
+	b.events = func(r *v1.EventsRequest) (*v1.EventsResponse, error) {
+		return eventsAnswer(1, true, echoOutcome(atB, 0)), nil
+	}
 	// Here the long poll itself runs into its time limit.
 	c := newClient(t, []string{a.addr, b.addr}, WithRPCTimeout(200*time.Millisecond), func(c *config) { c.pollFor = 0 })
-	first(c)
+	chooseFirst(c)
 	r, err := c.Submit(t.Context(), echoJob(1))
 	fence()
 	if err != nil {
@@ -965,10 +967,10 @@ func TestEndOfContextCancelsSubmittedJob(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("changed my mind")
 	hang := make(chan struct{})
-	f.submit = f.take(&job)
+	f.submit = f.keepJob(&job)
 	f.events = func(r *v1.EventsRequest) (*v1.EventsResponse, error) {
 		if r.Cursor == 0 {
-			return events(1, false, echo(job, 1)), nil
+			return eventsAnswer(1, false, echoOutcome(job, 1)), nil
 		}
 		cancel(why)
 		<-hang
@@ -1003,9 +1005,9 @@ func TestEndOfContextCancelsSubmittedJob(t *testing.T) {
 func TestLoopThatEndsEarlyLeavesTheRest(t *testing.T) {
 	f := newFake(t)
 	var job *v1.Job
-	f.submit = f.take(&job)
+	f.submit = f.keepJob(&job)
 	f.events = func(r *v1.EventsRequest) (*v1.EventsResponse, error) {
-		return events(r.Cursor+1, r.Cursor == 2, echo(job, int(2-r.Cursor))), nil
+		return eventsAnswer(r.Cursor+1, r.Cursor == 2, echoOutcome(job, int(2-r.Cursor))), nil
 	}
 	r, err := newClient(t, []string{f.addr}).Submit(t.Context(), echoJob(3))
 	fence()
@@ -1032,10 +1034,10 @@ func TestCancelSubmittedJob(t *testing.T) {
 	f := newFake(t)
 	var job *v1.Job
 	cancelled := make(chan struct{})
-	f.submit = f.take(&job)
+	f.submit = f.keepJob(&job)
 	f.events = func(r *v1.EventsRequest) (*v1.EventsResponse, error) {
 		<-cancelled
-		return events(1, true, &v1.Outcome{Task: 0, Kind: v1.OutcomeKind_CANCELLED}), nil
+		return eventsAnswer(1, true, &v1.Outcome{Task: 0, Kind: v1.OutcomeKind_CANCELLED}), nil
 	}
 	f.cancel = func(r *v1.CancelRequest) (*v1.CancelResponse, error) {
 		close(cancelled)
@@ -1062,7 +1064,7 @@ func TestCancelSubmittedJob(t *testing.T) {
 func TestCancelledJobDoesNotMove(t *testing.T) {
 	a, b := newFake(t), newFake(t)
 	var job *v1.Job
-	a.submit = a.take(&job)
+	a.submit = a.keepJob(&job)
 	polled, cancelled := make(chan struct{}), make(chan struct{})
 	a.events = func(r *v1.EventsRequest) (*v1.EventsResponse, error) {
 		close(polled)
@@ -1072,7 +1074,7 @@ func TestCancelledJobDoesNotMove(t *testing.T) {
 	}
 	a.cancel = func(r *v1.CancelRequest) (*v1.CancelResponse, error) { return &v1.CancelResponse{Cancelled: 2}, nil }
 	c := newClient(t, []string{a.addr, b.addr})
-	first(c)
+	chooseFirst(c)
 	r, err := c.Submit(t.Context(), echoJob(2))
 	fence()
 	if err != nil {
@@ -1131,7 +1133,7 @@ func TestJobThatBreaksFrontendsIsGivenUp(t *testing.T) {
 	// Without pings: a ping's connection would be broken with the others, and be used again.
 	_, err := newClient(t, []string{f.addr}, func(c *config) { c.pingEvery = time.Hour }).Run(t.Context(), echoJob(1))
 	var u *UnfinishedError
-	if !errors.As(err, &u) || calls.Load() != maxBreaks+1 {
+	if !errors.As(err, &u) || calls.Load() != maxLostOwners+1 {
 		t.Errorf("after %d calls: %v", calls.Load(), err)
 	}
 }
@@ -1155,21 +1157,21 @@ func TestErrorOfTheFrontendItself(t *testing.T) {
 func TestLargeJobIsSubmitted(t *testing.T) {
 	f := newFake(t)
 	var job *v1.Job
-	f.submit = f.take(&job)
+	f.submit = f.keepJob(&job)
 	f.events = func(r *v1.EventsRequest) (*v1.EventsResponse, error) {
-		resp := events(r.Cursor+100, false)
+		resp := eventsAnswer(r.Cursor+100, false)
 		for i := r.Cursor; i < min(r.Cursor+100, int64(len(job.Tasks))); i++ {
-			resp.Events = append(resp.Events, &v1.Event{Outcome: echo(job, int(i))})
+			resp.Events = append(resp.Events, &v1.Event{Outcome: echoOutcome(job, int(i))})
 		}
 		resp.Done = int(r.Cursor)+100 >= len(job.Tasks)
 		return resp, nil
 	}
 	c := newClient(t, []string{f.addr})
-	outs, err := c.Run(t.Context(), echoJob(runTasks+1))
+	outs, err := c.Run(t.Context(), echoJob(maxRunTasks+1))
 	if err != nil {
 		t.Fatal(err)
 	}
-	checkEchoes(t, outs, runTasks+1)
+	checkEchoes(t, outs, maxRunTasks+1)
 
 	large := Job{Tasks: []Task{{Payload: make([]byte, 8<<20)}}}
 	if outs, err := c.Run(t.Context(), large); err != nil || len(outs[0].Result) != 8<<20 {
@@ -1192,7 +1194,7 @@ func TestCloseEndsWhatIsUnderWay(t *testing.T) {
 		<-hang
 		return nil, errors.New("unheard")
 	}
-	f.submit = f.take(&job)
+	f.submit = f.keepJob(&job)
 	f.events = func(r *v1.EventsRequest) (*v1.EventsResponse, error) {
 		started <- struct{}{}
 		<-hang
@@ -1243,7 +1245,7 @@ func TestCluster(t *testing.T) {
 		}}, nil
 	}
 	c := newClient(t, []string{a.addr, b.addr})
-	first(c)
+	chooseFirst(c)
 	got, err := c.Cluster(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -1276,7 +1278,7 @@ func TestNewJobsGoToTheLeastBusyFrontend(t *testing.T) {
 	}
 	b.run = b.runEcho
 	c := newClient(t, []string{a.addr, b.addr})
-	first(c)
+	chooseFirst(c)
 	done := make(chan error, 1)
 	go func() {
 		_, err := c.Run(t.Context(), echoJob(1))
@@ -1318,23 +1320,23 @@ func TestNameOfAnOwner(t *testing.T) {
 }
 
 func TestBackoffGrowsUntilAnAnswer(t *testing.T) {
-	cfg := defaults()
+	cfg := defaultConfig()
 	cfg.backoffMin, cfg.backoffMax = time.Minute, 4*time.Minute
 	f := &frontend{cfg: &cfg}
 	for i, want := range []time.Duration{1, 2, 4, 4} {
-		f.aloneTil = time.Time{}
-		f.failed(io.EOF)
-		_, til := f.state()
-		f.failed(io.EOF) // nothing new
-		if _, again := f.state(); again != til {
+		f.aloneUntil = time.Time{}
+		f.noteFailed(io.EOF)
+		_, til := f.loadAndPause()
+		f.noteFailed(io.EOF) // nothing new
+		if _, again := f.loadAndPause(); again != til {
 			t.Error("left alone for longer by a failure in the meantime")
 		}
 		if d := time.Until(til); d > want*time.Minute || d < want*time.Minute/2-time.Second {
 			t.Errorf("failure %d: left alone for %v, not %d min", i, d, want)
 		}
 	}
-	f.answered()
-	if f.failures != 0 || !f.aloneTil.IsZero() {
+	f.noteAnswered()
+	if f.failures != 0 || !f.aloneUntil.IsZero() {
 		t.Error("an answer is no reason to ask again")
 	}
 }
@@ -1361,7 +1363,7 @@ func TestIdleConnectionThatThePeerClosedIsNotUsed(t *testing.T) {
 	get := func() *conn {
 		t.Helper()
 		cl := &call{ctx: context.Background()}
-		c, err := p.get(cl)
+		c, err := p.getConn(cl)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -1371,7 +1373,7 @@ func TestIdleConnectionThatThePeerClosedIsNotUsed(t *testing.T) {
 	c := get()
 	peer := <-accept
 	p.Put(c)
-	c.since = time.Now().Add(-2 * trustFor)
+	c.idleSince = time.Now().Add(-2 * trustFor)
 	if again := get(); again != c {
 		t.Error("a living connection was not used again")
 	}
@@ -1380,7 +1382,7 @@ func TestIdleConnectionThatThePeerClosedIsNotUsed(t *testing.T) {
 		t.Fatal(n, err)
 	}
 	p.Put(c)
-	c.since = time.Now().Add(-2 * trustFor)
+	c.idleSince = time.Now().Add(-2 * trustFor)
 	if again := get(); again == c {
 		t.Error("a connection that the peer closed was used again")
 	}
@@ -1389,7 +1391,7 @@ func TestIdleConnectionThatThePeerClosedIsNotUsed(t *testing.T) {
 
 func TestMicrosRoundsUp(t *testing.T) {
 	for d, want := range map[time.Duration]int64{0: 0, 1: 1, 1000: 1, 1001: 2, time.Second: 1e6, -1500: -1} {
-		if got := micros(d); got != want {
+		if got := toMicros(d); got != want {
 			t.Errorf("%d ns: %d us, not %d", d, got, want)
 		}
 	}

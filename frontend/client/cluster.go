@@ -110,34 +110,34 @@ type ClusterQuery struct {
 
 // ClusterPage is a part of what a frontend believes, of which Next, if it is not empty, is After of the next part.
 func (c *Client) ClusterPage(ctx context.Context, q ClusterQuery) (*Cluster, error) {
-	resp, err := c.cluster(ctx, &v1.ClusterRequest{Frontend: q.Frontend, Worker: q.Worker, After: q.After, MaxWorkers: clamp(q.Max), Tenants: q.Tenants, FrontendsOnly: q.Tenants})
+	resp, err := c.askCluster(ctx, &v1.ClusterRequest{Frontend: q.Frontend, Worker: q.Worker, After: q.After, MaxWorkers: clampInt32(q.Max), Tenants: q.Tenants, FrontendsOnly: q.Tenants})
 	if err != nil {
 		return nil, err
 	}
 	return fromCluster(resp), nil
 }
 
-func (c *Client) cluster(ctx context.Context, req *v1.ClusterRequest) (*v1.ClusterResponse, error) {
-	req.Caller = c.cfg.caller()
-	return ask(ctx, c, c.inTurn(), func(ctx context.Context, f *frontend) (*v1.ClusterResponse, error) { return f.rpc.Cluster(ctx, req) })
+func (c *Client) askCluster(ctx context.Context, req *v1.ClusterRequest) (*v1.ClusterResponse, error) {
+	req.Caller = c.cfg.wireCaller()
+	return askUntilAnswered(ctx, c, c.seedsInTurn(), func(ctx context.Context, f *frontend) (*v1.ClusterResponse, error) { return f.rpc.Cluster(ctx, req) })
 }
 
-func clamp(n int) int32 { return int32(min(max(n, 0), math.MaxInt32)) }
+func clampInt32(n int) int32 { return int32(min(max(n, 0), math.MaxInt32)) }
 
 // Drain has the worker of a name or an address end what runs, take nothing new, and end. It returns when the worker was told.
 func (c *Client) Drain(ctx context.Context, worker string) error {
-	return c.leave(ctx, &v1.LeaveRequest{Worker: worker, Drain: true})
+	return c.sendLeave(ctx, &v1.LeaveRequest{Worker: worker, Drain: true})
 }
 
 // Maintenance has the worker of a name or an address announce that it will be away in some time, for some time. Frontends that place
 // tasks by estimation heed that. For 0, what was announced is taken back.
 func (c *Client) Maintenance(ctx context.Context, worker string, in, lasts time.Duration) error {
-	return c.leave(ctx, &v1.LeaveRequest{Worker: worker, InUs: in.Microseconds(), LastsUs: lasts.Microseconds()})
+	return c.sendLeave(ctx, &v1.LeaveRequest{Worker: worker, InUs: in.Microseconds(), LastsUs: lasts.Microseconds()})
 }
 
-func (c *Client) leave(ctx context.Context, req *v1.LeaveRequest) error {
-	req.Caller = c.cfg.caller()
-	_, err := ask(ctx, c, c.inTurn(), func(ctx context.Context, f *frontend) (*v1.LeaveResponse, error) { return f.rpc.Leave(ctx, req) })
+func (c *Client) sendLeave(ctx context.Context, req *v1.LeaveRequest) error {
+	req.Caller = c.cfg.wireCaller()
+	_, err := askUntilAnswered(ctx, c, c.seedsInTurn(), func(ctx context.Context, f *frontend) (*v1.LeaveResponse, error) { return f.rpc.Leave(ctx, req) })
 	return err
 }
 
@@ -176,7 +176,7 @@ func FigureValue(n uint8) float64 {
 // Figures asks for a few numbers of all workers, as one frontend, or that of a name or address, sees them. The names come unless
 // known is still their list.
 func (c *Client) Figures(ctx context.Context, frontend string, known int64) (*Figures, error) {
-	resp, err := c.cluster(ctx, &v1.ClusterRequest{Frontend: frontend, Figures: true, Known: known})
+	resp, err := c.askCluster(ctx, &v1.ClusterRequest{Frontend: frontend, Figures: true, Known: known})
 	if err != nil {
 		return nil, err
 	}

@@ -16,7 +16,7 @@ import (
 
 // These tests run against real frontends and workers.
 
-func start(t *testing.T, cfg local.Config) *local.Cluster {
+func startCluster(t *testing.T, cfg local.Config) *local.Cluster {
 	cluster, err := local.Start(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -25,7 +25,7 @@ func start(t *testing.T, cfg local.Config) *local.Cluster {
 	return cluster
 }
 
-func connect(t *testing.T, addrs []string, opts ...client.Option) *client.Client {
+func connectClient(t *testing.T, addrs []string, opts ...client.Option) *client.Client {
 	c, err := client.New(addrs, opts...)
 	if err != nil {
 		t.Fatal(err)
@@ -35,8 +35,8 @@ func connect(t *testing.T, addrs []string, opts ...client.Option) *client.Client
 }
 
 func TestJobsOnACluster(t *testing.T) {
-	cluster := start(t, local.Config{Frontends: 2, Workers: 3, Secret: "s3cret"})
-	c := connect(t, cluster.Frontends(), client.WithSecret("s3cret"))
+	cluster := startCluster(t, local.Config{Frontends: 2, Workers: 3, Secret: "s3cret"})
+	c := connectClient(t, cluster.Frontends(), client.WithSecret("s3cret"))
 	for _, n := range []int{1, 100, 2000} { // the last is submitted
 		job := client.Job{Tenant: "t", Phases: true}
 		for i := range n {
@@ -56,7 +56,7 @@ func TestJobsOnACluster(t *testing.T) {
 	if r, ok := errors.AsType[*client.RefusedError](err); !ok || r.Reason != client.NoWorker {
 		t.Error(err)
 	}
-	_, err = connect(t, cluster.Frontends()).Run(t.Context(), client.Job{Tasks: []client.Task{{Function: "echo"}}})
+	_, err = connectClient(t, cluster.Frontends()).Run(t.Context(), client.Job{Tasks: []client.Task{{Function: "echo"}}})
 	if r, ok := errors.AsType[*client.RefusedError](err); !ok || r.Reason != client.Unauthorized {
 		t.Error(err)
 	}
@@ -93,7 +93,7 @@ func TestAttemptsOutliveTheirFrontend(t *testing.T) {
 	for _, submit := range []bool{false, true} {
 		registry := exec.NewRegistry()
 		g := newGate(t, registry)
-		cluster := start(t, local.Config{Frontends: 1, Workers: 2, Registry: registry})
+		cluster := startCluster(t, local.Config{Frontends: 1, Workers: 2, Registry: registry})
 		doomed, err := fserve.New(fserve.Config{Listen: "127.0.0.1:0", Workers: fserve.Static(cluster.Workers())})
 		if err != nil {
 			t.Fatal(err)
@@ -102,7 +102,7 @@ func TestAttemptsOutliveTheirFrontend(t *testing.T) {
 			t.Fatal(err)
 		}
 		// The client begins with the second of two; the first must not see the job before the second is gone.
-		c := connect(t, []string{cluster.Frontends()[0], doomed.Addr()})
+		c := connectClient(t, []string{cluster.Frontends()[0], doomed.Addr()})
 		job := client.Job{Tasks: make([]client.Task, 4)}
 		for i := range job.Tasks {
 			job.Tasks[i] = client.Task{Function: "gate", Payload: fmt.Append(nil, i), Once: i%2 == 0}
@@ -154,8 +154,8 @@ func TestAttemptsOutliveTheirFrontend(t *testing.T) {
 func TestEndOfContextEndsTheAttempts(t *testing.T) {
 	registry := exec.NewRegistry()
 	g := newGate(t, registry)
-	cluster := start(t, local.Config{Registry: registry})
-	c := connect(t, cluster.Frontends())
+	cluster := startCluster(t, local.Config{Registry: registry})
+	c := connectClient(t, cluster.Frontends())
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
@@ -201,7 +201,7 @@ func TestStagesOutliveTheirFrontend(t *testing.T) {
 		}
 		return []byte("reduced"), nil
 	})
-	cluster := start(t, local.Config{Frontends: 1, Workers: 2, Registry: registry})
+	cluster := startCluster(t, local.Config{Frontends: 1, Workers: 2, Registry: registry})
 	doomed, err := fserve.New(fserve.Config{Listen: "127.0.0.1:0", Workers: fserve.Static(cluster.Workers())})
 	if err != nil {
 		t.Fatal(err)
@@ -214,7 +214,7 @@ func TestStagesOutliveTheirFrontend(t *testing.T) {
 			t.Fatal(doomed.Ready())
 		}
 	}
-	c := connect(t, []string{cluster.Frontends()[0], doomed.Addr()}) // it begins with the second of two
+	c := connectClient(t, []string{cluster.Frontends()[0], doomed.Addr()}) // it begins with the second of two
 	job := client.Job{
 		Stages: []client.Stage{{Name: "map"}, {Name: "reduce", After: []string{"map"}}},
 		Tasks: []client.Task{

@@ -35,18 +35,18 @@ type call struct {
 	ctx      context.Context // the caller's
 	deadline time.Time       // zero: none
 	parting  bool            // goes out though the client is closing
-	job      bool            // brings one that is new: to no frontend that leaves
-	of       *process        // the owner that it asks; nil: whichever it gets to
+	newJob   bool            // brings one that is new: to no frontend that leaves
+	owner    *process        // the owner that it asks; nil: whichever it gets to
 	ping     bool            // whether of lives: only its own connection will do, or a new one
-	on       *conn           // which it has to use; nil: any
+	onlyConn *conn           // which it has to use; nil: any
 
-	mu    sync.Mutex
-	conn  *conn    // while it has one
-	got   *process // behind the connection that it had; nil: it had none
-	fresh bool     // that was a new one
-	sent  bool     // had one
-	ended bool     // ctx has
-	cause error    // of the end of conn, if we ended it
+	mu        sync.Mutex
+	conn      *conn    // while it has one
+	reached   *process // behind the connection that it had; nil: it had none
+	freshConn bool     // that was a new one
+	sent      bool     // had one
+	ended     bool     // ctx has
+	cause     error    // of the end of conn, if we ended it
 }
 
 type callKey struct{}
@@ -61,41 +61,41 @@ func (c *call) Value(key any) any {
 	return nil
 }
 
-// end is called when the caller's context ends.
-func (c *call) end() {
+// endCall is called when the caller's context ends.
+func (c *call) endCall() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ended = true
 	if c.conn != nil {
-		c.conn.kill(context.Cause(c.ctx))
+		c.conn.closeFor(context.Cause(c.ctx))
 	}
 }
 
-// take binds conn to the call and reports whether the call still wants one.
-func (c *call) take(conn *conn) bool {
+// bindConn binds conn to the call and reports whether the call still wants one.
+func (c *call) bindConn(conn *conn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ended {
 		return false
 	}
-	c.conn, c.sent, c.got, c.fresh = conn, true, conn.of, conn.since.IsZero()
+	c.conn, c.sent, c.reached, c.freshConn = conn, true, conn.process, conn.idleSince.IsZero()
 	return true
 }
 
-// asks is the frontend whose answer it waits for.
-func (c *call) asks() *process {
-	if c.of != nil {
-		return c.of
+// askedProcess is the frontend whose answer it waits for.
+func (c *call) askedProcess() *process {
+	if c.owner != nil {
+		return c.owner
 	}
-	return c.got
+	return c.reached
 }
 
-// leave unbinds the connection: what ends the call from here on no longer concerns it.
-func (c *call) leave() {
+// unbindConn unbinds the connection: what ends the call from here on no longer concerns it.
+func (c *call) unbindConn() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.conn != nil {
-		c.cause = c.conn.killed()
+		c.cause = c.conn.closeCause()
 		c.conn = nil
 	}
 }
@@ -103,14 +103,14 @@ func (c *call) leave() {
 // conn is a connection to a frontend, with the buffers that Kitex's gonet transport asks for.
 type conn struct {
 	net.Conn
-	r     *bufiox.DefaultReader
-	w     *bufiox.DefaultWriter
-	out   []byte                  // a call of Run; it is empty otherwise
-	seq   int32                   // of the last one
-	call  *call                   // in use by
-	of    *process                // behind it
-	waits atomic.Pointer[process] // for an answer of whom; nil: it is not in use
-	since time.Time               // idle; zero: it has not been used yet
+	r         *bufiox.DefaultReader
+	w         *bufiox.DefaultWriter
+	outBuf    []byte                  // a call of Run; it is empty otherwise
+	lastSeq   int32                   // of the last one
+	call      *call                   // in use by
+	process   *process                // behind it
+	awaited   atomic.Pointer[process] // for an answer of whom; nil: it is not in use
+	idleSince time.Time               // idle; zero: it has not been used yet
 
 	mu    sync.Mutex
 	cause error // why we closed it, if we did
@@ -126,7 +126,7 @@ func (c *conn) Writer() *bufiox.DefaultWriter { return c.w }
 // SetReadDeadline does nothing: Kitex would clear the deadline that the pool has set.
 func (c *conn) SetReadDeadline(time.Time) error { return nil }
 
-func (c *conn) kill(cause error) {
+func (c *conn) closeFor(cause error) {
 	c.mu.Lock()
 	if c.cause == nil {
 		c.cause = cause
@@ -135,7 +135,7 @@ func (c *conn) kill(cause error) {
 	c.Conn.Close()
 }
 
-func (c *conn) killed() error {
+func (c *conn) closeCause() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.cause
@@ -144,90 +144,90 @@ func (c *conn) killed() error {
 // pool is the connections to one frontend: Kitex's connection pool, but that it knows those in use, too,
 // and can end them. Safe for concurrent use.
 type pool struct {
-	addr   string
-	keys   *identity.Keys
-	dialer net.Dialer
-	tells  bool                                           // a token, which nobody on the way is to see
-	greet  func(context.Context, *conn) (*process, error) // asks who is behind a new connection; nil: nobody need know
+	addr       string
+	keys       *identity.Keys
+	dialer     net.Dialer
+	sendsToken bool                                           // a token, which nobody on the way is to see
+	identify   func(context.Context, *conn) (*process, error) // asks who is behind a new connection; nil: nobody need know
 
-	mu       sync.Mutex
-	idle     []*conn // longest idle first
-	all      map[*conn]bool
-	sweeper  *time.Timer // nil: none is idle
-	waiting  list.List[*waiter]
-	dials    []*dial
-	begun    uint64          // dials, ever
-	fails    uint64          // of these
-	row      uint64          // the last so many
-	dialling context.Context // theirs, ended by abort
-	endDials context.CancelFunc
-	shut     error // what Get answers
+	mu          sync.Mutex
+	idle        []*conn // longest idle first
+	conns       map[*conn]bool
+	sweeper     *time.Timer // nil: none is idle
+	waiters     list.List[*waiter]
+	dials       []*dial
+	dialsBegun  uint64          // dials, ever
+	dialsFailed uint64          // of these
+	failsInRow  uint64          // the last so many
+	dialCtx     context.Context // theirs, ended by abort
+	cancelDials context.CancelFunc
+	closedErr   error // what Get answers
 }
 
 func newPool(addr string, connectTimeout time.Duration, keys *identity.Keys) *pool {
-	p := &pool{addr: addr, keys: keys, dialer: net.Dialer{Timeout: connectTimeout}, all: map[*conn]bool{}}
-	p.dialling, p.endDials = context.WithCancel(context.Background())
+	p := &pool{addr: addr, keys: keys, dialer: net.Dialer{Timeout: connectTimeout}, conns: map[*conn]bool{}}
+	p.dialCtx, p.cancelDials = context.WithCancel(context.Background())
 	return p
 }
 
 // Get implements remote.ConnPool. An error means that nothing was sent.
 func (p *pool) Get(ctx context.Context, _, _ string, _ remote.ConnOption) (net.Conn, error) {
-	c, err := p.lend(ctx.Value(callKey{}).(*call))
+	c, err := p.lendConn(ctx.Value(callKey{}).(*call))
 	if err != nil {
 		return nil, err
 	}
 	return c, nil
 }
 
-// lend is Get for those who know the call.
-func (p *pool) lend(cl *call) (*conn, error) {
-	c, err := cl.on, error(nil)
+// lendConn is Get for those who know the call.
+func (p *pool) lendConn(cl *call) (*conn, error) {
+	c, err := cl.onlyConn, error(nil)
 	if c == nil {
-		if c, err = p.get(cl); err != nil {
+		if c, err = p.getConn(cl); err != nil {
 			return nil, err
 		}
 	}
-	if !cl.take(c) {
-		p.drop(c)
+	if !cl.bindConn(c) {
+		p.dropConn(c)
 		return nil, context.Cause(cl.ctx)
 	}
 	c.call = cl
-	c.waits.Store(cl.asks())
+	c.awaited.Store(cl.askedProcess())
 	if !cl.deadline.IsZero() {
 		c.Conn.SetDeadline(cl.deadline)
 	}
 	return c, nil
 }
 
-func (p *pool) get(cl *call) (*conn, error) {
+func (p *pool) getConn(cl *call) (*conn, error) {
 	for {
 		p.mu.Lock()
-		if p.shut != nil && !cl.parting {
+		if p.closedErr != nil && !cl.parting {
 			p.mu.Unlock()
-			return nil, p.shut
+			return nil, p.closedErr
 		}
-		i := p.suits(cl)
+		i := p.pickIdle(cl)
 		if i < 0 {
-			return p.wait(cl)
+			return p.waitForConn(cl)
 		}
 		c := p.idle[i]
 		p.idle = slices.Delete(p.idle, i, i+1)
 		p.mu.Unlock()
-		if idle := time.Since(c.since); c.killed() == nil && p.keys.Current(c.Conn) && (idle < trustFor || idle < idleFor && alive(c.Conn)) {
+		if idle := time.Since(c.idleSince); c.closeCause() == nil && p.keys.Current(c.Conn) && (idle < trustFor || idle < idleFor && isAlive(c.Conn)) {
 			return c, nil
 		}
-		p.drop(c)
+		p.dropConn(c)
 	}
 }
 
-// suits is which idle connection a call had best use: the latest, if it can be of the frontend that the call asks; -1: none.
+// pickIdle is which idle connection a call had best use: the latest, if it can be of the frontend that the call asks; -1: none.
 // The mutex is held.
-func (p *pool) suits(cl *call) int {
+func (p *pool) pickIdle(cl *call) int {
 	other := -1
 	for i, c := range slices.Backward(p.idle) {
 		switch {
-		case !c.serves(cl):
-		case cl.of == nil || c.of == cl.of:
+		case !c.canServe(cl):
+		case cl.owner == nil || c.process == cl.owner:
 			return i
 		case other < 0:
 			other = i // which forwards
@@ -239,38 +239,38 @@ func (p *pool) suits(cl *call) int {
 // Put implements remote.ConnPool: the call on nc is over, and was answered.
 func (p *pool) Put(nc net.Conn) error {
 	c := nc.(*conn)
-	timed := !c.call.deadline.IsZero()
-	on := c.call.on
-	c.call.leave()
+	hasDeadline := !c.call.deadline.IsZero()
+	onlyConn := c.call.onlyConn
+	c.call.unbindConn()
 	c.call = nil
-	c.waits.Store(nil)
-	if on != nil {
+	c.awaited.Store(nil)
+	if onlyConn != nil {
 		c.Conn.SetDeadline(time.Time{})
 		return nil
 	}
-	if c.killed() != nil || c.r.Buffered() > 0 || !p.keys.Current(c.Conn) { // an answer nobody asked for
-		p.drop(c)
+	if c.closeCause() != nil || c.r.Buffered() > 0 || !p.keys.Current(c.Conn) { // an answer nobody asked for
+		p.dropConn(c)
 		return nil
 	}
-	if timed {
+	if hasDeadline {
 		c.Conn.SetDeadline(time.Time{})
 	}
-	c.since = time.Now()
-	p.free(c)
+	c.idleSince = time.Now()
+	p.releaseConn(c)
 	return nil
 }
 
-// sweep closes the connections that have been idle for too long.
-func (p *pool) sweep() {
+// closeStale closes the connections that have been idle for too long.
+func (p *pool) closeStale() {
 	p.mu.Lock()
 	n := 0
-	for ; n < len(p.idle) && time.Since(p.idle[n].since) >= idleFor; n++ {
-		delete(p.all, p.idle[n])
+	for ; n < len(p.idle) && time.Since(p.idle[n].idleSince) >= idleFor; n++ {
+		delete(p.conns, p.idle[n])
 	}
 	old := slices.Clone(p.idle[:n])
 	p.idle = slices.Delete(p.idle, 0, n)
 	if p.sweeper = nil; len(p.idle) > 0 {
-		p.sweeper = time.AfterFunc(idleFor-time.Since(p.idle[0].since), p.sweep)
+		p.sweeper = time.AfterFunc(idleFor-time.Since(p.idle[0].idleSince), p.closeStale)
 	}
 	p.mu.Unlock()
 	for _, c := range old {
@@ -281,9 +281,9 @@ func (p *pool) sweep() {
 // Discard implements remote.ConnPool: the call on nc failed.
 func (p *pool) Discard(nc net.Conn) error {
 	c := nc.(*conn)
-	c.call.leave()
+	c.call.unbindConn()
 	c.call = nil
-	p.drop(c)
+	p.dropConn(c)
 	return nil
 }
 
@@ -293,27 +293,27 @@ func (p *pool) Close() error {
 	return nil
 }
 
-// maxOut is how many bytes a connection keeps for its next call of Run.
-const maxOut = 16 << 10
+// maxOutBuf is how many bytes a connection keeps for its next call of Run.
+const maxOutBuf = 16 << 10
 
-// run makes a call of Run, as Kitex would, which takes several times as long for it and allocates more.
-func (p *pool) run(cl *call, req *v1.RunRequest) (*v1.RunResponse, error) {
-	c, err := p.lend(cl)
+// sendRun makes a call of Run, as Kitex would, which takes several times as long for it and allocates more.
+func (p *pool) sendRun(cl *call, req *v1.RunRequest) (*v1.RunResponse, error) {
+	c, err := p.lendConn(cl)
 	if err != nil {
 		return nil, err
 	}
-	c.seq++
-	b := frame.AppendRun(c.out, c.seq, req)
+	c.lastSeq++
+	b := frame.AppendRun(c.outBuf, c.lastSeq, req)
 	_, err = c.Conn.Write(b)
-	if cap(b) <= maxOut {
-		c.out = b[:0]
+	if cap(b) <= maxOutBuf {
+		c.outBuf = b[:0]
 	}
 	if err != nil {
 		p.Discard(c)
 		return nil, err
 	}
-	res, err := frame.ReadRun(c.r, c.seq, maxAnswer)
-	if err != nil && !answers(err) {
+	res, err := frame.ReadRun(c.r, c.lastSeq, maxAnswer)
+	if err != nil && !isAnswer(err) {
 		p.Discard(c)
 		return nil, err
 	}
@@ -321,31 +321,31 @@ func (p *pool) run(cl *call, req *v1.RunRequest) (*v1.RunResponse, error) {
 	return res, err
 }
 
-// answers reports whether a call has failed by its answer, after which its connection is as good as before.
-func answers(err error) bool {
+// isAnswer reports whether a call has failed by its answer, after which its connection is as good as before.
+func isAnswer(err error) bool {
 	var refused *v1.Refused
-	var own *thrift.ApplicationException // what a Thrift server says for what it did not expect
-	return errors.As(err, &refused) || errors.As(err, &own)
+	var serverErr *thrift.ApplicationException // what a Thrift server says for what it did not expect
+	return errors.As(err, &refused) || errors.As(err, &serverErr)
 }
 
-func (p *pool) drop(c *conn) {
+func (p *pool) dropConn(c *conn) {
 	p.mu.Lock()
-	delete(p.all, c)
+	delete(p.conns, c)
 	p.mu.Unlock()
 	c.Conn.Close()
 }
 
 // dropIdle closes the idle connections to a frontend, or to all if it is nil: one in use has broken, so they are probably
 // broken, too.
-func (p *pool) dropIdle(of *process) {
+func (p *pool) dropIdle(peer *process) {
 	var idle []*conn
 	p.mu.Lock()
 	p.idle = slices.DeleteFunc(p.idle, func(c *conn) bool {
-		if of != nil && c.of != of {
+		if peer != nil && c.process != peer {
 			return false
 		}
 		idle = append(idle, c)
-		delete(p.all, c)
+		delete(p.conns, c)
 		return true
 	})
 	p.mu.Unlock()
@@ -354,48 +354,48 @@ func (p *pool) dropIdle(of *process) {
 	}
 }
 
-// kill closes every connection to a frontend, or all if it is nil, which ends the calls that wait for it.
-func (p *pool) kill(of *process, cause error) {
-	p.dropIdle(of)
+// closeConnsOf closes every connection to a frontend, or all if it is nil, which ends the calls that wait for it.
+func (p *pool) closeConnsOf(peer *process, cause error) {
+	p.dropIdle(peer)
 	p.mu.Lock()
-	used := make([]*conn, 0, len(p.all))
-	for c := range p.all {
-		if of == nil || c.waits.Load() == of {
+	used := make([]*conn, 0, len(p.conns))
+	for c := range p.conns {
+		if peer == nil || c.awaited.Load() == peer {
 			used = append(used, c)
 		}
 	}
 	p.mu.Unlock()
 	for _, c := range used {
-		c.kill(cause)
+		c.closeFor(cause)
 	}
 }
 
-// owing is the frontends that calls wait for, and how many answers each had given before.
-func (p *pool) owing() map[*process]uint64 {
+// answersOwed is the frontends that calls wait for, and how many answers each had given before.
+func (p *pool) answersOwed() map[*process]uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	owing := map[*process]uint64{}
-	for c := range p.all {
-		if of := c.waits.Load(); of != nil {
-			owing[of] = of.answers.Load()
+	owed := map[*process]uint64{}
+	for c := range p.conns {
+		if peer := c.awaited.Load(); peer != nil {
+			owed[peer] = peer.answers.Load()
 		}
 	}
-	return owing
+	return owed
 }
 
 // abort ends every call with cause, and all later ones that are not parting.
 func (p *pool) abort(cause error) {
 	p.mu.Lock()
-	p.shut = cause
-	p.endDials()
-	p.dialling, p.endDials = context.WithCancel(context.Background())
-	p.fail(cause, func(w *waiter) bool { return !w.call.parting })
+	p.closedErr = cause
+	p.cancelDials()
+	p.dialCtx, p.cancelDials = context.WithCancel(context.Background())
+	p.failWaiters(cause, func(w *waiter) bool { return !w.call.parting })
 	if p.sweeper != nil {
 		p.sweeper.Stop()
 		p.sweeper = nil
 	}
 	p.mu.Unlock()
-	p.kill(nil, cause)
+	p.closeConnsOf(nil, cause)
 }
 
 var (

@@ -16,8 +16,8 @@ import (
 	v1 "github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 )
 
-// answering is a frontend that has each connection served by serve.
-func answering(t *testing.T, serve func(net.Conn)) *pool {
+// newServedPool is a frontend that has each connection served by serve.
+func newServedPool(t *testing.T, serve func(net.Conn)) *pool {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -61,7 +61,7 @@ func TestCallsOfRun(t *testing.T) {
 	job := v1.NewJob()
 	job.Tasks = []*v1.Task{{FunctionName: "echo", Payload: make([]byte, 16<<20)}}
 	small := v1.NewJob()
-	p := answering(t, func(c net.Conn) {
+	p := newServedPool(t, func(c net.Conn) {
 		for seq := int32(1); ; seq++ {
 			b := readCall(c, 100_000)
 			want := small
@@ -88,20 +88,20 @@ func TestCallsOfRun(t *testing.T) {
 	})
 	for range 3 {
 		cl := &call{ctx: context.Background()}
-		if res, err := p.run(cl, &v1.RunRequest{Job: job}); err != nil || res.Handle.Job != "job" || res.Outcomes[0].Worker != "w" {
+		if res, err := p.sendRun(cl, &v1.RunRequest{Job: job}); err != nil || res.Handle.Job != "job" || res.Outcomes[0].Worker != "w" {
 			t.Fatalf("%v, %v", res, err)
 		}
 		cl = &call{ctx: context.Background()}
 		var refused *v1.Refused
-		if _, err := p.run(cl, &v1.RunRequest{Job: small}); !errors.As(err, &refused) || refused.Message != "no" {
+		if _, err := p.sendRun(cl, &v1.RunRequest{Job: small}); !errors.As(err, &refused) || refused.Message != "no" {
 			t.Fatal(err)
 		}
 		if !cl.sent || cl.conn != nil {
 			t.Errorf("the call was sent: %v, and has its connection still: %v", cl.sent, cl.conn != nil)
 		}
 	}
-	if len(p.all) != 1 || cap(p.idle[0].out) > maxOut {
-		t.Errorf("%d connections, which keep %d bytes", len(p.all), cap(p.idle[0].out))
+	if len(p.conns) != 1 || cap(p.idle[0].outBuf) > maxOutBuf {
+		t.Errorf("%d connections, which keep %d bytes", len(p.conns), cap(p.idle[0].outBuf))
 	}
 }
 
@@ -110,16 +110,16 @@ func TestCallsOfRunWithoutAnswer(t *testing.T) {
 	other := frame.NewRunAnswer(&v1.Handle{Job: "another"}, 0)
 	other.End()
 	for name, said := range map[string][]byte{"nothing": nil, "half": other.To(1)[:20], "another": other.To(77)} {
-		p := answering(t, func(c net.Conn) {
+		p := newServedPool(t, func(c net.Conn) {
 			readCall(c, 100)
 			c.Write(said)
 		})
 		cl := &call{ctx: context.Background()}
-		if res, err := p.run(cl, &v1.RunRequest{Job: v1.NewJob()}); err == nil {
+		if res, err := p.sendRun(cl, &v1.RunRequest{Job: v1.NewJob()}); err == nil {
 			t.Errorf("%s: %v", name, res)
 		}
-		if len(p.all) != 0 || !cl.sent {
-			t.Errorf("%s: %d connections stay, the call was sent: %v", name, len(p.all), cl.sent)
+		if len(p.conns) != 0 || !cl.sent {
+			t.Errorf("%s: %d connections stay, the call was sent: %v", name, len(p.conns), cl.sent)
 		}
 	}
 }

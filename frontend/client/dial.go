@@ -24,27 +24,27 @@ const (
 	maxDials = 16
 	// A new connection whose frontend says nothing for besideAfter has others tried beside it, so many in all: behind a balancer, it
 	// may lead to a frontend that hangs, and the next one need not.
-	besideAfter = 250 * time.Millisecond
-	besides     = 4
+	silentAfter    = 250 * time.Millisecond
+	maxDialsForOne = 4
 )
 
 var (
-	errLeaves  = errors.New("it takes no new jobs: it leaves")
-	errInPlain = errors.New("the token would be told in plain: use TLS too, beyond this machine (client.WithTLS, --tls-dir)")
+	errLeaves       = errors.New("it takes no new jobs: it leaves")
+	errTokenInPlain = errors.New("the token would be told in plain: use TLS too, beyond this machine (client.WithTLS, --tls-dir)")
 )
 
 // waiter is a call that waits for a connection.
 type waiter struct {
-	call  *call
-	came  uint64 // how many dials had begun by then
-	fails uint64 // and failed
-	at    time.Time
-	got   chan lent // has room for it
-	node  list.Node[*waiter]
+	call         *call
+	begunBefore  uint64 // how many dials had begun by then
+	failedBefore uint64 // and failed
+	since        time.Time
+	result       chan lentConn // has room for it
+	node         list.Node[*waiter]
 }
 
-// lent is what a call has waited for.
-type lent struct {
+// lentConn is what a call has waited for.
+type lentConn struct {
 	conn *conn
 	err  error
 }
@@ -54,184 +54,184 @@ func (w *waiter) Links() *list.Node[*waiter] { return &w.node }
 
 // dial is a connection that is being made.
 type dial struct {
-	n      uint64 // how many had begun, with it
-	silent bool   // for besideAfter
-	rests  bool   // it is over
+	number  uint64 // how many had begun, with it
+	silent  bool   // for besideAfter
+	resting bool   // it is over
 }
 
-// wait waits for a connection for a call. The mutex is held, and is not afterwards.
-func (p *pool) wait(cl *call) (*conn, error) {
-	w := &waiter{call: cl, came: p.begun, fails: p.fails, at: time.Now(), got: make(chan lent, 1)}
+// waitForConn waits for a connection for a call. The mutex is held, and is not afterwards.
+func (p *pool) waitForConn(cl *call) (*conn, error) {
+	w := &waiter{call: cl, begunBefore: p.dialsBegun, failedBefore: p.dialsFailed, since: time.Now(), result: make(chan lentConn, 1)}
 	if cl.ping { // by which it is known whether the others wait in vain
-		p.waiting.PushFront(w)
-		p.dial()
+		p.waiters.PushFront(w)
+		p.startDial()
 	} else {
-		p.waiting.Push(w)
+		p.waiters.Push(w)
 	}
 	p.dialMore()
 	p.mu.Unlock()
-	var over <-chan time.Time
+	var timeUp <-chan time.Time
 	if !cl.deadline.IsZero() {
 		t := time.NewTimer(time.Until(cl.deadline))
 		defer t.Stop()
-		over = t.C
+		timeUp = t.C
 	}
 	var err error
 	select {
-	case got := <-w.got:
+	case got := <-w.result:
 		return got.conn, got.err
 	case <-cl.ctx.Done():
 		err = context.Cause(cl.ctx)
-	case <-over:
+	case <-timeUp:
 		err = fmt.Errorf("no connection is free: %w", os.ErrDeadlineExceeded)
 	}
 	p.mu.Lock()
-	p.waiting.Remove(w)
+	p.waiters.Remove(w)
 	p.mu.Unlock()
 	select {
-	case got := <-w.got: // meanwhile
+	case got := <-w.result: // meanwhile
 		if got.conn != nil {
-			p.free(got.conn)
+			p.releaseConn(got.conn)
 		}
 	default:
 	}
 	return nil, err
 }
 
-// free gives a connection that nobody uses to the first call that waits and can use it, or keeps it for later ones.
-func (p *pool) free(c *conn) {
+// releaseConn gives a connection that nobody uses to the first call that waits and can use it, or keeps it for later ones.
+func (p *pool) releaseConn(c *conn) {
 	p.mu.Lock()
-	ours := p.all[c] && c.killed() == nil
-	if ours {
-		p.offer(c)
+	inPool := p.conns[c] && c.closeCause() == nil
+	if inPool {
+		p.offerConn(c)
 	}
 	p.mu.Unlock()
-	if !ours { // the pool was closed meanwhile
-		p.drop(c)
+	if !inPool { // the pool was closed meanwhile
+		p.dropConn(c)
 	}
 }
 
-// offer is free. The mutex is held.
-func (p *pool) offer(c *conn) {
-	if !p.give(c) {
-		p.keep(c)
+// offerConn is free. The mutex is held.
+func (p *pool) offerConn(c *conn) {
+	if !p.giveToWaiter(c) {
+		p.keepIdle(c)
 	}
 }
 
-// keep keeps a connection for later calls.
-func (p *pool) keep(c *conn) {
-	c.since = time.Now()
+// keepIdle keeps a connection for later calls.
+func (p *pool) keepIdle(c *conn) {
+	c.idleSince = time.Now()
 	p.idle = append(p.idle, c)
 	if p.sweeper == nil {
-		p.sweeper = time.AfterFunc(idleFor, p.sweep)
+		p.sweeper = time.AfterFunc(idleFor, p.closeStale)
 	}
 }
 
-// give gives a connection to the first call that waits and can use it, and reports whether there is one.
-func (p *pool) give(c *conn) bool {
-	for w := range p.waiting.All() {
-		if c.serves(w.call) {
-			p.answer(w, lent{conn: c})
+// giveToWaiter gives a connection to the first call that waits and can use it, and reports whether there is one.
+func (p *pool) giveToWaiter(c *conn) bool {
+	for w := range p.waiters.All() {
+		if c.canServe(w.call) {
+			p.answerWaiter(w, lentConn{conn: c})
 			return true
 		}
 	}
 	return false
 }
 
-// serves reports whether a call may go out on a connection. A ping is for one frontend, but where it has to come by a new connection.
-func (c *conn) serves(cl *call) bool {
+// canServe reports whether a call may go out on a connection. A ping is for one frontend, but where it has to come by a new connection.
+func (c *conn) canServe(cl *call) bool {
 	switch {
-	case cl.job && c.leaving():
+	case cl.newJob && c.isDraining():
 		return false
 	case cl.ping:
-		return c.of == cl.of || c.since.IsZero()
+		return c.process == cl.owner || c.idleSince.IsZero()
 	}
 	return true
 }
 
-// leaving reports whether the frontend behind a connection takes no new jobs.
-func (c *conn) leaving() bool { return c.of != nil && c.of.leaves.Load() }
+// isDraining reports whether the frontend behind a connection takes no new jobs.
+func (c *conn) isDraining() bool { return c.process != nil && c.process.draining.Load() }
 
-func (p *pool) answer(w *waiter, l lent) {
-	p.waiting.Remove(w)
-	w.got <- l
+func (p *pool) answerWaiter(w *waiter, l lentConn) {
+	p.waiters.Remove(w)
+	w.result <- l
 }
 
-// fail ends the waiting of the calls that are meant.
-func (p *pool) fail(err error, meant func(*waiter) bool) {
-	for w := range p.waiting.All() {
-		if meant(w) {
-			p.answer(w, lent{err: err})
+// failWaiters ends the waiting of the calls that are meant.
+func (p *pool) failWaiters(err error, applies func(*waiter) bool) {
+	for w := range p.waiters.All() {
+		if applies(w) {
+			p.answerWaiter(w, lentConn{err: err})
 		}
 	}
 }
 
 // dialMore makes connections for those that wait. The mutex is held.
 func (p *pool) dialMore() {
-	if p.waiting.Len() == 0 {
+	if p.waiters.Len() == 0 {
 		return
 	}
-	most := min(p.waiting.Len(), maxDials)
-	silent, since := 0, 0 // the one that waits at the front came
+	limit := min(p.waiters.Len(), maxDials)
+	silent, begunSince := 0, 0 // the one that waits at the front came
 	for _, d := range p.dials {
 		if d.silent {
 			silent++
 		}
-		if d.n > p.waiting.First().came {
-			since++
+		if d.number > p.waiters.First().begunBefore {
+			begunSince++
 		}
 	}
-	for ; len(p.dials)-silent < most && since < besides*most && len(p.dials) < besides*maxDials; since++ {
-		p.dial()
+	for ; len(p.dials)-silent < limit && begunSince < maxDialsForOne*limit && len(p.dials) < maxDialsForOne*maxDials; begunSince++ {
+		p.startDial()
 	}
 }
 
-// dial begins a connection. The mutex is held.
-func (p *pool) dial() {
-	p.begun++
-	d := &dial{n: p.begun}
+// startDial begins a connection. The mutex is held.
+func (p *pool) startDial() {
+	p.dialsBegun++
+	d := &dial{number: p.dialsBegun}
 	p.dials = append(p.dials, d)
-	ctx := p.dialling
+	ctx := p.dialCtx
 	go func() {
-		beside := time.AfterFunc(besideAfter, func() { p.later(d) })
+		beside := time.AfterFunc(silentAfter, func() { p.dialBeside(d) })
 		c, err := p.connect(ctx)
 		beside.Stop()
-		p.dialled(ctx, d, c, err)
+		p.finishDial(ctx, d, c, err)
 	}()
 }
 
-// later lets others be tried beside a dial.
-func (p *pool) later(d *dial) {
+// dialBeside lets others be tried beside a dial.
+func (p *pool) dialBeside(d *dial) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	d.silent = true
 	p.dialMore()
 }
 
-// dialled ends a dial, which may have been in vain, and with it the waiting of calls. But where it was closed at once, as by a frontend
+// finishDial ends a dial, which may have been in vain, and with it the waiting of calls. But where it was closed at once, as by a frontend
 // that has too many, and others are in use, they wait for these for a while, and the next dial rests.
-func (p *pool) dialled(ctx context.Context, d *dial, c *conn, err error) {
+func (p *pool) finishDial(ctx context.Context, d *dial, c *conn, err error) {
 	kept := false
 	p.mu.Lock()
 	switch {
 	case err == nil:
-		if kept = p.take(c); !c.leaving() {
-			p.row = 0
+		if kept = p.takeConn(c); !c.isDraining() {
+			p.failsInRow = 0
 			break
 		}
-		p.failed(d, errLeaves, func(w *waiter) bool { return w.call.job })
+		p.noteDialFailed(d, errLeaves, func(w *waiter) bool { return w.call.newJob })
 	case ctx.Err() != nil: // it was aborted
-	case closedAtOnce(err) && len(p.all) > len(p.idle):
-		p.fail(err, func(w *waiter) bool {
-			return w.came < d.n && (w.call.ping || time.Since(w.at) >= besides*besideAfter)
+	case closedAtOnce(err) && len(p.conns) > len(p.idle):
+		p.failWaiters(err, func(w *waiter) bool {
+			return w.begunBefore < d.number && (w.call.ping || time.Since(w.since) >= maxDialsForOne*silentAfter)
 		})
-		d.rests = true
-		time.AfterFunc(besideAfter, func() { p.rested(d) })
+		d.resting = true
+		time.AfterFunc(silentAfter, func() { p.endRest(d) })
 	default:
-		p.failed(d, err, func(*waiter) bool { return true })
+		p.noteDialFailed(d, err, func(*waiter) bool { return true })
 	}
-	if !d.rests {
-		p.ended(d)
+	if !d.resting {
+		p.removeDial(d)
 	}
 	p.mu.Unlock()
 	if err == nil && !kept {
@@ -239,43 +239,43 @@ func (p *pool) dialled(ctx context.Context, d *dial, c *conn, err error) {
 	}
 }
 
-// take gives a new connection to a call that waits, or keeps it, unless nobody may need it: then it reports false.
-func (p *pool) take(c *conn) bool {
-	if p.shut != nil && p.waiting.Len() == 0 {
+// takeConn gives a new connection to a call that waits, or keeps it, unless nobody may need it: then it reports false.
+func (p *pool) takeConn(c *conn) bool {
+	if p.closedErr != nil && p.waiters.Len() == 0 {
 		return false
 	}
-	p.all[c] = true
+	p.conns[c] = true
 	switch {
-	case p.give(c):
-	case c.leaving():
-		delete(p.all, c)
+	case p.giveToWaiter(c):
+	case c.isDraining():
+		delete(p.conns, c)
 		return false
 	default:
-		p.keep(c)
+		p.keepIdle(c)
 	}
 	return true
 }
 
-// failed tells those that are meant, and wait in vain as a dial that began since they came has failed: no other one is under way, or so many
+// noteDialFailed tells those that are meant, and wait in vain as a dial that began since they came has failed: no other one is under way, or so many
 // have failed in a row as may be made for all that wait. Behind a balancer, the next one may lead elsewhere.
-func (p *pool) failed(d *dial, err error, meant func(*waiter) bool) {
-	p.row++
-	p.fails++
-	most := uint64(besides * min(p.waiting.Len(), maxDials))
-	last := !slices.ContainsFunc(p.dials, func(x *dial) bool { return x != d && !x.rests })
-	p.fail(err, func(w *waiter) bool {
-		return w.came < d.n && meant(w) && (last || min(p.row, p.fails-w.fails) >= most)
+func (p *pool) noteDialFailed(d *dial, err error, applies func(*waiter) bool) {
+	p.failsInRow++
+	p.dialsFailed++
+	limit := uint64(maxDialsForOne * min(p.waiters.Len(), maxDials))
+	last := !slices.ContainsFunc(p.dials, func(x *dial) bool { return x != d && !x.resting })
+	p.failWaiters(err, func(w *waiter) bool {
+		return w.begunBefore < d.number && applies(w) && (last || min(p.failsInRow, p.dialsFailed-w.failedBefore) >= limit)
 	})
 }
 
-// rested ends a dial that was of no use.
-func (p *pool) rested(d *dial) {
+// endRest ends a dial that was of no use.
+func (p *pool) endRest(d *dial) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.ended(d)
+	p.removeDial(d)
 }
 
-func (p *pool) ended(d *dial) {
+func (p *pool) removeDial(d *dial) {
 	p.dials = slices.DeleteFunc(p.dials, func(x *dial) bool { return x == d })
 	p.dialMore()
 }
@@ -291,13 +291,13 @@ func (p *pool) connect(ctx context.Context) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if at, tcp := raw.RemoteAddr().(*net.TCPAddr); p.tells && p.keys == nil && tcp && !at.IP.IsLoopback() {
+	if at, tcp := raw.RemoteAddr().(*net.TCPAddr); p.sendsToken && p.keys == nil && tcp && !at.IP.IsLoopback() {
 		raw.Close()
-		return nil, errInPlain
+		return nil, errTokenInPlain
 	}
 	c := newConn(sock.New(raw))
-	if p.greet != nil {
-		if c.of, err = p.greet(ctx, c); err != nil {
+	if p.identify != nil {
+		if c.process, err = p.identify(ctx, c); err != nil {
 			raw.Close()
 			return nil, err
 		}

@@ -17,7 +17,7 @@ import (
 // door is a listener that hands connections to the test, which are closed at its end.
 type door struct {
 	net.Listener
-	came chan net.Conn
+	conns chan net.Conn
 }
 
 func newDoor(t *testing.T) (*door, *pool) {
@@ -30,7 +30,7 @@ func newDoor(t *testing.T) (*door, *pool) {
 	over, cancel := context.WithCancel(context.Background())
 	go func() {
 		defer close(ended)
-		defer close(d.came)
+		defer close(d.conns)
 		for {
 			c, err := l.Accept()
 			if err != nil {
@@ -38,7 +38,7 @@ func newDoor(t *testing.T) (*door, *pool) {
 			}
 			defer c.Close()
 			select {
-			case d.came <- c:
+			case d.conns <- c:
 			case <-over.Done():
 			}
 		}
@@ -48,31 +48,31 @@ func newDoor(t *testing.T) (*door, *pool) {
 	return d, p
 }
 
-// hello has a pool take a connection for good once one byte has come on it.
-func hello(ctx context.Context, c *conn) (*process, error) {
+// identifyByByte has a pool take a connection for good once one byte has come on it.
+func identifyByByte(ctx context.Context, c *conn) (*process, error) {
 	defer context.AfterFunc(ctx, func() { c.Conn.Close() })()
 	_, err := io.ReadFull(c.Conn, make([]byte, 1))
 	return &process{name: "f"}, err
 }
 
-// asks has so many calls get a connection each; what became of them comes as it does.
-func asks(p *pool, n int, like func() *call) chan lent {
-	got := make(chan lent, n)
+// startCalls has so many calls get a connection each; what became of them comes as it does.
+func startCalls(p *pool, n int, newCall func() *call) chan lentConn {
+	got := make(chan lentConn, n)
 	for range n {
 		go func() {
-			cl := like()
-			c, err := p.get(cl)
+			cl := newCall()
+			c, err := p.getConn(cl)
 			if c != nil {
 				c.call = cl
 			}
-			got <- lent{c, err}
+			got <- lentConn{c, err}
 		}()
 	}
 	return got
 }
 
-// await waits until what holds under the pool's mutex does.
-func await(t *testing.T, p *pool, what string, holds func() bool) {
+// awaitPool waits until what holds under the pool's mutex does.
+func awaitPool(t *testing.T, p *pool, what string, holds func() bool) {
 	t.Helper()
 	for began := time.Now(); ; time.Sleep(time.Millisecond) {
 		p.mu.Lock()
@@ -93,14 +93,14 @@ func anyCall() *call { return &call{ctx: context.Background()} }
 // them on.
 func TestCallsThatWaitForConnections(t *testing.T) {
 	d, p := newDoor(t)
-	p.greet = hello
+	p.identify = identifyByByte
 	const calls = 1000
-	got := asks(p, calls, anyCall)
-	await(t, p, "all wait", func() bool { return p.waiting.Len() == calls })
+	got := startCalls(p, calls, anyCall)
+	awaitPool(t, p, "all wait", func() bool { return p.waiters.Len() == calls })
 	if len(p.dials) != maxDials {
 		t.Errorf("%d connections are begun at once, want %d", len(p.dials), maxDials)
 	}
-	first := <-d.came
+	first := <-d.conns
 	first.Write([]byte{1})
 	for range calls {
 		l := <-got
@@ -109,7 +109,7 @@ func TestCallsThatWaitForConnections(t *testing.T) {
 		}
 		p.Put(l.conn)
 	}
-	if n := int(p.begun); n > besides*maxDials {
+	if n := int(p.dialsBegun); n > maxDialsForOne*maxDials {
 		t.Errorf("%d connections for %d calls", n, calls)
 	}
 }
@@ -117,11 +117,11 @@ func TestCallsThatWaitForConnections(t *testing.T) {
 // Of calls that wait each gets a connection of its own if nobody is done with one.
 func TestConnectionsForAll(t *testing.T) {
 	d, p := newDoor(t)
-	p.greet = hello
+	p.identify = identifyByByte
 	const calls = 100
-	got := asks(p, calls, anyCall)
+	got := startCalls(p, calls, anyCall)
 	for range calls {
-		(<-d.came).Write([]byte{1})
+		(<-d.conns).Write([]byte{1})
 	}
 	all := map[*conn]bool{}
 	for range calls {
@@ -131,8 +131,8 @@ func TestConnectionsForAll(t *testing.T) {
 		}
 		all[l.conn] = true
 	}
-	if len(all) != calls || p.waiting.Len() != 0 {
-		t.Errorf("%d connections for %d calls, %d still wait", len(all), calls, p.waiting.Len())
+	if len(all) != calls || p.waiters.Len() != 0 {
+		t.Errorf("%d connections for %d calls, %d still wait", len(all), calls, p.waiters.Len())
 	}
 	for c := range all { // more than were kept once
 		p.Put(c)
@@ -141,11 +141,11 @@ func TestConnectionsForAll(t *testing.T) {
 		t.Errorf("%d are kept", len(p.idle))
 	}
 	for _, c := range p.idle[:60] {
-		c.since = c.since.Add(-idleFor)
+		c.idleSince = c.idleSince.Add(-idleFor)
 	}
-	p.sweep()
-	if len(p.idle) != 40 || len(p.all) != 40 || p.sweeper == nil {
-		t.Errorf("%d idle ones of %d are left", len(p.idle), len(p.all))
+	p.closeStale()
+	if len(p.idle) != 40 || len(p.conns) != 40 || p.sweeper == nil {
+		t.Errorf("%d idle ones of %d are left", len(p.idle), len(p.conns))
 	}
 }
 
@@ -153,11 +153,11 @@ func TestConnectionsForAll(t *testing.T) {
 // again and again.
 func TestFrontendThatTakesNoMoreConnections(t *testing.T) {
 	d, p := newDoor(t)
-	p.greet = hello
+	p.identify = identifyByByte
 	const calls, takes = 200, 3
-	got := asks(p, calls, anyCall)
+	got := startCalls(p, calls, anyCall)
 	for range takes {
-		(<-d.came).Write([]byte{1})
+		(<-d.conns).Write([]byte{1})
 	}
 	var some []*conn
 	for range takes {
@@ -166,7 +166,7 @@ func TestFrontendThatTakesNoMoreConnections(t *testing.T) {
 	var closed sync.WaitGroup
 	closed.Go(func() {
 		for range maxDials {
-			(<-d.came).Close()
+			(<-d.conns).Close()
 		}
 	})
 	closed.Wait()
@@ -180,32 +180,32 @@ func TestFrontendThatTakesNoMoreConnections(t *testing.T) {
 		}
 		p.Put(l.conn)
 	}
-	if p.begun > 2*maxDials+takes {
-		t.Errorf("%d connections were tried", p.begun)
+	if p.dialsBegun > 2*maxDials+takes {
+		t.Errorf("%d connections were tried", p.dialsBegun)
 	}
 }
 
 // But those that wait for a second are told.
 func TestFrontendThatTakesNoMoreConnectionsForLong(t *testing.T) {
 	d, p := newDoor(t)
-	p.greet = hello
-	got := asks(p, 2, anyCall)
-	(<-d.came).Write([]byte{1})
+	p.identify = identifyByByte
+	got := startCalls(p, 2, anyCall)
+	(<-d.conns).Write([]byte{1})
 	if l := <-got; l.err != nil {
 		t.Fatal(l.err)
 	}
 	began := time.Now()
 	go func() {
-		for c := range d.came {
+		for c := range d.conns {
 			c.Close()
 		}
 	}()
 	l := <-got
-	if l.err == nil || time.Since(began) < (besides-1)*besideAfter {
+	if l.err == nil || time.Since(began) < (maxDialsForOne-1)*silentAfter {
 		t.Errorf("after %v: %v", time.Since(began), l.err)
 	}
-	if p.begun > 2+2*besides {
-		t.Errorf("%d connections were tried in a second", p.begun)
+	if p.dialsBegun > 2+2*maxDialsForOne {
+		t.Errorf("%d connections were tried in a second", p.dialsBegun)
 	}
 }
 
@@ -214,30 +214,30 @@ func TestNobodyThere(t *testing.T) {
 	d, p := newDoor(t)
 	d.Close()
 	const calls = 1000
-	got := asks(p, calls, anyCall)
+	got := startCalls(p, calls, anyCall)
 	for range calls {
 		if l := <-got; l.err == nil {
 			t.Fatal("a connection to nobody")
 		}
 	}
-	await(t, p, "no dial is left", func() bool { return len(p.dials) == 0 })
+	awaitPool(t, p, "no dial is left", func() bool { return len(p.dials) == 0 })
 }
 
 // A frontend that says nothing has others tried beside it, and the call that waits ends in time; a connection that comes later is kept.
 func TestSilentFrontend(t *testing.T) {
 	d, p := newDoor(t)
-	p.greet = hello
-	got := asks(p, 1, func() *call { return &call{ctx: context.Background(), deadline: time.Now().Add(5 * besideAfter)} })
+	p.identify = identifyByByte
+	got := startCalls(p, 1, func() *call { return &call{ctx: context.Background(), deadline: time.Now().Add(5 * silentAfter)} })
 	var silent []net.Conn
-	for range besides {
-		silent = append(silent, <-d.came)
+	for range maxDialsForOne {
+		silent = append(silent, <-d.conns)
 	}
-	if l := <-got; !errors.Is(l.err, os.ErrDeadlineExceeded) || p.begun != besides {
-		t.Errorf("%v after %d connections", l.err, p.begun)
+	if l := <-got; !errors.Is(l.err, os.ErrDeadlineExceeded) || p.dialsBegun != maxDialsForOne {
+		t.Errorf("%v after %d connections", l.err, p.dialsBegun)
 	}
 	silent[0].Write([]byte{1})
-	await(t, p, "it is idle", func() bool { return len(p.idle) == 1 })
-	if l := <-asks(p, 1, anyCall); l.err != nil {
+	awaitPool(t, p, "it is idle", func() bool { return len(p.idle) == 1 })
+	if l := <-startCalls(p, 1, anyCall); l.err != nil {
 		t.Error(l.err)
 	}
 }
@@ -245,26 +245,26 @@ func TestSilentFrontend(t *testing.T) {
 // What is left of dials for calls that wait no more, and says nothing, does not keep others from being made.
 func TestSilentDialsOfOthers(t *testing.T) {
 	d, p := newDoor(t)
-	p.greet = hello
+	p.identify = identifyByByte
 	ctx, cancel := context.WithCancel(context.Background())
 	const calls = 2
-	got := asks(p, calls, func() *call { return &call{ctx: ctx} })
-	for range calls * besides {
-		<-d.came
+	got := startCalls(p, calls, func() *call { return &call{ctx: ctx} })
+	for range calls * maxDialsForOne {
+		<-d.conns
 	}
 	cancel()
 	for range calls {
 		<-got
 	}
-	got = asks(p, 1, anyCall)
-	(<-d.came).Write([]byte{1})
+	got = startCalls(p, 1, anyCall)
+	(<-d.conns).Write([]byte{1})
 	if l := <-got; l.err != nil {
 		t.Error(l.err)
 	}
 	of := &process{name: "f"}
-	ping := asks(p, 1, func() *call { return &call{ctx: context.Background(), ping: true, of: of} })
-	<-d.came
-	(<-d.came).Write([]byte{1}) // beside the first one, which is silent
+	ping := startCalls(p, 1, func() *call { return &call{ctx: context.Background(), ping: true, owner: of} })
+	<-d.conns
+	(<-d.conns).Write([]byte{1}) // beside the first one, which is silent
 	if l := <-ping; l.err != nil {
 		t.Error(l.err)
 	}
@@ -274,18 +274,18 @@ func TestSilentDialsOfOthers(t *testing.T) {
 func TestEveryOtherConnectionFails(t *testing.T) {
 	d, p := newDoor(t)
 	var n atomic.Int64
-	p.greet = func(context.Context, *conn) (*process, error) {
+	p.identify = func(context.Context, *conn) (*process, error) {
 		if n.Add(1)%2 == 0 {
 			return nil, errors.New("nobody is behind it")
 		}
 		return &process{name: "f"}, nil
 	}
 	go func() {
-		for range d.came {
+		for range d.conns {
 		}
 	}()
 	const calls = 300
-	got := asks(p, calls, anyCall)
+	got := startCalls(p, calls, anyCall)
 	failed := 0
 	for range calls {
 		if l := <-got; l.err != nil {
@@ -312,21 +312,21 @@ func TestCallThatEndsAsItsConnectionComes(t *testing.T) {
 			p.dials[i] = &dial{}
 		}
 		p.mu.Unlock()
-		got := asks(p, 1, func() *call { return &call{ctx: ctx} })
-		await(t, p, "it waits", func() bool { return p.waiting.Len() == 1 })
+		got := startCalls(p, 1, func() *call { return &call{ctx: ctx} })
+		awaitPool(t, p, "it waits", func() bool { return p.waiters.Len() == 1 })
 		p.mu.Lock()
 		cancel(why)
 		came := newConn(sock.New(c))
-		p.all[came] = true
-		p.offer(came)
+		p.conns[came] = true
+		p.offerConn(came)
 		p.mu.Unlock()
 		if l := <-got; l.err == nil { // it saw that first
 			p.Put(l.conn)
 		} else if ended++; !errors.Is(l.err, why) {
 			t.Fatal(l.err)
 		}
-		if len(p.idle) != 1 || p.waiting.Len() > 0 {
-			t.Fatalf("%d are idle, %d wait", len(p.idle), p.waiting.Len())
+		if len(p.idle) != 1 || p.waiters.Len() > 0 {
+			t.Fatalf("%d are idle, %d wait", len(p.idle), p.waiters.Len())
 		}
 	}
 	p.dials = nil
@@ -335,10 +335,10 @@ func TestCallThatEndsAsItsConnectionComes(t *testing.T) {
 // Who waits is told when the client closes, but for parting calls; these are served then.
 func TestCloseWhileCallsWait(t *testing.T) {
 	d, p := newDoor(t)
-	p.greet = hello
-	got := asks(p, 3, anyCall)
-	parting := asks(p, 1, func() *call { return &call{ctx: context.Background(), parting: true} })
-	await(t, p, "all wait", func() bool { return p.waiting.Len() == 4 })
+	p.identify = identifyByByte
+	got := startCalls(p, 3, anyCall)
+	parting := startCalls(p, 1, func() *call { return &call{ctx: context.Background(), parting: true} })
+	awaitPool(t, p, "all wait", func() bool { return p.waiters.Len() == 4 })
 	p.abort(ErrClosed)
 	for range 3 {
 		if l := <-got; !errors.Is(l.err, ErrClosed) {
@@ -346,49 +346,49 @@ func TestCloseWhileCallsWait(t *testing.T) {
 		}
 	}
 	go func() {
-		for c := range d.came {
+		for c := range d.conns {
 			c.Write([]byte{1})
 		}
 	}()
 	if l := <-parting; l.err != nil {
 		t.Error(l.err)
 	}
-	await(t, p, "no dial is left", func() bool { return len(p.dials) == 0 })
+	awaitPool(t, p, "no dial is left", func() bool { return len(p.dials) == 0 })
 }
 
 // A job does not go to a frontend that leaves, other calls do; a ping takes its own frontend's connection, or a new one.
 func TestWhoMayUseAConnection(t *testing.T) {
 	f, other := &process{name: "f"}, &process{name: "other"}
 	leaves := &process{name: "leaves"}
-	leaves.leaves.Store(true)
+	leaves.draining.Store(true)
 	fresh, used := time.Time{}, time.Now()
 	for _, c := range []struct {
 		conn *conn
 		call *call
 		want bool
 	}{
-		{&conn{of: f, since: used}, &call{job: true}, true},
-		{&conn{of: leaves, since: used}, &call{job: true}, false},
-		{&conn{of: leaves, since: used}, &call{}, true},
-		{&conn{of: f, since: used}, &call{ping: true, of: f}, true},
-		{&conn{of: other, since: used}, &call{ping: true, of: f}, false},
-		{&conn{of: other, since: fresh}, &call{ping: true, of: f}, true},
-		{&conn{of: other, since: used}, &call{of: f}, true},
+		{&conn{process: f, idleSince: used}, &call{newJob: true}, true},
+		{&conn{process: leaves, idleSince: used}, &call{newJob: true}, false},
+		{&conn{process: leaves, idleSince: used}, &call{}, true},
+		{&conn{process: f, idleSince: used}, &call{ping: true, owner: f}, true},
+		{&conn{process: other, idleSince: used}, &call{ping: true, owner: f}, false},
+		{&conn{process: other, idleSince: fresh}, &call{ping: true, owner: f}, true},
+		{&conn{process: other, idleSince: used}, &call{owner: f}, true},
 	} {
-		if got := c.conn.serves(c.call); got != c.want {
-			t.Errorf("of %s, since %v, for a job %v or ping %v: %v", c.conn.of.name, c.conn.since, c.call.job, c.call.ping, got)
+		if got := c.conn.canServe(c.call); got != c.want {
+			t.Errorf("of %s, since %v, for a job %v or ping %v: %v", c.conn.process.name, c.conn.idleSince, c.call.newJob, c.call.ping, got)
 		}
 	}
 	_, p := newDoor(t)
-	p.greet = func(context.Context, *conn) (*process, error) { return leaves, nil }
-	if l := <-asks(p, 1, func() *call { return &call{ctx: context.Background(), job: true} }); !errors.Is(l.err, errLeaves) {
+	p.identify = func(context.Context, *conn) (*process, error) { return leaves, nil }
+	if l := <-startCalls(p, 1, func() *call { return &call{ctx: context.Background(), newJob: true} }); !errors.Is(l.err, errLeaves) {
 		t.Error(l.err)
 	}
-	await(t, p, "no dial is left", func() bool { return len(p.dials) == 0 })
-	if len(p.all) > 0 {
+	awaitPool(t, p, "no dial is left", func() bool { return len(p.dials) == 0 })
+	if len(p.conns) > 0 {
 		t.Error("a connection is kept that was made for a job, to a frontend that leaves")
 	}
-	if l := <-asks(p, 1, anyCall); l.err != nil {
+	if l := <-startCalls(p, 1, anyCall); l.err != nil {
 		t.Error(l.err)
 	}
 }

@@ -30,7 +30,7 @@ const (
 	NoFile       = RefusedReason(v1.RefusedReason_NO_FILE)      // no worker has it any more
 )
 
-func (r RefusedReason) String() string { return words(v1.RefusedReason(r).String()) }
+func (r RefusedReason) String() string { return enumWords(v1.RefusedReason(r).String()) }
 
 // RefusedError is a frontend declining a call. Nothing was started, unless Run's results are TooLarge. Act
 // on Reason, not on the text.
@@ -71,7 +71,7 @@ func (r TaskReason) String() string {
 	case ResultLost:
 		return "result lost"
 	default:
-		return words(v1.FailureReason(r).String())
+		return enumWords(v1.FailureReason(r).String())
 	}
 }
 
@@ -84,7 +84,7 @@ const (
 	RetryNever     = Retry(v1.Retry_NEVER)
 )
 
-func (r Retry) String() string { return words(v1.Retry(r).String()) }
+func (r Retry) String() string { return enumWords(v1.Retry(r).String()) }
 
 // TaskError is a task that ended without a result. Code, Detail and Retry are those of the function's exec.Error, if it
 // failed with one: Task.Retries were made as Retry allowed.
@@ -129,7 +129,7 @@ func (e *UnfinishedError) Error() string {
 
 func (e *UnfinishedError) Unwrap() error { return e.Err }
 
-// words turns an enum's name into words.
-func words(name string) string {
+// enumWords turns an enum's name into words.
+func enumWords(name string) string {
 	return strings.ToLower(strings.ReplaceAll(name, "_", " "))
 }

@@ -121,12 +121,12 @@ type Candidate struct {
 // after. h.Owner may be empty: every frontend is asked, and asks others. A *RefusedError with Reason UnknownJob says
 // that none of them knows.
 func (c *Client) Explain(ctx context.Context, h Handle, task int) (*Explanation, error) {
-	order := c.roster.Load().all()
+	order := c.roster.Load().allFrontends()
 	if i := slices.IndexFunc(order, func(f *frontend) bool { return h.Owner != "" && f.addr == h.Owner }); i > 0 {
 		order[0], order[i] = order[i], order[0]
 	}
-	resp, err := ask(ctx, c, order, func(ctx context.Context, f *frontend) (*v1.ExplainResponse, error) {
-		return f.rpc.Explain(ctx, &v1.ExplainRequest{Caller: c.cfg.caller(), Handle: &v1.Handle{Job: h.Job, Owner: h.Owner}, Task: int32(task)})
+	resp, err := askUntilAnswered(ctx, c, order, func(ctx context.Context, f *frontend) (*v1.ExplainResponse, error) {
+		return f.rpc.Explain(ctx, &v1.ExplainRequest{Caller: c.cfg.wireCaller(), Handle: &v1.Handle{Job: h.Job, Owner: h.Owner}, Task: int32(task)})
 	})
 	if err != nil {
 		return nil, err
@@ -138,7 +138,7 @@ func fromExplanation(r *v1.ExplainResponse) *Explanation {
 	x := &Explanation{Frontend: r.Frontend, Decisions: make([]Decision, len(r.Decisions))}
 	for i, d := range r.Decisions {
 		x.Decisions[i] = Decision{
-			Task: int(d.Task), Alike: int(d.Alike), Path: words(d.Path.String()), Cause: strings.TrimPrefix(words(d.Cause.String()), "by "), Why: d.Why,
+			Task: int(d.Task), Alike: int(d.Alike), Path: enumWords(d.Path.String()), Cause: strings.TrimPrefix(enumWords(d.Cause.String()), "by "), Why: d.Why,
 			Threshold: fromMicros(d.ThresholdUs), Work: fromWork(d.Work), At: fromMicros(d.AtUs), Tries: int(d.Tries), Attempt: d.Attempt,
 			Worker: d.Worker, Outcome: d.Outcome, Waited: fromMicros(d.WaitedUs), Ran: fromMicros(d.RanUs), Usage: fromUsage(d.Usage),
 			Candidates: make([]Candidate, len(d.Candidates)), Seen: int(d.Seen), Chosen: int(d.Chosen), Reason: d.Reason, Text: d.Text,
@@ -177,5 +177,5 @@ func fromWork(w *v1.Work) Work {
 	if w == nil {
 		return Work{}
 	}
-	return Work{Mean: fromMicros(w.MeanUs), Dev: fromMicros(w.DeviationUs), Source: words(w.Source.String()), Samples: int(w.Samples)}
+	return Work{Mean: fromMicros(w.MeanUs), Dev: fromMicros(w.DeviationUs), Source: enumWords(w.Source.String()), Samples: int(w.Samples)}
 }

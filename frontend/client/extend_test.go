@@ -16,7 +16,7 @@ import (
 
 // A job is added to when what was known of it has ended, and reads what that has left.
 func TestExtend(t *testing.T) {
-	_, c := passing(t, local.Config{}, map[string]exec.Func{"leave": leave, "look": look})
+	_, c := startPassing(t, local.Config{}, map[string]exec.Func{"leave": writeOutput, "look": readInputs})
 	r, err := c.Submit(t.Context(), client.Job{Open: true, Stages: []client.Stage{{Name: "s0"}}, Tasks: []client.Task{{Stage: "s0", Function: "leave", Payload: []byte("7")}}})
 	if err != nil {
 		t.Fatal(err)
@@ -54,7 +54,7 @@ func TestExtend(t *testing.T) {
 
 // What is refused changes nothing, and says why.
 func TestExtendRefused(t *testing.T) {
-	_, c := passing(t, local.Config{}, nil)
+	_, c := startPassing(t, local.Config{}, nil)
 	echo := client.Task{Function: "echo", Payload: []byte("x")}
 	closed, err := c.Submit(t.Context(), client.Job{Tasks: []client.Task{{Function: "sleep", Payload: []byte("1h")}}})
 	if err != nil {
@@ -96,7 +96,7 @@ func TestExtendRefused(t *testing.T) {
 // A job that was added to goes to another frontend with all of it, and is added to there.
 func TestExtendFailsOver(t *testing.T) {
 	started, release := make(chan string, 10), make(chan struct{})
-	cluster, c := passing(t, local.Config{Frontends: 2}, map[string]exec.Func{
+	cluster, c := startPassing(t, local.Config{Frontends: 2}, map[string]exec.Func{
 		"wait": func(ctx context.Context, payload []byte) ([]byte, error) {
 			started <- string(payload)
 			select {

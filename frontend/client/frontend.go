@@ -37,7 +37,7 @@ type callError struct {
 	// sent: the frontend may have received and carried out the call.
 	sent bool
 	// alone: the connection broke by itself, which need not mean that the frontend is gone.
-	alone bool
+	brokeAlone bool
 	// answered: the frontend lives, but made an error of its own.
 	answered bool
 }
@@ -57,13 +57,13 @@ type frontend struct {
 	background *sync.WaitGroup // the client's; Add only during a call
 	closing    <-chan struct{}
 
-	mu       sync.Mutex
-	calls    int       // without an answer yet
-	watched  bool      // watch runs
-	failures int       // since the last answer, at most one in each time that it is left alone
-	aloneTil time.Time // leave it alone until then if there is another one
-	awayTil  time.Time // the same, since it said that it leaves
-	usedAt   time.Time // when a call last began
+	mu         sync.Mutex
+	openCalls  int       // without an answer yet
+	watching   bool      // watch runs
+	failures   int       // since the last answer, at most one in each time that it is left alone
+	aloneUntil time.Time // leave it alone until then if there is another one
+	awayUntil  time.Time // the same, since it said that it leaves
+	usedAt     time.Time // when a call last began
 }
 
 func newFrontend(addr string, cfg *config, known *processes, background *sync.WaitGroup, closing <-chan struct{}) (*frontend, error) {
@@ -78,79 +78,79 @@ func newFrontend(addr string, cfg *config, known *processes, background *sync.Wa
 		kitex.WithTransportProtocol(transport.Framed),
 		kitex.WithConnPool(f.pool),
 		kitex.WithCodec(frame.Codec(maxAnswer)),
-		kitex.WithProxy(&address{discovery.NewInstance("tcp", addr, discovery.DefaultWeight, nil)}),
+		kitex.WithProxy(&fixedAddress{discovery.NewInstance("tcp", addr, discovery.DefaultWeight, nil)}),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("client for frontend %s: %w", addr, err)
 	}
 	f.rpc = rpc
-	f.pool.greet = f.greet
-	f.pool.tells = cfg.tokens.Tell() != ""
+	f.pool.identify = f.identifyPeer
+	f.pool.sendsToken = cfg.tokens.Tell() != ""
 	return f, nil
 }
 
-// address takes the place of Kitex's service discovery, which would run goroutines for ever, look the name
+// fixedAddress takes the place of Kitex's service discovery, which would run goroutines for ever, look the name
 // up only once, and make calls whose connection failed a second time.
-type address struct{ to discovery.Instance }
+type fixedAddress struct{ instance discovery.Instance }
 
-func (a *address) Configure(*proxy.Config) error { return nil }
+func (a *fixedAddress) Configure(*proxy.Config) error { return nil }
 
-func (a *address) ResolveProxyInstance(ctx context.Context) error {
-	remoteinfo.AsRemoteInfo(rpcinfo.GetRPCInfo(ctx).To()).SetInstance(a.to)
+func (a *fixedAddress) ResolveProxyInstance(ctx context.Context) error {
+	remoteinfo.AsRemoteInfo(rpcinfo.GetRPCInfo(ctx).To()).SetInstance(a.instance)
 	return nil
 }
 
-// greet asks who is behind a new connection. An error means that nobody there gives a sign of life.
-func (f *frontend) greet(ctx context.Context, c *conn) (*process, error) {
-	cl := &call{ctx: ctx, on: c, deadline: time.Now().Add(f.cfg.pingTimeout)}
-	defer context.AfterFunc(ctx, cl.end)()
-	resp, err := f.rpc.Cluster(cl, &v1.ClusterRequest{Caller: f.cfg.caller(), FrontendsOnly: true})
+// identifyPeer asks who is behind a new connection. An error means that nobody there gives a sign of life.
+func (f *frontend) identifyPeer(ctx context.Context, c *conn) (*process, error) {
+	cl := &call{ctx: ctx, onlyConn: c, deadline: time.Now().Add(f.cfg.pingTimeout)}
+	defer context.AfterFunc(ctx, cl.endCall)()
+	resp, err := f.rpc.Cluster(cl, &v1.ClusterRequest{Caller: f.cfg.wireCaller(), FrontendsOnly: true})
 	switch {
 	case err == nil && resp != nil && resp.Address != "":
-		return f.processes.heard(resp), nil
-	case err == nil || answers(err): // it does not tell, but lives
-		return f.processes.named(f.addr), nil
+		return f.processes.noteGreeting(resp), nil
+	case err == nil || isAnswer(err): // it does not tell, but lives
+		return f.processes.findOrAdd(f.addr), nil
 	case isTimeout(err), errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return nil, fmt.Errorf("it gives no sign of life within %v: %w", f.cfg.pingTimeout, os.ErrDeadlineExceeded)
 	}
 	return nil, err
 }
 
-// do makes one call. It returns nil, a *RefusedError, a *callError or, if ctx ended it, a *callError with
+// makeCall makes one call. It returns nil, a *RefusedError, a *callError or, if ctx ended it, a *callError with
 // the context's cause.
-func (f *frontend) do(ctx context.Context, cl *call, timeout time.Duration, rpc func(context.Context) error) error {
+func (f *frontend) makeCall(ctx context.Context, cl *call, timeout time.Duration, rpc func(context.Context) error) error {
 	cl.ctx = ctx
 	if timeout > 0 {
 		cl.deadline = time.Now().Add(timeout)
 	}
 	if ctx.Done() != nil {
-		defer context.AfterFunc(ctx, cl.end)()
+		defer context.AfterFunc(ctx, cl.endCall)()
 	}
-	f.begin()
+	f.noteCall()
 	err := rpc(cl)
 	var refused *v1.Refused
-	if err == nil || answers(err) {
-		f.answered()
-		if of := cl.asks(); of != nil {
-			of.answers.Add(1)
+	if err == nil || isAnswer(err) {
+		f.noteAnswered()
+		if peer := cl.askedProcess(); peer != nil {
+			peer.answers.Add(1)
 		}
 	}
 	if err == nil {
 		return nil
 	}
 	if errors.As(err, &refused) {
-		if cl.job && refused.Reason == v1.RefusedReason_DRAINING && cl.got != nil {
-			cl.got.leaves.Store(true)
-			if cl.fresh { // it has just said that it does not leave
-				f.leaves(drainPause)
+		if cl.newJob && refused.Reason == v1.RefusedReason_DRAINING && cl.reached != nil {
+			cl.reached.draining.Store(true)
+			if cl.freshConn { // it has just said that it does not leave
+				f.leaveAlone(drainPause)
 			}
 		}
 		return &RefusedError{RefusedReason(refused.Reason), refused.Message, fromMicros(refused.RetryAfterUs)}
 	}
 	fail := &callError{addr: f.addr, err: err}
-	var own *thrift.ApplicationException // what a Thrift server says for what it did not expect
-	if errors.As(err, &own) {
-		fail.sent, fail.answered, fail.err = true, true, own
+	var serverErr *thrift.ApplicationException // what a Thrift server says for what it did not expect
+	if errors.As(err, &serverErr) {
+		fail.sent, fail.answered, fail.err = true, true, serverErr
 		return fail
 	}
 	cl.mu.Lock()
@@ -163,22 +163,22 @@ func (f *frontend) do(ctx context.Context, cl *call, timeout time.Duration, rpc 
 	switch {
 	case ended:
 		fail.err = context.Cause(ctx)
-		f.gaveUp()
+		f.noteGivenUp()
 		return fail
 	case errors.Is(fail.err, ErrClosed):
 		fail.err = ErrClosed
-		f.gaveUp()
+		f.noteGivenUp()
 		return fail
 	case cause != nil:
 	case timeout > 0 && isTimeout(err):
 		fail.err = fmt.Errorf("no answer within %v: %w", timeout, os.ErrDeadlineExceeded)
 	default:
-		fail.alone = fail.sent
+		fail.brokeAlone = fail.sent
 	}
 	if fail.sent {
-		f.pool.dropIdle(cl.got)
+		f.pool.dropIdle(cl.reached)
 	}
-	f.failed(fail)
+	f.noteFailed(fail)
 	return fail
 }
 
@@ -187,37 +187,37 @@ func isTimeout(err error) bool {
 	return errors.Is(err, os.ErrDeadlineExceeded) || errors.As(err, &ne) && ne.Timeout()
 }
 
-func (f *frontend) begin() {
+func (f *frontend) noteCall() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.calls++
+	f.openCalls++
 	f.usedAt = time.Now()
-	if !f.watched {
-		f.watched = true
-		f.background.Go(f.watch)
+	if !f.watching {
+		f.watching = true
+		f.background.Go(f.watchCalls)
 	}
 }
 
-func (f *frontend) answered() {
+func (f *frontend) noteAnswered() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.calls--
-	f.failures, f.aloneTil = 0, time.Time{}
+	f.openCalls--
+	f.failures, f.aloneUntil = 0, time.Time{}
 }
 
-func (f *frontend) gaveUp() {
+func (f *frontend) noteGivenUp() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.calls--
+	f.openCalls--
 }
 
-func (f *frontend) failed(err error) {
+func (f *frontend) noteFailed(err error) {
 	f.mu.Lock()
-	f.calls--
+	f.openCalls--
 	now := time.Now()
 	first := f.failures == 0
-	if !now.Before(f.aloneTil) { // else it is known
-		f.aloneTil = now.Add(f.cfg.backoff(f.failures))
+	if !now.Before(f.aloneUntil) { // else it is known
+		f.aloneUntil = now.Add(f.cfg.backoffAfter(f.failures))
 		f.failures++
 	}
 	f.mu.Unlock()
@@ -226,8 +226,8 @@ func (f *frontend) failed(err error) {
 	}
 }
 
-// backoff is how long to wait after a number of earlier failures: half of it certain, half by chance.
-func (c *config) backoff(failures int) time.Duration {
+// backoffAfter is how long to wait after a number of earlier failures: half of it certain, half by chance.
+func (c *config) backoffAfter(failures int) time.Duration {
 	d := c.backoffMin
 	for i := 0; i < failures && d < c.backoffMax; i++ {
 		d *= 2
@@ -236,48 +236,48 @@ func (c *config) backoff(failures int) time.Duration {
 	return d/2 + rand.N(d/2+1)
 }
 
-// leaves has all jobs leave f alone for d: a call that comes when it goes could be taken for one that it got.
-func (f *frontend) leaves(d time.Duration) {
+// leaveAlone has all jobs leave f alone for d: a call that comes when it goes could be taken for one that it got.
+func (f *frontend) leaveAlone(d time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.awayTil = time.Now().Add(d)
+	f.awayUntil = time.Now().Add(d)
 }
 
-// state is what the choice between frontends goes by.
-func (f *frontend) state() (calls int, aloneTil time.Time) {
+// loadAndPause is what the choice between frontends goes by.
+func (f *frontend) loadAndPause() (calls int, aloneTil time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.awayTil.After(f.aloneTil) {
-		return f.calls, f.awayTil
+	if f.awayUntil.After(f.aloneUntil) {
+		return f.openCalls, f.awayUntil
 	}
-	return f.calls, f.aloneTil
+	return f.openCalls, f.aloneUntil
 }
 
-// unused is for how long it has had no call.
-func (f *frontend) unused() time.Duration {
+// unusedFor is for how long it has had no call.
+func (f *frontend) unusedFor() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.calls > 0 {
+	if f.openCalls > 0 {
 		return 0
 	}
 	return time.Since(f.usedAt)
 }
 
-// down reports whether it failed again when it was tried again, or leaves.
-func (f *frontend) down() bool {
+// isDown reports whether it failed again when it was tried again, or leaves.
+func (f *frontend) isDown() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.failures > 1 || time.Now().Before(f.awayTil)
+	return f.failures > 1 || time.Now().Before(f.awayUntil)
 }
 
-// watch looks after the calls that have no answer yet, while there are any: some, like Run, may rightly take
+// watchCalls looks after the calls that have no answer yet, while there are any: some, like Run, may rightly take
 // for ever. A frontend that owes answers and gave none for pingEvery is asked for a sign of life, on another
 // connection; if there is none within pingTimeout, the calls that wait for it end: by default, no later than 3 s after
 // it hangs.
-func (f *frontend) watch() {
+func (f *frontend) watchCalls() {
 	tick := time.NewTicker(f.cfg.pingEvery)
 	defer tick.Stop()
-	owed := f.pool.owing()
+	owed := f.pool.answersOwed()
 	for {
 		select {
 		case <-tick.C:
@@ -285,38 +285,38 @@ func (f *frontend) watch() {
 			return
 		}
 		f.mu.Lock()
-		if f.calls == 0 {
-			f.watched = false
+		if f.openCalls == 0 {
+			f.watching = false
 			f.mu.Unlock()
 			return
 		}
 		f.mu.Unlock()
 		var pings sync.WaitGroup
-		for p, now := range f.pool.owing() {
+		for p, now := range f.pool.answersOwed() {
 			if before, ok := owed[p]; ok && before == now {
-				pings.Go(func() { f.ping(p) })
+				pings.Go(func() { f.pingProcess(p) })
 			}
 		}
 		pings.Wait()
-		owed = f.pool.owing()
+		owed = f.pool.answersOwed()
 	}
 }
 
 // noJob is the id of no job.
 const noJob = "00000000000000000000000000"
 
-// ping asks a frontend for a sign of life, and ends the calls that wait for it if there is none. Behind a balancer, where it
+// pingProcess asks a frontend for a sign of life, and ends the calls that wait for it if there is none. Behind a balancer, where it
 // cannot be reached at will, another frontend may have to pass the question on.
-func (f *frontend) ping(p *process) {
+func (f *frontend) pingProcess(p *process) {
 	// Any answer of its own will do; this one costs it least.
-	err := f.do(context.Background(), &call{of: p, ping: true}, f.cfg.pingTimeout, func(ctx context.Context) error {
-		_, err := f.rpc.Events(ctx, &v1.EventsRequest{Caller: f.cfg.caller(), Handle: &v1.Handle{Job: noJob, Owner: p.name}})
+	err := f.makeCall(context.Background(), &call{owner: p, ping: true}, f.cfg.pingTimeout, func(ctx context.Context) error {
+		_, err := f.rpc.Events(ctx, &v1.EventsRequest{Caller: f.cfg.wireCaller(), Handle: &v1.Handle{Job: noJob, Owner: p.name}})
 		return err
 	})
 	// A refused connection is no proof: a frontend that leaves closes its listener first. Neither is that another one does
 	// not reach it, but where that has been told so itself.
 	var refused *RefusedError
 	if isTimeout(err) || errors.As(err, &refused) && refused.Reason == OwnerLost && p.lost.Load() {
-		f.pool.kill(p, errSilent)
+		f.pool.closeConnsOf(p, errSilent)
 	}
 }

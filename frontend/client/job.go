@@ -22,7 +22,7 @@ const (
 	Random        Policy = "random"       // each task to a random worker
 )
 
-func (p Policy) wire() (v1.Policy, error) {
+func (p Policy) toWire() (v1.Policy, error) {
 	switch p {
 	case DefaultPolicy:
 		return v1.Policy_DEFAULT, nil
@@ -50,7 +50,7 @@ const (
 	EstimateMode Mode = "estimate" // all where they are expected to be done first, which suits long ones
 )
 
-func (m Mode) wire() (v1.Mode, error) {
+func (m Mode) toWire() (v1.Mode, error) {
 	switch m {
 	case AutoMode, "auto":
 		return v1.Mode_AUTO, nil
@@ -73,7 +73,7 @@ const (
 	Spare Class = "spare"
 )
 
-func (c Class) wire() (*v1.JobClass, error) {
+func (c Class) toWire() (*v1.JobClass, error) {
 	switch c {
 	case "", Auto:
 		return nil, nil
@@ -168,7 +168,7 @@ const (
 	AsFile    Pass = "file"   // as files of the workers' caches, which are fetched from there: for much data
 )
 
-func (p Pass) wire() (v1.Pass, error) {
+func (p Pass) toWire() (v1.Pass, error) {
 	switch p {
 	case NotPassed:
 		return v1.Pass_NONE, nil
@@ -241,8 +241,8 @@ func NewJobID() string {
 	return probe.NewJobID(time.Now().UnixMilli(), rand.Uint64(), rand.Uint64()).String()
 }
 
-// micros rounds up, so that a short time does not become zero, which means none.
-func micros(d time.Duration) int64 {
+// toMicros rounds up, so that a short time does not become zero, which means none.
+func toMicros(d time.Duration) int64 {
 	if d <= 0 {
 		return d.Microseconds()
 	}
@@ -251,33 +251,33 @@ func micros(d time.Duration) int64 {
 
 func fromMicros(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
 
-func (c Constraint) wire() *v1.Constraint {
+func (c Constraint) toWire() *v1.Constraint {
 	if len(c.Labels) == 0 && len(c.Hosts) == 0 {
 		return nil
 	}
 	return &v1.Constraint{Labels: c.Labels, Hosts: c.Hosts}
 }
 
-// fill writes t into w, sharing the payload.
-func (t *Task) fill(w *v1.Task) error {
+// fillWire writes t into w, sharing the payload.
+func (t *Task) fillWire(w *v1.Task) error {
 	w.FunctionName, w.RunClass = t.Function, t.Class
 	w.Payload = t.Payload
 	if t.Demand != (Demand{}) {
 		w.Demand = &v1.Demand{CpuMillicores: t.Demand.CPU, MemoryMib: t.Demand.Memory}
 	}
-	w.EstimateUs = micros(t.Estimate)
-	w.Constraint = t.Constraint.wire()
+	w.EstimateUs = toMicros(t.Estimate)
+	w.Constraint = t.Constraint.toWire()
 	w.Retryable = !t.Once
-	w.TimeoutUs = micros(t.Timeout)
+	w.TimeoutUs = toMicros(t.Timeout)
 	w.Retries = int32(min(max(t.Retries, math.MinInt32), math.MaxInt32))
 	w.Index = -1
-	w.BackoffUs = micros(t.Backoff)
+	w.BackoffUs = toMicros(t.Backoff)
 	w.Stage, w.Partition = t.Stage, -1
 	for _, p := range t.Along {
 		w.Along = append(w.Along, int32(p))
 	}
 	for _, in := range t.Inputs {
-		pass, err := in.Pass.wire()
+		pass, err := in.Pass.toWire()
 		if err != nil {
 			return err
 		}
@@ -296,8 +296,8 @@ func (t *Task) fill(w *v1.Task) error {
 	return nil
 }
 
-// fill writes w into o, sharing the result.
-func (o *Outcome) fill(w *v1.Outcome) {
+// fillFrom writes w into o, sharing the result.
+func (o *Outcome) fillFrom(w *v1.Outcome) {
 	*o = Outcome{
 		Task:     int(w.Task),
 		Worker:   w.Worker,

@@ -7,21 +7,21 @@ import (
 	v1 "github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 )
 
-// moving is a job of n tasks whose first owner is lost, on its way to the second one, which has not answered yet.
-type moving struct {
-	c          *Client
-	r          *Running
-	b          *fake
-	job        *v1.Job // as b has it
-	came, goOn chan struct{}
+// movingJob is a job of n tasks whose first owner is lost, on its way to the second one, which has not answered yet.
+type movingJob struct {
+	c                *Client
+	r                *Running
+	b                *fake
+	job              *v1.Job // as b has it
+	arrived, proceed chan struct{}
 }
 
-func newMoving(t *testing.T, n int) *moving {
+func newMovingJob(t *testing.T, n int) *movingJob {
 	a, b := newFake(t), newFake(t)
-	m := &moving{b: b, came: make(chan struct{}), goOn: make(chan struct{})}
+	m := &movingJob{b: b, arrived: make(chan struct{}), proceed: make(chan struct{})}
 	var atA *v1.Job
 	submitted := make(chan struct{})
-	a.submit = a.take(&atA)
+	a.submit = a.keepJob(&atA)
 	a.events = func(*v1.EventsRequest) (*v1.EventsResponse, error) {
 		<-submitted
 		a.crash()
@@ -29,28 +29,28 @@ func newMoving(t *testing.T, n int) *moving {
 	}
 	b.submit = func(r *v1.SubmitRequest) (*v1.SubmitResponse, error) {
 		m.job = r.Job
-		close(m.came)
-		<-m.goOn
-		return &v1.SubmitResponse{Handle: b.handle(r.Job)}, nil
+		close(m.arrived)
+		<-m.proceed
+		return &v1.SubmitResponse{Handle: b.handleOf(r.Job)}, nil
 	}
 	unknown := func() error { return &v1.Refused{Reason: v1.RefusedReason_UNKNOWN_JOB, Message: "no such job"} }
 	b.cancel = func(*v1.CancelRequest) (*v1.CancelResponse, error) { return nil, unknown() }
 	b.cancelTasks = func(*v1.CancelTasksRequest) (*v1.CancelResponse, error) { return nil, unknown() }
 	m.c = newClient(t, []string{a.addr, b.addr})
-	first(m.c)
+	chooseFirst(m.c)
 	r, err := m.c.Submit(t.Context(), echoJob(n))
 	if err != nil {
 		t.Fatal(err)
 	}
 	m.r = r
 	close(submitted)
-	<-m.came
+	<-m.arrived
 	return m
 }
 
 // A job that is cancelled while no frontend has it is over, and the one that gets it just then is told.
 func TestCancelWhileMoving(t *testing.T) {
-	m := newMoving(t, 2)
+	m := newMovingJob(t, 2)
 	if err := m.r.Cancel(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func TestCancelWhileMoving(t *testing.T) {
 		return &v1.CancelResponse{Cancelled: 2}, nil
 	}
 	fence()
-	close(m.goOn)
+	close(m.proceed)
 	outs, _ := m.r.Wait()
 	if len(outs) != 2 {
 		t.Fatalf("%+v", outs)
@@ -78,7 +78,7 @@ func TestCancelWhileMoving(t *testing.T) {
 
 // So it is with tasks that are cancelled by themselves. The others go on.
 func TestCancelTasksWhileMoving(t *testing.T) {
-	m := newMoving(t, 2)
+	m := newMovingJob(t, 2)
 	if err := m.r.CancelTasks(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
@@ -90,10 +90,10 @@ func TestCancelTasksWhileMoving(t *testing.T) {
 	}
 	m.b.events = func(r *v1.EventsRequest) (*v1.EventsResponse, error) {
 		<-told
-		return events(1, true, echo(m.job, 0)), nil
+		return eventsAnswer(1, true, echoOutcome(m.job, 0)), nil
 	}
 	fence()
-	close(m.goOn)
+	close(m.proceed)
 	outs, err := m.r.Wait()
 	if failed, ok := errors.AsType[*TaskError](err); !ok || failed.Reason != Cancelled || failed.Task != 1 || len(outs) != 2 || outs[0].Err != nil {
 		t.Errorf("%+v, %v", outs, err)

@@ -28,75 +28,75 @@ func (c *Client) Open(ctx context.Context, o Outcome) (io.ReadCloser, error) {
 	case o.File.SHA256 == "":
 		return io.NopCloser(bytes.NewReader(o.Result)), nil
 	}
-	r := &reader{ctx: ctx, c: c, of: o, sum: sha256.New()}
-	r.next() // so that a file that is gone is an error here
+	r := &reader{ctx: ctx, c: c, outcome: o, sum: sha256.New()}
+	r.fetchPart() // so that a file that is gone is an error here
 	return r, r.err
 }
 
 // reader reads a file in a worker's cache.
 type reader struct {
-	ctx  context.Context
-	c    *Client
-	of   Outcome
-	sum  hash.Hash // of what came
-	at   int64     // how much that is
-	part []byte    // of it, what has not been read
-	err  error
+	ctx      context.Context
+	c        *Client
+	outcome  Outcome
+	sum      hash.Hash // of what came
+	received int64     // how much that is
+	unread   []byte    // of it, what has not been read
+	err      error
 }
 
 func (r *reader) Read(p []byte) (int, error) {
-	if len(r.part) == 0 && r.err == nil {
-		r.next()
+	if len(r.unread) == 0 && r.err == nil {
+		r.fetchPart()
 	}
-	if len(r.part) == 0 {
+	if len(r.unread) == 0 {
 		return 0, r.err
 	}
-	n := copy(p, r.part)
-	r.part = r.part[n:]
+	n := copy(p, r.unread)
+	r.unread = r.unread[n:]
 	return n, nil
 }
 
 func (r *reader) Close() error {
-	r.part, r.err = nil, errors.New("the result was closed")
+	r.unread, r.err = nil, errors.New("the result was closed")
 	return nil
 }
 
-// next gets the next part, or the error that there is none.
-func (r *reader) next() {
-	f := &r.of.File
-	if r.at == f.Bytes {
+// fetchPart gets the next part, or the error that there is none.
+func (r *reader) fetchPart() {
+	f := &r.outcome.File
+	if r.received == f.Bytes {
 		if r.err = io.EOF; hex.EncodeToString(r.sum.Sum(nil)) != f.SHA256 {
-			r.err = r.lost("what its worker has is not what it was")
+			r.err = r.lostError("what its worker has is not what it was")
 		}
 		return
 	}
-	resp, err := r.ask()
+	resp, err := r.requestPart()
 	var refused *RefusedError
 	switch {
 	case errors.As(err, &refused) && refused.Reason == NoFile:
-		r.err = r.lost(refused.Message)
+		r.err = r.lostError(refused.Message)
 	case err != nil:
 		r.err = err
-	case len(resp.Data) == 0 || resp.SizeBytes != f.Bytes || int64(len(resp.Data)) > f.Bytes-r.at:
-		r.err = r.lost(fmt.Sprintf("it has %d bytes, and had %d", resp.SizeBytes, f.Bytes))
+	case len(resp.Data) == 0 || resp.SizeBytes != f.Bytes || int64(len(resp.Data)) > f.Bytes-r.received:
+		r.err = r.lostError(fmt.Sprintf("it has %d bytes, and had %d", resp.SizeBytes, f.Bytes))
 	default:
-		r.part = resp.Data
-		r.at += int64(len(r.part))
-		r.sum.Write(r.part)
+		r.unread = resp.Data
+		r.received += int64(len(r.unread))
+		r.sum.Write(r.unread)
 	}
 }
 
-func (r *reader) lost(why string) error {
-	return &TaskError{Task: r.of.Task, Reason: ResultLost, Message: why, Worker: r.of.Worker, Attempts: r.of.Attempts}
+func (r *reader) lostError(why string) error {
+	return &TaskError{Task: r.outcome.Task, Reason: ResultLost, Message: why, Worker: r.outcome.Worker, Attempts: r.outcome.Attempts}
 }
 
-// ask asks for the next part until some frontend has it, or there is none.
-func (r *reader) ask() (*v1.ReadFileResponse, error) {
-	req := &v1.ReadFileRequest{Caller: r.c.cfg.caller(), Sha256: r.of.File.SHA256, Worker: r.of.Worker, FromByte: r.at}
+// requestPart asks for the next part until some frontend has it, or there is none.
+func (r *reader) requestPart() (*v1.ReadFileResponse, error) {
+	req := &v1.ReadFileRequest{Caller: r.c.cfg.wireCaller(), Sha256: r.outcome.File.SHA256, Worker: r.outcome.Worker, FromByte: r.received}
 	began, pause, patience := time.Now(), r.c.cfg.backoffMin, r.c.cfg.retryFor
 	for {
-		order := slices.Concat(r.c.inTurn(), r.c.roster.Load().members)
-		resp, err := ask(r.ctx, r.c, order, func(ctx context.Context, f *frontend) (*v1.ReadFileResponse, error) { return f.rpc.ReadFile(ctx, req) })
+		order := slices.Concat(r.c.seedsInTurn(), r.c.roster.Load().members)
+		resp, err := askUntilAnswered(r.ctx, r.c, order, func(ctx context.Context, f *frontend) (*v1.ReadFileResponse, error) { return f.rpc.ReadFile(ctx, req) })
 		var refused *RefusedError
 		pause = min(2*pause, r.c.cfg.backoffMax)
 		if errors.As(err, &refused) {

@@ -21,8 +21,8 @@ import (
 	wserve "github.com/phoebe-sched/phoebe/worker/serve"
 )
 
-// pattern is the i-th piece of what make writes.
-func pattern(buf []byte, i int) []byte {
+// fillPattern is the i-th piece of what make writes.
+func fillPattern(buf []byte, i int) []byte {
 	for k := range buf {
 		buf[k] = byte(i + k)
 	}
@@ -31,8 +31,8 @@ func pattern(buf []byte, i int) []byte {
 
 const piece = 1000
 
-// large are functions whose results have as many bytes as their payloads say, written or returned.
-func large() map[string]exec.Func {
+// largeFunctions are functions whose results have as many bytes as their payloads say, written or returned.
+func largeFunctions() map[string]exec.Func {
 	size := func(payload []byte) (n int) {
 		fmt.Sscan(string(payload), &n)
 		return n
@@ -45,7 +45,7 @@ func large() map[string]exec.Func {
 			}
 			buf := make([]byte, piece)
 			for i, left := 0, size(payload); left > 0; i++ {
-				n, err := out.Write(pattern(buf, i)[:min(left, piece)])
+				n, err := out.Write(fillPattern(buf, i)[:min(left, piece)])
 				if err != nil {
 					return nil, err
 				}
@@ -56,7 +56,7 @@ func large() map[string]exec.Func {
 		"return": func(_ context.Context, payload []byte) ([]byte, error) {
 			var all []byte
 			for i := 0; len(all) < size(payload); i++ {
-				all = append(all, pattern(make([]byte, piece), i)...)
+				all = append(all, fillPattern(make([]byte, piece), i)...)
 			}
 			return all[:size(payload)], nil
 		},
@@ -74,12 +74,12 @@ func large() map[string]exec.Func {
 	}
 }
 
-// is tells whether r has n bytes of the pattern.
-func is(r io.Reader, n int) error {
+// checkPattern tells whether r has n bytes of the pattern.
+func checkPattern(r io.Reader, n int) error {
 	buf, want := make([]byte, piece), make([]byte, piece)
 	for i, at := 0, 0; ; i++ {
 		k, err := io.ReadFull(r, buf)
-		if !bytes.Equal(buf[:k], pattern(want, i)[:k]) {
+		if !bytes.Equal(buf[:k], fillPattern(want, i)[:k]) {
 			return fmt.Errorf("other bytes from %d on", at)
 		}
 		switch at += k; {
@@ -96,7 +96,7 @@ func is(r io.Reader, n int) error {
 
 func TestLargeResults(t *testing.T) {
 	const limit = 1 << 20 // of a worker, and of a part
-	_, c := passing(t, local.Config{Workers: 1}, large())
+	_, c := startPassing(t, local.Config{Workers: 1}, largeFunctions())
 	ctx := t.Context()
 	for _, function := range []string{"write", "return"} {
 		for _, n := range []int{0, 1, limit - 1, limit, limit + 1, 2*limit - 1, 2 * limit, 2*limit + 1, 40 << 20} {
@@ -113,7 +113,7 @@ func TestLargeResults(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := is(r, n); err != nil {
+			if err := checkPattern(r, n); err != nil {
 				t.Errorf("%s: %d bytes: %v", function, n, err)
 			}
 			r.Close()
@@ -140,7 +140,7 @@ func TestLargeResults(t *testing.T) {
 // What a large result takes in memory does not depend on how large it is.
 func TestLargeResultsTakeLittleMemory(t *testing.T) {
 	const n = 256 << 20
-	_, c := passing(t, local.Config{Workers: 1, Frontends: 1}, large())
+	_, c := startPassing(t, local.Config{Workers: 1, Frontends: 1}, largeFunctions())
 	outs, err := c.Run(t.Context(), client.Job{LargeResults: true, Tasks: []client.Task{{Function: "write", Payload: fmt.Append(nil, n)}}})
 	if err != nil {
 		t.Fatal(err)
@@ -170,7 +170,7 @@ func TestLargeResultsTakeLittleMemory(t *testing.T) {
 func TestLargeResultsFailOver(t *testing.T) {
 	const n = 5 << 20
 	release := make(chan struct{})
-	functions := large()
+	functions := largeFunctions()
 	functions["wait"] = func(ctx context.Context, payload []byte) ([]byte, error) {
 		select {
 		case <-release:
@@ -178,7 +178,7 @@ func TestLargeResultsFailOver(t *testing.T) {
 		}
 		return functions["write"](ctx, payload)
 	}
-	cluster, c := passing(t, local.Config{Frontends: 3, Workers: 1}, functions)
+	cluster, c := startPassing(t, local.Config{Frontends: 3, Workers: 1}, functions)
 	r, err := c.Submit(t.Context(), client.Job{LargeResults: true, Tasks: []client.Task{
 		{Function: "write", Payload: fmt.Append(nil, n)}, {Function: "wait", Payload: fmt.Append(nil, n)},
 	}})
@@ -204,7 +204,7 @@ func TestLargeResultsFailOver(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := is(result, n); err != nil {
+		if err := checkPattern(result, n); err != nil {
 			t.Error(err)
 		}
 	}
@@ -214,7 +214,7 @@ func TestLargeResultsFailOver(t *testing.T) {
 func TestLargeResultsAreLost(t *testing.T) {
 	dir := t.TempDir()
 	registry := exec.NewRegistry()
-	for name, f := range large() {
+	for name, f := range largeFunctions() {
 		must(registry.Register(name, f))
 	}
 	cluster, err := local.Start(local.Config{Workers: 1, Registry: registry, Worker: func(_ int, w *wserve.Config) { w.CacheDir, w.CacheSize = filepath.Join(dir, "cache"), 8<<20 }})

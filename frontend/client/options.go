@@ -37,7 +37,7 @@ type config struct {
 	pollFor        time.Duration // how long the frontend may sit on a poll for events
 }
 
-func defaults() config {
+func defaultConfig() config {
 	return config{
 		log:            slog.New(slog.DiscardHandler),
 		rpcTimeout:     5 * time.Second,

@@ -21,8 +21,8 @@ import (
 	wserve "github.com/phoebe-sched/phoebe/worker/serve"
 )
 
-// passing is a cluster whose workers have caches, and these functions.
-func passing(t *testing.T, cfg local.Config, functions map[string]exec.Func) (*local.Cluster, *client.Client) {
+// startPassing is a cluster whose workers have caches, and these functions.
+func startPassing(t *testing.T, cfg local.Config, functions map[string]exec.Func) (*local.Cluster, *client.Client) {
 	t.Helper()
 	cfg.Registry = exec.NewRegistry()
 	for name, f := range functions {
@@ -50,8 +50,8 @@ func passing(t *testing.T, cfg local.Config, functions map[string]exec.Func) (*l
 	return cluster, c
 }
 
-// leave writes as many bytes as its payload says into partition 0, and their number, as one byte.
-func leave(ctx context.Context, payload []byte) ([]byte, error) {
+// writeOutput writes as many bytes as its payload says into partition 0, and their number, as one byte.
+func writeOutput(ctx context.Context, payload []byte) ([]byte, error) {
 	var n int
 	fmt.Sscan(string(payload), &n)
 	out, err := exec.Output(ctx, 0)
@@ -68,8 +68,8 @@ func leave(ctx context.Context, payload []byte) ([]byte, error) {
 	return nil, out.Close()
 }
 
-// look tells how many bytes each of its inputs has, by Open and by Path.
-func look(ctx context.Context, _ []byte) ([]byte, error) {
+// readInputs tells how many bytes each of its inputs has, by Open and by Path.
+func readInputs(ctx context.Context, _ []byte) ([]byte, error) {
 	var said []byte
 	for _, in := range exec.Inputs(ctx) {
 		r, err := in.Open(ctx)
@@ -94,7 +94,7 @@ func look(ctx context.Context, _ []byte) ([]byte, error) {
 }
 
 func TestPassing(t *testing.T) {
-	_, c := passing(t, local.Config{}, map[string]exec.Func{"leave": leave, "look": look})
+	_, c := startPassing(t, local.Config{}, map[string]exec.Func{"leave": writeOutput, "look": readInputs})
 	for _, pass := range []client.Pass{client.Inline, client.AsFile} {
 		job := client.Job{Stages: []client.Stage{{Name: "a"}, {Name: "b", After: []string{"a"}}}}
 		for _, n := range []string{"0", "10", "300000", "3000000"} {
@@ -119,8 +119,8 @@ func TestPassing(t *testing.T) {
 func TestPassingFailsOver(t *testing.T) {
 	release := make(chan struct{})
 	started := make(chan struct{}, 1)
-	cluster, c := passing(t, local.Config{Frontends: 2}, map[string]exec.Func{
-		"leave": leave,
+	cluster, c := startPassing(t, local.Config{Frontends: 2}, map[string]exec.Func{
+		"leave": writeOutput,
 		"wait": func(ctx context.Context, _ []byte) ([]byte, error) {
 			started <- struct{}{}
 			select {
@@ -130,7 +130,7 @@ func TestPassingFailsOver(t *testing.T) {
 			return nil, nil
 		},
 		"look": func(ctx context.Context, p []byte) ([]byte, error) {
-			said, err := look(ctx, p)
+			said, err := readInputs(ctx, p)
 			return append(said, exec.Common(ctx)...), err
 		},
 	})
@@ -148,7 +148,7 @@ func TestPassingFailsOver(t *testing.T) {
 	}
 	<-started
 	for n := 0; n < 2; n++ { // the client has what was left
-		if _, ok := nextOf(r); !ok {
+		if _, ok := nextOutcome(r); !ok {
 			t.Fatal("no outcome")
 		}
 	}
@@ -165,8 +165,8 @@ func TestPassingFailsOver(t *testing.T) {
 	}
 }
 
-// leftForLater is a job that reads so many bytes of its first task when another task has waited.
-func leftForLater(bytes string) client.Job {
+// passingJob is a job that reads so many bytes of its first task when another task has waited.
+func passingJob(bytes string) client.Job {
 	return client.Job{
 		Stages: []client.Stage{{Name: "a"}, {Name: "w", After: []string{"a"}}, {Name: "b", After: []string{"a", "w"}}},
 		Tasks: []client.Task{
@@ -193,15 +193,15 @@ func waitFor(release <-chan struct{}) exec.Func {
 func TestLostOutputsAreMadeAgain(t *testing.T) {
 	for _, frontend := range []bool{false, true} {
 		release := make(chan struct{})
-		cluster, c := passing(t, local.Config{Workers: 2, Frontends: 2}, map[string]exec.Func{
-			"leave": leave, "look": look,
+		cluster, c := startPassing(t, local.Config{Workers: 2, Frontends: 2}, map[string]exec.Func{
+			"leave": writeOutput, "look": readInputs,
 			"wait": waitFor(release),
 		})
-		r, err := c.Submit(t.Context(), leftForLater("1000000"))
+		r, err := c.Submit(t.Context(), passingJob("1000000"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		first, _ := nextOf(r)
+		first, _ := nextOutcome(r)
 		var worker int
 		if _, err := fmt.Sscanf(first.Worker, "worker-%d", &worker); err != nil || first.Task != 0 {
 			t.Fatalf("%+v, %v", first, err)
@@ -228,19 +228,19 @@ func TestLostOutputsAreMadeAgain(t *testing.T) {
 func TestThrownAwayOutputsAreMadeAgain(t *testing.T) {
 	release := make(chan struct{})
 	var runs atomic.Int32
-	_, c := passing(t, local.Config{Workers: 1, Worker: func(_ int, w *wserve.Config) { w.CacheSize = 4 << 20 }}, map[string]exec.Func{
+	_, c := startPassing(t, local.Config{Workers: 1, Worker: func(_ int, w *wserve.Config) { w.CacheSize = 4 << 20 }}, map[string]exec.Func{
 		"leave": func(ctx context.Context, payload []byte) ([]byte, error) {
 			runs.Add(1)
-			return leave(ctx, payload)
+			return writeOutput(ctx, payload)
 		},
-		"look": look,
+		"look": readInputs,
 		"wait": waitFor(release),
 	})
-	r, err := c.Submit(t.Context(), leftForLater("2000000"))
+	r, err := c.Submit(t.Context(), passingJob("2000000"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if first, _ := nextOf(r); first.Err != nil {
+	if first, _ := nextOutcome(r); first.Err != nil {
 		t.Fatal(first.Err)
 	}
 	if _, err := c.Run(t.Context(), client.Job{Stages: []client.Stage{{Name: "a"}}, Tasks: []client.Task{{Stage: "a", Function: "leave", Payload: []byte("3000000")}}}); err != nil {
@@ -253,7 +253,7 @@ func TestThrownAwayOutputsAreMadeAgain(t *testing.T) {
 	}
 }
 
-func nextOf(r *client.Running) (o client.Outcome, ok bool) {
+func nextOutcome(r *client.Running) (o client.Outcome, ok bool) {
 	for o := range r.Results() {
 		return o, true
 	}
@@ -261,7 +261,7 @@ func nextOf(r *client.Running) (o client.Outcome, ok bool) {
 }
 
 func TestTaskInfo(t *testing.T) {
-	_, c := passing(t, local.Config{Workers: 1}, map[string]exec.Func{
+	_, c := startPassing(t, local.Config{Workers: 1}, map[string]exec.Func{
 		"info": func(ctx context.Context, _ []byte) ([]byte, error) {
 			info := exec.Task(ctx)
 			if info.Attempt < 3 {
@@ -293,7 +293,7 @@ func TestOldWorkersPassNothing(t *testing.T) {
 	spoken := probe.Spoken
 	probe.Spoken.Features &^= probe.Passing
 	t.Cleanup(func() { probe.Spoken = spoken })
-	_, c := passing(t, local.Config{}, map[string]exec.Func{"leave": leave, "look": look})
+	_, c := startPassing(t, local.Config{}, map[string]exec.Func{"leave": writeOutput, "look": readInputs})
 	_, err := c.Run(t.Context(), client.Job{
 		Stages: []client.Stage{{Name: "a"}, {Name: "b", After: []string{"a"}}},
 		Tasks:  []client.Task{{Stage: "a", Function: "leave"}, {Stage: "b", Function: "look", Inputs: []client.Input{{Stage: "a", Pass: client.Inline}}}},
@@ -306,7 +306,7 @@ func TestOldWorkersPassNothing(t *testing.T) {
 
 // A function's error says to programs what it is, and how far it is worth trying again.
 func TestTypedErrors(t *testing.T) {
-	_, c := passing(t, local.Config{}, map[string]exec.Func{
+	_, c := startPassing(t, local.Config{}, map[string]exec.Func{
 		"missing": func(ctx context.Context, at []byte) ([]byte, error) {
 			switch worker := exec.Task(ctx).Worker; {
 			case string(at) == "":
@@ -341,7 +341,7 @@ func TestTypedErrors(t *testing.T) {
 // A task that fails is tried again only after a while.
 func TestBackoff(t *testing.T) {
 	var failed time.Time
-	_, c := passing(t, local.Config{}, map[string]exec.Func{
+	_, c := startPassing(t, local.Config{}, map[string]exec.Func{
 		"once": func(ctx context.Context, _ []byte) ([]byte, error) {
 			if exec.Task(ctx).Attempt == 1 {
 				failed = time.Now()
@@ -363,7 +363,7 @@ func TestBackoff(t *testing.T) {
 // A task whose stage goes along another one is passed what its own partition has left there, also from before its frontend was lost.
 func TestPassingAlong(t *testing.T) {
 	release := make(chan struct{})
-	cluster, c := passing(t, local.Config{Frontends: 2}, map[string]exec.Func{
+	cluster, c := startPassing(t, local.Config{Frontends: 2}, map[string]exec.Func{
 		"leave": func(ctx context.Context, payload []byte) ([]byte, error) {
 			if exec.Task(ctx).Partition == 0 {
 				select {
@@ -371,16 +371,16 @@ func TestPassingAlong(t *testing.T) {
 				case <-ctx.Done():
 				}
 			}
-			return leave(ctx, payload)
+			return writeOutput(ctx, payload)
 		},
 		"wait": func(ctx context.Context, payload []byte) ([]byte, error) {
 			select {
 			case <-release:
 			case <-ctx.Done():
 			}
-			return look(ctx, payload)
+			return readInputs(ctx, payload)
 		},
-		"look": look,
+		"look": readInputs,
 	})
 	from := []client.Input{{Stage: "a", Pass: client.Inline}}
 	r, err := c.Submit(t.Context(), client.Job{

@@ -10,28 +10,28 @@ import (
 // process is a frontend by the address that it gives as its own, which handles name as owner. Behind a balancer, one
 // address leads to several. Safe for concurrent use.
 type process struct {
-	name    string
-	answers atomic.Uint64 // to calls that waited for it
-	leaves  atomic.Bool   // it takes no new jobs
-	listed  atomic.Bool   // others have told of it
-	lost    atomic.Bool   // others have told of it, and do no more
+	name     string
+	answers  atomic.Uint64 // to calls that waited for it
+	draining atomic.Bool   // it takes no new jobs
+	listed   atomic.Bool   // others have told of it
+	lost     atomic.Bool   // others have told of it, and do no more
 }
 
 // processes are the frontends that a client has heard of. Safe for concurrent use.
 type processes struct {
-	mu     sync.Mutex
-	byName map[string]*process
-	tell   func(addrs []string) // hears which frontends there are; nil: nobody wants to know
+	mu        sync.Mutex
+	byName    map[string]*process
+	onMembers func(addrs []string) // hears which frontends there are; nil: nobody wants to know
 }
 
-// named is the frontend that handles call so.
-func (ps *processes) named(name string) *process {
+// findOrAdd is the frontend that handles call so.
+func (ps *processes) findOrAdd(name string) *process {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	return ps.namedLocked(name)
+	return ps.findOrAddLocked(name)
 }
 
-func (ps *processes) namedLocked(name string) *process {
+func (ps *processes) findOrAddLocked(name string) *process {
 	p := ps.byName[name]
 	if p == nil {
 		p = &process{name: name}
@@ -40,27 +40,27 @@ func (ps *processes) namedLocked(name string) *process {
 	return p
 }
 
-// heard takes in what a frontend tells of itself and of the others.
-func (ps *processes) heard(r *v1.ClusterResponse) *process {
+// noteGreeting takes in what a frontend tells of itself and of the others.
+func (ps *processes) noteGreeting(r *v1.ClusterResponse) *process {
 	var addrs []string
 	ps.mu.Lock()
-	p := ps.namedLocked(r.Address)
-	p.leaves.Store(r.Draining)
-	there := map[string]bool{r.Address: true}
+	p := ps.findOrAddLocked(r.Address)
+	p.draining.Store(r.Draining)
+	present := map[string]bool{r.Address: true}
 	for _, m := range r.Members {
 		if m.Address == "" {
 			continue
 		}
 		addrs = append(addrs, m.Address)
-		there[m.Address] = true
-		ps.namedLocked(m.Address).listed.Store(true)
+		present[m.Address] = true
+		ps.findOrAddLocked(m.Address).listed.Store(true)
 	}
 	for name, q := range ps.byName {
-		q.lost.Store(q.listed.Load() && !there[name])
+		q.lost.Store(q.listed.Load() && !present[name])
 	}
 	ps.mu.Unlock()
-	if ps.tell != nil && len(addrs) > 0 {
-		ps.tell(addrs)
+	if ps.onMembers != nil && len(addrs) > 0 {
+		ps.onMembers(addrs)
 	}
 	return p
 }

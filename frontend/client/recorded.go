@@ -62,7 +62,7 @@ type JobPage struct {
 
 // Jobs lists the jobs of all frontends that are under way, or have ended and are kept: up to so many (default 100, limit 1000)
 // behind a cursor, which is empty at first. Any frontend is asked, and asks the others.
-func (c *Client) Jobs(ctx context.Context, f JobFilter, cursor string, most int) (*JobPage, error) {
+func (c *Client) Jobs(ctx context.Context, f JobFilter, cursor string, limit int) (*JobPage, error) {
 	filter := &v1.JobFilter{
 		Policy: f.Policy, Tenant: f.Tenant, Failed: f.Failed, Running: f.Running, SlowerUs: f.SlowerThan.Microseconds(), Id: f.ID, Frontend: f.Frontend,
 	}
@@ -72,13 +72,13 @@ func (c *Client) Jobs(ctx context.Context, f JobFilter, cursor string, most int)
 	if !f.Until.IsZero() {
 		filter.UntilUs = f.Until.UnixMicro()
 	}
-	req := &v1.JobsRequest{Caller: c.cfg.caller(), Filter: filter, Cursor: cursor, MaxJobs: clamp(most)}
-	resp, err := ask(ctx, c, c.inTurn(), func(ctx context.Context, f *frontend) (*v1.JobsResponse, error) { return f.rpc.Jobs(ctx, req) })
+	req := &v1.JobsRequest{Caller: c.cfg.wireCaller(), Filter: filter, Cursor: cursor, MaxJobs: clampInt32(limit)}
+	resp, err := askUntilAnswered(ctx, c, c.seedsInTurn(), func(ctx context.Context, f *frontend) (*v1.JobsResponse, error) { return f.rpc.Jobs(ctx, req) })
 	if err != nil {
 		return nil, err
 	}
 	page := &JobPage{Jobs: fromSummaries(resp.Jobs), Next: resp.NextPage}
-	page.Frontends, err = fromTold(resp.Frontends)
+	page.Frontends, err = fromReports(resp.Frontends)
 	return page, err
 }
 
@@ -92,12 +92,12 @@ func fromSummaries(list []*v1.JobSummary) []JobSummary {
 
 func fromSummary(j *v1.JobSummary) JobSummary {
 	to := JobSummary{
-		Handle: Handle{j.Job, j.Owner}, Frontend: j.Frontend, Policy: j.Policy, Tenant: j.Tenant, Class: Class(words(j.GetJobClass().String())), Path: j.Path, Came: time.UnixMicro(j.CameUs),
+		Handle: Handle{j.Job, j.Owner}, Frontend: j.Frontend, Policy: j.Policy, Tenant: j.Tenant, Class: Class(enumWords(j.GetJobClass().String())), Path: j.Path, Came: time.UnixMicro(j.CameUs),
 		Response: fromMicros(j.ResponseUs), Tasks: int(j.Tasks), Ended: int(j.Ended), Failed: int(j.Failed), Stages: int(j.Stages),
 		Running: j.Running, Kept: j.Kept, Due: fromMicros(j.DueUs), Copies: int(j.Copies), Preempted: int(j.Preempted),
 	}
 	for _, b := range j.Blame {
-		to.Blame = append(to.Blame, PartOf{words(b.Part.String()), fromMicros(b.Us)})
+		to.Blame = append(to.Blame, PartOf{enumWords(b.Part.String()), fromMicros(b.Us)})
 	}
 	return to
 }
@@ -167,9 +167,9 @@ func (t *Trace) Next() int {
 
 // Trace tells what the tasks of a job that is under way or kept have been through, from one position on and up to so many
 // (default and limit 20,000). Any frontend is asked, and asks the others.
-func (c *Client) Trace(ctx context.Context, job string, from, most int) (*Trace, error) {
-	req := &v1.TraceRequest{Caller: c.cfg.caller(), Job: job, First: clamp(from), MaxAttempts: clamp(most)}
-	resp, err := ask(ctx, c, c.inTurn(), func(ctx context.Context, f *frontend) (*v1.TraceResponse, error) { return f.rpc.Trace(ctx, req) })
+func (c *Client) Trace(ctx context.Context, job string, from, limit int) (*Trace, error) {
+	req := &v1.TraceRequest{Caller: c.cfg.wireCaller(), Job: job, First: clampInt32(from), MaxAttempts: clampInt32(limit)}
+	resp, err := askUntilAnswered(ctx, c, c.seedsInTurn(), func(ctx context.Context, f *frontend) (*v1.TraceResponse, error) { return f.rpc.Trace(ctx, req) })
 	if err != nil {
 		return nil, err
 	}
@@ -180,13 +180,13 @@ func (c *Client) Trace(ctx context.Context, job string, from, most int) (*Trace,
 	for _, s := range resp.Stages {
 		t.Stages = append(t.Stages, Stage{Name: s.Name, After: s.After})
 	}
-	if t.Frontends, err = fromTold(resp.Frontends); err != nil {
+	if t.Frontends, err = fromReports(resp.Frontends); err != nil {
 		return nil, err
 	}
 	if t.Tasks, err = fromAttempts(resp.Attempts, resp.Workers); err != nil {
 		return nil, err
 	}
-	return t, fromEarlier(resp.Earlier, resp.Workers, t)
+	return t, addEarlier(resp.Earlier, resp.Workers, t)
 }
 
 // knownFields is how many fields of an attempt this client knows.
@@ -194,8 +194,8 @@ const knownFields = 26
 
 var errAttempts = errors.New("an answer holds attempts that are none")
 
-// unpack hands out the first fields of each attempt; those that are not there are 0.
-func unpack(b []byte, each func(x *[knownFields]uint64) error) error {
+// unpackAttempts hands out the first fields of each attempt; those that are not there are 0.
+func unpackAttempts(b []byte, each func(x *[knownFields]uint64) error) error {
 	ok := true
 	next := func() uint64 {
 		n, size := binary.Uvarint(b)
@@ -227,8 +227,8 @@ func unpack(b []byte, each func(x *[knownFields]uint64) error) error {
 	return nil
 }
 
-// workerOf is the name of one by its field; 0 is none.
-func workerOf(x uint64, workers []string) (string, error) {
+// workerName is the name of one by its field; 0 is none.
+func workerName(x uint64, workers []string) (string, error) {
 	if x > uint64(len(workers)) {
 		return "", fmt.Errorf("%w: worker %d of %d", errAttempts, x, len(workers))
 	}
@@ -240,34 +240,34 @@ func workerOf(x uint64, workers []string) (string, error) {
 
 func fromAttempts(b []byte, workers []string) (list []TaskTrace, err error) {
 	list = make([]TaskTrace, 0, len(b)/(2*knownFields))
-	err = unpack(b, func(x *[knownFields]uint64) (err error) {
+	err = unpackAttempts(b, func(x *[knownFields]uint64) (err error) {
 		d := func(i int) time.Duration { return time.Duration(x[i]) }
 		t := TaskTrace{
-			Task: int(x[0]), Stage: int(x[1]), Tries: int(x[3]), Path: words(v1.Path(x[4] + 1).String()), Binding: words(v1.Binding(x[5]).String()),
-			Outcome: words(v1.OutcomeKind(x[6]).String()), Failure: TaskReason(x[7]), Released: d(8), Known: x[9] == 1,
+			Task: int(x[0]), Stage: int(x[1]), Tries: int(x[3]), Path: enumWords(v1.Path(x[4] + 1).String()), Binding: enumWords(v1.Binding(x[5]).String()),
+			Outcome: enumWords(v1.OutcomeKind(x[6]).String()), Failure: TaskReason(x[7]), Released: d(8), Known: x[9] == 1,
 			Fetched: d(17), Expected: d(18), Promised: d(19), Waited: d(20), Waits: Waits{d(21), d(22), d(23), d(24), d(25)},
 		}
 		for i := range t.Ends {
 			t.Ends[i] = d(10 + i)
 		}
-		t.Worker, err = workerOf(x[2], workers)
+		t.Worker, err = workerName(x[2], workers)
 		list = append(list, t)
 		return err
 	})
 	return list, err
 }
 
-// fromEarlier adds attempts to the tasks of a page.
-func fromEarlier(b []byte, workers []string, t *Trace) error {
-	return unpack(b, func(x *[knownFields]uint64) error {
-		worker, err := workerOf(x[1], workers)
-		at := x[0] - uint64(t.From)
-		if err != nil || at >= uint64(len(t.Tasks)) {
+// addEarlier adds attempts to the tasks of a page.
+func addEarlier(b []byte, workers []string, t *Trace) error {
+	return unpackAttempts(b, func(x *[knownFields]uint64) error {
+		worker, err := workerName(x[1], workers)
+		taskAt := x[0] - uint64(t.From)
+		if err != nil || taskAt >= uint64(len(t.Tasks)) {
 			return cmp.Or(err, errAttempts)
 		}
-		k := &t.Tasks[at]
+		k := &t.Tasks[taskAt]
 		k.Earlier = append(k.Earlier, EarlierAttempt{
-			Worker: worker, Binding: words(v1.Binding(x[2]).String()), End: words(v1.AttemptEnd(x[3]).String()),
+			Worker: worker, Binding: enumWords(v1.Binding(x[2]).String()), End: enumWords(v1.AttemptEnd(x[3]).String()),
 			Sent: time.Duration(x[4]), Started: time.Duration(x[5]), Ended: time.Duration(x[6]),
 		})
 		return nil

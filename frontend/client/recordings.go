@@ -23,8 +23,8 @@ type Recording struct {
 
 // Recordings asks for those of all frontends, the newest first, and which frontends answered.
 func (c *Client) Recordings(ctx context.Context) ([]Recording, []FrontendReport, error) {
-	resp, err := ask(ctx, c, c.inTurn(), func(ctx context.Context, f *frontend) (*v1.RecordingsResponse, error) {
-		return f.rpc.Recordings(ctx, &v1.RecordingsRequest{Caller: c.cfg.caller()})
+	resp, err := askUntilAnswered(ctx, c, c.seedsInTurn(), func(ctx context.Context, f *frontend) (*v1.RecordingsResponse, error) {
+		return f.rpc.Recordings(ctx, &v1.RecordingsRequest{Caller: c.cfg.wireCaller()})
 	})
 	if err != nil {
 		return nil, nil, err
@@ -36,7 +36,7 @@ func (c *Client) Recordings(ctx context.Context) ([]Recording, []FrontendReport,
 			Slowest: r.Slowest, Phase: r.Phase,
 		}
 	}
-	frontends, err := fromTold(resp.Frontends)
+	frontends, err := fromReports(resp.Frontends)
 	return list, frontends, err
 }
 
@@ -44,8 +44,8 @@ func (c *Client) Recordings(ctx context.Context) ([]Recording, []FrontendReport,
 // there is no such file, or not any more.
 func (c *Client) Recording(ctx context.Context, frontendName, name string, w io.Writer) error {
 	for from := int64(0); ; {
-		resp, err := ask(ctx, c, c.inTurn(), func(ctx context.Context, f *frontend) (*v1.RecordingResponse, error) {
-			return f.rpc.Recording(ctx, &v1.RecordingRequest{Caller: c.cfg.caller(), Frontend: frontendName, Name: name, FromByte: from})
+		resp, err := askUntilAnswered(ctx, c, c.seedsInTurn(), func(ctx context.Context, f *frontend) (*v1.RecordingResponse, error) {
+			return f.rpc.Recording(ctx, &v1.RecordingRequest{Caller: c.cfg.wireCaller(), Frontend: frontendName, Name: name, FromByte: from})
 		})
 		if err != nil {
 			return err

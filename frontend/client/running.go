@@ -20,28 +20,28 @@ type Handle struct{ Job, Owner string }
 // those that have not been: each outcome is handed out once, by Results or by Wait. Safe for concurrent use.
 type Running struct {
 	s     *session    // of the goroutine in poll, once it runs
-	ended func(error) // called when no more outcomes will come
+	onEnd func(error) // called when no more outcomes will come
 
 	mu        sync.Mutex
 	news      sync.Cond
 	outcomes  []Outcome // not handed out yet, in the order in which they came
-	over      bool      // no more will come
+	jobEnded  bool      // no more will come
 	err       error     // if over: nil, or why some never will
-	at        *frontend
+	frontend  *frontend
 	handle    v1.Handle
 	cancelled bool
 	satisfied bool
 	unread    int64       // bytes of results in outcomes
-	waits     bool        // for all of them
-	added     []*addition // that are not in yet; of all but the last one it is known that they are taken
+	wantsAll  bool        // for all of them
+	additions []*addition // that are not in yet; of all but the last one it is known that they are taken
 
-	adding     chan struct{}    // who puts something in may add to the job
-	had        int              // so many tasks, with what was added; guarded by both
+	addLock    chan struct{}    // who puts something in may add to the job
+	taskCount  int              // so many tasks, with what was added; guarded by both
 	partitions map[string]int32 // how many of them each stage has; guarded by adding
 }
 
 func newRunning(s *session) *Running {
-	r := &Running{s: s, had: len(s.tasks), adding: make(chan struct{}, 1), partitions: s.partitions}
+	r := &Running{s: s, taskCount: len(s.tasks), addLock: make(chan struct{}, 1), partitions: s.partitions}
 	r.news.L = &r.mu
 	return r
 }
@@ -59,7 +59,7 @@ func (r *Running) Handle() Handle {
 func (r *Running) Results() iter.Seq2[Outcome, error] {
 	return func(yield func(Outcome, error) bool) {
 		for {
-			o, ok, err := r.next(context.Background())
+			o, ok, err := r.nextOutcome(context.Background())
 			if !ok {
 				if err != nil {
 					yield(Outcome{Task: -1, Err: err}, err)
@@ -73,11 +73,11 @@ func (r *Running) Results() iter.Seq2[Outcome, error] {
 	}
 }
 
-// next waits for an outcome. If ok is false there are no more.
-func (r *Running) next(ctx context.Context) (o Outcome, ok bool, err error) {
+// nextOutcome waits for an outcome. If ok is false there are no more.
+func (r *Running) nextOutcome(ctx context.Context) (o Outcome, ok bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for len(r.outcomes) == 0 && !r.over {
+	for len(r.outcomes) == 0 && !r.jobEnded {
 		if ctx.Err() != nil {
 			return Outcome{}, false, context.Cause(ctx)
 		}
@@ -97,8 +97,8 @@ func (r *Running) next(ctx context.Context) (o Outcome, ok bool, err error) {
 // Next returns the next outcome, as Results does; its error is that of the outcome. After the last one it is io.EOF, or what
 // concerns the whole job. If ctx ends, that is the error, and the job goes on.
 func (r *Running) Next(ctx context.Context) (Outcome, error) {
-	defer context.AfterFunc(ctx, r.wake)()
-	o, ok, err := r.next(ctx)
+	defer context.AfterFunc(ctx, r.wakeAll)()
+	o, ok, err := r.nextOutcome(ctx)
 	switch {
 	case ok:
 		return o, o.Err
@@ -108,8 +108,8 @@ func (r *Running) Next(ctx context.Context) (Outcome, error) {
 	return Outcome{Task: -1, Err: err}, err
 }
 
-// wake has all that wait look again.
-func (r *Running) wake() {
+// wakeAll has all that wait look again.
+func (r *Running) wakeAll() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.news.Broadcast()
@@ -119,9 +119,9 @@ func (r *Running) wake() {
 // Job.Tasks, and an error as Run does.
 func (r *Running) Wait() ([]Outcome, error) {
 	r.mu.Lock()
-	r.waits = true
+	r.wantsAll = true
 	r.news.Broadcast()
-	for !r.over {
+	for !r.jobEnded {
 		r.news.Wait()
 	}
 	outs, err := r.outcomes, r.err
@@ -146,18 +146,18 @@ func (r *Running) Wait() ([]Outcome, error) {
 // error says that no frontend could be told, in which case the job goes on.
 func (r *Running) Cancel(ctx context.Context) error {
 	c := r.s.c
-	if err := c.enter(); err != nil {
+	if err := c.holdOpen(); err != nil {
 		return err
 	}
 	defer c.background.Done()
 	r.mu.Lock()
-	at, handle, over := r.at, r.handle, r.over
+	f, handle, over := r.frontend, r.handle, r.jobEnded
 	r.cancelled = true // from now on it does not move to another frontend
 	r.mu.Unlock()
 	if over {
 		return nil
 	}
-	_, err := c.cancelSomewhere(ctx, at, handle, nil, "cancelled by its client")
+	_, err := c.cancelSomewhere(ctx, f, handle, nil, "cancelled by its client")
 	var refused *RefusedError
 	if errors.As(err, &refused) && (refused.Reason == UnknownJob || refused.Reason == OwnerLost) {
 		return nil // it has ended, or it is between two frontends
@@ -174,27 +174,27 @@ func (r *Running) Cancel(ctx context.Context) error {
 // goes on without them: stages that come after theirs start with what the others leave.
 func (r *Running) CancelTasks(ctx context.Context, tasks ...int) error {
 	c := r.s.c
-	if err := c.enter(); err != nil {
+	if err := c.holdOpen(); err != nil {
 		return err
 	}
 	defer c.background.Done()
 	r.mu.Lock()
-	var left []int32
+	var unfinished []int32
 	for _, i := range tasks {
-		if i >= 0 && i < r.had && (i >= len(r.s.done) || !r.s.done[i]) {
-			left = append(left, int32(i))
+		if i >= 0 && i < r.taskCount && (i >= len(r.s.done) || !r.s.done[i]) {
+			unfinished = append(unfinished, int32(i))
 			if r.s.unwanted == nil {
 				r.s.unwanted = map[int32]bool{}
 			}
 			r.s.unwanted[int32(i)] = true // another frontend does not get it
 		}
 	}
-	at, handle, over := r.at, r.handle, r.over
+	f, handle, over := r.frontend, r.handle, r.jobEnded
 	r.mu.Unlock()
-	if over || len(left) == 0 {
+	if over || len(unfinished) == 0 {
 		return nil
 	}
-	_, err := c.cancelSomewhere(ctx, at, handle, left, "not wanted any more")
+	_, err := c.cancelSomewhere(ctx, f, handle, unfinished, "not wanted any more")
 	var refused *RefusedError
 	if errors.As(err, &refused) && (refused.Reason == UnknownJob || refused.Reason == OwnerLost) {
 		return nil // it has ended, or it is between two frontends
@@ -214,7 +214,7 @@ func (r *Running) Satisfied(ctx context.Context) error {
 // Cancel cancels a job of any client, and returns the number of its tasks that had no outcome yet. Where
 // the owner is not known, h.Owner may be empty: every frontend is asked.
 func (c *Client) Cancel(ctx context.Context, h Handle, why string) (int, error) {
-	if err := c.enter(); err != nil {
+	if err := c.holdOpen(); err != nil {
 		return 0, err
 	}
 	defer c.background.Done()
@@ -224,7 +224,7 @@ func (c *Client) Cancel(ctx context.Context, h Handle, why string) (int, error) 
 // cancelSomewhere asks first, if there is one, then the others until one knows the job: a frontend forwards
 // to the owner where the handle names it.
 func (c *Client) cancelSomewhere(ctx context.Context, first *frontend, h v1.Handle, tasks []int32, why string) (int, error) {
-	order := c.roster.Load().all()
+	order := c.roster.Load().allFrontends()
 	if first != nil {
 		order = append([]*frontend{first}, slices.DeleteFunc(order, func(f *frontend) bool { return f == first })...)
 	}
@@ -249,23 +249,23 @@ func (c *Client) cancelSomewhere(ctx context.Context, first *frontend, h v1.Hand
 	return 0, errors.Join(errs...)
 }
 
-// publish tells Cancel and Handle who owns the job now.
-func (r *Running) publish() {
+// publishOwner tells Cancel and Handle who owns the job now.
+func (r *Running) publishOwner() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.at, r.handle = r.s.at, r.s.handle
+	r.frontend, r.handle = r.s.frontend, r.s.handle
 }
 
-func (r *Running) end(err error) {
+func (r *Running) endJob(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if unfinished, is := errors.AsType[*UnfinishedError](err); is {
-		for i := len(r.s.done); i < r.had; i++ { // what was added just now
+		for i := len(r.s.done); i < r.taskCount; i++ { // what was added just now
 			unfinished.Tasks = append(unfinished.Tasks, i)
 		}
 	}
-	r.over, r.err = true, err
-	r.ended(err)
+	r.jobEnded, r.err = true, err
+	r.onEnd(err)
 	r.news.Broadcast()
 }
 
@@ -273,35 +273,35 @@ func (r *Running) end(err error) {
 func (r *Running) poll(ctx context.Context) {
 	s := r.s
 	var cursor int64
-	again := false // the connection broke, and the same frontend is asked once more
-	for s.left > 0 || s.job.Open {
-		idle := r.full(ctx)
-		resp, err := s.events(ctx, cursor, idle)
-		r.takeIn(false)
+	retried := false // the connection broke, and the same frontend is asked once more
+	for s.unfinished > 0 || s.job.Open {
+		idle := r.waitForWindow(ctx)
+		resp, err := s.pollEvents(ctx, cursor, idle)
+		r.joinAdditions(false)
 		if err == nil && idle {
 			continue
 		}
 		if err == nil {
-			again = false
+			retried = false
 			cursor = resp.Cursor
-			r.deliver(resp.Events)
-			if s.job.Open = s.job.Open && !resp.Done; !resp.Done || s.left == 0 {
+			r.deliverOutcomes(resp.Events)
+			if s.job.Open = s.job.Open && !resp.Done; !resp.Done || s.unfinished == 0 {
 				continue
 			}
-			err = &callError{addr: s.at.addr, err: errShort, sent: true}
+			err = &callError{addr: s.frontend.addr, err: errMissingTasks, sent: true}
 		}
 		var fail *callError
-		if errors.As(err, &fail) && fail.alone && !again && s.over(ctx) == nil {
-			again = true
+		if errors.As(err, &fail) && fail.brokeAlone && !retried && s.whyUnwanted(ctx) == nil {
+			retried = true
 			continue
 		}
-		again = false
+		retried = false
 		var refused *RefusedError
 		if errors.As(err, &refused) && refused.Reason == Overloaded {
 			// Only this call is refused; the owner is still the owner.
 			s.lastErr = err
-			if !s.sleep(ctx, max(refused.RetryAfter, s.c.cfg.backoffMin)) {
-				r.end(s.giveUp(s.over(ctx)))
+			if !s.sleepWhileWanted(ctx, max(refused.RetryAfter, s.c.cfg.backoffMin)) {
+				r.endJob(s.giveUp(s.whyUnwanted(ctx)))
 				return
 			}
 			continue
@@ -309,71 +309,71 @@ func (r *Running) poll(ctx context.Context) {
 		if errors.As(err, &fail) {
 			fail.sent = true // the Submit was, whatever became of this call
 		}
-		s.disown()
-		if err := s.consider(ctx, err); err != nil {
-			r.end(err)
+		s.noteMayOwn()
+		if err := s.handleFailure(ctx, err); err != nil {
+			r.endJob(err)
 			return
 		}
 		if r.cancelRest() || r.failRest() || r.dropUnwanted() {
 			break
 		}
-		if r.takeIn(true); s.left == 0 && !s.job.Open {
+		if r.joinAdditions(true); s.unfinished == 0 && !s.job.Open {
 			break
 		}
-		if err := s.submit(ctx); err != nil {
-			r.end(err)
+		if err := s.submitJob(ctx); err != nil {
+			r.endJob(err)
 			return
 		}
 		cursor = 0
-		if r.publish(); r.catchUp() {
+		if r.publishOwner(); r.tellNewOwner() {
 			break
 		}
 	}
 	if cursor > 0 && slices.ContainsFunc(s.tasks, func(t v1.Task) bool { return !t.Retryable }) {
-		s.c.background.Go(func() { s.c.confirm(s.at, &s.handle, cursor) })
+		s.c.background.Go(func() { s.c.confirmOutcomes(s.frontend, &s.handle, cursor) })
 	}
-	r.end(nil)
+	r.endJob(nil)
 }
 
-// confirm tells the owner of a job that has ended that all outcomes have arrived: where tasks may start only once, their
+// confirmOutcomes tells the owner of a job that has ended that all outcomes have arrived: where tasks may start only once, their
 // workers keep the results until then.
-func (c *Client) confirm(f *frontend, h *v1.Handle, cursor int64) {
-	ask := func() error {
-		return f.do(context.Background(), c.asking(h, true), partingTimeout, func(ctx context.Context) error {
-			_, err := f.rpc.Events(ctx, &v1.EventsRequest{Caller: c.cfg.caller(), Handle: h, Cursor: cursor})
+func (c *Client) confirmOutcomes(f *frontend, h *v1.Handle, cursor int64) {
+	confirmOnce := func() error {
+		return f.makeCall(context.Background(), c.callAbout(h, true), partingTimeout, func(ctx context.Context) error {
+			_, err := f.rpc.Events(ctx, &v1.EventsRequest{Caller: c.cfg.wireCaller(), Handle: h, Cursor: cursor})
 			return err
 		})
 	}
-	err := ask()
+	err := confirmOnce()
 	if errors.Is(err, ErrClosed) { // it broke the connection
-		err = ask()
+		err = confirmOnce()
 	}
 	if err != nil {
 		c.cfg.log.Debug("outcomes not confirmed", "job", h.Job, "frontend", f.addr, "err", err)
 	}
 }
 
-// full waits until less is unread than the job's window has. It reports whether that took so long that the owner is to be
+// waitForWindow waits until less is unread than the job's window has. It reports whether that took so long that the owner is to be
 // told only that there is still a client.
-func (r *Running) full(ctx context.Context) (long bool) {
+func (r *Running) waitForWindow(ctx context.Context) (timedOut bool) {
 	if r.s.window <= 0 {
 		return false
 	}
 	until := time.Now().Add(r.s.c.cfg.pollFor / 2)
-	defer time.AfterFunc(r.s.c.cfg.pollFor/2, r.wake).Stop()
-	defer context.AfterFunc(ctx, r.wake)()
+	defer time.AfterFunc(r.s.c.cfg.pollFor/2, r.wakeAll).Stop()
+	defer context.AfterFunc(ctx, r.wakeAll)()
 	done := make(chan struct{})
 	defer close(done)
 	go func() {
 		select {
 		case <-r.s.c.closing:
-			r.wake()
+			r.wakeAll()
 		case <-done:
 		}
 	}()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for r.unread >= r.s.window && !r.waits && !r.cancelled && r.s.over(ctx) == nil {
+	for r.unread >= r.s.window && !r.wantsAll && !r.cancelled && r.s.whyUnwanted(ctx) == nil {
 		if !time.Now().Before(until) {
 			return true
 		}
@@ -382,26 +382,26 @@ func (r *Running) full(ctx context.Context) (long bool) {
 	return false
 }
 
-// events asks the owner what happened after cursor; if idle, only so that it knows that there is a client.
-func (s *session) events(ctx context.Context, cursor int64, idle bool) (*v1.EventsResponse, error) {
-	f := s.at
-	req := v1.EventsRequest{Caller: s.c.cfg.caller(), Handle: &s.handle, Cursor: cursor, MaxWaitUs: micros(s.c.cfg.pollFor)}
+// pollEvents asks the owner what happened after cursor; if idle, only so that it knows that there is a client.
+func (s *session) pollEvents(ctx context.Context, cursor int64, idle bool) (*v1.EventsResponse, error) {
+	f := s.frontend
+	req := v1.EventsRequest{Caller: s.c.cfg.wireCaller(), Handle: &s.handle, Cursor: cursor, MaxWaitUs: toMicros(s.c.cfg.pollFor)}
 	if idle {
 		req.MaxWaitUs, req.MaxEvents = 0, 1
 	}
 	var resp *v1.EventsResponse
-	err := f.do(ctx, s.c.asking(&s.handle, false), s.c.cfg.pollFor+s.c.cfg.rpcTimeout, func(ctx context.Context) (err error) {
+	err := f.makeCall(ctx, s.c.callAbout(&s.handle, false), s.c.cfg.pollFor+s.c.cfg.rpcTimeout, func(ctx context.Context) (err error) {
 		resp, err = f.rpc.Events(ctx, &req)
 		return err
 	})
 	if err == nil && resp == nil {
-		err = &callError{addr: f.addr, err: errNothing, sent: true, answered: true}
+		err = &callError{addr: f.addr, err: errEmptyAnswer, sent: true, answered: true}
 	}
 	return resp, err
 }
 
-// sleep reports whether the job is still wanted after d.
-func (s *session) sleep(ctx context.Context, d time.Duration) bool {
+// sleepWhileWanted reports whether the job is still wanted after d.
+func (s *session) sleepWhileWanted(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -413,17 +413,17 @@ func (s *session) sleep(ctx context.Context, d time.Duration) bool {
 	return false
 }
 
-func (r *Running) deliver(events []*v1.Event) {
+func (r *Running) deliverOutcomes(events []*v1.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, e := range events {
 		if o := e.Outcome; o != nil && int(o.Task) >= len(r.s.done) {
-			r.takeInLocked(true) // the answer that it was taken has not come yet
+			r.joinAdditionsLocked(true) // the answer that it was taken has not come yet
 		}
-		if o := e.Outcome; o != nil && r.s.accept(o) && !(r.satisfied && o.Kind == v1.OutcomeKind_CANCELLED) {
+		if o := e.Outcome; o != nil && r.s.acceptOutcome(o) && !(r.satisfied && o.Kind == v1.OutcomeKind_CANCELLED) {
 			r.unread += int64(len(o.Result_))
 			r.outcomes = append(r.outcomes, Outcome{})
-			r.outcomes[len(r.outcomes)-1].fill(o)
+			r.outcomes[len(r.outcomes)-1].fillFrom(o)
 		}
 	}
 	r.news.Broadcast()
@@ -444,9 +444,9 @@ func (r *Running) cancelRest() bool {
 	return true
 }
 
-// catchUp tells the new owner of a job what was cancelled while the job was on its way there, when nobody had it who could have been
+// tellNewOwner tells the new owner of a job what was cancelled while the job was on its way there, when nobody had it who could have been
 // told. It reports whether the job is over with that.
-func (r *Running) catchUp() (over bool) {
+func (r *Running) tellNewOwner() (over bool) {
 	s := r.s
 	r.mu.Lock()
 	all, tasks := r.cancelled, []int32(nil)
@@ -459,8 +459,8 @@ func (r *Running) catchUp() (over bool) {
 	if !all && len(tasks) == 0 {
 		return false
 	}
-	f, h := s.at, s.handle
-	s.c.background.Go(func() { s.c.part(f, &h, tasks, "cancelled by its client") })
+	f, h := s.frontend, s.handle
+	s.c.background.Go(func() { s.c.cancelQuickly(f, &h, tasks, "cancelled by its client") })
 	return r.cancelRest() || r.dropUnwanted()
 }
 
@@ -472,19 +472,19 @@ func (r *Running) dropUnwanted() bool {
 	for i := range r.s.done {
 		if r.s.unwanted[int32(i)] && !r.s.done[i] {
 			r.s.done[i] = true
-			r.s.left--
+			r.s.unfinished--
 			r.outcomes = append(r.outcomes, Outcome{Task: i, Err: &TaskError{Task: i, Reason: Cancelled}})
 		}
 	}
 	r.news.Broadcast()
-	return r.s.left == 0 && !r.s.job.Open
+	return r.s.unfinished == 0 && !r.s.job.Open
 }
 
 // failRest ends a job with stages of which a task ended without a result, and whose owner was lost before it had told
 // what became of the others: to another frontend it would look as if all that is left out had ended well. What still
 // runs is stopped by its workers, as nobody claims it.
 func (r *Running) failRest() bool {
-	cause := r.s.cause
+	cause := r.s.firstFailure
 	if cause == nil {
 		return false
 	}
@@ -496,9 +496,9 @@ func (r *Running) failRest() bool {
 	defer r.mu.Unlock()
 	for i, done := range r.s.done {
 		if !done {
-			of := e
-			of.Task = i
-			r.outcomes = append(r.outcomes, Outcome{Task: i, Err: &of})
+			taskErr := e
+			taskErr.Task = i
+			r.outcomes = append(r.outcomes, Outcome{Task: i, Err: &taskErr})
 		}
 	}
 	return true

@@ -15,15 +15,15 @@ import (
 
 const (
 	// A job within these limits is one Run call.
-	runTasks    = 512
-	runPayloads = 1 << 20 // bytes
-	runEstimate = time.Second
+	maxRunTasks    = 512
+	maxRunPayloads = 1 << 20 // bytes
+	maxRunEstimate = time.Second
 
 	// maxRequest is the largest job, in bytes: a frontend closes the connection of a message over 64 MiB.
 	maxRequest = 64<<20 - 64<<10
-	// maxBreaks is how often in a row a job may lose its frontend without a new outcome. More of them are no
+	// maxLostOwners is how often in a row a job may lose its frontend without a new outcome. More of them are no
 	// accident: the job itself may be what brings the frontends down.
-	maxBreaks = 8
+	maxLostOwners = 8
 	// drainPause is how long a frontend that leaves is not asked again, in case it is all there is.
 	drainPause = time.Second
 	// partingTimeout bounds the cancelling of a job that nobody waits for any more.
@@ -31,12 +31,12 @@ const (
 )
 
 var (
-	errShort   = errors.New("the frontend did not account for every task")
-	errNothing = errors.New("the frontend answered with nothing")
-	errAway    = errors.New("none answers")
+	errMissingTasks = errors.New("the frontend did not account for every task")
+	errEmptyAnswer  = errors.New("the frontend answered with nothing")
+	errNoneAnswers  = errors.New("none answers")
 )
 
-func large(job *Job) bool {
+func isLarge(job *Job) bool {
 	if len(job.Stages) > 0 || job.Mode == EstimateMode {
 		return true // whose results are worth keeping while its frontend is lost
 	}
@@ -44,55 +44,55 @@ func large(job *Job) bool {
 	for i := range job.Tasks {
 		t := &job.Tasks[i]
 		bytes += len(t.Payload)
-		if t.Estimate >= runEstimate || t.Once { // the frontend is to know what has arrived: the next cursor says so
+		if t.Estimate >= maxRunEstimate || t.Once { // the frontend is to know what has arrived: the next cursor says so
 			return true
 		}
 	}
-	return len(job.Tasks) > runTasks || bytes > runPayloads
+	return len(job.Tasks) > maxRunTasks || bytes > maxRunPayloads
 }
 
 // session is one job on its way through the frontends. One goroutine owns it.
 type session struct {
-	c           *Client
-	job         v1.Job           // as it goes out next
-	partitions  map[string]int32 // how many tasks each stage has
-	tasks       []v1.Task
-	began       time.Time
-	within      time.Duration // the job's deadline
-	due         time.Duration // of a spare job; zero: none
-	window      int64
-	made        []*v1.Made              // what tasks have left
-	unwanted    map[int32]bool          // tasks that were cancelled by themselves; guarded by the mutex of Running
-	done        []bool                  // by task
-	left        int                     // tasks without an outcome
-	failed      bool                    // some task has no result
-	cause       *TaskError              // of a job with stages: why the first one that was heard of has none
-	ran         map[place]int           // of a job with stages: tasks with results
-	at          *frontend               // who was asked last
-	handle      v1.Handle               // of the last acceptance; before, the best guess
-	sent        bool                    // some frontend may have the job
-	owner       string                  // if sent: the latest that may have had it, by its name or address
-	resubmitted int32                   // how often it went out again
-	waits       map[*frontend]time.Time // not before; nil until one asks for it
-	since       time.Time               // none could be connected to, or had a worker, since; zero: one could
-	breaks      int                     // owners lost since the last outcome
-	lastErr     error
+	c                *Client
+	job              v1.Job           // as it goes out next
+	partitions       map[string]int32 // how many tasks each stage has
+	tasks            []v1.Task
+	began            time.Time
+	deadline         time.Duration // the job's deadline
+	due              time.Duration // of a spare job; zero: none
+	window           int64
+	madeOutputs      []*v1.Made              // what tasks have left
+	unwanted         map[int32]bool          // tasks that were cancelled by themselves; guarded by the mutex of Running
+	done             []bool                  // by task
+	unfinished       int                     // tasks without an outcome
+	failed           bool                    // some task has no result
+	firstFailure     *TaskError              // of a job with stages: why the first one that was heard of has none
+	ranAt            map[stageWorker]int     // of a job with stages: tasks with results
+	frontend         *frontend               // who was asked last
+	handle           v1.Handle               // of the last acceptance; before, the best guess
+	mayBeOwned       bool                    // some frontend may have the job
+	lastOwner        string                  // if sent: the latest that may have had it, by its name or address
+	resubmissions    int32                   // how often it went out again
+	pausedUntil      map[*frontend]time.Time // not before; nil until one asks for it
+	unreachableSince time.Time               // none could be connected to, or had a worker, since; zero: one could
+	lostOwners       int                     // owners lost since the last outcome
+	lastErr          error
 }
 
-// place is where tasks of a stage have run.
-type place struct{ stage, worker string }
+// stageWorker is where tasks of a stage have run.
+type stageWorker struct{ stage, worker string }
 
 // newSession checks what the frontends cannot.
 func (c *Client) newSession(ctx context.Context, job Job) (*session, error) {
-	policy, err := job.Policy.wire()
+	policy, err := job.Policy.toWire()
 	if err != nil {
 		return nil, err
 	}
-	mode, err := job.Mode.wire()
+	mode, err := job.Mode.toWire()
 	if err != nil {
 		return nil, err
 	}
-	class, err := job.Class.wire()
+	class, err := job.Class.toWire()
 	if err != nil {
 		return nil, err
 	}
@@ -101,17 +101,17 @@ func (c *Client) newSession(ctx context.Context, job Job) (*session, error) {
 	}
 	n := len(job.Tasks)
 	s := &session{
-		c: c, began: time.Now(), within: job.Deadline, due: job.Due, window: job.Window,
-		done: make([]bool, n), left: n, partitions: make(map[string]int32, len(job.Stages)),
+		c: c, began: time.Now(), deadline: job.Deadline, due: job.Due, window: job.Window,
+		done: make([]bool, n), unfinished: n, partitions: make(map[string]int32, len(job.Stages)),
 		job: v1.Job{
-			Id: job.ID, Tenant: job.Tenant, Priority: job.Priority, DeadlineUs: micros(job.Deadline),
-			JobClass: class, Mode: mode, Policy: policy, ProbeRatio: job.ProbeRatio, Constraint: job.Constraint.wire(), Phases: job.Phases,
-			Traceparent: traceparent(ctx), Tasks: make([]*v1.Task, n), Open: job.Open, LargeResults: job.LargeResults, Stages: wireStages(job.Stages),
+			Id: job.ID, Tenant: job.Tenant, Priority: job.Priority, DeadlineUs: toMicros(job.Deadline),
+			JobClass: class, Mode: mode, Policy: policy, ProbeRatio: job.ProbeRatio, Constraint: job.Constraint.toWire(), Phases: job.Phases,
+			Traceparent: traceparentOf(ctx), Tasks: make([]*v1.Task, n), Open: job.Open, LargeResults: job.LargeResults, Stages: wireStages(job.Stages),
 		},
 		handle: v1.Handle{Job: job.ID},
 	}
 	if job.Due != 0 {
-		due := micros(job.Due)
+		due := toMicros(job.Due)
 		s.job.DueUs = &due
 	}
 	if s.tasks, err = wireTasks(job.Tasks, s.partitions); err != nil {
@@ -145,7 +145,7 @@ func wireStages(stages []Stage) []*v1.Stage {
 func wireTasks(tasks []Task, partitions map[string]int32) ([]v1.Task, error) {
 	list := make([]v1.Task, len(tasks))
 	for i := range tasks {
-		if err := tasks[i].fill(&list[i]); err != nil {
+		if err := tasks[i].fillWire(&list[i]); err != nil {
 			return nil, err
 		}
 		if stage := tasks[i].Stage; stage != "" {
@@ -156,45 +156,45 @@ func wireTasks(tasks []Task, partitions map[string]int32) ([]v1.Task, error) {
 	return list, nil
 }
 
-// run gets the outcomes by a call of Run, into outs by task. A job whose call was cut off is submitted, so that it outlives
+// runJob gets the outcomes by a call of Run, into outs by task. A job whose call was cut off is submitted, so that it outlives
 // its next connections, too: what cuts those that are silent for long would do so again.
-func (s *session) run(ctx context.Context, outs []Outcome) error {
-	for !s.sent {
-		if err := s.choose(ctx); err != nil {
+func (s *session) runJob(ctx context.Context, outs []Outcome) error {
+	for !s.mayBeOwned {
+		if err := s.chooseFrontend(ctx); err != nil {
 			return err
 		}
 		var resp *v1.RunResponse
-		f, req := s.at, v1.RunRequest{Caller: s.c.cfg.caller(), Job: &s.job}
-		cl := &call{job: true}
-		err := f.do(ctx, cl, 0, func(context.Context) (err error) {
-			resp, err = f.pool.run(cl, &req)
+		f, req := s.frontend, v1.RunRequest{Caller: s.c.cfg.wireCaller(), Job: &s.job}
+		cl := &call{newJob: true}
+		err := f.makeCall(ctx, cl, 0, func(context.Context) (err error) {
+			resp, err = f.pool.sendRun(cl, &req)
 			return err
 		})
-		s.reached(cl)
+		s.noteReached(cl)
 		if err == nil && resp == nil {
-			err = &callError{addr: f.addr, err: errNothing, sent: true, answered: true}
+			err = &callError{addr: f.addr, err: errEmptyAnswer, sent: true, answered: true}
 		}
 		if err == nil {
 			for _, o := range resp.Outcomes {
-				if s.accept(o) {
-					outs[o.Task].fill(o)
+				if s.acceptOutcome(o) {
+					outs[o.Task].fillFrom(o)
 				}
 			}
-			if s.left == 0 {
+			if s.unfinished == 0 {
 				return nil
 			}
-			err = &callError{addr: f.addr, err: errShort, sent: true}
+			err = &callError{addr: f.addr, err: errMissingTasks, sent: true}
 		}
-		if err := s.consider(ctx, err); err != nil {
+		if err := s.handleFailure(ctx, err); err != nil {
 			return err
 		}
 	}
-	if err := s.submit(ctx); err != nil {
+	if err := s.submitJob(ctx); err != nil {
 		return err
 	}
 	r := newRunning(s)
-	r.ended = func(error) {}
-	r.waits = true
+	r.onEnd = func(error) {}
+	r.wantsAll = true
 	r.poll(ctx)
 	for _, o := range r.outcomes {
 		outs[o.Task] = o
@@ -202,121 +202,121 @@ func (s *session) run(ctx context.Context, outs []Outcome) error {
 	return r.err
 }
 
-// submit gets the unfinished tasks accepted by some frontend.
-func (s *session) submit(ctx context.Context) error {
+// submitJob gets the unfinished tasks accepted by some frontend.
+func (s *session) submitJob(ctx context.Context) error {
 	for {
-		if err := s.choose(ctx); err != nil {
+		if err := s.chooseFrontend(ctx); err != nil {
 			return err
 		}
 		var resp *v1.SubmitResponse
-		f, req := s.at, v1.SubmitRequest{Caller: s.c.cfg.caller(), Job: &s.job}
-		cl := &call{job: true}
-		err := f.do(ctx, cl, s.c.cfg.rpcTimeout, func(ctx context.Context) (err error) {
+		f, req := s.frontend, v1.SubmitRequest{Caller: s.c.cfg.wireCaller(), Job: &s.job}
+		cl := &call{newJob: true}
+		err := f.makeCall(ctx, cl, s.c.cfg.rpcTimeout, func(ctx context.Context) (err error) {
 			resp, err = f.rpc.Submit(ctx, &req)
 			return err
 		})
-		s.reached(cl)
+		s.noteReached(cl)
 		if err == nil && (resp == nil || resp.Handle == nil) {
-			err = &callError{addr: f.addr, err: errNothing, sent: true, answered: true}
+			err = &callError{addr: f.addr, err: errEmptyAnswer, sent: true, answered: true}
 		}
 		if err == nil {
-			s.handle, s.sent = *resp.Handle, true
+			s.handle, s.mayBeOwned = *resp.Handle, true
 			return nil
 		}
-		if err := s.consider(ctx, err); err != nil {
+		if err := s.handleFailure(ctx, err); err != nil {
 			return err
 		}
 	}
 }
 
-// reached notes who may have been given the job.
-func (s *session) reached(cl *call) {
-	if cl.got != nil {
-		s.handle.Owner = cl.got.name
+// noteReached notes who may have been given the job.
+func (s *session) noteReached(cl *call) {
+	if cl.reached != nil {
+		s.handle.Owner = cl.reached.name
 	}
 }
 
-// accept notes a task's outcome and reports whether it is the first.
-func (s *session) accept(o *v1.Outcome) bool {
+// acceptOutcome notes a task's outcome and reports whether it is the first.
+func (s *session) acceptOutcome(o *v1.Outcome) bool {
 	if o.Task < 0 || int(o.Task) >= len(s.done) || s.done[o.Task] {
 		return false
 	}
 	s.done[o.Task] = true
-	s.left--
-	s.breaks = 0
+	s.unfinished--
+	s.lostOwners = 0
 	if o.Kind != v1.OutcomeKind_RESULT {
 		s.failed = true
 	}
 	if len(s.job.Stages) > 0 {
-		s.staged(o)
+		s.noteStageOutcome(o)
 	}
 	return true
 }
 
-// staged notes what another frontend would have to know of an outcome in a job with stages.
-func (s *session) staged(o *v1.Outcome) {
+// noteStageOutcome notes what another frontend would have to know of an outcome in a job with stages.
+func (s *session) noteStageOutcome(o *v1.Outcome) {
 	switch {
 	case o.Kind == v1.OutcomeKind_RESULT:
-		if s.ran == nil {
-			s.ran = map[place]int{}
+		if s.ranAt == nil {
+			s.ranAt = map[stageWorker]int{}
 		}
-		s.ran[place{s.tasks[o.Task].Stage, o.Worker}]++
+		s.ranAt[stageWorker{s.tasks[o.Task].Stage, o.Worker}]++
 		if len(o.Outputs) > 0 {
 			t := &s.tasks[o.Task]
 			made := &v1.Made{Stage: t.Stage, Task: o.Task, Partition: t.Partition, Worker: o.Worker, Outputs: o.Outputs}
 			if slices.ContainsFunc(o.Outputs, func(o *v1.Output) bool { return o.Sha256 != nil }) {
 				made.Spec = t // it may have to run again
 			}
-			s.made = append(s.made, made)
+			s.madeOutputs = append(s.madeOutputs, made)
 		}
-	case s.cause == nil && !s.unwanted[o.Task]:
-		s.cause = taskError(o)
+	case s.firstFailure == nil && !s.unwanted[o.Task]:
+		s.firstFailure = taskError(o)
 	}
 }
 
-// choose picks the frontend to ask next, of the seeds, or of the members where all seeds are down. If there is none, it
+// chooseFrontend picks the frontend to ask next, of the seeds, or of the members where all seeds are down. If there is none, it
 // waits for the first.
-func (s *session) choose(ctx context.Context) error {
-	start := int(s.c.next.Add(1) & math.MaxInt32)
+func (s *session) chooseFrontend(ctx context.Context) error {
+	start := int(s.c.nextStart.Add(1) & math.MaxInt32)
 	for {
-		if err := s.over(ctx); err != nil {
+		if err := s.whyUnwanted(ctx); err != nil {
 			return s.giveUp(err)
 		}
 		now := time.Now()
-		if s.within > 0 && s.lastErr != nil && now.Sub(s.began) >= s.within {
-			return s.giveUp(s.pastDeadline())
+		if s.deadline > 0 && s.lastErr != nil && now.Sub(s.began) >= s.deadline {
+			return s.giveUp(s.deadlineError())
 		}
 		r := s.c.roster.Load()
-		best, soonest := s.pick(r.seeds, start, now)
-		if best == nil && !slices.ContainsFunc(r.seeds, func(f *frontend) bool { return !f.down() }) {
+		best, soonest := s.pickLeastBusy(r.seeds, start, now)
+		if best == nil && !slices.ContainsFunc(r.seeds, func(f *frontend) bool { return !f.isDown() }) {
 			var sooner time.Time
-			if best, sooner = s.pick(r.members, start, now); soonest.IsZero() || !sooner.IsZero() && sooner.Before(soonest) {
+			if best, sooner = s.pickLeastBusy(r.members, start, now); soonest.IsZero() || !sooner.IsZero() && sooner.Before(soonest) {
 				soonest = sooner
 			}
 		}
 		if soonest.IsZero() { // names that have not been looked up yet, or stand for nothing
 			soonest = now.Add(s.c.cfg.backoffMin)
-			if best == nil && s.since.IsZero() {
-				s.since = now
+			if best == nil && s.unreachableSince.IsZero() {
+				s.unreachableSince = now
 			}
 		}
 		if best != nil {
-			s.prepare(best, now)
+			s.prepareJob(best, now)
 			return nil
 		}
 		wait := soonest.Sub(now)
-		if !s.since.IsZero() {
-			if now.Sub(s.since) >= s.c.cfg.retryFor {
-				return s.giveUp(fmt.Errorf("none of %d frontends answered for %v: %w", len(r.all()), s.c.cfg.retryFor, cmp.Or(s.lastErr, errAway)))
+		if !s.unreachableSince.IsZero() {
+			if now.Sub(s.unreachableSince) >= s.c.cfg.retryFor {
+				return s.giveUp(fmt.Errorf("none of %d frontends answered for %v: %w", len(r.allFrontends()), s.c.cfg.retryFor, cmp.Or(s.lastErr, errNoneAnswers)))
 			}
-			wait = min(wait, s.since.Add(s.c.cfg.retryFor).Sub(now))
+			wait = min(wait, s.unreachableSince.Add(s.c.cfg.retryFor).Sub(now))
 		}
-		if !s.sent && s.within > 0 {
-			left := s.began.Add(s.within).Sub(now)
-			if left <= 0 {
-				return s.giveUp(s.pastDeadline())
+		if !s.mayBeOwned && s.deadline > 0 {
+			timeLeft := s.began.Add(s.deadline).Sub(now)
+			if timeLeft <= 0 {
+				return s.giveUp(s.deadlineError())
 			}
-			wait = min(wait, left)
+			wait = min(wait, timeLeft)
 		}
 		timer := time.NewTimer(wait + rand.N(wait/8+1))
 		select {
@@ -328,14 +328,14 @@ func (s *session) choose(ctx context.Context) error {
 	}
 }
 
-// pick picks the frontend with the fewest calls under way, in turns, of those that neither failed just now nor asked to be left
+// pickLeastBusy picks the frontend with the fewest calls under way, in turns, of those that neither failed just now nor asked to be left
 // alone. If there is none, soonest is when the first may be asked; zero: never.
-func (s *session) pick(fs []*frontend, start int, now time.Time) (best *frontend, soonest time.Time) {
+func (s *session) pickLeastBusy(fs []*frontend, start int, now time.Time) (best *frontend, soonest time.Time) {
 	least := 0
 	for i := range fs {
 		f := fs[(start+i)%len(fs)]
-		calls, from := f.state()
-		if until := s.waits[f]; until.After(from) {
+		calls, from := f.loadAndPause()
+		if until := s.pausedUntil[f]; until.After(from) {
 			from = until
 		}
 		switch {
@@ -350,21 +350,21 @@ func (s *session) pick(fs []*frontend, start int, now time.Time) (best *frontend
 	return best, soonest
 }
 
-// pastDeadline says why no other frontend is asked any more.
-func (s *session) pastDeadline() error {
-	if s.sent {
-		return fmt.Errorf("%w: not finished within %v, and the frontend that had the job was lost: %v", context.DeadlineExceeded, s.within, s.lastErr)
+// deadlineError says why no other frontend is asked any more.
+func (s *session) deadlineError() error {
+	if s.mayBeOwned {
+		return fmt.Errorf("%w: not finished within %v, and the frontend that had the job was lost: %v", context.DeadlineExceeded, s.deadline, s.lastErr)
 	}
-	return fmt.Errorf("%w: no frontend took the job in %v: %v", context.DeadlineExceeded, s.within, cmp.Or(s.lastErr, errAway))
+	return fmt.Errorf("%w: no frontend took the job in %v: %v", context.DeadlineExceeded, s.deadline, cmp.Or(s.lastErr, errNoneAnswers))
 }
 
-// prepare makes s.job what f should be sent.
-func (s *session) prepare(f *frontend, now time.Time) {
-	if s.sent {
-		s.resubmitted++
-		s.job.Resubmission = &v1.Resubmission{PreviousOwner: s.owner, Count: s.resubmitted, AgeUs: micros(now.Sub(s.began)), Made: s.made, Tasks: int32(len(s.tasks))}
-		for at, n := range s.ran {
-			s.job.Resubmission.Ran = append(s.job.Resubmission.Ran, &v1.StageRun{Stage: at.stage, Worker: at.worker, Tasks: int32(n)})
+// prepareJob makes s.job what f should be sent.
+func (s *session) prepareJob(f *frontend, now time.Time) {
+	if s.mayBeOwned {
+		s.resubmissions++
+		s.job.Resubmission = &v1.Resubmission{PreviousOwner: s.lastOwner, Count: s.resubmissions, AgeUs: toMicros(now.Sub(s.began)), Made: s.madeOutputs, Tasks: int32(len(s.tasks))}
+		for where, n := range s.ranAt {
+			s.job.Resubmission.Ran = append(s.job.Resubmission.Ran, &v1.StageRun{Stage: where.stage, Worker: where.worker, Tasks: int32(n)})
 		}
 		s.job.Tasks = s.job.Tasks[:0]
 		for i := range s.tasks {
@@ -373,91 +373,91 @@ func (s *session) prepare(f *frontend, now time.Time) {
 				s.job.Tasks = append(s.job.Tasks, &s.tasks[i])
 			}
 		}
-		s.c.cfg.log.Debug("job moves", "job", s.job.Id, "frontend", f.addr, "tasks", s.left, "err", s.lastErr)
+		s.c.cfg.log.Debug("job moves", "job", s.job.Id, "frontend", f.addr, "tasks", s.unfinished, "err", s.lastErr)
 	}
-	if s.within > 0 && s.lastErr != nil {
-		s.job.DeadlineUs = max(micros(s.within-now.Sub(s.began)), 1)
+	if s.deadline > 0 && s.lastErr != nil {
+		s.job.DeadlineUs = max(toMicros(s.deadline-now.Sub(s.began)), 1)
 	}
 	if s.due > 0 && s.lastErr != nil {
-		due := max(micros(s.due-now.Sub(s.began)), 1)
+		due := max(toMicros(s.due-now.Sub(s.began)), 1)
 		s.job.DueUs = &due
 	}
-	s.at = f
+	s.frontend = f
 	s.handle.Owner = f.addr
 }
 
-// consider decides what follows from a call that failed: nil means to ask another frontend.
-func (s *session) consider(ctx context.Context, err error) error {
+// handleFailure decides what follows from a call that failed: nil means to ask another frontend.
+func (s *session) handleFailure(ctx context.Context, err error) error {
 	s.lastErr = err
 	var refused *RefusedError
 	var fail *callError
 	switch {
 	case errors.As(err, &refused):
 		if refused.Reason != NoWorker {
-			s.since = time.Time{}
-		} else if s.since.IsZero() {
-			s.since = time.Now()
+			s.unreachableSince = time.Time{}
+		} else if s.unreachableSince.IsZero() {
+			s.unreachableSince = time.Now()
 		}
 		switch {
-		case refused.Reason == Overloaded && s.c.cfg.refusalsFinal && !s.sent:
+		case refused.Reason == Overloaded && s.c.cfg.refusalsFinal && !s.mayBeOwned:
 			return s.giveUp(refused)
 		case refused.Reason == Draining: // others are asked, if by the same address
 		case refused.Reason == UnknownJob || refused.Reason == OwnerLost:
-			return s.lost() // it was forwarded to a previous owner
+			return s.noteOwnerLost() // it was forwarded to a previous owner
 		case refused.RetryAfter > 0:
-			s.pause(refused.RetryAfter)
+			s.pauseFrontend(refused.RetryAfter)
 		case refused.Reason == Overloaded:
-			s.pause(s.c.cfg.backoffMax)
+			s.pauseFrontend(s.c.cfg.backoffMax)
 		default:
 			return s.giveUp(refused)
 		}
 	case errors.As(err, &fail):
-		if stop := s.over(ctx); stop != nil {
-			s.sent = s.sent || fail.sent
+		if stop := s.whyUnwanted(ctx); stop != nil {
+			s.mayBeOwned = s.mayBeOwned || fail.sent
 			return s.giveUp(stop)
 		}
 		if fail.answered {
-			s.sent = true
+			s.mayBeOwned = true
 			return s.giveUp(fail)
 		}
 		if fail.sent {
-			return s.lost()
+			return s.noteOwnerLost()
 		}
 		if errors.Is(fail.err, errLeaves) {
-			s.since = time.Time{} // it was found
-		} else if s.since.IsZero() {
-			s.since = time.Now()
+			s.unreachableSince = time.Time{} // it was found
+		} else if s.unreachableSince.IsZero() {
+			s.unreachableSince = time.Now()
 		}
 	}
 	return nil
 }
 
-// lost notes that a frontend which may have the job does not have it for us.
-func (s *session) lost() error {
-	s.disown()
-	s.since = time.Time{}
-	s.breaks++
-	if s.breaks > maxBreaks {
-		return s.giveUp(fmt.Errorf("%d frontends in a row were lost with it: %w", s.breaks, s.lastErr))
+// noteOwnerLost notes that a frontend which may have the job does not have it for us.
+func (s *session) noteOwnerLost() error {
+	s.noteMayOwn()
+	s.unreachableSince = time.Time{}
+	s.lostOwners++
+	if s.lostOwners > maxLostOwners {
+		return s.giveUp(fmt.Errorf("%d frontends in a row were lost with it: %w", s.lostOwners, s.lastErr))
 	}
 	return nil
 }
 
-// disown notes that s.at may have the job, but not for us.
-func (s *session) disown() {
-	s.sent, s.owner = true, s.handle.Owner
+// noteMayOwn notes that s.at may have the job, but not for us.
+func (s *session) noteMayOwn() {
+	s.mayBeOwned, s.lastOwner = true, s.handle.Owner
 }
 
-// pause keeps the job from asking s.at again before d has passed.
-func (s *session) pause(d time.Duration) {
-	if s.waits == nil {
-		s.waits = map[*frontend]time.Time{}
+// pauseFrontend keeps the job from asking s.at again before d has passed.
+func (s *session) pauseFrontend(d time.Duration) {
+	if s.pausedUntil == nil {
+		s.pausedUntil = map[*frontend]time.Time{}
 	}
-	s.waits[s.at] = time.Now().Add(d)
+	s.pausedUntil[s.frontend] = time.Now().Add(d)
 }
 
-// over is why nobody waits for the job any more, or nil.
-func (s *session) over(ctx context.Context) error {
+// whyUnwanted is why nobody waits for the job any more, or nil.
+func (s *session) whyUnwanted(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -471,16 +471,16 @@ func (s *session) over(ctx context.Context) error {
 
 // giveUp returns the job's last error, and has the job cancelled if some frontend may have it.
 func (s *session) giveUp(err error) error {
-	if !s.sent {
+	if !s.mayBeOwned {
 		var refused *RefusedError
 		if errors.As(err, &refused) {
 			return refused
 		}
 	} else {
-		f, h := s.at, s.handle
-		s.c.background.Go(func() { s.c.part(f, &h, nil, "the client gave up") })
+		f, h := s.frontend, s.handle
+		s.c.background.Go(func() { s.c.cancelQuickly(f, &h, nil, "the client gave up") })
 	}
-	tasks := make([]int, 0, s.left)
+	tasks := make([]int, 0, s.unfinished)
 	for i, done := range s.done {
 		if !done {
 			tasks = append(tasks, i)
@@ -489,9 +489,9 @@ func (s *session) giveUp(err error) error {
 	return &UnfinishedError{Job: s.job.Id, Tasks: tasks, Err: err}
 }
 
-// part cancels a job that nobody waits for, or tasks of it, if that is quickly done. If not, its frontend cancels the job when
+// cancelQuickly cancels a job that nobody waits for, or tasks of it, if that is quickly done. If not, its frontend cancels the job when
 // it has not been asked about it for a while.
-func (c *Client) part(f *frontend, h *v1.Handle, tasks []int32, why string) {
+func (c *Client) cancelQuickly(f *frontend, h *v1.Handle, tasks []int32, why string) {
 	ctx, cancel := context.WithTimeout(context.Background(), partingTimeout)
 	defer cancel()
 	_, err := c.cancelAt(ctx, f, h, tasks, why, true)
@@ -500,11 +500,11 @@ func (c *Client) part(f *frontend, h *v1.Handle, tasks []int32, why string) {
 	}
 }
 
-// asking is a call about a job.
-func (c *Client) asking(h *v1.Handle, parting bool) *call {
+// callAbout is a call about a job.
+func (c *Client) callAbout(h *v1.Handle, parting bool) *call {
 	cl := &call{parting: parting}
 	if h.Owner != "" {
-		cl.of = c.processes.named(h.Owner)
+		cl.owner = c.processes.findOrAdd(h.Owner)
 	}
 	return cl
 }
@@ -512,11 +512,11 @@ func (c *Client) asking(h *v1.Handle, parting bool) *call {
 // cancelAt cancels tasks of a job, or all if none are named.
 func (c *Client) cancelAt(ctx context.Context, f *frontend, h *v1.Handle, tasks []int32, why string, parting bool) (int, error) {
 	var resp *v1.CancelResponse
-	err := f.do(ctx, c.asking(h, parting), c.cfg.rpcTimeout, func(ctx context.Context) (err error) {
+	err := f.makeCall(ctx, c.callAbout(h, parting), c.cfg.rpcTimeout, func(ctx context.Context) (err error) {
 		if len(tasks) > 0 {
-			resp, err = f.rpc.CancelTasks(ctx, &v1.CancelTasksRequest{Caller: c.cfg.caller(), Handle: h, Tasks: tasks, Reason: why})
+			resp, err = f.rpc.CancelTasks(ctx, &v1.CancelTasksRequest{Caller: c.cfg.wireCaller(), Handle: h, Tasks: tasks, Reason: why})
 		} else {
-			resp, err = f.rpc.Cancel(ctx, &v1.CancelRequest{Caller: c.cfg.caller(), Handle: h, Reason: why})
+			resp, err = f.rpc.Cancel(ctx, &v1.CancelRequest{Caller: c.cfg.wireCaller(), Handle: h, Reason: why})
 		}
 		return err
 	})
@@ -524,7 +524,7 @@ func (c *Client) cancelAt(ctx context.Context, f *frontend, h *v1.Handle, tasks 
 		return 0, err
 	}
 	if resp == nil {
-		return 0, &callError{addr: f.addr, err: errNothing}
+		return 0, &callError{addr: f.addr, err: errEmptyAnswer}
 	}
 	return int(resp.Cancelled), nil
 }

@@ -27,8 +27,8 @@ func TestDeafFunction(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cluster := start(t, local.Config{Workers: 1, Slots: 2, Registry: registry})
-	c := connect(t, cluster.Frontends())
+	cluster := startCluster(t, local.Config{Workers: 1, Slots: 2, Registry: registry})
+	c := connectClient(t, cluster.Frontends())
 	submit := func(function string) *client.Running {
 		t.Helper()
 		r, err := c.Submit(t.Context(), client.Job{Class: client.Spare, Tasks: []client.Task{{Function: function, Payload: []byte(function), Estimate: time.Hour}}})

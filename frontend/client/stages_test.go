@@ -21,14 +21,14 @@ func stagedJob(n int) Job {
 	return job
 }
 
-func TestNeedsArrive(t *testing.T) {
+func TestInputsAndFilesArrive(t *testing.T) {
 	f := newFake(t)
 	var got *v1.Job
-	f.submit = f.take(&got)
+	f.submit = f.keepJob(&got)
 	f.events = func(*v1.EventsRequest) (*v1.EventsResponse, error) {
-		o := echo(got, 0)
+		o := echoOutcome(got, 0)
 		o.Usage = &v1.Usage{CpuUs: 1, MemoryMib: 2, FetchedBytes: 3, FetchUs: 4}
-		return events(2, true, o, echo(got, 1)), nil
+		return eventsAnswer(2, true, o, echoOutcome(got, 1)), nil
 	}
 	c := newClient(t, []string{f.addr})
 	job := stagedJob(1)
@@ -52,7 +52,7 @@ func TestNeedsArrive(t *testing.T) {
 		t.Errorf("usage %+v, %+v", outs[0].Usage, outs[1].Usage)
 	}
 	for _, m := range []Mode{AutoMode, "auto", SampleMode} {
-		if _, err := m.wire(); err != nil {
+		if _, err := m.toWire(); err != nil {
 			t.Error(err)
 		}
 	}
@@ -65,22 +65,22 @@ func TestNeedsArrive(t *testing.T) {
 func TestStagedJobMoves(t *testing.T) {
 	a, b := newFake(t), newFake(t)
 	var atA, atB *v1.Job
-	a.submit = a.take(&atA)
+	a.submit = a.keepJob(&atA)
 	a.events = func(r *v1.EventsRequest) (*v1.EventsResponse, error) {
 		if r.Cursor == 0 {
-			three := echo(atA, 2)
+			three := echoOutcome(atA, 2)
 			three.Worker = "w2"
-			return events(3, false, echo(atA, 0), echo(atA, 1), three), nil
+			return eventsAnswer(3, false, echoOutcome(atA, 0), echoOutcome(atA, 1), three), nil
 		}
 		a.crash()
 		return nil, errors.New("unheard")
 	}
-	b.submit = b.take(&atB)
+	b.submit = b.keepJob(&atB)
 	b.events = func(r *v1.EventsRequest) (*v1.EventsResponse, error) {
-		return events(3, true, echo(atB, 0), echo(atB, 1), echo(atB, 2)), nil
+		return eventsAnswer(3, true, echoOutcome(atB, 0), echoOutcome(atB, 1), echoOutcome(atB, 2)), nil
 	}
 	c := newClient(t, []string{a.addr, b.addr})
-	first(c)
+	chooseFirst(c)
 	outs, err := c.Run(t.Context(), stagedJob(3))
 	fence()
 	if err != nil {
@@ -106,17 +106,17 @@ func TestFailedStagedJobDoesNotMove(t *testing.T) {
 	} {
 		a, b := newFake(t), newFake(t) // b must not be called
 		var at *v1.Job
-		a.submit = a.take(&at)
+		a.submit = a.keepJob(&at)
 		a.events = func(r *v1.EventsRequest) (*v1.EventsResponse, error) {
 			if r.Cursor == 0 {
 				end.Task = 1
-				return events(2, false, echo(at, 0), end), nil
+				return eventsAnswer(2, false, echoOutcome(at, 0), end), nil
 			}
 			a.crash()
 			return nil, errors.New("unheard")
 		}
 		c := newClient(t, []string{a.addr, b.addr})
-		first(c)
+		chooseFirst(c)
 		outs, err := c.Run(t.Context(), stagedJob(2))
 		fence()
 		if len(outs) != 4 || outs[0].Err != nil {

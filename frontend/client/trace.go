@@ -13,8 +13,8 @@ import (
 // default nothing is traced. Workers' functions run in spans of the same trace if their programs use exec.Traced.
 func WithTracer(t trace.Tracer) Option { return func(c *config) { c.tracer = t } }
 
-// begin starts a job's span, if there is a tracer.
-func (c *Client) begin(ctx context.Context, name string, job *Job) (context.Context, func(error)) {
+// startSpan starts a job's span, if there is a tracer.
+func (c *Client) startSpan(ctx context.Context, name string, job *Job) (context.Context, func(error)) {
 	if c.cfg.tracer == nil {
 		return ctx, func(error) {}
 	}
@@ -33,8 +33,8 @@ func (c *Client) begin(ctx context.Context, name string, job *Job) (context.Cont
 	}
 }
 
-// traceparent is the span of ctx, as workers are told it; nil: there is none.
-func traceparent(ctx context.Context) *string {
+// traceparentOf is the span of ctx, as workers are told it; nil: there is none.
+func traceparentOf(ctx context.Context) *string {
 	if !trace.SpanContextFromContext(ctx).IsValid() {
 		return nil
 	}

@@ -13,14 +13,14 @@ import (
 	"github.com/phoebe-sched/phoebe/worker/exec"
 )
 
-// recorder is a tracer that keeps what its spans were told.
-type recorder struct {
+// recordingTracer is a tracer that keeps what its spans were told.
+type recordingTracer struct {
 	noop.Tracer
 	mu    sync.Mutex
-	spans []*recorded
+	spans []*recordedSpan
 }
 
-type recorded struct {
+type recordedSpan struct {
 	noop.Span
 	mu     sync.Mutex
 	name   string
@@ -28,21 +28,21 @@ type recorded struct {
 	ended  int
 }
 
-func (r *recorder) Start(ctx context.Context, name string, _ ...trace.SpanStartOption) (context.Context, trace.Span) {
+func (r *recordingTracer) Start(ctx context.Context, name string, _ ...trace.SpanStartOption) (context.Context, trace.Span) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := &recorded{name: name}
+	s := &recordedSpan{name: name}
 	r.spans = append(r.spans, s)
 	return trace.ContextWithSpan(ctx, s), s
 }
 
-func (s *recorded) SetStatus(c codes.Code, _ string) {
+func (s *recordedSpan) SetStatus(c codes.Code, _ string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.status = c
 }
 
-func (s *recorded) End(...trace.SpanEndOption) {
+func (s *recordedSpan) End(...trace.SpanEndOption) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ended++
@@ -51,7 +51,7 @@ func (s *recorded) End(...trace.SpanEndOption) {
 func TestTracer(t *testing.T) {
 	f := newFake(t)
 	f.run = f.runEcho
-	tracer := &recorder{}
+	tracer := &recordingTracer{}
 	c := newClient(t, []string{f.addr}, WithTracer(tracer))
 	if _, err := c.Run(t.Context(), echoJob(2)); err != nil {
 		t.Fatal(err)
@@ -69,31 +69,31 @@ func TestTracer(t *testing.T) {
 	}
 }
 
-// spanned is a tracer whose spans have numbers, and which notes what became of each function's.
-type spanned struct {
+// errorTracer is a tracer whose spans have numbers, and which notes what became of each function's.
+type errorTracer struct {
 	noop.Tracer
 	parents chan trace.SpanContext
 	errs    chan error
 }
 
-type spannedSpan struct {
+type errorSpan struct {
 	noop.Span
-	t   *spanned
-	err error
+	tracer *errorTracer
+	err    error
 }
 
-func (t *spanned) Start(ctx context.Context, _ string, _ ...trace.SpanStartOption) (context.Context, trace.Span) {
+func (t *errorTracer) Start(ctx context.Context, _ string, _ ...trace.SpanStartOption) (context.Context, trace.Span) {
 	t.parents <- trace.SpanContextFromContext(ctx)
-	s := &spannedSpan{t: t}
+	s := &errorSpan{tracer: t}
 	return trace.ContextWithSpan(ctx, s), s
 }
 
-func (s *spannedSpan) RecordError(err error, _ ...trace.EventOption) { s.err = err }
-func (s *spannedSpan) End(...trace.SpanEndOption)                    { s.t.errs <- s.err }
+func (s *errorSpan) RecordError(err error, _ ...trace.EventOption) { s.err = err }
+func (s *errorSpan) End(...trace.SpanEndOption)                    { s.tracer.errs <- s.err }
 
 // A function's span belongs to the trace in which its job was submitted; that of one that panics ends, too.
 func TestTraceReachesWorkers(t *testing.T) {
-	tracer := &spanned{parents: make(chan trace.SpanContext, 9), errs: make(chan error, 9)}
+	tracer := &errorTracer{parents: make(chan trace.SpanContext, 9), errs: make(chan error, 9)}
 	registry := exec.NewRegistry()
 	registry.Use(exec.Traced(tracer))
 	registry.Register("fine", func(context.Context, []byte) ([]byte, error) { return nil, nil })
@@ -125,15 +125,15 @@ func TestTraceReachesWorkers(t *testing.T) {
 	}
 }
 
-// numbered is a tracer whose spans are of their parents' traces, and notes by name the parent of each.
-type numbered struct {
+// numberingTracer is a tracer whose spans are of their parents' traces, and notes by name the parent of each.
+type numberingTracer struct {
 	noop.Tracer
 	mu      sync.Mutex
 	spans   map[string]trace.SpanID
 	parents map[string]trace.SpanID
 }
 
-func (t *numbered) Start(ctx context.Context, name string, _ ...trace.SpanStartOption) (context.Context, trace.Span) {
+func (t *numberingTracer) Start(ctx context.Context, name string, _ ...trace.SpanStartOption) (context.Context, trace.Span) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	parent := trace.SpanContextFromContext(ctx)
@@ -144,7 +144,7 @@ func (t *numbered) Start(ctx context.Context, name string, _ ...trace.SpanStartO
 
 // The span of a function is below that of its job, however that was handed over, and the job's below the caller's.
 func TestSpansOfAJob(t *testing.T) {
-	tracer := &numbered{spans: map[string]trace.SpanID{}, parents: map[string]trace.SpanID{}}
+	tracer := &numberingTracer{spans: map[string]trace.SpanID{}, parents: map[string]trace.SpanID{}}
 	registry := exec.NewRegistry()
 	registry.Use(exec.Traced(tracer))
 	for _, name := range []string{"run", "submitted"} {

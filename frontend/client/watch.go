@@ -31,7 +31,7 @@ const (
 )
 
 // String is a word for it.
-func (m Measure) String() string { return words(v1.Measure(m).String()) }
+func (m Measure) String() string { return enumWords(v1.Measure(m).String()) }
 
 // Series is what was counted of a path, a policy and a tenant. "other" stands for all that are not told apart.
 type Series struct {
@@ -111,16 +111,16 @@ type Watched struct {
 // and names so many of the slowest jobs. Any frontend is asked, and asks the others. A zero since means all that is remembered:
 // 60, 60 and 72 windows.
 func (c *Client) Watch(ctx context.Context, window time.Duration, since time.Time, top int) (*Watched, error) {
-	req := &v1.WatchRequest{Caller: c.cfg.caller(), WindowUs: window.Microseconds(), Top: clamp(top)}
+	req := &v1.WatchRequest{Caller: c.cfg.wireCaller(), WindowUs: window.Microseconds(), Top: clampInt32(top)}
 	if !since.IsZero() {
 		req.SinceUs = since.UnixMicro()
 	}
-	resp, err := ask(ctx, c, c.inTurn(), func(ctx context.Context, f *frontend) (*v1.WatchResponse, error) { return f.rpc.Watch(ctx, req) })
+	resp, err := askUntilAnswered(ctx, c, c.seedsInTurn(), func(ctx context.Context, f *frontend) (*v1.WatchResponse, error) { return f.rpc.Watch(ctx, req) })
 	if err != nil {
 		return nil, err
 	}
 	w := &Watched{LeftOut: int(resp.LeftOut), Slowest: fromSummaries(resp.Slowest), Windows: make([]Window, len(resp.Windows))}
-	if w.Frontends, err = fromTold(resp.Frontends); err != nil {
+	if w.Frontends, err = fromReports(resp.Frontends); err != nil {
 		return nil, err
 	}
 	for i, x := range resp.Windows {
@@ -154,7 +154,7 @@ func checkHistograms(b []byte, n int) error {
 	return nil
 }
 
-func fromTold(list []*v1.Told) ([]FrontendReport, error) {
+func fromReports(list []*v1.Told) ([]FrontendReport, error) {
 	reports := make([]FrontendReport, len(list))
 	for i, t := range list {
 		r := &reports[i]

@@ -53,7 +53,7 @@ func TestSlowFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	c := begin(t, local.Config{
+	c := startReady(t, local.Config{
 		Workers: 1, Registry: registry,
 		Frontend: func(_ int, f *fserve.Config) { f.Core.SyncEvery = 50 * time.Millisecond },
 		Worker: func(_ int, w *wserve.Config) {
@@ -100,7 +100,7 @@ func TestGossip(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	c := begin(t, local.Config{Frontends: 2, Workers: 3, Gossip: true, Secret: "xyzzy", Worker: func(i int, w *wserve.Config) {
+	c := startReady(t, local.Config{Frontends: 2, Workers: 3, Gossip: true, Secret: "xyzzy", Worker: func(i int, w *wserve.Config) {
 		w.CacheDir, w.FileRoots = filepath.Join(dir, w.Name), []string{filepath.Dir(name)}
 	}})
 	sum := sha256.Sum256(content)

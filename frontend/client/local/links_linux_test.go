@@ -10,7 +10,7 @@ import (
 	wserve "github.com/phoebe-sched/phoebe/worker/serve"
 )
 
-func cpu() time.Duration {
+func cpuUsed() time.Duration {
 	var u syscall.Rusage
 	syscall.Getrusage(syscall.RUSAGE_SELF, &u)
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
@@ -25,11 +25,11 @@ func TestLinks(t *testing.T) {
 		t.Skip(`wants PHOEBE_LINKS="frontends workers tls", or plain`)
 	}
 	if by == "tls" {
-		dir = keysOf(t, "frontend+worker")["frontend+worker"]
+		dir = makeKeys(t, "frontend+worker")["frontend+worker"]
 	}
 	wserve.RaiseFileLimit(1 << 16)
-	before, used, began := memory(), cpu(), time.Now()
-	c, err := start(Config{Frontends: frontends, Workers: workers, TLSDir: dir})
+	before, used, began := memoryInUse(), cpuUsed(), time.Now()
+	c, err := startParts(Config{Frontends: frontends, Workers: workers, TLSDir: dir})
 	if err == nil {
 		err = c.awaitLinks(t.Context())
 	}
@@ -39,5 +39,5 @@ func TestLinks(t *testing.T) {
 	defer c.Close()
 	took, n := time.Since(began), frontends*workers
 	t.Logf("%s: %d links up after %v and %v of CPU, %.1f KB each for both ends and their parts", by, n,
-		took.Round(time.Millisecond), (cpu() - used).Round(time.Millisecond), float64(memory()-before)/1024/float64(n))
+		took.Round(time.Millisecond), (cpuUsed() - used).Round(time.Millisecond), float64(memoryInUse()-before)/1024/float64(n))
 }

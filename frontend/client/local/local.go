@@ -60,7 +60,7 @@ type ConfigError struct{ Err error }
 func (e *ConfigError) Error() string { return "local cluster: " + e.Err.Error() }
 func (e *ConfigError) Unwrap() error { return e.Err }
 
-func (c Config) defaults() (Config, error) {
+func (c Config) withDefaults() (Config, error) {
 	for _, n := range []struct {
 		what string
 		p    *int
@@ -93,7 +93,7 @@ type Cluster struct {
 	frontends []*fserve.Server
 	workers   []*wserve.Server
 	keys      *identity.Keys
-	stop      context.CancelFunc // that the keys are watched
+	stopWatch context.CancelFunc // that the keys are watched
 
 	mu      sync.Mutex
 	stopped map[*fserve.Server]bool
@@ -104,7 +104,7 @@ const linkTimeout = 30 * time.Second
 
 // Start starts a cluster and returns when every frontend is linked to every worker. The cluster must be closed.
 func Start(cfg Config) (*Cluster, error) {
-	c, err := start(cfg)
+	c, err := startParts(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -116,8 +116,8 @@ func Start(cfg Config) (*Cluster, error) {
 	return c, nil
 }
 
-func start(cfg Config) (*Cluster, error) {
-	cfg, err := cfg.defaults()
+func startParts(cfg Config) (*Cluster, error) {
+	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
 	}
@@ -125,13 +125,13 @@ func start(cfg Config) (*Cluster, error) {
 	if err != nil {
 		return nil, &ConfigError{err}
 	}
-	c := &Cluster{stop: func() {}}
+	c := &Cluster{stopWatch: func() {}}
 	if cfg.TLSDir != "" {
 		if c.keys, err = identity.Open(cfg.TLSDir); err != nil {
 			return nil, &ConfigError{err}
 		}
 		var ctx context.Context
-		ctx, c.stop = context.WithCancel(context.Background())
+		ctx, c.stopWatch = context.WithCancel(context.Background())
 		go c.keys.Watch(ctx, func(err error) {
 			if cfg.Logger != nil && err != nil {
 				cfg.Logger.Warn("new keys are no use: the old ones stay", "err", err)
@@ -176,7 +176,7 @@ func (c *Cluster) tryFrontends(cfg Config, policy frontend.Policy) error {
 func (c *Cluster) startWorkers(cfg Config) error {
 	for i := range cfg.Workers {
 		wc := wserve.Config{
-			Listen: address(cfg.WorkerPort, i), Name: fmt.Sprintf("worker-%d", i),
+			Listen: portAddress(cfg.WorkerPort, i), Name: fmt.Sprintf("worker-%d", i),
 			Secret: cfg.Secret, Secrets: cfg.Secrets, Keys: c.keys, Registry: cfg.Registry, Logger: cfg.Logger, Metrics: cfg.Metrics, Goroutines: true,
 		}
 		if cfg.Gossip {
@@ -211,7 +211,7 @@ func (c *Cluster) startFrontends(cfg Config, policy frontend.Policy) error {
 			Peers: addrs, Policy: policy, Logger: cfg.Logger, Metrics: cfg.Metrics,
 		}
 		if cfg.Gossip {
-			fc.Gossip, fc.Heartbeat = address(0, 0), address(0, 0)
+			fc.Gossip, fc.Heartbeat = portAddress(0, 0), portAddress(0, 0)
 			for _, f := range c.frontends {
 				fc.Join = append(fc.Join, f.GossipAddr())
 			}
@@ -236,7 +236,7 @@ func (c *Cluster) startFrontends(cfg Config, policy frontend.Policy) error {
 func frontendAddresses(cfg Config) ([]string, error) {
 	addrs := make([]string, cfg.Frontends)
 	for i := range addrs {
-		addrs[i] = address(cfg.FrontendPort, i)
+		addrs[i] = portAddress(cfg.FrontendPort, i)
 		if cfg.FrontendPort > 0 {
 			continue
 		}
@@ -250,7 +250,7 @@ func frontendAddresses(cfg Config) ([]string, error) {
 	return addrs, nil
 }
 
-func address(first, i int) string {
+func portAddress(first, i int) string {
 	if first > 0 {
 		first += i
 	}
@@ -285,18 +285,18 @@ var errRejected = errors.New("a worker will not be linked to")
 // will never be.
 func (c *Cluster) awaitLinks(ctx context.Context) error {
 	for _, f := range c.frontends {
-		if err := c.await(ctx, f); err != nil {
+		if err := c.awaitLinksOf(ctx, f); err != nil {
 			return fmt.Errorf("local cluster: frontend %s: %w", f.Addr(), err)
 		}
 	}
 	return nil
 }
 
-func (c *Cluster) await(ctx context.Context, f *fserve.Server) error {
+func (c *Cluster) awaitLinksOf(ctx context.Context, f *fserve.Server) error {
 	tick := time.NewTicker(awaitPoll)
 	defer tick.Stop()
 	for {
-		err := c.linked(f)
+		err := c.whyUnlinked(f)
 		if err == nil || errors.Is(err, errRejected) {
 			return err
 		}
@@ -308,8 +308,8 @@ func (c *Cluster) await(ctx context.Context, f *fserve.Server) error {
 	}
 }
 
-// linked says which worker a frontend is not linked to, if there is one.
-func (c *Cluster) linked(f *fserve.Server) error {
+// whyUnlinked says which worker a frontend is not linked to, if there is one.
+func (c *Cluster) whyUnlinked(f *fserve.Server) error {
 	res := f.Cluster()
 	if n := len(res.Workers); n < len(c.workers) {
 		return fmt.Errorf("it has heard of %d workers of %d", n, len(c.workers))
@@ -389,7 +389,7 @@ func (c *Cluster) Close() error {
 	for _, w := range c.workers {
 		errs = append(errs, w.Close())
 	}
-	c.stop()
+	c.stopWatch()
 	return errors.Join(errs...)
 }
 

@@ -17,7 +17,7 @@ import (
 	"github.com/phoebe-sched/phoebe/worker/exec"
 )
 
-func begin(t *testing.T, cfg local.Config) *local.Cluster {
+func startReady(t *testing.T, cfg local.Config) *local.Cluster {
 	t.Helper()
 	c, err := local.Start(cfg)
 	if err != nil {
@@ -59,7 +59,7 @@ func TestRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := begin(t, local.Config{
+	c := startReady(t, local.Config{
 		Frontends: 2, Workers: 3, Slots: 2, Registry: registry, Secret: "s", Policy: "late-binding",
 		Worker: func(i int, c *wserve.Config) { c.Labels = []string{"n=" + string(rune('0'+i))} },
 	})
@@ -92,7 +92,7 @@ func TestRun(t *testing.T) {
 	if c.Ready() == nil {
 		t.Error("ready while it drains")
 	}
-	if err := c.Failed(canceled(t)); err != nil {
+	if err := c.Failed(canceledContext(t)); err != nil {
 		t.Errorf("failed: %v", err)
 	}
 }
@@ -110,7 +110,7 @@ func TestDeadline(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := begin(t, local.Config{Registry: registry})
+	c := startReady(t, local.Config{Registry: registry})
 	cl, err := client.New(c.Frontends())
 	if err != nil {
 		t.Fatal(err)
@@ -130,7 +130,7 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-func canceled(t *testing.T) context.Context {
+func canceledContext(t *testing.T) context.Context {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	return ctx

@@ -15,13 +15,13 @@ import (
 	"github.com/phoebe-sched/phoebe/worker/exec"
 )
 
-// said is what Kitex logs.
-type said struct {
+// logBuffer is what Kitex logs.
+type logBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (s *said) Write(b []byte) (int, error) {
+func (s *logBuffer) Write(b []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.text.Write(b)
@@ -29,7 +29,7 @@ func (s *said) Write(b []byte) (int, error) {
 
 // Kitex has nothing to complain of when a cluster is closed: at once, at rest, or with a job under way.
 func TestCloseIsQuiet(t *testing.T) {
-	var log said
+	var log logBuffer
 	klog.SetOutput(&log)
 	defer klog.SetOutput(os.Stderr)
 	runs := make(chan struct{}, 1)

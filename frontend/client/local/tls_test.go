@@ -18,15 +18,15 @@ import (
 	wserve "github.com/phoebe-sched/phoebe/worker/serve"
 )
 
-// keysOf makes a folder with keys for each, of one authority.
-func keysOf(t *testing.T, who ...string) map[string]string {
+// makeKeys makes a folder with keys for each, of one authority.
+func makeKeys(t *testing.T, names ...string) map[string]string {
 	t.Helper()
 	ca, err := identity.NewAuthority("test", time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
 	dirs := map[string]string{}
-	for _, name := range who {
+	for _, name := range names {
 		id, err := identity.Parse(name)
 		if err != nil {
 			t.Fatal(err)
@@ -42,7 +42,7 @@ func keysOf(t *testing.T, who ...string) map[string]string {
 // What a client may do follows from its certificate, at the owner of a job and by way of another frontend: its jobs are of its
 // tenant, and those of others are not its business.
 func TestRights(t *testing.T) {
-	dirs := keysOf(t, "frontend+worker", "client/acme", "client/other", "operator")
+	dirs := makeKeys(t, "frontend+worker", "client/acme", "client/other", "operator")
 	c, err := Start(Config{Frontends: 2, TLSDir: dirs["frontend+worker"]})
 	if err != nil {
 		t.Fatal(err)
@@ -123,7 +123,7 @@ func TestRights(t *testing.T) {
 // startByTLS starts a cluster by TLS, and a client of acme.
 func startByTLS(t *testing.T, cfg Config) (*Cluster, *client.Client) {
 	t.Helper()
-	dirs := keysOf(t, "frontend+worker", "client/acme")
+	dirs := makeKeys(t, "frontend+worker", "client/acme")
 	cfg.TLSDir = dirs["frontend+worker"]
 	c, err := Start(cfg)
 	if err != nil {
@@ -156,7 +156,7 @@ func TestHalfOpenHandshakes(t *testing.T) {
 		return time.Since(began)
 	}
 	echo()
-	before := memory()
+	before := memoryInUse()
 	hello := append([]byte{22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3}, make([]byte, 200)...) // the beginning of one
 	for _, addr := range []string{c.Frontends()[0], c.Workers()[0]} {
 		for range many {
@@ -169,15 +169,15 @@ func TestHalfOpenHandshakes(t *testing.T) {
 		}
 	}
 	took := echo()
-	grown := memory() - before
+	grown := memoryInUse() - before
 	t.Logf("with %d half-open handshakes at each of two ports: %d KB more, %.1f KB each; an echo takes %v", many, grown>>10, float64(grown)/1024/(2*many), took)
 	if grown > 2*many*64<<10 {
 		t.Errorf("they take %d MB", grown>>20)
 	}
 }
 
-// memory is what the process uses of the heap and for stacks.
-func memory() int64 {
+// memoryInUse is what the process uses of the heap and for stacks.
+func memoryInUse() int64 {
 	var m runtime.MemStats
 	runtime.GC()
 	runtime.GC()
@@ -187,7 +187,7 @@ func memory() int64 {
 
 // What a frontend has said to a worker is worth nothing to whoever recorded it, although it says Hello.
 func TestReplay(t *testing.T) {
-	dirs := keysOf(t, "frontend+worker")
+	dirs := makeKeys(t, "frontend+worker")
 	var at string // of the worker
 	var said lockedBuffer
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -61,7 +61,7 @@ func TestNothingIsLostWhileAllIsWell(t *testing.T) {
 	t.Cleanup(origin.Close)
 	sum := sha256.Sum256(content)
 	file := client.File{URL: origin.URL, SHA256: hex.EncodeToString(sum[:]), Bytes: int64(len(content))}
-	cluster := start(t, local.Config{
+	cluster := startCluster(t, local.Config{
 		Frontends: 2, Workers: 3, Slots: 4, Registry: registry,
 		Frontend: func(_ int, c *fserve.Config) { c.Core.Copies = 0 },
 		Worker: func(_ int, c *wserve.Config) {
@@ -94,7 +94,7 @@ func TestNothingIsLostWhileAllIsWell(t *testing.T) {
 		jobs["filed"].Tasks[i].Files = []client.File{file}
 	}
 
-	c := connect(t, cluster.Frontends())
+	c := connectClient(t, cluster.Frontends())
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var all sync.WaitGroup

@@ -12,8 +12,8 @@ import (
 	"github.com/phoebe-sched/phoebe/worker/exec"
 )
 
-// block runs until it is stopped, which it tells.
-func block(stopped chan<- int) exec.Func {
+// blockUntilStopped runs until it is stopped, which it tells.
+func blockUntilStopped(stopped chan<- int) exec.Func {
 	return func(ctx context.Context, _ []byte) ([]byte, error) {
 		<-ctx.Done()
 		stopped <- exec.Task(ctx).Index
@@ -24,7 +24,7 @@ func block(stopped chan<- int) exec.Func {
 // Tasks that are cancelled by themselves are stopped, and the next stage starts without them.
 func TestCancelTasks(t *testing.T) {
 	stopped := make(chan int, 2)
-	_, c := passing(t, local.Config{}, map[string]exec.Func{"block": block(stopped), "leave": leave, "look": look})
+	_, c := startPassing(t, local.Config{}, map[string]exec.Func{"block": blockUntilStopped(stopped), "leave": writeOutput, "look": readInputs})
 	r, err := c.Submit(t.Context(), client.Job{
 		Stages: []client.Stage{{Name: "a"}, {Name: "b", After: []string{"a"}}},
 		Tasks: []client.Task{
@@ -58,7 +58,7 @@ func TestCancelTasks(t *testing.T) {
 // Who is satisfied has no error, and what still runs is stopped.
 func TestSatisfied(t *testing.T) {
 	stopped := make(chan int, 1)
-	_, c := passing(t, local.Config{}, map[string]exec.Func{"block": block(stopped)})
+	_, c := startPassing(t, local.Config{}, map[string]exec.Func{"block": blockUntilStopped(stopped)})
 	r, err := c.Submit(t.Context(), client.Job{Tasks: []client.Task{{Function: "echo", Payload: []byte("enough")}, {Function: "block"}}})
 	if err != nil {
 		t.Fatal(err)
@@ -85,7 +85,7 @@ func TestSatisfied(t *testing.T) {
 
 // A client that reads slowly has no more of the results than its window and one answer; it gets all of them.
 func TestWindow(t *testing.T) {
-	_, c := passing(t, local.Config{}, nil)
+	_, c := startPassing(t, local.Config{}, nil)
 	const n, size = 40, 256 << 10
 	job := client.Job{Window: 1 << 20}
 	for range n {
@@ -114,7 +114,7 @@ func TestWindow(t *testing.T) {
 
 // Close does not wait for who does not read.
 func TestCloseUnread(t *testing.T) {
-	_, c := passing(t, local.Config{}, nil)
+	_, c := startPassing(t, local.Config{}, nil)
 	job := client.Job{Window: 1}
 	for range 40 {
 		job.Tasks = append(job.Tasks, client.Task{Function: "echo", Payload: make([]byte, 1<<20)})

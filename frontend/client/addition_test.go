@@ -12,7 +12,7 @@ func TestAdditionMoves(t *testing.T) {
 	a, b := newFake(t), newFake(t)
 	var atA, atB *v1.Job
 	asked, sealed := make(chan struct{}), make(chan struct{})
-	a.submit = a.take(&atA)
+	a.submit = a.keepJob(&atA)
 	a.extend = func(*v1.ExtendRequest) (*v1.ExtendResponse, error) {
 		a.crash()
 		close(asked)
@@ -20,12 +20,12 @@ func TestAdditionMoves(t *testing.T) {
 	}
 	a.events = func(r *v1.EventsRequest) (*v1.EventsResponse, error) {
 		if r.Cursor == 0 {
-			return events(1, false, echo(atA, 0)), nil
+			return eventsAnswer(1, false, echoOutcome(atA, 0)), nil
 		}
 		<-asked
 		return nil, errors.New("unheard")
 	}
-	b.submit = b.take(&atB)
+	b.submit = b.keepJob(&atB)
 	b.extend = func(r *v1.ExtendRequest) (*v1.ExtendResponse, error) {
 		if r.FromTask != 3 || len(r.Tasks) != 0 || !r.Last {
 			t.Errorf("told %+v", r)
@@ -35,10 +35,10 @@ func TestAdditionMoves(t *testing.T) {
 	}
 	b.events = func(*v1.EventsRequest) (*v1.EventsResponse, error) {
 		<-sealed
-		return events(2, true, echo(atB, 0), echo(atB, 1)), nil
+		return eventsAnswer(2, true, echoOutcome(atB, 0), echoOutcome(atB, 1)), nil
 	}
 	c := newClient(t, []string{a.addr, b.addr})
-	first(c)
+	chooseFirst(c)
 	job := echoJob(3)
 	added := job.Tasks[1:]
 	job.Tasks, job.Open = job.Tasks[:1], true
