@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	prefix    = 4  // bytes of a frame that tell how many follow
-	maxMethod = 64 // bytes of a method's name
+	prefixSize = 4  // bytes of a frame that tell how many follow
+	maxMethod  = 64 // bytes of a method's name
 	// maxHead is how much of a frame ReadHead looks at in search of the secret.
 	maxHead = 8 << 10
 )
@@ -33,8 +33,8 @@ type Head struct {
 	Seq    int32
 	// Secret is the caller's, of a call. In the caller and in the request only numbers and truth values may come before
 	// it: generated code writes fields in the order of their ids, or those of a fixed size first.
-	Secret []byte
-	args   int // where they begin
+	Secret    []byte
+	argsStart int // where they begin
 }
 
 // Peeker shows the first n bytes of a frame as soon as they are there.
@@ -44,7 +44,7 @@ type Peeker interface {
 
 // ReadHead reads the beginning of a frame, but no more of it than it has to in order to find the secret.
 func ReadHead(in Peeker) (h Head, err error) {
-	b, err := in.Peek(prefix + 4 + 4)
+	b, err := in.Peek(prefixSize + 4 + 4)
 	if err != nil {
 		return h, err
 	}
@@ -52,29 +52,29 @@ func ReadHead(in Peeker) (h Head, err error) {
 	if version&0xffff0000 != 0x80010000 || name > maxMethod {
 		return h, ErrMalformed
 	}
-	h.Size, h.Type = prefix+int(size), thrift.TMessageType(version&0xff)
-	h.args = len(b) + int(name) + 4
-	if h.args > h.Size {
+	h.Size, h.Type = prefixSize+int(size), thrift.TMessageType(version&0xff)
+	h.argsStart = len(b) + int(name) + 4
+	if h.argsStart > h.Size {
 		return h, ErrMalformed
 	}
-	if b, err = in.Peek(h.args); err != nil {
+	if b, err = in.Peek(h.argsStart); err != nil {
 		return h, err
 	}
-	h.Method, h.Seq = b[12:h.args-4], int32(binary.BigEndian.Uint32(b[h.args-4:]))
+	h.Method, h.Seq = b[12:h.argsStart-4], int32(binary.BigEndian.Uint32(b[h.argsStart-4:]))
 	if h.Type == thrift.CALL {
-		h.Secret, err = h.secret(in)
+		h.Secret, err = h.findSecret(in)
 	}
 	return h, err
 }
 
-// path leads to the secret, by the types of the fields, each of which has the id 1: the request, its caller, the secret.
-var path = [...]thrift.TType{thrift.STRUCT, thrift.STRUCT, thrift.STRING}
+// secretPath leads to the secret, by the types of the fields, each of which has the id 1: the request, its caller, the secret.
+var secretPath = [...]thrift.TType{thrift.STRUCT, thrift.STRUCT, thrift.STRING}
 
-// secret finds the caller's secret; nil if there is none where it should be.
-func (h *Head) secret(in Peeker) ([]byte, error) {
+// findSecret finds the caller's secret; nil if there is none where it should be.
+func (h *Head) findSecret(in Peeker) ([]byte, error) {
 	const fieldHead, lengthSize = 3, 4
-	at, limit := h.args, min(h.Size, maxHead)
-	for depth := 0; depth < len(path); {
+	at, limit := h.argsStart, min(h.Size, maxHead)
+	for depth := 0; depth < len(secretPath); {
 		if at += fieldHead; at > limit {
 			return nil, nil
 		}
@@ -83,9 +83,9 @@ func (h *Head) secret(in Peeker) ([]byte, error) {
 			return nil, err
 		}
 		wire, id := thrift.TType(b[at-fieldHead]), binary.BigEndian.Uint16(b[at-2:])
-		if id == 1 && wire == path[depth] {
+		if id == 1 && wire == secretPath[depth] {
 			depth++
-		} else if n := fixed(wire); n > 0 {
+		} else if n := fixedSize(wire); n > 0 {
 			at += n
 		} else {
 			return nil, nil
@@ -109,12 +109,12 @@ func (h *Head) secret(in Peeker) ([]byte, error) {
 	return b[at:], nil
 }
 
-// args and results are the shapes of each method's.
-var args, results = map[string]*Shape{}, map[string]*Shape{}
+// argShapes and results are the shapes of each method's.
+var argShapes, resultShapes = map[string]*Shape{}, map[string]*Shape{}
 
 func init() {
 	for name, m := range phoebe.NewServiceInfo().Methods {
-		args[name], results[name] = ShapeOf(m.NewArgs()), ShapeOf(m.NewResult())
+		argShapes[name], resultShapes[name] = ShapeOf(m.NewArgs()), ShapeOf(m.NewResult())
 	}
 }
 
@@ -124,34 +124,34 @@ func (h *Head) Weigh(b []byte, most int) (int, error) {
 	var s *Shape
 	switch h.Type {
 	case thrift.CALL:
-		s = args[string(h.Method)]
+		s = argShapes[string(h.Method)]
 	case thrift.REPLY:
-		s = results[string(h.Method)]
+		s = resultShapes[string(h.Method)]
 	}
 	if s == nil {
 		s = &Shape{}
 	}
-	return s.Weigh(b[h.args:h.Size], most)
+	return s.Weigh(b[h.argsStart:h.Size], most)
 }
 
 // Decode decodes the arguments of the whole frame b, which h is the beginning of, into args. They share nothing with b.
 func (h *Head) Decode(b []byte, args thrift.FastCodec) error {
-	_, err := args.FastRead(b[h.args:h.Size])
+	_, err := args.FastRead(b[h.argsStart:h.Size])
 	return err
 }
 
 // Refusal is the frame that answers the call: every method of the API throws r, as its first exception.
 func (h *Head) Refusal(r *v1.Refused) []byte {
-	b := thrift.Binary.AppendMessageBegin(make([]byte, prefix), string(h.Method), thrift.REPLY, h.Seq)
+	b := thrift.Binary.AppendMessageBegin(make([]byte, prefixSize), string(h.Method), thrift.REPLY, h.Seq)
 	b = thrift.Binary.AppendFieldBegin(b, thrift.STRUCT, 1)
 	b = appendStruct(b, r)
 	b = append(b, byte(thrift.STOP))
-	return end(b)
+	return endFrame(b)
 }
 
-// end completes a frame: it says how long it is.
-func end(b []byte) []byte {
-	binary.BigEndian.PutUint32(b, uint32(len(b)-prefix))
+// endFrame completes a frame: it says how long it is.
+func endFrame(b []byte) []byte {
+	binary.BigEndian.PutUint32(b, uint32(len(b)-prefixSize))
 	return b
 }
 
@@ -165,17 +165,17 @@ func appendStruct(b []byte, s thrift.FastCodec) []byte {
 // Codec is Kitex's for a client that takes answers of at most so many bytes, and of four times as many once they are
 // decoded.
 func Codec(most int) remote.Codec {
-	return &answers{codec.NewDefaultCodecWithConfig(codec.CodecConfig{MaxSize: most}), most}
+	return &answerCodec{codec.NewDefaultCodecWithConfig(codec.CodecConfig{MaxSize: most}), most}
 }
 
-type answers struct {
+type answerCodec struct {
 	remote.Codec
-	most int
+	maxAnswer int
 }
 
 // Decode implements remote.Codec.
-func (c *answers) Decode(ctx context.Context, msg remote.Message, in remote.ByteBuffer) error {
-	if _, _, err := readAnswer(in, c.most); err != nil {
+func (c *answerCodec) Decode(ctx context.Context, msg remote.Message, in remote.ByteBuffer) error {
+	if _, _, err := readAnswer(in, c.maxAnswer); err != nil {
 		return err
 	}
 	return c.Codec.Decode(ctx, msg, in)

@@ -18,14 +18,14 @@ import (
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1/phoebe"
 )
 
-func bin(b ...byte) string { return string(b) }
+func bytesText(b ...byte) string { return string(b) }
 
-func u32(n int) string { return string(binary.BigEndian.AppendUint32(nil, uint32(n))) }
+func uint32Text(n int) string { return string(binary.BigEndian.AppendUint32(nil, uint32(n))) }
 
-// call is the frame of a call with these arguments.
-func call(method, args string) []byte {
-	body := bin(0x80, 1, 0, 1) + u32(len(method)) + method + u32(7) + args
-	return []byte(u32(len(body)) + body)
+// callFrame is the frame of a call with these arguments.
+func callFrame(method, args string) []byte {
+	body := bytesText(0x80, 1, 0, 1) + uint32Text(len(method)) + method + uint32Text(7) + args
+	return []byte(uint32Text(len(body)) + body)
 }
 
 const (
@@ -46,19 +46,19 @@ func TestReadHead(t *testing.T) {
 		secret string
 		err    error
 	}{
-		"in the order of ids":  {call("Run", request+caller+secret+u32(6)+word+"\x00\x00\x00"), word, nil},
-		"fixed sizes first":    {call("Events", string(b)), word, nil},
-		"an empty one":         {call("Run", request+caller+secret+u32(0)+"\x00\x00\x00"), "", nil},
-		"no caller":            {call("Run", request+"\x0c\x00\x02\x00\x00\x00"), "", nil},
-		"no request":           {call("Run", "\x00"), "", nil},
-		"a name first":         {call("Run", request+caller+"\x0b\x00\x02"+u32(1)+"x"+secret+u32(6)+word+"\x00\x00\x00"), "", nil},
-		"longer than its call": {call("Run", request+caller+secret+u32(9)+word), "", nil},
-		"longer than a head":   {call("Run", request+caller+secret+u32(9000)+strings.Repeat("s", 9000)+"\x00\x00\x00"), "", nil},
-		"much before it":       {call("Run", request+caller+strings.Repeat("\x0a\x00\x0912345678", 1000)+secret+u32(6)+word+"\x00\x00\x00"), "", nil},
+		"in the order of ids":  {callFrame("Run", request+caller+secret+uint32Text(6)+word+"\x00\x00\x00"), word, nil},
+		"fixed sizes first":    {callFrame("Events", string(b)), word, nil},
+		"an empty one":         {callFrame("Run", request+caller+secret+uint32Text(0)+"\x00\x00\x00"), "", nil},
+		"no caller":            {callFrame("Run", request+"\x0c\x00\x02\x00\x00\x00"), "", nil},
+		"no request":           {callFrame("Run", "\x00"), "", nil},
+		"a name first":         {callFrame("Run", request+caller+"\x0b\x00\x02"+uint32Text(1)+"x"+secret+uint32Text(6)+word+"\x00\x00\x00"), "", nil},
+		"longer than its call": {callFrame("Run", request+caller+secret+uint32Text(9)+word), "", nil},
+		"longer than a head":   {callFrame("Run", request+caller+secret+uint32Text(9000)+strings.Repeat("s", 9000)+"\x00\x00\x00"), "", nil},
+		"much before it":       {callFrame("Run", request+caller+strings.Repeat("\x0a\x00\x0912345678", 1000)+secret+uint32Text(6)+word+"\x00\x00\x00"), "", nil},
 		"no frame":             {[]byte("GET / HTTP/1.1\r\n"), "", ErrMalformed},
-		"not framed":           {call("Run", "\x00")[4:], "", ErrMalformed},
-		"a long method":        {call(strings.Repeat("Run", 30), "\x00"), "", ErrMalformed},
-		"not all of it":        {call("Run", request+caller+secret+u32(6)+word)[:30], "", io.EOF},
+		"not framed":           {callFrame("Run", "\x00")[4:], "", ErrMalformed},
+		"a long method":        {callFrame(strings.Repeat("Run", 30), "\x00"), "", ErrMalformed},
+		"not all of it":        {callFrame("Run", request+caller+secret+uint32Text(6)+word)[:30], "", io.EOF},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, err := ReadHead(bufio.NewReaderSize(bytes.NewReader(c.frame), 16<<10))
@@ -74,8 +74,8 @@ func TestReadHead(t *testing.T) {
 
 // The secret is looked for no further than in what has come: a stranger who sends no more is to be answered.
 func TestReadHeadAtOnce(t *testing.T) {
-	frame := call("Run", request+caller+secret+u32(6)+"sesame"+strings.Repeat("\x00", 1<<20))
-	come := len(call("Run", request+caller+secret+u32(6)+"sesame"))
+	frame := callFrame("Run", request+caller+secret+uint32Text(6)+"sesame"+strings.Repeat("\x00", 1<<20))
+	come := len(callFrame("Run", request+caller+secret+uint32Text(6)+"sesame"))
 	h, err := ReadHead(bufio.NewReader(bytes.NewReader(frame[:come])))
 	if err != nil || string(h.Secret) != "sesame" || h.Size != len(frame) {
 		t.Errorf("%+v, %v", h, err)
@@ -99,8 +99,8 @@ func TestRefusal(t *testing.T) {
 	}
 }
 
-// rich is a job in which every field is used.
-func rich(tasks int) *v1.PhoebeSubmitArgs {
+// richSubmit is a job in which every field is used.
+func richSubmit(tasks int) *v1.PhoebeSubmitArgs {
 	word := "word"
 	j := v1.NewJob()
 	j.Id, j.Tenant, j.Constraint = "id", "tenant", &v1.Constraint{Labels: []string{"a=b", "c"}, Hosts: []string{"h"}}
@@ -117,8 +117,8 @@ func rich(tasks int) *v1.PhoebeSubmitArgs {
 	return &v1.PhoebeSubmitArgs{Request: &v1.SubmitRequest{Caller: &v1.Caller{Secret: &word}, Job: j}}
 }
 
-// allocated is how many bytes f allocates.
-func allocated(f func()) int {
+// allocatedBytes is how many bytes f allocates.
+func allocatedBytes(f func()) int {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	f()
@@ -128,7 +128,7 @@ func allocated(f func()) int {
 
 // What is weighed is what decoding allocates, or nearly.
 func TestWeigh(t *testing.T) {
-	args := rich(2000)
+	args := richSubmit(2000)
 	b := make([]byte, args.BLength())
 	args.FastWrite(b)
 	shape := ShapeOf(args)
@@ -136,7 +136,7 @@ func TestWeigh(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := allocated(func() {
+	got := allocatedBytes(func() {
 		if _, err := new(v1.PhoebeSubmitArgs).FastRead(b); err != nil {
 			t.Error(err)
 		}
@@ -147,7 +147,7 @@ func TestWeigh(t *testing.T) {
 	if _, err := shape.Weigh(b, weight-1); !errors.Is(err, ErrHeavy) {
 		t.Errorf("with a byte less: %v", err)
 	}
-	args = rich(3)
+	args = richSubmit(3)
 	b = b[:args.FastWriteNocopy(b, nil)]
 	for n := range b {
 		if _, err := shape.Weigh(b[:n], 1<<30); !errors.Is(err, ErrMalformed) {
@@ -159,27 +159,27 @@ func TestWeigh(t *testing.T) {
 // TestClaims: a length that is not there is found out, wherever it stands.
 func TestClaims(t *testing.T) {
 	job := request + "\x0c\x00\x02" // and what follows in it
-	task := job + "\x0f\x00\x09\x0c" + u32(1)
+	task := job + "\x0f\x00\x09\x0c" + uint32Text(1)
 	for name, args := range map[string]string{ // what begins with "no " is all there is; else zeros follow
-		"tasks":       job + "\x0f\x00\x09\x0c" + u32(1<<30),
-		"stages":      job + "\x0f\x00\x0c\x0c" + u32(1<<30),
-		"labels":      job + "\x0c\x00\x08\x0f\x00\x01\x0b" + u32(1<<30),
-		"hosts":       task + "\x0c\x00\x05\x0f\x00\x02\x0b" + u32(1<<30),
-		"inputs":      task + "\x0f\x00\x0b\x0c" + u32(1<<30),
-		"copies":      task + "\x0f\x00\x0b\x0c" + u32(1) + "\x0f\x00\x02\x0c" + u32(1<<30),
-		"files":       task + "\x0f\x00\x0c\x0c" + u32(1<<30),
-		"ran":         job + "\x0c\x00\x0a\x0f\x00\x02\x0c" + u32(1<<30),
-		"payload":     task + "\x0b\x00\x02" + u32(1<<30),
-		"negative":    task + "\x0b\x00\x02" + u32(-1),
-		"negative2":   job + "\x0f\x00\x09\x0c" + u32(-1),
-		"id":          job + "\x0b\x00\x01" + u32(1<<30),
-		"other list":  job + "\x0f\x00\x63\x0c" + u32(1<<30),
-		"other map":   job + "\x0d\x00\x63\x0c\x0c" + u32(1<<30),
-		"other type":  job + "\x0f\x00\x09\x03" + u32(4),
-		"no elements": job + "\x0f\x00\x63\x80" + u32(0),
-		"no type":     job + "\xf4\x00\x63" + u32(4),
+		"tasks":       job + "\x0f\x00\x09\x0c" + uint32Text(1<<30),
+		"stages":      job + "\x0f\x00\x0c\x0c" + uint32Text(1<<30),
+		"labels":      job + "\x0c\x00\x08\x0f\x00\x01\x0b" + uint32Text(1<<30),
+		"hosts":       task + "\x0c\x00\x05\x0f\x00\x02\x0b" + uint32Text(1<<30),
+		"inputs":      task + "\x0f\x00\x0b\x0c" + uint32Text(1<<30),
+		"copies":      task + "\x0f\x00\x0b\x0c" + uint32Text(1) + "\x0f\x00\x02\x0c" + uint32Text(1<<30),
+		"files":       task + "\x0f\x00\x0c\x0c" + uint32Text(1<<30),
+		"ran":         job + "\x0c\x00\x0a\x0f\x00\x02\x0c" + uint32Text(1<<30),
+		"payload":     task + "\x0b\x00\x02" + uint32Text(1<<30),
+		"negative":    task + "\x0b\x00\x02" + uint32Text(-1),
+		"negative2":   job + "\x0f\x00\x09\x0c" + uint32Text(-1),
+		"id":          job + "\x0b\x00\x01" + uint32Text(1<<30),
+		"other list":  job + "\x0f\x00\x63\x0c" + uint32Text(1<<30),
+		"other map":   job + "\x0d\x00\x63\x0c\x0c" + uint32Text(1<<30),
+		"other type":  job + "\x0f\x00\x09\x03" + uint32Text(4),
+		"no elements": job + "\x0f\x00\x63\x80" + uint32Text(0),
+		"no type":     job + "\xf4\x00\x63" + uint32Text(4),
 		"a deep one":  job + strings.Repeat("\x0c\x00\x63", 1000),
-		"deep lists":  job + "\x0f\x00\x63" + strings.Repeat("\x0f"+u32(1), 1000),
+		"deep lists":  job + "\x0f\x00\x63" + strings.Repeat("\x0f"+uint32Text(1), 1000),
 		"no args":     "",
 		"no end":      job,
 		"no length":   job + "\x0f",
@@ -187,7 +187,7 @@ func TestClaims(t *testing.T) {
 		if !strings.HasPrefix(name, "no ") {
 			args += strings.Repeat("\x00", 100)
 		}
-		frame := call("Submit", args)
+		frame := callFrame("Submit", args)
 		h, err := ReadHead(bufio.NewReaderSize(bytes.NewReader(frame), 16<<10))
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -201,12 +201,12 @@ func TestClaims(t *testing.T) {
 // FuzzWeigh: what is found to be light enough is decoded without a panic, and in not much more memory.
 func FuzzWeigh(f *testing.F) {
 	methods := []string{"Run", "Submit", "Events", "Cancel", "CancelTasks", "Extend", "Explain", "Cluster"}
-	args := rich(3)
+	args := richSubmit(3)
 	b := make([]byte, args.BLength())
 	args.FastWrite(b)
 	f.Add(byte(1), b)
-	f.Add(byte(0), []byte(request+"\x0c\x00\x02\x0f\x00\x09\x0c"+u32(1000)+strings.Repeat("\x00", 1003)))
-	f.Add(byte(8), []byte("\x0c\x00\x00\x0f\x00\x01\x0c"+u32(9)+strings.Repeat("\x00", 20)))
+	f.Add(byte(0), []byte(request+"\x0c\x00\x02\x0f\x00\x09\x0c"+uint32Text(1000)+strings.Repeat("\x00", 1003)))
+	f.Add(byte(8), []byte("\x0c\x00\x00\x0f\x00\x01\x0c"+uint32Text(9)+strings.Repeat("\x00", 20)))
 	svc := phoebe.NewServiceInfo()
 	const most = 1 << 20
 	f.Fuzz(func(t *testing.T, which byte, data []byte) {
@@ -219,7 +219,7 @@ func FuzzWeigh(f *testing.F) {
 		if err != nil {
 			return
 		}
-		got := allocated(func() { _, _ = into.(thrift.FastCodec).FastRead(data) })
+		got := allocatedBytes(func() { _, _ = into.(thrift.FastCodec).FastRead(data) })
 		if got > weight+weight/4+most/4 { // the rest is what the fuzzer itself does meanwhile
 			t.Errorf("%T: %d bytes were allocated, %d were weighed", into, got, weight)
 		}

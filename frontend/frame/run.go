@@ -19,10 +19,10 @@ type Buffered interface {
 
 // AppendRun appends the frame of a call of Run to b, which is empty.
 func AppendRun(b []byte, seq int32, req *v1.RunRequest) []byte {
-	b = thrift.Binary.AppendMessageBegin(append(b, make([]byte, prefix)...), "Run", thrift.CALL, seq)
+	b = thrift.Binary.AppendMessageBegin(append(b, make([]byte, prefixSize)...), "Run", thrift.CALL, seq)
 	b = thrift.Binary.AppendFieldBegin(b, thrift.STRUCT, 1)
 	b = appendStruct(b, req)
-	return end(append(b, byte(thrift.STOP)))
+	return endFrame(append(b, byte(thrift.STOP)))
 }
 
 // ReadRun reads the answer to a call of Run. It may be a *v1.Refused, or an exception that any Thrift server may throw: then
@@ -63,11 +63,11 @@ func ReadRun(in Buffered, seq int32, most int) (*v1.RunResponse, error) {
 // RunAnswer is the frame that answers a Run, made as the outcomes come: they take much less memory so than as structs, and
 // are none of the garbage collector's business.
 type RunAnswer struct {
-	b     []byte
-	seq   int // where the number of the call stands
-	first int // where the outcomes begin, after their number
-	n     int // outcomes
-	taken bool
+	b          []byte
+	seqAt      int // where the number of the call stands
+	outcomesAt int // where the outcomes begin, after their number
+	count      int // outcomes
+	handedOut  bool
 }
 
 // outcomeSize is how many bytes an outcome takes, more or less, besides its result.
@@ -76,22 +76,22 @@ const outcomeSize = 100
 // NewRunAnswer begins the answer to a job of so many tasks.
 func NewRunAnswer(h *v1.Handle, tasks int) *RunAnswer {
 	a := &RunAnswer{}
-	b := make([]byte, prefix, 128+outcomeSize*min(tasks, 1000))
+	b := make([]byte, prefixSize, 128+outcomeSize*min(tasks, 1000))
 	b = thrift.Binary.AppendMessageBegin(b, "Run", thrift.REPLY, 0)
-	a.seq = len(b) - 4
+	a.seqAt = len(b) - 4
 	b = thrift.Binary.AppendFieldBegin(b, thrift.STRUCT, 0) // what it returns
 	b = thrift.Binary.AppendFieldBegin(b, thrift.STRUCT, 1)
 	b = appendStruct(b, h)
 	b = thrift.Binary.AppendFieldBegin(b, thrift.LIST, 2)
 	b = thrift.Binary.AppendListBegin(b, thrift.STRUCT, 0)
-	a.b, a.first = b, len(b)
+	a.b, a.outcomesAt = b, len(b)
 	return a
 }
 
 // Add adds an outcome.
 func (a *RunAnswer) Add(o *v1.Outcome) {
 	a.b = appendStruct(a.b, o)
-	a.n++
+	a.count++
 }
 
 // Len is how many bytes it has.
@@ -99,8 +99,8 @@ func (a *RunAnswer) Len() int { return len(a.b) }
 
 // Outcomes decodes those that were added.
 func (a *RunAnswer) Outcomes() []*v1.Outcome {
-	list := make([]*v1.Outcome, a.n)
-	at := a.first
+	list := make([]*v1.Outcome, a.count)
+	at := a.outcomesAt
 	for i := range list {
 		list[i] = v1.NewOutcome()
 		n, err := list[i].FastRead(a.b[at:])
@@ -114,17 +114,17 @@ func (a *RunAnswer) Outcomes() []*v1.Outcome {
 
 // End completes the frame: nothing may be added.
 func (a *RunAnswer) End() {
-	a.b = end(append(a.b, byte(thrift.STOP), byte(thrift.STOP)))
-	binary.BigEndian.PutUint32(a.b[a.first-4:], uint32(a.n))
+	a.b = endFrame(append(a.b, byte(thrift.STOP), byte(thrift.STOP)))
+	binary.BigEndian.PutUint32(a.b[a.outcomesAt-4:], uint32(a.count))
 }
 
 // To is the complete frame for the call with this number. Nobody may write to it.
 func (a *RunAnswer) To(seq int32) []byte {
 	b := a.b
-	if a.taken { // and perhaps being written
+	if a.handedOut { // and perhaps being written
 		b = slices.Clone(b)
 	}
-	a.taken = true
-	binary.BigEndian.PutUint32(b[a.seq:], uint32(seq))
+	a.handedOut = true
+	binary.BigEndian.PutUint32(b[a.seqAt:], uint32(seq))
 	return b
 }

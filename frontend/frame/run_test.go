@@ -16,16 +16,16 @@ import (
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 )
 
-// whole is a frame with a struct.
-func whole(method string, kind thrift.TMessageType, seq int32, s thrift.FastCodec) []byte {
-	b := thrift.Binary.AppendMessageBegin(make([]byte, prefix), method, kind, seq)
-	return end(appendStruct(b, s))
+// wholeFrame is a frame with a struct.
+func wholeFrame(method string, kind thrift.TMessageType, seq int32, s thrift.FastCodec) []byte {
+	b := thrift.Binary.AppendMessageBegin(make([]byte, prefixSize), method, kind, seq)
+	return endFrame(appendStruct(b, s))
 }
 
 // A call of Run is what generated code makes of it.
 func TestAppendRun(t *testing.T) {
-	for _, req := range []*v1.RunRequest{{Job: v1.NewJob()}, {Caller: rich(3).Request.Caller, Job: rich(3).Request.Job}} {
-		want := whole("Run", thrift.CALL, 7, &v1.PhoebeRunArgs{Request: req})
+	for _, req := range []*v1.RunRequest{{Job: v1.NewJob()}, {Caller: richSubmit(3).Request.Caller, Job: richSubmit(3).Request.Job}} {
+		want := wholeFrame("Run", thrift.CALL, 7, &v1.PhoebeRunArgs{Request: req})
 		if got := AppendRun(make([]byte, 0, 8), 7, req); !bytes.Equal(got, want) {
 			t.Errorf("%q, want %q", got, want)
 		}
@@ -43,11 +43,11 @@ var (
 
 // Answers are read one after the other, however they come.
 func TestReadRun(t *testing.T) {
-	all := joined(
-		whole("Run", thrift.REPLY, 1, &v1.PhoebeRunResult{Success: answered}),
-		whole("Run", thrift.REPLY, 2, &v1.PhoebeRunResult{Refused: refused}),
-		whole("Run", thrift.EXCEPTION, 3, thrown),
-		whole("Run", thrift.REPLY, 4, &v1.PhoebeRunResult{}),
+	all := joinFrames(
+		wholeFrame("Run", thrift.REPLY, 1, &v1.PhoebeRunResult{Success: answered}),
+		wholeFrame("Run", thrift.REPLY, 2, &v1.PhoebeRunResult{Refused: refused}),
+		wholeFrame("Run", thrift.EXCEPTION, 3, thrown),
+		wholeFrame("Run", thrift.REPLY, 4, &v1.PhoebeRunResult{}),
 	)
 	for name, from := range map[string]io.Reader{"at once": bytes.NewReader(all), "bytes": iotest.OneByteReader(bytes.NewReader(all))} {
 		in := bufiox.NewDefaultReader(from)
@@ -72,20 +72,20 @@ func TestReadRun(t *testing.T) {
 	}
 }
 
-func joined(frames ...[]byte) []byte { return bytes.Join(frames, nil) }
+func joinFrames(frames ...[]byte) []byte { return bytes.Join(frames, nil) }
 
 // What is no answer to the call is an error, and so is one that takes too much memory.
 func TestReadRunOfOthers(t *testing.T) {
 	good := &v1.PhoebeRunResult{Success: answered}
 	for name, b := range map[string][]byte{
-		"another call":  whole("Run", thrift.REPLY, 2, good),
-		"another one":   whole("Submit", thrift.REPLY, 1, good),
-		"a call":        whole("Run", thrift.CALL, 1, good),
+		"another call":  wholeFrame("Run", thrift.REPLY, 2, good),
+		"another one":   wholeFrame("Submit", thrift.REPLY, 1, good),
+		"a call":        wholeFrame("Run", thrift.CALL, 1, good),
 		"garbage":       []byte(strings.Repeat("garbage", 100)),
-		"cut off":       whole("Run", thrift.REPLY, 1, good)[:100],
-		"large":         whole("Run", thrift.REPLY, 1, &v1.PhoebeRunResult{Refused: &v1.Refused{Message: strings.Repeat("m", 5000)}}),
-		"bad":           whole("Run", thrift.REPLY, 1, thrown)[:20],
-		"bad exception": append(end(thrift.Binary.AppendMessageBegin(make([]byte, prefix), "Run", thrift.EXCEPTION, 1)), 0, 0),
+		"cut off":       wholeFrame("Run", thrift.REPLY, 1, good)[:100],
+		"large":         wholeFrame("Run", thrift.REPLY, 1, &v1.PhoebeRunResult{Refused: &v1.Refused{Message: strings.Repeat("m", 5000)}}),
+		"bad":           wholeFrame("Run", thrift.REPLY, 1, thrown)[:20],
+		"bad exception": append(endFrame(thrift.Binary.AppendMessageBegin(make([]byte, prefixSize), "Run", thrift.EXCEPTION, 1)), 0, 0),
 	} {
 		if res, err := ReadRun(bufiox.NewDefaultReader(bytes.NewReader(b)), 1, 4000); err == nil {
 			t.Errorf("%s: %v", name, res)
@@ -95,10 +95,10 @@ func TestReadRunOfOthers(t *testing.T) {
 
 // FuzzReadRun: whatever comes, it is read without a panic, and in not much more memory than it may take.
 func FuzzReadRun(f *testing.F) {
-	f.Add(whole("Run", thrift.REPLY, 1, &v1.PhoebeRunResult{Success: answered}))
-	f.Add(whole("Run", thrift.REPLY, 1, &v1.PhoebeRunResult{Refused: refused}))
-	f.Add(whole("Run", thrift.EXCEPTION, 1, thrown))
-	b := whole("Run", thrift.REPLY, 1, &v1.PhoebeRunResult{Success: answered})
+	f.Add(wholeFrame("Run", thrift.REPLY, 1, &v1.PhoebeRunResult{Success: answered}))
+	f.Add(wholeFrame("Run", thrift.REPLY, 1, &v1.PhoebeRunResult{Refused: refused}))
+	f.Add(wholeFrame("Run", thrift.EXCEPTION, 1, thrown))
+	b := wholeFrame("Run", thrift.REPLY, 1, &v1.PhoebeRunResult{Success: answered})
 	for range 20 {
 		b := bytes.Clone(b)
 		b[rand.IntN(len(b))] ^= 1 << rand.IntN(8)
@@ -106,7 +106,7 @@ func FuzzReadRun(f *testing.F) {
 	}
 	const most = 1 << 16
 	f.Fuzz(func(t *testing.T, b []byte) {
-		got := allocated(func() { _, _ = ReadRun(bufiox.NewDefaultReader(bytes.NewReader(b)), 1, most) })
+		got := allocatedBytes(func() { _, _ = ReadRun(bufiox.NewDefaultReader(bytes.NewReader(b)), 1, most) })
 		if got > 4*most+2*len(b)+1<<18 { // some of it is the reader's, and what the fuzzer itself does meanwhile
 			t.Errorf("%d bytes were allocated for %d", got, len(b))
 		}

@@ -26,9 +26,9 @@ type Shape struct {
 
 // field is a field of a struct, or an element of a list.
 type field struct {
-	wire thrift.TType
-	elem *field // of a list
-	of   *Shape // of a struct
+	wire  thrift.TType
+	elem  *field // of a list
+	shape *Shape // of a struct
 }
 
 // ShapeOf is that of a pointer to a generated struct. Maps and sets it does not know: the API has none.
@@ -69,7 +69,7 @@ func fieldOf(t reflect.Type) field {
 		if t.Elem().Kind() != reflect.Struct { // of an optional one
 			return fieldOf(t.Elem())
 		}
-		return field{wire: thrift.STRUCT, of: shapeOf(t.Elem())}
+		return field{wire: thrift.STRUCT, shape: shapeOf(t.Elem())}
 	case reflect.Slice:
 		if t.Elem().Kind() == reflect.Uint8 {
 			return field{wire: thrift.STRING}
@@ -84,57 +84,57 @@ func fieldOf(t reflect.Type) field {
 // all of it, so that each string and list is known to be as long as it claims. It allocates nothing itself. If that
 // is more than most, the error is ErrHeavy.
 func (s *Shape) Weigh(b []byte, most int) (int, error) {
-	w := weigher{b: b, left: most}
-	if w.add(s.size); w.err == nil {
-		w.structure(s)
+	w := weigher{b: b, budget: most}
+	if w.addBytes(s.size); w.err == nil {
+		w.weighStruct(s)
 	}
-	return most - w.left, w.err
+	return most - w.budget, w.err
 }
 
 // weigher walks b, of which what comes before at has been weighed. After an error it must not go on.
 type weigher struct {
-	b    []byte
-	at   int
-	left int // of what it may weigh
-	err  error
+	b      []byte
+	offset int
+	budget int // of what it may weigh
+	err    error
 }
 
 // maxDepth is how deep what the API does not know may be nested: it is skipped, level by level.
 const maxDepth = 16
 
-var sizes = [16]int{thrift.BOOL: 1, thrift.BYTE: 1, thrift.DOUBLE: 8, thrift.I16: 2, thrift.I32: 4, thrift.I64: 8}
+var fixedSizes = [16]int{thrift.BOOL: 1, thrift.BYTE: 1, thrift.DOUBLE: 8, thrift.I16: 2, thrift.I32: 4, thrift.I64: 8}
 
-// fixed is the size of values of a type that all have the same; 0 if there is none, or no such type.
-func fixed(wire thrift.TType) int {
-	if i := uint8(wire); int(i) < len(sizes) {
-		return sizes[i]
+// fixedSize is the size of values of a type that all have the same; 0 if there is none, or no such type.
+func fixedSize(wire thrift.TType) int {
+	if i := uint8(wire); int(i) < len(fixedSizes) {
+		return fixedSizes[i]
 	}
 	return 0
 }
 
 func roundUp(n int) int { return (n + 15) &^ 15 }
 
-func (w *weigher) add(n int) {
-	if w.left -= n; w.left < 0 && w.err == nil {
+func (w *weigher) addBytes(n int) {
+	if w.budget -= n; w.budget < 0 && w.err == nil {
 		w.err = ErrHeavy
 	}
 }
 
-// take steps over n bytes and returns them, or nil if there are not so many.
-func (w *weigher) take(n int) []byte {
-	if n > len(w.b)-w.at {
+// takeBytes steps over n bytes and returns them, or nil if there are not so many.
+func (w *weigher) takeBytes(n int) []byte {
+	if n > len(w.b)-w.offset {
 		w.err = ErrMalformed
 		return nil
 	}
-	w.at += n
-	return w.b[w.at-n : w.at]
+	w.offset += n
+	return w.b[w.offset-n : w.offset]
 }
 
-// length steps over a length; what it is of takes one byte each, at least.
-func (w *weigher) length() int {
-	if b := w.b[w.at:]; len(b) >= 4 {
+// takeLength steps over a length; what it is of takes one byte each, at least.
+func (w *weigher) takeLength() int {
+	if b := w.b[w.offset:]; len(b) >= 4 {
 		if n := int(int32(binary.BigEndian.Uint32(b))); n >= 0 && n <= len(b)-4 {
-			w.at += 4
+			w.offset += 4
 			return n
 		}
 	}
@@ -142,11 +142,11 @@ func (w *weigher) length() int {
 	return 0
 }
 
-func (w *weigher) structure(s *Shape) {
+func (w *weigher) weighStruct(s *Shape) {
 	for w.err == nil {
-		b := w.b[w.at:]
+		b := w.b[w.offset:]
 		if len(b) > 0 && thrift.TType(b[0]) == thrift.STOP {
-			w.at++
+			w.offset++
 			return
 		}
 		if len(b) < 3 {
@@ -154,38 +154,38 @@ func (w *weigher) structure(s *Shape) {
 			return
 		}
 		wire, id := thrift.TType(b[0]), int(binary.BigEndian.Uint16(b[1:]))
-		w.at += 3
+		w.offset += 3
 		if id >= len(s.fields) || s.fields[id].wire != wire {
-			w.skip(wire, maxDepth) // as the generated code does
+			w.skipValue(wire, maxDepth) // as the generated code does
 			continue
 		}
-		w.value(&s.fields[id])
+		w.weighValue(&s.fields[id])
 	}
 }
 
-func (w *weigher) value(f *field) {
+func (w *weigher) weighValue(f *field) {
 	switch f.wire {
 	case thrift.STRING:
-		n := w.length()
-		w.at += n
-		w.add(roundUp(n))
+		n := w.takeLength()
+		w.offset += n
+		w.addBytes(roundUp(n))
 	case thrift.STRUCT:
-		if w.add(f.of.size); w.err == nil {
-			w.structure(f.of)
+		if w.addBytes(f.shape.size); w.err == nil {
+			w.weighStruct(f.shape)
 		}
 	case thrift.LIST:
-		w.list(f.elem)
+		w.weighList(f.elem)
 	default:
-		w.take(sizes[f.wire])
+		w.takeBytes(fixedSizes[f.wire])
 	}
 }
 
-func (w *weigher) list(elem *field) {
-	b := w.take(1)
+func (w *weigher) weighList(elem *field) {
+	b := w.takeBytes(1)
 	if b == nil {
 		return
 	}
-	n := w.length()
+	n := w.takeLength()
 	if n > 0 && thrift.TType(b[0]) != elem.wire && w.err == nil {
 		w.err = ErrMalformed // the generated code would take them for what they should be
 	}
@@ -194,57 +194,57 @@ func (w *weigher) list(elem *field) {
 	}
 	switch elem.wire {
 	case thrift.STRUCT: // which value adds, and a pointer to it
-		w.add(roundUp(n * 8))
+		w.addBytes(roundUp(n * 8))
 	case thrift.STRING:
-		w.add(roundUp(n * 16))
+		w.addBytes(roundUp(n * 16))
 	default:
-		w.add(roundUp(n * 8))
+		w.addBytes(roundUp(n * 8))
 	}
 	for i := 0; i < n && w.err == nil; i++ {
-		w.value(elem)
+		w.weighValue(elem)
 	}
 }
 
-// skip steps over a value that is not decoded.
-func (w *weigher) skip(wire thrift.TType, depth int) {
+// skipValue steps over a value that is not decoded.
+func (w *weigher) skipValue(wire thrift.TType, depth int) {
 	switch {
 	case depth == 0:
 		w.err = ErrMalformed
 	case wire == thrift.STRING:
-		w.take(w.length())
+		w.takeBytes(w.takeLength())
 	case wire == thrift.STRUCT:
 		for w.err == nil {
-			b := w.take(1)
+			b := w.takeBytes(1)
 			if b == nil || thrift.TType(b[0]) == thrift.STOP {
 				return
 			}
-			if w.take(2); w.err == nil {
-				w.skip(thrift.TType(b[0]), depth-1)
+			if w.takeBytes(2); w.err == nil {
+				w.skipValue(thrift.TType(b[0]), depth-1)
 			}
 		}
 	case wire == thrift.LIST || wire == thrift.SET || wire == thrift.MAP:
-		kinds := w.take(1)
+		kinds := w.takeBytes(1)
 		if wire == thrift.MAP && w.err == nil {
-			w.take(1)
-			kinds = w.b[w.at-2 : w.at]
+			w.takeBytes(1)
+			kinds = w.b[w.offset-2 : w.offset]
 		}
 		for _, k := range kinds {
-			if int(k) >= len(sizes) { // there may be no element, and the library panics all the same
+			if int(k) >= len(fixedSizes) { // there may be no element, and the library panics all the same
 				w.err = ErrMalformed
 			}
 		}
 		if w.err != nil {
 			return
 		}
-		for n := w.length(); n > 0 && w.err == nil; n-- {
+		for n := w.takeLength(); n > 0 && w.err == nil; n-- {
 			for _, k := range kinds {
 				if w.err == nil {
-					w.skip(thrift.TType(k), depth-1)
+					w.skipValue(thrift.TType(k), depth-1)
 				}
 			}
 		}
-	case fixed(wire) > 0:
-		w.take(fixed(wire))
+	case fixedSize(wire) > 0:
+		w.takeBytes(fixedSize(wire))
 	default:
 		w.err = ErrMalformed
 	}

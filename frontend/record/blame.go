@@ -43,32 +43,32 @@ func NewBlame(after [][]int, response time.Duration, attempts []Attempt) (b Blam
 	var end *Attempt
 	for i := range attempts {
 		a := &attempts[i]
-		if x := last[int(a.Stage)]; x == nil || a.later(x) {
+		if x := last[int(a.Stage)]; x == nil || a.endedLater(x) {
 			last[int(a.Stage)] = a
 		}
-		if end == nil || a.later(end) {
+		if end == nil || a.endedLater(end) {
 			end = a
 		}
 	}
-	left, then := response, Kind(Delivery) // until when it is to be explained, and what came after a task's end
-	for a := end; a != nil; a = before(after, int(a.Stage), last) {
-		done := min(max(a.Ends[Delivery], 0), left)
+	explainUntil, cause := response, Kind(Delivery) // until when it is to be explained, and what came after a task's end
+	for a := end; a != nil; a = lastBefore(after, int(a.Stage), last) {
+		done := min(max(a.Ends[Delivery], 0), explainUntil)
 		released := min(max(a.Released, 0), done)
-		b[then] += left - done
-		b.add(a, released, done)
-		left, then = released, Barrier
+		b[cause] += explainUntil - done
+		b.addTask(a, released, done)
+		explainUntil, cause = released, Barrier
 	}
-	b[then] += left
+	b[cause] += explainUntil
 	return b
 }
 
-// later reports whether an attempt ended after another one: of two whose ends were heard of at once, the one that ran for longer.
-func (a *Attempt) later(b *Attempt) bool {
+// endedLater reports whether an attempt ended after another one: of two whose ends were heard of at once, the one that ran for longer.
+func (a *Attempt) endedLater(b *Attempt) bool {
 	return cmp.Or(cmp.Compare(a.Ends[Delivery], b.Ends[Delivery]), cmp.Compare(a.Ends[Run], b.Ends[Run])) > 0
 }
 
-// before is the task that ended last of the stages that a stage waited for; of one of which no task is known, those before it.
-func before(after [][]int, stage int, last map[int]*Attempt) (found *Attempt) {
+// lastBefore is the task that ended last of the stages that a stage waited for; of one of which no task is known, those before it.
+func lastBefore(after [][]int, stage int, last map[int]*Attempt) (found *Attempt) {
 	seen := map[int]bool{stage: true}
 	for look := []int{stage}; len(look) > 0; look = look[1:] {
 		if look[0] >= len(after) {
@@ -81,7 +81,7 @@ func before(after [][]int, stage int, last map[int]*Attempt) (found *Attempt) {
 			seen[k] = true
 			if a := last[k]; a == nil {
 				look = append(look, k)
-			} else if found == nil || a.later(found) {
+			} else if found == nil || a.endedLater(found) {
 				found = a
 			}
 		}
@@ -89,13 +89,13 @@ func before(after [][]int, stage int, last map[int]*Attempt) (found *Attempt) {
 	return found
 }
 
-// add blames the time of a task from when it could start to its end.
-func (b *Blame) add(a *Attempt, released, done time.Duration) {
+// addTask blames the time of a task from when it could start to its end.
+func (b *Blame) addTask(a *Attempt, released, done time.Duration) {
 	if a.Ends[Run] == 0 {
 		b[Outside] += done - released
 		return
 	}
-	phases := a.split(released, done)
+	phases := a.splitPhases(released, done)
 	fetch := min(max(a.Fetched, 0), phases[Queue])
 	phases[Queue] -= fetch
 	b[Fetch] += fetch

@@ -28,17 +28,17 @@ func Stages(job *frontend.Job) (names []string, after [][]int) {
 // is of a job without stages.
 type Chain struct {
 	longest time.Duration // without stages
-	stages  []link
+	stages  []chainStage
 }
 
-type link struct {
+type chainStage struct {
 	after   []int
 	longest time.Duration
 }
 
 // NewChain makes the chain of a job of which each stage comes after the stages so numbered. There are no circles.
 func NewChain(after [][]int) Chain {
-	c := Chain{stages: make([]link, len(after))}
+	c := Chain{stages: make([]chainStage, len(after))}
 	for i := range after {
 		c.stages[i].after = after[i]
 	}
@@ -48,7 +48,7 @@ func NewChain(after [][]int) Chain {
 // Grow makes it the chain of a job that has got more stages, behind those that it has.
 func (c *Chain) Grow(after [][]int) {
 	for i := len(c.stages); i < len(after); i++ {
-		c.stages = append(c.stages, link{after: after[i]})
+		c.stages = append(c.stages, chainStage{after: after[i]})
 	}
 }
 

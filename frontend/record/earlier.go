@@ -39,25 +39,25 @@ func NewEarlier(task probe.TaskIndex, e *frontend.Earlier, lead time.Duration) E
 
 // EarlierAttempts remembers the last ones.
 type EarlierAttempts struct {
-	list []Earlier
-	n    uint64 // ever; they are numbered from 1 on
+	list  []Earlier
+	total uint64 // ever; they are numbered from 1 on
 }
 
 // Add remembers one more, and tells its number.
 func (r *EarlierAttempts) Add(e Earlier) uint64 {
-	if at := r.n % maxEarlier; at < uint64(len(r.list)) {
+	if at := r.total % maxEarlier; at < uint64(len(r.list)) {
 		r.list[at] = e
 	} else {
 		r.list = append(r.list, e)
 	}
-	r.n++
-	return r.n
+	r.total++
+	return r.total
 }
 
 // Collect appends those of a job that are remembered, up to so many, the last ones first: the one of a number, and those before it. It
 // returns the number of the next one, which is 0 if there is none.
 func (r *EarlierAttempts) Collect(to []Earlier, last uint64, most int) (_ []Earlier, next uint64) {
-	for ; last > 0 && last+maxEarlier > r.n; most-- {
+	for ; last > 0 && last+maxEarlier > r.total; most-- {
 		if most == 0 {
 			return to, last
 		}
@@ -72,21 +72,21 @@ const earlierFields = 7
 
 // packEarlier packs those of a job, the last ones first, by the position of the attempt that gave the outcome of their task.
 func packEarlier(list []Earlier, attempts []Attempt, worker func(key uint32) int) (b []byte) {
-	at := make(map[probe.TaskIndex]int, len(list))
+	positions := make(map[probe.TaskIndex]int, len(list))
 	for i := range list {
-		at[list[i].Task] = 0
+		positions[list[i].Task] = 0
 	}
 	for i := range attempts {
-		if _, is := at[attempts[i].Task]; is {
-			at[attempts[i].Task] = i
+		if _, is := positions[attempts[i].Task]; is {
+			positions[attempts[i].Task] = i
 		}
 	}
 	list = slices.Clone(list)
 	slices.Reverse(list)
-	slices.SortStableFunc(list, func(a, b Earlier) int { return cmp.Compare(at[a.Task], at[b.Task]) })
+	slices.SortStableFunc(list, func(a, b Earlier) int { return cmp.Compare(positions[a.Task], positions[b.Task]) })
 	for i := range list {
 		e := &list[i]
-		for _, n := range [...]uint64{uint64(at[e.Task]), uint64(worker(e.Worker)), uint64(e.Binding), uint64(e.End)} {
+		for _, n := range [...]uint64{uint64(positions[e.Task]), uint64(worker(e.Worker)), uint64(e.Binding), uint64(e.End)} {
 			b = binary.AppendUvarint(b, n)
 		}
 		for _, d := range [...]time.Duration{e.Sent, e.Started, e.Ended} {
@@ -96,23 +96,23 @@ func packEarlier(list []Earlier, attempts []Attempt, worker func(key uint32) int
 	return b
 }
 
-// earlierAt is those at the tasks from one position on and before another, as the API has them; nil: there are none.
-func (t *Trace) earlierAt(from, until int) []byte {
-	start := t.earlierFrom(from)
-	end := t.earlierFrom(until)
+// earlierPage is those at the tasks from one position on and before another, as the API has them; nil: there are none.
+func (t *Trace) earlierPage(from, until int) []byte {
+	start := t.earlierOffset(from)
+	end := t.earlierOffset(until)
 	if start == end {
 		return nil
 	}
-	return append(binary.AppendUvarint(nil, earlierFields), t.earlier[start:end]...)
+	return append(binary.AppendUvarint(nil, earlierFields), t.packedEarlier[start:end]...)
 }
 
-// earlierFrom is where those at the tasks from a position on begin.
-func (t *Trace) earlierFrom(from int) (at int) {
-	for at < len(t.earlier) {
-		if position, _ := binary.Uvarint(t.earlier[at:]); position >= uint64(from) {
+// earlierOffset is where those at the tasks from a position on begin.
+func (t *Trace) earlierOffset(from int) (at int) {
+	for at < len(t.packedEarlier) {
+		if position, _ := binary.Uvarint(t.packedEarlier[at:]); position >= uint64(from) {
 			break
 		}
-		at += skip(t.earlier[at:], earlierFields)
+		at += skipNumbers(t.packedEarlier[at:], earlierFields)
 	}
 	return at
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// numbers unpacks what the API has.
-func numbers(t *testing.T, b []byte) (fields int, list []uint64) {
+// readNumbers unpacks what the API has.
+func readNumbers(t *testing.T, b []byte) (fields int, list []uint64) {
 	t.Helper()
 	for len(b) > 0 {
 		n, size := binary.Uvarint(b)
@@ -60,7 +60,7 @@ func TestEarlierOfPages(t *testing.T) {
 		{9, 100, []uint64{9, 1, ride, lost, 0, 0, 45}},
 	} {
 		_, earlier, _ := trace.Page(c.from, c.most)
-		fields, got := numbers(t, earlier)
+		fields, got := readNumbers(t, earlier)
 		if fields != earlierFields && c.want != nil || !slices.Equal(got, c.want) {
 			t.Errorf("%d from %d on: %v, want %v", c.most, c.from, got, c.want)
 		}
@@ -87,7 +87,7 @@ func TestNoWorker(t *testing.T) {
 	list[1].Set(&frontend.Outcome{Kind: frontend.Result, Worker: "seven", At: 7}, 0, 1)
 	trace := NewTrace(list[:], nil, map[uint32]string{0: "zero", 7: "seven"})
 	b, _, _ := trace.Page(0, 2)
-	if fields, got := numbers(t, b); got[2] != 0 || got[fields+2] != 1 || !slices.Equal(trace.Workers, []string{"seven"}) {
+	if fields, got := readNumbers(t, b); got[2] != 0 || got[fields+2] != 1 || !slices.Equal(trace.Workers, []string{"seven"}) {
 		t.Errorf("workers %d and %d of %v", got[2], got[fields+2], trace.Workers)
 	}
 }

@@ -20,67 +20,67 @@ const electEvery = 5 * time.Minute
 // each stand for two, then for four, and so on. To count all costs a frontend whose tasks do nothing 1 % of its time, and tells little
 // more: however many there are, the rank of the 0.99-quantile of a second is off by 0.006 at most in nineteen of twenty.
 const (
-	exactly      = 1 << 9
-	maxDoublings = 16 // of how many one stands for: there are never as many tasks
+	countedExactly = 1 << 9
+	maxDoublings   = 16 // of how many one stands for: there are never as many tasks
 )
 
-// perSecond is how many tasks may be submitted between two Takes, on the average of as many Takes as those count for, so that all attempts
+// allRemembered is how many tasks may be submitted between two Takes, on the average of as many Takes as those count for, so that all attempts
 // of all jobs are remembered. Of more, those of a part of the jobs are, chosen by lot as they come: what is remembered then reaches back for
 // as long as a recording does, and longer.
 const (
-	perSecond = maxAttempts / 64
-	average   = 16
+	allRemembered = maxAttempts / 64
+	averagedTakes = 16
 )
 
 // Intake counts what happens.
 type Intake struct {
-	rand      *rand.Rand
-	batch     *Batch   // what was counted since it was taken last
-	paces     []pace   // of its keys
-	phases    []phases // that are not in the batch yet
-	jobs      []job    // likewise
-	slots     map[Key]uint16
-	epoch     uint32 // of the slots
-	recent    Key    // that Slot was last asked for
-	settled   Slot   // of that
-	tenants   tenants
-	submitted uint64  // tasks, since the last Take
-	rate      float64 // of these, between two Takes
-	share     float64 // of jobs, of which all attempts are to be remembered
-	electedAt time.Time
+	rand            *rand.Rand
+	batch           *Batch         // what was counted since it was taken last
+	samplers        []phaseSampler // of its keys
+	waitingPhases   []taskPhases   // that are not in the batch yet
+	waitingJobs     []jobTimes     // likewise
+	slots           map[Key]uint16
+	epoch           uint32 // of the slots
+	recentKey       Key    // that Slot was last asked for
+	recentSlot      Slot   // of that
+	tenants         heavyTenants
+	submitted       uint64  // tasks, since the last Take
+	submitRate      float64 // of these, between two Takes
+	rememberedShare float64 // of jobs, of which all attempts are to be remembered
+	electedAt       time.Time
 }
 
 // Slot is where a key is counted, as long as its epoch lasts.
 type Slot struct {
-	at    uint16
+	index uint16
 	epoch uint32
 }
 
-// pace tells which of the tasks of a key have their phases counted: of each few that follow each other one, by lot, so that no rhythm of
+// phaseSampler tells which of the tasks of a key have their phases counted: of each few that follow each other one, by lot, so that no rhythm of
 // the tasks agrees with it.
-type pace struct {
-	counted uint32 // since the last Take
-	of      uint32 // for how many the next one stands that is
-	until   uint32 // and how many of these have not ended
-	left    uint32 // of its few, behind it
+type phaseSampler struct {
+	counted   uint32 // since the last Take
+	standsFor uint32 // for how many the next one stands that is
+	untilNext uint32 // and how many of these have not ended
+	blockRest uint32 // of its few, behind it
 }
 
-// phases are those of a task that are to be counted.
-type phases struct {
+// taskPhases are those of a task that are to be counted.
+type taskPhases struct {
 	took  [Phases]time.Duration
 	times uint32
-	at    uint16 // of its key
+	slot  uint16 // of its key
 }
 
-// job is what is to be counted of one.
-type job struct {
+// jobTimes is what is to be counted of one.
+type jobTimes struct {
 	response, slowdown time.Duration // 0: it has none
-	at                 uint16        // of its key
+	slot               uint16        // of its key
 }
 
-// atOnce is of how many tasks, and jobs, all is counted at once, one thing after the other: the histograms of all things do not fit into
+// maxWaiting is of how many tasks, and jobs, all is counted at once, one thing after the other: the histograms of all things do not fit into
 // the cache that is next to the processor beside what else there is to do for a task.
-const atOnce = 256
+const maxWaiting = 256
 
 // Batch is what was counted between two moments.
 type Batch struct {
@@ -110,17 +110,17 @@ func (t *Tally) Add(o *Tally) {
 // NewIntake makes an intake that has counted nothing. It owns rng.
 func NewIntake(now time.Time, rng *rand.Rand) *Intake {
 	return &Intake{
-		rand: rng, batch: &Batch{from: now}, slots: map[Key]uint16{}, epoch: 1, electedAt: now, share: 1,
-		phases: make([]phases, 0, atOnce), jobs: make([]job, 0, atOnce),
+		rand: rng, batch: &Batch{from: now}, slots: map[Key]uint16{}, epoch: 1, electedAt: now, rememberedShare: 1,
+		waitingPhases: make([]taskPhases, 0, maxWaiting), waitingJobs: make([]jobTimes, 0, maxWaiting),
 	}
 }
 
 // Submitted notes that a tenant has submitted a job of so many tasks. Those that have most are told apart. It reports whether all
 // attempts of the job are to be remembered, or only those that failed.
 func (in *Intake) Submitted(tenant string, tasks int) (whole bool) {
-	in.tenants.add(cut(tenant), uint64(tasks))
+	in.tenants.addTasks(cutName(tenant), uint64(tasks))
 	in.submitted += uint64(tasks)
-	return in.share == 1 || in.rand.Float64() < in.share
+	return in.rememberedShare == 1 || in.rand.Float64() < in.rememberedShare
 }
 
 // Holds reports whether what Slot has answered holds still.
@@ -128,15 +128,15 @@ func (in *Intake) Holds(s Slot) bool { return s.epoch == in.epoch }
 
 // Slot is where key is counted as long as that Holds.
 func (in *Intake) Slot(key Key) Slot {
-	if key != in.recent || !in.Holds(in.settled) {
-		in.recent, in.settled = key, in.settle(key)
+	if key != in.recentKey || !in.Holds(in.recentSlot) {
+		in.recentKey, in.recentSlot = key, in.findSlot(key)
 	}
-	return in.settled
+	return in.recentSlot
 }
 
-func (in *Intake) settle(key Key) Slot {
-	key.Policy, key.Tenant = cut(key.Policy), cut(key.Tenant)
-	if !in.tenants.has(key.Tenant) {
+func (in *Intake) findSlot(key Key) Slot {
+	key.Policy, key.Tenant = cutName(key.Policy), cutName(key.Tenant)
+	if !in.tenants.hasName(key.Tenant) {
 		key.Tenant = Other
 	}
 	for {
@@ -153,7 +153,7 @@ func (in *Intake) settle(key Key) Slot {
 		if n := len(in.batch.keys); n < room {
 			in.slots[key] = uint16(n)
 			in.batch.keys, in.batch.series = append(in.batch.keys, key), append(in.batch.series, series{})
-			in.paces = append(in.paces, pace{of: 1, until: 1})
+			in.samplers = append(in.samplers, phaseSampler{standsFor: 1, untilNext: 1})
 			continue
 		}
 		if key.Tenant != Other {
@@ -164,7 +164,7 @@ func (in *Intake) settle(key Key) Slot {
 	}
 }
 
-func cut(name string) string {
+func cutName(name string) string {
 	if len(name) <= maxName {
 		return name
 	}
@@ -173,67 +173,67 @@ func cut(name string) string {
 
 // AddJob counts one that has ended; a slowdown of 0 is not known.
 func (in *Intake) AddJob(s Slot, response, slowdown time.Duration) {
-	if in.jobs = append(in.jobs, job{response, slowdown, s.at}); len(in.jobs) == atOnce {
-		in.settleJobs()
+	if in.waitingJobs = append(in.waitingJobs, jobTimes{response, slowdown, s.index}); len(in.waitingJobs) == maxWaiting {
+		in.countJobs()
 	}
 }
 
-func (in *Intake) settleJobs() {
-	for i := range in.jobs {
-		in.batch.series[in.jobs[i].at].add(Response, in.jobs[i].response, 1)
+func (in *Intake) countJobs() {
+	for i := range in.waitingJobs {
+		in.batch.series[in.waitingJobs[i].slot].addTime(Response, in.waitingJobs[i].response, 1)
 	}
-	for i := range in.jobs {
-		if d := in.jobs[i].slowdown; d > 0 {
-			in.batch.series[in.jobs[i].at].add(Slowdown, d, 1)
+	for i := range in.waitingJobs {
+		if d := in.waitingJobs[i].slowdown; d > 0 {
+			in.batch.series[in.waitingJobs[i].slot].addTime(Slowdown, d, 1)
 		}
 	}
-	in.jobs = in.jobs[:0]
+	in.waitingJobs = in.waitingJobs[:0]
 }
 
 // StandsFor is for how many tasks the phases of one that has ended are to be counted; 0: a later one stands for it.
 func (in *Intake) StandsFor(s Slot) uint32 {
-	p := &in.paces[s.at]
-	if p.until--; p.until > 0 {
+	p := &in.samplers[s.index]
+	if p.untilNext--; p.untilNext > 0 {
 		return 0
 	}
-	return in.draw(p)
+	return in.drawNext(p)
 }
 
-// draw notes that a task is counted, and draws which the next one is.
-func (in *Intake) draw(p *pace) uint32 {
-	n := p.of
-	p.of = p.left + 1
-	if p.counted++; p.counted >= exactly {
-		few := uint32(1) << min(p.counted/exactly, maxDoublings)
-		before := in.rand.Uint32N(few)
-		p.of, p.left = p.of+before, few-1-before
+// drawNext notes that a task is counted, and draws which the next one is.
+func (in *Intake) drawNext(p *phaseSampler) uint32 {
+	n := p.standsFor
+	p.standsFor = p.blockRest + 1
+	if p.counted++; p.counted >= countedExactly {
+		block := uint32(1) << min(p.counted/countedExactly, maxDoublings)
+		before := in.rand.Uint32N(block)
+		p.standsFor, p.blockRest = p.standsFor+before, block-1-before
 	}
-	p.until = p.of
+	p.untilNext = p.standsFor
 	return n
 }
 
 // AddPhases counts those of an attempt, for so many.
 func (in *Intake) AddPhases(s Slot, a *Attempt, times uint32) {
-	if in.phases = append(in.phases, phases{a.Phases(), times, s.at}); len(in.phases) == atOnce {
-		in.settlePhases()
+	if in.waitingPhases = append(in.waitingPhases, taskPhases{a.Phases(), times, s.index}); len(in.waitingPhases) == maxWaiting {
+		in.countPhases()
 	}
 }
 
-func (in *Intake) settlePhases() {
+func (in *Intake) countPhases() {
 	for m := range Measure(Phases) {
-		for i := range in.phases {
-			x := &in.phases[i]
-			in.batch.series[x.at].add(m, x.took[m], uint64(x.times))
+		for i := range in.waitingPhases {
+			x := &in.waitingPhases[i]
+			in.batch.series[x.slot].addTime(m, x.took[m], uint64(x.times))
 		}
 	}
-	in.phases = in.phases[:0]
+	in.waitingPhases = in.waitingPhases[:0]
 }
 
 // Take hands out what was counted since the last time. From then on it is counted in empty, which History.Add is done with, or
 // nil. now may be before the last time: clocks are set.
 func (in *Intake) Take(now time.Time, empty *Batch) *Batch {
-	in.settlePhases()
-	in.settleJobs()
+	in.countPhases()
+	in.countJobs()
 	full := in.batch
 	if full.to = now; now.Before(full.from) {
 		full.from = now
@@ -247,34 +247,34 @@ func (in *Intake) Take(now time.Time, empty *Batch) *Batch {
 	}
 	empty.series = empty.series[:len(empty.keys)]
 	in.batch = empty
-	for i := range in.paces {
-		p := &in.paces[i]
-		*p = pace{of: p.of - p.until + 1, until: 1} // the next one is counted
+	for i := range in.samplers {
+		p := &in.samplers[i]
+		*p = phaseSampler{standsFor: p.standsFor - p.untilNext + 1, untilNext: 1} // the next one is counted
 	}
-	in.rate, in.submitted = in.rate+(float64(in.submitted)-in.rate)/average, 0
-	in.share = min(1, perSecond/max(in.rate, 1))
+	in.submitRate, in.submitted = in.submitRate+(float64(in.submitted)-in.submitRate)/averagedTakes, 0
+	in.rememberedShare = min(1, allRemembered/max(in.submitRate, 1))
 	if now.Sub(in.electedAt).Abs() >= electEvery {
 		in.electedAt = now
-		if in.tenants.elect() {
-			in.resettle()
+		if in.tenants.electNames() {
+			in.reassignSlots()
 		}
 	}
 	return full
 }
 
-// resettle gives away the slots of tenants that are not told apart any more.
-func (in *Intake) resettle() {
+// reassignSlots gives away the slots of tenants that are not told apart any more.
+func (in *Intake) reassignSlots() {
 	in.epoch++
 	clear(in.slots)
 	b := in.batch
 	keys := b.keys
 	b.keys = b.keys[:0]
 	for i, key := range keys {
-		if key.Tenant == Other || in.tenants.has(key.Tenant) {
+		if key.Tenant == Other || in.tenants.hasName(key.Tenant) {
 			in.slots[key] = uint16(len(b.keys))
-			in.paces[len(b.keys)] = in.paces[i]
+			in.samplers[len(b.keys)] = in.samplers[i]
 			b.keys = append(b.keys, key)
 		}
 	}
-	b.series, in.paces = b.series[:len(b.keys)], in.paces[:len(b.keys)] // nothing is counted there yet
+	b.series, in.samplers = b.series[:len(b.keys)], in.samplers[:len(b.keys)] // nothing is counted there yet
 }

@@ -26,9 +26,9 @@ type Job struct {
 	Trace                Trace
 }
 
-// size is how many bytes it takes, about.
-func (j *Job) size() int {
-	size := 512 + len(j.Policy) + len(j.Tenant) + j.Trace.size()
+// jobBytes is how many bytes it takes, about.
+func (j *Job) jobBytes() int {
+	size := 512 + len(j.Policy) + len(j.Tenant) + j.Trace.traceBytes()
 	for _, after := range j.After {
 		size += 24 + 8*len(after)
 	}
@@ -51,39 +51,39 @@ const (
 // perMinute is how many of the slowest jobs of a policy are kept, and how many are of the sample.
 const perMinute = 64
 
-// policies is how many policies' slowest jobs are told apart.
-const policies = 8
+// maxPolicies is how many policies' slowest jobs are told apart.
+const maxPolicies = 8
 
 // Choice decides which of the jobs that have ended are to be kept, as somebody may ask for them: each one that failed, the slowest of
 // each minute and policy, and a sample.
 type Choice struct {
-	rand    *rand.Rand
-	minute  time.Time // began
-	seen    uint64    // in this minute
-	slowest map[string]*slowest
-	sampled []*Job // of this minute
+	rand        *rand.Rand
+	minuteStart time.Time // began
+	seen        uint64    // in this minute
+	slowest     map[string]*slowestJobs
+	sampled     []*Job // of this minute
 }
 
-// slowest are the slowest jobs of a policy in a minute.
-type slowest struct {
-	jobs  []*Job
-	least int // the fastest of them
+// slowestJobs are the slowest jobs of a policy in a minute.
+type slowestJobs struct {
+	jobs    []*Job
+	fastest int // the fastest of them
 }
 
 // NewChoice has chosen none yet. It owns rng.
-func NewChoice(rng *rand.Rand) *Choice { return &Choice{rand: rng, slowest: map[string]*slowest{}} }
+func NewChoice(rng *rand.Rand) *Choice { return &Choice{rand: rng, slowest: map[string]*slowestJobs{}} }
 
 // Chosen is a job to be kept, and for what; it takes the place of others there.
 type Chosen struct {
 	*Job
-	Why       Why
-	slow, old *Job // that it takes the place of among the slowest, and in the sample; nil: none
+	Why                           Why
+	replacesSlow, replacesSampled *Job // that it takes the place of among the slowest, and in the sample; nil: none
 }
 
 // Ended decides on j, which has ended. Why is 0 if it is not to be kept; else the job is a copy, to be completed and given to Jobs.
 func (c *Choice) Ended(now time.Time, j *Job) (chosen Chosen) {
-	if now.Sub(c.minute).Abs() >= time.Minute {
-		c.minute, c.seen, c.sampled = now, 0, nil
+	if now.Sub(c.minuteStart).Abs() >= time.Minute {
+		c.minuteStart, c.seen, c.sampled = now, 0, nil
 		clear(c.slowest)
 	}
 	c.seen++
@@ -91,11 +91,11 @@ func (c *Choice) Ended(now time.Time, j *Job) (chosen Chosen) {
 	if at == perMinute {
 		at = int(min(c.rand.Uint64N(c.seen), perMinute))
 	}
-	of := c.of(j.Policy)
+	slowest := c.slowestOf(j.Policy)
 	if j.Failed > 0 {
 		chosen.Why |= Failed
 	}
-	if of.beats(j.Response) {
+	if slowest.isAmongSlowest(j.Response) {
 		chosen.Why |= Slow
 	}
 	if at < perMinute {
@@ -107,11 +107,11 @@ func (c *Choice) Ended(now time.Time, j *Job) (chosen Chosen) {
 	kept := *j
 	chosen.Job = &kept
 	if chosen.Why&Slow != 0 {
-		chosen.slow = of.add(&kept)
+		chosen.replacesSlow = slowest.addJob(&kept)
 	}
 	if chosen.Why&Sampled != 0 {
 		if at < len(c.sampled) {
-			chosen.old, c.sampled[at] = c.sampled[at], &kept
+			chosen.replacesSampled, c.sampled[at] = c.sampled[at], &kept
 		} else {
 			c.sampled = append(c.sampled, &kept)
 		}
@@ -119,73 +119,73 @@ func (c *Choice) Ended(now time.Time, j *Job) (chosen Chosen) {
 	return chosen
 }
 
-// of is the slowest jobs of a policy. A policy too many shares those of others.
-func (c *Choice) of(policy string) *slowest {
+// slowestOf is the slowest jobs of a policy. A policy too many shares those of others.
+func (c *Choice) slowestOf(policy string) *slowestJobs {
 	s := c.slowest[policy]
 	if s == nil {
-		if len(c.slowest) >= policies {
+		if len(c.slowest) >= maxPolicies {
 			policy = Other
 		}
 		if s = c.slowest[policy]; s == nil {
-			s = &slowest{}
+			s = &slowestJobs{}
 			c.slowest[policy] = s
 		}
 	}
 	return s
 }
 
-// beats reports whether a job of this response is among the slowest.
-func (s *slowest) beats(response time.Duration) bool {
-	return len(s.jobs) < perMinute || response > s.jobs[s.least].Response
+// isAmongSlowest reports whether a job of this response is among the slowest.
+func (s *slowestJobs) isAmongSlowest(response time.Duration) bool {
+	return len(s.jobs) < perMinute || response > s.jobs[s.fastest].Response
 }
 
-// add puts a job among the slowest that is one of them, and returns the one that is none any more.
-func (s *slowest) add(j *Job) (old *Job) {
+// addJob puts a job among the slowest that is one of them, and returns the one that is none any more.
+func (s *slowestJobs) addJob(j *Job) (old *Job) {
 	if len(s.jobs) < perMinute {
 		s.jobs = append(s.jobs, j)
 	} else {
-		old, s.jobs[s.least] = s.jobs[s.least], j
+		old, s.jobs[s.fastest] = s.jobs[s.fastest], j
 	}
 	for i := range s.jobs {
-		if s.jobs[i].Response < s.jobs[s.least].Response {
-			s.least = i
+		if s.jobs[i].Response < s.jobs[s.fastest].Response {
+			s.fastest = i
 		}
 	}
 	return old
 }
 
-// MaxKept is how many bytes the jobs take that are kept, about. Those that failed may take half of it, those that were slow and
+// MaxKeptBytes is how many bytes the jobs take that are kept, about. Those that failed may take half of it, those that were slow and
 // those of the sample a quarter each; the oldest go, and none is kept that takes more than half of what its like may.
-const MaxKept = 64 << 20
+const MaxKeptBytes = 64 << 20
 
 // Jobs are those that are kept.
 type Jobs struct {
-	failed, slow, sample shelf
+	failed, slow, sample jobList
 	lost                 uint64
 }
 
-// shelf is jobs, the oldest first.
-type shelf struct {
-	jobs        []*Job
-	bytes, most int
+// jobList is jobs, the oldest first.
+type jobList struct {
+	jobs            []*Job
+	bytes, maxBytes int
 }
 
 // NewJobs keeps none yet.
 func NewJobs() *Jobs {
-	return &Jobs{failed: shelf{most: MaxKept / 2}, slow: shelf{most: MaxKept / 4}, sample: shelf{most: MaxKept / 4}}
+	return &Jobs{failed: jobList{maxBytes: MaxKeptBytes / 2}, slow: jobList{maxBytes: MaxKeptBytes / 4}, sample: jobList{maxBytes: MaxKeptBytes / 4}}
 }
 
 // Keep keeps a job that was chosen. From then on nobody writes to it.
 func (k *Jobs) Keep(c Chosen) {
 	fits := false
 	if c.Why&Failed != 0 {
-		fits = k.failed.put(nil, c.Job)
+		fits = k.failed.keepJob(nil, c.Job)
 	}
 	if c.Why&Slow != 0 {
-		fits = k.slow.put(c.slow, c.Job) || fits
+		fits = k.slow.keepJob(c.replacesSlow, c.Job) || fits
 	}
 	if c.Why&Sampled != 0 {
-		fits = k.sample.put(c.old, c.Job) || fits
+		fits = k.sample.keepJob(c.replacesSampled, c.Job) || fits
 	}
 	if !fits {
 		k.Lose(1)
@@ -198,26 +198,26 @@ func (k *Jobs) Lose(n uint64) { k.lost += n }
 // Lost is how many jobs should have been kept, and were not.
 func (k *Jobs) Lost() uint64 { return k.lost }
 
-// put keeps a job, in place of an old one if that is not nil, unless it is too large.
-func (s *shelf) put(old, j *Job) (fits bool) {
+// keepJob keeps a job, in place of an old one if that is not nil, unless it is too large.
+func (s *jobList) keepJob(old, j *Job) (fits bool) {
 	if old != nil {
 		if i := slices.Index(s.jobs, old); i >= 0 {
-			s.drop(i)
+			s.dropAt(i)
 		}
 	}
-	if j.size() > s.most/2 {
+	if j.jobBytes() > s.maxBytes/2 {
 		return false
 	}
 	s.jobs = append(s.jobs, j)
-	s.bytes += j.size()
-	for s.bytes > s.most {
-		s.drop(0)
+	s.bytes += j.jobBytes()
+	for s.bytes > s.maxBytes {
+		s.dropAt(0)
 	}
 	return true
 }
 
-func (s *shelf) drop(i int) {
-	s.bytes -= s.jobs[i].size()
+func (s *jobList) dropAt(i int) {
+	s.bytes -= s.jobs[i].jobBytes()
 	s.jobs = slices.Delete(s.jobs, i, i+1)
 }
 
@@ -230,7 +230,7 @@ type Kept struct {
 // All are the jobs that are kept, each once, the one that came last first.
 func (k *Jobs) All() []Kept {
 	var all []Kept
-	for why, s := range map[Why]*shelf{Failed: &k.failed, Slow: &k.slow, Sampled: &k.sample} {
+	for why, s := range map[Why]*jobList{Failed: &k.failed, Slow: &k.slow, Sampled: &k.sample} {
 		for _, j := range s.jobs {
 			all = append(all, Kept{j, why})
 		}

@@ -19,7 +19,7 @@ func jobID(n uint64) (id probe.JobID) {
 	return id
 }
 
-func add(r *Attempts, a Attempt) uint64 {
+func addAttempt(r *Attempts, a Attempt) uint64 {
 	room, n := r.Next()
 	*room = a
 	return n
@@ -40,7 +40,7 @@ func TestAttempts(t *testing.T) {
 			k = rng.IntN(10) // some jobs have many tasks
 		}
 		j := &jobs[k]
-		j.last = add(&r, Attempt{Stage: int32(k), Task: probe.TaskIndex(j.n), Before: j.last})
+		j.last = addAttempt(&r, Attempt{Stage: int32(k), Task: probe.TaskIndex(j.n), Before: j.last})
 		j.n++
 	}
 	forgotten := 0
@@ -70,15 +70,15 @@ func TestAttempts(t *testing.T) {
 	// The last ones are all there.
 	last := uint64(0)
 	for i := range maxAttempts - 1 {
-		last = add(&r, Attempt{Task: probe.TaskIndex(i), Before: last})
+		last = addAttempt(&r, Attempt{Task: probe.TaskIndex(i), Before: last})
 	}
 	if _, ok := r.Collect(make([]Attempt, maxAttempts-1), last); !ok {
 		t.Error("a job that fits is forgotten")
 	}
-	if _, ok := r.Collect(make([]Attempt, maxAttempts), add(&r, Attempt{Before: last})); !ok {
+	if _, ok := r.Collect(make([]Attempt, maxAttempts), addAttempt(&r, Attempt{Before: last})); !ok {
 		t.Error("a job that just fits is forgotten")
 	}
-	if size := len(r.chunks) * perChunk * int(unsafe.Sizeof(Attempt{})); size > MaxAttempts {
+	if size := len(r.chunks) * attemptsPerChunk * int(unsafe.Sizeof(Attempt{})); size > MaxAttemptsBytes {
 		t.Errorf("they take %d bytes", size)
 	}
 }
@@ -136,7 +136,7 @@ func TestJobs(t *testing.T) {
 		t.Errorf("of a sample of %d, %d are of the first half", perMinute, early)
 	}
 	huge := c.Ended(now, &Job{Failed: 1})
-	huge.Trace = NewTrace(make([]Attempt, MaxKept/4/attemptFields+1), nil, nil)
+	huge.Trace = NewTrace(make([]Attempt, MaxKeptBytes/4/attemptFields+1), nil, nil)
 	if k.Keep(huge); k.Lost() != 1 {
 		t.Errorf("%d are lost", k.Lost())
 	}
@@ -180,32 +180,32 @@ func TestJobsMemory(t *testing.T) {
 		now = now.Add(20 * time.Millisecond)
 	}
 	sum := 0
-	for _, s := range []*shelf{&k.failed, &k.slow, &k.sample} {
+	for _, s := range []*jobList{&k.failed, &k.slow, &k.sample} {
 		bytes := 0
 		for _, j := range s.jobs {
-			bytes += j.size()
+			bytes += j.jobBytes()
 		}
-		if bytes != s.bytes || bytes > s.most {
-			t.Errorf("jobs take %d bytes, are counted as %d, may take %d", bytes, s.bytes, s.most)
+		if bytes != s.bytes || bytes > s.maxBytes {
+			t.Errorf("jobs take %d bytes, are counted as %d, may take %d", bytes, s.bytes, s.maxBytes)
 		}
 		sum += bytes
 	}
-	if used := heap() - before; used > MaxKept*11/10 || sum < MaxKept*3/4 {
-		t.Errorf("%d bytes are used, %d are counted, %d may be", used, sum, MaxKept)
+	if used := heap() - before; used > MaxKeptBytes*11/10 || sum < MaxKeptBytes*3/4 {
+		t.Errorf("%d bytes are used, %d are counted, %d may be", used, sum, MaxKeptBytes)
 	}
 	runtime.KeepAlive(k)
 }
 
-// past is what a job has been through.
-type past struct {
+// pastJob is what a job has been through.
+type pastJob struct {
 	Response time.Duration
 	After    [][]int
 	Attempts []Attempt
 }
 
-// history draws a job: tasks in stages, at moments that may contradict each other, as those do that two clocks tell.
-func history(t *rapid.T) *past {
-	j := &past{Response: time.Duration(rapid.Int64Range(0, int64(3*time.Hour)).Draw(t, "response"))}
+// drawPast draws a job: tasks in stages, at moments that may contradict each other, as those do that two clocks tell.
+func drawPast(t *rapid.T) *pastJob {
+	j := &pastJob{Response: time.Duration(rapid.Int64Range(0, int64(3*time.Hour)).Draw(t, "response"))}
 	stages := rapid.IntRange(0, 5).Draw(t, "stages")
 	for i := range stages {
 		var after []int
@@ -245,7 +245,7 @@ func history(t *rapid.T) *past {
 // Blame adds up to the response, whatever the history is, and none of it is negative.
 func TestBlameAddsUp(t *testing.T) {
 	check := func(t *rapid.T) {
-		j := history(t)
+		j := drawPast(t)
 		sum := time.Duration(0)
 		b := NewBlame(j.After, j.Response, j.Attempts)
 		for kind, d := range b {
@@ -271,7 +271,7 @@ func TestBlame(t *testing.T) {
 		}
 		return e
 	}
-	j := &past{
+	j := &pastJob{
 		Response: 100 * time.Millisecond, After: [][]int{nil, nil, {0, 1}},
 		Attempts: []Attempt{
 			{Stage: 0, Ends: ends(1, 2, 3, 4, 5, 6, 7)},
@@ -289,7 +289,7 @@ func TestBlame(t *testing.T) {
 	if got := NewBlame(j.After, j.Response, j.Attempts); got != want {
 		t.Errorf("%v, want %v", got, want)
 	}
-	told := &past{Response: 9 * time.Millisecond, Attempts: []Attempt{{
+	told := &pastJob{Response: 9 * time.Millisecond, Attempts: []Attempt{{
 		Ends: ends(1, 1, 5, 6, 7, 8, 9), Fetched: time.Millisecond, Waits: [waitKinds]uint32{1000, 0, 2000, 2000, 5000},
 	}}}
 	got := NewBlame(nil, told.Response, told.Attempts)
@@ -298,15 +298,15 @@ func TestBlame(t *testing.T) {
 			t.Errorf("%v is blamed for %v, want %d us", kind, got[kind], us)
 		}
 	}
-	later := &past{Response: 9 * time.Millisecond, Attempts: []Attempt{{Ends: ends(1, 1, 5, 6, 7, 8, 9), Waits: [waitKinds]uint32{0, 0, 500}}}}
+	later := &pastJob{Response: 9 * time.Millisecond, Attempts: []Attempt{{Ends: ends(1, 1, 5, 6, 7, 8, 9), Waits: [waitKinds]uint32{0, 0, 500}}}}
 	if got := NewBlame(nil, later.Response, later.Attempts); got[LongTasks] != 500*tick || got[Queue] != 4*time.Millisecond-500*tick {
 		t.Errorf("a task that had its turn after others of its job: %v", got)
 	}
-	lost := &past{Response: time.Second, Attempts: []Attempt{{Ends: [Phases]time.Duration{Delivery: 900 * time.Millisecond}}}}
+	lost := &pastJob{Response: time.Second, Attempts: []Attempt{{Ends: [Phases]time.Duration{Delivery: 900 * time.Millisecond}}}}
 	if got := NewBlame(nil, lost.Response, lost.Attempts); got[Outside] != 900*time.Millisecond || got[Delivery] != 100*time.Millisecond {
 		t.Errorf("a task that was lost: %v", got)
 	}
-	both := &past{Response: 9 * time.Millisecond, Attempts: []Attempt{{Ends: ends(1, 1, 1, 1, 1, 3, 9)}, {Ends: ends(1, 1, 1, 1, 1, 8, 9)}}}
+	both := &pastJob{Response: 9 * time.Millisecond, Attempts: []Attempt{{Ends: ends(1, 1, 1, 1, 1, 3, 9)}, {Ends: ends(1, 1, 1, 1, 1, 8, 9)}}}
 	if got := NewBlame(nil, both.Response, both.Attempts); got[Kind(Run)] != 7*time.Millisecond {
 		t.Errorf("two tasks whose ends were heard of at once: %v", got)
 	}

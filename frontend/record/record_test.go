@@ -29,7 +29,7 @@ func TestShareRemembered(t *testing.T) {
 				whole = 0 // by now it is known how many come
 			}
 			for range jobs {
-				if in.Submitted("a", more*perSecond/jobs) {
+				if in.Submitted("a", more*allRemembered/jobs) {
 					whole++
 				}
 			}
@@ -41,8 +41,10 @@ func TestShareRemembered(t *testing.T) {
 	}
 }
 
-// count counts one of any measure.
-func count(in *Intake, s Slot, m Measure, d time.Duration) { in.batch.series[s.at].add(m, d, 1) }
+// countOne counts one of any measure.
+func countOne(in *Intake, s Slot, m Measure, d time.Duration) {
+	in.batch.series[s.index].addTime(m, d, 1)
+}
 
 func newIntake() *Intake { return NewIntake(start, rand.New(rand.NewPCG(1, 2))) }
 
@@ -54,8 +56,8 @@ var durations = rapid.OneOf(
 	rapid.SampledFrom([]time.Duration{math.MinInt64, -1, 0, 1, 1023, 1024, 1 << 41, 1<<42 - 1, 1 << 42, math.MaxInt64}),
 )
 
-// counted is what a history tells.
-func counted(each func(func(Key, Measure, *histogram.Histogram))) map[Key]uint64 {
+// countByKey is what a history tells.
+func countByKey(each func(func(Key, Measure, *histogram.Histogram))) map[Key]uint64 {
 	got := map[Key]uint64{}
 	each(func(k Key, _ Measure, h *histogram.Histogram) { got[k] += h.Count })
 	return got
@@ -100,7 +102,7 @@ func TestHistory(t *testing.T) {
 				if !in.Holds(slots[k]) {
 					slots[k] = in.Slot(k)
 				}
-				count(in, slots[k], Measure(rapid.IntRange(0, Measures-1).Draw(t, "measure")), durations.Draw(t, "d"))
+				countOne(in, slots[k], Measure(rapid.IntRange(0, Measures-1).Draw(t, "measure")), durations.Draw(t, "d"))
 				want[k]++
 				n++
 			}
@@ -114,7 +116,7 @@ func TestHistory(t *testing.T) {
 			}
 			take(now)
 		}
-		if got := counted(h.Total); fmt.Sprint(got) != fmt.Sprint(want) {
+		if got := countByKey(h.Total); fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Fatalf("in total %v, want %v", got, want)
 		}
 		last := func(n int) (kept uint64) { // batches
@@ -142,10 +144,10 @@ func inWindows(t rapid.TB, windows []Window) (n uint64) {
 		}
 		for _, p := range w.Series {
 			var s series
-			if !s.unpack(p.Data) {
+			if !s.mergePacked(p.Data) {
 				t.Fatalf("window %d has a series that is none", i)
 			}
-			n += s.count()
+			n += s.countAll()
 		}
 	}
 	return n
@@ -157,7 +159,7 @@ func TestWindows(t *testing.T) {
 	var spare *Batch
 	for range 8*3600 + 7 {
 		s := in.Slot(Key{"sampling", "phoebe", ""})
-		count(in, s, Run, time.Millisecond)
+		countOne(in, s, Run, time.Millisecond)
 		now = now.Add(time.Second)
 		spare = in.Take(now, spare)
 		spare.Tally = Tally{Accepted: 1, Refused: [8]uint64{3: 1}, Pending: 5}
@@ -184,7 +186,7 @@ func TestWindows(t *testing.T) {
 			t.Errorf("in windows of %v there are %d, and %+v", c.length, got, sum)
 		}
 	}
-	if got := sumOf(counted(h.Total)); got != 8*3600+7 {
+	if got := sumOf(countByKey(h.Total)); got != 8*3600+7 {
 		t.Errorf("in total %d", got)
 	}
 }
@@ -194,9 +196,9 @@ func TestMerge(t *testing.T) {
 	window := func(tenant string, n int) Window {
 		var s series
 		for range n {
-			s.add(Run, time.Millisecond, 1)
+			s.addTime(Run, time.Millisecond, 1)
 		}
-		return Window{At: start, Length: time.Second, Tally: Tally{Accepted: uint64(n)}, Series: []Packed{{Key{"sampling", "phoebe", tenant}, s.pack(nil)}}}
+		return Window{At: start, Length: time.Second, Tally: Tally{Accepted: uint64(n)}, Series: []Packed{{Key{"sampling", "phoebe", tenant}, s.appendPacked(nil)}}}
 	}
 	list := []Window{window("a", 1), window("b", 2), window("a", 4)}
 	w, ok := Merge(list)
@@ -223,7 +225,7 @@ func TestTenants(t *testing.T) {
 	add := func(tenant string, tasks int) {
 		in.Submitted(tenant, tasks)
 		s := in.Slot(Key{"sampling", "phoebe", tenant})
-		count(in, s, Run, time.Millisecond)
+		countOne(in, s, Run, time.Millisecond)
 	}
 	for i := range 1000 {
 		add(fmt.Sprintf("small-%d", i), 1)
@@ -232,7 +234,7 @@ func TestTenants(t *testing.T) {
 		now = now.Add(electEvery)
 		spare = in.Take(now, spare)
 		h.Add(spare)
-		return counted(h.Total)
+		return countByKey(h.Total)
 	}
 	got := take()
 	if len(got) != maxTenants+1 || got[Key{"sampling", "phoebe", Other}] != 1000-maxTenants {
@@ -269,11 +271,11 @@ func TestEpoch(t *testing.T) {
 			if !in.Holds(last) {
 				last = in.Slot(Key{"p", "q", tenant})
 			}
-			count(in, last, Run, 1)
+			countOne(in, last, Run, 1)
 		}
 	}
 	h.Add(in.Take(now.Add(electEvery+1), nil))
-	got := counted(h.Total)
+	got := countByKey(h.Total)
 	for k, n := range got {
 		if n != 7 {
 			t.Errorf("%v has %d, want 7 of its own", k, n)
@@ -327,7 +329,7 @@ func TestStandsFor(t *testing.T) {
 		spare = in.Take(start.Add(time.Duration(second+1)*time.Second), spare)
 		h.Add(spare)
 	}
-	if at > 10*(9*exactly+500) {
+	if at > 10*(9*countedExactly+500) {
 		t.Errorf("the phases of %d tasks were counted", at)
 	}
 	h.Total(func(k Key, m Measure, got *histogram.Histogram) {
@@ -362,7 +364,7 @@ func TestRank(t *testing.T) {
 	in := newIntake()
 	s := in.Slot(Key{"sampling", "phoebe", ""})
 	var spare *Batch
-	for _, tasks := range []int{500, exactly + 20, 3 * exactly, 10_000, 300_000} {
+	for _, tasks := range []int{500, countedExactly + 20, 3 * countedExactly, 10_000, 300_000} {
 		var off []float64
 		for range 200 {
 			beyond, all, slow := uint64(0), uint64(0), 0
@@ -408,9 +410,9 @@ func TestMemory(t *testing.T) {
 	for i := range tenants {
 		tenants[i] = fmt.Sprintf("%0200d", i)[200-maxName-1:]
 	}
-	for step := range rings[2].windows*rings[2].of*rings[1].of + 2*rings[1].windows*rings[1].of {
+	for step := range ringSizes[2].windows*ringSizes[2].of*ringSizes[1].of + 2*ringSizes[1].windows*ringSizes[1].of {
 		many := 1
-		if step >= rings[2].windows*rings[2].of*rings[1].of { // the longest windows are full of what comes slowly, too
+		if step >= ringSizes[2].windows*ringSizes[2].of*ringSizes[1].of { // the longest windows are full of what comes slowly, too
 			many = 64
 		}
 		for range many {
@@ -418,7 +420,7 @@ func TestMemory(t *testing.T) {
 			in.Submitted(tenant, rng.IntN(1000))
 			s := in.Slot(Key{paths[rng.IntN(2)], policies[rng.IntN(len(policies))], tenant})
 			for m := range Measure(Measures) {
-				count(in, s, m, time.Duration(math.Exp2(rng.Float64()*43)))
+				countOne(in, s, m, time.Duration(math.Exp2(rng.Float64()*43)))
 				total++
 			}
 		}
@@ -433,7 +435,7 @@ func TestMemory(t *testing.T) {
 	}
 	last := h.Lost()
 	for i, r := range h.rings {
-		if len(r.windows) != rings[i].windows {
+		if len(r.windows) != ringSizes[i].windows {
 			t.Errorf("ring %d has %d windows", i, len(r.windows))
 		}
 	}
@@ -463,7 +465,7 @@ func BenchmarkAdd(b *testing.B) {
 	b.ReportAllocs()
 	i := 0
 	for b.Loop() {
-		count(in, s, Run, ds[i&1023])
+		countOne(in, s, Run, ds[i&1023])
 		i++
 	}
 }
@@ -479,7 +481,7 @@ func BenchmarkSecond(b *testing.B) {
 			s := in.Slot(Key{"sampling", "phoebe", fmt.Sprint(k)})
 			for m := range Measure(Measures) {
 				for i := range 60 {
-					count(in, s, m, time.Millisecond<<(i/16)+time.Duration(i)*65*time.Microsecond)
+					countOne(in, s, m, time.Millisecond<<(i/16)+time.Duration(i)*65*time.Microsecond)
 				}
 			}
 		}

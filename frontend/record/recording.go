@@ -78,21 +78,21 @@ func (r *Recording) Write(w io.Writer) error {
 	return z.Close()
 }
 
-// maxRecording bounds what a recording takes once it is not gzipped any more.
-const maxRecording = 1 << 30
+// maxRecordingBytes bounds what a recording takes once it is not gzipped any more.
+const maxRecordingBytes = 1 << 30
 
 // ReadSummary reads no more of a recording than what it is about.
 func ReadSummary(from io.Reader) (s Summary, err error) {
-	_, err = readSummary(from, &s)
+	_, err = decodeSummary(from, &s)
 	return s, err
 }
 
-func readSummary(from io.Reader, s *Summary) (*json.Decoder, error) {
+func decodeSummary(from io.Reader, s *Summary) (*json.Decoder, error) {
 	z, err := gzip.NewReader(from)
 	if err != nil {
 		return nil, fmt.Errorf("it is no recording: %w", err)
 	}
-	lines := json.NewDecoder(io.LimitReader(z, maxRecording))
+	lines := json.NewDecoder(io.LimitReader(z, maxRecordingBytes))
 	if err := lines.Decode(s); err != nil {
 		return nil, fmt.Errorf("it is no recording: %w", err)
 	}
@@ -105,7 +105,7 @@ func readSummary(from io.Reader, s *Summary) (*json.Decoder, error) {
 // ReadRecording reads one.
 func ReadRecording(from io.Reader) (*Recording, error) {
 	var r Recording
-	lines, err := readSummary(from, &r.Summary)
+	lines, err := decodeSummary(from, &r.Summary)
 	if err != nil {
 		return nil, err
 	}
@@ -128,8 +128,8 @@ type Suspect struct {
 // Keep packs attempts, whose workers have these names, and finds who is to be blamed. Workers must be there.
 func (r *Recording) Keep(attempts []Attempt, names map[uint32]string) {
 	t := NewTrace(attempts, nil, names)
-	r.Names, r.Attempts = t.Workers, t.data
-	r.Suspects = suspects(r.Workers, attempts, names)
+	r.Names, r.Attempts = t.Workers, t.packed
+	r.Suspects = findSuspects(r.Workers, attempts, names)
 	if len(r.Suspects) > 0 && r.Suspects[0].Excess > 0 {
 		first := &r.Suspects[0]
 		worst := Link
@@ -142,13 +142,13 @@ func (r *Recording) Keep(attempts []Attempt, names map[uint32]string) {
 	}
 }
 
-// suspects are the workers, the one whose tasks took most beyond what is usual first.
-func suspects(workers []RecordedWorker, attempts []Attempt, names map[uint32]string) []Suspect {
+// findSuspects are the workers, the one whose tasks took most beyond what is usual first.
+func findSuspects(workers []RecordedWorker, attempts []Attempt, names map[uint32]string) []Suspect {
 	type attempt struct {
 		*Attempt
 		took time.Duration
 	}
-	of := map[string][]attempt{}
+	byWorker := map[string][]attempt{}
 	var all []time.Duration
 	for i := range attempts {
 		a := &attempts[i]
@@ -157,7 +157,7 @@ func suspects(workers []RecordedWorker, attempts []Attempt, names map[uint32]str
 			continue
 		}
 		d := max(a.Ends[Delivery]-a.Ends[Sampling], 0)
-		of[name] = append(of[name], attempt{a, d})
+		byWorker[name] = append(byWorker[name], attempt{a, d})
 		all = append(all, d)
 	}
 	list := []Suspect{}
@@ -165,19 +165,19 @@ func suspects(workers []RecordedWorker, attempts []Attempt, names map[uint32]str
 		return list
 	}
 	slices.Sort(all)
-	usual := 2 * all[len(all)/2]
+	usualMost := 2 * all[len(all)/2]
 	for _, w := range workers {
-		mine := of[w.Name]
+		mine := byWorker[w.Name]
 		if len(mine) == 0 {
 			continue
 		}
 		slices.SortFunc(mine, func(a, b attempt) int { return cmp.Compare(a.took, b.took) })
 		s := Suspect{RecordedWorker: w, Tasks: len(mine), Median: mine[len(mine)/2].took, Worst: mine[len(mine)-1].took}
 		for _, a := range mine {
-			if a.took <= usual {
+			if a.took <= usualMost {
 				continue
 			}
-			s.Excess += a.took - usual
+			s.Excess += a.took - usualMost
 			for m, d := range a.Phases() {
 				s.Phases[m] += d
 			}

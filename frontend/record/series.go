@@ -43,14 +43,14 @@ const Other = "other"
 // series are the histograms of a key; those that have counted nothing are nil.
 type series [Measures]*histogram.Histogram
 
-func (s *series) add(m Measure, d time.Duration, times uint64) {
+func (s *series) addTime(m Measure, d time.Duration, times uint64) {
 	if s[m] == nil {
 		s[m] = new(histogram.Histogram)
 	}
 	s[m].AddTimes(d, times)
 }
 
-func (s *series) count() (n uint64) {
+func (s *series) countAll() (n uint64) {
 	for _, h := range s {
 		if h != nil {
 			n += h.Count
@@ -59,7 +59,7 @@ func (s *series) count() (n uint64) {
 	return n
 }
 
-func (s *series) merge(o *series) {
+func (s *series) mergeFrom(o *series) {
 	for m, h := range o {
 		if h == nil || h.Count == 0 {
 			continue
@@ -71,16 +71,16 @@ func (s *series) merge(o *series) {
 	}
 }
 
-// pack appends the histograms, one behind the other.
-func (s *series) pack(b []byte) []byte {
+// appendPacked appends the histograms, one behind the other.
+func (s *series) appendPacked(b []byte) []byte {
 	for _, h := range s {
 		b = h.Append(b)
 	}
 	return b
 }
 
-// unpack adds what was packed, and reports whether it was.
-func (s *series) unpack(b []byte) (ok bool) {
+// mergePacked adds what was packed, and reports whether it was.
+func (s *series) mergePacked(b []byte) (ok bool) {
 	for m := range s {
 		if s[m] == nil {
 			s[m] = new(histogram.Histogram)
@@ -92,7 +92,7 @@ func (s *series) unpack(b []byte) (ok bool) {
 	return true
 }
 
-func (s *series) clear() {
+func (s *series) clearAll() {
 	for _, h := range s {
 		if h != nil && h.Count > 0 {
 			*h = histogram.Histogram{}
@@ -100,7 +100,7 @@ func (s *series) clear() {
 	}
 }
 
-func (s *series) each(key Key, do func(Key, Measure, *histogram.Histogram)) {
+func (s *series) eachMeasure(key Key, do func(Key, Measure, *histogram.Histogram)) {
 	for m, h := range s {
 		if h != nil && h.Count > 0 {
 			do(key, Measure(m), h)
@@ -108,6 +108,6 @@ func (s *series) each(key Key, do func(Key, Measure, *histogram.Histogram)) {
 	}
 }
 
-func (k Key) compare(o Key) int {
+func (k Key) compareTo(o Key) int {
 	return cmp.Or(cmp.Compare(k.Path, o.Path), cmp.Compare(k.Policy, o.Policy), cmp.Compare(k.Tenant, o.Tenant))
 }

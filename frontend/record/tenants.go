@@ -6,26 +6,26 @@ import (
 )
 
 const (
-	maxTenants = 16 // that are told apart: those with most tasks
-	candidates = 64 // tenants whose tasks are counted to find these
+	maxTenants    = 16 // that are told apart: those with most tasks
+	maxCandidates = 64 // tenants whose tasks are counted to find these
 )
 
-// tenants finds those with most tasks, by counting those of a few only: who is not among them takes the place of who has
+// heavyTenants finds those with most tasks, by counting those of a few only: who is not among them takes the place of who has
 // fewest, and its count (Metwally et al., ICDT 2005, Space-Saving).
-type tenants struct {
-	list   []candidate
-	named  int
-	recent int // that was added last: most are the same one
+type heavyTenants struct {
+	list       []candidate
+	namedCount int
+	recent     int // that was added last: most are the same one
 }
 
 type candidate struct {
-	name  string
-	tasks uint64
-	named bool
+	name    string
+	tasks   uint64
+	isNamed bool
 }
 
-// add counts tasks of a tenant. As long as there are few, each gets a name of its own at once.
-func (t *tenants) add(name string, tasks uint64) {
+// addTasks counts tasks of a tenant. As long as there are few, each gets a name of its own at once.
+func (t *heavyTenants) addTasks(name string, tasks uint64) {
 	if at := t.recent; at < len(t.list) && t.list[at].name == name {
 		t.list[at].tasks += tasks
 		return
@@ -33,15 +33,15 @@ func (t *tenants) add(name string, tasks uint64) {
 	at := slices.IndexFunc(t.list, func(c candidate) bool { return c.name == name })
 	switch {
 	case at >= 0:
-	case len(t.list) < candidates:
+	case len(t.list) < maxCandidates:
 		at = len(t.list)
-		t.list = append(t.list, candidate{name: name, named: t.named < maxTenants})
-		if t.list[at].named {
-			t.named++
+		t.list = append(t.list, candidate{name: name, isNamed: t.namedCount < maxTenants})
+		if t.list[at].isNamed {
+			t.namedCount++
 		}
 	default:
 		for i := range t.list {
-			if c := &t.list[i]; !c.named && (at < 0 || c.tasks < t.list[at].tasks) {
+			if c := &t.list[i]; !c.isNamed && (at < 0 || c.tasks < t.list[at].tasks) {
 				at = i
 			}
 		}
@@ -51,29 +51,29 @@ func (t *tenants) add(name string, tasks uint64) {
 	t.recent = at
 }
 
-// has reports whether a tenant is told apart from the others.
-func (t *tenants) has(name string) bool {
-	return slices.ContainsFunc(t.list, func(c candidate) bool { return c.named && c.name == name })
+// hasName reports whether a tenant is told apart from the others.
+func (t *heavyTenants) hasName(name string) bool {
+	return slices.ContainsFunc(t.list, func(c candidate) bool { return c.isNamed && c.name == name })
 }
 
-// elect gives a name to each tenant that has twice as many tasks as one that has a name, instead of it, and lets half of what
+// electNames gives a name to each tenant that has twice as many tasks as one that has a name, instead of it, and lets half of what
 // was counted be forgotten. It reports whether something changed.
-func (t *tenants) elect() (changed bool) {
+func (t *heavyTenants) electNames() (changed bool) {
 	slices.SortStableFunc(t.list, func(a, b candidate) int { return cmp.Compare(b.tasks, a.tasks) })
 	for i := range t.list {
-		in := &t.list[i]
-		if in.named {
+		entering := &t.list[i]
+		if entering.isNamed {
 			continue
 		}
 		last := len(t.list) - 1
-		for !t.list[last].named {
+		for !t.list[last].isNamed {
 			last--
 		}
-		out := &t.list[last]
-		if last < i || in.tasks < 2*out.tasks {
+		leaving := &t.list[last]
+		if last < i || entering.tasks < 2*leaving.tasks {
 			break
 		}
-		in.named, out.named, changed = true, false, true
+		entering.isNamed, leaving.isNamed, changed = true, false, true
 	}
 	for i := range t.list {
 		t.list[i].tasks /= 2

@@ -8,10 +8,10 @@ import (
 
 // Trace is the attempts of a job in few bytes: a fifth of what they take in the ring.
 type Trace struct {
-	Workers []string // names, that the attempts refer to
-	N       int
-	data    []byte
-	earlier []byte
+	Workers       []string // names, that the attempts refer to
+	N             int
+	packed        []byte
+	packedEarlier []byte
 }
 
 // NewTrace packs attempts, whose workers have these names, and those that did not give outcomes, of these the last ones first.
@@ -29,14 +29,14 @@ func NewTrace(attempts []Attempt, earlier []Earlier, names map[uint32]string) Tr
 		return worker
 	}
 	for i := range attempts {
-		t.data = attempts[i].append(t.data, number(attempts[i].Worker))
+		t.packed = attempts[i].appendPacked(t.packed, number(attempts[i].Worker))
 	}
-	t.data, t.earlier = slices.Clip(slices.Clone(t.data)), packEarlier(earlier, attempts, number)
+	t.packed, t.packedEarlier = slices.Clip(slices.Clone(t.packed)), packEarlier(earlier, attempts, number)
 	return t
 }
 
-func (t *Trace) size() int {
-	size := len(t.data) + len(t.earlier)
+func (t *Trace) traceBytes() int {
+	size := len(t.packed) + len(t.packedEarlier)
 	for _, name := range t.Workers {
 		size += 16 + len(name)
 	}
@@ -46,7 +46,7 @@ func (t *Trace) size() int {
 // attemptFields is how many numbers an attempt is packed into. The API tells which: fields are only ever added.
 const attemptFields = 26
 
-func (a *Attempt) append(b []byte, worker int) []byte {
+func (a *Attempt) appendPacked(b []byte, worker int) []byte {
 	known := uint64(0)
 	if a.Ends[Run] > 0 {
 		known = 1
@@ -61,7 +61,7 @@ func (a *Attempt) append(b []byte, worker int) []byte {
 	for _, d := range a.Ends {
 		b = appendDuration(b, d)
 	}
-	for _, d := range [...]time.Duration{a.Fetched, a.Expected, a.Promised, a.Waited} {
+	for _, d := range [...]time.Duration{a.Fetched, a.Expected, a.ExpectedWait, a.Waited} {
 		b = appendDuration(b, d)
 	}
 	for _, ticks := range a.Waits {
@@ -78,16 +78,16 @@ func appendDuration(b []byte, d time.Duration) []byte {
 func (t *Trace) Page(from, most int) (b, earlier []byte, next int) {
 	from = min(max(from, 0), t.N)
 	until := from + min(max(most, 0), t.N-from)
-	start := skip(t.data, from*attemptFields)
-	end := start + skip(t.data[start:], (until-from)*attemptFields)
+	start := skipNumbers(t.packed, from*attemptFields)
+	end := start + skipNumbers(t.packed[start:], (until-from)*attemptFields)
 	if next = until; next == t.N {
 		next = 0
 	}
-	return append(binary.AppendUvarint(nil, attemptFields), t.data[start:end]...), t.earlierAt(from, until), next
+	return append(binary.AppendUvarint(nil, attemptFields), t.packed[start:end]...), t.earlierPage(from, until), next
 }
 
-// skip is how many bytes so many numbers take.
-func skip(b []byte, left int) (at int) {
+// skipNumbers is how many bytes so many numbers take.
+func skipNumbers(b []byte, left int) (at int) {
 	for ; left > 0; at++ {
 		if b[at] < 0x80 {
 			left--

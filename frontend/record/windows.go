@@ -37,43 +37,43 @@ func (p *Packed) Add(m Measure, to *histogram.Histogram) {
 // at least of the length that is asked for, or else of the coarsest one; the last ones may not be complete.
 func (h *History) Windows(length time.Duration, since time.Time) []Window {
 	i := 0
-	for i < len(rings)-1 && time.Duration(span(i))*time.Second < length {
+	for i < len(ringSizes)-1 && time.Duration(ringSpan(i))*time.Second < length {
 		i++
 	}
-	length = time.Duration(span(i)) * time.Second
-	of := map[time.Time][]*window{}
-	next := uint64(0) // that is not chosen yet, in windows of the first ring
+	length = time.Duration(ringSpan(i)) * time.Second
+	byStart := map[time.Time][]*storedWindow{}
+	nextUnchosen := uint64(0) // that is not chosen yet, in windows of the first ring
 	for ; i >= 0; i-- {
 		r := &h.rings[i]
-		for k := max(r.n-uint64(len(r.windows)), next/span(i)); k < r.n; k++ {
+		for k := max(r.total-uint64(len(r.windows)), nextUnchosen/ringSpan(i)); k < r.total; k++ {
 			w := &r.windows[k%uint64(len(r.windows))]
 			if at := w.from.Add(w.to.Sub(w.from) / 2).Truncate(length); !at.Before(since) {
-				of[at] = append(of[at], w)
+				byStart[at] = append(byStart[at], w)
 			}
 		}
-		next = max(next, r.n*span(i))
+		nextUnchosen = max(nextUnchosen, r.total*ringSpan(i))
 	}
 	var list []Window
-	for _, at := range slices.SortedFunc(maps.Keys(of), time.Time.Compare) {
-		list = append(list, h.window(at, length, of[at]))
+	for _, at := range slices.SortedFunc(maps.Keys(byStart), time.Time.Compare) {
+		list = append(list, h.buildWindow(at, length, byStart[at]))
 	}
 	return list
 }
 
-func (h *History) window(at time.Time, length time.Duration, of []*window) Window {
+func (h *History) buildWindow(at time.Time, length time.Duration, parts []*storedWindow) Window {
 	w := Window{At: at, Length: length}
-	for _, o := range of {
+	for _, o := range parts {
 		w.Add(&o.Tally)
 	}
-	if len(of) == 1 { // what is packed need not be unpacked
+	if len(parts) == 1 { // what is packed need not be unpacked
 		start := 0
-		for _, p := range of[0].keys {
-			w.Series = append(w.Series, Packed{p.Key, slices.Clone(of[0].data[start:p.end])})
+		for _, p := range parts[0].keys {
+			w.Series = append(w.Series, Packed{p.Key, slices.Clone(parts[0].data[start:p.end])})
 			start = p.end
 		}
 		return w
 	}
-	h.merge(of, func(key Key, s *series) { w.Series = append(w.Series, Packed{key, s.pack(nil)}) })
+	h.mergeSeries(parts, func(key Key, s *series) { w.Series = append(w.Series, Packed{key, s.appendPacked(nil)}) })
 	return w
 }
 
@@ -95,11 +95,11 @@ func Merge(windows []Window) (w Window, ok bool) {
 				s = new(series)
 				sums[p.Key], order = s, append(order, p.Key)
 			}
-			ok = s.unpack(p.Data) && ok
+			ok = s.mergePacked(p.Data) && ok
 		}
 	}
 	for _, key := range order {
-		w.Series = append(w.Series, Packed{key, sums[key].pack(nil)})
+		w.Series = append(w.Series, Packed{key, sums[key].appendPacked(nil)})
 	}
 	return w, ok
 }

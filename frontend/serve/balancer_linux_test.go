@@ -24,8 +24,8 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/identity"
 )
 
-// balanced is a frontend that trusts the balancer at 127.0.0.2, and keeps an audit log.
-func balanced(t *testing.T, keys *identity.Keys) (c *cluster, log func() []audit.Entry) {
+// startBalanced is a frontend that trusts the balancer at 127.0.0.2, and keeps an audit log.
+func startBalanced(t *testing.T, keys *identity.Keys) (c *testCluster, log func() []audit.Entry) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "audit")
 	a, err := audit.Open(file, new(metrics.Counter))
@@ -40,7 +40,7 @@ func balanced(t *testing.T, keys *identity.Keys) (c *cluster, log func() []audit
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	c = &cluster{Server: s}
+	c = &testCluster{Server: s}
 	return c, func() (all []audit.Entry) {
 		t.Helper()
 		a.Close()
@@ -59,8 +59,8 @@ func balanced(t *testing.T, keys *identity.Keys) (c *cluster, log func() []audit
 	}
 }
 
-// relay is a connection from the balancer.
-func relay(t *testing.T, c *cluster) *raw {
+// connectRelayed is a connection from the balancer.
+func connectRelayed(t *testing.T, c *testCluster) *rawConn {
 	t.Helper()
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP("127.0.0.2")}}
 	conn, err := d.Dial("tcp", c.Addr())
@@ -69,10 +69,10 @@ func relay(t *testing.T, c *cluster) *raw {
 	}
 	t.Cleanup(func() { conn.Close() })
 	conn.SetDeadline(time.Now().Add(time.Minute))
-	return &raw{t, conn}
+	return &rawConn{t, conn}
 }
 
-func header(t *testing.T, version byte, from string, more int) []byte {
+func proxyHeader(t *testing.T, version byte, from string, more int) []byte {
 	t.Helper()
 	h := proxyproto.HeaderProxyFromAddrs(version, net.TCPAddrFromAddrPort(netip.MustParseAddrPort(from)), &net.TCPAddr{IP: net.ParseIP("127.0.0.1"), Port: 7410})
 	if more > 0 {
@@ -89,8 +89,8 @@ func header(t *testing.T, version byte, from string, more int) []byte {
 
 // Whom a balancer names is where a call comes from; nobody else can say that, and a balancer that does not is refused.
 func TestBalancer(t *testing.T) {
-	c, log := balanced(t, nil)
-	call := frameOf("Run", &v1.PhoebeRunArgs{Request: &v1.RunRequest{Job: job("echo", "x")}})
+	c, log := startBalanced(t, nil)
+	call := frameOf("Run", &v1.PhoebeRunArgs{Request: &v1.RunRequest{Job: newJob("echo", "x")}})
 	own := proxyproto.Header{Version: 2, Command: proxyproto.LOCAL, TransportProtocol: proxyproto.UNSPEC}
 	local, err := own.Format()
 	if err != nil {
@@ -98,18 +98,18 @@ func TestBalancer(t *testing.T) {
 	}
 	want := map[string]int{}
 	for from, head := range map[string][]byte{
-		"203.0.113.7:4711":   header(t, 2, "203.0.113.7:4711", 0),
-		"[2001:db8::7]:4711": header(t, 2, "[2001:db8::7]:4711", 0),
-		"198.51.100.9:40000": header(t, 2, "198.51.100.9:40000", 2000),
+		"203.0.113.7:4711":   proxyHeader(t, 2, "203.0.113.7:4711", 0),
+		"[2001:db8::7]:4711": proxyHeader(t, 2, "[2001:db8::7]:4711", 0),
+		"198.51.100.9:40000": proxyHeader(t, 2, "198.51.100.9:40000", 2000),
 		"":                   local, // the balancer itself
 	} {
-		r := relay(t, c)
+		r := connectRelayed(t, c)
 		for _, b := range slices.Concat(head, call) { // in as many pieces as can be
-			r.says([]byte{b})
+			r.writeBytes([]byte{b})
 		}
-		r.refused(v1.RefusedReason_NO_WORKER, "") // it was heard, where there are no workers
-		r.says(call)
-		r.refused(v1.RefusedReason_NO_WORKER, "")
+		r.wantRefused(v1.RefusedReason_NO_WORKER, "") // it was heard, where there are no workers
+		r.writeBytes(call)
+		r.wantRefused(v1.RefusedReason_NO_WORKER, "")
 		want[cmp.Or(from, r.LocalAddr().String())] = 2
 	}
 	got := map[string]int{}
@@ -122,9 +122,9 @@ func TestBalancer(t *testing.T) {
 }
 
 func TestBalancerRefused(t *testing.T) {
-	c, log := balanced(t, nil)
-	call := frameOf("Run", &v1.PhoebeRunArgs{Request: &v1.RunRequest{Job: job("echo", "x")}})
-	header2 := header(t, 2, "203.0.113.7:4711", 0)
+	c, log := startBalanced(t, nil)
+	call := frameOf("Run", &v1.PhoebeRunArgs{Request: &v1.RunRequest{Job: newJob("echo", "x")}})
+	header2 := proxyHeader(t, 2, "203.0.113.7:4711", 0)
 	long := slices.Clone(header2)
 	binary.BigEndian.PutUint16(long[14:], 65535)
 	short := slices.Clone(header2)
@@ -133,30 +133,30 @@ func TestBalancerRefused(t *testing.T) {
 	command[12] = 0x2f
 	for name, b := range map[string][]byte{
 		"no header":             call,
-		"the protocol's first":  append(header(t, 1, "203.0.113.7:4711", 0), call...),
+		"the protocol's first":  append(proxyHeader(t, 1, "203.0.113.7:4711", 0), call...),
 		"a header that is long": append(long, call...),
 		"one that is short":     append(short, call...),
 		"an unknown command":    append(command, call...),
 		"two of them":           slices.Concat(header2, header2, call),
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := relay(t, c)
-			r.says(b)
-			r.gone()
+			r := connectRelayed(t, c)
+			r.writeBytes(b)
+			r.wantGone()
 		})
 	}
 	t.Run("by somebody else", func(t *testing.T) {
-		r := connect(t, c)
-		r.says(slices.Concat(header2, call))
-		r.gone()
+		r := connectRaw(t, c)
+		r.writeBytes(slices.Concat(header2, call))
+		r.wantGone()
 	})
 	t.Run("half of it", func(t *testing.T) {
-		r := relay(t, c)
-		r.says(header2[:5])
+		r := connectRelayed(t, c)
+		r.writeBytes(header2[:5])
 		r.Close()
 	})
-	relay(t, c).Close() // it looks whether somebody listens
-	poll(t, "all of them to be counted", func() bool { return c.metrics.connsUnintroduced.Get() == 6 && c.metrics.connsGarbage.Get() == 2 })
+	connectRelayed(t, c).Close() // it looks whether somebody listens
+	pollUntil(t, "all of them to be counted", func() bool { return c.metrics.connsUnintroduced.Get() == 6 && c.metrics.connsGarbage.Get() == 2 })
 	for _, e := range log() {
 		if strings.HasPrefix(e.From, "203.") {
 			t.Errorf("a header counted that should not: %+v", e)
@@ -188,21 +188,21 @@ func TestBalancerByTLS(t *testing.T) {
 	refused := make(chan string, 10)
 	own := keys("frontend")
 	own.Refused = func(from string, _ error) { refused <- from }
-	c, log := balanced(t, own)
+	c, log := startBalanced(t, own)
 	for _, role := range []string{"operator", "worker"} {
 		k, from := keys(role), fmt.Sprintf("203.0.113.%d:4711", len(role))
 		conn, err := k.Connect(context.Background(), func(ctx context.Context, network, addr string) (net.Conn, error) {
 			d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP("127.0.0.2")}}
 			conn, err := d.DialContext(ctx, network, addr)
 			if err == nil {
-				_, err = conn.Write(header(t, 2, from, 0))
+				_, err = conn.Write(proxyHeader(t, 2, from, 0))
 			}
 			return conn, err
 		}, c.Addr(), identity.Frontend)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := &raw{t, conn}
+		r := &rawConn{t, conn}
 		defer r.Close()
 		if role == "worker" {
 			if got := <-refused; got != from {
@@ -210,8 +210,8 @@ func TestBalancerByTLS(t *testing.T) {
 			}
 			continue
 		}
-		r.says(frameOf("Run", &v1.PhoebeRunArgs{Request: &v1.RunRequest{Job: job("echo", "x")}}))
-		r.refused(v1.RefusedReason_NO_WORKER, "")
+		r.writeBytes(frameOf("Run", &v1.PhoebeRunArgs{Request: &v1.RunRequest{Job: newJob("echo", "x")}}))
+		r.wantRefused(v1.RefusedReason_NO_WORKER, "")
 	}
 	if all := log(); len(all) != 1 || all[0].From != "203.0.113.8:4711" || all[0].Who != "operator" {
 		t.Errorf("%+v", all)

@@ -10,25 +10,25 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend"
 )
 
-// usualMessage stands for messageCPU where there is no loopback to measure it on.
-const usualMessage = 10 * time.Microsecond
+// defaultMessageCPU stands for messageCPU where there is no loopback to measure it on.
+const defaultMessageCPU = 10 * time.Microsecond
 
 // messageCPU is about the CPU that a message takes, measured once: what it takes to write a small one and to read it, of which one
 // end has half, and our own work on it about as much. The least of several is that of one which nothing else held up.
 var messageCPU = sync.OnceValue(func() time.Duration {
 	l, err := net.Listen("tcp", "localhost:0")
 	if err != nil {
-		return usualMessage
+		return defaultMessageCPU
 	}
 	defer l.Close()
 	to, err := net.Dial("tcp", l.Addr().String())
 	if err != nil {
-		return usualMessage
+		return defaultMessageCPU
 	}
 	defer to.Close()
 	from, err := l.Accept()
 	if err != nil {
-		return usualMessage
+		return defaultMessageCPU
 	}
 	defer from.Close()
 	from.SetDeadline(time.Now().Add(time.Second)) // it may be somebody else's
@@ -37,27 +37,27 @@ var messageCPU = sync.OnceValue(func() time.Duration {
 	for range 50 {
 		began := time.Now()
 		if _, err := to.Write(message[:]); err != nil {
-			return usualMessage
+			return defaultMessageCPU
 		}
 		if _, err := io.ReadFull(from, message[:]); err != nil {
-			return usualMessage
+			return defaultMessageCPU
 		}
 		least = min(least, time.Since(began))
 	}
 	return least
 })
 
-// meter measures how busy this machine is.
-type meter struct {
-	at         time.Time
+// cpuMeter measures how busy this machine is.
+type cpuMeter struct {
+	measuredAt time.Time
 	used, idle time.Duration // of all CPUs, ever; idle is 0 where it is not known
 }
 
-// busy is what messages cost at present, by what was measured since the last call.
-func (m *meter) busy() frontend.Busy {
-	now := meter{at: time.Now()}
+// measureBusy is what messages cost at present, by what was measured since the last call.
+func (m *cpuMeter) measureBusy() frontend.Busy {
+	now := cpuMeter{measuredAt: time.Now()}
 	now.used, now.idle = cpuTimes()
-	used, all := now.used-m.used, time.Duration(runtime.NumCPU())*now.at.Sub(m.at)
+	used, all := now.used-m.used, time.Duration(runtime.NumCPU())*now.measuredAt.Sub(m.measuredAt)
 	if now.idle > 0 {
 		all = used + now.idle - m.idle
 	}

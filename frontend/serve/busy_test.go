@@ -8,11 +8,11 @@ import (
 
 // One CPU that is kept busy shows, and no more than all there are can be.
 func TestBusy(t *testing.T) {
-	var m meter
-	m.busy()
+	var m cpuMeter
+	m.measureBusy()
 	for end := time.Now().Add(300 * time.Millisecond); time.Now().Before(end); {
 	}
-	b := m.busy()
+	b := m.measureBusy()
 	if least := 0.5 / float64(runtime.NumCPU()); b.Share < least || b.Share > 1.1 {
 		t.Errorf("a share of %.2f was used, want %.2f at least, and 1 at most", b.Share, least)
 	}

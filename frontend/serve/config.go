@@ -85,13 +85,13 @@ type Config struct {
 	Metrics *metrics.Set // frontends may share one; default: a set of its own
 }
 
-func (c Config) defaults() Config {
-	set := func(p *int, v int) {
+func (c Config) withDefaults() Config {
+	setInt := func(p *int, v int) {
 		if *p == 0 {
 			*p = v
 		}
 	}
-	wait := func(p *time.Duration, v time.Duration) {
+	setDuration := func(p *time.Duration, v time.Duration) {
 		if *p == 0 {
 			*p = v
 		}
@@ -119,53 +119,53 @@ func (c Config) defaults() Config {
 	if c.Metrics == nil {
 		c.Metrics = metrics.NewSet()
 	}
-	wait(&c.Lease, 3*time.Second)
-	wait(&c.DialTimeout, 2*time.Second)
-	wait(&c.ClientGrace, 30*time.Second)
-	set(&c.MaxConns, 10_000)
-	set(&c.MaxRequest, 64<<20)
-	set(&c.MaxRunResult, 64<<20)
-	set(&c.MaxKept, 256<<20)
+	setDuration(&c.Lease, 3*time.Second)
+	setDuration(&c.DialTimeout, 2*time.Second)
+	setDuration(&c.ClientGrace, 30*time.Second)
+	setInt(&c.MaxConns, 10_000)
+	setInt(&c.MaxRequest, 64<<20)
+	setInt(&c.MaxRunResult, 64<<20)
+	setInt(&c.MaxKept, 256<<20)
 	c.Core = c.Core.Defaults()
 	return c
 }
 
 // Validate says all that is wrong with c, zero fields standing for their defaults.
 func (c Config) Validate() error {
-	c = c.defaults()
+	c = c.withDefaults()
 	var errs []error
-	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	addError := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if addr, err := net.ResolveTCPAddr("tcp", c.Listen); err != nil {
-		wrong("listen on %q: %w: want host:port, such as 127.0.0.1:7410", c.Listen, err)
+		addError("listen on %q: %w: want host:port, such as 127.0.0.1:7410", c.Listen, err)
 	} else if c.Secrets.Tell() == "" && c.Keys == nil && !addr.IP.IsLoopback() {
-		wrong("listen on %q: anyone who can reach it could run tasks on the workers: give certificates (--tls-dir) or set a secret (--secret-file), the same as theirs, or listen on 127.0.0.1", c.Listen)
+		addError("listen on %q: anyone who can reach it could run tasks on the workers: give certificates (--tls-dir) or set a secret (--secret-file), the same as theirs, or listen on 127.0.0.1", c.Listen)
 	}
 	if err := c.Keys.Check(identity.Frontend); err != nil {
 		errs = append(errs, err)
 	}
 	for _, secret := range c.Secrets.All() {
 		if len(secret) > probe.MaxString {
-			wrong("the secret has %d bytes: at most %d are allowed", len(secret), probe.MaxString)
+			addError("the secret has %d bytes: at most %d are allowed", len(secret), probe.MaxString)
 		}
 	}
 	if r := c.Core.ProbeRatio; !(r >= 1 && r <= frontend.MaxProbeRatio) {
-		wrong("the probe ratio is %v: it must be from 1 to %d; below 1 a task might never be placed", r, frontend.MaxProbeRatio)
+		addError("the probe ratio is %v: it must be from 1 to %d; below 1 a task might never be placed", r, frontend.MaxProbeRatio)
 	}
 	if s := c.Core.Copies; !(s >= 0 && s <= 1) {
-		wrong("copies of %v of the tasks: it must be from 0, for none, to 1", s)
+		addError("copies of %v of the tasks: it must be from 0, for none, to 1", s)
 	}
 	if c.Core.LongTask < 0 {
-		wrong("long tasks are those of %v and more: it must be more than 0", c.Core.LongTask)
+		addError("long tasks are those of %v and more: it must be more than 0", c.Core.LongTask)
 	}
 	if err := c.Core.Estimate.Validate(); err != nil {
-		wrong("estimates: %w", err)
+		addError("estimates: %w", err)
 	}
 	for _, d := range []struct {
 		what string
 		is   time.Duration
 	}{{"the lease", c.Lease}, {"the dial timeout", c.DialTimeout}, {"the client grace", c.ClientGrace}} {
 		if d.is < 10*time.Millisecond {
-			wrong("%s is %v: it must be 10ms or more", d.what, d.is)
+			addError("%s is %v: it must be 10ms or more", d.what, d.is)
 		}
 	}
 	for _, n := range []struct {
@@ -179,12 +179,12 @@ func (c Config) Validate() error {
 		{"the limit of tasks in a job", c.Core.MaxTasksPerJob, 1 << 24},
 	} {
 		if n.is < 1 || n.is > n.most {
-			wrong("%s is %d: it must be from 1 to %d", n.what, n.is, n.most)
+			addError("%s is %d: it must be from 1 to %d", n.what, n.is, n.most)
 		}
 	}
 	for _, p := range c.Peers {
 		if _, _, err := net.SplitHostPort(p); err != nil {
-			wrong("peer %q: %w: want host:port", p, err)
+			addError("peer %q: %w: want host:port", p, err)
 		}
 	}
 	errs = append(errs, c.checkGossip()...)
@@ -194,8 +194,8 @@ func (c Config) Validate() error {
 	return fmt.Errorf("frontend configuration: %w", errors.Join(errs...))
 }
 
-// asked are the secrets that are asked for, and told, on connections: none where certificates tell who is who.
-func (c *Config) asked() *identity.Secrets {
+// connSecrets are the secrets that are asked for, and told, on connections: none where certificates tell who is who.
+func (c *Config) connSecrets() *identity.Secrets {
 	if c.Keys != nil {
 		return nil
 	}
@@ -205,7 +205,7 @@ func (c *Config) asked() *identity.Secrets {
 // CheckTenants tells whether a tenants file may hold here: tokens are worth nothing where anybody may do everything without one, and
 // nobody should tell one in plain over a network.
 func (c Config) CheckTenants(f *tenants.File) error {
-	c = c.defaults()
+	c = c.withDefaults()
 	if !f.TakesTokens() || c.Keys != nil {
 		return nil
 	}
@@ -220,36 +220,36 @@ func (c Config) CheckTenants(f *tenants.File) error {
 
 // checkGossip says what is wrong with the settings of gossip. What only gossip.Config can tell, Start does.
 func (c *Config) checkGossip() (errs []error) {
-	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	addError := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if c.Gossip == "" {
 		if c.GossipAdvertise != "" || len(c.Join) > 0 || c.Heartbeat != "" {
-			wrong("an advertised gossip address, frontends to join or a heartbeat address without a gossip address: give that too")
+			addError("an advertised gossip address, frontends to join or a heartbeat address without a gossip address: give that too")
 		}
 		return errs
 	}
 	for _, a := range []struct{ what, addr string }{{"gossip", c.Gossip}, {"take heartbeats", c.Heartbeat}} {
 		if addr, err := net.ResolveTCPAddr("tcp", a.addr); err != nil {
-			wrong("%s on %q: %w: want host:port", a.what, a.addr, err)
+			addError("%s on %q: %w: want host:port", a.what, a.addr, err)
 		} else if c.Secrets.Tell() == "" && !addr.IP.IsLoopback() && (c.Keys == nil || a.addr == c.Gossip) {
-			wrong("%s on %q: anyone who can reach it could name workers: set a secret (--secret-file), the same as the others', also where there are certificates, for gossip is encrypted by it, or use 127.0.0.1", a.what, a.addr)
+			addError("%s on %q: anyone who can reach it could name workers: set a secret (--secret-file), the same as the others', also where there are certificates, for gossip is encrypted by it, or use 127.0.0.1", a.what, a.addr)
 		}
 	}
-	if c.Advertise == "" && everywhere(c.Listen) {
-		wrong("listen on %q: others are told to reach this frontend there, and cannot: set the address to advertise", c.Listen)
+	if c.Advertise == "" && isUnspecified(c.Listen) {
+		addError("listen on %q: others are told to reach this frontend there, and cannot: set the address to advertise", c.Listen)
 	}
-	if c.GossipAdvertise == "" && everywhere(c.Heartbeat) {
-		wrong("take heartbeats on %q: workers are told to reach it there, and cannot: set the gossip address to advertise, whose host they are told then", c.Heartbeat)
+	if c.GossipAdvertise == "" && isUnspecified(c.Heartbeat) {
+		addError("take heartbeats on %q: workers are told to reach it there, and cannot: set the gossip address to advertise, whose host they are told then", c.Heartbeat)
 	}
 	for _, j := range c.Join {
 		if err := names.Check(j); err != nil {
-			wrong("join %w: the gossip address of another frontend", err)
+			addError("join %w: the gossip address of another frontend", err)
 		}
 	}
 	return errs
 }
 
-// everywhere reports whether addr is one that a process listens on but that nobody can connect to from elsewhere.
-func everywhere(addr string) bool {
+// isUnspecified reports whether addr is one that a process listens on but that nobody can connect to from elsewhere.
+func isUnspecified(addr string) bool {
 	a, err := net.ResolveTCPAddr("tcp", addr)
 	return err == nil && (a.IP == nil || a.IP.IsUnspecified())
 }

@@ -17,29 +17,29 @@ import (
 func (h *handler) Explain(ctx context.Context, req *v1.ExplainRequest) (*v1.ExplainResponse, error) {
 	id, err := probe.ParseJobID(req.Handle.Job)
 	if err != nil {
-		return nil, refuse(v1.RefusedReason_INVALID, "%v", err)
+		return nil, newRefused(v1.RefusedReason_INVALID, "%v", err)
 	}
 	if req.Task < -1 {
-		return nil, refuse(v1.RefusedReason_INVALID, "task %d: give its index, from 0 on, or -1 for all", req.Task)
+		return nil, newRefused(v1.RefusedReason_INVALID, "task %d: give its index, from 0 on, or -1 for all", req.Task)
 	}
 	var res *v1.ExplainResponse
-	refused := h.mayLook(ctx, req.Caller, id)
-	h.note(ctx, req.Caller, "explain", req.Handle.Job, "", orNil(refused))
+	refused := h.whyMayNotLook(ctx, req.Caller, id)
+	h.auditCall(ctx, req.Caller, "explain", req.Handle.Job, "", orNil(refused))
 	if refused == nil {
 		res, refused = h.explainHere(id, req.Task)
 	}
-	if res != nil || refused.Reason != v1.RefusedReason_UNKNOWN_JOB || forwarded(req.Caller) {
+	if res != nil || refused.Reason != v1.RefusedReason_UNKNOWN_JOB || isForwarded(req.Caller) {
 		return res, orNil(refused)
 	}
-	asked := h.peers.all()
+	asked := h.peers.listPresent()
 	if len(asked) == 0 {
 		return nil, refused
 	}
 	h.metrics.forwarded.Inc()
-	if res, better := explainAny(ctx, asked, req); res != nil || better != nil {
-		return res, orNil(better)
+	if res, refusal := explainAny(ctx, asked, req); res != nil || refusal != nil {
+		return res, orNil(refusal)
 	}
-	return nil, refuse(v1.RefusedReason_UNKNOWN_JOB,
+	return nil, newRefused(v1.RefusedReason_UNKNOWN_JOB,
 		"what was decided on job %v is known neither here nor at %d other frontends: it ended too long ago, its frontend was restarted, or only that one (the owner in the job's handle) can tell", id, len(asked))
 }
 
@@ -55,18 +55,18 @@ func orNil(r *v1.Refused) error {
 func (h *handler) explainHere(id probe.JobID, task int32) (*v1.ExplainResponse, *v1.Refused) {
 	h.mu.Lock()
 	decisions := h.core.Explain(id, int(task))
-	other := len(decisions) == 0 && task >= 0 && len(h.core.Explain(id, -1)) > 0
+	otherTasks := len(decisions) == 0 && task >= 0 && len(h.core.Explain(id, -1)) > 0
 	h.mu.Unlock()
 	switch {
-	case other:
-		return nil, refuse(v1.RefusedReason_INVALID, "of task %d of job %v nothing is known here, but of others of the job: ask for all of them", task, id)
+	case otherTasks:
+		return nil, newRefused(v1.RefusedReason_INVALID, "of task %d of job %v nothing is known here, but of others of the job: ask for all of them", task, id)
 	case len(decisions) == 0:
-		return nil, refuse(v1.RefusedReason_UNKNOWN_JOB,
+		return nil, newRefused(v1.RefusedReason_UNKNOWN_JOB,
 			"what was decided on job %v is not known here: it ended too long ago, or another frontend placed it; name the owner in the job's handle, or ask that one", id)
 	}
 	res := &v1.ExplainResponse{Decisions: make([]*v1.Decision, len(decisions)), Frontend: h.cfg.Name}
 	for i := range decisions {
-		res.Decisions[i] = decision(&decisions[i])
+		res.Decisions[i] = decisionToAPI(&decisions[i])
 	}
 	return res, nil
 }
@@ -78,10 +78,10 @@ func explainAny(ctx context.Context, peers []*peer, req *v1.ExplainRequest) (*v1
 	defer cancel()
 	var mu sync.Mutex
 	var found *v1.ExplainResponse
-	var better *v1.Refused
-	var all sync.WaitGroup
+	var refusal *v1.Refused
+	var wg sync.WaitGroup
 	for _, p := range peers {
-		all.Go(func() {
+		wg.Go(func() {
 			res, refused := p.Explain(ctx, req)
 			mu.Lock()
 			defer mu.Unlock()
@@ -90,15 +90,15 @@ func explainAny(ctx context.Context, peers []*peer, req *v1.ExplainRequest) (*v1
 				found = res
 				cancel()
 			case refused != nil && refused.Reason != v1.RefusedReason_UNKNOWN_JOB:
-				better = refused
+				refusal = refused
 			}
 		})
 	}
-	all.Wait()
+	wg.Wait()
 	if found != nil {
 		return found, nil
 	}
-	return nil, better
+	return nil, refusal
 }
 
 var paths = [...]v1.Path{estimate.Sampling: v1.Path_SAMPLING, estimate.Estimation: v1.Path_ESTIMATION}
@@ -114,24 +114,24 @@ var sources = [...]v1.Source{
 	estimate.FromStage: v1.Source_STAGE, estimate.FromFunction: v1.Source_FUNCTION,
 }
 
-func decision(d *frontend.Decision) *v1.Decision {
+func decisionToAPI(d *frontend.Decision) *v1.Decision {
 	out := v1.NewDecision()
 	out.Alike = int32(d.Alike)
 	out.Task, out.Path, out.Cause, out.Why = int32(d.Task), paths[d.Path], causes[d.Why.Cause], d.Why.String()
 	out.ThresholdUs = d.Why.Threshold.Microseconds()
-	out.Work = work(d.Why.Work)
+	out.Work = workToAPI(d.Why.Work)
 	if d.Tries > 0 { // by then more may be known than when the path was chosen
-		out.Work = work(d.Choice.Work)
+		out.Work = workToAPI(d.Choice.Work)
 	}
 	out.AtUs, out.Tries = d.At.Microseconds(), int32(d.Tries)
 	if d.Attempt != (probe.AttemptID{}) {
 		out.Attempt = d.Attempt.String()
 	}
 	out.Worker, out.Outcome = d.Worker, d.Outcome
-	out.WaitedUs, out.RanUs, out.Usage = d.Waited.Microseconds(), d.Ran.Microseconds(), usage(&d.Usage)
+	out.WaitedUs, out.RanUs, out.Usage = d.Waited.Microseconds(), d.Ran.Microseconds(), usageToAPI(&d.Usage)
 	out.Candidates = make([]*v1.Candidate, len(d.Choice.Candidates))
 	for i := range d.Choice.Candidates {
-		out.Candidates[i] = candidate(&d.Choice.Candidates[i])
+		out.Candidates[i] = candidateToAPI(&d.Choice.Candidates[i])
 	}
 	out.Seen, out.Reason, out.Text = int32(d.Choice.Seen), d.Choice.Reason, d.String()
 	if len(out.Candidates) > 0 {
@@ -139,14 +139,14 @@ func decision(d *frontend.Decision) *v1.Decision {
 	}
 	out.Samples = make([]*v1.Sample, len(d.Samples))
 	for i := range d.Samples {
-		out.Samples[i] = sample(&d.Samples[i])
+		out.Samples[i] = sampleToAPI(&d.Samples[i])
 	}
 	for i := range d.Near {
 		s := &d.Near[i]
 		out.Near = append(out.Near, &v1.Site{At: s.Where(), ReadUs: s.Read.Microseconds(), Workers: s.Workers})
 	}
 	out.TaskClass, out.ClassWhy, out.DueUs = d.Class.Class.String(), d.Class.Why, d.Class.Due.Microseconds()
-	out.Demand, out.DemandWhy = demand(d.Demand.Demand), d.Demand.Why
+	out.Demand, out.DemandWhy = demandToAPI(d.Demand.Demand), d.Demand.Why
 	out.Tokens, out.Copies = d.Budget, d.Copies
 	if d.CopyOf != (probe.AttemptID{}) {
 		out.CopyOf = d.CopyOf.String()
@@ -155,7 +155,7 @@ func decision(d *frontend.Decision) *v1.Decision {
 	return out
 }
 
-func sample(s *frontend.Sample) *v1.Sample {
+func sampleToAPI(s *frontend.Sample) *v1.Sample {
 	out := &v1.Sample{AtUs: s.At.Microseconds(), Tasks: int32(s.Tasks), Tactic: s.Tactic.String(), More: int32(s.More), Chosen: make([]*v1.Sampled, len(s.Chosen))}
 	for i := range s.Chosen {
 		d := &s.Chosen[i]
@@ -167,14 +167,14 @@ func sample(s *frontend.Sample) *v1.Sample {
 	return out
 }
 
-func work(w estimate.Work) *v1.Work {
+func workToAPI(w estimate.Work) *v1.Work {
 	if w == (estimate.Work{}) {
 		return nil
 	}
 	return &v1.Work{MeanUs: w.Mean.Microseconds(), DeviationUs: w.Dev.Microseconds(), Source: sources[w.Source], Samples: int32(w.Samples)}
 }
 
-func candidate(c *estimate.Candidate) *v1.Candidate {
+func candidateToAPI(c *estimate.Candidate) *v1.Candidate {
 	return &v1.Candidate{
 		Worker: c.Name, Kind: c.Kind.String(), IUs: c.I.Microseconds(), WUs: c.W.Microseconds(), RUs: c.R.Microseconds(),
 		ReadUs: c.Read.Microseconds(), Success: c.Psucc, EUs: c.E.Microseconds(), CUs: c.C.Microseconds(), NoiseUs: c.Noise.Microseconds(),
@@ -183,11 +183,11 @@ func candidate(c *estimate.Candidate) *v1.Candidate {
 	}
 }
 
-// usage is nil where nothing is known.
-func usage(u *probe.Usage) *v1.Usage { return usageIn(&v1.Usage{}, u) }
+// usageToAPI is nil where nothing is known.
+func usageToAPI(u *probe.Usage) *v1.Usage { return fillUsage(&v1.Usage{}, u) }
 
-// usageIn makes into of u, and returns it, or nil if u says nothing.
-func usageIn(into *v1.Usage, u *probe.Usage) *v1.Usage {
+// fillUsage makes into of u, and returns it, or nil if u says nothing.
+func fillUsage(into *v1.Usage, u *probe.Usage) *v1.Usage {
 	if *u == (probe.Usage{}) {
 		return nil
 	}
@@ -202,7 +202,7 @@ func usageIn(into *v1.Usage, u *probe.Usage) *v1.Usage {
 func describeView(ws *v1.WorkerStatus, view *estimate.Server, now time.Time) {
 	ws.WaitUsAgo, ws.MaintenanceUs = -1, -1
 	if view.Matrix != nil {
-		ws.WaitUs, ws.WaitUsAgo = waits(view.Matrix), max(now.Sub(view.Heard), 0).Microseconds()
+		ws.WaitUs, ws.WaitUsAgo = waitsToAPI(view.Matrix), max(now.Sub(view.Heard), 0).Microseconds()
 	}
 	ws.Speed, ws.Files = view.Speed, int32(len(view.Files))
 	if !view.Maintenance.IsZero() {
@@ -210,8 +210,8 @@ func describeView(ws *v1.WorkerStatus, view *estimate.Server, now time.Time) {
 	}
 }
 
-// waits is a matrix as the API has it.
-func waits(m *probe.WaitMatrix) []int64 {
+// waitsToAPI is a matrix as the API has it.
+func waitsToAPI(m *probe.WaitMatrix) []int64 {
 	list := make([]int64, 0, probe.MatrixSide*probe.MatrixSide)
 	for _, row := range m.Cells {
 		for _, w := range row {

@@ -14,7 +14,7 @@ import (
 
 // longJob is a job whose tasks say that they run for two seconds, and do nothing.
 func longJob(tasks int) *v1.Job {
-	j := job("echo", make([]string, tasks)...)
+	j := newJob("echo", make([]string, tasks)...)
 	for _, t := range j.Tasks {
 		t.EstimateUs = 2e6
 	}
@@ -66,13 +66,13 @@ func TestExplain(t *testing.T) {
 	}
 
 	_, err := c.client.Explain(ctx, &v1.ExplainRequest{Handle: res.Handle, Task: 7})
-	refusal(t, err, v1.RefusedReason_INVALID, "task 7")
+	wantRefused(t, err, v1.RefusedReason_INVALID, "task 7")
 	_, err = c.client.Explain(ctx, &v1.ExplainRequest{Handle: res.Handle, Task: -2})
-	refusal(t, err, v1.RefusedReason_INVALID, "-1 for all")
+	wantRefused(t, err, v1.RefusedReason_INVALID, "-1 for all")
 	_, err = c.client.Explain(ctx, &v1.ExplainRequest{Handle: &v1.Handle{Job: "x"}})
-	refusal(t, err, v1.RefusedReason_INVALID, "ULID")
+	wantRefused(t, err, v1.RefusedReason_INVALID, "ULID")
 	_, err = c.client.Explain(ctx, &v1.ExplainRequest{Handle: &v1.Handle{Job: newID()}})
-	refusal(t, err, v1.RefusedReason_UNKNOWN_JOB, "name the owner")
+	wantRefused(t, err, v1.RefusedReason_UNKNOWN_JOB, "name the owner")
 }
 
 // A wait that was expected for long tasks is not told of workers that have been idle since.
@@ -104,7 +104,7 @@ func TestNoWaitAtIdleWorkers(t *testing.T) {
 func TestExplainInputs(t *testing.T) {
 	c := startCluster(t, 1, 2)
 	ctx := context.Background()
-	j := job("echo", "")
+	j := newJob("echo", "")
 	j.Tasks[0].Inputs = []*v1.Input{
 		{Bytes: 3e8, Copies: []*v1.Copy{{At: "w0", Tier: v1.Tier_MEMORY}}}, {Bytes: 5e8, Copies: []*v1.Copy{{At: "w0"}}}, {Bytes: 7e8, Copies: []*v1.Copy{{Rack: "far"}}},
 	}
@@ -132,7 +132,7 @@ func TestExplainInputs(t *testing.T) {
 func TestExplainUnderWay(t *testing.T) {
 	c := startCluster(t, 1, 2)
 	ctx := context.Background()
-	j := staged()
+	j := stagedJob()
 	j.Tasks[0].FunctionName, j.Tasks[0].Payload = "sleep", []byte("10m")
 	res, err := c.client.Submit(ctx, &v1.SubmitRequest{Job: j})
 	if err != nil {
@@ -175,9 +175,9 @@ func TestExplainElsewhere(t *testing.T) {
 		}
 	}
 	_, err = other.client.Explain(ctx, &v1.ExplainRequest{Handle: res.Handle, Task: 7})
-	refusal(t, err, v1.RefusedReason_INVALID, "task 7")
+	wantRefused(t, err, v1.RefusedReason_INVALID, "task 7")
 	_, err = other.client.Explain(ctx, &v1.ExplainRequest{Handle: &v1.Handle{Job: newID()}, Task: -1})
-	refusal(t, err, v1.RefusedReason_UNKNOWN_JOB, "2 other frontends")
+	wantRefused(t, err, v1.RefusedReason_UNKNOWN_JOB, "2 other frontends")
 }
 
 // A frontend that hangs does not keep another one's answer back.

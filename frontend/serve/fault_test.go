@@ -22,8 +22,8 @@ import (
 	wserve "github.com/phoebe-sched/phoebe/worker/serve"
 )
 
-// poll returns when ok does, and fails the test if that takes too long.
-func poll(tb testing.TB, what string, ok func() bool) {
+// pollUntil returns when ok does, and fails the test if that takes too long.
+func pollUntil(tb testing.TB, what string, ok func() bool) {
 	tb.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -34,7 +34,7 @@ func poll(tb testing.TB, what string, ok func() bool) {
 	}
 }
 
-func refusal(t *testing.T, err error, reason v1.RefusedReason, says string) *v1.Refused {
+func wantRefused(t *testing.T, err error, reason v1.RefusedReason, says string) *v1.Refused {
 	t.Helper()
 	var r *v1.Refused
 	if !errors.As(err, &r) || r.Reason != reason || !strings.Contains(r.Message, says) {
@@ -68,18 +68,18 @@ func TestRefusals(t *testing.T) {
 		{"retries", func(j *v1.Job) { j.Tasks[0].Retries = -1 }, v1.RefusedReason_INVALID, "retries"},
 	} {
 		t.Run(bad.name, func(t *testing.T) {
-			j := job("echo", "a", "b")
+			j := newJob("echo", "a", "b")
 			bad.change(j)
 			_, err := c.client.Run(ctx, &v1.RunRequest{Job: j})
-			refusal(t, err, bad.reason, bad.says)
+			wantRefused(t, err, bad.reason, bad.says)
 			_, err = c.client.Submit(ctx, &v1.SubmitRequest{Job: j})
-			refusal(t, err, bad.reason, bad.says)
+			wantRefused(t, err, bad.reason, bad.says)
 		})
 	}
 	_, err := c.client.Events(ctx, &v1.EventsRequest{Handle: &v1.Handle{Job: newID(), Owner: c.Advertised()}})
-	refusal(t, err, v1.RefusedReason_UNKNOWN_JOB, "not known here")
+	wantRefused(t, err, v1.RefusedReason_UNKNOWN_JOB, "not known here")
 	_, err = c.client.Events(ctx, &v1.EventsRequest{Handle: &v1.Handle{Job: newID(), Owner: "198.51.100.1:1"}})
-	refusal(t, err, v1.RefusedReason_OWNER_LOST, "not among the frontends")
+	wantRefused(t, err, v1.RefusedReason_OWNER_LOST, "not among the frontends")
 	if n := c.core.Jobs(); n != 0 {
 		t.Errorf("%d jobs are left", n)
 	}
@@ -87,7 +87,7 @@ func TestRefusals(t *testing.T) {
 
 func TestConstraintsSteer(t *testing.T) {
 	c := startCluster(t, 3, 2)
-	j := job("echo", "a", "b", "c", "d", "e", "f")
+	j := newJob("echo", "a", "b", "c", "d", "e", "f")
 	j.Constraint = &v1.Constraint{Labels: []string{"n!=0"}}
 	for _, task := range j.Tasks[3:] {
 		task.Constraint = &v1.Constraint{Hosts: []string{"w2"}}
@@ -116,17 +116,17 @@ func TestSecret(t *testing.T) {
 	c := startCluster(t, 0, 1, func(cfg *Config) { cfg.Workers = Static{w.Addr().String()}; cfg.Secret = secret; cfg.Name = "right" })
 	_ = c
 	ctx := context.Background()
-	_, err = c.client.Run(ctx, &v1.RunRequest{Job: job("echo", "x")})
-	refusal(t, err, v1.RefusedReason_UNAUTHORIZED, "secret")
+	_, err = c.client.Run(ctx, &v1.RunRequest{Job: newJob("echo", "x")})
+	wantRefused(t, err, v1.RefusedReason_UNAUTHORIZED, "secret")
 	text := secret
-	poll(t, "the worker", func() bool {
-		res, err := c.client.Run(ctx, &v1.RunRequest{Caller: &v1.Caller{Secret: &text}, Job: job("echo", "x")})
+	pollUntil(t, "the worker", func() bool {
+		res, err := c.client.Run(ctx, &v1.RunRequest{Caller: &v1.Caller{Secret: &text}, Job: newJob("echo", "x")})
 		return err == nil && len(res.Outcomes) == 1
 	})
 
 	// A frontend with another secret is turned away by the worker, and says so.
 	other := startCluster(t, 0, 1, func(cfg *Config) { cfg.Workers = Static{w.Addr().String()} })
-	poll(t, "the rejection", func() bool {
+	pollUntil(t, "the rejection", func() bool {
 		res, err := other.client.Cluster(ctx, &v1.ClusterRequest{})
 		return err == nil && len(res.Workers) == 1 && strings.Contains(res.Workers[0].Error, "secret")
 	})
@@ -149,9 +149,9 @@ func TestTurnedAway(t *testing.T) {
 	}
 	defer w.Close()
 	c := startCluster(t, 0, 1, func(cfg *Config) { cfg.Workers = Static{w.Addr().String()} })
-	poll(t, "the first rejection", func() bool { return c.metrics.protocolErrors.Get() > 0 })
+	pollUntil(t, "the first rejection", func() bool { return c.metrics.protocolErrors.Get() > 0 })
 	began := time.Now()
-	poll(t, "the second one", func() bool { return c.metrics.protocolErrors.Get() > 1 })
+	pollUntil(t, "the second one", func() bool { return c.metrics.protocolErrors.Get() > 1 })
 	if d := time.Since(began); d < 900*time.Millisecond {
 		t.Errorf("asked again after %v", d)
 	}
@@ -168,11 +168,11 @@ func TestDrainAcknowledges(t *testing.T) {
 	}
 	defer w.Close()
 	c := startCluster(t, 0, 1, func(cfg *Config) { cfg.Workers = Static{w.Addr().String()} })
-	c.await(t, 1)
+	c.awaitWorkers(t, 1)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	for range 20 {
-		if _, err := c.client.Run(ctx, &v1.RunRequest{Job: job("echo", "a", "b")}); err != nil {
+		if _, err := c.client.Run(ctx, &v1.RunRequest{Job: newJob("echo", "a", "b")}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -187,13 +187,13 @@ func TestDrainAcknowledges(t *testing.T) {
 	}
 }
 
-// failing is a listener that has no room for the first connection.
-type failing struct {
+// failingListener is a listener that has no room for the first connection.
+type failingListener struct {
 	net.Listener
 	failed atomic.Bool
 }
 
-func (l *failing) Accept() (net.Conn, error) {
+func (l *failingListener) Accept() (net.Conn, error) {
 	if !l.failed.Swap(true) {
 		return nil, &net.OpError{Op: "accept", Net: "tcp", Err: syscall.ENOMEM}
 	}
@@ -207,7 +207,7 @@ func TestAcceptFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := newListener(&failing{Listener: raw}, c.Server)
+	l := newListener(&failingListener{Listener: raw}, c.Server)
 	defer l.Close()
 	peer, err := net.Dial("tcp", raw.Addr().String())
 	if err != nil {
@@ -224,7 +224,7 @@ func TestAcceptFails(t *testing.T) {
 func TestSubmitAndEvents(t *testing.T) {
 	c := startCluster(t, 2, 2)
 	ctx := context.Background()
-	j := job("echo", "a", "b", "c", "d", "e")
+	j := newJob("echo", "a", "b", "c", "d", "e")
 	first, err := c.client.Submit(ctx, &v1.SubmitRequest{Job: j})
 	if err != nil {
 		t.Fatal(err)
@@ -258,7 +258,7 @@ func TestSubmitAndEvents(t *testing.T) {
 func TestCancelAndDeadline(t *testing.T) {
 	c := startCluster(t, 1, 1)
 	ctx := context.Background()
-	j := job("sleep", "1h", "1h")
+	j := newJob("sleep", "1h", "1h")
 	h, err := c.client.Submit(ctx, &v1.SubmitRequest{Job: j})
 	if err != nil {
 		t.Fatal(err)
@@ -272,14 +272,14 @@ func TestCancelAndDeadline(t *testing.T) {
 		t.Fatalf("events: %v %v", ev, err)
 	}
 
-	j = job("sleep", "1h", "1ms")
+	j = newJob("sleep", "1h", "1ms")
 	j.DeadlineUs = 50_000
 	run, err := c.client.Run(ctx, &v1.RunRequest{Job: j})
 	if err != nil || len(run.Outcomes) != 2 || run.Outcomes[1].Kind != v1.OutcomeKind_DEADLINE_EXCEEDED {
 		t.Fatalf("deadline: %v %v", run, err)
 	}
 	// The slot that the killed sleep held must be free again.
-	if _, err := c.client.Run(ctx, &v1.RunRequest{Job: job("echo", "x")}); err != nil {
+	if _, err := c.client.Run(ctx, &v1.RunRequest{Job: newJob("echo", "x")}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -287,23 +287,23 @@ func TestCancelAndDeadline(t *testing.T) {
 func TestClientGone(t *testing.T) {
 	c := startCluster(t, 1, 1, func(cfg *Config) { cfg.ClientGrace = 300 * time.Millisecond })
 	ctx := context.Background()
-	if _, err := c.client.Submit(ctx, &v1.SubmitRequest{Job: job("sleep", "1h")}); err != nil {
+	if _, err := c.client.Submit(ctx, &v1.SubmitRequest{Job: newJob("sleep", "1h")}); err != nil {
 		t.Fatal(err)
 	}
-	poll(t, "the job of a client that does not ask to be cancelled", func() bool {
+	pollUntil(t, "the job of a client that does not ask to be cancelled", func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		return c.core.Jobs() == 0
 	})
 	// Now one that hangs up during Run: the job goes through a proxy whose end is cut.
 	cut := newProxy(t, c.Addr())
-	gone := dial(t, cut.addr)
+	gone := dialAPI(t, cut.addr)
 	ended := make(chan error, 1)
 	go func() {
-		_, err := gone.Run(ctx, &v1.RunRequest{Job: job("sleep", "1h")})
+		_, err := gone.Run(ctx, &v1.RunRequest{Job: newJob("sleep", "1h")})
 		ended <- err
 	}()
-	poll(t, "the job to run", func() bool {
+	pollUntil(t, "the job to run", func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		return c.core.Jobs() == 1
@@ -312,7 +312,7 @@ func TestClientGone(t *testing.T) {
 	if err := <-ended; err == nil {
 		t.Error("the call survived its connection")
 	}
-	poll(t, "the job of a client that hung up to be cancelled", func() bool {
+	pollUntil(t, "the job of a client that hung up to be cancelled", func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		return c.core.Jobs() == 0
@@ -325,7 +325,7 @@ func TestCancelledAsItCloses(t *testing.T) {
 	ctx := context.Background()
 	var handles []*v1.Handle
 	for range 2 {
-		res, err := c.client.Submit(ctx, &v1.SubmitRequest{Job: job("sleep", "1h")})
+		res, err := c.client.Submit(ctx, &v1.SubmitRequest{Job: newJob("sleep", "1h")})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -335,10 +335,10 @@ func TestCancelledAsItCloses(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := (&handler{c.Server}).Cancel(ctx, &v1.CancelRequest{Handle: handles[0]})
-	refusal(t, err, v1.RefusedReason_UNKNOWN_JOB, "not known here")
+	wantRefused(t, err, v1.RefusedReason_UNKNOWN_JOB, "not known here")
 	c.mu.Lock()
-	defer c.unlock()
-	c.sweepLocked(time.Now().Add(time.Hour))
+	defer c.unlockAndFlush()
+	c.sweepJobsLocked(time.Now().Add(time.Hour))
 }
 
 // A client that comes back for its job after it has lost the connection did not cancel it: neither before the frontend
@@ -358,20 +358,20 @@ func TestClientComesBack(t *testing.T) {
 	}
 	for _, before := range []bool{true, false} {
 		cut := newProxy(t, c.Addr())
-		j := job("sleep", "1h")
+		j := newJob("sleep", "1h")
 		if before {
-			j = job("sleep", "1500ms") // longer than it takes to notice
+			j = newJob("sleep", "1500ms") // longer than it takes to notice
 		}
 		first, second := make(chan error, 1), make(chan error, 1)
 		go func() {
-			_, err := dial(t, cut.addr).Run(ctx, &v1.RunRequest{Job: j})
+			_, err := dialAPI(t, cut.addr).Run(ctx, &v1.RunRequest{Job: j})
 			first <- err
 		}()
-		poll(t, "the job to be there", func() bool { return heard(j.Id) != nil })
+		pollUntil(t, "the job to be there", func() bool { return heard(j.Id) != nil })
 		if !before {
 			cut.close()
 			<-first
-			poll(t, "it to be cancelled", func() bool { return heard(j.Id) == nil })
+			pollUntil(t, "it to be cancelled", func() bool { return heard(j.Id) == nil })
 			j.Tasks[0].Payload = []byte("1ms")
 		}
 		by := heard(j.Id)
@@ -383,7 +383,7 @@ func TestClientComesBack(t *testing.T) {
 			second <- err
 		}()
 		if before {
-			poll(t, "the client to come back", func() bool { return heard(j.Id) != by })
+			pollUntil(t, "the client to come back", func() bool { return heard(j.Id) != by })
 			cut.close()
 			<-first
 		}
@@ -399,13 +399,13 @@ func TestWorkerRestartsOnItsAddress(t *testing.T) {
 	addr := c.workers[0].Addr().String()
 	done := make(chan error, 1)
 	go func() {
-		res, err := c.client.Run(ctx, &v1.RunRequest{Job: job("sleep", "400ms")})
+		res, err := c.client.Run(ctx, &v1.RunRequest{Job: newJob("sleep", "400ms")})
 		if err == nil && (res.Outcomes[0].Kind != v1.OutcomeKind_RESULT || res.Outcomes[0].Worker != "again") {
 			err = fmt.Errorf("outcome %v", res.Outcomes[0])
 		}
 		done <- err
 	}()
-	poll(t, "the task to run", func() bool {
+	pollUntil(t, "the task to run", func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		_, running := c.core.Pending()
@@ -416,7 +416,7 @@ func TestWorkerRestartsOnItsAddress(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	poll(t, "the address", func() bool { err = again.Start(); return err == nil })
+	pollUntil(t, "the address", func() bool { err = again.Start(); return err == nil })
 	defer again.Close()
 	if err := <-done; err != nil {
 		t.Fatal(err)
@@ -448,13 +448,13 @@ func TestWorkersFile(t *testing.T) {
 	write("# the first\n" + workers[0].Addr().String() + "\n")
 	warned := make(chan error, 10)
 	c := startCluster(t, 0, 0, func(cfg *Config) { cfg.Workers = File{Name: name, Warn: func(err error) { warned <- err }} })
-	c.await(t, 1)
+	c.awaitWorkers(t, 1)
 	write("nonsense\n")
 	if err := <-warned; !strings.Contains(err.Error(), "line 1") {
 		t.Error(err)
 	}
 	write(workers[1].Addr().String() + " # the second\n")
-	poll(t, "the second alone", func() bool {
+	pollUntil(t, "the second alone", func() bool {
 		res, err := c.client.Cluster(context.Background(), &v1.ClusterRequest{})
 		return err == nil && len(res.Workers) == 1 && res.Workers[0].Name == "w1" && res.Workers[0].State == "up"
 	})
@@ -468,27 +468,27 @@ func TestDrain(t *testing.T) {
 	ctx := context.Background()
 	ran := make(chan error, 1)
 	go func() {
-		_, err := dial(t, c.Addr()).Run(ctx, &v1.RunRequest{Job: job("sleep", "200ms")})
+		_, err := dialAPI(t, c.Addr()).Run(ctx, &v1.RunRequest{Job: newJob("sleep", "200ms")})
 		ran <- err
 	}()
-	poll(t, "a job", func() bool { return c.stats().Jobs == 1 })
+	pollUntil(t, "a job", func() bool { return c.coreStats().Jobs == 1 })
 	// One that calls once on each connection has connected before the drain, and calls during it.
 	late, err := net.Dial("tcp", c.Addr())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer late.Close()
-	poll(t, "a connection without a call", c.listener.expects)
+	pollUntil(t, "a connection without a call", c.listener.hasStrangers)
 	drained := make(chan error, 1)
 	go func() { drained <- c.Drain(ctx) }()
-	poll(t, "an end of listening", func() bool { return !c.accepting() })
-	if _, err := late.Write(frame.AppendRun(nil, 1, &v1.RunRequest{Job: job("echo", "x")})); err != nil {
+	pollUntil(t, "an end of listening", func() bool { return !c.isAccepting() })
+	if _, err := late.Write(frame.AppendRun(nil, 1, &v1.RunRequest{Job: newJob("echo", "x")})); err != nil {
 		t.Fatal(err)
 	}
 	if res, err := frame.ReadRun(bufiox.NewDefaultReader(late), 1, 1<<20); err != nil || len(res.Outcomes) != 1 {
 		t.Errorf("the first call on a connection that was accepted: %v %v", res, err)
 	}
-	c.refuses(t)
+	c.awaitDraining(t)
 	if c.Ready() == nil {
 		t.Error("ready while draining")
 	}
@@ -504,28 +504,28 @@ func TestDrain(t *testing.T) {
 func TestDrainSubmitted(t *testing.T) {
 	c := startCluster(t, 1, 1)
 	ctx := context.Background()
-	h, err := c.client.Submit(ctx, &v1.SubmitRequest{Job: job("sleep", "200ms")})
+	h, err := c.client.Submit(ctx, &v1.SubmitRequest{Job: newJob("sleep", "200ms")})
 	if err != nil {
 		t.Fatal(err)
 	}
 	drained := make(chan error, 1)
 	go func() { drained <- c.Drain(ctx) }()
-	c.refuses(t)
+	c.awaitDraining(t)
 	for cursor, done := int64(0), false; !done; {
-		ev, err := dial(t, c.Addr()).Events(ctx, &v1.EventsRequest{Handle: h.Handle, Cursor: cursor, MaxWaitUs: 10_000})
+		ev, err := dialAPI(t, c.Addr()).Events(ctx, &v1.EventsRequest{Handle: h.Handle, Cursor: cursor, MaxWaitUs: 10_000})
 		if err != nil || len(ev.Events) > 0 && ev.Events[0].Outcome.Kind != v1.OutcomeKind_RESULT {
 			t.Fatalf("the job under way: %v %v", ev, err)
 		}
 		cursor, done = ev.Cursor, ev.Done
 	}
-	poll(t, "an end of listening", func() bool { return !c.accepting() })
+	pollUntil(t, "an end of listening", func() bool { return !c.isAccepting() })
 	if err := <-drained; err != nil {
 		t.Fatal(err)
 	}
 }
 
-// accepting tries whether the frontend accepts a connection.
-func (c *cluster) accepting() bool {
+// isAccepting tries whether the frontend accepts a connection.
+func (c *testCluster) isAccepting() bool {
 	conn, err := net.Dial("tcp", c.Addr())
 	if err == nil {
 		conn.Close()
@@ -533,11 +533,11 @@ func (c *cluster) accepting() bool {
 	return err == nil
 }
 
-// refuses waits until the frontend refuses a job since it drains.
-func (c *cluster) refuses(t *testing.T) {
+// awaitDraining waits until the frontend refuses a job since it drains.
+func (c *testCluster) awaitDraining(t *testing.T) {
 	t.Helper()
-	poll(t, "a refusal", func() bool {
-		_, err := c.client.Run(context.Background(), &v1.RunRequest{Job: job("echo", "x")})
+	pollUntil(t, "a refusal", func() bool {
+		_, err := c.client.Run(context.Background(), &v1.RunRequest{Job: newJob("echo", "x")})
 		var r *v1.Refused
 		return errors.As(err, &r) && r.Reason == v1.RefusedReason_DRAINING && r.RetryAfterUs > 0
 	})
@@ -546,20 +546,20 @@ func (c *cluster) refuses(t *testing.T) {
 func TestOverload(t *testing.T) {
 	c := startCluster(t, 1, 1, func(cfg *Config) { cfg.Core.MaxWait = 20 * time.Millisecond; cfg.Core.MaxPending = 50 })
 	ctx := context.Background()
-	if _, err := c.client.Submit(ctx, &v1.SubmitRequest{Job: job("sleep", "1h")}); err != nil {
+	if _, err := c.client.Submit(ctx, &v1.SubmitRequest{Job: newJob("sleep", "1h")}); err != nil {
 		t.Fatal(err)
 	}
 	var r *v1.Refused
-	poll(t, "a refusal because jobs wait", func() bool {
-		_, err := c.client.Submit(ctx, &v1.SubmitRequest{Job: job("echo", "x")})
+	pollUntil(t, "a refusal because jobs wait", func() bool {
+		_, err := c.client.Submit(ctx, &v1.SubmitRequest{Job: newJob("echo", "x")})
 		return errors.As(err, &r)
 	})
 	if r.Reason != v1.RefusedReason_OVERLOADED || r.RetryAfterUs <= 0 {
 		t.Errorf("refused with %v", r)
 	}
 	many := make([]string, 50)
-	_, err := c.client.Submit(ctx, &v1.SubmitRequest{Job: job("echo", many...)})
-	if r := refusal(t, err, v1.RefusedReason_OVERLOADED, "the limit is 50"); r.RetryAfterUs <= 0 {
+	_, err := c.client.Submit(ctx, &v1.SubmitRequest{Job: newJob("echo", many...)})
+	if r := wantRefused(t, err, v1.RefusedReason_OVERLOADED, "the limit is 50"); r.RetryAfterUs <= 0 {
 		t.Errorf("refused with %v", r)
 	}
 }
@@ -571,9 +571,9 @@ func TestForwarding(t *testing.T) {
 		cfg.Workers = Static{owner.workers[0].Addr().String()}
 		cfg.Peers = []string{owner.Advertised()}
 	})
-	other.await(t, 1)
+	other.awaitWorkers(t, 1)
 	ctx := context.Background()
-	j := job("sleep", "100ms")
+	j := newJob("sleep", "100ms")
 	h, err := owner.client.Submit(ctx, &v1.SubmitRequest{Job: j})
 	if err != nil {
 		t.Fatal(err)
@@ -588,15 +588,15 @@ func TestForwarding(t *testing.T) {
 	if err != nil || !ev.Done || len(ev.Events) != 1 {
 		t.Fatalf("events by way of another frontend: %v %v", ev, err)
 	}
-	if other.stats().Jobs != 0 {
+	if other.coreStats().Jobs != 0 {
 		t.Error("the job ran twice")
 	}
 
 	// Once the owner is gone, the other one takes over.
 	owner.Close()
 	_, err = other.client.Events(ctx, &v1.EventsRequest{Handle: h.Handle})
-	refusal(t, err, v1.RefusedReason_OWNER_LOST, "does not answer")
-	j = job("echo", "x")
+	wantRefused(t, err, v1.RefusedReason_OWNER_LOST, "does not answer")
+	j = newJob("echo", "x")
 	j.Resubmission = &v1.Resubmission{PreviousOwner: owner.Advertised()}
 	res, err := other.client.Run(ctx, &v1.RunRequest{Job: j})
 	if err != nil || res.Outcomes[0].Kind != v1.OutcomeKind_RESULT || res.Handle.Owner != other.Advertised() {
@@ -608,14 +608,14 @@ func TestForwarding(t *testing.T) {
 func TestClaim(t *testing.T) {
 	owner := startCluster(t, 1, 2)
 	other := startCluster(t, 0, 0, func(cfg *Config) { cfg.Workers = Static{owner.workers[0].Addr().String()} })
-	other.await(t, 1)
+	other.awaitWorkers(t, 1)
 	ctx := context.Background()
-	j := job("sleep", "3s") // longer than it may take until the worker tells the other frontend of it
+	j := newJob("sleep", "3s") // longer than it may take until the worker tells the other frontend of it
 	j.Tasks[0].Retryable = false
 	if _, err := owner.client.Submit(ctx, &v1.SubmitRequest{Job: j}); err != nil {
 		t.Fatal(err)
 	}
-	poll(t, "the task to run", func() bool {
+	pollUntil(t, "the task to run", func() bool {
 		ws, err := other.client.Cluster(ctx, &v1.ClusterRequest{})
 		return err == nil && len(ws.Workers) == 1 && ws.Workers[0].Running == 1
 	})
@@ -625,11 +625,11 @@ func TestClaim(t *testing.T) {
 	if err != nil || res.Outcomes[0].Kind != v1.OutcomeKind_RESULT {
 		t.Fatalf("claimed: %v %v", res, err)
 	}
-	if st := other.stats(); st.Adopted != 1 || st.Binds+st.Rides != 0 {
+	if st := other.coreStats(); st.Adopted != 1 || st.Binds+st.Rides != 0 {
 		t.Errorf("%d adopted, %d bound, %d rides; want 1, 0, 0", st.Adopted, st.Binds, st.Rides)
 	}
 	// A task that may start only once, and that no worker knows of, is lost.
-	j = job("echo", "x")
+	j = newJob("echo", "x")
 	j.Tasks[0].Retryable = false
 	j.Resubmission = &v1.Resubmission{PreviousOwner: owner.Advertised()}
 	res, err = other.client.Run(ctx, &v1.RunRequest{Job: j})
@@ -667,11 +667,11 @@ func TestHostileConnections(t *testing.T) {
 		}
 		idle = append(idle, conn)
 	}
-	poll(t, "connections over the limit to be closed", func() bool { return c.metrics.connsRefused.Get() >= 50 })
-	if _, err := c.client.Run(context.Background(), &v1.RunRequest{Job: job("echo", "x")}); err != nil {
+	pollUntil(t, "connections over the limit to be closed", func() bool { return c.metrics.connsRefused.Get() >= 50 })
+	if _, err := c.client.Run(context.Background(), &v1.RunRequest{Job: newJob("echo", "x")}); err != nil {
 		t.Errorf("a client that was there before: %v", err)
 	}
-	if _, err := dial(t, c.Addr()).Run(context.Background(), &v1.RunRequest{Job: job("echo", "x")}); err != nil {
+	if _, err := dialAPI(t, c.Addr()).Run(context.Background(), &v1.RunRequest{Job: newJob("echo", "x")}); err != nil {
 		t.Errorf("a client that came when strangers had taken all the room: %v", err)
 	}
 	for _, conn := range idle {
@@ -679,13 +679,13 @@ func TestHostileConnections(t *testing.T) {
 	}
 }
 
-// proxy relays connections until it is closed.
-type proxy struct {
+// tcpProxy relays connections until it is closed.
+type tcpProxy struct {
 	addr  string
 	close func()
 }
 
-func newProxy(tb testing.TB, to string) *proxy {
+func newProxy(tb testing.TB, to string) *tcpProxy {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		tb.Fatal(err)
@@ -732,5 +732,5 @@ func newProxy(tb testing.TB, to string) *proxy {
 		}
 	}
 	tb.Cleanup(closeAll)
-	return &proxy{ln.Addr().String(), closeAll}
+	return &tcpProxy{ln.Addr().String(), closeAll}
 }

@@ -21,19 +21,19 @@ import (
 
 // fleet is this frontend's part in the gossip: it takes workers' heartbeats, and its rows are a list of workers.
 type fleet struct {
-	server     *Server
-	node       *gossip.Node
-	heartbeats *heartbeat.Server
-	beatAddr   string
+	server        *Server
+	node          *gossip.Node
+	heartbeats    *heartbeat.Server
+	heartbeatAddr string
 
-	mu     sync.Mutex // taken before the server's
-	set    func([]string)
-	known  map[string]told // what is up, by name
-	former map[string]bool // addresses of workers that are not up any more but may still be linked
+	mu       sync.Mutex // taken before the server's
+	setAddrs func([]string)
+	known    map[string]knownWorker // what is up, by name
+	former   map[string]bool        // addresses of workers that are not up any more but may still be linked
 }
 
-// told is what gossip tells of a worker, as far as the list and the core need it again.
-type told struct {
+// knownWorker is what gossip tells of a worker, as far as the list and the core need it again.
+type knownWorker struct {
 	addr        string
 	incarnation uint64
 	filesRev    uint32 // of that run
@@ -47,7 +47,7 @@ const maxBeatConns = 1 << 16
 const leaveWait = time.Second
 
 func newFleet(s *Server) *fleet {
-	return &fleet{server: s, known: map[string]told{}, former: map[string]bool{}}
+	return &fleet{server: s, known: map[string]knownWorker{}, former: map[string]bool{}}
 }
 
 // start takes heartbeats and joins the gossip. Watch must have been called.
@@ -57,12 +57,12 @@ func (f *fleet) start() error {
 	if err != nil {
 		return fmt.Errorf("take heartbeats on %s: %w", cfg.Heartbeat, err)
 	}
-	f.beatAddr = l.Addr().String()
-	advertises := advertised(l.Addr(), cfg.GossipAdvertise)
+	f.heartbeatAddr = l.Addr().String()
+	advertises := advertisedAddr(l.Addr(), cfg.GossipAdvertise)
 	l = cfg.Keys.Listen(l, identity.Worker)
 	node, err := gossip.Start(gossip.Config{
 		Name: cfg.Name, Bind: cfg.Gossip, Advertise: cfg.GossipAdvertise, API: cfg.Advertise, Heartbeat: advertises,
-		Seeds: cfg.Join, Secrets: cfg.Secrets, OnRows: f.rows, OnMembers: f.members, OnTerms: f.server.terms.hear, Log: cfg.Logger,
+		Seeds: cfg.Join, Secrets: cfg.Secrets, OnRows: f.onRows, OnMembers: f.onMembers, OnTerms: f.server.terms.hearTerms, Log: cfg.Logger,
 	})
 	if err != nil {
 		l.Close()
@@ -70,15 +70,15 @@ func (f *fleet) start() error {
 	}
 	f.server.mu.Lock() // for metrics: all else starts later
 	f.node = node
-	f.heartbeats = heartbeat.Serve(l, heartbeat.Config{Secrets: cfg.asked(), MaxConns: maxBeatConns, Answer: node.Heartbeat})
+	f.heartbeats = heartbeat.Serve(l, heartbeat.Config{Secrets: cfg.connSecrets(), MaxConns: maxBeatConns, Answer: node.Heartbeat})
 	f.server.mu.Unlock()
-	f.server.terms.tell()
-	f.server.log.Info("frontend gossips", "frontend", cfg.Name, "address", node.Addr(), "heartbeats", f.beatAddr)
+	f.server.terms.tellOthersCurrent()
+	f.server.log.Info("frontend gossips", "frontend", cfg.Name, "address", node.Addr(), "heartbeats", f.heartbeatAddr)
 	return nil
 }
 
-// advertised is the address of a listener, under the host that is advertised for another one, if there is any.
-func advertised(addr net.Addr, other string) string {
+// advertisedAddr is the address of a listener, under the host that is advertised for another one, if there is any.
+func advertisedAddr(addr net.Addr, other string) string {
 	if other == "" {
 		return addr.String()
 	}
@@ -106,39 +106,39 @@ func (f *fleet) close() error {
 func (f *fleet) Watch(_ context.Context, set func([]string)) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.set = set
+	f.setAddrs = set
 	set(nil)
 	return nil
 }
 
-// members has calls forwarded to the frontends that there are.
-func (f *fleet) members(members []view.Member) {
+// onMembers has calls forwarded to the frontends that there are.
+func (f *fleet) onMembers(members []view.Member) {
 	addrs := make([]string, len(members))
 	for i, m := range members {
 		addrs[i] = m.API
 	}
-	f.server.peers.set(addrs, time.Now())
+	f.server.peers.setMembers(addrs, time.Now())
 	for _, m := range members {
-		f.server.peers.name(m.API, m.Name)
+		f.server.peers.setName(m.API, m.Name)
 	}
 }
 
-// rows takes what has changed to the list of workers and to the core.
-func (f *fleet) rows(rows []view.Row) {
+// onRows takes what has changed to the list of workers and to the core.
+func (f *fleet) onRows(rows []view.Row) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	changed := false
 	for i := range rows {
-		changed = f.enlist(&rows[i]) || changed
+		changed = f.noteRow(&rows[i]) || changed
 	}
 	if changed {
-		f.publish()
+		f.publishList()
 	}
-	f.tell(rows)
+	f.tellCore(rows)
 }
 
-// enlist notes what a row says of its worker, and reports whether the list is another now.
-func (f *fleet) enlist(r *view.Row) (changed bool) {
+// noteRow notes what a row says of its worker, and reports whether the list is another now.
+func (f *fleet) noteRow(r *view.Row) (changed bool) {
 	name, addr := r.Profile.Name, r.Profile.Addr
 	old, known := f.known[name]
 	switch {
@@ -151,7 +151,7 @@ func (f *fleet) enlist(r *view.Row) (changed bool) {
 		return true
 	case known && old.addr == addr:
 		if r.FilesRev != old.filesRev || r.Incarnation != old.incarnation {
-			f.known[name] = told{addr, r.Incarnation, r.FilesRev, fileIDs(r.Files)}
+			f.known[name] = knownWorker{addr, r.Incarnation, r.FilesRev, fileIDs(r.Files)}
 		}
 		return false
 	}
@@ -163,7 +163,7 @@ func (f *fleet) enlist(r *view.Row) (changed bool) {
 	if known {
 		f.former[old.addr] = true
 	}
-	f.known[name] = told{addr, r.Incarnation, r.FilesRev, fileIDs(r.Files)}
+	f.known[name] = knownWorker{addr, r.Incarnation, r.FilesRev, fileIDs(r.Files)}
 	return true
 }
 
@@ -178,41 +178,41 @@ func fileIDs(files *view.Files) []estimate.FileID {
 	return ids
 }
 
-// review takes workers off the list that are not up and not linked.
-func (f *fleet) review() {
+// dropFormer takes workers off the list that are not up and not linked.
+func (f *fleet) dropFormer() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for addr := range f.former {
-		if !f.server.linked(addr) {
-			f.publish()
+		if !f.server.isLinked(addr) {
+			f.publishList()
 			return
 		}
 	}
 }
 
-// publish tells the list.
-func (f *fleet) publish() {
+// publishList tells the list.
+func (f *fleet) publishList() {
 	addrs := make([]string, 0, len(f.known))
-	there := make(map[string]bool, len(f.known))
+	current := make(map[string]bool, len(f.known))
 	for _, k := range f.known {
 		addrs = append(addrs, k.addr)
-		there[k.addr] = true
+		current[k.addr] = true
 	}
 	for addr := range f.former {
-		if there[addr] || !f.server.linked(addr) {
+		if current[addr] || !f.server.isLinked(addr) {
 			delete(f.former, addr)
 		} else {
 			addrs = append(addrs, addr)
 		}
 	}
-	f.set(addrs)
+	f.setAddrs(addrs)
 }
 
 // rowsPerStep is how many rows the core is told at once: others wait for the mutex meanwhile.
 const rowsPerStep = 32
 
-// tell is the one place where what gossip tells of workers enters the core.
-func (f *fleet) tell(rows []view.Row) {
+// tellCore is the one place where what gossip tells of workers enters the core.
+func (f *fleet) tellCore(rows []view.Row) {
 	s := f.server
 	for chunk := range slices.Chunk(rows, rowsPerStep) {
 		s.mu.Lock()
@@ -228,28 +228,28 @@ func (f *fleet) tell(rows []view.Row) {
 				Maintenance: r.Maintenance.In, Lasts: r.Maintenance.Lasts, Files: f.known[r.Profile.Name].files,
 			})
 		}
-		s.unlock()
+		s.unlockAndFlush()
 	}
 }
 
-// describe completes ws with what gossip tells of the worker of its name.
-func (f *fleet) describe(ws *v1.WorkerStatus) {
+// describeWorker completes ws with what gossip tells of the worker of its name.
+func (f *fleet) describeWorker(ws *v1.WorkerStatus) {
 	r, ok := f.node.Get(ws.Name)
 	if !ok || r.State != view.Up {
 		return
 	}
-	var from []string
+	var homes []string
 	for _, m := range view.Homes(ws.Name, f.node.Members()) {
 		if m.Name == f.server.cfg.Name {
-			from = []string{"itself"}
+			homes = []string{"itself"}
 			break
 		}
-		from = append(from, m.Name)
+		homes = append(homes, m.Name)
 	}
-	ws.RowUsAgo, ws.RowFrom = r.Age.Microseconds(), strings.Join(from, " ")
+	ws.RowUsAgo, ws.RowFrom = r.Age.Microseconds(), strings.Join(homes, " ")
 	ws.RowFlaws = (r.Flaws | r.Profile.Flaws).Names()
 	if len(ws.WaitUs) == 0 {
-		ws.WaitUs, ws.WaitUsAgo = waits(&r.Matrix), ws.RowUsAgo
+		ws.WaitUs, ws.WaitUsAgo = waitsToAPI(&r.Matrix), ws.RowUsAgo
 	}
 }
 
@@ -266,19 +266,19 @@ func (s *Server) HeartbeatAddr() string {
 	if s.fleet == nil {
 		return ""
 	}
-	return s.fleet.beatAddr
+	return s.fleet.heartbeatAddr
 }
 
-const alone = ": of workers, this one knows only what they tell it; see that --join names frontends that run, and that TCP and UDP reach their --gossip ports, in both directions"
+const aloneAdvice = ": of workers, this one knows only what they tell it; see that --join names frontends that run, and that TCP and UDP reach their --gossip ports, in both directions"
 
-// warning says how this frontend stands with the others if that is not well, and what to do, or "".
-func (f *fleet) warning() string {
+// whyCutOff says how this frontend stands with the others if that is not well, and what to do, or "".
+func (f *fleet) whyCutOff() string {
 	h := f.node.Health()
 	switch {
 	case !h.CutOff:
 		return ""
 	case h.Members == 1:
-		return "no other frontend is reached" + alone
+		return "no other frontend is reached" + aloneAdvice
 	}
-	return fmt.Sprintf("nothing heard from any of %d other frontends for %v", h.Members-1, h.Silence.Round(time.Second)) + alone
+	return fmt.Sprintf("nothing heard from any of %d other frontends for %v", h.Members-1, h.Silence.Round(time.Second)) + aloneAdvice
 }

@@ -15,8 +15,8 @@ import (
 	wserve "github.com/phoebe-sched/phoebe/worker/serve"
 )
 
-// gossips has a frontend of a test gossip.
-func gossips(join ...string) func(*Config) {
+// withGossip has a frontend of a test gossip.
+func withGossip(join ...string) func(*Config) {
 	return func(c *Config) { c.Gossip, c.Heartbeat, c.Join = "127.0.0.1:0", "127.0.0.1:0", join }
 }
 
@@ -35,7 +35,7 @@ func startWorker(tb testing.TB, name, listen string, join ...string) *wserve.Ser
 }
 
 // workers are the addresses of those that are on a frontend's list.
-func (c *cluster) list() (addrs []string) {
+func (c *testCluster) listAddrs() (addrs []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, l := range c.links {
@@ -47,7 +47,7 @@ func (c *cluster) list() (addrs []string) {
 	return addrs
 }
 
-func (c *cluster) state(tb testing.TB, addr string) string {
+func (c *testCluster) shownState(tb testing.TB, addr string) string {
 	tb.Helper()
 	res, err := c.client.Cluster(context.Background(), &v1.ClusterRequest{})
 	if err != nil {
@@ -63,26 +63,26 @@ func (c *cluster) state(tb testing.TB, addr string) string {
 
 // Frontends and workers that know one address find each other, and calls for jobs of others are forwarded.
 func TestFindEachOther(t *testing.T) {
-	a := startCluster(t, 0, 0, gossips())
-	b := startCluster(t, 1, 1, gossips(a.GossipAddr())) // one worker by its list
+	a := startCluster(t, 0, 0, withGossip())
+	b := startCluster(t, 1, 1, withGossip(a.GossipAddr())) // one worker by its list
 	w := startWorker(t, "w", "127.0.0.1:0", a.HeartbeatAddr())
-	a.await(t, 1)
-	b.await(t, 2)
-	if l := a.list(); !slices.Equal(l, []string{w.Addr().String()}) {
+	a.awaitWorkers(t, 1)
+	b.awaitWorkers(t, 2)
+	if l := a.listAddrs(); !slices.Equal(l, []string{w.Addr().String()}) {
 		t.Errorf("a lists %v", l)
 	}
 	ctx := context.Background()
-	j := job("echo", "x")
+	j := newJob("echo", "x")
 	j.Constraint = &v1.Constraint{Hosts: []string{"w"}}
 	h, err := b.client.Submit(ctx, &v1.SubmitRequest{Job: j})
 	if err != nil {
 		t.Fatal(err)
 	}
-	poll(t, "they know each other", func() bool { return a.fleet.node.Health().Members == 2 })
-	if ev := a.others(false); len(ev.Members) != 2 {
+	pollUntil(t, "they know each other", func() bool { return a.fleet.node.Health().Members == 2 })
+	if ev := a.listOthers(false); len(ev.Members) != 2 {
 		t.Errorf("without bounds of tenants, the core is told of frontends %q", ev.Members)
 	}
-	poll(t, "the call is forwarded", func() bool {
+	pollUntil(t, "the call is forwarded", func() bool {
 		ev, err := a.client.Events(ctx, &v1.EventsRequest{Handle: h.Handle, MaxWaitUs: 5e6})
 		return err == nil && ev.Done
 	})
@@ -97,32 +97,32 @@ func TestFindEachOther(t *testing.T) {
 	}
 	row.Seq += 1000
 	row.Draining = true
-	a.fleet.rows([]view.Row{row})
-	if s := a.state(t, w.Addr().String()); s != "draining" {
+	a.fleet.onRows([]view.Row{row})
+	if s := a.shownState(t, w.Addr().String()); s != "draining" {
 		t.Errorf("it is %s", s)
 	}
 
 	// A link that lives is better evidence than rows.
 	row.State = view.Lost
-	b.fleet.rows([]view.Row{row})
-	b.fleet.review()
-	if l := b.list(); len(l) != 2 {
+	b.fleet.onRows([]view.Row{row})
+	b.fleet.dropFormer()
+	if l := b.listAddrs(); len(l) != 2 {
 		t.Errorf("b lists %v", l)
 	}
 	if err := w.Close(); err != nil {
 		t.Error(err)
 	}
-	for _, c := range []*cluster{a, b} {
-		poll(t, "it is off the list", func() bool { return !slices.Contains(c.list(), w.Addr().String()) })
+	for _, c := range []*testCluster{a, b} {
+		pollUntil(t, "it is off the list", func() bool { return !slices.Contains(c.listAddrs(), w.Addr().String()) })
 	}
-	if len(b.list()) != 1 {
-		t.Errorf("b lists %v", b.list())
+	if len(b.listAddrs()) != 1 {
+		t.Errorf("b lists %v", b.listAddrs())
 	}
 
 	if err := b.Close(); err != nil {
 		t.Error(err)
 	}
-	poll(t, "b left", func() bool { return a.fleet.node.Health().Members == 1 })
+	pollUntil(t, "b left", func() bool { return a.fleet.node.Health().Members == 1 })
 	if a.Warning() != "" {
 		t.Errorf("b left, and a says %q", a.Warning())
 	}
@@ -130,34 +130,34 @@ func TestFindEachOther(t *testing.T) {
 
 // A worker comes back under its name on another port, crashes, and is replaced on its old one.
 func TestWorkerMoves(t *testing.T) {
-	a := startCluster(t, 0, 0, gossips())
+	a := startCluster(t, 0, 0, withGossip())
 	first := startWorker(t, "w", "127.0.0.1:0", a.HeartbeatAddr())
-	a.await(t, 1)
+	a.awaitWorkers(t, 1)
 	second := startWorker(t, "w", "127.0.0.1:0", a.HeartbeatAddr())
 	both := []string{first.Addr().String(), second.Addr().String()}
 	slices.Sort(both)
-	poll(t, "both are linked while both live", func() bool { return slices.Equal(a.list(), both) })
+	pollUntil(t, "both are linked while both live", func() bool { return slices.Equal(a.listAddrs(), both) })
 	if err := first.Close(); err != nil {
 		t.Error(err)
 	}
-	poll(t, "the newer is left", func() bool { return slices.Equal(a.list(), []string{second.Addr().String()}) })
+	pollUntil(t, "the newer is left", func() bool { return slices.Equal(a.listAddrs(), []string{second.Addr().String()}) })
 	if r, ok := a.fleet.node.Get("w"); !ok || r.State != view.Up || r.Profile.Addr != second.Addr().String() {
 		t.Errorf("the row of w: %+v", r)
 	}
 	if err := second.Close(); err != nil {
 		t.Error(err)
 	}
-	poll(t, "nobody is left", func() bool { return len(a.list()) == 0 })
+	pollUntil(t, "nobody is left", func() bool { return len(a.listAddrs()) == 0 })
 	third := startWorker(t, "w3", second.Addr().String(), a.HeartbeatAddr())
-	poll(t, "another worker is linked on the same address", func() bool { return a.state(t, third.Addr().String()) == "up" })
+	pollUntil(t, "another worker is linked on the same address", func() bool { return a.shownState(t, third.Addr().String()) == "up" })
 }
 
 // Two workers are started again, each where the other one was: gossip and links agree on who is where.
 func TestWorkersExchangeAddresses(t *testing.T) {
-	a := startCluster(t, 0, 0, gossips())
+	a := startCluster(t, 0, 0, withGossip())
 	x, y := startWorker(t, "x", "127.0.0.1:0", a.HeartbeatAddr()), startWorker(t, "y", "127.0.0.1:0", a.HeartbeatAddr())
 	names := map[string]string{x.Addr().String(): "x", y.Addr().String(): "y"}
-	a.finds(t, names)
+	a.awaitLinks(t, names)
 	for _, w := range []*wserve.Server{x, y} {
 		if err := w.Close(); err != nil {
 			t.Error(err)
@@ -166,7 +166,7 @@ func TestWorkersExchangeAddresses(t *testing.T) {
 	names[x.Addr().String()], names[y.Addr().String()] = "y", "x"
 	startWorker(t, "y", x.Addr().String(), a.HeartbeatAddr())
 	startWorker(t, "x", y.Addr().String(), a.HeartbeatAddr())
-	a.finds(t, names)
+	a.awaitLinks(t, names)
 	for addr, name := range names {
 		if r, ok := a.fleet.node.Get(name); !ok || r.State != view.Up || r.Profile.Addr != addr {
 			t.Errorf("the row of %s: %+v", name, r)
@@ -175,14 +175,14 @@ func TestWorkersExchangeAddresses(t *testing.T) {
 }
 
 func TestBadRowAddress(t *testing.T) {
-	a := startCluster(t, 0, 0, gossips())
+	a := startCluster(t, 0, 0, withGossip())
 	for i, addr := range []string{"", "w", ":7420", "[::1"} {
 		name := fmt.Sprint("w", i)
 		a.fleet.node.Hear(view.Row{Key: view.KeyOf(name, 1), Incarnation: 1, Seq: 1, ProfileRev: 1, Profile: &view.Profile{Name: name, Addr: addr}})
 	}
 	w := startWorker(t, "good", "127.0.0.1:0", a.HeartbeatAddr())
-	a.await(t, 1)
-	if l := a.list(); !slices.Equal(l, []string{w.Addr().String()}) {
+	a.awaitWorkers(t, 1)
+	if l := a.listAddrs(); !slices.Equal(l, []string{w.Addr().String()}) {
 		t.Errorf("the list is %v", l)
 	}
 }
@@ -190,12 +190,12 @@ func TestBadRowAddress(t *testing.T) {
 // A frontend that reaches no other one goes on, and says so.
 func TestCutOff(t *testing.T) {
 	var log strings.Builder
-	a := startCluster(t, 1, 1, gossips("127.0.0.1:1"), func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
-	poll(t, "it says so", func() bool { return strings.Contains(a.Warning(), "no other frontend is reached") })
+	a := startCluster(t, 1, 1, withGossip("127.0.0.1:1"), func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	pollUntil(t, "it says so", func() bool { return strings.Contains(a.Warning(), "no other frontend is reached") })
 	if err := a.Ready(); err != nil {
 		t.Errorf("it is not ready: %v", err)
 	}
-	if _, err := a.client.Run(context.Background(), &v1.RunRequest{Job: job("echo", "x")}); err != nil {
+	if _, err := a.client.Run(context.Background(), &v1.RunRequest{Job: newJob("echo", "x")}); err != nil {
 		t.Error(err)
 	}
 	var b strings.Builder
@@ -214,7 +214,7 @@ func TestCutOff(t *testing.T) {
 func TestUnion(t *testing.T) {
 	var late func([]string)
 	var lists []string
-	u := Union{Static{"b:1", "a:1"}, watch(func(set func([]string)) { set(nil); late = set }), Static{"a:1"}}
+	u := Union{Static{"b:1", "a:1"}, watchFunc(func(set func([]string)) { set(nil); late = set }), Static{"a:1"}}
 	if err := u.Watch(context.Background(), func(addrs []string) { lists = append(lists, strings.Join(addrs, " ")) }); err != nil {
 		t.Fatal(err)
 	}
@@ -228,31 +228,31 @@ func TestUnion(t *testing.T) {
 	}
 }
 
-type watch func(set func([]string))
+type watchFunc func(set func([]string))
 
-func (w watch) Watch(_ context.Context, set func([]string)) error { w(set); return nil }
+func (w watchFunc) Watch(_ context.Context, set func([]string)) error { w(set); return nil }
 
 func TestPeersComeAndGo(t *testing.T) {
 	p := newPeers(&Config{Advertise: "self:1", Peers: []string{"listed:1", "self:1"}})
 	known := func(addrs ...string) {
 		t.Helper()
 		for _, addr := range []string{"self:1", "listed:1", "a:1", "b:1"} {
-			if got := p.get(addr) != nil; got != slices.Contains(addrs, addr) {
+			if got := p.findPeer(addr) != nil; got != slices.Contains(addrs, addr) {
 				t.Errorf("%s is known: %v", addr, got)
 			}
 		}
 	}
 	now := time.Now()
 	known("listed:1")
-	p.set([]string{"self:1", "a:1", "b:1"}, now)
+	p.setMembers([]string{"self:1", "a:1", "b:1"}, now)
 	known("listed:1", "a:1", "b:1")
-	p.set([]string{"b:1"}, now)
-	p.set([]string{"b:1"}, now.Add(peerMemory))
+	p.setMembers([]string{"b:1"}, now)
+	p.setMembers([]string{"b:1"}, now.Add(keepLostPeers))
 	known("listed:1", "a:1", "b:1") // it may only be cut off
-	p.set([]string{"a:1"}, now.Add(peerMemory+1))
+	p.setMembers([]string{"a:1"}, now.Add(keepLostPeers+1))
 	known("listed:1", "a:1", "b:1")
-	p.set(nil, now.Add(2*peerMemory))
-	p.set(nil, now.Add(3*peerMemory+1))
+	p.setMembers(nil, now.Add(2*keepLostPeers))
+	p.setMembers(nil, now.Add(3*keepLostPeers+1))
 	known("listed:1")
 	p.close()
 }
@@ -262,7 +262,7 @@ func TestValidateGossip(t *testing.T) {
 	if err := good.Validate(); err != nil {
 		t.Error(err)
 	}
-	if h := good.defaults().Heartbeat; h != ":7412" {
+	if h := good.withDefaults().Heartbeat; h != ":7412" {
 		t.Errorf("heartbeats are taken on %s", h)
 	}
 	for _, bad := range []struct {
@@ -288,7 +288,7 @@ func TestValidateGossip(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := advertised(addr, c.other); got != c.want {
+		if got := advertisedAddr(addr, c.other); got != c.want {
 			t.Errorf("%s under %q is advertised as %s", c.addr, c.other, got)
 		}
 	}

@@ -69,46 +69,46 @@ const (
 	maxRecordingBytes = 256 << 20
 )
 
-// around is how much time before and after the moment is recorded.
-const around = 5 * time.Second
+// recordedAround is how much time before and after the moment is recorded.
+const recordedAround = 5 * time.Second
 
-// flight watches objectives, and records what happened when one is broken. It belongs to the goroutine that calls check.
-type flight struct {
-	marks []mark // of the last seconds
-	quiet time.Time
+// flightRecorder watches objectives, and records what happened when one is broken. It belongs to the goroutine that calls check.
+type flightRecorder struct {
+	attemptMarks []attemptMark // of the last seconds
+	quietUntil   time.Time
 }
 
-// mark is how many attempts had been remembered at a time.
-type mark struct {
+// attemptMark is how many attempts had been remembered at a time.
+type attemptMark struct {
 	at time.Time
 	n  uint64
 }
 
 // check looks, once a second, whether an objective is broken; if one is, it has what happened recorded.
-func (s *Server) checkObjectives(f *flight, now time.Time) {
+func (s *Server) checkObjectives(f *flightRecorder, now time.Time) {
 	if s.cfg.RecordDir == "" {
 		return
 	}
 	s.mu.Lock()
 	n := s.recorder.attempts.Count()
 	s.mu.Unlock()
-	f.marks = append(f.marks[max(len(f.marks)-int(around/time.Second), 0):], mark{now, n})
-	if now.Before(f.quiet) {
+	f.attemptMarks = append(f.attemptMarks[max(len(f.attemptMarks)-int(recordedAround/time.Second), 0):], attemptMark{now, n})
+	if now.Before(f.quietUntil) {
 		return
 	}
 	for _, o := range s.cfg.SLOs {
-		if observed := s.observe(o, now); observed > o.Most {
-			f.quiet = now.Add(o.Window + 2*around) // until what is recorded is over
-			from := f.marks[0].n
+		if observed := s.observedResponse(o, now); observed > o.Most {
+			f.quietUntil = now.Add(o.Window + 2*recordedAround) // until what is recorded is over
+			from := f.attemptMarks[0].n
 			s.log.Warn("an objective is broken, what happens is recorded", "objective", o.String(), "observed_ms", observed.Milliseconds())
-			s.running.Go(func() { s.recordFlight(o, observed, now, from) })
+			s.goroutines.Go(func() { s.recordFlight(o, observed, now, from) })
 			return
 		}
 	}
 }
 
-// observe is the response that an objective is about.
-func (s *Server) observe(o SLO, now time.Time) time.Duration {
+// observedResponse is the response that an objective is about.
+func (s *Server) observedResponse(o SLO, now time.Time) time.Duration {
 	r := &s.recorder
 	r.mu.Lock()
 	windows := r.history.Windows(time.Second, now.Add(-o.Window))
@@ -128,15 +128,15 @@ func (s *Server) observe(o SLO, now time.Time) time.Duration {
 func (s *Server) recordFlight(o SLO, observed time.Duration, at time.Time, from uint64) {
 	x := &rec.Recording{Summary: rec.Summary{Format: rec.RecordingFormat, Frontend: s.cfg.Name, Version: s.cfg.Version, At: at, Broken: o.String(), Observed: observed}}
 	var keys []uint32
-	x.Workers, keys = s.recordWorkers()
-	end := time.NewTimer(around)
+	x.Workers, keys = s.describeWorkers()
+	end := time.NewTimer(recordedAround)
 	defer end.Stop()
-	x.Profile = s.profile()
+	x.Profile = s.cpuProfile()
 	select {
 	case <-end.C:
 	case <-s.ctx.Done(): // what there is is better than nothing
 	}
-	attempts, lost := s.recordAttempts(from)
+	attempts, lost := s.copyAttempts(from)
 	x.Lost = lost
 	names := make(map[uint32]string, len(keys))
 	for i, key := range keys {
@@ -144,7 +144,7 @@ func (s *Server) recordFlight(o SLO, observed time.Duration, at time.Time, from 
 	}
 	x.Keep(attempts, names)
 	s.recorder.mu.Lock()
-	windows := s.recorder.history.Windows(time.Second, at.Add(-around))
+	windows := s.recorder.history.Windows(time.Second, at.Add(-recordedAround))
 	s.recorder.mu.Unlock()
 	for _, w := range windows {
 		x.Windows = append(x.Windows, rec.RecordedWindow{At: w.At, Tally: w.Tally})
@@ -152,7 +152,7 @@ func (s *Server) recordFlight(o SLO, observed time.Duration, at time.Time, from 
 	var gc debug.GCStats
 	debug.ReadGCStats(&gc)
 	for i, end := range gc.PauseEnd {
-		if end.After(at.Add(-around)) {
+		if end.After(at.Add(-recordedAround)) {
 			x.GC = append(x.GC, rec.Pause{End: end, Took: gc.Pause[i]})
 		}
 	}
@@ -172,8 +172,8 @@ func (s *Server) recordFlight(o SLO, observed time.Duration, at time.Time, from 
 	s.log.Warn("what happened is recorded: open it with phoebe record open", "file", name)
 }
 
-// profile is of the CPU for a second; empty if there is another profile under way.
-func (s *Server) profile() []byte {
+// cpuProfile is of the CPU for a second; empty if there is another profile under way.
+func (s *Server) cpuProfile() []byte {
 	var b bytes.Buffer
 	if pprof.StartCPUProfile(&b) != nil {
 		return nil
@@ -188,11 +188,11 @@ func (s *Server) profile() []byte {
 	return b.Bytes()
 }
 
-// recordWorkers is what is believed of all workers, and their keys.
-func (s *Server) recordWorkers() (list []rec.RecordedWorker, keys []uint32) {
-	s.look(s.allLinks(), func(l *link, st *frontend.WorkerStatus) {
-		up, problem, heard, rtt := l.status()
-		w := rec.RecordedWorker{Address: l.addr, Name: l.addr, State: state(up, st), Problem: problem, RoundTrip: rtt, Silence: heard, Wait: -1}
+// describeWorkers is what is believed of all workers, and their keys.
+func (s *Server) describeWorkers() (list []rec.RecordedWorker, keys []uint32) {
+	s.lookAtWorkers(s.allLinks(), func(l *link, st *frontend.WorkerStatus) {
+		up, problem, heard, rtt := l.linkStatus()
+		w := rec.RecordedWorker{Address: l.addr, Name: l.addr, State: workerState(up, st), Problem: problem, RoundTrip: rtt, Silence: heard, Wait: -1}
 		if st != nil {
 			w.Name, w.Queued, w.Running = st.Welcome.Worker, int(st.Load.Queued), int(st.Load.Running)
 			if m := st.View.Matrix; m != nil && m.Cells[figureStep][figureStep] != probe.NeverFits {
@@ -204,9 +204,9 @@ func (s *Server) recordWorkers() (list []rec.RecordedWorker, keys []uint32) {
 	return list, keys
 }
 
-// recordAttempts copies those behind a number, and tells how many are forgotten.
-func (s *Server) recordAttempts(from uint64) (list []rec.Attempt, lost int) {
-	part := make([]rec.Attempt, collectEvery)
+// copyAttempts copies those behind a number, and tells how many are forgotten.
+func (s *Server) copyAttempts(from uint64) (list []rec.Attempt, lost int) {
+	part := make([]rec.Attempt, attemptsPerLock)
 	for {
 		s.mu.Lock()
 		n, skipped := s.recorder.attempts.Copy(part, from)

@@ -106,7 +106,7 @@ func TestRecordingsCounted(t *testing.T) {
 			}
 		}
 		_, err = (&handler{s}).beginLook()
-		refusal(t, err, v1.RefusedReason_OVERLOADED, "too many")
+		wantRefused(t, err, v1.RefusedReason_OVERLOADED, "too many")
 		var text strings.Builder
 		s.metrics.set.WritePrometheus(&text)
 		for _, line := range []string{fmt.Sprintf("phoebe_frontend_recordings_total{outcome=%q} 1\n", want), "phoebe_frontend_looks_refused_total 1\n"} {

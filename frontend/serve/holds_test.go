@@ -46,20 +46,20 @@ func TestHolds(t *testing.T) {
 		{"Cluster, a worker", cluster(&v1.ClusterRequest{Worker: "worker-19999"})},
 		{"Cluster, figures", cluster(&v1.ClusterRequest{Figures: true})},
 		{"Watch, a frame's", watch(1, 0)},
-		{"Watch, all", watch(300, maxTop)},
+		{"Watch, all", watch(300, maxSlowest)},
 		{"Jobs", func() error { _, err := h.Jobs(ctx, &v1.JobsRequest{}); return err }},
-		{"a scrape", func() error { s.expose(io.Discard); return nil }},
-		{"a second is put away", func() error { s.put(s.recorder.putAt.Add(time.Second)); return nil }},
+		{"a scrape", func() error { s.exposeAll(io.Discard); return nil }},
+		{"a second is put away", func() error { s.putWindow(s.recorder.putAt.Add(time.Second)); return nil }},
 	} {
 		var calls [20][]time.Duration
 		holds, longest := math.MaxInt, time.Duration(0)
 		for i := range calls {
 			countMany(s)
-			s.mu.holds = nil
+			s.mu.holdTimes = nil
 			if err := call.do(); err != nil {
 				t.Fatalf("%s: %v", call.name, err)
 			}
-			calls[i], holds, longest = s.mu.holds, min(holds, len(s.mu.holds)), max(longest, slices.Max(s.mu.holds))
+			calls[i], holds, longest = s.mu.holdTimes, min(holds, len(s.mu.holdTimes)), max(longest, slices.Max(s.mu.holdTimes))
 		}
 		// Interrupts count as CPU time of whoever is interrupted. So of each hold the median of all calls counts.
 		usual := time.Duration(0)
@@ -89,7 +89,7 @@ func startLarge(tb testing.TB) *Server {
 		key, addr := frontend.Worker(i), fmt.Sprintf("10.%d.%d.%d:7420", i>>16, i>>8&255, i&255)
 		s.stepLocked(frontend.Listed{Worker: key, Address: addr})
 		name := fmt.Sprint("worker-", i)
-		s.links = append(s.links, &link{server: s, key: key, addr: addr, run: run{name, 1}})
+		s.links = append(s.links, &link{server: s, key: key, addr: addr, workerRun: workerRun{name, 1}})
 		s.stepLocked(frontend.WorkerUp{Worker: key, Welcome: probe.Welcome{
 			Worker: name, Host: name, Rack: fmt.Sprint("rack-", i/40), Incarnation: 1, Capacity: probe.Demand{CPU: 16000, Mem: 65536},
 			Open: probe.Demand{CPU: 16000, Mem: 65536}, Functions: []string{"echo"}, MaxPayload: 1 << 20, MaxResult: 1 << 20,
@@ -102,14 +102,14 @@ func startLarge(tb testing.TB) *Server {
 // countMany counts the tasks of a busy second, of many tenants, some with results and some without. A job is large.
 func countMany(s *Server) {
 	now := time.Now()
-	s.stepped = now
+	s.steppedAt = now
 	for i := range 1000 {
 		tasks := 10
 		if i == 0 {
 			tasks = 20_000
 		}
-		r := &record{id: probe.JobID{byte(i), byte(i >> 8)}, received: now.Add(-time.Duration(i) * time.Millisecond), endedAt: now}
-		s.timedJob(&r.timed, &frontend.Job{Tenant: fmt.Sprint("tenant-", i%20), Policy: frontend.Policies[i%len(frontend.Policies)], Tasks: make([]frontend.Task, tasks)}, r.received)
+		r := &clientJob{id: probe.JobID{byte(i), byte(i >> 8)}, receivedAt: now.Add(-time.Duration(i) * time.Millisecond), endedAt: now}
+		s.beginTiming(&r.timing, &frontend.Job{Tenant: fmt.Sprint("tenant-", i%20), Policy: frontend.Policies[i%len(frontend.Policies)], Tasks: make([]frontend.Task, tasks)}, r.receivedAt)
 		for k := range tasks {
 			o := &frontend.Outcome{Task: probe.TaskIndex(k), Receipt: frontend.Receipt{Worker: frontend.Worker((i + k) % len(s.links))}, Run: time.Millisecond}
 			if k%10 == 9 {
@@ -118,7 +118,7 @@ func countMany(s *Server) {
 				at := time.Duration(i*k) * time.Microsecond
 				o.Phases = frontend.Phases{Sampled: at, Queued: 2 * at, Ready: 3 * at, Bound: 4 * at, Started: 5 * at, Finished: 6 * at}
 			}
-			s.countTask(&r.timed, o)
+			s.countTask(&r.timing, o)
 		}
 		s.countJob(r)
 	}

@@ -14,7 +14,7 @@ func TestAddedTooLate(t *testing.T) {
 	for _, deadline := range []time.Duration{0, time.Millisecond} {
 		c := startCluster(t, 1, 1)
 		ctx := context.Background()
-		in := job("sleep", "1h")
+		in := newJob("sleep", "1h")
 		in.Open, in.DeadlineUs = true, deadline.Microseconds()
 		res, err := c.client.Submit(ctx, &v1.SubmitRequest{Job: in})
 		if err != nil {
@@ -27,10 +27,10 @@ func TestAddedTooLate(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if n := c.fetch(t, res.Handle); n != 1 {
+		if n := c.fetchAll(t, res.Handle); n != 1 {
 			t.Errorf("%d outcomes of one task", n)
 		}
-		again := job("sleep", "1h", "1h", "1h")
+		again := newJob("sleep", "1h", "1h", "1h")
 		again.Id, again.Resubmission = in.Id, &v1.Resubmission{PreviousOwner: res.Handle.Owner, Count: 1, Tasks: 3}
 		for i, task := range again.Tasks {
 			task.Index = int32(i)

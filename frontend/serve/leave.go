@@ -15,51 +15,51 @@ const maxAway = 90 * 24 * time.Hour
 
 // Leave implements the API.
 func (h *handler) Leave(ctx context.Context, req *v1.LeaveRequest) (*v1.LeaveResponse, error) {
-	refused := h.leave(ctx, req)
-	what := "maintenance"
+	refused := h.sendLeave(ctx, req)
+	action := "maintenance"
 	if req.Drain {
-		what = "drain"
+		action = "drain"
 	}
-	if h.note(ctx, req.Caller, what+" worker "+req.Worker, "", "", orNil(refused)); refused != nil {
+	if h.auditCall(ctx, req.Caller, action+" worker "+req.Worker, "", "", orNil(refused)); refused != nil {
 		return nil, refused
 	}
 	return &v1.LeaveResponse{}, nil
 }
 
-func (h *handler) leave(ctx context.Context, req *v1.LeaveRequest) *v1.Refused {
-	if tenant, is := h.bound(ctx, req.Caller); is {
-		return refuse(v1.RefusedReason_FORBIDDEN, "what workers do is for operators: your certificate names tenant %q", tenant)
+func (h *handler) sendLeave(ctx context.Context, req *v1.LeaveRequest) *v1.Refused {
+	if tenant, isBound := h.boundTenant(ctx, req.Caller); isBound {
+		return newRefused(v1.RefusedReason_FORBIDDEN, "what workers do is for operators: your certificate names tenant %q", tenant)
 	}
-	m := probe.Away{Drain: req.Drain, In: micros(req.InUs), Lasts: micros(req.LastsUs)}
+	m := probe.Away{Drain: req.Drain, In: fromMicros(req.InUs), Lasts: fromMicros(req.LastsUs)}
 	if m.In < 0 || m.In > maxAway || m.Lasts < 0 || m.Lasts > maxAway {
-		return refuse(v1.RefusedReason_INVALID, "away in %v for %v: want times from 0 to %v", m.In, m.Lasts, maxAway)
+		return newRefused(v1.RefusedReason_INVALID, "away in %v for %v: want times from 0 to %v", m.In, m.Lasts, maxAway)
 	}
 	h.mu.Lock()
 	links := slices.Clone(h.links)
 	h.mu.Unlock()
-	links = h.named(slices.DeleteFunc(links, func(l *link) bool { return l == nil }), req.Worker)
-	var to *link
-	var its probe.Welcome
-	h.look(links, func(l *link, st *frontend.WorkerStatus) {
-		if up, _, _, _ := l.status(); up && st != nil {
-			to, its = l, st.Welcome
+	links = h.linksNamed(slices.DeleteFunc(links, func(l *link) bool { return l == nil }), req.Worker)
+	var target *link
+	var welcome probe.Welcome
+	h.lookAtWorkers(links, func(l *link, st *frontend.WorkerStatus) {
+		if up, _, _, _ := l.linkStatus(); up && st != nil {
+			target, welcome = l, st.Welcome
 		}
 	})
 	switch {
-	case to == nil:
-		return refuse(v1.RefusedReason_INVALID, "worker %q is not linked to frontend %s: it may be gone already", req.Worker, h.cfg.Name)
-	case its.Speaks.Features&probe.Departing == 0:
-		return refuse(v1.RefusedReason_INVALID, "worker %q is of an older release: send its process SIGTERM to drain it, and announce maintenance with POST /maintenance at its --admin", req.Worker)
-	case !m.Drain && !h.gossips(its.Worker):
-		return refuse(v1.RefusedReason_INVALID, "no frontend would hear of the maintenance: start worker %q with --join", req.Worker)
+	case target == nil:
+		return newRefused(v1.RefusedReason_INVALID, "worker %q is not linked to frontend %s: it may be gone already", req.Worker, h.cfg.Name)
+	case welcome.Speaks.Features&probe.Departing == 0:
+		return newRefused(v1.RefusedReason_INVALID, "worker %q is of an older release: send its process SIGTERM to drain it, and announce maintenance with POST /maintenance at its --admin", req.Worker)
+	case !m.Drain && !h.isGossiping(welcome.Worker):
+		return newRefused(v1.RefusedReason_INVALID, "no frontend would hear of the maintenance: start worker %q with --join", req.Worker)
 	}
-	to.send(m)
-	to.flush(true)
+	target.send(m)
+	target.flush(true)
 	return nil
 }
 
-// gossips reports whether a worker tells of itself by gossip.
-func (h *handler) gossips(worker string) bool {
+// isGossiping reports whether a worker tells of itself by gossip.
+func (h *handler) isGossiping(worker string) bool {
 	if h.fleet == nil {
 		return false
 	}

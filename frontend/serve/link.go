@@ -28,39 +28,39 @@ type link struct {
 	ctx    context.Context // ends when the link is retired
 	cancel context.CancelFunc
 
-	run run // found at the address last; guarded by the server's mutex
+	workerRun workerRun // found at the address last; guarded by the server's mutex
 
-	mu         sync.Mutex
-	conn       *linkConn // nil: none, or being dialled
-	epoch      probe.Epoch
-	problem    string
-	turnedAway bool   // the last connection was closed before Welcome: the next one waits
-	lostAt     int64  // when the last one that was up was closed, by monotonic()
-	warned     string // why no Welcome came, as the log has it already
+	mu            sync.Mutex
+	conn          *linkConn // nil: none, or being dialled
+	epoch         probe.Epoch
+	problem       string
+	delayDial     bool   // the last connection was closed before Welcome: the next one waits
+	lostAt        int64  // when the last one that was up was closed, by monotonic()
+	loggedProblem string // why no Welcome came, as the log has it already
 
-	heard   atomic.Int64 // when a frame last came, by monotonic()
-	pinged  atomic.Int64
-	pingSeq atomic.Uint64
-	pongSeq atomic.Uint64
-	rtt     atomic.Int64
+	heardAt  atomic.Int64 // when a frame last came, by monotonic()
+	pingedAt atomic.Int64
+	pingSeq  atomic.Uint64
+	pongSeq  atomic.Uint64
+	rtt      atomic.Int64
 }
 
-// run is one run of a worker.
-type run struct {
+// workerRun is one run of a worker.
+type workerRun struct {
 	worker      string
 	incarnation uint64
 }
 
-var started = time.Now()
+var processStart = time.Now()
 
-func monotonic() int64 { return int64(time.Since(started)) }
+func monotonicNow() int64 { return int64(time.Since(processStart)) }
 
 // newLink makes a link and starts to connect it.
 func newLink(s *Server, key frontend.Worker, addr string) *link {
 	l := &link{server: s, key: key, addr: addr, problem: "connecting"}
 	l.ctx, l.cancel = context.WithCancel(s.ctx)
 	l.pipe = takePipe()
-	l.pipe.next <- l
+	l.pipe.nextLink <- l
 	return l
 }
 
@@ -80,7 +80,7 @@ func (l *link) retire() {
 func (l *link) send(m probe.Msg) {
 	l.mu.Lock()
 	if c := l.conn; c != nil && c.up {
-		c.append(m)
+		c.appendMsg(m)
 	}
 	l.mu.Unlock()
 }
@@ -90,64 +90,64 @@ func (l *link) send(m probe.Msg) {
 func (l *link) flush(urgent bool) {
 	l.mu.Lock()
 	c := l.conn
-	left := c != nil && !c.writing && len(c.out) > 0 // who writes already sees to the rest
-	if urgent && left && c.up {
-		left = c.writeNow()
+	unwritten := c != nil && !c.writing && len(c.outbox) > 0 // who writes already sees to the rest
+	if urgent && unwritten && c.up {
+		unwritten = c.writeNow()
 	}
 	l.mu.Unlock()
-	if left {
-		l.pipe.schedule()
+	if unwritten {
+		l.pipe.scheduleFlush()
 	}
 }
 
-// maxSpare is the largest outbox, in bytes, that is kept for reuse.
-const maxSpare = 1 << 20
+// maxReusedOutbox is the largest outbox, in bytes, that is kept for reuse.
+const maxReusedOutbox = 1 << 20
 
-// maxOut is how many bytes may wait for a worker that does not read.
-const maxOut = 64 << 20
+// maxOutbox is how many bytes may wait for a worker that does not read.
+const maxOutbox = 64 << 20
 
-// redial is how long to wait after a connection that was not made, or was closed before Welcome.
-const redial = time.Second
+// redialDelay is how long to wait after a connection that was not made, or was closed before Welcome.
+const redialDelay = time.Second
 
 // connect makes a connection, however long that takes. It returns nil once the link is retired.
 func (l *link) connect() *linkConn {
 	l.mu.Lock()
-	wait := l.turnedAway
-	l.turnedAway = false
+	wait := l.delayDial
+	l.delayDial = false
 	l.mu.Unlock()
 	for ; ; wait = true {
 		if wait {
 			select {
 			case <-l.ctx.Done():
-			case <-time.After(redial):
+			case <-time.After(redialDelay):
 			}
 		}
 		if l.ctx.Err() != nil {
 			return nil
 		}
-		if l.server.linkedElsewhere(l) {
+		if l.server.isLinkedElsewhere(l) {
 			continue
 		}
 		if raw, err := l.server.dial(l.ctx, l.addr); err != nil {
-			l.unreachable(err)
-		} else if c := l.greet(raw); c != nil {
+			l.noteUnreachable(err)
+		} else if c := l.startHandshake(raw); c != nil {
 			return c
 		}
 	}
 }
 
-// unreachable notes that no connection can be made.
-func (l *link) unreachable(err error) {
+// noteUnreachable notes that no connection can be made.
+func (l *link) noteUnreachable(err error) {
 	l.mu.Lock()
 	l.problem = err.Error()
 	l.mu.Unlock()
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		l.server.lost(l, frontend.WorkerGone{Worker: l.key}) // nobody listens there any more
+		l.server.reportLost(l, frontend.WorkerGone{Worker: l.key}) // nobody listens there any more
 	}
 }
 
-// greet makes a new connection the link's, with Hello in its outbox; nil if the link has been retired.
-func (l *link) greet(raw net.Conn) *linkConn {
+// startHandshake makes a new connection the link's, with Hello in its outbox; nil if the link has been retired.
+func (l *link) startHandshake(raw net.Conn) *linkConn {
 	cfg := &l.server.cfg
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -156,18 +156,18 @@ func (l *link) greet(raw net.Conn) *linkConn {
 		return nil
 	}
 	l.epoch++
-	c := &linkConn{Conn: sock.New(raw), link: l, epoch: l.epoch, written: sync.Cond{L: &l.mu}}
-	l.conn, l.problem = c, greeting
-	l.heard.Store(monotonic())
-	c.append(probe.Hello{
-		Speaks: probe.Spoken, Secret: cfg.asked().Tell(), Frontend: cfg.Core.ID, Name: cfg.Name,
+	c := &linkConn{Conn: sock.New(raw), link: l, epoch: l.epoch, writeEnded: sync.Cond{L: &l.mu}}
+	l.conn, l.problem = c, greetingProblem
+	l.heardAt.Store(monotonicNow())
+	c.appendMsg(probe.Hello{
+		Speaks: probe.Spoken, Secret: cfg.connSecrets().Tell(), Frontend: cfg.Core.ID, Name: cfg.Name,
 		Epoch: c.epoch, Lease: cfg.Lease,
 	})
 	return c
 }
 
-// greeting is a link's problem while it has a connection and no Welcome.
-const greeting = "greeting"
+// greetingProblem is a link's problem while it has a connection and no Welcome.
+const greetingProblem = "greeting"
 
 // linkConn is one connection of a link, with all that is to be said on it. It tells the link when fastrpc, or anyone,
 // closes it.
@@ -175,69 +175,69 @@ type linkConn struct {
 	*sock.Conn // one at a time writes, as writing says, but for the handshake, when there is no other
 	link       *link
 	epoch      probe.Epoch
-	once       sync.Once
+	closeOnce  sync.Once
 
 	// Guarded by the link's mutex.
-	up      bool      // Welcome came
-	closed  bool      // what is in the outbox goes nowhere
-	writing bool      // someone writes, and sees to what is in the outbox then
-	written sync.Cond // writing has ended
-	out     []byte    // frames to be written, each with its request id
-	body    int       // where the body of the last frame in out starts; 0: no frame is open
-	rest    []byte    // of what was to be written at once: it goes before out
-	spare   []byte
+	up         bool      // Welcome came
+	closed     bool      // what is in the outbox goes nowhere
+	writing    bool      // someone writes, and sees to what is in the outbox then
+	writeEnded sync.Cond // writing has ended
+	outbox     []byte    // frames to be written, each with its request id
+	bodyStart  int       // where the body of the last frame in out starts; 0: no frame is open
+	unsent     []byte    // of what was to be written at once: it goes before out
+	spareBuf   []byte
 
-	mute bool // what fastrpc writes goes nowhere. Its goroutine's alone
+	muted bool // what fastrpc writes goes nowhere. Its goroutine's alone
 }
 
-func (c *linkConn) append(m probe.Msg) {
-	if c.body > 0 && len(c.out)-c.body >= probe.FullFrame {
-		c.out = probe.EndFrame(c.out, c.body)
-		c.body = 0
+func (c *linkConn) appendMsg(m probe.Msg) {
+	if c.bodyStart > 0 && len(c.outbox)-c.bodyStart >= probe.FullFrame {
+		c.outbox = probe.EndFrame(c.outbox, c.bodyStart)
+		c.bodyStart = 0
 	}
-	if c.body == 0 {
-		c.out, c.body = probe.BeginPush(c.out, c.epoch)
+	if c.bodyStart == 0 {
+		c.outbox, c.bodyStart = probe.BeginPush(c.outbox, c.epoch)
 	}
-	c.out = probe.AppendMsg(c.out, m)
+	c.outbox = probe.AppendMsg(c.outbox, m)
 }
 
-// take empties the outbox. The link's mutex is held.
-func (c *linkConn) take() []byte {
-	if c.body > 0 {
-		c.out = probe.EndFrame(c.out, c.body)
-		c.body = 0
+// takeOutbox empties the outbox. The link's mutex is held.
+func (c *linkConn) takeOutbox() []byte {
+	if c.bodyStart > 0 {
+		c.outbox = probe.EndFrame(c.outbox, c.bodyStart)
+		c.bodyStart = 0
 	}
-	out := c.out
-	c.out, c.spare = c.spare[:0], nil
+	out := c.outbox
+	c.outbox, c.spareBuf = c.spareBuf[:0], nil
 	return out
 }
 
-// reuse keeps the memory of what take returned. The link's mutex is held.
-func (c *linkConn) reuse(out []byte) {
-	if cap(out) <= maxSpare {
-		c.spare = out[:0]
+// reuseBuf keeps the memory of what take returned. The link's mutex is held.
+func (c *linkConn) reuseBuf(out []byte) {
+	if cap(out) <= maxReusedOutbox {
+		c.spareBuf = out[:0]
 	}
 }
 
-// writesInTurn is how often one caller writes what others have put into the outbox meanwhile, before fastrpc is to.
-const writesInTurn = 4
+// maxWriteRounds is how often one caller writes what others have put into the outbox meanwhile, before fastrpc is to.
+const maxWriteRounds = 4
 
 // writeNow writes the outbox as far as the socket takes it, and reports whether something is left. What fails is left, too:
 // fastrpc will find out. The link's mutex is held, but not meanwhile.
-func (c *linkConn) writeNow() (left bool) {
+func (c *linkConn) writeNow() (unwritten bool) {
 	l := c.link
 	c.writing = true
-	for turn := 0; turn < writesInTurn && len(c.out) > 0 && len(c.rest) == 0; turn++ {
-		out := c.take()
+	for turn := 0; turn < maxWriteRounds && len(c.outbox) > 0 && len(c.unsent) == 0; turn++ {
+		out := c.takeOutbox()
 		l.mu.Unlock()
 		n := c.Conn.TryWrite(out)
 		l.mu.Lock()
-		c.rest = append(c.rest, out[n:]...)
-		c.reuse(out)
+		c.unsent = append(c.unsent, out[n:]...)
+		c.reuseBuf(out)
 	}
 	c.writing = false
-	c.written.Signal()
-	return len(c.out)+len(c.rest) > 0
+	c.writeEnded.Signal()
+	return len(c.outbox)+len(c.unsent) > 0
 }
 
 // writeTimeout is how long a peer may take to read what is written to it.
@@ -245,32 +245,32 @@ const writeTimeout = 10 * time.Second
 
 // Write implements net.Conn. Only fastrpc calls it.
 func (c *linkConn) Write(b []byte) (int, error) {
-	if c.mute {
+	if c.muted {
 		return len(b), nil
 	}
 	return c.Conn.Write(b)
 }
 
-// write writes all there is, for fastrpc. A request id is in bw already, which is emptied, so that others may write: each frame
+// writeOutbox writes all there is, for fastrpc. A request id is in bw already, which is emptied, so that others may write: each frame
 // has its own, and to write it with them by way of bw would take two writes of whatever is larger than bw, and wake its reader
 // for each.
-func (c *linkConn) write(bw *bufio.Writer) error {
+func (c *linkConn) writeOutbox(bw *bufio.Writer) error {
 	l := c.link
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for c.writing {
-		c.written.Wait()
+		c.writeEnded.Wait()
 	}
 	if c.closed {
 		return net.ErrClosed // with nothing to write, fastrpc would not find out
 	}
 	c.writing = true
-	rest, out := c.rest, c.take()
+	rest, out := c.unsent, c.takeOutbox()
 	l.mu.Unlock()
 
-	c.mute = true
+	c.muted = true
 	err := bw.Flush()
-	c.mute = false
+	c.muted = false
 	for _, b := range [...][]byte{rest, out} {
 		if err == nil {
 			err = c.writeAll(b)
@@ -278,8 +278,8 @@ func (c *linkConn) write(bw *bufio.Writer) error {
 	}
 
 	l.mu.Lock()
-	c.writing, c.rest = false, nil
-	c.reuse(out)
+	c.writing, c.unsent = false, nil
+	c.reuseBuf(out)
 	return err
 }
 
@@ -298,44 +298,44 @@ func (c *linkConn) writeAll(b []byte) error {
 func (c *linkConn) wantsFlush() bool {
 	c.link.mu.Lock()
 	defer c.link.mu.Unlock()
-	return c.closed || len(c.out)+len(c.rest) > 0
+	return c.closed || len(c.outbox)+len(c.unsent) > 0
 }
 
 func (c *linkConn) Close() error {
 	err := c.Conn.Close()
-	c.once.Do(func() { c.link.closed(c) })
+	c.closeOnce.Do(func() { c.link.noteClosed(c) })
 	return err
 }
 
-// closed withdraws the connection and starts to make a new one, unless the link is retired.
-func (l *link) closed(c *linkConn) {
+// noteClosed withdraws the connection and starts to make a new one, unless the link is retired.
+func (l *link) noteClosed(c *linkConn) {
 	l.mu.Lock()
-	c.closed, c.out, c.body, c.rest = true, nil, 0, nil
+	c.closed, c.outbox, c.bodyStart, c.unsent = true, nil, 0, nil
 	wasUp := l.conn == c && c.up
 	if l.conn == c {
-		l.conn, l.turnedAway = nil, !c.up
+		l.conn, l.delayDial = nil, !c.up
 		if c.up {
-			l.lostAt = monotonic()
+			l.lostAt = monotonicNow()
 		}
 		switch l.problem {
 		case "":
 			l.problem = "connection lost"
-		case greeting:
+		case greetingProblem:
 			l.problem = "it closes connections without a word: is it a worker, and of this release?"
 		}
 	}
 	l.mu.Unlock()
-	l.pipe.schedule()
+	l.pipe.scheduleFlush()
 	if wasUp {
 		s := l.server
 		s.log.Warn("worker link lost", "worker", l.addr)
 		s.metrics.linksLost.Inc()
-		s.lost(l, frontend.LinkLost{Worker: l.key})
+		s.reportLost(l, frontend.LinkLost{Worker: l.key})
 	}
 }
 
-// fail closes the connection for a reason that people should see.
-func (l *link) fail(c *linkConn, problem string) {
+// failConn closes the connection for a reason that people should see.
+func (l *link) failConn(c *linkConn, problem string) {
 	l.mu.Lock()
 	if l.conn == c {
 		l.problem = problem
@@ -344,8 +344,8 @@ func (l *link) fail(c *linkConn, problem string) {
 	c.Close()
 }
 
-// pushes reads what the worker says on one connection.
-type pushes struct {
+// pushReader reads what the worker says on one connection.
+type pushReader struct {
 	conn    *linkConn
 	decoder probe.Decoder
 	msgs    []probe.Msg
@@ -353,13 +353,13 @@ type pushes struct {
 }
 
 // ReadResponse implements fastrpc.ResponseReader: it reads one frame. An error closes the connection.
-func (p *pushes) ReadResponse(br *bufio.Reader) error {
+func (p *pushReader) ReadResponse(br *bufio.Reader) error {
 	if _, err := io.ReadFull(br, p.header[:]); err != nil {
 		return err
 	}
 	n, err := probe.BodySize(p.header[:], probe.MaxFrame)
 	if err != nil {
-		return p.conn.garbage(err)
+		return p.conn.rejectGarbage(err)
 	}
 	body := make([]byte, n) // the messages keep it
 	if _, err := io.ReadFull(br, body); err != nil {
@@ -367,14 +367,14 @@ func (p *pushes) ReadResponse(br *bufio.Reader) error {
 	}
 	epoch, msgs, err := p.decoder.Decode(body, p.msgs[:0])
 	if err != nil {
-		return p.conn.garbage(err)
+		return p.conn.rejectGarbage(err)
 	}
 	c, l := p.conn, p.conn.link
 	if n := p.decoder.Skipped; n > 0 {
 		l.server.metrics.skipped.Add(n)
 		p.decoder.Skipped = 0
 	}
-	l.heard.Store(monotonic())
+	l.heardAt.Store(monotonicNow())
 	l.mu.Lock()
 	current, up := l.conn == c && epoch == c.epoch, c.up
 	l.mu.Unlock()
@@ -382,12 +382,12 @@ func (p *pushes) ReadResponse(br *bufio.Reader) error {
 		return nil
 	}
 	if !up {
-		if msgs, err = c.welcome(msgs); err != nil {
+		if msgs, err = c.readWelcome(msgs); err != nil {
 			return err
 		}
 	}
 	if len(msgs) > 0 {
-		l.server.received(l, msgs)
+		l.server.stepFrame(l, msgs)
 	}
 	clear(msgs)
 	p.msgs = msgs[:0]
@@ -395,14 +395,14 @@ func (p *pushes) ReadResponse(br *bufio.Reader) error {
 	return nil
 }
 
-func (c *linkConn) garbage(err error) error {
+func (c *linkConn) rejectGarbage(err error) error {
 	c.link.server.metrics.protocolErrors.Inc()
-	c.link.fail(c, err.Error())
+	c.link.failConn(c, err.Error())
 	return err
 }
 
-// welcome takes the worker's first message, and returns those after it.
-func (c *linkConn) welcome(msgs []probe.Msg) ([]probe.Msg, error) {
+// readWelcome takes the worker's first message, and returns those after it.
+func (c *linkConn) readWelcome(msgs []probe.Msg) ([]probe.Msg, error) {
 	if len(msgs) == 0 {
 		return nil, nil
 	}
@@ -420,7 +420,7 @@ func (c *linkConn) welcome(msgs []probe.Msg) ([]probe.Msg, error) {
 		if problem != "" {
 			break
 		}
-		other, ok := s.welcomed(c, m)
+		other, ok := s.reportUp(c, m)
 		if ok {
 			s.log.Info("worker linked", "worker", m.Worker, "address", l.addr, "capacity", m.Capacity.String(),
 				"version", version, "features", features)
@@ -437,101 +437,101 @@ func (c *linkConn) welcome(msgs []probe.Msg) ([]probe.Msg, error) {
 	}
 	l.mu.Lock()
 	level := slog.LevelWarn
-	if l.warned == problem {
+	if l.loggedProblem == problem {
 		level = slog.LevelDebug
 	}
-	l.warned = problem
+	l.loggedProblem = problem
 	l.mu.Unlock()
 	s.log.Log(context.Background(), level, "worker is not linked", "worker", l.addr, "reason", problem)
 	s.metrics.protocolErrors.Inc()
-	l.fail(c, problem)
+	l.failConn(c, problem)
 	return nil, errors.New(problem)
 }
 
-// rise makes the connection one that messages go by, unless it has been closed meanwhile.
-func (c *linkConn) rise() bool {
+// markUp makes the connection one that messages go by, unless it has been closed meanwhile.
+func (c *linkConn) markUp() bool {
 	l := c.link
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.conn != c {
 		return false
 	}
-	c.up, l.problem, l.warned = true, "", ""
+	c.up, l.problem, l.loggedProblem = true, "", ""
 	return true
 }
 
-// check closes a connection that is silent or does not read, and pings one that is up. It reports whether it was
+// checkConn closes a connection that is silent or does not read, and pings one that is up. It reports whether it was
 // silent.
-func (l *link) check(lease time.Duration) bool {
+func (l *link) checkConn(lease time.Duration) bool {
 	l.mu.Lock()
 	conn := l.conn
 	if conn == nil {
 		l.mu.Unlock()
 		return false
 	}
-	up, waiting := conn.up, len(conn.out)+len(conn.rest)
+	up, waiting := conn.up, len(conn.outbox)+len(conn.unsent)
 	l.mu.Unlock()
-	now := monotonic()
-	switch silent := time.Duration(now - l.heard.Load()); {
+	now := monotonicNow()
+	switch silent := time.Duration(now - l.heardAt.Load()); {
 	case silent > lease:
-		l.fail(conn, fmt.Sprintf("silent for %v", silent.Round(time.Millisecond)))
+		l.failConn(conn, fmt.Sprintf("silent for %v", silent.Round(time.Millisecond)))
 		return true
-	case waiting > maxOut:
-		l.fail(conn, fmt.Sprintf("it does not read: %d bytes wait", waiting))
+	case waiting > maxOutbox:
+		l.failConn(conn, fmt.Sprintf("it does not read: %d bytes wait", waiting))
 	case up:
-		l.ping()
+		l.sendPing()
 	}
 	return false
 }
 
-// excuse takes a time in which this process did not run out of the worker's silence.
-func (l *link) excuse(absence time.Duration) {
-	l.heard.Store(min(l.heard.Load()+int64(absence), monotonic()))
+// excuseAbsence takes a time in which this process did not run out of the worker's silence.
+func (l *link) excuseAbsence(absence time.Duration) {
+	l.heardAt.Store(min(l.heardAt.Load()+int64(absence), monotonicNow()))
 }
 
-// ping asks the worker for a Pong, and returns its number.
-func (l *link) ping() uint64 {
-	l.pinged.Store(monotonic())
+// sendPing asks the worker for a Pong, and returns its number.
+func (l *link) sendPing() uint64 {
+	l.pingedAt.Store(monotonicNow())
 	seq := l.pingSeq.Add(1)
 	l.send(probe.Ping{Seq: seq})
 	l.flush(true)
 	return seq
 }
 
-// tookIn reports whether the worker has answered a Ping, and so has all that was sent before, or has no link.
-func (l *link) tookIn(seq uint64) bool {
+// hasAnswered reports whether the worker has answered a Ping, and so has all that was sent before, or has no link.
+func (l *link) hasAnswered(seq uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.pongSeq.Load() >= seq || !l.isUp()
 }
 
-// ponged measures the round trip.
+// notePong measures the round trip.
 // ponged takes the answer to a Ping. The server's mutex is held.
-func (l *link) ponged(seq uint64) {
+func (l *link) notePong(seq uint64) {
 	l.pongSeq.Store(seq)
 	if seq == l.pingSeq.Load() {
-		rtt := monotonic() - l.pinged.Load()
+		rtt := monotonicNow() - l.pingedAt.Load()
 		l.rtt.Store(rtt)
 		l.server.recorder.roundTrips.Add(time.Duration(rtt))
 	}
 }
 
-// holds reports whether the link is up, or has been within the lease and may soon be again. Its server's mutex is held.
-func (l *link) holds(lease time.Duration) bool {
+// isUpOrRecent reports whether the link is up, or has been within the lease and may soon be again. Its server's mutex is held.
+func (l *link) isUpOrRecent(lease time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.isUp() || l.lostAt > 0 && time.Duration(monotonic()-l.lostAt) < lease
+	return l.isUp() || l.lostAt > 0 && time.Duration(monotonicNow()-l.lostAt) < lease
 }
 
 // isUp reports whether messages go by the link. Its mutex is held.
 func (l *link) isUp() bool { return l.conn != nil && l.conn.up }
 
-// status is how the link stands, for people.
-func (l *link) status() (connected bool, problem string, heardAgo, rtt time.Duration) {
+// linkStatus is how the link stands, for people.
+func (l *link) linkStatus() (connected bool, problem string, heardAgo, rtt time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if h := l.heard.Load(); h > 0 {
-		heardAgo = time.Duration(monotonic() - h)
+	if h := l.heardAt.Load(); h > 0 {
+		heardAgo = time.Duration(monotonicNow() - h)
 	}
 	return l.isUp(), l.problem, heardAgo, time.Duration(l.rtt.Load())
 }

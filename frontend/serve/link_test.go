@@ -30,16 +30,16 @@ type switchboard struct {
 	tb testing.TB
 
 	mu      sync.Mutex
-	at      map[string]*wserve.Server // by address; nil: nobody listens there
+	workers map[string]*wserve.Server // by address; nil: nobody listens there
 	conns   map[string][]net.Conn     // made to an address
 	held    map[string]chan struct{}  // dials of an address take until it is closed
 	dialled map[string]int            // how many dials of an address have begun
 }
 
 func newSwitchboard(tb testing.TB) *switchboard {
-	b := &switchboard{tb: tb, at: map[string]*wserve.Server{}, conns: map[string][]net.Conn{}, held: map[string]chan struct{}{}, dialled: map[string]int{}}
+	b := &switchboard{tb: tb, workers: map[string]*wserve.Server{}, conns: map[string][]net.Conn{}, held: map[string]chan struct{}{}, dialled: map[string]int{}}
 	tb.Cleanup(func() {
-		for _, w := range b.at {
+		for _, w := range b.workers {
 			if w != nil {
 				w.Close()
 			}
@@ -48,8 +48,8 @@ func newSwitchboard(tb testing.TB) *switchboard {
 	return b
 }
 
-// dial connects to who listens at an address, though it may be wanted no more when it can.
-func (b *switchboard) dial(_ context.Context, addr string) (net.Conn, error) {
+// dialAddr connects to who listens at an address, though it may be wanted no more when it can.
+func (b *switchboard) dialAddr(_ context.Context, addr string) (net.Conn, error) {
 	b.mu.Lock()
 	held := b.held[addr]
 	b.dialled[addr]++
@@ -59,26 +59,26 @@ func (b *switchboard) dial(_ context.Context, addr string) (net.Conn, error) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.at[addr] == nil {
+	if b.workers[addr] == nil {
 		return nil, syscall.ECONNREFUSED
 	}
-	conn, err := net.Dial("tcp", b.at[addr].Addr().String())
+	conn, err := net.Dial("tcp", b.workers[addr].Addr().String())
 	if err == nil {
 		b.conns[addr] = append(b.conns[addr], conn)
 	}
 	return conn, err
 }
 
-// cut breaks the connections that were made to an address.
-func (b *switchboard) cut(addr string) {
+// cutConns breaks the connections that were made to an address.
+func (b *switchboard) cutConns(addr string) {
 	for _, c := range b.conns[addr] {
 		c.Close()
 	}
 	delete(b.conns, addr)
 }
 
-// put starts a worker that is found at an address. Its function "who" tells its name.
-func (b *switchboard) put(addr, name string) *wserve.Server {
+// startWorkerAt starts a worker that is found at an address. Its function "who" tells its name.
+func (b *switchboard) startWorkerAt(addr, name string) *wserve.Server {
 	b.tb.Helper()
 	r := exec.NewRegistry()
 	if err := r.Register("who", func(context.Context, []byte) ([]byte, error) { return []byte(name), nil }); err != nil {
@@ -91,12 +91,12 @@ func (b *switchboard) put(addr, name string) *wserve.Server {
 	if err := w.Start(); err != nil {
 		b.tb.Fatal(err)
 	}
-	b.at[addr] = w
+	b.workers[addr] = w
 	return w
 }
 
-// hold has dials of an address take until release is called.
-func (b *switchboard) hold(addr string) (release func()) {
+// holdDials has dials of an address take until release is called.
+func (b *switchboard) holdDials(addr string) (release func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	held := make(chan struct{})
@@ -112,7 +112,7 @@ func (b *switchboard) hold(addr string) (release func()) {
 }
 
 // startOn starts a frontend that finds its workers by way of b, and none at first.
-func startOn(tb testing.TB, b *switchboard, change ...func(*Config)) *cluster {
+func startOn(tb testing.TB, b *switchboard, change ...func(*Config)) *testCluster {
 	tb.Helper()
 	cfg := Config{Listen: "127.0.0.1:0", Seed: 1}
 	for _, f := range change {
@@ -122,19 +122,19 @@ func startOn(tb testing.TB, b *switchboard, change ...func(*Config)) *cluster {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	s.dial = b.dial
+	s.dial = b.dialAddr
 	if err := s.Start(); err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { s.Close() })
-	return &cluster{Server: s, client: dial(tb, s.Addr())}
+	return &testCluster{Server: s, client: dialAPI(tb, s.Addr())}
 }
 
-// finds waits until the links of a frontend are up, each to the worker that is said to be at its address.
-func (c *cluster) finds(tb testing.TB, names map[string]string) {
+// awaitLinks waits until the links of a frontend are up, each to the worker that is said to be at its address.
+func (c *testCluster) awaitLinks(tb testing.TB, names map[string]string) {
 	tb.Helper()
 	var found map[string]string
-	poll(tb, fmt.Sprintf("links to %v", names), func() bool {
+	pollUntil(tb, fmt.Sprintf("links to %v", names), func() bool {
 		found = map[string]string{}
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -147,10 +147,10 @@ func (c *cluster) finds(tb testing.TB, names map[string]string) {
 	})
 }
 
-// reaches runs a task at each of these workers, and asks it who it is. Links may have broken that seemed up.
-func (c *cluster) reaches(tb testing.TB, names map[string]string) {
+// wantReached runs a task at each of these workers, and asks it who it is. Links may have broken that seemed up.
+func (c *testCluster) wantReached(tb testing.TB, names map[string]string) {
 	tb.Helper()
-	j := job("who")
+	j := newJob("who")
 	j.DeadlineUs = 20e6
 	for _, name := range names {
 		t := v1.NewTask()
@@ -159,7 +159,7 @@ func (c *cluster) reaches(tb testing.TB, names map[string]string) {
 		j.Tasks = append(j.Tasks, t)
 	}
 	var res *v1.RunResponse
-	poll(tb, "all workers", func() bool {
+	pollUntil(tb, "all workers", func() bool {
 		var err error
 		res, err = c.client.Run(context.Background(), &v1.RunRequest{Job: j})
 		if refused := (*v1.Refused)(nil); err != nil && (!errors.As(err, &refused) || refused.Reason != v1.RefusedReason_NO_WORKER) {
@@ -178,76 +178,76 @@ func (c *cluster) reaches(tb testing.TB, names map[string]string) {
 // A dial that is under way when its worker is taken off the list makes no link to it for another one.
 func TestDialOutlivesLink(t *testing.T) {
 	b := newSwitchboard(t)
-	b.put("x:1", "x")
-	b.put("b:1", "b")
+	b.startWorkerAt("x:1", "x")
+	b.startWorkerAt("b:1", "b")
 	c := startOn(t, b)
-	release := b.hold("x:1")
+	release := b.holdDials("x:1")
 	c.setWorkers([]string{"x:1"})
-	poll(t, "the dial", func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.dialled["x:1"] > 0 })
+	pollUntil(t, "the dial", func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.dialled["x:1"] > 0 })
 	c.setWorkers(nil)
 	c.setWorkers([]string{"b:1"})
 	release()
 	names := map[string]string{"b:1": "b"}
-	c.finds(t, names)
-	c.reaches(t, names)
+	c.awaitLinks(t, names)
+	c.wantReached(t, names)
 }
 
 // Two workers go while they are dialled and come back in the other order.
 func TestComeBackInTheOtherOrder(t *testing.T) {
 	b := newSwitchboard(t)
-	b.put("a:1", "a")
-	b.put("b:1", "b")
+	b.startWorkerAt("a:1", "a")
+	b.startWorkerAt("b:1", "b")
 	c := startOn(t, b)
-	releaseA, releaseB := b.hold("a:1"), b.hold("b:1")
+	releaseA, releaseB := b.holdDials("a:1"), b.holdDials("b:1")
 	c.setWorkers([]string{"a:1", "b:1"})
-	poll(t, "the dials", func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.dialled["a:1"] > 0 && b.dialled["b:1"] > 0 })
+	pollUntil(t, "the dials", func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.dialled["a:1"] > 0 && b.dialled["b:1"] > 0 })
 	c.setWorkers(nil)
 	c.setWorkers([]string{"b:1"})
 	c.setWorkers([]string{"b:1", "a:1"})
 	releaseA()
 	releaseB()
 	names := map[string]string{"a:1": "a", "b:1": "b"}
-	c.finds(t, names)
-	c.reaches(t, names)
+	c.awaitLinks(t, names)
+	c.wantReached(t, names)
 }
 
 // A worker that is listed under two addresses has one link: it would drop the connection of one for that of the other,
 // and so on. When that address is taken off the list, the other one serves.
 func TestWorkerWithTwoAddresses(t *testing.T) {
 	b := newSwitchboard(t)
-	w := b.put("a:1", "w")
-	b.at["b:1"] = w
+	w := b.startWorkerAt("a:1", "w")
+	b.workers["b:1"] = w
 	c := startOn(t, b)
 	c.setWorkers([]string{"a:1"})
 	names := map[string]string{"a:1": "w"}
-	c.finds(t, names)
+	c.awaitLinks(t, names)
 	c.setWorkers([]string{"a:1", "b:1"})
-	poll(t, "the second link says why it is none", func() bool {
+	pollUntil(t, "the second link says why it is none", func() bool {
 		c.mu.Lock()
 		l := c.byAddr["b:1"]
 		c.mu.Unlock()
-		_, problem, _, _ := l.status()
+		_, problem, _, _ := l.linkStatus()
 		return strings.Contains(problem, "it is worker w, which is linked as a:1")
 	})
-	c.finds(t, names)
-	c.reaches(t, names)
+	c.awaitLinks(t, names)
+	c.wantReached(t, names)
 	dials, since := 0, time.Now()
-	poll(t, "nobody to dial any more", func() bool {
+	pollUntil(t, "nobody to dial any more", func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		if n := b.dialled["a:1"] + b.dialled["b:1"]; n != dials {
 			dials, since = n, time.Now()
 		}
-		return time.Since(since) > 2*redial
+		return time.Since(since) > 2*redialDelay
 	})
 	b.mu.Lock()
-	b.at["a:1"] = nil
-	b.cut("a:1")
+	b.workers["a:1"] = nil
+	b.cutConns("a:1")
 	b.mu.Unlock()
 	c.setWorkers([]string{"b:1"})
 	names = map[string]string{"b:1": "w"}
-	c.finds(t, names)
-	c.reaches(t, names)
+	c.awaitLinks(t, names)
+	c.wantReached(t, names)
 }
 
 // Workers go and come back in any order, at their own and at each other's addresses, while dials are under way and
@@ -271,7 +271,7 @@ func comeAndGo(t *testing.T, rounds int) {
 	var addrs []string
 	for i := range workers {
 		addr, name := fmt.Sprintf("%d:1", i), fmt.Sprintf("w%d", i)
-		b.put(addr, name)
+		b.startWorkerAt(addr, name)
 		addrs, names[addr] = append(addrs, addr), name
 	}
 	c := startOn(t, b)
@@ -283,7 +283,7 @@ func comeAndGo(t *testing.T, rounds int) {
 		var releases []func()
 		for _, addr := range some() {
 			if chance.IntN(2) == 0 {
-				releases = append(releases, b.hold(addr))
+				releases = append(releases, b.holdDials(addr))
 			}
 		}
 		for range chance.IntN(4) {
@@ -292,22 +292,22 @@ func comeAndGo(t *testing.T, rounds int) {
 		switch x, y := addrs[0], addrs[1]; chance.IntN(4) {
 		case 0: // they exchange their addresses
 			b.mu.Lock()
-			b.at[x], b.at[y] = b.at[y], b.at[x]
+			b.workers[x], b.workers[y] = b.workers[y], b.workers[x]
 			names[x], names[y] = names[y], names[x]
-			b.cut(x)
-			b.cut(y)
+			b.cutConns(x)
+			b.cutConns(y)
 			b.mu.Unlock()
 		case 1: // each ends and starts again as the other
 			b.mu.Lock()
-			b.at[x].Close()
-			b.at[y].Close()
+			b.workers[x].Close()
+			b.workers[y].Close()
 			names[x], names[y] = names[y], names[x]
-			b.put(x, names[x])
-			b.put(y, names[y])
+			b.startWorkerAt(x, names[x])
+			b.startWorkerAt(y, names[y])
 			b.mu.Unlock()
 		case 2:
 			b.mu.Lock()
-			b.cut(x)
+			b.cutConns(x)
 			b.mu.Unlock()
 		}
 		for range chance.IntN(3) {
@@ -318,13 +318,13 @@ func comeAndGo(t *testing.T, rounds int) {
 		for _, release := range releases {
 			release()
 		}
-		c.finds(t, names)
-		c.reaches(t, names)
+		c.awaitLinks(t, names)
+		c.wantReached(t, names)
 	}
 }
 
-// byHand is the worker's end of a link, by hand.
-type byHand struct {
+// handWorker is the worker's end of a link, by hand.
+type handWorker struct {
 	tb      testing.TB
 	conn    net.Conn
 	in      *bufio.Reader
@@ -332,25 +332,25 @@ type byHand struct {
 	hello   probe.Hello
 }
 
-// accept takes the next connection, and its Hello.
-func accept(tb testing.TB, ln net.Listener) *byHand {
+// acceptWorker takes the next connection, and its Hello.
+func acceptWorker(tb testing.TB, ln net.Listener) *handWorker {
 	tb.Helper()
 	conn, err := ln.Accept()
 	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { conn.Close() })
-	w := &byHand{tb: tb, conn: conn, in: bufio.NewReader(conn)}
+	w := &handWorker{tb: tb, conn: conn, in: bufio.NewReader(conn)}
 	greeting := make([]byte, len(probe.SniffHeader)+3)
 	if _, err := io.ReadFull(w.in, greeting); err != nil {
 		tb.Fatal(err)
 	}
 	conn.Write(greeting)
-	w.hello = w.frame()[0].(probe.Hello)
+	w.hello = w.readFrame()[0].(probe.Hello)
 	return w
 }
 
-func (w *byHand) frame() []probe.Msg {
+func (w *handWorker) readFrame() []probe.Msg {
 	w.tb.Helper()
 	head := make([]byte, probe.PushHeader)
 	if _, err := io.ReadFull(w.in, head); err != nil {
@@ -371,13 +371,13 @@ func (w *byHand) frame() []probe.Msg {
 	return msgs
 }
 
-// say writes a frame: the messages given as bytes, then m.
-func (w *byHand) say(m probe.Msg, before ...byte) {
+// writeMsg writes a frame: the messages given as bytes, then m.
+func (w *handWorker) writeMsg(m probe.Msg, before ...byte) {
 	b, body := probe.BeginPush(nil, w.hello.Epoch)
 	w.conn.Write(probe.EndFrame(probe.AppendMsg(append(b, before...), m), body))
 }
 
-func (w *byHand) welcome(speaks probe.Dialect) probe.Welcome {
+func (w *handWorker) newWelcome(speaks probe.Dialect) probe.Welcome {
 	return probe.Welcome{Speaks: speaks, Epoch: w.hello.Epoch, Worker: "w", Capacity: probe.Slot}
 }
 
@@ -393,30 +393,30 @@ func TestVersions(t *testing.T) {
 	c.dial = func(context.Context, string) (net.Conn, error) { return net.Dial("tcp", ln.Addr().String()) }
 	c.setWorkers([]string{"w"})
 	for _, test := range []struct {
-		answer  func(w *byHand) probe.Msg
+		answer  func(w *handWorker) probe.Msg
 		problem string
 	}{
-		{func(w *byHand) probe.Msg {
-			return w.welcome(probe.Dialect{Min: probe.Version + 1, Max: probe.Version + 2})
+		{func(w *handWorker) probe.Msg {
+			return w.newWelcome(probe.Dialect{Min: probe.Version + 1, Max: probe.Version + 2})
 		}, "upgrade this frontend"},
-		{func(w *byHand) probe.Msg {
-			return w.welcome(probe.Dialect{Min: 1, Max: probe.MinVersion - 1})
+		{func(w *handWorker) probe.Msg {
+			return w.newWelcome(probe.Dialect{Min: 1, Max: probe.MinVersion - 1})
 		}, "upgrade the worker"},
-		{func(*byHand) probe.Msg { return probe.Rejected{Reason: "upgrade the frontend"} }, "rejected: upgrade the frontend"},
+		{func(*handWorker) probe.Msg { return probe.Rejected{Reason: "upgrade the frontend"} }, "rejected: upgrade the frontend"},
 	} {
-		w := accept(t, ln)
+		w := acceptWorker(t, ln)
 		if w.hello.Speaks != probe.Spoken {
 			t.Errorf("it says that it speaks %+v", w.hello.Speaks)
 		}
-		w.say(test.answer(w))
-		poll(t, "the problem to be told", func() bool {
-			up, problem, _, _ := c.links[0].status()
+		w.writeMsg(test.answer(w))
+		pollUntil(t, "the problem to be told", func() bool {
+			up, problem, _, _ := c.links[0].linkStatus()
 			return !up && strings.HasSuffix(problem, test.problem)
 		})
 	}
-	w := accept(t, ln)
-	w.say(w.welcome(probe.Dialect{Min: probe.Version, Max: probe.Version + 2, Features: 1 << 63}), 200, 1, 0, 0, 'x')
-	c.await(t, 1)
+	w := acceptWorker(t, ln)
+	w.writeMsg(w.newWelcome(probe.Dialect{Min: probe.Version, Max: probe.Version + 2, Features: 1 << 63}), 200, 1, 0, 0, 'x')
+	c.awaitWorkers(t, 1)
 	if n := c.metrics.skipped.Get(); n != 1 {
 		t.Errorf("%d messages of unknown kinds were skipped", n)
 	}
@@ -434,9 +434,9 @@ func TestOrderOfWrites(t *testing.T) {
 	c := startOn(t, newSwitchboard(t), func(cfg *Config) { cfg.Lease = time.Minute }) // this worker answers no Ping
 	c.dial = func(context.Context, string) (net.Conn, error) { return net.Dial("tcp", ln.Addr().String()) }
 	c.setWorkers([]string{"w"})
-	w := accept(t, ln)
-	w.say(w.welcome(probe.Spoken))
-	c.await(t, 1)
+	w := acceptWorker(t, ln)
+	w.writeMsg(w.newWelcome(probe.Spoken))
+	c.awaitWorkers(t, 1)
 
 	next := uint64(1 << 32) // no Ping of the link's own has such a number
 	var wait sync.WaitGroup
@@ -445,22 +445,22 @@ func TestOrderOfWrites(t *testing.T) {
 			for range each {
 				c.mu.Lock()
 				next++
-				c.do(frontend.Send{Worker: 0, Msg: probe.Bind{Res: 1, Launch: probe.Launch{Attempt: probe.AttemptID{Seq: next}, Payload: make([]byte, size)}}})
+				c.carryOut(frontend.Send{Worker: 0, Msg: probe.Bind{Res: 1, Launch: probe.Launch{Attempt: probe.AttemptID{Seq: next}, Payload: make([]byte, size)}}})
 				if next%3 == 0 {
 					c.links[0].flush(false)
 				}
-				c.unlock()
+				c.unlockAndFlush()
 			}
 		})
 	}
 	l := c.links[0]
-	poll(t, "the connection to be full", func() bool {
+	pollUntil(t, "the connection to be full", func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		return l.conn.writing && len(l.conn.out) > 1<<20
+		return l.conn.writing && len(l.conn.outbox) > 1<<20
 	})
 	for want := uint64(1 << 32); want < 1<<32+senders*each; {
-		for _, m := range w.frame() {
+		for _, m := range w.readFrame() {
 			if m, ok := m.(probe.Bind); ok {
 				if want++; m.Launch.Attempt.Seq != want {
 					t.Fatalf("message %d comes when %d should", m.Launch.Attempt.Seq, want)
@@ -471,30 +471,30 @@ func TestOrderOfWrites(t *testing.T) {
 	wait.Wait()
 }
 
-// writes are those of a connection.
-type writes struct {
+// recordedWrites are those of a connection.
+type recordedWrites struct {
 	net.Conn
 	all [][]byte
 }
 
-func (w *writes) Write(b []byte) (int, error) {
+func (w *recordedWrites) Write(b []byte) (int, error) {
 	w.all = append(w.all, slices.Clone(b))
 	return len(b), nil
 }
 
-func (w *writes) SetWriteDeadline(time.Time) error { return nil }
+func (w *recordedWrites) SetWriteDeadline(time.Time) error { return nil }
 
 // What fastrpc has been given is written when it has been given, as one: others may write from then on.
 func TestNothingStaysBehind(t *testing.T) {
 	l := &link{}
-	w := &writes{}
-	c := &linkConn{Conn: sock.New(w), link: l, written: sync.Cond{L: &l.mu}}
+	w := &recordedWrites{}
+	c := &linkConn{Conn: sock.New(w), link: l, writeEnded: sync.Cond{L: &l.mu}}
 	for _, size := range []int{0, 10, 1000, 100_000} {
-		c.append(probe.Bind{Res: 1, Launch: probe.Launch{Payload: make([]byte, size)}})
+		c.appendMsg(probe.Bind{Res: 1, Launch: probe.Launch{Payload: make([]byte, size)}})
 		bw := bufio.NewWriterSize(c, 512)
 		bw.Write([]byte("id.."))
-		if err := c.write(bw); err != nil || bw.Buffered() > 0 || len(c.out) > 0 || c.writing {
-			t.Errorf("%d bytes stay with fastrpc and %d with us, %v", bw.Buffered(), len(c.out), err)
+		if err := c.writeOutbox(bw); err != nil || bw.Buffered() > 0 || len(c.outbox) > 0 || c.writing {
+			t.Errorf("%d bytes stay with fastrpc and %d with us, %v", bw.Buffered(), len(c.outbox), err)
 		}
 		if len(w.all) != 1 {
 			t.Fatalf("%d bytes are written by %d writes", size, len(w.all))
@@ -511,8 +511,8 @@ func TestNothingStaysBehind(t *testing.T) {
 // and again.
 func TestClosedConnectionEndsWrites(t *testing.T) {
 	l := &link{}
-	c := &linkConn{Conn: sock.New(&writes{}), link: l, written: sync.Cond{L: &l.mu}, closed: true}
-	if err := c.write(bufio.NewWriter(c)); !errors.Is(err, net.ErrClosed) || !c.wantsFlush() {
+	c := &linkConn{Conn: sock.New(&recordedWrites{}), link: l, writeEnded: sync.Cond{L: &l.mu}, closed: true}
+	if err := c.writeOutbox(bufio.NewWriter(c)); !errors.Is(err, net.ErrClosed) || !c.wantsFlush() {
 		t.Errorf("a flush of nothing: %v", err)
 	}
 }

@@ -31,30 +31,30 @@ type listener struct {
 
 // Limits of a client's connection.
 const (
-	strangeFor   = 10 * time.Second // from the connection to its first call with the right secret
-	maxStrangers = 1000             // connections without such a call
-	idleFor      = 30 * time.Minute // without a byte either way
+	strangerTimeout = 10 * time.Second // from the connection to its first call with the right secret
+	maxStrangers    = 1000             // connections without such a call
+	idleTimeout     = 30 * time.Minute // without a byte either way
 )
 
 // clientConn is a client's connection.
 type clientConn struct {
-	*sock.Conn // whoever answers a Run may write, and else the server
-	listener   *listener
-	relayed    *relayed // by a balancer that has not said yet for whom; nil: it has, or need not
-	raw        syscall.RawConn
-	since      time.Time
-	used       atomic.Int64 // when a byte last went either way, by monotonic(); 0: never
-	answers    atomic.Int64 // how often the server came back to read, or had written the answer to a Run: all it had to say until then is written
-	reading    atomic.Bool  // it waits for the client to say something
-	closed     atomic.Bool
-	stranger   *list.Element     // nil: it is known, or closed. listener.mu guards it
-	trusted    bool              // known has been called: it is in no need of the lock
-	id         identity.Identity // by its certificate, once it is known; zero where there are none
-	answered   probe.JobID       // the last one of which it was told by the answer to a Run. Server.mu guards it
+	*sock.Conn   // whoever answers a Run may write, and else the server
+	listener     *listener
+	relayed      *relayedConn // by a balancer that has not said yet for whom; nil: it has, or need not
+	raw          syscall.RawConn
+	connectedAt  time.Time
+	usedAt       atomic.Int64 // when a byte last went either way, by monotonic(); 0: never
+	answerCount  atomic.Int64 // how often the server came back to read, or had written the answer to a Run: all it had to say until then is written
+	reading      atomic.Bool  // it waits for the client to say something
+	closed       atomic.Bool
+	strangerElem *list.Element     // nil: it is known, or closed. listener.mu guards it
+	trusted      bool              // known has been called: it is in no need of the lock
+	id           identity.Identity // by its certificate, once it is known; zero where there are none
+	lastAnswered probe.JobID       // the last one of which it was told by the answer to a Run. Server.mu guards it
 
-	mu      sync.Mutex // guards all below
-	owes    bool       // the answer to a Run: until it is written, nothing else may be
-	settled sync.Cond  // it does no more, or is closed
+	mu         sync.Mutex // guards all below
+	owesAnswer bool       // the answer to a Run: until it is written, nothing else may be
+	settled    sync.Cond  // it does no more, or is closed
 }
 
 func newListener(raw net.Listener, s *Server) *listener {
@@ -78,9 +78,9 @@ func (l *listener) Accept() (net.Conn, error) {
 			time.Sleep(acceptPause)
 			continue
 		}
-		c := &clientConn{listener: l, since: time.Now()}
-		if tcp, ok := raw.(*net.TCPConn); ok && l.server.cfg.relays(raw.RemoteAddr()) {
-			c.relayed = &relayed{TCPConn: tcp}
+		c := &clientConn{listener: l, connectedAt: time.Now()}
+		if tcp, ok := raw.(*net.TCPConn); ok && l.server.cfg.isBalancer(raw.RemoteAddr()) {
+			c.relayed = &relayedConn{TCPConn: tcp}
 			raw = c.relayed
 		}
 		c.Conn = sock.New(raw)
@@ -89,9 +89,9 @@ func (l *listener) Accept() (net.Conn, error) {
 		}
 		c.settled.L = &c.mu
 		c.raw, _ = c.SyscallConn()
-		if over := l.add(c); over != nil {
+		if refused := l.addConn(c); refused != nil {
 			l.server.metrics.connsRefused.Inc()
-			if over.Close(); over == c {
+			if refused.Close(); refused == c {
 				continue
 			}
 		}
@@ -99,9 +99,9 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// add takes a new connection in, and returns the one that there is no room for: the oldest stranger, so that strangers
+// addConn takes a new connection in, and returns the one that there is no room for: the oldest stranger, so that strangers
 // cannot keep others out, or c itself.
-func (l *listener) add(c *clientConn) (over *clientConn) {
+func (l *listener) addConn(c *clientConn) (refused *clientConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.conns) >= l.server.cfg.MaxConns || l.strangers.Len() >= maxStrangers {
@@ -109,55 +109,55 @@ func (l *listener) add(c *clientConn) (over *clientConn) {
 		if oldest == nil {
 			return c
 		}
-		over = oldest.Value.(*clientConn)
-		l.remove(over)
+		refused = oldest.Value.(*clientConn)
+		l.removeConn(refused)
 	}
 	l.conns[c] = true
-	c.stranger = l.strangers.PushBack(c)
-	return over
+	c.strangerElem = l.strangers.PushBack(c)
+	return refused
 }
 
-// remove forgets a connection. The caller holds mu.
-func (l *listener) remove(c *clientConn) {
+// removeConn forgets a connection. The caller holds mu.
+func (l *listener) removeConn(c *clientConn) {
 	delete(l.conns, c)
-	if c.stranger != nil {
-		l.strangers.Remove(c.stranger)
-		c.stranger = nil
+	if c.strangerElem != nil {
+		l.strangers.Remove(c.strangerElem)
+		c.strangerElem = nil
 	}
 }
 
-// known notes that the client has shown that it may call. Only the gate calls it.
-func (c *clientConn) known() {
+// markTrusted notes that the client has shown that it may call. Only the gate calls it.
+func (c *clientConn) markTrusted() {
 	if c.trusted {
 		return
 	}
-	c.id, c.trusted = c.peer(), true
+	c.id, c.trusted = c.peerIdentity(), true
 	c.listener.mu.Lock()
 	defer c.listener.mu.Unlock()
-	if c.stranger != nil {
-		c.listener.strangers.Remove(c.stranger)
-		c.stranger = nil
+	if c.strangerElem != nil {
+		c.listener.strangers.Remove(c.strangerElem)
+		c.strangerElem = nil
 	}
 }
 
-// peer is who has connected, by its certificate. Only the gate calls it.
-func (c *clientConn) peer() identity.Identity {
+// peerIdentity is who has connected, by its certificate. Only the gate calls it.
+func (c *clientConn) peerIdentity() identity.Identity {
 	if c.trusted {
 		return c.id
 	}
 	return c.listener.server.cfg.Keys.Peer(c.Conn)
 }
 
-// readIdle is how long a client may say nothing. Kitex has the same limit, but sets it before a Run is answered.
-const readIdle = 2 * time.Minute
+// readIdleTimeout is how long a client may say nothing. Kitex has the same limit, but sets it before a Run is answered.
+const readIdleTimeout = 2 * time.Minute
 
 func (c *clientConn) Read(b []byte) (int, error) {
-	c.answers.Add(1)
+	c.answerCount.Add(1)
 	c.reading.Store(true)
 	defer c.reading.Store(false)
 	if c.relayed != nil {
-		if err := c.relayed.introduced(); err != nil {
-			c.listener.server.unintroduced(c.relayed, err)
+		if err := c.relayed.readProxyHeader(); err != nil {
+			c.listener.server.noteUnintroduced(c.relayed, err)
 			return 0, io.EOF
 		}
 		c.relayed = nil
@@ -165,17 +165,17 @@ func (c *clientConn) Read(b []byte) (int, error) {
 	for {
 		n, err := c.Conn.Read(b)
 		if n > 0 {
-			c.used.Store(monotonic())
+			c.usedAt.Store(monotonicNow())
 		}
-		if err == nil || !c.settle() || !errors.Is(err, os.ErrDeadlineExceeded) {
+		if err == nil || !c.awaitSettled() || !errors.Is(err, os.ErrDeadlineExceeded) {
 			return n, err
 		}
-		c.Conn.SetReadDeadline(time.Now().Add(readIdle)) // it had to wait for us
+		c.Conn.SetReadDeadline(time.Now().Add(readIdleTimeout)) // it had to wait for us
 	}
 }
 
 func (c *clientConn) Write(b []byte) (int, error) {
-	c.used.Store(monotonic())
+	c.usedAt.Store(monotonicNow())
 	if len(b) > 64<<10 { // less than that fits the socket's buffer, or the next write finds it full
 		c.SetWriteDeadline(time.Now().Add(writeTimeout))
 		defer c.SetWriteDeadline(time.Time{})
@@ -186,7 +186,7 @@ func (c *clientConn) Write(b []byte) (int, error) {
 func (c *clientConn) Close() error {
 	if !c.closed.Swap(true) {
 		c.listener.mu.Lock()
-		c.listener.remove(c)
+		c.listener.removeConn(c)
 		c.listener.mu.Unlock()
 		c.mu.Lock()
 		c.settled.Broadcast()
@@ -195,8 +195,8 @@ func (c *clientConn) Close() error {
 	return c.Conn.Close()
 }
 
-func (c *clientConn) hungUp() bool {
-	return c.closed.Load() || c.raw != nil && hungUp(c.raw, c.listener.server.cfg.Keys != nil)
+func (c *clientConn) hasHungUp() bool {
+	return c.closed.Load() || c.raw != nil && peerHungUp(c.raw, c.listener.server.cfg.Keys != nil)
 }
 
 // clientAddr is the address of a client as Kitex gets it, which tells nothing else of a connection.
@@ -208,35 +208,35 @@ type clientAddr struct {
 // RemoteAddr implements net.Conn.
 func (c *clientConn) RemoteAddr() net.Addr { return clientAddr{c.Conn.RemoteAddr(), c} }
 
-// answering are the connections whose clients wait for an answer, or for the rest of one, and how many each has
+// listAnswering are the connections whose clients wait for an answer, or for the rest of one, and how many each has
 // had before.
-func (l *listener) answering() map[*clientConn]int64 {
+func (l *listener) listAnswering() map[*clientConn]int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	conns := map[*clientConn]int64{}
 	for c := range l.conns {
-		if answers := c.answers.Load(); c.waits() {
+		if answers := c.answerCount.Load(); c.isWaiting() {
 			conns[c] = answers
 		}
 	}
 	return conns
 }
 
-// expects reports whether somebody has connected whose first call has not come yet.
-func (l *listener) expects() bool {
+// hasStrangers reports whether somebody has connected whose first call has not come yet.
+func (l *listener) hasStrangers() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.strangers.Len() > 0
 }
 
-// sweep closes connections that did not make themselves known, or have been idle for long.
-func (l *listener) sweep() {
+// sweepIdle closes connections that did not make themselves known, or have been idle for long.
+func (l *listener) sweepIdle() {
 	var idle []*clientConn
-	now := monotonic()
+	now := monotonicNow()
 	l.mu.Lock()
 	for c := range l.conns {
-		used := c.used.Load()
-		if c.stranger != nil && time.Since(c.since) > strangeFor || used != 0 && time.Duration(now-used) > idleFor {
+		used := c.usedAt.Load()
+		if c.strangerElem != nil && time.Since(c.connectedAt) > strangerTimeout || used != 0 && time.Duration(now-used) > idleTimeout {
 			idle = append(idle, c)
 		}
 	}

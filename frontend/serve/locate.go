@@ -7,19 +7,19 @@ import (
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 )
 
-// mostLocated bounds the files that are asked for at once.
-const mostLocated = 100
+// maxLocated bounds the files that are asked for at once.
+const maxLocated = 100
 
 // Locate implements the API.
 func (h *handler) Locate(_ context.Context, req *v1.LocateRequest) (*v1.LocateResponse, error) {
-	if n := len(req.Sha256); n > mostLocated {
-		return nil, refuse(v1.RefusedReason_TOO_LARGE, "%d files at once: ask for %d at most", n, mostLocated)
+	if n := len(req.Sha256); n > maxLocated {
+		return nil, newRefused(v1.RefusedReason_TOO_LARGE, "%d files at once: ask for %d at most", n, maxLocated)
 	}
 	digests := make([][32]byte, len(req.Sha256))
 	for i, text := range req.Sha256 {
 		var ok bool
 		if digests[i], ok = parseDigest(text); !ok {
-			return nil, refuse(v1.RefusedReason_INVALID, "sha256[%d] is %q: give 64 hexadecimal digits, as sha256sum prints them", i, clip(text))
+			return nil, newRefused(v1.RefusedReason_INVALID, "sha256[%d] is %q: give 64 hexadecimal digits, as sha256sum prints them", i, clipText(text))
 		}
 	}
 	res := &v1.LocateResponse{Copies: make([][]*v1.Copy, len(digests))}

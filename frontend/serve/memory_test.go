@@ -32,34 +32,34 @@ func TestSoakRecorder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const most = int64(rec.MaxBytes + rec.MaxKept*11/10 + rec.MaxAttempts + 8<<20)
+	const most = int64(rec.MaxBytes + rec.MaxKeptBytes*11/10 + rec.MaxAttemptsBytes + 8<<20)
 	rng, now := rand.New(rand.NewPCG(1, 2)), s.recorder.putAt
 	for second := range seconds {
 		for range 10 {
 			tasks := 1 + rng.IntN(60)
-			r := &record{received: now, endedAt: now.Add(time.Duration(rng.Int64N(1e9)))}
-			s.stepped = r.endedAt
-			s.timedJob(&r.timed, &frontend.Job{Tenant: fmt.Sprint("tenant-", rng.IntN(1000)), Policy: frontend.Policies[rng.IntN(len(frontend.Policies))], Tasks: make([]frontend.Task, tasks)}, now)
+			r := &clientJob{receivedAt: now, endedAt: now.Add(time.Duration(rng.Int64N(1e9)))}
+			s.steppedAt = r.endedAt
+			s.beginTiming(&r.timing, &frontend.Job{Tenant: fmt.Sprint("tenant-", rng.IntN(1000)), Policy: frontend.Policies[rng.IntN(len(frontend.Policies))], Tasks: make([]frontend.Task, tasks)}, now)
 			for k := range tasks {
 				at := time.Duration(rng.Int64N(1e8))
 				o := &frontend.Outcome{Task: probe.TaskIndex(k), Run: at, Phases: frontend.Phases{Sampled: at, Queued: 2 * at, Ready: 3 * at, Bound: 4 * at, Started: 5 * at, Finished: 6 * at}}
 				if rng.IntN(100) == 0 {
 					o.Kind = frontend.Failed
 				}
-				s.countTask(&r.timed, o)
+				s.countTask(&r.timing, o)
 			}
 			s.countJob(r)
 		}
 		if now = now.Add(time.Second); second%600 == 599 { // clocks are set
 			now = now.Add(time.Duration(rng.Int64N(int64(2*time.Minute))) - time.Minute)
 		}
-		s.put(now)
+		s.putWindow(now)
 		s.collectJobs()
 		if second%3600 == 3599 || second == seconds-1 {
 			if used := heap() - before; used > most {
 				t.Fatalf("after %d seconds %d bytes are used, at most %d may be", second+1, used, most)
 			} else if second == seconds-1 {
-				t.Logf("%d of %d bytes after %d seconds, %d jobs kept", used, most, seconds, s.recorder.jobs.Len())
+				t.Logf("%d of %d bytes after %d seconds, %d jobs kept", used, most, seconds, s.recorder.keptJobs.Len())
 			}
 		}
 	}

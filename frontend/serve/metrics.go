@@ -55,18 +55,18 @@ func newMetrics(set *metrics.Set, s *Server) *serverMetrics {
 	} {
 		m.refusals[reason] = set.GetOrCreateCounter(fmt.Sprintf("phoebe_frontend_jobs_refused_total{reason=%q}", name))
 	}
-	set.RegisterMetricsWriter(s.expose)
+	set.RegisterMetricsWriter(s.exposeAll)
 	return m
 }
 
-// expose tells what the core, the recorder and the gossip count.
-func (s *Server) expose(w io.Writer) {
+// exposeAll tells what the core, the recorder and the gossip count.
+func (s *Server) exposeAll(w io.Writer) {
 	var t exposition.Text
 	s.exposeCore(&t)
 	s.exposeWorkers(&t)
-	s.recorder.expose(&t)
+	s.recorder.exposeTimes(&t)
 	if s.fleet != nil {
-		s.fleet.expose(&t)
+		s.fleet.exposeGossip(&t)
 	}
 	_, _ = t.WriteTo(w) // a buffer of the set's
 }
@@ -76,9 +76,9 @@ func (s *Server) exposeCore(t *exposition.Text) {
 	now := time.Now()
 	s.mu.Lock()
 	jobs, oldest, stats := s.core.Jobs(), s.core.Oldest(now), s.core.Stats
-	unread, full := s.unread, 0
+	unread, full := s.unreadBytes, 0
 	for _, r := range s.jobs {
-		if r.full && !r.over {
+		if r.paused && !r.ended {
 			full++
 		}
 	}
@@ -105,8 +105,8 @@ func (s *Server) exposeCore(t *exposition.Text) {
 	} {
 		t.Value("phoebe_frontend_"+v.name, "", v.value)
 	}
-	for of, e := range estimates { // of tasks placed by estimation
-		labels := exposition.Labels("of", of)
+	for quantity, e := range estimates { // of tasks placed by estimation
+		labels := exposition.Labels("of", quantity)
 		t.Value("phoebe_frontend_estimates_total", labels, float64(e.Seen))
 		t.Value("phoebe_frontend_estimates_good_total", labels, float64(e.Good))
 		t.Value("phoebe_frontend_estimates_over_total", labels, float64(e.Over))
@@ -126,7 +126,7 @@ func exposeTenants(t *exposition.Text, used []frontend.TenantStatus) {
 			s.Path = rec.Other
 		case s.Pending == 0: // only its refused jobs are counted
 			continue
-		case i >= maxTenants || s.Path == rec.Other:
+		case i >= maxTenantSeries || s.Path == rec.Other:
 			others.Use, others.Spare, others.Want = others.Use+s.Use, others.Spare+s.Spare, others.Want+s.Want
 			continue
 		}
@@ -136,8 +136,8 @@ func exposeTenants(t *exposition.Text, used []frontend.TenantStatus) {
 	}
 }
 
-// maxTenants is how many tenants have series of their own.
-const maxTenants = 16
+// maxTenantSeries is how many tenants have series of their own.
+const maxTenantSeries = 16
 
 // workersPerLook is how many workers are looked at before others get the mutex.
 const workersPerLook = 64
@@ -173,8 +173,8 @@ func (s *Server) exposeWorkers(t *exposition.Text) {
 	t.Value("phoebe_frontend_worker_queue_places", "", float64(queued))
 }
 
-// expose tells of the gossip, whose node keeps the counts.
-func (f *fleet) expose(t *exposition.Text) {
+// exposeGossip tells of the gossip, whose node keeps the counts.
+func (f *fleet) exposeGossip(t *exposition.Text) {
 	f.server.mu.Lock()
 	node := f.node
 	f.server.mu.Unlock()

@@ -12,17 +12,17 @@ import (
 // mutex tells for how long it was held each time since holds was emptied, in CPU time of the thread: others may use the machine, too.
 type mutex struct {
 	sync.Mutex
-	began time.Duration
-	holds []time.Duration
+	lockedAt  time.Duration
+	holdTimes []time.Duration
 }
 
 func (m *mutex) Lock() {
 	m.Mutex.Lock()
-	m.began = threadTime()
+	m.lockedAt = threadTime()
 }
 
 func (m *mutex) Unlock() {
-	m.holds = append(m.holds, threadTime()-m.began)
+	m.holdTimes = append(m.holdTimes, threadTime()-m.lockedAt)
 	m.Mutex.Unlock()
 }
 

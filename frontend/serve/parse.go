@@ -13,11 +13,11 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// parse makes the core's job of the API's. It refuses what cannot be said to the core; the core refuses the rest.
-func (h *handler) parse(in *v1.Job) (*frontend.Job, error) {
+// parseOrRefuse makes the core's job of the API's. It refuses what cannot be said to the core; the core refuses the rest.
+func (h *handler) parseOrRefuse(in *v1.Job) (*frontend.Job, error) {
 	job, err := h.parseJob(in)
 	if err != nil {
-		return nil, refuse(v1.RefusedReason_INVALID, "%v", err)
+		return nil, newRefused(v1.RefusedReason_INVALID, "%v", err)
 	}
 	return job, nil
 }
@@ -31,18 +31,18 @@ func (h *handler) parseJob(in *v1.Job) (*frontend.Job, error) {
 		return nil, fmt.Errorf("the tenant's name has %d bytes: at most %d are allowed", len(in.Tenant), probe.MaxString)
 	}
 	job := &frontend.Job{
-		ID: id, Tenant: in.Tenant, Priority: in.Priority, Deadline: micros(in.DeadlineUs), Policy: h.cfg.Policy,
-		ProbeRatio: in.ProbeRatio, Constraint: constraint(in.Constraint), Open: in.Open, Large: in.LargeResults,
+		ID: id, Tenant: in.Tenant, Priority: in.Priority, Deadline: fromMicros(in.DeadlineUs), Policy: h.cfg.Policy,
+		ProbeRatio: in.ProbeRatio, Constraint: constraintFromAPI(in.Constraint), Open: in.Open, Large: in.LargeResults,
 	}
 	if r := in.Resubmission; r != nil {
-		job.Generation, job.Age = probe.Generation(max(r.Count, 1)), micros(max(r.AgeUs, 0))
+		job.Generation, job.Age = probe.Generation(max(r.Count, 1)), fromMicros(max(r.AgeUs, 0))
 	}
 	if in.Policy != v1.Policy_DEFAULT {
-		if job.Policy, err = policyOf(in.Policy); err != nil {
+		if job.Policy, err = policyFromAPI(in.Policy); err != nil {
 			return nil, err
 		}
 	}
-	if job.Mode, err = modeOf(in.Mode); err != nil {
+	if job.Mode, err = modeFromAPI(in.Mode); err != nil {
 		return nil, err
 	}
 	if in.JobClass != nil {
@@ -51,7 +51,7 @@ func (h *handler) parseJob(in *v1.Job) (*frontend.Job, error) {
 		}
 	}
 	if in.DueUs != nil {
-		job.Due = micros(*in.DueUs)
+		job.Due = fromMicros(*in.DueUs)
 	}
 	if in.Traceparent != nil {
 		if job.Trace = *in.Traceparent; len(job.Trace) > maxTrace {
@@ -69,24 +69,24 @@ func (h *handler) parseJob(in *v1.Job) (*frontend.Job, error) {
 }
 
 // parseExtend makes the core's Extend of the API's, for a job with these stages.
-func parseExtend(in *v1.ExtendRequest, id probe.JobID, has []frontend.Stage) (ev frontend.Extend, err error) {
+func parseExtend(in *v1.ExtendRequest, id probe.JobID, existing []frontend.Stage) (ev frontend.Extend, err error) {
 	if in.FromTask < 0 || int(in.FromTask)+len(in.Tasks) > math.MaxInt32 {
 		return ev, fmt.Errorf("from_task %d: say how many tasks the job has had so far", in.FromTask)
 	}
 	ev = frontend.Extend{Job: id, From: int(in.FromTask), Last: in.Last}
-	stages := make(map[string]int32, len(has)+len(in.Stages))
-	for i := range has {
-		stages[has[i].Name] = int32(i)
+	positions := make(map[string]int32, len(existing)+len(in.Stages))
+	for i := range existing {
+		positions[existing[i].Name] = int32(i)
 	}
-	if ev.Stages, err = nameStages(in.Stages, stages); err == nil {
-		ev.Tasks, err = parseTasks(in.Tasks, ev.From, stages, int32(len(has)))
+	if ev.Stages, err = nameStages(in.Stages, positions); err == nil {
+		ev.Tasks, err = parseTasks(in.Tasks, ev.From, positions, int32(len(existing)))
 	}
 	return ev, err
 }
 
 // parseTasks makes the core's tasks of the API's, of which the first one has an index. Those of stages before the one numbered fresh
 // have to tell their partition.
-func parseTasks(in []*v1.Task, first int, stages map[string]int32, fresh int32) (tasks []frontend.Task, err error) {
+func parseTasks(in []*v1.Task, first int, stages map[string]int32, firstNew int32) (tasks []frontend.Task, err error) {
 	tasks = make([]frontend.Task, len(in))
 	listed := make([]int32, len(stages)) // tasks of each
 	for i, t := range in {
@@ -96,11 +96,11 @@ func parseTasks(in []*v1.Task, first int, stages map[string]int32, fresh int32) 
 		if len(listed) == 0 {
 			continue
 		}
-		if of := tasks[i].Stage; t.Partition < 0 {
-			if of < fresh {
+		if stage := tasks[i].Stage; t.Partition < 0 {
+			if stage < firstNew {
 				return nil, fmt.Errorf("task %d is of stage %q, which has others: give its partition", tasks[i].Index, t.Stage)
 			}
-			tasks[i].Partition = listed[of]
+			tasks[i].Partition = listed[stage]
 		}
 		listed[tasks[i].Stage]++
 	}
@@ -112,15 +112,15 @@ const maxTrace = 128
 
 // parseStages gives a job its stages, and returns their positions. most is the limit of tasks. What else is wrong with
 // stages the core says.
-func parseStages(in *v1.Job, job *frontend.Job, most int) (map[string]int32, error) {
+func parseStages(in *v1.Job, job *frontend.Job, maxEntries int) (map[string]int32, error) {
 	stages := make(map[string]int32, len(in.Stages))
 	var err error
 	if job.Stages, err = nameStages(in.Stages, stages); err != nil || in.Resubmission == nil {
 		return stages, err
 	}
 	job.Had = int(in.Resubmission.Tasks)
-	if n := len(in.Resubmission.Ran); n > most {
-		return nil, fmt.Errorf("resubmission: ran has %d entries: at most %d are allowed, one for each stage and worker", n, most)
+	if n := len(in.Resubmission.Ran); n > maxEntries {
+		return nil, fmt.Errorf("resubmission: ran has %d entries: at most %d are allowed, one for each stage and worker", n, maxEntries)
 	}
 	for i, r := range in.Resubmission.Ran {
 		at, known := stages[r.Stage]
@@ -135,8 +135,8 @@ func parseStages(in *v1.Job, job *frontend.Job, most int) (map[string]int32, err
 		}
 		job.Stages[at].Ran[r.Worker] += int(r.Tasks)
 	}
-	if n := len(in.Resubmission.Made); n > most {
-		return nil, fmt.Errorf("resubmission: made has %d entries: at most %d are allowed, one for each task", n, most)
+	if n := len(in.Resubmission.Made); n > maxEntries {
+		return nil, fmt.Errorf("resubmission: made has %d entries: at most %d are allowed, one for each task", n, maxEntries)
 	}
 	for i, m := range in.Resubmission.Made {
 		at, known := stages[m.Stage]
@@ -185,7 +185,7 @@ func parseOutputs(in []*v1.Output) ([]probe.Output, error) {
 			continue
 		}
 		if outputs[i].Digest, outputs[i].File = parseDigest(*o.Sha256); !outputs[i].File {
-			return nil, fmt.Errorf("outputs[%d]: sha256 %q: give it as the outcome said it", i, clip(*o.Sha256))
+			return nil, fmt.Errorf("outputs[%d]: sha256 %q: give it as the outcome said it", i, clipText(*o.Sha256))
 		}
 	}
 	return outputs, nil
@@ -198,8 +198,8 @@ func parseTask(in *v1.Task, i int, stages map[string]int32) (frontend.Task, erro
 		index = probe.TaskIndex(in.Index)
 	}
 	t := frontend.Task{
-		Index: index, Function: in.FunctionName, Payload: in.Payload, Estimate: micros(in.EstimateUs),
-		Constraint: constraint(in.Constraint), Retryable: in.Retryable, Timeout: micros(in.TimeoutUs), Retries: int(in.Retries), Backoff: micros(in.BackoffUs),
+		Index: index, Function: in.FunctionName, Payload: in.Payload, Estimate: fromMicros(in.EstimateUs),
+		Constraint: constraintFromAPI(in.Constraint), Retryable: in.Retryable, Timeout: fromMicros(in.TimeoutUs), Retries: int(in.Retries), Backoff: fromMicros(in.BackoffUs),
 		Partition: max(in.Partition, 0), Along: in.Along, Class: in.RunClass,
 	}
 	if len(t.Class) > probe.MaxString {
@@ -259,7 +259,7 @@ func parseFile(in *v1.File) (probe.File, error) {
 	digest, ok := parseDigest(in.Sha256)
 	switch {
 	case !ok:
-		return f, fmt.Errorf("sha256 %q of %s: give 64 hexadecimal digits, as sha256sum prints them", clip(in.Sha256), clip(in.Url))
+		return f, fmt.Errorf("sha256 %q of %s: give 64 hexadecimal digits, as sha256sum prints them", clipText(in.Sha256), clipText(in.Url))
 	case len(in.Url) > probe.MaxString:
 		return f, fmt.Errorf("the URL has %d bytes: at most %d are allowed", len(in.Url), probe.MaxString)
 	case in.Bytes < 0:
@@ -275,8 +275,8 @@ func parseDigest(text string) (digest [32]byte, ok bool) {
 	return digest, err == nil && len(b) == len(digest)
 }
 
-// clip is s, or its beginning if it is too long for a message.
-func clip(s string) string {
+// clipText is s, or its beginning if it is too long for a message.
+func clipText(s string) string {
 	const most = 200
 	if len(s) <= most {
 		return s
@@ -284,13 +284,13 @@ func clip(s string) string {
 	return strings.ToValidUTF8(s[:most], "") + "..."
 }
 
-// micros converts a duration of the API; one that would overflow is the longest there is.
-func micros(us int64) time.Duration {
+// fromMicros converts a duration of the API; one that would overflow is the longest there is.
+func fromMicros(us int64) time.Duration {
 	const most = int64(1<<63-1) / int64(time.Microsecond)
 	return time.Duration(max(-most, min(us, most))) * time.Microsecond
 }
 
-func modeOf(m v1.Mode) (estimate.Mode, error) {
+func modeFromAPI(m v1.Mode) (estimate.Mode, error) {
 	switch m {
 	case v1.Mode_AUTO:
 		return estimate.Auto, nil
@@ -307,7 +307,7 @@ var policyNames = map[v1.Policy]string{
 	v1.Policy_PER_TASK: "per-task", v1.Policy_RANDOM: "random",
 }
 
-func policyOf(p v1.Policy) (frontend.Policy, error) {
+func policyFromAPI(p v1.Policy) (frontend.Policy, error) {
 	name, ok := policyNames[p]
 	if !ok {
 		return frontend.Policy{}, fmt.Errorf("policy number %d is unknown to this frontend: use one of the enumeration Policy", p)
@@ -315,7 +315,7 @@ func policyOf(p v1.Policy) (frontend.Policy, error) {
 	return frontend.ParsePolicy(name)
 }
 
-func constraint(c *v1.Constraint) frontend.Constraint {
+func constraintFromAPI(c *v1.Constraint) frontend.Constraint {
 	if c == nil {
 		return frontend.Constraint{}
 	}

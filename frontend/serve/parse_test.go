@@ -19,11 +19,11 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-var digest = strings.Repeat("0123456789abcdef", 4)
+var testDigest = strings.Repeat("0123456789abcdef", 4)
 
-// staged is a job of two stages: two echoes, and one after them that reads what they have made.
-func staged() *v1.Job {
-	j := job("echo", "a", "b", "c")
+// stagedJob is a job of two stages: two echoes, and one after them that reads what they have made.
+func stagedJob() *v1.Job {
+	j := newJob("echo", "a", "b", "c")
 	j.Stages = []*v1.Stage{{Name: "map"}, {Name: "reduce", After: []string{"map"}}}
 	j.Tasks[0].Stage, j.Tasks[1].Stage, j.Tasks[2].Stage = "map", "map", "reduce"
 	j.Tasks[2].Inputs = []*v1.Input{{Bytes: 1e9, Stage: "map"}}
@@ -81,25 +81,25 @@ func TestRefusalsOfNeeds(t *testing.T) {
 			j.Tasks[0].Inputs = []*v1.Input{in}
 		}, []string{"task 0", "input 0", "17 copies", "16"}},
 		{"no digest", func(j *v1.Job) { j.Tasks[1].Files = []*v1.File{{Url: "http://x/y"}} }, []string{"task 1", "files[0]", "http://x/y", "64 hexadecimal digits", "sha256sum"}},
-		{"short digest", func(j *v1.Job) { j.Tasks[1].Files = []*v1.File{{Url: "http://x/y", Sha256: digest[2:]}} }, []string{"files[0]", "64 hexadecimal"}},
+		{"short digest", func(j *v1.Job) { j.Tasks[1].Files = []*v1.File{{Url: "http://x/y", Sha256: testDigest[2:]}} }, []string{"files[0]", "64 hexadecimal"}},
 		{"bad digest", func(j *v1.Job) {
-			j.Tasks[1].Files = []*v1.File{{Url: "http://x/y", Sha256: digest}, {Url: "http://x/z", Sha256: "g" + digest[1:]}}
+			j.Tasks[1].Files = []*v1.File{{Url: "http://x/y", Sha256: testDigest}, {Url: "http://x/z", Sha256: "g" + testDigest[1:]}}
 		}, []string{"files[1]", "http://x/z"}},
 		{"zero digest", func(j *v1.Job) { j.Tasks[1].Files = []*v1.File{{Url: "http://x/y", Sha256: strings.Repeat("0", 64)}} }, []string{"task 1", "http://x/y", "SHA-256"}},
-		{"scheme", func(j *v1.Job) { j.Tasks[1].Files = []*v1.File{{Url: "ftp://x/y", Sha256: digest}} }, []string{"task 1", "file 0", "use http, https or file"}},
-		{"URL", func(j *v1.Job) { j.Tasks[1].Files = []*v1.File{{Url: "http://" + long, Sha256: digest}} }, []string{"task 1", "files[0]", "bytes: at most"}},
-		{"file's size", func(j *v1.Job) { j.Tasks[1].Files = []*v1.File{{Url: "http://x/y", Sha256: digest, Bytes: -1}} }, []string{"task 1", "files[0]", "-1 bytes", "0 if it is not known"}},
+		{"scheme", func(j *v1.Job) { j.Tasks[1].Files = []*v1.File{{Url: "ftp://x/y", Sha256: testDigest}} }, []string{"task 1", "file 0", "use http, https or file"}},
+		{"URL", func(j *v1.Job) { j.Tasks[1].Files = []*v1.File{{Url: "http://" + long, Sha256: testDigest}} }, []string{"task 1", "files[0]", "bytes: at most"}},
+		{"file's size", func(j *v1.Job) { j.Tasks[1].Files = []*v1.File{{Url: "http://x/y", Sha256: testDigest, Bytes: -1}} }, []string{"task 1", "files[0]", "-1 bytes", "0 if it is not known"}},
 		{"file twice", func(j *v1.Job) {
-			j.Tasks[1].Files = []*v1.File{{Url: "http://x/y", Sha256: digest}, {Url: "http://x/z", Sha256: strings.ToUpper(digest)}}
+			j.Tasks[1].Files = []*v1.File{{Url: "http://x/y", Sha256: testDigest}, {Url: "http://x/z", Sha256: strings.ToUpper(testDigest)}}
 		}, []string{"task 1", "one digest"}},
 		{"many files", func(j *v1.Job) {
 			for range frontend.MaxFiles + 1 {
-				j.Tasks[0].Files = append(j.Tasks[0].Files, &v1.File{Url: "http://x/y", Sha256: digest})
+				j.Tasks[0].Files = append(j.Tasks[0].Files, &v1.File{Url: "http://x/y", Sha256: testDigest})
 			}
 		}, []string{"task 0", "65 files", "64"}},
 		{"files of sampled tasks", func(j *v1.Job) {
 			j.Mode, j.Tasks[2].Inputs = v1.Mode_SAMPLE, nil
-			j.Tasks[0].Files = []*v1.File{{Url: "http://x/y", Sha256: digest}}
+			j.Tasks[0].Files = []*v1.File{{Url: "http://x/y", Sha256: testDigest}}
 		}, []string{"task 0", "files", "mode sample"}},
 		{"ran nowhere", func(j *v1.Job) { j.Resubmission = &v1.Resubmission{Ran: []*v1.StageRun{{Stage: "map", Tasks: 1}}} }, []string{"ran[0]", `worker ""`}},
 		{"ran less than nothing", func(j *v1.Job) {
@@ -110,7 +110,7 @@ func TestRefusalsOfNeeds(t *testing.T) {
 		}, []string{"ran[0]", `"mop"`}},
 	} {
 		t.Run(bad.name, func(t *testing.T) {
-			j := staged()
+			j := stagedJob()
 			bad.change(j)
 			_, err := c.client.Submit(context.Background(), &v1.SubmitRequest{Job: j})
 			reason := v1.RefusedReason_INVALID
@@ -118,7 +118,7 @@ func TestRefusalsOfNeeds(t *testing.T) {
 				reason = v1.RefusedReason_TOO_LARGE
 			}
 			for _, says := range bad.says {
-				refusal(t, err, reason, says)
+				wantRefused(t, err, reason, says)
 			}
 		})
 	}
@@ -132,7 +132,7 @@ func TestStages(t *testing.T) {
 	c := startCluster(t, 2, 2)
 	for _, mode := range []v1.Mode{v1.Mode_AUTO, v1.Mode_SAMPLE, v1.Mode_ESTIMATE} {
 		t.Run(mode.String(), func(t *testing.T) {
-			j := staged()
+			j := stagedJob()
 			j.Mode, j.Phases = mode, true
 			res, err := c.client.Run(context.Background(), &v1.RunRequest{Job: j})
 			if err != nil {
@@ -161,7 +161,7 @@ func TestStages(t *testing.T) {
 // A task that fails takes its job with it, and the others say why.
 func TestStageFails(t *testing.T) {
 	c := startCluster(t, 1, 2)
-	j := staged()
+	j := stagedJob()
 	j.Tasks[1].FunctionName, j.Tasks[1].Payload = "fail", []byte("on purpose")
 	res, err := c.client.Run(context.Background(), &v1.RunRequest{Job: j})
 	if err != nil {
@@ -181,7 +181,7 @@ func TestStageFails(t *testing.T) {
 func TestOutcomeIsCopied(t *testing.T) {
 	o := frontend.Outcome{Kind: frontend.Failed, Failure: frontend.TaskError, Message: "disk full", Code: "FULL"}
 	var told v1.Outcome
-	new(record).fill(&told, new(v1.Usage), &o)
+	new(clientJob).fillOutcome(&told, new(v1.Usage), &o)
 	o = frontend.Outcome{Kind: frontend.Failed, Failure: frontend.StageFailed, Code: "OTHER"}
 	if f := told.Failure; f.GetCode() != "FULL" || f.Message != "disk full" {
 		t.Errorf("a failure with the code FULL is told as %+v with the code %s", f, f.GetCode())
@@ -191,8 +191,8 @@ func TestOutcomeIsCopied(t *testing.T) {
 // Whatever the core reports has its word in the API.
 func TestWordsOfTheAPI(t *testing.T) {
 	for f := frontend.TaskError; f <= frontend.StageFailed; f++ {
-		r := &record{left: 1}
-		r.done(&frontend.Outcome{Kind: frontend.Failed, Failure: f, Usage: probe.Usage{CPU: time.Second, Memory: 3, Fetched: 5, Fetch: time.Millisecond}}, 0, nil)
+		r := &clientJob{unfinished: 1}
+		r.addOutcome(&frontend.Outcome{Kind: frontend.Failed, Failure: f, Usage: probe.Usage{CPU: time.Second, Memory: 3, Fetched: 5, Fetch: time.Millisecond}}, 0, nil)
 		o := r.outcomes[0]
 		if o.Failure.Reason == 0 || o.Failure.Reason.String() == "<UNSET>" {
 			t.Errorf("failure %d is %v", f, o.Failure.Reason)
@@ -210,25 +210,25 @@ func FuzzJob(f *testing.F) {
 		b := make([]byte, j.BLength())
 		f.Add(b[:j.FastWriteNocopy(b, nil)])
 	}
-	add(job("echo", "a", "b"))
-	add(staged())
-	j := staged()
+	add(newJob("echo", "a", "b"))
+	add(stagedJob())
+	j := stagedJob()
 	j.Mode = v1.Mode_ESTIMATE
-	j.Tasks[0].Files = []*v1.File{{Url: "file:///x", Sha256: digest, Bytes: 1 << 40}}
+	j.Tasks[0].Files = []*v1.File{{Url: "file:///x", Sha256: testDigest, Bytes: 1 << 40}}
 	j.Tasks[1].Inputs = []*v1.Input{{Bytes: 1 << 40, Copies: []*v1.Copy{{At: "w0", Rack: "r", Tier: v1.Tier_MEMORY}}}}
 	add(j)
-	j = staged()
+	j = stagedJob()
 	j.Tasks = j.Tasks[2:]
 	j.Tasks[0].Index = 2
 	j.Resubmission = &v1.Resubmission{PreviousOwner: "x", Ran: []*v1.StageRun{{Stage: "map", Worker: "w0", Tasks: 2}}}
 	add(j)
-	h := &handler{&Server{cfg: Config{}.defaults()}}
+	h := &handler{&Server{cfg: Config{}.withDefaults()}}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		in := v1.NewJob()
-		if !read(in, data) {
+		if !decodeJob(in, data) {
 			return
 		}
-		job, err := h.parse(in)
+		job, err := h.parseOrRefuse(in)
 		if err != nil {
 			return
 		}
@@ -257,7 +257,7 @@ func FuzzJob(f *testing.F) {
 				step(frontend.Wake{})
 			}
 			for _, d := range core.Explain(id, -1) {
-				decision(&d)
+				decisionToAPI(&d)
 			}
 		}
 		step(frontend.Cancel{Job: id, Reason: "enough"})
@@ -267,8 +267,8 @@ func FuzzJob(f *testing.F) {
 	})
 }
 
-// read decodes a job that passes the gate.
-func read(into *v1.Job, data []byte) bool {
+// decodeJob decodes a job that passes the gate.
+func decodeJob(into *v1.Job, data []byte) bool {
 	if _, err := frame.ShapeOf(into).Weigh(data, 1<<24); err != nil {
 		return false
 	}
@@ -301,7 +301,7 @@ func TestUnreadableRequests(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := c.client.Run(context.Background(), &v1.RunRequest{Job: job("echo", "x")}); err != nil {
+	if _, err := c.client.Run(context.Background(), &v1.RunRequest{Job: newJob("echo", "x")}); err != nil {
 		t.Error(err)
 	}
 }

@@ -25,26 +25,26 @@ import (
 // peers are the other frontends to which calls are forwarded. Only listed ones, and those that gossip knows or
 // knew: a handle comes from a client, and must not make this process connect to wherever it says.
 type peers struct {
-	self   string // address of this frontend
-	caller func(context.Context) *v1.Caller
-	keys   *identity.Keys
-	size   int
-	listed []string
-	mu     sync.Mutex
-	byAddr map[string]*peer
+	selfAddr    string // address of this frontend
+	newCaller   func(context.Context) *v1.Caller
+	keys        *identity.Keys
+	maxResponse int
+	listed      []string
+	mu          sync.Mutex
+	byAddr      map[string]*peer
 }
 
 // peer is another frontend.
 type peer struct {
-	addr   string
-	caller func(context.Context) *v1.Caller
-	client phoebe.Client          // nil until it is needed
-	gone   time.Time              // when gossip found that it is; zero: it is not
-	name   atomic.Pointer[string] // as it said itself; nil: it has not
+	addr      string
+	newCaller func(context.Context) *v1.Caller
+	client    phoebe.Client          // nil until it is needed
+	goneSince time.Time              // when gossip found that it is; zero: it is not
+	name      atomic.Pointer[string] // as it said itself; nil: it has not
 }
 
-// peerMemory is how long calls are still forwarded to a frontend that gossip has lost: it may only be cut off.
-const peerMemory = 10 * time.Minute
+// keepLostPeers is how long calls are still forwarded to a frontend that gossip has lost: it may only be cut off.
+const keepLostPeers = 10 * time.Minute
 
 // ownerTimeout is how long another frontend may take to say whether it has a job, and longer than that over
 // its wait for an answer to Events.
@@ -52,48 +52,48 @@ const ownerTimeout = time.Second
 
 func newPeers(cfg *Config) *peers {
 	caller := func(ctx context.Context) *v1.Caller {
-		secret := cfg.asked().Tell()
+		secret := cfg.connSecrets().Tell()
 		c := &v1.Caller{Secret: &secret, Name: &cfg.Name, Forwarded: true}
-		if id := asks(ctx); id.Roles&identity.Client != 0 {
+		if id := callerOf(ctx); id.Roles&identity.Client != 0 {
 			name := id.String()
 			c.OnBehalf = &name
 		}
 		return c
 	}
-	p := &peers{self: cfg.Advertise, caller: caller, keys: cfg.Keys, size: cfg.MaxRequest, listed: cfg.Peers, byAddr: map[string]*peer{}}
-	p.set(nil, time.Now())
+	p := &peers{selfAddr: cfg.Advertise, newCaller: caller, keys: cfg.Keys, maxResponse: cfg.MaxRequest, listed: cfg.Peers, byAddr: map[string]*peer{}}
+	p.setMembers(nil, time.Now())
 	return p
 }
 
-// set tells which frontends there are besides those that are listed; this one may be among them.
-func (p *peers) set(addrs []string, now time.Time) {
+// setMembers tells which frontends there are besides those that are listed; this one may be among them.
+func (p *peers) setMembers(addrs []string, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	there := map[string]bool{}
+	present := map[string]bool{}
 	for _, addr := range slices.Concat(p.listed, addrs) {
-		there[addr] = true
+		present[addr] = true
 		switch q := p.byAddr[addr]; {
-		case addr == p.self:
+		case addr == p.selfAddr:
 		case q == nil:
-			p.byAddr[addr] = &peer{addr: addr, caller: p.caller}
+			p.byAddr[addr] = &peer{addr: addr, newCaller: p.newCaller}
 		default:
-			q.gone = time.Time{}
+			q.goneSince = time.Time{}
 		}
 	}
 	for addr, q := range p.byAddr {
 		switch {
-		case there[addr]:
-		case q.gone.IsZero():
-			q.gone = now
-		case now.Sub(q.gone) > peerMemory:
+		case present[addr]:
+		case q.goneSince.IsZero():
+			q.goneSince = now
+		case now.Sub(q.goneSince) > keepLostPeers:
 			q.close()
 			delete(p.byAddr, addr)
 		}
 	}
 }
 
-// get is the peer at addr, or nil if none is known.
-func (p *peers) get(addr string) *peer {
+// findPeer is the peer at addr, or nil if none is known.
+func (p *peers) findPeer(addr string) *peer {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	q := p.byAddr[addr]
@@ -103,7 +103,7 @@ func (p *peers) get(addr string) *peer {
 	c, err := phoebe.NewClient("phoebe", client.WithHostPorts(addr),
 		client.WithConnectTimeout(ownerTimeout),
 		client.WithTransHandlerFactory(gonet.NewCliTransHandlerFactory()), client.WithDialer(peerDialer{p.keys}),
-		client.WithTransportProtocol(transport.Framed), client.WithCodec(frame.Codec(p.size)))
+		client.WithTransportProtocol(transport.Framed), client.WithCodec(frame.Codec(p.maxResponse)))
 	if err != nil {
 		return nil
 	}
@@ -134,27 +134,27 @@ type peerConn struct {
 func (c *peerConn) Reader() *bufiox.DefaultReader { return c.r }
 func (c *peerConn) Writer() *bufiox.DefaultWriter { return c.w }
 
-// all is the peers that have not gone.
-func (p *peers) all() []*peer {
+// listPresent is the peers that have not gone.
+func (p *peers) listPresent() []*peer {
 	p.mu.Lock()
 	var addrs []string
 	for addr, q := range p.byAddr {
-		if q.gone.IsZero() {
+		if q.goneSince.IsZero() {
 			addrs = append(addrs, addr)
 		}
 	}
 	p.mu.Unlock()
 	var list []*peer
 	for _, addr := range addrs {
-		if q := p.get(addr); q != nil {
+		if q := p.findPeer(addr); q != nil {
 			list = append(list, q)
 		}
 	}
 	return list
 }
 
-// name notes what the peer at addr is called.
-func (p *peers) name(addr, name string) {
+// setName notes what the peer at addr is called.
+func (p *peers) setName(addr, name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if q := p.byAddr[addr]; q != nil {
@@ -162,14 +162,14 @@ func (p *peers) name(addr, name string) {
 	}
 }
 
-// missing is the peers that have gone, and when.
-func (p *peers) missing() map[*peer]time.Time {
+// listGone is the peers that have gone, and when.
+func (p *peers) listGone() map[*peer]time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	list := map[*peer]time.Time{}
 	for _, q := range p.byAddr {
-		if !q.gone.IsZero() {
-			list[q] = q.gone
+		if !q.goneSince.IsZero() {
+			list[q] = q.goneSince
 		}
 	}
 	return list
@@ -189,16 +189,16 @@ func (p *peer) close() {
 	}
 }
 
-// owns asks whether the peer answers and has the job.
-func (p *peer) owns(ctx context.Context, job string) bool {
-	_, err := p.client.Events(ctx, &v1.EventsRequest{Caller: p.caller(context.Background()), Handle: &v1.Handle{Job: job, Owner: p.addr}, MaxEvents: 1},
+// ownsJob asks whether the peer answers and has the job.
+func (p *peer) ownsJob(ctx context.Context, job string) bool {
+	_, err := p.client.Events(ctx, &v1.EventsRequest{Caller: p.newCaller(context.Background()), Handle: &v1.Handle{Job: job, Owner: p.addr}, MaxEvents: 1},
 		callopt.WithRPCTimeout(ownerTimeout))
 	return err == nil
 }
 
 // Run has no time limit of its own, so it asks all along whether the peer is there.
 func (p *peer) Run(ctx context.Context, req *v1.RunRequest) (*v1.RunResponse, error) {
-	req.Caller = p.caller(ctx)
+	req.Caller = p.newCaller(ctx)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
@@ -210,48 +210,48 @@ func (p *peer) Run(ctx context.Context, req *v1.RunRequest) (*v1.RunResponse, er
 				return
 			case <-tick.C:
 			}
-			if !p.owns(ctx, req.Job.Id) {
+			if !p.ownsJob(ctx, req.Job.Id) {
 				cancel()
 			}
 		}
 	}()
 	res, err := p.client.Run(ctx, req)
-	return res, lostOwner(p.addr, err)
+	return res, ownerLostError(p.addr, err)
 }
 
 func (p *peer) Submit(ctx context.Context, req *v1.SubmitRequest) (*v1.SubmitResponse, error) {
-	req.Caller = p.caller(ctx)
+	req.Caller = p.newCaller(ctx)
 	res, err := p.client.Submit(ctx, req, callopt.WithRPCTimeout(10*ownerTimeout))
-	return res, lostOwner(p.addr, err)
+	return res, ownerLostError(p.addr, err)
 }
 
 func (p *peer) Events(ctx context.Context, req *v1.EventsRequest) (*v1.EventsResponse, error) {
-	req.Caller = p.caller(ctx)
-	res, err := p.client.Events(ctx, req, callopt.WithRPCTimeout(micros(req.MaxWaitUs)+3*ownerTimeout))
-	return res, lostOwner(p.addr, err)
+	req.Caller = p.newCaller(ctx)
+	res, err := p.client.Events(ctx, req, callopt.WithRPCTimeout(fromMicros(req.MaxWaitUs)+3*ownerTimeout))
+	return res, ownerLostError(p.addr, err)
 }
 
 func (p *peer) Cancel(ctx context.Context, req *v1.CancelRequest) (*v1.CancelResponse, error) {
-	req.Caller = p.caller(ctx)
+	req.Caller = p.newCaller(ctx)
 	res, err := p.client.Cancel(ctx, req, callopt.WithRPCTimeout(3*ownerTimeout))
-	return res, lostOwner(p.addr, err)
+	return res, ownerLostError(p.addr, err)
 }
 
 func (p *peer) CancelTasks(ctx context.Context, req *v1.CancelTasksRequest) (*v1.CancelResponse, error) {
-	req.Caller = p.caller(ctx)
+	req.Caller = p.newCaller(ctx)
 	res, err := p.client.CancelTasks(ctx, req, callopt.WithRPCTimeout(3*ownerTimeout))
-	return res, lostOwner(p.addr, err)
+	return res, ownerLostError(p.addr, err)
 }
 
 func (p *peer) Extend(ctx context.Context, req *v1.ExtendRequest) (*v1.ExtendResponse, error) {
-	req.Caller = p.caller(ctx)
+	req.Caller = p.newCaller(ctx)
 	res, err := p.client.Extend(ctx, req, callopt.WithRPCTimeout(10*ownerTimeout))
-	return res, lostOwner(p.addr, err)
+	return res, ownerLostError(p.addr, err)
 }
 
 // Explain returns the answer, a refusal, or neither if there is no answer.
 func (p *peer) Explain(ctx context.Context, req *v1.ExplainRequest) (*v1.ExplainResponse, *v1.Refused) {
-	req = &v1.ExplainRequest{Caller: p.caller(ctx), Handle: req.Handle, Task: req.Task}
+	req = &v1.ExplainRequest{Caller: p.newCaller(ctx), Handle: req.Handle, Task: req.Task}
 	res, err := p.client.Explain(ctx, req, callopt.WithRPCTimeout(3*ownerTimeout))
 	var refused *v1.Refused
 	if err != nil {

@@ -19,97 +19,97 @@ import (
 // when fastrpc writes: so one takes all that has gathered, and nothing survives its connection. Once a connection is up,
 // who has something to say writes it there himself, as long as the connection takes it: fastrpc has another goroutine write.
 type pipe struct {
-	client    *fastrpc.Client
-	next      chan *link  // to be served; sent to while the pipe is new or spare
-	link      *link       // that is served; dial's alone
-	scheduled atomic.Bool // fastrpc holds a flush
-	dialling  atomic.Bool
-	conn      atomic.Pointer[linkConn] // that fastrpc serves, or served last; nil: none yet
+	client         *fastrpc.Client
+	nextLink       chan *link  // to be served; sent to while the pipe is new or spare
+	link           *link       // that is served; dial's alone
+	flushScheduled atomic.Bool // fastrpc holds a flush
+	dialling       atomic.Bool
+	conn           atomic.Pointer[linkConn] // that fastrpc serves, or served last; nil: none yet
 }
 
-// spare are the pipes that wait for a link.
-var spare struct {
+// idlePipes are the pipes that wait for a link.
+var idlePipes struct {
 	sync.Mutex
 	pipes []*pipe
 }
 
 // takePipe finds or makes a pipe, which connects the link that is then sent to its next.
 func takePipe() *pipe {
-	spare.Lock()
-	defer spare.Unlock()
-	if n := len(spare.pipes); n > 0 {
-		p := spare.pipes[n-1]
-		spare.pipes = spare.pipes[:n-1]
+	idlePipes.Lock()
+	defer idlePipes.Unlock()
+	if n := len(idlePipes.pipes); n > 0 {
+		p := idlePipes.pipes[n-1]
+		idlePipes.pipes = idlePipes.pipes[:n-1]
 		return p
 	}
-	p := &pipe{next: make(chan *link, 1)}
+	p := &pipe{nextLink: make(chan *link, 1)}
 	p.client = &fastrpc.Client{
 		SniffHeader:        probe.SniffHeader,
 		ProtocolVersion:    probe.ProtocolVersion,
 		CompressType:       fastrpc.CompressNone,
-		NewResponse:        func() fastrpc.ResponseReader { return &pushes{conn: p.conn.Load()} },
-		Dial:               func(string) (net.Conn, error) { return p.dial() },
+		NewResponse:        func() fastrpc.ResponseReader { return &pushReader{conn: p.conn.Load()} },
+		Dial:               func(string) (net.Conn, error) { return p.dialNext() },
 		MaxPendingRequests: 64,
 		ReadBufferSize:     8 << 10,
 		WriteBufferSize:    512, // what comes when the connection is new, or was full: the rest is written without it
 	}
-	p.schedule()
+	p.scheduleFlush()
 	return p
 }
 
-// dial returns when there is a connection of its link, or of the next one. It never fails: fastrpc would sleep then.
-func (p *pipe) dial() (net.Conn, error) {
+// dialNext returns when there is a connection of its link, or of the next one. It never fails: fastrpc would sleep then.
+func (p *pipe) dialNext() (net.Conn, error) {
 	p.dialling.Store(true)
 	for {
 		if p.link == nil {
-			p.link = <-p.next
+			p.link = <-p.nextLink
 		}
 		if c := p.link.connect(); c != nil {
 			p.conn.Store(c)
 			p.dialling.Store(false)
-			p.schedule()
+			p.scheduleFlush()
 			return c, nil
 		}
 		p.link = nil
 		p.conn.Store(nil)
-		spare.Lock()
-		spare.pipes = append(spare.pipes, p)
-		spare.Unlock()
+		idlePipes.Lock()
+		idlePipes.pipes = append(idlePipes.pipes, p)
+		idlePipes.Unlock()
 	}
 }
 
-// schedule asks fastrpc for a flush, upon which it dials if there is no connection.
-func (p *pipe) schedule() {
-	if p.scheduled.CompareAndSwap(false, true) {
-		p.client.SendNowait(&flush{pipe: p}, released) // its queue has room: it holds no other
+// scheduleFlush asks fastrpc for a flush, upon which it dials if there is no connection.
+func (p *pipe) scheduleFlush() {
+	if p.flushScheduled.CompareAndSwap(false, true) {
+		p.client.SendNowait(&flushRequest{pipe: p}, flushReleased) // its queue has room: it holds no other
 	}
 }
 
-// flush is what is handed to fastrpc: an order to write what is in the outbox by then.
-type flush struct {
+// flushRequest is what is handed to fastrpc: an order to write what is in the outbox by then.
+type flushRequest struct {
 	pipe    *pipe
 	written bool
 }
 
 // WriteRequest implements fastrpc.RequestWriter: fastrpc has just written the first frame's request id.
-func (f *flush) WriteRequest(bw *bufio.Writer) error {
+func (f *flushRequest) WriteRequest(bw *bufio.Writer) error {
 	f.written = true
-	f.pipe.scheduled.Store(false) // what comes from here on needs another flush
-	return f.pipe.conn.Load().write(bw)
+	f.pipe.flushScheduled.Store(false) // what comes from here on needs another flush
+	return f.pipe.conn.Load().writeOutbox(bw)
 }
 
-// released is called by fastrpc when it is done with a flush. One that it gave up without writing, as it does after
+// flushReleased is called by fastrpc when it is done with a flush. One that it gave up without writing, as it does after
 // ten seconds without a connection, or that went to a connection which was closed already, is followed by another.
-func released(req fastrpc.RequestWriter) {
-	f := req.(*flush)
+func flushReleased(req fastrpc.RequestWriter) {
+	f := req.(*flushRequest)
 	p := f.pipe
 	if !f.written {
-		p.scheduled.Store(false)
+		p.flushScheduled.Store(false)
 	}
 	if p.dialling.Load() {
 		return // which ends with a flush
 	}
 	if c := p.conn.Load(); c == nil || c.wantsFlush() {
-		p.schedule()
+		p.scheduleFlush()
 	}
 }

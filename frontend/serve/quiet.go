@@ -6,38 +6,38 @@ import (
 	"sync"
 )
 
-// quiet is the listener that Kitex gets. Kitex reports an error of Accept on stderr, unless it was about to close the
+// quietListener is the listener that Kitex gets. Kitex reports an error of Accept on stderr, unless it was about to close the
 // listener itself. We close it before Kitex is stopped: then Accept does not return until Kitex closes it, too.
-type quiet struct {
+type quietListener struct {
 	net.Listener
-	closing        context.Context
-	accepts, ended chan struct{} // closed by the first call of Accept, and of Close
-	accept, end    func()
-	waits          chan struct{} // closed when Kitex waits for its end: one that is stopped before that panics
-	wait           func()
+	closing                   context.Context
+	acceptCalled, closeCalled chan struct{} // closed by the first call of Accept, and of Close
+	noteAccept, noteClose     func()
+	kitexWaits                chan struct{} // closed when Kitex waits for its end: one that is stopped before that panics
+	noteKitexWaits            func()
 }
 
-func newQuiet(l net.Listener, closing context.Context) *quiet {
-	q := &quiet{Listener: l, closing: closing, accepts: make(chan struct{}), ended: make(chan struct{})}
-	q.accept = sync.OnceFunc(func() { close(q.accepts) })
-	q.waits = make(chan struct{})
-	q.wait = sync.OnceFunc(func() { close(q.waits) })
-	q.end = sync.OnceFunc(func() { close(q.ended) })
+func newQuietListener(l net.Listener, closing context.Context) *quietListener {
+	q := &quietListener{Listener: l, closing: closing, acceptCalled: make(chan struct{}), closeCalled: make(chan struct{})}
+	q.noteAccept = sync.OnceFunc(func() { close(q.acceptCalled) })
+	q.kitexWaits = make(chan struct{})
+	q.noteKitexWaits = sync.OnceFunc(func() { close(q.kitexWaits) })
+	q.noteClose = sync.OnceFunc(func() { close(q.closeCalled) })
 	return q
 }
 
 // Accept implements net.Listener.
-func (q *quiet) Accept() (net.Conn, error) {
-	q.accept()
+func (q *quietListener) Accept() (net.Conn, error) {
+	q.noteAccept()
 	conn, err := q.Listener.Accept()
 	if err != nil && q.closing.Err() != nil {
-		<-q.ended
+		<-q.closeCalled
 	}
 	return conn, err
 }
 
 // Close implements net.Listener.
-func (q *quiet) Close() error {
-	q.end()
+func (q *quietListener) Close() error {
+	q.noteClose()
 	return q.Listener.Close()
 }

@@ -19,21 +19,21 @@ import (
 // What jobs and tasks have been through is counted once each, and adds up.
 func TestRecorder(t *testing.T) {
 	c := startCluster(t, 2, 2, func(*Config) {})
-	c.await(t, 2)
+	c.awaitWorkers(t, 2)
 	ctx := context.Background()
-	good := job("echo", "a", "b", "c")
+	good := newJob("echo", "a", "b", "c")
 	good.Tenant = "t"
-	staged := job("sleep", "1ms", "2ms", "1ms")
+	staged := newJob("sleep", "1ms", "2ms", "1ms")
 	staged.Stages = []*v1.Stage{{Name: "first"}, {Name: "second", After: []string{"first"}}}
 	for i, name := range []string{"first", "first", "second"} {
 		staged.Tasks[i].Stage, staged.Tasks[i].EstimateUs = name, 1
 	}
-	for _, j := range []*v1.Job{good, staged, job("fail", "why")} {
+	for _, j := range []*v1.Job{good, staged, newJob("fail", "why")} {
 		if _, err := c.client.Run(ctx, &v1.RunRequest{Job: j}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	c.put(time.Now().Add(windowEvery))
+	c.putWindow(time.Now().Add(minWindow))
 	got := map[rec.Key]map[rec.Measure]uint64{}
 	slowest := time.Duration(0)
 	c.recorder.history.Total(func(k rec.Key, m rec.Measure, h *histogram.Histogram) {
@@ -66,7 +66,7 @@ func TestRecorder(t *testing.T) {
 	}
 
 	c.collectJobs()
-	jobs := c.recorder.jobs.All()
+	jobs := c.recorder.keptJobs.All()
 	if len(jobs) != 3 {
 		t.Fatalf("%d jobs are kept", len(jobs))
 	}
@@ -96,48 +96,48 @@ func TestRecorderOfMany(t *testing.T) {
 	now := s.recorder.putAt
 	second := func(failing int) {
 		for n := range jobs {
-			r := &record{id: probe.JobID{byte(n), byte(n >> 8), 1}, received: now, endedAt: now.Add(time.Second)}
-			s.stepped = r.endedAt
-			s.timedJob(&r.timed, &frontend.Job{ID: r.id, Policy: frontend.Policies[0], Tasks: make([]frontend.Task, tasks)}, now)
+			r := &clientJob{id: probe.JobID{byte(n), byte(n >> 8), 1}, receivedAt: now, endedAt: now.Add(time.Second)}
+			s.steppedAt = r.endedAt
+			s.beginTiming(&r.timing, &frontend.Job{ID: r.id, Policy: frontend.Policies[0], Tasks: make([]frontend.Task, tasks)}, now)
 			for k := range tasks {
 				o := &frontend.Outcome{Task: probe.TaskIndex(k), Kind: frontend.Result, Run: time.Millisecond, Phases: frontend.Phases{Finished: time.Millisecond}}
 				if n < failing && k == 7 {
 					o.Kind = frontend.Failed
 				}
-				s.countTask(&r.timed, o)
+				s.countTask(&r.timing, o)
 			}
 			s.countJob(r)
 		}
 		now = now.Add(time.Second)
-		s.put(now)
+		s.putWindow(now)
 		s.collectJobs()
 	}
 	second(0)
-	if e := s.recorder.ended; e.whole != jobs || e.parted != 0 {
+	if e := s.recorder.endedCounts; e.whole != jobs || e.parted != 0 {
 		t.Fatalf("before it is known how many come: %+v", e)
 	}
 	pass := func(seconds, submitted int) {
 		for range seconds {
 			for range submitted {
-				s.timedJob(new(timed), &frontend.Job{Policy: frontend.Policies[0], Tasks: make([]frontend.Task, tasks)}, now)
+				s.beginTiming(new(jobTiming), &frontend.Job{Policy: frontend.Policies[0], Tasks: make([]frontend.Task, tasks)}, now)
 			}
 			now = now.Add(time.Second)
-			s.put(now)
+			s.putWindow(now)
 		}
 	}
 	pass(60, jobs)
 	const failing = 50
 	second(failing)
-	if e := s.recorder.ended; e.parted < jobs*9/10-50 || e.whole < jobs+20 {
+	if e := s.recorder.endedCounts; e.parted < jobs*9/10-50 || e.whole < jobs+20 {
 		t.Errorf("of many times as many as can be remembered: %+v", e)
 	}
 	pass(60, 0)
 	second(0)
-	if e := s.recorder.ended; e.whole < 2*jobs {
+	if e := s.recorder.endedCounts; e.whole < 2*jobs {
 		t.Errorf("after a minute without any: %+v", e)
 	}
 	parted := 0
-	for _, j := range s.recorder.jobs.All() {
+	for _, j := range s.recorder.keptJobs.All() {
 		sum := time.Duration(0)
 		for _, d := range j.Blame {
 			sum += d
@@ -175,25 +175,25 @@ func TestRecorderFull(t *testing.T) {
 	}
 	const more = 10
 	now := s.recorder.putAt
-	s.stepped = now
+	s.steppedAt = now
 	for n := range maxChosen + more {
-		r := &record{id: probe.JobID{byte(n), byte(n >> 8), 1}, received: now, endedAt: now}
-		s.timedJob(&r.timed, &frontend.Job{ID: r.id, Policy: frontend.Policies[0], Tasks: make([]frontend.Task, 1)}, now)
-		s.countTask(&r.timed, &frontend.Outcome{Kind: frontend.Failed})
+		r := &clientJob{id: probe.JobID{byte(n), byte(n >> 8), 1}, receivedAt: now, endedAt: now}
+		s.beginTiming(&r.timing, &frontend.Job{ID: r.id, Policy: frontend.Policies[0], Tasks: make([]frontend.Task, 1)}, now)
+		s.countTask(&r.timing, &frontend.Outcome{Kind: frontend.Failed})
 		s.countJob(r)
 	}
 	s.collectJobs()
-	if lost, kept := s.recorder.jobs.Lost(), len(s.recorder.jobs.All()); lost != more || kept != maxChosen {
+	if lost, kept := s.recorder.keptJobs.Lost(), len(s.recorder.keptJobs.All()); lost != more || kept != maxChosen {
 		t.Errorf("%d jobs are lost, %d are kept", lost, kept)
 	}
 }
 
 // BenchmarkCount is what it costs to count a task.
 func BenchmarkCount(b *testing.B) {
-	s := &Server{recorder: newRecorder(time.Now(), 1), stepped: time.Now()}
+	s := &Server{recorder: newRecorder(time.Now(), 1), steppedAt: time.Now()}
 	j := &frontend.Job{Tenant: "t", Policy: frontend.Policies[0], Tasks: make([]frontend.Task, 1)}
-	var t timed
-	s.timedJob(&t, j, s.stepped)
+	var t jobTiming
+	s.beginTiming(&t, j, s.steppedAt)
 	o := &frontend.Outcome{Kind: frontend.Result, Run: time.Millisecond, Phases: frontend.Phases{
 		Sampled: 1, Queued: 1000, Ready: 2_000_000, Bound: 2_100_000, Started: 2_200_000, Finished: 3_200_000,
 	}}
@@ -208,7 +208,7 @@ func BenchmarkCountJobs(b *testing.B) {
 	for _, x := range []struct{ tasks, second int }{{1, 5000}, {100, 300_000}} {
 		b.Run(fmt.Sprintf("%d tasks each, %d a second", x.tasks, x.second), func(b *testing.B) {
 			now := time.Now()
-			s := &Server{recorder: newRecorder(now, 1), stepped: now}
+			s := &Server{recorder: newRecorder(now, 1), steppedAt: now}
 			j := &frontend.Job{Tenant: "t", Policy: frontend.Policies[0], Tasks: make([]frontend.Task, x.tasks)}
 			o := &frontend.Outcome{Kind: frontend.Result, Worker: "w", Run: time.Millisecond, Phases: frontend.Phases{
 				Sampled: 1, Queued: 1000, Ready: 2_000_000, Bound: 2_100_000, Started: 2_200_000, Finished: 3_200_000,
@@ -217,15 +217,15 @@ func BenchmarkCountJobs(b *testing.B) {
 			b.ReportAllocs()
 			n := 0
 			for b.Loop() {
-				r := &record{received: now, endedAt: now.Add(time.Millisecond)}
-				s.timedJob(&r.timed, j, now)
+				r := &clientJob{receivedAt: now, endedAt: now.Add(time.Millisecond)}
+				s.beginTiming(&r.timing, j, now)
 				for range x.tasks {
-					s.countTask(&r.timed, o)
+					s.countTask(&r.timing, o)
 				}
 				s.countJob(r)
 				if n += x.tasks; n >= x.second {
 					n, now = 0, now.Add(time.Second)
-					s.stepped, s.recorder.chosen = now, nil
+					s.steppedAt, s.recorder.chosenJobs = now, nil
 					spare = s.recorder.intake.Take(now, spare)
 				}
 			}

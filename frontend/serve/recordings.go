@@ -17,16 +17,16 @@ import (
 
 // Recordings implements the API.
 func (h *handler) Recordings(ctx context.Context, req *v1.RecordingsRequest) (*v1.RecordingsResponse, error) {
-	end, err := h.beginRecording(ctx, req.Caller)
+	end, err := h.beginRecordingLook(ctx, req.Caller)
 	if err != nil {
 		return nil, err
 	}
 	defer end()
-	res := &v1.RecordingsResponse{Recordings: h.recordings(), Frontends: []*v1.Told{h.told()}}
-	for _, a := range everyone(ctx, h, req.Caller, func(ctx context.Context, p *peer, within callopt.Option) (*v1.RecordingsResponse, error) {
-		return p.client.Recordings(ctx, &v1.RecordingsRequest{Caller: p.caller(ctx)}, within)
+	res := &v1.RecordingsResponse{Recordings: h.listRecordings(), Frontends: []*v1.Told{h.describeSelf()}}
+	for _, a := range askAllPeers(ctx, h, req.Caller, func(ctx context.Context, p *peer, within callopt.Option) (*v1.RecordingsResponse, error) {
+		return p.client.Recordings(ctx, &v1.RecordingsRequest{Caller: p.newCaller(ctx)}, within)
 	}) {
-		res.Frontends = append(res.Frontends, a.told((*v1.RecordingsResponse).GetFrontends))
+		res.Frontends = append(res.Frontends, a.peerReport((*v1.RecordingsResponse).GetFrontends))
 		if a.res != nil {
 			res.Recordings = append(res.Recordings, a.res.Recordings...)
 		}
@@ -36,16 +36,16 @@ func (h *handler) Recordings(ctx context.Context, req *v1.RecordingsRequest) (*v
 	return res, nil
 }
 
-// beginRecording lets operators look at what is recorded.
-func (h *handler) beginRecording(ctx context.Context, caller *v1.Caller) (end func(), err error) {
-	if tenant, is := h.bound(ctx, caller); is {
-		return nil, refuse(v1.RefusedReason_FORBIDDEN, "recordings are of all tenants, and for operators: your certificate names tenant %q", tenant)
+// beginRecordingLook lets operators look at what is recorded.
+func (h *handler) beginRecordingLook(ctx context.Context, caller *v1.Caller) (end func(), err error) {
+	if tenant, isBound := h.boundTenant(ctx, caller); isBound {
+		return nil, newRefused(v1.RefusedReason_FORBIDDEN, "recordings are of all tenants, and for operators: your certificate names tenant %q", tenant)
 	}
 	return h.beginLook()
 }
 
-// recordings are those of this frontend. What cannot be read is left out.
-func (h *handler) recordings() []*v1.Recording {
+// listRecordings are those of this frontend. What cannot be read is left out.
+func (h *handler) listRecordings() []*v1.Recording {
 	list := []*v1.Recording{}
 	if h.cfg.RecordDir == "" {
 		return list
@@ -75,20 +75,20 @@ const recordingPart = 1 << 20
 
 // Recording implements the API.
 func (h *handler) Recording(ctx context.Context, req *v1.RecordingRequest) (*v1.RecordingResponse, error) {
-	end, err := h.beginRecording(ctx, req.Caller)
+	end, err := h.beginRecordingLook(ctx, req.Caller)
 	if err != nil {
 		return nil, err
 	}
 	defer end()
 	if req.Frontend != h.cfg.Name {
-		return forward(h, req.Caller, req.Frontend, func(p *peer, within callopt.Option) (*v1.RecordingResponse, error) {
-			return p.client.Recording(ctx, &v1.RecordingRequest{Caller: p.caller(ctx), Frontend: req.Frontend, Name: req.Name, FromByte: req.FromByte}, within)
+		return forwardTo(h, req.Caller, req.Frontend, func(p *peer, within callopt.Option) (*v1.RecordingResponse, error) {
+			return p.client.Recording(ctx, &v1.RecordingRequest{Caller: p.newCaller(ctx), Frontend: req.Frontend, Name: req.Name, FromByte: req.FromByte}, within)
 		})
 	}
 	files, err := recordingFiles(h.cfg.RecordDir)
 	i := slices.IndexFunc(files, func(name string) bool { return filepath.Base(name) == req.Name })
 	if err != nil || h.cfg.RecordDir == "" || i < 0 {
-		return nil, refuse(v1.RefusedReason_INVALID, "frontend %s has no recording %q, or not any more: it keeps the last %d", h.cfg.Name, req.Name, maxRecordings)
+		return nil, newRefused(v1.RefusedReason_INVALID, "frontend %s has no recording %q, or not any more: it keeps the last %d", h.cfg.Name, req.Name, maxRecordings)
 	}
 	f, err := os.Open(files[i])
 	if err != nil {

@@ -20,7 +20,7 @@ func TestTokenRights(t *testing.T) {
 	name, replace := termsFile(t, terms(1, "ads's"))
 	c := startCluster(t, 1, 2, func(cfg *Config) { cfg.Secret, cfg.Tenants = "the fleet's", name })
 	ctx, by := context.Background(), func(told string) *v1.Caller { return &v1.Caller{Secret: &told} }
-	j := job("sleep", "1h", "1h")
+	j := newJob("sleep", "1h", "1h")
 	j.Tenant, j.Open = "ads/etl", true
 	sub, err := c.client.Submit(ctx, &v1.SubmitRequest{Caller: by("ads's"), Job: j})
 	if err != nil {
@@ -29,7 +29,7 @@ func TestTokenRights(t *testing.T) {
 	asks := func(of *v1.Caller) map[string]error {
 		_, events := c.client.Events(ctx, &v1.EventsRequest{Caller: of, Handle: sub.Handle})
 		_, tasks := c.client.CancelTasks(ctx, &v1.CancelTasksRequest{Caller: of, Handle: sub.Handle, Tasks: []int32{0}})
-		_, extend := c.client.Extend(ctx, &v1.ExtendRequest{Caller: of, Handle: sub.Handle, FromTask: 2, Tasks: job("sleep", "1h").Tasks})
+		_, extend := c.client.Extend(ctx, &v1.ExtendRequest{Caller: of, Handle: sub.Handle, FromTask: 2, Tasks: newJob("sleep", "1h").Tasks})
 		_, cancel := c.client.Cancel(ctx, &v1.CancelRequest{Caller: of, Handle: &v1.Handle{Job: newID(), Owner: sub.Handle.Owner}})
 		_, trace := c.client.Trace(ctx, &v1.TraceRequest{Caller: of, Job: sub.Handle.Job})
 		_, explain := c.client.Explain(ctx, &v1.ExplainRequest{Caller: of, Handle: sub.Handle, Task: -1})
@@ -48,11 +48,11 @@ func TestTokenRights(t *testing.T) {
 			case "cancel what is not there":
 				reason, says = v1.RefusedReason_UNKNOWN_JOB, "is not known here"
 			}
-			t.Run(who+" asks for "+what, func(t *testing.T) { refusal(t, err, reason, says) })
+			t.Run(who+" asks for "+what, func(t *testing.T) { wantRefused(t, err, reason, says) })
 		}
 	}
 	for what, err := range asks(by("none's")) {
-		t.Run("nobody asks for "+what, func(t *testing.T) { refusal(t, err, v1.RefusedReason_UNAUTHORIZED, "unknown here") })
+		t.Run("nobody asks for "+what, func(t *testing.T) { wantRefused(t, err, v1.RefusedReason_UNAUTHORIZED, "unknown here") })
 	}
 	for what, err := range asks(by("ads's")) {
 		if err != nil && what != "cancel what is not there" {
@@ -68,20 +68,20 @@ func TestTokenRights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	poll(t, "it waits", func() bool {
+	pollUntil(t, "it waits", func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		return c.jobs[id].polls > 0
+		return c.jobs[id].waitingPolls > 0
 	})
 	replace(terms(2, "the next"))
-	poll(t, "the old one is gone", func() bool {
+	pollUntil(t, "the old one is gone", func() bool {
 		_, err := c.client.Events(ctx, &v1.EventsRequest{Caller: by("ads's"), Handle: sub.Handle})
 		return err != nil
 	})
 	if _, err := c.client.Cancel(ctx, &v1.CancelRequest{Caller: by("the next"), Handle: sub.Handle}); err != nil {
 		t.Error(err)
 	}
-	refusal(t, <-waits, v1.RefusedReason_UNAUTHORIZED, "unknown here")
+	wantRefused(t, <-waits, v1.RefusedReason_UNAUTHORIZED, "unknown here")
 }
 
 // What is wrong in the tenants file is told to those who run the fleet, and to no tenant: it may be of another one.
@@ -90,7 +90,7 @@ func TestWarningRights(t *testing.T) {
 	name, replace := termsFile(t, text)
 	c := startCluster(t, 0, 0, func(cfg *Config) { cfg.Secret, cfg.Tenants = "the fleet's", name })
 	replace(text + "  ads: {tokens: 0}\n")
-	poll(t, "it warns", func() bool { return c.Warning() != "" })
+	pollUntil(t, "it warns", func() bool { return c.Warning() != "" })
 	for told, warns := range map[string]bool{"the fleet's": true, "web's": false} {
 		res, err := c.client.Cluster(context.Background(), &v1.ClusterRequest{Caller: &v1.Caller{Secret: &told}})
 		if err != nil || (res.Warning != "") != warns {

@@ -12,8 +12,8 @@ import (
 // A Run is answered by the goroutine that finds its job over, most often the one that has read the last result: another one,
 // which waits for it, would have to be woken, perhaps on another thread, and that costs more than all the rest.
 
-// asker is a call of Run that waits for its answer.
-type asker struct {
+// waitingRun is a call of Run that waits for its answer.
+type waitingRun struct {
 	conn *clientConn // which owes it
 	seq  int32
 }
@@ -24,13 +24,13 @@ type reply struct {
 	frame []byte
 }
 
-// run carries out a Run, but for the answer, which is written when the job is over.
-func (h *handler) run(ctx context.Context, client *clientConn, seq int32, req *v1.RunRequest) {
-	client.owe()
-	if owner := h.owner(ctx, req.Caller, req.Job); owner != nil {
+// runJob carries out a Run, but for the answer, which is written when the job is over.
+func (h *handler) runJob(ctx context.Context, client *clientConn, seq int32, req *v1.RunRequest) {
+	client.noteOwed()
+	if owner := h.previousOwner(ctx, req.Caller, req.Job); owner != nil {
 		res, err := owner.Run(ctx, req)
 		if err != nil {
-			client.pay(thrown(seq, err))
+			client.writeAnswer(thrownFrame(seq, err))
 			return
 		}
 		answer := frame.NewRunAnswer(res.Handle, len(res.Outcomes))
@@ -38,81 +38,81 @@ func (h *handler) run(ctx context.Context, client *clientConn, seq int32, req *v
 			answer.Add(o)
 		}
 		answer.End()
-		client.pay(answer.To(seq))
+		client.writeAnswer(answer.To(seq))
 		return
 	}
-	if _, err := h.submit(ctx, req.Caller, req.Job, client, &asker{client, seq}); err != nil {
-		client.pay(thrown(seq, err))
+	if _, err := h.submitJob(ctx, req.Caller, req.Job, client, &waitingRun{client, seq}); err != nil {
+		client.writeAnswer(thrownFrame(seq, err))
 	}
 }
 
-// thrown is the frame by which a Run throws err.
-func thrown(seq int32, err error) []byte {
+// thrownFrame is the frame by which a Run throws err.
+func thrownFrame(seq int32, err error) []byte {
 	var r *v1.Refused
 	if !errors.As(err, &r) {
-		r = refuse(v1.RefusedReason_INVALID, "%v", err)
+		r = newRefused(v1.RefusedReason_INVALID, "%v", err)
 	}
 	h := frame.Head{Method: []byte("Run"), Seq: seq}
 	return h.Refusal(r)
 }
 
-// ask has a Run answered when its job is over.
-func (s *Server) ask(r *record, a asker) {
-	if r.over {
-		s.reply(r, a)
+// answerWhenEnded has a Run answered when its job is over.
+func (s *Server) answerWhenEnded(r *clientJob, a waitingRun) {
+	if r.ended {
+		s.queueReply(r, a)
 	} else {
-		r.askers = append(r.askers, a)
+		r.waitingRuns = append(r.waitingRuns, a)
 	}
 }
 
-// endRun answers the Runs of a job that is over.
-func (s *Server) endRun(r *record) {
-	if r.answer != nil {
-		at := r.endedAt.Sub(r.received).Microseconds()
+// answerRuns answers the Runs of a job that is over.
+func (s *Server) answerRuns(r *clientJob) {
+	if r.runAnswer != nil {
+		at := r.endedAt.Sub(r.receivedAt).Microseconds()
 		for _, o := range r.outcomes {
 			o.Phases.DeliveredUs = at
-			r.answer.Add(o)
+			r.runAnswer.Add(o)
 		}
-		r.answer.End()
-		r.bytes, r.outcomes = r.answer.Len(), nil
+		r.runAnswer.End()
+		r.bytes, r.outcomes = r.runAnswer.Len(), nil
 	} else {
 		r.bytes = 0 // the record must stay: the tasks have run
 	}
-	for _, a := range r.askers {
-		s.reply(r, a)
+	for _, a := range r.waitingRuns {
+		s.queueReply(r, a)
 	}
-	r.askers = nil
+	r.waitingRuns = nil
 }
 
-// reply has the answer to a Run written as soon as the mutex is free. Its job is over.
-func (s *Server) reply(r *record, a asker) {
+// queueReply has the answer to a Run written as soon as the mutex is free. Its job is over.
+func (s *Server) queueReply(r *clientJob, a waitingRun) {
 	var b []byte
 	switch {
 	case r.moved:
-		b = thrown(a.seq, refuse(v1.RefusedReason_OWNER_LOST, "this frontend lost the job: resubmit what is unfinished under the same id to another one"))
-	case r.tooLarge > 0:
-		b = thrown(a.seq, refuse(v1.RefusedReason_TOO_LARGE, "the results have %d bytes, Run answers with at most %d: use Submit and Events", r.tooLarge, s.cfg.MaxRunResult))
+		b = thrownFrame(a.seq, newRefused(v1.RefusedReason_OWNER_LOST, "this frontend lost the job: resubmit what is unfinished under the same id to another one"))
+	case r.tooLargeBytes > 0:
+		b = thrownFrame(a.seq, newRefused(v1.RefusedReason_TOO_LARGE, "the results have %d bytes, Run answers with at most %d: use Submit and Events", r.tooLargeBytes, s.cfg.MaxRunResult))
 	default:
-		b = r.answer.To(a.seq)
+		b = r.runAnswer.To(a.seq)
 	}
-	s.answer(r, r.endedAt)
-	a.conn.answered = r.id
+	s.noteAnswered(r, r.endedAt)
+	a.conn.lastAnswered = r.id
 	s.replies = append(s.replies, reply{a.conn, b})
 }
 
-// owe notes that the client waits for the answer to a Run.
-func (c *clientConn) owe() {
+// noteOwed notes that the client waits for the answer to a Run.
+func (c *clientConn) noteOwed() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.owes = true
+	c.owesAnswer = true
 }
 
-// pay writes the answer to a Run: at once as far as the connection takes it, then in the background.
-func (c *clientConn) pay(b []byte) {
-	c.used.Store(monotonic())
+// writeAnswer writes the answer to a Run: at once as far as the connection takes it, then in the background.
+func (c *clientConn) writeAnswer(b []byte) {
+	c.usedAt.Store(monotonicNow())
 	b = b[c.Conn.TryWrite(b):]
 	if len(b) == 0 {
-		c.paid()
+		c.noteWritten()
 		return
 	}
 	go func() {
@@ -125,32 +125,32 @@ func (c *clientConn) pay(b []byte) {
 			}
 		}
 		c.SetWriteDeadline(time.Time{})
-		c.paid()
+		c.noteWritten()
 	}()
 }
 
-func (c *clientConn) paid() {
+func (c *clientConn) noteWritten() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.owes = false
-	c.answers.Add(1)
+	c.owesAnswer = false
+	c.answerCount.Add(1)
 	c.settled.Broadcast()
 }
 
-// settle waits until no answer is owed, or the connection is closed. It reports whether one was.
-func (c *clientConn) settle() bool {
+// awaitSettled waits until no answer is owed, or the connection is closed. It reports whether one was.
+func (c *clientConn) awaitSettled() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	owed := c.owes
-	for c.owes && !c.closed.Load() {
+	owed := c.owesAnswer
+	for c.owesAnswer && !c.closed.Load() {
 		c.settled.Wait()
 	}
 	return owed
 }
 
-// waits reports whether the client waits for an answer, or for the rest of one.
-func (c *clientConn) waits() bool {
+// isWaiting reports whether the client waits for an answer, or for the rest of one.
+func (c *clientConn) isWaiting() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.owes || !c.reading.Load()
+	return c.owesAnswer || !c.reading.Load()
 }

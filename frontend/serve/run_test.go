@@ -14,8 +14,8 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// told is the answer to the next Run on a connection, and the number of its call.
-func (r *raw) told() (*v1.PhoebeRunResult, int32) {
+// readSeqResult is the answer to the next Run on a connection, and the number of its call.
+func (r *rawConn) readSeqResult() (*v1.PhoebeRunResult, int32) {
 	r.Helper()
 	head := make([]byte, 4)
 	if _, err := io.ReadFull(r, head); err != nil {
@@ -32,8 +32,8 @@ func (r *raw) told() (*v1.PhoebeRunResult, int32) {
 	return res, int32(binary.BigEndian.Uint32(b[11:]))
 }
 
-// numbered is a Run with this number.
-func numbered(seq uint32, j *v1.Job) []byte {
+// numberedRun is a Run with this number.
+func numberedRun(seq uint32, j *v1.Job) []byte {
 	b := runFrame("", j)
 	binary.BigEndian.PutUint32(b[4+4+4+len("Run"):], seq)
 	return b
@@ -42,20 +42,20 @@ func numbered(seq uint32, j *v1.Job) []byte {
 // Calls that come before the one before is answered are answered in their order, though the later ones may be done first.
 func TestRunsInTurn(t *testing.T) {
 	c := startCluster(t, 1, 4)
-	r := connect(t, c)
-	r.says(append(numbered(7, job("sleep", "30ms")), numbered(8, job("echo", "eight"))...))
-	r.says(numbered(9, job("no such function", "x")))
-	r.says(numbered(10, job("echo", "ten")))
+	r := connectRaw(t, c)
+	r.writeBytes(append(numberedRun(7, newJob("sleep", "30ms")), numberedRun(8, newJob("echo", "eight"))...))
+	r.writeBytes(numberedRun(9, newJob("no such function", "x")))
+	r.writeBytes(numberedRun(10, newJob("echo", "ten")))
 	for _, want := range []struct {
 		seq    int32
 		result string
 	}{{7, ""}, {8, "eight"}, {9, "refused"}, {10, "ten"}} {
-		res, seq := r.told()
+		res, seq := r.readSeqResult()
 		if seq != want.seq {
 			t.Fatalf("the answer to call %d, want %d", seq, want.seq)
 		}
 		if want.result == "refused" {
-			refusal(t, res.Refused, v1.RefusedReason_NO_WORKER, "")
+			wantRefused(t, res.Refused, v1.RefusedReason_NO_WORKER, "")
 		} else if res.Success == nil || string(res.Success.Outcomes[0].Result_) != want.result {
 			t.Errorf("call %d: %v", seq, res)
 		}
@@ -65,36 +65,36 @@ func TestRunsInTurn(t *testing.T) {
 // A client that says no more still gets its answer.
 func TestRunOfOneThatIsSilent(t *testing.T) {
 	c := startCluster(t, 1, 4)
-	r := connect(t, c)
-	r.says(numbered(1, job("sleep", "30ms")))
+	r := connectRaw(t, c)
+	r.writeBytes(numberedRun(1, newJob("sleep", "30ms")))
 	if err := r.Conn.(*net.TCPConn).CloseWrite(); err != nil {
 		t.Fatal(err)
 	}
-	if res, _ := r.told(); res.Success == nil {
+	if res, _ := r.readSeqResult(); res.Success == nil {
 		t.Errorf("%v", res)
 	}
-	r.closed()
+	r.wantClosed()
 }
 
 // The time in which a client has to say something does not run while it waits for an answer.
 func TestRunForLong(t *testing.T) {
 	c := startCluster(t, 1, 4)
-	r := connect(t, c)
-	r.says(numbered(1, job("sleep", "100ms")))
-	poll(t, "the job to run", func() bool {
+	r := connectRaw(t, c)
+	r.writeBytes(numberedRun(1, newJob("sleep", "100ms")))
+	pollUntil(t, "the job to run", func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		return c.core.Jobs() == 1
 	})
-	conn := r.at(c)
-	poll(t, "the connection to be read", conn.reading.Load)
+	conn := r.serverConn(c)
+	pollUntil(t, "the connection to be read", conn.reading.Load)
 	conn.Conn.SetReadDeadline(time.Now())
 	for _, seq := range []uint32{1, 2} {
-		if res, _ := r.told(); res.Success == nil {
+		if res, _ := r.readSeqResult(); res.Success == nil {
 			t.Errorf("%v", res)
 		}
 		if seq == 1 {
-			r.says(numbered(2, job("echo", "x")))
+			r.writeBytes(numberedRun(2, newJob("echo", "x")))
 		}
 	}
 }
@@ -102,26 +102,26 @@ func TestRunForLong(t *testing.T) {
 // One who does not read its answer keeps nobody else waiting, and gets all of it once it reads.
 func TestRunOfOneThatDoesNotRead(t *testing.T) {
 	c := startCluster(t, 1, 4)
-	r := connect(t, c)
+	r := connectRaw(t, c)
 	payload := strings.Repeat("p", 1<<19)
 	payloads := make([]string, 30)
 	for i := range payloads {
 		payloads[i] = payload
 	}
-	r.says(numbered(1, job("echo", payloads...)))
-	r.says(numbered(2, job("echo", "two")))
-	conn := r.at(c)
-	poll(t, "the answer to be on its way", func() bool {
+	r.writeBytes(numberedRun(1, newJob("echo", payloads...)))
+	r.writeBytes(numberedRun(2, newJob("echo", "two")))
+	conn := r.serverConn(c)
+	pollUntil(t, "the answer to be on its way", func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		return c.core.Jobs() == 0 && conn.used.Load() > 0 && len(c.ended.list) == 1
+		return c.core.Jobs() == 0 && conn.usedAt.Load() > 0 && len(c.endedJobs.list) == 1
 	})
 	for range 10 {
-		if _, err := c.client.Run(context.Background(), &v1.RunRequest{Job: job("echo", "x")}); err != nil {
+		if _, err := c.client.Run(context.Background(), &v1.RunRequest{Job: newJob("echo", "x")}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	res, _ := r.told()
+	res, _ := r.readSeqResult()
 	if res.Success == nil || len(res.Success.Outcomes) != len(payloads) {
 		t.Fatalf("refused: %v", res.Refused)
 	}
@@ -130,7 +130,7 @@ func TestRunOfOneThatDoesNotRead(t *testing.T) {
 			t.Fatalf("task %d has %d bytes", o.Task, len(o.Result_))
 		}
 	}
-	if res, seq := r.told(); seq != 2 || res.Success == nil {
+	if res, seq := r.readSeqResult(); seq != 2 || res.Success == nil {
 		t.Errorf("the next call: %d, %v", seq, res)
 	}
 }
@@ -138,27 +138,27 @@ func TestRunOfOneThatDoesNotRead(t *testing.T) {
 // Who asks again for a Run, on another connection, is answered, too: while it is under way, and when it is over.
 func TestRunAgain(t *testing.T) {
 	c := startCluster(t, 1, 4)
-	j := job("sleep", "100ms", "1ms")
-	first, second := connect(t, c), connect(t, c)
-	first.says(numbered(1, j))
-	second.says(numbered(2, j))
-	for seq, r := range []*raw{1: first, 2: second} {
+	j := newJob("sleep", "100ms", "1ms")
+	first, second := connectRaw(t, c), connectRaw(t, c)
+	first.writeBytes(numberedRun(1, j))
+	second.writeBytes(numberedRun(2, j))
+	for seq, r := range []*rawConn{1: first, 2: second} {
 		if r == nil {
 			continue
 		}
-		if res, n := r.told(); int(n) != seq || res.Success == nil || len(res.Success.Outcomes) != 2 {
+		if res, n := r.readSeqResult(); int(n) != seq || res.Success == nil || len(res.Success.Outcomes) != 2 {
 			t.Errorf("answer %d: %v", n, res)
 		}
 	}
-	first.says(numbered(3, j))
-	if res, n := first.told(); n != 3 || res.Success == nil || len(res.Success.Outcomes) != 2 || res.Success.Handle.Job != j.Id {
+	first.writeBytes(numberedRun(3, j))
+	if res, n := first.readSeqResult(); n != 3 || res.Success == nil || len(res.Success.Outcomes) != 2 || res.Success.Handle.Job != j.Id {
 		t.Errorf("answer %d: %v", n, res)
 	}
 	events, err := c.client.Events(context.Background(), &v1.EventsRequest{Handle: &v1.Handle{Job: j.Id}, Cursor: 1})
 	if err != nil || len(events.Events) != 1 || !events.Done || events.Cursor != 2 || events.Events[0].Outcome.Task != 0 {
 		t.Errorf("events of a Run: %v, %v", events, err)
 	}
-	if n := c.stats().Tasks; n != 2 {
+	if n := c.coreStats().Tasks; n != 2 {
 		t.Errorf("%d tasks were run", n)
 	}
 }
@@ -166,7 +166,7 @@ func TestRunAgain(t *testing.T) {
 // Who makes the next call on a connection has the answer to the last one: the workers may forget its results.
 func TestRunArrives(t *testing.T) {
 	c := startCluster(t, 1, 4)
-	client := connect(t, c)
+	client := connectRaw(t, c)
 	unheard := func(j *v1.Job) int {
 		id, err := probe.ParseJobID(j.Id)
 		if err != nil {
@@ -176,15 +176,15 @@ func TestRunArrives(t *testing.T) {
 		defer c.mu.Unlock()
 		return len(c.jobs[id].receipts)
 	}
-	first, second := job("echo", "a", "b"), job("echo", "c")
+	first, second := newJob("echo", "a", "b"), newJob("echo", "c")
 	began := time.Now()
-	client.says(numbered(1, first))
-	client.told()
-	if n := unheard(first); n != 2 && time.Since(began) < arriveFor {
+	client.writeBytes(numberedRun(1, first))
+	client.readSeqResult()
+	if n := unheard(first); n != 2 && time.Since(began) < arrivesWithin {
 		t.Errorf("%d results are kept before the next call, want both", n)
 	}
-	client.says(numbered(2, second))
-	client.told()
+	client.writeBytes(numberedRun(2, second))
+	client.readSeqResult()
 	if n := unheard(first); n != 0 {
 		t.Errorf("%d results are kept after the next call", n)
 	}

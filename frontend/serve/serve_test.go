@@ -24,16 +24,16 @@ import (
 	wserve "github.com/phoebe-sched/phoebe/worker/serve"
 )
 
-// cluster is one frontend and some workers on loopback.
-type cluster struct {
+// testCluster is one frontend and some workers on loopback.
+type testCluster struct {
 	*Server
 	workers []*wserve.Server
 	client  phoebe.Client
 }
 
-func startCluster(tb testing.TB, workers, slots int, change ...func(*Config)) *cluster {
+func startCluster(tb testing.TB, workers, slots int, change ...func(*Config)) *testCluster {
 	tb.Helper()
-	c := &cluster{}
+	c := &testCluster{}
 	var addrs Static
 	for i := range workers {
 		w, err := wserve.New(wserve.Config{
@@ -63,12 +63,12 @@ func startCluster(tb testing.TB, workers, slots int, change ...func(*Config)) *c
 	}
 	tb.Cleanup(func() { s.Close() })
 	c.Server = s
-	c.client = dial(tb, s.Addr())
-	c.await(tb, workers)
+	c.client = dialAPI(tb, s.Addr())
+	c.awaitWorkers(tb, workers)
 	return c
 }
 
-func dial(tb testing.TB, addr string) phoebe.Client {
+func dialAPI(tb testing.TB, addr string) phoebe.Client {
 	cl, err := phoebe.NewClient("phoebe", client.WithHostPorts(addr), client.WithTransportProtocol(transport.Framed),
 		client.WithTransHandlerFactory(gonet.NewCliTransHandlerFactory()), client.WithDialer(gonet.NewDialer()),
 		client.WithLongConnection(connpool.IdleConfig{MaxIdlePerAddress: 64, MaxIdleGlobal: 1024, MaxIdleTimeout: time.Minute}))
@@ -78,8 +78,8 @@ func dial(tb testing.TB, addr string) phoebe.Client {
 	return cl
 }
 
-// await returns when so many workers, or more, are up.
-func (c *cluster) await(tb testing.TB, n int) {
+// awaitWorkers returns when so many workers, or more, are up.
+func (c *testCluster) awaitWorkers(tb testing.TB, n int) {
 	tb.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -102,8 +102,8 @@ func (c *cluster) await(tb testing.TB, n int) {
 	}
 }
 
-// stats is what the core has done.
-func (c *cluster) stats() frontend.Stats {
+// coreStats is what the core has done.
+func (c *testCluster) coreStats() frontend.Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.core.Stats
@@ -113,7 +113,7 @@ func newID() string {
 	return probe.NewJobID(time.Now().UnixMilli(), rand.Uint64(), rand.Uint64()).String()
 }
 
-func job(function string, payloads ...string) *v1.Job {
+func newJob(function string, payloads ...string) *v1.Job {
 	j := v1.NewJob()
 	j.Id = newID()
 	for _, p := range payloads {
@@ -130,7 +130,7 @@ func TestRun(t *testing.T) {
 	for i := range payloads {
 		payloads[i] = fmt.Sprintf("payload %d", i)
 	}
-	j := job("echo", payloads...)
+	j := newJob("echo", payloads...)
 	j.Phases = true
 	res, err := c.client.Run(context.Background(), &v1.RunRequest{Job: j})
 	if err != nil {
@@ -173,7 +173,7 @@ func BenchmarkRun(b *testing.B) {
 	ctx := context.Background()
 	b.ResetTimer()
 	for range b.N {
-		if _, err := c.client.Run(ctx, &v1.RunRequest{Job: job("echo", "x")}); err != nil {
+		if _, err := c.client.Run(ctx, &v1.RunRequest{Job: newJob("echo", "x")}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -191,7 +191,7 @@ func BenchmarkTasks(b *testing.B) {
 			for range 16 {
 				wait.Go(func() {
 					for range jobs {
-						j := job("echo", payloads...)
+						j := newJob("echo", payloads...)
 						j.Policy = policy
 						if _, err := c.client.Run(context.Background(), &v1.RunRequest{Job: j}); err != nil {
 							b.Error(err)
@@ -216,18 +216,18 @@ func TestMessageMayWait(t *testing.T) {
 	waiting := func() int {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		return len(l.conn.out)
+		return len(l.conn.outbox)
 	}
 	for range 5 {
 		pings := l.pingSeq.Load()
 		c.mu.Lock()
-		c.do(frontend.Send{Worker: 0, Msg: probe.Probe{Seq: 1}, MayWait: true})
-		c.unlock()
+		c.carryOut(frontend.Send{Worker: 0, Msg: probe.Probe{Seq: 1}, MayWait: true})
+		c.unlockAndFlush()
 		if waiting() == 0 && l.pingSeq.Load() == pings {
 			t.Log("sent before it could be seen")
 			continue
 		}
-		poll(t, "the message is sent", func() bool { return waiting() == 0 })
+		pollUntil(t, "the message is sent", func() bool { return waiting() == 0 })
 		if l.pingSeq.Load() == pings {
 			return
 		}
@@ -239,7 +239,7 @@ func TestMessageMayWait(t *testing.T) {
 func TestLateLoss(t *testing.T) {
 	c := startCluster(t, 1, 1)
 	for _, ev := range []frontend.Event{frontend.LinkLost{Worker: 0}, frontend.WorkerGone{Worker: 0}} {
-		c.lost(c.links[0], ev)
+		c.reportLost(c.links[0], ev)
 		c.mu.Lock()
 		status, _ := c.core.Status(0)
 		c.mu.Unlock()
@@ -269,7 +269,7 @@ func TestCloseAtOnce(t *testing.T) {
 func TestOpenJobsDoNotHoldADrain(t *testing.T) {
 	c := startCluster(t, 1, 1)
 	ctx := context.Background()
-	j := job("echo", "first")
+	j := newJob("echo", "first")
 	j.Open = true
 	submitted, err := c.client.Submit(ctx, &v1.SubmitRequest{Job: j})
 	if err != nil {

@@ -26,49 +26,49 @@ import (
 
 // Server is a frontend. Make it with New, then Start; at the end Drain and Close.
 type Server struct {
-	cfg     Config
-	log     *slog.Logger
-	metrics *serverMetrics
-	began   time.Time
+	cfg       Config
+	log       *slog.Logger
+	metrics   *serverMetrics
+	startedAt time.Time
 
-	listener *listener
-	quiet    *quiet
-	gate     *gate
-	api      server.Server
-	peers    *peers
-	fleet    *fleet // nil without gossip
-	files    *files.Reader
-	reads    chan struct{} // an element for each part of a file that is being read
-	terms    *terms
-	stop     context.CancelFunc
-	ctx      context.Context
-	accepts  context.Context // ends when no more clients are accepted
-	shut     context.CancelFunc
-	running  sync.WaitGroup
-	failed   chan error
-	dial     func(ctx context.Context, addr string) (net.Conn, error) // to a worker
+	listener    *listener
+	apiListener *quietListener
+	gate        *gate
+	api         server.Server
+	peers       *peers
+	fleet       *fleet // nil without gossip
+	files       *files.Reader
+	readSlots   chan struct{} // an element for each part of a file that is being read
+	terms       *terms
+	stop        context.CancelFunc
+	ctx         context.Context
+	acceptCtx   context.Context // ends when no more clients are accepted
+	endAccept   context.CancelFunc
+	goroutines  sync.WaitGroup
+	failed      chan error
+	dial        func(ctx context.Context, addr string) (net.Conn, error) // to a worker
 
-	mu       mutex // guards all below
-	core     *frontend.Core
-	acts     []frontend.Action
-	dirty    []*link           // to be flushed at the end of the step
-	lingers  []frontend.Worker // whose links are to be flushed at lingerAt
-	lingerAt time.Time
-	links    []*link // by frontend.Worker; nil where retired
-	byAddr   map[string]*link
-	runs     map[run]*link // that is, or was last, linked to a run of a worker
-	jobs     map[probe.JobID]*record
-	unread   int // bytes of the results of submitted jobs that clients have not fetched
-	ended    endedList
-	answered []answered // of which it is to be told that they have arrived, oldest first
-	replies  []reply    // to be written when the mutex is free
-	scratch  scratch
-	later    []frontend.Event // found while actions were carried out
-	swept    time.Time        // when clients that are gone were last looked for
-	stepped  time.Time        // the last step
-	timer    *time.Timer
-	timerAt  time.Time
-	draining bool
+	mu               mutex // guards all below
+	core             *frontend.Core
+	acts             []frontend.Action
+	dirtyLinks       []*link           // to be flushed at the end of the step
+	lingeringWorkers []frontend.Worker // whose links are to be flushed at lingerAt
+	lingerAt         time.Time
+	links            []*link // by frontend.Worker; nil where retired
+	byAddr           map[string]*link
+	linkByRun        map[workerRun]*link // that is, or was last, linked to a run of a worker
+	jobs             map[probe.JobID]*clientJob
+	unreadBytes      int // bytes of the results of submitted jobs that clients have not fetched
+	endedJobs        endedList
+	sentAnswers      []sentAnswer // of which it is to be told that they have arrived, oldest first
+	replies          []reply      // to be written when the mutex is free
+	scratch          outcomeScratch
+	laterEvents      []frontend.Event // found while actions were carried out
+	sweptAt          time.Time        // when clients that are gone were last looked for
+	steppedAt        time.Time        // the last step
+	timer            *time.Timer
+	timerAt          time.Time
+	draining         bool
 
 	recorder recorder
 }
@@ -78,7 +78,7 @@ func New(cfg Config) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	cfg = cfg.defaults()
+	cfg = cfg.withDefaults()
 	for cfg.Core.ID == 0 {
 		cfg.Core.ID = probe.FrontendID(rand.Uint64())
 	}
@@ -86,26 +86,26 @@ func New(cfg Config) (*Server, error) {
 		cfg.Seed = rand.Uint64()
 	}
 	s := &Server{
-		cfg:    cfg,
-		log:    cfg.Logger,
-		began:  time.Now(),
-		core:   frontend.New(cfg.Core, rand.New(rand.NewPCG(cfg.Seed, uint64(cfg.Core.ID)))),
-		byAddr: map[string]*link{},
-		runs:   map[run]*link{},
-		jobs:   map[probe.JobID]*record{},
-		failed: make(chan error, 1),
-		files:  files.NewReader(cfg.Keys, cfg.asked()),
-		reads:  make(chan struct{}, mostReads),
+		cfg:       cfg,
+		log:       cfg.Logger,
+		startedAt: time.Now(),
+		core:      frontend.New(cfg.Core, rand.New(rand.NewPCG(cfg.Seed, uint64(cfg.Core.ID)))),
+		byAddr:    map[string]*link{},
+		linkByRun: map[workerRun]*link{},
+		jobs:      map[probe.JobID]*clientJob{},
+		failed:    make(chan error, 1),
+		files:     files.NewReader(cfg.Keys, cfg.connSecrets()),
+		readSlots: make(chan struct{}, maxReads),
 	}
 	s.dial = s.dialWorker
 	s.terms = &terms{server: s, name: cfg.Tenants}
 	if cfg.Gossip != "" {
 		s.fleet = newFleet(s)
 	}
-	s.recorder = newRecorder(s.began, cfg.Seed)
+	s.recorder = newRecorder(s.startedAt, cfg.Seed)
 	s.metrics = newMetrics(cfg.Metrics, s)
 	s.ctx, s.stop = context.WithCancel(context.Background())
-	s.accepts, s.shut = context.WithCancel(s.ctx)
+	s.acceptCtx, s.endAccept = context.WithCancel(s.ctx)
 	return s, nil
 }
 
@@ -124,7 +124,7 @@ func (s *Server) Start() error {
 	}
 	s.gate = newGate(s)
 	s.peers = newPeers(&s.cfg)
-	s.timer = time.AfterFunc(time.Hour, s.wake)
+	s.timer = time.AfterFunc(time.Hour, s.onTimer)
 	s.log.Info("frontend starts", "frontend", s.cfg.Name, "address", s.Addr(), "id", s.cfg.Core.ID.String(), "seed", s.cfg.Seed, "policy", s.cfg.Policy.Name)
 	err = s.terms.start()
 	if err == nil {
@@ -136,19 +136,19 @@ func (s *Server) Start() error {
 		raw.Close()
 		return fmt.Errorf("frontend: %w", err)
 	}
-	s.quiet = newQuiet(s.listener, s.accepts)
-	s.api = phoebe.NewServer(s.gate.calls,
-		server.WithListener(s.quiet),
+	s.apiListener = newQuietListener(s.listener, s.acceptCtx)
+	s.api = phoebe.NewServer(s.gate.handler,
+		server.WithListener(s.apiListener),
 		server.WithTransServerFactory(gonet.NewTransServerFactory()),
 		server.WithTransHandlerFactory(s.gate),
-		server.WithExitSignal(func() <-chan error { s.quiet.wait(); return make(chan error) }),
+		server.WithExitSignal(func() <-chan error { s.apiListener.noteKitexWaits(); return make(chan error) }),
 		server.WithExitWaitTime(time.Millisecond),
 	)
-	s.running.Go(s.tick)
-	s.running.Go(s.record)
-	s.running.Go(func() {
-		defer s.quiet.accept() // in case it never came to that
-		defer s.quiet.wait()
+	s.goroutines.Go(s.runChecks)
+	s.goroutines.Go(s.runRecorder)
+	s.goroutines.Go(func() {
+		defer s.apiListener.noteAccept() // in case it never came to that
+		defer s.apiListener.noteKitexWaits()
 		if err := s.api.Run(); err != nil && s.ctx.Err() == nil {
 			s.failed <- fmt.Errorf("frontend: serve: %w", err)
 		}
@@ -188,7 +188,7 @@ func (s *Server) Ready() error {
 		if l == nil {
 			continue
 		}
-		if up, _, _, _ := l.status(); up {
+		if up, _, _, _ := l.linkStatus(); up {
 			return nil
 		}
 	}
@@ -197,9 +197,9 @@ func (s *Server) Ready() error {
 
 // Warning says what is not well although jobs may be sent here, or "".
 func (s *Server) Warning() string {
-	warnings := []string{s.terms.warning()}
+	warnings := []string{s.terms.whyFileRejected()}
 	if s.fleet != nil {
-		warnings = append(warnings, s.fleet.warning())
+		warnings = append(warnings, s.fleet.whyCutOff())
 	}
 	return strings.Join(slices.DeleteFunc(warnings, func(w string) bool { return w == "" }), "; ")
 }
@@ -225,97 +225,97 @@ func (s *Server) Drain(ctx context.Context) error {
 	s.mu.Lock()
 	s.draining = true
 	s.mu.Unlock()
-	if _, _, asked := s.left(); !asked {
-		s.acceptNobody()
+	if _, _, hasPollers := s.countUnfinished(); !hasPollers {
+		s.stopAccepting()
 	}
 	tick := time.NewTicker(drainPoll)
 	defer tick.Stop()
-	for until := time.Now().Add(firstCall); s.listener.expects() && time.Now().Before(until) && ctx.Err() == nil; {
+	for until := time.Now().Add(firstCall); s.listener.hasStrangers() && time.Now().Before(until) && ctx.Err() == nil; {
 		<-tick.C
 	}
 	s.mu.Lock()
 	s.stepLocked(frontend.Leave{})
-	s.unlock()
+	s.unlockAndFlush()
 	var answering map[*clientConn]int64 // connections that had not written their last answer
-	var telling map[*link]uint64        // links whose workers have not answered their last Ping
+	var pinged map[*link]uint64         // links whose workers have not answered their last Ping
 	for {
-		s.handOn()
-		unfinished, unfetched, asked := s.left()
-		if !asked {
-			s.acceptNobody()
+		s.giveUpOpenJobs()
+		unfinished, unfetched, hasPollers := s.countUnfinished()
+		if !hasPollers {
+			s.stopAccepting()
 		}
 		if unfinished == 0 && unfetched == 0 {
 			if answering == nil {
-				answering = s.listener.answering()
+				answering = s.listener.listAnswering()
 			}
-			maps.DeleteFunc(answering, func(c *clientConn, answers int64) bool { return c.closed.Load() || c.answers.Load() != answers })
-			if len(answering) == 0 && telling == nil {
-				telling = s.lastWords()
+			maps.DeleteFunc(answering, func(c *clientConn, answers int64) bool { return c.closed.Load() || c.answerCount.Load() != answers })
+			if len(answering) == 0 && pinged == nil {
+				pinged = s.sendLastReceipts()
 			}
-			maps.DeleteFunc(telling, (*link).tookIn)
-			if len(answering)+len(telling) == 0 {
+			maps.DeleteFunc(pinged, (*link).hasAnswered)
+			if len(answering)+len(pinged) == 0 {
 				return nil
 			}
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("frontend: %d jobs are unfinished, the outcomes of %d were not fetched, %d workers have not heard all: %w", unfinished, unfetched, len(telling), context.Cause(ctx))
+			return fmt.Errorf("frontend: %d jobs are unfinished, the outcomes of %d were not fetched, %d workers have not heard all: %w", unfinished, unfetched, len(pinged), context.Cause(ctx))
 		}
 	}
 }
 
-// handOn gives up the jobs that are open and have no task left: their clients may add to them at any time, and take them elsewhere.
-func (s *Server) handOn() {
+// giveUpOpenJobs gives up the jobs that are open and have no task left: their clients may add to them at any time, and take them elsewhere.
+func (s *Server) giveUpOpenJobs() {
 	s.mu.Lock()
-	defer s.unlock()
+	defer s.unlockAndFlush()
 	for id, r := range s.jobs {
-		if !r.run && !r.over && r.left == 0 && len(r.outcomes) == 0 {
-			s.later = append(s.later, frontend.Outdated{Job: id})
+		if !r.isRun && !r.ended && r.unfinished == 0 && len(r.outcomes) == 0 {
+			s.laterEvents = append(s.laterEvents, frontend.Outdated{Job: id})
 		}
 	}
 }
 
-// lastWords tells the workers that clients have all results, and sends a Ping behind that on every link.
-func (s *Server) lastWords() map[*link]uint64 {
+// sendLastReceipts tells the workers that clients have all results, and sends a Ping behind that on every link.
+func (s *Server) sendLastReceipts() map[*link]uint64 {
 	s.mu.Lock()
-	s.settle()
-	s.unlock()
+	s.deliverAll()
+	s.unlockAndFlush()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	pings := map[*link]uint64{}
 	for _, l := range s.links {
 		if l != nil {
-			pings[l] = l.ping()
+			pings[l] = l.sendPing()
 		}
 	}
 	return pings
 }
 
-// acceptNobody ends listening, while connections stay.
-func (s *Server) acceptNobody() {
-	s.shut()
+// stopAccepting ends listening, while connections stay.
+func (s *Server) stopAccepting() {
+	s.endAccept()
 	s.listener.Close()
 }
 
-// left counts the jobs that have not ended, and those that have but whose clients do not have all outcomes yet, and
+// countUnfinished counts the jobs that have not ended, and those that have but whose clients do not have all outcomes yet, and
 // tells whether clients still ask for one of them by Events.
-func (s *Server) left() (unfinished, unfetched int, asked bool) {
+func (s *Server) countUnfinished() (unfinished, unfetched int, hasPollers bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
 	for _, r := range s.jobs {
-		if r.over && !r.kept && (r.polls > 0 || now.Sub(r.endedAt) < fetchPatience || now.Sub(r.polled) < fetchPatience) {
+		if r.ended && !r.inEndedList && (r.waitingPolls > 0 || now.Sub(r.endedAt) < fetchPatience || now.Sub(r.polledAt) < fetchPatience) {
 			unfetched++
-			asked = asked || !r.run
+			hasPollers = hasPollers || !r.isRun
 		}
-		if r.kept && r.once && !r.run && len(r.receipts) > 0 && now.Sub(r.polled) < confirmPatience {
+		if r.inEndedList && r.hasOnceTasks && !r.isRun && len(r.receipts) > 0 && now.Sub(r.polledAt) < confirmPatience {
 			unfetched++
-			asked = true
+			hasPollers = true
 		}
-		asked = asked || !r.over && !r.run
+		hasPollers = hasPollers || !r.ended && !r.isRun
 	}
-	return s.core.Jobs(), unfetched, asked
+	return s.core.Jobs(), unfetched, hasPollers
 }
 
 // Close stops serving at once; jobs under way are lost to this frontend, and their clients take them elsewhere.
@@ -329,7 +329,7 @@ func (s *Server) Close() error {
 	s.listener.closeAll()
 	s.mu.Lock()
 	for _, r := range s.jobs {
-		r.notify()
+		r.notifyWaiters()
 	}
 	clear(s.jobs) // calls under way, and tick, find none that they could end once more
 	links := s.links
@@ -342,12 +342,12 @@ func (s *Server) Close() error {
 			l.retire()
 		}
 	}
-	<-s.quiet.waits
-	<-s.quiet.accepts // before that, there is nothing yet that it would stop
-	s.api.Stop()      // complains of calls that had not been answered in time: their connections are closed already
+	<-s.apiListener.kitexWaits
+	<-s.apiListener.acceptCalled // before that, there is nothing yet that it would stop
+	s.api.Stop()                 // complains of calls that had not been answered in time: their connections are closed already
 	s.peers.close()
 	s.files.Close()
-	s.running.Wait()
+	s.goroutines.Wait()
 	return err
 }
 
@@ -359,16 +359,16 @@ func (s *Server) setWorkers(addrs []string) {
 		s.mu.Unlock()
 		return
 	}
-	keep := make(map[string]bool, len(addrs))
+	listed := make(map[string]bool, len(addrs))
 	for _, addr := range addrs {
-		keep[addr] = true
+		listed[addr] = true
 	}
 	var free []int
 	for i, l := range s.links {
-		if l != nil && !keep[l.addr] {
+		if l != nil && !listed[l.addr] {
 			s.links[i] = nil
 			delete(s.byAddr, l.addr)
-			s.release(l)
+			s.forgetRun(l)
 			gone = append(gone, l)
 			s.stepLocked(frontend.WorkerGone{Worker: l.key, Off: true})
 		}
@@ -390,22 +390,22 @@ func (s *Server) setWorkers(addrs []string) {
 		s.links[i] = newLink(s, frontend.Worker(i), addr)
 		s.byAddr[addr] = s.links[i]
 	}
-	s.unlock()
+	s.unlockAndFlush()
 	for _, l := range gone {
 		s.log.Info("worker taken off the list", "worker", l.addr)
 		l.retire()
 	}
 }
 
-// linked reports whether there is a link to the worker at addr that is up.
-func (s *Server) linked(addr string) bool {
+// isLinked reports whether there is a link to the worker at addr that is up.
+func (s *Server) isLinked(addr string) bool {
 	s.mu.Lock()
 	l := s.byAddr[addr]
 	s.mu.Unlock()
 	if l == nil {
 		return false
 	}
-	up, _, _, _ := l.status()
+	up, _, _, _ := l.linkStatus()
 	return up
 }
 
@@ -418,95 +418,95 @@ func (s *Server) dialWorker(ctx context.Context, addr string) (net.Conn, error) 
 	return s.cfg.Keys.Connect(ctx, d.DialContext, addr, identity.Worker)
 }
 
-// serves reports whether l is a link of this server still: its key may be another one's by now. The mutex is held.
-func (s *Server) serves(l *link) bool { return int(l.key) < len(s.links) && s.links[l.key] == l }
+// hasLink reports whether l is a link of this server still: its key may be another one's by now. The mutex is held.
+func (s *Server) hasLink(l *link) bool { return int(l.key) < len(s.links) && s.links[l.key] == l }
 
-// welcomed tells the core that a connection is up, and reports whether it is. If not, the connection is closed already,
+// reportUp tells the core that a connection is up, and reports whether it is. If not, the connection is closed already,
 // or leads to where another link does.
-func (s *Server) welcomed(c *linkConn, m probe.Welcome) (other *link, ok bool) {
+func (s *Server) reportUp(c *linkConn, m probe.Welcome) (other *link, ok bool) {
 	s.mu.Lock()
-	defer s.unlock()
+	defer s.unlockAndFlush()
 	l := c.link
-	if !s.serves(l) {
+	if !s.hasLink(l) {
 		return nil, false
 	}
-	s.release(l)
-	l.run = run{m.Worker, m.Incarnation}
-	if other := s.twin(l); other != nil {
+	s.forgetRun(l)
+	l.workerRun = workerRun{m.Worker, m.Incarnation}
+	if other := s.findTwin(l); other != nil {
 		return other, false
 	}
-	if !c.rise() {
+	if !c.markUp() {
 		return nil, false
 	}
-	s.runs[l.run] = l
+	s.linkByRun[l.workerRun] = l
 	s.stepLocked(frontend.WorkerUp{Worker: l.key, Welcome: m})
 	return nil, true
 }
 
-// twin is another link to the worker that was found at l's address, or nil. A worker keeps only the latest of a
+// findTwin is another link to the worker that was found at l's address, or nil. A worker keeps only the latest of a
 // frontend's connections: two links would take it from each other without end. The mutex is held.
-func (s *Server) twin(l *link) *link {
-	if other := s.runs[l.run]; other != nil && other != l && other.holds(s.cfg.Lease) {
+func (s *Server) findTwin(l *link) *link {
+	if other := s.linkByRun[l.workerRun]; other != nil && other != l && other.isUpOrRecent(s.cfg.Lease) {
 		return other
 	}
 	return nil
 }
 
-// linkedElsewhere reports whether l has a twin, as long as which it had better not connect.
-func (s *Server) linkedElsewhere(l *link) bool {
+// isLinkedElsewhere reports whether l has a twin, as long as which it had better not connect.
+func (s *Server) isLinkedElsewhere(l *link) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.twin(l) != nil
+	return s.findTwin(l) != nil
 }
 
-// release forgets that l has, or had, the worker that was found at its address. The mutex is held.
-func (s *Server) release(l *link) {
-	if s.runs[l.run] == l {
-		delete(s.runs, l.run)
+// forgetRun forgets that l has, or had, the worker that was found at its address. The mutex is held.
+func (s *Server) forgetRun(l *link) {
+	if s.linkByRun[l.workerRun] == l {
+		delete(s.linkByRun, l.workerRun)
 	}
 }
 
-// lost tells the core that a link broke, unless it has been made again meanwhile: the core would take that for lost,
+// reportLost tells the core that a link broke, unless it has been made again meanwhile: the core would take that for lost,
 // and nobody would tell it better. WorkerUp by itself tells it that an earlier connection is over.
-func (s *Server) lost(l *link, ev frontend.Event) {
+func (s *Server) reportLost(l *link, ev frontend.Event) {
 	s.mu.Lock()
 	l.mu.Lock()
 	up := l.isUp()
 	l.mu.Unlock()
-	if !up && s.serves(l) {
+	if !up && s.hasLink(l) {
 		s.stepLocked(ev)
 	}
-	s.unlock()
+	s.unlockAndFlush()
 }
 
-// received steps through the messages of one frame.
-func (s *Server) received(l *link, msgs []probe.Msg) {
+// stepFrame steps through the messages of one frame.
+func (s *Server) stepFrame(l *link, msgs []probe.Msg) {
 	s.mu.Lock()
-	if s.serves(l) {
+	if s.hasLink(l) {
 		for _, m := range msgs {
 			if pong, ok := m.(probe.Pong); ok {
-				l.ponged(pong.Seq)
+				l.notePong(pong.Seq)
 			}
 		}
 		s.stepLocked(frontend.Frame{Worker: l.key, Msgs: msgs})
 	}
-	s.unlock()
+	s.unlockAndFlush()
 }
 
 func (s *Server) stepLocked(ev frontend.Event) {
 	now := time.Now()
-	if now.Sub(s.swept) > s.cfg.ClientGrace { // this process was absent: jobs whose clients went away meanwhile are not its own
-		s.sweepLocked(now)
+	if now.Sub(s.sweptAt) > s.cfg.ClientGrace { // this process was absent: jobs whose clients went away meanwhile are not its own
+		s.sweepJobsLocked(now)
 	}
-	s.stepped = now
+	s.steppedAt = now
 	s.acts = s.core.Step(now, ev, s.acts[:0])
 	for _, a := range s.acts {
-		s.do(a)
+		s.carryOut(a)
 	}
 	clear(s.acts)
 }
 
-func (s *Server) do(a frontend.Action) {
+func (s *Server) carryOut(a frontend.Action) {
 	switch a := a.(type) {
 	case frontend.Send:
 		if int(a.Worker) >= len(s.links) || s.links[a.Worker] == nil {
@@ -516,78 +516,78 @@ func (s *Server) do(a frontend.Action) {
 		l.send(a.Msg)
 		switch {
 		case a.MayWait:
-			s.linger(a.Worker)
-		case len(s.dirty) == 0 || s.dirty[len(s.dirty)-1] != l:
-			s.dirty = append(s.dirty, l)
+			s.flushSoon(a.Worker)
+		case len(s.dirtyLinks) == 0 || s.dirtyLinks[len(s.dirtyLinks)-1] != l:
+			s.dirtyLinks = append(s.dirtyLinks, l)
 		}
 	case *frontend.Done:
 		s.metrics.outcomes[a.Outcome.Kind].Inc()
 		if r := s.jobs[a.Job]; r != nil {
-			if r.done(&a.Outcome, s.cfg.MaxRunResult, &s.scratch); !r.run {
-				s.weigh(r)
+			if r.addOutcome(&a.Outcome, s.cfg.MaxRunResult, &s.scratch); !r.isRun {
+				s.countUnread(r)
 			}
-			s.countTask(&r.timed, &a.Outcome)
+			s.countTask(&r.timing, &a.Outcome)
 		}
 	case frontend.Accepted:
 		s.metrics.accepted.Inc()
 		s.recorder.tally.Accepted++
 	case frontend.Refused:
 		s.metrics.refusals[a.Err.Reason].Inc()
-		s.recorder.tally.Refused[refusals[a.Err.Reason]]++
+		s.recorder.tally.Refused[refusedReasons[a.Err.Reason]]++
 		r := s.jobs[a.Job]
 		r.refused = a.Err
 		delete(s.jobs, a.Job)
 	case frontend.Extended:
 		r := s.jobs[a.Job]
 		r.extended = a
-		r.left += a.Added
+		r.unfinished += a.Added
 	case frontend.Ended:
-		s.endRecord(a.Job)
+		s.endJob(a.Job)
 	case frontend.Collect:
-		s.collect(a.Worker)
+		s.deliverFromWorker(a.Worker)
 	case frontend.Moved:
 		s.log.Info("job was claimed by another frontend", "job", a.Job.String())
 		if r := s.jobs[a.Job]; r != nil {
 			r.moved = true
 		}
-		s.endRecord(a.Job)
+		s.endJob(a.Job)
 	}
 }
 
-// unlock sets the timer, unlocks, and writes what the steps since the lock want sent.
-func (s *Server) unlock() {
-	s.arrived(s.stepped, 4)
-	for len(s.later) > 0 {
-		later := s.later
-		s.later = nil
+// unlockAndFlush sets the timer, unlocks, and writes what the steps since the lock want sent.
+func (s *Server) unlockAndFlush() {
+	s.deliverArrived(s.steppedAt, 4)
+	for len(s.laterEvents) > 0 {
+		later := s.laterEvents
+		s.laterEvents = nil
 		for _, ev := range later {
 			s.stepLocked(ev)
 		}
 	}
-	var room [16]*link
-	dirty := append(room[:0], s.dirty...)
-	var desk [4]reply
-	replies := append(desk[:0], s.replies...)
-	clear(s.dirty)
+	var linkRoom [16]*link
+	dirty := append(linkRoom[:0], s.dirtyLinks...)
+	var replyRoom [4]reply
+	replies := append(replyRoom[:0], s.replies...)
+	clear(s.dirtyLinks)
 	clear(s.replies)
-	s.dirty, s.replies = s.dirty[:0], s.replies[:0]
-	at := s.core.NextWake()
-	if at.IsZero() || !s.lingerAt.IsZero() && s.lingerAt.Before(at) {
-		at = s.lingerAt
+	s.dirtyLinks, s.replies = s.dirtyLinks[:0], s.replies[:0]
+	wakeAt := s.core.NextWake()
+	if wakeAt.IsZero() || !s.lingerAt.IsZero() && s.lingerAt.Before(wakeAt) {
+		wakeAt = s.lingerAt
 	}
 	// A timer that fires too early costs a Wake without effect; one is moved only if it is too late, so that
 	// the many jobs that end before their timers do not set it again and again.
-	if s.timer != nil && !at.IsZero() && (s.timerAt.IsZero() || at.Before(s.timerAt)) {
-		s.timerAt = at
-		s.timer.Reset(time.Until(at))
+	if s.timer != nil && !wakeAt.IsZero() && (s.timerAt.IsZero() || wakeAt.Before(s.timerAt)) {
+		s.timerAt = wakeAt
+		s.timer.Reset(time.Until(wakeAt))
 	}
-	alone := s.core.Jobs() <= fewJobs
+	urgent := s.core.Jobs() <= fewJobs
 	s.mu.Unlock()
 	for _, l := range dirty {
-		l.flush(alone)
+		l.flush(urgent)
 	}
 	for _, r := range replies {
-		r.conn.pay(r.frame)
+		r.conn.writeAnswer(r.frame)
 	}
 }
 
@@ -596,27 +596,27 @@ func (s *Server) unlock() {
 // 100 tasks, 16 in flight.
 const fewJobs = 4
 
-// linger has a worker's link flushed soon, if nothing else does it before.
-func (s *Server) linger(key frontend.Worker) {
+// flushSoon has a worker's link flushed soon, if nothing else does it before.
+func (s *Server) flushSoon(key frontend.Worker) {
 	if s.lingerAt.IsZero() {
 		s.lingerAt = time.Now().Add(frontend.LingerFor)
 	}
-	if n := len(s.lingers); n == 0 || s.lingers[n-1] != key {
-		s.lingers = append(s.lingers, key)
+	if n := len(s.lingeringWorkers); n == 0 || s.lingeringWorkers[n-1] != key {
+		s.lingeringWorkers = append(s.lingeringWorkers, key)
 	}
 }
 
-// endLinger flushes all that lingers.
-func (s *Server) endLinger() {
-	for _, key := range s.lingers {
+// flushLingering flushes all that lingers.
+func (s *Server) flushLingering() {
+	for _, key := range s.lingeringWorkers {
 		if int(key) < len(s.links) && s.links[key] != nil { // else taken off the list meanwhile
-			s.dirty = append(s.dirty, s.links[key])
+			s.dirtyLinks = append(s.dirtyLinks, s.links[key])
 		}
 	}
-	s.lingers, s.lingerAt = s.lingers[:0], time.Time{}
+	s.lingeringWorkers, s.lingerAt = s.lingeringWorkers[:0], time.Time{}
 }
 
-func (s *Server) wake() {
+func (s *Server) onTimer() {
 	s.mu.Lock()
 	if s.ctx.Err() != nil {
 		s.mu.Unlock()
@@ -624,60 +624,60 @@ func (s *Server) wake() {
 	}
 	s.timerAt = time.Time{}
 	if !s.lingerAt.IsZero() && !time.Now().Before(s.lingerAt) {
-		s.endLinger()
+		s.flushLingering()
 	}
 	s.stepLocked(frontend.Wake{})
-	s.unlock()
+	s.unlockAndFlush()
 }
 
-// watch gives up the workers that are silent, all of them before any of their tasks goes elsewhere: it would go to
+// checkLinks gives up the workers that are silent, all of them before any of their tasks goes elsewhere: it would go to
 // another of them, and so on, until it is taken for what they die of. Where this process itself was absent, as it was
 // stopped or its machine was, it has not listened, and they may not have been silent.
-func (s *Server) watch(links []*link, absence time.Duration) {
+func (s *Server) checkLinks(links []*link, absence time.Duration) {
 	var silent []*link
 	for _, l := range links {
 		if absence > s.cfg.Lease/3 {
-			l.excuse(absence)
+			l.excuseAbsence(absence)
 		}
-		if l.check(s.cfg.Lease) {
+		if l.checkConn(s.cfg.Lease) {
 			silent = append(silent, l)
 		}
 	}
 	for _, l := range silent {
-		s.lost(l, frontend.WorkerGone{Worker: l.key})
+		s.reportLost(l, frontend.WorkerGone{Worker: l.key})
 	}
 }
 
-// tick looks after what is silent: links, clients' connections, jobs whose clients are gone; and tells the core what messages cost.
-func (s *Server) tick() {
+// runChecks looks after what is silent: links, clients' connections, jobs whose clients are gone; and tells the core what messages cost.
+func (s *Server) runChecks() {
 	every := min(s.cfg.Lease/3, s.cfg.ClientGrace/3, time.Second)
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	var m meter
-	m.busy()
+	var m cpuMeter
+	m.measureBusy()
 	var shared time.Time
-	for last := monotonic(); ; {
+	for last := monotonicNow(); ; {
 		select {
 		case <-s.ctx.Done():
 			return
 		case <-tick.C:
 		}
-		now := monotonic()
+		now := monotonicNow()
 		absence := time.Duration(now-last) - every
 		last = now
-		busy := m.busy()
+		busy := m.measureBusy()
 		s.mu.Lock()
 		s.stepLocked(busy)
-		s.unlock()
+		s.unlockAndFlush()
 		if at := time.Now(); at.Sub(shared) >= shareEvery {
 			shared = at
-			s.share()
+			s.shareNeeds()
 		}
-		s.watch(s.allLinks(), absence)
-		s.listener.sweep()
+		s.checkLinks(s.allLinks(), absence)
+		s.listener.sweepIdle()
 		s.sweepJobs()
 		if s.fleet != nil {
-			s.fleet.review()
+			s.fleet.dropFormer()
 		}
 	}
 }

@@ -16,21 +16,21 @@ const (
 	silentAfter = 3 * shareEvery
 )
 
-// share tells the core which other frontends there are and what they need of tenants, and them what this one does. As long as nothing
+// shareNeeds tells the core which other frontends there are and what they need of tenants, and them what this one does. As long as nothing
 // is said of tenants, there is nothing to share, and the core is told of the frontends alone.
-func (s *Server) share() {
+func (s *Server) shareNeeds() {
 	s.terms.mu.Lock()
-	bounds := s.terms.revision() > 0
+	hasTerms := s.terms.currentRevision() > 0
 	s.terms.mu.Unlock()
-	if !bounds && s.fleet == nil {
+	if !hasTerms && s.fleet == nil {
 		return
 	}
-	ev := s.others(bounds)
+	ev := s.listOthers(hasTerms)
 	s.mu.Lock()
 	s.stepLocked(ev)
 	needs := s.core.Needs()
-	s.unlock()
-	if !bounds || s.fleet == nil {
+	s.unlockAndFlush()
+	if !hasTerms || s.fleet == nil {
 		return
 	}
 	list := make([]view.Need, 0, len(needs))
@@ -43,8 +43,8 @@ func (s *Server) share() {
 	s.fleet.node.TellNeeds(list)
 }
 
-// others is which frontends there are, and what they need, if tenants have bounds.
-func (s *Server) others(bounds bool) frontend.Others {
+// listOthers is which frontends there are, and what they need, if tenants have bounds.
+func (s *Server) listOthers(hasTerms bool) frontend.Others {
 	ev := frontend.Others{Self: s.cfg.Name, Needs: map[string][]tenants.Need{}}
 	if s.fleet == nil {
 		return ev
@@ -52,21 +52,21 @@ func (s *Server) others(bounds bool) frontend.Others {
 	for _, m := range s.fleet.node.Members() {
 		ev.Members = append(ev.Members, m.Name)
 	}
-	if !bounds {
+	if !hasTerms {
 		return ev
 	}
-	told, silent := s.fleet.node.Needs(silentAfter)
+	needs, silent := s.fleet.node.Needs(silentAfter)
 	ev.Silent = silent
-	for name, list := range told {
+	for name, list := range needs {
 		for _, n := range list {
-			ev.Needs[name] = append(ev.Needs[name], needOf(n))
+			ev.Needs[name] = append(ev.Needs[name], needFromGossip(n))
 		}
 	}
 	return ev
 }
 
-// needOf is one as another frontend told it.
-func needOf(n view.Need) tenants.Need {
+// needFromGossip is one as another frontend told it.
+func needFromGossip(n view.Need) tenants.Need {
 	c := n.Counts
 	return tenants.Need{Path: n.Path, Use: c[0], Want: c[1], Most: c[2], Quota: tenants.Quota{Regular: c[3], All: c[4]}}
 }

@@ -18,9 +18,9 @@ func setUserTimeout(c syscall.RawConn, d time.Duration) error {
 	return err
 }
 
-// hungUp reports whether the peer has closed the connection, without taking anything from it. By TLS it says so before it
+// peerHungUp reports whether the peer has closed the connection, without taking anything from it. By TLS it says so before it
 // does, so that there is something to be taken.
-func hungUp(c syscall.RawConn, sealed bool) bool {
+func peerHungUp(c syscall.RawConn, sealed bool) bool {
 	gone := false
 	c.Control(func(fd uintptr) {
 		if sealed {

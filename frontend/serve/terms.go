@@ -26,11 +26,11 @@ type terms struct {
 	server *Server
 	name   string // of the file; "": it reads none
 
-	now     atomic.Pointer[tenants.File] // that holds; nil: there is none
-	mu      sync.Mutex                   // taken before the server's
-	holds   *tenants.File                // nil: there is none
-	trouble string                       // why the file as it is now does not hold, or ""
-	foreign string                       // why the latest one of another frontend does not, or ""
+	current        atomic.Pointer[tenants.File] // that holds; nil: there is none
+	mu             sync.Mutex                   // taken before the server's
+	inForce        *tenants.File                // nil: there is none
+	problem        string                       // why the file as it is now does not hold, or ""
+	foreignProblem string                       // why the latest one of another frontend does not, or ""
 }
 
 // termsSettle is how long a file is left alone after a change: whoever writes it may not be done.
@@ -41,8 +41,8 @@ func (t *terms) start() error {
 	if t.name == "" {
 		return nil
 	}
-	if t.read(); t.trouble != "" {
-		return errors.New(t.trouble)
+	if t.readFile(); t.problem != "" {
+		return errors.New(t.problem)
 	}
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -53,13 +53,13 @@ func (t *terms) start() error {
 		watcher.Close()
 		return fmt.Errorf("watch %s: %w", t.name, err)
 	}
-	t.server.running.Go(func() {
+	t.server.goroutines.Go(func() {
 		defer watcher.Close()
 		settled := time.NewTimer(0) // it may have changed before it was watched
-		waits := true
+		pending := true
 		changed := func() { // not put off by what goes on in that folder
-			if !waits {
-				waits = true
+			if !pending {
+				pending = true
 				settled.Reset(termsSettle)
 			}
 		}
@@ -76,64 +76,64 @@ func (t *terms) start() error {
 				t.server.log.Warn("watching the tenants file", "file", t.name, "err", err)
 				changed()
 			case <-settled.C:
-				waits = false
-				t.read()
+				pending = false
+				t.readFile()
 			}
 		}
 	})
 	return nil
 }
 
-// read takes the file as it is now, if it may hold.
-func (t *terms) read() {
+// readFile takes the file as it is now, if it may hold.
+func (t *terms) readFile() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	was := t.trouble
-	t.trouble = ""
+	oldProblem := t.problem
+	t.problem = ""
 	text, err := os.ReadFile(t.name)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			err = fmt.Errorf("%w: write it, with revision: 1 and tenants", err)
 		}
-		t.trouble = fmt.Sprintf("tenants file: %v", err)
+		t.problem = fmt.Sprintf("tenants file: %v", err)
 	} else if f, err := file.Parse(t.name, text); err != nil {
-		t.trouble = fmt.Sprintf("tenants file: %v", err)
+		t.problem = fmt.Sprintf("tenants file: %v", err)
 	} else if err := t.server.cfg.CheckTenants(f); err != nil {
-		t.trouble = fmt.Sprintf("tenants file: %s: %v", t.name, err)
+		t.problem = fmt.Sprintf("tenants file: %s: %v", t.name, err)
 	} else {
-		t.take(f)
+		t.takeFile(f)
 	}
-	if t.trouble != "" && t.trouble != was {
-		t.server.log.Warn("the tenants file does not hold", "file", t.name, "holds", t.revision(), "err", t.trouble)
+	if t.problem != "" && t.problem != oldProblem {
+		t.server.log.Warn("the tenants file does not hold", "file", t.name, "holds", t.currentRevision(), "err", t.problem)
 	}
 }
 
-// take lets a file that was read hold, unless an earlier one does.
-func (t *terms) take(f *tenants.File) {
+// takeFile lets a file that was read hold, unless an earlier one does.
+func (t *terms) takeFile(f *tenants.File) {
 	switch {
-	case t.holds == nil || f.Revision > t.holds.Revision:
-		t.hold(f)
-	case bytes.Equal(f.Text, t.holds.Text):
-	case f.Revision < t.holds.Revision:
-		t.trouble = fmt.Sprintf("tenants file: %s has revision %d, and %d holds: give it a higher one", t.name, f.Revision, t.holds.Revision)
+	case t.inForce == nil || f.Revision > t.inForce.Revision:
+		t.putInForce(f)
+	case bytes.Equal(f.Text, t.inForce.Text):
+	case f.Revision < t.inForce.Revision:
+		t.problem = fmt.Sprintf("tenants file: %s has revision %d, and %d holds: give it a higher one", t.name, f.Revision, t.inForce.Revision)
 	default:
-		t.trouble = fmt.Sprintf("tenants file: %s has changed, and the revision is still %d: give it a higher one", t.name, f.Revision)
+		t.problem = fmt.Sprintf("tenants file: %s has changed, and the revision is still %d: give it a higher one", t.name, f.Revision)
 	}
 }
 
-// hold has the core go by f.
-func (t *terms) hold(f *tenants.File) {
-	t.holds = f
-	t.now.Store(f)
+// putInForce has the core go by f.
+func (t *terms) putInForce(f *tenants.File) {
+	t.inForce = f
+	t.current.Store(f)
 	t.server.log.Info("what tenants may have", "revision", f.Revision)
 	t.server.mu.Lock()
 	t.server.stepLocked(frontend.Terms{File: f})
-	t.server.unlock()
-	t.spread()
+	t.server.unlockAndFlush()
+	t.tellOthers()
 }
 
-// spread has the other frontends go by what holds, too.
-func (t *terms) spread() {
+// tellOthers has the other frontends go by what holds, too.
+func (t *terms) tellOthers() {
 	if t.server.fleet == nil {
 		return
 	}
@@ -141,24 +141,24 @@ func (t *terms) spread() {
 	node := t.server.fleet.node
 	t.server.mu.Unlock()
 	if node != nil { // else it is told when it starts
-		node.SetTerms(view.Terms{Revision: t.holds.Revision, Text: t.holds.Text})
+		node.SetTerms(view.Terms{Revision: t.inForce.Revision, Text: t.inForce.Text})
 	}
 }
 
-// tell spreads what holds so far, if anything does.
-func (t *terms) tell() {
+// tellOthersCurrent spreads what holds so far, if anything does.
+func (t *terms) tellOthersCurrent() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.holds != nil {
-		t.spread()
+	if t.inForce != nil {
+		t.tellOthers()
 	}
 }
 
-// hear takes what another frontend has, which is later than what this one had: of two of one revision, all take the same.
-func (t *terms) hear(h view.Terms) {
+// hearTerms takes what another frontend has, which is later than what this one had: of two of one revision, all take the same.
+func (t *terms) hearTerms(h view.Terms) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.holds != nil && (h.Revision < t.holds.Revision || bytes.Equal(h.Text, t.holds.Text)) {
+	if t.inForce != nil && (h.Revision < t.inForce.Revision || bytes.Equal(h.Text, t.inForce.Text)) {
 		return // it is this one's own
 	}
 	f, err := file.Parse("from another frontend", h.Text)
@@ -166,28 +166,28 @@ func (t *terms) hear(h view.Terms) {
 		err = t.server.cfg.CheckTenants(f)
 	}
 	if err != nil { // it may be of a later release
-		t.foreign = fmt.Sprintf("tenants file: %v", err)
-		t.server.log.Warn("the tenants file of another frontend does not hold", "holds", t.revision(), "err", t.foreign)
+		t.foreignProblem = fmt.Sprintf("tenants file: %v", err)
+		t.server.log.Warn("the tenants file of another frontend does not hold", "holds", t.currentRevision(), "err", t.foreignProblem)
 		return
 	}
-	t.foreign = ""
-	t.hold(f)
+	t.foreignProblem = ""
+	t.putInForce(f)
 }
 
-func (t *terms) revision() uint64 {
-	if t.holds == nil {
+func (t *terms) currentRevision() uint64 {
+	if t.inForce == nil {
 		return 0
 	}
-	return t.holds.Revision
+	return t.inForce.Revision
 }
 
-// warning says why the file does not hold, and what holds instead, or "".
-func (t *terms) warning() string {
+// whyFileRejected says why the file does not hold, and what holds instead, or "".
+func (t *terms) whyFileRejected() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	trouble := cmp.Or(t.trouble, t.foreign)
-	if trouble == "" {
+	problem := cmp.Or(t.problem, t.foreignProblem)
+	if problem == "" {
 		return ""
 	}
-	return fmt.Sprintf("%s; revision %d holds on", trouble, t.revision())
+	return fmt.Sprintf("%s; revision %d holds on", problem, t.currentRevision())
 }

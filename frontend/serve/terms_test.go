@@ -27,9 +27,9 @@ func termsFile(t *testing.T, text string) (name string, replace func(text string
 	return name, replace
 }
 
-// run runs two tasks of a tenant.
-func (c *cluster) run(tenant string) error {
-	j := job("echo", "x", "y")
+// runTwo runs two tasks of a tenant.
+func (c *testCluster) runTwo(tenant string) error {
+	j := newJob("echo", "x", "y")
 	j.Tenant = tenant
 	_, err := c.client.Run(context.Background(), &v1.RunRequest{Job: j})
 	return err
@@ -40,10 +40,10 @@ func (c *cluster) run(tenant string) error {
 func TestTermsFile(t *testing.T) {
 	name, replace := termsFile(t, "revision: 1\ntenants:\n  web: {tokens: 2, queue: 1}\n")
 	c := startCluster(t, 1, 1, func(cfg *Config) { cfg.Tenants = name })
-	refusal(t, c.run("web"), v1.RefusedReason_TOO_LARGE, `tenant "web" may have 1 pending`)
+	wantRefused(t, c.runTwo("web"), v1.RefusedReason_TOO_LARGE, `tenant "web" may have 1 pending`)
 	warns := func(with ...string) {
 		t.Helper()
-		poll(t, strings.Join(with, ", "), func() bool {
+		pollUntil(t, strings.Join(with, ", "), func() bool {
 			text := c.Warning()
 			for _, w := range with {
 				if !strings.Contains(text, w) {
@@ -52,7 +52,7 @@ func TestTermsFile(t *testing.T) {
 			}
 			return len(with) > 0 || text == ""
 		})
-		refusal(t, c.run("web"), v1.RefusedReason_TOO_LARGE, `tenant "web" may have 1 pending`)
+		wantRefused(t, c.runTwo("web"), v1.RefusedReason_TOO_LARGE, `tenant "web" may have 1 pending`)
 	}
 	replace("revision: 2\ntenants:\n  web: {tokens: -2}\n")
 	warns(name+":3:", `tokens "-2"`, "revision 1 holds on")
@@ -65,10 +65,10 @@ func TestTermsFile(t *testing.T) {
 	}
 	warns("no such file", "revision 1 holds on")
 	replace("revision: 3\ntenants:\n  web: {tokens: 2, queue: 2}\n")
-	poll(t, "revision 3 holds", func() bool { return c.Warning() == "" && c.run("web") == nil })
+	pollUntil(t, "revision 3 holds", func() bool { return c.Warning() == "" && c.runTwo("web") == nil })
 	replace("revision: 2\ntenants:\n  web: {tokens: 2, queue: 1}\n")
-	poll(t, "it is too old", func() bool { return strings.Contains(c.Warning(), "has revision 2, and 3 holds: give it a higher one") })
-	if err := c.run("web"); err != nil {
+	pollUntil(t, "it is too old", func() bool { return strings.Contains(c.Warning(), "has revision 2, and 3 holds: give it a higher one") })
+	if err := c.runTwo("web"); err != nil {
 		t.Error(err)
 	}
 
@@ -83,17 +83,17 @@ func TestTermsFile(t *testing.T) {
 func TestTermsSpread(t *testing.T) {
 	name, replace := termsFile(t, "revision: 1\ntenants:\n  web: {queue: 2}\n")
 	older, _ := termsFile(t, "revision: 1\ntenants:\n  web: {queue: 100}\n")
-	a := startCluster(t, 1, 1, gossips(), func(cfg *Config) { cfg.Tenants = name })
-	b := startCluster(t, 1, 1, gossips(a.GossipAddr()))
-	if err := b.run("web"); err != nil {
+	a := startCluster(t, 1, 1, withGossip(), func(cfg *Config) { cfg.Tenants = name })
+	b := startCluster(t, 1, 1, withGossip(a.GossipAddr()))
+	if err := b.runTwo("web"); err != nil {
 		t.Fatal(err)
 	}
 	replace("revision: 2\ntenants:\n  web: {queue: 1}\n")
-	poll(t, "b has it", func() bool { return b.run("web") != nil })
-	c := startCluster(t, 1, 1, gossips(a.GossipAddr()), func(cfg *Config) { cfg.Tenants = older })
-	poll(t, "c has it", func() bool { return c.run("web") != nil })
-	refusal(t, c.run("web"), v1.RefusedReason_TOO_LARGE, `tenant "web" may have 1 pending`)
-	for _, s := range []*cluster{a, b, c} {
+	pollUntil(t, "b has it", func() bool { return b.runTwo("web") != nil })
+	c := startCluster(t, 1, 1, withGossip(a.GossipAddr()), func(cfg *Config) { cfg.Tenants = older })
+	pollUntil(t, "c has it", func() bool { return c.runTwo("web") != nil })
+	wantRefused(t, c.runTwo("web"), v1.RefusedReason_TOO_LARGE, `tenant "web" may have 1 pending`)
+	for _, s := range []*testCluster{a, b, c} {
 		if w := s.Warning(); w != "" {
 			t.Errorf("it warns: %s", w)
 		}
@@ -103,9 +103,9 @@ func TestTermsSpread(t *testing.T) {
 // What a tenant uses at most holds for all frontends together. One that goes leaves its part to the others.
 func TestMaximumOfAll(t *testing.T) {
 	name, _ := termsFile(t, "revision: 1\ntenants:\n  web: {max: 2}\n")
-	a := startCluster(t, 1, 4, gossips(), func(cfg *Config) { cfg.Tenants = name })
-	b := startCluster(t, 1, 4, gossips(a.GossipAddr()))
-	use := func(c *cluster) (n int64) {
+	a := startCluster(t, 1, 4, withGossip(), func(cfg *Config) { cfg.Tenants = name })
+	b := startCluster(t, 1, 4, withGossip(a.GossipAddr()))
+	use := func(c *testCluster) (n int64) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		for _, s := range c.core.Tenants(9) {
@@ -113,8 +113,8 @@ func TestMaximumOfAll(t *testing.T) {
 		}
 		return n
 	}
-	poll(t, "each has its part", func() bool {
-		for _, c := range []*cluster{a, b} {
+	pollUntil(t, "each has its part", func() bool {
+		for _, c := range []*testCluster{a, b} {
 			c.mu.Lock()
 			may := c.core.May("web")
 			c.mu.Unlock()
@@ -124,14 +124,14 @@ func TestMaximumOfAll(t *testing.T) {
 		}
 		return true
 	})
-	for _, c := range []*cluster{a, b} {
-		j := job("sleep", "1h", "1h", "1h", "1h")
+	for _, c := range []*testCluster{a, b} {
+		j := newJob("sleep", "1h", "1h", "1h", "1h")
 		j.Tenant = "web"
 		if _, err := c.client.Submit(context.Background(), &v1.SubmitRequest{Job: j}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	poll(t, "all of it is in use", func() bool {
+	pollUntil(t, "all of it is in use", func() bool {
 		all := use(a) + use(b)
 		if all > 2000 {
 			t.Fatalf("%d and %d are in use", use(a), use(b))
@@ -139,5 +139,5 @@ func TestMaximumOfAll(t *testing.T) {
 		return all == 2000
 	})
 	a.Close()
-	poll(t, "the other one has all of it", func() bool { return use(b) == 2000 })
+	pollUntil(t, "the other one has all of it", func() bool { return use(b) == 2000 })
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// fetch fetches all outcomes of a job, and says that they have come.
-func (c *cluster) fetch(t *testing.T, h *v1.Handle) (n int) {
+// fetchAll fetches all outcomes of a job, and says that they have come.
+func (c *testCluster) fetchAll(t *testing.T, h *v1.Handle) (n int) {
 	t.Helper()
 	for cursor, done := int64(0), false; ; {
 		res, err := c.client.Events(context.Background(), &v1.EventsRequest{Handle: h, Cursor: cursor, MaxWaitUs: time.Minute.Microseconds(), MaxEvents: 5})
@@ -26,8 +26,8 @@ func (c *cluster) fetch(t *testing.T, h *v1.Handle) (n int) {
 	}
 }
 
-// still returns when nothing runs for a job any more that waits for its client, and how many tasks are left.
-func (c *cluster) still(t *testing.T, job string) (left int, unread int) {
+// awaitPaused returns when nothing runs for a job any more that waits for its client, and how many tasks are left.
+func (c *testCluster) awaitPaused(t *testing.T, job string) (left int, unread int) {
 	t.Helper()
 	id, err := probe.ParseJobID(job)
 	if err != nil {
@@ -39,8 +39,8 @@ func (c *cluster) still(t *testing.T, job string) (left int, unread int) {
 		c.mu.Lock()
 		_, running := c.core.Pending()
 		r := c.jobs[id]
-		full := r.full
-		left, unread = r.left, c.unread
+		full := r.paused
+		left, unread = r.unfinished, c.unreadBytes
 		c.mu.Unlock()
 		if full && running == 0 {
 			return left, unread
@@ -59,34 +59,34 @@ func TestUnreadResultsHoldTheirJobUp(t *testing.T) {
 	}
 	var handles []*v1.Handle
 	for range 3 {
-		res, err := c.client.Submit(context.Background(), &v1.SubmitRequest{Job: job("echo", payloads...)})
+		res, err := c.client.Submit(context.Background(), &v1.SubmitRequest{Job: newJob("echo", payloads...)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		handles = append(handles, res.Handle)
 	}
 	for _, h := range handles {
-		left, unread := c.still(t, h.Job)
+		left, unread := c.awaitPaused(t, h.Job)
 		if left == 0 || unread > limit+3*(slots+64)*result {
 			t.Errorf("%d tasks are left, and %d bytes are unread, of %d that may be", left, unread, limit)
 		}
 	}
 	for _, h := range handles {
-		if n := c.fetch(t, h); n != tasks {
+		if n := c.fetchAll(t, h); n != tasks {
 			t.Errorf("%d outcomes of %d tasks", n, tasks)
 		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.unread != 0 || c.ended.bytes != 0 {
-		t.Errorf("%d bytes are counted as unread, and %d as kept, when all has been fetched", c.unread, c.ended.bytes)
+	if c.unreadBytes != 0 || c.endedJobs.bytes != 0 {
+		t.Errorf("%d bytes are counted as unread, and %d as kept, when all has been fetched", c.unreadBytes, c.endedJobs.bytes)
 	}
 }
 
 // A client that goes away while its job is full does not hold it for longer than others.
 func TestFullJobOfAClientThatIsGone(t *testing.T) {
 	c := startCluster(t, 1, 1, func(cfg *Config) { cfg.MaxKept, cfg.ClientGrace = 100, 50*time.Millisecond })
-	res, err := c.client.Submit(context.Background(), &v1.SubmitRequest{Job: job("echo", strings.Repeat("x", 99), "2", "3", "4", "5")})
+	res, err := c.client.Submit(context.Background(), &v1.SubmitRequest{Job: newJob("echo", strings.Repeat("x", 99), "2", "3", "4", "5")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func TestFullJobOfAClientThatIsGone(t *testing.T) {
 	defer tick.Stop()
 	for range tick.C {
 		c.mu.Lock()
-		jobs, known, unread := c.core.Jobs(), c.jobs[id], c.unread
+		jobs, known, unread := c.core.Jobs(), c.jobs[id], c.unreadBytes
 		c.mu.Unlock()
 		if jobs == 0 && known == nil {
 			if unread != 0 {

@@ -18,17 +18,17 @@ import (
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 )
 
-// maxWatched bounds what an answer to Watch tells of windows, in bytes.
-const maxWatched = 4 << 20
+// maxWindowsBytes bounds what an answer to Watch tells of windows, in bytes.
+const maxWindowsBytes = 4 << 20
 
-// maxTop is how many of the slowest jobs are named at most.
-const maxTop = 64
+// maxSlowest is how many of the slowest jobs are named at most.
+const maxSlowest = 64
 
 // Watch implements the API.
 func (h *handler) Watch(ctx context.Context, req *v1.WatchRequest) (*v1.WatchResponse, error) {
-	if tenant, is := h.bound(ctx, req.Caller); is {
-		refused := refuse(v1.RefusedReason_FORBIDDEN, "what all tenants do together is for operators: you are known as a client of %q", tenant)
-		h.note(ctx, req.Caller, "watch", "", "", refused)
+	if tenant, isBound := h.boundTenant(ctx, req.Caller); isBound {
+		refused := newRefused(v1.RefusedReason_FORBIDDEN, "what all tenants do together is for operators: you are known as a client of %q", tenant)
+		h.auditCall(ctx, req.Caller, "watch", "", "", refused)
 		return nil, refused
 	}
 	end, err := h.beginLook()
@@ -36,13 +36,13 @@ func (h *handler) Watch(ctx context.Context, req *v1.WatchRequest) (*v1.WatchRes
 		return nil, err
 	}
 	defer end()
-	answers := everyone(ctx, h, req.Caller, func(ctx context.Context, p *peer, within callopt.Option) (*v1.WatchResponse, error) {
-		return p.client.Watch(ctx, &v1.WatchRequest{Caller: p.caller(ctx), WindowUs: req.WindowUs, SinceUs: req.SinceUs, Top: req.Top}, within)
+	answers := askAllPeers(ctx, h, req.Caller, func(ctx context.Context, p *peer, within callopt.Option) (*v1.WatchResponse, error) {
+		return p.client.Watch(ctx, &v1.WatchRequest{Caller: p.newCaller(ctx), WindowUs: req.WindowUs, SinceUs: req.SinceUs, Top: req.Top}, within)
 	})
 	res := h.watchHere(req)
 	windows := [][]*v1.Window{res.Windows}
 	for _, a := range answers {
-		res.Frontends = append(res.Frontends, a.told((*v1.WatchResponse).GetFrontends))
+		res.Frontends = append(res.Frontends, a.peerReport((*v1.WatchResponse).GetFrontends))
 		if a.res != nil {
 			windows = append(windows, a.res.Windows)
 			res.Slowest = append(res.Slowest, a.res.Slowest...)
@@ -55,7 +55,7 @@ func (h *handler) Watch(ctx context.Context, req *v1.WatchRequest) (*v1.WatchRes
 	}
 	size, first := 0, len(res.Windows)
 	for first > 0 {
-		if size += res.Windows[first-1].BLength(); size > maxWatched {
+		if size += res.Windows[first-1].BLength(); size > maxWindowsBytes {
 			break
 		}
 		first--
@@ -67,7 +67,7 @@ func (h *handler) Watch(ctx context.Context, req *v1.WatchRequest) (*v1.WatchRes
 
 // watchHere answers from what this frontend has recorded itself.
 func (h *handler) watchHere(req *v1.WatchRequest) *v1.WatchResponse {
-	res := &v1.WatchResponse{Windows: []*v1.Window{}, Frontends: []*v1.Told{h.told()}}
+	res := &v1.WatchResponse{Windows: []*v1.Window{}, Frontends: []*v1.Told{h.describeSelf()}}
 	since := time.Time{}
 	if req.SinceUs > 0 {
 		since = time.UnixMicro(req.SinceUs)
@@ -75,14 +75,14 @@ func (h *handler) watchHere(req *v1.WatchRequest) *v1.WatchResponse {
 	h.collectJobs()
 	r := &h.recorder
 	r.mu.Lock()
-	windows := r.history.Windows(micros(req.WindowUs), since)
+	windows := r.history.Windows(fromMicros(req.WindowUs), since)
 	var kept []rec.Kept
 	if req.Top > 0 {
-		kept = r.jobs.All()
+		kept = r.keptJobs.All()
 	}
 	r.mu.Unlock()
 	for i := range windows {
-		res.Windows = append(res.Windows, window(&windows[i], 1))
+		res.Windows = append(res.Windows, windowToAPI(&windows[i], 1))
 	}
 	if len(windows) == 0 {
 		return res
@@ -100,11 +100,11 @@ func slowJobs(jobs []*v1.JobSummary, top int32) []*v1.JobSummary {
 	slices.SortFunc(jobs, func(a, b *v1.JobSummary) int {
 		return cmp.Or(cmp.Compare(b.ResponseUs, a.ResponseUs), cmp.Compare(a.Job, b.Job))
 	})
-	return jobs[:min(len(jobs), int(min(max(top, 0), maxTop)))]
+	return jobs[:min(len(jobs), int(min(max(top, 0), maxSlowest)))]
 }
 
-// window is one as the API has it.
-func window(w *rec.Window, frontends int32) *v1.Window {
+// windowToAPI is one as the API has it.
+func windowToAPI(w *rec.Window, frontends int32) *v1.Window {
 	out := &v1.Window{
 		AtUs: w.At.UnixMicro(), LengthUs: w.Length.Microseconds(), Accepted: int64(w.Accepted), Tasks: int64(w.Tasks), Failed: int64(w.Failed),
 		QueueAgeUs: w.Age.Microseconds(), TasksPending: int32(w.Pending), TasksRunning: int32(w.Running), Frontends: frontends,
@@ -122,11 +122,11 @@ func window(w *rec.Window, frontends int32) *v1.Window {
 	return out
 }
 
-// windowOf is one of another frontend's.
-func windowOf(w *v1.Window) rec.Window {
+// windowFromAPI is one of another frontend's.
+func windowFromAPI(w *v1.Window) rec.Window {
 	in := rec.Window{
-		At: time.UnixMicro(w.AtUs), Length: micros(w.LengthUs), Series: make([]rec.Packed, len(w.Series)), Tally: rec.Tally{
-			Accepted: uint64(w.Accepted), Tasks: uint64(w.Tasks), Failed: uint64(w.Failed), Age: micros(w.QueueAgeUs),
+		At: time.UnixMicro(w.AtUs), Length: fromMicros(w.LengthUs), Series: make([]rec.Packed, len(w.Series)), Tally: rec.Tally{
+			Accepted: uint64(w.Accepted), Tasks: uint64(w.Tasks), Failed: uint64(w.Failed), Age: fromMicros(w.QueueAgeUs),
 			Pending: int(w.TasksPending), Running: int(w.TasksRunning),
 		},
 	}
@@ -143,28 +143,28 @@ func windowOf(w *v1.Window) rec.Window {
 
 // mergeWindows makes one list of those of several frontends.
 func mergeWindows(lists [][]*v1.Window) []*v1.Window {
-	of := map[int64][]*v1.Window{} // by start
+	byStart := map[int64][]*v1.Window{} // by start
 	for _, list := range lists {
 		for _, w := range list {
-			if same := of[w.AtUs]; len(same) == 0 || same[0].LengthUs == w.LengthUs { // all have been asked for the same
-				of[w.AtUs] = append(same, w)
+			if same := byStart[w.AtUs]; len(same) == 0 || same[0].LengthUs == w.LengthUs { // all have been asked for the same
+				byStart[w.AtUs] = append(same, w)
 			}
 		}
 	}
 	var all []*v1.Window
-	for _, at := range slices.Sorted(maps.Keys(of)) {
-		if len(of[at]) == 1 {
-			all = append(all, of[at][0])
+	for _, at := range slices.Sorted(maps.Keys(byStart)) {
+		if len(byStart[at]) == 1 {
+			all = append(all, byStart[at][0])
 			continue
 		}
-		parts := make([]rec.Window, len(of[at]))
+		parts := make([]rec.Window, len(byStart[at]))
 		pending, running := int32(0), int32(0)
-		for i, w := range of[at] {
-			parts[i] = windowOf(w)
+		for i, w := range byStart[at] {
+			parts[i] = windowFromAPI(w)
 			pending, running = pending+w.TasksPending, running+w.TasksRunning
 		}
 		sum, _ := rec.Merge(parts) // what another frontend tells in vain is missing, as if it had not answered
-		w := window(&sum, int32(len(parts)))
+		w := windowToAPI(&sum, int32(len(parts)))
 		w.TasksPending, w.TasksRunning = pending, running // at the same time
 		all = append(all, w)
 	}
@@ -174,28 +174,28 @@ func mergeWindows(lists [][]*v1.Window) []*v1.Window {
 // beginLook takes part in what others may do at the same time, until end, or refuses.
 func (h *handler) beginLook() (end func(), err error) {
 	select {
-	case h.recorder.looks <- struct{}{}:
-		return func() { <-h.recorder.looks }, nil
+	case h.recorder.lookSlots <- struct{}{}:
+		return func() { <-h.recorder.lookSlots }, nil
 	default:
 		h.metrics.looksRefused.Inc()
 		return nil, &v1.Refused{Reason: v1.RefusedReason_OVERLOADED, Message: "too many look at what is recorded at the same time", RetryAfterUs: time.Second.Microseconds()}
 	}
 }
 
-// told is what this frontend has to say of itself.
-func (h *handler) told() *v1.Told {
+// describeSelf is what this frontend has to say of itself.
+func (h *handler) describeSelf() *v1.Told {
 	now := time.Now()
 	h.mu.Lock()
 	pending, running := h.core.Pending()
 	t := &v1.Told{
-		Name: h.cfg.Name, Address: h.cfg.Advertise, Version: h.cfg.Version, UptimeUs: now.Sub(h.began).Microseconds(), Draining: h.draining,
+		Name: h.cfg.Name, Address: h.cfg.Advertise, Version: h.cfg.Version, UptimeUs: now.Sub(h.startedAt).Microseconds(), Draining: h.draining,
 		Jobs: int32(h.core.Jobs()), TasksPending: int32(pending), TasksRunning: int32(running), ClockUs: now.UnixMicro(), SilenceUs: -1,
 	}
 	waits, runs, trips := h.core.Waits, h.core.Runs, h.recorder.roundTrips
 	h.mu.Unlock()
 	t.RoundTrips = trips.Append(nil)
-	t.Estimates = []*v1.Estimates{estimates("wait", &waits), estimates("run", &runs)}
-	t.Workers = int32(h.workersUp())
+	t.Estimates = []*v1.Estimates{accuracyToAPI("wait", &waits), accuracyToAPI("run", &runs)}
+	t.Workers = int32(h.countWorkersUp())
 	t.Warning = h.Warning()
 	if h.fleet != nil {
 		health := h.fleet.node.Health()
@@ -203,17 +203,17 @@ func (h *handler) told() *v1.Told {
 	}
 	h.recorder.mu.Lock()
 	defer h.recorder.mu.Unlock()
-	t.LostMeasurements, t.KeptJobs = int64(h.recorder.history.Lost()), int32(h.recorder.jobs.Len())
-	t.LostJobs = int64(h.recorder.jobs.Lost())
+	t.LostMeasurements, t.KeptJobs = int64(h.recorder.history.Lost()), int32(h.recorder.keptJobs.Len())
+	t.LostJobs = int64(h.recorder.keptJobs.Lost())
 	return t
 }
 
-func estimates(of string, a *estimate.Accuracy) *v1.Estimates {
-	return &v1.Estimates{Of: of, Seen: int64(a.Seen), Good: int64(a.Good), Over: int64(a.Over), ErrorUs: int64(min(a.Error*1e6, math.MaxInt64/2))}
+func accuracyToAPI(quantity string, a *estimate.Accuracy) *v1.Estimates {
+	return &v1.Estimates{Of: quantity, Seen: int64(a.Seen), Good: int64(a.Good), Over: int64(a.Over), ErrorUs: int64(min(a.Error*1e6, math.MaxInt64/2))}
 }
 
-// workersUp counts the workers with a link.
-func (s *Server) workersUp() (n int) {
+// countWorkersUp counts the workers with a link.
+func (s *Server) countWorkersUp() (n int) {
 	for from, more := 0, true; more; from += workersPerLook {
 		s.mu.Lock()
 		to := min(from+workersPerLook, len(s.links))
@@ -230,8 +230,8 @@ func (s *Server) workersUp() (n int) {
 	return n
 }
 
-// answerOf is what a peer has answered, or why it has not.
-type answerOf[R any] struct {
+// peerAnswer is what a peer has answered, or why it has not.
+type peerAnswer[R any] struct {
 	peer *peer
 	res  *R
 	err  string
@@ -243,40 +243,40 @@ const askTimeout = time.Second
 // maxError is how much of what another frontend says instead of an answer is passed on.
 const maxError = 300
 
-// everyone asks all other frontends at once, unless it is one of them that asks. Those that gossip has lost are not asked.
-func everyone[R any](ctx context.Context, h *handler, caller *v1.Caller, call func(context.Context, *peer, callopt.Option) (*R, error)) []answerOf[R] {
-	if forwarded(caller) {
+// askAllPeers asks all other frontends at once, unless it is one of them that asks. Those that gossip has lost are not asked.
+func askAllPeers[R any](ctx context.Context, h *handler, caller *v1.Caller, call func(context.Context, *peer, callopt.Option) (*R, error)) []peerAnswer[R] {
+	if isForwarded(caller) {
 		return nil
 	}
-	var answers []answerOf[R]
-	for p, since := range h.peers.missing() {
-		answers = append(answers, answerOf[R]{peer: p, err: "gone, as gossip tells, for " + time.Since(since).Round(time.Second).String()})
+	var answers []peerAnswer[R]
+	for p, since := range h.peers.listGone() {
+		answers = append(answers, peerAnswer[R]{peer: p, err: "gone, as gossip tells, for " + time.Since(since).Round(time.Second).String()})
 	}
-	asked := h.peers.all()
-	got := make([]answerOf[R], len(asked))
+	asked := h.peers.listPresent()
+	replies := make([]peerAnswer[R], len(asked))
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	var all sync.WaitGroup
+	var wg sync.WaitGroup
 	for i, p := range asked {
-		all.Go(func() {
+		wg.Go(func() {
 			res, err := call(ctx, p, callopt.WithRPCTimeout(askTimeout))
-			got[i] = answerOf[R]{peer: p, res: res}
+			replies[i] = peerAnswer[R]{peer: p, res: res}
 			var refused *v1.Refused
 			if errors.As(err, &refused) && refused.Reason == v1.RefusedReason_UNKNOWN_JOB {
-				got[i].res = nil // which is an answer
+				replies[i].res = nil // which is an answer
 			} else if err != nil {
-				got[i] = answerOf[R]{peer: p, err: reason(err)}
+				replies[i] = peerAnswer[R]{peer: p, err: errorText(err)}
 			}
 		})
 	}
-	all.Wait()
-	answers = append(answers, got...)
-	slices.SortFunc(answers, func(a, b answerOf[R]) int { return cmp.Compare(a.peer.addr, b.peer.addr) })
+	wg.Wait()
+	answers = append(answers, replies...)
+	slices.SortFunc(answers, func(a, b peerAnswer[R]) int { return cmp.Compare(a.peer.addr, b.peer.addr) })
 	return answers
 }
 
-// reason is what an error of another frontend says, as far as it is of use.
-func reason(err error) string {
+// errorText is what an error of another frontend says, as far as it is of use.
+func errorText(err error) string {
 	var refused *v1.Refused
 	if errors.As(err, &refused) {
 		err = errors.New(refused.Message)
@@ -288,21 +288,21 @@ func reason(err error) string {
 	return strings.ToValidUTF8(text, "")
 }
 
-// told is what the peer says of itself in its answer.
-func (a *answerOf[R]) told(of func(*R) []*v1.Told) *v1.Told {
+// peerReport is what the peer says of itself in its answer.
+func (a *peerAnswer[R]) peerReport(reports func(*R) []*v1.Told) *v1.Told {
 	if a.res != nil {
-		if list := of(a.res); len(list) > 0 {
+		if list := reports(a.res); len(list) > 0 {
 			name := list[0].Name
 			a.peer.name.Store(&name)
 			return list[0]
 		}
 		a.err = "it does not say who it is"
 	}
-	return &v1.Told{Name: a.peer.called(), Address: a.peer.addr, Error: a.err, SilenceUs: -1}
+	return &v1.Told{Name: a.peer.displayName(), Address: a.peer.addr, Error: a.err, SilenceUs: -1}
 }
 
-// called is what the peer calls itself, or its address if that is not known.
-func (p *peer) called() string {
+// displayName is what the peer calls itself, or its address if that is not known.
+func (p *peer) displayName() string {
 	if name := p.name.Load(); name != nil {
 		return *name
 	}

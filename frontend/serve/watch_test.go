@@ -19,18 +19,18 @@ func TestWatchAll(t *testing.T) {
 	hung := startHung(t)
 	b := startCluster(t, 1, 2, func(cfg *Config) { cfg.Name, cfg.Peers = "b", []string{a.Advertised(), hung} })
 	ctx := context.Background()
-	for i, c := range []*cluster{a, b, b} {
-		j := job("echo", "x", "y")
+	for i, c := range []*testCluster{a, b, b} {
+		j := newJob("echo", "x", "y")
 		j.Tenant = "t"
 		if i == 2 {
-			j = job("fail", "why")
+			j = newJob("fail", "why")
 		}
 		if _, err := c.client.Run(ctx, &v1.RunRequest{Job: j}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	a.put(time.Now().Add(windowEvery))
-	b.put(time.Now().Add(windowEvery))
+	a.putWindow(time.Now().Add(minWindow))
+	b.putWindow(time.Now().Add(minWindow))
 	began := time.Now()
 	res, err := b.client.Watch(ctx, &v1.WatchRequest{WindowUs: 300e6, Top: 2})
 	if err != nil {
@@ -80,16 +80,16 @@ func TestJobsOfAll(t *testing.T) {
 	ctx := context.Background()
 	want := map[string]bool{}
 	for i := range 20 {
-		c, j := []*cluster{a, b}[i%2], job("echo", "x", "y", "z")
+		c, j := []*testCluster{a, b}[i%2], newJob("echo", "x", "y", "z")
 		if i%5 == 0 {
-			j = job("fail", "why")
+			j = newJob("fail", "why")
 		}
 		if _, err := c.client.Run(ctx, &v1.RunRequest{Job: j}); err != nil {
 			t.Fatal(err)
 		}
 		want[j.Id] = true
 	}
-	slow := job("sleep", "1h")
+	slow := newJob("sleep", "1h")
 	if _, err := a.client.Submit(ctx, &v1.SubmitRequest{Job: slow}); err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func TestJobsOfAll(t *testing.T) {
 	}
 	for _, cursor := range []string{"x", "1 2", "9999999999999999999 a b", string(make([]byte, 5000))} {
 		_, err := b.client.Jobs(ctx, &v1.JobsRequest{Cursor: cursor})
-		refusal(t, err, v1.RefusedReason_INVALID, "cursor")
+		wantRefused(t, err, v1.RefusedReason_INVALID, "cursor")
 	}
 	for _, cursor := range []string{"-1 a b", "9223372036854775807   ", fmt.Sprint(time.Now().UnixMicro(), " \xff \x00")} {
 		if _, err := b.client.Jobs(ctx, &v1.JobsRequest{Cursor: cursor}); err != nil {
@@ -153,7 +153,7 @@ func TestJobsOfAll(t *testing.T) {
 		}
 	}
 	_, err := b.client.Trace(ctx, &v1.TraceRequest{Job: newID()})
-	refusal(t, err, v1.RefusedReason_UNKNOWN_JOB, "was not kept")
+	wantRefused(t, err, v1.RefusedReason_UNKNOWN_JOB, "was not kept")
 }
 
 // Workers come page by page, or as figures, whose names come only to who does not know them.
@@ -182,7 +182,7 @@ func TestClusterPages(t *testing.T) {
 		t.Errorf("%v, %v", res, err)
 	}
 	_, err = other.client.Cluster(ctx, &v1.ClusterRequest{Frontend: "nobody"})
-	refusal(t, err, v1.RefusedReason_INVALID, "nobody")
+	wantRefused(t, err, v1.RefusedReason_INVALID, "nobody")
 	res, err = c.client.Cluster(ctx, &v1.ClusterRequest{Figures: true})
 	if err != nil || len(res.Workers) != 0 || len(res.Figures.Names) != 5 || len(res.Figures.Figures) != 5*8 || res.Figures.Figures[0] != 1 {
 		t.Fatalf("%v, %v", res, err)

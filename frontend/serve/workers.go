@@ -31,7 +31,7 @@ func (s Static) Watch(_ context.Context, set func([]string)) error {
 			return err
 		}
 	}
-	set(unique(s))
+	set(sortedUnique(s))
 	return nil
 }
 
@@ -66,14 +66,14 @@ type Union []Workers
 func (u Union) Watch(ctx context.Context, set func([]string)) error {
 	var mu sync.Mutex
 	parts := make([][]string, len(u))
-	told := false // of them all
+	complete := false // of them all
 	for i, w := range u {
 		err := w.Watch(ctx, func(addrs []string) {
 			mu.Lock()
 			defer mu.Unlock()
 			parts[i] = addrs
-			if told {
-				set(unique(slices.Concat(parts...)))
+			if complete {
+				set(sortedUnique(slices.Concat(parts...)))
 			}
 		})
 		if err != nil {
@@ -82,8 +82,8 @@ func (u Union) Watch(ctx context.Context, set func([]string)) error {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	told = true
-	set(unique(slices.Concat(parts...)))
+	complete = true
+	set(sortedUnique(slices.Concat(parts...)))
 	return nil
 }
 
@@ -144,7 +144,7 @@ func readAddrs(name string) ([]string, error) {
 	if err := lines.Err(); err != nil {
 		return nil, fmt.Errorf("list of workers %s: %w", name, err)
 	}
-	return unique(addrs), nil
+	return sortedUnique(addrs), nil
 }
 
 func checkAddr(addr string) error {
@@ -154,7 +154,7 @@ func checkAddr(addr string) error {
 	return nil
 }
 
-func unique(addrs []string) []string {
+func sortedUnique(addrs []string) []string {
 	addrs = slices.Sorted(slices.Values(addrs))
 	return slices.Compact(addrs)
 }

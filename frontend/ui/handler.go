@@ -42,47 +42,47 @@ type Page struct {
 	fleet Fleet
 	token Token
 
-	live    live
-	asking  chan struct{}
-	watched [len(lengths)]watched
-	mux     http.Handler
+	stream        frameStream
+	questionSlots chan struct{}
+	watchCaches   [len(lengths)]watchCache
+	mux           http.Handler
 
 	// Of who composes frames.
-	known int64         // list of workers that was sent last
-	ahead time.Duration // by which the frontends' clocks are before this one
+	knownList  int64         // list of workers that was sent last
+	clockAhead time.Duration // by which the frontends' clocks are before this one
 }
 
 // Path is where a Page is to be served, at any server and behind any proxy: all its links are relative.
 const Path = "/ui/"
 
-// maxAsking is how many questions of viewers are asked at a time, maxAskFor how long one may take.
+// maxQuestions is how many questions of viewers are asked at a time, maxAskFor how long one may take.
 const (
-	maxAsking = 8
-	maxAskFor = 10 * time.Second
+	maxQuestions    = 8
+	questionTimeout = 10 * time.Second
 )
 
 // New makes the page of a fleet. Whoever knows the token may cancel jobs and have workers leave.
 func New(fleet Fleet, token Token) *Page {
-	p := &Page{fleet: fleet, token: token, asking: make(chan struct{}, maxAsking)}
-	p.live.compose = p.compose
+	p := &Page{fleet: fleet, token: token, questionSlots: make(chan struct{}, maxQuestions)}
+	p.stream.composeFrame = p.composeFrame
 	mux := http.NewServeMux()
 	for name, f := range assets() {
 		mux.Handle("GET "+Path+name, f)
 	}
-	mux.HandleFunc("GET "+Path+"api/live", p.live.serve)
-	mux.HandleFunc("GET "+Path+"api/frame", p.live.serveFrame)
-	mux.HandleFunc("GET "+Path+"api/watch", p.ask(p.watch))
-	mux.HandleFunc("GET "+Path+"api/fleet", p.ask(p.names))
-	mux.HandleFunc("GET "+Path+"api/workers", p.ask(p.workers))
-	mux.HandleFunc("GET "+Path+"api/worker", p.ask(p.worker))
-	mux.HandleFunc("GET "+Path+"api/jobs", p.ask(p.jobs))
-	mux.HandleFunc("GET "+Path+"api/trace", p.ask(p.trace))
-	mux.HandleFunc("GET "+Path+"api/explain", p.ask(p.explain))
-	mux.HandleFunc("GET "+Path+"api/recordings", p.ask(p.recordings))
-	mux.HandleFunc("GET "+Path+"api/recording/{frontend}/{name}", p.recording)
-	mux.HandleFunc("POST "+Path+"api/cancel", p.admin(p.ask(p.cancel)))
-	mux.HandleFunc("POST "+Path+"api/drain", p.admin(p.ask(p.drain)))
-	mux.HandleFunc("POST "+Path+"api/maintenance", p.admin(p.ask(p.maintenance)))
+	mux.HandleFunc("GET "+Path+"api/live", p.stream.serveStream)
+	mux.HandleFunc("GET "+Path+"api/frame", p.stream.serveFrame)
+	mux.HandleFunc("GET "+Path+"api/watch", p.answerJSON(p.answerWatch))
+	mux.HandleFunc("GET "+Path+"api/fleet", p.answerJSON(p.answerFleet))
+	mux.HandleFunc("GET "+Path+"api/workers", p.answerJSON(p.answerWorkers))
+	mux.HandleFunc("GET "+Path+"api/worker", p.answerJSON(p.answerWorker))
+	mux.HandleFunc("GET "+Path+"api/jobs", p.answerJSON(p.answerJobs))
+	mux.HandleFunc("GET "+Path+"api/trace", p.answerJSON(p.answerTrace))
+	mux.HandleFunc("GET "+Path+"api/explain", p.answerJSON(p.answerExplain))
+	mux.HandleFunc("GET "+Path+"api/recordings", p.answerJSON(p.answerRecordings))
+	mux.HandleFunc("GET "+Path+"api/recording/{frontend}/{name}", p.serveRecording)
+	mux.HandleFunc("POST "+Path+"api/cancel", p.requireToken(p.answerJSON(p.cancelJob)))
+	mux.HandleFunc("POST "+Path+"api/drain", p.requireToken(p.answerJSON(p.drainWorker)))
+	mux.HandleFunc("POST "+Path+"api/maintenance", p.requireToken(p.answerJSON(p.announceMaintenance)))
 	p.mux = http.NewCrossOriginProtection().Handler(mux)
 	return p
 }
@@ -120,7 +120,7 @@ var assets = sync.OnceValue(func() map[string]*asset {
 			panic(err)
 		}
 		sum := sha256.Sum256(plain)
-		a := &asset{mime: types[path.Ext(f.Name())], etag: `"` + hex.EncodeToString(sum[:8]) + `"`, plain: plain, gzip: compressed(plain)}
+		a := &asset{mime: types[path.Ext(f.Name())], etag: `"` + hex.EncodeToString(sum[:8]) + `"`, plain: plain, gzip: gzipBytes(plain)}
 		name := f.Name()
 		if name == "index.html" {
 			name = "{$}"
@@ -130,7 +130,7 @@ var assets = sync.OnceValue(func() map[string]*asset {
 	return list
 })
 
-func compressed(plain []byte) []byte {
+func gzipBytes(plain []byte) []byte {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
 	_, _ = z.Write(plain) // into memory
@@ -146,11 +146,11 @@ func (a *asset) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	send(w, r, a.mime, a.plain, a.gzip)
+	sendBody(w, r, a.mime, a.plain, a.gzip)
 }
 
-// send answers with the one of two encodings that the browser takes. squeezed may be nil.
-func send(w http.ResponseWriter, r *http.Request, mime string, plain, squeezed []byte) {
+// sendBody answers with the one of two encodings that the browser takes. squeezed may be nil.
+func sendBody(w http.ResponseWriter, r *http.Request, mime string, plain, squeezed []byte) {
 	h := w.Header()
 	h.Set("Content-Type", mime)
 	h.Set("Vary", "Accept-Encoding")
@@ -175,33 +175,33 @@ func takesGzip(r *http.Request) bool {
 // question is something that the page asks, and that is answered with JSON.
 type question func(ctx context.Context, r *http.Request) (any, error)
 
-// wrong is an error of whoever asks.
-type wrong struct{ error }
+// badRequest is an error of whoever asks.
+type badRequest struct{ error }
 
-// squeezeFrom is from how many bytes on an answer is worth being compressed.
-const squeezeFrom = 1 << 10
+// minSqueezed is from how many bytes on an answer is worth being compressed.
+const minSqueezed = 1 << 10
 
 // errBusy is that of who has waited in vain.
 var errBusy = errors.New("others ask too much: try again")
 
-// inTurn does something when few others ask. It does not wait for a viewer: whoever reads slowly keeps nobody else from asking.
-func (p *Page) inTurn(ctx context.Context, do func() error) error {
+// askInTurn does something when few others ask. It does not wait for a viewer: whoever reads slowly keeps nobody else from asking.
+func (p *Page) askInTurn(ctx context.Context, do func() error) error {
 	select {
-	case p.asking <- struct{}{}:
-		defer func() { <-p.asking }()
+	case p.questionSlots <- struct{}{}:
+		defer func() { <-p.questionSlots }()
 		return do()
 	case <-ctx.Done():
 		return errBusy
 	}
 }
 
-// ask answers questions, a few at a time.
-func (p *Page) ask(q question) http.HandlerFunc {
+// answerJSON answers questions, a few at a time.
+func (p *Page) answerJSON(q question) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), maxAskFor)
+		ctx, cancel := context.WithTimeout(r.Context(), questionTimeout)
 		defer cancel()
 		var answer any
-		err := p.inTurn(ctx, func() (err error) {
+		err := p.askInTurn(ctx, func() (err error) {
 			answer, err = q(ctx, r)
 			return err
 		})
@@ -210,32 +210,32 @@ func (p *Page) ask(q question) http.HandlerFunc {
 			answer, err = map[string]string{"Unknown": err.Error()}, nil
 		}
 		if err != nil {
-			fail(w, status(err), err)
+			sendError(w, statusOf(err), err)
 			return
 		}
 		text, packed := answer.(json.RawMessage)
 		if !packed {
 			if text, err = json.Marshal(answer); err != nil {
-				fail(w, http.StatusInternalServerError, err)
+				sendError(w, http.StatusInternalServerError, err)
 				return
 			}
 		}
 		w.Header().Set("Cache-Control", "no-store")
 		var squeezed []byte
-		if len(text) >= squeezeFrom && takesGzip(r) {
-			squeezed = compressed(text)
+		if len(text) >= minSqueezed && takesGzip(r) {
+			squeezed = gzipBytes(text)
 		}
-		send(w, r, "application/json", text, squeezed)
+		sendBody(w, r, "application/json", text, squeezed)
 	}
 }
 
-func status(err error) int {
-	var asked wrong
+func statusOf(err error) int {
+	var bad badRequest
 	var refused *client.RefusedError
 	switch {
 	case errors.Is(err, errBusy):
 		return http.StatusServiceUnavailable
-	case errors.As(err, &asked):
+	case errors.As(err, &bad):
 		return http.StatusBadRequest
 	case !errors.As(err, &refused):
 		return http.StatusBadGateway
@@ -245,7 +245,7 @@ func status(err error) int {
 	return http.StatusBadGateway
 }
 
-func fail(w http.ResponseWriter, code int, err error) {
+func sendError(w http.ResponseWriter, code int, err error) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(code)
@@ -264,16 +264,16 @@ func (t Token) Shown(r *http.Request) bool {
 	return t != "" && subtle.ConstantTimeCompare([]byte(shown), []byte(t)) == 1
 }
 
-// admin lets through whoever knows the token.
-func (p *Page) admin(h http.HandlerFunc) http.HandlerFunc {
+// requireToken lets through whoever knows the token.
+func (p *Page) requireToken(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case p.token == "":
-			fail(w, http.StatusForbidden, errors.New("this page only shows: start what serves it with --admin-token-file"))
+			sendError(w, http.StatusForbidden, errors.New("this page only shows: start what serves it with --admin-token-file"))
 		case !p.token.Shown(r):
-			fail(w, http.StatusUnauthorized, errors.New("this takes the admin token, which is in the file of --admin-token-file"))
+			sendError(w, http.StatusUnauthorized, errors.New("this takes the admin token, which is in the file of --admin-token-file"))
 		case r.ContentLength != 0:
-			fail(w, http.StatusBadRequest, errors.New("what is asked goes into the address"))
+			sendError(w, http.StatusBadRequest, errors.New("what is asked goes into the address"))
 		default:
 			h(w, r)
 		}

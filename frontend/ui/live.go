@@ -11,21 +11,21 @@ import (
 )
 
 const (
-	every      = time.Second     // a frame is composed
+	frameEvery = time.Second     // a frame is composed
 	maxViewers = 64              // are sent each frame
 	pollFor    = 5 * time.Second // frames go on for whoever has asked for one
 	maxWriting = 5 * time.Second // until a viewer is taken for gone
 )
 
-// live sends a frame to all viewers each second, while there is one.
-type live struct {
-	compose func(context.Context) []byte // one line
+// frameStream sends a frame to all viewers each second, while there is one.
+type frameStream struct {
+	composeFrame func(context.Context) []byte // one line
 
-	mu      sync.Mutex
-	viewers map[chan *frame]struct{}
-	polled  time.Time // when somebody last asked for a frame
-	last    *frame
-	first   chan struct{} // closed when there is a frame; nil: nobody composes
+	mu         sync.Mutex
+	viewers    map[chan *frame]struct{}
+	polledAt   time.Time // when somebody last asked for a frame
+	lastFrame  *frame
+	firstFrame chan struct{} // closed when there is a frame; nil: nobody composes
 }
 
 // frame is what is sent: as it is, and as a part of a stream that gzip reads.
@@ -35,39 +35,39 @@ type frame struct{ plain, squeezed []byte }
 // never ends.
 var gzipHeader = []byte{0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255}
 
-// squeezing is how hard it is tried to make a frame small: to try harder takes two to eight times as long, for a twentieth less.
-const squeezing = flate.BestSpeed
+// squeezeLevel is how hard it is tried to make a frame small: to try harder takes two to eight times as long, for a twentieth less.
+const squeezeLevel = flate.BestSpeed
 
-// run composes frames until nobody looks.
-func (l *live) run() {
+// composeFrames composes frames until nobody looks.
+func (l *frameStream) composeFrames() {
 	var b bytes.Buffer
-	z, err := flate.NewWriter(&b, squeezing)
+	z, err := flate.NewWriter(&b, squeezeLevel)
 	if err != nil {
 		panic(err) // the level is wrong
 	}
-	tick := time.NewTicker(every)
+	tick := time.NewTicker(frameEvery)
 	defer tick.Stop()
 	for ; ; <-tick.C {
 		l.mu.Lock()
-		if len(l.viewers) == 0 && time.Since(l.polled) > pollFor {
-			l.first, l.last = nil, nil
+		if len(l.viewers) == 0 && time.Since(l.polledAt) > pollFor {
+			l.firstFrame, l.lastFrame = nil, nil
 			l.mu.Unlock()
 			return
 		}
 		l.mu.Unlock()
-		ctx, cancel := context.WithTimeout(context.Background(), maxAskFor)
-		f := &frame{plain: l.compose(ctx)}
+		ctx, cancel := context.WithTimeout(context.Background(), questionTimeout)
+		f := &frame{plain: l.composeFrame(ctx)}
 		cancel()
 		b.Reset()
 		z.Reset(&b)
-		_, _ = z.Write(event(f.plain)) // into memory
+		_, _ = z.Write(streamEvent(f.plain)) // into memory
 		_ = z.Flush()
 		f.squeezed = bytes.Clone(b.Bytes())
 		l.mu.Lock()
-		if l.last == nil {
-			close(l.first)
+		if l.lastFrame == nil {
+			close(l.firstFrame)
 		}
-		l.last = f
+		l.lastFrame = f
 		for v := range l.viewers {
 			select {
 			case v <- f:
@@ -78,20 +78,20 @@ func (l *live) run() {
 	}
 }
 
-// event is a frame as an event of text/event-stream.
-func event(plain []byte) []byte {
+// streamEvent is a frame as an event of text/event-stream.
+func streamEvent(plain []byte) []byte {
 	return append(append([]byte("data: "), plain...), "\n\n"...)
 }
 
-// start composes frames if nobody does yet. l.mu is held.
-func (l *live) start() {
-	if l.first == nil {
-		l.first = make(chan struct{})
-		go l.run()
+// startComposing composes frames if nobody does yet. l.mu is held.
+func (l *frameStream) startComposing() {
+	if l.firstFrame == nil {
+		l.firstFrame = make(chan struct{})
+		go l.composeFrames()
 	}
 }
 
-func (l *live) join() (chan *frame, bool) {
+func (l *frameStream) addViewer() (chan *frame, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.viewers) >= maxViewers {
@@ -102,27 +102,27 @@ func (l *live) join() (chan *frame, bool) {
 	}
 	v := make(chan *frame, 1)
 	l.viewers[v] = struct{}{}
-	if l.last != nil {
-		v <- l.last
+	if l.lastFrame != nil {
+		v <- l.lastFrame
 	}
-	l.start()
+	l.startComposing()
 	return v, true
 }
 
-func (l *live) leave(v chan *frame) {
+func (l *frameStream) removeViewer(v chan *frame) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.viewers, v)
 }
 
-// serve sends frames as they come.
-func (l *live) serve(w http.ResponseWriter, r *http.Request) {
-	v, ok := l.join()
+// serveStream sends frames as they come.
+func (l *frameStream) serveStream(w http.ResponseWriter, r *http.Request) {
+	v, ok := l.addViewer()
 	if !ok {
-		fail(w, http.StatusServiceUnavailable, errors.New("64 viewers are looking already: ask for single frames"))
+		sendError(w, http.StatusServiceUnavailable, errors.New("64 viewers are looking already: ask for single frames"))
 		return
 	}
-	defer l.leave(v)
+	defer l.removeViewer(v)
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
@@ -147,7 +147,7 @@ func (l *live) serve(w http.ResponseWriter, r *http.Request) {
 		select {
 		case f := <-v:
 			if next = f.squeezed; !squeezed {
-				next = event(f.plain)
+				next = streamEvent(f.plain)
 			}
 		case <-r.Context().Done():
 			return
@@ -156,11 +156,11 @@ func (l *live) serve(w http.ResponseWriter, r *http.Request) {
 }
 
 // serveFrame answers with the last frame, for who cannot be sent them.
-func (l *live) serveFrame(w http.ResponseWriter, r *http.Request) {
+func (l *frameStream) serveFrame(w http.ResponseWriter, r *http.Request) {
 	l.mu.Lock()
-	l.polled = time.Now()
-	l.start()
-	first := l.first
+	l.polledAt = time.Now()
+	l.startComposing()
+	first := l.firstFrame
 	l.mu.Unlock()
 	select {
 	case <-first:
@@ -168,16 +168,16 @@ func (l *live) serveFrame(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	l.mu.Lock()
-	f := l.last
+	f := l.lastFrame
 	l.mu.Unlock()
 	w.Header().Set("Cache-Control", "no-store")
 	if f == nil { // nobody has looked since
-		fail(w, http.StatusServiceUnavailable, errors.New("no frame is there: ask again"))
+		sendError(w, http.StatusServiceUnavailable, errors.New("no frame is there: ask again"))
 		return
 	}
 	var squeezed []byte
 	if takesGzip(r) {
-		squeezed = compressed(f.plain)
+		squeezed = gzipBytes(f.plain)
 	}
-	send(w, r, "application/json", f.plain, squeezed)
+	sendBody(w, r, "application/json", f.plain, squeezed)
 }

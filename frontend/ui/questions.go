@@ -19,36 +19,36 @@ import (
 var lengths = [...]time.Duration{time.Second, 10 * time.Second, 5 * time.Minute}
 
 const (
-	slowest = 64              // jobs that are named
-	again   = 4 * time.Second // of windows that a frame repeats, as the last ones were not complete
-	fresh   = time.Second     // how long an answer is the same for all who ask
+	maxSlowest   = 64              // jobs that are named
+	repeatedTime = 4 * time.Second // of windows that a frame repeats, as the last ones were not complete
+	answerFresh  = time.Second     // how long an answer is the same for all who ask
 )
 
-// watched is what was counted lately, for all who ask in the same second.
-type watched struct {
+// watchCache is what was counted lately, for all who ask in the same second.
+type watchCache struct {
 	mu   sync.Mutex
 	at   time.Time
 	text json.RawMessage
 }
 
-// watch answers with all windows of a length.
-func (p *Page) watch(ctx context.Context, r *http.Request) (any, error) {
-	seconds, err := number(r, "window")
+// answerWatch answers with all windows of a length.
+func (p *Page) answerWatch(ctx context.Context, r *http.Request) (any, error) {
+	seconds, err := parseNumber(r, "window")
 	i := slices.Index(lengths[:], time.Duration(seconds)*time.Second)
 	if err != nil || i < 0 {
-		return nil, wrong{fmt.Errorf("window=%q: want 1, 10 or 300 seconds", r.FormValue("window"))}
+		return nil, badRequest{fmt.Errorf("window=%q: want 1, 10 or 300 seconds", r.FormValue("window"))}
 	}
-	w := &p.watched[i]
+	w := &p.watchCaches[i]
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if time.Since(w.at) < fresh {
+	if time.Since(w.at) < answerFresh {
 		return w.text, nil
 	}
-	said, err := p.fleet.Watch(ctx, lengths[i], time.Time{}, slowest)
+	watched, err := p.fleet.Watch(ctx, lengths[i], time.Time{}, maxSlowest)
 	if err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(watchJSON(said))
+	text, err := json.Marshal(watchJSON(watched))
 	if err == nil {
 		w.at, w.text = time.Now(), text
 	}
@@ -116,10 +116,10 @@ type frameJSON struct {
 	Error string       `json:",omitempty"`
 }
 
-// compose makes a frame. It is called by one goroutine at a time.
-func (p *Page) compose(ctx context.Context) []byte {
+// composeFrame makes a frame. It is called by one goroutine at a time.
+func (p *Page) composeFrame(ctx context.Context) []byte {
 	f := frameJSON{At: time.Now()}
-	if err := p.fill(ctx, &f); err != nil {
+	if err := p.fillFrame(ctx, &f); err != nil {
 		f.Error = err.Error()
 	}
 	text, err := json.Marshal(&f)
@@ -129,37 +129,37 @@ func (p *Page) compose(ctx context.Context) []byte {
 	return text
 }
 
-func (p *Page) fill(ctx context.Context, f *frameJSON) error {
-	said, err := p.fleet.Watch(ctx, lengths[0], f.At.Add(p.ahead-again), 0)
+func (p *Page) fillFrame(ctx context.Context, f *frameJSON) error {
+	watched, err := p.fleet.Watch(ctx, lengths[0], f.At.Add(p.clockAhead-repeatedTime), 0)
 	if err != nil {
 		return err
 	}
-	if len(said.Frontends) > 0 && said.Frontends[0].Clock.Unix() > 0 {
-		p.ahead = time.Until(said.Frontends[0].Clock)
+	if len(watched.Frontends) > 0 && watched.Frontends[0].Clock.Unix() > 0 {
+		p.clockAhead = time.Until(watched.Frontends[0].Clock)
 	}
-	w := watchJSON(said)
+	w := watchJSON(watched)
 	for i := range w.Windows {
-		w.Windows[i].fold(maxSeries / len(w.Windows))
+		w.Windows[i].foldSeries(maxSeriesBytes / len(w.Windows))
 	}
 	f.Watch = &w
-	who := seer(said.Frontends)
-	seen, err := p.fleet.Figures(ctx, who, p.known)
+	frontend := pickSeer(watched.Frontends)
+	figures, err := p.fleet.Figures(ctx, frontend, p.knownList)
 	if err != nil {
 		return err
 	}
-	p.known = seen.List
-	f.Fleet = &fleetJSON{strconv.FormatInt(seen.List, 10), who, levels(seen.Workers), stale(seen.Workers)}
+	p.knownList = figures.List
+	f.Fleet = &fleetJSON{strconv.FormatInt(figures.List, 10), frontend, packLevels(figures.Workers), packStale(figures.Workers)}
 	return nil
 }
 
-// maxSeries is how many bytes the series of a frame take, about.
-const maxSeries = 36 << 10
+// maxSeriesBytes is how many bytes the series of a frame take, about.
+const maxSeriesBytes = 36 << 10
 
-// other is what series are called that are told together.
-const other = "other"
+// otherSeries is what series are called that are told together.
+const otherSeries = "other"
 
-// fold tells the last series of a window together, so that they take no more than some bytes. The page asks for all of them later.
-func (w *windowJSON) fold(most int) {
+// foldSeries tells the last series of a window together, so that they take no more than some bytes. The page asks for all of them later.
+func (w *windowJSON) foldSeries(most int) {
 	size := 0
 	for i := range w.Series {
 		s := &w.Series[i]
@@ -173,7 +173,7 @@ func (w *windowJSON) fold(most int) {
 				b, _ = sum[m].MergeFrom(b) // it was looked at when it came
 			}
 		}
-		*s = seriesJSON{Path: other, Policy: other, Tenant: other}
+		*s = seriesJSON{Path: otherSeries, Policy: otherSeries, Tenant: otherSeries}
 		for m := range sum {
 			s.Histograms = sum[m].Append(s.Histograms)
 		}
@@ -182,8 +182,8 @@ func (w *windowJSON) fold(most int) {
 	}
 }
 
-// seer is the frontend whose view of the fleet is shown: always the same one, as long as it answers.
-func seer(frontends []client.FrontendReport) string {
+// pickSeer is the frontend whose view of the fleet is shown: always the same one, as long as it answers.
+func pickSeer(frontends []client.FrontendReport) string {
 	name := ""
 	for _, f := range frontends {
 		if f.Err == "" && (name == "" || f.Name < name) {
@@ -193,31 +193,31 @@ func seer(frontends []client.FrontendReport) string {
 	return name
 }
 
-// unknown is the level of what is not known, and of what a worker is busy with that is not up.
-const unknown = 15
+// unknownLevel is the level of what is not known, and of what a worker is busy with that is not up.
+const unknownLevel = 15
 
-// levels are 2 bytes of each worker, which hold four levels from 0 to 14: of the expected wait and of the share of its CPU that is
+// packLevels are 2 bytes of each worker, which hold four levels from 0 to 14: of the expected wait and of the share of its CPU that is
 // taken, of the round trip and of the silence. The page knows the same steps.
-func levels(workers []client.Figure) []byte {
+func packLevels(workers []client.Figure) []byte {
 	b := make([]byte, 0, 2*len(workers))
 	for i := range workers {
 		w := &workers[i]
 		busy := byte((int(w.CPU)*14 + 127) / 255)
-		if w.State != up {
-			busy = unknown
+		if w.State != stateUp {
+			busy = unknownLevel
 		}
-		b = append(b, level(w.Wait, waitFrom, waitStep)<<4|busy, level(w.RoundTrip, tripFrom, levelStep)<<4|level(w.Silence, silenceFrom, levelStep))
+		b = append(b, levelOf(w.Wait, waitFrom, waitStep)<<4|busy, levelOf(w.RoundTrip, tripFrom, levelStep)<<4|levelOf(w.Silence, silenceFrom, levelStep))
 	}
 	return b
 }
 
-// trusted is until when frontends take a wait at its word.
-const trusted = 2 * time.Second
+// waitTrustedFor is until when frontends take a wait at its word.
+const waitTrustedFor = 2 * time.Second
 
-func stale(workers []client.Figure) []byte {
+func packStale(workers []client.Figure) []byte {
 	b := make([]byte, (len(workers)+7)/8)
 	for i := range workers {
-		if client.FigureValue(workers[i].WaitAge) > float64(trusted.Microseconds()) {
+		if client.FigureValue(workers[i].WaitAge) > float64(waitTrustedFor.Microseconds()) {
 			b[i/8] |= 1 << (i % 8)
 		}
 	}
@@ -227,19 +227,19 @@ func stale(workers []client.Figure) []byte {
 // A level is the step of a logarithm: 1 begins at 128 us of wait, 16 us of a round trip and 8 ms of silence; each is 2 times the one
 // before, of a wait 2.8 times.
 const (
-	up                              = 1
+	stateUp                         = 1
 	waitFrom, tripFrom, silenceFrom = 56, 32, 104
 	waitStep, levelStep             = 12, 8
 )
 
-func level(logarithm uint8, from, step int) byte {
+func levelOf(logarithm uint8, from, step int) byte {
 	switch n := int(logarithm); {
 	case n == 255:
-		return unknown
+		return unknownLevel
 	case n < from:
 		return 0
 	default:
-		return byte(min(1+(n-from)/step, unknown-1))
+		return byte(min(1+(n-from)/step, unknownLevel-1))
 	}
 }
 
@@ -252,20 +252,20 @@ type namesJSON struct {
 	Levels    []byte
 }
 
-// names answers with those of all workers, and where they are, as the frontend of the frames knows them.
-func (p *Page) names(ctx context.Context, r *http.Request) (any, error) {
+// answerFleet answers with those of all workers, and where they are, as the frontend of the frames knows them.
+func (p *Page) answerFleet(ctx context.Context, r *http.Request) (any, error) {
 	f, err := p.fleet.Figures(ctx, r.FormValue("frontend"), 0)
 	if err != nil {
 		return nil, err
 	}
-	return namesJSON{strconv.FormatInt(f.List, 10), f.Names, f.Addresses, f.Racks, levels(f.Workers)}, nil
+	return namesJSON{strconv.FormatInt(f.List, 10), f.Names, f.Addresses, f.Racks, packLevels(f.Workers)}, nil
 }
 
 // perPage is how many workers or jobs are told at once.
 const perPage = 200
 
-// workers answers with a page of workers.
-func (p *Page) workers(ctx context.Context, r *http.Request) (any, error) {
+// answerWorkers answers with a page of workers.
+func (p *Page) answerWorkers(ctx context.Context, r *http.Request) (any, error) {
 	return p.fleet.ClusterPage(ctx, client.ClusterQuery{Frontend: r.FormValue("frontend"), After: r.FormValue("after"), Max: perPage})
 }
 
@@ -279,21 +279,21 @@ type seenJSON struct {
 // maxSeers bounds the frontends that are asked for a worker.
 const maxSeers = 32
 
-// worker answers with what each frontend believes of a worker.
-func (p *Page) worker(ctx context.Context, r *http.Request) (any, error) {
-	said, err := p.fleet.Watch(ctx, lengths[0], time.Now().Add(-again), 0)
+// answerWorker answers with what each frontend believes of a worker.
+func (p *Page) answerWorker(ctx context.Context, r *http.Request) (any, error) {
+	watched, err := p.fleet.Watch(ctx, lengths[0], time.Now().Add(-repeatedTime), 0)
 	if err != nil {
 		return nil, err
 	}
-	list := make([]seenJSON, min(len(said.Frontends), maxSeers))
-	var all sync.WaitGroup
+	list := make([]seenJSON, min(len(watched.Frontends), maxSeers))
+	var wg sync.WaitGroup
 	for i := range list {
-		f := &said.Frontends[i]
+		f := &watched.Frontends[i]
 		list[i] = seenJSON{Frontend: f.Name, Error: f.Err}
 		if f.Err != "" {
 			continue
 		}
-		all.Go(func() {
+		wg.Go(func() {
 			c, err := p.fleet.ClusterPage(ctx, client.ClusterQuery{Frontend: f.Name, Worker: r.FormValue("name")})
 			switch {
 			case err != nil:
@@ -303,7 +303,7 @@ func (p *Page) worker(ctx context.Context, r *http.Request) (any, error) {
 			}
 		})
 	}
-	all.Wait()
+	wg.Wait()
 	slices.SortFunc(list, func(a, b seenJSON) int { return cmp.Compare(a.Frontend, b.Frontend) })
 	return list, nil
 }
@@ -315,8 +315,8 @@ type pageJSON struct {
 	Frontends []frontendJSON
 }
 
-// jobs answers with a page of jobs.
-func (p *Page) jobs(ctx context.Context, r *http.Request) (any, error) {
+// answerJobs answers with a page of jobs.
+func (p *Page) answerJobs(ctx context.Context, r *http.Request) (any, error) {
 	f := client.JobFilter{
 		Policy: r.FormValue("policy"), Failed: r.FormValue("failed") != "", Running: r.FormValue("running") != "",
 		ID: r.FormValue("id"), Frontend: r.FormValue("frontend"),
@@ -333,7 +333,7 @@ func (p *Page) jobs(ctx context.Context, r *http.Request) (any, error) {
 		{"from", func(ms int64) { f.From = time.UnixMilli(ms) }},
 		{"until", func(ms int64) { f.Until = time.UnixMilli(ms) }},
 	} {
-		n, err := number(r, x.name)
+		n, err := parseNumber(r, x.name)
 		if err != nil {
 			return nil, err
 		}
@@ -374,9 +374,9 @@ type earlierJSON struct {
 // maxTasks is how many tasks are told at once.
 const maxTasks = 20_000
 
-// trace answers with tasks of a job.
-func (p *Page) trace(ctx context.Context, r *http.Request) (any, error) {
-	from, err := number(r, "from")
+// answerTrace answers with tasks of a job.
+func (p *Page) answerTrace(ctx context.Context, r *http.Request) (any, error) {
+	from, err := parseNumber(r, "from")
 	if err != nil {
 		return nil, err
 	}
@@ -385,21 +385,21 @@ func (p *Page) trace(ctx context.Context, r *http.Request) (any, error) {
 		return nil, err
 	}
 	to := traceJSON{Job: t.Job, Stages: t.Stages, Frontend: t.Frontend, Total: t.Total, Next: t.Next(), Frontends: frontendsJSON(t.Frontends)}
-	workers, words := numbers{}, numbers{}
-	for _, c := range columns(&workers, &words) {
+	workers, words := textNumbers{}, textNumbers{}
+	for _, c := range listColumns(&workers, &words) {
 		list := []byte{'['}
 		for i := range t.Tasks {
 			if i > 0 {
 				list = append(list, ',')
 			}
-			list = strconv.AppendInt(list, c.of(&t.Tasks[i]), 10)
+			list = strconv.AppendInt(list, c.value(&t.Tasks[i]), 10)
 		}
 		to.Columns, to.Tasks = append(to.Columns, c.name), append(to.Tasks, append(list, ']'))
 	}
 	for i := range t.Tasks {
 		for _, e := range t.Tasks[i].Earlier {
 			to.Earlier = append(to.Earlier, earlierJSON{
-				i, workers.number(e.Worker), e.Binding, e.End, e.Sent.Microseconds(), e.Started.Microseconds(), e.Ended.Microseconds(),
+				i, workers.numberOf(e.Worker), e.Binding, e.End, e.Sent.Microseconds(), e.Started.Microseconds(), e.Ended.Microseconds(),
 			})
 		}
 	}
@@ -407,43 +407,43 @@ func (p *Page) trace(ctx context.Context, r *http.Request) (any, error) {
 	return to, nil
 }
 
-// numbers gives texts numbers.
-type numbers struct {
-	list []string
-	of   map[string]int64
+// textNumbers gives texts numbers.
+type textNumbers struct {
+	list   []string
+	byText map[string]int64
 }
 
-func (n *numbers) number(text string) int64 {
-	i, known := n.of[text]
+func (n *textNumbers) numberOf(text string) int64 {
+	i, known := n.byText[text]
 	if !known {
-		if n.of == nil {
-			n.of = map[string]int64{}
+		if n.byText == nil {
+			n.byText = map[string]int64{}
 		}
 		i = int64(len(n.list))
-		n.list, n.of[text] = append(n.list, text), i
+		n.list, n.byText[text] = append(n.list, text), i
 	}
 	return i
 }
 
 // column is a field of all tasks.
 type column struct {
-	name string
-	of   func(*client.TaskTrace) int64
+	name  string
+	value func(*client.TaskTrace) int64
 }
 
-// columns are the fields that the page knows; durations are in microseconds.
-func columns(workers, words *numbers) []column {
-	d := func(name string, of func(*client.TaskTrace) time.Duration) column {
-		return column{name, func(t *client.TaskTrace) int64 { return of(t).Microseconds() }}
+// listColumns are the fields that the page knows; durations are in microseconds.
+func listColumns(workers, words *textNumbers) []column {
+	d := func(name string, value func(*client.TaskTrace) time.Duration) column {
+		return column{name, func(t *client.TaskTrace) int64 { return value(t).Microseconds() }}
 	}
 	list := []column{
 		{"task", func(t *client.TaskTrace) int64 { return int64(t.Task) }},
 		{"stage", func(t *client.TaskTrace) int64 { return int64(t.Stage) }},
-		{"worker", func(t *client.TaskTrace) int64 { return workers.number(t.Worker) }},
+		{"worker", func(t *client.TaskTrace) int64 { return workers.numberOf(t.Worker) }},
 		{"tries", func(t *client.TaskTrace) int64 { return int64(t.Tries) }},
-		{"path", func(t *client.TaskTrace) int64 { return words.number(t.Path) }},
-		{"bound", func(t *client.TaskTrace) int64 { return words.number(t.Binding) }},
-		{"outcome", func(t *client.TaskTrace) int64 { return words.number(t.Outcome) }},
+		{"path", func(t *client.TaskTrace) int64 { return words.numberOf(t.Path) }},
+		{"bound", func(t *client.TaskTrace) int64 { return words.numberOf(t.Binding) }},
+		{"outcome", func(t *client.TaskTrace) int64 { return words.numberOf(t.Outcome) }},
 		d("released", func(t *client.TaskTrace) time.Duration { return t.Released }),
 		{"known", func(t *client.TaskTrace) int64 {
 			if t.Known {
@@ -467,13 +467,13 @@ func columns(workers, words *numbers) []column {
 	return list
 }
 
-// explain answers with what was decided on a task.
-func (p *Page) explain(ctx context.Context, r *http.Request) (any, error) {
-	task, err := number(r, "task")
+// answerExplain answers with what was decided on a task.
+func (p *Page) answerExplain(ctx context.Context, r *http.Request) (any, error) {
+	task, err := parseNumber(r, "task")
 	if err != nil {
 		return nil, err
 	}
-	return p.fleet.Explain(ctx, handle(r), int(task))
+	return p.fleet.Explain(ctx, jobHandle(r), int(task))
 }
 
 // recordedJSON is the recordings of all frontends.
@@ -482,8 +482,8 @@ type recordedJSON struct {
 	Frontends  []frontendJSON
 }
 
-// recordings answers with what frontends have recorded.
-func (p *Page) recordings(ctx context.Context, _ *http.Request) (any, error) {
+// answerRecordings answers with what frontends have recorded.
+func (p *Page) answerRecordings(ctx context.Context, _ *http.Request) (any, error) {
 	list, frontends, err := p.fleet.Recordings(ctx)
 	if err != nil {
 		return nil, err
@@ -491,41 +491,41 @@ func (p *Page) recordings(ctx context.Context, _ *http.Request) (any, error) {
 	return recordedJSON{list, frontendsJSON(frontends)}, nil
 }
 
-// maxRecordingFor is how long a recording may take to be fetched.
-const maxRecordingFor = time.Minute
+// recordingTimeout is how long a recording may take to be fetched.
+const recordingTimeout = time.Minute
 
-// recording answers with a recording as it is kept: the page unpacks it, as it does one that a viewer has saved.
-func (p *Page) recording(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), maxRecordingFor)
+// serveRecording answers with a recording as it is kept: the page unpacks it, as it does one that a viewer has saved.
+func (p *Page) serveRecording(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), recordingTimeout)
 	defer cancel()
 	var file bytes.Buffer // so that an error is told before anything is sent; it takes some MB
-	if err := p.inTurn(ctx, func() error { return p.fleet.Recording(ctx, r.PathValue("frontend"), r.PathValue("name"), &file) }); err != nil {
-		fail(w, status(err), err)
+	if err := p.askInTurn(ctx, func() error { return p.fleet.Recording(ctx, r.PathValue("frontend"), r.PathValue("name"), &file) }); err != nil {
+		sendError(w, statusOf(err), err)
 		return
 	}
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("Content-Disposition", "attachment") // under the name of its address
-	send(w, r, "application/gzip", file.Bytes(), nil)
+	sendBody(w, r, "application/gzip", file.Bytes(), nil)
 }
 
-// cancel cancels a job.
-func (p *Page) cancel(ctx context.Context, r *http.Request) (any, error) {
-	n, err := p.fleet.Cancel(ctx, handle(r), "cancelled on the web page")
+// cancelJob cancels a job.
+func (p *Page) cancelJob(ctx context.Context, r *http.Request) (any, error) {
+	n, err := p.fleet.Cancel(ctx, jobHandle(r), "cancelled on the web page")
 	return map[string]int{"Cancelled": n}, err
 }
 
-// drain has a worker leave at once.
-func (p *Page) drain(ctx context.Context, r *http.Request) (any, error) {
+// drainWorker has a worker leave at once.
+func (p *Page) drainWorker(ctx context.Context, r *http.Request) (any, error) {
 	return struct{}{}, p.fleet.Drain(ctx, r.FormValue("worker"))
 }
 
-// maintenance has a worker announce that it will be away; for=0 takes that back.
-func (p *Page) maintenance(ctx context.Context, r *http.Request) (any, error) {
-	in, err := number(r, "in")
+// announceMaintenance has a worker announce that it will be away; for=0 takes that back.
+func (p *Page) announceMaintenance(ctx context.Context, r *http.Request) (any, error) {
+	in, err := parseNumber(r, "in")
 	if err != nil {
 		return nil, err
 	}
-	lasts, err := number(r, "for")
+	lasts, err := parseNumber(r, "for")
 	if err != nil {
 		return nil, err
 	}
@@ -533,19 +533,19 @@ func (p *Page) maintenance(ctx context.Context, r *http.Request) (any, error) {
 	return struct{}{}, p.fleet.Maintenance(ctx, r.FormValue("worker"), time.Duration(min(in, most))*time.Second, time.Duration(min(lasts, most))*time.Second)
 }
 
-func handle(r *http.Request) client.Handle {
+func jobHandle(r *http.Request) client.Handle {
 	return client.Handle{Job: r.FormValue("job"), Owner: r.FormValue("owner")}
 }
 
-// number is a whole number from 0 on that is asked with, 0 if it is not given.
-func number(r *http.Request, name string) (int64, error) {
+// parseNumber is a whole number from 0 on that is asked with, 0 if it is not given.
+func parseNumber(r *http.Request, name string) (int64, error) {
 	text := r.FormValue(name)
 	if text == "" {
 		return 0, nil
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 || n > 1<<53 {
-		return 0, wrong{fmt.Errorf("%s=%q: want a whole number from 0 on", name, text)}
+		return 0, badRequest{fmt.Errorf("%s=%q: want a whole number from 0 on", name, text)}
 	}
 	return n, nil
 }

@@ -23,8 +23,8 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/client"
 )
 
-// fake is a fleet of one frontend.
-type fake struct {
+// fakeFleet is a fleet of one frontend.
+type fakeFleet struct {
 	Fleet
 	workers int
 	windows []client.Window
@@ -32,7 +32,7 @@ type fake struct {
 	err     error
 }
 
-func (f *fake) Watch(context.Context, time.Duration, time.Time, int) (*client.Watched, error) {
+func (f *fakeFleet) Watch(context.Context, time.Duration, time.Time, int) (*client.Watched, error) {
 	f.watched.Add(1)
 	if f.err != nil {
 		return nil, f.err
@@ -47,40 +47,40 @@ func (f *fake) Watch(context.Context, time.Duration, time.Time, int) (*client.Wa
 	}, nil
 }
 
-func (f *fake) Figures(_ context.Context, frontend string, known int64) (*client.Figures, error) {
+func (f *fakeFleet) Figures(_ context.Context, frontend string, known int64) (*client.Figures, error) {
 	if frontend != "a" {
 		return nil, fmt.Errorf("asked of %q", frontend)
 	}
 	list := &client.Figures{List: 7, Workers: make([]client.Figure, f.workers)}
 	rng := rand.New(rand.NewPCG(1, 2))
 	for i := range list.Workers {
-		list.Workers[i] = client.Figure{State: up, CPU: uint8(rng.IntN(256)), Wait: uint8(rng.IntN(256)), RoundTrip: uint8(60 + rng.IntN(30)), Silence: uint8(100 + rng.IntN(60))}
+		list.Workers[i] = client.Figure{State: stateUp, CPU: uint8(rng.IntN(256)), Wait: uint8(rng.IntN(256)), RoundTrip: uint8(60 + rng.IntN(30)), Silence: uint8(100 + rng.IntN(60))}
 	}
 	return list, nil
 }
 
-func (f *fake) Cancel(context.Context, client.Handle, string) (int, error) { return 3, nil }
+func (f *fakeFleet) Cancel(context.Context, client.Handle, string) (int, error) { return 3, nil }
 
-func (f *fake) Trace(context.Context, string, int, int) (*client.Trace, error) {
+func (f *fakeFleet) Trace(context.Context, string, int, int) (*client.Trace, error) {
 	return nil, &client.RefusedError{Reason: client.UnknownJob}
 }
 
-func (f *fake) Drain(_ context.Context, worker string) error {
+func (f *fakeFleet) Drain(_ context.Context, worker string) error {
 	if worker != "w" {
 		return &client.RefusedError{Reason: client.Invalid, Message: "not linked"}
 	}
 	return nil
 }
 
-func (f *fake) Maintenance(_ context.Context, _ string, in, lasts time.Duration) error {
+func (f *fakeFleet) Maintenance(_ context.Context, _ string, in, lasts time.Duration) error {
 	return fmt.Errorf("away in %v for %v", in, lasts)
 }
 
-func (f *fake) Recordings(context.Context) ([]client.Recording, []client.FrontendReport, error) {
+func (f *fakeFleet) Recordings(context.Context) ([]client.Recording, []client.FrontendReport, error) {
 	return []client.Recording{{Frontend: "a", Name: hostile}}, nil, nil
 }
 
-func (f *fake) Recording(_ context.Context, frontend, name string, w io.Writer) error {
+func (f *fakeFleet) Recording(_ context.Context, frontend, name string, w io.Writer) error {
 	if name != "x.gz" {
 		return &client.RefusedError{Reason: client.Invalid, Message: "no recording"}
 	}
@@ -94,21 +94,21 @@ const hostile = `</script><img src=x onerror=alert(1)>`
 func TestLive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var composed atomic.Int64
-		l := live{compose: func(context.Context) []byte {
+		l := frameStream{composeFrame: func(context.Context) []byte {
 			return fmt.Appendf(nil, "frame %d", composed.Add(1))
 		}}
 		var viewers []chan *frame
 		for range maxViewers {
-			v, ok := l.join()
+			v, ok := l.addViewer()
 			if !ok {
 				t.Fatal("a viewer is refused")
 			}
 			viewers = append(viewers, v)
 		}
-		if _, ok := l.join(); ok {
+		if _, ok := l.addViewer(); ok {
 			t.Error("there are more viewers than may be")
 		}
-		time.Sleep(3*every + every/2)
+		time.Sleep(3*frameEvery + frameEvery/2)
 		synctest.Wait()
 		if n := composed.Load(); n != 4 {
 			t.Errorf("%d frames in 3.5 s", n)
@@ -116,33 +116,33 @@ func TestLive(t *testing.T) {
 		if got := string((<-viewers[0]).plain); got != "frame 1" {
 			t.Errorf("a slow viewer is sent %s first", got)
 		}
-		time.Sleep(every)
+		time.Sleep(frameEvery)
 		synctest.Wait()
 		if got := string((<-viewers[0]).plain); got != "frame 5" {
 			t.Errorf("then %s, although it had skipped some", got)
 		}
 		for _, v := range viewers {
-			l.leave(v)
+			l.removeViewer(v)
 		}
-		time.Sleep(2 * every)
+		time.Sleep(2 * frameEvery)
 		synctest.Wait()
 		if n := composed.Load(); n != 5 {
 			t.Errorf("%d frames, although nobody looks", n)
 		}
-		if v, ok := l.join(); !ok {
+		if v, ok := l.addViewer(); !ok {
 			t.Error("nobody is let in again")
 		} else if synctest.Wait(); string((<-v).plain) != "frame 6" {
 			t.Error("the first frame is an old one")
 		} else {
-			l.leave(v)
+			l.removeViewer(v)
 		}
-		time.Sleep(2 * every)
+		time.Sleep(2 * frameEvery)
 	})
 }
 
 // Who is compressed for reads the frames as they come, from any of them on.
 func TestStream(t *testing.T) {
-	s := httptest.NewServer(New(&fake{workers: 4}, ""))
+	s := httptest.NewServer(New(&fakeFleet{workers: 4}, ""))
 	defer s.Close()
 	for _, encoding := range []string{"", "gzip"} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+Path+"api/live", nil)
@@ -180,14 +180,14 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// squeezed is how many bytes of a frame are sent.
-func squeezed(t *testing.T, plain []byte) int {
+// squeezedSize is how many bytes of a frame are sent.
+func squeezedSize(t *testing.T, plain []byte) int {
 	var b bytes.Buffer
-	z, err := flate.NewWriter(&b, squeezing)
+	z, err := flate.NewWriter(&b, squeezeLevel)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := z.Write(event(plain)); err != nil {
+	if _, err := z.Write(streamEvent(plain)); err != nil {
 		t.Fatal(err)
 	}
 	if err := z.Flush(); err != nil {
@@ -198,8 +198,8 @@ func squeezed(t *testing.T, plain []byte) int {
 
 // A frame of a large fleet is small, and one without an answer says so.
 func TestFrame(t *testing.T) {
-	large := New(&fake{workers: 20_000}, "").compose(t.Context())
-	if n := squeezed(t, large); n > 100_000 {
+	large := New(&fakeFleet{workers: 20_000}, "").composeFrame(t.Context())
+	if n := squeezedSize(t, large); n > 100_000 {
 		t.Errorf("a frame of 20,000 workers takes %d bytes", n)
 	} else {
 		t.Logf("a frame of 20,000 workers takes %d bytes", n)
@@ -214,14 +214,14 @@ func TestFrame(t *testing.T) {
 			windows[i].Series = append(windows[i].Series, client.Series{Tenant: string(name)})
 		}
 	}
-	tenants := New(&fake{workers: 20_000, windows: windows}, "").compose(t.Context())
-	if n := squeezed(t, tenants); n > 100_000 {
+	tenants := New(&fakeFleet{workers: 20_000, windows: windows}, "").composeFrame(t.Context())
+	if n := squeezedSize(t, tenants); n > 100_000 {
 		t.Errorf("a frame of 20,000 workers and very many tenants takes %d bytes", n)
 	} else {
 		t.Logf("a frame of 20,000 workers and very many tenants takes %d bytes of %d", n, len(tenants))
 	}
 	var f frameJSON
-	if err := json.Unmarshal(New(&fake{err: errors.New("nobody")}, "").compose(t.Context()), &f); err != nil || f.Error != "nobody" {
+	if err := json.Unmarshal(New(&fakeFleet{err: errors.New("nobody")}, "").composeFrame(t.Context()), &f); err != nil || f.Error != "nobody" {
 		t.Errorf("%v: %+v", err, f)
 	}
 }
@@ -252,22 +252,22 @@ func TestFold(t *testing.T) {
 		return sum, bytes
 	}
 	was, _ := sums()
-	w.fold(10_000)
+	w.foldSeries(10_000)
 	now, bytes := sums()
 	if now != was {
 		t.Error("together they are not what they were")
 	}
-	if last := w.Series[len(w.Series)-1]; bytes > 14_000 || len(w.Series) < 5 || last.Tenant != other || w.Series[0].Tenant != "tenant-0" {
+	if last := w.Series[len(w.Series)-1]; bytes > 14_000 || len(w.Series) < 5 || last.Tenant != otherSeries || w.Series[0].Tenant != "tenant-0" {
 		t.Errorf("%d series of %d bytes, the last of %q", len(w.Series), bytes, last.Tenant)
 	}
 }
 
 // What all viewers ask in the same second is asked once.
 func TestShared(t *testing.T) {
-	f := &fake{}
+	f := &fakeFleet{}
 	p := New(f, "")
 	for range 200 {
-		if w := ask(p, http.MethodGet, "api/watch?window=10", nil); w.Code != http.StatusOK || !bytes.Contains(w.Body.Bytes(), []byte(`\u003c/script\u003e`)) {
+		if w := request(p, http.MethodGet, "api/watch?window=10", nil); w.Code != http.StatusOK || !bytes.Contains(w.Body.Bytes(), []byte(`\u003c/script\u003e`)) {
 			t.Fatalf("%d: %s", w.Code, w.Body)
 		}
 	}
@@ -276,7 +276,7 @@ func TestShared(t *testing.T) {
 	}
 }
 
-func ask(p *Page, method, what string, header map[string]string) *httptest.ResponseRecorder {
+func request(p *Page, method, what string, header map[string]string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, Path+what, nil)
 	for k, v := range header {
 		r.Header.Set(k, v)
@@ -327,7 +327,7 @@ func TestAsk(t *testing.T) {
 		{token, "POST", "api/maintenance?worker=w&in=60&for=3600", shown, 502, "away in 1m0s for 1h0m0s"},
 		{token, "POST", "api/maintenance?worker=w&in=-1", shown, 400, "in="},
 	} {
-		w := ask(New(&fake{}, x.token), x.method, x.what, x.header)
+		w := request(New(&fakeFleet{}, x.token), x.method, x.what, x.header)
 		if w.Code != x.code || !strings.Contains(w.Body.String(), x.says) {
 			t.Errorf("%s %s: %d: %.200s", x.method, x.what, w.Code, w.Body)
 		}
@@ -337,13 +337,13 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-// silent is a viewer that does not read.
-type silent struct {
+// silentWriter is a viewer that does not read.
+type silentWriter struct {
 	*httptest.ResponseRecorder
 	reads chan struct{}
 }
 
-func (s *silent) Write(b []byte) (int, error) {
+func (s *silentWriter) Write(b []byte) (int, error) {
 	<-s.reads
 	return s.ResponseRecorder.Write(b)
 }
@@ -351,32 +351,32 @@ func (s *silent) Write(b []byte) (int, error) {
 // Viewers who do not read their answers keep nobody else from asking.
 func TestSilentViewers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := New(&fake{}, "")
+		p := New(&fakeFleet{}, "")
 		reads := make(chan struct{})
-		for range 2 * maxAsking {
-			go p.ServeHTTP(&silent{httptest.NewRecorder(), reads}, httptest.NewRequest(http.MethodGet, Path+"api/trace?job=x", nil))
+		for range 2 * maxQuestions {
+			go p.ServeHTTP(&silentWriter{httptest.NewRecorder(), reads}, httptest.NewRequest(http.MethodGet, Path+"api/trace?job=x", nil))
 		}
 		synctest.Wait()
-		if w := ask(p, http.MethodGet, "api/trace?job=x", nil); w.Code != http.StatusOK {
+		if w := request(p, http.MethodGet, "api/trace?job=x", nil); w.Code != http.StatusOK {
 			t.Errorf("%d: %s", w.Code, w.Body)
 		}
 		close(reads)
 	})
 }
 
-// dead is a viewer whose connection takes no more after the first bytes, until its deadline.
-type dead struct {
+// deadWriter is a viewer whose connection takes no more after the first bytes, until its deadline.
+type deadWriter struct {
 	*httptest.ResponseRecorder
 	until  time.Time
 	writes int
 }
 
-func (d *dead) SetWriteDeadline(until time.Time) error {
+func (d *deadWriter) SetWriteDeadline(until time.Time) error {
 	d.until = until
 	return nil
 }
 
-func (d *dead) Write(b []byte) (int, error) {
+func (d *deadWriter) Write(b []byte) (int, error) {
 	if d.writes++; d.writes == 1 {
 		return d.ResponseRecorder.Write(b)
 	}
@@ -387,45 +387,45 @@ func (d *dead) Write(b []byte) (int, error) {
 // A viewer that is dead is taken for gone, and others get each frame meanwhile.
 func TestDeadViewer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var l live
-		l.compose = func(context.Context) []byte { return []byte("frame") }
+		var l frameStream
+		l.composeFrame = func(context.Context) []byte { return []byte("frame") }
 		left := make(chan time.Duration, 1)
 		began := time.Now()
 		go func() {
-			l.serve(&dead{ResponseRecorder: httptest.NewRecorder()}, httptest.NewRequest(http.MethodGet, Path+"api/live", nil))
+			l.serveStream(&deadWriter{ResponseRecorder: httptest.NewRecorder()}, httptest.NewRequest(http.MethodGet, Path+"api/live", nil))
 			left <- time.Since(began)
 		}()
 		synctest.Wait()
-		v, ok := l.join()
+		v, ok := l.addViewer()
 		if !ok {
 			t.Fatal("a viewer is refused")
 		}
 		<-v // the last one
 		for range 4 {
 			at := time.Now()
-			if <-v; time.Since(at) > every {
+			if <-v; time.Since(at) > frameEvery {
 				t.Errorf("a frame comes %v after the one before", time.Since(at))
 			}
 		}
-		if took := <-left; took > maxWriting+every {
+		if took := <-left; took > maxWriting+frameEvery {
 			t.Errorf("who is dead is let go after %v", took)
 		}
-		l.leave(v)
+		l.removeViewer(v)
 		if len(l.viewers) != 0 {
 			t.Errorf("%d viewers are left", len(l.viewers))
 		}
-		time.Sleep(2 * every)
+		time.Sleep(2 * frameEvery)
 	})
 }
 
 // A level is the step in which a logarithm is.
 func TestLevels(t *testing.T) {
-	got := levels([]client.Figure{
-		{State: up, CPU: 255, Wait: 255, RoundTrip: 0, Silence: 254},
+	got := packLevels([]client.Figure{
+		{State: stateUp, CPU: 255, Wait: 255, RoundTrip: 0, Silence: 254},
 		{State: 4, CPU: 255, Wait: waitFrom, RoundTrip: tripFrom - 1, Silence: silenceFrom + levelStep},
-		{State: up, CPU: 128, Wait: waitFrom - 1, RoundTrip: tripFrom, Silence: 255},
+		{State: stateUp, CPU: 128, Wait: waitFrom - 1, RoundTrip: tripFrom, Silence: 255},
 	})
-	if b := stale(append(make([]client.Figure, 7), client.Figure{WaitAge: 167}, client.Figure{WaitAge: 168}, client.Figure{WaitAge: 255})); !bytes.Equal(b, []byte{0, 1}) {
+	if b := packStale(append(make([]client.Figure, 7), client.Figure{WaitAge: 167}, client.Figure{WaitAge: 168}, client.Figure{WaitAge: 255})); !bytes.Equal(b, []byte{0, 1}) {
 		t.Errorf("stale are %x", b) // 167 stands for 1.92 s, 168 for 2.10 s
 	}
 	if want := []byte{0xfe, 0x0e, 0x1f, 0x02, 0x07, 0x1f}; !bytes.Equal(got, want) {

@@ -2,4 +2,4 @@
 
 package serve
 
-const recording = false
+const recorderOn = false

@@ -28,11 +28,11 @@ const (
 
 // Jobs implements the API.
 func (h *handler) Jobs(ctx context.Context, req *v1.JobsRequest) (*v1.JobsResponse, error) {
-	if tenant, is := h.bound(ctx, req.Caller); is {
+	if tenant, isBound := h.boundTenant(ctx, req.Caller); isBound {
 		if req.Filter == nil {
 			req.Filter = v1.NewJobFilter()
 		}
-		if of := req.Filter.Tenant; of == nil || !tenants.Covers(tenant, *of) {
+		if asked := req.Filter.Tenant; asked == nil || !tenants.Covers(tenant, *asked) {
 			req.Filter.Tenant = &tenant
 		}
 	}
@@ -50,19 +50,19 @@ func (h *handler) Jobs(ctx context.Context, req *v1.JobsRequest) (*v1.JobsRespon
 		return nil, err
 	}
 	defer end()
-	answers := everyone(ctx, h, req.Caller, func(ctx context.Context, p *peer, within callopt.Option) (*v1.JobsResponse, error) {
-		return p.client.Jobs(ctx, &v1.JobsRequest{Caller: p.caller(ctx), Filter: req.Filter, Cursor: req.Cursor, MaxJobs: int32(most)}, within)
+	answers := askAllPeers(ctx, h, req.Caller, func(ctx context.Context, p *peer, within callopt.Option) (*v1.JobsResponse, error) {
+		return p.client.Jobs(ctx, &v1.JobsRequest{Caller: p.newCaller(ctx), Filter: req.Filter, Cursor: req.Cursor, MaxJobs: int32(most)}, within)
 	})
-	res := &v1.JobsResponse{Jobs: h.jobsHere(req.Filter, after, most+1), Frontends: []*v1.Told{h.told()}}
+	res := &v1.JobsResponse{Jobs: h.jobsHere(req.Filter, after, most+1), Frontends: []*v1.Told{h.describeSelf()}}
 	more := false
 	for _, a := range answers {
-		res.Frontends = append(res.Frontends, a.told((*v1.JobsResponse).GetFrontends))
+		res.Frontends = append(res.Frontends, a.peerReport((*v1.JobsResponse).GetFrontends))
 		if a.res != nil {
 			res.Jobs = append(res.Jobs, a.res.Jobs...)
 			more = more || a.res.NextPage != ""
 		}
 	}
-	slices.SortStableFunc(res.Jobs, func(a, b *v1.JobSummary) int { return positionOf(a).compare(positionOf(b)) })
+	slices.SortStableFunc(res.Jobs, func(a, b *v1.JobSummary) int { return positionOf(a).compareTo(positionOf(b)) })
 	if len(res.Jobs) > most {
 		res.Jobs, more = res.Jobs[:most], true
 	}
@@ -81,7 +81,7 @@ type position struct {
 
 func positionOf(j *v1.JobSummary) position { return position{j.CameUs, j.Job, j.Owner} }
 
-func (p position) compare(o position) int {
+func (p position) compareTo(o position) int {
 	return cmp.Or(cmp.Compare(o.came, p.came), cmp.Compare(p.job, o.job), cmp.Compare(p.owner, o.owner))
 }
 
@@ -99,7 +99,7 @@ func parseCursor(text string) (p position, err error) {
 		p.job, p.owner = fields[1], fields[2]
 	}
 	if len(fields) < 3 || err != nil {
-		return p, refuse(v1.RefusedReason_INVALID, "the cursor is not one that Jobs has returned: start with an empty one")
+		return p, newRefused(v1.RefusedReason_INVALID, "the cursor is not one that Jobs has returned: start with an empty one")
 	}
 	return p, nil
 }
@@ -114,7 +114,7 @@ func (h *handler) jobsHere(f *v1.JobFilter, after position, most int) []*v1.JobS
 		return list
 	}
 	add := func(j *v1.JobSummary) {
-		if positionOf(j).compare(after) > 0 && matches(f, j) {
+		if positionOf(j).compareTo(after) > 0 && matchesFilter(f, j) {
 			list = append(list, j)
 		}
 	}
@@ -122,7 +122,7 @@ func (h *handler) jobsHere(f *v1.JobFilter, after position, most int) []*v1.JobS
 	for number := uint64(math.MaxUint64); number > 0 && len(list) < most; {
 		var part []*v1.JobSummary
 		h.mu.Lock()
-		number = h.recorder.open.before(number, workersPerLook, func(r *record) { part = append(part, h.openSummary(r, now)) })
+		number = h.recorder.openJobs.listBefore(number, workersPerLook, func(r *clientJob) { part = append(part, h.openSummary(r, now)) })
 		h.mu.Unlock()
 		for _, j := range part {
 			add(j)
@@ -131,7 +131,7 @@ func (h *handler) jobsHere(f *v1.JobFilter, after position, most int) []*v1.JobS
 	if !f.Running {
 		h.collectJobs()
 		h.recorder.mu.Lock()
-		kept := h.recorder.jobs.All()
+		kept := h.recorder.keptJobs.All()
 		h.recorder.mu.Unlock()
 		for i := range kept {
 			if kept[i].Came.UnixMicro() <= after.came && matchesKept(f, &kept[i]) {
@@ -139,12 +139,12 @@ func (h *handler) jobsHere(f *v1.JobFilter, after position, most int) []*v1.JobS
 			}
 		}
 	}
-	slices.SortFunc(list, func(a, b *v1.JobSummary) int { return positionOf(a).compare(positionOf(b)) })
+	slices.SortFunc(list, func(a, b *v1.JobSummary) int { return positionOf(a).compareTo(positionOf(b)) })
 	return list[:min(len(list), most)]
 }
 
-// matches reports whether all holds for a job that a filter asks for, but for the frontend.
-func matches(f *v1.JobFilter, j *v1.JobSummary) bool {
+// matchesFilter reports whether all holds for a job that a filter asks for, but for the frontend.
+func matchesFilter(f *v1.JobFilter, j *v1.JobSummary) bool {
 	return (f.Policy == "" || f.Policy == j.Policy) && (f.Tenant == nil || *f.Tenant == j.Tenant) && (!f.Failed || j.Failed > 0) &&
 		(!f.Running || j.Running) && j.ResponseUs >= f.SlowerUs && j.CameUs >= f.FromUs && (f.UntilUs <= 0 || j.CameUs < f.UntilUs) &&
 		strings.HasPrefix(j.Job, f.Id)
@@ -156,24 +156,24 @@ func matchesKept(f *v1.JobFilter, j *rec.Kept) bool {
 }
 
 // openSummary is of a job under way. The mutex is held.
-func (h *handler) openSummary(r *record, now time.Time) *v1.JobSummary {
-	t := &r.timed
+func (h *handler) openSummary(r *clientJob, now time.Time) *v1.JobSummary {
+	t := &r.timing
 	j := &v1.JobSummary{
-		Job: r.id.String(), Owner: h.cfg.Advertise, Frontend: h.cfg.Name, Policy: t.policy, Tenant: t.tenant, CameUs: r.received.UnixMicro(),
-		ResponseUs: max(now.Sub(r.received), 0).Microseconds(), Tasks: int32(t.ended + r.left), Ended: int32(t.ended), Failed: int32(t.failed),
-		Running: true, Stages: int32(len(t.stages)), JobClass: jobClass(t.class), Blame: []*v1.PartOf{}, Kept: []string{},
+		Job: r.id.String(), Owner: h.cfg.Advertise, Frontend: h.cfg.Name, Policy: t.policy, Tenant: t.tenant, CameUs: r.receivedAt.UnixMicro(),
+		ResponseUs: max(now.Sub(r.receivedAt), 0).Microseconds(), Tasks: int32(t.endedTasks + r.unfinished), Ended: int32(t.endedTasks), Failed: int32(t.failedTasks),
+		Running: true, Stages: int32(len(t.stageNames)), JobClass: jobClassToAPI(t.class), Blame: []*v1.PartOf{}, Kept: []string{},
 		DueUs: t.due.Microseconds(), Copies: int32(t.copies), Preempted: int32(t.preempted),
 	}
-	if t.ended > 0 {
+	if t.endedTasks > 0 {
 		j.Path = pathNames[t.path]
 	}
 	return j
 }
 
-func jobClass(c frontend.Class) *v1.JobClass { return v1.JobClassPtr(v1.JobClass(c)) }
+func jobClassToAPI(c frontend.Class) *v1.JobClass { return v1.JobClassPtr(v1.JobClass(c)) }
 
-// reasons are why a job is kept, as the API has them.
-var reasons = []struct {
+// keptReasons are why a job is kept, as the API has them.
+var keptReasons = []struct {
 	why  rec.Why
 	word string
 }{{rec.Failed, "failed"}, {rec.Slow, "slow"}, {rec.Sampled, "sample"}}
@@ -181,10 +181,10 @@ var reasons = []struct {
 func (h *handler) keptSummary(k *rec.Kept) *v1.JobSummary {
 	j := &v1.JobSummary{
 		Job: k.ID.String(), Owner: h.cfg.Advertise, Frontend: h.cfg.Name, Policy: k.Policy, Tenant: k.Tenant, Path: k.Path, CameUs: k.Came.UnixMicro(),
-		ResponseUs: k.Response.Microseconds(), Tasks: int32(k.Tasks), Ended: int32(k.Tasks), Failed: int32(k.Failed), Stages: int32(len(k.Stages)), JobClass: jobClass(k.Class),
-		Blame: blame(&k.Blame), Kept: []string{}, DueUs: k.Due.Microseconds(), Copies: int32(k.Copies), Preempted: int32(k.Preempted),
+		ResponseUs: k.Response.Microseconds(), Tasks: int32(k.Tasks), Ended: int32(k.Tasks), Failed: int32(k.Failed), Stages: int32(len(k.Stages)), JobClass: jobClassToAPI(k.Class),
+		Blame: blameToAPI(&k.Blame), Kept: []string{}, DueUs: k.Due.Microseconds(), Copies: int32(k.Copies), Preempted: int32(k.Preempted),
 	}
-	for _, r := range reasons {
+	for _, r := range keptReasons {
 		if k.Why&r.why != 0 {
 			j.Kept = append(j.Kept, r.word)
 		}
@@ -192,8 +192,8 @@ func (h *handler) keptSummary(k *rec.Kept) *v1.JobSummary {
 	return j
 }
 
-// blame is in microseconds that add up to those of the response.
-func blame(b *rec.Blame) []*v1.PartOf {
+// blameToAPI is in microseconds that add up to those of the response.
+func blameToAPI(b *rec.Blame) []*v1.PartOf {
 	list, sum := []*v1.PartOf{}, time.Duration(0)
 	for part, d := range b {
 		before := sum.Microseconds()
@@ -208,7 +208,7 @@ func blame(b *rec.Blame) []*v1.PartOf {
 func (h *handler) Trace(ctx context.Context, req *v1.TraceRequest) (*v1.TraceResponse, error) {
 	id, err := probe.ParseJobID(req.Job)
 	if err != nil {
-		return nil, refuse(v1.RefusedReason_INVALID, "%v", err)
+		return nil, newRefused(v1.RefusedReason_INVALID, "%v", err)
 	}
 	end, err := h.beginLook()
 	if err != nil {
@@ -222,25 +222,25 @@ func (h *handler) Trace(ctx context.Context, req *v1.TraceRequest) (*v1.TraceRes
 	most = min(most, maxAttempts)
 	res := h.traceHere(id, int(req.First), most)
 	if res != nil {
-		if err := h.mayTouch(ctx, req.Caller, id, res.Job.Tenant); err != nil {
-			h.note(ctx, req.Caller, "trace", req.Job, res.Job.Tenant, err)
+		if err := h.whyMayNotTouch(ctx, req.Caller, id, res.Job.Tenant); err != nil {
+			h.auditCall(ctx, req.Caller, "trace", req.Job, res.Job.Tenant, err)
 			return nil, err
 		}
-		res.Frontends = []*v1.Told{h.told()}
+		res.Frontends = []*v1.Told{h.describeSelf()}
 		return res, nil
 	}
-	told := []*v1.Told{h.told()}
-	for _, a := range everyone(ctx, h, req.Caller, func(ctx context.Context, p *peer, within callopt.Option) (*v1.TraceResponse, error) {
-		return p.client.Trace(ctx, &v1.TraceRequest{Caller: p.caller(ctx), Job: req.Job, First: req.First, MaxAttempts: int32(most)}, within)
+	reports := []*v1.Told{h.describeSelf()}
+	for _, a := range askAllPeers(ctx, h, req.Caller, func(ctx context.Context, p *peer, within callopt.Option) (*v1.TraceResponse, error) {
+		return p.client.Trace(ctx, &v1.TraceRequest{Caller: p.newCaller(ctx), Job: req.Job, First: req.First, MaxAttempts: int32(most)}, within)
 	}) {
-		told = append(told, a.told((*v1.TraceResponse).GetFrontends))
+		reports = append(reports, a.peerReport((*v1.TraceResponse).GetFrontends))
 		if a.res != nil && (res == nil || a.res.Total > res.Total) { // a job may have gone from one frontend to another
 			res = a.res
 		}
 	}
 	if res == nil {
 		var silent []string
-		for _, t := range told[1:] {
+		for _, t := range reports[1:] {
 			if t.Error != "" {
 				silent = append(silent, t.Name+": "+t.Error)
 			}
@@ -249,9 +249,9 @@ func (h *handler) Trace(ctx context.Context, req *v1.TraceRequest) (*v1.TraceRes
 		if len(silent) > 0 {
 			why += "; these do not answer: " + strings.Join(silent, ", ")
 		}
-		return nil, refuse(v1.RefusedReason_UNKNOWN_JOB, "%s", why)
+		return nil, newRefused(v1.RefusedReason_UNKNOWN_JOB, "%s", why)
 	}
-	res.Frontends = told
+	res.Frontends = reports
 	return res, nil
 }
 
@@ -259,26 +259,26 @@ func (h *handler) Trace(ctx context.Context, req *v1.TraceRequest) (*v1.TraceRes
 func (h *handler) traceHere(id probe.JobID, from, most int) *v1.TraceResponse {
 	h.collectJobs()
 	h.recorder.mu.Lock()
-	kept := h.recorder.jobs.All()
+	kept := h.recorder.keptJobs.All()
 	h.recorder.mu.Unlock()
 	for i := range kept {
 		if k := &kept[i]; k.ID == id {
-			return h.trace(h.keptSummary(k), k.Stages, k.After, &k.Trace, from, most)
+			return h.traceToAPI(h.keptSummary(k), k.Stages, k.After, &k.Trace, from, most)
 		}
 	}
 	h.mu.Lock()
 	r := h.jobs[id]
-	if r == nil || r.over {
+	if r == nil || r.ended {
 		h.mu.Unlock()
 		return nil
 	}
-	summary, t := h.openSummary(r, time.Now()), r.timed
+	summary, t := h.openSummary(r, time.Now()), r.timing
 	h.mu.Unlock()
-	_, trace, _ := h.collectAttempts(t.last) // nothing is told if some are forgotten
-	return h.trace(summary, t.stages, t.after, &trace, from, most)
+	_, trace, _ := h.collectAttempts(t.refs) // nothing is told if some are forgotten
+	return h.traceToAPI(summary, t.stageNames, t.after, &trace, from, most)
 }
 
-func (h *handler) trace(j *v1.JobSummary, names []string, after [][]int, t *rec.Trace, from, most int) *v1.TraceResponse {
+func (h *handler) traceToAPI(j *v1.JobSummary, names []string, after [][]int, t *rec.Trace, from, most int) *v1.TraceResponse {
 	res := &v1.TraceResponse{Job: j, Workers: t.Workers, Total: int32(t.N), Frontend: h.cfg.Name, Stages: []*v1.Stage{}}
 	for i, name := range names {
 		stage := &v1.Stage{Name: name, After: []string{}}

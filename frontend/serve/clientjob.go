@@ -1,0 +1,444 @@
+package serve
+
+import (
+	"encoding/hex"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend"
+	"github.com/phoebe-sched/phoebe/frontend/frame"
+	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
+	"github.com/phoebe-sched/phoebe/probe"
+)
+
+// clientJob is what the shell keeps of a job: the outcomes that have not been fetched. Server.mu guards it.
+type clientJob struct {
+	// What is touched for each task lies together.
+	unfinished   int                // tasks without an outcome
+	bytes        int                // of results in outcomes, or of the answer
+	countedBytes int                // of these, in the server's sums
+	receipts     []frontend.Receipt // of outcomes, until their workers may forget the results
+	isRun        bool               // Run waits for the whole of it; else Events fetches it
+	wantsPhases  bool
+	paused       bool             // no more tasks of it are to start, as they are too many
+	runAnswer    *frame.RunAnswer // of a Run, with the outcomes, but for those in outcomes; nil: not of a Run, or too large
+	changed      chan struct{}    // closed when there is something new; nil while nobody waits
+	timing       jobTiming
+
+	id           probe.JobID
+	openNumber   uint64        // among those under way; 0: it is none of them
+	totalTasks   int           // so many tasks, in all
+	deadline     time.Duration // from receipt; 0: none
+	hasOnceTasks bool          // some task of it may start only once
+	receivedAt   time.Time
+	waitingRuns  []waitingRun // of a Run, until it is over
+
+	slab       []v1.Outcome  // room for the outcomes that are to come
+	outcomes   []*v1.Outcome // in the order in which they came, from cursor base on
+	baseCursor int64
+
+	refused  *frontend.RefusedError
+	extended frontend.Extended // the answer to the last Extend
+	moved    bool
+
+	tooLargeBytes int  // bytes of the results that were too many for Run, and were dropped
+	ended         bool // every outcome is in
+	endedAt       time.Time
+	polledAt      time.Time   // when Events last asked
+	waitingPolls  int         // Events calls that wait
+	inEndedList   bool        // among the ended ones that may be forgotten
+	client        *clientConn // from which Run, or Events lately, was called
+}
+
+func newClientJob(job *frontend.Job, phases bool, now time.Time) *clientJob {
+	return &clientJob{
+		id: job.ID, totalTasks: job.InAll(), deadline: job.Deadline, wantsPhases: phases, receivedAt: now, polledAt: now, unfinished: len(job.Tasks),
+		hasOnceTasks: slices.ContainsFunc(job.Tasks, func(t frontend.Task) bool { return !t.Retryable }),
+		receipts:     make([]frontend.Receipt, 0, len(job.Tasks)),
+	}
+}
+
+var outcomeKinds = [...]v1.OutcomeKind{
+	frontend.Result: v1.OutcomeKind_RESULT, frontend.Failed: v1.OutcomeKind_FAILED,
+	frontend.Cancelled: v1.OutcomeKind_CANCELLED, frontend.DeadlineExceeded: v1.OutcomeKind_DEADLINE_EXCEEDED,
+}
+
+var failureReasons = [...]v1.FailureReason{
+	frontend.TaskError: v1.FailureReason_TASK_ERROR, frontend.Timeout: v1.FailureReason_TIMEOUT,
+	frontend.Lost: v1.FailureReason_LOST, frontend.Poison: v1.FailureReason_POISON,
+	frontend.NoWorker: v1.FailureReason_NO_WORKER, frontend.TooLarge: v1.FailureReason_RESULT_TOO_LARGE,
+	frontend.Panic: v1.FailureReason_PANIC, frontend.Infrastructure: v1.FailureReason_INFRASTRUCTURE,
+	frontend.NoInput: v1.FailureReason_NO_INPUT, frontend.StageFailed: v1.FailureReason_STAGE_FAILED,
+}
+
+// outcomeScratch is an outcome that is encoded and not kept.
+type outcomeScratch struct {
+	outcome v1.Outcome
+	usage   v1.Usage
+}
+
+// addOutcome adds an outcome. A Run answers with results of at most so many bytes.
+func (r *clientJob) addOutcome(o *frontend.Outcome, maxRunResult int, s *outcomeScratch) {
+	r.unfinished--
+	r.receipts = append(r.receipts, o.Receipt)
+	if r.isRun {
+		r.bytes += len(o.Result)
+		for i := range o.Outputs {
+			r.bytes += len(o.Outputs[i].Data)
+		}
+	}
+	switch {
+	case r.isRun && r.bytes > maxRunResult:
+		r.runAnswer, r.outcomes, r.tooLargeBytes = nil, nil, r.bytes
+	case r.isRun && !r.wantsPhases: // else it is not known yet when they are delivered
+		s.outcome = v1.Outcome{}
+		r.fillOutcome(&s.outcome, &s.usage, o)
+		r.runAnswer.Add(&s.outcome)
+	default:
+		if len(r.slab) == 0 {
+			r.slab = make([]v1.Outcome, min(r.unfinished+1, 100))
+		}
+		out := &r.slab[0]
+		r.slab = r.slab[1:]
+		r.fillOutcome(out, &v1.Usage{}, o)
+		r.outcomes = append(r.outcomes, out)
+		if !r.isRun {
+			r.bytes += outcomeBytes(out)
+		}
+	}
+	r.notifyWaiters()
+}
+
+// endLateTasks gives those tasks an outcome that were added to a job at another frontend, or on the way here, and came when it had ended.
+func (s *Server) endLateTasks(r *clientJob, tasks []frontend.Task) {
+	kind := v1.OutcomeKind_CANCELLED
+	if r.deadline > 0 && r.endedAt.Sub(r.receivedAt) >= r.deadline {
+		kind = v1.OutcomeKind_DEADLINE_EXCEEDED
+	}
+	totalTasks := r.totalTasks
+	for i := range tasks {
+		if index := int(tasks[i].Index); index >= totalTasks {
+			r.totalTasks = max(r.totalTasks, index+1)
+			r.outcomes = append(r.outcomes, &v1.Outcome{Task: int32(index), Kind: kind, Failure: &v1.Failure{
+				Reason: v1.FailureReason_TASK_ERROR, Message: "the job had ended when this task was added to it",
+			}})
+			r.bytes += outcomeBytes(r.outcomes[len(r.outcomes)-1])
+		}
+	}
+	r.notifyWaiters()
+	s.countUnread(r)
+}
+
+// fillOutcome makes out of o; what was used, if that is known, is in use.
+func (r *clientJob) fillOutcome(out *v1.Outcome, use *v1.Usage, o *frontend.Outcome) {
+	out.Task = int32(o.Task)
+	out.Kind = outcomeKinds[o.Kind]
+	out.Worker = o.Worker
+	out.Attempts = int32(o.Attempts)
+	out.RunUs = o.Run.Microseconds()
+	out.Usage = fillUsage(use, &o.Usage)
+	switch o.Kind {
+	case frontend.Result:
+		if out.Result_ = o.Result; out.Result_ == nil {
+			out.Result_ = []byte{}
+		}
+		if o.File != nil {
+			out.ResultFile = outputToAPI(o.File)
+		}
+	case frontend.Failed:
+		out.Failure = &v1.Failure{Reason: failureReasons[o.Failure], Message: o.Message, RetryWhere: v1.Retry(o.Retry), Detail: o.Detail}
+		if code := o.Code; code != "" { // o is lent
+			out.Failure.Code = &code
+		}
+	default:
+		out.Failure = &v1.Failure{Reason: v1.FailureReason_TASK_ERROR, Message: o.Message}
+		if o.Message == "" {
+			out.Failure = nil
+		}
+	}
+	for i := range o.Outputs {
+		out.Outputs = append(out.Outputs, outputToAPI(&o.Outputs[i]))
+	}
+	if r.wantsPhases {
+		p := &o.Phases
+		out.Phases = &v1.Phases{
+			SampledUs: p.Sampled.Microseconds(), QueuedUs: p.Queued.Microseconds(), ReadyUs: p.Ready.Microseconds(),
+			BoundUs: p.Bound.Microseconds(), StartedUs: p.Started.Microseconds(), FinishedUs: p.Finished.Microseconds(),
+		}
+	}
+}
+
+func outputToAPI(o *probe.Output) *v1.Output {
+	out := &v1.Output{Partition: int32(o.Partition), Bytes: int64(o.Bytes), Data: o.Data}
+	if o.File {
+		digest := hex.EncodeToString(o.Digest[:])
+		out.Sha256 = &digest
+	} else if out.Data == nil {
+		out.Data = []byte{}
+	}
+	return out
+}
+
+// outcomeBytes is how many bytes an outcome has, about.
+func outcomeBytes(o *v1.Outcome) int {
+	n := 64 + len(o.Result_)
+	for _, out := range o.Outputs {
+		n += 64 + len(out.Data)
+	}
+	if f := o.Failure; f != nil {
+		n += len(f.Message) + len(f.Detail)
+	}
+	return n
+}
+
+// countUnread counts what the client of a submitted job has yet to fetch. A job has at most as much of it as all of them leave free: then
+// no more of its tasks start, until its client has fetched about half of that. One whose client reads goes on in any case.
+func (s *Server) countUnread(r *clientJob) {
+	added := r.bytes - r.countedBytes
+	s.unreadBytes += added
+	r.countedBytes = r.bytes
+	if r.inEndedList {
+		s.endedJobs.bytes += added
+	}
+	free, paused := max(s.cfg.MaxKept-s.unreadBytes, 0), r.paused
+	switch {
+	case r.bytes > free:
+		paused = true
+	case 2*r.bytes <= free:
+		paused = false
+	}
+	if paused != r.paused && !r.ended {
+		r.paused = paused
+		s.laterEvents = append(s.laterEvents, frontend.Unread{Job: r.id, Full: paused})
+	}
+}
+
+func (r *clientJob) notifyWaiters() {
+	if r.changed != nil {
+		close(r.changed)
+		r.changed = nil
+	}
+}
+
+// fetchOutcomes takes up to most outcomes, or maxAnswer bytes of them, from the cursor on; those before it are
+// forgotten, as the client has them. It reports whether there will be no more.
+func (r *clientJob) fetchOutcomes(cursor int64, most int, now time.Time) (batch []*v1.Outcome, next int64, delivered []frontend.Receipt, done bool) {
+	if skip := min(cursor-r.baseCursor, int64(len(r.outcomes))); skip > 0 {
+		n := min(int(skip), len(r.receipts))
+		delivered, r.receipts = r.receipts[:n], r.receipts[n:]
+		for i, o := range r.outcomes[:skip] {
+			r.bytes -= outcomeBytes(o)
+			r.outcomes[i] = nil
+		}
+		r.outcomes = r.outcomes[skip:]
+		r.baseCursor += skip
+	}
+	size := 0
+	for _, o := range r.outcomes {
+		if size += outcomeBytes(o); len(batch) == most || len(batch) > 0 && size > maxEventsBytes {
+			break
+		}
+		batch = append(batch, o)
+		if r.wantsPhases && o.Phases.DeliveredUs == 0 {
+			o.Phases.DeliveredUs = now.Sub(r.receivedAt).Microseconds()
+		}
+	}
+	next = r.baseCursor + int64(len(batch))
+	return batch, next, delivered, r.ended && len(batch) == len(r.outcomes)
+}
+
+// peekOutcomes is fetch for a job that was given to Run: its outcomes stay with its answer.
+func (r *clientJob) peekOutcomes(cursor int64, most int) (batch []*v1.Outcome, next int64, done bool) {
+	all := r.outcomes
+	if r.runAnswer != nil && (r.ended || !r.wantsPhases) {
+		all = r.runAnswer.Outcomes()
+	}
+	from := min(max(cursor, 0), int64(len(all)))
+	next = min(from+int64(most), int64(len(all)))
+	return all[from:next], next, r.ended && next == int64(len(all))
+}
+
+// maxEventsBytes is how many bytes of results one answer to Events carries, unless a single one is larger.
+const maxEventsBytes = 4 << 20
+
+// endedList is the records of jobs that have ended, oldest first, kept for clients who ask again.
+type endedList struct {
+	list  []*clientJob
+	bytes int
+}
+
+// Bounds of what is kept of jobs that have ended. A submitted job whose outcomes were all fetched, or whose Run
+// was answered, is only kept for a client that did not get the answer.
+const (
+	keepEndedFor  = 30 * time.Second
+	maxEndedBytes = 16 << 20
+	maxEndedJobs  = 1000 // records
+)
+
+// endJob notes that a job is over.
+func (s *Server) endJob(id probe.JobID) {
+	r := s.jobs[id]
+	if r == nil {
+		return
+	}
+	r.ended, r.endedAt = true, time.Now()
+	s.recorder.openJobs.removeJob(r)
+	r.notifyWaiters()
+	if r.isRun {
+		s.answerRuns(r)
+	}
+	if r.moved { // whoever has the job claims them
+		s.dropReceipts(r)
+	} else {
+		s.countJob(r)
+	}
+	if r.isRun || r.moved {
+		s.addToEnded(r)
+	}
+}
+
+// forgetJob lets go of a job's record.
+func (s *Server) forgetJob(r *clientJob) {
+	if s.jobs[r.id] == r {
+		delete(s.jobs, r.id)
+	}
+	s.unreadBytes -= r.countedBytes
+	r.countedBytes = 0
+	s.dropReceipts(r)
+}
+
+// dropReceipts leaves the results that are not known to have arrived to their workers, and to whoever claims them.
+func (s *Server) dropReceipts(r *clientJob) {
+	if len(r.receipts) > 0 {
+		s.laterEvents = append(s.laterEvents, frontend.Dropped{Receipts: r.receipts})
+		r.receipts = nil
+	}
+}
+
+// arrivesWithin is how long an answer takes to its client at most, as a rule. If it took longer, and was lost with its
+// frontend, the tasks run again. Those that may start only once must not: for them there has to be an answer by the
+// client, which is its next cursor.
+const arrivesWithin = 100 * time.Millisecond
+
+// sentAnswer is a record of which all outcomes were put into an answer.
+type sentAnswer struct {
+	job    *clientJob
+	sentAt time.Time
+}
+
+// noteAnswered notes that all outcomes of an ended job were put into an answer.
+func (s *Server) noteAnswered(r *clientJob, now time.Time) {
+	if !r.hasOnceTasks && len(r.receipts) > 0 {
+		s.sentAnswers = append(s.sentAnswers, sentAnswer{r, now})
+	}
+}
+
+// noteNextCall takes the last answer to a client's Run for one that has arrived: it makes its next call on the same connection.
+func (s *Server) noteNextCall(client *clientConn) {
+	if r := s.jobs[client.lastAnswered]; r != nil && !r.hasOnceTasks {
+		s.deliverReceipts(r)
+	}
+}
+
+// deliverReceipts lets the workers forget the results of r: the client has them.
+func (s *Server) deliverReceipts(r *clientJob) {
+	if receipts := r.receipts; len(receipts) > 0 {
+		r.receipts = nil
+		s.stepLocked(frontend.Delivered{Receipts: receipts})
+	}
+}
+
+// deliverArrived takes the answers that have arrived by now, up to so many: each step does a few.
+func (s *Server) deliverArrived(now time.Time, most int) {
+	for ; most > 0 && len(s.sentAnswers) > 0 && now.Sub(s.sentAnswers[0].sentAt) >= arrivesWithin; most-- {
+		r := s.sentAnswers[0].job
+		s.sentAnswers[0] = sentAnswer{}
+		s.sentAnswers = s.sentAnswers[1:]
+		s.deliverReceipts(r)
+	}
+}
+
+// deliverFromWorker acknowledges all results of a worker that leaves: it waits for that.
+func (s *Server) deliverFromWorker(key frontend.Worker) {
+	var list []frontend.Receipt
+	collectFrom := func(r *clientJob) {
+		for i, receipt := range r.receipts {
+			if receipt.Worker == key {
+				list = append(list, receipt)
+				r.receipts[i] = frontend.Receipt{}
+			}
+		}
+	}
+	for _, r := range s.jobs {
+		collectFrom(r)
+	}
+	s.laterEvents = append(s.laterEvents, frontend.Delivered{Receipts: list})
+}
+
+// deliverAll lets go of all results that clients have, or will have when their answers have arrived. It is for the end.
+func (s *Server) deliverAll() {
+	for _, r := range s.jobs {
+		if r.hasOnceTasks {
+			s.dropReceipts(r)
+		} else {
+			s.laterEvents = append(s.laterEvents, frontend.Delivered{Receipts: r.receipts})
+			r.receipts = nil
+		}
+	}
+}
+
+// addToEnded puts the record of an ended job among those that may be forgotten.
+func (s *Server) addToEnded(r *clientJob) {
+	r.inEndedList = true
+	s.endedJobs.list = append(s.endedJobs.list, r)
+	s.endedJobs.bytes += r.bytes
+	s.forgetEnded(r.endedAt)
+}
+
+func (s *Server) forgetEnded(now time.Time) {
+	e := &s.endedJobs
+	n := 0
+	for ; n < len(e.list); n++ {
+		r := e.list[n]
+		if len(e.list)-n <= maxEndedJobs && e.bytes <= maxEndedBytes && now.Sub(r.endedAt) < keepEndedFor {
+			break
+		}
+		e.bytes -= r.bytes
+		s.forgetJob(r)
+		e.list[n] = nil
+	}
+	e.list = e.list[n:]
+}
+
+// sweepJobs cancels the jobs whose clients are gone, and forgets those that ended long ago.
+func (s *Server) sweepJobs() {
+	s.mu.Lock()
+	defer s.unlockAndFlush()
+	s.sweepJobsLocked(time.Now())
+}
+
+func (s *Server) sweepJobsLocked(now time.Time) {
+	s.sweptAt = now
+	s.deliverArrived(now, math.MaxInt)
+	for id, r := range s.jobs {
+		switch {
+		case r.isRun && !r.ended:
+			if now.Sub(r.receivedAt) > time.Second && r.client != nil && r.client.hasHungUp() {
+				s.log.Info("client is gone, its job is cancelled", "job", id.String())
+				s.metrics.clientsLost.Inc()
+				s.stepLocked(frontend.Cancel{Job: id, Reason: "its client closed the connection"})
+				s.forgetJob(r) // should the client come back, it did not cancel anything
+			}
+		case !r.isRun && now.Sub(r.polledAt) > s.cfg.ClientGrace && (r.waitingPolls == 0 || r.client != nil && r.client.hasHungUp()):
+			if !r.ended {
+				s.log.Info("client has not asked for events, its job is cancelled", "job", id.String())
+				s.metrics.clientsLost.Inc()
+				s.stepLocked(frontend.Cancel{Job: id, Reason: fmt.Sprintf("its client has not asked for %v", s.cfg.ClientGrace)})
+			}
+			s.forgetJob(r)
+		}
+	}
+	s.forgetEnded(now)
+}
