@@ -44,8 +44,8 @@ func TestEndedJobIsLetGoOf(t *testing.T) {
 	for _, n := range []byte{1, 0, 2} {
 		c.Step(now, Cancel{Job: probe.JobID{n}}, nil)
 	}
-	if len(c.unserved)+len(c.users) > 0 {
-		t.Errorf("%d tenants and %d sets keep jobs that have ended", len(c.unserved), len(c.users))
+	if len(c.unserved)+len(c.setUsers) > 0 {
+		t.Errorf("%d tenants and %d sets keep jobs that have ended", len(c.unserved), len(c.setUsers))
 	}
 }
 
@@ -65,8 +65,8 @@ func TestServedJobsAreLetGoOf(t *testing.T) {
 			t.Fatalf("%d kinds of jobs wait", len(c.unserved))
 		}
 		for _, u := range c.unserved {
-			if u.waiting != 2 {
-				t.Fatalf("%d jobs wait", u.waiting)
+			if u.waitingJobs != 2 {
+				t.Fatalf("%d jobs wait", u.waitingJobs)
 			}
 			if len(u.jobs) > 100 {
 				t.Fatalf("%d jobs are kept, and 2 wait", len(u.jobs))
@@ -87,8 +87,8 @@ func TestJobOfStagesWaitsOnce(t *testing.T) {
 		t.Fatalf("%d kinds of jobs wait", len(c.unserved))
 	}
 	for _, u := range c.unserved {
-		if u.waiting != 1 || len(u.jobs) != 1 {
-			t.Errorf("%d wait, of %d", u.waiting, len(u.jobs))
+		if u.waitingJobs != 1 || len(u.jobs) != 1 {
+			t.Errorf("%d wait, of %d", u.waitingJobs, len(u.jobs))
 		}
 	}
 }

@@ -104,7 +104,7 @@ func benchmarkBatch(b *testing.B, workers, inputs int) {
 	size := probe.Demand{CPU: 8000, Mem: 8 * 256}
 	tell := func(i int) {
 		wait := time.Duration(i%50) * time.Second
-		c.Step(now, Heard{Worker: Worker(i), Incarnation: 1, Seq: uint64(now.UnixNano()), Matrix: flat(size, wait)}, nil)
+		c.Step(now, Heard{Worker: Worker(i), Incarnation: 1, Seq: uint64(now.UnixNano()), Matrix: flatMatrix(size, wait)}, nil)
 	}
 	for i := range workers {
 		c.Step(now, WorkerUp{Worker(i), probe.Welcome{

@@ -29,7 +29,7 @@ func TestHeldForEver(t *testing.T) {
 	j := jobWith("x", make([]Task, 3)...)
 	j.Tenant = "a"
 	step(Submit{j})
-	for seconds := 0; c.tenants["a"].used.at[let] == 0; seconds++ {
+	for seconds := 0; c.tenants["a"].used.atLevel[levelAllowed] == 0; seconds++ {
 		if now = now.Add(time.Second); seconds > 60 {
 			t.Fatal("held for more than a minute")
 		}
@@ -40,7 +40,7 @@ func TestHeldForEver(t *testing.T) {
 		now = now.Add(time.Second)
 		step(taken)
 	}
-	if got := c.tenants["a"].used.at[let]; got != tenants.Slot {
+	if got := c.tenants["a"].used.atLevel[levelAllowed]; got != tenants.Slot {
 		t.Errorf("%d thousandths of a slot are let go, not those of one task", got)
 	}
 }

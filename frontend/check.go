@@ -41,8 +41,8 @@ func (c *Core) checkTimers() error {
 	switch {
 	case timers != c.byTimer.Len():
 		return fmt.Errorf("%d workers with timers, %d timers", timers, c.byTimer.Len())
-	case len(c.wants) > 0 || c.wantAll:
-		return fmt.Errorf("%d jobs want something between steps", len(c.wants))
+	case len(c.wantingJobs) > 0 || c.allWanting:
+		return fmt.Errorf("%d jobs want something between steps", len(c.wantingJobs))
 	}
 	return nil
 }
@@ -50,18 +50,18 @@ func (c *Core) checkTimers() error {
 // Counts agree with the tasks' states, a waiting task is in the queue of its group, and something will bring
 // every job forward.
 func (c *Core) checkJobs() error {
-	pending, payloads, hungry, timers, rest := 0, 0, 0, 0, 0
-	jobsOf, pendingOf, payloadsOf, holds := map[*tenant]int{}, map[*tenant]int{}, map[*tenant]int{}, map[*tenant]int{}
-	used, about := map[*tenant]usage{}, map[*tenant]int64{}
+	pending, payloads, hungry, timers, restingCount := 0, 0, 0, 0, 0
+	jobsOf, pendingOf, payloadsOf, heldOf := map[*tenant]int{}, map[*tenant]int{}, map[*tenant]int{}, map[*tenant]int{}
+	used, plannedOf := map[*tenant]usage{}, map[*tenant]int64{}
 	for id, j := range c.byID {
 		if j.ID != id || j.ended {
 			return fmt.Errorf("job %v is filed under %v, ended: %t", j.ID, id, j.ended)
 		}
-		left, waits, matches, claims := 0, 0, 0, 0
+		unfinished, waits, matches, claims := 0, 0, 0, 0
 		if err := j.checkStages(); err != nil {
 			return fmt.Errorf("job %v: %w", id, err)
 		}
-		matched, measured, out := map[*group]int{}, map[*group]int{}, map[*group]int{}
+		matched, measured, atWorkers := map[*group]int{}, map[*group]int{}, map[*group]int{}
 		for _, t := range j.tasks {
 			switch t.state {
 			case waiting:
@@ -74,73 +74,73 @@ func (c *Core) checkJobs() error {
 			case claiming:
 				claims++
 			case resting:
-				rest++
+				restingCount++
 			}
 			if (t.pos > 0) != (t.state == resting || t.state == held) {
 				return fmt.Errorf("job %v, task %d: state %d, at position %d of those that rest or are held", id, t.spec.Index, t.state, t.pos)
 			}
 			if t.state != done {
-				left++
+				unfinished++
 			}
-			if levelOf[t.state] > idle {
+			if levelOf[t.state] > levelIdle {
 				use := used[j.tenant]
-				use.enters(t)
+				use.addTask(t)
 				used[j.tenant] = use
 			}
 			if t.state == held {
-				holds[j.tenant]++
+				heldOf[j.tenant]++
 			}
-			if t.state.out() {
-				out[t.group]++
+			if t.state.isAtWorker() {
+				atWorkers[t.group]++
 			}
-			if (t.attempt != nil) != t.state.out() {
+			if (t.attempt != nil) != t.state.isAtWorker() {
 				return fmt.Errorf("job %v, task %d: state %d, with an attempt: %t", id, t.spec.Index, t.state, t.attempt != nil)
 			}
-			if b := t.copy; b != nil && (t.attempt == nil || b == t.attempt || b.as == nil || !t.spec.Retryable) {
+			if b := t.copy; b != nil && (t.attempt == nil || b == t.attempt || b.asCopy == nil || !t.spec.Retryable) {
 				return fmt.Errorf("job %v, task %d: attempt %v is its copy, with another one: %t; it may start more than once: %t", id, t.spec.Index, b.id, t.attempt != nil, t.spec.Retryable)
 			}
 		}
-		if left != j.left || waits != j.waiting || matches != j.matching || left == 0 && !j.Open {
-			return fmt.Errorf("job %v: %d tasks left, %d waiting and %d to be matched, %d, %d and %d counted", id, left, waits, matches, j.left, j.waiting, j.matching)
+		if unfinished != j.unfinished || waits != j.waiting || matches != j.matching || unfinished == 0 && !j.Open {
+			return fmt.Errorf("job %v: %d tasks left, %d waiting and %d to be matched, %d, %d and %d counted", id, unfinished, waits, matches, j.unfinished, j.waiting, j.matching)
 		}
-		if tail := c.atTail(j); tail == j.tailAt.IsZero() {
+		if tail := c.isAtTail(j); tail == j.tailAt.IsZero() {
 			return fmt.Errorf("job %v: all of its tasks have been given out: %t; it is looked which are late at %v", id, tail, j.tailAt)
 		}
 		if claims > 0 && j.claimUntil.IsZero() {
 			return fmt.Errorf("job %v: %d tasks wait for claims without a time limit", id, claims)
 		}
-		queued, lone := 0, 0
+		queued, stranded := 0, 0
 		for _, g := range j.groups {
 			if g.class == probe.Regular {
-				about[j.tenant] += int64(g.matching-g.crowd.Len()) * g.takes()
+				plannedOf[j.tenant] += int64(g.matching-g.crowd.Len()) * g.tokenCost()
 			}
 			if matched[g] != g.matching || g.path == estimate.Estimation && g.queue.Len()+g.places.Len() > 0 {
 				return fmt.Errorf("job %v: %d tasks of a group are to be matched, %d counted; %d are queued, at %d places, on the path of %s", id, matched[g], g.matching, g.queue.Len(), g.places.Len(), g.path)
 			}
-			if out[g] != g.out || measured[g] != g.measured {
-				return fmt.Errorf("job %v: workers have %d tasks of a group, and %d are probed for; %d and %d counted", id, out[g], measured[g], g.out, g.measured)
+			if atWorkers[g] != g.atWorkers || measured[g] != g.probingTasks {
+				return fmt.Errorf("job %v: workers have %d tasks of a group, and %d are probed for; %d and %d counted", id, atWorkers[g], measured[g], g.atWorkers, g.probingTasks)
 			}
 			for t := range g.queue.All() {
 				if t.state != waiting || t.group != g {
 					return fmt.Errorf("job %v, task %d is in a queue: state %d", id, t.spec.Index, t.state)
 				}
 			}
-			if g.lone {
-				lone += g.queue.Len() + g.matching
+			if g.stranded {
+				stranded += g.queue.Len() + g.matching
 			}
-			if seated := len(g.seats) > 0 && list.Has(&g.seats[0]); len(j.groups) > 1 && seated != (g.queue.Len() > 0) || g.live > 0 && !g.placed || g.placed != slices.Contains(j.placed, g) {
-				return fmt.Errorf("job %v: a group with %d waiting tasks and %d places has a seat: %t, and is among those with places: %t", id, g.queue.Len(), g.live, seated, g.placed)
+			if seated := len(g.seats) > 0 && list.Has(&g.seats[0]); len(j.groups) > 1 && seated != (g.queue.Len() > 0) || g.livePlaces > 0 && !g.isPlaced || g.isPlaced != slices.Contains(j.placedGroups, g) {
+				return fmt.Errorf("job %v: a group with %d waiting tasks and %d places has a seat: %t, and is among those with places: %t", id, g.queue.Len(), g.livePlaces, seated, g.isPlaced)
 			}
-			if lone := g.Set.Len() == 0; !list.Has(g) || lone != g.lone {
-				return fmt.Errorf("job %v: a group is among those of its workers: %t; no worker is up for it: %t", id, list.Has(g), lone)
+			if stranded := g.Set.Len() == 0; !list.Has(g) || stranded != g.stranded {
+				return fmt.Errorf("job %v: a group is among those of its workers: %t; no worker is up for it: %t", id, list.Has(g), stranded)
 			}
 			queued += g.queue.Len()
 			if err := c.checkProspects(g); err != nil {
 				return fmt.Errorf("job %v: %w", id, err)
 			}
 		}
-		if queued != waits || lone != j.lone {
-			return fmt.Errorf("job %v: %d tasks wait, %d are queued; no worker is up for %d, %d counted", id, waits, queued, lone, j.lone)
+		if queued != waits || stranded != j.strandedTasks {
+			return fmt.Errorf("job %v: %d tasks wait, %d are queued; no worker is up for %d, %d counted", id, waits, queued, stranded, j.strandedTasks)
 		}
 		if list.Has(j) != (waits > 0) {
 			return fmt.Errorf("job %v: %d tasks wait, hungry: %t", id, waits, list.Has(j))
@@ -151,20 +151,20 @@ func (c *Core) checkJobs() error {
 		if waits > 0 {
 			hungry++
 		}
-		pending += left
-		held := j.kept
+		pending += unfinished
+		jobBytes := j.stageBytes
 		for _, t := range j.tasks {
-			held += len(t.spec.Payload)
+			jobBytes += len(t.spec.Payload)
 		}
-		payloads += held
-		for t := j.tenant; t != nil; t = t.above {
+		payloads += jobBytes
+		for t := j.tenant; t != nil; t = t.parent {
 			jobsOf[t]++
-			pendingOf[t] += left
-			payloadsOf[t] += held
+			pendingOf[t] += unfinished
+			payloadsOf[t] += jobBytes
 		}
 	}
 	listed := 0
-	for t := range c.hungry.all.All() {
+	for t := range c.hungry.tenants.All() {
 		if c.tenants[t.name] != t || t.hungry.Len() == 0 {
 			return fmt.Errorf("tenant %q is out of place among the hungry", t.name)
 		}
@@ -177,8 +177,8 @@ func (c *Core) checkJobs() error {
 	}
 	for id, j := range c.byID {
 		for _, g := range j.groups {
-			if n := g.crowd.Len(); n > 0 && (!slices.Contains(j.tenant.crowds, g) || !g.isFull(g.matching-n) && !c.overdrawn(g, about[j.tenant]) && j.tenant.used.at[placed] == 0) {
-				return fmt.Errorf("job %v: %d tasks of a group wait for others to end, and only %d are at workers or about to be, of %d", id, n, g.out+g.matching-n, g.window)
+			if n := g.crowd.Len(); n > 0 && (!slices.Contains(j.tenant.crowdedGroups, g) || !g.isWindowFull(g.matching-n) && !c.wouldOverdraw(g, plannedOf[j.tenant]) && j.tenant.used.atLevel[levelAtWorker] == 0) {
+				return fmt.Errorf("job %v: %d tasks of a group wait for others to end, and only %d are at workers or about to be, of %d", id, n, g.atWorkers+g.matching-n, g.window)
 			}
 		}
 	}
@@ -187,26 +187,26 @@ func (c *Core) checkJobs() error {
 			return fmt.Errorf("tenant %q: %w", name, err)
 		}
 		use := used[t]
-		if use.most = t.used.most; use != t.used {
+		if use.largestTask = t.used.largestTask; use != t.used {
 			return fmt.Errorf("tenant %q uses %+v, %+v is counted", name, use, t.used)
 		}
-		if n := t.held.Len(); n != holds[t] || n > 0 && (!slices.Contains(c.holding, t) || c.fits(t.held.Min()) && t.held.Min().group.job.vouchers == 0) {
-			return fmt.Errorf("tenant %q: %d tasks are held, %d counted; the first may go on: %t", name, holds[t], n, n > 0 && c.fits(t.held.Min()))
+		if n := t.held.Len(); n != heldOf[t] || n > 0 && (!slices.Contains(c.tenantsHolding, t) || c.fitsMaximum(t.held.Min()) && t.held.Min().group.job.answersDue == 0) {
+			return fmt.Errorf("tenant %q: %d tasks are held, %d counted; the first may go on: %t", name, heldOf[t], n, n > 0 && c.fitsMaximum(t.held.Min()))
 		}
-		if t.name != name || t.jobs != jobsOf[t] || t.pending != pendingOf[t] || t.payloads != payloadsOf[t] || t.jobs == 0 {
+		if t.name != name || t.jobs != jobsOf[t] || t.pending != pendingOf[t] || t.payloadBytes != payloadsOf[t] || t.jobs == 0 {
 			return fmt.Errorf("tenant %q has %d jobs, %d tasks pending and %d bytes of payloads, %d, %d and %d are counted",
-				name, jobsOf[t], pendingOf[t], payloadsOf[t], t.jobs, t.pending, t.payloads)
+				name, jobsOf[t], pendingOf[t], payloadsOf[t], t.jobs, t.pending, t.payloadBytes)
 		}
 	}
 	switch {
 	case pending != c.pending:
 		return fmt.Errorf("%d tasks pending, %d counted", pending, c.pending)
-	case payloads != c.payloads:
-		return fmt.Errorf("%d bytes of payloads, %d counted", payloads, c.payloads)
+	case payloads != c.payloadBytes:
+		return fmt.Errorf("%d bytes of payloads, %d counted", payloads, c.payloadBytes)
 	case hungry != listed:
 		return fmt.Errorf("%d hungry jobs, %d listed", hungry, listed)
-	case rest != c.resting.Len():
-		return fmt.Errorf("%d tasks rest, %d are counted", rest, c.resting.Len())
+	case restingCount != c.restingTasks.Len():
+		return fmt.Errorf("%d tasks rest, %d are counted", restingCount, c.restingTasks.Len())
 	case timers != c.byWake.Len():
 		return fmt.Errorf("%d jobs with timers, %d timers", timers, c.byWake.Len())
 	}
@@ -214,24 +214,24 @@ func (c *Core) checkJobs() error {
 }
 
 // checkBeyond: of a tenant's tasks that are beyond its tokens all are at workers, and known, and as many of them are beyond as have to be.
-func (c *Core) checkBeyond(of *tenant) error {
+func (c *Core) checkBeyond(tenant *tenant) error {
 	n, queued := 0, int64(0)
 	for _, j := range c.byID {
 		for _, t := range j.tasks {
-			if j.tenant != of || !t.isBeyond() {
+			if j.tenant != tenant || !t.isBeyond() {
 				continue
 			}
 			if n++; t.state == enqueued {
-				queued += t.takes()
+				queued += t.tokenCost()
 			}
-			if !t.state.out() || !slices.Contains(of.beyond.All(), debt{t.long}) {
+			if !t.state.isAtWorker() || !slices.Contains(tenant.debts.All(), debt{t.long}) {
 				return fmt.Errorf("job %v, task %d is beyond its tokens, and in state %d", j.ID, t.spec.Index, t.state)
 			}
 		}
 	}
-	debts := n > 0 || len(of.crowds) > 0
-	if n != of.beyond.Len() || queued != of.queued || c.coversNext(of) || debts && (!of.debtor || !slices.Contains(c.debtors, of)) {
-		return fmt.Errorf("%d tasks are beyond its tokens, %d are known; they wait at workers with %d, counted %d; the first is covered: %t", n, of.beyond.Len(), queued, of.queued, c.coversNext(of))
+	debts := n > 0 || len(tenant.crowdedGroups) > 0
+	if n != tenant.debts.Len() || queued != tenant.queuedDebt || c.canCoverNext(tenant) || debts && (!tenant.isDebtor || !slices.Contains(c.debtors, tenant)) {
+		return fmt.Errorf("%d tasks are beyond its tokens, %d are known; they wait at workers with %d, counted %d; the first is covered: %t", n, tenant.debts.Len(), queued, tenant.queuedDebt, c.canCoverNext(tenant))
 	}
 	return nil
 }
@@ -240,18 +240,18 @@ func (c *Core) checkBeyond(of *tenant) error {
 func (c *Core) checkProspects(g *group) error {
 	j := g.job
 	switch {
-	case g.queue.Len() == 0, g.live > 0, g.room() == 0, !j.lagAt.IsZero(), !j.retryAt.IsZero(), !j.claimUntil.IsZero():
+	case g.queue.Len() == 0, g.livePlaces > 0, g.earlyRoom() == 0, !j.resampleAt.IsZero(), !j.retryAt.IsZero(), !j.claimUntil.IsZero():
 		return nil
-	case g.near != nil && g.near.anywhere().Len() == 0 && len(g.near.fresh) == 0: // each has a timer
+	case g.near != nil && g.near.anywhereShelf().Len() == 0 && len(g.near.unshelved) == 0: // each has a timer
 		return nil
 	case g.Set.Len() == 0:
-		if j.stranded.IsZero() {
+		if j.strandedSince.IsZero() {
 			return fmt.Errorf("%d tasks wait for workers to appear, without a time limit", g.queue.Len())
 		}
 		return nil
 	}
 	for _, other := range j.groups { // a place of another group may serve this one
-		if other.live > 0 {
+		if other.livePlaces > 0 {
 			return nil
 		}
 	}
@@ -270,31 +270,31 @@ func (c *Core) checkPlaces() error {
 			}
 		}
 	}
-	sparing := 0
+	withSurplus := 0
 	for _, w := range c.workers {
 		if w == nil {
 			continue
 		}
-		for _, r := range w.spare {
-			if known[r] || !r.spare || r.w != w {
-				return fmt.Errorf("the spare places from %d of worker %d are still those of job %v, or of worker %d", r.first, w.Key, r.group.job.ID, r.w.Key)
+		for _, r := range w.surplus {
+			if known[r] || !r.surplus || r.w != w {
+				return fmt.Errorf("the spare places from %d of worker %d are still those of job %v, or of worker %d", r.firstID, w.Key, r.group.job.ID, r.w.Key)
 			}
 			known[r] = true
 		}
-		if len(w.spare) > 0 {
-			sparing++
+		if len(w.surplus) > 0 {
+			withSurplus++
 		}
 		if !w.Linked() && len(w.places) > 0 {
 			return fmt.Errorf("worker %d is %s and has %d places", w.Key, w.State(), len(w.places))
 		}
 		for id, r := range w.places {
-			if r.w != w || id < r.first || id >= r.first+probe.ResID(r.count) || id >= w.nextRes {
-				return fmt.Errorf("place %d of worker %d is not one of %d+%d of worker %d", id, w.Key, r.first, r.count, r.w.Key)
+			if r.w != w || id < r.firstID || id >= r.firstID+probe.ResID(r.count) || id >= w.nextRes {
+				return fmt.Errorf("place %d of worker %d is not one of %d+%d of worker %d", id, w.Key, r.firstID, r.count, r.w.Key)
 			}
 			if !known[r] {
 				return fmt.Errorf("place %d of worker %d is unknown to its job %v, or that has ended", id, w.Key, r.group.job.ID)
 			}
-			a := r.ride(id)
+			a := r.rideAt(id)
 			if a == nil {
 				live[r]++
 				continue
@@ -304,13 +304,13 @@ func (c *Core) checkPlaces() error {
 			}
 		}
 	}
-	if sparing != len(c.sparing) || (sparing > 0) == c.spareAt.IsZero() {
-		return fmt.Errorf("%d workers have spare places, %d are listed, to be cancelled at %v", sparing, len(c.sparing), c.spareAt)
+	if withSurplus != len(c.workersWithSurplus) || (withSurplus > 0) == c.withdrawAt.IsZero() {
+		return fmt.Errorf("%d workers have spare places, %d are listed, to be cancelled at %v", withSurplus, len(c.workersWithSurplus), c.withdrawAt)
 	}
-	for _, w := range c.sparing {
-		for _, r := range w.spare {
-			if r.live != live[r] {
-				return fmt.Errorf("worker %d: %d spare places from %d, %d counted", w.Key, live[r], r.first, r.live)
+	for _, w := range c.workersWithSurplus {
+		for _, r := range w.surplus {
+			if r.livePlaces != live[r] {
+				return fmt.Errorf("worker %d: %d spare places from %d, %d counted", w.Key, live[r], r.firstID, r.livePlaces)
 			}
 		}
 	}
@@ -318,11 +318,11 @@ func (c *Core) checkPlaces() error {
 		for _, g := range j.groups {
 			sum, probing := 0, 0
 			for r := range g.places.All() {
-				if r.live != live[r] || r.group != g {
-					return fmt.Errorf("job %v at worker %d: %d live places from %d, %d counted", j.ID, r.w.Key, live[r], r.first, r.live)
+				if r.livePlaces != live[r] || r.group != g {
+					return fmt.Errorf("job %v at worker %d: %d live places from %d, %d counted", j.ID, r.w.Key, live[r], r.firstID, r.livePlaces)
 				}
-				sum += r.live
-				if r.live > 0 {
+				sum += r.livePlaces
+				if r.livePlaces > 0 {
 					probing++
 				}
 				riding := 0
@@ -330,16 +330,16 @@ func (c *Core) checkPlaces() error {
 					if a != nil {
 						riding++
 					}
-					if a != nil && r.w.places[r.first+probe.ResID(i)] != r {
+					if a != nil && r.w.places[r.firstID+probe.ResID(i)] != r {
 						return fmt.Errorf("job %v at worker %d: ride %v has lost its place", j.ID, r.w.Key, a.id)
 					}
 				}
-				if riding != r.riding || r.live+riding == 0 {
-					return fmt.Errorf("job %v at worker %d: %d rides and %d live places from %d, %d rides counted", j.ID, r.w.Key, riding, r.live, r.first, r.riding)
+				if riding != r.openRides || r.livePlaces+riding == 0 {
+					return fmt.Errorf("job %v at worker %d: %d rides and %d live places from %d, %d rides counted", j.ID, r.w.Key, riding, r.livePlaces, r.firstID, r.openRides)
 				}
 			}
-			if sum != g.live || probing != g.probing {
-				return fmt.Errorf("job %v: %d live places of %d reservations, %d and %d counted", j.ID, sum, probing, g.live, g.probing)
+			if sum != g.livePlaces || probing != g.liveReservations {
+				return fmt.Errorf("job %v: %d live places of %d reservations, %d and %d counted", j.ID, sum, probing, g.livePlaces, g.liveReservations)
 			}
 			if j.Policy.Cancel && j.waiting == 0 && sum > 0 {
 				return fmt.Errorf("job %v has %d places and no task that waits", j.ID, sum)
@@ -376,23 +376,23 @@ func (c *Core) checkAttempts() error {
 			if a.id != id || a.w != w || t.attempt != a && t.copy != a || t.group.job != a.job || c.byID[a.job.ID] != a.job {
 				return fmt.Errorf("attempt %v at worker %d is not that of its task, or its job has ended", id, w.Key)
 			}
-			if t.attempt == a && t.state == bound && !a.ran {
+			if t.attempt == a && t.state == bound && !a.hasStarted {
 				return fmt.Errorf("attempt %v is taken to run, and waits in the queue of worker %d", id, w.Key)
 			}
-			if w.State() == view.Adrift && t.state != adrift && t.copy != a || w.State() == view.Down || a.id.Seq > c.attempts && a.id.Frontend == c.cfg.ID {
+			if w.State() == view.Adrift && t.state != adrift && t.copy != a || w.State() == view.Down || a.id.Seq > c.attemptsMade && a.id.Frontend == c.cfg.ID {
 				return fmt.Errorf("attempt %v: state %d, worker %d is %s", id, t.state, w.Key, w.State())
 			}
-			if r := w.places[a.res]; t.state == riding && t.copy != a && (r == nil || r.ride(a.res) != a) {
+			if r := w.places[a.res]; t.state == riding && t.copy != a && (r == nil || r.rideAt(a.res) != a) {
 				return fmt.Errorf("attempt %v rides without a place", id)
 			}
 		}
 	}
-	if n != c.running {
-		return fmt.Errorf("%d attempts, %d counted", n, c.running)
+	if n != c.attemptsAtWorkers {
+		return fmt.Errorf("%d attempts, %d counted", n, c.attemptsAtWorkers)
 	}
 	for _, j := range c.byID {
 		for _, t := range j.tasks {
-			for _, a := range t.underWay() {
+			for _, a := range t.liveAttempts() {
 				if a.w.attempts[a.id] != a {
 					return fmt.Errorf("job %v, task %d: its attempt %v is unknown", j.ID, t.spec.Index, a.id)
 				}
@@ -404,10 +404,10 @@ func (c *Core) checkAttempts() error {
 
 // A task that is probed for is in exactly one round that is under way, and such a round will end.
 func (c *Core) checkRounds() error {
-	in := map[*task]int{}
+	roundsOf := map[*task]int{}
 	asked := 0
 	for _, r := range c.rounds.queue {
-		if r.over {
+		if r.closed {
 			continue
 		}
 		asked += len(r.asked)
@@ -416,12 +416,12 @@ func (c *Core) checkRounds() error {
 		}
 		for _, t := range r.tasks {
 			if t.state == probing {
-				in[t]++
+				roundsOf[t]++
 			}
 		}
 	}
 	for _, r := range c.rounds.bySeq {
-		if r.over {
+		if r.closed {
 			return fmt.Errorf("a round of job %v is over and waits for answers", r.group.job.ID)
 		}
 	}
@@ -430,8 +430,8 @@ func (c *Core) checkRounds() error {
 	}
 	for _, j := range c.byID {
 		for _, t := range j.tasks {
-			if t.state == probing && in[t] != 1 {
-				return fmt.Errorf("job %v, task %d is in %d rounds", j.ID, t.spec.Index, in[t])
+			if t.state == probing && roundsOf[t] != 1 {
+				return fmt.Errorf("job %v, task %d is in %d rounds", j.ID, t.spec.Index, roundsOf[t])
 			}
 		}
 	}
@@ -442,27 +442,27 @@ func (c *Core) checkRounds() error {
 // are enqueued there.
 func (c *Core) checkLong() error {
 	l := &c.batch
-	in := map[*task]int{}
-	for _, x := range c.due.All() {
-		if in[x.task]++; !x.at.IsZero() {
-			return fmt.Errorf("job %v, task %d is due and sleeps until %v", x.task.group.job.ID, x.task.spec.Index, x.at)
+	entries := map[*task]int{}
+	for _, x := range c.batchQueue.All() {
+		if entries[x.task]++; !x.sleepUntil.IsZero() {
+			return fmt.Errorf("job %v, task %d is due and sleeps until %v", x.task.group.job.ID, x.task.spec.Index, x.sleepUntil)
 		}
 	}
-	for _, x := range c.later.All() {
-		if in[x.task]++; x.at.IsZero() {
+	for _, x := range c.sleepers.All() {
+		if entries[x.task]++; x.sleepUntil.IsZero() {
 			return fmt.Errorf("job %v, task %d sleeps without end", x.task.group.job.ID, x.task.spec.Index)
 		}
 	}
 	for _, j := range c.byID {
 		for _, g := range j.groups {
 			for x := range g.crowd.All() {
-				if in[x.task]++; !x.crowded || !x.at.IsZero() {
-					return fmt.Errorf("job %v, task %d waits for others to end: %t, until %v", j.ID, x.task.spec.Index, x.crowded, x.at)
+				if entries[x.task]++; !x.inCrowd || !x.sleepUntil.IsZero() {
+					return fmt.Errorf("job %v, task %d waits for others to end: %t, until %v", j.ID, x.task.spec.Index, x.inCrowd, x.sleepUntil)
 				}
 			}
 		}
 	}
-	for x, n := range in {
+	for x, n := range entries {
 		if x.state != matching || n != 1 || c.byID[x.group.job.ID] != x.group.job {
 			return fmt.Errorf("job %v, task %d is %d times among those to be matched: state %d", x.group.job.ID, x.spec.Index, n, x.state)
 		}
@@ -473,24 +473,24 @@ func (c *Core) checkLong() error {
 			tasks += g.matching
 		}
 	}
-	if tasks != len(in) {
-		return fmt.Errorf("%d tasks are to be matched, %d are due, sleep or wait for others to end", tasks, len(in))
+	if tasks != len(entries) {
+		return fmt.Errorf("%d tasks are to be matched, %d are due, sleep or wait for others to end", tasks, len(entries))
 	}
-	if c.due.Len() > 0 && l.until.IsZero() && l.at.IsZero() {
-		return fmt.Errorf("%d tasks are due, and nothing will wake them", c.due.Len())
+	if c.batchQueue.Len() > 0 && l.answersUntil.IsZero() && l.notBefore.IsZero() {
+		return fmt.Errorf("%d tasks are due, and nothing will wake them", c.batchQueue.Len())
 	}
-	if l.until.IsZero() != (len(l.also) == 0) || len(l.also) > 0 && c.due.Len() == 0 {
-		return fmt.Errorf("%d workers were asked for a batch of %d tasks, to answer until %v", len(l.also), c.due.Len(), l.until)
+	if l.answersUntil.IsZero() != (len(l.asked) == 0) || len(l.asked) > 0 && c.batchQueue.Len() == 0 {
+		return fmt.Errorf("%d workers were asked for a batch of %d tasks, to answer until %v", len(l.asked), c.batchQueue.Len(), l.answersUntil)
 	}
 	for _, w := range c.workers {
 		if w == nil {
 			continue
 		}
-		if w.asked && (!w.Up() || !slices.Contains(l.also, int32(w.Key))) {
+		if w.matrixAwaited && (!w.Up() || !slices.Contains(l.asked, int32(w.Key))) {
 			return fmt.Errorf("worker %d is %s, and its matrix is waited for", w.Key, w.State())
 		}
 		for _, p := range w.Uncounted() {
-			if a := w.attempts[p.Attempt]; a == nil || a.task.long == nil || a.ran {
+			if a := w.attempts[p.Attempt]; a == nil || a.task.long == nil || a.hasStarted {
 				return fmt.Errorf("worker %d does not count attempt %v yet, which is not enqueued there", w.Key, p.Attempt)
 			}
 		}
@@ -500,28 +500,28 @@ func (c *Core) checkLong() error {
 
 // A stage is ready when those before it have ended; until then its tasks are blocked, or being claimed.
 func (j *job) checkStages() error {
-	left := make([]int, len(j.stages))
+	unfinished := make([]int, len(j.stages))
 	for _, t := range j.tasks {
-		blocks := j.blocks(t)
-		if t.state == blocked && !blocks || (t.state == waiting || t.state == matching || t.state == held || t.state == probing && !j.full) && blocks {
+		blocks := j.mustBlock(t)
+		if t.state == blocked && !blocks || (t.state == waiting || t.state == matching || t.state == held || t.state == probing && !j.paused) && blocks {
 			return fmt.Errorf("task %d is in state %d, it has to wait: %t", t.spec.Index, t.state, blocks)
 		}
 		if len(j.stages) == 0 {
 			continue
 		}
-		n := t.group.number
-		if t.state != done && t.remade == 0 {
-			left[n]++
-			if p := j.stages[n].pending; p != nil && p[t.spec.Partition] == 0 {
+		n := t.group.stageIndex
+		if t.state != done && t.remakes == 0 {
+			unfinished[n]++
+			if p := j.stages[n].unfinishedIn; p != nil && p[t.spec.Partition] == 0 {
 				return fmt.Errorf("task %d of stage %q has not ended, and its partition has", t.spec.Index, j.Stages[n].Name)
 			}
 		}
 	}
 	for i := range j.stages {
 		s := &j.stages[i]
-		blocking, ready := j.blockers(s)
-		if left[i] != s.left || blocking != s.blocking || s.ready != ready {
-			return fmt.Errorf("stage %q has %d tasks left and %d stages before it that have not ended; counted are %d and %d, ready: %t", j.Stages[i].Name, left[i], blocking, s.left, s.blocking, s.ready)
+		blocking, ready := j.countBlocking(s)
+		if unfinished[i] != s.unfinished || blocking != s.openPredecessors || s.ready != ready {
+			return fmt.Errorf("stage %q has %d tasks left and %d stages before it that have not ended; counted are %d and %d, ready: %t", j.Stages[i].Name, unfinished[i], blocking, s.unfinished, s.openPredecessors, s.ready)
 		}
 	}
 	return nil

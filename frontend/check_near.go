@@ -21,27 +21,27 @@ func (c *Core) checkNear() error {
 			if groups++; !list.Has(n) {
 				return fmt.Errorf("job %v: a group with inputs is not listed", j.ID)
 			}
-			timers, err := n.check()
+			timers, err := n.checkShelves()
 			if err != nil {
 				return fmt.Errorf("job %v: %w", j.ID, err)
 			}
 			shelves += timers
 		}
 	}
-	if groups != c.nears.Len() || shelves != c.ripening.Len() {
-		return fmt.Errorf("%d groups with inputs, %d listed; %d shelves with green tasks, %d timers", groups, c.nears.Len(), shelves, c.ripening.Len())
+	if groups != c.nearGroups.Len() || shelves != c.ripeningShelves.Len() {
+		return fmt.Errorf("%d groups with inputs, %d listed; %d shelves with green tasks, %d timers", groups, c.nearGroups.Len(), shelves, c.ripeningShelves.Len())
 	}
 	return nil
 }
 
-func (n *near) check() (timers int, err error) {
+func (n *nearGroup) checkShelves() (timers int, err error) {
 	spots := 0
 	for _, t := range n.group.job.tasks {
 		if t.group != n.group {
 			continue
 		}
 		shelved := t.near != nil && t.near.spots != nil
-		if shelved && t.state != waiting || !shelved && t.state == waiting && !slices.Contains(n.fresh, t) {
+		if shelved && t.state != waiting || !shelved && t.state == waiting && !slices.Contains(n.unshelved, t) {
 			return 0, fmt.Errorf("task %d in state %d is on shelves: %t", t.spec.Index, t.state, shelved)
 		}
 		if !shelved {
@@ -56,34 +56,34 @@ func (n *near) check() (timers int, err error) {
 		if last := t.near.spots[len(t.near.spots)-1]; last.shelf.tier != estimate.Across {
 			return 0, fmt.Errorf("task %d may never go anywhere", t.spec.Index)
 		}
-		if (len(t.near.sites) == 1) != n.lone[t] {
-			return 0, fmt.Errorf("task %d has %d sites, and is alone: %t", t.spec.Index, len(t.near.sites), n.lone[t])
+		if (len(t.near.sites) == 1) != n.siteless[t] {
+			return 0, fmt.Errorf("task %d has %d sites, and is alone: %t", t.spec.Index, len(t.near.sites), n.siteless[t])
 		}
 	}
-	held := map[*worker]int{}
+	placesAt := map[*worker]int{}
 	live, probes := map[*shelf]int{}, map[*shelf]int{}
 	for r := range n.group.places.All() {
-		if r.live > 0 {
-			held[r.w] += r.live
-			live[r.shelf] += r.live
+		if r.livePlaces > 0 {
+			placesAt[r.w] += r.livePlaces
+			live[r.shelf] += r.livePlaces
 			probes[r.shelf]++
 		}
 	}
-	for w, places := range n.held {
-		if held[w] != places {
-			return 0, fmt.Errorf("%d live places at worker %d, %d counted", held[w], w.Key, places)
+	for w, places := range n.placesAt {
+		if placesAt[w] != places {
+			return 0, fmt.Errorf("%d live places at worker %d, %d counted", placesAt[w], w.Key, places)
 		}
 	}
-	if len(held) != len(n.held) {
-		return 0, fmt.Errorf("live places at %d workers, %d counted", len(held), len(n.held))
+	if len(placesAt) != len(n.placesAt) {
+		return 0, fmt.Errorf("live places at %d workers, %d counted", len(placesAt), len(n.placesAt))
 	}
 	for key, s := range n.shelves {
 		spots -= s.green.Len() + s.ripe.Len()
-		if s.live != live[s] || s.probes != probes[s] {
-			return 0, fmt.Errorf("shelf %v: %d live places of %d reservations, %d and %d counted", key, live[s], probes[s], s.live, s.probes)
+		if s.livePlaces != live[s] || s.liveReservations != probes[s] {
+			return 0, fmt.Errorf("shelf %v: %d live places of %d reservations, %d and %d counted", key, live[s], probes[s], s.livePlaces, s.liveReservations)
 		}
-		if s.uneasy != slices.Contains(n.uneasy, s) || (s.green.Len() > 0) != (s.pos > 0) {
-			return 0, fmt.Errorf("shelf %v: uneasy %t, %d green tasks, with a timer: %t", key, s.uneasy, s.green.Len(), s.pos > 0)
+		if s.isWanting != slices.Contains(n.wantingShelves, s) || (s.green.Len() > 0) != (s.pos > 0) {
+			return 0, fmt.Errorf("shelf %v: uneasy %t, %d green tasks, with a timer: %t", key, s.isWanting, s.green.Len(), s.pos > 0)
 		}
 		if s.pos > 0 {
 			timers++

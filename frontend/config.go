@@ -62,7 +62,7 @@ func (c Config) Defaults() Config {
 	def(&c.SyncEvery, 2*time.Second)
 	def(&c.ProbeTimeout, 100*time.Millisecond)
 	def(&c.LongTask, time.Second)
-	def(&c.SureFor, sureFor)
+	def(&c.SureFor, defaultSureFor)
 	c.Estimate = c.Estimate.Defaults()
 	return c
 }
@@ -73,5 +73,5 @@ const MaxProbeRatio = 10
 // FewCopies is the share of tasks that may have a second attempt unless it is said otherwise.
 const FewCopies = 0.03
 
-// sureFor is the default of Config.SureFor: to ask costs a round trip, to find others' tasks there much more.
-const sureFor = 50 * time.Millisecond
+// defaultSureFor is the default of Config.SureFor: to ask costs a round trip, to find others' tasks there much more.
+const defaultSureFor = 50 * time.Millisecond

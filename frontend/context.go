@@ -9,8 +9,8 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// equip gives a launch what its task may know and what is passed to it, and tells its worker before what its stage has in common.
-func (c *ledger) equip(t *task, w *worker, l *probe.Launch, acts []Action) []Action {
+// addContext gives a launch what its task may know and what is passed to it, and tells its worker before what its stage has in common.
+func (c *ledger) addContext(t *task, w *worker, l *probe.Launch, acts []Action) []Action {
 	j := t.group.job
 	if len(j.stages) == 0 && j.Trace == "" && !j.Large && t.attempts == 1 || !w.Has(probe.Passing) {
 		return acts
@@ -20,15 +20,15 @@ func (c *ledger) equip(t *task, w *worker, l *probe.Launch, acts []Action) []Act
 	if len(j.stages) == 0 {
 		return acts
 	}
-	s, number := &j.stages[t.group.number], t.group.number
-	m.Stage, m.Inline, m.Inputs = j.Stages[number].Name, uint32(s.inline), c.passedTo(t, w)
+	s, number := &j.stages[t.group.stageIndex], t.group.stageIndex
+	m.Stage, m.Inline, m.Inputs = j.Stages[number].Name, uint32(s.inlineBytes), c.passedTo(t, w)
 	if common := j.Stages[number].Common; len(common) > 0 {
 		m.Common = uint32(number) + 1
-		if !j.told[told{w, number}] {
-			if j.told == nil {
-				j.told = map[told]bool{}
+		if !j.commonSent[stageAtWorker{w, number}] {
+			if j.commonSent == nil {
+				j.commonSent = map[stageAtWorker]bool{}
 			}
-			j.told[told{w, number}] = true
+			j.commonSent[stageAtWorker{w, number}] = true
 			acts = append(acts, Send{Worker: w.Key, Msg: probe.Common{Job: j.ID, Number: m.Common, Payload: common}})
 		}
 	}
@@ -43,10 +43,10 @@ func (c *ledger) passedTo(t *task, w *worker) []probe.Passed {
 		if in.Pass == NotPassed {
 			continue
 		}
-		for _, m := range t.madeFor(in) {
+		for _, m := range t.outputsFor(in) {
 			p := probe.Passed{Stage: in.Stage, Task: m.task, Output: *m.output}
 			if p.File && m.worker != w.Welcome().Worker {
-				p.Peers = c.holders(m.worker, FileID(p.Digest), w)
+				p.Peers = c.cacheAddresses(m.worker, FileID(p.Digest), w)
 			}
 			passed = append(passed, p)
 		}
@@ -54,28 +54,28 @@ func (c *ledger) passedTo(t *task, w *worker) []probe.Passed {
 	return passed
 }
 
-// tellAgain notes that w may not have heard yet what stages have in common.
-func (c *ledger) tellAgain(w *worker) {
+// markCommonUnsent notes that w may not have heard yet what stages have in common.
+func (c *ledger) markCommonUnsent(w *worker) {
 	for _, j := range c.byID {
-		for at := range j.told {
+		for at := range j.commonSent {
 			if at.w == w {
-				j.told[at] = false
+				j.commonSent[at] = false
 			}
 		}
 	}
 }
 
-// untell notes that w knows nothing of what stages have in common, as its link broke.
-func (c *ledger) untell(w *worker) {
+// clearCommonSent notes that w knows nothing of what stages have in common, as its link broke.
+func (c *ledger) clearCommonSent(w *worker) {
 	for _, j := range c.byID {
-		maps.DeleteFunc(j.told, func(at told, _ bool) bool { return at.w == w })
+		maps.DeleteFunc(j.commonSent, func(at stageAtWorker, _ bool) bool { return at.w == w })
 	}
 }
 
-// retract has workers forget what the stages of a job that is over have in common.
-func (c *ledger) retract(j *job, acts []Action) []Action {
+// forgetCommon has workers forget what the stages of a job that is over have in common.
+func (c *ledger) forgetCommon(j *job, acts []Action) []Action {
 	var ws []*worker
-	for at := range j.told {
+	for at := range j.commonSent {
 		if at.w.Linked() && !slices.Contains(ws, at.w) {
 			ws = append(ws, at.w)
 		}
@@ -84,21 +84,21 @@ func (c *ledger) retract(j *job, acts []Action) []Action {
 	for _, w := range ws {
 		acts = append(acts, Send{Worker: w.Key, Msg: probe.Forget{Job: j.ID}})
 	}
-	j.told = nil
+	j.commonSent = nil
 	return acts
 }
 
-// holders are the addresses of caches that should have a file which a task has left at a worker of this name, for w to ask.
-func (c *ledger) holders(name string, id estimate.FileID, w *worker) (at []string) {
+// cacheAddresses are the addresses of caches that should have a file which a task has left at a worker of this name, for w to ask.
+func (c *ledger) cacheAddresses(name string, id estimate.FileID, w *worker) (addresses []string) {
 	for _, key := range c.view.Fleet().WorkersNamed(name) {
 		if x := c.workers[key]; x.Welcome().Worker == name && x.Linked() && x.Welcome().Cache != "" {
-			at = append(at, x.Welcome().Cache)
+			addresses = append(addresses, x.Welcome().Cache)
 		}
 	}
 	for _, peer := range c.view.Peers(id, w.Worker) {
-		if !slices.Contains(at, peer) {
-			at = append(at, peer)
+		if !slices.Contains(addresses, peer) {
+			addresses = append(addresses, peer)
 		}
 	}
-	return at[:min(len(at), probe.MaxPeers)]
+	return addresses[:min(len(addresses), probe.MaxPeers)]
 }

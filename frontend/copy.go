@@ -16,8 +16,8 @@ import (
 // other is killed: nothing that becomes of it afterwards is counted. Where both wait in queues, the first that starts is the only
 // one from then on. Where one of them is lost, or comes back, or fails and the task is to be tried again, the task goes on with the other.
 
-// underWay is the attempts of a task that have not ended.
-func (t *task) underWay() []*attempt {
+// liveAttempts is the attempts of a task that have not ended.
+func (t *task) liveAttempts() []*attempt {
 	as := make([]*attempt, 0, 2)
 	for _, a := range [...]*attempt{t.attempt, t.copy} {
 		if a != nil {
@@ -39,23 +39,23 @@ func (c *ledger) whyNoCopy(t *task) string {
 		return "it may start only once"
 	case t.losses > 0:
 		return "it may be what took its worker away"
-	case !t.runs() && !t.slips():
+	case !t.isRunning() && !t.isSlipping():
 		return "it does not run, nor wait for longer than it was to"
-	case c.shares.Of(t.group.job.tenant.name).All != tenants.Unlimited:
+	case c.quotas.Of(t.group.job.tenant.name).All != tenants.Unlimited:
 		return "its tenant has a maximum"
 	}
 	return ""
 }
 
-// tellCopy says where a task that is at a worker has a copy, or why it has none.
-func (c *ledger) tellCopy(t *task) string {
+// explainCopy says where a task that is at a worker has a copy, or why it has none.
+func (c *ledger) explainCopy(t *task) string {
 	if t.copy != nil {
 		return "its copy is at " + t.copy.w.Welcome().Worker
 	}
-	why := cmp.Or(c.whyNotLast(t.group.job), c.whyNoCopy(t))
+	why := cmp.Or(c.whyJobNoCopy(t.group.job), c.whyNoCopy(t))
 	switch {
 	case why != "":
-	case !c.copiesLeft():
+	case !c.mayAddCopy():
 		why = fmt.Sprintf("%d of %d tasks have had one", c.Stats.Copies, c.Stats.Tasks)
 	default:
 		why = "it is not late by what is known, or would be done no sooner elsewhere"
@@ -63,23 +63,23 @@ func (c *ledger) tellCopy(t *task) string {
 	return "no copy: " + why
 }
 
-// runs reports whether a task runs, as far as we know.
-func (t *task) runs() bool {
-	return (t.state == bound || t.state == riding) && !t.attempt.since.IsZero()
+// isRunning reports whether a task runs, as far as we know.
+func (t *task) isRunning() bool {
+	return (t.state == bound || t.state == riding) && !t.attempt.runsSince.IsZero()
 }
 
-// queues reports whether a task waits in a queue, and its worker has said for how long.
-func (t *task) queues() bool {
-	return t.state == enqueued && t.long != nil && !t.attempt.starts.IsZero()
+// isQueued reports whether a task waits in a queue, and its worker has said for how long.
+func (t *task) isQueued() bool {
+	return t.state == enqueued && t.long != nil && !t.attempt.expectedStart.IsZero()
 }
 
-// slips reports whether such a task is to start later than it was to when it was placed.
-func (t *task) slips() bool {
-	return t.queues() && t.attempt.starts.After(t.attempt.sent.Add(t.long.wait))
+// isSlipping reports whether such a task is to start later than it was to when it was placed.
+func (t *task) isSlipping() bool {
+	return t.isQueued() && t.attempt.expectedStart.After(t.attempt.sentAt.Add(t.long.wait))
 }
 
-// copiesLeft reports whether another copy is within the share of tasks that may have one. The first one always is.
-func (c *ledger) copiesLeft() bool {
+// mayAddCopy reports whether another copy is within the share of tasks that may have one. The first one always is.
+func (c *ledger) mayAddCopy() bool {
 	return c.Stats.Copies < max(1, uint64(c.cfg.Copies*float64(c.Stats.Tasks)))
 }
 
@@ -88,10 +88,10 @@ func (c *ledger) commitCopy(t *task, choice *estimate.Decision, now time.Time, a
 	at := choice.Choice()
 	w := c.workers[at.Worker]
 	a := new(attempt)
-	c.make(a, t, w, w.nextRes, now)
-	a.as = &copied{wait: max(at.I, at.W), run: at.R, read: at.Read, expected: at.R}
+	c.makeAttempt(a, t, w, w.nextRes, now)
+	a.asCopy = &copyTerms{wait: max(at.I, at.W), run: at.R, read: at.Read, attemptRun: at.R}
 	t.copy = a
-	c.put(a)
+	c.addAttempt(a)
 	c.Stats.Copies++
 	if x := t.long; x != nil {
 		short := at.R < x.spec.LongFrom
@@ -102,83 +102,83 @@ func (c *ledger) commitCopy(t *task, choice *estimate.Decision, now time.Time, a
 	}
 	d := c.noteCopy(a, now)
 	d.Choice, d.Tries, d.Outcome, d.CopyOf = *choice, 1, "sent", t.attempt.id
-	return c.sendEarly(a, t.launchAs(a, at.R), now, acts)
+	return c.sendEnqueue(a, t.launchExpecting(a, at.R), now, acts)
 }
 
 // noteCopy remembers that there is a copy.
 func (c *ledger) noteCopy(a *attempt, now time.Time) *Decision {
 	t := a.task
 	d := c.log.copies.add()
-	a.as.decision = c.log.copies.n
+	a.asCopy.decision = c.log.copies.n
 	*d = Decision{
-		Job: a.job.ID, Task: t.spec.Index, Path: t.group.path, Why: t.group.why, Choice: estimate.Decision{Chosen: -1}, At: now.Sub(a.job.submitted),
-		Attempt: a.id, Worker: a.w.Welcome().Worker, Class: t.told(), Demand: t.group.takesWhy(),
+		Job: a.job.ID, Task: t.spec.Index, Path: t.group.path, Why: t.group.pathReason, Choice: estimate.Decision{Chosen: -1}, At: now.Sub(a.job.submitted),
+		Attempt: a.id, Worker: a.w.Welcome().Worker, Class: t.explainClass(), Demand: t.group.explainDemand(),
 	}
 	return d
 }
 
-// adoptsCopy reports whether an attempt that was found to run is the second one of a task, and not one that was given up here.
-func (c *ledger) adoptsCopy(t *task, id probe.AttemptID) bool {
+// isForeignCopy reports whether an attempt that was found to run is the second one of a task, and not one that was given up here.
+func (c *ledger) isForeignCopy(t *task, id probe.AttemptID) bool {
 	return t.attempt != nil && t.copy == nil && t.spec.Retryable && t.group.job.Generation > 0 && id.Frontend != c.cfg.ID
 }
 
 // adoptCopy makes such an attempt the copy of its task.
 func (c *ledger) adoptCopy(t *task, w *worker, id probe.AttemptID, ran time.Duration, now time.Time) {
 	c.Stats.Adopted++
-	t.copy = c.adopt(t, w, id, ran, now)
-	t.copy.as = &copied{}
+	t.copy = c.adoptAttempt(t, w, id, ran, now)
+	t.copy.asCopy = &copyTerms{}
 	c.noteCopy(t.copy, now).Outcome = "started, as a second attempt that an earlier frontend made"
 }
 
-// prefer lets a copy give the outcome that has finished first.
-func (c *ledger) prefer(a *attempt, now time.Time, acts []Action) []Action {
+// letCopyWin lets a copy give the outcome that has finished first.
+func (c *ledger) letCopyWin(a *attempt, now time.Time, acts []Action) []Action {
 	c.Stats.CopiesWon++
-	c.stopped(a.task.attempt, EndBeaten, now)
-	acts = c.halt(a.task.attempt, "stopped: its copy was done first", now, acts)
-	a.task.promote()
+	c.noteEarlierStopped(a.task.attempt, EndBeaten, now)
+	acts = c.stopAttempt(a.task.attempt, "stopped: its copy was done first", now, acts)
+	a.task.promoteCopy()
 	return acts
 }
 
-// begun withdraws the other attempt of a task of which one has just started, if that waits in a queue.
-func (c *ledger) begun(a *attempt, now time.Time, acts []Action) []Action {
+// withdrawOtherAttempt withdraws the other attempt of a task of which one has just started, if that waits in a queue.
+func (c *ledger) withdrawOtherAttempt(a *attempt, now time.Time, acts []Action) []Action {
 	t := a.task
 	switch {
-	case a == t.copy && !t.attempt.ran:
+	case a == t.copy && !t.attempt.hasStarted:
 		c.Stats.CopiesWon++
 		t.attempts--
-		acts = c.halt(t.attempt, "withdrawn: its copy has started first", now, acts)
-		t.promote()
-	case a == t.attempt && t.copy != nil && !t.copy.ran:
+		acts = c.stopAttempt(t.attempt, "withdrawn: its copy has started first", now, acts)
+		t.promoteCopy()
+	case a == t.attempt && t.copy != nil && !t.copy.hasStarted:
 		t.attempts--
-		acts = c.halt(t.copy, "withdrawn: the first attempt has started", now, acts)
+		acts = c.stopAttempt(t.copy, "withdrawn: the first attempt has started", now, acts)
 	}
 	return acts
 }
 
-// stopRest stops what is still under way of a task that has its outcome.
-func (c *ledger) stopRest(t *task, now time.Time, acts []Action) []Action {
+// stopAttempts stops what is still under way of a task that has its outcome.
+func (c *ledger) stopAttempts(t *task, now time.Time, acts []Action) []Action {
 	if t.attempt == nil && t.copy == nil {
 		return acts
 	}
-	for _, a := range t.underWay() {
-		c.stopped(a, EndBeaten, now)
-		acts = c.halt(a, "stopped: another attempt has ended its task", now, acts)
+	for _, a := range t.liveAttempts() {
+		c.noteEarlierStopped(a, EndBeaten, now)
+		acts = c.stopAttempt(a, "stopped: another attempt has ended its task", now, acts)
 	}
 	return acts
 }
 
-// halt stops an attempt, wherever it is.
-func (c *ledger) halt(a *attempt, why string, now time.Time, acts []Action) []Action {
-	if t := a.task; t.copy != nil && !a.since.IsZero() {
-		c.Stats.InVain += uint64(now.Sub(a.since))
+// stopAttempt stops an attempt, wherever it is.
+func (c *ledger) stopAttempt(a *attempt, why string, now time.Time, acts []Action) []Action {
+	if t := a.task; t.copy != nil && !a.runsSince.IsZero() {
+		c.Stats.InVain += uint64(now.Sub(a.runsSince))
 	}
-	c.note(a, why)
-	c.withdraw(a)
+	c.noteOutcome(a, why)
+	c.withdrawAttempt(a)
 	return append(acts, Send{Worker: a.w.Key, Msg: probe.Kill{Attempt: a.id, Res: a.res, Turn: a.turn}})
 }
 
-// withdraw forgets an attempt, wherever it is.
-func (c *ledger) withdraw(a *attempt) {
-	c.settleRide(a, place.Withdrawn)
+// withdrawAttempt forgets an attempt, wherever it is.
+func (c *ledger) withdrawAttempt(a *attempt) {
+	c.endRide(a, place.Withdrawn)
 	c.dropAttempt(a)
 }

@@ -33,11 +33,11 @@ func New(cfg Config, rng *rand.Rand) *Core {
 			view:       v,
 			byID:       map[probe.JobID]*job{},
 			tenants:    map[string]*tenant{},
-			turnedAway: turnedAway{of: map[string]*turned{}},
-			paced:      map[string]time.Time{},
-			shares:     tenants.NewQuotas(),
-			users:      map[*view.Set]list.List[*group]{},
-			unserved:   map[waiters]*unserved{},
+			refusals:   refusals{byTenant: map[string]*tenantRefusals{}},
+			rateClocks: map[string]time.Time{},
+			quotas:     tenants.NewQuotas(),
+			setUsers:   map[*view.Set]list.List[*group]{},
+			unserved:   map[waitKey]*unserved{},
 		}},
 		rand:    rng,
 		sampler: place.NewSampler(v, rng),
@@ -52,136 +52,136 @@ func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
 	c.lent.launches.TakeBack()
 	switch ev := ev.(type) {
 	case Received:
-		acts = c.receive(ev.Worker, []probe.Msg{ev.Msg}, now, acts)
+		acts = c.receiveMsgs(ev.Worker, []probe.Msg{ev.Msg}, now, acts)
 	case Frame:
-		acts = c.receive(ev.Worker, ev.Msgs, now, acts)
+		acts = c.receiveMsgs(ev.Worker, ev.Msgs, now, acts)
 	case Submit:
-		acts = c.submit(ev.Job, now, acts)
+		acts = c.submitJob(ev.Job, now, acts)
 	case Extend:
-		acts = c.extend(&ev, now, acts)
+		acts = c.extendJob(&ev, now, acts)
 	case Outdated:
 		if j := c.byID[ev.Job]; j != nil {
-			acts = c.moved(j, now, acts)
+			acts = c.dropMovedJob(j, now, acts)
 		}
 	case Cancel:
 		if j := c.byID[ev.Job]; j != nil {
-			acts = c.endAll(j, Outcome{Kind: Cancelled, Message: ev.Reason}, now, acts)
+			acts = c.endAllTasks(j, Outcome{Kind: Cancelled, Message: ev.Reason}, now, acts)
 		}
 	case CancelTasks:
 		for _, index := range ev.Tasks {
-			if t := c.task(ev.Job, index); t != nil && t.state != done {
-				acts = c.stop(t, Outcome{Kind: Cancelled, Message: ev.Reason, Unwanted: true}, now, acts)
-				c.wantAllOf(t.group.job)
+			if t := c.findTask(ev.Job, index); t != nil && t.state != done {
+				acts = c.stopTask(t, Outcome{Kind: Cancelled, Message: ev.Reason, Unwanted: true}, now, acts)
+				c.wantAllPlaces(t.group.job)
 			}
 		}
 	case Unread:
-		if j := c.byID[ev.Job]; j != nil && j.full != ev.Full {
-			if c.fill(j, ev.Full); ev.Full && j.Policy.Cancel {
+		if j := c.byID[ev.Job]; j != nil && j.paused != ev.Full {
+			if c.pauseJob(j, ev.Full); ev.Full && j.Policy.Cancel {
 				acts = c.cancelPlaces(j, now, acts)
 			}
 		}
 	case Heard:
-		if w := c.worker(ev.Worker); w != nil {
+		if w := c.workerByKey(ev.Worker); w != nil {
 			c.view.NoteRumour(w.Worker, (*view.Rumour)(&ev), now)
 			if !w.Up() {
-				c.away(w)
+				c.noteNotUp(w)
 			}
 		}
 	case WorkerUp:
-		acts = c.workerUp(ev, now, acts)
+		acts = c.bringWorkerUp(ev, now, acts)
 	case LinkLost:
-		if w := c.worker(ev.Worker); w != nil {
-			acts = c.linkLost(w, now, acts)
+		if w := c.workerByKey(ev.Worker); w != nil {
+			acts = c.loseLink(w, now, acts)
 		}
 	case Listed:
-		c.view.NoteListed(c.known(ev.Worker).Worker, ev.Address)
+		c.view.NoteListed(c.ensureWorker(ev.Worker).Worker, ev.Address)
 	case WorkerGone:
-		if w := c.worker(ev.Worker); w != nil {
-			acts = c.workerGone(w, now, acts)
+		if w := c.workerByKey(ev.Worker); w != nil {
+			acts = c.loseWorker(w, now, acts)
 			if ev.Off {
 				c.view.NoteUnlisted(w.Worker, now)
 			}
 		}
 	case Delivered:
-		acts = c.delivered(ev.Receipts, now, acts)
+		acts = c.ackDelivered(ev.Receipts, now, acts)
 	case Dropped:
-		acts = c.dropped(ev.Receipts, acts)
+		acts = c.disownDropped(ev.Receipts, acts)
 	case Leave:
-		acts = c.leave(acts)
+		acts = c.startLeaving(acts)
 	case Busy:
 		c.view.NoteMessageCost(ev.Message, ev.Share)
 	case Terms:
 		c.setTerms(ev.File)
 	case Others:
-		c.others(&ev, now)
+		c.updateQuotas(&ev, now)
 	case Wake:
-		acts = c.wake(now, acts)
+		acts = c.runTimers(now, acts)
 	default:
 		panic(fmt.Sprintf("frontend: unknown event %T", ev))
 	}
-	acts = c.plan(now, acts)
-	if len(c.staging)+len(c.freed) > 0 {
-		acts = c.plan(now, c.advance(now, acts))
+	acts = c.planWants(now, acts)
+	if len(c.jobsToAdvance)+len(c.freedTasks) > 0 {
+		acts = c.planWants(now, c.advanceStages(now, acts))
 	}
-	if c.due.Len() > 0 || !c.batch.until.IsZero() {
+	if c.batchQueue.Len() > 0 || !c.batch.answersUntil.IsZero() {
 		acts = c.placeLong(now, acts)
 	}
 	return acts
 }
 
-// receive takes in what a worker says at once. Only then is it planned what follows: of ten results the last one tells how
+// receiveMsgs takes in what a worker says at once. Only then is it planned what follows: of ten results the last one tells how
 // much room there is.
-func (c *Core) receive(from Worker, msgs []probe.Msg, now time.Time, acts []Action) []Action {
-	w := c.worker(from)
+func (c *Core) receiveMsgs(from Worker, msgs []probe.Msg, now time.Time, acts []Action) []Action {
+	w := c.workerByKey(from)
 	if len(msgs) == 0 || w == nil || !w.Linked() {
 		return acts
 	}
 	for _, m := range msgs {
 		switch m.(type) {
 		case probe.Refused, probe.Evicted: // whose reason is true of the jobs that want something because of it, of no others
-			acts = c.plan(now, acts)
+			acts = c.planWants(now, acts)
 		}
-		acts = c.take(w, m, now, acts)
+		acts = c.handleMsg(w, m, now, acts)
 	}
-	return c.offer(w, now, c.plan(now, acts))
+	return c.offerTasks(w, now, c.planWants(now, acts))
 }
 
-func (c *Core) take(w *worker, msg probe.Msg, now time.Time, acts []Action) []Action {
+func (c *Core) handleMsg(w *worker, msg probe.Msg, now time.Time, acts []Action) []Action {
 	switch m := msg.(type) {
 	case probe.Ready:
-		c.heard(w, m.Load, now)
-		acts = c.ready(w, &m, now, acts)
+		c.noteLoad(w, m.Load, now)
+		acts = c.handleReady(w, &m, now, acts)
 	case *probe.Finished:
-		c.heard(w, m.Load, now)
-		acts = c.finished(w, m, now, acts)
+		c.noteLoad(w, m.Load, now)
+		acts = c.handleFinished(w, m, now, acts)
 	case probe.Queued:
 		c.view.NoteCountedPlaces(w.Worker, m.First, m.Count)
-		c.heard(w, m.Load, now)
-		acts = c.queued(w, &m, now, acts)
-		c.hurry(w, &m, now)
+		c.noteLoad(w, m.Load, now)
+		acts = c.handleQueued(w, &m, now, acts)
+		c.recheckSoon(w, &m, now)
 	case probe.Started:
 		c.view.NoteCounted(w.Worker, m.Attempt)
-		c.heard(w, m.Load, now)
-		acts = c.started(w, &m, now, acts)
+		c.noteLoad(w, m.Load, now)
+		acts = c.handleStarted(w, &m, now, acts)
 	case probe.Refused:
-		c.heard(w, m.Load, now)
-		acts = c.refused(w, &m, now, acts)
+		c.noteLoad(w, m.Load, now)
+		acts = c.handleRefused(w, &m, now, acts)
 	case probe.Evicted:
-		acts = c.evicted(w, &m, now, acts)
+		acts = c.handleEvicted(w, &m, now, acts)
 	case probe.Gone:
-		acts = c.gone(w, &m, now, acts)
+		acts = c.handleGone(w, &m, now, acts)
 	case probe.Claimed:
-		acts = c.claimed(w, &m, now, acts)
+		acts = c.handleClaimed(w, &m, now, acts)
 	case probe.Load:
-		c.heard(w, m, now)
-		acts = c.measured(w, m, now, acts)
+		c.noteLoad(w, m, now)
+		acts = c.handleQueueLength(w, m, now, acts)
 	case probe.Pong:
-		c.heard(w, m.Load, now)
-		w.expects(m.Expect, now)
-		w.progressed(m.Progress, now)
+		c.noteLoad(w, m.Load, now)
+		w.noteExpectedStarts(m.Expect, now)
+		w.noteProgress(m.Progress, now)
 		c.view.NotePace(w.Worker, float64(m.Pace)/1000)
 	case probe.Drain:
-		c.drain(w)
+		c.noteDraining(w)
 		acts = append(acts, Collect{w.Key})
 	default:
 		// Welcome and Rejected are the shell's; anything else a worker does not say.
@@ -203,92 +203,92 @@ func (c *Core) NextWake() time.Time {
 	if c.byTimer.Len() > 0 {
 		soonest(c.byTimer.Min().wakeAt)
 	}
-	soonest(c.rounds.deadline())
-	soonest(c.spareAt)
-	if c.ripening.Len() > 0 {
-		soonest(c.ripening.Min().green.Min().from)
+	soonest(c.rounds.nextDeadline())
+	soonest(c.withdrawAt)
+	if c.ripeningShelves.Len() > 0 {
+		soonest(c.ripeningShelves.Min().green.Min().ripeAt)
 	}
-	if c.resting.Len() > 0 {
-		soonest(c.resting.Min().rested)
+	if c.restingTasks.Len() > 0 {
+		soonest(c.restingTasks.Min().restUntil)
 	}
-	batch, task := c.nextLong()
+	batch, task := c.nextLongWakes()
 	soonest(batch)
 	soonest(task)
 	return at
 }
 
-func (c *Core) wake(now time.Time, acts []Action) []Action {
+func (c *Core) runTimers(now time.Time, acts []Action) []Action {
 	for c.byWake.Len() > 0 && !now.Before(c.byWake.Min().wakeAt) {
-		acts = c.plan(now, c.wakeJob(c.byWake.Min(), now, acts))
+		acts = c.planWants(now, c.wakeJob(c.byWake.Min(), now, acts))
 	}
 	for c.byTimer.Len() > 0 && !now.Before(c.byTimer.Min().wakeAt) {
 		acts = c.wakeWorker(c.byTimer.Min(), now, acts)
 	}
-	if !c.spareAt.IsZero() && !now.Before(c.spareAt) {
-		acts = c.cancelSpare(acts)
+	if !c.withdrawAt.IsZero() && !now.Before(c.withdrawAt) {
+		acts = c.withdrawSurplus(acts)
 	}
 	c.wakeRested(now)
 	c.wakeLong(now)
-	c.ripenAll(now)
+	c.ripenShelves(now)
 	return c.expireRounds(now, acts)
 }
 
-// submit admits a job and places its tasks.
-func (c *Core) submit(spec *Job, now time.Time, acts []Action) []Action {
-	j, err := c.admit(spec, now)
+// submitJob admits a job and places its tasks.
+func (c *Core) submitJob(spec *Job, now time.Time, acts []Action) []Action {
+	j, err := c.admitJob(spec, now)
 	if err != nil {
 		c.Stats.Refusals++
-		c.turnedAway.add(spec.Tenant)
+		c.refusals.addRefusal(spec.Tenant)
 		return append(acts, Refused{spec.ID, err})
 	}
 	c.Stats.Jobs++
-	c.Stats.Tasks += uint64(j.left)
+	c.Stats.Tasks += uint64(j.unfinished)
 	acts = append(acts, Accepted{j.ID})
 	if j.Generation > 0 {
-		acts = c.claim(j, now, acts)
+		acts = c.claimJob(j, now, acts)
 	} else {
-		c.begin(j.groups)
+		c.beginGroups(j.groups)
 	}
-	c.wantAllOf(j)
+	c.wantAllPlaces(j)
 	return acts
 }
 
-// begin lets the tasks of groups that have just come wait for what they need first.
-func (c *Core) begin(groups []*group) {
+// beginGroups lets the tasks of groups that have just come wait for what they need first.
+func (c *Core) beginGroups(groups []*group) {
 	for _, g := range groups {
 		if g.path == estimate.Estimation {
 			c.Stats.Estimated += uint64(g.queue.Len())
 		}
-		if c.block(g) {
+		if c.blockGroup(g) {
 			continue
 		}
-		c.hold(g)
+		c.holdGroup(g)
 		if g.path == estimate.Estimation {
-			c.estimateAll(g)
+			c.startMatchingAll(g)
 		}
 	}
 }
 
-// extend adds to a job under way what has not been added before.
-func (c *Core) extend(ev *Extend, now time.Time, acts []Action) []Action {
+// extendJob adds to a job under way what has not been added before.
+func (c *Core) extendJob(ev *Extend, now time.Time, acts []Action) []Action {
 	j := c.byID[ev.Job]
 	if j == nil {
 		return acts
 	}
-	n, had := len(ev.Tasks), j.had
-	if again := ev.From < had && ev.From+n <= had; !again && n+len(ev.Stages) > 0 {
-		x, err := c.addition(j, ev)
+	n, before := len(ev.Tasks), j.totalTasks
+	if repeated := ev.From < before && ev.From+n <= before; !repeated && n+len(ev.Stages) > 0 {
+		x, err := c.makeAddition(j, ev)
 		if err != nil {
-			return append(acts, Extended{Job: j.ID, Tasks: j.had, Err: err})
+			return append(acts, Extended{Job: j.ID, Tasks: j.totalTasks, Err: err})
 		}
 		c.Stats.Tasks += uint64(n)
-		c.grow(j, x, now)
-		c.begin(x.groups) // no worker can have any of these, whoever had the job before
-		c.wantAllOf(j)
+		c.applyAddition(j, x, now)
+		c.beginGroups(x.groups) // no worker can have any of these, whoever had the job before
+		c.wantAllPlaces(j)
 	}
-	acts = append(acts, Extended{Job: j.ID, Tasks: j.had, Added: j.had - had})
+	acts = append(acts, Extended{Job: j.ID, Tasks: j.totalTasks, Added: j.totalTasks - before})
 	if ev.Last {
-		if j.seal(); j.left == 0 {
+		if j.seal(); j.unfinished == 0 {
 			acts = c.endJob(j, now, acts)
 		}
 	}
@@ -298,39 +298,39 @@ func (c *Core) extend(ev *Extend, now time.Time, acts []Action) []Action {
 // wakeJob acts on what a job waited for.
 func (c *Core) wakeJob(j *job, now time.Time, acts []Action) []Action {
 	if !j.deadline.IsZero() && !now.Before(j.deadline) {
-		return c.overdue(j, now, acts)
+		return c.endOverdue(j, now, acts)
 	}
 	if !j.claimUntil.IsZero() && !now.Before(j.claimUntil) {
-		acts = c.plan(now, c.unclaimed(j, now, acts))
+		acts = c.planWants(now, c.placeUnclaimed(j, now, acts))
 	}
-	if j.vouchers > 0 && !now.Before(j.vouchUntil) {
-		j.vouched(0, now) // whoever was asked is gone, or frozen
-		acts = c.plan(now, acts)
+	if j.answersDue > 0 && !now.Before(j.confirmUntil) {
+		j.noteConfirmed(0, now) // whoever was asked is gone, or frozen
+		acts = c.planWants(now, acts)
 	}
-	if !j.stranded.IsZero() && now.Sub(j.stranded) >= c.cfg.StrandedFor {
+	if !j.strandedSince.IsZero() && now.Sub(j.strandedSince) >= c.cfg.StrandedFor {
 		acts = c.endStranded(j, now, acts)
 	}
 	switch {
 	case j.ended:
 	case !j.retryAt.IsZero() && !now.Before(j.retryAt):
-		c.retry(j)
-	case !j.lagAt.IsZero() && !now.Before(j.lagAt):
-		acts = c.resample(j, now, acts)
+		c.retryJob(j)
+	case !j.resampleAt.IsZero() && !now.Before(j.resampleAt):
+		acts = c.resampleJob(j, now, acts)
 	case !j.tailAt.IsZero() && !now.Before(j.tailAt):
 		acts = c.lookAtTail(j, now, acts)
 	}
-	c.settle(j, now)
+	c.setJobTimer(j, now)
 	return acts
 }
 
 // Pending is how many tasks have no outcome yet, and how many of those are at a worker.
-func (c *Core) Pending() (pending, running int) { return c.pending, c.running }
+func (c *Core) Pending() (pending, running int) { return c.pending, c.attemptsAtWorkers }
 
 // Oldest is since when the oldest job waits at now for its first task; zero: no job waits, or MaxWait is negative and nobody counts.
 func (c *Core) Oldest(now time.Time) (since time.Time) {
 	c.presumeStarted(now)
-	for of := range c.unserved {
-		if u := c.forgetServed(of); u != nil && (since.IsZero() || u.jobs[0].submitted.Before(since)) {
+	for key := range c.unserved {
+		if u := c.forgetServed(key); u != nil && (since.IsZero() || u.jobs[0].submitted.Before(since)) {
 			since = u.jobs[0].submitted
 		}
 	}
@@ -339,7 +339,7 @@ func (c *Core) Oldest(now time.Time) (since time.Time) {
 
 // Load is how a worker's link stands, and what it said last of its capacity and its load; nobody may write to that.
 func (c *Core) Load(key Worker) (state string, capacity probe.Demand, load *probe.Load) {
-	w := c.worker(key)
+	w := c.workerByKey(key)
 	if w == nil {
 		return view.Down.String(), probe.Demand{}, &probe.Load{}
 	}
@@ -357,7 +357,7 @@ func (c *Core) Waiting(id probe.JobID) int {
 // Knows reports whether all is known of a job under way that is submitted again: its client may have added to it elsewhere.
 func (c *Core) Knows(spec *Job) bool {
 	j := c.byID[spec.ID]
-	return j == nil || j.had >= spec.Had && (spec.Open || !j.Open)
+	return j == nil || j.totalTasks >= spec.Had && (spec.Open || !j.Open)
 }
 
 // Stages is those of a job under way; nobody may write to them.
@@ -371,40 +371,40 @@ func (c *Core) Stages(id probe.JobID) []Stage {
 // Jobs is how many jobs are under way.
 func (c *Core) Jobs() int { return len(c.byID) }
 
-func (c *Core) workerUp(ev WorkerUp, now time.Time, acts []Action) []Action {
-	w := c.known(ev.Worker)
+func (c *Core) bringWorkerUp(ev WorkerUp, now time.Time, acts []Action) []Action {
+	w := c.ensureWorker(ev.Worker)
 	if w.Linked() {
-		acts = c.plan(now, c.linkLost(w, now, acts)) // the shell made a new link before it saw the old one break
+		acts = c.planWants(now, c.loseLink(w, now, acts)) // the shell made a new link before it saw the old one break
 	}
 	if w.State() == view.Adrift && w.Welcome().Incarnation != ev.Welcome.Incarnation {
-		acts = c.workerGone(w, now, acts)
+		acts = c.loseWorker(w, now, acts)
 	}
 
 	sync := now.Add(time.Duration(c.rand.Int64N(int64(c.cfg.SyncEvery)))) // spread over the fleet
-	return c.link(w, ev.Welcome, sync, now, acts)
+	return c.linkWorker(w, ev.Welcome, sync, now, acts)
 }
 
-func (c *Core) linkLost(w *worker, now time.Time, acts []Action) []Action {
+func (c *Core) loseLink(w *worker, now time.Time, acts []Action) []Action {
 	if !w.Linked() {
 		return acts
 	}
-	c.unlink(w, now)
+	c.unlinkWorker(w, now)
 	return c.forgetRounds(w, now, acts)
 }
 
-// workerGone counts every attempt at w as lost.
-func (c *Core) workerGone(w *worker, now time.Time, acts []Action) []Action {
-	acts = c.plan(now, c.linkLost(w, now, acts))
+// loseWorker counts every attempt at w as lost.
+func (c *Core) loseWorker(w *worker, now time.Time, acts []Action) []Action {
+	acts = c.planWants(now, c.loseLink(w, now, acts))
 	c.view.NoteGone(w.Worker, now)
 	for _, a := range slices.Backward(w.attemptsInOrder()) { // the task of the first one goes to the front last
 		if w.attempts[a.id] != a {
 			continue // its task has ended with another one
 		}
-		acts = c.lose(a, true, fmt.Sprintf("worker %s went away", w.Welcome().Worker), now, acts)
+		acts = c.loseAttempt(a, true, fmt.Sprintf("worker %s went away", w.Welcome().Worker), now, acts)
 	}
-	acts = c.plan(now, acts)
-	for _, j := range c.jobsWhere(func(j *job) bool { return j.asked[w] }) {
-		acts = c.plan(now, c.answered(j, w, now, acts))
+	acts = c.planWants(now, acts)
+	for _, j := range c.jobsWhere(func(j *job) bool { return j.claimsDue[w] }) {
+		acts = c.planWants(now, c.noteAnswer(j, w, now, acts))
 	}
 	c.setTimer(w)
 	return acts
@@ -413,9 +413,9 @@ func (c *Core) workerGone(w *worker, now time.Time, acts []Action) []Action {
 // wakeWorker acts on what w's timer was set for.
 func (c *Core) wakeWorker(w *worker, now time.Time, acts []Action) []Action {
 	if w.State() == view.Adrift && now.Sub(w.LostAt()) >= c.cfg.AdriftFor {
-		return c.workerGone(w, now, acts)
+		return c.loseWorker(w, now, acts)
 	}
-	return c.keepUp(w, now, acts)
+	return c.sendAcksAndSync(w, now, acts)
 }
 
 // WorkerStatus is what a frontend believes of a worker, for people.
@@ -432,7 +432,7 @@ type WorkerStatus struct {
 
 // Status is what is believed of a worker.
 func (c *Core) Status(key Worker) (WorkerStatus, bool) {
-	w := c.worker(key)
+	w := c.workerByKey(key)
 	if w == nil || w.Welcome().Worker == "" { // it is only listed
 		return WorkerStatus{}, false
 	}
@@ -446,7 +446,7 @@ func (c *Core) Status(key Worker) (WorkerStatus, bool) {
 type TenantStatus struct {
 	Path             string
 	Use, Spare, Want int64
-	May              tenants.Quota
+	Quota            tenants.Quota
 	Waiting          int64 // of what is wanted, what is not at a worker
 	Held             int   // tasks of these that may not be yet
 	Pending          int   // tasks, with those of tenants below
@@ -457,7 +457,7 @@ type TenantStatus struct {
 // most first, at most so many.
 func (c *Core) Tenants(most int) []TenantStatus {
 	list := make([]TenantStatus, 0, len(c.tenants))
-	for name, r := range c.turnedAway.of {
+	for name, r := range c.refusals.byTenant {
 		if c.tenants[name] == nil {
 			list = append(list, TenantStatus{Path: name, Refused: r.n})
 		}
@@ -465,7 +465,7 @@ func (c *Core) Tenants(most int) []TenantStatus {
 	for name, t := range c.tenants {
 		u := &t.used
 		list = append(list, TenantStatus{
-			Path: name, Use: u.at[placed], Spare: u.spare, Want: u.at[wanted], Waiting: u.at[wanted] - u.at[placed], Held: t.held.Len(), Pending: t.pending, Refused: c.turnedAway.count(name),
+			Path: name, Use: u.atLevel[levelAtWorker], Spare: u.spareUse, Want: u.atLevel[levelWanted], Waiting: u.atLevel[levelWanted] - u.atLevel[levelAtWorker], Held: t.held.Len(), Pending: t.pending, Refused: c.refusals.countFor(name),
 		})
 	}
 	slices.SortFunc(list, func(a, b TenantStatus) int {
@@ -473,7 +473,7 @@ func (c *Core) Tenants(most int) []TenantStatus {
 	})
 	list = list[:min(len(list), most)]
 	for i := range list {
-		list[i].May = c.shares.Of(list[i].Path)
+		list[i].Quota = c.quotas.Of(list[i].Path)
 	}
 	return list
 }
@@ -481,13 +481,13 @@ func (c *Core) Tenants(most int) []TenantStatus {
 // Spare is what tasks at workers take that are not regular, or not covered by tokens, in thousandths of slots.
 func (c *Core) Spare() (all int64) {
 	for _, t := range c.tenants {
-		all += t.used.spare
+		all += t.used.spareUse
 	}
 	return all
 }
 
-// May is how much of a tenant this frontend may have.
-func (c *Core) May(tenant string) tenants.Quota { return c.shares.Of(tenant) }
+// Quota is how much of a tenant this frontend may have.
+func (c *Core) Quota(tenant string) tenants.Quota { return c.quotas.Of(tenant) }
 
 // Needs is what other frontends are to be told since the last Others.
 func (c *Core) Needs() []tenants.Need { return c.needs }

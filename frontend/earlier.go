@@ -24,8 +24,8 @@ func endOf(s probe.Status) End {
 	return EndFailed
 }
 
-// tried remembers an attempt that has ended without giving the outcome of its task.
-func (c *ledger) tried(a *attempt, end End, started, ended time.Time) {
+// noteEarlier remembers an attempt that has ended without giving the outcome of its task.
+func (c *ledger) noteEarlier(a *attempt, end End, started, ended time.Time) {
 	t := a.task
 	since := func(at time.Time) time.Duration {
 		if at.IsZero() {
@@ -33,8 +33,8 @@ func (c *ledger) tried(a *attempt, end End, started, ended time.Time) {
 		}
 		return max(at.Sub(a.job.submitted), 1) // 0 is that it is not known
 	}
-	e := Earlier{Worker: a.w.Key, Way: t.way, End: end, Sent: since(a.sent), Started: since(started), Ended: since(ended)}
-	if a.as != nil {
+	e := Earlier{Worker: a.w.Key, Way: t.way, End: end, Sent: since(a.sentAt), Started: since(started), Ended: since(ended)}
+	if a.asCopy != nil {
 		e.Way = WayCopy
 	}
 	if len(t.earlier) == MaxEarlier {
@@ -43,5 +43,7 @@ func (c *ledger) tried(a *attempt, end End, started, ended time.Time) {
 	t.earlier = append(t.earlier, e)
 }
 
-// stopped is tried of an attempt that is stopped.
-func (c *ledger) stopped(a *attempt, end End, now time.Time) { c.tried(a, end, a.since, now) }
+// noteEarlierStopped is tried of an attempt that is stopped.
+func (c *ledger) noteEarlierStopped(a *attempt, end End, now time.Time) {
+	c.noteEarlier(a, end, a.runsSince, now)
+}

@@ -14,7 +14,7 @@ import (
 func earlierOf(t *testing.T, acts []Action) (text string, tries int) {
 	t.Helper()
 	for _, a := range acts {
-		if d, is := a.(*Done); is {
+		if d, ok := a.(*Done); ok {
 			for _, e := range d.Outcome.Earlier {
 				text += fmt.Sprintf("w%d way %d end %d sent %v started %v ended %v\n", e.Worker, e.Way, e.End, e.Sent, e.Started, e.Ended)
 			}
@@ -35,8 +35,8 @@ func TestEarlier(t *testing.T) {
 	next := func(f *fleet) (Worker, probe.Launch) {
 		for range 100 {
 			f.now = f.now.Add(time.Second)
-			for _, ev := range []Event{Received{0, probe.Load{Matrix: flat(f.size, 0)}}, Received{1, probe.Load{Matrix: flat(f.size, 0)}}, Wake{}} {
-				if to, sent := enqueues(f.step(ev)); len(sent) == 1 {
+			for _, ev := range []Event{Received{0, probe.Load{Matrix: flatMatrix(f.size, 0)}}, Received{1, probe.Load{Matrix: flatMatrix(f.size, 0)}}, Wake{}} {
+				if to, sent := sentEnqueues(f.step(ev)); len(sent) == 1 {
 					return to[0], sent[0]
 				}
 			}
@@ -47,12 +47,12 @@ func TestEarlier(t *testing.T) {
 	begin := func() (*fleet, Worker, probe.Launch) {
 		f := newFleet(t, 2, 1, Config{Copies: 1, Estimate: estimate.Config{Jitter: -1}})
 		for w := range 2 {
-			f.tell(w, 0, probe.Load{})
+			f.tellWait(w, 0, probe.Load{})
 		}
-		to, sent := enqueues(f.step(Submit{jobWith("x", Task{Estimate: long, Retryable: true, Retries: 9})}))
+		to, sent := sentEnqueues(f.step(Submit{jobWith("x", Task{Estimate: long, Retryable: true, Retries: 9})}))
 		return f, to[0], sent[0]
 	}
-	over := func(f *fleet, w Worker, l probe.Launch, s probe.Status) []Action {
+	finish := func(f *fleet, w Worker, l probe.Launch, s probe.Status) []Action {
 		return f.step(Received{w, &probe.Finished{Attempt: l.Attempt, Job: script.Job("x"), Status: s, Run: time.Second}})
 	}
 
@@ -61,15 +61,15 @@ func TestEarlier(t *testing.T) {
 		want := ""
 		for range 1 + MaxEarlier {
 			sent := f.now
-			f.pass(2 * time.Second)
-			over(f, w, l, probe.Failed)
+			f.passTime(2 * time.Second)
+			finish(f, w, l, probe.Failed)
 			since := f.now.Sub(time.Unix(1000, 0))
 			if sent != time.Unix(1000, 0) { // the first one is forgotten
 				want += at(w, WayEarly, EndFailed, sent.Sub(time.Unix(1000, 0)), since-time.Second, since)
 			}
 			w, l = next(f)
 		}
-		got, tries := earlierOf(t, over(f, w, l, probe.Succeeded))
+		got, tries := earlierOf(t, finish(f, w, l, probe.Succeeded))
 		if got != want || tries != 2+MaxEarlier {
 			t.Errorf("%d attempts:\n%swant\n%s", tries, got, want)
 		}
@@ -77,10 +77,10 @@ func TestEarlier(t *testing.T) {
 	t.Run("lost", func(t *testing.T) {
 		f, w, l := begin()
 		f.step(Received{w, probe.Started{Attempt: l.Attempt, Job: script.Job("x")}})
-		f.pass(time.Second)
+		f.passTime(time.Second)
 		f.step(WorkerGone{Worker: w})
 		to, l := next(f)
-		if got, _ := earlierOf(t, over(f, to, l, probe.Succeeded)); got != at(w, WayEarly, EndLost, 1, 1, time.Second) {
+		if got, _ := earlierOf(t, finish(f, to, l, probe.Succeeded)); got != at(w, WayEarly, EndLost, 1, 1, time.Second) {
 			t.Error(got)
 		}
 	})
@@ -90,8 +90,8 @@ func TestEarlier(t *testing.T) {
 		second, other := next(f)
 		sent := f.now.Sub(time.Unix(1000, 0))
 		f.step(Received{second, probe.Started{Attempt: other.Attempt, Job: script.Job("x")}})
-		f.pass(time.Second)
-		if got, _ := earlierOf(t, over(f, first, l, probe.Succeeded)); got != at(second, WayCopy, EndBeaten, sent, sent, sent+time.Second) {
+		f.passTime(time.Second)
+		if got, _ := earlierOf(t, finish(f, first, l, probe.Succeeded)); got != at(second, WayCopy, EndBeaten, sent, sent, sent+time.Second) {
 			t.Error("the first one gave the outcome:", got)
 		}
 	})
@@ -99,17 +99,17 @@ func TestEarlier(t *testing.T) {
 		f, first, l := begin()
 		f.step(Received{first, probe.Started{Attempt: l.Attempt, Job: script.Job("x"), Ran: 0}})
 		second, other := next(f)
-		f.pass(time.Second)
+		f.passTime(time.Second)
 		now := f.now.Sub(time.Unix(1000, 0))
-		if got, _ := earlierOf(t, over(f, second, other, probe.Succeeded)); got != at(first, WayEarly, EndBeaten, 1, 1, now) {
+		if got, _ := earlierOf(t, finish(f, second, other, probe.Succeeded)); got != at(first, WayEarly, EndBeaten, 1, 1, now) {
 			t.Error("the copy gave the outcome:", got)
 		}
 	})
 	t.Run("stopped", func(t *testing.T) {
 		f, w, l := begin()
-		f.pass(time.Second)
+		f.passTime(time.Second)
 		f.step(Received{w, probe.Started{Attempt: l.Attempt, Job: script.Job("x")}})
-		f.pass(time.Second)
+		f.passTime(time.Second)
 		if got, _ := earlierOf(t, f.step(Cancel{Job: script.Job("x")})); got != at(w, WayEarly, EndStopped, 1, time.Second, 2*time.Second) {
 			t.Error(got)
 		}

@@ -8,8 +8,8 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-func (r *rounds) deadline() time.Time {
-	for len(r.queue) > 0 && r.queue[0].over {
+func (r *rounds) nextDeadline() time.Time {
+	for len(r.queue) > 0 && r.queue[0].closed {
 		r.queue = r.queue[1:]
 	}
 	if len(r.queue) == 0 {
@@ -18,19 +18,19 @@ func (r *rounds) deadline() time.Time {
 	return r.queue[0].until
 }
 
-// measure asks workers how long their queues are, before n waiting tasks of a group are bound by that. Its tasks ask
+// measureQueues asks workers how long their queues are, before n waiting tasks of a group are bound by that. Its tasks ask
 // different ones, while there are any.
-func (c *planner) measure(g *group, n int, now time.Time, acts []Action) []Action {
+func (c *planner) measureQueues(g *group, n int, now time.Time, acts []Action) []Action {
 	workers := g.Set.Len()
 	switch g.job.Policy.Binding {
 	case EarlyPerTask:
-		each, first := min(g.Probes(1), workers), 0
+		each, skip := min(g.Probes(1), workers), 0
 		for ; n > 0; n-- {
-			if first+each > workers {
-				first = 0
+			if skip+each > workers {
+				skip = 0
 			}
-			acts = c.sample(g, []*task{g.queue.First()}, first, each, now, acts)
-			first += each
+			acts = c.openRound(g, []*task{g.queue.First()}, skip, each, now, acts)
+			skip += each
 		}
 	case EarlyBatch:
 		tasks := make([]*task, 0, n)
@@ -41,20 +41,20 @@ func (c *planner) measure(g *group, n int, now time.Time, acts []Action) []Actio
 			tasks = append(tasks, t)
 		}
 		if n > 0 {
-			acts = c.sample(g, tasks, 0, min(g.Probes(n), workers), now, acts)
+			acts = c.openRound(g, tasks, 0, min(g.Probes(n), workers), now, acts)
 		}
 	}
 	return acts
 }
 
-// sample asks n workers for some tasks how long their queues are: none of the first ones, which were drawn before.
-func (c *planner) sample(g *group, tasks []*task, first, n int, now time.Time, acts []Action) []Action {
+// openRound asks n workers for some tasks how long their queues are: none of the first ones, which were drawn before.
+func (c *planner) openRound(g *group, tasks []*task, skip, n int, now time.Time, acts []Action) []Action {
 	r := &round{group: g, tasks: tasks, asked: map[*worker]uint64{}, until: now.Add(c.cfg.ProbeTimeout)}
 	for _, t := range tasks {
-		t.probe(now)
+		t.startProbing(now)
 	}
 	for i := range n {
-		w := c.at(g.Set.Draw(first+i, c.rand))
+		w := c.workerOf(g.Set.Draw(skip+i, c.rand))
 		c.rounds.seq++
 		c.rounds.bySeq[c.rounds.seq] = r
 		r.asked[w] = c.rounds.seq
@@ -64,8 +64,8 @@ func (c *planner) sample(g *group, tasks []*task, first, n int, now time.Time, a
 	return acts
 }
 
-// measured takes a queue length into the round that asked for it.
-func (c *planner) measured(w *worker, m probe.Load, now time.Time, acts []Action) []Action {
+// handleQueueLength takes a queue length into the round that asked for it.
+func (c *planner) handleQueueLength(w *worker, m probe.Load, now time.Time, acts []Action) []Action {
 	r := c.rounds.bySeq[m.Seq]
 	if r == nil || r.asked[w] != m.Seq {
 		return acts
@@ -81,7 +81,7 @@ func (c *planner) measured(w *worker, m probe.Load, now time.Time, acts []Action
 
 func (c *planner) expireRounds(now time.Time, acts []Action) []Action {
 	for {
-		at := c.rounds.deadline()
+		at := c.rounds.nextDeadline()
 		if at.IsZero() || now.Before(at) {
 			return acts
 		}
@@ -110,19 +110,19 @@ func (c *planner) forgetRounds(w *worker, now time.Time, acts []Action) []Action
 
 // finishRound binds the tasks of a round to the shortest of the queues that it knows.
 func (c *planner) finishRound(r *round, now time.Time, acts []Action) []Action {
-	r.over = true
-	left := 0
+	r.closed = true
+	toBind := 0
 	for _, t := range slices.Backward(r.tasks) { // the first one goes to the front last
 		if t.state == probing { // else it was cancelled in the meantime
-			if c.await(t); t.state == waiting { // its job is not full
-				left++
+			if c.awaitNext(t); t.state == waiting { // its job is not full
+				toBind++
 			}
 		}
 	}
-	if left > 0 && len(r.answers) == 0 {
-		c.putOff(r.group.job, now.Add(c.cfg.ProbeTimeout), now)
+	if toBind > 0 && len(r.answers) == 0 {
+		c.putOffJob(r.group.job, now.Add(c.cfg.ProbeTimeout), now)
 		return acts
 	}
-	c.want(r.group) // it may have more tasks to ask for
-	return c.commit(r.group, nil, c.sampler.Shortest(r.answers, left, r.group.Probes(len(r.tasks))), now, acts)
+	c.wantPlaces(r.group) // it may have more tasks to ask for
+	return c.commitPlaces(r.group, nil, c.sampler.Shortest(r.answers, toBind, r.group.Probes(len(r.tasks))), now, acts)
 }

@@ -10,7 +10,7 @@ import (
 
 // Event is what a Core is told: one of Listed, WorkerUp, LinkLost, WorkerGone, Received, Frame, Heard, Submit, Extend,
 // Outdated, Cancel, CancelTasks, Unread, Delivered, Dropped, Leave, Busy, Terms, Others, Wake.
-type Event interface{ event() }
+type Event interface{ isEvent() }
 
 // WorkerUp: a link was made, for the first time or again.
 type WorkerUp struct {
@@ -115,30 +115,30 @@ type Others struct {
 // Wake: the time that NextWake named has come.
 type Wake struct{}
 
-func (WorkerUp) event()    {}
-func (LinkLost) event()    {}
-func (WorkerGone) event()  {}
-func (Listed) event()      {}
-func (Delivered) event()   {}
-func (Dropped) event()     {}
-func (Received) event()    {}
-func (Frame) event()       {}
-func (Heard) event()       {}
-func (Submit) event()      {}
-func (Extend) event()      {}
-func (Outdated) event()    {}
-func (Cancel) event()      {}
-func (Leave) event()       {}
-func (Busy) event()        {}
-func (Terms) event()       {}
-func (Others) event()      {}
-func (Wake) event()        {}
-func (CancelTasks) event() {}
-func (Unread) event()      {}
+func (WorkerUp) isEvent()    {}
+func (LinkLost) isEvent()    {}
+func (WorkerGone) isEvent()  {}
+func (Listed) isEvent()      {}
+func (Delivered) isEvent()   {}
+func (Dropped) isEvent()     {}
+func (Received) isEvent()    {}
+func (Frame) isEvent()       {}
+func (Heard) isEvent()       {}
+func (Submit) isEvent()      {}
+func (Extend) isEvent()      {}
+func (Outdated) isEvent()    {}
+func (Cancel) isEvent()      {}
+func (Leave) isEvent()       {}
+func (Busy) isEvent()        {}
+func (Terms) isEvent()       {}
+func (Others) isEvent()      {}
+func (Wake) isEvent()        {}
+func (CancelTasks) isEvent() {}
+func (Unread) isEvent()      {}
 
 // Action is what the shell must do: one of Send, Accepted, Refused, Extended, Done, Ended, Moved and Collect. What comes by its
 // address is the core's again with its next step, and so are the launches of its messages.
-type Action interface{ action() }
+type Action interface{ isAction() }
 
 // Send a message to a worker; it may be lost if the link breaks.
 type Send struct {
@@ -184,14 +184,14 @@ type Moved struct{ Job probe.JobID }
 // are to be told as Delivered.
 type Collect struct{ Worker Worker }
 
-func (Send) action()     {}
-func (Accepted) action() {}
-func (Refused) action()  {}
-func (Extended) action() {}
-func (*Done) action()    {}
-func (Ended) action()    {}
-func (Moved) action()    {}
-func (Collect) action()  {}
+func (Send) isAction()     {}
+func (Accepted) isAction() {}
+func (Refused) isAction()  {}
+func (Extended) isAction() {}
+func (*Done) isAction()    {}
+func (Ended) isAction()    {}
+func (Moved) isAction()    {}
+func (Collect) isAction()  {}
 
 // Stats counts what a core has done since it was made.
 type Stats struct {

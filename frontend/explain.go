@@ -8,25 +8,25 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// samples are those of a job, of one of its groups or, if that is negative, of all, in the order in which they were taken.
-func (c *Core) samples(job probe.JobID, group int) []Sample {
+// samplesOf are those of a job, of one of its groups or, if that is negative, of all, in the order in which they were taken.
+func (c *Core) samplesOf(job probe.JobID, group int) []Sample {
 	var found []Sample
 	ds := &c.log
 	for i := range ds.samples {
-		s := &ds.samples[(ds.taken+uint64(i))%uint64(len(ds.samples))]
+		s := &ds.samples[(ds.samplesEver+uint64(i))%uint64(len(ds.samples))]
 		if s.job != job || group >= 0 && group != s.group {
 			continue
 		}
-		to := Sample{At: s.at, Tasks: s.tasks, Tactic: s.tactic, Chosen: make([]Sampled, len(s.chosen)), More: s.more}
+		explained := Sample{At: s.at, Tasks: s.tasks, Tactic: s.tactic, Chosen: make([]Sampled, len(s.chosen)), More: s.more}
 		for k := range s.chosen {
 			d := &s.chosen[k]
 			name := "a worker that has gone"
-			if m := c.view.Worker(d.worker).Welcome(); uint32(m.Incarnation) == d.life {
+			if m := c.view.Worker(d.worker).Welcome(); uint32(m.Incarnation) == d.incarnation {
 				name = m.Worker
 			}
-			to.Chosen[k] = Sampled{Worker: name, Why: d.why, Rides: int(d.rides), Places: int(d.places), Bound: d.bound, Fates: d.fates}
+			explained.Chosen[k] = Sampled{Worker: name, Why: d.why, Rides: int(d.rides), Places: int(d.places), Bound: d.bound, Fates: d.fates}
 		}
-		found = append(found, to)
+		found = append(found, explained)
 	}
 	return found
 }
@@ -37,27 +37,27 @@ func (c *Core) samples(job probe.JobID, group int) []Sample {
 // waits for; of a job that has ended, or all of whose tasks are asked for, one for all that are alike.
 func (c *Core) Explain(job probe.JobID, task int) []Decision {
 	ds := &c.log
-	is := func(index probe.TaskIndex) bool { return task < 0 || index == probe.TaskIndex(task) }
-	found, near := ds.long.of(job, is), ds.near.of(job, is)
-	told := map[int]bool{}
+	matches := func(index probe.TaskIndex) bool { return task < 0 || index == probe.TaskIndex(task) }
+	found, near := ds.long.ofJob(job, matches), ds.near.ofJob(job, matches)
+	shown := map[int]bool{}
 	for i := range near {
 		d := &near[i]
-		d.Near = c.holders(d.Near)
-		if task >= 0 || c.byID[job] != nil && !told[d.group] {
-			d.Samples, told[d.group] = c.samples(job, d.group), true
+		d.Near = c.sitesWithWorkers(d.Near)
+		if task >= 0 || c.byID[job] != nil && !shown[d.group] {
+			d.Samples, shown[d.group] = c.samplesOf(job, d.group), true
 		}
 	}
 	found = append(found, near...)
-	found = append(found, ds.copies.of(job, is)...)
+	found = append(found, ds.copies.ofJob(job, matches)...)
 	if j := c.byID[job]; j != nil {
-		found = append(found, c.explain(j, task)...)
+		found = append(found, c.explainUndecided(j, task)...)
 		for i := range found {
-			d, t := &found[i], c.task(job, found[i].Task)
+			d, t := &found[i], c.findTask(job, found[i].Task)
 			if t != nil && t.attempt != nil && d.Attempt == t.attempt.id {
-				d.Copies = c.tellCopy(t)
+				d.Copies = c.explainCopy(t)
 			}
 			if d.Path == estimate.Sampling && d.Budget == "" {
-				d.Budget = c.weighs(j.tenant)
+				d.Budget = c.explainWeights(j.tenant)
 			}
 		}
 		return found
@@ -65,9 +65,9 @@ func (c *Core) Explain(job probe.JobID, task int) []Decision {
 	if len(found) > 0 && task >= 0 {
 		return found
 	}
-	for i := range ds.sampled {
-		if s := &ds.sampled[i]; s.job == job && (task < 0 || task >= int(s.first) && task <= int(s.last)) {
-			d := Decision{Job: job, Task: probe.TaskIndex(task), Why: s.why, Class: s.class, Demand: s.demand, Samples: c.samples(job, -1)}
+	for i := range ds.sampledJobs {
+		if s := &ds.sampledJobs[i]; s.job == job && (task < 0 || task >= int(s.first) && task <= int(s.last)) {
+			d := Decision{Job: job, Task: probe.TaskIndex(task), Why: s.why, Class: s.class, Demand: s.demand, Samples: c.samplesOf(job, -1)}
 			if found = append(found, d); task >= 0 {
 				return found
 			}
@@ -78,16 +78,16 @@ func (c *Core) Explain(job probe.JobID, task int) []Decision {
 	return found
 }
 
-// maxNamed bounds the workers that are named of a site.
-const maxNamed = 8
+// maxNamedWorkers bounds the workers that are named of a site.
+const maxNamedWorkers = 8
 
-// holders is the sites with the workers that are up there now.
-func (c *Core) holders(sites []Site) []Site {
+// sitesWithWorkers is the sites with the workers that are up there now.
+func (c *Core) sitesWithWorkers(sites []Site) []Site {
 	sites = slices.Clone(sites)
 	for i := range sites {
 		s := &sites[i]
 		for _, key := range c.view.Fleet().WorkersAt(s.Tier, s.Name) {
-			if w := c.workers[key]; w.Up() && len(s.Workers) < maxNamed {
+			if w := c.workers[key]; w.Up() && len(s.Workers) < maxNamedWorkers {
 				s.Workers = append(s.Workers, w.Welcome().Worker)
 			}
 		}
@@ -108,53 +108,53 @@ func (c *Core) Copies(id estimate.FileID) (copies []estimate.Copy) {
 }
 
 // Caches are the addresses of caches that should have a file: that of the worker of this name first.
-func (c *Core) Caches(name string, id estimate.FileID) (at []string) {
+func (c *Core) Caches(name string, id estimate.FileID) (addresses []string) {
 	fleet := c.view.Fleet()
 	for _, key := range slices.Concat(fleet.WorkersNamed(name), fleet.Holders(id)) {
 		w := c.workers[key]
-		if cache := w.Welcome().Cache; w.Linked() && cache != "" && !slices.Contains(at, cache) {
-			at = append(at, cache)
+		if cache := w.Welcome().Cache; w.Linked() && cache != "" && !slices.Contains(addresses, cache) {
+			addresses = append(addresses, cache)
 		}
 	}
-	return at[:min(len(at), MaxCopies)]
+	return addresses[:min(len(addresses), MaxCopies)]
 }
 
-// explain is the Decisions on a task of a job that no others tell of, or, if that is negative, on the first such task of
+// explainUndecided is the Decisions on a task of a job that no others tell of, or, if that is negative, on the first such task of
 // each group, in the order of these.
-func (c *Core) explain(j *job, task int) []Decision {
-	of := make([]*Decision, len(j.groups))
+func (c *Core) explainUndecided(j *job, task int) []Decision {
+	byGroup := make([]*Decision, len(j.groups))
 	for _, t := range j.tasks {
 		g := t.group
-		if task >= 0 && t.spec.Index != probe.TaskIndex(task) || c.remembered(t) != nil {
+		if task >= 0 && t.spec.Index != probe.TaskIndex(task) || c.lastDecision(t) != nil {
 			continue
 		}
-		if d := of[g.index]; d != nil {
+		if d := byGroup[g.index]; d != nil {
 			d.Alike++
 			continue
 		}
-		d := Decision{Job: j.ID, Task: t.spec.Index, Path: g.path, Why: g.why, Class: g.told(), Demand: g.takesWhy(), Choice: estimate.Decision{Chosen: -1}}
+		d := Decision{Job: j.ID, Task: t.spec.Index, Path: g.path, Why: g.pathReason, Class: g.explainClass(), Demand: g.explainDemand(), Choice: estimate.Decision{Chosen: -1}}
 		if task >= 0 || t.state == blocked || t.state == held {
 			d.Outcome = stateText[t.state]
 		}
 		if t.state == held {
-			d.Budget = c.heldBy(t)
+			d.Budget = c.whyHeld(t)
 		}
-		if t.state == blocked && j.full {
+		if t.state == blocked && j.paused {
 			d.Outcome = "waits until its client has fetched results"
 		}
 		if a := t.attempt; a != nil && task >= 0 {
 			d.Attempt, d.Worker = a.id, a.w.Welcome().Worker
 		}
 		if t.near != nil {
-			d.Near = c.holders(t.near.told())
+			d.Near = c.sitesWithWorkers(t.near.explainSites())
 		}
 		if g.path == estimate.Sampling {
-			d.Samples = c.samples(j.ID, g.index)
+			d.Samples = c.samplesOf(j.ID, g.index)
 		}
-		of[g.index] = &d
+		byGroup[g.index] = &d
 	}
 	var found []Decision
-	for _, d := range of {
+	for _, d := range byGroup {
 		if d != nil {
 			found = append(found, *d)
 		}

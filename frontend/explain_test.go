@@ -16,7 +16,7 @@ import (
 // Tasks of which there is nothing to tell yet are explained, too, and those that are alike at once.
 func TestExplainWhatWaits(t *testing.T) {
 	f := newFleet(t, 1, 4, Config{})
-	f.tell(0, 0, probe.Load{})
+	f.tellWait(0, 0, probe.Load{})
 	j := jobWith("x", Task{Estimate: time.Minute}, Task{Stage: 1, Estimate: time.Minute}, Task{Stage: 1, Estimate: time.Minute},
 		Task{Estimate: time.Millisecond}, Task{Estimate: time.Millisecond}, Task{Estimate: time.Millisecond})
 	j.Stages = []Stage{{Name: "a"}, {Name: "b", After: []string{"a"}}}
@@ -52,7 +52,7 @@ func TestExplainTokens(t *testing.T) {
 	j.Tenant = "a"
 	f.step(Submit{j})
 	for w := range 2 {
-		f.tell(w, 0, probe.Load{})
+		f.tellWait(w, 0, probe.Load{})
 	}
 	text := ""
 	for task := range 3 {
@@ -79,15 +79,15 @@ func TestExplainTokens(t *testing.T) {
 // A copy is explained behind the first attempt: why it was made, where, and what became of both.
 func TestExplainCopies(t *testing.T) {
 	f := newFleet(t, 2, 1, Config{Copies: 1, Estimate: estimate.Config{Jitter: -1}})
-	f.tell(0, 0, probe.Load{})
-	f.tell(1, time.Second, probe.Load{})
-	_, first := enqueues(f.step(Submit{jobWith("x", Task{Estimate: 10 * time.Second, Retryable: true})}))
+	f.tellWait(0, 0, probe.Load{})
+	f.tellWait(1, time.Second, probe.Load{})
+	_, first := sentEnqueues(f.step(Submit{jobWith("x", Task{Estimate: 10 * time.Second, Retryable: true})}))
 	f.step(Received{0, probe.Started{Attempt: first[0].Attempt, Job: script.Job("x")}})
-	f.tell(1, 0, probe.Load{})
+	f.tellWait(1, 0, probe.Load{})
 	var copies []probe.Launch
 	for range 40 {
 		f.now = f.now.Add(time.Second)
-		_, more := enqueues(f.step(Wake{}))
+		_, more := sentEnqueues(f.step(Wake{}))
 		copies = append(copies, more...)
 	}
 	if len(copies) != 1 {
@@ -129,7 +129,7 @@ func TestExplainNoCopy(t *testing.T) {
 		for _, mode := range []estimate.Mode{estimate.Sample, estimate.Estimate} {
 			f := newFleet(t, 1, 1, want.cfg)
 			f.step(Terms{tenants.New(1, nil, []tenants.Entry{{Path: "bounded", Tokens: 7, Max: 2}})})
-			f.tell(0, 0, probe.Load{})
+			f.tellWait(0, 0, probe.Load{})
 			j := jobWith("x", Task{Estimate: time.Minute, Retryable: !want.once})
 			j.Class, j.Tenant, j.Mode = want.job.Class, want.job.Tenant, mode
 			for _, a := range f.step(Submit{j}) {
@@ -159,15 +159,15 @@ func TestExplainNoCopy(t *testing.T) {
 // So is a copy of what waits: for how long that was to wait, has, and will.
 func TestExplainCopyOfQueued(t *testing.T) {
 	f := newFleet(t, 2, 1, Config{Copies: 1, Estimate: estimate.Config{Jitter: -1}})
-	f.tell(0, 5*time.Second, probe.Load{})
-	f.tell(1, time.Hour, probe.Load{})
-	_, first := enqueues(f.step(Submit{jobWith("x", Task{Estimate: 10 * time.Second, Retryable: true})}))
+	f.tellWait(0, 5*time.Second, probe.Load{})
+	f.tellWait(1, time.Hour, probe.Load{})
+	_, first := sentEnqueues(f.step(Submit{jobWith("x", Task{Estimate: 10 * time.Second, Retryable: true})}))
 	f.step(Received{0, probe.Queued{First: 1, Count: 1}})
 	f.now = f.now.Add(time.Second)
 	f.step(Received{0, probe.Pong{Expect: []probe.Expect{{Attempt: first[0].Attempt, Wait: 20 * time.Second}}}})
-	f.tell(1, 0, probe.Load{})
+	f.tellWait(1, 0, probe.Load{})
 	f.now = f.now.Add(4 * time.Second)
-	_, copies := enqueues(f.step(Wake{}))
+	_, copies := sentEnqueues(f.step(Wake{}))
 	if len(copies) != 1 {
 		t.Fatalf("%d copies", len(copies))
 	}
@@ -212,7 +212,7 @@ func TestExplainClass(t *testing.T) {
 			}
 			f.step(Submit{j})
 			check("submitted")
-			f.tell(0, 0, probe.Load{})
+			f.tellWait(0, 0, probe.Load{})
 			check("placed")
 			f.step(Cancel{Job: script.Job("x")})
 			check("ended")
@@ -228,8 +228,8 @@ func TestOutputsOfResubmittedStages(t *testing.T) {
 	f.step(Submit{j})
 	var ls []probe.Launch
 	for w := range 3 {
-		f.tell(w, 0, probe.Load{})
-		_, some := enqueues(f.step(Received{Worker(w), probe.Claimed{Job: script.Job("x"), Generation: 1}}))
+		f.tellWait(w, 0, probe.Load{})
+		_, some := sentEnqueues(f.step(Received{Worker(w), probe.Claimed{Job: script.Job("x"), Generation: 1}}))
 		ls = append(ls, some...)
 	}
 	ds := f.core.Explain(script.Job("x"), 0)
@@ -279,7 +279,7 @@ func TestExplainSampled(t *testing.T) {
 			f.step(Received{1, probe.Ready{Res: m.First, Load: busy}})
 		}
 	}
-	f.pass(time.Second)
+	f.passTime(time.Second)
 	want := []string{"w0 (believed idle): rides 1, places 1; 1 started at once, 1 withdrawn", "w1 (at random): places 1; 1 turns got a task", "w2 (at random): places 1; 1 withdrawn"}
 	explain(0, want...)
 	f.step(Cancel{Job: script.Job("x")})
@@ -354,7 +354,7 @@ func TestExplainNear(t *testing.T) {
 
 	f.step(Submit{jobWith("y", near("h1"))}) // w1 is taken
 	explain("y", 0, sites, "it waits", "what they read is at h1", "w1 (at random): places 1")
-	f.pass(7 * time.Millisecond)
+	f.passTime(7 * time.Millisecond)
 	explain("y", 0, sites, "where that takes 12.5ms: it has waited for as long as reading there takes longer", "rides 1")
 	f.step(Cancel{Job: script.Job("y")})
 	explain("y", 0, sites, "it has waited for as long", "stopped: ")

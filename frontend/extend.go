@@ -11,59 +11,59 @@ import (
 // What is added to a job is checked as if it were another job with the same stages, and becomes a part of it when nothing is
 // wrong: its tasks are of groups of their own.
 
-// addition makes another job of what is to be added to one under way, or says why it may not be.
-func (c *jobs) addition(j *job, ev *Extend) (*job, *RefusedError) {
+// makeAddition makes another job of what is to be added to one under way, or says why it may not be.
+func (c *jobs) makeAddition(j *job, ev *Extend) (*job, *RefusedError) {
 	invalid := func(format string, args ...any) (*job, *RefusedError) {
 		return nil, &RefusedError{Reason: Invalid, Message: fmt.Sprintf(format, args...)}
 	}
 	n := len(ev.Tasks)
-	switch most := c.cfg.MaxTasksPerJob; {
+	switch limit := c.cfg.MaxTasksPerJob; {
 	case !j.Open:
 		return invalid("the job is not open, or its last tasks have been added: submit another one")
-	case ev.From != j.had:
-		return invalid("the job has had %d tasks so far, the first new one cannot have index %d", j.had, ev.From)
-	case len(j.stages) == 0 && j.had > 0 && len(ev.Stages) > 0:
+	case ev.From != j.totalTasks:
+		return invalid("the job has had %d tasks so far, the first new one cannot have index %d", j.totalTasks, ev.From)
+	case len(j.stages) == 0 && j.totalTasks > 0 && len(ev.Stages) > 0:
 		return invalid("the job has tasks and no stages: submit it with the first ones")
-	case j.had+n > most:
-		return nil, &RefusedError{Reason: TooBigJob, Message: fmt.Sprintf("the job has had %d tasks, with %d more it would have %d, the limit is %d: submit another one", j.had, n, j.had+n, most)}
+	case j.totalTasks+n > limit:
+		return nil, &RefusedError{Reason: TooBigJob, Message: fmt.Sprintf("the job has had %d tasks, with %d more it would have %d, the limit is %d: submit another one", j.totalTasks, n, j.totalTasks+n, limit)}
 	}
 	x := &job{Job: j.Job, submitted: j.submitted, deadline: j.deadline, due: j.due, stages: slices.Clone(j.stages)}
 	x.Stages, x.Tasks = slices.Concat(j.Stages, ev.Stages), ev.Tasks
-	x.usual = c.average(x.Tasks)
+	x.meanEstimate = c.meanEstimate(x.Tasks)
 	for i := range x.Tasks {
 		x.Tasks[i].Index = probe.TaskIndex(ev.From + i)
 	}
 	if err := c.checkStages(x); err != nil {
 		return nil, err
 	}
-	if err := c.group(x); err != nil {
+	if err := c.groupTasks(x); err != nil {
 		return nil, err
 	}
-	if sum := j.payloads + x.payloads; sum > c.cfg.MaxPayloads {
+	if sum := j.payloadBytes + x.payloadBytes; sum > c.cfg.MaxPayloads {
 		return nil, &RefusedError{Reason: TooBigJob, Message: fmt.Sprintf("the payloads of the job would be %d bytes together, the limit is %d: pass references to the data", sum, c.cfg.MaxPayloads)}
 	}
-	if err := c.tooMuch(x); err != nil {
+	if err := c.refuseNoRoom(x); err != nil {
 		return nil, err
 	}
 	return x, nil
 }
 
-// grow adds to a job what was found to be right.
-func (c *jobs) grow(j, x *job, now time.Time) {
+// applyAddition adds to a job what was found to be right.
+func (c *jobs) applyAddition(j, x *job, now time.Time) {
 	for i := len(j.stages); i < len(x.stages); i++ {
 		if s := &x.stages[i]; s.ready {
 			s.readyAt = now
 		}
 	}
 	j.Stages, j.stages = x.Stages, x.stages
-	j.kept += x.kept
-	c.join(j, x, now)
-	j.had += len(x.tasks)
+	j.stageBytes += x.stageBytes
+	c.mergeTasks(j, x, now)
+	j.totalTasks += len(x.tasks)
 }
 
-// join makes the tasks of x a part of j.
-func (c *jobs) join(j, x *job, now time.Time) {
-	if j.byIndex == nil && j.had > len(j.tasks) {
+// mergeTasks makes the tasks of x a part of j.
+func (c *jobs) mergeTasks(j, x *job, now time.Time) {
+	if j.byIndex == nil && j.totalTasks > len(j.tasks) {
 		j.byIndex = make(map[probe.TaskIndex]*task, len(j.tasks)+len(x.tasks))
 		for _, t := range j.tasks {
 			j.byIndex[t.spec.Index] = t
@@ -75,21 +75,21 @@ func (c *jobs) join(j, x *job, now time.Time) {
 		}
 	}
 	j.tasks = append(j.tasks, x.tasks...)
-	j.left += len(x.tasks)
+	j.unfinished += len(x.tasks)
 	j.waiting += x.waiting
-	j.payloads += x.payloads
+	j.payloadBytes += x.payloadBytes
 	for i, g := range x.groups {
-		g.job, g.Policy, g.JobTasks, g.index, g.came = j, &j.Policy, j.had+len(x.tasks), len(j.groups)+i, now
+		g.job, g.Policy, g.JobTasks, g.index, g.addedAt = j, &j.Policy, j.totalTasks+len(x.tasks), len(j.groups)+i, now
 	}
 	j.groups = append(j.groups, x.groups...)
-	j.seatAll()
-	j.align(x.tasks)
+	j.makeSeats()
+	j.awaitPartitions(x.tasks)
 	for _, t := range x.tasks {
-		if len(j.stages) > 0 && j.stages[t.group.number].passes {
-			t.weigh() // it may be passed what there is already
+		if len(j.stages) > 0 && j.stages[t.group.stageIndex].needsPassing {
+			t.updatePassedBytes() // it may be passed what there is already
 		}
 	}
-	c.load(j.tenant, x)
+	c.addTasks(j.tenant, x)
 }
 
 // seal notes that nothing is added to a job any more.

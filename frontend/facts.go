@@ -35,11 +35,13 @@ const (
 	done
 )
 
-// out reports whether a worker has the task.
-func (s taskState) out() bool { return s == riding || s == enqueued || s == bound || s == adrift }
+// isAtWorker reports whether a worker has the task.
+func (s taskState) isAtWorker() bool {
+	return s == riding || s == enqueued || s == bound || s == adrift
+}
 
-// moves is every legal change of a task. A pair missing here is our bug, not bad input.
-var moves = [...][]taskState{
+// legalMoves is every legal change of a task. A pair missing here is our bug, not bad input.
+var legalMoves = [...][]taskState{
 	waiting:  {matching, blocked, held, probing, riding, enqueued, bound, claiming, done},
 	matching: {blocked, enqueued, done},
 	blocked:  {waiting, matching, held, done},
@@ -57,53 +59,53 @@ var moves = [...][]taskState{
 // job is a Job under way.
 type job struct {
 	Job
-	submitted time.Time
-	deadline  time.Time // zero: none
-	tasks     []*task
-	had       int // so many tasks, with those that a resubmission has left out
-	groups    []*group
-	seats     map[string]*list.List[*seat] // by name; nil: it has one group
-	placed    []*group                     // those with places believed to be in queues, and some that no longer have any
-	left      int                          // tasks without an outcome
-	payloads  int                          // bytes, of those, and of what stages have in common and leave
-	kept      int                          // the second part of it
-	waiting   int                          // tasks in state waiting
-	matching  int                          // tasks in state matching
-	lone      int                          // tasks that wait, or are to be matched, and that no worker is up for
-	served    bool                         // a task of it has started, or is taken to have, or all are over
-	presumed  bool                         // served, because a ride has not come back within a round trip
-	rides     []sentRide                   // oldest first, while no task is known to have started; empty: the job's wait does not count
-	waitsIn   []*unserved                  // until then, if it is asked how long it waits
-	ended     bool
-	ending    bool     // all its tasks are being ended
-	full      bool     // its client has so many results to fetch that no more tasks start
-	wants     bool     // it is among the wants
-	wantsAll  bool     // so are all its groups
-	wanting   []*group // those that are
+	submitted     time.Time
+	deadline      time.Time // zero: none
+	tasks         []*task
+	totalTasks    int // so many tasks, with those that a resubmission has left out
+	groups        []*group
+	seats         map[string]*list.List[*seat] // by name; nil: it has one group
+	placedGroups  []*group                     // those with places believed to be in queues, and some that no longer have any
+	unfinished    int                          // tasks without an outcome
+	payloadBytes  int                          // bytes, of those, and of what stages have in common and leave
+	stageBytes    int                          // the second part of it
+	waiting       int                          // tasks in state waiting
+	matching      int                          // tasks in state matching
+	strandedTasks int                          // tasks that wait, or are to be matched, and that no worker is up for
+	served        bool                         // a task of it has started, or is taken to have, or all are over
+	presumed      bool                         // served, because a ride has not come back within a round trip
+	rides         []sentRide                   // oldest first, while no task is known to have started; empty: the job's wait does not count
+	waitLists     []*unserved                  // until then, if it is asked how long it waits
+	ended         bool
+	ending        bool     // all its tasks are being ended
+	paused        bool     // its client has so many results to fetch that no more tasks start
+	isWanting     bool     // it is among the wants
+	allWanting    bool     // so are all its groups
+	wantingGroups []*group // those that are
 
-	due    time.Time     // from when on it is regular; zero: never, or it is
-	stages []stage       // none: the job has none
-	cause  string        // of its failure, as a task of a stage has failed
-	told   map[told]bool // false: it may not have heard it
+	due        time.Time              // from when on it is regular; zero: never, or it is
+	stages     []stage                // none: the job has none
+	cause      string                 // of its failure, as a task of a stage has failed
+	commonSent map[stageAtWorker]bool // false: it may not have heard it
 
-	byIndex    map[probe.TaskIndex]*task // nil: each task is at its index
-	claimUntil time.Time                 // tasks of it are claiming until then; zero: none is
-	failed     map[probe.AttemptID]bool  // that were claimed, and had failed
-	asked      map[*worker]bool          // those whose answers to a claim of the whole job are waited for
-	untold     map[*worker]bool          // those that have not answered it, and may not know yet whose the job is
-	unsure     []string                  // those that answered, and may have forgotten attempts that started
-	vouchedAt  time.Time                 // when a worker last showed that it takes the job for one of this frontend
-	vouchers   int                       // those whose answers are waited for whether they still do
-	vouchUntil time.Time                 // for how long
+	byIndex        map[probe.TaskIndex]*task // nil: each task is at its index
+	claimUntil     time.Time                 // tasks of it are claiming until then; zero: none is
+	failedAttempts map[probe.AttemptID]bool  // that were claimed, and had failed
+	claimsDue      map[*worker]bool          // those whose answers to a claim of the whole job are waited for
+	uninformed     map[*worker]bool          // those that have not answered it, and may not know yet whose the job is
+	doubts         []string                  // those that answered, and may have forgotten attempts that started
+	confirmedAt    time.Time                 // when a worker last showed that it takes the job for one of this frontend
+	answersDue     int                       // those whose answers are waited for whether they still do
+	confirmUntil   time.Time                 // for how long
 
 	tailAt time.Time // when it is looked which of its last tasks are late; zero: it is not
 
-	lag      time.Duration // Resample: how long it waits for a turn before it samples again
-	lagAt    time.Time     // when it does; zero: it does not wait, or for retryAt
-	retryAt  time.Time     // before which it is of no use to look for places: queues are full, or nobody answered; zero: at once
-	stranded time.Time     // since when no worker could run a waiting task
-	wakeAt   time.Time
-	pos      int
+	lag           time.Duration // Resample: how long it waits for a turn before it samples again
+	resampleAt    time.Time     // when it does; zero: it does not wait, or for retryAt
+	retryAt       time.Time     // before which it is of no use to look for places: queues are full, or nobody answered; zero: at once
+	strandedSince time.Time     // since when no worker could run a waiting task
+	wakeAt        time.Time
+	pos           int
 
 	tenant *tenant
 	node   list.Node[*job] // among those of the tenant with waiting tasks
@@ -121,35 +123,35 @@ func compareJobs(a, b *job) int {
 
 // task is a Task under way.
 type task struct {
-	spec     *Task
-	group    *group
-	state    taskState
-	spare    bool // it is at a worker, or about to be, and spare: by its job, or as tokens do not cover it
-	way      Way  // of its last attempt
-	attempt  *attempt
-	copy     *attempt        // a second one, while both are under way; nil: there is none
-	copied   uint64          // the decision to make its last attempt, which was a copy; 0: it was none
-	last     probe.AttemptID // the last one of which it has the end
-	attempts int
-	earlier  []Earlier    // attempts that ended in vain
-	failures int          // its own
-	losses   int          // workers that went away while it ran
-	hitches  int          // attempts that could not be launched
-	carries  int          // bytes of what is passed with it
-	awaits   int          // partitions that have not ended, of stages along which its own goes, and tasks that run again for it
-	readers  []*task      // that wait for it to run again
-	remade   int          // how often it has, or does
-	missed   int          // how often it did not find what is passed to it, where it should have been
-	freedAt  time.Time    // when the last of them did; zero: from the start
-	shuns    *view.Worker // where it failed, and would again; nil: none
-	long     *longTask    // once it was to be placed by estimation
-	near     *nearTask    // once it was to be sampled near its inputs
-	rested   time.Time    // when it may be tried again, if it is resting
-	node     list.Node[*task]
-	pos      int // among those that are resting, or those of its tenant that are held
+	spec           *Task
+	group          *group
+	state          taskState
+	spare          bool // it is at a worker, or about to be, and spare: by its job, or as tokens do not cover it
+	way            Way  // of its last attempt
+	attempt        *attempt
+	copy           *attempt        // a second one, while both are under way; nil: there is none
+	copyDecision   uint64          // the decision to make its last attempt, which was a copy; 0: it was none
+	lastEnded      probe.AttemptID // the last one of which it has the end
+	attempts       int
+	earlier        []Earlier    // attempts that ended in vain
+	failures       int          // its own
+	losses         int          // workers that went away while it ran
+	failedLaunches int          // attempts that could not be launched
+	passedBytes    int          // bytes of what is passed with it
+	awaitedInputs  int          // partitions that have not ended, of stages along which its own goes, and tasks that run again for it
+	readers        []*task      // that wait for it to run again
+	remakes        int          // how often it has, or does
+	misses         int          // how often it did not find what is passed to it, where it should have been
+	freedAt        time.Time    // when the last of them did; zero: from the start
+	shunned        *view.Worker // where it failed, and would again; nil: none
+	long           *longTask    // once it was to be placed by estimation
+	near           *nearTask    // once it was to be sampled near its inputs
+	restUntil      time.Time    // when it may be tried again, if it is resting
+	node           list.Node[*task]
+	pos            int // among those that are resting, or those of its tenant that are held
 
 	sampledAt, readyAt, boundAt time.Time
-	expected                    time.Duration // run of its attempt; 0: not known
+	attemptRun                  time.Duration // run of its attempt; 0: not known
 }
 
 // Links makes it an item of lists.
@@ -167,44 +169,44 @@ func (t *task) Pos() *int { return &t.pos }
 type rester struct{ *task }
 
 func (x rester) Before(y rester) bool {
-	return cmp.Or(x.rested.Compare(y.rested), compareJobs(x.group.job, y.group.job), cmp.Compare(x.spec.Index, y.spec.Index)) < 0
+	return cmp.Or(x.restUntil.Compare(y.restUntil), compareJobs(x.group.job, y.group.job), cmp.Compare(x.spec.Index, y.spec.Index)) < 0
 }
 
 // group is the tasks of a job that demand the same of a worker.
 type group struct {
 	job *job
 	place.Kind
-	estimate  time.Duration // mean of those of its tasks that have one; 0: none has
-	path      estimate.Path
-	came      time.Time // zero: with its job
-	number    int       // of its stage
-	index     int       // among those of its job
-	seats     []seat    // none: its job has no other group
-	lone      bool      // no worker is up for it
-	placed    bool      // it is among those of its job
-	wants     bool      // likewise
-	class     probe.Class
-	asked     probe.Demand // what its job says that each of its tasks demands; 0: nothing
-	seen      int          // finished tasks by which that is refined; 0: it is not
-	queue     line[*task]  // those that wait
-	places    list.List[*reservation]
-	live      int       // places believed to be in queues
-	probing   int       // reservations that have some of those
-	sampledAt time.Time // when its first places were reserved; zero: not yet
-	budget    int       // probes that the tasks were worth and that were not needed yet
+	estimate         time.Duration // mean of those of its tasks that have one; 0: none has
+	path             estimate.Path
+	addedAt          time.Time // zero: with its job
+	stageIndex       int       // of its stage
+	index            int       // among those of its job
+	seats            []seat    // none: its job has no other group
+	stranded         bool      // no worker is up for it
+	isPlaced         bool      // it is among those of its job
+	isWanting        bool      // likewise
+	class            probe.Class
+	statedDemand     probe.Demand // what its job says that each of its tasks demands; 0: nothing
+	demandSamples    int          // finished tasks by which that is refined; 0: it is not
+	queue            line[*task]  // those that wait
+	places           list.List[*reservation]
+	livePlaces       int       // places believed to be in queues
+	liveReservations int       // reservations that have some of those
+	sampledAt        time.Time // when its first places were reserved; zero: not yet
+	probeBudget      int       // probes that the tasks were worth and that were not needed yet
 
-	why      estimate.Reason      // of the path of its first task
-	stage    *estimate.Stats      // of its finished tasks, if they are placed by estimation
-	matching int                  // tasks in state matching
-	measured int                  // tasks in state probing
-	out      int                  // tasks that workers have
-	window   int                  // that many may be out or measured, or to be placed by estimation, since queues were full; 0: any number
-	crowd    list.List[*longTask] // of those that are to be matched, the ones beyond that
-	ended    int                  // tasks since then
-	ends     time.Time            // when the last of those is expected to end that were placed by estimation
-	longest  time.Duration        // that any of them is expected to run
+	pathReason   estimate.Reason      // of the path of its first task
+	stageStats   *estimate.Stats      // of its finished tasks, if they are placed by estimation
+	matching     int                  // tasks in state matching
+	probingTasks int                  // tasks in state probing
+	atWorkers    int                  // tasks that workers have
+	window       int                  // that many may be out or measured, or to be placed by estimation, since queues were full; 0: any number
+	crowd        list.List[*longTask] // of those that are to be matched, the ones beyond that
+	endedTasks   int                  // tasks since then
+	lastEnd      time.Time            // when the last of those is expected to end that were placed by estimation
+	longestRun   time.Duration        // that any of them is expected to run
 
-	near *near             // nil: none of its tasks cares where it runs
+	near *nearGroup        // nil: none of its tasks cares where it runs
 	node list.Node[*group] // among those of its eligible set
 }
 
@@ -224,21 +226,21 @@ func (s *seat) Links() *list.Node[*seat] { return &s.node }
 // tenant is one for whom jobs are under way. Tenants are kept apart in all that one of them could use up: admission,
 // the tasks that may be pending, and the room that workers are believed to have.
 type tenant struct {
-	name     string
-	above    *tenant         // whose path is one part shorter; nil: there is none
-	weights  []uint32        // of the parts of its path, the topmost first; nil: not known
-	jobs     int             // under way, of it and of those below it
-	pending  int             // tasks without an outcome, of these
-	payloads int             // bytes, of these
-	hungry   list.List[*job] // its jobs with waiting tasks, in order of submission
-	used     usage           // by its own jobs
-	held     pq.Heap[*task]  // of these
-	holding  bool            // it is among those with such tasks
-	beyond   pq.Heap[debt]   // of its tasks at workers, those that tokens do not cover
-	queued   int64           // of what these take, the part that has not started
-	crowds   []*group        // with tasks that wait for tokens, or for those to start
-	debtor   bool            // it is among those with either
-	starved  int             // how often it was told what others need since the first one is held and no task of it may go
+	name          string
+	parent        *tenant         // whose path is one part shorter; nil: there is none
+	weights       []uint32        // of the parts of its path, the topmost first; nil: not known
+	jobs          int             // under way, of it and of those below it
+	pending       int             // tasks without an outcome, of these
+	payloadBytes  int             // bytes, of these
+	hungry        list.List[*job] // its jobs with waiting tasks, in order of submission
+	used          usage           // by its own jobs
+	held          pq.Heap[*task]  // of these
+	isHolding     bool            // it is among those with such tasks
+	debts         pq.Heap[debt]   // of its tasks at workers, those that tokens do not cover
+	queuedDebt    int64           // of what these take, the part that has not started
+	crowdedGroups []*group        // with tasks that wait for tokens, or for those to start
+	isDebtor      bool            // it is among those with either
+	starvedRounds int             // how often it was told what others need since the first one is held and no task of it may go
 
 	node list.Node[*tenant] // among those with hungry jobs
 }
@@ -246,22 +248,22 @@ type tenant struct {
 // Links makes it an item of lists.
 func (t *tenant) Links() *list.Node[*tenant] { return &t.node }
 
-// waiters are the jobs of a tenant whose tasks may run at the same workers.
-type waiters struct {
+// waitKey are the jobs of a tenant whose tasks may run at the same workers.
+type waitKey struct {
 	set    *view.Set
 	tenant *tenant
 }
 
 // unserved is those of them that wait for their first task.
 type unserved struct {
-	of      waiters
-	jobs    []*job // oldest first, and some that no longer wait
-	waiting int    // that do
+	of          waitKey
+	jobs        []*job // oldest first, and some that no longer wait
+	waitingJobs int    // that do
 
-	rate   float64   // so many were served in a second, by the last count; 0: none, or it is not known
-	since  time.Time // of the next count
-	served int
-	again  time.Time // when the next job that is refused may come again, at the earliest
+	rate         float64   // so many were served in a second, by the last count; 0: none, or it is not known
+	countedSince time.Time // of the next count
+	servedJobs   int
+	comeAgainAt  time.Time // when the next job that is refused may come again, at the earliest
 }
 
 // sentRide is a reservation with tasks that rode along, and the time when it was sent.
@@ -280,73 +282,73 @@ type sentJob struct {
 type level uint8
 
 const (
-	idle   level = iota // it can not run yet, or it is over
-	wanted              // it could run
-	let                 // it may
-	placed              // it is at a worker
-	levels
+	levelIdle     level = iota // it can not run yet, or it is over
+	levelWanted                // it could run
+	levelAllowed               // it may
+	levelAtWorker              // it is at a worker
+	levelCount
 )
 
 // usage is what tasks of a tenant's own jobs take, in thousandths of slots.
 type usage struct {
-	at    [levels]int64 // by level, with those above; at[idle] is 0
-	spare int64         // of those placed, by tasks that are spare
-	lower int64         // of those wanted, by tasks of spare jobs
-	most  int64         // by the largest of its tasks so far
+	atLevel     [levelCount]int64 // by level, with those above; at[idle] is 0
+	spareUse    int64             // of those placed, by tasks that are spare
+	spareWanted int64             // of those wanted, by tasks of spare jobs
+	largestTask int64             // by the largest of its tasks so far
 }
 
 // stage is a Stage under way.
 type stage struct {
-	after, before []int          // stages that it depends on, and that depend on it
-	along         []int          // of after, those of which a task waits only for its partitions
-	blocking      int            // of after, those that have not ended
-	left          int            // tasks without an outcome
-	ready         bool           // all that have not ended are among along
-	readyAt       time.Time      // zero: from the start
-	longest       time.Duration  // expected run of its tasks
-	path          time.Duration  // the longest chain of these from its start to the end of the job
-	ran           map[string]int // how many of its tasks ended well, by worker
-	all           int            // how many that are: what ranAt has counted
-	most          []string       // these workers, the one with most first; nil: ranAt has to sort and count them
+	predecessors, successors []int          // stages that it depends on, and that depend on it
+	along                    []int          // of after, those of which a task waits only for its partitions
+	openPredecessors         int            // of after, those that have not ended
+	unfinished               int            // tasks without an outcome
+	ready                    bool           // all that have not ended are among along
+	readyAt                  time.Time      // zero: from the start
+	longestRun               time.Duration  // expected run of its tasks
+	criticalPath             time.Duration  // the longest chain of these from its start to the end of the job
+	successes                map[string]int // how many of its tasks ended well, by worker
+	successTotal             int            // how many that are: what ranAt has counted
+	workersRanked            []string       // these workers, the one with most first; nil: ranAt has to sort and count them
 
-	pending map[int32]int     // of one that others go along: tasks without an outcome, by partition
-	waiting map[int32][]*task // who waits for these
+	unfinishedIn map[int32]int     // of one that others go along: tasks without an outcome, by partition
+	waitersFor   map[int32][]*task // who waits for these
 
-	passes bool             // its tasks run only at workers that pass what stages have in common and leave
-	inline int              // bytes up to which an output travels with the result
-	made   map[int32][]made // what its tasks have left, by partition, in the order of tasks
+	needsPassing bool                    // its tasks run only at workers that pass what stages have in common and leave
+	inlineBytes  int                     // bytes up to which an output travels with the result
+	outputs      map[int32][]stageOutput // what its tasks have left, by partition, in the order of tasks
 }
 
-// made is an output of a task.
-type made struct {
-	task      probe.TaskIndex
-	partition int32 // of the task
-	worker    string
-	run       uint64 // its incarnation; 0: not known
-	output    *probe.Output
-	at        time.Time // when it was told; zero: to another frontend
+// stageOutput is an output of a task.
+type stageOutput struct {
+	task        probe.TaskIndex
+	partition   int32 // of the task
+	worker      string
+	incarnation uint64 // its incarnation; 0: not known
+	output      *probe.Output
+	reportedAt  time.Time // when it was told; zero: to another frontend
 }
 
-// told is a worker that was told what tasks of a stage have in common.
-type told struct {
+// stageAtWorker is a worker that was told what tasks of a stage have in common.
+type stageAtWorker struct {
 	w     *worker
 	stage int
 }
 
 // longTask is a task that is placed by estimation.
 type longTask struct {
-	task    *task
-	why     estimate.Reason
-	spec    estimate.Task // Work, LongFrom and Also are filled in for each batch
-	bytes   int64         // of its inputs
-	at      time.Time     // when it is due; zero: it does not sleep
-	pos     int           // in due or later, or among those beyond its tenant's tokens
-	crowded bool          // it is to be placed, and in neither, but in the crowd of its group
-	node    list.Node[*longTask]
-	latest  time.Time // until which it may be postponed; zero: it was not, since it was placed last
-	blind   int       // how often in a row there was no candidate
-	left    int       // how often in a row all candidates went to others
-	whole   bool      // it is larger than what workers have open to long tasks, and may use all
+	task          *task
+	pathReason    estimate.Reason
+	spec          estimate.Task // Work, LongFrom and Also are filled in for each batch
+	inputBytes    int64         // of its inputs
+	sleepUntil    time.Time     // when it is due; zero: it does not sleep
+	pos           int           // in due or later, or among those beyond its tenant's tokens
+	inCrowd       bool          // it is to be placed, and in neither, but in the crowd of its group
+	node          list.Node[*longTask]
+	postponeUntil time.Time // until which it may be postponed; zero: it was not, since it was placed last
+	blindTries    int       // how often in a row there was no candidate
+	outbid        int       // how often in a row all candidates went to others
+	mayUseAll     bool      // it is larger than what workers have open to long tasks, and may use all
 
 	decision        uint64        // number of the last one
 	wait, run, read time.Duration // expected by it: of the wait at the worker, and of the run, of which read is for inputs
@@ -357,24 +359,24 @@ type longTask struct {
 func (x *longTask) Before(y *longTask) bool {
 	i, j := x.task.group.job, y.task.group.job
 	if i == j {
-		return cmp.Or(cmp.Compare(y.path(), x.path()), cmp.Compare(y.bytes, x.bytes), cmp.Compare(x.task.spec.Index, y.task.spec.Index)) < 0
+		return cmp.Or(cmp.Compare(y.criticalPath(), x.criticalPath()), cmp.Compare(y.inputBytes, x.inputBytes), cmp.Compare(x.task.spec.Index, y.task.spec.Index)) < 0
 	}
 	return cmp.Or(cmp.Compare(j.Priority, i.Priority), compareJobs(i, j)) < 0
 }
 
-// path is the critical path of the task's stage; 0: its job has no stages.
-func (x *longTask) path() time.Duration {
+// criticalPath is the critical path of the task's stage; 0: its job has no stages.
+func (x *longTask) criticalPath() time.Duration {
 	j := x.task.group.job
 	if len(j.stages) == 0 {
 		return 0
 	}
-	return j.stages[x.task.group.number].path
+	return j.stages[x.task.group.stageIndex].criticalPath
 }
 
-// like reports whether two tasks may be matched together: neither is to be placed before the other.
-func (x *longTask) like(y *longTask) bool {
+// mayMatchWith reports whether two tasks may be matched together: neither is to be placed before the other.
+func (x *longTask) mayMatchWith(y *longTask) bool {
 	i, j := x.task.group.job, y.task.group.job
-	return i.Priority == j.Priority && (i != j || x.path() == y.path())
+	return i.Priority == j.Priority && (i != j || x.criticalPath() == y.criticalPath())
 }
 
 func (x *longTask) Pos() *int { return &x.pos }
@@ -386,8 +388,8 @@ func (x *longTask) Links() *list.Node[*longTask] { return &x.node }
 type sleeper struct{ *longTask }
 
 func (x sleeper) Before(y sleeper) bool {
-	if !x.at.Equal(y.at) {
-		return x.at.Before(y.at)
+	if !x.sleepUntil.Equal(y.sleepUntil) {
+		return x.sleepUntil.Before(y.sleepUntil)
 	}
 	return x.longTask.Before(y.longTask)
 }
@@ -403,20 +405,20 @@ func (x debt) Before(y debt) bool {
 	return x.longTask.Before(y.longTask)
 }
 
-// near is what a group has whose tasks read inputs that are somewhere.
-type near struct {
-	group   *group
-	fresh   []*task // that came to wait, and are on no shelf yet, and some that are
-	shelves map[shelfKey]*shelf
-	uneasy  []*shelf        // that have had tasks since they were looked at, or lost places
-	held    map[*worker]int // live places by worker
-	lone    map[*task]bool  // on shelves, and none of whose hosts and racks has a worker
-	timers  *pq.Heap[*shelf]
-	node    list.Node[*near]
+// nearGroup is what a group has whose tasks read inputs that are somewhere.
+type nearGroup struct {
+	group          *group
+	unshelved      []*task // that came to wait, and are on no shelf yet, and some that are
+	shelves        map[shelfKey]*shelf
+	wantingShelves []*shelf        // that have had tasks since they were looked at, or lost places
+	placesAt       map[*worker]int // live places by worker
+	siteless       map[*task]bool  // on shelves, and none of whose hosts and racks has a worker
+	timers         *pq.Heap[*shelf]
+	node           list.Node[*nearGroup]
 }
 
 // Links makes it an item of lists.
-func (n *near) Links() *list.Node[*near] { return &n.node }
+func (n *nearGroup) Links() *list.Node[*nearGroup] { return &n.node }
 
 // shelfKey names the workers at a host (Disk), those of a rack, or all (Across, "").
 type shelfKey struct {
@@ -427,31 +429,31 @@ type shelfKey struct {
 // shelf is the tasks of a group that had better be run by some workers.
 type shelf struct {
 	shelfKey
-	near   *near
-	green  pq.Heap[*spot] // those for which it is too early
-	ripe   line[*spot]    // those that any of these workers may take
-	uneasy bool           // it is listed
-	live   int            // places believed to be in queues of those that were reserved for it
-	probes int            // reservations that have some of those
-	pos    int            // among those with green ones
+	near             *nearGroup
+	green            pq.Heap[*spot] // those for which it is too early
+	ripe             line[*spot]    // those that any of these workers may take
+	isWanting        bool           // it is listed
+	livePlaces       int            // places believed to be in queues of those that were reserved for it
+	liveReservations int            // reservations that have some of those
+	pos              int            // among those with green ones
 }
 
 // Before orders shelves by when the first of what is green will be ripe.
-func (s *shelf) Before(t *shelf) bool { return s.green.Min().from.Before(t.green.Min().from) }
+func (s *shelf) Before(t *shelf) bool { return s.green.Min().ripeAt.Before(t.green.Min().ripeAt) }
 func (s *shelf) Pos() *int            { return &s.pos }
 
 // spot is a task's on a shelf.
 type spot struct {
-	task  *task
-	shelf *shelf
-	from  time.Time // when it may be taken there
-	pos   int
-	node  list.Node[*spot]
+	task   *task
+	shelf  *shelf
+	ripeAt time.Time // when it may be taken there
+	pos    int
+	node   list.Node[*spot]
 }
 
 func (x *spot) Before(y *spot) bool {
-	if !x.from.Equal(y.from) {
-		return x.from.Before(y.from)
+	if !x.ripeAt.Equal(y.ripeAt) {
+		return x.ripeAt.Before(y.ripeAt)
 	}
 	return x.task.spec.Index < y.task.spec.Index
 }
@@ -463,39 +465,39 @@ func (x *spot) Links() *list.Node[*spot] { return &x.node }
 
 // nearTask is a task of such a group.
 type nearTask struct {
-	inputs   []estimate.Input
-	sites    []estimate.Site // nearest first, the last one is anywhere
-	spots    []*spot         // nil: it is on no shelf
-	since    time.Time       // when it came to wait, for this attempt
-	attempts int             // when it did
-	read     time.Duration   // its inputs, at the worker that it went to last
-	crowded  bool            // it was to go anywhere at once, when it came to wait
-	decision uint64          // number of the last one
+	inputs         []estimate.Input
+	sites          []estimate.Site // nearest first, the last one is anywhere
+	spots          []*spot         // nil: it is on no shelf
+	waitsSince     time.Time       // when it came to wait, for this attempt
+	attemptsBefore int             // when it did
+	read           time.Duration   // its inputs, at the worker that it went to last
+	sitesBusy      bool            // it was to go anywhere at once, when it came to wait
+	decision       uint64          // number of the last one
 }
 
 // reservation is one Reserve: count places at a worker, of which some live.
 type reservation struct {
-	w      *worker
-	group  *group
-	first  probe.ResID
-	count  uint32
-	chosen int32 // its position in the sample
-	live   int
-	rides  []*attempt // by place; nil once it is known what became of it
-	riding int        // of those, how many are not known
-	shelf  *shelf     // nil: it was not reserved for one
-	sample uint64     // the Sample that it was decided with; 0: none
+	w            *worker
+	group        *group
+	firstID      probe.ResID
+	count        uint32
+	sampleIndex  int32 // its position in the sample
+	livePlaces   int
+	rides        []*attempt // by place; nil once it is known what became of it
+	openRides    int        // of those, how many are not known
+	shelf        *shelf     // nil: it was not reserved for one
+	sampleNumber uint64     // the Sample that it was decided with; 0: none
 	// spare: its job needs it no more. It is among those of its worker, and no longer among those of its group.
-	spare bool
-	node  list.Node[*reservation]
+	surplus bool
+	node    list.Node[*reservation]
 }
 
 // Links makes it an item of lists.
 func (r *reservation) Links() *list.Node[*reservation] { return &r.node }
 
-// ride is the attempt that was sent along with place id and of which nothing is known yet, or nil.
-func (r *reservation) ride(id probe.ResID) *attempt {
-	if i := int(id - r.first); i < len(r.rides) {
+// rideAt is the attempt that was sent along with place id and of which nothing is known yet, or nil.
+func (r *reservation) rideAt(id probe.ResID) *attempt {
+	if i := int(id - r.firstID); i < len(r.rides) {
 		return r.rides[i]
 	}
 	return nil
@@ -503,37 +505,37 @@ func (r *reservation) ride(id probe.ResID) *attempt {
 
 // attempt is one try at a task, at a worker.
 type attempt struct {
-	id   probe.AttemptID
-	job  *job
-	task *task
-	w    *worker
-	res  probe.ResID
-	turn probe.Turn
-	sent time.Time
-	ran  bool // known to have started, or bound to a slot
+	id         probe.AttemptID
+	job        *job
+	task       *task
+	w          *worker
+	res        probe.ResID
+	turn       probe.Turn
+	sentAt     time.Time
+	hasStarted bool // known to have started, or bound to a slot
 
 	class probe.Class // as which it was sent, or stands since
 
-	since    time.Time // it runs, as far as we know; zero: it does not
-	starts   time.Time // else: when its worker expects it to; zero: it has not said
-	as       *copied   // nil: it was not made as a copy
-	progress progress
+	runsSince     time.Time  // it runs, as far as we know; zero: it does not
+	expectedStart time.Time  // else: when its worker expects it to; zero: it has not said
+	asCopy        *copyTerms // nil: it was not made as a copy
+	progress      progress
 
-	spent bool // its place was used up for it, and comes back if the worker hands it back
+	placeSpent bool // its place was used up for it, and comes back if the worker hands it back
 }
 
 // progress is how far a running attempt is, as its worker has said.
 type progress struct {
-	done float64       // share of its work; 0: it says nothing of that
-	left time.Duration // that it was to go on then
-	at   time.Time
+	doneShare  float64       // share of its work; 0: it says nothing of that
+	timeLeft   time.Duration // that it was to go on then
+	reportedAt time.Time
 }
 
-// copied is what is known of an attempt that was made as a copy, until it takes the place of the other one: of that, the
+// copyTerms is what is known of an attempt that was made as a copy, until it takes the place of the other one: of that, the
 // task knows as much.
-type copied struct {
+type copyTerms struct {
 	decision        uint64
-	expected        time.Duration
+	attemptRun      time.Duration
 	wait, run, read time.Duration // as of a longTask
 }
 
@@ -541,24 +543,24 @@ type copied struct {
 type worker struct {
 	*view.Worker
 
-	nextRes  probe.ResID
-	places   map[probe.ResID]*reservation
-	attempts map[probe.AttemptID]*attempt
-	enqueued map[probe.ResID]*attempt // those that were bound early
-	acks     []probe.AttemptID
-	spare    []*reservation // to be cancelled soon
-	since    time.Time      // when the first link was made to this run of it
+	nextRes     probe.ResID
+	places      map[probe.ResID]*reservation
+	attempts    map[probe.AttemptID]*attempt
+	enqueued    map[probe.ResID]*attempt // those that were bound early
+	acks        []probe.AttemptID
+	surplus     []*reservation // to be cancelled soon
+	firstLinkAt time.Time      // when the first link was made to this run of it
 
-	cancels    [8]probe.Cancel // the last ones that were sent
-	nextCancel int
+	lastCancels [8]probe.Cancel // the last ones that were sent
+	nextCancel  int
 
-	ackAt     time.Time
-	syncAt    time.Time
-	askFrom   time.Time // when its matrix may be asked for again; zero: at once
-	fullUntil time.Time // until when it is believed to have no room in its queue
-	asked     bool      // the next batch waits for its matrix
-	wakeAt    time.Time
-	pos       int
+	ackAt         time.Time
+	syncAt        time.Time
+	askMatrixFrom time.Time // when its matrix may be asked for again; zero: at once
+	fullUntil     time.Time // until when it is believed to have no room in its queue
+	matrixAwaited bool      // the next batch waits for its matrix
+	wakeAt        time.Time
+	pos           int
 }
 
 func (w *worker) Before(v *worker) bool {

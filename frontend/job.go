@@ -35,11 +35,11 @@ type Job struct {
 	Had        int           // how many tasks it has had in all, if it was submitted before; 0: as many as their indices tell
 	Due        time.Duration // Spare: from when on, from now, what of it has not started is regular; 0: from its deadline, or never
 
-	usual time.Duration // mean of its tasks' estimates, of those that have one; 0: none has
+	meanEstimate time.Duration // mean of its tasks' estimates, of those that have one; 0: none has
 }
 
-// InAll is how many tasks the job has had.
-func (j *Job) InAll() int {
+// TotalTasks is how many tasks the job has had.
+func (j *Job) TotalTasks() int {
 	n := j.Had
 	for i := range j.Tasks {
 		n = max(n, int(j.Tasks[i].Index)+1)
@@ -62,13 +62,13 @@ type Stage struct {
 
 // Made is what a task has left for later stages.
 type Made struct {
-	Task      probe.TaskIndex
-	Partition int32  // of the task
-	Worker    string // in whose cache those are that are files
-	Outputs   []probe.Output
-	Spec      *Task  // it, where it may run again for these; nil: it is not known
-	run       uint64 // incarnation of that worker; 0: not known
-	at        time.Time
+	Task        probe.TaskIndex
+	Partition   int32  // of the task
+	Worker      string // in whose cache those are that are files
+	Outputs     []probe.Output
+	Spec        *Task  // it, where it may run again for these; nil: it is not known
+	incarnation uint64 // incarnation of that worker; 0: not known
+	reportedAt  time.Time
 }
 
 // Class says what the tasks of a job may stand in the way of.
@@ -126,10 +126,10 @@ const (
 
 // Limits of what one task may name.
 const (
-	MaxInputs = 256
-	MaxCopies = 16 // of one input
-	MaxFiles  = 64
-	maxInput  = 1 << 50 // bytes
+	MaxInputs     = 256
+	MaxCopies     = 16 // of one input
+	MaxFiles      = 64
+	maxInputBytes = 1 << 50 // bytes
 )
 
 // Worker names a worker's link.
@@ -138,19 +138,19 @@ type Worker = view.Key
 // Constraint says where a task may run.
 type Constraint = view.Constraint
 
-// partitions are those that a task waits for, of a stage along which its own goes.
-func (t *Task) partitions() []int32 {
+// alongPartitions are those that a task waits for, of a stage along which its own goes.
+func (t *Task) alongPartitions() []int32 {
 	if len(t.Along) > 0 {
 		return t.Along
 	}
 	return []int32{t.Partition}
 }
 
-// runs is what the task's run time is remembered by.
-func (t *Task) runs() string { return view.RunsOf(t.Function, t.Class) }
+// runsKey is what the task's run time is remembered by.
+func (t *Task) runsKey() string { return view.RunsOf(t.Function, t.Class) }
 
-// passed is how many inputs of a task are passed to it.
-func (t *Task) passed() int {
+// countPassed is how many inputs of a task are passed to it.
+func (t *Task) countPassed() int {
 	n := 0
 	for i := range t.Inputs {
 		if t.Inputs[i].Pass != NotPassed {
@@ -160,8 +160,8 @@ func (t *Task) passed() int {
 	return n
 }
 
-// needy reports whether a task has needs that others of its job may not have.
-func (t *Task) needy() bool {
+// hasNeeds reports whether a task has needs that others of its job may not have.
+func (t *Task) hasNeeds() bool {
 	return len(t.Constraint.Labels)+len(t.Constraint.Hosts)+len(t.Inputs)+len(t.Files) > 0
 }
 
@@ -183,8 +183,8 @@ func (t *Task) checkNeeds() error {
 		switch {
 		case in.Bytes < 0:
 			return fmt.Errorf("input %d has %d bytes: give 0 or more", i, in.Bytes)
-		case in.Bytes > maxInput:
-			return fmt.Errorf("input %d has %d bytes, the limit is %d", i, in.Bytes, int64(maxInput))
+		case in.Bytes > maxInputBytes:
+			return fmt.Errorf("input %d has %d bytes, the limit is %d", i, in.Bytes, int64(maxInputBytes))
 		case in.Pass > File:
 			return fmt.Errorf("input %d: way %d to pass it is unknown", i, in.Pass)
 		case in.Pass != NotPassed && (in.Stage == "" || in.Partition < 0):
@@ -257,32 +257,32 @@ const (
 
 // Outcome is the one end of a task.
 type Outcome struct {
-	Task     probe.TaskIndex
-	Stage    int32
-	Path     estimate.Path
-	Kind     OutcomeKind
-	Result   []byte
-	Failure  Failure
-	Message  string
-	Worker   string // of the attempt that counted; "": there was none
-	At       Worker // that is
-	Attempts int
-	Earlier  []Earlier     // those that did not count, or all if none did; the last ones
-	Run      time.Duration // of that attempt, measured by its executor
-	Expected time.Duration // what the worker was told of that run; 0: nothing
-	Promised time.Duration // wait at the worker that was expected there, of a task placed by estimation
-	Waited   time.Duration // what that was
-	Waits    probe.Waits   // and for what
-	Way      Way           // how the task came there
-	Usage    probe.Usage   // of that attempt
-	Code     string        // of the function's own error
-	Detail   []byte
-	Retry    probe.Retry
-	Outputs  []probe.Output // that it has left for later stages
-	File     *probe.Output  // that its result is, as it was too large to travel; nil: it is none
-	Unwanted bool           // by itself: its job goes on without it
-	Phases   Phases
-	Receipt  Receipt // of the worker's result; zero: there is none
+	Task         probe.TaskIndex
+	Stage        int32
+	Path         estimate.Path
+	Kind         OutcomeKind
+	Result       []byte
+	Failure      Failure
+	Message      string
+	Worker       string // of the attempt that counted; "": there was none
+	At           Worker // that is
+	Attempts     int
+	Earlier      []Earlier     // those that did not count, or all if none did; the last ones
+	Run          time.Duration // of that attempt, measured by its executor
+	Expected     time.Duration // what the worker was told of that run; 0: nothing
+	ExpectedWait time.Duration // wait at the worker that was expected there, of a task placed by estimation
+	Waited       time.Duration // what that was
+	Waits        probe.Waits   // and for what
+	Way          Way           // how the task came there
+	Usage        probe.Usage   // of that attempt
+	Code         string        // of the function's own error
+	Detail       []byte
+	Retry        probe.Retry
+	Outputs      []probe.Output // that it has left for later stages
+	File         *probe.Output  // that its result is, as it was too large to travel; nil: it is none
+	Unwanted     bool           // by itself: its job goes on without it
+	Phases       Phases
+	Receipt      Receipt // of the worker's result; zero: there is none
 }
 
 // MaxEarlier is how many attempts of a task are remembered that did not give its outcome: the last ones.

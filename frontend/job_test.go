@@ -29,8 +29,8 @@ func TestMoves(t *testing.T) {
 		resting:  "x x x x . . . . . . . x",
 		done:     "x x x x . . . . . . . .",
 	}
-	if len(table) != len(moves) || len(states) != len(moves) {
-		t.Fatalf("%d states in the table, %d in moves", len(table), len(moves))
+	if len(table) != len(legalMoves) || len(states) != len(legalMoves) {
+		t.Fatalf("%d states in the table, %d in moves", len(table), len(legalMoves))
 	}
 	legal := func(from, to taskState) (ok bool) {
 		defer func() { ok = recover() == nil }()
@@ -95,15 +95,15 @@ func TestRefusedForEver(t *testing.T) {
 	j := jobWith("x", Task{})
 	j.Policy, _ = ParsePolicy("random")
 	acts := f.step(Submit{j})
-	for range maxHitches {
-		_, ls := enqueues(acts)
+	for range maxFailedLaunches {
+		_, ls := sentEnqueues(acts)
 		if len(ls) != 1 {
 			t.Fatalf("the task is not bound again: %v", acts)
 		}
-		acts = f.step(Received{0, probe.Refused{First: probe.ResID(f.core.attempts), Count: 1, Attempt: ls[0].Attempt, Reason: probe.NoFunction}})
+		acts = f.step(Received{0, probe.Refused{First: probe.ResID(f.core.attemptsMade), Count: 1, Attempt: ls[0].Attempt, Reason: probe.NoFunction}})
 	}
 	if d, ok := acts[0].(*Done); !ok || d.Outcome.Failure != Infrastructure {
-		t.Errorf("after %d refusals: %v", maxHitches, acts)
+		t.Errorf("after %d refusals: %v", maxFailedLaunches, acts)
 	}
 }
 

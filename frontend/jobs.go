@@ -21,73 +21,73 @@ type jobs struct {
 	log     decisions
 	leaving bool
 
-	byID    map[probe.JobID]*job
-	byWake  pq.Heap[*job]
-	wants   []*job  // what this step has left to be planned
-	wantAll bool    // so it has for all jobs with waiting tasks: there is room that there was not
-	staging []*job  // jobs with stages of which one has ended or failed in this step
-	freed   []*task // that have waited for the last of their partitions until this step
+	byID          map[probe.JobID]*job
+	byWake        pq.Heap[*job]
+	wantingJobs   []*job  // what this step has left to be planned
+	allWanting    bool    // so it has for all jobs with waiting tasks: there is room that there was not
+	jobsToAdvance []*job  // jobs with stages of which one has ended or failed in this step
+	freedTasks    []*task // that have waited for the last of their partitions until this step
 
-	terms    *tenants.File      // what tenants may have; nil: nothing is said of that
-	shares   *tenants.Quotas    // how much of that this frontend may have
-	needs    []tenants.Need     // what others are to be told of that
-	holding  []*tenant          // those with tasks that are held, and some that have none any more
-	debtors  []*tenant          // those with tasks beyond their tokens, or some that wait for those, and some that have none any more
-	patience int                // how often a tenant is told of others before a held task of it goes in any case, if none else may
-	tenants  map[string]*tenant // by path: those with jobs, and those above them
-	hungry   hungry
+	terms          *tenants.File      // what tenants may have; nil: nothing is said of that
+	quotas         *tenants.Quotas    // how much of that this frontend may have
+	needs          []tenants.Need     // what others are to be told of that
+	tenantsHolding []*tenant          // those with tasks that are held, and some that have none any more
+	debtors        []*tenant          // those with tasks beyond their tokens, or some that wait for those, and some that have none any more
+	patience       int                // how often a tenant is told of others before a held task of it goes in any case, if none else may
+	tenants        map[string]*tenant // by path: those with jobs, and those above them
+	hungry         hungry
 
-	turnedAway turnedAway
-	paced      map[string]time.Time // by path, of those with a rate: when its jobs so far would have come, at that rate one after the other
-	pacedRoom  int                  // how many it may have before those are dropped that are over
+	refusals       refusals
+	rateClocks     map[string]time.Time // by path, of those with a rate: when its jobs so far would have come, at that rate one after the other
+	rateClocksRoom int                  // how many it may have before those are dropped that are over
 
-	users    map[*view.Set]list.List[*group] // groups of jobs under way
-	unserved map[waiters]*unserved
-	sent     []sentJob // rides of unserved jobs, oldest first, until a round trip has passed
-	pending  int       // tasks without an outcome
-	payloads int       // bytes, of those
+	setUsers     map[*view.Set]list.List[*group] // groups of jobs under way
+	unserved     map[waitKey]*unserved
+	sent         []sentJob // rides of unserved jobs, oldest first, until a round trip has passed
+	pending      int       // tasks without an outcome
+	payloadBytes int       // bytes, of those
 
-	resting  pq.Heap[rester]    // those of this state
-	due      pq.Heap[*longTask] // to be placed in the next batch
-	later    pq.Heap[sleeper]   // to be placed later
-	nears    list.List[*near]   // of the jobs under way
-	ripening pq.Heap[*shelf]    // of those, the ones with tasks that are to be taken only later
+	restingTasks    pq.Heap[rester]       // those of this state
+	batchQueue      pq.Heap[*longTask]    // to be placed in the next batch
+	sleepers        pq.Heap[sleeper]      // to be placed later
+	nearGroups      list.List[*nearGroup] // of the jobs under way
+	ripeningShelves pq.Heap[*shelf]       // of those, the ones with tasks that are to be taken only later
 
 	Stats       Stats
 	Waits, Runs estimate.Accuracy
 }
 
-// want notes that a group may need more places than it has.
-func (c *jobs) want(g *group) {
-	if j := g.job; !g.wants && !j.wantsAll {
-		g.wants = true
-		j.wanting = append(j.wanting, g)
-		c.noteJob(j)
+// wantPlaces notes that a group may need more places than it has.
+func (c *jobs) wantPlaces(g *group) {
+	if j := g.job; !g.isWanting && !j.allWanting {
+		g.isWanting = true
+		j.wantingGroups = append(j.wantingGroups, g)
+		c.noteWanting(j)
 	}
 }
 
-// wantAllOf notes the same of all groups of a job.
-func (c *jobs) wantAllOf(j *job) {
-	j.wantsAll = true
-	c.noteJob(j)
+// wantAllPlaces notes the same of all groups of a job.
+func (c *jobs) wantAllPlaces(j *job) {
+	j.allWanting = true
+	c.noteWanting(j)
 }
 
-func (c *jobs) noteJob(j *job) {
-	if !j.wants {
-		j.wants = true
-		c.wants = append(c.wants, j)
+func (c *jobs) noteWanting(j *job) {
+	if !j.isWanting {
+		j.isWanting = true
+		c.wantingJobs = append(c.wantingJobs, j)
 	}
 }
 
-// taken are the groups of a job that want something, in order: it is good until one of them wants something again.
-func (j *job) taken() []*group {
-	gs := j.wanting
+// takeWanting are the groups of a job that want something, in order: it is good until one of them wants something again.
+func (j *job) takeWanting() []*group {
+	gs := j.wantingGroups
 	for _, g := range gs {
-		g.wants = false
+		g.isWanting = false
 	}
-	j.wanting = gs[:0]
-	if j.wantsAll {
-		j.wantsAll = false
+	j.wantingGroups = gs[:0]
+	if j.allWanting {
+		j.allWanting = false
 		return j.groups
 	}
 	if len(gs) > 1 {
@@ -96,16 +96,16 @@ func (j *job) taken() []*group {
 	return gs
 }
 
-// wanting takes the jobs that were noted, in the order in which they were submitted. It is good until the next want.
-func (c *jobs) wanting() []*job {
-	js := c.wants
+// takeWantingJobs takes the jobs that were noted, in the order in which they were submitted. It is good until the next want.
+func (c *jobs) takeWantingJobs() []*job {
+	js := c.wantingJobs
 	if len(js) > 1 {
 		slices.SortFunc(js, compareJobs)
 	}
 	for _, j := range js {
-		j.wants = false
+		j.isWanting = false
 	}
-	c.wants = js[:0]
+	c.wantingJobs = js[:0]
 	return js
 }
 
@@ -115,25 +115,25 @@ const (
 	maxLag   = 10 * time.Second
 )
 
-// settled counts n tasks of a job that got their outcomes, or whose outcomes are another frontend's business.
-func (c *jobs) settled(j *job, n int) {
-	for t := j.tenant; t != nil; t = t.above {
+// subtractPending counts n tasks of a job that got their outcomes, or whose outcomes are another frontend's business.
+func (c *jobs) subtractPending(j *job, n int) {
+	for t := j.tenant; t != nil; t = t.parent {
 		t.pending -= n
 	}
 	c.pending -= n
 }
 
-// unload counts bytes of payloads that a job needs no more.
-func (c *jobs) unload(j *job, bytes int) {
-	j.payloads -= bytes
-	for t := j.tenant; t != nil; t = t.above {
-		t.payloads -= bytes
+// releasePayloads counts bytes of payloads that a job needs no more.
+func (c *jobs) releasePayloads(j *job, bytes int) {
+	j.payloadBytes -= bytes
+	for t := j.tenant; t != nil; t = t.parent {
+		t.payloadBytes -= bytes
 	}
-	c.payloads -= bytes
+	c.payloadBytes -= bytes
 }
 
-// task is the task of a job under way that has this index, or nil.
-func (c *jobs) task(id probe.JobID, index probe.TaskIndex) *task {
+// findTask is the task of a job under way that has this index, or nil.
+func (c *jobs) findTask(id probe.JobID, index probe.TaskIndex) *task {
 	j := c.byID[id]
 	switch {
 	case j == nil:
@@ -147,10 +147,10 @@ func (c *jobs) task(id probe.JobID, index probe.TaskIndex) *task {
 }
 
 // jobsWhere is those that are meant, in order.
-func (c *jobs) jobsWhere(meant func(*job) bool) []*job {
+func (c *jobs) jobsWhere(matches func(*job) bool) []*job {
 	var js []*job
 	for _, j := range c.byID {
-		if meant(j) {
+		if matches(j) {
 			js = append(js, j)
 		}
 	}
@@ -158,10 +158,10 @@ func (c *jobs) jobsWhere(meant func(*job) bool) []*job {
 	return js
 }
 
-// settle makes the job's timer fit its state: called at the end of every step that changed it. A job that wants something
+// setJobTimer makes the job's timer fit its state: called at the end of every step that changed it. A job that wants something
 // is settled when that is planned.
-func (c *jobs) settle(j *job, now time.Time) {
-	if j.wants {
+func (c *jobs) setJobTimer(j *job, now time.Time) {
+	if j.isWanting {
 		return
 	}
 	var at time.Time
@@ -170,7 +170,7 @@ func (c *jobs) settle(j *job, now time.Time) {
 			at = t
 		}
 	}
-	c.hungry.update(j)
+	c.hungry.updateJob(j)
 	if !j.ended {
 		if !j.deadline.IsZero() {
 			soonest(j.deadline)
@@ -178,22 +178,22 @@ func (c *jobs) settle(j *job, now time.Time) {
 		if !j.claimUntil.IsZero() {
 			soonest(j.claimUntil)
 		}
-		if j.vouchers > 0 {
-			soonest(j.vouchUntil)
+		if j.answersDue > 0 {
+			soonest(j.confirmUntil)
 		}
 		switch {
 		case j.waiting == 0:
-			j.lagAt, j.retryAt = time.Time{}, time.Time{}
+			j.resampleAt, j.retryAt = time.Time{}, time.Time{}
 		case !j.retryAt.IsZero():
-			j.lagAt = time.Time{}
+			j.resampleAt = time.Time{}
 			soonest(j.retryAt)
 		case j.Policy.Resample:
-			if j.lagAt.IsZero() {
-				j.lagAt = now.Add(j.lag)
+			if j.resampleAt.IsZero() {
+				j.resampleAt = now.Add(j.lag)
 			}
-			soonest(j.lagAt)
+			soonest(j.resampleAt)
 		}
-		if !c.atTail(j) {
+		if !c.isAtTail(j) {
 			j.tailAt = time.Time{}
 		} else {
 			if j.tailAt.IsZero() {
@@ -201,13 +201,13 @@ func (c *jobs) settle(j *job, now time.Time) {
 			}
 			soonest(j.tailAt)
 		}
-		if j.lone == 0 {
-			j.stranded = time.Time{}
-		} else if j.stranded.IsZero() {
-			j.stranded = now
+		if j.strandedTasks == 0 {
+			j.strandedSince = time.Time{}
+		} else if j.strandedSince.IsZero() {
+			j.strandedSince = now
 		}
-		if !j.stranded.IsZero() {
-			soonest(j.stranded.Add(c.cfg.StrandedFor))
+		if !j.strandedSince.IsZero() {
+			soonest(j.strandedSince.Add(c.cfg.StrandedFor))
 		}
 	}
 	switch {
@@ -222,32 +222,32 @@ func (c *jobs) settle(j *job, now time.Time) {
 	}
 }
 
-// putOff lets a job look for places again only at a time.
-func (c *jobs) putOff(j *job, until, now time.Time) {
+// putOffJob lets a job look for places again only at a time.
+func (c *jobs) putOffJob(j *job, until, now time.Time) {
 	if !j.ended {
 		j.retryAt = until
-		c.settle(j, now)
+		c.setJobTimer(j, now)
 	}
 }
 
-// retry lets a job look for places that was put off.
-func (c *jobs) retry(j *job) {
+// retryJob lets a job look for places that was put off.
+func (c *jobs) retryJob(j *job) {
 	j.retryAt = time.Time{}
-	c.wantAllOf(j)
+	c.wantAllPlaces(j)
 }
 
-// lagged notes that a job has waited for a turn for too long. Next time it waits for twice as long.
-func (c *jobs) lagged(j *job) {
-	j.lag, j.lagAt = min(2*j.lag, maxLag), time.Time{}
-	c.wantAllOf(j)
+// doubleLag notes that a job has waited for a turn for too long. Next time it waits for twice as long.
+func (c *jobs) doubleLag(j *job) {
+	j.lag, j.resampleAt = min(2*j.lag, maxLag), time.Time{}
+	c.wantAllPlaces(j)
 }
 
-// atTail reports whether all tasks of a job that may run have been given out, so that its end depends on them, and they
+// isAtTail reports whether all tasks of a job that may run have been given out, so that its end depends on them, and they
 // may have copies.
-func (c *jobs) atTail(j *job) bool { return j.left > 0 && c.whyNotLast(j) == "" }
+func (c *jobs) isAtTail(j *job) bool { return j.unfinished > 0 && c.whyJobNoCopy(j) == "" }
 
-// whyNotLast says why none of a job's tasks may have copies now, "" if some may. Spare work has none: nobody is in a hurry for it.
-func (c *jobs) whyNotLast(j *job) string {
+// whyJobNoCopy says why none of a job's tasks may have copies now, "" if some may. Spare work has none: nobody is in a hurry for it.
+func (c *jobs) whyJobNoCopy(j *job) string {
 	switch {
 	case c.cfg.Copies <= 0:
 		return "this frontend makes none"
@@ -255,7 +255,7 @@ func (c *jobs) whyNotLast(j *job) string {
 		return "its job is spare"
 	case j.Policy.Binding != Late:
 		return "its job's policy binds early"
-	case j.full:
+	case j.paused:
 		return "its client does not fetch its results"
 	case j.waiting+j.matching > 0:
 		return "others of its job are still to be placed"
@@ -269,19 +269,19 @@ func (c *jobs) whyNotLast(j *job) string {
 func (c *jobs) tailLag(j *job) time.Duration {
 	lag := time.Duration(0)
 	for _, g := range j.groups {
-		of := firstLag
+		groupLag := firstLag
 		switch {
 		case g.path == estimate.Estimation:
-			of = max(g.longest/2, firstLag)
+			groupLag = max(g.longestRun/2, firstLag)
 		case g.Runs.Any():
-			of = 2*g.Runs.Shortest() + c.view.Trip()
+			groupLag = 2*g.Runs.Shortest() + c.view.Trip()
 		}
-		if lag == 0 || of < lag {
-			lag = of
+		if lag == 0 || groupLag < lag {
+			lag = groupLag
 		}
 	}
 	return lag
 }
 
-// tailed notes when it is to be looked again at a job's last tasks.
-func (c *jobs) tailed(j *job, at time.Time) { j.tailAt = at }
+// setTailAt notes when it is to be looked again at a job's last tasks.
+func (c *jobs) setTailAt(j *job, at time.Time) { j.tailAt = at }

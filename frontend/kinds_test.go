@@ -12,22 +12,22 @@ import (
 
 // machines are workers of one slot each, w0 at h0 and so on, that do what they are told. Each speaks when it is its turn.
 type machines struct {
-	core  *Core
-	now   time.Time
-	ws    []machine
-	check *testing.T // nil: the core's state is not checked
-	bad   bool       // tasks fail at w0 and had better go elsewhere, and w0 speaks 100 times as often as the others
-	done  int
-	sent  int // messages from the frontend
-	turn  int
+	core    *Core
+	now     time.Time
+	ws      []machine
+	checkT  *testing.T // nil: the core's state is not checked
+	w0Fails bool       // tasks fail at w0 and had better go elsewhere, and w0 speaks 100 times as often as the others
+	done    int
+	sent    int // messages from the frontend
+	rounds  int
 }
 
 type machine struct {
-	queue []probe.ResID // in order, and some that are gone
-	live  map[probe.ResID]bool
-	runs  []probe.Launch
-	back  []probe.ResID // places of tasks that rode in vain
-	asked bool          // it has said Ready, and waits for the answer
+	queue     []probe.ResID // in order, and some that are gone
+	live      map[probe.ResID]bool
+	runs      []probe.Launch
+	ridesBack []probe.ResID // places of tasks that rode in vain
+	saidReady bool          // it has said Ready, and waits for the answer
 }
 
 func newMachines(workers int) *machines {
@@ -39,29 +39,29 @@ func newMachines(workers int) *machines {
 	return s
 }
 
-// play runs a job to its end.
-func (s *machines) play(j *Job) {
+// playJob runs a job to its end.
+func (s *machines) playJob(j *Job) {
 	s.done, s.sent = 0, 0
 	s.hear(s.core.Step(s.now, Submit{j}, nil))
 	var acts []Action
 	for n := len(j.Tasks); s.done < n; {
 		s.now = s.now.Add(time.Millisecond)
-		s.turn++
+		s.rounds++
 		for i := range s.ws {
-			if s.bad && i > 0 && s.turn%100 > 0 {
+			if s.w0Fails && i > 0 && s.rounds%100 > 0 {
 				break
 			}
 			if msg := s.ws[i].speak(); msg != nil {
-				if end, ok := msg.(*probe.Finished); ok && s.bad && i == 0 {
+				if end, ok := msg.(*probe.Finished); ok && s.w0Fails && i == 0 {
 					end.Status, end.Retry = probe.Failed, probe.Elsewhere
 				}
 				acts = s.core.Step(s.now, Received{Worker(i), msg}, acts[:0])
 				s.hear(acts)
 			}
 		}
-		if s.check != nil {
+		if s.checkT != nil {
 			if err := s.core.Check(); err != nil {
-				s.check.Fatal(err)
+				s.checkT.Fatal(err)
 			}
 		}
 		if at := s.core.NextWake(); !at.IsZero() && !at.After(s.now) {
@@ -77,9 +77,9 @@ func (m *machine) speak() probe.Msg {
 	}
 	load := probe.Load{Queued: uint32(len(m.live)), Running: uint32(len(m.runs))}
 	switch {
-	case len(m.back) > 0:
-		id := m.back[0]
-		m.back = m.back[1:]
+	case len(m.ridesBack) > 0:
+		id := m.ridesBack[0]
+		m.ridesBack = m.ridesBack[1:]
 		m.push(id)
 		return probe.Queued{First: id, Count: 1, Load: load}
 	case len(m.runs) > 0:
@@ -88,8 +88,8 @@ func (m *machine) speak() probe.Msg {
 			load.Free = probe.Slot
 		}
 		return &probe.Finished{Attempt: l.Attempt, Status: probe.Succeeded, Run: time.Millisecond, Load: load}
-	case !m.asked && len(m.queue) > 0:
-		m.asked = true
+	case !m.saidReady && len(m.queue) > 0:
+		m.saidReady = true
 		return probe.Ready{Res: m.queue[0], Load: load}
 	}
 	return nil
@@ -116,25 +116,25 @@ func (m *machine) hear(msg probe.Msg) {
 			switch id := msg.First + probe.ResID(i); {
 			case int(i) >= len(msg.Launches):
 				m.push(id)
-			case len(m.runs) == 0 && !m.asked:
+			case len(m.runs) == 0 && !m.saidReady:
 				m.runs = append(m.runs, msg.Launches[i])
 			default:
-				m.back = append(m.back, id)
+				m.ridesBack = append(m.ridesBack, id)
 			}
 		}
 	case probe.Bind:
-		m.asked = false
+		m.saidReady = false
 		if m.runs = append(append(m.runs, msg.Launch), msg.Bundle...); !msg.Keep {
 			delete(m.live, msg.Res)
 		}
 	case probe.Decline:
-		m.asked = false
+		m.saidReady = false
 		delete(m.live, msg.Res)
 	case probe.Cancel:
 		for i := range msg.Count {
 			delete(m.live, msg.First+probe.ResID(i))
 		}
-		m.asked = m.asked && m.live[m.queue[0]]
+		m.saidReady = m.saidReady && m.live[m.queue[0]]
 	}
 }
 
@@ -143,8 +143,8 @@ func (m *machine) push(id probe.ResID) {
 	m.live[id] = true
 }
 
-// kinds is a job each of whose tasks names other hosts of so many.
-func kinds(n, hosts int) *Job {
+// jobOfKinds is a job each of whose tasks names other hosts of so many.
+func jobOfKinds(n, hosts int) *Job {
 	j := jobWith("x", make([]Task, n)...)
 	for i := range j.Tasks {
 		t := &j.Tasks[i]
@@ -156,13 +156,13 @@ func kinds(n, hosts int) *Job {
 
 // A job of more kinds than are looked at for a message is sampled like any other, and all its tasks run.
 func TestManyKinds(t *testing.T) {
-	const n = 3 * mostKinds
+	const n = 3 * maxGroupsLooked
 	for _, policy := range Policies[:2] {
 		s := newMachines(16)
-		s.check = t
-		j := kinds(n, 16)
+		s.checkT = t
+		j := jobOfKinds(n, 16)
 		j.Policy = policy
-		s.play(j)
+		s.playJob(j)
 		if got := s.core.Stats.Estimated; got != 0 || s.sent > 8*n {
 			t.Errorf("policy %s: %d tasks by estimation, %d messages", policy.Name, got, s.sent)
 		}
@@ -176,7 +176,7 @@ func BenchmarkKinds(b *testing.B) {
 			b.Run(fmt.Sprint(n, "/", kind), func(b *testing.B) {
 				s := newMachines(64)
 				for b.Loop() {
-					j := kinds(n, 64)
+					j := jobOfKinds(n, 64)
 					for i := range j.Tasks {
 						t := &j.Tasks[i]
 						if kind == "inputs" {
@@ -188,7 +188,7 @@ func BenchmarkKinds(b *testing.B) {
 							t.Constraint = Constraint{}
 						}
 					}
-					s.play(j)
+					s.playJob(j)
 					if s.done != n {
 						b.Fatalf("%d of %d tasks are done", s.done, n)
 					}
@@ -206,7 +206,7 @@ func BenchmarkShunned(b *testing.B) {
 		for _, kind := range []string{"anywhere", "inputs"} {
 			b.Run(fmt.Sprint(n, "/", kind), func(b *testing.B) {
 				s := newMachines(2)
-				s.bad = true
+				s.w0Fails = true
 				for b.Loop() {
 					j := jobWith("x", make([]Task, n)...)
 					for i := range j.Tasks {
@@ -216,7 +216,7 @@ func BenchmarkShunned(b *testing.B) {
 							t.Inputs = []Input{{Bytes: 100_000, Copies: []estimate.Copy{{At: fmt.Sprint("h", i%2)}}}}
 						}
 					}
-					if s.play(j); s.done != n {
+					if s.playJob(j); s.done != n {
 						b.Fatalf("%d of %d tasks are done", s.done, n)
 					}
 				}

@@ -15,12 +15,12 @@ import (
 // commits what was decided.
 type ledger struct {
 	jobs
-	workers  []*worker // by Worker; nil where there never was one
-	byTimer  pq.Heap[*worker]
-	attempts uint64    // ever
-	running  int       // attempts at workers
-	sparing  []*worker // those with spare places
-	spareAt  time.Time // when these are cancelled; zero if there are none
+	workers            []*worker // by Worker; nil where there never was one
+	byTimer            pq.Heap[*worker]
+	attemptsMade       uint64    // ever
+	attemptsAtWorkers  int       // attempts at workers
+	workersWithSurplus []*worker // those with spare places
+	withdrawAt         time.Time // when these are cancelled; zero if there are none
 
 	lent struct { // with the actions of this step
 		done     lent.Of[Done]
@@ -28,18 +28,18 @@ type ledger struct {
 	}
 }
 
-// at is the worker of a row.
-func (c *ledger) at(row *view.Worker) *worker { return c.workers[row.Key] }
+// workerOf is the worker of a row.
+func (c *ledger) workerOf(row *view.Worker) *worker { return c.workers[row.Key] }
 
-func (c *ledger) worker(key Worker) *worker {
+func (c *ledger) workerByKey(key Worker) *worker {
 	if int(key) < len(c.workers) {
 		return c.workers[key]
 	}
 	return nil
 }
 
-// known is the worker of a key, which it now has if it did not.
-func (c *ledger) known(key Worker) *worker {
+// ensureWorker is the worker of a key, which it now has if it did not.
+func (c *ledger) ensureWorker(key Worker) *worker {
 	for int(key) >= len(c.workers) {
 		c.workers = append(c.workers, nil)
 	}
@@ -49,24 +49,24 @@ func (c *ledger) known(key Worker) *worker {
 	return c.workers[key]
 }
 
-// heard takes what a worker said of its load into the view.
-func (c *ledger) heard(w *worker, load probe.Load, now time.Time) {
+// noteLoad takes what a worker said of its load into the view.
+func (c *ledger) noteLoad(w *worker, load probe.Load, now time.Time) {
 	if c.view.NoteLoad(w.Worker, load, now) {
-		w.told()
+		w.noteMatrix()
 	}
 }
 
-// expects notes when w expects attempts that wait in its queue to start.
-func (w *worker) expects(list []probe.Expect, now time.Time) {
+// noteExpectedStarts notes when w expects attempts that wait in its queue to start.
+func (w *worker) noteExpectedStarts(list []probe.Expect, now time.Time) {
 	for i := range list {
-		if a := w.attempts[list[i].Attempt]; a != nil && !a.ran {
-			a.starts = now.Add(list[i].Wait)
+		if a := w.attempts[list[i].Attempt]; a != nil && !a.hasStarted {
+			a.expectedStart = now.Add(list[i].Wait)
 		}
 	}
 }
 
-// progressed notes how far attempts at w are.
-func (w *worker) progressed(list []probe.Progress, now time.Time) {
+// noteProgress notes how far attempts at w are.
+func (w *worker) noteProgress(list []probe.Progress, now time.Time) {
 	for i := range list {
 		if a := w.attempts[list[i].Attempt]; a != nil {
 			a.progress = progress{float64(list[i].Done) / 1e6, list[i].Left, now}
@@ -74,37 +74,37 @@ func (w *worker) progressed(list []probe.Progress, now time.Time) {
 	}
 }
 
-// ask notes that the matrix of w is not asked for again before a time; told that w has told it; await that the next batch waits
+// askNotBefore notes that the matrix of w is not asked for again before a time; told that w has told it; await that the next batch waits
 // for it, and awaitNone that none does any more.
-func (w *worker) ask(again time.Time) { w.askFrom = again }
-func (w *worker) told()               { w.askFrom, w.asked = time.Time{}, false }
-func (w *worker) await()              { w.asked = true }
-func (w *worker) awaitNone()          { w.asked = false }
+func (w *worker) askNotBefore(again time.Time) { w.askMatrixFrom = again }
+func (w *worker) noteMatrix()                  { w.askMatrixFrom, w.matrixAwaited = time.Time{}, false }
+func (w *worker) awaitMatrix()                 { w.matrixAwaited = true }
+func (w *worker) awaitNoMatrix()               { w.matrixAwaited = false }
 
-// away notes that a worker is not up.
-func (c *ledger) away(w *worker) {
-	c.turn()
-	c.nearGone(w)
-	w.awaitNone()
+// noteNotUp notes that a worker is not up.
+func (c *ledger) noteNotUp(w *worker) {
+	c.updateStranded()
+	c.reshelveGone(w)
+	w.awaitNoMatrix()
 }
 
-// drain stops sending anything new to w.
-func (c *ledger) drain(w *worker) {
+// noteDraining stops sending anything new to w.
+func (c *ledger) noteDraining(w *worker) {
 	c.view.Drain(w.Worker)
-	c.away(w)
+	c.noteNotUp(w)
 }
 
-// full places nothing at a worker by estimation whose queue is full, until it tells its matrix again, and does not
+// noteQueueFull places nothing at a worker by estimation whose queue is full, until it tells its matrix again, and does not
 // ask for that before its time.
-func (c *ledger) full(w *worker, retry time.Duration, now time.Time) {
+func (c *ledger) noteQueueFull(w *worker, retry time.Duration, now time.Time) {
 	c.view.ForgetMatrix(w.Worker)
-	w.askFrom = now.Add(retry)
-	w.fullUntil = w.askFrom
+	w.askMatrixFrom = now.Add(retry)
+	w.fullUntil = w.askMatrixFrom
 }
 
-// allFull reports whether all workers that may run tasks of a group have just said that their queues are full, the last one now.
-func (c *ledger) allFull(g *group, last *worker, now time.Time) bool {
-	return !slices.ContainsFunc(g.Set.Workers(), func(w *view.Worker) bool { return w != last.Worker && now.After(c.at(w).fullUntil) })
+// allQueuesFull reports whether all workers that may run tasks of a group have just said that their queues are full, the last one now.
+func (c *ledger) allQueuesFull(g *group, last *worker, now time.Time) bool {
+	return !slices.ContainsFunc(g.Set.Workers(), func(w *view.Worker) bool { return w != last.Worker && now.After(c.workerOf(w).fullUntil) })
 }
 
 func (c *ledger) setTimer(w *worker) {
@@ -129,8 +129,8 @@ const (
 	ackDelay = 50 * time.Millisecond
 )
 
-// ack tells w that a result arrived: soon, or at once if this frontend leaves.
-func (c *ledger) ack(w *worker, id probe.AttemptID, now time.Time, acts []Action) []Action {
+// ackResult tells w that a result arrived: soon, or at once if this frontend leaves.
+func (c *ledger) ackResult(w *worker, id probe.AttemptID, now time.Time, acts []Action) []Action {
 	w.acks = append(w.acks, id)
 	switch {
 	case len(w.acks) == ackBatch || c.leaving:
@@ -148,49 +148,49 @@ func (c *ledger) flushAcks(w *worker, acts []Action) []Action {
 	return acts
 }
 
-// disown has a worker keep a result for no longer than whoever may claim it has time to.
-func disown(w *worker, id probe.AttemptID, acts []Action) []Action {
+// disownResult has a worker keep a result for no longer than whoever may claim it has time to.
+func disownResult(w *worker, id probe.AttemptID, acts []Action) []Action {
 	return append(acts, Send{Worker: w.Key, Msg: probe.Ack{Attempts: []probe.AttemptID{id}, Disowned: true}})
 }
 
-// receipt is for the result of a task's last attempt. A worker that leaves is not kept waiting for the client.
-func (c *ledger) receipt(t *task, w *worker, id probe.AttemptID, now time.Time, acts []Action) (Receipt, []Action) {
-	t.last = id
+// issueReceipt is for the result of a task's last attempt. A worker that leaves is not kept waiting for the client.
+func (c *ledger) issueReceipt(t *task, w *worker, id probe.AttemptID, now time.Time, acts []Action) (Receipt, []Action) {
+	t.lastEnded = id
 	if w.State() == view.Draining {
-		return Receipt{}, c.ack(w, id, now, acts)
+		return Receipt{}, c.ackResult(w, id, now, acts)
 	}
 	return Receipt{w.Key, id}, acts
 }
 
-func (c *ledger) delivered(list []Receipt, now time.Time, acts []Action) []Action {
+func (c *ledger) ackDelivered(list []Receipt, now time.Time, acts []Action) []Action {
 	for _, r := range list {
-		if w := c.worker(r.Worker); r != (Receipt{}) && w != nil && w.Linked() { // else it keeps the result for a time
-			acts = c.ack(w, r.Attempt, now, acts)
+		if w := c.workerByKey(r.Worker); r != (Receipt{}) && w != nil && w.Linked() { // else it keeps the result for a time
+			acts = c.ackResult(w, r.Attempt, now, acts)
 		}
 	}
 	return acts
 }
 
-func (c *ledger) dropped(list []Receipt, acts []Action) []Action {
+func (c *ledger) disownDropped(list []Receipt, acts []Action) []Action {
 	list = slices.DeleteFunc(slices.Clone(list), func(r Receipt) bool { return r == Receipt{} })
 	slices.SortStableFunc(list, func(a, b Receipt) int { return cmp.Compare(a.Worker, b.Worker) })
 	for len(list) > 0 {
 		m := probe.Ack{Disowned: true}
-		at := list[0].Worker
-		for len(list) > 0 && list[0].Worker == at && len(m.Attempts) < ackBatch {
+		key := list[0].Worker
+		for len(list) > 0 && list[0].Worker == key && len(m.Attempts) < ackBatch {
 			m.Attempts = append(m.Attempts, list[0].Attempt)
 			list = list[1:]
 		}
-		if w := c.worker(at); w != nil && w.Linked() {
-			acts = append(acts, Send{Worker: at, Msg: m})
+		if w := c.workerByKey(key); w != nil && w.Linked() {
+			acts = append(acts, Send{Worker: key, Msg: m})
 		}
 	}
 	return acts
 }
 
-// leave takes no new jobs from here on, and lets no result wait to be acknowledged: whoever was to do it later would be
+// startLeaving takes no new jobs from here on, and lets no result wait to be acknowledged: whoever was to do it later would be
 // gone, and the worker keep it until it is sure of that.
-func (c *ledger) leave(acts []Action) []Action {
+func (c *ledger) startLeaving(acts []Action) []Action {
 	c.leaving = true
 	for _, w := range c.workers {
 		if w != nil && len(w.acks) > 0 {
@@ -200,27 +200,27 @@ func (c *ledger) leave(acts []Action) []Action {
 	return acts
 }
 
-// keepUp tells w what it is time to: results that arrived, and what is believed of the link.
-func (c *ledger) keepUp(w *worker, now time.Time, acts []Action) []Action {
+// sendAcksAndSync tells w what it is time to: results that arrived, and what is believed of the link.
+func (c *ledger) sendAcksAndSync(w *worker, now time.Time, acts []Action) []Action {
 	if w.Linked() {
 		if len(w.acks) > 0 && !now.Before(w.ackAt) {
 			acts = c.flushAcks(w, acts)
 		}
 		if !now.Before(w.syncAt) {
 			w.syncAt = now.Add(c.cfg.SyncEvery)
-			acts = append(acts, Send{Worker: w.Key, Msg: w.sync()})
+			acts = append(acts, Send{Worker: w.Key, Msg: w.syncMessage()})
 		}
 	}
 	c.setTimer(w)
 	return acts
 }
 
-// sync is all that the frontend believes of the link.
-func (w *worker) sync() probe.Sync {
+// syncMessage is all that the frontend believes of the link.
+func (w *worker) syncMessage() probe.Sync {
 	m := probe.Sync{Next: w.nextRes}
 	ids := make([]probe.ResID, 0, len(w.places))
 	for id, r := range w.places {
-		if r.ride(id) == nil { // of a place whose task rides along we know only that it was sent
+		if r.rideAt(id) == nil { // of a place whose task rides along we know only that it was sent
 			ids = append(ids, id)
 		}
 	}

@@ -26,7 +26,7 @@ func TestLine(t *testing.T) {
 				if list.Has(x) {
 					return
 				}
-				x.shuns = rapid.SampledFrom(workers).Draw(t, "shuns")
+				x.shunned = rapid.SampledFrom(workers).Draw(t, "shuns")
 				if rapid.Bool().Draw(t, "front") {
 					l.PushFront(x)
 					model = slices.Insert(model, 0, x)
@@ -46,27 +46,27 @@ func TestLine(t *testing.T) {
 					t.Fatalf("%d of %d, of length %d, from %p to %p: %v", len(all), len(model), l.Len(), l.First(), l.Last(), all)
 				}
 				for _, w := range workers {
-					who := func(in []*task) (who []*task) {
+					shunning := func(in []*task) (shunning []*task) {
 						for _, x := range in {
-							if x.shuns == w {
-								who = append(who, x)
+							if x.shunned == w {
+								shunning = append(shunning, x)
 							}
 						}
-						return who
+						return shunning
 					}
-					if got, want := who(all), who(model); !slices.Equal(got, want) {
+					if got, want := shunning(all), shunning(model); !slices.Equal(got, want) {
 						t.Fatalf("of those that shun %p: %v, not %v", w, got, want)
 					}
-					can := func(x *task) bool { return w == nil || x.shuns != w }
+					mayTake := func(x *task) bool { return w == nil || x.shunned != w }
 					var want *task
-					if i := slices.IndexFunc(all, can); i >= 0 {
+					if i := slices.IndexFunc(all, mayTake); i >= 0 {
 						want = all[i]
 					}
-					if got := l.For(w); got != want {
+					if got := l.FirstFor(w); got != want {
 						t.Fatalf("%p gets %p, not %p", w, got, want)
 					}
 				}
-				if i := slices.IndexFunc(all, func(x *task) bool { return x.shuns == nil }); i >= 0 && slices.ContainsFunc(all[i:], func(x *task) bool { return x.shuns != nil }) {
+				if i := slices.IndexFunc(all, func(x *task) bool { return x.shunned == nil }); i >= 0 && slices.ContainsFunc(all[i:], func(x *task) bool { return x.shunned != nil }) {
 					t.Fatal("one that shuns a worker stands behind one that shuns none")
 				}
 			},

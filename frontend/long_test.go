@@ -41,8 +41,8 @@ func (f *fleet) step(ev Event) []Action {
 	return acts
 }
 
-// pass lets time pass.
-func (f *fleet) pass(d time.Duration) {
+// passTime lets time pass.
+func (f *fleet) passTime(d time.Duration) {
 	f.t.Helper()
 	for end := f.now.Add(d); ; f.step(Wake{}) {
 		at := f.core.NextWake()
@@ -54,14 +54,14 @@ func (f *fleet) pass(d time.Duration) {
 	}
 }
 
-// tell lets a worker say how long all tasks would wait.
-func (f *fleet) tell(w int, wait time.Duration, load probe.Load) {
+// tellWait lets a worker say how long all tasks would wait.
+func (f *fleet) tellWait(w int, wait time.Duration, load probe.Load) {
 	f.t.Helper()
-	load.Matrix = flat(f.size, wait)
+	load.Matrix = flatMatrix(f.size, wait)
 	f.step(Received{Worker(w), load})
 }
 
-func flat(capacity probe.Demand, wait time.Duration) *probe.WaitMatrix {
+func flatMatrix(capacity probe.Demand, wait time.Duration) *probe.WaitMatrix {
 	m := &probe.WaitMatrix{Capacity: capacity}
 	for i := range m.Cells {
 		for k := range m.Cells[i] {
@@ -75,7 +75,7 @@ func flat(capacity probe.Demand, wait time.Duration) *probe.WaitMatrix {
 }
 
 // enqueued is to which worker each Enqueue goes.
-func enqueues(acts []Action) (workers []Worker, launches []probe.Launch) {
+func sentEnqueues(acts []Action) (workers []Worker, launches []probe.Launch) {
 	for _, a := range acts {
 		if s, ok := a.(Send); ok {
 			if m, ok := s.Msg.(probe.Enqueue); ok {
@@ -106,7 +106,7 @@ func TestSamplingAvoidsWorkersHeldByLongTasks(t *testing.T) {
 		if w < 10 {
 			wait = time.Minute
 		}
-		f.tell(w, wait, probe.Load{Queued: 1})
+		f.tellWait(w, wait, probe.Load{Queued: 1})
 	}
 	reserved := func(tasks int) map[Worker]int {
 		counts := map[Worker]int{}
@@ -137,7 +137,7 @@ func TestSamplingAvoidsWorkersHeldByLongTasks(t *testing.T) {
 	if counts = reserved(2); counts[3] == 0 {
 		t.Error("a worker that had room is still avoided")
 	}
-	f.pass(2 * time.Second)
+	f.passTime(2 * time.Second)
 	if counts = reserved(2); counts[5] == 0 || f.core.view.Avoided() == 10 {
 		t.Errorf("after 2s workers are still avoided: %v", counts)
 	}
@@ -146,10 +146,10 @@ func TestSamplingAvoidsWorkersHeldByLongTasks(t *testing.T) {
 // Every decision is there with its candidates and terms, and with what became of it; those on sampled tasks, too.
 func TestExplain(t *testing.T) {
 	f := newFleet(t, 2, 1, Config{Estimate: estimate.Config{Jitter: -1}})
-	f.tell(0, 3*time.Second, probe.Load{})
-	f.tell(1, time.Second, probe.Load{})
+	f.tellWait(0, 3*time.Second, probe.Load{})
+	f.tellWait(1, time.Second, probe.Load{})
 	f.step(Submit{jobWith("x", Task{Estimate: 10 * time.Second, Retryable: true}, Task{Estimate: time.Millisecond, Retryable: true})})
-	explain := func(want ...string) {
+	wantExplained := func(want ...string) {
 		t.Helper()
 		var text strings.Builder
 		for _, d := range f.core.Explain(script.Job("x"), -1) {
@@ -164,7 +164,7 @@ func TestExplain(t *testing.T) {
 			rest = after
 		}
 	}
-	explain(
+	wantExplained(
 		"task 0 goes by estimation: long: runs 10.000s by its hint, threshold 1.000s", "after 0s: w1: the least C of 2",
 		"* w1 (in pool): C 11.000s", "W 1.000s + R 10.000s", "w0 (in pool): C 13.0", "at w1: sent",
 		"task 1 goes by sampling: short: runs 0.001s by its hint",
@@ -172,18 +172,18 @@ func TestExplain(t *testing.T) {
 	f.now = f.now.Add(time.Second)
 	f.step(Received{1, probe.Started{Attempt: probe.AttemptID{Frontend: 'a', Seq: 1}}})
 	f.step(WorkerGone{Worker: 1})
-	f.tell(0, 3*time.Second, probe.Load{})
-	explain("lost: worker w1 went away", "after 1s: w0: the least C of 1", "at w0: sent")
+	f.tellWait(0, 3*time.Second, probe.Load{})
+	wantExplained("lost: worker w1 went away", "after 1s: w0: the least C of 1", "at w0: sent")
 	acts := f.step(Received{0, &probe.Finished{Attempt: probe.AttemptID{Frontend: 'a', Seq: 2}, Status: probe.Succeeded, Waited: 4 * time.Second, Run: 9 * time.Second,
 		Usage: probe.Usage{CPU: 8 * time.Second, Memory: 100},
 	}})
 	if i := slices.IndexFunc(acts, func(a Action) bool { _, ok := a.(*Done); return ok }); i < 0 {
 		t.Errorf("no outcome: %v", acts)
-	} else if o := acts[i].(*Done).Outcome; o.Expected != 10*time.Second || o.Promised != 3*time.Second || o.Waited != 4*time.Second || o.Path != estimate.Estimation {
-		t.Errorf("the outcome tells of a run of %v and of waits of %v and %v", o.Expected, o.Promised, o.Waited)
+	} else if o := acts[i].(*Done).Outcome; o.Expected != 10*time.Second || o.ExpectedWait != 3*time.Second || o.Waited != 4*time.Second || o.Path != estimate.Estimation {
+		t.Errorf("the outcome tells of a run of %v and of waits of %v and %v", o.Expected, o.ExpectedWait, o.Waited)
 	}
 	f.step(Cancel{Job: script.Job("x")})
-	explain("succeeded, waited 4s, ran 9s, used 8s of CPU and 100 MiB", "sampling")
+	wantExplained("succeeded, waited 4s, ran 9s, used 8s of CPU and 100 MiB", "sampling")
 	if ds := f.core.Explain(script.Job("x"), 0); len(ds) != 2 {
 		t.Errorf("%d decisions on one task that was placed twice", len(ds))
 	}
@@ -192,7 +192,7 @@ func TestExplain(t *testing.T) {
 	}
 
 	for n := range maxDecisions { // others push these out
-		f.tell(0, 0, probe.Load{})
+		f.tellWait(0, 0, probe.Load{})
 		id := fmt.Sprint("y", n)
 		f.step(Submit{jobWith(id, Task{Estimate: 10 * time.Second, Retryable: true})})
 		f.step(Cancel{Job: script.Job(id)})
@@ -221,14 +221,14 @@ func TestLearning(t *testing.T) {
 	f := newFleet(t, 1, 8, Config{})
 	finish := func(l probe.Launch, run time.Duration) {
 		f.step(Received{0, &probe.Finished{Attempt: l.Attempt, Status: probe.Succeeded, Run: run}})
-		f.tell(0, 0, probe.Load{})
+		f.tellWait(0, 0, probe.Load{})
 	}
-	f.tell(0, 0, probe.Load{})
+	f.tellWait(0, 0, probe.Load{})
 	for n := range 3 {
-		_, ls := enqueues(f.step(Submit{jobWith(fmt.Sprint("a", n), Task{Estimate: 20 * time.Second})}))
+		_, ls := sentEnqueues(f.step(Submit{jobWith(fmt.Sprint("a", n), Task{Estimate: 20 * time.Second})}))
 		finish(ls[0], 30*time.Second)
 	}
-	_, ls := enqueues(f.step(Submit{jobWith("b", Task{})}))
+	_, ls := sentEnqueues(f.step(Submit{jobWith("b", Task{})}))
 	if len(ls) != 1 || ls[0].Estimate != 30*time.Second {
 		t.Fatalf("a task without a hint of a function that runs for 30 s: %+v", ls)
 	}
@@ -236,10 +236,10 @@ func TestLearning(t *testing.T) {
 	for i := range tasks {
 		tasks[i].Estimate = time.Second * time.Duration(6-i) // the job ends soonest if the longest is placed first
 	}
-	f.tell(0, 0, probe.Load{})
+	f.tellWait(0, 0, probe.Load{})
 	acts := f.step(Submit{jobWith("c", tasks...)})
 	for i := range 4 {
-		_, ls = enqueues(acts)
+		_, ls = sentEnqueues(acts)
 		if want := time.Duration(6-i) * time.Second; len(ls) != 1 || i < 3 && ls[0].Estimate != want {
 			t.Fatalf("task %d: %+v", i, ls)
 		}
@@ -281,8 +281,8 @@ func TestWrongHints(t *testing.T) {
 		}
 		f.step(Received{0, &probe.Finished{Attempt: m.Launches[0].Attempt, Status: probe.Succeeded, Run: off * 10 * time.Millisecond, Load: probe.Load{Free: f.size}}})
 	}
-	f.tell(0, 0, probe.Load{})
-	_, ls := enqueues(f.step(Submit{jobWith("l", Task{Estimate: 900 * time.Millisecond})}))
+	f.tellWait(0, 0, probe.Load{})
+	_, ls := sentEnqueues(f.step(Submit{jobWith("l", Task{Estimate: 900 * time.Millisecond})}))
 	if len(ls) != 1 || ls[0].Estimate != 2700*time.Millisecond {
 		t.Errorf("a hint of 900 ms of a function that takes three times its hints: %+v, want one task of 2.7 s by estimation", ls)
 	}
@@ -317,17 +317,17 @@ func TestGroupIsAsLongAsItsLongest(t *testing.T) {
 // of different functions that fail at one worker.
 func TestFailures(t *testing.T) {
 	rate := func(f *fleet, w int32) float64 { return f.core.view.Fleet().FailureRate(w, f.now) }
-	again := func(f *fleet, w Worker) {
+	restart := func(f *fleet, w Worker) {
 		f.step(WorkerUp{w, probe.Welcome{Worker: fmt.Sprint("w", w), Incarnation: 2, Functions: []string{"f", "g", "h"}, Capacity: f.size}})
 	}
 	f := newFleet(t, 100, 1, Config{})
 	usual := rate(f, 0)
 	f.step(WorkerGone{Worker: 1})
 	f.step(WorkerGone{Worker: 1})
-	again(f, 1)
+	restart(f, 1)
 	f.step(Received{2, probe.Drain{}})
 	f.step(WorkerGone{Worker: 2})
-	again(f, 2)
+	restart(f, 2)
 	if got := rate(f, 1) / usual; got < 100 {
 		t.Errorf("the failure rate of a worker that went away is %.0f times the usual one", got)
 	}
@@ -339,17 +339,17 @@ func TestFailures(t *testing.T) {
 	for w := range Worker(50) {
 		f.step(LinkLost{w + 50})
 	}
-	f.pass(2 * time.Second)
-	again(f, 60)
+	f.passTime(2 * time.Second)
+	restart(f, 60)
 	if got := alone / rate(f, 60); got < 10 {
 		t.Errorf("a worker that went away together with half of the fleet: its failure counts 1/%.0f of one alone", got)
 	}
 
 	f = newFleet(t, 2, 1, Config{})
 	for _, function := range []string{"f", "g", "h"} {
-		f.tell(0, 0, probe.Load{})
-		f.tell(1, time.Minute, probe.Load{})
-		_, ls := enqueues(f.step(Submit{jobWith("j"+function, Task{Function: function, Estimate: 5 * time.Second})}))
+		f.tellWait(0, 0, probe.Load{})
+		f.tellWait(1, time.Minute, probe.Load{})
+		_, ls := sentEnqueues(f.step(Submit{jobWith("j"+function, Task{Function: function, Estimate: 5 * time.Second})}))
 		f.step(Received{0, &probe.Finished{Attempt: ls[0].Attempt, Status: probe.Failed}})
 	}
 	if rate(f, 0) < 100*usual || rate(f, 1) != usual {
@@ -362,17 +362,17 @@ func TestFailures(t *testing.T) {
 func TestPostponed(t *testing.T) {
 	for _, first := range []time.Duration{3 * time.Second, time.Hour} { // that one waits, as the worker says; the latter is a lie
 		f := newFleet(t, 1, 8, Config{})
-		f.tell(0, first, probe.Load{})
+		f.tellWait(0, first, probe.Load{})
 		f.step(Submit{jobWith("a", Task{Estimate: 5 * time.Second}, Task{Estimate: 20 * time.Second})})
-		f.pass(2 * breath)
+		f.passTime(2 * batchPause)
 		began := f.now
-		if f.core.Stats.Enqueued != 1 || f.core.later.Len() != 1 {
-			t.Fatalf("%d tasks were enqueued, %d sleep: one of 5 s was to wait for %v while another takes 20", f.core.Stats.Enqueued, f.core.later.Len(), first)
+		if f.core.Stats.Enqueued != 1 || f.core.sleepers.Len() != 1 {
+			t.Fatalf("%d tasks were enqueued, %d sleep: one of 5 s was to wait for %v while another takes 20", f.core.Stats.Enqueued, f.core.sleepers.Len(), first)
 		}
 		for i := 0; i < 1000 && f.core.Stats.Enqueued < 2; i++ {
 			f.now = f.core.NextWake()
 			f.step(Wake{})
-			f.tell(0, 3*time.Second, probe.Load{})
+			f.tellWait(0, 3*time.Second, probe.Load{})
 		}
 		if after := f.now.Sub(began); f.core.Stats.Enqueued != 2 || after < 14*time.Second || after > 16*time.Second {
 			t.Errorf("one waits for %v: %d are enqueued after %v, want the one of 5 s after the 15 s by which it is shorter", first, f.core.Stats.Enqueued, after)
@@ -381,14 +381,14 @@ func TestPostponed(t *testing.T) {
 
 	// With room at once, it starts at once; and alone, it does not sleep.
 	f := newFleet(t, 2, 8, Config{})
-	f.tell(0, 0, probe.Load{})
-	f.tell(1, 0, probe.Load{})
-	if ws, _ := enqueues(f.step(Submit{jobWith("b", Task{Estimate: 5 * time.Second}, Task{Estimate: 20 * time.Second})})); len(ws) != 2 {
+	f.tellWait(0, 0, probe.Load{})
+	f.tellWait(1, 0, probe.Load{})
+	if ws, _ := sentEnqueues(f.step(Submit{jobWith("b", Task{Estimate: 5 * time.Second}, Task{Estimate: 20 * time.Second})})); len(ws) != 2 {
 		t.Errorf("with room for both, %d tasks are placed", len(ws))
 	}
 	f = newFleet(t, 1, 8, Config{})
-	f.tell(0, 3*time.Second, probe.Load{})
-	if ws, _ := enqueues(f.step(Submit{jobWith("c", Task{Estimate: 5 * time.Second})})); len(ws) != 1 {
+	f.tellWait(0, 3*time.Second, probe.Load{})
+	if ws, _ := sentEnqueues(f.step(Submit{jobWith("c", Task{Estimate: 5 * time.Second})})); len(ws) != 1 {
 		t.Error("a task that is alone is put off")
 	}
 }
@@ -411,7 +411,7 @@ func TestAsking(t *testing.T) {
 		t.Errorf("%d workers are asked for one task while nothing is known of any", n)
 	}
 	for w := range 40 {
-		f.tell(w, time.Second, probe.Load{})
+		f.tellWait(w, time.Second, probe.Load{})
 	}
 	if n := asked("b"); n != 0 {
 		t.Errorf("%d workers are asked although all have just told", n)
@@ -420,7 +420,7 @@ func TestAsking(t *testing.T) {
 	if n := asked("c"); n < 2 || n > 6 {
 		t.Errorf("%d workers are asked, as what is known is 1 s old", n)
 	}
-	f.pass(time.Minute)
+	f.passTime(time.Minute)
 	asked("d")
 	known := 0
 	for w := range int32(40) {
@@ -439,35 +439,35 @@ func TestRandomStages(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 5))
 		f := newFleet(t, 4, 4, Config{Estimate: estimate.Config{Jitter: -1}})
 		for w := range 4 {
-			f.tell(w, 0, probe.Load{Free: f.size})
+			f.tellWait(w, 0, probe.Load{Free: f.size})
 		}
 		n := 1 + rng.IntN(8)
 		names := rng.Perm(n) // stage i of the order comes at position names[i]
 		j := jobWith("x")
 		j.Stages = make([]Stage, n)
 		after := make([][]int, n)
-		for i, at := range names {
-			j.Stages[at].Name = fmt.Sprint("s", at)
+		for i, position := range names {
+			j.Stages[position].Name = fmt.Sprint("s", position)
 			for _, before := range names[:i] {
 				if rng.IntN(3) == 0 {
-					j.Stages[at].After = append(j.Stages[at].After, fmt.Sprint("s", before))
-					after[at] = append(after[at], before)
+					j.Stages[position].After = append(j.Stages[position].After, fmt.Sprint("s", before))
+					after[position] = append(after[position], before)
 				}
 			}
 			for range 1 + rng.IntN(3) {
-				task := Task{Index: probe.TaskIndex(len(j.Tasks)), Stage: int32(at), Function: "f", Estimate: time.Millisecond, Retryable: true}
+				task := Task{Index: probe.TaskIndex(len(j.Tasks)), Stage: int32(position), Function: "f", Estimate: time.Millisecond, Retryable: true}
 				if rng.IntN(2) == 0 {
 					task.Estimate = time.Minute
 				}
-				if len(after[at]) > 0 && rng.IntN(2) == 0 {
-					task.Inputs = []Input{{Bytes: 1e9, Stage: j.Stages[at].After[0]}}
+				if len(after[position]) > 0 && rng.IntN(2) == 0 {
+					task.Inputs = []Input{{Bytes: 1e9, Stage: j.Stages[position].After[0]}}
 				}
 				j.Tasks = append(j.Tasks, task)
 			}
 		}
-		left, doomed := make([]int, n), rng.IntN(4) == 0
+		unfinished, doomed := make([]int, n), rng.IntN(4) == 0
 		for i := range j.Tasks {
-			left[j.Tasks[i].Stage]++
+			unfinished[j.Tasks[i].Stage]++
 		}
 		type running struct {
 			w Worker
@@ -492,7 +492,7 @@ func TestRandomStages(t *testing.T) {
 					}
 					for _, l := range ls {
 						for _, before := range after[j.Tasks[l.Task].Stage] {
-							if left[before] > 0 {
+							if unfinished[before] > 0 {
 								t.Fatalf("seed %d: task %d starts before stage %d has ended", seed, l.Task, before)
 							}
 						}
@@ -526,9 +526,9 @@ func TestRandomStages(t *testing.T) {
 			if doomed && rng.IntN(4) == 0 {
 				status = probe.Failed
 			} else {
-				left[j.Tasks[r.l.Task].Stage]--
+				unfinished[j.Tasks[r.l.Task].Stage]--
 			}
-			load := probe.Load{Free: f.size, Matrix: flat(f.size, 0)}
+			load := probe.Load{Free: f.size, Matrix: flatMatrix(f.size, 0)}
 			take(f.step(Received{r.w, &probe.Finished{Attempt: r.l.Attempt, Status: status, Run: time.Millisecond, Load: load}}))
 		}
 		if outcomes != len(j.Tasks) || failures > 0 && !doomed {

@@ -13,7 +13,7 @@ import (
 // A worker is told how long a task will take with reading its inputs there; what is learnt of a run is without that.
 func TestReadingIsPartOfTheRun(t *testing.T) {
 	f := newFleet(t, 2, 1, Config{})
-	reads := 6250 * time.Microsecond // a megabyte, from disk
+	readTime := 6250 * time.Microsecond // a megabyte, from disk
 	for i := range 20 {
 		task := Task{Estimate: time.Millisecond, Inputs: []Input{{Bytes: 1e6, Copies: []estimate.Copy{{At: "h1"}}}}}
 		if i > 0 {
@@ -30,10 +30,10 @@ func TestReadingIsPartOfTheRun(t *testing.T) {
 		if sent == nil || len(sent.Launches) != 1 {
 			t.Fatalf("it does not ride to its data: %v", acts)
 		}
-		if got := sent.Launches[0].Estimate; i == 0 && got != time.Millisecond+reads {
+		if got := sent.Launches[0].Estimate; i == 0 && got != time.Millisecond+readTime {
 			t.Errorf("the worker expects %v", got)
 		}
-		f.step(Received{1, &probe.Finished{Attempt: sent.Launches[0].Attempt, Status: probe.Succeeded, Run: time.Millisecond + reads, Load: probe.Load{Free: f.size}}})
+		f.step(Received{1, &probe.Finished{Attempt: sent.Launches[0].Attempt, Status: probe.Succeeded, Run: time.Millisecond + readTime, Load: probe.Load{Free: f.size}}})
 	}
 	if w := estimate.Expect(0, 1e6, nil, f.core.view.Runs("f").Stats(), time.Hour); w.Mean.Round(10*time.Microsecond) != time.Millisecond {
 		t.Errorf("tasks are believed to run for %v without reading", w.Mean)
@@ -49,7 +49,7 @@ func BenchmarkManyHosts(b *testing.B) {
 	for i := range n {
 		c.Step(now, WorkerUp{Worker(i), probe.Welcome{Worker: fmt.Sprint("w", i), Host: fmt.Sprint("h", i), Incarnation: 1, Functions: []string{"f"}, Capacity: probe.Slot}}, nil)
 	}
-	job := func() *Job {
+	makeJob := func() *Job {
 		j := jobWith("x", make([]Task, n)...)
 		for i := range j.Tasks {
 			j.Tasks[i].Constraint.Hosts = []string{fmt.Sprint("h", i)}
@@ -58,7 +58,7 @@ func BenchmarkManyHosts(b *testing.B) {
 	}
 	b.Run("submit", func(b *testing.B) {
 		for b.Loop() {
-			j := job()
+			j := makeJob()
 			c.Step(now, Submit{j}, nil)
 			b.StopTimer()
 			c.Step(now, Cancel{Job: j.ID}, nil)
@@ -66,7 +66,7 @@ func BenchmarkManyHosts(b *testing.B) {
 		}
 	})
 	b.Run("message", func(b *testing.B) {
-		c.Step(now, Submit{job()}, nil)
+		c.Step(now, Submit{makeJob()}, nil)
 		c.Step(now, LinkLost{1}, nil)
 		for i := 0; b.Loop(); i++ {
 			c.Step(now, Received{Worker(2 + i%(n-2)), probe.Refused{First: 1, Count: 1, Reason: probe.QueueFull}}, nil)

@@ -26,8 +26,8 @@ func TestRackRestartIsOneFailure(t *testing.T) {
 		start(w, 1)
 	}
 	start(0, 2) // w0 alone
-	one := c.view.Fleet().FailureRate(0, now) - usual()
-	failures := func(w int32) float64 { return (c.view.Fleet().FailureRate(w, now) - usual()) / one }
+	oneFailure := c.view.Fleet().FailureRate(0, now) - usual()
+	failures := func(w int32) float64 { return (c.view.Fleet().FailureRate(w, now) - usual()) / oneFailure }
 
 	now = now.Add(10 * time.Minute)
 	for w := range Worker(rack) { // the second rack, one after the other, by crash or as another process

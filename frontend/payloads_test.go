@@ -27,21 +27,21 @@ func TestPayloadsAreBounded(t *testing.T) {
 		}
 		return ""
 	}
-	refused := func(got, want string) {
+	wantRefusal := func(got, want string) {
 		t.Helper()
 		if !strings.Contains(got, want) || want == "" && got != "" {
 			t.Errorf("refused as %q, want %q", got, want)
 		}
 	}
-	refused(submit(1, "a", limit+1), "split it")
-	refused(submit(1, "a", limit/2), "")
-	refused(submit(2, "a", limit/2), "too little would be left to other tenants")
-	refused(submit(2, "b", limit/2+1), "500 bytes of payloads are pending and the job has 501: the limit is 1000")
-	refused(submit(2, "b", limit/2), "")
-	refused(submit(3, "c", 1), "come back later")
+	wantRefusal(submit(1, "a", limit+1), "split it")
+	wantRefusal(submit(1, "a", limit/2), "")
+	wantRefusal(submit(2, "a", limit/2), "too little would be left to other tenants")
+	wantRefusal(submit(2, "b", limit/2+1), "500 bytes of payloads are pending and the job has 501: the limit is 1000")
+	wantRefusal(submit(2, "b", limit/2), "")
+	wantRefusal(submit(3, "c", 1), "come back later")
 	c.Step(now, Cancel{Job: probe.JobID{1}}, nil)
-	refused(submit(3, "c", limit/2), "")
+	wantRefusal(submit(3, "c", limit/2), "")
 	c.Step(now, Cancel{Job: probe.JobID{2}}, nil)
 	c.Step(now, Cancel{Job: probe.JobID{3}}, nil)
-	refused(submit(4, "a", limit), "")
+	wantRefusal(submit(4, "a", limit), "")
 }

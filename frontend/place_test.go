@@ -26,7 +26,7 @@ func TestMoreTasksThanAReserveHasPlaces(t *testing.T) {
 	done := 0
 	for acts := c.Step(now, Submit{spec}, nil); len(acts) > 0; {
 		var next []Action
-		say := func(m probe.Msg) { next = c.Step(now, Received{0, m}, next) }
+		receive := func(m probe.Msg) { next = c.Step(now, Received{0, m}, next) }
 		for _, a := range acts {
 			switch a := a.(type) {
 			case *Done:
@@ -35,10 +35,10 @@ func TestMoreTasksThanAReserveHasPlaces(t *testing.T) {
 				switch m := a.Msg.(type) {
 				case probe.Reserve:
 					for i := range m.Count {
-						say(probe.Ready{Res: m.First + probe.ResID(i)})
+						receive(probe.Ready{Res: m.First + probe.ResID(i)})
 					}
 				case probe.Bind:
-					say(&probe.Finished{Attempt: m.Launch.Attempt, Status: probe.Succeeded})
+					receive(&probe.Finished{Attempt: m.Launch.Attempt, Status: probe.Succeeded})
 				}
 			}
 		}

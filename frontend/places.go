@@ -11,8 +11,8 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// commit carries out what was decided for a group, or for a shelf of it.
-func (c *ledger) commit(g *group, s *shelf, ds []place.Decision, now time.Time, acts []Action) []Action {
+// commitPlaces carries out what was decided for a group, or for a shelf of it.
+func (c *ledger) commitPlaces(g *group, s *shelf, ds []place.Decision, now time.Time, acts []Action) []Action {
 	sample := uint64(0)
 	if len(ds) > 0 {
 		q, near := place.Queue(g), ""
@@ -20,33 +20,33 @@ func (c *ledger) commit(g *group, s *shelf, ds []place.Decision, now time.Time, 
 			q, near = s, s.name
 		}
 		t := g.Tactic(q, c.view.Trip())
-		t.Near, t.MessagesWait = near, c.dear(g)
-		sample = c.log.chose(g, q.Len(), ds, t, now)
+		t.Near, t.MessagesWait = near, c.messagesMayWait(g)
+		sample = c.log.recordSample(g, q.Len(), ds, t, now)
 	}
 	for i := range ds {
-		if d, w := &ds[i], c.at(ds[i].Worker); d.Bound {
-			acts = c.enqueue(g.queue.First(), w, now, acts)
+		if d, w := &ds[i], c.workerOf(ds[i].Worker); d.Bound {
+			acts = c.bindEarly(g.queue.First(), w, now, acts)
 		} else {
-			acts = c.reserve(g, s, w, d, sample, int32(i), now, acts)
+			acts = c.reservePlaces(g, s, w, d, sample, int32(i), now, acts)
 		}
 	}
-	g.budget = max(g.budget, 0)
+	g.probeBudget = max(g.probeBudget, 0)
 	j := g.job
-	if j.waiting == 0 && j.Policy.Cancel && len(j.placed) > 0 {
+	if j.waiting == 0 && j.Policy.Cancel && len(j.placedGroups) > 0 {
 		acts = c.cancelPlaces(j, now, acts) // all ride now; one that comes back finds its place kept
 	}
 	return acts
 }
 
-// reserve asks for places at w, as was decided in a Sample, where it was chosen as that one.
-func (c *ledger) reserve(g *group, s *shelf, w *worker, d *place.Decision, sample uint64, chosen int32, now time.Time, acts []Action) []Action {
+// reservePlaces asks for places at w, as was decided in a Sample, where it was chosen as that one.
+func (c *ledger) reservePlaces(g *group, s *shelf, w *worker, d *place.Decision, sample uint64, sampleIndex int32, now time.Time, acts []Action) []Action {
 	j := g.job
-	r := &reservation{w: w, group: g, first: w.nextRes, count: uint32(d.Rides + d.Places), shelf: s, sample: sample, chosen: chosen}
+	r := &reservation{w: w, group: g, firstID: w.nextRes, count: uint32(d.Rides + d.Places), shelf: s, sampleNumber: sample, sampleIndex: sampleIndex}
 	m := probe.Reserve{
-		First: r.first, Count: r.count, Job: j.ID, Tenant: j.Tenant, Priority: j.Priority,
+		First: r.firstID, Count: r.count, Job: j.ID, Tenant: j.Tenant, Priority: j.Priority,
 		Demand: g.demandAt(w.Worker, false), Estimate: g.estimate, Early: j.Policy.Overlap, Generation: j.Generation,
 	}
-	m.Standing = g.standing(g.class, now)
+	m.Standing = g.standingFor(g.class, now)
 	if m.Weights = j.tenant.weights; g.estimate == 0 {
 		m.Typical = g.Runs.Stats().Typical()
 	}
@@ -59,66 +59,66 @@ func (c *ledger) reserve(g *group, s *shelf, w *worker, d *place.Decision, sampl
 	for i := range d.Rides {
 		var t *task
 		if s != nil {
-			t = s.first(w)
+			t = s.nextTask(w)
 		} else {
-			t = c.first(g, w, now)
+			t = c.nextTask(g, w, now)
 		}
 		if t == nil { // those that are left shun w
 			break
 		}
 		a := &attempts[i]
-		c.launch(a, t, w, r.first+probe.ResID(i), riding, now)
+		c.launchAttempt(a, t, w, r.firstID+probe.ResID(i), riding, now)
 		t.way = WayRide
 		t.readyAt, t.boundAt = now, now
 		r.rides = append(r.rides, a)
-		l := t.launch(a, c.view.Trip())
-		acts = c.equip(t, w, &l, acts)
+		l := t.launchMessage(a, c.view.Trip())
+		acts = c.addContext(t, w, &l, acts)
 		m.Launches = append(m.Launches, l)
 	}
 	for i := range r.count {
-		w.places[r.first+probe.ResID(i)] = r
+		w.places[r.firstID+probe.ResID(i)] = r
 	}
 	g.places.Push(r)
-	r.riding = len(r.rides)
-	r.queue(int(r.count) - r.riding)
+	r.openRides = len(r.rides)
+	r.addLive(int(r.count) - r.openRides)
 	c.Stats.Places += uint64(r.count)
-	c.Stats.Rides += uint64(r.riding)
-	if r.riding > 0 {
+	c.Stats.Rides += uint64(r.openRides)
+	if r.openRides > 0 {
 		c.noteRide(r, now)
 	}
-	c.view.Occupy(w.Worker, g.Demand, r.riding)
+	c.view.Occupy(w.Worker, g.Demand, r.openRides)
 	if g.Policy.Sticky {
-		g.budget -= max(1, d.Rides)
+		g.probeBudget -= max(1, d.Rides)
 	} else {
-		g.budget -= int(r.count)
+		g.probeBudget -= int(r.count)
 	}
 	if g.sampledAt.IsZero() {
 		g.sampledAt = now
 	}
 	// At a worker where others queue, the place's turn is far enough off.
-	return append(acts, Send{Worker: w.Key, Msg: m, MayWait: c.dear(g) && d.Rides == 0 && int(w.Load().Queued) >= w.Slots()})
+	return append(acts, Send{Worker: w.Key, Msg: m, MayWait: c.messagesMayWait(g) && d.Rides == 0 && int(w.Load().Queued) >= w.Slots()})
 }
 
 // commitLong binds a task to the worker where it was decided to go by estimation, and notes the room that it takes there, if
 // that is known.
 func (c *ledger) commitLong(x *longTask, w *worker, choice *estimate.Decision, now time.Time, acts []Action) []Action {
-	x.blind, x.left, x.latest = 0, 0, time.Time{}
+	x.blindTries, x.outbid, x.postponeUntil = 0, 0, time.Time{}
 	x.wait, x.run, x.read = 0, x.spec.Work.Mean, 0
 	known := choice.Chosen >= 0
 	if known {
-		at := choice.Choice()
-		x.wait, x.run, x.read = max(at.I, at.W), at.R, at.Read // files are fetched while it waits
-		if end := now.Add(x.wait + x.run); end.After(x.task.group.ends) {
-			x.task.group.ends = end
+		candidate := choice.Choice()
+		x.wait, x.run, x.read = max(candidate.I, candidate.W), candidate.R, candidate.Read // files are fetched while it waits
+		if end := now.Add(x.wait + x.run); end.After(x.task.group.lastEnd) {
+			x.task.group.lastEnd = end
 		}
 	}
 	c.Stats.Enqueued++
-	budget := c.cover(x.task)
-	acts = c.enqueue(x.task, w, now, acts)
+	budget := c.coverByTokens(x.task)
+	acts = c.bindEarly(x.task, w, now, acts)
 	a, short := x.task.attempt, x.run < x.spec.LongFrom
 	if x.task.isBeyond() {
 		c.Stats.Beyond++
-		c.owe(x.task.group.job.tenant)
+		c.noteDebtor(x.task.group.job.tenant)
 	}
 	if a.class == probe.Regular { // what is not stands in nobody's way
 		c.view.NotePromise(w.Worker, view.Promise{Attempt: a.id, Res: a.res, Demand: x.spec.Demand, Short: short, Run: x.run})
@@ -126,20 +126,20 @@ func (c *ledger) commitLong(x *longTask, w *worker, choice *estimate.Decision, n
 			c.view.OccupyMatrix(w.Worker, x.spec.Demand, short, x.run)
 		}
 	}
-	c.decided(x, choice, w, now).Budget = budget
+	c.recordDecision(x, choice, w, now).Budget = budget
 	return acts
 }
 
-// launch makes of a an attempt of t at w, in the given state.
-func (c *ledger) launch(a *attempt, t *task, w *worker, res probe.ResID, state taskState, now time.Time) {
-	c.make(a, t, w, res, now)
+// launchAttempt makes of a an attempt of t at w, in the given state.
+func (c *ledger) launchAttempt(a *attempt, t *task, w *worker, res probe.ResID, state taskState, now time.Time) {
+	c.makeAttempt(a, t, w, res, now)
 	if state != enqueued {
-		a.ran, a.since = true, now
+		a.hasStarted, a.runsSince = true, now
 	}
 	t.move(state)
-	t.attempt, t.copied = a, 0
+	t.attempt, t.copyDecision = a, 0
 	if t.near != nil {
-		c.wentNear(t, w, now)
+		c.noteNearChoice(t, w, now)
 	}
 	if t.sampledAt.IsZero() {
 		t.sampledAt = t.group.sampledAt
@@ -147,33 +147,33 @@ func (c *ledger) launch(a *attempt, t *task, w *worker, res probe.ResID, state t
 	if t.sampledAt.IsZero() {
 		t.sampledAt = now
 	}
-	c.put(a)
+	c.addAttempt(a)
 }
 
-// make makes of a an attempt of t at w.
-func (c *ledger) make(a *attempt, t *task, w *worker, res probe.ResID, now time.Time) {
-	c.attempts++
-	*a = attempt{id: probe.AttemptID{Frontend: c.cfg.ID, Seq: c.attempts}, job: t.group.job, task: t, w: w, res: res, sent: now, class: t.class()}
+// makeAttempt makes of a an attempt of t at w.
+func (c *ledger) makeAttempt(a *attempt, t *task, w *worker, res probe.ResID, now time.Time) {
+	c.attemptsMade++
+	*a = attempt{id: probe.AttemptID{Frontend: c.cfg.ID, Seq: c.attemptsMade}, job: t.group.job, task: t, w: w, res: res, sentAt: now, class: t.attemptClass()}
 	t.attempts++
 }
 
-// adopt makes an attempt that was found to run at w one of t.
-func (c *ledger) adopt(t *task, w *worker, id probe.AttemptID, ran time.Duration, now time.Time) *attempt {
-	a := &attempt{id: id, job: t.group.job, task: t, w: w, ran: true, since: now.Add(-ran), class: t.class()}
+// adoptAttempt makes an attempt that was found to run at w one of t.
+func (c *ledger) adoptAttempt(t *task, w *worker, id probe.AttemptID, ran time.Duration, now time.Time) *attempt {
+	a := &attempt{id: id, job: t.group.job, task: t, w: w, hasStarted: true, runsSince: now.Add(-ran), class: t.attemptClass()}
 	t.attempts++
-	a.job.serve()
-	c.put(a)
+	a.job.noteServed()
+	c.addAttempt(a)
 	return a
 }
 
-// launch is what the worker of an attempt is told to run, and notes for how long it is expected to.
-func (t *task) launch(a *attempt, trip time.Duration) probe.Launch {
-	t.expected = t.expect(trip)
-	return t.launchAs(a, t.expected)
+// launchMessage is what the worker of an attempt is told to run, and notes for how long it is expected to.
+func (t *task) launchMessage(a *attempt, trip time.Duration) probe.Launch {
+	t.attemptRun = t.expectedRun(trip)
+	return t.launchExpecting(a, t.attemptRun)
 }
 
-// expect is how long the worker of the task is told that it will run.
-func (t *task) expect(trip time.Duration) time.Duration {
+// expectedRun is how long the worker of the task is told that it will run.
+func (t *task) expectedRun(trip time.Duration) time.Duration {
 	expected := t.group.Runs.Correct(t.spec.Estimate)
 	switch {
 	case t.near != nil && expected > 0:
@@ -186,20 +186,20 @@ func (t *task) expect(trip time.Duration) time.Duration {
 	return expected
 }
 
-func (t *task) launchAs(a *attempt, expected time.Duration) probe.Launch {
+func (t *task) launchExpecting(a *attempt, expected time.Duration) probe.Launch {
 	s := t.spec
 	l := probe.Launch{Attempt: a.id, Task: s.Index, Function: s.Function, Payload: s.Payload, Estimate: expected, Timeout: s.Timeout, Files: s.Files}
 	if deadline := t.group.job.deadline; !deadline.IsZero() {
-		l.Deadline = max(deadline.Sub(a.sent), 1)
+		l.Deadline = max(deadline.Sub(a.sentAt), 1)
 	}
 	return l
 }
 
-// bind gives the next tasks of a group to the turn of a place, which another job shares if the place is not its own.
-func (c *ledger) bind(r *reservation, g *group, m *probe.Ready, now time.Time, acts []Action) []Action {
-	w, own, j := r.w, r.group, g.job
-	j.serve()
-	shared, way := own.job != j, WayLate
+// bindTurn gives the next tasks of a group to the turn of a place, which another job shares if the place is not its own.
+func (c *ledger) bindTurn(r *reservation, g *group, m *probe.Ready, now time.Time, acts []Action) []Action {
+	w, placeGroup, j := r.w, r.group, g.job
+	j.noteServed()
+	shared, way := placeGroup.job != j, WayLate
 	switch {
 	case shared:
 		way = WayShared
@@ -208,79 +208,79 @@ func (c *ledger) bind(r *reservation, g *group, m *probe.Ready, now time.Time, a
 	}
 	first := new(attempt)
 	bind := probe.Bind{Res: m.Res, Turn: m.Turn}
-	bind.Launch, acts = c.bindNext(first, g, w, m, way, now, acts)
+	bind.Launch, acts = c.bindNextTask(first, g, w, m, way, now, acts)
 	if shared {
 		bind.Job, bind.Generation = j.ID, j.Generation
 		c.Stats.Shared++
-		c.log.fates(r).Add(place.Lent, 1)
+		c.log.fatesOf(r).Add(place.Lent, 1)
 	} else {
-		c.log.fates(r).Add(place.Bound, 1)
+		c.log.fatesOf(r).Add(place.Bound, 1)
 	}
-	if more := min(g.Bundle(g, place.BundleBytes-first.task.weight())-1, g.Len()); more > 0 {
+	if more := min(g.Bundle(g, place.BundleBytes-first.task.bytesToSend())-1, g.Len()); more > 0 {
 		attempts := make([]attempt, more) // of one job: none outlives it
 		bind.Bundle = c.lent.launches.Take(more)[:0]
-		for i := 0; i < more && c.first(g, w, now) != nil; i++ {
+		for i := 0; i < more && c.nextTask(g, w, now) != nil; i++ {
 			var l probe.Launch
-			l, acts = c.bindNext(&attempts[i], g, w, m, WayBundle, now, acts)
+			l, acts = c.bindNextTask(&attempts[i], g, w, m, WayBundle, now, acts)
 			bind.Bundle = append(bind.Bundle, l)
 		}
 	}
-	if bind.Keep = own.Policy.Sticky && c.choose(own, w, now) != nil; bind.Keep {
+	if bind.Keep = placeGroup.Policy.Sticky && c.chooseGroup(placeGroup, w, now) != nil; bind.Keep {
 		c.Stats.Kept++
 	} else {
 		c.dropPlace(w, m.Res, r, place.Used)
-		first.spent = !shared
+		first.placeSpent = !shared
 	}
 	c.Stats.Binds++
 	acts = append(acts, Send{Worker: w.Key, Msg: bind})
 	if j.waiting == 0 && j.Policy.Cancel {
 		acts = c.cancelPlaces(j, now, acts)
 	}
-	if own.live == 0 && own.job.waiting > 0 || own.uneasy() { // used up: a Reserve asks for MaxPlaces at most
-		c.want(own)
+	if placeGroup.livePlaces == 0 && placeGroup.job.waiting > 0 || placeGroup.shelvesWantPlaces() { // used up: a Reserve asks for MaxPlaces at most
+		c.wantPlaces(placeGroup)
 	}
-	c.settle(j, now)
+	c.setJobTimer(j, now)
 	return acts
 }
 
-// bindNext launches the group's next task at the place whose turn has come.
-func (c *ledger) bindNext(a *attempt, g *group, w *worker, m *probe.Ready, way Way, now time.Time, acts []Action) (probe.Launch, []Action) {
-	t := c.first(g, w, now)
-	c.launch(a, t, w, m.Res, bound, now)
+// bindNextTask launches the group's next task at the place whose turn has come.
+func (c *ledger) bindNextTask(a *attempt, g *group, w *worker, m *probe.Ready, way Way, now time.Time, acts []Action) (probe.Launch, []Action) {
+	t := c.nextTask(g, w, now)
+	c.launchAttempt(a, t, w, m.Res, bound, now)
 	a.turn = m.Turn
 	t.readyAt, t.boundAt, t.way = now, now, way
-	l := t.launch(a, c.view.Trip())
-	return l, c.equip(t, w, &l, acts)
+	l := t.launchMessage(a, c.view.Trip())
+	return l, c.addContext(t, w, &l, acts)
 }
 
-// decline gives a turn nothing.
-func (c *ledger) decline(w *worker, m *probe.Ready, acts []Action) []Action {
+// declineTurn gives a turn nothing.
+func (c *ledger) declineTurn(w *worker, m *probe.Ready, acts []Action) []Action {
 	c.Stats.Declines++
 	return append(acts, Send{Worker: w.Key, Msg: probe.Decline{Res: m.Res, Turn: m.Turn}})
 }
 
-// enqueue binds t to w, now.
-func (c *ledger) enqueue(t *task, w *worker, now time.Time, acts []Action) []Action {
+// bindEarly binds t to w, now.
+func (c *ledger) bindEarly(t *task, w *worker, now time.Time, acts []Action) []Action {
 	a := new(attempt)
-	c.launch(a, t, w, w.nextRes, enqueued, now)
+	c.launchAttempt(a, t, w, w.nextRes, enqueued, now)
 	t.way = WayEarly
 	t.readyAt, t.boundAt = now, now
-	return c.sendEarly(a, t.launch(a, c.view.Trip()), now, acts)
+	return c.sendEnqueue(a, t.launchMessage(a, c.view.Trip()), now, acts)
 }
 
-// sendEarly sends an attempt that is bound early to its worker.
-func (c *ledger) sendEarly(a *attempt, launch probe.Launch, now time.Time, acts []Action) []Action {
+// sendEnqueue sends an attempt that is bound early to its worker.
+func (c *ledger) sendEnqueue(a *attempt, launch probe.Launch, now time.Time, acts []Action) []Action {
 	t, w, j := a.task, a.w, a.job
 	w.nextRes++
 	w.enqueued[a.res] = a
 	if len(launch.Files) > 0 {
 		launch.Files = c.withPeers(launch.Files, w)
 	}
-	acts = c.equip(t, w, &launch, acts)
-	long := t.long != nil && launch.Estimate >= c.cfg.LongTask && !t.long.whole
+	acts = c.addContext(t, w, &launch, acts)
+	long := t.long != nil && launch.Estimate >= c.cfg.LongTask && !t.long.mayUseAll
 	return append(acts, Send{Worker: w.Key, Msg: probe.Enqueue{
 		Res: a.res, Job: j.ID, Generation: j.Generation, Tenant: j.Tenant, Priority: j.Priority, Demand: t.group.demandAt(w.Worker, long), Launch: launch,
-		Long: long, Matrix: t.long != nil, Weights: j.tenant.weights, Standing: t.group.standing(a.class, now),
+		Long: long, Matrix: t.long != nil, Weights: j.tenant.weights, Standing: t.group.standingFor(a.class, now),
 	}})
 }
 
@@ -295,140 +295,140 @@ func (c *ledger) withPeers(files []probe.File, w *worker) []probe.File {
 
 // dropPlace forgets a place that no longer exists at w, and notes what became of it.
 func (c *ledger) dropPlace(w *worker, id probe.ResID, r *reservation, fate place.Fate) {
-	c.log.fates(r).Add(fate, 1)
+	c.log.fatesOf(r).Add(fate, 1)
 	switch {
-	case r.ride(id) != nil:
-		r.rides[id-r.first] = nil
-		r.riding--
+	case r.rideAt(id) != nil:
+		r.rides[id-r.firstID] = nil
+		r.openRides--
 	default:
-		r.queue(-1)
+		r.addLive(-1)
 	}
-	r.release()
+	r.removeIfEmpty()
 	delete(w.places, id)
 }
 
-// settleRide notes what became of a ride: its place is used up.
-func (c *ledger) settleRide(a *attempt, fate place.Fate) {
-	if r := a.w.places[a.res]; r != nil && r.ride(a.res) == a {
+// endRide notes what became of a ride: its place is used up.
+func (c *ledger) endRide(a *attempt, fate place.Fate) {
+	if r := a.w.places[a.res]; r != nil && r.rideAt(a.res) == a {
 		c.dropPlace(a.w, a.res, r, fate)
 	}
 }
 
-// queue notes that n more of the places are in the queue, or so many fewer.
-func (r *reservation) queue(n int) {
-	before := r.live > 0
-	r.live += n
-	if r.spare {
+// addLive notes that n more of the places are in the queue, or so many fewer.
+func (r *reservation) addLive(n int) {
+	before := r.livePlaces > 0
+	r.livePlaces += n
+	if r.surplus {
 		return
 	}
 	g := r.group
-	if g.live += n; g.live > 0 && !g.placed {
-		g.placed = true
-		g.job.placed = append(g.job.placed, g)
+	if g.livePlaces += n; g.livePlaces > 0 && !g.isPlaced {
+		g.isPlaced = true
+		g.job.placedGroups = append(g.job.placedGroups, g)
 	}
-	switch after := r.live > 0; {
+	switch after := r.livePlaces > 0; {
 	case after && !before:
-		g.probing++
+		g.liveReservations++
 	case before && !after:
-		g.probing--
+		g.liveReservations--
 	}
 	if g.near != nil {
-		g.near.queued(r, n)
+		g.near.countPlaces(r, n)
 	}
 }
 
-// probed is how many probes the live places of the group are worth: a sticky one asked for several places.
-func (g *group) probed() int {
+// heldProbes is how many probes the live places of the group are worth: a sticky one asked for several places.
+func (g *group) heldProbes() int {
 	if !g.Policy.Sticky {
-		return g.live
+		return g.livePlaces
 	}
-	return g.probing
+	return g.liveReservations
 }
 
-// missing is how many probes the waiting tasks of a group are worth that it has not. One without places starts anew.
-func (g *group) missing() int {
+// missingProbes is how many probes the waiting tasks of a group are worth that it has not. One without places starts anew.
+func (g *group) missingProbes() int {
 	worth := g.Probes(g.queue.Len())
-	if g.live == 0 {
-		g.budget = worth
+	if g.livePlaces == 0 {
+		g.probeBudget = worth
 	}
-	return max(worth-g.probed(), g.budget)
+	return max(worth-g.heldProbes(), g.probeBudget)
 }
 
-// release lets go of a reservation of which nothing is left.
-func (r *reservation) release() {
-	if r.live == 0 && r.riding == 0 {
+// removeIfEmpty lets go of a reservation of which nothing is left.
+func (r *reservation) removeIfEmpty() {
+	if r.livePlaces == 0 && r.openRides == 0 {
 		r.group.places.Remove(r)
 	}
 }
 
-// restore believes again in the place that an attempt had used up: with the task, the worker has put it back
+// restorePlace believes again in the place that an attempt had used up: with the task, the worker has put it back
 // to where it was in the queue.
-func (c *ledger) restore(a *attempt) {
+func (c *ledger) restorePlace(a *attempt) {
 	g := a.task.group
-	r := &reservation{w: a.w, group: g, first: a.res, count: 1}
+	r := &reservation{w: a.w, group: g, firstID: a.res, count: 1}
 	a.w.places[a.res] = r
 	g.places.Push(r)
-	r.queue(1)
+	r.addLive(1)
 }
 
-// unride takes back a task that rode along and was not started; its place is in the queue.
-func (c *ledger) unride(a *attempt, r *reservation) {
-	r.rides[a.res-r.first] = nil
-	r.riding--
-	r.queue(1)
-	c.log.fates(r).Add(place.Returned, 1)
-	c.note(a, "came back: there was no room")
-	c.takeBack(a)
+// takeBackRide takes back a task that rode along and was not started; its place is in the queue.
+func (c *ledger) takeBackRide(a *attempt, r *reservation) {
+	r.rides[a.res-r.firstID] = nil
+	r.openRides--
+	r.addLive(1)
+	c.log.fatesOf(r).Add(place.Returned, 1)
+	c.noteOutcome(a, "came back: there was no room")
+	c.takeBackTask(a)
 }
 
-// takeBack puts the task of an attempt that never started at the front of those that wait, if there is no other attempt.
-func (c *ledger) takeBack(a *attempt) {
+// takeBackTask puts the task of an attempt that never started at the front of those that wait, if there is no other attempt.
+func (c *ledger) takeBackTask(a *attempt) {
 	c.dropAttempt(a)
 	a.task.attempts--
-	if !c.goesOn(a.task) {
-		c.await(a.task)
+	if !c.continueWithOther(a.task) {
+		c.awaitNext(a.task)
 	}
 }
 
-// goesOn reports whether a task of which an attempt is gone has another one, which is the only one from now on.
-func (c *ledger) goesOn(t *task) bool {
+// continueWithOther reports whether a task of which an attempt is gone has another one, which is the only one from now on.
+func (c *ledger) continueWithOther(t *task) bool {
 	if t.copy != nil {
-		t.promote()
+		t.promoteCopy()
 	}
 	return t.attempt != nil
 }
 
-// promote makes the copy of a task its attempt, in the place of one that is gone.
-func (t *task) promote() {
+// promoteCopy makes the copy of a task its attempt, in the place of one that is gone.
+func (t *task) promoteCopy() {
 	a := t.copy
 	t.attempt, t.copy = a, nil
-	t.copied, t.way, t.expected = a.as.decision, WayCopy, a.as.expected
-	t.readyAt, t.boundAt = a.sent, a.sent
+	t.copyDecision, t.way, t.attemptRun = a.asCopy.decision, WayCopy, a.asCopy.attemptRun
+	t.readyAt, t.boundAt = a.sentAt, a.sentAt
 	if x := t.long; x != nil {
-		x.wait, x.run, x.read = a.as.wait, a.as.run, a.as.read
+		x.wait, x.run, x.read = a.asCopy.wait, a.asCopy.run, a.asCopy.read
 	}
 	if x := t.near; x != nil {
-		x.read = a.as.read
+		x.read = a.asCopy.read
 	}
-	to := bound
+	state := bound
 	switch {
 	case a.w.State() == view.Adrift:
-		to = adrift
-	case !a.ran:
-		to = enqueued
+		state = adrift
+	case !a.hasStarted:
+		state = enqueued
 	}
-	if to != t.state {
-		t.move(to)
+	if state != t.state {
+		t.move(state)
 	}
 }
 
-// put notes that an attempt is at its worker.
-func (c *ledger) put(a *attempt) {
+// addAttempt notes that an attempt is at its worker.
+func (c *ledger) addAttempt(a *attempt) {
 	a.w.attempts[a.id] = a
 	if a.class != probe.Spare {
 		c.view.Take(a.w.Worker, a.task.spec.Demand)
 	}
-	c.running++
+	c.attemptsAtWorkers++
 }
 
 func (c *ledger) dropAttempt(a *attempt) {
@@ -444,7 +444,7 @@ func (c *ledger) dropAttempt(a *attempt) {
 	} else {
 		a.task.attempt = nil
 	}
-	c.running--
+	c.attemptsAtWorkers--
 	c.view.NoteCounted(a.w.Worker, a.id)
 	c.checkPresumed(a.job)
 }
@@ -452,91 +452,91 @@ func (c *ledger) dropAttempt(a *attempt) {
 // dropPlaces forgets the places at w.
 func (c *ledger) dropPlaces(w *worker) {
 	for id, r := range w.places {
-		c.want(r.group)
+		c.wantPlaces(r.group)
 		c.dropPlace(w, id, r, place.Gone)
 	}
 }
 
-// spareFor is how long a place that its job needs no more is kept for other jobs: longer than a round trip, so
+// surplusFor is how long a place that its job needs no more is kept for other jobs: longer than a round trip, so
 // that a worker which asks meanwhile does not ask in vain, and so long that one message cancels several.
-const spareFor = time.Millisecond
+const surplusFor = time.Millisecond
 
 // cancelPlaces withdraws all places of a job but those whose rides may have started. Where turns are shared and
 // another job of the tenant waits, they are spare for a while first.
 func (c *ledger) cancelPlaces(j *job, now time.Time, acts []Action) []Action {
-	keep := j.Policy.Share
-	if first := j.tenant.hungry.First(); first == nil || first == j && j.tenant.hungry.Len() == 1 {
-		keep = false
-		if first := c.hungry.all.First(); first == nil || first == j.tenant && c.hungry.all.Len() == 1 {
-			acts = c.cancelSpare(acts)
+	share := j.Policy.Share
+	if next := j.tenant.hungry.First(); next == nil || next == j && j.tenant.hungry.Len() == 1 {
+		share = false
+		if next := c.hungry.tenants.First(); next == nil || next == j.tenant && c.hungry.tenants.Len() == 1 {
+			acts = c.withdrawSurplus(acts)
 		}
 	}
-	slices.SortFunc(j.placed, func(a, b *group) int { return cmp.Compare(a.index, b.index) })
-	for _, g := range j.placed {
+	slices.SortFunc(j.placedGroups, func(a, b *group) int { return cmp.Compare(a.index, b.index) })
+	for _, g := range j.placedGroups {
 		for r := range g.places.All() {
 			switch {
-			case r.live == 0:
-			case !keep:
-				acts = c.cancel(r, acts)
-			case r.riding > 0:
-				c.keepSpare(r.split(), now)
+			case r.livePlaces == 0:
+			case !share:
+				acts = c.cancelReservation(r, acts)
+			case r.openRides > 0:
+				c.keepSurplus(r.splitQueued(), now)
 			default:
-				live := r.live
-				r.queue(-live)
-				r.release()
-				r.live = live
-				c.keepSpare(r, now)
+				live := r.livePlaces
+				r.addLive(-live)
+				r.removeIfEmpty()
+				r.livePlaces = live
+				c.keepSurplus(r, now)
 			}
 		}
-		g.placed = false
+		g.isPlaced = false
 	}
-	j.placed = j.placed[:0]
+	j.placedGroups = j.placedGroups[:0]
 	return acts
 }
 
-// split takes the places of r that are in the queue out of it, and returns them as a reservation of no group.
-func (r *reservation) split() *reservation {
-	queued := &reservation{w: r.w, group: r.group, first: r.first, count: r.count, live: r.live, sample: r.sample, chosen: r.chosen}
+// splitQueued takes the places of r that are in the queue out of it, and returns them as a reservation of no group.
+func (r *reservation) splitQueued() *reservation {
+	queued := &reservation{w: r.w, group: r.group, firstID: r.firstID, count: r.count, livePlaces: r.livePlaces, sampleNumber: r.sampleNumber, sampleIndex: r.sampleIndex}
 	for i := range r.count {
-		if id := r.first + probe.ResID(i); r.w.places[id] == r && r.ride(id) == nil {
+		if id := r.firstID + probe.ResID(i); r.w.places[id] == r && r.rideAt(id) == nil {
 			r.w.places[id] = queued
 		}
 	}
-	r.queue(-r.live)
+	r.addLive(-r.livePlaces)
 	return queued
 }
 
-func (c *ledger) keepSpare(r *reservation, now time.Time) {
-	r.spare = true
-	if len(r.w.spare) == 0 {
-		c.sparing = append(c.sparing, r.w)
+func (c *ledger) keepSurplus(r *reservation, now time.Time) {
+	r.surplus = true
+	if len(r.w.surplus) == 0 {
+		c.workersWithSurplus = append(c.workersWithSurplus, r.w)
 	}
-	r.w.spare = append(r.w.spare, r)
-	if c.spareAt.IsZero() {
-		c.spareAt = now.Add(spareFor)
+	r.w.surplus = append(r.w.surplus, r)
+	if c.withdrawAt.IsZero() {
+		c.withdrawAt = now.Add(surplusFor)
 	}
 }
 
-// cancelSpare withdraws all spare places.
-func (c *ledger) cancelSpare(acts []Action) []Action {
-	for i, w := range c.sparing {
-		for _, r := range w.spare {
-			acts = c.cancel(r, acts)
+// withdrawSurplus withdraws all spare places.
+func (c *ledger) withdrawSurplus(acts []Action) []Action {
+	for i, w := range c.workersWithSurplus {
+		for _, r := range w.surplus {
+			acts = c.cancelReservation(r, acts)
 		}
-		clear(w.spare)
-		w.spare, c.sparing[i] = w.spare[:0], nil
+		clear(w.surplus)
+		w.surplus, c.workersWithSurplus[i] = w.surplus[:0], nil
 	}
-	c.sparing, c.spareAt = c.sparing[:0], time.Time{}
+	c.workersWithSurplus, c.withdrawAt = c.workersWithSurplus[:0], time.Time{}
 	return acts
 }
 
-// cancel withdraws the places of a reservation that are believed to be in the queue.
-func (c *ledger) cancel(r *reservation, acts []Action) []Action {
+// cancelReservation withdraws the places of a reservation that are believed to be in the queue.
+func (c *ledger) cancelReservation(r *reservation, acts []Action) []Action {
 	var run probe.Cancel
-	all := r.live == int(r.count) // none is gone, or rides
+	all := r.livePlaces == int(r.count) // none is gone, or rides
 	for i := range r.count {
-		id := r.first + probe.ResID(i)
-		if !all && (r.w.places[id] != r || r.ride(id) != nil) {
+		id := r.firstID + probe.ResID(i)
+		if !all && (r.w.places[id] != r || r.rideAt(id) != nil) {
 			continue
 		}
 		delete(r.w.places, id)
@@ -552,29 +552,29 @@ func (c *ledger) cancel(r *reservation, acts []Action) []Action {
 	if run.Count > 0 {
 		acts = c.sendCancel(r, run, acts)
 	}
-	c.log.fates(r).Add(place.Withdrawn, r.live)
-	r.queue(-r.live)
-	r.release()
+	c.log.fatesOf(r).Add(place.Withdrawn, r.livePlaces)
+	r.addLive(-r.livePlaces)
+	r.removeIfEmpty()
 	return acts
 }
 
-// dear reports whether messages for a group cost so much that those which may wait for others do: ten that leave by themselves as
+// messagesMayWait reports whether messages for a group cost so much that those which may wait for others do: ten that leave by themselves as
 // much as the wait. Of tasks that are not short there are too few to save by that what slots lose which ask in vain meanwhile.
-func (c *ledger) dear(g *group) bool {
+func (c *ledger) messagesMayWait(g *group) bool {
 	return 10*c.view.Price() > LingerFor && g.Short(c.view.Trip())
 }
 
 func (c *ledger) sendCancel(r *reservation, m probe.Cancel, acts []Action) []Action {
 	w := r.w
 	c.Stats.Cancels++
-	w.cancels[w.nextCancel%len(w.cancels)] = m
+	w.lastCancels[w.nextCancel%len(w.lastCancels)] = m
 	w.nextCancel++
-	return append(acts, Send{Worker: w.Key, Msg: m, MayWait: c.dear(r.group)})
+	return append(acts, Send{Worker: w.Key, Msg: m, MayWait: c.messagesMayWait(r.group)})
 }
 
-// cancelled reports whether a Cancel of the place was among the last that w was sent.
-func (w *worker) cancelled(id probe.ResID) bool {
-	for _, m := range w.cancels {
+// wasCancelled reports whether a Cancel of the place was among the last that w was sent.
+func (w *worker) wasCancelled(id probe.ResID) bool {
+	for _, m := range w.lastCancels {
 		if id >= m.First && id < m.First+probe.ResID(m.Count) {
 			return true
 		}

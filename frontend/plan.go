@@ -22,10 +22,10 @@ type planner struct {
 
 // batch is the next one of tasks to be placed by estimation.
 type batch struct {
-	at    time.Time // before which there is none; zero: at once
-	until time.Time // how long the matrices are waited for that were asked for it; zero: none were
-	also  []int32   // the workers that were asked
-	keys  []int32   // scratch of doubtful
+	notBefore    time.Time // before which there is none; zero: at once
+	answersUntil time.Time // how long the matrices are waited for that were asked for it; zero: none were
+	asked        []int32   // the workers that were asked
+	keys         []int32   // scratch of doubtful
 }
 
 // rounds are those under way; all wait equally long, so they end in order.
@@ -42,98 +42,98 @@ type round struct {
 	asked   map[*worker]uint64 // the sequence numbers of the probes without an answer
 	answers []place.Answer
 	until   time.Time
-	over    bool
+	closed  bool
 }
 
-// short is what a group is short of: so many probes. It is good until the next call.
-func (c *planner) short(g *group, probes int) *place.Want {
+// makeWant is what a group is short of: so many probes. It is good until the next call.
+func (c *planner) makeWant(g *group, probes int) *place.Want {
 	w := &c.scratch
-	*w = place.Want{Kind: &g.Kind, Queue: g, Probes: probes, Fresh: g.live == 0, PlacesAt: w.PlacesAt[:0]}
+	*w = place.Want{Kind: &g.Kind, Queue: g, Probes: probes, Fresh: g.livePlaces == 0, PlacesAt: w.PlacesAt[:0]}
 	for r := range g.places.All() {
-		if r.live > 0 {
+		if r.livePlaces > 0 {
 			w.PlacesAt = append(w.PlacesAt, r.w.Worker)
 		}
 	}
 	return w
 }
 
-// resample adds places for a job whose turns do not come: those it has may be at slow workers, or stuck
+// resampleJob adds places for a job whose turns do not come: those it has may be at slow workers, or stuck
 // behind long tasks. Each time it waits twice as long.
-func (c *planner) resample(j *job, now time.Time, acts []Action) []Action {
-	c.lagged(j)
+func (c *planner) resampleJob(j *job, now time.Time, acts []Action) []Action {
+	c.doubleLag(j)
 	for _, g := range j.groups {
-		n, probed := g.queue.Len(), g.probed()
+		n, probed := g.queue.Len(), g.heldProbes()
 		if g.near != nil { // what had better not go anywhere yet has a timer
-			n, probed = g.near.anywhere().ripe.Len(), g.near.anywhere().probed()
+			n, probed = g.near.anywhereShelf().ripe.Len(), g.near.anywhereShelf().heldProbes()
 		}
 		if n == 0 || !j.Policy.Resample || probed < g.Probes(n) || probed >= 4*g.Probes(n) {
 			continue
 		}
 		c.Stats.Resamples++
 		if g.near != nil {
-			acts = c.placeShelf(g.near.anywhere(), n, now, acts)
+			acts = c.placeShelf(g.near.anywhereShelf(), n, now, acts)
 		} else {
-			acts = c.commit(g, nil, c.sampler.Place(c.short(g, n), now), now, acts)
+			acts = c.commitPlaces(g, nil, c.sampler.Place(c.makeWant(g, n), now), now, acts)
 		}
 	}
 	return acts
 }
 
-// offer brings waiting tasks to a worker that is believed to have room.
-func (c *planner) offer(w *worker, now time.Time, acts []Action) []Action {
+// offerTasks brings waiting tasks to a worker that is believed to have room.
+func (c *planner) offerTasks(w *worker, now time.Time, acts []Action) []Action {
 	if !w.Idle() {
 		return acts
 	}
-	var room [mostLooked]*job
-	for _, j := range c.hungry.first(&room) {
+	var room [maxLooked]*job
+	for _, j := range c.hungry.jobsToOffer(&room) {
 		if j.Policy.Informed && j.Policy.Binding == Late {
 			for more := true; more && w.Idle(); {
-				acts, more = c.offerOf(j, w, now, acts)
+				acts, more = c.offerJob(j, w, now, acts)
 			}
-			c.settle(j, now)
+			c.setJobTimer(j, now)
 		}
 	}
 	return acts
 }
 
-// offerOf offers w tasks of a job. It reports whether it may take more: if tasks ride, what room it has left is known.
-func (c *planner) offerOf(j *job, w *worker, now time.Time, acts []Action) (_ []Action, more bool) {
-	for g := range j.hungryAt(w) {
+// offerJob offers w tasks of a job. It reports whether it may take more: if tasks ride, what room it has left is known.
+func (c *planner) offerJob(j *job, w *worker, now time.Time, acts []Action) (_ []Action, more bool) {
+	for g := range j.hungryGroupsAt(w) {
 		var q place.Queue = g
-		if g.near == nil && c.first(g, w, now) == nil { // all shun it
+		if g.near == nil && c.nextTask(g, w, now) == nil { // all shun it
 			continue
 		}
 		if g.near != nil {
-			q = c.fromShelves(g, w, now)
+			q = c.shelvesQueue(g, w, now)
 		}
 		if d, any := c.sampler.Offer(&g.Kind, q, w.Worker); any {
 			c.Stats.Offers++
-			acts = c.commit(g, nil, []place.Decision{d}, now, acts)
-			c.hungry.served(j.tenant)
+			acts = c.commitPlaces(g, nil, []place.Decision{d}, now, acts)
+			c.hungry.noteServed(j.tenant)
 			return acts, d.Rides > 0
 		}
 	}
 	return acts, false
 }
 
-// coverNear finds workers for the tasks of a group that are ripe: first those where the data is.
-func (c *planner) coverNear(n *near, now time.Time, acts []Action) []Action {
-	c.shelve(n, now)
+// planNear finds workers for the tasks of a group that are ripe: first those where the data is.
+func (c *planner) planNear(n *nearGroup, now time.Time, acts []Action) []Action {
+	c.shelveNew(n, now)
 	if len(c.view.Idle()) >= n.group.queue.Len() { // all may ride, and need no places before they do
-		acts = c.coverShelves(n, (*planner).rideShelf, now, acts)
+		acts = c.planShelves(n, (*planner).rideShelf, now, acts)
 	}
-	acts = c.coverShelves(n, (*planner).coverShelf, now, acts)
-	n.uneasy = slices.DeleteFunc(n.uneasy, func(s *shelf) bool { return !s.uneasy })
+	acts = c.planShelves(n, (*planner).planShelf, now, acts)
+	n.wantingShelves = slices.DeleteFunc(n.wantingShelves, func(s *shelf) bool { return !s.isWanting })
 	return acts
 }
 
-// coverShelves goes through the shelves that may need places, in the order of their tiers.
-func (c *planner) coverShelves(n *near, cover func(*planner, *shelf, time.Time, []Action) []Action, now time.Time, acts []Action) []Action {
+// planShelves goes through the shelves that may need places, in the order of their tiers.
+func (c *planner) planShelves(n *nearGroup, planOne func(*planner, *shelf, time.Time, []Action) []Action, now time.Time, acts []Action) []Action {
 	for _, tier := range [...]estimate.Tier{estimate.Disk, estimate.Rack, estimate.Across} {
-		for i := 0; i < len(n.uneasy); i++ {
-			if s := n.uneasy[i]; s.tier == tier && s.uneasy {
-				s.ripen(now)
-				acts = cover(c, s, now, acts)
+		for i := 0; i < len(n.wantingShelves); i++ {
+			if s := n.wantingShelves[i]; s.tier == tier && s.isWanting {
+				s.ripenDue(now)
+				acts = planOne(c, s, now, acts)
 			}
 		}
 	}
@@ -142,16 +142,16 @@ func (c *planner) coverShelves(n *near, cover func(*planner, *shelf, time.Time, 
 
 // rideShelf lets what is ripe on a shelf ride to its workers, as far as they have room.
 func (c *planner) rideShelf(s *shelf, now time.Time, acts []Action) []Action {
-	if s.live > 0 || s.ripe.Len() == 0 {
+	if s.livePlaces > 0 || s.ripe.Len() == 0 {
 		return acts
 	}
 	return c.placeShelf(s, 0, now, acts)
 }
 
-// coverShelf gives a shelf the places that what is ripe on it is worth.
-func (c *planner) coverShelf(s *shelf, now time.Time, acts []Action) []Action {
-	s.uneasy = false
-	missing := s.missing()
+// planShelf gives a shelf the places that what is ripe on it is worth.
+func (c *planner) planShelf(s *shelf, now time.Time, acts []Action) []Action {
+	s.isWanting = false
+	missing := s.missingProbes()
 	if missing <= 0 {
 		return acts
 	}
@@ -166,36 +166,36 @@ func (c *planner) placeShelf(s *shelf, probes int, now time.Time, acts []Action)
 		kind.Set = c.view.Among(kind.Set, c.view.Fleet().WorkersAt(s.tier, s.name))
 	}
 	w := &c.scratch
-	*w = place.Want{Kind: &kind, Queue: s, Probes: probes, Fresh: s.live == 0, PlacesAt: w.PlacesAt[:0]}
+	*w = place.Want{Kind: &kind, Queue: s, Probes: probes, Fresh: s.livePlaces == 0, PlacesAt: w.PlacesAt[:0]}
 	if s.tier == estimate.Across {
-		for held := range n.held { // in no order, which changes nothing
-			w.PlacesAt = append(w.PlacesAt, held.Worker)
+		for holder := range n.placesAt { // in no order, which changes nothing
+			w.PlacesAt = append(w.PlacesAt, holder.Worker)
 		}
 	} else {
 		for _, row := range kind.Set.Workers() {
-			if n.held[c.at(row)] > 0 {
+			if n.placesAt[c.workerOf(row)] > 0 {
 				w.PlacesAt = append(w.PlacesAt, row)
 			}
 		}
 	}
-	return c.commit(n.group, s, c.sampler.Place(w, now), now, acts)
+	return c.commitPlaces(n.group, s, c.sampler.Place(w, now), now, acts)
 }
 
-// single is the queue of one task, or of none.
-type single struct{ task *task }
+// oneTask is the queue of one task, or of none.
+type oneTask struct{ task *task }
 
-func (l single) Len() int { return l.Riders(1) }
+func (l oneTask) Len() int { return l.Riders(1) }
 
-func (l single) Riders(most int) int {
-	if l.task == nil || l.task.weight() > place.MaxRide {
+func (l oneTask) Riders(most int) int {
+	if l.task == nil || l.task.bytesToSend() > place.MaxRide {
 		return 0
 	}
 	return min(most, 1)
 }
 
-func (l single) Fit(int, int) int { return 1 }
+func (l oneTask) Fit(int, int) int { return 1 }
 
-// fromShelves is the queue of which w, which has room, would get a task.
-func (c *planner) fromShelves(g *group, w *worker, now time.Time) place.Queue {
-	return single{c.first(g, w, now)}
+// shelvesQueue is the queue of which w, which has room, would get a task.
+func (c *planner) shelvesQueue(g *group, w *worker, now time.Time) place.Queue {
+	return oneTask{c.nextTask(g, w, now)}
 }

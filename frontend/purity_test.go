@@ -51,18 +51,18 @@ func TestRooms(t *testing.T) {
 // floors are the files of this package, from the ground up.
 var floors = []string{
 	"policy", "job", "config", "events", // what is said to a core, and what it answers
-	"line", "facts", "class", "demand", "record", "tenant", "refused", "jobs", "terms", "unserved", "sets", "seats", "budget", "route", "passing", "stages", "near", "tasks", "admit", "extend", // jobs
+	"line", "facts", "class", "demand", "decisions", "tenant", "refused", "jobs", "terms", "unserved", "sets", "seats", "budget", "route", "passing", "stages", "near", "tasks", "admit", "extend", // jobs
 	"ledger", "context", "places", "earlier", "copy", "restamp", "remake", "outcomes", "claims", // what was promised
-	"plan", "turns", "early", "long", "cover", "tail", // decisions
+	"plan", "turns", "early", "long", "wants", "tail", // decisions
 	"core", "explain", "check_near", "check",
 }
 
 // What a file names, it has itself or finds on a floor below: none calls back up, so there are no circles.
 func TestFloors(t *testing.T) {
-	c := readCore(t)
-	for name, of := range c.used {
-		if at, to := c.file(name.Pos()), c.file(of.Pos()); of.Pkg() == c.pkg && c.floor[to] > c.floor[at] {
-			t.Errorf("%s names %s, which is up in %s", c.fset.Position(name.Pos()), name.Name, to)
+	c := readSource(t)
+	for name, object := range c.objects {
+		if namedIn, declaredIn := c.fileOf(name.Pos()), c.fileOf(object.Pos()); object.Pkg() == c.pkg && c.floor[declaredIn] > c.floor[namedIn] {
+			t.Errorf("%s names %s, which is up in %s", c.fset.Position(name.Pos()), name.Name, declaredIn)
 		}
 	}
 }
@@ -70,12 +70,12 @@ func TestFloors(t *testing.T) {
 // Facts have one owner: what is known of jobs is changed on the floors of jobs and of the ledger, what was promised on
 // that of the ledger, and what tasks are counted and queued by only as they move.
 func TestOwners(t *testing.T) {
-	c := readCore(t)
+	c := readSource(t)
 	ledger, planner := c.floor["ledger"], c.floor["plan"]
-	above := map[string]int{"job": 0, "group": 0, "task": 0, "tenant": 0, "stage": 0, "reservation": ledger, "attempt": ledger, "worker": ledger}
-	only := map[string][]string{
-		"task.state": {"move"}, "job.left": {"move", "join"}, "job.waiting": {"move", "group", "join"}, "group.matching": {"move"}, "job.matching": {"move"}, "group.queue": {"move", "group"}, "job.lone": {"move", "turn"},
-		"group.live": {"queue"}, "group.probing": {"queue"}, "jobs.pending": {"load", "settled"}, "jobs.payloads": {"load", "unload"},
+	lowestFloor := map[string]int{"job": 0, "group": 0, "task": 0, "tenant": 0, "stage": 0, "reservation": ledger, "attempt": ledger, "worker": ledger}
+	changers := map[string][]string{
+		"task.state": {"move"}, "job.unfinished": {"move", "mergeTasks"}, "job.waiting": {"move", "groupTasks", "mergeTasks"}, "group.matching": {"move"}, "job.matching": {"move"}, "group.queue": {"move", "groupTasks"}, "job.strandedTasks": {"move", "updateStranded"},
+		"group.livePlaces": {"addLive"}, "group.liveReservations": {"addLive"}, "jobs.pending": {"addTasks", "subtractPending"}, "jobs.payloadBytes": {"addTasks", "releasePayloads"},
 	}
 	owner := map[types.Object]string{}
 	for _, name := range c.pkg.Scope().Names() {
@@ -87,52 +87,52 @@ func TestOwners(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	for _, file := range c.files {
-		at := c.file(file.Pos())
+		floorName := c.fileOf(file.Pos())
 		for _, d := range file.Decls {
 			f, ok := d.(*ast.FuncDecl)
 			if !ok {
 				continue
 			}
-			changes(f, func(field *ast.SelectorExpr) {
-				of := owner[c.used[field.Sel]]
-				name := of + "." + field.Sel.Name
-				if from, fact := above[of]; fact && (c.floor[at] < from || c.floor[at] >= planner) {
-					t.Errorf("%s: %s changes %s, which is not up to that floor", at, f.Name.Name, name)
+			changedFields(f, func(field *ast.SelectorExpr) {
+				typeName := owner[c.objects[field.Sel]]
+				name := typeName + "." + field.Sel.Name
+				if from, fact := lowestFloor[typeName]; fact && (c.floor[floorName] < from || c.floor[floorName] >= planner) {
+					t.Errorf("%s: %s changes %s, which is not up to that floor", floorName, f.Name.Name, name)
 				}
-				if by := only[name]; by != nil && !slices.Contains(by, f.Name.Name) {
-					t.Errorf("%s: %s changes %s, which is up to %q", at, f.Name.Name, name, by)
-				} else if by != nil {
+				if allowed := changers[name]; allowed != nil && !slices.Contains(allowed, f.Name.Name) {
+					t.Errorf("%s: %s changes %s, which is up to %q", floorName, f.Name.Name, name, allowed)
+				} else if allowed != nil {
 					seen[name] = true
 				}
 			})
 		}
 	}
-	if len(seen) != len(only) {
+	if len(seen) != len(changers) {
 		t.Errorf("only %v are changed at all", seen)
 	}
 }
 
-// changes tells of the fields that a function assigns, or whose lists it changes.
-func changes(f *ast.FuncDecl, tell func(*ast.SelectorExpr)) {
-	field := func(x ast.Expr) {
+// changedFields tells of the fields that a function assigns, or whose lists it changes.
+func changedFields(f *ast.FuncDecl, report func(*ast.SelectorExpr)) {
+	reportField := func(x ast.Expr) {
 		if i, ok := x.(*ast.IndexExpr); ok {
 			x = i.X
 		}
 		if s, ok := x.(*ast.SelectorExpr); ok {
-			tell(s)
+			report(s)
 		}
 	}
 	ast.Inspect(f, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.AssignStmt:
 			for _, x := range n.Lhs {
-				field(x)
+				reportField(x)
 			}
 		case *ast.IncDecStmt:
-			field(n.X)
+			reportField(n.X)
 		case *ast.CallExpr:
-			if by, ok := n.Fun.(*ast.SelectorExpr); ok && slices.Contains([]string{"Push", "PushFront", "Remove", "Pop"}, by.Sel.Name) {
-				field(by.X)
+			if call, ok := n.Fun.(*ast.SelectorExpr); ok && slices.Contains([]string{"Push", "PushFront", "Remove", "Pop"}, call.Sel.Name) {
+				reportField(call.X)
 			}
 		}
 		return true
@@ -141,29 +141,29 @@ func changes(f *ast.FuncDecl, tell func(*ast.SelectorExpr)) {
 
 // source is the files of this package, with what each name in them stands for.
 type source struct {
-	fset  *token.FileSet
-	files []*ast.File
-	floor map[string]int // by the name of the file
-	pkg   *types.Package
-	used  map[*ast.Ident]types.Object
+	fset    *token.FileSet
+	files   []*ast.File
+	floor   map[string]int // by the name of the file
+	pkg     *types.Package
+	objects map[*ast.Ident]types.Object
 }
 
-func (s *source) file(at token.Pos) string {
+func (s *source) fileOf(at token.Pos) string {
 	return strings.TrimSuffix(s.fset.Position(at).Filename, ".go")
 }
 
-// readCore reads it, once.
-func readCore(t *testing.T) *source {
+// readSource reads it, once.
+func readSource(t *testing.T) *source {
 	t.Helper()
-	s, err := core()
+	s, err := loadSource()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
-var core = sync.OnceValues(func() (*source, error) {
-	s := &source{fset: token.NewFileSet(), floor: map[string]int{}, used: map[*ast.Ident]types.Object{}}
+var loadSource = sync.OnceValues(func() (*source, error) {
+	s := &source{fset: token.NewFileSet(), floor: map[string]int{}, objects: map[*ast.Ident]types.Object{}}
 	for i, name := range floors {
 		src, err := parser.ParseFile(s.fset, name+".go", nil, 0)
 		if err != nil {
@@ -182,6 +182,6 @@ var core = sync.OnceValues(func() (*source, error) {
 		}
 	}
 	conf := types.Config{Importer: importer.ForCompiler(s.fset, "source", nil)}
-	s.pkg, err = conf.Check("frontend", s.fset, s.files, &types.Info{Uses: s.used})
+	s.pkg, err = conf.Check("frontend", s.fset, s.files, &types.Info{Uses: s.objects})
 	return s, err
 })

@@ -10,38 +10,38 @@ import (
 
 // However many names there are, few are kept, and those of whom most jobs were refused are among them, with as many as were at most.
 func TestRefusedAreBounded(t *testing.T) {
-	c := turnedAway{of: map[string]*turned{}}
+	c := refusals{byTenant: map[string]*tenantRefusals{}}
 	rng := rand.New(rand.NewPCG(1, 2))
 	busy, busiest := 0, 0
 	for i := range 200 * maxRefused {
 		switch rng.IntN(100) {
 		case 0:
-			c.add("busy")
+			c.addRefusal("busy")
 			busy++
 		case 1, 2:
-			c.add("busiest")
+			c.addRefusal("busiest")
 			busiest++
 		default:
-			c.add(fmt.Sprint("made up ", i))
+			c.addRefusal(fmt.Sprint("made up ", i))
 		}
 	}
-	if len(c.of) != maxRefused || c.fewest.Len() != maxRefused {
-		t.Errorf("%d tenants are kept, and %d are ordered", len(c.of), c.fewest.Len())
+	if len(c.byTenant) != maxRefused || c.fewest.Len() != maxRefused {
+		t.Errorf("%d tenants are kept, and %d are ordered", len(c.byTenant), c.fewest.Len())
 	}
 	for name, n := range map[string]int{"busy": busy, "busiest": busiest} { // both came first when there was room
-		if got := c.count(name); got != n {
+		if got := c.countFor(name); got != n {
 			t.Errorf("of %s %d are counted, %d were refused", name, got, n)
 		}
 	}
 	for i := range 400 { // it would lose its place to each of the others, had it not got the rank with it
-		c.add("late")
-		c.add(fmt.Sprint("a ", i))
-		c.add(fmt.Sprint("b ", i))
+		c.addRefusal("late")
+		c.addRefusal(fmt.Sprint("a ", i))
+		c.addRefusal(fmt.Sprint("b ", i))
 	}
-	if got := c.count("late"); got != 400 {
+	if got := c.countFor("late"); got != 400 {
 		t.Errorf("of one that came late %d are counted", got)
 	}
-	for name, r := range c.of {
+	for name, r := range c.byTenant {
 		if r.tenant != name || r.n < 1 {
 			t.Errorf("%s is %+v", name, r)
 		}
@@ -60,13 +60,13 @@ func TestRefusedOutliveJobs(t *testing.T) {
 	j := jobWith("x", Task{})
 	j.Tenant = "once"
 	f.step(Submit{j})
-	for _, under := range []bool{true, false} {
+	for _, underWay := range []bool{true, false} {
 		got := fmt.Sprint()
 		for _, s := range f.core.Tenants(9) {
 			got += fmt.Sprintf("%s %d ", s.Path, s.Refused)
 		}
-		if want := map[bool]string{true: "once 1 never 2 ", false: "never 2 once 1 "}[under]; got != want {
-			t.Errorf("with a job under way %v: %q, want %q", under, got, want)
+		if want := map[bool]string{true: "once 1 never 2 ", false: "never 2 once 1 "}[underWay]; got != want {
+			t.Errorf("with a job under way %v: %q, want %q", underWay, got, want)
 		}
 		f.step(Cancel{Job: j.ID})
 	}

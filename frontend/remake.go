@@ -21,28 +21,28 @@ const (
 	maxMissed = 3
 )
 
-// missing decides what follows where a task did not find all its inputs, and which files are nowhere, as its worker says: it is tried
+// decideMissingInputs decides what follows where a task did not find all its inputs, and which files are nowhere, as its worker says: it is tried
 // again after a rest, or when what it needs has been made again. Or why it is not; "" if nothing is passed to it.
 // What was made again since its attempt was sent is somewhere else now.
-func (c *ledger) missing(a *attempt, nowhere []probe.Output, now time.Time) (again bool, rests time.Duration, why string) {
+func (c *ledger) decideMissingInputs(a *attempt, nowhere []probe.Output, now time.Time) (retry bool, rest time.Duration, why string) {
 	t := a.task
 	var lost []probe.TaskIndex
-	files, since := 0, false
+	files, remadeSince := 0, false
 	for i := range t.spec.Inputs {
 		in := &t.spec.Inputs[i]
 		if in.Pass == NotPassed {
 			continue
 		}
-		for _, m := range t.madeFor(in) {
+		for _, m := range t.outputsFor(in) {
 			if !m.output.File {
 				continue
 			}
 			files++
 			gone := slices.ContainsFunc(nowhere, func(o probe.Output) bool { return o.File && o.Digest == m.output.Digest })
-			if gone && m.at.After(a.sent) {
-				gone, since = false, true
+			if gone && m.reportedAt.After(a.sentAt) {
+				gone, remadeSince = false, true
 			}
-			if gone = gone || !c.stays(&m); gone && !slices.Contains(lost, m.task) {
+			if gone = gone || !c.isMakerLinked(&m); gone && !slices.Contains(lost, m.task) {
 				lost = append(lost, m.task)
 			}
 		}
@@ -50,61 +50,61 @@ func (c *ledger) missing(a *attempt, nowhere []probe.Output, now time.Time) (aga
 	switch {
 	case files == 0 || !t.spec.Retryable:
 	case len(lost) > 0:
-		why = c.remake(t, lost, now)
+		why = c.remakeTasks(t, lost, now)
 		return why == "", 0, why
-	case since:
+	case remadeSince:
 		return true, 0, ""
-	case t.missed < maxMissed:
-		t.missed++
-		return true, missRest << (t.missed - 1), ""
+	case t.misses < maxMissed:
+		t.misses++
+		return true, missRest << (t.misses - 1), ""
 	}
 	return false, 0, ""
 }
 
-// stays reports whether the run of a worker is there that has made something.
-func (c *ledger) stays(m *made) bool {
+// isMakerLinked reports whether the run of a worker is there that has made something.
+func (c *ledger) isMakerLinked(m *stageOutput) bool {
 	return slices.ContainsFunc(c.view.Fleet().WorkersNamed(m.worker), func(key int32) bool {
 		w := c.workers[key]
-		return w.Linked() && w.Welcome().Worker == m.worker && (m.run == 0 || m.run == w.Welcome().Incarnation)
+		return w.Linked() && w.Welcome().Worker == m.worker && (m.incarnation == 0 || m.incarnation == w.Welcome().Incarnation)
 	})
 }
 
-// remake has tasks run again for what they have left, and lets t wait for that; or it says why they may not.
-func (c *ledger) remake(t *task, lost []probe.TaskIndex, now time.Time) (why string) {
+// remakeTasks has tasks run again for what they have left, and lets t wait for that; or it says why they may not.
+func (c *ledger) remakeTasks(t *task, lost []probe.TaskIndex, now time.Time) (why string) {
 	j := t.group.job
 	for _, index := range lost {
-		p := c.task(j.ID, index)
+		p := c.findTask(j.ID, index)
 		if p == nil {
-			if p, why = c.recall(j, index, now); why != "" {
+			if p, why = c.recallTask(j, index, now); why != "" {
 				return fmt.Sprintf("what task %d has left is lost, and it ran for another frontend: %s", index, why)
 			}
 		}
 		switch {
 		case !p.spec.Retryable:
 			return fmt.Sprintf("what task %d has left is lost, and it may start only once", index)
-		case p.state == done && p.remade == maxRemade:
+		case p.state == done && p.remakes == maxRemade:
 			return fmt.Sprintf("what task %d has left is lost, and it has run again %d times already", index, maxRemade)
 		}
 	}
 	for _, index := range lost {
-		p := c.task(j.ID, index)
+		p := c.findTask(j.ID, index)
 		if p.state == done {
-			p.remade++
+			p.remakes++
 			c.Stats.Remade++
-			c.settled(j, -1)
-			c.await(p)
-			c.want(p.group)
+			c.subtractPending(j, -1)
+			c.awaitNext(p)
+			c.wantPlaces(p.group)
 		}
 		if !slices.Contains(p.readers, t) {
 			p.readers = append(p.readers, t)
-			t.awaits++
+			t.awaitedInputs++
 		}
 	}
 	return ""
 }
 
-// madeBy is what a task has left for another frontend, or nil.
-func (j *job) madeBy(index probe.TaskIndex) *Made {
+// findMade is what a task has left for another frontend, or nil.
+func (j *job) findMade(index probe.TaskIndex) *Made {
 	for i := range j.Stages {
 		list := j.Stages[i].Made
 		if k := slices.IndexFunc(list, func(m Made) bool { return m.Task == index }); k >= 0 {
@@ -114,23 +114,23 @@ func (j *job) madeBy(index probe.TaskIndex) *Made {
 	return nil
 }
 
-// recall makes a task a part of its job again that has ended for another frontend; or it says why it cannot run again.
-func (c *ledger) recall(j *job, index probe.TaskIndex, now time.Time) (_ *task, why string) {
-	by := j.madeBy(index)
-	if by == nil || by.Spec == nil {
+// recallTask makes a task a part of its job again that has ended for another frontend; or it says why it cannot run again.
+func (c *ledger) recallTask(j *job, index probe.TaskIndex, now time.Time) (_ *task, why string) {
+	entry := j.findMade(index)
+	if entry == nil || entry.Spec == nil {
 		return nil, "submit the job again"
 	}
 	x := &job{Job: j.Job, stages: j.stages}
-	x.Tasks = []Task{*by.Spec}
-	if err := c.group(x); err != nil {
+	x.Tasks = []Task{*entry.Spec}
+	if err := c.groupTasks(x); err != nil {
 		return nil, err.Message
 	}
-	by.Spec = nil
-	c.unload(j, x.payloads)
-	j.kept -= x.payloads
-	c.join(j, x, now)
+	entry.Spec = nil
+	c.releasePayloads(j, x.payloadBytes)
+	j.stageBytes -= x.payloadBytes
+	c.mergeTasks(j, x, now)
 	t := x.tasks[0]
 	t.move(done)
-	c.settled(j, 1)
+	c.subtractPending(j, 1)
 	return t, ""
 }

@@ -59,13 +59,13 @@ func TestScripts(t *testing.T) { script.Run(t, newStory) }
 
 // story is a core, and the workers that the script names.
 type story struct {
-	core     *Core
-	workers  map[string]Worker
-	names    []string
-	welcomes map[string]probe.Welcome
-	lives    uint64
-	receipts map[probe.AttemptID]Receipt // that came with outcomes
-	frame    []probe.Msg                 // what is known so far of one
+	core         *Core
+	workers      map[string]Worker
+	names        []string
+	welcomes     map[string]probe.Welcome
+	incarnations uint64
+	receipts     map[probe.AttemptID]Receipt // that came with outcomes
+	frame        []probe.Msg                 // what is known so far of one
 }
 
 func newStory(l *script.Line) *script.Story[Event, Action] {
@@ -79,11 +79,11 @@ func newStory(l *script.Line) *script.Story[Event, Action] {
 	cfg.Matcher, err = estimate.ParseMatcher(cmp.Or(l.Text("matcher"), "stable"))
 	l.Fail(err)
 	s := &story{core: New(cfg, rand.New(rand.NewPCG(1, 2))), workers: map[string]Worker{}, welcomes: map[string]probe.Welcome{}, receipts: map[probe.AttemptID]Receipt{}}
-	return &script.Story[Event, Action]{Core: s.core, Wake: Wake{}, Event: s.event, Show: s.show, State: s.state, Width: 40}
+	return &script.Story[Event, Action]{Core: s.core, Wake: Wake{}, Event: s.readEvent, Show: s.showActions, State: s.showState, Width: 40}
 }
 
-// termsOf is what each word says of a tenant: PATH:TOKENS:QUEUE:RATE, 0 where nothing is said, also at the end.
-func termsOf(l *script.Line) *tenants.File {
+// readTerms is what each word says of a tenant: PATH:TOKENS:QUEUE:RATE, 0 where nothing is said, also at the end.
+func readTerms(l *script.Line) *tenants.File {
 	var all []tenants.Entry
 	for l.WordsLeft() > 0 {
 		parts := strings.Split(l.Word(), ":")
@@ -98,7 +98,7 @@ func termsOf(l *script.Line) *tenants.File {
 	return tenants.New(1, nil, all)
 }
 
-func othersOf(l *script.Line) Others {
+func readOthers(l *script.Line) Others {
 	ev := Others{Self: "f0", Needs: map[string][]tenants.Need{}}
 	for l.WordsLeft() > 0 {
 		parts := strings.Split(l.Word(), ":")
@@ -120,14 +120,14 @@ func showWeights(ws []uint32) string {
 
 var size = script.Size
 
-func (s *story) event(l *script.Line) Event {
-	switch who := l.Word(); who {
+func (s *story) readEvent(l *script.Line) Event {
+	switch word := l.Word(); word {
 	case "leave":
 		return Leave{}
 	case "terms":
-		return Terms{termsOf(l)}
+		return Terms{readTerms(l)}
 	case "others":
-		return othersOf(l)
+		return readOthers(l)
 	case "busy":
 		return Busy{Message: l.Duration("message"), Share: l.Float("share")}
 	case "cancel":
@@ -141,23 +141,23 @@ func (s *story) event(l *script.Line) Event {
 	case "unread":
 		return Unread{Job: script.Job(l.Word()), Full: l.Flag("full")}
 	case "submit":
-		return Submit{Job: jobOf(l)}
+		return Submit{Job: readJob(l)}
 	case "outdated":
 		return Outdated{Job: script.Job(l.Word())}
 	case "extend":
-		j := jobOf(l)
+		j := readJob(l)
 		return Extend{Job: j.ID, From: l.Number("from", 0), Stages: j.Stages, Tasks: j.Tasks, Last: l.Flag("last")}
 	case "delivered":
-		return Delivered{Receipts: s.receiptsOf(l)}
+		return Delivered{Receipts: s.readReceipts(l)}
 	case "dropped":
-		return Dropped{Receipts: s.receiptsOf(l)}
+		return Dropped{Receipts: s.readReceipts(l)}
 	default:
-		return s.workerEvent(l, who)
+		return s.readWorkerEvent(l, word)
 	}
 }
 
-// receiptsOf reads attempts of which outcomes came with receipts.
-func (s *story) receiptsOf(l *script.Line) (list []Receipt) {
+// readReceipts reads attempts of which outcomes came with receipts.
+func (s *story) readReceipts(l *script.Line) (list []Receipt) {
 	for l.WordsLeft() > 0 {
 		id := l.Attempt(l.Word())
 		r, ok := s.receipts[id]
@@ -177,10 +177,10 @@ func showStanding(s probe.Standing) string {
 	return text
 }
 
-func jobOf(l *script.Line) *Job {
+func readJob(l *script.Line) *Job {
 	j := &Job{
 		ID: script.Job(l.Word()), Tenant: l.Text("tenant"), Priority: int32(l.Number("prio", 0)), Deadline: l.Duration("deadline"),
-		ProbeRatio: l.Float("ratio"), Constraint: constraint(l, ""), Generation: probe.Generation(l.Number("gen", 0)), Age: l.Duration("age"),
+		ProbeRatio: l.Float("ratio"), Constraint: readConstraint(l, ""), Generation: probe.Generation(l.Number("gen", 0)), Age: l.Duration("age"),
 	}
 	if l.Flag("resubmitted") {
 		j.Generation, j.Age = 1, time.Second
@@ -221,7 +221,7 @@ func jobOf(l *script.Line) *Job {
 		s.Along = l.List("along." + s.Name)
 		s.Common = make([]byte, l.Number("common."+s.Name, 0))
 		if made := l.List("made." + s.Name); len(made) > 0 { // task, worker, outputs
-			s.Made = []Made{{Task: probe.TaskIndex(l.Int(made[0])), Worker: made[1], Outputs: outputs(l, made[2:])}}
+			s.Made = []Made{{Task: probe.TaskIndex(l.Int(made[0])), Worker: made[1], Outputs: readOutputs(l, made[2:])}}
 		}
 		j.Stages = append(j.Stages, s)
 	}
@@ -242,14 +242,14 @@ func jobOf(l *script.Line) *Job {
 			}
 			t.Index = probe.TaskIndex(l.Int(own[i]))
 		}
-		tell(l, &t, fmt.Sprint(i, "."))
+		readTaskOptions(l, &t, fmt.Sprint(i, "."))
 		j.Tasks = append(j.Tasks, t)
 	}
 	for i := range j.Stages { // spec.NAME: of the task that has left something there
 		s := &j.Stages[i]
 		if prefix := "spec." + s.Name; l.Flag(prefix) {
 			t := all
-			tell(l, &t, prefix+".")
+			readTaskOptions(l, &t, prefix+".")
 			t.Index, t.Stage = s.Made[0].Task, int32(i)
 			s.Made[0].Spec = &t
 		}
@@ -257,9 +257,9 @@ func jobOf(l *script.Line) *Job {
 	return j
 }
 
-// tell makes of a task what is said of it alone.
-func tell(l *script.Line, t *Task, prefix string) {
-	t.Constraint = constraint(l, prefix)
+// readTaskOptions makes of a task what is said of it alone.
+func readTaskOptions(l *script.Line, t *Task, prefix string) {
+	t.Constraint = readConstraint(l, prefix)
 	if n := l.Number(prefix+"size", 0); n != 0 {
 		t.Demand = size(n)
 	}
@@ -275,7 +275,7 @@ func tell(l *script.Line, t *Task, prefix string) {
 	if n := l.Number(prefix+"index", -1); n >= 0 {
 		t.Index = probe.TaskIndex(n)
 	}
-	t.Inputs, t.Files = needs(l, prefix)
+	t.Inputs, t.Files = readNeeds(l, prefix)
 	t.Stage, t.Partition = int32(l.Number(prefix+"stage", 0)), int32(l.Number(prefix+"part", 0))
 	for _, p := range l.List(prefix + "along") {
 		t.Along = append(t.Along, int32(l.Int(p)))
@@ -285,46 +285,46 @@ func tell(l *script.Line, t *Task, prefix string) {
 	}
 }
 
-func constraint(l *script.Line, prefix string) Constraint {
+func readConstraint(l *script.Line, prefix string) Constraint {
 	return Constraint{Labels: l.List(prefix + "labels"), Hosts: l.List(prefix + "hosts")}
 }
 
-// needs reads in=h1+h2:500,rack/r2:100,stage/map:200,nowhere:7 (an input each: where, MB) and file=c0ffee:10 (digest, MB).
-func needs(l *script.Line, prefix string) (ins []Input, files []probe.File) {
+// readNeeds reads in=h1+h2:500,rack/r2:100,stage/map:200,nowhere:7 (an input each: where, MB) and file=c0ffee:10 (digest, MB).
+func readNeeds(l *script.Line, prefix string) (ins []Input, files []probe.File) {
 	for _, text := range l.List(prefix + "in") {
 		where, mb, _ := strings.Cut(text, ":")
 		in := Input{Bytes: int64(l.Int(mb)) * 1e6}
-		way, of, _ := strings.Cut(where, "/")
-		if passed := passes[way]; passed != NotPassed {
-			stage, partition, _ := strings.Cut(of, "/")
+		way, rest, _ := strings.Cut(where, "/")
+		if passed := passNames[way]; passed != NotPassed {
+			stage, partition, _ := strings.Cut(rest, "/")
 			in.Stage, in.Pass, in.Partition = stage, passed, int32(l.Int(partition))
 		} else if stage, ok := strings.CutPrefix(where, "stage/"); ok {
 			in.Stage = stage
 		} else if rack, ok := strings.CutPrefix(where, "rack/"); ok {
 			in.Copies = []estimate.Copy{{Rack: rack}}
 		} else if where != "nowhere" {
-			for at := range strings.SplitSeq(where, "+") {
-				in.Copies = append(in.Copies, estimate.Copy{At: at})
+			for host := range strings.SplitSeq(where, "+") {
+				in.Copies = append(in.Copies, estimate.Copy{At: host})
 			}
 		}
 		ins = append(ins, in)
 	}
 	for _, text := range l.List(prefix + "file") {
 		name, mb, _ := strings.Cut(text, ":")
-		files = append(files, probe.File{Digest: digest(name), URL: "http://origin/" + name, Bytes: uint64(l.Int(mb)) * 1e6})
+		files = append(files, probe.File{Digest: digestOf(name), URL: "http://origin/" + name, Bytes: uint64(l.Int(mb)) * 1e6})
 	}
 	return ins, files
 }
 
-var passes = map[string]Pass{"inline": Inline, "file": File}
+var passNames = map[string]Pass{"inline": Inline, "file": File}
 
-// outputs reads 0:100,1:file (partition, bytes that travel).
-func outputs(l *script.Line, words []string) (list []probe.Output) {
+// readOutputs reads 0:100,1:file (partition, bytes that travel).
+func readOutputs(l *script.Line, words []string) (list []probe.Output) {
 	for _, text := range words {
 		partition, bytes, _ := strings.Cut(text, ":")
 		o := probe.Output{Partition: uint32(l.Int(partition))}
 		if o.File = bytes == "file"; o.File {
-			o.Bytes, o.Digest = 1e9, digest(text)
+			o.Bytes, o.Digest = 1e9, digestOf(text)
 		} else {
 			o.Data = make([]byte, l.Int(bytes))
 			o.Bytes = uint64(len(o.Data))
@@ -334,36 +334,36 @@ func outputs(l *script.Line, words []string) (list []probe.Output) {
 	return list
 }
 
-// digest is that of a file by its name in stories; "none" has none.
-func digest(name string) (d [32]byte) {
+// digestOf is that of a file by its name in stories; "none" has none.
+func digestOf(name string) (d [32]byte) {
 	if name != "none" {
 		copy(d[:], name)
 	}
 	return d
 }
 
-// taskNamed reads "x.0".
-func taskNamed(l *script.Line, s string) (probe.JobID, probe.TaskIndex) {
+// readTaskName reads "x.0".
+func readTaskName(l *script.Line, s string) (probe.JobID, probe.TaskIndex) {
 	name, index, _ := strings.Cut(s, ".")
 	return script.Job(name), probe.TaskIndex(l.Int(index))
 }
 
-func (s *story) workerEvent(l *script.Line, who string) Event {
+func (s *story) readWorkerEvent(l *script.Line, name string) Event {
 	verb := l.Word()
 	if verb == "up" {
-		key, known := s.workers[who]
+		key, known := s.workers[name]
 		if !known {
 			key = Worker(len(s.names))
-			s.workers[who] = key
-			s.names = append(s.names, who)
+			s.workers[name] = key
+			s.names = append(s.names, name)
 		}
-		m, known := s.welcomes[who]
+		m, known := s.welcomes[name]
 		if fresh := l.Flag("new"); !known || fresh {
-			s.lives++
+			s.incarnations++
 			m = probe.Welcome{
-				Worker: who, Host: "h" + strings.TrimPrefix(who, "w"), Incarnation: s.lives, Capacity: size(l.Number("slots", 1)),
+				Worker: name, Host: "h" + strings.TrimPrefix(name, "w"), Incarnation: s.incarnations, Capacity: size(l.Number("slots", 1)),
 				Labels: l.List("labels"), Functions: l.List("f"), Rack: l.Text("rack"), Open: size(l.Number("open", 0)),
-				Speed: uint32(1000 * l.Float("speed")), Cache: who + ":81", Speaks: probe.Spoken,
+				Speed: uint32(1000 * l.Float("speed")), Cache: name + ":81", Speaks: probe.Spoken,
 			}
 			if l.Flag("old") {
 				m.Speaks = probe.Dialect{Min: 7, Max: 7}
@@ -376,31 +376,31 @@ func (s *story) workerEvent(l *script.Line, who string) Event {
 			}
 		}
 		m.Draining = l.Flag("draining")
-		s.welcomes[who] = m
+		s.welcomes[name] = m
 		return WorkerUp{Worker: key, Welcome: m}
 	}
 	if verb == "listed" {
 		key := Worker(len(s.names))
-		s.workers[who] = key
-		s.names = append(s.names, who)
-		return Listed{Worker: key, Address: who + ":80"}
+		s.workers[name] = key
+		s.names = append(s.names, name)
+		return Listed{Worker: key, Address: name + ":80"}
 	}
-	key, known := s.workers[who]
+	key, known := s.workers[name]
 	if !known {
-		l.Fail(fmt.Errorf("who is %q?", who))
+		l.Fail(fmt.Errorf("who is %q?", name))
 	}
 	switch verb {
 	case "row":
 		m := Heard{
-			Worker: key, Incarnation: s.welcomes[who].Incarnation, Seq: uint64(l.Int(l.Word())), Age: l.Duration("age"),
+			Worker: key, Incarnation: s.welcomes[name].Incarnation, Seq: uint64(l.Int(l.Word())), Age: l.Duration("age"),
 			Speed: l.Float("speed"), Draining: l.Flag("draining"), Maintenance: l.Duration("away"), Lasts: l.Duration("lasts"),
-			Matrix: matrix(l, s.welcomes[who].Capacity),
+			Matrix: readMatrix(l, s.welcomes[name].Capacity),
 		}
 		if l.Flag("other") {
 			m.Incarnation += 100
 		}
 		for _, f := range l.List("files") {
-			m.Files = append(m.Files, FileID(digest(f)))
+			m.Files = append(m.Files, FileID(digestOf(f)))
 		}
 		if n := l.Number("free", -1); n >= 0 {
 			m.Load = &probe.Load{Free: size(n), Queued: uint32(l.Number("queued", 0))}
@@ -411,17 +411,17 @@ func (s *story) workerEvent(l *script.Line, who string) Event {
 	case "gone":
 		return WorkerGone{Worker: key, Off: l.Flag("off")}
 	case "answers": // the probe for its queue's length
-		m := load(l)
+		m := readLoad(l)
 		for _, r := range s.core.rounds.queue {
-			m.Seq = cmp.Or(m.Seq, r.asked[s.core.worker(key)])
+			m.Seq = cmp.Or(m.Seq, r.asked[s.core.workerByKey(key)])
 		}
 		if m.Seq == 0 {
-			l.Fail(fmt.Errorf("%s was not asked", who))
+			l.Fail(fmt.Errorf("%s was not asked", name))
 		}
 		return Received{Worker: key, Msg: m}
 	}
 	more := l.Flag("more")
-	m := message(l, verb, s.welcomes[who].Capacity)
+	m := readMessage(l, verb, s.welcomes[name].Capacity)
 	if !more && len(s.frame) == 0 {
 		return Received{Worker: key, Msg: m}
 	}
@@ -434,14 +434,14 @@ func (s *story) workerEvent(l *script.Line, who string) Event {
 	return Frame{Worker: key, Msgs: msgs}
 }
 
-// matrix reads wait=5s, and short=0s: what is closed to long tasks is free.
-func matrix(l *script.Line, capacity probe.Demand) *probe.WaitMatrix {
+// readMatrix reads wait=5s, and short=0s: what is closed to long tasks is free.
+func readMatrix(l *script.Line, capacity probe.Demand) *probe.WaitMatrix {
 	text := l.Text("wait")
 	if text == "" {
 		return nil
 	}
 	if text == "never" {
-		m := flat(capacity, 0)
+		m := flatMatrix(capacity, 0)
 		for i := range m.Cells {
 			for k := range m.Cells[i] {
 				m.Cells[i][k] = probe.NeverFits
@@ -452,19 +452,19 @@ func matrix(l *script.Line, capacity probe.Demand) *probe.WaitMatrix {
 	}
 	wait, err := time.ParseDuration(text)
 	l.Fail(err)
-	m := flat(capacity, wait)
+	m := flatMatrix(capacity, wait)
 	if l.Text("short") == "0s" {
 		m.Short = [probe.MatrixSide]probe.Wait{}
 	}
 	return m
 }
 
-var statuses = map[string]probe.Status{
+var statusNames = map[string]probe.Status{
 	"ok": probe.Succeeded, "failed": probe.Failed, "panicked": probe.Panicked, "killed": probe.Killed,
 	"timed_out": probe.TimedOut, "too_large": probe.TooLarge, "no_input": probe.NoInput, "preempted": probe.Preempted,
 }
 
-func reason(l *script.Line) probe.Reason {
+func readReason(l *script.Line) probe.Reason {
 	word := l.Word()
 	for r := probe.QueueFull; r <= probe.NoCommon; r++ {
 		if r.String() == word {
@@ -486,13 +486,13 @@ func showDemand(d probe.Demand) string {
 	return fmt.Sprintf(" takes=%dm,%dMiB", d.CPU, d.Mem)
 }
 
-func load(l *script.Line) probe.Load {
+func readLoad(l *script.Line) probe.Load {
 	return probe.Load{Free: size(l.Number("free", 0)), Queued: uint32(l.Number("queued", 0)), Running: uint32(l.Number("running", 0))}
 }
 
-func message(l *script.Line, verb string, capacity probe.Demand) probe.Msg {
-	load := load(l)
-	load.Matrix = matrix(l, capacity)
+func readMessage(l *script.Line, verb string, capacity probe.Demand) probe.Msg {
+	load := readLoad(l)
+	load.Matrix = readMatrix(l, capacity)
 	switch verb {
 	case "ready":
 		res, turn := l.Turn(l.Word())
@@ -503,14 +503,14 @@ func message(l *script.Line, verb string, capacity probe.Demand) probe.Msg {
 	case "started":
 		m := probe.Started{Attempt: l.Attempt(l.Word()), Load: load}
 		if l.WordsLeft() > 0 {
-			m.Job, m.Task = taskNamed(l, l.Word())
+			m.Job, m.Task = readTaskName(l, l.Word())
 		}
 		return m
 	case "finished":
 		m := &probe.Finished{Attempt: l.Attempt(l.Word()), Load: load, Run: cmp.Or(l.Duration("run"), time.Millisecond)}
-		m.Status = statuses[l.Word()]
+		m.Status = statusNames[l.Word()]
 		m.Usage.CPU, m.Usage.Memory = l.Duration("cpu"), probe.MiB(l.Number("mem", 0))
-		m.Outputs = outputs(l, l.List("out"))
+		m.Outputs = readOutputs(l, l.List("out"))
 		m.Retry = map[string]probe.Retry{"": probe.Anywhere, "elsewhere": probe.Elsewhere, "never": probe.Never}[l.Text("retry")]
 		if m.Status == probe.Succeeded {
 			m.Result = []byte("result")
@@ -518,7 +518,7 @@ func message(l *script.Line, verb string, capacity probe.Demand) probe.Msg {
 			m.Error = "no luck"
 		}
 		if l.WordsLeft() > 0 {
-			m.Job, m.Task = taskNamed(l, l.Word())
+			m.Job, m.Task = readTaskName(l, l.Word())
 		}
 		return m
 	case "refused":
@@ -531,11 +531,11 @@ func message(l *script.Line, verb string, capacity probe.Demand) probe.Msg {
 				m.First, m.Count = p.First, p.Count
 			}
 		}
-		m.Reason = reason(l)
+		m.Reason = readReason(l)
 		return m
 	case "evicted":
 		p := l.Places(l.Word())
-		return probe.Evicted{First: p.First, Count: p.Count, Reason: reason(l)}
+		return probe.Evicted{First: p.First, Count: p.Count, Reason: readReason(l)}
 	case "knows-not":
 		var m probe.Gone
 		for l.WordsLeft() > 0 {
@@ -581,8 +581,8 @@ func message(l *script.Line, verb string, capacity probe.Demand) probe.Msg {
 	return nil
 }
 
-// show puts actions into words; sends of one kind in a row go in the order of the workers.
-func (s *story) show(acts []Action) string {
+// showActions puts actions into words; sends of one kind in a row go in the order of the workers.
+func (s *story) showActions(acts []Action) string {
 	for i := 0; i < len(acts); {
 		end := i + 1
 		for end < len(acts) && sameKind(acts[i], acts[end]) {
@@ -609,11 +609,11 @@ func sameKind(a, b Action) bool {
 	return ok && ok2 && fmt.Sprintf("%T", x.Msg) == fmt.Sprintf("%T", y.Msg)
 }
 
-var refusals = map[RefusedReason]string{
+var refusalNames = map[RefusedReason]string{
 	Invalid: "invalid", TooBigJob: "too_big", NoSuchWorker: "no_such_worker", Overloaded: "overloaded", Leaving: "leaving",
 }
 
-var failures = map[Failure]string{
+var failureNames = map[Failure]string{
 	TaskError: "task_error", Timeout: "timeout", Lost: "lost", Poison: "poison", NoWorker: "no_worker", TooLarge: "too_large",
 	Panic: "panic", Infrastructure: "infrastructure", NoInput: "no_input", StageFailed: "stage_failed",
 }
@@ -628,13 +628,13 @@ func (s *story) showAction(a Action) string {
 		return text
 	case Extended:
 		if a.Err != nil {
-			return fmt.Sprintf("not extended %s, with %d tasks, %s%s: %s", script.ShowJob(a.Job), a.Tasks, refusals[a.Err.Reason], script.Optional(" retry", a.Err.RetryAfter), a.Err.Message)
+			return fmt.Sprintf("not extended %s, with %d tasks, %s%s: %s", script.ShowJob(a.Job), a.Tasks, refusalNames[a.Err.Reason], script.Optional(" retry", a.Err.RetryAfter), a.Err.Message)
 		}
 		return fmt.Sprintf("extended %s to %d tasks", script.ShowJob(a.Job), a.Tasks)
 	case Accepted:
 		return "accepted " + script.ShowJob(a.Job)
 	case Refused:
-		return fmt.Sprintf("refused %s %s%s: %s", script.ShowJob(a.Job), refusals[a.Err.Reason], script.Optional(" retry", a.Err.RetryAfter), a.Err.Message)
+		return fmt.Sprintf("refused %s %s%s: %s", script.ShowJob(a.Job), refusalNames[a.Err.Reason], script.Optional(" retry", a.Err.RetryAfter), a.Err.Message)
 	case *Done:
 		o := &a.Outcome
 		if o.Receipt != (Receipt{}) {
@@ -645,7 +645,7 @@ func (s *story) showAction(a Action) string {
 		case Result:
 			text += "ok"
 		case Failed:
-			text += failures[o.Failure]
+			text += failureNames[o.Failure]
 		case Cancelled:
 			text += "cancelled"
 		case DeadlineExceeded:
@@ -798,8 +798,8 @@ func showAttempts(ids []probe.AttemptID) string {
 	return strings.Join(words, ",")
 }
 
-// state is what the core counts, but zeros.
-func (s *story) state() string {
+// showState is what the core counts, but zeros.
+func (s *story) showState() string {
 	c := s.core
 	var words []string
 	add := func(name string, n int) {
@@ -814,8 +814,8 @@ func (s *story) state() string {
 	add("jobs", len(c.byID))
 	add("pending", c.pending)
 	add("waiting", waits)
-	add("matching", c.due.Len()+c.later.Len())
-	add("attempts", c.running)
+	add("matching", c.batchQueue.Len()+c.sleepers.Len())
+	add("attempts", c.attemptsAtWorkers)
 	places, acks := 0, 0
 	for _, w := range c.workers {
 		places += len(w.places)
@@ -828,7 +828,7 @@ func (s *story) state() string {
 	add("held", c.view.Avoided())
 	for _, t := range c.Tenants(9) {
 		if t.Held > 0 || t.Spare > 0 {
-			words = append(words, fmt.Sprintf("%s=%s+%s/%s", t.Path, slots(t.Use-t.Spare), slots(t.Spare), slots(t.Want)))
+			words = append(words, fmt.Sprintf("%s=%s+%s/%s", t.Path, formatSlots(t.Use-t.Spare), formatSlots(t.Spare), formatSlots(t.Want)))
 		}
 	}
 	if len(words) == 0 {

@@ -9,12 +9,12 @@ import (
 // A job whose tasks each name other hosts is of as many groups. What comes of one message looks at the groups that it
 // concerns: those of a worker with waiting tasks are found by the names that they give.
 
-// mostKinds bounds the groups of a job that are looked at for one with a task for a worker: of those that name no host,
+// maxGroupsLooked bounds the groups of a job that are looked at for one with a task for a worker: of those that name no host,
 // none may be for it.
-const mostKinds = 256
+const maxGroupsLooked = 256
 
-// seatAll makes the seats of those groups of a job that have none, if it has several.
-func (j *job) seatAll() {
+// makeSeats makes the seats of those groups of a job that have none, if it has several.
+func (j *job) makeSeats() {
 	if len(j.groups) < 2 {
 		return
 	}
@@ -37,26 +37,26 @@ func (j *job) seatAll() {
 			}
 		}
 		if g.queue.Len() > 0 {
-			g.sit()
+			g.takeSeats()
 		}
 	}
 }
 
-// sit notes that a group has waiting tasks, and rise that it no longer has.
-func (g *group) sit() {
+// takeSeats notes that a group has waiting tasks, and rise that it no longer has.
+func (g *group) takeSeats() {
 	for i := range g.seats {
 		g.job.seats[g.seats[i].name].Push(&g.seats[i])
 	}
 }
 
-func (g *group) rise() {
+func (g *group) leaveSeats() {
 	for i := range g.seats {
 		g.job.seats[g.seats[i].name].Remove(&g.seats[i])
 	}
 }
 
-// hungryAt is the groups of a job with waiting tasks that may run at w, those that name it or its host first.
-func (j *job) hungryAt(w *worker) iter.Seq[*group] {
+// hungryGroupsAt is the groups of a job with waiting tasks that may run at w, those that name it or its host first.
+func (j *job) hungryGroupsAt(w *worker) iter.Seq[*group] {
 	return func(yield func(*group) bool) {
 		if j.seats == nil {
 			if g := j.groups[0]; g.queue.Len() > 0 && g.Set.Contains(w.Worker) {
@@ -71,7 +71,7 @@ func (j *job) hungryAt(w *worker) iter.Seq[*group] {
 				continue
 			}
 			for s := range l.All() {
-				if looked++; looked > mostKinds {
+				if looked++; looked > maxGroupsLooked {
 					return
 				}
 				if s.group.Set.Contains(w.Worker) && !yield(s.group) {

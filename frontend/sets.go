@@ -4,26 +4,26 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/view"
 )
 
-// use notes that the tasks of a group of a job that was admitted may run at the workers of its set.
-func (c *jobs) use(g *group) {
-	users := c.users[g.Set]
+// useSet notes that the tasks of a group of a job that was admitted may run at the workers of its set.
+func (c *jobs) useSet(g *group) {
+	users := c.setUsers[g.Set]
 	users.Push(g)
-	c.users[g.Set] = users
+	c.setUsers[g.Set] = users
 }
 
-// unuse forgets a group of a job that has ended.
-func (c *jobs) unuse(g *group) {
-	c.forgetServed(waiters{g.Set, g.job.tenant})
-	users := c.users[g.Set]
+// unuseSet forgets a group of a job that has ended.
+func (c *jobs) unuseSet(g *group) {
+	c.forgetServed(waitKey{g.Set, g.job.tenant})
+	users := c.setUsers[g.Set]
 	if users.Remove(g); users.Len() > 0 {
-		c.users[g.Set] = users
+		c.setUsers[g.Set] = users
 	} else {
-		delete(c.users, g.Set)
+		delete(c.setUsers, g.Set)
 	}
 }
 
-// inUse reports of sets whether jobs under way use them, or one that is being admitted.
-func (c *jobs) inUse(admitted *job) func(*view.Set) bool {
+// setsInUse reports of sets whether jobs under way use them, or one that is being admitted.
+func (c *jobs) setsInUse(admitted *job) func(*view.Set) bool {
 	var own map[*view.Set]bool
 	return func(s *view.Set) bool {
 		if own == nil {
@@ -32,23 +32,23 @@ func (c *jobs) inUse(admitted *job) func(*view.Set) bool {
 				own[g.Set] = true
 			}
 		}
-		_, used := c.users[s]
+		_, used := c.setUsers[s]
 		return used || own[s]
 	}
 }
 
-// turn notes which groups no worker is up for any more, and which have one again.
-func (c *jobs) turn() {
+// updateStranded notes which groups no worker is up for any more, and which have one again.
+func (c *jobs) updateStranded() {
 	for _, s := range c.view.TakeChangedSets() {
-		users := c.users[s]
+		users := c.setUsers[s]
 		for g := range users.All() {
-			switch lone := s.Len() == 0; {
-			case lone && !g.lone:
-				g.job.lone += g.queue.Len() + g.matching
-			case !lone && g.lone:
-				g.job.lone -= g.queue.Len() + g.matching
+			switch stranded := s.Len() == 0; {
+			case stranded && !g.stranded:
+				g.job.strandedTasks += g.queue.Len() + g.matching
+			case !stranded && g.stranded:
+				g.job.strandedTasks -= g.queue.Len() + g.matching
 			}
-			g.lone = s.Len() == 0
+			g.stranded = s.Len() == 0
 		}
 	}
 }

@@ -23,96 +23,96 @@ const (
 	enoughRuns = 8
 	// hintsWithin is for how many times as long as its hint a task may run before that alone says that it is late.
 	hintsWithin = 3
-	// looksEach is how often in the time that a task is expected to run it is looked whether it is late. A job that has so
+	// looksPerRun is how often in the time that a task is expected to run it is looked whether it is late. A job that has so
 	// many tasks that this takes long is looked at less often: a hundredth of the time.
-	looksEach = 8
-	lookTakes = 100 * 2 * time.Nanosecond // for each task
-	// mostDecided bounds the tasks for which it is estimated at a time where they would be done sooner.
-	mostDecided = 32
+	looksPerRun = 8
+	lookCost    = 100 * 2 * time.Nanosecond // for each task
+	// maxEstimated bounds the tasks for which it is estimated at a time where they would be done sooner.
+	maxEstimated = 32
 )
 
-// late is a task that may need a copy.
-type late struct {
-	task *task
-	left time.Duration // until it is expected to be done
+// lateTask is a task that may need a copy.
+type lateTask struct {
+	task     *task
+	timeLeft time.Duration // until it is expected to be done
 }
 
 // lookAtTail makes copies of a job's last tasks, if some are late.
 func (c *planner) lookAtTail(j *job, now time.Time, acts []Action) []Action {
-	again := maxSleep
-	var short, long []late
+	nextLook := maxSleep
+	var short, long []lateTask
 	for _, t := range j.tasks {
 		switch {
-		case t.long != nil && (t.runs() || t.queues()):
-			if c.gauge(t.long); t.spec.Retryable {
-				again = min(again, max(t.long.spec.Work.Mean/looksEach, worthSleep))
+		case t.long != nil && (t.isRunning() || t.isQueued()):
+			if c.updateWork(t.long); t.spec.Retryable {
+				nextLook = min(nextLook, max(t.long.spec.Work.Mean/looksPerRun, minSleep))
 			}
-			long = append(long, late{t, c.left(t, now)})
+			long = append(long, lateTask{t, c.timeLeft(t, now)})
 		case t.long == nil && len(t.spec.Files) == 0 && c.mayCopy(t): // where it is claimed it may have some, and a copy would not start at once
-			due, every := c.shortLate(t, now)
+			due, every := c.whenShortLate(t, now)
 			if due <= 0 {
 				due = every
-				short = append(short, late{t, now.Sub(t.attempt.since)})
+				short = append(short, lateTask{t, now.Sub(t.attempt.runsSince)})
 			}
-			again = min(again, due)
+			nextLook = min(nextLook, due)
 		}
 	}
 	acts = c.copyShort(short, now, acts)
 	acts, asked := c.copyLong(long, now, acts)
 	if asked {
-		again = c.view.Trip()
+		nextLook = c.view.Trip()
 	}
-	c.tailed(j, now.Add(max(again, lookPause(j))))
+	c.setTailAt(j, now.Add(max(nextLook, lookPause(j))))
 	return acts
 }
 
 // lookPause is for how long it is not looked again at a job.
-func lookPause(j *job) time.Duration { return max(breath, time.Duration(len(j.tasks))*lookTakes) }
+func lookPause(j *job) time.Duration { return max(batchPause, time.Duration(len(j.tasks))*lookCost) }
 
-// hurry has it looked soon whether a task is late of which its worker has just said that it will start later than it was to: another
+// recheckSoon has it looked soon whether a task is late of which its worker has just said that it will start later than it was to: another
 // frontend may have chosen that worker, too.
-func (c *planner) hurry(w *worker, m *probe.Queued, now time.Time) {
+func (c *planner) recheckSoon(w *worker, m *probe.Queued, now time.Time) {
 	a := w.enqueued[m.First]
-	if m.Wait <= 0 || a == nil || !a.task.slips() {
+	if m.Wait <= 0 || a == nil || !a.task.isSlipping() {
 		return
 	}
-	if j, at := a.job, now.Add(lookPause(a.job)); at.Before(j.tailAt) {
-		c.tailed(j, at)
-		c.settle(j, now)
+	if j, lookAt := a.job, now.Add(lookPause(a.job)); lookAt.Before(j.tailAt) {
+		c.setTailAt(j, lookAt)
+		c.setJobTimer(j, now)
 	}
 }
 
-// longestFirst sorts tasks by what is left of them.
-func longestFirst(ts []late) {
-	slices.SortFunc(ts, func(a, b late) int {
-		return cmp.Or(cmp.Compare(b.left, a.left), cmp.Compare(a.task.spec.Index, b.task.spec.Index))
+// sortLongestFirst sorts tasks by what is left of them.
+func sortLongestFirst(ts []lateTask) {
+	slices.SortFunc(ts, func(a, b lateTask) int {
+		return cmp.Or(cmp.Compare(b.timeLeft, a.timeLeft), cmp.Compare(a.task.spec.Index, b.task.spec.Index))
 	})
 }
 
-// shortLate is in how long a sampled task will be late, and how often it is worth to look after that: it is when it has run
+// whenShortLate is in how long a sampled task will be late, and how often it is worth to look after that: it is when it has run
 // for twice as long as any of its function has lately run at other workers.
-func (c *planner) shortLate(t *task, now time.Time) (in, every time.Duration) {
+func (c *planner) whenShortLate(t *task, now time.Time) (lateIn, every time.Duration) {
 	a := t.attempt
 	longest, seen := t.group.Runs.Stats().Longest(int32(a.w.Key))
 	every = max(longest, c.view.Trip())
 	if seen < enoughRuns {
 		return max(every, firstLag), 0
 	}
-	return a.since.Add(2*longest + c.view.Trip()).Sub(now), every
+	return a.runsSince.Add(2*longest + c.view.Trip()).Sub(now), every
 }
 
 // copyShort lets copies of late tasks ride to idle workers.
-func (c *planner) copyShort(late []late, now time.Time, acts []Action) []Action {
-	longestFirst(late)
-	for _, l := range late {
-		if !c.copiesLeft() {
+func (c *planner) copyShort(lateTasks []lateTask, now time.Time, acts []Action) []Action {
+	sortLongestFirst(lateTasks)
+	for _, l := range lateTasks {
+		if !c.mayAddCopy() {
 			break
 		}
 		t := l.task
 		if t.copy != nil {
 			continue
 		}
-		w := c.idleFor(t)
+		w := c.idleWorkerFor(t)
 		if w == nil {
 			continue
 		}
@@ -125,55 +125,55 @@ func (c *planner) copyShort(late []late, now time.Time, acts []Action) []Action 
 			Candidates: []estimate.Candidate{{Worker: int32(w.Key), Name: w.Welcome().Worker, Kind: estimate.Light, R: run, E: run, C: run, Psucc: 1}},
 			Seen:       1,
 			Reason: fmt.Sprintf("a copy of %s, which has run at %s for %v, twice as long as any other lately: this worker is idle",
-				t.attempt.id, t.attempt.w.Welcome().Worker, l.left.Round(time.Microsecond)),
+				t.attempt.id, t.attempt.w.Welcome().Worker, l.timeLeft.Round(time.Microsecond)),
 		}, now, acts)
 	}
 	return acts
 }
 
-// idleFor is a worker that is believed to have room for a copy of a task, nil if there is none.
-func (c *planner) idleFor(t *task) *view.Worker {
+// idleWorkerFor is a worker that is believed to have room for a copy of a task, nil if there is none.
+func (c *planner) idleWorkerFor(t *task) *view.Worker {
 	idle := c.view.Idle()
 	if len(idle) == 0 {
 		return nil
 	}
 	first := c.rand.IntN(len(idle))
-	for i := range min(len(idle), mostLooked) {
+	for i := range min(len(idle), maxLooked) {
 		w := idle[(first+i)%len(idle)]
-		if w != t.attempt.w.Worker && w != t.shuns && t.group.Set.Contains(w) && w.Room(t.spec.Demand) > 0 {
+		if w != t.attempt.w.Worker && w != t.shunned && t.group.Set.Contains(w) && w.Room(t.spec.Demand) > 0 {
 			return w
 		}
 	}
 	return nil
 }
 
-// left is in how long a long task is expected to be done. What its worker's pace was says little of one that says nothing itself: the
+// timeLeft is in how long a long task is expected to be done. What its worker's pace was says little of one that says nothing itself: the
 // machine may be slow no more.
-func (c *planner) left(t *task, now time.Time) time.Duration {
+func (c *planner) timeLeft(t *task, now time.Time) time.Duration {
 	x, a := t.long, t.attempt
 	switch {
-	case !t.runs():
-		return max(a.starts.Sub(now), 0) + x.run
-	case a.progress.done > 0:
-		return max(a.progress.left-now.Sub(a.progress.at), 0)
+	case !t.isRunning():
+		return max(a.expectedStart.Sub(now), 0) + x.run
+	case a.progress.doneShare > 0:
+		return max(a.progress.timeLeft-now.Sub(a.progress.reportedAt), 0)
 	}
-	return c.remains(t, max(now.Sub(a.since)-x.read, 0))
+	return c.remainingRun(t, max(now.Sub(a.runsSince)-x.read, 0))
 }
 
 // paceOf is the pace of a worker, that of others if it is not known.
 func paceOf(w *view.Worker) float64 { return cmp.Or(w.Pace(), 1) }
 
-func times(factor float64, d time.Duration) time.Duration {
+func scaleTime(factor float64, d time.Duration) time.Duration {
 	return time.Duration(min(factor*float64(d), float64(math.MaxInt64/2)))
 }
 
-// remains is how much longer a long task that ran for so long is expected to: as long as others of its stage, or of its function, that ran
+// remainingRun is how much longer a long task that ran for so long is expected to: as long as others of its stage, or of its function, that ran
 // for longer went on. Of one with a hint the few that have ended say little, and those of other jobs, with other hints, nothing.
-func (c *planner) remains(t *task, ran time.Duration) time.Duration {
+func (c *planner) remainingRun(t *task, ran time.Duration) time.Duration {
 	x, a := t.long, t.attempt
-	stats, run := t.group.stage, x.spec.Work.Mean
+	stats, run := t.group.stageStats, x.spec.Work.Mean
 	if row := c.view.Fleet().Get(int32(a.w.Key)); row != nil && row.Speed > 0 {
-		run = times(1/row.Speed, run)
+		run = scaleTime(1/row.Speed, run)
 	}
 	switch {
 	case stats.N() >= enoughRuns:
@@ -182,7 +182,7 @@ func (c *planner) remains(t *task, ran time.Duration) time.Duration {
 	case stats.N() == 0:
 		stats = t.group.Runs.Stats()
 	}
-	if left, known := stats.TimeLeft(ran, t.spec.Estimate, x.bytes, int32(a.w.Key)); known {
+	if left, known := stats.TimeLeft(ran, t.spec.Estimate, x.inputBytes, int32(a.w.Key)); known {
 		return left
 	}
 	return max(run-ran, ran)
@@ -190,11 +190,11 @@ func (c *planner) remains(t *task, ran time.Duration) time.Duration {
 
 // copyLong makes copies of tasks that would be done sooner elsewhere, and on which the end of their job depends: with or
 // without copies, it comes no sooner than that of any other one. It reports whether workers were asked first how long one would wait there.
-func (c *planner) copyLong(late []late, now time.Time, acts []Action) (_ []Action, asked bool) {
-	longestFirst(late)
+func (c *planner) copyLong(lateTasks []lateTask, now time.Time, acts []Action) (_ []Action, asked bool) {
+	sortLongestFirst(lateTasks)
 	end, decided := time.Duration(0), 0
-	for _, l := range late {
-		if l.left <= end || decided == mostDecided || !c.copiesLeft() {
+	for _, l := range lateTasks {
+		if l.timeLeft <= end || decided == maxEstimated || !c.mayAddCopy() {
 			break
 		}
 		t := l.task
@@ -202,92 +202,92 @@ func (c *planner) copyLong(late []late, now time.Time, acts []Action) (_ []Actio
 			continue // its end is that of its copy, at the latest
 		}
 		if !c.mayCopy(t) {
-			end = l.left
+			end = l.timeLeft
 			continue
 		}
 		decided++
 		t.long.spec.Set, t.long.spec.ExtraCandidates = 0, nil
-		t.long.spec.Work = c.workOfCopy(t)
+		t.long.spec.Work = c.copyWork(t)
 		choice := c.view.Fleet().Decide(&t.long.spec, now, c.rand)
-		best := c.soonest(t, &choice)
+		best := c.chooseSoonest(t, &choice)
 		known := choice.Chosen >= 0
 		if known {
-			end = max(end, min(l.left, best))
+			end = max(end, min(l.timeLeft, best))
 		} else {
-			end = max(end, l.left)
+			end = max(end, l.timeLeft)
 		}
-		if !known || float64(l.left) <= worthCopy*float64(best) {
-			if float64(l.left) > worthCopy*float64(t.long.spec.Work.Mean) {
-				acts = c.askForCopy(t, now, acts)
+		if !known || float64(l.timeLeft) <= worthCopy*float64(best) {
+			if float64(l.timeLeft) > worthCopy*float64(t.long.spec.Work.Mean) {
+				acts = c.askMatricesForCopy(t, now, acts)
 			}
 			continue
 		}
-		if n := len(acts); t.queues() {
-			if acts = c.askSince(t.attempt, &choice, now, acts); len(acts) > n {
+		if n := len(acts); t.isQueued() {
+			if acts = c.askFresher(t.attempt, &choice, now, acts); len(acts) > n {
 				asked = true
 				continue
 			}
 		}
-		choice.Reason = fmt.Sprintf("a copy of %s, %s", t.attempt.id, whyLate(t, l.left, now))
+		choice.Reason = fmt.Sprintf("a copy of %s, %s", t.attempt.id, whyLate(t, l.timeLeft, now))
 		acts = c.commitCopy(t, &choice, now, acts)
 	}
 	return acts, asked
 }
 
-// askSince asks the worker that was chosen for the copy of an attempt, and who else might be, for matrices of after that was sent: by what was
+// askFresher asks the worker that was chosen for the copy of an attempt, and who else might be, for matrices of after that was sent: by what was
 // known then it would not have to wait.
-func (c *planner) askSince(a *attempt, choice *estimate.Decision, now time.Time, acts []Action) []Action {
-	old := func(at *estimate.Candidate) bool { return at.Age >= now.Sub(a.sent) }
-	if !old(choice.Choice()) {
+func (c *planner) askFresher(a *attempt, choice *estimate.Decision, now time.Time, acts []Action) []Action {
+	isOld := func(candidate *estimate.Candidate) bool { return candidate.Age >= now.Sub(a.sentAt) }
+	if !isOld(choice.Choice()) {
 		return acts
 	}
 	for i := range choice.Candidates {
-		at := &choice.Candidates[i]
-		if w := c.workers[at.Worker]; w != a.w && old(at) && w.mayAsk(now) {
+		candidate := &choice.Candidates[i]
+		if w := c.workers[candidate.Worker]; w != a.w && isOld(candidate) && w.mayAskMatrix(now) {
 			acts = c.askMatrix(w, now, acts)
 		}
 	}
 	return acts
 }
 
-// askForCopy asks for matrices by which it is known next time where a copy of a task would be done sooner: where frontends do not gossip,
+// askMatricesForCopy asks for matrices by which it is known next time where a copy of a task would be done sooner: where frontends do not gossip,
 // they may be as old as its placing, when others were busy.
-func (c *planner) askForCopy(t *task, now time.Time, acts []Action) []Action {
-	for _, key := range c.doubtful(t.long, 1, now) {
-		if w := c.workers[key]; w != t.attempt.w && w.mayAsk(now) {
+func (c *planner) askMatricesForCopy(t *task, now time.Time, acts []Action) []Action {
+	for _, key := range c.doubtfulWorkers(t.long, 1, now) {
+		if w := c.workers[key]; w != t.attempt.w && w.mayAskMatrix(now) {
 			acts = c.askMatrix(w, now, acts)
 		}
 	}
 	return acts
 }
 
-// workOfCopy is how long a task of which nothing is done yet would run. What one takes that runs and says how far it is may be due to its
+// copyWork is how long a task of which nothing is done yet would run. What one takes that runs and says how far it is may be due to its
 // machine, by as much as that is slow, and the rest is its own.
-func (c *planner) workOfCopy(t *task) estimate.Work {
+func (c *planner) copyWork(t *task) estimate.Work {
 	x, a := t.long, t.attempt
 	p := &a.progress
-	if !t.runs() || p.done == 0 || p.done >= 1 || a.w.Pace() == 0 {
+	if !t.isRunning() || p.doneShare == 0 || p.doneShare >= 1 || a.w.Pace() == 0 {
 		return x.spec.Work
 	}
-	whole := max(times(1/(1-p.done)/a.w.Pace(), p.left)-x.read, 0)
+	whole := max(scaleTime(1/(1-p.doneShare)/a.w.Pace(), p.timeLeft)-x.read, 0)
 	if row := c.view.Fleet().Get(int32(a.w.Key)); row != nil && row.Speed > 0 {
-		whole = times(row.Speed, whole)
+		whole = scaleTime(row.Speed, whole)
 	}
 	return estimate.Work{Mean: whole, Dev: x.spec.Work.Dev, Source: estimate.FromProgress}
 }
 
-// soonest chooses the candidate for a copy that would be done first, by the paces of the workers, and returns in how long; none if there
+// chooseSoonest chooses the candidate for a copy that would be done first, by the paces of the workers, and returns in how long; none if there
 // is no other worker.
-func (c *planner) soonest(t *task, choice *estimate.Decision) (best time.Duration) {
+func (c *planner) chooseSoonest(t *task, choice *estimate.Decision) (best time.Duration) {
 	choice.Chosen = -1
 	for i := range choice.Candidates {
-		k := &choice.Candidates[i]
-		w := c.workers[k.Worker].Worker
-		if w == t.attempt.w.Worker || w == t.shuns || !w.Up() {
+		candidate := &choice.Candidates[i]
+		w := c.workers[candidate.Worker].Worker
+		if w == t.attempt.w.Worker || w == t.shunned || !w.Up() {
 			continue
 		}
-		if in := k.C + times(paceOf(w)-1, k.R); choice.Chosen < 0 || in < best {
-			choice.Chosen, best = i, in
+		if doneIn := candidate.C + scaleTime(paceOf(w)-1, candidate.R); choice.Chosen < 0 || doneIn < best {
+			choice.Chosen, best = i, doneIn
 		}
 	}
 	return best
@@ -296,11 +296,11 @@ func (c *planner) soonest(t *task, choice *estimate.Decision) (best time.Duratio
 // whyLate says why a long task is late.
 func whyLate(t *task, left time.Duration, now time.Time) string {
 	a := t.attempt
-	at := a.w.Welcome().Worker
-	if t.runs() {
-		text := fmt.Sprintf("which has run at %s for %.3fs and is expected to go on for %.3fs", at, now.Sub(a.since).Seconds(), left.Seconds())
-		if p := a.progress; p.done > 0 {
-			text += fmt.Sprintf(", as %.0f %% is done", 100*p.done)
+	name := a.w.Welcome().Worker
+	if t.isRunning() {
+		text := fmt.Sprintf("which has run at %s for %.3fs and is expected to go on for %.3fs", name, now.Sub(a.runsSince).Seconds(), left.Seconds())
+		if p := a.progress; p.doneShare > 0 {
+			text += fmt.Sprintf(", as %.0f %% is done", 100*p.doneShare)
 		}
 		if pace := a.w.Pace(); pace > 0 {
 			text += fmt.Sprintf("; long tasks take %.1f times as long as expected there", pace)
@@ -308,5 +308,5 @@ func whyLate(t *task, left time.Duration, now time.Time) string {
 		return text
 	}
 	return fmt.Sprintf("which was to wait at %s for %.3fs, has waited for %.3fs, and is expected to wait for %.3fs more",
-		at, t.long.wait.Seconds(), now.Sub(a.sent).Seconds(), max(a.starts.Sub(now), 0).Seconds())
+		name, t.long.wait.Seconds(), now.Sub(a.sentAt).Seconds(), max(a.expectedStart.Sub(now), 0).Seconds())
 }

@@ -15,45 +15,45 @@ import (
 // come to wait, those that were given out before go first.
 func (t *task) move(to taskState) {
 	g, j, from := t.group, t.group.job, t.state
-	if !slices.Contains(moves[from], to) {
+	if !slices.Contains(legalMoves[from], to) {
 		panic(fmt.Sprintf("frontend: task %d of job %v cannot go from state %d to %d", t.spec.Index, j.ID, from, to))
 	}
 	switch from {
 	case waiting:
 		if g.queue.Remove(t); g.queue.Len() == 0 {
-			g.rise()
+			g.leaveSeats()
 		}
 		j.waiting--
-		if g.lone {
-			j.lone--
+		if g.stranded {
+			j.strandedTasks--
 		}
 		if g.near != nil {
-			g.near.left(t)
+			g.near.unshelve(t)
 		}
 	case matching:
 		g.matching--
 		j.matching--
-		if g.lone {
-			j.lone--
+		if g.stranded {
+			j.strandedTasks--
 		}
 	case held:
 		j.tenant.held.Remove(t)
 	case probing:
-		g.measured--
+		g.probingTasks--
 	case done:
-		j.left++
+		j.unfinished++
 	}
-	if from.out() && t.isBeyond() {
-		j.tenant.ends(t)
+	if from.isAtWorker() && t.isBeyond() {
+		j.tenant.removeBeyond(t)
 	}
 	if a, b := levelOf[from], levelOf[to]; a != b {
-		j.tenant.used.moved(t, a, b)
+		j.tenant.used.moveTask(t, a, b)
 	}
-	if from.out() {
-		g.out--
+	if from.isAtWorker() {
+		g.atWorkers--
 	}
-	if to.out() {
-		g.out++
+	if to.isAtWorker() {
+		g.atWorkers++
 	}
 	switch t.state = to; to {
 	case waiting:
@@ -63,325 +63,325 @@ func (t *task) move(to taskState) {
 			g.queue.PushFront(t)
 		}
 		if g.queue.Len() == 1 {
-			g.sit()
+			g.takeSeats()
 		}
 		j.waiting++
-		if g.lone {
-			j.lone++
+		if g.stranded {
+			j.strandedTasks++
 		}
 		if g.near != nil {
-			g.near.came(t)
+			g.near.addUnshelved(t)
 		}
 	case matching:
 		g.matching++
 		j.matching++
-		if g.lone {
-			j.lone++
+		if g.stranded {
+			j.strandedTasks++
 		}
 	case held:
 		j.tenant.held.Push(t)
 	case probing:
-		g.measured++
+		g.probingTasks++
 	case done:
-		j.left--
+		j.unfinished--
 	}
-	if to.out() && t.isBeyond() {
-		j.tenant.begins(t)
+	if to.isAtWorker() && t.isBeyond() {
+		j.tenant.addBeyond(t)
 	}
 }
 
-// begins notes that a task is in its state at a worker beyond tokens, and ends that it is not any more.
-func (of *tenant) begins(t *task) {
-	of.beyond.Push(debt{t.long})
+// addBeyond notes that a task is in its state at a worker beyond tokens, and ends that it is not any more.
+func (tenant *tenant) addBeyond(t *task) {
+	tenant.debts.Push(debt{t.long})
 	if t.state == enqueued {
-		of.queued += t.takes()
+		tenant.queuedDebt += t.tokenCost()
 	}
 }
 
-func (of *tenant) ends(t *task) {
-	of.beyond.Remove(debt{t.long})
+func (tenant *tenant) removeBeyond(t *task) {
+	tenant.debts.Remove(debt{t.long})
 	if t.state == enqueued {
-		of.queued -= t.takes()
+		tenant.queuedDebt -= t.tokenCost()
 	}
 }
 
-// owe notes that a tenant has tasks beyond its tokens, or some that wait for those.
-func (c *jobs) owe(of *tenant) {
-	if !of.debtor {
-		of.debtor = true
-		c.debtors = append(c.debtors, of)
+// noteDebtor notes that a tenant has tasks beyond its tokens, or some that wait for those.
+func (c *jobs) noteDebtor(tenant *tenant) {
+	if !tenant.isDebtor {
+		tenant.isDebtor = true
+		c.debtors = append(c.debtors, tenant)
 	}
 }
 
-// await lets a task wait for what it needs next: the stages before its own, room for its result, a batch to be matched, or a place's turn.
-func (c *jobs) await(t *task) {
+// awaitNext lets a task wait for what it needs next: the stages before its own, room for its result, a batch to be matched, or a place's turn.
+func (c *jobs) awaitNext(t *task) {
 	j := t.group.job
-	if j.blocks(t) { // also if it was claimed, and of a stage before its own not all is known to have ended
+	if j.mustBlock(t) { // also if it was claimed, and of a stage before its own not all is known to have ended
 		t.move(blocked)
 		return
 	}
-	if len(j.stages) > 0 && j.stages[t.group.number].passes {
-		t.weigh()
+	if len(j.stages) > 0 && j.stages[t.group.stageIndex].needsPassing {
+		t.updatePassedBytes()
 	}
-	if c.holds(t) {
-		c.keep(t)
+	if c.mustHold(t) {
+		c.holdTask(t)
 		return
 	}
-	c.run(t)
+	c.startPlacing(t)
 }
 
-// run lets a task wait for a batch to be matched, or for a place's turn.
-func (c *jobs) run(t *task) {
+// startPlacing lets a task wait for a batch to be matched, or for a place's turn.
+func (c *jobs) startPlacing(t *task) {
 	if t.group.path == estimate.Estimation {
-		c.estimated(t)
+		c.startMatching(t)
 	} else {
 		t.move(waiting)
 	}
 }
 
-// hold lets all tasks of a group that has just come wait for what its tenant may use, if there is any limit to that.
-func (c *jobs) hold(g *group) {
-	if c.shares.Of(g.job.tenant.name).All == tenants.Unlimited {
+// holdGroup lets all tasks of a group that has just come wait for what its tenant may use, if there is any limit to that.
+func (c *jobs) holdGroup(g *group) {
+	if c.quotas.Of(g.job.tenant.name).All == tenants.Unlimited {
 		return
 	}
 	for g.queue.Len() > 0 {
-		c.keep(g.queue.First())
+		c.holdTask(g.queue.First())
 	}
 }
 
-// keep lets a task wait until its tenant may use what it takes.
-func (c *jobs) keep(t *task) {
+// holdTask lets a task wait until its tenant may use what it takes.
+func (c *jobs) holdTask(t *task) {
 	t.move(held)
-	of := t.group.job.tenant
-	if of.held.Len() == 1 {
-		of.starved = 0
+	tenant := t.group.job.tenant
+	if tenant.held.Len() == 1 {
+		tenant.starvedRounds = 0
 	}
-	if !of.holding {
-		of.holding = true
-		c.holding = append(c.holding, of)
+	if !tenant.isHolding {
+		tenant.isHolding = true
+		c.tenantsHolding = append(c.tenantsHolding, tenant)
 	}
 }
 
-// holdOn forgets the tenants of which nothing is held any more.
-func (c *jobs) holdOn() {
-	c.holding = slices.DeleteFunc(c.holding, func(of *tenant) bool {
-		of.holding = of.held.Len() > 0
-		return !of.holding
+// dropTenantsHoldingNone forgets the tenants of which nothing is held any more.
+func (c *jobs) dropTenantsHoldingNone() {
+	c.tenantsHolding = slices.DeleteFunc(c.tenantsHolding, func(tenant *tenant) bool {
+		tenant.isHolding = tenant.held.Len() > 0
+		return !tenant.isHolding
 	})
 }
 
-// probe lets a task wait for the queue lengths that it is to be bound by.
-func (t *task) probe(now time.Time) {
+// startProbing lets a task wait for the queue lengths that it is to be bound by.
+func (t *task) startProbing(now time.Time) {
 	t.move(probing)
 	t.sampledAt = now
 }
 
-// block lets those tasks of a group wait that must not start yet. It reports whether all have to.
-func (c *jobs) block(g *group) bool {
+// blockGroup lets those tasks of a group wait that must not start yet. It reports whether all have to.
+func (c *jobs) blockGroup(g *group) bool {
 	j := g.job
-	if !j.full && (len(j.stages) == 0 || j.stages[g.number].ready && len(j.stages[g.number].along) == 0) {
+	if !j.paused && (len(j.stages) == 0 || j.stages[g.stageIndex].ready && len(j.stages[g.stageIndex].along) == 0) {
 		return false
 	}
 	for _, t := range slices.Collect(g.queue.All()) {
-		if j.blocks(t) {
+		if j.mustBlock(t) {
 			t.move(blocked)
 		}
 	}
 	return g.queue.Len() == 0
 }
 
-// fill notes whether a job is full. As long as it is, none of its tasks that no worker has goes to one.
-func (c *jobs) fill(j *job, full bool) {
-	j.full = full
+// pauseJob notes whether a job is full. As long as it is, none of its tasks that no worker has goes to one.
+func (c *jobs) pauseJob(j *job, paused bool) {
+	j.paused = paused
 	for _, t := range j.tasks {
 		switch {
-		case t.state == blocked && !j.blocks(t):
-			c.await(t)
-		case full && (t.state == waiting || t.state == matching || t.state == held):
-			c.unwait(t)
+		case t.state == blocked && !j.mustBlock(t):
+			c.awaitNext(t)
+		case paused && (t.state == waiting || t.state == matching || t.state == held):
+			c.stopWaiting(t)
 			t.move(blocked)
 		}
 	}
-	c.wantAllOf(j)
+	c.wantAllPlaces(j)
 }
 
 // startStages starts the stages of a job that wait no more.
 func (c *jobs) startStages(j *job, now time.Time) {
-	for again := true; again; { // a stage of which nothing is left ends as soon as those before it
-		again = false
+	for changed := true; changed; { // a stage of which nothing is left ends as soon as those before it
+		changed = false
 		for i := range j.stages {
 			s := &j.stages[i]
-			if s.blocking == 0 {
+			if s.openPredecessors == 0 {
 				continue
 			}
-			was := s.ready
-			if j.count(s); s.ready && !was {
+			wasReady := s.ready
+			if j.updateBlocking(s); s.ready && !wasReady {
 				s.readyAt = now
 			}
-			again = again || s.blocking == 0
+			changed = changed || s.openPredecessors == 0
 		}
 	}
 	for _, t := range j.tasks {
-		if t.state == blocked && !j.blocks(t) {
-			c.await(t)
+		if t.state == blocked && !j.mustBlock(t) {
+			c.awaitNext(t)
 		}
 	}
-	c.wantAllOf(j)
+	c.wantAllPlaces(j)
 }
 
-// free lets tasks go on that have waited for the last of their partitions.
-func (c *jobs) free(now time.Time) {
-	for _, t := range c.freed {
-		if t.freedAt = now; t.state == blocked && !t.group.job.blocks(t) {
-			c.await(t)
-			c.want(t.group)
+// resumeFreed lets tasks go on that have waited for the last of their partitions.
+func (c *jobs) resumeFreed(now time.Time) {
+	for _, t := range c.freedTasks {
+		if t.freedAt = now; t.state == blocked && !t.group.job.mustBlock(t) {
+			c.awaitNext(t)
+			c.wantPlaces(t.group)
 		}
 	}
-	clear(c.freed)
-	c.freed = c.freed[:0]
+	clear(c.freedTasks)
+	c.freedTasks = c.freedTasks[:0]
 }
 
 // maxBackoff bounds how long a task rests that does not ask for more.
 const maxBackoff = time.Minute
 
-// backoff is how long a task rests after its last failure.
-func (t *task) backoff() time.Duration {
-	rests := t.spec.Backoff
-	for failed := 1; failed < t.failures && 0 < rests && rests < maxBackoff; failed++ {
-		rests = min(2*rests, maxBackoff)
+// backoffTime is how long a task rests after its last failure.
+func (t *task) backoffTime() time.Duration {
+	rest := t.spec.Backoff
+	for failed := 1; failed < t.failures && 0 < rest && rest < maxBackoff; failed++ {
+		rest = min(2*rest, maxBackoff)
 	}
-	return rests
+	return rest
 }
 
-// rest lets a task wait for a time before it is tried again.
-func (c *jobs) rest(t *task, until time.Time) {
+// restTask lets a task wait for a time before it is tried again.
+func (c *jobs) restTask(t *task, until time.Time) {
 	t.move(resting)
-	t.rested = until
-	c.resting.Push(rester{t})
+	t.restUntil = until
+	c.restingTasks.Push(rester{t})
 }
 
 // wakeRested lets tasks wait for what they need next that have rested enough.
 func (c *jobs) wakeRested(now time.Time) {
-	for c.resting.Len() > 0 && !now.Before(c.resting.Min().rested) {
-		t := c.resting.Pop().task
-		c.await(t)
-		c.want(t.group)
+	for c.restingTasks.Len() > 0 && !now.Before(c.restingTasks.Min().restUntil) {
+		t := c.restingTasks.Pop().task
+		c.awaitNext(t)
+		c.wantPlaces(t.group)
 	}
 }
 
-// unwait takes a task from those that wait for a time or a batch.
-func (c *jobs) unwait(t *task) {
+// stopWaiting takes a task from those that wait for a time or a batch.
+func (c *jobs) stopWaiting(t *task) {
 	switch t.state {
 	case matching:
-		c.unmatch(t)
+		c.stopMatching(t)
 	case resting:
-		c.resting.Remove(rester{t})
+		c.restingTasks.Remove(rester{t})
 	}
 }
 
-// estimated lets a task that is to be placed by estimation wait for the next batch, or for a later one.
-func (c *jobs) estimated(t *task) {
+// startMatching lets a task that is to be placed by estimation wait for the next batch, or for a later one.
+func (c *jobs) startMatching(t *task) {
 	t.move(matching)
 	x := t.long
 	if x == nil {
 		s := t.spec
-		x = &longTask{task: t, bytes: s.inputBytes()}
-		_, x.why = c.route(&t.group.job.Job, s)
-		x.spec = estimate.Task{Demand: s.Demand, Inputs: t.located(), Pool: t.group.Set}
+		x = &longTask{task: t, inputBytes: s.inputBytes()}
+		_, x.pathReason = c.choosePath(&t.group.job.Job, s)
+		x.spec = estimate.Task{Demand: s.Demand, Inputs: t.locateInputs(), Pool: t.group.Set}
 		for i := range s.Files {
 			x.spec.Files = append(x.spec.Files, estimate.File{ID: FileID(s.Files[i].Digest), Bytes: int64(s.Files[i].Bytes)})
 		}
 		t.long = x
 	}
-	c.due.Push(x)
+	c.batchQueue.Push(x)
 }
 
-// estimateAll lets all tasks of a group that has just been submitted wait for the next batch.
-func (c *jobs) estimateAll(g *group) {
+// startMatchingAll lets all tasks of a group that has just been submitted wait for the next batch.
+func (c *jobs) startMatchingAll(g *group) {
 	for g.queue.Len() > 0 {
-		c.estimated(g.queue.First())
+		c.startMatching(g.queue.First())
 	}
 }
 
-// gauge tells how long a task will run, by what is known now, and whether that is long.
-func (c *jobs) gauge(x *longTask) {
+// updateWork tells how long a task will run, by what is known now, and whether that is long.
+func (c *jobs) updateWork(x *longTask) {
 	g := x.task.group
-	x.spec.Work = estimate.Expect(x.task.spec.Estimate, x.bytes, g.stage, g.Runs.Stats(), c.cfg.Estimate.Unknown)
-	if !x.whole {
+	x.spec.Work = estimate.Expect(x.task.spec.Estimate, x.inputBytes, g.stageStats, g.Runs.Stats(), c.cfg.Estimate.Unknown)
+	if !x.mayUseAll {
 		x.spec.LongFrom = c.cfg.LongTask
 	}
 }
 
 // takeDue takes a task that is due, to be placed now.
 func (c *jobs) takeDue(x *longTask) {
-	c.due.Remove(x)
-	c.gauge(x)
-	x.task.group.longest = max(x.task.group.longest, x.spec.Work.Mean)
+	c.batchQueue.Remove(x)
+	c.updateWork(x)
+	x.task.group.longestRun = max(x.task.group.longestRun, x.spec.Work.Mean)
 }
 
-// unmatch takes a task out of those to be placed.
-func (c *jobs) unmatch(t *task) {
+// stopMatching takes a task out of those to be placed.
+func (c *jobs) stopMatching(t *task) {
 	switch x := t.long; {
-	case x.crowded:
-		x.crowded = false
+	case x.inCrowd:
+		x.inCrowd = false
 		t.group.crowd.Remove(x)
-	case x.at.IsZero():
-		c.due.Remove(x)
+	case x.sleepUntil.IsZero():
+		c.batchQueue.Remove(x)
 	default:
-		c.later.Remove(sleeper{x})
-		x.at = time.Time{}
+		c.sleepers.Remove(sleeper{x})
+		x.sleepUntil = time.Time{}
 	}
 }
 
-// isFull reports whether as many tasks of a group are at workers, or about to be, as have found room.
-func (g *group) isFull(about int) bool { return g.window > 0 && g.out+about >= g.window }
+// isWindowFull reports whether as many tasks of a group are at workers, or about to be, as have found room.
+func (g *group) isWindowFull(picked int) bool { return g.window > 0 && g.atWorkers+picked >= g.window }
 
-// wait lets a task that is due wait until others of its group, or of its tenant, have started or ended: to estimate for each of
+// crowdTask lets a task that is due wait until others of its group, or of its tenant, have started or ended: to estimate for each of
 // those that found no room again and again would cost more the more there are.
-func (c *jobs) wait(x *longTask) {
-	c.due.Remove(x)
-	x.crowded = true
+func (c *jobs) crowdTask(x *longTask) {
+	c.batchQueue.Remove(x)
+	x.inCrowd = true
 	g := x.task.group
 	g.crowd.Push(x)
-	if of := g.job.tenant; g.crowd.Len() == 1 && !slices.Contains(of.crowds, g) {
-		of.crowds = append(of.crowds, g)
-		c.owe(of)
+	if tenant := g.job.tenant; g.crowd.Len() == 1 && !slices.Contains(tenant.crowdedGroups, g) {
+		tenant.crowdedGroups = append(tenant.crowdedGroups, g)
+		c.noteDebtor(tenant)
 	}
 }
 
 // admitCrowd makes as many tasks of a group due again as may have found room.
 func (c *jobs) admitCrowd(g *group) {
 	for g.crowd.Len() > 0 {
-		about := g.matching - g.crowd.Len()
-		if g.isFull(about) || c.overdrawn(g, int64(about)*g.takes()) {
+		picked := g.matching - g.crowd.Len()
+		if g.isWindowFull(picked) || c.wouldOverdraw(g, int64(picked)*g.tokenCost()) {
 			break
 		}
 		x := g.crowd.First()
 		g.crowd.Remove(x)
-		x.crowded = false
-		c.due.Push(x)
+		x.inCrowd = false
+		c.batchQueue.Push(x)
 	}
 }
 
-// delay lets a task that is or was due sleep.
-func (c *jobs) delay(x *longTask, until time.Time) {
-	c.due.Remove(x)
-	x.at = until
-	c.later.Push(sleeper{x})
+// sleepUntil lets a task that is or was due sleep.
+func (c *jobs) sleepUntil(x *longTask, until time.Time) {
+	c.batchQueue.Remove(x)
+	x.sleepUntil = until
+	c.sleepers.Push(sleeper{x})
 }
 
-// putBack lets a task sleep that was decided to go nowhere yet.
-func (c *jobs) putBack(x *longTask, choice *estimate.Decision, until, now time.Time) {
-	c.decided(x, choice, nil, now)
-	c.delay(x, until)
+// recordAndSleep lets a task sleep that was decided to go nowhere yet.
+func (c *jobs) recordAndSleep(x *longTask, choice *estimate.Decision, until, now time.Time) {
+	c.recordDecision(x, choice, nil, now)
+	c.sleepUntil(x, until)
 }
 
 // wakeLong makes tasks due that have slept enough.
 func (c *jobs) wakeLong(now time.Time) {
-	for c.later.Len() > 0 && !now.Before(c.later.Min().at) {
-		x := c.later.Pop().longTask
-		x.at = time.Time{}
-		c.due.Push(x)
+	for c.sleepers.Len() > 0 && !now.Before(c.sleepers.Min().sleepUntil) {
+		x := c.sleepers.Pop().longTask
+		x.sleepUntil = time.Time{}
+		c.batchQueue.Push(x)
 	}
 }
 
@@ -391,7 +391,7 @@ func (g *group) Len() int { return g.queue.Len() }
 func (g *group) Riders(most int) int {
 	n := 0
 	for t := range g.queue.All() {
-		if n >= most || t.weight() > place.MaxRide {
+		if n >= most || t.bytesToSend() > place.MaxRide {
 			break
 		}
 		n++
@@ -408,7 +408,7 @@ func (g *group) Fit(n, bytes int) int {
 		if fit == n {
 			break
 		}
-		if bytes -= t.weight(); bytes < 0 {
+		if bytes -= t.bytesToSend(); bytes < 0 {
 			return fit
 		}
 		fit++
@@ -420,65 +420,65 @@ func (g *group) Fit(n, bytes int) int {
 // long their queues are. With all tasks of the largest job at once a frontend could do nothing else for too long.
 const maxEarly = 1024
 
-// room is how many of the waiting tasks of a group may be bound early now.
-func (g *group) room() int {
-	n := min(g.queue.Len(), maxEarly-g.measured)
+// earlyRoom is how many of the waiting tasks of a group may be bound early now.
+func (g *group) earlyRoom() int {
+	n := min(g.queue.Len(), maxEarly-g.probingTasks)
 	if g.window > 0 {
-		n = min(n, g.window-g.out-g.measured)
+		n = min(n, g.window-g.atWorkers-g.probingTasks)
 	}
 	return max(n, 0)
 }
 
-// narrow lets workers have no more tasks of a group than they have now, as one of them had no room for another. To send
+// narrowWindow lets workers have no more tasks of a group than they have now, as one of them had no room for another. To send
 // those that are left again and again would cost more the more there are.
-func (g *group) narrow() { g.window, g.ended = max(g.out, 1), 0 }
+func (g *group) narrowWindow() { g.window, g.endedTasks = max(g.atWorkers, 1), 0 }
 
-// widenBy lets that many more tasks be at workers that a worker may run which has just come.
-func (c *jobs) widenBy(w *view.Worker) {
-	for set, groups := range c.users {
+// widenWindows lets that many more tasks be at workers that a worker may run which has just come.
+func (c *jobs) widenWindows(w *view.Worker) {
+	for set, groups := range c.setUsers {
 		if !set.Contains(w) {
 			continue
 		}
 		for g := range groups.All() {
 			if g.window > 0 {
 				g.window += w.Slots()
-				c.want(g)
+				c.wantPlaces(g)
 			}
 		}
 	}
 }
 
-// widen lets another task of a group take the place of one that has ended, and one more after some of them: queues may
+// widenWindow lets another task of a group take the place of one that has ended, and one more after some of them: queues may
 // have become shorter.
-func (c *jobs) widen(g *group) {
-	if g.ended++; g.ended%8 == 0 {
+func (c *jobs) widenWindow(g *group) {
+	if g.endedTasks++; g.endedTasks%8 == 0 {
 		g.window++
 	}
-	c.want(g)
+	c.wantPlaces(g)
 }
 
-// choose is the group whose first waiting task a place of group g at w gets: its own, or any other of the
+// chooseGroup is the group whose first waiting task a place of group g at w gets: its own, or any other of the
 // job that w satisfies and the place has room for (Sparrow, section 4.1). Nil if none waits.
-func (c *jobs) choose(g *group, w *worker, now time.Time) *group {
-	if c.first(g, w, now) != nil {
+func (c *jobs) chooseGroup(g *group, w *worker, now time.Time) *group {
+	if c.nextTask(g, w, now) != nil {
 		return g
 	}
 	if g.job.waiting == 0 {
 		return nil
 	}
-	for other := range g.job.hungryAt(w) {
-		if other.class == g.class && other.Demand.Fits(g.Demand) && c.first(other, w, now) != nil {
+	for other := range g.job.hungryGroupsAt(w) {
+		if other.class == g.class && other.Demand.Fits(g.Demand) && c.nextTask(other, w, now) != nil {
 			return other
 		}
 	}
 	return nil
 }
 
-// note remembers what became of an attempt.
-func (c *jobs) note(a *attempt, outcome string) *Decision {
-	d := c.remembered(a.task)
+// noteOutcome remembers what became of an attempt.
+func (c *jobs) noteOutcome(a *attempt, outcome string) *Decision {
+	d := c.lastDecision(a.task)
 	if a == a.task.copy {
-		d = c.log.copies.get(a.as.decision)
+		d = c.log.copies.get(a.asCopy.decision)
 	}
 	if d != nil {
 		d.Outcome = outcome
@@ -486,11 +486,11 @@ func (c *jobs) note(a *attempt, outcome string) *Decision {
 	return d
 }
 
-// remembered is the last decision on t, if it is one of those that are remembered.
-func (c *jobs) remembered(t *task) *Decision {
+// lastDecision is the last decision on t, if it is one of those that are remembered.
+func (c *jobs) lastDecision(t *task) *Decision {
 	switch {
-	case t.copied != 0:
-		return c.log.copies.get(t.copied)
+	case t.copyDecision != 0:
+		return c.log.copies.get(t.copyDecision)
 	case t.long != nil:
 		return c.log.long.get(t.long.decision)
 	case t.near != nil:
@@ -499,17 +499,17 @@ func (c *jobs) remembered(t *task) *Decision {
 	return nil
 }
 
-// decided remembers a decision on x: that it goes to w, or nowhere. One that found no place again takes the place
+// recordDecision remembers a decision on x: that it goes to w, or nowhere. One that found no place again takes the place
 // of the one before. It returns what is remembered.
-func (c *jobs) decided(x *longTask, choice *estimate.Decision, w *worker, now time.Time) *Decision {
+func (c *jobs) recordDecision(x *longTask, choice *estimate.Decision, w *worker, now time.Time) *Decision {
 	ds, j := &c.log.long, x.task.group.job
 	d := ds.get(x.decision)
 	if d == nil || d.Worker != "" {
 		d = ds.add()
 		x.decision = ds.n
-		*d = Decision{Job: j.ID, Task: x.task.spec.Index, Path: estimate.Estimation, Why: x.why, Demand: x.task.group.takesWhy()}
+		*d = Decision{Job: j.ID, Task: x.task.spec.Index, Path: estimate.Estimation, Why: x.pathReason, Demand: x.task.group.explainDemand()}
 	}
-	d.Class, d.Choice, d.At = x.task.told(), *choice, now.Sub(j.submitted)
+	d.Class, d.Choice, d.At = x.task.explainClass(), *choice, now.Sub(j.submitted)
 	d.Tries++
 	if w != nil {
 		d.Attempt, d.Worker, d.Outcome = x.task.attempt.id, w.Welcome().Worker, "sent"

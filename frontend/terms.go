@@ -9,23 +9,23 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// tenant is the one of a name, which it now knows if it did not.
-func (c *jobs) tenant(name string) (t *tenant) {
+// ensureTenant is the one of a name, which it now knows if it did not.
+func (c *jobs) ensureTenant(name string) (t *tenant) {
 	if t = c.tenants[name]; t != nil {
 		return t
 	}
 	for path := range probe.TenantPaths(name) {
 		above := t
 		if t = c.tenants[path]; t == nil {
-			t = &tenant{name: path, above: above, weights: c.terms.Weights(path)}
+			t = &tenant{name: path, parent: above, weights: c.terms.Weights(path)}
 			c.tenants[path] = t
 		}
 	}
 	return t
 }
 
-// nearest is the tenant of a name, or else of the longest path above it that is known; nil: none is.
-func (c *jobs) nearest(name string) (t *tenant) {
+// nearestTenant is the tenant of a name, or else of the longest path above it that is known; nil: none is.
+func (c *jobs) nearestTenant(name string) (t *tenant) {
 	for path := range probe.TenantPaths(name) {
 		if c.tenants[path] == nil {
 			break
@@ -38,54 +38,54 @@ func (c *jobs) nearest(name string) (t *tenant) {
 // setTerms notes what tenants may have from now on. What was accepted stays so.
 func (c *jobs) setTerms(terms *tenants.File) {
 	c.terms = terms
-	c.shares.UseFile(terms)
+	c.quotas.UseFile(terms)
 	for _, t := range c.tenants {
 		t.weights = terms.Weights(t.name)
 	}
 }
 
-// tooFast says whether a tenant, or one above it, has submitted as many jobs as it may in a second.
-func (c *jobs) tooFast(name string, now time.Time) *RefusedError {
+// refuseRate says whether a tenant, or one above it, has submitted as many jobs as it may in a second.
+func (c *jobs) refuseRate(name string, now time.Time) *RefusedError {
 	for path := range probe.TenantPaths(name) {
 		rate := c.terms.Entry(path).Rate
 		if rate == 0 {
 			continue
 		}
-		if early := later(c.paced[path], now).Add(time.Second/time.Duration(rate)).Sub(now) - time.Second; early > 0 {
+		if tooEarlyBy := laterOf(c.rateClocks[path], now).Add(time.Second/time.Duration(rate)).Sub(now) - time.Second; tooEarlyBy > 0 {
 			return &RefusedError{
 				Reason:     Overloaded,
 				Message:    fmt.Sprintf("tenant %q may submit %d jobs in a second to a frontend: come back later", path, rate),
-				RetryAfter: early,
+				RetryAfter: tooEarlyBy,
 			}
 		}
 	}
 	return nil
 }
 
-// pace counts a job against what its tenant, and those above it, may submit in a second.
-func (c *jobs) pace(name string, now time.Time) {
+// countAgainstRate counts a job against what its tenant, and those above it, may submit in a second.
+func (c *jobs) countAgainstRate(name string, now time.Time) {
 	for path := range probe.TenantPaths(name) {
 		rate := c.terms.Entry(path).Rate
 		if rate == 0 {
 			continue
 		}
-		if len(c.paced) >= c.pacedRoom {
-			maps.DeleteFunc(c.paced, func(_ string, until time.Time) bool { return !until.After(now) })
-			c.pacedRoom = 2*len(c.paced) + 64
+		if len(c.rateClocks) >= c.rateClocksRoom {
+			maps.DeleteFunc(c.rateClocks, func(_ string, until time.Time) bool { return !until.After(now) })
+			c.rateClocksRoom = 2*len(c.rateClocks) + 64
 		}
-		c.paced[path] = later(c.paced[path], now).Add(time.Second / time.Duration(rate))
+		c.rateClocks[path] = laterOf(c.rateClocks[path], now).Add(time.Second / time.Duration(rate))
 	}
 }
 
-func later(a, b time.Time) time.Time {
+func laterOf(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
 	}
 	return b
 }
 
-// overfull says whether a job with so many tasks is too much for what a tenant, or one above it, may have pending.
-func (c *jobs) overfull(name string, n int) *RefusedError {
+// refuseQueue says whether a job with so many tasks is too much for what a tenant, or one above it, may have pending.
+func (c *jobs) refuseQueue(name string, n int) *RefusedError {
 	for path := range probe.TenantPaths(name) {
 		limit, pending := c.terms.Entry(path).Queue, 0
 		if t := c.tenants[path]; t != nil {

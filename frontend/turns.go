@@ -7,38 +7,38 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// ready decides what a place gets whose turn has come.
-func (c *planner) ready(w *worker, m *probe.Ready, now time.Time, acts []Action) []Action {
+// handleReady decides what a place gets whose turn has come.
+func (c *planner) handleReady(w *worker, m *probe.Ready, now time.Time, acts []Action) []Action {
 	r := w.places[m.Res]
-	if r == nil && w.cancelled(m.Res) {
+	if r == nil && w.wasCancelled(m.Res) {
 		return acts // the Cancel is on its way
 	}
 	if r == nil {
-		return c.decline(w, m, acts)
+		return c.declineTurn(w, m, acts)
 	}
-	if a := r.ride(m.Res); a != nil {
-		c.unride(a, r) // its Queued was overtaken
+	if a := r.rideAt(m.Res); a != nil {
+		c.takeBackRide(a, r) // its Queued was overtaken
 	}
-	if g := c.share(r.group, w, now, true); g != nil {
-		return c.bind(r, g, m, now, acts)
+	if g := c.shareTurn(r.group, w, now, true); g != nil {
+		return c.bindTurn(r, g, m, now, acts)
 	}
-	if g := c.choose(r.group, w, now); g != nil {
-		return c.bind(r, g, m, now, acts)
+	if g := c.chooseGroup(r.group, w, now); g != nil {
+		return c.bindTurn(r, g, m, now, acts)
 	}
-	if g := c.share(r.group, w, now, false); g != nil {
-		return c.bind(r, g, m, now, acts)
+	if g := c.shareTurn(r.group, w, now, false); g != nil {
+		return c.bindTurn(r, g, m, now, acts)
 	}
 	c.dropPlace(w, m.Res, r, place.Declined)
-	if g := r.group; g.live == 0 && g.queue.Len() > 0 { // all that wait shun w
-		c.want(g)
+	if g := r.group; g.livePlaces == 0 && g.queue.Len() > 0 { // all that wait shun w
+		c.wantPlaces(g)
 	}
-	return c.decline(w, m, acts)
+	return c.declineTurn(w, m, acts)
 }
 
-// share is the group of another job of the tenant, the oldest one first, whose next task a turn at w gets that place group g
+// shareTurn is the group of another job of the tenant, the oldest one first, whose next task a turn at w gets that place group g
 // does not need: one for which the worker would have put the place where it was. If g does, only later stages of jobs that came before
 // its own are senior to it. Nil if none waits.
-func (c *planner) share(g *group, w *worker, now time.Time, senior bool) *group {
+func (c *planner) shareTurn(g *group, w *worker, now time.Time, senior bool) *group {
 	j := g.job
 	t := c.tenants[j.Tenant] // j.tenant, unless j has ended
 	if !j.Policy.Share || t == nil {
@@ -46,14 +46,14 @@ func (c *planner) share(g *group, w *worker, now time.Time, senior bool) *group 
 	}
 	looked := 0
 	for k := range t.hungry.All() {
-		if looked++; looked > mostLooked || senior && compareJobs(k, j) >= 0 {
+		if looked++; looked > maxLooked || senior && compareJobs(k, j) >= 0 {
 			break
 		}
 		if senior && len(k.stages) == 0 || !k.Policy.Share || k.Priority != j.Priority {
 			continue
 		}
-		for other := range k.hungryAt(w) {
-			if (!senior || k.Policy.Seniority && other.later()) && other.Demand.Fits(g.Demand) && c.first(other, w, now) != nil &&
+		for other := range k.hungryGroupsAt(w) {
+			if (!senior || k.Policy.Seniority && other.isLaterStage()) && other.Demand.Fits(g.Demand) && c.nextTask(other, w, now) != nil &&
 				(g.estimate == 0 || other.estimate > 0 && other.estimate <= g.estimate) {
 				return other
 			}

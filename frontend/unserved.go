@@ -12,7 +12,7 @@ import (
 // a ride that must wait comes back. So presumeStarted counts the job as served if no ride came back within a round trip.
 func (c *jobs) noteRide(r *reservation, now time.Time) {
 	j := r.group.job
-	if len(j.waitsIn) == 0 {
+	if len(j.waitLists) == 0 {
 		return
 	}
 	c.presumeStarted(now)
@@ -32,9 +32,9 @@ func (c *jobs) presumeStarted(now time.Time) {
 		c.sent = c.sent[1:]
 		if !j.served && j.dropSettledRides() && now.Sub(j.rides[0].at) >= trip {
 			j.presumed, j.served = true, true
-			for _, u := range j.waitsIn {
-				u.served++
-				u.waiting--
+			for _, u := range j.waitLists {
+				u.servedJobs++
+				u.waitingJobs--
 			}
 		}
 	}
@@ -45,7 +45,7 @@ func (c *jobs) presumeStarted(now time.Time) {
 
 // dropSettledRides forgets the oldest rides of which the fate is known. It reports whether the job has others.
 func (j *job) dropSettledRides() bool {
-	for len(j.rides) > 0 && j.rides[0].res.riding == 0 {
+	for len(j.rides) > 0 && j.rides[0].res.openRides == 0 {
 		j.rides = j.rides[1:]
 	}
 	return len(j.rides) > 0
@@ -58,15 +58,15 @@ func (c *jobs) checkPresumed(j *job) {
 		return
 	}
 	j.presumed, j.served = false, false
-	for i, u := range j.waitsIn {
+	for i, u := range j.waitLists {
 		if current := c.unserved[u.of]; current != nil {
 			u = current
 		} else { // forgotten while no job waited
 			c.unserved[u.of] = u
 		}
-		j.waitsIn[i] = u
-		u.waiting++
-		u.served = max(u.served-1, 0)
+		j.waitLists[i] = u
+		u.waitingJobs++
+		u.servedJobs = max(u.servedJobs-1, 0)
 		if !slices.Contains(u.jobs, j) {
 			at, _ := slices.BinarySearchFunc(u.jobs, j, func(a, b *job) int { return a.submitted.Compare(b.submitted) })
 			u.jobs = slices.Insert(u.jobs, at, j)
@@ -74,8 +74,8 @@ func (c *jobs) checkPresumed(j *job) {
 	}
 }
 
-// waits puts a job that was admitted among those that wait. If nobody looks, nobody takes out those that were served.
-func (c *jobs) waits(j *job, now time.Time) {
+// addUnserved puts a job that was admitted among those that wait. If nobody looks, nobody takes out those that were served.
+func (c *jobs) addUnserved(j *job, now time.Time) {
 	if c.cfg.MaxWait < 0 || j.Class == Spare {
 		return
 	}
@@ -83,47 +83,47 @@ func (c *jobs) waits(j *job, now time.Time) {
 		if g.path == estimate.Estimation { // a long wait for it says nothing of how long others wait
 			continue
 		}
-		at := waiters{g.Set, j.tenant}
-		u := c.unserved[at]
+		key := waitKey{g.Set, j.tenant}
+		u := c.unserved[key]
 		if u == nil {
-			u = &unserved{of: at, since: now}
-			c.unserved[at] = u
+			u = &unserved{of: key, countedSince: now}
+			c.unserved[key] = u
 		}
-		if slices.Contains(j.waitsIn, u) { // by another group
+		if slices.Contains(j.waitLists, u) { // by another group
 			continue
 		}
-		if len(u.jobs) > 2*u.waiting+64 { // the first of them may wait for long
+		if len(u.jobs) > 2*u.waitingJobs+64 { // the first of them may wait for long
 			u.jobs = slices.DeleteFunc(u.jobs, func(j *job) bool { return j.served })
 		}
 		u.jobs = append(u.jobs, j)
-		u.waiting++
-		j.waitsIn = append(j.waitsIn, u)
+		u.waitingJobs++
+		j.waitLists = append(j.waitLists, u)
 	}
 }
 
-// serve notes that a job waits no more for its first task.
-func (j *job) serve() {
+// noteServed notes that a job waits no more for its first task.
+func (j *job) noteServed() {
 	if !j.presumed {
-		for _, u := range j.waitsIn {
-			u.served++
+		for _, u := range j.waitLists {
+			u.servedJobs++
 		}
 	}
-	j.leave()
+	j.leaveUnserved()
 }
 
-// leave notes that a job does not wait, served or not.
-func (j *job) leave() {
+// leaveUnserved notes that a job does not wait, served or not.
+func (j *job) leaveUnserved() {
 	if !j.presumed {
-		for _, u := range j.waitsIn {
-			u.waiting--
+		for _, u := range j.waitLists {
+			u.waitingJobs--
 		}
 	}
-	j.served, j.presumed, j.waitsIn, j.rides = true, false, nil, nil
+	j.served, j.presumed, j.waitLists, j.rides = true, false, nil, nil
 }
 
-// first is the oldest of the jobs that waits and is not of lower priority than given. It looks at some only: a long row of less important
+// oldestWaiting is the oldest of the jobs that waits and is not of lower priority than given. It looks at some only: a long row of less important
 // ones may hide it.
-func (u *unserved) first(priority int32) *job {
+func (u *unserved) oldestWaiting(priority int32) *job {
 	for _, j := range u.jobs[:min(len(u.jobs), 64)] {
 		if !j.served && j.Priority >= priority {
 			return j
@@ -133,8 +133,8 @@ func (u *unserved) first(priority int32) *job {
 }
 
 // forgetServed lets go of the oldest jobs that no longer wait. It returns the others, or nil.
-func (c *jobs) forgetServed(of waiters) *unserved {
-	u := c.unserved[of]
+func (c *jobs) forgetServed(key waitKey) *unserved {
+	u := c.unserved[key]
 	if u == nil {
 		return nil
 	}
@@ -143,7 +143,7 @@ func (c *jobs) forgetServed(of waiters) *unserved {
 		u.jobs = u.jobs[1:]
 	}
 	if len(u.jobs) == 0 {
-		delete(c.unserved, of)
+		delete(c.unserved, key)
 		return nil
 	}
 	return u
@@ -153,10 +153,10 @@ func (c *jobs) forgetServed(of waiters) *unserved {
 // MaxWait: a second is much for tasks of milliseconds, and little for those of a second.
 const maxWaitRuns = 20
 
-// waitsTooLong says whether another job of the tenant has waited for too long for what a job would wait for, too, and is not the last of
+// refuseOverload says whether another job of the tenant has waited for too long for what a job would wait for, too, and is not the last of
 // a few: so many as are served in half of that time. Else nothing would be taken in, as long as one of them has bad luck, until the
 // fleet has nothing to do.
-func (c *jobs) waitsTooLong(j *job, now time.Time) *RefusedError {
+func (c *jobs) refuseOverload(j *job, now time.Time) *RefusedError {
 	limit := c.cfg.MaxWait
 	if limit < 0 || j.Class == Spare { // which is to wait
 		return nil
@@ -166,7 +166,7 @@ func (c *jobs) waitsTooLong(j *job, now time.Time) *RefusedError {
 		if g.path == estimate.Estimation {
 			continue
 		}
-		u := c.forgetServed(waiters{g.Set, c.tenants[j.Tenant]})
+		u := c.forgetServed(waitKey{g.Set, c.tenants[j.Tenant]})
 		if u == nil {
 			continue
 		}
@@ -175,46 +175,46 @@ func (c *jobs) waitsTooLong(j *job, now time.Time) *RefusedError {
 		if j.Deadline > 0 {
 			limit = min(limit, j.Deadline)
 		}
-		first := u.first(j.Priority)
-		if first == nil {
+		oldest := u.oldestWaiting(j.Priority)
+		if oldest == nil {
 			continue
 		}
-		if waited := now.Sub(first.submitted); waited > limit && u.many(limit, span, now) {
+		if waited := now.Sub(oldest.submitted); waited > limit && u.moreThanServed(limit, span, now) {
 			return &RefusedError{
 				Reason:     Overloaded,
 				Message:    fmt.Sprintf("a job of the tenant, submitted %v ago, still waits for its first task to start, the limit is %v; come back later", waited.Round(time.Millisecond), limit),
-				RetryAfter: u.comesAgain(max(waited-limit/2, 10*time.Millisecond), waited, c.shares.Frontends(), now),
+				RetryAfter: u.retryAfter(max(waited-limit/2, 10*time.Millisecond), waited, c.quotas.Frontends(), now),
 			}
 		}
 	}
 	return nil
 }
 
-// many reports whether more wait than are served in half of the time that they may wait, by what was served in a span.
-func (u *unserved) many(limit, span time.Duration, now time.Time) bool {
-	if took := now.Sub(u.since); took >= span {
-		u.rate = float64(u.served) / took.Seconds()
-		u.since, u.served = now, 0
+// moreThanServed reports whether more wait than are served in half of the time that they may wait, by what was served in a span.
+func (u *unserved) moreThanServed(limit, span time.Duration, now time.Time) bool {
+	if took := now.Sub(u.countedSince); took >= span {
+		u.rate = float64(u.servedJobs) / took.Seconds()
+		u.countedSince, u.servedJobs = now, 0
 	}
-	return float64(u.waiting) > u.rate*limit.Seconds()/2
+	return float64(u.waitingJobs) > u.rate*limit.Seconds()/2
 }
 
-// longestAway is for how much longer a job is sent away at most because of others: by then what is known now does not hold any more.
-const longestAway = 10 * time.Second
+// maxRetryAfter is for how much longer a job is sent away at most because of others: by then what is known now does not hold any more.
+const maxRetryAfter = 10 * time.Second
 
-// comesAgain says when a job that is refused may come again: not before soonest, and after those that were refused before it, as fast as
+// retryAfter says when a job that is refused may come again: not before soonest, and after those that were refused before it, as fast as
 // jobs are served. All that come back at once would be as many refusals once more, each of which costs its client and this frontend
 // as much as to take a job in. Where nothing is known, those that wait are taken to be served in the time that the oldest of them has waited. Clients
 // ask the other frontends, too, and come back to the one that says the earliest time.
-func (u *unserved) comesAgain(soonest, waited time.Duration, frontends int, now time.Time) time.Duration {
-	after := max(u.again.Sub(now), soonest)
-	if after > soonest+longestAway { // a row of them is complete, and another one begins
-		after = soonest
+func (u *unserved) retryAfter(soonest, waited time.Duration, frontends int, now time.Time) time.Duration {
+	wait := max(u.comeAgainAt.Sub(now), soonest)
+	if wait > soonest+maxRetryAfter { // a row of them is complete, and another one begins
+		wait = soonest
 	}
-	apart := waited / time.Duration(u.waiting)
+	spacing := waited / time.Duration(u.waitingJobs)
 	if u.rate > 0 {
-		apart = time.Duration(float64(time.Second) / u.rate)
+		spacing = time.Duration(float64(time.Second) / u.rate)
 	}
-	u.again = now.Add(after + min(apart, longestAway)/time.Duration(frontends))
-	return after
+	u.comeAgainAt = now.Add(wait + min(spacing, maxRetryAfter)/time.Duration(frontends))
+	return wait
 }

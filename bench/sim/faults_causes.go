@@ -294,7 +294,7 @@ func (r *faultRun) noteIdle(w *workerNode) {
 // checkRefusal fails the run if f refuses a job because others wait, although a worker has been idle that may run all tasks
 // of the job, and f has had the time to hear of it.
 func (r *faultRun) checkRefusal(f *frontendNode, j *faultJob, err *frontend.RefusedError) {
-	if !strings.Contains(err.Message, "waits for its first task") || f.frontend().May(j.spec.Tenant).All != tenants.Unlimited {
+	if !strings.Contains(err.Message, "waits for its first task") || f.frontend().Quota(j.spec.Tenant).All != tenants.Unlimited {
 		return // or the tenant may not use what is free
 	}
 	heard := r.now - r.net.ping - 50*time.Millisecond

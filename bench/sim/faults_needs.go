@@ -541,7 +541,7 @@ func leftovers(core any, kept ...string) []string {
 // What cores may keep when no job is under way: what they know of workers, links and functions, and room to work in.
 var (
 	keptByFrontend = []string{
-		"workers*", "byTimer.items", "log", "sampler*", "sampler.marks", "sampler.decisions", "scratch.PlacesAt", "lent", "turnedAway", "batch.keys",
+		"workers*", "byTimer.items", "log", "sampler*", "sampler.marks", "sampler.decisions", "scratch.PlacesAt", "lent", "refusals", "batch.keys",
 		"view*", "view.workers*", "view.workers.welcome", "view.workers.functions", "view.idle", "view.runs",
 		"view.sets*", "view.sets.need", "view.sets.workers", "view.sets.member",
 	}

@@ -47,7 +47,7 @@ func (a *Attempt) Set(o *frontend.Outcome, lead, came time.Duration) {
 		a.Worker = uint32(o.At)
 	}
 	a.Tries, a.Path, a.Binding = uint16(min(o.Attempts, math.MaxUint16)), uint8(o.Path), uint8(o.Way)
-	a.Fetched, a.Expected, a.ExpectedWait, a.Waited = o.Usage.Fetch, o.Expected, o.Promised, o.Waited
+	a.Fetched, a.Expected, a.ExpectedWait, a.Waited = o.Usage.Fetch, o.Expected, o.ExpectedWait, o.Waited
 	w := &o.Waits
 	a.Waits = [...]uint32{toTicks(w.Own), toTicks(w.Others), toTicks(w.Long), toTicks(w.Closed), toTicks(w.Idle)}
 	a.SetPhases(o, lead, came)

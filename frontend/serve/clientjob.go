@@ -54,7 +54,7 @@ type clientJob struct {
 
 func newClientJob(job *frontend.Job, phases bool, now time.Time) *clientJob {
 	return &clientJob{
-		id: job.ID, totalTasks: job.InAll(), deadline: job.Deadline, wantsPhases: phases, receivedAt: now, polledAt: now, unfinished: len(job.Tasks),
+		id: job.ID, totalTasks: job.TotalTasks(), deadline: job.Deadline, wantsPhases: phases, receivedAt: now, polledAt: now, unfinished: len(job.Tasks),
 		hasOnceTasks: slices.ContainsFunc(job.Tasks, func(t frontend.Task) bool { return !t.Retryable }),
 		receipts:     make([]frontend.Receipt, 0, len(job.Tasks)),
 	}

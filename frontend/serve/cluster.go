@@ -106,7 +106,7 @@ const maxTenantsListed = 1000
 
 func tenantStatus(s *frontend.TenantStatus) *v1.TenantStatus {
 	return &v1.TenantStatus{
-		Path: s.Path, Used: s.Use, Spare: s.Spare, Wanted: s.Want, Tokens: limitToAPI(s.May.Regular), Most: limitToAPI(s.May.All),
+		Path: s.Path, Used: s.Use, Spare: s.Spare, Wanted: s.Want, Tokens: limitToAPI(s.Quota.Regular), Most: limitToAPI(s.Quota.All),
 		Held: int32(s.Held), Pending: int32(s.Pending), Refused: int64(s.Refused),
 	}
 }

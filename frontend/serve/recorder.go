@@ -252,7 +252,7 @@ func (s *Server) beginTiming(t *jobTiming, job *frontend.Job, now time.Time) {
 		t.chain = rec.NewChain(t.after)
 	}
 	if job.Class == frontend.Spare {
-		t.due = job.Ages()
+		t.due = job.DueAfter()
 	}
 }
 

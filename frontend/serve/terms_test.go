@@ -116,7 +116,7 @@ func TestMaximumOfAll(t *testing.T) {
 	pollUntil(t, "each has its part", func() bool {
 		for _, c := range []*testCluster{a, b} {
 			c.mu.Lock()
-			may := c.core.May("web")
+			may := c.core.Quota("web")
 			c.mu.Unlock()
 			if may.All != 1000 {
 				return false

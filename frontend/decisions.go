@@ -174,14 +174,14 @@ const (
 
 // decisions remembers the last ones, in rings.
 type decisions struct {
-	long    ring // on tasks placed by estimation
-	near    ring // on tasks that are sampled near their inputs
-	copies  ring // to copy attempts
-	sampled []sampled
-	jobs    uint64 // ever in sampled
-	samples []sample
-	taken   uint64 // ever in samples; numbers count from 1
-	nobody  place.Fates
+	long            ring // on tasks placed by estimation
+	near            ring // on tasks that are sampled near their inputs
+	copies          ring // to copy attempts
+	sampledJobs     []sampledJob
+	sampledJobsEver uint64 // ever in sampled
+	samples         []storedSample
+	samplesEver     uint64 // ever in samples; numbers count from 1
+	forgotten       place.Fates
 }
 
 // ring is the last decisions of a kind.
@@ -206,66 +206,66 @@ func (r *ring) get(n uint64) *Decision {
 	return &r.list[n%maxDecisions]
 }
 
-// of is the decisions on tasks of a job.
-func (r *ring) of(job probe.JobID, is func(probe.TaskIndex) bool) []Decision {
+// ofJob is the decisions on tasks of a job.
+func (r *ring) ofJob(job probe.JobID, matches func(probe.TaskIndex) bool) []Decision {
 	var found []Decision
 	for n := max(r.n, maxDecisions) - maxDecisions + 1; n <= r.n; n++ {
-		if d := r.get(n); d.Job == job && is(d.Task) {
+		if d := r.get(n); d.Job == job && matches(d.Task) {
 			found = append(found, *d)
 		}
 	}
 	return found
 }
 
-// sample is a Sample, as small as it can be: there is one for each job, and many are kept.
-type sample struct {
+// storedSample is a Sample, as small as it can be: there is one for each job, and many are kept.
+type storedSample struct {
 	job    probe.JobID
 	group  int // of the job
 	at     time.Duration
 	tasks  int
 	tactic place.Tactic
-	chosen []chosen
+	chosen []storedChoice
 	more   int
 }
 
-type chosen struct {
+type storedChoice struct {
 	worker        Worker
-	life          uint32 // of the worker: the end of its incarnation
+	incarnation   uint32 // of the worker: the end of its incarnation
 	rides, places uint16
 	why           place.Why
 	bound         bool
 	fates         place.Fates
 }
 
-// chose remembers what was decided for so many tasks of a group, and returns the number of it.
-func (ds *decisions) chose(g *group, tasks int, decided []place.Decision, t place.Tactic, now time.Time) uint64 {
-	ds.taken++
+// recordSample remembers what was decided for so many tasks of a group, and returns the number of it.
+func (ds *decisions) recordSample(g *group, tasks int, decided []place.Decision, t place.Tactic, now time.Time) uint64 {
+	ds.samplesEver++
 	if len(ds.samples) < maxSamples {
-		ds.samples = append(ds.samples, sample{})
+		ds.samples = append(ds.samples, storedSample{})
 	}
-	s := &ds.samples[(ds.taken-1)%maxSamples]
-	*s = sample{at: now.Sub(g.job.submitted), tasks: tasks, tactic: t, chosen: s.chosen[:0], job: g.job.ID, group: g.index}
+	s := &ds.samples[(ds.samplesEver-1)%maxSamples]
+	*s = storedSample{at: now.Sub(g.job.submitted), tasks: tasks, tactic: t, chosen: s.chosen[:0], job: g.job.ID, group: g.index}
 	n := min(len(decided), maxChosen)
 	s.more, s.chosen = len(decided)-n, slices.Grow(s.chosen, n)
 	for i := range n {
 		d := &decided[i]
-		s.chosen = append(s.chosen, chosen{
-			worker: d.Worker.Key, life: uint32(d.Worker.Welcome().Incarnation), why: d.Why, rides: uint16(d.Rides), places: uint16(d.Places), bound: d.Bound,
+		s.chosen = append(s.chosen, storedChoice{
+			worker: d.Worker.Key, incarnation: uint32(d.Worker.Welcome().Incarnation), why: d.Why, rides: uint16(d.Rides), places: uint16(d.Places), bound: d.Bound,
 		})
 	}
-	return ds.taken
+	return ds.samplesEver
 }
 
-// fates are those of the places of a reservation, or nobody's if it is forgotten why it was made.
-func (ds *decisions) fates(r *reservation) *place.Fates {
-	if r.sample == 0 || r.sample+maxSamples <= ds.taken || r.chosen >= maxChosen {
-		return &ds.nobody
+// fatesOf are those of the places of a reservation, or nobody's if it is forgotten why it was made.
+func (ds *decisions) fatesOf(r *reservation) *place.Fates {
+	if r.sampleNumber == 0 || r.sampleNumber+maxSamples <= ds.samplesEver || r.sampleIndex >= maxChosen {
+		return &ds.forgotten
 	}
-	return &ds.samples[(r.sample-1)%maxSamples].chosen[r.chosen].fates
+	return &ds.samples[(r.sampleNumber-1)%maxSamples].chosen[r.sampleIndex].fates
 }
 
-// sampled is a job with tasks that were sampled.
-type sampled struct {
+// sampledJob is a job with tasks that were sampled.
+type sampledJob struct {
 	job         probe.JobID
 	first, last probe.TaskIndex // of those tasks
 	tasks       int
@@ -274,24 +274,24 @@ type sampled struct {
 	demand      DemandReason    // likewise
 }
 
-// add takes the sampled tasks of a group into account, whose indices ascend as a rule.
-func (s *sampled) add(g *group) {
+// addGroup takes the sampled tasks of a group into account, whose indices ascend as a rule.
+func (s *sampledJob) addGroup(g *group) {
 	first, last := g.queue.First().spec.Index, g.queue.Last().spec.Index
 	if s.tasks == 0 || first < s.first {
-		s.first, s.why, s.class, s.demand = first, g.why, g.told(), g.takesWhy()
+		s.first, s.why, s.class, s.demand = first, g.pathReason, g.explainClass(), g.explainDemand()
 	}
 	s.last = max(s.last, last)
 	s.tasks += g.queue.Len()
 }
 
-// sample remembers a job with sampled tasks.
-func (ds *decisions) sample(s sampled) {
-	if len(ds.sampled) < maxSampled {
-		ds.sampled = append(ds.sampled, s)
+// recordSampledJob remembers a job with sampled tasks.
+func (ds *decisions) recordSampledJob(s sampledJob) {
+	if len(ds.sampledJobs) < maxSampled {
+		ds.sampledJobs = append(ds.sampledJobs, s)
 	} else {
-		ds.sampled[ds.jobs%maxSampled] = s
+		ds.sampledJobs[ds.sampledJobsEver%maxSampled] = s
 	}
-	ds.jobs++
+	ds.sampledJobsEver++
 }
 
 var stateText = [...]string{
