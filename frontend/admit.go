@@ -12,28 +12,36 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// admitJob checks a job and makes its state, or says why it is refused.
+// admitJob checks a job and makes its state, or returns why the frontend refuses the job.
 func (c *jobs) admitJob(spec *Job, now time.Time) (*job, *RefusedError) {
 	n := len(spec.Tasks)
 	switch {
 	case c.leaving:
-		return nil, &RefusedError{Reason: Leaving, Message: "this frontend is leaving: submit to another one", RetryAfter: startRetry}
+		return nil, &RefusedError{
+			Reason: Leaving, Message: "this frontend is leaving: submit to another one", RetryAfter: startRetry,
+		}
 	case n == 0 && !spec.Open:
 		return nil, &RefusedError{Reason: Invalid, Message: "the job has no tasks: give it at least one"}
 	case n > min(c.cfg.MaxTasksPerJob, c.cfg.MaxPending):
-		return nil, &RefusedError{Reason: TooBigJob, Message: fmt.Sprintf("the job has %d tasks, the limit is %d: split it", n, min(c.cfg.MaxTasksPerJob, c.cfg.MaxPending))}
+		return nil, &RefusedError{Reason: TooBigJob, Message: fmt.Sprintf(
+			"the job has %d tasks, the limit is %d: split it", n, min(c.cfg.MaxTasksPerJob, c.cfg.MaxPending))}
 	case spec.ProbeRatio != 0 && !(spec.ProbeRatio >= 1 && spec.ProbeRatio <= MaxProbeRatio):
-		return nil, &RefusedError{Reason: Invalid, Message: fmt.Sprintf("probe ratio %g: give 1 to %d, or 0 for this frontend's %g", spec.ProbeRatio, MaxProbeRatio, c.cfg.ProbeRatio)}
+		return nil, &RefusedError{Reason: Invalid, Message: fmt.Sprintf(
+			"probe ratio %g: give 1 to %d, or 0 for this frontend's %g",
+			spec.ProbeRatio, MaxProbeRatio, c.cfg.ProbeRatio)}
 	case spec.Mode > estimate.Estimate:
 		return nil, &RefusedError{Reason: Invalid, Message: fmt.Sprintf("mode %d is unknown", spec.Mode)}
 	case spec.Mode == estimate.Estimate && spec.Policy.Binding != Late:
-		return nil, &RefusedError{Reason: Invalid, Message: fmt.Sprintf("mode estimate and policy %s exclude each other: name one of them", spec.Policy.Name)}
+		return nil, &RefusedError{Reason: Invalid, Message: fmt.Sprintf(
+			"mode estimate and policy %s exclude each other: name one of them", spec.Policy.Name)}
 	case spec.Class > Spare:
 		return nil, &RefusedError{Reason: Invalid, Message: fmt.Sprintf("class %d is unknown", spec.Class)}
 	case spec.Due < 0 || spec.Due > 0 && spec.Class != Spare:
-		return nil, &RefusedError{Reason: Invalid, Message: fmt.Sprintf("due %v: give the time from now, or 0, to a job of class spare", spec.Due)}
+		return nil, &RefusedError{Reason: Invalid, Message: fmt.Sprintf(
+			"due %v: give the time from now, or 0, to a job of class spare", spec.Due)}
 	case spec.Deadline < 0:
-		return nil, &RefusedError{Reason: Invalid, Message: fmt.Sprintf("deadline %v is negative: give the time from now, or 0 for none", spec.Deadline)}
+		return nil, &RefusedError{Reason: Invalid, Message: fmt.Sprintf(
+			"deadline %v is negative: give the time from now, or 0 for none", spec.Deadline)}
 	}
 	if spec.ProbeRatio == 0 {
 		spec.ProbeRatio = c.cfg.ProbeRatio
@@ -53,7 +61,9 @@ func (c *jobs) admitJob(spec *Job, now time.Time) (*job, *RefusedError) {
 		return nil, err
 	}
 	if j.payloadBytes > c.cfg.MaxPayloads {
-		return nil, &RefusedError{Reason: TooBigJob, Message: fmt.Sprintf("the payloads of the job are %d bytes together, the limit is %d: split it, or pass references to the data", j.payloadBytes, c.cfg.MaxPayloads)}
+		return nil, &RefusedError{Reason: TooBigJob, Message: fmt.Sprintf(
+			"the payloads of the job are %d bytes together, the limit is %d: split it, or pass references to the data",
+			j.payloadBytes, c.cfg.MaxPayloads)}
 	}
 	if err := c.refuseBusy(j, now); err != nil {
 		return nil, err
@@ -66,7 +76,7 @@ func (c *jobs) admitJob(spec *Job, now time.Time) (*job, *RefusedError) {
 	return j, nil
 }
 
-// addJob files a job that was admitted.
+// addJob files an admitted job, with its tenant.
 func (c *jobs) addJob(j *job) {
 	j.tenant = c.ensureTenant(j.Tenant)
 	for t := j.tenant; t != nil; t = t.parent {
@@ -76,7 +86,7 @@ func (c *jobs) addJob(j *job) {
 	c.addTasks(j.tenant, j)
 }
 
-// addTasks files the tasks of x for a tenant: of a job that was admitted, or of what is added to one.
+// addTasks counts the tasks of x, an admitted job or an addition to a job, for a tenant and the tenants above.
 func (c *jobs) addTasks(tenant *tenant, x *job) {
 	for t := tenant; t != nil; t = t.parent {
 		t.pending += len(x.tasks)
@@ -102,7 +112,7 @@ func (c *jobs) addTasks(tenant *tenant, x *job) {
 	}
 }
 
-// removeJob forgets a job that has ended, and its tenant, and those above that, each with the last one.
+// removeJob forgets an ended job, and each tenant, above included, with the tenant's last job.
 func (c *jobs) removeJob(j *job) {
 	for _, g := range j.groups {
 		c.unuseSet(g)
@@ -121,10 +131,15 @@ func (c *jobs) removeJob(j *job) {
 	}
 }
 
-// refuseBusy says whether a job is too much now: too many tasks or payloads are held, or another one of its tenant that is
-// eligible for the same workers and goes first has waited for too long for its first task. How long it has waited is
-// known, how long the new one would have to is not: any estimate by rates would refuse the first jobs
-// after a pause, so that a rate only lets more in. That others wait is no reason: whose turn comes first is for the workers to say.
+// refuseBusy refuses j if the frontend or the tenant has too much to do at present, for one of three reasons:
+//   - the tenant submits too fast (refuseRate);
+//   - too many tasks or payloads are pending (refuseNoRoom);
+//   - an older job of the tenant, for the same workers and not of lower priority, has waited too long for a first task
+//     (refuseOverload).
+//
+// The wait of the older job is known, the wait of the new job is not. An estimate by rates would refuse the first
+// jobs after a pause, so a rate may only let more jobs in. Waiting jobs of other tenants are no reason to refuse j:
+// workers decide the order of turns.
 func (c *jobs) refuseBusy(j *job, now time.Time) *RefusedError {
 	if err := c.refuseRate(j.Tenant, now); err != nil {
 		return err
@@ -135,7 +150,8 @@ func (c *jobs) refuseBusy(j *job, now time.Time) *RefusedError {
 	return c.refuseOverload(j, now)
 }
 
-// refuseNoRoom says whether there is no room for the tasks of a job, or for their payloads.
+// refuseNoRoom refuses j if the frontend has no room for j's tasks or payloads. The rest of the room must not be too
+// small for other tenants, either (maxPendingPerFree).
 func (c *jobs) refuseNoRoom(j *job) *RefusedError {
 	if err := c.refuseQueue(j.Tenant, len(j.tasks)); err != nil {
 		return err
@@ -146,21 +162,27 @@ func (c *jobs) refuseNoRoom(j *job) *RefusedError {
 		of                   func(*tenant) int
 	}{
 		{"tasks", c.pending, len(j.tasks), c.cfg.MaxPending, func(t *tenant) int { return t.pending }},
-		{"bytes of payloads", c.payloadBytes, j.payloadBytes, c.cfg.MaxPayloads, func(t *tenant) int { return t.payloadBytes }},
+		{
+			"bytes of payloads", c.payloadBytes, j.payloadBytes, c.cfg.MaxPayloads,
+			func(t *tenant) int { return t.payloadBytes },
+		},
 	} {
 		free := r.limit - r.pending - r.more
 		if free < 0 {
 			return &RefusedError{
-				Reason:     Overloaded,
-				Message:    fmt.Sprintf("%d %s are pending and the job has %d: the limit is %d; come back later", r.pending, r.unit, r.more, r.limit),
+				Reason: Overloaded,
+				Message: fmt.Sprintf("%d %s are pending and the job has %d: the limit is %d; come back later",
+					r.pending, r.unit, r.more, r.limit),
 				RetryAfter: time.Second,
 			}
 		}
 		for t := c.nearestTenant(j.Tenant); t != nil; t = t.parent {
 			if ofTenant := r.of(t); ofTenant > 0 && (ofTenant+r.more)/maxPendingPerFree > free {
 				return &RefusedError{
-					Reason:     Overloaded,
-					Message:    fmt.Sprintf("%d %s of the tenant are pending and the job has %d: of the limit of %d, too little would be left to other tenants; come back later", ofTenant, r.unit, r.more, r.limit),
+					Reason: Overloaded,
+					Message: fmt.Sprintf(
+						"%d %s of the tenant are pending and the job has %d: of the limit of %d, too little would be left to other tenants; come back later",
+						ofTenant, r.unit, r.more, r.limit),
 					RetryAfter: time.Second,
 				}
 			}
@@ -169,11 +191,11 @@ func (c *jobs) refuseNoRoom(j *job) *RefusedError {
 	return nil
 }
 
-// maxPendingPerFree is how many times more tasks, or bytes of payloads, a tenant may hold than it leaves room for: whoever comes later, however
-// greedy the others are, finds some. A tenant that holds none may come with any job for which there is room.
+// maxPendingPerFree bounds the ratio of a tenant's pending tasks, or bytes of payloads, to the free rest, so that a
+// greedy tenant leaves room for later tenants. A tenant without pending tasks may use all the room that is free.
 const maxPendingPerFree = 3
 
-// refuseNoWorker says what the fleet lacks for a task.
+// refuseNoWorker returns a refusal that names what the fleet lacks for t.
 func (c *jobs) refuseNoWorker(t *Task, jobConstraint Constraint, passes bool) *RefusedError {
 	linked, able, fitting, caching, passing := 0, 0, 0, 0, 0
 	var largest probe.Demand
@@ -186,7 +208,9 @@ func (c *jobs) refuseNoWorker(t *Task, jobConstraint Constraint, passes bool) *R
 		for _, f := range w.Welcome().Functions {
 			functions[f] = true
 		}
-		largest = probe.Demand{CPU: max(largest.CPU, w.Welcome().Capacity.CPU), Mem: max(largest.Mem, w.Welcome().Capacity.Mem)}
+		largest = probe.Demand{
+			CPU: max(largest.CPU, w.Welcome().Capacity.CPU), Mem: max(largest.Mem, w.Welcome().Capacity.Mem),
+		}
 		if w.Knows(t.Function) {
 			able++
 			if w.Has(probe.Passing) {
@@ -203,28 +227,39 @@ func (c *jobs) refuseNoWorker(t *Task, jobConstraint Constraint, passes bool) *R
 	e := &RefusedError{Reason: NoSuchWorker}
 	switch {
 	case linked == 0:
-		e.Message, e.RetryAfter = "no worker is linked to this frontend: start one, or check its list of workers", startRetry
+		e.Message, e.RetryAfter =
+			"no worker is linked to this frontend: start one, or check its list of workers", startRetry
 	case able == 0:
-		e.Message = fmt.Sprintf("task %d: no worker has a function %q; they have %q", t.Index, t.Function, sortedNames(functions))
+		e.Message = fmt.Sprintf("task %d: no worker has a function %q; they have %q",
+			t.Index, t.Function, sortedNames(functions))
 	case passes && passing == 0:
 		e.Message = explainNoPassing(t)
 	case fitting == 0:
-		e.Message = fmt.Sprintf("task %d: demand of %v is more than any worker has that knows %q (largest: %v): demand less", t.Index, t.Demand, t.Function, largest)
+		e.Message = fmt.Sprintf(
+			"task %d: demand of %v is more than any worker has that knows %q (largest: %v): demand less",
+			t.Index, t.Demand, t.Function, largest)
 	case len(t.Files) > 0 && caching == 0:
-		e.Message = fmt.Sprintf("task %d: it needs files, and none of the %d workers that could run %q has a cache for them: start workers with --cache-dir", t.Index, fitting, t.Function)
+		e.Message = fmt.Sprintf(
+			"task %d: it needs files, and none of the %d workers that could run %q has a cache for them: start workers with --cache-dir",
+			t.Index, fitting, t.Function)
 	default:
-		e.Message = fmt.Sprintf("task %d: none of the %d workers that could run %q satisfies %s: change the constraint or label a worker", t.Index, fitting, t.Function, joinConstraints(jobConstraint, t.Constraint))
+		e.Message = fmt.Sprintf(
+			"task %d: none of the %d workers that could run %q satisfies %s: change the constraint or label a worker",
+			t.Index, fitting, t.Function, joinConstraints(jobConstraint, t.Constraint))
 	}
 	return e
 }
 
-// startRetry is the retry-after while no worker is linked yet.
+// startRetry is the retry-after while no worker is linked yet, or the frontend leaves.
 const startRetry = 100 * time.Millisecond
 
-// groupTasks checks the tasks and sorts them by what they demand of a worker.
+// groupTasks checks the tasks of j, and sorts them into groups of equal demands. Lookups are saved for a task like
+// the task before: a job may have 100,000 alike.
 func (c *jobs) groupTasks(j *job) *RefusedError {
 	invalid := func(i int, format string, args ...any) *RefusedError {
-		return &RefusedError{Reason: Invalid, Message: fmt.Sprintf("task %d: ", j.Tasks[i].Index) + fmt.Sprintf(format, args...)}
+		return &RefusedError{
+			Reason: Invalid, Message: fmt.Sprintf("task %d: ", j.Tasks[i].Index) + fmt.Sprintf(format, args...),
+		}
 	}
 	if err := j.Constraint.Validate(); err != nil {
 		return &RefusedError{Reason: Invalid, Message: "job constraint: " + err.Error()}
@@ -260,13 +295,18 @@ func (c *jobs) groupTasks(j *job) *RefusedError {
 		case t.Function == "":
 			return invalid(i, "no function is named")
 		case len(t.Payload) > c.cfg.MaxPayload:
-			return &RefusedError{Reason: TooBigJob, Message: fmt.Sprintf("task %d: payload of %d bytes, the limit is %d: pass a reference to the data instead", t.Index, len(t.Payload), c.cfg.MaxPayload)}
+			return &RefusedError{Reason: TooBigJob, Message: fmt.Sprintf(
+				"task %d: payload of %d bytes, the limit is %d: pass a reference to the data instead",
+				t.Index, len(t.Payload), c.cfg.MaxPayload)}
 		case t.Demand.CPU < 0 || t.Demand.Mem < 0:
 			return invalid(i, "demand of %v: give positive numbers", t.Demand)
 		case int64(t.Demand.CPU) > maximum:
-			return &RefusedError{Reason: TooBigJob, Message: fmt.Sprintf("task %d: demand of %v, and tenant %q uses at most %s slots at a time: demand less", t.Index, t.Demand, j.Tenant, formatSlots(maximum))}
+			return &RefusedError{Reason: TooBigJob, Message: fmt.Sprintf(
+				"task %d: demand of %v, and tenant %q uses at most %s slots at a time: demand less",
+				t.Index, t.Demand, j.Tenant, formatSlots(maximum))}
 		case t.Estimate < 0 || t.Timeout < 0 || t.Backoff < 0:
-			return invalid(i, "estimate %v, timeout %v, backoff %v: none may be negative", t.Estimate, t.Timeout, t.Backoff)
+			return invalid(i, "estimate %v, timeout %v, backoff %v: none may be negative",
+				t.Estimate, t.Timeout, t.Backoff)
 		case t.Retries < 0:
 			return invalid(i, "%d retries: give 0 or more", t.Retries)
 		}
@@ -276,7 +316,10 @@ func (c *jobs) groupTasks(j *job) *RefusedError {
 				return invalid(i, "%v", err)
 			}
 		}
-		same := lastGroup != nil && t.Stage == lastSpec.Stage && t.Function == lastSpec.Function && t.Class == lastSpec.Class && j.Job.classOf(t) == lastGroup.class && statedDemand == lastGroup.statedDemand && !t.hasNeeds() && !lastSpec.hasNeeds() &&
+		same := lastGroup != nil &&
+			t.Stage == lastSpec.Stage && t.Function == lastSpec.Function && t.Class == lastSpec.Class &&
+			j.Job.classOf(t) == lastGroup.class && statedDemand == lastGroup.statedDemand &&
+			!t.hasNeeds() && !lastSpec.hasNeeds() &&
 			c.hintKind(lastGroup.Runs.Correct(t.Estimate)) == c.hintKind(lastGroup.Runs.Correct(lastSpec.Estimate))
 		if j.byIndex != nil {
 			j.byIndex[t.Index] = &tasks[i]
@@ -287,9 +330,14 @@ func (c *jobs) groupTasks(j *job) *RefusedError {
 			}
 			path, why := c.choosePath(&j.Job, t)
 			if path == estimate.Sampling && len(t.Files) > 0 && j.Policy.Binding == Late {
-				return invalid(i, "it needs files, which are fetched only for tasks that are bound early: leave out mode sample and policy %s", j.Policy.Name)
+				return invalid(i,
+					"it needs files, which are fetched only for tasks that are bound early: leave out mode sample and policy %s",
+					j.Policy.Name)
 			}
-			need := view.Need{Function: t.Function, Demand: t.Demand, Files: len(t.Files) > 0, JobConstraint: j.Constraint, TaskConstraint: t.Constraint}
+			need := view.Need{
+				Function: t.Function, Demand: t.Demand, Files: len(t.Files) > 0,
+				JobConstraint: j.Constraint, TaskConstraint: t.Constraint,
+			}
 			if len(j.stages) > 0 && j.stages[t.Stage].needsPassing {
 				need.Features = probe.Passing
 			}
@@ -304,9 +352,14 @@ func (c *jobs) groupTasks(j *job) *RefusedError {
 				if set.Len() == 0 {
 					return c.refuseNoWorker(t, j.Constraint, need.Features != 0)
 				}
-				lastGroup = &group{job: j, index: len(j.groups), path: path, class: j.Job.classOf(t), stageIndex: int(t.Stage), pathReason: why, statedDemand: statedDemand, Kind: place.Kind{
-					Policy: &j.Policy, Set: set, Demand: t.Demand, Runs: c.view.Runs(t.runsKey()), Ratio: j.ProbeRatio, JobTasks: len(j.Tasks),
-				}}
+				lastGroup = &group{
+					job: j, index: len(j.groups), path: path, class: j.Job.classOf(t), stageIndex: int(t.Stage),
+					pathReason: why, statedDemand: statedDemand,
+					Kind: place.Kind{
+						Policy: &j.Policy, Set: set, Demand: t.Demand, Runs: c.view.Runs(t.runsKey()),
+						Ratio: j.ProbeRatio, JobTasks: len(j.Tasks),
+					},
+				}
 				lastGroup.refineDemand(t, maximum)
 				if path == estimate.Estimation {
 					lastGroup.stageStats = &estimate.Stats{}
@@ -340,8 +393,10 @@ func (c *jobs) groupTasks(j *job) *RefusedError {
 	return nil
 }
 
+// sortedNames returns the members of a set in order.
 func sortedNames(set map[string]bool) []string { return slices.Sorted(maps.Keys(set)) }
 
+// joinConstraints describes a and b for people, without the empty parts.
 func joinConstraints(a, b Constraint) string {
 	switch {
 	case a.String() == "":

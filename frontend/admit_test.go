@@ -8,7 +8,7 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// A second is much for a task of milliseconds to wait, and little for one of a second.
+// A second's wait is long for a task of milliseconds, and short for a task of a second.
 func TestWaitIsJudgedByHowLongTasksRun(t *testing.T) {
 	for _, test := range []struct {
 		run     time.Duration
@@ -18,13 +18,17 @@ func TestWaitIsJudgedByHowLongTasksRun(t *testing.T) {
 		now := time.Unix(0, 0)
 		step := func(ev Event) []Action { return c.Step(now, ev, nil) }
 		job := func(n byte) Submit {
-			return Submit{&Job{ID: probe.JobID{n}, Policy: Policies[1], Tasks: []Task{{Function: "f", Retryable: true}}}}
+			return Submit{&Job{
+				ID: probe.JobID{n}, Policy: Policies[1], Tasks: []Task{{Function: "f", Retryable: true}},
+			}}
 		}
 		step(WorkerUp{0, probe.Welcome{Worker: "w", Functions: []string{"f"}, Capacity: probe.Slot}})
 		step(job(1))
 		step(Received{0, probe.Ready{Res: 1}})
-		step(Received{0, &probe.Finished{Attempt: probe.AttemptID{Frontend: 1, Seq: 1}, Status: probe.Succeeded, Run: test.run}})
-		step(job(2)) // and it is never ready
+		step(Received{0, &probe.Finished{
+			Attempt: probe.AttemptID{Frontend: 1, Seq: 1}, Status: probe.Succeeded, Run: test.run,
+		}})
+		step(job(2)) // its place is never ready
 		now = now.Add(2 * time.Second)
 		_, refused := step(job(3))[0].(Refused)
 		if refused != test.refused {
@@ -33,7 +37,7 @@ func TestWaitIsJudgedByHowLongTasksRun(t *testing.T) {
 	}
 }
 
-// Of those that wait for their first task, jobs that end are let go of.
+// The lists of unserved jobs and of sets' users drop ended jobs.
 func TestEndedJobIsLetGoOf(t *testing.T) {
 	c := New(Config{ID: 1}, rand.New(rand.NewPCG(1, 2)))
 	now := time.Unix(0, 0)
@@ -49,7 +53,7 @@ func TestEndedJobIsLetGoOf(t *testing.T) {
 	}
 }
 
-// A job that waits for long does not keep all of those that came and went since.
+// While a job waits for long, the list of unserved jobs drops jobs that came and went since.
 func TestServedJobsAreLetGoOf(t *testing.T) {
 	c := New(Config{ID: 1}, rand.New(rand.NewPCG(1, 2)))
 	now := time.Unix(0, 0)
@@ -82,7 +86,10 @@ func TestJobOfStagesWaitsOnce(t *testing.T) {
 	now := time.Unix(0, 0)
 	c.Step(now, WorkerUp{0, probe.Welcome{Worker: "w", Functions: []string{"f"}, Capacity: probe.Slot}}, nil)
 	c.Step(now, Received{0, probe.Load{Queued: 1}}, nil)
-	c.Step(now, Submit{&Job{ID: probe.JobID{1}, Stages: []Stage{{Name: "a"}, {Name: "b", After: []string{"a"}}}, Tasks: []Task{{Function: "f"}, {Index: 1, Function: "f", Stage: 1}}}}, nil)
+	c.Step(now, Submit{&Job{
+		ID: probe.JobID{1}, Stages: []Stage{{Name: "a"}, {Name: "b", After: []string{"a"}}},
+		Tasks: []Task{{Function: "f"}, {Index: 1, Function: "f", Stage: 1}},
+	}}, nil)
 	if len(c.unserved) != 1 {
 		t.Fatalf("%d kinds of jobs wait", len(c.unserved))
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// BenchmarkJob is what a short job costs a core: ten tasks that ride along to idle workers, or are bound when
-// busy workers are ready.
+// BenchmarkJob measures the cost of a short job: ten tasks that ride along to idle workers, or are bound when busy
+// workers are ready.
 func BenchmarkJob(b *testing.B) {
 	for _, workers := range []int{10, 1000} {
 		for _, busy := range []bool{false, true} {
@@ -32,7 +32,8 @@ func benchmarkJob(b *testing.B, workers int, busy bool) {
 	for i := range workers {
 		name := fmt.Sprint("w", i)
 		c.Step(now, WorkerUp{Worker(i), probe.Welcome{
-			Worker: name, Host: name, Incarnation: 1, Functions: []string{"f"}, Capacity: probe.Demand{CPU: 8000, Mem: 8 * 256},
+			Worker: name, Host: name, Incarnation: 1, Functions: []string{"f"},
+			Capacity: probe.Demand{CPU: 8000, Mem: 8 * 256},
 		}}, nil)
 		c.Step(now, Received{Worker(i), probe.Pong{Load: load}}, nil)
 	}
@@ -47,9 +48,15 @@ func benchmarkJob(b *testing.B, workers int, busy bool) {
 	b.ReportAllocs()
 	b.ResetTimer()
 	for n := range b.N {
-		j := &Job{ID: probe.JobID{0: byte(n), 1: byte(n >> 8), 2: byte(n >> 16), 3: byte(n >> 24)}, Policy: Policies[0], Tasks: make([]Task, 10)}
+		j := &Job{
+			ID:     probe.JobID{0: byte(n), 1: byte(n >> 8), 2: byte(n >> 16), 3: byte(n >> 24)},
+			Policy: Policies[0], Tasks: make([]Task, 10),
+		}
 		for i := range j.Tasks {
-			j.Tasks[i] = Task{Index: probe.TaskIndex(i), Function: "f", Payload: payload, Estimate: 10 * time.Millisecond, Retryable: true}
+			j.Tasks[i] = Task{
+				Index: probe.TaskIndex(i), Function: "f", Payload: payload,
+				Estimate: 10 * time.Millisecond, Retryable: true,
+			}
 		}
 		events = append(events[:0], Submit{j})
 		ended := false
@@ -69,7 +76,9 @@ func benchmarkJob(b *testing.B, workers int, busy bool) {
 					case probe.Bind:
 						reply(a.Worker, &m.Launch)
 						if m.Keep {
-							events = append(events, Received{a.Worker, probe.Ready{Res: m.Res, Turn: m.Turn + 1, Load: load}})
+							events = append(events, Received{
+								a.Worker, probe.Ready{Res: m.Res, Turn: m.Turn + 1, Load: load},
+							})
 						}
 					}
 				case Ended:
@@ -87,7 +96,7 @@ func benchmarkJob(b *testing.B, workers int, busy bool) {
 	}
 }
 
-// BenchmarkBatch is what it costs to place a full batch of long tasks, and for how long short ones are held up by it.
+// BenchmarkBatch measures the cost of placing a full batch of long tasks, which holds up short tasks for that time.
 func BenchmarkBatch(b *testing.B) {
 	for _, workers := range []int{100, 20_000} {
 		for _, inputs := range []int{0, 2} {
@@ -104,18 +113,24 @@ func benchmarkBatch(b *testing.B, workers, inputs int) {
 	size := probe.Demand{CPU: 8000, Mem: 8 * 256}
 	tell := func(i int) {
 		wait := time.Duration(i%50) * time.Second
-		c.Step(now, Heard{Worker: Worker(i), Incarnation: 1, Seq: uint64(now.UnixNano()), Matrix: flatMatrix(size, wait)}, nil)
+		c.Step(now, Heard{
+			Worker: Worker(i), Incarnation: 1, Seq: uint64(now.UnixNano()), Matrix: flatMatrix(size, wait),
+		}, nil)
 	}
 	for i := range workers {
 		c.Step(now, WorkerUp{Worker(i), probe.Welcome{
-			Worker: fmt.Sprint("w", i), Host: fmt.Sprint("h", i), Rack: fmt.Sprint("r", i/20), Incarnation: 1, Functions: []string{"f"}, Capacity: size,
+			Worker: fmt.Sprint("w", i), Host: fmt.Sprint("h", i), Rack: fmt.Sprint("r", i/20),
+			Incarnation: 1, Functions: []string{"f"}, Capacity: size,
 		}}, nil)
 		tell(i)
 	}
 	b.ReportAllocs()
 	b.ResetTimer()
 	for n := range b.N {
-		j := &Job{ID: probe.JobID{0: byte(n), 1: byte(n >> 8), 2: byte(n >> 16)}, Policy: Policies[0], Tasks: make([]Task, estimate.MaxBatch)}
+		j := &Job{
+			ID:     probe.JobID{0: byte(n), 1: byte(n >> 8), 2: byte(n >> 16)},
+			Policy: Policies[0], Tasks: make([]Task, estimate.MaxBatch),
+		}
 		for i := range j.Tasks {
 			j.Tasks[i] = Task{Index: probe.TaskIndex(i), Function: "f", Estimate: 10 * time.Second}
 			for k := range inputs {

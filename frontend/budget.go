@@ -10,22 +10,26 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
+// levelOf is the level of a task in each state.
 var levelOf = [...]level{
-	blocked: levelIdle, resting: levelIdle, done: levelIdle, held: levelWanted, claiming: levelWanted, waiting: levelAllowed, matching: levelAllowed, probing: levelAllowed,
+	blocked: levelIdle, resting: levelIdle, done: levelIdle, held: levelWanted, claiming: levelWanted,
+	waiting: levelAllowed, matching: levelAllowed, probing: levelAllowed,
 	riding: levelAtWorker, enqueued: levelAtWorker, bound: levelAtWorker, adrift: levelAtWorker,
 }
 
+// tokenCost returns what a task takes of the tenant's tokens and maximum, in thousandths of slots: at least 1.
 func (t *task) tokenCost() int64 { return max(int64(t.spec.Demand.CPU), 1) }
 
-// tokenCost is what each task of a group takes.
+// tokenCost returns the cost of each task of the group, in thousandths of slots.
 func (g *group) tokenCost() int64 { return max(int64(g.Demand.CPU), 1) }
 
-// addTask counts a task that has just come, and moved one that goes from a state to another.
+// addTask counts a new task.
 func (u *usage) addTask(t *task) {
 	u.largestTask = max(u.largestTask, t.tokenCost())
 	u.moveTask(t, levelIdle, levelOf[t.state])
 }
 
+// moveTask counts a task's change from a level to another. A task that leaves a worker is no longer spare.
 func (u *usage) moveTask(t *task, from, to level) {
 	n := t.tokenCost()
 	for l := from; l > to; l-- {
@@ -52,26 +56,30 @@ func (u *usage) moveTask(t *task, from, to level) {
 	}
 }
 
-// fitsMaximum reports whether its tenant may use what a task that can run takes. What it takes of a maximum counts from now on. One
-// task that was accepted when it might take more than it may now is let go on. A part of a maximum may be too small for any
-// task, for ever: then one is let go nevertheless, after patience, and only then is a maximum exceeded. Tokens hold nothing:
-// what they do not cover is spare.
+// fitsMaximum reports whether the tenant's maximum lets t run now. If so, the task counts against the maximum.
+//
+// If nothing of the tenant runs, two more cases fit. A task larger than the tenant's present maximum was accepted
+// under earlier terms, and goes on. And this frontend's part of the maximum may be too small for any task, for ever.
+// After patience, a single task runs nevertheless, and the frontends together may exceed the maximum. Tokens never
+// hold a task: a task beyond the tokens is spare.
 func (c *jobs) fitsMaximum(t *task) bool {
 	tenant, n := t.group.job.tenant, t.tokenCost()
 	if tenant.used.atLevel[levelAllowed] == 0 && tenant.starvedRounds > c.patience {
 		return true
 	}
 	quota := c.quotas.Of(tenant.name)
-	return tenant.used.atLevel[levelAllowed]+n <= quota.All || n > c.terms.TaskMaximum(tenant.name) && tenant.used.atLevel[levelAllowed] == 0
+	return tenant.used.atLevel[levelAllowed]+n <= quota.All ||
+		n > c.terms.TaskMaximum(tenant.name) && tenant.used.atLevel[levelAllowed] == 0
 }
 
-// mustHold reports whether a task that can run from now on has to wait for what its tenant may use.
+// mustHold reports whether t, which could run from now on, has to wait because the tenant's maximum is used.
 func (c *jobs) mustHold(t *task) bool {
 	return levelOf[t.state] < levelAllowed && (!c.fitsMaximum(t) || t.group.job.tenant.held.Len() > 0)
 }
 
-// coverByTokens notes whether a task that is bound to a worker now, by estimation, is covered by its tenant's tokens. It says what
-// that is to be known by, or "" if there are no tokens, or it needs none by its class.
+// coverByTokens notes whether the tenant's tokens cover t, which estimation binds to a worker now. If not, and the
+// job names no class, the task is spare. The result explains the verdict to people. If the tenant has no tokens, or
+// the class of the task needs no tokens, the result is "".
 func (c *jobs) coverByTokens(t *task) string {
 	tenant := t.group.job.tenant
 	quota := c.quotas.Of(tenant.name).Regular
@@ -83,20 +91,23 @@ func (c *jobs) coverByTokens(t *task) string {
 		verdict = "not covered"
 		t.spare = t.group.job.Class == Auto
 	}
-	return fmt.Sprintf("%s by tokens: tenant %q has %s of the %s slots that it may have here", verdict, tenant.name, formatSlots(use), formatSlots(quota))
+	return fmt.Sprintf("%s by tokens: tenant %q has %s of the %s slots that it may have here",
+		verdict, tenant.name, formatSlots(use), formatSlots(quota))
 }
 
-// coveredUse is what is at workers and not spare.
+// coveredUse returns the use by tasks at workers that are not spare.
 func (u *usage) coveredUse() int64 { return u.atLevel[levelAtWorker] - u.spareUse }
 
-// canCoverNext reports whether tokens cover the first of a tenant's tasks that are beyond them, by now.
+// canCoverNext reports whether the tenant's tokens would now cover the first of the debts, too.
 func (c *jobs) canCoverNext(tenant *tenant) bool {
-	return tenant.debts.Len() > 0 && tenant.used.coveredUse()+tenant.debts.Min().task.tokenCost() <= c.quotas.Of(tenant.name).Regular
+	return tenant.debts.Len() > 0 &&
+		tenant.used.coveredUse()+tenant.debts.Min().task.tokenCost() <= c.quotas.Of(tenant.name).Regular
 }
 
-// wouldOverdraw reports whether a task of a group may not be placed by estimation now, with so much more of its tenant that is about
-// to be: tokens do not cover it, and twice as much as they cover would wait at workers beyond them. There it may wait for long
-// while others would have room for it. One that waits alone always may.
+// wouldOverdraw reports whether another task of g must not be placed by estimation yet. The tenant would then have
+// more queued debt than twice the tokens, beyond the tokens that are free. A debt may wait long at a worker, while
+// another worker would have room. If the tenant has no queued debt, and nothing planned, a task may always go.
+// Planned counts the tenant's tasks picked for the batch, in thousandths of slots.
 func (c *jobs) wouldOverdraw(g *group, planned int64) bool {
 	tenant := g.job.tenant
 	quota := c.quotas.Of(tenant.name).Regular
@@ -106,33 +117,41 @@ func (c *jobs) wouldOverdraw(g *group, planned int64) bool {
 	return tenant.queuedDebt+planned+g.tokenCost() > max(quota-tenant.used.coveredUse(), 0)+2*quota
 }
 
-// whyHeld says what a held task waits for.
+// whyHeld explains to people why t is held.
 func (c *jobs) whyHeld(t *task) string {
 	tenant := t.group.job.tenant
-	return fmt.Sprintf("held: tenant %q has %s of the %s slots of its maximum that it may have here", tenant.name, formatSlots(tenant.used.atLevel[levelAllowed]), formatSlots(c.quotas.Of(tenant.name).All))
+	return fmt.Sprintf("held: tenant %q has %s of the %s slots of its maximum that it may have here",
+		tenant.name, formatSlots(tenant.used.atLevel[levelAllowed]), formatSlots(c.quotas.Of(tenant.name).All))
 }
 
-// explainWeights says what a tenant's tokens are to tasks that are sampled.
+// explainWeights explains to people what a tenant's tokens mean to sampled tasks: weights, not limits.
 func (c *jobs) explainWeights(tenant *tenant) string {
 	if len(tenant.weights) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("needs no tokens, as it is sampled: those of tenant %q are its weights in workers' queues, %v by the parts of its path", tenant.name, tenant.weights)
+	return fmt.Sprintf(
+		"needs no tokens, as it is sampled: tenant %q has weights in workers' queues, %v by the parts of its path",
+		tenant.name, tenant.weights)
 }
 
+// formatSlots writes n thousandths of slots as slots.
 func formatSlots(n int64) string { return fmt.Sprintf("%.4g", float64(n)/float64(tenants.Slot)) }
 
-// updateQuotas takes in what other frontends need.
+// updateQuotas takes in the needs of other frontends, and computes this frontend's quotas and needs.
 func (c *jobs) updateQuotas(ev *Others, now time.Time) {
 	var own []tenants.OwnNeed
 	for _, name := range slices.Sorted(maps.Keys(c.tenants)) {
 		if t := c.tenants[name]; t.used.atLevel[levelWanted] > 0 {
 			u := &t.used
-			own = append(own, tenants.OwnNeed{Path: name, Use: u.atLevel[levelAtWorker], Want: u.atLevel[levelWanted], Spare: u.spareWanted, Most: u.largestTask, Taken: tenants.Quota{Regular: u.coveredUse(), All: u.atLevel[levelAllowed]}})
+			own = append(own, tenants.OwnNeed{
+				Path: name, Use: u.atLevel[levelAtWorker], Want: u.atLevel[levelWanted],
+				Spare: u.spareWanted, Most: u.largestTask,
+				Taken: tenants.Quota{Regular: u.coveredUse(), All: u.atLevel[levelAllowed]},
+			})
 		}
 	}
 	c.needs = c.quotas.Exchange(now, ev.Self, ev.Members, ev.Silent, ev.Needs, own)
-	c.patience = 10 * (len(ev.Members) + 2) // each frontend has had a turn of what cannot be divided by then
+	c.patience = 10 * (len(ev.Members) + 2) // by then each frontend had a turn of the part that cannot be divided
 	for _, t := range c.tenantsHolding {
 		if t.starvedRounds++; t.used.atLevel[levelAllowed] > 0 {
 			t.starvedRounds = 0

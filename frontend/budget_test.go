@@ -9,7 +9,8 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// A tenant that never gets as much of a maximum as its task takes is let have it in the end, one task at a time.
+// A tenant's part of a maximum may stay too small for a task for ever. In the end the tenant's tasks run
+// nevertheless, one at a time.
 func TestHeldForEver(t *testing.T) {
 	c := New(Config{ID: 1}, rand.New(rand.NewPCG(1, 2)))
 	now := time.Unix(1000, 0)
@@ -20,10 +21,16 @@ func TestHeldForEver(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	step(WorkerUp{0, probe.Welcome{Worker: "w", Host: "h", Incarnation: 1, Functions: []string{"f"}, Capacity: probe.Demand{CPU: 9 * probe.Slot.CPU, Mem: 9 * probe.Slot.Mem}}})
+	step(WorkerUp{0, probe.Welcome{
+		Worker: "w", Host: "h", Incarnation: 1, Functions: []string{"f"},
+		Capacity: probe.Demand{CPU: 9 * probe.Slot.CPU, Mem: 9 * probe.Slot.Mem},
+	}})
 	step(Terms{tenants.New(1, nil, []tenants.Entry{{Path: "a", Tokens: 1, Max: 1}})})
 	taken := Others{Self: "f0", Members: []string{"f1"}, Needs: map[string][]tenants.Need{
-		"f1": {{Path: "a", Use: tenants.Slot, Want: 9 * tenants.Slot, Most: tenants.Slot, Quota: tenants.Quota{Regular: tenants.Slot, All: tenants.Slot}}},
+		"f1": {{
+			Path: "a", Use: tenants.Slot, Want: 9 * tenants.Slot, Most: tenants.Slot,
+			Quota: tenants.Quota{Regular: tenants.Slot, All: tenants.Slot},
+		}},
 	}}
 	step(taken)
 	j := jobWith("x", make([]Task, 3)...)
@@ -41,6 +48,6 @@ func TestHeldForEver(t *testing.T) {
 		step(taken)
 	}
 	if got := c.tenants["a"].used.atLevel[levelAllowed]; got != tenants.Slot {
-		t.Errorf("%d thousandths of a slot are let go, not those of one task", got)
+		t.Errorf("%d thousandths of a slot may run, want the cost of one task", got)
 	}
 }

@@ -10,10 +10,13 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/list"
 )
 
-// Check returns what is wrong with the core's own state between two steps, or nil. It takes time in
-// proportion to the state, and is for tests and the simulator.
+// Check returns an error if the core's own state is inconsistent between two steps. Check is for tests and the
+// simulator, and takes time in proportion to the state.
 func (c *Core) Check() error {
-	for _, check := range []func() error{c.view.Check, c.checkTimers, c.checkJobs, c.checkPlaces, c.checkAttempts, c.checkRounds, c.checkLong, c.checkNear} {
+	for _, check := range []func() error{
+		c.view.Check, c.checkTimers, c.checkJobs, c.checkPlaces, c.checkAttempts, c.checkRounds, c.checkLong,
+		c.checkNear,
+	} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -21,7 +24,7 @@ func (c *Core) Check() error {
 	return nil
 }
 
-// Whoever is not down has a timer, and nothing is planned between two steps.
+// checkTimers: each worker that is not down has a timer, and all wants of a step are planned.
 func (c *Core) checkTimers() error {
 	timers := 0
 	for key, w := range c.workers {
@@ -32,23 +35,24 @@ func (c *Core) checkTimers() error {
 			timers++
 		}
 		if (w.State() != view.Down) != (w.pos > 0) {
-			return fmt.Errorf("worker %d is %s, with a timer: %t", key, w.State(), w.pos > 0)
+			return fmt.Errorf("worker %d is %s, has a timer: %t", key, w.State(), w.pos > 0)
 		}
 		if (!w.Linked() || c.leaving) && len(w.acks) > 0 {
-			return fmt.Errorf("worker %d is %s, leaving is %t, and %d results wait to be acknowledged", key, w.State(), c.leaving, len(w.acks))
+			return fmt.Errorf("worker %d is %s, leaving is %t, and %d results wait to be acknowledged",
+				key, w.State(), c.leaving, len(w.acks))
 		}
 	}
 	switch {
 	case timers != c.byTimer.Len():
 		return fmt.Errorf("%d workers with timers, %d timers", timers, c.byTimer.Len())
 	case len(c.wantingJobs) > 0 || c.allWanting:
-		return fmt.Errorf("%d jobs want something between steps", len(c.wantingJobs))
+		return fmt.Errorf("%d jobs have wants between steps", len(c.wantingJobs))
 	}
 	return nil
 }
 
-// Counts agree with the tasks' states, a waiting task is in the queue of its group, and something will bring
-// every job forward.
+// checkJobs: counts agree with the tasks' states, a waiting task is in the group's queue, and a place or a timer
+// will bring every job forward.
 func (c *Core) checkJobs() error {
 	pending, payloads, hungry, timers, restingCount := 0, 0, 0, 0, 0
 	jobsOf, pendingOf, payloadsOf, heldOf := map[*tenant]int{}, map[*tenant]int{}, map[*tenant]int{}, map[*tenant]int{}
@@ -77,7 +81,8 @@ func (c *Core) checkJobs() error {
 				restingCount++
 			}
 			if (t.pos > 0) != (t.state == resting || t.state == held) {
-				return fmt.Errorf("job %v, task %d: state %d, at position %d of those that rest or are held", id, t.spec.Index, t.state, t.pos)
+				return fmt.Errorf("job %v, task %d: state %d, at position %d of the resting or held tasks",
+					id, t.spec.Index, t.state, t.pos)
 			}
 			if t.state != done {
 				unfinished++
@@ -94,17 +99,21 @@ func (c *Core) checkJobs() error {
 				atWorkers[t.group]++
 			}
 			if (t.attempt != nil) != t.state.isAtWorker() {
-				return fmt.Errorf("job %v, task %d: state %d, with an attempt: %t", id, t.spec.Index, t.state, t.attempt != nil)
+				return fmt.Errorf("job %v, task %d: state %d, with an attempt: %t",
+					id, t.spec.Index, t.state, t.attempt != nil)
 			}
 			if b := t.copy; b != nil && (t.attempt == nil || b == t.attempt || b.asCopy == nil || !t.spec.Retryable) {
-				return fmt.Errorf("job %v, task %d: attempt %v is its copy, with another one: %t; it may start more than once: %t", id, t.spec.Index, b.id, t.attempt != nil, t.spec.Retryable)
+				return fmt.Errorf(
+					"job %v, task %d: attempt %v is a copy, of a first attempt: %t, of a retryable task: %t",
+					id, t.spec.Index, b.id, t.attempt != nil, t.spec.Retryable)
 			}
 		}
 		if unfinished != j.unfinished || waits != j.waiting || matches != j.matching || unfinished == 0 && !j.Open {
-			return fmt.Errorf("job %v: %d tasks left, %d waiting and %d to be matched, %d, %d and %d counted", id, unfinished, waits, matches, j.unfinished, j.waiting, j.matching)
+			return fmt.Errorf("job %v: %d tasks unfinished, %d waiting and %d matching; %d, %d and %d counted",
+				id, unfinished, waits, matches, j.unfinished, j.waiting, j.matching)
 		}
 		if tail := c.isAtTail(j); tail == j.tailAt.IsZero() {
-			return fmt.Errorf("job %v: all of its tasks have been given out: %t; it is looked which are late at %v", id, tail, j.tailAt)
+			return fmt.Errorf("job %v: at the tail: %t; looks for late tasks at %v", id, tail, j.tailAt)
 		}
 		if claims > 0 && j.claimUntil.IsZero() {
 			return fmt.Errorf("job %v: %d tasks wait for claims without a time limit", id, claims)
@@ -115,10 +124,13 @@ func (c *Core) checkJobs() error {
 				plannedOf[j.tenant] += int64(g.matching-g.crowd.Len()) * g.tokenCost()
 			}
 			if matched[g] != g.matching || g.path == estimate.Estimation && g.queue.Len()+g.places.Len() > 0 {
-				return fmt.Errorf("job %v: %d tasks of a group are to be matched, %d counted; %d are queued, at %d places, on the path of %s", id, matched[g], g.matching, g.queue.Len(), g.places.Len(), g.path)
+				return fmt.Errorf(
+					"job %v: %d tasks of a group are matching, %d counted; %d are queued, at %d places, by %s",
+					id, matched[g], g.matching, g.queue.Len(), g.places.Len(), g.path)
 			}
 			if atWorkers[g] != g.atWorkers || measured[g] != g.probingTasks {
-				return fmt.Errorf("job %v: workers have %d tasks of a group, and %d are probed for; %d and %d counted", id, atWorkers[g], measured[g], g.atWorkers, g.probingTasks)
+				return fmt.Errorf("job %v: %d tasks of a group at workers, %d in state probing; %d and %d counted",
+					id, atWorkers[g], measured[g], g.atWorkers, g.probingTasks)
 			}
 			for t := range g.queue.All() {
 				if t.state != waiting || t.group != g {
@@ -128,11 +140,16 @@ func (c *Core) checkJobs() error {
 			if g.stranded {
 				stranded += g.queue.Len() + g.matching
 			}
-			if seated := len(g.seats) > 0 && list.Has(&g.seats[0]); len(j.groups) > 1 && seated != (g.queue.Len() > 0) || g.livePlaces > 0 && !g.isPlaced || g.isPlaced != slices.Contains(j.placedGroups, g) {
-				return fmt.Errorf("job %v: a group with %d waiting tasks and %d places has a seat: %t, and is among those with places: %t", id, g.queue.Len(), g.livePlaces, seated, g.isPlaced)
+			if seated := len(g.seats) > 0 && list.Has(&g.seats[0]); len(j.groups) > 1 &&
+				seated != (g.queue.Len() > 0) || g.livePlaces > 0 && !g.isPlaced ||
+				g.isPlaced != slices.Contains(j.placedGroups, g) {
+				return fmt.Errorf(
+					"job %v: a group with %d waiting tasks and %d places has a seat: %t, is listed as placed: %t",
+					id, g.queue.Len(), g.livePlaces, seated, g.isPlaced)
 			}
 			if stranded := g.Set.Len() == 0; !list.Has(g) || stranded != g.stranded {
-				return fmt.Errorf("job %v: a group is among those of its workers: %t; no worker is up for it: %t", id, list.Has(g), stranded)
+				return fmt.Errorf("job %v: a group is listed for its set: %t; without any worker up: %t",
+					id, list.Has(g), stranded)
 			}
 			queued += g.queue.Len()
 			if err := c.checkProspects(g); err != nil {
@@ -140,7 +157,8 @@ func (c *Core) checkJobs() error {
 			}
 		}
 		if queued != waits || stranded != j.strandedTasks {
-			return fmt.Errorf("job %v: %d tasks wait, %d are queued; no worker is up for %d, %d counted", id, waits, queued, stranded, j.strandedTasks)
+			return fmt.Errorf("job %v: %d tasks wait, %d are queued; %d are stranded, %d counted",
+				id, waits, queued, stranded, j.strandedTasks)
 		}
 		if list.Has(j) != (waits > 0) {
 			return fmt.Errorf("job %v: %d tasks wait, hungry: %t", id, waits, list.Has(j))
@@ -177,8 +195,11 @@ func (c *Core) checkJobs() error {
 	}
 	for id, j := range c.byID {
 		for _, g := range j.groups {
-			if n := g.crowd.Len(); n > 0 && (!slices.Contains(j.tenant.crowdedGroups, g) || !g.isWindowFull(g.matching-n) && !c.wouldOverdraw(g, plannedOf[j.tenant]) && j.tenant.used.atLevel[levelAtWorker] == 0) {
-				return fmt.Errorf("job %v: %d tasks of a group wait for others to end, and only %d are at workers or about to be, of %d", id, n, g.atWorkers+g.matching-n, g.window)
+			if n := g.crowd.Len(); n > 0 && (!slices.Contains(j.tenant.crowdedGroups, g) ||
+				!g.isWindowFull(g.matching-n) && !c.wouldOverdraw(g, plannedOf[j.tenant]) &&
+					j.tenant.used.atLevel[levelAtWorker] == 0) {
+				return fmt.Errorf("job %v: %d tasks in a crowd, %d at workers or in the batch, window of %d",
+					id, n, g.atWorkers+g.matching-n, g.window)
 			}
 		}
 	}
@@ -188,13 +209,16 @@ func (c *Core) checkJobs() error {
 		}
 		use := used[t]
 		if use.largestTask = t.used.largestTask; use != t.used {
-			return fmt.Errorf("tenant %q uses %+v, %+v is counted", name, use, t.used)
+			return fmt.Errorf("tenant %q uses %+v, %+v counted", name, use, t.used)
 		}
-		if n := t.held.Len(); n != heldOf[t] || n > 0 && (!slices.Contains(c.tenantsHolding, t) || c.fitsMaximum(t.held.Min()) && t.held.Min().group.job.answersDue == 0) {
-			return fmt.Errorf("tenant %q: %d tasks are held, %d counted; the first may go on: %t", name, heldOf[t], n, n > 0 && c.fitsMaximum(t.held.Min()))
+		if n := t.held.Len(); n != heldOf[t] || n > 0 && (!slices.Contains(c.tenantsHolding, t) ||
+			c.fitsMaximum(t.held.Min()) && t.held.Min().group.job.answersDue == 0) {
+			return fmt.Errorf("tenant %q: %d tasks are held, %d counted; the first may go on: %t",
+				name, heldOf[t], n, n > 0 && c.fitsMaximum(t.held.Min()))
 		}
-		if t.name != name || t.jobs != jobsOf[t] || t.pending != pendingOf[t] || t.payloadBytes != payloadsOf[t] || t.jobs == 0 {
-			return fmt.Errorf("tenant %q has %d jobs, %d tasks pending and %d bytes of payloads, %d, %d and %d are counted",
+		if t.name != name || t.jobs != jobsOf[t] || t.pending != pendingOf[t] || t.payloadBytes != payloadsOf[t] ||
+			t.jobs == 0 {
+			return fmt.Errorf("tenant %q has %d jobs, %d tasks pending and %d bytes of payloads; %d, %d and %d counted",
 				name, jobsOf[t], pendingOf[t], payloadsOf[t], t.jobs, t.pending, t.payloadBytes)
 		}
 	}
@@ -206,14 +230,15 @@ func (c *Core) checkJobs() error {
 	case hungry != listed:
 		return fmt.Errorf("%d hungry jobs, %d listed", hungry, listed)
 	case restingCount != c.restingTasks.Len():
-		return fmt.Errorf("%d tasks rest, %d are counted", restingCount, c.restingTasks.Len())
+		return fmt.Errorf("%d tasks rest, %d counted", restingCount, c.restingTasks.Len())
 	case timers != c.byWake.Len():
 		return fmt.Errorf("%d jobs with timers, %d timers", timers, c.byWake.Len())
 	}
 	return nil
 }
 
-// checkBeyond: of a tenant's tasks that are beyond its tokens all are at workers, and known, and as many of them are beyond as have to be.
+// checkBeyond: each task beyond the tenant's tokens is at a worker and among the debts, and tokens would not cover
+// the first of the debts.
 func (c *Core) checkBeyond(tenant *tenant) error {
 	n, queued := 0, int64(0)
 	for _, j := range c.byID {
@@ -225,41 +250,45 @@ func (c *Core) checkBeyond(tenant *tenant) error {
 				queued += t.tokenCost()
 			}
 			if !t.state.isAtWorker() || !slices.Contains(tenant.debts.All(), debt{t.long}) {
-				return fmt.Errorf("job %v, task %d is beyond its tokens, and in state %d", j.ID, t.spec.Index, t.state)
+				return fmt.Errorf("job %v, task %d is beyond tokens, and in state %d, or not among the debts",
+					j.ID, t.spec.Index, t.state)
 			}
 		}
 	}
 	debts := n > 0 || len(tenant.crowdedGroups) > 0
-	if n != tenant.debts.Len() || queued != tenant.queuedDebt || c.canCoverNext(tenant) || debts && (!tenant.isDebtor || !slices.Contains(c.debtors, tenant)) {
-		return fmt.Errorf("%d tasks are beyond its tokens, %d are known; they wait at workers with %d, counted %d; the first is covered: %t", n, tenant.debts.Len(), queued, tenant.queuedDebt, c.canCoverNext(tenant))
+	if n != tenant.debts.Len() || queued != tenant.queuedDebt || c.canCoverNext(tenant) ||
+		debts && (!tenant.isDebtor || !slices.Contains(c.debtors, tenant)) {
+		return fmt.Errorf("%d tasks beyond tokens, %d listed; queued with %d, %d counted; tokens cover the first: %t",
+			n, tenant.debts.Len(), queued, tenant.queuedDebt, c.canCoverNext(tenant))
 	}
 	return nil
 }
 
-// checkProspects: tasks that wait have a place somewhere or a timer.
+// checkProspects: waiting tasks have a place somewhere, or a timer.
 func (c *Core) checkProspects(g *group) error {
 	j := g.job
 	switch {
-	case g.queue.Len() == 0, g.livePlaces > 0, g.earlyRoom() == 0, !j.resampleAt.IsZero(), !j.retryAt.IsZero(), !j.claimUntil.IsZero():
+	case g.queue.Len() == 0, g.livePlaces > 0, g.earlyRoom() == 0,
+		!j.resampleAt.IsZero(), !j.retryAt.IsZero(), !j.claimUntil.IsZero():
 		return nil
 	case g.near != nil && g.near.anywhereShelf().Len() == 0 && len(g.near.unshelved) == 0: // each has a timer
 		return nil
 	case g.Set.Len() == 0:
 		if j.strandedSince.IsZero() {
-			return fmt.Errorf("%d tasks wait for workers to appear, without a time limit", g.queue.Len())
+			return fmt.Errorf("%d stranded tasks wait without a time limit", g.queue.Len())
 		}
 		return nil
 	}
-	for _, other := range j.groups { // a place of another group may serve this one
+	for _, other := range j.groups { // a place of another group may serve g
 		if other.livePlaces > 0 {
 			return nil
 		}
 	}
-	return fmt.Errorf("%d tasks wait for nothing", g.queue.Len())
+	return fmt.Errorf("%d waiting tasks have no place and no timer", g.queue.Len())
 }
 
-// A place is at a worker that is linked and belongs to a job under way; counts agree; a ride that is under way
-// has its attempt.
+// checkPlaces: a place is at a linked worker and belongs to a job under way. Counts agree, and a ride under way has
+// an attempt.
 func (c *Core) checkPlaces() error {
 	live := map[*reservation]int{}
 	known := map[*reservation]bool{}
@@ -277,7 +306,9 @@ func (c *Core) checkPlaces() error {
 		}
 		for _, r := range w.surplus {
 			if known[r] || !r.surplus || r.w != w {
-				return fmt.Errorf("the spare places from %d of worker %d are still those of job %v, or of worker %d", r.firstID, w.Key, r.group.job.ID, r.w.Key)
+				return fmt.Errorf(
+					"the surplus places from %d at worker %d are also listed by job %v, or are at worker %d",
+					r.firstID, w.Key, r.group.job.ID, r.w.Key)
 			}
 			known[r] = true
 		}
@@ -289,10 +320,12 @@ func (c *Core) checkPlaces() error {
 		}
 		for id, r := range w.places {
 			if r.w != w || id < r.firstID || id >= r.firstID+probe.ResID(r.count) || id >= w.nextRes {
-				return fmt.Errorf("place %d of worker %d is not one of %d+%d of worker %d", id, w.Key, r.firstID, r.count, r.w.Key)
+				return fmt.Errorf("place %d of worker %d is outside of %d+%d at worker %d",
+					id, w.Key, r.firstID, r.count, r.w.Key)
 			}
 			if !known[r] {
-				return fmt.Errorf("place %d of worker %d is unknown to its job %v, or that has ended", id, w.Key, r.group.job.ID)
+				return fmt.Errorf("place %d of worker %d is not listed by job %v, or the job has ended",
+					id, w.Key, r.group.job.ID)
 			}
 			a := r.rideAt(id)
 			if a == nil {
@@ -300,17 +333,20 @@ func (c *Core) checkPlaces() error {
 				continue
 			}
 			if a.res != id || a.w != w || w.attempts[a.id] != a || a.task.state != riding {
-				return fmt.Errorf("place %d of worker %d: its ride %v is in state %d", id, w.Key, a.id, a.task.state)
+				return fmt.Errorf("place %d of worker %d: the task of ride %v is in state %d",
+					id, w.Key, a.id, a.task.state)
 			}
 		}
 	}
 	if withSurplus != len(c.workersWithSurplus) || (withSurplus > 0) == c.withdrawAt.IsZero() {
-		return fmt.Errorf("%d workers have spare places, %d are listed, to be cancelled at %v", withSurplus, len(c.workersWithSurplus), c.withdrawAt)
+		return fmt.Errorf("%d workers have surplus places, %d listed, to be withdrawn at %v",
+			withSurplus, len(c.workersWithSurplus), c.withdrawAt)
 	}
 	for _, w := range c.workersWithSurplus {
 		for _, r := range w.surplus {
 			if r.livePlaces != live[r] {
-				return fmt.Errorf("worker %d: %d spare places from %d, %d counted", w.Key, live[r], r.firstID, r.livePlaces)
+				return fmt.Errorf("worker %d: %d surplus places from %d, %d counted",
+					w.Key, live[r], r.firstID, r.livePlaces)
 			}
 		}
 	}
@@ -319,7 +355,8 @@ func (c *Core) checkPlaces() error {
 			sum, probing := 0, 0
 			for r := range g.places.All() {
 				if r.livePlaces != live[r] || r.group != g {
-					return fmt.Errorf("job %v at worker %d: %d live places from %d, %d counted", j.ID, r.w.Key, live[r], r.firstID, r.livePlaces)
+					return fmt.Errorf("job %v at worker %d: %d live places from %d, %d counted",
+						j.ID, r.w.Key, live[r], r.firstID, r.livePlaces)
 				}
 				sum += r.livePlaces
 				if r.livePlaces > 0 {
@@ -335,21 +372,23 @@ func (c *Core) checkPlaces() error {
 					}
 				}
 				if riding != r.openRides || r.livePlaces+riding == 0 {
-					return fmt.Errorf("job %v at worker %d: %d rides and %d live places from %d, %d rides counted", j.ID, r.w.Key, riding, r.livePlaces, r.firstID, r.openRides)
+					return fmt.Errorf("job %v at worker %d: %d rides and %d live places from %d, %d rides counted",
+						j.ID, r.w.Key, riding, r.livePlaces, r.firstID, r.openRides)
 				}
 			}
 			if sum != g.livePlaces || probing != g.liveReservations {
-				return fmt.Errorf("job %v: %d live places of %d reservations, %d and %d counted", j.ID, sum, probing, g.livePlaces, g.liveReservations)
+				return fmt.Errorf("job %v: %d live places of %d reservations, %d and %d counted",
+					j.ID, sum, probing, g.livePlaces, g.liveReservations)
 			}
 			if j.Policy.Cancel && j.waiting == 0 && sum > 0 {
-				return fmt.Errorf("job %v has %d places and no task that waits", j.ID, sum)
+				return fmt.Errorf("job %v has %d places and no waiting task", j.ID, sum)
 			}
 		}
 	}
 	return nil
 }
 
-// Attempts and tasks know each other; an attempt at a worker whose link broke is adrift.
+// checkAttempts: attempts and tasks point at each other, and attempts at a worker with a broken link are adrift.
 func (c *Core) checkAttempts() error {
 	n := 0
 	for _, w := range c.workers {
@@ -363,23 +402,25 @@ func (c *Core) checkAttempts() error {
 			}
 		}
 		if taken != w.Taken() {
-			return fmt.Errorf("worker %d: its attempts take %v, %v is counted", w.Key, taken, w.Taken())
+			return fmt.Errorf("worker %d: attempts take %v, %v counted", w.Key, taken, w.Taken())
 		}
 		for res, a := range w.enqueued {
 			if w.attempts[a.id] != a || a.res != res {
-				return fmt.Errorf("worker %d: attempt %v was bound early to place %d, and is forgotten", w.Key, a.id, res)
+				return fmt.Errorf("worker %d: attempt %v, bound early to place %d, is not listed", w.Key, a.id, res)
 			}
 		}
 		for id, a := range w.attempts {
 			n++
 			t := a.task
-			if a.id != id || a.w != w || t.attempt != a && t.copy != a || t.group.job != a.job || c.byID[a.job.ID] != a.job {
-				return fmt.Errorf("attempt %v at worker %d is not that of its task, or its job has ended", id, w.Key)
+			if a.id != id || a.w != w || t.attempt != a && t.copy != a || t.group.job != a.job ||
+				c.byID[a.job.ID] != a.job {
+				return fmt.Errorf("attempt %v at worker %d is not listed by the task, or the job has ended", id, w.Key)
 			}
 			if t.attempt == a && t.state == bound && !a.hasStarted {
-				return fmt.Errorf("attempt %v is taken to run, and waits in the queue of worker %d", id, w.Key)
+				return fmt.Errorf("attempt %v is bound, and has not started at worker %d", id, w.Key)
 			}
-			if w.State() == view.Adrift && t.state != adrift && t.copy != a || w.State() == view.Down || a.id.Seq > c.attemptsMade && a.id.Frontend == c.cfg.ID {
+			if w.State() == view.Adrift && t.state != adrift && t.copy != a || w.State() == view.Down ||
+				a.id.Seq > c.attemptsMade && a.id.Frontend == c.cfg.ID {
 				return fmt.Errorf("attempt %v: state %d, worker %d is %s", id, t.state, w.Key, w.State())
 			}
 			if r := w.places[a.res]; t.state == riding && t.copy != a && (r == nil || r.rideAt(a.res) != a) {
@@ -394,7 +435,8 @@ func (c *Core) checkAttempts() error {
 		for _, t := range j.tasks {
 			for _, a := range t.liveAttempts() {
 				if a.w.attempts[a.id] != a {
-					return fmt.Errorf("job %v, task %d: its attempt %v is unknown", j.ID, t.spec.Index, a.id)
+					return fmt.Errorf("job %v, task %d: attempt %v is not listed by the worker",
+						j.ID, t.spec.Index, a.id)
 				}
 			}
 		}
@@ -402,7 +444,7 @@ func (c *Core) checkAttempts() error {
 	return nil
 }
 
-// A task that is probed for is in exactly one round that is under way, and such a round will end.
+// checkRounds: a task in state probing is in exactly one open round, and each open round will end.
 func (c *Core) checkRounds() error {
 	roundsOf := map[*task]int{}
 	asked := 0
@@ -412,7 +454,7 @@ func (c *Core) checkRounds() error {
 		}
 		asked += len(r.asked)
 		if len(r.asked) == 0 {
-			return fmt.Errorf("a round of job %v asks nobody and goes on", r.group.job.ID)
+			return fmt.Errorf("a round of job %v is open and awaits no answer", r.group.job.ID)
 		}
 		for _, t := range r.tasks {
 			if t.state == probing {
@@ -422,11 +464,11 @@ func (c *Core) checkRounds() error {
 	}
 	for _, r := range c.rounds.bySeq {
 		if r.closed {
-			return fmt.Errorf("a round of job %v is over and waits for answers", r.group.job.ID)
+			return fmt.Errorf("a round of job %v is closed and awaits answers", r.group.job.ID)
 		}
 	}
 	if asked != len(c.rounds.bySeq) {
-		return fmt.Errorf("%d workers are asked, %d answers are waited for", asked, len(c.rounds.bySeq))
+		return fmt.Errorf("%d workers are asked, %d answers awaited", asked, len(c.rounds.bySeq))
 	}
 	for _, j := range c.byID {
 		for _, t := range j.tasks {
@@ -438,33 +480,36 @@ func (c *Core) checkRounds() error {
 	return nil
 }
 
-// A task that is to be matched is due, or sleeps, and something will wake it, or waits for others of its group to end; attempts that a worker does not count yet
-// are enqueued there.
+// checkLong: a task in state matching is in the next batch, or sleeps with a time to wake, or is in the group's
+// crowd. Attempts not counted by a worker yet are enqueued at the worker.
 func (c *Core) checkLong() error {
 	l := &c.batch
 	entries := map[*task]int{}
 	for _, x := range c.batchQueue.All() {
 		if entries[x.task]++; !x.sleepUntil.IsZero() {
-			return fmt.Errorf("job %v, task %d is due and sleeps until %v", x.task.group.job.ID, x.task.spec.Index, x.sleepUntil)
+			return fmt.Errorf("job %v, task %d is in the next batch and sleeps until %v",
+				x.task.group.job.ID, x.task.spec.Index, x.sleepUntil)
 		}
 	}
 	for _, x := range c.sleepers.All() {
 		if entries[x.task]++; x.sleepUntil.IsZero() {
-			return fmt.Errorf("job %v, task %d sleeps without end", x.task.group.job.ID, x.task.spec.Index)
+			return fmt.Errorf("job %v, task %d sleeps without a time to wake", x.task.group.job.ID, x.task.spec.Index)
 		}
 	}
 	for _, j := range c.byID {
 		for _, g := range j.groups {
 			for x := range g.crowd.All() {
 				if entries[x.task]++; !x.inCrowd || !x.sleepUntil.IsZero() {
-					return fmt.Errorf("job %v, task %d waits for others to end: %t, until %v", j.ID, x.task.spec.Index, x.inCrowd, x.sleepUntil)
+					return fmt.Errorf("job %v, task %d is in a crowd: %t, and sleeps until %v",
+						j.ID, x.task.spec.Index, x.inCrowd, x.sleepUntil)
 				}
 			}
 		}
 	}
 	for x, n := range entries {
 		if x.state != matching || n != 1 || c.byID[x.group.job.ID] != x.group.job {
-			return fmt.Errorf("job %v, task %d is %d times among those to be matched: state %d", x.group.job.ID, x.spec.Index, n, x.state)
+			return fmt.Errorf("job %v, task %d is listed %d times for matching: state %d",
+				x.group.job.ID, x.spec.Index, n, x.state)
 		}
 	}
 	tasks := 0
@@ -474,37 +519,42 @@ func (c *Core) checkLong() error {
 		}
 	}
 	if tasks != len(entries) {
-		return fmt.Errorf("%d tasks are to be matched, %d are due, sleep or wait for others to end", tasks, len(entries))
+		return fmt.Errorf("%d tasks are matching; %d in the batch, asleep or in a crowd", tasks, len(entries))
 	}
 	if c.batchQueue.Len() > 0 && l.answersUntil.IsZero() && l.notBefore.IsZero() {
-		return fmt.Errorf("%d tasks are due, and nothing will wake them", c.batchQueue.Len())
+		return fmt.Errorf("%d tasks are in the next batch, without a timer", c.batchQueue.Len())
 	}
 	if l.answersUntil.IsZero() != (len(l.asked) == 0) || len(l.asked) > 0 && c.batchQueue.Len() == 0 {
-		return fmt.Errorf("%d workers were asked for a batch of %d tasks, to answer until %v", len(l.asked), c.batchQueue.Len(), l.answersUntil)
+		return fmt.Errorf("%d workers were asked for matrices for a batch of %d tasks, to answer until %v",
+			len(l.asked), c.batchQueue.Len(), l.answersUntil)
 	}
 	for _, w := range c.workers {
 		if w == nil {
 			continue
 		}
 		if w.matrixAwaited && (!w.Up() || !slices.Contains(l.asked, int32(w.Key))) {
-			return fmt.Errorf("worker %d is %s, and its matrix is waited for", w.Key, w.State())
+			return fmt.Errorf("worker %d is %s, and a batch awaits the matrix", w.Key, w.State())
 		}
 		for _, p := range w.Uncounted() {
 			if a := w.attempts[p.Attempt]; a == nil || a.task.long == nil || a.hasStarted {
-				return fmt.Errorf("worker %d does not count attempt %v yet, which is not enqueued there", w.Key, p.Attempt)
+				return fmt.Errorf("worker %d does not count attempt %v yet, but the attempt is not enqueued",
+					w.Key, p.Attempt)
 			}
 		}
 	}
 	return nil
 }
 
-// A stage is ready when those before it have ended; until then its tasks are blocked, or being claimed.
+// checkStages: a stage is ready once all stages before have ended, except the stages along which the stage goes.
+// Until then the stage's tasks are blocked, or being claimed.
 func (j *job) checkStages() error {
 	unfinished := make([]int, len(j.stages))
 	for _, t := range j.tasks {
 		blocks := j.mustBlock(t)
-		if t.state == blocked && !blocks || (t.state == waiting || t.state == matching || t.state == held || t.state == probing && !j.paused) && blocks {
-			return fmt.Errorf("task %d is in state %d, it has to wait: %t", t.spec.Index, t.state, blocks)
+		if t.state == blocked && !blocks ||
+			(t.state == waiting || t.state == matching || t.state == held ||
+				t.state == probing && !j.paused) && blocks {
+			return fmt.Errorf("task %d is in state %d, has to wait: %t", t.spec.Index, t.state, blocks)
 		}
 		if len(j.stages) == 0 {
 			continue
@@ -513,7 +563,8 @@ func (j *job) checkStages() error {
 		if t.state != done && t.remakes == 0 {
 			unfinished[n]++
 			if p := j.stages[n].unfinishedIn; p != nil && p[t.spec.Partition] == 0 {
-				return fmt.Errorf("task %d of stage %q has not ended, and its partition has", t.spec.Index, j.Stages[n].Name)
+				return fmt.Errorf("task %d of stage %q has not ended, but the partition has",
+					t.spec.Index, j.Stages[n].Name)
 			}
 		}
 	}
@@ -521,7 +572,8 @@ func (j *job) checkStages() error {
 		s := &j.stages[i]
 		blocking, ready := j.countBlocking(s)
 		if unfinished[i] != s.unfinished || blocking != s.openPredecessors || s.ready != ready {
-			return fmt.Errorf("stage %q has %d tasks left and %d stages before it that have not ended; counted are %d and %d, ready: %t", j.Stages[i].Name, unfinished[i], blocking, s.unfinished, s.openPredecessors, s.ready)
+			return fmt.Errorf("stage %q has %d tasks unfinished and %d stages before; %d and %d counted, ready: %t",
+				j.Stages[i].Name, unfinished[i], blocking, s.unfinished, s.openPredecessors, s.ready)
 		}
 	}
 	return nil

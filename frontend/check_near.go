@@ -8,8 +8,9 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/list"
 )
 
-// Tasks that wait near their inputs, and only they, are on shelves, or came just now: each on one for anywhere, too. What
-// is green has a timer; places are counted where they are.
+// checkNear: of the tasks with inputs, exactly the waiting tasks are on shelves, or not shelved yet. Each task is
+// also on the shelf for anywhere. A shelf with green tasks has a timer, and places are counted by worker and by
+// shelf.
 func (c *Core) checkNear() error {
 	groups, shelves := 0, 0
 	for _, j := range c.byID {
@@ -19,7 +20,7 @@ func (c *Core) checkNear() error {
 				continue
 			}
 			if groups++; !list.Has(n) {
-				return fmt.Errorf("job %v: a group with inputs is not listed", j.ID)
+				return fmt.Errorf("job %v: a group with inputs is not in the list", j.ID)
 			}
 			timers, err := n.checkShelves()
 			if err != nil {
@@ -29,11 +30,13 @@ func (c *Core) checkNear() error {
 		}
 	}
 	if groups != c.nearGroups.Len() || shelves != c.ripeningShelves.Len() {
-		return fmt.Errorf("%d groups with inputs, %d listed; %d shelves with green tasks, %d timers", groups, c.nearGroups.Len(), shelves, c.ripeningShelves.Len())
+		return fmt.Errorf("%d groups with inputs, %d listed; %d shelves with green tasks, %d timers",
+			groups, c.nearGroups.Len(), shelves, c.ripeningShelves.Len())
 	}
 	return nil
 }
 
+// checkShelves checks the shelves of a group, and counts the shelves with timers.
 func (n *nearGroup) checkShelves() (timers int, err error) {
 	spots := 0
 	for _, t := range n.group.job.tasks {
@@ -50,14 +53,16 @@ func (n *nearGroup) checkShelves() (timers int, err error) {
 		spots += len(t.near.spots)
 		for _, x := range t.near.spots {
 			if (x.pos > 0) == list.Has(x) || n.shelves[x.shelf.shelfKey] != x.shelf {
-				return 0, fmt.Errorf("task %d is green on a shelf: %t, and ripe: %t", t.spec.Index, x.pos > 0, list.Has(x))
+				return 0, fmt.Errorf("task %d is green on a shelf: %t, and ripe: %t",
+					t.spec.Index, x.pos > 0, list.Has(x))
 			}
 		}
 		if last := t.near.spots[len(t.near.spots)-1]; last.shelf.tier != estimate.Across {
-			return 0, fmt.Errorf("task %d may never go anywhere", t.spec.Index)
+			return 0, fmt.Errorf("task %d is on no shelf for anywhere", t.spec.Index)
 		}
 		if (len(t.near.sites) == 1) != n.siteless[t] {
-			return 0, fmt.Errorf("task %d has %d sites, and is alone: %t", t.spec.Index, len(t.near.sites), n.siteless[t])
+			return 0, fmt.Errorf("task %d has %d sites, and is siteless: %t",
+				t.spec.Index, len(t.near.sites), n.siteless[t])
 		}
 	}
 	placesAt := map[*worker]int{}
@@ -80,10 +85,12 @@ func (n *nearGroup) checkShelves() (timers int, err error) {
 	for key, s := range n.shelves {
 		spots -= s.green.Len() + s.ripe.Len()
 		if s.livePlaces != live[s] || s.liveReservations != probes[s] {
-			return 0, fmt.Errorf("shelf %v: %d live places of %d reservations, %d and %d counted", key, live[s], probes[s], s.livePlaces, s.liveReservations)
+			return 0, fmt.Errorf("shelf %v: %d live places of %d reservations, %d and %d counted",
+				key, live[s], probes[s], s.livePlaces, s.liveReservations)
 		}
 		if s.isWanting != slices.Contains(n.wantingShelves, s) || (s.green.Len() > 0) != (s.pos > 0) {
-			return 0, fmt.Errorf("shelf %v: uneasy %t, %d green tasks, with a timer: %t", key, s.isWanting, s.green.Len(), s.pos > 0)
+			return 0, fmt.Errorf("shelf %v: wants places: %t; %d green tasks, with a timer: %t",
+				key, s.isWanting, s.green.Len(), s.pos > 0)
 		}
 		if s.pos > 0 {
 			timers++

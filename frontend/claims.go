@@ -10,8 +10,8 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// claimJob asks every worker for the attempts of a resubmitted job. Where its client last saw each task would
-// not do instead: what the client knows lags behind what its lost frontend did.
+// claimJob asks every worker for the attempts of a resubmitted job. To ask only where the client last saw the tasks
+// would not do, because the client's knowledge lags behind the doings of the lost frontend.
 func (c *ledger) claimJob(j *job, now time.Time, acts []Action) []Action {
 	for _, g := range j.groups {
 		for g.queue.Len() > 0 {
@@ -35,25 +35,26 @@ func (c *ledger) claimJob(j *job, now time.Time, acts []Action) []Action {
 	return acts
 }
 
-// claimFromWorker asks a worker for the attempts of a resubmitted job. If there is no claim to be decided any more, the worker is
-// only told whose the job is.
+// claimFromWorker asks w for the attempts of a resubmitted job. If no task is claiming any more, the message only
+// tells w the job's owner. Without a link to w, the message is sent when the link is made.
 func (c *ledger) claimFromWorker(j *job, w *worker, acts []Action) []Action {
 	if !j.claimUntil.IsZero() {
 		j.claimsDue[w] = true
 	}
 	j.uninformed[w] = true
 	c.Stats.Claims++
-	if w.State() == view.Adrift || w.State() == view.Down { // it is asked when there is a link
+	if w.State() == view.Adrift || w.State() == view.Down { // linkWorker asks
 		return acts
 	}
 	return append(acts, Send{Worker: w.Key, Msg: probe.Claim{Job: j.ID, Generation: j.Generation}})
 }
 
-// handleClaimed is a worker's answer to a claim.
+// handleClaimed takes a worker's answer to the claim of a whole job: w has reported all attempts, or the job has
+// moved.
 func (c *ledger) handleClaimed(w *worker, m *probe.Claimed, now time.Time, acts []Action) []Action {
 	j := c.byID[m.Job]
 	switch {
-	case j == nil || j.Generation != m.Generation: // of an earlier stay of the job here
+	case j == nil || j.Generation != m.Generation: // the answer is to an earlier stay of the job here
 		return acts
 	case m.Moved:
 		return c.dropMovedJob(j, now, acts)
@@ -66,12 +67,13 @@ func (c *ledger) handleClaimed(w *worker, m *probe.Claimed, now time.Time, acts 
 	return c.noteAnswer(j, w, now, acts)
 }
 
-// confirmedFor is how long a job is known to be here after a worker has shown it.
+// confirmedFor is the time for which a worker's confirmation of a job holds.
 const confirmedFor = time.Second
 
-// askToConfirm asks workers whether a job is still here. Of a job that has nothing at any worker, as all its tasks are held, none
-// tells when the client has gone with it to another frontend, and a worker that has started since would run a task again.
-// If there are none to ask, whichever comes first knows as much.
+// askToConfirm asks workers whether a job is still here. While all tasks of a job are held, no worker has anything
+// of the job. Then no worker reports that the client moved the job to another frontend, and a worker that has
+// started since would run a task again. If ws is empty, held tasks go on: the first worker to come up will know no
+// more.
 func (c *ledger) askToConfirm(j *job, ws []*worker, now time.Time, acts []Action) []Action {
 	for _, w := range ws {
 		c.Stats.Claims++
@@ -82,18 +84,19 @@ func (c *ledger) askToConfirm(j *job, ws []*worker, now time.Time, acts []Action
 	return acts
 }
 
-// noteConfirmed notes that all but so many of those that were asked take a job for one of this frontend, or are not waited for.
+// noteConfirmed notes that answersDue confirmations are still due. When none is due, the job is confirmed.
 func (j *job) noteConfirmed(answersDue int, now time.Time) {
 	if j.answersDue = max(answersDue, 0); j.answersDue == 0 {
 		j.confirmedAt = now
 	}
 }
 
-// maxSubmitTime is longer than a submission can be under way: a client waits for no longer, and one that has hung up is not
-// listened to.
+// maxSubmitTime is longer than a submission can be under way: a client waits no longer, and the frontend drops the
+// submission of a client that has hung up.
 func (c *ledger) maxSubmitTime() time.Duration { return 3 * c.cfg.ClaimFor }
 
-// noteAnswer notes that w will tell of no more attempts of a resubmitted job.
+// noteAnswer notes that w will report no more attempts of a resubmitted job. After the last answer the unclaimed
+// tasks are placed.
 func (c *ledger) noteAnswer(j *job, w *worker, now time.Time, acts []Action) []Action {
 	if !j.claimsDue[w] {
 		return acts
@@ -104,10 +107,10 @@ func (c *ledger) noteAnswer(j *job, w *worker, now time.Time, acts []Action) []A
 	return acts
 }
 
-// placeUnclaimed places the tasks of a resubmitted job of which no worker has an attempt. Those that may start only once
-// wait until the time for claims is over, as a worker may turn up meanwhile. Then it is certain that they never started
-// if every worker that there is has answered and has forgotten nothing: what their earlier owner may still send, each
-// of them refuses. If not, they are lost.
+// placeUnclaimed places the tasks of a resubmitted job that no worker has claimed. A task that may start only once
+// waits until the time for claims is over, because a worker may turn up meanwhile. If by then every worker has
+// answered and has forgotten nothing, the task never started, and never will: each worker refuses late messages of
+// the job's earlier owner. If not, the task is lost.
 func (c *ledger) placeUnclaimed(j *job, now time.Time, acts []Action) []Action {
 	timeUp := !now.Before(j.claimUntil)
 	why := ""
@@ -124,7 +127,11 @@ func (c *ledger) placeUnclaimed(j *job, now time.Time, acts []Action) []Action {
 			anyWaits = true
 		case !t.spec.Retryable && why != "":
 			c.Stats.Lost++
-			acts = c.endTask(t, &Outcome{Kind: Failed, Failure: Lost, Message: "its frontend was lost, and " + why + "; the task may start only once, and may or may not have run"}, now, acts)
+			acts = c.endTask(t, &Outcome{
+				Kind: Failed, Failure: Lost,
+				Message: "its frontend was lost, and " + why +
+					"; the task may start only once, and may or may not have run",
+			}, now, acts)
 		default:
 			if !t.spec.Retryable {
 				c.Stats.NeverStarted++
@@ -139,7 +146,8 @@ func (c *ledger) placeUnclaimed(j *job, now time.Time, acts []Action) []Action {
 	return acts
 }
 
-// whyMayHaveStarted is why an attempt of the job may have started of which no worker tells; "" if none can have.
+// whyMayHaveStarted returns why an attempt may have started, although no worker reports the attempt, or "" if that
+// is impossible.
 func (c *ledger) whyMayHaveStarted(j *job) string {
 	doubts := slices.Clone(j.doubts)
 	for _, w := range c.workers {
@@ -151,7 +159,8 @@ func (c *ledger) whyMayHaveStarted(j *job) string {
 			doubts = append(doubts, w.Name()+" did not answer")
 		}
 	}
-	if departure := c.view.LastDeparture(); departure != (view.Departure{}) && (j.Age == 0 || j.submitted.Sub(departure.At) < j.Age+c.maxSubmitTime()) {
+	if departure := c.view.LastDeparture(); departure != (view.Departure{}) &&
+		(j.Age == 0 || j.submitted.Sub(departure.At) < j.Age+c.maxSubmitTime()) {
 		doubts = append(doubts, departure.Name+" has left")
 	}
 	if n := len(doubts); n > 3 {
@@ -160,8 +169,8 @@ func (c *ledger) whyMayHaveStarted(j *job) string {
 	return strings.Join(doubts, ", ")
 }
 
-// linkWorker notes that there is a link to w, over which it is told whose the attempts and the jobs are that it may have, and asked
-// for them.
+// linkWorker notes a new link to w. Claims tell w the owner of the attempts and jobs that w may have, and ask for
+// the attempts. Then waiting tasks may get places at w.
 func (c *ledger) linkWorker(w *worker, m probe.Welcome, sync, now time.Time, acts []Action) []Action {
 	isNewRun := w.Welcome().Incarnation != m.Incarnation
 	if isNewRun {
@@ -173,7 +182,9 @@ func (c *ledger) linkWorker(w *worker, m probe.Welcome, sync, now time.Time, act
 	w.syncAt = sync
 	for _, a := range w.attemptsInOrder() {
 		c.Stats.Claims++
-		acts = append(acts, Send{Worker: w.Key, Msg: probe.Claim{Job: a.job.ID, Attempt: a.id, Generation: a.job.Generation}})
+		acts = append(acts, Send{
+			Worker: w.Key, Msg: probe.Claim{Job: a.job.ID, Attempt: a.id, Generation: a.job.Generation},
+		})
 	}
 	for _, j := range c.jobsWhere(func(j *job) bool { return j.uninformed[w] || isNewRun && j.Generation > 0 }) {
 		acts = c.claimFromWorker(j, w, acts)
@@ -187,7 +198,7 @@ func (c *ledger) linkWorker(w *worker, m probe.Welcome, sync, now time.Time, act
 	return acts
 }
 
-// unlinkWorker forgets the places at w, which it has dropped or will, and leaves its attempts adrift.
+// unlinkWorker forgets the places at w, because w drops them with the link, and leaves the attempts adrift.
 func (c *ledger) unlinkWorker(w *worker, now time.Time) {
 	c.view.NoteLinkLost(w.Worker, now)
 	c.noteNotUp(w)
@@ -195,7 +206,7 @@ func (c *ledger) unlinkWorker(w *worker, now time.Time) {
 	c.clearCommonSent(w)
 	c.dropPlaces(w)
 	for _, a := range w.attemptsInOrder() {
-		if a.task.copy != a && a.task.state != adrift { // else it was being claimed when the link broke again
+		if a.task.copy != a && a.task.state != adrift { // else the link broke again during the claim
 			a.task.move(adrift)
 		}
 	}

@@ -8,24 +8,26 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// A job that is spare is sampled, and bound late: how long spare work waits is known nowhere, and no worker is idle to it. It looks for no idle
-// workers and lets nothing ride, as these are for what is regular, and shares no turns, which have a class.
+// limitPolicy turns off the parts of the policy that a spare job must not use. A spare job is sampled and bound
+// late, because no worker can say how long spare work will wait. Idle workers and rides are for regular tasks, so a
+// spare job has no rides and does not look for idle workers. The job shares no turns, because turns have a class.
 func (j *job) limitPolicy() {
 	p := &j.Policy
 	p.RideAlong, p.Informed, p.Overlap, p.Share, p.Bundle = false, false, false, false, false
 }
 
-// setDue sets when what is spare of a job is regular by itself.
+// setDue sets the time from when on spare work of the job counts as regular.
 func (j *job) setDue(now time.Time) {
 	if after := j.DueAfter(); after > 0 {
 		j.due = now.Add(after)
 	}
 }
 
-// DueAfter is from when on what is spare of the job is regular by itself, since it was submitted; 0: never.
+// DueAfter returns the time from submission until spare work of the job counts as regular, or 0 for never.
 func (j *Job) DueAfter() time.Duration { return cmp.Or(j.Due, j.Deadline/2) }
 
-// classOf is that of a task's places. One that may start only once is not stopped when it has started.
+// classOf returns the class of the task's places. A task of a spare job is yielded instead of spare if it may start
+// only once: nobody stops the task once started.
 func (j *Job) classOf(t *Task) probe.Class {
 	switch {
 	case j.Class != Spare:
@@ -36,10 +38,10 @@ func (j *Job) classOf(t *Task) probe.Class {
 	return probe.Spare
 }
 
-// isBeyond reports whether a task is at a worker, or about to be, beyond its tenant's tokens.
+// isBeyond reports whether a task is at a worker, or about to be, beyond the tenant's tokens.
 func (t *task) isBeyond() bool { return t.spare && t.group.class == probe.Regular }
 
-// attemptClass is that of the next attempt at a task.
+// attemptClass returns the class of the task's next attempt.
 func (t *task) attemptClass() probe.Class {
 	switch {
 	case !t.isBeyond():
@@ -50,11 +52,11 @@ func (t *task) attemptClass() probe.Class {
 	return probe.Spare
 }
 
-// ClassReason is of what class the places of a task are, and why.
+// ClassReason is the class of a task's places, with the reason.
 type ClassReason struct {
 	Class probe.Class
 	Why   string
-	Due   time.Duration // from when on they are regular, since the job was submitted; 0: from the start, or never
+	Due   time.Duration // time from the job's submission until the places count as regular; 0: from the start, or never
 }
 
 func (r ClassReason) String() string {
@@ -64,15 +66,17 @@ func (r ClassReason) String() string {
 	return fmt.Sprintf("class %v: %s; regular from %v after it came", r.Class, r.Why, r.Due)
 }
 
-// explainClass says of what class the task is, and why.
+// explainClass returns the class of the task, with the reason.
 func (t *task) explainClass() ClassReason {
 	if t.isBeyond() {
-		return ClassReason{t.attemptClass(), "its job names none, and its tenant's tokens do not cover it", t.group.job.DueAfter()}
+		return ClassReason{
+			t.attemptClass(), "its job names none, and its tenant's tokens do not cover it", t.group.job.DueAfter(),
+		}
 	}
 	return t.group.explainClass()
 }
 
-// explainClass says of what class the group's places are, and why.
+// explainClass returns the class of the group's places, with the reason.
 func (g *group) explainClass() ClassReason {
 	r := ClassReason{Class: g.class, Why: "its job names it"}
 	switch j := g.job; {
@@ -86,16 +90,17 @@ func (g *group) explainClass() ClassReason {
 	return r
 }
 
-// ageAt is how long ago the job was submitted for the first time; less by the time that the submission was under way.
+// ageAt returns the time since the job's first submission, less the time that the submission was under way.
 func (j *job) ageAt(now time.Time) time.Duration { return j.Age + now.Sub(j.submitted) }
 
-// isLaterStage reports whether the group is of a stage that waited for others.
+// isLaterStage reports whether the group's stage comes after another stage.
 func (g *group) isLaterStage() bool {
 	j := g.job
 	return len(j.stages) > 0 && len(j.stages[g.stageIndex].predecessors) > 0
 }
 
-// standingFor is that of the group's places, or attempts, of a class from now on.
+// standingFor returns the standing, from now on, of the group's places or attempts of a class: age, class, time
+// until due, and the work left in the job.
 func (g *group) standingFor(class probe.Class, now time.Time) (s probe.Standing) {
 	j := g.job
 	if j.Policy.Seniority && g.isLaterStage() {

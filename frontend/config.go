@@ -7,35 +7,39 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// Config is what a Core is told once. Zero fields take the defaults that Defaults documents.
+// Config holds the settings of a Core. Zero fields take the defaults that Defaults documents.
 type Config struct {
 	ID         probe.FrontendID
-	ProbeRatio float64 // reservations per task where the job names none, at least 1
+	ProbeRatio float64 // reservations per task, at least 1, unless the job names a ratio
 
 	MaxTasksPerJob int
-	MaxPayload     int           // bytes of one task
-	MaxPending     int           // tasks without an outcome, over all jobs; of a tenant at most three times what is left
-	MaxPayloads    int           // bytes of their payloads; of a tenant likewise
-	MaxWait        time.Duration // while a job has waited for its first task for longer than this, and than 20 of its tasks run, further ones of its tenant are refused, unless few wait; negative: no limit
+	MaxPayload     int // bytes of a task's payload
+	MaxPending     int // tasks without an outcome, over all jobs; a tenant may have three times the rest
+	MaxPayloads    int // bytes of the pending tasks' payloads; a tenant may have three times the rest
+	// MaxWait: while the tenant's oldest job has waited longer for a first task, further jobs of the tenant are
+	// refused, unless few wait. If 20 runs of the tasks take longer, they are the limit. Negative: no limit.
+	MaxWait time.Duration
 
-	Copies float64 // share of tasks that may have a second attempt because they are late; 0: none
+	Copies float64 // share of tasks that may have a second attempt when late; 0: no copies
 
-	PoisonAfter  int           // workers that died with a task before it is taken for the cause
-	AdriftFor    time.Duration // how long a broken link's attempts wait for it to come back
+	PoisonAfter  int           // workers that died with a task before the task is taken for the cause
+	AdriftFor    time.Duration // how long attempts wait for a broken link to come back
 	ClaimFor     time.Duration // how long workers may take to answer a claim
-	StrandedFor  time.Duration // how long a task waits for a worker that could run it to appear
+	StrandedFor  time.Duration // how long a task waits until a worker able to run the task is up
 	SyncEvery    time.Duration
-	ProbeTimeout time.Duration // early binding: how long a queue length is waited for
+	ProbeTimeout time.Duration // early binding: how long a round waits for queue lengths
 
-	LongTask time.Duration    // from which run time on a task is long, and placed by estimation
-	SureFor  time.Duration    // age up to which a wait matrix need not be asked for before something is placed by it; negative: any
-	Matcher  estimate.Matcher // of tasks with workers, where they are placed by estimation
+	LongTask time.Duration    // shortest run time of a long task, to be placed by estimation
+	SureFor  time.Duration    // a batch asks for a newer wait matrix above this age; negative: never
+	Matcher  estimate.Matcher // matches tasks with workers, in placing by estimation
 	Estimate estimate.Config
 }
 
-// Defaults fills the zero fields of c: probe ratio 2, 100,000 tasks in a job, payloads of 1 MiB, 200,000
-// pending tasks, 512 MiB of payloads, 1 s of wait, poison after 3 workers, 1 s adrift, 3 s to claim, 10 s stranded, sync every 2 s,
-// 100 ms for a queue length, long from 1 s on, sure for 50 ms, stable matching, and those of estimate.Config.
+// Defaults fills the zero fields of c:
+//   - probe ratio 2, poison after 3 workers;
+//   - 100,000 tasks in a job, payloads of 1 MiB, 200,000 pending tasks, 512 MiB of pending payloads, 1 s of wait;
+//   - 1 s adrift, 3 s to claim, 10 s stranded, sync every 2 s, 100 ms for a queue length;
+//   - long from 1 s on, sure for 50 ms, stable matching, and the defaults of estimate.Config.
 func (c Config) Defaults() Config {
 	def := func(p *time.Duration, d time.Duration) {
 		if *p == 0 {
@@ -70,8 +74,9 @@ func (c Config) Defaults() Config {
 // MaxProbeRatio is the most reservations per task that a job or a frontend may ask for.
 const MaxProbeRatio = 10
 
-// FewCopies is the share of tasks that may have a second attempt unless it is said otherwise.
+// FewCopies is the usual share of tasks that may have a second attempt.
 const FewCopies = 0.03
 
-// defaultSureFor is the default of Config.SureFor: to ask costs a round trip, to find others' tasks there much more.
+// defaultSureFor is the default of Config.SureFor. To ask for a matrix costs a round trip. To go by an old matrix
+// costs much more, if other tasks have come to the worker since.
 const defaultSureFor = 50 * time.Millisecond

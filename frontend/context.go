@@ -9,13 +9,18 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// addContext gives a launch what its task may know and what is passed to it, and tells its worker before what its stage has in common.
+// addContext adds a Context to a launch: names, attempt number, and the outputs passed to the task. If the stage has
+// a common payload that w was not sent yet, a Common goes before the launch. Nothing is added for a worker that
+// cannot pass outputs, or to a first attempt without stages, trace or large results.
 func (c *ledger) addContext(t *task, w *worker, l *probe.Launch, acts []Action) []Action {
 	j := t.group.job
 	if len(j.stages) == 0 && j.Trace == "" && !j.Large && t.attempts == 1 || !w.Has(probe.Passing) {
 		return acts
 	}
-	m := &probe.Context{Partition: uint32(t.spec.Partition), Attempt: uint32(t.attempts), Trace: j.Trace, Inline: maxInline, Large: j.Large}
+	m := &probe.Context{
+		Partition: uint32(t.spec.Partition), Attempt: uint32(t.attempts),
+		Trace: j.Trace, Inline: maxInline, Large: j.Large,
+	}
 	l.Context = m
 	if len(j.stages) == 0 {
 		return acts
@@ -35,7 +40,8 @@ func (c *ledger) addContext(t *task, w *worker, l *probe.Launch, acts []Action) 
 	return acts
 }
 
-// passedTo is what earlier stages have left for a task that goes to w.
+// passedTo returns the outputs of earlier stages that are passed to t at w, files with cache addresses to fetch
+// from.
 func (c *ledger) passedTo(t *task, w *worker) []probe.Passed {
 	var passed []probe.Passed
 	for i := range t.spec.Inputs {
@@ -54,7 +60,7 @@ func (c *ledger) passedTo(t *task, w *worker) []probe.Passed {
 	return passed
 }
 
-// markCommonUnsent notes that w may not have heard yet what stages have in common.
+// markCommonUnsent notes that w may lack common payloads. They are sent again before the next launches.
 func (c *ledger) markCommonUnsent(w *worker) {
 	for _, j := range c.byID {
 		for at := range j.commonSent {
@@ -65,14 +71,14 @@ func (c *ledger) markCommonUnsent(w *worker) {
 	}
 }
 
-// clearCommonSent notes that w knows nothing of what stages have in common, as its link broke.
+// clearCommonSent notes that w has no common payloads, because the link broke.
 func (c *ledger) clearCommonSent(w *worker) {
 	for _, j := range c.byID {
 		maps.DeleteFunc(j.commonSent, func(at stageAtWorker, _ bool) bool { return at.w == w })
 	}
 }
 
-// forgetCommon has workers forget what the stages of a job that is over have in common.
+// forgetCommon tells workers to forget the common payloads of an ended job.
 func (c *ledger) forgetCommon(j *job, acts []Action) []Action {
 	var ws []*worker
 	for at := range j.commonSent {
@@ -88,7 +94,8 @@ func (c *ledger) forgetCommon(j *job, acts []Action) []Action {
 	return acts
 }
 
-// cacheAddresses are the addresses of caches that should have a file which a task has left at a worker of this name, for w to ask.
+// cacheAddresses returns the addresses of caches that should have a file, for w to fetch the file from. A task left
+// the file at the worker called name, so its cache comes first.
 func (c *ledger) cacheAddresses(name string, id estimate.FileID, w *worker) (addresses []string) {
 	for _, key := range c.view.Fleet().WorkersNamed(name) {
 		if x := c.workers[key]; x.Welcome().Worker == name && x.Linked() && x.Welcome().Cache != "" {

@@ -12,11 +12,12 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// A task whose attempt is late may have a second one, its copy, never more. The first that finishes gives the outcome, and the
-// other is killed: nothing that becomes of it afterwards is counted. Where both wait in queues, the first that starts is the only
-// one from then on. Where one of them is lost, or comes back, or fails and the task is to be tried again, the task goes on with the other.
+// A task with a late attempt may have a second attempt, the copy, and never more than two. The first attempt to
+// finish gives the outcome. The frontend kills the other attempt, and ignores later reports of the killed attempt.
+// If both attempts wait in queues, the first to start is kept and the other is withdrawn. If an attempt is lost,
+// comes back, or fails and the task may be tried again, the task goes on with the other attempt.
 
-// liveAttempts is the attempts of a task that have not ended.
+// liveAttempts returns the attempts of a task that have not ended: at most two.
 func (t *task) liveAttempts() []*attempt {
 	as := make([]*attempt, 0, 2)
 	for _, a := range [...]*attempt{t.attempt, t.copy} {
@@ -27,12 +28,12 @@ func (t *task) liveAttempts() []*attempt {
 	return as
 }
 
-// mayCopy reports whether a task may have a copy, or has one.
+// mayCopy reports whether a task may have a copy. A task that has a copy may, too.
 func (c *ledger) mayCopy(t *task) bool { return c.whyNoCopy(t) == "" }
 
-// whyNoCopy says why a task may have no copy, "" if it may: it runs or is taken to, or its turn comes later than it was to when it
-// was placed; it may start more than once, and is under no suspicion to be what took a worker away. What a tenant has a maximum of is
-// only for first attempts.
+// whyNoCopy returns why a task may have no copy, or "". A task may have a copy if it runs, or if the turn comes
+// later than expected at the placing. The task must be retryable, and not suspect of having taken a worker down. A
+// tenant's maximum is for first attempts, so a tenant with a maximum has no copies.
 func (c *ledger) whyNoCopy(t *task) string {
 	switch {
 	case !t.spec.Retryable:
@@ -47,7 +48,7 @@ func (c *ledger) whyNoCopy(t *task) string {
 	return ""
 }
 
-// explainCopy says where a task that is at a worker has a copy, or why it has none.
+// explainCopy tells people where the copy of a task at a worker is, or why there is no copy.
 func (c *ledger) explainCopy(t *task) string {
 	if t.copy != nil {
 		return "its copy is at " + t.copy.w.Welcome().Worker
@@ -63,27 +64,28 @@ func (c *ledger) explainCopy(t *task) string {
 	return "no copy: " + why
 }
 
-// isRunning reports whether a task runs, as far as we know.
+// isRunning reports whether a task runs, as far as the frontend knows.
 func (t *task) isRunning() bool {
 	return (t.state == bound || t.state == riding) && !t.attempt.runsSince.IsZero()
 }
 
-// isQueued reports whether a task waits in a queue, and its worker has said for how long.
+// isQueued reports whether a task waits in a worker's queue, and the worker has said for how long.
 func (t *task) isQueued() bool {
 	return t.state == enqueued && t.long != nil && !t.attempt.expectedStart.IsZero()
 }
 
-// isSlipping reports whether such a task is to start later than it was to when it was placed.
+// isSlipping reports whether a queued task will start later than expected at its placing.
 func (t *task) isSlipping() bool {
 	return t.isQueued() && t.attempt.expectedStart.After(t.attempt.sentAt.Add(t.long.wait))
 }
 
-// mayAddCopy reports whether another copy is within the share of tasks that may have one. The first one always is.
+// mayAddCopy reports whether another copy keeps within Config.Copies, the share of tasks with copies. The first
+// always does.
 func (c *ledger) mayAddCopy() bool {
 	return c.Stats.Copies < max(1, uint64(c.cfg.Copies*float64(c.Stats.Tasks)))
 }
 
-// commitCopy gives a task a copy where it was decided to.
+// commitCopy sends a copy of t to the worker of a decision, and records the decision.
 func (c *ledger) commitCopy(t *task, choice *estimate.Decision, now time.Time, acts []Action) []Action {
 	at := choice.Choice()
 	w := c.workers[at.Worker]
@@ -95,7 +97,9 @@ func (c *ledger) commitCopy(t *task, choice *estimate.Decision, now time.Time, a
 	c.Stats.Copies++
 	if x := t.long; x != nil {
 		short := at.R < x.spec.LongFrom
-		c.view.NotePromise(w.Worker, view.Promise{Attempt: a.id, Res: a.res, Demand: t.spec.Demand, Short: short, Run: at.R})
+		c.view.NotePromise(w.Worker, view.Promise{
+			Attempt: a.id, Res: a.res, Demand: t.spec.Demand, Short: short, Run: at.R,
+		})
 		c.view.OccupyMatrix(w.Worker, t.spec.Demand, short, at.R)
 	} else {
 		c.view.Occupy(w.Worker, t.spec.Demand, 1)
@@ -105,24 +109,27 @@ func (c *ledger) commitCopy(t *task, choice *estimate.Decision, now time.Time, a
 	return c.sendEnqueue(a, t.launchExpecting(a, at.R), now, acts)
 }
 
-// noteCopy remembers that there is a copy.
+// noteCopy adds a copy to the recorded decisions, and returns the entry to be filled in.
 func (c *ledger) noteCopy(a *attempt, now time.Time) *Decision {
 	t := a.task
 	d := c.log.copies.add()
 	a.asCopy.decision = c.log.copies.n
 	*d = Decision{
-		Job: a.job.ID, Task: t.spec.Index, Path: t.group.path, Why: t.group.pathReason, Choice: estimate.Decision{Chosen: -1}, At: now.Sub(a.job.submitted),
+		Job: a.job.ID, Task: t.spec.Index, Path: t.group.path, Why: t.group.pathReason,
+		Choice: estimate.Decision{Chosen: -1}, At: now.Sub(a.job.submitted),
 		Attempt: a.id, Worker: a.w.Welcome().Worker, Class: t.explainClass(), Demand: t.group.explainDemand(),
 	}
 	return d
 }
 
-// isForeignCopy reports whether an attempt that was found to run is the second one of a task, and not one that was given up here.
+// isForeignCopy reports whether an attempt, found to run at a worker, is a copy that another frontend made. If this
+// frontend had made the attempt, it would be an attempt given up here.
 func (c *ledger) isForeignCopy(t *task, id probe.AttemptID) bool {
-	return t.attempt != nil && t.copy == nil && t.spec.Retryable && t.group.job.Generation > 0 && id.Frontend != c.cfg.ID
+	return t.attempt != nil && t.copy == nil && t.spec.Retryable && t.group.job.Generation > 0 &&
+		id.Frontend != c.cfg.ID
 }
 
-// adoptCopy makes such an attempt the copy of its task.
+// adoptCopy makes a foreign copy the copy of t.
 func (c *ledger) adoptCopy(t *task, w *worker, id probe.AttemptID, ran time.Duration, now time.Time) {
 	c.Stats.Adopted++
 	t.copy = c.adoptAttempt(t, w, id, ran, now)
@@ -130,7 +137,7 @@ func (c *ledger) adoptCopy(t *task, w *worker, id probe.AttemptID, ran time.Dura
 	c.noteCopy(t.copy, now).Outcome = "started, as a second attempt that an earlier frontend made"
 }
 
-// letCopyWin lets a copy give the outcome that has finished first.
+// letCopyWin stops the first attempt of a task, because the copy a has finished first and gives the outcome.
 func (c *ledger) letCopyWin(a *attempt, now time.Time, acts []Action) []Action {
 	c.Stats.CopiesWon++
 	c.noteEarlierStopped(a.task.attempt, EndBeaten, now)
@@ -139,7 +146,8 @@ func (c *ledger) letCopyWin(a *attempt, now time.Time, acts []Action) []Action {
 	return acts
 }
 
-// withdrawOtherAttempt withdraws the other attempt of a task of which one has just started, if that waits in a queue.
+// withdrawOtherAttempt withdraws the task's other attempt, if a has just started and the other attempt still waits
+// in a queue.
 func (c *ledger) withdrawOtherAttempt(a *attempt, now time.Time, acts []Action) []Action {
 	t := a.task
 	switch {
@@ -155,7 +163,7 @@ func (c *ledger) withdrawOtherAttempt(a *attempt, now time.Time, acts []Action) 
 	return acts
 }
 
-// stopAttempts stops what is still under way of a task that has its outcome.
+// stopAttempts stops all attempts of a task that has an outcome.
 func (c *ledger) stopAttempts(t *task, now time.Time, acts []Action) []Action {
 	if t.attempt == nil && t.copy == nil {
 		return acts
@@ -167,7 +175,7 @@ func (c *ledger) stopAttempts(t *task, now time.Time, acts []Action) []Action {
 	return acts
 }
 
-// stopAttempt stops an attempt, wherever it is.
+// stopAttempt tells the worker of an attempt to stop, and forgets the attempt.
 func (c *ledger) stopAttempt(a *attempt, why string, now time.Time, acts []Action) []Action {
 	if t := a.task; t.copy != nil && !a.runsSince.IsZero() {
 		c.Stats.InVain += uint64(now.Sub(a.runsSince))
@@ -177,7 +185,7 @@ func (c *ledger) stopAttempt(a *attempt, why string, now time.Time, acts []Actio
 	return append(acts, Send{Worker: a.w.Key, Msg: probe.Kill{Attempt: a.id, Res: a.res, Turn: a.turn}})
 }
 
-// withdrawAttempt forgets an attempt, wherever it is.
+// withdrawAttempt forgets an attempt, and the place of a ride.
 func (c *ledger) withdrawAttempt(a *attempt) {
 	c.endRide(a, place.Withdrawn)
 	c.dropAttempt(a)

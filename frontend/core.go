@@ -15,15 +15,15 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/list"
 )
 
-// Core is a frontend's state. It is not safe for concurrent use; one history of events and one seed have
-// one outcome.
+// Core is a frontend's state. A Core is not safe for concurrent use. The same history of events with the same seed
+// has the same outcome.
 //
-// It is built in floors, each of which stands on the one below: jobs, ledger, planner, and what is here: an event is
-// told to them, what it left to be done is planned, and timers wake them. Its Stats may be read between steps, as may
-// Waits and Runs: how good the estimates of the tasks were that were placed by them.
+// The state is built in floors: jobs, ledger, planner, Core. Each floor stands on the floor below. Core tells events
+// to the lower floors, plans the work that an event left to be done, and runs the timers. Between two steps a caller
+// may read Stats, and Waits and Runs: the accuracy of the estimates by which tasks were placed.
 type Core struct{ planner }
 
-// New makes a core that knows no worker. It owns rng.
+// New makes a core without workers. The core owns rng.
 func New(cfg Config, rng *rand.Rand) *Core {
 	cfg = cfg.Defaults()
 	v := view.New(cfg.Estimate, rng)
@@ -45,8 +45,8 @@ func New(cfg Config, rng *rand.Rand) *Core {
 	}}
 }
 
-// Step applies ev at now and appends what the shell must do, in order, to acts. It never blocks and reads
-// no clock. now must not go back.
+// Step applies ev at now, and appends the actions that the shell must carry out, in order, to acts. Step never
+// blocks and reads no clock. The time now must not go back.
 func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
 	c.lent.done.TakeBack()
 	c.lent.launches.TakeBack()
@@ -129,8 +129,8 @@ func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
 	return acts
 }
 
-// receiveMsgs takes in what a worker says at once. Only then is it planned what follows: of ten results the last one tells how
-// much room there is.
+// receiveMsgs takes in all messages of a frame before anything is planned, because of ten results only the last
+// tells how much room the worker has.
 func (c *Core) receiveMsgs(from Worker, msgs []probe.Msg, now time.Time, acts []Action) []Action {
 	w := c.workerByKey(from)
 	if len(msgs) == 0 || w == nil || !w.Linked() {
@@ -138,7 +138,8 @@ func (c *Core) receiveMsgs(from Worker, msgs []probe.Msg, now time.Time, acts []
 	}
 	for _, m := range msgs {
 		switch m.(type) {
-		case probe.Refused, probe.Evicted: // whose reason is true of the jobs that want something because of it, of no others
+		case probe.Refused, probe.Evicted:
+			// The handlers apply the message's reason to all jobs with wants. So earlier wants are planned before.
 			acts = c.planWants(now, acts)
 		}
 		acts = c.handleMsg(w, m, now, acts)
@@ -146,6 +147,7 @@ func (c *Core) receiveMsgs(from Worker, msgs []probe.Msg, now time.Time, acts []
 	return c.offerTasks(w, now, c.planWants(now, acts))
 }
 
+// handleMsg tells a worker's message to the floors below. Nothing is planned yet.
 func (c *Core) handleMsg(w *worker, msg probe.Msg, now time.Time, acts []Action) []Action {
 	switch m := msg.(type) {
 	case probe.Ready:
@@ -184,12 +186,12 @@ func (c *Core) handleMsg(w *worker, msg probe.Msg, now time.Time, acts []Action)
 		c.noteDraining(w)
 		acts = append(acts, Collect{w.Key})
 	default:
-		// Welcome and Rejected are the shell's; anything else a worker does not say.
+		// Welcome and Rejected are for the shell. Workers send no other messages.
 	}
 	return acts
 }
 
-// NextWake is when Wake is due, or zero if nothing waits for the time to pass.
+// NextWake returns the time of the next Wake, or zero if no timer is set.
 func (c *Core) NextWake() time.Time {
 	var at time.Time
 	soonest := func(t time.Time) {
@@ -217,6 +219,7 @@ func (c *Core) NextWake() time.Time {
 	return at
 }
 
+// runTimers runs all timers that are due.
 func (c *Core) runTimers(now time.Time, acts []Action) []Action {
 	for c.byWake.Len() > 0 && !now.Before(c.byWake.Min().wakeAt) {
 		acts = c.planWants(now, c.wakeJob(c.byWake.Min(), now, acts))
@@ -233,7 +236,7 @@ func (c *Core) runTimers(now time.Time, acts []Action) []Action {
 	return c.expireRounds(now, acts)
 }
 
-// submitJob admits a job and places its tasks.
+// submitJob admits a job and lets its tasks be placed, or refuses the job.
 func (c *Core) submitJob(spec *Job, now time.Time, acts []Action) []Action {
 	j, err := c.admitJob(spec, now)
 	if err != nil {
@@ -253,7 +256,7 @@ func (c *Core) submitJob(spec *Job, now time.Time, acts []Action) []Action {
 	return acts
 }
 
-// beginGroups lets the tasks of groups that have just come wait for what they need first.
+// beginGroups puts the tasks of new groups into their first states.
 func (c *Core) beginGroups(groups []*group) {
 	for _, g := range groups {
 		if g.path == estimate.Estimation {
@@ -269,7 +272,7 @@ func (c *Core) beginGroups(groups []*group) {
 	}
 }
 
-// extendJob adds to a job under way what has not been added before.
+// extendJob adds new stages and tasks to a job under way. A repeated Extend adds nothing.
 func (c *Core) extendJob(ev *Extend, now time.Time, acts []Action) []Action {
 	j := c.byID[ev.Job]
 	if j == nil {
@@ -283,7 +286,7 @@ func (c *Core) extendJob(ev *Extend, now time.Time, acts []Action) []Action {
 		}
 		c.Stats.Tasks += uint64(n)
 		c.applyAddition(j, x, now)
-		c.beginGroups(x.groups) // no worker can have any of these, whoever had the job before
+		c.beginGroups(x.groups) // no claim: no worker can have attempts at new tasks
 		c.wantAllPlaces(j)
 	}
 	acts = append(acts, Extended{Job: j.ID, Tasks: j.totalTasks, Added: j.totalTasks - before})
@@ -295,7 +298,7 @@ func (c *Core) extendJob(ev *Extend, now time.Time, acts []Action) []Action {
 	return acts
 }
 
-// wakeJob acts on what a job waited for.
+// wakeJob runs the job's timers that are due.
 func (c *Core) wakeJob(j *job, now time.Time, acts []Action) []Action {
 	if !j.deadline.IsZero() && !now.Before(j.deadline) {
 		return c.endOverdue(j, now, acts)
@@ -304,7 +307,7 @@ func (c *Core) wakeJob(j *job, now time.Time, acts []Action) []Action {
 		acts = c.planWants(now, c.placeUnclaimed(j, now, acts))
 	}
 	if j.answersDue > 0 && !now.Before(j.confirmUntil) {
-		j.noteConfirmed(0, now) // whoever was asked is gone, or frozen
+		j.noteConfirmed(0, now) // the workers asked are gone, or frozen
 		acts = c.planWants(now, acts)
 	}
 	if !j.strandedSince.IsZero() && now.Sub(j.strandedSince) >= c.cfg.StrandedFor {
@@ -323,10 +326,11 @@ func (c *Core) wakeJob(j *job, now time.Time, acts []Action) []Action {
 	return acts
 }
 
-// Pending is how many tasks have no outcome yet, and how many of those are at a worker.
+// Pending counts the tasks without an outcome, and the attempts at workers.
 func (c *Core) Pending() (pending, running int) { return c.pending, c.attemptsAtWorkers }
 
-// Oldest is since when the oldest job waits at now for its first task; zero: no job waits, or MaxWait is negative and nobody counts.
+// Oldest returns the submission time of the oldest job without a started task at now, or zero if each job has one. If
+// MaxWait is negative, the core does not keep track, and Oldest returns zero.
 func (c *Core) Oldest(now time.Time) (since time.Time) {
 	c.presumeStarted(now)
 	for key := range c.unserved {
@@ -337,7 +341,8 @@ func (c *Core) Oldest(now time.Time) (since time.Time) {
 	return since
 }
 
-// Load is how a worker's link stands, and what it said last of its capacity and its load; nobody may write to that.
+// Load returns the state of a worker's link, and the capacity and the load that the worker reported last. Callers
+// must not write to load.
 func (c *Core) Load(key Worker) (state string, capacity probe.Demand, load *probe.Load) {
 	w := c.workerByKey(key)
 	if w == nil {
@@ -346,7 +351,7 @@ func (c *Core) Load(key Worker) (state string, capacity probe.Demand, load *prob
 	return w.State().String(), w.Welcome().Capacity, w.Load()
 }
 
-// Waiting is how many tasks of a job wait for a place's turn.
+// Waiting counts the tasks of a job that wait for a place's turn.
 func (c *Core) Waiting(id probe.JobID) int {
 	if j := c.byID[id]; j != nil {
 		return j.waiting
@@ -354,13 +359,14 @@ func (c *Core) Waiting(id probe.JobID) int {
 	return 0
 }
 
-// Knows reports whether all is known of a job under way that is submitted again: its client may have added to it elsewhere.
+// Knows reports whether this frontend knows all of a job that is submitted again. A job under way may lack tasks or
+// the end, because the client added to the job elsewhere. A job that is not under way counts as known.
 func (c *Core) Knows(spec *Job) bool {
 	j := c.byID[spec.ID]
 	return j == nil || j.totalTasks >= spec.Had && (spec.Open || !j.Open)
 }
 
-// Stages is those of a job under way; nobody may write to them.
+// Stages returns the stages of a job under way, or nil. Callers must not write to them.
 func (c *Core) Stages(id probe.JobID) []Stage {
 	if j := c.byID[id]; j != nil {
 		return j.Stages
@@ -368,13 +374,15 @@ func (c *Core) Stages(id probe.JobID) []Stage {
 	return nil
 }
 
-// Jobs is how many jobs are under way.
+// Jobs counts the jobs under way.
 func (c *Core) Jobs() int { return len(c.byID) }
 
+// bringWorkerUp notes a new link to a worker. If the worker's process is new, the attempts of the old process are
+// lost.
 func (c *Core) bringWorkerUp(ev WorkerUp, now time.Time, acts []Action) []Action {
 	w := c.ensureWorker(ev.Worker)
 	if w.Linked() {
-		acts = c.planWants(now, c.loseLink(w, now, acts)) // the shell made a new link before it saw the old one break
+		acts = c.planWants(now, c.loseLink(w, now, acts)) // the shell linked again before it saw the old link break
 	}
 	if w.State() == view.Adrift && w.Welcome().Incarnation != ev.Welcome.Incarnation {
 		acts = c.loseWorker(w, now, acts)
@@ -384,6 +392,7 @@ func (c *Core) bringWorkerUp(ev WorkerUp, now time.Time, acts []Action) []Action
 	return c.linkWorker(w, ev.Welcome, sync, now, acts)
 }
 
+// loseLink notes that the link to a worker broke. The worker's attempts may still be claimed.
 func (c *Core) loseLink(w *worker, now time.Time, acts []Action) []Action {
 	if !w.Linked() {
 		return acts
@@ -398,7 +407,7 @@ func (c *Core) loseWorker(w *worker, now time.Time, acts []Action) []Action {
 	c.view.NoteGone(w.Worker, now)
 	for _, a := range slices.Backward(w.attemptsInOrder()) { // the task of the first one goes to the front last
 		if w.attempts[a.id] != a {
-			continue // its task has ended with another one
+			continue // the task ended when an earlier attempt of the loop was lost
 		}
 		acts = c.loseAttempt(a, true, fmt.Sprintf("worker %s went away", w.Welcome().Worker), now, acts)
 	}
@@ -410,7 +419,7 @@ func (c *Core) loseWorker(w *worker, now time.Time, acts []Action) []Action {
 	return acts
 }
 
-// wakeWorker acts on what w's timer was set for.
+// wakeWorker runs w's timer: w is given up, or gets acknowledgements and a Sync.
 func (c *Core) wakeWorker(w *worker, now time.Time, acts []Action) []Action {
 	if w.State() == view.Adrift && now.Sub(w.LostAt()) >= c.cfg.AdriftFor {
 		return c.loseWorker(w, now, acts)
@@ -418,43 +427,46 @@ func (c *Core) wakeWorker(w *worker, now time.Time, acts []Action) []Action {
 	return c.sendAcksAndSync(w, now, acts)
 }
 
-// WorkerStatus is what a frontend believes of a worker, for people.
+// WorkerStatus is a frontend's view of a worker, for people.
 type WorkerStatus struct {
 	State        string // up, adrift, draining or down
 	Welcome      probe.Welcome
 	Load         probe.Load
 	Reservations int
 	Attempts     int
-	// View is what placing by estimation goes by, but that nobody is said to wait at a worker which was idle when it was
-	// last heard of; zero if the worker is down.
+	// View is the worker's row for placing by estimation. A worker that was idle when last heard of shows no wait.
+	// If the worker is down, View is zero.
 	View estimate.Server
 }
 
-// Status is what is believed of a worker.
+// Status returns the frontend's view of a worker, or false if no link to the worker was ever made.
 func (c *Core) Status(key Worker) (WorkerStatus, bool) {
 	w := c.workerByKey(key)
-	if w == nil || w.Welcome().Worker == "" { // it is only listed
+	if w == nil || w.Welcome().Worker == "" { // listed, never linked
 		return WorkerStatus{}, false
 	}
-	s := WorkerStatus{State: w.State().String(), Welcome: *w.Welcome(), Load: *w.Load(), Reservations: len(w.places), Attempts: len(w.attempts)}
+	s := WorkerStatus{
+		State: w.State().String(), Welcome: *w.Welcome(), Load: *w.Load(),
+		Reservations: len(w.places), Attempts: len(w.attempts),
+	}
 	s.View = c.view.Server(w.Worker, s.Reservations+s.Attempts)
 	return s, true
 }
 
-// TenantStatus is what a frontend has of a tenant, for people. Amounts are in thousandths of slots, and those of the
-// tenant's own jobs, without tenants below it.
+// TenantStatus is a tenant's use of a frontend, for people. Amounts are in thousandths of slots, and count the
+// tenant's own jobs, without the tenants below.
 type TenantStatus struct {
 	Path             string
 	Use, Spare, Want int64
 	Quota            tenants.Quota
-	Waiting          int64 // of what is wanted, what is not at a worker
-	Held             int   // tasks of these that may not be yet
-	Pending          int   // tasks, with those of tenants below
-	Refused          int   // jobs, since it is counted
+	Waiting          int64 // the part of Want that is not at a worker
+	Held             int   // tasks that wait because the tenant's maximum is used
+	Pending          int   // tasks without an outcome, the tenants below included
+	Refused          int   // jobs refused since the frontend counts the tenant
 }
 
-// Tenants is what there is of tenants with jobs, of those above them, and of those of whom most jobs were refused, the one that wants
-// most first, at most so many.
+// Tenants returns the status of tenants with jobs, of the tenants above, and of the tenants with the most refusals.
+// The tenant that wants most comes first, and the list ends after most entries.
 func (c *Core) Tenants(most int) []TenantStatus {
 	list := make([]TenantStatus, 0, len(c.tenants))
 	for name, r := range c.refusals.byTenant {
@@ -465,7 +477,9 @@ func (c *Core) Tenants(most int) []TenantStatus {
 	for name, t := range c.tenants {
 		u := &t.used
 		list = append(list, TenantStatus{
-			Path: name, Use: u.atLevel[levelAtWorker], Spare: u.spareUse, Want: u.atLevel[levelWanted], Waiting: u.atLevel[levelWanted] - u.atLevel[levelAtWorker], Held: t.held.Len(), Pending: t.pending, Refused: c.refusals.countFor(name),
+			Path: name, Use: u.atLevel[levelAtWorker], Spare: u.spareUse,
+			Want: u.atLevel[levelWanted], Waiting: u.atLevel[levelWanted] - u.atLevel[levelAtWorker],
+			Held: t.held.Len(), Pending: t.pending, Refused: c.refusals.countFor(name),
 		})
 	}
 	slices.SortFunc(list, func(a, b TenantStatus) int {
@@ -478,7 +492,7 @@ func (c *Core) Tenants(most int) []TenantStatus {
 	return list
 }
 
-// Spare is what tasks at workers take that are not regular, or not covered by tokens, in thousandths of slots.
+// Spare sums up what spare tasks take at workers, by class or beyond tokens, in thousandths of slots.
 func (c *Core) Spare() (all int64) {
 	for _, t := range c.tenants {
 		all += t.used.spareUse
@@ -486,8 +500,8 @@ func (c *Core) Spare() (all int64) {
 	return all
 }
 
-// Quota is how much of a tenant this frontend may have.
+// Quota returns this frontend's part of a tenant's tokens and maximum.
 func (c *Core) Quota(tenant string) tenants.Quota { return c.quotas.Of(tenant) }
 
-// Needs is what other frontends are to be told since the last Others.
+// Needs returns the needs to tell to other frontends, computed by the last Others.
 func (c *Core) Needs() []tenants.Need { return c.needs }

@@ -11,42 +11,42 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// Decision is one about a task: which path it goes and why, and, on the path of estimation, where it was placed
-// or why it was not.
+// Decision is a decision about a task: the path of the task and why, and, for estimation, the chosen worker or
+// the reason for a delay.
 type Decision struct {
 	Job     probe.JobID
 	Task    probe.TaskIndex
-	Alike   int // other tasks of which it tells as well
+	Alike   int // further tasks with the same answers
 	Path    estimate.Path
 	Why     estimate.Reason   // of the path
-	Class   ClassReason       // of its places
-	Demand  DemandReason      // what it takes of its worker
+	Class   ClassReason       // of the task's places
+	Demand  DemandReason      // of the task for a worker's CPU and memory
 	Choice  estimate.Decision // candidates and terms; zero for a sampled task
 	At      time.Duration     // of the choice, since the job was submitted
-	Tries   int               // how often it was tried since it was placed last; 0: not yet, or it is sampled
-	Attempt probe.AttemptID   // zero: it is at no worker
+	Tries   int               // tries since the task was placed last; 0: not tried yet, or sampled
+	Attempt probe.AttemptID   // zero: the task is at no worker
 	Worker  string            // of the attempt
-	Outcome string            // of the attempt, so far; or what the task waits for
-	Waited  time.Duration     // until it started there; 0 if that is not known
+	Outcome string            // of the attempt, so far; without an attempt: the state of the task
+	Waited  time.Duration     // until the task started there; 0: not known
 	Ran     time.Duration
 	Usage   probe.Usage
-	Budget  string          // whether it was covered by its tenant's tokens, or what of its tenant's it waits for; "": neither is limited
-	CopyOf  probe.AttemptID // that was late, where the attempt is a copy; zero: it is none, or was made by an earlier frontend
-	Copies  string          // of a task under way: where it has a copy, or why it has none
-	Samples []Sample        // of a sampled task, and of others of its group; those that are remembered
+	Budget  string          // the tenant's tokens or maximum, as far as the task depends on them; "": no limits
+	CopyOf  probe.AttemptID // of a copy: the late attempt; zero: no copy, or made by an earlier frontend
+	Copies  string          // of a task under way: the place of the copy, or why there is no copy
+	Samples []Sample        // of a sampled task's whole group, as far as remembered
 
-	Near  []Site        // of a sampled task with inputs: where these are, nearest first, and at last anywhere
-	Read  time.Duration // what reading them takes at Worker
-	Delay time.Duration // for which it had waited when it was given to Worker
-	Far   Far           // why it is not read where that takes least
+	Near  []Site        // of a sampled task with inputs: the sites of the inputs, nearest first, and at last anywhere
+	Read  time.Duration // how long reading the inputs takes at Worker
+	Delay time.Duration // from the start of the wait until the task was given to Worker
+	Far   Far           // why the inputs are not read at the nearest site
 
 	group int // of a sampled task
 }
 
-// Site is where a task could read its inputs.
+// Site is a place for reading inputs of a task.
 type Site struct {
 	estimate.Site
-	Workers []string // some of those that are up there; of anywhere none is named
+	Workers []string // some workers up there; empty for the site anywhere
 }
 
 func (s *Site) String() string {
@@ -57,38 +57,39 @@ func (s *Site) String() string {
 	return text
 }
 
-// Far is why a task does not read its inputs where that would take least.
+// Far says why a task does not read inputs at the nearest site.
 type Far uint8
 
 const (
-	Nearest Far = iota // it does
-	Waited             // it had waited for as long as reading elsewhere takes longer
-	Crowded            // it would have waited for longer
-	Nowhere            // nobody is up there
+	Nearest Far = iota // the task does
+	Waited             // the task waited for as long as reading elsewhere takes longer
+	Crowded            // reading elsewhere was quicker than waiting near the inputs
+	Nowhere            // no worker is up there
 )
 
 var farText = [...]string{
-	Nearest: "", Waited: "it has waited for as long as reading there takes longer", Crowded: "nearer it would have waited for longer than reading there takes longer",
+	Nearest: "", Waited: "it has waited for as long as reading there takes longer",
+	Crowded: "nearer it would have waited for longer than reading there takes longer",
 	Nowhere: "no worker is up that is near them",
 }
 
 func (f Far) String() string { return farText[f] }
 
-// Sample is what was decided, at one time, for the tasks of a group that waited.
+// Sample is the decisions made at a time for the waiting tasks of a group.
 type Sample struct {
 	At     time.Duration // since the job was submitted
-	Tasks  int           // that waited
+	Tasks  int           // waiting then
 	Tactic place.Tactic
 	Chosen []Sampled
-	More   int // that were chosen, too, and are not remembered
+	More   int // further chosen workers, not remembered
 }
 
-// Sampled is a worker that was chosen, and what became of it so far.
+// Sampled is a chosen worker, and the fates of the places there so far.
 type Sampled struct {
 	Worker        string
 	Why           place.Why
-	Rides, Places int  // tasks that were sent with their reservations, and reservations without a task
-	Bound         bool // instead of these: one task, at once
+	Rides, Places int  // tasks sent along with reservations, and reservations without a task
+	Bound         bool // instead of rides and places, a task was bound at once
 	Fates         place.Fates
 }
 
@@ -139,7 +140,8 @@ func (d *Decision) String() string {
 		fmt.Fprintf(&b, "%s%s", [...]string{"\nreading its inputs takes ", ", "}[min(i, 1)], &d.Near[i])
 	}
 	if len(d.Near) > 0 && d.Worker != "" {
-		fmt.Fprintf(&b, "\nafter %v, %v of which it waited near them: to %s, where that takes %v", d.At.Round(time.Microsecond), d.Delay.Round(time.Microsecond), d.Worker, d.Read.Round(time.Microsecond))
+		fmt.Fprintf(&b, "\nafter %v, %v of which it waited near them: to %s, where that takes %v",
+			d.At.Round(time.Microsecond), d.Delay.Round(time.Microsecond), d.Worker, d.Read.Round(time.Microsecond))
 		if d.Far != Nearest {
 			fmt.Fprintf(&b, ": %s", d.Far)
 		}
@@ -153,7 +155,8 @@ func (d *Decision) String() string {
 		fmt.Fprintf(&b, ", waited %v, ran %v", d.Waited.Round(time.Microsecond), d.Ran.Round(time.Microsecond))
 	}
 	if u := d.Usage; u != (probe.Usage{}) {
-		fmt.Fprintf(&b, ", used %v of CPU and %d MiB, fetched %d bytes in %v", u.CPU.Round(time.Microsecond), u.Memory, u.Fetched, u.Fetch.Round(time.Microsecond))
+		fmt.Fprintf(&b, ", used %v of CPU and %d MiB, fetched %d bytes in %v",
+			u.CPU.Round(time.Microsecond), u.Memory, u.Fetched, u.Fetch.Round(time.Microsecond))
 	}
 	fmt.Fprintf(&b, "\n%s\n%s", d.Demand, d.Class)
 	if d.Copies != "" {
@@ -166,31 +169,31 @@ func (d *Decision) String() string {
 }
 
 const (
-	maxSamples   = 1024 // that are remembered
-	maxChosen    = 32   // workers of each
-	maxDecisions = 2048 // on tasks placed by estimation that are remembered, and as many on those sampled near their inputs
-	maxSampled   = 1024 // jobs with sampled tasks that are remembered
+	maxSamples   = 1024 // samples remembered
+	maxChosen    = 32   // workers remembered of each sample
+	maxDecisions = 2048 // decisions remembered in each ring: on long tasks, on tasks near inputs, and on copies
+	maxSampled   = 1024 // jobs with sampled tasks remembered
 )
 
-// decisions remembers the last ones, in rings.
+// decisions remembers the last decisions, in rings.
 type decisions struct {
 	long            ring // on tasks placed by estimation
-	near            ring // on tasks that are sampled near their inputs
+	near            ring // on tasks sampled near their inputs
 	copies          ring // to copy attempts
 	sampledJobs     []sampledJob
-	sampledJobsEver uint64 // ever in sampled
+	sampledJobsEver uint64 // ever added to the sampled jobs
 	samples         []storedSample
-	samplesEver     uint64 // ever in samples; numbers count from 1
-	forgotten       place.Fates
+	samplesEver     uint64      // samples ever taken; numbers count from 1
+	forgotten       place.Fates // fates of forgotten samples, never read
 }
 
 // ring is the last decisions of a kind.
 type ring struct {
 	list []Decision // number n is at n%maxDecisions
-	n    uint64     // ever; numbers count from 1
+	n    uint64     // decisions ever made; numbers count from 1
 }
 
-// add makes room for another decision, which has the number n.
+// add returns room for a new decision with the number n. The oldest decision may be overwritten.
 func (r *ring) add() *Decision {
 	if r.n++; len(r.list) < maxDecisions {
 		r.list = append(r.list, make([]Decision, min(max(2*len(r.list), 64), maxDecisions)-len(r.list))...)
@@ -198,7 +201,7 @@ func (r *ring) add() *Decision {
 	return &r.list[r.n%maxDecisions]
 }
 
-// get is the decision of a number, nil if it is forgotten.
+// get returns the decision with number n, or nil if the ring has forgotten n.
 func (r *ring) get(n uint64) *Decision {
 	if n == 0 || n+maxDecisions <= r.n {
 		return nil
@@ -206,7 +209,7 @@ func (r *ring) get(n uint64) *Decision {
 	return &r.list[n%maxDecisions]
 }
 
-// ofJob is the decisions on tasks of a job.
+// ofJob returns the decisions on matching tasks of a job, oldest first.
 func (r *ring) ofJob(job probe.JobID, matches func(probe.TaskIndex) bool) []Decision {
 	var found []Decision
 	for n := max(r.n, maxDecisions) - maxDecisions + 1; n <= r.n; n++ {
@@ -217,7 +220,7 @@ func (r *ring) ofJob(job probe.JobID, matches func(probe.TaskIndex) bool) []Deci
 	return found
 }
 
-// storedSample is a Sample, as small as it can be: there is one for each job, and many are kept.
+// storedSample is a Sample in the smallest form: each job has a sample, and many are kept.
 type storedSample struct {
 	job    probe.JobID
 	group  int // of the job
@@ -228,35 +231,39 @@ type storedSample struct {
 	more   int
 }
 
+// storedChoice is a Sampled in the smallest form.
 type storedChoice struct {
 	worker        Worker
-	incarnation   uint32 // of the worker: the end of its incarnation
+	incarnation   uint32 // the low 32 bits of the worker's incarnation
 	rides, places uint16
 	why           place.Why
 	bound         bool
 	fates         place.Fates
 }
 
-// recordSample remembers what was decided for so many tasks of a group, and returns the number of it.
+// recordSample remembers decisions for a number of tasks of a group, and returns the number of the sample.
 func (ds *decisions) recordSample(g *group, tasks int, decided []place.Decision, t place.Tactic, now time.Time) uint64 {
 	ds.samplesEver++
 	if len(ds.samples) < maxSamples {
 		ds.samples = append(ds.samples, storedSample{})
 	}
 	s := &ds.samples[(ds.samplesEver-1)%maxSamples]
-	*s = storedSample{at: now.Sub(g.job.submitted), tasks: tasks, tactic: t, chosen: s.chosen[:0], job: g.job.ID, group: g.index}
+	*s = storedSample{
+		at: now.Sub(g.job.submitted), tasks: tasks, tactic: t, chosen: s.chosen[:0], job: g.job.ID, group: g.index,
+	}
 	n := min(len(decided), maxChosen)
 	s.more, s.chosen = len(decided)-n, slices.Grow(s.chosen, n)
 	for i := range n {
 		d := &decided[i]
 		s.chosen = append(s.chosen, storedChoice{
-			worker: d.Worker.Key, incarnation: uint32(d.Worker.Welcome().Incarnation), why: d.Why, rides: uint16(d.Rides), places: uint16(d.Places), bound: d.Bound,
+			worker: d.Worker.Key, incarnation: uint32(d.Worker.Welcome().Incarnation), why: d.Why,
+			rides: uint16(d.Rides), places: uint16(d.Places), bound: d.Bound,
 		})
 	}
 	return ds.samplesEver
 }
 
-// fatesOf are those of the places of a reservation, or nobody's if it is forgotten why it was made.
+// fatesOf returns the fates of the places of r. For a forgotten sample the result is written and never read.
 func (ds *decisions) fatesOf(r *reservation) *place.Fates {
 	if r.sampleNumber == 0 || r.sampleNumber+maxSamples <= ds.samplesEver || r.sampleIndex >= maxChosen {
 		return &ds.forgotten
@@ -264,17 +271,17 @@ func (ds *decisions) fatesOf(r *reservation) *place.Fates {
 	return &ds.samples[(r.sampleNumber-1)%maxSamples].chosen[r.sampleIndex].fates
 }
 
-// sampledJob is a job with tasks that were sampled.
+// sampledJob is a job with sampled tasks.
 type sampledJob struct {
 	job         probe.JobID
-	first, last probe.TaskIndex // of those tasks
+	first, last probe.TaskIndex // the range of the tasks' indices
 	tasks       int
-	why         estimate.Reason // of the first one
+	why         estimate.Reason // of the first task
 	class       ClassReason     // likewise
 	demand      DemandReason    // likewise
 }
 
-// addGroup takes the sampled tasks of a group into account, whose indices ascend as a rule.
+// addGroup adds the sampled tasks of a group. Indices ascend as a rule.
 func (s *sampledJob) addGroup(g *group) {
 	first, last := g.queue.First().spec.Index, g.queue.Last().spec.Index
 	if s.tasks == 0 || first < s.first {
@@ -284,7 +291,7 @@ func (s *sampledJob) addGroup(g *group) {
 	s.tasks += g.queue.Len()
 }
 
-// recordSampledJob remembers a job with sampled tasks.
+// recordSampledJob remembers a job with sampled tasks. The oldest may be overwritten.
 func (ds *decisions) recordSampledJob(s sampledJob) {
 	if len(ds.sampledJobs) < maxSampled {
 		ds.sampledJobs = append(ds.sampledJobs, s)
@@ -295,6 +302,8 @@ func (ds *decisions) recordSampledJob(s sampledJob) {
 }
 
 var stateText = [...]string{
-	waiting: "waits", matching: "waits to be placed", blocked: "waits for other stages", held: "waits until its tenant uses less", probing: "waits for queue lengths", riding: "sent along with a reservation",
-	enqueued: "sent", bound: "runs", adrift: "its link is broken", claiming: "is being claimed", resting: "rests before it is tried again", done: "has ended",
+	waiting: "waits", matching: "waits to be placed", blocked: "waits for other stages",
+	held: "waits until its tenant uses less", probing: "waits for queue lengths",
+	riding: "sent along with a reservation", enqueued: "sent", bound: "runs", adrift: "its link is broken",
+	claiming: "is being claimed", resting: "rests before it is tried again", done: "has ended",
 }

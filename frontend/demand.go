@@ -8,11 +8,13 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// A task takes a slot of what its job does not say that it demands. If it is of a class, of which finished ones are known to have used more
-// than that, it takes as much as they did: where more of them ran at once than there is room for, all would be late. It never takes less than a
-// slot, which is also how much memory a process may use; and without a class nothing says that tasks of a function are alike: processes are all of one.
+// If a job does not say how much CPU or memory a task demands, the task takes as much as a slot has. A task with a
+// Class may take more: as much as finished tasks of the class have used. Otherwise more tasks would run at once than
+// there is room for, and all would be late. A task never takes less than a slot, because a slot's memory is also the
+// limit for a process. Without a Class, tasks of a function need not be alike: all processes are tasks of a single
+// function.
 
-// withSlotDefaults is a demand, and a slot's where it says nothing.
+// withSlotDefaults returns d with zero fields replaced by the fields of probe.Slot.
 func withSlotDefaults(d probe.Demand) probe.Demand {
 	if d.CPU == 0 {
 		d.CPU = probe.Slot.CPU
@@ -23,8 +25,9 @@ func withSlotDefaults(d probe.Demand) probe.Demand {
 	return d
 }
 
-// refineDemand has the tasks of a group, whose class is that of t, demand what finished ones used, where their job leaves it open. It is no more
-// than each of their workers has, so that they could run at all of them without, too, and than their tenant may use.
+// refineDemand raises a demand that the job leaves open to the use of finished tasks of t's Class. Each task of the
+// group has that Class. The demand stays within the part open to long tasks of the smallest eligible worker, so that
+// every worker stays eligible. The CPU also stays within maximum, the tenant's maximum in millicores.
 func (g *group) refineDemand(t *Task, maximum int64) {
 	if t.Class == "" {
 		return
@@ -41,7 +44,9 @@ func (g *group) refineDemand(t *Task, maximum int64) {
 	}
 }
 
-// demandAt is what a short or long task of the group takes at a worker: all that one has which is smaller than those were by which that was refined.
+// demandAt returns the demand of a task of the group at w. If Demand was refined, w may have come later and be
+// smaller than the workers at that time. Then the task takes all of w, or all of the part open to long tasks if the
+// task is long.
 func (g *group) demandAt(w *view.Worker, long bool) probe.Demand {
 	if g.demandSamples == 0 {
 		return g.Demand
@@ -50,10 +55,12 @@ func (g *group) demandAt(w *view.Worker, long bool) probe.Demand {
 	if long {
 		room = w.Open()
 	}
-	return probe.Demand{CPU: max(min(g.Demand.CPU, room.CPU), least.CPU), Mem: max(min(g.Demand.Mem, room.Mem), least.Mem)}
+	return probe.Demand{
+		CPU: max(min(g.Demand.CPU, room.CPU), least.CPU), Mem: max(min(g.Demand.Mem, room.Mem), least.Mem),
+	}
 }
 
-// DemandReason is what a task takes of a worker, and by what that is known.
+// DemandReason is a task's demand of a worker, with the reason.
 type DemandReason struct {
 	Demand probe.Demand
 	Why    string
@@ -61,12 +68,14 @@ type DemandReason struct {
 
 func (r DemandReason) String() string { return fmt.Sprintf("takes %v: %s", r.Demand, r.Why) }
 
-// explainDemand says what each task of the group takes, and why.
+// explainDemand returns the demand of each task of the group, with the reason.
 func (g *group) explainDemand() DemandReason {
 	r := DemandReason{g.Demand, "its job says so"}
 	switch {
 	case g.demandSamples > 0:
-		r.Why = fmt.Sprintf("its job does not say all of it, and finished tasks of its class used so much (the last of %d)", g.demandSamples)
+		r.Why = fmt.Sprintf(
+			"its job does not say all of it, and finished tasks of its class used so much (the last of %d)",
+			g.demandSamples)
 	case g.statedDemand == probe.Demand{}:
 		r.Why = "a slot, as its job says nothing of it"
 	case g.statedDemand.CPU == 0 || g.statedDemand.Mem == 0:

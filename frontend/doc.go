@@ -1,89 +1,127 @@
-// Package frontend is the deciding core of a frontend: jobs, admission, sampling and binding. It does no
-// I/O; package frontend/serve is the shell around it, bench/sim drives it in virtual time, and both do
-// nothing but call [Core.Step] and carry out the actions it returns.
+// Package frontend is the deciding core of a frontend. The core admits jobs, samples workers, and binds tasks to
+// workers. It does no I/O. Package frontend/serve is the shell around the core, and bench/sim drives the core in
+// virtual time. Each of the two only calls [Core.Step], and carries out the actions that Step returns.
 //
-// A job's tasks are grouped by what they demand of a worker. For the m waiting tasks of a group, d*m
-// places are reserved at sampled workers (Sparrow, section 3.2, batch sampling); whoever is ready first
-// gets a task (section 3.3, late binding); when none waits any more, the other places are cancelled
-// (section 3.6). The policy phoebe adds, each switchable in [Policy]:
+// # Short tasks
 //
-//   - ride-along: where the view believes a slot is free, the reservation brings its task with it;
-//   - informed: such workers are sampled first, and one that becomes idle is offered what waits;
-//   - sticky: a place is kept while its job has waiting tasks, so jobs are served more nearly in the order
-//     in which they came (compare Eagle's sticky batch probing);
-//   - overlap: a worker may ask one round trip before it expects a slot to fall free;
-//   - bundle: tasks that are shorter than the round trip for the next one are given out several at a time;
-//   - resample: a job whose places do not come round is given more;
-//   - seniority: the places of later stages stand in queues as if they had come with their job, so that it does not wait
-//     behind all that came after it once for each stage, and turns of jobs that came later go to them.
+// A job's tasks are grouped by their demands of a worker. For the m waiting tasks of a group, the frontend reserves
+// d*m places at sampled workers (batch sampling: Sparrow, section 3.3). The workers that are ready first get the
+// tasks (late binding: section 3.5). When no task waits any more, the other places are cancelled (section 3.6).
+// phoebe adds parts to the policy. Each part can be switched in [Policy]:
 //
-// Tasks that are long, or need files or much data, go another way in mode auto: each is estimated to be done first somewhere (package estimate), by the wait matrices that workers
-// tell when they are asked and that gossip brings ([Heard]), and is bound early, there. A batch of them is matched
-// with workers, one to each. Sampling keeps away from workers that such tasks hold. [Core.Explain] says which way
-// a task went and why, with the candidates and their terms, or with the workers that were sampled. A job may have stages, each of which starts when those
-// before it have ended.
+//   - ride-along: if the view believes that a worker has a free slot, the reservation brings a task along;
+//   - informed: workers believed idle are sampled first, and a worker that becomes idle is offered waiting tasks;
+//   - sticky: a place is kept while its job has waiting tasks, so jobs are served more nearly in the order of arrival
+//     (compare Eagle's sticky batch probing);
+//   - overlap: a worker may ask for a task one round trip before the worker expects a slot to fall free;
+//   - share: a turn that its own job needs no more goes to another job of the tenant;
+//   - bundle: if tasks are shorter than the round trip for the next task, a turn gets several tasks;
+//   - resample: if the places of a job get no turns, the job gets more places;
+//   - seniority: places of later stages stand in queues as if they had come with the job, and turns of later jobs go to
+//     them. Otherwise the job would wait, once for each stage, behind all work that came after the job;
+//   - near: tasks go to their inputs, if the inputs are worth the wait.
 //
-// Tenants are kept apart: a job is refused because others of its tenant have waited for too long, or because they are so
-// many that little would be left to other tenants; what room workers have is offered to tenants by turns. Whose turn
-// comes first at a worker is up to the worker's order: under fair, which is the default, a tenant waits for its own jobs
-// alone. Under fifo it waits behind those of all others, up to MaxWait for each that asks for more than there is.
-// Where a file says how many tokens tenants have, tasks that are placed by estimation are regular as far as their tenant's tokens go, and
-// spare beyond: they use what nobody else does. Of these, no more wait at workers than twice what the tokens cover. What falls free of
-// tokens makes the most urgent of them regular.
+// # Long tasks
 //
-// What a frontend believes of a worker, its view, is only ever a hint: a wrong one costs time, never a
-// task. The baselines random, per-task and batch bind early, as in section 5 of the paper.
+// In mode auto, tasks that are long, or need files or much data, go another way. Package estimate estimates where
+// each task would be done first. The estimates use the wait matrices that workers report when asked, and that gossip
+// brings ([Heard]). The task is bound early, to that worker. If several tasks are due together, the batch is matched
+// with workers, each task with one worker. Sampling avoids workers busy with long tasks.
+//
+// [Core.Explain] returns the way that a task went, with the reason: the candidates with their terms, or the workers
+// sampled.
+//
+// A job may have stages. Each stage starts when the stages before have ended.
+//
+// # Tenants
+//
+// Tenants are kept apart. If a tenant's jobs have waited too long, or if a tenant's tasks would leave little room to
+// other tenants, the frontend refuses the tenant's job. The frontend offers room at workers to tenants by turns. The
+// order of turns at a worker is up to the worker. Under fair, the default order, a tenant waits only for its own
+// jobs. Under fifo, a tenant waits behind the jobs of all tenants: up to MaxWait for each tenant that asks for more
+// than there is.
+//
+// A tenants file may say how many tokens tenants have. Tasks placed by estimation are regular as far as the tenant's
+// tokens go. Tasks beyond the tokens are spare, and use what no other tenant uses. Of the tasks beyond, at most
+// twice as much waits at workers as the tokens cover. When tokens fall free, the most urgent tasks beyond become
+// regular.
+//
+// A frontend's view of a worker is only a hint. A wrong hint costs time, never a task. The baselines random,
+// per-task and batch bind early, as in section 5 of the Sparrow paper.
 //
 // # Rooms
 //
-// An event is told as facts; what they leave to be done is noted as wants; at the end of a step these are planned, and what is
-// decided is committed. Each fact has one owner, and no room calls one that stands above it:
+// Core tells an event to the rooms below as facts. Facts leave work to be done, which is noted as wants. At the end
+// of a step the wants are planned, and the decisions are committed. Each fact has one owner, and no room calls a
+// room above:
 //
 //	estimate  where a long task is done first: pure
-//	view      what is believed of workers; knows nothing of jobs
-//	place     who is sampled: a Want and the view give Decisions, and nothing else happens
-//	jobs      jobs, tenants, stages, groups and tasks, and admission. Every change of a task's state goes through move
-//	ledger    what was promised on each link: places, attempts, claims, acknowledgements. It alone commits decisions
-//	planner   what is wanted becomes decisions: who is asked for places, what a turn gets, where a long task goes
+//	view      what the frontend believes of workers; knows no jobs
+//	place     who is sampled: turns a Want and the view into Decisions, without effects
+//	jobs      jobs, tenants, stages, groups and tasks, and admission. Each change of a task's state goes through move
+//	ledger    what was given out on each link: places, attempts, claims, acknowledgements. It alone commits decisions
+//	planner   turns wants into decisions: who is asked for places, what a turn gets, where a long task goes
 //	Core      Step, timers, links that come and go
 //
-// The first three are packages. The others are types of this one, each of which embeds the one before, so that none has a
-// method of a higher one to call; of their files, too, each names only what is below it (TestFloors). What they know is
-// one web of pointers (facts.go), which the planner and Core read, and the two below them change (TestOwners).
+// The first three rooms are packages. The other rooms are types of this package. Each type embeds the type below, so
+// no type can call a method of a type above. Each file, too, names only what the files below declare (TestFloors).
+// The jobs, tasks and places form one web of pointers (facts.go). Only jobs and ledger change the web, and the
+// planner and Core read it (TestOwners).
+//
+// # Where is ...
+//
+//	Does a task go by sampling or by estimation?   route.go, jobs.choosePath
+//	Which worker does a short task go to?          wants.go, planner.planGroup; turns.go, planner.handleReady
+//	Which worker does a long task go to?           long.go, planner.matchBatch
+//	What happens when a link breaks?               claims.go, ledger.unlinkWorker
+//	What happens when a worker is lost?            core.go, Core.loseWorker; outcomes.go, ledger.loseAttempt
+//	What happens when an attempt ends?             outcomes.go, ledger.handleFinished
+//	What if a client moves a job to a frontend?    claims.go, ledger.claimJob
+//	When does a late task get a copy?              tail.go, planner.lookAtTail; copy.go, ledger.whyNoCopy
+//	When does a stage start?                       outcomes.go, ledger.advanceStages; tasks.go, jobs.startStages
+//	Why is a job refused?                          admit.go, jobs.admitJob; admit.go, jobs.refuseBusy
+//	Who decides a tenant's share?                  budget.go, jobs.updateQuotas; budget.go, jobs.coverByTokens
+//	What would I change to add a policy?           place/place.go, Sampler.PlacerFor; wants.go, planner.planGroup
 //
 // # Words
 //
-//	job, stage, task   what a client submits; tasks that do the same work on different data; one unit
-//	group              tasks of a job that demand the same of a worker: they are placed together, and wait in one queue
-//	tenant             for whom jobs are; its jobs with waiting tasks are hungry
+//	job, stage, task   a client's submission; tasks that do the same work on different data; one unit
+//	group              tasks of a job with equal demands of a worker: they are placed together, and wait in one queue
+//	tenant             for whom jobs are; a tenant, or job, with waiting tasks is hungry
 //	set                the workers that are up and may run the tasks of a group
-//	link               the connection to a worker; up, draining, adrift (it broke, and may come back) or down
-//	place              an entry in a worker's queue that a group holds. It is live while it is believed to be there
+//	stranded           of a group, and its tasks: no worker of its set is up
+//	link               the connection to a worker; up, draining, adrift (broken, and may come back) or down
+//	place              a group's entry in a worker's queue. A place is live while believed to be in the queue
 //	reservation        the places that one Reserve asked for
 //	turn               a place comes to the front, and its worker says Ready; the answer is Bind or Decline
-//	bind               to give a task to a worker: late, at a place's turn, or early, without a place that came before
-//	ride               a task that is sent along with its reservation, to start if there is room at once
+//	bind               to give a task to a worker: late, at a place's turn, or early, without an earlier place
+//	ride               a task sent along with its reservation, to start if there is room at once
 //	attempt            one try at a task, at a worker
-//	pace               of a worker: how many times as long as expected long tasks take there lately
-//	copy               a second attempt of a task that is late: it runs, or waits in its queue, for longer than was expected
-//	full               of a job: its client has so many results to fetch that no more of its tasks start
-//	remade             of a task: it runs again after its outcome, as what it had left for later stages is lost with its worker
-//	keep               what a sticky place does after its turn: it stays, for another task
-//	spare              a place that its job needs no more, kept for a moment for the turns of other jobs
-//	share              to give a turn to another job than the place is of
+//	pace               of a worker: how many times as long as expected long tasks take at the worker lately
+//	copy               a second attempt at a late task, which runs, or waits in its queue, longer than expected
+//	paused             of a job: no more tasks start, because the client has too many results to fetch
+//	remade             of a task: it runs again after its outcome, because its outputs are lost with their worker
+//	keep               what a sticky place does after its turn: the place stays, for another task
+//	surplus            of a place: its job needs it no more; kept for a moment for the turns of other jobs
+//	share              to give a turn to another job than the job of the place
 //	want               a group that may need more places than it has
-//	seat               a group's among those of its job with waiting tasks, by the host that it names: so a worker finds its own
-//	probe              what a task is worth in places: so many for each, of which a worker gets one or several
-//	shelf              the tasks of a group that had better be run at one host, in one rack, or anywhere: green until they may be, then ripe
-//	decision           what one worker gets, and why it; in explanations, also where a long task went, or one with inputs, and why
-//	sample             the decisions of one time for a group
-//	class              what a place may stand in the way of: regular, yielded (it starts where nothing regular can, and stays) or spare (and is stopped)
-//	beyond             of a task that was bound early: its tenant's tokens do not cover it. It is spare, until one falls free
-//	tactic             what the messages for a group are spent on: by how many round trips its tasks run, and by the price
-//	price              of a message: the CPU that it takes, the more the busier the machine is
+//	seat               a group's entry in its job's list for a host that the group names: so a worker finds its groups
+//	probe              the worth of a task in places: a worker gets one or several places for a probe
+//	shelf              tasks of a group that had better run at one host, in one rack, or anywhere
+//	green, ripe        of a task on a shelf: the shelf's workers may not take it yet, or may
+//	decision           what one worker gets, and why; in explanations also where a task went, and why
+//	sample             the decisions made at one time for a group
+//	class              of a place: regular; spare: starts where no regular task can, and is stopped; yielded: and stays
+//	due                of a job: when its spare work counts as regular
+//	held               of a task: it waits because its tenant's maximum is used
+//	beyond, debt       a task bound early that its tenant's tokens do not cover: it is spare until a token is free
+//	tactic             what a group's messages are spent on, by the round trips that its tasks run, and by the price
+//	price              of a message: the CPU that it takes; the busier the machine, the higher
 //	claim              to ask workers for the attempts of a job that came from another frontend
-//	round              workers that are asked how long their queues are, by the baselines that bind by that
-//	due, sleeping      a long task that is to be placed with the next batch, or later
-//	held               of a worker: by long tasks, so that short ones had better keep away
+//	confirm            of a worker: to say that a job without attempts is still at this frontend
+//	round              workers asked for queue lengths, by the baselines that bind by queue length
+//	batch, sleeping    long tasks to be placed together next; a long task to be placed later
+//	crowd              long tasks of a group that wait until others of it, or of its tenant, have started or ended
+//	avoided            of a worker: long tasks use it, so short tasks had better keep away
 //	lag                how long a job waits for turns before it samples again
 package frontend

@@ -7,7 +7,7 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// endOf is how an attempt ended whose task is tried again.
+// endOf returns the End of an attempt with status s, after which the task is tried again.
 func endOf(s probe.Status) End {
 	switch s {
 	case probe.TimedOut:
@@ -24,16 +24,18 @@ func endOf(s probe.Status) End {
 	return EndFailed
 }
 
-// noteEarlier remembers an attempt that has ended without giving the outcome of its task.
+// noteEarlier remembers an attempt that has ended without the task's outcome. Zero times are not known.
 func (c *ledger) noteEarlier(a *attempt, end End, started, ended time.Time) {
 	t := a.task
 	since := func(at time.Time) time.Duration {
 		if at.IsZero() {
 			return 0
 		}
-		return max(at.Sub(a.job.submitted), 1) // 0 is that it is not known
+		return max(at.Sub(a.job.submitted), 1) // 0 would mean not known
 	}
-	e := Earlier{Worker: a.w.Key, Way: t.way, End: end, Sent: since(a.sentAt), Started: since(started), Ended: since(ended)}
+	e := Earlier{
+		Worker: a.w.Key, Way: t.way, End: end, Sent: since(a.sentAt), Started: since(started), Ended: since(ended),
+	}
 	if a.asCopy != nil {
 		e.Way = WayCopy
 	}
@@ -43,7 +45,7 @@ func (c *ledger) noteEarlier(a *attempt, end End, started, ended time.Time) {
 	t.earlier = append(t.earlier, e)
 }
 
-// noteEarlierStopped is tried of an attempt that is stopped.
+// noteEarlierStopped is noteEarlier for an attempt that is stopped now.
 func (c *ledger) noteEarlierStopped(a *attempt, end End, now time.Time) {
 	c.noteEarlier(a, end, a.runsSince, now)
 }

@@ -10,13 +10,15 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/script"
 )
 
-// earlierOf is what the one outcome among some actions tells of earlier attempts.
+// earlierOf describes the earlier attempts in the outcome among acts, a line each, and returns the number of
+// attempts.
 func earlierOf(t *testing.T, acts []Action) (text string, tries int) {
 	t.Helper()
 	for _, a := range acts {
 		if d, ok := a.(*Done); ok {
 			for _, e := range d.Outcome.Earlier {
-				text += fmt.Sprintf("w%d way %d end %d sent %v started %v ended %v\n", e.Worker, e.Way, e.End, e.Sent, e.Started, e.Ended)
+				text += fmt.Sprintf("w%d way %d end %d sent %v started %v ended %v\n",
+					e.Worker, e.Way, e.End, e.Sent, e.Started, e.Ended)
 			}
 			return text, d.Outcome.Attempts
 		}
@@ -25,17 +27,21 @@ func earlierOf(t *testing.T, acts []Action) (text string, tries int) {
 	return "", 0
 }
 
-// An outcome tells of the attempts that did not give it: where each was, since when, and why it ended; of many, of the last ones.
+// An outcome lists the last attempts that gave no outcome: the worker of each, the times, and why the attempt ended.
 func TestEarlier(t *testing.T) {
 	const long = 10 * time.Second
 	at := func(w Worker, way Way, end End, sent, started, ended time.Duration) string {
 		return fmt.Sprintf("w%d way %d end %d sent %v started %v ended %v\n", w, way, end, sent, started, ended)
 	}
-	// next lets a second pass and is what the task is sent as next.
+	// next lets time pass until the task is launched again, and returns the worker and the launch.
 	next := func(f *fleet) (Worker, probe.Launch) {
 		for range 100 {
 			f.now = f.now.Add(time.Second)
-			for _, ev := range []Event{Received{0, probe.Load{Matrix: flatMatrix(f.size, 0)}}, Received{1, probe.Load{Matrix: flatMatrix(f.size, 0)}}, Wake{}} {
+			for _, ev := range []Event{
+				Received{0, probe.Load{Matrix: flatMatrix(f.size, 0)}},
+				Received{1, probe.Load{Matrix: flatMatrix(f.size, 0)}},
+				Wake{},
+			} {
 				if to, sent := sentEnqueues(f.step(ev)); len(sent) == 1 {
 					return to[0], sent[0]
 				}
@@ -53,7 +59,9 @@ func TestEarlier(t *testing.T) {
 		return f, to[0], sent[0]
 	}
 	finish := func(f *fleet, w Worker, l probe.Launch, s probe.Status) []Action {
-		return f.step(Received{w, &probe.Finished{Attempt: l.Attempt, Job: script.Job("x"), Status: s, Run: time.Second}})
+		return f.step(Received{w, &probe.Finished{
+			Attempt: l.Attempt, Job: script.Job("x"), Status: s, Run: time.Second,
+		}})
 	}
 
 	t.Run("failed", func(t *testing.T) {
@@ -64,7 +72,7 @@ func TestEarlier(t *testing.T) {
 			f.passTime(2 * time.Second)
 			finish(f, w, l, probe.Failed)
 			since := f.now.Sub(time.Unix(1000, 0))
-			if sent != time.Unix(1000, 0) { // the first one is forgotten
+			if sent != time.Unix(1000, 0) { // the first attempt is forgotten
 				want += at(w, WayEarly, EndFailed, sent.Sub(time.Unix(1000, 0)), since-time.Second, since)
 			}
 			w, l = next(f)
@@ -80,7 +88,8 @@ func TestEarlier(t *testing.T) {
 		f.passTime(time.Second)
 		f.step(WorkerGone{Worker: w})
 		to, l := next(f)
-		if got, _ := earlierOf(t, finish(f, to, l, probe.Succeeded)); got != at(w, WayEarly, EndLost, 1, 1, time.Second) {
+		if got, _ := earlierOf(t, finish(f, to, l, probe.Succeeded)); got !=
+			at(w, WayEarly, EndLost, 1, 1, time.Second) {
 			t.Error(got)
 		}
 	})
@@ -91,8 +100,9 @@ func TestEarlier(t *testing.T) {
 		sent := f.now.Sub(time.Unix(1000, 0))
 		f.step(Received{second, probe.Started{Attempt: other.Attempt, Job: script.Job("x")}})
 		f.passTime(time.Second)
-		if got, _ := earlierOf(t, finish(f, first, l, probe.Succeeded)); got != at(second, WayCopy, EndBeaten, sent, sent, sent+time.Second) {
-			t.Error("the first one gave the outcome:", got)
+		if got, _ := earlierOf(t, finish(f, first, l, probe.Succeeded)); got !=
+			at(second, WayCopy, EndBeaten, sent, sent, sent+time.Second) {
+			t.Error("the first attempt gave the outcome:", got)
 		}
 	})
 	t.Run("the copy is done first", func(t *testing.T) {
@@ -101,7 +111,8 @@ func TestEarlier(t *testing.T) {
 		second, other := next(f)
 		f.passTime(time.Second)
 		now := f.now.Sub(time.Unix(1000, 0))
-		if got, _ := earlierOf(t, finish(f, second, other, probe.Succeeded)); got != at(first, WayEarly, EndBeaten, 1, 1, now) {
+		if got, _ := earlierOf(t, finish(f, second, other, probe.Succeeded)); got !=
+			at(first, WayEarly, EndBeaten, 1, 1, now) {
 			t.Error("the copy gave the outcome:", got)
 		}
 	})
@@ -110,7 +121,8 @@ func TestEarlier(t *testing.T) {
 		f.passTime(time.Second)
 		f.step(Received{w, probe.Started{Attempt: l.Attempt, Job: script.Job("x")}})
 		f.passTime(time.Second)
-		if got, _ := earlierOf(t, f.step(Cancel{Job: script.Job("x")})); got != at(w, WayEarly, EndStopped, 1, time.Second, 2*time.Second) {
+		if got, _ := earlierOf(t, f.step(Cancel{Job: script.Job("x")})); got !=
+			at(w, WayEarly, EndStopped, 1, time.Second, 2*time.Second) {
 			t.Error(got)
 		}
 	})

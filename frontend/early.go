@@ -8,6 +8,7 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
+// nextDeadline returns the end of the oldest open round, or zero if no round is open.
 func (r *rounds) nextDeadline() time.Time {
 	for len(r.queue) > 0 && r.queue[0].closed {
 		r.queue = r.queue[1:]
@@ -18,8 +19,9 @@ func (r *rounds) nextDeadline() time.Time {
 	return r.queue[0].until
 }
 
-// measureQueues asks workers how long their queues are, before n waiting tasks of a group are bound by that. Its tasks ask
-// different ones, while there are any.
+// measureQueues asks workers for the lengths of their queues, to bind n waiting tasks of a group to the shortest.
+// Under EarlyPerTask each task asks workers of its own, as long as there are workers that no task of the call has
+// asked.
 func (c *planner) measureQueues(g *group, n int, now time.Time, acts []Action) []Action {
 	workers := g.Set.Len()
 	switch g.job.Policy.Binding {
@@ -47,7 +49,8 @@ func (c *planner) measureQueues(g *group, n int, now time.Time, acts []Action) [
 	return acts
 }
 
-// openRound asks n workers for some tasks how long their queues are: none of the first ones, which were drawn before.
+// openRound opens a round for tasks, and asks n workers drawn from the set for queue lengths. The first skip workers
+// of the draw are left out, because earlier rounds have drawn them.
 func (c *planner) openRound(g *group, tasks []*task, skip, n int, now time.Time, acts []Action) []Action {
 	r := &round{group: g, tasks: tasks, asked: map[*worker]uint64{}, until: now.Add(c.cfg.ProbeTimeout)}
 	for _, t := range tasks {
@@ -64,7 +67,7 @@ func (c *planner) openRound(g *group, tasks []*task, skip, n int, now time.Time,
 	return acts
 }
 
-// handleQueueLength takes a queue length into the round that asked for it.
+// handleQueueLength adds a worker's answer to the round that asked, and closes the round after the last answer.
 func (c *planner) handleQueueLength(w *worker, m probe.Load, now time.Time, acts []Action) []Action {
 	r := c.rounds.bySeq[m.Seq]
 	if r == nil || r.asked[w] != m.Seq {
@@ -72,13 +75,16 @@ func (c *planner) handleQueueLength(w *worker, m probe.Load, now time.Time, acts
 	}
 	delete(c.rounds.bySeq, m.Seq)
 	delete(r.asked, w)
-	r.answers = append(r.answers, place.Answer{Worker: w.Worker, Ahead: float64(m.Queued+m.Running) / float64(max(w.Slots(), 1))})
+	r.answers = append(r.answers, place.Answer{
+		Worker: w.Worker, Ahead: float64(m.Queued+m.Running) / float64(max(w.Slots(), 1)),
+	})
 	if len(r.asked) == 0 {
 		acts = c.finishRound(r, now, acts)
 	}
 	return acts
 }
 
+// expireRounds closes the rounds whose time is over, and binds by the answers so far.
 func (c *planner) expireRounds(now time.Time, acts []Action) []Action {
 	for {
 		at := c.rounds.nextDeadline()
@@ -94,7 +100,7 @@ func (c *planner) expireRounds(now time.Time, acts []Action) []Action {
 	}
 }
 
-// forgetRounds stops waiting for the answers of a worker whose link broke.
+// forgetRounds drops the answers of a worker with a broken link, and stops waiting for more.
 func (c *planner) forgetRounds(w *worker, now time.Time, acts []Action) []Action {
 	for _, r := range slices.Clone(c.rounds.queue) {
 		r.answers = slices.DeleteFunc(r.answers, func(a place.Answer) bool { return a.Worker == w.Worker })
@@ -108,13 +114,14 @@ func (c *planner) forgetRounds(w *worker, now time.Time, acts []Action) []Action
 	return acts
 }
 
-// finishRound binds the tasks of a round to the shortest of the queues that it knows.
+// finishRound closes a round, and binds its tasks to the shortest queues known. Without any answer, the job tries
+// again after ProbeTimeout.
 func (c *planner) finishRound(r *round, now time.Time, acts []Action) []Action {
 	r.closed = true
 	toBind := 0
 	for _, t := range slices.Backward(r.tasks) { // the first one goes to the front last
-		if t.state == probing { // else it was cancelled in the meantime
-			if c.awaitNext(t); t.state == waiting { // its job is not full
+		if t.state == probing { // else the task was cancelled meanwhile
+			if c.awaitNext(t); t.state == waiting { // else the job is paused
 				toBind++
 			}
 		}
@@ -123,6 +130,6 @@ func (c *planner) finishRound(r *round, now time.Time, acts []Action) []Action {
 		c.putOffJob(r.group.job, now.Add(c.cfg.ProbeTimeout), now)
 		return acts
 	}
-	c.wantPlaces(r.group) // it may have more tasks to ask for
+	c.wantPlaces(r.group) // more tasks of the group may wait to be measured
 	return c.commitPlaces(r.group, nil, c.sampler.Shortest(r.answers, toBind, r.group.Probes(len(r.tasks))), now, acts)
 }

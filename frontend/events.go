@@ -8,8 +8,9 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// Event is what a Core is told: one of Listed, WorkerUp, LinkLost, WorkerGone, Received, Frame, Heard, Submit, Extend,
-// Outdated, Cancel, CancelTasks, Unread, Delivered, Dropped, Leave, Busy, Terms, Others, Wake.
+// Event is an input of [Core.Step]. Of links and workers: Listed, WorkerUp, LinkLost, WorkerGone, Received, Frame,
+// Heard. Of clients: Submit, Extend, Outdated, Cancel, CancelTasks, Unread, Delivered, Dropped. Of the frontend:
+// Leave, Busy, Terms, Others, Wake.
 type Event interface{ isEvent() }
 
 // WorkerUp: a link was made, for the first time or again.
@@ -18,10 +19,10 @@ type WorkerUp struct {
 	Welcome probe.Welcome
 }
 
-// LinkLost: a link broke, and is being made again.
+// LinkLost: a link broke, and the shell makes it again.
 type LinkLost struct{ Worker Worker }
 
-// Listed: there is a worker at this address, to which a link is to be made.
+// Listed: a worker is listed at Address, and the shell will link to the worker.
 type Listed struct {
 	Worker  Worker
 	Address string
@@ -30,7 +31,7 @@ type Listed struct {
 // WorkerGone: the worker refuses connections, is silent for its lease, or was taken off the list.
 type WorkerGone struct {
 	Worker Worker
-	Off    bool // the list
+	Off    bool // the worker was taken off the list
 }
 
 // Received: a message came from a worker.
@@ -39,29 +40,30 @@ type Received struct {
 	Msg    probe.Msg
 }
 
-// Frame: these messages came from a worker at once, in this order. The core does not keep the slice.
+// Frame: Msgs came from a worker at once, in order. The core does not keep the slice.
 type Frame struct {
 	Worker Worker
 	Msgs   []probe.Msg
 }
 
-// Heard: gossip tells of a worker.
+// Heard: gossip brought a row about a worker.
 type Heard view.Rumour
 
-// Submit a job, whose id is not under way. The core owns it from here on.
+// Submit a job. Its id must not be under way. The core owns the job from here on.
 type Submit struct{ Job *Job }
 
-// Extend adds stages and tasks to a job under way. What was added before is not added again. The core owns them from here on.
+// Extend adds stages and tasks to a job under way. A repeated Extend adds nothing again. The core owns Stages and
+// Tasks from here on.
 type Extend struct {
 	Job    probe.JobID
-	From   int     // how many tasks the job has had so far, in all: the index of the first new one
-	Stages []Stage // after those that it has
+	From   int     // index of the first new task: the number of tasks that the job has had so far
+	Stages []Stage // appended to the job's stages
 	Tasks  []Task
-	Last   bool // no more are added: a job that is open ends with its tasks
+	Last   bool // nothing more will be added: the job ends with its last task
 }
 
-// Outdated: the client of a job under way comes back with more of it than is known here. What is here is forgotten, for the job
-// to be submitted again.
+// Outdated: the client of a job under way comes back with more tasks than the job has here. The core forgets the
+// job, and the shell submits it again.
 type Outdated struct{ Job probe.JobID }
 
 // Cancel a job.
@@ -70,41 +72,42 @@ type Cancel struct {
 	Reason string
 }
 
-// CancelTasks ends some tasks of a job. The job goes on without them.
+// CancelTasks ends some tasks of a job. The job goes on without the tasks.
 type CancelTasks struct {
 	Job    probe.JobID
 	Tasks  []probe.TaskIndex
 	Reason string
 }
 
-// Unread: the client of a job has so many results to fetch that no more of its tasks are to start, or it has fetched enough.
+// Unread, if Full: the client of a job has too many results to fetch, so no more tasks of the job start. If not
+// Full: the client has fetched enough, and the job goes on.
 type Unread struct {
 	Job  probe.JobID
 	Full bool
 }
 
-// Delivered: clients have the outcomes that these receipts came with, or do without; the workers may forget the results.
-// Until then they keep them for whoever claims the job, should this frontend be lost.
+// Delivered: the clients have the outcomes with Receipts, or do without, so workers may forget the results. Until
+// then the workers keep the results for another frontend, which may claim the job if this frontend is lost.
 type Delivered struct{ Receipts []Receipt }
 
-// Dropped: it is not known whether clients have the outcomes that these receipts came with, and nothing is kept of them
-// here any more.
+// Dropped: the shell keeps the outcomes with Receipts no longer, and does not know whether the clients have them.
 type Dropped struct{ Receipts []Receipt }
 
 // Leave: accept nothing new.
 type Leave struct{}
 
-// Busy says what messages cost this process at present.
+// Busy tells the present cost of a message to the process.
 type Busy struct {
-	Message time.Duration // CPU for one, sent or taken in
-	Share   float64       // of the machine's CPUs that is in use
+	Message time.Duration // CPU time to send or take in a message
+	Share   float64       // share of the machine's CPUs in use
 }
 
-// Terms: what tenants may have from now on.
+// Terms: the tenants file that holds from now on.
 type Terms struct{ *tenants.File }
 
-// Others: which frontends there are, which of them are silent by now, and what the others have told that they need of tenants. It comes
-// once a second, also if there are none, and Needs is what they are to be told then. What it has is not to be written to.
+// Others tells the frontends of the fleet, the frontends silent by now, and the needs of tenants by frontend. The
+// event comes once a second, also in a fleet of a single frontend. After the event [Core.Needs] returns the needs to
+// tell to the fleet. Nobody may write to the maps and slices.
 type Others struct {
 	Self    string
 	Members []string
@@ -112,7 +115,7 @@ type Others struct {
 	Needs   map[string][]tenants.Need // by frontend
 }
 
-// Wake: the time that NextWake named has come.
+// Wake: the time of NextWake has come.
 type Wake struct{}
 
 func (WorkerUp) isEvent()    {}
@@ -136,18 +139,18 @@ func (Wake) isEvent()        {}
 func (CancelTasks) isEvent() {}
 func (Unread) isEvent()      {}
 
-// Action is what the shell must do: one of Send, Accepted, Refused, Extended, Done, Ended, Moved and Collect. What comes by its
-// address is the core's again with its next step, and so are the launches of its messages.
+// Action is a task for the shell: Send, Accepted, Refused, Extended, Done, Ended, Moved or Collect. Actions passed
+// by address, and the launches of messages, belong to the core again from the next step on.
 type Action interface{ isAction() }
 
-// Send a message to a worker; it may be lost if the link breaks.
+// Send a message to a worker. If the link breaks, the message may be lost.
 type Send struct {
 	Worker  Worker
 	Msg     probe.Msg
-	MayWait bool // up to LingerFor, for others to travel with: messages are dear
+	MayWait bool // up to LingerFor, to share a frame with later messages: each frame costs CPU
 }
 
-// LingerFor is how long a message that may wait does, if no other one leaves on its connection before.
+// LingerFor is the longest wait of a message with MayWait. The next message on the connection ends the wait earlier.
 const LingerFor = 500 * time.Microsecond
 
 // Accepted answers a Submit. Outcomes of the job may follow in the same step.
@@ -162,26 +165,26 @@ type Refused struct {
 // Extended answers an Extend.
 type Extended struct {
 	Job   probe.JobID
-	Tasks int           // that it has had so far, in all
-	Added int           // of these, now
-	Err   *RefusedError // why nothing was added; nil: all is there
+	Tasks int           // that the job has had so far, the new tasks included
+	Added int           // new tasks
+	Err   *RefusedError // why nothing was added; nil: the job has all tasks
 }
 
-// Done reports a task's outcome; there is one for each task of an accepted job that does not move. It comes by its address,
-// as no other action comes as often, and is the core's again with its next step.
+// Done reports a task's outcome. Each task of an accepted job gets a Done, unless the job moves. Done is passed by
+// address, because no other action comes as often, and belongs to the core again from the next step on.
 type Done struct {
 	Job     probe.JobID
 	Outcome Outcome
 }
 
-// Ended: every task of the job has its outcome, and the core has forgotten it.
+// Ended: every task of the job has an outcome, and the core has forgotten the job.
 type Ended struct{ Job probe.JobID }
 
-// Moved: the job's client has gone to another frontend, which has claimed it. The core has forgotten it.
+// Moved: the job's client has gone to another frontend, which has claimed the job. The core has forgotten the job.
 type Moved struct{ Job probe.JobID }
 
-// Collect: the worker leaves, and waits for all of its results to be acknowledged. The receipts that there are of it
-// are to be told as Delivered.
+// Collect: the worker leaves, and waits until all its results are acknowledged. The shell tells all receipts of the
+// worker as Delivered.
 type Collect struct{ Worker Worker }
 
 func (Send) isAction()     {}
@@ -193,18 +196,25 @@ func (Ended) isAction()    {}
 func (Moved) isAction()    {}
 func (Collect) isAction()  {}
 
-// Stats counts what a core has done since it was made.
+// Stats counts the doings of a core since New.
 type Stats struct {
 	Jobs, Tasks, Refusals                                               uint64
 	Places, Rides, RidesStarted, Binds, Kept, Shared, Declines, Cancels uint64
 	Offers, Resamples, Retries, Losses, Claims, Adopted, Lost, Poisons  uint64
-	Preempted                                                           uint64 // attempts, for what is regular
-	Remade                                                              uint64 // tasks that ran again for what they had left
-	Beyond, Restamps                                                    uint64 // attempts at tasks that tokens did not cover, and how often one was told that they do now
-	NeverStarted                                                        uint64 // tasks that may start only once, of a job that was claimed
-	Copies, CopiesWon                                                   uint64 // second attempts of late tasks, and those that finished first, or started first of two that waited
-	InVain                                                              uint64 // nanoseconds that the other attempts of such tasks ran
-	Outcomes                                                            [DeadlineExceeded + 1]uint64
+	// Attempts stopped for regular work.
+	Preempted uint64
+	// Tasks that ran again because of lost outputs.
+	Remade uint64
+	// Attempts at tasks beyond their tenants' tokens, and Restamps sent when tokens covered such an attempt later.
+	Beyond, Restamps uint64
+	// Tasks that may start only once, of claimed jobs, and certain never to have started.
+	NeverStarted uint64
+	// Copies of late tasks, and the copies that finished first, or of two queued attempts started first.
+	Copies, CopiesWon uint64
+	// Nanoseconds run by stopped attempts at tasks with a copy.
+	InVain   uint64
+	Outcomes [DeadlineExceeded + 1]uint64
 
-	Estimated, Batches, Enqueued, Leftovers, Asked uint64 // tasks placed by estimation
+	// Of tasks placed by estimation. Asked counts matrices asked for.
+	Estimated, Batches, Enqueued, Leftovers, Asked uint64
 }

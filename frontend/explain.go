@@ -8,7 +8,8 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// samplesOf are those of a job, of one of its groups or, if that is negative, of all, in the order in which they were taken.
+// samplesOf returns the remembered samples of a job, oldest first. If group is not negative, only the samples of the
+// group with that index are returned.
 func (c *Core) samplesOf(job probe.JobID, group int) []Sample {
 	var found []Sample
 	ds := &c.log
@@ -17,24 +18,30 @@ func (c *Core) samplesOf(job probe.JobID, group int) []Sample {
 		if s.job != job || group >= 0 && group != s.group {
 			continue
 		}
-		explained := Sample{At: s.at, Tasks: s.tasks, Tactic: s.tactic, Chosen: make([]Sampled, len(s.chosen)), More: s.more}
+		explained := Sample{
+			At: s.at, Tasks: s.tasks, Tactic: s.tactic, Chosen: make([]Sampled, len(s.chosen)), More: s.more,
+		}
 		for k := range s.chosen {
 			d := &s.chosen[k]
 			name := "a worker that has gone"
 			if m := c.view.Worker(d.worker).Welcome(); uint32(m.Incarnation) == d.incarnation {
 				name = m.Worker
 			}
-			explained.Chosen[k] = Sampled{Worker: name, Why: d.why, Rides: int(d.rides), Places: int(d.places), Bound: d.bound, Fates: d.fates}
+			explained.Chosen[k] = Sampled{
+				Worker: name, Why: d.why, Rides: int(d.rides), Places: int(d.places), Bound: d.bound, Fates: d.fates,
+			}
 		}
 		found = append(found, explained)
 	}
 	return found
 }
 
-// Explain returns what was decided on a task, or on all tasks of a job if task is negative, in the order in which
-// it was: of estimated tasks, and of those sampled near their inputs, all placings that are remembered, for a time after the
-// end of the job, too. Of another task that was sampled, or not placed yet, there is one Decision, which says why, and where its attempt is or what it
-// waits for; of a job that has ended, or all of whose tasks are asked for, one for all that are alike.
+// Explain returns the decisions on a task, or on all tasks of a job if task is negative, in the order of deciding.
+//
+// For tasks placed by estimation or sampled near inputs, the result has all placings remembered, also for a time
+// after the end of the job. Any other task gets a single Decision: why the task was sampled, and where the attempt
+// is or what the task waits for. If the job has ended, or all tasks are asked for, tasks that are alike share a
+// Decision.
 func (c *Core) Explain(job probe.JobID, task int) []Decision {
 	ds := &c.log
 	matches := func(index probe.TaskIndex) bool { return task < 0 || index == probe.TaskIndex(task) }
@@ -67,7 +74,10 @@ func (c *Core) Explain(job probe.JobID, task int) []Decision {
 	}
 	for i := range ds.sampledJobs {
 		if s := &ds.sampledJobs[i]; s.job == job && (task < 0 || task >= int(s.first) && task <= int(s.last)) {
-			d := Decision{Job: job, Task: probe.TaskIndex(task), Why: s.why, Class: s.class, Demand: s.demand, Samples: c.samplesOf(job, -1)}
+			d := Decision{
+				Job: job, Task: probe.TaskIndex(task), Why: s.why, Class: s.class, Demand: s.demand,
+				Samples: c.samplesOf(job, -1),
+			}
 			if found = append(found, d); task >= 0 {
 				return found
 			}
@@ -78,10 +88,10 @@ func (c *Core) Explain(job probe.JobID, task int) []Decision {
 	return found
 }
 
-// maxNamedWorkers bounds the workers that are named of a site.
+// maxNamedWorkers bounds the workers named for a site.
 const maxNamedWorkers = 8
 
-// sitesWithWorkers is the sites with the workers that are up there now.
+// sitesWithWorkers returns a copy of sites, with names of workers that are up at each site now.
 func (c *Core) sitesWithWorkers(sites []Site) []Site {
 	sites = slices.Clone(sites)
 	for i := range sites {
@@ -96,7 +106,7 @@ func (c *Core) sitesWithWorkers(sites []Site) []Site {
 	return sites
 }
 
-// Copies are where a file is: in the caches of workers that are up, by their names, as far as these have told.
+// Copies returns the workers that are up and have reported a file in their caches, by name, at most MaxCopies.
 func (c *Core) Copies(id estimate.FileID) (copies []estimate.Copy) {
 	for _, key := range c.view.Fleet().Holders(id) {
 		if w := c.workers[Worker(key)]; w.Up() {
@@ -107,7 +117,8 @@ func (c *Core) Copies(id estimate.FileID) (copies []estimate.Copy) {
 	return copies[:min(len(copies), MaxCopies)]
 }
 
-// Caches are the addresses of caches that should have a file: that of the worker of this name first.
+// Caches returns the addresses of caches that should have a file, at most MaxCopies. The cache of the worker called
+// name comes first.
 func (c *Core) Caches(name string, id estimate.FileID) (addresses []string) {
 	fleet := c.view.Fleet()
 	for _, key := range slices.Concat(fleet.WorkersNamed(name), fleet.Holders(id)) {
@@ -119,8 +130,8 @@ func (c *Core) Caches(name string, id estimate.FileID) (addresses []string) {
 	return addresses[:min(len(addresses), MaxCopies)]
 }
 
-// explainUndecided is the Decisions on a task of a job that no others tell of, or, if that is negative, on the first such task of
-// each group, in the order of these.
+// explainUndecided returns a Decision on a task without a remembered decision. If task is negative, the result has,
+// for each group in order, a Decision on the first task without one, and Alike counts the rest.
 func (c *Core) explainUndecided(j *job, task int) []Decision {
 	byGroup := make([]*Decision, len(j.groups))
 	for _, t := range j.tasks {
@@ -132,7 +143,11 @@ func (c *Core) explainUndecided(j *job, task int) []Decision {
 			d.Alike++
 			continue
 		}
-		d := Decision{Job: j.ID, Task: t.spec.Index, Path: g.path, Why: g.pathReason, Class: g.explainClass(), Demand: g.explainDemand(), Choice: estimate.Decision{Chosen: -1}}
+		d := Decision{
+			Job: j.ID, Task: t.spec.Index, Path: g.path, Why: g.pathReason,
+			Class: g.explainClass(), Demand: g.explainDemand(),
+			Choice: estimate.Decision{Chosen: -1},
+		}
 		if task >= 0 || t.state == blocked || t.state == held {
 			d.Outcome = stateText[t.state]
 		}

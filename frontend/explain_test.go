@@ -13,11 +13,12 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/script"
 )
 
-// Tasks of which there is nothing to tell yet are explained, too, and those that are alike at once.
+// Tasks without a decision are explained, too, and tasks that are alike are explained together.
 func TestExplainWhatWaits(t *testing.T) {
 	f := newFleet(t, 1, 4, Config{})
 	f.tellWait(0, 0, probe.Load{})
-	j := jobWith("x", Task{Estimate: time.Minute}, Task{Stage: 1, Estimate: time.Minute}, Task{Stage: 1, Estimate: time.Minute},
+	j := jobWith("x",
+		Task{Estimate: time.Minute}, Task{Stage: 1, Estimate: time.Minute}, Task{Stage: 1, Estimate: time.Minute},
 		Task{Estimate: time.Millisecond}, Task{Estimate: time.Millisecond}, Task{Estimate: time.Millisecond})
 	j.Stages = []Stage{{Name: "a"}, {Name: "b", After: []string{"a"}}}
 	f.step(Submit{j})
@@ -33,10 +34,12 @@ func TestExplainWhatWaits(t *testing.T) {
 			}
 		}
 	}
-	explain(2, "task 2 goes by estimation: long: runs 60.000s by its hint, threshold 1.000s\nit waits for other stages")
+	explain(2,
+		"task 2 goes by estimation: long: runs 60.000s by its hint, threshold 1.000s\nit waits for other stages")
 	explain(4, "task 4 goes by sampling")
 	explain(9)
-	explain(-1, "w0: the least C of 1", "task 3 (and 2 more) goes by sampling", "task 1 (and 1 more) goes by estimation")
+	explain(-1, "w0: the least C of 1",
+		"task 3 (and 2 more) goes by sampling", "task 1 (and 1 more) goes by estimation")
 	f.step(Cancel{Job: script.Job("x")})
 	explain(-1, "w0: the least C of 1", "task 3 (and 2 more) goes by sampling")
 	explain(0, "w0: the least C of 1")
@@ -44,7 +47,7 @@ func TestExplainWhatWaits(t *testing.T) {
 	explain(6)
 }
 
-// Whether a task is covered by tokens is told, and what one that is held waits for.
+// Explain tells whether tokens cover a task, and why a held task waits.
 func TestExplainTokens(t *testing.T) {
 	f := newFleet(t, 2, 4, Config{Estimate: estimate.Config{Jitter: -1}})
 	f.step(Terms{tenants.New(1, nil, []tenants.Entry{{Path: "a", Tokens: 1, Max: 2}})})
@@ -61,8 +64,10 @@ func TestExplainTokens(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		`covered by tokens: tenant "a" has 0 of the 1 slots that it may have here`, `not covered by tokens: tenant "a" has 1 of the 1 slots`,
-		"class regular: its job names none\n", "class yielded: its job names none, and its tenant's tokens do not cover it\n",
+		`covered by tokens: tenant "a" has 0 of the 1 slots that it may have here`,
+		`not covered by tokens: tenant "a" has 1 of the 1 slots`,
+		"class regular: its job names none\n",
+		"class yielded: its job names none, and its tenant's tokens do not cover it\n",
 		`held: tenant "a" has 2 of the 2 slots of its maximum that it may have here`,
 	} {
 		if !strings.Contains(text, want) {
@@ -71,12 +76,15 @@ func TestExplainTokens(t *testing.T) {
 	}
 	f.now = f.now.Add(time.Second)
 	f.step(Terms{tenants.New(2, nil, []tenants.Entry{{Path: "a", Tokens: 2, Max: 2}})})
-	if text := f.core.Explain(script.Job("x"), 1)[0].String(); !strings.Contains(text, "class regular: its job names none") || !strings.Contains(text, "not covered by tokens: tenant \"a\" has 1 of the 1 slots that it may have here; covered since 1s after it came") {
+	if text := f.core.Explain(script.Job("x"), 1)[0].String(); !strings.Contains(text,
+		"class regular: its job names none") || !strings.Contains(text,
+		`not covered by tokens: tenant "a" has 1 of the 1 slots that it may have here; covered since 1s after it came`,
+	) {
 		t.Errorf("with another token:\n%s", text)
 	}
 }
 
-// A copy is explained behind the first attempt: why it was made, where, and what became of both.
+// A copy is explained after the first attempt: why and where the copy was made, and what became of each attempt.
 func TestExplainCopies(t *testing.T) {
 	f := newFleet(t, 2, 1, Config{Copies: 1, Estimate: estimate.Config{Jitter: -1}})
 	f.tellWait(0, 0, probe.Load{})
@@ -94,15 +102,21 @@ func TestExplainCopies(t *testing.T) {
 		t.Fatalf("%d copies", len(copies))
 	}
 	ds := f.core.Explain(script.Job("x"), 0)
-	if len(ds) != 2 || ds[0].Copies != "its copy is at w1" || ds[0].CopyOf != (probe.AttemptID{}) || ds[1].CopyOf != first[0].Attempt {
+	if len(ds) != 2 || ds[0].Copies != "its copy is at w1" || ds[0].CopyOf != (probe.AttemptID{}) ||
+		ds[1].CopyOf != first[0].Attempt {
 		t.Errorf("decisions: %+v", ds)
 	}
-	f.step(Received{1, &probe.Finished{Attempt: copies[0].Attempt, Job: script.Job("x"), Status: probe.Succeeded, Run: 5 * time.Second}})
+	f.step(Received{1, &probe.Finished{
+		Attempt: copies[0].Attempt, Job: script.Job("x"), Status: probe.Succeeded, Run: 5 * time.Second,
+	}})
 	ds = f.core.Explain(script.Job("x"), 0)
 	if len(ds) != 2 {
 		t.Fatalf("decisions: %v", ds)
 	}
-	for i, want := range []string{"at w0: stopped: its copy was done first", "w1: a copy of " + first[0].Attempt.String() + ", which has run at w0 for 31"} {
+	for i, want := range []string{
+		"at w0: stopped: its copy was done first",
+		"w1: a copy of " + first[0].Attempt.String() + ", which has run at w0 for 31",
+	} {
 		if text := ds[i].String(); !strings.Contains(text, want) {
 			t.Errorf("decision %d: %q lacks %q", i, text, want)
 		}
@@ -112,7 +126,7 @@ func TestExplainCopies(t *testing.T) {
 	}
 }
 
-// Of a task that runs and has no copy it is told why, on both paths.
+// Explain tells why a running task has no copy, on either path.
 func TestExplainNoCopy(t *testing.T) {
 	for _, want := range []struct {
 		cfg  Config
@@ -120,7 +134,8 @@ func TestExplainNoCopy(t *testing.T) {
 		once bool
 		says string
 	}{
-		{Config{Copies: 1}, Job{}, false, "no copy: it is not late by what is known, or would be done no sooner elsewhere"},
+		{Config{Copies: 1}, Job{}, false,
+			"no copy: it is not late by what is known, or would be done no sooner elsewhere"},
 		{Config{}, Job{}, false, "no copy: this frontend makes none"},
 		{Config{Copies: 1}, Job{}, true, "no copy: it may start only once"},
 		{Config{Copies: 1}, Job{Tenant: "bounded"}, false, "no copy: its tenant has a maximum"},
@@ -149,14 +164,15 @@ func TestExplainNoCopy(t *testing.T) {
 			if len(ds) != 1 || ds[0].Worker == "" || !slices.Contains(strings.Split(ds[0].String(), "\n"), want.says) {
 				t.Errorf("%v: %v lacks the line %q", mode, ds, want.says)
 			}
-			if tokens := "weights in workers' queues, [7] by the parts of its path"; mode == estimate.Sample && j.Tenant != "" && !strings.Contains(ds[0].Budget, tokens) {
+			if tokens := "weights in workers' queues, [7] by the parts of its path"; mode == estimate.Sample &&
+				j.Tenant != "" && !strings.Contains(ds[0].Budget, tokens) {
 				t.Errorf("%q lacks %q", ds[0].Budget, tokens)
 			}
 		}
 	}
 }
 
-// So is a copy of what waits: for how long that was to wait, has, and will.
+// The copy of a queued task is explained by three waits of the first attempt: expected, so far, and still to come.
 func TestExplainCopyOfQueued(t *testing.T) {
 	f := newFleet(t, 2, 1, Config{Copies: 1, Estimate: estimate.Config{Jitter: -1}})
 	f.tellWait(0, 5*time.Second, probe.Load{})
@@ -178,7 +194,8 @@ func TestExplainCopyOfQueued(t *testing.T) {
 	}
 	for i, want := range []string{
 		"at w0: withdrawn: its copy has started first",
-		"w1: a copy of " + first[0].Attempt.String() + ", which was to wait at w0 for 5.000s, has waited for 5.000s, and is expected to wait for 16.000s more",
+		"w1: a copy of " + first[0].Attempt.String() +
+			", which was to wait at w0 for 5.000s, has waited for 5.000s, and is expected to wait for 16.000s more",
 	} {
 		if text := ds[i].String(); !strings.Contains(text, want) || !strings.Contains(text, "class regular") {
 			t.Errorf("decision %d: %q lacks %q, or its class", i, text, want)
@@ -186,7 +203,7 @@ func TestExplainCopyOfQueued(t *testing.T) {
 	}
 }
 
-// Of every task the class is told, on both paths, whether it is placed yet, is placed, or has ended.
+// Explain tells the class of every task, on either path: of waiting, of placed and of ended tasks.
 func TestExplainClass(t *testing.T) {
 	for _, want := range []struct {
 		job  Job
@@ -196,8 +213,10 @@ func TestExplainClass(t *testing.T) {
 		{Job{}, false, "class regular: its job names none"},
 		{Job{Class: Regular}, false, "class regular: its job names it"},
 		{Job{Class: Spare}, false, "class spare: its job names it"},
-		{Job{Class: Spare, Due: 3 * time.Second}, false, "class spare: its job names it; regular from 3s after it came"},
-		{Job{Class: Spare, Deadline: 8 * time.Second}, true, "class yielded: its job is spare, and it may start only once; regular from 4s after it came"},
+		{Job{Class: Spare, Due: 3 * time.Second}, false,
+			"class spare: its job names it; regular from 3s after it came"},
+		{Job{Class: Spare, Deadline: 8 * time.Second}, true,
+			"class yielded: its job is spare, and it may start only once; regular from 4s after it came"},
 	} {
 		for _, mode := range []estimate.Mode{estimate.Sample, estimate.Estimate} {
 			f := newFleet(t, 1, 1, Config{})
@@ -220,11 +239,13 @@ func TestExplainClass(t *testing.T) {
 	}
 }
 
-// The output of a stage lies where its tasks ran, those as well that a resubmitted job leaves out.
+// The output of a stage lies where the stage's tasks ran. Tasks left out by a resubmitted job count, too.
 func TestOutputsOfResubmittedStages(t *testing.T) {
 	f := newFleet(t, 3, 4, Config{Estimate: estimate.Config{Jitter: -1}})
 	j := jobWith("x", Task{Stage: 1, Estimate: time.Second, Inputs: []Input{{Bytes: 4e9, Stage: "a"}}, Retryable: true})
-	j.Generation, j.Stages = 1, []Stage{{Name: "a", Ran: map[string]int{"w1": 1, "w2": 3}}, {Name: "b", After: []string{"a"}}}
+	j.Generation, j.Stages = 1, []Stage{
+		{Name: "a", Ran: map[string]int{"w1": 1, "w2": 3}}, {Name: "b", After: []string{"a"}},
+	}
 	f.step(Submit{j})
 	var ls []probe.Launch
 	for w := range 3 {
@@ -241,14 +262,18 @@ func TestOutputsOfResubmittedStages(t *testing.T) {
 			t.Errorf("%s reads %d bytes from its disk, want %d", c.Name, c.Bytes[estimate.Disk], want)
 		}
 	}
-	acts := f.step(Received{2, &probe.Finished{Attempt: ls[0].Attempt, Status: probe.Succeeded, Usage: probe.Usage{CPU: time.Second, Memory: 7}}})
-	if !slices.ContainsFunc(acts, func(a Action) bool { d, ok := a.(*Done); return ok && d.Outcome.Usage.Memory == 7 }) {
+	acts := f.step(Received{2, &probe.Finished{
+		Attempt: ls[0].Attempt, Status: probe.Succeeded, Usage: probe.Usage{CPU: time.Second, Memory: 7},
+	}})
+	if !slices.ContainsFunc(acts, func(a Action) bool {
+		d, ok := a.(*Done)
+		return ok && d.Outcome.Usage.Memory == 7
+	}) {
 		t.Errorf("the outcome does not tell the usage: %v", acts)
 	}
 }
 
-// What was decided for tasks that are sampled is remembered: who was chosen and why, what was promised there, and what
-// became of it.
+// Decisions on sampled tasks are remembered: the workers chosen, the reasons, the rides and places, and their fates.
 func TestExplainSampled(t *testing.T) {
 	f := newFleet(t, 3, 1, Config{})
 	busy := probe.Load{Queued: 2}
@@ -280,13 +305,16 @@ func TestExplainSampled(t *testing.T) {
 		}
 	}
 	f.passTime(time.Second)
-	want := []string{"w0 (believed idle): rides 1, places 1; 1 started at once, 1 withdrawn", "w1 (at random): places 1; 1 turns got a task", "w2 (at random): places 1; 1 withdrawn"}
+	want := []string{
+		"w0 (believed idle): rides 1, places 1; 1 started at once, 1 withdrawn",
+		"w1 (at random): places 1; 1 turns got a task", "w2 (at random): places 1; 1 withdrawn",
+	}
 	explain(0, want...)
 	f.step(Cancel{Job: script.Job("x")})
-	explain(-1, want...) // also when the job has ended
+	explain(-1, want...) // after the job has ended, too
 }
 
-// So is what was decided by the lengths of queues.
+// Decisions by queue lengths are remembered, too.
 func TestExplainBoundByQueues(t *testing.T) {
 	f := newFleet(t, 2, 1, Config{})
 	j := jobWith("x", Task{})
@@ -296,12 +324,14 @@ func TestExplainBoundByQueues(t *testing.T) {
 			f.step(Received{s.Worker, probe.Load{Seq: s.Msg.(probe.Probe).Seq, Running: 1 + 2*uint32(s.Worker)}})
 		}
 	}
-	if ds := f.core.Explain(script.Job("x"), 0); len(ds) != 1 || !strings.Contains(ds[0].String(), "\n  w0 (shortest queue): a task, bound at once") {
+	if ds := f.core.Explain(script.Job("x"), 0); len(ds) != 1 ||
+		!strings.Contains(ds[0].String(), "\n  w0 (shortest queue): a task, bound at once") {
 		t.Errorf("%v", ds)
 	}
 }
 
-// So many decisions for sampled tasks are remembered, and a place that was promised by one that is forgotten is nobody's.
+// At most maxSamples decisions on sampled tasks are remembered. Fates of places of a forgotten decision are not
+// counted.
 func TestSamplesAreForgotten(t *testing.T) {
 	f := newFleet(t, 1, 1, Config{})
 	f.step(Received{0, probe.Pong{Load: probe.Load{Queued: 2}}})
@@ -322,14 +352,14 @@ func TestSamplesAreForgotten(t *testing.T) {
 	} else {
 		for i := range samples {
 			if n := samples[i].chosen[0].fates[place.Gone]; n != 1 {
-				t.Errorf("sample %d: of one place %d are gone", i, n)
+				t.Errorf("sample %d: %d places are gone, want 1", i, n)
 			}
 		}
 	}
 }
 
-// Of a task that is sampled near its inputs it is told where these are, how long reading takes there and elsewhere, where it
-// ran, and why far from them.
+// Explain tells of a task sampled near inputs: the sites of the inputs, the time to read at each, and the worker
+// that got the task. If that worker was far from the inputs, Explain tells why.
 func TestExplainNear(t *testing.T) {
 	f := newFleet(t, 3, 1, Config{})
 	explain := func(job string, task int, want ...string) {
@@ -349,13 +379,15 @@ func TestExplainNear(t *testing.T) {
 	}
 	sites := "reading its inputs takes 6.25ms at h1 (w1), 12.5ms anywhere"
 	f.step(Submit{jobWith("x", near("h1"))})
-	explain("x", 0, "goes by sampling: short", sites, "after 0s, 0s of which it waited near them: to w1, where that takes 6.25ms\n",
+	explain("x", 0, "goes by sampling: short", sites,
+		"after 0s, 0s of which it waited near them: to w1, where that takes 6.25ms\n",
 		"at w1: sent along with a reservation", "what they read is at h1", "w1 (believed idle): rides 1")
 
 	f.step(Submit{jobWith("y", near("h1"))}) // w1 is taken
 	explain("y", 0, sites, "it waits", "what they read is at h1", "w1 (at random): places 1")
 	f.passTime(7 * time.Millisecond)
-	explain("y", 0, sites, "where that takes 12.5ms: it has waited for as long as reading there takes longer", "rides 1")
+	explain("y", 0, sites,
+		"where that takes 12.5ms: it has waited for as long as reading there takes longer", "rides 1")
 	f.step(Cancel{Job: script.Job("y")})
 	explain("y", 0, sites, "it has waited for as long", "stopped: ")
 	explain("y", -1, "task 0 goes by sampling", "what they read is at h1")
@@ -369,7 +401,7 @@ func TestExplainNear(t *testing.T) {
 	explain("u", 0, `they may run only at hosts ["h2"]`)
 }
 
-// What would wait behind others of its job is said to go elsewhere because of that.
+// A task that would wait behind tasks of its own job goes elsewhere, and Explain gives the crowd as the reason.
 func TestExplainCrowded(t *testing.T) {
 	f := newFleet(t, 2, 1, Config{})
 	task := Task{Estimate: 10 * time.Millisecond, Inputs: []Input{{Bytes: 1e6, Copies: []estimate.Copy{{At: "h1"}}}}}
@@ -388,10 +420,13 @@ func TestExplainCrowded(t *testing.T) {
 	}
 }
 
-// A job that is spare is sampled for that, unless it says how it is to be placed.
+// A spare job is sampled because it is spare, unless the job names a mode.
 func TestExplainPathOfSpare(t *testing.T) {
 	f := newFleet(t, 1, 1, Config{})
-	for mode, want := range map[estimate.Mode]string{estimate.Auto: "goes by sampling: its job is spare", estimate.Sample: "goes by sampling: the job's mode says so"} {
+	for mode, want := range map[estimate.Mode]string{
+		estimate.Auto:   "goes by sampling: its job is spare",
+		estimate.Sample: "goes by sampling: the job's mode says so",
+	} {
 		j := jobWith(mode.String(), Task{Estimate: time.Minute})
 		j.Class, j.Mode = Spare, mode
 		f.step(Submit{j})

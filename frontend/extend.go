@@ -8,10 +8,10 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// What is added to a job is checked as if it were another job with the same stages, and becomes a part of it when nothing is
-// wrong: its tasks are of groups of their own.
+// An addition to a job is checked like another job with the same stages. If nothing is wrong, the addition becomes a
+// part of the job. The new tasks have groups of their own.
 
-// makeAddition makes another job of what is to be added to one under way, or says why it may not be.
+// makeAddition makes a job of the stages and tasks to be added to j, or returns why the frontend refuses them.
 func (c *jobs) makeAddition(j *job, ev *Extend) (*job, *RefusedError) {
 	invalid := func(format string, args ...any) (*job, *RefusedError) {
 		return nil, &RefusedError{Reason: Invalid, Message: fmt.Sprintf(format, args...)}
@@ -25,7 +25,9 @@ func (c *jobs) makeAddition(j *job, ev *Extend) (*job, *RefusedError) {
 	case len(j.stages) == 0 && j.totalTasks > 0 && len(ev.Stages) > 0:
 		return invalid("the job has tasks and no stages: submit it with the first ones")
 	case j.totalTasks+n > limit:
-		return nil, &RefusedError{Reason: TooBigJob, Message: fmt.Sprintf("the job has had %d tasks, with %d more it would have %d, the limit is %d: submit another one", j.totalTasks, n, j.totalTasks+n, limit)}
+		return nil, &RefusedError{Reason: TooBigJob, Message: fmt.Sprintf(
+			"the job has had %d tasks, with %d more it would have %d, the limit is %d: submit another one",
+			j.totalTasks, n, j.totalTasks+n, limit)}
 	}
 	x := &job{Job: j.Job, submitted: j.submitted, deadline: j.deadline, due: j.due, stages: slices.Clone(j.stages)}
 	x.Stages, x.Tasks = slices.Concat(j.Stages, ev.Stages), ev.Tasks
@@ -40,7 +42,9 @@ func (c *jobs) makeAddition(j *job, ev *Extend) (*job, *RefusedError) {
 		return nil, err
 	}
 	if sum := j.payloadBytes + x.payloadBytes; sum > c.cfg.MaxPayloads {
-		return nil, &RefusedError{Reason: TooBigJob, Message: fmt.Sprintf("the payloads of the job would be %d bytes together, the limit is %d: pass references to the data", sum, c.cfg.MaxPayloads)}
+		return nil, &RefusedError{Reason: TooBigJob, Message: fmt.Sprintf(
+			"the payloads of the job would be %d bytes together, the limit is %d: pass references to the data",
+			sum, c.cfg.MaxPayloads)}
 	}
 	if err := c.refuseNoRoom(x); err != nil {
 		return nil, err
@@ -48,7 +52,7 @@ func (c *jobs) makeAddition(j *job, ev *Extend) (*job, *RefusedError) {
 	return x, nil
 }
 
-// applyAddition adds to a job what was found to be right.
+// applyAddition adds x, a checked addition, to j.
 func (c *jobs) applyAddition(j, x *job, now time.Time) {
 	for i := len(j.stages); i < len(x.stages); i++ {
 		if s := &x.stages[i]; s.ready {
@@ -61,7 +65,7 @@ func (c *jobs) applyAddition(j, x *job, now time.Time) {
 	j.totalTasks += len(x.tasks)
 }
 
-// mergeTasks makes the tasks of x a part of j.
+// mergeTasks makes the tasks and groups of x a part of j. The groups of x keep their queues.
 func (c *jobs) mergeTasks(j, x *job, now time.Time) {
 	if j.byIndex == nil && j.totalTasks > len(j.tasks) {
 		j.byIndex = make(map[probe.TaskIndex]*task, len(j.tasks)+len(x.tasks))
@@ -86,11 +90,11 @@ func (c *jobs) mergeTasks(j, x *job, now time.Time) {
 	j.awaitPartitions(x.tasks)
 	for _, t := range x.tasks {
 		if len(j.stages) > 0 && j.stages[t.group.stageIndex].needsPassing {
-			t.updatePassedBytes() // it may be passed what there is already
+			t.updatePassedBytes() // outputs may exist already
 		}
 	}
 	c.addTasks(j.tenant, x)
 }
 
-// seal notes that nothing is added to a job any more.
+// seal notes that nothing more will be added to a job.
 func (j *job) seal() { j.Open = false }

@@ -8,7 +8,7 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// A client that has been elsewhere with its job may know more of it than the frontend to which it comes back.
+// A client that was at another frontend with a job may have added to the job before the client comes back.
 func TestKnows(t *testing.T) {
 	c := New(Config{ID: 1}, rand.New(rand.NewPCG(1, 2)))
 	id := probe.JobID{1}
@@ -16,9 +16,12 @@ func TestKnows(t *testing.T) {
 	for _, test := range []struct {
 		job   Job
 		knows bool
-	}{{Job{ID: id, Open: true}, true}, {Job{ID: id, Open: true, Had: 1}, false}, {Job{ID: id}, false}, {Job{ID: probe.JobID{2}, Had: 9}, true}} {
+	}{
+		{Job{ID: id, Open: true}, true}, {Job{ID: id, Open: true, Had: 1}, false}, {Job{ID: id}, false},
+		{Job{ID: probe.JobID{2}, Had: 9}, true},
+	} {
 		if knows := c.Knows(&test.job); knows != test.knows {
-			t.Errorf("of one that has had %d tasks, open %t, all is known: %t", test.job.Had, test.job.Open, knows)
+			t.Errorf("a job with %d tasks, open %t: known %t", test.job.Had, test.job.Open, knows)
 		}
 	}
 }

@@ -13,25 +13,25 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/pq"
 )
 
-// What is known of jobs, and of what was promised to them, points at each other in circles, and stands here for that
-// reason. The floor of jobs and the ledger change jobs, groups and tasks, and nobody else does; reservations, attempts and
-// workers only the ledger.
+// Jobs, tasks, places and attempts point at each other in circles, so all the types stand in one file. Only the
+// floor of jobs and the ledger change jobs, groups and tasks. Only the ledger changes reservations, attempts and
+// workers (TestOwners).
 
-// taskState is where a task stands between its submission and its outcome.
+// taskState is a task's position between submission and outcome.
 type taskState uint8
 
 const (
 	waiting  taskState = iota // for a place's turn
 	matching                  // for a worker to be matched with (estimation)
-	blocked                   // for the stages before its own, or as its job is full
-	held                      // for what its tenant may use
-	probing                   // for the queue lengths it was sampled by (early binding)
-	riding                    // with a reservation, to be started if there is room
+	blocked                   // for earlier stages, or because the job is paused
+	held                      // because the tenant's maximum is used
+	probing                   // for queue lengths (early binding)
+	riding                    // sent with a reservation, to start if the worker has room
 	enqueued                  // at a worker, bound early
-	bound                     // at a worker, running as far as we know
-	adrift                    // riding, enqueued or bound where the link is broken
+	bound                     // at a worker, running as far as the frontend knows
+	adrift                    // riding, enqueued or bound at a worker with a broken link
 	claiming                  // the job was resubmitted; an attempt may still run somewhere
-	resting                   // after its own failure, before it is tried again
+	resting                   // after the task's own failure, before the next attempt
 	done
 )
 
@@ -40,20 +40,21 @@ func (s taskState) isAtWorker() bool {
 	return s == riding || s == enqueued || s == bound || s == adrift
 }
 
-// legalMoves is every legal change of a task. A pair missing here is our bug, not bad input.
+// legalMoves lists the legal changes of a task's state: to which states from each. A change outside of the table is
+// a bug of the package, not bad input, and move panics.
 var legalMoves = [...][]taskState{
 	waiting:  {matching, blocked, held, probing, riding, enqueued, bound, claiming, done},
 	matching: {blocked, enqueued, done},
 	blocked:  {waiting, matching, held, done},
 	held:     {waiting, matching, blocked, done},
 	probing:  {waiting, blocked, enqueued, done},
-	riding:   {waiting, blocked, enqueued, bound, adrift, resting, done}, // enqueued: a copy takes its place, here and below
+	riding:   {waiting, blocked, enqueued, bound, adrift, resting, done}, // to enqueued (here, below): a copy goes on
 	enqueued: {waiting, matching, blocked, bound, adrift, resting, done},
 	bound:    {waiting, matching, blocked, enqueued, adrift, resting, done},
 	adrift:   {waiting, matching, blocked, enqueued, bound, resting, done},
 	claiming: {waiting, matching, blocked, held, bound, done},
 	resting:  {waiting, matching, blocked, held, done},
-	done:     {waiting, matching, blocked, held}, // it runs again, for what it has left
+	done:     {waiting, matching, blocked, held}, // the task runs again, because outputs are lost
 }
 
 // job is a Job under way.
@@ -62,61 +63,62 @@ type job struct {
 	submitted     time.Time
 	deadline      time.Time // zero: none
 	tasks         []*task
-	totalTasks    int // so many tasks, with those that a resubmission has left out
+	totalTasks    int // tasks so far, with the tasks left out by a resubmission
 	groups        []*group
-	seats         map[string]*list.List[*seat] // by name; nil: it has one group
-	placedGroups  []*group                     // those with places believed to be in queues, and some that no longer have any
+	seats         map[string]*list.List[*seat] // by name; nil: the job has one group
+	placedGroups  []*group                     // groups with places believed to be in queues, or that had some
 	unfinished    int                          // tasks without an outcome
-	payloadBytes  int                          // bytes, of those, and of what stages have in common and leave
-	stageBytes    int                          // the second part of it
+	payloadBytes  int                          // bytes: payloads of unfinished tasks, plus stageBytes
+	stageBytes    int                          // bytes: stages' common payloads, inline outputs, payloads of Made.Spec
 	waiting       int                          // tasks in state waiting
 	matching      int                          // tasks in state matching
-	strandedTasks int                          // tasks that wait, or are to be matched, and that no worker is up for
-	served        bool                         // a task of it has started, or is taken to have, or all are over
+	strandedTasks int                          // tasks in state waiting or matching, without any worker up for them
+	served        bool                         // a task has started, or is taken to have, or all tasks have ended
 	presumed      bool                         // served, because a ride has not come back within a round trip
-	rides         []sentRide                   // oldest first, while no task is known to have started; empty: the job's wait does not count
-	waitLists     []*unserved                  // until then, if it is asked how long it waits
+	rides         []sentRide                   // rides sent before any task is known to have started, oldest first
+	waitLists     []*unserved                  // lists of unserved jobs with this job; nil once known to be served
 	ended         bool
-	ending        bool     // all its tasks are being ended
-	paused        bool     // its client has so many results to fetch that no more tasks start
-	isWanting     bool     // it is among the wants
-	allWanting    bool     // so are all its groups
-	wantingGroups []*group // those that are
+	ending        bool     // all tasks are being ended
+	paused        bool     // no more tasks start: the client has too many results to fetch
+	isWanting     bool     // listed in jobs.wantingJobs
+	allWanting    bool     // all groups want places
+	wantingGroups []*group // groups that want places
 
-	due        time.Time              // from when on it is regular; zero: never, or it is
-	stages     []stage                // none: the job has none
-	cause      string                 // of its failure, as a task of a stage has failed
-	commonSent map[stageAtWorker]bool // false: it may not have heard it
+	due        time.Time              // from then on spare work of the job is regular; zero: never, or from the start
+	stages     []stage                // empty: no stages
+	cause      string                 // why the job fails, after a task of a stage has failed; "": no failure
+	commonSent map[stageAtWorker]bool // workers sent a stage's common payload; false: send again
 
-	byIndex        map[probe.TaskIndex]*task // nil: each task is at its index
-	claimUntil     time.Time                 // tasks of it are claiming until then; zero: none is
-	failedAttempts map[probe.AttemptID]bool  // that were claimed, and had failed
-	claimsDue      map[*worker]bool          // those whose answers to a claim of the whole job are waited for
-	uninformed     map[*worker]bool          // those that have not answered it, and may not know yet whose the job is
-	doubts         []string                  // those that answered, and may have forgotten attempts that started
-	confirmedAt    time.Time                 // when a worker last showed that it takes the job for one of this frontend
-	answersDue     int                       // those whose answers are waited for whether they still do
-	confirmUntil   time.Time                 // for how long
+	byIndex        map[probe.TaskIndex]*task // nil: tasks[i] has index i
+	claimUntil     time.Time                 // end of the wait for answers to claims; zero: no task is claiming
+	failedAttempts map[probe.AttemptID]bool  // failed attempts that a worker may report again, if asked again
+	claimsDue      map[*worker]bool          // workers with an answer due to a claim of the whole job
+	uninformed     map[*worker]bool          // workers without an answer, who may not know the job's new owner
+	doubts         []string                  // reasons why a worker may have forgotten a started attempt
+	confirmedAt    time.Time                 // when a worker last confirmed that the job is still here
+	answersDue     int                       // confirmations asked for and not answered yet
+	confirmUntil   time.Time                 // end of the wait for confirmations
 
-	tailAt time.Time // when it is looked which of its last tasks are late; zero: it is not
+	tailAt time.Time // when to look for late tasks among the last; zero: not at the tail
 
-	lag           time.Duration // Resample: how long it waits for a turn before it samples again
-	resampleAt    time.Time     // when it does; zero: it does not wait, or for retryAt
-	retryAt       time.Time     // before which it is of no use to look for places: queues are full, or nobody answered; zero: at once
-	strandedSince time.Time     // since when no worker could run a waiting task
+	lag           time.Duration // Resample: how long the job waits for a turn before the next sample
+	resampleAt    time.Time     // when the job samples again; zero: not waiting for a turn, or waiting for retryAt
+	retryAt       time.Time     // no search for places before: queues were full, or no worker answered; zero: at once
+	strandedSince time.Time     // since when no worker is up for a waiting or matching task; zero: each has a worker
 	wakeAt        time.Time
 	pos           int
 
 	tenant *tenant
-	node   list.Node[*job] // among those of the tenant with waiting tasks
+	node   list.Node[*job] // among the tenant's jobs with waiting tasks
 }
 
 func (j *job) Before(k *job) bool { return j.wakeAt.Before(k.wakeAt) }
 func (j *job) Pos() *int          { return &j.pos }
 
-// Links makes it an item of lists.
+// Links makes a job an item of lists.
 func (j *job) Links() *list.Node[*job] { return &j.node }
 
+// compareJobs orders jobs by submission, the oldest first, then by id.
 func compareJobs(a, b *job) int {
 	return cmp.Or(a.submitted.Compare(b.submitted), slices.Compare(a.ID[:], b.ID[:]))
 }
@@ -126,38 +128,40 @@ type task struct {
 	spec           *Task
 	group          *group
 	state          taskState
-	spare          bool // it is at a worker, or about to be, and spare: by its job, or as tokens do not cover it
-	way            Way  // of its last attempt
+	spare          bool // at a worker, or about to be, and spare: by class, or beyond the tenant's tokens
+	way            Way  // of the last attempt
 	attempt        *attempt
-	copy           *attempt        // a second one, while both are under way; nil: there is none
-	copyDecision   uint64          // the decision to make its last attempt, which was a copy; 0: it was none
-	lastEnded      probe.AttemptID // the last one of which it has the end
+	copy           *attempt        // the second attempt, if two are under way; nil: no copy
+	copyDecision   uint64          // number of the decision to make attempt, once a copy; 0: never a copy
+	lastEnded      probe.AttemptID // the last attempt with a receipt issued for the result
 	attempts       int
-	earlier        []Earlier    // attempts that ended in vain
-	failures       int          // its own
-	losses         int          // workers that went away while it ran
-	failedLaunches int          // attempts that could not be launched
-	passedBytes    int          // bytes of what is passed with it
-	awaitedInputs  int          // partitions that have not ended, of stages along which its own goes, and tasks that run again for it
-	readers        []*task      // that wait for it to run again
-	remakes        int          // how often it has, or does
-	misses         int          // how often it did not find what is passed to it, where it should have been
-	freedAt        time.Time    // when the last of them did; zero: from the start
-	shunned        *view.Worker // where it failed, and would again; nil: none
-	long           *longTask    // once it was to be placed by estimation
-	near           *nearTask    // once it was to be sampled near its inputs
-	restUntil      time.Time    // when it may be tried again, if it is resting
-	node           list.Node[*task]
-	pos            int // among those that are resting, or those of its tenant that are held
+	earlier        []Earlier // attempts that gave no outcome
+	failures       int       // of the task itself
+	losses         int       // workers lost while the task ran
+	failedLaunches int       // attempts refused at launch
+	passedBytes    int       // bytes of earlier stages' outputs sent with the task
+	// awaitedInputs counts unfinished partitions of stages along which the task's stage goes, and tasks that run
+	// again for the task's inputs.
+	awaitedInputs int
+	readers       []*task      // tasks that wait for this task's next run
+	remakes       int          // how often the task ran again for lost outputs, the present run included
+	misses        int          // how often a passed output was not at the expected worker
+	freedAt       time.Time    // when the last awaited input came; zero: nothing was awaited
+	shunned       *view.Worker // where the task failed, and would fail again; nil: nowhere
+	long          *longTask    // set once the task was to be placed by estimation
+	near          *nearTask    // set once the task was to be sampled near inputs
+	restUntil     time.Time    // end of the rest, in state resting
+	node          list.Node[*task]
+	pos           int // in the heap of resting tasks, or of the tenant's held tasks
 
 	sampledAt, readyAt, boundAt time.Time
-	attemptRun                  time.Duration // run of its attempt; 0: not known
+	attemptRun                  time.Duration // expected run of the attempt; 0: not known
 }
 
-// Links makes it an item of lists.
+// Links makes a task an item of lists.
 func (t *task) Links() *list.Node[*task] { return &t.node }
 
-// Before orders tasks that are held: by priority, then by job.
+// Before orders held tasks: by priority, then by job.
 func (t *task) Before(u *task) bool {
 	i, j := t.group.job, u.group.job
 	return cmp.Or(cmp.Compare(j.Priority, i.Priority), compareJobs(i, j), cmp.Compare(t.spec.Index, u.spec.Index)) < 0
@@ -165,105 +169,111 @@ func (t *task) Before(u *task) bool {
 
 func (t *task) Pos() *int { return &t.pos }
 
-// rester is a task that is resting: it is ordered by when it may be tried again.
+// rester is a resting task, ordered by the end of the rest.
 type rester struct{ *task }
 
 func (x rester) Before(y rester) bool {
-	return cmp.Or(x.restUntil.Compare(y.restUntil), compareJobs(x.group.job, y.group.job), cmp.Compare(x.spec.Index, y.spec.Index)) < 0
+	return cmp.Or(
+		x.restUntil.Compare(y.restUntil), compareJobs(x.group.job, y.group.job),
+		cmp.Compare(x.spec.Index, y.spec.Index),
+	) < 0
 }
 
-// group is the tasks of a job that demand the same of a worker.
+// group is the tasks of a job with the same demands of a worker.
 type group struct {
 	job *job
 	place.Kind
-	estimate         time.Duration // mean of those of its tasks that have one; 0: none has
+	estimate         time.Duration // mean of the tasks' estimates; 0: no task has an estimate
 	path             estimate.Path
-	addedAt          time.Time // zero: with its job
-	stageIndex       int       // of its stage
-	index            int       // among those of its job
-	seats            []seat    // none: its job has no other group
-	stranded         bool      // no worker is up for it
-	isPlaced         bool      // it is among those of its job
-	isWanting        bool      // likewise
+	addedAt          time.Time // when the group was added to its job; zero: submitted with the job
+	stageIndex       int       // index of the stage
+	index            int       // among the groups of the job
+	seats            []seat    // empty: the only group of the job
+	stranded         bool      // no worker is up for the group
+	isPlaced         bool      // listed in job.placedGroups
+	isWanting        bool      // listed in job.wantingGroups
 	class            probe.Class
-	statedDemand     probe.Demand // what its job says that each of its tasks demands; 0: nothing
-	demandSamples    int          // finished tasks by which that is refined; 0: it is not
-	queue            line[*task]  // those that wait
+	statedDemand     probe.Demand // demand of each task by the job; a zero field: not said
+	demandSamples    int          // number of finished tasks when Demand was refined; 0: not refined
+	queue            line[*task]  // tasks in state waiting
 	places           list.List[*reservation]
 	livePlaces       int       // places believed to be in queues
-	liveReservations int       // reservations that have some of those
-	sampledAt        time.Time // when its first places were reserved; zero: not yet
-	probeBudget      int       // probes that the tasks were worth and that were not needed yet
+	liveReservations int       // reservations with live places
+	sampledAt        time.Time // when the first places were reserved; zero: not yet
+	probeBudget      int       // probes due to the tasks and not needed yet
 
-	pathReason   estimate.Reason      // of the path of its first task
-	stageStats   *estimate.Stats      // of its finished tasks, if they are placed by estimation
-	matching     int                  // tasks in state matching
-	probingTasks int                  // tasks in state probing
-	atWorkers    int                  // tasks that workers have
-	window       int                  // that many may be out or measured, or to be placed by estimation, since queues were full; 0: any number
-	crowd        list.List[*longTask] // of those that are to be matched, the ones beyond that
-	endedTasks   int                  // tasks since then
-	lastEnd      time.Time            // when the last of those is expected to end that were placed by estimation
-	longestRun   time.Duration        // that any of them is expected to run
+	pathReason   estimate.Reason // of the first task's path
+	stageStats   *estimate.Stats // of finished tasks; nil: placed by sampling
+	matching     int             // tasks in state matching
+	probingTasks int             // tasks in state probing
+	atWorkers    int             // tasks at workers
+	// window bounds the tasks at workers, in state probing, or about to be placed by estimation. Set when
+	// queues are full; 0: no bound.
+	window     int
+	crowd      list.List[*longTask] // tasks to be matched, kept waiting by the window or the tenant's tokens
+	endedTasks int                  // tasks ended since the window was set
+	lastEnd    time.Time            // when the last task placed by estimation is expected to end
+	longestRun time.Duration        // longest run expected of a task placed by estimation
 
-	near *nearGroup        // nil: none of its tasks cares where it runs
-	node list.Node[*group] // among those of its eligible set
+	near *nearGroup        // nil: no task cares where it runs
+	node list.Node[*group] // among the groups of the set
 }
 
-// Links makes it an item of lists.
+// Links makes a group an item of lists.
 func (g *group) Links() *list.Node[*group] { return &g.node }
 
-// seat is a group's among those with waiting tasks that name one host or worker, or none.
+// seat is a group's entry in the job's list for a host or worker that the group names. The lists hold the groups
+// with waiting tasks.
 type seat struct {
 	group *group
-	name  string // "": none
+	name  string // of the host or worker; "": the group names no host
 	node  list.Node[*seat]
 }
 
-// Links makes it an item of lists.
+// Links makes a seat an item of lists.
 func (s *seat) Links() *list.Node[*seat] { return &s.node }
 
-// tenant is one for whom jobs are under way. Tenants are kept apart in all that one of them could use up: admission,
-// the tasks that may be pending, and the room that workers are believed to have.
+// tenant is a tenant with jobs under way, or with such a tenant below. Tenants are kept apart wherever a tenant
+// could use up what others need: at admission, in pending tasks, and in the room that workers are believed to have.
 type tenant struct {
 	name          string
-	parent        *tenant         // whose path is one part shorter; nil: there is none
-	weights       []uint32        // of the parts of its path, the topmost first; nil: not known
-	jobs          int             // under way, of it and of those below it
-	pending       int             // tasks without an outcome, of these
-	payloadBytes  int             // bytes, of these
-	hungry        list.List[*job] // its jobs with waiting tasks, in order of submission
-	used          usage           // by its own jobs
-	held          pq.Heap[*task]  // of these
-	isHolding     bool            // it is among those with such tasks
-	debts         pq.Heap[debt]   // of its tasks at workers, those that tokens do not cover
-	queuedDebt    int64           // of what these take, the part that has not started
-	crowdedGroups []*group        // with tasks that wait for tokens, or for those to start
-	isDebtor      bool            // it is among those with either
-	starvedRounds int             // how often it was told what others need since the first one is held and no task of it may go
+	parent        *tenant         // the tenant with a path one part shorter; nil: a topmost tenant
+	weights       []uint32        // of the parts of the path, the topmost first; nil: not known
+	jobs          int             // under way, of the tenant and of the tenants below
+	pending       int             // the jobs' tasks without an outcome
+	payloadBytes  int             // bytes of the jobs' payloads
+	hungry        list.List[*job] // the tenant's own jobs with waiting tasks, in order of submission
+	used          usage           // by the tenant's own jobs
+	held          pq.Heap[*task]  // tasks of own jobs in state held
+	isHolding     bool            // listed in jobs.tenantsHolding
+	debts         pq.Heap[debt]   // tasks at workers not covered by tokens
+	queuedDebt    int64           // thousandths of slots taken by debts in state enqueued
+	crowdedGroups []*group        // groups with tasks waiting for tokens, for room, or for debts to start
+	isDebtor      bool            // listed in jobs.debtors
+	starvedRounds int             // Others events since the first task was held, while no task may run
 
-	node list.Node[*tenant] // among those with hungry jobs
+	node list.Node[*tenant] // among the tenants with hungry jobs
 }
 
-// Links makes it an item of lists.
+// Links makes a tenant an item of lists.
 func (t *tenant) Links() *list.Node[*tenant] { return &t.node }
 
-// waitKey are the jobs of a tenant whose tasks may run at the same workers.
+// waitKey stands for the jobs of a tenant with tasks for the same workers.
 type waitKey struct {
 	set    *view.Set
 	tenant *tenant
 }
 
-// unserved is those of them that wait for their first task.
+// unserved lists the jobs of a waitKey until each has started a task.
 type unserved struct {
 	of          waitKey
-	jobs        []*job // oldest first, and some that no longer wait
-	waitingJobs int    // that do
+	jobs        []*job // oldest first; some no longer wait
+	waitingJobs int    // number of jobs that still wait
 
-	rate         float64   // so many were served in a second, by the last count; 0: none, or it is not known
-	countedSince time.Time // of the next count
-	servedJobs   int
-	comeAgainAt  time.Time // when the next job that is refused may come again, at the earliest
+	rate         float64   // jobs served in a second, by the last count; 0: no job was, or not known
+	countedSince time.Time // when the present count began
+	servedJobs   int       // jobs served since then
+	comeAgainAt  time.Time // earliest time for the next refused job to come again
 }
 
 // sentRide is a reservation with tasks that rode along, and the time when it was sent.
@@ -272,51 +282,51 @@ type sentRide struct {
 	at  time.Time
 }
 
-// sentJob is a job that has a sentRide of that time.
+// sentJob is a job with a sentRide, and the time of the ride.
 type sentJob struct {
 	job *job
 	at  time.Time
 }
 
-// level is how far a task has come in what its tenant may use.
+// level grades task states by what a task uses of the tenant's maximum.
 type level uint8
 
 const (
-	levelIdle     level = iota // it can not run yet, or it is over
-	levelWanted                // it could run
-	levelAllowed               // it may
-	levelAtWorker              // it is at a worker
+	levelIdle     level = iota // the task cannot run yet, or has ended
+	levelWanted                // the task could run, if the maximum allows
+	levelAllowed               // the tenant's maximum lets the task run
+	levelAtWorker              // the task is at a worker
 	levelCount
 )
 
-// usage is what tasks of a tenant's own jobs take, in thousandths of slots.
+// usage counts what the tasks of a tenant's own jobs take, in thousandths of slots.
 type usage struct {
-	atLevel     [levelCount]int64 // by level, with those above; at[idle] is 0
-	spareUse    int64             // of those placed, by tasks that are spare
-	spareWanted int64             // of those wanted, by tasks of spare jobs
-	largestTask int64             // by the largest of its tasks so far
+	atLevel     [levelCount]int64 // by tasks of each level and of the levels above; atLevel[levelIdle] is 0
+	spareUse    int64             // by spare tasks at workers
+	spareWanted int64             // by wanted tasks of spare jobs
+	largestTask int64             // by the largest of the tenant's tasks so far
 }
 
 // stage is a Stage under way.
 type stage struct {
-	predecessors, successors []int          // stages that it depends on, and that depend on it
-	along                    []int          // of after, those of which a task waits only for its partitions
-	openPredecessors         int            // of after, those that have not ended
+	predecessors, successors []int          // indices of the stages directly before this stage, and directly after
+	along                    []int          // predecessors of whose tasks only some partitions are awaited
+	openPredecessors         int            // unfinished predecessors
 	unfinished               int            // tasks without an outcome
-	ready                    bool           // all that have not ended are among along
+	ready                    bool           // each predecessor has ended, or is among along
 	readyAt                  time.Time      // zero: from the start
-	longestRun               time.Duration  // expected run of its tasks
-	criticalPath             time.Duration  // the longest chain of these from its start to the end of the job
-	successes                map[string]int // how many of its tasks ended well, by worker
-	successTotal             int            // how many that are: what ranAt has counted
-	workersRanked            []string       // these workers, the one with most first; nil: ranAt has to sort and count them
+	longestRun               time.Duration  // longest expected run of a task
+	criticalPath             time.Duration  // longest chain of expected runs from the stage's start to the job's end
+	successes                map[string]int // number of tasks ended well, by worker
+	successTotal             int            // sum of successes, counted by workersRan
+	workersRanked            []string       // workers with successes, the most first; nil: to be sorted
 
-	unfinishedIn map[int32]int     // of one that others go along: tasks without an outcome, by partition
-	waitersFor   map[int32][]*task // who waits for these
+	unfinishedIn map[int32]int     // number of unfinished tasks by partition; nil: no stage goes along
+	waitersFor   map[int32][]*task // later stages' tasks that await a partition, by partition
 
-	needsPassing bool                    // its tasks run only at workers that pass what stages have in common and leave
-	inlineBytes  int                     // bytes up to which an output travels with the result
-	outputs      map[int32][]stageOutput // what its tasks have left, by partition, in the order of tasks
+	needsPassing bool                    // tasks run only at workers able to pass common payloads and outputs
+	inlineBytes  int                     // largest output, in bytes, sent with the result
+	outputs      map[int32][]stageOutput // outputs of tasks, by partition, in the order of tasks
 }
 
 // stageOutput is an output of a task.
@@ -324,47 +334,51 @@ type stageOutput struct {
 	task        probe.TaskIndex
 	partition   int32 // of the task
 	worker      string
-	incarnation uint64 // its incarnation; 0: not known
+	incarnation uint64 // the worker's incarnation; 0: not known
 	output      *probe.Output
-	reportedAt  time.Time // when it was told; zero: to another frontend
+	reportedAt  time.Time // when this frontend heard of the output; zero: another frontend heard
 }
 
-// stageAtWorker is a worker that was told what tasks of a stage have in common.
+// stageAtWorker is a pair of a worker and a stage, for the common payload sent to the worker.
 type stageAtWorker struct {
 	w     *worker
 	stage int
 }
 
-// longTask is a task that is placed by estimation.
+// longTask is a task placed by estimation.
 type longTask struct {
 	task          *task
-	pathReason    estimate.Reason
-	spec          estimate.Task // Work, LongFrom and Also are filled in for each batch
-	inputBytes    int64         // of its inputs
-	sleepUntil    time.Time     // when it is due; zero: it does not sleep
-	pos           int           // in due or later, or among those beyond its tenant's tokens
-	inCrowd       bool          // it is to be placed, and in neither, but in the crowd of its group
+	pathReason    estimate.Reason // of the task's path
+	spec          estimate.Task   // Work, LongFrom and Also are filled in for each batch
+	inputBytes    int64           // of all inputs
+	sleepUntil    time.Time       // when the task is due for a batch; zero: not asleep
+	pos           int             // in jobs.batchQueue, jobs.sleepers or tenant.debts
+	inCrowd       bool            // waits in group.crowd, not in batchQueue or sleepers
 	node          list.Node[*longTask]
-	postponeUntil time.Time // until which it may be postponed; zero: it was not, since it was placed last
-	blindTries    int       // how often in a row there was no candidate
-	outbid        int       // how often in a row all candidates went to others
-	mayUseAll     bool      // it is larger than what workers have open to long tasks, and may use all
+	postponeUntil time.Time // limit for postponing; zero: not postponed since the last placing
+	blindTries    int       // how often in a row no worker was a candidate
+	outbid        int       // how often in a row other tasks took all candidates
+	mayUseAll     bool      // too large for the part of workers open to long tasks; may use all of a worker
 
-	decision        uint64        // number of the last one
-	wait, run, read time.Duration // expected by it: of the wait at the worker, and of the run, of which read is for inputs
+	decision uint64 // number of the last decision
+	// By the last decision: the expected wait at the worker, the expected run, and its part for reading inputs.
+	wait, run, read time.Duration
 }
 
-// Before orders tasks that are due: by priority, then by job; in a job by the critical path of their stages, then the
-// larger inputs first.
+// Before orders long tasks for a batch: by priority, then by job. In a job the task with the longer critical path
+// comes first, then the task with more input bytes.
 func (x *longTask) Before(y *longTask) bool {
 	i, j := x.task.group.job, y.task.group.job
 	if i == j {
-		return cmp.Or(cmp.Compare(y.criticalPath(), x.criticalPath()), cmp.Compare(y.inputBytes, x.inputBytes), cmp.Compare(x.task.spec.Index, y.task.spec.Index)) < 0
+		return cmp.Or(
+			cmp.Compare(y.criticalPath(), x.criticalPath()), cmp.Compare(y.inputBytes, x.inputBytes),
+			cmp.Compare(x.task.spec.Index, y.task.spec.Index),
+		) < 0
 	}
 	return cmp.Or(cmp.Compare(j.Priority, i.Priority), compareJobs(i, j)) < 0
 }
 
-// criticalPath is the critical path of the task's stage; 0: its job has no stages.
+// criticalPath returns the critical path of the task's stage, or 0 if the job has no stages.
 func (x *longTask) criticalPath() time.Duration {
 	j := x.task.group.job
 	if len(j.stages) == 0 {
@@ -373,7 +387,7 @@ func (x *longTask) criticalPath() time.Duration {
 	return j.stages[x.task.group.stageIndex].criticalPath
 }
 
-// mayMatchWith reports whether two tasks may be matched together: neither is to be placed before the other.
+// mayMatchWith reports whether x and y may be matched in one batch, because their jobs or stages are equally urgent.
 func (x *longTask) mayMatchWith(y *longTask) bool {
 	i, j := x.task.group.job, y.task.group.job
 	return i.Priority == j.Priority && (i != j || x.criticalPath() == y.criticalPath())
@@ -381,10 +395,10 @@ func (x *longTask) mayMatchWith(y *longTask) bool {
 
 func (x *longTask) Pos() *int { return &x.pos }
 
-// Links makes it an item of lists.
+// Links makes a longTask an item of lists.
 func (x *longTask) Links() *list.Node[*longTask] { return &x.node }
 
-// sleeper is a longTask that waits for its time.
+// sleeper is a longTask in jobs.sleepers, ordered by the end of the sleep.
 type sleeper struct{ *longTask }
 
 func (x sleeper) Before(y sleeper) bool {
@@ -394,8 +408,8 @@ func (x sleeper) Before(y sleeper) bool {
 	return x.longTask.Before(y.longTask)
 }
 
-// debt is a longTask that goes beyond its tenant's tokens. What runs comes first: what waits may be where it has to wait for long, and
-// would keep its token from others meanwhile.
+// debt is a longTask at a worker beyond the tenant's tokens. Running tasks come first and get the next free token. A
+// queued task may have to wait for long, and would keep the token from other tasks meanwhile.
 type debt struct{ *longTask }
 
 func (x debt) Before(y debt) bool {
@@ -405,48 +419,49 @@ func (x debt) Before(y debt) bool {
 	return x.longTask.Before(y.longTask)
 }
 
-// nearGroup is what a group has whose tasks read inputs that are somewhere.
+// nearGroup belongs to a group with tasks to be placed near inputs. It holds the shelves of the group's waiting
+// tasks.
 type nearGroup struct {
 	group          *group
-	unshelved      []*task // that came to wait, and are on no shelf yet, and some that are
+	unshelved      []*task // tasks that began to wait since shelveFresh; some are on shelves already
 	shelves        map[shelfKey]*shelf
-	wantingShelves []*shelf        // that have had tasks since they were looked at, or lost places
-	placesAt       map[*worker]int // live places by worker
-	siteless       map[*task]bool  // on shelves, and none of whose hosts and racks has a worker
-	timers         *pq.Heap[*shelf]
+	wantingShelves []*shelf         // shelves with tasks gained or places lost since the last plan
+	placesAt       map[*worker]int  // live places by worker
+	siteless       map[*task]bool   // tasks on shelves, without a worker at any of the hosts and racks
+	timers         *pq.Heap[*shelf] // jobs.ripeningShelves
 	node           list.Node[*nearGroup]
 }
 
-// Links makes it an item of lists.
+// Links makes a nearGroup an item of lists.
 func (n *nearGroup) Links() *list.Node[*nearGroup] { return &n.node }
 
-// shelfKey names the workers at a host (Disk), those of a rack, or all (Across, "").
+// shelfKey names the workers at a host (Disk), in a rack (Rack), or anywhere (Across, "").
 type shelfKey struct {
 	tier estimate.Tier
 	name string
 }
 
-// shelf is the tasks of a group that had better be run by some workers.
+// shelf holds the tasks of a group that had better run at the shelfKey's workers.
 type shelf struct {
 	shelfKey
 	near             *nearGroup
-	green            pq.Heap[*spot] // those for which it is too early
-	ripe             line[*spot]    // those that any of these workers may take
-	isWanting        bool           // it is listed
-	livePlaces       int            // places believed to be in queues of those that were reserved for it
-	liveReservations int            // reservations that have some of those
-	pos              int            // among those with green ones
+	green            pq.Heap[*spot] // spots of tasks that may not run at the shelf's workers yet
+	ripe             line[*spot]    // spots of tasks for any of the shelf's workers
+	isWanting        bool           // listed in nearGroup.wantingShelves
+	livePlaces       int            // places reserved for the shelf and believed to be in queues
+	liveReservations int            // reservations with live places
+	pos              int            // among the shelves with green spots
 }
 
-// Before orders shelves by when the first of what is green will be ripe.
+// Before orders shelves by the time when the first green spot is ripe.
 func (s *shelf) Before(t *shelf) bool { return s.green.Min().ripeAt.Before(t.green.Min().ripeAt) }
 func (s *shelf) Pos() *int            { return &s.pos }
 
-// spot is a task's on a shelf.
+// spot is a task's entry on a shelf.
 type spot struct {
 	task   *task
 	shelf  *shelf
-	ripeAt time.Time // when it may be taken there
+	ripeAt time.Time // from when on the shelf's workers may take the task
 	pos    int
 	node   list.Node[*spot]
 }
@@ -460,42 +475,44 @@ func (x *spot) Before(y *spot) bool {
 
 func (x *spot) Pos() *int { return &x.pos }
 
-// Links makes it an item of lists.
+// Links makes a spot an item of lists.
 func (x *spot) Links() *list.Node[*spot] { return &x.node }
 
-// nearTask is a task of such a group.
+// nearTask is a task sampled near inputs.
 type nearTask struct {
 	inputs         []estimate.Input
-	sites          []estimate.Site // nearest first, the last one is anywhere
-	spots          []*spot         // nil: it is on no shelf
-	waitsSince     time.Time       // when it came to wait, for this attempt
-	attemptsBefore int             // when it did
-	read           time.Duration   // its inputs, at the worker that it went to last
-	sitesBusy      bool            // it was to go anywhere at once, when it came to wait
-	decision       uint64          // number of the last one
+	sites          []estimate.Site // nearest first; the last site is anywhere
+	spots          []*spot         // nil: on no shelf
+	waitsSince     time.Time       // when the task began to wait for the present attempt
+	attemptsBefore int             // number of attempts by then; -1: not shelved yet
+	read           time.Duration   // time to read the inputs at the task's last worker
+	sitesBusy      bool            // near sites were busy when the wait began, so any worker could take the task
+	decision       uint64          // number of the last decision
 }
 
-// reservation is one Reserve: count places at a worker, of which some live.
+// reservation holds the places asked for by a Reserve: count places at a worker, of which livePlaces are in the
+// queue.
 type reservation struct {
 	w            *worker
 	group        *group
 	firstID      probe.ResID
 	count        uint32
-	sampleIndex  int32 // its position in the sample
+	sampleIndex  int32 // position in the sample
 	livePlaces   int
-	rides        []*attempt // by place; nil once it is known what became of it
-	openRides    int        // of those, how many are not known
-	shelf        *shelf     // nil: it was not reserved for one
-	sampleNumber uint64     // the Sample that it was decided with; 0: none
-	// spare: its job needs it no more. It is among those of its worker, and no longer among those of its group.
+	rides        []*attempt // by place; nil once the fate of the ride is known
+	openRides    int        // rides with a fate not known yet
+	shelf        *shelf     // nil: not reserved for a shelf
+	sampleNumber uint64     // number of the Sample behind the reservation; 0: no Sample
+	// surplus: the job needs the places no more. The reservation is listed by the worker, and no longer by the
+	// group.
 	surplus bool
 	node    list.Node[*reservation]
 }
 
-// Links makes it an item of lists.
+// Links makes a reservation an item of lists.
 func (r *reservation) Links() *list.Node[*reservation] { return &r.node }
 
-// rideAt is the attempt that was sent along with place id and of which nothing is known yet, or nil.
+// rideAt returns the attempt that rode with place id, while its fate is not known, or nil.
 func (r *reservation) rideAt(id probe.ResID) *attempt {
 	if i := int(id - r.firstID); i < len(r.rides) {
 		return r.rides[i]
@@ -503,7 +520,7 @@ func (r *reservation) rideAt(id probe.ResID) *attempt {
 	return nil
 }
 
-// attempt is one try at a task, at a worker.
+// attempt is a try at a task, at a worker.
 type attempt struct {
 	id         probe.AttemptID
 	job        *job
@@ -514,51 +531,51 @@ type attempt struct {
 	sentAt     time.Time
 	hasStarted bool // known to have started, or bound to a slot
 
-	class probe.Class // as which it was sent, or stands since
+	class probe.Class // sent with the attempt, or given by a Restamp since
 
-	runsSince     time.Time  // it runs, as far as we know; zero: it does not
-	expectedStart time.Time  // else: when its worker expects it to; zero: it has not said
-	asCopy        *copyTerms // nil: it was not made as a copy
+	runsSince     time.Time  // start of the run, as far as the frontend knows; zero: does not run
+	expectedStart time.Time  // when the worker expects a queued attempt to start; zero: not said
+	asCopy        *copyTerms // nil: not made as a copy
 	progress      progress
 
-	placeSpent bool // its place was used up for it, and comes back if the worker hands it back
+	placeSpent bool // used up the place, to get the place back if the worker returns the attempt
 }
 
-// progress is how far a running attempt is, as its worker has said.
+// progress is the progress of a running attempt, as reported by the worker.
 type progress struct {
-	doneShare  float64       // share of its work; 0: it says nothing of that
-	timeLeft   time.Duration // that it was to go on then
-	reportedAt time.Time
+	doneShare  float64       // share of the work done; 0: the attempt reports no progress
+	timeLeft   time.Duration // rest of the run, expected at the time of the report
+	reportedAt time.Time     // of the report
 }
 
-// copyTerms is what is known of an attempt that was made as a copy, until it takes the place of the other one: of that, the
-// task knows as much.
+// copyTerms holds the terms of an attempt made as a copy. The task holds the same terms of the first attempt. If the
+// copy takes the place of the first attempt, promoteCopy moves the copy's terms to the task.
 type copyTerms struct {
 	decision        uint64
-	attemptRun      time.Duration
-	wait, run, read time.Duration // as of a longTask
+	attemptRun      time.Duration // run, as the worker was told
+	wait, run, read time.Duration // see longTask
 }
 
-// worker is what the frontend gave a worker and has not had back, and what passes between them.
+// worker holds the places and attempts given to a worker and not had back, and the state of the link.
 type worker struct {
 	*view.Worker
 
 	nextRes     probe.ResID
 	places      map[probe.ResID]*reservation
 	attempts    map[probe.AttemptID]*attempt
-	enqueued    map[probe.ResID]*attempt // those that were bound early
-	acks        []probe.AttemptID
-	surplus     []*reservation // to be cancelled soon
-	firstLinkAt time.Time      // when the first link was made to this run of it
+	enqueued    map[probe.ResID]*attempt // attempts bound early
+	acks        []probe.AttemptID        // results to acknowledge at ackAt
+	surplus     []*reservation           // reservations to be withdrawn soon
+	firstLinkAt time.Time                // when the worker's present process was linked first
 
-	lastCancels [8]probe.Cancel // the last ones that were sent
+	lastCancels [8]probe.Cancel // the last Cancels sent
 	nextCancel  int
 
 	ackAt         time.Time
 	syncAt        time.Time
-	askMatrixFrom time.Time // when its matrix may be asked for again; zero: at once
-	fullUntil     time.Time // until when it is believed to have no room in its queue
-	matrixAwaited bool      // the next batch waits for its matrix
+	askMatrixFrom time.Time // when the frontend may ask for the worker's matrix again; zero: at once
+	fullUntil     time.Time // until when the worker's queue is believed to be full
+	matrixAwaited bool      // the next batch waits for the worker's matrix
 	wakeAt        time.Time
 	pos           int
 }

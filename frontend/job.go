@@ -11,7 +11,7 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// Job is what a client submits. The core keeps the payloads until their tasks end.
+// Job is a client's submission. The core keeps the payloads until the tasks end.
 type Job struct {
 	ID         probe.JobID
 	Tenant     string
@@ -21,24 +21,26 @@ type Job struct {
 	Mode       estimate.Mode // auto lets the policy decide whether each task is routed or sampled
 	ProbeRatio float64       // reservations per task; 0: the frontend's default
 	Constraint Constraint
-	Stages     []Stage // none: all tasks are of one
+	Stages     []Stage // empty: the tasks form a single stage
 	Tasks      []Task
-	// Generation counts the frontends to which the client has turned with the job before. If there were any, the attempts
-	// of the earlier owner are claimed first, and a task that may start only once is started only if it is certain
-	// that it never was.
+	// Generation counts the frontends to which the client has turned with the job before. If it is not 0, the
+	// frontend claims the attempts of the earlier owner first. A task that may start only once is then started only
+	// if it certainly never was.
 	Generation probe.Generation
-	Age        time.Duration // since its first submission, if this is not it; 0: not known
-	Trace      string        // traceparent of its span; "": none
+	Age        time.Duration // time since the first submission, for a resubmitted job; 0: not known
+	Trace      string        // traceparent of the job's span; "": no trace
 	Class      Class
-	Open       bool          // tasks are to be added: it does not end before the last ones are, and may begin without any
-	Large      bool          // a result that is too large to travel may stay at its worker, as a file
-	Had        int           // how many tasks it has had in all, if it was submitted before; 0: as many as their indices tell
-	Due        time.Duration // Spare: from when on, from now, what of it has not started is regular; 0: from its deadline, or never
+	Open       bool // more tasks will be added: the job may begin empty, and does not end yet
+	Large      bool // a result too large to travel may stay at the worker, as a file
+	Had        int  // number of tasks so far, of a resubmitted job; 0: the highest index tells
+	// Due, of a Spare job: time from now until tasks that have not started count as regular. 0: half of Deadline;
+	// without Deadline never.
+	Due time.Duration
 
-	meanEstimate time.Duration // mean of its tasks' estimates, of those that have one; 0: none has
+	meanEstimate time.Duration // mean of the tasks' estimates; 0: no task has an estimate
 }
 
-// TotalTasks is how many tasks the job has had.
+// TotalTasks returns the number of tasks that the job has had, the tasks left out by a resubmission included.
 func (j *Job) TotalTasks() int {
 	n := j.Had
 	for i := range j.Tasks {
@@ -47,38 +49,39 @@ func (j *Job) TotalTasks() int {
 	return n
 }
 
-// Stage is the tasks of a job that do the same work on different data, between two barriers: they start when all
-// tasks of the stages in After have ended well. If a task of any stage fails for good, so does the job.
+// Stage is the tasks of a job that do the same work on different data, between two barriers. The tasks of a stage
+// start when all tasks of the stages in After have ended well. If a task of any stage fails for good, the job fails.
 type Stage struct {
 	Name  string
-	After []string // names of other stages
-	Along []string // of these, those of which a task waits only for its partitions, and gets what these have left
-	// Ran: where tasks of it have ended well that a resubmitted job leaves out, by worker. The core keeps it.
+	After []string // names of stages that must end first
+	Along []string // stages in After whose outputs a task awaits, and gets, by partition only
+	// Ran counts, by worker, the stage's tasks that ended well and that a resubmission left out. The core keeps the
+	// map.
 	Ran map[string]int
-	// Made: what such tasks have left for later stages. The core keeps it.
+	// Made lists the outputs, for later stages, of the tasks left out. The core keeps the slice.
 	Made   []Made
-	Common []byte // that goes with the payload of each of its tasks
+	Common []byte // given to each task of the stage beside its payload; sent to a worker once
 }
 
-// Made is what a task has left for later stages.
+// Made is the outputs of a task for later stages.
 type Made struct {
 	Task        probe.TaskIndex
 	Partition   int32  // of the task
-	Worker      string // in whose cache those are that are files
+	Worker      string // whose cache has the outputs that are files
 	Outputs     []probe.Output
-	Spec        *Task  // it, where it may run again for these; nil: it is not known
-	incarnation uint64 // incarnation of that worker; 0: not known
-	reportedAt  time.Time
+	Spec        *Task     // the task, to run again if outputs are lost; nil: not known
+	incarnation uint64    // incarnation of Worker; 0: not known
+	reportedAt  time.Time // when this frontend heard of the outputs; zero: another frontend heard
 }
 
 // Class says what the tasks of a job may stand in the way of.
 type Class uint8
 
 const (
-	Auto Class = iota // it is left to the frontend
+	Auto Class = iota // the frontend decides
 	Regular
-	// Spare: they start only where nothing regular can, and are stopped, and tried again, where they stand in its way. Those
-	// that may start only once stay where they have started.
+	// Spare tasks start only where no regular task can. If a regular task needs the room, a spare task is stopped
+	// and retried. A spare task that may start only once is not stopped.
 	Spare
 )
 
@@ -88,46 +91,46 @@ const MaxStages = 1000
 // Task is one unit of a job.
 type Task struct {
 	Index      probe.TaskIndex
-	Stage      int32   // its position in the job's Stages
-	Partition  int32   // its number in the stage
-	Along      []int32 // partitions that it waits for, where its stage goes along others; none: its own
+	Stage      int32   // position in the job's Stages
+	Partition  int32   // number in the stage
+	Along      []int32 // partitions to wait for, if the stage goes along others; empty: the task's own Partition
 	Function   string
-	Class      string // of those of the function that run alike; "": all do
+	Class      string // name for tasks of the function that run alike; "": no class
 	Payload    []byte
-	Demand     probe.Demand // a zero field takes that of probe.Slot
+	Demand     probe.Demand // a zero field takes the value of probe.Slot
 	Estimate   time.Duration
 	Constraint Constraint
 	Inputs     []Input
-	Files      []probe.File // that must be at the worker before it starts
+	Files      []probe.File // fetched to the worker before the task starts
 	Retryable  bool
 	Timeout    time.Duration
 	Retries    int           // of the task's own failures
-	Backoff    time.Duration // before the first of these; before each further one twice as long, up to a minute
+	Backoff    time.Duration // rest before the first retry; doubled for each further retry, up to a minute
 }
 
-// Input is data that a task reads: of so many bytes, and where copies of it are, or the output of a stage before
-// its own, which is where the tasks of that one have run.
+// Input is data that a task reads: data with known Copies, or the output of an earlier Stage. The output lies at the
+// workers that ran the stage's tasks.
 type Input struct {
 	Bytes     int64
 	Copies    []estimate.Copy
 	Stage     string
-	Pass      Pass  // what the stage's tasks have left
-	Partition int32 // in this partition
+	Pass      Pass  // how the outputs of Stage come to the task
+	Partition int32 // of the passed outputs
 }
 
-// Pass is how the outputs of a stage come to a task.
+// Pass is the way in which outputs of a stage come to a task.
 type Pass uint8
 
 const (
 	NotPassed Pass = iota // the task finds them itself
-	Inline                // with it, if they are small
+	Inline                // small outputs travel with the task
 	File                  // as files of workers' caches, however small
 )
 
-// Limits of what one task may name.
+// Limits of a task's lists.
 const (
 	MaxInputs     = 256
-	MaxCopies     = 16 // of one input
+	MaxCopies     = 16 // of an input
 	MaxFiles      = 64
 	maxInputBytes = 1 << 50 // bytes
 )
@@ -138,7 +141,7 @@ type Worker = view.Key
 // Constraint says where a task may run.
 type Constraint = view.Constraint
 
-// alongPartitions are those that a task waits for, of a stage along which its own goes.
+// alongPartitions returns the partitions that the task awaits, of each stage along which the task's stage goes.
 func (t *Task) alongPartitions() []int32 {
 	if len(t.Along) > 0 {
 		return t.Along
@@ -146,10 +149,10 @@ func (t *Task) alongPartitions() []int32 {
 	return []int32{t.Partition}
 }
 
-// runsKey is what the task's run time is remembered by.
+// runsKey returns the key under which run times of tasks like t are remembered.
 func (t *Task) runsKey() string { return view.RunsOf(t.Function, t.Class) }
 
-// countPassed is how many inputs of a task are passed to it.
+// countPassed counts the inputs that are passed to the task.
 func (t *Task) countPassed() int {
 	n := 0
 	for i := range t.Inputs {
@@ -160,11 +163,13 @@ func (t *Task) countPassed() int {
 	return n
 }
 
-// hasNeeds reports whether a task has needs that others of its job may not have.
+// hasNeeds reports whether a task has its own constraints, inputs or files. Such a task is not grouped with the task
+// before without a lookup.
 func (t *Task) hasNeeds() bool {
 	return len(t.Constraint.Labels)+len(t.Constraint.Hosts)+len(t.Inputs)+len(t.Files) > 0
 }
 
+// inputBytes sums up the bytes of the task's inputs.
 func (t *Task) inputBytes() int64 {
 	var sum int64
 	for i := range t.Inputs {
@@ -173,7 +178,7 @@ func (t *Task) inputBytes() int64 {
 	return sum
 }
 
-// checkNeeds says what is wrong with the inputs and files of a task.
+// checkNeeds returns an error if the inputs or files of a task are invalid.
 func (t *Task) checkNeeds() error {
 	if len(t.Inputs) > MaxInputs {
 		return fmt.Errorf("%d inputs, the limit is %d: name the large ones", len(t.Inputs), MaxInputs)
@@ -192,7 +197,9 @@ func (t *Task) checkNeeds() error {
 		case in.Stage != "" && len(in.Copies) > 0:
 			return fmt.Errorf("input %d is the output of stage %q and has copies: give one of them", i, in.Stage)
 		case len(in.Copies) == 0 && in.Stage == "":
-			return fmt.Errorf("input %d is nowhere to be found: name a host, worker or rack that has it, or the stage that makes it", i)
+			return fmt.Errorf(
+				"input %d is nowhere to be found: name a host, worker or rack that has it, or the stage that makes it",
+				i)
 		case len(in.Copies) > MaxCopies:
 			return fmt.Errorf("input %d has %d copies, the limit is %d: name some", i, len(in.Copies), MaxCopies)
 		}
@@ -224,12 +231,12 @@ func (t *Task) checkNeeds() error {
 	return nil
 }
 
-// FileID is what stands for a file's digest in the view.
+// FileID returns the first 8 bytes of a file's digest, which stand for the file in the view.
 func FileID(digest [32]byte) estimate.FileID {
 	return estimate.FileID(binary.BigEndian.Uint64(digest[:]))
 }
 
-// OutcomeKind is how a task ended.
+// OutcomeKind is a kind of end of a task.
 type OutcomeKind uint8
 
 const (
@@ -245,17 +252,17 @@ type Failure uint8
 const (
 	TaskError Failure = iota + 1
 	Timeout
-	Lost     // may start only once, and was lost: it may or may not have run
-	Poison   // several workers died while they ran it
-	NoWorker // every worker that could run it went away, and none came back in time
+	Lost     // the task may start only once, and its attempt was lost: it may or may not have run
+	Poison   // several workers died while they ran the task
+	NoWorker // every worker able to run the task went away, and no worker came back in time
 	TooLarge // the result is over the worker's limit
 	Panic
-	Infrastructure // it could not be launched, however often it was tried
-	NoInput        // a file that it needs could not be fetched, or is not what its digest says
-	StageFailed    // another task of its job, which has stages, has failed
+	Infrastructure // workers refused the launch, time and again
+	NoInput        // a needed file could not be fetched, or does not match the digest
+	StageFailed    // another task of the job, a job with stages, has failed
 )
 
-// Outcome is the one end of a task.
+// Outcome is the end of a task. Each task has exactly one Outcome.
 type Outcome struct {
 	Task         probe.TaskIndex
 	Stage        int32
@@ -264,32 +271,33 @@ type Outcome struct {
 	Result       []byte
 	Failure      Failure
 	Message      string
-	Worker       string // of the attempt that counted; "": there was none
-	At           Worker // that is
+	Worker       string // of the attempt that counted; "": no attempt did
+	At           Worker // key of the same worker
 	Attempts     int
-	Earlier      []Earlier     // those that did not count, or all if none did; the last ones
-	Run          time.Duration // of that attempt, measured by its executor
-	Expected     time.Duration // what the worker was told of that run; 0: nothing
-	ExpectedWait time.Duration // wait at the worker that was expected there, of a task placed by estimation
-	Waited       time.Duration // what that was
-	Waits        probe.Waits   // and for what
-	Way          Way           // how the task came there
-	Usage        probe.Usage   // of that attempt
+	Earlier      []Earlier     // the last attempts that did not count
+	Run          time.Duration // of the attempt that counted, measured by the executor
+	Expected     time.Duration // run time that the worker was told to expect; 0: not told
+	ExpectedWait time.Duration // expected wait at the worker, of a task placed by estimation
+	Waited       time.Duration // actual wait at the worker
+	Waits        probe.Waits   // parts of the wait, by cause
+	Way          Way           // how the task came to the worker
+	Usage        probe.Usage   // of the attempt that counted
 	Code         string        // of the function's own error
 	Detail       []byte
 	Retry        probe.Retry
-	Outputs      []probe.Output // that it has left for later stages
-	File         *probe.Output  // that its result is, as it was too large to travel; nil: it is none
-	Unwanted     bool           // by itself: its job goes on without it
+	Outputs      []probe.Output // for later stages
+	File         *probe.Output  // the file with a result too large to travel; nil: no file
+	Unwanted     bool           // cancelled by CancelTasks: the job goes on without the task
 	Phases       Phases
-	Receipt      Receipt // of the worker's result; zero: there is none
+	Receipt      Receipt // for the worker's result; zero: no result
 }
 
-// MaxEarlier is how many attempts of a task are remembered that did not give its outcome: the last ones.
+// MaxEarlier bounds the remembered attempts of a task that gave no outcome. The oldest are forgotten.
 const MaxEarlier = 4
 
-// Earlier is an attempt that did not give the outcome of its task. Moments are since the job was submitted; 0: not known, or it never
-// started. The way of the last message, half a round trip, counts as its own.
+// Earlier is an attempt that did not give the outcome of the task. Sent, Started and Ended count from the job's
+// submission. 0 means not known, or never started. Half a round trip, for the way of the last message, counts as the
+// attempt's own.
 type Earlier struct {
 	Worker               Worker
 	Way                  Way
@@ -297,50 +305,50 @@ type Earlier struct {
 	Sent, Started, Ended time.Duration
 }
 
-// End is why an attempt ended that did not give the outcome of its task.
+// End is the reason for the end of an attempt that gave no outcome.
 type End uint8
 
 const (
-	EndFailed    End = iota + 1 // and was to be tried again
+	EndFailed    End = iota + 1 // failed; the task was to be tried again
 	EndTimedOut                 // likewise
 	EndPanicked                 // likewise
 	EndNoInput                  // likewise
-	EndKilled                   // by its worker, which drained, or had given this frontend up
-	EndPreempted                // it was spare, and in the way
-	EndLost                     // its worker went away, or knows nothing of it
+	EndKilled                   // killed by a worker that drained, or had given this frontend up
+	EndPreempted                // spare, and in the way of regular work
+	EndLost                     // the worker went away, or does not know the attempt
 	EndBeaten                   // another attempt has ended the task
 	EndStopped                  // the task was not wanted any more
 )
 
-// Way is how a task came to its worker.
+// Way is the way in which a task came to a worker.
 type Way uint8
 
 const (
 	WayUnknown Way = iota
 	WayLate        // with a turn of a place
-	WayRide        // with its reservation
+	WayRide        // with a reservation
 	WayShared      // with a turn of another job's place
-	WayBundle      // behind another task that a turn got
-	WayAhead       // with a turn that the worker asked for before it had room
+	WayBundle      // behind another task, with the same turn
+	WayAhead       // with a turn that the worker asked for ahead of having room
 	WayEarly       // placed by estimation, or by a policy that binds early
-	WayCopy        // as a second attempt, because the first one was late
+	WayCopy        // as a second attempt, because the first attempt was late
 )
 
-// Receipt is for a result that its worker keeps until the client has it: see [Delivered].
+// Receipt names a result that the worker keeps until the client has the result: see [Delivered].
 type Receipt struct {
 	Worker  Worker
 	Attempt probe.AttemptID
 }
 
-// Phases are the moments of the attempt that counted, since the job was submitted. Moments at the worker
-// are reckoned from the durations it reports, as if both directions of the link were equally slow. Those
-// that were skipped (a task that rode along was never ready) repeat the one before. Released
-// is when all stages before the task's had ended.
+// Phases are the moments of the attempt that counted, since the job was submitted. Moments at the worker are
+// reckoned from the durations that the worker reports, as if both directions of the link were equally slow. A
+// skipped moment (a task that rode along was never ready) repeats the moment before. Released is the end of all
+// stages before the task's.
 type Phases struct {
 	Released, Sampled, Queued, Ready, Bound, Started, Finished time.Duration
 }
 
-// RefusedReason says why a job was not accepted.
+// RefusedReason is the reason why a job was not accepted.
 type RefusedReason uint8
 
 const (
@@ -351,7 +359,7 @@ const (
 	Leaving
 )
 
-// RefusedError is a job's refusal; clients act on Reason and RetryAfter, never on text.
+// RefusedError is a job's refusal. Clients act on Reason and RetryAfter, never on the text.
 type RefusedError struct {
 	Reason     RefusedReason
 	Message    string

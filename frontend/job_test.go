@@ -11,9 +11,11 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// Every state with every other: x is legal, anything else panics.
+// Each pair of states: x is a legal change, any other change panics.
 func TestMoves(t *testing.T) {
-	states := []taskState{waiting, matching, blocked, held, probing, riding, enqueued, bound, adrift, claiming, resting, done}
+	states := []taskState{
+		waiting, matching, blocked, held, probing, riding, enqueued, bound, adrift, claiming, resting, done,
+	}
 	table := map[taskState]string{
 		// to:     w m k h p r e b a c s d
 		waiting:  ". x x x x x x x . x . x",
@@ -59,7 +61,9 @@ func TestStatus(t *testing.T) {
 		t.Error("status of a worker that never was")
 	}
 	now := time.Unix(1_000_000, 0)
-	c.Step(now, WorkerUp{Worker: 2, Welcome: probe.Welcome{Worker: "w", Capacity: size(4), Functions: []string{"f"}}}, nil)
+	c.Step(now, WorkerUp{
+		Worker: 2, Welcome: probe.Welcome{Worker: "w", Capacity: size(4), Functions: []string{"f"}},
+	}, nil)
 	for i, want := range []string{"up", "adrift", "down"} {
 		switch i {
 		case 1:
@@ -73,7 +77,7 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// A job may name more sets of workers than are kept for later jobs: all its own are kept up to date.
+// A job may name more sets of workers than are kept for later jobs. All sets of the job are kept up to date.
 func TestManySets(t *testing.T) {
 	f := newFleet(t, view.MaxSets+50, 1, Config{})
 	j := jobWith("x", make([]Task, view.MaxSets+50)...)
@@ -89,7 +93,7 @@ func TestManySets(t *testing.T) {
 	}
 }
 
-// A task that is bound early, and that a worker refuses again and again, fails in the end.
+// If a worker refuses a task bound early again and again, the task fails in the end.
 func TestRefusedForEver(t *testing.T) {
 	f := newFleet(t, 1, 1, Config{})
 	j := jobWith("x", Task{})
@@ -100,19 +104,23 @@ func TestRefusedForEver(t *testing.T) {
 		if len(ls) != 1 {
 			t.Fatalf("the task is not bound again: %v", acts)
 		}
-		acts = f.step(Received{0, probe.Refused{First: probe.ResID(f.core.attemptsMade), Count: 1, Attempt: ls[0].Attempt, Reason: probe.NoFunction}})
+		acts = f.step(Received{0, probe.Refused{
+			First: probe.ResID(f.core.attemptsMade), Count: 1, Attempt: ls[0].Attempt, Reason: probe.NoFunction,
+		}})
 	}
 	if d, ok := acts[0].(*Done); !ok || d.Outcome.Failure != Infrastructure {
 		t.Errorf("after %d refusals: %v", maxFailedLaunches, acts)
 	}
 }
 
-// A worker that stops a task at the deadline of its job may be heard before the frontend's own alarm: the deadline has
-// passed for all tasks of the job, those of later stages too.
+// A worker that stops a task at the job's deadline may be heard before the frontend's own timer. The deadline has
+// then passed for all tasks of the job, those of later stages too.
 func TestDeadlineThatAWorkerTells(t *testing.T) {
 	c := New(Config{ID: 'a'}, rand.New(rand.NewPCG(1, 2)))
 	now := time.Unix(1_000_000, 0)
-	c.Step(now, WorkerUp{Worker: 0, Welcome: probe.Welcome{Worker: "w1", Capacity: probe.Slot, Functions: []string{"f"}}}, nil)
+	c.Step(now, WorkerUp{
+		Worker: 0, Welcome: probe.Welcome{Worker: "w1", Capacity: probe.Slot, Functions: []string{"f"}},
+	}, nil)
 	acts := c.Step(now, Submit{&Job{
 		Policy: Policies[0], Deadline: time.Second, Stages: []Stage{{Name: "a"}, {Name: "b", After: []string{"a"}}},
 		Tasks: []Task{{Function: "f"}, {Index: 1, Stage: 1, Function: "f"}},
@@ -126,7 +134,9 @@ func TestDeadlineThatAWorkerTells(t *testing.T) {
 		}
 	}
 	ended := 0
-	for _, a := range c.Step(now.Add(time.Second), Received{0, &probe.Finished{Attempt: id, Status: probe.TimedOut}}, nil) {
+	for _, a := range c.Step(
+		now.Add(time.Second), Received{0, &probe.Finished{Attempt: id, Status: probe.TimedOut}}, nil,
+	) {
 		if d, ok := a.(*Done); ok {
 			if ended++; d.Outcome.Kind != DeadlineExceeded {
 				t.Errorf("task %d: %+v", d.Outcome.Task, d.Outcome)
@@ -138,7 +148,7 @@ func TestDeadlineThatAWorkerTells(t *testing.T) {
 	}
 }
 
-// A task that gets a later turn of a place was in the queue from when the places of its job were, not on the way there.
+// If a task gets a later turn of a place, the wait before counts as time in the queue, not as time on the way.
 func TestPhasesOfALaterTurn(t *testing.T) {
 	f := newFleet(t, 1, 1, Config{})
 	j := jobWith("x", Task{}, Task{})

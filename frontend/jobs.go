@@ -13,8 +13,8 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/pq"
 )
 
-// jobs is the lowest floor of a Core: the jobs under way, with their tenants, stages, groups and tasks. It knows in which
-// state each task is and in which queue, what a step has left to be done, and what was decided before.
+// jobs is the lowest floor of a Core: the jobs under way, with their tenants, stages, groups and tasks. The floor
+// knows the state and the queue of each task, the wants that a step has left, and the decisions made before.
 type jobs struct {
 	cfg     Config
 	view    *view.View
@@ -23,41 +23,45 @@ type jobs struct {
 
 	byID          map[probe.JobID]*job
 	byWake        pq.Heap[*job]
-	wantingJobs   []*job  // what this step has left to be planned
-	allWanting    bool    // so it has for all jobs with waiting tasks: there is room that there was not
-	jobsToAdvance []*job  // jobs with stages of which one has ended or failed in this step
-	freedTasks    []*task // that have waited for the last of their partitions until this step
+	wantingJobs   []*job  // jobs with wants to plan in this step
+	allWanting    bool    // all jobs with waiting tasks have wants, because new room has come
+	jobsToAdvance []*job  // jobs with a stage that ended or failed in this step
+	freedTasks    []*task // tasks whose last awaited input came in this step
 
-	terms          *tenants.File      // what tenants may have; nil: nothing is said of that
-	quotas         *tenants.Quotas    // how much of that this frontend may have
-	needs          []tenants.Need     // what others are to be told of that
-	tenantsHolding []*tenant          // those with tasks that are held, and some that have none any more
-	debtors        []*tenant          // those with tasks beyond their tokens, or some that wait for those, and some that have none any more
-	patience       int                // how often a tenant is told of others before a held task of it goes in any case, if none else may
-	tenants        map[string]*tenant // by path: those with jobs, and those above them
-	hungry         hungry
+	terms          *tenants.File   // what tenants may have; nil: no file
+	quotas         *tenants.Quotas // this frontend's parts of terms
+	needs          []tenants.Need  // to tell to other frontends
+	tenantsHolding []*tenant       // tenants with held tasks; some have none any more
+	debtors        []*tenant       // tenants with debts, or with tasks waiting for tokens; some have none any more
+	// patience is the number of Others events after which a held task of a tenant without running tasks runs in any
+	// case.
+	patience int
+	tenants  map[string]*tenant // by path: tenants with jobs, and the tenants above
+	hungry   hungry
 
-	refusals       refusals
-	rateClocks     map[string]time.Time // by path, of those with a rate: when its jobs so far would have come, at that rate one after the other
-	rateClocksRoom int                  // how many it may have before those are dropped that are over
+	refusals refusals
+	// rateClocks holds a time for each path of a tenant with a rate: when the jobs so far would all be submitted at the
+	// rate, one after another.
+	rateClocks     map[string]time.Time
+	rateClocksRoom int // size of rateClocks at which times in the past are dropped
 
-	setUsers     map[*view.Set]list.List[*group] // groups of jobs under way
+	setUsers     map[*view.Set]list.List[*group] // groups of jobs under way, by set
 	unserved     map[waitKey]*unserved
 	sent         []sentJob // rides of unserved jobs, oldest first, until a round trip has passed
 	pending      int       // tasks without an outcome
-	payloadBytes int       // bytes, of those
+	payloadBytes int       // bytes of their payloads
 
-	restingTasks    pq.Heap[rester]       // those of this state
-	batchQueue      pq.Heap[*longTask]    // to be placed in the next batch
-	sleepers        pq.Heap[sleeper]      // to be placed later
-	nearGroups      list.List[*nearGroup] // of the jobs under way
-	ripeningShelves pq.Heap[*shelf]       // of those, the ones with tasks that are to be taken only later
+	restingTasks    pq.Heap[rester]       // tasks in state resting
+	batchQueue      pq.Heap[*longTask]    // tasks for the next batch
+	sleepers        pq.Heap[sleeper]      // tasks for a later batch
+	nearGroups      list.List[*nearGroup] // of all groups of jobs under way
+	ripeningShelves pq.Heap[*shelf]       // shelves with green tasks
 
 	Stats       Stats
 	Waits, Runs estimate.Accuracy
 }
 
-// wantPlaces notes that a group may need more places than it has.
+// wantPlaces notes that a group may need more places than the group has.
 func (c *jobs) wantPlaces(g *group) {
 	if j := g.job; !g.isWanting && !j.allWanting {
 		g.isWanting = true
@@ -66,12 +70,13 @@ func (c *jobs) wantPlaces(g *group) {
 	}
 }
 
-// wantAllPlaces notes the same of all groups of a job.
+// wantAllPlaces notes that all groups of a job may need more places.
 func (c *jobs) wantAllPlaces(j *job) {
 	j.allWanting = true
 	c.noteWanting(j)
 }
 
+// noteWanting lists j among the jobs with wants.
 func (c *jobs) noteWanting(j *job) {
 	if !j.isWanting {
 		j.isWanting = true
@@ -79,7 +84,8 @@ func (c *jobs) noteWanting(j *job) {
 	}
 }
 
-// takeWanting are the groups of a job that want something, in order: it is good until one of them wants something again.
+// takeWanting returns the groups of j that want places, in order, and clears the wants. The slice is valid until the
+// next want.
 func (j *job) takeWanting() []*group {
 	gs := j.wantingGroups
 	for _, g := range gs {
@@ -96,7 +102,8 @@ func (j *job) takeWanting() []*group {
 	return gs
 }
 
-// takeWantingJobs takes the jobs that were noted, in the order in which they were submitted. It is good until the next want.
+// takeWantingJobs returns the jobs with wants, in order of submission, and clears the list. The slice is valid until
+// the next want.
 func (c *jobs) takeWantingJobs() []*job {
 	js := c.wantingJobs
 	if len(js) > 1 {
@@ -110,12 +117,14 @@ func (c *jobs) takeWantingJobs() []*job {
 }
 
 const (
-	// firstLag is how long a job waits for a turn before it samples again, at first; then twice as long each time.
+	// firstLag is a job's first wait for a turn before the job samples again. Each further wait is twice as long, up
+	// to maxLag.
 	firstLag = 50 * time.Millisecond
 	maxLag   = 10 * time.Second
 )
 
-// subtractPending counts n tasks of a job that got their outcomes, or whose outcomes are another frontend's business.
+// subtractPending subtracts n tasks of a job from the pending tasks: tasks that got an outcome, or that another
+// frontend took over. If n is negative, tasks are added.
 func (c *jobs) subtractPending(j *job, n int) {
 	for t := j.tenant; t != nil; t = t.parent {
 		t.pending -= n
@@ -123,7 +132,7 @@ func (c *jobs) subtractPending(j *job, n int) {
 	c.pending -= n
 }
 
-// releasePayloads counts bytes of payloads that a job needs no more.
+// releasePayloads subtracts bytes of payloads that a job needs no more. If bytes is negative, they are added.
 func (c *jobs) releasePayloads(j *job, bytes int) {
 	j.payloadBytes -= bytes
 	for t := j.tenant; t != nil; t = t.parent {
@@ -132,7 +141,7 @@ func (c *jobs) releasePayloads(j *job, bytes int) {
 	c.payloadBytes -= bytes
 }
 
-// findTask is the task of a job under way that has this index, or nil.
+// findTask returns a task of a job under way by index, or nil.
 func (c *jobs) findTask(id probe.JobID, index probe.TaskIndex) *task {
 	j := c.byID[id]
 	switch {
@@ -146,7 +155,7 @@ func (c *jobs) findTask(id probe.JobID, index probe.TaskIndex) *task {
 	return nil
 }
 
-// jobsWhere is those that are meant, in order.
+// jobsWhere returns the jobs for which matches is true, in order of submission.
 func (c *jobs) jobsWhere(matches func(*job) bool) []*job {
 	var js []*job
 	for _, j := range c.byID {
@@ -158,8 +167,8 @@ func (c *jobs) jobsWhere(matches func(*job) bool) []*job {
 	return js
 }
 
-// setJobTimer makes the job's timer fit its state: called at the end of every step that changed it. A job that wants something
-// is settled when that is planned.
+// setJobTimer sets the job's timer by the job's state. Every step calls setJobTimer for the jobs that the step
+// changed. A job with wants is skipped: the planner calls setJobTimer again after planning.
 func (c *jobs) setJobTimer(j *job, now time.Time) {
 	if j.isWanting {
 		return
@@ -222,7 +231,7 @@ func (c *jobs) setJobTimer(j *job, now time.Time) {
 	}
 }
 
-// putOffJob lets a job look for places again only at a time.
+// putOffJob stops a job from looking for places until a time.
 func (c *jobs) putOffJob(j *job, until, now time.Time) {
 	if !j.ended {
 		j.retryAt = until
@@ -230,23 +239,24 @@ func (c *jobs) putOffJob(j *job, until, now time.Time) {
 	}
 }
 
-// retryJob lets a job look for places that was put off.
+// retryJob lets a job look for places again after putOffJob.
 func (c *jobs) retryJob(j *job) {
 	j.retryAt = time.Time{}
 	c.wantAllPlaces(j)
 }
 
-// doubleLag notes that a job has waited for a turn for too long. Next time it waits for twice as long.
+// doubleLag notes that a job has waited too long for a turn. The next wait is twice as long.
 func (c *jobs) doubleLag(j *job) {
 	j.lag, j.resampleAt = min(2*j.lag, maxLag), time.Time{}
 	c.wantAllPlaces(j)
 }
 
-// isAtTail reports whether all tasks of a job that may run have been given out, so that its end depends on them, and they
-// may have copies.
+// isAtTail reports whether workers have all tasks of a job that may run. From then on, the end of the job depends on
+// the last tasks, and late tasks may have copies.
 func (c *jobs) isAtTail(j *job) bool { return j.unfinished > 0 && c.whyJobNoCopy(j) == "" }
 
-// whyJobNoCopy says why none of a job's tasks may have copies now, "" if some may. Spare work has none: nobody is in a hurry for it.
+// whyJobNoCopy returns why no task of a job may have a copy now, or "" if tasks may. Spare jobs have no copies,
+// because spare work is not urgent.
 func (c *jobs) whyJobNoCopy(j *job) string {
 	switch {
 	case c.cfg.Copies <= 0:
@@ -265,7 +275,7 @@ func (c *jobs) whyJobNoCopy(j *job) string {
 	return ""
 }
 
-// tailLag is how long it takes at least until one of a job's last tasks is late.
+// tailLag returns the shortest time after which a last task of a job can be late.
 func (c *jobs) tailLag(j *job) time.Duration {
 	lag := time.Duration(0)
 	for _, g := range j.groups {
@@ -283,5 +293,5 @@ func (c *jobs) tailLag(j *job) time.Duration {
 	return lag
 }
 
-// setTailAt notes when it is to be looked again at a job's last tasks.
+// setTailAt sets the next time to look for late tasks of a job.
 func (c *jobs) setTailAt(j *job, at time.Time) { j.tailAt = at }

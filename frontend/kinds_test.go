@@ -10,36 +10,42 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// machines are workers of one slot each, w0 at h0 and so on, that do what they are told. Each speaks when it is its turn.
+// machines simulates workers of a slot each, w0 at h0 and so on. In each round every worker may send a message.
 type machines struct {
 	core    *Core
 	now     time.Time
 	ws      []machine
-	checkT  *testing.T // nil: the core's state is not checked
-	w0Fails bool       // tasks fail at w0 and had better go elsewhere, and w0 speaks 100 times as often as the others
+	checkT  *testing.T // nil: do not check the core's state
+	w0Fails bool       // tasks fail at w0 with retry elsewhere, and w0 speaks 100 times as often as other workers
 	done    int
 	sent    int // messages from the frontend
 	rounds  int
 }
 
+// machine is a simulated worker.
 type machine struct {
-	queue     []probe.ResID // in order, and some that are gone
+	queue     []probe.ResID // in order; some places are gone
 	live      map[probe.ResID]bool
 	runs      []probe.Launch
-	ridesBack []probe.ResID // places of tasks that rode in vain
-	saidReady bool          // it has said Ready, and waits for the answer
+	ridesBack []probe.ResID // places of rides that found no room
+	saidReady bool          // has said Ready, and waits for the answer
 }
 
 func newMachines(workers int) *machines {
-	s := &machines{core: New(Config{ID: 1}, rand.New(rand.NewPCG(1, 2))), now: time.Unix(1000, 0), ws: make([]machine, workers)}
+	s := &machines{
+		core: New(Config{ID: 1}, rand.New(rand.NewPCG(1, 2))), now: time.Unix(1000, 0), ws: make([]machine, workers),
+	}
 	for i := range workers {
 		s.ws[i].live = map[probe.ResID]bool{}
-		s.core.Step(s.now, WorkerUp{Worker(i), probe.Welcome{Worker: fmt.Sprint("w", i), Host: fmt.Sprint("h", i), Incarnation: 1, Functions: []string{"f"}, Capacity: probe.Slot}}, nil)
+		s.core.Step(s.now, WorkerUp{Worker(i), probe.Welcome{
+			Worker: fmt.Sprint("w", i), Host: fmt.Sprint("h", i), Incarnation: 1,
+			Functions: []string{"f"}, Capacity: probe.Slot,
+		}}, nil)
 	}
 	return s
 }
 
-// playJob runs a job to its end.
+// playJob runs a job to the end.
 func (s *machines) playJob(j *Job) {
 	s.done, s.sent = 0, 0
 	s.hear(s.core.Step(s.now, Submit{j}, nil))
@@ -71,6 +77,7 @@ func (s *machines) playJob(j *Job) {
 	}
 }
 
+// speak returns the worker's next message, or nil.
 func (m *machine) speak() probe.Msg {
 	for len(m.queue) > 0 && !m.live[m.queue[0]] {
 		m.queue = m.queue[1:]
@@ -143,18 +150,20 @@ func (m *machine) push(id probe.ResID) {
 	m.live[id] = true
 }
 
-// jobOfKinds is a job each of whose tasks names other hosts of so many.
+// jobOfKinds makes a job of n tasks. Each task names another combination of three of the hosts.
 func jobOfKinds(n, hosts int) *Job {
 	j := jobWith("x", make([]Task, n)...)
 	for i := range j.Tasks {
 		t := &j.Tasks[i]
 		t.Estimate = time.Millisecond
-		t.Constraint.Hosts = []string{fmt.Sprint("h", i%hosts), fmt.Sprint("h", i/hosts%hosts), fmt.Sprint("h", i/hosts/hosts%hosts)}
+		t.Constraint.Hosts = []string{
+			fmt.Sprint("h", i%hosts), fmt.Sprint("h", i/hosts%hosts), fmt.Sprint("h", i/hosts/hosts%hosts),
+		}
 	}
 	return j
 }
 
-// A job of more kinds than are looked at for a message is sampled like any other, and all its tasks run.
+// A job of more kinds than the core looks at for a message is sampled like any job, and all tasks run.
 func TestManyKinds(t *testing.T) {
 	const n = 3 * maxGroupsLooked
 	for _, policy := range Policies[:2] {
@@ -169,7 +178,7 @@ func TestManyKinds(t *testing.T) {
 	}
 }
 
-// A job whose tasks are of so many kinds takes hardly longer than one whose tasks are all of one.
+// BenchmarkKinds: a job with a kind for each task takes hardly longer than a job of a single kind.
 func BenchmarkKinds(b *testing.B) {
 	for _, n := range []int{1000, 10_000, 100_000} {
 		for _, kind := range []string{"hosts", "inputs", "one"} {
@@ -200,7 +209,8 @@ func BenchmarkKinds(b *testing.B) {
 	}
 }
 
-// It costs a task the same however many others shun a worker: here one at which all tasks fail, and soon.
+// BenchmarkShunned: the cost of a task does not depend on how many tasks shun a worker. Here all tasks fail at a
+// worker, soon.
 func BenchmarkShunned(b *testing.B) {
 	for _, n := range []int{1000, 10_000, 100_000} {
 		for _, kind := range []string{"anywhere", "inputs"} {

@@ -11,26 +11,27 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/pq"
 )
 
-// ledger is the floor of what was promised over links: places and attempts, and what workers are yet to be told. It alone
-// commits what was decided.
+// ledger is the floor of promises made over links: places and attempts at workers, and messages not sent yet,
+// such as acknowledgements. Only the ledger commits decisions.
 type ledger struct {
 	jobs
-	workers            []*worker // by Worker; nil where there never was one
+	workers            []*worker // by Worker; nil where there was never a worker
 	byTimer            pq.Heap[*worker]
-	attemptsMade       uint64    // ever
-	attemptsAtWorkers  int       // attempts at workers
-	workersWithSurplus []*worker // those with spare places
-	withdrawAt         time.Time // when these are cancelled; zero if there are none
+	attemptsMade       uint64    // made so far
+	attemptsAtWorkers  int       // attempts at workers now
+	workersWithSurplus []*worker // workers with surplus places
+	withdrawAt         time.Time // when the surplus places are withdrawn; zero: there are none
 
-	lent struct { // with the actions of this step
+	lent struct { // memory of the actions of this step; the next step takes it back
 		done     lent.Of[Done]
 		launches lent.Of[probe.Launch] // of Reserve and Bind
 	}
 }
 
-// workerOf is the worker of a row.
+// workerOf returns the worker of a row of the view. Each row has a worker.
 func (c *ledger) workerOf(row *view.Worker) *worker { return c.workers[row.Key] }
 
+// workerByKey returns the worker of a key, or nil if the ledger does not know the worker.
 func (c *ledger) workerByKey(key Worker) *worker {
 	if int(key) < len(c.workers) {
 		return c.workers[key]
@@ -38,25 +39,29 @@ func (c *ledger) workerByKey(key Worker) *worker {
 	return nil
 }
 
-// ensureWorker is the worker of a key, which it now has if it did not.
+// ensureWorker returns the worker of a key, and makes the worker if the ledger does not know the key yet.
 func (c *ledger) ensureWorker(key Worker) *worker {
 	for int(key) >= len(c.workers) {
 		c.workers = append(c.workers, nil)
 	}
 	if c.workers[key] == nil {
-		c.workers[key] = &worker{Worker: c.view.EnsureWorker(key), nextRes: 1, places: map[probe.ResID]*reservation{}, attempts: map[probe.AttemptID]*attempt{}, enqueued: map[probe.ResID]*attempt{}}
+		c.workers[key] = &worker{
+			Worker: c.view.EnsureWorker(key), nextRes: 1, places: map[probe.ResID]*reservation{},
+			attempts: map[probe.AttemptID]*attempt{}, enqueued: map[probe.ResID]*attempt{},
+		}
 	}
 	return c.workers[key]
 }
 
-// noteLoad takes what a worker said of its load into the view.
+// noteLoad writes the load reported by w into the view. A load may bring the wait matrix of w along.
 func (c *ledger) noteLoad(w *worker, load probe.Load, now time.Time) {
 	if c.view.NoteLoad(w.Worker, load, now) {
 		w.noteMatrix()
 	}
 }
 
-// noteExpectedStarts notes when w expects attempts that wait in its queue to start.
+// noteExpectedStarts notes when attempts in the queue of w are expected to start, as w reports. An attempt known
+// to run is skipped.
 func (w *worker) noteExpectedStarts(list []probe.Expect, now time.Time) {
 	for i := range list {
 		if a := w.attempts[list[i].Attempt]; a != nil && !a.hasStarted {
@@ -65,7 +70,7 @@ func (w *worker) noteExpectedStarts(list []probe.Expect, now time.Time) {
 	}
 }
 
-// noteProgress notes how far attempts at w are.
+// noteProgress notes how far the running attempts at w are, as w reports.
 func (w *worker) noteProgress(list []probe.Progress, now time.Time) {
 	for i := range list {
 		if a := w.attempts[list[i].Attempt]; a != nil {
@@ -74,39 +79,45 @@ func (w *worker) noteProgress(list []probe.Progress, now time.Time) {
 	}
 }
 
-// askNotBefore notes that the matrix of w is not asked for again before a time; told that w has told it; await that the next batch waits
-// for it, and awaitNone that none does any more.
+// askNotBefore notes the earliest time to ask w for its matrix again. After it, noteMatrix notes the arrival of
+// the matrix, awaitMatrix makes the next batch wait for the matrix, and awaitNoMatrix ends the wait.
 func (w *worker) askNotBefore(again time.Time) { w.askMatrixFrom = again }
 func (w *worker) noteMatrix()                  { w.askMatrixFrom, w.matrixAwaited = time.Time{}, false }
 func (w *worker) awaitMatrix()                 { w.matrixAwaited = true }
 func (w *worker) awaitNoMatrix()               { w.matrixAwaited = false }
 
-// noteNotUp notes that a worker is not up.
+// noteNotUp notes that w is not up. Groups without a worker are stranded from now on. Tasks with inputs only at w
+// are shelved elsewhere. No batch waits for the matrix of w.
 func (c *ledger) noteNotUp(w *worker) {
 	c.updateStranded()
 	c.reshelveGone(w)
 	w.awaitNoMatrix()
 }
 
-// noteDraining stops sending anything new to w.
+// noteDraining notes that w drains. Nothing new is sent to w.
 func (c *ledger) noteDraining(w *worker) {
 	c.view.Drain(w.Worker)
 	c.noteNotUp(w)
 }
 
-// noteQueueFull places nothing at a worker by estimation whose queue is full, until it tells its matrix again, and does not
-// ask for that before its time.
+// noteQueueFull notes that the queue of w is full. Until w reports its matrix again, estimation places nothing at
+// w. The frontend does not ask for the matrix before retry has passed.
 func (c *ledger) noteQueueFull(w *worker, retry time.Duration, now time.Time) {
 	c.view.ForgetMatrix(w.Worker)
 	w.askMatrixFrom = now.Add(retry)
 	w.fullUntil = w.askMatrixFrom
 }
 
-// allQueuesFull reports whether all workers that may run tasks of a group have just said that their queues are full, the last one now.
+// allQueuesFull reports whether all workers of g's set have refused a task lately because of a full queue, last
+// of all the given one. A refusal counts until the retry time given with it.
 func (c *ledger) allQueuesFull(g *group, last *worker, now time.Time) bool {
-	return !slices.ContainsFunc(g.Set.Workers(), func(w *view.Worker) bool { return w != last.Worker && now.After(c.workerOf(w).fullUntil) })
+	return !slices.ContainsFunc(g.Set.Workers(), func(w *view.Worker) bool {
+		return w != last.Worker && now.After(c.workerOf(w).fullUntil)
+	})
 }
 
+// setTimer sets the timer of w. A linked worker needs the timer for the next acknowledgement or Sync, an adrift
+// worker for the end of its grace period. A worker that is down has no timer.
 func (c *ledger) setTimer(w *worker) {
 	c.byTimer.Remove(w)
 	switch w.State() {
@@ -124,12 +135,12 @@ func (c *ledger) setTimer(w *worker) {
 }
 
 const (
-	// ackBatch and ackDelay bound how long a result is kept at its worker after it arrived.
+	// ackBatch (results) and ackDelay bound how long a worker keeps a result after the frontend received it.
 	ackBatch = 64
 	ackDelay = 50 * time.Millisecond
 )
 
-// ackResult tells w that a result arrived: soon, or at once if this frontend leaves.
+// ackResult acknowledges a result to w: within ackDelay, or at once if the batch is full or this frontend leaves.
 func (c *ledger) ackResult(w *worker, id probe.AttemptID, now time.Time, acts []Action) []Action {
 	w.acks = append(w.acks, id)
 	switch {
@@ -142,19 +153,23 @@ func (c *ledger) ackResult(w *worker, id probe.AttemptID, now time.Time, acts []
 	return acts
 }
 
+// flushAcks sends the acknowledgements collected for w.
 func (c *ledger) flushAcks(w *worker, acts []Action) []Action {
 	acts = append(acts, Send{Worker: w.Key, Msg: probe.Ack{Attempts: slices.Clone(w.acks)}})
 	w.acks = w.acks[:0]
 	return acts
 }
 
-// disownResult has a worker keep a result for no longer than whoever may claim it has time to.
+// disownResult tells w that this frontend does not need the result of an attempt. The worker keeps the result for
+// as long as another frontend may claim it, and no longer.
 func disownResult(w *worker, id probe.AttemptID, acts []Action) []Action {
 	return append(acts, Send{Worker: w.Key, Msg: probe.Ack{Attempts: []probe.AttemptID{id}, Disowned: true}})
 }
 
-// issueReceipt is for the result of a task's last attempt. A worker that leaves is not kept waiting for the client.
-func (c *ledger) issueReceipt(t *task, w *worker, id probe.AttemptID, now time.Time, acts []Action) (Receipt, []Action) {
+// issueReceipt returns a receipt for the result of t's last attempt: w keeps the result until the client has it.
+// A draining worker does not wait for the client. Its result is acknowledged now, and the receipt is zero.
+func (c *ledger) issueReceipt(t *task, w *worker, id probe.AttemptID, now time.Time, acts []Action) (Receipt,
+	[]Action) {
 	t.lastEnded = id
 	if w.State() == view.Draining {
 		return Receipt{}, c.ackResult(w, id, now, acts)
@@ -162,15 +177,19 @@ func (c *ledger) issueReceipt(t *task, w *worker, id probe.AttemptID, now time.T
 	return Receipt{w.Key, id}, acts
 }
 
+// ackDelivered acknowledges results that have reached their clients.
 func (c *ledger) ackDelivered(list []Receipt, now time.Time, acts []Action) []Action {
 	for _, r := range list {
-		if w := c.workerByKey(r.Worker); r != (Receipt{}) && w != nil && w.Linked() { // else it keeps the result for a time
+		// Without a link, the worker keeps the result for a time.
+		if w := c.workerByKey(r.Worker); r != (Receipt{}) && w != nil && w.Linked() {
 			acts = c.ackResult(w, r.Attempt, now, acts)
 		}
 	}
 	return acts
 }
 
+// disownDropped disowns results that may or may not have reached their clients. A message disowns up to ackBatch
+// results of one worker.
 func (c *ledger) disownDropped(list []Receipt, acts []Action) []Action {
 	list = slices.DeleteFunc(slices.Clone(list), func(r Receipt) bool { return r == Receipt{} })
 	slices.SortStableFunc(list, func(a, b Receipt) int { return cmp.Compare(a.Worker, b.Worker) })
@@ -188,8 +207,8 @@ func (c *ledger) disownDropped(list []Receipt, acts []Action) []Action {
 	return acts
 }
 
-// startLeaving takes no new jobs from here on, and lets no result wait to be acknowledged: whoever was to do it later would be
-// gone, and the worker keep it until it is sure of that.
+// startLeaving refuses new jobs from now on, and sends all acknowledgements at once. A frontend that has left
+// cannot send them later, and its workers would keep the results for a grace period.
 func (c *ledger) startLeaving(acts []Action) []Action {
 	c.leaving = true
 	for _, w := range c.workers {
@@ -200,7 +219,7 @@ func (c *ledger) startLeaving(acts []Action) []Action {
 	return acts
 }
 
-// sendAcksAndSync tells w what it is time to: results that arrived, and what is believed of the link.
+// sendAcksAndSync sends w the acknowledgements and the Sync that are due.
 func (c *ledger) sendAcksAndSync(w *worker, now time.Time, acts []Action) []Action {
 	if w.Linked() {
 		if len(w.acks) > 0 && !now.Before(w.ackAt) {
@@ -215,18 +234,19 @@ func (c *ledger) sendAcksAndSync(w *worker, now time.Time, acts []Action) []Acti
 	return acts
 }
 
-// syncMessage is all that the frontend believes of the link.
+// syncMessage returns all beliefs of the frontend about the link: the live places and the attempts at w.
 func (w *worker) syncMessage() probe.Sync {
 	m := probe.Sync{Next: w.nextRes}
 	ids := make([]probe.ResID, 0, len(w.places))
 	for id, r := range w.places {
-		if r.rideAt(id) == nil { // of a place whose task rides along we know only that it was sent
+		if r.rideAt(id) == nil { // a place with a riding task was sent, and more is not known
 			ids = append(ids, id)
 		}
 	}
 	slices.Sort(ids)
 	for _, id := range ids {
-		if n := len(m.Live); n > 0 && m.Live[n-1].First+probe.ResID(m.Live[n-1].Count) == id && m.Live[n-1].Count < probe.MaxPlaces {
+		if n := len(m.Live); n > 0 && m.Live[n-1].First+probe.ResID(m.Live[n-1].Count) == id &&
+			m.Live[n-1].Count < probe.MaxPlaces {
 			m.Live[n-1].Count++
 		} else {
 			m.Live = append(m.Live, probe.Range{First: id, Count: 1})
@@ -238,6 +258,7 @@ func (w *worker) syncMessage() probe.Sync {
 	return m
 }
 
+// attemptsInOrder returns the attempts at w in the order of their ids.
 func (w *worker) attemptsInOrder() []*attempt {
 	as := make([]*attempt, 0, len(w.attempts))
 	for _, a := range w.attempts {

@@ -8,28 +8,31 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/list"
 )
 
-// line is what waits to be given to workers, first to be given at the front. What shuns a worker stands before the rest,
-// in a list for each worker shunned: so it takes the same time to find what a worker gets, however many shun it.
+// line is a queue of items (tasks, or spots on a shelf) to be given to workers. An item may shun one worker: its
+// task failed there and would fail again. Items with a shunned worker stand before the rest, in a list for each
+// shunned worker. So the item for a worker is found in the same time, however many items shun the worker.
 type line[T lineItem[T]] struct {
-	shunLists []shunList[T] // none is empty
+	shunLists []shunList[T] // each has items
 	rest      list.List[T]
 	n         int
 }
 
+// shunList is the items that shun the same worker.
 type shunList[T lineItem[T]] struct {
 	worker *view.Worker
 	list.List[T]
 }
 
+// lineItem is an item of a line.
 type lineItem[T any] interface {
 	list.Item[T]
-	// Shunned is the worker that it had better not be given to, or nil: the same one while it waits.
+	// Shunned returns the worker to avoid, or nil. The answer stays the same while the item is in a line.
 	Shunned() *view.Worker
 }
 
 func (l *line[T]) Len() int { return l.n }
 
-// First is what is at the front, or nil.
+// First returns the item at the front, or nil.
 func (l *line[T]) First() T {
 	if len(l.shunLists) > 0 {
 		return l.shunLists[0].First()
@@ -37,7 +40,7 @@ func (l *line[T]) First() T {
 	return l.rest.First()
 }
 
-// Last is what is at the back, or nil.
+// Last returns the item at the back, or nil.
 func (l *line[T]) Last() T {
 	if l.rest.Len() > 0 || len(l.shunLists) == 0 {
 		return l.rest.Last()
@@ -45,9 +48,9 @@ func (l *line[T]) Last() T {
 	return l.shunLists[len(l.shunLists)-1].Last()
 }
 
-// FirstFor is the first that does not shun w, or nil; of w nil, the first.
+// FirstFor returns the first item that does not shun w, or nil. If w is nil, it returns the first item.
 func (l *line[T]) FirstFor(w *view.Worker) T {
-	for i := range l.shunLists { // at most one is of w
+	for i := range l.shunLists { // at most one list is for w
 		if l.shunLists[i].worker != w {
 			return l.shunLists[i].First()
 		}
@@ -55,7 +58,7 @@ func (l *line[T]) FirstFor(w *view.Worker) T {
 	return l.rest.First()
 }
 
-// All yields what waits, from front to back. None may come or go meanwhile.
+// All yields the items from front to back. The line must not change meanwhile.
 func (l *line[T]) All() iter.Seq[T] {
 	return func(yield func(T) bool) {
 		for i := range l.shunLists {
@@ -69,19 +72,19 @@ func (l *line[T]) All() iter.Seq[T] {
 	}
 }
 
-// Push puts x at the back of those that shun the same worker, or none.
+// Push puts x at the back of the items that shun the same worker, or of the rest.
 func (l *line[T]) Push(x T) {
 	l.n++
 	l.listShunning(x.Shunned()).Push(x)
 }
 
-// PushFront puts x at the front of those.
+// PushFront puts x at the front of the items that shun the same worker, or of the rest.
 func (l *line[T]) PushFront(x T) {
 	l.n++
 	l.listShunning(x.Shunned()).PushFront(x)
 }
 
-// listShunning is the list of those that shun w, or of the rest.
+// listShunning returns the list of the items that shun w, or the rest if w is nil. It makes a missing list.
 func (l *line[T]) listShunning(w *view.Worker) *list.List[T] {
 	if w == nil {
 		return &l.rest
@@ -94,7 +97,7 @@ func (l *line[T]) listShunning(w *view.Worker) *list.List[T] {
 	return &l.shunLists[i].List
 }
 
-// Remove takes x out, which waits here or not at all.
+// Remove takes x out. Nothing happens if x is in no line; x must not be in another line.
 func (l *line[T]) Remove(x T) {
 	if !list.Has(x) {
 		return

@@ -10,7 +10,8 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/list"
 )
 
-// A line gives a worker what a search through all that waits would: those that shun another one first, then the rest.
+// TestLine compares a line with a search through all items: a worker gets the first item that shuns another
+// worker, else the first of the rest.
 func TestLine(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		workers := []*view.Worker{nil, {}, {}, {}}
@@ -19,7 +20,7 @@ func TestLine(t *testing.T) {
 			tasks[i] = &task{spec: &Task{}}
 		}
 		var l line[*task]
-		var model []*task // in order, of those that shun the same worker
+		var model []*task // in order among items shunning the same worker
 		t.Repeat(map[string]func(*rapid.T){
 			"push": func(t *rapid.T) {
 				x := rapid.SampledFrom(tasks).Draw(t, "task")
@@ -42,8 +43,10 @@ func TestLine(t *testing.T) {
 			},
 			"": func(t *rapid.T) {
 				all := slices.Collect(l.All())
-				if len(all) != l.Len() || len(all) != len(model) || len(all) > 0 && (l.First() != all[0] || l.Last() != all[len(all)-1]) {
-					t.Fatalf("%d of %d, of length %d, from %p to %p: %v", len(all), len(model), l.Len(), l.First(), l.Last(), all)
+				if len(all) != l.Len() || len(all) != len(model) || len(all) > 0 &&
+					(l.First() != all[0] || l.Last() != all[len(all)-1]) {
+					t.Fatalf("%d of %d, of length %d, from %p to %p: %v", len(all), len(model), l.Len(), l.First(),
+						l.Last(), all)
 				}
 				for _, w := range workers {
 					shunning := func(in []*task) (shunning []*task) {
@@ -66,7 +69,8 @@ func TestLine(t *testing.T) {
 						t.Fatalf("%p gets %p, not %p", w, got, want)
 					}
 				}
-				if i := slices.IndexFunc(all, func(x *task) bool { return x.shunned == nil }); i >= 0 && slices.ContainsFunc(all[i:], func(x *task) bool { return x.shunned != nil }) {
+				if i := slices.IndexFunc(all, func(x *task) bool { return x.shunned == nil }); i >= 0 &&
+					slices.ContainsFunc(all[i:], func(x *task) bool { return x.shunned != nil }) {
 					t.Fatal("one that shuns a worker stands behind one that shuns none")
 				}
 			},

@@ -11,34 +11,36 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// Tasks that are long, or care where they run, are bound early, each where it is expected to be done first
-// (package estimate). The ones that are to be placed are collected, the workers whose wait matrices are missing or
-// old are asked for them, and as soon as they have answered a batch is matched with workers and enqueued there.
+// Long tasks, and tasks that care where they run, are bound early to the worker expected to finish them first
+// (package estimate). First the due tasks are collected, and workers are asked for missing or old wait matrices.
+// After their answers a batch of tasks is matched with workers, and each task is enqueued at its worker.
 
 const (
-	// The next batch follows after breath, with the tasks that were left over; those that are again and again wait for
-	// twice as long each time, up to maxLeft times, and let others pass.
+	// batchPause is the pause before the next batch, with the tasks left over. A task left over again and again
+	// waits twice as long each time, so that other tasks pass. The wait stops growing after maxOutbid times.
 	batchPause = time.Millisecond
 	maxOutbid  = 5
-	// blindRetry is when a task is tried again of which no worker is known that has told its matrix, at first; then
-	// twice as long each time. After maxBlind times, it goes to a random worker.
+	// blindRetry is the first pause of a task for which no worker with a known matrix was found. Each further
+	// pause is twice as long. After maxBlind pauses the task goes to a random worker.
 	blindRetry = 20 * time.Millisecond
 	maxBlind   = 5
-	// drawnEach is how many are asked for each task of those believed idle, and of all, besides its candidates.
+	// drawnEach idle workers and drawnEach workers of the whole set are drawn for each task, and asked if their
+	// matrices are missing or old. The candidates of the task are asked besides.
 	drawnEach = 2
-	// maxAsked bounds the workers that are asked for their matrices before a batch, askWait how long their answers
-	// are waited for. Who does not answer is not asked again for askAgain.
+	// maxAsked bounds the workers asked for their matrices before a batch. The batch waits for answers for
+	// answerWait. A worker without an answer is not asked again for askAgain.
 	maxAsked   = 256
 	answerWait = 20 * time.Millisecond
 	askAgain   = time.Second
-	// minSleep is how long a task whose job can wait for it must have to wait, to be placed later.
+	// minSleep is the shortest wait for which a task sleeps instead of queueing, if its job can wait for the
+	// task.
 	minSleep = 100 * time.Millisecond
-	// maxSleep is when it looks again at the latest: where tasks run shorter than estimated, there is room much sooner
-	// than workers say.
+	// maxSleep bounds one sleep. If tasks run shorter than estimated, workers have room much sooner than their
+	// matrices say.
 	maxSleep = 5 * time.Second
 )
 
-// nextLongWakes is when a batch is due, and a task that sleeps; zero: none.
+// nextLongWakes returns when the next batch is due and when the first sleeping task wakes; zero: never.
 func (c *planner) nextLongWakes() (batch, task time.Time) {
 	if c.batchQueue.Len() > 0 {
 		if batch = c.batch.answersUntil; batch.IsZero() {
@@ -51,11 +53,11 @@ func (c *planner) nextLongWakes() (batch, task time.Time) {
 	return batch, task
 }
 
-// placeLong places a batch of the tasks that are due, if it is time.
+// placeLong places a batch of the due tasks, if the time has come and the matrices asked for have arrived.
 func (c *planner) placeLong(now time.Time, acts []Action) []Action {
 	b := &c.batch
 	switch {
-	case c.batchQueue.Len() == 0: // the tasks are gone for which matrices were asked for
+	case c.batchQueue.Len() == 0: // the tasks were cancelled while the matrices were on their way
 		c.endAsking()
 		return acts
 	case now.Before(b.notBefore):
@@ -79,7 +81,7 @@ func (c *planner) placeLong(now time.Time, acts []Action) []Action {
 	return acts
 }
 
-// awaitsMatrix reports whether the batch waits for a matrix.
+// awaitsMatrix reports whether the batch still waits for a matrix.
 func (c *planner) awaitsMatrix() bool {
 	return slices.ContainsFunc(c.batch.asked, func(key int32) bool { return c.workers[key].matrixAwaited })
 }
@@ -93,8 +95,8 @@ func (c *planner) endAsking() {
 	b.answersUntil, b.asked = time.Time{}, b.asked[:0]
 }
 
-// askMatrices asks workers for their matrices which the tasks that are due may be placed on, and some at random, where what
-// is known of them is missing or old.
+// askMatrices asks workers for missing or old matrices: the candidates of the due tasks, and some random workers.
+// The asked workers are noted in the batch.
 func (c *planner) askMatrices(now time.Time, acts []Action) []Action {
 	b := &c.batch
 	c.view.Sweep(now)
@@ -113,8 +115,8 @@ func (c *planner) askMatrices(now time.Time, acts []Action) []Action {
 	return acts
 }
 
-// doubtfulWorkers is the workers that a task, one of so many, may be placed on, and some at random, where what is known of their matrices
-// is missing or old.
+// doubtfulWorkers returns the keys of workers with a missing or old matrix: candidates for x, and random workers
+// of x's set. A larger batch has more candidates. The result is valid until the next call.
 func (c *planner) doubtfulWorkers(x *longTask, tasks int, now time.Time) []int32 {
 	workers := x.task.group.Set.Workers()
 	if len(workers) == 0 {
@@ -140,21 +142,24 @@ func (c *planner) doubtfulWorkers(x *longTask, tasks int, now time.Time) []int32
 	return keys
 }
 
-// mayAskMatrix reports whether a worker may be asked for its matrix.
+// mayAskMatrix reports whether w may be asked for its matrix now.
 func (w *worker) mayAskMatrix(now time.Time) bool { return w.Up() && !now.Before(w.askMatrixFrom) }
 
+// askMatrix asks w for its matrix.
 func (c *planner) askMatrix(w *worker, now time.Time, acts []Action) []Action {
 	w.askNotBefore(now.Add(askAgain))
 	c.Stats.Asked++
 	return append(acts, Send{Worker: w.Key, Msg: probe.Probe{Matrix: true}})
 }
 
-// matchBatch places a batch of the tasks that are due, of the same priority. What it cannot place sleeps for a while.
+// matchBatch places a batch of due tasks of the same priority. A task without a worker sleeps for a while, or
+// goes to a random worker after maxBlind tries. A task beyond the window of its group or the tokens of its tenant
+// joins the crowd.
 func (c *planner) matchBatch(now time.Time, acts []Action) []Action {
 	b := &c.batch
 	var batch []*longTask
 	var specs []estimate.Task
-	sets := map[*group]int{} // numbers, from 1
+	sets := map[*group]int{} // numbers of the groups in this batch, from 1
 	picked, pickedDemand := map[*group]int{}, map[*tenant]int64{}
 	for crowded := 0; c.batchQueue.Len() > 0 && len(batch) < estimate.MaxBatch && crowded < maxEarly; {
 		x := c.batchQueue.Min()
@@ -225,9 +230,10 @@ func (c *planner) matchBatch(now time.Time, acts []Action) []Action {
 	return acts
 }
 
-// tryPostpone lets a task sleep that would have to wait for room, and whose job would not be done earlier if it did not:
-// who cannot wait goes ahead of it meanwhile, and later more is known of where there is room. It reports whether it did.
-// However long workers say that one waits, that goes on no longer than the longest task of the job runs longer than it.
+// tryPostpone puts x to sleep if x would have to wait for room and its job would end no earlier without the
+// sleep. Meanwhile urgent tasks go first, and later the frontend knows better where there is room. A worker may
+// report a long wait again and again. So all sleeps of x together last no longer than the difference between x
+// and the longest task of its group. The result says whether x sleeps.
 func (c *planner) tryPostpone(x *longTask, choice *estimate.Decision, now time.Time) bool {
 	candidate := choice.Choice()
 	if x.postponeUntil.IsZero() {
@@ -237,17 +243,20 @@ func (c *planner) tryPostpone(x *longTask, choice *estimate.Decision, now time.T
 	if sleep < minSleep {
 		return false
 	}
-	choice.Reason = fmt.Sprintf("later: its job needs it only after %.3fs, and there is room nowhere yet", choice.Due.Seconds())
+	choice.Reason = fmt.Sprintf("later: its job needs it only after %.3fs, and there is room nowhere yet",
+		choice.Due.Seconds())
 	c.recordAndSleep(x, choice, now.Add(sleep-max(sleep/8, minSleep/2)), now)
 	return true
 }
 
-// fitsNowhereOpen reports whether a task is larger than the part of each worker that long tasks may use.
+// fitsNowhereOpen reports whether x is larger than the part of each worker that is open to long tasks.
 func (c *planner) fitsNowhereOpen(x *longTask) bool {
-	return !slices.ContainsFunc(x.task.group.Set.Workers(), func(w *view.Worker) bool { return x.spec.Demand.Fits(w.Open()) })
+	return !slices.ContainsFunc(x.task.group.Set.Workers(), func(w *view.Worker) bool {
+		return x.spec.Demand.Fits(w.Open())
+	})
 }
 
-// drawWorker is a random worker for a task: none of those that may run it says how long it would wait.
+// drawWorker returns a random worker of x's set, for a task whose workers have not told their waits.
 func (c *planner) drawWorker(x *longTask) *worker {
 	workers := x.task.group.Set.Workers()
 	return c.workerOf(workers[c.rand.IntN(len(workers))])

@@ -13,7 +13,7 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/script"
 )
 
-// fleet is a core with workers w0, w1, ... of some slots, for tests that are no stories.
+// fleet is a core with workers w0, w1, ... of some slots each, for tests not written as stories.
 type fleet struct {
 	t    *testing.T
 	core *Core
@@ -26,7 +26,8 @@ func newFleet(t *testing.T, workers, slots int, cfg Config) *fleet {
 	f := &fleet{t: t, core: New(cfg, rand.New(rand.NewPCG(1, 2))), now: time.Unix(1000, 0), size: script.Size(slots)}
 	for i := range workers {
 		f.step(WorkerUp{Worker(i), probe.Welcome{
-			Worker: fmt.Sprint("w", i), Host: fmt.Sprint("h", i), Incarnation: 1, Functions: []string{"f", "g", "h"}, Capacity: f.size,
+			Worker: fmt.Sprint("w", i), Host: fmt.Sprint("h", i), Incarnation: 1, Functions: []string{"f", "g", "h"},
+			Capacity: f.size,
 		}})
 	}
 	return f
@@ -41,7 +42,7 @@ func (f *fleet) step(ev Event) []Action {
 	return acts
 }
 
-// passTime lets time pass.
+// passTime lets time pass, and steps the core with Wake whenever due.
 func (f *fleet) passTime(d time.Duration) {
 	f.t.Helper()
 	for end := f.now.Add(d); ; f.step(Wake{}) {
@@ -54,13 +55,14 @@ func (f *fleet) passTime(d time.Duration) {
 	}
 }
 
-// tellWait lets a worker say how long all tasks would wait.
+// tellWait lets worker w report the given wait for tasks of all sizes.
 func (f *fleet) tellWait(w int, wait time.Duration, load probe.Load) {
 	f.t.Helper()
 	load.Matrix = flatMatrix(f.size, wait)
 	f.step(Received{Worker(w), load})
 }
 
+// flatMatrix returns a matrix with the same wait for all tasks.
 func flatMatrix(capacity probe.Demand, wait time.Duration) *probe.WaitMatrix {
 	m := &probe.WaitMatrix{Capacity: capacity}
 	for i := range m.Cells {
@@ -74,7 +76,7 @@ func flatMatrix(capacity probe.Demand, wait time.Duration) *probe.WaitMatrix {
 	return m
 }
 
-// enqueued is to which worker each Enqueue goes.
+// sentEnqueues returns the worker and the launch of each Enqueue.
 func sentEnqueues(acts []Action) (workers []Worker, launches []probe.Launch) {
 	for _, a := range acts {
 		if s, ok := a.(Send); ok {
@@ -97,8 +99,8 @@ func jobWith(id string, tasks ...Task) *Job {
 	return j
 }
 
-// Short tasks are placed where no long ones are, as long as there are such workers; but nobody is left out for ever,
-// and which of the others get them is left to chance.
+// Short tasks avoid workers held by long tasks, as long as other workers remain. But no worker is avoided for
+// ever: if more workers are needed, chance picks among the held workers.
 func TestSamplingAvoidsWorkersHeldByLongTasks(t *testing.T) {
 	f := newFleet(t, 20, 4, Config{})
 	for w := range 20 {
@@ -143,12 +145,13 @@ func TestSamplingAvoidsWorkersHeldByLongTasks(t *testing.T) {
 	}
 }
 
-// Every decision is there with its candidates and terms, and with what became of it; those on sampled tasks, too.
+// Every decision is explained with candidates, terms and outcome. So are decisions on sampled tasks.
 func TestExplain(t *testing.T) {
 	f := newFleet(t, 2, 1, Config{Estimate: estimate.Config{Jitter: -1}})
 	f.tellWait(0, 3*time.Second, probe.Load{})
 	f.tellWait(1, time.Second, probe.Load{})
-	f.step(Submit{jobWith("x", Task{Estimate: 10 * time.Second, Retryable: true}, Task{Estimate: time.Millisecond, Retryable: true})})
+	f.step(Submit{jobWith("x", Task{Estimate: 10 * time.Second, Retryable: true},
+		Task{Estimate: time.Millisecond, Retryable: true})})
 	wantExplained := func(want ...string) {
 		t.Helper()
 		var text strings.Builder
@@ -174,12 +177,14 @@ func TestExplain(t *testing.T) {
 	f.step(WorkerGone{Worker: 1})
 	f.tellWait(0, 3*time.Second, probe.Load{})
 	wantExplained("lost: worker w1 went away", "after 1s: w0: the least C of 1", "at w0: sent")
-	acts := f.step(Received{0, &probe.Finished{Attempt: probe.AttemptID{Frontend: 'a', Seq: 2}, Status: probe.Succeeded, Waited: 4 * time.Second, Run: 9 * time.Second,
+	acts := f.step(Received{0, &probe.Finished{Attempt: probe.AttemptID{Frontend: 'a', Seq: 2},
+		Status: probe.Succeeded, Waited: 4 * time.Second, Run: 9 * time.Second,
 		Usage: probe.Usage{CPU: 8 * time.Second, Memory: 100},
 	}})
 	if i := slices.IndexFunc(acts, func(a Action) bool { _, ok := a.(*Done); return ok }); i < 0 {
 		t.Errorf("no outcome: %v", acts)
-	} else if o := acts[i].(*Done).Outcome; o.Expected != 10*time.Second || o.ExpectedWait != 3*time.Second || o.Waited != 4*time.Second || o.Path != estimate.Estimation {
+	} else if o := acts[i].(*Done).Outcome; o.Expected != 10*time.Second || o.ExpectedWait != 3*time.Second ||
+		o.Waited != 4*time.Second || o.Path != estimate.Estimation {
 		t.Errorf("the outcome tells of a run of %v and of waits of %v and %v", o.Expected, o.ExpectedWait, o.Waited)
 	}
 	f.step(Cancel{Job: script.Job("x")})
@@ -191,16 +196,18 @@ func TestExplain(t *testing.T) {
 		t.Errorf("waits: %v; runs: %v", w, r)
 	}
 
-	for n := range maxDecisions { // others push these out
+	for n := range maxDecisions { // later decisions push the first ones out
 		f.tellWait(0, 0, probe.Load{})
 		id := fmt.Sprint("y", n)
 		f.step(Submit{jobWith(id, Task{Estimate: 10 * time.Second, Retryable: true})})
 		f.step(Cancel{Job: script.Job(id)})
 	}
-	if ds, all := f.core.Explain(script.Job("x"), 0), f.core.Explain(script.Job("x"), -1); len(ds) != 0 || len(all) != 1 || all[0].Task != 1 {
+	if ds, all := f.core.Explain(script.Job("x"), 0), f.core.Explain(script.Job("x"), -1); len(ds) != 0 ||
+		len(all) != 1 || all[0].Task != 1 {
 		t.Errorf("%d decisions on a task after %d later ones, on its job: %v", len(ds), maxDecisions, all)
 	}
-	if ds := f.core.Explain(script.Job(fmt.Sprint("y", maxDecisions-1)), 0); len(ds) != 1 || ds[0].Choice.Choice() == nil {
+	if ds := f.core.Explain(script.Job(fmt.Sprint("y", maxDecisions-1)), 0); len(ds) != 1 ||
+		ds[0].Choice.Choice() == nil {
 		t.Errorf("%d decisions on the last task", len(ds))
 	}
 	for n := range maxSampled {
@@ -216,7 +223,8 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// Run times are learnt: by function for later jobs, by hint for the job's later tasks; the worker is told the estimate.
+// Run times are learnt by function for later jobs, and by hint for later tasks of the job. The worker is told the
+// estimate.
 func TestLearning(t *testing.T) {
 	f := newFleet(t, 1, 8, Config{})
 	finish := func(l probe.Launch, run time.Duration) {
@@ -234,7 +242,7 @@ func TestLearning(t *testing.T) {
 	}
 	tasks := make([]Task, 5)
 	for i := range tasks {
-		tasks[i].Estimate = time.Second * time.Duration(6-i) // the job ends soonest if the longest is placed first
+		tasks[i].Estimate = time.Second * time.Duration(6-i) // the job ends soonest if the longest task is placed first
 	}
 	f.tellWait(0, 0, probe.Load{})
 	acts := f.step(Submit{jobWith("c", tasks...)})
@@ -259,15 +267,16 @@ func TestLearning(t *testing.T) {
 		id := fmt.Sprint("s", n)
 		acts := short.step(Submit{jobWith(id, Task{})})
 		l := acts[1].(Send).Msg.(probe.Reserve).Launches[0]
-		short.step(Received{0, &probe.Finished{Attempt: l.Attempt, Status: probe.Succeeded, Run: time.Millisecond, Load: probe.Load{Free: short.size}}})
+		short.step(Received{0, &probe.Finished{Attempt: l.Attempt, Status: probe.Succeeded, Run: time.Millisecond,
+			Load: probe.Load{Free: short.size}}})
 	}
 	if n := short.core.view.Runs("f").Stats().N(); n < 8 || n > 20 {
 		t.Errorf("%d of 100 short runs are remembered", n)
 	}
 }
 
-// A function whose hints were wrong by more than two times has those of later jobs corrected, on both paths; until then, and
-// within that, a hint counts.
+// If hints of a function were wrong by a factor above two, hints of later jobs are corrected, on both paths.
+// Before that, and with better hints, the hint counts.
 func TestWrongHints(t *testing.T) {
 	f := newFleet(t, 1, 8, Config{})
 	reserve := func(id string, tasks ...Task) probe.Reserve {
@@ -276,20 +285,23 @@ func TestWrongHints(t *testing.T) {
 	}
 	for n, off := range []time.Duration{3, 3, 3, 1} {
 		m := reserve(fmt.Sprint("s", n), Task{Estimate: 10 * time.Millisecond})
-		if want := []time.Duration{10, 10, 10, 30}[n] * time.Millisecond; m.Estimate != want || m.Launches[0].Estimate != want {
-			t.Errorf("job %d: a hint of 10 ms is told as %v and %v, want %v", n, m.Estimate, m.Launches[0].Estimate, want)
+		if want := []time.Duration{10, 10, 10, 30}[n] * time.Millisecond; m.Estimate != want ||
+			m.Launches[0].Estimate != want {
+			t.Errorf("job %d: a hint of 10 ms is told as %v and %v, want %v", n, m.Estimate, m.Launches[0].Estimate,
+				want)
 		}
-		f.step(Received{0, &probe.Finished{Attempt: m.Launches[0].Attempt, Status: probe.Succeeded, Run: off * 10 * time.Millisecond, Load: probe.Load{Free: f.size}}})
+		f.step(Received{0, &probe.Finished{Attempt: m.Launches[0].Attempt, Status: probe.Succeeded,
+			Run: off * 10 * time.Millisecond, Load: probe.Load{Free: f.size}}})
 	}
 	f.tellWait(0, 0, probe.Load{})
 	_, ls := sentEnqueues(f.step(Submit{jobWith("l", Task{Estimate: 900 * time.Millisecond})}))
 	if len(ls) != 1 || ls[0].Estimate != 2700*time.Millisecond {
-		t.Errorf("a hint of 900 ms of a function that takes three times its hints: %+v, want one task of 2.7 s by estimation", ls)
+		t.Errorf("hint of 900 ms, of a function with thrice its hints: %+v, want one task of 2.7 s by estimation", ls)
 	}
 }
 
-// How long the tasks of a group run is judged by the longest of them, from hints as from a function's history: one of 20 ms
-// among ten does not make them brief.
+// The run time of a group is the run time of its longest tasks, from hints as from a function's history: a single
+// task of 20 ms among ten makes the group long.
 func TestGroupIsAsLongAsItsLongest(t *testing.T) {
 	run := func(tasks ...Task) time.Duration {
 		f := newFleet(t, 1, 1, Config{})
@@ -313,12 +325,13 @@ func TestGroupIsAsLongAsItsLongest(t *testing.T) {
 	}
 }
 
-// The failure model hears of workers that go away, alone and together, but not of those that leave; and of tasks
-// of different functions that fail at one worker.
+// The failure model learns about workers that go away, alone or together, but not about leaving workers. It also
+// learns about tasks of different functions failing at the same worker.
 func TestFailures(t *testing.T) {
 	rate := func(f *fleet, w int32) float64 { return f.core.view.Fleet().FailureRate(w, f.now) }
 	restart := func(f *fleet, w Worker) {
-		f.step(WorkerUp{w, probe.Welcome{Worker: fmt.Sprint("w", w), Incarnation: 2, Functions: []string{"f", "g", "h"}, Capacity: f.size}})
+		f.step(WorkerUp{w, probe.Welcome{Worker: fmt.Sprint("w", w), Incarnation: 2,
+			Functions: []string{"f", "g", "h"}, Capacity: f.size}})
 	}
 	f := newFleet(t, 100, 1, Config{})
 	usual := rate(f, 0)
@@ -349,25 +362,29 @@ func TestFailures(t *testing.T) {
 	for _, function := range []string{"f", "g", "h"} {
 		f.tellWait(0, 0, probe.Load{})
 		f.tellWait(1, time.Minute, probe.Load{})
-		_, ls := sentEnqueues(f.step(Submit{jobWith("j"+function, Task{Function: function, Estimate: 5 * time.Second})}))
+		_, ls := sentEnqueues(f.step(Submit{jobWith("j"+function,
+			Task{Function: function, Estimate: 5 * time.Second})}))
 		f.step(Received{0, &probe.Finished{Attempt: ls[0].Attempt, Status: probe.Failed}})
 	}
 	if rate(f, 0) < 100*usual || rate(f, 1) != usual {
-		t.Errorf("three functions failed at a worker: its failure rate is %.0f times that of another", rate(f, 0)/rate(f, 1))
+		t.Errorf("three functions failed at a worker: its failure rate is %.0f times that of another",
+			rate(f, 0)/rate(f, 1))
 	}
 }
 
-// Of the tasks of a job, those that would have to wait and are done before the longest one anyway are placed later: when
-// there is room, but not after the longest one would have to be waited for.
+// Some tasks of a job would have to wait, and would still end before the longest task. Such tasks are placed
+// later: when there is room, but early enough to end with the longest task.
 func TestPostponed(t *testing.T) {
-	for _, first := range []time.Duration{3 * time.Second, time.Hour} { // that one waits, as the worker says; the latter is a lie
+	// The wait reported first by the worker. An hour is a lie.
+	for _, first := range []time.Duration{3 * time.Second, time.Hour} {
 		f := newFleet(t, 1, 8, Config{})
 		f.tellWait(0, first, probe.Load{})
 		f.step(Submit{jobWith("a", Task{Estimate: 5 * time.Second}, Task{Estimate: 20 * time.Second})})
 		f.passTime(2 * batchPause)
 		began := f.now
 		if f.core.Stats.Enqueued != 1 || f.core.sleepers.Len() != 1 {
-			t.Fatalf("%d tasks were enqueued, %d sleep: one of 5 s was to wait for %v while another takes 20", f.core.Stats.Enqueued, f.core.sleepers.Len(), first)
+			t.Fatalf("%d tasks were enqueued, %d sleep: one of 5 s was to wait for %v while another takes 20",
+				f.core.Stats.Enqueued, f.core.sleepers.Len(), first)
 		}
 		for i := 0; i < 1000 && f.core.Stats.Enqueued < 2; i++ {
 			f.now = f.core.NextWake()
@@ -375,15 +392,17 @@ func TestPostponed(t *testing.T) {
 			f.tellWait(0, 3*time.Second, probe.Load{})
 		}
 		if after := f.now.Sub(began); f.core.Stats.Enqueued != 2 || after < 14*time.Second || after > 16*time.Second {
-			t.Errorf("one waits for %v: %d are enqueued after %v, want the one of 5 s after the 15 s by which it is shorter", first, f.core.Stats.Enqueued, after)
+			t.Errorf("reported wait %v: %d enqueued after %v, want the task of 5 s after the difference, 15 s",
+				first, f.core.Stats.Enqueued, after)
 		}
 	}
 
-	// With room at once, it starts at once; and alone, it does not sleep.
+	// With room at once, a task starts at once. A task alone does not sleep.
 	f := newFleet(t, 2, 8, Config{})
 	f.tellWait(0, 0, probe.Load{})
 	f.tellWait(1, 0, probe.Load{})
-	if ws, _ := sentEnqueues(f.step(Submit{jobWith("b", Task{Estimate: 5 * time.Second}, Task{Estimate: 20 * time.Second})})); len(ws) != 2 {
+	if ws, _ := sentEnqueues(f.step(Submit{jobWith("b", Task{Estimate: 5 * time.Second},
+		Task{Estimate: 20 * time.Second})})); len(ws) != 2 {
 		t.Errorf("with room for both, %d tasks are placed", len(ws))
 	}
 	f = newFleet(t, 1, 8, Config{})
@@ -393,7 +412,8 @@ func TestPostponed(t *testing.T) {
 	}
 }
 
-// Old matrices are asked for again, at last they are forgotten; who tells nothing is not asked all the time.
+// Workers with old matrices are asked again, and very old matrices are forgotten. A worker without answers is not
+// asked all the time.
 func TestAsking(t *testing.T) {
 	f := newFleet(t, 40, 1, Config{})
 	asked := func(id string) int {
@@ -433,7 +453,8 @@ func TestAsking(t *testing.T) {
 	}
 }
 
-// Random jobs with stages: none starts before those it depends on have ended, all end, and a failure ends the job.
+// Random jobs with stages: each stage starts after its predecessors have ended, all tasks end, and a failure ends
+// the job.
 func TestRandomStages(t *testing.T) {
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 5))
@@ -455,7 +476,8 @@ func TestRandomStages(t *testing.T) {
 				}
 			}
 			for range 1 + rng.IntN(3) {
-				task := Task{Index: probe.TaskIndex(len(j.Tasks)), Stage: int32(position), Function: "f", Estimate: time.Millisecond, Retryable: true}
+				task := Task{Index: probe.TaskIndex(len(j.Tasks)), Stage: int32(position), Function: "f",
+					Estimate: time.Millisecond, Retryable: true}
 				if rng.IntN(2) == 0 {
 					task.Estimate = time.Minute
 				}
@@ -529,7 +551,8 @@ func TestRandomStages(t *testing.T) {
 				unfinished[j.Tasks[r.l.Task].Stage]--
 			}
 			load := probe.Load{Free: f.size, Matrix: flatMatrix(f.size, 0)}
-			take(f.step(Received{r.w, &probe.Finished{Attempt: r.l.Attempt, Status: status, Run: time.Millisecond, Load: load}}))
+			take(f.step(Received{r.w, &probe.Finished{Attempt: r.l.Attempt, Status: status, Run: time.Millisecond,
+				Load: load}}))
 		}
 		if outcomes != len(j.Tasks) || failures > 0 && !doomed {
 			t.Fatalf("seed %d: %d of %d tasks ended, %d failed", seed, outcomes, len(j.Tasks), failures)

@@ -12,19 +12,25 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/view"
 )
 
-// Short tasks that read inputs are sampled, too, but first among the workers where these are. A worker that is ready gets
-// the task that has its data there; if there is none, one that has waited for longer than reading from elsewhere would
-// cost (compare delay scheduling: Zaharia et al., EuroSys 2010).
+// Short tasks with inputs are sampled, too, but first among the workers near the inputs. A ready worker gets a
+// task with inputs at the worker. If there is none, it gets a task that has waited for longer than reading from
+// elsewhere takes (compare delay scheduling: Zaharia et al., EuroSys 2010).
+//
+// Each task is on one shelf for each site of its inputs: a host, a rack, or anywhere. On a shelf a task is green
+// while waiting for a nearer site is better than reading there, and ripe afterwards.
 
-// makeNear lets the tasks of a group go to their inputs.
+// makeNear gives g shelves. From now on its tasks go to their inputs.
 func (c *jobs) makeNear(g *group) {
-	g.near = &nearGroup{group: g, shelves: map[shelfKey]*shelf{}, placesAt: map[*worker]int{}, siteless: map[*task]bool{}, timers: &c.ripeningShelves}
+	g.near = &nearGroup{
+		group: g, shelves: map[shelfKey]*shelf{}, placesAt: map[*worker]int{}, siteless: map[*task]bool{},
+		timers: &c.ripeningShelves,
+	}
 }
 
-// addUnshelved notes that a task waits.
+// addUnshelved notes that t waits for a turn and belongs on shelves.
 func (n *nearGroup) addUnshelved(t *task) { n.unshelved = append(n.unshelved, t) }
 
-// unshelve takes a task off the shelves.
+// unshelve takes t off all shelves.
 func (n *nearGroup) unshelve(t *task) {
 	if t.near == nil {
 		return
@@ -42,14 +48,14 @@ func (n *nearGroup) unshelve(t *task) {
 	delete(n.siteless, t)
 }
 
-// setTimer sets the timer of a shelf that has none.
+// setTimer files the shelf among those with green tasks. The caller has removed the shelf before.
 func (s *shelf) setTimer() {
 	if s.green.Len() > 0 {
 		s.near.timers.Push(s)
 	}
 }
 
-// shelveNew puts the tasks that came on the shelves where they belong.
+// shelveNew shelves the tasks noted by addUnshelved.
 func (c *jobs) shelveNew(n *nearGroup, now time.Time) {
 	for _, t := range n.unshelved {
 		if t.state == waiting && (t.near == nil || t.near.spots == nil) {
@@ -60,13 +66,16 @@ func (c *jobs) shelveNew(n *nearGroup, now time.Time) {
 	n.unshelved = n.unshelved[:0]
 }
 
+// shelveTask puts t on a shelf for each site. At the nearest site t is ripe at once. At another site t ripens
+// after a wait as long as the extra time for reading there. If all near sites are crowded, t is ripe anywhere at
+// once.
 func (c *jobs) shelveTask(n *nearGroup, t *task, now time.Time) {
 	x := t.near
 	if x == nil {
 		x = &nearTask{inputs: t.locateInputs(), attemptsBefore: -1}
 		t.near = x
 	}
-	if x.attemptsBefore != t.attempts { // else it only comes back from a worker that had no room
+	if x.attemptsBefore != t.attempts { // else a worker without room sent t back, and the wait goes on
 		x.attemptsBefore, x.waitsSince = t.attempts, now
 	}
 	x.sites = c.view.Fleet().Sites(x.inputs, n.group.Set, x.sites[:0])
@@ -96,15 +105,17 @@ func (c *jobs) shelveTask(n *nearGroup, t *task, now time.Time) {
 	}
 }
 
-// noteNearChoice remembers where a task was given to, near its inputs or far from them, and why.
+// noteNearChoice records where t was sent, near its inputs or far away, and why.
 func (c *jobs) noteNearChoice(t *task, w *worker, now time.Time) {
 	x, j := t.near, t.group.job
 	x.read = c.view.Fleet().ReadTime(x.inputs, int32(w.Key))
 	d := c.log.near.add()
 	x.decision = c.log.near.n
 	*d = Decision{
-		Job: j.ID, Task: t.spec.Index, Path: estimate.Sampling, Why: t.group.pathReason, Class: t.group.explainClass(), Demand: t.group.explainDemand(), At: now.Sub(j.submitted), Attempt: t.attempt.id, Worker: w.Welcome().Worker,
-		Outcome: stateText[t.state], Near: x.explainSites(), Read: x.read, Delay: now.Sub(x.waitsSince), group: t.group.index,
+		Job: j.ID, Task: t.spec.Index, Path: estimate.Sampling, Why: t.group.pathReason, Class: t.group.explainClass(),
+		Demand: t.group.explainDemand(), At: now.Sub(j.submitted), Attempt: t.attempt.id, Worker: w.Welcome().Worker,
+		Outcome: stateText[t.state], Near: x.explainSites(), Read: x.read, Delay: now.Sub(x.waitsSince),
+		group: t.group.index,
 	}
 	switch {
 	case len(x.sites) == 1:
@@ -117,7 +128,7 @@ func (c *jobs) noteNearChoice(t *task, w *worker, now time.Time) {
 	}
 }
 
-// explainSites is the sites of a task, as they are explained.
+// explainSites returns the sites of a task for explanations.
 func (x *nearTask) explainSites() []Site {
 	sites := make([]Site, len(x.sites))
 	for i, s := range x.sites {
@@ -126,8 +137,8 @@ func (x *nearTask) explainSites() []Site {
 	return sites
 }
 
-// isCrowded reports whether a task that is about to be put on shelves would wait for longer at all of its sites than reading
-// elsewhere would cost more: what is there before it, of its own job, takes too long, or long tasks hold the workers.
+// isCrowded reports whether a task about to be shelved would wait longer at each near site than reading elsewhere
+// costs. Either ripe tasks of the same job take too long there, or long tasks hold the workers.
 func (c *jobs) isCrowded(n *nearGroup, x *nearTask, now time.Time) bool {
 	g := n.group
 	far := x.sites[len(x.sites)-1].Read
@@ -146,6 +157,7 @@ func (c *jobs) isCrowded(n *nearGroup, x *nearTask, now time.Time) bool {
 	return true
 }
 
+// ensureShelf returns the shelf of a site, made now if missing.
 func (n *nearGroup) ensureShelf(tier estimate.Tier, name string) *shelf {
 	key := shelfKey{tier, name}
 	s := n.shelves[key]
@@ -156,7 +168,7 @@ func (n *nearGroup) ensureShelf(tier estimate.Tier, name string) *shelf {
 	return s
 }
 
-// wantPlaces notes that a shelf may need more places than it has.
+// wantPlaces notes that the shelf may need more places.
 func (s *shelf) wantPlaces() {
 	if !s.isWanting {
 		s.isWanting = true
@@ -164,7 +176,7 @@ func (s *shelf) wantPlaces() {
 	}
 }
 
-// ripenDue makes those ripe whose time has come.
+// ripenDue makes green tasks ripe at the right time.
 func (s *shelf) ripenDue(now time.Time) {
 	if s.green.Len() == 0 || s.green.Min().ripeAt.After(now) {
 		return
@@ -177,7 +189,7 @@ func (s *shelf) ripenDue(now time.Time) {
 	s.wantPlaces()
 }
 
-// ripenShelves plans places for those whose time has come.
+// ripenShelves ripens shelves with due tasks, and has places planned for the groups.
 func (c *jobs) ripenShelves(now time.Time) {
 	for c.ripeningShelves.Len() > 0 && !c.ripeningShelves.Min().green.Min().ripeAt.After(now) {
 		s := c.ripeningShelves.Min()
@@ -186,10 +198,14 @@ func (c *jobs) ripenShelves(now time.Time) {
 	}
 }
 
+// Shunned returns the worker where the task failed and would fail again, or nil.
 func (t *task) Shunned() *view.Worker { return t.shunned }
+
+// Shunned returns the worker shunned by the task, or nil.
 func (x *spot) Shunned() *view.Worker { return x.task.shunned }
 
-// workerToAvoid is w, or nil if tasks of the group that shun it can go nowhere else.
+// workerToAvoid returns w: tasks shunning w are passed over. If w is the only worker for the group, nil is
+// returned, and w gets shunning tasks, too.
 func (g *group) workerToAvoid(w *worker) *view.Worker {
 	if g.Set.Len() > 1 {
 		return w.Worker
@@ -197,7 +213,8 @@ func (g *group) workerToAvoid(w *worker) *view.Worker {
 	return nil
 }
 
-// nextTask is the task of a group that w gets next if it asks; nil: it gets none, yet. One that has its data at w goes first.
+// nextTask returns the task of g for w, or nil if w has to wait. Tasks with inputs at w go first, then tasks with
+// inputs in the rack of w.
 func (c *jobs) nextTask(g *group, w *worker, now time.Time) *task {
 	if g.near == nil {
 		return g.queue.FirstFor(g.workerToAvoid(w))
@@ -218,8 +235,9 @@ func (c *jobs) nextTask(g *group, w *worker, now time.Time) *task {
 	return nil
 }
 
-// nextTask is the ripe task that w gets next; nil: none. Of the foremost it is the one whose other hosts have most to choose from, so that each
-// finds what is left where it is.
+// nextTask returns the ripe task for w, or nil. Among the foremost tasks, a task with inputs at no other host
+// goes first. Else the alternatives decide: the task with the most ripe tasks at its other hosts goes. So each
+// host keeps tasks with inputs there.
 func (s *shelf) nextTask(w *worker) *task {
 	best := s.ripe.FirstFor(s.near.group.workerToAvoid(w))
 	if best == nil {
@@ -239,7 +257,8 @@ func (s *shelf) nextTask(w *worker) *task {
 	return best.task
 }
 
-// fewestElsewhere is how many tasks are ripe where fewest are, of the other hosts that have the task's inputs.
+// fewestElsewhere returns how many tasks are ripe at the other hosts of x's inputs: the number of the host with
+// the fewest, or MaxInt if x's inputs are at one host.
 func (x *spot) fewestElsewhere() int {
 	least := math.MaxInt
 	for _, y := range x.task.near.spots {
@@ -250,7 +269,7 @@ func (x *spot) fewestElsewhere() int {
 	return least
 }
 
-// Len, Riders and Fit make a shelf the queue of its ripe tasks.
+// Len, Riders and Fit make a shelf the place.Queue of the ripe tasks.
 func (s *shelf) Len() int { return s.ripe.Len() }
 
 func (s *shelf) Riders(most int) int {
@@ -266,17 +285,18 @@ func (s *shelf) Riders(most int) int {
 
 func (s *shelf) Fit(int, int) int { return 1 }
 
-// shelvesWantPlaces reports whether some shelf of the group may need more places than it has.
+// shelvesWantPlaces reports whether a shelf of the group may need more places.
 func (g *group) shelvesWantPlaces() bool { return g.near != nil && len(g.near.wantingShelves) > 0 }
 
-// anywhereShelf is the shelf of those tasks that any worker may run.
+// anywhereShelf returns the shelf of tasks for any worker.
 func (n *nearGroup) anywhereShelf() *shelf { return n.ensureShelf(estimate.Across, "") }
 
-// countPlaces notes that so many more places of a reservation are in the queue, or fewer.
+// countPlaces counts places more of reservation r in the queue of its worker; negative: fewer.
 func (n *nearGroup) countPlaces(r *reservation, places int) {
 	if n.placesAt[r.w] += places; n.placesAt[r.w] == 0 {
 		delete(n.placesAt, r.w)
-		if s := n.anywhereShelf(); s.ripe.Len() > 0 && s.missingProbes() > 0 { // it may have left w out for the place that w had
+		// The shelf may have passed over the worker because of the place.
+		if s := n.anywhereShelf(); s.ripe.Len() > 0 && s.missingProbes() > 0 {
 			s.wantPlaces()
 		}
 	}
@@ -296,7 +316,7 @@ func (n *nearGroup) countPlaces(r *reservation, places int) {
 	}
 }
 
-// reshelveGone puts the tasks elsewhere whose data only w had, which is no longer up.
+// reshelveGone shelves tasks anew if w was the last worker near their inputs. Now w is not up any more.
 func (c *jobs) reshelveGone(w *worker) {
 	row := c.view.Fleet().Get(int32(w.Key))
 	if row == nil {
@@ -319,24 +339,26 @@ func (c *jobs) reshelveGone(w *worker) {
 	}
 }
 
-// reshelveSiteless brings tasks nearer whose data nobody had, now that another worker is up.
+// reshelveSiteless shelves tasks without a near worker anew: another worker is up, perhaps near their inputs.
 func (c *jobs) reshelveSiteless() {
 	for n := range c.nearGroups.All() {
-		tasks := slices.SortedFunc(maps.Keys(n.siteless), func(t, u *task) int { return cmp.Compare(t.spec.Index, u.spec.Index) })
+		tasks := slices.SortedFunc(maps.Keys(n.siteless), func(t, u *task) int {
+			return cmp.Compare(t.spec.Index, u.spec.Index)
+		})
 		for _, t := range tasks {
 			n.reshelve(t)
 		}
 	}
 }
 
-// reshelve lets a task be put on other shelves.
+// reshelve puts t on no shelf now, and on new shelves with the next shelveNew.
 func (n *nearGroup) reshelve(t *task) {
 	n.unshelve(t)
 	n.addUnshelved(t)
 }
 
-// missingProbes is how many probes the ripe tasks of the shelf are worth that it has not: of those that several hosts have,
-// each host gets one.
+// missingProbes returns how many probes the shelf lacks for its ripe tasks. At a host, a task is worth a single
+// probe: each further host of the inputs has a shelf and probes, too.
 func (s *shelf) missingProbes() int {
 	g, n := s.near.group, s.ripe.Len()
 	if s.tier != estimate.Disk {
@@ -345,7 +367,7 @@ func (s *shelf) missingProbes() int {
 	return n - s.heldProbes()
 }
 
-// heldProbes is how many probes the live places of a shelf are worth.
+// heldProbes returns how many probes the live places of the shelf count for.
 func (s *shelf) heldProbes() int {
 	if s.near.group.Policy.Sticky {
 		return s.liveReservations

@@ -10,7 +10,8 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// A worker is told how long a task will take with reading its inputs there; what is learnt of a run is without that.
+// A worker is told the run time of a task with the time for reading inputs there. The run time learnt from the
+// result leaves out the reading.
 func TestReadingIsPartOfTheRun(t *testing.T) {
 	f := newFleet(t, 2, 1, Config{})
 	readTime := 6250 * time.Microsecond // a megabyte, from disk
@@ -33,21 +34,24 @@ func TestReadingIsPartOfTheRun(t *testing.T) {
 		if got := sent.Launches[0].Estimate; i == 0 && got != time.Millisecond+readTime {
 			t.Errorf("the worker expects %v", got)
 		}
-		f.step(Received{1, &probe.Finished{Attempt: sent.Launches[0].Attempt, Status: probe.Succeeded, Run: time.Millisecond + readTime, Load: probe.Load{Free: f.size}}})
+		f.step(Received{1, &probe.Finished{Attempt: sent.Launches[0].Attempt, Status: probe.Succeeded,
+			Run: time.Millisecond + readTime, Load: probe.Load{Free: f.size}}})
 	}
-	if w := estimate.Expect(0, 1e6, nil, f.core.view.Runs("f").Stats(), time.Hour); w.Mean.Round(10*time.Microsecond) != time.Millisecond {
+	if w := estimate.Expect(0, 1e6, nil, f.core.view.Runs("f").Stats(),
+		time.Hour); w.Mean.Round(10*time.Microsecond) != time.Millisecond {
 		t.Errorf("tasks are believed to run for %v without reading", w.Mean)
 	}
 }
 
-// A job that names as many hosts as it has tasks: to admit it takes no look at all workers for each task, nor does a
-// message take one at all its groups.
+// The job names a host for each of its many tasks. Admission must not look at all workers for each task, and a
+// message must not look at all groups.
 func BenchmarkManyHosts(b *testing.B) {
 	const n = 20_000
 	c := New(Config{ID: 1}, rand.New(rand.NewPCG(1, 2)))
 	now := time.Unix(1000, 0)
 	for i := range n {
-		c.Step(now, WorkerUp{Worker(i), probe.Welcome{Worker: fmt.Sprint("w", i), Host: fmt.Sprint("h", i), Incarnation: 1, Functions: []string{"f"}, Capacity: probe.Slot}}, nil)
+		c.Step(now, WorkerUp{Worker(i), probe.Welcome{Worker: fmt.Sprint("w", i), Host: fmt.Sprint("h", i),
+			Incarnation: 1, Functions: []string{"f"}, Capacity: probe.Slot}}, nil)
 	}
 	makeJob := func() *Job {
 		j := jobWith("x", make([]Task, n)...)

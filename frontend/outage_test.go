@@ -9,28 +9,29 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// A rack of which all workers restart, within seconds, had one failure, of which each worker bears its part. Workers
-// of several racks that restart had one each.
+// If all workers of a rack restart within seconds, the rack had a single failure, shared by the workers. If
+// workers of several racks restart, each worker had a failure.
 func TestRackRestartIsOneFailure(t *testing.T) {
 	const workers, rack = 100, 5
 	now := time.Unix(1000, 0)
 	c := New(Config{ID: 1}, rand.New(rand.NewPCG(1, 2)))
 	start := func(w Worker, incarnation uint64) {
 		c.Step(now, WorkerUp{w, probe.Welcome{
-			Worker: fmt.Sprint("w", w), Rack: fmt.Sprint("r", w/rack), Incarnation: incarnation, Functions: []string{"f"}, Capacity: probe.Slot,
+			Worker: fmt.Sprint("w", w), Rack: fmt.Sprint("r", w/rack), Incarnation: incarnation,
+			Functions: []string{"f"}, Capacity: probe.Slot,
 		}}, nil)
 	}
-	// failures are what a worker's rate tells, in those of one that failed once, just now.
+	// failures converts the failure rate of a worker into a number of failures: 1 is a failure just now.
 	usual := func() float64 { return c.view.Fleet().FailureRate(workers-1, now) }
 	for w := range Worker(workers) {
 		start(w, 1)
 	}
-	start(0, 2) // w0 alone
+	start(0, 2) // only w0
 	oneFailure := c.view.Fleet().FailureRate(0, now) - usual()
 	failures := func(w int32) float64 { return (c.view.Fleet().FailureRate(w, now) - usual()) / oneFailure }
 
 	now = now.Add(10 * time.Minute)
-	for w := range Worker(rack) { // the second rack, one after the other, by crash or as another process
+	for w := range Worker(rack) { // the second rack, one worker after the other, by crash or as another process
 		now = now.Add(100 * time.Millisecond)
 		if w%2 == 0 {
 			c.Step(now, LinkLost{rack + w}, nil)
@@ -45,7 +46,7 @@ func TestRackRestartIsOneFailure(t *testing.T) {
 	}
 
 	now = now.Add(10 * time.Minute)
-	for w := range Worker(2) { // two of the racks each, which is no event of theirs
+	for w := range Worker(2) { // two workers of each rack: no event of the racks
 		start(20+w, 2) // r4
 		start(30+w, 2) // r6
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// handleFinished takes an attempt's result.
+// handleFinished takes the result of an attempt.
 func (c *ledger) handleFinished(w *worker, m *probe.Finished, now time.Time, acts []Action) []Action {
 	a := w.attempts[m.Attempt]
 	if a == nil {
@@ -35,13 +35,18 @@ func (c *ledger) handleFinished(w *worker, m *probe.Finished, now time.Time, act
 	return c.endAttempt(a, m, now, acts)
 }
 
-// endAttempt takes how an attempt ended. That it was stopped is no failure of anybody's: for what is regular, or because its worker drains, or
-// gave us up.
+// endAttempt handles the end of an attempt. A stop is no failure: the worker needed the room for regular work,
+// drains, or gave up this frontend. After a stop the task goes on with another attempt; a task that may start
+// only once is lost.
 func (c *ledger) endAttempt(a *attempt, m *probe.Finished, now time.Time, acts []Action) []Action {
 	t, w := a.task, a.w
 	switch {
 	case m.Status == probe.Killed && !t.spec.Retryable:
-		o := Outcome{Kind: Failed, Failure: Lost, Message: "it was killed by worker " + w.Welcome().Worker + ", and may start only once", Worker: w.Welcome().Worker, At: w.Key}
+		o := Outcome{
+			Kind: Failed, Failure: Lost,
+			Message: "it was killed by worker " + w.Welcome().Worker + ", and may start only once",
+			Worker:  w.Welcome().Worker, At: w.Key,
+		}
 		o.Receipt, acts = c.issueReceipt(t, w, m.Attempt, now, acts)
 		return c.endTask(t, &o, now, acts)
 	case m.Status == probe.Killed:
@@ -53,14 +58,15 @@ func (c *ledger) endAttempt(a *attempt, m *probe.Finished, now time.Time, acts [
 	return c.concludeAttempt(a, m, now, acts)
 }
 
-// handleFinishedElsewhere takes the result of an attempt that is not under way here: another frontend launched it, or the one
-// that is gone.
+// handleFinishedElsewhere takes the result of an attempt not under way here. Another frontend launched the
+// attempt, or this frontend gave the attempt up.
 func (c *ledger) handleFinishedElsewhere(w *worker, m *probe.Finished, now time.Time, acts []Action) []Action {
 	t := c.findTask(m.Job, m.Task)
 	switch {
-	case t == nil: // whoever has the job now will claim it
+	case t == nil: // the present frontend of the job will claim the result
 		return disownResult(w, m.Attempt, acts)
-	case t.lastEnded == m.Attempt || t.group.job.failedAttempts[m.Attempt]: // it is told again, to a claim: what acknowledged it may have been lost
+	// The result is told again after a claim: the Ack may have been lost.
+	case t.lastEnded == m.Attempt || t.group.job.failedAttempts[m.Attempt]:
 		return disownResult(w, m.Attempt, acts)
 	case t.state == claiming:
 		t.attempts++
@@ -70,10 +76,10 @@ func (c *ledger) handleFinishedElsewhere(w *worker, m *probe.Finished, now time.
 		c.adoptCopy(t, w, m.Attempt, m.Run, now)
 		return c.handleFinished(w, m, now, acts)
 	}
-	return append(acts, Send{Worker: w.Key, Msg: probe.Kill{Attempt: m.Attempt}}) // another attempt has given, or will give, the outcome
+	return append(acts, Send{Worker: w.Key, Msg: probe.Kill{Attempt: m.Attempt}}) // another attempt gives the outcome
 }
 
-// concludeAttempt ends a task with what an attempt reported, or tries again.
+// concludeAttempt ends the task with the outcome reported by an attempt, or retries the task.
 func (c *ledger) concludeAttempt(a *attempt, m *probe.Finished, now time.Time, acts []Action) []Action {
 	t, w := a.task, a.w
 	o := Outcome{
@@ -107,7 +113,7 @@ func (c *ledger) concludeAttempt(a *attempt, m *probe.Finished, now time.Time, a
 	case probe.TimedOut:
 		if j := t.group.job; !j.deadline.IsZero() && !now.Before(j.deadline) {
 			acts = c.ackResult(w, m.Attempt, now, acts)
-			return c.endOverdue(j, now, acts) // it knew of the deadline, too
+			return c.endOverdue(j, now, acts) // the worker knew the deadline, too
 		}
 		o.Failure = Timeout
 		if o.Message == "" {
@@ -135,7 +141,7 @@ func (c *ledger) concludeAttempt(a *attempt, m *probe.Finished, now time.Time, a
 	return c.endTask(t, &o, now, acts)
 }
 
-// mayRetry reports whether a task is tried again after an attempt has ended with that.
+// mayRetry reports whether t is tried again after an attempt ended as in m.
 func (c *ledger) mayRetry(t *task, m *probe.Finished, now time.Time) bool {
 	switch m.Status {
 	case probe.Succeeded, probe.TooLarge:
@@ -148,7 +154,8 @@ func (c *ledger) mayRetry(t *task, m *probe.Finished, now time.Time) bool {
 	return t.failures < t.spec.Retries && t.spec.Retryable && m.Retry != probe.Never
 }
 
-// retryTask lets a task rest, and then wait for another attempt than the one that has ended, if there is none.
+// retryTask notes the end of an attempt, and lets the task rest and then wait for another attempt. A task with a
+// second attempt under way goes on with the second attempt.
 func (c *ledger) retryTask(a *attempt, m *probe.Finished, rest time.Duration, now time.Time, acts []Action) []Action {
 	t := a.task
 	started, ended := time.Time{}, now.Add(-m.Kept)
@@ -157,12 +164,12 @@ func (c *ledger) retryTask(a *attempt, m *probe.Finished, rest time.Duration, no
 	}
 	c.noteEarlier(a, endOf(m.Status), started, ended)
 	acts = c.ackResult(a.w, m.Attempt, now, acts)
-	isClaiming := t.state == claiming // there may be another one already, of which it has not been told yet
+	isClaiming := t.state == claiming // another attempt may run, and no worker has told yet
 	if j := t.group.job; isClaiming || m.Attempt.Frontend != c.cfg.ID {
 		if j.failedAttempts == nil {
 			j.failedAttempts = map[probe.AttemptID]bool{}
 		}
-		j.failedAttempts[m.Attempt] = true // a worker that is asked again tells it again
+		j.failedAttempts[m.Attempt] = true // if asked again, the worker tells again
 	}
 	if c.continueWithOther(t) {
 		return acts
@@ -178,11 +185,12 @@ func (c *ledger) retryTask(a *attempt, m *probe.Finished, rest time.Duration, no
 	} else {
 		c.awaitNext(t)
 	}
-	c.wantPlaces(t.group) // for another task, if this one rests
+	c.wantPlaces(t.group) // if t rests, another task may use a place
 	return acts
 }
 
-// reckonPhases reckons the moments of an attempt that has just been heard to be finished.
+// reckonPhases reckons the moments of an attempt just reported as finished, since the job was submitted. Half the
+// round trip is taken for each direction of the link.
 func (t *task) reckonPhases(m *probe.Finished, now time.Time) Phases {
 	since := t.group.job.submitted
 	sinceSubmission := func(x time.Time) time.Duration {
@@ -192,14 +200,15 @@ func (t *task) reckonPhases(m *probe.Finished, now time.Time) Phases {
 		return x.Sub(since)
 	}
 	end := now.Sub(since) - m.Kept
-	p := Phases{Released: sinceSubmission(t.group.addedAt), Sampled: sinceSubmission(t.sampledAt), Ready: sinceSubmission(t.readyAt), Bound: sinceSubmission(t.boundAt)}
+	p := Phases{Released: sinceSubmission(t.group.addedAt), Sampled: sinceSubmission(t.sampledAt),
+		Ready: sinceSubmission(t.readyAt), Bound: sinceSubmission(t.boundAt)}
 	if stages := t.group.job.stages; len(stages) > 0 {
 		p.Released = max(p.Released, sinceSubmission(stages[t.spec.Stage].readyAt), sinceSubmission(t.freedAt))
 	}
 	way := t.roundTrip(m, now) / 2
 	p.Finished = end - way
 	p.Started = p.Finished - m.Run
-	p.Queued = p.Sampled + way // with the places of its job, which it waits for together with the other tasks
+	p.Queued = p.Sampled + way // with the places of the job, shared by all waiting tasks
 	if m.Held == 0 {
 		p.Ready = max(p.Queued, p.Started-m.Launch)
 		p.Bound = p.Ready
@@ -207,8 +216,8 @@ func (t *task) reckonPhases(m *probe.Finished, now time.Time) Phases {
 	return p
 }
 
-// roundTrip is two ways over the link: what is left of the time since the attempt's task was sent, after what the worker
-// accounts for.
+// roundTrip returns the time for two messages over the link: the time since t was sent, less the time accounted
+// for by the worker.
 func (t *task) roundTrip(m *probe.Finished, now time.Time) time.Duration {
 	sent := t.boundAt
 	if sent.IsZero() {
@@ -217,14 +226,14 @@ func (t *task) roundTrip(m *probe.Finished, now time.Time) time.Duration {
 	return max(0, now.Sub(sent)-m.Kept-m.Launch-m.Run)
 }
 
-// learnRun takes a run of a task into account.
+// learnRun takes a run of t into account. Of many short runs, only some reach the statistics.
 func (c *ledger) learnRun(t *task, w *worker, m *probe.Finished) {
 	if more := t.group.Runs.Ran(m.Run); more || t.long != nil || m.Run >= c.cfg.LongTask/4 {
 		c.addToStats(t, w, m)
 	}
 }
 
-// addToStats takes a run into account for the estimates of later ones.
+// addToStats adds a run to the statistics behind later estimates.
 func (c *ledger) addToStats(t *task, w *worker, m *probe.Finished) {
 	run := estimate.Finished{Run: m.Run, Worker: int32(w.Key), Hint: t.spec.Estimate, Used: m.Usage.Demand(m.Run)}
 	if row := c.view.Fleet().Get(int32(w.Key)); row != nil {
@@ -242,7 +251,9 @@ func (c *ledger) addToStats(t *task, w *worker, m *probe.Finished) {
 	t.group.Runs.Stats().Add(run)
 }
 
-// loseAttempt counts an attempt as lost: it may have run, may still run, or never did.
+// loseAttempt counts an attempt as lost: the attempt may have run, may still run, or never started. The task
+// fails if it may start only once, or if it is taken for the cause after PoisonAfter workers died. Else the task
+// is tried again.
 func (c *ledger) loseAttempt(a *attempt, died bool, why string, now time.Time, acts []Action) []Action {
 	t := a.task
 	c.endRide(a, place.Gone)
@@ -253,12 +264,21 @@ func (c *ledger) loseAttempt(a *attempt, died bool, why string, now time.Time, a
 	c.Stats.Losses++
 	if !t.spec.Retryable {
 		c.Stats.Lost++
-		return c.endTask(t, &Outcome{Kind: Failed, Failure: Lost, Message: why + "; the task may start only once, and may or may not have run", Worker: a.w.Welcome().Worker, At: a.w.Key}, now, acts)
+		return c.endTask(t, &Outcome{
+			Kind: Failed, Failure: Lost, Message: why + "; the task may start only once, and may or may not have run",
+			Worker: a.w.Welcome().Worker, At: a.w.Key,
+		}, now, acts)
 	}
 	if died && a.hasStarted {
 		if t.losses++; t.losses >= c.cfg.PoisonAfter {
 			c.Stats.Poisons++
-			return c.endTask(t, &Outcome{Kind: Failed, Failure: Poison, Message: fmt.Sprintf("%d workers went away while they ran it, the last was %s: it is taken for the cause", t.losses, a.w.Welcome().Worker), Worker: a.w.Welcome().Worker, At: a.w.Key}, now, acts)
+			return c.endTask(t, &Outcome{
+				Kind: Failed, Failure: Poison,
+				Message: fmt.Sprintf(
+					"%d workers went away while they ran it, the last was %s: it is taken for the cause",
+					t.losses, a.w.Welcome().Worker),
+				Worker: a.w.Welcome().Worker, At: a.w.Key,
+			}, now, acts)
 		}
 	}
 	if c.continueWithOther(t) {
@@ -269,7 +289,7 @@ func (c *ledger) loseAttempt(a *attempt, died bool, why string, now time.Time, a
 	return acts
 }
 
-// handleStarted notes that an attempt runs.
+// handleStarted notes the start of an attempt.
 func (c *ledger) handleStarted(w *worker, m *probe.Started, now time.Time, acts []Action) []Action {
 	if a := w.attempts[m.Attempt]; a != nil {
 		waited := !a.hasStarted
@@ -299,10 +319,10 @@ func (c *ledger) handleStarted(w *worker, m *probe.Started, now time.Time, acts 
 		c.adoptCopy(t, w, m.Attempt, m.Ran, now)
 		return acts
 	}
-	return append(acts, Send{Worker: w.Key, Msg: probe.Kill{Attempt: m.Attempt}}) // its task has its outcome
+	return append(acts, Send{Worker: w.Key, Msg: probe.Kill{Attempt: m.Attempt}}) // the task has an outcome
 }
 
-// handleRefused takes back what a worker did not accept.
+// handleRefused takes back places and attempts refused by a worker.
 func (c *ledger) handleRefused(w *worker, m *probe.Refused, now time.Time, acts []Action) []Action {
 	regular := true
 	if r := w.places[m.First]; m.Count > 0 && r != nil {
@@ -315,7 +335,7 @@ func (c *ledger) handleRefused(w *worker, m *probe.Refused, now time.Time, acts 
 		c.noteOutcome(a, "refused: "+m.Reason.String())
 		switch m.Reason {
 		case probe.Unknown:
-			if m.Knows > now.Sub(a.sentAt) { // it went down with the link before it started
+			if m.Knows > now.Sub(a.sentAt) { // the attempt never started: the message was lost with the link
 				c.takeBackTask(a)
 				break
 			}
@@ -324,25 +344,26 @@ func (c *ledger) handleRefused(w *worker, m *probe.Refused, now time.Time, acts 
 			acts = c.failLaunch(a, m.Reason, now, acts)
 		default:
 			c.takeBackTask(a)
-			if g := a.task.group; m.Reason == probe.QueueFull && (g.Policy.Binding != Late || regular && g.path == estimate.Estimation && c.allQueuesFull(g, w, now)) {
+			if g := a.task.group; m.Reason == probe.QueueFull && (g.Policy.Binding != Late ||
+				regular && g.path == estimate.Estimation && c.allQueuesFull(g, w, now)) {
 				g.narrowWindow()
 			}
 			if m.Reason == probe.Late && a.placeSpent && w.Up() && w.places[a.res] == nil {
 				c.restorePlace(a)
-				if a.job.waiting == 0 && a.job.Policy.Cancel { // its copy goes on
+				if a.job.waiting == 0 && a.job.Policy.Cancel { // the copy goes on
 					acts = c.cancelPlaces(a.job, now, acts)
 				}
 			}
 		}
 	}
-	for i := m.Count; i > 0; i-- { // the task of the first one goes to the front last
+	for i := m.Count; i > 0; i-- { // the first place's task goes to the front last
 		c.losePlace(w, m.First+probe.ResID(i-1))
 	}
 	switch m.Reason {
 	case probe.NoCommon:
 		c.markCommonUnsent(w)
 	case probe.Leaving:
-		c.noteDraining(w) // its Drain was overtaken
+		c.noteDraining(w) // the refusal overtook the Drain
 	case probe.Moved:
 		return c.dropWantingJobs(now, acts)
 	case probe.QueueFull:
@@ -359,10 +380,12 @@ func (c *ledger) handleRefused(w *worker, m *probe.Refused, now time.Time, acts 
 	return acts
 }
 
-// maxFailedLaunches is how often a task's launch may come to nothing before it fails.
+// maxFailedLaunches is the number of failed launches after which a task fails.
 const maxFailedLaunches = 100
 
-// failLaunch takes back a task that a worker cannot run although it said it could.
+// failLaunch takes back a task after a worker refused to run it, against the worker's welcome. After
+// maxFailedLaunches launches the task fails. A task too big for the room open to long tasks may use all of a
+// worker from now on.
 func (c *ledger) failLaunch(a *attempt, why probe.Reason, now time.Time, acts []Action) []Action {
 	t := a.task
 	if t.failedLaunches++; t.failedLaunches < maxFailedLaunches {
@@ -376,11 +399,15 @@ func (c *ledger) failLaunch(a *attempt, why probe.Reason, now time.Time, acts []
 	if c.continueWithOther(t) {
 		return acts
 	}
-	return c.endTask(t, &Outcome{Kind: Failed, Failure: Infrastructure, Message: fmt.Sprintf("launched %d times and always refused, at last by %s: %v", t.failedLaunches, a.w.Welcome().Worker, why)}, now, acts)
+	return c.endTask(t, &Outcome{
+		Kind: Failed, Failure: Infrastructure,
+		Message: fmt.Sprintf("launched %d times and always refused, at last by %s: %v",
+			t.failedLaunches, a.w.Welcome().Worker, why),
+	}, now, acts)
 }
 
-// losePlace forgets a place that the worker dropped or never took, and takes its task back if one rode along
-// or was bound to it early.
+// losePlace forgets a place dropped or never taken by the worker. A task riding with the place, or bound early to
+// the place, is taken back.
 func (c *ledger) losePlace(w *worker, id probe.ResID) {
 	if r := w.places[id]; r != nil {
 		c.wantPlaces(r.group)
@@ -398,10 +425,11 @@ func (c *ledger) losePlace(w *worker, id probe.ResID) {
 	}
 }
 
-// handleQueued takes back the rides that did not start.
+// handleQueued takes back rides that did not start: the places are in the queue. A copy sent to an idle worker is
+// withdrawn, because the worker had no room. For other early-bound attempts the expected start is noted.
 func (c *ledger) handleQueued(w *worker, m *probe.Queued, now time.Time, acts []Action) []Action {
-	var j *job                     // whose rides were taken back
-	for i := m.Count; i > 0; i-- { // the first one goes to the front last
+	var j *job                     // the job of the rides taken back
+	for i := m.Count; i > 0; i-- { // the task of the first place goes to the front last
 		id := m.First + probe.ResID(i-1)
 		if r := w.places[id]; r != nil {
 			if a := r.rideAt(id); a != nil {
@@ -416,15 +444,15 @@ func (c *ledger) handleQueued(w *worker, m *probe.Queued, now time.Time, acts []
 			a.expectedStart = now.Add(m.Wait)
 		}
 	}
-	if j != nil && j.waiting == 0 && j.Policy.Cancel { // their copies go on
+	if j != nil && j.waiting == 0 && j.Policy.Cancel { // the copies go on
 		acts = c.cancelPlaces(j, now, acts)
 	}
 	return acts
 }
 
-// handleEvicted takes back places that a worker had accepted.
+// handleEvicted takes back places that the worker had accepted.
 func (c *ledger) handleEvicted(w *worker, m *probe.Evicted, now time.Time, acts []Action) []Action {
-	for i := m.Count; i > 0; i-- { // the task of the first one goes to the front last
+	for i := m.Count; i > 0; i-- { // the first place's task goes to the front last
 		c.losePlace(w, m.First+probe.ResID(i-1))
 	}
 	switch m.Reason {
@@ -436,7 +464,7 @@ func (c *ledger) handleEvicted(w *worker, m *probe.Evicted, now time.Time, acts 
 	return acts
 }
 
-// handleGone corrects what a Sync found to be believed in vain.
+// handleGone forgets places and attempts unknown to the worker, as the answer to a Sync says.
 func (c *ledger) handleGone(w *worker, m *probe.Gone, now time.Time, acts []Action) []Action {
 	for _, p := range m.Places {
 		for i := range p.Count {
@@ -454,7 +482,8 @@ func (c *ledger) handleGone(w *worker, m *probe.Gone, now time.Time, acts []Acti
 	return acts
 }
 
-// dropWantingJobs forgets those of the jobs that want something whose clients have gone to another frontend: all.
+// dropWantingJobs drops all wanting jobs: a refusal says their clients moved to another frontend. The caller has
+// planned the wants of all further jobs before.
 func (c *ledger) dropWantingJobs(now time.Time, acts []Action) []Action {
 	for _, j := range c.takeWantingJobs() {
 		acts = c.dropMovedJob(j, now, acts)
@@ -462,7 +491,8 @@ func (c *ledger) dropWantingJobs(now time.Time, acts []Action) []Action {
 	return acts
 }
 
-// dropMovedJob forgets a job whose client has gone to another frontend.
+// dropMovedJob drops a job whose client moved to another frontend. Attempts of the job run on, to be claimed by
+// that frontend.
 func (c *ledger) dropMovedJob(j *job, now time.Time, acts []Action) []Action {
 	if j.ended {
 		return acts
@@ -481,18 +511,18 @@ func (c *ledger) dropMovedJob(j *job, now time.Time, acts []Action) []Action {
 	return append(acts, Moved{j.ID})
 }
 
-// forgetJob drops a job that has no task left to care for.
+// forgetJob drops a job without unfinished tasks, cancels its places, and lets workers forget common payloads.
 func (c *ledger) forgetJob(j *job, now time.Time, acts []Action) []Action {
 	j.ended = true
 	j.leaveUnserved()
-	c.presumeStarted(now) // lets go of j
+	c.presumeStarted(now) // drops j from the list of rides
 	acts = c.cancelPlaces(j, now, acts)
 	acts = c.forgetCommon(j, acts)
 	c.removeJob(j)
 	return acts
 }
 
-// endTask gives a task its outcome; the last one ends the job.
+// endTask gives t an outcome. The last outcome ends the job, unless more tasks may be added.
 func (c *ledger) endTask(t *task, o *Outcome, now time.Time, acts []Action) []Action {
 	j := t.group.job
 	c.stopWaiting(t)
@@ -501,7 +531,7 @@ func (c *ledger) endTask(t *task, o *Outcome, now time.Time, acts []Action) []Ac
 		c.widenWindow(t.group)
 	}
 	o.Task, o.Stage, o.Path, o.Attempts, o.Earlier = t.spec.Index, t.spec.Stage, t.group.path, t.attempts, t.earlier
-	if !slices.ContainsFunc(o.Outputs, func(o probe.Output) bool { return o.File }) { // else it may have to run again
+	if !slices.ContainsFunc(o.Outputs, func(o probe.Output) bool { return o.File }) { // else t may have to run again
 		c.releasePayloads(j, len(t.spec.Payload))
 		t.spec.Payload = nil
 	}
@@ -517,7 +547,7 @@ func (c *ledger) endTask(t *task, o *Outcome, now time.Time, acts []Action) []Ac
 			c.noteStageOutcome(t, o)
 		}
 	}
-	if j.ended { // with the last of those that waited for this one
+	if j.ended { // a reader of t failed, and with the reader the job
 		return acts
 	}
 	if j.unfinished == 0 && (!j.Open || j.ending) {
@@ -526,21 +556,25 @@ func (c *ledger) endTask(t *task, o *Outcome, now time.Time, acts []Action) []Ac
 		acts = c.cancelPlaces(j, now, acts)
 	}
 	if !j.ended && j.unfinished == 0 {
-		c.setJobTimer(j, now) // nothing of it is late any more
+		c.setJobTimer(j, now) // no task is late any more
 	}
 	return acts
 }
 
-// resumeReaders lets those go on that have waited for a task to run again, or fails them.
+// resumeReaders lets tasks go on after waiting for p to run again. If p failed, the readers fail, too.
 func (c *ledger) resumeReaders(p *task, o *Outcome, now time.Time, acts []Action) []Action {
 	readers := p.readers
 	p.readers = nil
-	acts = c.ackDelivered([]Receipt{o.Receipt}, now, acts) // nobody else asks for it
+	acts = c.ackDelivered([]Receipt{o.Receipt}, now, acts) // no client asks for the result
 	for _, t := range readers {
 		switch {
 		case t.state == done || t.group.job.ending:
 		case o.Kind != Result:
-			acts = c.stopTask(t, Outcome{Kind: Failed, Failure: NoInput, Message: fmt.Sprintf("what task %d had left is lost, and it failed when it ran again: %s", p.spec.Index, o.Message)}, now, acts)
+			acts = c.stopTask(t, Outcome{
+				Kind: Failed, Failure: NoInput,
+				Message: fmt.Sprintf("what task %d had left is lost, and it failed when it ran again: %s",
+					p.spec.Index, o.Message),
+			}, now, acts)
 		default:
 			if t.awaitedInputs--; t.awaitedInputs == 0 {
 				c.freedTasks = append(c.freedTasks, t)
@@ -550,12 +584,12 @@ func (c *ledger) resumeReaders(p *task, o *Outcome, now time.Time, acts []Action
 	return acts
 }
 
-// endJob ends a job all of whose tasks have outcomes.
+// endJob ends a job after the last outcome.
 func (c *ledger) endJob(j *job, now time.Time, acts []Action) []Action {
 	return append(c.forgetJob(j, now, acts), Ended{j.ID})
 }
 
-// endAllTasks ends every task of a job that has no outcome yet, wherever it is, and so the job.
+// endAllTasks gives every unfinished task of a job the outcome o, wherever the task is, and so ends the job.
 func (c *ledger) endAllTasks(j *job, o Outcome, now time.Time, acts []Action) []Action {
 	if j.ending = true; j.unfinished == 0 {
 		return c.endJob(j, now, acts)
@@ -568,7 +602,7 @@ func (c *ledger) endAllTasks(j *job, o Outcome, now time.Time, acts []Action) []
 	return acts
 }
 
-// stopTask ends a task that has no outcome yet, wherever it is.
+// stopTask ends an unfinished task with the outcome o, and stops the attempts.
 func (c *ledger) stopTask(t *task, o Outcome, now time.Time, acts []Action) []Action {
 	for _, a := range t.liveAttempts() {
 		c.noteEarlierStopped(a, EndStopped, now)
@@ -577,28 +611,32 @@ func (c *ledger) stopTask(t *task, o Outcome, now time.Time, acts []Action) []Ac
 	return c.endTask(t, &o, now, acts)
 }
 
-// endStranded ends the tasks of a job for which no worker has come back in time.
+// endStranded fails the stranded tasks of a job: no worker came back in time.
 func (c *ledger) endStranded(j *job, now time.Time, acts []Action) []Action {
 	j.strandedSince = time.Time{}
 	for _, t := range j.tasks {
 		if (t.state == waiting || t.state == matching) && t.group.Set.Len() == 0 {
-			acts = c.endTask(t, &Outcome{Kind: Failed, Failure: NoWorker, Message: fmt.Sprintf("every worker that could run it has been away for %v", c.cfg.StrandedFor)}, now, acts)
+			acts = c.endTask(t, &Outcome{
+				Kind: Failed, Failure: NoWorker,
+				Message: fmt.Sprintf("every worker that could run it has been away for %v", c.cfg.StrandedFor),
+			}, now, acts)
 		}
 	}
 	return acts
 }
 
-// endOverdue ends a job at its deadline.
+// endOverdue ends a job at the deadline.
 func (c *ledger) endOverdue(j *job, now time.Time, acts []Action) []Action {
 	why := fmt.Sprintf("not finished within %v", j.Deadline)
 	if !j.strandedSince.IsZero() {
-		why += fmt.Sprintf(", as every worker that could run it has been away for %v", now.Sub(j.strandedSince).Round(time.Millisecond))
+		why += fmt.Sprintf(", as every worker that could run it has been away for %v",
+			now.Sub(j.strandedSince).Round(time.Millisecond))
 	}
 	return c.endAllTasks(j, Outcome{Kind: DeadlineExceeded, Message: why}, now, acts)
 }
 
-// advanceStages fails the jobs of which a stage has failed, and starts the stages, and the tasks, of the others for which those
-// before them have ended.
+// advanceStages fails the jobs with a failed stage. In all remaining jobs it starts the stages and tasks with
+// ended predecessors.
 func (c *ledger) advanceStages(now time.Time, acts []Action) []Action {
 	for len(c.jobsToAdvance) > 0 {
 		j := c.jobsToAdvance[0]

@@ -10,24 +10,28 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// What tasks leave is passed to those of later stages: what is small by way of the frontend, what is large as files of the
-// workers that made it.
+// Tasks pass outputs to tasks of later stages. Small outputs travel by way of the frontend. Large outputs stay as
+// files in the caches of their makers.
 
 const (
-	// maxInline is the largest output that goes by way of the frontend, and maxCarried bounds all of them that one task gets;
-	// maxSettled those of stages that could not know of it.
+	// Limits in bytes. maxInline bounds an output travelling by way of the frontend, and maxPassed all passed
+	// outputs of a task. For a task added later maxPassedToAdded holds: earlier stages did not know the task, so
+	// their outputs may be larger.
 	maxInline        = 256 << 10
 	maxPassed        = 4 << 20
 	maxPassedToAdded = 2 * maxPassed
 )
 
-// checkPassing says what stages need of workers, and how much of what they leave goes by way of the frontend. Tasks are
-// counted, and the names of stages known to be right. What stages before the first one may leave is settled.
+// checkPassing decides which stages need workers with data passing, and how large an output of each stage may be
+// to travel by way of the frontend. The caller has counted the tasks and checked the stages' names. The limits of
+// stages before firstNew stay.
 func (c *jobs) checkPassing(j *job, numbers map[string]int, firstNew int) *RefusedError {
-	budget := make([]int, len(j.stages)) // bytes of all outputs in a partition
+	budget := make([]int, len(j.stages)) // bytes of all outputs in a partition, by stage
 	for i := firstNew; i < len(budget); i++ {
 		if n := len(j.Stages[i].Common); n > c.cfg.MaxPayload {
-			return &RefusedError{Reason: TooBigJob, Message: fmt.Sprintf("stage %q: common payload of %d bytes, the limit is %d: pass a reference to the data instead", j.Stages[i].Name, n, c.cfg.MaxPayload)}
+			return &RefusedError{Reason: TooBigJob, Message: fmt.Sprintf(
+				"stage %q: common payload of %d bytes, the limit is %d: pass a reference to the data instead",
+				j.Stages[i].Name, n, c.cfg.MaxPayload)}
 		}
 		budget[i] = maxPassed
 		j.stages[i].needsPassing = len(j.Stages[i].Common) > 0
@@ -64,9 +68,13 @@ func (c *jobs) checkPassing(j *job, numbers map[string]int, firstNew int) *Refus
 		passed, mayPass := read(t)
 		switch {
 		case passed > maxPassedToAdded:
-			return &RefusedError{Reason: Invalid, Message: fmt.Sprintf("task %d: earlier stages have left %d bytes that would go with it, the limit is %d: have it read fewer of them", t.Index, passed, maxPassedToAdded)}
+			return &RefusedError{Reason: Invalid, Message: fmt.Sprintf(
+				"task %d: gets %d bytes from earlier stages, the limit is %d: have it read fewer outputs",
+				t.Index, passed, maxPassedToAdded)}
 		case mayPass > maxPassedToAdded:
-			return &RefusedError{Reason: Overloaded, Message: fmt.Sprintf("task %d: earlier stages may leave %d bytes that go with it, the limit is %d; come back when they have ended", t.Index, mayPass, maxPassedToAdded), RetryAfter: 100 * time.Millisecond}
+			return &RefusedError{Reason: Overloaded, Message: fmt.Sprintf(
+				"task %d: may get %d bytes from earlier stages, the limit is %d; come back when they have ended",
+				t.Index, mayPass, maxPassedToAdded), RetryAfter: 100 * time.Millisecond}
 		}
 	}
 	for i := firstNew; i < len(j.stages); i++ {
@@ -84,7 +92,8 @@ func (c *jobs) checkPassing(j *job, numbers map[string]int, firstNew int) *Refus
 	return nil
 }
 
-// passedBytes is how many bytes of what the tasks of a stage have left in a partition go with a task, and how many may do at the end.
+// passedBytes returns how many bytes of outputs a reader of the partition gets by way of the frontend: now, and
+// at most when the stage has ended.
 func (s *stage) passedBytes(partition int32) (now, most int) {
 	for _, m := range s.outputs[partition] {
 		now += len(m.output.Data)
@@ -92,7 +101,7 @@ func (s *stage) passedBytes(partition int32) (now, most int) {
 	return now, now + s.inlineBytes*s.unfinished
 }
 
-// rememberOutputs remembers what a task of a stage has left.
+// rememberOutputs files the outputs of a task of stage s by partition, in the order of tasks.
 func (j *job) rememberOutputs(s *stage, entry *Made) {
 	if s.outputs == nil {
 		s.outputs = map[int32][]stageOutput{}
@@ -100,13 +109,17 @@ func (j *job) rememberOutputs(s *stage, entry *Made) {
 	for i := range entry.Outputs {
 		o := &entry.Outputs[i]
 		list := s.outputs[int32(o.Partition)]
-		at, _ := slices.BinarySearchFunc(list, entry.Task, func(m stageOutput, task probe.TaskIndex) int { return cmp.Compare(m.task, task) })
-		s.outputs[int32(o.Partition)] = slices.Insert(list, at, stageOutput{entry.Task, entry.Partition, entry.Worker, entry.incarnation, o, entry.reportedAt})
+		at, _ := slices.BinarySearchFunc(list, entry.Task, func(m stageOutput, task probe.TaskIndex) int {
+			return cmp.Compare(m.task, task)
+		})
+		s.outputs[int32(o.Partition)] = slices.Insert(list, at, stageOutput{entry.Task, entry.Partition, entry.Worker,
+			entry.incarnation, o, entry.reportedAt})
 		j.stageBytes += len(o.Data)
 	}
 }
 
-// recordOutputs remembers what a task that has ended well leaves for later stages.
+// recordOutputs files the outputs of t, which ended well, if its job has stages. The outputs of an earlier run
+// are replaced.
 func (c *jobs) recordOutputs(t *task, w *worker, outputs []probe.Output, now time.Time) {
 	j := t.group.job
 	if len(j.stages) == 0 {
@@ -116,11 +129,14 @@ func (c *jobs) recordOutputs(t *task, w *worker, outputs []probe.Output, now tim
 	if t.remakes > 0 {
 		j.forgetOutputs(s, t.spec.Index)
 	}
-	j.rememberOutputs(s, &Made{Task: t.spec.Index, Partition: t.spec.Partition, Worker: w.Welcome().Worker, Outputs: outputs, incarnation: w.Welcome().Incarnation, reportedAt: now})
+	j.rememberOutputs(s, &Made{
+		Task: t.spec.Index, Partition: t.spec.Partition, Worker: w.Welcome().Worker, Outputs: outputs,
+		incarnation: w.Welcome().Incarnation, reportedAt: now,
+	})
 	c.releasePayloads(j, before-j.stageBytes)
 }
 
-// forgetOutputs forgets what a task of a stage had left before it ran again.
+// forgetOutputs forgets the outputs of the earlier run of a task.
 func (j *job) forgetOutputs(s *stage, task probe.TaskIndex) {
 	for partition, list := range s.outputs {
 		s.outputs[partition] = slices.DeleteFunc(list, func(m stageOutput) bool {
@@ -133,7 +149,8 @@ func (j *job) forgetOutputs(s *stage, task probe.TaskIndex) {
 	}
 }
 
-// outputsFor is what was left for an input of a task that is passed.
+// outputsFor returns the outputs for a passed input of t. If t's stage goes along the other stage, only outputs
+// of t's partitions count.
 func (t *task) outputsFor(in *Input) []stageOutput {
 	j := t.group.job
 	from := j.stageNumber(in.Stage)
@@ -141,15 +158,17 @@ func (t *task) outputsFor(in *Input) []stageOutput {
 	if !slices.Contains(j.stages[t.group.stageIndex].along, from) {
 		return list
 	}
-	return slices.DeleteFunc(slices.Clone(list), func(m stageOutput) bool { return !slices.Contains(t.spec.alongPartitions(), m.partition) })
+	return slices.DeleteFunc(slices.Clone(list), func(m stageOutput) bool {
+		return !slices.Contains(t.spec.alongPartitions(), m.partition)
+	})
 }
 
-// stageNumber is the position of a stage.
+// stageNumber returns the position of a stage in the job, or -1.
 func (j *job) stageNumber(name string) int {
 	return slices.IndexFunc(j.Stages, func(s Stage) bool { return s.Name == name })
 }
 
-// updatePassedBytes notes what is passed with a task that waits no more for the stages before its own.
+// updatePassedBytes counts the bytes passed with t. The caller knows: t waits no more for earlier stages.
 func (t *task) updatePassedBytes() {
 	t.passedBytes = 0
 	for i := range t.spec.Inputs {
@@ -164,10 +183,11 @@ func (t *task) updatePassedBytes() {
 	}
 }
 
-// bytesToSend is how many bytes go with a task to its worker.
+// bytesToSend returns the bytes sent to the worker with t: payload and passed outputs.
 func (t *task) bytesToSend() int { return len(t.spec.Payload) + t.passedBytes }
 
-// locatePassed is where an input is that is passed.
+// locatePassed returns where a passed input of t is: an estimate.Input for each worker with output files. Outputs
+// sent by way of the frontend do not count.
 func (t *task) locatePassed(in *Input) []estimate.Input {
 	var ins []estimate.Input
 	indexOf := map[string]int{}
@@ -185,7 +205,9 @@ func (t *task) locatePassed(in *Input) []estimate.Input {
 	return ins
 }
 
-// explainNoPassing says that no worker knows what a stage needs, for people.
+// explainNoPassing tells people: no worker can pass the data needed by the stage of t.
 func explainNoPassing(t *Task) string {
-	return fmt.Sprintf("task %d: its stage has a common payload, or outputs are passed, and no worker that could run %q knows of that: upgrade the workers", t.Index, t.Function)
+	return fmt.Sprintf(
+		"task %d: its stage has a common payload, or outputs are passed, and no worker that could run %q knows of that: upgrade the workers",
+		t.Index, t.Function)
 }

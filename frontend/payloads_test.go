@@ -9,7 +9,8 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// Payloads are held until their job ends. What all jobs hold is bounded, and of that bound a tenant leaves others a part.
+// Payloads are held until the end of the job. The payloads of all jobs together are bounded, and each tenant has
+// to leave a part of the bound to others.
 func TestPayloadsAreBounded(t *testing.T) {
 	const limit = 1000
 	c := New(Config{ID: 1, MaxPayloads: limit}, rand.New(rand.NewPCG(1, 2)))

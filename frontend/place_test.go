@@ -8,7 +8,7 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// A Reserve asks for so many places at most. A job that is worth more of them gets others when these are used up, and
+// A Reserve asks for MaxPlaces at most. A job worth more places gets new ones after the first are used up, and
 // every task runs.
 func TestMoreTasksThanAReserveHasPlaces(t *testing.T) {
 	const tasks = probe.MaxPlaces + 100
@@ -18,7 +18,8 @@ func TestMoreTasksThanAReserveHasPlaces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Step(now, WorkerUp{Worker: 0, Welcome: probe.Welcome{Worker: "w1", Capacity: probe.Slot, Functions: []string{"f"}}}, nil)
+	c.Step(now, WorkerUp{Worker: 0, Welcome: probe.Welcome{Worker: "w1", Capacity: probe.Slot,
+		Functions: []string{"f"}}}, nil)
 	spec := &Job{Policy: policy, Tasks: make([]Task, tasks)}
 	for i := range spec.Tasks {
 		spec.Tasks[i] = Task{Index: probe.TaskIndex(i), Function: "f"}
@@ -52,8 +53,8 @@ func TestMoreTasksThanAReserveHasPlaces(t *testing.T) {
 	}
 }
 
-// A job that waits for long makes many reservations, one after the other, and keeps only those of which something is
-// left.
+// A job with a long wait makes many reservations over time, and keeps only reservations with a live place or
+// ride.
 func TestUsedReservationsAreLetGoOf(t *testing.T) {
 	f := newFleet(t, 1, 1, Config{})
 	acts := f.step(Submit{jobWith("one", Task{Function: "f", Estimate: 10 * time.Millisecond})})

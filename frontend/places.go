@@ -11,7 +11,8 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// commitPlaces carries out what was decided for a group, or for a shelf of it.
+// commitPlaces carries out decisions for a group, or for a shelf s of the group: places are reserved, or tasks
+// bound at once. If no task waits afterwards, the remaining places are cancelled.
 func (c *ledger) commitPlaces(g *group, s *shelf, ds []place.Decision, now time.Time, acts []Action) []Action {
 	sample := uint64(0)
 	if len(ds) > 0 {
@@ -33,15 +34,21 @@ func (c *ledger) commitPlaces(g *group, s *shelf, ds []place.Decision, now time.
 	g.probeBudget = max(g.probeBudget, 0)
 	j := g.job
 	if j.waiting == 0 && j.Policy.Cancel && len(j.placedGroups) > 0 {
-		acts = c.cancelPlaces(j, now, acts) // all ride now; one that comes back finds its place kept
+		acts = c.cancelPlaces(j, now, acts) // all tasks ride now, and keep a place if sent back
 	}
 	return acts
 }
 
-// reservePlaces asks for places at w, as was decided in a Sample, where it was chosen as that one.
-func (c *ledger) reservePlaces(g *group, s *shelf, w *worker, d *place.Decision, sample uint64, sampleIndex int32, now time.Time, acts []Action) []Action {
+// reservePlaces asks for places at w, as decided by d. The parameters sample and sampleIndex say where d is
+// recorded. At most d.Rides tasks ride along, fewer if the rest shun w.
+func (c *ledger) reservePlaces(
+	g *group, s *shelf, w *worker, d *place.Decision, sample uint64, sampleIndex int32, now time.Time, acts []Action,
+) []Action {
 	j := g.job
-	r := &reservation{w: w, group: g, firstID: w.nextRes, count: uint32(d.Rides + d.Places), shelf: s, sampleNumber: sample, sampleIndex: sampleIndex}
+	r := &reservation{
+		w: w, group: g, firstID: w.nextRes, count: uint32(d.Rides + d.Places), shelf: s, sampleNumber: sample,
+		sampleIndex: sampleIndex,
+	}
 	m := probe.Reserve{
 		First: r.firstID, Count: r.count, Job: j.ID, Tenant: j.Tenant, Priority: j.Priority,
 		Demand: g.demandAt(w.Worker, false), Estimate: g.estimate, Early: j.Policy.Overlap, Generation: j.Generation,
@@ -54,7 +61,7 @@ func (c *ledger) reservePlaces(g *group, s *shelf, w *worker, d *place.Decision,
 		m.Bundle = uint32((g.Bundle(g, place.BundleBytes) - 1) * w.Slots())
 	}
 	w.nextRes += probe.ResID(r.count)
-	attempts := make([]attempt, d.Rides) // of one job: none outlives it
+	attempts := make([]attempt, d.Rides) // one allocation: all end with the job
 	r.rides, m.Launches = make([]*attempt, 0, d.Rides), c.lent.launches.Take(d.Rides)[:0]
 	for i := range d.Rides {
 		var t *task
@@ -63,7 +70,7 @@ func (c *ledger) reservePlaces(g *group, s *shelf, w *worker, d *place.Decision,
 		} else {
 			t = c.nextTask(g, w, now)
 		}
-		if t == nil { // those that are left shun w
+		if t == nil { // the remaining tasks shun w
 			break
 		}
 		a := &attempts[i]
@@ -95,19 +102,22 @@ func (c *ledger) reservePlaces(g *group, s *shelf, w *worker, d *place.Decision,
 	if g.sampledAt.IsZero() {
 		g.sampledAt = now
 	}
-	// At a worker where others queue, the place's turn is far enough off.
-	return append(acts, Send{Worker: w.Key, Msg: m, MayWait: c.messagesMayWait(g) && d.Rides == 0 && int(w.Load().Queued) >= w.Slots()})
+	// At a worker with a queue, the turn of the place is far enough off.
+	return append(acts, Send{
+		Worker: w.Key, Msg: m, MayWait: c.messagesMayWait(g) && d.Rides == 0 && int(w.Load().Queued) >= w.Slots(),
+	})
 }
 
-// commitLong binds a task to the worker where it was decided to go by estimation, and notes the room that it takes there, if
-// that is known.
+// commitLong binds a long task to the worker chosen by estimation. If the waits there are known, the task is
+// filled into the matrix of w. A random worker has no known waits.
 func (c *ledger) commitLong(x *longTask, w *worker, choice *estimate.Decision, now time.Time, acts []Action) []Action {
 	x.blindTries, x.outbid, x.postponeUntil = 0, 0, time.Time{}
 	x.wait, x.run, x.read = 0, x.spec.Work.Mean, 0
 	known := choice.Chosen >= 0
 	if known {
 		candidate := choice.Choice()
-		x.wait, x.run, x.read = max(candidate.I, candidate.W), candidate.R, candidate.Read // files are fetched while it waits
+		x.wait, x.run, x.read = max(candidate.I, candidate.W), candidate.R,
+			candidate.Read // files are fetched during the wait
 		if end := now.Add(x.wait + x.run); end.After(x.task.group.lastEnd) {
 			x.task.group.lastEnd = end
 		}
@@ -120,8 +130,10 @@ func (c *ledger) commitLong(x *longTask, w *worker, choice *estimate.Decision, n
 		c.Stats.Beyond++
 		c.noteDebtor(x.task.group.job.tenant)
 	}
-	if a.class == probe.Regular { // what is not stands in nobody's way
-		c.view.NotePromise(w.Worker, view.Promise{Attempt: a.id, Res: a.res, Demand: x.spec.Demand, Short: short, Run: x.run})
+	if a.class == probe.Regular { // spare work does not stand in the way
+		c.view.NotePromise(w.Worker, view.Promise{
+			Attempt: a.id, Res: a.res, Demand: x.spec.Demand, Short: short, Run: x.run,
+		})
 		if known {
 			c.view.OccupyMatrix(w.Worker, x.spec.Demand, short, x.run)
 		}
@@ -130,7 +142,7 @@ func (c *ledger) commitLong(x *longTask, w *worker, choice *estimate.Decision, n
 	return acts
 }
 
-// launchAttempt makes of a an attempt of t at w, in the given state.
+// launchAttempt makes a an attempt of t at w, and moves t to the given state.
 func (c *ledger) launchAttempt(a *attempt, t *task, w *worker, res probe.ResID, state taskState, now time.Time) {
 	c.makeAttempt(a, t, w, res, now)
 	if state != enqueued {
@@ -150,29 +162,33 @@ func (c *ledger) launchAttempt(a *attempt, t *task, w *worker, res probe.ResID, 
 	c.addAttempt(a)
 }
 
-// makeAttempt makes of a an attempt of t at w.
+// makeAttempt fills a as an attempt of t at w, with the next id. The caller files the attempt.
 func (c *ledger) makeAttempt(a *attempt, t *task, w *worker, res probe.ResID, now time.Time) {
 	c.attemptsMade++
-	*a = attempt{id: probe.AttemptID{Frontend: c.cfg.ID, Seq: c.attemptsMade}, job: t.group.job, task: t, w: w, res: res, sentAt: now, class: t.attemptClass()}
+	*a = attempt{
+		id: probe.AttemptID{Frontend: c.cfg.ID, Seq: c.attemptsMade}, job: t.group.job, task: t, w: w, res: res,
+		sentAt: now, class: t.attemptClass(),
+	}
 	t.attempts++
 }
 
-// adoptAttempt makes an attempt that was found to run at w one of t.
+// adoptAttempt makes and files an attempt of t found running at w.
 func (c *ledger) adoptAttempt(t *task, w *worker, id probe.AttemptID, ran time.Duration, now time.Time) *attempt {
-	a := &attempt{id: id, job: t.group.job, task: t, w: w, hasStarted: true, runsSince: now.Add(-ran), class: t.attemptClass()}
+	a := &attempt{id: id, job: t.group.job, task: t, w: w, hasStarted: true, runsSince: now.Add(-ran),
+		class: t.attemptClass()}
 	t.attempts++
 	a.job.noteServed()
 	c.addAttempt(a)
 	return a
 }
 
-// launchMessage is what the worker of an attempt is told to run, and notes for how long it is expected to.
+// launchMessage returns the launch sent to the worker of a, and notes the expected run time in t.
 func (t *task) launchMessage(a *attempt, trip time.Duration) probe.Launch {
 	t.attemptRun = t.expectedRun(trip)
 	return t.launchExpecting(a, t.attemptRun)
 }
 
-// expectedRun is how long the worker of the task is told that it will run.
+// expectedRun returns how long t will run, as told to the worker; 0: not known. Reading inputs counts.
 func (t *task) expectedRun(trip time.Duration) time.Duration {
 	expected := t.group.Runs.Correct(t.spec.Estimate)
 	switch {
@@ -186,16 +202,21 @@ func (t *task) expectedRun(trip time.Duration) time.Duration {
 	return expected
 }
 
+// launchExpecting returns the launch sent to the worker of a, with the given expected run time; 0: not known.
 func (t *task) launchExpecting(a *attempt, expected time.Duration) probe.Launch {
 	s := t.spec
-	l := probe.Launch{Attempt: a.id, Task: s.Index, Function: s.Function, Payload: s.Payload, Estimate: expected, Timeout: s.Timeout, Files: s.Files}
+	l := probe.Launch{
+		Attempt: a.id, Task: s.Index, Function: s.Function, Payload: s.Payload, Estimate: expected, Timeout: s.Timeout,
+		Files: s.Files,
+	}
 	if deadline := t.group.job.deadline; !deadline.IsZero() {
 		l.Deadline = max(deadline.Sub(a.sentAt), 1)
 	}
 	return l
 }
 
-// bindTurn gives the next tasks of a group to the turn of a place, which another job shares if the place is not its own.
+// bindTurn answers the turn of a place of r with the next tasks of g. If another job owns g, the turn is shared.
+// Several short tasks go together, and a sticky place stays while a task waits for w.
 func (c *ledger) bindTurn(r *reservation, g *group, m *probe.Ready, now time.Time, acts []Action) []Action {
 	w, placeGroup, j := r.w, r.group, g.job
 	j.noteServed()
@@ -217,7 +238,7 @@ func (c *ledger) bindTurn(r *reservation, g *group, m *probe.Ready, now time.Tim
 		c.log.fatesOf(r).Add(place.Bound, 1)
 	}
 	if more := min(g.Bundle(g, place.BundleBytes-first.task.bytesToSend())-1, g.Len()); more > 0 {
-		attempts := make([]attempt, more) // of one job: none outlives it
+		attempts := make([]attempt, more) // one allocation: all end with the job
 		bind.Bundle = c.lent.launches.Take(more)[:0]
 		for i := 0; i < more && c.nextTask(g, w, now) != nil; i++ {
 			var l probe.Launch
@@ -236,15 +257,18 @@ func (c *ledger) bindTurn(r *reservation, g *group, m *probe.Ready, now time.Tim
 	if j.waiting == 0 && j.Policy.Cancel {
 		acts = c.cancelPlaces(j, now, acts)
 	}
-	if placeGroup.livePlaces == 0 && placeGroup.job.waiting > 0 || placeGroup.shelvesWantPlaces() { // used up: a Reserve asks for MaxPlaces at most
+	if placeGroup.livePlaces == 0 && placeGroup.job.waiting > 0 ||
+		placeGroup.shelvesWantPlaces() { // used up: a Reserve asks for MaxPlaces at most
 		c.wantPlaces(placeGroup)
 	}
 	c.setJobTimer(j, now)
 	return acts
 }
 
-// bindNextTask launches the group's next task at the place whose turn has come.
-func (c *ledger) bindNextTask(a *attempt, g *group, w *worker, m *probe.Ready, way Way, now time.Time, acts []Action) (probe.Launch, []Action) {
+// bindNextTask launches the next task of g at the place in turn.
+func (c *ledger) bindNextTask(
+	a *attempt, g *group, w *worker, m *probe.Ready, way Way, now time.Time, acts []Action,
+) (probe.Launch, []Action) {
 	t := c.nextTask(g, w, now)
 	c.launchAttempt(a, t, w, m.Res, bound, now)
 	a.turn = m.Turn
@@ -253,13 +277,13 @@ func (c *ledger) bindNextTask(a *attempt, g *group, w *worker, m *probe.Ready, w
 	return l, c.addContext(t, w, &l, acts)
 }
 
-// declineTurn gives a turn nothing.
+// declineTurn answers a turn with no task.
 func (c *ledger) declineTurn(w *worker, m *probe.Ready, acts []Action) []Action {
 	c.Stats.Declines++
 	return append(acts, Send{Worker: w.Key, Msg: probe.Decline{Res: m.Res, Turn: m.Turn}})
 }
 
-// bindEarly binds t to w, now.
+// bindEarly binds t to w now, without a turn.
 func (c *ledger) bindEarly(t *task, w *worker, now time.Time, acts []Action) []Action {
 	a := new(attempt)
 	c.launchAttempt(a, t, w, w.nextRes, enqueued, now)
@@ -268,7 +292,7 @@ func (c *ledger) bindEarly(t *task, w *worker, now time.Time, acts []Action) []A
 	return c.sendEnqueue(a, t.launchMessage(a, c.view.Trip()), now, acts)
 }
 
-// sendEnqueue sends an attempt that is bound early to its worker.
+// sendEnqueue sends an early-bound attempt to its worker. The caller has made the launch.
 func (c *ledger) sendEnqueue(a *attempt, launch probe.Launch, now time.Time, acts []Action) []Action {
 	t, w, j := a.task, a.w, a.job
 	w.nextRes++
@@ -279,12 +303,13 @@ func (c *ledger) sendEnqueue(a *attempt, launch probe.Launch, now time.Time, act
 	acts = c.addContext(t, w, &launch, acts)
 	long := t.long != nil && launch.Estimate >= c.cfg.LongTask && !t.long.mayUseAll
 	return append(acts, Send{Worker: w.Key, Msg: probe.Enqueue{
-		Res: a.res, Job: j.ID, Generation: j.Generation, Tenant: j.Tenant, Priority: j.Priority, Demand: t.group.demandAt(w.Worker, long), Launch: launch,
+		Res: a.res, Job: j.ID, Generation: j.Generation, Tenant: j.Tenant, Priority: j.Priority,
+		Demand: t.group.demandAt(w.Worker, long), Launch: launch,
 		Long: long, Matrix: t.long != nil, Weights: j.tenant.weights, Standing: t.group.standingFor(a.class, now),
 	}})
 }
 
-// withPeers is files, each with the addresses of some workers that are said to have it, for w to ask.
+// withPeers returns a copy of files, each with addresses of workers said to have the file, for w to ask.
 func (c *ledger) withPeers(files []probe.File, w *worker) []probe.File {
 	files = slices.Clone(files)
 	for i := range files {
@@ -293,7 +318,7 @@ func (c *ledger) withPeers(files []probe.File, w *worker) []probe.File {
 	return files
 }
 
-// dropPlace forgets a place that no longer exists at w, and notes what became of it.
+// dropPlace forgets a place gone from w, and notes the fate of the place.
 func (c *ledger) dropPlace(w *worker, id probe.ResID, r *reservation, fate place.Fate) {
 	c.log.fatesOf(r).Add(fate, 1)
 	switch {
@@ -307,14 +332,14 @@ func (c *ledger) dropPlace(w *worker, id probe.ResID, r *reservation, fate place
 	delete(w.places, id)
 }
 
-// endRide notes what became of a ride: its place is used up.
+// endRide notes the fate of a ride: the place is used up. Nothing happens if a does not ride any more.
 func (c *ledger) endRide(a *attempt, fate place.Fate) {
 	if r := a.w.places[a.res]; r != nil && r.rideAt(a.res) == a {
 		c.dropPlace(a.w, a.res, r, fate)
 	}
 }
 
-// addLive notes that n more of the places are in the queue, or so many fewer.
+// addLive counts n more live places of r; negative: fewer. A surplus place counts for no group.
 func (r *reservation) addLive(n int) {
 	before := r.livePlaces > 0
 	r.livePlaces += n
@@ -337,7 +362,8 @@ func (r *reservation) addLive(n int) {
 	}
 }
 
-// heldProbes is how many probes the live places of the group are worth: a sticky one asked for several places.
+// heldProbes returns how many probes the live places of the group count for. A sticky reservation counts as a
+// single probe, however many places it has.
 func (g *group) heldProbes() int {
 	if !g.Policy.Sticky {
 		return g.livePlaces
@@ -345,7 +371,8 @@ func (g *group) heldProbes() int {
 	return g.liveReservations
 }
 
-// missingProbes is how many probes the waiting tasks of a group are worth that it has not. One without places starts anew.
+// missingProbes returns how many probes the group lacks for waiting tasks. A group without places starts with a
+// new budget.
 func (g *group) missingProbes() int {
 	worth := g.Probes(g.queue.Len())
 	if g.livePlaces == 0 {
@@ -354,15 +381,15 @@ func (g *group) missingProbes() int {
 	return max(worth-g.heldProbes(), g.probeBudget)
 }
 
-// removeIfEmpty lets go of a reservation of which nothing is left.
+// removeIfEmpty removes r from its group if r has no live place and no ride.
 func (r *reservation) removeIfEmpty() {
 	if r.livePlaces == 0 && r.openRides == 0 {
 		r.group.places.Remove(r)
 	}
 }
 
-// restorePlace believes again in the place that an attempt had used up: with the task, the worker has put it back
-// to where it was in the queue.
+// restorePlace files a used place again: the worker handed the task of the place back, and put the place where it
+// was in the queue.
 func (c *ledger) restorePlace(a *attempt) {
 	g := a.task.group
 	r := &reservation{w: a.w, group: g, firstID: a.res, count: 1}
@@ -371,7 +398,7 @@ func (c *ledger) restorePlace(a *attempt) {
 	r.addLive(1)
 }
 
-// takeBackRide takes back a task that rode along and was not started; its place is in the queue.
+// takeBackRide takes back a riding task for lack of room. The place is in the queue.
 func (c *ledger) takeBackRide(a *attempt, r *reservation) {
 	r.rides[a.res-r.firstID] = nil
 	r.openRides--
@@ -381,7 +408,8 @@ func (c *ledger) takeBackRide(a *attempt, r *reservation) {
 	c.takeBackTask(a)
 }
 
-// takeBackTask puts the task of an attempt that never started at the front of those that wait, if there is no other attempt.
+// takeBackTask takes back the task of an attempt that never started. The try does not count. Without another
+// attempt the task goes to the front of the queue.
 func (c *ledger) takeBackTask(a *attempt) {
 	c.dropAttempt(a)
 	a.task.attempts--
@@ -390,7 +418,8 @@ func (c *ledger) takeBackTask(a *attempt) {
 	}
 }
 
-// continueWithOther reports whether a task of which an attempt is gone has another one, which is the only one from now on.
+// continueWithOther reports whether t has another attempt, after an attempt is gone. The copy, if left alone,
+// becomes the attempt.
 func (c *ledger) continueWithOther(t *task) bool {
 	if t.copy != nil {
 		t.promoteCopy()
@@ -398,7 +427,7 @@ func (c *ledger) continueWithOther(t *task) bool {
 	return t.attempt != nil
 }
 
-// promoteCopy makes the copy of a task its attempt, in the place of one that is gone.
+// promoteCopy puts the copy of a task in the place of the attempt that is gone.
 func (t *task) promoteCopy() {
 	a := t.copy
 	t.attempt, t.copy = a, nil
@@ -422,7 +451,7 @@ func (t *task) promoteCopy() {
 	}
 }
 
-// addAttempt notes that an attempt is at its worker.
+// addAttempt files an attempt at the worker.
 func (c *ledger) addAttempt(a *attempt) {
 	a.w.attempts[a.id] = a
 	if a.class != probe.Spare {
@@ -431,6 +460,7 @@ func (c *ledger) addAttempt(a *attempt) {
 	c.attemptsAtWorkers++
 }
 
+// dropAttempt forgets an attempt, and gives back the room at the worker.
 func (c *ledger) dropAttempt(a *attempt) {
 	delete(a.w.attempts, a.id)
 	if a.class != probe.Spare {
@@ -449,7 +479,7 @@ func (c *ledger) dropAttempt(a *attempt) {
 	c.checkPresumed(a.job)
 }
 
-// dropPlaces forgets the places at w.
+// dropPlaces forgets all places at w. The groups want new places.
 func (c *ledger) dropPlaces(w *worker) {
 	for id, r := range w.places {
 		c.wantPlaces(r.group)
@@ -457,12 +487,14 @@ func (c *ledger) dropPlaces(w *worker) {
 	}
 }
 
-// surplusFor is how long a place that its job needs no more is kept for other jobs: longer than a round trip, so
-// that a worker which asks meanwhile does not ask in vain, and so long that one message cancels several.
+// surplusFor is how long a place not needed by its job is kept for turns of further jobs. It is longer than a
+// round trip, so a worker asking meanwhile does not ask in vain. It is also long enough for a single message to
+// cancel several places.
 const surplusFor = time.Millisecond
 
-// cancelPlaces withdraws all places of a job but those whose rides may have started. Where turns are shared and
-// another job of the tenant waits, they are spare for a while first.
+// cancelPlaces withdraws all places of a job; rides go on. If turns are shared and another job of the tenant
+// waits, the places are surplus for a while first. If no other job waits at all, the surplus places of all jobs
+// are withdrawn.
 func (c *ledger) cancelPlaces(j *job, now time.Time, acts []Action) []Action {
 	share := j.Policy.Share
 	if next := j.tenant.hungry.First(); next == nil || next == j && j.tenant.hungry.Len() == 1 {
@@ -494,9 +526,12 @@ func (c *ledger) cancelPlaces(j *job, now time.Time, acts []Action) []Action {
 	return acts
 }
 
-// splitQueued takes the places of r that are in the queue out of it, and returns them as a reservation of no group.
+// splitQueued moves the queued places of r to a new reservation without a group. The rides stay.
 func (r *reservation) splitQueued() *reservation {
-	queued := &reservation{w: r.w, group: r.group, firstID: r.firstID, count: r.count, livePlaces: r.livePlaces, sampleNumber: r.sampleNumber, sampleIndex: r.sampleIndex}
+	queued := &reservation{
+		w: r.w, group: r.group, firstID: r.firstID, count: r.count, livePlaces: r.livePlaces,
+		sampleNumber: r.sampleNumber, sampleIndex: r.sampleIndex,
+	}
 	for i := range r.count {
 		if id := r.firstID + probe.ResID(i); r.w.places[id] == r && r.rideAt(id) == nil {
 			r.w.places[id] = queued
@@ -506,6 +541,7 @@ func (r *reservation) splitQueued() *reservation {
 	return queued
 }
 
+// keepSurplus keeps the places of r as surplus for surplusFor.
 func (c *ledger) keepSurplus(r *reservation, now time.Time) {
 	r.surplus = true
 	if len(r.w.surplus) == 0 {
@@ -517,7 +553,7 @@ func (c *ledger) keepSurplus(r *reservation, now time.Time) {
 	}
 }
 
-// withdrawSurplus withdraws all spare places.
+// withdrawSurplus withdraws all surplus places.
 func (c *ledger) withdrawSurplus(acts []Action) []Action {
 	for i, w := range c.workersWithSurplus {
 		for _, r := range w.surplus {
@@ -530,10 +566,10 @@ func (c *ledger) withdrawSurplus(acts []Action) []Action {
 	return acts
 }
 
-// cancelReservation withdraws the places of a reservation that are believed to be in the queue.
+// cancelReservation withdraws the places of r believed to be in the queue.
 func (c *ledger) cancelReservation(r *reservation, acts []Action) []Action {
 	var run probe.Cancel
-	all := r.livePlaces == int(r.count) // none is gone, or rides
+	all := r.livePlaces == int(r.count) // every place is in the queue
 	for i := range r.count {
 		id := r.firstID + probe.ResID(i)
 		if !all && (r.w.places[id] != r || r.rideAt(id) != nil) {
@@ -558,12 +594,14 @@ func (c *ledger) cancelReservation(r *reservation, acts []Action) []Action {
 	return acts
 }
 
-// messagesMayWait reports whether messages for a group cost so much that those which may wait for others do: ten that leave by themselves as
-// much as the wait. Of tasks that are not short there are too few to save by that what slots lose which ask in vain meanwhile.
+// messagesMayWait reports whether less urgent messages for g wait for the next message to the same worker. The
+// wait pays if messages are dear: ten sent alone cost as much as LingerFor. Only short tasks save enough. Longer
+// tasks are few, and slots asking in vain meanwhile lose more.
 func (c *ledger) messagesMayWait(g *group) bool {
 	return 10*c.view.Price() > LingerFor && g.Short(c.view.Trip())
 }
 
+// sendCancel sends a Cancel, and remembers the Cancel for turns crossing on the way.
 func (c *ledger) sendCancel(r *reservation, m probe.Cancel, acts []Action) []Action {
 	w := r.w
 	c.Stats.Cancels++
@@ -572,7 +610,7 @@ func (c *ledger) sendCancel(r *reservation, m probe.Cancel, acts []Action) []Act
 	return append(acts, Send{Worker: w.Key, Msg: m, MayWait: c.messagesMayWait(r.group)})
 }
 
-// wasCancelled reports whether a Cancel of the place was among the last that w was sent.
+// wasCancelled reports whether the last Cancels sent to w name the place.
 func (w *worker) wasCancelled(id probe.ResID) bool {
 	for _, m := range w.lastCancels {
 		if id >= m.First && id < m.First+probe.ResID(m.Count) {

@@ -9,8 +9,8 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/place"
 )
 
-// planner is the floor of decisions. What an event leaves to be done is noted as a want, and planned when its facts are
-// told: nothing that records them places anything itself.
+// planner is the floor of decisions. While the facts of an event are noted, missing places are noted as wants,
+// and nothing is placed. The wants are planned afterwards.
 type planner struct {
 	ledger
 	rand    *rand.Rand
@@ -20,32 +20,32 @@ type planner struct {
 	batch   batch
 }
 
-// batch is the next one of tasks to be placed by estimation.
+// batch is the next batch of tasks to be placed by estimation.
 type batch struct {
-	notBefore    time.Time // before which there is none; zero: at once
-	answersUntil time.Time // how long the matrices are waited for that were asked for it; zero: none were
-	asked        []int32   // the workers that were asked
-	keys         []int32   // scratch of doubtful
+	notBefore    time.Time // the earliest time of the batch; zero: at once
+	answersUntil time.Time // end of the wait for matrices; zero: no worker was asked
+	asked        []int32   // keys of the workers asked for matrices
+	keys         []int32   // memory of doubtfulWorkers
 }
 
-// rounds are those under way; all wait equally long, so they end in order.
+// rounds are the open rounds. All rounds wait equally long, so they end in order.
 type rounds struct {
 	seq   uint64
 	bySeq map[uint64]*round
 	queue []*round
 }
 
-// round is one sampling of queue lengths, for tasks that are bound early by them.
+// round asks sampled workers for the lengths of their queues. Its tasks are bound early by the answers.
 type round struct {
 	group   *group
 	tasks   []*task
-	asked   map[*worker]uint64 // the sequence numbers of the probes without an answer
+	asked   map[*worker]uint64 // the sequence numbers of unanswered probes
 	answers []place.Answer
 	until   time.Time
 	closed  bool
 }
 
-// makeWant is what a group is short of: so many probes. It is good until the next call.
+// makeWant returns the want of g for a number of probes. The result is valid until the next call.
 func (c *planner) makeWant(g *group, probes int) *place.Want {
 	w := &c.scratch
 	*w = place.Want{Kind: &g.Kind, Queue: g, Probes: probes, Fresh: g.livePlaces == 0, PlacesAt: w.PlacesAt[:0]}
@@ -57,13 +57,13 @@ func (c *planner) makeWant(g *group, probes int) *place.Want {
 	return w
 }
 
-// resampleJob adds places for a job whose turns do not come: those it has may be at slow workers, or stuck
-// behind long tasks. Each time it waits twice as long.
+// resampleJob adds places for a job without turns: the present places may be at slow workers, or stuck behind
+// long tasks. Each further time the job waits twice as long.
 func (c *planner) resampleJob(j *job, now time.Time, acts []Action) []Action {
 	c.doubleLag(j)
 	for _, g := range j.groups {
 		n, probed := g.queue.Len(), g.heldProbes()
-		if g.near != nil { // what had better not go anywhere yet has a timer
+		if g.near != nil { // the green tasks have timers
 			n, probed = g.near.anywhereShelf().ripe.Len(), g.near.anywhereShelf().heldProbes()
 		}
 		if n == 0 || !j.Policy.Resample || probed < g.Probes(n) || probed >= 4*g.Probes(n) {
@@ -79,7 +79,7 @@ func (c *planner) resampleJob(j *job, now time.Time, acts []Action) []Action {
 	return acts
 }
 
-// offerTasks brings waiting tasks to a worker that is believed to have room.
+// offerTasks brings waiting tasks to a worker believed to have room.
 func (c *planner) offerTasks(w *worker, now time.Time, acts []Action) []Action {
 	if !w.Idle() {
 		return acts
@@ -96,11 +96,12 @@ func (c *planner) offerTasks(w *worker, now time.Time, acts []Action) []Action {
 	return acts
 }
 
-// offerJob offers w tasks of a job. It reports whether it may take more: if tasks ride, what room it has left is known.
+// offerJob offers tasks of j to w. It reports whether w may take more: the room left at w is known after riding
+// tasks, and unknown after a place.
 func (c *planner) offerJob(j *job, w *worker, now time.Time, acts []Action) (_ []Action, more bool) {
 	for g := range j.hungryGroupsAt(w) {
 		var q place.Queue = g
-		if g.near == nil && c.nextTask(g, w, now) == nil { // all shun it
+		if g.near == nil && c.nextTask(g, w, now) == nil { // all tasks shun w
 			continue
 		}
 		if g.near != nil {
@@ -116,10 +117,10 @@ func (c *planner) offerJob(j *job, w *worker, now time.Time, acts []Action) (_ [
 	return acts, false
 }
 
-// planNear finds workers for the tasks of a group that are ripe: first those where the data is.
+// planNear finds workers for the ripe tasks of a group, first near the inputs.
 func (c *planner) planNear(n *nearGroup, now time.Time, acts []Action) []Action {
 	c.shelveNew(n, now)
-	if len(c.view.Idle()) >= n.group.queue.Len() { // all may ride, and need no places before they do
+	if len(c.view.Idle()) >= n.group.queue.Len() { // all tasks may ride, and need no places first
 		acts = c.planShelves(n, (*planner).rideShelf, now, acts)
 	}
 	acts = c.planShelves(n, (*planner).planShelf, now, acts)
@@ -127,8 +128,10 @@ func (c *planner) planNear(n *nearGroup, now time.Time, acts []Action) []Action 
 	return acts
 }
 
-// planShelves goes through the shelves that may need places, in the order of their tiers.
-func (c *planner) planShelves(n *nearGroup, planOne func(*planner, *shelf, time.Time, []Action) []Action, now time.Time, acts []Action) []Action {
+// planShelves plans the wanting shelves in the order of tiers: host, rack, anywhere.
+func (c *planner) planShelves(
+	n *nearGroup, planOne func(*planner, *shelf, time.Time, []Action) []Action, now time.Time, acts []Action,
+) []Action {
 	for _, tier := range [...]estimate.Tier{estimate.Disk, estimate.Rack, estimate.Across} {
 		for i := 0; i < len(n.wantingShelves); i++ {
 			if s := n.wantingShelves[i]; s.tier == tier && s.isWanting {
@@ -140,7 +143,8 @@ func (c *planner) planShelves(n *nearGroup, planOne func(*planner, *shelf, time.
 	return acts
 }
 
-// rideShelf lets what is ripe on a shelf ride to its workers, as far as they have room.
+// rideShelf lets ripe tasks of a shelf ride to the workers of its site, as far as there is room. A shelf with
+// places is skipped.
 func (c *planner) rideShelf(s *shelf, now time.Time, acts []Action) []Action {
 	if s.livePlaces > 0 || s.ripe.Len() == 0 {
 		return acts
@@ -148,7 +152,7 @@ func (c *planner) rideShelf(s *shelf, now time.Time, acts []Action) []Action {
 	return c.placeShelf(s, 0, now, acts)
 }
 
-// planShelf gives a shelf the places that what is ripe on it is worth.
+// planShelf gives a shelf the places missing for its ripe tasks.
 func (c *planner) planShelf(s *shelf, now time.Time, acts []Action) []Action {
 	s.isWanting = false
 	missing := s.missingProbes()
@@ -158,7 +162,7 @@ func (c *planner) planShelf(s *shelf, now time.Time, acts []Action) []Action {
 	return c.placeShelf(s, missing, now, acts)
 }
 
-// placeShelf places what is ripe on a shelf at its workers, as if they were all, with so many probes.
+// placeShelf places ripe tasks of a shelf with a number of probes, as if its workers were all workers.
 func (c *planner) placeShelf(s *shelf, probes int, now time.Time, acts []Action) []Action {
 	n := s.near
 	kind := n.group.Kind
@@ -168,7 +172,7 @@ func (c *planner) placeShelf(s *shelf, probes int, now time.Time, acts []Action)
 	w := &c.scratch
 	*w = place.Want{Kind: &kind, Queue: s, Probes: probes, Fresh: s.livePlaces == 0, PlacesAt: w.PlacesAt[:0]}
 	if s.tier == estimate.Across {
-		for holder := range n.placesAt { // in no order, which changes nothing
+		for holder := range n.placesAt { // in no order: the order does not matter
 			w.PlacesAt = append(w.PlacesAt, holder.Worker)
 		}
 	} else {
@@ -181,7 +185,7 @@ func (c *planner) placeShelf(s *shelf, probes int, now time.Time, acts []Action)
 	return c.commitPlaces(n.group, s, c.sampler.Place(w, now), now, acts)
 }
 
-// oneTask is the queue of one task, or of none.
+// oneTask is the place.Queue of a single task, or an empty queue.
 type oneTask struct{ task *task }
 
 func (l oneTask) Len() int { return l.Riders(1) }
@@ -195,7 +199,7 @@ func (l oneTask) Riders(most int) int {
 
 func (l oneTask) Fit(int, int) int { return 1 }
 
-// shelvesQueue is the queue of which w, which has room, would get a task.
+// shelvesQueue returns the queue of the next task for w, a worker with room. The queue may be empty.
 func (c *planner) shelvesQueue(g *group, w *worker, now time.Time) place.Queue {
 	return oneTask{c.nextTask(g, w, now)}
 }

@@ -2,7 +2,7 @@ package frontend
 
 import "github.com/phoebe-sched/phoebe/frontend/place"
 
-// Policy is how a job's tasks are placed, Binding when a task is given to a worker: see package place.
+// Policy says how the tasks of a job are placed, and Binding when a task is bound to a worker: see package place.
 type (
 	Policy  = place.Policy
 	Binding = place.Binding
@@ -15,10 +15,10 @@ const (
 	EarlyBatch   = place.EarlyBatch
 )
 
-// Policies are those that a job can name. The first is the default.
+// Policies are the policies that a job can name. The first is the default.
 var Policies = place.Policies
 
-// PolicyParts are the names of what can be turned off and on in a policy that binds late.
+// PolicyParts are the names of the parts that can be turned off and on in a policy with late binding.
 var PolicyParts = place.Parts
 
 // ParsePolicy finds a policy by name, perhaps with parts turned off and on.

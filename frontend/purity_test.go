@@ -19,7 +19,7 @@ import (
 
 func TestPure(t *testing.T) { purity.Check(t, ".") }
 
-// The rooms of the core import one way: each those that stand before it, and no shell.
+// The rooms of the core import one way: each room only the rooms before, and never the shell.
 func TestRooms(t *testing.T) {
 	rooms := []string{"tenants", "estimate", "view", "place", "."}
 	for i, room := range rooms {
@@ -40,7 +40,8 @@ func TestRooms(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if below, ours := strings.CutPrefix(path, "github.com/phoebe-sched/phoebe/frontend"); ours && !slices.Contains(rooms[:i], strings.TrimPrefix(below, "/")) {
+				if below, ours := strings.CutPrefix(path, "github.com/phoebe-sched/phoebe/frontend"); ours &&
+					!slices.Contains(rooms[:i], strings.TrimPrefix(below, "/")) {
 					t.Errorf("%s imports %s: %q may import %q", file, path, room, rooms[:i])
 				}
 			}
@@ -48,34 +49,43 @@ func TestRooms(t *testing.T) {
 	}
 }
 
-// floors are the files of this package, from the ground up.
+// floors are the files of the package, from the ground up.
 var floors = []string{
-	"policy", "job", "config", "events", // what is said to a core, and what it answers
-	"line", "facts", "class", "demand", "decisions", "tenant", "refused", "jobs", "terms", "unserved", "sets", "seats", "budget", "route", "passing", "stages", "near", "tasks", "admit", "extend", // jobs
-	"ledger", "context", "places", "earlier", "copy", "restamp", "remake", "outcomes", "claims", // what was promised
+	"policy", "job", "config", "events", // events and actions of a core
+	"line", "facts", "class", "demand", "decisions", "tenant", "refused", "jobs", "terms", "unserved", "sets", "seats",
+	"budget", "route", "passing", "stages", "near", "tasks", "admit", "extend", // jobs
+	"ledger", "context", "places", "earlier", "copy", "restamp", "remake", "outcomes", "claims", // the ledger
 	"plan", "turns", "early", "long", "wants", "tail", // decisions
 	"core", "explain", "check_near", "check",
 }
 
-// What a file names, it has itself or finds on a floor below: none calls back up, so there are no circles.
+// A file names only objects declared in the file or on a floor below. No file calls back up, so there are no
+// circles.
 func TestFloors(t *testing.T) {
 	c := readSource(t)
 	for name, object := range c.objects {
-		if namedIn, declaredIn := c.fileOf(name.Pos()), c.fileOf(object.Pos()); object.Pkg() == c.pkg && c.floor[declaredIn] > c.floor[namedIn] {
-			t.Errorf("%s names %s, which is up in %s", c.fset.Position(name.Pos()), name.Name, declaredIn)
+		if namedIn, declaredIn := c.fileOf(name.Pos()), c.fileOf(object.Pos()); object.Pkg() == c.pkg &&
+			c.floor[declaredIn] > c.floor[namedIn] {
+			t.Errorf("%s names %s, declared higher up, in %s", c.fset.Position(name.Pos()), name.Name, declaredIn)
 		}
 	}
 }
 
-// Facts have one owner: what is known of jobs is changed on the floors of jobs and of the ledger, what was promised on
-// that of the ledger, and what tasks are counted and queued by only as they move.
+// Facts have one owner. The floors of jobs and of the ledger change the state of jobs. Only the ledger changes
+// places, attempts and workers. Queues and counts of tasks change only with the tasks' states.
 func TestOwners(t *testing.T) {
 	c := readSource(t)
 	ledger, planner := c.floor["ledger"], c.floor["plan"]
-	lowestFloor := map[string]int{"job": 0, "group": 0, "task": 0, "tenant": 0, "stage": 0, "reservation": ledger, "attempt": ledger, "worker": ledger}
+	lowestFloor := map[string]int{"job": 0, "group": 0, "task": 0, "tenant": 0, "stage": 0, "reservation": ledger,
+		"attempt": ledger, "worker": ledger}
 	changers := map[string][]string{
-		"task.state": {"move"}, "job.unfinished": {"move", "mergeTasks"}, "job.waiting": {"move", "groupTasks", "mergeTasks"}, "group.matching": {"move"}, "job.matching": {"move"}, "group.queue": {"move", "groupTasks"}, "job.strandedTasks": {"move", "updateStranded"},
-		"group.livePlaces": {"addLive"}, "group.liveReservations": {"addLive"}, "jobs.pending": {"addTasks", "subtractPending"}, "jobs.payloadBytes": {"addTasks", "releasePayloads"},
+		"task.state": {"move"}, "job.unfinished": {"move", "mergeTasks"},
+		"job.waiting":    {"move", "groupTasks", "mergeTasks"},
+		"group.matching": {"move"}, "job.matching": {"move"}, "group.queue": {"move", "groupTasks"},
+		"job.strandedTasks": {"move", "updateStranded"},
+		"group.livePlaces":  {"addLive"}, "group.liveReservations": {"addLive"},
+		"jobs.pending":      {"addTasks", "subtractPending"},
+		"jobs.payloadBytes": {"addTasks", "releasePayloads"},
 	}
 	owner := map[types.Object]string{}
 	for _, name := range c.pkg.Scope().Names() {
@@ -96,11 +106,12 @@ func TestOwners(t *testing.T) {
 			changedFields(f, func(field *ast.SelectorExpr) {
 				typeName := owner[c.objects[field.Sel]]
 				name := typeName + "." + field.Sel.Name
-				if from, fact := lowestFloor[typeName]; fact && (c.floor[floorName] < from || c.floor[floorName] >= planner) {
-					t.Errorf("%s: %s changes %s, which is not up to that floor", floorName, f.Name.Name, name)
+				if from, fact := lowestFloor[typeName]; fact &&
+					(c.floor[floorName] < from || c.floor[floorName] >= planner) {
+					t.Errorf("%s: %s changes %s: only lower floors may", floorName, f.Name.Name, name)
 				}
 				if allowed := changers[name]; allowed != nil && !slices.Contains(allowed, f.Name.Name) {
-					t.Errorf("%s: %s changes %s, which is up to %q", floorName, f.Name.Name, name, allowed)
+					t.Errorf("%s: %s changes %s: only %q may", floorName, f.Name.Name, name, allowed)
 				} else if allowed != nil {
 					seen[name] = true
 				}
@@ -108,11 +119,11 @@ func TestOwners(t *testing.T) {
 		}
 	}
 	if len(seen) != len(changers) {
-		t.Errorf("only %v are changed at all", seen)
+		t.Errorf("of the fields with listed changers, only %v are changed", seen)
 	}
 }
 
-// changedFields tells of the fields that a function assigns, or whose lists it changes.
+// changedFields reports the fields assigned by a function, and the fields with a list changed by it.
 func changedFields(f *ast.FuncDecl, report func(*ast.SelectorExpr)) {
 	reportField := func(x ast.Expr) {
 		if i, ok := x.(*ast.IndexExpr); ok {
@@ -131,7 +142,8 @@ func changedFields(f *ast.FuncDecl, report func(*ast.SelectorExpr)) {
 		case *ast.IncDecStmt:
 			reportField(n.X)
 		case *ast.CallExpr:
-			if call, ok := n.Fun.(*ast.SelectorExpr); ok && slices.Contains([]string{"Push", "PushFront", "Remove", "Pop"}, call.Sel.Name) {
+			if call, ok := n.Fun.(*ast.SelectorExpr); ok &&
+				slices.Contains([]string{"Push", "PushFront", "Remove", "Pop"}, call.Sel.Name) {
 				reportField(call.X)
 			}
 		}
@@ -139,7 +151,7 @@ func changedFields(f *ast.FuncDecl, report func(*ast.SelectorExpr)) {
 	})
 }
 
-// source is the files of this package, with what each name in them stands for.
+// source is the files of the package, with the object of each name.
 type source struct {
 	fset    *token.FileSet
 	files   []*ast.File
@@ -152,7 +164,7 @@ func (s *source) fileOf(at token.Pos) string {
 	return strings.TrimSuffix(s.fset.Position(at).Filename, ".go")
 }
 
-// readSource reads it, once.
+// readSource reads the source once.
 func readSource(t *testing.T) *source {
 	t.Helper()
 	s, err := loadSource()

@@ -7,12 +7,13 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/pq"
 )
 
-// maxRefused bounds the tenants of which it is counted how many of their jobs were refused.
+// maxRefused bounds the tenants with a count of refused jobs.
 const maxRefused = 1024
 
-// refusals counts the jobs that were refused by tenant, of those of whom most were: anybody may make up names. A name that is not
-// counted takes the place of the one of fewest, and of its rank: so one of more than one in maxRefused of all that were ever refused is
-// counted for certain (Metwally et al., 2005, Space-Saving).
+// refusals counts refused jobs by tenant, for the tenants with the most. Anybody may make up names, so the count
+// is bounded: a new name replaces the name with the fewest refusals, and inherits the number as a possible error.
+// So a tenant with more than one in maxRefused of all refusals is counted for certain (Metwally et al., 2005,
+// Space-Saving).
 type refusals struct {
 	byTenant map[string]*tenantRefusals
 	fewest   pq.Heap[*tenantRefusals]
@@ -21,11 +22,12 @@ type refusals struct {
 // tenantRefusals is the refused jobs of a tenant.
 type tenantRefusals struct {
 	tenant string
-	n      int // since it is counted
-	missed int // before that, at most
+	n      int // since the tenant is counted
+	missed int // before that, at most: the number inherited
 	pos    int
 }
 
+// upperBound returns how many jobs of the tenant were refused at most.
 func (r *tenantRefusals) upperBound() int { return r.n + r.missed }
 
 func (r *tenantRefusals) Before(s *tenantRefusals) bool {
@@ -34,11 +36,11 @@ func (r *tenantRefusals) Before(s *tenantRefusals) bool {
 
 func (r *tenantRefusals) Pos() *int { return &r.pos }
 
-// addRefusal counts one.
+// addRefusal counts a refused job of a tenant.
 func (c *refusals) addRefusal(tenant string) {
 	r := c.byTenant[tenant]
 	if r == nil {
-		tenant = strings.Clone(tenant) // not the request that it came with
+		tenant = strings.Clone(tenant) // a copy: the name is a part of the request
 		if len(c.byTenant) < maxRefused {
 			r = &tenantRefusals{tenant: tenant}
 			c.fewest.Push(r)
@@ -53,7 +55,7 @@ func (c *refusals) addRefusal(tenant string) {
 	c.fewest.Fix(r)
 }
 
-// countFor is how many were, since the tenant is counted.
+// countFor returns how many jobs of a tenant were refused since the tenant is counted.
 func (c *refusals) countFor(tenant string) int {
 	if r := c.byTenant[tenant]; r != nil {
 		return r.n

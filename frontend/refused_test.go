@@ -8,7 +8,8 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/tenants"
 )
 
-// However many names there are, few are kept, and those of whom most jobs were refused are among them, with as many as were at most.
+// With any number of names, few are kept. The kept names include the tenants with the most refused jobs, with
+// exact counts.
 func TestRefusedAreBounded(t *testing.T) {
 	c := refusals{byTenant: map[string]*tenantRefusals{}}
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -28,18 +29,18 @@ func TestRefusedAreBounded(t *testing.T) {
 	if len(c.byTenant) != maxRefused || c.fewest.Len() != maxRefused {
 		t.Errorf("%d tenants are kept, and %d are ordered", len(c.byTenant), c.fewest.Len())
 	}
-	for name, n := range map[string]int{"busy": busy, "busiest": busiest} { // both came first when there was room
+	for name, n := range map[string]int{"busy": busy, "busiest": busiest} { // both names came while there was room
 		if got := c.countFor(name); got != n {
-			t.Errorf("of %s %d are counted, %d were refused", name, got, n)
+			t.Errorf("%s: %d are counted, %d were refused", name, got, n)
 		}
 	}
-	for i := range 400 { // it would lose its place to each of the others, had it not got the rank with it
+	for i := range 400 { // without the inherited rank, "late" would lose its place to each new name
 		c.addRefusal("late")
 		c.addRefusal(fmt.Sprint("a ", i))
 		c.addRefusal(fmt.Sprint("b ", i))
 	}
 	if got := c.countFor("late"); got != 400 {
-		t.Errorf("of one that came late %d are counted", got)
+		t.Errorf("late: %d are counted, want 400", got)
 	}
 	for name, r := range c.byTenant {
 		if r.tenant != name || r.n < 1 {
@@ -48,7 +49,7 @@ func TestRefusedAreBounded(t *testing.T) {
 	}
 }
 
-// A tenant whose jobs are all refused is told of, and one that has none any more still is.
+// A tenant is listed even with all jobs refused, and even after the end of its last job.
 func TestRefusedOutliveJobs(t *testing.T) {
 	f := newFleet(t, 1, 1, Config{})
 	f.step(Terms{tenants.New(1, nil, []tenants.Entry{{Path: "never", Queue: 1}, {Path: "once", Queue: 1}})})

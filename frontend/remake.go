@@ -8,23 +8,27 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// What tasks have left as files is lost with the workers in whose caches it is. A task that finds that out waits until those that made
-// it have run again. Of that their clients hear nothing: they have had the outcomes.
+// Output files are lost together with the workers caching the files. A task that finds out waits until the makers
+// of the files have run again. The client has the outcomes of the makers already, and hears nothing.
 
-// maxRemade is how often a task runs again for what it has left.
+// maxRemade bounds how often a task runs again to make lost outputs.
 const maxRemade = 3
 
-// missRest is how long a task rests that did not find what is passed to it where it should be, at first; then twice as long each
-// time: the worker may be too busy to send it, or gone without anybody having noticed yet.
+// missRest is the first rest of a task whose passed inputs were not found in the expected caches. Each further
+// rest is twice as long, and there are maxMissed rests. The worker may be too busy to send, or gone without
+// notice yet.
 const (
 	missRest  = 500 * time.Millisecond
 	maxMissed = 3
 )
 
-// decideMissingInputs decides what follows where a task did not find all its inputs, and which files are nowhere, as its worker says: it is tried
-// again after a rest, or when what it needs has been made again. Or why it is not; "" if nothing is passed to it.
-// What was made again since its attempt was sent is somewhere else now.
-func (c *ledger) decideMissingInputs(a *attempt, nowhere []probe.Output, now time.Time) (retry bool, rest time.Duration, why string) {
+// decideMissingInputs decides how a task goes on after the attempt a missed inputs. The files in nowhere are
+// lost, as the worker says. The task is retried after a rest, or after the lost inputs are made again. Inputs
+// made again since the attempt was sent are elsewhere now, so the task is retried at once. The result why is the
+// reason if lost inputs cannot be made again, else "".
+func (c *ledger) decideMissingInputs(
+	a *attempt, nowhere []probe.Output, now time.Time,
+) (retry bool, rest time.Duration, why string) {
 	t := a.task
 	var lost []probe.TaskIndex
 	files, remadeSince := 0, false
@@ -38,7 +42,9 @@ func (c *ledger) decideMissingInputs(a *attempt, nowhere []probe.Output, now tim
 				continue
 			}
 			files++
-			gone := slices.ContainsFunc(nowhere, func(o probe.Output) bool { return o.File && o.Digest == m.output.Digest })
+			gone := slices.ContainsFunc(nowhere, func(o probe.Output) bool {
+				return o.File && o.Digest == m.output.Digest
+			})
 			if gone && m.reportedAt.After(a.sentAt) {
 				gone, remadeSince = false, true
 			}
@@ -61,15 +67,17 @@ func (c *ledger) decideMissingInputs(a *attempt, nowhere []probe.Output, now tim
 	return false, 0, ""
 }
 
-// isMakerLinked reports whether the run of a worker is there that has made something.
+// isMakerLinked reports whether the maker of m is linked, and has not restarted since.
 func (c *ledger) isMakerLinked(m *stageOutput) bool {
 	return slices.ContainsFunc(c.view.Fleet().WorkersNamed(m.worker), func(key int32) bool {
 		w := c.workers[key]
-		return w.Linked() && w.Welcome().Worker == m.worker && (m.incarnation == 0 || m.incarnation == w.Welcome().Incarnation)
+		return w.Linked() &&
+			w.Welcome().Worker == m.worker && (m.incarnation == 0 || m.incarnation == w.Welcome().Incarnation)
 	})
 }
 
-// remakeTasks has tasks run again for what they have left, and lets t wait for that; or it says why they may not.
+// remakeTasks has tasks run again to make lost outputs, and makes t wait for these tasks. If a task may not run
+// again, no task does, and the reason is returned.
 func (c *ledger) remakeTasks(t *task, lost []probe.TaskIndex, now time.Time) (why string) {
 	j := t.group.job
 	for _, index := range lost {
@@ -103,7 +111,7 @@ func (c *ledger) remakeTasks(t *task, lost []probe.TaskIndex, now time.Time) (wh
 	return ""
 }
 
-// findMade is what a task has left for another frontend, or nil.
+// findMade returns the outputs made by a task for another frontend, or nil.
 func (j *job) findMade(index probe.TaskIndex) *Made {
 	for i := range j.Stages {
 		list := j.Stages[i].Made
@@ -114,7 +122,8 @@ func (j *job) findMade(index probe.TaskIndex) *Made {
 	return nil
 }
 
-// recallTask makes a task a part of its job again that has ended for another frontend; or it says why it cannot run again.
+// recallTask makes a task that ended for another frontend a part of j again. If the task cannot run again, the
+// reason is returned.
 func (c *ledger) recallTask(j *job, index probe.TaskIndex, now time.Time) (_ *task, why string) {
 	entry := j.findMade(index)
 	if entry == nil || entry.Spec == nil {

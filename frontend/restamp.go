@@ -8,8 +8,8 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// settleDebts has as many of the tasks that went beyond their tenants' tokens count as covered as tokens have fallen free, the most
-// urgent first, and lets those be placed that waited for that.
+// settleDebts makes tasks beyond tokens regular, the most urgent first, as far as tokens have fallen free. Then
+// crowded tasks waiting for tokens are placed, as far as possible.
 func (c *ledger) settleDebts(now time.Time, acts []Action) []Action {
 	for _, tenant := range c.debtors {
 		for c.canCoverNext(tenant) {
@@ -27,7 +27,8 @@ func (c *ledger) settleDebts(now time.Time, acts []Action) []Action {
 	return acts
 }
 
-// restampTask makes a task regular that went beyond its tenant's tokens, wherever it is.
+// restampTask makes a task beyond tokens regular, wherever the task is, because a token has fallen free. Workers
+// are told, so the task is no longer stopped for regular work.
 func (c *ledger) restampTask(t *task, now time.Time, acts []Action) []Action {
 	tenant := t.group.job.tenant
 	tenant.removeBeyond(t)
@@ -35,7 +36,8 @@ func (c *ledger) restampTask(t *task, now time.Time, acts []Action) []Action {
 	t.spare = false
 	if d := c.lastDecision(t); d != nil {
 		d.Class = t.explainClass()
-		d.Budget += fmt.Sprintf("; covered since %v after it came", now.Sub(t.group.job.submitted).Round(time.Microsecond))
+		d.Budget += fmt.Sprintf("; covered since %v after it came",
+			now.Sub(t.group.job.submitted).Round(time.Microsecond))
 	}
 	for _, a := range t.liveAttempts() {
 		if a.class == probe.Spare {
@@ -44,7 +46,9 @@ func (c *ledger) restampTask(t *task, now time.Time, acts []Action) []Action {
 		a.class = probe.Regular
 		if a.w.Linked() && a.w.Has(probe.Classes) {
 			c.Stats.Restamps++
-			acts = append(acts, Send{Worker: a.w.Key, Msg: probe.Restamp{Res: a.res, Attempt: a.id, Standing: t.group.standingFor(probe.Regular, now)}})
+			acts = append(acts, Send{Worker: a.w.Key, Msg: probe.Restamp{
+				Res: a.res, Attempt: a.id, Standing: t.group.standingFor(probe.Regular, now),
+			}})
 		}
 	}
 	return acts

@@ -7,7 +7,7 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/view"
 )
 
-// choosePath chooses the path of a task.
+// choosePath returns the path of a task, and why.
 func (c *jobs) choosePath(j *Job, t *Task) (estimate.Path, estimate.Reason) {
 	if j.Mode == estimate.Auto {
 		switch {
@@ -17,10 +17,12 @@ func (c *jobs) choosePath(j *Job, t *Task) (estimate.Path, estimate.Reason) {
 			return estimate.Sampling, estimate.Reason{Cause: estimate.ByClass}
 		}
 	}
-	return estimate.Route(j.Mode, estimate.Needs{Reads: c.farReadTime(t), Files: len(t.Files) > 0}, c.expectRun(t), j.meanEstimate, c.cfg.LongTask)
+	return estimate.Route(j.Mode, estimate.Needs{
+		Reads: c.farReadTime(t), Files: len(t.Files) > 0,
+	}, c.expectRun(t), j.meanEstimate, c.cfg.LongTask)
 }
 
-// expectRun is how long a task will run, by what is known when its job is submitted.
+// expectRun returns how long a task will run, as far as known at submission.
 func (c *jobs) expectRun(t *Task) estimate.Work {
 	var learnt *estimate.Stats
 	if runs := c.view.KnownRuns(t.runsKey()); runs != nil {
@@ -29,7 +31,8 @@ func (c *jobs) expectRun(t *Task) estimate.Work {
 	return estimate.Expect(t.Estimate, t.inputBytes(), nil, learnt, c.cfg.Estimate.Unknown)
 }
 
-// hintKind is the kind of a hint: tasks of one job and function without needs go one path if theirs are of one kind.
+// hintKind sorts hints into four kinds: no hint, short, long, and very long. Tasks of the same job and function
+// without needs go the same path if the hints are of the same kind.
 func (c *jobs) hintKind(hint time.Duration) int {
 	switch {
 	case hint == 0:
@@ -42,8 +45,8 @@ func (c *jobs) hintKind(hint time.Duration) int {
 	return 3
 }
 
-// meanEstimate is the mean of the estimates of tasks, of those that have one, as far as their functions' histories let them
-// stand; 0 if none has.
+// meanEstimate returns the mean of the tasks' estimates, corrected by the functions' histories. Tasks without an
+// estimate do not count; 0: no task has an estimate.
 func (c *jobs) meanEstimate(tasks []Task) time.Duration {
 	sum, n := 0.0, 0
 	var known *view.Runs
@@ -62,15 +65,16 @@ func (c *jobs) meanEstimate(tasks []Task) time.Duration {
 	return time.Duration(sum / float64(max(n, 1)))
 }
 
-// worthNear is how long reading a task's inputs must take, at most, to care where they are: asking costs as much.
+// worthNear is the shortest time for reading inputs from afar at which a task cares where it runs. A search for a
+// near worker costs about the same time.
 const worthNear = 200 * time.Microsecond
 
-// isWorthNear reports whether a task is worth to be brought to its inputs, if it is sampled.
+// isWorthNear reports whether a sampled task should be brought to the inputs.
 func (c *jobs) isWorthNear(j *Job, t *Task) bool {
 	return len(t.Inputs) > 0 && j.Policy.Near && j.Policy.Binding == Late && c.farReadTime(t) >= worthNear
 }
 
-// farReadTime is how long reading the inputs of a task takes where none of them is near.
+// farReadTime returns how long reading the inputs of a task takes if no input is near.
 func (c *jobs) farReadTime(t *Task) time.Duration {
 	return c.cfg.Estimate.Rates.FarReadTime(t.inputBytes())
 }

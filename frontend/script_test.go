@@ -16,73 +16,80 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/script"
 )
 
-// TestScripts plays the stories in testdata, in these words besides those that [script] gives to all:
+// TestScripts plays the stories in testdata. A story is written in the words of [script], and in these words:
 //
-//	story adrift=1s ...            a new frontend; the settings are in newStory
-//	w1 up slots=2 labels=zone=a    a link to worker w1 is made, or made again; "new": another process there
-//	w1 listed, w1 gone off         it is on the list, and taken off
+//	story adrift=1s ...            a new frontend; newStory lists the settings
+//	w1 up slots=2 labels=zone=a    a link to worker w1 is made, or made again; "new": to another process
+//	w1 listed, w1 gone off         w1 is on the list of workers, and is taken off
 //	w1 lost, w1 gone               the link breaks; the worker is given up
-//	w1 ready 3.1 free=2            message from w1; loads are free=0 queued=0 unless told
-//	w1 finished a1 ok more         what w1 says next comes in the same frame
+//	w1 ready 3.1 free=2            message from w1; without more words its load is free=0 queued=0
+//	w1 finished a1 ok more         the next message of w1 comes in the same frame
 //	w1 answers queued=3            w1 answers the probe for its load
-//	w1 tells wait=5s               w1 sends its load with a matrix: all tasks would wait for so long, or "never" fit;
-//	                               short=0s: short ones would not
+//	w1 tells wait=5s               w1 sends its load with a matrix: every task would wait for 5 s, or would "never"
+//	                               fit; short=0s: short tasks would not wait
 //	w1 pong expects=a1+5s          w1 sends a Pong, and expects a1 to wait for 5 s more
-//	... progress=a1=30/5s pace=2   a1 has done 30 % and goes on for 5 s, and long tasks take twice as long as expected
-//	w1 row 3 age=1s wait=5s ...    gossip tells of w1: sequence number 3
-//	submit x tasks=3 policy=...    3 tasks alike; 1.hosts=h1 is for task 1 only; once: may start only once
-//	... gen=2 age=5s               its client has turned to two frontends before, first 5 s ago; resubmitted: gen=1 age=1s
-//	delivered a1, dropped a1       the outcome of a1 is at its client; nobody knows whether it is
-//	terms *:2:0 a/b:0:9:5:4        what tenants may have: tokens, tasks pending, jobs in a second, and slots
-//	others f1:a:2:5 f2             the other frontends, and that f1 uses 2 slots of tenant a, and wants 5
-//	state -> a=2+1/9               it uses 2 slots, 1 more that is spare, and wants 9
-//	submit x open tasks=0          it may be added to until the last is
-//	extend x from=3 tasks=2 last   2 tasks are added to the 3 that it has had; stages=c<a: and a stage
-//	outdated x                     its client comes back with more of it
-//	cancel-tasks x 0 2             these tasks are not wanted any more
-//	unread x full                  its client has many results to fetch; without full: no more
-//	busy message=10us share=0.9    what messages cost; may-wait: up to LingerFor, for others
-//	w1 up old                      it is of version 0.1.0
-//	w1 finished a1 ok out=0:9,1:file  it has left 9 bytes in partition 0, and a file in 1
-//	submit x large                 results may be files: a1(x.0)+large; w1 finished a1 ok out=65535:file is one
-//	w1 finished a1 failed retry=never  its function says that it is not to be tried again; or elsewhere
-//	submit x ... common.a=9        tasks of stage a have 9 bytes in common; they are shown as a1(x.0)+common1
-//	... 1.in=inline/a/0:7          what stage a left in partition 0 is passed, 7 MB by estimate; or file/a/0
-//	... along.b=a 2.part=1         tasks of b wait only for their partition of a; task 2 is number 1 of its stage; 2.along=0,3: for these
-//	... made.a=0,w1,0:9            task 0 of stage a, which is left out, has left that at w1
-//	... stages=a,b<a,c<a+b         its stages, b after a and c after both; 2.stage=1 is the number of task 2's
+//	... progress=a1=30/5s pace=2   a1 has done 30 % and goes on for 5 s; long tasks take twice the expected time
+//	w1 row 3 age=1s wait=5s ...    gossip about w1: sequence number 3
+//	submit x tasks=3 policy=...    3 equal tasks; 1.hosts=h1 is for task 1 only; once: may start only once
+//	... gen=2 age=5s               the client has turned to two frontends before, first 5 s ago;
+//	                               resubmitted: gen=1 age=1s
+//	delivered a1, dropped a1       the outcome of a1 has reached the client; nobody knows whether it has
+//	terms *:2:0 a/b:0:9:5:4        what tenants may have: tokens, pending tasks, jobs in a second, and slots
+//	others f1:a:2:5 f2             the other frontends; f1 uses 2 slots of tenant a, and wants 5
+//	state -> a=2+1/9               tenant a uses 2 slots, 1 more as spare, and wants 9
+//	submit x open tasks=0          tasks may be added until "last"
+//	extend x from=3 tasks=2 last   2 tasks are added to the first 3; stages=c<a: and a stage
+//	outdated x                     the client comes back with more of x
+//	cancel-tasks x 0 2             tasks 0 and 2 are no longer wanted
+//	unread x full                  the client has many results to fetch; without "full": no longer
+//	busy message=10us share=0.9    the price of messages; may-wait: up to LingerFor, for further messages
+//	w1 up old                      w1 is of version 0.1.0
+//	w1 finished a1 ok out=0:9,1:file  a1 has left 9 bytes in partition 0, and a file in partition 1
+//	submit x large                 results may be files: a1(x.0)+large; w1 finished a1 ok out=65535:file is a file
+//	w1 finished a1 failed retry=never  the function says: do not try again; or elsewhere
+//	submit x ... common.a=9        tasks of stage a have 9 bytes in common, shown as a1(x.0)+common1
+//	... 1.in=inline/a/0:7          outputs of stage a in partition 0 are passed, 7 MB by estimate; or file/a/0
+//	... along.b=a 2.part=1         tasks of b wait only for their own partition of a; task 2 is number 1 of its
+//	                               stage; 2.along=0,3: for partitions 0 and 3
+//	... made.a=0,w1,0:9            task 0 of stage a is left out, and has left 9 bytes in partition 0 at w1
+//	... stages=a,b<a,c<a+b         stages, b after a and c after both; 2.stage=1 is the stage of task 2
 //
-// Attempts of this frontend are a1, a2, ..., of others b7, and are shown with their task: a1(x.0). Workers are
-// sampled at random, so a story lets a job be worth as many probes as there are workers, and what is sent to
-// several of them is shown in their order.
+// Attempts of the frontend are a1, a2, ..., of others b7, and are shown with the task: a1(x.0). Workers are sampled
+// at random. So a job in a story is worth as many probes as there are workers, and messages to several workers are
+// shown in the order of workers.
 func TestScripts(t *testing.T) { script.Run(t, newStory) }
 
-// story is a core, and the workers that the script names.
+// story is a core, and the workers named in the script.
 type story struct {
 	core         *Core
 	workers      map[string]Worker
 	names        []string
 	welcomes     map[string]probe.Welcome
 	incarnations uint64
-	receipts     map[probe.AttemptID]Receipt // that came with outcomes
-	frame        []probe.Msg                 // what is known so far of one
+	receipts     map[probe.AttemptID]Receipt // receipts of outcomes so far
+	frame        []probe.Msg                 // messages so far of an unfinished frame
 }
 
 func newStory(l *script.Line) *script.Story[Event, Action] {
 	cfg := Config{
-		ID: 'a', MaxTasksPerJob: l.Number("tasks", 0), MaxPayload: l.Number("payload", 0), MaxPending: l.Number("pending", 0),
+		ID: 'a', MaxTasksPerJob: l.Number("tasks", 0), MaxPayload: l.Number("payload", 0),
+		MaxPending:  l.Number("pending", 0),
 		PoisonAfter: l.Number("poison", 0), MaxWait: l.Duration("wait"), AdriftFor: l.Duration("adrift"),
-		ClaimFor: l.Duration("claim"), StrandedFor: l.Duration("stranded"), SyncEvery: cmp.Or(l.Duration("sync"), time.Hour),
-		Estimate: estimate.Config{Jitter: -1}, Copies: l.Float("copies"),
+		ClaimFor: l.Duration("claim"), StrandedFor: l.Duration("stranded"),
+		SyncEvery: cmp.Or(l.Duration("sync"), time.Hour),
+		Estimate:  estimate.Config{Jitter: -1}, Copies: l.Float("copies"),
 	}
 	var err error
 	cfg.Matcher, err = estimate.ParseMatcher(cmp.Or(l.Text("matcher"), "stable"))
 	l.Fail(err)
-	s := &story{core: New(cfg, rand.New(rand.NewPCG(1, 2))), workers: map[string]Worker{}, welcomes: map[string]probe.Welcome{}, receipts: map[probe.AttemptID]Receipt{}}
-	return &script.Story[Event, Action]{Core: s.core, Wake: Wake{}, Event: s.readEvent, Show: s.showActions, State: s.showState, Width: 40}
+	s := &story{core: New(cfg, rand.New(rand.NewPCG(1, 2))), workers: map[string]Worker{},
+		welcomes: map[string]probe.Welcome{}, receipts: map[probe.AttemptID]Receipt{}}
+	return &script.Story[Event, Action]{Core: s.core, Wake: Wake{}, Event: s.readEvent, Show: s.showActions,
+		State: s.showState,
+		Width: 40}
 }
 
-// readTerms is what each word says of a tenant: PATH:TOKENS:QUEUE:RATE, 0 where nothing is said, also at the end.
+// readTerms reads a tenant from each word: PATH:TOKENS:QUEUE:RATE:MAX, 0: nothing is said. Words may end early.
 func readTerms(l *script.Line) *tenants.File {
 	var all []tenants.Entry
 	for l.WordsLeft() > 0 {
@@ -98,6 +105,7 @@ func readTerms(l *script.Line) *tenants.File {
 	return tenants.New(1, nil, all)
 }
 
+// readOthers reads the other frontends, and what each uses and wants of a tenant: NAME or NAME:TENANT:USE:WANT.
 func readOthers(l *script.Line) Others {
 	ev := Others{Self: "f0", Needs: map[string][]tenants.Need{}}
 	for l.WordsLeft() > 0 {
@@ -105,7 +113,8 @@ func readOthers(l *script.Line) Others {
 		name := parts[0]
 		if ev.Members = append(ev.Members, name); len(parts) == 4 {
 			use := int64(l.Int(parts[2])) * tenants.Slot
-			ev.Needs[name] = []tenants.Need{{Path: parts[1], Use: use, Want: int64(l.Int(parts[3])) * tenants.Slot, Most: tenants.Slot, Quota: tenants.Quota{Regular: use, All: use}}}
+			ev.Needs[name] = []tenants.Need{{Path: parts[1], Use: use, Want: int64(l.Int(parts[3])) * tenants.Slot,
+				Most: tenants.Slot, Quota: tenants.Quota{Regular: use, All: use}}}
 		}
 	}
 	return ev
@@ -156,7 +165,7 @@ func (s *story) readEvent(l *script.Line) Event {
 	}
 }
 
-// readReceipts reads attempts of which outcomes came with receipts.
+// readReceipts reads attempts, and returns the receipts of their outcomes.
 func (s *story) readReceipts(l *script.Line) (list []Receipt) {
 	for l.WordsLeft() > 0 {
 		id := l.Attempt(l.Word())
@@ -177,10 +186,14 @@ func showStanding(s probe.Standing) string {
 	return text
 }
 
+// readJob reads a job with stages and tasks.
 func readJob(l *script.Line) *Job {
 	j := &Job{
-		ID: script.Job(l.Word()), Tenant: l.Text("tenant"), Priority: int32(l.Number("prio", 0)), Deadline: l.Duration("deadline"),
-		ProbeRatio: l.Float("ratio"), Constraint: readConstraint(l, ""), Generation: probe.Generation(l.Number("gen", 0)), Age: l.Duration("age"),
+		ID: script.Job(l.Word()), Tenant: l.Text("tenant"), Priority: int32(l.Number("prio", 0)),
+		Deadline:   l.Duration("deadline"),
+		ProbeRatio: l.Float("ratio"), Constraint: readConstraint(l, ""),
+		Generation: probe.Generation(l.Number("gen", 0)),
+		Age:        l.Duration("age"),
 	}
 	if l.Flag("resubmitted") {
 		j.Generation, j.Age = 1, time.Second
@@ -226,7 +239,8 @@ func readJob(l *script.Line) *Job {
 		j.Stages = append(j.Stages, s)
 	}
 	all := Task{
-		Function: cmp.Or(l.Text("f"), "f"), Estimate: l.Duration("est"), Retryable: !l.Flag("once"), Retries: l.Number("retries", 0), Backoff: l.Duration("backoff"),
+		Function: cmp.Or(l.Text("f"), "f"), Estimate: l.Duration("est"), Retryable: !l.Flag("once"),
+		Retries: l.Number("retries", 0), Backoff: l.Duration("backoff"),
 		Timeout: l.Duration("timeout"), Payload: make([]byte, l.Number("payload", 0)), Class: l.Text("alike"),
 	}
 	if n := l.Number("size", 0); n != 0 {
@@ -236,7 +250,7 @@ func readJob(l *script.Line) *Job {
 	for i := range l.Number("tasks", 1) {
 		t := all
 		t.Index = probe.TaskIndex(i)
-		if len(own) > 0 { // a resubmission names what is unfinished
+		if len(own) > 0 { // a resubmission names the unfinished tasks
 			if i >= len(own) {
 				break
 			}
@@ -245,7 +259,7 @@ func readJob(l *script.Line) *Job {
 		readTaskOptions(l, &t, fmt.Sprint(i, "."))
 		j.Tasks = append(j.Tasks, t)
 	}
-	for i := range j.Stages { // spec.NAME: of the task that has left something there
+	for i := range j.Stages { // spec.NAME: the task behind made.NAME
 		s := &j.Stages[i]
 		if prefix := "spec." + s.Name; l.Flag(prefix) {
 			t := all
@@ -257,7 +271,7 @@ func readJob(l *script.Line) *Job {
 	return j
 }
 
-// readTaskOptions makes of a task what is said of it alone.
+// readTaskOptions reads the words for a single task, behind a prefix such as "1.".
 func readTaskOptions(l *script.Line, t *Task, prefix string) {
 	t.Constraint = readConstraint(l, prefix)
 	if n := l.Number(prefix+"size", 0); n != 0 {
@@ -289,7 +303,8 @@ func readConstraint(l *script.Line, prefix string) Constraint {
 	return Constraint{Labels: l.List(prefix + "labels"), Hosts: l.List(prefix + "hosts")}
 }
 
-// readNeeds reads in=h1+h2:500,rack/r2:100,stage/map:200,nowhere:7 (an input each: where, MB) and file=c0ffee:10 (digest, MB).
+// readNeeds reads in=h1+h2:500,rack/r2:100,stage/map:200,nowhere:7 (for each input: where, MB) and file=c0ffee:10
+// (digest, MB).
 func readNeeds(l *script.Line, prefix string) (ins []Input, files []probe.File) {
 	for _, text := range l.List(prefix + "in") {
 		where, mb, _ := strings.Cut(text, ":")
@@ -311,7 +326,8 @@ func readNeeds(l *script.Line, prefix string) (ins []Input, files []probe.File) 
 	}
 	for _, text := range l.List(prefix + "file") {
 		name, mb, _ := strings.Cut(text, ":")
-		files = append(files, probe.File{Digest: digestOf(name), URL: "http://origin/" + name, Bytes: uint64(l.Int(mb)) * 1e6})
+		files = append(files, probe.File{Digest: digestOf(name), URL: "http://origin/" + name,
+			Bytes: uint64(l.Int(mb)) * 1e6})
 	}
 	return ins, files
 }
@@ -334,7 +350,7 @@ func readOutputs(l *script.Line, words []string) (list []probe.Output) {
 	return list
 }
 
-// digestOf is that of a file by its name in stories; "none" has none.
+// digestOf returns the digest of a file name in stories; "none" has no digest.
 func digestOf(name string) (d [32]byte) {
 	if name != "none" {
 		copy(d[:], name)
@@ -361,8 +377,10 @@ func (s *story) readWorkerEvent(l *script.Line, name string) Event {
 		if fresh := l.Flag("new"); !known || fresh {
 			s.incarnations++
 			m = probe.Welcome{
-				Worker: name, Host: "h" + strings.TrimPrefix(name, "w"), Incarnation: s.incarnations, Capacity: size(l.Number("slots", 1)),
-				Labels: l.List("labels"), Functions: l.List("f"), Rack: l.Text("rack"), Open: size(l.Number("open", 0)),
+				Worker: name, Host: "h" + strings.TrimPrefix(name, "w"), Incarnation: s.incarnations,
+				Capacity: size(l.Number("slots", 1)),
+				Labels:   l.List("labels"), Functions: l.List("f"), Rack: l.Text("rack"),
+				Open:  size(l.Number("open", 0)),
 				Speed: uint32(1000 * l.Float("speed")), Cache: name + ":81", Speaks: probe.Spoken,
 			}
 			if l.Flag("old") {
@@ -392,8 +410,10 @@ func (s *story) readWorkerEvent(l *script.Line, name string) Event {
 	switch verb {
 	case "row":
 		m := Heard{
-			Worker: key, Incarnation: s.welcomes[name].Incarnation, Seq: uint64(l.Int(l.Word())), Age: l.Duration("age"),
-			Speed: l.Float("speed"), Draining: l.Flag("draining"), Maintenance: l.Duration("away"), Lasts: l.Duration("lasts"),
+			Worker: key, Incarnation: s.welcomes[name].Incarnation, Seq: uint64(l.Int(l.Word())),
+			Age:   l.Duration("age"),
+			Speed: l.Float("speed"), Draining: l.Flag("draining"), Maintenance: l.Duration("away"),
+			Lasts:  l.Duration("lasts"),
 			Matrix: readMatrix(l, s.welcomes[name].Capacity),
 		}
 		if l.Flag("other") {
@@ -410,7 +430,7 @@ func (s *story) readWorkerEvent(l *script.Line, name string) Event {
 		return LinkLost{Worker: key}
 	case "gone":
 		return WorkerGone{Worker: key, Off: l.Flag("off")}
-	case "answers": // the probe for its queue's length
+	case "answers": // the probe for the queue length
 		m := readLoad(l)
 		for _, r := range s.core.rounds.queue {
 			m.Seq = cmp.Or(m.Seq, r.asked[s.core.workerByKey(key)])
@@ -434,7 +454,7 @@ func (s *story) readWorkerEvent(l *script.Line, name string) Event {
 	return Frame{Worker: key, Msgs: msgs}
 }
 
-// readMatrix reads wait=5s, and short=0s: what is closed to long tasks is free.
+// readMatrix reads wait=5s, and short=0s: room closed to long tasks is free.
 func readMatrix(l *script.Line, capacity probe.Demand) *probe.WaitMatrix {
 	text := l.Text("wait")
 	if text == "" {
@@ -487,7 +507,8 @@ func showDemand(d probe.Demand) string {
 }
 
 func readLoad(l *script.Line) probe.Load {
-	return probe.Load{Free: size(l.Number("free", 0)), Queued: uint32(l.Number("queued", 0)), Running: uint32(l.Number("running", 0))}
+	return probe.Load{Free: size(l.Number("free", 0)), Queued: uint32(l.Number("queued", 0)),
+		Running: uint32(l.Number("running", 0))}
 }
 
 func readMessage(l *script.Line, verb string, capacity probe.Demand) probe.Msg {
@@ -511,7 +532,8 @@ func readMessage(l *script.Line, verb string, capacity probe.Demand) probe.Msg {
 		m.Status = statusNames[l.Word()]
 		m.Usage.CPU, m.Usage.Memory = l.Duration("cpu"), probe.MiB(l.Number("mem", 0))
 		m.Outputs = readOutputs(l, l.List("out"))
-		m.Retry = map[string]probe.Retry{"": probe.Anywhere, "elsewhere": probe.Elsewhere, "never": probe.Never}[l.Text("retry")]
+		m.Retry = map[string]probe.Retry{"": probe.Anywhere, "elsewhere": probe.Elsewhere,
+			"never": probe.Never}[l.Text("retry")]
 		if m.Status == probe.Succeeded {
 			m.Result = []byte("result")
 		} else if m.Status == probe.Failed {
@@ -547,7 +569,8 @@ func readMessage(l *script.Line, verb string, capacity probe.Demand) probe.Msg {
 		}
 		return m
 	case "claimed":
-		m := probe.Claimed{Job: script.Job(l.Word()), Generation: probe.Generation(l.Number("gen", 1)), Knows: cmp.Or(l.Duration("knows"), time.Hour), Moved: l.Flag("moved")}
+		m := probe.Claimed{Job: script.Job(l.Word()), Generation: probe.Generation(l.Number("gen", 1)),
+			Knows: cmp.Or(l.Duration("knows"), time.Hour), Moved: l.Flag("moved")}
 		if l.Flag("forgot") {
 			m.Knows = 0
 		}
@@ -570,7 +593,8 @@ func readMessage(l *script.Line, verb string, capacity probe.Demand) probe.Msg {
 			percent, left, _ := strings.Cut(far, "/")
 			d, err := time.ParseDuration(left)
 			l.Fail(err)
-			m.Progress = append(m.Progress, probe.Progress{Attempt: l.Attempt(id), Done: uint32(l.Int(percent)) * 1e4, Left: d})
+			m.Progress = append(m.Progress, probe.Progress{Attempt: l.Attempt(id), Done: uint32(l.Int(percent)) * 1e4,
+				Left: d})
 		}
 		m.Pace = uint32(1000 * l.Float("pace"))
 		return m
@@ -581,14 +605,15 @@ func readMessage(l *script.Line, verb string, capacity probe.Demand) probe.Msg {
 	return nil
 }
 
-// showActions puts actions into words; sends of one kind in a row go in the order of the workers.
+// showActions puts actions into words. Sends of the same kind in a row are in the order of workers.
 func (s *story) showActions(acts []Action) string {
 	for i := 0; i < len(acts); {
 		end := i + 1
 		for end < len(acts) && sameKind(acts[i], acts[end]) {
 			end++
 		}
-		slices.SortStableFunc(acts[i:end], func(a, b Action) int { return cmp.Compare(a.(Send).Worker, b.(Send).Worker) })
+		slices.SortStableFunc(acts[i:end],
+			func(a, b Action) int { return cmp.Compare(a.(Send).Worker, b.(Send).Worker) })
 		i = end
 	}
 	words := make([]string, len(acts))
@@ -610,12 +635,14 @@ func sameKind(a, b Action) bool {
 }
 
 var refusalNames = map[RefusedReason]string{
-	Invalid: "invalid", TooBigJob: "too_big", NoSuchWorker: "no_such_worker", Overloaded: "overloaded", Leaving: "leaving",
+	Invalid: "invalid", TooBigJob: "too_big", NoSuchWorker: "no_such_worker", Overloaded: "overloaded",
+	Leaving: "leaving",
 }
 
 var failureNames = map[Failure]string{
-	TaskError: "task_error", Timeout: "timeout", Lost: "lost", Poison: "poison", NoWorker: "no_worker", TooLarge: "too_large",
-	Panic: "panic", Infrastructure: "infrastructure", NoInput: "no_input", StageFailed: "stage_failed",
+	TaskError: "task_error", Timeout: "timeout", Lost: "lost", Poison: "poison", NoWorker: "no_worker",
+	TooLarge: "too_large",
+	Panic:    "panic", Infrastructure: "infrastructure", NoInput: "no_input", StageFailed: "stage_failed",
 }
 
 func (s *story) showAction(a Action) string {
@@ -628,13 +655,15 @@ func (s *story) showAction(a Action) string {
 		return text
 	case Extended:
 		if a.Err != nil {
-			return fmt.Sprintf("not extended %s, with %d tasks, %s%s: %s", script.ShowJob(a.Job), a.Tasks, refusalNames[a.Err.Reason], script.Optional(" retry", a.Err.RetryAfter), a.Err.Message)
+			return fmt.Sprintf("not extended %s, with %d tasks, %s%s: %s", script.ShowJob(a.Job), a.Tasks,
+				refusalNames[a.Err.Reason], script.Optional(" retry", a.Err.RetryAfter), a.Err.Message)
 		}
 		return fmt.Sprintf("extended %s to %d tasks", script.ShowJob(a.Job), a.Tasks)
 	case Accepted:
 		return "accepted " + script.ShowJob(a.Job)
 	case Refused:
-		return fmt.Sprintf("refused %s %s%s: %s", script.ShowJob(a.Job), refusalNames[a.Err.Reason], script.Optional(" retry", a.Err.RetryAfter), a.Err.Message)
+		return fmt.Sprintf("refused %s %s%s: %s", script.ShowJob(a.Job), refusalNames[a.Err.Reason],
+			script.Optional(" retry", a.Err.RetryAfter), a.Err.Message)
 	case *Done:
 		o := &a.Outcome
 		if o.Receipt != (Receipt{}) {
@@ -675,7 +704,8 @@ func (s *story) showMsg(msg probe.Msg) string {
 	switch m := msg.(type) {
 	case probe.Reserve:
 		text := fmt.Sprintf("reserve %s %s", script.ShowPlaces(m.First, m.Count), script.ShowJob(m.Job))
-		text += showDemand(m.Demand) + script.Optional(" est", m.Estimate) + script.Optional(" typical", m.Typical) + showWeights(m.Weights) + showStanding(m.Standing)
+		text += showDemand(m.Demand) + script.Optional(" est", m.Estimate) + script.Optional(" typical", m.Typical) +
+			showWeights(m.Weights) + showStanding(m.Standing)
 		if len(m.Launches) > 0 {
 			text += " with=" + s.showLaunches(m.Launches)
 		}
@@ -695,7 +725,8 @@ func (s *story) showMsg(msg probe.Msg) string {
 	case probe.Decline:
 		return "decline " + script.ShowTurn(m.Res, m.Turn)
 	case probe.Enqueue:
-		text := fmt.Sprintf("enqueue %d %s", m.Res, s.showLaunches([]probe.Launch{m.Launch})) + showDemand(m.Demand) + showWeights(m.Weights) + showStanding(m.Standing)
+		text := fmt.Sprintf("enqueue %d %s", m.Res, s.showLaunches([]probe.Launch{m.Launch})) + showDemand(m.Demand) +
+			showWeights(m.Weights) + showStanding(m.Standing)
 		if m.Long {
 			text += " long"
 		}
@@ -751,7 +782,7 @@ func (s *story) showMsg(msg probe.Msg) string {
 	return fmt.Sprintf("%T", msg)
 }
 
-// showLaunches shows attempts with their tasks.
+// showLaunches shows attempts with tasks.
 func (s *story) showLaunches(list []probe.Launch) string {
 	words := make([]string, len(list))
 	for i, m := range list {
@@ -770,7 +801,7 @@ func (s *story) showLaunches(list []probe.Launch) string {
 	return strings.Join(words, ",")
 }
 
-// showContext shows what a task has in common with others, and what is passed to it from which task.
+// showContext shows the common payload of a task, and the outputs passed to it with their tasks.
 func showContext(m *probe.Context) (text string) {
 	if m == nil {
 		return ""
@@ -798,7 +829,7 @@ func showAttempts(ids []probe.AttemptID) string {
 	return strings.Join(words, ",")
 }
 
-// showState is what the core counts, but zeros.
+// showState shows the counts of the core, except zeros.
 func (s *story) showState() string {
 	c := s.core
 	var words []string
@@ -828,7 +859,8 @@ func (s *story) showState() string {
 	add("held", c.view.Avoided())
 	for _, t := range c.Tenants(9) {
 		if t.Held > 0 || t.Spare > 0 {
-			words = append(words, fmt.Sprintf("%s=%s+%s/%s", t.Path, formatSlots(t.Use-t.Spare), formatSlots(t.Spare), formatSlots(t.Want)))
+			words = append(words, fmt.Sprintf("%s=%s+%s/%s", t.Path, formatSlots(t.Use-t.Spare), formatSlots(t.Spare),
+				formatSlots(t.Want)))
 		}
 	}
 	if len(words) == 0 {

@@ -6,14 +6,15 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/list"
 )
 
-// A job whose tasks each name other hosts is of as many groups. What comes of one message looks at the groups that it
-// concerns: those of a worker with waiting tasks are found by the names that they give.
+// If each task of a job names another host, the job has as many groups as tasks. A message must not cost a look
+// at all groups. So each group with waiting tasks has seats, by the hosts or workers named, and a worker finds
+// the groups for it.
 
-// maxGroupsLooked bounds the groups of a job that are looked at for one with a task for a worker: of those that name no host,
-// none may be for it.
+// maxGroupsLooked bounds the groups of a job looked at for a task for a worker. Groups without a host may all be
+// unfit for the worker.
 const maxGroupsLooked = 256
 
-// makeSeats makes the seats of those groups of a job that have none, if it has several.
+// makeSeats makes the missing seats of groups. A single group needs no seats.
 func (j *job) makeSeats() {
 	if len(j.groups) < 2 {
 		return
@@ -42,7 +43,7 @@ func (j *job) makeSeats() {
 	}
 }
 
-// takeSeats notes that a group has waiting tasks, and rise that it no longer has.
+// takeSeats notes that g has waiting tasks. leaveSeats notes the end of the last wait.
 func (g *group) takeSeats() {
 	for i := range g.seats {
 		g.job.seats[g.seats[i].name].Push(&g.seats[i])
@@ -55,7 +56,8 @@ func (g *group) leaveSeats() {
 	}
 }
 
-// hungryGroupsAt is the groups of a job with waiting tasks that may run at w, those that name it or its host first.
+// hungryGroupsAt yields the groups of a job with waiting tasks for w. Groups naming the host of w or w itself
+// come first.
 func (j *job) hungryGroupsAt(w *worker) iter.Seq[*group] {
 	return func(yield func(*group) bool) {
 		if j.seats == nil {

@@ -4,14 +4,14 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/view"
 )
 
-// useSet notes that the tasks of a group of a job that was admitted may run at the workers of its set.
+// useSet notes that the admitted group g uses a set of workers.
 func (c *jobs) useSet(g *group) {
 	users := c.setUsers[g.Set]
 	users.Push(g)
 	c.setUsers[g.Set] = users
 }
 
-// unuseSet forgets a group of a job that has ended.
+// unuseSet notes the end of g: the set may be dropped if no other group uses the set.
 func (c *jobs) unuseSet(g *group) {
 	c.forgetServed(waitKey{g.Set, g.job.tenant})
 	users := c.setUsers[g.Set]
@@ -22,7 +22,8 @@ func (c *jobs) unuseSet(g *group) {
 	}
 }
 
-// setsInUse reports of sets whether jobs under way use them, or one that is being admitted.
+// setsInUse returns a predicate of sets. It reports whether jobs under way, or the job just being admitted, use
+// the set.
 func (c *jobs) setsInUse(admitted *job) func(*view.Set) bool {
 	var own map[*view.Set]bool
 	return func(s *view.Set) bool {
@@ -37,7 +38,7 @@ func (c *jobs) setsInUse(admitted *job) func(*view.Set) bool {
 	}
 }
 
-// updateStranded notes which groups no worker is up for any more, and which have one again.
+// updateStranded notes groups without any worker up as stranded, and groups with a worker again as not stranded.
 func (c *jobs) updateStranded() {
 	for _, s := range c.view.TakeChangedSets() {
 		users := c.setUsers[s]

@@ -11,14 +11,17 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
 )
 
-// checkStages makes the stages of a job, or says what is wrong with them. Those that it has already are only added to.
+// checkStages makes the state of a job's stages, or returns the refusal of a wrong job. If j is an addition,
+// earlier stages stay, and only gain successors.
 func (c *jobs) checkStages(j *job) *RefusedError {
 	firstNew := len(j.stages)
 	invalid := func(format string, args ...any) *RefusedError {
 		return &RefusedError{Reason: Invalid, Message: fmt.Sprintf(format, args...)}
 	}
 	if len(j.Stages) > MaxStages {
-		return &RefusedError{Reason: TooBigJob, Message: fmt.Sprintf("the job has %d stages, the limit is %d", len(j.Stages), MaxStages)}
+		return &RefusedError{
+			Reason: TooBigJob, Message: fmt.Sprintf("the job has %d stages, the limit is %d", len(j.Stages), MaxStages),
+		}
 	}
 	if len(j.Stages) == 0 {
 		for i := range j.Tasks {
@@ -58,7 +61,8 @@ func (c *jobs) checkStages(j *job) *RefusedError {
 		}
 		for k, name := range s.Along {
 			if !slices.Contains(s.After, name) || slices.Contains(s.Along[:k], name) {
-				return invalid("stage %q goes along %q: name it once, and among those that it comes after", s.Name, name)
+				return invalid("stage %q goes along %q: name it once, and among those that it comes after",
+					s.Name, name)
 			}
 			j.stages[i].along = append(j.stages[i].along, numbers[name])
 		}
@@ -75,10 +79,12 @@ func (c *jobs) checkStages(j *job) *RefusedError {
 		}
 		s := &j.stages[t.Stage]
 		if int(t.Stage) < firstNew && s.hasEnded() {
-			return invalid("task %d is of stage %q, which has ended: others have started after it", t.Index, j.Stages[t.Stage].Name)
+			return invalid("task %d is of stage %q, which has ended: others have started after it",
+				t.Index, j.Stages[t.Stage].Name)
 		}
 		if int(t.Stage) < firstNew && j.hasStagesAlong(int(t.Stage)) {
-			return invalid("task %d is of stage %q, which others go along: they may have started", t.Index, j.Stages[t.Stage].Name)
+			return invalid("task %d is of stage %q, which others go along: they may have started",
+				t.Index, j.Stages[t.Stage].Name)
 		}
 		s.unfinished++
 		s.longestRun = max(s.longestRun, c.expectRun(t).Mean)
@@ -93,13 +99,16 @@ func (c *jobs) checkStages(j *job) *RefusedError {
 				continue
 			}
 			if int(m.Spec.Stage) != i || m.Spec.Index != m.Task || m.Spec.Partition != m.Partition {
-				return invalid("task %d of stage %q has left something, and is told to be task %d of stage %d, in another partition perhaps", m.Task, j.Stages[i].Name, m.Spec.Index, m.Spec.Stage)
+				return invalid(
+					"task %d of stage %q has left something, and is told to be task %d of stage %d, in another partition perhaps",
+					m.Task, j.Stages[i].Name, m.Spec.Index, m.Spec.Stage)
 			}
 			if why := reads.whyInvalid(m.Spec); why != "" {
 				return invalid("%s", why)
 			}
 		}
-		if j.stages[i].unfinished == 0 && (j.Generation == 0 || firstNew > 0) { // of a job that was submitted before, what has ended is left out
+		if j.stages[i].unfinished == 0 &&
+			(j.Generation == 0 || firstNew > 0) { // a resubmitted job leaves out ended tasks
 			return invalid("stage %q has no tasks", j.Stages[i].Name)
 		}
 	}
@@ -119,14 +128,14 @@ func (c *jobs) checkStages(j *job) *RefusedError {
 	return nil
 }
 
-// stageReads checks which stages tasks of a job read.
+// stageReads checks the stages read by tasks of a job.
 type stageReads struct {
 	j         *job
-	numbers   map[string]int  // of its stages
-	dependsOn map[[2]int]bool // what depends said
+	numbers   map[string]int  // stages by name
+	dependsOn map[[2]int]bool // answers of dependsOn, by pairs of stages
 }
 
-// whyInvalid says what is wrong with the stages that a task reads, or with the partitions that it waits for; "" if nothing is.
+// whyInvalid says why a task may not read its inputs from stages, or wait for partitions; "": the task may.
 func (r *stageReads) whyInvalid(t *Task) (why string) {
 	j := r.j
 	switch {
@@ -146,16 +155,18 @@ func (r *stageReads) whyInvalid(t *Task) (why string) {
 			r.dependsOn[pair] = j.dependsOn(pair[0], from)
 		}
 		if !known || !r.dependsOn[pair] {
-			return fmt.Sprintf("task %d: input %d is the output of %q, after which stage %q does not come", t.Index, k, name, j.Stages[t.Stage].Name)
+			return fmt.Sprintf("task %d: input %d is the output of %q, after which stage %q does not come",
+				t.Index, k, name, j.Stages[t.Stage].Name)
 		}
 	}
 	return ""
 }
 
-// updateBlocking counts the stages that a stage has to wait for.
+// updateBlocking counts the unfinished predecessors of s.
 func (j *job) updateBlocking(s *stage) { s.openPredecessors, s.ready = j.countBlocking(s) }
 
-// countBlocking is how many stages before a stage have not ended, and whether it goes along all of them.
+// countBlocking returns how many predecessors of s have not ended. If s goes along all unfinished predecessors,
+// it is ready.
 func (j *job) countBlocking(s *stage) (n int, ready bool) {
 	ready = true
 	for _, k := range s.predecessors {
@@ -167,13 +178,14 @@ func (j *job) countBlocking(s *stage) (n int, ready bool) {
 	return n, ready
 }
 
-// hasStagesAlong reports whether other stages go along one.
+// hasStagesAlong reports whether another stage goes along stage k.
 func (j *job) hasStagesAlong(k int) bool {
-	return slices.ContainsFunc(j.stages[k].successors, func(i int) bool { return slices.Contains(j.stages[i].along, k) })
+	return slices.ContainsFunc(j.stages[k].successors,
+		func(i int) bool { return slices.Contains(j.stages[i].along, k) })
 }
 
-// awaitPartitions lets tasks that have just come wait for their partitions of stages along which theirs go. A partition without any task is
-// not waited for.
+// awaitPartitions makes added tasks wait for partitions of the stages along which their own stage goes. A
+// partition without tasks is not waited for.
 func (j *job) awaitPartitions(fresh []*task) {
 	for k := range j.stages {
 		s := &j.stages[k]
@@ -202,7 +214,8 @@ func (j *job) awaitPartitions(fresh []*task) {
 	}
 }
 
-// notePartitionEnd notes that a task of a stage that others go along has ended, and which of theirs wait no more with it.
+// notePartitionEnd notes the end of a task of s, a stage with stages along it. With the last task of a partition,
+// the tasks waiting for nothing else are freed.
 func (c *jobs) notePartitionEnd(t *task, s *stage) {
 	p := t.spec.Partition
 	if s.unfinishedIn[p]--; s.unfinishedIn[p] > 0 {
@@ -217,10 +230,10 @@ func (c *jobs) notePartitionEnd(t *task, s *stage) {
 	delete(s.waitersFor, p)
 }
 
-// hasEnded reports whether all tasks have ended, and so have the stages before.
+// hasEnded reports whether all tasks of s, and all predecessors, have ended.
 func (s *stage) hasEnded() bool { return s.unfinished == 0 && s.openPredecessors == 0 }
 
-// stageOrder is the stages such that each comes after those it depends on; or the names along a cycle.
+// stageOrder returns the stages with all predecessors first, or the names of stages along a cycle.
 func (j *job) stageOrder() (order []int, cycle []string) {
 	const (
 		entered = iota + 1
@@ -277,7 +290,7 @@ func (j *job) dependsOn(i, k int) bool {
 	return false
 }
 
-// sortGroups puts the groups of a job with stages into the order in which their tasks had better run.
+// sortGroups puts the groups of a job in order: the longest critical path runs first.
 func (j *job) sortGroups() {
 	slices.SortStableFunc(j.groups, func(a, b *group) int {
 		return cmp.Compare(j.stages[b.stageIndex].criticalPath, j.stages[a.stageIndex].criticalPath)
@@ -287,13 +300,14 @@ func (j *job) sortGroups() {
 	}
 }
 
-// mustBlock reports whether a task has to wait for the stages before its own, for its partitions of these, or until its job is not
-// full any more.
+// mustBlock reports whether t has to wait: for earlier stages, for partitions of earlier stages, or, if the job
+// is paused, until the client has fetched results.
 func (j *job) mustBlock(t *task) bool {
 	return j.paused || len(j.stages) > 0 && (t.awaitedInputs > 0 || !j.stages[t.group.stageIndex].ready)
 }
 
-// noteStageOutcome notes the outcome of a task of a job with stages. What follows from it is left to the end of the step.
+// noteStageOutcome notes the outcome of a task in a job with stages. The consequences follow at the end of the
+// step (advanceStages).
 func (c *jobs) noteStageOutcome(t *task, o *Outcome) {
 	j := t.group.job
 	s := &j.stages[t.group.stageIndex]
@@ -315,17 +329,20 @@ func (c *jobs) noteStageOutcome(t *task, o *Outcome) {
 			return
 		}
 	case j.cause == "":
-		j.cause = fmt.Sprintf("task %d of stage %q failed: %s", t.spec.Index, j.Stages[t.group.stageIndex].Name, o.Message)
+		j.cause = fmt.Sprintf("task %d of stage %q failed: %s", t.spec.Index, j.Stages[t.group.stageIndex].Name,
+			o.Message)
 	}
 	if !slices.Contains(c.jobsToAdvance, j) {
 		c.jobsToAdvance = append(c.jobsToAdvance, j)
 	}
 }
 
-// workersRan is the workers at which tasks of a stage that has ended did so well, the one with most first.
+// workersRan returns the workers with successful tasks of an ended stage, the worker with most first.
 func (s *stage) workersRan() []string {
 	if s.workersRanked == nil {
-		s.workersRanked = slices.SortedFunc(maps.Keys(s.successes), func(a, b string) int { return cmp.Or(cmp.Compare(s.successes[b], s.successes[a]), cmp.Compare(a, b)) })
+		s.workersRanked = slices.SortedFunc(maps.Keys(s.successes), func(a, b string) int {
+			return cmp.Or(cmp.Compare(s.successes[b], s.successes[a]), cmp.Compare(a, b))
+		})
 		for _, n := range s.successes {
 			s.successTotal += n
 		}
@@ -333,8 +350,8 @@ func (s *stage) workersRan() []string {
 	return s.workersRanked
 }
 
-// locateInputs is the inputs of a task, with the outputs of stages where their tasks have run: as much at each worker as
-// tasks ended well there.
+// locateInputs returns where the inputs of t are. The output of a stage lies at the workers where its tasks ended
+// well, in proportion to the number of tasks.
 func (t *task) locateInputs() []estimate.Input {
 	var ins []estimate.Input
 	j := t.group.job
@@ -348,7 +365,7 @@ func (t *task) locateInputs() []estimate.Input {
 			continue
 		}
 		s := &j.stages[j.stageNumber(in.Stage)]
-		if !s.hasEnded() { // its own goes along it: where the partitions are is not known
+		if !s.hasEnded() { // t's stage goes along s: the partitions' workers are not known
 			ins = append(ins, estimate.Input{Bytes: in.Bytes})
 			continue
 		}

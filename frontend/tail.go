@@ -12,32 +12,32 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// When all tasks of a job that may run have been given out, its end depends on the last of them. Those that are late, by what
-// is known of others or because their workers say that their turn comes later than was expected, get copies at workers where they would be
-// done sooner, as long as copies are few.
+// When all runnable tasks of a job are at workers, the end of the job depends on the last tasks. Late tasks get
+// copies at workers with an earlier expected end, as long as copies are few. A task is late by comparison with
+// earlier runs, or because the worker reports a later start than expected.
 
 const (
-	// worthCopy is how many times longer than its copy would take a task must have left.
+	// worthCopy is the least ratio of the time left to the time needed by a copy at which a copy is made.
 	worthCopy = 1.25
-	// enoughRuns is how many tasks must have been seen to run elsewhere before the longest of them says anything of others.
+	// enoughRuns is the number of known runs needed before a task is compared with the longest or with its stage.
 	enoughRuns = 8
-	// hintsWithin is for how many times as long as its hint a task may run before that alone says that it is late.
+	// hintsWithin is the multiple of the hint up to which a run counts as not late.
 	hintsWithin = 3
-	// looksPerRun is how often in the time that a task is expected to run it is looked whether it is late. A job that has so
-	// many tasks that this takes long is looked at less often: a hundredth of the time.
+	// looksPerRun is the number of checks of a task for lateness during the expected run time. If a job has many
+	// tasks, the checks are rarer and take at most a hundredth of the time: lookCost is for each task.
 	looksPerRun = 8
-	lookCost    = 100 * 2 * time.Nanosecond // for each task
-	// maxEstimated bounds the tasks for which it is estimated at a time where they would be done sooner.
+	lookCost    = 100 * 2 * time.Nanosecond // a look takes 2 ns
+	// maxEstimated bounds the tasks estimated in a check for an earlier end elsewhere.
 	maxEstimated = 32
 )
 
-// lateTask is a task that may need a copy.
+// lateTask is a candidate for a copy.
 type lateTask struct {
 	task     *task
-	timeLeft time.Duration // until it is expected to be done
+	timeLeft time.Duration // until the expected end; of a short task, the run so far
 }
 
-// lookAtTail makes copies of a job's last tasks, if some are late.
+// lookAtTail makes copies of late tasks at the tail of a job, and sets the time of the next check.
 func (c *planner) lookAtTail(j *job, now time.Time, acts []Action) []Action {
 	nextLook := maxSleep
 	var short, long []lateTask
@@ -48,7 +48,8 @@ func (c *planner) lookAtTail(j *job, now time.Time, acts []Action) []Action {
 				nextLook = min(nextLook, max(t.long.spec.Work.Mean/looksPerRun, minSleep))
 			}
 			long = append(long, lateTask{t, c.timeLeft(t, now)})
-		case t.long == nil && len(t.spec.Files) == 0 && c.mayCopy(t): // where it is claimed it may have some, and a copy would not start at once
+		// A claimed task may have files, and a copy would not start at once.
+		case t.long == nil && len(t.spec.Files) == 0 && c.mayCopy(t):
 			due, every := c.whenShortLate(t, now)
 			if due <= 0 {
 				due = every
@@ -66,11 +67,11 @@ func (c *planner) lookAtTail(j *job, now time.Time, acts []Action) []Action {
 	return acts
 }
 
-// lookPause is for how long it is not looked again at a job.
+// lookPause returns the shortest pause between two checks of a job.
 func lookPause(j *job) time.Duration { return max(batchPause, time.Duration(len(j.tasks))*lookCost) }
 
-// recheckSoon has it looked soon whether a task is late of which its worker has just said that it will start later than it was to: another
-// frontend may have chosen that worker, too.
+// recheckSoon checks the tail of a job soon after a worker reported a later start of a task than expected.
+// Another frontend may have chosen the same worker.
 func (c *planner) recheckSoon(w *worker, m *probe.Queued, now time.Time) {
 	a := w.enqueued[m.First]
 	if m.Wait <= 0 || a == nil || !a.task.isSlipping() {
@@ -82,15 +83,15 @@ func (c *planner) recheckSoon(w *worker, m *probe.Queued, now time.Time) {
 	}
 }
 
-// sortLongestFirst sorts tasks by what is left of them.
+// sortLongestFirst sorts tasks by time left, longest first.
 func sortLongestFirst(ts []lateTask) {
 	slices.SortFunc(ts, func(a, b lateTask) int {
 		return cmp.Or(cmp.Compare(b.timeLeft, a.timeLeft), cmp.Compare(a.task.spec.Index, b.task.spec.Index))
 	})
 }
 
-// whenShortLate is in how long a sampled task will be late, and how often it is worth to look after that: it is when it has run
-// for twice as long as any of its function has lately run at other workers.
+// whenShortLate returns in how long a sampled task will be late, and how often to check afterwards. A task is
+// late after twice the longest recent run of the function at other workers.
 func (c *planner) whenShortLate(t *task, now time.Time) (lateIn, every time.Duration) {
 	a := t.attempt
 	longest, seen := t.group.Runs.Stats().Longest(int32(a.w.Key))
@@ -101,7 +102,7 @@ func (c *planner) whenShortLate(t *task, now time.Time) (lateIn, every time.Dura
 	return a.runsSince.Add(2*longest + c.view.Trip()).Sub(now), every
 }
 
-// copyShort lets copies of late tasks ride to idle workers.
+// copyShort sends copies of late short tasks to idle workers.
 func (c *planner) copyShort(lateTasks []lateTask, now time.Time, acts []Action) []Action {
 	sortLongestFirst(lateTasks)
 	for _, l := range lateTasks {
@@ -121,17 +122,20 @@ func (c *planner) copyShort(lateTasks []lateTask, now time.Time, acts []Action) 
 			run += c.view.Fleet().ReadTime(t.near.inputs, int32(w.Key))
 		}
 		acts = c.commitCopy(t, &estimate.Decision{
-			Work:       estimate.Work{Mean: run, Source: estimate.FromFunction, Samples: t.group.Runs.Stats().N()},
-			Candidates: []estimate.Candidate{{Worker: int32(w.Key), Name: w.Welcome().Worker, Kind: estimate.Light, R: run, E: run, C: run, Psucc: 1}},
-			Seen:       1,
-			Reason: fmt.Sprintf("a copy of %s, which has run at %s for %v, twice as long as any other lately: this worker is idle",
+			Work: estimate.Work{Mean: run, Source: estimate.FromFunction, Samples: t.group.Runs.Stats().N()},
+			Candidates: []estimate.Candidate{{
+				Worker: int32(w.Key), Name: w.Welcome().Worker, Kind: estimate.Light, R: run, E: run, C: run, Psucc: 1,
+			}},
+			Seen: 1,
+			Reason: fmt.Sprintf(
+				"a copy of %s, which has run at %s for %v, twice as long as any other lately: this worker is idle",
 				t.attempt.id, t.attempt.w.Welcome().Worker, l.timeLeft.Round(time.Microsecond)),
 		}, now, acts)
 	}
 	return acts
 }
 
-// idleWorkerFor is a worker that is believed to have room for a copy of a task, nil if there is none.
+// idleWorkerFor returns a worker believed to have room for a copy of t, or nil.
 func (c *planner) idleWorkerFor(t *task) *view.Worker {
 	idle := c.view.Idle()
 	if len(idle) == 0 {
@@ -147,8 +151,8 @@ func (c *planner) idleWorkerFor(t *task) *view.Worker {
 	return nil
 }
 
-// timeLeft is in how long a long task is expected to be done. What its worker's pace was says little of one that says nothing itself: the
-// machine may be slow no more.
+// timeLeft returns the time until the expected end of a long task. Without reported progress, the pace of the
+// worker does not count: the machine may be slow no more.
 func (c *planner) timeLeft(t *task, now time.Time) time.Duration {
 	x, a := t.long, t.attempt
 	switch {
@@ -160,15 +164,17 @@ func (c *planner) timeLeft(t *task, now time.Time) time.Duration {
 	return c.remainingRun(t, max(now.Sub(a.runsSince)-x.read, 0))
 }
 
-// paceOf is the pace of a worker, that of others if it is not known.
+// paceOf returns the pace of a worker, or 1 if unknown.
 func paceOf(w *view.Worker) float64 { return cmp.Or(w.Pace(), 1) }
 
+// scaleTime multiplies a time, and avoids an overflow.
 func scaleTime(factor float64, d time.Duration) time.Duration {
 	return time.Duration(min(factor*float64(d), float64(math.MaxInt64/2)))
 }
 
-// remainingRun is how much longer a long task that ran for so long is expected to: as long as others of its stage, or of its function, that ran
-// for longer went on. Of one with a hint the few that have ended say little, and those of other jobs, with other hints, nothing.
+// remainingRun returns how much longer t will run after a run of the given length. Tasks of the same stage, or of
+// the same function, with a longer run are the measure. For a task with a hint, few ended tasks of the stage say
+// little, and tasks of further jobs with different hints say nothing.
 func (c *planner) remainingRun(t *task, ran time.Duration) time.Duration {
 	x, a := t.long, t.attempt
 	stats, run := t.group.stageStats, x.spec.Work.Mean
@@ -188,8 +194,9 @@ func (c *planner) remainingRun(t *task, ran time.Duration) time.Duration {
 	return max(run-ran, ran)
 }
 
-// copyLong makes copies of tasks that would be done sooner elsewhere, and on which the end of their job depends: with or
-// without copies, it comes no sooner than that of any other one. It reports whether workers were asked first how long one would wait there.
+// copyLong makes copies of late long tasks on which the end of their job depends, if a copy would end sooner. The
+// job ends no sooner than any task without hope of a copy. The result asked says whether workers were asked first
+// for matrices.
 func (c *planner) copyLong(lateTasks []lateTask, now time.Time, acts []Action) (_ []Action, asked bool) {
 	sortLongestFirst(lateTasks)
 	end, decided := time.Duration(0), 0
@@ -199,7 +206,7 @@ func (c *planner) copyLong(lateTasks []lateTask, now time.Time, acts []Action) (
 		}
 		t := l.task
 		if t.copy != nil {
-			continue // its end is that of its copy, at the latest
+			continue // t ends with its copy, at the latest
 		}
 		if !c.mayCopy(t) {
 			end = l.timeLeft
@@ -234,8 +241,8 @@ func (c *planner) copyLong(lateTasks []lateTask, now time.Time, acts []Action) (
 	return acts, asked
 }
 
-// askFresher asks the worker that was chosen for the copy of an attempt, and who else might be, for matrices of after that was sent: by what was
-// known then it would not have to wait.
+// askFresher asks for matrices older than attempt a, from the worker chosen for the copy and from further
+// candidates. By the matrices known at the start, a would not have had to wait.
 func (c *planner) askFresher(a *attempt, choice *estimate.Decision, now time.Time, acts []Action) []Action {
 	isOld := func(candidate *estimate.Candidate) bool { return candidate.Age >= now.Sub(a.sentAt) }
 	if !isOld(choice.Choice()) {
@@ -250,8 +257,8 @@ func (c *planner) askFresher(a *attempt, choice *estimate.Decision, now time.Tim
 	return acts
 }
 
-// askMatricesForCopy asks for matrices by which it is known next time where a copy of a task would be done sooner: where frontends do not gossip,
-// they may be as old as its placing, when others were busy.
+// askMatricesForCopy asks for matrices, so that the next check knows where a copy would end sooner. Without
+// gossip, matrices may be as old as the placing of t, when the workers were busy.
 func (c *planner) askMatricesForCopy(t *task, now time.Time, acts []Action) []Action {
 	for _, key := range c.doubtfulWorkers(t.long, 1, now) {
 		if w := c.workers[key]; w != t.attempt.w && w.mayAskMatrix(now) {
@@ -261,8 +268,8 @@ func (c *planner) askMatricesForCopy(t *task, now time.Time, acts []Action) []Ac
 	return acts
 }
 
-// copyWork is how long a task of which nothing is done yet would run. What one takes that runs and says how far it is may be due to its
-// machine, by as much as that is slow, and the rest is its own.
+// copyWork returns how long a copy of t would run from the start. For a running task with progress, the worker's
+// pace explains a part of the run so far, and the task explains the rest.
 func (c *planner) copyWork(t *task) estimate.Work {
 	x, a := t.long, t.attempt
 	p := &a.progress
@@ -276,8 +283,8 @@ func (c *planner) copyWork(t *task) estimate.Work {
 	return estimate.Work{Mean: whole, Dev: x.spec.Work.Dev, Source: estimate.FromProgress}
 }
 
-// chooseSoonest chooses the candidate for a copy that would be done first, by the paces of the workers, and returns in how long; none if there
-// is no other worker.
+// chooseSoonest chooses the candidate with the earliest end for a copy, by the paces of workers, and returns the
+// time until the end. If there is no worker but the present worker, nothing is chosen.
 func (c *planner) chooseSoonest(t *task, choice *estimate.Decision) (best time.Duration) {
 	choice.Chosen = -1
 	for i := range choice.Candidates {
@@ -298,7 +305,8 @@ func whyLate(t *task, left time.Duration, now time.Time) string {
 	a := t.attempt
 	name := a.w.Welcome().Worker
 	if t.isRunning() {
-		text := fmt.Sprintf("which has run at %s for %.3fs and is expected to go on for %.3fs", name, now.Sub(a.runsSince).Seconds(), left.Seconds())
+		text := fmt.Sprintf("which has run at %s for %.3fs and is expected to go on for %.3fs",
+			name, now.Sub(a.runsSince).Seconds(), left.Seconds())
 		if p := a.progress; p.doneShare > 0 {
 			text += fmt.Sprintf(", as %.0f %% is done", 100*p.doneShare)
 		}
@@ -307,6 +315,7 @@ func whyLate(t *task, left time.Duration, now time.Time) string {
 		}
 		return text
 	}
-	return fmt.Sprintf("which was to wait at %s for %.3fs, has waited for %.3fs, and is expected to wait for %.3fs more",
+	return fmt.Sprintf(
+		"which was to wait at %s for %.3fs, has waited for %.3fs, and is expected to wait for %.3fs more",
 		name, t.long.wait.Seconds(), now.Sub(a.sentAt).Seconds(), max(a.expectedStart.Sub(now), 0).Seconds())
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/view"
 )
 
-// move changes a task's state, which must be legal, and with it the queue and the counts that tell of it. Of tasks that
-// come to wait, those that were given out before go first.
+// move changes the state of a task to a legal next state, with the queue and the counts of the state. A task
+// already given out before goes to the front of the queue when it waits again. A new task goes to the back.
 func (t *task) move(to taskState) {
 	g, j, from := t.group, t.group.job, t.state
 	if !slices.Contains(legalMoves[from], to) {
@@ -90,7 +90,8 @@ func (t *task) move(to taskState) {
 	}
 }
 
-// addBeyond notes that a task is in its state at a worker beyond tokens, and ends that it is not any more.
+// addBeyond notes that t is at a worker, in the present state, beyond the tokens of the tenant. removeBeyond
+// notes the opposite, before the state changes.
 func (tenant *tenant) addBeyond(t *task) {
 	tenant.debts.Push(debt{t.long})
 	if t.state == enqueued {
@@ -105,7 +106,7 @@ func (tenant *tenant) removeBeyond(t *task) {
 	}
 }
 
-// noteDebtor notes that a tenant has tasks beyond its tokens, or some that wait for those.
+// noteDebtor notes a tenant with tasks beyond tokens, or with tasks waiting for tokens.
 func (c *jobs) noteDebtor(tenant *tenant) {
 	if !tenant.isDebtor {
 		tenant.isDebtor = true
@@ -113,10 +114,11 @@ func (c *jobs) noteDebtor(tenant *tenant) {
 	}
 }
 
-// awaitNext lets a task wait for what it needs next: the stages before its own, room for its result, a batch to be matched, or a place's turn.
+// awaitNext lets t wait for the next condition: earlier stages, room for the result, the tenant's maximum, a
+// batch, or a place's turn.
 func (c *jobs) awaitNext(t *task) {
 	j := t.group.job
-	if j.mustBlock(t) { // also if it was claimed, and of a stage before its own not all is known to have ended
+	if j.mustBlock(t) { // also after a claim: not all predecessors may be known to have ended
 		t.move(blocked)
 		return
 	}
@@ -130,7 +132,7 @@ func (c *jobs) awaitNext(t *task) {
 	c.startPlacing(t)
 }
 
-// startPlacing lets a task wait for a batch to be matched, or for a place's turn.
+// startPlacing lets a task wait for a batch, or for a place's turn.
 func (c *jobs) startPlacing(t *task) {
 	if t.group.path == estimate.Estimation {
 		c.startMatching(t)
@@ -139,7 +141,8 @@ func (c *jobs) startPlacing(t *task) {
 	}
 }
 
-// holdGroup lets all tasks of a group that has just come wait for what its tenant may use, if there is any limit to that.
+// holdGroup holds all tasks of a new group if the tenant has a maximum. Tasks within the maximum are released
+// later in the step.
 func (c *jobs) holdGroup(g *group) {
 	if c.quotas.Of(g.job.tenant.name).All == tenants.Unlimited {
 		return
@@ -149,7 +152,7 @@ func (c *jobs) holdGroup(g *group) {
 	}
 }
 
-// holdTask lets a task wait until its tenant may use what it takes.
+// holdTask holds a task until the tenant may use as much.
 func (c *jobs) holdTask(t *task) {
 	t.move(held)
 	tenant := t.group.job.tenant
@@ -162,7 +165,7 @@ func (c *jobs) holdTask(t *task) {
 	}
 }
 
-// dropTenantsHoldingNone forgets the tenants of which nothing is held any more.
+// dropTenantsHoldingNone forgets tenants without held tasks.
 func (c *jobs) dropTenantsHoldingNone() {
 	c.tenantsHolding = slices.DeleteFunc(c.tenantsHolding, func(tenant *tenant) bool {
 		tenant.isHolding = tenant.held.Len() > 0
@@ -170,13 +173,13 @@ func (c *jobs) dropTenantsHoldingNone() {
 	})
 }
 
-// startProbing lets a task wait for the queue lengths that it is to be bound by.
+// startProbing lets a task wait for the queue lengths of a round.
 func (t *task) startProbing(now time.Time) {
 	t.move(probing)
 	t.sampledAt = now
 }
 
-// blockGroup lets those tasks of a group wait that must not start yet. It reports whether all have to.
+// blockGroup blocks tasks of a new group that must not start yet. The result is true if no task may start.
 func (c *jobs) blockGroup(g *group) bool {
 	j := g.job
 	if !j.paused && (len(j.stages) == 0 || j.stages[g.stageIndex].ready && len(j.stages[g.stageIndex].along) == 0) {
@@ -190,7 +193,8 @@ func (c *jobs) blockGroup(g *group) bool {
 	return g.queue.Len() == 0
 }
 
-// pauseJob notes whether a job is full. As long as it is, none of its tasks that no worker has goes to one.
+// pauseJob notes whether a job is paused, because the client has many results to fetch. While the job is paused,
+// no task goes to a worker.
 func (c *jobs) pauseJob(j *job, paused bool) {
 	j.paused = paused
 	for _, t := range j.tasks {
@@ -205,9 +209,9 @@ func (c *jobs) pauseJob(j *job, paused bool) {
 	c.wantAllPlaces(j)
 }
 
-// startStages starts the stages of a job that wait no more.
+// startStages starts the stages of a job after the end of all predecessors.
 func (c *jobs) startStages(j *job, now time.Time) {
-	for changed := true; changed; { // a stage of which nothing is left ends as soon as those before it
+	for changed := true; changed; { // a stage without tasks ends with the stages before
 		changed = false
 		for i := range j.stages {
 			s := &j.stages[i]
@@ -229,7 +233,7 @@ func (c *jobs) startStages(j *job, now time.Time) {
 	c.wantAllPlaces(j)
 }
 
-// resumeFreed lets tasks go on that have waited for the last of their partitions.
+// resumeFreed lets tasks go on after the end of the last awaited partition.
 func (c *jobs) resumeFreed(now time.Time) {
 	for _, t := range c.freedTasks {
 		if t.freedAt = now; t.state == blocked && !t.group.job.mustBlock(t) {
@@ -241,10 +245,10 @@ func (c *jobs) resumeFreed(now time.Time) {
 	c.freedTasks = c.freedTasks[:0]
 }
 
-// maxBackoff bounds how long a task rests that does not ask for more.
+// maxBackoff bounds the rest of a task, unless the task asks for more.
 const maxBackoff = time.Minute
 
-// backoffTime is how long a task rests after its last failure.
+// backoffTime returns how long a task rests after the last failure: twice as long after each further failure.
 func (t *task) backoffTime() time.Duration {
 	rest := t.spec.Backoff
 	for failed := 1; failed < t.failures && 0 < rest && rest < maxBackoff; failed++ {
@@ -253,14 +257,14 @@ func (t *task) backoffTime() time.Duration {
 	return rest
 }
 
-// restTask lets a task wait for a time before it is tried again.
+// restTask lets a task rest until the given time. Then the task is tried again.
 func (c *jobs) restTask(t *task, until time.Time) {
 	t.move(resting)
 	t.restUntil = until
 	c.restingTasks.Push(rester{t})
 }
 
-// wakeRested lets tasks wait for what they need next that have rested enough.
+// wakeRested lets rested tasks wait for the next condition.
 func (c *jobs) wakeRested(now time.Time) {
 	for c.restingTasks.Len() > 0 && !now.Before(c.restingTasks.Min().restUntil) {
 		t := c.restingTasks.Pop().task
@@ -269,7 +273,7 @@ func (c *jobs) wakeRested(now time.Time) {
 	}
 }
 
-// stopWaiting takes a task from those that wait for a time or a batch.
+// stopWaiting takes a task from the tasks waiting for a time or a batch.
 func (c *jobs) stopWaiting(t *task) {
 	switch t.state {
 	case matching:
@@ -279,7 +283,7 @@ func (c *jobs) stopWaiting(t *task) {
 	}
 }
 
-// startMatching lets a task that is to be placed by estimation wait for the next batch, or for a later one.
+// startMatching lets a task on the path of estimation wait for the next batch.
 func (c *jobs) startMatching(t *task) {
 	t.move(matching)
 	x := t.long
@@ -289,37 +293,41 @@ func (c *jobs) startMatching(t *task) {
 		_, x.pathReason = c.choosePath(&t.group.job.Job, s)
 		x.spec = estimate.Task{Demand: s.Demand, Inputs: t.locateInputs(), Pool: t.group.Set}
 		for i := range s.Files {
-			x.spec.Files = append(x.spec.Files, estimate.File{ID: FileID(s.Files[i].Digest), Bytes: int64(s.Files[i].Bytes)})
+			x.spec.Files = append(x.spec.Files, estimate.File{
+				ID: FileID(s.Files[i].Digest), Bytes: int64(s.Files[i].Bytes),
+			})
 		}
 		t.long = x
 	}
 	c.batchQueue.Push(x)
 }
 
-// startMatchingAll lets all tasks of a group that has just been submitted wait for the next batch.
+// startMatchingAll lets all tasks of a new group wait for the next batch.
 func (c *jobs) startMatchingAll(g *group) {
 	for g.queue.Len() > 0 {
 		c.startMatching(g.queue.First())
 	}
 }
 
-// updateWork tells how long a task will run, by what is known now, and whether that is long.
+// updateWork estimates anew how long a task will run, as far as known now, and sets the run time from which on
+// the task counts as long.
 func (c *jobs) updateWork(x *longTask) {
 	g := x.task.group
-	x.spec.Work = estimate.Expect(x.task.spec.Estimate, x.inputBytes, g.stageStats, g.Runs.Stats(), c.cfg.Estimate.Unknown)
+	x.spec.Work = estimate.Expect(x.task.spec.Estimate, x.inputBytes, g.stageStats, g.Runs.Stats(),
+		c.cfg.Estimate.Unknown)
 	if !x.mayUseAll {
 		x.spec.LongFrom = c.cfg.LongTask
 	}
 }
 
-// takeDue takes a task that is due, to be placed now.
+// takeDue takes a due task, to be placed now.
 func (c *jobs) takeDue(x *longTask) {
 	c.batchQueue.Remove(x)
 	c.updateWork(x)
 	x.task.group.longestRun = max(x.task.group.longestRun, x.spec.Work.Mean)
 }
 
-// stopMatching takes a task out of those to be placed.
+// stopMatching takes a task from the tasks to be placed by estimation: due, asleep, or in a crowd.
 func (c *jobs) stopMatching(t *task) {
 	switch x := t.long; {
 	case x.inCrowd:
@@ -333,11 +341,12 @@ func (c *jobs) stopMatching(t *task) {
 	}
 }
 
-// isWindowFull reports whether as many tasks of a group are at workers, or about to be, as have found room.
+// isWindowFull reports whether the window of a group is full: no further task would find room at workers. The
+// picked tasks are about to be placed, and count.
 func (g *group) isWindowFull(picked int) bool { return g.window > 0 && g.atWorkers+picked >= g.window }
 
-// crowdTask lets a task that is due wait until others of its group, or of its tenant, have started or ended: to estimate for each of
-// those that found no room again and again would cost more the more there are.
+// crowdTask moves a due task to the crowd of the group, until tasks of the group, or of the tenant, have started
+// or ended. To estimate again and again for each task without room would cost the more, the more tasks there are.
 func (c *jobs) crowdTask(x *longTask) {
 	c.batchQueue.Remove(x)
 	x.inCrowd = true
@@ -349,7 +358,7 @@ func (c *jobs) crowdTask(x *longTask) {
 	}
 }
 
-// admitCrowd makes as many tasks of a group due again as may have found room.
+// admitCrowd makes as many tasks of a crowd due as may have found room.
 func (c *jobs) admitCrowd(g *group) {
 	for g.crowd.Len() > 0 {
 		picked := g.matching - g.crowd.Len()
@@ -363,20 +372,20 @@ func (c *jobs) admitCrowd(g *group) {
 	}
 }
 
-// sleepUntil lets a task that is or was due sleep.
+// sleepUntil puts a task that is or was due to sleep.
 func (c *jobs) sleepUntil(x *longTask, until time.Time) {
 	c.batchQueue.Remove(x)
 	x.sleepUntil = until
 	c.sleepers.Push(sleeper{x})
 }
 
-// recordAndSleep lets a task sleep that was decided to go nowhere yet.
+// recordAndSleep records a decision for no worker yet, and lets x sleep.
 func (c *jobs) recordAndSleep(x *longTask, choice *estimate.Decision, until, now time.Time) {
 	c.recordDecision(x, choice, nil, now)
 	c.sleepUntil(x, until)
 }
 
-// wakeLong makes tasks due that have slept enough.
+// wakeLong makes tasks due after their sleep.
 func (c *jobs) wakeLong(now time.Time) {
 	for c.sleepers.Len() > 0 && !now.Before(c.sleepers.Min().sleepUntil) {
 		x := c.sleepers.Pop().longTask
@@ -385,7 +394,7 @@ func (c *jobs) wakeLong(now time.Time) {
 	}
 }
 
-// Len, Riders and Fit make a group the queue of those of its tasks that wait.
+// Len, Riders and Fit make a group the place.Queue of the waiting tasks.
 func (g *group) Len() int { return g.queue.Len() }
 
 func (g *group) Riders(most int) int {
@@ -400,7 +409,7 @@ func (g *group) Riders(most int) int {
 }
 
 func (g *group) Fit(n, bytes int) int {
-	if g.near != nil { // which tasks a worker gets depends on it
+	if g.near != nil { // the tasks for a worker depend on the inputs
 		return 1
 	}
 	fit := 1
@@ -416,11 +425,11 @@ func (g *group) Fit(n, bytes int) int {
 	return n
 }
 
-// maxEarly is how many tasks of a group are bound early in one step, or are about to be as soon as workers have said how
-// long their queues are. With all tasks of the largest job at once a frontend could do nothing else for too long.
+// maxEarly bounds the tasks of a group bound early in a step, or waiting for queue lengths. With all tasks of the
+// largest job at once, a frontend could do nothing else for too long.
 const maxEarly = 1024
 
-// earlyRoom is how many of the waiting tasks of a group may be bound early now.
+// earlyRoom returns how many waiting tasks of the group may be bound early now.
 func (g *group) earlyRoom() int {
 	n := min(g.queue.Len(), maxEarly-g.probingTasks)
 	if g.window > 0 {
@@ -429,11 +438,12 @@ func (g *group) earlyRoom() int {
 	return max(n, 0)
 }
 
-// narrowWindow lets workers have no more tasks of a group than they have now, as one of them had no room for another. To send
-// those that are left again and again would cost more the more there are.
+// narrowWindow lets workers have no more tasks of the group than now, after a worker without room. To send the
+// remaining tasks again and again would cost the more, the more tasks there are.
 func (g *group) narrowWindow() { g.window, g.endedTasks = max(g.atWorkers, 1), 0 }
 
-// widenWindows lets that many more tasks be at workers that a worker may run which has just come.
+// widenWindows adds the slots of w, a new worker, to the windows of all groups for w. Groups without a window
+// have no limit.
 func (c *jobs) widenWindows(w *view.Worker) {
 	for set, groups := range c.setUsers {
 		if !set.Contains(w) {
@@ -448,8 +458,8 @@ func (c *jobs) widenWindows(w *view.Worker) {
 	}
 }
 
-// widenWindow lets another task of a group take the place of one that has ended, and one more after some of them: queues may
-// have become shorter.
+// widenWindow lets a task of the group take the place of an ended task. After each eighth ended task the window
+// grows by a further task, as queues may have become shorter.
 func (c *jobs) widenWindow(g *group) {
 	if g.endedTasks++; g.endedTasks%8 == 0 {
 		g.window++
@@ -457,8 +467,9 @@ func (c *jobs) widenWindow(g *group) {
 	c.wantPlaces(g)
 }
 
-// chooseGroup is the group whose first waiting task a place of group g at w gets: its own, or any other of the
-// job that w satisfies and the place has room for (Sparrow, section 4.1). Nil if none waits.
+// chooseGroup returns the group to be served by a place of g at w: g, or else another group of the same job and
+// class with a task for w. The place must have room for the demand (Sparrow, section 4.1). If no task waits for
+// w, nil is returned.
 func (c *jobs) chooseGroup(g *group, w *worker, now time.Time) *group {
 	if c.nextTask(g, w, now) != nil {
 		return g
@@ -474,7 +485,8 @@ func (c *jobs) chooseGroup(g *group, w *worker, now time.Time) *group {
 	return nil
 }
 
-// noteOutcome remembers what became of an attempt.
+// noteOutcome records the outcome of an attempt in the decision for it, and returns the decision, or nil if
+// forgotten.
 func (c *jobs) noteOutcome(a *attempt, outcome string) *Decision {
 	d := c.lastDecision(a.task)
 	if a == a.task.copy {
@@ -486,7 +498,8 @@ func (c *jobs) noteOutcome(a *attempt, outcome string) *Decision {
 	return d
 }
 
-// lastDecision is the last decision on t, if it is one of those that are remembered.
+// lastDecision returns the last decision on t, or nil if the decision is forgotten, or if t was sampled without
+// regard to inputs.
 func (c *jobs) lastDecision(t *task) *Decision {
 	switch {
 	case t.copyDecision != 0:
@@ -499,15 +512,18 @@ func (c *jobs) lastDecision(t *task) *Decision {
 	return nil
 }
 
-// recordDecision remembers a decision on x: that it goes to w, or nowhere. One that found no place again takes the place
-// of the one before. It returns what is remembered.
+// recordDecision records a decision on x: x goes to w, or to no worker if w is nil. A decision for no worker is
+// overwritten by the next decision on x. The record is returned.
 func (c *jobs) recordDecision(x *longTask, choice *estimate.Decision, w *worker, now time.Time) *Decision {
 	ds, j := &c.log.long, x.task.group.job
 	d := ds.get(x.decision)
 	if d == nil || d.Worker != "" {
 		d = ds.add()
 		x.decision = ds.n
-		*d = Decision{Job: j.ID, Task: x.task.spec.Index, Path: estimate.Estimation, Why: x.pathReason, Demand: x.task.group.explainDemand()}
+		*d = Decision{
+			Job: j.ID, Task: x.task.spec.Index, Path: estimate.Estimation, Why: x.pathReason,
+			Demand: x.task.group.explainDemand(),
+		}
 	}
 	d.Class, d.Choice, d.At = x.task.explainClass(), *choice, now.Sub(j.submitted)
 	d.Tries++

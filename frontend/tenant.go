@@ -2,10 +2,11 @@ package frontend
 
 import "github.com/phoebe-sched/phoebe/probe/list"
 
-// hungry is the tenants with waiting tasks, the one whose turn is next first.
+// hungry is the tenants with waiting tasks. The tenant with the longest wait for a turn is first.
 type hungry struct{ tenants list.List[*tenant] }
 
-// updateJob puts j among the jobs of its tenant with waiting tasks, by when they were submitted, or takes it out.
+// updateJob puts j among the waiting jobs of the tenant, ordered by submission, if a task of j waits. Else j is
+// taken out.
 func (h *hungry) updateJob(j *job) {
 	t := j.tenant
 	switch hungry := j.waiting > 0 && !j.ended; {
@@ -26,7 +27,7 @@ func (h *hungry) updateJob(j *job) {
 	}
 }
 
-// noteServed lets the tenants that have waited for longer go first: t was given something.
+// noteServed moves t to the back after a task of t was given out: tenants with a longer wait go first.
 func (h *hungry) noteServed(t *tenant) {
 	if list.Has(t) && h.tenants.Last() != t {
 		h.tenants.Remove(t)
@@ -34,10 +35,10 @@ func (h *hungry) noteServed(t *tenant) {
 	}
 }
 
-// maxLooked is how many waiting jobs are looked at for one that can use what there is.
+// maxLooked bounds the waiting jobs examined in search of a use for the room on offer.
 const maxLooked = 16
 
-// jobsToOffer fills room with the jobs to look at: of each tenant the oldest, then of each the next.
+// jobsToOffer fills room with the jobs to look at: the oldest job of each tenant, then the next job of each.
 func (h *hungry) jobsToOffer(room *[maxLooked]*job) []*job {
 	jobs := room[:0]
 	for t := range h.tenants.All() {

@@ -9,7 +9,7 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// ensureTenant is the one of a name, which it now knows if it did not.
+// ensureTenant returns the tenant of a name, and makes missing tenants on the path.
 func (c *jobs) ensureTenant(name string) (t *tenant) {
 	if t = c.tenants[name]; t != nil {
 		return t
@@ -24,7 +24,7 @@ func (c *jobs) ensureTenant(name string) (t *tenant) {
 	return t
 }
 
-// nearestTenant is the tenant of a name, or else of the longest path above it that is known; nil: none is.
+// nearestTenant returns the tenant of a name, or else the tenant of the longest known path above, or nil.
 func (c *jobs) nearestTenant(name string) (t *tenant) {
 	for path := range probe.TenantPaths(name) {
 		if c.tenants[path] == nil {
@@ -35,7 +35,7 @@ func (c *jobs) nearestTenant(name string) (t *tenant) {
 	return t
 }
 
-// setTerms notes what tenants may have from now on. What was accepted stays so.
+// setTerms notes the terms of tenants from now on. Accepted jobs stay accepted.
 func (c *jobs) setTerms(terms *tenants.File) {
 	c.terms = terms
 	c.quotas.UseFile(terms)
@@ -44,17 +44,20 @@ func (c *jobs) setTerms(terms *tenants.File) {
 	}
 }
 
-// refuseRate says whether a tenant, or one above it, has submitted as many jobs as it may in a second.
+// refuseRate refuses a job if its tenant, or a tenant above, has submitted as many jobs as the rate allows in a
+// second. The jobs of a second may come at once.
 func (c *jobs) refuseRate(name string, now time.Time) *RefusedError {
 	for path := range probe.TenantPaths(name) {
 		rate := c.terms.Entry(path).Rate
 		if rate == 0 {
 			continue
 		}
-		if tooEarlyBy := laterOf(c.rateClocks[path], now).Add(time.Second/time.Duration(rate)).Sub(now) - time.Second; tooEarlyBy > 0 {
+		if tooEarlyBy := laterOf(c.rateClocks[path],
+			now).Add(time.Second/time.Duration(rate)).Sub(now) - time.Second; tooEarlyBy > 0 {
 			return &RefusedError{
-				Reason:     Overloaded,
-				Message:    fmt.Sprintf("tenant %q may submit %d jobs in a second to a frontend: come back later", path, rate),
+				Reason: Overloaded,
+				Message: fmt.Sprintf("tenant %q may submit %d jobs in a second to a frontend: come back later",
+					path, rate),
 				RetryAfter: tooEarlyBy,
 			}
 		}
@@ -62,7 +65,7 @@ func (c *jobs) refuseRate(name string, now time.Time) *RefusedError {
 	return nil
 }
 
-// countAgainstRate counts a job against what its tenant, and those above it, may submit in a second.
+// countAgainstRate counts a job against the rates of the tenant, and of the tenants above.
 func (c *jobs) countAgainstRate(name string, now time.Time) {
 	for path := range probe.TenantPaths(name) {
 		rate := c.terms.Entry(path).Rate
@@ -77,6 +80,7 @@ func (c *jobs) countAgainstRate(name string, now time.Time) {
 	}
 }
 
+// laterOf returns the later of two times.
 func laterOf(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
@@ -84,7 +88,8 @@ func laterOf(a, b time.Time) time.Time {
 	return b
 }
 
-// refuseQueue says whether a job with so many tasks is too much for what a tenant, or one above it, may have pending.
+// refuseQueue refuses a job with n tasks if its tenant, or a tenant above, would have more pending tasks than
+// allowed.
 func (c *jobs) refuseQueue(name string, n int) *RefusedError {
 	for path := range probe.TenantPaths(name) {
 		limit, pending := c.terms.Entry(path).Queue, 0
@@ -94,13 +99,12 @@ func (c *jobs) refuseQueue(name string, n int) *RefusedError {
 		switch {
 		case limit == 0:
 		case n > limit:
-			return &RefusedError{Reason: TooBigJob, Message: fmt.Sprintf("the job has %d tasks, and tenant %q may have %d pending at a frontend: split it", n, path, limit)}
+			return &RefusedError{Reason: TooBigJob, Message: fmt.Sprintf(
+				"the job has %d tasks, and tenant %q may have %d pending at a frontend: split it", n, path, limit)}
 		case pending+n > limit:
-			return &RefusedError{
-				Reason:     Overloaded,
-				Message:    fmt.Sprintf("%d tasks of tenant %q are pending and the job has %d: at a frontend it may have %d; come back later", pending, path, n, limit),
-				RetryAfter: time.Second,
-			}
+			return &RefusedError{Reason: Overloaded, Message: fmt.Sprintf(
+				"%d tasks of tenant %q are pending and the job has %d: at a frontend it may have %d; come back later",
+				pending, path, n, limit), RetryAfter: time.Second}
 		}
 	}
 	return nil

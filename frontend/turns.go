@@ -7,17 +7,17 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// handleReady decides what a place gets whose turn has come.
+// handleReady answers the turn of a place.
 func (c *planner) handleReady(w *worker, m *probe.Ready, now time.Time, acts []Action) []Action {
 	r := w.places[m.Res]
 	if r == nil && w.wasCancelled(m.Res) {
-		return acts // the Cancel is on its way
+		return acts // the Cancel is under way
 	}
 	if r == nil {
 		return c.declineTurn(w, m, acts)
 	}
 	if a := r.rideAt(m.Res); a != nil {
-		c.takeBackRide(a, r) // its Queued was overtaken
+		c.takeBackRide(a, r) // the Ready overtook the Queued
 	}
 	if g := c.shareTurn(r.group, w, now, true); g != nil {
 		return c.bindTurn(r, g, m, now, acts)
@@ -29,15 +29,15 @@ func (c *planner) handleReady(w *worker, m *probe.Ready, now time.Time, acts []A
 		return c.bindTurn(r, g, m, now, acts)
 	}
 	c.dropPlace(w, m.Res, r, place.Declined)
-	if g := r.group; g.livePlaces == 0 && g.queue.Len() > 0 { // all that wait shun w
+	if g := r.group; g.livePlaces == 0 && g.queue.Len() > 0 { // all waiting tasks shun w
 		c.wantPlaces(g)
 	}
 	return c.declineTurn(w, m, acts)
 }
 
-// shareTurn is the group of another job of the tenant, the oldest one first, whose next task a turn at w gets that place group g
-// does not need: one for which the worker would have put the place where it was. If g does, only later stages of jobs that came before
-// its own are senior to it. Nil if none waits.
+// shareTurn returns a group of another job of the tenant that may use g's turn at w, oldest job first, or nil.
+// The worker would have queued a place of the returned group at the same position. If senior is set, only later
+// stages of older jobs count: these go before g.
 func (c *planner) shareTurn(g *group, w *worker, now time.Time, senior bool) *group {
 	j := g.job
 	t := c.tenants[j.Tenant] // j.tenant, unless j has ended
@@ -53,7 +53,8 @@ func (c *planner) shareTurn(g *group, w *worker, now time.Time, senior bool) *gr
 			continue
 		}
 		for other := range k.hungryGroupsAt(w) {
-			if (!senior || k.Policy.Seniority && other.isLaterStage()) && other.Demand.Fits(g.Demand) && c.nextTask(other, w, now) != nil &&
+			if (!senior || k.Policy.Seniority && other.isLaterStage()) &&
+				other.Demand.Fits(g.Demand) && c.nextTask(other, w, now) != nil &&
 				(g.estimate == 0 || other.estimate > 0 && other.estimate <= g.estimate) {
 				return other
 			}

@@ -8,8 +8,9 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
 )
 
-// noteRide remembers that tasks of an unserved job ride with r. A worker sends no message when a ride starts at once: only
-// a ride that must wait comes back. So presumeStarted counts the job as served if no ride came back within a round trip.
+// noteRide remembers that tasks of an unserved job ride with r. A worker sends no message when a ride starts at
+// once, but sends back a ride that must wait. So presumeStarted counts the job as served if no ride comes back
+// within a round trip.
 func (c *jobs) noteRide(r *reservation, now time.Time) {
 	j := r.group.job
 	if len(j.waitLists) == 0 {
@@ -22,8 +23,8 @@ func (c *jobs) noteRide(r *reservation, now time.Time) {
 	}
 }
 
-// presumeStarted counts jobs as served if a worker has had a ride of theirs for a round trip and has not sent it back. All
-// that asks how long jobs wait calls presumeStarted first.
+// presumeStarted counts jobs as served if a worker has kept a ride for a round trip. Call it before reading how
+// long jobs wait.
 func (c *jobs) presumeStarted(now time.Time) {
 	trip := c.view.Trip()
 	for len(c.sent) > 0 && (c.sent[0].job.served || now.Sub(c.sent[0].at) >= trip) {
@@ -43,7 +44,7 @@ func (c *jobs) presumeStarted(now time.Time) {
 	}
 }
 
-// dropSettledRides forgets the oldest rides of which the fate is known. It reports whether the job has others.
+// dropSettledRides forgets the oldest rides with a known fate. The result says whether other rides are left.
 func (j *job) dropSettledRides() bool {
 	for len(j.rides) > 0 && j.rides[0].res.openRides == 0 {
 		j.rides = j.rides[1:]
@@ -51,8 +52,8 @@ func (j *job) dropSettledRides() bool {
 	return len(j.rides) > 0
 }
 
-// checkPresumed lets a job wait for its first task again if it was presumed to be served and its last ride came back: the
-// answer took longer than a round trip usually does, or the worker is gone.
+// checkPresumed lets a job presumed to be served wait again after its last ride came back. The answer took longer
+// than a usual round trip, or the worker is gone.
 func (c *jobs) checkPresumed(j *job) {
 	if !j.presumed || j.dropSettledRides() {
 		return
@@ -61,7 +62,7 @@ func (c *jobs) checkPresumed(j *job) {
 	for i, u := range j.waitLists {
 		if current := c.unserved[u.of]; current != nil {
 			u = current
-		} else { // forgotten while no job waited
+		} else { // the list was dropped while no job waited
 			c.unserved[u.of] = u
 		}
 		j.waitLists[i] = u
@@ -74,13 +75,14 @@ func (c *jobs) checkPresumed(j *job) {
 	}
 }
 
-// addUnserved puts a job that was admitted among those that wait. If nobody looks, nobody takes out those that were served.
+// addUnserved puts an admitted job among the unserved jobs. With a negative MaxWait, the list is never read, so
+// nothing is kept.
 func (c *jobs) addUnserved(j *job, now time.Time) {
 	if c.cfg.MaxWait < 0 || j.Class == Spare {
 		return
 	}
 	for _, g := range j.groups {
-		if g.path == estimate.Estimation { // a long wait for it says nothing of how long others wait
+		if g.path == estimate.Estimation { // a long wait for estimation says nothing about sampled tasks
 			continue
 		}
 		key := waitKey{g.Set, j.tenant}
@@ -89,10 +91,10 @@ func (c *jobs) addUnserved(j *job, now time.Time) {
 			u = &unserved{of: key, countedSince: now}
 			c.unserved[key] = u
 		}
-		if slices.Contains(j.waitLists, u) { // by another group
+		if slices.Contains(j.waitLists, u) { // j is there by another group
 			continue
 		}
-		if len(u.jobs) > 2*u.waitingJobs+64 { // the first of them may wait for long
+		if len(u.jobs) > 2*u.waitingJobs+64 { // the first job may wait for long
 			u.jobs = slices.DeleteFunc(u.jobs, func(j *job) bool { return j.served })
 		}
 		u.jobs = append(u.jobs, j)
@@ -101,7 +103,7 @@ func (c *jobs) addUnserved(j *job, now time.Time) {
 	}
 }
 
-// noteServed notes that a job waits no more for its first task.
+// noteServed notes the start of the first task of j.
 func (j *job) noteServed() {
 	if !j.presumed {
 		for _, u := range j.waitLists {
@@ -111,7 +113,7 @@ func (j *job) noteServed() {
 	j.leaveUnserved()
 }
 
-// leaveUnserved notes that a job does not wait, served or not.
+// leaveUnserved takes j from the unserved jobs, served or not.
 func (j *job) leaveUnserved() {
 	if !j.presumed {
 		for _, u := range j.waitLists {
@@ -121,8 +123,8 @@ func (j *job) leaveUnserved() {
 	j.served, j.presumed, j.waitLists, j.rides = true, false, nil, nil
 }
 
-// oldestWaiting is the oldest of the jobs that waits and is not of lower priority than given. It looks at some only: a long row of less important
-// ones may hide it.
+// oldestWaiting returns the oldest waiting job with at least the given priority, or nil. Only 64 jobs are
+// examined, so a long row of less important jobs may hide an older job.
 func (u *unserved) oldestWaiting(priority int32) *job {
 	for _, j := range u.jobs[:min(len(u.jobs), 64)] {
 		if !j.served && j.Priority >= priority {
@@ -132,7 +134,7 @@ func (u *unserved) oldestWaiting(priority int32) *job {
 	return nil
 }
 
-// forgetServed lets go of the oldest jobs that no longer wait. It returns the others, or nil.
+// forgetServed drops the oldest jobs of a key, as far as served, and returns the rest, or nil.
 func (c *jobs) forgetServed(key waitKey) *unserved {
 	u := c.unserved[key]
 	if u == nil {
@@ -149,16 +151,16 @@ func (c *jobs) forgetServed(key waitKey) *unserved {
 	return u
 }
 
-// maxWaitRuns is how many times as long as its tasks lately ran a job may have to wait, if that is more than
-// MaxWait: a second is much for tasks of milliseconds, and little for those of a second.
+// maxWaitRuns is the wait allowed to a job in recent runs of its tasks, if longer than MaxWait. A second is long
+// for tasks of milliseconds, and short for tasks of a second.
 const maxWaitRuns = 20
 
-// refuseOverload says whether another job of the tenant has waited for too long for what a job would wait for, too, and is not the last of
-// a few: so many as are served in half of that time. Else nothing would be taken in, as long as one of them has bad luck, until the
-// fleet has nothing to do.
+// refuseOverload refuses j if its tenant's oldest job waits too long for the same workers, and more jobs wait
+// than start in half the limit. Without the second condition a single unlucky job would shut out the tenant until
+// the fleet has nothing to do.
 func (c *jobs) refuseOverload(j *job, now time.Time) *RefusedError {
 	limit := c.cfg.MaxWait
-	if limit < 0 || j.Class == Spare { // which is to wait
+	if limit < 0 || j.Class == Spare { // spare jobs are meant to wait
 		return nil
 	}
 	c.presumeStarted(now)
@@ -181,8 +183,10 @@ func (c *jobs) refuseOverload(j *job, now time.Time) *RefusedError {
 		}
 		if waited := now.Sub(oldest.submitted); waited > limit && u.moreThanServed(limit, span, now) {
 			return &RefusedError{
-				Reason:     Overloaded,
-				Message:    fmt.Sprintf("a job of the tenant, submitted %v ago, still waits for its first task to start, the limit is %v; come back later", waited.Round(time.Millisecond), limit),
+				Reason: Overloaded,
+				Message: fmt.Sprintf(
+					"a job of the tenant, submitted %v ago, still waits for its first task to start, the limit is %v; come back later",
+					waited.Round(time.Millisecond), limit),
 				RetryAfter: u.retryAfter(max(waited-limit/2, 10*time.Millisecond), waited, c.quotas.Frontends(), now),
 			}
 		}
@@ -190,7 +194,8 @@ func (c *jobs) refuseOverload(j *job, now time.Time) *RefusedError {
 	return nil
 }
 
-// moreThanServed reports whether more wait than are served in half of the time that they may wait, by what was served in a span.
+// moreThanServed reports whether more jobs wait than are served in half of limit, at the rate counted over the
+// last span.
 func (u *unserved) moreThanServed(limit, span time.Duration, now time.Time) bool {
 	if took := now.Sub(u.countedSince); took >= span {
 		u.rate = float64(u.servedJobs) / took.Seconds()
@@ -199,16 +204,18 @@ func (u *unserved) moreThanServed(limit, span time.Duration, now time.Time) bool
 	return float64(u.waitingJobs) > u.rate*limit.Seconds()/2
 }
 
-// maxRetryAfter is for how much longer a job is sent away at most because of others: by then what is known now does not hold any more.
+// maxRetryAfter bounds the extra wait of a refused client due to refused clients before it. Present knowledge
+// does not hold longer.
 const maxRetryAfter = 10 * time.Second
 
-// retryAfter says when a job that is refused may come again: not before soonest, and after those that were refused before it, as fast as
-// jobs are served. All that come back at once would be as many refusals once more, each of which costs its client and this frontend
-// as much as to take a job in. Where nothing is known, those that wait are taken to be served in the time that the oldest of them has waited. Clients
-// ask the other frontends, too, and come back to the one that says the earliest time.
+// retryAfter returns when a refused client may come again: not before soonest, and after clients refused earlier,
+// as fast as jobs are served. All clients at once would be refused again, and a refusal costs the client and the
+// frontend as much as an accepted job. Without a known rate, the waiting jobs are assumed to be served in the
+// time waited by the oldest. Clients also ask further frontends, and come back to the frontend with the earliest
+// time.
 func (u *unserved) retryAfter(soonest, waited time.Duration, frontends int, now time.Time) time.Duration {
 	wait := max(u.comeAgainAt.Sub(now), soonest)
-	if wait > soonest+maxRetryAfter { // a row of them is complete, and another one begins
+	if wait > soonest+maxRetryAfter { // the row of clients is full, and a new row begins
 		wait = soonest
 	}
 	spacing := waited / time.Duration(u.waitingJobs)

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// planWants gives the jobs that want something the places that their waiting tasks are worth.
+// planWants turns the wants left by an event into decisions. The order is: held tasks are released, free tokens
+// go to debts, and jobs with wants get the places that their waiting tasks are worth.
 func (c *planner) planWants(now time.Time, acts []Action) []Action {
 	if len(c.tenantsHolding) > 0 {
 		acts = c.releaseHeld(now, acts)
@@ -30,7 +31,10 @@ func (c *planner) planWants(now time.Time, acts []Action) []Action {
 	return acts
 }
 
-// releaseHeld lets held tasks run, as far as their tenants may use what they take.
+// releaseHeld sends held tasks on to placement, as far as their tenants' maxima allow. While all tasks of a job are
+// held, no worker reports that the client moved the job to another frontend, and the tasks could run twice. So
+// workers confirm the job first, unless a worker did within confirmedFor (1 s). Until the workers answer, or
+// ClaimFor (3 s) passes, the tenant's held tasks wait.
 func (c *planner) releaseHeld(now time.Time, acts []Action) []Action {
 	for _, tenant := range c.tenantsHolding {
 		for tenant.held.Len() > 0 && c.fitsMaximum(tenant.held.Min()) {
@@ -51,10 +55,11 @@ func (c *planner) releaseHeld(now time.Time, acts []Action) []Action {
 	return acts
 }
 
-// Of so many workers so many are asked whether a job is still here: those whose memory goes back furthest.
+// To confirm a job, the frontend asks at most maxOldWorkers of oldWorkerDraws workers drawn at random: the workers
+// with the longest memory.
 const oldWorkerDraws, maxOldWorkers = 16, 2
 
-// pickOldWorkers are workers that have been there for long.
+// pickOldWorkers returns the longest-linked of some workers drawn at random, at most maxOldWorkers.
 func (c *planner) pickOldWorkers() []*worker {
 	var ws []*worker
 	for i := 0; i < oldWorkerDraws && len(c.workers) > 0; i++ {
@@ -62,11 +67,13 @@ func (c *planner) pickOldWorkers() []*worker {
 			ws = append(ws, w)
 		}
 	}
-	slices.SortFunc(ws, func(a, b *worker) int { return cmp.Or(a.firstLinkAt.Compare(b.firstLinkAt), cmp.Compare(a.Key, b.Key)) })
+	slices.SortFunc(ws, func(a, b *worker) int {
+		return cmp.Or(a.firstLinkAt.Compare(b.firstLinkAt), cmp.Compare(a.Key, b.Key))
+	})
 	return ws[:min(len(ws), maxOldWorkers)]
 }
 
-// planJob gives groups of a job the places that they want.
+// planJob plans places for groups of a job.
 func (c *planner) planJob(j *job, groups []*group, now time.Time, acts []Action) []Action {
 	if j.ended {
 		return acts
@@ -78,7 +85,9 @@ func (c *planner) planJob(j *job, groups []*group, now time.Time, acts []Action)
 	return acts
 }
 
-// planGroup gives a group that has no places, lost some, or got tasks back, as many places as its waiting tasks are worth.
+// planGroup reserves the places that a group's waiting tasks are worth and that the group lacks. A group lacks
+// places if it is new, lost places, or got tasks back. Policies that bind early ask for queue lengths, or draw
+// workers, instead.
 func (c *planner) planGroup(g *group, now time.Time, acts []Action) []Action {
 	p := g.Policy
 	switch {
@@ -97,7 +106,7 @@ func (c *planner) planGroup(g *group, now time.Time, acts []Action) []Action {
 		acts = c.commitPlaces(g, nil, c.sampler.PlacerFor(p).Place(c.makeWant(g, missing), now), now, acts)
 	}
 	if p.Binding == EarlyRandom && g.earlyRoom() > 0 {
-		c.putOffJob(g.job, now, now) // to the next step
+		c.putOffJob(g.job, now, now) // until the next step
 	}
 	return acts
 }
